@@ -1,0 +1,38 @@
+package sandbox
+
+import "slices"
+
+// State is where a sandbox is in its life.
+type State string
+
+// The states of a sandbox. Destroyed is only seen on records that are being
+// removed: a destroyed sandbox is not found any more.
+const (
+	StateCreating  State = "creating"
+	StateRunning   State = "running"
+	StatePaused    State = "paused"
+	StateDestroyed State = "destroyed"
+	StateFailed    State = "failed"
+)
+
+var transitions = map[State][]State{
+	StateCreating: {StateRunning, StateFailed, StateDestroyed},
+	StateRunning:  {StatePaused, StateFailed, StateDestroyed},
+	StatePaused:   {StateRunning, StateFailed, StateDestroyed},
+	StateFailed:   {StateDestroyed},
+}
+
+// CanBecome reports whether a sandbox in state s may move to state next.
+func (s State) CanBecome(next State) bool { return slices.Contains(transitions[s], next) }
+
+// SnapshotState is where a snapshot is in its life.
+type SnapshotState string
+
+// The states of a snapshot.
+const (
+	SnapshotCreating  SnapshotState = "creating"
+	SnapshotUploading SnapshotState = "uploading"
+	SnapshotReady     SnapshotState = "ready"
+	SnapshotFailed    SnapshotState = "failed"
+	SnapshotDeleted   SnapshotState = "deleted"
+)

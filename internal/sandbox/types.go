@@ -1,0 +1,287 @@
+package sandbox
+
+import "time"
+
+// Limits bound what one sandbox may use. Zero means the node's default; the
+// effective values are reported back.
+type Limits struct {
+	CPUs      float64 `json:"cpus" doc:"CPU cores" minimum:"0"`
+	MemoryMiB int64   `json:"memory_mib" doc:"guest memory in MiB, files in memory included" minimum:"0"`
+	DiskMiB   int64   `json:"disk_mib" doc:"bytes that may be written to the root file system, in MiB" minimum:"0"`
+	Pids      int64   `json:"pids" doc:"processes and threads" minimum:"0"`
+}
+
+// Layer is the state of one isolation layer of a sandbox.
+type Layer string
+
+// The values of an isolation layer. A layer that was required and is missing
+// is an error, so there is no value for it.
+const (
+	LayerOn  Layer = "on"
+	LayerOff Layer = "off"
+)
+
+// Isolation says which layers confine a sandbox.
+type Isolation struct {
+	Sentry     Layer  `json:"sentry" doc:"guest system calls are served by a user-space kernel"`
+	Systrap    Layer  `json:"systrap" doc:"guest code runs in processes that can make no host system calls"`
+	Seccomp    Layer  `json:"seccomp" doc:"the user-space kernel's own system calls are filtered"`
+	NoNewPrivs Layer  `json:"no_new_privs"`
+	Caps       Layer  `json:"capabilities_dropped"`
+	UserNS     Layer  `json:"user_namespace"`
+	Namespaces Layer  `json:"namespaces" doc:"own mount, pid, ipc, uts and network namespaces"`
+	EmptyRoot  Layer  `json:"empty_root" doc:"an empty, read-only root directory"`
+	Rlimits    Layer  `json:"rlimits"`
+	Cgroup     Layer  `json:"cgroup"`
+	CgroupKind string `json:"cgroup_kind,omitempty" doc:"v1, v2 or empty"`
+}
+
+// Memory is what a sandbox occupies on the host.
+type Memory struct {
+	PrivateMiB float64 `json:"private_mib" doc:"pages that only this sandbox has: guest memory and its kernel's"`
+	SharedMiB  float64 `json:"shared_mib" doc:"frozen pages shared with relatives"`
+}
+
+// Identity is what makes a fork different from its siblings.
+type Identity struct {
+	SandboxID string       `json:"sandbox_id"`
+	ForkIndex int          `json:"fork_index"`
+	Hostname  string       `json:"hostname"`
+	MachineID string       `json:"machine_id"`
+	Hooks     []HookResult `json:"hooks,omitempty" doc:"outcome of each hook in /etc/ramet/fork.d"`
+}
+
+// HookResult is the outcome of one fork hook.
+type HookResult struct {
+	Name       string  `json:"name"`
+	ExitCode   int     `json:"exit_code"`
+	Output     string  `json:"output,omitempty" doc:"stdout and stderr, at most 4 KiB"`
+	DurationMS float64 `json:"duration_ms"`
+}
+
+// Sandbox is a sandbox as users see it.
+type Sandbox struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"name,omitempty"`
+	State     State             `json:"state"`
+	Reason    string            `json:"reason,omitempty" doc:"why the sandbox failed"`
+	Image     string            `json:"image" doc:"image id"`
+	ImageName string            `json:"image_name,omitempty"`
+	Parent    string            `json:"parent,omitempty" doc:"sandbox this one was forked from"`
+	Snapshot  string            `json:"snapshot,omitempty" doc:"snapshot this one was restored from"`
+	Depth     int               `json:"depth" doc:"forks and restores between this sandbox and a created one"`
+	CreatedAt time.Time         `json:"created_at"`
+	Limits    Limits            `json:"limits"`
+	Env       map[string]string `json:"env,omitempty"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	Identity  Identity          `json:"identity"`
+	Isolation Isolation         `json:"isolation"`
+	Memory    Memory            `json:"memory"`
+}
+
+// CreateRequest asks for a new sandbox.
+type CreateRequest struct {
+	Image    string            `json:"image" doc:"image id or name, or id of a snapshot"`
+	Name     string            `json:"name,omitempty"`
+	Limits   Limits            `json:"limits,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// Require lists isolation layers without which the sandbox must not start
+	// (the JSON names of Isolation's fields).
+	Require []string `json:"require,omitempty" doc:"isolation layers that must be on"`
+}
+
+// ListFilter selects sandboxes. Empty fields match all.
+type ListFilter struct {
+	State    State
+	Image    string
+	Name     string
+	Metadata map[string]string
+}
+
+// ExecRequest asks for one command. Exactly one of Argv and Shell is set.
+type ExecRequest struct {
+	Argv      []string          `json:"argv,omitempty"`
+	Shell     string            `json:"shell,omitempty" doc:"run by /bin/sh -c"`
+	Env       map[string]string `json:"env,omitempty"`
+	Cwd       string            `json:"cwd,omitempty"`
+	User      string            `json:"user,omitempty" doc:"name or uid, optionally :group"`
+	Stdin     string            `json:"stdin,omitempty" doc:"text given on standard input"`
+	TimeoutMS int64             `json:"timeout_ms,omitempty" minimum:"0" doc:"0 is no limit; at the limit the command and its process group are killed"`
+}
+
+// ExecResult is the outcome of a command. A command that fails is a result, not
+// an error.
+type ExecResult struct {
+	Stdout     string  `json:"stdout"`
+	Stderr     string  `json:"stderr"`
+	ExitCode   int     `json:"exit_code" doc:"128+signal if a signal ended it"`
+	OK         bool    `json:"ok"`
+	Signal     string  `json:"signal,omitempty"`
+	TimedOut   bool    `json:"timed_out,omitempty"`
+	DurationMS float64 `json:"duration_ms"`
+	// Truncated says that a stream was longer than the collecting call keeps.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// ForkRequest asks for children of a running sandbox.
+type ForkRequest struct {
+	Count    int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"children; 1 if absent"`
+	Names    []string          `json:"names,omitempty" doc:"one for each child"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Env      map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the children"`
+	// TimeoutMS bounds each child; a child that is late is reported as its
+	// error and does not harm the others.
+	TimeoutMS int64 `json:"timeout_ms,omitempty" minimum:"0" doc:"deadline for each child, 30000 if absent"`
+}
+
+// ForkResult is the outcome of a fork or restore, with one entry a child.
+type ForkResult struct {
+	PauseMS    float64 `json:"pause_ms" doc:"how long the source stood still"`
+	SnapshotMS float64 `json:"snapshot_ms" doc:"from the call to the finished snapshot"`
+	ReturnMS   float64 `json:"return_ms" doc:"from the call to its return"`
+	Children   []Child `json:"children"`
+}
+
+// Child is one child of a fork: a sandbox or an error.
+type Child struct {
+	Sandbox  *Sandbox  `json:"sandbox,omitempty"`
+	ReadyMS  float64   `json:"ready_ms,omitempty" doc:"from the call until the child could run commands"`
+	Identity *Identity `json:"identity,omitempty"`
+	Error    *Error    `json:"error,omitempty"`
+}
+
+// Snapshot is a frozen state that any number of sandboxes can be restored from.
+type Snapshot struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"name,omitempty"`
+	State     SnapshotState     `json:"state"`
+	Reason    string            `json:"reason,omitempty"`
+	Sandbox   string            `json:"sandbox" doc:"sandbox it was taken of"`
+	Parent    string            `json:"parent,omitempty" doc:"snapshot that the sandbox came from"`
+	Image     string            `json:"image"`
+	Depth     int               `json:"depth"`
+	CreatedAt time.Time         `json:"created_at"`
+	OnDisk    bool              `json:"on_disk" doc:"survives the daemon and the host"`
+	SizeBytes int64             `json:"size_bytes" doc:"bytes on disk"`
+	PauseMS   float64           `json:"pause_ms"`
+	Engine    string            `json:"engine" doc:"engine version that can restore it"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
+}
+
+// SnapshotRequest asks for a snapshot of a running sandbox.
+type SnapshotRequest struct {
+	Name     string            `json:"name,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// Memory keeps the snapshot in memory only: faster, gone with the host.
+	Memory bool `json:"memory,omitempty" doc:"keep in memory, do not write to disk"`
+}
+
+// RestoreRequest asks for new sandboxes from a snapshot.
+type RestoreRequest struct {
+	Count    int               `json:"count,omitempty" minimum:"1" maximum:"1000"`
+	Names    []string          `json:"names,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`
+}
+
+// ChangeKind says what happened to a path.
+type ChangeKind string
+
+// The kinds of change between two file systems.
+const (
+	Added    ChangeKind = "added"
+	Modified ChangeKind = "modified"
+	Deleted  ChangeKind = "deleted"
+)
+
+// Change is one path that differs between two sandboxes.
+type Change struct {
+	Path    string     `json:"path"`
+	Kind    ChangeKind `json:"kind"`
+	Type    string     `json:"type" doc:"file, dir, symlink, fifo, socket or device"`
+	Size    int64      `json:"size" doc:"bytes in the second sandbox, or in the first if deleted"`
+	OldSize int64      `json:"old_size,omitempty"`
+	Mode    string     `json:"mode" doc:"octal"`
+	OldMode string     `json:"old_mode,omitempty"`
+	Hunks   string     `json:"hunks,omitempty" doc:"unified diff of text files, on request"`
+}
+
+// DiffRequest says what to compare.
+type DiffRequest struct {
+	Paths []string `json:"paths,omitempty" doc:"only these paths and what is below them"`
+	Hunks bool     `json:"hunks,omitempty" doc:"with unified diffs of text files"`
+}
+
+// Diff is the difference from one sandbox to another.
+type Diff struct {
+	From    string   `json:"from"`
+	To      string   `json:"to"`
+	Base    string   `json:"base" doc:"nearest common ancestor"`
+	Changes []Change `json:"changes"`
+}
+
+// TreeNode is one sandbox or snapshot in the lineage.
+type TreeNode struct {
+	ID        string      `json:"id"`
+	Name      string      `json:"name,omitempty"`
+	Kind      string      `json:"kind" doc:"sandbox or snapshot"`
+	State     string      `json:"state"`
+	CreatedAt time.Time   `json:"created_at"`
+	Children  []*TreeNode `json:"children,omitempty"`
+}
+
+// Stats is what a sandbox uses now.
+type Stats struct {
+	Memory     Memory  `json:"memory"`
+	CPUSeconds float64 `json:"cpu_seconds"`
+	Processes  int     `json:"processes"`
+}
+
+// Process is one process in a sandbox.
+type Process struct {
+	PID     int    `json:"pid"`
+	PPID    int    `json:"ppid"`
+	UID     int    `json:"uid"`
+	Threads int    `json:"threads"`
+	State   string `json:"state"`
+	Command string `json:"command"`
+}
+
+// Image is a read-only root file system.
+type Image struct {
+	ID        string    `json:"id"`
+	Names     []string  `json:"names"`
+	Digest    string    `json:"digest" doc:"sha256 of the EROFS file"`
+	SizeBytes int64     `json:"size_bytes"`
+	CreatedAt time.Time `json:"created_at"`
+	Source    string    `json:"source,omitempty"`
+	Env       []string  `json:"env,omitempty"`
+	Cmd       []string  `json:"cmd,omitempty"`
+	Entry     []string  `json:"entrypoint,omitempty"`
+	Cwd       string    `json:"working_dir,omitempty"`
+	User      string    `json:"user,omitempty"`
+}
+
+// ImageRequest asks for an image. Exactly one of Build, Path and Ref is set.
+type ImageRequest struct {
+	Name  string      `json:"name" doc:"name to give the image"`
+	Build *ImageBuild `json:"build,omitempty" doc:"make it from a distribution's packages"`
+	Path  string      `json:"path,omitempty" doc:"absolute path on the daemon's host: directory, tar, docker-save or OCI archive, OCI layout"`
+	Ref   string      `json:"ref,omitempty" doc:"reference in a registry"`
+}
+
+// ImageBuild says what an image is built of.
+type ImageBuild struct {
+	From    string   `json:"from" doc:"debian"`
+	Suite   string   `json:"suite,omitempty" doc:"the host's own if absent"`
+	Include []string `json:"include,omitempty" doc:"packages"`
+}
+
+// Progress is one step of long work.
+type Progress struct {
+	Phase  string `json:"phase"`
+	Done   int64  `json:"done"`
+	Total  int64  `json:"total"`
+	Detail string `json:"detail,omitempty"`
+}
