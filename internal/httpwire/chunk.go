@@ -1,0 +1,48 @@
+package httpwire
+
+import (
+	"encoding/base64"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// MaxChunk is how many bytes of output one event or frame carries at most.
+const MaxChunk = 64 << 10
+
+// The encodings of a Chunk.
+const (
+	encodingUTF8   = "utf8"
+	encodingBase64 = "base64"
+)
+
+// Chunk is the data of one stdout or stderr event.
+type Chunk struct {
+	Data     string    `json:"data"`
+	Encoding string    `json:"encoding" enum:"utf8,base64" doc:"base64 where the bytes are not UTF-8"`
+	Seq      int64     `json:"seq" doc:"counts the chunks of both streams from 1"`
+	TS       time.Time `json:"ts"`
+}
+
+// NewChunk wraps p, which should not be longer than MaxChunk.
+func NewChunk(p []byte, seq int64, ts time.Time) Chunk {
+	if utf8.Valid(p) {
+		return Chunk{Data: string(p), Encoding: encodingUTF8, Seq: seq, TS: ts}
+	}
+	return Chunk{Data: base64.StdEncoding.EncodeToString(p), Encoding: encodingBase64, Seq: seq, TS: ts}
+}
+
+// Bytes returns what was wrapped.
+func (c Chunk) Bytes() ([]byte, error) {
+	switch c.Encoding {
+	case encodingUTF8:
+		return []byte(c.Data), nil
+	case encodingBase64:
+		b, err := base64.StdEncoding.DecodeString(c.Data)
+		if err != nil {
+			return nil, fmt.Errorf("decode chunk: %w", err)
+		}
+		return b, nil
+	}
+	return nil, fmt.Errorf("decode chunk: unknown encoding %q", c.Encoding)
+}

@@ -1,0 +1,205 @@
+package httpwire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func TestProblemKeepsTheErrorAcrossTheWire(t *testing.T) {
+	for code, status := range map[sandbox.Code]int{
+		sandbox.CodeInvalid: 400, sandbox.CodeNotFound: 404, sandbox.CodeNameTaken: 409, sandbox.CodeConflict: 409,
+		sandbox.CodeWrongState: 409, sandbox.CodeLimit: 429, sandbox.CodeNoMemory: 507, sandbox.CodeNoSpace: 507,
+		sandbox.CodeIsolation: 422, sandbox.CodeTimeout: 504, sandbox.CodeCanceled: 499, sandbox.CodeSandboxDied: 409,
+		sandbox.CodeHostile: 422, sandbox.CodeCorrupt: 422, sandbox.CodeUnavailable: 503, sandbox.CodeUnsupported: 422,
+		sandbox.CodeInternal: 500,
+	} {
+		err := sandbox.Errorf(code, "it broke")
+		err.Field = "name"
+		doc, jerr := json.Marshal(NewProblem(fmt.Errorf("wrapped: %w", err)))
+		if jerr != nil {
+			t.Fatal(jerr)
+		}
+		var p *Problem
+		if jerr := json.Unmarshal(doc, &p); jerr != nil {
+			t.Fatal(jerr)
+		}
+		var back *sandbox.Error
+		if !errors.As(error(p), &back) {
+			t.Fatalf("%s: no sandbox.Error in %s", code, doc)
+		}
+		if back.Code != code || back.Field != "name" || p.Status != status || !strings.Contains(back.Detail, "wrapped: ") {
+			t.Errorf("%s came back as %+v of %s", code, back, doc)
+		}
+	}
+}
+
+func TestNewProblemKeepsAProblem(t *testing.T) {
+	p := NewStatusProblem(413, "too large")
+	if got := NewProblem(fmt.Errorf("call: %w", p)); got != p || got.Status != 413 || got.Title != "Request Entity Too Large" {
+		t.Errorf("NewProblem = %+v", got)
+	}
+}
+
+func TestInternalProblemNamesTheRequest(t *testing.T) {
+	p := NewProblem(errors.New("x"))
+	p.RequestID = "req_1"
+	if got := p.Error(); got != "x (request req_1)" {
+		t.Errorf("Error = %q", got)
+	}
+}
+
+func TestChunkRoundTrip(t *testing.T) {
+	for _, b := range []string{"", "plain\n", "ünï", "\xff\x00\xfe", "half \xc3", strings.Repeat("\x01", MaxChunk)} {
+		c := NewChunk([]byte(b), 3, time.Unix(1, 0))
+		got, err := c.Bytes()
+		if err != nil || string(got) != b {
+			t.Errorf("%q came back as %q, %v (%s)", b, got, err, c.Encoding)
+		}
+	}
+	for _, c := range []Chunk{{Encoding: "rot13"}, {Encoding: "base64", Data: "!"}} {
+		if _, err := c.Bytes(); err == nil {
+			t.Errorf("%+v decodes", c)
+		}
+	}
+}
+
+func TestEventRoundTrip(t *testing.T) {
+	largest := NewChunk(bytes.Repeat([]byte{1}, MaxChunk), 1, time.Unix(1, 0))
+	var wire []byte
+	for name, v := range map[string]any{EventStdout: largest} {
+		var err error
+		if wire, err = AppendEvent(wire, name, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := NewEventReader(bytes.NewReader(wire))
+	ev, err := r.Next()
+	if err != nil || ev.Name != EventStdout {
+		t.Fatalf("Next = %q, %v", ev.Name, err)
+	}
+	var back Chunk
+	if err := json.Unmarshal(ev.Data, &back); err != nil || !back.TS.Equal(largest.TS) || back.Data != largest.Data {
+		t.Errorf("chunk differs: %v", err)
+	}
+	if _, err := r.Next(); err != io.EOF {
+		t.Errorf("after the last event: %v", err)
+	}
+}
+
+func TestEventReader(t *testing.T) {
+	for _, c := range []struct {
+		name, in string
+		want     []Event
+		err      error
+	}{
+		{"empty", "", nil, io.EOF},
+		{"comments, blank lines and CRLF", ": hi\r\n\r\n\nevent: a\r\ndata: 1\r\n\r\n", []Event{{"a", []byte("1")}}, io.EOF},
+		{"several data lines", "data: 1\ndata:2\n\n", []Event{{"", []byte("1\n2")}}, io.EOF},
+		{"unknown fields", "id: 7\nretry: 1\nevent: a\n\n", []Event{{"a", nil}}, io.EOF},
+		{"cut in a line", "event: a\nda", nil, io.ErrUnexpectedEOF},
+		{"cut in an event", "event: a\ndata: 1\n", nil, io.ErrUnexpectedEOF},
+		{"endless line", "data: " + strings.Repeat("x", maxEvent+1), nil, ErrEventTooLong},
+		{"endless event", strings.Repeat("data: xxxxxxxxxxxxxxxx\n", maxEvent/16), nil, ErrEventTooLong},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := NewEventReader(strings.NewReader(c.in))
+			var got []Event
+			for {
+				ev, err := r.Next()
+				if err != nil {
+					if err != c.err {
+						t.Errorf("error = %v, want %v", err, c.err)
+					}
+					break
+				}
+				got = append(got, ev)
+			}
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("events = %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestParseFrame(t *testing.T) {
+	s, p, err := ParseFrame(AppendFrame(nil, StreamStderr, []byte("x")))
+	if s != StreamStderr || string(p) != "x" || err != nil {
+		t.Errorf("ParseFrame = %d, %q, %v", s, p, err)
+	}
+	if s, p, err := ParseFrame([]byte{0}); s != StreamStdin || len(p) != 0 || err != nil {
+		t.Errorf("end of input = %d, %q, %v", s, p, err)
+	}
+	for _, bad := range []string{"", "\x03x", "\xff"} {
+		if _, _, err := ParseFrame([]byte(bad)); err == nil {
+			t.Errorf("%q parses", bad)
+		}
+	}
+}
+
+func TestDecodeStrict(t *testing.T) {
+	for in, ok := range map[string]bool{
+		`{"argv":["a"]}`: true, ` {"argv":["a"]} `: true,
+		``: false, `{`: false, `{"argv":"a"}`: false, `{"nope":1}`: false, `{} {}`: false, `{}x`: false, `[]`: false,
+	} {
+		var req sandbox.ExecRequest
+		if err := DecodeStrict([]byte(in), &req); (err == nil) != ok {
+			t.Errorf("DecodeStrict(%q) = %v, want ok=%v", in, err, ok)
+		}
+	}
+}
+
+func FuzzEventReader(f *testing.F) {
+	f.Add([]byte("event: stdout\ndata: {\"data\":\"x\",\"encoding\":\"utf8\",\"seq\":1}\n\n"))
+	f.Add([]byte(":\n\ndata\ndata:\n\r\n\n"))
+	f.Add([]byte("event: exit\ndata: {}"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r := NewEventReader(bytes.NewReader(in))
+		total := 0
+		for {
+			ev, err := r.Next()
+			if err != nil {
+				return
+			}
+			if total += len(ev.Name) + len(ev.Data); total > len(in) {
+				t.Fatalf("%d bytes of events from %d bytes", total, len(in))
+			}
+			var c Chunk
+			if json.Unmarshal(ev.Data, &c) == nil {
+				if b, err := c.Bytes(); err == nil && len(b) > len(c.Data) {
+					t.Fatalf("chunk grew from %d to %d bytes", len(c.Data), len(b))
+				}
+			}
+		}
+	})
+}
+
+func FuzzFrame(f *testing.F) {
+	f.Add([]byte("\x00input"))
+	f.Add([]byte{1})
+	f.Add([]byte(`{"argv":["a"],"env":{"A":"b"}}`))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		if s, p, err := ParseFrame(in); err == nil && !bytes.Equal(AppendFrame(nil, s, p), in) {
+			t.Fatalf("frame %q changed", in)
+		}
+		var req sandbox.ExecRequest
+		if DecodeStrict(in, &req) == nil {
+			out, err := json.Marshal(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var again sandbox.ExecRequest
+			if err := DecodeStrict(out, &again); err != nil {
+				t.Fatalf("%s does not decode again: %v", out, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,23 @@
+package httpwire
+
+// RequestIDHeader carries the identifier of a request, given by the client or
+// made by the server.
+const RequestIDHeader = "X-Request-Id"
+
+// List is one page of a list.
+type List[T any] struct {
+	Items         []T    `json:"items" nullable:"false"`
+	NextPageToken string `json:"next_page_token,omitempty" doc:"page_token of the next page; absent on the last one"`
+}
+
+// Health is the answer to /healthz and /readyz.
+type Health struct {
+	Status  string `json:"status" doc:"ok, or draining while the daemon ends"`
+	Version string `json:"version"`
+	PID     int    `json:"pid"`
+}
+
+// RollbackRequest says which snapshot a sandbox returns to.
+type RollbackRequest struct {
+	Snapshot string `json:"snapshot" doc:"snapshot id or name"`
+}

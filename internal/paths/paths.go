@@ -1,0 +1,71 @@
+package paths
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// Paths holds the two directories of a daemon; its methods name what is in
+// them. Both are absolute.
+type Paths struct {
+	runtimeDir string
+	dataDir    string
+	// private demands that nobody else may even read runtimeDir. It is off only
+	// for a directory the user chose by hand.
+	private bool
+}
+
+// RuntimeDir returns the directory of sockets and locks.
+func (p Paths) RuntimeDir() string { return p.runtimeDir }
+
+// DataDir returns the directory of what outlives the daemon.
+func (p Paths) DataDir() string { return p.dataDir }
+
+// Socket returns the path of the REST socket.
+func (p Paths) Socket() string { return filepath.Join(p.runtimeDir, "ramet.sock") }
+
+// Lock returns the path of the file whose lock is held while a daemon lives.
+func (p Paths) Lock() string { return filepath.Join(p.runtimeDir, "ramet.lock") }
+
+// StartLock returns the path of the file whose lock is held while a daemon
+// starts.
+func (p Paths) StartLock() string { return filepath.Join(p.runtimeDir, "start.lock") }
+
+// Sandboxes returns the directory of the control sockets of sandboxes.
+func (p Paths) Sandboxes() string { return filepath.Join(p.runtimeDir, "sandboxes") }
+
+// Sandbox returns the directory of one sandbox's control sockets.
+func (p Paths) Sandbox(id string) (string, error) {
+	return below(p.Sandboxes(), sandbox.KindSandbox, id)
+}
+
+// Log returns the path of the log of a daemon that has no terminal.
+func (p Paths) Log() string { return filepath.Join(p.dataDir, "daemon.log") }
+
+// Registry returns the path of the database of sandboxes, snapshots and images.
+func (p Paths) Registry() string { return filepath.Join(p.dataDir, "registry.db") }
+
+// Images returns the directory of images.
+func (p Paths) Images() string { return filepath.Join(p.dataDir, "images") }
+
+// Image returns the path of one image's directory.
+func (p Paths) Image(id string) (string, error) {
+	return below(p.Images(), sandbox.KindImage, id)
+}
+
+// Snapshots returns the directory of snapshots.
+func (p Paths) Snapshots() string { return filepath.Join(p.dataDir, "snapshots") }
+
+// Snapshot returns the path of one snapshot's directory.
+func (p Paths) Snapshot(id string) (string, error) {
+	return below(p.Snapshots(), sandbox.KindSnapshot, id)
+}
+
+func below(dir string, k sandbox.Kind, id string) (string, error) {
+	if !sandbox.IsID(k, id) {
+		return "", fmt.Errorf("make path: %w", sandbox.Invalid("id", "%q is not an id of kind %s", id, k))
+	}
+	return filepath.Join(dir, id), nil
+}
