@@ -1,0 +1,18 @@
+// Package cgroup puts limits on one sandbox: a group of host processes made of
+// a sentry and its ptraced stubs.
+//
+// Detect looks at what the machine offers without changing anything: cgroup v2
+// with the memory, cpu and pids controllers delegated to us, cgroup v1 with the
+// controllers mounted one by one, or nothing. The groups lie in one directory
+// below the caller's own group, so whatever limits the daemon limits its
+// sandboxes too.
+//
+// The package must never know what runs in a group, nor decide what to do when
+// there are no control groups: it reports ErrUnavailable and the caller refuses
+// or goes on.
+//
+// Cost: making a group, limiting it and starting a process in it takes a few
+// hundred microseconds. Group.Add is the exception: the kernel lets no thread of
+// the machine fork or exit while it moves a whole process and waits for an RCU
+// grace period first, 5 to 15 ms on a quiet machine. Use Group.Start.
+package cgroup
