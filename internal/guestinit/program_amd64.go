@@ -1,0 +1,60 @@
+package guestinit
+
+// What the program tells the kernel, from the x86-64 Linux ABI.
+const (
+	sysRtSigprocmask        = 14
+	sysWait4                = 61
+	sysRtSigtimedwait       = 128
+	sigBlock                = 0          // SIG_BLOCK
+	waitAny                 = -1         // wait4: any child
+	wnohangWall             = 0x40000001 // WNOHANG | __WALL: children of every kind of clone
+	sigsetSize              = 8          // sizeof(kernel_sigset_t)
+	sigchldSet              = 1 << 16    // SIGCHLD is 17; signal n is bit n-1
+	null                    = 0
+	labelReap         label = "reap"
+	labelSigset       label = "sigset"
+)
+
+// program returns the code and the constant behind it.
+//
+// SIGCHLD is blocked before the first look at the children and taken with
+// sigtimedwait afterwards, so a child that dies in between leaves the signal
+// pending and is not missed. A blocked signal is queued even though its default
+// is to be ignored. One signal may stand for many children: hence the inner
+// loop. A result of sigtimedwait does not matter, EINTR included.
+func program() []byte {
+	var a assembler
+
+	// rt_sigprocmask(SIG_BLOCK, &sigset, NULL, 8)
+	a.movEAX(sysRtSigprocmask)
+	a.movEDI(sigBlock)
+	a.leaRSI(labelSigset)
+	a.movEDX(null)
+	a.movR10D(sigsetSize)
+	a.syscall()
+
+	// do { wait4(-1, NULL, WNOHANG|__WALL, NULL) } while (result > 0)
+	// 0: children are left, but none is dead. -ECHILD: no children.
+	a.label(labelReap)
+	a.movEAX(sysWait4)
+	a.movRDI(waitAny)
+	a.movESI(null)
+	a.movEDX(wnohangWall)
+	a.movR10D(null)
+	a.syscall()
+	a.testRAX()
+	a.jg(labelReap)
+
+	// rt_sigtimedwait(&sigset, NULL, NULL, 8), and again
+	a.movEAX(sysRtSigtimedwait)
+	a.leaRDI(labelSigset)
+	a.movESI(null)
+	a.movEDX(null)
+	a.movR10D(sigsetSize)
+	a.syscall()
+	a.jmp(labelReap)
+
+	a.label(labelSigset)
+	a.quad(sigchldSet)
+	return a.link()
+}
