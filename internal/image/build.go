@@ -1,0 +1,176 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"ramet.dev/ramet/internal/erofs"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// Options are the parameters of an import. The zero value is usable.
+type Options struct {
+	// Name to give to the image. Pull derives one from the reference if it is
+	// empty, the other importers then give none.
+	Name string
+	// Source is shown to people; the importers know a default, except for those
+	// that read a stream.
+	Source string
+	// Config replaces what the input says about running the image.
+	Config *Config
+	Limits Limits
+	// SquashOwners gives all files to root.
+	SquashOwners bool
+	// Select names one image of an archive that holds several, as "name:tag".
+	Select string
+	// Progress is called from the importing goroutine, at most about ten times a
+	// second.
+	Progress func(sandbox.Progress)
+}
+
+// builder makes one image.
+type builder struct {
+	ctx      context.Context
+	store    *Store
+	opt      Options
+	limits   Limits
+	progress progress
+	tree     *erofs.Tree
+	writer   *erofs.Writer
+	config   Config
+	source   string
+	total    int64 // bytes of contents so far
+}
+
+// build runs fill and makes an image of what it put in the tree. Whatever goes
+// wrong, nothing is left behind.
+func (s *Store) build(ctx context.Context, opt Options, fill func(b *builder) error) (sandbox.Image, error) {
+	if opt.Name != "" {
+		var err error
+		if opt.Name, err = ParseName("name", opt.Name); err != nil {
+			return sandbox.Image{}, err
+		}
+	}
+	f, err := s.newTemp()
+	if err != nil {
+		return sandbox.Image{}, importError(err)
+	}
+	defer discard(f)
+	b := newBuilder(ctx, s, opt, f)
+	if err := fill(b); err != nil {
+		return sandbox.Image{}, fmt.Errorf("import image: %w", importError(err))
+	}
+	sum, err := b.finish()
+	if err != nil {
+		return sandbox.Image{}, fmt.Errorf("import image: %w", importError(err))
+	}
+	b.progress.begin(PhaseSeal, sum.Size)
+	digest, err := hashFile(ctx, f, sum.Size, b.progress.add)
+	if err != nil {
+		return sandbox.Image{}, err
+	}
+	img, err := s.commit(f, digest, sum.Size, Meta{Name: b.opt.Name, Source: b.source, Config: b.config})
+	if err != nil {
+		return sandbox.Image{}, err
+	}
+	b.progress.end()
+	return img, nil
+}
+
+func newBuilder(ctx context.Context, s *Store, opt Options, f erofs.File) *builder {
+	return &builder{
+		ctx: ctx, store: s, opt: opt, limits: opt.Limits.withDefaults(), source: opt.Source,
+		progress: progress{call: opt.Progress}, tree: erofs.NewTree(), writer: erofs.NewWriter(f),
+	}
+}
+
+// finish completes the image.
+func (b *builder) finish() (erofs.Summary, error) {
+	if b.opt.Config != nil {
+		b.config = *b.opt.Config
+	}
+	if b.tree.Empty() {
+		return erofs.Summary{}, sandbox.Errorf(sandbox.CodeInvalid, "there are no files to make an image of")
+	}
+	return b.writer.Finish(b.tree, erofs.Options{UUID: b.config.uuid()})
+}
+
+// put stores n at path. Device nodes below /dev are left out, because a sandbox
+// has its own; elsewhere they are refused.
+func (b *builder) put(path string, n *erofs.Node) error {
+	if n.Kind == erofs.CharDevice || n.Kind == erofs.BlockDevice {
+		clean, err := erofs.CleanPath(path)
+		if err != nil || strings.HasPrefix(clean, "dev/") {
+			return err
+		}
+		return refused("%q is a device: devices are allowed below /dev only", path)
+	}
+	if b.opt.SquashOwners {
+		n.UID, n.GID = 0, 0
+	}
+	if err := b.tree.Put(path, n); err != nil {
+		return err
+	}
+	return b.checkEntries()
+}
+
+func (b *builder) link(path, target string) error {
+	if err := b.tree.Link(path, target); err != nil {
+		return err
+	}
+	return b.checkEntries()
+}
+
+func (b *builder) checkEntries() error {
+	if b.tree.Created() > b.limits.Entries {
+		return refused("there are more than %d files", b.limits.Entries)
+	}
+	return nil
+}
+
+// putFile stores a regular file with the contents that r gives. size is what is
+// known of them before, to refuse early.
+func (b *builder) putFile(path string, n *erofs.Node, r io.Reader, size int64) error {
+	if size > b.limits.FileBytes {
+		return refused("%q has %d bytes: a file may have %d", path, size, b.limits.FileBytes)
+	}
+	data, err := b.writer.Store(&contents{b: b, path: path, r: r})
+	if err != nil {
+		return err
+	}
+	n.Data = data
+	return b.put(path, n)
+}
+
+// contents reads one file within the limits.
+type contents struct {
+	b    *builder
+	path string
+	r    io.Reader
+	n    int64
+}
+
+func (c *contents) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	c.b.total += int64(n)
+	switch {
+	case c.n > c.b.limits.FileBytes:
+		return 0, refused("%q has more than the %d bytes that a file may have", c.path, c.b.limits.FileBytes)
+	case c.b.total > c.b.limits.TotalBytes:
+		return 0, refused("the files have more than %d bytes", c.b.limits.TotalBytes)
+	case err != nil && err != io.EOF:
+		return n, readError(err)
+	}
+	return n, err
+}
+
+// setTime stores t; the format has no times before 1970.
+func setTime(n *erofs.Node, t time.Time) {
+	if t.Unix() > 0 {
+		n.MtimeSec, n.MtimeNsec = t.Unix(), uint32(t.Nanosecond())
+	}
+}

@@ -1,0 +1,97 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// Tag gives the image that ref means another name. A name that another image has
+// moves. Errors: CodeInvalid for the name, else as of Resolve.
+func (s *Store) Tag(ref, name string) (sandbox.Image, error) {
+	name, err := ParseName("name", name)
+	if err != nil {
+		return sandbox.Image{}, err
+	}
+	err = s.locked(func() error {
+		img, err := s.Resolve(ref)
+		if err != nil {
+			return err
+		}
+		return s.setName(name, img.ID)
+	})
+	if err != nil {
+		return sandbox.Image{}, err
+	}
+	return s.Resolve(name)
+}
+
+// setName must run under the store's lock.
+func (s *Store) setName(name, id string) error {
+	n, err := s.readNames()
+	if err != nil {
+		return err
+	}
+	n.Names[name] = id
+	return writeDocument(s.path(namesFile), n)
+}
+
+// Remove takes a name away, or an image with all its names if ref is an id. An
+// image that loses its last name goes too. inUse tells whether an image is
+// needed; it is called with the store locked and must not use it. Then the error
+// is CodeConflict and nothing changes. The result says whether the image itself
+// went.
+func (s *Store) Remove(ref string, inUse func(id string) bool) (removed bool, err error) {
+	err = s.locked(func() error {
+		img, name, err := s.resolve(ref)
+		if err != nil {
+			return err
+		}
+		n, err := s.readNames()
+		if err != nil {
+			return err
+		}
+		gone := img.Names
+		if name != "" {
+			gone = []string{name}
+		}
+		removed = len(gone) == len(img.Names)
+		if removed && inUse(img.ID) {
+			removed = false
+			return sandbox.Errorf(sandbox.CodeConflict, "image %s is in use", ref)
+		}
+		for _, g := range gone {
+			delete(n.Names, g)
+		}
+		if err := writeDocument(s.path(namesFile), n); err != nil {
+			return err
+		}
+		if !removed {
+			return nil
+		}
+		return s.removeImage(img.ID)
+	})
+	return removed, err
+}
+
+// removeImage must run under the store's lock. The record goes first: a blob
+// without one is collected by Open.
+func (s *Store) removeImage(id string) error {
+	blob, err := s.Path(id)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(s.recordPath(id)); err != nil {
+		return fmt.Errorf("remove image %s: %w", id, err)
+	}
+	if err := syncDir(s.path(recordsDir)); err != nil {
+		return err
+	}
+	if err := os.Remove(blob); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove image %s: %w", id, err)
+	}
+	return nil
+}

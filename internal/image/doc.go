@@ -1,0 +1,30 @@
+// Package image keeps root file systems: a content-addressed store of EROFS
+// images, and the importers that make them of directories, archives and
+// registries.
+//
+// An image is known by the SHA-256 of its file. Its id is derived from that
+// digest, and the digest covers the configuration too (environment, command,
+// user), through the UUID in the superblock: two images of one id are the same in
+// every respect.
+//
+// Every import streams: contents go to the image while they are read, so memory
+// use depends on the number of files only. Input is untrusted. Paths are resolved
+// in an in-memory tree and never touch the host's file system; sizes, counts and
+// compression ratios are bounded by Limits; contents are checked against the
+// digests that their archive states. A refused import leaves nothing behind.
+//
+// On disk, below the directory of the store:
+//
+//	lock               flock taken for every change
+//	blobs/DIGEST.erofs the images, read-only
+//	blobs/.tmp-*       imports under way, each flocked by its process
+//	records/ID.json    what is known of an image besides its names
+//	names.json         name to id
+//
+// Changes are made in an order that leaves no reference to what is missing: blob,
+// record, name; removals go the other way. What a crash leaves over is collected
+// by Open.
+//
+// The package must never know what a sandbox is or which images are running: the
+// caller of Remove says so.
+package image

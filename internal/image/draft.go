@@ -1,0 +1,181 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// newTemp returns an empty file among the blobs that Open in other processes
+// leaves alone while it is open. The caller removes or renames it.
+func (s *Store) newTemp() (*os.File, error) {
+	var f *os.File
+	// Under the store's lock no collector can come between making and locking.
+	err := s.locked(func() error {
+		var err error
+		if f, err = os.CreateTemp(s.path(blobsDir), tempPrefix); err != nil {
+			return fmt.Errorf("make temporary image: %w", err)
+		}
+		if _, err = lockFile(f, false); err != nil {
+			discard(f)
+		}
+		return err
+	})
+	return f, err
+}
+
+func discard(f *os.File) {
+	os.Remove(f.Name()) // gone already if the image was published
+	f.Close()
+}
+
+// newSpool returns an empty file without a name: nothing is left of it when it
+// is closed.
+func (s *Store) newSpool() (*os.File, error) {
+	f, err := s.newTemp()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("make temporary file: %w", err)
+	}
+	return f, nil
+}
+
+// Meta is what the store keeps of an image besides its contents.
+type Meta struct {
+	Name   string // to give to the image; "" for none
+	Source string // where it came from, for people
+	Config Config
+}
+
+// commit makes an image of the complete EROFS file f, made by newTemp. An image
+// that the store has already gets the name only.
+func (s *Store) commit(f *os.File, digest [sha256.Size]byte, size int64, meta Meta) (sandbox.Image, error) {
+	id := idOf(digest)
+	r := record{
+		Version: formatVersion, Digest: hex.EncodeToString(digest[:]), Size: size,
+		Created: time.Now().UTC().Truncate(time.Millisecond), Source: meta.Source, Config: meta.Config,
+	}
+	// Most of the writing happens here, outside the lock.
+	if err := f.Sync(); err != nil {
+		return sandbox.Image{}, fmt.Errorf("sync image: %w", err)
+	}
+	err := s.locked(func() error {
+		known, err := s.readRecord(id)
+		switch {
+		case err == nil && known.Digest != r.Digest:
+			return sandbox.Errorf(sandbox.CodeConflict, "images sha256:%s and sha256:%s have the same id %s", known.Digest, r.Digest, id)
+		case err != nil && sandbox.CodeOf(err) != sandbox.CodeNotFound:
+			return err
+		}
+		// A good file stays, for the page cache it shares with running sandboxes.
+		if st, statErr := os.Lstat(s.blobPath(r.Digest)); statErr != nil || st.Size() != size {
+			if err := publish(f, s.blobPath(r.Digest), 0o444); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			if err := writeDocument(s.recordPath(id), r); err != nil {
+				return err
+			}
+		}
+		if meta.Name == "" {
+			return nil
+		}
+		return s.setName(meta.Name, id)
+	})
+	if err != nil {
+		return sandbox.Image{}, fmt.Errorf("add image: %w", importError(err))
+	}
+	return s.Resolve(id)
+}
+
+// AddOptions are the parameters of Add.
+type AddOptions struct {
+	Meta
+	Digest   string // "sha256:…" that the file must have; "" if unknown
+	MaxBytes int64  // 0 for the default limit
+}
+
+// Add stores an EROFS file that Ramet has made before, perhaps elsewhere: one of
+// the same configuration, or it is refused. Errors: CodeCorrupt if it is none or
+// has another digest, CodeHostile if it is too large.
+func (s *Store) Add(ctx context.Context, r io.Reader, opt AddOptions) (sandbox.Image, error) {
+	var err error
+	if opt.Name != "" {
+		if opt.Name, err = ParseName("name", opt.Name); err != nil {
+			return sandbox.Image{}, err
+		}
+	}
+	limit := Limits{TotalBytes: opt.MaxBytes}.withDefaults().TotalBytes
+	f, err := s.newTemp()
+	if err != nil {
+		return sandbox.Image{}, err
+	}
+	defer discard(f)
+	hash := sha256.New()
+	size, err := io.Copy(io.MultiWriter(f, hash), io.LimitReader(&countReader{ctx: ctx, r: r}, limit+1))
+	if err != nil {
+		return sandbox.Image{}, fmt.Errorf("add image: %w", importError(err))
+	}
+	if size > limit {
+		return sandbox.Image{}, refused("image is larger than %d bytes", limit)
+	}
+	digest := [sha256.Size]byte(hash.Sum(nil))
+	if got := "sha256:" + hex.EncodeToString(digest[:]); opt.Digest != "" && opt.Digest != got {
+		return sandbox.Image{}, corrupt("image has digest %s, expected is %s", got, opt.Digest)
+	}
+	if err := checkSuperblock(f, size, opt.Config); err != nil {
+		return sandbox.Image{}, err
+	}
+	return s.commit(f, digest, size, opt.Meta)
+}
+
+// checkSuperblock tells whether f is an image that erofs.Writer can have made
+// with config. The offsets are those of the format's superblock; what is behind
+// it is checked by the sandbox's kernel, which trusts no image.
+func checkSuperblock(f io.ReaderAt, size int64, config Config) error {
+	block := make([]byte, 4096)
+	if _, err := f.ReadAt(block, 0); err != nil {
+		return corrupt("image has no superblock")
+	}
+	sb := block[1024:]
+	le := binary.LittleEndian
+	sum := le.Uint32(sb[4:])
+	clear(sb[4:8])
+	switch {
+	case le.Uint32(sb) != 0xe0f5e1e2, sum != ^crc32.Checksum(sb, crc32.MakeTable(crc32.Castagnoli)):
+		return corrupt("image has no valid superblock")
+	case sb[12] != 12, le.Uint32(sb[80:]) != 0, int64(le.Uint32(sb[36:]))*4096 != size:
+		return corrupt("image is truncated or was not made by this program")
+	case [16]byte(sb[48:64]) != config.uuid():
+		return corrupt("image does not belong to its configuration")
+	}
+	return nil
+}
+
+// hashFile returns the digest of f's first size bytes.
+func hashFile(ctx context.Context, f io.ReaderAt, size int64, report func(int64)) (d [sha256.Size]byte, err error) {
+	hash := sha256.New()
+	in := &countReader{ctx: ctx, r: io.NewSectionReader(f, 0, size), report: report}
+	n, err := io.CopyBuffer(hash, struct{ io.Reader }{in}, make([]byte, readAhead))
+	if err == nil && n != size {
+		err = fs.ErrInvalid
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("hash image: %w", err)
+	}
+	return [sha256.Size]byte(hash.Sum(nil)), err
+}

@@ -1,0 +1,106 @@
+package image
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// ImportPath makes an image of what is at path: a directory, an OCI layout, an
+// archive made by docker save or its kin, or a tar of a root file system. The
+// archives may be compressed with gzip, zstd or xz.
+func (s *Store) ImportPath(ctx context.Context, path string, opt Options) (sandbox.Image, error) {
+	if opt.Source == "" {
+		opt.Source = path
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return sandbox.Image{}, inputError(path, err)
+	}
+	if st.IsDir() {
+		a, err := openDir(path)
+		if err != nil {
+			return sandbox.Image{}, err
+		}
+		defer a.root.Close()
+		if has(a, "oci-layout") && has(a, "index.json") {
+			return s.importArchive(ctx, a, opt)
+		}
+		return s.ImportDir(ctx, path, opt)
+	}
+	if !st.Mode().IsRegular() {
+		return sandbox.Image{}, sandbox.Invalid("path", "%q is neither a directory nor a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return sandbox.Image{}, inputError(path, err)
+	}
+	defer f.Close()
+	return s.ImportStream(ctx, f, opt)
+}
+
+// ImportStream makes an image of an archive as ImportPath does, whatever kind it
+// is. Archives of container images are not ordered for streaming; they are
+// copied to the store's disk first, unless r is a plain file. Cancelling takes
+// effect at the next read.
+func (s *Store) ImportStream(ctx context.Context, r io.Reader, opt Options) (sandbox.Image, error) {
+	return s.build(ctx, opt, func(b *builder) error {
+		b.progress.begin(PhaseUnpack, fileSize(r))
+		in, err := decompress(b.input(r), b.limits)
+		if err != nil {
+			return err
+		}
+		defer in.close()
+		if !mayBeContainerArchive(in.Reader) {
+			return b.rootfs(in)
+		}
+		f, isFile := r.(*os.File)
+		if !isFile || in.compressed || fileSize(r) == 0 {
+			if f, err = s.newSpool(); err != nil {
+				return err
+			}
+			defer f.Close()
+			if _, err := io.CopyBuffer(f, struct{ io.Reader }{in}, make([]byte, readAhead)); err != nil {
+				return readError(err)
+			}
+			b.progress.end()
+		}
+		return b.tarFile(f)
+	})
+}
+
+// tarFile imports a plain tar of either kind.
+func (b *builder) tarFile(f *os.File) error {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return readError(err)
+	}
+	a, err := indexTar(f, f, b.limits)
+	if err != nil {
+		return err
+	}
+	if isContainerArchive(a) {
+		img, err := readContainerArchive(a, b.opt.Select)
+		if err != nil {
+			return err
+		}
+		return b.container(PhaseUnpack, img)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return readError(err)
+	}
+	b.progress.begin(PhaseUnpack, fileSize(f))
+	return b.rootfs(&stream{Reader: bufio.NewReaderSize(b.input(f), readAhead)})
+}
+
+func (s *Store) importArchive(ctx context.Context, a archive, opt Options) (sandbox.Image, error) {
+	return s.build(ctx, opt, func(b *builder) error {
+		img, err := readContainerArchive(a, opt.Select)
+		if err != nil {
+			return err
+		}
+		return b.container(PhaseUnpack, img)
+	})
+}

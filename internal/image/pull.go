@@ -1,0 +1,162 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// PullOptions are the parameters of Pull.
+type PullOptions struct {
+	Options
+	// Insecure allows plain HTTP. Registries on the loopback interface need no
+	// permission.
+	Insecure bool
+}
+
+// Pull makes an image of one in a registry, with the credentials of docker's and
+// podman's configuration. Everything is checked against its digest. Errors:
+// CodeInvalid for ref, CodeNotFound, CodeUnavailable if the registry cannot be
+// reached or denies access, CodeUnsupported if the image is for other machines.
+func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (sandbox.Image, error) {
+	var how []name.Option
+	if opt.Insecure {
+		how = append(how, name.Insecure)
+	}
+	parsed, err := name.ParseReference(ref, how...)
+	if err != nil {
+		return sandbox.Image{}, sandbox.Invalid("ref", "%q is not a reference: %w", ref, err)
+	}
+	if opt.Source == "" {
+		opt.Source = parsed.Name()
+	}
+	if opt.Name == "" {
+		opt.Name = localName(parsed)
+	}
+	return s.build(ctx, opt.Options, func(b *builder) error {
+		b.progress.begin(PhaseFetch, 0)
+		remoteImage, err := remote.Image(parsed,
+			remote.WithContext(ctx),
+			remote.WithAuthFromKeychain(authn.DefaultKeychain),
+			remote.WithPlatform(platform),
+			remote.WithTransport(registryTransport{remote.DefaultTransport}),
+		)
+		if err != nil {
+			return registryError(ref, err)
+		}
+		img, err := describeRemote(ref, remoteImage)
+		if err != nil {
+			return err
+		}
+		return b.container(PhaseFetch, img)
+	})
+}
+
+// localName returns how the image is called here: as people call it, without the
+// default registry, without ports; "" if ref is a digest or has no such form.
+func localName(ref name.Reference) string {
+	tag, ok := ref.(name.Tag)
+	if !ok {
+		return ""
+	}
+	repo := tag.Context()
+	local := repo.RepositoryStr()
+	if repo.RegistryStr() == name.DefaultRegistry {
+		local = strings.TrimPrefix(local, "library/")
+	} else {
+		host, _, _ := strings.Cut(repo.RegistryStr(), ":")
+		local = host + "/" + local
+	}
+	parsed, err := ParseName("name", local+":"+tag.TagStr())
+	if err != nil {
+		return ""
+	}
+	return parsed
+}
+
+func describeRemote(ref string, img v1.Image) (*containerImage, error) {
+	manifest, err := img.Manifest()
+	if err != nil {
+		return nil, registryError(ref, err)
+	}
+	if manifest.Config.Size > maxDocument {
+		return nil, refused("configuration has %d bytes: it may have %d", manifest.Config.Size, maxDocument)
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, registryError(ref, err)
+	}
+	remoteLayers, err := img.Layers()
+	if err != nil {
+		return nil, registryError(ref, err)
+	}
+	layers := make([]containerLayer, len(remoteLayers))
+	for i, l := range remoteLayers {
+		digest, err := l.Digest()
+		if err != nil {
+			return nil, registryError(ref, err)
+		}
+		size, err := l.Size()
+		if err != nil {
+			return nil, registryError(ref, err)
+		}
+		layers[i] = containerLayer{digest: digest, size: size, open: func(context.Context) (io.ReadCloser, error) {
+			blob, err := l.Compressed()
+			return blob, registryError(ref, err)
+		}}
+	}
+	return newContainerImage(config, layers, "")
+}
+
+// registryTransport gives errors of a connection that breaks in the middle of an
+// answer their class. What else goes wrong while an answer is read is then its
+// contents.
+type registryTransport struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t registryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(req)
+	if err == nil {
+		resp.Body = registryBody{resp.Body}
+	}
+	return resp, err
+}
+
+type registryBody struct{ io.ReadCloser }
+
+func (b registryBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		err = sandbox.Errorf(sandbox.CodeUnavailable, "connection to the registry broke: %w", err)
+	}
+	return n, err
+}
+
+// registryError gives errors of the registry's client their class.
+func registryError(ref string, err error) error {
+	var answer *transport.Error
+	var classed *sandbox.Error
+	var connection net.Error // what http.Client returns is one
+	switch {
+	case err == nil, errors.As(err, &classed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound:
+		return sandbox.Errorf(sandbox.CodeNotFound, "registry has no image %q: %w", ref, err)
+	case errors.As(err, &answer):
+		return sandbox.Errorf(sandbox.CodeUnavailable, "registry refuses %q: %w", ref, err)
+	case errors.As(err, &connection):
+		return sandbox.Errorf(sandbox.CodeUnavailable, "registry of %q cannot be reached: %w", ref, err)
+	}
+	return corrupt("registry gives a damaged image %q: %w", ref, err)
+}
