@@ -5,10 +5,10 @@ import "time"
 // Limits bound what one sandbox may use. Zero means the node's default; the
 // effective values are reported back.
 type Limits struct {
-	CPUs      float64 `json:"cpus" doc:"CPU cores" minimum:"0"`
-	MemoryMiB int64   `json:"memory_mib" doc:"guest memory in MiB, files in memory included" minimum:"0"`
-	DiskMiB   int64   `json:"disk_mib" doc:"bytes that may be written to the root file system, in MiB" minimum:"0"`
-	Pids      int64   `json:"pids" doc:"processes and threads" minimum:"0"`
+	CPUs      float64 `json:"cpus" doc:"CPU cores" minimum:"0" required:"false"`
+	MemoryMiB int64   `json:"memory_mib" doc:"guest memory in MiB, files in memory included" minimum:"0" required:"false"`
+	DiskMiB   int64   `json:"disk_mib" doc:"bytes that may be written to the root file system, in MiB" minimum:"0" required:"false"`
+	Pids      int64   `json:"pids" doc:"processes and threads" minimum:"0" required:"false"`
 }
 
 // Layer is the state of one isolation layer of a sandbox.
