@@ -1,0 +1,169 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// runEnv makes this test binary print the findings for the data directory that
+// the variable names, as another user.
+const runEnv = "RAMET_TEST_DOCTOR_DATA_DIR"
+
+func TestMain(m *testing.M) {
+	if ChildMain(os.Args) {
+		return
+	}
+	if dir := os.Getenv(runEnv); dir != "" {
+		if err := json.NewEncoder(os.Stdout).Encode(Run(context.Background(), dir)); err != nil {
+			panic(err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestChildMainLeavesOtherCommandsAlone(t *testing.T) {
+	for _, args := range [][]string{nil, {"ramet"}, {"ramet", "doctor"}, {"ramet", childArg}, {"ramet", "x", childArg, "wait"}} {
+		if ChildMain(args) {
+			t.Errorf("ChildMain(%q) took the command", args)
+		}
+	}
+}
+
+func TestRunHere(t *testing.T) {
+	checkNoFail(t, Run(t.Context(), filepath.Join(t.TempDir(), "not", "yet")))
+}
+
+func TestRunHereAsOrdinaryUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become somebody else; TestRunHere is this test for an ordinary user")
+	}
+	const nobody = 65534
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(dir, "doctor.test"))
+	copyFile(t, selfExe, cmd.Path) // go test's own directory is closed to others
+	cmd.Env = append(os.Environ(), runEnv+"="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var findings []Finding
+	if err := json.Unmarshal(out, &findings); err != nil {
+		t.Fatal(err)
+	}
+	checkNoFail(t, findings)
+	if i := slices.IndexFunc(findings, func(f Finding) bool { return f.Name == "user_namespaces" }); !strings.Contains(findings[i].Detail, "65534") {
+		t.Errorf("it did not run as another user: %+v", findings[i])
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	src, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(dst, src); err != nil {
+		t.Fatal(err)
+	}
+	if err := dst.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkNoFail(t *testing.T, findings []Finding) {
+	t.Helper()
+	if len(findings) != len(probes) {
+		t.Errorf("%d findings of %d probes", len(findings), len(probes))
+	}
+	for _, f := range findings {
+		t.Logf("%-5s %-18s %s", f.Status, f.Name, f.Detail)
+		if f.Status == StatusFail {
+			t.Errorf("%s fails: %s", f.Name, f.Detail)
+		}
+		checkShape(t, f)
+	}
+}
+
+// checkShape checks what callers rely on in every finding.
+func checkShape(t *testing.T, f Finding) {
+	t.Helper()
+	if f.Detail == "" || f.Name == "" {
+		t.Errorf("incomplete: %+v", f)
+	}
+	if (f.Status == StatusOK) != (f.Remedy == "") {
+		t.Errorf("remedy and status do not go together: %+v", f)
+	}
+}
+
+func TestEverythingThatFailsHasARemedy(t *testing.T) {
+	m := &machine{root: t.TempDir(), dataDir: "/proc/nowhere", child: noChild}
+	fails := 0
+	for _, f := range m.run(t.Context()) {
+		checkShape(t, f)
+		if f.Status == StatusFail {
+			fails++
+		}
+	}
+	if fails < 6 {
+		t.Errorf("only %d probes fail on a machine with nothing", fails)
+	}
+}
+
+func noChild(context.Context, childRequest) (childReply, error) {
+	return childReply{}, errors.New("operation not permitted")
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	findings := Run(ctx, t.TempDir())
+	i := slices.IndexFunc(findings, func(f Finding) bool { return f.Name == "seccomp" })
+	if f := findings[i]; f.Status != StatusFail || !strings.Contains(f.Detail, "canceled") {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestRunChildReportsFailures(t *testing.T) {
+	if _, err := runChild(t.Context(), childRequest{probe: "nonsense"}); err == nil || !strings.Contains(err.Error(), "no probe") {
+		t.Errorf("an unknown probe gives %v", err)
+	}
+	if got := firstLine(bytes.NewBufferString("\n a b\nc")); got.Error() != "a b" {
+		t.Errorf("firstLine = %q", got)
+	}
+	if got := firstLine(bytes.NewBufferString(" \n")); got != nil {
+		t.Errorf("firstLine of nothing = %q", got)
+	}
+}
+
+func TestFindingJSON(t *testing.T) {
+	b, err := json.Marshal(Finding{Name: "x", Status: StatusOK, Detail: "y"})
+	if err != nil || string(b) != `{"name":"x","status":"ok","detail":"y"}` {
+		t.Errorf("%s, %v", b, err)
+	}
+}

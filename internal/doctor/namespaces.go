@@ -1,0 +1,181 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// sandboxNamespaces are those that every sandbox's process gets.
+var sandboxNamespaces = []struct {
+	name string // in /proc/self/ns
+	flag uintptr
+}{
+	{"user", unix.CLONE_NEWUSER},
+	{"mnt", unix.CLONE_NEWNS},
+	{"pid", unix.CLONE_NEWPID},
+	{"ipc", unix.CLONE_NEWIPC},
+	{"uts", unix.CLONE_NEWUTS},
+	{"net", unix.CLONE_NEWNET},
+}
+
+// wantedNamespaces is the number below which we warn: each sandbox takes one of
+// every kind.
+const wantedNamespaces = 256
+
+const remedyContainer = "if this is a container, its seccomp or AppArmor profile forbids it: start the container with a profile that allows unshare, clone and mount (docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined), or run on the host"
+
+func probeUserNamespaces(ctx context.Context, m *machine) Finding {
+	if _, err := m.child(ctx, childRequest{probe: "namespaces", cloneflags: unix.CLONE_NEWUSER}); err != nil {
+		return fail(m.userNamespaceRemedy(), "cannot make a user namespace: %v", err)
+	}
+	return ok("user %d can make user namespaces", os.Geteuid())
+}
+
+// userNamespaceRemedy finds the setting that forbids user namespaces.
+func (m *machine) userNamespaceRemedy() string {
+	// Debian's and Ubuntu's own settings do not exist elsewhere.
+	if n, err := m.number("proc/sys/kernel/unprivileged_userns_clone"); err == nil && n == 0 {
+		return "as root: sysctl -w kernel.unprivileged_userns_clone=1, and keep it in /etc/sysctl.d"
+	}
+	if n, err := m.number("proc/sys/user/max_user_namespaces"); err == nil && n == 0 {
+		return "as root: sysctl -w user.max_user_namespaces=15000, and keep it in /etc/sysctl.d"
+	}
+	if n, err := m.number("proc/sys/kernel/apparmor_restrict_unprivileged_userns"); err == nil && n != 0 {
+		return "as root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give the ramet binary an AppArmor profile with the userns permission"
+	}
+	return remedyContainer
+}
+
+func probeNamespaces(ctx context.Context, m *machine) Finding {
+	var all uintptr
+	for _, ns := range sandboxNamespaces {
+		all |= ns.flag
+	}
+	reply, err := m.child(ctx, childRequest{probe: "namespaces", cloneflags: all})
+	if err != nil {
+		return fail(m.userNamespaceRemedy(), "cannot make all namespaces of a sandbox%s: %v", m.culprits(ctx), err)
+	}
+	var names, shared []string
+	for _, ns := range sandboxNamespaces {
+		names = append(names, ns.name)
+		ours, err := os.Readlink(filepath.Join("/proc/self/ns", ns.name))
+		if err != nil || ours == reply.Namespaces[ns.name] {
+			shared = append(shared, ns.name)
+		}
+	}
+	if shared != nil {
+		return fail(remedyContainer, "the kernel says yes but gives no new namespace: %s", strings.Join(shared, ", "))
+	}
+	return ok("%s", strings.Join(names, ", "))
+}
+
+// culprits tries one kind of namespace after the other.
+func (m *machine) culprits(ctx context.Context) string {
+	var bad []string
+	for _, ns := range sandboxNamespaces {
+		if _, err := m.child(ctx, childRequest{probe: "namespaces", cloneflags: unix.CLONE_NEWUSER | ns.flag}); err != nil {
+			bad = append(bad, ns.name)
+		}
+	}
+	if bad == nil {
+		return ""
+	}
+	return " (" + strings.Join(bad, ", ") + ")"
+}
+
+// childNamespaces tells its namespaces and tries whether they give any rights:
+// some distributions let everybody make a user namespace and take away all
+// capabilities in it.
+func childNamespaces() (childReply, error) {
+	reply := childReply{Namespaces: map[string]string{}}
+	for _, ns := range sandboxNamespaces {
+		link, err := os.Readlink(filepath.Join("/proc/self/ns", ns.name))
+		if err != nil {
+			return reply, fmt.Errorf("read own namespaces: %w", err)
+		}
+		reply.Namespaces[ns.name] = link
+	}
+	// A further UTS namespace, because the present one may be everybody's.
+	if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {
+		return reply, fmt.Errorf("no capabilities in the user namespace: unshare: %w", err)
+	}
+	if err := unix.Sethostname([]byte("ramet")); err != nil {
+		return reply, fmt.Errorf("no capabilities in the user namespace: set host name: %w", err)
+	}
+	return reply, nil
+}
+
+func probeMounts(ctx context.Context, m *machine) Finding {
+	_, err := m.child(ctx, childRequest{probe: "mounts", cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS})
+	switch {
+	case errors.Is(err, errStart):
+		return fail(m.userNamespaceRemedy(), "cannot make a mount namespace: %v", err)
+	case err != nil:
+		return fail(remedyContainer, "cannot give a sandbox an empty root: %v", err)
+	}
+	return ok("an empty read-only root can be mounted")
+}
+
+// childMounts takes the steps by which a sandbox's process gets rid of the
+// host's files.
+func childMounts() (childReply, error) {
+	target := os.TempDir()
+	if _, err := os.Stat(target); err != nil {
+		target = "/proc" // exists wherever we can run
+	}
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"make mounts private", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }},
+		{"mount tmpfs", func() error {
+			return unix.Mount("tmpfs", target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=4k")
+		}},
+		{"enter tmpfs", func() error { return unix.Chdir(target) }},
+		{"pivot root", func() error { return unix.PivotRoot(".", ".") }},
+		{"unmount old root", func() error { return unix.Unmount(".", unix.MNT_DETACH) }},
+		{"enter new root", func() error { return unix.Chdir("/") }},
+		{"remount read-only", func() error {
+			return unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+		}},
+	} {
+		if err := step.do(); err != nil {
+			return childReply{}, fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	left, err := os.ReadDir("/")
+	if err != nil || len(left) > 0 {
+		return childReply{}, fmt.Errorf("new root is not empty: %d entries, %v", len(left), err)
+	}
+	if err := os.Mkdir("/x", 0o700); !errors.Is(err, unix.EROFS) {
+		return childReply{}, fmt.Errorf("new root is not read-only: %v", err)
+	}
+	return childReply{}, nil
+}
+
+func probeNamespaceLimits(_ context.Context, m *machine) Finding {
+	least, name := int64(-1), ""
+	for _, ns := range sandboxNamespaces {
+		n, err := m.number("proc/sys/user/max_" + ns.name + "_namespaces")
+		if err != nil {
+			return warn("mount /proc", "the limits of namespaces are unknown: %v", err)
+		}
+		if least < 0 || n < least {
+			least, name = n, ns.name
+		}
+	}
+	remedy := fmt.Sprintf("as root: sysctl -w user.max_%s_namespaces=15000, and keep it in /etc/sysctl.d", name)
+	switch {
+	case least == 0:
+		return fail(remedy, "no %s namespace is allowed", name)
+	case least < wantedNamespaces:
+		return warn(remedy, "only %d %s namespaces are allowed, one is needed for each sandbox", least, name)
+	}
+	return ok("at least %d of each kind", least)
+}

@@ -1,0 +1,109 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	mib = 1 << 20
+	// One idle Python sandbox takes about 40 MiB, half of which its forks share.
+	wantedMemory, minMemory = 512 * mib, 64 * mib
+	// An image with Python and numpy takes about 100 MiB, and as much again while
+	// it is made.
+	wantedDisk, minDisk = 2048 * mib, 256 * mib
+)
+
+func probeMemory(_ context.Context, m *machine) Finding {
+	info, err := m.text("proc/meminfo")
+	if err != nil {
+		return warn("mount /proc", "free memory is unknown: %v", err)
+	}
+	free, err := meminfo(info, "MemAvailable")
+	if err != nil {
+		return warn("mount /proc", "free memory is unknown: %v", err)
+	}
+	remedy := "end other programs, or use a machine with more memory"
+	switch {
+	case free < minMemory:
+		return fail(remedy, "%d MiB available", free/mib)
+	case free < wantedMemory:
+		return warn(remedy, "%d MiB available, enough for few sandboxes", free/mib)
+	}
+	return ok("%d MiB available", free/mib)
+}
+
+// meminfo returns a value of /proc/meminfo in bytes.
+func meminfo(info, key string) (int64, error) {
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(line, key+":"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("read %s: %w", key, err)
+			}
+			return kib << 10, nil
+		}
+	}
+	return 0, fmt.Errorf("no %s in meminfo", key)
+}
+
+func probeDisk(_ context.Context, m *machine) Finding {
+	dir, err := existingAncestor(m.dataDir)
+	if err != nil {
+		return fail("choose another data directory", "%v", err)
+	}
+	if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		return fail("choose another data directory, or let this user write to "+dir, "%s cannot be written: %v", dir, err)
+	}
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return fail("choose another data directory", "%s: %v", dir, err)
+	}
+	return judgeDisk(dir, s.Bavail*uint64(s.Bsize)) // Bavail: without what is kept for root
+}
+
+func judgeDisk(dir string, free uint64) Finding {
+	remedy := "make room, or choose a data directory on another disk"
+	switch {
+	case free < minDisk:
+		return fail(remedy, "%d MiB free in %s", free/mib, dir)
+	case free < wantedDisk:
+		return warn(remedy, "%d MiB free in %s, enough for few images", free/mib, dir)
+	}
+	return ok("%d MiB free in %s", free/mib, dir)
+}
+
+// existingAncestor returns dir, or the closest directory above it that exists:
+// that is where dir will be made.
+func existingAncestor(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("find data directory: %w", err)
+	}
+	for {
+		info, err := os.Stat(dir)
+		switch {
+		case err == nil && info.IsDir():
+			return dir, nil
+		case err == nil:
+			return "", fmt.Errorf("find data directory: %s is not a directory", dir)
+		case !errors.Is(err, os.ErrNotExist) || dir == "/":
+			return "", fmt.Errorf("find data directory: %w", err)
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func probeKVM(_ context.Context, m *machine) Finding {
+	if _, err := os.Stat(m.path("dev/kvm")); err != nil {
+		return ok("not there, and not needed")
+	}
+	return ok("there, but not needed")
+}
