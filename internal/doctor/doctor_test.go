@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 	if ChildMain(os.Args) {
 		return
 	}
+	// A program under the race detector sleeps for a second at its end, each child
+	// included.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	if dir := os.Getenv(runEnv); dir != "" {
 		if err := json.NewEncoder(os.Stdout).Encode(Run(context.Background(), dir)); err != nil {
 			panic(err)
