@@ -1,0 +1,176 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+const (
+	// dialTimeout bounds a connection attempt, not the work of a call.
+	dialTimeout = 5 * time.Second
+	// idleConns is how many connections are kept for calls that run at once.
+	idleConns = 128
+	// maxProblem bounds an error document.
+	maxProblem = 1 << 20
+)
+
+// Client is a connection pool to one daemon. Its methods may be called
+// concurrently; they block until the daemon answers or ctx ends.
+type Client struct {
+	http *http.Client
+	base string
+}
+
+// New returns a client of the daemon at address: "unix:" and the absolute path
+// of a socket, or an http or https URL. It does not connect.
+func New(address string) (*Client, error) {
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	transport := &http.Transport{
+		DialContext:           dialer.DialContext,
+		Proxy:                 http.ProxyFromEnvironment,
+		MaxIdleConnsPerHost:   idleConns,
+		IdleConnTimeout:       time.Minute,
+		TLSHandshakeTimeout:   dialTimeout,
+		DisableCompression:    true, // output is streamed; gzip would hold it back
+		ExpectContinueTimeout: time.Second,
+	}
+	base := strings.TrimSuffix(address, "/")
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		transport.Proxy = nil
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", path)
+		}
+		base = "http://ramet"
+	} else if u, err := url.Parse(address); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, sandbox.Invalid("address", "%q is neither unix:PATH nor an http or https URL", address)
+	}
+	return &Client{base: base, http: &http.Client{
+		Transport: transport,
+		// No route redirects; following one would turn a POST into a GET.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// Close ends the idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Health asks whether the daemon is alive, and which version it is.
+func (c *Client) Health(ctx context.Context) (httpwire.Health, error) {
+	return get[httpwire.Health](ctx, c, "/healthz", nil)
+}
+
+// segment makes a ref one segment of a path. It must not be one that a server
+// or proxy would clean away.
+func segment(ref string) (string, error) {
+	if ref == "" || ref == "." || ref == ".." {
+		return "", sandbox.Invalid("id", "%q is not an id or name", ref)
+	}
+	return url.PathEscape(ref), nil
+}
+
+// path returns "/v1/<kind>/<ref><rest>".
+func path(kind, ref, rest string) (string, error) {
+	seg, err := segment(ref)
+	if err != nil {
+		return "", err
+	}
+	return "/v1/" + kind + "/" + seg + rest, nil
+}
+
+// send makes one request. The caller closes the body of the response, whose
+// status is one of success.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any, accept string) (*http.Response, error) {
+	var reader io.Reader
+	if body != nil {
+		doc, err := json.Marshal(body)
+		if err != nil {
+			return nil, sandbox.Errorf(sandbox.CodeInternal, "encode request: %w", err)
+		}
+		reader = bytes.NewReader(doc)
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, reader)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeInvalid, "make request: %w", err)
+	}
+	req.Header.Set("Accept", accept)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, connectionError(ctx, err)
+	}
+	if resp.StatusCode >= 300 {
+		defer resp.Body.Close()
+		return nil, problemOf(resp)
+	}
+	return resp, nil
+}
+
+// call makes a request and decodes the answer into a T.
+func call[T any](ctx context.Context, c *Client, method, path string, query url.Values, body any) (T, error) {
+	var v T
+	resp, err := c.send(ctx, method, path, query, body, "application/json")
+	if err != nil {
+		return v, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNoContent {
+		return v, nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil {
+		return v, connectionError(ctx, err)
+	}
+	// Reading to the end gives the connection back to the pool.
+	_, err = io.Copy(io.Discard, resp.Body)
+	if err != nil {
+		return v, connectionError(ctx, err)
+	}
+	return v, nil
+}
+
+func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	return call[T](ctx, c, http.MethodGet, path, query, nil)
+}
+
+// connectionError explains a failure below HTTP.
+func connectionError(ctx context.Context, err error) error {
+	var urlErr *url.Error
+	if errors.As(err, &urlErr) {
+		err = urlErr.Err // without the made-up URL of a socket
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return sandbox.Errorf(sandbox.CodeCanceled, "call daemon: %w", ctx.Err())
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return sandbox.Errorf(sandbox.CodeTimeout, "call daemon: %w", ctx.Err())
+	}
+	return sandbox.Errorf(sandbox.CodeUnavailable, "call daemon: %w", err)
+}
+
+// problemOf returns the problem that resp carries. What is not a problem
+// document was not sent by a daemon.
+func problemOf(resp *http.Response) error {
+	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	var p httpwire.Problem
+	err := json.NewDecoder(io.LimitReader(resp.Body, maxProblem)).Decode(&p)
+	if err != nil || mediaType != httpwire.ProblemType || p.Code == "" {
+		return sandbox.Errorf(sandbox.CodeUnavailable, "call daemon: the answer %q is not one of a Ramet daemon", resp.Status)
+	}
+	return &p
+}

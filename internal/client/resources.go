@@ -1,0 +1,169 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// pageSize is the largest page the daemon gives.
+const pageSize = 1000
+
+// Create makes a sandbox.
+func (c *Client) Create(ctx context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error) {
+	return call[*sandbox.Sandbox](ctx, c, http.MethodPost, "/v1/sandboxes", nil, req)
+}
+
+// Get looks at a sandbox.
+func (c *Client) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return on[*sandbox.Sandbox](ctx, c, http.MethodGet, "sandboxes", ref, "", nil, nil)
+}
+
+// List returns all sandboxes that match, oldest first.
+func (c *Client) List(ctx context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
+	query := url.Values{}
+	for k, v := range map[string]string{"state": string(f.State), "image": f.Image, "name": f.Name} {
+		if v != "" {
+			query.Set(k, v)
+		}
+	}
+	for k, v := range f.Metadata {
+		query.Add("metadata", k+"="+v)
+	}
+	return all[sandbox.Sandbox](ctx, c, "/v1/sandboxes", query)
+}
+
+// Destroy ends a sandbox.
+func (c *Client) Destroy(ctx context.Context, ref string) error {
+	_, err := on[struct{}](ctx, c, http.MethodDelete, "sandboxes", ref, "", nil, nil)
+	return err
+}
+
+// Pause stops the processes of a sandbox.
+func (c *Client) Pause(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return on[*sandbox.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/pause", nil, nil)
+}
+
+// Resume lets the processes of a paused sandbox go on.
+func (c *Client) Resume(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return on[*sandbox.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/resume", nil, nil)
+}
+
+// Processes lists the processes in a sandbox.
+func (c *Client) Processes(ctx context.Context, ref string) ([]sandbox.Process, error) {
+	l, err := on[httpwire.List[sandbox.Process]](ctx, c, http.MethodGet, "sandboxes", ref, "/processes", nil, nil)
+	return l.Items, err
+}
+
+// Stats says what a sandbox uses now.
+func (c *Client) Stats(ctx context.Context, ref string) (*sandbox.Stats, error) {
+	return on[*sandbox.Stats](ctx, c, http.MethodGet, "sandboxes", ref, "/stats", nil, nil)
+}
+
+// Fork makes children of a running sandbox.
+func (c *Client) Fork(ctx context.Context, ref string, req sandbox.ForkRequest) (*sandbox.ForkResult, error) {
+	return on[*sandbox.ForkResult](ctx, c, http.MethodPost, "sandboxes", ref, "/fork", nil, req)
+}
+
+// Promote gives a child's state to its parent, which is returned.
+func (c *Client) Promote(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return on[*sandbox.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/promote", nil, nil)
+}
+
+// Diff compares two sandboxes.
+func (c *Client) Diff(ctx context.Context, from, to string, req sandbox.DiffRequest) (*sandbox.Diff, error) {
+	query := url.Values{"to": {to}, "path": slices.Clone(req.Paths)}
+	if req.Hunks {
+		query.Set("hunks", "1")
+	}
+	return on[*sandbox.Diff](ctx, c, http.MethodGet, "sandboxes", from, "/diff", query, nil)
+}
+
+// Tree returns the lineage below ref, or all of it if ref is empty.
+func (c *Client) Tree(ctx context.Context, ref string) ([]*sandbox.TreeNode, error) {
+	query := url.Values{}
+	if ref != "" {
+		query.Set("sandbox", ref)
+	}
+	l, err := get[httpwire.List[*sandbox.TreeNode]](ctx, c, "/v1/tree", query)
+	return l.Items, err
+}
+
+// Snapshot keeps the state of a running sandbox.
+func (c *Client) Snapshot(ctx context.Context, ref string, req sandbox.SnapshotRequest) (*sandbox.Snapshot, error) {
+	return on[*sandbox.Snapshot](ctx, c, http.MethodPost, "sandboxes", ref, "/snapshots", nil, req)
+}
+
+// Snapshots returns all snapshots, oldest first.
+func (c *Client) Snapshots(ctx context.Context) ([]sandbox.Snapshot, error) {
+	return all[sandbox.Snapshot](ctx, c, "/v1/snapshots", url.Values{})
+}
+
+// GetSnapshot looks at a snapshot.
+func (c *Client) GetSnapshot(ctx context.Context, ref string) (*sandbox.Snapshot, error) {
+	return on[*sandbox.Snapshot](ctx, c, http.MethodGet, "snapshots", ref, "", nil, nil)
+}
+
+// DeleteSnapshot deletes a snapshot.
+func (c *Client) DeleteSnapshot(ctx context.Context, ref string) error {
+	_, err := on[struct{}](ctx, c, http.MethodDelete, "snapshots", ref, "", nil, nil)
+	return err
+}
+
+// Restore makes sandboxes from a snapshot.
+func (c *Client) Restore(ctx context.Context, ref string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error) {
+	return on[*sandbox.ForkResult](ctx, c, http.MethodPost, "snapshots", ref, "/restore", nil, req)
+}
+
+// Rollback returns a sandbox to a snapshot of it.
+func (c *Client) Rollback(ctx context.Context, ref, snap string) (*sandbox.Sandbox, error) {
+	return on[*sandbox.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/rollback", nil, httpwire.RollbackRequest{Snapshot: snap})
+}
+
+// Images returns all images, oldest first.
+func (c *Client) Images(ctx context.Context) ([]sandbox.Image, error) {
+	return all[sandbox.Image](ctx, c, "/v1/images", url.Values{})
+}
+
+// GetImage looks at an image.
+func (c *Client) GetImage(ctx context.Context, ref string) (*sandbox.Image, error) {
+	return on[*sandbox.Image](ctx, c, http.MethodGet, "images", ref, "", nil, nil)
+}
+
+// RemoveImage removes an image or one of its names.
+func (c *Client) RemoveImage(ctx context.Context, ref string) error {
+	_, err := on[struct{}](ctx, c, http.MethodDelete, "images", ref, "", nil, nil)
+	return err
+}
+
+// on makes a request that concerns one resource.
+func on[T any](ctx context.Context, c *Client, method, kind, ref, rest string, query url.Values, body any) (T, error) {
+	p, err := path(kind, ref, rest)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return call[T](ctx, c, method, p, query, body)
+}
+
+// all collects the pages of a list.
+func all[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
+	query.Set("limit", strconv.Itoa(pageSize))
+	items := []T{}
+	for {
+		page, err := get[httpwire.List[T]](ctx, c, path, query)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, page.Items...)
+		if page.NextPageToken == "" {
+			return items, nil
+		}
+		query.Set("page_token", page.NextPageToken)
+	}
+}

@@ -1,0 +1,130 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// ExecIO are the streams of a command. Stdin may be nil, for none; nil outputs
+// are dropped.
+type ExecIO struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// Exec runs a command to its end and returns what it wrote. The daemon keeps at
+// most 8 MiB of each stream.
+func (c *Client) Exec(ctx context.Context, ref string, req sandbox.ExecRequest) (*sandbox.ExecResult, error) {
+	return on[*sandbox.ExecResult](ctx, c, http.MethodPost, "sandboxes", ref, "/exec", nil, req)
+}
+
+// ExecStream runs a command and copies its streams meanwhile; the result has
+// empty Stdout and Stderr. When ctx ends, the command is killed. Should the
+// command end while a read of Stdin blocks, the call returns and leaves that one
+// read behind.
+func (c *Client) ExecStream(ctx context.Context, ref string, req sandbox.ExecRequest, streams ExecIO) (*sandbox.ExecResult, error) {
+	if streams.Stdout == nil {
+		streams.Stdout = io.Discard
+	}
+	if streams.Stderr == nil {
+		streams.Stderr = io.Discard
+	}
+	p, err := path("sandboxes", ref, "/exec")
+	if err != nil {
+		return nil, err
+	}
+	if streams.Stdin != nil {
+		return c.execSocket(ctx, p, req, streams)
+	}
+	var res *sandbox.ExecResult
+	err = c.events(ctx, p, req, func(ev httpwire.Event) (done bool, err error) {
+		switch ev.Name {
+		case httpwire.EventStdout:
+			return false, writeChunk(streams.Stdout, ev.Data)
+		case httpwire.EventStderr:
+			return false, writeChunk(streams.Stderr, ev.Data)
+		case httpwire.EventExit:
+			return true, json.Unmarshal(ev.Data, &res)
+		}
+		return false, nil
+	})
+	return res, err
+}
+
+func writeChunk(w io.Writer, data []byte) error {
+	var chunk httpwire.Chunk
+	if err := json.Unmarshal(data, &chunk); err != nil {
+		return fmt.Errorf("decode output: %w", err)
+	}
+	p, err := chunk.Bytes()
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(p); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
+
+// CreateImage builds, imports or pulls an image. progress is called from the
+// calling goroutine.
+func (c *Client) CreateImage(ctx context.Context, req sandbox.ImageRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+	var img *sandbox.Image
+	err := c.events(ctx, "/v1/images", req, func(ev httpwire.Event) (done bool, err error) {
+		switch ev.Name {
+		case httpwire.EventProgress:
+			var p sandbox.Progress
+			if err := json.Unmarshal(ev.Data, &p); err != nil {
+				return false, fmt.Errorf("decode progress: %w", err)
+			}
+			progress(p)
+		case httpwire.EventImage:
+			return true, json.Unmarshal(ev.Data, &img)
+		}
+		return false, nil
+	})
+	return img, err
+}
+
+// events posts body and hands the events of the answer to each, until it
+// reports the last one. Unknown events are its business; the daemon's error
+// event is not.
+func (c *Client) events(ctx context.Context, path string, body any, each func(httpwire.Event) (done bool, err error)) error {
+	resp, err := c.send(ctx, http.MethodPost, path, nil, body, httpwire.EventType)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	in := httpwire.NewEventReader(resp.Body)
+	for {
+		ev, err := in.Next()
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF // the last event was not seen
+		}
+		if err != nil {
+			return connectionError(ctx, err)
+		}
+		if ev.Name == httpwire.EventError {
+			var p httpwire.Problem
+			if err := json.Unmarshal(ev.Data, &p); err != nil {
+				return connectionError(ctx, err)
+			}
+			return &p
+		}
+		done, err := each(ev)
+		if err != nil {
+			return err
+		}
+		if done {
+			// Reading to the end gives the connection back to the pool.
+			_, _ = io.Copy(io.Discard, resp.Body)
+			return nil
+		}
+	}
+}

@@ -1,0 +1,206 @@
+// Package apitest is for tests of what talks to the REST interface: a Service
+// made of functions, and a server for it on a unix socket.
+//
+// It must never be imported by code that is not a test.
+package apitest
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// Service calls its functions. A nil one answers with a CodeUnsupported error.
+type Service struct {
+	CreateFunc         func(context.Context, sandbox.CreateRequest) (*sandbox.Sandbox, error)
+	GetFunc            func(context.Context, string) (*sandbox.Sandbox, error)
+	ListFunc           func(context.Context, sandbox.ListFilter) ([]sandbox.Sandbox, error)
+	DestroyFunc        func(context.Context, string) error
+	PauseFunc          func(context.Context, string) (*sandbox.Sandbox, error)
+	ResumeFunc         func(context.Context, string) (*sandbox.Sandbox, error)
+	ExecFunc           func(context.Context, string, sandbox.ExecRequest, httpapi.ExecIO) (*sandbox.ExecResult, error)
+	ProcessesFunc      func(context.Context, string) ([]sandbox.Process, error)
+	StatsFunc          func(context.Context, string) (*sandbox.Stats, error)
+	ForkFunc           func(context.Context, string, sandbox.ForkRequest) (*sandbox.ForkResult, error)
+	PromoteFunc        func(context.Context, string) (*sandbox.Sandbox, error)
+	DiffFunc           func(context.Context, string, string, sandbox.DiffRequest) (*sandbox.Diff, error)
+	TreeFunc           func(context.Context, string) ([]*sandbox.TreeNode, error)
+	SnapshotFunc       func(context.Context, string, sandbox.SnapshotRequest) (*sandbox.Snapshot, error)
+	SnapshotsFunc      func(context.Context) ([]sandbox.Snapshot, error)
+	GetSnapshotFunc    func(context.Context, string) (*sandbox.Snapshot, error)
+	DeleteSnapshotFunc func(context.Context, string) error
+	RestoreFunc        func(context.Context, string, sandbox.RestoreRequest) (*sandbox.ForkResult, error)
+	RollbackFunc       func(context.Context, string, string) (*sandbox.Sandbox, error)
+	ImagesFunc         func(context.Context) ([]sandbox.Image, error)
+	GetImageFunc       func(context.Context, string) (*sandbox.Image, error)
+	RemoveImageFunc    func(context.Context, string) error
+	CreateImageFunc    func(context.Context, sandbox.ImageRequest, func(sandbox.Progress)) (*sandbox.Image, error)
+}
+
+var _ httpapi.Service = (*Service)(nil)
+
+var errUnset = sandbox.Errorf(sandbox.CodeUnsupported, "the test sets no function for this")
+
+func call[R any](set bool, f func() (R, error)) (R, error) {
+	if !set {
+		var zero R
+		return zero, errUnset
+	}
+	return f()
+}
+
+// Create implements httpapi.Service.
+func (s *Service) Create(ctx context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error) {
+	return call(s.CreateFunc != nil, func() (*sandbox.Sandbox, error) { return s.CreateFunc(ctx, req) })
+}
+
+// Get implements httpapi.Service.
+func (s *Service) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return call(s.GetFunc != nil, func() (*sandbox.Sandbox, error) { return s.GetFunc(ctx, ref) })
+}
+
+// List implements httpapi.Service.
+func (s *Service) List(ctx context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
+	return call(s.ListFunc != nil, func() ([]sandbox.Sandbox, error) { return s.ListFunc(ctx, f) })
+}
+
+// Destroy implements httpapi.Service.
+func (s *Service) Destroy(ctx context.Context, ref string) error {
+	if s.DestroyFunc == nil {
+		return errUnset
+	}
+	return s.DestroyFunc(ctx, ref)
+}
+
+// Pause implements httpapi.Service.
+func (s *Service) Pause(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return call(s.PauseFunc != nil, func() (*sandbox.Sandbox, error) { return s.PauseFunc(ctx, ref) })
+}
+
+// Resume implements httpapi.Service.
+func (s *Service) Resume(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return call(s.ResumeFunc != nil, func() (*sandbox.Sandbox, error) { return s.ResumeFunc(ctx, ref) })
+}
+
+// Exec implements httpapi.Service.
+func (s *Service) Exec(ctx context.Context, ref string, req sandbox.ExecRequest, streams httpapi.ExecIO) (*sandbox.ExecResult, error) {
+	return call(s.ExecFunc != nil, func() (*sandbox.ExecResult, error) { return s.ExecFunc(ctx, ref, req, streams) })
+}
+
+// Processes implements httpapi.Service.
+func (s *Service) Processes(ctx context.Context, ref string) ([]sandbox.Process, error) {
+	return call(s.ProcessesFunc != nil, func() ([]sandbox.Process, error) { return s.ProcessesFunc(ctx, ref) })
+}
+
+// Stats implements httpapi.Service.
+func (s *Service) Stats(ctx context.Context, ref string) (*sandbox.Stats, error) {
+	return call(s.StatsFunc != nil, func() (*sandbox.Stats, error) { return s.StatsFunc(ctx, ref) })
+}
+
+// Fork implements httpapi.Service.
+func (s *Service) Fork(ctx context.Context, ref string, req sandbox.ForkRequest) (*sandbox.ForkResult, error) {
+	return call(s.ForkFunc != nil, func() (*sandbox.ForkResult, error) { return s.ForkFunc(ctx, ref, req) })
+}
+
+// Promote implements httpapi.Service.
+func (s *Service) Promote(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return call(s.PromoteFunc != nil, func() (*sandbox.Sandbox, error) { return s.PromoteFunc(ctx, ref) })
+}
+
+// Diff implements httpapi.Service.
+func (s *Service) Diff(ctx context.Context, from, to string, req sandbox.DiffRequest) (*sandbox.Diff, error) {
+	return call(s.DiffFunc != nil, func() (*sandbox.Diff, error) { return s.DiffFunc(ctx, from, to, req) })
+}
+
+// Tree implements httpapi.Service.
+func (s *Service) Tree(ctx context.Context, ref string) ([]*sandbox.TreeNode, error) {
+	return call(s.TreeFunc != nil, func() ([]*sandbox.TreeNode, error) { return s.TreeFunc(ctx, ref) })
+}
+
+// Snapshot implements httpapi.Service.
+func (s *Service) Snapshot(ctx context.Context, ref string, req sandbox.SnapshotRequest) (*sandbox.Snapshot, error) {
+	return call(s.SnapshotFunc != nil, func() (*sandbox.Snapshot, error) { return s.SnapshotFunc(ctx, ref, req) })
+}
+
+// Snapshots implements httpapi.Service.
+func (s *Service) Snapshots(ctx context.Context) ([]sandbox.Snapshot, error) {
+	return call(s.SnapshotsFunc != nil, func() ([]sandbox.Snapshot, error) { return s.SnapshotsFunc(ctx) })
+}
+
+// GetSnapshot implements httpapi.Service.
+func (s *Service) GetSnapshot(ctx context.Context, ref string) (*sandbox.Snapshot, error) {
+	return call(s.GetSnapshotFunc != nil, func() (*sandbox.Snapshot, error) { return s.GetSnapshotFunc(ctx, ref) })
+}
+
+// DeleteSnapshot implements httpapi.Service.
+func (s *Service) DeleteSnapshot(ctx context.Context, ref string) error {
+	if s.DeleteSnapshotFunc == nil {
+		return errUnset
+	}
+	return s.DeleteSnapshotFunc(ctx, ref)
+}
+
+// Restore implements httpapi.Service.
+func (s *Service) Restore(ctx context.Context, ref string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error) {
+	return call(s.RestoreFunc != nil, func() (*sandbox.ForkResult, error) { return s.RestoreFunc(ctx, ref, req) })
+}
+
+// Rollback implements httpapi.Service.
+func (s *Service) Rollback(ctx context.Context, ref, snap string) (*sandbox.Sandbox, error) {
+	return call(s.RollbackFunc != nil, func() (*sandbox.Sandbox, error) { return s.RollbackFunc(ctx, ref, snap) })
+}
+
+// Images implements httpapi.Service.
+func (s *Service) Images(ctx context.Context) ([]sandbox.Image, error) {
+	return call(s.ImagesFunc != nil, func() ([]sandbox.Image, error) { return s.ImagesFunc(ctx) })
+}
+
+// GetImage implements httpapi.Service.
+func (s *Service) GetImage(ctx context.Context, ref string) (*sandbox.Image, error) {
+	return call(s.GetImageFunc != nil, func() (*sandbox.Image, error) { return s.GetImageFunc(ctx, ref) })
+}
+
+// RemoveImage implements httpapi.Service.
+func (s *Service) RemoveImage(ctx context.Context, ref string) error {
+	if s.RemoveImageFunc == nil {
+		return errUnset
+	}
+	return s.RemoveImageFunc(ctx, ref)
+}
+
+// CreateImage implements httpapi.Service.
+func (s *Service) CreateImage(ctx context.Context, req sandbox.ImageRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+	return call(s.CreateImageFunc != nil, func() (*sandbox.Image, error) { return s.CreateImageFunc(ctx, req, progress) })
+}
+
+// Serve serves svc on a unix socket until the test ends, when it waits for all
+// requests, and returns the socket's path.
+func Serve(t testing.TB, svc httpapi.Service) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := httpapi.New(httpapi.Config{Service: svc, Version: "test"})
+	ctx, cancel := context.WithCancel(context.Background())
+	srv := &http.Server{Handler: api, BaseContext: func(net.Listener) context.Context { return ctx }}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := srv.Close(); err != nil {
+			t.Errorf("close server: %v", err)
+		}
+		if err := <-done; err != http.ErrServerClosed {
+			t.Errorf("serve: %v", err)
+		}
+		api.Wait()
+	})
+	return socket
+}

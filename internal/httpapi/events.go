@@ -1,0 +1,121 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"ramet.dev/ramet/internal/httpwire"
+)
+
+var errStreamClosed = errors.New("stream is closed")
+
+// acceptsEvents reports whether a client asks for server-sent events.
+func acceptsEvents(accept string) bool {
+	for part := range strings.SplitSeq(accept, ",") {
+		mediaType, _, _ := strings.Cut(part, ";")
+		if strings.EqualFold(strings.TrimSpace(mediaType), httpwire.EventType) {
+			return true
+		}
+	}
+	return false
+}
+
+// eventWriter answers with server-sent events. The answer begins with the first
+// event, so that what fails before it is told with its HTTP status.
+type eventWriter struct {
+	w      http.ResponseWriter
+	flush  func() error
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	begun  bool
+	closed bool
+	seq    int64
+	buf    []byte
+}
+
+// newEventWriter returns a writer for the answer to r, and a context for the
+// work, which ends when the client is gone.
+func newEventWriter(w http.ResponseWriter, r *http.Request) (*eventWriter, context.Context) {
+	ctx, cancel := context.WithCancel(r.Context())
+	return &eventWriter{w: w, flush: http.NewResponseController(w).Flush, cancel: cancel}, ctx
+}
+
+// send writes one event; without a client it fails and ends the work.
+func (e *eventWriter) send(name string, v any) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sendLocked(name, v)
+}
+
+func (e *eventWriter) sendLocked(name string, v any) error {
+	if e.closed {
+		return errStreamClosed
+	}
+	var err error
+	if e.buf, err = httpwire.AppendEvent(e.buf[:0], name, v); err != nil {
+		return err
+	}
+	if !e.begun {
+		e.begun = true
+		h := e.w.Header()
+		h.Set("Content-Type", httpwire.EventType)
+		h.Set("Cache-Control", "no-store")
+		e.w.WriteHeader(http.StatusOK)
+	}
+	if _, err = e.w.Write(e.buf); err == nil {
+		err = e.flush()
+	}
+	if err != nil {
+		e.cancel()
+	}
+	return err
+}
+
+// stream returns a writer that sends each write as chunks called name.
+func (e *eventWriter) stream(name string) chunkWriter { return chunkWriter{e, name} }
+
+// close makes later writes fail: the answer ends when the handler returns.
+func (e *eventWriter) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	e.cancel()
+}
+
+// endEvents tells of a failure, as a status if that is still possible.
+func (a *API) endEvents(e *eventWriter, r *http.Request, err error) {
+	e.mu.Lock()
+	begun := e.begun
+	e.mu.Unlock()
+	if !begun {
+		a.writeProblem(e.w, r, err)
+		return
+	}
+	_ = e.send(httpwire.EventError, a.problem(r.Context(), err)) // nobody is left to be told
+}
+
+type chunkWriter struct {
+	events *eventWriter
+	name   string
+}
+
+// Write implements io.Writer.
+func (c chunkWriter) Write(p []byte) (int, error) {
+	e := c.events
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for n := 0; n < len(p); {
+		part := p[n:min(n+httpwire.MaxChunk, len(p))]
+		e.seq++
+		if err := e.sendLocked(c.name, httpwire.NewChunk(part, e.seq, time.Now())); err != nil {
+			return n, err
+		}
+		n += len(part)
+	}
+	return len(p), nil
+}

@@ -1,0 +1,92 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"path"
+	"strings"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+type forkInput struct {
+	IDInput
+	Body *sandbox.ForkRequest
+}
+
+type diffInput struct {
+	IDInput
+	To    string   `query:"to" required:"true" doc:"sandbox to compare with"`
+	Path  []string `query:"path,explode" doc:"only this absolute path and what is below it; may be repeated"`
+	Hunks bool     `query:"hunks" doc:"with unified diffs of text files"`
+}
+
+type treeInput struct {
+	Sandbox string `query:"sandbox" doc:"only the lineage below this sandbox"`
+}
+
+func (a *API) routeForks() {
+	const tag, one = "forks", "/v1/sandboxes/{id}"
+	register(a, operation(http.MethodPost, one+"/fork", "fork-sandbox", tag, "Fork a running sandbox: files, memory and processes",
+		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany, statusNoStorage), a.fork)
+	register(a, operation(http.MethodPost, one+"/promote", "promote-sandbox", tag, "Give a child's state to its parent",
+		statusNotFound, statusConflict), onSandbox(a.svc.Promote))
+	register(a, operation(http.MethodGet, one+"/diff", "diff-sandboxes", tag, "Compare two sandboxes of one tree", statusNotFound, statusConflict), a.diff)
+	register(a, operation(http.MethodGet, "/v1/tree", "get-tree", tag, "The lineage of sandboxes and snapshots", statusNotFound), a.tree)
+}
+
+func (a *API) fork(ctx context.Context, in *forkInput) (*out[*sandbox.ForkResult], error) {
+	req := present(in.Body)
+	req.Count = max(req.Count, 1)
+	err := cmp.Or(validSandbox(in.ID), validChildren(req.Count, req.Names), validEnv(req.Env), validMetadata(req.Metadata))
+	if err != nil {
+		return nil, err
+	}
+	res, err := a.svc.Fork(ctx, in.ID, req)
+	return forkOut(res, err)
+}
+
+// validChildren checks the names of count children.
+func validChildren(count int, names []string) error {
+	if len(names) != 0 && len(names) != count {
+		return sandbox.Invalid("names", "there are %d names for %d children", len(names), count)
+	}
+	return validNames("names", names...)
+}
+
+func forkOut(res *sandbox.ForkResult, err error) (*out[*sandbox.ForkResult], error) {
+	if err != nil {
+		return nil, err
+	}
+	res.Children = list(res.Children)
+	return &out[*sandbox.ForkResult]{res}, nil
+}
+
+func (a *API) diff(ctx context.Context, in *diffInput) (*out[*sandbox.Diff], error) {
+	if err := cmp.Or(validSandbox(in.ID), sandbox.ValidRef(sandbox.KindSandbox, "to", in.To)); err != nil {
+		return nil, err
+	}
+	for _, p := range in.Path {
+		if !path.IsAbs(p) || p != path.Clean(p) || strings.Contains(p, "\x00") {
+			return nil, sandbox.Invalid("path", "%q is not a clean absolute path", p)
+		}
+	}
+	d, err := a.svc.Diff(ctx, in.ID, in.To, sandbox.DiffRequest{Paths: in.Path, Hunks: in.Hunks})
+	if err != nil {
+		return nil, err
+	}
+	d.Changes = list(d.Changes)
+	return &out[*sandbox.Diff]{d}, nil
+}
+
+func (a *API) tree(ctx context.Context, in *treeInput) (*out[httpwire.List[*sandbox.TreeNode]], error) {
+	if in.Sandbox != "" {
+		if err := sandbox.ValidRef(sandbox.KindSandbox, "sandbox", in.Sandbox); err != nil {
+			return nil, err
+		}
+	}
+	roots, err := a.svc.Tree(ctx, in.Sandbox)
+	return &out[httpwire.List[*sandbox.TreeNode]]{httpwire.List[*sandbox.TreeNode]{Items: list(roots)}}, err
+}

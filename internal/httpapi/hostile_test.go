@@ -1,0 +1,214 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func contains(s, sub string) bool { return strings.Contains(s, sub) }
+
+func TestRefusals(t *testing.T) {
+	const one = "/v1/sandboxes/" + sbxA
+	big := strings.Repeat("x", 1<<20)
+	for _, c := range []struct {
+		name, method, path, body string
+		status                   int
+		field                    string
+	}{
+		{"path as id", "GET", "/v1/sandboxes/..%2f..%2fetc%2fpasswd", "", 400, "id"},
+		{"upper-case id", "GET", "/v1/sandboxes/SBX_AAAAAAAAAAAAAAAA", "", 400, "id"},
+		{"id with NUL", "DELETE", "/v1/sandboxes/a%00b", "", 400, "id"},
+		{"long id", "GET", "/v1/sandboxes/" + strings.Repeat("a", 4000), "", 400, "id"},
+		{"id with newline", "GET", "/v1/snapshots/a%0a", "", 400, "id"},
+		{"dots in image", "GET", "/v1/images/a%2f..%2f..%2fb", "", 400, "ref"},
+		{"image that is absolute", "GET", "/v1/images/%2fetc", "", 400, "ref"},
+		{"unclean path", "GET", "/v1/sandboxes/../images", "", 404, ""},
+		{"double slash", "GET", "/v1//sandboxes", "", 404, ""},
+		{"trailing slash", "GET", "/v1/sandboxes/", "", 404, ""},
+		{"unknown route", "GET", "/v1/contexts", "", 404, ""},
+		{"documentation pages", "GET", "/docs", "", 404, ""},
+		{"wrong method", "PUT", "/v1/sandboxes", "", 405, ""},
+		{"query: unknown", "GET", "/v1/sandboxes?stat=running", "", 400, "stat"},
+		{"query: state", "GET", "/v1/sandboxes?state=dead", "", 400, "state"},
+		{"query: limit 0", "GET", "/v1/sandboxes?limit=0", "", 400, "limit"},
+		{"query: limit", "GET", "/v1/sandboxes?limit=1001", "", 400, "limit"},
+		{"query: limit text", "GET", "/v1/sandboxes?limit=x", "", 400, "limit"},
+		{"query: token", "GET", "/v1/sandboxes?page_token=%21", "", 400, "page_token"},
+		{"query: forged token", "GET", "/v1/sandboxes?page_token=MS4uLi8uLg", "", 400, "page_token"},
+		{"query: metadata", "GET", "/v1/sandboxes?metadata=k", "", 400, "metadata"},
+		{"diff without to", "GET", one + "/diff", "", 400, "to"},
+		{"diff path", "GET", one + "/diff?to=a&path=../x", "", 400, "path"},
+		{"diff unclean path", "GET", one + "/diff?to=a&path=/a/../b", "", 400, "path"},
+		{"no body", "POST", "/v1/sandboxes", "", 400, ""},
+		{"no JSON", "POST", "/v1/sandboxes", "{", 400, ""},
+		{"two values", "POST", "/v1/sandboxes", `{"image":"a"}{}`, 400, ""},
+		{"wrong type", "POST", "/v1/sandboxes", `{"image":1}`, 400, "image"},
+		{"not an object", "POST", "/v1/sandboxes", `[]`, 400, ""},
+		{"unknown field", "POST", "/v1/sandboxes", `{"image":"a","imgae":1}`, 400, "imgae"},
+		{"unknown nested field", "POST", "/v1/sandboxes", `{"image":"a","limits":{"ram":1}}`, 400, "limits.ram"},
+		{"negative limit", "POST", "/v1/sandboxes", `{"image":"a","limits":{"pids":-1}}`, 400, "limits.pids"},
+		{"name", "POST", "/v1/sandboxes", `{"image":"a","name":"../x"}`, 400, "name"},
+		{"name like an id", "POST", "/v1/sandboxes", `{"image":"a","name":"A"}`, 400, "name"},
+		{"image", "POST", "/v1/sandboxes", `{"image":"../x"}`, 400, "image"},
+		{"env", "POST", "/v1/sandboxes", `{"image":"a","env":{"A=B":"c"}}`, 400, "env"},
+		{"env NUL", "POST", "/v1/sandboxes", `{"image":"a","env":{"A":"\u0000"}}`, 400, "env"},
+		{"metadata key", "POST", "/v1/sandboxes", `{"image":"a","metadata":{"":"c"}}`, 400, "metadata"},
+		{"too large", "POST", "/v1/sandboxes", `{"image":"` + big + `"}`, 413, ""},
+		{"fork 0", "POST", one + "/fork", `{"count":0}`, 400, "count"},
+		{"fork too many", "POST", one + "/fork", `{"count":1001}`, 400, "count"},
+		{"fork names", "POST", one + "/fork", `{"count":3,"names":["a"]}`, 400, "names"},
+		{"fork bad name", "POST", one + "/fork", `{"count":1,"names":["-"]}`, 400, "names"},
+		{"rollback", "POST", one + "/rollback", `{"snapshot":"/"}`, 400, "snapshot"},
+		{"rollback without snapshot", "POST", one + "/rollback", `{}`, 400, ""},
+		{"image of nothing", "POST", "/v1/images", `{"name":"a"}`, 400, "build"},
+		{"image of two", "POST", "/v1/images", `{"name":"a","path":"/a","ref":"b"}`, 400, "build"},
+		{"image of relative path", "POST", "/v1/images", `{"name":"a","path":"a"}`, 400, "path"},
+		{"exec of nothing", "POST", one + "/exec", `{}`, 400, "argv"},
+		{"exec of two", "POST", one + "/exec", `{"argv":["a"],"shell":"b"}`, 400, "argv"},
+		{"exec NUL", "POST", one + "/exec", `{"argv":["a\u0000"]}`, 400, "argv"},
+		{"exec empty program", "POST", one + "/exec", `{"argv":[""]}`, 400, "argv"},
+		{"exec relative cwd", "POST", one + "/exec", `{"shell":"b","cwd":"x"}`, 400, "cwd"},
+		{"exec negative timeout", "POST", one + "/exec", `{"shell":"b","timeout_ms":-1}`, 400, "timeout_ms"},
+		{"exec stdin too large", "POST", one + "/exec", `{"shell":"b","stdin":"` + strings.Repeat(big, 8) + `y"}`, 400, "stdin"},
+		{"exec far too large", "POST", one + "/exec", `{"shell":"b","stdin":"` + strings.Repeat(big, 18) + `"}`, 413, ""},
+		{"exec socket without upgrade", "GET", one + "/exec", "", 426, ""},
+		{"exec socket of a bad id", "GET", "/v1/sandboxes/A/exec", "", 400, "id"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var calls []string
+			got := ask(t, testClient(t, apitest.Serve(t, recorder(&calls))), c.method, c.path, c.body)
+			p := got.problem(t)
+			if got.status != c.status || p.Field != c.field {
+				t.Errorf("status %d, field %q; want %d, %q\n%s", got.status, p.Field, c.status, c.field, got.body)
+			}
+			if len(calls) > 0 {
+				t.Errorf("the service was called: %s", calls)
+			}
+			if c.status == 405 && got.header.Get("Allow") == "" {
+				t.Error("no Allow header")
+			}
+		})
+	}
+}
+
+func TestMediaTypeAndSecretsOfARefusedBody(t *testing.T) {
+	c := testClient(t, apitest.Serve(t, &apitest.Service{}))
+	got := ask(t, c, "POST", "/v1/sandboxes", `image: x`, "Content-Type", "application/yaml")
+	if got.problem(t); got.status != http.StatusUnsupportedMediaType {
+		t.Errorf("YAML: status %d", got.status)
+	}
+	got = ask(t, c, "POST", "/v1/sandboxes", `{"image":"a","env":{"TOKEN":7,"B":"hunter2"}}`)
+	if got.problem(t); contains(got.body, "hunter2") {
+		t.Errorf("the problem repeats the body: %s", got.body)
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	c := testClient(t, apitest.Serve(t, &apitest.Service{}))
+	for given, kept := range map[string]bool{"abc-1._": true, "": false, "a b": false, strings.Repeat("a", 65): false} {
+		got := ask(t, c, "GET", "/v1/tree", "", httpwire.RequestIDHeader, given)
+		id := got.header.Get(httpwire.RequestIDHeader)
+		if (id == given) != kept || id == "" {
+			t.Errorf("request id %q became %q", given, id)
+		}
+		got.problem(t)
+	}
+}
+
+func TestPanicBecomesAProblem(t *testing.T) {
+	var logged bytes.Buffer
+	api := httpapi.New(httpapi.Config{Logger: slog.New(slog.NewTextHandler(&logged, nil)), Service: &apitest.Service{
+		GetFunc: func(context.Context, string) (*sandbox.Sandbox, error) { panic("oh no") },
+		ExecFunc: func(_ context.Context, _ string, _ sandbox.ExecRequest, s httpapi.ExecIO) (*sandbox.ExecResult, error) {
+			if _, err := io.WriteString(s.Stdout, "half"); err != nil {
+				return nil, err
+			}
+			panic("in the middle")
+		},
+	}})
+	srv := httptest.NewServer(api)
+	defer srv.Close()
+	defer srv.Client().CloseIdleConnections()
+	resp, err := srv.Client().Get(srv.URL + "/v1/sandboxes/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var p httpwire.Problem
+	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil || resp.StatusCode != 500 || p.Code != sandbox.CodeInternal || p.RequestID == "" {
+		t.Errorf("status %d, %+v, %v", resp.StatusCode, p, err)
+	}
+	if contains(p.Detail, "oh no") || !contains(logged.String(), "oh no") || !contains(logged.String(), p.RequestID) {
+		t.Errorf("problem %q, log %q", p.Detail, logged.String())
+	}
+
+	req, err := http.NewRequest("POST", srv.URL+"/v1/sandboxes/a/exec", strings.NewReader(`{"shell":"x"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", httpwire.EventType)
+	cut, err := srv.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cut.Body.Close()
+	if b, err := io.ReadAll(cut.Body); err == nil {
+		t.Errorf("a stream that broke ended cleanly: %q", b)
+	}
+}
+
+// FuzzRequest feeds bodies and references to every route that takes them: the
+// answer is success or a client error with a problem, never a defect.
+func FuzzRequest(f *testing.F) {
+	f.Add("a", `{"image":"a","limits":{"cpus":1e400}}`)
+	f.Add(sbxA, `{"argv":["a"],"env":{"A":"b"},"timeout_ms":9223372036854775808}`)
+	f.Add("a/../b", `{"count":1,"names":[null]}`)
+	f.Add("%2e%2e", `{"snapshot":"s","x":{}}`)
+	f.Add("\x00", `{"name":"a","build":{"from":"debian","include":[]}}`)
+	f.Add("?limit=1&page_token=", strings.Repeat("[", 20000))
+	api := httpapi.New(httpapi.Config{Service: &apitest.Service{}})
+	routes := []string{
+		"POST /v1/sandboxes", "POST /v1/images", "POST /v1/sandboxes/*/exec", "POST /v1/sandboxes/*/fork", "POST /v1/sandboxes/*/snapshots",
+		"POST /v1/sandboxes/*/rollback", "POST /v1/snapshots/*/restore", "GET /v1/sandboxes/*/diff?to=*", "GET /v1/images/*", "GET /v1/sandboxes?page_token=*",
+		"GET /v1/sandboxes/*", "DELETE /v1/snapshots/*", "GET /v1/tree?sandbox=*",
+	}
+	f.Fuzz(func(t *testing.T, ref, body string) {
+		for _, route := range routes {
+			method, target, _ := strings.Cut(route, " ")
+			path, query, _ := strings.Cut(target, "?")
+			path = strings.ReplaceAll(path, "*", url.PathEscape(ref))
+			query = strings.ReplaceAll(query, "*", url.QueryEscape(ref))
+			u, err := url.Parse(path)
+			if err != nil {
+				return
+			}
+			u.RawQuery = query
+			r := httptest.NewRequest(method, "/", strings.NewReader(body))
+			r.URL = u
+			w := httptest.NewRecorder()
+			api.ServeHTTP(w, r)
+			if w.Code >= 500 || (w.Code >= 300 && w.Code < 400) {
+				t.Fatalf("%s with %q: status %d %s", route, ref, w.Code, w.Body)
+			}
+			if w.Code >= 400 {
+				var p httpwire.Problem
+				if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Code == "" {
+					t.Fatalf("%s with %q: %v %s", route, ref, err, w.Body)
+				}
+			}
+		}
+	})
+}

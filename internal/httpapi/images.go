@@ -1,0 +1,103 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+type imageInput struct {
+	Ref string `path:"ref" doc:"id or name; slashes may be percent-encoded"`
+}
+
+type imagesInput struct {
+	PageInput
+	Name string `query:"name" doc:"only the image of this name"`
+}
+
+type imageCreateInput struct {
+	Accept string `header:"Accept" hidden:"true"`
+	Body   sandbox.ImageRequest
+}
+
+func (a *API) routeImages() {
+	const tag = "images"
+	responses := map[string]*huma.Response{
+		"200": {Description: "Progress, if events are accepted", Content: map[string]*huma.MediaType{
+			httpwire.EventType: eventContent(a, "Events `progress` (Progress), then one `image` (Image) or `error` (Problem).",
+				sandbox.Progress{}, sandbox.Image{}, httpwire.Problem{}),
+		}},
+		"201": {Description: http.StatusText(http.StatusCreated), Content: jsonContent(a, sandbox.Image{})},
+	}
+	create := operation(http.MethodPost, "/v1/images", "create-image", tag, "Build, import or pull an image",
+		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusNoStorage)
+	registerStream(a, withStatus(create, http.StatusCreated), responses,
+		func(in *imageCreateInput) error { return validImageRequest(in.Body) }, a.createImage)
+	register(a, operation(http.MethodGet, "/v1/images", "list-images", tag, "List images"), a.listImages)
+	register(a, operation(http.MethodGet, "/v1/images/{ref}", "get-image", tag, "Look at an image", statusNotFound), a.getImage)
+	register(a, operation(http.MethodDelete, "/v1/images/{ref}", "remove-image", tag, "Remove an image, or one of its names",
+		statusNotFound, statusConflict), a.removeImage)
+}
+
+func (a *API) createImage(w http.ResponseWriter, r *http.Request, in *imageCreateInput) {
+	if !acceptsEvents(in.Accept) {
+		img, err := a.svc.CreateImage(r.Context(), in.Body, func(sandbox.Progress) {})
+		if err != nil {
+			a.writeProblem(w, r, err)
+			return
+		}
+		writeJSON(w, http.StatusCreated, "application/json", namedImage(img))
+		return
+	}
+	events, ctx := newEventWriter(w, r)
+	defer events.close()
+	img, err := a.svc.CreateImage(ctx, in.Body, func(p sandbox.Progress) { events.send(httpwire.EventProgress, p) })
+	if err != nil {
+		a.endEvents(events, r, err)
+		return
+	}
+	events.send(httpwire.EventImage, namedImage(img))
+}
+
+func (a *API) listImages(ctx context.Context, in *imagesInput) (*out[httpwire.List[sandbox.Image]], error) {
+	all, err := a.svc.Images(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if in.Name != "" {
+		all = slices.DeleteFunc(all, func(i sandbox.Image) bool { return !slices.Contains(i.Names, in.Name) })
+	}
+	for i := range all {
+		namedImage(&all[i])
+	}
+	return pageOf(all, in.PageInput, func(i *sandbox.Image) pageKey { return pageKey{i.CreatedAt, i.ID} }), nil
+}
+
+func (a *API) getImage(ctx context.Context, in *imageInput) (*out[*sandbox.Image], error) {
+	if err := validImageRef("ref", in.Ref); err != nil {
+		return nil, err
+	}
+	img, err := a.svc.GetImage(ctx, in.Ref)
+	if err != nil {
+		return nil, err
+	}
+	return &out[*sandbox.Image]{namedImage(img)}, nil
+}
+
+func (a *API) removeImage(ctx context.Context, in *imageInput) (*struct{}, error) {
+	if err := validImageRef("ref", in.Ref); err != nil {
+		return nil, err
+	}
+	return nil, a.svc.RemoveImage(ctx, in.Ref)
+}
+
+// namedImage makes the names of an image that has none an empty list.
+func namedImage(img *sandbox.Image) *sandbox.Image {
+	img.Names = list(img.Names)
+	return img
+}

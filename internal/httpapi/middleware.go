@@ -1,0 +1,192 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"path"
+	"regexp"
+	"runtime/debug"
+	"time"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+type requestIDKey struct{}
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.active.Add(1)
+	defer a.active.Done()
+	id := r.Header.Get(httpwire.RequestIDHeader)
+	if !requestIDPattern.MatchString(id) {
+		id = "req_" + rand.Text()
+	}
+	w.Header().Set(httpwire.RequestIDHeader, id)
+	rw := &responseWriter{ResponseWriter: w}
+	r = r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id))
+	defer a.recoverPanic(rw, r)
+	r.Body = &timedBody{ReadCloser: r.Body, conn: http.NewResponseController(w)}
+	a.route(rw, r)
+}
+
+func requestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}
+
+// route answers what no route matches itself: the mux would say so in plain
+// text, and redirect unclean paths.
+func (a *API) route(w http.ResponseWriter, r *http.Request) {
+	if p := r.URL.EscapedPath(); p != path.Clean(p) {
+		a.writeProblem(w, r, noRoute(r))
+		return
+	}
+	h, pattern := a.mux.Handler(r)
+	if pattern != "" {
+		a.mux.ServeHTTP(w, r)
+		return
+	}
+	probe := &probeWriter{header: http.Header{}}
+	h.ServeHTTP(probe, r)
+	if probe.status != http.StatusMethodNotAllowed {
+		a.writeProblem(w, r, noRoute(r))
+		return
+	}
+	allow := probe.header.Get("Allow")
+	w.Header().Set("Allow", allow)
+	a.writeProblem(w, r, httpwire.NewStatusProblem(probe.status, "%s is not possible here: use %s", r.Method, allow))
+}
+
+func noRoute(r *http.Request) error {
+	return sandbox.NotFound("route", r.Method+" "+r.URL.Path)
+}
+
+// recoverPanic answers with a problem, or ends the connection if the answer has
+// begun: a client must not take half an answer for a whole one.
+func (a *API) recoverPanic(w *responseWriter, r *http.Request) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v != http.ErrAbortHandler && r.Context().Err() == nil {
+		a.log.Error("request panicked", "request", requestID(r.Context()), "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+	}
+	if w.begun {
+		panic(http.ErrAbortHandler)
+	}
+	a.writeProblem(w, r, sandbox.Errorf(sandbox.CodeInternal, "a defect in Ramet; the daemon's log tells more"))
+}
+
+// writeProblem answers a request that the framework has no part in.
+func (a *API) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
+	p := a.problem(r.Context(), err)
+	writeJSON(w, p.Status, httpwire.ProblemType, p)
+}
+
+// problem returns the document for err, with the request's id, and writes
+// defects of ours to the log.
+func (a *API) problem(ctx context.Context, err error) *httpwire.Problem {
+	p := *httpwire.NewProblem(err)
+	p.RequestID = requestID(ctx)
+	if p.Code == sandbox.CodeInternal {
+		a.log.Error("request failed", "request", p.RequestID, "error", err)
+	}
+	return &p
+}
+
+// writeJSON writes v as the whole answer. A failed write has no one to be told.
+func writeJSON(w http.ResponseWriter, status int, mediaType string, v any) {
+	w.Header().Set("Content-Type", mediaType)
+	w.WriteHeader(status)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v)
+}
+
+// responseWriter remembers whether an answer has begun, and the connection of a
+// WebSocket.
+type responseWriter struct {
+	http.ResponseWriter
+	begun bool
+	conn  net.Conn
+}
+
+func (w *responseWriter) WriteHeader(status int) {
+	w.begun = true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *responseWriter) Write(p []byte) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap lets http.ResponseController reach the server's own writer.
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Hijack implements http.Hijacker.
+func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil {
+		w.begun, w.conn = true, conn
+	}
+	return conn, rw, err
+}
+
+// probeWriter keeps the status and headers of an answer and drops the rest.
+type probeWriter struct {
+	header http.Header
+	status int
+}
+
+func (w *probeWriter) Header() http.Header { return w.header }
+
+func (w *probeWriter) WriteHeader(status int) { w.status = status }
+
+func (w *probeWriter) Write(p []byte) (int, error) { return len(p), nil }
+
+// timedBody bounds how long the body takes to arrive. The deadline must go
+// before the handler runs, else the server would take it for a lost client.
+type timedBody struct {
+	io.ReadCloser
+	conn  *http.ResponseController
+	armed bool
+}
+
+// bodyError marks an error of reading a request's body: the client's fault.
+type bodyError struct{ error }
+
+func (e *bodyError) Unwrap() error { return e.error }
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	if !b.armed {
+		b.armed = b.conn.SetReadDeadline(time.Now().Add(bodyTimeout)) == nil
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.disarm()
+	}
+	if err != nil && err != io.EOF {
+		err = &bodyError{err}
+	}
+	return n, err
+}
+
+func (b *timedBody) Close() error {
+	b.disarm()
+	return b.ReadCloser.Close()
+}
+
+func (b *timedBody) disarm() {
+	if b.armed {
+		b.armed = b.conn.SetReadDeadline(time.Time{}) != nil
+	}
+}

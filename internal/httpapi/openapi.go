@@ -1,0 +1,62 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"ramet.dev/ramet/internal/httpwire"
+)
+
+// document adds a route that the framework does not serve to the document.
+func (a *API) document(path, method, id, summary, tag string, responses map[string]*huma.Response, params ...*huma.Param) {
+	responses["default"] = &huma.Response{Description: "Error", Content: map[string]*huma.MediaType{
+		httpwire.ProblemType: {Schema: schemaOf(a, httpwire.Problem{})},
+	}}
+	a.huma.OpenAPI().AddOperation(&huma.Operation{
+		Method: method, Path: path, OperationID: id, Summary: summary, Tags: []string{tag}, Parameters: params, Responses: responses,
+	})
+}
+
+// schemaOf returns a reference to the schema of v's type.
+func schemaOf(a *API, v any) *huma.Schema {
+	return a.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeOf(v), true, "")
+}
+
+// jsonResponse documents success with v's type as body.
+func jsonResponse(a *API, v any) map[string]*huma.Response {
+	return map[string]*huma.Response{"200": {Description: http.StatusText(http.StatusOK), Content: jsonContent(a, v)}}
+}
+
+func jsonContent(a *API, v any) map[string]*huma.MediaType {
+	return map[string]*huma.MediaType{"application/json": {Schema: schemaOf(a, v)}}
+}
+
+// eventContent documents a stream of events. OpenAPI has no word for the data of
+// an event, so the schemas are put among the components and the text names them.
+func eventContent(a *API, text string, data ...any) *huma.MediaType {
+	for _, v := range data {
+		schemaOf(a, v)
+	}
+	return &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: text}}
+}
+
+// routeOpenAPI serves the document. It comes last: the document is rendered
+// once, from the routes there are.
+func (a *API) routeOpenAPI() {
+	a.document("/openapi.json", http.MethodGet, "openapi", "This document", "daemon", map[string]*huma.Response{
+		"200": {Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{
+			"application/openapi+json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}},
+		}},
+	})
+	doc, err := json.Marshal(a.huma.OpenAPI())
+	if err != nil {
+		panic("render OpenAPI document: " + err.Error()) // the types of this package cannot be described: a defect
+	}
+	a.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(doc)
+	})
+}

@@ -1,0 +1,82 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+// out is an answer with a JSON body.
+type out[T any] struct{ Body T }
+
+// IDInput is the input of what concerns one sandbox or snapshot. It is exported
+// because the framework passes over embedded types that are not.
+type IDInput struct {
+	ID string `path:"id" doc:"id or name"`
+}
+
+// operation describes a route. Every one may fail with these statuses, whatever
+// it does; specific ones are added.
+func operation(method, path, id, tag, summary string, errors ...int) huma.Operation {
+	return huma.Operation{
+		Method: method, Path: path, OperationID: id, Tags: []string{tag}, Summary: summary,
+		Errors: append([]int{
+			http.StatusBadRequest, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+		}, errors...),
+		// The deadline of a body is timedBody's; the framework's would stay set
+		// while the handler runs.
+		BodyReadTimeout: -1,
+		MaxBodyBytes:    maxBody,
+	}
+}
+
+// withStatus sets the status of success.
+func withStatus(op huma.Operation, status int) huma.Operation {
+	op.DefaultStatus = status
+	return op
+}
+
+// register adds a route whose handler returns errors of the vocabulary.
+func register[I, O any](a *API, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
+	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {
+		o, err := handler(ctx, in)
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		return o, nil
+	})
+}
+
+// registerStream adds a route whose handler writes the answer itself, in one of
+// the documented forms.
+func registerStream[I any](a *API, op huma.Operation, responses map[string]*huma.Response, check func(*I) error, serve func(http.ResponseWriter, *http.Request, *I)) {
+	op.Responses = responses
+	register(a, op, func(_ context.Context, in *I) (*huma.StreamResponse, error) {
+		if err := check(in); err != nil {
+			return nil, err
+		}
+		return &huma.StreamResponse{Body: func(ctx huma.Context) {
+			r, w := humago.Unwrap(ctx)
+			serve(w, r, in)
+		}}, nil
+	})
+}
+
+// present returns *p, or the zero value for an absent body.
+func present[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}
+
+// list returns s, or an empty list that JSON does not show as null.
+func list[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}

@@ -1,0 +1,81 @@
+package httpapi
+
+import (
+	"cmp"
+	"encoding/base64"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// PageInput selects one page of a list. It is exported for the same reason as
+// IDInput.
+type PageInput struct {
+	Limit     int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"items on a page"`
+	PageToken string `query:"page_token" maxLength:"128" doc:"next_page_token of the page before"`
+	after     pageKey
+}
+
+// Resolve reads the token; the framework calls it before the handler.
+func (p *PageInput) Resolve(huma.Context) []error {
+	if p.PageToken == "" {
+		return nil
+	}
+	var ok bool
+	if p.after, ok = parseToken(p.PageToken); !ok {
+		return []error{&huma.ErrorDetail{Location: "query.page_token", Message: "not a token that a list returned"}}
+	}
+	return nil
+}
+
+// pageKey orders a list, oldest first, and is what a token holds: a page begins
+// after a place and not at a number, so that removals between two calls skip
+// nothing.
+type pageKey struct {
+	created time.Time
+	id      string
+}
+
+func (k pageKey) compare(o pageKey) int {
+	return cmp.Or(k.created.Compare(o.created), strings.Compare(k.id, o.id))
+}
+
+func (k pageKey) token() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(k.created.UnixNano(), 10) + "." + k.id))
+}
+
+func parseToken(token string) (k pageKey, ok bool) {
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		return k, false
+	}
+	nanos, id, _ := strings.Cut(string(raw), ".")
+	n, err := strconv.ParseInt(nanos, 10, 64)
+	known := sandbox.IsID(sandbox.KindSandbox, id) || sandbox.IsID(sandbox.KindSnapshot, id) || sandbox.IsID(sandbox.KindImage, id)
+	return pageKey{time.Unix(0, n), id}, err == nil && known
+}
+
+// pageOf sorts items and returns the page of them that in asks for.
+func pageOf[T any](items []T, in PageInput, key func(*T) pageKey) *out[httpwire.List[T]] {
+	slices.SortFunc(items, func(a, b T) int { return key(&a).compare(key(&b)) })
+	if in.PageToken != "" {
+		i, found := slices.BinarySearchFunc(items, in.after, func(item T, k pageKey) int { return key(&item).compare(k) })
+		if found {
+			i++
+		}
+		items = items[i:]
+	}
+	page := &out[httpwire.List[T]]{}
+	if len(items) > in.Limit {
+		items = items[:in.Limit]
+		page.Body.NextPageToken = key(&items[in.Limit-1]).token()
+	}
+	page.Body.Items = list(items)
+	return page
+}

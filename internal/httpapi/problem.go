@@ -1,0 +1,79 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// maxReported is how many faults of one request a problem lists.
+const maxReported = 4
+
+// The framework has no setting of an API for its errors, only these variables.
+func init() {
+	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
+		return frameworkProblem(status, msg, errs)
+	}
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
+		p := frameworkProblem(status, msg, errs)
+		p.RequestID = requestID(ctx.Context())
+		return p
+	}
+}
+
+// frameworkProblem makes a problem of what the framework found wrong with a
+// request. Values are left out: they may be secrets.
+func frameworkProblem(status int, msg string, errs []error) *httpwire.Problem {
+	var details []string
+	field := ""
+	for _, err := range errs {
+		var body *bodyError
+		if errors.As(err, &body) && status == http.StatusInternalServerError {
+			status = http.StatusBadRequest
+		}
+		var d huma.ErrorDetailer
+		text := err.Error()
+		if errors.As(err, &d) {
+			at := d.ErrorDetail().Location
+			if field == "" {
+				field = fieldOf(at)
+			}
+			text = d.ErrorDetail().Message
+			if at != "" {
+				text = at + ": " + text
+			}
+		}
+		if len(details) < maxReported {
+			details = append(details, text)
+		}
+	}
+	if len(details) > 0 {
+		msg = strings.Join(details, "; ")
+	}
+	var p *httpwire.Problem
+	switch status {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+		p = httpwire.NewProblem(sandbox.Errorf(sandbox.CodeInvalid, "%s", msg))
+	case http.StatusInternalServerError:
+		p = httpwire.NewProblem(sandbox.Errorf(sandbox.CodeInternal, "%s", msg))
+	default:
+		p = httpwire.NewStatusProblem(status, "%s", msg)
+	}
+	p.Field = field
+	return p
+}
+
+// fieldOf turns the framework's "body.limits.cpus" into "limits.cpus".
+func fieldOf(location string) string {
+	for _, where := range []string{"body.", "query.", "path.", "header."} {
+		if name, ok := strings.CutPrefix(location, where); ok {
+			return name
+		}
+	}
+	return ""
+}

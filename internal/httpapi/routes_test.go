@@ -1,0 +1,180 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// recorder is a Service that writes down its calls and answers with something.
+func recorder(calls *[]string) *apitest.Service {
+	note := func(name string, args ...any) {
+		line := name
+		for _, a := range args {
+			b, err := json.Marshal(a)
+			if err != nil {
+				panic(err)
+			}
+			line += " " + string(b)
+		}
+		*calls = append(*calls, line)
+	}
+	one := func(name string) func(context.Context, string) (*sandbox.Sandbox, error) {
+		return func(_ context.Context, ref string) (*sandbox.Sandbox, error) {
+			note(name, ref)
+			return someSandbox(sbxA), nil
+		}
+	}
+	forked := &sandbox.ForkResult{PauseMS: 1.5, Children: []sandbox.Child{
+		{Sandbox: someSandbox(sbxB), ReadyMS: 2}, {Error: sandbox.Errorf(sandbox.CodeTimeout, "late")},
+	}}
+	snap := &sandbox.Snapshot{ID: snapA, State: sandbox.SnapshotReady, Sandbox: sbxA, CreatedAt: created}
+	img := &sandbox.Image{ID: imgA, CreatedAt: created}
+	return &apitest.Service{
+		CreateFunc: func(_ context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error) {
+			note("Create", req)
+			return someSandbox(sbxA), nil
+		},
+		GetFunc: one("Get"), PauseFunc: one("Pause"), ResumeFunc: one("Resume"), PromoteFunc: one("Promote"),
+		ListFunc: func(_ context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
+			note("List", f)
+			return nil, nil
+		},
+		DestroyFunc: func(_ context.Context, ref string) error { note("Destroy", ref); return nil },
+		ProcessesFunc: func(_ context.Context, ref string) ([]sandbox.Process, error) {
+			note("Processes", ref)
+			return nil, nil
+		},
+		StatsFunc: func(_ context.Context, ref string) (*sandbox.Stats, error) {
+			note("Stats", ref)
+			return &sandbox.Stats{Processes: 3}, nil
+		},
+		ForkFunc: func(_ context.Context, ref string, req sandbox.ForkRequest) (*sandbox.ForkResult, error) {
+			note("Fork", ref, req)
+			return forked, nil
+		},
+		DiffFunc: func(_ context.Context, a, b string, req sandbox.DiffRequest) (*sandbox.Diff, error) {
+			note("Diff", a, b, req)
+			return &sandbox.Diff{From: a, To: b}, nil
+		},
+		TreeFunc: func(_ context.Context, ref string) ([]*sandbox.TreeNode, error) { note("Tree", ref); return nil, nil },
+		SnapshotFunc: func(_ context.Context, ref string, req sandbox.SnapshotRequest) (*sandbox.Snapshot, error) {
+			note("Snapshot", ref, req)
+			return snap, nil
+		},
+		SnapshotsFunc: func(context.Context) ([]sandbox.Snapshot, error) {
+			note("Snapshots")
+			return []sandbox.Snapshot{*snap}, nil
+		},
+		GetSnapshotFunc: func(_ context.Context, ref string) (*sandbox.Snapshot, error) {
+			note("GetSnapshot", ref)
+			return snap, nil
+		},
+		DeleteSnapshotFunc: func(_ context.Context, ref string) error { note("DeleteSnapshot", ref); return nil },
+		RestoreFunc: func(_ context.Context, ref string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error) {
+			note("Restore", ref, req)
+			return &sandbox.ForkResult{}, nil
+		},
+		RollbackFunc: func(_ context.Context, ref, snapRef string) (*sandbox.Sandbox, error) {
+			note("Rollback", ref, snapRef)
+			return someSandbox(sbxA), nil
+		},
+		ImagesFunc:      func(context.Context) ([]sandbox.Image, error) { note("Images"); return []sandbox.Image{*img}, nil },
+		GetImageFunc:    func(_ context.Context, ref string) (*sandbox.Image, error) { note("GetImage", ref); return img, nil },
+		RemoveImageFunc: func(_ context.Context, ref string) error { note("RemoveImage", ref); return nil },
+		CreateImageFunc: func(_ context.Context, req sandbox.ImageRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+			note("CreateImage", req)
+			progress(sandbox.Progress{Phase: "unpack", Done: 1, Total: 2})
+			return img, nil
+		},
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	const one = "/v1/sandboxes/" + sbxA
+	for _, c := range []struct {
+		method, path, body string
+		call               string // the Service's, empty if none
+		status             int
+		has                string // part of the answer
+	}{
+		{"POST", "/v1/sandboxes", `{"image":"python","name":"a","limits":{"memory_mib":512},"env":{"K":"v"},"require":["cgroup"]}`,
+			`Create {"image":"python","name":"a","limits":{"cpus":0,"memory_mib":512,"disk_mib":0,"pids":0},"env":{"K":"v"},"require":["cgroup"]}`, 201, `"id":"` + sbxA},
+		{"POST", "/v1/sandboxes", `{"image":"` + snapA + `"}`,
+			`Create {"image":"` + snapA + `","limits":{"cpus":0,"memory_mib":0,"disk_mib":0,"pids":0}}`, 201, `"state":"running"`},
+		{"GET", "/v1/sandboxes?state=paused&image=python&name=a&metadata=k%3Dv%3Dw&metadata=x%3D", "",
+			`List {"State":"paused","Image":"python","Name":"a","Metadata":{"k":"v=w","x":""}}`, 200, `{"items":[]}`},
+		{"GET", one, "", `Get "` + sbxA + `"`, 200, `"private_mib"`},
+		{"GET", "/v1/sandboxes/by-name", "", `Get "by-name"`, 200, sbxA},
+		{"DELETE", one, "", `Destroy "` + sbxA + `"`, 204, ""},
+		{"POST", one + "/pause", "", `Pause "` + sbxA + `"`, 200, sbxA},
+		{"POST", one + "/resume", "", `Resume "` + sbxA + `"`, 200, sbxA},
+		{"POST", one + "/promote", "", `Promote "` + sbxA + `"`, 200, sbxA},
+		{"GET", one + "/processes", "", `Processes "` + sbxA + `"`, 200, `{"items":[]}`},
+		{"GET", one + "/stats", "", `Stats "` + sbxA + `"`, 200, `"processes":3`},
+		{"POST", one + "/fork", "", `Fork "` + sbxA + `" {"count":1}`, 200, `"pause_ms":1.5`},
+		{"POST", one + "/fork", `{"count":2,"names":["a","b"],"timeout_ms":9}`, `Fork "` + sbxA + `" {"count":2,"names":["a","b"],"timeout_ms":9}`, 200,
+			`{"error":{"code":"timeout","detail":"late"}}`},
+		{"GET", one + "/diff?to=other&path=/a&path=/b&hunks=1", "", `Diff "` + sbxA + `" "other" {"paths":["/a","/b"],"hunks":true}`, 200, `"changes":[]`},
+		{"GET", "/v1/tree", "", `Tree ""`, 200, `{"items":[]}`},
+		{"GET", "/v1/tree?sandbox=a", "", `Tree "a"`, 200, `{"items":[]}`},
+		{"POST", one + "/snapshots", `{"name":"s","memory":true}`, `Snapshot "` + sbxA + `" {"name":"s","memory":true}`, 201, snapA},
+		{"POST", one + "/snapshots", ``, `Snapshot "` + sbxA + `" {}`, 201, snapA},
+		{"POST", one + "/rollback", `{"snapshot":"s"}`, `Rollback "` + sbxA + `" "s"`, 200, sbxA},
+		{"GET", "/v1/snapshots", "", `Snapshots`, 200, snapA},
+		{"GET", "/v1/snapshots?sandbox=" + sbxB, "", `Snapshots`, 200, `{"items":[]}`},
+		{"GET", "/v1/snapshots/" + snapA, "", `GetSnapshot "` + snapA + `"`, 200, `"state":"ready"`},
+		{"DELETE", "/v1/snapshots/s", "", `DeleteSnapshot "s"`, 204, ""},
+		{"POST", "/v1/snapshots/s/restore", `{"count":3}`, `Restore "s" {"count":3}`, 200, `"children":[]`},
+		{"GET", "/v1/images", "", `Images`, 200, `"names":[]`},
+		{"GET", "/v1/images?name=python", "", `Images`, 200, `{"items":[]}`},
+		{"GET", "/v1/images/python", "", `GetImage "python"`, 200, imgA},
+		{"GET", "/v1/images/docker.io/library/python:3.12", "", `GetImage "docker.io/library/python:3.12"`, 200, imgA},
+		{"GET", "/v1/images/localhost:5000%2Fa%2Fb@sha256:00", "", `GetImage "localhost:5000/a/b@sha256:00"`, 200, imgA},
+		{"DELETE", "/v1/images/a/b", "", `RemoveImage "a/b"`, 204, ""},
+		{"POST", "/v1/images", `{"name":"x","path":"/tmp/x.tar"}`, `CreateImage {"name":"x","path":"/tmp/x.tar"}`, 201, imgA},
+		{"GET", "/healthz", "", "", 200, `"status":"ok","version":"test"`},
+		{"GET", "/readyz", "", "", 200, `"status":"ok"`},
+		{"GET", "/openapi.json", "", "", 200, `"openapi":"3.1.0"`},
+	} {
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			var calls []string
+			got := ask(t, testClient(t, apitest.Serve(t, recorder(&calls))), c.method, c.path, c.body)
+			if got.status != c.status || !contains(got.body, c.has) {
+				t.Errorf("status %d, want %d with %q:\n%s", got.status, c.status, c.has, got.body)
+			}
+			want := fmt.Sprint([]string{c.call})
+			if c.call == "" {
+				want = "[]"
+			}
+			if fmt.Sprint(calls) != want {
+				t.Errorf("calls = %s\nwant    %s", fmt.Sprint(calls), want)
+			}
+			if contains(got.body, "$schema") {
+				t.Error("the answer has a $schema")
+			}
+		})
+	}
+}
+
+func TestEveryCodeHasItsStatus(t *testing.T) {
+	var code sandbox.Code
+	c := testClient(t, apitest.Serve(t, &apitest.Service{GetFunc: func(context.Context, string) (*sandbox.Sandbox, error) {
+		return nil, fmt.Errorf("look up: %w", sandbox.Errorf(code, "no luck"))
+	}}))
+	for _, code = range []sandbox.Code{
+		sandbox.CodeInvalid, sandbox.CodeNotFound, sandbox.CodeNameTaken, sandbox.CodeConflict, sandbox.CodeWrongState, sandbox.CodeLimit,
+		sandbox.CodeNoMemory, sandbox.CodeNoSpace, sandbox.CodeIsolation, sandbox.CodeTimeout, sandbox.CodeCanceled, sandbox.CodeSandboxDied,
+		sandbox.CodeHostile, sandbox.CodeCorrupt, sandbox.CodeUnavailable, sandbox.CodeUnsupported, sandbox.CodeInternal,
+	} {
+		got := ask(t, c, "GET", "/v1/sandboxes/a", "")
+		p := got.problem(t)
+		if got.status != code.HTTPStatus() || p.Code != code || p.Title != code.Title() || p.Detail != "look up: no luck" {
+			t.Errorf("%s: status %d, %s", code, got.status, got.body)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+type createInput struct{ Body sandbox.CreateRequest }
+
+type listInput struct {
+	PageInput
+	State    string   `query:"state" enum:"creating,running,paused,failed" doc:"only sandboxes in this state"`
+	Image    string   `query:"image" doc:"only sandboxes of this image, by id or name"`
+	Name     string   `query:"name" doc:"only the sandbox of this name"`
+	Metadata []string `query:"metadata,explode" doc:"key=value; only sandboxes with all of these"`
+}
+
+const (
+	statusTooMany     = http.StatusTooManyRequests
+	statusNoStorage   = http.StatusInsufficientStorage
+	statusNotFound    = http.StatusNotFound
+	statusConflict    = http.StatusConflict
+	statusTooLarge    = http.StatusRequestEntityTooLarge
+	statusUnsupported = http.StatusUnsupportedMediaType
+)
+
+func (a *API) routeSandboxes() {
+	const tag, one = "sandboxes", "/v1/sandboxes/{id}"
+	register(a, withStatus(operation(http.MethodPost, "/v1/sandboxes", "create-sandbox", tag, "Create a sandbox from an image or a snapshot",
+		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany, statusNoStorage), http.StatusCreated), a.create)
+	register(a, operation(http.MethodGet, "/v1/sandboxes", "list-sandboxes", tag, "List sandboxes"), a.listSandboxes)
+	register(a, operation(http.MethodGet, one, "get-sandbox", tag, "Look at a sandbox", statusNotFound), onSandbox(a.svc.Get))
+	register(a, operation(http.MethodDelete, one, "destroy-sandbox", tag, "End a sandbox", statusNotFound, statusConflict), a.destroy)
+	register(a, operation(http.MethodPost, one+"/pause", "pause-sandbox", tag, "Stop all processes of a sandbox; its memory stays",
+		statusNotFound, statusConflict), onSandbox(a.svc.Pause))
+	register(a, operation(http.MethodPost, one+"/resume", "resume-sandbox", tag, "Let the processes of a paused sandbox go on",
+		statusNotFound, statusConflict), onSandbox(a.svc.Resume))
+	register(a, operation(http.MethodGet, one+"/processes", "list-processes", tag, "List the processes in a sandbox",
+		statusNotFound, statusConflict), a.processes)
+	register(a, operation(http.MethodGet, one+"/stats", "get-stats", tag, "What a sandbox uses now", statusNotFound, statusConflict), a.stats)
+}
+
+// onSandbox is the handler of a route that does one thing to one sandbox.
+func onSandbox(do func(context.Context, string) (*sandbox.Sandbox, error)) func(context.Context, *IDInput) (*out[*sandbox.Sandbox], error) {
+	return func(ctx context.Context, in *IDInput) (*out[*sandbox.Sandbox], error) {
+		if err := validSandbox(in.ID); err != nil {
+			return nil, err
+		}
+		sb, err := do(ctx, in.ID)
+		return &out[*sandbox.Sandbox]{sb}, err
+	}
+}
+
+func (a *API) create(ctx context.Context, in *createInput) (*out[*sandbox.Sandbox], error) {
+	req := in.Body
+	err := cmp.Or(validImageRef("image", req.Image), validNames("name", req.Name), validEnv(req.Env), validMetadata(req.Metadata))
+	if err != nil {
+		return nil, err
+	}
+	sb, err := a.svc.Create(ctx, req)
+	return &out[*sandbox.Sandbox]{sb}, err
+}
+
+func (a *API) listSandboxes(ctx context.Context, in *listInput) (*out[httpwire.List[sandbox.Sandbox]], error) {
+	metadata, err := parseMetadata(in.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	if in.Image != "" {
+		err = validImageRef("image", in.Image)
+	}
+	if err := cmp.Or(err, validNames("name", in.Name)); err != nil {
+		return nil, err
+	}
+	all, err := a.svc.List(ctx, sandbox.ListFilter{State: sandbox.State(in.State), Image: in.Image, Name: in.Name, Metadata: metadata})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(all, in.PageInput, func(s *sandbox.Sandbox) pageKey { return pageKey{s.CreatedAt, s.ID} }), nil
+}
+
+func (a *API) destroy(ctx context.Context, in *IDInput) (*struct{}, error) {
+	if err := validSandbox(in.ID); err != nil {
+		return nil, err
+	}
+	return nil, a.svc.Destroy(ctx, in.ID)
+}
+
+func (a *API) processes(ctx context.Context, in *IDInput) (*out[httpwire.List[sandbox.Process]], error) {
+	if err := validSandbox(in.ID); err != nil {
+		return nil, err
+	}
+	ps, err := a.svc.Processes(ctx, in.ID)
+	return &out[httpwire.List[sandbox.Process]]{httpwire.List[sandbox.Process]{Items: list(ps)}}, err
+}
+
+func (a *API) stats(ctx context.Context, in *IDInput) (*out[*sandbox.Stats], error) {
+	if err := validSandbox(in.ID); err != nil {
+		return nil, err
+	}
+	st, err := a.svc.Stats(ctx, in.ID)
+	return &out[*sandbox.Stats]{st}, err
+}

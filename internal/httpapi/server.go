@@ -1,0 +1,105 @@
+package httpapi
+
+import (
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"ramet.dev/ramet/internal/httpwire"
+)
+
+// The bounds of a request.
+const (
+	maxBody  = 1 << 20
+	maxStdin = 8 << 20
+	// maxExecBody leaves room for what JSON escapes in text of maxStdin bytes.
+	maxExecBody = 2*maxStdin + maxBody
+	// bodyTimeout is how long a client may take to send a body.
+	bodyTimeout = 30 * time.Second
+)
+
+// Config says what an API serves. Logger may be nil.
+type Config struct {
+	Service Service
+	Version string
+	Logger  *slog.Logger
+}
+
+// API is the REST interface as an http.Handler.
+type API struct {
+	svc      Service
+	version  string
+	log      *slog.Logger
+	mux      *http.ServeMux
+	huma     huma.API
+	active   sync.WaitGroup
+	draining atomic.Bool
+}
+
+// New returns the REST interface to cfg.Service.
+func New(cfg Config) *API {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	a := &API{svc: cfg.Service, version: cfg.Version, log: cfg.Logger, mux: http.NewServeMux()}
+	a.huma = humago.New(router{a.mux}, humaConfig(cfg.Version))
+	a.routeHealth()
+	a.routeImages()
+	a.routeSandboxes()
+	a.routeExec()
+	a.routeForks()
+	a.routeSnapshots()
+	a.routeOpenAPI()
+	return a
+}
+
+// Drain makes /readyz say that the daemon is about to end.
+func (a *API) Drain() { a.draining.Store(true) }
+
+// Wait blocks until no request is being served, WebSockets included, which
+// http.Server.Shutdown does not wait for. Call it when no new one can arrive.
+func (a *API) Wait() { a.active.Wait() }
+
+// router lets the parameter of an image route span slashes, which the mux
+// writes in a way that OpenAPI does not know.
+type router struct{ *http.ServeMux }
+
+// HandleFunc shadows that of the mux.
+func (r router) HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request)) {
+	if prefix, ok := strings.CutSuffix(pattern, "{ref}"); ok {
+		pattern = prefix + "{ref...}"
+	}
+	r.ServeMux.HandleFunc(pattern, handler)
+}
+
+// humaConfig turns off everything of the framework that is not in our
+// interface: its documentation pages and the $schema member of bodies.
+func humaConfig(version string) huma.Config {
+	cfg := huma.DefaultConfig("Ramet", version)
+	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
+	cfg.CreateHooks = nil
+	cfg.RejectUnknownQueryParameters = true
+	cfg.Info.Description = "Ramet forks live sandboxes. Errors are RFC 9457 problem documents whose member `code` programs may decide on."
+	return cfg
+}
+
+func (a *API) routeHealth() {
+	health := func(w http.ResponseWriter, r *http.Request) {
+		h, status := httpwire.Health{Status: "ok", Version: a.version, PID: os.Getpid()}, http.StatusOK
+		if a.draining.Load() && r.URL.Path == "/readyz" {
+			h.Status, status = "draining", http.StatusServiceUnavailable
+		}
+		writeJSON(w, status, "application/json", h)
+	}
+	for path, id := range map[string]string{"/healthz": "health", "/readyz": "ready"} {
+		a.mux.HandleFunc("GET "+path, health)
+		a.document(path, http.MethodGet, id, "Is the daemon alive, and does it take requests?", "daemon", jsonResponse(a, httpwire.Health{}))
+	}
+}

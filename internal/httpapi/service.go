@@ -1,0 +1,65 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// Service is what the REST interface offers. All methods may be called
+// concurrently and block until the work is done or ctx is cancelled, which
+// happens when the client goes away. Errors carry a *sandbox.Error where the
+// user can do something about them. A ref is an id or a name, and has the form
+// of one.
+type Service interface {
+	Create(ctx context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error)
+	Get(ctx context.Context, ref string) (*sandbox.Sandbox, error)
+	// List returns the sandboxes that match, in any order.
+	List(ctx context.Context, filter sandbox.ListFilter) ([]sandbox.Sandbox, error)
+	// Destroy ends a sandbox; a second call is a not-found error.
+	Destroy(ctx context.Context, ref string) error
+	Pause(ctx context.Context, ref string) (*sandbox.Sandbox, error)
+	Resume(ctx context.Context, ref string) (*sandbox.Sandbox, error)
+
+	// Exec runs a command to its end and copies its streams meanwhile. The
+	// result has empty Stdout and Stderr. req.Stdin is empty: its text comes
+	// from streams.Stdin. When ctx is cancelled, the command is killed. Exec
+	// must not touch the streams after it returned.
+	Exec(ctx context.Context, ref string, req sandbox.ExecRequest, streams ExecIO) (*sandbox.ExecResult, error)
+	Processes(ctx context.Context, ref string) ([]sandbox.Process, error)
+	Stats(ctx context.Context, ref string) (*sandbox.Stats, error)
+
+	// Fork reports a child that failed in its entry; the error is for a fork
+	// that made no child at all.
+	Fork(ctx context.Context, ref string, req sandbox.ForkRequest) (*sandbox.ForkResult, error)
+	// Promote gives the child's state to its parent and returns the parent.
+	Promote(ctx context.Context, childRef string) (*sandbox.Sandbox, error)
+	Diff(ctx context.Context, from, to string, req sandbox.DiffRequest) (*sandbox.Diff, error)
+	// Tree returns the lineage below ref, or everything if ref is empty.
+	Tree(ctx context.Context, ref string) ([]*sandbox.TreeNode, error)
+
+	Snapshot(ctx context.Context, ref string, req sandbox.SnapshotRequest) (*sandbox.Snapshot, error)
+	Snapshots(ctx context.Context) ([]sandbox.Snapshot, error)
+	GetSnapshot(ctx context.Context, ref string) (*sandbox.Snapshot, error)
+	DeleteSnapshot(ctx context.Context, ref string) error
+	Restore(ctx context.Context, snapRef string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error)
+	// Rollback returns a sandbox to a snapshot of it; it keeps its id.
+	Rollback(ctx context.Context, ref, snapRef string) (*sandbox.Sandbox, error)
+
+	Images(ctx context.Context) ([]sandbox.Image, error)
+	GetImage(ctx context.Context, ref string) (*sandbox.Image, error)
+	RemoveImage(ctx context.Context, ref string) error
+	// CreateImage calls progress from one goroutine at a time and not after it
+	// returned.
+	CreateImage(ctx context.Context, req sandbox.ImageRequest, progress func(sandbox.Progress)) (*sandbox.Image, error)
+}
+
+// ExecIO are the streams of a command.
+type ExecIO struct {
+	// Stdin is nil for a command without standard input.
+	Stdin io.Reader
+	// Stdout and Stderr are never nil. A write blocks while the client does not
+	// read, and fails when it is gone.
+	Stdout, Stderr io.Writer
+}

@@ -1,0 +1,114 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+type snapshotInput struct {
+	IDInput
+	Body *sandbox.SnapshotRequest
+}
+
+type restoreInput struct {
+	IDInput
+	Body *sandbox.RestoreRequest
+}
+
+type rollbackInput struct {
+	IDInput
+	Body httpwire.RollbackRequest
+}
+
+type snapshotsInput struct {
+	PageInput
+	State    string   `query:"state" enum:"creating,uploading,ready,failed" doc:"only snapshots in this state"`
+	Image    string   `query:"image" doc:"only snapshots of sandboxes of this image, by id"`
+	Name     string   `query:"name" doc:"only the snapshot of this name"`
+	Sandbox  string   `query:"sandbox" doc:"only snapshots of this sandbox, by id"`
+	Metadata []string `query:"metadata,explode" doc:"key=value; only snapshots with all of these"`
+}
+
+func (a *API) routeSnapshots() {
+	const tag, one = "snapshots", "/v1/snapshots/{id}"
+	register(a, withStatus(operation(http.MethodPost, "/v1/sandboxes/{id}/snapshots", "create-snapshot", tag, "Keep the present state of a running sandbox",
+		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany, statusNoStorage), http.StatusCreated), a.snapshot)
+	register(a, operation(http.MethodPost, "/v1/sandboxes/{id}/rollback", "rollback-sandbox", tag, "Return a sandbox to a snapshot of it; it keeps its id",
+		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusNoStorage), a.rollback)
+	register(a, operation(http.MethodGet, "/v1/snapshots", "list-snapshots", tag, "List snapshots"), a.listSnapshots)
+	register(a, operation(http.MethodGet, one, "get-snapshot", tag, "Look at a snapshot", statusNotFound), a.getSnapshot)
+	register(a, operation(http.MethodDelete, one, "delete-snapshot", tag, "Delete a snapshot", statusNotFound, statusConflict), a.deleteSnapshot)
+	register(a, operation(http.MethodPost, one+"/restore", "restore-snapshot", tag, "Make new sandboxes from a snapshot",
+		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany, statusNoStorage), a.restore)
+}
+
+func (a *API) snapshot(ctx context.Context, in *snapshotInput) (*out[*sandbox.Snapshot], error) {
+	req := present(in.Body)
+	if err := cmp.Or(validSandbox(in.ID), validNames("name", req.Name), validMetadata(req.Metadata)); err != nil {
+		return nil, err
+	}
+	snap, err := a.svc.Snapshot(ctx, in.ID, req)
+	return &out[*sandbox.Snapshot]{snap}, err
+}
+
+func (a *API) rollback(ctx context.Context, in *rollbackInput) (*out[*sandbox.Sandbox], error) {
+	if err := cmp.Or(validSandbox(in.ID), validSnapshot("snapshot", in.Body.Snapshot)); err != nil {
+		return nil, err
+	}
+	sb, err := a.svc.Rollback(ctx, in.ID, in.Body.Snapshot)
+	return &out[*sandbox.Sandbox]{sb}, err
+}
+
+func (a *API) listSnapshots(ctx context.Context, in *snapshotsInput) (*out[httpwire.List[sandbox.Snapshot]], error) {
+	metadata, err := parseMetadata(in.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	all, err := a.svc.Snapshots(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(s sandbox.Snapshot) bool {
+		for k, v := range metadata {
+			if got, ok := s.Metadata[k]; !ok || got != v {
+				return true
+			}
+		}
+		return differs(in.State, string(s.State)) || differs(in.Image, s.Image) || differs(in.Name, s.Name) || differs(in.Sandbox, s.Sandbox)
+	})
+	return pageOf(all, in.PageInput, func(s *sandbox.Snapshot) pageKey { return pageKey{s.CreatedAt, s.ID} }), nil
+}
+
+// differs reports whether a filter that is set does not match.
+func differs(filter, value string) bool { return filter != "" && filter != value }
+
+func (a *API) getSnapshot(ctx context.Context, in *IDInput) (*out[*sandbox.Snapshot], error) {
+	if err := validSnapshot("id", in.ID); err != nil {
+		return nil, err
+	}
+	snap, err := a.svc.GetSnapshot(ctx, in.ID)
+	return &out[*sandbox.Snapshot]{snap}, err
+}
+
+func (a *API) deleteSnapshot(ctx context.Context, in *IDInput) (*struct{}, error) {
+	if err := validSnapshot("id", in.ID); err != nil {
+		return nil, err
+	}
+	return nil, a.svc.DeleteSnapshot(ctx, in.ID)
+}
+
+func (a *API) restore(ctx context.Context, in *restoreInput) (*out[*sandbox.ForkResult], error) {
+	req := present(in.Body)
+	req.Count = max(req.Count, 1)
+	err := cmp.Or(validSnapshot("id", in.ID), validChildren(req.Count, req.Names), validEnv(req.Env), validMetadata(req.Metadata))
+	if err != nil {
+		return nil, err
+	}
+	res, err := a.svc.Restore(ctx, in.ID, req)
+	return forkOut(res, err)
+}

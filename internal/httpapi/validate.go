@@ -1,0 +1,119 @@
+package httpapi
+
+import (
+	"path"
+	"regexp"
+	"strings"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// imageRefPattern is wide enough for an id, a name and a reference in a
+// registry: host:port/repository:tag@digest.
+var imageRefPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}$`)
+
+func validImageRef(field, ref string) error {
+	if !imageRefPattern.MatchString(ref) || strings.Contains(ref, "..") || strings.Contains(ref, "//") || strings.HasSuffix(ref, "/") {
+		return sandbox.Invalid(field, "%q is not the id or name of an image: 1 to 255 of letters, digits and '._/:@-', beginning with a letter or digit", ref)
+	}
+	return nil
+}
+
+func validSandbox(ref string) error { return sandbox.ValidRef(sandbox.KindSandbox, "id", ref) }
+
+func validSnapshot(field, ref string) error {
+	return sandbox.ValidRef(sandbox.KindSnapshot, field, ref)
+}
+
+// validNames checks names that are optional.
+func validNames(field string, names ...string) error {
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		if err := sandbox.ValidName(field, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validEnv checks what execve cannot carry.
+func validEnv(env map[string]string) error {
+	for k, v := range env {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {
+			return sandbox.Invalid("env", "%q is not a variable: a name has no '=', and neither name nor value a NUL byte", k)
+		}
+	}
+	return nil
+}
+
+func validMetadata(metadata map[string]string) error {
+	for k := range metadata {
+		if k == "" || strings.Contains(k, "=") {
+			return sandbox.Invalid("metadata", "%q is not a key: it must not be empty nor have a '='", k)
+		}
+	}
+	return nil
+}
+
+func validExec(req sandbox.ExecRequest) error {
+	if (len(req.Argv) == 0) == (req.Shell == "") {
+		return sandbox.Invalid("argv", "exactly one of argv and shell must be given")
+	}
+	for _, arg := range append(req.Argv, req.Shell, req.Cwd, req.User) {
+		if strings.Contains(arg, "\x00") {
+			return sandbox.Invalid("argv", "a command, its directory and user must not have a NUL byte")
+		}
+	}
+	if len(req.Argv) > 0 && req.Argv[0] == "" {
+		return sandbox.Invalid("argv", "the first argument names the program and must not be empty")
+	}
+	if req.Cwd != "" && !path.IsAbs(req.Cwd) {
+		return sandbox.Invalid("cwd", "%q is not an absolute path", req.Cwd)
+	}
+	if req.TimeoutMS < 0 {
+		return sandbox.Invalid("timeout_ms", "%d is negative", req.TimeoutMS)
+	}
+	if len(req.Stdin) > maxStdin {
+		return sandbox.Invalid("stdin", "%d bytes are more than %d: stream them over a WebSocket", len(req.Stdin), maxStdin)
+	}
+	return validEnv(req.Env)
+}
+
+func validImageRequest(req sandbox.ImageRequest) error {
+	if err := validImageRef("name", req.Name); err != nil {
+		return err
+	}
+	sources := 0
+	for _, given := range []bool{req.Build != nil, req.Path != "", req.Ref != ""} {
+		if given {
+			sources++
+		}
+	}
+	switch {
+	case sources != 1:
+		return sandbox.Invalid("build", "exactly one of build, path and ref must be given")
+	case req.Path != "" && (!path.IsAbs(req.Path) || strings.Contains(req.Path, "\x00")):
+		return sandbox.Invalid("path", "%q is not an absolute path", req.Path)
+	case req.Ref != "":
+		return validImageRef("ref", req.Ref)
+	}
+	return nil
+}
+
+// parseMetadata reads the k=v pairs of a filter.
+func parseMetadata(pairs []string) (map[string]string, error) {
+	var m map[string]string
+	for _, pair := range pairs {
+		k, v, ok := strings.Cut(pair, "=")
+		if !ok || k == "" {
+			return nil, sandbox.Invalid("metadata", "%q is not key=value", pair)
+		}
+		if m == nil {
+			m = map[string]string{}
+		}
+		m[k] = v
+	}
+	return m, nil
+}
