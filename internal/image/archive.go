@@ -11,6 +11,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -26,6 +27,10 @@ type dirArchive struct{ root *os.Root }
 
 func (d dirArchive) open(name string) (io.ReadCloser, int64, error) {
 	f, err := d.root.Open(name)
+	var host syscall.Errno
+	if err != nil && !errors.As(err, &host) {
+		return nil, 0, refused("%q in the image directory leads out of it", name) // os.Root has no error value for that
+	}
 	if err != nil {
 		return nil, 0, err
 	}

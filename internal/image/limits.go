@@ -12,7 +12,8 @@ type Limits struct {
 	TotalBytes int64 // contents of all files, those replaced later included
 	FileBytes  int64 // contents of one file
 	Entries    int   // files, directories and links, implied parents included
-	Ratio      int64 // decompressed by compressed size, above ratioFloor
+	Ratio      int64 // decompressed by compressed size
+	RatioFrom  int64 // decompressed size from which Ratio counts: small archives of zeros are common
 }
 
 const (
@@ -20,10 +21,7 @@ const (
 	defaultFileBytes  = 32 << 30
 	defaultEntries    = 4 << 20
 	defaultRatio      = 300
-
-	// ratioFloor is what any input may expand to: small archives of zeros are
-	// common and harmless.
-	ratioFloor = 256 << 20
+	defaultRatioFrom  = 256 << 20
 
 	// maxWindow bounds the memory of a decoder. The highest levels of zstd use
 	// 128 MiB, those of xz 64 MiB.
@@ -41,6 +39,7 @@ func (l Limits) withDefaults() Limits {
 		FileBytes:  cmp.Or(l.FileBytes, defaultFileBytes),
 		Entries:    cmp.Or(l.Entries, defaultEntries),
 		Ratio:      cmp.Or(l.Ratio, defaultRatio),
+		RatioFrom:  cmp.Or(l.RatioFrom, defaultRatioFrom),
 	}
 }
 
@@ -82,7 +81,7 @@ func (e *expandReader) Read(p []byte) (int, error) {
 	switch {
 	case e.n > e.limits.streamBytes():
 		return 0, refused("archive expands to more than %d bytes", e.limits.streamBytes())
-	case e.n > ratioFloor && e.n/e.limits.Ratio > e.input.n:
+	case e.n > e.limits.RatioFrom && e.n/e.limits.Ratio > e.input.n:
 		return 0, refused("archive expands to more than %d times its size", e.limits.Ratio)
 	}
 	return n, err

@@ -1,0 +1,230 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// testRegistry is a registry in this process. change may alter its answers.
+type testRegistry struct {
+	host   string
+	change func(w http.ResponseWriter, r *http.Request, next http.Handler)
+}
+
+func startRegistry(t *testing.T) *testRegistry {
+	t.Helper()
+	t.Setenv("DOCKER_CONFIG", t.TempDir()) // no credentials of whoever runs the test
+	reg := &testRegistry{}
+	next := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if reg.change != nil {
+			reg.change(w, r, next)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	reg.host = strings.TrimPrefix(server.URL, "http://")
+	return reg
+}
+
+func (r *testRegistry) push(t *testing.T, repo string, img v1.Image) string {
+	t.Helper()
+	ref, err := name.ParseReference(r.host + "/" + repo)
+	check(t, err)
+	check(t, remote.Write(ref, img))
+	return ref.String()
+}
+
+func TestPull(t *testing.T) {
+	reg := startRegistry(t)
+	ref := reg.push(t, "team/tool:v1", testImage(t, testLayers(t)...))
+	s := openStore(t)
+	var last sandbox.Progress
+	fetched := int64(0)
+	img, err := s.Pull(context.Background(), ref, PullOptions{Options: Options{Progress: func(p sandbox.Progress) {
+		if p.Phase == PhaseFetch && p.Total > 0 && p.Done == p.Total {
+			fetched = p.Done
+		}
+		last = p
+	}}})
+	check(t, err)
+	wantTestImage(t, s, img)
+	if want := "[127.0.0.1/team/tool:v1]"; fmt.Sprint(img.Names) != want || img.Source != ref {
+		t.Errorf("names %v, source %q, want %s and %s", img.Names, img.Source, want, ref)
+	}
+	if fetched == 0 || last.Phase != PhaseSeal {
+		t.Errorf("progress: fetched %d, last %+v", fetched, last)
+	}
+	named, err := s.Pull(context.Background(), ref, PullOptions{Options: Options{Name: "mine"}})
+	if err != nil || named.ID != img.ID || len(named.Names) != 2 {
+		t.Errorf("second pull: %+v, %v", named, err)
+	}
+}
+
+func TestPullChoosesPlatform(t *testing.T) {
+	reg := startRegistry(t)
+	other, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: "arm64"})
+	check(t, err)
+	index := mutate.AppendManifests(empty.Index,
+		mutate.IndexAddendum{Add: other, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}},
+		mutate.IndexAddendum{Add: testImage(t, testLayers(t)...), Descriptor: v1.Descriptor{Platform: &platform}})
+	ref, err := name.ParseReference(reg.host + "/multi:latest")
+	check(t, err)
+	check(t, remote.WriteIndex(ref, index))
+	s := openStore(t)
+	img, err := s.Pull(context.Background(), ref.String(), PullOptions{})
+	check(t, err)
+	wantTestImage(t, s, img)
+	digest, err := index.Digest()
+	check(t, err)
+	byDigest, err := s.Pull(context.Background(), reg.host+"/multi@"+digest.String(), PullOptions{})
+	if err != nil || byDigest.ID != img.ID {
+		t.Errorf("by digest: %v, %v", byDigest.ID, err)
+	}
+	_, err = s.Pull(context.Background(), reg.push(t, "arm:v1", other), PullOptions{})
+	wantCode(t, err, sandbox.CodeUnsupported)
+}
+
+func TestPullErrors(t *testing.T) {
+	reg := startRegistry(t)
+	img := testImage(t, testLayers(t)...)
+	ref := reg.push(t, "tool:v1", img)
+	layers, err := img.Layers()
+	check(t, err)
+	digest, err := layers[0].Digest()
+	check(t, err)
+	manifest, err := img.Digest()
+	check(t, err)
+	layer := func(answer func(w http.ResponseWriter, body []byte)) func(http.ResponseWriter, *http.Request, http.Handler) {
+		return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/blobs/"+digest.String()) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			rec := httptest.NewRecorder()
+			next.ServeHTTP(rec, r)
+			answer(w, rec.Body.Bytes())
+		}
+	}
+	for what, c := range map[string]struct {
+		ref    string
+		change func(http.ResponseWriter, *http.Request, http.Handler)
+		code   sandbox.Code
+	}{
+		"bad reference": {"UPPER/case", nil, sandbox.CodeInvalid},
+		"no image":      {reg.host + "/nothing:v1", nil, sandbox.CodeNotFound},
+		"no tag":        {reg.host + "/tool:v2", nil, sandbox.CodeNotFound},
+		"other layer": {ref, layer(func(w http.ResponseWriter, body []byte) {
+			w.Write(compress(t, "gzip", makeTar(t, entry{name: "evil"})))
+		}), sandbox.CodeCorrupt},
+		"flipped bit": {ref, layer(func(w http.ResponseWriter, body []byte) {
+			body[len(body)-5] ^= 1 // in gzip's trailer
+			w.Write(body)
+		}), sandbox.CodeCorrupt},
+		"short layer": {ref, layer(func(w http.ResponseWriter, body []byte) { w.Write(body[:len(body)/2]) }), sandbox.CodeCorrupt},
+		"long layer":  {ref, layer(func(w http.ResponseWriter, body []byte) { w.Write(append(body, 0)) }), sandbox.CodeCorrupt},
+		"broken connection": {ref, layer(func(w http.ResponseWriter, body []byte) {
+			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+			w.Write(body[:len(body)/2])
+			w.(http.Flusher).Flush() // the client tries again unless the answer has begun
+			panic(http.ErrAbortHandler)
+		}), sandbox.CodeUnavailable},
+		"other manifest": {reg.host + "/tool@" + manifest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			if strings.Contains(r.URL.Path, "/manifests/") {
+				w.Header().Set("Content-Type", "application/vnd.docker.distribution.manifest.v2+json")
+				io.WriteString(w, `{"schemaVersion":2}`)
+				return
+			}
+			next.ServeHTTP(w, r)
+		}, sandbox.CodeCorrupt},
+		"denied": {ref, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		}, sandbox.CodeUnavailable},
+	} {
+		t.Run(what, func(t *testing.T) {
+			reg.change = c.change
+			s := openStore(t)
+			_, err := s.Pull(context.Background(), c.ref, PullOptions{})
+			wantCode(t, err, c.code)
+			wantNothingLeft(t, s)
+		})
+	}
+}
+
+func TestPullNoRegistry(t *testing.T) {
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close() // its port answers no more
+	s := openStore(t)
+	_, err := s.Pull(context.Background(), strings.TrimPrefix(server.URL, "http://")+"/tool:v1", PullOptions{})
+	wantCode(t, err, sandbox.CodeUnavailable)
+	wantNothingLeft(t, s)
+}
+
+func TestPullUsesCredentials(t *testing.T) {
+	reg := startRegistry(t)
+	ref := reg.push(t, "private:v1", testImage(t, testLayers(t)...))
+	reg.change = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if user, password, _ := r.BasicAuth(); user != "me" || password != "pw" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}
+	config := fmt.Sprintf(`{"auths":{%q:{"username":"me","password":"pw"}}}`, reg.host)
+	check(t, os.WriteFile(os.Getenv("DOCKER_CONFIG")+"/config.json", []byte(config), 0o600))
+	s := openStore(t)
+	img, err := s.Pull(context.Background(), ref, PullOptions{})
+	check(t, err)
+	wantTestImage(t, s, img)
+}
+
+func TestPullStopsWhenCancelled(t *testing.T) {
+	reg := startRegistry(t)
+	ref := reg.push(t, "tool:v1", testImage(t, testLayers(t)...))
+	ctx, cancel := context.WithCancel(context.Background())
+	reg.change = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if strings.Contains(r.URL.Path, "/blobs/") {
+			cancel()
+			<-r.Context().Done() // the client hangs up
+			return
+		}
+		next.ServeHTTP(w, r)
+	}
+	s := openStore(t)
+	_, err := s.Pull(ctx, ref, PullOptions{})
+	wantCode(t, err, sandbox.CodeCanceled)
+	wantNothingLeft(t, s)
+}
+
+func TestLocalName(t *testing.T) {
+	for in, want := range map[string]string{
+		"python": "python", "python:3": "python:3", "me/tool:v1": "me/tool:v1", "host.example/a/b": "host.example/a/b",
+		"localhost:5000/a:B": "localhost/a:B", "python@sha256:" + strings.Repeat("a", 64): "",
+	} {
+		ref, err := name.ParseReference(in)
+		check(t, err)
+		if got := localName(ref); got != want {
+			t.Errorf("%s: got %q, want %q", in, got, want)
+		}
+	}
+}
