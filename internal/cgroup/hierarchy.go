@@ -103,6 +103,21 @@ func (h *Hierarchy) New(id string, limits Limits) (*Group, error) {
 	return g, nil
 }
 
+// Open returns the group id, which another process made, or an error that is
+// os.ErrNotExist.
+func (h *Hierarchy) Open(id string) (*Group, error) {
+	if !ValidID(id) {
+		return nil, sandbox.Invalid("id", "%q cannot name a control group", id)
+	}
+	g := &Group{h: h, id: id}
+	for _, dir := range g.dirs() {
+		if _, err := os.Stat(dir); err != nil {
+			return nil, fmt.Errorf("open control group: %w", err)
+		}
+	}
+	return g, nil
+}
+
 // Sweep kills and deletes every group that keep refuses: leftovers of a daemon
 // that crashed. Directories whose names are no group ids are left alone. It
 // returns the ids of the deleted groups, and blocks until their processes are

@@ -1,0 +1,108 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// Adopt finds a committed sentry that an earlier daemon started, by its key,
+// process id and start time. It returns what the sentry says about itself and
+// the generations it holds, in the order of Adopted.Generations.
+func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uint64) (*Sentry, *wire.Adopted, []*os.File, error) {
+	if !ValidKey(key) {
+		return nil, nil, nil, sandbox.Errorf(sandbox.CodeCorrupt, "%q is no sentry", key)
+	}
+	s := &Sentry{key: key, dir: l.cfg.Dir, pid: pid, started: true, done: make(chan struct{})}
+	if l.cfg.Cgroups != nil {
+		if g, err := l.cfg.Cgroups.Open(key); err == nil {
+			s.group = g
+		}
+	}
+	if err := s.watch(pid, startTime); err != nil {
+		s.end = err
+		close(s.done)
+		s.Kill() // collects what it left
+		return nil, nil, nil, err
+	}
+	var info wire.Adopted
+	files, err := s.Call(ctx, &wire.Call{Op: wire.OpAdopt}, &info)
+	if err == nil && len(files) != 1+len(info.Generations) {
+		err = sandbox.Errorf(sandbox.CodeCorrupt, "sentry sent %d descriptors for %d generations", len(files), len(info.Generations))
+	}
+	if err == nil {
+		s.memory, err = ReadOnly(files[0])
+		files[0].Close()
+	}
+	if err != nil {
+		s.Kill()
+		return nil, nil, nil, fmt.Errorf("adopt sentry: %w", err)
+	}
+	s.hello.Isolation = info.Isolation
+	return s, &info, files[1:], nil
+}
+
+// watch closes done when the process has ended, which is not our child.
+func (s *Sentry) watch(pid int, startTime uint64) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeSandboxDied, "sentry ended while no daemon ran")
+	}
+	// Checked after the descriptor is open: from here on the process cannot
+	// be mistaken for another one.
+	if st, err := StartTime(pid); err != nil || st != startTime {
+		unix.Close(fd)
+		return sandbox.Errorf(sandbox.CodeSandboxDied, "sentry ended while no daemon ran")
+	}
+	go func() {
+		defer unix.Close(fd)
+		for {
+			_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+			if err != unix.EINTR {
+				break
+			}
+		}
+		s.end = s.explain(nil)
+		close(s.done)
+	}()
+	return nil
+}
+
+// StartTime returns when a process started, in the kernel's clock ticks since
+// boot (proc_pid_stat(5)): with the process id it names a process for ever.
+func StartTime(pid int) (uint64, error) {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, fmt.Errorf("read start time: %w", err)
+	}
+	// The name may contain anything, so count from its closing parenthesis.
+	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	const startTimeField = 19 // the 22nd of all
+	if len(fields) <= startTimeField {
+		return 0, fmt.Errorf("read start time: process %d has %d fields", pid, len(fields))
+	}
+	return strconv.ParseUint(fields[startTimeField], 10, 64)
+}
+
+// Sweep removes sockets and logs of sentries that keep refuses.
+func (l *Launcher) Sweep(keep func(key string) bool) error {
+	entries, err := os.ReadDir(l.cfg.Dir)
+	if err != nil {
+		return fmt.Errorf("list sentries: %w", err)
+	}
+	for _, e := range entries {
+		key, _, _ := strings.Cut(e.Name(), ".")
+		if ValidKey(key) && !keep(key) {
+			os.Remove(filepath.Join(l.cfg.Dir, e.Name()))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,323 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/cgroup"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// keyPattern is the form of a sentry's key, which names its socket, its log and
+// its control group.
+var keyPattern = regexp.MustCompile(`^pool_[0-9a-f]{16}$`)
+
+// Config says how sentries are started.
+type Config struct {
+	// Executable is the program whose "sentry" subcommand is a sentry.
+	Executable string
+	// Dir is where sockets and logs of sentries are kept: a directory that
+	// only this user can enter.
+	Dir string
+	// BuildID must be what the sentries report: both sides come from one
+	// binary.
+	BuildID string
+	// Cgroups makes control groups; nil where there are none.
+	Cgroups *cgroup.Hierarchy
+}
+
+// Launcher starts sentries. It is safe for concurrent use.
+type Launcher struct {
+	cfg        Config
+	namespaces bool
+	nsReason   string // why there are none
+	filter     []byte
+}
+
+// New checks what the machine allows and has the system-call filter compiled,
+// which takes about as long as starting two sentries.
+func New(ctx context.Context, cfg Config) (*Launcher, error) {
+	l := &Launcher{cfg: cfg}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make sentry directory: %w", err)
+	}
+	if err := probeNamespaces(ctx); err != nil {
+		l.nsReason = err.Error()
+	} else {
+		l.namespaces = true
+	}
+	cmd := exec.CommandContext(ctx, cfg.Executable, "sentry", "filter")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	filter, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("compile system-call filter: %w: %s", err, tail(stderr.Bytes()))
+	}
+	l.filter = filter
+	return l, nil
+}
+
+// Missing returns the isolation layers that sentries do without on this
+// machine, by their JSON names, each with the reason.
+func (l *Launcher) Missing() map[string]string {
+	m := map[string]string{}
+	if !l.namespaces {
+		for _, layer := range []string{"user_namespace", "namespaces", "empty_root"} {
+			m[layer] = l.nsReason
+		}
+	}
+	if l.cfg.Cgroups == nil {
+		m["cgroup"] = "no control group can be made by this user"
+	}
+	return m
+}
+
+// Start starts a blank sentry and waits until it is ready. Cancelling ctx kills
+// it.
+func (l *Launcher) Start(ctx context.Context) (_ *Sentry, err error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	s := &Sentry{key: key, dir: l.cfg.Dir, done: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			s.Kill()
+		}
+	}()
+	if err := l.spawnGiven(s); err != nil {
+		return nil, err
+	}
+	return s, s.awaitHello(ctx, l.cfg)
+}
+
+// spawnGiven starts the process. When it returns, only the process has the
+// descriptors it was given: its end is the end of the lifeline.
+func (l *Launcher) spawnGiven(s *Sentry) error {
+	var given donation
+	defer given.close()
+	lifeline, err := l.donate(s, &given)
+	if err != nil {
+		return err
+	}
+	s.lifeline = lifeline
+	return l.spawn(s, &given)
+}
+
+// donate makes the descriptors that the sentry is born with, in the order that
+// package sentry expects, and keeps the other ends.
+func (l *Launcher) donate(s *Sentry, given *donation) (*wire.Conn, error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	given.add(theirs)
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: s.socket(), Net: "unixpacket"})
+	if err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("listen for sentry: %w", err)
+	}
+	listener.SetUnlinkOnClose(false)
+	file, err := listener.File()
+	listener.Close()
+	if err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("listen for sentry: %w", err)
+	}
+	given.add(file)
+	memory, readOnly, err := memoryFile("ramet:" + s.key)
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	given.add(memory)
+	s.memory = readOnly
+	filter, err := fileWith("filter", l.filter)
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	given.add(filter)
+	return ours, nil
+}
+
+// spawn starts the process with what was donated.
+func (l *Launcher) spawn(s *Sentry, given *donation) error {
+	arg, err := json.Marshal(wire.SentryConfig{BuildID: l.cfg.BuildID, Namespaces: l.namespaces})
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open sentry log: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(l.cfg.Executable, "sentry", string(arg))
+	cmd.Args[0] = "ramet-sentry"
+	cmd.Env = []string{} // nothing of the daemon's reaches a sandbox
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = given.files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if l.namespaces {
+		isolate(cmd.SysProcAttr)
+	}
+	if l.cfg.Cgroups != nil {
+		if s.group, err = l.cfg.Cgroups.New(s.key, cgroup.Limits{}); err != nil {
+			return fmt.Errorf("make control group: %w", err)
+		}
+		err = s.group.Start(cmd)
+	} else {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return fmt.Errorf("start sentry: %w", err)
+	}
+	s.pid = cmd.Process.Pid
+	s.started = true
+	go s.reap(cmd)
+	return nil
+}
+
+// isolate asks for new namespaces. Root of the host is nobody in them.
+func isolate(attr *syscall.SysProcAttr) {
+	uid, gid := os.Geteuid(), os.Getegid()
+	if uid == 0 {
+		uid, gid = nobody, nobody
+	}
+	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
+	attr.Credential = &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: os.Geteuid() != 0}
+	attr.GidMappingsEnableSetgroups = os.Geteuid() == 0 // so that root's groups can go
+}
+
+// nobody is the user that sentries of a root daemon run as.
+const nobody = 65534
+
+// probeNamespaces starts a process in the namespaces that isolate asks for.
+func probeNamespaces(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "version")
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	isolate(cmd.SysProcAttr)
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("make namespaces: %w", err)
+	}
+	return nil
+}
+
+func newKey() (string, error) {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", fmt.Errorf("read random bytes: %w", err)
+	}
+	return "pool_" + hex.EncodeToString(b[:]), nil
+}
+
+// ValidKey reports whether key may name a sentry.
+func ValidKey(key string) bool { return keyPattern.MatchString(key) }
+
+// donation collects descriptors for a child process; they are closed here once
+// it has them.
+type donation struct{ files []*os.File }
+
+func (d *donation) add(f *os.File) { d.files = append(d.files, f) }
+
+func (d *donation) close() {
+	for _, f := range d.files {
+		f.Close()
+	}
+}
+
+func socketPair() (ours *wire.Conn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make lifeline: %w", err)
+	}
+	f := os.NewFile(uintptr(fds[0]), "lifeline")
+	defer f.Close()
+	theirs = os.NewFile(uintptr(fds[1]), "lifeline")
+	c, err := net.FileConn(f)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, fmt.Errorf("make lifeline: %w", err)
+	}
+	return wire.NewConn(c.(*net.UnixConn)), theirs, nil
+}
+
+// NewFile returns an empty file in memory.
+func NewFile(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make memory file: %w", errors.Join(err, memoryHint(err)))
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+func memoryHint(err error) error {
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		return sandbox.Errorf(sandbox.CodeLimit, "the limit of open files is reached")
+	}
+	return nil
+}
+
+func fileWith(name string, data []byte) (*os.File, error) {
+	f, err := NewFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.WriteAt(data, 0); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("fill memory file: %w", err)
+	}
+	return f, nil
+}
+
+// memoryFile returns a sandbox's memory file and a read-only view of it, which
+// is all that relatives ever get.
+func memoryFile(name string) (rw, ro *os.File, err error) {
+	if rw, err = NewFile(name); err != nil {
+		return nil, nil, err
+	}
+	if ro, err = ReadOnly(rw); err != nil {
+		rw.Close()
+		return nil, nil, err
+	}
+	return rw, ro, nil
+}
+
+// ReadOnly opens the file behind f again, for reading only.
+func ReadOnly(f *os.File) (*os.File, error) {
+	ro, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("open memory file read-only: %w", err)
+	}
+	return ro, nil
+}
+
+// tail returns the end of a log for an error message.
+func tail(b []byte) string {
+	const most = 2 << 10
+	if len(b) > most {
+		b = b[len(b)-most:]
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func (s *Sentry) socket() string { return filepath.Join(s.dir, s.key+".sock") }
+func (s *Sentry) log() string    { return filepath.Join(s.dir, s.key+".log") }

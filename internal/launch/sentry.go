@@ -1,0 +1,320 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/cgroup"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// Sentry is one sentry process. It is safe for concurrent use.
+type Sentry struct {
+	key      string
+	dir      string
+	pid      int
+	started  bool
+	memory   *os.File // read-only
+	lifeline *wire.Conn
+	group    *cgroup.Group // nil without control groups
+	hello    wire.Hello
+
+	done chan struct{} // closed when the process has ended
+	end  error         // why; valid when done is closed
+
+	closeOnce sync.Once
+}
+
+// Key returns the name that Adopt finds the sentry by.
+func (s *Sentry) Key() string { return s.key }
+
+// PID returns the process id on the host.
+func (s *Sentry) PID() int { return s.pid }
+
+// Memory returns the sandbox's memory file, read-only. It belongs to the Sentry
+// but for duplicates.
+func (s *Sentry) Memory() *os.File { return s.memory }
+
+// Isolation returns the layers that confine the sentry.
+func (s *Sentry) Isolation() sandbox.Isolation { return s.hello.Isolation }
+
+// Done is closed when the process has ended.
+func (s *Sentry) Done() <-chan struct{} { return s.done }
+
+// End returns why the process ended, once Done is closed.
+func (s *Sentry) End() error { return s.end }
+
+// awaitHello waits until the sentry is ready or dead.
+func (s *Sentry) awaitHello(ctx context.Context, cfg Config) error {
+	stop := context.AfterFunc(ctx, func() { s.lifeline.SetDeadline(time.Unix(1, 0)) })
+	p, err := s.lifeline.Receive()
+	if !stop() {
+		return fmt.Errorf("start sentry: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			<-s.done
+			err = s.end
+		}
+		return fmt.Errorf("start sentry: %w", err)
+	}
+	defer p.Close()
+	if err := p.Decode(&s.hello); err != nil {
+		return fmt.Errorf("start sentry: %w", err)
+	}
+	if s.hello.BuildID != cfg.BuildID {
+		return sandbox.Errorf(sandbox.CodeConflict, "the program was replaced while the daemon runs: restart the daemon")
+	}
+	if s.group != nil {
+		s.hello.Isolation.Cgroup = sandbox.LayerOn
+		s.hello.Isolation.CgroupKind = string(cfg.Cgroups.Kind())
+	}
+	return nil
+}
+
+// reap waits for the process and says why it ended.
+func (s *Sentry) reap(cmd *exec.Cmd) {
+	err := cmd.Wait()
+	s.end = s.explain(err)
+	close(s.done)
+}
+
+// explain turns a process's end into an error that tells the reason.
+func (s *Sentry) explain(err error) error {
+	if s.group != nil {
+		if st, serr := s.group.Stats(); serr == nil && st.OOMKills > 0 {
+			return sandbox.Errorf(sandbox.CodeNoMemory, "the sandbox ran out of its memory limit")
+		}
+	}
+	log, _ := os.ReadFile(s.log()) // there may be none
+	reason := "ended"
+	if err != nil {
+		reason = err.Error()
+	}
+	if t := tail(log); t != "" {
+		reason += ": " + t
+	}
+	return sandbox.Errorf(sandbox.CodeSandboxDied, "sentry %s", reason)
+}
+
+// Call makes one call and decodes its reply into out, which may be nil. It
+// returns the descriptors that came with the reply. Cancelling ctx closes the
+// connection.
+func (s *Sentry) Call(ctx context.Context, call *wire.Call, out any, fds ...*os.File) ([]*os.File, error) {
+	c, err := s.dial()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	if err := send(c, call, fds); err != nil {
+		return nil, s.callError(ctx, call, err)
+	}
+	p, err := c.Receive()
+	if err != nil {
+		return nil, s.callError(ctx, call, err)
+	}
+	defer p.Close()
+	if out == nil {
+		out = &struct{}{}
+	}
+	if err := p.Decode(out); err != nil {
+		return nil, err
+	}
+	files := p.Files
+	p.Files = nil
+	return files, nil
+}
+
+func send(c *wire.Conn, call *wire.Call, files []*os.File) error {
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	return c.SendJSON(wire.TypeCall, call, fds...)
+}
+
+func (s *Sentry) dial() (*wire.Conn, error) {
+	c, err := wire.Dial(s.socket())
+	if err != nil {
+		select {
+		case <-s.done:
+			return nil, s.end
+		default:
+			return nil, sandbox.Errorf(sandbox.CodeSandboxDied, "reach sentry: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// callError says why a call broke off.
+func (s *Sentry) callError(ctx context.Context, call *wire.Call, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", call.Op, context.Cause(ctx))
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		// The process closes its sockets before it can be waited for.
+		select {
+		case <-s.done:
+			return s.end
+		case <-time.After(time.Second):
+		}
+	}
+	return fmt.Errorf("%s: %w", call.Op, err)
+}
+
+// ExecIO are the streams of a command. Stdin may be nil.
+type ExecIO struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// Exec runs a command to its end. When ctx is cancelled, the command's process
+// group is killed. It returns without waiting for a Stdin that blocks in Read.
+func (s *Sentry) Exec(ctx context.Context, req *wire.Exec, xio ExecIO) (*wire.Exited, error) {
+	c, err := s.dial()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	req.Stdin = xio.Stdin != nil
+	call := &wire.Call{Op: wire.OpExec, Exec: req}
+	if err := send(c, call, nil); err != nil {
+		return nil, s.callError(ctx, call, err)
+	}
+	if xio.Stdin != nil {
+		go sendStdin(c, xio.Stdin)
+	}
+	for {
+		p, err := c.Receive()
+		if err != nil {
+			return nil, s.callError(ctx, call, err)
+		}
+		var to io.Writer
+		switch p.Type {
+		case wire.TypeStdout:
+			to = xio.Stdout
+		case wire.TypeStderr:
+			to = xio.Stderr
+		default:
+			defer p.Close()
+			var out wire.Exited
+			if err := p.Decode(&out); err != nil {
+				return nil, err
+			}
+			return &out, nil
+		}
+		p.Close()
+		if _, err := to.Write(p.Body); err != nil {
+			return nil, fmt.Errorf("pass on output: %w", err)
+		}
+	}
+}
+
+// sendStdin ends with in or with the connection.
+func sendStdin(c *wire.Conn, in io.Reader) {
+	buf := make([]byte, wire.MaxChunk)
+	for {
+		n, err := in.Read(buf)
+		if n > 0 && c.Send(wire.TypeStdin, buf[:n]) != nil {
+			return
+		}
+		if err != nil {
+			_ = c.Send(wire.TypeStdin, nil) // the command may be over
+			return
+		}
+	}
+}
+
+// Blob makes a call that answers with a memory file and returns its contents.
+// request, if not nil, is put into the file first, as JSON.
+func (s *Sentry) Blob(ctx context.Context, call *wire.Call, request any) ([]byte, error) {
+	f, err := NewFile("blob")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if request != nil {
+		if err := json.NewEncoder(io.NewOffsetWriter(f, 0)).Encode(request); err != nil {
+			return nil, fmt.Errorf("encode request: %w", err)
+		}
+	}
+	var blob wire.Blob
+	if _, err := s.Call(ctx, call, &blob, f); err != nil {
+		return nil, err
+	}
+	data := make([]byte, blob.Size)
+	if _, err := f.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read reply: %w", err)
+	}
+	return data, nil
+}
+
+// SetLimits applies limits to the sentry's control group. It is an error of
+// CodeIsolation if there are limits and no group.
+func (s *Sentry) SetLimits(l cgroup.Limits) error {
+	if l == (cgroup.Limits{}) {
+		return nil
+	}
+	if s.group == nil {
+		return sandbox.Errorf(sandbox.CodeIsolation, "limits need a control group, and none can be made by this user: see ramet doctor")
+	}
+	return s.group.SetLimits(l)
+}
+
+// GroupStats returns what the control group counted, and false without one.
+func (s *Sentry) GroupStats() (cgroup.Stats, bool) {
+	if s.group == nil {
+		return cgroup.Stats{}, false
+	}
+	st, err := s.group.Stats()
+	return st, err == nil
+}
+
+// Kill ends the process if it runs, waits for it and removes all that belongs
+// to it. It may be called more than once.
+func (s *Sentry) Kill() {
+	s.closeOnce.Do(func() {
+		if s.started {
+			select {
+			case <-s.done:
+			default:
+				// The pid is ours until done is closed.
+				_ = unix.Kill(s.pid, unix.SIGKILL)
+			}
+			<-s.done
+		}
+		s.release()
+	})
+}
+
+// release gives up what belongs to a process that has ended.
+func (s *Sentry) release() {
+	if s.lifeline != nil {
+		s.lifeline.Close()
+	}
+	if s.memory != nil {
+		s.memory.Close()
+	}
+	if s.group != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = s.group.Kill()      // stubs end with their tracer; this is for one that did not
+		_ = s.group.Delete(ctx) // a new daemon sweeps what is left
+	}
+	os.Remove(s.socket())
+	os.Remove(s.log())
+}

@@ -1,0 +1,121 @@
+package sentry
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// confine gives up everything the sentry will not need. It must run before the
+// platform is made, because the processes that guest code runs in inherit what
+// is left. The order matters:
+//
+//  1. the root goes while there are still privileges to do so
+//  2. resource limits
+//  3. capabilities, in all threads
+//  4. no_new_privs, so that nothing can come back
+func confine(cfg Config) (sandbox.Isolation, error) {
+	iso := sandbox.Isolation{
+		UserNS: sandbox.LayerOff, Namespaces: sandbox.LayerOff, EmptyRoot: sandbox.LayerOff,
+		Cgroup: sandbox.LayerOff, Seccomp: sandbox.LayerOff,
+	}
+	if cfg.Namespaces {
+		if err := emptyRoot(); err != nil {
+			return iso, fmt.Errorf("enter empty root: %w", err)
+		}
+		iso.UserNS, iso.Namespaces, iso.EmptyRoot = sandbox.LayerOn, sandbox.LayerOn, sandbox.LayerOn
+	}
+	if err := setLimits(); err != nil {
+		return iso, err
+	}
+	iso.Rlimits = sandbox.LayerOn
+	if err := dropCapabilities(); err != nil {
+		return iso, fmt.Errorf("drop capabilities: %w", err)
+	}
+	iso.Caps = sandbox.LayerOn
+	if err := allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
+		return iso, fmt.Errorf("set no_new_privs: %w", err)
+	}
+	iso.NoNewPrivs = sandbox.LayerOn
+	return iso, nil
+}
+
+// emptyRoot makes an empty, read-only file system the root of the process.
+func emptyRoot() error {
+	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	const at = "/proc" // any directory that exists everywhere
+	if err := unix.Mount("ramet", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=0,mode=0555"); err != nil {
+		return fmt.Errorf("mount empty root: %w", err)
+	}
+	if err := os.Chdir(at); err != nil {
+		return err
+	}
+	// With both arguments the same the old root ends up on top of the new one,
+	// and is what "." refers to.
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("pivot: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("detach old root: %w", err)
+	}
+	if err := os.Chdir("/"); err != nil {
+		return err
+	}
+	flags := uintptr(unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	if err := unix.Mount("ramet", "/", "tmpfs", flags, "size=0,mode=0555"); err != nil {
+		return fmt.Errorf("make root read-only: %w", err)
+	}
+	return nil
+}
+
+// setLimits bounds what a sentry that went wrong could take.
+func setLimits() error {
+	for _, l := range []struct {
+		name     string
+		resource int
+		max      uint64
+	}{
+		{"core", unix.RLIMIT_CORE, 0},
+		{"locked memory", unix.RLIMIT_MEMLOCK, 0},
+		{"message queues", unix.RLIMIT_MSGQUEUE, 0},
+	} {
+		if err := unix.Setrlimit(l.resource, &unix.Rlimit{Cur: l.max, Max: l.max}); err != nil {
+			return fmt.Errorf("limit %s: %w", l.name, err)
+		}
+	}
+	// Descriptors: one for each ancestor's memory, plus a few. The hard limit
+	// is the host's; Go raised the soft one to it.
+	return nil
+}
+
+// dropCapabilities empties all capability sets of all threads.
+func dropCapabilities() error {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		err := allThreads(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0)
+		if err == unix.EINVAL {
+			break // more than this kernel knows
+		}
+		if err != nil && err != unix.EPERM {
+			return fmt.Errorf("bounding set: %w", err)
+		}
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	return allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0)
+}
+
+// allThreads makes a system call in every thread of the process: Linux keeps
+// privileges per thread.
+func allThreads(nr, a, b, c uintptr) error {
+	if _, _, errno := syscall.AllThreadsSyscall(nr, a, b, c); errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package cow
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/memmap"
+	"gvisor.dev/gvisor/pkg/sentry/mm"
+	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
+
+	"ramet.dev/ramet/internal/snapfile"
+)
+
+// Generation is an ancestor's memory file, open read-only.
+type Generation struct {
+	// Name identifies the memory file among all relatives.
+	Name string
+	File *os.File
+}
+
+// Memory is the copy-on-write memory of one sandbox. Its methods must not be
+// called concurrently, except Release with itself excluded by the caller.
+type Memory struct {
+	mf   *pgalloc.MemoryFile
+	file *os.File
+
+	// table and gens are what the sandbox inherited. They are set before the
+	// guest runs and never change.
+	table Table
+	gens  []Generation
+
+	// pins holds the ranges of mf that each freeze took a reference on.
+	pins map[string]Ranges
+
+	// freezing makes Platform hand out unused address spaces. The kernel is
+	// paused and no process is being created while it is true.
+	freezing bool
+}
+
+// NewMemory makes an empty memory on file, a memfd that it takes over.
+func NewMemory(file *os.File) (*Memory, error) {
+	mf, err := pgalloc.NewMemoryFile(file, pgalloc.MemoryFileOpts{
+		// The executable mapping this makes would be refused by the filter,
+		// and the host made one.
+		DisableIMAWorkAround: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create memory file: %w", err)
+	}
+	return &Memory{mf: mf, file: file, pins: map[string]Ranges{}}, nil
+}
+
+// MemoryFile returns the memory file that the kernel allocates from.
+func (m *Memory) MemoryFile() *pgalloc.MemoryFile { return m.mf }
+
+// Inherit makes the memory that of a child: ranges in table live in gens. It
+// must be called before the kernel's state is loaded.
+func (m *Memory) Inherit(table Table, gens []Generation) { m.table, m.gens = table, gens }
+
+// Generations returns the names of the inherited generations.
+func (m *Memory) Generations() []string {
+	names := make([]string, len(m.gens))
+	for i, g := range m.gens {
+		names[i] = g.Name
+	}
+	return names
+}
+
+// Files returns the sandbox's own memory file and those of its generations.
+func (m *Memory) Files() (own *os.File, generations []*os.File) {
+	for _, g := range m.gens {
+		generations = append(generations, g.File)
+	}
+	return m.file, generations
+}
+
+// SharedBytes returns how many bytes of generations the sandbox inherited.
+func (m *Memory) SharedBytes() int64 {
+	n := uint64(0)
+	for _, e := range m.table {
+		n += e.Length()
+	}
+	return int64(n)
+}
+
+// FindCommitted asks the host which pages are in use, so that saving need not
+// scan them. It may take milliseconds and runs while the guest does.
+func (m *Memory) FindCommitted() error {
+	// An explicit set of memory cgroups is not throttled, unlike nil.
+	return m.mf.UpdateUsage(map[uint32]struct{}{kernel.InvalidCgroupID: {}})
+}
+
+// Pinned is the outcome of Pin.
+type Pinned struct {
+	// Table says where each pinned page lives: in the generation of that
+	// index in Generations.
+	Table       Table
+	Generations []string
+	// drop are the ranges whose contents a save must not write.
+	drop Ranges
+}
+
+// Pin freezes all private pages of all tasks under the name id. self names this
+// sandbox's own memory file in the result. The kernel must be paused.
+func (m *Memory) Pin(ctx context.Context, k *kernel.Kernel, id, self string) (*Pinned, error) {
+	if _, ok := m.pins[id]; ok {
+		return nil, fmt.Errorf("pin %q exists", id)
+	}
+	private, err := m.privateRanges(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pinned{}
+	var own []memmap.FileRange
+	index := map[int]uint32{}
+	nameOf := func(gen int) string {
+		if gen < 0 {
+			return self
+		}
+		return m.gens[gen].Name
+	}
+	for _, r := range private {
+		m.table.Overlapping(r, func(part memmap.FileRange, gen int) {
+			i, ok := index[gen]
+			if !ok {
+				i = uint32(len(p.Generations))
+				index[gen] = i
+				p.Generations = append(p.Generations, nameOf(gen))
+			}
+			p.Table = append(p.Table, snapfile.Extent{Range: snapfile.Range(part), Gen: i})
+			if gen < 0 {
+				own = append(own, part)
+			}
+		})
+	}
+	for _, r := range own {
+		m.mf.IncRef(r, kernel.InvalidCgroupID)
+	}
+	m.pins[id] = normalize(own)
+	p.drop = m.immutable()
+	return p, nil
+}
+
+// privateRanges returns the file ranges of all private mappings, and makes them
+// copy-on-write in their address spaces as a side effect.
+func (m *Memory) privateRanges(ctx context.Context, k *kernel.Kernel) (Ranges, error) {
+	m.freezing = true
+	defer func() { m.freezing = false }()
+	seen := map[*mm.MemoryManager]bool{}
+	var ranges []memmap.FileRange
+	for _, t := range k.TaskSet().Root.Tasks() {
+		src := t.MemoryManager()
+		if src == nil || seen[src] {
+			continue // exiting, or a thread of a process already seen
+		}
+		seen[src] = true
+		dup, err := src.Fork(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("mark memory copy-on-write: %w", err)
+		}
+		ranges = appendPrivate(ranges, dup)
+		dup.DecUsers(ctx)
+	}
+	return normalize(ranges), nil
+}
+
+// appendPrivate appends the file ranges of all private pages of mm. gVisor has
+// no accessor for them, so this walks MemoryManager.pmas, a B-tree.
+func appendPrivate(ranges []memmap.FileRange, m *mm.MemoryManager) []memmap.FileRange {
+	root := reflect.ValueOf(m).Elem().FieldByName("pmas").FieldByName("root")
+	return appendNode(ranges, root)
+}
+
+func appendNode(ranges []memmap.FileRange, node reflect.Value) []memmap.FileRange {
+	n := int(node.FieldByName("nrSegments").Int())
+	keys, values := node.FieldByName("keys"), node.FieldByName("values")
+	inner := node.FieldByName("hasChildren").Bool()
+	for i := 0; i <= n; i++ {
+		if inner {
+			ranges = appendNode(ranges, node.FieldByName("children").Index(i).Elem())
+		}
+		if i == n {
+			break
+		}
+		pma := values.Index(i)
+		if !pma.FieldByName("private").Bool() {
+			continue
+		}
+		key := keys.Index(i)
+		off := pma.FieldByName("off").Uint()
+		length := key.FieldByName("End").Uint() - key.FieldByName("Start").Uint()
+		ranges = append(ranges, memmap.FileRange{Start: off, End: off + length})
+	}
+	return ranges
+}
+
+// immutable returns every range whose pages are frozen, mapped or not.
+func (m *Memory) immutable() Ranges {
+	var all []memmap.FileRange
+	for _, p := range m.pins {
+		all = append(all, p...)
+	}
+	for _, e := range m.table {
+		all = append(all, memmap.FileRange(e.Range))
+	}
+	return normalize(all)
+}
+
+// Release drops the pins of the freeze id; pages that nothing else holds go
+// back to the host. It reports whether there were any.
+func (m *Memory) Release(id string) bool {
+	ranges, ok := m.pins[id]
+	if !ok {
+		return false
+	}
+	delete(m.pins, id)
+	for _, r := range ranges {
+		m.mf.DecRef(r)
+	}
+	return true
+}
+
+// PinNames returns the names of all pins.
+func (m *Memory) PinNames() []string {
+	names := make([]string, 0, len(m.pins))
+	for id := range m.pins {
+		names = append(names, id)
+	}
+	return names
+}
+
+// PinnedBytes returns how many bytes of the own memory file are pinned by id.
+func (m *Memory) PinnedBytes(id string) int64 { return int64(m.pins[id].Bytes()) }

@@ -1,0 +1,191 @@
+package cow
+
+import (
+	"fmt"
+	"os"
+	"sort"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/sentry/memmap"
+	"gvisor.dev/gvisor/pkg/sentry/state/stateio"
+
+	"ramet.dev/ramet/internal/snapfile"
+)
+
+const (
+	// maxIO is the largest range gVisor may hand over at once, in bytes.
+	maxIO = 1 << 30
+	// parallel is how many it may hand over before it waits. Nothing is
+	// really asynchronous here: work is done when it is added.
+	parallel = 16
+)
+
+// completions is the part that Writer and Reader have in common.
+type completions struct{ done []stateio.Completion }
+
+func (c *completions) finish(id int, n uint64, err error) {
+	if err != nil {
+		n = 0
+	}
+	c.done = append(c.done, stateio.Completion{ID: id, N: n, Err: err})
+}
+
+// Wait implements stateio.AsyncReader and stateio.AsyncWriter.
+func (c *completions) Wait(cs []stateio.Completion, _ int) ([]stateio.Completion, error) {
+	cs = append(cs, c.done...)
+	c.done = c.done[:0]
+	return cs, nil
+}
+
+// MaxRanges implements both interfaces; 1 means that only AddRead and AddWrite
+// are called.
+func (*completions) MaxRanges() int { return 1 }
+
+// MaxParallel implements both interfaces.
+func (*completions) MaxParallel() int { return parallel }
+
+// Close implements both interfaces.
+func (*completions) Close() error { return nil }
+
+// Writer takes the pages of a save: those of frozen ranges are dropped, the
+// others are appended to a file.
+type Writer struct {
+	completions
+	file   *os.File
+	off    int64
+	drop   Ranges
+	copied []snapfile.Range
+}
+
+// NewWriter returns a Writer that appends pages to file from offset off on.
+func NewWriter(p *Pinned, file *os.File, off int64) *Writer {
+	return &Writer{file: file, off: off, drop: p.drop}
+}
+
+// MaxWriteBytes implements stateio.AsyncWriter.
+func (*Writer) MaxWriteBytes() uint64 { return maxIO }
+
+// NeedRegisterSourceFD implements stateio.AsyncWriter. True makes gVisor pass
+// file ranges to AddWrite.
+func (*Writer) NeedRegisterSourceFD() bool { return true }
+
+// RegisterSourceFD implements stateio.AsyncWriter.
+func (*Writer) RegisterSourceFD(int32, uint64, []stateio.ClientFileRangeSetting) (stateio.SourceFile, error) {
+	return nil, nil
+}
+
+// AddWrite implements stateio.AsyncWriter.
+func (w *Writer) AddWrite(id int, _ stateio.SourceFile, fr memmap.FileRange, src []byte) {
+	var err error
+	w.drop.minus(fr, func(part memmap.FileRange) {
+		if err != nil {
+			return
+		}
+		if _, err = w.file.WriteAt(src[part.Start-fr.Start:part.End-fr.Start], w.off); err != nil {
+			return
+		}
+		w.off += int64(part.Length())
+		w.copied = append(w.copied, snapfile.Range(part))
+	})
+	w.finish(id, fr.Length(), err)
+}
+
+// AddWritev implements stateio.AsyncWriter. It is never called, see MaxRanges.
+func (w *Writer) AddWritev(id int, _ uint64, _ stateio.SourceFile, _ []memmap.FileRange, _ []unix.Iovec) {
+	w.finish(id, 0, fmt.Errorf("vectored write was not announced"))
+}
+
+// Reserve implements stateio.AsyncWriter.
+func (*Writer) Reserve(uint64) {}
+
+// Finalize implements stateio.AsyncWriter.
+func (*Writer) Finalize() error { return nil }
+
+// Copies returns the index of the pages that were written: each range, in the
+// order of the file.
+func (w *Writer) Copies() []snapfile.Range { return w.copied }
+
+// End returns the file offset behind the last page.
+func (w *Writer) End() int64 { return w.off }
+
+// Reader gives a child its pages: it maps those of generations and copies the
+// others from a snapshot file.
+type Reader struct {
+	completions
+	mem    *Memory
+	copies []copied
+	pages  []byte
+}
+
+// copied is a range whose pages are at off in the snapshot's page section.
+type copied struct {
+	memmap.FileRange
+	off uint64
+}
+
+// NewReader returns a Reader for mem, which must have inherited already. pages
+// is the page section of a snapshot file, index its index.
+func NewReader(mem *Memory, index []snapfile.Range, pages []byte) *Reader {
+	r := &Reader{mem: mem, pages: pages, copies: make([]copied, len(index))}
+	off := uint64(0)
+	for i, x := range index {
+		r.copies[i] = copied{memmap.FileRange(x), off}
+		off += x.Length()
+	}
+	return r
+}
+
+// MaxReadBytes implements stateio.AsyncReader.
+func (*Reader) MaxReadBytes() uint64 { return maxIO }
+
+// NeedRegisterDestinationFD implements stateio.AsyncReader. True makes gVisor
+// pass file ranges to AddRead.
+func (*Reader) NeedRegisterDestinationFD() bool { return true }
+
+// RegisterDestinationFD implements stateio.AsyncReader.
+func (*Reader) RegisterDestinationFD(int32, uint64, []stateio.ClientFileRangeSetting) (stateio.DestinationFile, error) {
+	return nil, nil
+}
+
+// AddRead implements stateio.AsyncReader. Ranges that neither the table nor the
+// copies know were frozen but not mapped any more: nobody can ask for them.
+func (r *Reader) AddRead(id int, _ int64, _ stateio.DestinationFile, fr memmap.FileRange, dst []byte) {
+	var err error
+	r.mem.table.Overlapping(fr, func(part memmap.FileRange, gen int) {
+		if err != nil {
+			return
+		}
+		to := dst[part.Start-fr.Start : part.End-fr.Start]
+		if gen >= 0 {
+			err = mapOver(to, r.mem.gens[gen].File, part.Start)
+			return
+		}
+		r.copyPages(part, to)
+	})
+	r.finish(id, fr.Length(), err)
+}
+
+func (r *Reader) copyPages(fr memmap.FileRange, dst []byte) {
+	i := sort.Search(len(r.copies), func(i int) bool { return r.copies[i].End > fr.Start })
+	for ; i < len(r.copies) && r.copies[i].Start < fr.End; i++ {
+		c := r.copies[i]
+		part := c.Intersect(fr)
+		copy(dst[part.Start-fr.Start:part.End-fr.Start], r.pages[c.off+part.Start-c.Start:])
+	}
+}
+
+// mapOver replaces the pages of dst by a read-only mapping of file at off.
+func mapOver(dst []byte, file *os.File, off uint64) error {
+	_, _, errno := unix.Syscall6(unix.SYS_MMAP, uintptr(unsafe.Pointer(&dst[0])), uintptr(len(dst)),
+		unix.PROT_READ, unix.MAP_SHARED|unix.MAP_FIXED, file.Fd(), uintptr(off))
+	if errno != 0 {
+		return fmt.Errorf("map generation at %#x: %w", off, errno)
+	}
+	return nil
+}
+
+// AddReadv implements stateio.AsyncReader. It is never called, see MaxRanges.
+func (r *Reader) AddReadv(id int, _ int64, _ uint64, _ stateio.DestinationFile, _ []memmap.FileRange, _ []unix.Iovec) {
+	r.finish(id, 0, fmt.Errorf("vectored read was not announced"))
+}

@@ -1,0 +1,124 @@
+package cow
+
+import (
+	"fmt"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/hostarch"
+	"gvisor.dev/gvisor/pkg/sentry/arch"
+	"gvisor.dev/gvisor/pkg/sentry/memmap"
+	"gvisor.dev/gvisor/pkg/sentry/platform"
+)
+
+// Platform is a platform.Platform whose address spaces map generation pages
+// from their generation's file.
+type Platform struct {
+	platform.Platform
+	mem *Memory
+}
+
+// NewPlatform wraps inner, which must be the systrap platform, for mem.
+func NewPlatform(inner platform.Platform, mem *Memory) *Platform {
+	return &Platform{Platform: inner, mem: mem}
+}
+
+// NewAddressSpace implements platform.Platform.
+func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
+	if p.mem.freezing {
+		// MemoryManager.Fork asks for one in Freeze. Nothing ever runs in it.
+		return unusedAddressSpace{}, nil
+	}
+	inner, err := p.Platform.NewAddressSpace()
+	if err != nil {
+		return nil, err
+	}
+	return &addressSpace{AddressSpace: inner, mem: p.mem}, nil
+}
+
+// NewContext implements platform.Platform.
+func (p *Platform) NewContext(ctx context.Context) platform.Context {
+	return &taskContext{Context: p.Platform.NewContext(ctx)}
+}
+
+// taskContext hands the inner address space to the inner platform, which
+// asserts its type.
+type taskContext struct {
+	platform.Context
+	view innerView // reused by every Switch: a Context is used by one goroutine
+}
+
+// Switch implements platform.Context.
+func (c *taskContext) Switch(ctx context.Context, mm platform.MemoryManager, ac *arch.Context64, cpu int32) (*linux.SignalInfo, hostarch.AccessType, error) {
+	c.view.MemoryManager = mm
+	return c.Context.Switch(ctx, &c.view, ac, cpu)
+}
+
+// PullFullState implements platform.Context.
+func (c *taskContext) PullFullState(as platform.AddressSpace, ac *arch.Context64) error {
+	return c.Context.PullFullState(inner(as), ac)
+}
+
+type innerView struct{ platform.MemoryManager }
+
+// AddressSpace implements platform.MemoryManager.
+func (v *innerView) AddressSpace() platform.AddressSpace {
+	return inner(v.MemoryManager.AddressSpace())
+}
+
+func inner(as platform.AddressSpace) platform.AddressSpace {
+	if w, ok := as.(*addressSpace); ok {
+		return w.AddressSpace
+	}
+	return as
+}
+
+type addressSpace struct {
+	platform.AddressSpace
+	mem *Memory
+}
+
+// MapFile implements platform.AddressSpace.
+func (as *addressSpace) MapFile(addr hostarch.Addr, f memmap.File, fr memmap.FileRange, at hostarch.AccessType, precommit bool) error {
+	if len(as.mem.table) == 0 || f != memmap.File(as.mem.mf) {
+		return as.AddressSpace.MapFile(addr, f, fr, at, precommit)
+	}
+	var err error
+	as.mem.table.Overlapping(fr, func(part memmap.FileRange, gen int) {
+		if err != nil {
+			return
+		}
+		src := f
+		if gen >= 0 {
+			if at.Write {
+				// A pinned page has at least two references, so gVisor copies
+				// it before it maps it writable.
+				panic(fmt.Sprintf("writable mapping of frozen pages %v at %#x", part, addr))
+			}
+			src = generationFile{f, int(as.mem.gens[gen].File.Fd())}
+		}
+		err = as.AddressSpace.MapFile(addr+hostarch.Addr(part.Start-fr.Start), src, part, at, precommit)
+	})
+	return err
+}
+
+// generationFile is the sandbox's memory file as far as gVisor's bookkeeping is
+// concerned, but has the data of a generation.
+type generationFile struct {
+	memmap.File
+	fd int
+}
+
+// DataFD implements memmap.File.
+func (g generationFile) DataFD(memmap.FileRange) (int, error) { return g.fd, nil }
+
+// unusedAddressSpace is for memory managers that only count references.
+type unusedAddressSpace struct{ platform.NoAddressSpaceIO }
+
+func (unusedAddressSpace) MapFile(hostarch.Addr, memmap.File, memmap.FileRange, hostarch.AccessType, bool) error {
+	return nil
+}
+func (unusedAddressSpace) Unmap(hostarch.Addr, uint64) {}
+func (unusedAddressSpace) Release()                    {}
+func (unusedAddressSpace) PreFork()                    {}
+func (unusedAddressSpace) PostFork()                   {}

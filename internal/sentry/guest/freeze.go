@@ -1,0 +1,121 @@
+package guest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	gotime "time"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/sentry/cow"
+	"ramet.dev/ramet/internal/snapfile"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// Freeze writes a snapshot of the running sandbox to file, an empty memory
+// file, and pins the memory it refers to until Release. The guest stands still
+// for part of the call, however large its memory is.
+func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
+	g.ops.Lock()
+	defer g.ops.Unlock()
+	if g.paused {
+		return nil, errPaused
+	}
+	// Not needed for correctness, but it keeps the search for used pages out
+	// of the pause.
+	if err := g.mem.FindCommitted(); err != nil {
+		return nil, fmt.Errorf("find used memory: %w", err)
+	}
+	f := &freezing{g: g, phases: phases{at: gotime.Now()}}
+	frozen, err := f.run(req, file)
+	if err != nil {
+		g.mem.Release(req.ID)
+		return nil, err
+	}
+	return frozen, nil
+}
+
+// freezing is one freeze under way.
+type freezing struct {
+	g      *Guest
+	phases phases
+	pinned *cow.Pinned
+	state  bytes.Buffer
+	meta   bytes.Buffer
+	writer *cow.Writer
+}
+
+func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
+	began := gotime.Now()
+	if err := f.save(req, file); err != nil {
+		return nil, err
+	}
+	pause := gotime.Since(began)
+	s := &snapfile.Snapshot{
+		Copied:      f.writer.Copies(),
+		Pages:       f.writer.End() - snapfile.PagesOffset,
+		State:       f.state.Bytes(),
+		Meta:        f.meta.Bytes(),
+		Table:       f.pinned.Table,
+		Generations: f.pinned.Generations,
+	}
+	if _, err := s.WriteTo(file); err != nil {
+		return nil, err
+	}
+	f.phases.mark("write")
+	return &wire.Frozen{
+		PauseMS:     millis(pause),
+		Generations: s.Generations,
+		StateBytes:  int64(len(s.State)),
+		CopiedBytes: s.Pages,
+		PinnedBytes: f.g.mem.PinnedBytes(req.ID),
+		Phases:      f.phases.ms,
+	}, nil
+}
+
+// save is the part during which the guest stands still.
+func (f *freezing) save(req *wire.Freeze, file *os.File) error {
+	g := f.g
+	g.io.Lock()
+	defer g.io.Unlock()
+	g.k.Pause()
+	defer g.k.Unpause()
+	g.k.ReceiveTaskStates()
+	f.phases.mark("pause")
+	ctx := g.k.SupervisorContext()
+	pinned, err := g.mem.Pin(ctx, g.k, req.ID, req.Self)
+	if err != nil {
+		return err
+	}
+	f.pinned = pinned
+	f.phases.mark("pin")
+	f.writer = cow.NewWriter(pinned, file, snapfile.PagesOffset)
+	f.state.Grow(1 << 20)
+	err = g.k.SaveTo(ctx, nopCloser{&f.state}, nopCloser{&f.meta}, f.writer, false, true)
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeInternal, "save kernel state: %w", err)
+	}
+	f.phases.mark("save")
+	g.k.BeforeResume(ctx)
+	return nil
+}
+
+type nopCloser struct{ *bytes.Buffer }
+
+func (nopCloser) Close() error { return nil }
+
+// phases measures consecutive steps.
+type phases struct {
+	at gotime.Time
+	ms map[string]float64
+}
+
+// mark ends the step called name.
+func (p *phases) mark(name string) {
+	if p.ms == nil {
+		p.ms = map[string]float64{}
+	}
+	now := gotime.Now()
+	p.ms[name] = millis(now.Sub(p.at))
+	p.at = now
+}

@@ -1,0 +1,124 @@
+package guest
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+	"gvisor.dev/gvisor/pkg/usermem"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+const (
+	// hooksDir holds executables that run in every child of a fork, in the
+	// order of their names, before the fork returns.
+	hooksDir = "/etc/ramet/fork.d"
+	// hookTimeoutMS bounds each hook.
+	hookTimeoutMS = 10_000
+	// hookOutput is how much of a hook's output is reported, in bytes.
+	hookOutput = 4 << 10
+)
+
+// becomeSelf gives a child its own identity, before its tasks run.
+func (g *Guest) becomeSelf() error {
+	ctx := g.rootContext()
+	for _, t := range g.k.TaskSet().Root.Tasks() {
+		if uts := t.UTSNamespace(); uts != nil {
+			uts.SetHostName(ctx, g.id.Hostname)
+		}
+	}
+	g.k.RootUTSNamespace().SetHostName(ctx, g.id.Hostname)
+	return g.writeIdentity(ctx)
+}
+
+// writeIdentity writes the files that tell a sandbox who it is.
+func (g *Guest) writeIdentity(ctx context.Context) error {
+	for _, f := range []struct{ path, text string }{
+		{"/etc/hostname", g.id.Hostname + "\n"},
+		{"/etc/machine-id", g.id.MachineID + "\n"},
+	} {
+		if err := g.writeFile(ctx, f.path, f.text); err != nil {
+			return fmt.Errorf("write %s: %w", f.path, err)
+		}
+	}
+	return nil
+}
+
+func (g *Guest) writeFile(ctx context.Context, name, text string) error {
+	root := g.root(ctx)
+	defer root.DecRef(ctx)
+	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
+	if err := makeDir(ctx, g.k, creds, root, path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	file, err := g.k.VFS().OpenAt(ctx, creds, pathAt(root, name), &vfs.OpenOptions{
+		Flags: linux.O_WRONLY | linux.O_CREAT | linux.O_TRUNC, Mode: 0o644,
+	})
+	if err != nil {
+		return err
+	}
+	defer file.DecRef(ctx)
+	_, err = file.Write(ctx, usermem.BytesIOSequence([]byte(text)), vfs.WriteOptions{})
+	return err
+}
+
+// root returns the root directory. The caller owns a reference.
+func (g *Guest) root(ctx context.Context) vfs.VirtualDentry {
+	return g.k.GlobalInit().Leader().MountNamespace().Root(ctx)
+}
+
+// runHooks runs the fork hooks and returns the outcome of each. A hook that
+// fails does not stop the others: the caller decides.
+func (g *Guest) runHooks() ([]sandbox.HookResult, error) {
+	ctx := g.rootContext()
+	names, err := g.listDir(ctx, hooksDir)
+	if err != nil || len(names) == 0 {
+		return nil, nil // no directory, no hooks
+	}
+	slices.Sort(names)
+	var results []sandbox.HookResult
+	for _, name := range names {
+		out := &limitedBuffer{max: hookOutput}
+		exited, err := g.Exec(&wire.Exec{
+			Argv:      []string{path.Join(hooksDir, name)},
+			TimeoutMS: hookTimeoutMS,
+		}, ExecIO{Stdout: out, Stderr: out})
+		if err != nil {
+			return nil, fmt.Errorf("run fork hook %s: %w", name, err)
+		}
+		results = append(results, sandbox.HookResult{
+			Name: name, ExitCode: exited.Code, Output: out.String(), DurationMS: exited.DurationMS,
+		})
+	}
+	return results, nil
+}
+
+// limitedBuffer keeps the first max bytes. Two pumps write to it.
+type limitedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+	max int
+}
+
+// Write implements io.Writer. It never fails.
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buf.Write(p[:min(len(p), b.max-b.buf.Len())])
+	return len(p), nil
+}
+
+// String returns what was kept.
+func (b *limitedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

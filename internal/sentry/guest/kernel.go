@@ -1,0 +1,245 @@
+package guest
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/cpuid"
+	"gvisor.dev/gvisor/pkg/rand"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/cgroup2fs"
+	"gvisor.dev/gvisor/pkg/sentry/inet"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
+	"gvisor.dev/gvisor/pkg/sentry/limits"
+	"gvisor.dev/gvisor/pkg/sentry/loader"
+	"gvisor.dev/gvisor/pkg/sentry/platform"
+	_ "gvisor.dev/gvisor/pkg/sentry/platform/systrap" // the platform
+	"gvisor.dev/gvisor/pkg/sentry/seccheck"
+	_ "gvisor.dev/gvisor/pkg/sentry/syscalls/linux" // the system call table
+	"gvisor.dev/gvisor/pkg/sentry/time"
+	"gvisor.dev/gvisor/pkg/sentry/usage"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+	"gvisor.dev/gvisor/pkg/sighandling"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/sentry/cow"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// Blank is a process that is ready to become a sandbox: everything is made that
+// does not depend on which one.
+type Blank struct {
+	plat   *cow.Platform
+	mem    *cow.Memory
+	clocks time.Clocks
+}
+
+// Initialize prepares gVisor's packages. Call it once per process, while the
+// host's /proc can be read.
+func Initialize() error {
+	cpuid.Initialize()
+	seccheck.Initialize()
+	if err := rand.Init(); err != nil {
+		return fmt.Errorf("initialize random source: %w", err)
+	}
+	if err := usage.Init(); err != nil {
+		return fmt.Errorf("initialize memory accounting: %w", err)
+	}
+	return nil
+}
+
+// NewBlank makes the platform, whose processes inherit the privileges that are
+// left, and the memory, which uses memory, a memfd it takes over. Call it once
+// per process, after Initialize and before system calls are filtered.
+func NewBlank(memory *os.File) (*Blank, error) {
+	if err := sighandling.IgnoreChildStop(); err != nil {
+		return nil, fmt.Errorf("ignore stopped children: %w", err)
+	}
+	constructor, err := platform.Lookup("systrap")
+	if err != nil {
+		return nil, err
+	}
+	systrap, err := constructor.New(platform.Options{ApplicationCores: runtime.NumCPU()})
+	if err != nil {
+		return nil, fmt.Errorf("create platform: %w", err)
+	}
+	mem, err := cow.NewMemory(memory)
+	if err != nil {
+		return nil, err
+	}
+	return &Blank{
+		plat:   cow.NewPlatform(systrap, mem),
+		mem:    mem,
+		clocks: time.NewCalibratedClocks(false),
+	}, nil
+}
+
+// Guest is a running sandbox.
+type Guest struct {
+	k   *kernel.Kernel
+	mem *cow.Memory
+	id  wire.Common
+
+	ops    sync.RWMutex
+	paused bool // guarded by ops
+
+	io       sync.RWMutex
+	sessions *sessions
+}
+
+// Boot makes b a new sandbox whose root file system is image, a descriptor that
+// it takes over.
+func (b *Blank) Boot(id wire.Common, image *os.File) (*Guest, error) {
+	k := &kernel.Kernel{Platform: b.plat}
+	k.SetMemoryFile(b.mem.MemoryFile())
+	vdso, err := loader.PrepareVDSO(b.mem.MemoryFile())
+	if err != nil {
+		return nil, fmt.Errorf("prepare vdso: %w", err)
+	}
+	params := kernel.NewVDSOParamPage(b.mem.MemoryFile(), vdso.ParamPage.FileRange())
+	tk := kernel.NewTimekeeper()
+	tk.SetClocks(b.clocks, params)
+	userNS := auth.NewRootUserNamespace()
+	stack, err := newNetStack(tk, k)
+	if err != nil {
+		return nil, err
+	}
+	err = k.Init(kernel.InitKernelArgs{
+		FeatureSet:           cpuid.HostFeatureSet().Fixed(),
+		Timekeeper:           tk,
+		RootUserNamespace:    userNS,
+		RootNetworkNamespace: inet.NewRootNamespace(stack, nil, userNS),
+		ApplicationCores:     uint(runtime.NumCPU()),
+		Vdso:                 vdso,
+		VdsoParams:           params,
+		RootUTSNamespace:     kernel.NewUTSNamespace(id.Hostname, "", userNS),
+		RootIPCNamespace:     kernel.NewIPCNamespace(userNS),
+		RootPIDNamespace:     kernel.NewRootPIDNamespace(userNS),
+		Cgroup2FSInit:        cgroup2fs.NewFilesystem,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("initialize kernel: %w", err)
+	}
+	g := &Guest{k: k, mem: b.mem, id: id, sessions: newSessions()}
+	if err := g.start(image); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// start mounts the file systems and runs init.
+func (g *Guest) start(image *os.File) error {
+	if err := registerFilesystems(g.k); err != nil {
+		return err
+	}
+	ctx := g.k.SupervisorContext()
+	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
+	mns, upper, err := mountAll(ctx, g.k, creds, image)
+	if err != nil {
+		return err
+	}
+	g.sessions.upper = upper
+	if err := g.createInit(mns, creds); err != nil {
+		return err
+	}
+	if err := g.writeIdentity(ctx); err != nil {
+		return err
+	}
+	g.k.AddStateToCheckpoint(sessionsKey, g.sessions)
+	return g.k.Start()
+}
+
+// createInit makes pid 1 of the static init program. It takes over mns.
+func (g *Guest) createInit(mns *vfs.MountNamespace, creds *auth.Credentials) error {
+	ctx := g.k.SupervisorContext()
+	file, err := newInitFile(ctx, g.k, creds)
+	if err != nil {
+		return err
+	}
+	defer file.DecRef(ctx)
+	fds := g.k.NewFDTable()
+	defer fds.DecRef(ctx)
+	_, _, err = g.k.CreateProcess(kernel.CreateProcessArgs{
+		File:                 file,
+		Argv:                 []string{"init"},
+		Credentials:          creds,
+		FDTable:              fds,
+		Umask:                0o022,
+		Limits:               guestLimits(),
+		MaxSymlinkTraversals: linux.MaxSymlinkTraversals,
+		UTSNamespace:         g.k.RootUTSNamespace(),
+		IPCNamespace:         g.k.RootIPCNamespace(),
+		PIDNamespace:         g.k.RootPIDNamespace(),
+		MountNamespace:       mns,
+	})
+	if err != nil {
+		return fmt.Errorf("start init: %w", err)
+	}
+	return nil
+}
+
+// guestLimits returns Linux's defaults, with as many open files as container
+// runtimes give.
+func guestLimits() *limits.LimitSet {
+	ls, err := limits.NewLinuxLimitSet()
+	if err != nil {
+		panic(fmt.Sprintf("default limits: %v", err)) // a constant table
+	}
+	ls.SetUnchecked(limits.NumberOfFiles, limits.Limit{Cur: 65536, Max: 1 << 20})
+	return ls
+}
+
+// rootContext is what operations of the host side run in: root of the sandbox.
+func (g *Guest) rootContext() context.Context { return g.k.SupervisorContext() }
+
+// Pause stops all tasks until Resume.
+func (g *Guest) Pause() error {
+	g.ops.Lock()
+	defer g.ops.Unlock()
+	if g.paused {
+		return sandbox.Errorf(sandbox.CodeWrongState, "sandbox is paused already")
+	}
+	g.k.Pause()
+	g.paused = true
+	return nil
+}
+
+// Resume lets all tasks run after Pause.
+func (g *Guest) Resume() error {
+	g.ops.Lock()
+	defer g.ops.Unlock()
+	if !g.paused {
+		return sandbox.Errorf(sandbox.CodeWrongState, "sandbox is not paused")
+	}
+	g.k.Unpause()
+	g.paused = false
+	return nil
+}
+
+// Release drops the pins of a freeze.
+func (g *Guest) Release(id string) {
+	g.ops.Lock()
+	defer g.ops.Unlock()
+	g.mem.Release(id)
+}
+
+// KeepOnly drops the pins of all freezes that are not in ids.
+func (g *Guest) KeepOnly(ids []string) {
+	g.ops.Lock()
+	defer g.ops.Unlock()
+	keep := map[string]bool{}
+	for _, id := range ids {
+		keep[id] = true
+	}
+	for _, id := range g.mem.PinNames() {
+		if !keep[id] {
+			g.mem.Release(id)
+		}
+	}
+}
+
+var errPaused = sandbox.Errorf(sandbox.CodeWrongState, "sandbox is paused")

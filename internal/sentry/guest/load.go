@@ -1,0 +1,143 @@
+package guest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	gotime "time"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/sentry/checkpoint"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/sentry/cow"
+	"ramet.dev/ramet/internal/snapfile"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// LoadFiles are the descriptors a child is made from. Load takes them over.
+type LoadFiles struct {
+	Snapshot    *os.File
+	Image       *os.File
+	Generations []*os.File
+}
+
+// Load makes b a child: the sandbox that was frozen, with an identity of its
+// own. The guest runs when it returns.
+func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, error) {
+	ph := phases{at: gotime.Now()}
+	data, err := mapFile(files.Snapshot)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unix.Munmap(data)
+	snap, err := snapfile.Parse(data)
+	if err != nil {
+		return nil, nil, sandbox.Errorf(sandbox.CodeCorrupt, "%w", err)
+	}
+	if err := b.inherit(snap, req.Generations, files.Generations); err != nil {
+		return nil, nil, err
+	}
+	ph.mark("map")
+	g, err := b.loadKernel(snap, data, req.Common, files.Image)
+	if err != nil {
+		return nil, nil, err
+	}
+	ph.mark("load")
+	if err := g.becomeSelf(); err != nil {
+		return nil, nil, err
+	}
+	ph.mark("identity")
+	if err := g.k.Start(); err != nil {
+		return nil, nil, fmt.Errorf("start kernel: %w", err)
+	}
+	g.drainInherited()
+	out := &wire.Loaded{}
+	if req.RunHooks {
+		if out.Hooks, err = g.runHooks(); err != nil {
+			return nil, nil, err
+		}
+	}
+	ph.mark("start")
+	debug.FreeOSMemory() // what decoding the state left behind
+	ph.mark("collect")
+	out.Phases = ph.ms
+	return g, out, nil
+}
+
+// inherit pairs the snapshot's generations with the descriptors.
+func (b *Blank) inherit(snap *snapfile.Snapshot, names []string, files []*os.File) error {
+	if len(names) != len(files) || len(names) != len(snap.Generations) {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "snapshot refers to %d generations, got %d", len(snap.Generations), len(files))
+	}
+	gens := make([]cow.Generation, len(names))
+	for i, name := range names {
+		if name != snap.Generations[i] {
+			return sandbox.Errorf(sandbox.CodeCorrupt, "snapshot's generation %d is %q, not %q", i, snap.Generations[i], name)
+		}
+		gens[i] = cow.Generation{Name: name, File: files[i]}
+	}
+	b.mem.Inherit(snap.Table, gens)
+	return nil
+}
+
+func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common, image *os.File) (*Guest, error) {
+	fd, err := dupFD(image)
+	if err != nil {
+		return nil, err
+	}
+	pages := data[snapfile.PagesOffset : snapfile.PagesOffset+snap.Pages]
+	loader := kernel.NewAsyncMFLoader(io.NopCloser(bytes.NewReader(snap.Meta)), cow.NewReader(b.mem, snap.Copied, pages), b.mem.MemoryFile(), nil)
+	none := map[checkpoint.ResourceID]*pgalloc.MemoryFile{}
+	loader.KickoffPrivate(none)
+	k := &kernel.Kernel{Platform: b.plat}
+	k.SetMemoryFile(b.mem.MemoryFile())
+	ctx := context.WithValues(k.SupervisorContext(), map[any]any{
+		vfs.CtxRestoreFilesystemFDMap: map[checkpoint.ResourceID]int{imageID: fd},
+		pgalloc.CtxMemoryFileMap:      none,
+	})
+	if err := k.LoadFrom(ctx, bytes.NewReader(snap.State), loader, nil, loopbackConfig{}, b.clocks, &vfs.CompleteRestoreOptions{}, nil); err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "load kernel state: %w", err)
+	}
+	if err := loader.Wait(); err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "load memory: %w", err)
+	}
+	inherited, ok := k.PopCheckpointState(sessionsKey).(*sessions)
+	if !ok {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no sessions")
+	}
+	k.AddStateToCheckpoint(sessionsKey, inherited)
+	return &Guest{k: k, mem: b.mem, id: id, sessions: inherited}, nil
+}
+
+func mapFile(f *os.File) ([]byte, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("stat snapshot: %w", err)
+	}
+	if st.Size() == 0 {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot file is empty")
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map snapshot: %w", err)
+	}
+	return data, nil
+}
+
+// dupFD closes f and returns a descriptor of the same file that no os.File
+// owns.
+func dupFD(f *os.File) (int, error) {
+	defer f.Close()
+	fd, err := unix.Dup(int(f.Fd()))
+	if err != nil {
+		return -1, fmt.Errorf("duplicate descriptor: %w", err)
+	}
+	return fd, nil
+}

@@ -1,0 +1,178 @@
+package guest
+
+import (
+	"fmt"
+	"os"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/fspath"
+	"gvisor.dev/gvisor/pkg/sentry/checkpoint"
+	"gvisor.dev/gvisor/pkg/sentry/devices/memdev"
+	"gvisor.dev/gvisor/pkg/sentry/devices/ttydev"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/cgroup2fs"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/dev"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/devpts"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/devtmpfs"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/erofs"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/mqfs"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/overlay"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/proc"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/sys"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/tmpfs"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+	"gvisor.dev/gvisor/pkg/usermem"
+
+	"ramet.dev/ramet/internal/guestinit"
+)
+
+// imageID names the image's descriptor in the saved state; a child gives its
+// own descriptor under the same name.
+var imageID = checkpoint.ResourceID{Path: "/"}
+
+func registerFilesystems(k *kernel.Kernel) error {
+	v := k.VFS()
+	user := &vfs.RegisterFilesystemTypeOptions{AllowUserMount: true, AllowUserList: true}
+	v.MustRegisterFilesystemType(cgroup2fs.Name, &cgroup2fs.FilesystemType{}, user)
+	v.MustRegisterFilesystemType(devpts.Name, &devpts.FilesystemType{}, user)
+	v.MustRegisterFilesystemType(dev.Name, &dev.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{})
+	v.MustRegisterFilesystemType(devtmpfs.Name, &devtmpfs.FilesystemType{}, user)
+	v.MustRegisterFilesystemType(erofs.Name, &erofs.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{AllowUserList: true})
+	v.MustRegisterFilesystemType(overlay.Name, &overlay.FilesystemType{}, user)
+	v.MustRegisterFilesystemType(proc.Name, &proc.FilesystemType{}, user)
+	v.MustRegisterFilesystemType(sys.Name, &sys.FilesystemType{}, user)
+	v.MustRegisterFilesystemType(tmpfs.Name, &tmpfs.FilesystemType{}, user)
+	v.MustRegisterFilesystemType(mqfs.Name, &mqfs.FilesystemType{}, user)
+	if err := memdev.Register(v); err != nil {
+		return fmt.Errorf("register memory devices: %w", err)
+	}
+	if err := ttydev.Register(v); err != nil {
+		return fmt.Errorf("register terminal devices: %w", err)
+	}
+	return nil
+}
+
+// mountAll makes the sandbox's mount namespace and returns it with the root of
+// the writable layer.
+func mountAll(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, image *os.File) (*vfs.MountNamespace, vfs.VirtualDentry, error) {
+	mns, upper, err := mountRoot(ctx, k, creds, image)
+	if err != nil {
+		return nil, vfs.VirtualDentry{}, err
+	}
+	root := mns.Root(ctx)
+	defer root.DecRef(ctx)
+	noexec := vfs.MountFlags{NoExec: true, NoSUID: true, NoDev: true}
+	for _, m := range []struct {
+		path, fs, data string
+		flags          vfs.MountFlags
+		internal       any
+	}{
+		{path: "/proc", fs: proc.Name, flags: noexec, internal: &proc.InternalData{}},
+		{path: "/sys", fs: sys.Name, flags: noexec, internal: &sys.InternalData{}},
+		{path: "/dev", fs: dev.Name, flags: vfs.MountFlags{NoSUID: true}},
+		{path: "/dev/pts", fs: devpts.Name, flags: vfs.MountFlags{NoSUID: true, NoExec: true}},
+		{path: "/dev/shm", fs: tmpfs.Name, data: "mode=1777", flags: vfs.MountFlags{NoSUID: true, NoDev: true}},
+	} {
+		opts := &vfs.MountOptions{
+			Flags:                m.flags,
+			GetFilesystemOptions: vfs.GetFilesystemOptions{Data: m.data, InternalData: m.internal, InternalMount: true},
+		}
+		if err := mountAt(ctx, k, creds, root, m.path, m.fs, opts); err != nil {
+			return nil, vfs.VirtualDentry{}, err
+		}
+	}
+	if err := makeDir(ctx, k, creds, root, "/tmp", 0o1777); err != nil {
+		return nil, vfs.VirtualDentry{}, err
+	}
+	return mns, upper, nil
+}
+
+// mountRoot mounts the image read-only and an overlay with a tmpfs above it.
+func mountRoot(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, image *os.File) (*vfs.MountNamespace, vfs.VirtualDentry, error) {
+	none := vfs.VirtualDentry{}
+	// The file system takes over the descriptor: a copy of it, since os.File
+	// cannot let go of its own.
+	fd, err := dupFD(image)
+	if err != nil {
+		return nil, none, err
+	}
+	lower, err := k.VFS().MountDisconnected(ctx, creds, "", erofs.Name, &vfs.MountOptions{
+		ReadOnly: true,
+		GetFilesystemOptions: vfs.GetFilesystemOptions{
+			InternalMount: true,
+			Data:          fmt.Sprintf("ifd=%d", fd),
+			InternalData:  erofs.InternalFilesystemOptions{UniqueID: imageID},
+		},
+	})
+	if err != nil {
+		return nil, none, fmt.Errorf("mount image: %w", err)
+	}
+	upper, err := k.VFS().MountDisconnected(ctx, creds, "", tmpfs.Name, &vfs.MountOptions{
+		GetFilesystemOptions: vfs.GetFilesystemOptions{
+			InternalMount: true,
+			Data:          "mode=0755",
+			InternalData:  tmpfs.FilesystemOpts{RootFileType: linux.S_IFDIR, DisableDefaultSizeLimit: true},
+		},
+	})
+	if err != nil {
+		return nil, none, fmt.Errorf("mount writable layer: %w", err)
+	}
+	upperRoot := vfs.MakeVirtualDentry(upper, upper.Root())
+	mns, err := k.VFS().NewMountNamespace(ctx, creds, "", overlay.Name, &vfs.MountOptions{
+		GetFilesystemOptions: vfs.GetFilesystemOptions{
+			InternalMount: true,
+			InternalData: overlay.FilesystemOptions{
+				UpperRoot:  upperRoot,
+				LowerRoots: []vfs.VirtualDentry{vfs.MakeVirtualDentry(lower, lower.Root())},
+			},
+		},
+	}, k)
+	if err != nil {
+		return nil, none, fmt.Errorf("mount root: %w", err)
+	}
+	// The overlay holds references of its own on both layers; those from
+	// MountDisconnected stay with upperRoot and, for the lower layer, are
+	// dropped.
+	lower.DecRef(ctx)
+	return mns, upperRoot, nil
+}
+
+func mountAt(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, root vfs.VirtualDentry, path, fs string, opts *vfs.MountOptions) error {
+	if err := makeDir(ctx, k, creds, root, path, 0o755); err != nil {
+		return err
+	}
+	if _, err := k.VFS().MountAt(ctx, creds, "none", pathAt(root, path), fs, opts); err != nil {
+		return fmt.Errorf("mount %s: %w", path, err)
+	}
+	return nil
+}
+
+func makeDir(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, root vfs.VirtualDentry, path string, mode linux.FileMode) error {
+	pop := pathAt(root, path)
+	pop.FollowFinalSymlink = false // mkdir(2) never does
+	err := k.VFS().MkdirAt(ctx, creds, pop, &vfs.MkdirOptions{Mode: mode})
+	if err != nil && !linuxerr.Equals(linuxerr.EEXIST, err) {
+		return fmt.Errorf("make directory %s: %w", path, err)
+	}
+	return nil
+}
+
+func pathAt(root vfs.VirtualDentry, path string) *vfs.PathOperation {
+	return &vfs.PathOperation{Root: root, Start: root, Path: fspath.Parse(path), FollowFinalSymlink: true}
+}
+
+// newInitFile returns an anonymous file with the init program.
+func newInitFile(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials) (*vfs.FileDescription, error) {
+	file, err := tmpfs.NewMemfd(ctx, creds, k.ShmMount(), false, "init")
+	if err != nil {
+		return nil, fmt.Errorf("create init program: %w", err)
+	}
+	if _, err := file.PWrite(ctx, usermem.BytesIOSequence(guestinit.ELF()), 0, vfs.WriteOptions{}); err != nil {
+		file.DecRef(ctx)
+		return nil, fmt.Errorf("write init program: %w", err)
+	}
+	return file, nil
+}

@@ -1,0 +1,76 @@
+package guest
+
+import (
+	"fmt"
+
+	"gvisor.dev/gvisor/pkg/sentry/inet"
+	"gvisor.dev/gvisor/pkg/sentry/socket/netfilter"
+	_ "gvisor.dev/gvisor/pkg/sentry/socket/netlink" // netlink sockets
+	_ "gvisor.dev/gvisor/pkg/sentry/socket/netlink/route"
+	"gvisor.dev/gvisor/pkg/sentry/socket/netstack"
+	_ "gvisor.dev/gvisor/pkg/sentry/socket/unix" // unix sockets
+	"gvisor.dev/gvisor/pkg/sentry/uniqueid"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/link/ethernet"
+	"gvisor.dev/gvisor/pkg/tcpip/link/loopback"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+)
+
+// loopbackNIC is the index of lo, as on Linux.
+const loopbackNIC = tcpip.NICID(1)
+
+// newNetStack returns a network stack with a loopback interface only.
+func newNetStack(clock tcpip.Clock, ids uniqueid.Provider) (inet.Stack, error) {
+	s := netstack.NewStack(stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
+		Clock:              clock,
+		Stats:              netstack.Metrics,
+		HandleLocal:        true,
+		DefaultIPTables:    netfilter.DefaultLinuxTables,
+	}), ids.UniqueID())
+	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)
+	for _, opt := range []tcpip.SettableTransportProtocolOption{&sack, &moderate} {
+		if err := s.Stack.SetTransportProtocolOption(tcp.ProtocolNumber, opt); err != nil {
+			return nil, fmt.Errorf("set TCP option %T: %s", opt, err)
+		}
+	}
+	if err := (loopbackConfig{}).ConfigureNetwork(s); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// loopbackConfig makes the loopback interface, in a new stack and again in each
+// child: interfaces are not part of the saved state.
+type loopbackConfig struct{}
+
+// ConfigureNetwork implements inet.NetworkArgs.
+func (loopbackConfig) ConfigureNetwork(is inet.Stack) error {
+	s := is.(*netstack.Stack).Stack
+	if s.IPTables() == nil {
+		s.SetIPTables(netfilter.DefaultLinuxTables(s.Clock(), s.InsecureRNG()))
+	}
+	err := s.CreateNICWithOptions(loopbackNIC, ethernet.New(loopback.New()), stack.NICOptions{Name: "lo", DeliverLinkPackets: true})
+	if err != nil {
+		return fmt.Errorf("create loopback interface: %s", err)
+	}
+	var routes []tcpip.Route
+	for _, a := range []tcpip.ProtocolAddress{
+		{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4([4]byte{127, 0, 0, 1}), PrefixLen: 8}},
+		{Protocol: ipv6.ProtocolNumber, AddressWithPrefix: tcpip.AddressWithPrefix{Address: header.IPv6Loopback, PrefixLen: 128}},
+	} {
+		if err := s.AddProtocolAddress(loopbackNIC, a, stack.AddressProperties{}); err != nil {
+			return fmt.Errorf("add address %s: %s", a.AddressWithPrefix, err)
+		}
+		routes = append(routes, tcpip.Route{Destination: a.AddressWithPrefix.Subnet(), NIC: loopbackNIC})
+	}
+	s.SetRouteTable(routes)
+	return nil
+}

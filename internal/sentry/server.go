@@ -1,0 +1,269 @@
+package sentry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/sentry/guest"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// server serves the calls of the host side. Each connection has a goroutine of
+// its own, which ends with it; all end with the process.
+type server struct {
+	lifeline  *wire.Conn
+	listener  *net.UnixListener
+	isolation sandbox.Isolation
+
+	mu        sync.Mutex
+	blank     *guest.Blank // until Boot or Load took it
+	guest     *guest.Guest // after it
+	committed bool
+}
+
+func newServer(blank *guest.Blank, iso sandbox.Isolation, lifeline *wire.Conn, listener *net.UnixListener) *server {
+	return &server{blank: blank, isolation: iso, lifeline: lifeline, listener: listener}
+}
+
+// serve accepts connections until the process ends.
+func (s *server) serve() error {
+	go s.watchLifeline()
+	for {
+		c, err := s.listener.AcceptUnix()
+		if err != nil {
+			return fmt.Errorf("accept connection: %w", err)
+		}
+		go s.serveConn(wire.NewConn(c))
+	}
+}
+
+// watchLifeline ends the process when the host side goes away before the
+// sandbox was committed.
+func (s *server) watchLifeline() {
+	_, err := s.lifeline.Receive()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && !s.committed {
+		os.Exit(0)
+	}
+}
+
+// serveConn serves the one call of a connection.
+func (s *server) serveConn(c *wire.Conn) {
+	defer c.Close()
+	p, err := c.Receive()
+	if err != nil || p.Type != wire.TypeCall {
+		return // a peer that asks nothing gets no answer
+	}
+	defer p.Close()
+	var call wire.Call
+	if err := json.Unmarshal(p.Body, &call); err != nil {
+		_ = c.Fail(sandbox.Errorf(sandbox.CodeInvalid, "decode call: %w", err)) // the peer may be gone
+		return
+	}
+	reply, err := s.dispatch(c, &call, p)
+	if err != nil {
+		_ = c.Fail(err) // likewise
+		return
+	}
+	var fds []int
+	if r, ok := reply.(withFiles); ok {
+		reply, fds = r.body, r.fds
+	}
+	_ = c.SendJSON(wire.TypeReply, reply, fds...) // likewise
+	if call.Op == wire.OpQuit {
+		os.Exit(0)
+	}
+}
+
+// withFiles is a reply with descriptors, which stay the sandbox's.
+type withFiles struct {
+	body any
+	fds  []int
+}
+
+var errCall = sandbox.Errorf(sandbox.CodeInvalid, "call has no body of its op")
+
+// dispatch runs one call and returns the body of its reply.
+func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, error) {
+	switch call.Op {
+	case wire.OpBoot:
+		return s.boot(call.Boot, p)
+	case wire.OpLoad:
+		return s.load(call.Load, p)
+	case wire.OpInfo:
+		return s.info()
+	case wire.OpQuit:
+		return struct{}{}, nil
+	}
+	g, err := s.running()
+	if err != nil {
+		return nil, err
+	}
+	switch call.Op {
+	case wire.OpCommit:
+		return s.commit()
+	case wire.OpExec:
+		return s.exec(g, c, call.Exec)
+	case wire.OpFreeze:
+		return freeze(g, call.Freeze, p)
+	case wire.OpRelease:
+		return release(g, call.Release)
+	case wire.OpAdopt:
+		return s.adopt(g)
+	case wire.OpPause:
+		return struct{}{}, g.Pause()
+	case wire.OpResume:
+		return struct{}{}, g.Resume()
+	case wire.OpPS:
+		return g.Processes(), nil
+	case wire.OpChanges:
+		return changes(g, p)
+	case wire.OpDescribe:
+		return describe(g, call.Describe, p)
+	case wire.OpReadFile:
+		return readFile(g, call.ReadFile, p)
+	}
+	return nil, sandbox.Errorf(sandbox.CodeInvalid, "no op %q", call.Op)
+}
+
+// running returns the sandbox, or an error while there is none.
+func (s *server) running() (*guest.Guest, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guest == nil {
+		return nil, sandbox.Errorf(sandbox.CodeWrongState, "sentry is blank")
+	}
+	return s.guest, nil
+}
+
+// takeBlank hands out the blank, once.
+func (s *server) takeBlank() (*guest.Blank, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.blank
+	if b == nil {
+		return nil, sandbox.Errorf(sandbox.CodeWrongState, "sentry is not blank")
+	}
+	s.blank = nil
+	return b, nil
+}
+
+func (s *server) setGuest(g *guest.Guest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guest = g
+}
+
+func (s *server) boot(req *wire.Boot, p *wire.Packet) (any, error) {
+	image, err := p.Take(0)
+	if err != nil || req == nil {
+		return nil, errors.Join(errCall, err)
+	}
+	b, err := s.takeBlank()
+	if err != nil {
+		image.Close()
+		return nil, err
+	}
+	g, err := b.Boot(req.Common, image)
+	if err != nil {
+		return nil, err
+	}
+	s.setGuest(g)
+	return wire.Loaded{}, nil
+}
+
+func (s *server) load(req *wire.Load, p *wire.Packet) (any, error) {
+	if req == nil || len(p.Files) != 2+len(req.Generations) {
+		return nil, errCall
+	}
+	b, err := s.takeBlank()
+	if err != nil {
+		return nil, err
+	}
+	files := guest.LoadFiles{Snapshot: p.Files[0], Image: p.Files[1], Generations: p.Files[2:]}
+	snapshot := files.Snapshot
+	p.Files = nil // taken over
+	defer snapshot.Close()
+	g, loaded, err := b.Load(req, files)
+	if err != nil {
+		return nil, err
+	}
+	s.setGuest(g)
+	return loaded, nil
+}
+
+// commit makes the sandbox outlive its lifeline.
+func (s *server) commit() (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.committed = true
+	return struct{}{}, nil
+}
+
+// adopt tells a new daemon what the old one knew.
+func (s *server) adopt(g *guest.Guest) (any, error) {
+	info, err := g.Info()
+	if err != nil {
+		return nil, err
+	}
+	memory, gens := g.Files()
+	fds := []int{int(memory.Fd())}
+	for _, f := range gens {
+		fds = append(fds, int(f.Fd()))
+	}
+	return withFiles{wire.Adopted{
+		State: info.State, Isolation: s.isolation, Generations: info.Generations, Pins: g.Pins(),
+	}, fds}, nil
+}
+
+func (s *server) info() (any, error) {
+	g, err := s.running()
+	if err != nil {
+		return wire.Info{State: "blank"}, nil
+	}
+	info, err := g.Info()
+	if err != nil {
+		return nil, err
+	}
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	info.SentryBytes = int64(mem.Sys - mem.HeapReleased)
+	var self unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &self); err != nil {
+		return nil, fmt.Errorf("read CPU time: %w", err)
+	}
+	info.CPUSeconds = seconds(self.Utime) + seconds(self.Stime)
+	return info, nil
+}
+
+func seconds(t unix.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
+
+func freeze(g *guest.Guest, req *wire.Freeze, p *wire.Packet) (any, error) {
+	file, err := p.Take(0)
+	if err != nil || req == nil {
+		return nil, errors.Join(errCall, err)
+	}
+	defer file.Close()
+	return g.Freeze(req, file)
+}
+
+func release(g *guest.Guest, req *wire.Release) (any, error) {
+	if req == nil {
+		return nil, errCall
+	}
+	if req.Keep != nil {
+		g.KeepOnly(req.Keep)
+	} else {
+		g.Release(req.ID)
+	}
+	return struct{}{}, nil
+}

@@ -1,0 +1,146 @@
+package sentry
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+
+	"ramet.dev/ramet/internal/sentry/guest"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// exec runs a command whose streams are packets of c.
+func (s *server) exec(g *guest.Guest, c *wire.Conn, req *wire.Exec) (any, error) {
+	if req == nil || len(req.Argv) == 0 {
+		return nil, errCall
+	}
+	in := newInput(c)
+	go in.receive(req.Stdin)
+	xio := guest.ExecIO{
+		Stdout: packetWriter{c, wire.TypeStdout},
+		Stderr: packetWriter{c, wire.TypeStderr},
+		Done:   in.gone,
+	}
+	if req.Stdin {
+		xio.Stdin = in.data
+	}
+	defer in.stop()
+	return g.Exec(req, xio)
+}
+
+// input receives what the caller of an exec sends.
+type input struct {
+	c       *wire.Conn
+	data    chan []byte
+	gone    chan struct{} // closed when the caller closed the connection
+	stopped chan struct{} // closed when nobody reads data any more
+}
+
+func newInput(c *wire.Conn) *input {
+	return &input{c: c, data: make(chan []byte), gone: make(chan struct{}), stopped: make(chan struct{})}
+}
+
+// receive runs until the connection is closed by either side. open says that
+// somebody reads data.
+func (in *input) receive(open bool) {
+	for {
+		p, err := in.c.Receive()
+		if err != nil {
+			close(in.gone)
+			return
+		}
+		p.Close()
+		if p.Type != wire.TypeStdin || !open {
+			continue
+		}
+		if len(p.Body) == 0 {
+			close(in.data)
+			open = false
+			continue
+		}
+		select {
+		case in.data <- append([]byte(nil), p.Body...):
+		case <-in.stopped:
+			open = false
+		}
+	}
+}
+
+func (in *input) stop() { close(in.stopped) }
+
+type packetWriter struct {
+	c *wire.Conn
+	t wire.Type
+}
+
+// Write implements io.Writer. It blocks while the caller does not read, and so,
+// in the end, does the command.
+func (w packetWriter) Write(b []byte) (int, error) {
+	sent := 0
+	for sent < len(b) {
+		n := min(len(b)-sent, wire.MaxChunk)
+		if err := w.c.Send(w.t, b[sent:sent+n]); err != nil {
+			return sent, err
+		}
+		sent += n
+	}
+	return sent, nil
+}
+
+// Large answers travel in a memory file that comes with the call.
+
+func changes(g *guest.Guest, p *wire.Packet) (any, error) {
+	file, err := p.Take(0)
+	if err != nil {
+		return nil, errors.Join(errCall, err)
+	}
+	defer file.Close()
+	entries, err := g.Changes()
+	if err != nil {
+		return nil, err
+	}
+	return writeBlob(file, entries)
+}
+
+// maxPaths bounds the request of a describe call, in bytes.
+const maxPaths = 256 << 20
+
+func describe(g *guest.Guest, req *wire.Describe, p *wire.Packet) (any, error) {
+	file, err := p.Take(0)
+	if err != nil || req == nil {
+		return nil, errors.Join(errCall, err)
+	}
+	defer file.Close()
+	var paths []string
+	if err := json.NewDecoder(bufio.NewReader(io.NewSectionReader(file, 0, maxPaths))).Decode(&paths); err != nil {
+		return nil, errors.Join(errCall, err)
+	}
+	entries, err := g.Describe(paths, req.Digests, req.Recursive)
+	if err != nil {
+		return nil, err
+	}
+	return writeBlob(file, entries)
+}
+
+func readFile(g *guest.Guest, req *wire.ReadFile, p *wire.Packet) (any, error) {
+	file, err := p.Take(0)
+	if err != nil || req == nil {
+		return nil, errors.Join(errCall, err)
+	}
+	defer file.Close()
+	n, err := g.ReadFile(req.Path, req.Max, io.NewOffsetWriter(file, 0))
+	return wire.Blob{Size: n}, err
+}
+
+func writeBlob(file *os.File, v any) (any, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := file.WriteAt(data, 0); err != nil {
+		return nil, err
+	}
+	return wire.Blob{Size: int64(len(data))}, nil
+}

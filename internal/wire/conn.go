@@ -1,0 +1,189 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// Type is the first byte of every packet.
+type Type byte
+
+// The packet types.
+const (
+	TypeCall   Type = 'c'
+	TypeReply  Type = 'r'
+	TypeFail   Type = 'f'
+	TypeStdin  Type = '0'
+	TypeStdout Type = '1'
+	TypeStderr Type = '2'
+	TypeSignal Type = 's'
+)
+
+const (
+	// MaxChunk is the most stream data one packet carries, in bytes.
+	MaxChunk = 64 << 10
+	// maxPacket bounds every packet. Larger replies travel in a memory file.
+	maxPacket = 160 << 10
+	// maxFDs is the most descriptors that Linux passes in one message.
+	maxFDs = 253
+)
+
+// ErrTooLarge is returned by Send for a message that does not fit a packet.
+var ErrTooLarge = errors.New("message is larger than a packet")
+
+// Conn is one connection. Its methods may be called by several goroutines, but
+// only one may receive at a time.
+type Conn struct {
+	c      *net.UnixConn
+	sendMu sync.Mutex
+	out    []byte // guarded by sendMu
+	in     []byte // of the one receiver, reused
+	oob    []byte
+}
+
+// NewConn wraps a SOCK_SEQPACKET connection and takes ownership of it.
+func NewConn(c *net.UnixConn) *Conn { return &Conn{c: c} }
+
+// Dial connects to the sentry that listens at path.
+func Dial(path string) (*Conn, error) {
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	return NewConn(c), nil
+}
+
+// Close ends the connection. Both directions fail from then on.
+func (c *Conn) Close() error { return c.c.Close() }
+
+// SetDeadline bounds all pending and future sends and receives.
+func (c *Conn) SetDeadline(t time.Time) error { return c.c.SetDeadline(t) }
+
+// Send sends one packet. It blocks while the peer does not read. The
+// descriptors are duplicated into the peer; the caller keeps its own.
+func (c *Conn) Send(t Type, body []byte, fds ...int) error {
+	if len(body) >= maxPacket || len(fds) > maxFDs {
+		return ErrTooLarge
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	c.out = append(append(c.out[:0], byte(t)), body...)
+	_, _, err := c.c.WriteMsgUnix(c.out, oob, nil)
+	return err
+}
+
+// SendJSON sends v as the JSON body of a packet of type t.
+func (c *Conn) SendJSON(t Type, v any, fds ...int) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	return c.Send(t, body, fds...)
+}
+
+// Fail sends err to the peer.
+func (c *Conn) Fail(err error) error { return c.SendJSON(TypeFail, sandbox.AsError(err)) }
+
+// Packet is one received message. Body is valid until the next Receive. The
+// receiver owns Files.
+type Packet struct {
+	Type  Type
+	Body  []byte
+	Files []*os.File
+}
+
+// Close closes the descriptors that came with the packet and were not taken.
+func (p *Packet) Close() {
+	for _, f := range p.Files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// Take returns the i-th descriptor that came with the packet and leaves the
+// packet without it, or an error if there is none.
+func (p *Packet) Take(i int) (*os.File, error) {
+	if i < 0 || i >= len(p.Files) || p.Files[i] == nil {
+		return nil, fmt.Errorf("message has no descriptor %d", i)
+	}
+	f := p.Files[i]
+	p.Files[i] = nil
+	return f, nil
+}
+
+// Decode parses the body as JSON. A TypeFail packet decodes to its error.
+func (p *Packet) Decode(v any) error {
+	if p.Type == TypeFail {
+		var e sandbox.Error
+		if err := json.Unmarshal(p.Body, &e); err != nil {
+			return fmt.Errorf("decode error message: %w", err)
+		}
+		return &e
+	}
+	if err := json.Unmarshal(p.Body, v); err != nil {
+		return fmt.Errorf("decode message: %w", err)
+	}
+	return nil
+}
+
+// Receive waits for the next packet; io.EOF says that the peer closed.
+func (c *Conn) Receive() (*Packet, error) {
+	if c.in == nil {
+		c.in = make([]byte, maxPacket)
+		c.oob = make([]byte, unix.CmsgSpace(maxFDs*4))
+	}
+	n, oobn, flags, _, err := c.c.ReadMsgUnix(c.in, c.oob)
+	if err != nil {
+		return nil, err
+	}
+	p := &Packet{}
+	if oobn > 0 {
+		if p.Files, err = parseFiles(c.oob[:oobn]); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+		p.Close()
+		return nil, ErrTooLarge
+	case n == 0:
+		p.Close()
+		return nil, io.EOF
+	}
+	p.Type, p.Body = Type(c.in[0]), c.in[1:n]
+	return p, nil
+}
+
+func parseFiles(oob []byte) ([]*os.File, error) {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("parse control message: %w", err)
+	}
+	var files []*os.File
+	for i := range msgs {
+		fds, err := unix.ParseUnixRights(&msgs[i])
+		if err != nil {
+			continue // credentials and the like carry no descriptors
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "passed"))
+		}
+	}
+	return files, nil
+}

@@ -1,0 +1,26 @@
+// Package wire is the protocol between the host side and a sentry: framing,
+// messages and the passing of file descriptors.
+//
+// A sentry serves a SOCK_SEQPACKET unix socket; every packet is one message:
+// a type byte and a body. One connection carries one call:
+//
+//	host                          sentry
+//	  Call{op, body} + FDs   ->
+//	                         <-   Reply{body} + FDs   or   Fail{code, detail}
+//
+// and for an exec, between the call and its end:
+//
+//	Stdin bytes            ->   (an empty Stdin closes it)
+//	Signal{number}         ->
+//	                       <-   Stdout bytes, Stderr bytes
+//	                       <-   Reply{exit status}
+//
+// Closing the connection before the reply cancels the call; an exec's process
+// group is killed.
+//
+// Both sides are built from the same binary, so there is no version
+// negotiation beyond the build id in Hello. Error codes are those of package
+// sandbox: types never get lost on the way.
+//
+// The package must never import gVisor, nor know what a message does.
+package wire

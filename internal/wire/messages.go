@@ -1,0 +1,187 @@
+package wire
+
+import "ramet.dev/ramet/internal/sandbox"
+
+// Op names a call.
+type Op string
+
+// The calls a sentry serves. A blank sentry accepts Boot and Load, once; all
+// others need a sandbox in it.
+const (
+	OpBoot     Op = "boot"     // + image FD; make a new sandbox
+	OpLoad     Op = "load"     // + snapshot FD, image FD, generation FDs; become a child
+	OpCommit   Op = "commit"   // outlive the connection that made the sandbox
+	OpExec     Op = "exec"     // run a command, see the package comment
+	OpFreeze   Op = "freeze"   // reply + snapshot FD
+	OpRelease  Op = "release"  // drop the pins of a freeze
+	OpPause    Op = "pause"    // stop all tasks
+	OpResume   Op = "resume"   // let them run
+	OpInfo     Op = "info"     // Info
+	OpPS       Op = "ps"       // processes
+	OpChanges  Op = "changes"  // paths that differ from the image; reply + JSON in a memory file
+	OpDescribe Op = "describe" // metadata and digests of paths; reply + JSON in a memory file
+	OpReadFile Op = "readfile" // reply + contents in a memory file
+	OpAdopt    Op = "adopt"    // reply + memory file, generations: for a new daemon
+	OpQuit     Op = "quit"     // end the sandbox
+)
+
+// Call is the body of a TypeCall packet. Exactly the field of its op is set.
+type Call struct {
+	Op       Op        `json:"op"`
+	Boot     *Boot     `json:"boot,omitempty"`
+	Load     *Load     `json:"load,omitempty"`
+	Exec     *Exec     `json:"exec,omitempty"`
+	Freeze   *Freeze   `json:"freeze,omitempty"`
+	Release  *Release  `json:"release,omitempty"`
+	Describe *Describe `json:"describe,omitempty"`
+	ReadFile *ReadFile `json:"read_file,omitempty"`
+}
+
+// Common is what a sandbox is told about itself, however it came to be.
+type Common struct {
+	ID        string            `json:"id"`
+	Hostname  string            `json:"hostname"`
+	MachineID string            `json:"machine_id"`
+	ForkIndex int               `json:"fork_index"`
+	Env       map[string]string `json:"env,omitempty"`
+	Limits    sandbox.Limits    `json:"limits"`
+}
+
+// Boot asks a blank sentry to start a sandbox from the image whose descriptor
+// comes with the call.
+type Boot struct {
+	Common
+}
+
+// Load asks a blank sentry to become a child of a frozen sandbox. Descriptors:
+// the snapshot file, the image, then one for each generation.
+type Load struct {
+	Common
+	Generations []string `json:"generations"`
+	// RunHooks says that the hooks in /etc/ramet/fork.d must run before the
+	// reply.
+	RunHooks bool `json:"run_hooks"`
+}
+
+// Loaded is the reply to Boot and Load.
+type Loaded struct {
+	Hooks []sandbox.HookResult `json:"hooks,omitempty"`
+	// Phases are the milliseconds spent in each named phase.
+	Phases map[string]float64 `json:"phases,omitempty"`
+}
+
+// Exec asks for one command.
+type Exec struct {
+	Argv      []string          `json:"argv"`
+	Env       map[string]string `json:"env,omitempty"`
+	Cwd       string            `json:"cwd,omitempty"`
+	User      string            `json:"user,omitempty"`
+	Stdin     bool              `json:"stdin"` // else stdin is /dev/null
+	TimeoutMS int64             `json:"timeout_ms,omitempty"`
+}
+
+// Exited is the reply to Exec.
+type Exited struct {
+	Code       int     `json:"code"`
+	Signal     string  `json:"signal,omitempty"`
+	TimedOut   bool    `json:"timed_out,omitempty"`
+	DurationMS float64 `json:"duration_ms"`
+}
+
+// Freeze asks for a snapshot. The sandbox runs on when the reply comes.
+type Freeze struct {
+	// ID names the pins; Release takes it.
+	ID string `json:"id"`
+	// Self is the name of the sandbox's own memory file in generation lists.
+	Self string `json:"self"`
+}
+
+// Frozen is the reply to Freeze; the snapshot file comes with it.
+type Frozen struct {
+	PauseMS float64 `json:"pause_ms"`
+	// Generations are the memory files that the snapshot maps, in the order
+	// of its table.
+	Generations []string           `json:"generations"`
+	StateBytes  int64              `json:"state_bytes"`
+	CopiedBytes int64              `json:"copied_bytes"`
+	PinnedBytes int64              `json:"pinned_bytes"`
+	Phases      map[string]float64 `json:"phases,omitempty"`
+}
+
+// Release drops the pins of a freeze. Unknown ids are no error.
+type Release struct {
+	ID string `json:"id,omitempty"`
+	// Keep, if not nil, instead drops all pins but these: a new daemon uses it
+	// to collect what the old one left.
+	Keep []string `json:"keep,omitempty"`
+}
+
+// Info is what a sentry says about itself.
+type Info struct {
+	ID          string   `json:"id"`
+	State       string   `json:"state"` // blank, running, paused
+	OwnBytes    int64    `json:"own_bytes"`
+	SharedBytes int64    `json:"shared_bytes"`
+	SentryBytes int64    `json:"sentry_bytes"`
+	CPUSeconds  float64  `json:"cpu_seconds"`
+	Processes   int      `json:"processes"`
+	Generations []string `json:"generations"`
+}
+
+// Adopted is the reply to Adopt. The descriptors are the sandbox's own memory
+// file and those of Generations.
+type Adopted struct {
+	State       string            `json:"state"`
+	Isolation   sandbox.Isolation `json:"isolation"`
+	Generations []string          `json:"generations"`
+	Pins        []string          `json:"pins"`
+}
+
+// Entry is one path of a sandbox's file system.
+type Entry struct {
+	Path   string `json:"p"`
+	Mode   uint32 `json:"m"` // st_mode; 0 means that the path does not exist
+	UID    uint32 `json:"u,omitempty"`
+	GID    uint32 `json:"g,omitempty"`
+	Size   int64  `json:"s,omitempty"`
+	Ino    uint64 `json:"i,omitempty"`
+	MtimeN int64  `json:"t,omitempty"` // ns
+	CtimeN int64  `json:"c,omitempty"` // ns
+	Link   string `json:"l,omitempty"`
+	Digest string `json:"d,omitempty"` // sha256 of a regular file, if asked for
+	// Opaque says that the directory hides what the image has below it.
+	Opaque bool `json:"o,omitempty"`
+}
+
+// Describe asks for the present metadata of paths.
+type Describe struct {
+	// The paths come as a JSON array in the memory file that is sent along.
+	Digests   bool `json:"digests"`
+	Recursive bool `json:"recursive"`
+}
+
+// ReadFile asks for the contents of a regular file, at most Max bytes.
+type ReadFile struct {
+	Path string `json:"path"`
+	Max  int64  `json:"max"`
+}
+
+// Blob is the reply to calls that answer with a memory file.
+type Blob struct {
+	Size int64 `json:"size"`
+}
+
+// Hello is what a blank sentry sends on its lifeline when it is ready.
+type Hello struct {
+	BuildID   string             `json:"build_id"`
+	PID       int                `json:"pid"`
+	Isolation sandbox.Isolation  `json:"isolation"`
+	Phases    map[string]float64 `json:"phases,omitempty"`
+}
+
+// SentryConfig is the argument a sentry is started with, as JSON.
+type SentryConfig struct {
+	BuildID string `json:"build_id"`
+	// Namespaces says that the host side made new namespaces.
+	Namespaces bool `json:"namespaces"`
+}
