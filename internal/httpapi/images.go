@@ -75,7 +75,7 @@ func (a *API) listImages(ctx context.Context, in *imagesInput) (*out[httpwire.Li
 	for i := range all {
 		namedImage(&all[i])
 	}
-	return pageOf(all, in.PageInput, func(i *sandbox.Image) pageKey { return pageKey{i.CreatedAt, i.ID} }), nil
+	return pageOf(all, in.PageInput, func(i *sandbox.Image) pageKey { return keyOf(i.CreatedAt, i.ID) }), nil
 }
 
 func (a *API) getImage(ctx context.Context, in *imageInput) (*out[*sandbox.Image], error) {

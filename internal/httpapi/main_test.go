@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -92,4 +93,10 @@ func (a answer) problem(t *testing.T) httpwire.Problem {
 		t.Errorf("request id %q in the header, %q in the problem", id, p.RequestID)
 	}
 	return p
+}
+
+func record(h http.Handler, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	return w
 }

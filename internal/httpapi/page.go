@@ -38,16 +38,18 @@ func (p *PageInput) Resolve(huma.Context) []error {
 // after a place and not at a number, so that removals between two calls skip
 // nothing.
 type pageKey struct {
-	created time.Time
+	created int64 // nanoseconds
 	id      string
 }
 
+func keyOf(created time.Time, id string) pageKey { return pageKey{created.UnixNano(), id} }
+
 func (k pageKey) compare(o pageKey) int {
-	return cmp.Or(k.created.Compare(o.created), strings.Compare(k.id, o.id))
+	return cmp.Or(cmp.Compare(k.created, o.created), strings.Compare(k.id, o.id))
 }
 
 func (k pageKey) token() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(k.created.UnixNano(), 10) + "." + k.id))
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(k.created, 10) + "." + k.id))
 }
 
 func parseToken(token string) (k pageKey, ok bool) {
@@ -58,7 +60,7 @@ func parseToken(token string) (k pageKey, ok bool) {
 	nanos, id, _ := strings.Cut(string(raw), ".")
 	n, err := strconv.ParseInt(nanos, 10, 64)
 	known := sandbox.IsID(sandbox.KindSandbox, id) || sandbox.IsID(sandbox.KindSnapshot, id) || sandbox.IsID(sandbox.KindImage, id)
-	return pageKey{time.Unix(0, n), id}, err == nil && known
+	return pageKey{n, id}, err == nil && known
 }
 
 // pageOf sorts items and returns the page of them that in asks for.

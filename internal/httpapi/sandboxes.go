@@ -80,7 +80,7 @@ func (a *API) listSandboxes(ctx context.Context, in *listInput) (*out[httpwire.L
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(all, in.PageInput, func(s *sandbox.Sandbox) pageKey { return pageKey{s.CreatedAt, s.ID} }), nil
+	return pageOf(all, in.PageInput, func(s *sandbox.Sandbox) pageKey { return keyOf(s.CreatedAt, s.ID) }), nil
 }
 
 func (a *API) destroy(ctx context.Context, in *IDInput) (*struct{}, error) {

@@ -81,7 +81,7 @@ func (a *API) listSnapshots(ctx context.Context, in *snapshotsInput) (*out[httpw
 		}
 		return differs(in.State, string(s.State)) || differs(in.Image, s.Image) || differs(in.Name, s.Name) || differs(in.Sandbox, s.Sandbox)
 	})
-	return pageOf(all, in.PageInput, func(s *sandbox.Snapshot) pageKey { return pageKey{s.CreatedAt, s.ID} }), nil
+	return pageOf(all, in.PageInput, func(s *sandbox.Snapshot) pageKey { return keyOf(s.CreatedAt, s.ID) }), nil
 }
 
 // differs reports whether a filter that is set does not match.

@@ -1,0 +1,415 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func connect(t testing.TB, svc httpapi.Service) *client.Client {
+	t.Helper()
+	return connectTo(t, "unix:"+apitest.Serve(t, svc))
+}
+
+func connectTo(t testing.TB, address string) *client.Client {
+	t.Helper()
+	c, err := client.New(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, address := range []string{"", "ftp://x", "http://", "/run/ramet.sock", "::"} {
+		if _, err := client.New(address); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+			t.Errorf("New(%q) = %v", address, err)
+		}
+	}
+}
+
+// Every method is called once; what reaches the service and what comes back are
+// compared.
+func TestMethods(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	sb := &sandbox.Sandbox{ID: "sbx_aaaaaaaaaaaaaaaa", State: sandbox.StateRunning, CreatedAt: at, Memory: sandbox.Memory{PrivateMiB: 1.5}}
+	snap := &sandbox.Snapshot{ID: "snap_aaaaaaaaaaaaaaaa", State: sandbox.SnapshotReady, CreatedAt: at}
+	img := &sandbox.Image{ID: "img_aaaaaaaaaaaaaaaa", Names: []string{"a/b:c"}, CreatedAt: at}
+	forked := &sandbox.ForkResult{PauseMS: 1, Children: []sandbox.Child{{Sandbox: sb}, {Error: &sandbox.Error{Code: sandbox.CodeTimeout, Detail: "late"}}}}
+	node := []*sandbox.TreeNode{{ID: sb.ID, Kind: "sandbox", CreatedAt: at, Children: []*sandbox.TreeNode{{ID: snap.ID, Kind: "snapshot", CreatedAt: at}}}}
+	diff := &sandbox.Diff{From: "a", To: "b", Changes: []sandbox.Change{{Path: "/x", Kind: sandbox.Added}}}
+	var got string
+	note := func(args ...any) { got = fmt.Sprintf("%+v", args) }
+	one := func(_ context.Context, ref string) (*sandbox.Sandbox, error) { note(ref); return sb, nil }
+	c := connect(t, &apitest.Service{
+		CreateFunc: func(_ context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error) {
+			note(req)
+			return sb, nil
+		},
+		GetFunc: one, PauseFunc: one, ResumeFunc: one, PromoteFunc: one,
+		ListFunc: func(_ context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
+			note(f)
+			return []sandbox.Sandbox{*sb}, nil
+		},
+		DestroyFunc: func(_ context.Context, ref string) error { note(ref); return nil },
+		ProcessesFunc: func(_ context.Context, ref string) ([]sandbox.Process, error) {
+			note(ref)
+			return []sandbox.Process{{PID: 1}}, nil
+		},
+		StatsFunc: func(_ context.Context, ref string) (*sandbox.Stats, error) {
+			note(ref)
+			return &sandbox.Stats{Processes: 2}, nil
+		},
+		ForkFunc: func(_ context.Context, ref string, req sandbox.ForkRequest) (*sandbox.ForkResult, error) {
+			note(ref, req)
+			return forked, nil
+		},
+		DiffFunc: func(_ context.Context, a, b string, req sandbox.DiffRequest) (*sandbox.Diff, error) {
+			note(a, b, req)
+			return diff, nil
+		},
+		TreeFunc: func(_ context.Context, ref string) ([]*sandbox.TreeNode, error) { note(ref); return node, nil },
+		SnapshotFunc: func(_ context.Context, ref string, req sandbox.SnapshotRequest) (*sandbox.Snapshot, error) {
+			note(ref, req)
+			return snap, nil
+		},
+		SnapshotsFunc:      func(context.Context) ([]sandbox.Snapshot, error) { note(); return []sandbox.Snapshot{*snap}, nil },
+		GetSnapshotFunc:    func(_ context.Context, ref string) (*sandbox.Snapshot, error) { note(ref); return snap, nil },
+		DeleteSnapshotFunc: func(_ context.Context, ref string) error { note(ref); return nil },
+		RestoreFunc: func(_ context.Context, ref string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error) {
+			note(ref, req)
+			return forked, nil
+		},
+		RollbackFunc: func(_ context.Context, a, b string) (*sandbox.Sandbox, error) { note(a, b); return sb, nil },
+		ImagesFunc:   func(context.Context) ([]sandbox.Image, error) { note(); return []sandbox.Image{*img}, nil },
+		GetImageFunc: func(_ context.Context, ref string) (*sandbox.Image, error) { note(ref); return img, nil },
+		RemoveImageFunc: func(_ context.Context, ref string) error {
+			note(ref)
+			return nil
+		},
+		ExecFunc: func(_ context.Context, ref string, req sandbox.ExecRequest, _ httpapi.ExecIO) (*sandbox.ExecResult, error) {
+			note(ref, req)
+			return &sandbox.ExecResult{OK: true}, nil
+		},
+	})
+	ctx := t.Context()
+	check := func(name, call string, want, have any, err error) {
+		t.Helper()
+		if err != nil || got != call || !reflect.DeepEqual(have, want) {
+			t.Errorf("%s: %v\ncall %s\nwant %s\nresult %+v\nwant   %+v", name, err, got, call, have, want)
+		}
+	}
+	create := sandbox.CreateRequest{Image: "python", Limits: sandbox.Limits{MemoryMiB: 7}, Env: map[string]string{"A": "b"}}
+	v, err := c.Create(ctx, create)
+	check("Create", fmt.Sprintf("%+v", []any{create}), sb, v, err)
+	v, err = c.Get(ctx, "x")
+	check("Get", "[x]", sb, v, err)
+	v, err = c.Pause(ctx, "x")
+	check("Pause", "[x]", sb, v, err)
+	v, err = c.Resume(ctx, "x")
+	check("Resume", "[x]", sb, v, err)
+	v, err = c.Promote(ctx, "x")
+	check("Promote", "[x]", sb, v, err)
+	v, err = c.Rollback(ctx, "x", "y")
+	check("Rollback", "[x y]", sb, v, err)
+	check("Destroy", "[x]", nil, nil, errors.Join(c.Destroy(ctx, "x")))
+	list, err := c.List(ctx, sandbox.ListFilter{State: "paused", Image: "i", Name: "n", Metadata: map[string]string{"k": "v=&"}})
+	check("List", "[{State:paused Image:i Name:n Metadata:map[k:v=&]}]", []sandbox.Sandbox{*sb}, list, err)
+	ps, err := c.Processes(ctx, "x")
+	check("Processes", "[x]", []sandbox.Process{{PID: 1}}, ps, err)
+	st, err := c.Stats(ctx, "x")
+	check("Stats", "[x]", &sandbox.Stats{Processes: 2}, st, err)
+	f, err := c.Fork(ctx, "x", sandbox.ForkRequest{Count: 2})
+	check("Fork", fmt.Sprintf("%+v", []any{"x", sandbox.ForkRequest{Count: 2}}), forked, f, err)
+	f, err = c.Restore(ctx, "x", sandbox.RestoreRequest{Count: 2})
+	check("Restore", fmt.Sprintf("%+v", []any{"x", sandbox.RestoreRequest{Count: 2}}), forked, f, err)
+	d, err := c.Diff(ctx, "x", "y", sandbox.DiffRequest{Paths: []string{"/a b", "/c"}, Hunks: true})
+	check("Diff", "[x y {Paths:[/a b /c] Hunks:true}]", diff, d, err)
+	tr, err := c.Tree(ctx, "")
+	check("Tree", "[]", node, tr, err)
+	sn, err := c.Snapshot(ctx, "x", sandbox.SnapshotRequest{Name: "s"})
+	check("Snapshot", fmt.Sprintf("%+v", []any{"x", sandbox.SnapshotRequest{Name: "s"}}), snap, sn, err)
+	sn, err = c.GetSnapshot(ctx, "x")
+	check("GetSnapshot", "[x]", snap, sn, err)
+	sns, err := c.Snapshots(ctx)
+	check("Snapshots", "[]", []sandbox.Snapshot{*snap}, sns, err)
+	check("DeleteSnapshot", "[x]", nil, nil, c.DeleteSnapshot(ctx, "x"))
+	im, err := c.GetImage(ctx, "host:1/a/b@sha256:0")
+	check("GetImage", "[host:1/a/b@sha256:0]", img, im, err)
+	ims, err := c.Images(ctx)
+	check("Images", "[]", []sandbox.Image{*img}, ims, err)
+	check("RemoveImage", "[a/b]", nil, nil, c.RemoveImage(ctx, "a/b"))
+	req := sandbox.ExecRequest{Argv: []string{"a"}, TimeoutMS: 5}
+	res, err := c.Exec(ctx, "x", req)
+	check("Exec", fmt.Sprintf("%+v", []any{"x", req}), &sandbox.ExecResult{OK: true}, res, err)
+}
+
+func TestListReadsAllPages(t *testing.T) {
+	var all []sandbox.Sandbox
+	for range 2500 {
+		all = append(all, sandbox.Sandbox{ID: sandbox.NewID(sandbox.KindSandbox)})
+	}
+	c := connect(t, &apitest.Service{ListFunc: func(context.Context, sandbox.ListFilter) ([]sandbox.Sandbox, error) {
+		return append([]sandbox.Sandbox(nil), all...), nil
+	}})
+	got, err := c.List(t.Context(), sandbox.ListFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, sb := range got {
+		seen[sb.ID] = true
+	}
+	if len(got) != len(all) || len(seen) != len(all) {
+		t.Errorf("%d sandboxes, %d different; want %d", len(got), len(seen), len(all))
+	}
+}
+
+func TestErrorsComeBackTyped(t *testing.T) {
+	c := connect(t, &apitest.Service{GetFunc: func(_ context.Context, ref string) (*sandbox.Sandbox, error) {
+		return nil, sandbox.NotFound("sandbox", ref)
+	}})
+	_, err := c.Get(t.Context(), "nope")
+	var e *sandbox.Error
+	var p *httpwire.Problem
+	if !errors.As(err, &e) || e.Code != sandbox.CodeNotFound || e.Detail != `no sandbox "nope"` {
+		t.Errorf("error %+v", err)
+	}
+	if !errors.As(err, &p) || p.Status != 404 || p.RequestID == "" {
+		t.Errorf("problem %+v", p)
+	}
+	for _, ref := range []string{"", ".", ".."} {
+		if _, err := c.Get(t.Context(), ref); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+			t.Errorf("Get(%q) = %v", ref, err)
+		}
+	}
+	if _, err := c.Get(t.Context(), "../../x"); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+		t.Errorf("a path as id: %v", err)
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	c := connectTo(t, "unix:"+filepath.Join(t.TempDir(), "none"))
+	_, err := c.Tree(t.Context(), "")
+	if sandbox.CodeOf(err) != sandbox.CodeUnavailable || strings.Contains(err.Error(), "http://ramet") {
+		t.Errorf("error %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Tree(ctx, ""); sandbox.CodeOf(err) != sandbox.CodeCanceled {
+		t.Errorf("with a cancelled context: %v", err)
+	}
+}
+
+func TestNotADaemon(t *testing.T) {
+	for name, h := range map[string]http.HandlerFunc{
+		"plain 404": http.NotFound,
+		"empty problem": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", httpwire.ProblemType)
+			w.WriteHeader(400)
+		},
+		"redirect":       func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) },
+		"no JSON":        func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+		"stream cut off": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "event: stdout\ndata: {}") },
+		"no exit":        func(w http.ResponseWriter, _ *http.Request) {},
+	} {
+		srv := httptest.NewServer(h)
+		c := connectTo(t, srv.URL)
+		_, err := c.ExecStream(t.Context(), "a", sandbox.ExecRequest{}, client.ExecIO{})
+		if sandbox.CodeOf(err) != sandbox.CodeUnavailable && name != "no JSON" {
+			t.Errorf("%s: ExecStream = %v", name, err)
+		}
+		if _, err = c.Get(t.Context(), "a"); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+			t.Errorf("%s: Get = %v", name, err)
+		}
+		if _, err = c.ExecStream(t.Context(), "a", sandbox.ExecRequest{}, client.ExecIO{Stdin: strings.NewReader("")}); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+			t.Errorf("%s: ExecStream with input = %v", name, err)
+		}
+		c.Close()
+		srv.Close()
+	}
+}
+
+func echo(_ context.Context, _ string, _ sandbox.ExecRequest, s httpapi.ExecIO) (*sandbox.ExecResult, error) {
+	if s.Stdin != nil {
+		if _, err := io.Copy(s.Stdout, s.Stdin); err != nil {
+			return nil, err
+		}
+	} else if _, err := s.Stdout.Write([]byte("out\xff")); err != nil {
+		return nil, err
+	}
+	_, err := io.WriteString(s.Stderr, "err")
+	return &sandbox.ExecResult{ExitCode: 9}, err
+}
+
+func TestExecStream(t *testing.T) {
+	c := connect(t, &apitest.Service{ExecFunc: echo})
+	large := bytes.Repeat([]byte("0123456789abcde\n"), 1<<17) // 2 MiB, more than all buffers on the way
+	for _, in := range [][]byte{nil, {}, []byte("small"), large} {
+		var stdout, stderr bytes.Buffer
+		streams := client.ExecIO{Stdout: &stdout, Stderr: &stderr}
+		want := in
+		if in == nil {
+			want = []byte("out\xff")
+		} else {
+			streams.Stdin = bytes.NewReader(in)
+		}
+		res, err := c.ExecStream(t.Context(), "a", sandbox.ExecRequest{Shell: "x"}, streams)
+		if err != nil || res.ExitCode != 9 || !bytes.Equal(stdout.Bytes(), want) || stderr.String() != "err" {
+			t.Errorf("input of %d bytes: %+v, %v, %d bytes out, stderr %q", len(in), res, err, stdout.Len(), stderr.String())
+		}
+	}
+}
+
+func TestExecStreamErrors(t *testing.T) {
+	c := connect(t, &apitest.Service{ExecFunc: func(ctx context.Context, ref string, _ sandbox.ExecRequest, s httpapi.ExecIO) (*sandbox.ExecResult, error) {
+		if ref == "gone" {
+			return nil, sandbox.NotFound("sandbox", ref)
+		}
+		if _, err := io.WriteString(s.Stdout, "x"); err != nil {
+			return nil, err
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})
+	broken := errors.New("broken")
+	for _, withInput := range []bool{false, true} {
+		input := func() io.Reader {
+			if withInput {
+				return strings.NewReader("in")
+			}
+			return nil
+		}
+		_, err := c.ExecStream(t.Context(), "gone", sandbox.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: input()})
+		if sandbox.CodeOf(err) != sandbox.CodeNotFound {
+			t.Errorf("input %t: %v", withInput, err)
+		}
+		_, err = c.ExecStream(t.Context(), "a", sandbox.ExecRequest{}, client.ExecIO{Stdin: input()})
+		if sandbox.CodeOf(err) != sandbox.CodeInvalid {
+			t.Errorf("input %t, invalid request: %v", withInput, err)
+		}
+		_, err = c.ExecStream(t.Context(), "a", sandbox.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: input(), Stdout: failingWriter{broken}})
+		if !errors.Is(err, broken) {
+			t.Errorf("input %t, broken output: %v", withInput, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err = c.ExecStream(ctx, "a", sandbox.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: input(), Stdout: cancellingWriter(cancel)})
+		if sandbox.CodeOf(err) != sandbox.CodeCanceled {
+			t.Errorf("input %t, cancelled: %v", withInput, err)
+		}
+	}
+	_, err := c.ExecStream(t.Context(), "a", sandbox.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: failingReader{broken}})
+	if !errors.Is(err, broken) {
+		t.Errorf("broken input: %v", err)
+	}
+}
+
+type failingWriter struct{ err error }
+
+func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
+
+type failingReader struct{ err error }
+
+func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
+
+type cancellingWriter context.CancelFunc
+
+func (w cancellingWriter) Write(p []byte) (int, error) { w(); return len(p), nil }
+
+func TestCreateImage(t *testing.T) {
+	c := connect(t, &apitest.Service{CreateImageFunc: func(_ context.Context, req sandbox.ImageRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+		progress(sandbox.Progress{Phase: "fetch", Done: 1, Total: 2, Detail: "layer"})
+		if req.Name == "bad" {
+			return nil, sandbox.Errorf(sandbox.CodeHostile, "path leaves the root")
+		}
+		return &sandbox.Image{ID: "img_aaaaaaaaaaaaaaaa"}, nil
+	}})
+	var seen []sandbox.Progress
+	collect := func(p sandbox.Progress) { seen = append(seen, p) }
+	img, err := c.CreateImage(t.Context(), sandbox.ImageRequest{Name: "x", Ref: "y"}, collect)
+	if err != nil || img.ID != "img_aaaaaaaaaaaaaaaa" || !reflect.DeepEqual(seen, []sandbox.Progress{{Phase: "fetch", Done: 1, Total: 2, Detail: "layer"}}) {
+		t.Errorf("CreateImage = %+v, %v after %+v", img, err, seen)
+	}
+	if _, err := c.CreateImage(t.Context(), sandbox.ImageRequest{Name: "bad", Ref: "y"}, collect); sandbox.CodeOf(err) != sandbox.CodeHostile {
+		t.Errorf("a failure after progress: %v", err)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	h, err := connect(t, &apitest.Service{}).Health(t.Context())
+	if err != nil || h.Status != "ok" || h.Version != "test" || h.PID == 0 {
+		t.Errorf("Health = %+v, %v", h, err)
+	}
+}
+
+// The round trip of an exec without the sandbox's part should stay below a
+// millisecond.
+func BenchmarkExec(b *testing.B) {
+	c := connect(b, &apitest.Service{ExecFunc: echo})
+	for _, mode := range []string{"collect", "stream", "socket"} {
+		b.Run(mode, func(b *testing.B) {
+			for b.Loop() {
+				var err error
+				req := sandbox.ExecRequest{Argv: []string{"true"}}
+				switch mode {
+				case "collect":
+					_, err = c.Exec(b.Context(), "a", req)
+				case "stream":
+					_, err = c.ExecStream(b.Context(), "a", req, client.ExecIO{})
+				case "socket":
+					_, err = c.ExecStream(b.Context(), "a", req, client.ExecIO{Stdin: strings.NewReader("x")})
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func FuzzProblem(f *testing.F) {
+	f.Add(404, httpwire.ProblemType, `{"code":"not_found","detail":"x"}`)
+	f.Add(500, "text/html", `<html>`)
+	f.Add(301, httpwire.ProblemType, `{}`)
+	f.Fuzz(func(t *testing.T, status int, mediaType, body string) {
+		if status < 300 || status > 999 {
+			return
+		}
+		c := connectTo(t, "http://daemon")
+		client.SetTransport(c, roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {mediaType}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+		}))
+		_, err := c.Get(context.Background(), "a")
+		if err == nil || sandbox.CodeOf(err) == "" {
+			t.Fatalf("status %d: %v", status, err)
+		}
+		if _, jerr := json.Marshal(httpwire.NewProblem(err)); jerr != nil {
+			t.Fatal(jerr)
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
