@@ -1,0 +1,80 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"syscall"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// The descriptors that a daemon in the background inherits.
+const (
+	readyFD     = 3 // write end of a pipe: one started message
+	startLockFD = 4 // start.lock, held
+)
+
+// started is what a daemon in the background says to the command that started
+// it, once.
+type started struct {
+	Error *httpwire.Problem `json:"error,omitempty"`
+}
+
+// Handover is what the command that starts a daemon gives to it.
+type Handover struct{ ready, startLock *os.File }
+
+// Inherit takes over what Ensure handed to this process.
+func Inherit() (*Handover, error) {
+	for fd, want := range map[int]uint32{readyFD: syscall.S_IFIFO, startLockFD: syscall.S_IFREG} {
+		var st syscall.Stat_t
+		if err := syscall.Fstat(fd, &st); err != nil || st.Mode&syscall.S_IFMT != want {
+			return nil, sandbox.Invalid("background", "only ramet itself starts a daemon in the background: use serve without it")
+		}
+		syscall.CloseOnExec(fd)
+	}
+	return &Handover{ready: os.NewFile(readyFD, "ready"), startLock: os.NewFile(startLockFD, "start.lock")}, nil
+}
+
+// report tells the command how the start ended. It is no error if that command
+// is gone.
+func (h *Handover) report(err error) {
+	if h == nil || h.ready == nil {
+		return
+	}
+	var msg started
+	if err != nil {
+		msg.Error = httpwire.NewProblem(err)
+	}
+	if line, err := json.Marshal(msg); err == nil {
+		_, _ = h.ready.Write(append(line, '\n'))
+	}
+	_ = h.ready.Close()
+	h.ready = nil
+}
+
+// takeStartLock returns the inherited lock, or nil.
+func (h *Handover) takeStartLock() *os.File {
+	if h == nil {
+		return nil
+	}
+	f := h.startLock
+	h.startLock = nil
+	return f
+}
+
+// parseStarted reads the message of a daemon. A daemon that died said nothing.
+func parseStarted(line []byte) error {
+	if len(line) == 0 {
+		return errSaidNothing
+	}
+	var msg started
+	if err := json.Unmarshal(line, &msg); err != nil {
+		return fmt.Errorf("start daemon: decode its message: %w", err)
+	}
+	if msg.Error != nil {
+		return msg.Error
+	}
+	return nil
+}

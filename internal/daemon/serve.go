@@ -1,0 +1,197 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/paths"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+const (
+	// DefaultDrainTimeout is how long requests may go on after a daemon was
+	// told to end.
+	DefaultDrainTimeout = 10 * time.Second
+	// headerTimeout bounds the head of a request; httpapi bounds its body.
+	headerTimeout = 10 * time.Second
+)
+
+var errEnding = errors.New("the daemon is ending")
+
+// NewService builds what a daemon serves. ctx lives until the daemon has
+// drained; then the Closer, which may be nil, is closed.
+type NewService func(ctx context.Context, p paths.Paths, log *slog.Logger) (httpapi.Service, io.Closer, error)
+
+// Config says how to be a daemon. All fields but the last two must be set.
+type Config struct {
+	Paths      paths.Paths
+	Version    string
+	Logger     *slog.Logger
+	NewService NewService
+	// DrainTimeout is DefaultDrainTimeout if it is zero.
+	DrainTimeout time.Duration
+	// Handover is set in a daemon that a command started.
+	Handover *Handover
+}
+
+// Serve is a daemon until ctx ends, and then drains: requests go on for up to
+// DrainTimeout, after which their commands are killed. A CodeConflict error says
+// that another daemon is running.
+func Serve(ctx context.Context, cfg Config) (err error) {
+	defer func() { cfg.Handover.report(err) }()
+	if err := errors.Join(cfg.Paths.MakeRuntime(), cfg.Paths.MakeData()); err != nil {
+		return fmt.Errorf("start daemon: %w", err)
+	}
+	startLock := cfg.Handover.takeStartLock()
+	if startLock == nil {
+		if startLock, err = acquire(ctx, cfg.Paths.StartLock()); err != nil {
+			return fmt.Errorf("start daemon: %w", err)
+		}
+	}
+	listening := false
+	defer func() {
+		if !listening {
+			err = errors.Join(err, release(startLock))
+		}
+	}()
+	lock, err := takeOver(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("start daemon: %w", err)
+	}
+	defer func() { err = errors.Join(err, release(lock)) }()
+
+	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopWork(errEnding)
+	giveUp := context.AfterFunc(ctx, func() { stopWork(context.Cause(ctx)) })
+	svc, closer, err := cfg.NewService(work, cfg.Paths, cfg.Logger)
+	if err != nil {
+		return fmt.Errorf("start daemon: %w", err)
+	}
+	defer func() { err = errors.Join(err, closeService(closer)) }()
+	if !giveUp() {
+		return fmt.Errorf("start daemon: %w", context.Cause(ctx))
+	}
+	l, err := listen(cfg.Paths.Socket(), cfg.Logger)
+	if err != nil {
+		return fmt.Errorf("start daemon: %w", err)
+	}
+	s := newServer(cfg, svc, work, stopWork)
+	listening = true
+	if err := release(startLock); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	cfg.Handover.report(nil)
+	cfg.Logger.Info("daemon is ready", "version", cfg.Version, "pid", os.Getpid(), "socket", cfg.Paths.Socket())
+	return s.run(ctx, l)
+}
+
+// takeOver returns ramet.lock, held. The caller holds start.lock.
+func takeOver(ctx context.Context, cfg Config) (*os.File, error) {
+	if conn, err := net.Dial("unix", cfg.Paths.Socket()); err == nil {
+		conn.Close()
+		return nil, sandbox.Errorf(sandbox.CodeConflict, "a daemon is running already%s", holder(cfg.Paths.Lock()))
+	}
+	cfg.Logger.Debug("waiting for a daemon that is ending")
+	lock, err := acquire(ctx, cfg.Paths.Lock())
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(lock.Truncate(0), writeAt(lock, fmt.Sprintf("%d\n", os.Getpid()))); err != nil {
+		return nil, errors.Join(fmt.Errorf("write lock: %w", err), release(lock))
+	}
+	return lock, nil
+}
+
+func writeAt(f *os.File, s string) error {
+	_, err := f.WriteAt([]byte(s), 0)
+	return err
+}
+
+// holder names the process that holds the lock at path, for people to read.
+func holder(path string) string {
+	b, err := os.ReadFile(path)
+	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
+		return " (process " + pid + ")"
+	}
+	return ""
+}
+
+func closeService(c io.Closer) error {
+	if c == nil {
+		return nil
+	}
+	if err := c.Close(); err != nil {
+		return fmt.Errorf("close service: %w", err)
+	}
+	return nil
+}
+
+// server is a daemon that listens.
+type server struct {
+	api      *httpapi.API
+	http     *http.Server
+	log      *slog.Logger
+	timeout  time.Duration
+	stopWork context.CancelCauseFunc
+}
+
+func newServer(cfg Config, svc httpapi.Service, work context.Context, stopWork context.CancelCauseFunc) *server {
+	api := httpapi.New(httpapi.Config{Service: svc, Version: cfg.Version, Logger: cfg.Logger})
+	timeout := cfg.DrainTimeout
+	if timeout == 0 {
+		timeout = DefaultDrainTimeout
+	}
+	return &server{
+		api: api, log: cfg.Logger, timeout: timeout, stopWork: stopWork,
+		http: &http.Server{
+			Handler:           api,
+			ReadHeaderTimeout: headerTimeout,
+			BaseContext:       func(net.Listener) context.Context { return work },
+			ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
+		},
+	}
+}
+
+// run serves until ctx ends and all requests are answered or given up.
+func (s *server) run(ctx context.Context, l net.Listener) error {
+	served := make(chan error, 1)
+	go func() { served <- s.http.Serve(l) }()
+	var err error
+	select {
+	case err = <-served: // without being asked: the listener broke
+		err = fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+		s.log.Info("daemon is draining")
+	}
+	s.drain()
+	if err == nil {
+		<-served
+	}
+	return err
+}
+
+// drain ends all requests. The socket goes first, so that new commands start a
+// new daemon, which waits for this one's lock.
+func (s *server) drain() {
+	s.api.Drain()
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		s.log.Warn("requests are given up", "after", s.timeout)
+		s.stopWork(errEnding)
+	})
+	defer stop()
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.http.Close()
+	}
+	s.api.Wait()
+}
