@@ -50,7 +50,7 @@ func beginDaemon(t *testing.T, p paths.Paths, svc *apitest.Service, drain time.D
 	cfg := Config{
 		Paths: p, Version: "test", Logger: slog.New(slog.DiscardHandler), DrainTimeout: drain, Handover: &Handover{ready: readyWrite},
 		NewService: func(context.Context, paths.Paths, *slog.Logger) (httpapi.Service, io.Closer, error) {
-			return svc, nil, nil
+			return svc, closerFunc(func() error { r.closed = true; return nil }), nil
 		},
 	}
 	go func() { r.done <- Serve(ctx, cfg) }()
