@@ -92,17 +92,29 @@ func StartTime(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[startTimeField], 10, 64)
 }
 
-// Sweep removes sockets and logs of sentries that keep refuses.
-func (l *Launcher) Sweep(keep func(key string) bool) error {
+// Sweep ends the sentries that keep refuses, and removes the sockets and logs
+// they left.
+func (l *Launcher) Sweep(ctx context.Context, keep func(key string) bool) {
 	entries, err := os.ReadDir(l.cfg.Dir)
 	if err != nil {
-		return fmt.Errorf("list sentries: %w", err)
+		return // there is no directory, so there are no sentries
 	}
 	for _, e := range entries {
-		key, _, _ := strings.Cut(e.Name(), ".")
-		if ValidKey(key) && !keep(key) {
-			os.Remove(filepath.Join(l.cfg.Dir, e.Name()))
+		key, suffix, _ := strings.Cut(e.Name(), ".")
+		if !ValidKey(key) || keep(key) {
+			continue
 		}
+		if suffix == "sock" {
+			s := &Sentry{key: key, dir: l.cfg.Dir}
+			if c, err := s.dial(); err == nil { // else it has ended already
+				stop := context.AfterFunc(ctx, func() { c.Close() })
+				if c.SendJSON(wire.TypeCall, &wire.Call{Op: wire.OpQuit}) == nil {
+					_, _ = c.Receive() // the reply or the end, both are what is wanted
+				}
+				stop()
+				c.Close()
+			}
+		}
+		os.Remove(filepath.Join(l.cfg.Dir, e.Name()))
 	}
-	return nil
 }

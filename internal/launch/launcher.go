@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -169,7 +171,10 @@ func (l *Launcher) spawn(s *Sentry, given *donation) error {
 	defer log.Close()
 	cmd := exec.Command(l.cfg.Executable, "sentry", string(arg))
 	cmd.Args[0] = "ramet-sentry"
-	cmd.Env = []string{} // nothing of the daemon's reaches a sandbox
+	// Nothing of the daemon's environment reaches a sandbox. A fixed GOMAXPROCS
+	// keeps the runtime from asking for the affinity mask every second, which
+	// the filter refuses.
+	cmd.Env = []string{"GOMAXPROCS=" + strconv.Itoa(runtime.NumCPU())}
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = given.files

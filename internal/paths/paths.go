@@ -55,6 +55,9 @@ func (p Paths) Image(id string) (string, error) {
 	return below(p.Images(), sandbox.KindImage, id)
 }
 
+// PackageCache returns the directory of distribution packages that were fetched.
+func (p Paths) PackageCache() string { return filepath.Join(p.dataDir, "packages") }
+
 // Snapshots returns the directory of snapshots.
 func (p Paths) Snapshots() string { return filepath.Join(p.dataDir, "snapshots") }
 

@@ -119,6 +119,11 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 		return release(g, call.Release)
 	case wire.OpAdopt:
 		return s.adopt(g)
+	case wire.OpIdentify:
+		if call.Identify == nil {
+			return nil, errCall
+		}
+		return struct{}{}, g.Identify(*call.Identify)
 	case wire.OpPause:
 		return struct{}{}, g.Pause()
 	case wire.OpResume:

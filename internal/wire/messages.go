@@ -16,6 +16,7 @@ const (
 	OpRelease  Op = "release"  // drop the pins of a freeze
 	OpPause    Op = "pause"    // stop all tasks
 	OpResume   Op = "resume"   // let them run
+	OpIdentify Op = "identify" // become another sandbox: promotion
 	OpInfo     Op = "info"     // Info
 	OpPS       Op = "ps"       // processes
 	OpChanges  Op = "changes"  // paths that differ from the image; reply + JSON in a memory file
@@ -33,6 +34,7 @@ type Call struct {
 	Exec     *Exec     `json:"exec,omitempty"`
 	Freeze   *Freeze   `json:"freeze,omitempty"`
 	Release  *Release  `json:"release,omitempty"`
+	Identify *Common   `json:"identify,omitempty"`
 	Describe *Describe `json:"describe,omitempty"`
 	ReadFile *ReadFile `json:"read_file,omitempty"`
 }

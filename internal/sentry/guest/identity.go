@@ -27,7 +27,19 @@ const (
 	hookOutput = 4 << 10
 )
 
-// becomeSelf gives a child its own identity, before its tasks run.
+// Identify makes the running sandbox another one: its parent, when it is
+// promoted. Commands that run already keep their environment.
+func (g *Guest) Identify(id wire.Common) error {
+	g.ops.Lock()
+	defer g.ops.Unlock()
+	if g.paused {
+		return errPaused
+	}
+	g.id = id
+	return g.becomeSelf()
+}
+
+// becomeSelf writes g.id to where the guest sees it.
 func (g *Guest) becomeSelf() error {
 	ctx := g.rootContext()
 	for _, t := range g.k.TaskSet().Root.Tasks() {

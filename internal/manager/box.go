@@ -1,0 +1,271 @@
+package manager
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"ramet.dev/ramet/internal/cgroup"
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// record is what is stored of a box.
+type record struct {
+	Sandbox sandbox.Sandbox `json:"sandbox"`
+	// Ancestors are the ids of the sandboxes and snapshots it descends from,
+	// the first one created first.
+	Ancestors []string `json:"ancestors,omitempty"`
+	// Freeze is what it was made from; empty if it was created.
+	Freeze string `json:"freeze,omitempty"`
+	// The sentry process.
+	Key   string `json:"key,omitempty"`
+	PID   int    `json:"pid,omitempty"`
+	Start uint64 `json:"start,omitempty"`
+}
+
+// box is a sandbox.
+type box struct {
+	id string
+	op sync.RWMutex // see the package comment
+
+	mu     sync.Mutex
+	rec    record
+	sentry *launch.Sentry // nil once it failed
+	freeze *freeze        // nil if it was created
+}
+
+// view returns the sandbox as users see it, without its memory.
+func (b *box) view() sandbox.Sandbox {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rec.Sandbox
+}
+
+// running returns the box's sentry, or an error unless its state is one of ok.
+func (b *box) running(ok ...sandbox.State) (*launch.Sentry, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := &b.rec.Sandbox
+	if slices.Contains(ok, s.State) && b.sentry != nil {
+		return b.sentry, nil
+	}
+	if s.State == sandbox.StateFailed {
+		return nil, sandbox.Errorf(sandbox.CodeSandboxDied, "sandbox %s failed: %s", b.id, s.Reason)
+	}
+	return nil, sandbox.Errorf(sandbox.CodeWrongState, "sandbox %s is %s, not %s", b.id, s.State, ok[0])
+}
+
+// draft describes a box before it has a sentry.
+type draft struct {
+	rec    record
+	freeze *freeze
+	parent string // hostname and machine id are made here
+}
+
+// newDraft fills in what is the same for all ways to make a sandbox.
+func newDraft(id, name string, forkIndex int) draft {
+	host := name
+	if host == "" {
+		host = strings.ReplaceAll(id, "_", "-")
+	}
+	return draft{rec: record{Sandbox: sandbox.Sandbox{
+		ID: id, Name: name, State: sandbox.StateRunning, CreatedAt: time.Now().UTC(),
+		Identity: sandbox.Identity{SandboxID: id, ForkIndex: forkIndex, Hostname: host, MachineID: newMachineID()},
+	}}}
+}
+
+// newMachineID returns 32 hexadecimal digits, see machine-id(5).
+func newMachineID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	return hex.EncodeToString(b[:])
+}
+
+// common returns what the sentry is told about the sandbox.
+func (d *draft) common() wire.Common { return commonOf(&d.rec.Sandbox) }
+
+func commonOf(s *sandbox.Sandbox) wire.Common {
+	return wire.Common{
+		ID: s.ID, Hostname: s.Identity.Hostname, MachineID: s.Identity.MachineID,
+		ForkIndex: s.Identity.ForkIndex, Env: s.Env, Limits: s.Limits,
+	}
+}
+
+// prepare readies a blank sentry for the draft: limits and required layers.
+func (m *Manager) prepare(ctx context.Context, d *draft, require []string) (*launch.Sentry, error) {
+	s, err := m.pool.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.equip(d, s, require); err != nil {
+		s.Kill()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (m *Manager) equip(d *draft, s *launch.Sentry, require []string) error {
+	d.rec.Sandbox.Isolation = s.Isolation()
+	if err := requireLayers(require, s.Isolation(), m.launcher.Missing()); err != nil {
+		return err
+	}
+	start, err := launch.StartTime(s.PID())
+	if err != nil {
+		return err
+	}
+	d.rec.Key, d.rec.PID, d.rec.Start = s.Key(), s.PID(), start
+	return s.SetLimits(groupLimits(d.rec.Sandbox.Limits))
+}
+
+// sentryOverheadMiB is what a sentry itself may use on top of its guest's
+// memory before the limit hits.
+const sentryOverheadMiB = 64
+
+// threadsPerTask is how many host threads a guest task can cost: its stub
+// process with the platform's threads.
+const threadsPerTask = 4
+
+func groupLimits(l sandbox.Limits) cgroup.Limits {
+	g := cgroup.Limits{CPUs: l.CPUs}
+	if l.MemoryMiB > 0 {
+		g.MemoryBytes = (l.MemoryMiB + sentryOverheadMiB) << 20
+	}
+	if l.Pids > 0 {
+		const sentryThreads = 64
+		g.Pids = sentryThreads + l.Pids*threadsPerTask
+	}
+	return g
+}
+
+// commit makes sentries outlive this daemon, writes all records and adds the
+// boxes: all or none. On error the sentries are left to the caller.
+func (m *Manager) commit(ctx context.Context, fresh []*box, more ...store.Change) error {
+	changes := more
+	for _, b := range fresh {
+		if _, err := b.sentry.Call(ctx, &wire.Call{Op: wire.OpCommit}, nil); err != nil {
+			return fmt.Errorf("commit sandbox: %w", err)
+		}
+		changes = append(changes, store.Change{Table: store.Sandboxes, ID: b.id, Doc: b.rec})
+	}
+	if err := m.store.Apply(ctx, changes...); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	for _, b := range fresh {
+		m.boxes[b.id] = b
+	}
+	m.mu.Unlock()
+	for _, b := range fresh {
+		m.watch(b, b.sentry)
+	}
+	return nil
+}
+
+// watch notices when the sentry of b ends by itself.
+func (m *Manager) watch(b *box, s *launch.Sentry) {
+	m.watchers.Add(1)
+	go func() {
+		defer m.watchers.Done()
+		select {
+		case <-m.closing:
+		case <-s.Done():
+			m.died(b, s)
+		}
+	}()
+}
+
+// died marks b failed if s still is its sentry, and collects what s left.
+func (m *Manager) died(b *box, s *launch.Sentry) {
+	b.mu.Lock()
+	if b.sentry != s {
+		b.mu.Unlock()
+		return // destroyed, promoted or rolled back meanwhile
+	}
+	b.sentry = nil
+	b.rec.Sandbox.State = sandbox.StateFailed
+	b.rec.Sandbox.Reason = s.End().Error()
+	rec, f := b.rec, b.freeze
+	b.freeze = nil
+	b.mu.Unlock()
+	m.log.Warn("sandbox failed", "id", b.id, "reason", rec.Sandbox.Reason)
+	if err := m.store.Apply(context.Background(), store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec}); err != nil {
+		m.log.Error("record a failed sandbox", "id", b.id, "error", err)
+	}
+	s.Kill()
+	m.drop(f)
+}
+
+// Get returns a sandbox with its present memory.
+func (m *Manager) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	b, err := m.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	v := b.view()
+	if st, err := m.stats(ctx, b); err == nil {
+		v.Memory = st.Memory
+	}
+	return &v, nil
+}
+
+// List returns the sandboxes that match, the oldest first.
+func (m *Manager) List(_ context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
+	image := f.Image
+	if image != "" {
+		if img, err := m.images.Resolve(image); err == nil {
+			image = img.ID
+		}
+	}
+	list := []sandbox.Sandbox{}
+	for _, b := range m.all() {
+		v := b.view()
+		switch {
+		case f.State != "" && v.State != f.State:
+		case image != "" && v.Image != image:
+		case f.Name != "" && v.Name != f.Name:
+		case !hasAll(v.Metadata, f.Metadata):
+		default:
+			list = append(list, v)
+		}
+	}
+	slices.SortFunc(list, func(a, b sandbox.Sandbox) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return list, nil
+}
+
+func (m *Manager) all() []*box {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.boxes))
+}
+
+func hasAll(have, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// openImage opens the image of a sandbox.
+func (m *Manager) openImage(id string) (*os.File, error) {
+	path, err := m.images.Path(id)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open image: %w", err)
+	}
+	return f, nil
+}

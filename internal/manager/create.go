@@ -1,0 +1,201 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// Create makes a sandbox from an image or a snapshot.
+func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error) {
+	if err := validEnv(req.Env); err != nil {
+		return nil, err
+	}
+	if err := validLimits(req.Limits); err != nil {
+		return nil, err
+	}
+	if sandbox.IsID(sandbox.KindSnapshot, req.Image) {
+		return m.createFromSnapshot(ctx, req)
+	}
+	img, err := m.images.Resolve(req.Image)
+	if err != nil {
+		return nil, err
+	}
+	id := sandbox.NewID(sandbox.KindSandbox)
+	if err := m.reserve([]string{req.Name}, []string{id}); err != nil {
+		return nil, err
+	}
+	d := newDraft(id, req.Name, 0)
+	s := &d.rec.Sandbox
+	s.Image, s.Limits, s.Metadata = img.ID, req.Limits, req.Metadata
+	if len(img.Names) > 0 {
+		s.ImageName = img.Names[0]
+	}
+	s.Env = mergeEnv(img.Env, req.Env)
+	b, err := m.boot(ctx, d, req.Require)
+	if err != nil {
+		m.unreserve(req.Name)
+		return nil, fmt.Errorf("create sandbox: %w", err)
+	}
+	v := b.view()
+	return &v, nil
+}
+
+// boot starts the draft's sandbox from its image.
+func (m *Manager) boot(ctx context.Context, d draft, require []string) (_ *box, err error) {
+	image, err := m.openImage(d.rec.Sandbox.Image)
+	if err != nil {
+		return nil, err
+	}
+	defer image.Close()
+	sentry, err := m.prepare(ctx, &d, require)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			sentry.Kill()
+		}
+	}()
+	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: d.common()}}, nil, image); err != nil {
+		return nil, err
+	}
+	b := &box{id: d.rec.Sandbox.ID, rec: d.rec, sentry: sentry}
+	if err := m.commit(ctx, []*box{b}); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// createFromSnapshot is a restore of one with the fields of a create.
+func (m *Manager) createFromSnapshot(ctx context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error) {
+	if req.Limits != (sandbox.Limits{}) || len(req.Require) > 0 {
+		return nil, sandbox.Invalid("limits", "a sandbox from a snapshot has the limits and layers of the one that was frozen")
+	}
+	var names []string
+	if req.Name != "" {
+		names = []string{req.Name}
+	}
+	out, err := m.Restore(ctx, req.Image, sandbox.RestoreRequest{Count: 1, Names: names, Metadata: req.Metadata, Env: req.Env})
+	if err != nil {
+		return nil, err
+	}
+	if e := out.Children[0].Error; e != nil {
+		return nil, e
+	}
+	return out.Children[0].Sandbox, nil
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func validEnv(env map[string]string) error {
+	for k, v := range env {
+		if !envName.MatchString(k) {
+			return sandbox.Invalid("env", "%q is not a variable name", k)
+		}
+		for i := range len(v) {
+			if v[i] == 0 {
+				return sandbox.Invalid("env", "the value of %s contains a NUL byte", k)
+			}
+		}
+	}
+	return nil
+}
+
+// Bounds of limits that a user may ask for.
+const (
+	minMemoryMiB = 16
+	maxMiB       = 1 << 24 // 16 TiB
+	maxCPUs      = 1024
+	maxPids      = 1 << 22
+)
+
+func validLimits(l sandbox.Limits) error {
+	switch {
+	case l.CPUs < 0 || l.CPUs > maxCPUs:
+		return sandbox.Invalid("limits.cpus", "%v is not from 0 (no limit) to %d", l.CPUs, maxCPUs)
+	case l.MemoryMiB != 0 && (l.MemoryMiB < minMemoryMiB || l.MemoryMiB > maxMiB):
+		return sandbox.Invalid("limits.memory_mib", "%d is not 0 (no limit) or from %d to %d", l.MemoryMiB, minMemoryMiB, maxMiB)
+	case l.DiskMiB < 0 || l.DiskMiB > maxMiB:
+		return sandbox.Invalid("limits.disk_mib", "%d is not from 0 (no limit) to %d", l.DiskMiB, maxMiB)
+	case l.Pids < 0 || l.Pids > maxPids:
+		return sandbox.Invalid("limits.pids", "%d is not from 0 (no limit) to %d", l.Pids, maxPids)
+	}
+	return nil
+}
+
+// mergeEnv returns an image's environment with more on top.
+func mergeEnv(image []string, more map[string]string) map[string]string {
+	env := map[string]string{}
+	for _, kv := range image {
+		for i := range len(kv) {
+			if kv[i] == '=' {
+				env[kv[:i]] = kv[i+1:]
+				break
+			}
+		}
+	}
+	for k, v := range more {
+		env[k] = v
+	}
+	return env
+}
+
+// Destroy ends a sandbox. Its memory stays as far as its children need it.
+func (m *Manager) Destroy(_ context.Context, ref string) error {
+	b, err := m.resolve(ref)
+	if err != nil {
+		return err
+	}
+	b.op.Lock()
+	defer b.op.Unlock()
+	m.mu.Lock()
+	if m.boxes[b.id] != b {
+		m.mu.Unlock()
+		return sandbox.NotFound("sandbox", ref) // somebody was faster
+	}
+	delete(m.boxes, b.id)
+	m.unreserveLocked([]string{b.view().Name})
+	m.mu.Unlock()
+	if err := m.store.Apply(context.Background(), store.Change{Table: store.Sandboxes, ID: b.id}); err != nil {
+		// A record without a sentry is collected at the next start.
+		m.log.Error("forget a destroyed sandbox", "id", b.id, "error", err)
+	}
+	m.end(b)
+	return nil
+}
+
+// end takes the sentry and the freeze from b and ends them.
+func (m *Manager) end(b *box) {
+	b.mu.Lock()
+	sentry, f := b.sentry, b.freeze
+	b.sentry, b.freeze = nil, nil
+	b.rec.Sandbox.State = sandbox.StateDestroyed
+	b.mu.Unlock()
+	m.endSentry(sentry)
+	m.drop(f)
+}
+
+// endSentry ends a sentry, which may be nil. If others depend on its memory it
+// gives back all else first.
+func (m *Manager) endSentry(s *launch.Sentry) {
+	if s == nil {
+		return
+	}
+	m.mu.Lock()
+	needed := false
+	for _, f := range m.freezes {
+		needed = needed || f.source == s
+	}
+	m.mu.Unlock()
+	if needed {
+		// If it fails, its memory is only given back later.
+		_, _ = s.Call(context.Background(), &wire.Call{Op: wire.OpQuit}, nil)
+	}
+	s.Kill()
+}

@@ -1,0 +1,218 @@
+package manager
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/snapfile"
+)
+
+// A snapshot on disk is a directory with two files: the state, a snapshot file
+// whose table has one generation, and the memory, a sparse file with that
+// generation. It is written beside its place and renamed, so a directory of
+// that name is complete.
+
+// writeSnapshot writes f to disk as s.
+func (m *Manager) writeSnapshot(ctx context.Context, s *snapshot, f *freeze) error {
+	dir, _, _, err := m.snapshotDir(s.id)
+	if err != nil {
+		return err
+	}
+	temp := dir + ".tmp"
+	if err := os.Mkdir(temp, 0o700); err != nil {
+		return fmt.Errorf("make snapshot directory: %w", err)
+	}
+	digest, size, err := m.writeSnapshotFiles(ctx, s.id, f, temp)
+	if err == nil {
+		err = os.Rename(temp, dir)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(dir))
+	}
+	if err != nil {
+		os.RemoveAll(temp)
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			return sandbox.Errorf(sandbox.CodeNoSpace, "write snapshot: %w", err)
+		}
+		return fmt.Errorf("write snapshot: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rec.Digest, s.rec.Snapshot.SizeBytes = digest, size
+	return nil
+}
+
+func (m *Manager) writeSnapshotFiles(ctx context.Context, id string, f *freeze, dir string) (digest string, size int64, err error) {
+	data, err := mapWhole(f.file)
+	if err != nil {
+		return "", 0, err
+	}
+	defer unix.Munmap(data)
+	snap, err := snapfile.Parse(data)
+	if err != nil {
+		return "", 0, err
+	}
+	gens, err := m.gens.files(f.generations)
+	if err != nil {
+		return "", 0, err
+	}
+	memory, err := os.OpenFile(filepath.Join(dir, "memory"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", 0, err
+	}
+	defer memory.Close()
+	for _, e := range snap.Table {
+		if err := copyRange(ctx, memory, gens[e.Gen], int64(e.Start), int64(e.End)); err != nil {
+			return "", 0, err
+		}
+	}
+	pages := data[snapfile.PagesOffset : snapfile.PagesOffset+snap.Pages]
+	for i := range snap.Table {
+		snap.Table[i].Gen = 0
+	}
+	snap.Generations = nil
+	if len(snap.Table) > 0 {
+		snap.Generations = []string{id}
+	}
+	state, err := os.OpenFile(filepath.Join(dir, "state"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", 0, err
+	}
+	defer state.Close()
+	if _, err := state.WriteAt(pages, snapfile.PagesOffset); err != nil {
+		return "", 0, err
+	}
+	stateSize, err := snap.WriteTo(state)
+	if err != nil {
+		return "", 0, err
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(state, 0, stateSize)); err != nil {
+		return "", 0, err
+	}
+	if err := errors.Join(memory.Sync(), state.Sync(), syncDir(dir)); err != nil {
+		return "", 0, err
+	}
+	return hex.EncodeToString(h.Sum(nil)), stateSize + allocated(memory), nil
+}
+
+// copyRange copies [start, end) from one file to the same place in another and
+// leaves holes where the source has them.
+func copyRange(ctx context.Context, to, from *os.File, start, end int64) error {
+	buf := make([]byte, 1<<20)
+	for start < end {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		data, err := unix.Seek(int(from.Fd()), start, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			return nil // nothing but a hole up to the end of the file
+		}
+		if err != nil {
+			return err
+		}
+		if start = data; start >= end {
+			return nil
+		}
+		hole, err := unix.Seek(int(from.Fd()), start, unix.SEEK_HOLE)
+		if err != nil {
+			return err
+		}
+		for stop := min(hole, end); start < stop; {
+			n, err := from.ReadAt(buf[:min(int64(len(buf)), stop-start)], start)
+			if n == 0 && err != nil {
+				return err
+			}
+			if _, err := to.WriteAt(buf[:n], start); err != nil {
+				return err
+			}
+			start += int64(n)
+		}
+	}
+	return nil
+}
+
+// openSnapshot opens a snapshot on disk and checks its state against digest.
+// The memory is paged in when it is used. The caller owns a reference.
+func (m *Manager) openSnapshot(id, digest string) (*freeze, error) {
+	_, statePath, memoryPath, err := m.snapshotDir(id)
+	if err != nil {
+		return nil, err
+	}
+	state, err := os.Open(statePath)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", id, err)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, state); err != nil || hex.EncodeToString(h.Sum(nil)) != digest {
+		state.Close()
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s does not match its digest", id)
+	}
+	data, err := mapWhole(state)
+	if err != nil {
+		state.Close()
+		return nil, err
+	}
+	defer unix.Munmap(data)
+	snap, err := snapfile.Parse(data)
+	if err != nil {
+		state.Close()
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s: %w", id, err)
+	}
+	f := &freeze{id: id, file: state, generations: append([]string{}, snap.Generations...), refs: 1}
+	if len(f.generations) > 0 {
+		memory, err := os.Open(memoryPath)
+		if err != nil {
+			state.Close()
+			return nil, sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", id, err)
+		}
+		defer memory.Close()
+		if err := m.gens.add(f.generations[0], memory); err != nil {
+			state.Close()
+			return nil, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.freezes[id] = f
+	return f, nil
+}
+
+// mapWhole maps a file for reading.
+func mapWhole(f *os.File) ([]byte, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if st.Size() == 0 {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot file is empty")
+	}
+	return unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
+}
+
+// allocated returns how many bytes of a sparse file take up space.
+func allocated(f *os.File) int64 {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0
+	}
+	return st.Blocks * 512
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

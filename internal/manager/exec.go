@@ -1,0 +1,157 @@
+package manager
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// Exec runs a command in a running sandbox.
+func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest, streams httpapi.ExecIO) (*sandbox.ExecResult, error) {
+	b, err := m.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	sentry, err := b.running(sandbox.StateRunning)
+	if err != nil {
+		return nil, fmt.Errorf("exec: %w", err)
+	}
+	argv, err := argvOf(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := validEnv(req.Env); err != nil {
+		return nil, err
+	}
+	if req.Cwd != "" && !strings.HasPrefix(req.Cwd, "/") {
+		return nil, sandbox.Invalid("cwd", "%q is not an absolute path", req.Cwd)
+	}
+	exited, err := sentry.Exec(ctx, &wire.Exec{
+		Argv: argv, Env: req.Env, Cwd: req.Cwd, User: req.User, TimeoutMS: req.TimeoutMS,
+	}, launch.ExecIO{Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr})
+	if err != nil {
+		return nil, fmt.Errorf("exec: %w", err)
+	}
+	return &sandbox.ExecResult{
+		ExitCode: exited.Code, OK: exited.Code == 0, Signal: exited.Signal,
+		TimedOut: exited.TimedOut, DurationMS: exited.DurationMS,
+	}, nil
+}
+
+func argvOf(req sandbox.ExecRequest) ([]string, error) {
+	switch {
+	case len(req.Argv) > 0 && req.Shell != "":
+		return nil, sandbox.Invalid("argv", "a command has argv or shell, not both")
+	case req.Shell != "":
+		return []string{"/bin/sh", "-c", req.Shell}, nil
+	case len(req.Argv) == 0 || req.Argv[0] == "":
+		return nil, sandbox.Invalid("argv", "there is no command")
+	}
+	return req.Argv, nil
+}
+
+// Processes lists what runs in a sandbox.
+func (m *Manager) Processes(ctx context.Context, ref string) ([]sandbox.Process, error) {
+	b, err := m.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	sentry, err := b.running(sandbox.StateRunning, sandbox.StatePaused)
+	if err != nil {
+		return nil, err
+	}
+	list := []sandbox.Process{}
+	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpPS}, &list); err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	return list, nil
+}
+
+// Stats returns what a sandbox uses.
+func (m *Manager) Stats(ctx context.Context, ref string) (*sandbox.Stats, error) {
+	b, err := m.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	return m.stats(ctx, b)
+}
+
+func (m *Manager) stats(ctx context.Context, b *box) (*sandbox.Stats, error) {
+	sentry, err := b.running(sandbox.StateRunning, sandbox.StatePaused)
+	if err != nil {
+		return nil, err
+	}
+	var info wire.Info
+	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpInfo}, &info); err != nil {
+		return nil, fmt.Errorf("read statistics: %w", err)
+	}
+	st := &sandbox.Stats{CPUSeconds: info.CPUSeconds, Processes: info.Processes}
+	if g, ok := sentry.GroupStats(); ok {
+		st.CPUSeconds = g.CPU.Seconds() // with the processes that guest code runs in
+	}
+	anon, err := anonymous(sentry.PID())
+	if err != nil {
+		return nil, fmt.Errorf("read memory use: %w", err)
+	}
+	const mib = 1 << 20
+	st.Memory = sandbox.Memory{
+		PrivateMiB: float64(allocated(sentry.Memory())+anon) / mib,
+		SharedMiB:  float64(info.SharedBytes) / mib,
+	}
+	return st, nil
+}
+
+// anonymous returns the bytes of anonymous memory of a sentry and the processes
+// it traces, which are its children. Its memory file is counted elsewhere.
+func anonymous(pid int) (int64, error) {
+	total, err := anonymousOf(pid)
+	if err != nil {
+		return 0, err
+	}
+	tasks, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
+	if err != nil {
+		return 0, err
+	}
+	for _, t := range tasks {
+		children, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "task", t.Name(), "children"))
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, c := range strings.Fields(string(children)) {
+			child, err := strconv.Atoi(c)
+			if err != nil {
+				return 0, err
+			}
+			if n, err := anonymousOf(child); err == nil { // else it has ended
+				total += n
+			}
+		}
+	}
+	return total, nil
+}
+
+// anonymousOf reads Pss_Anon of proc_pid_smaps_rollup(5).
+func anonymousOf(pid int) (int64, error) {
+	f, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), "Pss_Anon:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, lines.Err()
+}

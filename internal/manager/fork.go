@@ -1,0 +1,266 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"sync"
+	"time"
+
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+	"ramet.dev/ramet/internal/wire"
+)
+
+const (
+	// maxChildren bounds one fork or restore.
+	maxChildren = 1000
+	// childTimeout is how long a child may take if the request does not say.
+	childTimeout = 30 * time.Second
+)
+
+// Fork makes children of a running sandbox. It is whole or not at all as far as
+// crashes and cancellation go; a child that fails by itself is reported in its
+// entry and does not harm the others.
+func (m *Manager) Fork(ctx context.Context, ref string, req sandbox.ForkRequest) (*sandbox.ForkResult, error) {
+	began := time.Now()
+	b, err := m.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	b.op.RLock()
+	defer b.op.RUnlock()
+	if _, err := b.running(sandbox.StateRunning); err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	parent := b.view()
+	batch, err := m.newBatch(began, req.Count, req.Names, req.Env, req.TimeoutMS)
+	if err != nil {
+		return nil, err
+	}
+	defer batch.close()
+	b.mu.Lock()
+	ancestors := append(append([]string{}, b.rec.Ancestors...), b.id)
+	b.mu.Unlock()
+	for i := range batch.drafts {
+		batch.describe(i, &parent, ancestors, req.Metadata)
+		batch.drafts[i].rec.Sandbox.Parent = b.id
+	}
+	// Sentries are readied while the source is being frozen.
+	batch.prepareAhead(ctx)
+	f, frozen, err := m.freezeBox(ctx, b)
+	if err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	defer m.drop(f)
+	out := &sandbox.ForkResult{PauseMS: frozen.PauseMS, SnapshotMS: millis(began)}
+	if err := batch.make(ctx, f, parent.Image, true); err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	out.Children = batch.children
+	out.ReturnMS = millis(began)
+	return out, nil
+}
+
+// batch makes children from one freeze.
+type batch struct {
+	m        *Manager
+	began    time.Time
+	timeout  time.Duration
+	names    []string
+	env      map[string]string
+	drafts   []draft
+	children []sandbox.Child
+	sentries []*launch.Sentry // readied ahead; nil where not
+	boxes    []*box           // nil where a child failed
+	ahead    sync.WaitGroup
+	done     bool
+}
+
+// newBatch checks the request and reserves the names.
+func (m *Manager) newBatch(began time.Time, count int, names []string, env map[string]string, timeoutMS int64) (*batch, error) {
+	if count == 0 {
+		count = max(1, len(names))
+	}
+	if count < 1 || count > maxChildren {
+		return nil, sandbox.Invalid("count", "%d is not from 1 to %d", count, maxChildren)
+	}
+	if len(names) > 0 && len(names) != count {
+		return nil, sandbox.Invalid("names", "%d names for %d children", len(names), count)
+	}
+	if timeoutMS < 0 {
+		return nil, sandbox.Invalid("timeout_ms", "%d is negative", timeoutMS)
+	}
+	if err := validEnv(env); err != nil {
+		return nil, err
+	}
+	b := &batch{
+		m: m, began: began, timeout: childTimeout, names: names, env: env,
+		drafts: make([]draft, count), children: make([]sandbox.Child, count),
+		sentries: make([]*launch.Sentry, count), boxes: make([]*box, count),
+	}
+	if timeoutMS > 0 {
+		b.timeout = time.Duration(timeoutMS) * time.Millisecond
+	}
+	ids := make([]string, count)
+	for i := range ids {
+		ids[i] = sandbox.NewID(sandbox.KindSandbox)
+		name := ""
+		if len(names) > 0 {
+			name = names[i]
+		}
+		b.drafts[i] = newDraft(ids[i], name, i)
+	}
+	if err := m.reserve(names, ids); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// describe fills in what child i has from the sandbox that was frozen.
+func (b *batch) describe(i int, from *sandbox.Sandbox, ancestors []string, metadata map[string]string) {
+	d := &b.drafts[i]
+	s := &d.rec.Sandbox
+	s.Image, s.ImageName, s.Limits = from.Image, from.ImageName, from.Limits
+	s.Depth = len(ancestors)
+	d.rec.Ancestors = ancestors
+	s.Metadata = merged(from.Metadata, metadata)
+	s.Env = merged(from.Env, b.env)
+}
+
+func merged(a, b map[string]string) map[string]string {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	out := maps.Clone(a)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, b)
+	return out
+}
+
+// prepareAhead takes sentries for the first children, as many as can work at
+// once. Failures show when the child is made.
+func (b *batch) prepareAhead(ctx context.Context) {
+	for i := range min(len(b.drafts), loadsAtOnce()) {
+		b.ahead.Add(1)
+		go func() {
+			defer b.ahead.Done()
+			if s, err := b.m.prepare(ctx, &b.drafts[i], nil); err == nil {
+				b.sentries[i] = s
+			}
+		}()
+	}
+}
+
+// make makes all children of f and commits those that succeeded. It fails only
+// if none may exist: when ctx is cancelled or records cannot be written.
+func (b *batch) make(ctx context.Context, f *freeze, image string, hooks bool) error {
+	b.ahead.Wait()
+	files, err := b.m.gens.files(f.generations)
+	if err != nil {
+		return err
+	}
+	img, err := b.m.openImage(image)
+	if err != nil {
+		return err
+	}
+	defer img.Close()
+	files = append([]*os.File{f.file, img}, files...)
+	var workers sync.WaitGroup
+	slots := make(chan struct{}, loadsAtOnce())
+	for i := range b.drafts {
+		workers.Add(1)
+		go func() {
+			defer workers.Done()
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			b.makeOne(ctx, i, f, files, hooks)
+		}()
+	}
+	workers.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return b.commit(ctx, f)
+}
+
+// makeOne makes child i and leaves its outcome in the batch.
+func (b *batch) makeOne(ctx context.Context, i int, f *freeze, files []*os.File, hooks bool) {
+	ctx, cancel := context.WithTimeoutCause(ctx, b.timeout, sandbox.Errorf(sandbox.CodeTimeout, "the child was not ready within %v", b.timeout))
+	defer cancel()
+	if err := b.load(ctx, i, f, files, hooks); err != nil {
+		b.children[i].Error = sandbox.AsError(err)
+		if s := b.sentries[i]; s != nil {
+			b.sentries[i] = nil
+			s.Kill()
+		}
+	}
+}
+
+func (b *batch) load(ctx context.Context, i int, f *freeze, files []*os.File, hooks bool) error {
+	d := &b.drafts[i]
+	if b.sentries[i] == nil {
+		s, err := b.m.prepare(ctx, d, nil)
+		if err != nil {
+			return err
+		}
+		b.sentries[i] = s
+	}
+	s := b.sentries[i]
+	var loaded wire.Loaded
+	call := &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: d.common(), Generations: f.generations, RunHooks: hooks}}
+	if _, err := s.Call(ctx, call, &loaded, files...); err != nil {
+		return err
+	}
+	d.rec.Sandbox.Identity.Hooks = loaded.Hooks
+	d.rec.Freeze = f.id
+	b.boxes[i] = &box{id: d.rec.Sandbox.ID, rec: d.rec, sentry: s, freeze: f}
+	b.children[i].ReadyMS = millis(b.began)
+	return nil
+}
+
+// commit makes the children that succeeded sandboxes.
+func (b *batch) commit(ctx context.Context, f *freeze) error {
+	var fresh []*box
+	for i, x := range b.boxes {
+		if x == nil {
+			b.m.unreserve(b.drafts[i].rec.Sandbox.Name)
+			continue
+		}
+		fresh = append(fresh, x)
+		b.m.hold(f)
+	}
+	err := b.m.commit(ctx, fresh, store.Change{Table: store.Freezes, ID: f.id, Doc: f.record()})
+	if err != nil {
+		for range fresh {
+			b.m.drop(f)
+		}
+		return err
+	}
+	for i, x := range b.boxes {
+		if x != nil {
+			v := x.view()
+			b.children[i].Sandbox, b.children[i].Identity = &v, &v.Identity
+			b.sentries[i] = nil // the box's
+		}
+	}
+	b.done = true
+	return nil
+}
+
+// close gives up what was not committed.
+func (b *batch) close() {
+	b.ahead.Wait()
+	for _, s := range b.sentries {
+		if s != nil {
+			s.Kill()
+		}
+	}
+	if !b.done {
+		b.m.unreserve(b.names...)
+	}
+}

@@ -1,0 +1,212 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// freezeRecord is what is stored of a freeze that boxes depend on: a new daemon
+// needs it to know which pins to keep.
+type freezeRecord struct {
+	Source string `json:"source,omitempty"` // key of the pinned sentry; empty on disk
+	Parent string `json:"parent,omitempty"` // freeze that the source came from
+}
+
+// freeze is a moment of a sandbox, see the package comment. All but refs is
+// immutable.
+type freeze struct {
+	id     string
+	source *launch.Sentry // nil for one that is on disk
+	parent *freeze
+	// generations are the memory files that the state refers to; a freeze
+	// holds a reference on each.
+	generations []string
+	// file is the snapshot file; nil after a restart of the daemon, when no
+	// more children can be made.
+	file *os.File
+
+	refs int // guarded by Manager.mu
+}
+
+func (f *freeze) record() freezeRecord {
+	r := freezeRecord{}
+	if f.source != nil {
+		r.Source = f.source.Key()
+	}
+	if f.parent != nil {
+		r.Parent = f.parent.id
+	}
+	return r
+}
+
+// freezeBox freezes a running box. The caller holds box.op and owns a reference
+// on the result.
+func (m *Manager) freezeBox(ctx context.Context, b *box) (*freeze, *wire.Frozen, error) {
+	sentry, err := b.running(sandbox.StateRunning)
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := launch.NewFile("snapshot")
+	if err != nil {
+		return nil, nil, err
+	}
+	// The id is a snapshot's: a freeze may become one.
+	id := sandbox.NewID(sandbox.KindSnapshot)
+	if err := m.gens.add(sentry.Key(), sentry.Memory()); err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	var frozen wire.Frozen
+	_, err = sentry.Call(ctx, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: id, Self: sentry.Key()}}, &frozen, file)
+	if err != nil {
+		m.gens.release(sentry.Key())
+		file.Close()
+		return nil, nil, err
+	}
+	f := &freeze{id: id, source: sentry, file: file, generations: frozen.Generations, refs: 1}
+	if err := m.gens.acquire(frozen.Generations); err != nil {
+		m.gens.release(sentry.Key())
+		file.Close()
+		return nil, nil, err
+	}
+	m.gens.release(sentry.Key()) // the list has it, if any page is in it
+	b.mu.Lock()
+	f.parent = b.freeze
+	b.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f.parent != nil {
+		f.parent.refs++
+	}
+	m.freezes[id] = f
+	return f, &frozen, nil
+}
+
+// hold takes a reference on f.
+func (m *Manager) hold(f *freeze) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f.refs++
+}
+
+// drop gives up a reference on f, which may be nil; with the last one the pages
+// it pinned go back to the host.
+func (m *Manager) drop(f *freeze) {
+	for f != nil {
+		m.mu.Lock()
+		f.refs--
+		last := f.refs == 0
+		if last {
+			delete(m.freezes, f.id)
+		}
+		m.mu.Unlock()
+		if !last {
+			return
+		}
+		m.unpin(f)
+		m.gens.release(f.generations...)
+		if f.file != nil {
+			f.file.Close()
+		}
+		f = f.parent
+	}
+}
+
+// unpin tells the source to let go. A source that has ended has no pins.
+func (m *Manager) unpin(f *freeze) {
+	ctx := context.Background()
+	if f.source != nil {
+		select {
+		case <-f.source.Done():
+		default:
+			if _, err := f.source.Call(ctx, &wire.Call{Op: wire.OpRelease, Release: &wire.Release{ID: f.id}}, nil); err != nil && !strings.Contains(err.Error(), "reach sentry") {
+				m.log.Warn("release frozen memory", "freeze", f.id, "error", err)
+			}
+		}
+	}
+	if err := m.store.Apply(ctx, store.Change{Table: store.Freezes, ID: f.id}); err != nil {
+		m.log.Warn("forget freeze", "freeze", f.id, "error", err)
+	}
+}
+
+// generations are the memory files that living state refers to, by name.
+type generations struct {
+	mu   sync.Mutex
+	open map[string]*generation
+}
+
+type generation struct {
+	file *os.File
+	refs int
+}
+
+func newGenerations() *generations { return &generations{open: map[string]*generation{}} }
+
+// add takes a reference on the generation name, which is made of a duplicate of
+// file if there is none.
+func (g *generations) add(name string, file *os.File) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if x, ok := g.open[name]; ok {
+		x.refs++
+		return nil
+	}
+	dup, err := launch.ReadOnly(file)
+	if err != nil {
+		return err
+	}
+	g.open[name] = &generation{file: dup, refs: 1}
+	return nil
+}
+
+// acquire takes a reference on each of names, or on none.
+func (g *generations) acquire(names []string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, n := range names {
+		if g.open[n] == nil {
+			return sandbox.Errorf(sandbox.CodeInternal, "memory file %s is not known", n)
+		}
+	}
+	for _, n := range names {
+		g.open[n].refs++
+	}
+	return nil
+}
+
+// release gives up a reference on each of names.
+func (g *generations) release(names ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, n := range names {
+		x := g.open[n]
+		if x.refs--; x.refs == 0 {
+			x.file.Close()
+			delete(g.open, n)
+		}
+	}
+}
+
+// files returns the files of names, on each of which the caller holds a
+// reference.
+func (g *generations) files(names []string) ([]*os.File, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	files := make([]*os.File, len(names))
+	for i, n := range names {
+		x := g.open[n]
+		if x == nil {
+			return nil, fmt.Errorf("memory file %s is not open", n)
+		}
+		files[i] = x.file
+	}
+	return files, nil
+}

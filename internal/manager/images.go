@@ -1,0 +1,232 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"ramet.dev/ramet/internal/debian"
+	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// Images lists the images.
+func (m *Manager) Images(context.Context) ([]sandbox.Image, error) { return m.images.List() }
+
+// GetImage returns one image.
+func (m *Manager) GetImage(_ context.Context, ref string) (*sandbox.Image, error) {
+	img, err := m.images.Resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	return &img, nil
+}
+
+// RemoveImage removes a name of an image, and the image with its last one. An
+// image that sandboxes or snapshots need stays.
+func (m *Manager) RemoveImage(_ context.Context, ref string) error {
+	_, err := m.images.Remove(ref, m.imageInUse)
+	return err
+}
+
+func (m *Manager) imageInUse(id string) bool {
+	for _, b := range m.all() {
+		if b.view().Image == id {
+			return true
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.snaps {
+		if s.view().Image == id {
+			return true
+		}
+	}
+	return false
+}
+
+// CreateImage builds, imports or pulls an image.
+func (m *Manager) CreateImage(ctx context.Context, req sandbox.ImageRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+	given := 0
+	for _, is := range []bool{req.Build != nil, req.Path != "", req.Ref != ""} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, sandbox.Invalid("build", "exactly one of build, path and ref must be given")
+	}
+	var mu sync.Mutex // phases of a build overlap
+	opt := image.Options{Name: req.Name, Progress: func(p sandbox.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		progress(p)
+	}}
+	var img sandbox.Image
+	var err error
+	switch {
+	case req.Ref != "":
+		img, err = m.images.Pull(ctx, req.Ref, image.PullOptions{Options: opt})
+	case req.Path != "":
+		if !filepath.IsAbs(req.Path) {
+			return nil, sandbox.Invalid("path", "%q is not an absolute path", req.Path)
+		}
+		img, err = m.images.ImportPath(ctx, req.Path, opt)
+	default:
+		if _, err := image.ParseName("name", req.Name); err != nil {
+			return nil, err
+		}
+		img, err = m.buildImage(ctx, req.Build, opt)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &img, nil
+}
+
+// buildImage makes an image of a distribution's packages: it unpacks them, runs
+// their maintainer scripts in a sandbox and packs what came out.
+func (m *Manager) buildImage(ctx context.Context, req *sandbox.ImageBuild, opt image.Options) (sandbox.Image, error) {
+	if req.From != "debian" {
+		return sandbox.Image{}, sandbox.Invalid("build.from", "%q is not known: debian is", req.From)
+	}
+	source := "debian " + strings.Join(append([]string{req.Suite}, req.Include...), " ")
+	unpacked, err := m.unpackDebian(ctx, req, opt.Progress)
+	if err != nil {
+		return sandbox.Image{}, fmt.Errorf("build image: %w", err)
+	}
+	defer m.images.Remove(unpacked.ID, m.imageInUse) // an intermediate result, whatever comes of it
+	sentry, err := m.scratch(ctx, unpacked.ID)
+	if err != nil {
+		return sandbox.Image{}, fmt.Errorf("build image: %w", err)
+	}
+	defer sentry.Kill()
+	steps := debian.ConfigureSteps()
+	for i, step := range steps {
+		opt.Progress(sandbox.Progress{Phase: "configure", Done: int64(i), Total: int64(len(steps)), Detail: step.Name})
+		if err := runStep(ctx, sentry, step); err != nil {
+			return sandbox.Image{}, fmt.Errorf("build image: %s: %w", step.Name, err)
+		}
+	}
+	opt.Source = strings.TrimSpace(source)
+	img, err := m.packRoot(ctx, sentry, opt)
+	if err != nil {
+		return sandbox.Image{}, fmt.Errorf("build image: %w", err)
+	}
+	return img, nil
+}
+
+// unpackDebian makes an image of unpacked packages, without a name.
+func (m *Manager) unpackDebian(ctx context.Context, req *sandbox.ImageBuild, progress func(sandbox.Progress)) (sandbox.Image, error) {
+	return m.importFrom(ctx, image.Options{}, func(w io.Writer) error {
+		_, err := debian.Build(ctx, debian.Options{
+			Suite: req.Suite, Include: req.Include, CacheDir: m.cfg.Paths.PackageCache(),
+			Progress: func(p debian.Progress) {
+				progress(sandbox.Progress{Phase: p.Phase, Done: p.Done, Total: p.Total, Detail: p.Detail})
+			},
+		}, w)
+		return err
+	})
+}
+
+// importFrom makes an image of the tar stream that fill writes.
+func (m *Manager) importFrom(ctx context.Context, opt image.Options, fill func(io.Writer) error) (sandbox.Image, error) {
+	r, w := io.Pipe()
+	filled := make(chan error, 1)
+	go func() {
+		err := fill(w)
+		w.CloseWithError(err)
+		filled <- err
+	}()
+	img, err := m.images.ImportTar(ctx, r, opt)
+	r.CloseWithError(errors.New("import ended"))
+	// If filling failed, that is the reason for a failed import.
+	if ferr := <-filled; ferr != nil && err != nil {
+		return sandbox.Image{}, ferr
+	}
+	return img, err
+}
+
+// scratch starts a sandbox that nobody sees and that ends with the daemon.
+func (m *Manager) scratch(ctx context.Context, imageID string) (*launch.Sentry, error) {
+	d := newDraft(sandbox.NewID(sandbox.KindSandbox), "build", 0)
+	img, err := m.openImage(imageID)
+	if err != nil {
+		return nil, err
+	}
+	defer img.Close()
+	sentry, err := m.prepare(ctx, &d, nil)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: d.common()}}, nil, img); err != nil {
+		sentry.Kill()
+		return nil, err
+	}
+	return sentry, nil
+}
+
+func runStep(ctx context.Context, sentry *launch.Sentry, step debian.Step) error {
+	env := map[string]string{}
+	for _, kv := range step.Env {
+		k, v, _ := strings.Cut(kv, "=")
+		env[k] = v
+	}
+	out := &tailBuffer{}
+	exited, err := sentry.Exec(ctx, &wire.Exec{Argv: step.Argv, Env: env}, launch.ExecIO{Stdout: out, Stderr: out})
+	if err != nil {
+		return err
+	}
+	if exited.Code != 0 {
+		return sandbox.Errorf(sandbox.CodeUnsupported, "exit code %d: %s", exited.Code, out.String())
+	}
+	return nil
+}
+
+// packRoot makes an image of a sandbox's root file system, but for what other
+// file systems are mounted on and what each sandbox gets of its own.
+func (m *Manager) packRoot(ctx context.Context, sentry *launch.Sentry, opt image.Options) (sandbox.Image, error) {
+	argv := []string{"tar", "-C", "/", "--numeric-owner", "--sort=name",
+		"--exclude=./proc/*", "--exclude=./sys/*", "--exclude=./dev/*", "--exclude=./tmp/*",
+		"--exclude=./etc/hostname", "--exclude=./etc/machine-id", "-cf", "-", "."}
+	return m.importFrom(ctx, opt, func(w io.Writer) error {
+		errs := &tailBuffer{}
+		exited, err := sentry.Exec(ctx, &wire.Exec{Argv: argv}, launch.ExecIO{Stdout: w, Stderr: errs})
+		if err == nil && exited.Code != 0 {
+			err = fmt.Errorf("pack root file system: exit code %d: %s", exited.Code, errs)
+		}
+		return err
+	})
+}
+
+// tailBuffer keeps the end of what is written to it.
+type tailBuffer struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailBytes = 4 << 10
+
+// Write implements io.Writer. It never fails.
+func (t *tailBuffer) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if over := len(t.buf) - tailBytes; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+// String returns what was kept.
+func (t *tailBuffer) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.buf))
+}

@@ -1,0 +1,180 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"ramet.dev/ramet/internal/cgroup"
+	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/paths"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+)
+
+// Config says where a manager keeps things and what it may use.
+type Config struct {
+	Paths paths.Paths
+	// Executable is the program that sentries are started from.
+	Executable string
+	// BuildID tells this build from others: a snapshot and a sentry belong to
+	// one.
+	BuildID string
+	// PoolSize is how many blank sentries are kept ready.
+	PoolSize int
+	Log      *slog.Logger
+}
+
+// Manager implements httpapi.Service. It is safe for concurrent use.
+type Manager struct {
+	cfg      Config
+	log      *slog.Logger
+	store    *store.Store
+	images   *image.Store
+	cgroups  *cgroup.Hierarchy
+	launcher *launch.Launcher
+	pool     *launch.Pool
+	gens     *generations
+
+	mu        sync.Mutex
+	boxes     map[string]*box
+	names     map[string]string // of sandboxes and of those being made, to ids
+	snaps     map[string]*snapshot
+	snapNames map[string]string
+	freezes   map[string]*freeze
+
+	watchers sync.WaitGroup
+	closing  chan struct{} // closed by Close: sentries are left alone
+}
+
+// Open opens the node's records, finds the sandboxes that an earlier daemon left
+// running and starts the pool.
+func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
+	m := &Manager{
+		cfg: cfg, log: cfg.Log, gens: newGenerations(),
+		boxes: map[string]*box{}, names: map[string]string{},
+		snaps: map[string]*snapshot{}, snapNames: map[string]string{},
+		freezes: map[string]*freeze{}, closing: make(chan struct{}),
+	}
+	if m.cgroups, err = cgroup.Detect(cgroup.Options{Parent: groupName(cfg.Paths)}); err != nil {
+		if !errors.Is(err, cgroup.ErrUnavailable) {
+			return nil, fmt.Errorf("find control groups: %w", err)
+		}
+		m.log.Info("no control groups: limits will be refused", "reason", err)
+		m.cgroups = nil
+	} else if err := m.cgroups.Prepare(); err != nil {
+		m.log.Info("no control groups: limits will be refused", "reason", err)
+		m.cgroups = nil
+	}
+	if m.images, err = image.Open(cfg.Paths.Images()); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Paths.Snapshots(), 0o700); err != nil {
+		return nil, fmt.Errorf("make snapshot directory: %w", err)
+	}
+	if m.store, err = store.Open(ctx, cfg.Paths.Registry()); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			m.store.Close()
+		}
+	}()
+	m.launcher, err = launch.New(ctx, launch.Config{
+		Executable: cfg.Executable, Dir: cfg.Paths.Sandboxes(), BuildID: cfg.BuildID, Cgroups: m.cgroups,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := m.recover(ctx); err != nil {
+		return nil, err
+	}
+	m.pool = launch.NewPool(m.launcher, cfg.PoolSize, m.log)
+	return m, nil
+}
+
+// groupName tells daemons apart that share a control group.
+func groupName(p paths.Paths) string {
+	h := fnv.New32a()
+	h.Write([]byte(p.RuntimeDir()))
+	return fmt.Sprintf("ramet-%08x", h.Sum32())
+}
+
+// Close ends the pool and lets go of the sandboxes, which run on.
+func (m *Manager) Close() error {
+	close(m.closing)
+	m.pool.Close()
+	m.watchers.Wait()
+	return m.store.Close()
+}
+
+// DefaultPoolSize is enough for a fork into five children with some to spare.
+func DefaultPoolSize() int { return 8 }
+
+// loadsAtOnce is how many children load their state at the same time: more than
+// there are processors only makes each of them slower.
+func loadsAtOnce() int { return 2 * runtime.NumCPU() }
+
+// millis returns how long ago t was.
+func millis(t time.Time) float64 { return float64(time.Since(t).Microseconds()) / 1000 }
+
+// engine is what a snapshot's format depends on.
+func (m *Manager) engine() string { return "gvisor-20260905/" + m.cfg.BuildID }
+
+// resolve returns the box that ref, an id or a name, refers to.
+func (m *Manager) resolve(ref string) (*box, error) {
+	if err := sandbox.ValidRef(sandbox.KindSandbox, "id", ref); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id := ref
+	if named, ok := m.names[ref]; ok {
+		id = named
+	}
+	b, ok := m.boxes[id]
+	if !ok {
+		return nil, sandbox.NotFound("sandbox", ref)
+	}
+	return b, nil
+}
+
+// reserve takes names for new sandboxes, all or none. Empty names are skipped.
+func (m *Manager) reserve(names []string, ids []string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, n := range names {
+		if n == "" {
+			continue
+		}
+		if err := sandbox.ValidName("name", n); err != nil {
+			m.unreserveLocked(names[:i])
+			return err
+		}
+		if _, taken := m.names[n]; taken {
+			m.unreserveLocked(names[:i])
+			return sandbox.Errorf(sandbox.CodeNameTaken, "a sandbox is called %q already", n)
+		}
+		m.names[n] = ids[i]
+	}
+	return nil
+}
+
+func (m *Manager) unreserve(names ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unreserveLocked(names)
+}
+
+func (m *Manager) unreserveLocked(names []string) {
+	for _, n := range names {
+		delete(m.names, n)
+	}
+}

@@ -1,0 +1,205 @@
+package manager
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// recovery is the start of a manager: it brings together what the records say
+// and what really runs. Reality wins.
+type recovery struct {
+	m       *Manager
+	ctx     context.Context
+	records map[string]freezeRecord
+	sentry  map[string]*launch.Sentry // adopted, by key
+	pins    map[string][]string       // to keep, by key
+	changes []store.Change
+}
+
+// recover finds the sandboxes and snapshots of an earlier daemon, and collects
+// what it left half made.
+func (m *Manager) recover(ctx context.Context) error {
+	r := &recovery{
+		m: m, ctx: ctx, records: map[string]freezeRecord{},
+		sentry: map[string]*launch.Sentry{}, pins: map[string][]string{},
+	}
+	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.sweep} {
+		if err := step(); err != nil {
+			return fmt.Errorf("recover: %w", err)
+		}
+	}
+	return m.store.Apply(ctx, r.changes...)
+}
+
+func (r *recovery) readFreezes() error {
+	return r.m.store.Each(r.ctx, store.Freezes, func(id string, doc []byte) error {
+		var f freezeRecord
+		if err := json.Unmarshal(doc, &f); err != nil {
+			return corrupt("freeze", id, err)
+		}
+		r.records[id] = f
+		return nil
+	})
+}
+
+func corrupt(what, id string, err error) error {
+	return sandbox.Errorf(sandbox.CodeCorrupt, "record of %s %s: %w", what, id, err)
+}
+
+// adoptBoxes adopts the sentry of every sandbox that should have one.
+func (r *recovery) adoptBoxes() error {
+	gens := map[string][]string{} // of each box, by id
+	err := r.m.store.Each(r.ctx, store.Sandboxes, func(id string, doc []byte) error {
+		b := &box{id: id}
+		if err := json.Unmarshal(doc, &b.rec); err != nil {
+			return corrupt("sandbox", id, err)
+		}
+		if b.rec.Sandbox.State != sandbox.StateFailed {
+			names, err := r.adopt(b)
+			if err != nil {
+				r.m.log.Warn("sandbox did not survive", "id", id, "reason", err)
+				b.rec.Sandbox.State, b.rec.Sandbox.Reason = sandbox.StateFailed, err.Error()
+				b.rec.Freeze = ""
+				r.changes = append(r.changes, store.Change{Table: store.Sandboxes, ID: id, Doc: b.rec})
+			}
+			gens[id] = names
+		}
+		r.m.boxes[id] = b
+		if n := b.rec.Sandbox.Name; n != "" {
+			r.m.names[n] = id
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// Only now all sources are known.
+	for id, b := range r.m.boxes {
+		if b.sentry == nil {
+			continue
+		}
+		if b.rec.Freeze != "" {
+			b.freeze = r.freeze(b.rec.Freeze)
+			r.m.hold(b.freeze)
+			if b.freeze.generations == nil {
+				b.freeze.generations = gens[id]
+			} else {
+				r.m.gens.release(gens[id]...)
+			}
+		}
+		r.m.watch(b, b.sentry)
+	}
+	return nil
+}
+
+// adopt connects b to its sentry and returns the generations that it holds, on
+// each of which the caller then holds a reference.
+func (r *recovery) adopt(b *box) ([]string, error) {
+	s, info, files, err := r.m.launcher.Adopt(r.ctx, b.rec.Key, b.rec.PID, b.rec.Start)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	for i, name := range info.Generations {
+		if err := r.m.gens.add(name, files[i]); err != nil {
+			r.m.gens.release(info.Generations[:i]...)
+			return nil, err
+		}
+	}
+	b.sentry = s
+	r.sentry[b.rec.Key] = s
+	b.rec.Sandbox.State = sandbox.State(info.State)
+	return info.Generations, nil
+}
+
+// freeze returns the freeze id with all it depends on.
+func (r *recovery) freeze(id string) *freeze {
+	if f, ok := r.m.freezes[id]; ok {
+		return f
+	}
+	rec := r.records[id]
+	f := &freeze{id: id, source: r.sentry[rec.Source]}
+	if f.source != nil {
+		r.pins[rec.Source] = append(r.pins[rec.Source], id)
+	}
+	r.m.freezes[id] = f
+	if rec.Parent != "" {
+		f.parent = r.freeze(rec.Parent)
+		f.parent.refs++
+	}
+	return f
+}
+
+// releasePins drops what the old daemon pinned and nobody needs, and forgets
+// freezes that nobody holds.
+func (r *recovery) releasePins() error {
+	for key, s := range r.sentry {
+		keep := append([]string{}, r.pins[key]...)
+		if _, err := s.Call(r.ctx, &wire.Call{Op: wire.OpRelease, Release: &wire.Release{Keep: keep}}, nil); err != nil {
+			r.m.log.Warn("release frozen memory", "sentry", key, "error", err)
+		}
+	}
+	for id := range r.records {
+		if r.m.freezes[id] == nil {
+			r.changes = append(r.changes, store.Change{Table: store.Freezes, ID: id})
+		}
+	}
+	return nil
+}
+
+func (r *recovery) readSnapshots() error {
+	return r.m.store.Each(r.ctx, store.Snapshots, func(id string, doc []byte) error {
+		s := &snapshot{id: id}
+		if err := json.Unmarshal(doc, &s.rec); err != nil {
+			return corrupt("snapshot", id, err)
+		}
+		snap := &s.rec.Snapshot
+		if snap.State == sandbox.SnapshotReady && !snap.OnDisk {
+			snap.State, snap.Reason = sandbox.SnapshotFailed, "it was in memory only, and the daemon was restarted"
+			r.changes = append(r.changes, store.Change{Table: store.Snapshots, ID: id, Doc: s.rec})
+		}
+		r.m.snaps[id] = s
+		if snap.Name != "" {
+			r.m.snapNames[snap.Name] = id
+		}
+		return nil
+	})
+}
+
+// sweep ends sentries and removes files that belong to nothing.
+func (r *recovery) sweep() error {
+	keep := func(key string) bool { return r.sentry[key] != nil }
+	r.m.launcher.Sweep(r.ctx, keep)
+	if r.m.cgroups != nil {
+		if _, err := r.m.cgroups.Sweep(r.ctx, keep); err != nil {
+			r.m.log.Warn("collect control groups", "error", err)
+		}
+	}
+	dir := r.m.cfg.Paths.Snapshots()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		id, _, _ := strings.Cut(e.Name(), ".")
+		if sandbox.IsID(sandbox.KindSnapshot, id) && (e.Name() != id || r.m.snaps[id] == nil) {
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+)
+
+// snapRecord is what is stored of a snapshot.
+type snapRecord struct {
+	Snapshot  sandbox.Snapshot `json:"snapshot"`
+	Ancestors []string         `json:"ancestors,omitempty"` // the frozen sandbox is the last
+	Source    sandbox.Sandbox  `json:"source"`              // as it was when it was frozen
+	Digest    string           `json:"digest,omitempty"`    // sha256 of the snapshot file on disk
+}
+
+// snapshot is a named freeze.
+type snapshot struct {
+	id  string
+	mu  sync.Mutex
+	rec snapRecord
+	// freeze is what is restored from. A snapshot on disk opens it when it is
+	// first needed.
+	freeze *freeze
+}
+
+func (s *snapshot) view() sandbox.Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rec.Snapshot
+}
+
+// Snapshot freezes a running sandbox and keeps the result: on disk, or in
+// memory if the request says so.
+func (m *Manager) Snapshot(ctx context.Context, ref string, req sandbox.SnapshotRequest) (*sandbox.Snapshot, error) {
+	b, err := m.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	b.op.RLock()
+	defer b.op.RUnlock()
+	f, frozen, err := m.freezeBox(ctx, b)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	b.mu.Lock()
+	source, ancestors := b.rec.Sandbox, append(append([]string{}, b.rec.Ancestors...), b.id)
+	b.mu.Unlock()
+	s := &snapshot{id: f.id, freeze: f, rec: snapRecord{
+		Snapshot: sandbox.Snapshot{
+			ID: f.id, Name: req.Name, State: sandbox.SnapshotCreating, Sandbox: b.id, Parent: source.Snapshot,
+			Image: source.Image, Depth: source.Depth, CreatedAt: time.Now().UTC(), OnDisk: !req.Memory,
+			PauseMS: frozen.PauseMS, Engine: m.engine(), Metadata: req.Metadata,
+		},
+		Ancestors: ancestors,
+		Source:    source,
+	}}
+	if err := m.addSnapshot(s); err != nil {
+		m.drop(f)
+		return nil, err
+	}
+	if err := m.keep(ctx, s, f); err != nil {
+		m.removeSnapshot(s)
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	v := s.view()
+	return &v, nil
+}
+
+// keep makes s ready: written to disk unless it is to stay in memory.
+func (m *Manager) keep(ctx context.Context, s *snapshot, f *freeze) error {
+	if s.rec.Snapshot.OnDisk {
+		if err := m.writeSnapshot(ctx, s, f); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.freeze = nil
+		s.mu.Unlock()
+		m.drop(f)
+	}
+	s.mu.Lock()
+	s.rec.Snapshot.State = sandbox.SnapshotReady
+	rec := s.rec
+	s.mu.Unlock()
+	return m.store.Apply(ctx, store.Change{Table: store.Snapshots, ID: s.id, Doc: rec})
+}
+
+func (m *Manager) addSnapshot(s *snapshot) error {
+	name := s.rec.Snapshot.Name
+	if name != "" {
+		if err := sandbox.ValidName("name", name); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, taken := m.snapNames[name]; taken && name != "" {
+		return sandbox.Errorf(sandbox.CodeNameTaken, "a snapshot is called %q already", name)
+	}
+	if name != "" {
+		m.snapNames[name] = s.id
+	}
+	m.snaps[s.id] = s
+	return nil
+}
+
+// removeSnapshot forgets s and gives up its memory and its files.
+func (m *Manager) removeSnapshot(s *snapshot) {
+	m.mu.Lock()
+	delete(m.snaps, s.id)
+	delete(m.snapNames, s.rec.Snapshot.Name)
+	m.mu.Unlock()
+	s.mu.Lock()
+	f := s.freeze
+	s.freeze = nil
+	s.mu.Unlock()
+	m.drop(f)
+	if err := m.store.Apply(context.Background(), store.Change{Table: store.Snapshots, ID: s.id}); err != nil {
+		m.log.Error("forget a snapshot", "id", s.id, "error", err)
+	}
+	if dir, err := m.cfg.Paths.Snapshot(s.id); err == nil {
+		os.RemoveAll(dir) // what stays is collected at the next start
+	}
+}
+
+func (m *Manager) resolveSnapshot(ref string) (*snapshot, error) {
+	if err := sandbox.ValidRef(sandbox.KindSnapshot, "snapshot", ref); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id := ref
+	if named, ok := m.snapNames[ref]; ok {
+		id = named
+	}
+	s, ok := m.snaps[id]
+	if !ok {
+		return nil, sandbox.NotFound("snapshot", ref)
+	}
+	return s, nil
+}
+
+// Snapshots lists all snapshots, the oldest first.
+func (m *Manager) Snapshots(context.Context) ([]sandbox.Snapshot, error) {
+	m.mu.Lock()
+	snaps := slices.Collect(maps.Values(m.snaps))
+	m.mu.Unlock()
+	list := []sandbox.Snapshot{}
+	for _, s := range snaps {
+		list = append(list, s.view())
+	}
+	slices.SortFunc(list, func(a, b sandbox.Snapshot) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return list, nil
+}
+
+// GetSnapshot returns one snapshot.
+func (m *Manager) GetSnapshot(_ context.Context, ref string) (*sandbox.Snapshot, error) {
+	s, err := m.resolveSnapshot(ref)
+	if err != nil {
+		return nil, err
+	}
+	v := s.view()
+	return &v, nil
+}
+
+// DeleteSnapshot deletes a snapshot. Sandboxes that were restored from it keep
+// what they need.
+func (m *Manager) DeleteSnapshot(_ context.Context, ref string) error {
+	s, err := m.resolveSnapshot(ref)
+	if err != nil {
+		return err
+	}
+	m.removeSnapshot(s)
+	return nil
+}
+
+// source returns the freeze to restore s from. The caller owns a reference.
+func (m *Manager) source(s *snapshot) (*freeze, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	snap := &s.rec.Snapshot
+	if snap.State != sandbox.SnapshotReady {
+		return nil, sandbox.Errorf(sandbox.CodeWrongState, "snapshot %s is %s, not ready", s.id, snap.State)
+	}
+	if snap.Engine != m.engine() {
+		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "snapshot %s was made by engine %s, this is %s", s.id, snap.Engine, m.engine())
+	}
+	if s.freeze == nil {
+		f, err := m.openSnapshot(s.id, s.rec.Digest)
+		if err != nil {
+			return nil, err
+		}
+		s.freeze = f // the snapshot's own reference
+	}
+	m.hold(s.freeze)
+	return s.freeze, nil
+}
+
+// Restore makes new sandboxes from a snapshot.
+func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error) {
+	began := time.Now()
+	s, err := m.resolveSnapshot(ref)
+	if err != nil {
+		return nil, err
+	}
+	batch, err := m.newBatch(began, req.Count, req.Names, req.Env, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer batch.close()
+	f, err := m.source(s)
+	if err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	defer m.drop(f)
+	source := &s.rec.Source
+	ancestors := append(append([]string{}, s.rec.Ancestors...), s.id)
+	for i := range batch.drafts {
+		batch.describe(i, source, ancestors, req.Metadata)
+		d := &batch.drafts[i].rec.Sandbox
+		d.Parent, d.Snapshot = source.ID, s.id
+	}
+	out := &sandbox.ForkResult{SnapshotMS: millis(began)}
+	if err := batch.make(ctx, f, source.Image, true); err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	out.Children = batch.children
+	out.ReturnMS = millis(began)
+	return out, nil
+}
+
+// snapshotDir returns where a snapshot is kept and the files in it.
+func (m *Manager) snapshotDir(id string) (dir, state, memory string, err error) {
+	if dir, err = m.cfg.Paths.Snapshot(id); err != nil {
+		return "", "", "", err
+	}
+	return dir, filepath.Join(dir, "state"), filepath.Join(dir, "memory"), nil
+}

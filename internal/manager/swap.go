@@ -1,0 +1,202 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// Rollback returns a sandbox to a snapshot of it or of one of its ancestors. It
+// keeps its id, name and limits. If it fails the sandbox is as it was.
+func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (*sandbox.Sandbox, error) {
+	b, err := m.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	s, err := m.resolveSnapshot(snapRef)
+	if err != nil {
+		return nil, err
+	}
+	b.op.Lock()
+	defer b.op.Unlock()
+	if _, err := b.running(sandbox.StateRunning, sandbox.StatePaused); err != nil && sandbox.CodeOf(err) != sandbox.CodeSandboxDied {
+		return nil, fmt.Errorf("rollback: %w", err)
+	}
+	b.mu.Lock()
+	d := draft{rec: b.rec}
+	b.mu.Unlock()
+	if of := s.view().Sandbox; of != b.id && !slices.Contains(d.rec.Ancestors, of) {
+		return nil, sandbox.Errorf(sandbox.CodeConflict, "snapshot %s is of sandbox %s, which is no ancestor of %s", s.id, of, b.id)
+	}
+	f, err := m.source(s)
+	if err != nil {
+		return nil, fmt.Errorf("rollback: %w", err)
+	}
+	defer m.drop(f)
+	sentry, err := m.loadAs(ctx, &d, f)
+	if err != nil {
+		return nil, fmt.Errorf("rollback: %w", err)
+	}
+	d.rec.Freeze = f.id
+	d.rec.Sandbox.State, d.rec.Sandbox.Reason = sandbox.StateRunning, ""
+	m.hold(f)
+	if err := m.replace(ctx, b, d.rec, sentry, f, store.Change{Table: store.Freezes, ID: f.id, Doc: f.record()}); err != nil {
+		sentry.Kill()
+		m.drop(f)
+		return nil, fmt.Errorf("rollback: %w", err)
+	}
+	v := b.view()
+	return &v, nil
+}
+
+// loadAs starts a sentry with the state of f and the identity of d.
+func (m *Manager) loadAs(ctx context.Context, d *draft, f *freeze) (*launch.Sentry, error) {
+	files, err := m.gens.files(f.generations)
+	if err != nil {
+		return nil, err
+	}
+	img, err := m.openImage(d.rec.Sandbox.Image)
+	if err != nil {
+		return nil, err
+	}
+	defer img.Close()
+	sentry, err := m.prepare(ctx, d, nil)
+	if err != nil {
+		return nil, err
+	}
+	call := &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: d.common(), Generations: f.generations}}
+	if _, err := sentry.Call(ctx, call, nil, slices.Concat([]*os.File{f.file, img}, files)...); err != nil {
+		sentry.Kill()
+		return nil, err
+	}
+	return sentry, nil
+}
+
+// replace gives b another record, sentry and freeze, whose reference it takes
+// over, and ends what it had. The caller holds b.op. On error nothing changed.
+func (m *Manager) replace(ctx context.Context, b *box, rec record, sentry *launch.Sentry, f *freeze, more ...store.Change) error {
+	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpCommit}, nil); err != nil {
+		return err
+	}
+	if err := m.store.Apply(ctx, append(more, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec})...); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	oldSentry, oldFreeze := b.sentry, b.freeze
+	b.rec, b.sentry, b.freeze = rec, sentry, f
+	b.mu.Unlock()
+	m.watch(b, sentry)
+	m.endSentry(oldSentry)
+	m.drop(oldFreeze)
+	return nil
+}
+
+// Promote gives a child's state to its parent: the parent's id and name go on
+// with the child's files, memory and processes. The child is gone after that.
+func (m *Manager) Promote(ctx context.Context, childRef string) (*sandbox.Sandbox, error) {
+	child, err := m.resolve(childRef)
+	if err != nil {
+		return nil, err
+	}
+	parentID := child.view().Parent
+	if parentID == "" {
+		return nil, sandbox.Errorf(sandbox.CodeConflict, "sandbox %s has no parent to promote it to", child.id)
+	}
+	parent, err := m.resolve(parentID)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeConflict, "the parent of %s, %s, is gone", child.id, parentID)
+	}
+	// The child first: a parent never locks its children.
+	child.op.Lock()
+	defer child.op.Unlock()
+	parent.op.Lock()
+	defer parent.op.Unlock()
+	sentry, err := child.running(sandbox.StateRunning)
+	if err != nil {
+		return nil, fmt.Errorf("promote: %w", err)
+	}
+	parent.mu.Lock()
+	rec := parent.rec
+	parent.mu.Unlock()
+	if err := m.identify(ctx, sentry, &rec.Sandbox); err != nil {
+		return nil, fmt.Errorf("promote: %w", err)
+	}
+	if err := m.handOver(ctx, child, parent, rec, sentry); err != nil {
+		return nil, fmt.Errorf("promote: %w", err)
+	}
+	v := parent.view()
+	return &v, nil
+}
+
+// identify makes a running sentry the sandbox s.
+func (m *Manager) identify(ctx context.Context, sentry *launch.Sentry, s *sandbox.Sandbox) error {
+	id := commonOf(s)
+	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpIdentify, Identify: &id}, nil); err != nil {
+		return err
+	}
+	return sentry.SetLimits(groupLimits(s.Limits))
+}
+
+// handOver moves the child's sentry and freeze to the parent.
+func (m *Manager) handOver(ctx context.Context, child, parent *box, rec record, sentry *launch.Sentry) error {
+	child.mu.Lock()
+	rec.Freeze, rec.Key, rec.PID, rec.Start = child.rec.Freeze, child.rec.Key, child.rec.PID, child.rec.Start
+	rec.Sandbox.State, rec.Sandbox.Reason = sandbox.StateRunning, ""
+	rec.Sandbox.Isolation = child.rec.Sandbox.Isolation
+	f := child.freeze
+	// From here on the child's watcher leaves the sentry alone.
+	child.sentry, child.freeze = nil, nil
+	name := child.rec.Sandbox.Name
+	child.mu.Unlock()
+	if err := m.replace(ctx, parent, rec, sentry, f, store.Change{Table: store.Sandboxes, ID: child.id}); err != nil {
+		child.mu.Lock()
+		child.sentry, child.freeze = sentry, f
+		child.mu.Unlock()
+		return err
+	}
+	m.mu.Lock()
+	delete(m.boxes, child.id)
+	m.unreserveLocked([]string{name})
+	m.mu.Unlock()
+	return nil
+}
+
+// Pause stops a sandbox; its memory stays.
+func (m *Manager) Pause(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return m.setPaused(ctx, ref, wire.OpPause, sandbox.StateRunning, sandbox.StatePaused)
+}
+
+// Resume lets a paused sandbox run.
+func (m *Manager) Resume(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return m.setPaused(ctx, ref, wire.OpResume, sandbox.StatePaused, sandbox.StateRunning)
+}
+
+func (m *Manager) setPaused(ctx context.Context, ref string, op wire.Op, from, to sandbox.State) (*sandbox.Sandbox, error) {
+	b, err := m.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	b.op.Lock()
+	defer b.op.Unlock()
+	sentry, err := b.running(from)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := sentry.Call(ctx, &wire.Call{Op: op}, nil); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	b.rec.Sandbox.State = to
+	rec := b.rec
+	b.mu.Unlock()
+	if err := m.store.Apply(ctx, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec}); err != nil {
+		return nil, err
+	}
+	return &rec.Sandbox, nil
+}

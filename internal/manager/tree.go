@@ -1,0 +1,124 @@
+package manager
+
+import (
+	"context"
+	"slices"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// lineage is one line from a created sandbox down to a living resource.
+type lineage struct {
+	node      sandbox.TreeNode
+	ancestors []string
+}
+
+// Tree returns the lineage of everything that lives, or of what descends from
+// ref. Ancestors that are gone but have living descendants are shown as
+// destroyed.
+func (m *Manager) Tree(_ context.Context, ref string) ([]*sandbox.TreeNode, error) {
+	root := ""
+	if ref != "" {
+		id, err := m.lineageID(ref)
+		if err != nil {
+			return nil, err
+		}
+		root = id
+	}
+	nodes := map[string]*sandbox.TreeNode{}
+	parents := map[string]string{}
+	node := func(id string) *sandbox.TreeNode {
+		n, ok := nodes[id]
+		if !ok {
+			kind := "sandbox"
+			if sandbox.IsID(sandbox.KindSnapshot, id) {
+				kind = "snapshot"
+			}
+			n = &sandbox.TreeNode{ID: id, Kind: kind, State: string(sandbox.StateDestroyed)}
+			nodes[id] = n
+		}
+		return n
+	}
+	for _, l := range m.lineages() {
+		line := append(slices.Clone(l.ancestors), l.node.ID)
+		for i, id := range line {
+			node(id)
+			if i > 0 {
+				parents[id] = line[i-1]
+			}
+		}
+		*node(l.node.ID) = l.node
+	}
+	for id, p := range parents {
+		nodes[p].Children = append(nodes[p].Children, nodes[id])
+	}
+	var roots []*sandbox.TreeNode
+	for id, n := range nodes {
+		slices.SortFunc(n.Children, byAge)
+		if root == id || root == "" && parents[id] == "" {
+			roots = append(roots, n)
+		}
+	}
+	slices.SortFunc(roots, byAge)
+	return roots, nil
+}
+
+func byAge(a, b *sandbox.TreeNode) int {
+	if c := a.CreatedAt.Compare(b.CreatedAt); c != 0 {
+		return c
+	}
+	if a.ID < b.ID {
+		return -1
+	}
+	return 1
+}
+
+// lineageID returns the id of the sandbox or snapshot called ref.
+func (m *Manager) lineageID(ref string) (string, error) {
+	if sandbox.IsID(sandbox.KindSnapshot, ref) {
+		s, err := m.resolveSnapshot(ref)
+		if err != nil {
+			return "", err
+		}
+		return s.id, nil
+	}
+	b, err := m.resolve(ref)
+	if err != nil {
+		return "", err
+	}
+	return b.id, nil
+}
+
+// lineages returns the line of every sandbox and snapshot. A snapshot hangs
+// below the sandbox it was taken of.
+func (m *Manager) lineages() []lineage {
+	var out []lineage
+	for _, b := range m.all() {
+		b.mu.Lock()
+		s := &b.rec.Sandbox
+		out = append(out, lineage{
+			sandbox.TreeNode{ID: b.id, Name: s.Name, Kind: "sandbox", State: string(s.State), CreatedAt: s.CreatedAt}, b.rec.Ancestors,
+		})
+		b.mu.Unlock()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, x := range m.snaps {
+		x.mu.Lock()
+		s := &x.rec.Snapshot
+		out = append(out, lineage{
+			sandbox.TreeNode{ID: x.id, Name: s.Name, Kind: "snapshot", State: string(s.State), CreatedAt: s.CreatedAt}, x.rec.Ancestors,
+		})
+		x.mu.Unlock()
+	}
+	return out
+}
+
+// commonAncestor returns the last id that both lines have, or "".
+func commonAncestor(a, b []string) string {
+	base := ""
+	for i := 0; i < len(a) && i < len(b) && a[i] == b[i]; i++ {
+		base = a[i]
+	}
+	return base
+}

@@ -1,0 +1,132 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/url"
+
+	_ "modernc.org/sqlite" // the "sqlite" driver
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// Table names a kind of record.
+type Table string
+
+// The tables.
+const (
+	Sandboxes Table = "sandboxes"
+	Snapshots Table = "snapshots"
+	Freezes   Table = "freezes"
+)
+
+// formatVersion changes with every incompatible change of the documents. An
+// older program refuses a newer store.
+const formatVersion = 1
+
+// Store is an open database. It is safe for concurrent use.
+type Store struct{ db *sql.DB }
+
+// Open opens the database at path and makes it if there is none.
+func Open(ctx context.Context, path string) (*Store, error) {
+	// Sandboxes do not survive the host, so records need not survive a power
+	// failure at every moment either: normal is safe against crashes of the
+	// process and keeps fsync out of the way of a fork.
+	dsn := "file:" + url.PathEscape(path) + "?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(5000)&_txlock=immediate"
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	db.SetMaxOpenConns(1) // one writer; the daemon reads at start only
+	s := &Store{db: db}
+	if err := s.migrate(ctx); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) migrate(ctx context.Context) error {
+	var version int
+	if err := s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "open store: %w", err)
+	}
+	switch {
+	case version == formatVersion:
+		return nil
+	case version != 0:
+		return sandbox.Errorf(sandbox.CodeUnsupported, "open store: its format is version %d, this program knows %d", version, formatVersion)
+	}
+	for _, t := range []Table{Sandboxes, Snapshots, Freezes} {
+		if _, err := s.db.ExecContext(ctx, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (id TEXT PRIMARY KEY, doc BLOB NOT NULL) WITHOUT ROWID", t)); err != nil {
+			return fmt.Errorf("make store: %w", err)
+		}
+	}
+	if _, err := s.db.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", formatVersion)); err != nil {
+		return fmt.Errorf("make store: %w", err)
+	}
+	return nil
+}
+
+// Close closes the database.
+func (s *Store) Close() error { return s.db.Close() }
+
+// Change is one record to write, or to delete if Doc is nil.
+type Change struct {
+	Table Table
+	ID    string
+	Doc   any
+}
+
+// Apply makes all changes or none.
+func (s *Store) Apply(ctx context.Context, changes ...Change) error {
+	if err := s.apply(ctx, changes); err != nil {
+		return fmt.Errorf("write to store: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) apply(ctx context.Context, changes []Change) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // no effect after Commit
+	for _, c := range changes {
+		if c.Doc == nil {
+			_, err = tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM %s WHERE id = ?", c.Table), c.ID)
+		} else {
+			var doc []byte
+			if doc, err = json.Marshal(c.Doc); err != nil {
+				return err
+			}
+			_, err = tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (id, doc) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET doc = excluded.doc", c.Table), c.ID, doc)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// Each calls fn with every document of a table, ordered by id.
+func (s *Store) Each(ctx context.Context, t Table, fn func(id string, doc []byte) error) error {
+	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT id, doc FROM %s ORDER BY id", t))
+	if err != nil {
+		return fmt.Errorf("read store: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		var doc []byte
+		if err := rows.Scan(&id, &doc); err != nil {
+			return fmt.Errorf("read store: %w", err)
+		}
+		if err := fn(id, doc); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,94 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func ids(t *testing.T, s *Store, table Table) (out []string) {
+	t.Helper()
+	if err := s.Each(context.Background(), table, func(id string, doc []byte) error {
+		out = append(out, id+"="+string(doc))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestApplyIsDurableAndAtomic(t *testing.T) {
+	ctx := context.Background()
+	path := filepath.Join(t.TempDir(), "with space & sign?.db")
+	s, err := Open(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Apply(ctx, Change{Sandboxes, "b", 2}, Change{Sandboxes, "a", 1}, Change{Freezes, "f", "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Apply(ctx, Change{Sandboxes, "a", nil}, Change{Sandboxes, "c", make(chan int)}); err == nil {
+		t.Fatal("a document that cannot be encoded was accepted")
+	}
+	if err := s.Apply(ctx, Change{Sandboxes, "b", 3}); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if _, err := os.Stat(path); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(ctx, path); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if got, want := ids(t, s, Sandboxes), []string{"a=1", "b=3"}; !slices.Equal(got, want) {
+		t.Errorf("sandboxes %v, want %v", got, want)
+	}
+	if got, want := ids(t, s, Freezes), []string{`f="x"`}; !slices.Equal(got, want) {
+		t.Errorf("freezes %v, want %v", got, want)
+	}
+}
+
+func TestEachStopsAtAnError(t *testing.T) {
+	ctx := context.Background()
+	s, err := Open(ctx, filepath.Join(t.TempDir(), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Apply(ctx, Change{Snapshots, "a", 1}, Change{Snapshots, "b", 1}); err != nil {
+		t.Fatal(err)
+	}
+	stop := errors.New("stop")
+	calls := 0
+	if err := s.Each(ctx, Snapshots, func(string, []byte) error { calls++; return stop }); err != stop || calls != 1 {
+		t.Errorf("Each = %v after %d calls", err, calls)
+	}
+}
+
+func TestOpenRefusesOtherFormats(t *testing.T) {
+	ctx := context.Background()
+	path := filepath.Join(t.TempDir(), "db")
+	s, err := Open(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.db.Exec("PRAGMA user_version = 99"); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if _, err := Open(ctx, path); sandbox.CodeOf(err) != sandbox.CodeUnsupported {
+		t.Errorf("newer format: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("this is no database, but long enough to be looked at as one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(ctx, path); sandbox.CodeOf(err) != sandbox.CodeCorrupt {
+		t.Errorf("garbage: %v", err)
+	}
+}
