@@ -1,0 +1,49 @@
+package main
+
+import (
+	"runtime/debug"
+
+	"ramet.dev/ramet/internal/cli"
+)
+
+// Set by the linker: -X main.version=… -X main.commit=…
+var (
+	version string
+	commit  string
+)
+
+// commitLength is how much of a commit is shown.
+const commitLength = 12
+
+// buildVersion returns what the linker was told, or else what the go command
+// wrote into the binary.
+func buildVersion() cli.Version {
+	v, c := version, commit
+	info, ok := debug.ReadBuildInfo()
+	if ok && v == "" {
+		v = info.Main.Version
+	}
+	if v == "" || v == "(devel)" {
+		v = "devel"
+	}
+	if ok && c == "" {
+		c = revision(info.Settings)
+	}
+	return cli.NewVersion(v, c)
+}
+
+func revision(settings []debug.BuildSetting) string {
+	c, dirty := "", ""
+	for _, s := range settings {
+		switch {
+		case s.Key == "vcs.revision":
+			c = s.Value[:min(commitLength, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "-dirty"
+		}
+	}
+	if c == "" {
+		return ""
+	}
+	return c + dirty
+}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// exitUsage is the exit code for arguments that make no sense.
+const exitUsage = 2
+
+// Deps is what the commands need of the rest of the program.
+type Deps struct {
+	Version Version
+	// Connect returns a client of the user's daemon and says which daemon that
+	// is. If start is set, one is started where none is running.
+	Connect func(ctx context.Context, start bool) (*client.Client, httpwire.Health, error)
+	// Serve is a daemon until ctx ends.
+	Serve func(ctx context.Context, opts ServeOptions) error
+	// Doctor, Demo and Bench are commands only where they are set.
+	Doctor *Hook
+	Demo   *Hook
+	Bench  *Hook
+}
+
+// ServeOptions are the options of the serve command.
+type ServeOptions struct {
+	// Background is set by ramet when it starts a daemon by itself.
+	Background bool
+}
+
+// Hook is a command whose work is done outside this package.
+type Hook struct {
+	// Flags, if not nil, adds options of its own.
+	Flags func(*pflag.FlagSet)
+	// Run does the work. c is nil for Doctor, which must not start a daemon.
+	Run HookFunc
+}
+
+// HookFunc is the work of a Hook. Its error decides the exit code and is shown,
+// unless it is an ExitError.
+type HookFunc func(ctx context.Context, c *client.Client, stdout io.Writer, opts HookOptions) error
+
+// HookOptions are the options that every Hook has.
+type HookOptions struct {
+	JSON   bool
+	Args   []string
+	Stderr io.Writer
+}
+
+// Stdio are the standard streams of a command.
+type Stdio struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// app is one run of the command line.
+type app struct {
+	Deps
+	Stdio
+	json    bool
+	running bool // the arguments are understood; errors are no longer about them
+	client  *client.Client
+}
+
+// ExitError ends a command with a code and no message: what there is to say was
+// said.
+type ExitError int
+
+// Error implements error.
+func (e ExitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// Run runs the command that args (without the program's name) ask for and
+// returns its exit code. An interrupt cancels ctx; a second one ends the process.
+func Run(ctx context.Context, deps Deps, args []string, stdio Stdio) int {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	a := &app{Deps: deps, Stdio: stdio}
+	root := a.rootCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if a.client != nil {
+		a.client.Close()
+	}
+	return a.exitCode(ctx, err, args)
+}
+
+// exitCode reports err and returns the exit code for it.
+func (a *app) exitCode(ctx context.Context, err error, args []string) int {
+	var exit ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return int(exit)
+	case !a.running:
+		err = sandbox.Errorf(sandbox.CodeInvalid, "%w", err)
+		a.json = asksForJSON(args)
+	}
+	code := sandbox.CodeOf(err)
+	if ctx.Err() != nil { // whatever failed, failed because of it
+		err, code = sandbox.Errorf(sandbox.CodeCanceled, "interrupted"), sandbox.CodeCanceled
+	}
+	switch {
+	case a.json:
+		if werr := a.writeJSON(httpwire.NewProblem(err)); werr != nil {
+			fmt.Fprintln(a.Err, "ramet:", werr)
+		}
+	case !a.running:
+		fmt.Fprintf(a.Err, "ramet: %v\nsee 'ramet --help'\n", err)
+	default:
+		fmt.Fprintln(a.Err, "ramet:", err)
+	}
+	if !a.running {
+		return exitUsage
+	}
+	return code.ExitCode()
+}
+
+// asksForJSON reports whether args that were not understood ask for JSON.
+func asksForJSON(args []string) bool {
+	for _, arg := range args {
+		if arg == "--" {
+			return false
+		}
+		if arg == "--json" || arg == "--json=true" {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "ramet",
+		Short:         "Fork live sandboxes: files, memory and running processes",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			a.running = true
+		},
+	}
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+	root.AddCommand(
+		a.createCommand(), a.lsCommand(), a.psCommand(), a.treeCommand(), a.inspectCommand(), a.statsCommand(), a.rmCommand(),
+		a.execCommand(), a.forkCommand(), a.promoteCommand(), a.snapshotCommand(), a.snapshotsCommand(), a.restoreCommand(),
+		a.rollbackCommand(), a.diffCommand(), a.pauseCommand(), a.resumeCommand(), a.imageCommand(), a.serveCommand(), a.versionCommand(),
+	)
+	a.addHooks(root)
+	return root
+}
+
+// connected makes the RunE of a command that talks to the daemon.
+func (a *app) connected(run func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := a.connect(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), c, args)
+	}
+}
+
+func (a *app) connect(ctx context.Context) (*client.Client, error) {
+	c, h, err := a.Connect(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	a.client = c
+	if h.Version != a.Version.Version {
+		fmt.Fprintf(a.Err, "ramet: warning: the running daemon is version %s and this command is %s; 'kill %d' ends that daemon, and the next command starts a new one\n",
+			h.Version, a.Version.Version, h.PID)
+	}
+	return c, nil
+}

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func (a *app) createCommand() *cobra.Command {
+	var req sandbox.CreateRequest
+	var memory, disk string
+	var env, meta []string
+	cmd := &cobra.Command{
+		Use:               "create IMAGE [--name NAME] [--cpus N] [--memory SIZE] [--disk SIZE] [--pids N] [--env K=V] [--meta K=V] [--require LAYER]",
+		Short:             "Create a sandbox from an image, or from a snapshot's id",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeImages,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
+			req.Image = args[0]
+			if req.Limits.MemoryMiB, err = parseMiB("memory", memory); err != nil {
+				return err
+			}
+			if req.Limits.DiskMiB, err = parseMiB("disk", disk); err != nil {
+				return err
+			}
+			if req.Env, err = parseEnv(env); err != nil {
+				return err
+			}
+			if req.Metadata, err = parsePairs("meta", meta); err != nil {
+				return err
+			}
+			sb, err := c.Create(ctx, req)
+			if err != nil {
+				return err
+			}
+			return a.show(sb, line(sb.ID))
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&req.Name, "name", "", "name, usable wherever an id is")
+	f.Float64Var(&req.Limits.CPUs, "cpus", 0, "CPU cores")
+	f.StringVar(&memory, "memory", "", "guest memory, such as 512M or 2G")
+	f.StringVar(&disk, "disk", "", "what may be written to files, such as 512M or 2G")
+	f.Int64Var(&req.Limits.Pids, "pids", 0, "processes and threads")
+	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V for all commands, or K from here; may be repeated")
+	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
+	f.StringSliceVar(&req.Require, "require", nil, "isolation layer without which the sandbox must not start, such as cgroup; may be repeated")
+	return cmd
+}

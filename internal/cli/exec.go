@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// maxCollected is how much of each stream --json keeps; the daemon keeps as
+// much where it collects.
+const maxCollected = 8 << 20
+
+type execOptions struct {
+	interactive bool
+	shell       bool
+	env         []string
+	cwd, user   string
+	timeout     time.Duration
+}
+
+func (a *app) execCommand() *cobra.Command {
+	var opts execOptions
+	cmd := &cobra.Command{
+		Use:   "exec SBX [-i] [--env K=V] [--cwd DIR] [--user USER] [--timeout DURATION] -- CMD…  |  exec SBX -c 'SHELL COMMAND'",
+		Short: "Run a command in a sandbox; its exit code is ramet's, 128+N if signal N ended it",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return fmt.Errorf("exec needs a sandbox and a command")
+			}
+			if opts.shell && len(args) > 2 {
+				return fmt.Errorf("with --shell the command is one argument: quote it")
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.exec(ctx, c, args[0], args[1:], opts)
+		}),
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&opts.interactive, "interactive", "i", false, "pass standard input on")
+	f.BoolVarP(&opts.shell, "shell", "c", false, "the command is text for /bin/sh -c")
+	f.StringArrayVarP(&opts.env, "env", "e", nil, "variable K=V, or K from here; may be repeated")
+	f.StringVarP(&opts.cwd, "cwd", "w", "", "working directory")
+	f.StringVarP(&opts.user, "user", "u", "", "name or uid, optionally :group")
+	f.DurationVar(&opts.timeout, "timeout", 0, "kill the command after this time, such as 10s")
+	return cmd
+}
+
+func (a *app) exec(ctx context.Context, c *client.Client, ref string, command []string, opts execOptions) error {
+	env, err := parseEnv(opts.env)
+	if err != nil {
+		return err
+	}
+	timeout, err := timeoutMS(opts.timeout)
+	if err != nil {
+		return err
+	}
+	req := sandbox.ExecRequest{Argv: command, Env: env, Cwd: opts.cwd, User: opts.user, TimeoutMS: timeout}
+	if opts.shell {
+		req.Argv, req.Shell = nil, command[0]
+	}
+	res, err := a.execOver(ctx, c, ref, req, opts.interactive)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		if err := a.writeJSON(res); err != nil {
+			return err
+		}
+	} else if res.TimedOut {
+		fmt.Fprintf(a.Err, "ramet: the command was killed after %s\n", opts.timeout)
+	}
+	if res.ExitCode != 0 {
+		return ExitError(res.ExitCode)
+	}
+	return nil
+}
+
+// execOver runs req with the streams that the options ask for.
+func (a *app) execOver(ctx context.Context, c *client.Client, ref string, req sandbox.ExecRequest, interactive bool) (*sandbox.ExecResult, error) {
+	if a.json && !interactive {
+		return c.Exec(ctx, ref, req)
+	}
+	streams := client.ExecIO{Stdout: a.Out, Stderr: a.Err}
+	if interactive {
+		streams.Stdin = a.In
+	}
+	if !a.json {
+		return c.ExecStream(ctx, ref, req, streams)
+	}
+	var stdout, stderr headBuffer
+	streams.Stdout, streams.Stderr = &stdout, &stderr
+	res, err := c.ExecStream(ctx, ref, req, streams)
+	if err != nil {
+		return nil, err
+	}
+	res.Stdout, res.Stderr = stdout.buf.String(), stderr.buf.String()
+	res.Truncated = stdout.cut || stderr.cut
+	return res, nil
+}
+
+// timeoutMS converts a timeout; less than a millisecond would mean none.
+func timeoutMS(d time.Duration) (int64, error) {
+	if d < 0 || (d > 0 && d < time.Millisecond) {
+		return 0, sandbox.Invalid("timeout", "%s is not a time of a millisecond or more", d)
+	}
+	return d.Milliseconds(), nil
+}
+
+// headBuffer keeps the first maxCollected bytes.
+type headBuffer struct {
+	buf bytes.Buffer
+	cut bool
+}
+
+// Write implements io.Writer.
+func (b *headBuffer) Write(p []byte) (int, error) {
+	room := maxCollected - b.buf.Len()
+	b.cut = b.cut || len(p) > room
+	b.buf.Write(p[:min(len(p), room)])
+	return len(p), nil
+}

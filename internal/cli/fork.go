@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// childOptions are the options of fork and restore.
+type childOptions struct {
+	count     int
+	prefix    string
+	env, meta []string
+	quiet     bool
+}
+
+func (o *childOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.IntVarP(&o.count, "count", "n", 1, "how many")
+	f.StringVar(&o.prefix, "name", "", "prefix of the names: P gives P-1, P-2, …")
+	f.StringArrayVarP(&o.env, "env", "e", nil, "variable K=V for commands in them, or K from here; may be repeated")
+	f.StringArrayVar(&o.meta, "meta", nil, "metadata K=V; may be repeated")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print ids only")
+}
+
+func (a *app) forkCommand() *cobra.Command {
+	var opts childOptions
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:               "fork SBX [-n N] [--name P] [--timeout DURATION] [--env K=V] [--meta K=V]",
+		Short:             "Fork a running sandbox: files, memory and processes",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			req := sandbox.ForkRequest{Count: opts.count, Names: childNames(opts.prefix, opts.count)}
+			var err error
+			if req.TimeoutMS, err = timeoutMS(timeout); err != nil {
+				return err
+			}
+			if req.Env, err = parseEnv(opts.env); err != nil {
+				return err
+			}
+			if req.Metadata, err = parsePairs("meta", opts.meta); err != nil {
+				return err
+			}
+			if err := checkCount(opts.count); err != nil {
+				return err
+			}
+			res, err := c.Fork(ctx, args[0], req)
+			if err != nil {
+				return err
+			}
+			return a.showChildren(res, opts.quiet)
+		}),
+	}
+	opts.flags(cmd)
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "deadline for each child (default 30s)")
+	return cmd
+}
+
+func (a *app) restoreCommand() *cobra.Command {
+	var opts childOptions
+	cmd := &cobra.Command{
+		Use:               "restore SNAP [-n N] [--name P] [--env K=V] [--meta K=V]",
+		Short:             "Make new sandboxes from a snapshot",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeFirst(a.completeSnapshots),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			req := sandbox.RestoreRequest{Count: opts.count, Names: childNames(opts.prefix, opts.count)}
+			var err error
+			if req.Env, err = parseEnv(opts.env); err != nil {
+				return err
+			}
+			if req.Metadata, err = parsePairs("meta", opts.meta); err != nil {
+				return err
+			}
+			if err := checkCount(opts.count); err != nil {
+				return err
+			}
+			res, err := c.Restore(ctx, args[0], req)
+			if err != nil {
+				return err
+			}
+			return a.showChildren(res, opts.quiet)
+		}),
+	}
+	opts.flags(cmd)
+	return cmd
+}
+
+// checkCount refuses a count that JSON would leave out and the daemon so take
+// for one.
+func checkCount(n int) error {
+	if n < 1 {
+		return sandbox.Invalid("count", "%d is not a number of sandboxes", n)
+	}
+	return nil
+}
+
+// showChildren prints the children. If one failed, the exit code is its error's.
+func (a *app) showChildren(res *sandbox.ForkResult, quiet bool) error {
+	var failed error
+	rows := make([][]string, 0, len(res.Children))
+	for _, child := range res.Children {
+		switch {
+		case child.Sandbox != nil:
+			rows = append(rows, []string{child.Sandbox.ID, child.Sandbox.Name, millis(child.ReadyMS), ""})
+		case child.Error != nil:
+			rows = append(rows, []string{"", "", "", string(child.Error.Code) + ": " + child.Error.Error()})
+			if failed == nil {
+				failed = ExitError(child.Error.Code.ExitCode())
+			}
+		}
+	}
+	err := a.show(res, func(w io.Writer) error {
+		if quiet {
+			for _, row := range rows {
+				if row[0] != "" {
+					fmt.Fprintln(w, row[0])
+				}
+			}
+			return nil
+		}
+		if err := table([]string{"ID", "NAME", "READY", "ERROR"}, rows)(w); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(w, "pause %s, snapshot %s, returned after %s\n", millis(res.PauseMS), millis(res.SnapshotMS), millis(res.ReturnMS))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+func (a *app) promoteCommand() *cobra.Command {
+	return a.oneSandbox("promote CHILD", "Give a child's state to its parent", (*client.Client).Promote)
+}
+
+func (a *app) pauseCommand() *cobra.Command {
+	return a.oneSandbox("pause SBX", "Stop all processes of a sandbox; its memory stays", (*client.Client).Pause)
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	return a.oneSandbox("resume SBX", "Let the processes of a paused sandbox go on", (*client.Client).Resume)
+}
+
+// oneSandbox is a command that does one thing to one sandbox.
+func (a *app) oneSandbox(use, short string, do func(*client.Client, context.Context, string) (*sandbox.Sandbox, error)) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			sb, err := do(c, ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.show(sb, line(sb.ID+"  "+string(sb.State)))
+		}),
+	}
+}

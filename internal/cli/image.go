@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func (a *app) imageCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "image", Short: "Build, import, pull, list and remove images", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.imageBuild(), a.imageImport(), a.imagePull(), a.imageLs(), a.imageRm(), a.imageInspect())
+	return cmd
+}
+
+func (a *app) imageBuild() *cobra.Command {
+	build := &sandbox.ImageBuild{}
+	cmd := &cobra.Command{
+		Use: "build NAME [--from debian] [--suite SUITE] [--include PACKAGE]", Short: "Make an image of a distribution's packages", Args: cobra.ExactArgs(1),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: args[0], Build: build})
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&build.From, "from", "debian", "distribution")
+	f.StringVar(&build.Suite, "suite", "", "release of the distribution (default: this machine's)")
+	f.StringSliceVar(&build.Include, "include", nil, "package to install; may be repeated")
+	return cmd
+}
+
+func (a *app) imageImport() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use: "import PATH [--name NAME]", Short: "Make an image of a directory, a tar, a docker-save or OCI archive, or an OCI layout", Args: cobra.ExactArgs(1),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			path, err := filepath.Abs(args[0])
+			if err != nil {
+				return sandbox.Invalid("path", "%v", err)
+			}
+			if name == "" {
+				name = imageName(path)
+			}
+			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: name, Path: path})
+		}),
+	}
+	cmd.Flags().StringVar(&name, "name", "", "name of the image (default: from the path)")
+	return cmd
+}
+
+func (a *app) imagePull() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use: "pull REF [--name NAME]", Short: "Get an image from a registry", Args: cobra.ExactArgs(1),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			if name == "" {
+				name = args[0]
+			}
+			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: name, Ref: args[0]})
+		}),
+	}
+	cmd.Flags().StringVar(&name, "name", "", "name of the image (default: the reference)")
+	return cmd
+}
+
+// makeImage makes an image and shows how far that is, unless JSON is asked for.
+func (a *app) makeImage(ctx context.Context, c *client.Client, req sandbox.ImageRequest) error {
+	p := a.newProgress(ctx)
+	img, err := c.CreateImage(ctx, req, p.update)
+	p.end(err == nil)
+	if err != nil {
+		return err
+	}
+	return a.show(img, line(img.ID))
+}
+
+func (a *app) imageLs() *cobra.Command {
+	return &cobra.Command{
+		Use: "ls", Short: "List images", Args: cobra.NoArgs,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
+			images, err := c.Images(ctx)
+			if err != nil {
+				return err
+			}
+			var rows [][]string
+			for _, i := range images {
+				rows = append(rows, []string{i.ID, strings.Join(i.Names, " "), byteSize(i.SizeBytes), age(i.CreatedAt, time.Now()), i.Source})
+			}
+			return a.show(images, table([]string{"ID", "NAMES", "SIZE", "AGE", "SOURCE"}, rows))
+		}),
+	}
+}
+
+func (a *app) imageRm() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm IMAGE…", Short: "Remove images, or names of them", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeImages,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.removeEach(args, func(ref string) error { return c.RemoveImage(ctx, ref) })
+		}),
+	}
+}
+
+func (a *app) imageInspect() *cobra.Command {
+	return &cobra.Command{
+		Use: "inspect IMAGE", Short: "Look at an image", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeImages,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			i, err := c.GetImage(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.show(i, imagePairs(i))
+		}),
+	}
+}
+
+func imagePairs(i *sandbox.Image) func(io.Writer) error {
+	return pairs(
+		"id", i.ID, "names", strings.Join(i.Names, " "), "digest", i.Digest, "size", byteSize(i.SizeBytes), "created", i.CreatedAt.Format(time.RFC3339),
+		"source", i.Source, "env", strings.Join(i.Env, " "), "entrypoint", strings.Join(i.Entry, " "), "cmd", strings.Join(i.Cmd, " "),
+		"cwd", i.Cwd, "user", i.User,
+	)
+}

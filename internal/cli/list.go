@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func (a *app) lsCommand() *cobra.Command {
+	var filter sandbox.ListFilter
+	var state string
+	var meta []string
+	var quiet bool
+	cmd := &cobra.Command{
+		Use: "ls [--state STATE] [--image IMAGE] [--meta K=V] [-q]", Short: "List sandboxes", Args: cobra.NoArgs,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) (err error) {
+			filter.State = sandbox.State(state)
+			if filter.Metadata, err = parsePairs("meta", meta); err != nil {
+				return err
+			}
+			sandboxes, err := c.List(ctx, filter)
+			if err != nil {
+				return err
+			}
+			return a.show(sandboxes, sandboxTable(sandboxes, quiet))
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&state, "state", "", "only sandboxes in this state")
+	f.StringVar(&filter.Image, "image", "", "only sandboxes of this image")
+	f.StringArrayVar(&meta, "meta", nil, "only sandboxes with this metadata K=V; may be repeated")
+	f.BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	return cmd
+}
+
+func sandboxTable(sandboxes []sandbox.Sandbox, quiet bool) func(io.Writer) error {
+	var rows [][]string
+	var ids strings.Builder
+	for _, s := range sandboxes {
+		ids.WriteString(s.ID + "\n")
+		image := s.ImageName
+		if image == "" {
+			image = s.Image
+		}
+		rows = append(rows, []string{s.ID, s.Name, string(s.State), image, s.Parent, mib(s.Memory.PrivateMiB), age(s.CreatedAt, time.Now())})
+	}
+	if quiet {
+		return func(w io.Writer) error {
+			_, err := io.WriteString(w, ids.String())
+			return err
+		}
+	}
+	return table([]string{"ID", "NAME", "STATE", "IMAGE", "PARENT", "PRIVATE", "AGE"}, rows)
+}
+
+func (a *app) psCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "ps SBX", Short: "List the processes in a sandbox", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			ps, err := c.Processes(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			var rows [][]string
+			for _, p := range ps {
+				rows = append(rows, []string{strconv.Itoa(p.PID), strconv.Itoa(p.PPID), strconv.Itoa(p.UID), strconv.Itoa(p.Threads), p.State, p.Command})
+			}
+			return a.show(ps, table([]string{"PID", "PPID", "UID", "THREADS", "STATE", "COMMAND"}, rows))
+		}),
+	}
+}
+
+func (a *app) statsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "stats SBX", Short: "What a sandbox uses now", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			st, err := c.Stats(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.show(st, table([]string{"PRIVATE", "SHARED", "CPU", "PROCESSES"}, [][]string{{
+				mib(st.Memory.PrivateMiB), mib(st.Memory.SharedMiB), fmt.Sprintf("%.2f s", st.CPUSeconds), strconv.Itoa(st.Processes),
+			}}))
+		}),
+	}
+}
+
+func (a *app) inspectCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "inspect SBX|SNAP", Short: "Look at a sandbox, or at a snapshot by its id", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			if sandbox.IsID(sandbox.KindSnapshot, args[0]) {
+				snap, err := c.GetSnapshot(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.show(snap, snapshotPairs(snap))
+			}
+			sb, err := c.Get(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.show(sb, sandboxPairs(sb))
+		}),
+	}
+}
+
+func sandboxPairs(s *sandbox.Sandbox) func(io.Writer) error {
+	i := s.Isolation
+	layers := map[string]sandbox.Layer{
+		"sentry": i.Sentry, "systrap": i.Systrap, "seccomp": i.Seccomp, "no_new_privs": i.NoNewPrivs, "capabilities_dropped": i.Caps,
+		"user_namespace": i.UserNS, "namespaces": i.Namespaces, "empty_root": i.EmptyRoot, "rlimits": i.Rlimits, "cgroup": i.Cgroup,
+	}
+	var on, off []string
+	for _, name := range slices.Sorted(maps.Keys(layers)) {
+		if layers[name] == sandbox.LayerOn {
+			on = append(on, name)
+		} else {
+			off = append(off, name)
+		}
+	}
+	image := s.Image
+	if s.ImageName != "" {
+		image += " (" + s.ImageName + ")"
+	}
+	return pairs(
+		"id", s.ID, "name", s.Name, "state", string(s.State), "reason", s.Reason, "image", image, "parent", s.Parent, "snapshot", s.Snapshot,
+		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339),
+		"limits", fmt.Sprintf("%g cpus, %d MiB memory, %d MiB disk, %d pids", s.Limits.CPUs, s.Limits.MemoryMiB, s.Limits.DiskMiB, s.Limits.Pids),
+		"memory", mib(s.Memory.PrivateMiB)+" private, "+mib(s.Memory.SharedMiB)+" shared",
+		"env", joinPairs(s.Env), "metadata", joinPairs(s.Metadata), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
+	)
+}
+
+func snapshotPairs(s *sandbox.Snapshot) func(io.Writer) error {
+	return pairs(
+		"id", s.ID, "name", s.Name, "state", string(s.State), "reason", s.Reason, "sandbox", s.Sandbox, "parent", s.Parent, "image", s.Image,
+		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339), "on disk", strconv.FormatBool(s.OnDisk),
+		"size", byteSize(s.SizeBytes), "pause", millis(s.PauseMS), "engine", s.Engine, "metadata", joinPairs(s.Metadata),
+	)
+}
+
+func joinPairs(m map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, k+"="+m[k])
+	}
+	return strings.Join(out, " ")
+}
+
+func (a *app) treeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "tree [SBX]", Short: "Show which sandbox and snapshot came from which", Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			roots, err := c.Tree(ctx, strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			return a.show(roots, func(w io.Writer) error {
+				for _, root := range roots {
+					if err := writeTree(w, root, "", ""); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}),
+	}
+}
+
+// writeTree prints node after first, and everything below it after rest.
+func writeTree(w io.Writer, node *sandbox.TreeNode, first, rest string) error {
+	label := node.ID
+	if node.Name != "" {
+		label += " " + node.Name
+	}
+	state := node.State
+	if node.Kind != "sandbox" {
+		state = node.Kind + ", " + state
+	}
+	if err := line(first + printable(label) + " (" + state + ")")(w); err != nil {
+		return err
+	}
+	for i, child := range node.Children {
+		branch, below := "├── ", "│   "
+		if i == len(node.Children)-1 {
+			branch, below = "└── ", "    "
+		}
+		if err := writeTree(w, child, rest+branch, rest+below); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removed is what rm prints with --json.
+type removed struct {
+	Removed []string `json:"removed"`
+}
+
+func (a *app) rmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm SBX|SNAP…", Short: "End sandboxes, or delete snapshots by their ids", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeSandboxes,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.removeEach(args, func(ref string) error {
+				if sandbox.IsID(sandbox.KindSnapshot, ref) {
+					return c.DeleteSnapshot(ctx, ref)
+				}
+				return c.Destroy(ctx, ref)
+			})
+		}),
+	}
+}
+
+// removeEach removes all it can and returns what went wrong, the first code of
+// which decides the exit code.
+func (a *app) removeEach(refs []string, remove func(string) error) error {
+	var done []string
+	var errs []error
+	for _, ref := range refs {
+		if err := remove(ref); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		done = append(done, ref)
+	}
+	if err := errors.Join(errs...); err != nil {
+		if !a.json && len(done) > 0 {
+			fmt.Fprintln(a.Out, strings.Join(done, "\n"))
+		}
+		return err
+	}
+	return a.show(removed{done}, line(strings.Join(done, "\n")))
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+const barWidth = 64
+
+// progress shows how far long work is.
+type progress interface {
+	update(sandbox.Progress)
+	end(ok bool)
+}
+
+// newProgress returns bars on a terminal, lines elsewhere, and nothing beside
+// JSON.
+func (a *app) newProgress(ctx context.Context) progress {
+	switch {
+	case a.json:
+		return noProgress{}
+	case isTerminal(a.Err):
+		return &barProgress{bars: mpb.NewWithContext(ctx, mpb.WithOutput(a.Err), mpb.WithWidth(barWidth))}
+	}
+	return &lineProgress{w: a.Err}
+}
+
+type noProgress struct{}
+
+func (noProgress) update(sandbox.Progress) {}
+func (noProgress) end(bool)                {}
+
+// lineProgress prints a line for each phase and each new detail of it.
+type lineProgress struct {
+	w             io.Writer
+	phase, detail string
+}
+
+func (l *lineProgress) update(p sandbox.Progress) {
+	if p.Phase == l.phase && p.Detail == l.detail {
+		return
+	}
+	l.phase, l.detail = p.Phase, p.Detail
+	text := p.Phase
+	if p.Detail != "" {
+		text += ": " + p.Detail
+	}
+	fmt.Fprintln(l.w, printable(text))
+}
+
+func (l *lineProgress) end(bool) {}
+
+// barProgress has one bar for each phase.
+type barProgress struct {
+	bars   *mpb.Progress
+	bar    *mpb.Bar
+	phase  string
+	detail *atomic.Value // of the bar: each keeps its last one
+}
+
+func (b *barProgress) update(p sandbox.Progress) {
+	if b.bar == nil || p.Phase != b.phase {
+		b.finish(true)
+		b.phase, b.detail = p.Phase, &atomic.Value{}
+		detail := b.detail
+		b.bar = b.bars.AddBar(p.Total,
+			mpb.PrependDecorators(decor.Name(printable(p.Phase), decor.WCSyncSpaceR)),
+			mpb.AppendDecorators(decor.NewPercentage("%d"), decor.Any(func(decor.Statistics) string {
+				text, _ := detail.Load().(string)
+				return " " + text
+			})))
+	}
+	b.detail.Store(printable(p.Detail))
+	b.bar.SetTotal(p.Total, false)
+	b.bar.SetCurrent(p.Done)
+}
+
+func (b *barProgress) end(ok bool) {
+	b.finish(ok)
+	b.bars.Wait()
+}
+
+func (b *barProgress) finish(ok bool) {
+	switch {
+	case b.bar == nil:
+	case ok:
+		b.bar.SetTotal(-1, true) // what was done is all there was
+	default:
+		b.bar.Abort(false)
+	}
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+)
+
+// Version says which build this is.
+type Version struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
+// NewVersion returns the version of this build.
+func NewVersion(version, commit string) Version {
+	return Version{Version: version, Commit: commit, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Say which build of ramet this is", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := a.Version
+			text := "ramet " + v.Version
+			if v.Commit != "" {
+				text += " (" + v.Commit + ")"
+			}
+			return a.show(v, line(fmt.Sprintf("%s %s %s/%s", text, v.Go, v.OS, v.Arch)))
+		},
+	}
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var opts ServeOptions
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Be the daemon of this user, in the foreground", Args: cobra.NoArgs,
+		Long: "Be the daemon of this user, in the foreground, until SIGINT or SIGTERM.\n\nOther commands start a daemon by themselves if none is running.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.Serve(cmd.Context(), opts) },
+	}
+	cmd.Flags().BoolVar(&opts.Background, "background", false, "used by ramet itself")
+	if err := cmd.Flags().MarkHidden("background"); err != nil {
+		panic(err) // the flag was defined the line before
+	}
+	return cmd
+}
+
+// addHooks adds the commands whose work is done elsewhere.
+func (a *app) addHooks(root *cobra.Command) {
+	for _, h := range []struct {
+		use, short string
+		hook       *Hook
+		daemon     bool
+	}{
+		{"demo", "Show the main job on this machine, from start to end", a.Demo, true},
+		{"bench", "Measure what the product is judged by", a.Bench, true},
+		{"doctor", "Say what this machine can do, and what to do about the rest", a.Doctor, false},
+	} {
+		if h.hook != nil {
+			root.AddCommand(a.hookCommand(h.use, h.short, h.hook, h.daemon))
+		}
+	}
+}
+
+func (a *app) hookCommand(use, short string, hook *Hook, daemon bool) *cobra.Command {
+	run := func(ctx context.Context, c *client.Client, args []string) error {
+		return hook.Run(ctx, c, a.Out, HookOptions{JSON: a.json, Args: args, Stderr: a.Err})
+	}
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: a.connected(run)}
+	if !daemon {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), nil, args) }
+	}
+	if hook.Flags != nil {
+		hook.Flags(cmd.Flags())
+	}
+	return cmd
+}

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func (a *app) snapshotCommand() *cobra.Command {
+	var req sandbox.SnapshotRequest
+	var meta []string
+	cmd := &cobra.Command{
+		Use:               "snapshot SBX [--name NAME] [--memory] [--meta K=V]",
+		Short:             "Keep the present state of a running sandbox",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
+			if req.Metadata, err = parsePairs("meta", meta); err != nil {
+				return err
+			}
+			snap, err := c.Snapshot(ctx, args[0], req)
+			if err != nil {
+				return err
+			}
+			return a.show(snap, line(snap.ID))
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&req.Name, "name", "", "name, usable wherever an id is")
+	f.BoolVar(&req.Memory, "memory", false, "keep it in memory only: faster, and gone with the host")
+	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
+	return cmd
+}
+
+func (a *app) snapshotsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "snapshots", Short: "List snapshots", Args: cobra.NoArgs,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
+			snaps, err := c.Snapshots(ctx)
+			if err != nil {
+				return err
+			}
+			var rows [][]string
+			for _, s := range snaps {
+				where := "memory"
+				if s.OnDisk {
+					where = byteSize(s.SizeBytes)
+				}
+				rows = append(rows, []string{s.ID, s.Name, string(s.State), s.Sandbox, where, age(s.CreatedAt, time.Now())})
+			}
+			return a.show(snaps, table([]string{"ID", "NAME", "STATE", "SANDBOX", "SIZE", "AGE"}, rows))
+		}),
+	}
+}
+
+func (a *app) rollbackCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rollback SBX SNAP", Short: "Return a sandbox to a snapshot of it; it keeps its id", Args: cobra.ExactArgs(2),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return a.completeSnapshots(cmd, args, prefix)
+			}
+			return a.completeFirst(a.completeSandboxes)(cmd, args, prefix)
+		},
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			sb, err := c.Rollback(ctx, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return a.show(sb, line(sb.ID+"  "+string(sb.State)))
+		}),
+	}
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// parseMiB reads a size such as 512M or 2G. A bare number is refused: it is
+// bytes to some and megabytes to others.
+func parseMiB(option, s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	number := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(s), "B"), "I")
+	unit := 0.0
+	if n := len(number); n > 0 {
+		unit = map[byte]float64{'M': 1, 'G': 1 << 10, 'T': 1 << 20}[number[n-1]]
+		number = number[:n-1]
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || unit == 0 || v <= 0 || math.IsInf(v, 0) || v*unit > 1<<40 {
+		return 0, sandbox.Invalid(option, "%q is not a size: say 512M or 2G", s)
+	}
+	return int64(math.Ceil(v * unit)), nil
+}
+
+// parsePairs reads options of the form K=V.
+func parsePairs(option string, args []string) (map[string]string, error) {
+	var m map[string]string
+	for _, arg := range args {
+		k, v, ok := strings.Cut(arg, "=")
+		if !ok || k == "" {
+			return nil, sandbox.Invalid(option, "%q is not KEY=VALUE", arg)
+		}
+		if m == nil {
+			m = map[string]string{}
+		}
+		m[k] = v
+	}
+	return m, nil
+}
+
+// parseEnv reads options of the form K=V, or K for the value that this process
+// has.
+func parseEnv(args []string) (map[string]string, error) {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if arg != "" && !strings.Contains(arg, "=") {
+			v, ok := os.LookupEnv(arg)
+			if !ok {
+				return nil, sandbox.Invalid("env", "%s is not set here; say %s=VALUE", arg, arg)
+			}
+			args[i] = arg + "=" + v
+		}
+	}
+	return parsePairs("env", args)
+}
+
+// childNames returns P-1 to P-n, or nothing if there is no prefix.
+func childNames(prefix string, n int) []string {
+	if prefix == "" {
+		return nil
+	}
+	names := make([]string, max(n, 0))
+	for i := range names {
+		names[i] = prefix + "-" + strconv.Itoa(i+1)
+	}
+	return names
+}
+
+// imageName makes a name of a file's: debian-12.tar.gz becomes debian-12.
+func imageName(path string) string {
+	name := filepath.Base(path)
+	for _, ext := range []string{".gz", ".xz", ".zst", ".tar", ".tgz", ".oci"} {
+		name = strings.TrimSuffix(name, ext)
+	}
+	return strings.ToLower(name)
+}
