@@ -91,7 +91,7 @@ func (b *barProgress) finish(ok bool) {
 	switch {
 	case b.bar == nil:
 	case ok:
-		b.bar.SetTotal(-1, true) // what was done is all there was
+		b.bar.SetTotal(max(b.bar.Current(), 1), true) // what was done is all there was
 	default:
 		b.bar.Abort(false)
 	}

@@ -24,7 +24,7 @@ func parseMiB(option, s string) (int64, error) {
 		number = number[:n-1]
 	}
 	v, err := strconv.ParseFloat(number, 64)
-	if err != nil || unit == 0 || v <= 0 || math.IsInf(v, 0) || v*unit > 1<<40 {
+	if err != nil || unit == 0 || !(v > 0 && v*unit <= 1<<40) { // neither is true of NaN
 		return 0, sandbox.Invalid(option, "%q is not a size: say 512M or 2G", s)
 	}
 	return int64(math.Ceil(v * unit)), nil

@@ -1,0 +1,148 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/pflag"
+	"go.uber.org/goleak"
+
+	"ramet.dev/ramet/internal/cli"
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+const (
+	envSocket  = "RAMET_TEST_SOCKET"  // of the fake service; nothing listens if it is empty
+	envVersion = "RAMET_TEST_VERSION" // of the command
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(leakTest{m}, map[string]func(){"ramet": func() {
+		os.Exit(cli.Run(context.Background(), testDeps(os.Getenv(envSocket), os.Getenv(envVersion)), os.Args[1:],
+			cli.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	}})
+}
+
+type leakTest struct{ *testing.M }
+
+// Run implements testscript.TestingM.
+func (l leakTest) Run() int {
+	code := l.M.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+func testDeps(socket, version string) cli.Deps {
+	repeat := 0
+	return cli.Deps{
+		Version: cli.Version{Version: version, Commit: "0123", Go: "go1", OS: "linux", Arch: "amd64"},
+		Connect: func(ctx context.Context, start bool) (*client.Client, httpwire.Health, error) {
+			if socket == "" {
+				return nil, httpwire.Health{}, sandbox.Errorf(sandbox.CodeUnavailable, "nobody listens, start=%t", start)
+			}
+			c, err := client.New("unix:" + socket)
+			if err != nil {
+				return nil, httpwire.Health{}, err
+			}
+			h, err := c.Health(ctx)
+			return c, h, err
+		},
+		Serve: func(_ context.Context, opts cli.ServeOptions) error {
+			return fmt.Errorf("serve with background=%t", opts.Background)
+		},
+		Doctor: &cli.Hook{Run: func(_ context.Context, c *client.Client, stdout io.Writer, opts cli.HookOptions) error {
+			_, err := fmt.Fprintln(stdout, "doctor", c == nil, opts.JSON, opts.Args)
+			return errors.Join(err, cli.ExitError(7))
+		}},
+		Bench: &cli.Hook{
+			Flags: func(f *pflag.FlagSet) { f.IntVar(&repeat, "repeat", 1, "times") },
+			Run: func(ctx context.Context, c *client.Client, stdout io.Writer, _ cli.HookOptions) error {
+				sb, err := c.Get(ctx, "base")
+				if err == nil {
+					_, err = fmt.Fprintln(stdout, "bench", sb.ID, repeat)
+				}
+				return err
+			},
+		},
+	}
+}
+
+// TestScripts runs the sessions in testdata/script, each with a fake service of
+// its own. They are the specification of the command line.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv(envSocket, apitest.Serve(env.T().(testing.TB), fakeService()))
+			env.Setenv(envVersion, "test")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits runs a command and checks its exit code: exits CODE PROGRAM [ARG]…
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// An interrupt ends the command in the sandbox, and ramet with 130.
+func TestInterrupt(t *testing.T) {
+	for _, args := range [][]string{{"exec", "base", "--", "hang"}, {"exec", "-i", "base", "hang"}, {"exec", "--json", "base", "hang"}} {
+		entered, ended := make(chan struct{}), make(chan error, 1)
+		svc := &apitest.Service{ExecFunc: func(ctx context.Context, _ string, _ sandbox.ExecRequest, _ httpapi.ExecIO) (*sandbox.ExecResult, error) {
+			close(entered)
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return nil, ctx.Err()
+		}}
+		stdin, typing := io.Pipe()
+		var stdout, stderr bytes.Buffer
+		result := make(chan int, 1)
+		socket := apitest.Serve(t, svc)
+		go func() {
+			result <- cli.Run(context.Background(), testDeps(socket, "test"), args, cli.Stdio{In: stdin, Out: &stdout, Err: &stderr})
+		}()
+		<-entered
+		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		if code := <-result; code != 130 {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("%v: the command's context ended with %v", args, err)
+		}
+		typing.Close() // ends the read that ramet left behind
+		if out := stdout.String() + stderr.String(); !bytes.Contains([]byte(out), []byte("interrupted")) {
+			t.Errorf("%v: output %q", args, out)
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package cli_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+const (
+	baseID = "sbx_aaaaaaaaaaaaaaaa"
+	kidID  = "sbx_bbbbbbbbbbbbbbbb"
+	newID  = "sbx_cccccccccccccccc"
+	snapID = "snap_aaaaaaaaaaaaaaaa"
+	imgID  = "img_aaaaaaaaaaaaaaaa"
+)
+
+var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func fakeSandbox(id, name, parent string) *sandbox.Sandbox {
+	return &sandbox.Sandbox{
+		ID: id, Name: name, State: sandbox.StateRunning, Image: imgID, ImageName: "python", Parent: parent, CreatedAt: created,
+		Limits:   sandbox.Limits{CPUs: 2, MemoryMiB: 512, DiskMiB: 1024, Pids: 100},
+		Identity: sandbox.Identity{SandboxID: id, Hostname: cmp.Or(name, id)},
+		Isolation: sandbox.Isolation{
+			Sentry: sandbox.LayerOn, Systrap: sandbox.LayerOn, Seccomp: sandbox.LayerOn, NoNewPrivs: sandbox.LayerOn, Caps: sandbox.LayerOn,
+			UserNS: sandbox.LayerOn, Namespaces: sandbox.LayerOn, EmptyRoot: sandbox.LayerOn, Rlimits: sandbox.LayerOn, Cgroup: sandbox.LayerOff,
+		},
+		Memory: sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30},
+	}
+}
+
+// find knows two sandboxes by id and name.
+func find(_ context.Context, ref string) (*sandbox.Sandbox, error) {
+	switch ref {
+	case baseID, "base":
+		return fakeSandbox(baseID, "base", ""), nil
+	case kidID, "kid":
+		return fakeSandbox(kidID, "kid", baseID), nil
+	}
+	return nil, sandbox.NotFound("sandbox", ref)
+}
+
+func inState(state sandbox.State) func(context.Context, string) (*sandbox.Sandbox, error) {
+	return func(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+		sb, err := find(ctx, ref)
+		if err == nil {
+			sb.State = state
+		}
+		return sb, err
+	}
+}
+
+// fakeService answers always the same, and fails for certain names.
+func fakeService() *apitest.Service {
+	snap := &sandbox.Snapshot{
+		ID: snapID, Name: "clean", State: sandbox.SnapshotReady, Sandbox: baseID, Image: imgID, CreatedAt: created, OnDisk: true, SizeBytes: 3 << 20, Engine: "1",
+	}
+	img := &sandbox.Image{ID: imgID, Names: []string{"python", "python:3"}, Digest: "sha256:00", SizeBytes: 97 << 20, CreatedAt: created, Source: "debian", Cmd: []string{"python3"}}
+	return &apitest.Service{
+		CreateFunc: fakeCreate, GetFunc: find, ExecFunc: fakeExec, ForkFunc: fakeFork, DiffFunc: fakeDiff, CreateImageFunc: fakeImage(img),
+		PauseFunc: inState(sandbox.StatePaused), ResumeFunc: inState(sandbox.StateRunning),
+		ListFunc: func(_ context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
+			all := []sandbox.Sandbox{*fakeSandbox(baseID, "base", ""), *fakeSandbox(kidID, "kid", baseID)}
+			return slices.DeleteFunc(all, func(s sandbox.Sandbox) bool {
+				return (f.State != "" && f.State != s.State) || (f.Metadata != nil && f.Metadata["k"] != "v")
+			}), nil
+		},
+		DestroyFunc: func(ctx context.Context, ref string) error { _, err := find(ctx, ref); return err },
+		PromoteFunc: func(_ context.Context, ref string) (*sandbox.Sandbox, error) {
+			if ref == "base" {
+				return nil, sandbox.Errorf(sandbox.CodeWrongState, "sandbox %q is no child", ref)
+			}
+			return fakeSandbox(baseID, "base", ""), nil
+		},
+		ProcessesFunc: func(context.Context, string) ([]sandbox.Process, error) {
+			return []sandbox.Process{{PID: 1, Threads: 1, State: "sleeping", Command: "/init"}, {PID: 12, PPID: 1, UID: 1000, Threads: 4, State: "running", Command: "python3 -c \x1b[31m"}}, nil
+		},
+		StatsFunc: func(context.Context, string) (*sandbox.Stats, error) {
+			return &sandbox.Stats{Memory: sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30}, CPUSeconds: 1.25, Processes: 2}, nil
+		},
+		TreeFunc: func(_ context.Context, ref string) ([]*sandbox.TreeNode, error) {
+			node := func(id, name, kind, state string, children ...*sandbox.TreeNode) *sandbox.TreeNode {
+				return &sandbox.TreeNode{ID: id, Name: name, Kind: kind, State: state, CreatedAt: created, Children: children}
+			}
+			root := node(baseID, "base", "sandbox", "running",
+				node(kidID, "kid", "sandbox", "paused", node(newID, "", "sandbox", "running")),
+				node(snapID, "clean", "snapshot", "ready"))
+			if ref == "kid" {
+				root = root.Children[0]
+			}
+			return []*sandbox.TreeNode{root}, nil
+		},
+		SnapshotFunc: func(_ context.Context, _ string, req sandbox.SnapshotRequest) (*sandbox.Snapshot, error) {
+			out := *snap
+			out.Name, out.OnDisk, out.Metadata = req.Name, !req.Memory, req.Metadata
+			return &out, nil
+		},
+		SnapshotsFunc:   func(context.Context) ([]sandbox.Snapshot, error) { return []sandbox.Snapshot{*snap}, nil },
+		GetSnapshotFunc: func(context.Context, string) (*sandbox.Snapshot, error) { return snap, nil },
+		DeleteSnapshotFunc: func(context.Context, string) error {
+			return sandbox.Errorf(sandbox.CodeConflict, "snapshot is in use")
+		},
+		RestoreFunc: func(ctx context.Context, _ string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error) {
+			return fakeFork(ctx, "base", sandbox.ForkRequest{Count: req.Count, Names: req.Names})
+		},
+		RollbackFunc: func(ctx context.Context, ref, snapRef string) (*sandbox.Sandbox, error) {
+			if snapRef != "clean" && snapRef != snapID {
+				return nil, sandbox.NotFound("snapshot", snapRef)
+			}
+			return find(ctx, ref)
+		},
+		ImagesFunc: func(context.Context) ([]sandbox.Image, error) { return []sandbox.Image{*img}, nil },
+		GetImageFunc: func(_ context.Context, ref string) (*sandbox.Image, error) {
+			if ref == "none" {
+				return nil, sandbox.NotFound("image", ref)
+			}
+			return img, nil
+		},
+		RemoveImageFunc: func(_ context.Context, ref string) error {
+			if ref == "busy" {
+				return sandbox.Errorf(sandbox.CodeConflict, "image %q is in use", ref)
+			}
+			return nil
+		},
+	}
+}
+
+func fakeCreate(_ context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error) {
+	switch {
+	case req.Image == "none":
+		return nil, sandbox.NotFound("image", req.Image)
+	case req.Name == "taken":
+		return nil, sandbox.Errorf(sandbox.CodeNameTaken, "name %q is taken", req.Name)
+	case req.Name == "full":
+		return nil, sandbox.Errorf(sandbox.CodeLimit, "the node has 100 sandboxes")
+	case slices.Contains(req.Require, "cgroup"):
+		return nil, sandbox.Errorf(sandbox.CodeIsolation, "layer cgroup cannot be had here")
+	}
+	sb := fakeSandbox(newID, req.Name, "")
+	sb.Env, sb.Metadata, sb.Limits = req.Env, req.Metadata, req.Limits
+	return sb, nil
+}
+
+// fakeExec is a small set of commands.
+func fakeExec(ctx context.Context, ref string, req sandbox.ExecRequest, s httpapi.ExecIO) (*sandbox.ExecResult, error) {
+	if _, err := find(ctx, ref); err != nil {
+		return nil, err
+	}
+	res := &sandbox.ExecResult{DurationMS: 1.5}
+	var err error
+	switch command := append(req.Argv, "sh")[0]; command {
+	case "echo":
+		_, err = fmt.Fprintln(s.Stdout, strings.Join(req.Argv[1:], " "))
+	case "complain":
+		_, err = fmt.Fprintln(s.Stderr, "oh dear")
+		res.ExitCode = 1
+	case "exit":
+		res.ExitCode, err = strconv.Atoi(req.Argv[1])
+	case "kill":
+		res.ExitCode, res.Signal = 128+9, "SIGKILL"
+	case "slow":
+		res.ExitCode, res.Signal, res.TimedOut = 128+9, "SIGKILL", true
+	case "cat":
+		if s.Stdin == nil {
+			_, err = io.WriteString(s.Stdout, "no input\n")
+		} else {
+			_, err = io.Copy(s.Stdout, s.Stdin)
+		}
+	case "request":
+		err = json.NewEncoder(s.Stdout).Encode(req)
+	case "sh":
+		_, err = fmt.Fprintf(s.Stdout, "shell: %s\n", req.Shell)
+	}
+	res.OK = res.ExitCode == 0
+	return res, err
+}
+
+// fakeFork makes children, of which those with names ending in -3 are late.
+func fakeFork(ctx context.Context, ref string, req sandbox.ForkRequest) (*sandbox.ForkResult, error) {
+	if _, err := find(ctx, ref); err != nil {
+		return nil, err
+	}
+	res := &sandbox.ForkResult{PauseMS: 14.25, SnapshotMS: 15, ReturnMS: 80}
+	for i := range req.Count {
+		id, name := "sbx_ddddddddddddddd"+string(rune('a'+i%26)), ""
+		if len(req.Names) > 0 {
+			name = req.Names[i]
+		}
+		if strings.HasSuffix(name, "-3") {
+			res.Children = append(res.Children, sandbox.Child{Error: sandbox.Errorf(sandbox.CodeNoMemory, "no memory for %s", name)})
+			continue
+		}
+		sb := fakeSandbox(id, name, baseID)
+		sb.Env, sb.Metadata = req.Env, req.Metadata
+		res.Children = append(res.Children, sandbox.Child{Sandbox: sb, ReadyMS: 40, Identity: &sandbox.Identity{SandboxID: id, ForkIndex: i}})
+	}
+	return res, nil
+}
+
+func fakeDiff(_ context.Context, from, to string, req sandbox.DiffRequest) (*sandbox.Diff, error) {
+	d := &sandbox.Diff{From: baseID, To: kidID, Base: baseID}
+	if from == to {
+		return d, nil
+	}
+	d.Changes = []sandbox.Change{
+		{Path: "/etc/motd", Kind: sandbox.Modified, Type: "file", Size: 12, OldSize: 2048, Mode: "0644", OldMode: "0600"},
+		{Path: "/new\x1b[2Jdir", Kind: sandbox.Added, Type: "dir", Mode: "0755"},
+		{Path: "/tmp/old", Kind: sandbox.Deleted, Type: "file", Size: 5 << 20, Mode: "0644"},
+	}
+	if req.Hunks {
+		d.Changes[0].Hunks = "@@ -1 +1 @@\n-a\tb\x07\n+c\n"
+	}
+	if len(req.Paths) > 0 {
+		d.Changes = slices.DeleteFunc(d.Changes, func(c sandbox.Change) bool { return !strings.HasPrefix(c.Path, req.Paths[0]) })
+	}
+	return d, nil
+}
+
+func fakeImage(img *sandbox.Image) func(context.Context, sandbox.ImageRequest, func(sandbox.Progress)) (*sandbox.Image, error) {
+	return func(_ context.Context, req sandbox.ImageRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+		progress(sandbox.Progress{Phase: "fetch", Done: 1, Total: 3, Detail: "first"})
+		progress(sandbox.Progress{Phase: "fetch", Done: 2, Total: 3, Detail: "first"})
+		progress(sandbox.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "second"})
+		progress(sandbox.Progress{Phase: "write", Done: 0, Total: 0})
+		if req.Name == "bad" {
+			return nil, sandbox.Errorf(sandbox.CodeHostile, "path leaves the root")
+		}
+		out := *img
+		source, err := json.Marshal(req)
+		out.Names, out.Source = []string{req.Name}, string(source)
+		return &out, err
+	}
+}
