@@ -50,6 +50,9 @@ func run(arg string) error {
 		return fmt.Errorf("parse configuration: %w", err)
 	}
 	log.SetLevel(log.Warning)
+	// The local zone would be read from a file at the first log line, which
+	// the filter refuses.
+	gotime.Local = gotime.UTC
 	// A sandbox is small and mostly idle: memory counts more than the cycles
 	// of a collection.
 	debug.SetGCPercent(50)

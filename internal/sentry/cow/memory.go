@@ -101,6 +101,15 @@ type Pinned struct {
 	Generations []string
 	// drop are the ranges whose contents a save must not write.
 	drop Ranges
+	mem  *Memory
+}
+
+// Save runs save, which must save the kernel with a Writer of p, so that frozen
+// memory costs nothing. The kernel must be paused.
+func (p *Pinned) Save(save func() error) error {
+	restore := p.mem.assumeCommitted(p.drop)
+	defer restore()
+	return save()
 }
 
 // Pin freezes all private pages of all tasks under the name id. self names this
@@ -113,7 +122,7 @@ func (m *Memory) Pin(ctx context.Context, k *kernel.Kernel, id, self string) (*P
 	if err != nil {
 		return nil, err
 	}
-	p := &Pinned{}
+	p := &Pinned{mem: m}
 	var own []memmap.FileRange
 	index := map[int]uint32{}
 	nameOf := func(gen int) string {
@@ -167,33 +176,16 @@ func (m *Memory) privateRanges(ctx context.Context, k *kernel.Kernel) (Ranges, e
 	return normalize(ranges), nil
 }
 
-// appendPrivate appends the file ranges of all private pages of mm. gVisor has
-// no accessor for them, so this walks MemoryManager.pmas, a B-tree.
+// appendPrivate appends the file ranges of all private pages of m. gVisor has
+// no accessor for them.
 func appendPrivate(ranges []memmap.FileRange, m *mm.MemoryManager) []memmap.FileRange {
-	root := reflect.ValueOf(m).Elem().FieldByName("pmas").FieldByName("root")
-	return appendNode(ranges, root)
-}
-
-func appendNode(ranges []memmap.FileRange, node reflect.Value) []memmap.FileRange {
-	n := int(node.FieldByName("nrSegments").Int())
-	keys, values := node.FieldByName("keys"), node.FieldByName("values")
-	inner := node.FieldByName("hasChildren").Bool()
-	for i := 0; i <= n; i++ {
-		if inner {
-			ranges = appendNode(ranges, node.FieldByName("children").Index(i).Elem())
+	visitSegments(reflect.ValueOf(m).Elem().FieldByName("pmas").FieldByName("root"), func(key, pma reflect.Value) {
+		if pma.FieldByName("private").Bool() {
+			off := pma.FieldByName("off").Uint()
+			length := key.FieldByName("End").Uint() - key.FieldByName("Start").Uint()
+			ranges = append(ranges, memmap.FileRange{Start: off, End: off + length})
 		}
-		if i == n {
-			break
-		}
-		pma := values.Index(i)
-		if !pma.FieldByName("private").Bool() {
-			continue
-		}
-		key := keys.Index(i)
-		off := pma.FieldByName("off").Uint()
-		length := key.FieldByName("End").Uint() - key.FieldByName("Start").Uint()
-		ranges = append(ranges, memmap.FileRange{Start: off, End: off + length})
-	}
+	})
 	return ranges
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime/debug"
 	gotime "time"
 
 	"ramet.dev/ramet/internal/sandbox"
@@ -26,6 +27,9 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 	if err := g.mem.FindCommitted(); err != nil {
 		return nil, fmt.Errorf("find used memory: %w", err)
 	}
+	g.dropImageCache()
+	// A collection would run inside of the pause and cost more than all else.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	f := &freezing{g: g, phases: phases{at: gotime.Now()}}
 	frozen, err := f.run(req, file)
 	if err != nil {
@@ -91,7 +95,9 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) error {
 	f.phases.mark("pin")
 	f.writer = cow.NewWriter(pinned, file, snapfile.PagesOffset)
 	f.state.Grow(1 << 20)
-	err = g.k.SaveTo(ctx, nopCloser{&f.state}, nopCloser{&f.meta}, f.writer, false, true)
+	err = pinned.Save(func() error {
+		return g.k.SaveTo(ctx, nopCloser{&f.state}, nopCloser{&f.meta}, f.writer, false, true)
+	})
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "save kernel state: %w", err)
 	}
