@@ -34,6 +34,7 @@ func TestRefusals(t *testing.T) {
 		{"long id", "GET", "/v1/sandboxes/" + strings.Repeat("a", 4000), "", 400, "id"},
 		{"id with newline", "GET", "/v1/snapshots/a%0a", "", 400, "id"},
 		{"dots in image", "GET", "/v1/images/a%2f..%2f..%2fb", "", 400, "ref"},
+		{"long image", "GET", "/v1/images/" + strings.Repeat("a", 256), "", 400, "ref"},
 		{"image that is absolute", "GET", "/v1/images/%2fetc", "", 400, "ref"},
 		{"unclean path", "GET", "/v1/sandboxes/../images", "", 404, ""},
 		{"double slash", "GET", "/v1//sandboxes", "", 404, ""},

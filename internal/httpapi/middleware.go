@@ -17,7 +17,10 @@ import (
 	"ramet.dev/ramet/internal/sandbox"
 )
 
-var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+// maxRequestID bounds an id that a client chose.
+const maxRequestID = 64
+
+var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
 type requestIDKey struct{}
 
@@ -26,7 +29,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.active.Add(1)
 	defer a.active.Done()
 	id := r.Header.Get(httpwire.RequestIDHeader)
-	if !requestIDPattern.MatchString(id) {
+	if len(id) > maxRequestID || !requestIDPattern.MatchString(id) {
 		id = "req_" + rand.Text()
 	}
 	w.Header().Set(httpwire.RequestIDHeader, id)

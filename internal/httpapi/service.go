@@ -25,7 +25,8 @@ type Service interface {
 	// Exec runs a command to its end and copies its streams meanwhile. The
 	// result has empty Stdout and Stderr. req.Stdin is empty: its text comes
 	// from streams.Stdin. When ctx is cancelled, the command is killed. Exec
-	// must not touch the streams after it returned.
+	// must not write to the streams after it returned, nor wait for a read of
+	// streams.Stdin: that one ends when Exec has returned.
 	Exec(ctx context.Context, ref string, req sandbox.ExecRequest, streams ExecIO) (*sandbox.ExecResult, error)
 	Processes(ctx context.Context, ref string) ([]sandbox.Process, error)
 	Stats(ctx context.Context, ref string) (*sandbox.Stats, error)
