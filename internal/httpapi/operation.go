@@ -8,6 +8,16 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
+// The statuses that routes add to those of every operation.
+const (
+	statusTooMany     = http.StatusTooManyRequests
+	statusNoStorage   = http.StatusInsufficientStorage
+	statusNotFound    = http.StatusNotFound
+	statusConflict    = http.StatusConflict
+	statusTooLarge    = http.StatusRequestEntityTooLarge
+	statusUnsupported = http.StatusUnsupportedMediaType
+)
+
 // out is an answer with a JSON body.
 type out[T any] struct{ Body T }
 

@@ -19,15 +19,6 @@ type listInput struct {
 	Metadata []string `query:"metadata,explode" doc:"key=value; only sandboxes with all of these"`
 }
 
-const (
-	statusTooMany     = http.StatusTooManyRequests
-	statusNoStorage   = http.StatusInsufficientStorage
-	statusNotFound    = http.StatusNotFound
-	statusConflict    = http.StatusConflict
-	statusTooLarge    = http.StatusRequestEntityTooLarge
-	statusUnsupported = http.StatusUnsupportedMediaType
-)
-
 func (a *API) routeSandboxes() {
 	const tag, one = "sandboxes", "/v1/sandboxes/{id}"
 	register(a, withStatus(operation(http.MethodPost, "/v1/sandboxes", "create-sandbox", tag, "Create a sandbox from an image or a snapshot",
