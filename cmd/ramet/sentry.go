@@ -1,12 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"os"
-)
+import "ramet.dev/ramet/internal/sentry"
 
 // sentryMain is the process that a sandbox is. It returns its exit code.
-func sentryMain([]string) int {
-	fmt.Fprintln(os.Stderr, "ramet: engine not linked")
-	return 1
-}
+func sentryMain(args []string) int { return sentry.Main(args) }

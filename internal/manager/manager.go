@@ -24,9 +24,9 @@ type Config struct {
 	Paths paths.Paths
 	// Executable is the program that sentries are started from.
 	Executable string
-	// BuildID tells this build from others: a snapshot and a sentry belong to
-	// one.
-	BuildID string
+	// Engine names what the state of a sandbox depends on: a snapshot can only
+	// be restored by the engine that made it.
+	Engine string
 	// PoolSize is how many blank sentries are kept ready.
 	PoolSize int
 	Log      *slog.Logger
@@ -88,7 +88,7 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 		}
 	}()
 	m.launcher, err = launch.New(ctx, launch.Config{
-		Executable: cfg.Executable, Dir: cfg.Paths.Sandboxes(), BuildID: cfg.BuildID, Cgroups: m.cgroups,
+		Executable: cfg.Executable, Dir: cfg.Paths.Sandboxes(), BuildID: cfg.Engine, Cgroups: m.cgroups,
 	})
 	if err != nil {
 		return nil, err
@@ -112,11 +112,20 @@ func (m *Manager) Close() error {
 	close(m.closing)
 	m.pool.Close()
 	m.watchers.Wait()
-	return m.store.Close()
+	var err error
+	if m.cgroups != nil {
+		err = m.cgroups.Close() // stays while sandboxes are in it
+	}
+	return errors.Join(err, m.store.Close())
 }
 
-// DefaultPoolSize is enough for a fork into five children with some to spare.
-func DefaultPoolSize() int { return 8 }
+const (
+	// DefaultPoolSize is enough for a fork into five children with some to
+	// spare.
+	DefaultPoolSize = 8
+	// MaxPoolSize bounds the pool: each blank sentry takes some 10 MiB.
+	MaxPoolSize = 1024
+)
 
 // loadsAtOnce is how many children load their state at the same time: more than
 // there are processors only makes each of them slower.
@@ -125,8 +134,12 @@ func loadsAtOnce() int { return 2 * runtime.NumCPU() }
 // millis returns how long ago t was.
 func millis(t time.Time) float64 { return float64(time.Since(t).Microseconds()) / 1000 }
 
+// stateVersion changes when what Ramet itself puts into a sandbox's saved state
+// does.
+const stateVersion = 1
+
 // engine is what a snapshot's format depends on.
-func (m *Manager) engine() string { return "gvisor-20260905/" + m.cfg.BuildID }
+func (m *Manager) engine() string { return fmt.Sprintf("%s, state %d", m.cfg.Engine, stateVersion) }
 
 // resolve returns the box that ref, an id or a name, refers to.
 func (m *Manager) resolve(ref string) (*box, error) {

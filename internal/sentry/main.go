@@ -53,9 +53,8 @@ func run(arg string) error {
 	// The local zone would be read from a file at the first log line, which
 	// the filter refuses.
 	gotime.Local = gotime.UTC
-	// A sandbox is small and mostly idle: memory counts more than the cycles
-	// of a collection.
-	debug.SetGCPercent(50)
+	// Nothing is worth collecting before there is a sandbox: see settle.
+	debug.SetGCPercent(-1)
 	lifeline, listener, err := openSockets()
 	if err != nil {
 		return err

@@ -7,7 +7,9 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -166,6 +168,16 @@ func (s *server) setGuest(g *guest.Guest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.guest = g
+	time.AfterFunc(settleAfter, settle)
+}
+
+// settleAfter keeps the first collection away from the first commands.
+const settleAfter = 500 * time.Millisecond
+
+// settle gives back the memory that starting took.
+func settle() {
+	debug.SetGCPercent(guest.GCPercent)
+	debug.FreeOSMemory()
 }
 
 func (s *server) boot(req *wire.Boot, p *wire.Packet) (any, error) {

@@ -29,7 +29,8 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 	}
 	g.dropImageCache()
 	// A collection would run inside of the pause and cost more than all else.
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	debug.SetGCPercent(-1)
+	defer debug.SetGCPercent(GCPercent)
 	f := &freezing{g: g, phases: phases{at: gotime.Now()}}
 	frozen, err := f.run(req, file)
 	if err != nil {
@@ -38,6 +39,11 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 	}
 	return frozen, nil
 }
+
+// GCPercent is how much garbage a settled sandbox may have, in percent of what
+// lives. A sandbox is small and mostly idle: memory counts more than the cycles
+// of a collection.
+const GCPercent = 50
 
 // freezing is one freeze under way.
 type freezing struct {

@@ -1,0 +1,164 @@
+package hostuse
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const meminfo = `MemTotal:       24684080 kB
+MemFree:        20000000 kB
+MemAvailable:   23888952 kB
+AnonPages:        300000 kB
+Shmem:              9000 kB
+KernelStack:        3000 kB
+PageTables:         5000 kB
+HugePages_Total:       0
+Strange line
+`
+
+func TestParseMemory(t *testing.T) {
+	got, err := parseMemory([]byte(meminfo))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Memory{Total: 24684080 << 10, Available: 23888952 << 10, Occupied: (300000 + 9000 + 3000 + 5000) << 10}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for _, name := range []string{"MemTotal", "MemAvailable", "AnonPages", "Shmem", "PageTables", "KernelStack"} {
+		if _, err := parseMemory([]byte(strings.Replace(meminfo, name, "Other", 1))); err == nil {
+			t.Errorf("without %s: no error", name)
+		}
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	const rest = " S 17 17 17 0 -1 4194304 100 200 0 0 5 6 70 8 20 0 1 0 12345 1000 10"
+	for name, tc := range map[string]struct {
+		line string
+		want process
+		bad  bool
+	}{
+		"plain":           {line: "42 (sh)" + rest, want: process{pid: 42, parent: 17, reaped: 780 * time.Millisecond}},
+		"hostile command": {line: "42 (a) S 1 (b)" + rest, want: process{pid: 42, parent: 17, reaped: 780 * time.Millisecond}},
+		"cut off":         {line: "42 (sh) S 17", bad: true},
+		"no command":      {line: "42", bad: true},
+		"no number":       {line: "42 (sh)" + strings.Replace(rest, "17", "x", 1), bad: true},
+		"no time":         {line: "42 (sh)" + strings.Replace(rest, "70", "x", 1), bad: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseStat(42, tc.line)
+			if (err != nil) != tc.bad {
+				t.Fatalf("error is %v", err)
+			}
+			if got != tc.want {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWithin(t *testing.T) {
+	all := []process{{pid: 1}, {pid: 2, parent: 1}, {pid: 3, parent: 2}, {pid: 4, parent: 1}, {pid: 5, parent: 4}}
+	pids := func(roots ...int) map[int]bool {
+		m := map[int]bool{}
+		for _, p := range within(all, roots) {
+			if m[p.pid] {
+				t.Errorf("%d is there twice", p.pid)
+			}
+			m[p.pid] = true
+		}
+		return m
+	}
+	for _, tc := range []struct {
+		roots []int
+		want  map[int]bool
+	}{
+		{roots: []int{2}, want: map[int]bool{2: true, 3: true}},
+		{roots: []int{2, 3}, want: map[int]bool{2: true, 3: true}},
+		{roots: []int{5, 2}, want: map[int]bool{5: true, 2: true, 3: true}},
+		{roots: []int{9}, want: map[int]bool{}},
+		{want: map[int]bool{}},
+	} {
+		if d := cmp.Diff(tc.want, pids(tc.roots...)); d != "" {
+			t.Errorf("%v: %s", tc.roots, d)
+		}
+	}
+}
+
+// TestTreeCPU has a child use time and looks for it, while it lives and after.
+func TestTreeCPU(t *testing.T) {
+	before, err := TreeCPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It works, says so, and then lives until its input ends.
+	cmd := exec.Command("/bin/sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo worked; read -r _")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 16)); err != nil {
+		t.Fatal(err)
+	}
+	alive, err := TreeCPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	_ = cmd.Wait() // its exit code says only that the input ended
+	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	after, err := TreeCPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rounding = 20 * time.Millisecond // of the times of ended children: two numbers of a tick each
+	if alive-before < used-rounding {
+		t.Errorf("%v while the child lived, it used %v", alive-before, used)
+	}
+	if after-before < used-rounding {
+		t.Errorf("%v after the child ended, it used %v", after-before, used)
+	}
+}
+
+func TestFind(t *testing.T) {
+	cmd := exec.Command("/bin/sh", "-c", "read -r _", "ramet-hostuse-test")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Find("ramet-hostuse-test")
+	in.Close()
+	_ = cmd.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]int{cmd.Process.Pid}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestReadMemory(t *testing.T) {
+	m, err := ReadMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Total <= 0 || m.Available <= 0 || m.Available > m.Total || m.Occupied <= 0 || m.Occupied > m.Total {
+		t.Errorf("%+v makes no sense", m)
+	}
+}

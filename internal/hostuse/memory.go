@@ -1,0 +1,61 @@
+package hostuse
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// occupied are the lines of meminfo that sandboxes make grow and that the kernel
+// cannot take back: pages of processes and of memory files, and what the kernel
+// itself keeps for each process. The page cache is left out: it is taken back
+// when somebody needs the room.
+var occupied = []string{"AnonPages", "Shmem", "PageTables", "KernelStack"}
+
+// Memory is the state of the machine's memory, in bytes.
+type Memory struct {
+	Total     int64
+	Available int64
+	// Occupied is what processes and memory files hold, with the kernel's
+	// page tables and stacks for them.
+	Occupied int64
+}
+
+// ReadMemory returns the state of the machine's memory.
+func ReadMemory() (Memory, error) {
+	doc, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return Memory{}, fmt.Errorf("read memory of the machine: %w", err)
+	}
+	return parseMemory(doc)
+}
+
+func parseMemory(doc []byte) (Memory, error) {
+	values := map[string]int64{}
+	lines := bufio.NewScanner(bytes.NewReader(doc))
+	for lines.Scan() {
+		name, rest, ok := strings.Cut(lines.Text(), ":")
+		if !ok {
+			continue
+		}
+		number, _ := strings.CutSuffix(strings.TrimSpace(rest), " kB")
+		kib, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			continue // a line of a newer kernel, in another form
+		}
+		values[name] = kib << 10
+	}
+	m := Memory{Total: values["MemTotal"], Available: values["MemAvailable"]}
+	for _, name := range append([]string{"MemTotal", "MemAvailable"}, occupied...) {
+		if _, ok := values[name]; !ok {
+			return Memory{}, fmt.Errorf("read memory of the machine: no line %s", name)
+		}
+	}
+	for _, name := range occupied {
+		m.Occupied += values[name]
+	}
+	return m, nil
+}
