@@ -16,6 +16,7 @@
 //	meta         the memory file's state, gVisor's format
 //	table        extents: start, end, generation
 //	generations  the names of the generations, JSON array of strings
+//	held         references in meta that freezes hold: start, end, how many
 //
 // The package must never import gVisor: the daemon reads and rewrites these
 // files, and it does not interpret state or meta.

@@ -12,7 +12,7 @@ const (
 	magic = "RAMETSNP"
 	// version changes with every incompatible change of the format. Older
 	// binaries refuse newer files.
-	version = 1
+	version = 2
 	// PageSize is the unit of all file ranges, in bytes.
 	PageSize = 4096
 	// PagesOffset is where the page section begins.
@@ -34,6 +34,7 @@ const (
 	secMeta
 	secTable
 	secGenerations
+	secHeld
 	sections
 )
 
@@ -49,6 +50,12 @@ type Extent struct {
 	Gen uint32
 }
 
+// Held is a file range on which freezes hold references.
+type Held struct {
+	Range
+	Refs uint32
+}
+
 // Snapshot is the content of a snapshot file but for the pages themselves.
 type Snapshot struct {
 	// Copied are the ranges of the pages in the file, in their order.
@@ -60,6 +67,9 @@ type Snapshot struct {
 	Table []Extent
 	// Generations are the names that Extent.Gen counts.
 	Generations []string
+	// Held are the references in Meta that freezes hold, not the sandbox: in a
+	// child there is nobody who would give them up.
+	Held []Held
 }
 
 // WriteTo writes all but the page section, which must be in the file already,
@@ -88,6 +98,7 @@ func (s *Snapshot) WriteTo(f io.WriterAt) (size int64, err error) {
 		{secMeta, s.Meta},
 		{secTable, appendExtents(nil, s.Table)},
 		{secGenerations, gens},
+		{secHeld, appendHeld(nil, s.Held)},
 	} {
 		if _, err := f.WriteAt(sec.data, off); err != nil {
 			return 0, fmt.Errorf("write snapshot section: %w", err)
@@ -144,12 +155,17 @@ func parse(data []byte) (*Snapshot, error) {
 	if s.Table, err = parseExtents(secs[secTable], len(s.Generations)); err != nil {
 		return nil, err
 	}
+	if s.Held, err = parseHeld(secs[secHeld]); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
 const (
 	rangeBytes  = 16
 	extentBytes = 20
+	// maxRefs bounds the references on one range.
+	maxRefs = 1 << 24
 )
 
 func appendRanges(b []byte, rs []Range) []byte {
@@ -210,6 +226,28 @@ func parseExtents(b []byte, gens int) ([]Extent, error) {
 		es = append(es, e)
 	}
 	return es, nil
+}
+
+func appendHeld(b []byte, hs []Held) []byte {
+	for _, h := range hs {
+		b = appendExtents(b, []Extent{{h.Range, h.Refs}})
+	}
+	return b
+}
+
+func parseHeld(b []byte) ([]Held, error) {
+	es, err := parseExtents(b, maxRefs)
+	if err != nil {
+		return nil, fmt.Errorf("held ranges: %w", err)
+	}
+	hs := make([]Held, len(es))
+	for i, e := range es {
+		if e.Gen == 0 {
+			return nil, fmt.Errorf("held ranges: %#x-%#x has no reference", e.Start, e.End)
+		}
+		hs[i] = Held{e.Range, e.Gen}
+	}
+	return hs, nil
 }
 
 // check refuses ranges that are empty, not aligned, too large or begin before

@@ -25,6 +25,7 @@ func example() *Snapshot {
 		Meta:        []byte("meta"),
 		Table:       []Extent{{Range{PageSize, 2 * PageSize}, 1}, {Range{2 * PageSize, 4 * PageSize}, 0}},
 		Generations: []string{"a", "b"},
+		Held:        []Held{{Range{0, PageSize}, 3}, {Range{PageSize, 4 * PageSize}, 1}},
 	}
 }
 
@@ -41,7 +42,7 @@ func encode(t testing.TB, s *Snapshot) []byte {
 }
 
 func TestRoundTrip(t *testing.T) {
-	for _, s := range []*Snapshot{example(), {Copied: []Range{}, State: []byte{}, Meta: []byte{}, Table: []Extent{}, Generations: []string{}}} {
+	for _, s := range []*Snapshot{example(), {Copied: []Range{}, State: []byte{}, Meta: []byte{}, Table: []Extent{}, Generations: []string{}, Held: []Held{}}} {
 		got, err := Parse(encode(t, s))
 		if err != nil {
 			t.Fatal(err)
@@ -77,6 +78,9 @@ func TestParseRefusesBadRanges(t *testing.T) {
 		"huge range":         func(s *Snapshot) { s.Table[1].End = 1 << 63 },
 		"unknown generation": func(s *Snapshot) { s.Table[0].Gen = 2 },
 		"empty range":        func(s *Snapshot) { s.Copied[0].End = s.Copied[0].Start },
+		"overlapping held":   func(s *Snapshot) { s.Held[1].Start = s.Held[0].Start },
+		"held by nobody":     func(s *Snapshot) { s.Held[0].Refs = 0 },
+		"held by too many":   func(s *Snapshot) { s.Held[0].Refs = maxRefs },
 		"too few pages":      func(s *Snapshot) { s.Copied[1].End += PageSize },
 		"too many pages":     func(s *Snapshot) { s.Copied = s.Copied[:1] },
 	} {

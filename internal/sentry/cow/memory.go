@@ -28,7 +28,9 @@ type Memory struct {
 	file *os.File
 
 	// table and gens are what the sandbox inherited. They are set before the
-	// guest runs and never change.
+	// guest runs and never change. The ranges of table have one reference that
+	// nobody gives up, so that they are copied before they are written, and
+	// their place is never used for anything else.
 	table Table
 	gens  []Generation
 
@@ -99,6 +101,8 @@ type Pinned struct {
 	// index in Generations.
 	Table       Table
 	Generations []string
+	// Held are all references that freezes hold, this one included.
+	Held []snapfile.Held
 	// drop are the ranges whose contents a save must not write.
 	drop Ranges
 	mem  *Memory
@@ -150,7 +154,39 @@ func (m *Memory) Pin(ctx context.Context, k *kernel.Kernel, id, self string) (*P
 	}
 	m.pins[id] = normalize(own)
 	p.drop = m.immutable()
+	p.Held = m.held()
 	return p, nil
+}
+
+// held returns the references that freezes hold, see Pinned.Held.
+func (m *Memory) held() []snapfile.Held {
+	var all []memmap.FileRange
+	for _, p := range m.pins {
+		all = append(all, p...)
+	}
+	for _, e := range m.table {
+		all = append(all, memmap.FileRange(e.Range))
+	}
+	return overlay(all)
+}
+
+// Settle gives up, in a child, the references that the freezes of its ancestors
+// held, all but the one on what it inherited. Without it, pages that a sandbox
+// has copied would never be free in its descendants, and each of them would
+// save more of those than its parent. The state must be loaded and the guest not
+// run yet.
+func (m *Memory) Settle(held []snapfile.Held) {
+	for _, h := range held {
+		m.table.Overlapping(memmap.FileRange(h.Range), func(part memmap.FileRange, gen int) {
+			surplus := h.Refs
+			if gen >= 0 {
+				surplus--
+			}
+			for range surplus {
+				m.mf.DecRef(part)
+			}
+		})
+	}
 }
 
 // privateRanges returns the file ranges of all private mappings, and makes them

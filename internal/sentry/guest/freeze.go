@@ -68,6 +68,7 @@ func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 		Meta:        f.meta.Bytes(),
 		Table:       f.pinned.Table,
 		Generations: f.pinned.Generations,
+		Held:        f.pinned.Held,
 	}
 	if _, err := s.WriteTo(file); err != nil {
 		return nil, err

@@ -105,6 +105,7 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 	if err := loader.Wait(); err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "load memory: %w", err)
 	}
+	b.mem.Settle(snap.Held)
 	inherited, ok := k.PopCheckpointState(sessionsKey).(*sessions)
 	if !ok {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no sessions")
