@@ -35,7 +35,7 @@ func fakeSandbox(id, name, parent string) *sandbox.Sandbox {
 			Sentry: sandbox.LayerOn, Systrap: sandbox.LayerOn, Seccomp: sandbox.LayerOn, NoNewPrivs: sandbox.LayerOn, Caps: sandbox.LayerOn,
 			UserNS: sandbox.LayerOn, Namespaces: sandbox.LayerOn, EmptyRoot: sandbox.LayerOn, Rlimits: sandbox.LayerOn, Cgroup: sandbox.LayerOff,
 		},
-		Memory: sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30},
+		Memory: &sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30},
 	}
 }
 

@@ -53,7 +53,7 @@ func sandboxTable(sandboxes []sandbox.Sandbox, quiet bool) func(io.Writer) error
 		if image == "" {
 			image = s.Image
 		}
-		rows = append(rows, []string{s.ID, s.Name, string(s.State), image, s.Parent, mib(s.Memory.PrivateMiB), age(s.CreatedAt, time.Now())})
+		rows = append(rows, []string{s.ID, s.Name, string(s.State), image, s.Parent, age(s.CreatedAt, time.Now())})
 	}
 	if quiet {
 		return func(w io.Writer) error {
@@ -61,7 +61,7 @@ func sandboxTable(sandboxes []sandbox.Sandbox, quiet bool) func(io.Writer) error
 			return err
 		}
 	}
-	return table([]string{"ID", "NAME", "STATE", "IMAGE", "PARENT", "PRIVATE", "AGE"}, rows)
+	return table([]string{"ID", "NAME", "STATE", "IMAGE", "PARENT", "AGE"}, rows)
 }
 
 func (a *app) psCommand() *cobra.Command {
@@ -139,7 +139,7 @@ func sandboxPairs(s *sandbox.Sandbox) func(io.Writer) error {
 		"id", s.ID, "name", s.Name, "state", string(s.State), "reason", s.Reason, "image", image, "parent", s.Parent, "snapshot", s.Snapshot,
 		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339),
 		"limits", fmt.Sprintf("%g cpus, %d MiB memory, %d MiB disk, %d pids", s.Limits.CPUs, s.Limits.MemoryMiB, s.Limits.DiskMiB, s.Limits.Pids),
-		"memory", mib(s.Memory.PrivateMiB)+" private, "+mib(s.Memory.SharedMiB)+" shared",
+		"memory", memoryOf(s),
 		"env", joinPairs(s.Env), "metadata", joinPairs(s.Metadata), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
 	)
 }
@@ -244,4 +244,12 @@ func (a *app) removeEach(refs []string, remove func(string) error) error {
 		return err
 	}
 	return a.show(removed{done}, line(strings.Join(done, "\n")))
+}
+
+// memoryOf describes what a sandbox occupies, if it was looked at.
+func memoryOf(s *sandbox.Sandbox) string {
+	if s.Memory == nil {
+		return ""
+	}
+	return mib(s.Memory.PrivateMiB) + " private, " + mib(s.Memory.SharedMiB) + " shared"
 }

@@ -53,7 +53,7 @@ func TestNewRefuses(t *testing.T) {
 // compared.
 func TestMethods(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	sb := &sandbox.Sandbox{ID: "sbx_aaaaaaaaaaaaaaaa", State: sandbox.StateRunning, CreatedAt: at, Memory: sandbox.Memory{PrivateMiB: 1.5}}
+	sb := &sandbox.Sandbox{ID: "sbx_aaaaaaaaaaaaaaaa", State: sandbox.StateRunning, CreatedAt: at, Memory: &sandbox.Memory{PrivateMiB: 1.5}}
 	snap := &sandbox.Snapshot{ID: "snap_aaaaaaaaaaaaaaaa", State: sandbox.SnapshotReady, CreatedAt: at}
 	img := &sandbox.Image{ID: "img_aaaaaaaaaaaaaaaa", Names: []string{"a/b:c"}, CreatedAt: at}
 	forked := &sandbox.ForkResult{PauseMS: 1, Children: []sandbox.Child{{Sandbox: sb}, {Error: &sandbox.Error{Code: sandbox.CodeTimeout, Detail: "late"}}}}

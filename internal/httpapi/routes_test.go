@@ -26,7 +26,9 @@ func recorder(calls *[]string) *apitest.Service {
 	one := func(name string) func(context.Context, string) (*sandbox.Sandbox, error) {
 		return func(_ context.Context, ref string) (*sandbox.Sandbox, error) {
 			note(name, ref)
-			return someSandbox(sbxA), nil
+			s := someSandbox(sbxA)
+			s.Memory = &sandbox.Memory{PrivateMiB: 1}
+			return s, nil
 		}
 	}
 	forked := &sandbox.ForkResult{PauseMS: 1.5, Children: []sandbox.Child{

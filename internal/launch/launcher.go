@@ -315,9 +315,16 @@ func ReadOnly(f *os.File) (*os.File, error) {
 	return ro, nil
 }
 
-// tail returns the end of a log for an error message.
+// tail returns the part of a log that says why its writer ended: the beginning
+// of a Go panic if there is one, else the end.
 func tail(b []byte) string {
 	const most = 2 << 10
+	for _, mark := range []string{"panic: ", "fatal error: "} {
+		if i := bytes.Index(b, []byte(mark)); i == 0 || i > 0 && b[i-1] == '\n' {
+			b = b[i:]
+			return strings.TrimSpace(string(b[:min(len(b), most)]))
+		}
+	}
 	if len(b) > most {
 		b = b[len(b)-most:]
 	}

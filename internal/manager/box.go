@@ -213,7 +213,7 @@ func (m *Manager) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error)
 	}
 	v := b.view()
 	if st, err := m.stats(ctx, b); err == nil {
-		v.Memory = st.Memory
+		v.Memory = &st.Memory
 	}
 	return &v, nil
 }

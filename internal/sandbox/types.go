@@ -76,7 +76,8 @@ type Sandbox struct {
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	Identity  Identity          `json:"identity"`
 	Isolation Isolation         `json:"isolation"`
-	Memory    Memory            `json:"memory"`
+	// Memory is left out of lists: it takes a look at each process.
+	Memory *Memory `json:"memory,omitempty"`
 }
 
 // CreateRequest asks for a new sandbox.

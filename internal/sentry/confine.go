@@ -3,6 +3,7 @@ package sentry
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 	"unsafe"
 
@@ -95,10 +96,17 @@ func setLimits() error {
 	return nil
 }
 
-// dropCapabilities empties all capability sets of all threads.
+// dropCapabilities empties the capability sets of all threads, and the bounding
+// set of the calling one. A thread that keeps its bounding set gains nothing by
+// it: the filter allows no execve, and with no_new_privs even that could not
+// give back what is not permitted (capabilities(7)). Dropping it everywhere
+// would take 41 system calls that stop the world, most of the time that
+// confinement takes.
 func dropCapabilities() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		err := allThreads(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0)
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if err == unix.EINVAL {
 			break // more than this kernel knows
 		}

@@ -2,10 +2,13 @@ package guest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
 	gotime "time"
+
+	"gvisor.dev/gvisor/pkg/context"
 
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/sentry/cow"
@@ -32,6 +35,7 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 	debug.SetGCPercent(-1)
 	defer debug.SetGCPercent(GCPercent)
 	f := &freezing{g: g, phases: phases{at: gotime.Now()}}
+	f.state.Grow(stateRoom)
 	frozen, err := f.run(req, file)
 	if err != nil {
 		g.mem.Release(req.ID)
@@ -44,6 +48,10 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 // lives. A sandbox is small and mostly idle: memory counts more than the cycles
 // of a collection.
 const GCPercent = 50
+
+// stateRoom is room for the state of a usual sandbox, in bytes, so that the
+// buffer is not grown during the pause.
+const stateRoom = 512 << 10
 
 // freezing is one freeze under way.
 type freezing struct {
@@ -100,9 +108,15 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) error {
 	}
 	f.pinned = pinned
 	f.phases.mark("pin")
+	g.detachStateless(ctx)
+	err = f.saveKernel(ctx, file)
+	return errors.Join(err, g.attachStateless(ctx))
+}
+
+func (f *freezing) saveKernel(ctx context.Context, file *os.File) error {
+	g, pinned := f.g, f.pinned
 	f.writer = cow.NewWriter(pinned, file, snapfile.PagesOffset)
-	f.state.Grow(1 << 20)
-	err = pinned.Save(func() error {
+	err := pinned.Save(func() error {
 		return g.k.SaveTo(ctx, nopCloser{&f.state}, nopCloser{&f.meta}, f.writer, false, true)
 	})
 	if err != nil {

@@ -49,6 +49,10 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		return nil, nil, err
 	}
 	ph.mark("load")
+	if err := g.attachStateless(g.rootContext()); err != nil {
+		return nil, nil, err
+	}
+	ph.mark("mount")
 	if err := g.becomeSelf(); err != nil {
 		return nil, nil, err
 	}

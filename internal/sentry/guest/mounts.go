@@ -3,6 +3,7 @@ package guest
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
@@ -64,23 +65,15 @@ func mountAll(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, im
 	}
 	root := mns.Root(ctx)
 	defer root.DecRef(ctx)
-	noexec := vfs.MountFlags{NoExec: true, NoSUID: true, NoDev: true}
-	for _, m := range []struct {
-		path, fs, data string
-		flags          vfs.MountFlags
-		internal       any
-	}{
-		{path: "/proc", fs: proc.Name, flags: noexec, internal: &proc.InternalData{}},
-		{path: "/sys", fs: sys.Name, flags: noexec, internal: &sys.InternalData{}},
+	for _, m := range append(statelessMounts(), []mount{
 		{path: "/dev", fs: dev.Name, flags: vfs.MountFlags{NoSUID: true}},
 		{path: "/dev/pts", fs: devpts.Name, flags: vfs.MountFlags{NoSUID: true, NoExec: true}},
 		{path: "/dev/shm", fs: tmpfs.Name, data: "mode=1777", flags: vfs.MountFlags{NoSUID: true, NoDev: true}},
-	} {
-		opts := &vfs.MountOptions{
-			Flags:                m.flags,
-			GetFilesystemOptions: vfs.GetFilesystemOptions{Data: m.data, InternalData: m.internal, InternalMount: true},
+	}...) {
+		if err := makeDir(ctx, k, creds, root, m.path, 0o755); err != nil {
+			return nil, vfs.VirtualDentry{}, err
 		}
-		if err := mountAt(ctx, k, creds, root, m.path, m.fs, opts); err != nil {
+		if err := m.mountAt(ctx, k, creds, root); err != nil {
 			return nil, vfs.VirtualDentry{}, err
 		}
 	}
@@ -140,12 +133,76 @@ func mountRoot(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, i
 	return mns, upperRoot, nil
 }
 
-func mountAt(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, root vfs.VirtualDentry, path, fs string, opts *vfs.MountOptions) error {
-	if err := makeDir(ctx, k, creds, root, path, 0o755); err != nil {
-		return err
+// mount is one file system to mount.
+type mount struct {
+	path, fs, data string
+	flags          vfs.MountFlags
+	internal       any
+}
+
+func (m *mount) mountAt(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, root vfs.VirtualDentry) error {
+	opts := &vfs.MountOptions{
+		Flags:                m.flags,
+		GetFilesystemOptions: vfs.GetFilesystemOptions{Data: m.data, InternalData: m.internal, InternalMount: true},
 	}
-	if _, err := k.VFS().MountAt(ctx, creds, "none", pathAt(root, path), fs, opts); err != nil {
-		return fmt.Errorf("mount %s: %w", path, err)
+	if _, err := k.VFS().MountAt(ctx, creds, "none", pathAt(root, m.path), m.fs, opts); err != nil {
+		return fmt.Errorf("mount %s: %w", m.path, err)
+	}
+	return nil
+}
+
+// statelessMounts returns the file systems that only show the kernel's state
+// and have none of their own. Their hundreds of inodes are a third of what a
+// save would have to write, so a freeze takes them away for as long as it
+// lasts, and children mount new ones: see detachStateless.
+func statelessMounts() []mount {
+	flags := vfs.MountFlags{NoExec: true, NoSUID: true, NoDev: true}
+	return []mount{
+		{path: "/proc", fs: proc.Name, flags: flags, internal: &proc.InternalData{}},
+		{path: "/sys", fs: sys.Name, flags: flags, internal: &sys.InternalData{}},
+	}
+}
+
+// detachStateless unmounts what can be mounted again without anybody noticing,
+// and notes it in the saved state. What a process uses stays. The kernel must be
+// paused until attachStateless.
+func (g *Guest) detachStateless(ctx context.Context) {
+	root := g.root(ctx)
+	defer root.DecRef(ctx)
+	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
+	for _, m := range statelessMounts() {
+		if !g.isMounted(ctx, creds, root, m) {
+			continue // the guest unmounted it, or mounted something else there
+		}
+		if g.k.VFS().UmountAt(ctx, creds, pathAt(root, m.path), &vfs.UmountOptions{}) == nil {
+			g.sessions.detached = append(g.sessions.detached, m.path)
+		}
+	}
+}
+
+func (g *Guest) isMounted(ctx context.Context, creds *auth.Credentials, root vfs.VirtualDentry, m mount) bool {
+	vd, err := g.k.VFS().GetDentryAt(ctx, creds, pathAt(root, m.path), &vfs.GetDentryOptions{})
+	if err != nil {
+		return false
+	}
+	defer vd.DecRef(ctx)
+	return vd.Mount().Filesystem().FilesystemType().Name() == m.fs && vd.Dentry() == vd.Mount().Root()
+}
+
+// attachStateless mounts again what detachStateless took away, in the frozen
+// sandbox or in its child.
+func (g *Guest) attachStateless(ctx context.Context) error {
+	root := g.root(ctx)
+	defer root.DecRef(ctx)
+	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
+	detached := g.sessions.detached
+	g.sessions.detached = nil
+	for _, m := range statelessMounts() {
+		if slices.Contains(detached, m.path) {
+			if err := m.mountAt(ctx, g.k, creds, root); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/hostuse"
+)
+
+// Report is the result of a run, for --json.
+type Report struct {
+	Machine Machine  `json:"machine"`
+	Rows    []Row    `json:"rows"`
+	Targets []Target `json:"targets"`
+	// Notes say what was not measured, and why.
+	Notes []string `json:"notes"`
+}
+
+// Machine is where and when the figures were measured.
+type Machine struct {
+	CPUs      int       `json:"cpus"`
+	CPUModel  string    `json:"cpu_model"`
+	MemoryMiB int64     `json:"memory_mib"`
+	Kernel    string    `json:"kernel"`
+	Arch      string    `json:"arch"`
+	Root      bool      `json:"root"`
+	Ramet     string    `json:"ramet"`
+	Runsc     string    `json:"runsc,omitempty"`
+	Started   time.Time `json:"started"`
+	// The load averages of the last minute say whether the machine had other
+	// things to do.
+	LoadBefore float64 `json:"load_before"`
+	LoadAfter  float64 `json:"load_after"`
+	Seconds    float64 `json:"seconds"`
+}
+
+func thisMachine(version string) (Machine, error) {
+	mem, err := hostuse.ReadMemory()
+	if err != nil {
+		return Machine{}, err
+	}
+	m := Machine{
+		CPUs: runtime.NumCPU(), MemoryMiB: mem.Total >> 20, Arch: runtime.GOARCH, Root: os.Geteuid() == 0,
+		Ramet: version, Started: time.Now().UTC(), LoadBefore: load(),
+	}
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		return Machine{}, fmt.Errorf("ask for the kernel's name: %w", err)
+	}
+	m.Kernel = unix.ByteSliceToString(uts.Release[:])
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return Machine{}, fmt.Errorf("read processors: %w", err)
+	}
+	m.CPUModel = cpuModel(string(info))
+	return m, nil
+}
+
+// cpuModel returns the first model name in cpuinfo; not all architectures have
+// one.
+func cpuModel(info string) string {
+	for line := range strings.Lines(info) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// load returns the load average of the last minute, or -1 if it is not known.
+func load() float64 {
+	line, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return -1
+	}
+	first, _, _ := strings.Cut(string(line), " ")
+	v, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return -1
+	}
+	return v
+}

@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"slices"
+)
+
+// metric is one figure of a case.
+type metric int
+
+// The metrics. Those in milliseconds are counted from the call.
+const (
+	pauseMS metric = iota
+	returnMS
+	firstExecMS
+	allReadyMS
+	cpuMS
+	privateMiB     // as the daemon says
+	hostPrivateMiB // as the machine's memory says
+	roundtripMS
+	idlePercent
+	metrics // how many there are
+)
+
+// sample is what one run of a case measured.
+type sample map[metric]float64
+
+// Row is one case. Each figure is the median of the runs, or null if the case
+// does not have it.
+type Row struct {
+	// Case is one of: create, exec, fork, fork-ask, fork-in-a-row-NN, idle,
+	// snapshot-disk, restore-disk, runsc-restore.
+	Case      string `json:"case"`
+	SourceMiB int    `json:"source_mib"`
+	N         int    `json:"n"`
+	Files     int    `json:"files"`
+	Runs      int    `json:"runs"`
+	// PauseMS is how long the source stood still; for runsc-restore, how long
+	// the checkpoint took, which is not part of the row's other times.
+	PauseMS     *float64 `json:"pause_ms"`
+	ReturnMS    *float64 `json:"return_ms"`
+	FirstExecMS *float64 `json:"first_exec_ms"`
+	AllReadyMS  *float64 `json:"all_ready_ms"`
+	// CPUMSPerChild has all processes in it that had to do with it: see cost.
+	CPUMSPerChild      *float64 `json:"cpu_ms_per_child"`
+	PrivateMiBPerChild *float64 `json:"private_mib_per_child"`
+	RoundtripMS        *float64 `json:"roundtrip_ms"`
+	// IdleCPUPercent is of one processor; only the case idle has it.
+	IdleCPUPercent *float64 `json:"idle_cpu_percent,omitempty"`
+}
+
+// kind is what makes a row different from others.
+type kind struct {
+	name   string
+	source int // MiB
+	n      int
+	files  int
+}
+
+// source24 is the name of the smallest source: it has no array, and what Python
+// and numpy take.
+const source24 = 24
+
+// newRow returns the medians of samples.
+func newRow(k kind, samples []sample) Row {
+	r := Row{Case: k.name, SourceMiB: k.source, N: k.n, Files: k.files, Runs: len(samples)}
+	of := func(m metric) *float64 {
+		var values []float64
+		for _, s := range samples {
+			if v, ok := s[m]; ok {
+				values = append(values, v)
+			}
+		}
+		return median(values)
+	}
+	r.PauseMS, r.ReturnMS, r.FirstExecMS, r.AllReadyMS = of(pauseMS), of(returnMS), of(firstExecMS), of(allReadyMS)
+	r.CPUMSPerChild, r.RoundtripMS, r.IdleCPUPercent = of(cpuMS), of(roundtripMS), of(idlePercent)
+	r.PrivateMiBPerChild = larger(of(privateMiB), of(hostPrivateMiB))
+	return r
+}
+
+// median returns the middle of values, the mean of the middle two if there is
+// none, and nil if there are no values.
+func median(values []float64) *float64 {
+	if len(values) == 0 {
+		return nil
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	half := len(sorted) / 2
+	m := sorted[half]
+	if len(sorted)%2 == 0 {
+		m = (sorted[half-1] + m) / 2
+	}
+	return &m
+}
+
+// larger returns the larger of two figures, of which either may be missing.
+func larger(a, b *float64) *float64 {
+	if a == nil || (b != nil && *b > *a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,89 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// write writes the report for a person: all figures, and then the targets with
+// what was reached of each.
+func (r *Report) write(w io.Writer) error {
+	m := r.Machine
+	fmt.Fprintf(w, "%d x %s, %d MiB, Linux %s, ramet %s, %s; load %.2f before and %.2f after %.0f s\n\n",
+		m.CPUs, m.CPUModel, m.MemoryMiB, m.Kernel, m.Ramet, who(m.Root), m.LoadBefore, m.LoadAfter, m.Seconds)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, strings.Join([]string{
+		"CASE", "SOURCE MiB", "FILES", "N", "RUNS", "PAUSE ms", "RETURN ms", "FIRST EXEC ms", "ALL READY ms",
+		"CPU ms/CHILD", "PRIVATE MiB/CHILD", "ROUND TRIP ms", "IDLE CPU %", "",
+	}, "\t"))
+	for _, row := range r.Rows {
+		if !shown(row.Case) {
+			continue
+		}
+		fmt.Fprintln(tw, strings.Join([]string{
+			row.Case, strconv.Itoa(row.SourceMiB), strconv.Itoa(row.Files), strconv.Itoa(row.N), strconv.Itoa(row.Runs),
+			figure(row.PauseMS), figure(row.ReturnMS), figure(row.FirstExecMS), figure(row.AllReadyMS),
+			figure(row.CPUMSPerChild), figure(row.PrivateMiBPerChild), figure(row.RoundtripMS), figure(row.IdleCPUPercent), "",
+		}, "\t"))
+	}
+	if err := tw.Flush(); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	fmt.Fprintln(w)
+	if err := r.writeTargets(w); err != nil {
+		return fmt.Errorf("write targets: %w", err)
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(w, "\nNote: %s", note)
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+func (r *Report) writeTargets(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "TARGET\tLIMIT\tAIM\tMEASURED\t")
+	for _, t := range r.Targets {
+		sign, aim, measured := "<=", "-", "-"
+		if t.AtLeast {
+			sign = ">="
+		}
+		if t.Aim != 0 {
+			aim = fmt.Sprintf("%g %s", t.Aim, t.Unit)
+		}
+		if t.Measured != nil {
+			measured = figure(t.Measured) + " " + t.Unit
+		}
+		fmt.Fprintf(tw, "%s\t%s %g %s\t%s\t%s\t%s\n", t.What, sign, t.Limit, t.Unit, aim, measured, t.Verdict)
+	}
+	return tw.Flush()
+}
+
+// shown reports whether people see the row of a case: of the forks in a row
+// only some, since they are there to be compared.
+func shown(name string) bool {
+	return !strings.HasPrefix(name, "fork-in-a-row-") || name == inARow(1) || name == inARow(lastInARow/2) || name == inARow(lastInARow)
+}
+
+// figure writes a number with three digits that mean something.
+func figure(v *float64) string {
+	switch {
+	case v == nil:
+		return "-"
+	case *v >= 100:
+		return strconv.FormatFloat(*v, 'f', 0, 64)
+	case *v >= 10:
+		return strconv.FormatFloat(*v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(*v, 'f', 2, 64)
+}
+
+func who(root bool) string {
+	if root {
+		return "as root"
+	}
+	return "as an ordinary user"
+}

@@ -1,0 +1,89 @@
+package bench
+
+import "fmt"
+
+// The verdicts on a target.
+const (
+	reached     = "reached"
+	missed      = "missed"
+	notMeasured = "not measured"
+)
+
+// Target is a figure that must be reached on a machine with two processors.
+type Target struct {
+	What     string   `json:"what"`
+	Unit     string   `json:"unit"`
+	Measured *float64 `json:"measured"`
+	// Limit is the most that is allowed, or the least where AtLeast is set. Aim
+	// is what is wanted; 0 if there is no more to want.
+	Limit   float64 `json:"limit"`
+	Aim     float64 `json:"aim,omitempty"`
+	AtLeast bool    `json:"at_least"`
+	Verdict string  `json:"verdict"`
+}
+
+// rows finds cases.
+type rows []Row
+
+// find returns the row of a case, an empty one if it was not measured.
+func (rs rows) find(name string, source, n int) Row {
+	for _, r := range rs {
+		if r.Case == name && r.SourceMiB == source && r.N == n && r.Files == 0 {
+			return r
+		}
+	}
+	return Row{}
+}
+
+// lastInARow is how many forks in a row are measured.
+const lastInARow = 20
+
+func inARow(i int) string { return fmt.Sprintf("fork-in-a-row-%02d", i) }
+
+// targets judges the rows. Sizes and counts are those the targets name.
+func targets(rs rows) []Target {
+	fork, large := func(n int) Row { return rs.find("fork", source24, n) }, func(n int) Row { return rs.find("fork", 1536, n) }
+	first, last := rs.find(inARow(1), source24, 1), rs.find(inARow(lastInARow), source24, 1)
+	ours, theirs := rs.find("fork", runscSource, runscChildren), rs.find("runsc-restore", runscSource, runscChildren)
+	list := []Target{
+		{What: "pause of the source, 24 MiB", Unit: "ms", Measured: fork(1).PauseMS, Limit: 20, Aim: 8},
+		{What: "pause of the source, 1.5 GiB", Unit: "ms", Measured: large(1).PauseMS, Limit: 20, Aim: 8},
+		{What: "fork(1): first exec answered, 24 MiB", Unit: "ms", Measured: fork(1).FirstExecMS, Limit: 40, Aim: 20},
+		{What: "fork(1): first exec answered, 1.5 GiB", Unit: "ms", Measured: large(1).FirstExecMS, Limit: 40, Aim: 20},
+		{What: "fork(5): all five answered", Unit: "ms", Measured: fork(5).AllReadyMS, Limit: 120, Aim: 60},
+		{What: "fork(100): all hundred ready", Unit: "ms", Measured: fork(100).AllReadyMS, Limit: 1400, Aim: 600},
+		{What: "CPU per child, fork(20)", Unit: "ms", Measured: fork(20).CPUMSPerChild, Limit: 20, Aim: 10},
+		{What: "private memory per idle child of 1.5 GiB, fork(20)", Unit: "MiB", Measured: large(20).PrivateMiBPerChild, Limit: 16, Aim: 6},
+		{What: "20th fork in a row against the 1st: pause", Unit: "x", Measured: ratio(last.PauseMS, first.PauseMS), Limit: 1.3},
+		{What: "20th fork in a row against the 1st: first exec", Unit: "x", Measured: ratio(last.FirstExecMS, first.FirstExecMS), Limit: 1.3},
+		{What: "exec of true, round trip", Unit: "ms", Measured: rs.find("exec", 0, 1).RoundtripMS, Limit: 8, Aim: 3},
+		{What: "CPU of an idle sandbox, of one core", Unit: "%", Measured: rs.find("idle", source24, idleChildren).IdleCPUPercent, Limit: 0.2},
+		// The strict reading: our whole fork against their restores alone, as
+		// if their checkpoint cost nothing.
+		{What: "20 children of 256 MiB: time of runsc restore over ours", Unit: "x", Measured: ratio(theirs.AllReadyMS, ours.AllReadyMS), Limit: 5, AtLeast: true},
+		{What: "20 children of 256 MiB: memory of runsc over ours", Unit: "x", Measured: ratio(theirs.PrivateMiBPerChild, ours.PrivateMiBPerChild), Limit: 8, AtLeast: true},
+	}
+	for i := range list {
+		list[i].Verdict = list[i].judge()
+	}
+	return list
+}
+
+func (t *Target) judge() string {
+	switch {
+	case t.Measured == nil:
+		return notMeasured
+	case t.AtLeast == (*t.Measured >= t.Limit) || *t.Measured == t.Limit:
+		return reached
+	}
+	return missed
+}
+
+// ratio returns a/b, or nil if either is missing.
+func ratio(a, b *float64) *float64 {
+	if a == nil || b == nil || *b == 0 {
+		return nil
+	}
+	r := *a / *b
+	return &r
+}

@@ -1,0 +1,123 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// Forked is a fork with its times. All but Pause are counted from the call, on
+// the client's clock.
+type Forked struct {
+	Children []sandbox.Sandbox
+	// Pause is how long the source stood still, as the daemon says.
+	Pause time.Duration
+	// Return is when the call returned.
+	Return time.Duration
+	// FirstExec is when the first child had answered a command.
+	FirstExec time.Duration
+	// AllReady is when the last child had.
+	AllReady time.Duration
+}
+
+// IDs returns the ids of the children.
+func (f *Forked) IDs() []string {
+	ids := make([]string, len(f.Children))
+	for i := range f.Children {
+		ids[i] = f.Children[i].ID
+	}
+	return ids
+}
+
+// probe is the command that a child answers to show that it is ready.
+func probe() sandbox.ExecRequest { return sandbox.ExecRequest{Argv: []string{"/bin/true"}} }
+
+// Probe runs the command with which children show that they are ready.
+func (s *Session) Probe(ctx context.Context, ref string) error {
+	_, err := s.run(ctx, ref, probe())
+	return err
+}
+
+// Fork makes n children of a sandbox and has each of them run a command. A
+// prefix names them prefix-1, prefix-2, …; an empty one leaves them without
+// names. A child that failed is an error.
+func (s *Session) Fork(ctx context.Context, ref string, n int, prefix string) (*Forked, error) {
+	return s.timed(ctx, time.Now(), func() (*sandbox.ForkResult, error) {
+		return s.c.Fork(ctx, ref, sandbox.ForkRequest{Count: n, Names: childNames(n, prefix), Metadata: s.label()})
+	})
+}
+
+// Restore makes n sandboxes of a snapshot and has each of them run a command.
+func (s *Session) Restore(ctx context.Context, ref string, n int) (*Forked, error) {
+	return s.timed(ctx, time.Now(), func() (*sandbox.ForkResult, error) {
+		return s.c.Restore(ctx, ref, sandbox.RestoreRequest{Count: n, Metadata: s.label()})
+	})
+}
+
+func childNames(n int, prefix string) []string {
+	if prefix == "" {
+		return nil
+	}
+	names := make([]string, n)
+	for i := range names {
+		names[i] = prefix + "-" + strconv.Itoa(i+1)
+	}
+	return names
+}
+
+func (s *Session) timed(ctx context.Context, began time.Time, makeChildren func() (*sandbox.ForkResult, error)) (*Forked, error) {
+	res, err := makeChildren()
+	if err != nil {
+		return nil, err
+	}
+	f := &Forked{Return: time.Since(began), Pause: time.Duration(res.PauseMS * float64(time.Millisecond))}
+	for i, child := range res.Children {
+		if child.Error != nil {
+			return nil, fmt.Errorf("child %d of %d: %w", i+1, len(res.Children), child.Error)
+		}
+		f.Children = append(f.Children, *child.Sandbox)
+	}
+	var mu sync.Mutex
+	err = Each(ctx, len(f.Children), func(ctx context.Context, i int) error {
+		if err := s.Probe(ctx, f.Children[i].ID); err != nil {
+			return fmt.Errorf("first command in child %d of %d: %w", i+1, len(f.Children), err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		f.AllReady = time.Since(began)
+		if f.FirstExec == 0 {
+			f.FirstExec = f.AllReady
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// PrivateMiB returns how much memory each of the sandboxes has of its own, on
+// average, as the daemon says.
+func (s *Session) PrivateMiB(ctx context.Context, ids []string) (float64, error) {
+	each := make([]float64, len(ids))
+	err := Each(ctx, len(ids), func(ctx context.Context, i int) error {
+		st, err := s.c.Stats(ctx, ids[i])
+		if err != nil {
+			return fmt.Errorf("read statistics of %s: %w", ids[i], err)
+		}
+		each[i] = st.Memory.PrivateMiB
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for _, mib := range each {
+		sum += mib
+	}
+	return sum / float64(max(len(each), 1)), nil
+}

@@ -1,0 +1,31 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// PythonImage is the name of the image that is built where it is missing.
+const PythonImage = "python"
+
+// pythonBuild is what the image is made of.
+func pythonBuild() *sandbox.ImageBuild {
+	return &sandbox.ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy"}}
+}
+
+// Image returns the image called name. PythonImage is built if there is none,
+// and only then progress is called.
+func Image(ctx context.Context, c *client.Client, name string, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+	img, err := c.GetImage(ctx, name)
+	if err == nil || name != PythonImage || sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		return img, err
+	}
+	img, err = c.CreateImage(ctx, sandbox.ImageRequest{Name: name, Build: pythonBuild()}, progress)
+	if err != nil {
+		return nil, fmt.Errorf("build image %s: %w", name, err)
+	}
+	return img, nil
+}

@@ -1,0 +1,148 @@
+package workload
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// labelKey is the metadata by which a session finds what it made. Children have
+// it from their parents.
+const labelKey = "ramet.session"
+
+// closeTimeout bounds the end of a session whose context has ended.
+const closeTimeout = 60 * time.Second
+
+// Session is a group of sandboxes and snapshots that end together. It may be
+// used concurrently.
+type Session struct {
+	c    *client.Client
+	name string
+}
+
+// Open returns a session with a name of its own that begins with purpose.
+func Open(c *client.Client, purpose string) *Session {
+	var b [3]byte
+	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	return &Session{c: c, name: purpose + "-" + hex.EncodeToString(b[:])}
+}
+
+// Name returns the name of the session.
+func (s *Session) Name() string { return s.name }
+
+func (s *Session) label() map[string]string { return map[string]string{labelKey: s.name} }
+
+// Create makes a sandbox that belongs to the session. A name is optional.
+func (s *Session) Create(ctx context.Context, image, name string) (*sandbox.Sandbox, error) {
+	return s.c.Create(ctx, sandbox.CreateRequest{Image: image, Name: name, Metadata: s.label()})
+}
+
+// Snapshot makes a snapshot that belongs to the session.
+func (s *Session) Snapshot(ctx context.Context, ref string, memory bool) (*sandbox.Snapshot, error) {
+	return s.c.Snapshot(ctx, ref, sandbox.SnapshotRequest{Memory: memory, Metadata: s.label()})
+}
+
+// Destroy ends sandboxes, several at a time.
+func (s *Session) Destroy(ctx context.Context, ids ...string) error {
+	return Each(ctx, len(ids), func(ctx context.Context, i int) error {
+		if err := s.c.Destroy(ctx, ids[i]); err != nil && sandbox.CodeOf(err) != sandbox.CodeNotFound {
+			return fmt.Errorf("destroy sandbox %s: %w", ids[i], err)
+		}
+		return nil
+	})
+}
+
+// Living returns the sandboxes of the session.
+func (s *Session) Living(ctx context.Context) ([]sandbox.Sandbox, error) {
+	return s.c.List(ctx, sandbox.ListFilter{Metadata: s.label()})
+}
+
+// Close ends all sandboxes and snapshots of the session, also such as the client
+// was never told of because a call was interrupted. It works, for a limited
+// time, when ctx has ended.
+func (s *Session) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	// A restore that was interrupted may have come to its end meanwhile.
+	err := errors.Join(s.closeSandboxes(ctx), s.closeSnapshots(ctx), s.closeSandboxes(ctx))
+	if err != nil {
+		return fmt.Errorf("clean up %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// closeSandboxes looks again until nothing is left: a sandbox that is being
+// forked is destroyed when the fork is over, and only then its children are
+// there to be found.
+func (s *Session) closeSandboxes(ctx context.Context) error {
+	for {
+		list, err := s.Living(ctx)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		ids := make([]string, len(list))
+		for i := range list {
+			ids[i] = list[i].ID
+		}
+		if err := s.Destroy(ctx, ids...); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Session) closeSnapshots(ctx context.Context) error {
+	list, err := s.c.Snapshots(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range list {
+		if list[i].Metadata[labelKey] == s.name {
+			errs = append(errs, s.c.DeleteSnapshot(ctx, list[i].ID))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Workers is how many calls Each makes at a time: enough to keep the processors
+// busy, and the same for everything that is compared.
+func Workers() int { return 2 * runtime.NumCPU() }
+
+// Each calls do for 0 to n-1, Workers at a time, and returns the first error,
+// after which no new call is made. It waits for all calls.
+func Each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(n, Workers()) {
+		workers.Add(1)
+		go func() {
+			defer workers.Done()
+			for i := range next {
+				if err := do(ctx, i); err != nil {
+					cancel(err)
+				}
+			}
+		}()
+	}
+	for i := range n {
+		select {
+		case next <- i:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	close(next)
+	workers.Wait()
+	return context.Cause(ctx)
+}
