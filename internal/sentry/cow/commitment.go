@@ -6,38 +6,38 @@ import (
 	"unsafe"
 
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
+	"gvisor.dev/gvisor/pkg/sentry/usage"
 )
 
 // A save looks for zero pages in everything that is allocated but not known to
 // be in use, which means touching it page by page with the memory file locked:
 // milliseconds of the pause, for pages whose contents the Writer drops anyway.
-// gVisor has no option against it. So frozen ranges are marked as in use for as
-// long as the save takes.
+// gVisor has no option against it. So frozen ranges are booked as in use. That
+// is for good: a save splits and joins the segments of the account, so there is
+// nothing left that a mark could be taken back from. The guest sees somewhat less
+// free memory than there is, as it does in a child, which inherits the account.
 
-// assumeCommitted marks all unknown accounting segments within frozen ranges as
-// committed and returns a function that takes it back. The kernel must be
-// paused until then.
-func (m *Memory) assumeCommitted(frozen Ranges) (restore func()) {
+// bookCommitted books all segments of the account that lie within frozen ranges
+// as in use. The kernel must be paused.
+func (m *Memory) bookCommitted(frozen Ranges) {
 	file := reflect.ValueOf(m.mf).Elem()
 	mu := lockerAt(file.FieldByName("mu"))
 	mu.lock()
-	var marked []*bool
+	defer mu.unlock()
+	total := (*uint64)(unsafe.Pointer(file.FieldByName("knownCommittedBytes").UnsafeAddr()))
 	visitSegments(file.FieldByName("memAcct").FieldByName("root"), func(key, value reflect.Value) {
 		known := (*bool)(unsafe.Pointer(value.FieldByName("knownCommitted").UnsafeAddr()))
 		fr := memmap.FileRange{Start: key.FieldByName("Start").Uint(), End: key.FieldByName("End").Uint()}
-		if !*known && !value.FieldByName("wasteOrReleasing").Bool() && frozen.covers(fr) {
-			*known = true
-			marked = append(marked, known)
+		if *known || value.FieldByName("wasteOrReleasing").Bool() || !frozen.covers(fr) {
+			return
 		}
+		// As pgalloc does it when it finds pages in use.
+		*known = true
+		*(*uint64)(unsafe.Pointer(value.FieldByName("commitSeq").UnsafeAddr())) = 0
+		*total += fr.Length()
+		kind := usage.MemoryKind(value.FieldByName("kind").Int())
+		usage.MemoryAccounting.Inc(fr.Length(), kind, uint32(value.FieldByName("memCgID").Uint()))
 	})
-	mu.unlock()
-	return func() {
-		mu.lock()
-		defer mu.unlock()
-		for _, known := range marked {
-			*known = false
-		}
-	}
 }
 
 // covers reports whether one of the ranges contains all of fr.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"unsafe"
 
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
@@ -111,8 +112,7 @@ type Pinned struct {
 // Save runs save, which must save the kernel with a Writer of p, so that frozen
 // memory costs nothing. The kernel must be paused.
 func (p *Pinned) Save(save func() error) error {
-	restore := p.mem.assumeCommitted(p.drop)
-	defer restore()
+	p.mem.bookCommitted(p.drop)
 	return save()
 }
 
@@ -202,6 +202,7 @@ func (m *Memory) privateRanges(ctx context.Context, k *kernel.Kernel) (Ranges, e
 			continue // exiting, or a thread of a process already seen
 		}
 		seen[src] = true
+		copyInSmallPieces(src)
 		dup, err := src.Fork(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("mark memory copy-on-write: %w", err)
@@ -210,6 +211,24 @@ func (m *Memory) privateRanges(ctx context.Context, k *kernel.Kernel) (Ranges, e
 		dup.DecUsers(ctx)
 	}
 	return normalize(ranges), nil
+}
+
+// maxSmallPieces is the largest mapping that is copied in small pieces, in
+// bytes. What is larger is more likely to be written from end to end.
+const maxSmallPieces = 32 << 20
+
+// copyInSmallPieces makes the private writable mappings of m, and of what is
+// forked from it, break copy-on-write a few pages at a time. gVisor's unit is
+// 2 MiB but for stacks: a Python child that runs one line would copy ten times
+// the memory it changes. Being a stack has no other effect on a mapping
+// (getPMAsInternalLocked in gVisor's pkg/sentry/mm).
+func copyInSmallPieces(m *mm.MemoryManager) {
+	visitSegments(reflect.ValueOf(m).Elem().FieldByName("vmas").FieldByName("root"), func(key, vma reflect.Value) {
+		length := key.FieldByName("End").Uint() - key.FieldByName("Start").Uint()
+		if length <= maxSmallPieces && vma.FieldByName("private").Bool() && vma.FieldByName("realPerms").FieldByName("Write").Bool() {
+			*(*bool)(unsafe.Pointer(vma.FieldByName("isStack").UnsafeAddr())) = true
+		}
+	})
 }
 
 // appendPrivate appends the file ranges of all private pages of m. gVisor has
