@@ -1,8 +1,6 @@
 package bench
 
-import (
-	"slices"
-)
+import "slices"
 
 // metric is one figure of a case.
 type metric int
@@ -56,9 +54,13 @@ type kind struct {
 	files  int
 }
 
-// source24 is the name of the smallest source: it has no array, and what Python
-// and numpy take.
-const source24 = 24
+// The sources, by their resident memory in MiB. The small one has no array: it is
+// what Python and numpy take.
+const (
+	sourceSmall  = 24
+	sourceMedium = 256
+	sourceLarge  = 1536
+)
 
 // newRow returns the medians of samples.
 func newRow(k kind, samples []sample) Row {

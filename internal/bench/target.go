@@ -42,8 +42,8 @@ func inARow(i int) string { return fmt.Sprintf("fork-in-a-row-%02d", i) }
 
 // targets judges the rows. Sizes and counts are those the targets name.
 func targets(rs rows) []Target {
-	fork, large := func(n int) Row { return rs.find("fork", source24, n) }, func(n int) Row { return rs.find("fork", 1536, n) }
-	first, last := rs.find(inARow(1), source24, 1), rs.find(inARow(lastInARow), source24, 1)
+	fork, large := func(n int) Row { return rs.find("fork", sourceSmall, n) }, func(n int) Row { return rs.find("fork", 1536, n) }
+	first, last := rs.find(inARow(1), sourceSmall, 1), rs.find(inARow(lastInARow), sourceSmall, 1)
 	ours, theirs := rs.find("fork", runscSource, runscChildren), rs.find("runsc-restore", runscSource, runscChildren)
 	list := []Target{
 		{What: "pause of the source, 24 MiB", Unit: "ms", Measured: fork(1).PauseMS, Limit: 20, Aim: 8},
@@ -57,7 +57,7 @@ func targets(rs rows) []Target {
 		{What: "20th fork in a row against the 1st: pause", Unit: "x", Measured: ratio(last.PauseMS, first.PauseMS), Limit: 1.3},
 		{What: "20th fork in a row against the 1st: first exec", Unit: "x", Measured: ratio(last.FirstExecMS, first.FirstExecMS), Limit: 1.3},
 		{What: "exec of true, round trip", Unit: "ms", Measured: rs.find("exec", 0, 1).RoundtripMS, Limit: 8, Aim: 3},
-		{What: "CPU of an idle sandbox, of one core", Unit: "%", Measured: rs.find("idle", source24, idleChildren).IdleCPUPercent, Limit: 0.2},
+		{What: "CPU of an idle sandbox, of one core", Unit: "%", Measured: rs.find("idle", sourceSmall, idleChildren).IdleCPUPercent, Limit: 0.2},
 		// The strict reading: our whole fork against their restores alone, as
 		// if their checkpoint cost nothing.
 		{What: "20 children of 256 MiB: time of runsc restore over ours", Unit: "x", Measured: ratio(theirs.AllReadyMS, ours.AllReadyMS), Limit: 5, AtLeast: true},
@@ -73,7 +73,7 @@ func (t *Target) judge() string {
 	switch {
 	case t.Measured == nil:
 		return notMeasured
-	case t.AtLeast == (*t.Measured >= t.Limit) || *t.Measured == t.Limit:
+	case t.AtLeast && *t.Measured >= t.Limit, !t.AtLeast && *t.Measured <= t.Limit:
 		return reached
 	}
 	return missed

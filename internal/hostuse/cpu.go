@@ -145,3 +145,9 @@ func parseStat(pid int, line string) (process, error) {
 	}
 	return p, nil
 }
+
+// Visible reports whether the process pid exists and may be looked at.
+func Visible(pid int) bool {
+	_, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	return err == nil
+}

@@ -46,16 +46,42 @@ func (s *Session) Probe(ctx context.Context, ref string) error {
 // prefix names them prefix-1, prefix-2, …; an empty one leaves them without
 // names. A child that failed is an error.
 func (s *Session) Fork(ctx context.Context, ref string, n int, prefix string) (*Forked, error) {
-	return s.timed(ctx, time.Now(), func() (*sandbox.ForkResult, error) {
-		return s.c.Fork(ctx, ref, sandbox.ForkRequest{Count: n, Names: childNames(n, prefix), Metadata: s.label()})
-	})
+	f, began, err := s.fork(ctx, ref, n, prefix)
+	if err != nil {
+		return nil, err
+	}
+	return f, s.answer(ctx, f, began)
+}
+
+// ForkUntouched makes n children of a sandbox that run no command yet: FirstExec
+// and AllReady are zero.
+func (s *Session) ForkUntouched(ctx context.Context, ref string, n int) (*Forked, error) {
+	f, _, err := s.fork(ctx, ref, n, "")
+	return f, err
+}
+
+func (s *Session) fork(ctx context.Context, ref string, n int, prefix string) (*Forked, time.Time, error) {
+	began := time.Now()
+	res, err := s.c.Fork(ctx, ref, sandbox.ForkRequest{Count: n, Names: childNames(n, prefix), Metadata: s.label()})
+	if err != nil {
+		return nil, began, err
+	}
+	f, err := forked(res, began)
+	return f, began, err
 }
 
 // Restore makes n sandboxes of a snapshot and has each of them run a command.
 func (s *Session) Restore(ctx context.Context, ref string, n int) (*Forked, error) {
-	return s.timed(ctx, time.Now(), func() (*sandbox.ForkResult, error) {
-		return s.c.Restore(ctx, ref, sandbox.RestoreRequest{Count: n, Metadata: s.label()})
-	})
+	began := time.Now()
+	res, err := s.c.Restore(ctx, ref, sandbox.RestoreRequest{Count: n, Metadata: s.label()})
+	if err != nil {
+		return nil, err
+	}
+	f, err := forked(res, began)
+	if err != nil {
+		return nil, err
+	}
+	return f, s.answer(ctx, f, began)
 }
 
 func childNames(n int, prefix string) []string {
@@ -69,11 +95,8 @@ func childNames(n int, prefix string) []string {
 	return names
 }
 
-func (s *Session) timed(ctx context.Context, began time.Time, makeChildren func() (*sandbox.ForkResult, error)) (*Forked, error) {
-	res, err := makeChildren()
-	if err != nil {
-		return nil, err
-	}
+// forked looks at the outcome of a call that has just returned.
+func forked(res *sandbox.ForkResult, began time.Time) (*Forked, error) {
 	f := &Forked{Return: time.Since(began), Pause: time.Duration(res.PauseMS * float64(time.Millisecond))}
 	for i, child := range res.Children {
 		if child.Error != nil {
@@ -81,8 +104,13 @@ func (s *Session) timed(ctx context.Context, began time.Time, makeChildren func(
 		}
 		f.Children = append(f.Children, *child.Sandbox)
 	}
+	return f, nil
+}
+
+// answer has each child run a command.
+func (s *Session) answer(ctx context.Context, f *Forked, began time.Time) error {
 	var mu sync.Mutex
-	err = Each(ctx, len(f.Children), func(ctx context.Context, i int) error {
+	return Each(ctx, len(f.Children), func(ctx context.Context, i int) error {
 		if err := s.Probe(ctx, f.Children[i].ID); err != nil {
 			return fmt.Errorf("first command in child %d of %d: %w", i+1, len(f.Children), err)
 		}
@@ -94,10 +122,6 @@ func (s *Session) timed(ctx context.Context, began time.Time, makeChildren func(
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
 }
 
 // PrivateMiB returns how much memory each of the sandboxes has of its own, on

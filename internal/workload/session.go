@@ -45,9 +45,9 @@ func (s *Session) Create(ctx context.Context, image, name string) (*sandbox.Sand
 	return s.c.Create(ctx, sandbox.CreateRequest{Image: image, Name: name, Metadata: s.label()})
 }
 
-// Snapshot makes a snapshot that belongs to the session.
-func (s *Session) Snapshot(ctx context.Context, ref string, memory bool) (*sandbox.Snapshot, error) {
-	return s.c.Snapshot(ctx, ref, sandbox.SnapshotRequest{Memory: memory, Metadata: s.label()})
+// Snapshot makes a snapshot on disk that belongs to the session.
+func (s *Session) Snapshot(ctx context.Context, ref string) (*sandbox.Snapshot, error) {
+	return s.c.Snapshot(ctx, ref, sandbox.SnapshotRequest{Metadata: s.label()})
 }
 
 // Destroy ends sandboxes, several at a time.

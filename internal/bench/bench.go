@@ -1,0 +1,151 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/hostuse"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/workload"
+)
+
+// How often each case runs unless the options say otherwise.
+const (
+	defaultRuns = 5
+	quickRuns   = 1
+)
+
+// Options are what a user can choose.
+type Options struct {
+	// Runs is how often each case runs; 0 is the default.
+	Runs int
+	// Quick leaves out cases that no target is about, and runs the others once.
+	Quick bool
+	// Runsc is the path of the runsc to compare with; empty for none.
+	Runsc string
+	// JSON prints the Report as JSON.
+	JSON bool
+}
+
+// bench is one run.
+type bench struct {
+	c      *client.Client
+	s      *workload.Session
+	opts   Options
+	log    io.Writer // progress
+	daemon int       // its process
+	report Report
+}
+
+// Run measures against a daemon on this machine and writes the report to out and
+// progress to log. It takes minutes. All that was made is destroyed in the end,
+// also when ctx is cancelled. That a target is missed is not an error.
+func Run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options) (err error) {
+	if opts.Runs < 0 {
+		return sandbox.Invalid("runs", "%d is not a number of runs", opts.Runs)
+	}
+	if opts.Runs == 0 {
+		opts.Runs = defaultRuns
+		if opts.Quick {
+			opts.Runs = quickRuns
+		}
+	}
+	if opts.JSON {
+		log = io.Discard
+	}
+	health, err := c.Health(ctx)
+	if err != nil {
+		return err
+	}
+	b := &bench{c: c, s: workload.Open(c, "bench"), opts: opts, log: log, daemon: health.PID}
+	b.report.Notes = []string{}
+	if b.report.Machine, err = thisMachine(health.Version); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.s.Close(ctx)) }()
+	if err := b.measure(ctx); err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	m := &b.report.Machine
+	m.LoadAfter, m.Seconds = load(), time.Since(m.Started).Seconds()
+	b.report.Targets = targets(b.report.Rows)
+	if !opts.JSON {
+		return b.report.write(out)
+	}
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(b.report); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// measure runs all cases.
+func (b *bench) measure(ctx context.Context) error {
+	if err := b.prepare(ctx); err != nil {
+		return err
+	}
+	if err := b.single(ctx); err != nil {
+		return err
+	}
+	for _, p := range plans(b.opts.Quick) {
+		if err := b.source(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err := b.inARow(ctx); err != nil {
+		return err
+	}
+	return b.compare(ctx)
+}
+
+// prepare looks after the image and says what else could be in the way.
+func (b *bench) prepare(ctx context.Context) error {
+	if _, err := workload.Image(ctx, b.c, workload.PythonImage, func(sandbox.Progress) {}); err != nil {
+		return err
+	}
+	others, err := b.c.List(ctx, sandbox.ListFilter{State: sandbox.StateRunning})
+	if err != nil {
+		return err
+	}
+	if len(others) > 0 {
+		b.note("%d other sandboxes of this daemon were running: their processor time is in the figures", len(others))
+	}
+	if hostuse.Visible(b.daemon) {
+		return nil
+	}
+	return sandbox.Errorf(sandbox.CodeUnsupported, "the daemon, process %d, is not on this machine or cannot be seen: its memory and processor time cannot be measured", b.daemon)
+}
+
+// add makes a row of the samples of a case.
+func (b *bench) add(k kind, samples []sample) {
+	b.report.Rows = append(b.report.Rows, newRow(k, samples))
+}
+
+// note keeps a remark for the report.
+func (b *bench) note(format string, args ...any) {
+	b.report.Notes = append(b.report.Notes, fmt.Sprintf(format, args...))
+}
+
+// progress says what is being measured.
+func (b *bench) progress(format string, args ...any) { fmt.Fprintf(b.log, format+"\n", args...) }
+
+// repeat runs a case as often as the options say and adds its row.
+func (b *bench) repeat(ctx context.Context, k kind, run func(ctx context.Context) (sample, error)) error {
+	b.progress("%s: source %d MiB, n %d, files %d", k.name, k.source, k.n, k.files)
+	var samples []sample
+	for range b.opts.Runs {
+		s, err := run(ctx)
+		if err != nil {
+			return fmt.Errorf("%s of a source of %d MiB, n %d: %w", k.name, k.source, k.n, err)
+		}
+		samples = append(samples, s)
+	}
+	b.add(k, samples)
+	return nil
+}

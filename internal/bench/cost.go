@@ -1,0 +1,117 @@
+package bench
+
+import (
+	"context"
+	"time"
+
+	"ramet.dev/ramet/internal/hostuse"
+)
+
+const (
+	// quietPoll is how often settle looks.
+	quietPoll = 100 * time.Millisecond
+	// quietFor is how long processes must have done next to nothing to have
+	// settled. The daemon waits for 150 ms before it starts new sentries for
+	// those that were taken from its pool.
+	quietFor = 400 * time.Millisecond
+	// quietShare is next to nothing: of one processor.
+	quietShare = 0.03
+	// settleTimeout bounds the wait on a machine that is never quiet.
+	settleTimeout = 5 * time.Second
+	// hostMemoryFrom is the least number of children for which the machine's
+	// own memory figure is used: it moves by some tens of MiB for reasons that
+	// have nothing to do with us.
+	hostMemoryFrom = 20
+)
+
+// cost is what a number of children cost this machine.
+//
+// Processor time is that of all processes that have to do with them: the daemon
+// or the runsc commands, the sandboxes, the processes in which guest code runs,
+// and those that ended. It is taken from quiet to quiet, so that it has in it
+// also what is done ahead and afterwards: the start of the sentries that replace
+// those of the pool.
+//
+// Memory is counted twice and the larger figure is reported. One is what the
+// daemon says of each child: pages that only it has. The other is by how much the
+// machine's occupied memory grew, divided by the number of children. That one
+// also has what the fork made the source copy, page tables and kernel stacks; but
+// it has what everybody else on the machine did in the meantime as well, and so
+// is only used for many children.
+type cost struct {
+	trees  func() (time.Duration, error)
+	cpu    time.Duration
+	memory int64
+}
+
+// startCost waits until the processes whose time trees returns are quiet, and
+// starts to count.
+func startCost(ctx context.Context, trees func() (time.Duration, error)) (*cost, error) {
+	c := &cost{trees: trees}
+	if err := c.settle(ctx); err != nil {
+		return nil, err
+	}
+	m, err := hostuse.ReadMemory()
+	if err != nil {
+		return nil, err
+	}
+	c.memory = m.Occupied
+	c.cpu, err = trees()
+	return c, err
+}
+
+// stop waits for quiet and adds to s what n children cost since the start.
+// besides is processor time that trees does not know.
+func (c *cost) stop(ctx context.Context, s sample, n int, besides time.Duration) error {
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
+	m, err := hostuse.ReadMemory()
+	if err != nil {
+		return err
+	}
+	cpu, err := c.trees()
+	if err != nil {
+		return err
+	}
+	s[cpuMS] = millis(cpu-c.cpu+besides) / float64(n)
+	if n >= hostMemoryFrom {
+		s[hostPrivateMiB] = float64(m.Occupied-c.memory) / (1 << 20) / float64(n)
+	}
+	return nil
+}
+
+// settle waits until the processes have been quiet for quietFor.
+func (c *cost) settle(ctx context.Context) error {
+	ticker := time.NewTicker(quietPoll)
+	defer ticker.Stop()
+	began, last := time.Now(), time.Now()
+	used, err := c.trees()
+	if err != nil {
+		return err
+	}
+	for quiet := time.Duration(0); quiet < quietFor && time.Since(began) < settleTimeout; {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+		now, err := c.trees()
+		if err != nil {
+			return err
+		}
+		passed := time.Since(last)
+		if float64(now-used) < quietShare*float64(passed) {
+			quiet += passed
+		} else {
+			quiet = 0
+		}
+		used, last = now, time.Now()
+	}
+	return nil
+}
+
+// daemonTree returns the processor time of the daemon and its sandboxes.
+func (b *bench) daemonTree() (time.Duration, error) { return hostuse.TreeCPU(b.daemon) }
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
