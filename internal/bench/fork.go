@@ -97,7 +97,7 @@ func last(list []int) int {
 	return list[len(list)-1]
 }
 
-// warm makes a source. Every page of its array was written.
+// warm makes a source.
 func (b *bench) warm(ctx context.Context, mib, files int) (string, error) {
 	sb, err := b.s.Create(ctx, workload.PythonImage, "")
 	if err != nil {
@@ -106,10 +106,7 @@ func (b *bench) warm(ctx context.Context, mib, files int) (string, error) {
 	if err := b.s.Warm(ctx, sb.ID); err != nil {
 		return "", err
 	}
-	if mib == sourceSmall {
-		mib = 0
-	}
-	program := fmt.Sprintf("data = np.ones(%d)\n", mib<<20/8)
+	program := arrayProgram(mib)
 	if files > 0 {
 		program += fmt.Sprintf(`import os
 os.mkdir("/root/files")
@@ -120,6 +117,14 @@ for i in range(%d):
 	}
 	_, err = b.s.Ask(ctx, sb.ID, program+"print(len(data))")
 	return sb.ID, err
+}
+
+// arrayProgram makes the array of a source. Every page of it is written.
+func arrayProgram(mib int) string {
+	if mib == sourceSmall {
+		mib = 0
+	}
+	return fmt.Sprintf("data = np.ones(%d)\n", mib<<20/8)
 }
 
 // fork makes n children, which answer a command each.

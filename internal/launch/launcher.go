@@ -89,9 +89,25 @@ func (l *Launcher) Missing() map[string]string {
 	return m
 }
 
+// startAttempts is how often a sentry is started that ends before it is ready.
+// The platform maps its code at a random address, and when that is taken it
+// looks for a free one in /proc, which a sentry's empty root does not have: about
+// one in five hundred dies of it.
+const startAttempts = 3
+
 // Start starts a blank sentry and waits until it is ready. Cancelling ctx kills
 // it.
-func (l *Launcher) Start(ctx context.Context) (_ *Sentry, err error) {
+func (l *Launcher) Start(ctx context.Context) (s *Sentry, err error) {
+	for range startAttempts {
+		s, err = l.startOnce(ctx)
+		if sandbox.CodeOf(err) != sandbox.CodeSandboxDied || ctx.Err() != nil {
+			break
+		}
+	}
+	return s, err
+}
+
+func (l *Launcher) startOnce(ctx context.Context) (_ *Sentry, err error) {
 	key, err := newKey()
 	if err != nil {
 		return nil, err

@@ -116,6 +116,10 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) error {
 func (f *freezing) saveKernel(ctx context.Context, file *os.File) error {
 	g, pinned := f.g, f.pinned
 	f.writer = cow.NewWriter(pinned, file, snapfile.PagesOffset)
+	ids := g.packetIDs()
+	kept := *ids
+	*ids = nil
+	defer func() { *ids = kept }()
 	err := pinned.Save(func() error {
 		return g.k.SaveTo(ctx, nopCloser{&f.state}, nopCloser{&f.meta}, f.writer, false, true)
 	})

@@ -49,6 +49,7 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		return nil, nil, err
 	}
 	ph.mark("load")
+	g.newPacketIDs()
 	if err := g.attachStateless(g.rootContext()); err != nil {
 		return nil, nil, err
 	}

@@ -2,7 +2,11 @@ package guest
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"unsafe"
 
+	"gvisor.dev/gvisor/pkg/atomicbitops"
 	"gvisor.dev/gvisor/pkg/sentry/inet"
 	"gvisor.dev/gvisor/pkg/sentry/socket/netfilter"
 	_ "gvisor.dev/gvisor/pkg/sentry/socket/netlink" // netlink sockets
@@ -73,4 +77,26 @@ func (loopbackConfig) ConfigureNetwork(is inet.Stack) error {
 	}
 	s.SetRouteTable(routes)
 	return nil
+}
+
+// packetIDs returns the counters that IPv4 packet identifiers are taken from:
+// 2048 of them, each an object of its own in the saved state and a sixth of all
+// objects. They hold nothing worth keeping, and two sandboxes should not use the
+// same, so they are left out of it and a child makes new ones.
+func (g *Guest) packetIDs() *[]atomicbitops.Uint32 {
+	s := g.k.RootNetworkNamespace().Stack().(*netstack.Stack).Stack
+	protocol := reflect.ValueOf(s.NetworkProtocolInstance(ipv4.ProtocolNumber)).Elem()
+	return (*[]atomicbitops.Uint32)(unsafe.Pointer(protocol.FieldByName("ids").UnsafeAddr()))
+}
+
+// packetIDCount is gVisor's number of counters: it takes hashes modulo that.
+const packetIDCount = 2048
+
+// newPacketIDs gives a child counters of its own.
+func (g *Guest) newPacketIDs() {
+	ids := make([]atomicbitops.Uint32, packetIDCount)
+	for i := range ids {
+		ids[i] = atomicbitops.FromUint32(rand.Uint32())
+	}
+	*g.packetIDs() = ids
 }

@@ -1,0 +1,168 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"time"
+
+	"ramet.dev/ramet/internal/hostuse"
+	"ramet.dev/ramet/internal/workload"
+)
+
+// What is compared with runsc.
+const (
+	runscSource   = sourceMedium
+	runscChildren = 20
+	// runscChildMiB is what a container takes beside the source's memory, of
+	// which each restore makes a copy.
+	runscChildMiB = 64
+)
+
+// compare does with stock runsc what fork does: a warm process goes on, and so do
+// copies of it. With runsc that is a checkpoint that leaves the source running
+// and a restore for each copy. Both sides have the same files, the same Python
+// process with the same array, the same command as the first one in a copy and
+// the same number of copies being made at a time, and their memory and processor
+// time are counted in the same way (see cost). The checkpoint's files are in the
+// page cache when they are restored.
+//
+// The times of the row are those of the restores alone; the checkpoint is its
+// pause. Of a fork, they are the whole of it.
+func (b *bench) compare(ctx context.Context) (err error) {
+	reason, err := b.cannotCompare()
+	if err != nil {
+		return err
+	}
+	if reason != "" {
+		b.note("runsc-restore was left out: %s", reason)
+		return nil
+	}
+	r, err := newRunsc(b.opts.Runsc)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close(ctx)) }()
+	if b.report.Machine.Runsc, err = r.version(ctx); err != nil {
+		return err
+	}
+	b.progress("warm up a source of %d MiB in %s", runscSource, b.report.Machine.Runsc)
+	if err := b.warmRunsc(ctx, r); err != nil {
+		return fmt.Errorf("warm up runsc: %w", err)
+	}
+	for _, n := range []int{1, runscChildren} {
+		k := kind{name: "runsc-restore", source: runscSource, n: n}
+		if err := b.repeat(ctx, k, func(ctx context.Context) (sample, error) { return r.fork(ctx, n) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cannotCompare returns why runsc is left out, if it is.
+func (b *bench) cannotCompare() (string, error) {
+	if b.opts.Runsc == "" {
+		return "no runsc was given (--runsc PATH)", nil
+	}
+	if _, err := exec.LookPath(b.opts.Runsc); err != nil {
+		return err.Error(), nil
+	}
+	if os.Geteuid() != 0 {
+		return "stock runsc needs root for its containers", nil
+	}
+	m, err := hostuse.ReadMemory()
+	if err != nil {
+		return "", err
+	}
+	if need := int64(runscSource+runscChildMiB) * (runscChildren + 1); m.Available>>20 < need {
+		return fmt.Sprintf("its %d children need about %d MiB of memory, %d MiB are available", runscChildren, need, m.Available>>20), nil
+	}
+	return "", nil
+}
+
+// runscSourceID is the container that is forked.
+const runscSourceID = "source"
+
+// warmRunsc makes a container with the files of our image and a warm process.
+func (b *bench) warmRunsc(ctx context.Context, r *runsc) error {
+	sb, err := b.s.Create(ctx, workload.PythonImage, "")
+	if err != nil {
+		return err
+	}
+	if err := exportRoot(ctx, b.c, sb.ID, r.rootfs()); err != nil {
+		return err
+	}
+	if err := errors.Join(b.s.Destroy(ctx, sb.ID), r.writeBundle()); err != nil {
+		return err
+	}
+	if err := r.start(ctx, runscSourceID, "run"); err != nil {
+		return err
+	}
+	if err := r.await(ctx, runscSourceID); err != nil {
+		return err
+	}
+	_, err = r.ask(ctx, runscSourceID, arrayProgram(runscSource)+"print(len(data))")
+	return err
+}
+
+// fork makes n copies of the source, which answer a command each.
+func (r *runsc) fork(ctx context.Context, n int) (sample, error) {
+	c, err := startCost(ctx, r.trees)
+	if err != nil {
+		return nil, err
+	}
+	spent := r.spent.Load()
+	if err := os.MkdirAll(r.checkpoint(), 0o700); err != nil {
+		return nil, fmt.Errorf("make checkpoint directory: %w", err)
+	}
+	began := time.Now()
+	if err := r.run(ctx, "checkpoint", "--leave-running", "--image-path="+r.checkpoint(), runscSourceID); err != nil {
+		return nil, err
+	}
+	s := sample{pauseMS: millis(time.Since(began))}
+	if err := r.restore(ctx, n, s); err != nil {
+		return nil, err
+	}
+	if err := c.stop(ctx, s, n, time.Duration(r.spent.Load()-spent)); err != nil {
+		return nil, err
+	}
+	answer, err := r.ask(ctx, copyID(n-1), "print(len(data))")
+	if err != nil {
+		return nil, err
+	}
+	if want := strconv.Itoa(runscSource << 20 / 8); answer != want {
+		return nil, fmt.Errorf("a restored process answered %q, not %s", answer, want)
+	}
+	return s, errors.Join(r.stop(ctx, 1), os.RemoveAll(r.checkpoint()))
+}
+
+// copyID names a copy. runsc finds containers by the beginning of an id, so none
+// may begin with another.
+func copyID(i int) string { return fmt.Sprintf("copy-%03d", i) }
+
+// restore makes n copies of the checkpoint and has each run a command.
+func (r *runsc) restore(ctx context.Context, n int, s sample) error {
+	began := time.Now()
+	var mu sync.Mutex
+	return workload.Each(ctx, n, func(ctx context.Context, i int) error {
+		if err := r.start(ctx, copyID(i), "restore", "--image-path="+r.checkpoint()); err != nil {
+			return err
+		}
+		restored := millis(time.Since(began))
+		if err := r.probe(ctx, copyID(i)); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		s[returnMS] = max(s[returnMS], restored)
+		s[allReadyMS] = millis(time.Since(began))
+		if _, ok := s[firstExecMS]; !ok {
+			s[firstExecMS] = s[allReadyMS]
+		}
+		return nil
+	})
+}

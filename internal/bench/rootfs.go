@@ -1,0 +1,90 @@
+package bench
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// exportRoot copies the files of a sandbox into the empty directory dir, which
+// then serves as the root of a container. Devices and owners are left out: the
+// container makes its own devices, and runs as the user who owns the copy.
+func exportRoot(ctx context.Context, c *client.Client, ref, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("export root file system: %w", err)
+	}
+	defer root.Close()
+	r, w := io.Pipe()
+	unpacked := make(chan error, 1)
+	go func() {
+		err := unpack(root, r)
+		r.CloseWithError(err) // ends the other side if it still writes
+		unpacked <- err
+	}()
+	res, err := c.ExecStream(ctx, ref, sandbox.ExecRequest{
+		Argv: []string{"tar", "--create", "--one-file-system", "--directory=/", "."},
+	}, client.ExecIO{Stdout: w})
+	if err == nil && !res.OK {
+		err = fmt.Errorf("tar ended with exit code %d", res.ExitCode)
+	}
+	w.CloseWithError(err) // io.EOF for the other side if nil
+	if err := errors.Join(err, <-unpacked); err != nil {
+		return fmt.Errorf("export root file system: %w", err)
+	}
+	return nil
+}
+
+// unpack unpacks a tar archive below root, which nothing in it can leave: the
+// sandbox that wrote it is not trusted.
+func unpack(root *os.Root, in io.Reader) error {
+	archive := tar.NewReader(in)
+	for {
+		h, err := archive.Next()
+		if err == io.EOF {
+			_, err := io.Copy(io.Discard, in) // what tar pads the end with
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		if err := unpackOne(root, h, archive); err != nil {
+			return fmt.Errorf("unpack %q: %w", h.Name, err)
+		}
+	}
+}
+
+func unpackOne(root *os.Root, h *tar.Header, content io.Reader) error {
+	name := path.Clean(h.Name)
+	perm := fs.FileMode(h.Mode) & fs.ModePerm
+	switch h.Typeflag {
+	case tar.TypeDir:
+		if name == "." {
+			return nil
+		}
+		if err := root.Mkdir(name, 0o700); err != nil {
+			return err
+		}
+		return root.Chmod(name, perm|0o700) // root of the container may be nobody special here
+	case tar.TypeReg:
+		f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, content)
+		return errors.Join(err, f.Chmod(perm), f.Close())
+	case tar.TypeSymlink:
+		return root.Symlink(h.Linkname, name)
+	case tar.TypeLink:
+		return root.Link(path.Clean(h.Linkname), name)
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/hostuse"
+	"ramet.dev/ramet/internal/workload"
+)
+
+// stopTimeout bounds the end of one container when the run is over.
+const stopTimeout = 30 * time.Second
+
+// runsc runs containers with stock runsc in a directory of its own.
+type runsc struct {
+	path string
+	dir  string // holds all below, and is in the arguments of all its processes
+	log  *os.File
+	// spent is the processor time of runsc commands that have ended.
+	spent atomic.Int64
+
+	mu  sync.Mutex
+	ids []string // containers that may exist
+}
+
+// newRunsc makes the directory; close removes it.
+func newRunsc(path string) (*runsc, error) {
+	dir, err := os.MkdirTemp("", "ramet-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("make directory for runsc: %w", err)
+	}
+	r := &runsc{path: path, dir: dir}
+	err = os.MkdirAll(filepath.Join(r.bundle(), "rootfs"), 0o755)
+	if err == nil {
+		r.log, err = os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make directory for runsc: %w", err), os.RemoveAll(dir))
+	}
+	return r, nil
+}
+
+func (r *runsc) bundle() string     { return filepath.Join(r.dir, "bundle") }
+func (r *runsc) rootfs() string     { return filepath.Join(r.bundle(), "rootfs") }
+func (r *runsc) state() string      { return filepath.Join(r.dir, "state") }
+func (r *runsc) checkpoint() string { return filepath.Join(r.dir, "checkpoint") }
+
+// version returns the first line of runsc --version.
+func (r *runsc) version(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, r.path, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask runsc for its version: %w", err)
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	return first, nil
+}
+
+// writeBundle writes what a container needs beside its root file system: the
+// same warm process as in our sandboxes, with as little around it.
+func (r *runsc) writeBundle() error {
+	for path, text := range workload.Files() {
+		if err := os.WriteFile(filepath.Join(r.rootfs(), path), []byte(text), 0o755); err != nil {
+			return fmt.Errorf("write bundle: %w", err)
+		}
+	}
+	type m = map[string]any
+	namespaces := []m{}
+	for _, kind := range []string{"pid", "network", "ipc", "uts", "mount"} {
+		namespaces = append(namespaces, m{"type": kind})
+	}
+	config, err := json.Marshal(m{
+		"ociVersion": "1.0.0",
+		"process": m{
+			"args": []string{"python3", workload.AgentPath, strconv.Itoa(workload.Port)}, "cwd": "/",
+			"env":  []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+			"user": m{"uid": 0, "gid": 0},
+		},
+		"root":     m{"path": "rootfs"},
+		"hostname": "runsc",
+		"mounts":   []m{{"destination": "/proc", "type": "proc", "source": "proc"}, {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"}},
+		"linux":    m{"namespaces": namespaces},
+	})
+	if err != nil {
+		return fmt.Errorf("write bundle: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(r.bundle(), "config.json"), config, 0o600); err != nil {
+		return fmt.Errorf("write bundle: %w", err)
+	}
+	return nil
+}
+
+// command returns a runsc command. The options are the defaults but for those
+// that make the comparison even, or easier for runsc: the same platform, what is
+// written stays in memory as it does with us, no network to the outside, and no
+// control groups, which we do make.
+func (r *runsc) command(ctx context.Context, args ...string) *exec.Cmd {
+	args = append([]string{"--root=" + r.state(), "--platform=systrap", "--overlay2=root:memory", "--network=none", "--ignore-cgroups"}, args...)
+	cmd := exec.CommandContext(ctx, r.path, args...)
+	// A file and not a pipe: a detached container keeps it.
+	cmd.Stdout, cmd.Stderr = r.log, r.log
+	return cmd
+}
+
+// run runs a runsc command to its end.
+func (r *runsc) run(ctx context.Context, args ...string) error {
+	return r.do(r.command(ctx, args...), args[0])
+}
+
+func (r *runsc) do(cmd *exec.Cmd, verb string) error {
+	err := cmd.Run()
+	if s := cmd.ProcessState; s != nil {
+		r.spent.Add(int64(s.UserTime() + s.SystemTime()))
+	}
+	if err != nil {
+		return fmt.Errorf("runsc %s: %w: %s", verb, err, r.lastLine())
+	}
+	return nil
+}
+
+func (r *runsc) lastLine() string {
+	const most = 4 << 10
+	fi, err := r.log.Stat()
+	if err != nil {
+		return ""
+	}
+	text, err := io.ReadAll(io.NewSectionReader(r.log, max(0, fi.Size()-most), most))
+	if err != nil {
+		return ""
+	}
+	end := strings.TrimSpace(string(text))
+	return end[strings.LastIndexByte(end, '\n')+1:]
+}
+
+// start starts or restores a container, which goes on by itself.
+func (r *runsc) start(ctx context.Context, id string, args ...string) error {
+	r.mu.Lock()
+	r.ids = append(r.ids, id)
+	r.mu.Unlock()
+	args = append(args, "--detach", "--bundle="+r.bundle(), id)
+	return r.run(ctx, args...)
+}
+
+// probe runs the command with which our children show that they are ready.
+func (r *runsc) probe(ctx context.Context, id string) error {
+	return r.run(ctx, "exec", id, "/bin/true")
+}
+
+// ask runs a program in the warm process of a container.
+func (r *runsc) ask(ctx context.Context, id, program string) (string, error) {
+	cmd := r.command(ctx, "exec", id, workload.AskPath, strconv.Itoa(workload.Port))
+	var out strings.Builder
+	cmd.Stdin, cmd.Stdout = strings.NewReader(program), &out
+	cmd.WaitDelay = stopTimeout
+	if err := r.do(cmd, "exec"); err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// await waits until the warm process of a container listens.
+func (r *runsc) await(ctx context.Context, id string) error {
+	script := fmt.Sprintf("until : </dev/tcp/127.0.0.1/%d; do sleep 0.05; done 2>/dev/null", workload.Port)
+	return r.run(ctx, "exec", id, "/bin/bash", "-c", script)
+}
+
+// trees returns the processor time of all containers.
+func (r *runsc) trees() (time.Duration, error) {
+	roots, err := hostuse.Find(r.dir)
+	if err != nil {
+		return 0, err
+	}
+	return hostuse.TreeCPU(roots...)
+}
+
+// stop ends all containers but the first keep. Those that do not end stay known.
+func (r *runsc) stop(ctx context.Context, keep int) error {
+	r.mu.Lock()
+	ids := slices.Clone(r.ids[min(keep, len(r.ids)):])
+	r.mu.Unlock()
+	return workload.Each(ctx, len(ids), func(ctx context.Context, i int) error {
+		if err := r.run(ctx, "delete", "--force", ids[i]); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.ids = slices.DeleteFunc(r.ids, func(id string) bool { return id == ids[i] })
+		return nil
+	})
+}
+
+// kill ends the processes of containers that could not be deleted.
+func (r *runsc) kill() error {
+	left, err := hostuse.Find(r.dir)
+	for _, pid := range left {
+		if e := syscall.Kill(pid, syscall.SIGKILL); e != nil && e != syscall.ESRCH {
+			err = errors.Join(err, fmt.Errorf("kill process %d: %w", pid, e))
+		}
+	}
+	return err
+}
+
+// close ends everything and removes it, also when ctx has ended.
+func (r *runsc) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	err := errors.Join(r.stop(ctx, 0), r.kill())
+	// For --network=none runsc keeps an empty network namespace mounted here.
+	if e := unix.Unmount(filepath.Join(r.state(), "null-netns"), unix.MNT_DETACH); e != nil && !errors.Is(e, syscall.ENOENT) && !errors.Is(e, syscall.EINVAL) {
+		err = errors.Join(err, fmt.Errorf("unmount namespace: %w", e))
+	}
+	if err = errors.Join(err, r.log.Close(), os.RemoveAll(r.dir)); err != nil {
+		return fmt.Errorf("clean up after runsc: %w", err)
+	}
+	return nil
+}
