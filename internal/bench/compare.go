@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -47,10 +48,10 @@ func (b *bench) compare(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	if b.report.Machine.Runsc, err = r.version(ctx); err != nil {
+	if err := b.noteVersions(); err != nil {
 		return err
 	}
-	b.progress("warm up a source of %d MiB in %s", runscSource, b.report.Machine.Runsc)
+	b.progress("warm up a source of %d MiB in runsc %s", runscSource, b.report.Machine.Runsc)
 	if err := b.warmRunsc(ctx, r); err != nil {
 		return fmt.Errorf("warm up runsc: %w", err)
 	}
@@ -82,6 +83,22 @@ func (b *bench) cannotCompare() (string, error) {
 		return fmt.Sprintf("its %d children need about %d MiB of memory, %d MiB are available", runscChildren, need, m.Available>>20), nil
 	}
 	return "", nil
+}
+
+// noteVersions says which runsc it is, and whether it is built from the gVisor
+// that is in this program.
+func (b *bench) noteVersions() error {
+	theirs, err := runscVersion(b.opts.Runsc)
+	if err != nil {
+		return err
+	}
+	b.report.Machine.Runsc = theirs
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if ours := moduleVersion(info); ours != "" && ours != theirs {
+			b.note("runsc is built from gVisor %s, and ramet from %s", theirs, ours)
+		}
+	}
+	return nil
 }
 
 // runscSourceID is the container that is forked.

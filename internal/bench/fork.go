@@ -15,6 +15,8 @@ const (
 	// too little to be measured.
 	idleChildren = 20
 	idleFor      = 5 * time.Second
+	// untouchedChildren are made at once to see what an idle child costs.
+	untouchedChildren = 20
 	// childMiB is a guess of what a child takes, to leave out what would not
 	// fit into this machine.
 	childMiB = 40
@@ -28,24 +30,24 @@ const (
 type plan struct {
 	mib, files int
 	children   []int
-	// ask, idle and disk are further cases of this source; disk has the number
-	// of sandboxes that are restored at once.
-	ask, idle bool
-	disk      []int
+	// untouched, ask, idle and disk are further cases of this source; disk has
+	// the number of sandboxes that are restored at once.
+	untouched, ask, idle bool
+	disk                 []int
 }
 
 func plans(quick bool) []plan {
 	if quick {
 		return []plan{
-			{mib: sourceSmall, children: []int{1, 5, 20, 100}, idle: true},
+			{mib: sourceSmall, children: []int{1, 5, 20, 100}, untouched: true, idle: true},
 			{mib: sourceMedium, children: []int{20}, ask: true, disk: []int{1}},
-			{mib: sourceLarge, children: []int{1, 20}},
+			{mib: sourceLarge, children: []int{1, 20}, untouched: true},
 		}
 	}
 	return []plan{
-		{mib: sourceSmall, children: []int{1, 5, 20, 100}, ask: true, idle: true, disk: []int{1}},
-		{mib: sourceMedium, children: []int{1, 5, 20, 100}, ask: true, disk: []int{1, 20}},
-		{mib: sourceLarge, children: []int{1, 5, 20, 100}, ask: true, disk: []int{1}},
+		{mib: sourceSmall, children: []int{1, 5, 20, 100}, untouched: true, ask: true, idle: true, disk: []int{1}},
+		{mib: sourceMedium, children: []int{1, 5, 20, 100}, untouched: true, ask: true, disk: []int{1, 20}},
+		{mib: sourceLarge, children: []int{1, 5, 20, 100}, untouched: true, ask: true, disk: []int{1}},
 		{mib: sourceSmall, files: manyFiles, children: []int{1, 5}},
 	}
 }
@@ -70,15 +72,20 @@ func (b *bench) source(ctx context.Context, p plan) error {
 			return err
 		}
 	}
-	if p.ask {
-		k := kind{name: "fork-ask", source: p.mib, n: 1, files: p.files}
-		if err := b.repeat(ctx, k, func(ctx context.Context) (sample, error) { return b.ask(ctx, ref) }); err != nil {
-			return err
+	for _, extra := range []struct {
+		want bool
+		kind kind
+		run  func(context.Context, string) (sample, error)
+	}{
+		{p.untouched, kind{name: "fork-untouched", n: untouchedChildren}, b.untouched},
+		{p.ask, kind{name: "fork-ask", n: 1}, b.ask},
+		{p.idle, kind{name: "idle", n: idleChildren}, b.idle},
+	} {
+		if !extra.want {
+			continue
 		}
-	}
-	if p.idle {
-		k := kind{name: "idle", source: p.mib, n: idleChildren, files: p.files}
-		if err := b.repeat(ctx, k, func(ctx context.Context) (sample, error) { return b.idle(ctx, ref) }); err != nil {
+		extra.kind.source, extra.kind.files = p.mib, p.files
+		if err := b.repeat(ctx, extra.kind, func(ctx context.Context) (sample, error) { return extra.run(ctx, ref) }); err != nil {
 			return err
 		}
 	}
@@ -154,6 +161,17 @@ func (b *bench) children(ctx context.Context, n int, makeAll func(context.Contex
 
 func times(f *workload.Forked) sample {
 	return sample{pauseMS: millis(f.Pause), returnMS: millis(f.Return), firstExecMS: millis(f.FirstExec), allReadyMS: millis(f.AllReady)}
+}
+
+// untouched makes children that run no command: what the fork alone costs, and
+// what an idle child holds.
+func (b *bench) untouched(ctx context.Context, ref string) (sample, error) {
+	s, err := b.children(ctx, untouchedChildren, func(ctx context.Context) (*workload.Forked, error) {
+		return b.s.ForkUntouched(ctx, ref, untouchedChildren)
+	})
+	delete(s, firstExecMS)
+	delete(s, allReadyMS)
+	return s, err
 }
 
 // ask makes a child whose first answer is that of the process it inherited,

@@ -25,7 +25,7 @@ type sample map[metric]float64
 // Row is one case. Each figure is the median of the runs, or null if the case
 // does not have it.
 type Row struct {
-	// Case is one of: create, exec, fork, fork-ask, fork-in-a-row-NN, idle,
+	// Case is one of: create, exec, fork, fork-untouched, fork-ask, fork-in-a-row-NN, idle,
 	// snapshot-disk, restore-disk, runsc-restore.
 	Case      string `json:"case"`
 	SourceMiB int    `json:"source_mib"`

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,14 +62,31 @@ func (r *runsc) rootfs() string     { return filepath.Join(r.bundle(), "rootfs")
 func (r *runsc) state() string      { return filepath.Join(r.dir, "state") }
 func (r *runsc) checkpoint() string { return filepath.Join(r.dir, "checkpoint") }
 
-// version returns the first line of runsc --version.
-func (r *runsc) version(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, r.path, "--version").Output()
+// gvisorModule is the module that runsc is built from, as we are.
+const gvisorModule = "gvisor.dev/gvisor"
+
+// version returns the version of the module that the program at path was built
+// from, as the go command wrote it down; runsc itself knows one only in releases.
+func runscVersion(path string) (string, error) {
+	info, err := buildinfo.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("ask runsc for its version: %w", err)
+		return "", fmt.Errorf("read version of runsc: %w", err)
 	}
-	first, _, _ := strings.Cut(string(out), "\n")
-	return first, nil
+	if v := moduleVersion(info); v != "" {
+		return v, nil
+	}
+	return "unknown", nil
+}
+
+// moduleVersion returns the version of gvisorModule in a program, empty if it has
+// none.
+func moduleVersion(info *debug.BuildInfo) string {
+	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
+		if m.Path == gvisorModule {
+			return m.Version
+		}
+	}
+	return ""
 }
 
 // writeBundle writes what a container needs beside its root file system: the

@@ -45,7 +45,7 @@ func (r *Report) write(w io.Writer) error {
 
 func (r *Report) writeTargets(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "TARGET\tLIMIT\tAIM\tMEASURED\t")
+	fmt.Fprintln(tw, "TARGET\tLIMIT\tAIM\tMEASURED\tVERDICT")
 	for _, t := range r.Targets {
 		sign, aim, measured := "<=", "-", "-"
 		if t.AtLeast {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 
@@ -101,10 +102,27 @@ func (s *Sentry) explain(err error) error {
 	if err != nil {
 		reason = err.Error()
 	}
-	if t := tail(log); t != "" {
-		reason += ": " + t
+	if line := reasonIn(string(log)); line != "" {
+		reason += ": " + line
 	}
 	return sandbox.Errorf(sandbox.CodeSandboxDied, "sentry %s", reason)
+}
+
+// reasonIn returns the line of a sentry's log that says why it ended: the Go
+// runtime's or the sentry's own last word, or just the last line.
+func reasonIn(log string) string {
+	const most = 500 // bytes, enough for any such line
+	reason := ""
+	for line := range strings.Lines(log) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "panic: "), strings.HasPrefix(line, "fatal error: "), strings.HasPrefix(line, "sentry: "):
+			return line[:min(len(line), most)]
+		case line != "":
+			reason = line
+		}
+	}
+	return reason[:min(len(reason), most)]
 }
 
 // Call makes one call and decodes its reply into out, which may be nil. It

@@ -131,9 +131,10 @@ func (m *Manager) equip(d *draft, s *launch.Sentry, require []string) error {
 // memory before the limit hits.
 const sentryOverheadMiB = 64
 
-// threadsPerTask is how many host threads a guest task can cost: its stub
-// process with the platform's threads.
-const threadsPerTask = 4
+// threadsPerTask is how many host threads a guest task can cost at most: its
+// stub process with the platform's threads. The guest's own kernel counts
+// exactly; the host's limit only is there for one that went wrong.
+const threadsPerTask = 8
 
 func groupLimits(l sandbox.Limits) cgroup.Limits {
 	g := cgroup.Limits{CPUs: l.CPUs}
@@ -141,7 +142,7 @@ func groupLimits(l sandbox.Limits) cgroup.Limits {
 		g.MemoryBytes = (l.MemoryMiB + sentryOverheadMiB) << 20
 	}
 	if l.Pids > 0 {
-		const sentryThreads = 64
+		const sentryThreads = 128
 		g.Pids = sentryThreads + l.Pids*threadsPerTask
 	}
 	return g

@@ -103,14 +103,17 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 		return s.load(call.Load, p)
 	case wire.OpInfo:
 		return s.info()
-	case wire.OpQuit:
-		return struct{}{}, nil
 	}
 	g, err := s.running()
-	if err != nil {
+	if err != nil && call.Op != wire.OpQuit {
 		return nil, err
 	}
 	switch call.Op {
+	case wire.OpQuit:
+		if g == nil {
+			return struct{}{}, nil
+		}
+		return struct{}{}, g.End()
 	case wire.OpCommit:
 		return s.commit()
 	case wire.OpExec:

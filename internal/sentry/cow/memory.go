@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
@@ -281,3 +282,29 @@ func (m *Memory) PinNames() []string {
 
 // PinnedBytes returns how many bytes of the own memory file are pinned by id.
 func (m *Memory) PinnedBytes(id string) int64 { return int64(m.pins[id].Bytes()) }
+
+// Trim gives back all memory but what is pinned. The sandbox must never run
+// again.
+func (m *Memory) Trim() error {
+	st, err := m.file.Stat()
+	if err != nil {
+		return fmt.Errorf("trim memory file: %w", err)
+	}
+	var pinned []memmap.FileRange
+	for _, p := range m.pins {
+		pinned = append(pinned, p...)
+	}
+	all := memmap.FileRange{Start: 0, End: uint64(st.Size())}
+	if all.Length() == 0 {
+		return nil
+	}
+	normalize(pinned).minus(all, func(part memmap.FileRange) {
+		if err == nil {
+			err = unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(part.Start), int64(part.Length()))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("trim memory file: %w", err)
+	}
+	return nil
+}

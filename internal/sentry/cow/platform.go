@@ -5,7 +5,9 @@ import (
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/hostarch"
+	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/sentry/arch"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 	"gvisor.dev/gvisor/pkg/sentry/platform"
@@ -31,7 +33,11 @@ func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
 	}
 	inner, err := p.Platform.NewAddressSpace()
 	if err != nil {
-		return nil, err
+		// The host refused another process or more memory. Only an errno may
+		// reach the guest's fork or execve; the kernel takes anything else
+		// for a defect of its own and ends.
+		log.Warningf("New address space: %v", err)
+		return nil, linuxerr.EAGAIN
 	}
 	return &addressSpace{AddressSpace: inner, mem: p.mem}, nil
 }

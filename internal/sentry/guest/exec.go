@@ -137,6 +137,10 @@ func (g *Guest) startProcess(req *wire.Exec) (*session, *kernel.ThreadGroup, err
 	if err != nil {
 		return nil, nil, fmt.Errorf("find home directory: %w", err)
 	}
+	group, err := g.tasks(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	fds := g.k.NewFDTable()
 	defer fds.DecRef(ctx)
 	s, err := g.openStdio(ctx, mns, fds, req.Stdin)
@@ -160,6 +164,7 @@ func (g *Guest) startProcess(req *wire.Exec) (*session, *kernel.ThreadGroup, err
 		IPCNamespace:         g.k.RootIPCNamespace(),
 		PIDNamespace:         g.k.RootPIDNamespace(),
 		MountNamespace:       mns,
+		InitialCgroupV2:      group,
 		Origin:               kernel.OriginExec,
 	}
 	if args.Filename, err = user.ResolveExecutablePath(args.NewContext(g.k), &args); err != nil {

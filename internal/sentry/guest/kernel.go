@@ -138,11 +138,16 @@ func (g *Guest) start(image *os.File) error {
 	}
 	ctx := g.k.SupervisorContext()
 	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
-	mns, upper, err := mountAll(ctx, g.k, creds, image)
+	mns, upper, err := mountAll(ctx, g.k, creds, image, g.id.Limits.DiskMiB)
 	if err != nil {
 		return err
 	}
 	g.sessions.upper = upper
+	if max := g.id.Limits.Pids; max > 0 {
+		if err := g.limitTasks(ctx, creds, max); err != nil {
+			return err
+		}
+	}
 	if err := g.createInit(mns, creds); err != nil {
 		return err
 	}
@@ -161,6 +166,10 @@ func (g *Guest) createInit(mns *vfs.MountNamespace, creds *auth.Credentials) err
 		return err
 	}
 	defer file.DecRef(ctx)
+	group, err := g.tasks(ctx)
+	if err != nil {
+		return err
+	}
 	fds := g.k.NewFDTable()
 	defer fds.DecRef(ctx)
 	_, _, err = g.k.CreateProcess(kernel.CreateProcessArgs{
@@ -175,6 +184,7 @@ func (g *Guest) createInit(mns *vfs.MountNamespace, creds *auth.Credentials) err
 		IPCNamespace:         g.k.RootIPCNamespace(),
 		PIDNamespace:         g.k.RootPIDNamespace(),
 		MountNamespace:       mns,
+		InitialCgroupV2:      group,
 	})
 	if err != nil {
 		return fmt.Errorf("start init: %w", err)
@@ -218,6 +228,16 @@ func (g *Guest) Resume() error {
 	g.k.Unpause()
 	g.paused = false
 	return nil
+}
+
+// End stops the sandbox for good and gives back the memory that no relative
+// needs. The process must end after it.
+func (g *Guest) End() error {
+	g.ops.Lock() // never released: nothing may run any more
+	if !g.paused {
+		g.k.Pause()
+	}
+	return g.mem.Trim()
 }
 
 // Release drops the pins of a freeze.

@@ -37,7 +37,8 @@ var imageID = checkpoint.ResourceID{Path: "/"}
 func registerFilesystems(k *kernel.Kernel) error {
 	v := k.VFS()
 	user := &vfs.RegisterFilesystemTypeOptions{AllowUserMount: true, AllowUserList: true}
-	v.MustRegisterFilesystemType(cgroup2fs.Name, &cgroup2fs.FilesystemType{}, user)
+	// The guest must not mount it: it would find its own limits there.
+	v.MustRegisterFilesystemType(cgroup2fs.Name, &cgroup2fs.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{})
 	v.MustRegisterFilesystemType(devpts.Name, &devpts.FilesystemType{}, user)
 	v.MustRegisterFilesystemType(dev.Name, &dev.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{})
 	v.MustRegisterFilesystemType(devtmpfs.Name, &devtmpfs.FilesystemType{}, user)
@@ -58,8 +59,8 @@ func registerFilesystems(k *kernel.Kernel) error {
 
 // mountAll makes the sandbox's mount namespace and returns it with the root of
 // the writable layer.
-func mountAll(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, image *os.File) (*vfs.MountNamespace, vfs.VirtualDentry, error) {
-	mns, upper, err := mountRoot(ctx, k, creds, image)
+func mountAll(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, image *os.File, diskMiB int64) (*vfs.MountNamespace, vfs.VirtualDentry, error) {
+	mns, upper, err := mountRoot(ctx, k, creds, image, diskMiB)
 	if err != nil {
 		return nil, vfs.VirtualDentry{}, err
 	}
@@ -83,8 +84,9 @@ func mountAll(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, im
 	return mns, upper, nil
 }
 
-// mountRoot mounts the image read-only and an overlay with a tmpfs above it.
-func mountRoot(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, image *os.File) (*vfs.MountNamespace, vfs.VirtualDentry, error) {
+// mountRoot mounts the image read-only and an overlay with a tmpfs above it, in
+// which diskMiB may be written, or anything if it is 0.
+func mountRoot(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, image *os.File, diskMiB int64) (*vfs.MountNamespace, vfs.VirtualDentry, error) {
 	none := vfs.VirtualDentry{}
 	// The file system takes over the descriptor: a copy of it, since os.File
 	// cannot let go of its own.
@@ -103,10 +105,14 @@ func mountRoot(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, i
 	if err != nil {
 		return nil, none, fmt.Errorf("mount image: %w", err)
 	}
+	options := "mode=0755"
+	if diskMiB > 0 {
+		options += fmt.Sprintf(",size=%dm", diskMiB)
+	}
 	upper, err := k.VFS().MountDisconnected(ctx, creds, "", tmpfs.Name, &vfs.MountOptions{
 		GetFilesystemOptions: vfs.GetFilesystemOptions{
 			InternalMount: true,
-			Data:          "mode=0755",
+			Data:          options,
 			InternalData:  tmpfs.FilesystemOpts{RootFileType: linux.S_IFDIR, DisableDefaultSizeLimit: true},
 		},
 	})
