@@ -13,12 +13,6 @@ import (
 	"ramet.dev/ramet/internal/paths"
 )
 
-// The commands that exist only where they are set.
-var (
-	demo  *cli.Hook
-	bench *cli.Hook
-)
-
 // report is what doctor prints with --json.
 type report struct {
 	Findings []doctor.Finding `json:"findings"`

@@ -33,8 +33,8 @@ func deps() cli.Deps {
 		Connect: connect,
 		Serve:   serve,
 		Doctor:  &cli.Hook{Run: runDoctor},
-		Demo:    demo,
-		Bench:   bench,
+		Demo:    demoHook(),
+		Bench:   benchHook(),
 	}
 }
 

@@ -65,7 +65,7 @@ func (r *runsc) checkpoint() string { return filepath.Join(r.dir, "checkpoint") 
 // gvisorModule is the module that runsc is built from, as we are.
 const gvisorModule = "gvisor.dev/gvisor"
 
-// version returns the version of the module that the program at path was built
+// runscVersion returns the version of the module that the program at path was built
 // from, as the go command wrote it down; runsc itself knows one only in releases.
 func runscVersion(path string) (string, error) {
 	info, err := buildinfo.ReadFile(path)

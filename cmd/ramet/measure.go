@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/pflag"
+
+	"ramet.dev/ramet/internal/bench"
+	"ramet.dev/ramet/internal/cli"
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/demo"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/workload"
+)
+
+func demoHook() *cli.Hook {
+	var opts demo.Options
+	return &cli.Hook{
+		Flags: func(f *pflag.FlagSet) {
+			f.StringVar(&opts.Image, "image", workload.PythonImage, "image with bash, python3 and numpy; the default one is built if it is missing")
+			f.BoolVar(&opts.Keep, "keep", false, "leave the source and its first children running")
+		},
+		Run: func(ctx context.Context, c *client.Client, stdout io.Writer, hook cli.HookOptions) error {
+			if err := noArguments(hook.Args); err != nil {
+				return err
+			}
+			opts.JSON = hook.JSON
+			return demo.Run(ctx, c, stdout, opts)
+		},
+	}
+}
+
+func benchHook() *cli.Hook {
+	var opts bench.Options
+	return &cli.Hook{
+		Flags: func(f *pflag.FlagSet) {
+			f.IntVar(&opts.Runs, "runs", 0, "how often each case runs; the figures are medians (default 5, with --quick 1)")
+			f.BoolVar(&opts.Quick, "quick", false, "only what the targets are about")
+			f.StringVar(&opts.Runsc, "runsc", "", "path of a runsc to compare with (needs root)")
+		},
+		Run: func(ctx context.Context, c *client.Client, stdout io.Writer, hook cli.HookOptions) error {
+			if err := noArguments(hook.Args); err != nil {
+				return err
+			}
+			opts.JSON = hook.JSON
+			return bench.Run(ctx, c, stdout, hook.Stderr, opts)
+		},
+	}
+}
+
+// noArguments refuses arguments that are not options.
+func noArguments(args []string) error {
+	if len(args) > 0 {
+		return sandbox.Errorf(sandbox.CodeInvalid, "%q is not an option, and there is nothing else to say", args[0])
+	}
+	return nil
+}

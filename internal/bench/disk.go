@@ -1,0 +1,45 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"ramet.dev/ramet/internal/workload"
+)
+
+// disk writes snapshots to disk and restores n sandboxes of each.
+func (b *bench) disk(ctx context.Context, ref string, p plan, n int) error {
+	b.progress("snapshot-disk and restore-disk: source %d MiB, n %d", p.mib, n)
+	var snapshots, restores []sample
+	for range b.opts.Runs {
+		c, err := startCost(ctx, b.daemonTree)
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		snap, err := b.s.Snapshot(ctx, ref)
+		if err != nil {
+			return fmt.Errorf("snapshot-disk: %w", err)
+		}
+		s := sample{pauseMS: snap.PauseMS, returnMS: millis(time.Since(began))}
+		if err := c.stop(ctx, s, 1, 0); err != nil {
+			return err
+		}
+		snapshots = append(snapshots, s)
+		r, err := b.children(ctx, n, func(ctx context.Context) (*workload.Forked, error) { return b.s.Restore(ctx, snap.ID, n) })
+		if err != nil {
+			return fmt.Errorf("restore-disk: %w", err)
+		}
+		delete(r, pauseMS) // nothing stands still
+		restores = append(restores, r)
+		if err := b.c.DeleteSnapshot(ctx, snap.ID); err != nil {
+			return err
+		}
+	}
+	if n == 1 {
+		b.add(kind{name: "snapshot-disk", source: p.mib, n: 1, files: p.files}, snapshots)
+	}
+	b.add(kind{name: "restore-disk", source: p.mib, n: n, files: p.files}, restores)
+	return nil
+}

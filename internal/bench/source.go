@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"ramet.dev/ramet/internal/hostuse"
+	"ramet.dev/ramet/internal/workload"
+)
+
+const (
+	// childMiB is a guess of what a child takes, to leave out what would not
+	// fit into this machine.
+	childMiB = 40
+	// manyFiles is the number of files of the source that has files, each of
+	// fileBytes.
+	manyFiles = 10_000
+	fileBytes = 20 << 10
+)
+
+// plan is what is measured of one source.
+type plan struct {
+	mib, files int
+	children   []int
+	// untouched, ask, idle and disk are further cases of this source; disk has
+	// the number of sandboxes that are restored at once.
+	untouched, ask, idle bool
+	disk                 []int
+}
+
+func plans(quick bool) []plan {
+	if quick {
+		return []plan{
+			{mib: sourceSmall, children: []int{1, 5, 20, 100}, untouched: true, idle: true},
+			{mib: sourceMedium, children: []int{20}, ask: true, disk: []int{1}},
+			{mib: sourceLarge, children: []int{1, 20}, untouched: true},
+		}
+	}
+	return []plan{
+		{mib: sourceSmall, children: []int{1, 5, 20, 100}, untouched: true, ask: true, idle: true, disk: []int{1}},
+		{mib: sourceMedium, children: []int{1, 5, 20, 100}, untouched: true, ask: true, disk: []int{1, 20}},
+		{mib: sourceLarge, children: []int{1, 5, 20, 100}, untouched: true, ask: true, disk: []int{1}},
+		{mib: sourceSmall, files: manyFiles, children: []int{1, 5}},
+	}
+}
+
+// source makes a warm sandbox and measures the cases of p with it.
+func (b *bench) source(ctx context.Context, p plan) error {
+	need := int64(p.mib + childMiB*max(1, last(p.children)))
+	if m, err := hostuse.ReadMemory(); err != nil {
+		return err
+	} else if m.Available>>20 < need {
+		b.note("the source of %d MiB was left out: it and its children need about %d MiB of memory, %d MiB are available", p.mib, need, m.Available>>20)
+		return nil
+	}
+	b.progress("warm up a source of %d MiB with %d files", p.mib, p.files)
+	ref, err := b.warm(ctx, p.mib, p.files)
+	if err != nil {
+		return fmt.Errorf("warm up a source of %d MiB: %w", p.mib, err)
+	}
+	for _, n := range p.children {
+		k := kind{name: "fork", source: p.mib, n: n, files: p.files}
+		if err := b.repeat(ctx, k, func(ctx context.Context) (sample, error) { return b.fork(ctx, ref, n) }); err != nil {
+			return err
+		}
+	}
+	for _, extra := range []struct {
+		want bool
+		kind kind
+		run  func(context.Context, string) (sample, error)
+	}{
+		{p.untouched, kind{name: "fork-untouched", n: untouchedChildren}, b.untouched},
+		{p.ask, kind{name: "fork-ask", n: 1}, b.ask},
+		{p.idle, kind{name: "idle", n: idleChildren}, b.idle},
+	} {
+		if !extra.want {
+			continue
+		}
+		extra.kind.source, extra.kind.files = p.mib, p.files
+		if err := b.repeat(ctx, extra.kind, func(ctx context.Context) (sample, error) { return extra.run(ctx, ref) }); err != nil {
+			return err
+		}
+	}
+	for _, n := range p.disk {
+		if err := b.disk(ctx, ref, p, n); err != nil {
+			return err
+		}
+	}
+	return b.s.Destroy(ctx, ref)
+}
+
+func last(list []int) int {
+	if len(list) == 0 {
+		return 0
+	}
+	return list[len(list)-1]
+}
+
+// warm makes a source.
+func (b *bench) warm(ctx context.Context, mib, files int) (string, error) {
+	sb, err := b.s.Create(ctx, workload.PythonImage, "")
+	if err != nil {
+		return "", err
+	}
+	if err := b.s.Warm(ctx, sb.ID); err != nil {
+		return "", err
+	}
+	program := arrayProgram(mib)
+	if files > 0 {
+		program += fmt.Sprintf(`import os
+os.mkdir("/root/files")
+for i in range(%d):
+    with open("/root/files/%%d" %% i, "wb") as f:
+        f.write(os.urandom(%d))
+`, files, fileBytes)
+	}
+	_, err = b.s.Ask(ctx, sb.ID, program+"print(len(data))")
+	return sb.ID, err
+}
+
+// arrayProgram makes the array of a source. Every page of it is written.
+func arrayProgram(mib int) string {
+	if mib == sourceSmall {
+		mib = 0
+	}
+	return fmt.Sprintf("data = np.ones(%d)\n", mib<<20/8)
+}
