@@ -1,0 +1,158 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// TestCancel cancels each operation at random moments. What was cancelled must
+// leave nothing, and what was not must have happened.
+func TestCancel(t *testing.T) {
+	n := newNode(t)
+	n.pool = 0
+	n.reopen() // so that all sentries are a sandbox's
+	n.create("base")
+	n.hold("base", "-value", "zero", "-only", "heap,files,child")
+	if _, err := n.m.Snapshot(context.Background(), "base", sandbox.SnapshotRequest{Name: "start"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.m.Rollback(context.Background(), "base", "start"); err != nil {
+		t.Fatal(err) // from now on the snapshot's files are open
+	}
+	n.mustHold("base", "zero")
+	idle := openFiles(t)
+	for _, op := range []struct {
+		name string
+		most time.Duration // how long it takes at most, about
+		run  func(context.Context) error
+	}{
+		{"create", 40 * time.Millisecond, func(ctx context.Context) error {
+			_, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "new"})
+			return err
+		}},
+		{"fork", 80 * time.Millisecond, func(ctx context.Context) error {
+			_, err := n.m.Fork(ctx, "base", sandbox.ForkRequest{Count: 2, Names: []string{"new", "newer"}})
+			return err
+		}},
+		{"restore", 80 * time.Millisecond, func(ctx context.Context) error {
+			_, err := n.m.Restore(ctx, "start", sandbox.RestoreRequest{Names: []string{"new"}})
+			return err
+		}},
+		{"snapshot", 60 * time.Millisecond, func(ctx context.Context) error {
+			_, err := n.m.Snapshot(ctx, "base", sandbox.SnapshotRequest{Name: "new"})
+			return err
+		}},
+		{"rollback", 80 * time.Millisecond, func(ctx context.Context) error {
+			_, err := n.m.Rollback(ctx, "base", "start")
+			return err
+		}},
+		{"exec", 20 * time.Millisecond, func(ctx context.Context) error {
+			_, err := n.m.Exec(ctx, "base", sandbox.ExecRequest{Argv: []string{"guest", "sleep", "1h"}}, discard())
+			return err
+		}},
+	} {
+		t.Run(op.name, func(t *testing.T) { n.cancelOften(t, op.most, op.run, idle) })
+	}
+}
+
+const cancelRounds = 12
+
+func (n *node) cancelOften(t *testing.T, most time.Duration, run func(context.Context) error, idle map[string]int) {
+	rng := seeded(t)
+	cancelled := 0
+	for range cancelRounds {
+		err := runCancelled(rng, most, run)
+		snaps, listErr := n.m.Snapshots(context.Background())
+		if listErr != nil {
+			t.Fatal(listErr)
+		}
+		if err != nil {
+			cancelled++
+			wantCode(t, err, sandbox.CodeCanceled)
+			if names := n.names(t); len(names) != 1 || len(snaps) != 1 {
+				t.Errorf("left sandboxes %v and %d snapshots", names, len(snaps))
+			}
+		}
+		if err := n.holds("base", "zero"); err != nil {
+			t.Error(err)
+		}
+		n.destroyAllButStart()
+		eventually(t, "sentries", func() error {
+			if s := n.sentries(); len(s) != 1 {
+				return fmt.Errorf("%d are left", len(s))
+			}
+			return nil
+		})
+	}
+	if cancelled == 0 {
+		t.Error("nothing was cancelled: the test proves nothing")
+	}
+	eventually(t, "descriptors", func() error { return moreThan(idle, openFiles(t)) })
+	n.checkSnapshots()
+	eventually(t, "processes in the sandbox", func() error {
+		list, err := n.m.Processes(context.Background(), "base")
+		if err != nil {
+			return err
+		}
+		for _, p := range list {
+			if p.Command == "guest sleep 1h" {
+				return fmt.Errorf("a command is left: %+v", p)
+			}
+		}
+		return nil
+	})
+}
+
+func runCancelled(rng *rand.Rand, most time.Duration, run func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer time.AfterFunc(time.Duration(rng.Int64N(int64(most))), cancel).Stop()
+	return run(ctx)
+}
+
+// names returns the names or ids of all sandboxes.
+func (n *node) names(t testing.TB) []string {
+	t.Helper()
+	list, err := n.m.List(context.Background(), sandbox.ListFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range list {
+		names = append(names, s.Name+"/"+s.ID)
+	}
+	return names
+}
+
+// destroyAllButStart destroys all but the sandbox "base" and the snapshot
+// "start".
+func (n *node) destroyAllButStart() {
+	n.t.Helper()
+	ctx := context.Background()
+	list, err := n.m.List(ctx, sandbox.ListFilter{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, s := range list {
+		if s.Name != "base" {
+			n.destroy(s.ID)
+		}
+	}
+	snaps, err := n.m.Snapshots(ctx)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, s := range snaps {
+		if s.Name == "start" {
+			continue
+		}
+		if err := n.m.DeleteSnapshot(ctx, s.ID); err != nil {
+			n.t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,311 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+)
+
+// crashRounds is how often each kind of process is killed.
+const crashRounds = 30
+
+// seeded returns a random source whose seed is printed and can be given.
+func seeded(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("RAMET_TEST_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("RAMET_TEST_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// moment waits for a random time up to most. It is not to synchronise with
+// anything: the point is not to.
+func moment(rng *rand.Rand, most time.Duration) { time.Sleep(time.Duration(rng.Int64N(int64(most)))) }
+
+// TestDaemonDies kills a daemon at random moments of its work. The next one must
+// find the parent intact, every sandbox whole, and nothing else.
+func TestDaemonDies(t *testing.T) {
+	rng := seeded(t)
+	n := newNode(t)
+	n.create("base")
+	n.hold("base", "-value", "zero", "-only", "heap,bulk,files,child,tcp,pipe,memfd")
+	if err := n.m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.m = nil
+	n.pool = 0
+	killedAt := map[string]int{}
+	for range crashRounds {
+		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64()})
+		at := p.next()
+		for range rng.IntN(4) {
+			at = p.next()
+		}
+		moment(rng, 80*time.Millisecond)
+		p.kill()
+		killedAt[at]++
+
+		n.open()
+		n.checkWhole("base", "zero")
+		n.fork("base", 1)
+		if rng.IntN(2) == 0 {
+			n.destroyAllBut("base")
+		}
+		if err := n.m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		n.m = nil
+	}
+	t.Logf("killed after: %v", killedAt)
+	n.open()
+}
+
+// TestClientDies kills a client at random moments of a fork.
+func TestClientDies(t *testing.T) {
+	rng := seeded(t)
+	n := newNode(t)
+	n.create("base")
+	n.hold("base", "-value", "zero", "-only", "heap,files,child")
+	socket := n.serve()
+	for range crashRounds {
+		p := startVictim(t, victim{Socket: socket, Seed: rng.Uint64()})
+		p.next()
+		moment(rng, 80*time.Millisecond)
+		p.kill()
+		n.checkWhole("base", "zero")
+		n.destroyAllBut("base")
+	}
+}
+
+// checkWhole checks that base and every other sandbox hold value, and that there
+// are no processes and files but theirs.
+func (n *node) checkWhole(base, value string) {
+	n.t.Helper()
+	ctx := context.Background()
+	n.mustHold(base, value)
+	list, err := n.m.List(ctx, sandbox.ListFilter{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, s := range list {
+		if s.State != sandbox.StateRunning {
+			n.t.Errorf("%s is %s: %s", s.ID, s.State, s.Reason)
+		}
+		if s.Name != base {
+			if err := n.holds(s.ID, value); err != nil {
+				n.t.Error(err)
+			}
+		}
+	}
+	eventually(n.t, "processes and files", func() error {
+		// A client that was killed may have left a fork that is still under way.
+		list, err := n.m.List(ctx, sandbox.ListFilter{})
+		if err != nil {
+			return err
+		}
+		if s := n.sentries(); len(s) > len(list)+n.pool {
+			return fmt.Errorf("%d sentries for %d sandboxes", len(s), len(list))
+		}
+		if f := filesBelow(n.t, n.paths.Sandboxes()); len(f) > 2*(len(list)+n.pool) { // a socket and a log each
+			return fmt.Errorf("%d sandboxes have files %v", len(list), f)
+		}
+		return nil
+	})
+	n.checkSnapshots()
+}
+
+// checkSnapshots checks that every snapshot on disk has a record and is ready.
+func (n *node) checkSnapshots() {
+	n.t.Helper()
+	snaps, err := n.m.Snapshots(context.Background())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, s := range snaps {
+		if s.State != sandbox.SnapshotReady && s.OnDisk {
+			n.t.Errorf("snapshot %s is %s", s.ID, s.State)
+		}
+		known[s.ID] = true
+	}
+	entries, err := os.ReadDir(n.paths.Snapshots())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !known[e.Name()] {
+			n.t.Errorf("%s is no snapshot", e.Name())
+		}
+	}
+}
+
+func (n *node) destroyAllBut(base string) {
+	n.t.Helper()
+	ctx := context.Background()
+	list, err := n.m.List(ctx, sandbox.ListFilter{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, s := range list {
+		if s.Name != base {
+			n.destroy(s.ID)
+		}
+	}
+	snaps, err := n.m.Snapshots(ctx)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, s := range snaps {
+		if err := n.m.DeleteSnapshot(ctx, s.ID); err != nil {
+			n.t.Error(err)
+		}
+	}
+}
+
+// sentries returns this node's sentry processes, without those that guest code
+// runs in: a sentry leads its session.
+func (n *node) sentries() []int {
+	return slices.DeleteFunc(n.processes(), func(pid int) bool {
+		stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+		if err != nil {
+			return true // gone
+		}
+		// proc_pid_stat(5), behind the name in parentheses: state, parent,
+		// process group, session.
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		return fields[0] == "Z" || fields[3] != strconv.Itoa(pid)
+	})
+}
+
+// TestChildSentryDies kills sentries of children while they are being made. The
+// others must not notice.
+func TestChildSentryDies(t *testing.T) {
+	rng := seeded(t)
+	n := newNode(t)
+	n.create("base")
+	n.hold("base", "-value", "zero", "-only", "heap,files,child")
+	base := n.sentryOf("base")
+	failed := 0
+	for range crashRounds {
+		killed := make(chan bool)
+		go func() {
+			defer close(killed)
+			moment(rng, 60*time.Millisecond)
+			for _, pid := range n.sentries() {
+				if pid != base && rng.IntN(2) == 0 {
+					_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone
+				}
+			}
+		}()
+		r, err := n.m.Fork(context.Background(), "base", sandbox.ForkRequest{Count: 3})
+		<-killed
+		if err != nil {
+			// All or nothing: one that dies at the very end takes all with it.
+			wantCode(t, err, sandbox.CodeSandboxDied)
+			failed++
+		} else {
+			for _, c := range r.Children {
+				if c.Error != nil {
+					wantCode(t, c.Error, sandbox.CodeSandboxDied)
+					failed++
+				}
+			}
+		}
+		n.mustHold("base", "zero")
+		n.destroyAllBut("base")
+	}
+	if failed == 0 {
+		t.Error("no child was hit: the test proves nothing")
+	}
+}
+
+// sentryOf returns the process id of a sandbox's sentry, from its record.
+func (n *node) sentryOf(ref string) int {
+	n.t.Helper()
+	ctx := context.Background()
+	s, err := n.m.Get(ctx, ref)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	records, err := store.Open(ctx, n.paths.Registry())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer records.Close()
+	var rec struct{ PID int }
+	err = records.Each(ctx, store.Sandboxes, func(id string, doc []byte) error {
+		if id != s.ID {
+			return nil
+		}
+		return json.Unmarshal(doc, &rec)
+	})
+	if err != nil || !slices.Contains(n.sentries(), rec.PID) {
+		n.t.Fatalf("record of %s names process %d (%v), the sentries are %v", ref, rec.PID, err, n.sentries())
+	}
+	return rec.PID
+}
+
+// TestSourceSentryDies kills the sentry of a sandbox while it is being forked.
+// Either there are children, and they are whole, or there are none.
+func TestSourceSentryDies(t *testing.T) {
+	rng := seeded(t)
+	n := newNode(t)
+	n.create("origin")
+	n.hold("origin", "-value", "zero", "-only", "heap,files,child")
+	for range crashRounds / 2 {
+		source := n.fork("origin", 1)[0].ID
+		pid := n.sentryOf(source)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			moment(rng, 50*time.Millisecond)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}()
+		r, err := n.m.Fork(context.Background(), source, sandbox.ForkRequest{Count: 2})
+		<-done
+		if err != nil {
+			wantCode(t, err, sandbox.CodeSandboxDied)
+		} else {
+			for _, c := range n.children(r) {
+				n.mustHold(c.ID, "zero")
+				n.mustHold(n.fork(c.ID, 1)[0].ID, "zero")
+			}
+		}
+		n.mustFail(source)
+		n.mustHold("origin", "zero")
+		n.destroyAllBut("origin")
+	}
+}
+
+// mustFail waits until ref has failed and says why.
+func (n *node) mustFail(ref string) {
+	n.t.Helper()
+	eventually(n.t, "state of "+ref, func() error {
+		s, err := n.m.Get(context.Background(), ref)
+		if err != nil {
+			return err
+		}
+		if s.State != sandbox.StateFailed || !strings.Contains(s.Reason, "killed") {
+			return fmt.Errorf("it is %s with the reason %q", s.State, s.Reason)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// heap is memory of the language's own.
+type heap struct{ value []byte }
+
+func newHeap() (item, error) { return &heap{}, nil }
+
+func (h *heap) set(v string) error   { h.value = []byte(v); return nil }
+func (h *heap) get() (string, error) { return string(h.value), nil }
+
+// bulk is anonymous memory, each page of which holds a number.
+type bulk struct {
+	numbered
+	mem []byte
+}
+
+func newBulk(mib, flags int) (item, error) {
+	mem, err := unix.Mmap(-1, 0, mib<<20, unix.PROT_READ|unix.PROT_WRITE, flags|unix.MAP_ANON)
+	return &bulk{mem: mem}, err
+}
+
+func (b *bulk) set(v string) error {
+	b.want = v
+	for off := 0; off < len(b.mem); off += 4096 {
+		binary.LittleEndian.PutUint32(b.mem[off:], number(v)+uint32(off))
+	}
+	return nil
+}
+
+func (b *bulk) get() (string, error) {
+	for off := 0; off < len(b.mem); off += 4096 {
+		if v, err := b.check(binary.LittleEndian.Uint32(b.mem[off:]) - uint32(off)); err != nil {
+			return v, fmt.Errorf("page at %#x: %w", off, err)
+		}
+	}
+	return b.want, nil
+}
+
+// mapped is a value at the start of a page, ended by a NUL.
+type mapped struct{ page []byte }
+
+func (m *mapped) set(v string) error {
+	clear(m.page)
+	copy(m.page, v)
+	return nil
+}
+
+func (m *mapped) get() (string, error) { return cstring(m.page), nil }
+
+func cstring(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}
+
+func mapFile(fd, flags int) (mapped, error) {
+	page, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, flags)
+	return mapped{page}, err
+}
+
+func newFile(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.Truncate(4096)
+}
+
+// privateMap is a private mapping of a file, which must not change.
+type privateMap struct {
+	mapped
+	file *os.File
+}
+
+const untouched = "the file itself"
+
+func newPrivateMap() (item, error) {
+	f, err := newFile(filepath.Join(holdDir, "private-map"))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.WriteAt([]byte(untouched), 0); err != nil {
+		return nil, err
+	}
+	m, err := mapFile(int(f.Fd()), unix.MAP_PRIVATE)
+	return &privateMap{m, f}, err
+}
+
+func (p *privateMap) get() (string, error) {
+	b := make([]byte, 4096)
+	if _, err := p.file.ReadAt(b, 0); err != nil {
+		return "", err
+	}
+	if s := cstring(b); s != untouched {
+		return "", fmt.Errorf("the file became %q", s)
+	}
+	return p.mapped.get()
+}
+
+// sharedMap is a shared mapping of a file: written in memory, read by read(2).
+type sharedMap struct {
+	mapped
+	file *os.File
+}
+
+func newSharedMap() (item, error) { return newSharedMapOf(filepath.Join(holdDir, "shared-map")) }
+func newShmFile() (item, error)   { return newSharedMapOf("/dev/shm/hold") }
+
+func newSharedMapOf(name string) (item, error) {
+	f, err := newFile(name)
+	if err != nil {
+		return nil, err
+	}
+	m, err := mapFile(int(f.Fd()), unix.MAP_SHARED)
+	return &sharedMap{m, f}, err
+}
+
+func (s *sharedMap) get() (string, error) {
+	b := make([]byte, 4096)
+	if _, err := s.file.ReadAt(b, 0); err != nil {
+		return "", err
+	}
+	return cstring(b), nil
+}
+
+// memfd is memory shared with another process, which reads it.
+type memfd struct {
+	mapped
+	reader *workerProcess
+}
+
+func newMemfd() (item, error) {
+	fd, err := unix.MemfdCreate("hold", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "memfd")
+	if err := f.Truncate(4096); err != nil {
+		return nil, err
+	}
+	m, err := mapFile(fd, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	w, err := startWorker(f)
+	return &memfd{m, w}, err
+}
+
+func (m *memfd) get() (string, error) { return m.reader.call("shared") }
+
+// sysvShm is a System V shared memory segment, attached twice.
+type sysvShm struct {
+	mapped
+	second []byte
+}
+
+func newSysvShm() (item, error) {
+	id, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	first, err := unix.SysvShmAttach(id, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	second, err := unix.SysvShmAttach(id, 0, 0)
+	return &sysvShm{mapped{first}, second}, err
+}
+
+func (s *sysvShm) get() (string, error) { return cstring(s.second), nil }

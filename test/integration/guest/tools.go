@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// exitWith exits with its argument as the code.
+func exitWith(args []string) (int, error) { return strconv.Atoi(args[0]) }
+
+// say prints its arguments. Those with one of these prefixes do something else:
+// "err:" prints to standard error, "env:" a variable, "file:" a file, "sleep:"
+// waits and "exit:" ends with that code.
+func say(args []string) (int, error) {
+	for _, a := range args {
+		kind, rest, ok := strings.Cut(a, ":")
+		switch {
+		case ok && kind == "err":
+			fmt.Fprintln(os.Stderr, rest)
+		case ok && kind == "exit":
+			return strconv.Atoi(rest)
+		case ok && kind == "env":
+			fmt.Println(os.Getenv(rest))
+		case ok && kind == "sleep":
+			d, err := time.ParseDuration(rest)
+			if err != nil {
+				return 1, err
+			}
+			time.Sleep(d)
+		case ok && kind == "file":
+			b, err := os.ReadFile(rest)
+			if err != nil {
+				return 1, err
+			}
+			fmt.Print(string(b))
+		default:
+			fmt.Println(a)
+		}
+	}
+	return 0, nil
+}
+
+// cat copies files, or standard input, to standard output.
+func cat(args []string) (int, error) {
+	if len(args) == 0 {
+		_, err := io.Copy(os.Stdout, os.Stdin)
+		return 0, err
+	}
+	for _, name := range args {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return 1, err
+		}
+		if _, err := os.Stdout.Write(b); err != nil {
+			return 1, err
+		}
+	}
+	return 0, nil
+}
+
+// tee copies standard input to both outputs.
+func tee([]string) (int, error) {
+	_, err := io.Copy(io.MultiWriter(os.Stdout, os.Stderr), os.Stdin)
+	return 0, err
+}
+
+// env prints the environment.
+func env([]string) (int, error) {
+	for _, kv := range os.Environ() {
+		fmt.Println(kv)
+	}
+	return 0, nil
+}
+
+// id prints user, group, host name, working directory and pid.
+func id([]string) (int, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return 1, err
+	}
+	dir, err := os.Getwd()
+	fmt.Println(os.Geteuid(), os.Getegid(), host, dir, os.Getpid())
+	return 0, err
+}
+
+// write writes its second argument to the file of its first, and makes the
+// directory of it if need be.
+func write(args []string) (int, error) {
+	if err := os.MkdirAll(filepath.Dir(args[0]), 0o755); err != nil {
+		return 1, err
+	}
+	return 0, os.WriteFile(args[0], []byte(args[1]), 0o644)
+}
+
+// remove removes files and trees.
+func remove(args []string) (int, error) {
+	for _, name := range args {
+		if _, err := os.Lstat(name); err != nil {
+			return 1, err
+		}
+		if err := os.RemoveAll(name); err != nil {
+			return 1, err
+		}
+	}
+	return 0, nil
+}
+
+// sleep says that it started and sleeps.
+func sleep(args []string) (int, error) {
+	d, err := time.ParseDuration(args[0])
+	if err != nil {
+		return 1, err
+	}
+	fmt.Println("sleeping")
+	time.Sleep(d)
+	return 0, nil
+}
+
+// spew writes that many bytes to standard output.
+func spew(args []string) (int, error) {
+	left, err := strconv.Atoi(args[0])
+	chunk := []byte(strings.Repeat("0123456789abcde\n", 4096))
+	for left > 0 && err == nil {
+		var n int
+		n, err = os.Stdout.Write(chunk[:min(left, len(chunk))])
+		left -= n
+	}
+	return 0, err
+}
+
+// eat touches that many MiB of memory, keeps them and prints "done".
+func eat(args []string) (int, error) {
+	mib, err := strconv.Atoi(args[0])
+	if err != nil {
+		return 1, err
+	}
+	b := make([]byte, mib<<20)
+	for i := 0; i < len(b); i += 4096 {
+		b[i] = byte(i >> 12)
+	}
+	fmt.Println("done")
+	return int(b[0]), nil
+}
+
+// kill sends a signal to itself.
+func kill(args []string) (int, error) {
+	n, err := strconv.Atoi(args[0])
+	if err != nil {
+		return 1, err
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.Signal(n)); err != nil {
+		return 1, err
+	}
+	time.Sleep(time.Hour)
+	return 0, nil
+}
+
+// brood starts that many children in its process group, prints their process
+// ids and waits for them.
+func brood(args []string) (int, error) {
+	n, err := strconv.Atoi(args[0])
+	if err != nil {
+		return 1, err
+	}
+	var children []*exec.Cmd
+	for range n {
+		c := exec.Command("/proc/self/exe", "sleep", "1h")
+		if err := c.Start(); err != nil {
+			return 1, err
+		}
+		children = append(children, c)
+		fmt.Println(c.Process.Pid)
+	}
+	for _, c := range children {
+		if err := c.Wait(); err != nil {
+			return 1, err
+		}
+	}
+	return 0, nil
+}
+
+// count answers each line of its input with how many came so far.
+func count([]string) (int, error) {
+	lines := bufio.NewScanner(os.Stdin)
+	for n := 1; lines.Scan(); n++ {
+		if _, err := fmt.Println(n, lines.Text()); err != nil {
+			return 1, err
+		}
+	}
+	return 0, lines.Err()
+}

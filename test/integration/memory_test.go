@@ -1,0 +1,329 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// privateMiB returns how much memory only ref has.
+func (n *node) privateMiB(ref string) float64 {
+	n.t.Helper()
+	st, err := n.m.Stats(context.Background(), ref)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return st.Memory.PrivateMiB
+}
+
+// TestMemoryGoesBack checks that pages that a child shares cost nothing, that
+// both sides pay for what they change, and that what was frozen for a child is
+// given back when it is gone.
+func TestMemoryGoesBack(t *testing.T) {
+	const size, slack = 200, 40 // MiB
+	n := newNode(t)
+	n.create("parent")
+	n.hold("parent", "-value", "zero", "-bulk", fmt.Sprint(size), "-only", "heap,bulk")
+	before := n.privateMiB("parent")
+	if before < size {
+		t.Fatalf("parent has %v MiB with %d MiB written", before, size)
+	}
+	child := n.fork("parent", 1)[0].ID
+	n.mustHold(child, "zero")
+	if p := n.privateMiB(child); p > slack {
+		t.Errorf("a child that only read has %v MiB of its own", p)
+	}
+	n.change("parent", "zero", "one")
+	if p := n.privateMiB("parent"); p < 2*size {
+		t.Errorf("parent has %v MiB after it changed %d that are frozen", p, size)
+	}
+	n.mustHold(child, "zero")
+	n.destroy(child)
+	eventually(t, "frozen memory of the parent", func() error {
+		if p := n.privateMiB("parent"); p > before+slack {
+			return fmt.Errorf("it has %v MiB, had %v before the fork", p, before)
+		}
+		return nil
+	})
+	n.mustHold("parent", "one")
+
+	child = n.fork("parent", 1)[0].ID
+	n.change(child, "one", "two")
+	if p := n.privateMiB(child); p < size {
+		t.Errorf("child has %v MiB after it changed %d", p, size)
+	}
+	if p := n.privateMiB("parent"); p > before+slack {
+		t.Errorf("parent has %v MiB because its child changed some", p)
+	}
+	n.destroy(child)
+	n.mustHold("parent", "one")
+}
+
+// TestSnapshotPinsMemory checks that a snapshot in memory keeps what was frozen,
+// and one on disk does not.
+func TestSnapshotPinsMemory(t *testing.T) {
+	const size, slack = 64, 24 // MiB
+	ctx := context.Background()
+	n := newNode(t)
+	n.create("box")
+	n.hold("box", "-value", "zero", "-bulk", fmt.Sprint(size), "-only", "heap,bulk")
+	before := n.privateMiB("box")
+	if _, err := n.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "memory", Memory: true}); err != nil {
+		t.Fatal(err)
+	}
+	n.change("box", "zero", "one")
+	if p := n.privateMiB("box"); p < before+size-slack {
+		t.Errorf("box has %v MiB: the snapshot in memory does not count", p)
+	}
+	r, err := n.m.Restore(ctx, "memory", sandbox.RestoreRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored := n.children(r)[0].ID
+	if err := n.m.DeleteSnapshot(ctx, "memory"); err != nil {
+		t.Fatal(err)
+	}
+	n.mustHold(restored, "zero")
+	n.destroy(restored)
+	gone := func() error {
+		if p := n.privateMiB("box"); p > before+slack {
+			return fmt.Errorf("it has %v MiB, had %v", p, before)
+		}
+		return nil
+	}
+	eventually(t, "memory of the deleted snapshot", gone)
+	disk, err := n.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "disk"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if disk.SizeBytes < size<<20 {
+		t.Errorf("snapshot on disk has %d bytes", disk.SizeBytes)
+	}
+	n.change("box", "one", "two")
+	eventually(t, "memory of the snapshot on disk", gone)
+}
+
+// TestParentsGoFirst destroys the middle generation and then the first, and
+// checks that those that came of them live on and can be forked.
+func TestParentsGoFirst(t *testing.T) {
+	n := newNode(t)
+	n.create("parent")
+	n.hold("parent", "-value", "zero")
+	child := n.fork("parent", 1)[0].ID
+	n.change(child, "zero", "one")
+	grandchild := n.fork(child, 1)[0].ID
+	n.destroy(child)
+	n.change(grandchild, "one", "two")
+	n.change("parent", "zero", "three")
+	sibling := n.fork("parent", 1)[0].ID
+	n.destroy("parent")
+	n.mustHold(sibling, "three")
+	n.mustHold(grandchild, "two")
+	last := n.fork(grandchild, 1)[0].ID
+	n.destroy(grandchild)
+	n.mustHold(last, "two")
+}
+
+// engine is a launcher with an image, without a manager, for what only the
+// protocol of the sentry shows.
+type engine struct {
+	t     testing.TB
+	l     *launch.Launcher
+	image *os.File
+	files map[string]*os.File // memory files by name
+}
+
+func newEngine(t testing.TB) *engine {
+	t.Helper()
+	n := newClosedNode(t, newDir(t))
+	images, err := image.Open(n.paths.Images())
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := images.Resolve("box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := images.Path(box.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := launch.New(context.Background(), launch.Config{Executable: "/proc/self/exe", Dir: n.paths.Sandboxes(), BuildID: n.build})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Cleanups run in reverse: this one after those of the sentries.
+	t.Cleanup(func() {
+		file.Close()
+		n.checkNothingLeft()
+	})
+	return &engine{t: t, l: l, image: file, files: map[string]*os.File{}}
+}
+
+func (e *engine) start() *launch.Sentry {
+	e.t.Helper()
+	s, err := e.l.Start(context.Background())
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(s.Kill)
+	e.files[s.Key()] = s.Memory()
+	return s
+}
+
+func (e *engine) call(s *launch.Sentry, call *wire.Call, out any, files ...*os.File) {
+	e.t.Helper()
+	if _, err := s.Call(context.Background(), call, out, files...); err != nil {
+		e.t.Fatalf("%s: %v", call.Op, err)
+	}
+}
+
+func (e *engine) boot() *launch.Sentry {
+	e.t.Helper()
+	s := e.start()
+	e.call(s, &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: wire.Common{ID: "sbx_box", Hostname: "box"}}}, nil, e.image)
+	return s
+}
+
+// freeze freezes s under the name id. The caller closes the file.
+func (e *engine) freeze(s *launch.Sentry, id string) (*os.File, *wire.Frozen) {
+	e.t.Helper()
+	file, err := launch.NewFile("snapshot")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	frozen := &wire.Frozen{}
+	e.call(s, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: id, Self: s.Key()}}, frozen, file)
+	return file, frozen
+}
+
+func (e *engine) load(file *os.File, frozen *wire.Frozen) *launch.Sentry {
+	e.t.Helper()
+	s := e.start()
+	files := []*os.File{file, e.image}
+	for _, g := range frozen.Generations {
+		files = append(files, e.files[g])
+	}
+	e.call(s, &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: wire.Common{ID: "sbx_child", Hostname: "child"}, Generations: frozen.Generations}}, nil, files...)
+	return s
+}
+
+func (e *engine) exec(s *launch.Sentry, args ...string) {
+	e.t.Helper()
+	out := &limitedLog{}
+	r, err := s.Exec(context.Background(), &wire.Exec{Argv: append([]string{"guest"}, args...)}, launch.ExecIO{Stdout: out, Stderr: out})
+	if err != nil || r.Code != 0 {
+		e.t.Fatalf("%v: %+v %v: %s", args, r, err, out.text)
+	}
+}
+
+// limitedLog is a writer that two streams may share.
+type limitedLog struct{ text []byte }
+
+func (l *limitedLog) Write(b []byte) (int, error) {
+	l.text = append(l.text, b[:min(len(b), 4096-len(l.text))]...)
+	return len(b), nil
+}
+
+// flat are the costs of a freeze that must not grow with the number or depth of
+// those before.
+type flat struct{ copied, state, pinned int64 }
+
+func flatOf(f *wire.Frozen) flat { return flat{f.CopiedBytes, f.StateBytes, f.PinnedBytes} }
+
+func (f flat) check(first flat) error {
+	const slack = 4 // what a busy guest's own memory use may vary by
+	for name, v := range map[string][2]int64{
+		"copied": {f.copied, first.copied}, "state": {f.state, first.state}, "pinned": {f.pinned, first.pinned},
+	} {
+		if v[0] > v[1]+v[1]/4+slack<<20 {
+			return fmt.Errorf("%d bytes %s, were %d", v[0], name, v[1])
+		}
+	}
+	return nil
+}
+
+// TestForksInARowCostTheSame forks one sandbox 30 times, each time changing it,
+// and destroys each child.
+func TestForksInARowCostTheSame(t *testing.T) {
+	e := newEngine(t)
+	source := e.boot()
+	e.exec(source, "start", "-bulk", "16", "-only", "heap,bulk,child,files", "-value", "0")
+	var first flat
+	var memory int64
+	const rounds = 30
+	for i := range rounds {
+		id := fmt.Sprintf("freeze-%d", i)
+		file, frozen := e.freeze(source, id)
+		if i == 1 { // the first one found nothing copied
+			first, memory = flatOf(frozen), blocks(t, source.Memory())
+		}
+		if i > 1 {
+			if err := flatOf(frozen).check(first); err != nil {
+				t.Fatalf("fork %d: %v", i, err)
+			}
+		}
+		if i%5 == 0 {
+			child := e.load(file, frozen)
+			e.exec(child, "ask", "=child")
+			child.Kill()
+		}
+		e.exec(source, "ask", fmt.Sprintf("=%d", i))
+		e.call(source, &wire.Call{Op: wire.OpRelease, Release: &wire.Release{ID: id}}, nil)
+		file.Close()
+	}
+	eventually(t, "memory after 30 forks", func() error {
+		if now := blocks(t, source.Memory()); now > memory+memory/4 {
+			return fmt.Errorf("%d bytes, were %d after the first", now, memory)
+		}
+		return nil
+	})
+}
+
+// TestForksOfForksCostTheSame makes a line of descendants, each of which changes
+// all that it inherited.
+func TestForksOfForksCostTheSame(t *testing.T) {
+	e := newEngine(t)
+	s := e.boot()
+	e.exec(s, "start", "-bulk", "8", "-only", "heap,bulk,child,files", "-value", "0")
+	var first flat
+	var own int64
+	const depth = 10
+	for i := range depth {
+		file, frozen := e.freeze(s, "freeze")
+		s = e.load(file, frozen)
+		file.Close()
+		e.exec(s, "ask", fmt.Sprintf("=%d", i))
+		if i == 1 {
+			first, own = flatOf(frozen), blocks(t, s.Memory())
+		}
+		if i > 1 {
+			if err := flatOf(frozen).check(first); err != nil {
+				t.Fatalf("generation %d: %v", i, err)
+			}
+			if now := blocks(t, s.Memory()); now > own+own/4 {
+				t.Errorf("generation %d has %d bytes of its own, the second had %d", i, now, own)
+			}
+		}
+	}
+}
+
+// blocks returns how many bytes of a memory file are allocated.
+func blocks(t testing.TB, f *os.File) int64 {
+	t.Helper()
+	st, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return allocatedBytes(st)
+}
