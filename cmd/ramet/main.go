@@ -1,6 +1,5 @@
-// Command ramet is everything in one binary: the command line, the daemon, and
-// the process that each sandbox is. The first argument decides, before anything
-// is built: a sandbox must start as fast as a version is printed.
+// Command ramet is everything in one binary: the command line, the daemon, and,
+// embedded, the program that sandboxes run in.
 package main
 
 import (
@@ -18,9 +17,6 @@ import (
 func main() { os.Exit(run(os.Args)) }
 
 func run(args []string) int {
-	if len(args) > 1 && args[1] == "sentry" {
-		return sentryMain(args[2:])
-	}
 	if doctor.ChildMain(args) {
 		return 0
 	}

@@ -2,17 +2,17 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strconv"
 
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/manager"
 	"ramet.dev/ramet/internal/paths"
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/sentrybin"
 )
 
 // poolVariable sets how many blank sentries the daemon keeps ready.
@@ -28,29 +28,28 @@ func newService(ctx context.Context, p paths.Paths, log *slog.Logger) (httpapi.S
 		}
 		pool = n
 	}
-	engine, err := engineVersion()
+	program, err := sentrybin.Open()
 	if err != nil {
 		return nil, nil, err
 	}
 	m, err := manager.Open(ctx, manager.Config{
-		Paths: p, Executable: "/proc/self/exe", Engine: engine, PoolSize: pool, Log: log,
+		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Log: log,
 	})
 	if err != nil {
+		program.Close()
 		return nil, nil, err
 	}
-	return m, m, nil
+	return m, closers{m, program}, nil
 }
 
-// engineVersion names what a snapshot's state depends on: the gVisor that is
-// linked.
-func engineVersion() (string, error) {
-	info, ok := debug.ReadBuildInfo()
-	if ok {
-		for _, m := range info.Deps {
-			if m.Path == "gvisor.dev/gvisor" {
-				return "gvisor " + m.Version, nil
-			}
-		}
+// closers closes one after the other.
+type closers []io.Closer
+
+// Close implements io.Closer.
+func (cs closers) Close() error {
+	var errs []error
+	for _, c := range cs {
+		errs = append(errs, c.Close())
 	}
-	return "", fmt.Errorf("find engine version: the program was built without module information")
+	return errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	gotime "time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,9 @@ type LoadFiles struct {
 // Load makes b a child: the sandbox that was frozen, with an identity of its
 // own. The guest runs when it returns.
 func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, error) {
+	// Decoding is one goroutine's work; with more processors the runtime only
+	// spends time looking for something to do on them.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	ph := phases{at: gotime.Now()}
 	data, err := mapFile(files.Snapshot)
 	if err != nil {

@@ -1,0 +1,18 @@
+// Command ramet-sentry is the process that a sandbox is. It is embedded in ramet,
+// whose daemon starts it; it is no use to anybody else.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"ramet.dev/ramet/internal/sentry"
+)
+
+func main() {
+	if len(os.Args) < 2 || os.Args[1] != "sentry" {
+		fmt.Fprintln(os.Stderr, "ramet-sentry is started by ramet only")
+		os.Exit(2)
+	}
+	os.Exit(sentry.Main(os.Args[2:]))
+}

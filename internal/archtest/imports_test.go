@@ -1,0 +1,211 @@
+package archtest
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// arrows is the picture of the program: which packages of ours each package may
+// import, and why no more. Code of tests may import anything of ours that is not
+// restricted below, because a test stands outside.
+var arrows = []struct {
+	from   string
+	to     []string
+	reason string
+}{
+	{"internal/sandbox", nil, "the vocabulary: everybody speaks in it, so it depends on nobody"},
+	{"internal/snapfile", nil, "a format: the daemon and the sentry share it and nothing else about memory"},
+	{"internal/erofs", nil, "a format: it knows no archive and no store"},
+	{"internal/guestinit", nil, "a constant: one program"},
+	{"internal/hostuse", nil, "a measuring instrument must not depend on what it measures"},
+	{"internal/archtest", nil, "it reads source text only"},
+
+	{"internal/wire", []string{"internal/sandbox"}, "the host side and the sentry meet here only"},
+	{"internal/paths", []string{"internal/sandbox"}, "it names places and reads nothing there"},
+	{"internal/cgroup", []string{"internal/sandbox"}, "it does not know what runs in a group"},
+	{"internal/store", []string{"internal/sandbox"}, "documents are opaque to it"},
+	{"internal/httpwire", []string{"internal/sandbox"}, "what server and client agree on; it knows neither"},
+
+	{"internal/image", []string{"internal/erofs", "internal/sandbox"}, "it does not know what a sandbox is made of, or which images run"},
+	{"internal/debian", []string{"internal/sandbox"}, "it makes a tar stream; who stores it is not its business"},
+	{"internal/doctor", []string{"internal/cgroup"}, "it tries the machine, not the daemon"},
+
+	{"internal/launch", []string{"internal/cgroup", "internal/sandbox", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
+	{"internal/manager", []string{
+		"internal/cgroup", "internal/debian", "internal/httpapi", "internal/image", "internal/launch", "internal/paths",
+		"internal/sandbox", "internal/snapfile", "internal/store", "internal/wire",
+	}, "the use cases; it implements httpapi.Service and must never link gVisor, so that daemon code is tested without it"},
+
+	{"internal/httpapi", []string{"internal/httpwire", "internal/sandbox"}, "it declares the Service it needs and knows none"},
+	{"internal/httpapi/apitest", []string{"internal/httpapi", "internal/sandbox"}, "a service for tests"},
+	{"internal/client", []string{"internal/httpwire", "internal/sandbox"}, "how a daemon is found or started is not its business"},
+	{"internal/daemon", []string{"internal/client", "internal/httpapi", "internal/httpwire", "internal/paths", "internal/sandbox"}, "it must never know what a Service does"},
+	{"internal/cli", []string{"internal/client", "internal/httpwire", "internal/sandbox"}, "the command line is a client like any other: what it can do, REST can do"},
+	{"internal/workload", []string{"internal/client", "internal/sandbox"}, "it finds out what any user of the client could"},
+	{"internal/demo", []string{"internal/client", "internal/sandbox", "internal/workload"}, "it shows what any user of the client can do"},
+	{"internal/bench", []string{"internal/client", "internal/hostuse", "internal/sandbox", "internal/workload"}, "it measures as a user would; it must not ask the engine"},
+
+	{"internal/sentry", []string{"internal/sandbox", "internal/sentry/guest", "internal/wire"}, "the confined side: short enough to be audited alone"},
+	{"internal/sentry/guest", []string{"internal/guestinit", "internal/sandbox", "internal/sentry/cow", "internal/snapfile", "internal/wire"}, "the confined side; how calls reach it is not its business"},
+	{"internal/sentry/cow", []string{"internal/snapfile"}, "memory only: it does not know what a sandbox is"},
+
+	{"cmd/ramet", []string{
+		"internal/bench", "internal/cli", "internal/client", "internal/daemon", "internal/demo", "internal/doctor", "internal/httpapi",
+		"internal/httpwire", "internal/manager", "internal/paths", "internal/sandbox", "internal/sentry", "internal/workload",
+	}, "the composition root: the only place that sees both sides"},
+	{"test/integration", nil, "tests only"},
+	{"test/integration/guest", nil, "it runs inside of a sandbox, as a stranger's program"},
+}
+
+// restricted are imports that few may have: a path, or all below it. Tests are
+// held to it too.
+var restricted = []struct {
+	path   string
+	users  []string // directories, with all below them
+	tests  []string // directories whose tests may besides
+	reason string
+}{
+	{"gvisor.dev/gvisor", []string{"internal/sentry"}, []string{"internal/erofs", "internal/image"},
+		"a change of gVisor must reach one tree only; the tests of images use its reader as an oracle"},
+	{module + "/internal/sentry", []string{"internal/sentry", "cmd/ramet"}, []string{"test"},
+		"the daemon and the sentry meet in package wire only; tests let their own binary be a sentry"},
+	{module + "/internal/httpapi/apitest", nil, []string{"internal/cli", "internal/client", "internal/daemon", "internal/httpapi"},
+		"a service made for tests must never be served"},
+	{"modernc.org/sqlite", []string{"internal/store"}, nil, "how records are kept is known in one place"},
+	{"database/sql", []string{"internal/store"}, nil, "how records are kept is known in one place"},
+	{"github.com/danielgtaylor/huma", []string{"internal/httpapi"}, nil, "the REST framework can be replaced in one package"},
+	{"github.com/spf13/cobra", []string{"internal/cli"}, nil, "the command line framework can be replaced in one package"},
+	{"github.com/google/go-containerregistry", []string{"internal/image"}, nil, "registries and archives are known in one place"},
+	{"github.com/ProtonMail/go-crypto", []string{"internal/debian"}, nil, "signatures are checked in one place"},
+	{"testing", []string{"internal/httpapi/apitest"}, []string{"."}, "test code is not for the product"},
+	{"math/rand", nil, nil, "the generator of the old package can be seeded by accident: use math/rand/v2 or crypto/rand"},
+	{"io/ioutil", nil, nil, "it is deprecated"},
+	{"log", nil, []string{"internal/image"}, "use log/slog, with a logger that was passed in"},
+	{"net/http/pprof", nil, nil, "it serves the state of the daemon to whoever reaches its mux"},
+	{"C", nil, nil, "the product is built with CGO_ENABLED=0, see package integration"},
+}
+
+// within reports whether dir is one of dirs or below one.
+func within(dir string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(d string) bool {
+		return d == "." || dir == d || strings.HasPrefix(dir, d+"/")
+	})
+}
+
+// importFaults returns what is wrong with one import of a file.
+func importFaults(file, imported string) []string {
+	dir, isTest := path.Dir(file), strings.HasSuffix(file, "_test.go")
+	var faults []string
+	for _, r := range restricted {
+		if imported != r.path && (!strings.HasPrefix(imported, r.path+"/") || r.path == "log") {
+			continue
+		}
+		if r.path == "math/rand" && imported != r.path || r.path == "testing" && imported != r.path {
+			continue // math/rand/v2, testing/iotest
+		}
+		if !within(dir, r.users) && !(isTest && within(dir, r.tests)) {
+			faults = append(faults, "must not import "+imported+": "+r.reason)
+		}
+	}
+	ours, isOurs := strings.CutPrefix(imported, module+"/")
+	if !isOurs || isTest {
+		return faults
+	}
+	for _, a := range arrows {
+		if a.from == dir && !slices.Contains(a.to, ours) {
+			faults = append(faults, "must not import "+ours+": "+a.reason)
+		}
+	}
+	return faults
+}
+
+func TestImports(t *testing.T) {
+	known := map[string]bool{}
+	for _, a := range arrows {
+		known[a.from] = true
+	}
+	for _, s := range goFiles(t) {
+		if !s.isTest() && !known[s.dir] {
+			t.Errorf("package %s is not in the picture: add it to arrows, with what it may import and why no more", s.dir)
+			known[s.dir] = true // once is enough
+		}
+		for _, spec := range s.ast.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, fault := range importFaults(s.file, imported) {
+				t.Errorf("%s %s", s.at(spec), fault)
+			}
+		}
+	}
+}
+
+// TestArrowsHaveNoCycles keeps the table itself honest: the compiler sees the
+// arrows that are used, not those that are allowed.
+func TestArrowsHaveNoCycles(t *testing.T) {
+	to := map[string][]string{}
+	for _, a := range arrows {
+		if _, twice := to[a.from]; twice {
+			t.Errorf("%s is in the table twice", a.from)
+		}
+		if a.reason == "" {
+			t.Errorf("%s has no reason", a.from)
+		}
+		to[a.from] = a.to
+	}
+	const entered, left = 1, 2
+	state := map[string]int{}
+	var visit func(string)
+	visit = func(p string) {
+		if state[p] == entered {
+			t.Errorf("%s can import itself", p)
+		}
+		if state[p] != 0 {
+			return
+		}
+		state[p] = entered
+		for _, q := range to[p] {
+			if _, ok := to[q]; !ok {
+				t.Errorf("%s may import %s, which is not in the table", p, q)
+			}
+			visit(q)
+		}
+		state[p] = left
+	}
+	for _, a := range arrows {
+		visit(a.from)
+	}
+}
+
+func TestImportFaultsAreFound(t *testing.T) {
+	for _, c := range []struct {
+		file, imported string
+		faults         int
+	}{
+		{"internal/cli/x.go", module + "/internal/manager", 1},
+		{"internal/cli/x.go", module + "/internal/client", 0},
+		{"internal/cli/x_test.go", module + "/internal/httpapi/apitest", 0},
+		{"internal/daemon/x.go", module + "/internal/httpapi/apitest", 2},
+		{"internal/manager/x.go", module + "/internal/sentry", 2},
+		{"internal/manager/x_test.go", module + "/internal/sentry", 1},
+		{"internal/manager/x.go", "gvisor.dev/gvisor/pkg/log", 1},
+		{"internal/sentry/cow/x.go", "gvisor.dev/gvisor/pkg/log", 0},
+		{"internal/erofs/x_test.go", "gvisor.dev/gvisor/pkg/erofs", 0},
+		{"internal/erofs/x.go", "gvisor.dev/gvisor/pkg/erofs", 1},
+		{"test/integration/x_test.go", module + "/internal/sentry", 0},
+		{"internal/wire/x.go", "math/rand/v2", 0},
+		{"internal/wire/x.go", "math/rand", 1},
+		{"internal/wire/x.go", "log/slog", 0},
+		{"internal/wire/x.go", "log", 1},
+		{"internal/wire/x.go", "testing", 1},
+		{"internal/wire/x_test.go", "testing/iotest", 0},
+	} {
+		if got := importFaults(c.file, c.imported); len(got) != c.faults {
+			t.Errorf("%s importing %s: %q, want %d faults", c.file, c.imported, got, c.faults)
+		}
+	}
+}

@@ -1,0 +1,289 @@
+// Package fakedaemon is for tests of what works against a daemon: one that keeps
+// sandboxes as records, forks them by copying those, and has a function for a
+// warm process.
+//
+// It must never be imported by code that is not a test.
+package fakedaemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/workload"
+)
+
+// Box is a sandbox and what is in its memory.
+type Box struct {
+	sandbox.Sandbox
+	Vars map[string]string
+}
+
+// Daemon serves the calls that workloads make. Its functions are called while it
+// is locked. A test changes the service's functions before Connect.
+type Daemon struct {
+	apitest.Service
+	// Agent is the warm process: what it prints, and its exit code.
+	Agent func(b *Box, program string) (string, int)
+	// FailChild makes children fail, by their index; nil for none.
+	FailChild func(i int) *sandbox.Error
+	// ImageMissing makes the image be built first.
+	ImageMissing bool
+
+	mu    sync.Mutex
+	boxes map[string]*Box
+	snaps map[string]sandbox.Snapshot
+	next  int
+	// Built is the last image request.
+	Built sandbox.ImageRequest
+	// Most is how many sandboxes there were at a time.
+	Most int
+}
+
+// New returns a daemon without sandboxes.
+func New() *Daemon {
+	d := &Daemon{boxes: map[string]*Box{}, snaps: map[string]sandbox.Snapshot{}}
+	d.CreateFunc, d.ListFunc, d.DestroyFunc, d.ExecFunc, d.StatsFunc = d.create, d.list, d.destroy, d.exec, d.stats
+	d.ForkFunc, d.PromoteFunc, d.DiffFunc = d.fork, d.promote, d.diff
+	d.SnapshotFunc, d.SnapshotsFunc, d.DeleteSnapshotFunc, d.RestoreFunc = d.snapshot, d.snapshots, d.deleteSnapshot, d.restore
+	d.GetImageFunc, d.CreateImageFunc = d.image, d.createImage
+	return d
+}
+
+// Connect serves the daemon for the length of the test.
+func (d *Daemon) Connect(t testing.TB) *client.Client {
+	t.Helper()
+	c, err := client.New("unix:" + apitest.Serve(t, d))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// Left returns how many sandboxes and snapshots there are.
+func (d *Daemon) Left() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.boxes) + len(d.snaps)
+}
+
+func (d *Daemon) add(name, parent string, index int, metadata, vars map[string]string) *Box {
+	d.next++
+	id := fmt.Sprintf("sbx_%s", strings.Repeat(string(rune('a'+d.next%26)), 13)+fmt.Sprintf("%c%c%c", 'a'+d.next/676%26, 'a'+d.next/26%26, 'a'+d.next%26))
+	b := &Box{Vars: maps.Clone(vars), Sandbox: sandbox.Sandbox{
+		ID: id, Name: name, State: sandbox.StateRunning, Parent: parent, Metadata: metadata,
+		Identity: sandbox.Identity{SandboxID: id, ForkIndex: index, Hostname: "host-" + id[4:]},
+	}}
+	if b.Vars == nil {
+		b.Vars = map[string]string{}
+	}
+	d.boxes[id] = b
+	d.Most = max(d.Most, len(d.boxes))
+	return b
+}
+
+func (d *Daemon) find(ref string) (*Box, error) {
+	if b := d.boxes[ref]; b != nil {
+		return b, nil
+	}
+	return nil, sandbox.NotFound("sandbox", ref)
+}
+
+func (d *Daemon) create(_ context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	sb := d.add(req.Name, "", 0, req.Metadata, nil).Sandbox
+	return &sb, nil
+}
+
+func (d *Daemon) list(_ context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := []sandbox.Sandbox{}
+next:
+	for _, b := range d.boxes {
+		for k, v := range f.Metadata {
+			if b.Metadata[k] != v {
+				continue next
+			}
+		}
+		list = append(list, b.Sandbox)
+	}
+	return list, nil
+}
+
+func (d *Daemon) destroy(_ context.Context, ref string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, err := d.find(ref); err != nil {
+		return err
+	}
+	delete(d.boxes, ref)
+	return nil
+}
+
+func (d *Daemon) stats(_ context.Context, ref string) (*sandbox.Stats, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, err := d.find(ref)
+	return &sandbox.Stats{Memory: sandbox.Memory{PrivateMiB: 7}}, err
+}
+
+func (d *Daemon) exec(_ context.Context, ref string, req sandbox.ExecRequest, streams httpapi.ExecIO) (*sandbox.ExecResult, error) {
+	program := ""
+	if streams.Stdin != nil {
+		text, err := io.ReadAll(streams.Stdin)
+		if err != nil {
+			return nil, err
+		}
+		program = string(text)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b, err := d.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	out, code := "", 0
+	if strings.Contains(req.Shell, "hostname") {
+		out = b.Identity.Hostname + "\n"
+	}
+	if d.Agent != nil && (strings.Contains(req.Shell, workload.AskPath) || len(req.Argv) > 0 && req.Argv[0] == workload.AskPath) {
+		var answer string
+		answer, code = d.Agent(b, program)
+		out += answer
+	}
+	if _, err := io.WriteString(streams.Stdout, out); err != nil {
+		return nil, err
+	}
+	return &sandbox.ExecResult{OK: code == 0, ExitCode: code}, nil
+}
+
+func (d *Daemon) fork(_ context.Context, ref string, req sandbox.ForkRequest) (*sandbox.ForkResult, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	parent, err := d.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	return d.children(parent, req.Count, req.Names), nil
+}
+
+func (d *Daemon) children(parent *Box, n int, names []string) *sandbox.ForkResult {
+	res := &sandbox.ForkResult{PauseMS: 12.5}
+	for i := range n {
+		if d.FailChild != nil {
+			if err := d.FailChild(i); err != nil {
+				res.Children = append(res.Children, sandbox.Child{Error: err})
+				continue
+			}
+		}
+		name := ""
+		if names != nil {
+			name = names[i]
+		}
+		sb := d.add(name, parent.ID, i, parent.Metadata, parent.Vars).Sandbox
+		res.Children = append(res.Children, sandbox.Child{Sandbox: &sb})
+	}
+	return res
+}
+
+func (d *Daemon) promote(_ context.Context, ref string) (*sandbox.Sandbox, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	child, err := d.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	parent, err := d.find(child.Parent)
+	if err != nil {
+		return nil, err
+	}
+	parent.Vars = child.Vars
+	delete(d.boxes, ref)
+	return &parent.Sandbox, nil
+}
+
+// diff has a file for each plan that ran, and one that changed.
+func (d *Daemon) diff(_ context.Context, from, to string, _ sandbox.DiffRequest) (*sandbox.Diff, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a, errA := d.find(from)
+	b, errB := d.find(to)
+	if errA != nil || errB != nil {
+		return nil, sandbox.NotFound("sandbox", from)
+	}
+	return &sandbox.Diff{From: from, To: to, Changes: []sandbox.Change{
+		{Path: "/root/" + b.Vars["plan"] + ".npy", Kind: sandbox.Added, Size: 8},
+		{Path: "/root/" + a.Vars["plan"] + ".npy", Kind: sandbox.Deleted, Size: 8},
+		{Path: "/root/result.txt", Kind: sandbox.Modified, Size: 8, Hunks: "-old\n+new\n"},
+	}}, nil
+}
+
+const snapID = "snap_aaaaaaaaaaaaaaaa"
+
+func (d *Daemon) snapshot(_ context.Context, ref string, req sandbox.SnapshotRequest) (*sandbox.Snapshot, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, err := d.find(ref); err != nil {
+		return nil, err
+	}
+	s := sandbox.Snapshot{ID: snapID, Sandbox: ref, State: sandbox.SnapshotReady, Metadata: req.Metadata, PauseMS: 3}
+	d.snaps[s.ID] = s
+	return &s, nil
+}
+
+func (d *Daemon) snapshots(context.Context) ([]sandbox.Snapshot, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := []sandbox.Snapshot{}
+	for _, s := range d.snaps {
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+func (d *Daemon) deleteSnapshot(_ context.Context, ref string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.snaps, ref)
+	return nil
+}
+
+func (d *Daemon) restore(_ context.Context, ref string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	of, err := d.find(d.snaps[ref].Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	return d.children(of, req.Count, req.Names), nil
+}
+
+func (d *Daemon) image(_ context.Context, ref string) (*sandbox.Image, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ImageMissing || ref != workload.PythonImage {
+		return nil, sandbox.NotFound("image", ref)
+	}
+	return &sandbox.Image{ID: "img_aaaaaaaaaaaaaaaa", SizeBytes: 3 << 20}, nil
+}
+
+func (d *Daemon) createImage(_ context.Context, req sandbox.ImageRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+	for i, phase := range []string{"download", "unpack", "unpack", "seal"} {
+		progress(sandbox.Progress{Phase: phase, Done: int64(i)})
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.Built, d.ImageMissing = req, false
+	return &sandbox.Image{ID: "img_bbbbbbbbbbbbbbbb", SizeBytes: 3 << 20}, nil
+}
