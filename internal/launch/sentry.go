@@ -160,7 +160,11 @@ func send(c *wire.Conn, call *wire.Call, files []*os.File) error {
 	for i, f := range files {
 		fds[i] = int(f.Fd())
 	}
-	return c.SendJSON(wire.TypeCall, call, fds...)
+	err := c.SendJSON(wire.TypeCall, call, fds...)
+	if errors.Is(err, wire.ErrTooLarge) {
+		return sandbox.Errorf(sandbox.CodeLimit, "the arguments and the environment together are too large: pass data on standard input or in a file")
+	}
+	return err
 }
 
 func (s *Sentry) dial() (*wire.Conn, error) {

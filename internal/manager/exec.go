@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,6 +36,9 @@ func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest,
 	if req.Cwd != "" && !strings.HasPrefix(req.Cwd, "/") {
 		return nil, sandbox.Invalid("cwd", "%q is not an absolute path", req.Cwd)
 	}
+	if req.TimeoutMS < 0 {
+		return nil, sandbox.Invalid("timeout_ms", "%d is negative", req.TimeoutMS)
+	}
 	exited, err := sentry.Exec(ctx, &wire.Exec{
 		Argv: argv, Env: req.Env, Cwd: req.Cwd, User: req.User, TimeoutMS: req.TimeoutMS,
 	}, launch.ExecIO{Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr})
@@ -51,10 +55,14 @@ func argvOf(req sandbox.ExecRequest) ([]string, error) {
 	switch {
 	case len(req.Argv) > 0 && req.Shell != "":
 		return nil, sandbox.Invalid("argv", "a command has argv or shell, not both")
+	case strings.ContainsRune(req.Shell, 0):
+		return nil, sandbox.Invalid("shell", "the command contains a NUL byte")
 	case req.Shell != "":
 		return []string{"/bin/sh", "-c", req.Shell}, nil
 	case len(req.Argv) == 0 || req.Argv[0] == "":
 		return nil, sandbox.Invalid("argv", "there is no command")
+	case slices.ContainsFunc(req.Argv, func(a string) bool { return strings.ContainsRune(a, 0) }):
+		return nil, sandbox.Invalid("argv", "an argument contains a NUL byte")
 	}
 	return req.Argv, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/pipefs"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/user"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
@@ -133,6 +134,14 @@ func (g *Guest) startProcess(req *wire.Exec) (*session, *kernel.ThreadGroup, err
 	if err != nil {
 		return nil, nil, err
 	}
+	cwd := req.Cwd
+	if cwd == "" {
+		cwd = "/"
+	}
+	// The kernel takes whatever is there.
+	if mode, err := g.modeOf(ctx, mns, cwd); err != nil || mode.FileType() != linux.ModeDirectory {
+		return nil, nil, sandbox.Invalid("cwd", "%q is not a directory in the sandbox", cwd)
+	}
 	env, err := user.MaybeAddExecUserHome(ctx, mns, creds.RealKUID, g.environ(req.Env))
 	if err != nil {
 		return nil, nil, fmt.Errorf("find home directory: %w", err)
@@ -146,10 +155,6 @@ func (g *Guest) startProcess(req *wire.Exec) (*session, *kernel.ThreadGroup, err
 	s, err := g.openStdio(ctx, mns, fds, req.Stdin)
 	if err != nil {
 		return nil, nil, err
-	}
-	cwd := req.Cwd
-	if cwd == "" {
-		cwd = "/"
 	}
 	args := kernel.CreateProcessArgs{
 		Argv:                 req.Argv,
@@ -171,6 +176,10 @@ func (g *Guest) startProcess(req *wire.Exec) (*session, *kernel.ThreadGroup, err
 		g.abandon(s)
 		return nil, nil, &startError{exitNotFound, fmt.Sprintf("%s: command not found", req.Argv[0])}
 	}
+	if _, err := g.modeOf(ctx, mns, args.Filename); linuxerr.Equals(linuxerr.ENOENT, err) {
+		g.abandon(s)
+		return nil, nil, &startError{exitNotFound, fmt.Sprintf("%s: no such file", req.Argv[0])}
+	}
 	mns.IncRef() // taken over by CreateProcess
 	tg, _, err := g.k.CreateProcess(args)
 	if err != nil {
@@ -180,6 +189,14 @@ func (g *Guest) startProcess(req *wire.Exec) (*session, *kernel.ThreadGroup, err
 	g.sessions.add(s)
 	g.k.StartProcess(tg)
 	return s, tg, nil
+}
+
+// modeOf returns the type and mode of a file, which root looks up.
+func (g *Guest) modeOf(ctx context.Context, mns *vfs.MountNamespace, name string) (linux.FileMode, error) {
+	root := mns.Root(ctx)
+	defer root.DecRef(ctx)
+	st, err := g.k.VFS().StatAt(ctx, auth.NewRootCredentials(g.k.RootUserNamespace()), pathAt(root, name), &vfs.StatOptions{Mask: linux.STATX_TYPE})
+	return linux.FileMode(st.Mode), err
 }
 
 // openStdio fills the standard descriptors of fds and returns a session with

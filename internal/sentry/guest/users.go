@@ -3,6 +3,7 @@ package guest
 import (
 	"bufio"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -87,8 +88,13 @@ func (g *Guest) group(ctx context.Context, mns *vfs.MountNamespace, group string
 	return gid, nil
 }
 
+// parseID parses a user or group id. The largest number stands for none, as in
+// setresuid(2).
 func parseID(s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
+	if err == nil && n == math.MaxUint32 {
+		err = strconv.ErrRange
+	}
 	return uint32(n), err
 }
 
