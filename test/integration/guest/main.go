@@ -31,6 +31,7 @@ func init() {
 		"sleep": sleep,
 		"spew":  spew,
 		"eat":   eat,
+		"fill":  fill,
 		"kill":  kill,
 		"brood": brood,
 		"count": count,

@@ -150,6 +150,25 @@ func eat(args []string) (int, error) {
 	return int(b[0]), nil
 }
 
+// fill writes that many MiB to a file.
+func fill(args []string) (int, error) {
+	mib, err := strconv.Atoi(args[1])
+	if err != nil {
+		return 1, err
+	}
+	f, err := os.Create(args[0])
+	if err != nil {
+		return 1, err
+	}
+	defer f.Close()
+	for range mib {
+		if _, err := f.Write(make([]byte, 1<<20)); err != nil {
+			return 1, err
+		}
+	}
+	return 0, nil
+}
+
 // kill sends a signal to itself.
 func kill(args []string) (int, error) {
 	n, err := strconv.Atoi(args[0])

@@ -1,0 +1,236 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// TestExecOutcomes runs commands that end in every way there is.
+func TestExecOutcomes(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	guest := func(args ...string) sandbox.ExecRequest {
+		return sandbox.ExecRequest{Argv: append([]string{"guest"}, args...)}
+	}
+	for name, c := range map[string]struct {
+		req            sandbox.ExecRequest
+		stdin          string
+		code           int
+		signal         string
+		stdout, stderr string // stderr: a part of it
+	}{
+		"success":        {req: guest("say", "hello"), stdout: "hello\n"},
+		"exit code":      {req: guest("exit", "3"), code: 3},
+		"both streams":   {req: guest("say", "out", "err:bad"), stdout: "out\n", stderr: "bad\n"},
+		"killed":         {req: guest("kill", "9"), code: 137, signal: "SIGKILL"},
+		"terminated":     {req: guest("kill", "15"), code: 143, signal: "SIGTERM"},
+		"no command":     {req: sandbox.ExecRequest{Argv: []string{"nosuch"}}, code: 127, stderr: "nosuch"},
+		"no such path":   {req: sandbox.ExecRequest{Argv: []string{"/bin/nosuch"}}, code: 127, stderr: "nosuch"},
+		"not executable": {req: sandbox.ExecRequest{Argv: []string{"/srv/text"}}, code: 126, stderr: "/srv/text"},
+		"a directory":    {req: sandbox.ExecRequest{Argv: []string{"/srv"}}, code: 126, stderr: "/srv"},
+		"no program":     {req: sandbox.ExecRequest{Argv: []string{"/srv/broken"}}, code: 126, stderr: "/srv/broken"},
+		"no shell":       {req: sandbox.ExecRequest{Shell: "true"}, code: 127, stderr: "/bin/sh"},
+		"no input":       {req: guest("cat"), stdout: ""},
+		"input":          {req: guest("cat"), stdin: "some input", stdout: "some input"},
+		"environment":    {req: sandbox.ExecRequest{Argv: []string{"guest", "say", "env:A", "env:HOME"}, Env: map[string]string{"A": "b c"}}, stdout: "b c\n/root\n"},
+		"directory":      {req: sandbox.ExecRequest{Argv: []string{"guest", "id"}, Cwd: "/srv"}, stdout: "0 0 box /srv"},
+		"root":           {req: guest("id"), stdout: "0 0 box /"},
+		"user":           {req: sandbox.ExecRequest{Argv: []string{"guest", "id"}, User: "worker"}, stdout: "1000 1001 box /"},
+		"user and group": {req: sandbox.ExecRequest{Argv: []string{"guest", "id"}, User: "worker:others"}, stdout: "1000 1002 box /"},
+		"number":         {req: sandbox.ExecRequest{Argv: []string{"guest", "id"}, User: "1000"}, stdout: "1000 1001 box /"},
+		"unknown number": {req: sandbox.ExecRequest{Argv: []string{"guest", "id"}, User: "4242"}, stdout: "4242 0 box /"},
+		"numbers":        {req: sandbox.ExecRequest{Argv: []string{"guest", "id"}, User: "4242:17"}, stdout: "4242 17 box /"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := n.run("box", c.req, c.stdin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out.ExitCode != c.code || out.Signal != c.signal || out.OK != (c.code == 0) || out.TimedOut {
+				t.Errorf("outcome is %+v, not code %d, signal %q", *out.ExecResult, c.code, c.signal)
+			}
+			got := out.stdout.String()
+			if strings.HasPrefix(c.stdout, "0 0") || strings.Contains(c.stdout, " box ") {
+				got = got[:min(len(got), len(c.stdout))] // the process id follows
+			}
+			if got != c.stdout {
+				t.Errorf("stdout is %q, not %q", got, c.stdout)
+			}
+			if e := out.stderr.String(); !strings.Contains(e, c.stderr) || c.stderr == "" && e != "" {
+				t.Errorf("stderr is %q, without %q", e, c.stderr)
+			}
+		})
+	}
+}
+
+// TestExecRefuses makes requests that must not start anything.
+func TestExecRefuses(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	id := []string{"guest", "id"}
+	for name, c := range map[string]struct {
+		req  sandbox.ExecRequest
+		code sandbox.Code
+	}{
+		"unknown user":    {sandbox.ExecRequest{Argv: id, User: "nobody-at-all"}, sandbox.CodeInvalid},
+		"unknown group":   {sandbox.ExecRequest{Argv: id, User: "worker:nogroup"}, sandbox.CodeInvalid},
+		"empty user":      {sandbox.ExecRequest{Argv: id, User: ":"}, sandbox.CodeInvalid},
+		"user of a path":  {sandbox.ExecRequest{Argv: id, User: "../root"}, sandbox.CodeInvalid},
+		"negative user":   {sandbox.ExecRequest{Argv: id, User: "-1"}, sandbox.CodeInvalid},
+		"huge user":       {sandbox.ExecRequest{Argv: id, User: "4294967296"}, sandbox.CodeInvalid},
+		"no user":         {sandbox.ExecRequest{Argv: id, User: "4294967295"}, sandbox.CodeInvalid},
+		"no command":      {sandbox.ExecRequest{}, sandbox.CodeInvalid},
+		"empty command":   {sandbox.ExecRequest{Argv: []string{""}}, sandbox.CodeInvalid},
+		"two commands":    {sandbox.ExecRequest{Argv: id, Shell: "true"}, sandbox.CodeInvalid},
+		"relative cwd":    {sandbox.ExecRequest{Argv: id, Cwd: "srv"}, sandbox.CodeInvalid},
+		"missing cwd":     {sandbox.ExecRequest{Argv: id, Cwd: "/nosuch"}, sandbox.CodeInvalid},
+		"cwd is a file":   {sandbox.ExecRequest{Argv: id, Cwd: "/srv/text"}, sandbox.CodeInvalid},
+		"bad variable":    {sandbox.ExecRequest{Argv: id, Env: map[string]string{"A=B": "c"}}, sandbox.CodeInvalid},
+		"NUL in variable": {sandbox.ExecRequest{Argv: id, Env: map[string]string{"A": "\x00"}}, sandbox.CodeInvalid},
+		"NUL in argument": {sandbox.ExecRequest{Argv: []string{"guest", "say", "a\x00b"}}, sandbox.CodeInvalid},
+		"huge argument":   {sandbox.ExecRequest{Argv: []string{"guest", "say", strings.Repeat("a", 1<<20)}}, sandbox.CodeLimit},
+		"negative limit":  {sandbox.ExecRequest{Argv: id, TimeoutMS: -1}, sandbox.CodeInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := n.run("box", c.req, "")
+			wantCode(t, err, c.code)
+			if err == nil {
+				t.Errorf("it ran: %+v %q", *out.ExecResult, out.stdout.String())
+			}
+		})
+	}
+}
+
+// TestExecTimeout checks that at the limit all processes of the command end, and
+// that the result has what was written until then.
+func TestExecTimeout(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	began := time.Now()
+	out, err := n.run("box", sandbox.ExecRequest{Argv: []string{"guest", "brood", "3"}, TimeoutMS: 700}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !out.TimedOut || out.ExitCode != 137 || out.Signal != "SIGKILL" {
+		t.Errorf("outcome is %+v", *out.ExecResult)
+	}
+	if lines := strings.Count(out.stdout.String(), "\n"); lines != 3 {
+		t.Errorf("output has %d lines: %q", lines, out.stdout.String())
+	}
+	if d := time.Since(began); d < 700*time.Millisecond || d > patience/2 {
+		t.Errorf("it took %v", d)
+	}
+	eventually(t, "processes", func() error { return n.noProcesses("box") })
+}
+
+// noProcesses checks that nothing runs in ref.
+func (n *node) noProcesses(ref string) error {
+	list, err := n.m.Processes(context.Background(), ref)
+	if err == nil && len(list) > 0 {
+		err = fmt.Errorf("still run: %+v", list)
+	}
+	return err
+}
+
+// TestExecKeepsEveryByte sends random bytes through a command and compares both
+// of its outputs.
+func TestExecKeepsEveryByte(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	data := make([]byte, 1<<20)
+	rng := rand.NewChaCha8([32]byte{1})
+	rng.Read(data)
+	out, err := n.run("box", sandbox.ExecRequest{Argv: []string{"guest", "tee"}}, string(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string][]byte{"stdout": out.stdout.Bytes(), "stderr": out.stderr.Bytes()} {
+		if !bytes.Equal(got, data) {
+			t.Errorf("%s has %d other bytes", name, len(got))
+		}
+	}
+}
+
+// TestExecManyAtOnce runs 200 commands at the same time.
+func TestExecManyAtOnce(t *testing.T) {
+	const commands = 200
+	n := newNode(t)
+	n.create("box")
+	var wg sync.WaitGroup
+	for i := range commands {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			out, err := n.run("box", sandbox.ExecRequest{Argv: []string{"guest", "cat"}}, fmt.Sprint("input of ", i))
+			if err != nil {
+				t.Error(err)
+			} else if got := out.stdout.String(); out.ExitCode != 0 || got != fmt.Sprint("input of ", i) {
+				t.Errorf("command %d: %+v %q %q", i, *out.ExecResult, got, out.stderr.String())
+			}
+		}()
+	}
+	wg.Wait()
+	eventually(t, "processes", func() error { return n.noProcesses("box") })
+}
+
+// gate is a writer that takes nothing until it is opened.
+type gate struct {
+	open    chan struct{}
+	waiting chan struct{}
+	once    sync.Once
+	n       int
+}
+
+func (g *gate) Write(b []byte) (int, error) {
+	g.once.Do(func() { close(g.waiting) })
+	<-g.open
+	g.n += len(b)
+	return len(b), nil
+}
+
+// TestSlowReader lets one caller stop reading. Others must not wait for it, a
+// fork neither, and it must get everything in the end.
+func TestSlowReader(t *testing.T) {
+	const size = 8 << 20
+	n := newNode(t)
+	n.create("box")
+	g := &gate{open: make(chan struct{}), waiting: make(chan struct{})}
+	done := make(chan error)
+	go func() {
+		r, err := n.m.Exec(context.Background(), "box", sandbox.ExecRequest{Argv: []string{"guest", "spew", fmt.Sprint(size)}},
+			httpapi.ExecIO{Stdout: g, Stderr: io.Discard})
+		if err == nil && r.ExitCode != 0 {
+			err = fmt.Errorf("exit code %d", r.ExitCode)
+		}
+		done <- err
+	}()
+	<-g.waiting
+	for i := range 10 {
+		if got := n.guest("box", "say", fmt.Sprint(i)); got != fmt.Sprintln(i) {
+			t.Errorf("command %d says %q", i, got)
+		}
+	}
+	child := n.fork("box", 1)[0].ID
+	if got := n.guest(child, "say", "hello"); got != "hello\n" {
+		t.Errorf("child says %q", got)
+	}
+	// In the child nobody reads it, so it must not stop the command there.
+	eventually(t, "command in the child", func() error { return n.noProcesses(child) })
+	close(g.open)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if g.n != size {
+		t.Errorf("caller got %d of %d bytes", g.n, size)
+	}
+}
