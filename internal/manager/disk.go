@@ -75,6 +75,10 @@ func (m *Manager) writeSnapshotFiles(ctx context.Context, id string, f *freeze, 
 			return "", 0, err
 		}
 	}
+	// So that a file that lost its end is not taken for one that ends in a hole.
+	if err := memory.Truncate(memorySize(snap)); err != nil {
+		return "", 0, err
+	}
 	pages := data[snapfile.PagesOffset : snapfile.PagesOffset+snap.Pages]
 	for i := range snap.Table {
 		snap.Table[i].Gen = 0
@@ -103,6 +107,14 @@ func (m *Manager) writeSnapshotFiles(ctx context.Context, id string, f *freeze, 
 		return "", 0, err
 	}
 	return hex.EncodeToString(h.Sum(nil)), stateSize + allocated(memory), nil
+}
+
+// memorySize returns the size of the memory file of a snapshot on disk.
+func memorySize(s *snapfile.Snapshot) int64 {
+	if len(s.Table) == 0 {
+		return 0
+	}
+	return int64(s.Table[len(s.Table)-1].End)
 }
 
 // copyRange copies [start, end) from one file to the same place in another and
@@ -176,6 +188,10 @@ func (m *Manager) openSnapshot(id, digest string) (*freeze, error) {
 			return nil, sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", id, err)
 		}
 		defer memory.Close()
+		if st, err := memory.Stat(); err != nil || st.Size() != memorySize(snap) {
+			state.Close()
+			return nil, sandbox.Errorf(sandbox.CodeCorrupt, "memory of snapshot %s is not %d bytes long", id, memorySize(snap))
+		}
 		if err := m.gens.add(f.generations[0], memory); err != nil {
 			state.Close()
 			return nil, err

@@ -45,24 +45,16 @@ func (m *Manager) Snapshot(ctx context.Context, ref string, req sandbox.Snapshot
 	if err != nil {
 		return nil, err
 	}
-	b.op.RLock()
-	defer b.op.RUnlock()
-	f, frozen, err := m.freezeBox(ctx, b)
+	if req.Name != "" {
+		if err := sandbox.ValidName("name", req.Name); err != nil {
+			return nil, err
+		}
+	}
+	s, err := m.capture(ctx, b, req)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	b.mu.Lock()
-	source, ancestors := b.rec.Sandbox, append(append([]string{}, b.rec.Ancestors...), b.id)
-	b.mu.Unlock()
-	s := &snapshot{id: f.id, freeze: f, rec: snapRecord{
-		Snapshot: sandbox.Snapshot{
-			ID: f.id, Name: req.Name, State: sandbox.SnapshotCreating, Sandbox: b.id, Parent: source.Snapshot,
-			Image: source.Image, Depth: source.Depth, CreatedAt: time.Now().UTC(), OnDisk: !req.Memory,
-			PauseMS: frozen.PauseMS, Engine: m.engine(), Metadata: req.Metadata,
-		},
-		Ancestors: ancestors,
-		Source:    source,
-	}}
+	f := s.freeze
 	if err := m.addSnapshot(s); err != nil {
 		m.drop(f)
 		return nil, err
@@ -73,6 +65,29 @@ func (m *Manager) Snapshot(ctx context.Context, ref string, req sandbox.Snapshot
 	}
 	v := s.view()
 	return &v, nil
+}
+
+// capture freezes b and describes the result, which owns a reference on its
+// freeze. When it returns, b may do anything: the snapshot no longer needs it.
+func (m *Manager) capture(ctx context.Context, b *box, req sandbox.SnapshotRequest) (*snapshot, error) {
+	b.op.RLock()
+	defer b.op.RUnlock()
+	f, frozen, err := m.freezeBox(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	source, ancestors := b.rec.Sandbox, append(append([]string{}, b.rec.Ancestors...), b.id)
+	b.mu.Unlock()
+	return &snapshot{id: f.id, freeze: f, rec: snapRecord{
+		Snapshot: sandbox.Snapshot{
+			ID: f.id, Name: req.Name, State: sandbox.SnapshotCreating, Sandbox: b.id, Parent: source.Snapshot,
+			Image: source.Image, Depth: source.Depth, CreatedAt: time.Now().UTC(), OnDisk: !req.Memory,
+			PauseMS: frozen.PauseMS, Engine: m.engine(), Metadata: req.Metadata,
+		},
+		Ancestors: ancestors,
+		Source:    source,
+	}}, nil
 }
 
 // keep makes s ready: written to disk unless it is to stay in memory.
@@ -95,11 +110,6 @@ func (m *Manager) keep(ctx context.Context, s *snapshot, f *freeze) error {
 
 func (m *Manager) addSnapshot(s *snapshot) error {
 	name := s.rec.Snapshot.Name
-	if name != "" {
-		if err := sandbox.ValidName("name", name); err != nil {
-			return err
-		}
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, taken := m.snapNames[name]; taken && name != "" {

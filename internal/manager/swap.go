@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -128,7 +129,8 @@ func (m *Manager) Promote(ctx context.Context, childRef string) (*sandbox.Sandbo
 		return nil, fmt.Errorf("promote: %w", err)
 	}
 	if err := m.handOver(ctx, child, parent, rec, sentry); err != nil {
-		return nil, fmt.Errorf("promote: %w", err)
+		was := child.view()
+		return nil, fmt.Errorf("promote: %w", errors.Join(err, m.identify(context.WithoutCancel(ctx), sentry, &was)))
 	}
 	v := parent.view()
 	return &v, nil
