@@ -183,7 +183,7 @@ func kill(args []string) (int, error) {
 }
 
 // brood starts that many children in its process group, prints their process
-// ids and waits for them.
+// ids and waits for them. If one cannot be started it ends all.
 func brood(args []string) (int, error) {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -193,6 +193,10 @@ func brood(args []string) (int, error) {
 	for range n {
 		c := exec.Command("/proc/self/exe", "sleep", "1h")
 		if err := c.Start(); err != nil {
+			for _, c := range children {
+				_ = c.Process.Kill() // it runs for an hour, unless somebody was faster
+				_ = c.Wait()
+			}
 			return 1, err
 		}
 		children = append(children, c)
