@@ -39,13 +39,18 @@ type bench struct {
 	opts   Options
 	log    io.Writer // progress
 	daemon int       // its process
+	pace   pace
 	report Report
 }
 
 // Run measures against a daemon on this machine and writes the report to out and
 // progress to log. It takes minutes. All that was made is destroyed in the end,
 // also when ctx is cancelled. That a target is missed is not an error.
-func Run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options) (err error) {
+func Run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options) error {
+	return run(ctx, c, out, log, opts, realPace)
+}
+
+func run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options, p pace) (err error) {
 	if opts.Runs < 0 {
 		return sandbox.Invalid("runs", "%d is not a number of runs", opts.Runs)
 	}
@@ -62,7 +67,7 @@ func Run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options
 	if err != nil {
 		return err
 	}
-	b := &bench{c: c, s: workload.Open(c, "bench"), opts: opts, log: log, daemon: health.PID}
+	b := &bench{c: c, s: workload.Open(c, "bench"), opts: opts, log: log, daemon: health.PID, pace: p}
 	b.report.Notes = []string{}
 	if b.report.Machine, err = thisMachine(health.Version); err != nil {
 		return err

@@ -23,7 +23,7 @@ func (b *bench) fork(ctx context.Context, ref string, n int) (sample, error) {
 
 // children measures a fork or restore and destroys what it made.
 func (b *bench) children(ctx context.Context, n int, makeAll func(context.Context) (*workload.Forked, error)) (sample, error) {
-	c, err := startCost(ctx, b.daemonTree)
+	c, err := b.meter().start(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (b *bench) untouched(ctx context.Context, ref string) (sample, error) {
 // ask makes a child whose first answer is that of the process it inherited,
 // which so has to write to memory it shares. A second question is the round trip.
 func (b *bench) ask(ctx context.Context, ref string) (sample, error) {
-	c, err := startCost(ctx, b.daemonTree)
+	c, err := b.meter().start(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (b *bench) idle(ctx context.Context, ref string) (sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := startCost(ctx, b.daemonTree)
+	c, err := b.meter().start(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ func (b *bench) compare(ctx context.Context) (err error) {
 		b.note("runsc-restore was left out: %s", reason)
 		return nil
 	}
-	r, err := newRunsc(b.opts.Runsc)
+	r, err := newRunsc(b.opts.Runsc, b.pace)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (b *bench) warmRunsc(ctx context.Context, r *runsc) error {
 
 // fork makes n copies of the source, which answer a command each.
 func (r *runsc) fork(ctx context.Context, n int) (sample, error) {
-	c, err := startCost(ctx, r.trees)
+	c, err := r.meter().start(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -7,17 +7,23 @@ import (
 	"ramet.dev/ramet/internal/hostuse"
 )
 
+// pace says how to wait for processes to settle.
+type pace struct {
+	// poll is how often to look.
+	poll time.Duration
+	// quiet is how long they must have done next to nothing.
+	quiet time.Duration
+	// most bounds the wait, for processes that are never quiet.
+	most time.Duration
+}
+
+// realPace suits a daemon that waits for 150 ms before it starts new sentries for
+// those that were taken from its pool.
+var realPace = pace{poll: 100 * time.Millisecond, quiet: 400 * time.Millisecond, most: 5 * time.Second}
+
 const (
-	// quietPoll is how often settle looks.
-	quietPoll = 100 * time.Millisecond
-	// quietFor is how long processes must have done next to nothing to have
-	// settled. The daemon waits for 150 ms before it starts new sentries for
-	// those that were taken from its pool.
-	quietFor = 400 * time.Millisecond
 	// quietShare is next to nothing: of one processor.
 	quietShare = 0.03
-	// settleTimeout bounds the wait on a machine that is never quiet.
-	settleTimeout = 5 * time.Second
 	// hostMemoryFrom is the least number of children for which the machine's
 	// own memory figure is used: it moves by some tens of MiB for reasons that
 	// have nothing to do with us.
@@ -39,24 +45,29 @@ const (
 // it has what everybody else on the machine did in the meantime as well, and so
 // is only used for many children.
 type cost struct {
-	trees  func() (time.Duration, error)
+	meter
 	cpu    time.Duration
 	memory int64
 }
 
-// startCost waits until the processes whose time trees returns are quiet, and
-// starts to count.
-func startCost(ctx context.Context, trees func() (time.Duration, error)) (*cost, error) {
-	c := &cost{trees: trees}
+// meter reads the processor time of the processes that are measured.
+type meter struct {
+	trees func() (time.Duration, error)
+	pace  pace
+}
+
+// start waits until the processes are quiet and starts to count.
+func (m meter) start(ctx context.Context) (*cost, error) {
+	c := &cost{meter: m}
 	if err := c.settle(ctx); err != nil {
 		return nil, err
 	}
-	m, err := hostuse.ReadMemory()
+	mem, err := hostuse.ReadMemory()
 	if err != nil {
 		return nil, err
 	}
-	c.memory = m.Occupied
-	c.cpu, err = trees()
+	c.memory = mem.Occupied
+	c.cpu, err = c.trees()
 	return c, err
 }
 
@@ -81,22 +92,22 @@ func (c *cost) stop(ctx context.Context, s sample, n int, besides time.Duration)
 	return nil
 }
 
-// settle waits until the processes have been quiet for quietFor.
-func (c *cost) settle(ctx context.Context) error {
-	ticker := time.NewTicker(quietPoll)
+// settle waits until the processes have been quiet for a while.
+func (m meter) settle(ctx context.Context) error {
+	ticker := time.NewTicker(m.pace.poll)
 	defer ticker.Stop()
 	began, last := time.Now(), time.Now()
-	used, err := c.trees()
+	used, err := m.trees()
 	if err != nil {
 		return err
 	}
-	for quiet := time.Duration(0); quiet < quietFor && time.Since(began) < settleTimeout; {
+	for quiet := time.Duration(0); quiet < m.pace.quiet && time.Since(began) < m.pace.most; {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-ticker.C:
 		}
-		now, err := c.trees()
+		now, err := m.trees()
 		if err != nil {
 			return err
 		}
@@ -111,7 +122,9 @@ func (c *cost) settle(ctx context.Context) error {
 	return nil
 }
 
-// daemonTree returns the processor time of the daemon and its sandboxes.
-func (b *bench) daemonTree() (time.Duration, error) { return hostuse.TreeCPU(b.daemon) }
+// meter returns that of the daemon and its sandboxes.
+func (b *bench) meter() meter {
+	return meter{trees: func() (time.Duration, error) { return hostuse.TreeCPU(b.daemon) }, pace: b.pace}
+}
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -13,7 +13,7 @@ func (b *bench) disk(ctx context.Context, ref string, p plan, n int) error {
 	b.progress("snapshot-disk and restore-disk: source %d MiB, n %d", p.mib, n)
 	var snapshots, restores []sample
 	for range b.opts.Runs {
-		c, err := startCost(ctx, b.daemonTree)
+		c, err := b.meter().start(ctx)
 		if err != nil {
 			return err
 		}

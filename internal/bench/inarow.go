@@ -17,7 +17,7 @@ func (b *bench) inARow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := startCost(ctx, b.daemonTree); err != nil {
+		if err := b.meter().settle(ctx); err != nil {
 			return err
 		}
 		ids := []string{ref}

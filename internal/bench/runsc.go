@@ -33,6 +33,7 @@ type runsc struct {
 	path string
 	dir  string // holds all below, and is in the arguments of all its processes
 	log  *os.File
+	pace pace
 	// spent is the processor time of runsc commands that have ended.
 	spent atomic.Int64
 
@@ -41,12 +42,12 @@ type runsc struct {
 }
 
 // newRunsc makes the directory; close removes it.
-func newRunsc(path string) (*runsc, error) {
+func newRunsc(path string, p pace) (*runsc, error) {
 	dir, err := os.MkdirTemp("", "ramet-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make directory for runsc: %w", err)
 	}
-	r := &runsc{path: path, dir: dir}
+	r := &runsc{path: path, dir: dir, pace: p}
 	err = os.MkdirAll(filepath.Join(r.bundle(), "rootfs"), 0o755)
 	if err == nil {
 		r.log, err = os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
@@ -197,29 +198,34 @@ func (r *runsc) await(ctx context.Context, id string) error {
 	return r.run(ctx, "exec", id, "/bin/bash", "-c", script)
 }
 
-// trees returns the processor time of all containers.
-func (r *runsc) trees() (time.Duration, error) {
-	roots, err := hostuse.Find(r.dir)
-	if err != nil {
-		return 0, err
-	}
-	return hostuse.TreeCPU(roots...)
+// meter returns that of all containers.
+func (r *runsc) meter() meter {
+	return meter{pace: r.pace, trees: func() (time.Duration, error) {
+		roots, err := hostuse.Find(r.dir)
+		if err != nil {
+			return 0, err
+		}
+		return hostuse.TreeCPU(roots...)
+	}}
 }
 
-// stop ends all containers but the first keep. Those that do not end stay known.
+// stop ends all containers but the first keep. One that does not end is no reason
+// to leave the others; it stays known.
 func (r *runsc) stop(ctx context.Context, keep int) error {
 	r.mu.Lock()
 	ids := slices.Clone(r.ids[min(keep, len(r.ids)):])
 	r.mu.Unlock()
-	return workload.Each(ctx, len(ids), func(ctx context.Context, i int) error {
-		if err := r.run(ctx, "delete", "--force", ids[i]); err != nil {
-			return err
+	errs := make([]error, len(ids))
+	err := workload.Each(ctx, len(ids), func(ctx context.Context, i int) error {
+		if errs[i] = r.run(ctx, "delete", "--force", ids[i]); errs[i] != nil {
+			return nil
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.ids = slices.DeleteFunc(r.ids, func(id string) bool { return id == ids[i] })
 		return nil
 	})
+	return errors.Join(append(errs, err)...)
 }
 
 // kill ends the processes of containers that could not be deleted.

@@ -21,7 +21,7 @@ func (b *bench) single(ctx context.Context) error {
 }
 
 func (b *bench) create(ctx context.Context) (sample, error) {
-	c, err := startCost(ctx, b.daemonTree)
+	c, err := b.meter().start(ctx)
 	if err != nil {
 		return nil, err
 	}

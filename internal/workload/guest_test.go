@@ -13,8 +13,8 @@ import (
 )
 
 // startAgent runs the agent outside a sandbox, with an empty numpy, and returns
-// its port.
-func startAgent(t *testing.T) string {
+// its port and the path of the command that asks it.
+func startAgent(t *testing.T) (port, ask string) {
 	t.Helper()
 	for _, program := range []string{"python3", "bash"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -31,7 +31,7 @@ func startAgent(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	port = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	l.Close()
 	cmd := exec.Command("python3", filepath.Join(dir, "agent.py"), port)
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+dir)
@@ -42,7 +42,6 @@ func startAgent(t *testing.T) string {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it says that it was killed
 	})
-	ended := make(chan struct{})
 	deadline := time.Now().Add(30 * time.Second)
 	for {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
@@ -53,17 +52,13 @@ func startAgent(t *testing.T) string {
 		if time.Now().After(deadline) {
 			t.Fatal("the agent does not listen")
 		}
-		select {
-		case <-ended:
-		case <-time.After(5 * time.Millisecond): // as start.sh does: it has no other way to tell
-		}
+		time.Sleep(5 * time.Millisecond) // as start.sh does: there is no other way to tell
 	}
-	t.Setenv("ASK", filepath.Join(dir, "ask"))
-	return port
+	return port, filepath.Join(dir, "ask")
 }
 
 func TestAgent(t *testing.T) {
-	port := startAgent(t)
+	port, ask := startAgent(t)
 	for _, tc := range []struct {
 		name, program, want string
 		bad                 bool
@@ -78,7 +73,7 @@ func TestAgent(t *testing.T) {
 		{name: "long", program: "print('" + strings.Repeat("x", 100_000) + "')", want: strings.Repeat("x", 100_000) + "\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			cmd := exec.Command("bash", os.Getenv("ASK"), port)
+			cmd := exec.Command("bash", ask, port)
 			cmd.Stdin = strings.NewReader(tc.program)
 			out, err := cmd.Output()
 			if (err != nil) != tc.bad {
@@ -101,14 +96,14 @@ func TestAgent(t *testing.T) {
 }
 
 func TestAskWithoutAgent(t *testing.T) {
-	startAgent(t)
+	_, ask := startAgent(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	l.Close()
-	out, err := exec.Command("bash", os.Getenv("ASK"), port).Output()
+	out, err := exec.Command("bash", ask, port).Output()
 	if err == nil || len(out) > 0 {
 		t.Errorf("answered %q, %v", out, err)
 	}

@@ -50,14 +50,17 @@ func (s *Session) Snapshot(ctx context.Context, ref string) (*sandbox.Snapshot, 
 	return s.c.Snapshot(ctx, ref, sandbox.SnapshotRequest{Metadata: s.label()})
 }
 
-// Destroy ends sandboxes, several at a time.
+// Destroy ends sandboxes, several at a time. One that cannot be destroyed is no
+// reason to leave the others; one that is gone is no error.
 func (s *Session) Destroy(ctx context.Context, ids ...string) error {
-	return Each(ctx, len(ids), func(ctx context.Context, i int) error {
+	errs := make([]error, len(ids))
+	err := Each(ctx, len(ids), func(ctx context.Context, i int) error {
 		if err := s.c.Destroy(ctx, ids[i]); err != nil && sandbox.CodeOf(err) != sandbox.CodeNotFound {
-			return fmt.Errorf("destroy sandbox %s: %w", ids[i], err)
+			errs[i] = fmt.Errorf("destroy sandbox %s: %w", ids[i], err)
 		}
 		return nil
 	})
+	return errors.Join(append(errs, err)...)
 }
 
 // Living returns the sandboxes of the session.

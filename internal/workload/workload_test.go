@@ -215,3 +215,28 @@ func TestCloseFindsLateChildren(t *testing.T) {
 		t.Errorf("%d of the other session are left and %d in all, %v", len(left), d.Left(), err)
 	}
 }
+
+func TestCloseGoesOn(t *testing.T) {
+	d := fakedaemon.New()
+	destroy, failed := d.DestroyFunc, false
+	d.DestroyFunc = func(ctx context.Context, ref string) error {
+		if !failed {
+			failed = true
+			return sandbox.Errorf(sandbox.CodeInternal, "a defect")
+		}
+		return destroy(ctx, ref)
+	}
+	s := workload.Open(d.Connect(t), "test")
+	for range 3 {
+		if _, err := s.Create(t.Context(), "python", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(t.Context()); sandbox.CodeOf(err) != sandbox.CodeInternal {
+		t.Errorf("error is %v", err)
+	}
+	// What failed the first time is tried again before the end.
+	if d.Left() != 0 {
+		t.Errorf("%d sandboxes are left", d.Left())
+	}
+}

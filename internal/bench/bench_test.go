@@ -1,0 +1,142 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/workload"
+	"ramet.dev/ramet/internal/workload/fakedaemon"
+)
+
+// fast does not wait for this process, which is the daemon, to be quiet.
+var fast = pace{poll: time.Millisecond, quiet: 2 * time.Millisecond, most: 4 * time.Millisecond}
+
+// fakeBench is a run against a daemon that is this process.
+func fakeBench(t *testing.T) (*bench, *fakedaemon.Daemon) {
+	t.Helper()
+	d := fakedaemon.New()
+	d.Agent = func(*fakedaemon.Box, string) (string, int) { return "0\n", 0 }
+	c := d.Connect(t)
+	return &bench{c: c, s: workload.Open(c, "test"), opts: Options{Runs: 2}, log: io.Discard, daemon: os.Getpid(), pace: fast}, d
+}
+
+func TestCases(t *testing.T) {
+	b, d := fakeBench(t)
+	if err := b.single(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.source(t.Context(), plan{mib: sourceSmall, children: []int{3}, untouched: true, ask: true, disk: []int{1}}); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, r := range b.report.Rows {
+		names = append(names, r.Case)
+		if r.Case != "exec" && r.Runs != 2 || r.Case == "exec" && r.Runs != execSamples {
+			t.Errorf("%s has %d runs", r.Case, r.Runs)
+		}
+		if r.Case != "exec" && (r.ReturnMS == nil || r.CPUMSPerChild == nil) {
+			t.Errorf("%s lacks figures: %+v", r.Case, r)
+		}
+	}
+	want := []string{"create", "exec", "fork", "fork-untouched", "fork-ask", "snapshot-disk", "restore-disk"}
+	if !slices.Equal(names, want) {
+		t.Errorf("cases are %v, not %v", names, want)
+	}
+	fork := rows(b.report.Rows).find("fork", sourceSmall, 3)
+	if fork.PauseMS == nil || *fork.PauseMS != 12.5 || fork.AllReadyMS == nil || *fork.AllReadyMS < *fork.FirstExecMS || *fork.PrivateMiBPerChild != 7 {
+		t.Errorf("fork is %+v", fork)
+	}
+	if d.Left() != 0 {
+		t.Errorf("%d sandboxes and snapshots are left", d.Left())
+	}
+}
+
+func TestInARow(t *testing.T) {
+	b, d := fakeBench(t)
+	if err := b.inARow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(b.report.Rows); n != lastInARow || b.report.Rows[19].Case != inARow(20) || b.report.Rows[19].Runs != 2 {
+		t.Errorf("%d rows, the last is %+v", n, b.report.Rows[n-1])
+	}
+	if d.Left() != 0 || d.Most != 1+lastInARow {
+		t.Errorf("%d sandboxes are left of at most %d", d.Left(), d.Most)
+	}
+}
+
+func TestLeavesOutWhatDoesNotFit(t *testing.T) {
+	b, _ := fakeBench(t)
+	if err := b.source(t.Context(), plan{mib: 1 << 30, children: []int{1}}); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.report.Rows) != 0 || len(b.report.Notes) != 1 || !strings.Contains(b.report.Notes[0], "left out") {
+		t.Errorf("%+v", b.report)
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	b, d := fakeBench(t)
+	if err := run(t.Context(), b.c, io.Discard, io.Discard, Options{Runs: -1}, fast); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+		t.Errorf("runs -1: %v", err)
+	}
+	// A failure is reported and leaves nothing.
+	d.FailChild = func(int) *sandbox.Error { return sandbox.Errorf(sandbox.CodeNoMemory, "no memory is left") }
+	var out, log bytes.Buffer
+	err := run(t.Context(), b.c, &out, &log, Options{Quick: true}, fast)
+	if sandbox.CodeOf(err) != sandbox.CodeNoMemory || !strings.HasPrefix(err.Error(), "bench: fork of a source of 24 MiB, n 1: child 1 of 1") {
+		t.Errorf("error is %v", err)
+	}
+	if d.Left() != 0 || out.Len() != 0 || !strings.Contains(log.String(), "create") {
+		t.Errorf("%d are left, output %q, progress %q", d.Left(), out.String(), log.String())
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	b, d := fakeBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	d.Agent = func(*fakedaemon.Box, string) (string, int) {
+		cancel() // when the first source is warmed up
+		return "0\n", 0
+	}
+	err := run(ctx, b.c, io.Discard, io.Discard, Options{Quick: true, JSON: true}, fast)
+	if sandbox.CodeOf(err) != sandbox.CodeCanceled || d.Left() != 0 {
+		t.Errorf("%v, %d are left", err, d.Left())
+	}
+}
+
+func TestSettle(t *testing.T) {
+	// Busy for the first polls, then quiet.
+	used, polls := time.Duration(0), 0
+	m := meter{pace: pace{poll: time.Millisecond, quiet: 20 * time.Millisecond, most: time.Hour}, trees: func() (time.Duration, error) {
+		polls++
+		if polls < 4 {
+			used += time.Second
+		}
+		return used, nil
+	}}
+	c, err := m.start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if polls < 5 || c.cpu != used || c.memory <= 0 {
+		t.Errorf("%+v after %d polls", c, polls)
+	}
+	// Never quiet: the wait ends all the same.
+	m.trees = func() (time.Duration, error) { used += time.Hour; return used, nil }
+	m.pace.most = 5 * time.Millisecond
+	if err := m.settle(t.Context()); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.settle(ctx); err != context.Canceled {
+		t.Errorf("cancelled: %v", err)
+	}
+}

@@ -1,0 +1,224 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func f(v float64) *float64 { return &v }
+
+func TestMedian(t *testing.T) {
+	for _, tc := range []struct {
+		values []float64
+		want   *float64
+	}{
+		{nil, nil},
+		{[]float64{3}, f(3)},
+		{[]float64{4, 1}, f(2.5)},
+		{[]float64{9, 1, 5}, f(5)},
+		{[]float64{8, 1, 4, 1000}, f(6)},
+		{[]float64{0, 0, -1}, f(0)},
+	} {
+		before := slices.Clone(tc.values)
+		if d := cmp.Diff(tc.want, median(tc.values)); d != "" {
+			t.Errorf("%v: %s", tc.values, d)
+		}
+		if d := cmp.Diff(before, tc.values); d != "" {
+			t.Errorf("the values were changed: %s", d)
+		}
+	}
+}
+
+func TestNewRow(t *testing.T) {
+	k := kind{name: "fork", source: 256, n: 20, files: 3}
+	got := newRow(k, []sample{
+		{pauseMS: 10, allReadyMS: 100, privateMiB: 5, hostPrivateMiB: 9},
+		{pauseMS: 30, privateMiB: 6, hostPrivateMiB: 4},
+		{pauseMS: 20, privateMiB: 7, hostPrivateMiB: 8},
+	})
+	want := Row{Case: "fork", SourceMiB: 256, N: 20, Files: 3, Runs: 3, PauseMS: f(20), AllReadyMS: f(100), PrivateMiBPerChild: f(8)}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	// The daemon's figure, where it is the larger or the only one.
+	for _, s := range []sample{{privateMiB: 5}, {privateMiB: 5, hostPrivateMiB: 4}, {hostPrivateMiB: 5}} {
+		if got := newRow(k, []sample{s}).PrivateMiBPerChild; got == nil || *got != 5 {
+			t.Errorf("%v: %v", s, got)
+		}
+	}
+	if got := newRow(k, []sample{{}}).PrivateMiBPerChild; got != nil {
+		t.Errorf("nothing was measured, and the row has %v", *got)
+	}
+}
+
+func report() *Report {
+	rs := []Row{
+		newRow(kind{name: "create", n: 1}, []sample{{returnMS: 12.345, firstExecMS: 20, allReadyMS: 20, cpuMS: 55, privateMiB: 5}}),
+		newRow(kind{name: "exec", n: 1}, []sample{{roundtripMS: 8}}),
+		newRow(kind{name: "fork", source: 24, n: 1}, []sample{{pauseMS: 21, returnMS: 30, firstExecMS: 40, allReadyMS: 40, cpuMS: 20, privateMiB: 7}}),
+		newRow(kind{name: "fork", source: 24, n: 1, files: 10}, []sample{{pauseMS: 1000}}),
+		newRow(kind{name: inARow(1), source: 24, n: 1}, []sample{{pauseMS: 10, firstExecMS: 20}}),
+		newRow(kind{name: inARow(2), source: 24, n: 1}, []sample{{pauseMS: 10, firstExecMS: 20}}),
+		newRow(kind{name: inARow(20), source: 24, n: 1}, []sample{{pauseMS: 13, firstExecMS: 30}}),
+		newRow(kind{name: "fork", source: 256, n: 20}, []sample{{pauseMS: 20, allReadyMS: 200, privateMiB: 8, hostPrivateMiB: 10}}),
+		newRow(kind{name: "idle", source: 24, n: 20}, []sample{{idlePercent: 0.125}}),
+		newRow(kind{name: "runsc-restore", source: 256, n: 20}, []sample{{pauseMS: 300, allReadyMS: 1000, hostPrivateMiB: 79}}),
+	}
+	return &Report{
+		Machine: Machine{CPUs: 2, CPUModel: "Test 9000", MemoryMiB: 4096, Kernel: "6.1", Arch: "amd64", Ramet: "devel", Runsc: "v0.1",
+			Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), LoadBefore: 0.5, LoadAfter: 1.25, Seconds: 61.4},
+		Rows: rs, Targets: targets(rs), Notes: []string{"something was left out"},
+	}
+}
+
+func TestTargets(t *testing.T) {
+	got := map[string]string{}
+	for _, target := range report().Targets {
+		got[target.What] = target.Verdict
+	}
+	want := map[string]string{
+		"pause of the source, 24 MiB":                             missed,
+		"pause of the source, 1.5 GiB":                            notMeasured,
+		"fork(1): first exec answered, 24 MiB":                    reached,
+		"fork(1): first exec answered, 1.5 GiB":                   notMeasured,
+		"fork(5): all five answered":                              notMeasured,
+		"fork(100): all hundred ready":                            notMeasured,
+		"CPU per child, fork(20)":                                 notMeasured,
+		"private memory per idle child of 1.5 GiB, fork(20)":      notMeasured,
+		"20th fork in a row against the 1st: pause":               reached,
+		"20th fork in a row against the 1st: first exec":          missed,
+		"exec of true, round trip":                                reached,
+		"CPU of an idle sandbox, of one core":                     reached,
+		"20 children of 256 MiB: time of runsc restore over ours": reached,
+		"20 children of 256 MiB: memory of runsc over ours":       missed,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestCasesOfTargets: what a target is about is measured, also with --quick.
+func TestCasesOfTargets(t *testing.T) {
+	for _, quick := range []bool{false, true} {
+		rs := []Row{
+			newRow(kind{name: "exec", n: 1}, []sample{{roundtripMS: 1}}),
+			newRow(kind{name: "runsc-restore", source: runscSource, n: runscChildren}, []sample{{allReadyMS: 1, hostPrivateMiB: 1}}),
+		}
+		for i := range lastInARow {
+			rs = append(rs, newRow(kind{name: inARow(i + 1), source: sourceSmall, n: 1}, []sample{{pauseMS: 1, firstExecMS: 1}}))
+		}
+		all := sample{pauseMS: 1, returnMS: 1, firstExecMS: 1, allReadyMS: 1, cpuMS: 1, privateMiB: 1}
+		for _, p := range plans(quick) {
+			for _, n := range p.children {
+				rs = append(rs, newRow(kind{name: "fork", source: p.mib, n: n, files: p.files}, []sample{all}))
+			}
+			if p.untouched {
+				rs = append(rs, newRow(kind{name: "fork-untouched", source: p.mib, n: untouchedChildren}, []sample{all}))
+			}
+			if p.idle {
+				rs = append(rs, newRow(kind{name: "idle", source: p.mib, n: idleChildren}, []sample{{idlePercent: 0.1}}))
+			}
+		}
+		for _, target := range targets(rs) {
+			if target.Verdict == notMeasured {
+				t.Errorf("quick %t: nothing measures %q", quick, target.What)
+			}
+		}
+	}
+}
+
+// TestShape pins down what scripts rely on.
+func TestShape(t *testing.T) {
+	text, err := json.Marshal(report())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Machine map[string]any
+		Rows    []map[string]any
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	keys := []string{
+		"all_ready_ms", "case", "cpu_ms_per_child", "files", "first_exec_ms", "n", "pause_ms", "private_mib_per_child",
+		"return_ms", "roundtrip_ms", "runs", "source_mib",
+	}
+	for _, row := range doc.Rows {
+		got := []string{}
+		for k := range row {
+			if k != "idle_cpu_percent" {
+				got = append(got, k)
+			}
+		}
+		slices.Sort(got)
+		if d := cmp.Diff(keys, got); d != "" {
+			t.Errorf("%v: %s", row["case"], d)
+		}
+	}
+	if doc.Rows[1]["pause_ms"] != nil || doc.Rows[1]["roundtrip_ms"] != 8.0 {
+		t.Errorf("exec is %v", doc.Rows[1])
+	}
+	if doc.Machine["cpus"] != 2.0 || doc.Machine["kernel"] != "6.1" {
+		t.Errorf("machine is %v", doc.Machine)
+	}
+}
+
+func TestTable(t *testing.T) {
+	var out bytes.Buffer
+	if err := report().write(&out); err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "table.txt")
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(out.String(), "\n")); d != "" {
+		if os.Getenv("UPDATE") != "" {
+			if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Errorf("%s (UPDATE=1 rewrites %s)", d, golden)
+	}
+}
+
+func TestFigure(t *testing.T) {
+	for v, want := range map[float64]string{0: "0.00", 0.128: "0.13", 9.876: "9.88", 12.34: "12.3", 99.99: "100.0", 123.4: "123", 12345.6: "12346"} {
+		if got := figure(&v); got != want {
+			t.Errorf("%v is %q, not %q", v, got, want)
+		}
+	}
+	if got := figure(nil); got != "-" {
+		t.Errorf("nothing is %q", got)
+	}
+}
+
+func TestThisMachine(t *testing.T) {
+	m, err := thisMachine("v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.CPUs < 1 || m.MemoryMiB < 1 || m.Kernel == "" || m.Ramet != "v1" || m.LoadBefore < 0 || math.IsNaN(m.LoadBefore) {
+		t.Errorf("%+v makes no sense", m)
+	}
+	if got := cpuModel("processor\t: 0\nmodel name\t: A B: C\nmodel name\t: D\n"); got != "A B: C" {
+		t.Errorf("model is %q", got)
+	}
+	if got := cpuModel("Features : fp\n"); got != "" {
+		t.Errorf("model is %q", got)
+	}
+}
