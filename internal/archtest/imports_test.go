@@ -20,6 +20,7 @@ var arrows = []struct {
 	{"internal/snapfile", nil, "a format: the daemon and the sentry share it and nothing else about memory"},
 	{"internal/erofs", nil, "a format: it knows no archive and no store"},
 	{"internal/guestinit", nil, "a constant: one program"},
+	{"internal/sentrybin", nil, "it does not know what the program does that it carries"},
 	{"internal/hostuse", nil, "a measuring instrument must not depend on what it measures"},
 	{"internal/archtest", nil, "it reads source text only"},
 
@@ -41,6 +42,7 @@ var arrows = []struct {
 
 	{"internal/httpapi", []string{"internal/httpwire", "internal/sandbox"}, "it declares the Service it needs and knows none"},
 	{"internal/httpapi/apitest", []string{"internal/httpapi", "internal/sandbox"}, "a service for tests"},
+	{"internal/workload/fakedaemon", []string{"internal/client", "internal/httpapi", "internal/httpapi/apitest", "internal/httpwire", "internal/sandbox", "internal/workload"}, "a daemon for tests"},
 	{"internal/client", []string{"internal/httpwire", "internal/sandbox"}, "how a daemon is found or started is not its business"},
 	{"internal/daemon", []string{"internal/client", "internal/httpapi", "internal/httpwire", "internal/paths", "internal/sandbox"}, "it must never know what a Service does"},
 	{"internal/cli", []string{"internal/client", "internal/httpwire", "internal/sandbox"}, "the command line is a client like any other: what it can do, REST can do"},
@@ -54,11 +56,15 @@ var arrows = []struct {
 
 	{"cmd/ramet", []string{
 		"internal/bench", "internal/cli", "internal/client", "internal/daemon", "internal/demo", "internal/doctor", "internal/httpapi",
-		"internal/httpwire", "internal/manager", "internal/paths", "internal/sandbox", "internal/sentry", "internal/workload",
-	}, "the composition root: the only place that sees both sides"},
+		"internal/httpwire", "internal/manager", "internal/paths", "internal/sandbox", "internal/sentrybin", "internal/workload",
+	}, "the composition root; it must never link gVisor: the sentry is a program of its own, embedded"},
+	{"cmd/ramet-sentry", []string{"internal/sentry"}, "it starts for every sandbox, so it links nothing that a sandbox does not need"},
 	{"test/integration", nil, "tests only"},
 	{"test/integration/guest", nil, "it runs inside of a sandbox, as a stranger's program"},
 }
+
+// testSupport are the packages that exist for the tests of others.
+var testSupport = []string{"internal/httpapi/apitest", "internal/workload/fakedaemon"}
 
 // restricted are imports that few may have: a path, or all below it. Tests are
 // held to it too.
@@ -70,17 +76,17 @@ var restricted = []struct {
 }{
 	{"gvisor.dev/gvisor", []string{"internal/sentry"}, []string{"internal/erofs", "internal/image"},
 		"a change of gVisor must reach one tree only; the tests of images use its reader as an oracle"},
-	{module + "/internal/sentry", []string{"internal/sentry", "cmd/ramet"}, []string{"test"},
+	{module + "/internal/sentry", []string{"internal/sentry", "cmd/ramet-sentry"}, []string{"test"},
 		"the daemon and the sentry meet in package wire only; tests let their own binary be a sentry"},
-	{module + "/internal/httpapi/apitest", nil, []string{"internal/cli", "internal/client", "internal/daemon", "internal/httpapi"},
-		"a service made for tests must never be served"},
+	{module + "/internal/httpapi/apitest", testSupport, []string{"."}, "a service made for tests must never be served"},
+	{module + "/internal/workload/fakedaemon", nil, []string{"."}, "a daemon made for tests must never be served"},
 	{"modernc.org/sqlite", []string{"internal/store"}, nil, "how records are kept is known in one place"},
 	{"database/sql", []string{"internal/store"}, nil, "how records are kept is known in one place"},
 	{"github.com/danielgtaylor/huma", []string{"internal/httpapi"}, nil, "the REST framework can be replaced in one package"},
 	{"github.com/spf13/cobra", []string{"internal/cli"}, nil, "the command line framework can be replaced in one package"},
 	{"github.com/google/go-containerregistry", []string{"internal/image"}, nil, "registries and archives are known in one place"},
 	{"github.com/ProtonMail/go-crypto", []string{"internal/debian"}, nil, "signatures are checked in one place"},
-	{"testing", []string{"internal/httpapi/apitest"}, []string{"."}, "test code is not for the product"},
+	{"testing", testSupport, []string{"."}, "test code is not for the product"},
 	{"math/rand", nil, nil, "the generator of the old package can be seeded by accident: use math/rand/v2 or crypto/rand"},
 	{"io/ioutil", nil, nil, "it is deprecated"},
 	{"log", nil, []string{"internal/image"}, "use log/slog, with a logger that was passed in"},

@@ -33,6 +33,8 @@ func extraRules() seccomp.SyscallRules {
 		unix.SYS_SENDMSG:     seccomp.MatchAll{},
 		// Received descriptors are marked close-on-exec.
 		unix.SYS_FCNTL: seccomp.PerArg{seccomp.AnyValue{}, seccomp.EqualTo(unix.F_SETFD), seccomp.EqualTo(unix.FD_CLOEXEC)},
+		// Timers become precise when a sandbox has settled.
+		unix.SYS_PRCTL: seccomp.PerArg{seccomp.EqualTo(unix.PR_SET_TIMERSLACK)},
 		// CPU time for stats.
 		unix.SYS_GETRUSAGE: seccomp.MatchAll{},
 	})
