@@ -58,6 +58,9 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make sentry directory: %w", err)
 	}
+	if err := keepInherited(); err != nil {
+		return nil, fmt.Errorf("keep descriptors from sentries: %w", err)
+	}
 	if err := probeNamespaces(ctx); err != nil {
 		l.nsReason = err.Error()
 	} else {
@@ -72,6 +75,25 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	}
 	l.filter = filter
 	return l, nil
+}
+
+// keepInherited makes sure that no descriptor that somebody else started this
+// process with reaches a sentry. All that Go opens are closed on exec already.
+func keepInherited() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			return err
+		}
+		if fd > 2 {
+			unix.CloseOnExec(fd) // fails for that of the directory, which is closed
+		}
+	}
+	return nil
 }
 
 // Missing returns the isolation layers that sentries do without on this
@@ -190,7 +212,8 @@ func (l *Launcher) spawn(s *Sentry, given *donation) error {
 	// Nothing of the daemon's environment reaches a sandbox. A fixed GOMAXPROCS
 	// keeps the runtime from asking for the affinity mask every second, which
 	// the filter refuses.
-	cmd.Env = []string{"GOMAXPROCS=" + strconv.Itoa(runtime.NumCPU())}
+	// The runtime would keep files of the control group open to that end.
+	cmd.Env = []string{"GOMAXPROCS=" + strconv.Itoa(runtime.NumCPU()), "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = given.files
