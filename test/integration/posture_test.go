@@ -1,0 +1,335 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// posture is how a process is confined, as the host sees it.
+type posture struct {
+	User, Groups string
+	Caps         string // all but the bounding set, of all threads
+	NoNewPrivs   string
+	Seccomp      string
+	Shared       []string // namespaces that are this process's too
+	Root         []string // what is in the root directory
+	RootReadOnly bool
+	Mounts       int
+	Files        []string // kinds of open descriptors
+	Limits       map[string]string
+	Environment  string
+}
+
+// sentryFiles are the descriptors that a sentry may have, by what they are and
+// how they are open.
+var sentryFiles = []struct{ target, kind string }{
+	{`^/dev/null r$`, "null"},
+	{`^.*/sandboxes/OWN\.log w$`, "own log"},
+	{`^/memfd:ramet:OWN rw$`, "own memory"},
+	{`^/memfd:ramet:pool_[0-9a-f]{16} r$`, "memory of an ancestor"},
+	{`^/memfd:memory-usage rw$`, "gVisor: statistics"},
+	{`^/memfd:systrap-memory rw$`, "gVisor: shared with stubs"},
+	{`^.*/images/blobs/[0-9a-f]{64}\.erofs r$`, "image"},
+	{`^.*/snapshots/snap_[a-z2-7]{16}/memory r$`, "memory of a snapshot"},
+	{`^socket:\[[0-9]+\] rw$`, "control socket"},
+	{`^anon_inode:\[event(poll|fd)\] rw$`, "events"},
+	{`^anon_inode:seccomp notify rw$`, "gVisor: system calls of stubs"},
+}
+
+// fileKinds returns the kinds of descriptors of a process, each once, and what
+// cannot be classified in full.
+func fileKinds(t *testing.T, pid int) []string {
+	t.Helper()
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	entries, err := os.ReadDir(filepath.Join(dir, "fd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := ownKey(t, pid)
+	var kinds []string
+	for _, e := range entries {
+		target, err := os.Readlink(filepath.Join(dir, "fd", e.Name()))
+		if err != nil {
+			continue // closed meanwhile
+		}
+		info, err := os.ReadFile(filepath.Join(dir, "fdinfo", e.Name()))
+		if err != nil {
+			continue
+		}
+		what := strings.TrimSuffix(target, " (deleted)")
+		if own != "" {
+			what = strings.Replace(what, own, "OWN", 1)
+		}
+		what += " " + access(t, info)
+		kind := what
+		for _, f := range sentryFiles {
+			if regexp.MustCompile(f.target).MatchString(what) {
+				kind = f.kind
+				break
+			}
+		}
+		kinds = append(kinds, kind)
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// ownKey returns the key of a sentry, which is the name of its log.
+func ownKey(t *testing.T, pid int) string {
+	t.Helper()
+	log, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/1", pid))
+	if err != nil {
+		return "" // a stub
+	}
+	return strings.TrimSuffix(filepath.Base(log), ".log")
+}
+
+// access returns r, w or rw for what proc_pid_fdinfo(5) says.
+func access(t *testing.T, info []byte) string {
+	t.Helper()
+	for line := range strings.Lines(string(info)) {
+		if rest, ok := strings.CutPrefix(line, "flags:"); ok {
+			flags, err := strconv.ParseUint(strings.TrimSpace(rest), 8, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return []string{"r", "w", "rw", "none"}[flags&unix.O_ACCMODE]
+		}
+	}
+	return "unknown"
+}
+
+// statusOf returns fields of proc_pid_status(5).
+func statusOf(t *testing.T, path string) map[string]string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		k, v, _ := strings.Cut(line, ":")
+		fields[k] = strings.Join(strings.Fields(v), " ")
+	}
+	return fields
+}
+
+// capsOf returns the capability sets of all threads of a process that are not
+// empty. The bounding set is left out: without execve, which the filter refuses,
+// it gives nothing to anybody.
+func capsOf(t *testing.T, dir string) string {
+	t.Helper()
+	tasks, err := filepath.Glob(filepath.Join(dir, "task", "*", "status"))
+	if err != nil || len(tasks) == 0 {
+		t.Fatalf("%s has no threads (%v)", dir, err)
+	}
+	var found []string
+	for _, task := range tasks {
+		st := statusOf(t, task)
+		for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapAmb"} {
+			if strings.Trim(st[set], "0") != "" || st[set] == "" {
+				found = append(found, task+" "+set+"="+st[set])
+			}
+		}
+		if st["NoNewPrivs"] != "1" || st["Seccomp"] != "2" {
+			found = append(found, task+" without filter")
+		}
+	}
+	return strings.Join(found, ", ")
+}
+
+var limitLine = regexp.MustCompile(`^(Max .*?)\s{2,}(\S+)\s+(\S+)`)
+
+func postureOf(t *testing.T, pid int) posture {
+	t.Helper()
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	st := statusOf(t, filepath.Join(dir, "status"))
+	p := posture{
+		User: st["Uid"], Groups: st["Groups"], Caps: capsOf(t, dir), NoNewPrivs: st["NoNewPrivs"], Seccomp: st["Seccomp"],
+		Files: fileKinds(t, pid), Limits: map[string]string{},
+	}
+	for _, ns := range []string{"user", "mnt", "pid", "ipc", "uts", "net"} {
+		theirs, err := os.Readlink(filepath.Join(dir, "ns", ns))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := os.Readlink("/proc/self/ns/" + ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if theirs == ours {
+			p.Shared = append(p.Shared, ns)
+		}
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, "root"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		p.Root = append(p.Root, e.Name())
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(filepath.Join(dir, "root"), &fs); err != nil {
+		t.Fatal(err)
+	}
+	p.RootReadOnly = fs.Flags&unix.ST_RDONLY != 0
+	p.Mounts = bytes.Count(read(t, dir, "mountinfo"), []byte("\n"))
+	for line := range strings.Lines(string(read(t, dir, "limits"))) {
+		if m := limitLine.FindStringSubmatch(line); m != nil {
+			p.Limits[m[1]] = m[2] + "/" + m[3]
+		}
+	}
+	for _, kv := range strings.Split(string(read(t, dir, "environ")), "\x00") {
+		// The Go runtime is told how to behave; nothing of ours may be there.
+		if k, _, _ := strings.Cut(kv, "="); k != "" && k != "GOMAXPROCS" && k != "GODEBUG" {
+			p.Environment += kv + " "
+		}
+	}
+	p.Limits = map[string]string{
+		"core": p.Limits["Max core file size"], "locked memory": p.Limits["Max locked memory"], "queues": p.Limits["Max msgqueue size"],
+	}
+	return p
+}
+
+func read(t *testing.T, dir, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// childrenOf returns the processes that a sentry started: those that guest code
+// runs in.
+func childrenOf(t *testing.T, pid int) []int {
+	t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, l := range lists {
+		b, err := os.ReadFile(l)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the thread has ended
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range strings.Fields(string(b)) {
+			child, err := strconv.Atoi(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
+
+// TestPosture looks at sentries of every origin, and at the processes that run
+// guest code, from the outside.
+func TestPosture(t *testing.T) {
+	// A descriptor that is not closed on exec, as whoever starts a daemon may
+	// leave to it.
+	leak, err := unix.Open("/etc/passwd", unix.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(leak)
+	t.Setenv("RAMET_TEST_SECRET", "must not be passed on")
+	ctx := context.Background()
+	n := newNode(t)
+	created := n.create("created")
+	n.hold("created")
+	n.fork("created", 1)
+	r, err := n.m.Fork(ctx, "created", sandbox.ForkRequest{Names: []string{"forked"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.children(r)
+	if _, err := n.m.Snapshot(ctx, "forked", sandbox.SnapshotRequest{Name: "disk"}); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = n.m.Restore(ctx, "disk", sandbox.RestoreRequest{Names: []string{"restored"}}); err != nil {
+		t.Fatal(err)
+	}
+	n.children(r)
+	if created.Isolation.UserNS != sandbox.LayerOn {
+		t.Skip("this user cannot make user namespaces: ramet says so, and confines with the rest")
+	}
+	user := "65534 65534 65534 65534" // nobody
+	if uid := os.Getuid(); uid != 0 {
+		user = strings.TrimSpace(strings.Repeat(strconv.Itoa(uid)+" ", 4))
+	}
+	common := posture{
+		User: user, NoNewPrivs: "1", Seccomp: "2", RootReadOnly: true, Mounts: 1,
+		Limits: map[string]string{"core": "0/0", "locked memory": "0/0", "queues": "0/0"},
+	}
+	if os.Getuid() != 0 {
+		common.Groups = statusOf(t, "/proc/self/status")["Groups"] // only root can give them up
+	}
+	all := []string{"null", "own log", "own memory", "gVisor: statistics", "gVisor: shared with stubs", "control socket", "events"}
+	used := append(slices.Clone(all), "image", "gVisor: system calls of stubs")
+	for name, want := range map[string]struct {
+		pid   int
+		files []string
+	}{
+		"created":  {n.sentryOf("created"), used},
+		"forked":   {n.sentryOf("forked"), append(slices.Clone(used), "memory of an ancestor")},
+		"restored": {n.sentryOf("restored"), append(slices.Clone(used), "memory of a snapshot")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n.mustHold(name, "start")
+			p := common
+			p.Files = slices.Sorted(slices.Values(want.files))
+			if diff := cmp.Diff(p, postureOf(t, want.pid)); diff != "" {
+				t.Errorf("sentry (-want +got):\n%s", diff)
+			}
+			stubs := childrenOf(t, want.pid)
+			if len(stubs) == 0 {
+				t.Error("no process runs guest code")
+			}
+			for _, stub := range stubs {
+				got := postureOf(t, stub)
+				for _, f := range got.Files {
+					if !slices.Contains(p.Files, f) {
+						t.Errorf("stub %d has %s open", stub, f)
+					}
+				}
+				got.Files, got.Environment = p.Files, ""
+				if diff := cmp.Diff(p, got); diff != "" {
+					t.Errorf("stub %d (-want +got):\n%s", stub, diff)
+				}
+			}
+		})
+	}
+	t.Run("reported", func(t *testing.T) {
+		on := sandbox.LayerOn
+		want := sandbox.Isolation{
+			Sentry: on, Systrap: on, Seccomp: on, NoNewPrivs: on, Caps: on, UserNS: on, Namespaces: on, EmptyRoot: on, Rlimits: on,
+			Cgroup: created.Isolation.Cgroup, CgroupKind: created.Isolation.CgroupKind,
+		}
+		if diff := cmp.Diff(want, created.Isolation); diff != "" {
+			t.Errorf("isolation (-want +got):\n%s", diff)
+		}
+		if inGroup := len(n.groups()) > 0; inGroup != (want.Cgroup == on) {
+			t.Errorf("cgroup is reported %s, but there are groups: %v", want.Cgroup, inGroup)
+		}
+	})
+}
