@@ -17,8 +17,13 @@ const (
 	EnvDataDir    = "RAMET_DATA_DIR"
 )
 
-// maxSocketPath is the room for a path in sockaddr_un (unix(7)), less the NUL.
-const maxSocketPath = 107
+const (
+	// maxSocketPath is the room for a path in sockaddr_un (unix(7)), less the
+	// NUL.
+	maxSocketPath = 107
+	// maxSocketName is the room for the name of a socket in Sandboxes.
+	maxSocketName = 32
+)
 
 // lookups are what Find asks of the system.
 type lookups struct {
@@ -42,8 +47,8 @@ func New(runtimeDir, dataDir string) (Paths, error) {
 		}
 	}
 	p := Paths{runtimeDir: filepath.Clean(runtimeDir), dataDir: filepath.Clean(dataDir)}
-	if n := len(p.Socket()); n > maxSocketPath {
-		return Paths{}, sandbox.Invalid(EnvRuntimeDir, "%q is too long for a socket path: %d of at most %d bytes", p.Socket(), n, maxSocketPath)
+	if most := maxSocketPath - len(p.Sandboxes()) + len(p.runtimeDir) - len("/") - maxSocketName; len(p.runtimeDir) > most {
+		return Paths{}, sandbox.Invalid(EnvRuntimeDir, "%q is too long: sockets below it have room for %d bytes, and it has %d", p.runtimeDir, most, len(p.runtimeDir))
 	}
 	return p, nil
 }
