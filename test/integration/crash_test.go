@@ -309,3 +309,17 @@ func (n *node) mustFail(ref string) {
 		return nil
 	})
 }
+
+// killSentry kills a process and waits until it is gone.
+func (n *node) killSentry(pid int) {
+	n.t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		n.t.Fatal(err)
+	}
+	eventually(n.t, "end of a sentry", func() error {
+		if slices.Contains(n.sentries(), pid) {
+			return fmt.Errorf("process %d lives", pid)
+		}
+		return nil
+	})
+}

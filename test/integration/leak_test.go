@@ -84,7 +84,7 @@ func (n *node) checkNothingLeft() {
 			n.t.Errorf("temporary file is left: %s", f)
 		}
 	}
-	if err := goleak.Find(goleak.IgnoreCurrent()); err != nil {
+	if err := goleak.Find(n.goroutines); err != nil {
 		n.t.Error(err)
 	}
 }

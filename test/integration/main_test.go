@@ -63,15 +63,6 @@ func runAll(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// hooks are the fork hooks of the image "hooks", in the order of their names.
-// Each is a script for the guest program.
-var hooks = []struct{ name, script string }{
-	{"10-identity", "say env:RAMET_SANDBOX_ID env:RAMET_FORK_INDEX file:/etc/machine-id"},
-	{"20-fails", "say about to fail err:no luck exit:7"},
-	{"30-after", "say ran after the one that failed"},
-	{"40-writes", "write /var/hooked yes"},
-}
-
 // makeImageTar compiles the guest program and packs it with the few files that a
 // sandbox needs.
 func makeImageTar(path string) error {

@@ -12,9 +12,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/image"
@@ -35,7 +39,9 @@ type node struct {
 	build string // build id: tells this node's sentries from others
 	pool  int
 	log   *slog.Logger
-	fds   map[string]int // open before the manager was
+	// What was there before the manager was.
+	fds        map[string]int
+	goroutines goleak.Option
 }
 
 // newNode opens a node with the image "box". At the end of the test all
@@ -64,16 +70,18 @@ func newClosedNode(t testing.TB, data string) *node {
 		}
 	}
 	n := &node{t: t, paths: p, build: "test-" + randomHex(), pool: 2, log: slog.New(slog.NewTextHandler(testWriter{t}, nil))}
-	n.fds = openFiles(t)
+	n.fds, n.goroutines = openFiles(t), goleak.IgnoreCurrent()
 	n.importImage("box")
 	return n
 }
 
+var dirs atomic.Int32
+
 // newDir makes a directory with a short path.
 func newDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(base, "")
-	if err != nil {
+	dir := filepath.Join(base, strconv.Itoa(int(dirs.Add(1))))
+	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -28,6 +28,8 @@ func init() {
 		"id":    id,
 		"write": write,
 		"rm":    remove,
+		"ln":    link,
+		"mv":    rename,
 		"sleep": sleep,
 		"spew":  spew,
 		"eat":   eat,

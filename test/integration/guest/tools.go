@@ -92,13 +92,26 @@ func id([]string) (int, error) {
 }
 
 // write writes its second argument to the file of its first, and makes the
-// directory of it if need be.
+// directory of it if need be. The third is the file's mode.
 func write(args []string) (int, error) {
 	if err := os.MkdirAll(filepath.Dir(args[0]), 0o755); err != nil {
 		return 1, err
 	}
-	return 0, os.WriteFile(args[0], []byte(args[1]), 0o644)
+	if err := os.WriteFile(args[0], []byte(args[1]), 0o644); err != nil || len(args) < 3 {
+		return 0, err
+	}
+	mode, err := strconv.ParseUint(args[2], 8, 32)
+	if err != nil {
+		return 1, err
+	}
+	return 0, os.Chmod(args[0], os.FileMode(mode))
 }
+
+// link makes a symbolic link.
+func link(args []string) (int, error) { return 0, os.Symlink(args[0], args[1]) }
+
+// rename renames a file.
+func rename(args []string) (int, error) { return 0, os.Rename(args[0], args[1]) }
 
 // remove removes files and trees.
 func remove(args []string) (int, error) {

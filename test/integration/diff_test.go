@@ -1,0 +1,93 @@
+package integration
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// diff returns the changes from one sandbox to another.
+func (n *node) diff(from, to string, req sandbox.DiffRequest) []sandbox.Change {
+	n.t.Helper()
+	d, err := n.m.Diff(context.Background(), from, to, req)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return d.Changes
+}
+
+// TestDiff compares a sandbox with its children after changes of every kind.
+func TestDiff(t *testing.T) {
+	n := newNode(t)
+	n.create("parent")
+	n.guest("parent", "write", "/root/same", "one\ntwo\n")
+	n.guest("parent", "write", "/root/dir/file", "in a directory\n")
+	n.guest("parent", "write", "/root/rewritten", "x")
+	r, err := n.m.Fork(context.Background(), "parent", sandbox.ForkRequest{Names: []string{"a", "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.children(r)
+	// Host name and machine id differ, but only who asks for them gets them.
+	for _, pair := range [][2]string{{"parent", "a"}, {"a", "b"}, {"a", "a"}} {
+		if c := n.diff(pair[0], pair[1], sandbox.DiffRequest{}); len(c) > 0 {
+			t.Errorf("untouched %v differ: %+v", pair, c)
+		}
+	}
+	asked := n.diff("parent", "a", sandbox.DiffRequest{Paths: []string{"/etc"}})
+	if len(asked) != 2 || asked[0].Path != "/etc/hostname" || asked[1].Path != "/etc/machine-id" {
+		t.Errorf("below /etc differ: %+v", asked)
+	}
+
+	for _, change := range [][]string{
+		{"write", "/root/same", "one\n2\n"},
+		{"write", "/root/rewritten", "x"}, // the same again
+		{"write", "/root/new", "hello\n"},
+		{"write", "/srv/changed", "other\n", "600"},
+		{"rm", "/srv/deleted"},
+		{"rm", "/root/dir"},
+		{"write", "/root/dir/other", "instead\n"},
+		{"ln", "/root/new", "/root/link"},
+		{"mv", "/srv/text", "/srv/moved"},
+	} {
+		n.guest("a", change...)
+	}
+	want := []sandbox.Change{
+		{Path: "/root/dir/file", Kind: sandbox.Deleted, Type: "file", Size: 15, Mode: "0644"},
+		{Path: "/root/dir/other", Kind: sandbox.Added, Type: "file", Size: 8, Mode: "0644"},
+		{Path: "/root/link", Kind: sandbox.Added, Type: "symlink", Size: 9, Mode: "0777"},
+		{Path: "/root/new", Kind: sandbox.Added, Type: "file", Size: 6, Mode: "0644"},
+		{Path: "/root/same", Kind: sandbox.Modified, Type: "file", Size: 6, OldSize: 8, Mode: "0644"},
+		{Path: "/srv/changed", Kind: sandbox.Modified, Type: "file", Size: 6, OldSize: 6, Mode: "0600", OldMode: "0644"},
+		{Path: "/srv/deleted", Kind: sandbox.Deleted, Type: "file", Size: 6, Mode: "0644"},
+		{Path: "/srv/moved", Kind: sandbox.Added, Type: "file", Size: 10, Mode: "0644"},
+		{Path: "/srv/text", Kind: sandbox.Deleted, Type: "file", Size: 10, Mode: "0644"},
+	}
+	for _, base := range []string{"parent", "b"} {
+		if d := cmp.Diff(want, n.diff(base, "a", sandbox.DiffRequest{})); d != "" {
+			t.Errorf("%s to a (-want +got):\n%s", base, d)
+		}
+	}
+	below := n.diff("parent", "a", sandbox.DiffRequest{Paths: []string{"/srv", "/root/same"}, Hunks: true})
+	if len(below) != 5 || !strings.Contains(below[0].Hunks, "-two\n+2\n") || !strings.Contains(below[0].Hunks, "a/root/same") {
+		t.Errorf("below the paths: %+v", below)
+	}
+	// The other way round, what was added is deleted.
+	for _, c := range n.diff("a", "parent", sandbox.DiffRequest{Paths: []string{"/root/new", "/srv/deleted"}}) {
+		if c.Path == "/root/new" && c.Kind != sandbox.Deleted || c.Path == "/srv/deleted" && c.Kind != sandbox.Added {
+			t.Errorf("backwards: %+v", c)
+		}
+	}
+	d, err := n.m.Diff(context.Background(), "a", "b", sandbox.DiffRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, err := n.m.Get(context.Background(), "parent")
+	if err != nil || d.Base != parent.ID {
+		t.Errorf("common ancestor of a and b is %q, not %q (%v)", d.Base, parent.ID, err)
+	}
+}

@@ -1,0 +1,108 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// TestRestart opens a new manager while sandboxes run: they must not notice, and
+// everything must be as it was, the memory that relatives hold included.
+func TestRestart(t *testing.T) {
+	const size, slack = 64, 24 // MiB
+	ctx := context.Background()
+	n := newNode(t)
+	n.create("parent")
+	n.hold("parent", "-value", "zero", "-bulk", fmt.Sprint(size))
+	before := n.privateMiB("parent")
+	r, err := n.m.Fork(ctx, "parent", sandbox.ForkRequest{Names: []string{"child", "paused"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.children(r)
+	n.fork("child", 1)
+	n.change("parent", "zero", "one")
+	for name, memory := range map[string]bool{"disk": false, "memory": true} {
+		if _, err := n.m.Snapshot(ctx, "child", sandbox.SnapshotRequest{Name: name, Memory: memory}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.change("child", "zero", "two")
+	if _, err := n.m.Pause(ctx, "paused"); err != nil {
+		t.Fatal(err)
+	}
+	names := n.names(t)
+
+	for range 2 {
+		n.reopen()
+	}
+	if now := n.names(t); fmt.Sprint(now) != fmt.Sprint(names) {
+		t.Errorf("sandboxes were %v, are %v", names, now)
+	}
+	n.mustHold("parent", "one")
+	n.mustHold("child", "two")
+	if s, err := n.m.Get(ctx, "paused"); err != nil || s.State != sandbox.StatePaused {
+		t.Fatalf("paused is %+v (%v)", s, err)
+	}
+	if _, err := n.m.Resume(ctx, "paused"); err != nil {
+		t.Fatal(err)
+	}
+	n.mustHold("paused", "zero")
+	n.mustHold(n.fork("child", 1)[0].ID, "two")
+
+	_, err = n.m.Restore(ctx, "memory", sandbox.RestoreRequest{})
+	wantCode(t, err, sandbox.CodeWrongState)
+	if r, err = n.m.Restore(ctx, "disk", sandbox.RestoreRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	restored := n.children(r)[0].ID
+	n.mustHold(restored, "zero")
+	n.reopen() // once more, now with one that lives from the disk
+	n.mustHold(restored, "zero")
+	n.mustHold(n.fork(restored, 1)[0].ID, "zero")
+
+	// The pins were found again: what the parent froze for its children is
+	// given back with the last of them.
+	if p := n.privateMiB("parent"); p < before+size-slack {
+		t.Errorf("parent has %v MiB: what its children need is not there", p)
+	}
+	n.destroyAllBut("parent")
+	eventually(t, "frozen memory of the parent", func() error {
+		if p := n.privateMiB("parent"); p > before+slack {
+			return fmt.Errorf("it has %v MiB, had %v before the fork", p, before)
+		}
+		return nil
+	})
+	n.mustHold("parent", "one")
+}
+
+// TestRestartWithoutSentry opens a new manager after a sentry died unseen.
+func TestRestartWithoutSentry(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	n.create("gone")
+	if _, err := n.m.Snapshot(ctx, "gone", sandbox.SnapshotRequest{Name: "saved"}); err != nil {
+		t.Fatal(err)
+	}
+	n.create("other")
+	pid := n.sentryOf("gone")
+	if err := n.m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.killSentry(pid)
+	n.open()
+	n.guest("other", "true")
+	s, err := n.m.Get(ctx, "gone")
+	if err != nil || s.State != sandbox.StateFailed || s.Reason == "" {
+		t.Fatalf("gone is %+v (%v)", s, err)
+	}
+	if _, err := n.exec("gone", "true"); sandbox.CodeOf(err) != sandbox.CodeSandboxDied {
+		t.Errorf("exec: %v", err)
+	}
+	if _, err := n.m.Rollback(ctx, "gone", "saved"); err != nil {
+		t.Fatal(err)
+	}
+	n.guest("gone", "true")
+}
