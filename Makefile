@@ -1,19 +1,119 @@
-# Everything a newcomer needs is `make demo` and `make test`.
+# Everything a newcomer needs is `make demo` and `make test`. `make help` lists
+# the rest.
 
-GO      ?= go
+GO       ?= go
+# How long each target of `make fuzz` runs.
+FUZZTIME ?= 10s
+# Options of the programs that `make demo` and `make bench` run.
+ARGS     ?=
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+# The version is set below; asking git about it once more fails where the
+# repository belongs to another user.
+export GOFLAGS += -buildvcs=false
+
 BIN     := bin/ramet
 SENTRY  := internal/sentrybin/elf/ramet-sentry
+CACHE   := .cache
+RUNSC   := $(CACHE)/runsc
+LOG     := $(CACHE)/test.log
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 # grpcnotrace keeps the linker's dead-code elimination.
 TAGS    := grpcnotrace
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
 .PHONY: build
-build: $(SENTRY)
+build: $(SENTRY) ## build bin/ramet
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ramet
 
 # The program that sandboxes run in, which ramet embeds.
 .PHONY: $(SENTRY)
 $(SENTRY):
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w' -o $@ ./cmd/ramet-sentry
+
+.PHONY: demo
+demo: build ## show the main job on this machine
+	$(BIN) demo $(ARGS)
+
+.PHONY: bench
+bench: build $(RUNSC) ## measure, side by side with gVisor's own runsc
+	$(BIN) bench --runsc $(RUNSC) $(ARGS)
+
+# Stock runsc of the gVisor that go.mod pins.
+.PHONY: $(RUNSC)
+$(RUNSC):
+	CGO_ENABLED=0 $(GO) build -o $@ gvisor.dev/gvisor/runsc
+
+# Tests come in two kinds. Those whose binary links gVisor's kernel become
+# sentries themselves and must be built without cgo: a sentry gives up its
+# privileges in all threads, and Go refuses to do that with cgo. All others run
+# with the race detector, which needs cgo and so a C compiler.
+#
+# All parts run even if one fails, and what they say comes once more at the end,
+# in go test's own words.
+.PHONY: test
+test: oracle $(SENTRY) ## run go vet and all tests
+	@mkdir -p $(CACHE) && rm -f $(LOG)
+	@failed=; $(MAKE) --no-print-directory --keep-going vet test-unit test-sentry || failed=1; \
+	echo; echo '== skipped'; grep '^skip:' $(LOG) || echo nothing; \
+	echo; echo '== summary'; grep -E '^(ok|FAIL|panic:|--- FAIL)' $(LOG) || failed=1; test -z "$$failed"
+
+.PHONY: vet
+vet: $(SENTRY)
+	@echo '== go vet'
+	@$(GO) vet ./...
+
+# The packages whose test binary links gVisor's kernel (yes), or does not (no).
+define packages
+$$($(GO) list -test -f '{{.ImportPath}}{{range .Deps}}{{if eq . "gvisor.dev/gvisor/pkg/sentry/kernel"}} yes{{end}}{{end}}' ./... \
+	| awk '$$1 ~ /\.test$$/ && NF == 1 + ("$(1)" == "yes") {sub(/\.test$$/, "", $$1); print $$1}')
+endef
+
+report := 2>&1 | awk -f .ci/quiet.awk | tee -a $(LOG)
+
+.PHONY: test-unit
+test-unit: $(SENTRY)
+	@mkdir -p $(CACHE)
+	@cgo=1; race=-race; cc=$$($(GO) env CC); \
+	command -v $$cc >/dev/null || { cgo=0; race=; echo "skip: race detector: there is no C compiler ($$cc)" | tee -a $(LOG); }; \
+	echo "== go test $$race, packages that do not link gVisor's kernel"; \
+	CGO_ENABLED=$$cgo $(GO) test -v $$race -timeout 10m $(call packages,no) $(report)
+
+.PHONY: test-sentry
+test-sentry: $(SENTRY)
+	@mkdir -p $(CACHE)
+	@echo "== go test, packages that link gVisor's kernel, as $$(id -un)"
+	@CGO_ENABLED=0 $(GO) test -v -timeout 10m $(call packages,yes) $(report)
+
+# fsck.erofs judges our images besides gVisor's reader. Nothing depends on it.
+.PHONY: oracle
+oracle:
+	@if ! command -v fsck.erofs >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		{ apt-get -q install -y --no-install-recommends erofs-utils || { apt-get -q update && apt-get -q install -y --no-install-recommends erofs-utils; }; } >/dev/null 2>&1 || echo 'erofs-utils cannot be installed: its part of the tests is skipped'; fi
+
+.PHONY: race
+race: $(SENTRY) ## run the unit tests with the race detector, several times
+	CGO_ENABLED=1 $(GO) test -race -count=5 -timeout 30m $(call packages,no)
+
+.PHONY: lint
+lint: $(SENTRY) ## gofmt, go vet and staticcheck
+	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "not formatted: $$files"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+.PHONY: fuzz
+fuzz: $(SENTRY) ## run each fuzz target for FUZZTIME
+	@$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ {t[n++] = $$1} /^ok/ {for (i = 0; i < n; i++) print $$2, t[i]; n = 0}' | while read -r package target; do \
+		echo "== $$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; done
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin $(CACHE) $(SENTRY)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
