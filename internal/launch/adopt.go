@@ -52,7 +52,7 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 
 // watch closes done when the process has ended, which is not our child.
 func (s *Sentry) watch(pid int, startTime uint64) error {
-	fd, err := unix.PidfdOpen(pid, 0)
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeSandboxDied, "sentry ended while no daemon ran")
 	}
@@ -63,17 +63,35 @@ func (s *Sentry) watch(pid int, startTime uint64) error {
 		return sandbox.Errorf(sandbox.CodeSandboxDied, "sentry ended while no daemon ran")
 	}
 	go func() {
-		defer unix.Close(fd)
-		for {
-			_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
-			if err != unix.EINTR {
-				break
-			}
-		}
+		awaitPidfd(fd)
 		s.end = s.explain(nil)
 		close(s.done)
 	}()
 	return nil
+}
+
+// awaitExit returns when the process pid has ended. It costs a goroutine, not a
+// thread as waiting for a child does. If the host has no process descriptors it
+// returns at once.
+func awaitExit(pid int) {
+	if fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK); err == nil {
+		awaitPidfd(fd)
+	}
+}
+
+// awaitPidfd returns when the process behind fd has ended, and closes fd.
+func awaitPidfd(fd int) {
+	f := os.NewFile(uintptr(fd), "pidfd") // non-blocking, so the runtime's poller has it
+	defer f.Close()
+	c, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	// A process descriptor is readable when the process has ended.
+	_ = c.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	})
 }
 
 // StartTime returns when a process started, in the kernel's clock ticks since

@@ -70,7 +70,9 @@ func (s *Sentry) awaitHello(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("start sentry: %w", err)
 	}
 	defer p.Close()
-	if err := p.Decode(&s.hello); err != nil {
+	err = p.Decode(&s.hello)
+	s.lifeline.Rest()
+	if err != nil {
 		return fmt.Errorf("start sentry: %w", err)
 	}
 	if s.hello.BuildID != cfg.BuildID {
@@ -83,9 +85,10 @@ func (s *Sentry) awaitHello(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// reap waits for the process and says why it ended.
+// reap waits for the process, which is our child, and says why it ended.
 func (s *Sentry) reap(cmd *exec.Cmd) {
-	err := cmd.Wait()
+	awaitExit(s.pid)
+	err := cmd.Wait() // collects what is there: without a thread to wait in
 	s.end = s.explain(err)
 	close(s.done)
 }
@@ -133,7 +136,7 @@ func (s *Sentry) Call(ctx context.Context, call *wire.Call, out any, fds ...*os.
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer c.Finish()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	if err := send(c, call, fds); err != nil {
@@ -209,7 +212,7 @@ func (s *Sentry) Exec(ctx context.Context, req *wire.Exec, xio ExecIO) (*wire.Ex
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer c.Finish()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	req.Stdin = xio.Stdin != nil

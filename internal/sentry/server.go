@@ -71,6 +71,9 @@ func (s *server) serveConn(c *wire.Conn) {
 		_ = c.Fail(sandbox.Errorf(sandbox.CodeInvalid, "decode call: %w", err)) // the peer may be gone
 		return
 	}
+	if call.Op != wire.OpExec { // which goes on receiving
+		c.Rest()
+	}
 	reply, err := s.dispatch(c, &call, p)
 	if err != nil {
 		_ = c.Fail(err) // likewise
@@ -174,13 +177,14 @@ func (s *server) setGuest(g *guest.Guest) {
 	time.AfterFunc(settleAfter, settle)
 }
 
-// settleAfter keeps the first collection away from the first commands.
-const settleAfter = 500 * time.Millisecond
+// settleAfter keeps the first collection away from the first commands, and from
+// the start of siblings.
+const settleAfter = 3 * time.Second
 
 // settle gives back the memory that starting took, and the precision of timers
 // that package launch gave up for it.
 func settle() {
-	const slack = 50_000 // ns, Linux's default
+	const slack = 50_000                                             // ns, Linux's default
 	_ = allThreads(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, slack, 0) // else timers are a millisecond late
 	debug.SetGCPercent(guest.GCPercent)
 	debug.FreeOSMemory()

@@ -49,6 +49,7 @@ func (in *input) receive(open bool) {
 		p, err := in.c.Receive()
 		if err != nil {
 			close(in.gone)
+			in.c.Finish()
 			return
 		}
 		p.Close()

@@ -47,9 +47,17 @@ type Conn struct {
 	c      *net.UnixConn
 	sendMu sync.Mutex
 	out    []byte // guarded by sendMu
-	in     []byte // of the one receiver, reused
-	oob    []byte
+	in     *inbox // of the one receiver, from the first Receive on
 }
+
+// inbox is room for one packet with its descriptors. Connections are short and
+// many, so they share them.
+type inbox struct {
+	data [maxPacket]byte
+	oob  []byte
+}
+
+var inboxes = sync.Pool{New: func() any { return &inbox{oob: make([]byte, unix.CmsgSpace(maxFDs*4))} }}
 
 // NewConn wraps a SOCK_SEQPACKET connection and takes ownership of it.
 func NewConn(c *net.UnixConn) *Conn { return &Conn{c: c} }
@@ -63,7 +71,8 @@ func Dial(path string) (*Conn, error) {
 	return NewConn(c), nil
 }
 
-// Close ends the connection. Both directions fail from then on.
+// Close ends the connection. Both directions fail from then on; it may be called
+// while others send or receive.
 func (c *Conn) Close() error { return c.c.Close() }
 
 // SetDeadline bounds all pending and future sends and receives.
@@ -97,6 +106,22 @@ func (c *Conn) SendJSON(t Type, v any, fds ...int) error {
 
 // Fail sends err to the peer.
 func (c *Conn) Fail(err error) error { return c.SendJSON(TypeFail, sandbox.AsError(err)) }
+
+// Finish closes the connection and rests. The one receiver calls it, when it
+// needs no Body any more.
+func (c *Conn) Finish() {
+	c.c.Close()
+	c.Rest()
+}
+
+// Rest gives back the buffers of a connection that is kept but not used for now.
+// The one receiver calls it, when it needs no Body any more.
+func (c *Conn) Rest() {
+	if c.in != nil {
+		inboxes.Put(c.in)
+		c.in = nil
+	}
+}
 
 // Packet is one received message. Body is valid until the next Receive. The
 // receiver owns Files.
@@ -144,16 +169,15 @@ func (p *Packet) Decode(v any) error {
 // Receive waits for the next packet; io.EOF says that the peer closed.
 func (c *Conn) Receive() (*Packet, error) {
 	if c.in == nil {
-		c.in = make([]byte, maxPacket)
-		c.oob = make([]byte, unix.CmsgSpace(maxFDs*4))
+		c.in = inboxes.Get().(*inbox)
 	}
-	n, oobn, flags, _, err := c.c.ReadMsgUnix(c.in, c.oob)
+	n, oobn, flags, _, err := c.c.ReadMsgUnix(c.in.data[:], c.in.oob)
 	if err != nil {
 		return nil, err
 	}
 	p := &Packet{}
 	if oobn > 0 {
-		if p.Files, err = parseFiles(c.oob[:oobn]); err != nil {
+		if p.Files, err = parseFiles(c.in.oob[:oobn]); err != nil {
 			return nil, err
 		}
 	}
@@ -165,7 +189,7 @@ func (c *Conn) Receive() (*Packet, error) {
 		p.Close()
 		return nil, io.EOF
 	}
-	p.Type, p.Body = Type(c.in[0]), c.in[1:n]
+	p.Type, p.Body = Type(c.in.data[0]), c.in.data[1:n]
 	return p, nil
 }
 
