@@ -95,6 +95,10 @@ func (b *bench) measure(ctx context.Context) error {
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
+	before, err := b.usage()
+	if err != nil {
+		return err
+	}
 	if err := b.single(ctx); err != nil {
 		return err
 	}
@@ -106,6 +110,11 @@ func (b *bench) measure(ctx context.Context) error {
 	if err := b.inARow(ctx); err != nil {
 		return err
 	}
+	after, err := b.usage()
+	if err != nil {
+		return err
+	}
+	b.report.Machine.OthersPercent = after.othersSince(before)
 	return b.compare(ctx)
 }
 

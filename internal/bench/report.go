@@ -33,10 +33,13 @@ type Machine struct {
 	Ramet     string    `json:"ramet"`
 	Runsc     string    `json:"runsc,omitempty"`
 	Started   time.Time `json:"started"`
-	// The load averages of the last minute say whether the machine had other
-	// things to do.
+	// The load averages of the last minute.
 	LoadBefore float64 `json:"load_before"`
 	LoadAfter  float64 `json:"load_after"`
+	// OthersPercent is how much of all processors went to what is none of our
+	// processes while the daemon was measured. It is what the figures suffered
+	// from; the load averages have our own work in them.
+	OthersPercent float64 `json:"others_percent"`
 	Seconds    float64 `json:"seconds"`
 }
 

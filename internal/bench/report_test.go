@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -78,7 +79,7 @@ func report() *Report {
 	}
 	return &Report{
 		Machine: Machine{CPUs: 2, CPUModel: "Test 9000", MemoryMiB: 4096, Kernel: "6.1", Arch: "amd64", Ramet: "devel", Runsc: "v0.1",
-			Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), LoadBefore: 0.5, LoadAfter: 1.25, Seconds: 61.4},
+			Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), LoadBefore: 0.5, LoadAfter: 1.25, OthersPercent: 7, Seconds: 61.4},
 		Rows: rs, Targets: targets(rs), Notes: []string{"something was left out"},
 	}
 }
@@ -220,5 +221,20 @@ func TestThisMachine(t *testing.T) {
 	}
 	if got := cpuModel("Features : fp\n"); got != "" {
 		t.Errorf("model is %q", got)
+	}
+}
+
+func TestOthers(t *testing.T) {
+	start := time.Now()
+	before := usage{at: start, busy: time.Hour, ours: time.Minute}
+	second := time.Second * time.Duration(runtime.NumCPU()) // of all processors
+	for _, tc := range []struct {
+		busy, ours time.Duration
+		want       float64
+	}{{0, 0, 0}, {10 * second, 10 * second, 0}, {10 * second, 5 * second, 50}, {10 * second, 11 * second, 0}} {
+		after := usage{at: start.Add(10 * time.Second), busy: before.busy + tc.busy, ours: before.ours + tc.ours}
+		if got := after.othersSince(before); got != tc.want {
+			t.Errorf("%+v: %v", tc, got)
+		}
 	}
 }

@@ -151,3 +151,33 @@ func Visible(pid int) bool {
 	_, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err == nil
 }
+
+// Busy returns the processor time that the whole machine has used since it
+// started, with that which other virtual machines took from it.
+func Busy() (time.Duration, error) {
+	doc, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, fmt.Errorf("read processor time of the machine: %w", err)
+	}
+	return parseBusy(string(doc))
+}
+
+// parseBusy reads the first line of proc_stat(5).
+func parseBusy(doc string) (time.Duration, error) {
+	line, _, _ := strings.Cut(doc, "\n")
+	fields := strings.Fields(line)
+	// user, nice and system; idle and iowait are left out; irq, softirq, steal.
+	used := []int{1, 2, 3, 6, 7, 8}
+	if len(fields) <= used[len(used)-1] || fields[0] != "cpu" {
+		return 0, fmt.Errorf("read processor time of the machine: %q is not its line", line)
+	}
+	var sum time.Duration
+	for _, i := range used {
+		ticks, err := strconv.ParseInt(fields[i], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read processor time of the machine: %w", err)
+		}
+		sum += time.Duration(ticks) * time.Second / userHZ
+	}
+	return sum, nil
+}

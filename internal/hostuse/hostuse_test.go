@@ -162,3 +162,21 @@ func TestReadMemory(t *testing.T) {
 		t.Errorf("%+v makes no sense", m)
 	}
 }
+
+func TestParseBusy(t *testing.T) {
+	for line, want := range map[string]time.Duration{
+		"cpu  100 20 30 9999 999 4 5 6 7 8\ncpu0 1 1\n": 1650 * time.Millisecond,
+		"cpu0 100 20 30 9999 999 4 5 6 7 8\n":            0,
+		"cpu 1 2 3\n":                                    0,
+		"cpu 1 2 x 4 5 6 7 8 9\n":                        0,
+		"":                                               0,
+	} {
+		got, err := parseBusy(line)
+		if got != want || (err == nil) != (want != 0) {
+			t.Errorf("%q: %v, %v", line, got, err)
+		}
+	}
+	if busy, err := Busy(); err != nil || busy <= 0 {
+		t.Errorf("this machine: %v, %v", busy, err)
+	}
+}

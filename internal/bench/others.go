@@ -1,0 +1,37 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"ramet.dev/ramet/internal/hostuse"
+)
+
+// usage is the processor time of the machine and our part of it.
+type usage struct {
+	at         time.Time
+	busy, ours time.Duration
+}
+
+// usage reads the processor time of the machine, and that of the daemon with its
+// sandboxes and of this process.
+func (b *bench) usage() (usage, error) {
+	u := usage{at: time.Now()}
+	var err error
+	if u.busy, err = hostuse.Busy(); err != nil {
+		return u, err
+	}
+	if u.ours, err = hostuse.TreeCPU(b.daemon, os.Getpid()); err != nil {
+		return u, fmt.Errorf("read processor time of the daemon: %w", err)
+	}
+	return u, nil
+}
+
+// othersSince returns how much of all processors others used since before.
+func (u usage) othersSince(before usage) float64 {
+	others := (u.busy - before.busy) - (u.ours - before.ours)
+	all := u.at.Sub(before.at) * time.Duration(runtime.NumCPU())
+	return 100 * max(0, float64(others)/float64(all))
+}
