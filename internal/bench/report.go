@@ -40,7 +40,7 @@ type Machine struct {
 	// processes while the daemon was measured. It is what the figures suffered
 	// from; the load averages have our own work in them.
 	OthersPercent float64 `json:"others_percent"`
-	Seconds    float64 `json:"seconds"`
+	Seconds       float64 `json:"seconds"`
 }
 
 func thisMachine(version string) (Machine, error) {

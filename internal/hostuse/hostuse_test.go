@@ -166,10 +166,10 @@ func TestReadMemory(t *testing.T) {
 func TestParseBusy(t *testing.T) {
 	for line, want := range map[string]time.Duration{
 		"cpu  100 20 30 9999 999 4 5 6 7 8\ncpu0 1 1\n": 1650 * time.Millisecond,
-		"cpu0 100 20 30 9999 999 4 5 6 7 8\n":            0,
-		"cpu 1 2 3\n":                                    0,
-		"cpu 1 2 x 4 5 6 7 8 9\n":                        0,
-		"":                                               0,
+		"cpu0 100 20 30 9999 999 4 5 6 7 8\n":           0,
+		"cpu 1 2 3\n":                                   0,
+		"cpu 1 2 x 4 5 6 7 8 9\n":                       0,
+		"":                                              0,
 	} {
 		got, err := parseBusy(line)
 		if got != want || (err == nil) != (want != 0) {
