@@ -120,7 +120,7 @@ func (b *bench) measure(ctx context.Context) error {
 
 // prepare looks after the image and says what else could be in the way.
 func (b *bench) prepare(ctx context.Context) error {
-	if _, err := workload.Image(ctx, b.c, workload.PythonImage, func(sandbox.Progress) {}); err != nil {
+	if _, err := workload.Image(ctx, b.c, workload.PythonImage, func(p sandbox.Progress) { b.progress("build image: %s %s", p.Phase, p.Detail) }); err != nil {
 		return err
 	}
 	others, err := b.c.List(ctx, sandbox.ListFilter{State: sandbox.StateRunning})
