@@ -16,6 +16,23 @@ import (
 // is for good: a save splits and joins the segments of the account, so there is
 // nothing left that a mark could be taken back from. The guest sees somewhat less
 // free memory than there is, as it does in a child, which inherits the account.
+//
+// A segment that is frozen in part only is left as it is. FindCommitted, which
+// runs before, finds what of it is in use.
+
+// owners returns the ids of the memory control groups, the guest kernel's own,
+// that have memory.
+func (m *Memory) owners() map[uint32]struct{} {
+	file := reflect.ValueOf(m.mf).Elem()
+	mu := lockerAt(file.FieldByName("mu"))
+	mu.lock()
+	defer mu.unlock()
+	ids := map[uint32]struct{}{}
+	visitSegments(file.FieldByName("memAcct").FieldByName("root"), func(_, value reflect.Value) {
+		ids[uint32(value.FieldByName("memCgID").Uint())] = struct{}{}
+	})
+	return ids
+}
 
 // bookCommitted books all segments of the account that lie within frozen ranges
 // as in use. The kernel must be paused.

@@ -94,7 +94,7 @@ func (m *Memory) SharedBytes() int64 {
 // scan them. It may take milliseconds and runs while the guest does.
 func (m *Memory) FindCommitted() error {
 	// An explicit set of memory cgroups is not throttled, unlike nil.
-	return m.mf.UpdateUsage(map[uint32]struct{}{kernel.InvalidCgroupID: {}})
+	return m.mf.UpdateUsage(m.owners())
 }
 
 // Pinned is the outcome of Pin.
