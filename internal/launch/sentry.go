@@ -19,6 +19,10 @@ import (
 	"ramet.dev/ramet/internal/wire"
 )
 
+// endPatience is how long a process may take to end after it closed its
+// sockets: the kernel ends all of its pid namespace first.
+const endPatience = 10 * time.Second
+
 // Sentry is one sentry process. It is safe for concurrent use.
 type Sentry struct {
 	key      string
@@ -193,7 +197,7 @@ func (s *Sentry) callError(ctx context.Context, call *wire.Call, err error) erro
 		select {
 		case <-s.done:
 			return s.end
-		case <-time.After(time.Second):
+		case <-time.After(endPatience):
 		}
 	}
 	return fmt.Errorf("%s: %w", call.Op, err)
