@@ -172,16 +172,17 @@ func (c *Conn) Receive() (*Packet, error) {
 		c.in = inboxes.Get().(*inbox)
 	}
 	n, oobn, flags, _, err := c.c.ReadMsgUnix(c.in.data[:], c.in.oob)
-	if err != nil {
-		return nil, err
-	}
 	p := &Packet{}
-	if oobn > 0 {
-		if p.Files, err = parseFiles(c.in.oob[:oobn]); err != nil {
-			return nil, err
+	if oobn > 0 { // also with an error: an empty packet may carry descriptors
+		var perr error
+		if p.Files, perr = parseFiles(c.in.oob[:oobn]); err == nil {
+			err = perr
 		}
 	}
 	switch {
+	case err != nil:
+		p.Close()
+		return nil, err
 	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
 		p.Close()
 		return nil, ErrTooLarge

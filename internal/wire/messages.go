@@ -114,8 +114,8 @@ type Frozen struct {
 type Release struct {
 	ID string `json:"id,omitempty"`
 	// Keep, if not nil, instead drops all pins but these: a new daemon uses it
-	// to collect what the old one left.
-	Keep []string `json:"keep,omitempty"`
+	// to collect what the old one left. An empty list drops all.
+	Keep []string `json:"keep"`
 }
 
 // Info is what a sentry says about itself.
