@@ -203,13 +203,18 @@ func (m *Memory) privateRanges(ctx context.Context, k *kernel.Kernel) (Ranges, e
 			continue // exiting, or a thread of a process already seen
 		}
 		seen[src] = true
-		copyInSmallPieces(src)
+		unforked := copyInSmallPieces(src)
 		dup, err := src.Fork(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("mark memory copy-on-write: %w", err)
 		}
 		ranges = appendPrivate(ranges, dup)
 		dup.DecUsers(ctx)
+		if unforked {
+			// What an earlier freeze pinned is not saved again, so it must be
+			// in the table even if MADV_DONTFORK came since and it is not in dup.
+			ranges = appendCopyOnWrite(ranges, src)
+		}
 	}
 	return normalize(ranges), nil
 }
@@ -222,21 +227,35 @@ const maxSmallPieces = 32 << 20
 // forked from it, break copy-on-write a few pages at a time. gVisor's unit is
 // 2 MiB but for stacks: a Python child that runs one line would copy ten times
 // the memory it changes. Being a stack has no other effect on a mapping
-// (getPMAsInternalLocked in gVisor's pkg/sentry/mm).
-func copyInSmallPieces(m *mm.MemoryManager) {
+// (getPMAsInternalLocked in gVisor's pkg/sentry/mm). It reports whether there
+// are mappings that a fork leaves out.
+func copyInSmallPieces(m *mm.MemoryManager) (unforked bool) {
 	visitSegments(reflect.ValueOf(m).Elem().FieldByName("vmas").FieldByName("root"), func(key, vma reflect.Value) {
 		length := key.FieldByName("End").Uint() - key.FieldByName("Start").Uint()
 		if length <= maxSmallPieces && vma.FieldByName("private").Bool() && vma.FieldByName("realPerms").FieldByName("Write").Bool() {
 			*(*bool)(unsafe.Pointer(vma.FieldByName("isStack").UnsafeAddr())) = true
 		}
+		unforked = unforked || vma.FieldByName("dontfork").Bool()
 	})
+	return unforked
 }
 
 // appendPrivate appends the file ranges of all private pages of m. gVisor has
 // no accessor for them.
 func appendPrivate(ranges []memmap.FileRange, m *mm.MemoryManager) []memmap.FileRange {
+	return appendPages(ranges, m, func(pma reflect.Value) bool { return pma.FieldByName("private").Bool() })
+}
+
+// appendCopyOnWrite appends those that are copied before they are written.
+func appendCopyOnWrite(ranges []memmap.FileRange, m *mm.MemoryManager) []memmap.FileRange {
+	return appendPages(ranges, m, func(pma reflect.Value) bool {
+		return pma.FieldByName("private").Bool() && pma.FieldByName("needCOW").Bool()
+	})
+}
+
+func appendPages(ranges []memmap.FileRange, m *mm.MemoryManager, wanted func(pma reflect.Value) bool) []memmap.FileRange {
 	visitSegments(reflect.ValueOf(m).Elem().FieldByName("pmas").FieldByName("root"), func(key, pma reflect.Value) {
-		if pma.FieldByName("private").Bool() {
+		if wanted(pma) {
 			off := pma.FieldByName("off").Uint()
 			length := key.FieldByName("End").Uint() - key.FieldByName("Start").Uint()
 			ranges = append(ranges, memmap.FileRange{Start: off, End: off + length})

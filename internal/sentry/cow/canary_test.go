@@ -1,0 +1,422 @@
+package cow
+
+import (
+	"bytes"
+	gocontext "context"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+
+	"gvisor.dev/gvisor/pkg/hostarch"
+	"gvisor.dev/gvisor/pkg/sentry/memmap"
+	"gvisor.dev/gvisor/pkg/sentry/mm"
+	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
+	"gvisor.dev/gvisor/pkg/sentry/usage"
+
+	"ramet.dev/ramet/internal/snapfile"
+)
+
+// This file pins the internals of gVisor that copy-on-write memory relies on.
+// Its tests fail when an upgrade changes one, and say what to look at. When all
+// have been looked at, change pinned.
+
+// pinned is the version that the other tests here were last read against.
+const pinned = "v0.0.0-20260905035102-160fafc42237"
+
+func TestCanaryVersion(t *testing.T) {
+	if v := gvisorVersion(t); v != pinned {
+		t.Errorf("gVisor is %s, and what this package and package guest know of its insides is of %s.\n"+
+			"Read the tests in this file and in package guest's canary_test.go, compare them with the new sources, run them and the "+
+			"integration tests, change manager's stateVersion if saved states differ, and only then change pinned.", v, pinned)
+	}
+}
+
+func gvisorVersion(t *testing.T) string {
+	t.Helper()
+	const module = "gvisor.dev/gvisor"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == module {
+				return m.Version
+			}
+		}
+	}
+	b, err := os.ReadFile("../../../go.mod") // test binaries may lack module information
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(regexp.QuoteMeta(module) + ` (\S+)`).FindSubmatch(b)
+	if m == nil {
+		t.Fatalf("go.mod does not require %s", module)
+	}
+	return string(m[1])
+}
+
+// at returns the type of a field of a field. A "*" follows a pointer and a "[]"
+// an array or slice.
+func at(root reflect.Type, path string) (reflect.Type, error) {
+	typ := root
+	for _, name := range strings.Split(path, ".") {
+		switch name {
+		case "*", "[]":
+			if k := typ.Kind(); name == "*" && k != reflect.Pointer || name == "[]" && k != reflect.Array && k != reflect.Slice {
+				return nil, fmt.Errorf("%v is no %s", typ, name)
+			}
+			typ = typ.Elem()
+		default:
+			if typ.Kind() != reflect.Struct {
+				return nil, fmt.Errorf("%v has no fields", typ)
+			}
+			f, ok := typ.FieldByName(name)
+			if !ok {
+				return nil, fmt.Errorf("%v has no field %s", typ, name)
+			}
+			typ = f.Type
+		}
+	}
+	return typ, nil
+}
+
+// tree are the fields of a generated B-tree (pkg/segment) that visitSegments
+// walks, below a path, with keys of that kind.
+func tree(path string, key reflect.Kind) map[string]reflect.Kind {
+	return map[string]reflect.Kind{
+		path + ".root.nrSegments":             reflect.Int,
+		path + ".root.hasChildren":            reflect.Bool,
+		path + ".root.keys.[].Start":          key,
+		path + ".root.keys.[].End":            key,
+		path + ".root.values.[]":              reflect.Struct,
+		path + ".root.children.[].*.keys":     reflect.Array,
+		path + ".root.children.[].*.values":   reflect.Array,
+		path + ".root.children.[].*.children": reflect.Array,
+	}
+}
+
+func TestCanaryFields(t *testing.T) {
+	for _, c := range []struct {
+		root   reflect.Type
+		used   string
+		fields []map[string]reflect.Kind
+	}{
+		{reflect.TypeFor[mm.MemoryManager](), "appendPrivate finds a process's private pages, copyInSmallPieces its mappings", []map[string]reflect.Kind{
+			tree("pmas", reflect.Uintptr), tree("vmas", reflect.Uintptr), {
+				"pmas.root.values.[].off": reflect.Uint64, "pmas.root.values.[].private": reflect.Bool,
+				"vmas.root.values.[].private": reflect.Bool, "vmas.root.values.[].realPerms.Write": reflect.Bool,
+				"vmas.root.values.[].isStack": reflect.Bool,
+			},
+		}},
+		{reflect.TypeFor[pgalloc.MemoryFile](), "bookCommitted keeps a save from touching frozen pages", []map[string]reflect.Kind{
+			tree("memAcct", reflect.Uint64), {
+				"knownCommittedBytes":                     reflect.Uint64,
+				"memAcct.root.values.[].knownCommitted":   reflect.Bool,
+				"memAcct.root.values.[].wasteOrReleasing": reflect.Bool,
+				"memAcct.root.values.[].commitSeq":        reflect.Uint64,
+				"memAcct.root.values.[].kind":             reflect.Int,
+				"memAcct.root.values.[].memCgID":          reflect.Uint32,
+				"mu":                                      reflect.Struct,
+			},
+		}},
+	} {
+		for _, fields := range c.fields {
+			for path, kind := range fields {
+				typ, err := at(c.root, path)
+				if err == nil && typ.Kind() != kind {
+					err = fmt.Errorf("it is a %v, not a %v", typ.Kind(), kind)
+				}
+				if err != nil {
+					t.Errorf("%v.%s: %v.\n%s through it: see how gVisor keeps this now.", c.root, path, err, c.used)
+				}
+			}
+		}
+	}
+	mu, err := at(reflect.TypeFor[pgalloc.MemoryFile](), "mu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, method := range []string{"Lock", "Unlock"} {
+		if m, ok := reflect.PointerTo(mu).MethodByName(method); !ok || m.Type.NumIn() != 1 || m.Type.NumOut() != 0 {
+			t.Errorf("pgalloc.MemoryFile.mu has no method %s(): bookCommitted locks it by that", method)
+		}
+	}
+	kind, err := at(reflect.TypeFor[pgalloc.MemoryFile](), "memAcct.root.values.[].kind")
+	if err != nil || kind != reflect.TypeFor[usage.MemoryKind]() {
+		t.Errorf("memory is booked by %v, not by usage.MemoryKind (%v): see bookCommitted", kind, err)
+	}
+}
+
+// TestCanaryForkFreezes checks what Pin relies on: that MemoryManager.Fork takes
+// a reference on every private page and makes the source copy a page with more
+// than one reference before it writes.
+func TestCanaryForkFreezes(t *testing.T) {
+	const n = 64
+	mem := newMemory(t)
+	p := newProcess(t, mem)
+	addr := p.mmap(n)
+	for i := range hostarch.Addr(n) {
+		p.write(addr+i*page, fmt.Sprint("old ", i))
+	}
+	private := normalize(appendPrivate(nil, p.mm))
+	if private.Bytes() < n*page {
+		t.Fatalf("appendPrivate finds %d bytes of %d that were written", private.Bytes(), n*page)
+	}
+	if sr, shared := firstShared(mem, private); shared {
+		t.Fatalf("%v is shared before anything was forked", sr)
+	}
+	mem.freezing = true
+	copyInSmallPieces(p.mm)
+	dup, err := p.mm.Fork(p.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := normalize(appendPrivate(nil, dup)); !slices.Equal(got, private) {
+		t.Errorf("the copy has the private pages %v, not %v: Pin takes them from there", got, private)
+	}
+	for _, r := range private {
+		if sr, _ := mem.mf.FirstSharedRange(r); sr != r {
+			t.Errorf("of %v only %v has more than one reference after MemoryManager.Fork", r, sr)
+		}
+		mem.mf.IncRef(r, 0) // the pin
+	}
+	dup.DecUsers(p.ctx)
+	mem.freezing = false
+
+	p.write(addr, "new")
+	if got := p.read(addr, 8) + "/" + p.read(addr+page, 8); got != "new 0/old 1" {
+		t.Errorf("after the fork the source reads %q", got)
+	}
+	fresh := normalize(appendPrivate(nil, p.mm))
+	copied := uint64(0)
+	for _, r := range fresh {
+		private.minus(r, func(part memmap.FileRange) { copied += part.Length() })
+	}
+	if copied == 0 {
+		t.Error("a write to a pinned page was not to a copy: children would see it")
+	}
+	const most = 16 * page
+	if copied > most {
+		t.Errorf("one written byte copied %d bytes, more than %d: see copyInSmallPieces and getPMAsInternalLocked", copied, most)
+	}
+	if got := readFrozen(t, mem, private[0], "old 0"); got != "old 0" {
+		t.Errorf("the pinned page became %q", got)
+	}
+}
+
+// readFrozen returns the string of want's length at the start of a page of r, of
+// which one begins with want if nothing changed it.
+func readFrozen(t *testing.T, mem *Memory, r memmap.FileRange, want string) string {
+	t.Helper()
+	b := make([]byte, r.Length())
+	if _, err := mem.file.ReadAt(b, int64(r.Start)); err != nil {
+		t.Fatal(err)
+	}
+	found := ""
+	for off := 0; off < len(b); off += page {
+		found = string(b[off : off+len(want)])
+		if found == want {
+			return found
+		}
+	}
+	return found
+}
+
+func firstShared(mem *Memory, rs Ranges) (memmap.FileRange, bool) {
+	for _, r := range rs {
+		if sr, ok := mem.mf.FirstSharedRange(r); ok {
+			return sr, true
+		}
+	}
+	return memmap.FileRange{}, false
+}
+
+// allocate allocates pages and writes to the first half of them.
+func allocate(t *testing.T, mem *Memory, n uint64, text string) memmap.FileRange {
+	t.Helper()
+	// Segments with different owners stay apart in the account.
+	fr, err := mem.mf.Allocate(n*page, pgalloc.AllocOpts{Kind: usage.Anonymous, MemCgID: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := mem.mf.MapInternal(memmap.FileRange{Start: fr.Start, End: fr.Start + n/2*page}, hostarch.ReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for b := blocks.Head(); ; b = blocks.Head() {
+		s := b.ToSlice()
+		for off := 0; off < len(s); off += page {
+			copy(s[off:], text)
+		}
+		if blocks = blocks.Tail(); blocks.IsEmpty() {
+			return fr
+		}
+	}
+}
+
+// save saves mem's memory file as a kernel does.
+func save(t *testing.T, mem *Memory, w *Writer) []byte {
+	t.Helper()
+	var meta bytes.Buffer
+	done := make(chan error, 1)
+	pages, err := pgalloc.StartAsyncPagesFileSave(w, func(err error) { done <- err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mem.mf.SaveTo(gocontext.Background(), &meta, &pgalloc.SaveOpts{PagesFile: pages}); err != nil {
+		t.Fatal(err)
+	}
+	pages.MemoryFilesDone()
+	if err := <-done; err != nil {
+		t.Fatalf("save: %v.\nIf it complains of vectored writes, MaxRanges() of 1 no longer means AddWrite only.", err)
+	}
+	return meta.Bytes()
+}
+
+func load(t *testing.T, mem *Memory, meta []byte, r *Reader) {
+	t.Helper()
+	done := make(chan error, 1)
+	pages, err := pgalloc.StartAsyncPagesFileLoad(r, func(err error) { done <- err }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mem.mf.LoadFrom(gocontext.Background(), bytes.NewReader(meta), &pgalloc.LoadOpts{PagesFile: pages}); err != nil {
+		t.Fatal(err)
+	}
+	pages.MemoryFilesDone()
+	if err := <-done; err != nil {
+		t.Fatalf("load: %v", err)
+	}
+}
+
+// textAt returns what the kernel reads at the start of a page.
+func textAt(t *testing.T, mem *Memory, off uint64, n int) string {
+	t.Helper()
+	blocks, err := mem.mf.MapInternal(memmap.FileRange{Start: off, End: off + page}, hostarch.Read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(blocks.Head().ToSlice()[:n])
+}
+
+// TestCanarySaveAndLoad sends a memory file with frozen, shared and forgotten
+// pages through a save and a load: frozen pages must not be written but mapped
+// from their generation, references must be saved, and Settle must leave one on
+// what was inherited and none on what nobody has.
+func TestCanarySaveAndLoad(t *testing.T) {
+	parent := newMemory(t)
+	shared := allocate(t, parent, 8, "shared")
+	frozen := allocate(t, parent, 8, "frozen")
+	dead := allocate(t, parent, 8, "dead--")
+	for _, r := range []memmap.FileRange{frozen, frozen, dead} {
+		parent.mf.IncRef(r, 0) // two pins that hold the first, one the other
+	}
+	parent.mf.DecRef(dead) // no process has it any more
+	drop := normalize([]memmap.FileRange{frozen, dead})
+	before := blocksOf(t, parent)
+	parent.bookCommitted(drop)
+	file := newFile(t, nil)
+	w := NewWriter(&Pinned{drop: drop}, file, 0)
+	meta := save(t, parent, w)
+	if after := blocksOf(t, parent); after > before {
+		t.Errorf("the save made the memory grow from %d to %d bytes: it touched frozen pages, see bookCommitted", before, after)
+	}
+	for _, r := range w.Copies() {
+		if !memmap.FileRange(r).IsSupersetOf(shared) && !shared.IsSupersetOf(memmap.FileRange(r)) {
+			t.Errorf("%v was written, which is not in %v: AddWrite gets file ranges only if NeedRegisterSourceFD is true", r, shared)
+		}
+	}
+	if w.End() == 0 {
+		t.Fatal("nothing was written: AddWrite was not called")
+	}
+	content := make([]byte, w.End())
+	if _, err := file.ReadAt(content, 0); err != nil {
+		t.Fatal(err)
+	}
+
+	child := newMemory(t)
+	child.Inherit(Table{{Range: rangeOf(frozen)}}, []Generation{{Name: "parent", File: parent.file}})
+	load(t, child, meta, NewReader(child, w.Copies(), content))
+	if got := textAt(t, child, shared.Start, 6); got != "shared" {
+		t.Errorf("the child's copied page has %q", got)
+	}
+	if got := textAt(t, child, frozen.Start, 6); got != "frozen" {
+		t.Errorf("the child's frozen page has %q: AddRead did not map it from its generation", got)
+	}
+	if own := blocksOf(t, child); own > shared.Length() {
+		t.Errorf("the child has %d bytes of its own, more than the %d that are not frozen", own, shared.Length())
+	}
+
+	child.Settle(overlay([]memmap.FileRange{frozen, frozen, dead}))
+	if sr, ok := child.mf.FirstSharedRange(shared); ok {
+		t.Errorf("%v has a reference too many", sr)
+	}
+	// One is the process's, one stays so that it copies before it writes. The
+	// parent's second pin must be gone.
+	if sr, _ := child.mf.FirstSharedRange(frozen); sr != frozen {
+		t.Errorf("only %v of %v is still frozen", sr, frozen)
+	}
+	child.mf.DecRef(frozen)
+	if sr, ok := child.mf.FirstSharedRange(frozen); ok {
+		t.Errorf("%v is held by a pin of the parent's", sr)
+	}
+	again, err := child.mf.Allocate(dead.Length(), pgalloc.AllocOpts{Kind: usage.Anonymous})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := textAt(t, child, again.Start, 1); got != "\x00" {
+		t.Errorf("new memory has %q", got)
+	}
+}
+
+// TestCanaryAccounting books frozen pages as in use, frees them and checks that
+// the account is even: gVisor panics if it gets below nothing.
+func TestCanaryAccounting(t *testing.T) {
+	mem := newMemory(t)
+	_, before := usage.MemoryAccounting.Copy()
+	all := []memmap.FileRange{allocate(t, mem, 8, "a"), allocate(t, mem, 4, "b"), allocate(t, mem, 2, "c")}
+	mem.bookCommitted(normalize(slices.Clone(all)))
+	mem.bookCommitted(normalize(slices.Clone(all))) // a second freeze
+	if _, booked := usage.MemoryAccounting.Copy(); booked-before != 14*page {
+		t.Errorf("%d bytes are booked, not %d", booked-before, 14*page)
+	}
+	save(t, mem, NewWriter(&Pinned{}, newFile(t, nil), 0)) // restructures the account
+	for _, r := range all {
+		mem.mf.DecRef(r)
+	}
+	// A save waits until freed pages are back.
+	save(t, mem, NewWriter(&Pinned{}, newFile(t, nil), 0))
+	if _, after := usage.MemoryAccounting.Copy(); after != before {
+		t.Errorf("%d bytes are booked for nothing", after-before)
+	}
+}
+
+// TestFindCommitted checks that pages in use are found whoever has them: what is
+// not found is searched for during the pause.
+func TestFindCommitted(t *testing.T) {
+	mem := newMemory(t)
+	_, before := usage.MemoryAccounting.Copy()
+	allocate(t, mem, 64, "used") // by control group 1, half of it
+	if err := mem.FindCommitted(); err != nil {
+		t.Fatal(err)
+	}
+	if _, found := usage.MemoryAccounting.Copy(); found-before != 32*page {
+		t.Errorf("%d bytes are found in use, not %d", found-before, 32*page)
+	}
+	if ids := mem.owners(); len(ids) != 1 {
+		t.Errorf("the owners of the memory are %v", ids)
+	}
+}
+
+func blocksOf(t *testing.T, mem *Memory) uint64 {
+	t.Helper()
+	n, err := mem.mf.TotalUsage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func rangeOf(r memmap.FileRange) snapfile.Range { return snapfile.Range(r) }

@@ -1,0 +1,152 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path"
+	"reflect"
+	"strings"
+	"testing"
+
+	"gvisor.dev/gvisor/pkg/atomicbitops"
+	"gvisor.dev/gvisor/pkg/cpuid"
+	"gvisor.dev/gvisor/pkg/sentry/socket/netstack"
+	"gvisor.dev/gvisor/pkg/state"
+	"gvisor.dev/gvisor/pkg/tcpip/faketime"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+)
+
+// See canary_test.go of package cow for what this is.
+
+// idSource counts, as netstack wants ids from.
+type idSource struct{ n uint64 }
+
+func (s *idSource) UniqueID() uint64 { s.n++; return s.n }
+
+func TestCanaryPacketIDs(t *testing.T) {
+	is, err := newNetStack(faketime.NewManualClock(), &idSource{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := is.(*netstack.Stack).Stack
+	defer s.Close()
+	protocol := reflect.ValueOf(s.NetworkProtocolInstance(ipv4.ProtocolNumber))
+	if protocol.Kind() != reflect.Pointer {
+		t.Fatalf("the IPv4 protocol is a %v: packetIDs follows a pointer", protocol.Type())
+	}
+	ids := protocol.Elem().FieldByName("ids")
+	if !ids.IsValid() || ids.Type() != reflect.TypeFor[[]atomicbitops.Uint32]() {
+		t.Fatal("the IPv4 protocol does not keep its counters in a field ids of type []atomicbitops.Uint32 any more: packetIDs replaces it")
+	}
+	if ids.Len() != packetIDCount {
+		t.Errorf("the IPv4 protocol has %d counters: newPacketIDs makes %d, and an index beyond them would panic", ids.Len(), packetIDCount)
+	}
+}
+
+// savable is what gVisor's state package asks of the types of a saved state.
+type savable interface {
+	StateTypeName() string
+	StateFields() []string
+	StateSave(state.Sink)
+	StateLoad(context.Context, state.Source)
+}
+
+// TestCanarySavedTypes checks the methods that are written by hand here and
+// generated in gVisor: that the names are those of the types and fields, and that
+// what is saved comes back.
+func TestCanarySavedTypes(t *testing.T) {
+	cpuid.Initialize()
+	for _, x := range []savable{&sessions{}, &session{}, &alarm{}} {
+		typ := reflect.TypeOf(x).Elem()
+		t.Run(typ.Name(), func(t *testing.T) {
+			if want := typ.PkgPath() + "." + typ.Name(); x.StateTypeName() != want {
+				t.Errorf("it is saved as %q, not %q", x.StateTypeName(), want)
+			}
+			for _, f := range x.StateFields() {
+				if _, ok := typ.FieldByName(f); !ok {
+					t.Errorf("it has no field %s", f)
+				}
+			}
+			var buf bytes.Buffer
+			if _, err := state.Save(context.Background(), &buf, x); err != nil {
+				t.Fatalf("save: %v.\nIs it registered, and is the state.Sink's contract what it was?", err)
+			}
+			back := reflect.New(typ).Interface()
+			if _, err := state.Load(context.Background(), &buf, back); err != nil {
+				t.Fatalf("load: %v", err)
+			}
+		})
+	}
+}
+
+func TestSessionsComeBack(t *testing.T) {
+	s := newSessions()
+	kept := &session{}
+	s.add(kept)
+	s.add(&session{})
+	s.detached = []string{"/proc", "/sys"}
+	var buf bytes.Buffer
+	if _, err := state.Save(context.Background(), &buf, s); err != nil {
+		t.Fatal(err)
+	}
+	var back sessions
+	if _, err := state.Load(context.Background(), &buf, &back); err != nil {
+		t.Fatal(err)
+	}
+	if len(back.list) != 2 || fmt.Sprint(back.detached) != fmt.Sprint(s.detached) {
+		t.Errorf("%d sessions and %v came back", len(back.list), back.detached)
+	}
+	end := &back.list[0].stdout
+	back.closed(back.list[0], end)
+	if len(back.list) != 1 {
+		t.Errorf("%d sessions are left of two, one of which was closed", len(back.list))
+	}
+}
+
+// TestDeafAlarm rings an alarm that came out of a saved state: nobody hears it,
+// and nobody may wait for that.
+func TestDeafAlarm(t *testing.T) {
+	(&alarm{}).NotifyEvent(0)
+	a := newAlarm()
+	for range 3 {
+		a.NotifyEvent(0)
+	}
+	<-a.c
+	select {
+	case <-a.c:
+		t.Error("three rings are not one")
+	default:
+	}
+}
+
+func TestParseID(t *testing.T) {
+	for s, ok := range map[string]bool{
+		"0": true, "1000": true, "4294967294": true,
+		"4294967295": false, "4294967296": false, "-1": false, "": false, "1a": false, " 1": false, "0x10": false, "+1": false,
+	} {
+		if _, err := parseID(s); (err == nil) != ok {
+			t.Errorf("parseID(%q): %v", s, err)
+		}
+	}
+}
+
+func TestLimitedBuffer(t *testing.T) {
+	b := &limitedBuffer{max: 10}
+	for _, s := range []string{"hello ", "world", "!", strings.Repeat("x", 100)} {
+		if n, err := b.Write([]byte(s)); n != len(s) || err != nil {
+			t.Errorf("Write(%q) = %d, %v", s, n, err)
+		}
+	}
+	if b.String() != "hello worl" {
+		t.Errorf("it kept %q", b.String())
+	}
+}
+
+func TestIsMount(t *testing.T) {
+	for p, want := range map[string]bool{"/proc": true, "/dev": true, "/sys": true, "/": false, "/tmp": false, "/process": false, path.Join("/proc", "1"): false} {
+		if isMount(p) != want {
+			t.Errorf("isMount(%q) = %v", p, !want)
+		}
+	}
+}
