@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -170,6 +172,73 @@ func (cwd) get() (string, error) {
 		return "", err
 	}
 	return filepath.Base(cstring(b[:n])), nil
+}
+
+// mount is a file system that the guest mounted, and a second place where it is
+// mounted too.
+type mount struct{ first, second string }
+
+func newMount() (item, error) {
+	m := mount{filepath.Join(holdDir, "mount"), filepath.Join(holdDir, "bind")}
+	for _, dir := range []string{m.first, m.second} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	if err := unix.Mount("hold", m.first, "tmpfs", 0, ""); err != nil {
+		return nil, err
+	}
+	return m, unix.Mount(m.first, m.second, "", unix.MS_BIND, "")
+}
+
+func (m mount) set(v string) error {
+	return os.WriteFile(filepath.Join(m.first, "value"), []byte(v), 0o644)
+}
+
+func (m mount) get() (string, error) {
+	b, err := os.ReadFile(filepath.Join(m.second, "value"))
+	return string(b), err
+}
+
+// proc is an open file of /proc and one of /sys, and a directory of it.
+type proc struct {
+	heap
+	status, dir, sys *os.File
+}
+
+func newProc() (item, error) {
+	p := &proc{}
+	for name, f := range map[string]**os.File{
+		"/proc/self/status": &p.status, "/proc/self/fd": &p.dir, "/sys/devices/system/cpu/possible": &p.sys,
+	} {
+		var err error
+		if *f, err = os.Open(name); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func (p *proc) get() (string, error) {
+	b := make([]byte, 4096)
+	n, err := p.status.ReadAt(b, 0)
+	if err != nil && err != io.EOF || !strings.Contains(string(b[:n]), fmt.Sprintf("\nPid:\t%d\n", os.Getpid())) {
+		return "", fmt.Errorf("/proc/self/status says %q (%v)", b[:n], err)
+	}
+	if n, err = p.sys.ReadAt(b, 0); n == 0 {
+		return "", fmt.Errorf("/sys says nothing: %v", err)
+	}
+	if _, err := p.dir.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	open, err := p.dir.Readdirnames(-1)
+	if err != nil || !slices.Contains(open, fmt.Sprint(p.dir.Fd())) {
+		return "", fmt.Errorf("/proc/self/fd has %v (%v)", open, err)
+	}
+	if b, err := os.ReadFile("/proc/self/comm"); err != nil || len(b) == 0 {
+		return "", fmt.Errorf("/proc is not mounted: %q %v", b, err)
+	}
+	return p.heap.get()
 }
 
 // inotify is a watched directory.

@@ -9,6 +9,7 @@ func makers(bulkMiB int) map[string]func() (item, error) {
 		"heap":        newHeap,
 		"bulk":        func() (item, error) { return newBulk(bulkMiB, unix.MAP_PRIVATE) },
 		"shared-bulk": func() (item, error) { return newBulk(2, unix.MAP_SHARED) },
+		"dontfork":    newDontFork,
 		"private-map": newPrivateMap,
 		"shared-map":  newSharedMap,
 		"shm-file":    newShmFile,
@@ -21,6 +22,8 @@ func makers(bulkMiB int) map[string]func() (item, error) {
 		"offset":  newOffset,
 		"lock":    newLock,
 		"cwd":     newCwd,
+		"mount":   newMount,
+		"proc":    newProc,
 		"inotify": newInotify,
 		// Streams.
 		"pipe":     newPipe,

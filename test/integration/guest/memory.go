@@ -46,6 +46,15 @@ func (b *bulk) get() (string, error) {
 	return b.want, nil
 }
 
+// newDontFork is memory that fork(2) leaves out. A sandbox's fork must not.
+func newDontFork() (item, error) {
+	b, err := newBulk(1, unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, err
+	}
+	return b, unix.Madvise(b.(*bulk).mem, unix.MADV_DONTFORK)
+}
+
 // mapped is a value at the start of a page, ended by a NUL.
 type mapped struct{ page []byte }
 
