@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/manager"
@@ -20,7 +23,11 @@ const poolVariable = "RAMET_POOL"
 
 // newService builds what the daemon serves: the composition root.
 func newService(ctx context.Context, p paths.Paths, log *slog.Logger) (httpapi.Service, io.Closer, error) {
-	pool := manager.DefaultPoolSize
+	var host unix.Sysinfo_t
+	if err := unix.Sysinfo(&host); err != nil {
+		return nil, nil, fmt.Errorf("read the size of memory: %w", err)
+	}
+	pool := manager.DefaultPoolSize(host.Totalram * uint64(host.Unit))
 	if v := os.Getenv(poolVariable); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 0 || n > manager.MaxPoolSize {

@@ -41,9 +41,7 @@ func (m *Manager) imageInUse(id string) bool {
 			return true
 		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range m.snaps {
+	for _, s := range m.allSnapshots() {
 		if s.view().Image == id {
 			return true
 		}

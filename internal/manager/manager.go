@@ -120,12 +120,21 @@ func (m *Manager) Close() error {
 }
 
 const (
-	// DefaultPoolSize is enough for a fork into five children with some to
-	// spare.
-	DefaultPoolSize = 8
-	// MaxPoolSize bounds the pool: each blank sentry takes some 10 MiB.
+	// MaxPoolSize bounds the pool.
 	MaxPoolSize = 1024
+	// Each blank sentry takes some 7 MiB, so a default pool takes at most a
+	// hundredth of the machine's memory.
+	memoryPerPooled = 700 << 20
+	minDefaultPool  = 8
+	maxDefaultPool  = 32
 )
+
+// DefaultPoolSize is how many blank sentries are kept ready on a machine with so
+// many bytes of memory: a third of a large fork, and at least enough for a small
+// one with some to spare.
+func DefaultPoolSize(memory uint64) int {
+	return int(min(max(memory/memoryPerPooled, minDefaultPool), maxDefaultPool))
+}
 
 // loadsAtOnce is how many children load their state at the same time: more than
 // there are processors only makes each of them slower.

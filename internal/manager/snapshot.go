@@ -122,15 +122,21 @@ func (m *Manager) addSnapshot(s *snapshot) error {
 	return nil
 }
 
-// removeSnapshot forgets s and gives up its memory and its files.
-func (m *Manager) removeSnapshot(s *snapshot) {
+// removeSnapshot forgets s and gives up its memory and its files. It reports
+// whether there was anything to forget.
+func (m *Manager) removeSnapshot(s *snapshot) bool {
 	m.mu.Lock()
+	if m.snaps[s.id] != s {
+		m.mu.Unlock()
+		return false
+	}
 	delete(m.snaps, s.id)
 	delete(m.snapNames, s.rec.Snapshot.Name)
 	m.mu.Unlock()
 	s.mu.Lock()
 	f := s.freeze
 	s.freeze = nil
+	s.rec.Snapshot.State, s.rec.Snapshot.Reason = sandbox.SnapshotFailed, "it was deleted" // so that nobody opens it again
 	s.mu.Unlock()
 	m.drop(f)
 	if err := m.store.Apply(context.Background(), store.Change{Table: store.Snapshots, ID: s.id}); err != nil {
@@ -139,6 +145,7 @@ func (m *Manager) removeSnapshot(s *snapshot) {
 	if dir, err := m.cfg.Paths.Snapshot(s.id); err == nil {
 		os.RemoveAll(dir) // what stays is collected at the next start
 	}
+	return true
 }
 
 func (m *Manager) resolveSnapshot(ref string) (*snapshot, error) {
@@ -160,15 +167,18 @@ func (m *Manager) resolveSnapshot(ref string) (*snapshot, error) {
 
 // Snapshots lists all snapshots, the oldest first.
 func (m *Manager) Snapshots(context.Context) ([]sandbox.Snapshot, error) {
-	m.mu.Lock()
-	snaps := slices.Collect(maps.Values(m.snaps))
-	m.mu.Unlock()
 	list := []sandbox.Snapshot{}
-	for _, s := range snaps {
+	for _, s := range m.allSnapshots() {
 		list = append(list, s.view())
 	}
 	slices.SortFunc(list, func(a, b sandbox.Snapshot) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return list, nil
+}
+
+func (m *Manager) allSnapshots() []*snapshot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.snaps))
 }
 
 // GetSnapshot returns one snapshot.
@@ -188,7 +198,12 @@ func (m *Manager) DeleteSnapshot(_ context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	m.removeSnapshot(s)
+	if v := s.view(); v.State == sandbox.SnapshotCreating {
+		return sandbox.Errorf(sandbox.CodeWrongState, "snapshot %s is still being written", s.id)
+	}
+	if !m.removeSnapshot(s) {
+		return sandbox.NotFound("snapshot", ref) // somebody was faster
+	}
 	return nil
 }
 

@@ -101,9 +101,7 @@ func (m *Manager) lineages() []lineage {
 		})
 		b.mu.Unlock()
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, x := range m.snaps {
+	for _, x := range m.allSnapshots() {
 		x.mu.Lock()
 		s := &x.rec.Snapshot
 		out = append(out, lineage{

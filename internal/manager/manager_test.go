@@ -1,0 +1,14 @@
+package manager
+
+import "testing"
+
+func TestDefaultPoolSize(t *testing.T) {
+	for _, c := range []struct {
+		memory uint64
+		want   int
+	}{{0, 8}, {2 << 30, 8}, {8 << 30, 11}, {24 << 30, 32}, {1 << 40, 32}} {
+		if got := DefaultPoolSize(c.memory); got != c.want {
+			t.Errorf("DefaultPoolSize(%d) = %d, want %d", c.memory, got, c.want)
+		}
+	}
+}
