@@ -195,15 +195,32 @@ func (m *Manager) died(b *box, s *launch.Sentry) {
 	b.sentry = nil
 	b.rec.Sandbox.State = sandbox.StateFailed
 	b.rec.Sandbox.Reason = s.End().Error()
-	rec, f := b.rec, b.freeze
+	reason, f := b.rec.Sandbox.Reason, b.freeze
 	b.freeze = nil
 	b.mu.Unlock()
-	m.log.Warn("sandbox failed", "id", b.id, "reason", rec.Sandbox.Reason)
+	m.log.Warn("sandbox failed", "id", b.id, "reason", reason)
+	s.Kill()
+	m.drop(f)
+	m.recordFailed(b)
+}
+
+// recordFailed stores that b failed, unless it was destroyed or got another
+// sentry meanwhile: holding op keeps whoever does that from writing first.
+func (m *Manager) recordFailed(b *box) {
+	b.op.RLock()
+	defer b.op.RUnlock()
+	m.mu.Lock()
+	gone := m.boxes[b.id] != b
+	m.mu.Unlock()
+	b.mu.Lock()
+	rec := b.rec
+	b.mu.Unlock()
+	if gone || rec.Sandbox.State != sandbox.StateFailed {
+		return
+	}
 	if err := m.store.Apply(context.Background(), store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec}); err != nil {
 		m.log.Error("record a failed sandbox", "id", b.id, "error", err)
 	}
-	s.Kill()
-	m.drop(f)
 }
 
 // Get returns a sandbox with its present memory.

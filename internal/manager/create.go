@@ -194,8 +194,10 @@ func (m *Manager) endSentry(s *launch.Sentry) {
 	}
 	m.mu.Unlock()
 	if needed {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
 		// If it fails, its memory is only given back later.
-		_, _ = s.Call(context.Background(), &wire.Call{Op: wire.OpQuit}, nil)
+		_, _ = s.Call(ctx, &wire.Call{Op: wire.OpQuit}, nil)
 	}
 	s.Kill()
 }

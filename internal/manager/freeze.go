@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
+	"slices"
 	"sync"
+	"time"
 
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
@@ -59,35 +60,66 @@ func (m *Manager) freezeBox(ctx context.Context, b *box) (*freeze, *wire.Frozen,
 		return nil, nil, err
 	}
 	// The id is a snapshot's: a freeze may become one.
-	id := sandbox.NewID(sandbox.KindSnapshot)
-	if err := m.gens.add(sentry.Key(), sentry.Memory()); err != nil {
-		file.Close()
-		return nil, nil, err
-	}
-	var frozen wire.Frozen
-	_, err = sentry.Call(ctx, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: id, Self: sentry.Key()}}, &frozen, file)
+	f := &freeze{id: sandbox.NewID(sandbox.KindSnapshot), source: sentry, file: file, parent: m.holdOrigin(b), refs: 1}
+	frozen, err := m.freezeAs(ctx, f)
 	if err != nil {
-		m.gens.release(sentry.Key())
 		file.Close()
+		m.drop(f.parent)
 		return nil, nil, err
 	}
-	f := &freeze{id: id, source: sentry, file: file, generations: frozen.Generations, refs: 1}
-	if err := m.gens.acquire(frozen.Generations); err != nil {
-		m.gens.release(sentry.Key())
-		file.Close()
-		return nil, nil, err
-	}
-	m.gens.release(sentry.Key()) // the list has it, if any page is in it
-	b.mu.Lock()
-	f.parent = b.freeze
-	b.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if f.parent != nil {
-		f.parent.refs++
+	m.freezes[f.id] = f
+	return f, frozen, nil
+}
+
+// holdOrigin returns the freeze that b was made from, if any. The caller owns a
+// reference: should b end in the middle of being frozen, the pages it inherited
+// must stay as they are.
+func (m *Manager) holdOrigin(b *box) *freeze {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.freeze != nil {
+		b.freeze.refs++
 	}
-	m.freezes[id] = f
-	return f, &frozen, nil
+	return b.freeze
+}
+
+// freezeAs has the source of f make its snapshot file, and takes references on
+// the generations.
+func (m *Manager) freezeAs(ctx context.Context, f *freeze) (*wire.Frozen, error) {
+	key := f.source.Key()
+	if err := m.gens.add(key, f.source.Memory()); err != nil {
+		return nil, err
+	}
+	defer m.gens.release(key) // the list has it, if any page is in it
+	var frozen wire.Frozen
+	_, err := f.source.Call(ctx, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: f.id, Self: key}}, &frozen, f.file)
+	if err == nil {
+		err = f.checkGenerations(frozen.Generations)
+	}
+	if err == nil {
+		err = m.gens.acquire(frozen.Generations)
+	}
+	if err != nil {
+		m.release(f) // it may have been frozen all the same
+		return nil, err
+	}
+	f.generations = frozen.Generations
+	return &frozen, nil
+}
+
+// checkGenerations refuses memory that the source has no part in: a sentry that
+// was taken over could ask for that of a stranger.
+func (f *freeze) checkGenerations(names []string) error {
+	for _, n := range names {
+		if n != f.source.Key() && (f.parent == nil || !slices.Contains(f.parent.generations, n)) {
+			return sandbox.Errorf(sandbox.CodeCorrupt, "the sandbox refers to memory %q, which is not of its ancestors", n)
+		}
+	}
+	return nil
 }
 
 // hold takes a reference on f.
@@ -122,18 +154,31 @@ func (m *Manager) drop(f *freeze) {
 
 // unpin tells the source to let go. A source that has ended has no pins.
 func (m *Manager) unpin(f *freeze) {
-	ctx := context.Background()
-	if f.source != nil {
-		select {
-		case <-f.source.Done():
-		default:
-			if _, err := f.source.Call(ctx, &wire.Call{Op: wire.OpRelease, Release: &wire.Release{ID: f.id}}, nil); err != nil && !strings.Contains(err.Error(), "reach sentry") {
-				m.log.Warn("release frozen memory", "freeze", f.id, "error", err)
-			}
-		}
-	}
-	if err := m.store.Apply(ctx, store.Change{Table: store.Freezes, ID: f.id}); err != nil {
+	m.release(f)
+	if err := m.store.Apply(context.Background(), store.Change{Table: store.Freezes, ID: f.id}); err != nil {
 		m.log.Warn("forget freeze", "freeze", f.id, "error", err)
+	}
+}
+
+// patience bounds calls that clean up: a sentry that hangs must not keep others
+// from being destroyed. What it did not give back goes when it ends.
+const patience = 30 * time.Second
+
+// release has the source of f, if it still runs, drop the pins.
+func (m *Manager) release(f *freeze) {
+	if f.source == nil {
+		return
+	}
+	select {
+	case <-f.source.Done():
+		return
+	default:
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, err := f.source.Call(ctx, &wire.Call{Op: wire.OpRelease, Release: &wire.Release{ID: f.id}}, nil)
+	if err != nil && sandbox.CodeOf(err) != sandbox.CodeSandboxDied {
+		m.log.Warn("release frozen memory", "freeze", f.id, "error", err)
 	}
 }
 

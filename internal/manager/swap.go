@@ -125,10 +125,11 @@ func (m *Manager) Promote(ctx context.Context, childRef string) (*sandbox.Sandbo
 	parent.mu.Lock()
 	rec := parent.rec
 	parent.mu.Unlock()
-	if err := m.identify(ctx, sentry, &rec.Sandbox); err != nil {
-		return nil, fmt.Errorf("promote: %w", err)
+	err = m.identify(ctx, sentry, &rec.Sandbox)
+	if err == nil {
+		err = m.handOver(ctx, child, parent, rec, sentry)
 	}
-	if err := m.handOver(ctx, child, parent, rec, sentry); err != nil {
+	if err != nil {
 		was := child.view()
 		return nil, fmt.Errorf("promote: %w", errors.Join(err, m.identify(context.WithoutCancel(ctx), sentry, &was)))
 	}
@@ -160,6 +161,7 @@ func (m *Manager) handOver(ctx context.Context, child, parent *box, rec record, 
 		child.mu.Lock()
 		child.sentry, child.freeze = sentry, f
 		child.mu.Unlock()
+		m.watch(child, sentry) // its watcher is gone if it ended meanwhile
 		return err
 	}
 	m.mu.Lock()
