@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,9 +15,14 @@ import (
 	"ramet.dev/ramet/internal/wire"
 )
 
+// adoptPatience is how long a sentry may take to answer a new daemon. It may be
+// in the middle of a freeze that the old one asked for.
+const adoptPatience = time.Minute
+
 // Adopt finds a committed sentry that an earlier daemon started, by its key,
 // process id and start time. It returns what the sentry says about itself and
-// the generations it holds, in the order of Adopted.Generations.
+// the generations it holds, in the order of Adopted.Generations. A sentry that
+// does not answer as it should is killed, but not when ctx ends.
 func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uint64) (*Sentry, *wire.Adopted, []*os.File, error) {
 	if !ValidKey(key) {
 		return nil, nil, nil, sandbox.Errorf(sandbox.CodeCorrupt, "%q is no sentry", key)
@@ -34,7 +40,9 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 		return nil, nil, nil, err
 	}
 	var info wire.Adopted
-	files, err := s.Call(ctx, &wire.Call{Op: wire.OpAdopt}, &info)
+	patient, cancel := context.WithTimeout(ctx, adoptPatience)
+	defer cancel()
+	files, err := s.Call(patient, &wire.Call{Op: wire.OpAdopt}, &info)
 	if err == nil && len(files) != 1+len(info.Generations) {
 		err = sandbox.Errorf(sandbox.CodeCorrupt, "sentry sent %d descriptors for %d generations", len(files), len(info.Generations))
 	}
@@ -43,7 +51,12 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 		files[0].Close()
 	}
 	if err != nil {
-		s.Kill()
+		for _, f := range files {
+			f.Close()
+		}
+		if ctx.Err() == nil { // else it is this daemon that gives up, and the sandbox runs on
+			s.Kill()
+		}
 		return nil, nil, nil, fmt.Errorf("adopt sentry: %w", err)
 	}
 	s.hello.Isolation = info.Isolation
@@ -125,12 +138,14 @@ func (l *Launcher) Sweep(ctx context.Context, keep func(key string) bool) {
 		if suffix == "sock" {
 			s := &Sentry{key: key, dir: l.cfg.Dir}
 			if c, err := s.dial(); err == nil { // else it has ended already
+				ctx, cancel := context.WithTimeout(ctx, adoptPatience)
 				stop := context.AfterFunc(ctx, func() { c.Close() })
 				if c.SendJSON(wire.TypeCall, &wire.Call{Op: wire.OpQuit}) == nil {
 					_, _ = c.Receive() // the reply or the end, both are what is wanted
 				}
 				stop()
-				c.Close()
+				cancel()
+				c.Finish()
 			}
 		}
 		os.Remove(filepath.Join(l.cfg.Dir, e.Name()))

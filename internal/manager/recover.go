@@ -21,7 +21,8 @@ type recovery struct {
 	ctx     context.Context
 	records map[string]freezeRecord
 	sentry  map[string]*launch.Sentry // adopted, by key
-	pins    map[string][]string       // to keep, by key
+	adopted map[*box]*launch.Sentry
+	pins    map[string][]string // to keep, by key
 	changes []store.Change
 }
 
@@ -30,14 +31,21 @@ type recovery struct {
 func (m *Manager) recover(ctx context.Context) error {
 	r := &recovery{
 		m: m, ctx: ctx, records: map[string]freezeRecord{},
-		sentry: map[string]*launch.Sentry{}, pins: map[string][]string{},
+		sentry: map[string]*launch.Sentry{}, adopted: map[*box]*launch.Sentry{}, pins: map[string][]string{},
 	}
 	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.sweep} {
 		if err := step(); err != nil {
 			return fmt.Errorf("recover: %w", err)
 		}
 	}
-	return m.store.Apply(ctx, r.changes...)
+	if err := m.store.Apply(ctx, r.changes...); err != nil {
+		return err
+	}
+	// Not before: recovery does not lock what watchers change.
+	for b, sentry := range r.adopted {
+		m.watch(b, sentry)
+	}
+	return nil
 }
 
 func (r *recovery) readFreezes() error {
@@ -65,6 +73,9 @@ func (r *recovery) adoptBoxes() error {
 		}
 		if b.rec.Sandbox.State != sandbox.StateFailed {
 			names, err := r.adopt(b)
+			if r.ctx.Err() != nil {
+				return context.Cause(r.ctx) // the next daemon adopts it
+			}
 			if err != nil {
 				r.m.log.Warn("sandbox did not survive", "id", id, "reason", err)
 				b.rec.Sandbox.State, b.rec.Sandbox.Reason = sandbox.StateFailed, err.Error()
@@ -96,7 +107,6 @@ func (r *recovery) adoptBoxes() error {
 				r.m.gens.release(gens[id]...)
 			}
 		}
-		r.m.watch(b, b.sentry)
 	}
 	return nil
 }
@@ -120,8 +130,11 @@ func (r *recovery) adopt(b *box) ([]string, error) {
 		}
 	}
 	b.sentry = s
-	r.sentry[b.rec.Key] = s
-	b.rec.Sandbox.State = sandbox.State(info.State)
+	r.sentry[b.rec.Key], r.adopted[b] = s, s
+	b.rec.Sandbox.State = sandbox.StateRunning
+	if info.State == string(sandbox.StatePaused) {
+		b.rec.Sandbox.State = sandbox.StatePaused
+	}
 	return info.Generations, nil
 }
 
