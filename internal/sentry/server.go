@@ -75,18 +75,31 @@ func (s *server) serveConn(c *wire.Conn) {
 		c.Rest()
 	}
 	reply, err := s.dispatch(c, &call, p)
+	if err == nil {
+		err = s.answer(c, &call, reply)
+	}
 	if err != nil {
 		_ = c.Fail(err) // likewise
-		return
 	}
+	if call.Op == wire.OpQuit {
+		os.Exit(0) // nothing can run here any more, whether memory was given back or not
+	}
+}
+
+// answer sends a reply. It returns an error that the peer should see.
+func (s *server) answer(c *wire.Conn, call *wire.Call, reply any) error {
 	var fds []int
 	if r, ok := reply.(withFiles); ok {
 		reply, fds = r.body, r.fds
 	}
-	_ = c.SendJSON(wire.TypeReply, reply, fds...) // likewise
-	if call.Op == wire.OpQuit {
-		os.Exit(0)
+	err := c.SendJSON(wire.TypeReply, reply, fds...)
+	if errors.Is(err, wire.ErrTooLarge) {
+		return sandbox.Errorf(sandbox.CodeLimit, "the answer to %s is too large", call.Op)
 	}
+	if g, _ := s.running(); err != nil && g != nil && call.Op == wire.OpFreeze {
+		g.Release(call.Freeze.ID) // nobody knows of it
+	}
+	return nil
 }
 
 // withFiles is a reply with descriptors, which stay the sandbox's.
