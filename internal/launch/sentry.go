@@ -133,8 +133,8 @@ func reasonIn(log string) string {
 }
 
 // Call makes one call and decodes its reply into out, which may be nil. It
-// returns the descriptors that came with the reply. Cancelling ctx closes the
-// connection.
+// returns the descriptors that came with the reply to an Adopt; no other reply
+// has any. Cancelling ctx closes the connection.
 func (s *Sentry) Call(ctx context.Context, call *wire.Call, out any, fds ...*os.File) ([]*os.File, error) {
 	c, err := s.dial()
 	if err != nil {
@@ -156,6 +156,9 @@ func (s *Sentry) Call(ctx context.Context, call *wire.Call, out any, fds ...*os.
 	}
 	if err := p.Decode(out); err != nil {
 		return nil, err
+	}
+	if call.Op != wire.OpAdopt {
+		return nil, nil // what comes unasked is closed
 	}
 	files := p.Files
 	p.Files = nil
@@ -268,6 +271,10 @@ func sendStdin(c *wire.Conn, in io.Reader) {
 	}
 }
 
+// maxBlob bounds what a sentry, which nobody need believe, can make the daemon
+// read, in bytes.
+const maxBlob = 256 << 20
+
 // Blob makes a call that answers with a memory file and returns its contents.
 // request, if not nil, is put into the file first, as JSON.
 func (s *Sentry) Blob(ctx context.Context, call *wire.Call, request any) ([]byte, error) {
@@ -284,6 +291,9 @@ func (s *Sentry) Blob(ctx context.Context, call *wire.Call, request any) ([]byte
 	var blob wire.Blob
 	if _, err := s.Call(ctx, call, &blob, f); err != nil {
 		return nil, err
+	}
+	if blob.Size < 0 || blob.Size > maxBlob {
+		return nil, sandbox.Errorf(sandbox.CodeLimit, "%s: an answer of %d bytes is more than %d", call.Op, blob.Size, maxBlob)
 	}
 	data := make([]byte, blob.Size)
 	if _, err := f.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
