@@ -4,9 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 
+	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite" // the "sqlite" driver
 
 	"ramet.dev/ramet/internal/sandbox"
@@ -27,10 +31,23 @@ const (
 const formatVersion = 1
 
 // Store is an open database. It is safe for concurrent use.
-type Store struct{ db *sql.DB }
+type Store struct {
+	db   *sql.DB
+	lock *os.File
+}
 
-// Open opens the database at path and makes it if there is none.
-func Open(ctx context.Context, path string) (*Store, error) {
+// Open opens the database at path and makes it if there is none. One process at
+// a time may have it open: each would take the other's sandboxes for lost.
+func Open(ctx context.Context, path string) (_ *Store, err error) {
+	lock, err := acquire(path + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			lock.Close()
+		}
+	}()
 	// Sandboxes do not survive the host, so records need not survive a power
 	// failure at every moment either: normal is safe against crashes of the
 	// process and keeps fsync out of the way of a fork.
@@ -40,7 +57,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	db.SetMaxOpenConns(1) // one writer; the daemon reads at start only
-	s := &Store{db: db}
+	s := &Store{db: db, lock: lock}
 	if err := s.migrate(ctx); err != nil {
 		db.Close()
 		return nil, err
@@ -70,8 +87,24 @@ func (s *Store) migrate(ctx context.Context) error {
 	return nil
 }
 
+// acquire takes the lock that the returned file holds while it is open.
+func acquire(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, sandbox.Errorf(sandbox.CodeConflict, "another daemon uses %s: give this one another RAMET_DATA_DIR", filepath.Dir(path))
+		}
+		return nil, fmt.Errorf("lock store: %w", err)
+	}
+	return f, nil
+}
+
 // Close closes the database.
-func (s *Store) Close() error { return s.db.Close() }
+func (s *Store) Close() error { return errors.Join(s.db.Close(), s.lock.Close()) }
 
 // Change is one record to write, or to delete if Doc is nil.
 type Change struct {

@@ -92,3 +92,20 @@ func TestOpenRefusesOtherFormats(t *testing.T) {
 		t.Errorf("garbage: %v", err)
 	}
 }
+
+func TestOpenIsForOneAtATime(t *testing.T) {
+	ctx := context.Background()
+	path := filepath.Join(t.TempDir(), "db")
+	s, err := Open(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(ctx, path); sandbox.CodeOf(err) != sandbox.CodeConflict {
+		t.Errorf("a second Open: %v", err)
+	}
+	s.Close()
+	if s, err = Open(ctx, path); err != nil {
+		t.Fatalf("Open after Close: %v", err)
+	}
+	s.Close()
+}
