@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"time"
 
 	"ramet.dev/ramet/internal/sentry/guest"
 	"ramet.dev/ramet/internal/wire"
@@ -61,10 +62,29 @@ func (in *input) receive(open bool) {
 			open = false
 			continue
 		}
+		open = in.pass(append([]byte(nil), p.Body...))
+	}
+}
+
+// hangUpCheck is how often it is looked whether the caller is still there while
+// the command does not read what it has sent.
+const hangUpCheck = 200 * time.Millisecond
+
+// pass hands data to the command and reports whether it takes more. It gives up
+// when the caller is gone, which the next Receive finds as well.
+func (in *input) pass(data []byte) bool {
+	tick := time.NewTicker(hangUpCheck)
+	defer tick.Stop()
+	for {
 		select {
-		case in.data <- append([]byte(nil), p.Body...):
+		case in.data <- data:
+			return true
 		case <-in.stopped:
-			open = false
+			return false
+		case <-tick.C:
+			if in.c.HungUp() {
+				return false
+			}
 		}
 	}
 }

@@ -75,6 +75,21 @@ func Dial(path string) (*Conn, error) {
 // while others send or receive.
 func (c *Conn) Close() error { return c.c.Close() }
 
+// HungUp reports whether the peer has closed the connection. Unlike Receive it
+// does not wait, and it says so before the packets that came earlier are read.
+func (c *Conn) HungUp() bool {
+	raw, err := c.c.SyscallConn()
+	if err != nil {
+		return true
+	}
+	fds := []unix.PollFd{{Events: unix.POLLRDHUP}}
+	err = raw.Control(func(fd uintptr) {
+		fds[0].Fd = int32(fd)
+		_, _ = unix.Poll(fds, 0) // on an error nothing is known, as before
+	})
+	return err != nil || fds[0].Revents&(unix.POLLRDHUP|unix.POLLHUP) != 0
+}
+
 // SetDeadline bounds all pending and future sends and receives.
 func (c *Conn) SetDeadline(t time.Time) error { return c.c.SetDeadline(t) }
 

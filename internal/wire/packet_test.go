@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pair returns two connected ends; raw is the descriptor of the second.
+// rawPair returns two connected ends; raw is the descriptor of the second.
 func rawPair(t *testing.T) (c *Conn, raw int) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -84,5 +84,22 @@ func TestReleaseKeepNothing(t *testing.T) {
 	call = Call{}
 	if err := json.Unmarshal(b, &call); err != nil || call.Release.Keep != nil {
 		t.Errorf("no list became one: %s, %v", b, err)
+	}
+}
+
+func TestHungUp(t *testing.T) {
+	a, b := pair(t)
+	if err := a.Send(TypeStdin, []byte("unread")); err != nil {
+		t.Fatal(err)
+	}
+	if b.HungUp() {
+		t.Error("the peer is there")
+	}
+	a.Close()
+	if !b.HungUp() {
+		t.Error("the peer is gone, behind what was not read yet")
+	}
+	if p, err := b.Receive(); err != nil || string(p.Body) != "unread" {
+		t.Errorf("what came before is lost: %v", err)
 	}
 }

@@ -72,7 +72,8 @@ func (g *Guest) writeFile(ctx context.Context, name, text string) error {
 		return err
 	}
 	file, err := g.k.VFS().OpenAt(ctx, creds, pathAt(root, name), &vfs.OpenOptions{
-		Flags: linux.O_WRONLY | linux.O_CREAT | linux.O_TRUNC, Mode: 0o644,
+		// It may be a pipe, and nothing would end the wait for its reader.
+		Flags: linux.O_WRONLY | linux.O_CREAT | linux.O_TRUNC | linux.O_NONBLOCK, Mode: 0o644,
 	})
 	if err != nil {
 		return err

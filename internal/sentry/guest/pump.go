@@ -154,11 +154,18 @@ func (g *Guest) abandon(s *session) {
 // drainInherited discards what inherited commands write: their callers are the
 // parent's.
 func (g *Guest) drainInherited() {
+	// A drain that ends changes the list, so none may start before all are found.
+	var drains []func()
+	g.sessions.mu.Lock()
 	for _, s := range g.sessions.list {
 		for _, end := range []**vfs.FileDescription{&s.stdout, &s.stderr} {
 			if *end != nil {
-				go g.drain(s, end, nil, nil, nil)
+				drains = append(drains, func() { g.drain(s, end, nil, nil, nil) })
 			}
 		}
+	}
+	g.sessions.mu.Unlock()
+	for _, drain := range drains {
+		go drain()
 	}
 }

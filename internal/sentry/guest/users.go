@@ -103,7 +103,9 @@ func parseID(s string) (uint32, error) {
 func (g *Guest) scanAccounts(ctx context.Context, mns *vfs.MountNamespace, path string, match func([]string) bool) bool {
 	root := mns.Root(ctx)
 	defer root.DecRef(ctx)
-	file, err := g.k.VFS().OpenAt(ctx, auth.NewRootCredentials(g.k.RootUserNamespace()), pathAt(root, path), &vfs.OpenOptions{Flags: linux.O_RDONLY})
+	file, err := g.k.VFS().OpenAt(ctx, auth.NewRootCredentials(g.k.RootUserNamespace()), pathAt(root, path), &vfs.OpenOptions{
+		Flags: linux.O_RDONLY | linux.O_NONBLOCK, // it may be a pipe, and nothing would end the wait for its writer
+	})
 	if err != nil {
 		return false
 	}
