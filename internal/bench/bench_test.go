@@ -128,15 +128,23 @@ func TestSettle(t *testing.T) {
 	if polls < 5 || c.cpu != used || c.memory <= 0 {
 		t.Errorf("%+v after %d polls", c, polls)
 	}
+	// A hundred sandboxes may tick over.
+	ticking := meter{pace: pace{poll: time.Millisecond, quiet: 5 * time.Millisecond, most: time.Hour}, trees: func() func() (time.Duration, error) {
+		began := time.Now()
+		return func() (time.Duration, error) { return time.Since(began) / 10, nil }
+	}()}
+	if err := ticking.settle(t.Context(), 100); err != nil {
+		t.Error(err)
+	}
 	// Never quiet: the wait ends all the same.
 	m.trees = func() (time.Duration, error) { used += time.Hour; return used, nil }
 	m.pace.most = 5 * time.Millisecond
-	if err := m.settle(t.Context()); err != nil {
+	if err := m.settle(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := c.settle(ctx); err != context.Canceled {
+	if err := c.settle(ctx, 0); err != context.Canceled {
 		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -22,8 +22,11 @@ type pace struct {
 var realPace = pace{poll: 100 * time.Millisecond, quiet: 400 * time.Millisecond, most: 5 * time.Second}
 
 const (
-	// quietShare is next to nothing: of one processor.
-	quietShare = 0.03
+	// quietShare and quietShareEach are next to nothing, of one processor: for
+	// all processes, and more for each new sandbox, since the wait is counted
+	// and must not go on because a hundred of them tick over.
+	quietShare     = 0.03
+	quietShareEach = 0.003
 	// hostMemoryFrom is the least number of children for which the machine's
 	// own memory figure is used: it moves by some tens of MiB for reasons that
 	// have nothing to do with us.
@@ -59,7 +62,7 @@ type meter struct {
 // start waits until the processes are quiet and starts to count.
 func (m meter) start(ctx context.Context) (*cost, error) {
 	c := &cost{meter: m}
-	if err := c.settle(ctx); err != nil {
+	if err := c.settle(ctx, 0); err != nil {
 		return nil, err
 	}
 	mem, err := hostuse.ReadMemory()
@@ -74,7 +77,7 @@ func (m meter) start(ctx context.Context) (*cost, error) {
 // stop waits for quiet and adds to s what n children cost since the start.
 // besides is processor time that trees does not know.
 func (c *cost) stop(ctx context.Context, s sample, n int, besides time.Duration) error {
-	if err := c.settle(ctx); err != nil {
+	if err := c.settle(ctx, n); err != nil {
 		return err
 	}
 	m, err := hostuse.ReadMemory()
@@ -92,8 +95,10 @@ func (c *cost) stop(ctx context.Context, s sample, n int, besides time.Duration)
 	return nil
 }
 
-// settle waits until the processes have been quiet for a while.
-func (m meter) settle(ctx context.Context) error {
+// settle waits until the processes, n new sandboxes among them, have been quiet
+// for a while.
+func (m meter) settle(ctx context.Context, n int) error {
+	share := quietShare + quietShareEach*float64(n)
 	ticker := time.NewTicker(m.pace.poll)
 	defer ticker.Stop()
 	began, last := time.Now(), time.Now()
@@ -112,7 +117,7 @@ func (m meter) settle(ctx context.Context) error {
 			return err
 		}
 		passed := time.Since(last)
-		if float64(now-used) < quietShare*float64(passed) {
+		if float64(now-used) < share*float64(passed) {
 			quiet += passed
 		} else {
 			quiet = 0
