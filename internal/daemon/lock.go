@@ -11,9 +11,15 @@ import (
 // holds the lock. When ctx ends first, a goroutine stays until the holder lets
 // go: the system call cannot be given up.
 func acquire(ctx context.Context, path string) (*os.File, error) {
-	f, taken, err := tryAcquire(path)
-	if err != nil || taken {
-		return f, err
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	if err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+		return f, nil
+	} else if err != syscall.EWOULDBLOCK {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- flock(f, syscall.LOCK_EX) }()
@@ -31,20 +37,6 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 		}()
 		return nil, fmt.Errorf("lock %s: %w", path, ctx.Err())
 	}
-}
-
-// tryAcquire opens the file at path and locks it unless another process has.
-func tryAcquire(path string) (f *os.File, taken bool, err error) {
-	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, false, fmt.Errorf("open lock: %w", err)
-	}
-	err = flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
-	if err != nil && err != syscall.EWOULDBLOCK {
-		f.Close()
-		return nil, false, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return f, err == nil, nil
 }
 
 // release gives the lock back, also where other processes have inherited it.

@@ -68,11 +68,6 @@ func Serve(ctx context.Context, cfg Config) (err error) {
 		return fmt.Errorf("start daemon: %w", err)
 	}
 	defer func() { err = errors.Join(err, release(lock)) }()
-	dataLock, err := lockData(cfg.Paths)
-	if err != nil {
-		return fmt.Errorf("start daemon: %w", err)
-	}
-	defer func() { err = errors.Join(err, release(dataLock)) }()
 
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(errEnding)
@@ -114,18 +109,6 @@ func takeOver(ctx context.Context, cfg Config) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("write lock: %w", err), release(lock))
 	}
 	return lock, nil
-}
-
-// lockData returns data.lock, held. A daemon of the same runtime directory has
-// let go of it before ramet.lock, so who holds it is another one, which may stay
-// for long.
-func lockData(p paths.Paths) (*os.File, error) {
-	lock, taken, err := tryAcquire(p.DataLock())
-	if err == nil && !taken {
-		lock.Close()
-		return nil, sandbox.Errorf(sandbox.CodeConflict, "a daemon with another runtime directory uses the data directory %s: set %s as well to run several", p.DataDir(), paths.EnvDataDir)
-	}
-	return lock, err
 }
 
 func writeAt(f *os.File, s string) error {

@@ -47,11 +47,6 @@ func (p Paths) Log() string { return filepath.Join(p.dataDir, "daemon.log") }
 // Registry returns the path of the database of sandboxes, snapshots and images.
 func (p Paths) Registry() string { return filepath.Join(p.dataDir, "registry.db") }
 
-// DataLock returns the path of the file whose lock is held while a daemon uses
-// the data directory: two with different runtime directories would take each
-// other's sandboxes for dead.
-func (p Paths) DataLock() string { return filepath.Join(p.dataDir, "data.lock") }
-
 // Images returns the directory of images.
 func (p Paths) Images() string { return filepath.Join(p.dataDir, "images") }
 
