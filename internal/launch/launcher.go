@@ -320,11 +320,21 @@ func socketPair() (ours *wire.Conn, theirs *os.File, err error) {
 
 // NewFile returns an empty file in memory.
 func NewFile(name string) (*os.File, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("make memory file: %w", errors.Join(err, memoryHint(err)))
 	}
 	return os.NewFile(uintptr(fd), name), nil
+}
+
+// FixSize keeps everybody, also those who have the file open for writing, from
+// changing the size of a file from NewFile: else reading a mapping of it could
+// end this process.
+func FixSize(f *os.File) error {
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		return fmt.Errorf("fix size of memory file: %w", err)
+	}
+	return nil
 }
 
 func memoryHint(err error) error {

@@ -98,6 +98,9 @@ func (m *Manager) freezeAs(ctx context.Context, f *freeze) (*wire.Frozen, error)
 	var frozen wire.Frozen
 	_, err := f.source.Call(ctx, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: f.id, Self: key}}, &frozen, f.file)
 	if err == nil {
+		err = launch.FixSize(f.file)
+	}
+	if err == nil {
 		err = f.checkGenerations(frozen.Generations)
 	}
 	if err == nil {
