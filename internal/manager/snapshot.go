@@ -105,7 +105,13 @@ func (m *Manager) keep(ctx context.Context, s *snapshot, f *freeze) error {
 	s.rec.Snapshot.State = sandbox.SnapshotReady
 	rec := s.rec
 	s.mu.Unlock()
-	return m.store.Apply(ctx, store.Change{Table: store.Snapshots, ID: s.id, Doc: rec})
+	if err := m.store.Apply(ctx, store.Change{Table: store.Snapshots, ID: s.id, Doc: rec}); err != nil {
+		return err
+	}
+	if !rec.Snapshot.OnDisk {
+		return nil
+	}
+	return m.store.Sync(ctx) // its directory is removed at the next start if the record is lost
 }
 
 func (m *Manager) addSnapshot(s *snapshot) error {

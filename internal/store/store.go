@@ -144,6 +144,18 @@ func (s *Store) apply(ctx context.Context, changes []Change) error {
 	return tx.Commit()
 }
 
+// Sync makes all changes so far survive a power failure.
+func (s *Store) Sync(ctx context.Context) error {
+	var busy, log, moved int
+	if err := s.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(FULL)").Scan(&busy, &log, &moved); err != nil {
+		return fmt.Errorf("sync store: %w", err)
+	}
+	if busy != 0 || moved < log {
+		return fmt.Errorf("sync store: %d of %d pages are on disk", moved, log)
+	}
+	return nil
+}
+
 // Each calls fn with every document of a table, ordered by id.
 func (s *Store) Each(ctx context.Context, t Table, fn func(id string, doc []byte) error) error {
 	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT id, doc FROM %s ORDER BY id", t))

@@ -38,6 +38,9 @@ func TestApplyIsDurableAndAtomic(t *testing.T) {
 	if err := s.Apply(ctx, Change{Sandboxes, "b", 3}); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.Sync(ctx); err != nil {
+		t.Error(err)
+	}
 	s.Close()
 	if _, err := os.Stat(path); err != nil {
 		t.Fatal(err)
