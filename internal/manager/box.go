@@ -148,14 +148,20 @@ func groupLimits(l sandbox.Limits) cgroup.Limits {
 	return g
 }
 
-// commit makes sentries outlive this daemon, writes all records and adds the
-// boxes: all or none. On error the sentries are left to the caller.
+// outlive makes a sentry outlive this daemon. If no record of it is written, the
+// next daemon ends it.
+func outlive(ctx context.Context, s *launch.Sentry) error {
+	if _, err := s.Call(ctx, &wire.Call{Op: wire.OpCommit}, nil); err != nil {
+		return fmt.Errorf("commit sandbox: %w", err)
+	}
+	return nil
+}
+
+// commit writes the records of boxes whose sentries outlive this daemon, and
+// adds the boxes: all or none. On error the sentries are left to the caller.
 func (m *Manager) commit(ctx context.Context, fresh []*box, more ...store.Change) error {
 	changes := more
 	for _, b := range fresh {
-		if _, err := b.sentry.Call(ctx, &wire.Call{Op: wire.OpCommit}, nil); err != nil {
-			return fmt.Errorf("commit sandbox: %w", err)
-		}
 		changes = append(changes, store.Change{Table: store.Sandboxes, ID: b.id, Doc: b.rec})
 	}
 	if err := m.store.Apply(ctx, changes...); err != nil {

@@ -23,6 +23,11 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 		return m.createFromSnapshot(ctx, req)
 	}
 	img, err := m.images.Resolve(req.Image)
+	if sandbox.CodeOf(err) == sandbox.CodeNotFound {
+		if _, serr := m.resolveSnapshot(req.Image); serr == nil {
+			return m.createFromSnapshot(ctx, req)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +41,7 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 	if len(img.Names) > 0 {
 		s.ImageName = img.Names[0]
 	}
-	s.Env = mergeEnv(img.Env, req.Env)
+	s.Env, s.Cwd, s.User = mergeEnv(img.Env, req.Env), img.Cwd, img.User
 	b, err := m.boot(ctx, d, req.Require)
 	if err != nil {
 		m.unreserve(req.Name)
@@ -63,6 +68,9 @@ func (m *Manager) boot(ctx context.Context, d draft, require []string) (_ *box, 
 		}
 	}()
 	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: d.common()}}, nil, image); err != nil {
+		return nil, err
+	}
+	if err := outlive(ctx, sentry); err != nil {
 		return nil, err
 	}
 	b := &box{id: d.rec.Sandbox.ID, rec: d.rec, sentry: sentry}

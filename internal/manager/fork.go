@@ -127,7 +127,7 @@ func (b *batch) describe(i int, from *sandbox.Sandbox, ancestors []string, metad
 	s.Depth = len(ancestors)
 	d.rec.Ancestors = ancestors
 	s.Metadata = merged(from.Metadata, metadata)
-	s.Env = merged(from.Env, b.env)
+	s.Env, s.Cwd, s.User = merged(from.Env, b.env), from.Cwd, from.User
 }
 
 func merged(a, b map[string]string) map[string]string {
@@ -193,11 +193,17 @@ func (b *batch) makeOne(ctx context.Context, i int, f *freeze, files []*os.File,
 	ctx, cancel := context.WithTimeoutCause(ctx, b.timeout, sandbox.Errorf(sandbox.CodeTimeout, "the child was not ready within %v", b.timeout))
 	defer cancel()
 	if err := b.load(ctx, i, f, files, hooks); err != nil {
-		b.children[i].Error = sandbox.AsError(err)
-		if s := b.sentries[i]; s != nil {
-			b.sentries[i] = nil
-			s.Kill()
-		}
+		b.fail(i, err)
+	}
+}
+
+// fail reports err as the outcome of child i and ends what there is of it.
+func (b *batch) fail(i int, err error) {
+	b.boxes[i] = nil
+	b.children[i] = sandbox.Child{Error: sandbox.AsError(err)}
+	if s := b.sentries[i]; s != nil {
+		b.sentries[i] = nil
+		s.Kill()
 	}
 }
 
@@ -228,13 +234,20 @@ func (b *batch) commit(ctx context.Context, f *freeze) error {
 	var fresh []*box
 	for i, x := range b.boxes {
 		if x == nil {
-			b.m.unreserve(b.drafts[i].rec.Sandbox.Name)
+			continue
+		}
+		// Only now that all are ready: until here they end with the daemon.
+		if err := outlive(ctx, x.sentry); err != nil {
+			b.fail(i, err)
 			continue
 		}
 		fresh = append(fresh, x)
 		b.m.hold(f)
 	}
-	err := b.m.commit(ctx, fresh, store.Change{Table: store.Freezes, ID: f.id, Doc: f.record()})
+	err := context.Cause(ctx) // a cancelled fork has no children
+	if err == nil {
+		err = b.m.commit(ctx, fresh, store.Change{Table: store.Freezes, ID: f.id, Doc: f.record()})
+	}
 	if err != nil {
 		for range fresh {
 			b.m.drop(f)
@@ -242,11 +255,13 @@ func (b *batch) commit(ctx context.Context, f *freeze) error {
 		return err
 	}
 	for i, x := range b.boxes {
-		if x != nil {
-			v := x.view()
-			b.children[i].Sandbox, b.children[i].Identity = &v, &v.Identity
-			b.sentries[i] = nil // the box's
+		if x == nil {
+			b.m.unreserve(b.drafts[i].rec.Sandbox.Name)
+			continue
 		}
+		v := x.view()
+		b.children[i].Sandbox, b.children[i].Identity = &v, &v.Identity
+		b.sentries[i] = nil // the box's
 	}
 	b.done = true
 	return nil

@@ -82,7 +82,7 @@ func (m *Manager) loadAs(ctx context.Context, d *draft, f *freeze) (*launch.Sent
 // replace gives b another record, sentry and freeze, whose reference it takes
 // over, and ends what it had. The caller holds b.op. On error nothing changed.
 func (m *Manager) replace(ctx context.Context, b *box, rec record, sentry *launch.Sentry, f *freeze, more ...store.Change) error {
-	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpCommit}, nil); err != nil {
+	if err := outlive(ctx, sentry); err != nil {
 		return err
 	}
 	if err := m.store.Apply(ctx, append(more, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec})...); err != nil {
