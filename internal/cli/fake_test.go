@@ -105,8 +105,13 @@ func fakeService() *apitest.Service {
 			out.Name, out.OnDisk, out.Metadata = req.Name, !req.Memory, req.Metadata
 			return &out, nil
 		},
-		SnapshotsFunc:   func(context.Context) ([]sandbox.Snapshot, error) { return []sandbox.Snapshot{*snap}, nil },
-		GetSnapshotFunc: func(context.Context, string) (*sandbox.Snapshot, error) { return snap, nil },
+		SnapshotsFunc: func(context.Context) ([]sandbox.Snapshot, error) { return []sandbox.Snapshot{*snap}, nil },
+		GetSnapshotFunc: func(_ context.Context, ref string) (*sandbox.Snapshot, error) {
+			if ref != "clean" && ref != snapID {
+				return nil, sandbox.NotFound("snapshot", ref)
+			}
+			return snap, nil
+		},
 		DeleteSnapshotFunc: func(context.Context, string) error {
 			return sandbox.Errorf(sandbox.CodeConflict, "snapshot is in use")
 		},

@@ -98,7 +98,7 @@ func (a *app) statsCommand() *cobra.Command {
 
 func (a *app) inspectCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect SBX|SNAP", Short: "Look at a sandbox, or at a snapshot by its id", Args: cobra.ExactArgs(1),
+		Use: "inspect SBX|SNAP", Short: "Look at a sandbox or a snapshot", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if sandbox.IsID(sandbox.KindSnapshot, args[0]) {
@@ -109,6 +109,11 @@ func (a *app) inspectCommand() *cobra.Command {
 				return a.show(snap, snapshotPairs(snap))
 			}
 			sb, err := c.Get(ctx, args[0])
+			if sandbox.CodeOf(err) == sandbox.CodeNotFound {
+				if snap, serr := c.GetSnapshot(ctx, args[0]); serr == nil {
+					return a.show(snap, snapshotPairs(snap))
+				}
+			}
 			if err != nil {
 				return err
 			}
@@ -213,13 +218,19 @@ type removed struct {
 
 func (a *app) rmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm SBX|SNAP…", Short: "End sandboxes, or delete snapshots by their ids", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeSandboxes,
+		Use: "rm SBX|SNAP…", Short: "End sandboxes or delete snapshots; of the same name, the sandbox", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeSandboxes,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.removeEach(args, func(ref string) error {
 				if sandbox.IsID(sandbox.KindSnapshot, ref) {
 					return c.DeleteSnapshot(ctx, ref)
 				}
-				return c.Destroy(ctx, ref)
+				err := c.Destroy(ctx, ref)
+				if sandbox.CodeOf(err) == sandbox.CodeNotFound && !sandbox.IsID(sandbox.KindSandbox, ref) {
+					if _, serr := c.GetSnapshot(ctx, ref); serr == nil {
+						return c.DeleteSnapshot(ctx, ref)
+					}
+				}
+				return err
 			})
 		}),
 	}

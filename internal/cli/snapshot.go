@@ -31,7 +31,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&req.Name, "name", "", "name, usable wherever an id is")
-	f.BoolVar(&req.Memory, "memory", false, "keep it in memory only: faster, and gone with the host")
+	f.BoolVar(&req.Memory, "memory", false, "keep it in memory only: faster, and gone when the daemon ends")
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
 	return cmd
 }

@@ -2,6 +2,7 @@ package manager
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -39,8 +40,9 @@ func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest,
 	if req.TimeoutMS < 0 {
 		return nil, sandbox.Invalid("timeout_ms", "%d is negative", req.TimeoutMS)
 	}
+	v := b.view()
 	exited, err := sentry.Exec(ctx, &wire.Exec{
-		Argv: argv, Env: req.Env, Cwd: req.Cwd, User: req.User, TimeoutMS: req.TimeoutMS,
+		Argv: argv, Env: req.Env, Cwd: cmp.Or(req.Cwd, v.Cwd), User: cmp.Or(req.User, v.User), TimeoutMS: req.TimeoutMS,
 	}, launch.ExecIO{Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr})
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", err)

@@ -24,6 +24,7 @@ const idBytes = 10
 var (
 	base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 	idPattern   = regexp.MustCompile(`^(sbx|snap|img)_[a-z2-7]{16}$`)
+	idPrefix    = regexp.MustCompile(`^(sbx|snap|img)_`)
 	namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$`)
 )
 
@@ -52,6 +53,9 @@ func IsID(k Kind, s string) bool {
 func ValidName(field, s string) error {
 	if !namePattern.MatchString(s) || strings.Contains(s, "..") {
 		return Invalid(field, "%q is not a name: 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning and ending with a letter or digit", s)
+	}
+	if idPrefix.MatchString(s) {
+		return Invalid(field, "%q is not a name: sbx_, snap_ and img_ begin ids", s)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func TestValidName(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"a": true, "base": true, "py-3.12_x": true, strings.Repeat("a", 63): true,
 		"": false, ".": false, "..": false, "a..b": false, "-a": false, "a-": false, "a/b": false,
-		"A": false, "ä": false, "a\x00": false, strings.Repeat("a", 64): false, "a b": false,
+		"sbx_a": false, "snap_1": false, "img_": false, "sbx": true, "A": false, "ä": false, "a\x00": false, strings.Repeat("a", 64): false, "a b": false,
 	} {
 		err := ValidName("name", name)
 		if (err == nil) != ok {

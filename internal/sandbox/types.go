@@ -73,6 +73,8 @@ type Sandbox struct {
 	CreatedAt time.Time         `json:"created_at"`
 	Limits    Limits            `json:"limits"`
 	Env       map[string]string `json:"env,omitempty"`
+	Cwd       string            `json:"working_dir,omitempty" doc:"where commands start that name no directory; the image's WORKDIR"`
+	User      string            `json:"user,omitempty" doc:"whom commands run as that name no user; the image's USER"`
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	Identity  Identity          `json:"identity"`
 	Isolation Isolation         `json:"isolation"`
@@ -82,7 +84,7 @@ type Sandbox struct {
 
 // CreateRequest asks for a new sandbox.
 type CreateRequest struct {
-	Image    string            `json:"image" doc:"image id or name, or id of a snapshot"`
+	Image    string            `json:"image" doc:"image id or name, or snapshot id or name; an image goes first"`
 	Name     string            `json:"name,omitempty"`
 	Limits   Limits            `json:"limits,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`
@@ -174,8 +176,8 @@ type Snapshot struct {
 type SnapshotRequest struct {
 	Name     string            `json:"name,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Memory keeps the snapshot in memory only: faster, gone with the host.
-	Memory bool `json:"memory,omitempty" doc:"keep in memory, do not write to disk"`
+	// Memory keeps the snapshot in memory only: faster, gone when the daemon ends.
+	Memory bool `json:"memory,omitempty" doc:"keep in memory, do not write to disk; gone when the daemon ends"`
 }
 
 // RestoreRequest asks for new sandboxes from a snapshot.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -232,5 +233,40 @@ func TestSlowReader(t *testing.T) {
 	}
 	if g.n != size {
 		t.Errorf("caller got %d of %d bytes", g.n, size)
+	}
+}
+
+// TestImageDefaults checks that commands run where and as whom the image says,
+// in a sandbox, its children and what is restored, unless they say otherwise.
+func TestImageDefaults(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	n.importWith(image.Options{Name: "worker", Config: &image.Config{Env: []string{"PATH=/bin"}, WorkingDir: "/srv", User: "worker"}})
+	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "worker", Name: "w"}); err != nil {
+		t.Fatal(err)
+	}
+	child := n.fork("w", 1)[0].ID
+	if _, err := n.m.Snapshot(ctx, child, sandbox.SnapshotRequest{Name: "kept"}); err != nil {
+		t.Fatal(err)
+	}
+	restored, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "kept"})
+	if err != nil {
+		t.Fatalf("create from the name of a snapshot: %v", err)
+	}
+	for _, ref := range []string{"w", child, restored.ID} {
+		for want, req := range map[string]sandbox.ExecRequest{
+			"1000 1001 /srv": {},
+			"0 0 /":          {User: "root", Cwd: "/"},
+		} {
+			req.Argv = []string{"guest", "id"}
+			out, err := n.run(ref, req, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := strings.Fields(out.stdout.String()) // the third is the host name
+			if len(f) < 4 || f[0]+" "+f[1]+" "+f[3] != want {
+				t.Errorf("%s: %+v gives %q, not %q", ref, req, out.stdout.String(), want)
+			}
+		}
 	}
 }

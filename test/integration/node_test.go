@@ -105,7 +105,9 @@ func (w testWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (n *node) importImage(name string) {
+func (n *node) importImage(name string) { n.importWith(image.Options{Name: name}) }
+
+func (n *node) importWith(opt image.Options) {
 	n.t.Helper()
 	store, err := image.Open(n.paths.Images())
 	if err != nil {
@@ -116,7 +118,7 @@ func (n *node) importImage(name string) {
 		n.t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := store.ImportTar(context.Background(), f, image.Options{Name: name}); err != nil {
+	if _, err := store.ImportTar(context.Background(), f, opt); err != nil {
 		n.t.Fatal(err)
 	}
 }
