@@ -125,6 +125,9 @@ func (m *Manager) Promote(ctx context.Context, childRef string) (*sandbox.Sandbo
 	parent.mu.Lock()
 	rec := parent.rec
 	parent.mu.Unlock()
+	if rec.Sandbox.State == sandbox.StateDestroyed { // while we waited
+		return nil, sandbox.Errorf(sandbox.CodeConflict, "the parent of %s, %s, is gone", child.id, parentID)
+	}
 	err = m.identify(ctx, sentry, &rec.Sandbox)
 	if err == nil {
 		err = m.handOver(ctx, child, parent, rec, sentry)
@@ -164,6 +167,9 @@ func (m *Manager) handOver(ctx context.Context, child, parent *box, rec record, 
 		m.watch(child, sentry) // its watcher is gone if it ended meanwhile
 		return err
 	}
+	child.mu.Lock()
+	child.rec.Sandbox.State = sandbox.StateDestroyed // for those who wait for it
+	child.mu.Unlock()
 	m.mu.Lock()
 	delete(m.boxes, child.id)
 	m.unreserveLocked([]string{name})
