@@ -1,6 +1,11 @@
 package launch
 
-import "testing"
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
 
 func TestFixSize(t *testing.T) {
 	f, err := NewFile("test")
@@ -17,6 +22,21 @@ func TestFixSize(t *testing.T) {
 	for _, size := range []int64{0, 100} {
 		if err := f.Truncate(size); err == nil {
 			t.Errorf("the file was truncated to %d bytes", size)
+		}
+	}
+}
+
+func TestReadEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if _, err := readEnd(path, 4); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file gives %v", err)
+	}
+	for content, want := range map[string]string{"": "", "abc": "abc", "abcd": "abcd", "abcdefg": "defg"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readEnd(path, 4); err != nil || string(got) != want {
+			t.Errorf("the end of %q is %q, %v, not %q", content, got, err, want)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (s *Sentry) explain(err error) error {
 			return sandbox.Errorf(sandbox.CodeNoMemory, "the sandbox ran out of its memory limit")
 		}
 	}
-	log, _ := os.ReadFile(s.log()) // there may be none
+	log, _ := readEnd(s.log(), 1<<20) // there may be none
 	reason := "ended"
 	if err != nil {
 		reason = err.Error()
@@ -113,6 +113,21 @@ func (s *Sentry) explain(err error) error {
 		reason += ": " + line
 	}
 	return sandbox.Errorf(sandbox.CodeSandboxDied, "sentry %s", reason)
+}
+
+// readEnd returns up to most bytes from the end of a file: a guest can make its
+// sentry's log long.
+func readEnd(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.NewSectionReader(f, max(0, st.Size()-most), most))
 }
 
 // reasonIn returns the line of a sentry's log that says why it ended: the Go
