@@ -26,7 +26,6 @@ const (
 	TypeStdin  Type = '0'
 	TypeStdout Type = '1'
 	TypeStderr Type = '2'
-	TypeSignal Type = 's'
 )
 
 const (

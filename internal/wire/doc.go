@@ -11,14 +11,13 @@
 // and for an exec, between the call and its end:
 //
 //	Stdin bytes            ->   (an empty Stdin closes it)
-//	Signal{number}         ->
 //	                       <-   Stdout bytes, Stderr bytes
 //	                       <-   Reply{exit status}
 //
 // Closing the connection before the reply cancels the call; an exec's process
 // group is killed.
 //
-// Both sides are built from the same binary, so there is no version
+// Both sides come in one binary and are built together, so there is no version
 // negotiation beyond the build id in Hello. Error codes are those of package
 // sandbox: types never get lost on the way.
 //
