@@ -1,0 +1,152 @@
+package integration
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// chaos is a node that several users do random things to at once.
+type chaos struct {
+	*node
+	mu   sync.Mutex
+	done map[string]int // operations that succeeded
+	lost map[string]int // and that came too late
+}
+
+// TestManyUsers does everything at once to a handful of sandboxes. Operations
+// may come too late, but nothing may fail in a way that is not to be expected,
+// and in the end every sandbox must work.
+func TestManyUsers(t *testing.T) {
+	const users, duration = 6, 8 * time.Second
+	rng := seeded(t)
+	c := &chaos{node: newNode(t), done: map[string]int{}, lost: map[string]int{}}
+	c.create("base")
+	c.hold("base", "-value", "zero", "-only", "heap,bulk,files,child,shared-bulk,tcp", "-bulk", "2")
+	if _, err := c.m.Snapshot(context.Background(), "base", sandbox.SnapshotRequest{Name: "start"}); err != nil {
+		t.Fatal(err)
+	}
+	until := time.Now().Add(duration)
+	var wg sync.WaitGroup
+	for range users {
+		rng := rand.New(rand.NewPCG(rng.Uint64(), 0))
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for time.Now().Before(until) {
+				c.step(rng)
+			}
+		}()
+	}
+	wg.Wait()
+	t.Logf("done: %v, too late: %v", c.done, c.lost)
+	for _, op := range []string{"fork", "exec", "destroy", "promote", "rollback", "snapshot", "restore", "diff", "pause"} {
+		if c.done[op] == 0 {
+			t.Errorf("%s never succeeded: the test proves nothing about it", op)
+		}
+	}
+	for _, s := range c.list() {
+		if s.State == sandbox.StatePaused {
+			if _, err := c.m.Resume(context.Background(), s.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		c.mustHold(s.ID, "zero")
+	}
+}
+
+func (c *chaos) list() []sandbox.Sandbox {
+	list, err := c.m.List(context.Background(), sandbox.ListFilter{})
+	if err != nil {
+		c.t.Error(err)
+	}
+	return list
+}
+
+// step does one random thing.
+func (c *chaos) step(rng *rand.Rand) {
+	ctx := context.Background()
+	list := c.list()
+	if len(list) == 0 {
+		return
+	}
+	some := list[rng.IntN(len(list))]
+	other := list[rng.IntN(len(list))]
+	ops := []chaosOp{
+		{"exec", func() error { return c.holds(some.ID, "zero", "heap", "child") }},
+		{"exec", func() error { _, err := c.exec(some.ID, "true"); return err }},
+		{"diff", func() error { _, err := c.m.Diff(ctx, some.ID, other.ID, sandbox.DiffRequest{}); return err }},
+		{"look", func() error {
+			if _, err := c.m.Tree(ctx, ""); err != nil {
+				return err
+			}
+			_, err := c.m.Get(ctx, some.ID)
+			return err
+		}},
+		{"snapshot", func() error {
+			s, err := c.m.Snapshot(ctx, some.ID, sandbox.SnapshotRequest{Memory: rng.IntN(2) == 0})
+			if err != nil {
+				return err
+			}
+			return c.m.DeleteSnapshot(ctx, s.ID)
+		}},
+		{"pause", func() error {
+			if _, err := c.m.Pause(ctx, some.ID); err != nil {
+				return err
+			}
+			_, err := c.m.Resume(ctx, some.ID)
+			return err
+		}},
+		{"rollback", func() error { _, err := c.m.Rollback(ctx, some.ID, "start"); return err }},
+	}
+	const enough = 12
+	if len(list) < enough {
+		ops = append(ops,
+			chaosOp{"fork", func() error {
+				_, err := c.m.Fork(ctx, some.ID, sandbox.ForkRequest{Count: 1 + rng.IntN(2)})
+				return err
+			}},
+			chaosOp{"restore", func() error { _, err := c.m.Restore(ctx, "start", sandbox.RestoreRequest{}); return err }},
+		)
+	}
+	if some.Name != "base" {
+		ops = append(ops,
+			chaosOp{"destroy", func() error { return c.m.Destroy(ctx, some.ID) }},
+			chaosOp{"promote", func() error { _, err := c.m.Promote(ctx, some.ID); return err }},
+		)
+	}
+	c.try(ops[rng.IntN(len(ops))])
+}
+
+// chaosOp is something that a user does.
+type chaosOp struct {
+	name string
+	run  func() error
+}
+
+// tooLate are the errors of an operation on something that another user
+// destroyed, paused or changed meanwhile.
+var tooLate = []sandbox.Code{sandbox.CodeNotFound, sandbox.CodeWrongState, sandbox.CodeConflict, sandbox.CodeSandboxDied}
+
+func (c *chaos) try(op chaosOp) {
+	began := time.Now()
+	err := op.run()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d := time.Since(began); d > patience/3 {
+		c.t.Errorf("%s took %v and ended with %v", op.name, d, err)
+	}
+	switch {
+	case err == nil:
+		c.done[op.name]++
+	case slices.Contains(tooLate, sandbox.CodeOf(err)):
+		c.lost[op.name]++
+	default:
+		c.t.Errorf("%s: %v", op.name, err)
+	}
+}
