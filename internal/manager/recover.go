@@ -135,6 +135,13 @@ func (r *recovery) adopt(b *box) ([]string, error) {
 	if info.State == string(sandbox.StatePaused) {
 		b.rec.Sandbox.State = sandbox.StatePaused
 	}
+	if info.ID != b.id {
+		// The old daemon ended in the middle of a promotion, which did not
+		// happen then.
+		if err := r.m.identify(r.ctx, s, &b.rec.Sandbox); err != nil {
+			r.m.log.Warn("give a sandbox its identity back", "id", b.id, "error", err)
+		}
+	}
 	return info.Generations, nil
 }
 

@@ -261,7 +261,7 @@ func (s *server) adopt(g *guest.Guest) (any, error) {
 		fds = append(fds, int(f.Fd()))
 	}
 	return withFiles{wire.Adopted{
-		State: info.State, Isolation: s.isolation, Generations: info.Generations, Pins: g.Pins(),
+		ID: info.ID, State: info.State, Isolation: s.isolation, Generations: info.Generations, Pins: g.Pins(),
 	}, fds}, nil
 }
 

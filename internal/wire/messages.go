@@ -133,6 +133,7 @@ type Info struct {
 // Adopted is the reply to Adopt. The descriptors are the sandbox's own memory
 // file and those of Generations.
 type Adopted struct {
+	ID          string            `json:"id"`
 	State       string            `json:"state"`
 	Isolation   sandbox.Isolation `json:"isolation"`
 	Generations []string          `json:"generations"`
