@@ -115,10 +115,14 @@ func (n *node) checkWhole(base, value string) {
 		if s.State != sandbox.StateRunning {
 			n.t.Errorf("%s is %s: %s", s.ID, s.State, s.Reason)
 		}
-		if s.Name != base {
-			if err := n.holds(s.ID, value); err != nil {
-				n.t.Error(err)
-			}
+		if s.Name == base {
+			continue
+		}
+		if err := n.holds(s.ID, value); err != nil {
+			n.t.Error(err)
+		}
+		if got, err := n.exec(s.ID, "say", "env:RAMET_SANDBOX_ID"); err == nil && strings.TrimSpace(got.stdout.String()) != s.ID {
+			n.t.Errorf("%s believes that it is %s", s.ID, got.stdout.String())
 		}
 	}
 	eventually(n.t, "processes and files", func() error {
