@@ -3,9 +3,11 @@ package integration
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
 )
 
 // TestRestart opens a new manager while sandboxes run: they must not notice, and
@@ -105,4 +107,39 @@ func TestRestartWithoutSentry(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.guest("gone", "true")
+}
+
+// TestRestartAfterHalfPromotion opens a new manager after one that died when it
+// had told a child that it is its parent, and not recorded it yet.
+func TestRestartAfterHalfPromotion(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	n.pool = 0
+	n.reopen()
+	box := n.create("box")
+	if err := n.m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sockets, err := filepath.Glob(filepath.Join(n.paths.Sandboxes(), "*.sock"))
+	if err != nil || len(sockets) != 1 {
+		t.Fatalf("sockets are %v (%v)", sockets, err)
+	}
+	c, err := wire.Dial(sockets[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Finish()
+	other := wire.Common{ID: sandbox.NewID(sandbox.KindSandbox), Hostname: "other", MachineID: box.Identity.MachineID}
+	if err := c.SendJSON(wire.TypeCall, wire.Call{Op: wire.OpIdentify, Identify: &other}); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := c.Receive(); err != nil || p.Type != wire.TypeReply {
+		t.Fatalf("identify: %+v %v", p, err)
+	}
+	n.open()
+	s, err := n.m.Get(ctx, "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.mustBe(s, 0)
 }
