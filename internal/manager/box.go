@@ -67,9 +67,7 @@ func (b *box) running(ok ...sandbox.State) (*launch.Sentry, error) {
 
 // draft describes a box before it has a sentry.
 type draft struct {
-	rec    record
-	freeze *freeze
-	parent string // hostname and machine id are made here
+	rec record
 }
 
 // newDraft fills in what is the same for all ways to make a sandbox.

@@ -36,11 +36,6 @@ func (p Paths) StartLock() string { return filepath.Join(p.runtimeDir, "start.lo
 // Sandboxes returns the directory of the control sockets of sandboxes.
 func (p Paths) Sandboxes() string { return filepath.Join(p.runtimeDir, "sandboxes") }
 
-// Sandbox returns the directory of one sandbox's control sockets.
-func (p Paths) Sandbox(id string) (string, error) {
-	return below(p.Sandboxes(), sandbox.KindSandbox, id)
-}
-
 // Log returns the path of the log of a daemon that has no terminal.
 func (p Paths) Log() string { return filepath.Join(p.dataDir, "daemon.log") }
 
@@ -50,11 +45,6 @@ func (p Paths) Registry() string { return filepath.Join(p.dataDir, "registry.db"
 // Images returns the directory of images.
 func (p Paths) Images() string { return filepath.Join(p.dataDir, "images") }
 
-// Image returns the path of one image's directory.
-func (p Paths) Image(id string) (string, error) {
-	return below(p.Images(), sandbox.KindImage, id)
-}
-
 // PackageCache returns the directory of distribution packages that were fetched.
 func (p Paths) PackageCache() string { return filepath.Join(p.dataDir, "packages") }
 
@@ -63,12 +53,8 @@ func (p Paths) Snapshots() string { return filepath.Join(p.dataDir, "snapshots")
 
 // Snapshot returns the path of one snapshot's directory.
 func (p Paths) Snapshot(id string) (string, error) {
-	return below(p.Snapshots(), sandbox.KindSnapshot, id)
-}
-
-func below(dir string, k sandbox.Kind, id string) (string, error) {
-	if !sandbox.IsID(k, id) {
-		return "", fmt.Errorf("make path: %w", sandbox.Invalid("id", "%q is not an id of kind %s", id, k))
+	if !sandbox.IsID(sandbox.KindSnapshot, id) {
+		return "", fmt.Errorf("make path: %w", sandbox.Invalid("id", "%q is not the id of a snapshot", id))
 	}
-	return filepath.Join(dir, id), nil
+	return filepath.Join(p.Snapshots(), id), nil
 }

@@ -79,9 +79,3 @@ func TestAsErrorKeepsTheWholeText(t *testing.T) {
 		t.Errorf("AsError = %+v", got)
 	}
 }
-
-func TestTransitions(t *testing.T) {
-	if !StateRunning.CanBecome(StatePaused) || StateDestroyed.CanBecome(StateRunning) || StateFailed.CanBecome(StateRunning) {
-		t.Error("transition table is wrong")
-	}
-}

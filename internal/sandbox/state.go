@@ -1,7 +1,5 @@
 package sandbox
 
-import "slices"
-
 // State is where a sandbox is in its life.
 type State string
 
@@ -14,16 +12,6 @@ const (
 	StateDestroyed State = "destroyed"
 	StateFailed    State = "failed"
 )
-
-var transitions = map[State][]State{
-	StateCreating: {StateRunning, StateFailed, StateDestroyed},
-	StateRunning:  {StatePaused, StateFailed, StateDestroyed},
-	StatePaused:   {StateRunning, StateFailed, StateDestroyed},
-	StateFailed:   {StateDestroyed},
-}
-
-// CanBecome reports whether a sandbox in state s may move to state next.
-func (s State) CanBecome(next State) bool { return slices.Contains(transitions[s], next) }
 
 // SnapshotState is where a snapshot is in its life.
 type SnapshotState string

@@ -36,13 +36,11 @@ func Main(args []string) int {
 		fmt.Fprintln(os.Stderr, "ramet sentry is started by the daemon only")
 		return 2
 	}
-	if err := run(args[0]); err != nil {
-		fmt.Fprintf(os.Stderr, "sentry: %v\n", err)
-		return 1
-	}
-	return 0
+	fmt.Fprintf(os.Stderr, "sentry: %v\n", run(args[0]))
+	return 1
 }
 
+// run is a sentry until it fails: one that ends well exits in a call.
 func run(arg string) error {
 	began := gotime.Now()
 	var cfg Config

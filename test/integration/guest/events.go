@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -147,7 +146,6 @@ func (t *itimer) get() (string, error) {
 // signalCount is a handler that counts.
 type signalCount struct {
 	heap
-	n    atomic.Int64
 	came chan os.Signal
 }
 

@@ -80,9 +80,7 @@ func serveForked(shared, private *exchange) {
 		if shared.op == opSet {
 			from, to = to, from
 		}
-		for i := range from {
-			to[i] = from[i]
-		}
+		*to = *from
 		shared.reply = seen
 		syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&shared.reply)), futexWake, 1, 0, 0, 0)
 	}
