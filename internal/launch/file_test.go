@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"ramet.dev/ramet/internal/sandbox"
 )
 
 func TestFixSize(t *testing.T) {
@@ -39,4 +41,42 @@ func TestReadEnd(t *testing.T) {
 			t.Errorf("the end of %q is %q, %v, not %q", content, got, err, want)
 		}
 	}
+}
+
+func TestIDOf(t *testing.T) {
+	var ids []FileID
+	for range 2 {
+		f, ro, err := memoryFile("test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		defer ro.Close()
+		a, err := IDOf(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := IDOf(ro); err != nil || a != b {
+			t.Errorf("one file is %v and %v (%v)", a, b, err)
+		}
+		ids = append(ids, a)
+	}
+	if ids[0] == ids[1] {
+		t.Errorf("two files are both %v", ids[0])
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	defer r.Close()
+	_, err = ReadOnly(r) // must not wait for a writer
+	wantCode(t, err, sandbox.CodeCorrupt)
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	_, err = ReadOnly(dir)
+	wantCode(t, err, sandbox.CodeCorrupt)
 }

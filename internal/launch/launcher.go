@@ -369,15 +369,6 @@ func memoryFile(name string) (rw, ro *os.File, err error) {
 	return rw, ro, nil
 }
 
-// ReadOnly opens the file behind f again, for reading only.
-func ReadOnly(f *os.File) (*os.File, error) {
-	ro, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
-	if err != nil {
-		return nil, fmt.Errorf("open memory file read-only: %w", err)
-	}
-	return ro, nil
-}
-
 // tail returns the part of a log that says why its writer ended: the beginning
 // of a Go panic if there is one, else the end.
 func tail(b []byte) string {

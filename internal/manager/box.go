@@ -27,10 +27,17 @@ type record struct {
 	Ancestors []string `json:"ancestors,omitempty"`
 	// Freeze is what it was made from; empty if it was created.
 	Freeze string `json:"freeze,omitempty"`
-	// The sentry process.
+	process
+}
+
+// process is what is stored of a box's sentry.
+type process struct {
 	Key   string `json:"key,omitempty"`
 	PID   int    `json:"pid,omitempty"`
 	Start uint64 `json:"start,omitempty"`
+	// Memory is the sandbox's own memory file; zero in records of versions that
+	// did not keep it.
+	Memory launch.FileID `json:"memory,omitzero"`
 }
 
 // box is a sandbox.
@@ -121,7 +128,11 @@ func (m *Manager) equip(d *draft, s *launch.Sentry, require []string) error {
 	if err != nil {
 		return err
 	}
-	d.rec.Key, d.rec.PID, d.rec.Start = s.Key(), s.PID(), start
+	memory, err := launch.IDOf(s.Memory())
+	if err != nil {
+		return err
+	}
+	d.rec.process = process{Key: s.Key(), PID: s.PID(), Start: start, Memory: memory}
 	return s.SetLimits(groupLimits(d.rec.Sandbox.Limits))
 }
 

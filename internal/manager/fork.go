@@ -246,7 +246,7 @@ func (b *batch) commit(ctx context.Context, f *freeze) error {
 	}
 	err := context.Cause(ctx) // a cancelled fork has no children
 	if err == nil {
-		err = b.m.commit(ctx, fresh, store.Change{Table: store.Freezes, ID: f.id, Doc: f.record()})
+		err = b.m.commit(ctx, fresh, store.Change{Table: store.Freezes, ID: f.id, Doc: b.m.recordOf(f)})
 	}
 	if err != nil {
 		for range fresh {

@@ -19,6 +19,15 @@ import (
 type freezeRecord struct {
 	Source string `json:"source,omitempty"` // key of the pinned sentry; empty on disk
 	Parent string `json:"parent,omitempty"` // freeze that the source came from
+	// Generations are the memory files that its children map, in their order:
+	// the children's sentries are not asked. nil in records of versions that did
+	// not keep them.
+	Generations []generationRecord `json:"generations"`
+}
+
+type generationRecord struct {
+	Name string        `json:"name"`
+	File launch.FileID `json:"file"`
 }
 
 // freeze is a moment of a sandbox, see the package comment. All but refs is
@@ -37,8 +46,10 @@ type freeze struct {
 	refs int // guarded by Manager.mu
 }
 
-func (f *freeze) record() freezeRecord {
-	r := freezeRecord{}
+// recordOf returns the record of f, on whose generations the caller holds a
+// reference.
+func (m *Manager) recordOf(f *freeze) freezeRecord {
+	r := freezeRecord{Generations: m.gens.records(f.generations)}
 	if f.source != nil {
 		r.Source = f.source.Key()
 	}
@@ -193,17 +204,26 @@ type generations struct {
 
 type generation struct {
 	file *os.File
+	id   launch.FileID
 	refs int
 }
 
 func newGenerations() *generations { return &generations{open: map[string]*generation{}} }
 
 // add takes a reference on the generation name, which is made of a duplicate of
-// file if there is none.
+// file if there is none. A name belongs to one file: another one is an error of
+// CodeCorrupt.
 func (g *generations) add(name string, file *os.File) error {
+	id, err := launch.IDOf(file)
+	if err != nil {
+		return err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if x, ok := g.open[name]; ok {
+		if x.id != id {
+			return sandbox.Errorf(sandbox.CodeCorrupt, "memory %q is not the file that it was", name)
+		}
 		x.refs++
 		return nil
 	}
@@ -211,8 +231,20 @@ func (g *generations) add(name string, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	g.open[name] = &generation{file: dup, refs: 1}
+	g.open[name] = &generation{file: dup, id: id, refs: 1}
 	return nil
+}
+
+// records returns what is stored of names, on each of which the caller holds a
+// reference.
+func (g *generations) records(names []string) []generationRecord {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	list := make([]generationRecord, len(names))
+	for i, n := range names {
+		list[i] = generationRecord{Name: n, File: g.open[n].id}
+	}
+	return list
 }
 
 // acquire takes a reference on each of names, or on none.

@@ -101,10 +101,13 @@ func (r *recovery) adoptBoxes() error {
 		if b.rec.Freeze != "" {
 			b.freeze = r.freeze(b.rec.Freeze)
 			r.m.hold(b.freeze)
-			if b.freeze.generations == nil {
-				b.freeze.generations = gens[id]
-			} else {
+			if b.freeze.generations != nil {
 				r.m.gens.release(gens[id]...)
+				continue
+			}
+			b.freeze.generations = gens[id]
+			if r.records[b.freeze.id].Generations == nil {
+				r.changes = append(r.changes, store.Change{Table: store.Freezes, ID: b.freeze.id, Doc: r.m.recordOf(b.freeze)})
 			}
 		}
 	}
@@ -123,11 +126,9 @@ func (r *recovery) adopt(b *box) ([]string, error) {
 			f.Close()
 		}
 	}()
-	for i, name := range info.Generations {
-		if err := r.m.gens.add(name, files[i]); err != nil {
-			r.m.gens.release(info.Generations[:i]...)
-			return nil, err
-		}
+	if err := r.addMemory(b, s, info.Generations, files); err != nil {
+		s.Kill()
+		return nil, err
 	}
 	b.sentry = s
 	r.sentry[b.rec.Key], r.adopted[b] = s, s
@@ -143,6 +144,60 @@ func (r *recovery) adopt(b *box) ([]string, error) {
 		}
 	}
 	return info.Generations, nil
+}
+
+// addMemory takes a reference on each generation of b, or on none. It refuses
+// memory files that are not those of the records: a sentry that was taken over
+// could give its own in place of a relative's, whose children would then read
+// it. What a version of Ramet that kept no such records left is believed once,
+// and recorded.
+func (r *recovery) addMemory(b *box, s *launch.Sentry, names []string, files []*os.File) error {
+	own, err := launch.IDOf(s.Memory())
+	if err != nil {
+		return err
+	}
+	if b.rec.Memory == (launch.FileID{}) {
+		b.rec.Memory = own
+		r.changes = append(r.changes, store.Change{Table: store.Sandboxes, ID: b.id, Doc: b.rec})
+	}
+	if b.rec.Memory != own {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "the sentry's own memory file is not the one it was started with")
+	}
+	if err := r.checkGenerations(b, names, files); err != nil {
+		return err
+	}
+	for i, name := range names {
+		if err := r.m.gens.add(name, files[i]); err != nil {
+			r.m.gens.release(names[:i]...)
+			return err
+		}
+	}
+	return nil
+}
+
+// checkGenerations compares what the sentry of b says that it maps with what it
+// was given.
+func (r *recovery) checkGenerations(b *box, names []string, files []*os.File) error {
+	rec, known := r.records[b.rec.Freeze]
+	if !known && (b.rec.Freeze != "" || len(names) > 0) {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "the sentry maps %d memory files and has no record of them", len(names))
+	}
+	if !known || rec.Generations == nil {
+		return nil
+	}
+	if len(names) != len(rec.Generations) {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "the sentry maps %d memory files, not %d as recorded", len(names), len(rec.Generations))
+	}
+	for i, name := range names {
+		id, err := launch.IDOf(files[i])
+		if err != nil {
+			return err
+		}
+		if rec.Generations[i] != (generationRecord{Name: name, File: id}) {
+			return sandbox.Errorf(sandbox.CodeCorrupt, "memory file %d of the sentry is not the one recorded as %q", i, rec.Generations[i].Name)
+		}
+	}
+	return nil
 }
 
 // freeze returns the freeze id with all it depends on.

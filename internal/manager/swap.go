@@ -47,7 +47,7 @@ func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (*sandbox.S
 	d.rec.Freeze = f.id
 	d.rec.Sandbox.State, d.rec.Sandbox.Reason = sandbox.StateRunning, ""
 	m.hold(f)
-	if err := m.replace(ctx, b, d.rec, sentry, f, store.Change{Table: store.Freezes, ID: f.id, Doc: f.record()}); err != nil {
+	if err := m.replace(ctx, b, d.rec, sentry, f, store.Change{Table: store.Freezes, ID: f.id, Doc: m.recordOf(f)}); err != nil {
 		sentry.Kill()
 		m.drop(f)
 		return nil, fmt.Errorf("rollback: %w", err)
@@ -152,7 +152,7 @@ func (m *Manager) identify(ctx context.Context, sentry *launch.Sentry, s *sandbo
 // handOver moves the child's sentry and freeze to the parent.
 func (m *Manager) handOver(ctx context.Context, child, parent *box, rec record, sentry *launch.Sentry) error {
 	child.mu.Lock()
-	rec.Freeze, rec.Key, rec.PID, rec.Start = child.rec.Freeze, child.rec.Key, child.rec.PID, child.rec.Start
+	rec.Freeze, rec.process = child.rec.Freeze, child.rec.process
 	rec.Sandbox.State, rec.Sandbox.Reason = sandbox.StateRunning, ""
 	rec.Sandbox.Isolation = child.rec.Sandbox.Isolation
 	f := child.freeze

@@ -247,9 +247,16 @@ func TestChildSentryDies(t *testing.T) {
 	}
 }
 
-// sentryOf returns the process id of a sandbox's sentry, from its record, which
-// only the manager may open otherwise.
+// sentryOf returns the process id of a sandbox's sentry.
 func (n *node) sentryOf(ref string) int {
+	n.t.Helper()
+	pid, _ := n.processOf(ref)
+	return pid
+}
+
+// processOf returns the process id and the key of a sandbox's sentry, from its
+// record, which only the manager may open otherwise.
+func (n *node) processOf(ref string) (pid int, key string) {
 	n.t.Helper()
 	s, err := n.m.Get(context.Background(), ref)
 	if err != nil {
@@ -261,14 +268,17 @@ func (n *node) sentryOf(ref string) int {
 	}
 	defer db.Close()
 	var doc []byte
-	var rec struct{ PID int }
+	var rec struct {
+		PID int
+		Key string
+	}
 	if err = db.QueryRow("SELECT doc FROM sandboxes WHERE id = ?", s.ID).Scan(&doc); err == nil {
 		err = json.Unmarshal(doc, &rec)
 	}
 	if err != nil || !slices.Contains(n.sentries(), rec.PID) {
 		n.t.Fatalf("record of %s names process %d (%v), the sentries are %v", ref, rec.PID, err, n.sentries())
 	}
-	return rec.PID
+	return rec.PID, rec.Key
 }
 
 // TestSourceSentryDies kills the sentry of a sandbox while it is being forked.

@@ -1,0 +1,216 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// liar stands between a new manager and a sentry, and changes what the sentry
+// answers to an Adopt: it is a sentry that was taken over.
+type liar struct {
+	t      testing.TB
+	real   string // the sentry's socket
+	change func(info *wire.Adopted, files []*os.File)
+}
+
+// listen takes the place of the sentry's socket until the test ends.
+func (l *liar) listen(socket string) {
+	l.t.Helper()
+	l.real = filepath.Join(newDir(l.t), "sock")
+	if err := os.Rename(socket, l.real); err != nil {
+		l.t.Fatal(err)
+	}
+	ul, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	ul.SetUnlinkOnClose(false) // the manager removes it
+	done := make(chan struct{})
+	l.t.Cleanup(func() {
+		ul.Close()
+		<-done
+	})
+	go func() {
+		defer close(done)
+		for {
+			c, err := ul.AcceptUnix()
+			if err != nil {
+				return
+			}
+			l.serve(wire.NewConn(c))
+		}
+	}()
+}
+
+// serve passes on one call and its reply.
+func (l *liar) serve(c *wire.Conn) {
+	defer c.Finish()
+	call, err := c.Receive()
+	if err != nil {
+		return // whoever it was has ended
+	}
+	sentry, err := wire.Dial(l.real)
+	if err != nil {
+		return // likewise
+	}
+	defer sentry.Finish()
+	if err := sentry.Send(call.Type, call.Body, numbers(call.Files)...); err != nil {
+		return
+	}
+	reply, err := sentry.Receive()
+	if err != nil {
+		return
+	}
+	defer reply.Close()
+	body := reply.Body
+	var asked wire.Call
+	if err := call.Decode(&asked); err == nil && asked.Op == wire.OpAdopt {
+		var info wire.Adopted
+		if err := reply.Decode(&info); err != nil {
+			l.t.Error(err)
+			return
+		}
+		l.change(&info, reply.Files)
+		if body, err = json.Marshal(info); err != nil {
+			l.t.Error(err)
+			return
+		}
+	}
+	_ = c.Send(reply.Type, body, numbers(reply.Files)...) // a daemon that is gone needs no answer
+}
+
+func numbers(files []*os.File) []int {
+	var fds []int
+	for _, f := range files {
+		fds = append(fds, int(f.Fd()))
+	}
+	return fds
+}
+
+// socketOf returns the socket of a sandbox's sentry.
+func (n *node) socketOf(ref string) string {
+	n.t.Helper()
+	_, key := n.processOf(ref)
+	return filepath.Join(n.paths.Sandboxes(), key+".sock")
+}
+
+// TestAdoptedMemoryIsCompared opens a new manager while the sentry of a child
+// gives other memory files than it was given: it must not be believed, and the
+// parent, whose memory it speaks of, must go on with its own.
+func TestAdoptedMemoryIsCompared(t *testing.T) {
+	other := func(t *testing.T) *os.File {
+		f, err := launch.NewFile("other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	pipe := func(t *testing.T) *os.File { // opening it for reading would wait for a writer
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		return r
+	}
+	replace := func(files []*os.File, i int, f *os.File) {
+		files[i].Close()
+		files[i] = f
+	}
+	for name, change := range map[string]func(t *testing.T, info *wire.Adopted, files []*os.File){
+		"another generation": func(t *testing.T, _ *wire.Adopted, files []*os.File) { replace(files, 1, other(t)) },
+		"a pipe":             func(t *testing.T, _ *wire.Adopted, files []*os.File) { replace(files, 1, pipe(t)) },
+		"another name": func(_ *testing.T, info *wire.Adopted, _ []*os.File) {
+			info.Generations[0] = "pool_0123456789abcdef"
+		},
+		"another own memory": func(t *testing.T, _ *wire.Adopted, files []*os.File) { replace(files, 0, other(t)) },
+		"a pipe as own memory": func(t *testing.T, _ *wire.Adopted, files []*os.File) {
+			replace(files, 0, pipe(t))
+		},
+		"its generation as own memory": func(_ *testing.T, _ *wire.Adopted, files []*os.File) {
+			files[0], files[1] = files[1], files[0]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.create("parent")
+			n.hold("parent", "-value", "zero", "-only", "heap,bulk")
+			child := n.fork("parent", 1)[0].ID
+			honest := n.fork("parent", 1)[0].ID
+			socket := n.socketOf(child)
+			if err := n.m.Close(); err != nil {
+				t.Fatal(err)
+			}
+			n.m = nil
+			l := &liar{t: t, change: func(info *wire.Adopted, files []*os.File) { change(t, info, files) }}
+			l.listen(socket)
+			n.open()
+			s, err := n.m.Get(context.Background(), child)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.State != sandbox.StateFailed || !strings.Contains(s.Reason, "memory file") {
+				t.Errorf("the child is %s: %q", s.State, s.Reason)
+			}
+			n.mustHold("parent", "zero")
+			n.mustHold(honest, "zero")
+			n.mustHold(n.fork("parent", 1)[0].ID, "zero")
+			n.mustHold(n.fork(honest, 1)[0].ID, "zero")
+		})
+	}
+}
+
+// TestAdoptedMemoryIsRecorded opens a new manager on records of a version that
+// did not keep which memory files there are: its sandboxes go on, and the
+// manager after that one compares.
+func TestAdoptedMemoryIsRecorded(t *testing.T) {
+	n := newNode(t)
+	n.create("parent")
+	n.hold("parent", "-value", "zero", "-only", "heap,bulk")
+	child := n.fork("parent", 1)[0].ID
+	socket := n.socketOf(child)
+	if err := n.m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.m = nil
+	db, err := sql.Open("sqlite", "file:"+n.paths.Registry()) // the manager's driver
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, forget := range []string{
+		`UPDATE freezes SET doc = CAST(json_remove(CAST(doc AS TEXT), '$.generations') AS BLOB)`,
+		`UPDATE sandboxes SET doc = CAST(json_remove(CAST(doc AS TEXT), '$.memory') AS BLOB)`,
+	} {
+		if _, err := db.Exec(forget); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.open()
+	n.mustHold("parent", "zero")
+	n.mustHold(child, "zero")
+	n.mustHold(n.fork(child, 1)[0].ID, "zero")
+	if err := n.m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.m = nil
+	l := &liar{t: t, change: func(_ *wire.Adopted, files []*os.File) { files[0], files[1] = files[1], files[0] }}
+	l.listen(socket)
+	n.open()
+	if s, err := n.m.Get(context.Background(), child); err != nil || s.State != sandbox.StateFailed {
+		t.Errorf("the child is %+v (%v)", s, err)
+	}
+	n.mustHold("parent", "zero")
+}
