@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"ramet.dev/ramet/internal/client"
 	"ramet.dev/ramet/internal/sandbox"
@@ -22,28 +23,26 @@ type execOptions struct {
 	env         []string
 	cwd, user   string
 	timeout     time.Duration
+
+	ref     string
+	command []string
 }
 
 func (a *app) execCommand() *cobra.Command {
 	var opts execOptions
 	cmd := &cobra.Command{
-		Use:   "exec SBX [-i] [--env K=V] [--cwd DIR] [--user USER] [--timeout DURATION] -- CMD…  |  exec SBX -c 'SHELL COMMAND'",
+		Use:   "exec [-i] [--env K=V] [--cwd DIR] [--user USER] [--timeout DURATION] SBX CMD…  |  exec SBX -c 'SHELL COMMAND'",
 		Short: "Run a command in a sandbox; its exit code is ramet's, 128+N if signal N ended it",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return fmt.Errorf("exec needs a sandbox and a command")
-			}
-			if opts.shell && len(args) > 2 {
-				return fmt.Errorf("with --shell the command is one argument: quote it")
-			}
-			return nil
+		Args: func(cmd *cobra.Command, args []string) error {
+			return opts.split(cmd.Flags(), args)
 		},
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
-		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			return a.exec(ctx, c, args[0], args[1:], opts)
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
+			return a.exec(ctx, c, opts)
 		}),
 	}
 	f := cmd.Flags()
+	f.SetInterspersed(false)
 	f.BoolVarP(&opts.interactive, "interactive", "i", false, "pass standard input on")
 	f.BoolVarP(&opts.shell, "shell", "c", false, "the command is text for /bin/sh -c")
 	f.StringArrayVarP(&opts.env, "env", "e", nil, "variable K=V, or K from here; may be repeated")
@@ -53,7 +52,45 @@ func (a *app) execCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) exec(ctx context.Context, c *client.Client, ref string, command []string, opts execOptions) error {
+// split takes args apart, which begin at the sandbox. Options may stand before
+// it and between it and the command, and behind the text of --shell. The first
+// word of another command ends them: what follows is the command's, as it is
+// with docker and kubectl.
+func (o *execOptions) split(f *pflag.FlagSet, args []string) error {
+	parse := func(rest []string) ([]string, error) {
+		if f.ArgsLenAtDash() >= 0 { // a -- ended the options
+			return rest, nil
+		}
+		err := f.Parse(rest)
+		return f.Args(), err
+	}
+	if len(args) > 0 {
+		var err error
+		o.ref = args[0]
+		if o.command, err = parse(args[1:]); err != nil {
+			return err
+		}
+	}
+	if o.shell && len(o.command) > 1 {
+		rest, err := parse(o.command[1:])
+		if err != nil {
+			return err
+		}
+		if len(rest) > 0 {
+			return fmt.Errorf("with --shell the command is one argument: quote it")
+		}
+		o.command = o.command[:1]
+	}
+	if help, err := f.GetBool("help"); err == nil && help {
+		return pflag.ErrHelp // cobra shows it
+	}
+	if len(o.command) == 0 {
+		return fmt.Errorf("exec needs a sandbox and a command")
+	}
+	return nil
+}
+
+func (a *app) exec(ctx context.Context, c *client.Client, opts execOptions) error {
 	env, err := parseEnv(opts.env)
 	if err != nil {
 		return err
@@ -62,11 +99,11 @@ func (a *app) exec(ctx context.Context, c *client.Client, ref string, command []
 	if err != nil {
 		return err
 	}
-	req := sandbox.ExecRequest{Argv: command, Env: env, Cwd: opts.cwd, User: opts.user, TimeoutMS: timeout}
+	req := sandbox.ExecRequest{Argv: opts.command, Env: env, Cwd: opts.cwd, User: opts.user, TimeoutMS: timeout}
 	if opts.shell {
-		req.Argv, req.Shell = nil, command[0]
+		req.Argv, req.Shell = nil, opts.command[0]
 	}
-	res, err := a.execOver(ctx, c, ref, req, opts.interactive)
+	res, err := a.execOver(ctx, c, opts.ref, req, opts.interactive)
 	if err != nil {
 		return err
 	}
