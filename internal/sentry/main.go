@@ -47,6 +47,7 @@ func run(arg string) error {
 	if err := json.Unmarshal([]byte(arg), &cfg); err != nil {
 		return fmt.Errorf("parse configuration: %w", err)
 	}
+	limitLog()
 	log.SetLevel(log.Warning)
 	// The local zone would be read from a file at the first log line, which
 	// the filter refuses.

@@ -313,15 +313,21 @@ func TestSourceSentryDies(t *testing.T) {
 	}
 }
 
-// mustFail waits until ref has failed and says why.
+// mustFail waits until ref has failed because its sentry was killed.
 func (n *node) mustFail(ref string) {
+	n.t.Helper()
+	n.mustFailWith(ref, "killed")
+}
+
+// mustFailWith waits until ref has failed and says why.
+func (n *node) mustFailWith(ref, why string) {
 	n.t.Helper()
 	eventually(n.t, "state of "+ref, func() error {
 		s, err := n.m.Get(context.Background(), ref)
 		if err != nil {
 			return err
 		}
-		if s.State != sandbox.StateFailed || !strings.Contains(s.Reason, "killed") {
+		if s.State != sandbox.StateFailed || !strings.Contains(s.Reason, why) {
 			return fmt.Errorf("it is %s with the reason %q", s.State, s.Reason)
 		}
 		return nil

@@ -37,6 +37,7 @@ func init() {
 		"kill":  kill,
 		"brood": brood,
 		"count": count,
+		"warn":  warn,
 	}
 }
 

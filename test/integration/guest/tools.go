@@ -233,3 +233,19 @@ func count([]string) (int, error) {
 	}
 	return 0, lines.Err()
 }
+
+// warn has the kernel warn that often, each time with as much text as a system
+// call takes.
+func warn(args []string) (int, error) {
+	n, err := strconv.Atoi(args[0])
+	if err != nil {
+		return 1, err
+	}
+	option := strings.Repeat("x", 4000)
+	for range n {
+		if err := syscall.Mount("none", "/tmp", "tmpfs", 0, option); err != syscall.EINVAL {
+			return 1, fmt.Errorf("mount with a bad option: %w", err)
+		}
+	}
+	return 0, nil
+}
