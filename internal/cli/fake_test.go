@@ -190,7 +190,8 @@ func fakeExec(ctx context.Context, ref string, req sandbox.ExecRequest, s httpap
 	return res, err
 }
 
-// fakeFork makes children, of which those with names ending in -3 are late.
+// fakeFork makes children, of which those with names ending in -3 fail and those
+// with names beginning with "hooked" have hooks, of which some fail.
 func fakeFork(ctx context.Context, ref string, req sandbox.ForkRequest) (*sandbox.ForkResult, error) {
 	if _, err := find(ctx, ref); err != nil {
 		return nil, err
@@ -207,7 +208,11 @@ func fakeFork(ctx context.Context, ref string, req sandbox.ForkRequest) (*sandbo
 		}
 		sb := fakeSandbox(id, name, baseID)
 		sb.Env, sb.Metadata = req.Env, req.Metadata
-		res.Children = append(res.Children, sandbox.Child{Sandbox: sb, ReadyMS: 40, Identity: &sandbox.Identity{SandboxID: id, ForkIndex: i}})
+		child := &sandbox.Identity{SandboxID: id, ForkIndex: i}
+		if strings.HasPrefix(name, "hooked") {
+			child.Hooks = []sandbox.HookResult{{Name: "10-fine", Output: "fine\n"}, {Name: "20-seed", ExitCode: 3, Output: "first\nno \x1bseed\n"}, {Name: "30-last", ExitCode: 1}}
+		}
+		res.Children = append(res.Children, sandbox.Child{Sandbox: sb, ReadyMS: 40, Identity: child})
 	}
 	return res, nil
 }

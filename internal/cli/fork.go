@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -110,7 +111,7 @@ func (a *app) showChildren(res *sandbox.ForkResult, quiet bool) error {
 	for _, child := range res.Children {
 		switch {
 		case child.Sandbox != nil:
-			rows = append(rows, []string{child.Sandbox.ID, child.Sandbox.Name, millis(child.ReadyMS), ""})
+			rows = append(rows, []string{child.Sandbox.ID, child.Sandbox.Name, millis(child.ReadyMS), failedHooks(child.Identity)})
 		case child.Error != nil:
 			rows = append(rows, []string{"", "", "", string(child.Error.Code) + ": " + child.Error.Error()})
 			if failed == nil {
@@ -137,6 +138,27 @@ func (a *app) showChildren(res *sandbox.ForkResult, quiet bool) error {
 		return err
 	}
 	return failed
+}
+
+// failedHooks says which hooks of a child failed, and the last words of each.
+// The child runs all the same.
+func failedHooks(id *sandbox.Identity) string {
+	if id == nil {
+		return ""
+	}
+	var failed []string
+	for _, h := range id.Hooks {
+		if h.ExitCode == 0 {
+			continue
+		}
+		text := fmt.Sprintf("hook %s: exit code %d", h.Name, h.ExitCode)
+		out := strings.TrimSpace(h.Output)
+		if last := out[strings.LastIndexByte(out, '\n')+1:]; last != "" {
+			text += ": " + last
+		}
+		failed = append(failed, text)
+	}
+	return strings.Join(failed, "; ")
 }
 
 func (a *app) promoteCommand() *cobra.Command {

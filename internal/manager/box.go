@@ -72,6 +72,26 @@ func (b *box) running(ok ...sandbox.State) (*launch.Sentry, error) {
 	return nil, sandbox.Errorf(sandbox.CodeWrongState, "sandbox %s is %s, not %s", b.id, s.State, ok[0])
 }
 
+// explain turns err, of a call to s that kept nobody from ending the box's
+// sentry meanwhile, into one that says so if that is what happened.
+func (m *Manager) explain(b *box, s *launch.Sentry, err error) error {
+	if sandbox.CodeOf(err) != sandbox.CodeSandboxDied {
+		return err
+	}
+	m.mu.Lock()
+	removed := m.boxes[b.id] != b
+	m.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case removed:
+		return sandbox.Errorf(sandbox.CodeSandboxDied, "sandbox %s was removed meanwhile", b.id)
+	case b.sentry != nil && b.sentry != s:
+		return sandbox.Errorf(sandbox.CodeSandboxDied, "sandbox %s was given another state meanwhile, by a rollback or a promotion", b.id)
+	}
+	return err
+}
+
 // draft describes a box before it has a sentry.
 type draft struct {
 	rec record

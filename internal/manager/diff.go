@@ -55,13 +55,12 @@ func (m *Manager) Diff(ctx context.Context, fromRef, toRef string, req sandbox.D
 		return nil, fmt.Errorf("diff: %w", err)
 	}
 	changes, err := d.run(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("diff: %w", err)
+	if err == nil && req.Hunks {
+		err = d.addHunks(ctx, changes)
 	}
-	if req.Hunks {
-		if err := d.addHunks(ctx, changes); err != nil {
-			return nil, fmt.Errorf("diff: %w", err)
-		}
+	if err != nil {
+		err = m.explain(from, d.from.sentry, m.explain(to, d.to.sentry, err))
+		return nil, fmt.Errorf("diff: %w", err)
 	}
 	lineOf := func(b *box) []string {
 		b.mu.Lock()

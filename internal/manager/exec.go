@@ -45,7 +45,7 @@ func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest,
 		Argv: argv, Env: req.Env, Cwd: cmp.Or(req.Cwd, v.Cwd), User: cmp.Or(req.User, v.User), TimeoutMS: req.TimeoutMS,
 	}, launch.ExecIO{Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr})
 	if err != nil {
-		return nil, fmt.Errorf("exec: %w", err)
+		return nil, fmt.Errorf("exec: %w", m.explain(b, sentry, err))
 	}
 	return &sandbox.ExecResult{
 		ExitCode: exited.Code, OK: exited.Code == 0, Signal: exited.Signal,
@@ -81,7 +81,7 @@ func (m *Manager) Processes(ctx context.Context, ref string) ([]sandbox.Process,
 	}
 	list := []sandbox.Process{}
 	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpPS}, &list); err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
+		return nil, fmt.Errorf("list processes: %w", m.explain(b, sentry, err))
 	}
 	return list, nil
 }
@@ -102,7 +102,7 @@ func (m *Manager) stats(ctx context.Context, b *box) (*sandbox.Stats, error) {
 	}
 	var info wire.Info
 	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpInfo}, &info); err != nil {
-		return nil, fmt.Errorf("read statistics: %w", err)
+		return nil, fmt.Errorf("read statistics: %w", m.explain(b, sentry, err))
 	}
 	st := &sandbox.Stats{CPUSeconds: info.CPUSeconds, Processes: info.Processes}
 	if g, ok := sentry.GroupStats(); ok {

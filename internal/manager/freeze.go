@@ -191,9 +191,24 @@ func (m *Manager) release(f *freeze) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	_, err := f.source.Call(ctx, &wire.Call{Op: wire.OpRelease, Release: &wire.Release{ID: f.id}}, nil)
-	if err != nil && sandbox.CodeOf(err) != sandbox.CodeSandboxDied {
+	if err != nil && sandbox.CodeOf(err) != sandbox.CodeSandboxDied && m.inUse(f.source) {
 		m.log.Warn("release frozen memory", "freeze", f.id, "error", err)
 	}
+}
+
+// inUse reports whether a sandbox runs in s. One that was removed or replaced is
+// about to end, if it has not, and all its memory goes with it.
+func (m *Manager) inUse(s *launch.Sentry) bool {
+	select {
+	case <-s.Done():
+		return false
+	default:
+	}
+	return slices.ContainsFunc(m.all(), func(b *box) bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.sentry == s
+	})
 }
 
 // generations are the memory files that living state refers to, by name.

@@ -1,6 +1,18 @@
 package manager
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
+
+// TestMain lets the test binary be what the launcher starts to see whether it
+// can make namespaces.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "version" {
+		return
+	}
+	m.Run()
+}
 
 func TestDefaultPoolSize(t *testing.T) {
 	for _, c := range []struct {

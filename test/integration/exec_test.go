@@ -236,6 +236,41 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
+// TestExecOutlived ends a sandbox under a command. The caller must hear how.
+func TestExecOutlived(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	n.create("base")
+	if _, err := n.m.Snapshot(ctx, "base", sandbox.SnapshotRequest{Name: "start"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		said string
+		end  func() error
+	}{
+		{"rollback", func() error { _, err := n.m.Rollback(ctx, "base", "start"); return err }},
+		{"promotion", func() error { _, err := n.m.Promote(ctx, n.fork("base", 1)[0].ID); return err }},
+		{"removed", func() error { return n.m.Destroy(ctx, "base") }},
+	} {
+		g := &gate{open: make(chan struct{}), waiting: make(chan struct{})}
+		close(g.open)
+		done := make(chan error)
+		go func() {
+			_, err := n.m.Exec(ctx, "base", sandbox.ExecRequest{Argv: []string{"guest", "brood", "1"}}, httpapi.ExecIO{Stdout: g, Stderr: io.Discard})
+			done <- err
+		}()
+		<-g.waiting
+		if err := c.end(); err != nil {
+			t.Fatal(err)
+		}
+		err := <-done
+		wantCode(t, err, sandbox.CodeSandboxDied)
+		if err == nil || !strings.Contains(err.Error(), c.said) || strings.Contains(err.Error(), "killed") {
+			t.Errorf("the command's error does not speak of a %s: %v", c.said, err)
+		}
+	}
+}
+
 // TestImageDefaults checks that commands run where and as whom the image says,
 // in a sandbox, its children and what is restored, unless they say otherwise.
 func TestImageDefaults(t *testing.T) {

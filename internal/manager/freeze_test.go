@@ -1,0 +1,114 @@
+package manager
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// TestReleaseIsSilentWhenTheSourceEnds has a source fail to give up its pins,
+// which only matters while a sandbox runs in it.
+func TestReleaseIsSilentWhenTheSourceEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		used, dies, warns bool
+	}{
+		"in use":  {used: true, warns: true},
+		"removed": {},
+		"ended":   {used: true, dies: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			m := &Manager{log: slog.New(slog.NewTextHandler(&log, nil)), boxes: map[string]*box{}}
+			source := fakeSource(t, c.dies)
+			if c.used {
+				m.boxes["sbx"] = &box{id: "sbx", sentry: source}
+			}
+			m.release(&freeze{id: "snap", source: source})
+			if got := strings.Contains(log.String(), "level=WARN"); got != c.warns {
+				t.Errorf("log has a warning: %t, want %t: %s", got, c.warns, log.String())
+			}
+		})
+	}
+}
+
+// fakeSource adopts a process that does nothing as a sentry. The test answers in
+// its place, and refuses all but to be adopted, if dies is set with its death.
+func fakeSource(t *testing.T, dies bool) *launch.Sentry {
+	t.Helper()
+	ctx, dir, key := context.Background(), t.TempDir(), "pool_0123456789abcdef"
+	process := exec.Command("sleep", "infinity")
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, key+".sock"), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	memory, err := launch.NewFile("memory")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { memory.Close() })
+	fd := int(memory.Fd())
+	adopted := make(chan *launch.Sentry, 1)
+	go func() {
+		for {
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			answer(wire.NewConn(c), fd, func() {
+				if dies {
+					_ = process.Process.Kill() // its end is what counts
+					<-(<-adopted).Done()
+				}
+			})
+		}
+	}()
+	launcher, err := launch.New(ctx, launch.Config{Executable: "/bin/true", Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, err := launch.StartTime(process.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, _, err := launcher.Adopt(ctx, key, process.Process.Pid, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	adopted <- s
+	t.Cleanup(func() {
+		s.Kill()
+		_ = process.Wait() // says that it was killed
+	})
+	return s
+}
+
+// answer answers one call.
+func answer(c *wire.Conn, memory int, beforeFailure func()) {
+	defer c.Finish()
+	p, err := c.Receive()
+	if err != nil {
+		return
+	}
+	defer p.Close()
+	var call wire.Call
+	if json.Unmarshal(p.Body, &call) == nil && call.Op == wire.OpAdopt {
+		_ = c.SendJSON(wire.TypeReply, wire.Adopted{}, memory) // the peer's errors tell
+		return
+	}
+	beforeFailure()
+	_ = c.Fail(sandbox.Errorf(sandbox.CodeNoMemory, "refused"))
+}
