@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,6 +55,28 @@ func TestStartAndKill(t *testing.T) {
 	wantCode(t, s.End(), sandbox.CodeSandboxDied)
 	if _, err := s.Call(context.Background(), &wire.Call{Op: wire.OpInfo}, nil); sandbox.CodeOf(err) != sandbox.CodeSandboxDied {
 		t.Errorf("call after the end: %v", err)
+	}
+}
+
+// TestCallIsTooLarge makes calls that no message has room for: the errors must
+// say which part of it was too much.
+func TestCallIsTooLarge(t *testing.T) {
+	s := start(t, newLauncher(t, normal))
+	for text, call := range map[string]func() error{
+		"standard input": func() error {
+			_, err := s.Exec(context.Background(), &wire.Exec{Argv: []string{strings.Repeat("x", 1<<20)}}, ExecIO{})
+			return err
+		},
+		"254 descriptors": func() error {
+			_, err := s.Call(context.Background(), &wire.Call{Op: wire.OpInfo}, nil, slices.Repeat([]*os.File{s.Memory()}, wire.MaxFiles+1)...)
+			return err
+		},
+	} {
+		err := call()
+		wantCode(t, err, sandbox.CodeLimit)
+		if !strings.Contains(fmt.Sprint(err), text) {
+			t.Errorf("%v says nothing of %s", err, text)
+		}
 	}
 }
 

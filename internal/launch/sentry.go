@@ -186,8 +186,11 @@ func send(c *wire.Conn, call *wire.Call, files []*os.File) error {
 		fds[i] = int(f.Fd())
 	}
 	err := c.SendJSON(wire.TypeCall, call, fds...)
-	if errors.Is(err, wire.ErrTooLarge) {
+	switch {
+	case errors.Is(err, wire.ErrTooLarge):
 		return sandbox.Errorf(sandbox.CodeLimit, "the arguments and the environment together are too large: pass data on standard input or in a file")
+	case errors.Is(err, wire.ErrTooManyFiles):
+		return sandbox.Errorf(sandbox.CodeLimit, "%d descriptors: %w", len(fds), err)
 	}
 	return err
 }

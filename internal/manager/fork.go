@@ -160,16 +160,11 @@ func (b *batch) prepareAhead(ctx context.Context) {
 // if none may exist: when ctx is cancelled or records cannot be written.
 func (b *batch) make(ctx context.Context, f *freeze, image string, hooks bool) error {
 	b.ahead.Wait()
-	files, err := b.m.gens.files(f.generations)
+	files, err := b.m.childFiles(f, image)
 	if err != nil {
 		return err
 	}
-	img, err := b.m.openImage(image)
-	if err != nil {
-		return err
-	}
-	defer img.Close()
-	files = append([]*os.File{f.file, img}, files...)
+	defer files[1].Close()
 	var workers sync.WaitGroup
 	slots := make(chan struct{}, loadsAtOnce())
 	for i := range b.drafts {

@@ -136,6 +136,28 @@ func (f *freeze) checkGenerations(names []string) error {
 	return nil
 }
 
+// maxGenerations is how many memory files a sandbox can be made of: the message
+// that makes it has the snapshot file and the image as well.
+const maxGenerations = wire.MaxFiles - 2
+
+// childFiles returns the descriptors that a child of f is loaded from. Only the
+// second, the image, is the caller's.
+func (m *Manager) childFiles(f *freeze, image string) ([]*os.File, error) {
+	if n := len(f.generations); n > maxGenerations {
+		return nil, sandbox.Errorf(sandbox.CodeLimit, "the memory of the sandbox is spread over the files of %d generations, its own included, and one can be made of %d: "+
+			"take a snapshot of it on disk and roll it back to that, or restore that, which makes them one", n, maxGenerations)
+	}
+	gens, err := m.gens.files(f.generations)
+	if err != nil {
+		return nil, err
+	}
+	img, err := m.openImage(image)
+	if err != nil {
+		return nil, err
+	}
+	return append([]*os.File{f.file, img}, gens...), nil
+}
+
 // hold takes a reference on f.
 func (m *Manager) hold(f *freeze) {
 	m.mu.Lock()

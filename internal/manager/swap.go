@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"ramet.dev/ramet/internal/launch"
@@ -58,21 +57,17 @@ func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (*sandbox.S
 
 // loadAs starts a sentry with the state of f and the identity of d.
 func (m *Manager) loadAs(ctx context.Context, d *draft, f *freeze) (*launch.Sentry, error) {
-	files, err := m.gens.files(f.generations)
+	files, err := m.childFiles(f, d.rec.Sandbox.Image)
 	if err != nil {
 		return nil, err
 	}
-	img, err := m.openImage(d.rec.Sandbox.Image)
-	if err != nil {
-		return nil, err
-	}
-	defer img.Close()
+	defer files[1].Close()
 	sentry, err := m.prepare(ctx, d, nil)
 	if err != nil {
 		return nil, err
 	}
 	call := &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: d.common(), Generations: f.generations}}
-	if _, err := sentry.Call(ctx, call, nil, slices.Concat([]*os.File{f.file, img}, files)...); err != nil {
+	if _, err := sentry.Call(ctx, call, nil, files...); err != nil {
 		sentry.Kill()
 		return nil, err
 	}

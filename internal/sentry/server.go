@@ -93,7 +93,7 @@ func (s *server) answer(c *wire.Conn, call *wire.Call, reply any) error {
 		reply, fds = r.body, r.fds
 	}
 	err := c.SendJSON(wire.TypeReply, reply, fds...)
-	if errors.Is(err, wire.ErrTooLarge) {
+	if errors.Is(err, wire.ErrTooLarge) || errors.Is(err, wire.ErrTooManyFiles) {
 		return sandbox.Errorf(sandbox.CodeLimit, "the answer to %s is too large", call.Op)
 	}
 	if g, _ := s.running(); err != nil && g != nil && call.Op == wire.OpFreeze {

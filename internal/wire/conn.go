@@ -33,12 +33,15 @@ const (
 	MaxChunk = 64 << 10
 	// maxPacket bounds every packet. Larger replies travel in a memory file.
 	maxPacket = 160 << 10
-	// maxFDs is the most descriptors that Linux passes in one message.
-	maxFDs = 253
+	// MaxFiles is the most descriptors that Linux passes in one message.
+	MaxFiles = 253
 )
 
-// ErrTooLarge is returned by Send for a message that does not fit a packet.
-var ErrTooLarge = errors.New("message is larger than a packet")
+// What Send returns for a message that does not fit a packet.
+var (
+	ErrTooLarge     = errors.New("message is larger than a packet")
+	ErrTooManyFiles = fmt.Errorf("message has more than %d descriptors", MaxFiles)
+)
 
 // Conn is one connection. Its methods may be called by several goroutines, but
 // only one may receive at a time.
@@ -56,7 +59,7 @@ type inbox struct {
 	oob  []byte
 }
 
-var inboxes = sync.Pool{New: func() any { return &inbox{oob: make([]byte, unix.CmsgSpace(maxFDs*4))} }}
+var inboxes = sync.Pool{New: func() any { return &inbox{oob: make([]byte, unix.CmsgSpace(MaxFiles*4))} }}
 
 // NewConn wraps a SOCK_SEQPACKET connection and takes ownership of it.
 func NewConn(c *net.UnixConn) *Conn { return &Conn{c: c} }
@@ -95,8 +98,11 @@ func (c *Conn) SetDeadline(t time.Time) error { return c.c.SetDeadline(t) }
 // Send sends one packet. It blocks while the peer does not read. The
 // descriptors are duplicated into the peer; the caller keeps its own.
 func (c *Conn) Send(t Type, body []byte, fds ...int) error {
-	if len(body) >= maxPacket || len(fds) > maxFDs {
+	if len(body) >= maxPacket {
 		return ErrTooLarge
+	}
+	if len(fds) > MaxFiles {
+		return ErrTooManyFiles
 	}
 	var oob []byte
 	if len(fds) > 0 {

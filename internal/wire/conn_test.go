@@ -74,13 +74,13 @@ func TestPacketsKeepTheirBounds(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	a, b := pair(t)
-	for name, err := range map[string]error{
-		"body":        a.Send(TypeCall, make([]byte, maxPacket)),
-		"JSON":        a.SendJSON(TypeCall, strings.Repeat("x", maxPacket)),
-		"descriptors": a.Send(TypeCall, nil, make([]int, maxFDs+1)...),
+	for name, c := range map[string]struct{ err, want error }{
+		"body":        {a.Send(TypeCall, make([]byte, maxPacket)), ErrTooLarge},
+		"JSON":        {a.SendJSON(TypeCall, strings.Repeat("x", maxPacket)), ErrTooLarge},
+		"descriptors": {a.Send(TypeCall, nil, make([]int, MaxFiles+1)...), ErrTooManyFiles},
 	} {
-		if !errors.Is(err, ErrTooLarge) {
-			t.Errorf("%s: %v", name, err)
+		if !errors.Is(c.err, c.want) {
+			t.Errorf("%s: %v", name, c.err)
 		}
 	}
 	// The connection is as it was.
@@ -203,7 +203,7 @@ func TestDescriptors(t *testing.T) {
 // TestMostDescriptors sends as many as one message can have.
 func TestMostDescriptors(t *testing.T) {
 	a, b := pair(t)
-	fds := make([]int, maxFDs)
+	fds := make([]int, MaxFiles)
 	f := file(t, "x")
 	for i := range fds {
 		fds[i] = int(f.Fd())
@@ -213,7 +213,7 @@ func TestMostDescriptors(t *testing.T) {
 	}
 	p := receive(t, b)
 	defer p.Close()
-	if len(p.Files) != maxFDs {
+	if len(p.Files) != MaxFiles {
 		t.Errorf("%d descriptors came", len(p.Files))
 	}
 }

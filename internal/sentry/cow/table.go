@@ -31,6 +31,21 @@ func (t Table) Overlapping(fr memmap.FileRange, fn func(part memmap.FileRange, g
 	}
 }
 
+// Mappings returns how many mappings of the host it takes to have what is in the
+// table: one for each stretch of one generation, and for each gap.
+func (t Table) Mappings() int {
+	n := 0
+	for i, e := range t {
+		switch {
+		case i == 0 || t[i-1].End != e.Start:
+			n += 2
+		case t[i-1].Gen != e.Gen:
+			n++
+		}
+	}
+	return n
+}
+
 // Ranges is a sorted list of file ranges that neither overlap nor touch.
 type Ranges []memmap.FileRange
 

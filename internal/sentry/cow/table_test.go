@@ -139,6 +139,25 @@ func drawTable(t *rapid.T) (Table, [modelPages]int) {
 	return table, in
 }
 
+func TestMappings(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		table, in := drawTable(t)
+		want, before := 0, -1
+		for _, gen := range in {
+			if gen >= 0 && gen != before {
+				want++
+				if before < 0 {
+					want++ // the gap
+				}
+			}
+			before = gen
+		}
+		if got := table.Mappings(); got != want {
+			t.Fatalf("%v takes %d mappings, not %d", table, got, want)
+		}
+	})
+}
+
 func TestOverlapping(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table, in := drawTable(t)

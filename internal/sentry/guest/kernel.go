@@ -49,6 +49,7 @@ func Initialize() error {
 	if err := usage.Init(); err != nil {
 		return fmt.Errorf("initialize memory accounting: %w", err)
 	}
+	readMaxMappings()
 	return nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	gotime "time"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +46,9 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	if err != nil {
 		return nil, nil, sandbox.Errorf(sandbox.CodeCorrupt, "%w", err)
 	}
+	if err := checkMappings(snap.Table); err != nil {
+		return nil, nil, err
+	}
 	if err := b.inherit(snap, req.Generations, files.Generations); err != nil {
 		return nil, nil, err
 	}
@@ -75,6 +80,38 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	ph.mark("start")
 	out.Phases = ph.ms
 	return g, out, nil
+}
+
+const (
+	// defaultMaxMappings is vm.max_map_count of a host that was not told
+	// otherwise.
+	defaultMaxMappings = 65530
+	// ownMappings is room for what the process has mapped besides generations:
+	// without any left the Go runtime hangs or ends it.
+	ownMappings = 1 << 10
+)
+
+// maxMappings is how many mappings the host lets a process have.
+var maxMappings = defaultMaxMappings
+
+// readMaxMappings asks the host, while its /proc can be read.
+func readMaxMappings() {
+	text, err := os.ReadFile("/proc/sys/vm/max_map_count")
+	if err != nil {
+		return // hidden by a container around us
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+		maxMappings = n
+	}
+}
+
+// checkMappings refuses inherited memory that is in too many pieces to be mapped.
+func checkMappings(table cow.Table) error {
+	if n := table.Mappings(); n+ownMappings > maxMappings {
+		return sandbox.Errorf(sandbox.CodeLimit, "the memory of the sandbox is in so many pieces that a child needs %d mappings, and this host gives it %d (vm.max_map_count, less %d): raise that, "+
+			"or take a snapshot of it on disk and roll it back to that, or restore that, which joins pieces", n, maxMappings-ownMappings, ownMappings)
+	}
+	return nil
 }
 
 // inherit pairs the snapshot's generations with the descriptors.

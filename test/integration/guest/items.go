@@ -15,6 +15,7 @@ func makers(bulkMiB int) map[string]func() (item, error) {
 		"shm-file":    newShmFile,
 		"memfd":       newMemfd,
 		"forked":      newForked,
+		"strata":      newStrata,
 		"sysv-shm":    newSysvShm,
 		// Files.
 		"files":   newFiles,

@@ -46,6 +46,43 @@ func (b *bulk) get() (string, error) {
 	return b.want, nil
 }
 
+// strata is memory of which each change writes a piece of its own, so that each
+// generation that changes it keeps some.
+type strata struct {
+	mem    []byte
+	values []string // of the pieces
+}
+
+const (
+	strataSize  = 30 << 20 // bytes: what is larger is copied in larger pieces
+	stratumSize = 64 << 10
+)
+
+func newStrata() (item, error) {
+	mem, err := unix.Mmap(-1, 0, strataSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	return &strata{mem: mem}, err
+}
+
+func (s *strata) set(v string) error {
+	at := len(s.values) * stratumSize
+	if at == len(s.mem) {
+		return fmt.Errorf("%d changes are too many", len(s.values))
+	}
+	copy(s.mem[at:at+stratumSize], v)
+	s.values = append(s.values, v)
+	return nil
+}
+
+func (s *strata) get() (string, error) {
+	last := ""
+	for i, want := range s.values {
+		if last = cstring(s.mem[i*stratumSize:][:stratumSize]); last != want {
+			return last, fmt.Errorf("piece %d is %q, not %q", i, last, want)
+		}
+	}
+	return last, nil
+}
+
 // newDontFork is memory that fork(2) leaves out. A sandbox's fork must not.
 func newDontFork() (item, error) {
 	b, err := newBulk(1, unix.MAP_PRIVATE)
