@@ -32,6 +32,14 @@ func (a *app) diffCommand() *cobra.Command {
 	return cmd
 }
 
+// noHunks are the reasons for which a file is shown without its unified diff.
+var noHunks = map[sandbox.NoHunks]string{
+	sandbox.NoHunksBinary:   "no text",
+	sandbox.NoHunksTooLarge: "too large to show",
+	sandbox.NoHunksChanged:  "changed meanwhile",
+	sandbox.NoHunksLimit:    "too much to show",
+}
+
 // writeDiff prints one line for each change, as version control does: A, M or D.
 func writeDiff(w io.Writer, d *sandbox.Diff) error {
 	if len(d.Changes) == 0 {
@@ -48,6 +56,9 @@ func writeDiff(w io.Writer, d *sandbox.Diff) error {
 		}
 		if c.OldMode != "" && c.OldMode != c.Mode {
 			detail += ", mode " + c.OldMode + " → " + c.Mode
+		}
+		if why, ok := noHunks[c.NoHunks]; ok {
+			detail += ", " + why
 		}
 		if _, err := fmt.Fprintf(w, "%s %s  (%s)\n", letter, printable(c.Path), detail); err != nil {
 			return err

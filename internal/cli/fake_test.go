@@ -228,6 +228,7 @@ func fakeDiff(_ context.Context, from, to string, req sandbox.DiffRequest) (*san
 		{Path: "/tmp/old", Kind: sandbox.Deleted, Type: "file", Size: 5 << 20, Mode: "0644"},
 	}
 	if req.Hunks {
+		d.Changes[2].NoHunks = sandbox.NoHunksTooLarge
 		d.Changes[0].Hunks = "@@ -1 +1 @@\n-a\tb\x07\n+c\n"
 	}
 	if len(req.Paths) > 0 {

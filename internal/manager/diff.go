@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,9 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/pmezard/go-difflib/difflib"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
@@ -19,9 +16,6 @@ import (
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/wire"
 )
-
-// maxHunkFile is the largest file that is compared line by line, in bytes.
-const maxHunkFile = 1 << 20
 
 // identityFiles differ between any two sandboxes, so they are only compared
 // when they are asked for by name.
@@ -56,7 +50,8 @@ func (m *Manager) Diff(ctx context.Context, fromRef, toRef string, req sandbox.D
 	}
 	changes, err := d.run(ctx)
 	if err == nil && req.Hunks {
-		err = d.addHunks(ctx, changes)
+		h := hunker{old: d.from.read, new: d.to.read, left: maxHunks}
+		err = h.addTo(ctx, changes, func(p string) bool { return isFile(d.from.known[p]) })
 	}
 	if err != nil {
 		err = m.explain(from, d.from.sentry, m.explain(to, d.to.sentry, err))
@@ -224,7 +219,9 @@ func (d *differ) digest(ctx context.Context) error {
 	return d.both(ctx, func(ctx context.Context, s *side) error {
 		entries, err := s.ask(ctx, unsure, &wire.Describe{Digests: true})
 		for _, e := range entries {
-			s.known[e.Path] = e
+			if s.known[e.Path] = e; e.Mode == 0 { // it vanished meanwhile
+				delete(s.known, e.Path)
+			}
 		}
 		return err
 	})
@@ -283,56 +280,3 @@ func typeOf(e wire.Entry) string {
 }
 
 func modeOf(e wire.Entry) string { return fmt.Sprintf("%04o", e.Mode&0o7777) }
-
-// addHunks adds unified diffs to the changes of text files.
-func (d *differ) addHunks(ctx context.Context, changes []sandbox.Change) error {
-	for i := range changes {
-		c := &changes[i]
-		if c.Type != "file" || max(c.Size, c.OldSize) > maxHunkFile {
-			continue
-		}
-		var old, new []byte
-		var err error
-		if c.Kind != sandbox.Added && isFile(d.from.known[c.Path]) {
-			if old, err = d.from.read(ctx, c.Path); err != nil {
-				return err
-			}
-		}
-		if c.Kind != sandbox.Deleted {
-			if new, err = d.to.read(ctx, c.Path); err != nil {
-				return err
-			}
-		}
-		if !isText(old) || !isText(new) {
-			continue
-		}
-		c.Hunks, err = difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-			A: lines(old), B: lines(new), FromFile: "a" + c.Path, ToFile: "b" + c.Path, Context: 3,
-		})
-		if err != nil {
-			return fmt.Errorf("compare %s: %w", c.Path, err)
-		}
-	}
-	return nil
-}
-
-func (s *side) read(ctx context.Context, p string) ([]byte, error) {
-	return s.sentry.Blob(ctx, &wire.Call{Op: wire.OpReadFile, ReadFile: &wire.ReadFile{Path: p, Max: maxHunkFile}}, nil)
-}
-
-func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
-
-// lines splits b behind each newline. A last line without one gets it, with the
-// mark that diff(1) prints.
-func lines(b []byte) []string {
-	if len(b) == 0 {
-		return nil
-	}
-	ls := strings.SplitAfter(string(b), "\n")
-	if last := len(ls) - 1; ls[last] == "" {
-		ls = ls[:last]
-	} else {
-		ls[last] += "\n\\ No newline at end of file\n"
-	}
-	return ls
-}

@@ -208,7 +208,19 @@ type Change struct {
 	Mode    string     `json:"mode" doc:"octal"`
 	OldMode string     `json:"old_mode,omitempty"`
 	Hunks   string     `json:"hunks,omitempty" doc:"unified diff of text files, on request"`
+	NoHunks NoHunks    `json:"no_hunks,omitempty" doc:"why a file has no unified diff although they were asked for: binary, too_large, changed (meanwhile) or limit (of all together)"`
 }
+
+// NoHunks says why there is no unified diff of a file.
+type NoHunks string
+
+// The reasons.
+const (
+	NoHunksBinary   NoHunks = "binary"
+	NoHunksTooLarge NoHunks = "too_large"
+	NoHunksChanged  NoHunks = "changed"
+	NoHunksLimit    NoHunks = "limit"
+)
 
 // DiffRequest says what to compare.
 type DiffRequest struct {

@@ -2,11 +2,14 @@ package integration
 
 import (
 	"context"
+	"io"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -89,5 +92,43 @@ func TestDiff(t *testing.T) {
 	parent, err := n.m.Get(context.Background(), "parent")
 	if err != nil || d.Base != parent.ID {
 		t.Errorf("common ancestor of a and b is %q, not %q (%v)", d.Base, parent.ID, err)
+	}
+}
+
+// TestDiffOfWhatChanges compares two sandboxes in which files are replaced all
+// the time. What vanishes while it is looked at must not fail the whole.
+func TestDiffOfWhatChanges(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	n := newNode(t)
+	n.create("parent")
+	n.guest("parent", "write", "/srv/churn/6", "0")
+	n.guest("parent", "write", "/root/kept", "old\n")
+	child := n.fork("parent", 1)[0].ID
+	n.guest(child, "write", "/root/kept", "new\n")
+	var commands sync.WaitGroup
+	defer commands.Wait()
+	defer cancel()
+	for _, ref := range []string{"parent", child} {
+		g := &gate{open: make(chan struct{}), waiting: make(chan struct{})}
+		close(g.open)
+		commands.Go(func() {
+			_, err := n.m.Exec(ctx, ref, sandbox.ExecRequest{Argv: []string{"guest", "churn", "/srv/churn"}}, httpapi.ExecIO{Stdout: g, Stderr: io.Discard})
+			wantCode(t, err, sandbox.CodeCanceled)
+		})
+		<-g.waiting
+	}
+	for range 100 {
+		d, err := n.m.Diff(ctx, "parent", child, sandbox.DiffRequest{Hunks: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := d.Changes[0]; c.Path != "/root/kept" || !strings.Contains(c.Hunks, "-old\n+new\n") {
+			t.Fatalf("the file that is left alone: %+v", c)
+		}
+		for _, c := range d.Changes {
+			if c.Type == "device" {
+				t.Fatalf("something that nobody made: %+v", c)
+			}
+		}
 	}
 }

@@ -3,6 +3,7 @@ package guest
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -90,7 +91,10 @@ func (g *Guest) Describe(paths []string, digests, recursive bool) ([]wire.Entry,
 	add := func(e wire.Entry) error {
 		if digests && e.Mode&linux.S_IFMT == linux.S_IFREG {
 			d, err := t.digest(e.Path)
-			if err != nil {
+			switch {
+			case vanished(err):
+				e = wire.Entry{Path: e.Path}
+			case err != nil:
 				return err
 			}
 			e.Digest = d
@@ -136,7 +140,10 @@ func (g *Guest) ReadFile(name string, limit int64, w io.Writer) (int64, error) {
 	case e.Size > limit:
 		return 0, sandbox.Errorf(sandbox.CodeLimit, "%q has %d bytes, more than %d", name, e.Size, limit)
 	}
-	file, err := t.open(e.Path)
+	file, err := t.openFile(e.Path)
+	if vanished(err) {
+		return 0, sandbox.NotFound("file", name)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -148,6 +155,9 @@ func (g *Guest) ReadFile(name string, limit int64, w io.Writer) (int64, error) {
 // other mounts. fn sees opaque directories marked as such.
 func (t *tree) walk(dir string, fn func(wire.Entry) error) error {
 	names, err := t.list(dir)
+	if vanished(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -159,6 +169,9 @@ func (t *tree) walk(dir string, fn func(wire.Entry) error) error {
 		e, err := t.stat(p)
 		if err != nil {
 			return err
+		}
+		if e.Mode == 0 {
+			continue // it was there when the directory was read
 		}
 		if e.Mode&linux.S_IFMT == linux.S_IFDIR {
 			v, err := t.g.k.VFS().GetXattrAt(t.ctx, t.creds, t.at(p), &vfs.GetXattrOptions{Name: opaqueXattr, Size: 8})
@@ -181,7 +194,7 @@ func isMount(p string) bool { return p == "/proc" || p == "/sys" || p == "/dev" 
 
 func (t *tree) stat(name string) (wire.Entry, error) {
 	st, err := t.g.k.VFS().StatAt(t.ctx, t.creds, t.at(name), &vfs.StatOptions{Mask: statMask})
-	if linuxerr.Equals(linuxerr.ENOENT, err) || linuxerr.Equals(linuxerr.ENOTDIR, err) {
+	if vanished(err) {
 		return wire.Entry{Path: name}, nil
 	}
 	if err != nil {
@@ -197,7 +210,11 @@ func (t *tree) stat(name string) (wire.Entry, error) {
 			e.Size = whiteoutDevice
 		}
 	case linux.S_IFLNK:
-		if e.Link, err = t.g.k.VFS().ReadlinkAt(t.ctx, t.creds, t.at(name)); err != nil {
+		e.Link, err = t.g.k.VFS().ReadlinkAt(t.ctx, t.creds, t.at(name))
+		if vanished(err) || errors.Is(err, linuxerr.EINVAL) { // which says that it is no link
+			return wire.Entry{Path: name}, nil
+		}
+		if err != nil {
 			return wire.Entry{}, fmt.Errorf("read link %s: %w", name, err)
 		}
 	case linux.S_IFDIR:
@@ -206,16 +223,40 @@ func (t *tree) stat(name string) (wire.Entry, error) {
 	return e, nil
 }
 
-func (t *tree) open(name string) (*vfs.FileDescription, error) {
+// errReplaced says that something else is where a regular file was.
+var errReplaced = errors.New("not a regular file any more")
+
+// vanished reports whether err says that a path is not there, or is not what it
+// was a moment ago. The guest runs while its files are looked at, so that is as
+// good as if it had never been there.
+func vanished(err error) bool {
+	for _, e := range []error{linuxerr.ENOENT, linuxerr.ENOTDIR, linuxerr.ELOOP, errReplaced} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// openFile opens a regular file. Anything else might never come to an end.
+func (t *tree) openFile(name string) (*vfs.FileDescription, error) {
 	file, err := t.g.k.VFS().OpenAt(t.ctx, t.creds, t.at(name), &vfs.OpenOptions{Flags: linux.O_RDONLY | linux.O_NONBLOCK})
 	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	st, err := file.Stat(t.ctx, vfs.StatOptions{Mask: linux.STATX_TYPE})
+	if err == nil && st.Mode&linux.S_IFMT != linux.S_IFREG {
+		err = errReplaced
+	}
+	if err != nil {
+		file.DecRef(t.ctx)
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
 	return file, nil
 }
 
 func (t *tree) digest(name string) (string, error) {
-	file, err := t.open(name)
+	file, err := t.openFile(name)
 	if err != nil {
 		return "", err
 	}

@@ -30,6 +30,7 @@ func init() {
 		"rm":    remove,
 		"ln":    link,
 		"mv":    rename,
+		"churn": churn,
 		"sleep": sleep,
 		"spew":  spew,
 		"eat":   eat,

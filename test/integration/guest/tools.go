@@ -126,6 +126,31 @@ func remove(args []string) (int, error) {
 	return 0, nil
 }
 
+// churn keeps replacing what is in a directory, by files, directories, links and
+// pipes.
+func churn(args []string) (int, error) {
+	fmt.Println("churning")
+	for i := 0; ; i++ {
+		p := filepath.Join(args[0], strconv.Itoa(i%7))
+		err := os.RemoveAll(p)
+		if err == nil {
+			switch i % 5 {
+			case 0, 1:
+				_, err = write([]string{p, strconv.Itoa(i)})
+			case 2:
+				_, err = write([]string{filepath.Join(p, "deep/file"), strconv.Itoa(i)})
+			case 3:
+				err = os.Symlink("0", p)
+			case 4:
+				err = syscall.Mkfifo(p, 0o600)
+			}
+		}
+		if err != nil {
+			return 1, err
+		}
+	}
+}
+
 // sleep says that it started and sleeps.
 func sleep(args []string) (int, error) {
 	d, err := time.ParseDuration(args[0])
