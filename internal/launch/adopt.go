@@ -43,12 +43,16 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 	patient, cancel := context.WithTimeout(ctx, adoptPatience)
 	defer cancel()
 	files, err := s.Call(patient, &wire.Call{Op: wire.OpAdopt}, &info)
-	if err == nil && len(files) != 1+len(info.Generations) {
+	if err == nil && len(files) != 2+len(info.Generations) {
 		err = sandbox.Errorf(sandbox.CodeCorrupt, "sentry sent %d descriptors for %d generations", len(files), len(info.Generations))
 	}
 	if err == nil {
 		s.memory, err = ReadOnly(files[0])
 		files[0].Close()
+	}
+	if err == nil {
+		s.files, err = ReadOnly(files[1])
+		files[1].Close()
 	}
 	if err != nil {
 		for _, f := range files {
@@ -60,7 +64,7 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 		return nil, nil, nil, fmt.Errorf("adopt sentry: %w", err)
 	}
 	s.hello.Isolation = info.Isolation
-	return s, &info, files[1:], nil
+	return s, &info, files[2:], nil
 }
 
 // watch closes done when the process has ended, which is not our child.

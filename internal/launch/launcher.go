@@ -36,6 +36,9 @@ type Config struct {
 	// Dir is where sockets and logs of sentries are kept: a directory that
 	// only this user can enter.
 	Dir string
+	// FilesDir is a directory of a disk, where files without a name are made for
+	// what sandboxes write to their file systems.
+	FilesDir string
 	// BuildID must be what the sentries report: both sides come from one
 	// binary.
 	BuildID string
@@ -187,6 +190,16 @@ func (l *Launcher) donate(s *Sentry, given *donation) (*wire.Conn, error) {
 	}
 	given.add(memory)
 	s.memory = readOnly
+	files, err := pageFile(l.cfg.FilesDir)
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	given.add(files)
+	if s.files, err = ReadOnly(files); err != nil {
+		ours.Close()
+		return nil, err
+	}
 	filter, err := fileWith("filter", l.filter)
 	if err != nil {
 		ours.Close()
@@ -367,6 +380,15 @@ func memoryFile(name string) (rw, ro *os.File, err error) {
 		return nil, nil, err
 	}
 	return rw, ro, nil
+}
+
+// pageFile makes a file on disk that has no name: it goes when nobody has it open.
+func pageFile(dir string) (*os.File, error) {
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("make file for the sandbox's files in %s: %w", dir, errors.Join(err, memoryHint(err)))
+	}
+	return os.NewFile(uintptr(fd), "files"), nil
 }
 
 // tail returns the part of a log that says why its writer ended: the beginning

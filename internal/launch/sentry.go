@@ -30,6 +30,7 @@ type Sentry struct {
 	pid      int
 	started  bool
 	memory   *os.File // read-only
+	files    *os.File // read-only
 	lifeline *wire.Conn
 	group    *cgroup.Group // nil without control groups
 	hello    wire.Hello
@@ -49,6 +50,13 @@ func (s *Sentry) PID() int { return s.pid }
 // Memory returns the sandbox's memory file, read-only. It belongs to the Sentry
 // but for duplicates.
 func (s *Sentry) Memory() *os.File { return s.memory }
+
+// Files returns the file with the pages of the sandbox's files, read-only. It
+// belongs to the Sentry but for duplicates.
+func (s *Sentry) Files() *os.File { return s.files }
+
+// FilesName is the name of Files among generations, as Key is that of Memory.
+func (s *Sentry) FilesName() string { return s.key + "/files" }
 
 // Isolation returns the layers that confine the sentry.
 func (s *Sentry) Isolation() sandbox.Isolation { return s.hello.Isolation }
@@ -362,6 +370,9 @@ func (s *Sentry) Kill() {
 func (s *Sentry) release() {
 	if s.lifeline != nil {
 		s.lifeline.Close()
+	}
+	if s.files != nil {
+		s.files.Close()
 	}
 	if s.memory != nil {
 		s.memory.Close()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -16,9 +17,9 @@ import (
 	"ramet.dev/ramet/internal/snapfile"
 )
 
-// A snapshot on disk is a directory with two files: the state, a snapshot file
-// whose table has one generation, and the memory, a sparse file with that
-// generation. It is written beside its place and renamed, so a directory of
+// A snapshot on disk is a directory with three files: the state, a snapshot file,
+// and its only generations: the memory, a sparse file, and files, another with the
+// pages of the file system. It is written beside its place and renamed, so a directory of
 // that name is complete.
 
 // writeSnapshot writes f to disk as s.
@@ -65,27 +66,20 @@ func (m *Manager) writeSnapshotFiles(ctx context.Context, id string, f *freeze, 
 	if err != nil {
 		return "", 0, err
 	}
-	memory, err := os.OpenFile(filepath.Join(dir, "memory"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	if err != nil {
-		return "", 0, err
-	}
-	defer memory.Close()
-	for _, e := range snap.Table {
-		if err := copyRange(ctx, memory, gens[e.Gen], int64(e.Start), int64(e.End)); err != nil {
+	parts := diskParts(snap)
+	size = int64(0)
+	for _, p := range parts {
+		n, err := p.write(ctx, filepath.Join(dir, p.file), gens)
+		if err != nil {
 			return "", 0, err
 		}
-	}
-	// So that a file that lost its end is not taken for one that ends in a hole.
-	if err := memory.Truncate(memorySize(snap)); err != nil {
-		return "", 0, err
+		size += n
 	}
 	pages := data[snapfile.PagesOffset : snapfile.PagesOffset+snap.Pages]
-	for i := range snap.Table {
-		snap.Table[i].Gen = 0
-	}
-	snap.Generations = nil
-	if len(snap.Table) > 0 {
-		snap.Generations = []string{id}
+	snap.Generations = snap.Generations[:0]
+	for i, p := range parts {
+		snap.Generations = append(snap.Generations, p.name(id))
+		p.moveTo(snap, uint32(i))
 	}
 	state, err := os.OpenFile(filepath.Join(dir, "state"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
@@ -103,18 +97,79 @@ func (m *Manager) writeSnapshotFiles(ctx context.Context, id string, f *freeze, 
 	if _, err := io.Copy(h, io.NewSectionReader(state, 0, stateSize)); err != nil {
 		return "", 0, err
 	}
-	if err := errors.Join(memory.Sync(), state.Sync(), syncDir(dir)); err != nil {
+	if err := errors.Join(state.Sync(), syncDir(dir)); err != nil {
 		return "", 0, err
 	}
-	return hex.EncodeToString(h.Sum(nil)), stateSize + allocated(memory), nil
+	return hex.EncodeToString(h.Sum(nil)), stateSize + size, nil
 }
 
-// memorySize returns the size of the memory file of a snapshot on disk.
-func memorySize(s *snapfile.Snapshot) int64 {
-	if len(s.Table) == 0 {
-		return 0
+// diskPart is one of the generations of a snapshot on disk.
+type diskPart struct {
+	file   string // its name in the snapshot's directory
+	ranges []snapfile.Extent
+}
+
+// diskParts returns what a snapshot consists of besides its state. Parts without
+// contents are left out.
+func diskParts(s *snapfile.Snapshot) []diskPart {
+	memory, files := diskPart{file: "memory", ranges: s.Table}, diskPart{file: "files"}
+	for _, seg := range s.Files.Segments {
+		files.ranges = append(files.ranges, snapfile.Extent{
+			Range: snapfile.Range{Start: seg.Start * snapfile.PageSize, End: seg.End * snapfile.PageSize}, Gen: seg.Gen,
+		})
 	}
-	return int64(s.Table[len(s.Table)-1].End)
+	return slices.DeleteFunc([]diskPart{memory, files}, func(p diskPart) bool { return len(p.ranges) == 0 })
+}
+
+// name is the name of the part among generations.
+func (p *diskPart) name(id string) string { return id + "/" + p.file }
+
+// moveTo makes s refer to the part as generation gen.
+func (p *diskPart) moveTo(s *snapfile.Snapshot, gen uint32) {
+	if p.file == "memory" {
+		for i := range s.Table {
+			s.Table[i].Gen = gen
+		}
+		return
+	}
+	for i := range s.Files.Segments {
+		s.Files.Segments[i].Gen = gen
+	}
+}
+
+// size returns the size of the part's file.
+func (p *diskPart) size() int64 { return int64(p.ranges[len(p.ranges)-1].End) }
+
+// write copies the part to path and returns how much space it takes there.
+func (p *diskPart) write(ctx context.Context, path string, gens []*os.File) (int64, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	for _, e := range p.ranges {
+		if err := copyRange(ctx, f, gens[e.Gen], int64(e.Start), int64(e.End)); err != nil {
+			return 0, err
+		}
+	}
+	// So that a file that lost its end is not taken for one that ends in a hole.
+	if err := f.Truncate(p.size()); err != nil {
+		return 0, err
+	}
+	return allocated(f), f.Sync()
+}
+
+// open opens the part's file in the snapshot's directory.
+func (p *diskPart) open(dir string) (*os.File, error) {
+	f, err := os.Open(filepath.Join(dir, p.file))
+	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err != nil || st.Size() != p.size() {
+		f.Close()
+		return nil, fmt.Errorf("%s is not %d bytes long", p.file, p.size())
+	}
+	return f, nil
 }
 
 // copyRange copies [start, end) from one file to the same place in another and
@@ -156,7 +211,7 @@ func copyRange(ctx context.Context, to, from *os.File, start, end int64) error {
 // openSnapshot opens a snapshot on disk and checks its state against digest.
 // The memory is paged in when it is used. The caller owns a reference.
 func (m *Manager) openSnapshot(id, digest string) (*freeze, error) {
-	_, statePath, memoryPath, err := m.snapshotDir(id)
+	dir, statePath, _, err := m.snapshotDir(id)
 	if err != nil {
 		return nil, err
 	}
@@ -181,26 +236,33 @@ func (m *Manager) openSnapshot(id, digest string) (*freeze, error) {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s: %w", id, err)
 	}
 	f := &freeze{id: id, file: state, generations: append([]string{}, snap.Generations...), refs: 1}
-	if len(f.generations) > 0 {
-		memory, err := os.Open(memoryPath)
-		if err != nil {
-			state.Close()
-			return nil, sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", id, err)
-		}
-		defer memory.Close()
-		if st, err := memory.Stat(); err != nil || st.Size() != memorySize(snap) {
-			state.Close()
-			return nil, sandbox.Errorf(sandbox.CodeCorrupt, "memory of snapshot %s is not %d bytes long", id, memorySize(snap))
-		}
-		if err := m.gens.add(f.generations[0], memory); err != nil {
-			state.Close()
-			return nil, err
-		}
+	if err := m.addParts(f, dir, diskParts(snap)); err != nil {
+		state.Close()
+		return nil, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.freezes[id] = f
 	return f, nil
+}
+
+// addParts takes a reference on each generation of f, or on none.
+func (m *Manager) addParts(f *freeze, dir string, parts []diskPart) error {
+	if len(parts) != len(f.generations) {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s has %d generations, not %d", f.id, len(f.generations), len(parts))
+	}
+	for i, p := range parts {
+		file, err := p.open(dir)
+		if err == nil {
+			err = m.gens.add(f.generations[i], file)
+			file.Close()
+		}
+		if err != nil {
+			m.gens.release(f.generations[:i]...)
+			return sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", f.id, err)
+		}
+	}
+	return nil
 }
 
 // mapWhole maps a file for reading.

@@ -106,8 +106,12 @@ func (m *Manager) freezeAs(ctx context.Context, f *freeze) (*wire.Frozen, error)
 		return nil, err
 	}
 	defer m.gens.release(key) // the list has it, if any page is in it
+	if err := m.gens.add(f.source.FilesName(), f.source.Files()); err != nil {
+		return nil, err
+	}
+	defer m.gens.release(f.source.FilesName())
 	var frozen wire.Frozen
-	_, err := f.source.Call(ctx, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: f.id, Self: key}}, &frozen, f.file)
+	_, err := f.source.Call(ctx, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: f.id, Self: key, SelfFiles: f.source.FilesName()}}, &frozen, f.file)
 	if err == nil {
 		err = launch.FixSize(f.file)
 	}
@@ -129,7 +133,7 @@ func (m *Manager) freezeAs(ctx context.Context, f *freeze) (*wire.Frozen, error)
 // was taken over could ask for that of a stranger.
 func (f *freeze) checkGenerations(names []string) error {
 	for _, n := range names {
-		if n != f.source.Key() && (f.parent == nil || !slices.Contains(f.parent.generations, n)) {
+		if n != f.source.Key() && n != f.source.FilesName() && (f.parent == nil || !slices.Contains(f.parent.generations, n)) {
 			return sandbox.Errorf(sandbox.CodeCorrupt, "the sandbox refers to memory %q, which is not of its ancestors", n)
 		}
 	}

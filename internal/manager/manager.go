@@ -76,8 +76,10 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 	if m.images, err = image.Open(cfg.Paths.Images()); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(cfg.Paths.Snapshots(), 0o700); err != nil {
-		return nil, fmt.Errorf("make snapshot directory: %w", err)
+	for _, dir := range []string{cfg.Paths.Snapshots(), cfg.Paths.Files()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make data directory: %w", err)
+		}
 	}
 	if m.store, err = store.Open(ctx, cfg.Paths.Registry()); err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 		}
 	}()
 	m.launcher, err = launch.New(ctx, launch.Config{
-		Executable: cfg.Executable, Dir: cfg.Paths.Sandboxes(), BuildID: cfg.Engine, Cgroups: m.cgroups,
+		Executable: cfg.Executable, Dir: cfg.Paths.Sandboxes(), FilesDir: cfg.Paths.Files(), BuildID: cfg.Engine, Cgroups: m.cgroups,
 	})
 	if err != nil {
 		return nil, err

@@ -48,6 +48,9 @@ func (p Paths) Images() string { return filepath.Join(p.dataDir, "images") }
 // PackageCache returns the directory of distribution packages that were fetched.
 func (p Paths) PackageCache() string { return filepath.Join(p.dataDir, "packages") }
 
+// Files is where the files without names are that sandboxes write to.
+func (p Paths) Files() string { return filepath.Join(p.dataDir, "files") }
+
 // Snapshots returns the directory of snapshots.
 func (p Paths) Snapshots() string { return filepath.Join(p.dataDir, "snapshots") }
 

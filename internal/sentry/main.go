@@ -20,6 +20,7 @@ const (
 	fdLifeline = 3 + iota // SOCK_SEQPACKET pair: Hello out, end of file in
 	fdListener            // listening SOCK_SEQPACKET socket
 	fdMemory              // empty memfd, the sandbox's memory
+	fdFiles               // empty file on disk, for what the sandbox writes
 	fdFilter              // compiled system-call filter, see filter.go
 )
 
@@ -67,7 +68,7 @@ func run(arg string) error {
 		return err
 	}
 	phases["confine"] = since(began)
-	blank, err := guest.NewBlank(os.NewFile(fdMemory, "memory"))
+	blank, err := guest.NewBlank(os.NewFile(fdMemory, "memory"), os.NewFile(fdFiles, "files"))
 	if err != nil {
 		return err
 	}

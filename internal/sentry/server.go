@@ -136,6 +136,11 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 		return s.exec(g, c, call.Exec)
 	case wire.OpFreeze:
 		return freeze(g, call.Freeze, p)
+	case wire.OpView:
+		if call.View == nil {
+			return nil, errCall
+		}
+		return g.View(call.View)
 	case wire.OpRelease:
 		return release(g, call.Release)
 	case wire.OpAdopt:
@@ -151,12 +156,6 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 		return struct{}{}, g.Resume()
 	case wire.OpPS:
 		return g.Processes(), nil
-	case wire.OpChanges:
-		return changes(g, p)
-	case wire.OpDescribe:
-		return describe(g, call.Describe, p)
-	case wire.OpReadFile:
-		return readFile(g, call.ReadFile, p)
 	}
 	return nil, sandbox.Errorf(sandbox.CodeInvalid, "no op %q", call.Op)
 }
@@ -255,8 +254,8 @@ func (s *server) adopt(g *guest.Guest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	memory, gens := g.Files()
-	fds := []int{int(memory.Fd())}
+	memory, files, gens := g.Files()
+	fds := []int{int(memory.Fd()), int(files.Fd())}
 	for _, f := range gens {
 		fds = append(fds, int(f.Fd()))
 	}

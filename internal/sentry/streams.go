@@ -1,11 +1,6 @@
 package sentry
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
-	"io"
-	"os"
 	"time"
 
 	"ramet.dev/ramet/internal/sentry/guest"
@@ -108,60 +103,4 @@ func (w packetWriter) Write(b []byte) (int, error) {
 		sent += n
 	}
 	return sent, nil
-}
-
-// Large answers travel in a memory file that comes with the call.
-
-func changes(g *guest.Guest, p *wire.Packet) (any, error) {
-	file, err := p.Take(0)
-	if err != nil {
-		return nil, errors.Join(errCall, err)
-	}
-	defer file.Close()
-	entries, err := g.Changes()
-	if err != nil {
-		return nil, err
-	}
-	return writeBlob(file, entries)
-}
-
-// maxPaths bounds the request of a describe call, in bytes.
-const maxPaths = 256 << 20
-
-func describe(g *guest.Guest, req *wire.Describe, p *wire.Packet) (any, error) {
-	file, err := p.Take(0)
-	if err != nil || req == nil {
-		return nil, errors.Join(errCall, err)
-	}
-	defer file.Close()
-	var paths []string
-	if err := json.NewDecoder(bufio.NewReader(io.NewSectionReader(file, 0, maxPaths))).Decode(&paths); err != nil {
-		return nil, errors.Join(errCall, err)
-	}
-	entries, err := g.Describe(paths, req.Digests, req.Recursive)
-	if err != nil {
-		return nil, err
-	}
-	return writeBlob(file, entries)
-}
-
-func readFile(g *guest.Guest, req *wire.ReadFile, p *wire.Packet) (any, error) {
-	file, err := p.Take(0)
-	if err != nil || req == nil {
-		return nil, errors.Join(errCall, err)
-	}
-	defer file.Close()
-	n, err := g.ReadFile(req.Path, req.Max, io.NewOffsetWriter(file, 0))
-	return wire.Blob{Size: n}, err
-}
-
-func writeBlob(file *os.File, v any) (any, error) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := file.WriteAt(data, 0); err != nil {
-		return nil, err
-	}
-	return wire.Blob{Size: int64(len(data))}, nil
 }

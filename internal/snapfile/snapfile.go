@@ -12,7 +12,7 @@ const (
 	magic = "RAMETSNP"
 	// version changes with every incompatible change of the format. Older
 	// binaries refuse newer files.
-	version = 2
+	version = 3
 	// PageSize is the unit of all file ranges, in bytes.
 	PageSize = 4096
 	// PagesOffset is where the page section begins.
@@ -35,6 +35,7 @@ const (
 	secTable
 	secGenerations
 	secHeld
+	secFiles
 	sections
 )
 
@@ -70,6 +71,23 @@ type Snapshot struct {
 	// Held are the references in Meta that freezes hold, not the sandbox: in a
 	// child there is nobody who would give them up.
 	Held []Held
+	// Files says where the files are.
+	Files Files
+}
+
+// Files are a tree of package cowfs: its root, and in which generations its pages
+// are.
+type Files struct {
+	Root     uint64        `json:"root"`
+	Segments []FileSegment `json:"segments"`
+}
+
+// FileSegment says that pages [Start, End) are in a generation, each at its number
+// times PageSize.
+type FileSegment struct {
+	Start uint64 `json:"start"`
+	End   uint64 `json:"end"`
+	Gen   uint32 `json:"gen"`
 }
 
 // WriteTo writes all but the page section, which must be in the file already,
@@ -78,6 +96,10 @@ func (s *Snapshot) WriteTo(f io.WriterAt) (size int64, err error) {
 	gens, err := json.Marshal(s.Generations)
 	if err != nil {
 		return 0, fmt.Errorf("encode generations: %w", err)
+	}
+	files, err := json.Marshal(s.Files)
+	if err != nil {
+		return 0, fmt.Errorf("encode files: %w", err)
 	}
 	header := make([]byte, PageSize)
 	copy(header, magic)
@@ -99,6 +121,7 @@ func (s *Snapshot) WriteTo(f io.WriterAt) (size int64, err error) {
 		{secTable, appendExtents(nil, s.Table)},
 		{secGenerations, gens},
 		{secHeld, appendHeld(nil, s.Held)},
+		{secFiles, files},
 	} {
 		if _, err := f.WriteAt(sec.data, off); err != nil {
 			return 0, fmt.Errorf("write snapshot section: %w", err)
@@ -158,7 +181,30 @@ func parse(data []byte) (*Snapshot, error) {
 	if s.Held, err = parseHeld(secs[secHeld]); err != nil {
 		return nil, err
 	}
-	return s, nil
+	if err := json.Unmarshal(secs[secFiles], &s.Files); err != nil {
+		return nil, fmt.Errorf("files: %w", err)
+	}
+	return s, s.Files.check(len(s.Generations))
+}
+
+// maxPage is the largest number of a page, for offsets to be small enough.
+const maxPage = maxOffset / PageSize
+
+func (f *Files) check(gens int) error {
+	end := uint64(1)
+	for _, seg := range f.Segments {
+		if seg.Start < end || seg.End <= seg.Start || seg.End > maxPage {
+			return fmt.Errorf("bad segment of files %d-%d", seg.Start, seg.End)
+		}
+		if int64(seg.Gen) >= int64(gens) {
+			return fmt.Errorf("segment of files %d-%d is in generation %d of %d", seg.Start, seg.End, seg.Gen, gens)
+		}
+		end = seg.End
+	}
+	if f.Root >= end {
+		return fmt.Errorf("root of files %d is in no segment", f.Root)
+	}
+	return nil
 }
 
 const (

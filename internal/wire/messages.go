@@ -1,6 +1,9 @@
 package wire
 
-import "ramet.dev/ramet/internal/sandbox"
+import (
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/snapfile"
+)
 
 // Op names a call.
 type Op string
@@ -13,6 +16,7 @@ const (
 	OpCommit   Op = "commit"   // outlive the connection that made the sandbox
 	OpExec     Op = "exec"     // run a command, see the package comment
 	OpFreeze   Op = "freeze"   // reply + snapshot FD
+	OpView     Op = "view"     // keep the files as they are for a reader; Release ends it
 	OpRelease  Op = "release"  // drop the pins of a freeze
 	OpPause    Op = "pause"    // stop all tasks
 	OpResume   Op = "resume"   // let them run
@@ -33,6 +37,7 @@ type Call struct {
 	Load     *Load     `json:"load,omitempty"`
 	Exec     *Exec     `json:"exec,omitempty"`
 	Freeze   *Freeze   `json:"freeze,omitempty"`
+	View     *View     `json:"view,omitempty"`
 	Release  *Release  `json:"release,omitempty"`
 	Identify *Common   `json:"identify,omitempty"`
 	Describe *Describe `json:"describe,omitempty"`
@@ -96,6 +101,21 @@ type Freeze struct {
 	ID string `json:"id"`
 	// Self is the name of the sandbox's own memory file in generation lists.
 	Self string `json:"self"`
+	// SelfFiles is the name of its own file of pages of files, see package cowfs.
+	SelfFiles string `json:"self_files"`
+}
+
+// View asks for the files as they are now. They stay so until Release, and the
+// sandbox runs on.
+type View struct {
+	ID        string `json:"id"`
+	SelfFiles string `json:"self_files"`
+}
+
+// Viewed is the reply to View.
+type Viewed struct {
+	Files       snapfile.Files `json:"files"`
+	Generations []string       `json:"generations"`
 }
 
 // Frozen is the reply to Freeze; the snapshot file comes with it.
@@ -131,7 +151,7 @@ type Info struct {
 }
 
 // Adopted is the reply to Adopt. The descriptors are the sandbox's own memory
-// file and those of Generations.
+// file, its own file of pages of files, and those of Generations.
 type Adopted struct {
 	ID          string            `json:"id"`
 	State       string            `json:"state"`

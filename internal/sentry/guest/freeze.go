@@ -30,7 +30,6 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 	if err := g.mem.FindCommitted(); err != nil {
 		return nil, fmt.Errorf("find used memory: %w", err)
 	}
-	g.dropImageCache()
 	// A collection would run inside of the pause and cost more than all else.
 	debug.SetGCPercent(-1)
 	defer debug.SetGCPercent(GCPercent)
@@ -38,7 +37,7 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 	f.state.Grow(stateRoom)
 	frozen, err := f.run(req, file)
 	if err != nil {
-		g.mem.Release(req.ID)
+		g.release(req.ID)
 		return nil, err
 	}
 	return frozen, nil
@@ -61,6 +60,7 @@ type freezing struct {
 	state  bytes.Buffer
 	meta   bytes.Buffer
 	writer *cow.Writer
+	files  snapfile.Files
 }
 
 func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
@@ -77,6 +77,7 @@ func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 		Table:       f.pinned.Table,
 		Generations: f.pinned.Generations,
 		Held:        f.pinned.Held,
+		Files:       f.files,
 	}
 	if _, err := s.WriteTo(file); err != nil {
 		return nil, err
@@ -107,6 +108,9 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) error {
 		return err
 	}
 	f.pinned = pinned
+	if f.files, pinned.Generations, err = g.disk.pin(req.ID, req.SelfFiles, pinned.Generations); err != nil {
+		return err
+	}
 	f.phases.mark("pin")
 	g.detachStateless(ctx)
 	err = f.saveKernel(ctx, file)

@@ -3,6 +3,7 @@ package guest
 import (
 	"bytes"
 	"os"
+	"slices"
 
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/mm"
@@ -34,14 +35,24 @@ func (g *Guest) Info() (*wire.Info, error) {
 	}, nil
 }
 
-// Files returns the sandbox's memory file and those of its generations.
-func (g *Guest) Files() (memory *os.File, generations []*os.File) { return g.mem.Files() }
+// Files returns the sandbox's memory file, its file of pages of files and those of
+// its generations.
+func (g *Guest) Files() (memory, files *os.File, generations []*os.File) {
+	memory, generations = g.mem.Files()
+	return memory, g.disk.own, generations
+}
 
 // Pins returns the names of the freezes whose memory is pinned.
 func (g *Guest) Pins() []string {
 	g.ops.RLock()
 	defer g.ops.RUnlock()
-	return g.mem.PinNames()
+	return g.pins()
+}
+
+func (g *Guest) pins() []string {
+	names := append(g.mem.PinNames(), g.disk.pins()...)
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // Processes lists the processes of the sandbox but init.

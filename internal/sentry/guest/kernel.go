@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
@@ -34,6 +35,7 @@ import (
 type Blank struct {
 	plat   *cow.Platform
 	mem    *cow.Memory
+	files  *os.File
 	clocks time.Clocks
 }
 
@@ -54,9 +56,10 @@ func Initialize() error {
 }
 
 // NewBlank makes the platform, whose processes inherit the privileges that are
-// left, and the memory, which uses memory, a memfd it takes over. Call it once
-// per process, after Initialize and before system calls are filtered.
-func NewBlank(memory *os.File) (*Blank, error) {
+// left, and the memory, which uses memory, a memfd it takes over, as it does
+// files, an empty file for what the sandbox writes to its file system. Call it
+// once per process, after Initialize and before system calls are filtered.
+func NewBlank(memory, files *os.File) (*Blank, error) {
 	if err := sighandling.IgnoreChildStop(); err != nil {
 		return nil, fmt.Errorf("ignore stopped children: %w", err)
 	}
@@ -75,15 +78,17 @@ func NewBlank(memory *os.File) (*Blank, error) {
 	return &Blank{
 		plat:   cow.NewPlatform(systrap, mem),
 		mem:    mem,
+		files:  files,
 		clocks: time.NewCalibratedClocks(false),
 	}, nil
 }
 
 // Guest is a running sandbox.
 type Guest struct {
-	k   *kernel.Kernel
-	mem *cow.Memory
-	id  wire.Common
+	k    *kernel.Kernel
+	mem  *cow.Memory
+	disk *disk
+	id   wire.Common
 
 	ops    sync.RWMutex
 	paused bool // guarded by ops
@@ -126,24 +131,26 @@ func (b *Blank) Boot(id wire.Common, image *os.File) (*Guest, error) {
 		return nil, fmt.Errorf("initialize kernel: %w", err)
 	}
 	g := &Guest{k: k, mem: b.mem, id: id, sessions: newSessions()}
-	if err := g.start(image); err != nil {
+	if g.disk, err = b.newDisk(image, nil, nil); err != nil {
+		return nil, err
+	}
+	if err := g.start(); err != nil {
 		return nil, err
 	}
 	return g, nil
 }
 
 // start mounts the file systems and runs init.
-func (g *Guest) start(image *os.File) error {
+func (g *Guest) start() error {
 	if err := registerFilesystems(g.k); err != nil {
 		return err
 	}
 	ctx := g.k.SupervisorContext()
 	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
-	mns, upper, err := mountAll(ctx, g.k, creds, image, g.id.Limits.DiskMiB)
+	mns, err := g.mountAll(ctx, creds)
 	if err != nil {
 		return err
 	}
-	g.sessions.upper = upper
 	if max := g.id.Limits.Pids; max > 0 {
 		if err := g.limitTasks(ctx, creds, max); err != nil {
 			return err
@@ -245,20 +252,21 @@ func (g *Guest) End() error {
 func (g *Guest) Release(id string) {
 	g.ops.Lock()
 	defer g.ops.Unlock()
-	g.mem.Release(id)
+	g.release(id)
 }
 
-// KeepOnly drops the pins of all freezes that are not in ids.
+func (g *Guest) release(id string) {
+	g.mem.Release(id)
+	g.disk.release(id)
+}
+
+// KeepOnly drops the pins of all freezes and views that are not in ids.
 func (g *Guest) KeepOnly(ids []string) {
 	g.ops.Lock()
 	defer g.ops.Unlock()
-	keep := map[string]bool{}
-	for _, id := range ids {
-		keep[id] = true
-	}
-	for _, id := range g.mem.PinNames() {
-		if !keep[id] {
-			g.mem.Release(id)
+	for _, id := range g.pins() {
+		if !slices.Contains(ids, id) {
+			g.release(id)
 		}
 	}
 }

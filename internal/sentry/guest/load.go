@@ -19,6 +19,7 @@ import (
 
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/sentry/cow"
+	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/snapfile"
 	"ramet.dev/ramet/internal/wire"
 )
@@ -49,11 +50,16 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	if err := checkMappings(snap.Table); err != nil {
 		return nil, nil, err
 	}
-	if err := b.inherit(snap, req.Generations, files.Generations); err != nil {
+	gens, err := b.inherit(snap, req.Generations, files.Generations)
+	if err != nil {
+		return nil, nil, err
+	}
+	disk, err := b.newDisk(files.Image, snap.Files.Segments, gens)
+	if err != nil {
 		return nil, nil, err
 	}
 	ph.mark("map")
-	g, err := b.loadKernel(snap, data, req.Common, files.Image)
+	g, err := b.loadKernel(snap, data, req.Common, disk)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -115,26 +121,22 @@ func checkMappings(table cow.Table) error {
 }
 
 // inherit pairs the snapshot's generations with the descriptors.
-func (b *Blank) inherit(snap *snapfile.Snapshot, names []string, files []*os.File) error {
+func (b *Blank) inherit(snap *snapfile.Snapshot, names []string, files []*os.File) ([]cow.Generation, error) {
 	if len(names) != len(files) || len(names) != len(snap.Generations) {
-		return sandbox.Errorf(sandbox.CodeCorrupt, "snapshot refers to %d generations, got %d", len(snap.Generations), len(files))
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot refers to %d generations, got %d", len(snap.Generations), len(files))
 	}
 	gens := make([]cow.Generation, len(names))
 	for i, name := range names {
 		if name != snap.Generations[i] {
-			return sandbox.Errorf(sandbox.CodeCorrupt, "snapshot's generation %d is %q, not %q", i, snap.Generations[i], name)
+			return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot's generation %d is %q, not %q", i, snap.Generations[i], name)
 		}
 		gens[i] = cow.Generation{Name: name, File: files[i]}
 	}
 	b.mem.Inherit(snap.Table, gens)
-	return nil
+	return gens, nil
 }
 
-func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common, image *os.File) (*Guest, error) {
-	fd, err := dupFD(image)
-	if err != nil {
-		return nil, err
-	}
+func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common, disk *disk) (*Guest, error) {
 	pages := data[snapfile.PagesOffset : snapfile.PagesOffset+snap.Pages]
 	loader := kernel.NewAsyncMFLoader(io.NopCloser(bytes.NewReader(snap.Meta)), cow.NewReader(b.mem, snap.Copied, pages), b.mem.MemoryFile(), nil)
 	none := map[checkpoint.ResourceID]*pgalloc.MemoryFile{}
@@ -142,8 +144,8 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 	k := &kernel.Kernel{Platform: b.plat}
 	k.SetMemoryFile(b.mem.MemoryFile())
 	ctx := context.WithValues(k.SupervisorContext(), map[any]any{
-		vfs.CtxRestoreFilesystemFDMap: map[checkpoint.ResourceID]int{imageID: fd},
-		pgalloc.CtxMemoryFileMap:      none,
+		rootfs.CtxOpen:           disk.open,
+		pgalloc.CtxMemoryFileMap: none,
 	})
 	if err := k.LoadFrom(ctx, bytes.NewReader(snap.State), loader, nil, loopbackConfig{}, b.clocks, &vfs.CompleteRestoreOptions{}, nil); err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "load kernel state: %w", err)
@@ -157,31 +159,8 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no sessions")
 	}
 	k.AddStateToCheckpoint(sessionsKey, inherited)
-	return &Guest{k: k, mem: b.mem, id: id, sessions: inherited}, nil
-}
-
-func mapFile(f *os.File) ([]byte, error) {
-	st, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("stat snapshot: %w", err)
+	if err := disk.find(k); err != nil {
+		return nil, err
 	}
-	if st.Size() == 0 {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot file is empty")
-	}
-	data, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map snapshot: %w", err)
-	}
-	return data, nil
-}
-
-// dupFD closes f and returns a descriptor of the same file that no os.File
-// owns.
-func dupFD(f *os.File) (int, error) {
-	defer f.Close()
-	fd, err := unix.Dup(int(f.Fd()))
-	if err != nil {
-		return -1, fmt.Errorf("duplicate descriptor: %w", err)
-	}
-	return fd, nil
+	return &Guest{k: k, mem: b.mem, disk: disk, id: id, sessions: inherited}, nil
 }

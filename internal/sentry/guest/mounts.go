@@ -2,21 +2,18 @@ package guest
 
 import (
 	"fmt"
-	"os"
 	"slices"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/fspath"
-	"gvisor.dev/gvisor/pkg/sentry/checkpoint"
 	"gvisor.dev/gvisor/pkg/sentry/devices/memdev"
 	"gvisor.dev/gvisor/pkg/sentry/devices/ttydev"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/cgroup2fs"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/dev"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/devpts"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/devtmpfs"
-	"gvisor.dev/gvisor/pkg/sentry/fsimpl/erofs"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/mqfs"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/overlay"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/proc"
@@ -27,12 +24,10 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/usermem"
 
+	"ramet.dev/ramet/internal/cowfs"
 	"ramet.dev/ramet/internal/guestinit"
+	"ramet.dev/ramet/internal/sentry/rootfs"
 )
-
-// imageID names the image's descriptor in the saved state; a child gives its
-// own descriptor under the same name.
-var imageID = checkpoint.ResourceID{Path: "/"}
 
 func registerFilesystems(k *kernel.Kernel) error {
 	v := k.VFS()
@@ -42,7 +37,7 @@ func registerFilesystems(k *kernel.Kernel) error {
 	v.MustRegisterFilesystemType(devpts.Name, &devpts.FilesystemType{}, user)
 	v.MustRegisterFilesystemType(dev.Name, &dev.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{})
 	v.MustRegisterFilesystemType(devtmpfs.Name, &devtmpfs.FilesystemType{}, user)
-	v.MustRegisterFilesystemType(erofs.Name, &erofs.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{AllowUserList: true})
+	v.MustRegisterFilesystemType(rootfs.Name, &rootfs.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{AllowUserList: true})
 	v.MustRegisterFilesystemType(overlay.Name, &overlay.FilesystemType{}, user)
 	v.MustRegisterFilesystemType(proc.Name, &proc.FilesystemType{}, user)
 	v.MustRegisterFilesystemType(sys.Name, &sys.FilesystemType{}, user)
@@ -57,12 +52,18 @@ func registerFilesystems(k *kernel.Kernel) error {
 	return nil
 }
 
-// mountAll makes the sandbox's mount namespace and returns it with the root of
-// the writable layer.
-func mountAll(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, image *os.File, diskMiB int64) (*vfs.MountNamespace, vfs.VirtualDentry, error) {
-	mns, upper, err := mountRoot(ctx, k, creds, image, diskMiB)
+// mountAll makes the sandbox's mount namespace.
+func (g *Guest) mountAll(ctx context.Context, creds *auth.Credentials) (*vfs.MountNamespace, error) {
+	src, err := g.disk.open(cowfs.State{Limit: g.id.Limits.DiskMiB << 20 / cowfs.PageSize})
 	if err != nil {
-		return nil, vfs.VirtualDentry{}, err
+		return nil, err
+	}
+	k := g.k
+	mns, err := k.VFS().NewMountNamespace(ctx, creds, "", rootfs.Name, &vfs.MountOptions{
+		GetFilesystemOptions: vfs.GetFilesystemOptions{InternalMount: true, InternalData: src},
+	}, k)
+	if err != nil {
+		return nil, fmt.Errorf("mount root: %w", err)
 	}
 	root := mns.Root(ctx)
 	defer root.DecRef(ctx)
@@ -72,71 +73,17 @@ func mountAll(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, im
 		{path: "/dev/shm", fs: tmpfs.Name, data: "mode=1777", flags: vfs.MountFlags{NoSUID: true, NoDev: true}},
 	}...) {
 		if err := makeDir(ctx, k, creds, root, m.path, 0o755); err != nil {
-			return nil, vfs.VirtualDentry{}, err
+			return nil, err
 		}
 		if err := m.mountAt(ctx, k, creds, root); err != nil {
-			return nil, vfs.VirtualDentry{}, err
+			return nil, err
 		}
 	}
 	if err := makeDir(ctx, k, creds, root, "/tmp", 0o1777); err != nil {
-		return nil, vfs.VirtualDentry{}, err
+		return nil, err
 	}
-	return mns, upper, nil
-}
-
-// mountRoot mounts the image read-only and an overlay with a tmpfs above it, in
-// which diskMiB may be written, or anything if it is 0.
-func mountRoot(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, image *os.File, diskMiB int64) (*vfs.MountNamespace, vfs.VirtualDentry, error) {
-	none := vfs.VirtualDentry{}
-	// The file system takes over the descriptor: a copy of it, since os.File
-	// cannot let go of its own.
-	fd, err := dupFD(image)
-	if err != nil {
-		return nil, none, err
-	}
-	lower, err := k.VFS().MountDisconnected(ctx, creds, "", erofs.Name, &vfs.MountOptions{
-		ReadOnly: true,
-		GetFilesystemOptions: vfs.GetFilesystemOptions{
-			InternalMount: true,
-			Data:          fmt.Sprintf("ifd=%d", fd),
-			InternalData:  erofs.InternalFilesystemOptions{UniqueID: imageID},
-		},
-	})
-	if err != nil {
-		return nil, none, fmt.Errorf("mount image: %w", err)
-	}
-	options := "mode=0755"
-	if diskMiB > 0 {
-		options += fmt.Sprintf(",size=%dm", diskMiB)
-	}
-	upper, err := k.VFS().MountDisconnected(ctx, creds, "", tmpfs.Name, &vfs.MountOptions{
-		GetFilesystemOptions: vfs.GetFilesystemOptions{
-			InternalMount: true,
-			Data:          options,
-			InternalData:  tmpfs.FilesystemOpts{RootFileType: linux.S_IFDIR, DisableDefaultSizeLimit: true},
-		},
-	})
-	if err != nil {
-		return nil, none, fmt.Errorf("mount writable layer: %w", err)
-	}
-	upperRoot := vfs.MakeVirtualDentry(upper, upper.Root())
-	mns, err := k.VFS().NewMountNamespace(ctx, creds, "", overlay.Name, &vfs.MountOptions{
-		GetFilesystemOptions: vfs.GetFilesystemOptions{
-			InternalMount: true,
-			InternalData: overlay.FilesystemOptions{
-				UpperRoot:  upperRoot,
-				LowerRoots: []vfs.VirtualDentry{vfs.MakeVirtualDentry(lower, lower.Root())},
-			},
-		},
-	}, k)
-	if err != nil {
-		return nil, none, fmt.Errorf("mount root: %w", err)
-	}
-	// The overlay holds references of its own on both layers; those from
-	// MountDisconnected stay with upperRoot and, for the lower layer, are
-	// dropped.
-	lower.DecRef(ctx)
-	return mns, upperRoot, nil
+	g.disk.fs = root.Mount().Filesystem()
+	return mns, nil
 }
 
 // mount is one file system to mount.

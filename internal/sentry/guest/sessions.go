@@ -14,12 +14,10 @@ import (
 const sessionsKey = "ramet.sessions"
 
 // sessions is the host side's part of the saved state: the pipes of commands
-// that were started from outside, which a child must keep draining, and the
-// writable layer.
+// that were started from outside, which a child must keep draining.
 type sessions struct {
-	mu    sync.Mutex // not saved
-	list  []*session // guarded by mu
-	upper vfs.VirtualDentry
+	mu   sync.Mutex // not saved
+	list []*session // guarded by mu
 	// detached are the mount points to mount again, see statelessMounts. It is
 	// only set during a save.
 	detached []string
@@ -67,16 +65,14 @@ func (a *alarm) NotifyEvent(waiter.EventMask) {
 // upstream generates them with a tool that is not part of its Go module.
 
 func (*sessions) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.sessions" }
-func (*sessions) StateFields() []string { return []string{"list", "upper", "detached"} }
+func (*sessions) StateFields() []string { return []string{"list", "detached"} }
 func (s *sessions) StateSave(sink state.Sink) {
 	sink.Save(0, &s.list)
-	sink.Save(1, &s.upper)
-	sink.Save(2, &s.detached)
+	sink.Save(1, &s.detached)
 }
 func (s *sessions) StateLoad(_ context.Context, src state.Source) {
 	src.Load(0, &s.list)
-	src.Load(1, &s.upper)
-	src.Load(2, &s.detached)
+	src.Load(1, &s.detached)
 }
 
 func (*session) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.session" }

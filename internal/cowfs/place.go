@@ -1,0 +1,75 @@
+package cowfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Place is where some bytes of a file are in a file of the host.
+type Place struct {
+	File   *os.File
+	Offset int64
+	N      uint64
+}
+
+// ErrNotReady is returned for a place that may not be written: Prepare it
+// (again, if a pin came in between).
+var ErrNotReady = errors.New("file's blocks are not ready to be written")
+
+// Write calls fn for consecutive places of [off, off+n), which Prepare made
+// ready. fn returns how much it wrote there; if that is less than the place's
+// size, or with an error, writing ends. fn is called with the tree locked for
+// reading: no pin can come in between.
+func (f *FS) Write(ino Ino, a *Attr, off, n uint64, fn func(Place) (uint64, error)) error {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for end := off + n; off < end; {
+		p, err := f.place(ino, a, off, end-off)
+		if err != nil {
+			return err
+		}
+		got, err := fn(p)
+		off += got
+		if err != nil || got < p.N {
+			return noSpace(err)
+		}
+	}
+	return nil
+}
+
+func (f *FS) place(ino Ino, a *Attr, off, n uint64) (Place, error) {
+	block := off / PageSize
+	r, err := f.run(ino, a, block, min(blocksIn(off+n)-block, maxExtent))
+	if err != nil {
+		return Place{}, err
+	}
+	if r.Page == 0 || !r.Mutable {
+		return Place{}, ErrNotReady
+	}
+	file, _, err := f.store.FileOf(r.Page)
+	if err != nil {
+		return Place{}, err
+	}
+	skip := off - block*PageSize
+	return Place{File: file, Offset: int64(r.Page)*PageSize + int64(skip), N: min(r.N*PageSize-skip, n)}, nil
+}
+
+// WriteAt writes b, which is not longer than the place, to it.
+func (p *Place) WriteAt(b []byte) (int, error) {
+	n, err := p.File.WriteAt(b, p.Offset)
+	if err != nil {
+		return n, fmt.Errorf("write %d bytes of a file's data: %w", len(b), noSpace(err))
+	}
+	return n, nil
+}
+
+// noSpace makes a full disk of the host look like a full sandbox.
+func noSpace(err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return fmt.Errorf("%w: the host's disk is full", ErrNoSpace)
+	}
+	return err
+}

@@ -1,0 +1,131 @@
+package guest
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+
+	"ramet.dev/ramet/internal/cowfs"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/sentry/cow"
+	"ramet.dev/ramet/internal/sentry/rootfs"
+	"ramet.dev/ramet/internal/snapfile"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// disk is what the root file system is made of: the image, the files of ancestors
+// with pages that the sandbox inherited, and one of its own.
+type disk struct {
+	own       *os.File
+	image     *os.File
+	data      []byte // the image, mapped
+	inherited []cowfs.Segment
+	names     []string // of the generations that inherited are in
+	fs        *vfs.Filesystem
+}
+
+// newDisk takes over image. segments say where in gens the inherited pages are.
+func (b *Blank) newDisk(image *os.File, segments []snapfile.FileSegment, gens []cow.Generation) (*disk, error) {
+	data, err := mapFile(image)
+	if err != nil {
+		return nil, fmt.Errorf("map image: %w", err)
+	}
+	d := &disk{own: b.files, image: image, data: data}
+	for _, s := range segments {
+		g := gens[s.Gen]
+		d.inherited = append(d.inherited, cowfs.Segment{Start: cowfs.Page(s.Start), End: cowfs.Page(s.End), File: g.File})
+		d.names = append(d.names, g.Name)
+	}
+	return d, nil
+}
+
+// open opens the tree that state describes, once.
+func (d *disk) open(state cowfs.State) (*rootfs.Source, error) {
+	base := cowfs.Page(1)
+	if n := len(d.inherited); n > 0 {
+		base = d.inherited[n-1].End
+	}
+	store, err := cowfs.NewStore(d.own, base, d.inherited)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "open files: %w", err)
+	}
+	tree, err := cowfs.Open(store, d.data, state)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "open files: %w", err)
+	}
+	return &rootfs.Source{Tree: tree, Own: d.own, Image: d.image, Bytes: d.data}, nil
+}
+
+// find notes the file system that was restored. It is the only one of its kind:
+// the guest cannot mount another.
+func (d *disk) find(k *kernel.Kernel) error {
+	ctx := k.SupervisorContext()
+	for _, fs := range k.VFS().GetFilesystems() {
+		if fs.FilesystemType().Name() == rootfs.Name {
+			d.fs = fs
+		}
+		fs.DecRef(ctx)
+	}
+	if d.fs == nil {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no root file system")
+	}
+	return nil
+}
+
+// pin keeps the files as they are until release. It returns where they are, and
+// gens with those that they are in, of which self is the sandbox's own.
+func (d *disk) pin(id, self string, gens []string) (snapfile.Files, []string, error) {
+	state, segments, err := rootfs.Pin(d.fs, id)
+	if err != nil {
+		return snapfile.Files{}, nil, fmt.Errorf("pin files: %w", err)
+	}
+	f := snapfile.Files{Root: uint64(state.Root), Segments: []snapfile.FileSegment{}}
+	gens = slices.Clone(gens)
+	for i, s := range segments {
+		name := self
+		if i < len(d.names) {
+			name = d.names[i]
+		}
+		n := slices.Index(gens, name)
+		if n < 0 {
+			n = len(gens)
+			gens = append(gens, name)
+		}
+		f.Segments = append(f.Segments, snapfile.FileSegment{Start: uint64(s.Start), End: uint64(s.End), Gen: uint32(n)})
+	}
+	return f, gens, nil
+}
+
+func (d *disk) release(id string) { rootfs.Release(d.fs, id) }
+
+func (d *disk) pins() []string { return rootfs.Tree(d.fs).Pins() }
+
+// View keeps the files as they are for a reader, until Release.
+func (g *Guest) View(req *wire.View) (*wire.Viewed, error) {
+	g.ops.Lock()
+	defer g.ops.Unlock()
+	f, gens, err := g.disk.pin(req.ID, req.SelfFiles, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &wire.Viewed{Files: f, Generations: gens}, nil
+}
+
+func mapFile(f *os.File) ([]byte, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("stat %s: %w", f.Name(), err)
+	}
+	if st.Size() == 0 {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "%s is empty", f.Name())
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", f.Name(), err)
+	}
+	return data, nil
+}

@@ -1,0 +1,123 @@
+package rootfs
+
+import (
+	"sync"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+
+	"ramet.dev/ramet/internal/cowfs"
+)
+
+// directoryFD is an open directory.
+type directoryFD struct {
+	fileFD
+	vfs.DirectoryFileDescriptionDefaultImpl
+
+	mu sync.Mutex
+	// off counts entries, with "." and "..". last is the name of the last one that
+	// was returned: reading goes on behind it, so that entries which come and go
+	// meanwhile make none be left out or come twice.
+	off  int64
+	last string
+}
+
+// Release implements vfs.FileDescriptionImpl.Release.
+func (fd *directoryFD) Release(context.Context) {}
+
+// manyEntries is how many entries are read with the tree locked.
+const manyEntries = 512
+
+// IterDirents implements vfs.FileDescriptionImpl.IterDirents.
+func (fd *directoryFD) IterDirents(_ context.Context, cb vfs.IterDirentsCallback) error {
+	d := fd.dentry()
+	fd.mu.Lock()
+	defer fd.mu.Unlock()
+	d.inode.accessed(fd.vfsfd.Mount())
+	emit := func(e cowfs.Entry) error {
+		err := cb.Handle(vfs.Dirent{Name: e.Name, Type: e.Type, Ino: uint64(e.Ino), NextOff: fd.off + 1})
+		if err == nil {
+			fd.off++
+			if fd.off > 2 {
+				fd.last = e.Name
+			}
+		}
+		return err
+	}
+	for fd.off < 2 {
+		e := cowfs.Entry{Name: ".", Ino: d.inode.ino, Type: linux.DT_DIR}
+		if fd.off == 1 {
+			e.Name = ".."
+			d.fs.ancestryMu.RLock()
+			if parent := d.parent.Load(); parent != nil {
+				e.Ino = parent.inode.ino
+			}
+			d.fs.ancestryMu.RUnlock()
+		}
+		if err := emit(e); err != nil {
+			return err
+		}
+	}
+	for {
+		entries, err := fd.next()
+		if err != nil {
+			return errno(err)
+		}
+		for _, e := range entries {
+			if err := emit(e); err != nil {
+				return err
+			}
+		}
+		if len(entries) < manyEntries {
+			return nil
+		}
+	}
+}
+
+// next reads some entries behind fd.last.
+func (fd *directoryFD) next() ([]cowfs.Entry, error) {
+	entries := make([]cowfs.Entry, 0, 32)
+	from := fd.last
+	if from != "" {
+		from += "\x00" // the next name that there could be
+	}
+	d := fd.dentry()
+	err := d.fs.tree.Entries(d.inode.ino, from, func(e cowfs.Entry) bool {
+		entries = append(entries, e)
+		return len(entries) < manyEntries
+	})
+	return entries, err
+}
+
+// Seek implements vfs.FileDescriptionImpl.Seek.
+func (fd *directoryFD) Seek(_ context.Context, offset int64, whence int32) (int64, error) {
+	fd.mu.Lock()
+	defer fd.mu.Unlock()
+	switch whence {
+	case linux.SEEK_SET:
+	case linux.SEEK_CUR:
+		offset += fd.off
+	default:
+		return 0, linuxerr.EINVAL
+	}
+	if offset < 0 {
+		return 0, linuxerr.EINVAL
+	}
+	if offset == fd.off {
+		return offset, nil
+	}
+	fd.off, fd.last = min(offset, 2), ""
+	d := fd.dentry()
+	if offset <= 2 {
+		return offset, nil
+	}
+	err := d.fs.tree.Entries(d.inode.ino, "", func(e cowfs.Entry) bool {
+		fd.last = e.Name
+		fd.off++
+		return fd.off < offset
+	})
+	fd.off = offset
+	return offset, errno(err)
+}

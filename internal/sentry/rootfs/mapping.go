@@ -1,0 +1,225 @@
+package rootfs
+
+import (
+	"io"
+	"os"
+
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/hostarch"
+	"gvisor.dev/gvisor/pkg/safemem"
+	"gvisor.dev/gvisor/pkg/sentry/memmap"
+
+	"ramet.dev/ramet/internal/cowfs"
+)
+
+// An inode implements memmap.Mappable.
+//
+// A page that is pinned is mapped read-only. Who writes to it through a shared
+// mapping gets another one in its place; for all others to see that one, nobody may
+// have the old one mapped. So as long as there is a shared mapping that may write,
+// every page that anybody touches through a mapping is made writable first, and
+// when the first such mapping comes, what is mapped is taken away once.
+
+// AddMapping implements memmap.Mappable.AddMapping.
+func (i *inode) AddMapping(_ context.Context, ms memmap.MappingSpace, ar hostarch.AddrRange, offset uint64, writable bool) error {
+	i.mapsMu.Lock()
+	defer i.mapsMu.Unlock()
+	i.mapped.Store(true)
+	if writable {
+		if i.writable.Add(int64(ar.Length()/hostarch.PageSize)) == int64(ar.Length()/hostarch.PageSize) {
+			i.mappings.InvalidateAll(memmap.InvalidateOpts{})
+		}
+	}
+	i.mappings.AddMapping(ms, ar, offset, writable)
+	return nil
+}
+
+// RemoveMapping implements memmap.Mappable.RemoveMapping.
+func (i *inode) RemoveMapping(_ context.Context, ms memmap.MappingSpace, ar hostarch.AddrRange, offset uint64, writable bool) {
+	i.mapsMu.Lock()
+	defer i.mapsMu.Unlock()
+	i.mappings.RemoveMapping(ms, ar, offset, writable)
+	if writable {
+		i.writable.Add(-int64(ar.Length() / hostarch.PageSize))
+	}
+}
+
+// CopyMapping implements memmap.Mappable.CopyMapping.
+func (i *inode) CopyMapping(ctx context.Context, ms memmap.MappingSpace, _, dstAR hostarch.AddrRange, offset uint64, writable bool) error {
+	return i.AddMapping(ctx, ms, dstAR, offset, writable)
+}
+
+const (
+	// mapAhead is how much around a fault is mapped, in bytes, if it is there.
+	mapAhead = 2 << 20
+	// fillAhead is how much is made writable ahead of a fault.
+	fillAhead = 64 << 10
+)
+
+// Translate implements memmap.Mappable.Translate.
+func (i *inode) Translate(_ context.Context, required, optional memmap.MappableRange, at hostarch.AccessType) ([]memmap.Translation, error) {
+	i.attrMu.Lock()
+	defer i.attrMu.Unlock()
+	end := (i.attr.Size + cowfs.PageSize - 1) &^ (cowfs.PageSize - 1)
+	if required.Start >= end {
+		return nil, &memmap.BusError{Err: io.EOF}
+	}
+	var beyond error
+	if required.End > end {
+		beyond = &memmap.BusError{Err: io.EOF}
+		required.End = end
+	}
+	optional.End = min(optional.End, end)
+	write := at.Write || i.writable.Load() > 0
+	if write {
+		if err := i.fill(required, optional); err != nil {
+			return nil, err
+		}
+	}
+	var ts []memmap.Translation
+	for off := required.Start; off < optional.End && off < max(required.End, required.Start+mapAhead); {
+		r, err := i.fs.tree.Map(i.ino, &i.attr, off/cowfs.PageSize, (optional.End-off)/cowfs.PageSize)
+		if err != nil {
+			return ts, &memmap.BusError{Err: errno(err)}
+		}
+		if off >= required.End && (r.Zero() || write && !r.Mutable) {
+			break
+		}
+		if r.Zero() { // a hole that is read: others must see what is written there
+			if err := i.fill(memmap.MappableRange{Start: off, End: min(required.End, off+r.N*cowfs.PageSize)}, optional); err != nil {
+				return ts, err
+			}
+			continue
+		}
+		t, err := i.translation(off, &r)
+		if err != nil {
+			return ts, err
+		}
+		ts = append(ts, t)
+		off = t.Source.End
+	}
+	return ts, beyond
+}
+
+// fill makes required writable, and some of optional. i.attrMu must be locked.
+func (i *inode) fill(required, optional memmap.MappableRange) error {
+	ready, _, err := i.fs.tree.Prepare(i.ino, &i.attr, required.Start, min(optional.End-required.Start, max(required.Length(), fillAhead)))
+	if err != nil {
+		return &memmap.BusError{Err: errno(err)}
+	}
+	if ready < required.Length() {
+		return &memmap.BusError{Err: linuxerr.ENOSPC}
+	}
+	return nil
+}
+
+func (i *inode) translation(off uint64, r *cowfs.Run) (memmap.Translation, error) {
+	t := memmap.Translation{
+		Source: memmap.MappableRange{Start: off, End: off + r.N*cowfs.PageSize},
+		File:   i.fs.image, Offset: r.ImageOffset, Perms: hostarch.ReadExecute,
+	}
+	if r.Page == 0 {
+		return t, nil
+	}
+	_, n, err := i.fs.tree.Store().FileOf(r.Page)
+	if err != nil {
+		return t, &memmap.BusError{Err: errno(err)}
+	}
+	t.File, t.Offset = i.fs.files[n], uint64(r.Page)*cowfs.PageSize
+	if r.Mutable {
+		t.Perms = hostarch.AnyAccess
+	}
+	return t, nil
+}
+
+// InvalidateUnsavable implements memmap.Mappable.InvalidateUnsavable: a child has
+// other descriptors.
+func (i *inode) InvalidateUnsavable(context.Context) error {
+	i.invalidateAll()
+	return nil
+}
+
+func (i *inode) invalidateAll() {
+	if !i.mapped.Load() {
+		return
+	}
+	i.mapsMu.Lock()
+	defer i.mapsMu.Unlock()
+	i.mappings.InvalidateAll(memmap.InvalidateOpts{})
+}
+
+// invalidate takes away what is mapped of [from, to). If the file ends there now,
+// that includes private copies of whole pages.
+func (i *inode) invalidate(from, to uint64, cut bool) {
+	const page = cowfs.PageSize
+	to = (to + page - 1) &^ (page - 1)
+	whole := (from + page - 1) &^ (page - 1)
+	i.mapsMu.Lock()
+	defer i.mapsMu.Unlock()
+	if first := from &^ (page - 1); first < whole {
+		i.mappings.Invalidate(memmap.MappableRange{Start: first, End: whole}, memmap.InvalidateOpts{})
+	}
+	if whole < to {
+		i.mappings.Invalidate(memmap.MappableRange{Start: whole, End: to}, memmap.InvalidateOpts{InvalidatePrivate: cut})
+	}
+}
+
+// hostFile is a file of the host that pages of guest files are in: it implements
+// memmap.File.
+type hostFile struct {
+	memmap.DefaultMemoryType
+	memmap.NoBufferedIOFallback
+
+	fs    *filesystem
+	file  *os.File
+	image []byte // if it is the image
+	own   bool   // if pages of it may be freed
+}
+
+// IncRef implements memmap.File.IncRef.
+func (f *hostFile) IncRef(fr memmap.FileRange, memCgID uint32) {
+	if f.own {
+		f.fs.refsMu.Lock()
+		defer f.fs.refsMu.Unlock()
+		f.fs.refs.IncRefAndAccount(fr, memCgID)
+	}
+}
+
+// DecRef implements memmap.File.DecRef.
+func (f *hostFile) DecRef(fr memmap.FileRange) {
+	if !f.own {
+		return
+	}
+	f.fs.refsMu.Lock()
+	f.fs.refs.DecRefAndAccount(fr)
+	gone := f.fs.unmapped()
+	f.fs.refsMu.Unlock()
+	f.fs.free(gone)
+}
+
+// MapInternal implements memmap.File.MapInternal.
+func (f *hostFile) MapInternal(fr memmap.FileRange, at hostarch.AccessType) (safemem.BlockSeq, error) {
+	if at.Write && !f.own {
+		return safemem.BlockSeq{}, &memmap.BusError{Err: linuxerr.EROFS}
+	}
+	if f.image != nil {
+		if fr.End > uint64(len(f.image)) {
+			return safemem.BlockSeq{}, &memmap.BusError{Err: linuxerr.EIO}
+		}
+		return hostMemory(f.image[fr.Start:fr.End]), nil
+	}
+	const page = cowfs.PageSize
+	first := fr.Start / page
+	mem, err := f.fs.tree.Store().Bytes(cowfs.Page(first), int((fr.End+page-1)/page-first))
+	if err != nil {
+		return safemem.BlockSeq{}, &memmap.BusError{Err: errno(err)}
+	}
+	return hostMemory(mem[fr.Start-first*page:][:fr.Length()]), nil
+}
+
+// DataFD implements memmap.File.DataFD.
+func (f *hostFile) DataFD(memmap.FileRange) (int, error) { return f.FD(), nil }
+
+// FD implements memmap.File.FD.
+func (f *hostFile) FD() int { return int(f.file.Fd()) }

@@ -1,0 +1,261 @@
+package rootfs
+
+import (
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/refs"
+	"gvisor.dev/gvisor/pkg/sentry/socket/unix/transport"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+
+	"ramet.dev/ramet/internal/cowfs"
+)
+
+type boundEndpoint = transport.BoundEndpoint
+
+// renaming is one rename(2) under way.
+type renaming struct {
+	from, to         *dentry // directories
+	oldName, newName string
+	moved            *dentry
+	replaced         *dentry // nil: nothing is there
+	exchange         bool
+}
+
+// RenameAt implements vfs.FilesystemImpl.RenameAt.
+func (fs *filesystem) RenameAt(ctx context.Context, rp *vfs.ResolvingPath, oldParentVD vfs.VirtualDentry, oldName string, opts vfs.RenameOptions) error {
+	fs.mu.Lock()
+	var toDecRef []refs.RefCounter
+	defer func() {
+		for _, r := range toDecRef {
+			r.DecRef(ctx)
+		}
+	}()
+	defer fs.mu.Unlock()
+	r := renaming{from: oldParentVD.Dentry().Impl().(*dentry), oldName: oldName, exchange: opts.Flags&linux.RENAME_EXCHANGE != 0}
+	var err error
+	if r.to, err = fs.parentOf(ctx, rp, rp.Start().Impl().(*dentry)); err != nil {
+		return err
+	}
+	const known = linux.RENAME_NOREPLACE | linux.RENAME_EXCHANGE
+	if opts.Flags&^known != 0 || opts.Flags&known == known {
+		return linuxerr.EINVAL
+	}
+	r.newName = rp.Component()
+	if r.newName == "." || r.newName == ".." {
+		if opts.Flags&linux.RENAME_NOREPLACE != 0 {
+			return linuxerr.EEXIST
+		}
+		return linuxerr.EBUSY
+	}
+	mnt := rp.Mount()
+	if mnt != oldParentVD.Mount() {
+		return linuxerr.EXDEV
+	}
+	if err := mnt.CheckBeginWrite(); err != nil {
+		return err
+	}
+	defer mnt.EndWrite()
+	if err := fs.checkRename(rp, &r, opts); err != nil {
+		return err
+	}
+	if r.moved == r.replaced || r.replaced != nil && !r.exchange && r.moved.inode == r.replaced.inode {
+		return nil // two names of one file: rename(2) does nothing
+	}
+	vfsObj := rp.VirtualFilesystem()
+	mntns := vfs.MountNamespaceFromContext(ctx)
+	if mntns != nil {
+		defer mntns.DecRef(ctx)
+	}
+	var replacedVFSD *vfs.Dentry
+	if r.replaced != nil {
+		replacedVFSD = &r.replaced.vfsd
+	}
+	handle, err := vfsObj.PrepareRenameDentry(mntns, &r.moved.vfsd, replacedVFSD)
+	if err != nil {
+		return err
+	}
+	if err := fs.renameEntries(&r); err != nil {
+		vfsObj.AbortRenameDentry(&handle, &r.moved.vfsd, replacedVFSD)
+		return err
+	}
+	vfsObj.RenameBegin(&handle)
+	if r.exchange {
+		fs.exchangeDentries(&r)
+		vfsObj.CommitRenameExchangeDentry(&handle, &r.moved.vfsd, replacedVFSD)
+	} else {
+		toDecRef = fs.moveDentry(&r)
+		toDecRef = append(toDecRef, vfsObj.CommitRenameReplaceDentry(ctx, &handle, &r.moved.vfsd, replacedVFSD)...)
+	}
+	r.from.inode.touch(true)
+	if r.to != r.from {
+		r.to.inode.touch(true)
+	}
+	r.moved.inode.touch(false)
+	vfs.InotifyRename(ctx, &r.moved.inode.watches, &r.from.inode.watches, &r.to.inode.watches, oldName, r.newName, r.moved.inode.isDir())
+	if r.exchange {
+		r.replaced.inode.touch(false)
+		vfs.InotifyRename(ctx, &r.replaced.inode.watches, &r.to.inode.watches, &r.from.inode.watches, r.newName, oldName, r.replaced.inode.isDir())
+	}
+	return nil
+}
+
+// checkRename finds what is to be renamed and checks whether it may be.
+func (fs *filesystem) checkRename(rp *vfs.ResolvingPath, r *renaming, opts vfs.RenameOptions) (err error) {
+	creds := rp.Credentials()
+	if err := r.from.inode.check(creds, vfs.MayWrite|vfs.MayExec); err != nil {
+		return err
+	}
+	if r.moved, err = fs.child(r.from, r.oldName); err != nil {
+		return err
+	}
+	if r.moved == nil {
+		return linuxerr.ENOENT
+	}
+	if err := r.from.inode.mayDelete(creds, r.moved.inode); err != nil {
+		return err
+	}
+	movesDir := r.moved.inode.isDir()
+	if movesDir {
+		if r.to.isBelow(r.moved) {
+			return linuxerr.EINVAL
+		}
+		if r.from != r.to { // its ".." changes
+			if err := r.moved.inode.check(creds, vfs.MayWrite); err != nil {
+				return err
+			}
+		}
+	} else if opts.MustBeDir || !r.exchange && rp.MustBeDir() {
+		return linuxerr.ENOTDIR
+	}
+	if err := r.to.inode.check(creds, vfs.MayWrite|vfs.MayExec); err != nil {
+		return err
+	}
+	if r.to.vfsd.IsDead() {
+		return linuxerr.ENOENT
+	}
+	if r.replaced, err = fs.child(r.to, r.newName); err != nil {
+		return err
+	}
+	if r.replaced == nil {
+		if r.exchange {
+			return linuxerr.ENOENT
+		}
+		if movesDir && r.to.inode.get().Nlink == maxLinks {
+			return linuxerr.EMLINK
+		}
+		return nil
+	}
+	if opts.Flags&linux.RENAME_NOREPLACE != 0 {
+		return linuxerr.EEXIST
+	}
+	if err := r.to.inode.mayDelete(creds, r.replaced.inode); err != nil {
+		return err
+	}
+	replacesDir := r.replaced.inode.isDir()
+	switch {
+	case r.exchange:
+		if r.from.isBelow(r.replaced) {
+			return linuxerr.EINVAL
+		}
+		if rp.MustBeDir() && !replacesDir {
+			return linuxerr.ENOTDIR
+		}
+		if replacesDir && r.from != r.to {
+			return r.replaced.inode.check(creds, vfs.MayWrite)
+		}
+	case replacesDir:
+		if !movesDir {
+			return linuxerr.EISDIR
+		}
+		if r.from.isBelow(r.replaced) {
+			return linuxerr.ENOTEMPTY
+		}
+		if empty, err := fs.tree.Empty(r.replaced.inode.ino); err != nil {
+			return errno(err)
+		} else if !empty {
+			return linuxerr.ENOTEMPTY
+		}
+	case movesDir || rp.MustBeDir():
+		return linuxerr.ENOTDIR
+	}
+	return nil
+}
+
+// renameEntries changes the tree. If it fails midway, what was done is undone as
+// far as there is space.
+func (fs *filesystem) renameEntries(r *renaming) error {
+	if err := firstError(fs.note(r.from), fs.note(r.to), fs.note(r.moved)); err != nil {
+		return err
+	}
+	entry := func(d *dentry, name string) cowfs.Entry {
+		a := d.inode.get()
+		return cowfs.Entry{Name: name, Ino: d.inode.ino, Type: a.DirentType()}
+	}
+	from, to := r.from.inode.ino, r.to.inode.ino
+	if r.replaced != nil {
+		if err := fs.note(r.replaced); err != nil {
+			return err
+		}
+		if err := fs.tree.Delete(to, entry(r.replaced, r.newName)); err != nil {
+			return errno(err)
+		}
+	}
+	err := fs.tree.Insert(to, entry(r.moved, r.newName))
+	if err == nil {
+		err = fs.tree.Delete(from, entry(r.moved, r.oldName))
+	}
+	if err == nil && r.exchange {
+		err = fs.tree.Insert(from, entry(r.replaced, r.oldName))
+	}
+	if err != nil {
+		_ = fs.tree.Delete(to, entry(r.moved, r.newName))
+		_ = fs.tree.Insert(from, entry(r.moved, r.oldName))
+		if r.replaced != nil {
+			_ = fs.tree.Insert(to, entry(r.replaced, r.newName))
+		}
+	}
+	return errno(err)
+}
+
+// moveDentry changes what is in memory, and counts links. It returns what is to be
+// released when fs.mu is not locked any more.
+func (fs *filesystem) moveDentry(r *renaming) []refs.RefCounter {
+	var gone []refs.RefCounter
+	if r.replaced != nil {
+		fs.orphan(r.replaced)
+		r.replaced.IncRef()
+		gone = append(gone, r.replaced)
+		if r.replaced.inode.isDir() {
+			r.replaced.inode.set(func(a *cowfs.Attr) { a.Nlink = 0 })
+			r.to.inode.set(func(a *cowfs.Attr) { a.Nlink-- })
+		} else {
+			r.replaced.inode.set(func(a *cowfs.Attr) { a.Nlink-- })
+		}
+		r.replaced.inode.touch(false)
+	}
+	fs.move(r.moved, r.to, r.newName)
+	if r.moved.inode.isDir() && r.from != r.to {
+		r.from.inode.set(func(a *cowfs.Attr) { a.Nlink-- })
+		r.to.inode.set(func(a *cowfs.Attr) { a.Nlink++ })
+	}
+	return gone
+}
+
+func (fs *filesystem) exchangeDentries(r *renaming) {
+	fs.move(r.moved, r.to, r.newName)
+	fs.move(r.replaced, r.from, r.oldName)
+	if r.from == r.to {
+		return
+	}
+	shift := func(from, to *dentry) {
+		from.inode.set(func(a *cowfs.Attr) { a.Nlink-- })
+		to.inode.set(func(a *cowfs.Attr) { a.Nlink++ })
+	}
+	switch movesDir, replacesDir := r.moved.inode.isDir(), r.replaced.inode.isDir(); {
+	case movesDir && !replacesDir:
+		shift(r.from, r.to)
+	case !movesDir && replacesDir:
+		shift(r.to, r.from)
+	}
+}
