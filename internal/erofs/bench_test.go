@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -28,5 +29,32 @@ func BenchmarkWrite(b *testing.B) {
 				put(b, tree, fmt.Sprintf("usr/lib/d%d/f%d", i%50, i), erofs.Node{Kind: erofs.Regular, Mode: 0o644, Data: data})
 			}
 		})
+	}
+}
+
+// BenchmarkLookup looks names up in a directory of 1000.
+func BenchmarkLookup(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "img")
+	var names [1000]string
+	writeImage(b, path, func(_ *erofs.Writer, tree *erofs.Tree) {
+		for i := range names {
+			names[i] = fmt.Sprintf("libsomething-%d.so", i)
+			put(b, tree, names[i], erofs.Node{Kind: erofs.Regular})
+		}
+	})
+	data, err := os.ReadFile(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := openImage(b, data)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		dir, err := r.Inode(r.Root())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, _, ok, err := r.Lookup(&dir, names[i%len(names)]); !ok || err != nil {
+			b.Fatal(ok, err)
+		}
 	}
 }

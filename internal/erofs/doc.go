@@ -1,5 +1,5 @@
-// Package erofs writes read-only EROFS images, the root file systems of
-// sandboxes.
+// Package erofs writes and reads read-only EROFS images, the root file systems
+// of sandboxes.
 //
 // A Tree holds the metadata of a file system and takes entries in any order, as
 // archives deliver them. A Writer streams file contents to the image while they
@@ -18,6 +18,10 @@
 // not fit behind their inode; then the metadata area, whose first inode is the
 // root's.
 //
+// A Reader gives access to such an image in memory. It takes exactly what a
+// Writer makes, plus what mkfs.erofs -E noinline_data makes of the same features:
+// compact inodes, metadata that begin in block 0. It trusts no image.
+//
 // The package must never know what an archive, a layer format or an image store
-// is, and it never reads an image: that is the job of the sandbox's kernel.
+// is.
 package erofs

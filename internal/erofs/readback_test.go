@@ -2,10 +2,10 @@ package erofs_test
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +24,8 @@ type file struct {
 	Nsec     uint32
 	Nlink    uint32
 	Nid      uint64
+	Major    uint32
+	Minor    uint32
 	Content  string // of a regular file; target of a symbolic link
 }
 
@@ -52,11 +54,19 @@ func writeImage(tb fataler, path string, fill func(w *erofs.Writer, tree *erofs.
 	return sum
 }
 
-// readImage walks the image with gVisor's reader, the one that sandboxes use.
-// It fails the test unless every name can be looked up and every regular file
-// can be mapped.
+// readImage walks the image with Reader, and beside it with gVisor's reader. It
+// fails the test unless both see the same, every name can be looked up and every
+// regular file can be mapped.
 func readImage(tb fataler, path string) map[string]file {
 	tb.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatalf("read image: %v", err)
+	}
+	r, err := erofs.NewReader(data)
+	if err != nil {
+		tb.Fatalf("NewReader: %v", err)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		tb.Fatalf("open image: %v", err)
@@ -67,106 +77,159 @@ func readImage(tb fataler, path string) map[string]file {
 		tb.Fatalf("OpenImage: %v", err)
 	}
 	defer img.Close()
-	out := map[string]file{}
-	walkImage(tb, img, out, "", img.RootNid(), img.RootNid())
-	return out
+	w := walk{tb, r, data, img, map[string]file{}}
+	w.visit("", r.Root(), img.RootNid())
+	return w.seen
 }
 
-func walkImage(tb fataler, img *gverofs.Image, out map[string]file, path string, nid, parent uint64) {
-	tb.Helper()
-	ino, err := img.Inode(nid)
+type walk struct {
+	fataler
+	r    *erofs.Reader
+	data []byte
+	img  *gverofs.Image
+	seen map[string]file
+}
+
+func (w *walk) visit(path string, nid, parent uint64) {
+	w.Helper()
+	ino, err := w.r.Inode(nid)
 	if err != nil {
-		tb.Fatalf("%q: inode %d: %v", path, nid, err)
+		w.Fatalf("%q: inode %d: %v", path, nid, err)
+	}
+	other, err := w.img.Inode(nid)
+	if err != nil {
+		w.Fatalf("%q: inode %d by gVisor: %v", path, nid, err)
+	}
+	if ino.Mode != uint32(other.Mode()) || ino.UID != other.UID() || ino.GID != other.GID() || ino.Nlink != other.Nlink() ||
+		ino.Size != other.Size() || uint64(ino.MtimeSec) != other.Mtime() || ino.MtimeNsec != other.MtimeNsec() || ino.Nid != nid {
+		w.Fatalf("%q: %+v, gVisor sees %+v", path, ino, other)
 	}
 	got := file{
-		Mode: ino.Mode() & 0o7777, UID: ino.UID(), GID: ino.GID(),
-		Mtime: ino.Mtime(), Nsec: ino.MtimeNsec(), Nlink: ino.Nlink(), Nid: nid,
+		Kind: kindOf(ino.Mode), Mode: uint16(ino.Mode & 0o7777), UID: ino.UID, GID: ino.GID,
+		Mtime: uint64(ino.MtimeSec), Nsec: ino.MtimeNsec, Nlink: ino.Nlink, Nid: nid, Major: ino.Major, Minor: ino.Minor,
 	}
-	switch {
-	case ino.IsRegular():
-		got.Kind, got.Content = erofs.Regular, mapFile(tb, img, path, &ino)
-	case ino.IsSymlink():
-		got.Kind = erofs.Symlink
-		if got.Content, err = ino.Readlink(); err != nil {
-			tb.Fatalf("%q: Readlink: %v", path, err)
+	switch got.Kind {
+	case erofs.Regular:
+		got.Content = w.content(path, &ino, &other)
+	case erofs.Symlink:
+		if got.Content, err = w.r.Readlink(&ino); err != nil {
+			w.Fatalf("%q: Readlink: %v", path, err)
 		}
-	case ino.IsDir():
-		got.Kind = erofs.Directory
-	case ino.IsCharDev():
-		got.Kind = erofs.CharDevice
-	case ino.IsBlockDev():
-		got.Kind = erofs.BlockDevice
-	case ino.IsFIFO():
-		got.Kind = erofs.Fifo
-	case ino.IsSocket():
-		got.Kind = erofs.Socket
+		if target, err := other.Readlink(); err != nil || target != got.Content {
+			w.Fatalf("%q: Readlink by gVisor: %q, %v", path, target, err)
+		}
 	}
-	out[path] = got
-	if !ino.IsDir() {
-		return
+	w.seen[path] = got
+	if got.Kind == erofs.Directory {
+		w.list(path, &ino, &other, parent)
 	}
-	last := ""
-	err = ino.IterDirents(func(name string, kind uint8, child uint64) error {
-		if name <= last {
-			return fmt.Errorf("%q follows %q", name, last)
-		}
-		last = name
-		if found, err := ino.Lookup(name); err != nil || found != child {
-			return fmt.Errorf("lookup %q: %d, %v; listed as %d", name, found, err, child)
-		}
-		switch {
-		case name == "." && child != nid, name == ".." && child != parent:
-			return fmt.Errorf("%q is inode %d", name, child)
-		case name == "." || name == "..":
-			return nil
-		}
+}
+
+type entry struct {
+	name string
+	nid  uint64
+}
+
+func (w *walk) list(path string, dir *erofs.Inode, other *gverofs.Inode, parent uint64) {
+	w.Helper()
+	entries := []entry{}
+	err := w.r.Entries(dir, "", func(name string, typ uint8, nid uint64) bool {
 		sub := filepath.Join(path, name)
-		walkImage(tb, img, out, sub, child, nid)
-		if kind != uint8(out[sub].Kind) {
-			return fmt.Errorf("%q: entry has kind %d, inode %d", sub, kind, out[sub].Kind)
+		w.visit(sub, nid, dir.Nid)
+		if typ != direntType[w.seen[sub].Kind] {
+			w.Fatalf("%q: entry has type %d, inode %d", sub, typ, w.seen[sub].Kind)
+		}
+		w.find(dir, name, nid, typ)
+		entries = append(entries, entry{name, nid})
+		return true
+	})
+	if err != nil {
+		w.Fatalf("list %q: %v", path, err)
+	}
+	expected := []entry{}
+	err = other.IterDirents(func(name string, _ uint8, nid uint64) error {
+		if name != "." && name != ".." {
+			expected = append(expected, entry{name, nid})
 		}
 		return nil
 	})
-	if err != nil {
-		tb.Fatalf("list %q: %v", path, err)
+	if err != nil || !slices.Equal(entries, expected) {
+		w.Fatalf("list %q: %v, by gVisor %v (%v)", path, entries, expected, err)
 	}
-	if _, err := ino.Lookup("no such\x01file"); err == nil {
-		tb.Fatalf("%q: lookup finds what is not there", path)
+	w.find(dir, ".", dir.Nid, direntType[erofs.Directory])
+	w.find(dir, "..", parent, direntType[erofs.Directory])
+	for _, name := range []string{"", "\x01", "no such\x01file", strings.Repeat("\xff", 300)} {
+		if _, _, ok, err := w.r.Lookup(dir, name); ok || err != nil {
+			w.Fatalf("%q: lookup of %q, which is not there: %v, %v", path, name, ok, err)
+		}
+	}
+	w.resume(dir, entries)
+}
+
+// find looks name up and checks what it finds.
+func (w *walk) find(dir *erofs.Inode, name string, nid uint64, typ uint8) {
+	w.Helper()
+	gotNid, gotTyp, ok, err := w.r.Lookup(dir, name)
+	if !ok || err != nil || gotNid != nid || gotTyp != typ {
+		w.Fatalf("directory %d: lookup of %q: %d, %d, %v, %v; listed as %d, %d", dir.Nid, name, gotNid, gotTyp, ok, err, nid, typ)
 	}
 }
 
-// mapFile returns the contents of a regular file, read twice: by the reader and
-// by mapping the image as gVisor does for mmap.
-func mapFile(tb fataler, img *gverofs.Image, path string, ino *gverofs.Inode) string {
-	tb.Helper()
-	ranges, err := ino.DataRanges()
+// resume lists dir from every entry, and from right behind it.
+func (w *walk) resume(dir *erofs.Inode, entries []entry) {
+	w.Helper()
+	for n, e := range entries {
+		for from, want := range map[string][]entry{e.name: entries[n:], e.name + "\x00": entries[n+1:]} {
+			want = want[:min(len(want), 2)]
+			got := []entry{}
+			err := w.r.Entries(dir, from, func(name string, _ uint8, nid uint64) bool {
+				got = append(got, entry{name, nid})
+				return len(got) < 2
+			})
+			if err != nil || !slices.Equal(got, want) {
+				w.Fatalf("directory %d from %q: %v, %v; want %v", dir.Nid, from, got, err, want)
+			}
+		}
+	}
+}
+
+// content returns the contents of a regular file, which must be a part of the
+// image that can be mapped.
+func (w *walk) content(path string, ino *erofs.Inode, other *gverofs.Inode) string {
+	w.Helper()
+	off, err := w.r.DataOffset(ino)
 	if err != nil {
-		tb.Fatalf("%q: DataRanges: %v", path, err)
+		w.Fatalf("%q: DataOffset: %v", path, err)
 	}
-	content := string(ranges[0].Bytes) + string(ranges[1].Bytes)
-	off, err := ino.DataOffset()
-	if err != nil {
-		tb.Fatalf("%q cannot be mapped: %v", path, err)
+	if ino.Size == 0 {
+		return ""
 	}
-	if ino.Size() == 0 {
-		return content
+	if at, err := other.DataOffset(); err != nil || at != off {
+		w.Fatalf("%q: data at %d, by gVisor at %d (%v)", path, off, at, err)
 	}
-	if off%erofs.BlockSize != 0 {
-		tb.Fatalf("%q cannot be mapped: it is at offset %d", path, off)
+	end := (off + ino.Size + erofs.BlockSize - 1) &^ (erofs.BlockSize - 1)
+	if off%erofs.BlockSize != 0 || end > uint64(len(w.data)) {
+		w.Fatalf("%q cannot be mapped: it is at offset %d to %d", path, off, end)
 	}
-	length := (int(ino.Size()) + erofs.BlockSize - 1) &^ (erofs.BlockSize - 1)
-	m, err := unix.Mmap(img.FD(), int64(off), length, unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		tb.Fatalf("%q: mmap: %v", path, err)
+	if rest := w.data[off+ino.Size : end]; !bytes.Equal(rest, make([]byte, len(rest))) {
+		w.Fatalf("%q: bytes after the end of the file are not zero", path)
 	}
-	defer unix.Munmap(m)
-	if string(m[:ino.Size()]) != content {
-		tb.Fatalf("%q: mapping and reading differ", path)
+	return string(w.data[off : off+ino.Size])
+}
+
+var direntType = map[erofs.Kind]uint8{
+	erofs.Regular: unix.DT_REG, erofs.Directory: unix.DT_DIR, erofs.Symlink: unix.DT_LNK, erofs.Fifo: unix.DT_FIFO,
+	erofs.Socket: unix.DT_SOCK, erofs.CharDevice: unix.DT_CHR, erofs.BlockDevice: unix.DT_BLK,
+}
+
+// kindOf uses that DT_* values are the type bits of a mode.
+func kindOf(mode uint32) erofs.Kind {
+	for kind, typ := range direntType {
+		if uint32(typ) == mode>>12 {
+			return kind
+		}
 	}
-	if rest := m[ino.Size():]; !bytes.Equal(rest, make([]byte, len(rest))) {
-		tb.Fatalf("%q: bytes after the end of the file are not zero", path)
-	}
-	return content
+	return 0
 }
 
 // fsck runs fsck.erofs on the image. Without the tool the test is skipped from

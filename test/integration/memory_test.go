@@ -3,7 +3,10 @@ package integration
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"strconv"
+	"sync"
 	"testing"
 
 	"ramet.dev/ramet/internal/image"
@@ -326,4 +329,75 @@ func blocks(t testing.TB, f *os.File) int64 {
 		t.Fatal(err)
 	}
 	return allocatedBytes(st)
+}
+
+// TestInheritedCommandsLeaveNothing has a child inherit commands with open
+// standard streams and end them. Nothing of them may be in its next state.
+func TestInheritedCommandsLeaveNothing(t *testing.T) {
+	const commands = 40
+	e := newEngine(t)
+	source := e.boot()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	for range commands {
+		in, end := io.Pipe()
+		running.Go(func() {
+			defer end.Close()
+			xio := launch.ExecIO{Stdin: in, Stdout: io.Discard, Stderr: io.Discard}
+			_, err := source.Exec(ctx, &wire.Exec{Argv: []string{"guest", "cat"}}, xio)
+			wantCode(t, err, sandbox.CodeCanceled)
+		})
+	}
+	count := func(s *launch.Sentry, want int) []sandbox.Process {
+		var list []sandbox.Process
+		eventually(t, "commands", func() error {
+			list = nil
+			if e.call(s, &wire.Call{Op: wire.OpPS}, &list); len(list) != want {
+				return fmt.Errorf("%d run, not %d", len(list), want)
+			}
+			return nil
+		})
+		return list
+	}
+	count(source, commands)
+	child := e.child(source)
+	with := e.stateOf(child)
+	kill := []string{"kill", "9"}
+	for _, p := range count(child, commands) {
+		kill = append(kill, strconv.Itoa(p.PID))
+	}
+	e.exec(child, kill...)
+	count(child, 0)
+
+	cancel()
+	running.Wait()
+	count(source, 0)
+	// The source closed all that was theirs.
+	without := e.stateOf(e.child(source))
+	const perCommand = 100 // bytes
+	eventually(t, "state", func() error {
+		now := e.stateOf(child)
+		if now > without+commands*perCommand {
+			return fmt.Errorf("%d bytes, %d with the commands, %d without", now, with, without)
+		}
+		return nil
+	})
+}
+
+// child freezes s and loads what that gives.
+func (e *engine) child(s *launch.Sentry) *launch.Sentry {
+	e.t.Helper()
+	file, frozen := e.freeze(s, "freeze-"+randomHex())
+	defer file.Close()
+	return e.load(file, frozen)
+}
+
+// stateOf returns the size of the state of s.
+func (e *engine) stateOf(s *launch.Sentry) int64 {
+	e.t.Helper()
+	file, frozen := e.freeze(s, "freeze-"+randomHex())
+	file.Close()
+	return frozen.StateBytes
 }

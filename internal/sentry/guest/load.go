@@ -76,7 +76,7 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	if err := g.k.Start(); err != nil {
 		return nil, nil, fmt.Errorf("start kernel: %w", err)
 	}
-	g.drainInherited()
+	g.pumpInherited()
 	out := &wire.Loaded{}
 	if req.RunHooks {
 		if out.Hooks, err = g.runHooks(); err != nil {

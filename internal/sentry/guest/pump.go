@@ -141,6 +141,24 @@ func (p *pump) writeAll(data []byte, exited <-chan struct{}) bool {
 	}
 }
 
+// holdInput keeps the stdin of s open, which nobody writes to, until no process
+// can read it: a command that waits for input must not meet its end because it
+// was inherited.
+func (g *Guest) holdInput(s *session) {
+	p := g.newPump(s.stdin, 0)
+	defer p.close(s, &s.stdin)
+	for !p.unread() {
+		<-p.ring.c
+	}
+}
+
+// unread reports whether the pipe has no reader any more.
+func (p *pump) unread() bool {
+	p.g.io.RLock()
+	defer p.g.io.RUnlock()
+	return p.file.Readiness(waiter.EventErr)&waiter.EventErr != 0
+}
+
 // abandon gives up the pipes of a session whose command never started.
 func (g *Guest) abandon(s *session) {
 	ctx := g.rootContext()
@@ -151,21 +169,25 @@ func (g *Guest) abandon(s *session) {
 	}
 }
 
-// drainInherited discards what inherited commands write: their callers are the
-// parent's.
-func (g *Guest) drainInherited() {
-	// A drain that ends changes the list, so none may start before all are found.
-	var drains []func()
+// pumpInherited takes over the pipes of inherited commands, whose callers are the
+// parent's: what they write is discarded, and they get no input. A command goes
+// from the state with the last process that has its pipes.
+func (g *Guest) pumpInherited() {
+	// A pump that ends changes the list, so none may start before all are found.
+	var pumps []func()
 	g.sessions.mu.Lock()
 	for _, s := range g.sessions.list {
+		if s.stdin != nil {
+			pumps = append(pumps, func() { g.holdInput(s) })
+		}
 		for _, end := range []**vfs.FileDescription{&s.stdout, &s.stderr} {
 			if *end != nil {
-				drains = append(drains, func() { g.drain(s, end, nil, nil, nil) })
+				pumps = append(pumps, func() { g.drain(s, end, nil, nil, nil) })
 			}
 		}
 	}
 	g.sessions.mu.Unlock()
-	for _, drain := range drains {
-		go drain()
+	for _, pump := range pumps {
+		go pump()
 	}
 }

@@ -207,11 +207,23 @@ func fill(args []string) (int, error) {
 	return 0, nil
 }
 
-// kill sends a signal to itself.
+// kill sends a signal to the processes that are named, or to itself.
 func kill(args []string) (int, error) {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
 		return 1, err
+	}
+	for _, p := range args[1:] {
+		pid, err := strconv.Atoi(p)
+		if err == nil {
+			err = syscall.Kill(pid, syscall.Signal(n))
+		}
+		if err != nil {
+			return 1, err
+		}
+	}
+	if len(args) > 1 {
+		return 0, nil
 	}
 	if err := syscall.Kill(os.Getpid(), syscall.Signal(n)); err != nil {
 		return 1, err
