@@ -193,11 +193,18 @@ func (f *FS) Read(ino Ino, a *Attr, off, n uint64, fn func(mem []byte, size int)
 	return nil
 }
 
+// Prepared is what Prepare did.
+type Prepared struct {
+	// Ready is how many bytes from the offset on may be written.
+	Ready uint64
+	// Fresh says that some of them are in new pages, Moved that some of those
+	// have taken the place of others, which somebody may have mapped.
+	Fresh, Moved bool
+}
+
 // Prepare makes the blocks of [off, off+n) pages that may be written, as many of
-// them as there is space for, and returns how many bytes from off on are ready.
-// moved says that blocks which somebody may have mapped are now elsewhere. a is
-// changed and stored.
-func (f *FS) Prepare(ino Ino, a *Attr, off, n uint64) (ready uint64, moved bool, err error) {
+// them as there is space for. a is changed and stored.
+func (f *FS) Prepare(ino Ino, a *Attr, off, n uint64) (p Prepared, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	block, end := off/PageSize, blocksIn(off+n)
@@ -212,7 +219,8 @@ func (f *FS) Prepare(ino Ino, a *Attr, off, n uint64) (ready uint64, moved bool,
 			if r.N, err = f.replace(ino, a, r); err != nil {
 				break
 			}
-			moved = moved || r.Page != 0 || r.ImageOffset != 0
+			p.Fresh = true
+			p.Moved = p.Moved || !r.Zero()
 		}
 		block += r.N
 	}
@@ -220,13 +228,13 @@ func (f *FS) Prepare(ino Ino, a *Attr, off, n uint64) (ready uint64, moved bool,
 		err = firstError(err, f.setAttr(ino, a))
 	}
 	if block*PageSize <= off {
-		return 0, moved, err
+		return p, err
 	}
-	ready = min(block*PageSize-off, n)
+	p.Ready = min(block*PageSize-off, n)
 	if errors.Is(err, ErrNoSpace) {
 		err = nil // the caller sees that it is less than asked for
 	}
-	return ready, moved, err
+	return p, err
 }
 
 // replace gives a run, or the beginning of it, new pages with the same contents,
@@ -383,11 +391,11 @@ func (f *FS) zero(ino Ino, a *Attr, from, to uint64) error {
 		return err
 	}
 	// The image's part may end in this block, which is all of the tree's then.
-	ready, _, err := f.Prepare(ino, a, from, to-from)
+	p, err := f.Prepare(ino, a, from, to-from)
 	if err != nil {
 		return err
 	}
-	if ready < to-from {
+	if p.Ready < to-from {
 		return ErrNoSpace
 	}
 	f.mu.RLock()

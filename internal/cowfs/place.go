@@ -13,6 +13,8 @@ type Place struct {
 	File   *os.File
 	Offset int64
 	N      uint64
+	// Mem is the same bytes, mapped.
+	Mem []byte
 }
 
 // ErrNotReady is returned for a place that may not be written: Prepare it
@@ -53,8 +55,13 @@ func (f *FS) place(ino Ino, a *Attr, off, n uint64) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
+	mem, err := f.store.Bytes(r.Page, int(r.N))
+	if err != nil {
+		return Place{}, err
+	}
 	skip := off - block*PageSize
-	return Place{File: file, Offset: int64(r.Page)*PageSize + int64(skip), N: min(r.N*PageSize-skip, n)}, nil
+	size := min(r.N*PageSize-skip, n)
+	return Place{File: file, Offset: int64(r.Page)*PageSize + int64(skip), N: size, Mem: mem[skip : skip+size]}, nil
 }
 
 // WriteAt writes b, which is not longer than the place, to it.

@@ -104,11 +104,11 @@ func (i *inode) Translate(_ context.Context, required, optional memmap.MappableR
 
 // fill makes required writable, and some of optional. i.attrMu must be locked.
 func (i *inode) fill(required, optional memmap.MappableRange) error {
-	ready, _, err := i.fs.tree.Prepare(i.ino, &i.attr, required.Start, min(optional.End-required.Start, max(required.Length(), fillAhead)))
+	p, err := i.fs.tree.Prepare(i.ino, &i.attr, required.Start, min(optional.End-required.Start, max(required.Length(), fillAhead)))
 	if err != nil {
 		return &memmap.BusError{Err: errno(err)}
 	}
-	if ready < required.Length() {
+	if p.Ready < required.Length() {
 		return &memmap.BusError{Err: linuxerr.ENOSPC}
 	}
 	return nil

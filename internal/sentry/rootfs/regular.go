@@ -174,14 +174,14 @@ func (i *inode) write(ctx context.Context, src usermem.IOSequence, off uint64) (
 
 func (i *inode) writePiece(ctx context.Context, src usermem.IOSequence, off uint64) (int64, error) {
 	for {
-		ready, err := i.prepare(off, uint64(src.NumBytes()))
+		p, err := i.prepare(off, uint64(src.NumBytes()))
 		if err != nil {
 			return 0, err
 		}
-		if ready == 0 {
+		if p.Ready == 0 {
 			return 0, linuxerr.ENOSPC
 		}
-		n, err := src.TakeFirst64(int64(ready)).CopyInTo(ctx, &fileWriter{i: i, off: off})
+		n, err := src.TakeFirst64(int64(p.Ready)).CopyInTo(ctx, &fileWriter{i: i, off: off, fresh: p.Fresh})
 		if !errors.Is(err, cowfs.ErrNotReady) {
 			return n, err
 		}
@@ -194,32 +194,43 @@ func (i *inode) writePiece(ctx context.Context, src usermem.IOSequence, off uint
 
 // prepare makes blocks ready to be written, and takes away mappings of what was
 // there before. i.mu must be locked.
-func (i *inode) prepare(off, n uint64) (uint64, error) {
+func (i *inode) prepare(off, n uint64) (cowfs.Prepared, error) {
 	mapped := i.mapped.Load()
 	if mapped {
 		i.fs.beginMove()
 		defer i.fs.endMove()
 	}
 	i.attrMu.Lock()
-	ready, moved, err := i.fs.tree.Prepare(i.ino, &i.attr, off, n)
+	p, err := i.fs.tree.Prepare(i.ino, &i.attr, off, n)
 	i.attrMu.Unlock()
-	if moved && mapped {
-		i.invalidate(off, off+ready, false)
+	if p.Moved && mapped {
+		i.invalidate(off, off+p.Ready, false)
 	}
-	return ready, errno(err)
+	return p, errno(err)
 }
 
 // fileWriter implements safemem.Writer.
 type fileWriter struct {
-	i   *inode
-	off uint64
+	i     *inode
+	off   uint64
+	fresh bool // the pages are new
 }
+
+// smallWrite is up to how many bytes storing to pages that are there already is
+// quicker than a system call.
+const smallWrite = 32 << 10
 
 // WriteFromBlocks implements safemem.Writer.WriteFromBlocks.
 func (w *fileWriter) WriteFromBlocks(srcs safemem.BlockSeq) (done uint64, err error) {
 	a := w.i.get()
 	err = w.i.fs.tree.Write(w.i.ino, &a, w.off, srcs.NumBytes(), func(p cowfs.Place) (uint64, error) {
-		// A system call writes all pages at once; storing to them through a
+		if !w.fresh && p.N <= smallWrite {
+			n, err := safemem.CopySeq(hostMemory(p.Mem), srcs)
+			srcs = srcs.DropFirst64(n)
+			done += n
+			return n, err
+		}
+		// A system call writes all pages at once; storing to new ones through a
 		// mapping would fault in each.
 		n, err := hostfd.Pwritev2(int32(p.File.Fd()), srcs.TakeFirst64(p.N), p.Offset, 0)
 		srcs = srcs.DropFirst64(n)
