@@ -186,7 +186,7 @@ func (fs *filesystem) sweepBelow(ctx context.Context, d *dentry) {
 	fs.cacheMu.Unlock()
 	for _, c := range children {
 		fs.sweepBelow(ctx, c)
-		if !c.refs.CompareAndSwap(0, -1) {
+		if c.inode.remembers() || !c.refs.CompareAndSwap(0, -1) {
 			continue
 		}
 		fs.cacheMu.Lock()
@@ -197,6 +197,9 @@ func (fs *filesystem) sweepBelow(ctx context.Context, d *dentry) {
 		d.refs.Add(-1) // d itself is looked at next
 	}
 }
+
+// remembers says whether the inode has state that is nowhere else.
+func (i *inode) remembers() bool { return i.endpoint != nil || i.watches.Size() > 0 }
 
 // InotifyWithParent implements vfs.DentryImpl.InotifyWithParent.
 func (d *dentry) InotifyWithParent(ctx context.Context, events, cookie uint32, et vfs.EventType) {
