@@ -84,7 +84,10 @@ func (g *Guest) Describe(paths []string, digests, recursive bool) ([]wire.Entry,
 	g.ops.RLock()
 	defer g.ops.RUnlock()
 	ctx := g.rootContext()
-	root := g.root(ctx)
+	root, err := g.root(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer root.DecRef(ctx)
 	t := g.treeAt(root)
 	var entries []wire.Entry
@@ -125,7 +128,10 @@ func (g *Guest) ReadFile(name string, limit int64, w io.Writer) (int64, error) {
 	g.ops.RLock()
 	defer g.ops.RUnlock()
 	ctx := g.rootContext()
-	root := g.root(ctx)
+	root, err := g.root(ctx)
+	if err != nil {
+		return 0, err
+	}
 	defer root.DecRef(ctx)
 	t := g.treeAt(root)
 	e, err := t.stat(path.Clean("/" + name))
@@ -290,7 +296,10 @@ func (t *tree) list(dir string) ([]string, error) {
 
 // listDir returns the names in a directory of the sandbox.
 func (g *Guest) listDir(ctx context.Context, dir string) ([]string, error) {
-	root := g.root(ctx)
+	root, err := g.root(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer root.DecRef(ctx)
 	return g.treeAt(root).list(dir)
 }
