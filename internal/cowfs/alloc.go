@@ -1,0 +1,260 @@
+package cowfs
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// clusterPages is how many nodes lie together, so that they do not cut the
+	// data into pieces. A cluster is aligned to it: a page's number says which
+	// cluster it may be in. It is the number of bits of nodeCluster.free.
+	clusterPages = 64
+	// spareNodes is how many free pages in clusters are kept. More than
+	// ensureNodes is ever asked for remain after a cluster was given back, so
+	// that what it promised holds.
+	spareNodes = 2 * clusterPages
+
+	// punchPages is the length from which on a free range is punched out of
+	// the file: below it the system call costs more than the space is worth.
+	punchPages Page = 16
+)
+
+// nodeCluster is clusterPages pages for nodes.
+type nodeCluster struct {
+	start Page
+	free  uint64 // bit i: page start+i is free
+	pos   int    // in Store.partial, if free is not 0
+}
+
+// Used returns how many pages of our own file are in use or pinned.
+func (s *Store) Used() int64 { return s.used }
+
+// SetLimit bounds Used. 0 is no limit.
+func (s *Store) SetLimit(pages int64) {
+	s.limit = max(pages, 0)
+	// Deleting copies nodes before it frees anything, and frees nothing at all
+	// where pins are: it needs pages that data cannot take.
+	s.reserve = min(max(s.limit/32, 32), 1024, s.limit/2)
+}
+
+// Alloc returns between 1 and want contiguous pages for data, all zero.
+func (s *Store) Alloc(want int) (p Page, got int, err error) {
+	if want < 1 {
+		return 0, 0, fmt.Errorf("allocate %d pages", want)
+	}
+	if s.limit > 0 {
+		want = int(min(int64(want), s.limit-s.reserve-s.used))
+		if want < 1 {
+			return 0, 0, ErrNoSpace
+		}
+	}
+	n := Page(want)
+	r := s.free.fit(n)
+	if r == nil && s.free.dirtyPages > Page(s.used/4)+1024 {
+		// Short ranges that were not punched take disk space: do not let them
+		// become more and more because everybody wants long ones.
+		r = s.free.largest(false)
+	}
+	if r == nil {
+		if p, got, err = s.extend(n); !errors.Is(err, ErrNoSpace) {
+			if err == nil {
+				s.used += int64(got)
+			}
+			return p, got, err
+		}
+		if r = s.free.largest(true); r == nil {
+			r = s.free.largest(false)
+		}
+		if r == nil {
+			return 0, 0, err
+		}
+	}
+	p, n = r.start, min(n, r.n)
+	if !r.clean {
+		b, err := s.Bytes(p, int(n))
+		if err != nil {
+			return 0, 0, err
+		}
+		clear(b)
+	}
+	s.free.take(r, p, n)
+	s.used += int64(n)
+	return p, int(n), nil
+}
+
+// extend returns up to want pages that were never used.
+func (s *Store) extend(want Page) (Page, int, error) {
+	want = min(want, s.base+ownMapping/PageSize-s.end)
+	if want == 0 {
+		return 0, 0, ErrNoSpace
+	}
+	if err := s.grow(s.end + want); err != nil {
+		return 0, 0, err
+	}
+	p := s.end
+	s.end += want
+	return p, int(want), nil
+}
+
+// grow makes the own file long enough for pages below end.
+func (s *Store) grow(end Page) error {
+	if end <= s.fileEnd {
+		return nil
+	}
+	to := min((end+growStep-1)/growStep*growStep, s.base+ownMapping/PageSize)
+	err := s.own.Truncate(int64(to) * PageSize)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EFBIG) || errors.Is(err, unix.EDQUOT) {
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	if err != nil {
+		return fmt.Errorf("grow page file: %w", err)
+	}
+	s.fileEnd = to
+	return nil
+}
+
+// AllocNode returns one page for metadata. Its contents are undefined.
+func (s *Store) AllocNode() (Page, error) {
+	if err := s.ensureNodes(1); err != nil {
+		return 0, err
+	}
+	c := s.partial[len(s.partial)-1]
+	i := bits.TrailingZeros64(c.free)
+	c.free &^= 1 << i
+	if c.free == 0 {
+		s.dropPartial(c)
+	}
+	s.free1--
+	s.used++
+	return c.start + Page(i), nil
+}
+
+// ensureNodes makes sure that the next n calls of AllocNode succeed, whatever is
+// freed in between. n is at most clusterPages.
+func (s *Store) ensureNodes(n int) error {
+	if s.limit > 0 && s.used+int64(n) > s.limit {
+		return ErrNoSpace
+	}
+	for s.free1 < n {
+		if err := s.addCluster(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// roomForInsert returns ErrNoSpace if n nodes for new keys would take what is
+// kept for deleting.
+func (s *Store) roomForInsert(n int) error {
+	if s.limit > 0 && s.used+int64(n) > s.limit-s.reserve/2 {
+		return ErrNoSpace
+	}
+	return nil
+}
+
+func (s *Store) addCluster() error {
+	c := &nodeCluster{free: ^uint64(0)}
+	if r, at := s.free.fitAligned(clusterPages); r != nil {
+		s.free.take(r, at, clusterPages)
+		c.start = at
+	} else {
+		pad := -s.end % clusterPages
+		p, got, err := s.extend(pad + clusterPages)
+		if err != nil {
+			return err
+		}
+		if Page(got) < pad+clusterPages {
+			s.end = p // the very end of the mapping
+			return ErrNoSpace
+		}
+		if pad > 0 {
+			s.free.addClean(p, pad)
+		}
+		c.start = p + pad
+	}
+	s.clusters[c.start/clusterPages] = c
+	s.addPartial(c)
+	s.free1 += clusterPages
+	return nil
+}
+
+func (s *Store) addPartial(c *nodeCluster) {
+	c.pos = len(s.partial)
+	s.partial = append(s.partial, c)
+}
+
+func (s *Store) dropPartial(c *nodeCluster) {
+	last := s.partial[len(s.partial)-1]
+	s.partial[c.pos], last.pos = last, c.pos
+	s.partial = s.partial[:len(s.partial)-1]
+}
+
+// Free says that the present tree does not use n pages from p on any more, which
+// were born in an epoch. What no pin needs is free at once.
+func (s *Store) Free(p Page, n int, born uint32) {
+	start, end := max(p, s.base), min(p+Page(max(n, 0)), s.end)
+	if start >= end {
+		return // an ancestor's: its own store knows who needs them
+	}
+	if born <= s.maxPinned {
+		s.pins[len(s.pins)-1].bury(deadRange{start, end - start, born})
+		return
+	}
+	s.reclaim(start, end-start)
+}
+
+// reclaim makes pages available again.
+func (s *Store) reclaim(start, n Page) {
+	s.used -= int64(n)
+	for n > 0 {
+		// A range of data never has a cluster in it, but neighbours in the dead
+		// list may be of both kinds.
+		if c := s.clusters[start/clusterPages]; c != nil {
+			s.reclaimNode(c, start)
+			start, n = start+1, n-1
+			continue
+		}
+		k := min(n, clusterPages-start%clusterPages)
+		for k < n && s.clusters[(start+k)/clusterPages] == nil {
+			k = min(n, k+clusterPages)
+		}
+		s.reclaimData(start, k)
+		start, n = start+k, n-k
+	}
+}
+
+func (s *Store) reclaimNode(c *nodeCluster, p Page) {
+	if c.free == 0 {
+		s.addPartial(c)
+	}
+	c.free |= 1 << (p - c.start)
+	s.free1++
+	if c.free == ^uint64(0) && s.free1 >= spareNodes {
+		s.dropPartial(c)
+		s.free1 -= clusterPages
+		delete(s.clusters, c.start/clusterPages)
+		s.reclaimData(c.start, clusterPages)
+	}
+}
+
+// reclaimData adds to the free space, and punches what is long enough or will not
+// become longer.
+func (s *Store) reclaimData(start, n Page) {
+	r := s.free.addDirty(start, n)
+	if s.noPunch || r.n < punchPages && !s.free.enclosed(r) {
+		return
+	}
+	const flags = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+	err := unix.Fallocate(int(s.own.Fd()), flags, int64(r.start)*PageSize, int64(r.n)*PageSize)
+	if err != nil {
+		// Not punching is correct too: the pages are cleared when they are
+		// used again.
+		s.noPunch = errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS)
+		return
+	}
+	s.free.makeClean(r)
+}

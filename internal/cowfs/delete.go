@@ -1,0 +1,130 @@
+package cowfs
+
+const (
+	// A node with less than this is merged with a neighbour, if both together are
+	// not more than mergedMost: else the next few keys would split them again.
+	mergeBelow = nodeCapacity / 3
+	mergedMost = nodeCapacity * 5 / 6
+)
+
+// Delete removes key and reports whether it was there. On an error nothing has
+// changed.
+func (t *Tree) Delete(key []byte) (bool, error) {
+	if t.root == 0 {
+		return false, nil
+	}
+	exists, err := t.walk(key)
+	if err != nil || !exists {
+		return false, err
+	}
+	need, err := t.frozenNodes()
+	if err != nil {
+		return false, err
+	}
+	if err := t.s.ensureNodes(need); err != nil {
+		return false, err
+	}
+	if err := t.thaw(); err != nil {
+		return false, err
+	}
+	d := t.path.depth - 1
+	t.path.steps[d].n.remove(t.path.steps[d].i)
+	for t.shrink(d) {
+		d--
+	}
+	t.lowerRoot()
+	return true, nil
+}
+
+// shrink looks after the node at step d of the path, from which an entry was
+// removed. It reports whether an entry of its parent was removed too.
+func (t *Tree) shrink(d int) bool {
+	step := &t.path.steps[d]
+	if d == 0 {
+		if step.n.count() == 0 {
+			t.s.Free(step.p, 1, step.n.born())
+			t.root = 0
+		}
+		return false
+	}
+	parent := &t.path.steps[d-1]
+	if step.n.count() == 0 {
+		t.s.Free(step.p, 1, step.n.born())
+		t.dropEntry(parent.n, parent.i)
+		return true
+	}
+	if step.n.used() >= mergeBelow {
+		return false
+	}
+	return t.merge(step, parent, parent.i-1) || t.merge(step, parent, parent.i)
+}
+
+// dropEntry removes entry i of an inner node.
+func (t *Tree) dropEntry(n *treeNode, i int) {
+	n.remove(i)
+	if i == 0 && n.count() > 0 {
+		n.setFirstKeyEmpty()
+	}
+}
+
+// merge makes the children i and i+1 of parent one, if they are small enough. step
+// is one of them, and the one that stays: it may be changed.
+func (t *Tree) merge(step, parent *pathStep, i int) bool {
+	if i < 0 || i+1 >= parent.n.count() {
+		return false
+	}
+	other := i
+	if i == parent.i {
+		other = i + 1
+	}
+	p, _ := parent.n.child(other)
+	n, err := t.load(p, step.n.level())
+	if err != nil || !t.s.Own(p) && n.check(p, step.n.level()) != nil {
+		return false // merging is not necessary: whoever needs that page says what is wrong
+	}
+	sep, _, _ := parent.n.cell(i + 1)
+	between := 0
+	if n.level() > 0 {
+		between = len(sep) // the first entry of the right one gets its key back
+	}
+	if n.used()+step.n.used()+between > mergedMost {
+		return false
+	}
+	t.old = *step.n
+	left, right := &t.old, n
+	if other == i {
+		left, right = n, &t.old
+	}
+	step.n.init(n.level(), t.s.epoch, step.p)
+	for j := range left.count() {
+		key, val, _ := left.cell(j)
+		step.n.appendCell(key, val)
+	}
+	for j := range right.count() {
+		key, val, _ := right.cell(j)
+		if j == 0 && n.level() > 0 {
+			key = sep
+		}
+		step.n.appendCell(key, val)
+	}
+	t.s.Free(p, 1, n.born())
+	parent.n.setChild(i, step.p)
+	parent.n.remove(i + 1)
+	return true
+}
+
+// lowerRoot makes the only child of a root the root.
+func (t *Tree) lowerRoot() {
+	for t.root != 0 {
+		n, err := t.load(t.root, -1)
+		if err != nil || n.level() == 0 || n.count() > 1 {
+			return
+		}
+		child, ok := n.child(0)
+		if !ok {
+			return
+		}
+		t.s.Free(t.root, 1, n.born())
+		t.root = child
+	}
+}

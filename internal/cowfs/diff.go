@@ -1,0 +1,159 @@
+package cowfs
+
+import "bytes"
+
+// DiffViews calls fn in the order of keys for every key whose value is not the
+// same in two views of one lineage, with the values, nil where there is none. It
+// ends with the first error of fn.
+//
+// Pages that are the same one in both are not read: a page is what it is because
+// of its number and its file, and does not change while it is pinned.
+func DiffViews(a, b *View, fn func(key, av, bv []byte) error) error {
+	for _, v := range []*View{a, b} {
+		if v.err != nil {
+			return v.err
+		}
+	}
+	if a.root == b.root && (a.root == 0 || samePage(a, b, a.root)) {
+		return nil
+	}
+	d := viewDiff{fn: fn, a: treeCursor{src: a}, b: treeCursor{src: b}, av: a, bv: b}
+	if a.root != 0 {
+		if err := d.a.push(a.root, -1, nil, nil); err != nil {
+			return err
+		}
+	}
+	if b.root != 0 {
+		if err := d.b.push(b.root, -1, nil, nil); err != nil {
+			return err
+		}
+	}
+	for d.a.depth > 0 && d.b.depth > 0 {
+		if err := d.step(); err != nil {
+			return err
+		}
+	}
+	if err := d.rest(&d.a, func(key, val []byte) error { return fn(key, val, nil) }); err != nil {
+		return err
+	}
+	return d.rest(&d.b, func(key, val []byte) error { return fn(key, nil, val) })
+}
+
+// samePage reports whether page p is the same one in two views.
+func samePage(a, b *View, p Page) bool {
+	i, errA := a.segment(p, 1)
+	j, errB := b.segment(p, 1)
+	return errA == nil && errB == nil && a.files[i] == b.files[j]
+}
+
+// viewDiff is two cursors that go ahead side by side. Whatever is before them has
+// been compared.
+type viewDiff struct {
+	a, b   treeCursor
+	av, bv *View
+	fn     func(key, av, bv []byte) error
+}
+
+// step goes ahead by one key or subtree, or enters one. The cursor that is behind
+// goes first, so that both come to a page that they share at the same time; one
+// that is inside of it already misses only what lies on its way down.
+func (d *viewDiff) step() error {
+	a, b := &d.a, &d.b
+	la, lb := a.level(), b.level()
+	if la == 0 && lb == 0 {
+		return d.compare()
+	}
+	if la == lb {
+		pa, err := a.child()
+		if err != nil {
+			return err
+		}
+		pb, err := b.child()
+		if err != nil {
+			return err
+		}
+		if pa == pb && samePage(d.av, d.bv, pa) {
+			a.next()
+			b.next()
+			return nil
+		}
+	}
+	ka, err := a.lowest()
+	if err != nil {
+		return err
+	}
+	kb, err := b.lowest()
+	if err != nil {
+		return err
+	}
+	c := bytes.Compare(ka, kb)
+	switch {
+	case la == 0 && c < 0: // all keys of b are above
+		return d.only(a, func(key, val []byte) error { return d.fn(key, val, nil) })
+	case lb == 0 && c > 0:
+		return d.only(b, func(key, val []byte) error { return d.fn(key, nil, val) })
+	case la == 0:
+		return b.descend()
+	case lb == 0:
+		return a.descend()
+	case c < 0 || c == 0 && la > lb:
+		return a.descend()
+	case c > 0 || la < lb:
+		return b.descend()
+	}
+	if err := a.descend(); err != nil {
+		return err
+	}
+	return b.descend()
+}
+
+// compare is step where both stand at keys.
+func (d *viewDiff) compare() error {
+	ka, va, err := d.a.entry()
+	if err != nil {
+		return err
+	}
+	kb, vb, err := d.b.entry()
+	if err != nil {
+		return err
+	}
+	switch c := bytes.Compare(ka, kb); {
+	case c < 0:
+		d.a.next()
+		return d.fn(ka, va, nil)
+	case c > 0:
+		d.b.next()
+		return d.fn(kb, nil, vb)
+	}
+	d.a.next()
+	d.b.next()
+	if bytes.Equal(va, vb) {
+		return nil
+	}
+	return d.fn(ka, va, vb)
+}
+
+// only reports the key that a cursor stands at and passes it.
+func (d *viewDiff) only(c *treeCursor, fn func(key, val []byte) error) error {
+	key, val, err := c.entry()
+	if err != nil {
+		return err
+	}
+	c.next()
+	return fn(key, val)
+}
+
+// rest reports all that is ahead of one cursor when the other is at its end.
+func (d *viewDiff) rest(c *treeCursor, fn func(key, val []byte) error) error {
+	for {
+		if err := c.toKey(); err != nil {
+			return err
+		}
+		if c.depth == 0 {
+			return nil
+		}
+		if err := d.only(c, fn); err != nil {
+			return err
+		}
+	}
+}

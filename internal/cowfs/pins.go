@@ -1,0 +1,115 @@
+package cowfs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// pin keeps every page that existed at the end of its epoch. Epochs of pins
+// differ, because each pin begins a new one.
+type pin struct {
+	id    string
+	epoch uint32
+	// dead is what the tree gave up while this was the youngest pin, or what
+	// younger pins left behind: of the pins that need a range, this is the
+	// youngest. So a range is looked at only when that one is released.
+	dead []deadRange
+}
+
+// deadRange is pages that only pins need: those with epochs from born on.
+type deadRange struct {
+	start Page
+	n     Page
+	born  uint32
+}
+
+// Pin makes all pages that exist now immutable until Release.
+func (s *Store) Pin(id string) error {
+	if s.findPin(id) >= 0 {
+		return fmt.Errorf("there is a pin %q already", id)
+	}
+	if s.epoch == math.MaxUint32 {
+		return errors.New("too many pins were made")
+	}
+	s.pins = append(s.pins, &pin{id: id, epoch: s.epoch})
+	s.maxPinned = s.epoch
+	s.epoch++
+	return nil
+}
+
+// findPin looks from the youngest on: there are few, and most live shortly.
+func (s *Store) findPin(id string) int {
+	for i := len(s.pins) - 1; i >= 0; i-- {
+		if s.pins[i].id == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// Pins returns the ids of all pins, oldest first.
+func (s *Store) Pins() []string {
+	ids := make([]string, len(s.pins))
+	for i, p := range s.pins {
+		ids[i] = p.id
+	}
+	return ids
+}
+
+// Release gives up a pin and frees what no other pin needs.
+func (s *Store) Release(id string) {
+	i := s.findPin(id)
+	if i < 0 {
+		return
+	}
+	gone := s.pins[i]
+	s.pins = slices.Delete(s.pins, i, i+1)
+	var older *pin
+	if i > 0 {
+		older = s.pins[i-1]
+	}
+	if i == len(s.pins) {
+		s.maxPinned = 0
+		if older != nil {
+			s.maxPinned = older.epoch
+		}
+	}
+	var unneeded []deadRange
+	for _, d := range gone.dead {
+		if older != nil && d.born <= older.epoch {
+			older.bury(d)
+		} else {
+			unneeded = append(unneeded, d)
+		}
+	}
+	s.reclaimAll(unneeded)
+}
+
+// bury adds a range to the dead of a pin.
+func (p *pin) bury(d deadRange) {
+	if n := len(p.dead); n > 0 {
+		if last := &p.dead[n-1]; last.born == d.born && last.start+last.n == d.start {
+			last.n += d.n
+			return
+		}
+	}
+	p.dead = append(p.dead, d)
+}
+
+// reclaimAll frees ranges. Neighbours go together, so that one hole is punched
+// where there would be many.
+func (s *Store) reclaimAll(ranges []deadRange) {
+	slices.SortFunc(ranges, func(a, b deadRange) int { return cmp.Compare(a.start, b.start) })
+	for len(ranges) > 0 {
+		start, end, n := ranges[0].start, ranges[0].start+ranges[0].n, 1
+		for n < len(ranges) && ranges[n].start == end {
+			end += ranges[n].n
+			n++
+		}
+		s.reclaim(start, end-start)
+		ranges = ranges[n:]
+	}
+}

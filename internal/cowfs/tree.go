@@ -1,0 +1,189 @@
+package cowfs
+
+import "fmt"
+
+// Tree is a sorted map in pages of a store. A node that may not be changed is
+// copied first, with all nodes above it: a root that is pinned keeps reading what
+// it did.
+//
+// Get, Floor and Scan may run at the same time while nothing changes the tree or
+// its store. Nodes that ancestors wrote are checked before they are believed;
+// nodes of our own file are not.
+type Tree struct {
+	s    *Store
+	root Page
+	path treePath // of the change under way
+
+	old     treeNode         // what a split or a merge reads from
+	scratch [maxCell]byte    // the entry to insert: it may lie in a page that changes
+	sep     [maxKey + 1]byte // key between the halves of a split
+	sizes   [maxNodeEntries + 1]int16
+}
+
+// OpenTree returns the tree that root is the root of. 0 is an empty tree.
+func OpenTree(s *Store, root Page) *Tree { return &Tree{s: s, root: root} }
+
+// Root returns the page of the root, 0 for an empty tree. It changes with the
+// tree.
+func (t *Tree) Root() Page { return t.root }
+
+// load implements nodeSource.
+func (t *Tree) load(p Page, level int) (*treeNode, error) {
+	b, err := t.s.Bytes(p, 1)
+	if err != nil {
+		return nil, err
+	}
+	n := (*treeNode)(b)
+	if err := n.checkHeader(p, level); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// Get returns the value of key. It is valid until the tree changes.
+func (t *Tree) Get(key []byte) (val []byte, ok bool, err error) {
+	if t.root == 0 {
+		return nil, false, nil
+	}
+	n, err := t.load(t.root, -1)
+	for err == nil && n.level() > 0 {
+		i, sound := n.findChild(key)
+		p, good := n.child(i)
+		if !sound || !good {
+			return nil, false, entryError(n, i)
+		}
+		n, err = t.load(p, n.level()-1)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	i, equal, sound := n.find(key, 0)
+	if !sound {
+		return nil, false, entryError(n, i)
+	}
+	if !equal {
+		return nil, false, nil
+	}
+	_, val, _ = n.cell(i) // find has looked at it
+	return val, true, nil
+}
+
+// Floor returns the entry with the greatest key that is not above key.
+func (t *Tree) Floor(key []byte) (k, val []byte, ok bool, err error) {
+	return floorTree(t, t.root, key)
+}
+
+// Scan calls fn for each entry whose key is not below from, in order, until it
+// returns false. fn must not change the tree.
+func (t *Tree) Scan(from []byte, fn func(key, val []byte) bool) error {
+	return scanTree(t, t.root, from, fn)
+}
+
+// treePath is the nodes from the root to a leaf.
+type treePath struct {
+	depth int
+	steps [maxTreeDepth]pathStep
+}
+
+type pathStep struct {
+	p Page
+	n *treeNode
+	i int // the entry that the next step is the child of; in the leaf, the key's
+}
+
+func (w *treePath) leaf() *pathStep { return &w.steps[w.depth-1] }
+
+// walk sets t.path to the way to key.
+func (t *Tree) walk(key []byte) (equal bool, err error) {
+	w := &t.path
+	w.depth = 0
+	for p, level := t.root, -1; ; {
+		n, err := t.load(p, level)
+		if err != nil {
+			return false, err
+		}
+		step := &w.steps[w.depth]
+		step.p, step.n = p, n
+		w.depth++
+		var sound bool
+		if n.level() == 0 {
+			if step.i, equal, sound = n.find(key, 0); !sound {
+				return false, entryError(n, step.i)
+			}
+			return equal, nil
+		}
+		if step.i, sound = n.findChild(key); !sound {
+			return false, entryError(n, step.i)
+		}
+		if p, sound = n.child(step.i); !sound {
+			return false, entryError(n, step.i)
+		}
+		level = n.level() - 1
+	}
+}
+
+// frozenNodes returns how many nodes of the path have to be copied, after a look
+// at those that somebody else wrote.
+func (t *Tree) frozenNodes() (int, error) {
+	frozen := 0
+	for i := range t.path.depth {
+		step := &t.path.steps[i]
+		if t.s.Mutable(step.p, step.n.born()) {
+			continue
+		}
+		frozen++
+		if !t.s.Own(step.p) {
+			if err := step.n.check(step.p, step.n.level()); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return frozen, nil
+}
+
+// thaw copies the nodes of the path that must not be changed. ensureNodes was
+// called for them.
+func (t *Tree) thaw() error {
+	for i := range t.path.depth {
+		step := &t.path.steps[i]
+		if t.s.Mutable(step.p, step.n.born()) {
+			continue
+		}
+		p, n, err := t.newNode()
+		if err != nil {
+			return err
+		}
+		*n = *step.n
+		born := n.born()
+		n.setBorn(t.s.epoch)
+		n.setSelf(p)
+		t.s.Free(step.p, 1, born)
+		step.p, step.n = p, n
+		t.relink(i)
+	}
+	return nil
+}
+
+// relink makes what is above step i of the path point to it.
+func (t *Tree) relink(i int) {
+	p := t.path.steps[i].p
+	if i == 0 {
+		t.root = p
+		return
+	}
+	above := &t.path.steps[i-1]
+	above.n.setChild(above.i, p)
+}
+
+// newNode returns a page for a node, with undefined contents.
+func (t *Tree) newNode() (Page, *treeNode, error) {
+	p, err := t.s.AllocNode()
+	if err != nil {
+		return 0, nil, err
+	}
+	b, err := t.s.Bytes(p, 1)
+	if err != nil {
+		return 0, nil, fmt.Errorf("new node: %w", err)
+	}
+	return p, (*treeNode)(b), nil
+}

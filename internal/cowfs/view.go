@@ -1,0 +1,175 @@
+package cowfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sort"
+	"syscall"
+)
+
+// viewCachePages bounds what a View remembers.
+const viewCachePages = 512
+
+// View reads a tree and the pages that it refers to from files that somebody else
+// may have written. Nothing in them is believed: whatever they hold, the answer is
+// a right one or ErrCorrupt, after work that is bounded by their size.
+//
+// It reads with pread, because memory of a file that somebody truncates is a
+// SIGBUS. Pages that were read are remembered: the pages of the tree must be
+// pinned while the View is used. A View is not safe for concurrent use. What its
+// methods return stays valid.
+type View struct {
+	segs  []Segment
+	files []fileID // of segs
+	root  Page
+	err   error // the segments make no sense
+
+	cache map[Page]*cachedNode
+	clock []*cachedNode
+	hand  int
+	reads int // pages read, for tests
+}
+
+type cachedNode struct {
+	node treeNode
+	p    Page
+	hit  bool // since the hand passed
+}
+
+// fileID is what makes a file the same one.
+type fileID struct{ dev, ino uint64 }
+
+// OpenView returns a view of the tree that root is the root of. segments are
+// sorted and disjoint; their files stay with the caller.
+func OpenView(segments []Segment, root Page) *View {
+	v := &View{segs: segments, root: root, cache: map[Page]*cachedNode{}}
+	if v.err = checkSegments(segments, maxPage); v.err != nil {
+		return v
+	}
+	for _, seg := range segments {
+		id, err := identify(seg.File)
+		if err != nil {
+			v.err = err
+			return v
+		}
+		v.files = append(v.files, id)
+	}
+	return v
+}
+
+func identify(f *os.File) (fileID, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return fileID{}, fmt.Errorf("identify page file: %w", err)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fileID{}, fmt.Errorf("identify page file %s: %w", f.Name(), fs.ErrInvalid)
+	}
+	return fileID{st.Dev, st.Ino}, nil
+}
+
+// segment returns the index of the segment of n pages from p on.
+func (v *View) segment(p Page, n Page) (int, error) {
+	if v.err != nil {
+		return 0, v.err
+	}
+	i := sort.Search(len(v.segs), func(i int) bool { return p < v.segs[i].End })
+	if i == len(v.segs) || p < v.segs[i].Start || n > v.segs[i].End-p {
+		return 0, fmt.Errorf("%w: there are no %d pages from %d on", ErrCorrupt, n, p)
+	}
+	return i, nil
+}
+
+// ReadAt reads from data pages, beginning off bytes behind the start of page p.
+// All that is read is in one segment.
+func (v *View) ReadAt(p Page, off int, buf []byte) error {
+	if off < 0 || off > int(maxPage) {
+		return fmt.Errorf("%w: offset %d", ErrCorrupt, off)
+	}
+	end := Page(off+len(buf)+PageSize-1) / PageSize
+	i, err := v.segment(p, max(end, 1))
+	if err != nil {
+		return err
+	}
+	return readPages(v.segs[i].File, int64(p)*PageSize+int64(off), buf)
+}
+
+// readPages fills buf from offset off of a page file.
+func readPages(f *os.File, off int64, buf []byte) error {
+	_, err := f.ReadAt(buf, off)
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: %s ends before offset %d", ErrCorrupt, f.Name(), off+int64(len(buf)))
+	}
+	if err != nil {
+		return fmt.Errorf("read pages at offset %d: %w", off, err)
+	}
+	return nil
+}
+
+// load implements nodeSource.
+func (v *View) load(p Page, level int) (*treeNode, error) {
+	if c := v.cache[p]; c != nil {
+		c.hit = true
+		if err := c.node.checkHeader(p, level); err != nil {
+			return nil, err
+		}
+		return &c.node, nil
+	}
+	i, err := v.segment(p, 1)
+	if err != nil {
+		return nil, err
+	}
+	c := &cachedNode{p: p}
+	v.reads++
+	if err := readPages(v.segs[i].File, int64(p)*PageSize, c.node[:]); err != nil {
+		return nil, err
+	}
+	if err := c.node.check(p, level); err != nil {
+		return nil, err
+	}
+	v.remember(c)
+	return &c.node, nil
+}
+
+// remember adds a node to the cache, in place of one that was not used lately.
+// That one is not overwritten: somebody may still read it.
+func (v *View) remember(c *cachedNode) {
+	v.cache[c.p] = c
+	if len(v.clock) < viewCachePages {
+		v.clock = append(v.clock, c)
+		return
+	}
+	for v.clock[v.hand].hit {
+		v.clock[v.hand].hit = false
+		v.hand = (v.hand + 1) % len(v.clock)
+	}
+	delete(v.cache, v.clock[v.hand].p)
+	v.clock[v.hand] = c
+	v.hand = (v.hand + 1) % len(v.clock)
+}
+
+// Get returns the value of key.
+func (v *View) Get(key []byte) (val []byte, ok bool, err error) {
+	c := treeCursor{src: v}
+	equal, err := c.seek(v.root, key)
+	if err != nil || !equal {
+		return nil, false, err
+	}
+	_, val, err = c.entry()
+	return val, err == nil, err
+}
+
+// Floor returns the entry with the greatest key that is not above key.
+func (v *View) Floor(key []byte) (k, val []byte, ok bool, err error) {
+	return floorTree(v, v.root, key)
+}
+
+// Scan calls fn for each entry whose key is not below from, in order, until it
+// returns false.
+func (v *View) Scan(from []byte, fn func(key, val []byte) bool) error {
+	return scanTree(v, v.root, from, fn)
+}
