@@ -37,6 +37,7 @@ func benchHook() *cli.Hook {
 		Flags: func(f *pflag.FlagSet) {
 			f.IntVar(&opts.Runs, "runs", 0, "how often each case runs; the figures are medians (default 5, with --quick 1)")
 			f.BoolVar(&opts.Quick, "quick", false, "only what the targets are about")
+			f.StringSliceVar(&opts.Only, "only", nil, "cases to run, such as create,exec (default: all)")
 			f.StringVar(&opts.Runsc, "runsc", "", "path of a runsc to compare with (needs root)")
 		},
 		Run: func(ctx context.Context, c *client.Client, stdout io.Writer, hook cli.HookOptions) error {

@@ -18,6 +18,7 @@ var arrows = []struct {
 }{
 	{"internal/sandbox", nil, "the vocabulary: everybody speaks in it, so it depends on nobody"},
 	{"internal/snapfile", nil, "a format: the daemon and the sentry share it and nothing else about memory"},
+	{"internal/cowfs", nil, "files in pages: it knows neither gVisor nor what a sandbox is, so that the daemon reads what the sentry writes"},
 	{"internal/erofs", nil, "a format: it knows no archive and no store"},
 	{"internal/guestinit", nil, "a constant: one program"},
 	{"internal/sentrybin", nil, "it does not know what the program does that it carries"},

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"ramet.dev/ramet/internal/client"
@@ -26,6 +28,8 @@ type Options struct {
 	Runs int
 	// Quick leaves out cases that no target is about, and runs the others once.
 	Quick bool
+	// Only names the cases to run; empty for all.
+	Only []string
 	// Runsc is the path of the runsc to compare with; empty for none.
 	Runsc string
 	// JSON prints the Report as JSON.
@@ -53,6 +57,11 @@ func Run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options
 func run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options, p pace) (err error) {
 	if opts.Runs < 0 {
 		return sandbox.Invalid("runs", "%d is not a number of runs", opts.Runs)
+	}
+	for _, name := range opts.Only {
+		if !slices.Contains(cases, name) {
+			return sandbox.Invalid("only", "%q is none of %s", name, strings.Join(cases, ", "))
+		}
 	}
 	if opts.Runs == 0 {
 		opts.Runs = defaultRuns
@@ -107,15 +116,25 @@ func (b *bench) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := b.inARow(ctx); err != nil {
-		return err
+	if b.wants(caseInARow) {
+		if err := b.inARow(ctx); err != nil {
+			return err
+		}
 	}
 	after, err := b.usage()
 	if err != nil {
 		return err
 	}
 	b.report.Machine.OthersPercent = after.othersSince(before)
+	if !b.wants(caseRunsc) {
+		return nil
+	}
 	return b.compare(ctx)
+}
+
+// wants reports whether a case is to be run.
+func (b *bench) wants(name string) bool {
+	return len(b.opts.Only) == 0 || slices.Contains(b.opts.Only, name)
 }
 
 // prepare looks after the image and says what else could be in the way.

@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -58,6 +59,33 @@ func TestCases(t *testing.T) {
 	}
 }
 
+func TestOnly(t *testing.T) {
+	for only, want := range map[string]string{
+		caseExec:                     caseExec,
+		caseCreate:                   caseCreate,
+		caseRestore + "," + caseIdle: caseSnapshot + "," + caseRestore,
+		caseUntouched:                caseUntouched,
+	} {
+		b, d := fakeBench(t)
+		b.opts.Only = strings.Split(only, ",")
+		warm := false
+		d.Agent = func(*fakedaemon.Box, string) (string, int) { warm = true; return "0\n", 0 }
+		if err := errors.Join(b.single(t.Context()), b.source(t.Context(), plan{mib: sourceSmall, children: []int{3}, untouched: true, ask: true, disk: []int{1}})); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, r := range b.report.Rows {
+			names = append(names, r.Case)
+		}
+		if got := strings.Join(names, ","); got != want {
+			t.Errorf("of %s the cases %s were run, not %s", only, got, want)
+		}
+		if warm != (only != caseExec && only != caseCreate) {
+			t.Errorf("for %s a source was warmed up: %t", only, warm)
+		}
+	}
+}
+
 func TestInARow(t *testing.T) {
 	b, d := fakeBench(t)
 	if err := b.inARow(t.Context()); err != nil {
@@ -85,6 +113,9 @@ func TestRunRefuses(t *testing.T) {
 	b, d := fakeBench(t)
 	if err := run(t.Context(), b.c, io.Discard, io.Discard, Options{Runs: -1}, fast); sandbox.CodeOf(err) != sandbox.CodeInvalid {
 		t.Errorf("runs -1: %v", err)
+	}
+	if err := run(t.Context(), b.c, io.Discard, io.Discard, Options{Only: []string{caseExec, "nothing"}}, fast); sandbox.CodeOf(err) != sandbox.CodeInvalid || !strings.Contains(err.Error(), "nothing") {
+		t.Errorf("only what there is not: %v", err)
 	}
 	// A failure is reported and leaves nothing.
 	d.FailChild = func(int) *sandbox.Error { return sandbox.Errorf(sandbox.CodeNoMemory, "no memory is left") }

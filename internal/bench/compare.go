@@ -56,7 +56,7 @@ func (b *bench) compare(ctx context.Context) (err error) {
 		return fmt.Errorf("warm up runsc: %w", err)
 	}
 	for _, n := range []int{1, runscChildren} {
-		k := kind{name: "runsc-restore", source: runscSource, n: n}
+		k := kind{name: caseRunsc, source: runscSource, n: n}
 		if err := b.repeat(ctx, k, func(ctx context.Context) (sample, error) { return r.fork(ctx, n) }); err != nil {
 			return err
 		}

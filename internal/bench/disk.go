@@ -38,8 +38,8 @@ func (b *bench) disk(ctx context.Context, ref string, p plan, n int) error {
 		}
 	}
 	if n == 1 {
-		b.add(kind{name: "snapshot-disk", source: p.mib, n: 1, files: p.files}, snapshots)
+		b.add(kind{name: caseSnapshot, source: p.mib, n: 1, files: p.files}, snapshots)
 	}
-	b.add(kind{name: "restore-disk", source: p.mib, n: n, files: p.files}, restores)
+	b.add(kind{name: caseRestore, source: p.mib, n: n, files: p.files}, restores)
 	return nil
 }

@@ -25,8 +25,8 @@ type sample map[metric]float64
 // Row is one case. Each figure is the median of the runs, or null if the case
 // does not have it.
 type Row struct {
-	// Case is one of: create, exec, fork, fork-untouched, fork-ask, fork-in-a-row-NN, idle,
-	// snapshot-disk, restore-disk, runsc-restore.
+	// Case is one of cases; that of caseInARow has the number of the fork behind
+	// it, fork-in-a-row-NN.
 	Case      string `json:"case"`
 	SourceMiB int    `json:"source_mib"`
 	N         int    `json:"n"`
@@ -45,6 +45,23 @@ type Row struct {
 	// IdleCPUPercent is of one processor; only the case idle has it.
 	IdleCPUPercent *float64 `json:"idle_cpu_percent,omitempty"`
 }
+
+// The cases.
+const (
+	caseCreate    = "create"
+	caseExec      = "exec"
+	caseFork      = "fork"
+	caseUntouched = "fork-untouched"
+	caseAsk       = "fork-ask"
+	caseInARow    = "fork-in-a-row"
+	caseIdle      = "idle"
+	caseSnapshot  = "snapshot-disk"
+	caseRestore   = "restore-disk"
+	caseRunsc     = "runsc-restore"
+)
+
+// cases are all there are.
+var cases = []string{caseCreate, caseExec, caseFork, caseUntouched, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseRunsc}
 
 // kind is what makes a row different from others.
 type kind struct {

@@ -14,8 +14,13 @@ const (
 
 // single measures what concerns one sandbox: create and exec.
 func (b *bench) single(ctx context.Context) error {
-	if err := b.repeat(ctx, kind{name: "create", n: 1}, b.create); err != nil {
-		return err
+	if b.wants(caseCreate) {
+		if err := b.repeat(ctx, kind{name: caseCreate, n: 1}, b.create); err != nil {
+			return err
+		}
+	}
+	if !b.wants(caseExec) {
+		return nil
 	}
 	return b.exec(ctx)
 }
@@ -63,6 +68,6 @@ func (b *bench) exec(ctx context.Context) error {
 			samples = append(samples, sample{roundtripMS: millis(time.Since(began))})
 		}
 	}
-	b.add(kind{name: "exec", n: 1}, samples)
+	b.add(kind{name: caseExec, n: 1}, samples)
 	return b.s.Destroy(ctx, sb.ID)
 }

@@ -44,8 +44,29 @@ func plans(quick bool) []plan {
 	}
 }
 
+// only leaves out what is not wanted. A snapshot and what is restored from it
+// are one measurement.
+func (p plan) only(wants func(name string) bool) plan {
+	if !wants(caseFork) {
+		p.children = nil
+	}
+	p.untouched, p.ask, p.idle = p.untouched && wants(caseUntouched), p.ask && wants(caseAsk), p.idle && wants(caseIdle)
+	if !wants(caseSnapshot) && !wants(caseRestore) {
+		p.disk = nil
+	}
+	return p
+}
+
+// isEmpty reports whether nothing is measured of the source.
+func (p plan) isEmpty() bool {
+	return len(p.children)+len(p.disk) == 0 && !p.untouched && !p.ask && !p.idle
+}
+
 // source makes a warm sandbox and measures the cases of p with it.
 func (b *bench) source(ctx context.Context, p plan) error {
+	if p = p.only(b.wants); p.isEmpty() {
+		return nil
+	}
 	need := int64(p.mib + childMiB*max(1, last(p.children)))
 	if m, err := hostuse.ReadMemory(); err != nil {
 		return err
@@ -59,7 +80,7 @@ func (b *bench) source(ctx context.Context, p plan) error {
 		return fmt.Errorf("warm up a source of %d MiB: %w", p.mib, err)
 	}
 	for _, n := range p.children {
-		k := kind{name: "fork", source: p.mib, n: n, files: p.files}
+		k := kind{name: caseFork, source: p.mib, n: n, files: p.files}
 		if err := b.repeat(ctx, k, func(ctx context.Context) (sample, error) { return b.fork(ctx, ref, n) }); err != nil {
 			return err
 		}
@@ -69,9 +90,9 @@ func (b *bench) source(ctx context.Context, p plan) error {
 		kind kind
 		run  func(context.Context, string) (sample, error)
 	}{
-		{p.untouched, kind{name: "fork-untouched", n: untouchedChildren}, b.untouched},
-		{p.ask, kind{name: "fork-ask", n: 1}, b.ask},
-		{p.idle, kind{name: "idle", n: idleChildren}, b.idle},
+		{p.untouched, kind{name: caseUntouched, n: untouchedChildren}, b.untouched},
+		{p.ask, kind{name: caseAsk, n: 1}, b.ask},
+		{p.idle, kind{name: caseIdle, n: idleChildren}, b.idle},
 	} {
 		if !extra.want {
 			continue

@@ -38,14 +38,14 @@ func (rs rows) find(name string, source, n int) Row {
 // lastInARow is how many forks in a row are measured.
 const lastInARow = 20
 
-func inARow(i int) string { return fmt.Sprintf("fork-in-a-row-%02d", i) }
+func inARow(i int) string { return fmt.Sprintf("%s-%02d", caseInARow, i) }
 
 // targets judges the rows. Sizes and counts are those the targets name.
 func targets(rs rows) []Target {
-	fork, large := func(n int) Row { return rs.find("fork", sourceSmall, n) }, func(n int) Row { return rs.find("fork", 1536, n) }
-	untouched := func(source int) Row { return rs.find("fork-untouched", source, untouchedChildren) }
+	fork, large := func(n int) Row { return rs.find(caseFork, sourceSmall, n) }, func(n int) Row { return rs.find(caseFork, 1536, n) }
+	untouched := func(source int) Row { return rs.find(caseUntouched, source, untouchedChildren) }
 	first, last := rs.find(inARow(1), sourceSmall, 1), rs.find(inARow(lastInARow), sourceSmall, 1)
-	ours, theirs := rs.find("fork", runscSource, runscChildren), rs.find("runsc-restore", runscSource, runscChildren)
+	ours, theirs := rs.find(caseFork, runscSource, runscChildren), rs.find(caseRunsc, runscSource, runscChildren)
 	list := []Target{
 		{What: "pause of the source, 24 MiB", Unit: "ms", Measured: fork(1).PauseMS, Limit: 20, Aim: 8},
 		{What: "pause of the source, 1.5 GiB", Unit: "ms", Measured: large(1).PauseMS, Limit: 20, Aim: 8},
@@ -57,8 +57,8 @@ func targets(rs rows) []Target {
 		{What: "private memory per idle child of 1.5 GiB, fork(20)", Unit: "MiB", Measured: untouched(sourceLarge).PrivateMiBPerChild, Limit: 16, Aim: 6},
 		{What: "20th fork in a row against the 1st: pause", Unit: "x", Measured: ratio(last.PauseMS, first.PauseMS), Limit: 1.3},
 		{What: "20th fork in a row against the 1st: first exec", Unit: "x", Measured: ratio(last.FirstExecMS, first.FirstExecMS), Limit: 1.3},
-		{What: "exec of true, round trip", Unit: "ms", Measured: rs.find("exec", 0, 1).RoundtripMS, Limit: 8, Aim: 3},
-		{What: "CPU of an idle sandbox, of one core", Unit: "%", Measured: rs.find("idle", sourceSmall, idleChildren).IdleCPUPercent, Limit: 0.2},
+		{What: "exec of true, round trip", Unit: "ms", Measured: rs.find(caseExec, 0, 1).RoundtripMS, Limit: 8, Aim: 3},
+		{What: "CPU of an idle sandbox, of one core", Unit: "%", Measured: rs.find(caseIdle, sourceSmall, idleChildren).IdleCPUPercent, Limit: 0.2},
 		// The strict reading: our whole fork against their restores alone, as
 		// if their checkpoint cost nothing.
 		{What: "20 children of 256 MiB: time of runsc restore over ours", Unit: "x", Measured: ratio(theirs.AllReadyMS, ours.AllReadyMS), Limit: 5, AtLeast: true},

@@ -27,7 +27,6 @@ func (t *Tree) Delete(key []byte) (bool, error) {
 	if err := t.thaw(); err != nil {
 		return false, err
 	}
-	t.lastLeaf = 0
 	d := t.path.depth - 1
 	t.path.steps[d].n.remove(t.path.steps[d].i)
 	for t.shrink(d) {

@@ -16,7 +16,8 @@ import (
 //	12 low      2 bytes, where cells begin
 //	14 waste    2 bytes, bytes from low on that are of no cell
 //	16 self     8 bytes, the page's number
-//	24 slots    2 bytes each: where the cell is; ascending by key
+//	24 newest   2 bytes, the entry that was inserted last, or noEntry
+//	26 slots    2 bytes each: where the cell is; ascending by key
 //	...
 //	low cells   2 bytes length of key, 2 bytes length of value, key, value
 //
@@ -27,7 +28,8 @@ type treeNode [PageSize]byte
 
 const (
 	nodeMagic      = 0x4e776f43 // CowN
-	nodeHeader     = 24
+	nodeHeader     = 26
+	noEntry        = 0xffff
 	nodeCapacity   = PageSize - nodeHeader
 	cellHeader     = 4
 	slotSize       = 2
@@ -50,6 +52,9 @@ func (n *treeNode) low() int     { return int(binary.LittleEndian.Uint16(n[12:])
 func (n *treeNode) waste() int   { return int(binary.LittleEndian.Uint16(n[14:])) }
 func (n *treeNode) self() Page   { return Page(binary.LittleEndian.Uint64(n[16:])) }
 
+func (n *treeNode) newest() int { return int(binary.LittleEndian.Uint16(n[24:])) }
+
+func (n *treeNode) setNewest(i int)  { binary.LittleEndian.PutUint16(n[24:], uint16(i)) }
 func (n *treeNode) setCount(v int)   { binary.LittleEndian.PutUint16(n[6:], uint16(v)) }
 func (n *treeNode) setBorn(v uint32) { binary.LittleEndian.PutUint32(n[8:], v) }
 func (n *treeNode) setLow(v int)     { binary.LittleEndian.PutUint16(n[12:], uint16(v)) }
@@ -83,6 +88,7 @@ func (n *treeNode) init(level int, born uint32, self Page) {
 	n.setLow(PageSize)
 	n.setWaste(0)
 	n.setSelf(self)
+	n.setNewest(noEntry)
 }
 
 // checkHeader returns an error unless n can be page p of a level; -1 is any. Then
@@ -217,6 +223,7 @@ func (n *treeNode) insert(i int, key, val []byte) bool {
 	copy(n[at+slotSize:], n[at:nodeHeader+count*slotSize])
 	n.placeCell(i, key, val)
 	n.setCount(count + 1)
+	n.setNewest(i)
 	return true
 }
 
@@ -232,6 +239,7 @@ func (n *treeNode) remove(i int) {
 	at := nodeHeader + i*slotSize
 	copy(n[at:], n[at+slotSize:nodeHeader+count*slotSize])
 	n.setCount(count - 1)
+	n.setNewest(noEntry)
 	if count == 1 {
 		n.setLow(PageSize)
 		n.setWaste(0)

@@ -46,7 +46,7 @@ func (t *Tree) plant(key, val []byte) error {
 	}
 	n.init(0, t.s.epoch, p)
 	n.appendCell(key, val)
-	t.root, t.lastLeaf, t.lastEntry = p, p, 0
+	t.root = p
 	return nil
 }
 
@@ -98,14 +98,10 @@ func (t *Tree) insert(key, val, old []byte, exists bool) error {
 // is full.
 func (t *Tree) insertAt(d int, key, val []byte) error {
 	step := &t.path.steps[d]
-	inOrder := d == t.path.depth-1 && step.p == t.lastLeaf && step.i == t.lastEntry+1
-	if d == t.path.depth-1 {
-		t.lastLeaf, t.lastEntry = step.p, step.i
-	}
 	if step.n.insert(step.i, key, val) {
 		return nil
 	}
-	right, sep, err := t.split(step, key, val, inOrder)
+	right, sep, err := t.split(step, key, val)
 	if err != nil {
 		return err
 	}
@@ -130,7 +126,7 @@ func (t *Tree) insertAt(d int, key, val []byte) error {
 
 // split moves the upper part of a node, together with an entry that is to be its
 // step.i-th, to a new page. It returns that page and the key for it.
-func (t *Tree) split(step *pathStep, key, val []byte, inOrder bool) (Page, []byte, error) {
+func (t *Tree) split(step *pathStep, key, val []byte) (Page, []byte, error) {
 	p, right, err := t.newNode()
 	if err != nil {
 		return 0, nil, err
@@ -151,7 +147,7 @@ func (t *Tree) split(step *pathStep, key, val []byte, inOrder bool) (Page, []byt
 	for j := range count {
 		t.sizes[j] = int16(cellCost(entry(j)))
 	}
-	at := splitPoint(t.sizes[:count], step.i, inOrder)
+	at := splitPoint(t.sizes[:count], step.i, step.i == old.newest()+1)
 
 	left.init(old.level(), t.s.epoch, step.p)
 	right.init(old.level(), t.s.epoch, p)
@@ -174,15 +170,18 @@ func (t *Tree) split(step *pathStep, key, val []byte, inOrder bool) (Page, []byt
 	} else {
 		sep = append(t.sep[:0], first...)
 	}
-	if old.level() == 0 && step.i >= at {
-		t.lastLeaf, t.lastEntry = p, step.i-at
+	if step.i < at {
+		left.setNewest(step.i)
+	} else {
+		right.setNewest(step.i - at)
 	}
 	return p, sep, nil
 }
 
 // splitPoint returns how many of the entries stay in the left node, at least one
-// and not all. i is the new one. A node that is split where keys come in order is
-// left as full as it is.
+// and not all. i is the new one; inOrder says that it follows the one before it in
+// time too. There the left node is left as full as it is, because nothing more
+// will go into it, even where other keys are behind: several files grow at a time.
 //
 // There always is a point at which both parts fit: the sizes of the left part grow
 // in steps of at most maxCell, and the window they have to hit is wider.
@@ -191,25 +190,21 @@ func splitPoint(sizes []int16, i int, inOrder bool) int {
 	for _, size := range sizes {
 		total += int(size)
 	}
-	wanted := -1
-	switch {
-	case i == len(sizes)-1:
-		wanted = i
-	case i == 0:
-		wanted = 1
-	case inOrder:
-		wanted = i + 1
-	}
+	inOrder = inOrder || i == len(sizes)-1
 	best, distance, sum := 0, 0, 0
 	for at := 1; at < len(sizes); at++ {
 		sum += int(sizes[at-1])
 		if sum > nodeCapacity || total-sum > nodeCapacity {
 			continue
 		}
-		if at == wanted {
+		d := max(2*sum-total, total-2*sum)
+		switch {
+		case i == 0 && at == 1:
 			return at
+		case inOrder && (at == i || at == i+1):
+			d = i - at - 1 // better than all others; i+1 is better than i
 		}
-		if d := max(2*sum-total, total-2*sum); best == 0 || d < distance {
+		if best == 0 || d < distance {
 			best, distance = at, d
 		}
 	}

@@ -14,11 +14,6 @@ type Tree struct {
 	root Page
 	path treePath // of the change under way
 
-	// Where the last new key went: keys that come in order are put into full
-	// leaves, whatever is behind them.
-	lastLeaf  Page
-	lastEntry int
-
 	old     treeNode         // what a split or a merge reads from
 	scratch [maxCell]byte    // the entry to insert: it may lie in a page that changes
 	sep     [maxKey + 1]byte // key between the halves of a split

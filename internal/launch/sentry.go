@@ -117,7 +117,11 @@ func (s *Sentry) explain(err error) error {
 	if err != nil {
 		reason = err.Error()
 	}
-	if line := reasonIn(string(log)); line != "" {
+	line := reasonIn(string(log))
+	if word, ok := strings.CutPrefix(line, lastWord); ok {
+		return sandbox.Errorf(sandbox.CodeSandboxDied, "%s", word)
+	}
+	if line != "" {
 		reason += ": " + line
 	}
 	return sandbox.Errorf(sandbox.CodeSandboxDied, "sentry %s", reason)
@@ -138,6 +142,9 @@ func readEnd(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, max(0, st.Size()-most), most))
 }
 
+// lastWord begins the line with which a sentry says why it ends itself.
+const lastWord = "sentry: "
+
 // reasonIn returns the line of a sentry's log that says why it ended: the Go
 // runtime's or the sentry's own last word, or just the last line.
 func reasonIn(log string) string {
@@ -146,7 +153,7 @@ func reasonIn(log string) string {
 	for line := range strings.Lines(log) {
 		line = strings.TrimSpace(line)
 		switch {
-		case strings.HasPrefix(line, "panic: "), strings.HasPrefix(line, "fatal error: "), strings.HasPrefix(line, "sentry: "):
+		case strings.HasPrefix(line, "panic: "), strings.HasPrefix(line, "fatal error: "), strings.HasPrefix(line, lastWord):
 			return line[:min(len(line), most)]
 		case line != "":
 			reason = line

@@ -38,6 +38,8 @@ type process struct {
 	// Memory is the sandbox's own memory file; zero in records of versions that
 	// did not keep it.
 	Memory launch.FileID `json:"memory,omitzero"`
+	// Files is its own file with the pages of files.
+	Files launch.FileID `json:"files,omitzero"`
 }
 
 // box is a sandbox.
@@ -152,7 +154,11 @@ func (m *Manager) equip(d *draft, s *launch.Sentry, require []string) error {
 	if err != nil {
 		return err
 	}
-	d.rec.process = process{Key: s.Key(), PID: s.PID(), Start: start, Memory: memory}
+	files, err := launch.IDOf(s.Files())
+	if err != nil {
+		return err
+	}
+	d.rec.process = process{Key: s.Key(), PID: s.PID(), Start: start, Memory: memory, Files: files}
 	return s.SetLimits(groupLimits(d.rec.Sandbox.Limits))
 }
 

@@ -148,7 +148,7 @@ const maxGenerations = wire.MaxFiles - 2
 // second, the image, is the caller's.
 func (m *Manager) childFiles(f *freeze, image string) ([]*os.File, error) {
 	if n := len(f.generations); n > maxGenerations {
-		return nil, sandbox.Errorf(sandbox.CodeLimit, "the memory of the sandbox is spread over the files of %d generations, its own included, and one can be made of %d: "+
+		return nil, sandbox.Errorf(sandbox.CodeLimit, "the sandbox is spread over %d files, its own and those of its ancestors, and one can be made of %d: "+
 			"take a snapshot of it on disk and roll it back to that, or restore that, which makes them one", n, maxGenerations)
 	}
 	gens, err := m.gens.files(f.generations)

@@ -94,7 +94,6 @@ func (m *Manager) buildImage(ctx context.Context, req *sandbox.ImageBuild, opt i
 	if req.From != "debian" {
 		return sandbox.Image{}, sandbox.Invalid("build.from", "%q is not known: debian is", req.From)
 	}
-	source := "debian " + strings.Join(append([]string{req.Suite}, req.Include...), " ")
 	unpacked, err := m.unpackDebian(ctx, req, opt.Progress)
 	if err != nil {
 		return sandbox.Image{}, fmt.Errorf("build image: %w", err)
@@ -112,12 +111,21 @@ func (m *Manager) buildImage(ctx context.Context, req *sandbox.ImageBuild, opt i
 			return sandbox.Image{}, fmt.Errorf("build image: %s: %w", step.Name, err)
 		}
 	}
-	opt.Source = strings.TrimSpace(source)
+	opt.Source = sourceOf(req)
 	img, err := m.packRoot(ctx, sentry, opt)
 	if err != nil {
 		return sandbox.Image{}, fmt.Errorf("build image: %w", err)
 	}
 	return img, nil
+}
+
+// sourceOf says for people what an image is made of.
+func sourceOf(req *sandbox.ImageBuild) string {
+	words := []string{req.From}
+	if req.Suite != "" {
+		words = append(words, req.Suite)
+	}
+	return strings.Join(append(words, req.Include...), " ")
 }
 
 // unpackDebian makes an image of unpacked packages, without a name.

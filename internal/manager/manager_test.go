@@ -3,6 +3,8 @@ package manager
 import (
 	"os"
 	"testing"
+
+	"ramet.dev/ramet/internal/sandbox"
 )
 
 // TestMain lets the test binary be what the launcher starts to see whether it
@@ -21,6 +23,19 @@ func TestDefaultPoolSize(t *testing.T) {
 	}{{0, 8}, {2 << 30, 8}, {8 << 30, 11}, {24 << 30, 32}, {1 << 40, 32}} {
 		if got := DefaultPoolSize(c.memory); got != c.want {
 			t.Errorf("DefaultPoolSize(%d) = %d, want %d", c.memory, got, c.want)
+		}
+	}
+}
+
+func TestSourceOfAnImage(t *testing.T) {
+	for want, req := range map[string]sandbox.ImageBuild{
+		"debian":                       {From: "debian"},
+		"debian bookworm":              {From: "debian", Suite: "bookworm"},
+		"debian python3 python3-numpy": {From: "debian", Include: []string{"python3", "python3-numpy"}},
+		"debian bookworm python3":      {From: "debian", Suite: "bookworm", Include: []string{"python3"}},
+	} {
+		if got := sourceOf(&req); got != want {
+			t.Errorf("the source of %+v is %q, not %q", req, got, want)
 		}
 	}
 }

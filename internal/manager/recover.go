@@ -163,6 +163,11 @@ func (r *recovery) addMemory(b *box, s *launch.Sentry, names []string, files []*
 	if b.rec.Memory != own {
 		return sandbox.Errorf(sandbox.CodeCorrupt, "the sentry's own memory file is not the one it was started with")
 	}
+	if pages, err := launch.IDOf(s.Files()); err != nil {
+		return err
+	} else if b.rec.Files != pages {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "the sentry's own file of pages is not the one it was started with")
+	}
 	if err := r.checkGenerations(b, names, files); err != nil {
 		return err
 	}

@@ -187,6 +187,15 @@ func (s *server) setGuest(g *guest.Guest) {
 	defer s.mu.Unlock()
 	s.guest = g
 	time.AfterFunc(settleAfter, settle)
+	go endWithInit(g)
+}
+
+// endWithInit ends the process when the guest's init does. Package launch finds
+// the reason in the log.
+func endWithInit(g *guest.Guest) {
+	fmt.Fprintf(os.Stderr, "sentry: init exited: %s\n", g.AwaitInit())
+	_ = g.End() // what it does not give back goes with the last relative
+	os.Exit(1)
 }
 
 // settleAfter keeps the first collection away from the first commands, and from

@@ -128,17 +128,18 @@ func TestAdoptedMemoryIsCompared(t *testing.T) {
 		files[i] = f
 	}
 	for name, change := range map[string]func(t *testing.T, info *wire.Adopted, files []*os.File){
-		"another generation": func(t *testing.T, _ *wire.Adopted, files []*os.File) { replace(files, 1, other(t)) },
-		"a pipe":             func(t *testing.T, _ *wire.Adopted, files []*os.File) { replace(files, 1, pipe(t)) },
+		"another generation": func(t *testing.T, _ *wire.Adopted, files []*os.File) { replace(files, 2, other(t)) },
+		"a pipe":             func(t *testing.T, _ *wire.Adopted, files []*os.File) { replace(files, 2, pipe(t)) },
 		"another name": func(_ *testing.T, info *wire.Adopted, _ []*os.File) {
 			info.Generations[0] = "pool_0123456789abcdef"
 		},
+		"another own files": func(t *testing.T, _ *wire.Adopted, files []*os.File) { replace(files, 1, other(t)) },
 		"another own memory": func(t *testing.T, _ *wire.Adopted, files []*os.File) { replace(files, 0, other(t)) },
 		"a pipe as own memory": func(t *testing.T, _ *wire.Adopted, files []*os.File) {
 			replace(files, 0, pipe(t))
 		},
 		"its generation as own memory": func(_ *testing.T, _ *wire.Adopted, files []*os.File) {
-			files[0], files[1] = files[1], files[0]
+			files[0], files[2] = files[2], files[0]
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // TestForkChainEnds makes generation after generation, each of which keeps some
 // memory of its own, until no more can be made, and does what the error says.
 func TestForkChainEnds(t *testing.T) {
-	const most = 251 // generations
+	const most = 125 // each generation has a memory file and one of files
 	ctx := context.Background()
 	n := newNode(t)
 	last := n.create("").ID
@@ -34,7 +34,7 @@ func TestForkChainEnds(t *testing.T) {
 		n.change(last, fmt.Sprint(depth), fmt.Sprint(depth+1))
 	}
 	wantCode(t, limit, sandbox.CodeLimit)
-	if depth != most || !strings.Contains(fmt.Sprint(limit), fmt.Sprintf("%d generations", most+1)) {
+	if depth != most || !strings.Contains(fmt.Sprint(limit), fmt.Sprintf("%d files", 2*(most+1))) {
 		t.Errorf("after %d generations: %v", depth, limit)
 	}
 	if s, err := n.m.Get(ctx, last); err != nil || s.Depth != most {
@@ -77,7 +77,7 @@ func TestTooManyMappings(t *testing.T) {
 	e.exec(source, "start", "-bulk", fmt.Sprint(size>>20), "-only", "bulk", "-value", "0")
 	file, frozen := e.freeze(source, "freeze")
 	defer file.Close()
-	if len(frozen.Generations) != 1 {
+	if len(frozen.Generations) != 2 {
 		t.Fatalf("generations are %v", frozen.Generations)
 	}
 	again, err := launch.ReadOnly(source.Memory()) // of which the host makes other mappings
@@ -86,6 +86,7 @@ func TestTooManyMappings(t *testing.T) {
 	}
 	defer again.Close()
 	e.files["again"] = again
+	pages := frozen.Generations[1]
 	frozen.Generations = append(frozen.Generations, "again")
 
 	few := shred(t, file, 2<<20, frozen.Generations)
@@ -97,7 +98,7 @@ func TestTooManyMappings(t *testing.T) {
 	many := shred(t, file, snapfile.PageSize, frozen.Generations)
 	defer many.Close()
 	s := e.start()
-	files := []*os.File{many, e.image, source.Memory(), again}
+	files := []*os.File{many, e.image, source.Memory(), e.files[pages], again}
 	call := &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: wire.Common{ID: "sbx_child", Hostname: "child"}, Generations: frozen.Generations}}
 	_, err = s.Call(context.Background(), call, nil, files...)
 	wantCode(t, err, sandbox.CodeLimit)
@@ -107,7 +108,7 @@ func TestTooManyMappings(t *testing.T) {
 }
 
 // shred returns a snapshot file like file, whose memory is in pieces of that
-// size, by turns of the two generations.
+// size, by turns of the first and the last generation.
 func shred(t *testing.T, file *os.File, size uint64, generations []string) *os.File {
 	t.Helper()
 	st, err := file.Stat()
@@ -125,7 +126,7 @@ func shred(t *testing.T, file *os.File, size uint64, generations []string) *os.F
 	var table []snapfile.Extent
 	for _, x := range s.Table {
 		for at := x.Start; at < x.End; at += size {
-			table = append(table, snapfile.Extent{Range: snapfile.Range{Start: at, End: min(at+size, x.End)}, Gen: uint32(len(table) % 2)})
+			table = append(table, snapfile.Extent{Range: snapfile.Range{Start: at, End: min(at+size, x.End)}, Gen: uint32(len(table)%2) * 2})
 		}
 	}
 	s.Table, s.Generations = table, generations

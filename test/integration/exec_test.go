@@ -236,6 +236,52 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
+// flood is endless input. It tells of each piece that is taken.
+type flood struct{ taken chan struct{} }
+
+func (f flood) Read(b []byte) (int, error) {
+	f.taken <- struct{}{}
+	return len(b), nil
+}
+
+// untilBackedUp returns when nothing more was taken for a while: all buffers on
+// the way to the command are full then.
+func (f flood) untilBackedUp() {
+	const while = 500 * time.Millisecond
+	<-f.taken
+	for {
+		select {
+		case <-f.taken:
+		case <-time.After(while):
+			return
+		}
+	}
+}
+
+// TestExecCancelBehindUnreadInput cancels a command that does not read its input
+// while all that is on the way to it stands still.
+func TestExecCancelBehindUnreadInput(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	input := flood{make(chan struct{})}
+	done := make(chan error, 1)
+	go func() {
+		_, err := n.m.Exec(ctx, "box", sandbox.ExecRequest{Argv: []string{"guest", "brood", "2"}}, httpapi.ExecIO{Stdin: input, Stdout: io.Discard, Stderr: io.Discard})
+		done <- err
+	}()
+	input.untilBackedUp()
+	cancel()
+	select {
+	case err := <-done:
+		wantCode(t, err, sandbox.CodeCanceled)
+	case <-time.After(patience):
+		t.Fatal("the call does not return")
+	}
+	eventually(t, "processes", func() error { return n.noProcesses("box") })
+}
+
 // TestExecOutlived ends a sandbox under a command. The caller must hear how.
 func TestExecOutlived(t *testing.T) {
 	ctx := context.Background()

@@ -161,7 +161,7 @@ func newEngine(t testing.TB) *engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := launch.New(context.Background(), launch.Config{Executable: "/proc/self/exe", Dir: n.paths.Sandboxes(), BuildID: n.build})
+	l, err := launch.New(context.Background(), launch.Config{Executable: "/proc/self/exe", Dir: n.paths.Sandboxes(), FilesDir: t.TempDir(), BuildID: n.build})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func (e *engine) start() *launch.Sentry {
 		e.t.Fatal(err)
 	}
 	e.t.Cleanup(s.Kill)
-	e.files[s.Key()] = s.Memory()
+	e.files[s.Key()], e.files[s.FilesName()] = s.Memory(), s.Files()
 	return s
 }
 
@@ -206,7 +206,7 @@ func (e *engine) freeze(s *launch.Sentry, id string) (*os.File, *wire.Frozen) {
 		e.t.Fatal(err)
 	}
 	frozen := &wire.Frozen{}
-	e.call(s, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: id, Self: s.Key()}}, frozen, file)
+	e.call(s, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: id, Self: s.Key(), SelfFiles: s.FilesName()}}, frozen, file)
 	return file, frozen
 }
 

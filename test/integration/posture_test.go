@@ -41,6 +41,9 @@ var sentryFiles = []struct{ target, kind string }{
 	{`^.*/sandboxes/OWN\.log w$`, "own log"},
 	{`^/memfd:ramet:OWN rw$`, "own memory"},
 	{`^/memfd:ramet:pool_[0-9a-f]{16} r$`, "memory of an ancestor"},
+	{`^.*/files/#[0-9]+ rw$`, "own files"},
+	{`^.*/files/#[0-9]+ r$`, "files of an ancestor"},
+	{`^.*/snapshots/snap_[a-z2-7]{16}/files r$`, "files of a snapshot"},
 	{`^/memfd:memory-usage rw$`, "gVisor: statistics"},
 	{`^/memfd:systrap-memory rw$`, "gVisor: shared with stubs"},
 	{`^.*/images/blobs/[0-9a-f]{64}\.erofs r$`, "image"},
@@ -284,15 +287,15 @@ func TestPosture(t *testing.T) {
 	if os.Getuid() != 0 {
 		common.Groups = statusOf(t, "/proc/self/status")["Groups"] // only root can give them up
 	}
-	all := []string{"null", "own log", "own memory", "gVisor: statistics", "gVisor: shared with stubs", "control socket", "events"}
+	all := []string{"null", "own log", "own memory", "own files", "gVisor: statistics", "gVisor: shared with stubs", "control socket", "events"}
 	used := append(slices.Clone(all), "image", "gVisor: system calls of stubs")
 	for name, want := range map[string]struct {
 		pid   int
 		files []string
 	}{
 		"created":  {n.sentryOf("created"), used},
-		"forked":   {n.sentryOf("forked"), append(slices.Clone(used), "memory of an ancestor")},
-		"restored": {n.sentryOf("restored"), append(slices.Clone(used), "memory of a snapshot")},
+		"forked":   {n.sentryOf("forked"), append(slices.Clone(used), "memory of an ancestor", "files of an ancestor")},
+		"restored": {n.sentryOf("restored"), append(slices.Clone(used), "memory of a snapshot", "files of a snapshot")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n.mustHold(name, "start")

@@ -5,6 +5,7 @@ import (
 	gocontext "context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"runtime/debug"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 	"gvisor.dev/gvisor/pkg/sentry/mm"
@@ -97,31 +99,71 @@ func tree(path string, key reflect.Kind) map[string]reflect.Kind {
 	}
 }
 
+// reached are the fields that this package reaches by reflection.
+var reached = []struct {
+	root   reflect.Type
+	used   string
+	fields []map[string]reflect.Kind
+}{
+	{reflect.TypeFor[mm.MemoryManager](), "appendPages finds a process's private pages, copyInSmallPieces its mappings", []map[string]reflect.Kind{
+		tree("pmas", reflect.Uintptr), tree("vmas", reflect.Uintptr), {
+			"pmas.root.values.[].off": reflect.Uint64, "pmas.root.values.[].private": reflect.Bool,
+			"pmas.root.values.[].needCOW": reflect.Bool,
+			"vmas.root.values.[].private": reflect.Bool, "vmas.root.values.[].realPerms.Write": reflect.Bool,
+			"vmas.root.values.[].isStack": reflect.Bool, "vmas.root.values.[].dontfork": reflect.Bool,
+		},
+	}},
+	{reflect.TypeFor[pgalloc.MemoryFile](), "bookCommitted keeps a save from touching frozen pages", []map[string]reflect.Kind{
+		tree("memAcct", reflect.Uint64), {
+			"knownCommittedBytes":                     reflect.Uint64,
+			"memAcct.root.values.[].knownCommitted":   reflect.Bool,
+			"memAcct.root.values.[].wasteOrReleasing": reflect.Bool,
+			"memAcct.root.values.[].commitSeq":        reflect.Uint64,
+			"memAcct.root.values.[].kind":             reflect.Int,
+			"memAcct.root.values.[].memCgID":          reflect.Uint32,
+			"mu":                                      reflect.Struct,
+		},
+	}},
+}
+
+// TestCanaryFieldsAreAllNamed compares reached with the sources.
+func TestCanaryFieldsAreAllNamed(t *testing.T) {
+	named := map[string]bool{}
+	for _, r := range reached {
+		for _, fields := range r.fields {
+			for path := range fields {
+				for _, name := range strings.Split(path, ".") {
+					named[name] = true
+				}
+			}
+		}
+	}
+	sources, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, source := range sources {
+		if strings.HasSuffix(source, "_test.go") {
+			continue
+		}
+		b, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`FieldByName\("?(\w+)"?\)`).FindAllSubmatch(b, -1) {
+			if found++; !named[string(m[1])] {
+				t.Errorf("%s reaches for a field %s of gVisor's, which TestCanaryFields does not look for", source, m[1])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no field was found in the sources: the test proves nothing")
+	}
+}
+
 func TestCanaryFields(t *testing.T) {
-	for _, c := range []struct {
-		root   reflect.Type
-		used   string
-		fields []map[string]reflect.Kind
-	}{
-		{reflect.TypeFor[mm.MemoryManager](), "appendPrivate finds a process's private pages, copyInSmallPieces its mappings", []map[string]reflect.Kind{
-			tree("pmas", reflect.Uintptr), tree("vmas", reflect.Uintptr), {
-				"pmas.root.values.[].off": reflect.Uint64, "pmas.root.values.[].private": reflect.Bool,
-				"vmas.root.values.[].private": reflect.Bool, "vmas.root.values.[].realPerms.Write": reflect.Bool,
-				"vmas.root.values.[].isStack": reflect.Bool,
-			},
-		}},
-		{reflect.TypeFor[pgalloc.MemoryFile](), "bookCommitted keeps a save from touching frozen pages", []map[string]reflect.Kind{
-			tree("memAcct", reflect.Uint64), {
-				"knownCommittedBytes":                     reflect.Uint64,
-				"memAcct.root.values.[].knownCommitted":   reflect.Bool,
-				"memAcct.root.values.[].wasteOrReleasing": reflect.Bool,
-				"memAcct.root.values.[].commitSeq":        reflect.Uint64,
-				"memAcct.root.values.[].kind":             reflect.Int,
-				"memAcct.root.values.[].memCgID":          reflect.Uint32,
-				"mu":                                      reflect.Struct,
-			},
-		}},
-	} {
+	for _, c := range reached {
 		for _, fields := range c.fields {
 			for path, kind := range fields {
 				typ, err := at(c.root, path)
@@ -203,6 +245,46 @@ func TestCanaryForkFreezes(t *testing.T) {
 	}
 	if got := readFrozen(t, mem, private[0], "old 0"); got != "old 0" {
 		t.Errorf("the pinned page became %q", got)
+	}
+}
+
+// TestCanaryMappingsSideBySide moves memory as one that was mapped piece by
+// piece. Linux and gVisor make one mapping of the pieces if they are alike. What
+// copyInSmallPieces has seen is not like what is mapped later, and mremap(2)
+// refuses more than one mapping: the README says so.
+func TestCanaryMappingsSideBySide(t *testing.T) {
+	const n = 4
+	mem := newMemory(t)
+	p := newProcess(t, mem)
+	beside := func(addr hostarch.Addr) hostarch.Addr {
+		addr, err := p.mm.MMap(p.ctx, memmap.MMapOpts{Addr: addr - n*page, Length: n * page, Fixed: true, Unmap: true,
+			Private: true, Perms: hostarch.ReadWrite, MaxPerms: hostarch.AnyAccess})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.write(addr, "beside")
+		return addr
+	}
+	grow := func(addr hostarch.Addr, from, to uint64) (hostarch.Addr, error) {
+		return p.mm.MRemap(p.ctx, addr, from*page, to*page, mm.MRemapOpts{Move: mm.MRemapMayMove})
+	}
+	before, err := grow(beside(p.mmap(n)), 2*n, 16*n)
+	if err != nil {
+		t.Fatalf("two mappings that are alike cannot be moved: %v", err)
+	}
+	copyInSmallPieces(p.mm)
+	if _, err := grow(beside(before), 17*n, 18*n); !linuxerr.Equals(linuxerr.EFAULT, err) {
+		t.Errorf("mappings from before and after a fork: %v, not EFAULT.\nIf they are moved now, the limit in the README is gone.", err)
+	}
+	// What was mapped at once stays one mapping, however it grows after a fork:
+	// that is how realloc(3) uses it.
+	for size := uint64(16 * n); size < 128*n; size *= 2 {
+		if before, err = grow(before, size, 2*size); err != nil {
+			t.Fatalf("a mapping from before the fork cannot grow to %d pages: %v", 2*size, err)
+		}
+	}
+	if got := p.read(before, 6); got != "beside" {
+		t.Errorf("the mapping has %q", got)
 	}
 }
 

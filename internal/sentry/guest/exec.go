@@ -126,10 +126,11 @@ func (g *Guest) startProcess(req *wire.Exec) (*session, *kernel.ThreadGroup, err
 		return nil, nil, errPaused
 	}
 	ctx := g.rootContext()
-	mns := g.k.GlobalInit().Leader().MountNamespace()
-	if mns == nil {
-		return nil, nil, sandbox.Errorf(sandbox.CodeSandboxDied, "init has exited")
+	mns, err := g.mountNamespace()
+	if err != nil {
+		return nil, nil, err
 	}
+	defer mns.DecRef(ctx)
 	creds, err := g.credentials(ctx, mns, req.User)
 	if err != nil {
 		return nil, nil, err

@@ -27,7 +27,10 @@ func (r *fileReader) Read(buf []byte) (int, error) {
 
 // listDir returns the names in a directory of the sandbox.
 func (g *Guest) listDir(ctx context.Context, dir string) ([]string, error) {
-	root := g.root(ctx)
+	root, err := g.root(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer root.DecRef(ctx)
 	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
 	file, err := g.k.VFS().OpenAt(ctx, creds, pathAt(root, dir), &vfs.OpenOptions{Flags: linux.O_RDONLY | linux.O_DIRECTORY})

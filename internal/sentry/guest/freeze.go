@@ -112,7 +112,9 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) error {
 		return err
 	}
 	f.phases.mark("pin")
-	g.detachStateless(ctx)
+	if err := g.detachStateless(ctx); err != nil {
+		return err
+	}
 	err = f.saveKernel(ctx, file)
 	return errors.Join(err, g.attachStateless(ctx))
 }

@@ -65,7 +65,10 @@ func (g *Guest) writeIdentity(ctx context.Context) error {
 }
 
 func (g *Guest) writeFile(ctx context.Context, name, text string) error {
-	root := g.root(ctx)
+	root, err := g.root(ctx)
+	if err != nil {
+		return err
+	}
 	defer root.DecRef(ctx)
 	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
 	if err := makeDir(ctx, g.k, creds, root, path.Dir(name), 0o755); err != nil {
@@ -81,11 +84,6 @@ func (g *Guest) writeFile(ctx context.Context, name, text string) error {
 	defer file.DecRef(ctx)
 	_, err = file.Write(ctx, usermem.BytesIOSequence([]byte(text)), vfs.WriteOptions{})
 	return err
-}
-
-// root returns the root directory. The caller owns a reference.
-func (g *Guest) root(ctx context.Context) vfs.VirtualDentry {
-	return g.k.GlobalInit().Leader().MountNamespace().Root(ctx)
 }
 
 // runHooks runs the fork hooks and returns the outcome of each. A hook that

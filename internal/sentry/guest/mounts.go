@@ -119,8 +119,11 @@ func statelessMounts() []mount {
 // detachStateless unmounts what can be mounted again without anybody noticing,
 // and notes it in the saved state. What a process uses stays. The kernel must be
 // paused until attachStateless.
-func (g *Guest) detachStateless(ctx context.Context) {
-	root := g.root(ctx)
+func (g *Guest) detachStateless(ctx context.Context) error {
+	root, err := g.root(ctx)
+	if err != nil {
+		return err
+	}
 	defer root.DecRef(ctx)
 	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
 	for _, m := range statelessMounts() {
@@ -131,6 +134,7 @@ func (g *Guest) detachStateless(ctx context.Context) {
 			g.sessions.detached = append(g.sessions.detached, m.path)
 		}
 	}
+	return nil
 }
 
 func (g *Guest) isMounted(ctx context.Context, creds *auth.Credentials, root vfs.VirtualDentry, m mount) bool {
@@ -145,7 +149,10 @@ func (g *Guest) isMounted(ctx context.Context, creds *auth.Credentials, root vfs
 // attachStateless mounts again what detachStateless took away, in the frozen
 // sandbox or in its child.
 func (g *Guest) attachStateless(ctx context.Context) error {
-	root := g.root(ctx)
+	root, err := g.root(ctx)
+	if err != nil {
+		return err
+	}
 	defer root.DecRef(ctx)
 	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
 	detached := g.sessions.detached

@@ -39,6 +39,8 @@ func init() {
 		"brood": brood,
 		"count": count,
 		"warn":  warn,
+
+		"fs": fs,
 	}
 }
 

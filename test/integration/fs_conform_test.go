@@ -1,0 +1,76 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// fsMinCases is how many cases there are at least: a run of fewer proves less
+// than it says.
+const fsMinCases = 530
+
+// TestFSConformance tries what POSIX and the manual pages of Linux say about
+// files in the root file system of a sandbox: with files that were just made,
+// that come from the image, and that were there before a fork.
+func TestFSConformance(t *testing.T) {
+	n := newFSNode(t)
+	n.createFS("box", 0)
+	n.createFS("untouched", 0)
+	known := newFSKnown(t, n)
+
+	t.Run("new", func(t *testing.T) {
+		known.judge(t, "new", fsMinCases, n.long("box", "fs", "run", "-mode", "new", "-dir", "/var/cases"))
+	})
+	t.Run("image", func(t *testing.T) {
+		known.judge(t, "image", fsMinCases, n.long("box", "fs", "run", "-mode", "image", "-dir", "/lower"))
+	})
+	t.Run("forked", func(t *testing.T) {
+		n.long("box", "fs", "make", "/var/forked")
+		child := n.fork("box", 1)[0].ID
+		n.long(child, "fs", "verify", "forked", "/var/forked")
+		known.judge(t, "forked", fsMinCases, n.long(child, "fs", "run", "-mode", "forked", "-dir", "/var/forked"))
+		n.long("box", "fs", "verify", "forked", "/var/forked") // the parent has noticed nothing
+	})
+	n.long("untouched", "fs", "verify", "image", "/lower") // neither has a sandbox of the same image
+}
+
+// TestFSLimit fills a sandbox to its disk limit and makes room again, before and
+// after a fork.
+func TestFSLimit(t *testing.T) {
+	const limit = "48"
+	n := newFSNode(t)
+	n.createFS("box", 48)
+	known := newFSKnown(t, n)
+	known.judge(t, "new", 9, n.long("box", "fs", "run", "-limit", limit, "-dir", "/var/cases"))
+	child := n.fork("box", 1)[0].ID
+	for _, ref := range []string{child, "box"} {
+		known.judge(t, "new", 9, n.long(ref, "fs", "run", "-limit", limit, "-dir", "/var/again"))
+	}
+}
+
+// TestFSOracle runs the same cases on a file system of the host: what they want
+// is what Linux does.
+func TestFSOracle(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make files of other users")
+	}
+	const shm = "/dev/shm"
+	dir, err := os.MkdirTemp(shm, "ramet-fs-")
+	if err != nil {
+		t.Skipf("no tmpfs to compare with: %v", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(guestProgram(), "fs", "run", "-dir", dir+"/cases").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range fsResults(t, string(out)) {
+		if r.Error != "" {
+			t.Errorf("%s: %s", r.Name, r.Error)
+		}
+	}
+}

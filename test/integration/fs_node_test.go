@@ -1,0 +1,133 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// fsPatience bounds a run of many cases or operations.
+const fsPatience = 3 * time.Minute
+
+// guestProgram is the guest program, which tests of file systems run on the host
+// too.
+func guestProgram() string { return filepath.Join(assets, "guest") }
+
+// fsTar is the archive of the image "fs": that of "box", and below /lower the
+// files that the cases of "guest fs" want to find.
+var fsTar = sync.OnceValues(func() (string, error) {
+	files, err := exec.Command(guestProgram(), "fs", "tar", "lower").Output()
+	if err != nil {
+		return "", fmt.Errorf("guest fs tar: %w", err)
+	}
+	box, err := os.ReadFile(filepath.Join(assets, "image.tar"))
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(base, "fs.tar")
+	return path, os.WriteFile(path, append(files, box...), 0o644)
+})
+
+// newFSNode opens a node with the image "fs".
+func newFSNode(t testing.TB) *node {
+	t.Helper()
+	if os.Geteuid() != 0 && os.Getenv(envAssets) != "" {
+		t.Skip("root ran the same: file systems of sandboxes do not depend on who starts them")
+	}
+	path, err := fsTar()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t)
+	store, err := image.Open(n.paths.Images())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := store.ImportTar(context.Background(), f, image.Options{Name: "fs"}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// createFS makes a sandbox of the image "fs" in which diskMiB may be written, or
+// anything if it is 0.
+func (n *node) createFS(name string, diskMiB int64) {
+	n.t.Helper()
+	_, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: "fs", Name: name, Limits: sandbox.Limits{DiskMiB: diskMiB}})
+	if err != nil {
+		n.t.Fatalf("create: %v", err)
+	}
+}
+
+// long runs a command of the guest program that may take longer than others,
+// and must succeed.
+func (n *node) long(ref string, args ...string) string {
+	n.t.Helper()
+	return n.longExec(ref, sandbox.ExecRequest{Argv: append([]string{"guest"}, args...)})
+}
+
+func (n *node) longExec(ref string, req sandbox.ExecRequest) string {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), fsPatience)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	r, err := n.m.Exec(ctx, ref, req, httpapi.ExecIO{Stdout: &stdout, Stderr: &stderr})
+	if err != nil {
+		n.t.Fatalf("%s: %v%s: %v", ref, req.Argv, req.Shell, err)
+	}
+	if r.ExitCode != 0 {
+		n.t.Fatalf("%s: %v%s: exit code %d: %s%s", ref, req.Argv, req.Shell, r.ExitCode, lastOf(stdout.String()), lastOf(stderr.String()))
+	}
+	return stdout.String()
+}
+
+// lastOf is the end of a long text.
+func lastOf(s string) string { return s[max(0, len(s)-4000):] }
+
+// fsResult is what "guest fs run" prints for each case.
+type fsResult struct {
+	Name  string  `json:"name"`
+	Error string  `json:"error"`
+	Skip  string  `json:"skip"`
+	MS    float64 `json:"ms"`
+	Done  bool    `json:"done"`
+}
+
+// fsResults reads the output of "guest fs run".
+func fsResults(t testing.TB, out string) []fsResult {
+	t.Helper()
+	var all []fsResult
+	for d := json.NewDecoder(strings.NewReader(out)); ; {
+		var r fsResult
+		err := d.Decode(&r)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatalf("after %d cases: %v", len(all), err)
+		}
+		all = append(all, r)
+	}
+	if len(all) == 0 || !all[len(all)-1].Done {
+		t.Fatalf("the program ended after %d cases: %+v", len(all), all[max(0, len(all)-1):])
+	}
+	return all[:len(all)-1]
+}
