@@ -454,6 +454,20 @@ func (f *FS) Punch(ino Ino, a *Attr, off, n uint64) error {
 func (f *FS) Reserve(ino Ino, a *Attr, off, n uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	need := uint64(0)
+	for block, end := off/PageSize, blocksIn(off+n); block < end; {
+		r, err := f.run(ino, a, block, end-block)
+		if err != nil {
+			return err
+		}
+		if r.Zero() {
+			need += r.N
+		}
+		block += r.N
+	}
+	if f.state.Limit > 0 && need > uint64(max(0, f.state.Limit-f.state.Blocks)) {
+		return ErrNoSpace
+	}
 	for block, end := off/PageSize, blocksIn(off+n); block < end; {
 		r, err := f.run(ino, a, block, min(end-block, maxExtent))
 		if err != nil {

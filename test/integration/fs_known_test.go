@@ -11,7 +11,6 @@ type fsFault struct{ why, cases string }
 // fsFaultsOfGVisor fail whatever the root file system is, because gVisor does
 // not ask it.
 var fsFaultsOfGVisor = []fsFault{
-	{"fallocate(2) refuses every mode but 0", "fallocate/keep-size fallocate/punch-hole fallocate/punch-gives-back fallocate/punch-seen-by-mapping"},
 	{"with O_DIRECTORY a link is followed in spite of O_NOFOLLOW", "open/nofollow-directory-link"},
 }
 

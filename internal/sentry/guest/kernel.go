@@ -52,7 +52,7 @@ func Initialize() error {
 		return fmt.Errorf("initialize memory accounting: %w", err)
 	}
 	readMaxMappings()
-	return nil
+	return teachFallocate()
 }
 
 // NewBlank makes the platform, whose processes inherit the privileges that are

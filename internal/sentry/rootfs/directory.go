@@ -22,6 +22,8 @@ type directoryFD struct {
 	// meanwhile make none be left out or come twice.
 	off  int64
 	last string
+	// ended says that the end was reached: what comes later is seen after a seek.
+	ended bool
 }
 
 // Release implements vfs.FileDescriptionImpl.Release.
@@ -60,7 +62,7 @@ func (fd *directoryFD) IterDirents(_ context.Context, cb vfs.IterDirentsCallback
 			return err
 		}
 	}
-	for {
+	for !fd.ended {
 		entries, err := fd.next()
 		if err != nil {
 			return errno(err)
@@ -70,10 +72,9 @@ func (fd *directoryFD) IterDirents(_ context.Context, cb vfs.IterDirentsCallback
 				return err
 			}
 		}
-		if len(entries) < manyEntries {
-			return nil
-		}
+		fd.ended = len(entries) < manyEntries
 	}
+	return nil
 }
 
 // next reads some entries behind fd.last.
@@ -108,7 +109,7 @@ func (fd *directoryFD) Seek(_ context.Context, offset int64, whence int32) (int6
 	if offset == fd.off {
 		return offset, nil
 	}
-	fd.off, fd.last = min(offset, 2), ""
+	fd.off, fd.last, fd.ended = min(offset, 2), "", false
 	d := fd.dentry()
 	if offset <= 2 {
 		return offset, nil

@@ -233,7 +233,7 @@ func errno(err error) error {
 func (fs *filesystem) statfs() linux.Statfs {
 	used, limit := fs.tree.Usage()
 	if limit == 0 {
-		limit = used + 1<<28
+		limit = 1 << 28
 	}
 	free := uint64(max(0, limit-used))
 	return linux.Statfs{

@@ -33,8 +33,10 @@ type inode struct {
 	attrMu sync.Mutex
 	attr   cowfs.Attr
 	mode   atomic.Uint32
-	// hasCaps says whether there may be a security.capability.
+	// noCaps says that there is no security.capability.
 	noCaps atomic.Bool
+	// nameless says that the file may never get a name, see O_TMPFILE in open(2).
+	nameless atomic.Bool
 
 	// mapsMu protects mappings, and writable: how many pages shared and writable
 	// mappings have.
@@ -138,10 +140,21 @@ func (i *inode) stat() linux.Statx {
 		Mask:    linux.STATX_BASIC_STATS | linux.STATX_BTIME,
 		Blksize: cowfs.PageSize, Nlink: a.Nlink, UID: a.UID, GID: a.GID, Mode: uint16(a.Mode), Ino: uint64(i.ino),
 		Size: size, Blocks: blocks * (cowfs.PageSize / 512),
-		Atime: linux.NsecToStatxTimestamp(a.Atime), Btime: linux.NsecToStatxTimestamp(a.Btime),
-		Ctime: linux.NsecToStatxTimestamp(a.Ctime), Mtime: linux.NsecToStatxTimestamp(a.Mtime),
+		Atime: timestamp(a.Atime), Btime: timestamp(a.Btime), Ctime: timestamp(a.Ctime), Mtime: timestamp(a.Mtime),
 		RdevMajor: a.Major, RdevMinor: a.Minor, DevMajor: linux.UNNAMED_MAJOR, DevMinor: i.fs.devMinor,
 	}
+}
+
+// timestamp is right before 1970 too.
+func timestamp(ns int64) linux.StatxTimestamp {
+	t := linux.StatxTimestamp{Sec: ns / 1e9}
+	rest := ns % 1e9
+	if rest < 0 {
+		t.Sec--
+		rest += 1e9
+	}
+	t.Nsec = uint32(rest)
+	return t
 }
 
 const settable = linux.STATX_MODE | linux.STATX_UID | linux.STATX_GID | linux.STATX_ATIME | linux.STATX_MTIME | linux.STATX_CTIME | linux.STATX_SIZE
@@ -161,6 +174,10 @@ func (i *inode) setStat(ctx context.Context, creds *auth.Credentials, opts *vfs.
 	if err := vfs.CheckSetStat(ctx, creds, opts, linux.FileMode(a.Mode), nil, auth.KUID(a.UID), auth.KGID(a.GID)); err != nil {
 		return err
 	}
+	const both = linux.STATX_ATIME | linux.STATX_MTIME
+	if s.Mask&both != 0 && s.Mask&both != both && !vfs.CanActAsOwner(creds, auth.KUID(a.UID)) {
+		return linuxerr.EPERM // only both together may be set to now, see utimensat(2)
+	}
 	if s.Mask&linux.STATX_SIZE != 0 {
 		switch a.Mode & linux.S_IFMT {
 		case linux.S_IFREG:
@@ -173,11 +190,14 @@ func (i *inode) setStat(ctx context.Context, creds *auth.Credentials, opts *vfs.
 			return err
 		}
 	}
-	if opts.ClearPrivs {
+	clearIDs := opts.ClearPrivs
+	if clearIDs {
 		i.dropCaps()
+		// Truncation leaves them to whoever may set them; a new owner never has them.
+		clearIDs = s.Mask&linux.STATX_SIZE == 0 || !creds.HasRootCapability(linux.CAP_FSETID)
 	}
 	now := i.fs.now()
-	i.set(func(a *cowfs.Attr) { applyStat(a, s, opts.ClearPrivs, now) })
+	i.set(func(a *cowfs.Attr) { applyStat(a, s, clearIDs, now) })
 	return nil
 }
 
@@ -378,6 +398,16 @@ func (i *inode) removeXattr(creds *auth.Credentials, name string) error {
 	}
 	i.touch(false)
 	return nil
+}
+
+// dropPrivs takes away what makes a file run with privileges, as writing to it
+// does: set-id bits, unless the writer may keep them, and capabilities. i.mu must
+// be locked.
+func (i *inode) dropPrivs(creds *auth.Credentials) {
+	i.dropCaps()
+	if i.mode.Load()&(linux.S_ISUID|linux.S_ISGID) != 0 && !creds.HasRootCapability(linux.CAP_FSETID) {
+		i.set(func(a *cowfs.Attr) { a.Mode = vfs.ClearSUIDAndSGID(a.Mode) })
+	}
 }
 
 // dropCaps takes file capabilities away, as writing to a file does.

@@ -40,6 +40,8 @@ func (fs *filesystem) create(ctx context.Context, parent *dentry, name string, c
 		a.GID = dir.GID
 		if a.IsDir() {
 			a.Mode |= linux.S_ISGID
+		} else if vfs.ShouldClearSGID(creds, linux.FileMode(a.Mode), auth.KUID(a.UID), auth.KGID(a.GID)) {
+			a.Mode &^= linux.S_ISGID
 		}
 	}
 	if name == "" {
@@ -191,7 +193,7 @@ func (fs *filesystem) LinkAt(ctx context.Context, rp *vfs.ResolvingPath, vd vfs.
 			return nil, err
 		}
 		// A file that never had a name may get one, see O_TMPFILE in open(2).
-		if a.Nlink == 0 && old.parent.Load() != nil {
+		if a.Nlink == 0 && (old.parent.Load() != nil || i.nameless.Load()) {
 			return nil, linuxerr.ENOENT
 		}
 		if a.Nlink == maxLinks {

@@ -4,6 +4,7 @@ import (
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 )
 
@@ -63,7 +64,11 @@ func (fs *filesystem) openNameless(ctx context.Context, rp *vfs.ResolvingPath, o
 		return nil, err
 	}
 	defer rp.Mount().EndWrite()
-	return fs.create(ctx, dir, "", rp.Credentials(), newFile{mode: linux.S_IFREG | opts.Mode.Permissions()})
+	d, err := fs.create(ctx, dir, "", rp.Credentials(), newFile{mode: linux.S_IFREG | opts.Mode.Permissions()})
+	if err == nil {
+		d.inode.nameless.Store(opts.Flags&linux.O_EXCL != 0)
+	}
+	return d, err
 }
 
 // openOrCreate returns what is at rp, or makes a file there.
@@ -149,6 +154,9 @@ func (d *dentry) open(ctx context.Context, rp *vfs.ResolvingPath, opts *vfs.Open
 		if err := i.check(rp.Credentials(), ats); err != nil {
 			return nil, err
 		}
+		if opts.Flags&linux.O_NOATIME != 0 && !vfs.CanActAsOwner(rp.Credentials(), auth.KUID(i.get().UID)) {
+			return nil, linuxerr.EPERM
+		}
 	}
 	mnt := rp.Mount()
 	switch i.mode.Load() & linux.S_IFMT {
@@ -218,6 +226,7 @@ func (d *dentry) prepareOpen(mnt *vfs.Mount, fd *regularFD, opts *vfs.OpenOption
 	if err := d.inode.truncate(0); err != nil {
 		return err
 	}
+	d.inode.dropPrivs(fd.vfsfd.Credentials())
 	d.inode.touch(true)
 	return nil
 }

@@ -34,6 +34,12 @@ func credentials(ctx context.Context, fd *fileFD) *auth.Credentials {
 	return fd.vfsfd.Credentials()
 }
 
+// CanPunch says whether file is one whose Allocate knows other modes than 0.
+func CanPunch(file *vfs.FileDescription) bool {
+	_, ok := file.Impl().(*regularFD)
+	return ok
+}
+
 // Release implements vfs.FileDescriptionImpl.Release.
 func (fd *regularFD) Release(context.Context) {}
 
@@ -137,7 +143,7 @@ func (fd *regularFD) pwrite(ctx context.Context, src usermem.IOSequence, offset 
 	if n, err = vfs.CheckLimit(ctx, offset, n); err != nil {
 		return 0, offset, err
 	}
-	written, err = i.write(ctx, src.TakeFirst64(n), uint64(offset))
+	written, err = i.write(ctx, src.TakeFirst64(n), uint64(offset), credentials(ctx, &fd.fileFD))
 	return written, offset + written, err
 }
 
@@ -145,7 +151,7 @@ func (fd *regularFD) pwrite(ctx context.Context, src usermem.IOSequence, offset 
 const writePiece = 4 << 20
 
 // write writes src at off. i.mu must be locked.
-func (i *inode) write(ctx context.Context, src usermem.IOSequence, off uint64) (written int64, err error) {
+func (i *inode) write(ctx context.Context, src usermem.IOSequence, off uint64, creds *auth.Credentials) (written int64, err error) {
 	for src.NumBytes() > 0 {
 		var n int64
 		n, err = i.writePiece(ctx, src.TakeFirst64(writePiece), off)
@@ -159,12 +165,11 @@ func (i *inode) write(ctx context.Context, src usermem.IOSequence, off uint64) (
 	if written == 0 && err != nil {
 		return 0, err
 	}
-	i.dropCaps()
+	i.dropPrivs(creds)
 	now := i.fs.now()
 	i.set(func(a *cowfs.Attr) {
 		a.Size = max(a.Size, off)
 		a.Mtime, a.Ctime = now, now
-		a.Mode = vfs.ClearSUIDAndSGID(a.Mode)
 	})
 	if written > 0 && linuxerr.Equals(linuxerr.ENOSPC, err) {
 		err = nil // what fitted counts
@@ -285,6 +290,7 @@ func (fd *regularFD) Allocate(ctx context.Context, mode, offset, length uint64) 
 	if err != nil {
 		return errno(err)
 	}
+	i.dropPrivs(credentials(ctx, &fd.fileFD))
 	now := fd.dentry().fs.now()
 	i.set(func(a *cowfs.Attr) {
 		if mode&keep == 0 {
@@ -294,7 +300,6 @@ func (fd *regularFD) Allocate(ctx context.Context, mode, offset, length uint64) 
 			a.Mtime = now
 		}
 		a.Ctime = now
-		a.Mode = vfs.ClearSUIDAndSGID(a.Mode)
 	})
 	return nil
 }

@@ -152,6 +152,9 @@ func (fs *filesystem) checkRename(rp *vfs.ResolvingPath, r *renaming, opts vfs.R
 	if err := r.to.inode.mayDelete(creds, r.replaced.inode); err != nil {
 		return err
 	}
+	if r.replaced.inode == r.moved.inode {
+		return nil
+	}
 	replacesDir := r.replaced.inode.isDir()
 	switch {
 	case r.exchange:
@@ -165,11 +168,11 @@ func (fs *filesystem) checkRename(rp *vfs.ResolvingPath, r *renaming, opts vfs.R
 			return r.replaced.inode.check(creds, vfs.MayWrite)
 		}
 	case replacesDir:
-		if !movesDir {
-			return linuxerr.EISDIR
-		}
 		if r.from.isBelow(r.replaced) {
 			return linuxerr.ENOTEMPTY
+		}
+		if !movesDir {
+			return linuxerr.EISDIR
 		}
 		if empty, err := fs.tree.Empty(r.replaced.inode.ino); err != nil {
 			return errno(err)

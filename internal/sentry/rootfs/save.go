@@ -156,6 +156,7 @@ const (
 	flagNoted = 1 << iota
 	flagNoCaps
 	flagMapped
+	flagNameless
 )
 
 func (i *inode) StateSave(sink state.Sink) {
@@ -170,6 +171,9 @@ func (i *inode) StateSave(sink state.Sink) {
 	}
 	if i.mapped.Load() {
 		flags |= flagMapped
+	}
+	if i.nameless.Load() {
+		flags |= flagNameless
 	}
 	sink.SaveValue(9, flags)
 	sink.SaveValue(10, i.writable.Load())
@@ -188,6 +192,7 @@ func (i *inode) StateLoad(_ gocontext.Context, source state.Source) {
 		i.noted.Store(flags&flagNoted != 0)
 		i.noCaps.Store(flags&flagNoCaps != 0)
 		i.mapped.Store(flags&flagMapped != 0)
+		i.nameless.Store(flags&flagNameless != 0)
 	})
 	source.LoadValue(10, new(int64), func(v any) { i.writable.Store(v.(int64)) })
 }
@@ -205,7 +210,7 @@ func (fd *regularFD) StateSave(sink state.Sink)                          { save(
 func (fd *regularFD) StateLoad(_ gocontext.Context, source state.Source) { load(source, fd.fields()) }
 
 func (*directoryFD) StateTypeName() string                                 { return typePrefix + "directoryFD" }
-func (*directoryFD) StateFields() []string                                 { return []string{"fileFD", "off", "last"} }
-func (fd *directoryFD) fields() []any                                      { return []any{&fd.fileFD, &fd.off, &fd.last} }
+func (*directoryFD) StateFields() []string                                 { return []string{"fileFD", "off", "last", "ended"} }
+func (fd *directoryFD) fields() []any                                      { return []any{&fd.fileFD, &fd.off, &fd.last, &fd.ended} }
 func (fd *directoryFD) StateSave(sink state.Sink)                          { save(sink, fd.fields()) }
 func (fd *directoryFD) StateLoad(_ gocontext.Context, source state.Source) { load(source, fd.fields()) }
