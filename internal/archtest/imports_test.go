@@ -18,14 +18,14 @@ var arrows = []struct {
 }{
 	{"internal/sandbox", nil, "the vocabulary: everybody speaks in it, so it depends on nobody"},
 	{"internal/snapfile", nil, "a format: the daemon and the sentry share it and nothing else about memory"},
-	{"internal/cowfs", nil, "files in pages: it knows neither gVisor nor what a sandbox is, so that the daemon reads what the sentry writes"},
+	{"internal/cowfs", []string{"internal/erofs"}, "files in pages: it knows neither gVisor nor what a sandbox is, so that the daemon reads what the sentry writes"},
 	{"internal/erofs", nil, "a format: it knows no archive and no store"},
 	{"internal/guestinit", nil, "a constant: one program"},
 	{"internal/sentrybin", nil, "it does not know what the program does that it carries"},
 	{"internal/hostuse", nil, "a measuring instrument must not depend on what it measures"},
 	{"internal/archtest", nil, "it reads source text only"},
 
-	{"internal/wire", []string{"internal/sandbox"}, "the host side and the sentry meet here only"},
+	{"internal/wire", []string{"internal/sandbox", "internal/snapfile"}, "the host side and the sentry meet here only"},
 	{"internal/paths", []string{"internal/sandbox"}, "it names places and reads nothing there"},
 	{"internal/cgroup", []string{"internal/sandbox"}, "it does not know what runs in a group"},
 	{"internal/store", []string{"internal/sandbox"}, "documents are opaque to it"},
@@ -52,8 +52,9 @@ var arrows = []struct {
 	{"internal/bench", []string{"internal/client", "internal/hostuse", "internal/sandbox", "internal/workload"}, "it measures as a user would; it must not ask the engine"},
 
 	{"internal/sentry", []string{"internal/sandbox", "internal/sentry/guest", "internal/wire"}, "the confined side: short enough to be audited alone"},
-	{"internal/sentry/guest", []string{"internal/guestinit", "internal/sandbox", "internal/sentry/cow", "internal/snapfile", "internal/wire"}, "the confined side; how calls reach it is not its business"},
+	{"internal/sentry/guest", []string{"internal/guestinit", "internal/sandbox", "internal/sentry/cow", "internal/sentry/rootfs", "internal/cowfs", "internal/snapfile", "internal/wire"}, "the confined side; how calls reach it is not its business"},
 	{"internal/sentry/cow", []string{"internal/snapfile"}, "memory only: it does not know what a sandbox is"},
+	{"internal/sentry/rootfs", []string{"internal/cowfs"}, "files only: it does not know what a sandbox is"},
 
 	{"cmd/ramet", []string{
 		"internal/bench", "internal/cli", "internal/client", "internal/daemon", "internal/demo", "internal/doctor", "internal/httpapi",
