@@ -33,7 +33,7 @@ func newService(ctx context.Context, p paths.Paths, log *slog.Logger) (httpapi.S
 		if err != nil || n < 0 || n > manager.MaxPoolSize {
 			return nil, nil, sandbox.Invalid(poolVariable, "%q is not a number from 0 to %d", v, manager.MaxPoolSize)
 		}
-		pool = n
+		pool = manager.FixedPoolSize(n)
 	}
 	program, err := sentrybin.Open()
 	if err != nil {

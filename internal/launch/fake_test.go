@@ -141,7 +141,7 @@ func (f *fake) serve(c *wire.Conn) {
 		f.committed = true
 		_ = c.SendJSON(wire.TypeReply, struct{}{})
 	case wire.OpAdopt:
-		_ = c.SendJSON(wire.TypeReply, wire.Adopted{State: "running", Generations: []string{"gen"}}, int(f.memory.Fd()), int(f.memory.Fd()))
+		_ = c.SendJSON(wire.TypeReply, wire.Adopted{State: "running", Generations: []string{"gen"}}, int(f.memory.Fd()), int(f.memory.Fd()), int(f.memory.Fd()))
 	case wire.OpReadFile:
 		n, err := p.Files[0].WriteAt([]byte("contents of "+call.ReadFile.Path), 0)
 		if err != nil {
@@ -203,7 +203,7 @@ func newLauncher(t testing.TB, behaviour string) *Launcher {
 		}
 		os.RemoveAll(dir)
 	})
-	l, err := New(context.Background(), Config{Executable: "/proc/self/exe", Dir: dir, BuildID: behaviour})
+	l, err := New(context.Background(), Config{Executable: "/proc/self/exe", Dir: dir, FilesDir: dir, BuildID: behaviour})
 	if err != nil {
 		t.Fatal(err)
 	}

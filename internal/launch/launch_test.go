@@ -360,7 +360,7 @@ func TestNothingInheritedIsPassedOn(t *testing.T) {
 
 func newPool(t testing.TB, l *Launcher, size int) *Pool {
 	t.Helper()
-	p := NewPool(l, size, slog.New(slog.DiscardHandler))
+	p := NewPool(l, PoolSize{Least: size, Most: size}, slog.New(slog.DiscardHandler))
 	t.Cleanup(p.Close)
 	return p
 }
@@ -430,6 +430,25 @@ func TestPoolReplacesTheDead(t *testing.T) {
 	eventually(t, "a full pool again", func() bool { return p.Ready() == size })
 }
 
+// TestPoolGrows has a pool keep as many as were asked for at once.
+func TestPoolGrows(t *testing.T) {
+	p := NewPool(newLauncher(t, normal), PoolSize{Least: 1, Most: 5}, slog.New(slog.DiscardHandler))
+	t.Cleanup(p.Close)
+	for range 6 {
+		s, err := p.Get(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Kill()
+	}
+	eventually(t, "a larger pool", func() bool { return p.Ready() == 5 })
+	p.mu.Lock()
+	p.demand.peak = 0 // as if it were forgotten
+	p.mu.Unlock()
+	p.wake <- struct{}{}
+	eventually(t, "a small pool", func() bool { return p.Ready() == 1 })
+}
+
 // TestPoolWithoutRoom starts each sentry when it is asked for.
 func TestPoolWithoutRoom(t *testing.T) {
 	p := newPool(t, newLauncher(t, normal), 0)
@@ -445,7 +464,7 @@ func TestPoolWithoutRoom(t *testing.T) {
 
 // TestPoolClosesWhileItStarts closes a pool whose sentries never get ready.
 func TestPoolClosesWhileItStarts(t *testing.T) {
-	p := NewPool(newLauncher(t, silent), 2, slog.New(slog.DiscardHandler))
+	p := NewPool(newLauncher(t, silent), PoolSize{Least: 2, Most: 2}, slog.New(slog.DiscardHandler))
 	p.Close()
 }
 

@@ -15,22 +15,22 @@ const refillDelay = 150 * time.Millisecond
 type Pool struct {
 	launcher *Launcher
 	log      *slog.Logger
-	size     int
 
-	mu    sync.Mutex
-	ready []*Sentry // guarded by mu
-	taken time.Time // guarded by mu; when one was last taken
+	mu     sync.Mutex
+	ready  []*Sentry // guarded by mu
+	taken  time.Time // guarded by mu; when one was last taken
+	demand demand    // guarded by mu
 
 	wake   chan struct{}
 	cancel context.CancelFunc
 	filler sync.WaitGroup
 }
 
-// NewPool starts filling a pool of size sentries in the background. Size 0 is a
-// pool that starts each sentry when it is asked for.
-func NewPool(launcher *Launcher, size int, log *slog.Logger) *Pool {
+// NewPool starts filling a pool in the background. One of size 0 starts each
+// sentry when it is asked for.
+func NewPool(launcher *Launcher, size PoolSize, log *slog.Logger) *Pool {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Pool{launcher: launcher, log: log, size: size, wake: make(chan struct{}, 1), cancel: cancel}
+	p := &Pool{launcher: launcher, log: log, demand: demand{size: size}, wake: make(chan struct{}, 1), cancel: cancel}
 	p.filler.Add(1)
 	go func() {
 		defer p.filler.Done()
@@ -64,6 +64,7 @@ func (p *Pool) take() *Sentry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken = time.Now()
+	p.demand.note(p.taken)
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -91,11 +92,19 @@ func (p *Pool) Ready() int {
 // fill runs until ctx is done.
 func (p *Pool) fill(ctx context.Context) {
 	for {
-		wait, full := p.due()
+		wait, full, surplus := p.due()
+		for _, s := range surplus {
+			s.Kill()
+		}
 		switch {
 		case full:
+			var changes <-chan time.Time // never, if nobody comes
+			if wait > 0 {
+				changes = time.After(wait)
+			}
 			select {
 			case <-p.wake:
+			case <-changes:
 			case <-ctx.Done():
 				return
 			}
@@ -113,15 +122,20 @@ func (p *Pool) fill(ctx context.Context) {
 	}
 }
 
-// due returns how long to wait before the next start, and whether none is
-// needed.
-func (p *Pool) due() (wait time.Duration, full bool) {
+// due returns how long to wait before the next start; or that none is needed, and
+// for how long (0: for ever), and which sentries are not needed any more.
+func (p *Pool) due() (wait time.Duration, full bool, surplus []*Sentry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.ready) >= p.size {
-		return 0, true
+	now := time.Now()
+	want, holds := p.demand.want(now)
+	if len(p.ready) > want {
+		surplus, p.ready = p.ready[want:], p.ready[:want:want]
 	}
-	return time.Until(p.taken.Add(refillDelay)), false
+	if len(p.ready) == want {
+		return holds, true, surplus
+	}
+	return p.taken.Add(refillDelay).Sub(now), false, nil
 }
 
 // addOne reports whether to go on.

@@ -106,7 +106,7 @@ func answer(c *wire.Conn, memory int, beforeFailure func()) {
 	defer p.Close()
 	var call wire.Call
 	if json.Unmarshal(p.Body, &call) == nil && call.Op == wire.OpAdopt {
-		_ = c.SendJSON(wire.TypeReply, wire.Adopted{}, memory) // the peer's errors tell
+		_ = c.SendJSON(wire.TypeReply, wire.Adopted{}, memory, memory) // the peer's errors tell
 		return
 	}
 	beforeFailure()

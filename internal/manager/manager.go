@@ -28,7 +28,7 @@ type Config struct {
 	// be restored by the engine that made it.
 	Engine string
 	// PoolSize is how many blank sentries are kept ready.
-	PoolSize int
+	PoolSize launch.PoolSize
 	Log      *slog.Logger
 }
 
@@ -129,14 +129,21 @@ const (
 	memoryPerPooled = 700 << 20
 	minDefaultPool  = 8
 	maxDefaultPool  = 32
+	// While somebody forks into very many, a pool may take a twentieth.
+	memoryPerBurst = memoryPerPooled / 5
+	maxBurstPool   = 128
 )
 
 // DefaultPoolSize is how many blank sentries are kept ready on a machine with so
 // many bytes of memory: a third of a large fork, and at least enough for a small
-// one with some to spare.
-func DefaultPoolSize(memory uint64) int {
-	return int(min(max(memory/memoryPerPooled, minDefaultPool), maxDefaultPool))
+// one with some to spare; after a larger fork enough for the next one like it.
+func DefaultPoolSize(memory uint64) launch.PoolSize {
+	bounded := func(n, most uint64) int { return int(min(max(n, minDefaultPool), most)) }
+	return launch.PoolSize{Least: bounded(memory/memoryPerPooled, maxDefaultPool), Most: bounded(memory/memoryPerBurst, maxBurstPool)}
 }
+
+// FixedPoolSize is that of a pool that keeps n.
+func FixedPoolSize(n int) launch.PoolSize { return launch.PoolSize{Least: n, Most: n} }
 
 // loadsAtOnce is how many children load their state at the same time: more than
 // there are processors only makes each of them slower.
@@ -147,7 +154,7 @@ func millis(t time.Time) float64 { return float64(time.Since(t).Microseconds()) 
 
 // stateVersion changes when what Ramet itself puts into a sandbox's saved state
 // does.
-const stateVersion = 1
+const stateVersion = 2
 
 // engine is what a snapshot's format depends on.
 func (m *Manager) engine() string { return fmt.Sprintf("%s, state %d", m.cfg.Engine, stateVersion) }

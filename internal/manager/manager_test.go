@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -19,10 +20,11 @@ func TestMain(m *testing.M) {
 func TestDefaultPoolSize(t *testing.T) {
 	for _, c := range []struct {
 		memory uint64
-		want   int
-	}{{0, 8}, {2 << 30, 8}, {8 << 30, 11}, {24 << 30, 32}, {1 << 40, 32}} {
+		want   launch.PoolSize
+	}{{0, launch.PoolSize{Least: 8, Most: 8}}, {2 << 30, launch.PoolSize{Least: 8, Most: 14}}, {8 << 30, launch.PoolSize{Least: 11, Most: 58}},
+		{24 << 30, launch.PoolSize{Least: 32, Most: 128}}, {1 << 40, launch.PoolSize{Least: 32, Most: 128}}} {
 		if got := DefaultPoolSize(c.memory); got != c.want {
-			t.Errorf("DefaultPoolSize(%d) = %d, want %d", c.memory, got, c.want)
+			t.Errorf("DefaultPoolSize(%d) = %+v, want %+v", c.memory, got, c.want)
 		}
 	}
 }

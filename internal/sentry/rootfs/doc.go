@@ -3,7 +3,7 @@
 //
 // It knows the meaning of system calls: who may do what, which names there are,
 // what an open file and a mapping see. Where files are, and how a fork shares
-// them, is package cowfs's.
+// them, is package cowfs's. It must never know what a sandbox is.
 //
 // # Objects
 //

@@ -1,0 +1,51 @@
+package launch
+
+import "time"
+
+// PoolSize is how many blank sentries a pool keeps.
+type PoolSize struct {
+	// Least are always kept, Most are kept after as many were asked for at once.
+	Least, Most int
+}
+
+const (
+	// burstGap is how long nobody asks for a sentry between two bursts.
+	burstGap = 2 * time.Second
+	// burstMemory is how long a burst is remembered: whoever forks into a
+	// hundred does it again, or has gone.
+	burstMemory = 10 * time.Minute
+)
+
+// demand learns how many sentries are asked for at once.
+type demand struct {
+	size   PoolSize
+	last   time.Time // when one was asked for
+	burst  int       // how many since the last gap
+	peak   int       // the largest burst that is remembered
+	peakAt time.Time
+}
+
+// note counts a sentry that was asked for at now.
+func (d *demand) note(now time.Time) {
+	if now.Sub(d.last) > burstGap {
+		d.burst = 0
+	}
+	d.last = now
+	d.burst++
+	if d.burst >= d.peak || now.Sub(d.peakAt) > burstMemory {
+		d.peak, d.peakAt = d.burst, now
+	}
+}
+
+// want returns how many sentries to keep at now, and for how long that holds if
+// nobody asks for more; 0 means for ever.
+func (d *demand) want(now time.Time) (n int, holds time.Duration) {
+	n = min(d.peak, d.size.Most)
+	if n <= d.size.Least {
+		return d.size.Least, 0
+	}
+	if holds = burstMemory - now.Sub(d.peakAt); holds <= 0 {
+		return d.size.Least, 0
+	}
+	return n, holds
+}
