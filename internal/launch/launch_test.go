@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -285,6 +286,64 @@ func TestAdoptRefuses(t *testing.T) {
 	}
 	_, _, _, err = l.Adopt(ctx, s.Key(), 1<<22+1, 0) // more than pid_max
 	wantCode(t, err, sandbox.CodeSandboxDied)
+}
+
+// TestAdoptWhenShort adopts a sentry with no more descriptors than so many left
+// to this process: that must never be the sentry's end.
+func TestAdoptWhenShort(t *testing.T) {
+	l := newLauncher(t, normal)
+	old, startTime := orphan(t, l)
+	failed := 0
+	for free := 0; ; free++ {
+		var s *Sentry
+		var gens []*os.File
+		var err error
+		withDescriptors(t, free, func() { s, _, gens, err = l.Adopt(context.Background(), old.Key(), old.PID(), startTime) })
+		if err == nil {
+			for _, g := range gens {
+				g.Close()
+			}
+			s.Kill()
+			break
+		}
+		failed++
+		if !IsShort(err) || !alive(old.PID()) {
+			t.Fatalf("with %d descriptors: %v; sentry is alive: %v", free, err, alive(old.PID()))
+		}
+	}
+	if failed < 4 { // the process, its start time, the connection, each descriptor that comes
+		t.Errorf("it failed only %d times: the test proves nothing", failed)
+	}
+}
+
+// withDescriptors runs f while this process can open that many descriptors.
+func withDescriptors(t testing.TB, free int, f func()) {
+	t.Helper()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC() // closes what nobody has
+	limit := 0
+	for ; free > 0 || isOpen(limit); limit++ {
+		if !isOpen(limit) {
+			free--
+		}
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(limit), Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Error(err)
+		}
+	}()
+	f()
+}
+
+func isOpen(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil
 }
 
 func TestSweep(t *testing.T) {

@@ -61,7 +61,9 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	if err := keepInherited(); err != nil {
 		return nil, fmt.Errorf("keep descriptors from sentries: %w", err)
 	}
-	if err := probeNamespaces(ctx); err != nil {
+	if err := probeNamespaces(ctx); IsShort(err) {
+		return nil, err // the machine gives them
+	} else if err != nil {
 		l.nsReason = err.Error()
 	} else {
 		l.namespaces = true

@@ -76,6 +76,9 @@ func (r *recovery) adoptBoxes() error {
 			if r.ctx.Err() != nil {
 				return context.Cause(r.ctx) // the next daemon adopts it
 			}
+			if launch.IsShort(err) { // likewise
+				return sandbox.Errorf(sandbox.CodeLimit, "sandbox %s runs, but this daemon cannot take it over: %w: raise its limits (see ramet doctor) and start it again", id, err)
+			}
 			if err != nil {
 				r.m.log.Warn("sandbox did not survive", "id", id, "reason", err)
 				b.rec.Sandbox.State, b.rec.Sandbox.Reason = sandbox.StateFailed, err.Error()
@@ -127,7 +130,9 @@ func (r *recovery) adopt(b *box) ([]string, error) {
 		}
 	}()
 	if err := r.addMemory(b, s, info.Generations, files); err != nil {
-		s.Kill()
+		if !launch.IsShort(err) {
+			s.Kill()
+		}
 		return nil, err
 	}
 	b.sentry = s

@@ -50,6 +50,7 @@ func (m *Manager) Snapshot(ctx context.Context, ref string, req sandbox.Snapshot
 			return nil, err
 		}
 	}
+	defer m.useImage(b.view().Image)() // b may be gone before the snapshot is listed
 	s, err := m.capture(ctx, b, req)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
@@ -247,6 +248,7 @@ func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRe
 		return nil, err
 	}
 	defer batch.close()
+	defer m.useImage(s.rec.Source.Image)() // s may be deleted before the sandboxes are listed
 	f, err := m.source(s)
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
