@@ -143,32 +143,3 @@ func StartTime(pid int) (uint64, error) {
 	}
 	return strconv.ParseUint(fields[startTimeField], 10, 64)
 }
-
-// Sweep ends the sentries that keep refuses, and removes the sockets and logs
-// they left.
-func (l *Launcher) Sweep(ctx context.Context, keep func(key string) bool) {
-	entries, err := os.ReadDir(l.cfg.Dir)
-	if err != nil {
-		return // there is no directory, so there are no sentries
-	}
-	for _, e := range entries {
-		key, suffix, _ := strings.Cut(e.Name(), ".")
-		if !ValidKey(key) || keep(key) {
-			continue
-		}
-		if suffix == "sock" {
-			s := &Sentry{key: key, dir: l.cfg.Dir}
-			if c, err := s.dial(); err == nil { // else it has ended already
-				ctx, cancel := context.WithTimeout(ctx, adoptPatience)
-				stop := context.AfterFunc(ctx, func() { c.Close() })
-				if c.SendJSON(wire.TypeCall, &wire.Call{Op: wire.OpQuit}) == nil {
-					_, _ = c.Receive() // the reply or the end, both are what is wanted
-				}
-				stop()
-				cancel()
-				c.Finish()
-			}
-		}
-		os.Remove(filepath.Join(l.cfg.Dir, e.Name()))
-	}
-}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -355,7 +357,9 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-dead.Done()
-	l.Sweep(context.Background(), func(key string) bool { return key == kept.Key() })
+	if err := l.Sweep(context.Background(), func(key string) bool { return key == kept.Key() }); err != nil {
+		t.Error(err)
+	}
 	eventually(t, "the end of what nobody needs", func() bool { return !alive(left.PID()) })
 	if !alive(kept.PID()) {
 		t.Error("what is needed was ended")
@@ -363,6 +367,38 @@ func TestSweep(t *testing.T) {
 	entries, err := os.ReadDir(l.cfg.Dir)
 	if err != nil || len(entries) != 2 { // a socket and a log
 		t.Errorf("left: %v (%v)", entries, err)
+	}
+}
+
+// TestSweepKills sweeps a sentry that does not end when it is asked to.
+func TestSweepKills(t *testing.T) {
+	l := newLauncher(t, stubborn)
+	s, _ := orphan(t, l)
+	l.patience = 100 * time.Millisecond
+	if err := l.Sweep(context.Background(), func(string) bool { return false }); err != nil {
+		t.Error(err)
+	}
+	if alive(s.PID()) {
+		t.Error("it lives, and nobody can find it any more")
+	}
+}
+
+// TestSweepKeepsWhatItCannotEnd sweeps something that listens and whose process
+// is not to be found: its socket must stay.
+func TestSweepKeepsWhatItCannotEnd(t *testing.T) {
+	l := newLauncher(t, normal)
+	l.patience = 100 * time.Millisecond
+	path := filepath.Join(l.cfg.Dir, "pool_0123456789abcdef.sock")
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() // removes it
+	if err := l.Sweep(context.Background(), func(string) bool { return false }); err == nil {
+		t.Error("it was ended")
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
 	}
 }
 

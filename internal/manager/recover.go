@@ -262,7 +262,9 @@ func (r *recovery) readSnapshots() error {
 // sweep ends sentries and removes files that belong to nothing.
 func (r *recovery) sweep() error {
 	keep := func(key string) bool { return r.sentry[key] != nil }
-	r.m.launcher.Sweep(r.ctx, keep)
+	if err := r.m.launcher.Sweep(r.ctx, keep); err != nil {
+		r.m.log.Warn("end sentries that nobody needs", "error", err)
+	}
 	if r.m.cgroups != nil {
 		if _, err := r.m.cgroups.Sweep(r.ctx, keep); err != nil {
 			r.m.log.Warn("collect control groups", "error", err)
