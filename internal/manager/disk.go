@@ -153,54 +153,65 @@ func copyRange(ctx context.Context, to, from *os.File, start, end int64) error {
 	return nil
 }
 
-// openSnapshot opens a snapshot on disk and checks its state against digest.
-// The memory is paged in when it is used. The caller owns a reference.
-func (m *Manager) openSnapshot(id, digest string) (*freeze, error) {
-	_, statePath, memoryPath, err := m.snapshotDir(id)
+// openSnapshot opens s, a snapshot on disk, and gives it a freeze to restore
+// from. The memory is paged in when it is used. The caller holds s.mu.
+func (m *Manager) openSnapshot(s *snapshot) error {
+	_, statePath, memoryPath, err := m.snapshotDir(s.id)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	state, err := os.Open(statePath)
 	if err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", id, err)
+		return sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", s.id, err)
 	}
-	h := sha256.New()
-	if _, err := io.Copy(h, state); err != nil || hex.EncodeToString(h.Sum(nil)) != digest {
+	generations, err := m.checkSnapshot(s, state, memoryPath)
+	if err != nil {
 		state.Close()
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s does not match its digest", id)
+		return err
+	}
+	if s.freeze != nil { // an earlier daemon restored sandboxes from it
+		m.gens.release(generations...) // which the freeze holds
+		s.freeze.file = state
+		return nil
+	}
+	s.freeze = &freeze{id: s.id, file: state, generations: generations, refs: 1}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.freezes[s.id] = s.freeze
+	return nil
+}
+
+// checkSnapshot compares the state of s with its digest, and returns the
+// generations that it has. The caller owns a reference on them.
+func (m *Manager) checkSnapshot(s *snapshot, state *os.File, memoryPath string) ([]string, error) {
+	h := sha256.New()
+	if _, err := io.Copy(h, state); err != nil || hex.EncodeToString(h.Sum(nil)) != s.rec.Digest {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s does not match its digest", s.id)
 	}
 	data, err := mapWhole(state)
 	if err != nil {
-		state.Close()
 		return nil, err
 	}
 	defer unix.Munmap(data)
 	snap, err := snapfile.Parse(data)
 	if err != nil {
-		state.Close()
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s: %w", id, err)
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s: %w", s.id, err)
 	}
-	f := &freeze{id: id, file: state, generations: append([]string{}, snap.Generations...), refs: 1}
-	if len(f.generations) > 0 {
-		memory, err := os.Open(memoryPath)
-		if err != nil {
-			state.Close()
-			return nil, sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", id, err)
-		}
-		defer memory.Close()
-		if st, err := memory.Stat(); err != nil || st.Size() != memorySize(snap) {
-			state.Close()
-			return nil, sandbox.Errorf(sandbox.CodeCorrupt, "memory of snapshot %s is not %d bytes long", id, memorySize(snap))
-		}
-		if err := m.gens.add(f.generations[0], memory); err != nil {
-			state.Close()
-			return nil, err
-		}
+	if len(snap.Generations) == 0 {
+		return []string{}, nil
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.freezes[id] = f
-	return f, nil
+	memory, err := os.Open(memoryPath)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", s.id, err)
+	}
+	defer memory.Close()
+	if st, err := memory.Stat(); err != nil || st.Size() != memorySize(snap) {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "memory of snapshot %s is not %d bytes long", s.id, memorySize(snap))
+	}
+	if err := m.gens.add(s.id, memory); err != nil {
+		return nil, err
+	}
+	return []string{s.id}, nil
 }
 
 // mapWhole maps a file for reading.

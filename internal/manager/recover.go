@@ -251,6 +251,10 @@ func (r *recovery) readSnapshots() error {
 			snap.State, snap.Reason = sandbox.SnapshotFailed, "it was in memory only, and the daemon was restarted"
 			r.changes = append(r.changes, store.Change{Table: store.Snapshots, ID: id, Doc: s.rec})
 		}
+		if f := r.m.freezes[id]; f != nil && snap.State == sandbox.SnapshotReady {
+			f.refs++ // sandboxes were restored from it: it is theirs and the snapshot's
+			s.freeze = f
+		}
 		r.m.snaps[id] = s
 		if snap.Name != "" {
 			r.m.snapNames[snap.Name] = id
