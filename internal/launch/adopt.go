@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,7 +23,8 @@ const adoptPatience = time.Minute
 // Adopt finds a committed sentry that an earlier daemon started, by its key,
 // process id and start time. It returns what the sentry says about itself and
 // the generations it holds, in the order of Adopted.Generations. A sentry that
-// does not answer as it should is killed, but not when ctx ends.
+// does not answer as it should is killed, but not when ctx ends or this process
+// is short of something: see IsShort.
 func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uint64) (*Sentry, *wire.Adopted, []*os.File, error) {
 	if !ValidKey(key) {
 		return nil, nil, nil, sandbox.Errorf(sandbox.CodeCorrupt, "%q is no sentry", key)
@@ -33,7 +35,9 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 			s.group = g
 		}
 	}
-	if err := s.watch(pid, startTime); err != nil {
+	if err := s.watch(pid, startTime); IsShort(err) {
+		return nil, nil, nil, fmt.Errorf("adopt sentry: %w", err)
+	} else if err != nil {
 		s.end = err
 		close(s.done)
 		s.Kill() // collects what it left
@@ -58,7 +62,7 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 		for _, f := range files {
 			f.Close()
 		}
-		if ctx.Err() == nil { // else it is this daemon that gives up, and the sandbox runs on
+		if ctx.Err() == nil && !IsShort(err) { // else it is this daemon that gives up, and the sandbox runs on
 			s.Kill()
 		}
 		return nil, nil, nil, fmt.Errorf("adopt sentry: %w", err)
@@ -67,15 +71,32 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 	return s, &info, files[2:], nil
 }
 
+// IsShort reports whether err says that this process can have no more
+// descriptors or memory. It says nothing about a sentry then.
+func IsShort(err error) bool {
+	for _, short := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, wire.ErrFilesLost} {
+		if errors.Is(err, short) {
+			return true
+		}
+	}
+	return false
+}
+
 // watch closes done when the process has ended, which is not our child.
 func (s *Sentry) watch(pid int, startTime uint64) error {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if IsShort(err) {
+		return fmt.Errorf("open process: %w", err)
+	}
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeSandboxDied, "sentry ended while no daemon ran")
 	}
 	// Checked after the descriptor is open: from here on the process cannot
 	// be mistaken for another one.
-	if st, err := StartTime(pid); err != nil || st != startTime {
+	if st, err := StartTime(pid); IsShort(err) {
+		unix.Close(fd)
+		return err
+	} else if err != nil || st != startTime {
 		unix.Close(fd)
 		return sandbox.Errorf(sandbox.CodeSandboxDied, "sentry ended while no daemon ran")
 	}
@@ -125,33 +146,4 @@ func StartTime(pid int) (uint64, error) {
 		return 0, fmt.Errorf("read start time: process %d has %d fields", pid, len(fields))
 	}
 	return strconv.ParseUint(fields[startTimeField], 10, 64)
-}
-
-// Sweep ends the sentries that keep refuses, and removes the sockets and logs
-// they left.
-func (l *Launcher) Sweep(ctx context.Context, keep func(key string) bool) {
-	entries, err := os.ReadDir(l.cfg.Dir)
-	if err != nil {
-		return // there is no directory, so there are no sentries
-	}
-	for _, e := range entries {
-		key, suffix, _ := strings.Cut(e.Name(), ".")
-		if !ValidKey(key) || keep(key) {
-			continue
-		}
-		if suffix == "sock" {
-			s := &Sentry{key: key, dir: l.cfg.Dir}
-			if c, err := s.dial(); err == nil { // else it has ended already
-				ctx, cancel := context.WithTimeout(ctx, adoptPatience)
-				stop := context.AfterFunc(ctx, func() { c.Close() })
-				if c.SendJSON(wire.TypeCall, &wire.Call{Op: wire.OpQuit}) == nil {
-					_, _ = c.Receive() // the reply or the end, both are what is wanted
-				}
-				stop()
-				cancel()
-				c.Finish()
-			}
-		}
-		os.Remove(filepath.Join(l.cfg.Dir, e.Name()))
-	}
 }

@@ -37,6 +37,7 @@ const (
 	normal   = "normal"
 	silent   = "silent"         // never says that it is ready
 	imposter = "imposter"       // says that it is another build
+	stubborn = "stubborn"       // does not end when it is told to
 	dying    = "dying:%d:%s"    // dies that often, counted in a file
 	deathCry = "panic: no luck" // and says so
 )
@@ -61,7 +62,7 @@ func fakeSentry(arg string) int {
 			return 2
 		}
 	}
-	f := &fake{memory: os.NewFile(5, "memory")}
+	f := &fake{memory: os.NewFile(5, "memory"), stubborn: cfg.BuildID == stubborn}
 	f.lifeline = wire.NewConn(connOf(3))
 	if err := f.lifeline.SendJSON(wire.TypeReply, wire.Hello{BuildID: cfg.BuildID, PID: os.Getpid()}); err != nil {
 		panic(err)
@@ -121,6 +122,7 @@ type fake struct {
 	lifeline  *wire.Conn
 	memory    *os.File
 	committed bool
+	stubborn  bool
 }
 
 func (f *fake) serve(c *wire.Conn) {
@@ -149,6 +151,9 @@ func (f *fake) serve(c *wire.Conn) {
 		}
 		_ = c.SendJSON(wire.TypeReply, wire.Blob{Size: int64(n)})
 	case wire.OpQuit:
+		if f.stubborn {
+			select {}
+		}
 		_ = c.SendJSON(wire.TypeReply, struct{}{})
 		os.Exit(0)
 	case wire.OpFreeze: // end in the middle of a call

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -287,6 +290,64 @@ func TestAdoptRefuses(t *testing.T) {
 	wantCode(t, err, sandbox.CodeSandboxDied)
 }
 
+// TestAdoptWhenShort adopts a sentry with no more descriptors than so many left
+// to this process: that must never be the sentry's end.
+func TestAdoptWhenShort(t *testing.T) {
+	l := newLauncher(t, normal)
+	old, startTime := orphan(t, l)
+	failed := 0
+	for free := 0; ; free++ {
+		var s *Sentry
+		var gens []*os.File
+		var err error
+		withDescriptors(t, free, func() { s, _, gens, err = l.Adopt(context.Background(), old.Key(), old.PID(), startTime) })
+		if err == nil {
+			for _, g := range gens {
+				g.Close()
+			}
+			s.Kill()
+			break
+		}
+		failed++
+		if !IsShort(err) || !alive(old.PID()) {
+			t.Fatalf("with %d descriptors: %v; sentry is alive: %v", free, err, alive(old.PID()))
+		}
+	}
+	if failed < 4 { // the process, its start time, the connection, each descriptor that comes
+		t.Errorf("it failed only %d times: the test proves nothing", failed)
+	}
+}
+
+// withDescriptors runs f while this process can open that many descriptors.
+func withDescriptors(t testing.TB, free int, f func()) {
+	t.Helper()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC() // closes what nobody has
+	limit := 0
+	for ; free > 0 || isOpen(limit); limit++ {
+		if !isOpen(limit) {
+			free--
+		}
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(limit), Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Error(err)
+		}
+	}()
+	f()
+}
+
+func isOpen(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil
+}
+
 func TestSweep(t *testing.T) {
 	l := newLauncher(t, normal)
 	kept, _ := orphan(t, l)
@@ -296,7 +357,9 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-dead.Done()
-	l.Sweep(context.Background(), func(key string) bool { return key == kept.Key() })
+	if err := l.Sweep(context.Background(), func(key string) bool { return key == kept.Key() }); err != nil {
+		t.Error(err)
+	}
 	eventually(t, "the end of what nobody needs", func() bool { return !alive(left.PID()) })
 	if !alive(kept.PID()) {
 		t.Error("what is needed was ended")
@@ -304,6 +367,38 @@ func TestSweep(t *testing.T) {
 	entries, err := os.ReadDir(l.cfg.Dir)
 	if err != nil || len(entries) != 2 { // a socket and a log
 		t.Errorf("left: %v (%v)", entries, err)
+	}
+}
+
+// TestSweepKills sweeps a sentry that does not end when it is asked to.
+func TestSweepKills(t *testing.T) {
+	l := newLauncher(t, stubborn)
+	s, _ := orphan(t, l)
+	l.patience = 100 * time.Millisecond
+	if err := l.Sweep(context.Background(), func(string) bool { return false }); err != nil {
+		t.Error(err)
+	}
+	if alive(s.PID()) {
+		t.Error("it lives, and nobody can find it any more")
+	}
+}
+
+// TestSweepKeepsWhatItCannotEnd sweeps something that listens and whose process
+// is not to be found: its socket must stay.
+func TestSweepKeepsWhatItCannotEnd(t *testing.T) {
+	l := newLauncher(t, normal)
+	l.patience = 100 * time.Millisecond
+	path := filepath.Join(l.cfg.Dir, "pool_0123456789abcdef.sock")
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() // removes it
+	if err := l.Sweep(context.Background(), func(string) bool { return false }); err == nil {
+		t.Error("it was ended")
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -52,19 +53,22 @@ type Launcher struct {
 	namespaces bool
 	nsReason   string // why there are none
 	filter     []byte
+	patience   time.Duration // adoptPatience but in tests
 }
 
 // New checks what the machine allows and has the system-call filter compiled,
 // which takes about as long as starting two sentries.
 func New(ctx context.Context, cfg Config) (*Launcher, error) {
-	l := &Launcher{cfg: cfg}
+	l := &Launcher{cfg: cfg, patience: adoptPatience}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make sentry directory: %w", err)
 	}
 	if err := keepInherited(); err != nil {
 		return nil, fmt.Errorf("keep descriptors from sentries: %w", err)
 	}
-	if err := probeNamespaces(ctx); err != nil {
+	if err := probeNamespaces(ctx); IsShort(err) {
+		return nil, err // the machine gives them
+	} else if err != nil {
 		l.nsReason = err.Error()
 	} else {
 		l.namespaces = true

@@ -217,8 +217,11 @@ func (s *Sentry) dial() (*wire.Conn, error) {
 		case <-s.done:
 			return nil, s.end
 		default:
-			return nil, sandbox.Errorf(sandbox.CodeSandboxDied, "reach sentry: %w", err)
 		}
+		if IsShort(err) {
+			return nil, sandbox.Errorf(sandbox.CodeLimit, "reach sentry: %w", err)
+		}
+		return nil, sandbox.Errorf(sandbox.CodeSandboxDied, "reach sentry: %w", err)
 	}
 	return c, nil
 }

@@ -31,6 +31,7 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 	if err != nil {
 		return nil, err
 	}
+	defer m.useImage(img.ID)()
 	id := sandbox.NewID(sandbox.KindSandbox)
 	if err := m.reserve([]string{req.Name}, []string{id}); err != nil {
 		return nil, err

@@ -208,61 +208,81 @@ func copyRange(ctx context.Context, to, from *os.File, start, end int64) error {
 	return nil
 }
 
-// openSnapshot opens a snapshot on disk and checks its state against digest.
-// The memory is paged in when it is used. The caller owns a reference.
-func (m *Manager) openSnapshot(id, digest string) (*freeze, error) {
-	dir, statePath, _, err := m.snapshotDir(id)
+// openSnapshot opens s, a snapshot on disk, and gives it a freeze to restore
+// from. The memory is paged in when it is used. The caller holds s.mu.
+func (m *Manager) openSnapshot(s *snapshot) error {
+	dir, statePath, _, err := m.snapshotDir(s.id)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	state, err := os.Open(statePath)
 	if err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", id, err)
+		return sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", s.id, err)
 	}
-	h := sha256.New()
-	if _, err := io.Copy(h, state); err != nil || hex.EncodeToString(h.Sum(nil)) != digest {
+	generations, err := m.checkSnapshot(s, state, dir)
+	if err != nil {
 		state.Close()
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s does not match its digest", id)
+		return err
+	}
+	if s.freeze != nil { // an earlier daemon restored sandboxes from it
+		m.gens.release(generations...) // which the freeze holds
+		s.freeze.file = state
+		return nil
+	}
+	s.freeze = &freeze{id: s.id, file: state, generations: generations, refs: 1}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.freezes[s.id] = s.freeze
+	return nil
+}
+
+// checkSnapshot compares the state of s with its digest, and returns the
+// generations that it has. The caller owns a reference on them.
+func (m *Manager) checkSnapshot(s *snapshot, state *os.File, dir string) ([]string, error) {
+	h := sha256.New()
+	if _, err := io.Copy(h, state); err != nil || hex.EncodeToString(h.Sum(nil)) != s.rec.Digest {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s does not match its digest", s.id)
 	}
 	data, err := mapWhole(state)
 	if err != nil {
-		state.Close()
 		return nil, err
 	}
 	defer unix.Munmap(data)
 	snap, err := snapfile.Parse(data)
 	if err != nil {
-		state.Close()
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s: %w", id, err)
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s: %w", s.id, err)
 	}
-	f := &freeze{id: id, file: state, generations: append([]string{}, snap.Generations...), refs: 1}
-	if err := m.addParts(f, dir, diskParts(snap)); err != nil {
-		state.Close()
+	if err := m.addParts(s.id, snap.Generations, dir, diskParts(snap)); err != nil {
 		return nil, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.freezes[id] = f
-	return f, nil
+	return append([]string{}, snap.Generations...), nil
 }
 
-// addParts takes a reference on each generation of f, or on none.
-func (m *Manager) addParts(f *freeze, dir string, parts []diskPart) error {
-	if len(parts) != len(f.generations) {
-		return sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s has %d generations, not %d", f.id, len(f.generations), len(parts))
+// addParts takes a reference on each generation of a snapshot on disk, or on none.
+func (m *Manager) addParts(id string, names []string, dir string, parts []diskPart) error {
+	if len(parts) != len(names) {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s has %d generations, not %d", id, len(names), len(parts))
 	}
 	for i, p := range parts {
-		file, err := p.open(dir)
-		if err == nil {
-			err = m.gens.add(f.generations[i], file)
-			file.Close()
+		var err error = sandbox.Errorf(sandbox.CodeCorrupt, "%q is no generation of it", names[i])
+		if names[i] == p.name(id) {
+			err = m.addPart(names[i], dir, p)
 		}
 		if err != nil {
-			m.gens.release(f.generations[:i]...)
-			return sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", f.id, err)
+			m.gens.release(names[:i]...)
+			return sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", id, err)
 		}
 	}
 	return nil
+}
+
+func (m *Manager) addPart(name, dir string, p diskPart) error {
+	file, err := p.open(dir)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return m.gens.add(name, file)
 }
 
 // mapWhole maps a file for reading.

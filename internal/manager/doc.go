@@ -12,10 +12,11 @@
 //
 // Lock order:
 //
-//	box.op          held for writing while a box changes its sentry or ends
-//	  snapshot.mu   a snapshot's record, and what it is restored from while that is opened
-//	    Manager.mu  the maps, names and reference counts
-//	      box.mu    a box's record and sentry
+//	box.op              held for writing while a box changes its sentry or ends
+//	  Manager.imageMu   held while an image is removed, which asks who uses it
+//	    snapshot.mu     a snapshot's record, and what it is restored from while that is opened
+//	      Manager.mu    the maps, names and reference counts
+//	        box.mu      a box's record and sentry
 //
 // Crash safety: a sentry that was not committed ends with the daemon. A
 // committed one has a record or is ended by the next daemon, so a fork is whole

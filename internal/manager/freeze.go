@@ -31,7 +31,7 @@ type generationRecord struct {
 }
 
 // freeze is a moment of a sandbox, see the package comment. All but refs is
-// immutable.
+// immutable once it can be restored from.
 type freeze struct {
 	id     string
 	source *launch.Sentry // nil for one that is on disk
@@ -40,7 +40,7 @@ type freeze struct {
 	// holds a reference on each.
 	generations []string
 	// file is the snapshot file; nil after a restart of the daemon, when no
-	// more children can be made.
+	// more children can be made unless it is a snapshot on disk that is opened.
 	file *os.File
 
 	refs int // guarded by Manager.mu

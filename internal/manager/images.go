@@ -30,12 +30,35 @@ func (m *Manager) GetImage(_ context.Context, ref string) (*sandbox.Image, error
 
 // RemoveImage removes a name of an image, and the image with its last one. An
 // image that sandboxes or snapshots need stays.
-func (m *Manager) RemoveImage(_ context.Context, ref string) error {
+func (m *Manager) RemoveImage(_ context.Context, ref string) error { return m.removeImage(ref) }
+
+func (m *Manager) removeImage(ref string) error {
+	m.imageMu.Lock()
+	defer m.imageMu.Unlock()
 	_, err := m.images.Remove(ref, m.imageInUse)
 	return err
 }
 
+// useImage keeps an image while something is made of it that is not listed yet,
+// until the result is called. Look whether the image is there after it.
+func (m *Manager) useImage(id string) (release func()) {
+	m.imageMu.Lock()
+	defer m.imageMu.Unlock()
+	m.imageUses[id]++
+	return func() {
+		m.imageMu.Lock()
+		defer m.imageMu.Unlock()
+		if m.imageUses[id]--; m.imageUses[id] == 0 {
+			delete(m.imageUses, id)
+		}
+	}
+}
+
+// imageInUse is called with imageMu locked.
 func (m *Manager) imageInUse(id string) bool {
+	if m.imageUses[id] > 0 {
+		return true
+	}
 	for _, b := range m.all() {
 		if b.view().Image == id {
 			return true
@@ -98,7 +121,7 @@ func (m *Manager) buildImage(ctx context.Context, req *sandbox.ImageBuild, opt i
 	if err != nil {
 		return sandbox.Image{}, fmt.Errorf("build image: %w", err)
 	}
-	defer m.images.Remove(unpacked.ID, m.imageInUse) // an intermediate result, whatever comes of it
+	defer m.removeImage(unpacked.ID) // an intermediate result, whatever comes of it
 	sentry, err := m.scratch(ctx, unpacked.ID)
 	if err != nil {
 		return sandbox.Image{}, fmt.Errorf("build image: %w", err)

@@ -50,6 +50,9 @@ type Manager struct {
 	snapNames map[string]string
 	freezes   map[string]*freeze
 
+	imageMu   sync.Mutex     // held while an image is removed
+	imageUses map[string]int // by what is being made, by id; guarded by imageMu
+
 	watchers sync.WaitGroup
 	closing  chan struct{} // closed by Close: sentries are left alone
 }
@@ -61,8 +64,17 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 		cfg: cfg, log: cfg.Log, gens: newGenerations(),
 		boxes: map[string]*box{}, names: map[string]string{},
 		snaps: map[string]*snapshot{}, snapNames: map[string]string{},
-		freezes: map[string]*freeze{}, closing: make(chan struct{}),
+		freezes: map[string]*freeze{}, imageUses: map[string]int{}, closing: make(chan struct{}),
 	}
+	// First of all: it keeps other daemons away from what is touched below.
+	if m.store, err = store.Open(ctx, cfg.Paths.Registry()); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			m.store.Close()
+		}
+	}()
 	if m.cgroups, err = cgroup.Detect(cgroup.Options{Parent: groupName(cfg.Paths)}); err != nil {
 		if !errors.Is(err, cgroup.ErrUnavailable) {
 			return nil, fmt.Errorf("find control groups: %w", err)
@@ -81,14 +93,6 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 			return nil, fmt.Errorf("make data directory: %w", err)
 		}
 	}
-	if m.store, err = store.Open(ctx, cfg.Paths.Registry()); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			m.store.Close()
-		}
-	}()
 	m.launcher, err = launch.New(ctx, launch.Config{
 		Executable: cfg.Executable, Dir: cfg.Paths.Sandboxes(), FilesDir: cfg.Paths.Files(), BuildID: cfg.Engine, Cgroups: m.cgroups,
 	})

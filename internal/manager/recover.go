@@ -76,6 +76,9 @@ func (r *recovery) adoptBoxes() error {
 			if r.ctx.Err() != nil {
 				return context.Cause(r.ctx) // the next daemon adopts it
 			}
+			if launch.IsShort(err) { // likewise
+				return sandbox.Errorf(sandbox.CodeLimit, "sandbox %s runs, but this daemon cannot take it over: %w: raise its limits (see ramet doctor) and start it again", id, err)
+			}
 			if err != nil {
 				r.m.log.Warn("sandbox did not survive", "id", id, "reason", err)
 				b.rec.Sandbox.State, b.rec.Sandbox.Reason = sandbox.StateFailed, err.Error()
@@ -127,7 +130,9 @@ func (r *recovery) adopt(b *box) ([]string, error) {
 		}
 	}()
 	if err := r.addMemory(b, s, info.Generations, files); err != nil {
-		s.Kill()
+		if !launch.IsShort(err) {
+			s.Kill()
+		}
 		return nil, err
 	}
 	b.sentry = s
@@ -251,6 +256,10 @@ func (r *recovery) readSnapshots() error {
 			snap.State, snap.Reason = sandbox.SnapshotFailed, "it was in memory only, and the daemon was restarted"
 			r.changes = append(r.changes, store.Change{Table: store.Snapshots, ID: id, Doc: s.rec})
 		}
+		if f := r.m.freezes[id]; f != nil && snap.State == sandbox.SnapshotReady {
+			f.refs++ // sandboxes were restored from it: it is theirs and the snapshot's
+			s.freeze = f
+		}
 		r.m.snaps[id] = s
 		if snap.Name != "" {
 			r.m.snapNames[snap.Name] = id
@@ -262,7 +271,9 @@ func (r *recovery) readSnapshots() error {
 // sweep ends sentries and removes files that belong to nothing.
 func (r *recovery) sweep() error {
 	keep := func(key string) bool { return r.sentry[key] != nil }
-	r.m.launcher.Sweep(r.ctx, keep)
+	if err := r.m.launcher.Sweep(r.ctx, keep); err != nil {
+		r.m.log.Warn("end sentries that nobody needs", "error", err)
+	}
 	if r.m.cgroups != nil {
 		if _, err := r.m.cgroups.Sweep(r.ctx, keep); err != nil {
 			r.m.log.Warn("collect control groups", "error", err)

@@ -27,8 +27,8 @@ type snapshot struct {
 	id  string
 	mu  sync.Mutex
 	rec snapRecord
-	// freeze is what is restored from. A snapshot on disk opens it when it is
-	// first needed.
+	// freeze is what is restored from, with a reference. A snapshot on disk
+	// opens it, or its file, when it is first needed.
 	freeze *freeze
 }
 
@@ -50,6 +50,7 @@ func (m *Manager) Snapshot(ctx context.Context, ref string, req sandbox.Snapshot
 			return nil, err
 		}
 	}
+	defer m.useImage(b.view().Image)() // b may be gone before the snapshot is listed
 	s, err := m.capture(ctx, b, req)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
@@ -224,12 +225,10 @@ func (m *Manager) source(s *snapshot) (*freeze, error) {
 	if snap.Engine != m.engine() {
 		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "snapshot %s was made by engine %s, this is %s", s.id, snap.Engine, m.engine())
 	}
-	if s.freeze == nil {
-		f, err := m.openSnapshot(s.id, s.rec.Digest)
-		if err != nil {
+	if s.freeze == nil || s.freeze.file == nil {
+		if err := m.openSnapshot(s); err != nil {
 			return nil, err
 		}
-		s.freeze = f // the snapshot's own reference
 	}
 	m.hold(s.freeze)
 	return s.freeze, nil
@@ -247,6 +246,7 @@ func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRe
 		return nil, err
 	}
 	defer batch.close()
+	defer m.useImage(s.rec.Source.Image)() // s may be deleted before the sandboxes are listed
 	f, err := m.source(s)
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)

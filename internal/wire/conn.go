@@ -43,6 +43,11 @@ var (
 	ErrTooManyFiles = fmt.Errorf("message has more than %d descriptors", MaxFiles)
 )
 
+// ErrFilesLost is returned by Receive for a message whose descriptors did not
+// all fit: there is room for as many as Linux passes, so this process may have
+// no more open.
+var ErrFilesLost = errors.New("descriptors of a message were lost: the limit of open files is reached")
+
 // Conn is one connection. Its methods may be called by several goroutines, but
 // only one may receive at a time.
 type Conn struct {
@@ -203,9 +208,12 @@ func (c *Conn) Receive() (*Packet, error) {
 	case err != nil:
 		p.Close()
 		return nil, err
-	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+	case flags&unix.MSG_TRUNC != 0:
 		p.Close()
 		return nil, ErrTooLarge
+	case flags&unix.MSG_CTRUNC != 0:
+		p.Close()
+		return nil, ErrFilesLost
 	case n == 0:
 		p.Close()
 		return nil, io.EOF

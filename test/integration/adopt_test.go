@@ -7,10 +7,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/manager"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/wire"
 )
@@ -214,4 +218,72 @@ func TestAdoptedMemoryIsRecorded(t *testing.T) {
 		t.Errorf("the child is %+v (%v)", s, err)
 	}
 	n.mustHold("parent", "zero")
+}
+
+// TestOpenWhenShort opens a manager with no more descriptors than so many left to
+// this process. That must never be the end of a sandbox.
+func TestOpenWhenShort(t *testing.T) {
+	const sandboxes = 12 // so many that they need more than all else that is opened
+	n := newNode(t)
+	n.pool = 0
+	n.create("parent")
+	n.hold("parent", "-value", "zero", "-only", "heap,bulk")
+	n.fork("parent", sandboxes-1)
+	if err := n.m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.m = nil
+	kinds := map[sandbox.Code]int{}
+	for free := 0; n.m == nil; free++ {
+		var err error
+		withDescriptors(t, free, func() { n.m, err = manager.Open(context.Background(), n.config()) })
+		if err != nil {
+			kinds[sandbox.CodeOf(err)]++
+		}
+		if got := len(n.sentries()); got != sandboxes {
+			t.Fatalf("with %d descriptors %d of %d sandboxes live (%v)", free, got, sandboxes, err)
+		}
+	}
+	t.Logf("failures by code: %v", kinds)
+	if kinds[sandbox.CodeLimit] < sandboxes {
+		t.Error("it failed too rarely while it took over sandboxes: the test proves nothing")
+	}
+	n.fds["pipe"] += 2 // Go leaves one when it cannot fork into a user namespace
+	list, err := n.m.List(context.Background(), sandbox.ListFilter{State: sandbox.StateRunning})
+	if err != nil || len(list) != sandboxes {
+		t.Fatalf("%d of %d sandboxes are running (%v)", len(list), sandboxes, err)
+	}
+	for _, s := range list {
+		n.mustHold(s.ID, "zero")
+	}
+}
+
+// withDescriptors runs f while this process can open that many descriptors.
+func withDescriptors(t testing.TB, free int, f func()) {
+	t.Helper()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC() // closes what nobody has
+	limit := 0
+	for ; free > 0 || isOpen(limit); limit++ {
+		if !isOpen(limit) {
+			free--
+		}
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(limit), Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Error(err)
+		}
+	}()
+	f()
+}
+
+func isOpen(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil
 }

@@ -262,10 +262,7 @@ func (n *node) processOf(ref string) (pid int, key string) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", "file:"+n.paths.Registry()+"?mode=ro") // the manager's driver
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	db := n.records()
 	defer db.Close()
 	var doc []byte
 	var rec struct {
@@ -279,6 +276,27 @@ func (n *node) processOf(ref string) (pid int, key string) {
 		n.t.Fatalf("record of %s names process %d (%v), the sentries are %v", ref, rec.PID, err, n.sentries())
 	}
 	return rec.PID, rec.Key
+}
+
+// records opens the manager's records for reading.
+func (n *node) records() *sql.DB {
+	n.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+n.paths.Registry()+"?mode=ro") // the manager's driver
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return db
+}
+
+// count returns how many records are in a table.
+func (n *node) count(table string) (count int) {
+	n.t.Helper()
+	db := n.records()
+	defer db.Close()
+	if err := db.QueryRow("SELECT COUNT(*) FROM " + table).Scan(&count); err != nil {
+		n.t.Fatal(err)
+	}
+	return count
 }
 
 // TestSourceSentryDies kills the sentry of a sandbox while it is being forked.

@@ -143,3 +143,45 @@ func TestRestartAfterHalfPromotion(t *testing.T) {
 	}
 	n.mustBe(s, 0)
 }
+
+// TestRestartWithRestored restores from one snapshot on disk before and after a
+// restart. What was made then must not lose its records with what was made
+// before, and all must go in the end.
+func TestRestartWithRestored(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	n.create("box")
+	n.hold("box", "-value", "zero", "-only", "heap,bulk")
+	if _, err := n.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "disk"}); err != nil {
+		t.Fatal(err)
+	}
+	n.destroy("box")
+	restore := func(name string) {
+		t.Helper()
+		r, err := n.m.Restore(ctx, "disk", sandbox.RestoreRequest{Names: []string{name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.children(r)
+	}
+	restore("before")
+	n.reopen()
+	restore("after")
+	n.destroy("before")
+	n.reopen()
+	n.mustHold("after", "zero")
+	restore("again")
+	n.destroy("again")
+	restore("last")
+	if err := n.m.DeleteSnapshot(ctx, "disk"); err != nil {
+		t.Fatal(err)
+	}
+	n.destroy("after")
+	n.reopen()
+	n.mustHold("last", "zero")
+	n.mustHold(n.fork("last", 1)[0].ID, "zero")
+	n.destroyAll()
+	if freezes := n.count("freezes"); freezes != 0 {
+		t.Errorf("%d freezes are left in the records", freezes)
+	}
+}

@@ -36,11 +36,10 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 	f := &freezing{g: g, phases: phases{at: gotime.Now()}}
 	f.state.Grow(stateRoom)
 	frozen, err := f.run(req, file)
-	if err != nil {
+	if err != nil && f.pinned != nil { // else the pins of that name are another freeze's
 		g.release(req.ID)
-		return nil, err
 	}
-	return frozen, nil
+	return frozen, err
 }
 
 // GCPercent is how much garbage a settled sandbox may have, in percent of what
@@ -129,11 +128,11 @@ func (f *freezing) saveKernel(ctx context.Context, file *os.File) error {
 	err := pinned.Save(func() error {
 		return g.k.SaveTo(ctx, nopCloser{&f.state}, nopCloser{&f.meta}, f.writer, false, true)
 	})
+	g.k.BeforeResume(ctx) // the file systems were prepared, whatever came of it
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "save kernel state: %w", err)
 	}
 	f.phases.mark("save")
-	g.k.BeforeResume(ctx)
 	return nil
 }
 

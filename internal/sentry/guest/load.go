@@ -2,20 +2,24 @@ package guest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	gotime "time"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/cpuid"
 	"gvisor.dev/gvisor/pkg/sentry/checkpoint"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
+	"gvisor.dev/gvisor/pkg/state"
 
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/sentry/cow"
@@ -148,7 +152,7 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		pgalloc.CtxMemoryFileMap: none,
 	})
 	if err := k.LoadFrom(ctx, bytes.NewReader(snap.State), loader, nil, loopbackConfig{}, b.clocks, &vfs.CompleteRestoreOptions{}, nil); err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "load kernel state: %w", err)
+		return nil, loadError(err, snap.State)
 	}
 	if err := loader.Wait(); err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "load memory: %w", err)
@@ -163,4 +167,31 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		return nil, err
 	}
 	return &Guest{k: k, mem: b.mem, disk: disk, id: id, sessions: inherited}, nil
+}
+
+// loadError says what it means that the kernel in state was not loaded.
+func loadError(err error, saved []byte) error {
+	var incompatible *cpuid.ErrIncompatible
+	if !errors.As(err, &incompatible) {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "load kernel state: %w", err)
+	}
+	if missing := missingFeatures(saved); len(missing) > 0 {
+		return sandbox.Errorf(sandbox.CodeUnsupported, "this processor lacks features that the sandbox has seen and may use: %s", strings.Join(missing, ", "))
+	}
+	return sandbox.Errorf(sandbox.CodeUnsupported, "this processor is too unlike the one that the sandbox has seen: %w", err)
+}
+
+// missingFeatures returns the features that this processor lacks. The kernel
+// saves those it has shown to the guest before all else.
+func missingFeatures(saved []byte) []string {
+	var seen cpuid.FeatureSet
+	if _, err := state.Load(context.Background(), bytes.NewReader(saved), &seen); err != nil {
+		return nil // it loaded a moment ago
+	}
+	var names []string
+	for f := range seen.Subtract(cpuid.HostFeatureSet()) {
+		names = append(names, f.String())
+	}
+	slices.Sort(names)
+	return names
 }

@@ -1,0 +1,90 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// tryFreeze freezes s to file and returns the error.
+func (e *engine) tryFreeze(s *launch.Sentry, id string, file *os.File) error {
+	_, err := s.Call(context.Background(), &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: id, Self: s.Key()}}, nil, file)
+	return err
+}
+
+// TestFreezeNameIsTaken freezes twice under one name: what the first freeze
+// pinned must stay so.
+func TestFreezeNameIsTaken(t *testing.T) {
+	e := newEngine(t)
+	source := e.boot()
+	e.exec(source, "start", "-value", "0", "-only", "heap,bulk")
+	file, frozen := e.freeze(source, "name")
+	defer file.Close()
+	again, err := launch.NewFile("snapshot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if err := e.tryFreeze(source, "name", again); err == nil || !strings.Contains(err.Error(), "exists") {
+		t.Errorf("the second freeze: %v", err)
+	}
+	e.exec(source, "ask", "=1")
+	e.mustHold(source, "1")
+	child := e.load(file, frozen)
+	e.mustHold(child, "0")
+}
+
+// TestFreezeCannotBeWritten freezes to a file that takes nothing. The sandbox
+// must go on as before, and the next freeze must work.
+func TestFreezeCannotBeWritten(t *testing.T) {
+	e := newEngine(t)
+	source := e.boot()
+	e.exec(source, "start", "-value", "0", "-only", "heap,bulk,files,proc,mount,chatter")
+	sealed, err := launch.NewFile("snapshot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sealed.Close()
+	if _, err := unix.FcntlInt(sealed.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the first one must not have kept the name
+		if err := e.tryFreeze(source, "name", sealed); err == nil || !strings.Contains(err.Error(), "save kernel state") {
+			t.Fatalf("freeze to a file that takes nothing: %v", err)
+		}
+	}
+	e.mustHold(source, "0")
+	e.exec(source, "cat", "/proc/1/stat")
+	e.exec(source, "ask", "=1")
+	file, frozen := e.freeze(source, "name")
+	defer file.Close()
+	e.exec(source, "ask", "=2")
+	child := e.load(file, frozen)
+	e.mustHold(child, "1")
+	e.exec(child, "cat", "/proc/1/stat")
+}
+
+// mustHold checks that all items of the holder in s are in the state want.
+func (e *engine) mustHold(s *launch.Sentry, want string) {
+	e.t.Helper()
+	var out strings.Builder
+	r, err := s.Exec(context.Background(), &wire.Exec{Argv: []string{"guest", "ask"}}, launch.ExecIO{Stdout: &out, Stderr: &out})
+	if err != nil || r.Code != 0 {
+		e.t.Fatalf("ask: %+v %v: %s", r, err, out.String())
+	}
+	reply := &reply{}
+	if err := json.Unmarshal([]byte(out.String()), reply); err != nil {
+		e.t.Fatal(err)
+	}
+	if err := reply.check(fmt.Sprint(s.PID()), "", want); err != nil {
+		e.t.Error(err)
+	}
+}

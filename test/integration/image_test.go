@@ -1,0 +1,84 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"ramet.dev/ramet/internal/manager"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// TestImageIsRemovedMeanwhile removes an image while the only sandbox that needs
+// it is being made: without it the sandbox could not be forked.
+func TestImageIsRemovedMeanwhile(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	n.pool = 0 // so that the first sentry is that of the sandbox
+	n.reopen()
+	while := func(what string, begin func() error, meanwhile func()) {
+		t.Helper()
+		done := inBackground(begin)
+		eventually(t, "a sentry", func() error {
+			if len(n.sentries()) == 0 {
+				return errors.New("there is none")
+			}
+			return nil
+		})
+		meanwhile()
+		wantCode(t, n.m.RemoveImage(ctx, "box"), sandbox.CodeConflict)
+		if err := <-done; err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		wantCode(t, n.m.RemoveImage(ctx, "box"), sandbox.CodeConflict)
+		n.destroy(n.fork(what, 1)[0].ID)
+	}
+	while("created", func() error {
+		_, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "created"})
+		return err
+	}, func() {})
+	if _, err := n.m.Snapshot(ctx, "created", sandbox.SnapshotRequest{Name: "disk"}); err != nil {
+		t.Fatal(err)
+	}
+	n.destroy("created")
+	while("restored", func() error {
+		_, err := n.m.Restore(ctx, "disk", sandbox.RestoreRequest{Names: []string{"restored"}})
+		return err
+	}, func() {
+		if err := n.m.DeleteSnapshot(ctx, "disk"); err != nil {
+			t.Error(err)
+		}
+	})
+	n.destroy("restored")
+	if err := n.m.RemoveImage(ctx, "box"); err != nil {
+		t.Errorf("nobody needs it any more: %v", err)
+	}
+}
+
+// inBackground runs f and passes on its result.
+func inBackground(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+// TestSecondDaemonTouchesNothing opens a manager on the data directory of
+// another one: it must be refused before it collects what looks abandoned.
+func TestSecondDaemonTouchesNothing(t *testing.T) {
+	n := newNode(t)
+	abandoned := filepath.Join(n.paths.Images(), "blobs", ".tmp-import")
+	if err := os.WriteFile(abandoned, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := manager.Open(context.Background(), n.config())
+	wantCode(t, err, sandbox.CodeConflict)
+	if _, err := os.Stat(abandoned); err != nil {
+		t.Errorf("it was collected: %v", err)
+	}
+	n.reopen()
+	if _, err := os.Stat(abandoned); err == nil {
+		t.Error("nobody collects it")
+	}
+}
