@@ -55,7 +55,7 @@ func daemonLoop(v victim, rng *rand.Rand) error {
 	}
 	ctx := context.Background()
 	m, err := manager.Open(ctx, manager.Config{
-		Paths: p, Executable: "/proc/self/exe", Engine: v.Engine, PoolSize: rng.IntN(3), Log: slog.New(slog.DiscardHandler),
+		Paths: p, Executable: "/proc/self/exe", Engine: v.Engine, PoolSize: manager.FixedPoolSize(rng.IntN(3)), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return err

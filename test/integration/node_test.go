@@ -124,7 +124,7 @@ func (n *node) importWith(opt image.Options) {
 }
 
 func (n *node) config() manager.Config {
-	return manager.Config{Paths: n.paths, Executable: "/proc/self/exe", Engine: n.build, PoolSize: n.pool, Log: n.log}
+	return manager.Config{Paths: n.paths, Executable: "/proc/self/exe", Engine: n.build, PoolSize: manager.FixedPoolSize(n.pool), Log: n.log}
 }
 
 func (n *node) open() {
