@@ -116,6 +116,9 @@ type Change struct {
 // Apply makes all changes or none.
 func (s *Store) Apply(ctx context.Context, changes ...Change) error {
 	if err := s.apply(ctx, changes); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // the database calls it an interruption
+		}
 		return fmt.Errorf("write to store: %w", err)
 	}
 	return nil

@@ -164,7 +164,7 @@ func TestAdoptedMemoryIsCompared(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.State != sandbox.StateFailed || !strings.Contains(s.Reason, "memory file") {
+			if s.State != sandbox.StateFailed || !strings.Contains(s.Reason, "file") {
 				t.Errorf("the child is %s: %q", s.State, s.Reason)
 			}
 			n.mustHold("parent", "zero")

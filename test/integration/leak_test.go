@@ -139,6 +139,9 @@ func classify(target string) string {
 	if strings.HasPrefix(target, "/memfd:") {
 		return "memfd"
 	}
+	if strings.Contains(target, "/files/#") {
+		return "files of a sandbox"
+	}
 	return target
 }
 
