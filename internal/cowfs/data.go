@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"ramet.dev/ramet/internal/erofs"
 )
 
 // extent says which pages hold some consecutive blocks of a file. Page 0 is a
@@ -115,31 +117,40 @@ func (f *FS) Map(ino Ino, a *Attr, block, n uint64) (Run, error) {
 }
 
 func (f *FS) run(ino Ino, a *Attr, block, n uint64) (Run, error) {
-	e, next, err := extentAt(f.tree, ino, block)
+	r, born, err := findRun(f.tree, f.image, ino, a, block, n)
+	r.Mutable = r.Page != 0 && f.store.Mutable(r.Page, born)
+	return r, err
+}
+
+// findRun is Map for a tree or a view. born is of the run's pages.
+func findRun(t reader, image *erofs.Reader, ino Ino, a *Attr, block, n uint64) (r Run, born uint32, err error) {
+	e, next, err := extentAt(t, ino, block)
 	if err != nil {
-		return Run{}, err
+		return Run{}, 0, err
 	}
 	if e.n > 0 {
 		r := Run{Block: block, N: min(n, e.block+e.n-block)}
 		if e.page != 0 {
 			r.Page = e.page + Page(block-e.block)
-			r.Mutable = f.store.Mutable(e.page, e.born)
 		}
-		return r, nil
+		return r, e.born, nil
 	}
-	r := Run{Block: block, N: min(n, next-block)}
+	r = Run{Block: block, N: min(n, next-block)}
 	imageBlocks := blocksIn(a.ImageEnd)
 	if block >= imageBlocks {
-		return r, nil
+		return r, 0, nil
 	}
 	r.N = min(r.N, imageBlocks-block)
-	in, err := f.imageInode(ino)
-	if err != nil {
-		return r, err
+	if image == nil || !ino.OfImage() {
+		return r, 0, fmt.Errorf("%w: inode %d has %d bytes of an image", ErrCorrupt, ino, a.ImageEnd)
 	}
-	off, err := f.image.DataOffset(&in)
+	in, err := image.Inode(uint64(ino))
+	if err != nil {
+		return r, 0, err
+	}
+	off, err := image.DataOffset(&in)
 	r.ImageOffset = off + block*PageSize
-	return r, err
+	return r, 0, err
 }
 
 func blocksIn(size uint64) uint64 { return size/PageSize + (size%PageSize+PageSize-1)/PageSize }
@@ -293,8 +304,9 @@ func (f *FS) setExtent(a *Attr, e extent) error {
 		if err != nil {
 			return err
 		}
-		if left.n > 0 && left.n+e.n <= maxExtent && left.born == e.born &&
-			(left.page == 0) == (e.page == 0) && (e.page == 0 || left.page+Page(left.n) == e.page) {
+		// An ancestor's last page may be followed by our first: those are in two files.
+		next := left.page == 0 && e.page == 0 || left.page+Page(left.n) == e.page && f.store.Own(left.page)
+		if left.n > 0 && left.n+e.n <= maxExtent && left.born == e.born && next {
 			left.n += e.n
 			return f.putExtent(left)
 		}

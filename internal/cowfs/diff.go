@@ -3,8 +3,9 @@ package cowfs
 import "bytes"
 
 // DiffViews calls fn in the order of keys for every key whose value is not the
-// same in two views of one lineage, with the values, nil where there is none. It
-// ends with the first error of fn.
+// same in two views, with the values, nil where there is none. It ends with the
+// first error of fn. Extents of the same numbers of pages are not the same unless
+// the pages are: siblings hand out the same numbers.
 //
 // Pages that are the same one in both are not read: a page is what it is because
 // of its number and its file, and does not change while it is pinned.
@@ -14,7 +15,7 @@ func DiffViews(a, b *View, fn func(key, av, bv []byte) error) error {
 			return v.err
 		}
 	}
-	if a.root == b.root && (a.root == 0 || samePage(a, b, a.root)) {
+	if a.root == b.root && (a.root == 0 || samePages(a, b, a.root, 1)) {
 		return nil
 	}
 	d := viewDiff{fn: fn, a: treeCursor{src: a}, b: treeCursor{src: b}, av: a, bv: b}
@@ -39,10 +40,10 @@ func DiffViews(a, b *View, fn func(key, av, bv []byte) error) error {
 	return d.rest(&d.b, func(key, val []byte) error { return fn(key, nil, val) })
 }
 
-// samePage reports whether page p is the same one in two views.
-func samePage(a, b *View, p Page) bool {
-	i, errA := a.segment(p, 1)
-	j, errB := b.segment(p, 1)
+// samePages reports whether n pages from p on are the same ones in two views.
+func samePages(a, b *View, p, n Page) bool {
+	i, errA := a.segment(p, n)
+	j, errB := b.segment(p, n)
 	return errA == nil && errB == nil && a.files[i] == b.files[j]
 }
 
@@ -72,7 +73,7 @@ func (d *viewDiff) step() error {
 		if err != nil {
 			return err
 		}
-		if pa == pb && samePage(d.av, d.bv, pa) {
+		if pa == pb && samePages(d.av, d.bv, pa, 1) {
 			a.next()
 			b.next()
 			return nil
@@ -127,10 +128,20 @@ func (d *viewDiff) compare() error {
 	}
 	d.a.next()
 	d.b.next()
-	if bytes.Equal(va, vb) {
+	if bytes.Equal(va, vb) && !d.elsewhere(ka, va) {
 		return nil
 	}
 	return d.fn(ka, va, vb)
+}
+
+// elsewhere says whether an entry of both views is an extent of pages that are not
+// the same.
+func (d *viewDiff) elsewhere(key, val []byte) bool {
+	if _, kind, _ := keyOf(key); kind != keyExtent {
+		return false
+	}
+	e, err := extentOf(key, val)
+	return err == nil && e.page != 0 && !samePages(d.av, d.bv, e.page, Page(e.n))
 }
 
 // only reports the key that a cursor stands at and passes it.

@@ -108,12 +108,7 @@ func (f *FS) Pins() []string {
 }
 
 // Root returns the root directory's number.
-func (f *FS) Root() Ino {
-	if f.image == nil {
-		return FirstIno
-	}
-	return Ino(f.image.Root())
-}
+func (f *FS) Root() Ino { return rootOf(f.image) }
 
 // NewIno returns an inode number that was never used in this line of descent.
 func (f *FS) NewIno() Ino {

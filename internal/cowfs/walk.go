@@ -1,0 +1,361 @@
+package cowfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// step does one piece of work. The order is what finds what was renamed: what both
+// sides have is looked at first, and all that is missing is known before a
+// directory that may have been renamed is taken for a new one.
+func (d *differ) step() (done bool, err error) {
+	if f, ok := pop(&d.todo); ok {
+		return false, d.walk(f)
+	}
+	for _, side := range []int{before, after} {
+		if f, ok := pop(&d.odd[side]); ok {
+			return false, d.settle(side, f)
+		}
+	}
+	// Directories that seemed to be elsewhere on the other side, and were not
+	// found there: they are out of the filter's reach, or the tree lies.
+	for _, side := range []int{after, before} {
+		for ino, ok := pop(&d.waiting[side]); ok; ino, ok = pop(&d.waiting[side]) {
+			if f, ok := popFrom(d.looseDirs[side], ino); ok {
+				return false, d.only(side, f)
+			}
+		}
+	}
+	return true, d.matchFiles()
+}
+
+func pop[T any](list *[]T) (x T, ok bool) {
+	n := len(*list)
+	if n == 0 {
+		return x, false
+	}
+	x = (*list)[n-1]
+	*list = (*list)[:n-1]
+	return x, true
+}
+
+// enter notes that the entries of a directory are looked at.
+func (d *differ) enter(side int, f *found) error {
+	if d.walked[side][f.node.Ino] {
+		return fmt.Errorf("%w: directory %d has two names", ErrCorrupt, f.node.Ino)
+	}
+	d.walked[side][f.node.Ino] = true
+	return nil
+}
+
+// walk looks at what may differ in a directory that both sides have.
+func (d *differ) walk(p dirPair) error {
+	names := d.names[p[before].node.Ino]
+	if p[before].node.Ino != p[after].node.Ino {
+		names = map[string]bool{}
+	}
+	for side := range p {
+		if err := d.enter(side, &p[side]); err != nil {
+			return err
+		}
+		if p[before].node.Ino == p[after].node.Ino {
+			continue
+		}
+		err := d.sides[side].Entries(p[side].node.Ino, func(name string, _ Ino) error {
+			names[name] = true
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if err := d.name(p, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// name looks at one name in a directory that both sides have.
+func (d *differ) name(p dirPair, name string) error {
+	if d.ctx.Err() != nil {
+		return context.Cause(d.ctx)
+	}
+	var have [2]bool
+	var entry dirPair
+	for side := range p {
+		var err error
+		if entry[side], err = p[side].child(name); err != nil {
+			return err
+		}
+		if entry[side].node.Ino, have[side], err = d.sides[side].Lookup(p[side].node.Ino, name); err != nil {
+			return err
+		}
+	}
+	ino := entry[before].node.Ino
+	unchanged := have[before] && have[after] && ino == entry[after].node.Ino && !d.differs[ino] && d.names[ino] == nil
+	if unchanged || !d.reaches(&entry[before]) {
+		return nil
+	}
+	for side := range p {
+		if err := d.load(side, &entry[side], have[side]); err != nil {
+			return err
+		}
+	}
+	if have[before] && have[after] {
+		apart, err := d.apart(&entry)
+		if err != nil {
+			return err
+		}
+		if !apart {
+			return d.both(entry[before], entry[after], Modified)
+		}
+	}
+	for side := range p {
+		if have[side] {
+			d.odd[side] = append(d.odd[side], entry[side])
+		}
+	}
+	return nil
+}
+
+// load reads the attributes of an entry.
+func (d *differ) load(side int, f *found, have bool) (err error) {
+	if have {
+		f.node, err = d.sides[side].Node(f.node.Ino)
+	}
+	if errors.Is(err, ErrNotExist) {
+		return fmt.Errorf("%w: directory %d: entry %q: %w", ErrCorrupt, f.dir, f.name, err)
+	}
+	return err
+}
+
+// child returns what is called name in a directory, without its node.
+func (f *found) child(name string) (c found, err error) {
+	c.place = place{f.node.Ino, name}
+	if c.path, err = join(f.path, name); err == nil {
+		c.other, err = join(f.other, name)
+	}
+	return c, err
+}
+
+// reaches says whether a file or something below it may be asked for, by the path
+// of either side: who asks for the new place of a directory wants to know what is
+// not in it any more.
+func (d *differ) reaches(f *found) bool {
+	return d.filter.reaches(f.path) || f.other != f.path && d.filter.reaches(f.other)
+}
+
+func join(dir, name string) (string, error) {
+	if len(dir)+len(name) > maxPathLen {
+		return "", fmt.Errorf("%w: a path is longer than %d bytes", ErrLimit, maxPathLen)
+	}
+	return strings.TrimSuffix(dir, "/") + "/" + name, nil
+}
+
+// apart says whether two files of one name are better told as two changes, because
+// one of them is a directory that the other side has elsewhere. Files are not:
+// who replaces one by another usually means the same file.
+func (d *differ) apart(entry *dirPair) (bool, error) {
+	if entry[before].node.Ino == entry[after].node.Ino {
+		return false, nil
+	}
+	for side := range entry {
+		if elsewhere, err := d.elsewhere(side, &entry[side]); elsewhere || err != nil {
+			return elsewhere, err
+		}
+	}
+	return false, nil
+}
+
+// elsewhere says whether the other side has the same directory at some place.
+func (d *differ) elsewhere(side int, f *found) (bool, error) {
+	if !f.node.Attr.IsDir() {
+		return false, nil
+	}
+	if same, err := d.same(f.node.Ino); !same || err != nil {
+		return false, err
+	}
+	other := d.sides[1-side]
+	places, err := other.places(f.node.Ino)
+	if err != nil || len(places) > 0 {
+		return err == nil, err
+	}
+	// It never moved there. If this is where the image has it, it is not there on
+	// the other side.
+	if ino, ok, err := other.imageLookup(f.dir, f.name); err != nil || ok && ino == f.node.Ino {
+		return false, err
+	}
+	places, err = other.imagePlaces(f.node.Ino)
+	return len(places) > 0, err
+}
+
+// same says whether a number stands for one file on both sides, see Changes.
+func (d *differ) same(ino Ino) (bool, error) {
+	var nodes [2]Node
+	for side := range nodes {
+		var err error
+		if nodes[side], err = d.sides[side].Node(ino); errors.Is(err, ErrNotExist) {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	a, b := &nodes[before].Attr, &nodes[after].Attr
+	return a.Mode&TypeMask == b.Mode&TypeMask && (ino.OfImage() || a.Btime == b.Btime), nil
+}
+
+// both reports how a file of both sides differs, and has what is below looked at.
+func (d *differ) both(a, b found, kind ChangeKind) error {
+	diff, err := d.compare(&a.node, &b.node)
+	if err != nil {
+		return fmt.Errorf("%s: %w", b.path, err)
+	}
+	if kind == Renamed || diff.differs != 0 {
+		c := Change{Kind: kind, Path: b.path, Old: a.node, New: b.node, Differs: diff.differs, Xattrs: diff.xattrs}
+		if a.path != b.path || kind == Renamed {
+			c.From = a.path
+		}
+		if err := d.report(c, a.path); err != nil {
+			return err
+		}
+	}
+	a.other, b.other = b.path, a.path
+	switch wasDir, isDir := a.node.Attr.IsDir(), b.node.Attr.IsDir(); {
+	case wasDir && isDir:
+		d.todo = append(d.todo, dirPair{a, b})
+	case wasDir:
+		return d.expand(before, a)
+	case isDir:
+		return d.expand(after, b)
+	}
+	return nil
+}
+
+// report reports a change if the filter selects its path or also. What was renamed
+// it always reports: what is below, and was asked for, is read with it.
+func (d *differ) report(c Change, also string) error {
+	if c.Kind != Renamed && !d.filter.Selects(c.Path) && !d.filter.Selects(also) {
+		return nil
+	}
+	d.out = append(d.out, c)
+	if d.paths += len(c.Path) + len(c.From); d.paths > maxPaths || len(d.out) > maxChanges {
+		return fmt.Errorf("%w: more than %d, or of more than %d bytes of paths", ErrLimit, maxChanges, maxPaths)
+	}
+	return nil
+}
+
+// settle decides about a file that the other side does not have at its path.
+func (d *differ) settle(side int, f found) error {
+	maybe, err := d.same(f.node.Ino)
+	if err != nil {
+		return err
+	}
+	if !maybe {
+		return d.only(side, f)
+	}
+	if !f.node.Attr.IsDir() {
+		d.loose[side][f.node.Ino] = append(d.loose[side][f.node.Ino], f)
+		return nil
+	}
+	if twin, ok := popFrom(d.looseDirs[1-side], f.node.Ino); ok {
+		if side == before {
+			return d.both(f, twin, Renamed)
+		}
+		return d.both(twin, f, Renamed)
+	}
+	// Of what is extra this is not asked: the side before has been looked at, but
+	// for what is below directories that are found to be renamed.
+	if side == before {
+		if maybe, err = d.elsewhere(side, &f); err != nil {
+			return err
+		}
+		if !maybe {
+			return d.only(side, f)
+		}
+	}
+	d.looseDirs[side][f.node.Ino] = append(d.looseDirs[side][f.node.Ino], f)
+	d.waiting[side] = append(d.waiting[side], f.node.Ino)
+	return nil
+}
+
+// popFrom takes the last file of a list in a map.
+func popFrom(loose map[Ino][]found, ino Ino) (found, bool) {
+	list := loose[ino]
+	f, ok := pop(&list)
+	if len(list) > 0 {
+		loose[ino] = list
+	} else {
+		delete(loose, ino)
+	}
+	return f, ok
+}
+
+// only reports a file that one side does not have, with all that is below.
+func (d *differ) only(side int, f found) error {
+	c := Change{Kind: Deleted, Path: f.path, Old: f.node}
+	if side == after {
+		c = Change{Kind: Added, Path: f.path, New: f.node}
+	}
+	if err := d.report(c, f.other); err != nil || !f.node.Attr.IsDir() {
+		return err
+	}
+	return d.expand(side, f)
+}
+
+// expand has all entries of a directory settled that the other side does not have.
+func (d *differ) expand(side int, dir found) error {
+	if err := d.enter(side, &dir); err != nil {
+		return err
+	}
+	return d.sides[side].Entries(dir.node.Ino, func(name string, ino Ino) error {
+		if d.ctx.Err() != nil {
+			return context.Cause(d.ctx)
+		}
+		f, err := dir.child(name)
+		if err != nil || !d.reaches(&f) {
+			return err
+		}
+		f.node.Ino = ino
+		if err := d.load(side, &f, true); err != nil {
+			return err
+		}
+		d.odd[side] = append(d.odd[side], f)
+		return nil
+	})
+}
+
+// matchFiles pairs the names that a file lost with those that it got.
+func (d *differ) matchFiles() error {
+	byPath := func(a, b found) int { return strings.Compare(a.path, b.path) }
+	for _, ino := range slices.Sorted(maps.Keys(d.loose[before])) {
+		gone, came := d.loose[before][ino], d.loose[after][ino]
+		slices.SortFunc(gone, byPath)
+		slices.SortFunc(came, byPath)
+		n := min(len(gone), len(came))
+		for i := range n {
+			if err := d.both(gone[i], came[i], Renamed); err != nil {
+				return err
+			}
+		}
+		for _, f := range gone[n:] {
+			if err := d.only(before, f); err != nil {
+				return err
+			}
+		}
+		d.loose[after][ino] = came[n:]
+	}
+	for _, list := range d.loose[after] {
+		for _, f := range list {
+			if err := d.only(after, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
