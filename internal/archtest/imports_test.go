@@ -37,7 +37,7 @@ var arrows = []struct {
 
 	{"internal/launch", []string{"internal/cgroup", "internal/sandbox", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/manager", []string{
-		"internal/cgroup", "internal/debian", "internal/httpapi", "internal/image", "internal/launch", "internal/paths",
+		"internal/cgroup", "internal/cowfs", "internal/debian", "internal/httpapi", "internal/image", "internal/launch", "internal/paths",
 		"internal/sandbox", "internal/snapfile", "internal/store", "internal/wire",
 	}, "the use cases; it implements httpapi.Service and must never link gVisor, so that daemon code is tested without it"},
 

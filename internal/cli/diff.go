@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -15,8 +16,8 @@ import (
 func (a *app) diffCommand() *cobra.Command {
 	var req sandbox.DiffRequest
 	cmd := &cobra.Command{
-		Use:               "diff A B [PATH…] [--hunks]",
-		Short:             "Compare the files of two sandboxes of one tree",
+		Use:               "diff A B [PATH…] [--hunks] [--stat]",
+		Short:             "Compare the files of two sandboxes or snapshots of one tree or image",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -25,42 +26,34 @@ func (a *app) diffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(d, func(w io.Writer) error { return writeDiff(w, d) })
+			return a.show(d, func(w io.Writer) error {
+				if req.Stat && !req.Hunks {
+					return writeStat(w, d)
+				}
+				return writeDiff(w, d)
+			})
 		}),
 	}
 	cmd.Flags().BoolVar(&req.Hunks, "hunks", false, "with unified diffs of text files")
+	cmd.Flags().BoolVar(&req.Stat, "stat", false, "show how many lines differ")
 	return cmd
 }
 
-// noHunks are the reasons for which a file is shown without its unified diff.
+// noHunks are the reasons for which a file is shown without its lines.
 var noHunks = map[sandbox.NoHunks]string{
 	sandbox.NoHunksBinary:   "no text",
 	sandbox.NoHunksTooLarge: "too large to show",
-	sandbox.NoHunksChanged:  "changed meanwhile",
 	sandbox.NoHunksLimit:    "too much to show",
 }
 
-// writeDiff prints one line for each change, as version control does: A, M or D.
+// writeDiff prints one line for each change, as version control does: A, M, D or R.
 func writeDiff(w io.Writer, d *sandbox.Diff) error {
 	if len(d.Changes) == 0 {
 		return line("no differences")(w)
 	}
 	for _, c := range d.Changes {
 		letter := strings.ToUpper(string(c.Kind[:min(1, len(c.Kind))]))
-		detail := byteSize(c.Size)
-		if c.OldSize != 0 && c.OldSize != c.Size {
-			detail = byteSize(c.OldSize) + " → " + detail
-		}
-		if c.Type != "file" {
-			detail = c.Type
-		}
-		if c.OldMode != "" && c.OldMode != c.Mode {
-			detail += ", mode " + c.OldMode + " → " + c.Mode
-		}
-		if why, ok := noHunks[c.NoHunks]; ok {
-			detail += ", " + why
-		}
-		if _, err := fmt.Fprintf(w, "%s %s  (%s)\n", letter, printable(c.Path), detail); err != nil {
+		if _, err := fmt.Fprintf(w, "%s %s  (%s)\n", letter, pathsOf(&c), strings.Join(details(&c), ", ")); err != nil {
 			return err
 		}
 		for hunk := range strings.Lines(c.Hunks) {
@@ -70,4 +63,75 @@ func writeDiff(w io.Writer, d *sandbox.Diff) error {
 		}
 	}
 	return nil
+}
+
+// pathsOf returns the path of a change, behind the one it had before.
+func pathsOf(c *sandbox.Change) string {
+	if c.OldPath != "" {
+		return printable(c.OldPath) + " → " + printable(c.Path)
+	}
+	return printable(c.Path)
+}
+
+// details returns what is said of a change besides its path.
+func details(c *sandbox.Change) []string {
+	var all []string
+	note := func(what, old, now string) {
+		if old != "" && old != now {
+			all = append(all, what+old+" → "+now)
+		}
+	}
+	switch {
+	case c.OldType != "":
+		note("", c.OldType, c.Type)
+	case c.Type != "file":
+		all = append(all, c.Type)
+	case c.OldSize != c.Size && (c.Kind == sandbox.Modified || c.Kind == sandbox.Renamed):
+		note("", byteSize(c.OldSize), byteSize(c.Size))
+	default:
+		all = append(all, byteSize(c.Size))
+	}
+	note("mode ", c.OldMode, c.Mode)
+	note("owner ", c.OldOwner, c.Owner)
+	for _, x := range c.Xattrs {
+		all = append(all, "attribute "+printable(x))
+	}
+	if why, ok := noHunks[c.NoHunks]; ok {
+		all = append(all, why)
+	}
+	return all
+}
+
+// maxBar is the longest bar of a line of writeStat.
+const maxBar = 40
+
+// writeStat prints how many lines differ in each file, with a bar, and in all.
+func writeStat(w io.Writer, d *sandbox.Diff) error {
+	width, most, added, deleted := 0, 0, 0, 0
+	for _, c := range d.Changes {
+		width = max(width, utf8.RuneCountInString(pathsOf(&c)))
+		most = max(most, c.Insertions+c.Deletions)
+		added += c.Insertions
+		deleted += c.Deletions
+	}
+	for _, c := range d.Changes {
+		what := strings.Join(details(&c), ", ")
+		if n := c.Insertions + c.Deletions; n > 0 {
+			scale := func(n int) int { return (n*min(most, maxBar) + most - 1) / most }
+			what = fmt.Sprintf("%*d %s%s", len(fmt.Sprint(most)), n, strings.Repeat("+", scale(c.Insertions)), strings.Repeat("-", scale(c.Deletions)))
+		}
+		p := pathsOf(&c)
+		if _, err := fmt.Fprintf(w, " %s%s | %s\n", p, strings.Repeat(" ", width-utf8.RuneCountInString(p)), what); err != nil {
+			return err
+		}
+	}
+	return line(fmt.Sprintf(" %s, %s, %s", plural(len(d.Changes), "path differs", "paths differ"),
+		plural(added, "line is new", "lines are new"), plural(deleted, "line is gone", "lines are gone")))(w)
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n, " ", many)
 }

@@ -223,12 +223,17 @@ func fakeDiff(_ context.Context, from, to string, req sandbox.DiffRequest) (*san
 		return d, nil
 	}
 	d.Changes = []sandbox.Change{
-		{Path: "/etc/motd", Kind: sandbox.Modified, Type: "file", Size: 12, OldSize: 2048, Mode: "0644", OldMode: "0600"},
-		{Path: "/new\x1b[2Jdir", Kind: sandbox.Added, Type: "dir", Mode: "0755"},
-		{Path: "/tmp/old", Kind: sandbox.Deleted, Type: "file", Size: 5 << 20, Mode: "0644"},
+		{Path: "/etc/motd", Kind: sandbox.Modified, Type: "file", Size: 12, OldSize: 2048, Mode: "0644", OldMode: "0600", Owner: "0:0", Content: true},
+		{Path: "/new\x1b[2Jdir", Kind: sandbox.Added, Type: "dir", Mode: "0755", Owner: "0:0"},
+		{Path: "/srv/kind", Kind: sandbox.Modified, Type: "symlink", OldType: "dir", Mode: "0777", Owner: "1000:1000", OldOwner: "0:0"},
+		{Path: "/srv/new", OldPath: "/srv/old", Kind: sandbox.Renamed, Type: "file", Size: 7, OldSize: 7, Mode: "0644", Owner: "0:0", Xattrs: []string{"user.\aname"}},
+		{Path: "/tmp/old", Kind: sandbox.Deleted, Type: "file", Size: 5 << 20, Mode: "0644", Owner: "0:0"},
+	}
+	if req.Hunks || req.Stat {
+		d.Changes[0].Insertions, d.Changes[0].Deletions = 1, 100
+		d.Changes[4].NoHunks = sandbox.NoHunksTooLarge
 	}
 	if req.Hunks {
-		d.Changes[2].NoHunks = sandbox.NoHunksTooLarge
 		d.Changes[0].Hunks = "@@ -1 +1 @@\n-a\tb\x07\n+c\n"
 	}
 	if len(req.Paths) > 0 {

@@ -75,11 +75,14 @@ func (c *Client) Promote(ctx context.Context, ref string) (*sandbox.Sandbox, err
 	return on[*sandbox.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/promote", nil, nil)
 }
 
-// Diff compares two sandboxes.
+// Diff compares two sandboxes or snapshots.
 func (c *Client) Diff(ctx context.Context, from, to string, req sandbox.DiffRequest) (*sandbox.Diff, error) {
 	query := url.Values{"to": {to}, "path": slices.Clone(req.Paths)}
 	if req.Hunks {
 		query.Set("hunks", "1")
+	}
+	if req.Stat {
+		query.Set("stat", "1")
 	}
 	return on[*sandbox.Diff](ctx, c, http.MethodGet, "sandboxes", from, "/diff", query, nil)
 }

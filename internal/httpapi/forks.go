@@ -17,10 +17,11 @@ type forkInput struct {
 }
 
 type diffInput struct {
-	IDInput
-	To    string   `query:"to" required:"true" doc:"sandbox to compare with"`
+	ID    string   `path:"id" doc:"id or name of a sandbox or snapshot"`
+	To    string   `query:"to" required:"true" doc:"id or name of the sandbox or snapshot to compare with"`
 	Path  []string `query:"path,explode" doc:"only this absolute path and what is below it; may be repeated"`
 	Hunks bool     `query:"hunks" doc:"with unified diffs of text files"`
+	Stat  bool     `query:"stat" doc:"with numbers of lines that differ"`
 }
 
 type treeInput struct {
@@ -33,7 +34,7 @@ func (a *API) routeForks() {
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany, statusNoStorage), a.fork)
 	register(a, operation(http.MethodPost, one+"/promote", "promote-sandbox", tag, "Give a child's state to its parent",
 		statusNotFound, statusConflict), onSandbox(a.svc.Promote))
-	register(a, operation(http.MethodGet, one+"/diff", "diff-sandboxes", tag, "Compare two sandboxes of one tree", statusNotFound, statusConflict), a.diff)
+	register(a, operation(http.MethodGet, one+"/diff", "diff-sandboxes", tag, "Compare two sandboxes or snapshots of one tree or image", statusNotFound, statusConflict), a.diff)
 	register(a, operation(http.MethodGet, "/v1/tree", "get-tree", tag, "The lineage of sandboxes and snapshots", statusNotFound), a.tree)
 }
 
@@ -65,7 +66,7 @@ func forkOut(res *sandbox.ForkResult, err error) (*out[*sandbox.ForkResult], err
 }
 
 func (a *API) diff(ctx context.Context, in *diffInput) (*out[*sandbox.Diff], error) {
-	if err := cmp.Or(validSandbox(in.ID), sandbox.ValidRef(sandbox.KindSandbox, "to", in.To)); err != nil {
+	if err := cmp.Or(validSide("id", in.ID), validSide("to", in.To)); err != nil {
 		return nil, err
 	}
 	for _, p := range in.Path {
@@ -73,7 +74,7 @@ func (a *API) diff(ctx context.Context, in *diffInput) (*out[*sandbox.Diff], err
 			return nil, sandbox.Invalid("path", "%q is not a clean absolute path", p)
 		}
 	}
-	d, err := a.svc.Diff(ctx, in.ID, in.To, sandbox.DiffRequest{Paths: in.Path, Hunks: in.Hunks})
+	d, err := a.svc.Diff(ctx, in.ID, in.To, sandbox.DiffRequest{Paths: in.Path, Hunks: in.Hunks, Stat: in.Stat})
 	if err != nil {
 		return nil, err
 	}

@@ -51,6 +51,7 @@ func TestRefusals(t *testing.T) {
 		{"query: forged token", "GET", "/v1/sandboxes?page_token=MS4uLi8uLg", "", 400, "page_token"},
 		{"query: metadata", "GET", "/v1/sandboxes?metadata=k", "", 400, "metadata"},
 		{"diff without to", "GET", one + "/diff", "", 400, "to"},
+		{"diff with what", "GET", one + "/diff?to=img_aaaaaaaaaaaaaaaa", "", 400, "to"},
 		{"diff path", "GET", one + "/diff?to=a&path=../x", "", 400, "path"},
 		{"diff unclean path", "GET", one + "/diff?to=a&path=/a/../b", "", 400, "path"},
 		{"no body", "POST", "/v1/sandboxes", "", 400, ""},

@@ -122,6 +122,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", one + "/fork", `{"count":2,"names":["a","b"],"timeout_ms":9}`, `Fork "` + sbxA + `" {"count":2,"names":["a","b"],"timeout_ms":9}`, 200,
 			`{"error":{"code":"timeout","detail":"late"}}`},
 		{"GET", one + "/diff?to=other&path=/a&path=/b&hunks=1", "", `Diff "` + sbxA + `" "other" {"paths":["/a","/b"],"hunks":true}`, 200, `"changes":[]`},
+		{"GET", "/v1/sandboxes/" + snapA + "/diff?to=" + snapA + "&stat=1", "", `Diff "` + snapA + `" "` + snapA + `" {"stat":true}`, 200, `"changes":[]`},
 		{"GET", "/v1/tree", "", `Tree ""`, 200, `{"items":[]}`},
 		{"GET", "/v1/tree?sandbox=a", "", `Tree "a"`, 200, `{"items":[]}`},
 		{"POST", one + "/snapshots", `{"name":"s","memory":true}`, `Snapshot "` + sbxA + `" {"name":"s","memory":true}`, 201, snapA},

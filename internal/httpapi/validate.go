@@ -29,6 +29,14 @@ func validSnapshot(field, ref string) error {
 	return sandbox.ValidRef(sandbox.KindSnapshot, field, ref)
 }
 
+// validSide checks a reference to a sandbox or a snapshot.
+func validSide(field, ref string) error {
+	if sandbox.IsID(sandbox.KindSnapshot, ref) {
+		return nil
+	}
+	return sandbox.ValidRef(sandbox.KindSandbox, field, ref)
+}
+
 // validNames checks names that are optional.
 func validNames(field string, names ...string) error {
 	for _, name := range names {

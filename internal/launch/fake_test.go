@@ -144,12 +144,6 @@ func (f *fake) serve(c *wire.Conn) {
 		_ = c.SendJSON(wire.TypeReply, struct{}{})
 	case wire.OpAdopt:
 		_ = c.SendJSON(wire.TypeReply, wire.Adopted{State: "running", Generations: []string{"gen"}}, int(f.memory.Fd()), int(f.memory.Fd()), int(f.memory.Fd()))
-	case wire.OpReadFile:
-		n, err := p.Files[0].WriteAt([]byte("contents of "+call.ReadFile.Path), 0)
-		if err != nil {
-			panic(err)
-		}
-		_ = c.SendJSON(wire.TypeReply, wire.Blob{Size: int64(n)})
 	case wire.OpQuit:
 		if f.stubborn {
 			select {}

@@ -187,14 +187,6 @@ func TestExecWriterFails(t *testing.T) {
 	}
 }
 
-func TestBlob(t *testing.T) {
-	s := start(t, newLauncher(t, normal))
-	b, err := s.Blob(context.Background(), &wire.Call{Op: wire.OpReadFile, ReadFile: &wire.ReadFile{Path: "/x"}}, nil)
-	if err != nil || string(b) != "contents of /x" {
-		t.Errorf("blob is %q (%v)", b, err)
-	}
-}
-
 func TestMemoryIsReadOnly(t *testing.T) {
 	s := start(t, newLauncher(t, normal))
 	if _, err := s.Memory().WriteAt([]byte("x"), 0); !errors.Is(err, unix.EBADF) {

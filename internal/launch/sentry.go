@@ -2,7 +2,6 @@ package launch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -305,37 +304,6 @@ func sendStdin(c *wire.Conn, in io.Reader) {
 			return
 		}
 	}
-}
-
-// maxBlob bounds what a sentry, which nobody need believe, can make the daemon
-// read, in bytes.
-const maxBlob = 256 << 20
-
-// Blob makes a call that answers with a memory file and returns its contents.
-// request, if not nil, is put into the file first, as JSON.
-func (s *Sentry) Blob(ctx context.Context, call *wire.Call, request any) ([]byte, error) {
-	f, err := NewFile("blob")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if request != nil {
-		if err := json.NewEncoder(io.NewOffsetWriter(f, 0)).Encode(request); err != nil {
-			return nil, fmt.Errorf("encode request: %w", err)
-		}
-	}
-	var blob wire.Blob
-	if _, err := s.Call(ctx, call, &blob, f); err != nil {
-		return nil, err
-	}
-	if blob.Size < 0 || blob.Size > maxBlob {
-		return nil, sandbox.Errorf(sandbox.CodeLimit, "%s: an answer of %d bytes is more than %d", call.Op, blob.Size, maxBlob)
-	}
-	data := make([]byte, blob.Size)
-	if _, err := f.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("read reply: %w", err)
-	}
-	return data, nil
 }
 
 // SetLimits applies limits to the sentry's control group. It is an error of

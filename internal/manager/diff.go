@@ -2,269 +2,126 @@ package manager
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"path"
-	"slices"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/cowfs"
 	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
 )
 
-// identityFiles differ between any two sandboxes, so they are only compared
-// when they are asked for by name.
-var identityFiles = []string{"/etc/hostname", "/etc/machine-id"}
+// unasked are paths that are only compared when they are asked for: where the
+// sandbox's own mounts are, what is temporary, and the files of its identity.
+var unasked = []string{"/dev", "/proc", "/sys", "/tmp", "/etc/hostname", "/etc/machine-id"}
 
-// Diff compares the files of two running sandboxes. Only what either changed
-// since its image is looked at, and contents only where the metadata leaves it
-// open.
+// Diff compares the files of two sandboxes or snapshots of one tree, or of one
+// image. It takes time in proportion to what they changed since they parted;
+// sandboxes go on meanwhile.
 func (m *Manager) Diff(ctx context.Context, fromRef, toRef string, req sandbox.DiffRequest) (*sandbox.Diff, error) {
-	from, err := m.resolve(fromRef)
+	filter, err := newFilter(req.Paths)
 	if err != nil {
 		return nil, err
 	}
-	to, err := m.resolve(toRef)
+	from, err := m.look(ctx, fromRef)
 	if err != nil {
-		return nil, err
-	}
-	filter, err := newPathFilter(req.Paths)
-	if err != nil {
-		return nil, err
-	}
-	a, b := from.view(), to.view()
-	if a.Image != b.Image {
-		return nil, sandbox.Errorf(sandbox.CodeConflict, "%s and %s are of different images", from.id, to.id)
-	}
-	d := differ{filter: filter}
-	if d.from.sentry, err = from.running(sandbox.StateRunning, sandbox.StatePaused); err != nil {
 		return nil, fmt.Errorf("diff: %w", err)
 	}
-	if d.to.sentry, err = to.running(sandbox.StateRunning, sandbox.StatePaused); err != nil {
-		return nil, fmt.Errorf("diff: %w", err)
-	}
-	changes, err := d.run(ctx)
-	if err == nil && req.Hunks {
-		h := hunker{old: d.from.read, new: d.to.read, left: maxHunks}
-		err = h.addTo(ctx, changes, func(p string) bool { return isFile(d.from.known[p]) })
-	}
+	defer from.close()
+	to, err := m.look(ctx, toRef)
 	if err != nil {
-		err = m.explain(from, d.from.sentry, m.explain(to, d.to.sentry, err))
 		return nil, fmt.Errorf("diff: %w", err)
 	}
-	lineOf := func(b *box) []string {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return append(slices.Clone(b.rec.Ancestors), b.id)
+	defer to.close()
+	d := &sandbox.Diff{From: from.id, To: to.id, Base: commonAncestor(from.line, to.line)}
+	changes, err := changesOf(ctx, from, to, filter)
+	if err != nil {
+		return nil, fmt.Errorf("diff: %w", err)
 	}
-	return &sandbox.Diff{From: from.id, To: to.id, Base: commonAncestor(lineOf(from), lineOf(to)), Changes: changes}, nil
+	d.Changes = make([]sandbox.Change, len(changes))
+	for i := range changes {
+		d.Changes[i] = describe(&changes[i])
+	}
+	if req.Hunks || req.Stat {
+		h := hunker{old: readerOf(from.files), new: readerOf(to.files), hunks: req.Hunks, left: maxHunks, unread: maxRead}
+		if err := h.addTo(ctx, d.Changes, changes); err != nil {
+			return nil, fmt.Errorf("diff: %w", filesError(err))
+		}
+	}
+	return d, nil
 }
 
-// pathFilter selects paths; an empty one selects all but identityFiles.
-type pathFilter []string
+// changesOf compares two moments.
+func changesOf(ctx context.Context, from, to *moment, filter cowfs.Filter) ([]cowfs.Change, error) {
+	if from.image != to.image {
+		return nil, sandbox.Errorf(sandbox.CodeConflict, "%s and %s are of different images", from.id, to.id)
+	}
+	changes, err := cowfs.Changes(ctx, from.files, to.files, filter)
+	return changes, filesError(err)
+}
 
-func newPathFilter(paths []string) (pathFilter, error) {
-	var f pathFilter
+// filesError gives errors of reading files a code.
+func filesError(err error) error {
+	switch {
+	case cowfs.IsCorrupt(err):
+		return sandbox.Errorf(sandbox.CodeCorrupt, "%w", err)
+	case errors.Is(err, cowfs.ErrLimit):
+		return sandbox.Errorf(sandbox.CodeLimit, "%w: name paths to look at less", err)
+	}
+	return err
+}
+
+// newFilter selects what is at and below paths, or all but what is unasked.
+func newFilter(paths []string) (cowfs.Filter, error) {
+	if len(paths) == 0 {
+		return cowfs.Filter{Except: unasked}, nil
+	}
+	var f cowfs.Filter
 	for _, p := range paths {
 		if !strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0) {
-			return nil, sandbox.Invalid("paths", "%q is not an absolute path", p)
+			return f, sandbox.Invalid("paths", "%q is not an absolute path", p)
 		}
-		f = append(f, path.Clean(p))
+		f.Only = append(f.Only, path.Clean(p))
 	}
 	return f, nil
 }
 
-func (f pathFilter) selects(p string) bool {
-	if len(f) == 0 {
-		return !slices.Contains(identityFiles, p)
-	}
-	return slices.ContainsFunc(f, func(dir string) bool { return within(p, dir) })
+var changeKinds = [...]sandbox.ChangeKind{
+	cowfs.Added: sandbox.Added, cowfs.Deleted: sandbox.Deleted, cowfs.Modified: sandbox.Modified, cowfs.Renamed: sandbox.Renamed,
 }
 
-func within(p, dir string) bool { return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/") }
-
-// side is one of the two sandboxes.
-type side struct {
-	sentry  *launch.Sentry
-	changed map[string]wire.Entry // the writable layer
-	known   map[string]wire.Entry // present state of what was asked for
+// describe returns a change as users see it.
+func describe(c *cowfs.Change) sandbox.Change {
+	now, old := &c.New.Attr, &c.Old.Attr
+	if c.Kind == cowfs.Deleted {
+		now = old
+	}
+	out := sandbox.Change{
+		Path: c.Path, OldPath: c.From, Kind: changeKinds[c.Kind], Type: typeOf(now), Size: sizeOf(now), Mode: modeOf(now), Owner: ownerOf(now),
+		Content: c.Differs&(cowfs.DiffersData|cowfs.DiffersTarget|cowfs.DiffersDevice) != 0, Xattrs: c.Xattrs,
+	}
+	if c.Kind == cowfs.Added || c.Kind == cowfs.Deleted {
+		return out
+	}
+	out.OldSize = sizeOf(old)
+	if c.Differs&cowfs.DiffersType != 0 {
+		out.OldType = typeOf(old)
+	}
+	if c.Differs&cowfs.DiffersMode != 0 {
+		out.OldMode = modeOf(old)
+	}
+	if c.Differs&cowfs.DiffersOwner != 0 {
+		out.OldOwner = ownerOf(old)
+	}
+	return out
 }
 
-type differ struct {
-	filter   pathFilter
-	from, to side
-}
+func isFile(a *cowfs.Attr) bool { return a.Mode&unix.S_IFMT == unix.S_IFREG }
 
-func (d *differ) run(ctx context.Context) ([]sandbox.Change, error) {
-	if err := d.both(ctx, func(ctx context.Context, s *side) error { return s.loadChanges(ctx, d.filter) }); err != nil {
-		return nil, err
-	}
-	paths, deep := d.candidates()
-	if err := d.both(ctx, func(ctx context.Context, s *side) error { return s.describe(ctx, paths, deep) }); err != nil {
-		return nil, err
-	}
-	if err := d.digest(ctx); err != nil {
-		return nil, err
-	}
-	return d.compare(), nil
-}
-
-// both runs fn for both sides at once.
-func (d *differ) both(ctx context.Context, fn func(context.Context, *side) error) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return fn(ctx, &d.from) })
-	g.Go(func() error { return fn(ctx, &d.to) })
-	return g.Wait()
-}
-
-func (s *side) loadChanges(ctx context.Context, filter pathFilter) error {
-	data, err := s.sentry.Blob(ctx, &wire.Call{Op: wire.OpChanges}, nil)
-	if err != nil {
-		return err
-	}
-	var entries []wire.Entry
-	if err := json.Unmarshal(data, &entries); err != nil {
-		return fmt.Errorf("decode changes: %w", err)
-	}
-	s.changed = map[string]wire.Entry{}
-	for _, e := range entries {
-		if filter.selects(e.Path) {
-			s.changed[e.Path] = e
-		}
-	}
-	s.known = map[string]wire.Entry{}
-	return nil
-}
-
-// candidates returns the paths that may differ, and those where all that is
-// below may differ too: a side deleted or replaced a directory of the image.
-func (d *differ) candidates() (paths, deep []string) {
-	seen := map[string]bool{}
-	for _, pair := range [][2]*side{{&d.from, &d.to}, {&d.to, &d.from}} {
-		for p, e := range pair[0].changed {
-			if o, ok := pair[1].changed[p]; ok && same(e, o) && e.Opaque == o.Opaque {
-				continue // neither changed it since they parted
-			}
-			if seen[p] {
-				continue
-			}
-			seen[p] = true
-			if e.Mode == 0 || e.Opaque || pair[1].changed[p].Opaque {
-				deep = append(deep, p)
-			} else {
-				paths = append(paths, p)
-			}
-		}
-	}
-	return paths, deep
-}
-
-// same reports whether two entries are one file that neither side touched since
-// they parted: any change of a file gives it a new ctime.
-func same(a, b wire.Entry) bool {
-	return a.Mode == b.Mode && a.UID == b.UID && a.GID == b.GID && a.Size == b.Size &&
-		a.Ino == b.Ino && a.CtimeN == b.CtimeN && a.Link == b.Link
-}
-
-func (s *side) describe(ctx context.Context, paths, deep []string) error {
-	for _, q := range []struct {
-		paths     []string
-		recursive bool
-	}{{paths, false}, {deep, true}} {
-		if len(q.paths) == 0 {
-			continue
-		}
-		entries, err := s.ask(ctx, q.paths, &wire.Describe{Recursive: q.recursive})
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			if e.Mode != 0 {
-				s.known[e.Path] = e
-			}
-		}
-	}
-	return nil
-}
-
-func (s *side) ask(ctx context.Context, paths []string, req *wire.Describe) ([]wire.Entry, error) {
-	data, err := s.sentry.Blob(ctx, &wire.Call{Op: wire.OpDescribe, Describe: req}, paths)
-	if err != nil {
-		return nil, err
-	}
-	var entries []wire.Entry
-	if err := json.Unmarshal(data, &entries); err != nil {
-		return nil, fmt.Errorf("decode descriptions: %w", err)
-	}
-	return entries, nil
-}
-
-// digest has both sides read the files that look alike but are not known to be.
-func (d *differ) digest(ctx context.Context) error {
-	var unsure []string
-	for p, a := range d.from.known {
-		b, ok := d.to.known[p]
-		if ok && isFile(a) && isFile(b) && a.Size == b.Size && a.Size > 0 && !same(a, b) {
-			unsure = append(unsure, p)
-		}
-	}
-	if len(unsure) == 0 {
-		return nil
-	}
-	return d.both(ctx, func(ctx context.Context, s *side) error {
-		entries, err := s.ask(ctx, unsure, &wire.Describe{Digests: true})
-		for _, e := range entries {
-			if s.known[e.Path] = e; e.Mode == 0 { // it vanished meanwhile
-				delete(s.known, e.Path)
-			}
-		}
-		return err
-	})
-}
-
-func isFile(e wire.Entry) bool { return e.Mode&unix.S_IFMT == unix.S_IFREG }
-
-func (d *differ) compare() []sandbox.Change {
-	paths := map[string]bool{}
-	for p := range d.from.known {
-		paths[p] = true
-	}
-	for p := range d.to.known {
-		paths[p] = true
-	}
-	changes := []sandbox.Change{}
-	for _, p := range slices.Sorted(maps.Keys(paths)) {
-		a, before := d.from.known[p]
-		b, after := d.to.known[p]
-		switch {
-		case !d.filter.selects(p):
-		case before && !after:
-			changes = append(changes, sandbox.Change{Path: p, Kind: sandbox.Deleted, Type: typeOf(a), Size: a.Size, Mode: modeOf(a)})
-		case !before && after:
-			changes = append(changes, sandbox.Change{Path: p, Kind: sandbox.Added, Type: typeOf(b), Size: b.Size, Mode: modeOf(b)})
-		case !equal(a, b):
-			c := sandbox.Change{Path: p, Kind: sandbox.Modified, Type: typeOf(b), Size: b.Size, OldSize: a.Size, Mode: modeOf(b)}
-			if a.Mode != b.Mode {
-				c.OldMode = modeOf(a)
-			}
-			changes = append(changes, c)
-		}
-	}
-	return changes
-}
-
-// equal reports whether users see the same file.
-func equal(a, b wire.Entry) bool {
-	return a.Mode == b.Mode && a.UID == b.UID && a.GID == b.GID && a.Size == b.Size && a.Link == b.Link && a.Digest == b.Digest
-}
-
-func typeOf(e wire.Entry) string {
-	switch e.Mode & unix.S_IFMT {
+func typeOf(a *cowfs.Attr) string {
+	switch a.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		return "dir"
 	case unix.S_IFLNK:
@@ -279,4 +136,15 @@ func typeOf(e wire.Entry) string {
 	return "device"
 }
 
-func modeOf(e wire.Entry) string { return fmt.Sprintf("%04o", e.Mode&0o7777) }
+// sizeOf returns the size of what a file contains. How large a directory is says
+// nothing.
+func sizeOf(a *cowfs.Attr) int64 {
+	if a.IsDir() {
+		return 0
+	}
+	return int64(a.Size)
+}
+
+func modeOf(a *cowfs.Attr) string { return fmt.Sprintf("%04o", a.Mode&0o7777) }
+
+func ownerOf(a *cowfs.Attr) string { return fmt.Sprintf("%d:%d", a.UID, a.GID) }

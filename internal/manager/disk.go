@@ -219,26 +219,26 @@ func (m *Manager) openSnapshot(s *snapshot) error {
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", s.id, err)
 	}
-	generations, err := m.checkSnapshot(s, state, dir)
+	f, err := m.checkSnapshot(s, state, dir)
 	if err != nil {
 		state.Close()
 		return err
 	}
 	if s.freeze != nil { // an earlier daemon restored sandboxes from it
-		m.gens.release(generations...) // which the freeze holds
-		s.freeze.file = state
+		m.gens.release(f.generations...) // which the freeze holds
+		s.freeze.file, s.freeze.files = f.file, f.files
 		return nil
 	}
-	s.freeze = &freeze{id: s.id, file: state, generations: generations, refs: 1}
+	s.freeze = f
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.freezes[s.id] = s.freeze
+	m.freezes[s.id] = f
 	return nil
 }
 
-// checkSnapshot compares the state of s with its digest, and returns the
-// generations that it has. The caller owns a reference on them.
-func (m *Manager) checkSnapshot(s *snapshot, state *os.File, dir string) ([]string, error) {
+// checkSnapshot compares the state of s with its digest, and returns what it says.
+// The caller owns a reference, and one on each generation.
+func (m *Manager) checkSnapshot(s *snapshot, state *os.File, dir string) (*freeze, error) {
 	h := sha256.New()
 	if _, err := io.Copy(h, state); err != nil || hex.EncodeToString(h.Sum(nil)) != s.rec.Digest {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s does not match its digest", s.id)
@@ -255,7 +255,7 @@ func (m *Manager) checkSnapshot(s *snapshot, state *os.File, dir string) ([]stri
 	if err := m.addParts(s.id, snap.Generations, dir, diskParts(snap)); err != nil {
 		return nil, err
 	}
-	return append([]string{}, snap.Generations...), nil
+	return &freeze{id: s.id, file: state, generations: append([]string{}, snap.Generations...), files: snap.Files, refs: 1}, nil
 }
 
 // addParts takes a reference on each generation of a snapshot on disk, or on none.

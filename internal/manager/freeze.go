@@ -10,6 +10,7 @@ import (
 
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/snapfile"
 	"ramet.dev/ramet/internal/store"
 	"ramet.dev/ramet/internal/wire"
 )
@@ -39,6 +40,8 @@ type freeze struct {
 	// generations are the memory files that the state refers to; a freeze
 	// holds a reference on each.
 	generations []string
+	// files says where in generations the files are.
+	files snapfile.Files
 	// file is the snapshot file; nil after a restart of the daemon, when no
 	// more children can be made unless it is a snapshot on disk that is opened.
 	file *os.File
@@ -119,13 +122,18 @@ func (m *Manager) freezeAs(ctx context.Context, f *freeze) (*wire.Frozen, error)
 		err = f.checkGenerations(frozen.Generations)
 	}
 	if err == nil {
+		if err = frozen.Files.Check(len(frozen.Generations)); err != nil {
+			err = sandbox.Errorf(sandbox.CodeCorrupt, "the sandbox says where its files are: %w", err)
+		}
+	}
+	if err == nil {
 		err = m.gens.acquire(frozen.Generations)
 	}
 	if err != nil {
 		m.release(f) // it may have been frozen all the same
 		return nil, err
 	}
-	f.generations = frozen.Generations
+	f.generations, f.files = frozen.Generations, frozen.Files
 	return &frozen, nil
 }
 

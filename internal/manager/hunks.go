@@ -2,13 +2,14 @@ package manager
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 
+	"ramet.dev/ramet/internal/cowfs"
 	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
 )
 
 const (
@@ -16,39 +17,50 @@ const (
 	maxHunkFile = 1 << 20
 	// maxHunks bounds the unified diffs of one answer together, in bytes.
 	maxHunks = 16 << 20
+	// maxRead bounds what is read for them.
+	maxRead = 1 << 30
 )
 
-// hunker adds unified diffs to changes of text files.
+// hunker compares text files line by line.
 type hunker struct {
 	old, new reader
-	left     int // bytes that may still be added
+	hunks    bool  // else lines are only counted
+	left     int   // bytes of unified diffs that may still be added
+	unread   int64 // bytes that may still be read
 }
 
-// reader reads the file at a path of one side.
-type reader func(ctx context.Context, path string) ([]byte, error)
+// reader reads a file of one side.
+type reader func(ctx context.Context, n *cowfs.Node) ([]byte, error)
 
-func (s *side) read(ctx context.Context, p string) ([]byte, error) {
-	return s.sentry.Blob(ctx, &wire.Call{Op: wire.OpReadFile, ReadFile: &wire.ReadFile{Path: p, Max: maxHunkFile}}, nil)
+func readerOf(f *cowfs.Files) reader {
+	return func(ctx context.Context, n *cowfs.Node) ([]byte, error) { return f.ReadFile(ctx, n, maxHunkFile) }
 }
 
-// addTo adds to each of changes that is of a file its unified diff, or why it
-// has none. wasFile reports whether a path was a file on the old side.
-func (h *hunker) addTo(ctx context.Context, changes []sandbox.Change, wasFile func(path string) bool) error {
+// addTo adds to each of changes that is of a file's contents how its lines differ,
+// or why it does not say. from are the same changes.
+func (h *hunker) addTo(ctx context.Context, changes []sandbox.Change, from []cowfs.Change) error {
 	for i := range changes {
-		c := &changes[i]
+		c, f := &changes[i], &from[i]
+		isData := f.Kind == cowfs.Added || f.Kind == cowfs.Deleted || f.Differs&(cowfs.DiffersData|cowfs.DiffersType) != 0
+		size := int64(0)
+		if isFile(&f.Old.Attr) {
+			size += int64(f.Old.Attr.Size)
+		}
+		if isFile(&f.New.Attr) {
+			size += int64(f.New.Attr.Size)
+		}
 		switch {
-		case c.Type != "file":
+		case c.Type != "file" || !isData:
 			continue
 		case max(c.Size, c.OldSize) > maxHunkFile:
 			c.NoHunks = sandbox.NoHunksTooLarge
 			continue
-		case h.left == 0:
+		case h.left == 0 || h.unread < size:
 			c.NoHunks = sandbox.NoHunksLimit
 			continue
 		}
-		var err error
-		c.Hunks, c.NoHunks, err = h.compare(ctx, c, c.Kind != sandbox.Added && wasFile(c.Path))
-		if err != nil {
+		h.unread -= size
+		if err := h.compare(ctx, c, f); err != nil {
 			return fmt.Errorf("compare %s: %w", c.Path, err)
 		}
 		if len(c.Hunks) > h.left {
@@ -59,27 +71,36 @@ func (h *hunker) addTo(ctx context.Context, changes []sandbox.Change, wasFile fu
 	return nil
 }
 
-func (h *hunker) compare(ctx context.Context, c *sandbox.Change, wasFile bool) (string, sandbox.NoHunks, error) {
+func (h *hunker) compare(ctx context.Context, c *sandbox.Change, f *cowfs.Change) error {
 	var a, b []byte
 	var err error
-	if wasFile {
-		a, err = h.old(ctx, c.Path)
+	if isFile(&f.Old.Attr) {
+		if a, err = h.old(ctx, &f.Old); err != nil {
+			return err
+		}
 	}
-	if err == nil && c.Kind != sandbox.Deleted {
-		b, err = h.new(ctx, c.Path)
-	}
-	switch sandbox.CodeOf(err) {
-	case "":
-	case sandbox.CodeNotFound, sandbox.CodeInvalid, sandbox.CodeLimit: // it vanished, is no file any more, or grew
-		return "", sandbox.NoHunksChanged, nil
-	default:
-		return "", "", err
+	if isFile(&f.New.Attr) {
+		if b, err = h.new(ctx, &f.New); err != nil {
+			return err
+		}
 	}
 	if !isText(a) || !isText(b) {
-		return "", sandbox.NoHunksBinary, nil
+		c.NoHunks = sandbox.NoHunksBinary
+		return nil
 	}
-	text, err := unified(ctx, c.Path, lines(a), lines(b))
-	return text, "", err
+	x, y := lines(a), lines(b)
+	edits, err := script(ctx, x, y)
+	if err != nil {
+		return err
+	}
+	for _, e := range edits {
+		c.Deletions += e.a1 - e.a0
+		c.Insertions += e.b1 - e.b0
+	}
+	if h.hunks {
+		c.Hunks = unified(cmp.Or(c.OldPath, c.Path), c.Path, edits, x, y)
+	}
+	return nil
 }
 
 func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }

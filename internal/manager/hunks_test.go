@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"ramet.dev/ramet/internal/cowfs"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -29,7 +30,9 @@ func TestUnified(t *testing.T) {
 		if c.want != "" {
 			c.want = "--- a/f\n+++ b/f\n" + c.want
 		}
-		if got, err := unified(context.Background(), "/f", lines([]byte(c.a)), lines([]byte(c.b))); err != nil || got != c.want {
+		x, y := lines([]byte(c.a)), lines([]byte(c.b))
+		edits, err := script(context.Background(), x, y)
+		if got := unified("/f", "/f", edits, x, y); err != nil || got != c.want {
 			t.Errorf("%s: %v\n%s\nnot\n%s", name, err, got, c.want)
 		}
 	}
@@ -119,65 +122,80 @@ func TestUnifiedIsBounded(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	gone := errors.New("gone")
 	cancel(gone)
-	if _, err := unified(ctx, "/f", a, b); !errors.Is(err, gone) {
+	if _, err := script(ctx, a, b); !errors.Is(err, gone) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
 
-// TestHunks checks which changes get unified diffs, and what those are told that
-// get none.
+// TestHunks checks which changes are compared line by line, and what those are
+// told that are not.
 func TestHunks(t *testing.T) {
+	const text, binary, big = 1, 2, 3 // inodes
 	files := func(suffix string) reader {
-		return func(_ context.Context, p string) ([]byte, error) {
-			switch {
-			case p == "/gone":
-				return nil, sandbox.NotFound("file", p)
-			case p == "/binary":
+		return func(_ context.Context, n *cowfs.Node) ([]byte, error) {
+			switch n.Ino {
+			case binary:
 				return []byte("a\x00" + suffix), nil
-			case strings.HasPrefix(p, "/big"):
+			case big:
 				return []byte(strings.Repeat(suffix, 1000)), nil
 			}
 			return []byte("text\n" + suffix + "\n"), nil
 		}
 	}
-	h := hunker{old: files("old"), new: files("new"), left: 13000}
-	type want struct {
-		hunks   bool
-		noHunks sandbox.NoHunks
+	file := func(ino cowfs.Ino, size uint64) cowfs.Node {
+		return cowfs.Node{Ino: ino, Attr: cowfs.Attr{Mode: cowfs.TypeReg, Size: size}}
 	}
-	changes := []sandbox.Change{}
-	var wants []want
-	add := func(c sandbox.Change, w want) {
-		if c.Type == "" {
-			c.Type = "file"
-		}
-		if c.Kind == "" {
-			c.Kind = sandbox.Modified
-		}
-		changes, wants = append(changes, c), append(wants, w)
+	const modified, data = cowfs.Modified, cowfs.DiffersData
+	dir := cowfs.Node{Ino: text, Attr: cowfs.Attr{Mode: cowfs.TypeDir}}
+	all := []struct {
+		cowfs.Change
+		hunks               bool
+		reason              sandbox.NoHunks
+		insertions, deleted int
+	}{
+		{cowfs.Change{Kind: modified, Old: file(text, 9), New: file(text, 9), Differs: data}, true, "", 1, 1},
+		{cowfs.Change{Kind: modified, Old: file(text, 9), New: file(text, 9), Differs: cowfs.DiffersMode}, false, "", 0, 0},
+		{cowfs.Change{Kind: cowfs.Renamed, From: "/old", Old: file(text, 9), New: file(text, 9)}, false, "", 0, 0},
+		{cowfs.Change{Kind: modified, Old: dir, New: dir, Differs: cowfs.DiffersMode}, false, "", 0, 0},
+		{cowfs.Change{Kind: modified, Old: dir, New: file(text, 9), Differs: cowfs.DiffersType}, true, "", 2, 0},
+		{cowfs.Change{Kind: cowfs.Deleted, Old: file(text, 9)}, true, "", 0, 2},
+		{cowfs.Change{Kind: modified, Old: file(binary, 9), New: file(binary, 9), Differs: data}, false, sandbox.NoHunksBinary, 0, 0},
+		{cowfs.Change{Kind: modified, Old: file(text, 9), New: file(text, maxHunkFile+1), Differs: data}, false, sandbox.NoHunksTooLarge, 0, 0},
+		{cowfs.Change{Kind: modified, Old: file(text, maxHunkFile+1), New: file(text, 9), Differs: data}, false, sandbox.NoHunksTooLarge, 0, 0},
+		{cowfs.Change{Kind: cowfs.Added, New: file(big, 3000)}, true, "", 1, 0},
+		{cowfs.Change{Kind: modified, Old: file(big, 3000), New: file(big, 3000), Differs: data}, true, "", 1, 1},
+		{cowfs.Change{Kind: modified, Old: file(big, 3000), New: file(big, 3000), Differs: data}, false, sandbox.NoHunksLimit, 1, 1},
+		{cowfs.Change{Kind: modified, Old: file(text, 9), New: file(text, 9), Differs: data}, false, sandbox.NoHunksLimit, 0, 0},
 	}
-	add(sandbox.Change{Path: "/text"}, want{true, ""})
-	add(sandbox.Change{Path: "/dir", Type: "dir"}, want{})
-	add(sandbox.Change{Path: "/gone"}, want{false, sandbox.NoHunksChanged})
-	add(sandbox.Change{Path: "/gone", Kind: sandbox.Deleted}, want{false, sandbox.NoHunksChanged})
-	add(sandbox.Change{Path: "/binary"}, want{false, sandbox.NoHunksBinary})
-	add(sandbox.Change{Path: "/huge", Size: maxHunkFile + 1}, want{false, sandbox.NoHunksTooLarge})
-	add(sandbox.Change{Path: "/huge", OldSize: maxHunkFile + 1}, want{false, sandbox.NoHunksTooLarge})
-	add(sandbox.Change{Path: "/big", Kind: sandbox.Added}, want{true, ""})
-	add(sandbox.Change{Path: "/big/modified"}, want{true, ""})
-	add(sandbox.Change{Path: "/big/last"}, want{false, sandbox.NoHunksLimit})
-	add(sandbox.Change{Path: "/text"}, want{false, sandbox.NoHunksLimit})
-	if err := h.addTo(context.Background(), changes, func(string) bool { return true }); err != nil {
+	var changes []sandbox.Change
+	var from []cowfs.Change
+	for i := range all {
+		all[i].Path = fmt.Sprint("/", i)
+		from = append(from, all[i].Change)
+		changes = append(changes, describe(&all[i].Change))
+	}
+	ctx := context.Background()
+	h := hunker{old: files("old"), new: files("new"), hunks: true, left: 13000, unread: maxRead}
+	if err := h.addTo(ctx, changes, from); err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range changes {
-		if (c.Hunks != "") != wants[i].hunks || c.NoHunks != wants[i].noHunks {
-			t.Errorf("%s %s has hunks %.60q and the reason %q, want %+v", c.Kind, c.Path, c.Hunks, c.NoHunks, wants[i])
+		w := all[i]
+		if (c.Hunks != "") != w.hunks || c.NoHunks != w.reason || c.Insertions != w.insertions || c.Deletions != w.deleted {
+			t.Errorf("%s %s: +%d -%d, hunks %.60q, reason %q, want %+v", c.Kind, c.Path, c.Insertions, c.Deletions, c.Hunks, c.NoHunks, w)
 		}
 	}
+	counted := []sandbox.Change{describe(&from[0]), describe(&from[0])}
+	h = hunker{old: files("old"), new: files("new"), left: maxHunks, unread: 30}
+	if err := h.addTo(ctx, counted, []cowfs.Change{from[0], from[0]}); err != nil {
+		t.Fatal(err)
+	}
+	if counted[0].Hunks != "" || counted[0].Insertions != 1 || counted[1].NoHunks != sandbox.NoHunksLimit {
+		t.Errorf("counted, and one that would be read after too much: %+v", counted)
+	}
 	broken := errors.New("broken")
-	h = hunker{old: files("old"), new: func(context.Context, string) ([]byte, error) { return nil, broken }, left: maxHunks}
-	if err := h.addTo(context.Background(), changes, func(string) bool { return true }); !errors.Is(err, broken) {
-		t.Errorf("an error that is not of the file: %v", err)
+	h = hunker{old: files("old"), new: func(context.Context, *cowfs.Node) ([]byte, error) { return nil, broken }, left: maxHunks, unread: maxRead}
+	if err := h.addTo(ctx, changes, from); !errors.Is(err, broken) {
+		t.Errorf("a file that cannot be read: %v", err)
 	}
 }

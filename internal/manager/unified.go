@@ -18,15 +18,14 @@ const (
 // edit replaces a[a0:a1] by b[b0:b1].
 type edit struct{ a0, a1, b0, b1 int }
 
-// unified returns the unified diff of the lines of a file, empty if there is no
-// difference.
-func unified(ctx context.Context, path string, a, b []string) (string, error) {
-	edits, err := script(ctx, a, b)
-	if err != nil || len(edits) == 0 {
-		return "", err
+// unified returns the unified diff of the lines of a file that was at oldPath, empty
+// if there are no edits.
+func unified(oldPath, path string, edits []edit, a, b []string) string {
+	if len(edits) == 0 {
+		return ""
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "--- a%s\n+++ b%s\n", path, path)
+	fmt.Fprintf(&out, "--- a%s\n+++ b%s\n", oldPath, path)
 	for len(edits) > 0 {
 		n := 1
 		for n < len(edits) && edits[n].a0-edits[n-1].a1 <= 2*contextLines {
@@ -35,7 +34,7 @@ func unified(ctx context.Context, path string, a, b []string) (string, error) {
 		writeHunk(&out, edits[:n], a, b)
 		edits = edits[n:]
 	}
-	return out.String(), nil
+	return out.String()
 }
 
 // writeHunk writes edits as one hunk.
@@ -112,6 +111,12 @@ func number(ids map[string]int, lines []string) []int {
 func shortest(ctx context.Context, a, b []int) ([]edit, error) {
 	// reach[maxEdits+1+k] is how far into a one gets on the diagonal k, where
 	// the index in a is k more than that in b, with the edits made so far.
+	if len(a) == 0 && len(b) == 0 {
+		return nil, nil
+	}
+	if len(a) == 0 || len(b) == 0 {
+		return []edit{{0, len(a), 0, len(b)}}, nil
+	}
 	const zero = maxEdits + 1
 	var reach [2*zero + 1]int32
 	var trace [][]int32 // for each number of edits, reach before its last one, from diagonal -d to d

@@ -196,39 +196,49 @@ const (
 	Added    ChangeKind = "added"
 	Modified ChangeKind = "modified"
 	Deleted  ChangeKind = "deleted"
+	Renamed  ChangeKind = "renamed"
 )
 
-// Change is one path that differs between two sandboxes.
+// Change is one path that differs between two sandboxes. An old type, mode and
+// owner are given where they differ.
 type Change struct {
-	Path    string     `json:"path"`
-	Kind    ChangeKind `json:"kind"`
-	Type    string     `json:"type" doc:"file, dir, symlink, fifo, socket or device"`
-	Size    int64      `json:"size" doc:"bytes in the second sandbox, or in the first if deleted"`
-	OldSize int64      `json:"old_size,omitempty"`
-	Mode    string     `json:"mode" doc:"octal"`
-	OldMode string     `json:"old_mode,omitempty"`
-	Hunks   string     `json:"hunks,omitempty" doc:"unified diff of text files, on request"`
-	NoHunks NoHunks    `json:"no_hunks,omitempty" doc:"why a file has no unified diff although they were asked for: binary, too_large, changed (meanwhile) or limit (of all together)"`
+	Path       string     `json:"path"`
+	Kind       ChangeKind `json:"kind" doc:"added, modified, deleted or renamed; what was renamed may be modified too, what is below a renamed directory is only listed if it was"`
+	OldPath    string     `json:"old_path,omitempty" doc:"in the first sandbox, if the file or a directory above it was renamed"`
+	Type       string     `json:"type" doc:"file, dir, symlink, fifo, socket or device"`
+	OldType    string     `json:"old_type,omitempty"`
+	Size       int64      `json:"size" doc:"bytes in the second sandbox, or in the first if deleted"`
+	OldSize    int64      `json:"old_size,omitempty"`
+	Mode       string     `json:"mode" doc:"octal"`
+	OldMode    string     `json:"old_mode,omitempty"`
+	Owner      string     `json:"owner" doc:"numbers of user and group"`
+	OldOwner   string     `json:"old_owner,omitempty"`
+	Content    bool       `json:"content,omitempty" doc:"the contents of a file, the target of a link or the number of a device differ"`
+	Xattrs     []string   `json:"xattrs,omitempty" doc:"extended attributes that differ"`
+	Insertions int        `json:"insertions,omitempty" doc:"lines that are new, on request"`
+	Deletions  int        `json:"deletions,omitempty" doc:"lines that are gone, on request"`
+	Hunks      string     `json:"hunks,omitempty" doc:"unified diff of text files, on request"`
+	NoHunks    NoHunks    `json:"no_hunks,omitempty" doc:"why a file was not compared line by line although that was asked for: binary, too_large or limit (of all together)"`
 }
 
-// NoHunks says why there is no unified diff of a file.
+// NoHunks says why a file was not compared line by line.
 type NoHunks string
 
 // The reasons.
 const (
 	NoHunksBinary   NoHunks = "binary"
 	NoHunksTooLarge NoHunks = "too_large"
-	NoHunksChanged  NoHunks = "changed"
 	NoHunksLimit    NoHunks = "limit"
 )
 
 // DiffRequest says what to compare.
 type DiffRequest struct {
-	Paths []string `json:"paths,omitempty" doc:"only these paths and what is below them"`
+	Paths []string `json:"paths,omitempty" doc:"only these paths and what is below them; all but /dev, /proc, /sys, /tmp and the files of a sandbox's identity if there are none"`
 	Hunks bool     `json:"hunks,omitempty" doc:"with unified diffs of text files"`
+	Stat  bool     `json:"stat,omitempty" doc:"with numbers of lines that differ"`
 }
 
-// Diff is the difference from one sandbox to another.
+// Diff is the difference from one sandbox or snapshot to another.
 type Diff struct {
 	From    string   `json:"from"`
 	To      string   `json:"to"`

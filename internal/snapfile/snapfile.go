@@ -184,13 +184,14 @@ func parse(data []byte) (*Snapshot, error) {
 	if err := json.Unmarshal(secs[secFiles], &s.Files); err != nil {
 		return nil, fmt.Errorf("files: %w", err)
 	}
-	return s, s.Files.check(len(s.Generations))
+	return s, s.Files.Check(len(s.Generations))
 }
 
 // maxPage is the largest number of a page, for offsets to be small enough.
 const maxPage = maxOffset / PageSize
 
-func (f *Files) check(gens int) error {
+// Check returns an error unless f makes sense with so many generations.
+func (f *Files) Check(gens int) error {
 	end := uint64(1)
 	for _, seg := range f.Segments {
 		if seg.Start < end || seg.End <= seg.Start || seg.End > maxPage {

@@ -169,7 +169,7 @@ func TestDescriptors(t *testing.T) {
 		fds = append(fds, int(file(t, fmt.Sprint("file ", i)).Fd()))
 	}
 	before := openFDs(t)
-	if err := a.SendJSON(TypeReply, Blob{Size: n}, fds...); err != nil {
+	if err := a.SendJSON(TypeReply, Info{ID: "x"}, fds...); err != nil {
 		t.Fatal(err)
 	}
 	p := receive(t, b)
@@ -332,8 +332,7 @@ var calls = []Call{
 	{Op: OpFreeze, Freeze: &Freeze{ID: "snap_a", Self: "pool_1"}},
 	{Op: OpRelease, Release: &Release{ID: "snap_a"}},
 	{Op: OpRelease, Release: &Release{Keep: []string{}}},
-	{Op: OpDescribe, Describe: &Describe{Digests: true, Recursive: true}},
-	{Op: OpReadFile, ReadFile: &ReadFile{Path: "/etc/passwd", Max: 1}},
+	{Op: OpView, View: &View{ID: "snap", SelfFiles: "files"}},
 	{Op: OpQuit},
 }
 

@@ -23,25 +23,20 @@ const (
 	OpIdentify Op = "identify" // become another sandbox: promotion
 	OpInfo     Op = "info"     // Info
 	OpPS       Op = "ps"       // processes
-	OpChanges  Op = "changes"  // paths that differ from the image; reply + JSON in a memory file
-	OpDescribe Op = "describe" // metadata and digests of paths; reply + JSON in a memory file
-	OpReadFile Op = "readfile" // reply + contents in a memory file
 	OpAdopt    Op = "adopt"    // reply + memory file, generations: for a new daemon
 	OpQuit     Op = "quit"     // end the sandbox
 )
 
 // Call is the body of a TypeCall packet. Exactly the field of its op is set.
 type Call struct {
-	Op       Op        `json:"op"`
-	Boot     *Boot     `json:"boot,omitempty"`
-	Load     *Load     `json:"load,omitempty"`
-	Exec     *Exec     `json:"exec,omitempty"`
-	Freeze   *Freeze   `json:"freeze,omitempty"`
-	View     *View     `json:"view,omitempty"`
-	Release  *Release  `json:"release,omitempty"`
-	Identify *Common   `json:"identify,omitempty"`
-	Describe *Describe `json:"describe,omitempty"`
-	ReadFile *ReadFile `json:"read_file,omitempty"`
+	Op       Op       `json:"op"`
+	Boot     *Boot    `json:"boot,omitempty"`
+	Load     *Load    `json:"load,omitempty"`
+	Exec     *Exec    `json:"exec,omitempty"`
+	Freeze   *Freeze  `json:"freeze,omitempty"`
+	View     *View    `json:"view,omitempty"`
+	Release  *Release `json:"release,omitempty"`
+	Identify *Common  `json:"identify,omitempty"`
 }
 
 // Common is what a sandbox is told about itself, however it came to be.
@@ -123,11 +118,13 @@ type Frozen struct {
 	PauseMS float64 `json:"pause_ms"`
 	// Generations are the memory files that the snapshot maps, in the order
 	// of its table.
-	Generations []string           `json:"generations"`
-	StateBytes  int64              `json:"state_bytes"`
-	CopiedBytes int64              `json:"copied_bytes"`
-	PinnedBytes int64              `json:"pinned_bytes"`
-	Phases      map[string]float64 `json:"phases,omitempty"`
+	Generations []string `json:"generations"`
+	StateBytes  int64    `json:"state_bytes"`
+	CopiedBytes int64    `json:"copied_bytes"`
+	PinnedBytes int64    `json:"pinned_bytes"`
+	// Files says where the files are, as the snapshot does.
+	Files  snapfile.Files     `json:"files"`
+	Phases map[string]float64 `json:"phases,omitempty"`
 }
 
 // Release drops the pins of a freeze. Unknown ids are no error.
@@ -158,40 +155,6 @@ type Adopted struct {
 	Isolation   sandbox.Isolation `json:"isolation"`
 	Generations []string          `json:"generations"`
 	Pins        []string          `json:"pins"`
-}
-
-// Entry is one path of a sandbox's file system.
-type Entry struct {
-	Path   string `json:"p"`
-	Mode   uint32 `json:"m"` // st_mode; 0 means that the path does not exist
-	UID    uint32 `json:"u,omitempty"`
-	GID    uint32 `json:"g,omitempty"`
-	Size   int64  `json:"s,omitempty"`
-	Ino    uint64 `json:"i,omitempty"`
-	MtimeN int64  `json:"t,omitempty"` // ns
-	CtimeN int64  `json:"c,omitempty"` // ns
-	Link   string `json:"l,omitempty"`
-	Digest string `json:"d,omitempty"` // sha256 of a regular file, if asked for
-	// Opaque says that the directory hides what the image has below it.
-	Opaque bool `json:"o,omitempty"`
-}
-
-// Describe asks for the present metadata of paths.
-type Describe struct {
-	// The paths come as a JSON array in the memory file that is sent along.
-	Digests   bool `json:"digests"`
-	Recursive bool `json:"recursive"`
-}
-
-// ReadFile asks for the contents of a regular file, at most Max bytes.
-type ReadFile struct {
-	Path string `json:"path"`
-	Max  int64  `json:"max"`
-}
-
-// Blob is the reply to calls that answer with a memory file.
-type Blob struct {
-	Size int64 `json:"size"`
 }
 
 // Hello is what a blank sentry sends on its lifeline when it is ready.

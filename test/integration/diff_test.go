@@ -2,10 +2,13 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -46,6 +49,16 @@ func TestDiff(t *testing.T) {
 		t.Errorf("below /etc differ: %+v", asked)
 	}
 
+	ctx := context.Background()
+	for name, memory := range map[string]bool{"in-memory": true, "on-disk": false} {
+		if _, err := n.m.Snapshot(ctx, "parent", sandbox.SnapshotRequest{Name: name, Memory: memory}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, err = n.m.Restore(ctx, "on-disk", sandbox.RestoreRequest{Names: []string{"restored"}}); err != nil {
+		t.Fatal(err)
+	}
+	n.children(r)
 	for _, change := range [][]string{
 		{"write", "/root/same", "one\n2\n"},
 		{"write", "/root/rewritten", "x"}, // the same again
@@ -59,24 +72,31 @@ func TestDiff(t *testing.T) {
 	} {
 		n.guest("a", change...)
 	}
+	const root = "0:0"
 	want := []sandbox.Change{
-		{Path: "/root/dir/file", Kind: sandbox.Deleted, Type: "file", Size: 15, Mode: "0644"},
-		{Path: "/root/dir/other", Kind: sandbox.Added, Type: "file", Size: 8, Mode: "0644"},
-		{Path: "/root/link", Kind: sandbox.Added, Type: "symlink", Size: 9, Mode: "0777"},
-		{Path: "/root/new", Kind: sandbox.Added, Type: "file", Size: 6, Mode: "0644"},
-		{Path: "/root/same", Kind: sandbox.Modified, Type: "file", Size: 6, OldSize: 8, Mode: "0644"},
-		{Path: "/srv/changed", Kind: sandbox.Modified, Type: "file", Size: 6, OldSize: 6, Mode: "0600", OldMode: "0644"},
-		{Path: "/srv/deleted", Kind: sandbox.Deleted, Type: "file", Size: 6, Mode: "0644"},
-		{Path: "/srv/moved", Kind: sandbox.Added, Type: "file", Size: 10, Mode: "0644"},
-		{Path: "/srv/text", Kind: sandbox.Deleted, Type: "file", Size: 10, Mode: "0644"},
+		{Path: "/root/dir/file", Kind: sandbox.Deleted, Type: "file", Size: 15, Mode: "0644", Owner: root},
+		{Path: "/root/dir/other", Kind: sandbox.Added, Type: "file", Size: 8, Mode: "0644", Owner: root},
+		{Path: "/root/link", Kind: sandbox.Added, Type: "symlink", Size: 9, Mode: "0777", Owner: root},
+		{Path: "/root/new", Kind: sandbox.Added, Type: "file", Size: 6, Mode: "0644", Owner: root},
+		{Path: "/root/same", Kind: sandbox.Modified, Type: "file", Size: 6, OldSize: 8, Mode: "0644", Owner: root, Content: true},
+		{Path: "/srv/changed", Kind: sandbox.Modified, Type: "file", Size: 6, OldSize: 6, Mode: "0600", OldMode: "0644", Owner: root, Content: true},
+		{Path: "/srv/deleted", Kind: sandbox.Deleted, Type: "file", Size: 6, Mode: "0644", Owner: root},
+		{Path: "/srv/moved", OldPath: "/srv/text", Kind: sandbox.Renamed, Type: "file", Size: 10, OldSize: 10, Mode: "0644", Owner: root},
 	}
-	for _, base := range []string{"parent", "b"} {
+	for _, base := range []string{"parent", "b", "in-memory", "on-disk", "restored"} {
 		if d := cmp.Diff(want, n.diff(base, "a", sandbox.DiffRequest{})); d != "" {
 			t.Errorf("%s to a (-want +got):\n%s", base, d)
 		}
 	}
+	if _, err := n.m.Diff(ctx, "parent", "nobody", sandbox.DiffRequest{}); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		t.Errorf("with nobody: %v", err)
+	}
+	n.create("stranger")                                                            // of the same image
+	if c := n.diff("stranger", "a", sandbox.DiffRequest{}); len(c) != len(want)+1 { // neither were the others written there
+		t.Errorf("from a stranger: %+v", c)
+	}
 	below := n.diff("parent", "a", sandbox.DiffRequest{Paths: []string{"/srv", "/root/same"}, Hunks: true})
-	if len(below) != 5 || !strings.Contains(below[0].Hunks, "-two\n+2\n") || !strings.Contains(below[0].Hunks, "a/root/same") {
+	if len(below) != 4 || !strings.Contains(below[0].Hunks, "-two\n+2\n") || !strings.Contains(below[0].Hunks, "a/root/same") {
 		t.Errorf("below the paths: %+v", below)
 	}
 	// The other way round, what was added is deleted.
@@ -130,5 +150,39 @@ func TestDiffOfWhatChanges(t *testing.T) {
 				t.Fatalf("something that nobody made: %+v", c)
 			}
 		}
+	}
+}
+
+// TestDiffIsFast compares two children that changed few files of many.
+func TestDiffIsFast(t *testing.T) {
+	files := 50_000
+	if testing.Short() {
+		files = 5000
+	}
+	n := newNode(t)
+	n.create("parent")
+	n.guest("parent", "many", "/srv/many", fmt.Sprint(files), "1", strings.Repeat("text\n", 100))
+	r, err := n.m.Fork(context.Background(), "parent", sandbox.ForkRequest{Names: []string{"a", "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.children(r)
+	n.guest("a", "many", "/srv/many", fmt.Sprint(files), fmt.Sprint(files/10), "a\n")
+	n.guest("b", "many", "/srv/many", fmt.Sprint(files-1), fmt.Sprint(files/10-1), "b\n")
+	n.guest("b", "mv", "/srv/many/7", "/srv/seven") // a rename is one change
+	var times []time.Duration
+	for range 50 {
+		began := time.Now()
+		changes := n.diff("a", "b", sandbox.DiffRequest{Hunks: true})
+		times = append(times, time.Since(began))
+		if len(changes) != 21 {
+			t.Fatalf("%d changes: %+v", len(changes), changes)
+		}
+	}
+	slices.Sort(times)
+	t.Logf("%d files: %v in the median, %v to %v", files, times[25], times[0], times[49])
+	const most = 10 * time.Millisecond
+	if times[0] > most {
+		t.Errorf("it took %v at least, more than %v", times[0], most)
 	}
 }

@@ -88,6 +88,7 @@ func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 		StateBytes:  int64(len(s.State)),
 		CopiedBytes: s.Pages,
 		PinnedBytes: f.g.mem.PinnedBytes(req.ID),
+		Files:       s.Files,
 		Phases:      f.phases.ms,
 	}, nil
 }

@@ -30,6 +30,7 @@ func init() {
 		"rm":    remove,
 		"ln":    link,
 		"mv":    rename,
+		"many":  many,
 		"churn": churn,
 		"sleep": sleep,
 		"spew":  spew,

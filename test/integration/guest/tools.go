@@ -107,6 +107,25 @@ func write(args []string) (int, error) {
 	return 0, os.Chmod(args[0], os.FileMode(mode))
 }
 
+// many writes its fourth argument to files below a directory, of as many as the
+// second says those whose numbers are multiples of the third.
+func many(args []string) (int, error) {
+	count, err := strconv.Atoi(args[1])
+	if err != nil {
+		return 1, err
+	}
+	step, err := strconv.Atoi(args[2])
+	if err != nil {
+		return 1, err
+	}
+	for i := 0; i < count; i += step {
+		if _, err := write([]string{fmt.Sprintf("%s/%d/%d", args[0], i/100, i), args[3]}); err != nil {
+			return 1, err
+		}
+	}
+	return 0, nil
+}
+
 // link makes a symbolic link.
 func link(args []string) (int, error) { return 0, os.Symlink(args[0], args[1]) }
 

@@ -1,0 +1,167 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/cowfs"
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/snapfile"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// moment is the files of a sandbox or snapshot as they are at one moment. They
+// stay so until close, whatever the sandbox does meanwhile.
+type moment struct {
+	id    string
+	image string
+	line  []string // ids of what it descends from, itself the last
+	files *cowfs.Files
+	undo  []func()
+}
+
+func (m *moment) close() {
+	for _, undo := range slices.Backward(m.undo) {
+		undo()
+	}
+}
+
+// look returns the files of the sandbox or snapshot that ref refers to. Of names
+// that both have, the sandbox's counts.
+func (m *Manager) look(ctx context.Context, ref string) (*moment, error) {
+	if !sandbox.IsID(sandbox.KindSnapshot, ref) {
+		b, err := m.resolve(ref)
+		if err == nil {
+			return m.lookAtBox(ctx, b)
+		}
+		if sandbox.CodeOf(err) != sandbox.CodeNotFound || sandbox.IsID(sandbox.KindSandbox, ref) {
+			return nil, err
+		}
+		if _, err := m.resolveSnapshot(ref); err != nil {
+			return nil, sandbox.NotFound("sandbox or snapshot", ref)
+		}
+	}
+	s, err := m.resolveSnapshot(ref)
+	if err != nil {
+		return nil, err
+	}
+	return m.lookAtSnapshot(s)
+}
+
+// lookAtBox has the sentry keep the present files. The sandbox goes on.
+func (m *Manager) lookAtBox(ctx context.Context, b *box) (*moment, error) {
+	s, origin, err := m.holdRunning(b)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	mo := &moment{id: b.id, image: b.rec.Sandbox.Image, line: append(slices.Clone(b.rec.Ancestors), b.id)}
+	b.mu.Unlock()
+	mo.undo = append(mo.undo, func() { m.drop(origin) })
+	err = m.pinFiles(ctx, mo, s, origin)
+	if err != nil {
+		mo.close()
+		return nil, m.explain(b, s, err)
+	}
+	return mo, nil
+}
+
+// holdRunning returns the sentry of b and the freeze that it was made from, if
+// any, on which the caller then owns a reference.
+func (m *Manager) holdRunning(b *box) (*launch.Sentry, *freeze, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, err := b.running(sandbox.StateRunning, sandbox.StatePaused)
+	if err != nil {
+		return nil, nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sentry != s {
+		return nil, nil, sandbox.Errorf(sandbox.CodeSandboxDied, "sandbox %s was given another state meanwhile", b.id)
+	}
+	if b.freeze != nil {
+		b.freeze.refs++
+	}
+	return s, b.freeze, nil
+}
+
+func (m *Manager) pinFiles(ctx context.Context, mo *moment, s *launch.Sentry, origin *freeze) error {
+	name := s.FilesName()
+	if err := m.gens.add(name, s.Files()); err != nil {
+		return err
+	}
+	mo.undo = append(mo.undo, func() { m.gens.release(name) })
+	// As with a freeze's, a pin of this name is dropped by the next daemon.
+	id := sandbox.NewID(sandbox.KindSnapshot)
+	mo.undo = append(mo.undo, func() { m.release(&freeze{id: id, source: s}) })
+	var v wire.Viewed
+	if _, err := s.Call(ctx, &wire.Call{Op: wire.OpView, View: &wire.View{ID: id, SelfFiles: name}}, &v); err != nil {
+		return err
+	}
+	if err := v.Files.Check(len(v.Generations)); err != nil {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "the sandbox says where its files are: %w", err)
+	}
+	if err := (&freeze{source: s, parent: origin}).checkGenerations(v.Generations); err != nil {
+		return err
+	}
+	return m.openFiles(mo, &v.Files, v.Generations)
+}
+
+func (m *Manager) lookAtSnapshot(s *snapshot) (*moment, error) {
+	f, err := m.source(s)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	mo := &moment{id: s.id, image: s.rec.Snapshot.Image, line: append(slices.Clone(s.rec.Ancestors), s.id)}
+	s.mu.Unlock()
+	mo.undo = append(mo.undo, func() { m.drop(f) })
+	if err := m.openFiles(mo, &f.files, f.generations); err != nil {
+		mo.close()
+		return nil, err
+	}
+	return mo, nil
+}
+
+// openFiles opens the tree that files describes, with its generations' names.
+func (m *Manager) openFiles(mo *moment, files *snapfile.Files, gens []string) error {
+	if err := m.gens.acquire(gens); err != nil {
+		return err
+	}
+	mo.undo = append(mo.undo, func() { m.gens.release(gens...) })
+	open, err := m.gens.files(gens)
+	if err != nil {
+		return err
+	}
+	segments := make([]cowfs.Segment, len(files.Segments))
+	for i, s := range files.Segments {
+		segments[i] = cowfs.Segment{Start: cowfs.Page(s.Start), End: cowfs.Page(s.End), File: open[s.Gen]}
+	}
+	image, err := m.mapImage(mo.image)
+	if err != nil {
+		return err
+	}
+	mo.undo = append(mo.undo, func() { _ = unix.Munmap(image) }) // its arguments are right
+	if mo.files, err = cowfs.NewFiles(cowfs.OpenView(segments, cowfs.Page(files.Root)), image); err != nil {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "open files of %s: %w", mo.id, err)
+	}
+	return nil
+}
+
+func (m *Manager) mapImage(id string) ([]byte, error) {
+	f, err := m.openImage(id)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := mapWhole(f)
+	if err != nil {
+		return nil, fmt.Errorf("map image: %w", err)
+	}
+	return data, nil
+}
