@@ -121,6 +121,11 @@ func (b *bench) measure(ctx context.Context) error {
 			return err
 		}
 	}
+	if b.wants(caseFiles) {
+		if err := b.files(ctx); err != nil {
+			return err
+		}
+	}
 	after, err := b.usage()
 	if err != nil {
 		return err

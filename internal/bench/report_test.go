@@ -90,20 +90,27 @@ func TestTargets(t *testing.T) {
 		got[target.What] = target.Verdict
 	}
 	want := map[string]string{
-		"pause of the source, 24 MiB":                             missed,
-		"pause of the source, 1.5 GiB":                            notMeasured,
-		"fork(1): first exec answered, 24 MiB":                    reached,
-		"fork(1): first exec answered, 1.5 GiB":                   notMeasured,
-		"fork(5): all five answered":                              notMeasured,
-		"fork(100): all hundred ready":                            notMeasured,
-		"CPU per child, fork(20)":                                 notMeasured,
-		"private memory per idle child of 1.5 GiB, fork(20)":      notMeasured,
-		"20th fork in a row against the 1st: pause":               reached,
-		"20th fork in a row against the 1st: first exec":          missed,
-		"exec of true, round trip":                                reached,
-		"CPU of an idle sandbox, of one core":                     reached,
-		"20 children of 256 MiB: time of runsc restore over ours": reached,
-		"20 children of 256 MiB: memory of runsc over ours":       missed,
+		"pause of the source, 24 MiB":                               missed,
+		"pause of the source, 1.5 GiB":                              notMeasured,
+		"fork(1): first exec answered, 24 MiB":                      reached,
+		"fork(1): first exec answered, 1.5 GiB":                     notMeasured,
+		"fork(5): all five answered":                                notMeasured,
+		"fork(100): all hundred ready":                              notMeasured,
+		"CPU per child, fork(20)":                                   notMeasured,
+		"private memory per idle child of 1.5 GiB, fork(20)":        notMeasured,
+		"20th fork in a row against the 1st: pause":                 reached,
+		"20th fork in a row against the 1st: first exec":            missed,
+		"exec of true, round trip":                                  reached,
+		"CPU of an idle sandbox, of one core":                       reached,
+		"20 children of 256 MiB: time of runsc restore over ours":   reached,
+		"20 children of 256 MiB: memory of runsc over ours":         missed,
+		"fork(1) after 50 000 files of 1 GiB against none: pause":   notMeasured,
+		"fork(20) after 50 000 files of 1 GiB against none: return": notMeasured,
+		"private memory that each such child has more":              notMeasured,
+		"diff of two children that changed 10 files each of 50 000": notMeasured,
+	}
+	for _, op := range fileOps {
+		want[op+" against gVisor's own tmpfs"] = notMeasured
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -117,6 +124,9 @@ func TestCasesOfTargets(t *testing.T) {
 			newRow(kind{name: "exec", n: 1}, []sample{{roundtripMS: 1}}),
 			newRow(kind{name: "runsc-restore", source: runscSource, n: runscChildren}, []sample{{allReadyMS: 1, hostPrivateMiB: 1}}),
 		}
+		for _, op := range fileOps {
+			rs = append(rs, newRow(kind{name: "files-" + op, n: 1}, []sample{{roundtripMS: 1, tmpfsMS: 1}}))
+		}
 		for i := range lastInARow {
 			rs = append(rs, newRow(kind{name: inARow(i + 1), source: sourceSmall, n: 1}, []sample{{pauseMS: 1, firstExecMS: 1}}))
 		}
@@ -126,7 +136,10 @@ func TestCasesOfTargets(t *testing.T) {
 				rs = append(rs, newRow(kind{name: "fork", source: p.mib, n: n, files: p.files}, []sample{all}))
 			}
 			if p.untouched {
-				rs = append(rs, newRow(kind{name: "fork-untouched", source: p.mib, n: untouchedChildren}, []sample{all}))
+				rs = append(rs, newRow(kind{name: "fork-untouched", source: p.mib, n: untouchedChildren, files: p.files}, []sample{all}))
+			}
+			if p.diff {
+				rs = append(rs, newRow(kind{name: "diff", source: p.mib, n: 2, files: p.files}, []sample{{roundtripMS: 1}}))
 			}
 			if p.idle {
 				rs = append(rs, newRow(kind{name: "idle", source: p.mib, n: idleChildren}, []sample{{idlePercent: 0.1}}))

@@ -15,6 +15,7 @@ const (
 	privateMiB     // as the daemon says
 	hostPrivateMiB // as the machine's memory says
 	roundtripMS
+	tmpfsMS
 	idlePercent
 	metrics // how many there are
 )
@@ -42,6 +43,9 @@ type Row struct {
 	CPUMSPerChild      *float64 `json:"cpu_ms_per_child"`
 	PrivateMiBPerChild *float64 `json:"private_mib_per_child"`
 	RoundtripMS        *float64 `json:"roundtrip_ms"`
+	// TmpfsMS is what RoundtripMS is compared with in the cases files-OP: the same in
+	// gVisor's own tmpfs.
+	TmpfsMS *float64 `json:"tmpfs_ms,omitempty"`
 	// IdleCPUPercent is of one processor; only the case idle has it.
 	IdleCPUPercent *float64 `json:"idle_cpu_percent,omitempty"`
 }
@@ -57,11 +61,13 @@ const (
 	caseIdle      = "idle"
 	caseSnapshot  = "snapshot-disk"
 	caseRestore   = "restore-disk"
+	caseDiff      = "diff"
+	caseFiles     = "files"
 	caseRunsc     = "runsc-restore"
 )
 
 // cases are all there are.
-var cases = []string{caseCreate, caseExec, caseFork, caseUntouched, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseRunsc}
+var cases = []string{caseCreate, caseExec, caseFork, caseUntouched, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseRunsc}
 
 // kind is what makes a row different from others.
 type kind struct {
@@ -93,6 +99,7 @@ func newRow(k kind, samples []sample) Row {
 	}
 	r.PauseMS, r.ReturnMS, r.FirstExecMS, r.AllReadyMS = of(pauseMS), of(returnMS), of(firstExecMS), of(allReadyMS)
 	r.CPUMSPerChild, r.RoundtripMS, r.IdleCPUPercent = of(cpuMS), of(roundtripMS), of(idlePercent)
+	r.TmpfsMS = of(tmpfsMS)
 	r.PrivateMiBPerChild = larger(of(privateMiB), of(hostPrivateMiB))
 	return r
 }

@@ -14,7 +14,7 @@ const (
 	childMiB = 40
 	// manyFiles is the number of files of the source that has files, each of
 	// fileBytes.
-	manyFiles = 10_000
+	manyFiles = 50_000
 	fileBytes = 20 << 10
 )
 
@@ -22,10 +22,10 @@ const (
 type plan struct {
 	mib, files int
 	children   []int
-	// untouched, ask, idle and disk are further cases of this source; disk has
+	// untouched, ask, idle, diff and disk are further cases of this source; disk has
 	// the number of sandboxes that are restored at once.
-	untouched, ask, idle bool
-	disk                 []int
+	untouched, ask, idle, diff bool
+	disk                       []int
 }
 
 func plans(quick bool) []plan {
@@ -34,13 +34,14 @@ func plans(quick bool) []plan {
 			{mib: sourceSmall, children: []int{1, 5, 20, 100}, untouched: true, idle: true},
 			{mib: sourceMedium, children: []int{20}, ask: true, disk: []int{1}},
 			{mib: sourceLarge, children: []int{1, 20}, untouched: true},
+			{mib: sourceSmall, files: manyFiles, children: []int{1}, untouched: true, diff: true},
 		}
 	}
 	return []plan{
 		{mib: sourceSmall, children: []int{1, 5, 20, 100}, untouched: true, ask: true, idle: true, disk: []int{1}},
 		{mib: sourceMedium, children: []int{1, 5, 20, 100}, untouched: true, ask: true, disk: []int{1, 20}},
 		{mib: sourceLarge, children: []int{1, 5, 20, 100}, untouched: true, ask: true, disk: []int{1}},
-		{mib: sourceSmall, files: manyFiles, children: []int{1, 5}},
+		{mib: sourceSmall, files: manyFiles, children: []int{1, 5}, untouched: true, diff: true},
 	}
 }
 
@@ -51,6 +52,7 @@ func (p plan) only(wants func(name string) bool) plan {
 		p.children = nil
 	}
 	p.untouched, p.ask, p.idle = p.untouched && wants(caseUntouched), p.ask && wants(caseAsk), p.idle && wants(caseIdle)
+	p.diff = p.diff && wants(caseDiff)
 	if !wants(caseSnapshot) && !wants(caseRestore) {
 		p.disk = nil
 	}
@@ -59,7 +61,7 @@ func (p plan) only(wants func(name string) bool) plan {
 
 // isEmpty reports whether nothing is measured of the source.
 func (p plan) isEmpty() bool {
-	return len(p.children)+len(p.disk) == 0 && !p.untouched && !p.ask && !p.idle
+	return len(p.children)+len(p.disk) == 0 && !p.untouched && !p.ask && !p.idle && !p.diff
 }
 
 // source makes a warm sandbox and measures the cases of p with it.
@@ -93,6 +95,7 @@ func (b *bench) source(ctx context.Context, p plan) error {
 		{p.untouched, kind{name: caseUntouched, n: untouchedChildren}, b.untouched},
 		{p.ask, kind{name: caseAsk, n: 1}, b.ask},
 		{p.idle, kind{name: caseIdle, n: idleChildren}, b.idle},
+		{p.diff, kind{name: caseDiff, n: 2}, b.diff},
 	} {
 		if !extra.want {
 			continue

@@ -25,10 +25,13 @@ type Target struct {
 // rows finds cases.
 type rows []Row
 
-// find returns the row of a case, an empty one if it was not measured.
-func (rs rows) find(name string, source, n int) Row {
+// find returns the row of a case without files, an empty one if it was not
+// measured.
+func (rs rows) find(name string, source, n int) Row { return rs.findWith(name, source, n, 0) }
+
+func (rs rows) findWith(name string, source, n, files int) Row {
 	for _, r := range rs {
-		if r.Case == name && r.SourceMiB == source && r.N == n && r.Files == 0 {
+		if r.Case == name && r.SourceMiB == source && r.N == n && r.Files == files {
 			return r
 		}
 	}
@@ -64,6 +67,18 @@ func targets(rs rows) []Target {
 		{What: "20 children of 256 MiB: time of runsc restore over ours", Unit: "x", Measured: ratio(theirs.AllReadyMS, ours.AllReadyMS), Limit: 5, AtLeast: true},
 		{What: "20 children of 256 MiB: memory of runsc over ours", Unit: "x", Measured: ratio(theirs.PrivateMiBPerChild, ours.PrivateMiBPerChild), Limit: 8, AtLeast: true},
 	}
+	with := func(name string, n int) Row { return rs.findWith(name, sourceSmall, n, manyFiles) }
+	few, many := untouched(sourceSmall), with(caseUntouched, untouchedChildren)
+	list = append(list,
+		Target{What: "fork(1) after 50 000 files of 1 GiB against none: pause", Unit: "x", Measured: ratio(with(caseFork, 1).PauseMS, fork(1).PauseMS), Limit: 1.3},
+		Target{What: "fork(20) after 50 000 files of 1 GiB against none: return", Unit: "x", Measured: ratio(many.ReturnMS, few.ReturnMS), Limit: 1.3},
+		Target{What: "private memory that each such child has more", Unit: "MiB", Measured: difference(many.PrivateMiBPerChild, few.PrivateMiBPerChild), Limit: 4},
+		Target{What: "diff of two children that changed 10 files each of 50 000", Unit: "ms", Measured: with(caseDiff, 2).RoundtripMS, Limit: 10},
+	)
+	for _, op := range fileOps {
+		r := rs.find(fileOp(op), 0, 1)
+		list = append(list, Target{What: op + " against gVisor's own tmpfs", Unit: "x", Measured: ratio(r.RoundtripMS, r.TmpfsMS), Limit: 1.2})
+	}
 	for i := range list {
 		list[i].Verdict = list[i].judge()
 	}
@@ -78,6 +93,15 @@ func (t *Target) judge() string {
 		return reached
 	}
 	return missed
+}
+
+// difference returns a-b, or nil if either is missing.
+func difference(a, b *float64) *float64 {
+	if a == nil || b == nil {
+		return nil
+	}
+	d := *a - *b
+	return &d
 }
 
 // ratio returns a/b, or nil if either is missing.

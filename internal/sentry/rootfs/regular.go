@@ -178,6 +178,13 @@ func (i *inode) write(ctx context.Context, src usermem.IOSequence, off uint64, c
 }
 
 func (i *inode) writePiece(ctx context.Context, src usermem.IOSequence, off uint64) (int64, error) {
+	if off+uint64(src.NumBytes()) <= i.get().Size {
+		// What is overwritten is mostly ready.
+		n, err := src.CopyInTo(ctx, &fileWriter{i: i, off: off})
+		if n > 0 || !errors.Is(err, cowfs.ErrNotReady) {
+			return n, notReadyIsFine(err)
+		}
+	}
 	for {
 		p, err := i.prepare(off, uint64(src.NumBytes()))
 		if err != nil {
@@ -187,14 +194,19 @@ func (i *inode) writePiece(ctx context.Context, src usermem.IOSequence, off uint
 			return 0, linuxerr.ENOSPC
 		}
 		n, err := src.TakeFirst64(int64(p.Ready)).CopyInTo(ctx, &fileWriter{i: i, off: off, fresh: p.Fresh})
-		if !errors.Is(err, cowfs.ErrNotReady) {
-			return n, err
-		}
-		if n > 0 {
-			return n, nil
+		if n > 0 || !errors.Is(err, cowfs.ErrNotReady) {
+			return n, notReadyIsFine(err)
 		}
 		// A pin came in between.
 	}
+}
+
+// notReadyIsFine leaves the rest to another piece.
+func notReadyIsFine(err error) error {
+	if errors.Is(err, cowfs.ErrNotReady) {
+		return nil
+	}
+	return err
 }
 
 // prepare makes blocks ready to be written, and takes away mappings of what was

@@ -1,0 +1,123 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/workload"
+)
+
+// fileOps are what is done to files: in the sandbox's root file system and, in the
+// same run, in gVisor's own tmpfs, which /dev/shm is. Their rows are named
+// files-OP.
+var fileOps = []string{"untar", "find", "stat", "read4k", "write4k"}
+
+// filesProgram prints, as JSON, milliseconds of each op: [root file system, tmpfs].
+// The tree has 25 000 files of 20 KiB, some 500 MiB.
+const filesProgram = `import json, os, random, shutil, subprocess, time
+def clock(fn):
+    began = time.monotonic()
+    fn()
+    return (time.monotonic() - began) * 1000
+def run(*argv):
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+def stat(top):
+    for d, _, names in os.walk(top):
+        for n in names:
+            os.lstat(os.path.join(d, n))
+def blocks(path, write):
+    fd = os.open(path, os.O_RDWR)
+    order = random.Random(1)
+    block = b"x" * 4096
+    for _ in range(20000):
+        at = order.randrange(25000) * 4096
+        os.pwrite(fd, block, at) if write else os.pread(fd, 4096, at)
+    os.close(fd)
+os.makedirs("/root/tree")
+block = os.urandom(20 << 10)
+for d in range(250):
+    os.mkdir("/root/tree/%d" % d)
+    for f in range(100):
+        with open("/root/tree/%d/%d" % (d, f), "wb") as h:
+            h.write(block)
+run("tar", "-cf", "/root/tree.tar", "-C", "/root", "tree")
+shutil.rmtree("/root/tree")
+out = {}
+for place in ("/root/place", "/dev/shm/place"):
+    os.mkdir(place)
+    with open(place + "/blocks", "wb") as h:
+        for _ in range(100):
+            h.write(os.urandom(1 << 20))
+    for op, fn in (
+        ("untar", lambda: run("tar", "-xf", "/root/tree.tar", "-C", place)),
+        ("find", lambda: run("find", place)),
+        ("stat", lambda: stat(place)),
+        ("read4k", lambda: blocks(place + "/blocks", False)),
+        ("write4k", lambda: blocks(place + "/blocks", True)),
+    ):
+        out.setdefault(op, []).append(clock(fn))
+    shutil.rmtree(place)
+os.unlink("/root/tree.tar")
+print(json.dumps(out))
+`
+
+// files measures what is done to files.
+func (b *bench) files(ctx context.Context) error {
+	b.progress("%s", caseFiles)
+	sb, err := b.s.Create(ctx, workload.PythonImage, "")
+	if err != nil {
+		return err
+	}
+	if err := b.s.Warm(ctx, sb.ID); err != nil {
+		return err
+	}
+	samples := map[string][]sample{}
+	for range b.opts.Runs {
+		out, err := b.s.Ask(ctx, sb.ID, filesProgram)
+		if err != nil {
+			return fmt.Errorf("%s: %w", caseFiles, err)
+		}
+		var ms map[string][2]float64
+		if err := json.Unmarshal([]byte(out), &ms); err != nil {
+			return fmt.Errorf("%s: %w", caseFiles, err)
+		}
+		for op, both := range ms {
+			samples[op] = append(samples[op], sample{roundtripMS: both[0], tmpfsMS: both[1]})
+		}
+	}
+	for _, op := range fileOps {
+		b.add(kind{name: fileOp(op), n: 1}, samples[op])
+	}
+	return b.s.Destroy(ctx, sb.ID)
+}
+
+func fileOp(op string) string { return caseFiles + "-" + op }
+
+// changedFiles is how many files each of two children changes before a diff.
+const changedFiles = 10
+
+// diff measures the comparison of two children of a source with many files.
+func (b *bench) diff(ctx context.Context, ref string) (sample, error) {
+	forked, err := b.s.ForkUntouched(ctx, ref, 2)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range forked.IDs() {
+		if _, err := b.s.Shell(ctx, id, fmt.Sprintf("for i in $(seq 1 %d); do cat /etc/machine-id >> /root/files/${i}00; done", changedFiles)); err != nil {
+			return nil, err
+		}
+	}
+	began := time.Now()
+	d, err := b.c.Diff(ctx, forked.IDs()[0], forked.IDs()[1], sandbox.DiffRequest{Paths: []string{"/root/files"}})
+	if err != nil {
+		return nil, err
+	}
+	took := millis(time.Since(began))
+	if len(d.Changes) != changedFiles {
+		return nil, fmt.Errorf("the diff has %d changes, not %d", len(d.Changes), changedFiles)
+	}
+	return sample{roundtripMS: took}, b.s.Destroy(ctx, forked.IDs()...)
+}
