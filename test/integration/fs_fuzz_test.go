@@ -18,10 +18,6 @@ import (
 	"ramet.dev/ramet/internal/sandbox"
 )
 
-// envFuzz is how long each of the tests below goes on, instead of ending after a
-// few rounds.
-const envFuzz = "RAMET_FS_FUZZ"
-
 // fuzzOp, fuzzStep, fuzzRequest and fuzzReply are what "guest fs fuzz" speaks;
 // the guest program says what they mean.
 type fuzzOp map[string]any
@@ -348,25 +344,11 @@ func fuzzWithout(stages [][]fuzzOp, from, n int) [][]fuzzOp {
 	return fewer
 }
 
-// rounds calls round that often, or for as long as envFuzz says.
-func (f *fuzz) rounds(count int, round func()) {
-	f.t.Helper()
-	limit, err := time.ParseDuration(os.Getenv(envFuzz))
-	if os.Getenv(envFuzz) != "" && err != nil {
-		f.t.Fatal(err)
-	}
-	begin, done := time.Now(), 0
-	for ; limit == 0 && done < count || time.Since(begin) < limit; done++ {
-		round()
-	}
-	f.t.Logf("rounds: %d in %v", done, time.Since(begin).Round(time.Millisecond))
-}
-
 // TestFSFuzz does random operations in sandboxes and on the host's tmpfs, and
 // compares all that can be seen of them.
 func TestFSFuzz(t *testing.T) {
 	f := newFuzz(t)
-	f.rounds(6, func() {
+	fsRounds(t, 6, func() {
 		b := f.start()
 		b.work(2000)
 		b.check()
@@ -380,11 +362,11 @@ func TestFSFuzz(t *testing.T) {
 func TestFSFuzzForks(t *testing.T) {
 	ctx := context.Background()
 	f := newFuzz(t)
-	f.rounds(1, func() {
+	fsRounds(t, 1, func() {
 		boxes := []*fuzzBox{f.start()}
 		done := map[string]int{}
 		snapshots := 0
-		for range 18 {
+		for range 15 {
 			i := f.rng.IntN(len(boxes))
 			b := boxes[i]
 			b.work(100 + f.rng.IntN(300))
