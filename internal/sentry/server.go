@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -186,7 +185,7 @@ func (s *server) setGuest(g *guest.Guest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.guest = g
-	time.AfterFunc(settleAfter, settle)
+	time.AfterFunc(settleAfter, func() { settle(g) })
 	go endWithInit(g)
 }
 
@@ -204,11 +203,10 @@ const settleAfter = 3 * time.Second
 
 // settle gives back the memory that starting took, and the precision of timers
 // that package launch gave up for it.
-func settle() {
+func settle(g *guest.Guest) {
 	const slack = 50_000                                             // ns, Linux's default
 	_ = allThreads(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, slack, 0) // else timers are a millisecond late
-	debug.SetGCPercent(guest.GCPercent)
-	debug.FreeOSMemory()
+	g.Settle()
 }
 
 func (s *server) boot(req *wire.Boot, p *wire.Packet) (any, error) {

@@ -19,6 +19,24 @@ import (
 	"ramet.dev/ramet/internal/sandbox"
 )
 
+// envFuzz is how long each of the tests that do random things goes on, instead of
+// ending after a few rounds.
+const envFuzz = "RAMET_FS_FUZZ"
+
+// fsRounds calls round that often, or for as long as envFuzz says.
+func fsRounds(t testing.TB, count int, round func()) {
+	t.Helper()
+	limit, err := time.ParseDuration(os.Getenv(envFuzz))
+	if os.Getenv(envFuzz) != "" && err != nil {
+		t.Fatal(err)
+	}
+	begin, done := time.Now(), 0
+	for ; limit == 0 && done < count || time.Since(begin) < limit; done++ {
+		round()
+	}
+	t.Logf("rounds: %d in %v", done, time.Since(begin).Round(time.Millisecond))
+}
+
 // fsPatience bounds a run of many cases or operations.
 const fsPatience = 3 * time.Minute
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	gotime "time"
 
 	"gvisor.dev/gvisor/pkg/context"
@@ -30,9 +29,7 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 	if err := g.mem.FindCommitted(); err != nil {
 		return nil, fmt.Errorf("find used memory: %w", err)
 	}
-	// A collection would run inside of the pause and cost more than all else.
-	debug.SetGCPercent(-1)
-	defer debug.SetGCPercent(GCPercent)
+	defer g.collector.stop()()
 	f := &freezing{g: g, phases: phases{at: gotime.Now()}}
 	f.state.Grow(stateRoom)
 	frozen, err := f.run(req, file)
@@ -41,11 +38,6 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 	}
 	return frozen, err
 }
-
-// GCPercent is how much garbage a settled sandbox may have, in percent of what
-// lives. A sandbox is small and mostly idle: memory counts more than the cycles
-// of a collection.
-const GCPercent = 50
 
 // stateRoom is room for the state of a usual sandbox, in bytes, so that the
 // buffer is not grown during the pause.

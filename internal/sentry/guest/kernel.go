@@ -93,6 +93,8 @@ type Guest struct {
 	ops    sync.RWMutex
 	paused bool // guarded by ops
 
+	collector collector
+
 	io       sync.RWMutex
 	sessions *sessions
 }

@@ -5,11 +5,12 @@
 // one always uses the thing it is kept in, so that a broken pipe or a dead thread
 // cannot hide behind a copy in memory.
 //
-// "guest fs" tries what a file system must do, see fsCase. It does so on any file
-// system, of the host too.
+// "guest fs" tries what a file system must do, see fsCase, and "guest fs fuzz"
+// does random things to one, see fuzzOp. Both work on any file system, of the
+// host too.
 //
 // The other subcommands are what tests would use a shell and its tools for.
 //
-// But for "guest fs" it runs inside a sandbox only. It needs nothing but /proc, /dev and a writable
-// root. It must never know what a sandbox is.
+// But for "guest fs" it runs inside a sandbox only. It needs nothing but /proc,
+// /dev and a writable root. It must never know what a sandbox is.
 package main

@@ -27,6 +27,7 @@ var fsCommands = map[string]func(args []string) (int, error){
 	"verify": fsVerify,
 	"run":    fsRun,
 	"lock":   fsLock,
+	"fuzz":   fsFuzz,
 }
 
 // fs runs a subcommand of fsCommands.

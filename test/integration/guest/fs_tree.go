@@ -110,6 +110,9 @@ func (n *fsNode) make(dir string) error {
 	case 'd':
 		err = unix.Mkdir(name, 0o755)
 	case 'f':
+		if n.data == "" && n.uid == 0 && n.gid == 0 { // there may be thousands of these
+			return unix.Mknod(name, unix.S_IFREG|n.mode, 0)
+		}
 		err = os.WriteFile(name, []byte(n.data), 0o644)
 	case 'p':
 		err = unix.Mkfifo(name, 0o644)
@@ -217,41 +220,52 @@ func (n *fsNode) check(name string) error {
 	return nil
 }
 
-// fsTar writes an archive of the files of all cases, for the image, below the
-// directory that is its argument.
+// fsTar writes an archive of the files of all cases, and of fuzzTree several
+// times, for the image, below the directory that is its argument.
 func fsTar(args []string) (int, error) {
 	w := tar.NewWriter(os.Stdout)
-	when := time.Unix(fsTime.Sec, fsTime.Nsec)
-	types := map[byte]byte{'d': tar.TypeDir, 'f': tar.TypeReg, 'l': tar.TypeSymlink, 'h': tar.TypeLink, 'p': tar.TypeFifo}
 	for _, c := range fsCases() {
 		if c.once || c.limited {
 			continue
 		}
-		dir := fsCaseDir(args[0], c.name)
-		for _, n := range append([]fsNode{{kind: 'd', mode: 0o755}}, fsParse(c.tree, fsImage)...) {
-			h := &tar.Header{
-				Format: tar.FormatPAX, Typeflag: types[n.kind], Name: path.Join(dir, n.name),
-				Mode: int64(n.mode), Uid: n.uid, Gid: n.gid, ModTime: when,
-			}
-			switch n.kind {
-			case 'f':
-				h.Size = int64(len(n.data))
-			case 'l':
-				h.Linkname, h.Mode = n.data, 0o777
-			case 'h':
-				h.Linkname = path.Join(dir, n.data)
-			}
-			if err := w.WriteHeader(h); err != nil {
-				return 1, err
-			}
-			if n.kind == 'f' {
-				if _, err := w.Write([]byte(n.data)); err != nil {
-					return 1, err
-				}
-			}
+		if err := fsTarTree(w, fsCaseDir(args[0], c.name), fsParse(c.tree, fsImage)); err != nil {
+			return 1, fmt.Errorf("case %s: %w", c.name, err)
+		}
+	}
+	for i := range fuzzTrees {
+		if err := fsTarTree(w, fmt.Sprintf("%s/fuzz.%d", args[0], i), fsParse(fuzzTree, fsImage)); err != nil {
+			return 1, err
 		}
 	}
 	return 0, w.Flush() // the caller goes on with more files
+}
+
+func fsTarTree(w *tar.Writer, dir string, nodes []fsNode) error {
+	when := time.Unix(fsTime.Sec, fsTime.Nsec)
+	types := map[byte]byte{'d': tar.TypeDir, 'f': tar.TypeReg, 'l': tar.TypeSymlink, 'h': tar.TypeLink, 'p': tar.TypeFifo}
+	for _, n := range append([]fsNode{{kind: 'd', mode: 0o755}}, nodes...) {
+		h := &tar.Header{
+			Format: tar.FormatPAX, Typeflag: types[n.kind], Name: path.Join(dir, n.name),
+			Mode: int64(n.mode), Uid: n.uid, Gid: n.gid, ModTime: when,
+		}
+		switch n.kind {
+		case 'f':
+			h.Size = int64(len(n.data))
+		case 'l':
+			h.Linkname, h.Mode = n.data, 0o777
+		case 'h':
+			h.Linkname = path.Join(dir, n.data)
+		}
+		if err := w.WriteHeader(h); err != nil {
+			return err
+		}
+		if n.kind == 'f' {
+			if _, err := w.Write([]byte(n.data)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // fsMake makes the files of all cases below a directory.

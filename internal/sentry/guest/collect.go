@@ -1,0 +1,41 @@
+package guest
+
+import (
+	"runtime/debug"
+	"sync"
+)
+
+// gcPercent is how much garbage a sandbox may have, in percent of what lives. A
+// sandbox is small and mostly idle: memory counts more than the cycles of a
+// collection.
+const gcPercent = 50
+
+// collector decides when this process collects garbage: not in a freeze, whose
+// pause it would prolong by more than all else, and not before the first freeze
+// or settle, as nothing is worth it. The process starts with collections off.
+type collector struct {
+	mu sync.Mutex // held in a freeze
+}
+
+// settle gives back the memory that starting took. Freezes and it wait for each
+// other.
+func (c *collector) settle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	debug.SetGCPercent(gcPercent)
+	debug.FreeOSMemory()
+}
+
+// stop lets no collection begin until the result is called. After that there are
+// collections, whether it has settled or not: many freezes make much garbage.
+func (c *collector) stop() (resume func()) {
+	c.mu.Lock()
+	debug.SetGCPercent(-1)
+	return func() {
+		debug.SetGCPercent(gcPercent)
+		c.mu.Unlock()
+	}
+}
+
+// Settle gives back the memory that starting took, some time after it.
+func (g *Guest) Settle() { g.collector.settle() }
