@@ -388,6 +388,9 @@ func (fs *filesystem) GetParentDentryAt(ctx context.Context, rp *vfs.ResolvingPa
 	if err != nil {
 		return nil, err
 	}
+	if err := d.inode.check(rp.Credentials(), vfs.MayExec); err != nil {
+		return nil, err
+	}
 	d.IncRef()
 	return &d.vfsd, nil
 }

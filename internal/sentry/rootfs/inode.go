@@ -113,9 +113,12 @@ func (i *inode) check(creds *auth.Credentials, ats vfs.AccessTypes) error {
 	return vfs.GenericCheckPermissions(creds, ats, linux.FileMode(a.Mode), nil, auth.KUID(a.UID), auth.KGID(a.GID))
 }
 
-// mayDelete checks the sticky bit for taking child out of directory i.
-func (i *inode) mayDelete(creds *auth.Credentials, child *inode) error {
-	a, c := i.get(), child.get()
+// mayDelete checks whether child may be taken out of directory d.
+func (d *dentry) mayDelete(creds *auth.Credentials, child *dentry) error {
+	if err := d.inode.check(creds, vfs.MayWrite|vfs.MayExec); err != nil {
+		return err
+	}
+	a, c := d.inode.get(), child.inode.get()
 	return vfs.CheckDeleteSticky(creds, linux.FileMode(a.Mode), auth.KUID(a.UID), auth.KUID(c.UID), auth.KGID(c.GID))
 }
 
@@ -171,13 +174,6 @@ func (i *inode) setStat(ctx context.Context, creds *auth.Credentials, opts *vfs.
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	a := i.get()
-	if err := vfs.CheckSetStat(ctx, creds, opts, linux.FileMode(a.Mode), nil, auth.KUID(a.UID), auth.KGID(a.GID)); err != nil {
-		return err
-	}
-	const both = linux.STATX_ATIME | linux.STATX_MTIME
-	if s.Mask&both != 0 && s.Mask&both != both && !vfs.CanActAsOwner(creds, auth.KUID(a.UID)) {
-		return linuxerr.EPERM // only both together may be set to now, see utimensat(2)
-	}
 	if s.Mask&linux.STATX_SIZE != 0 {
 		switch a.Mode & linux.S_IFMT {
 		case linux.S_IFREG:
@@ -186,22 +182,31 @@ func (i *inode) setStat(ctx context.Context, creds *auth.Credentials, opts *vfs.
 		default:
 			return linuxerr.EINVAL
 		}
+	}
+	if err := vfs.CheckSetStat(ctx, creds, opts, linux.FileMode(a.Mode), nil, auth.KUID(a.UID), auth.KGID(a.GID)); err != nil {
+		return err
+	}
+	const both = linux.STATX_ATIME | linux.STATX_MTIME
+	if s.Mask&both != 0 && s.Mask&both != both && !vfs.CanActAsOwner(creds, auth.KUID(a.UID)) {
+		return linuxerr.EPERM // only both together may be set to now, see utimensat(2)
+	}
+	if s.Mask&linux.STATX_SIZE != 0 {
 		if err := i.truncate(s.Size); err != nil {
 			return err
 		}
 	}
-	clearIDs := opts.ClearPrivs
-	if clearIDs {
+	clear := opts.ClearPrivs
+	if clear {
 		i.dropCaps()
 		// Truncation leaves them to whoever may set them; a new owner never has them.
-		clearIDs = s.Mask&linux.STATX_SIZE == 0 || !creds.HasRootCapability(linux.CAP_FSETID)
+		clear = s.Mask&linux.STATX_SIZE == 0 || !creds.HasRootCapability(linux.CAP_FSETID)
 	}
 	now := i.fs.now()
-	i.set(func(a *cowfs.Attr) { applyStat(a, s, clearIDs, now) })
+	i.set(func(a *cowfs.Attr) { applyStat(a, s, clear, creds, now) })
 	return nil
 }
 
-func applyStat(a *cowfs.Attr, s *linux.Statx, clearPrivs bool, now int64) {
+func applyStat(a *cowfs.Attr, s *linux.Statx, clear bool, creds *auth.Credentials, now int64) {
 	if s.Mask&linux.STATX_UID != 0 {
 		a.UID = s.UID
 	}
@@ -211,7 +216,10 @@ func applyStat(a *cowfs.Attr, s *linux.Statx, clearPrivs bool, now int64) {
 	if s.Mask&linux.STATX_MODE != 0 {
 		a.Mode = a.Mode&linux.S_IFMT | uint32(s.Mode)&^linux.S_IFMT
 	}
-	if clearPrivs {
+	switch {
+	case clear && s.Mask&linux.STATX_SIZE != 0:
+		clearIDs(a, creds)
+	case clear: // a new owner; directories keep theirs
 		a.Mode = vfs.ClearSUIDAndSGID(a.Mode)
 	}
 	a.Ctime = now
@@ -406,7 +414,16 @@ func (i *inode) removeXattr(creds *auth.Credentials, name string) error {
 func (i *inode) dropPrivs(creds *auth.Credentials) {
 	i.dropCaps()
 	if i.mode.Load()&(linux.S_ISUID|linux.S_ISGID) != 0 && !creds.HasRootCapability(linux.CAP_FSETID) {
-		i.set(func(a *cowfs.Attr) { a.Mode = vfs.ClearSUIDAndSGID(a.Mode) })
+		i.set(func(a *cowfs.Attr) { clearIDs(a, creds) })
+	}
+}
+
+// clearIDs takes set-id bits away. A set-group-id bit without permission to execute
+// for the group, once a mark for mandatory locks, stays for members of the group.
+func clearIDs(a *cowfs.Attr, creds *auth.Credentials) {
+	a.Mode &^= linux.S_ISUID
+	if a.Mode&0o010 != 0 || !creds.InGroup(auth.KGID(a.GID)) {
+		a.Mode &^= linux.S_ISGID
 	}
 }
 

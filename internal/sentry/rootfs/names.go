@@ -78,15 +78,21 @@ func (fs *filesystem) create(ctx context.Context, parent *dentry, name string, c
 // createAt checks whether something may be made at rp, lets make do it, and
 // notifies watchers. make returns a dentry with one user, or nil.
 func (fs *filesystem) createAt(ctx context.Context, rp *vfs.ResolvingPath, dir bool, make func(parent *dentry, name string) (*dentry, error)) error {
+	return fs.createIfAt(ctx, rp, dir, nil, make)
+}
+
+// createIfAt calls check, which may be nil, before permissions to write are looked
+// at.
+func (fs *filesystem) createIfAt(ctx context.Context, rp *vfs.ResolvingPath, dir bool, check func() error, make func(parent *dentry, name string) (*dentry, error)) error {
 	fs.sweepIfMany(ctx)
-	made, err := fs.createLocked(ctx, rp, dir, make)
+	made, err := fs.createLocked(ctx, rp, dir, check, make)
 	if made != nil {
 		made.DecRef(ctx)
 	}
 	return err
 }
 
-func (fs *filesystem) createLocked(ctx context.Context, rp *vfs.ResolvingPath, dir bool, make func(parent *dentry, name string) (*dentry, error)) (*dentry, error) {
+func (fs *filesystem) createLocked(ctx context.Context, rp *vfs.ResolvingPath, dir bool, check func() error, make func(parent *dentry, name string) (*dentry, error)) (*dentry, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	parent, err := fs.parentOf(ctx, rp, rp.Start().Impl().(*dentry))
@@ -116,6 +122,11 @@ func (fs *filesystem) createLocked(ctx context.Context, rp *vfs.ResolvingPath, d
 		return nil, err
 	}
 	defer mnt.EndWrite()
+	if check != nil {
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
 	if err := parent.inode.check(rp.Credentials(), vfs.MayWrite); err != nil {
 		return nil, err
 	}
@@ -179,19 +190,20 @@ func (i *inode) fifo() *pipe.VFSPipe {
 
 // LinkAt implements vfs.FilesystemImpl.LinkAt.
 func (fs *filesystem) LinkAt(ctx context.Context, rp *vfs.ResolvingPath, vd vfs.VirtualDentry) error {
-	return fs.createAt(ctx, rp, false, func(parent *dentry, name string) (*dentry, error) {
+	check := func() error {
 		if rp.Mount() != vd.Mount() {
-			return nil, linuxerr.EXDEV
+			return linuxerr.EXDEV
 		}
+		a := vd.Dentry().Impl().(*dentry).inode.get()
+		return vfs.MayLink(rp.Credentials(), linux.FileMode(a.Mode), nil, auth.KUID(a.UID), auth.KGID(a.GID))
+	}
+	return fs.createIfAt(ctx, rp, false, check, func(parent *dentry, name string) (*dentry, error) {
 		old := vd.Dentry().Impl().(*dentry)
 		i := old.inode
 		if i.isDir() {
 			return nil, linuxerr.EPERM
 		}
 		a := i.get()
-		if err := vfs.MayLink(rp.Credentials(), linux.FileMode(a.Mode), nil, auth.KUID(a.UID), auth.KGID(a.GID)); err != nil {
-			return nil, err
-		}
 		// A file that never had a name may get one, see O_TMPFILE in open(2).
 		if a.Nlink == 0 && (old.parent.Load() != nil || i.nameless.Load()) {
 			return nil, linuxerr.ENOENT
@@ -240,7 +252,7 @@ func (fs *filesystem) toRemove(ctx context.Context, rp *vfs.ResolvingPath, dot, 
 	if r.parent, err = fs.parentOf(ctx, rp, rp.Start().Impl().(*dentry)); err != nil {
 		return r, err
 	}
-	if err := r.parent.inode.check(rp.Credentials(), vfs.MayWrite|vfs.MayExec); err != nil {
+	if err := r.parent.inode.check(rp.Credentials(), vfs.MayExec); err != nil {
 		return r, err
 	}
 	switch r.name = rp.Component(); r.name {
@@ -255,7 +267,10 @@ func (fs *filesystem) toRemove(ctx context.Context, rp *vfs.ResolvingPath, dot, 
 	if r.child == nil {
 		return r, linuxerr.ENOENT
 	}
-	return r, r.parent.inode.mayDelete(rp.Credentials(), r.child.inode)
+	if !r.child.inode.isDir() && rp.MustBeDir() {
+		return r, linuxerr.ENOTDIR
+	}
+	return r, r.parent.mayDelete(rp.Credentials(), r.child)
 }
 
 // forget takes the name away, in the tree and in memory.
@@ -276,9 +291,6 @@ func (fs *filesystem) UnlinkAt(ctx context.Context, rp *vfs.ResolvingPath) error
 	return fs.remove(ctx, rp, linuxerr.EISDIR, linuxerr.EISDIR, func(r removal) error {
 		if r.child.inode.isDir() {
 			return linuxerr.EISDIR
-		}
-		if rp.MustBeDir() {
-			return linuxerr.ENOTDIR
 		}
 		return nil
 	}, func(r removal) {

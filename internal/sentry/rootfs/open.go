@@ -64,7 +64,7 @@ func (fs *filesystem) openNameless(ctx context.Context, rp *vfs.ResolvingPath, o
 		return nil, err
 	}
 	defer rp.Mount().EndWrite()
-	d, err := fs.create(ctx, dir, "", rp.Credentials(), newFile{mode: linux.S_IFREG | opts.Mode.Permissions()})
+	d, err := fs.create(ctx, dir, "", rp.Credentials(), newFile{mode: linux.S_IFREG | opts.Mode.Permissions() | opts.Mode.ExtraBits()})
 	if err == nil {
 		d.inode.nameless.Store(opts.Flags&linux.O_EXCL != 0)
 	}
@@ -150,6 +150,12 @@ func (fs *filesystem) openNew(ctx context.Context, rp *vfs.ResolvingPath, parent
 func (d *dentry) open(ctx context.Context, rp *vfs.ResolvingPath, opts *vfs.OpenOptions, created bool) (*vfs.FileDescription, error) {
 	ats := vfs.AccessTypesForOpenFlags(opts)
 	i := d.inode
+	switch { // before permissions, as Linux does
+	case i.isLink():
+		return nil, linuxerr.ELOOP // O_PATH is the VFS's
+	case i.isDir() && (opts.Flags&linux.O_CREAT != 0 || ats.MayWrite()):
+		return nil, linuxerr.EISDIR
+	}
 	if !created {
 		if err := i.check(rp.Credentials(), ats); err != nil {
 			return nil, err
@@ -163,9 +169,6 @@ func (d *dentry) open(ctx context.Context, rp *vfs.ResolvingPath, opts *vfs.Open
 	case linux.S_IFREG:
 		return d.openRegular(ctx, rp, opts, created)
 	case linux.S_IFDIR:
-		if opts.Flags&linux.O_CREAT != 0 || ats.MayWrite() {
-			return nil, linuxerr.EISDIR
-		}
 		if opts.Flags&linux.O_DIRECT != 0 {
 			return nil, linuxerr.EINVAL
 		}
@@ -175,8 +178,6 @@ func (d *dentry) open(ctx context.Context, rp *vfs.ResolvingPath, opts *vfs.Open
 			return nil, err
 		}
 		return &fd.vfsfd, nil
-	case linux.S_IFLNK:
-		return nil, linuxerr.ELOOP // O_PATH is the VFS's
 	case linux.S_IFIFO:
 		return i.fifo().Open(ctx, mnt, &d.vfsd, opts.Flags, &i.locks)
 	case linux.S_IFCHR, linux.S_IFBLK:
@@ -263,7 +264,7 @@ func (fd *fileFD) change(ctx context.Context, event uint32, fn func(*inode) erro
 
 // SetStat implements vfs.FileDescriptionImpl.SetStat.
 func (fd *fileFD) SetStat(ctx context.Context, opts vfs.SetStatOptions) error {
-	creds := fd.vfsfd.Credentials()
+	creds := credentials(ctx, fd)
 	return fd.change(ctx, vfs.InotifyEventFromStatMask(opts.Stat.Mask), func(i *inode) error { return i.setStat(ctx, creds, &opts) })
 }
 

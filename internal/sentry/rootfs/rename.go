@@ -5,6 +5,7 @@ import (
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/refs"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/socket/unix/transport"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
@@ -100,87 +101,85 @@ func (fs *filesystem) RenameAt(ctx context.Context, rp *vfs.ResolvingPath, oldPa
 	return nil
 }
 
-// checkRename finds what is to be renamed and checks whether it may be.
+// checkRename finds what is to be renamed and checks whether it may be, in the
+// order of Linux, which shows in the errors.
 func (fs *filesystem) checkRename(rp *vfs.ResolvingPath, r *renaming, opts vfs.RenameOptions) (err error) {
 	creds := rp.Credentials()
-	if err := r.from.inode.check(creds, vfs.MayWrite|vfs.MayExec); err != nil {
+	if err := firstError(r.from.inode.check(creds, vfs.MayExec), r.to.inode.check(creds, vfs.MayExec)); err != nil {
 		return err
 	}
 	if r.moved, err = fs.child(r.from, r.oldName); err != nil {
 		return err
 	}
-	if r.moved == nil {
-		return linuxerr.ENOENT
-	}
-	if err := r.from.inode.mayDelete(creds, r.moved.inode); err != nil {
-		return err
-	}
-	movesDir := r.moved.inode.isDir()
-	if movesDir {
-		if r.to.isBelow(r.moved) {
-			return linuxerr.EINVAL
-		}
-		if r.from != r.to { // its ".." changes
-			if err := r.moved.inode.check(creds, vfs.MayWrite); err != nil {
-				return err
-			}
-		}
-	} else if opts.MustBeDir || !r.exchange && rp.MustBeDir() {
-		return linuxerr.ENOTDIR
-	}
-	if err := r.to.inode.check(creds, vfs.MayWrite|vfs.MayExec); err != nil {
-		return err
-	}
-	if r.to.vfsd.IsDead() {
-		return linuxerr.ENOENT
-	}
 	if r.replaced, err = fs.child(r.to, r.newName); err != nil {
 		return err
 	}
-	if r.replaced == nil {
-		if r.exchange {
-			return linuxerr.ENOENT
-		}
-		if movesDir && r.to.inode.get().Nlink == maxLinks {
-			return linuxerr.EMLINK
-		}
-		return nil
+	if r.moved == nil || r.replaced == nil && r.exchange {
+		return linuxerr.ENOENT
 	}
-	if opts.Flags&linux.RENAME_NOREPLACE != 0 {
+	if r.replaced != nil && opts.Flags&linux.RENAME_NOREPLACE != 0 {
 		return linuxerr.EEXIST
 	}
-	if err := r.to.inode.mayDelete(creds, r.replaced.inode); err != nil {
-		return err
-	}
-	if r.replaced.inode == r.moved.inode {
+	movesDir, replacesDir := r.moved.inode.isDir(), r.replaced != nil && r.replaced.inode.isDir()
+	switch {
+	case !movesDir && (opts.MustBeDir || !r.exchange && rp.MustBeDir()), r.exchange && !replacesDir && rp.MustBeDir():
+		return linuxerr.ENOTDIR
+	case movesDir && r.to.isBelow(r.moved):
+		return linuxerr.EINVAL
+	case replacesDir && r.from.isBelow(r.replaced) && r.exchange:
+		return linuxerr.EINVAL
+	case replacesDir && r.from.isBelow(r.replaced):
+		return linuxerr.ENOTEMPTY
+	case r.replaced != nil && r.replaced.inode == r.moved.inode:
 		return nil
 	}
-	replacesDir := r.replaced.inode.isDir()
-	switch {
-	case r.exchange:
-		if r.from.isBelow(r.replaced) {
-			return linuxerr.EINVAL
+	if err := r.from.mayDelete(creds, r.moved); err != nil {
+		return err
+	}
+	if err := fs.checkTarget(creds, r, movesDir, replacesDir); err != nil {
+		return err
+	}
+	if r.from != r.to { // the ".." of directories changes
+		if movesDir {
+			err = r.moved.inode.check(creds, vfs.MayWrite)
 		}
-		if rp.MustBeDir() && !replacesDir {
-			return linuxerr.ENOTDIR
+		if err == nil && r.exchange && replacesDir {
+			err = r.replaced.inode.check(creds, vfs.MayWrite)
 		}
-		if replacesDir && r.from != r.to {
-			return r.replaced.inode.check(creds, vfs.MayWrite)
+		if err == nil && movesDir && !replacesDir && r.to.inode.get().Nlink == maxLinks {
+			err = linuxerr.EMLINK
 		}
-	case replacesDir:
-		if r.from.isBelow(r.replaced) {
-			return linuxerr.ENOTEMPTY
+		if err != nil {
+			return err
 		}
-		if !movesDir {
-			return linuxerr.EISDIR
-		}
+	}
+	if replacesDir && !r.exchange {
 		if empty, err := fs.tree.Empty(r.replaced.inode.ino); err != nil {
 			return errno(err)
 		} else if !empty {
 			return linuxerr.ENOTEMPTY
 		}
-	case movesDir || rp.MustBeDir():
+	}
+	return nil
+}
+
+// checkTarget checks whether something may come to where it is to be moved.
+func (fs *filesystem) checkTarget(creds *auth.Credentials, r *renaming, movesDir, replacesDir bool) error {
+	if r.to.vfsd.IsDead() {
+		return linuxerr.ENOENT
+	}
+	if r.replaced == nil {
+		return r.to.inode.check(creds, vfs.MayWrite|vfs.MayExec)
+	}
+	if err := r.to.mayDelete(creds, r.replaced); err != nil {
+		return err
+	}
+	switch {
+	case r.exchange:
+	case movesDir && !replacesDir:
 		return linuxerr.ENOTDIR
+	case !movesDir && replacesDir:
+		return linuxerr.EISDIR
 	}
 	return nil
 }
