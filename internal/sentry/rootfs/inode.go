@@ -165,7 +165,7 @@ const settable = linux.STATX_MODE | linux.STATX_UID | linux.STATX_GID | linux.ST
 // setStat does the work of chmod(2), chown(2), utimensat(2) and truncate(2).
 func (i *inode) setStat(ctx context.Context, creds *auth.Credentials, opts *vfs.SetStatOptions) error {
 	s := &opts.Stat
-	if s.Mask == 0 {
+	if s.Mask == 0 && !opts.ClearPrivs { // chown(2) with no new owner still takes set-id bits
 		return nil
 	}
 	if s.Mask&^uint32(settable) != 0 {
