@@ -34,4 +34,4 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever(3600)  # by default it wakes up twice a second
