@@ -80,3 +80,31 @@ func TestIDOf(t *testing.T) {
 	_, err = ReadOnly(dir)
 	wantCode(t, err, sandbox.CodeCorrupt)
 }
+
+func TestPageFile(t *testing.T) {
+	for name, make := range map[string]func(string) (*os.File, error){"O_TMPFILE": pageFile, "unlinked": unlinkedFile} {
+		dir := t.TempDir()
+		f, err := make(dir)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		defer f.Close()
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+			t.Errorf("%s: the directory has %v (%v)", name, entries, err)
+		}
+		if _, err := f.WriteAt([]byte("x"), 1<<20); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		ro, err := ReadOnly(f)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if st, err := ro.Stat(); err != nil || st.Size() != 1<<20+1 {
+			t.Errorf("%s: read-only it is %v (%v)", name, st, err)
+		}
+		ro.Close()
+	}
+	if _, err := pageFile("/nonexistent"); err == nil {
+		t.Error("a file was made nowhere")
+	}
+}

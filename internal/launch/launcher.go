@@ -389,10 +389,26 @@ func memoryFile(name string) (rw, ro *os.File, err error) {
 // pageFile makes a file on disk that has no name: it goes when nobody has it open.
 func pageFile(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("make file for the sandbox's files in %s: %w", dir, errors.Join(err, memoryHint(err)))
+	if err == nil {
+		return os.NewFile(uintptr(fd), "files"), nil
 	}
-	return os.NewFile(uintptr(fd), "files"), nil
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) { // not all file systems can
+		return unlinkedFile(dir)
+	}
+	return nil, fmt.Errorf("make file for the sandbox's files in %s: %w", dir, errors.Join(err, memoryHint(err)))
+}
+
+// unlinkedFile is what pageFile does where there is no O_TMPFILE. A file that a
+// crash leaves behind is empty.
+func unlinkedFile(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "files-")
+	if err == nil {
+		err = os.Remove(f.Name())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make file for the sandbox's files: %w", err)
+	}
+	return f, nil
 }
 
 // tail returns the part of a log that says why its writer ended: the beginning
