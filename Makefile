@@ -87,7 +87,7 @@ test-unit: $(SENTRY)
 test-sentry: $(SENTRY)
 	@mkdir -p $(CACHE)
 	@echo "== go test, packages that link gVisor's kernel, as $$(id -un)"
-	@CGO_ENABLED=0 $(GO) test -v -timeout 10m $(call packages,yes) $(report)
+	@CGO_ENABLED=0 $(GO) test -v -timeout 30m $(call packages,yes) $(report)
 
 # fsck.erofs judges our images besides gVisor's reader. Nothing depends on it.
 .PHONY: oracle
