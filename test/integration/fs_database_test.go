@@ -49,7 +49,7 @@ func TestFSGit(t *testing.T) {
 }
 
 func TestFSPostgres(t *testing.T) {
-	testDatabase(t, database{script: "postgres.sh", interpreter: "sh", user: "postgres", needs: []string{"/usr/lib/postgresql/15/bin/postgres"}, enough: 100})
+	testDatabase(t, database{script: "postgres.sh", interpreter: "sh", user: "postgres", needs: []string{"/usr/lib/postgresql/15/bin/postgres"}, enough: 40})
 }
 
 // databaseTest is a node with a sandbox in which a database is written to.
@@ -90,10 +90,12 @@ func testDatabase(t *testing.T, d database) {
 		goesOn, crashes := children[0].ID, children[1].ID
 		grandchild := x.fork(goesOn, 1)[0].ID // of one that is being written to as well
 		x.judge(crashes, before, "crash")
+		x.destroy(crashes)
 		x.judge(goesOn, before, "")
 		x.judge(grandchild, before, "crash")
+		x.destroy(grandchild)
 		x.judge(goesOn, before, "stop")
-		x.destroy(goesOn, crashes, grandchild)
+		x.destroy(goesOn)
 	})
 	before := x.progress("box")
 	if _, err := x.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "kept"}); err != nil {

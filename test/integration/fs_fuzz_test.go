@@ -66,7 +66,7 @@ type fuzz struct {
 // not on gVisor's overlay, as they are known not to work: see fsFaults.
 const (
 	fuzzFeaturesOfGVisor  = "punch,keepsize"
-	fuzzFeaturesOfOverlay = ",image,link,dirnlink,dirmtime,tmpfile,suid,related,order"
+	fuzzFeaturesOfOverlay = ",image,link,dirnlink,dirmtime,tmpfile,suid,related,order,dirent,samegroup"
 )
 
 func newFuzz(t *testing.T) *fuzz {

@@ -29,6 +29,7 @@ var fsFaultsOfOverlay = []fsFault{
 	{"names that are too long are not found", "rename/from-name-256 rmdir/name-256 unlink/name-256"},
 	{"another error than Linux's", "rename/file-over-own-parent unlink/directory-with-slash"},
 	{"everybody may use O_NOATIME, see names of trusted attributes and set half of the times to now", "open/noatime xattr/trusted-by-root utimes/half-of-other"},
+	{"an owner cannot set the group that a file has, unless it is in it", "chown/same-foreign-group"},
 	{"times before 1970 become wrong", "utimes/exact"},
 }
 

@@ -28,6 +28,10 @@ var fsCommands = map[string]func(args []string) (int, error){
 	"run":    fsRun,
 	"lock":   fsLock,
 	"fuzz":   fsFuzz,
+	"stress": fsStress,
+	"end":    fsEnd,
+	"fsck":   fsFsck,
+	"free":   fsFree,
 }
 
 // fs runs a subcommand of fsCommands.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -334,6 +335,7 @@ func (t *fsT) as(uid, gid int, groups []uint32, f func()) {
 	done := make(chan any, 1)
 	go func() {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		debug.SetPanicOnFault(true)
 		defer func() { done <- recover() }()
 		if err := setCredentials(uid, gid, groups); err != nil {
 			t.fail("become user %d: %v", uid, err)

@@ -347,23 +347,23 @@ func fsAllocCases() []fsCase {
 	return []fsCase{
 		{name: "fallocate/grow", tree: tree, run: func(t *fsT) {
 			fd := t.open("f", rdwr)
-			t.ok(unix.Fallocate(fd, 0, 0, 20000))
+			t.ok(fallocate(fd, 0, 0, 20000))
 			t.size("f", 20000)
 			t.has("f", bytesOf(12345)+strings.Repeat("\x00", 20000-12345))
 			if b := t.stat("f").Blocks; b*512 < 20000 {
 				t.fail("only %d blocks are allocated", b)
 			}
-			t.ok(unix.Fallocate(fd, 0, 100, 200)) // what is there stays
+			t.ok(fallocate(fd, 0, 100, 200)) // what is there stays
 			t.size("f", 20000)
 			t.has("f", bytesOf(12345)+strings.Repeat("\x00", 20000-12345))
 		}},
 		{name: "fallocate/beyond-end", tree: tree, run: func(t *fsT) {
-			t.ok(unix.Fallocate(t.open("f", rdwr), 0, 50000, 10))
+			t.ok(fallocate(t.open("f", rdwr), 0, 50000, 10))
 			t.has("f", bytesOf(12345)+strings.Repeat("\x00", 50010-12345))
 		}},
 		{name: "fallocate/keep-size", tree: tree, run: func(t *fsT) {
 			fd := t.open("f", rdwr)
-			t.ok(unix.Fallocate(fd, keep, 0, 1<<20))
+			t.ok(fallocate(fd, keep, 0, 1<<20))
 			t.size("f", 12345)
 			t.has("f", bytesOf(12345))
 			t.ok(unix.Ftruncate(fd, 13000))
@@ -372,18 +372,18 @@ func fsAllocCases() []fsCase {
 		{name: "fallocate/punch-hole", tree: tree, run: func(t *fsT) {
 			fd, want := t.open("f", rdwr), bytesOf(12345)
 			for _, r := range [][2]int{{4096, 8192}, {10, 20}, {4000, 4200}, {12000, 12345}} {
-				t.ok(unix.Fallocate(fd, hole, int64(r[0]), int64(r[1]-r[0])))
+				t.ok(fallocate(fd, hole, int64(r[0]), int64(r[1]-r[0])))
 				want = zeroed(want, r[0], r[1])
 				t.has("f", want)
 			}
-			t.ok(unix.Fallocate(fd, hole, 0, 1<<30)) // the size stays
+			t.ok(fallocate(fd, hole, 0, 1<<30)) // the size stays
 			t.has("f", strings.Repeat("\x00", 12345))
 		}},
 		{name: "fallocate/punch-gives-back", run: func(t *fsT) {
 			fd := t.open("f", rdwr|creat)
 			t.write(fd, bytesOf(4<<20))
 			before := t.fstat(fd).Blocks
-			t.ok(unix.Fallocate(fd, hole, 1<<20, 2<<20))
+			t.ok(fallocate(fd, hole, 1<<20, 2<<20))
 			if after := t.fstat(fd).Blocks; after > before-1<<20/512 {
 				t.fail("%d blocks, were %d", after, before)
 			}
@@ -393,39 +393,49 @@ func fsAllocCases() []fsCase {
 			fd := t.open("f", rdwr)
 			m := t.mmap(fd, 0, 12345, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 			t.same("mapping", m, []byte(bytesOf(12345)))
-			t.ok(unix.Fallocate(fd, hole, 4096, 4100))
+			t.ok(fallocate(fd, hole, 4096, 4100))
 			t.same("mapping", m, []byte(zeroed(bytesOf(12345), 4096, 8196)))
 			m[5000] = 'x'
 			eq(t, "written by the mapping", t.pread(fd, 1, 5000), "x")
 		}},
 		{name: "fallocate/punch-needs-keep-size", tree: tree, run: func(t *fsT) {
-			t.is(unix.Fallocate(t.open("f", rdwr), unix.FALLOC_FL_PUNCH_HOLE, 0, 10), unix.EOPNOTSUPP)
+			t.is(fallocate(t.open("f", rdwr), unix.FALLOC_FL_PUNCH_HOLE, 0, 10), unix.EOPNOTSUPP)
 			t.intact()
 		}},
 		{name: "fallocate/zero-range", tree: tree, run: func(t *fsT) {
 			fd := t.open("f", rdwr)
-			if err := unix.Fallocate(fd, zero, 100, 5000); err == unix.EOPNOTSUPP {
+			if err := fallocate(fd, zero, 100, 5000); err == unix.EOPNOTSUPP {
 				t.intact()
 				t.skip("ZERO_RANGE is not supported")
 			} else {
 				t.ok(err)
 			}
 			t.has("f", zeroed(bytesOf(12345), 100, 5100))
-			t.ok(unix.Fallocate(fd, zero|keep, 12000, 5000))
+			t.ok(fallocate(fd, zero|keep, 12000, 5000))
 			t.has("f", zeroed(bytesOf(12345), 100, 5100)[:12000]+strings.Repeat("\x00", 345))
-			t.ok(unix.Fallocate(fd, zero, 12000, 5000))
+			t.ok(fallocate(fd, zero, 12000, 5000))
 			t.size("f", 17000)
 		}},
 		{name: "fallocate/invalid", tree: tree, run: func(t *fsT) {
 			fd := t.open("f", rdwr)
-			t.is(unix.Fallocate(fd, 0, -1, 10), unix.EINVAL)
-			t.is(unix.Fallocate(fd, 0, 0, 0), unix.EINVAL)
-			t.is(unix.Fallocate(fd, 0, 0, -5), unix.EINVAL)
-			t.is(unix.Fallocate(t.open("f", rdonly), 0, 0, 10), unix.EBADF)
-			t.is(unix.Fallocate(fd, 0, 1<<62, 1<<62), unix.EFBIG)
-			t.is(unix.Fallocate(t.open("fifo", rdwr|unix.O_NONBLOCK), 0, 0, 10), unix.ESPIPE)
+			t.is(fallocate(fd, 0, -1, 10), unix.EINVAL)
+			t.is(fallocate(fd, 0, 0, 0), unix.EINVAL)
+			t.is(fallocate(fd, 0, 0, -5), unix.EINVAL)
+			t.is(fallocate(t.open("f", rdonly), 0, 0, 10), unix.EBADF)
+			t.is(fallocate(fd, 0, 1<<62, 1<<62), unix.EFBIG)
+			t.is(fallocate(t.open("fifo", rdwr|unix.O_NONBLOCK), 0, 0, 10), unix.ESPIPE)
 			t.intact()
 		}},
+	}
+}
+
+// fallocate is fallocate(2), which a signal may interrupt, and Go's runtime sends
+// them to its threads.
+func fallocate(fd int, mode uint32, at, length int64) error {
+	for {
+		if err := unix.Fallocate(fd, mode, at, length); err != unix.EINTR {
+			return err
+		}
 	}
 }
 

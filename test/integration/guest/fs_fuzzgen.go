@@ -122,7 +122,7 @@ func (z *fuzzer) allowed(op fuzzOp) bool {
 	case "rename":
 		return z.has("related") || !strings.HasPrefix(op.A+"/", op.B+"/") && !strings.HasPrefix(op.B, op.A+"/")
 	case "chown":
-		return z.has("chown")
+		return z.has("chown") && (z.has("samegroup") || !op.User)
 	}
 	return true
 }
@@ -149,7 +149,7 @@ func (z *fuzzer) target(kinds string) string {
 func (z *fuzzer) fresh() string {
 	name := string(rune('a' + z.rng.IntN(14)))
 	dirs := z.names("d")
-	if z.rng.IntN(10) == 0 {
+	if z.rng.IntN(10) == 0 && z.has("related") {
 		dirs = z.names("dl")
 	}
 	const deepest = 6

@@ -194,6 +194,10 @@ func fsOwnerCases() []fsCase {
 				t.ok(unix.Chown("own", -1, -1))
 			})
 		}},
+		{name: "chown/same-foreign-group", tree: "f@1000.7 own o", run: func(t *fsT) {
+			t.user(func() { t.ok(unix.Chown("own", userID, 7)) }) // which the file has already
+			t.owner("own", userID, 7)
+		}},
 		{name: "suid/cleared-by-write", tree: tree, run: func(t *fsT) {
 			t.user(func() {
 				fd := t.open("shared", wronly)

@@ -21,6 +21,7 @@ type fsNode struct {
 	mode     uint32
 	uid, gid int
 	data     string // contents, or target
+	many     bool   // one of very many, of which not every one is looked at
 }
 
 // fsTime is when the files of all cases were made: before everything.
@@ -65,7 +66,7 @@ func fsParse(tree, mode string) []fsNode {
 			count /= 10
 		}
 		for i := range count {
-			nodes = append(nodes, fsNode{kind: 'f', name: fmt.Sprintf("%s/e%05d", name, i), mode: 0o644})
+			nodes = append(nodes, fsNode{kind: 'f', name: fmt.Sprintf("%s/e%05d", name, i), mode: 0o644, many: i%100 != 0})
 		}
 	}
 	return nodes
@@ -167,6 +168,9 @@ func fsCheckDir(dir, sub string, want map[string]fsNode) error {
 		n, ok := want[name]
 		if !ok {
 			return fmt.Errorf("%s is new", name)
+		}
+		if n.many {
+			continue
 		}
 		if err := n.check(path.Join(dir, name)); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

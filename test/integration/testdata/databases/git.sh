@@ -30,7 +30,10 @@ start)
 write)
 	echo $$ >$run/pid
 	cd $repo
-	until [ -e $run/stop ]; do commit; done
+	until [ -e $run/stop ]; do
+		commit
+		sleep 0.05 # others want to look as well
+	done
 	touch $run/stopped
 	;;
 progress)
