@@ -23,6 +23,11 @@ import (
 // ending after a few rounds.
 const envFuzz = "RAMET_FS_FUZZ"
 
+// envWithout are features of the fuzzer that are not to be used, with commas
+// between them: to find out what else is wrong. See (*fuzzer).has in the guest
+// program.
+const envWithout = "RAMET_FS_WITHOUT"
+
 // fsRounds calls round that often, or for as long as envFuzz says.
 func fsRounds(t testing.TB, count int, round func()) {
 	t.Helper()
@@ -42,7 +47,13 @@ const fsPatience = 3 * time.Minute
 
 // guestProgram is the guest program, which tests of file systems run on the host
 // too.
-func guestProgram() string { return filepath.Join(assets, "guest") }
+func guestProgram() string {
+	// This makes go test note that the result depends on the program's source, and
+	// not take it from its cache when nothing else has changed. There need not be
+	// any source.
+	_, _ = os.ReadDir("guest")
+	return filepath.Join(assets, "guest")
+}
 
 // fsTar is the archive of the image "fs": that of "box", and below /lower the
 // files that the cases of "guest fs" want to find.

@@ -21,7 +21,6 @@ import (
 // the program runs on, whichever that is. They work outside of a sandbox too,
 // where the host's file systems show whether the tests are right.
 var fsCommands = map[string]func(args []string) (int, error){
-	"type":   fsType,
 	"tar":    fsTar,
 	"make":   fsMake,
 	"verify": fsVerify,
@@ -40,22 +39,6 @@ func fs(args []string) (int, error) {
 		return 2, errors.New("there is no such subcommand")
 	}
 	return fsCommands[args[0]](args[1:])
-}
-
-// fsType prints the type of the root file system.
-func fsType([]string) (int, error) {
-	b, err := os.ReadFile("/proc/mounts")
-	if err != nil {
-		return 1, err
-	}
-	kind := ""
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 2 && f[1] == "/" {
-			kind = f[2]
-		}
-	}
-	_, err = fmt.Println(kind)
-	return 0, err
 }
 
 // fsAreas are the tables of cases.

@@ -124,6 +124,10 @@ func (z *fuzzer) tree() []fsNode {
 	return nodes
 }
 
+// has reports whether a feature is to be used. The features are chown, dirent
+// (inodes of entries), dirmtime, dirnlink, exchange, keepsize, link, order (which
+// of several errors is reported), punch, related (renames above and below each
+// other), samegroup (chown by the user), suid, tmpfile, user and xattr.
 func (z *fuzzer) has(feature string) bool {
 	return feature == "" || !slices.Contains(z.without, feature)
 }
