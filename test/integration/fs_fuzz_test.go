@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -69,7 +71,7 @@ func newFuzz(t *testing.T) *fuzz {
 	t.Helper()
 	f := &fuzz{node: newFSNode(t), rng: seeded(t), without: fuzzKnown + "," + os.Getenv(envWithout)}
 	if os.Geteuid() != 0 {
-		f.without += ",chown,user,image" // which the host side could not do
+		f.without += ",chown,user,suid,image" // which the host side cannot do
 	}
 	return f
 }
@@ -81,7 +83,7 @@ func (f *fuzz) host(requests ...fuzzRequest) []fuzzReply {
 	if err != nil {
 		f.t.Skipf("no tmpfs to compare with: %v", err)
 	}
-	defer os.RemoveAll(dir)
+	defer f.removeTree(dir)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		f.t.Fatal(err)
 	}
@@ -101,6 +103,21 @@ func (f *fuzz) host(requests ...fuzzRequest) []fuzzReply {
 		f.t.Fatalf("host: %v: %s", err, stderr.String())
 	}
 	return f.decode("host", string(out))
+}
+
+// removeTree removes a directory in which others may not be listed, which stops
+// those who are not root.
+func (f *fuzz) removeTree(dir string) {
+	f.t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if d.IsDir() && err == nil {
+			return os.Chmod(path, 0o700) // before it is read
+		}
+		return err
+	})
+	if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
+		f.t.Error(err)
+	}
 }
 
 func fuzzEncode(requests []fuzzRequest) []byte {
