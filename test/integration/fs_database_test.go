@@ -45,7 +45,7 @@ func TestFSSQLite(t *testing.T) {
 }
 
 func TestFSGit(t *testing.T) {
-	testDatabase(t, database{script: "git.sh", interpreter: "sh", needs: []string{"/usr/bin/git"}, enough: 10})
+	testDatabase(t, database{script: "git.sh", interpreter: "sh", needs: []string{"/usr/bin/git"}, enough: 5})
 }
 
 func TestFSPostgres(t *testing.T) {

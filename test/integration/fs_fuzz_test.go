@@ -355,7 +355,7 @@ func fuzzWithout(stages [][]fuzzOp, from, n int) [][]fuzzOp {
 // compares all that can be seen of them.
 func TestFSFuzz(t *testing.T) {
 	f := newFuzz(t)
-	fsRounds(t, 6, func() {
+	fsRounds(t, 4, func() {
 		b := f.start()
 		b.work(2000)
 		b.check()
@@ -373,7 +373,7 @@ func TestFSFuzzForks(t *testing.T) {
 		boxes := []*fuzzBox{f.start()}
 		done := map[string]int{}
 		snapshots := 0
-		for range 15 {
+		for range 11 {
 			i := f.rng.IntN(len(boxes))
 			b := boxes[i]
 			b.work(100 + f.rng.IntN(300))
