@@ -15,7 +15,7 @@ const (
 	privateMiB     // as the daemon says
 	hostPrivateMiB // as the machine's memory says
 	roundtripMS
-	tmpfsMS
+	overlayMS
 	idlePercent
 	metrics // how many there are
 )
@@ -43,9 +43,9 @@ type Row struct {
 	CPUMSPerChild      *float64 `json:"cpu_ms_per_child"`
 	PrivateMiBPerChild *float64 `json:"private_mib_per_child"`
 	RoundtripMS        *float64 `json:"roundtrip_ms"`
-	// TmpfsMS is what RoundtripMS is compared with in the cases files-OP: the same in
-	// gVisor's own tmpfs.
-	TmpfsMS *float64 `json:"tmpfs_ms,omitempty"`
+	// OverlayMS is what RoundtripMS is compared with in the cases files-OP: the same in
+	// gVisor's overlay on its tmpfs, which is what it offers for a root file system.
+	OverlayMS *float64 `json:"overlay_ms,omitempty"`
 	// IdleCPUPercent is of one processor; only the case idle has it.
 	IdleCPUPercent *float64 `json:"idle_cpu_percent,omitempty"`
 }
@@ -99,7 +99,7 @@ func newRow(k kind, samples []sample) Row {
 	}
 	r.PauseMS, r.ReturnMS, r.FirstExecMS, r.AllReadyMS = of(pauseMS), of(returnMS), of(firstExecMS), of(allReadyMS)
 	r.CPUMSPerChild, r.RoundtripMS, r.IdleCPUPercent = of(cpuMS), of(roundtripMS), of(idlePercent)
-	r.TmpfsMS = of(tmpfsMS)
+	r.OverlayMS = of(overlayMS)
 	r.PrivateMiBPerChild = larger(of(privateMiB), of(hostPrivateMiB))
 	return r
 }

@@ -17,7 +17,7 @@ func (r *Report) write(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, strings.Join([]string{
 		"CASE", "SOURCE MiB", "FILES", "N", "RUNS", "PAUSE ms", "RETURN ms", "FIRST EXEC ms", "ALL READY ms",
-		"CPU ms/CHILD", "PRIVATE MiB/CHILD", "ROUND TRIP ms", "TMPFS ms", "IDLE CPU %", "",
+		"CPU ms/CHILD", "PRIVATE MiB/CHILD", "ROUND TRIP ms", "OVERLAY ms", "IDLE CPU %", "",
 	}, "\t"))
 	for _, row := range r.Rows {
 		if !shown(row.Case) {
@@ -26,7 +26,7 @@ func (r *Report) write(w io.Writer) error {
 		fmt.Fprintln(tw, strings.Join([]string{
 			row.Case, strconv.Itoa(row.SourceMiB), strconv.Itoa(row.Files), strconv.Itoa(row.N), strconv.Itoa(row.Runs),
 			figure(row.PauseMS), figure(row.ReturnMS), figure(row.FirstExecMS), figure(row.AllReadyMS),
-			figure(row.CPUMSPerChild), figure(row.PrivateMiBPerChild), figure(row.RoundtripMS), figure(row.TmpfsMS), figure(row.IdleCPUPercent), "",
+			figure(row.CPUMSPerChild), figure(row.PrivateMiBPerChild), figure(row.RoundtripMS), figure(row.OverlayMS), figure(row.IdleCPUPercent), "",
 		}, "\t"))
 	}
 	if err := tw.Flush(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"ramet.dev/ramet/internal/erofs"
 )
@@ -49,14 +50,35 @@ func (f *FS) putExtent(e extent) error {
 	binary.LittleEndian.PutUint64(val[:], uint64(e.page))
 	binary.LittleEndian.PutUint32(val[8:], uint32(e.n))
 	binary.LittleEndian.PutUint32(val[12:], e.born)
+	f.recent.forget(e.ino)
 	return f.tree.Put(extentKey(&buf, e.ino, e.block), val[:])
 }
 
 func (f *FS) deleteExtent(e extent) error {
 	var buf [keyRoom]byte
+	f.recent.forget(e.ino)
 	_, err := f.tree.Delete(extentKey(&buf, e.ino, e.block))
 	return err
 }
+
+// recentExtents has for some files the extent that was looked up last: a file that
+// is read or written is mostly in one. A change of a file's extents, with the tree
+// locked, makes it forget; lookups may run at the same time.
+type recentExtents [64]atomic.Pointer[extent]
+
+func (r *recentExtents) slot(ino Ino) *atomic.Pointer[extent] { return &r[uint64(ino)%uint64(len(r))] }
+
+func (r *recentExtents) at(ino Ino, block uint64) *extent {
+	e := r.slot(ino).Load()
+	if e == nil || e.ino != ino || block-e.block >= e.n {
+		return nil
+	}
+	return e
+}
+
+func (r *recentExtents) note(e extent) { r.slot(e.ino).Store(&e) }
+
+func (r *recentExtents) forget(ino Ino) { r.slot(ino).Store(nil) }
 
 // maxExtent keeps counts in 32 bits, and copies of a piece short.
 const maxExtent = 1 << 20
@@ -117,40 +139,58 @@ func (f *FS) Map(ino Ino, a *Attr, block, n uint64) (Run, error) {
 }
 
 func (f *FS) run(ino Ino, a *Attr, block, n uint64) (Run, error) {
-	r, born, err := findRun(f.tree, f.image, ino, a, block, n)
-	r.Mutable = r.Page != 0 && f.store.Mutable(r.Page, born)
-	return r, err
-}
-
-// findRun is Map for a tree or a view. born is of the run's pages.
-func findRun(t reader, image *erofs.Reader, ino Ino, a *Attr, block, n uint64) (r Run, born uint32, err error) {
-	e, next, err := extentAt(t, ino, block)
+	if e := f.recent.at(ino, block); e != nil {
+		r := e.run(block, n)
+		r.Mutable = r.Page != 0 && f.store.Mutable(r.Page, e.born)
+		return r, nil
+	}
+	r, e, err := findRun(f.tree, f.image, ino, a, block, n)
 	if err != nil {
-		return Run{}, 0, err
+		return r, err
 	}
 	if e.n > 0 {
-		r := Run{Block: block, N: min(n, e.block+e.n-block)}
-		if e.page != 0 {
-			r.Page = e.page + Page(block-e.block)
-		}
-		return r, e.born, nil
+		f.recent.note(e)
+	}
+	r.Mutable = r.Page != 0 && f.store.Mutable(r.Page, e.born)
+	return r, nil
+}
+
+// run is the part of e that begins at block, which is in it, and has at most n
+// blocks.
+func (e *extent) run(block, n uint64) Run {
+	r := Run{Block: block, N: min(n, e.block+e.n-block)}
+	if e.page != 0 {
+		r.Page = e.page + Page(block-e.block)
+	}
+	return r
+}
+
+// findRun is Map for a tree or a view. e is the extent that the run is of, if there
+// is one.
+func findRun(t reader, image *erofs.Reader, ino Ino, a *Attr, block, n uint64) (r Run, e extent, err error) {
+	e, next, err := extentAt(t, ino, block)
+	if err != nil {
+		return Run{}, e, err
+	}
+	if e.n > 0 {
+		return e.run(block, n), e, nil
 	}
 	r = Run{Block: block, N: min(n, next-block)}
 	imageBlocks := blocksIn(a.ImageEnd)
 	if block >= imageBlocks {
-		return r, 0, nil
+		return r, e, nil
 	}
 	r.N = min(r.N, imageBlocks-block)
 	if image == nil || !ino.OfImage() {
-		return r, 0, fmt.Errorf("%w: inode %d has %d bytes of an image", ErrCorrupt, ino, a.ImageEnd)
+		return r, e, fmt.Errorf("%w: inode %d has %d bytes of an image", ErrCorrupt, ino, a.ImageEnd)
 	}
 	in, err := image.Inode(uint64(ino))
 	if err != nil {
-		return r, 0, err
+		return r, e, err
 	}
 	off, err := image.DataOffset(&in)
 	r.ImageOffset = off + block*PageSize
-	return r, 0, err
+	return r, e, err
 }
 
 func blocksIn(size uint64) uint64 { return size/PageSize + (size%PageSize+PageSize-1)/PageSize }
@@ -159,7 +199,7 @@ func blocksIn(size uint64) uint64 { return size/PageSize + (size%PageSize+PageSi
 // shorter than the run.
 func (f *FS) memory(r *Run, a *Attr) ([]byte, error) {
 	if r.Page != 0 {
-		return f.store.Bytes(r.Page, int(r.N))
+		return f.store.Contents(r.Page, int(r.N))
 	}
 	n := min(r.N*PageSize, a.ImageEnd-r.Block*PageSize)
 	if r.ImageOffset > uint64(len(f.data)) || n > uint64(len(f.data))-r.ImageOffset {
@@ -284,8 +324,13 @@ func (f *FS) copyOver(a *Attr, r Run, page Page, n uint64) error {
 		return err
 	}
 	// Writing through a descriptor spares a page fault for each page.
-	if _, err := file.WriteAt(old, int64(page)*PageSize); err != nil {
-		return fmt.Errorf("copy %d bytes of a file's data: %w", len(old), noSpace(err))
+	at := int64(page) * PageSize
+	for len(old) > 0 {
+		n := min(len(old), int(maxCall(at)))
+		if _, err := file.WriteAt(old[:n], at); err != nil {
+			return fmt.Errorf("copy %d bytes of a file's data: %w", n, noSpace(err))
+		}
+		old, at = old[n:], at+int64(n)
 	}
 	return nil
 }

@@ -33,10 +33,11 @@ type FS struct {
 
 	// mu protects the tree, the store and data pages that may change. It is the
 	// innermost lock: nothing is called with it held that could take another.
-	mu    sync.RWMutex
-	store *Store
-	tree  *Tree
-	state State
+	mu     sync.RWMutex
+	store  *Store
+	tree   *Tree
+	state  State
+	recent recentExtents
 	// held is asked before pages of the present tree are given back; see Hold.
 	held func(p Page, n int, born uint32) bool
 }
@@ -167,6 +168,7 @@ func (f *FS) setAttr(ino Ino, a *Attr) error {
 func (f *FS) Remove(ino Ino) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.recent.forget(ino)
 	var from [keyRoom]byte
 	for {
 		// A batch at a time, since a scan must not see changes.

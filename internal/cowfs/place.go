@@ -8,7 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Place is where some bytes of a file are in a file of the host.
+// pieceSize bounds what one system call writes, and with it how many pages the
+// host's page cache keeps together: each later store to one of them, or write of a
+// few bytes, takes the longer the more there are (measured on ext4: a write of 4 KiB
+// 3.5 µs behind pieces of 1 MiB, 1.9 behind 64 KiB; a fault 6.9 and 2.6).
+const pieceSize = 64 << 10
+
+// maxCall is how much one call may write at an offset.
+func maxCall(at int64) uint64 { return pieceSize - uint64(at)%pieceSize }
+
+// Place is where some bytes of a file are in a file of the host: at most as many as
+// one system call should write.
 type Place struct {
 	File   *os.File
 	Offset int64
@@ -60,8 +70,9 @@ func (f *FS) place(ino Ino, a *Attr, off, n uint64) (Place, error) {
 		return Place{}, err
 	}
 	skip := off - block*PageSize
-	size := min(r.N*PageSize-skip, n)
-	return Place{File: file, Offset: int64(r.Page)*PageSize + int64(skip), N: size, Mem: mem[skip : skip+size]}, nil
+	at := int64(r.Page)*PageSize + int64(skip)
+	size := min(r.N*PageSize-skip, n, maxCall(at))
+	return Place{File: file, Offset: at, N: size, Mem: mem[skip : skip+size]}, nil
 }
 
 // WriteAt writes b, which is not longer than the place, to it.

@@ -61,6 +61,7 @@ type Store struct {
 	base, end Page // pages [base, end) are ours and were used at least once
 	fileEnd   Page // the length of own; end <= fileEnd
 	mem       []byte
+	readMem   []byte // the same pages as mem, see Contents
 	inherited []mappedSegment
 
 	epoch     uint32 // what is made now is born in
@@ -102,9 +103,10 @@ func NewStore(own *os.File, base Page, inherited []Segment) (*Store, error) {
 			return nil, errors.Join(err, s.unmap())
 		}
 	}
-	s.mem, err = unix.Mmap(int(own.Fd()), int64(base)*PageSize, ownMapping, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("map own file: %w", err), s.unmap())
+	for mem, prot := range map[*[]byte]int{&s.mem: unix.PROT_READ | unix.PROT_WRITE, &s.readMem: unix.PROT_READ} {
+		if *mem, err = unix.Mmap(int(own.Fd()), int64(base)*PageSize, ownMapping, prot, unix.MAP_SHARED); err != nil {
+			return nil, errors.Join(fmt.Errorf("map own file: %w", err), s.unmap())
+		}
 	}
 	return s, nil
 }
@@ -160,9 +162,11 @@ func (s *Store) Close() error {
 
 func (s *Store) unmap() error {
 	var errs []error
-	if s.mem != nil {
-		errs = append(errs, unix.Munmap(s.mem))
-		s.mem = nil
+	for _, mem := range []*[]byte{&s.mem, &s.readMem} {
+		if *mem != nil {
+			errs = append(errs, unix.Munmap(*mem))
+			*mem = nil
+		}
 	}
 	for _, seg := range s.inherited {
 		errs = append(errs, unix.Munmap(seg.mem))
@@ -192,8 +196,16 @@ func (s *Store) Mutable(p Page, born uint32) bool {
 
 // Bytes returns the memory of n contiguous pages of one segment. It is valid
 // until Close, and may be written only where Mutable allows it.
-func (s *Store) Bytes(p Page, n int) ([]byte, error) {
-	mem, at, end := s.mem, s.base, s.end
+func (s *Store) Bytes(p Page, n int) ([]byte, error) { return s.bytes(s.mem, p, n) }
+
+// Contents is Bytes for reading only. Own pages have a mapping for this of their
+// own: the first store to a page that was only read so far is a fault of its own,
+// and one to a page that was not touched is one for all pages that the host keeps
+// together.
+func (s *Store) Contents(p Page, n int) ([]byte, error) { return s.bytes(s.readMem, p, n) }
+
+func (s *Store) bytes(own []byte, p Page, n int) ([]byte, error) {
+	mem, at, end := own, s.base, s.end
 	if p < s.base {
 		i := s.segment(p)
 		if i < 0 {

@@ -211,7 +211,11 @@ func (f *hostFile) MapInternal(fr memmap.FileRange, at hostarch.AccessType) (saf
 	}
 	const page = cowfs.PageSize
 	first := fr.Start / page
-	mem, err := f.fs.tree.Store().Bytes(cowfs.Page(first), int((fr.End+page-1)/page-first))
+	bytes := f.fs.tree.Store().Contents
+	if at.Write {
+		bytes = f.fs.tree.Store().Bytes
+	}
+	mem, err := bytes(cowfs.Page(first), int((fr.End+page-1)/page-first))
 	if err != nil {
 		return safemem.BlockSeq{}, &memmap.BusError{Err: errno(err)}
 	}
