@@ -13,44 +13,41 @@ const (
 	// data into pieces. A cluster is aligned to it: a page's number says which
 	// cluster it may be in. It is the number of bits of nodeCluster.free.
 	clusterPages = 64
+	// nodeStep is how many pages of a cluster get their space on the host at a
+	// time: most sandboxes need only a few.
+	nodeStep = 16
 	// spareNodes is how many free pages in clusters are kept. More than
 	// ensureNodes is ever asked for remain after a cluster was given back, so
 	// that what it promised holds.
 	spareNodes = 2 * clusterPages
+	// roomNodes is how many free pages there are at least when something new
+	// begins, and putNodes how many are left when a key was put: so a deletion
+	// finds some on a disk that is full.
+	roomNodes = 24
+	putNodes  = 8
 
 	// punchPages is the length from which on a free range is punched out of
 	// the file: below it the system call costs more than the space is worth.
 	punchPages Page = 16
 )
 
-// nodeCluster is clusterPages pages for nodes.
+// nodeCluster is clusterPages pages for nodes. Stores to a page that has no space
+// on the host would be a SIGBUS when the host's disk is full: so those that are
+// not ready are not used.
 type nodeCluster struct {
 	start Page
-	free  uint64 // bit i: page start+i is free
+	ready int    // so many pages have their space on the host, from the first on
+	free  uint64 // bit i: page start+i is free and ready
 	pos   int    // in Store.partial, if free is not 0
 }
 
 // Used returns how many pages of our own file are in use or pinned.
 func (s *Store) Used() int64 { return s.used }
 
-// SetLimit bounds Used. 0 is no limit.
-func (s *Store) SetLimit(pages int64) {
-	s.limit = max(pages, 0)
-	// Deleting copies nodes before it frees anything, and frees nothing at all
-	// where pins are: it needs pages that data cannot take.
-	s.reserve = min(max(s.limit/32, 32), 1024, s.limit/2)
-}
-
 // Alloc returns between 1 and want contiguous pages for data, all zero.
 func (s *Store) Alloc(want int) (p Page, got int, err error) {
 	if want < 1 {
 		return 0, 0, fmt.Errorf("allocate %d pages", want)
-	}
-	if s.limit > 0 {
-		want = int(min(int64(want), s.limit-s.reserve-s.used))
-		if want < 1 {
-			return 0, 0, ErrNoSpace
-		}
 	}
 	n := Page(want)
 	r := s.free.fit(n)
@@ -75,11 +72,9 @@ func (s *Store) Alloc(want int) (p Page, got int, err error) {
 	}
 	p, n = r.start, min(n, r.n)
 	if !r.clean {
-		b, err := s.Bytes(p, int(n))
-		if err != nil {
+		if err := s.wipe(p, n); err != nil {
 			return 0, 0, err
 		}
-		clear(b)
 	}
 	s.free.take(r, p, n)
 	s.used += int64(n)
@@ -88,7 +83,7 @@ func (s *Store) Alloc(want int) (p Page, got int, err error) {
 
 // extend returns up to want pages that were never used.
 func (s *Store) extend(want Page) (Page, int, error) {
-	want = min(want, s.base+ownMapping/PageSize-s.end)
+	want = min(want, s.most-s.end)
 	if want == 0 {
 		return 0, 0, ErrNoSpace
 	}
@@ -105,16 +100,45 @@ func (s *Store) grow(end Page) error {
 	if end <= s.fileEnd {
 		return nil
 	}
-	to := min((end+growStep-1)/growStep*growStep, s.base+ownMapping/PageSize)
-	err := s.own.Truncate(int64(to) * PageSize)
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EFBIG) || errors.Is(err, unix.EDQUOT) {
-		return fmt.Errorf("%w: %w", ErrNoSpace, err)
-	}
-	if err != nil {
-		return fmt.Errorf("grow page file: %w", err)
+	to := min((end+growStep-1)/growStep*growStep, s.most)
+	if err := s.own.Truncate(int64(to) * PageSize); err != nil {
+		return fmt.Errorf("grow page file: %w", noSpace(err))
 	}
 	s.fileEnd = to
 	return nil
+}
+
+// zeros is what wipe writes.
+var zeros [64 * PageSize]byte
+
+// wipe fills pages of our own file with zeros, which gives them their space on the
+// host too. Through the mapping it would be a SIGBUS where they have none and the
+// disk is full.
+func (s *Store) wipe(p, n Page) error {
+	for off, end := int64(p)*PageSize, int64(p+n)*PageSize; off < end; {
+		done, err := s.own.WriteAt(zeros[:min(end-off, int64(len(zeros)))], off)
+		if err != nil {
+			return fmt.Errorf("fill pages with zeros: %w", noSpace(err))
+		}
+		off += int64(done)
+	}
+	return nil
+}
+
+// settle gives n pages of our own file from p on their space on the host, so that
+// writing to them does not run out of it. What is in them stays. Where the host's
+// file system has no such call nothing is done.
+func (s *Store) settle(p, n Page) error {
+	for {
+		err := unix.Fallocate(int(s.own.Fd()), 0, int64(p)*PageSize, int64(n)*PageSize)
+		switch {
+		case err == nil, errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
+			return nil
+		case errors.Is(err, unix.EINTR): // tmpfs
+		default:
+			return fmt.Errorf("allocate %d pages: %w", n, noSpace(err))
+		}
+	}
 }
 
 // AllocNode returns one page for metadata. Its contents are undefined.
@@ -136,28 +160,41 @@ func (s *Store) AllocNode() (Page, error) {
 // ensureNodes makes sure that the next n calls of AllocNode succeed, whatever is
 // freed in between. n is at most clusterPages.
 func (s *Store) ensureNodes(n int) error {
-	if s.limit > 0 && s.used+int64(n) > s.limit {
-		return ErrNoSpace
-	}
 	for s.free1 < n {
-		if err := s.addCluster(); err != nil {
+		if s.growing == nil {
+			if err := s.addCluster(); err != nil {
+				return err
+			}
+		}
+		if err := s.growCluster(s.growing); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// roomForInsert returns ErrNoSpace if n nodes for new keys would take what is
-// kept for deleting.
-func (s *Store) roomForInsert(n int) error {
-	if s.limit > 0 && s.used+int64(n) > s.limit-s.reserve/2 {
-		return ErrNoSpace
+// growCluster makes more pages of a cluster ready.
+func (s *Store) growCluster(c *nodeCluster) error {
+	// Space that fallocate gives is not enough: with ext4 the first store to it can
+	// still fail.
+	if err := s.wipe(c.start+Page(c.ready), nodeStep); err != nil {
+		return err
+	}
+	if c.free == 0 {
+		s.addPartial(c)
+	}
+	c.free |= (1<<nodeStep - 1) << c.ready
+	c.ready += nodeStep
+	s.free1 += nodeStep
+	if c.ready == clusterPages {
+		s.growing = nil
 	}
 	return nil
 }
 
+// addCluster begins a cluster, none of which is ready.
 func (s *Store) addCluster() error {
-	c := &nodeCluster{free: ^uint64(0)}
+	c := &nodeCluster{}
 	if r, at := s.free.fitAligned(clusterPages); r != nil {
 		s.free.take(r, at, clusterPages)
 		c.start = at
@@ -177,8 +214,7 @@ func (s *Store) addCluster() error {
 		c.start = p + pad
 	}
 	s.clusters[c.start/clusterPages] = c
-	s.addPartial(c)
-	s.free1 += clusterPages
+	s.growing = c
 	return nil
 }
 
@@ -233,9 +269,12 @@ func (s *Store) reclaimNode(c *nodeCluster, p Page) {
 	}
 	c.free |= 1 << (p - c.start)
 	s.free1++
-	if c.free == ^uint64(0) && s.free1 >= spareNodes {
+	if bits.OnesCount64(c.free) == c.ready && s.free1 >= spareNodes {
 		s.dropPartial(c)
-		s.free1 -= clusterPages
+		s.free1 -= c.ready
+		if s.growing == c {
+			s.growing = nil
+		}
 		delete(s.clusters, c.start/clusterPages)
 		s.reclaimData(c.start, clusterPages)
 	}

@@ -291,13 +291,9 @@ func (f *FS) Prepare(ino Ino, a *Attr, off, n uint64) (p Prepared, err error) {
 // replace gives a run, or the beginning of it, new pages with the same contents,
 // and returns how many.
 func (f *FS) replace(ino Ino, a *Attr, r Run) (uint64, error) {
-	want := r.N
-	if r.Page == 0 && f.state.Limit > 0 { // else it takes the place of another
-		free := f.state.Limit - f.state.Blocks
-		if free <= 0 {
-			return 0, ErrNoSpace
-		}
-		want = min(want, uint64(free))
+	want, err := f.roomForData(&r)
+	if err != nil {
+		return 0, err
 	}
 	page, got, err := f.store.Alloc(int(want))
 	if err != nil {
@@ -310,7 +306,11 @@ func (f *FS) replace(ino Ino, a *Attr, r Run) (uint64, error) {
 			return 0, err
 		}
 	}
-	return n, f.setExtent(a, extent{ino: ino, block: r.Block, n: n, page: page, born: f.store.Epoch()})
+	if err := f.setExtent(a, extent{ino: ino, block: r.Block, n: n, page: page, born: f.store.Epoch()}); err != nil {
+		f.store.Free(page, got, f.store.Epoch())
+		return 0, err
+	}
+	return n, nil
 }
 
 func (f *FS) copyOver(a *Attr, r Run, page Page, n uint64) error {
@@ -340,10 +340,19 @@ func (f *FS) setExtent(a *Attr, e extent) error {
 	if err := f.clear(a, e.ino, e.block, e.n); err != nil {
 		return err
 	}
+	if err := f.joinExtent(e); err != nil {
+		return err
+	}
 	if e.page != 0 {
 		a.Blocks += e.n
 		f.state.Blocks += int64(e.n)
 	}
+	return nil
+}
+
+// joinExtent stores an extent where there is none, as a part of the one before it
+// if that is possible.
+func (f *FS) joinExtent(e extent) error {
 	if e.block > 0 {
 		left, _, err := extentAt(f.tree, e.ino, e.block-1)
 		if err != nil {
@@ -522,7 +531,7 @@ func (f *FS) Reserve(ino Ino, a *Attr, off, n uint64) error {
 		}
 		block += r.N
 	}
-	if f.state.Limit > 0 && need > uint64(max(0, f.state.Limit-f.state.Blocks)) {
+	if f.state.Limit > 0 && need > uint64(f.space().Free) {
 		return ErrNoSpace
 	}
 	for block, end := off/PageSize, blocksIn(off+n); block < end; {
@@ -532,6 +541,12 @@ func (f *FS) Reserve(ino Ino, a *Attr, off, n uint64) error {
 		}
 		if r.Zero() {
 			if r.N, err = f.replace(ino, a, r); err != nil {
+				return firstError(f.setAttr(ino, a), err)
+			}
+			continue // the new pages are the next run
+		}
+		if r.Mutable {
+			if err := f.store.settle(r.Page, Page(r.N)); err != nil {
 				return firstError(f.setAttr(ino, a), err)
 			}
 		}

@@ -42,14 +42,14 @@ func (t *Tree) shrink(d int) bool {
 	step := &t.path.steps[d]
 	if d == 0 {
 		if step.n.count() == 0 {
-			t.s.Free(step.p, 1, step.n.born())
+			t.freeNode(step.p, step.n.born())
 			t.root = 0
 		}
 		return false
 	}
 	parent := &t.path.steps[d-1]
 	if step.n.count() == 0 {
-		t.s.Free(step.p, 1, step.n.born())
+		t.freeNode(step.p, step.n.born())
 		t.dropEntry(parent.n, parent.i)
 		return true
 	}
@@ -107,7 +107,7 @@ func (t *Tree) merge(step, parent *pathStep, i int) bool {
 		}
 		step.n.appendCell(key, val)
 	}
-	t.s.Free(p, 1, n.born())
+	t.freeNode(p, n.born())
 	parent.n.setChild(i, step.p)
 	parent.n.remove(i + 1)
 	return true
@@ -124,7 +124,7 @@ func (t *Tree) lowerRoot() {
 		if !ok {
 			return
 		}
-		t.s.Free(t.root, 1, n.born())
+		t.freeNode(t.root, n.born())
 		t.root = child
 	}
 }

@@ -82,15 +82,15 @@ func (f *FS) insert(dir Ino, e Entry) error {
 	if err := f.tree.Put(parentKey(&buf, e.Ino, dir, e.Name), nil); err != nil {
 		return err
 	}
-	return f.putEntry(dir, e)
+	return f.putEntry(dir, e, putNodes)
 }
 
-func (f *FS) putEntry(dir Ino, e Entry) error {
+func (f *FS) putEntry(dir Ino, e Entry, leave int) error {
 	var buf [keyRoom]byte
 	var val [entrySize]byte
 	val[0] = e.Type
 	binary.LittleEndian.PutUint64(val[1:], uint64(e.Ino))
-	return f.tree.Put(entryKey(&buf, dir, e.Name), val[:])
+	return f.tree.put(entryKey(&buf, dir, e.Name), val[:], leave)
 }
 
 // Delete removes an entry that exists.
@@ -103,7 +103,7 @@ func (f *FS) Delete(dir Ino, e Entry) error {
 		return err
 	}
 	if hidden {
-		err = f.putEntry(dir, Entry{Name: e.Name, Type: whiteout})
+		err = f.putEntry(dir, Entry{Name: e.Name, Type: whiteout}, 0)
 	} else {
 		_, err = f.tree.Delete(entryKey(&buf, dir, e.Name))
 	}
@@ -115,17 +115,23 @@ func (f *FS) Delete(dir Ino, e Entry) error {
 }
 
 // NoteParent records where an inode of the image is, once something about it
-// changes, so that a diff can name it. It reports whether that was new: then the
-// parent should be noted too.
-func (f *FS) NoteParent(ino, dir Ino, name string) (bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// changes, so that a diff can name it. If that is new it asks room first, which may
+// be Room.
+func (f *FS) NoteParent(ino, dir Ino, name string, room func(bytes int) error) error {
 	var buf [keyRoom]byte
 	k := parentKey(&buf, ino, dir, name)
-	if _, ok, err := f.tree.Get(k); ok || err != nil {
-		return false, err
+	f.mu.RLock()
+	_, ok, err := f.tree.Get(k)
+	f.mu.RUnlock()
+	if ok || err != nil {
+		return err
 	}
-	return true, f.tree.Put(k, nil)
+	if err := room(len(k)); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tree.put(k, nil, 0)
 }
 
 // Entries calls fn for the entries whose names are at least from, in the order of

@@ -1,6 +1,7 @@
 package cowfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -16,9 +17,10 @@ var ErrNotExist = errors.New("no such inode")
 type State struct {
 	Root    Page
 	NextIno Ino
-	// Blocks is how many pages the tree's files have of their own.
+	// Blocks is how many pages the tree has: its nodes, and the data that it
+	// refers to.
 	Blocks int64
-	// Limit is how many they may have. 0 means any number.
+	// Limit is how many it may have. 0 means any number.
 	Limit int64
 }
 
@@ -75,8 +77,12 @@ func (f *FS) Store() *Store { return f.store }
 func (f *FS) State() State {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
+	return f.stateNow()
+}
+
+func (f *FS) stateNow() State {
 	s := f.state
-	s.Root = f.tree.Root()
+	s.Root, s.Blocks = f.tree.Root(), f.used()
 	return s
 }
 
@@ -89,9 +95,7 @@ func (f *FS) Pin(id string) (State, []Segment, error) {
 	if err := f.store.Pin(id); err != nil {
 		return State{}, nil, err
 	}
-	s := f.state
-	s.Root = f.tree.Root()
-	return s, f.store.Segments(), nil
+	return f.stateNow(), f.store.Segments(), nil
 }
 
 // Release gives back what only the pin kept.
@@ -164,7 +168,8 @@ func (f *FS) setAttr(ino Ino, a *Attr) error {
 	return f.tree.Put(key(&buf, ino, keyAttr), val[:])
 }
 
-// Remove removes all that the tree has of an inode without links.
+// Remove removes all that the tree has of an inode without links. After an error
+// some of it is left, and it may be called again.
 func (f *FS) Remove(ino Ino) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,34 +178,32 @@ func (f *FS) Remove(ino Ino) error {
 	for {
 		// A batch at a time, since a scan must not see changes.
 		var keys [][]byte
+		var extents []extent // of keys, those without pages for other keys
 		err := f.tree.Scan(key(&from, ino, 0), func(k, val []byte) bool {
-			if i, kind, _ := keyOf(k); i != ino {
+			i, kind, _ := keyOf(k)
+			if i != ino {
 				return false
-			} else if kind == keyExtent {
-				if e, err := extentOf(k, val); err == nil {
-					f.drop(e)
+			}
+			var e extent
+			if kind == keyExtent {
+				if x, err := extentOf(k, val); err == nil {
+					e = x
 				}
 			}
-			keys = append(keys, append([]byte(nil), k...))
+			keys, extents = append(keys, bytes.Clone(k)), append(extents, e)
 			return len(keys) < 256
 		})
 		if err != nil {
 			return err
 		}
-		for _, k := range keys {
+		for n, k := range keys {
 			if _, err := f.tree.Delete(k); err != nil {
 				return err
 			}
+			f.drop(extents[n])
 		}
 		if len(keys) < 256 {
 			return nil
 		}
 	}
-}
-
-// Usage returns how many pages the files take, and how many they may.
-func (f *FS) Usage() (blocks, limit int64) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.state.Blocks, f.state.Limit
 }

@@ -123,8 +123,7 @@ func (g *testGuest) note(p string) {
 		if !ok || !ino.OfImage() {
 			return
 		}
-		_, err := g.fs.NoteParent(ino, dir, path.Base(p))
-		g.ok(err)
+		g.ok(g.fs.NoteParent(ino, dir, path.Base(p), g.fs.Room))
 		p = path.Dir(p)
 	}
 }

@@ -86,8 +86,8 @@ func (p *Place) WriteAt(b []byte) (int, error) {
 
 // noSpace makes a full disk of the host look like a full sandbox.
 func noSpace(err error) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return fmt.Errorf("%w: the host's disk is full", ErrNoSpace)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG) {
+		return fmt.Errorf("%w: the host's disk is full (%w)", ErrNoSpace, err)
 	}
 	return err
 }

@@ -6,13 +6,17 @@ import (
 	"fmt"
 )
 
-// Put sets the value of key. On an error nothing has changed.
-func (t *Tree) Put(key, val []byte) error {
+// Put sets the value of key. On an error nothing has changed. It leaves some nodes
+// for deletions where the host has no space for more.
+func (t *Tree) Put(key, val []byte) error { return t.put(key, val, putNodes) }
+
+// put is Put that leaves a number of nodes.
+func (t *Tree) put(key, val []byte, leave int) error {
 	if len(key) == 0 || len(key) > maxKey || len(val) > maxValue {
 		return fmt.Errorf("put: key of %d bytes and value of %d bytes", len(key), len(val))
 	}
 	if t.root == 0 {
-		return t.plant(key, val)
+		return t.plant(key, val, leave)
 	}
 	exists, err := t.walk(key)
 	if err != nil {
@@ -32,12 +36,12 @@ func (t *Tree) Put(key, val []byte) error {
 			}
 		}
 	}
-	return t.insert(key, val, old, exists)
+	return t.insert(key, val, old, exists, leave)
 }
 
 // plant makes the first leaf.
-func (t *Tree) plant(key, val []byte) error {
-	if err := t.s.roomForInsert(1); err != nil {
+func (t *Tree) plant(key, val []byte, leave int) error {
+	if err := t.s.ensureNodes(1 + leave); err != nil {
 		return err
 	}
 	p, n, err := t.newNode()
@@ -51,7 +55,7 @@ func (t *Tree) plant(key, val []byte) error {
 }
 
 // insert makes the entry where t.path leads, in place of the one that exists.
-func (t *Tree) insert(key, val, old []byte, exists bool) error {
+func (t *Tree) insert(key, val, old []byte, exists bool, leave int) error {
 	// First all that can fail.
 	need, err := t.frozenNodes()
 	if err != nil {
@@ -67,13 +71,10 @@ func (t *Tree) insert(key, val, old []byte, exists bool) error {
 		}
 		need += t.path.depth + 1 // each node of the path is split, and there is a new root
 	}
-	if !exists {
-		if err := t.s.roomForInsert(need); err != nil {
+	if need > 0 {
+		if err := t.s.ensureNodes(need + leave); err != nil {
 			return err
 		}
-	}
-	if err := t.s.ensureNodes(need); err != nil {
-		return err
 	}
 
 	// The caller's slices may be of a page that changes now.

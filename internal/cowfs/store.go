@@ -59,6 +59,7 @@ type mappedSegment struct {
 type Store struct {
 	own       *os.File
 	base, end Page // pages [base, end) are ours and were used at least once
+	most      Page // end is not above it
 	fileEnd   Page // the length of own; end <= fileEnd
 	mem       []byte
 	readMem   []byte // the same pages as mem, see Contents
@@ -69,11 +70,10 @@ type Store struct {
 	pins      []*pin // ascending by epoch
 
 	used     int64 // own pages that the tree or a pin needs
-	limit    int64 // of used; 0: none
-	reserve  int64 // part of limit that only nodes may use
 	free     freeSpace
 	clusters map[Page]*nodeCluster // by number of the first page / clusterPages
 	partial  []*nodeCluster        // those with free pages
+	growing  *nodeCluster          // the one of which not all is ready, or nil
 	free1    int                   // free pages in clusters
 	noPunch  bool                  // the file's file system cannot punch holes
 }
@@ -95,7 +95,7 @@ func NewStore(own *os.File, base Page, inherited []Segment) (*Store, error) {
 		return nil, fmt.Errorf("own file %s has %d bytes, pages from %d on are in use", own.Name(), size, base)
 	}
 	s := &Store{
-		own: own, base: base, end: base, fileEnd: Page(size / PageSize),
+		own: own, base: base, end: base, most: base + ownMapping/PageSize, fileEnd: Page(size / PageSize),
 		epoch: 1, free: newFreeSpace(), clusters: map[Page]*nodeCluster{},
 	}
 	for _, seg := range inherited {

@@ -96,7 +96,7 @@ func checkFreeSpace(t testing.TB, s *Store) {
 	if dirty != s.free.dirtyPages {
 		t.Fatalf("%d dirty pages, counted %d", dirty, s.free.dirtyPages)
 	}
-	nodes := 0
+	nodes, idle := 0, 0
 	for at, c := range s.clusters {
 		if at*clusterPages != c.start {
 			t.Fatalf("cluster at %d begins at %d", at*clusterPages, c.start)
@@ -110,10 +110,18 @@ func checkFreeSpace(t testing.TB, s *Store) {
 				nodes++
 			}
 		}
+		for i := c.ready; i < clusterPages; i++ {
+			claim(c.start+Page(i), "not ready")
+			idle++
+		}
+		if c.ready < clusterPages && c != s.growing {
+			t.Fatalf("cluster at %d does not grow any more", c.start)
+		}
 	}
 	if nodes != s.free1 {
 		t.Fatalf("%d free nodes, counted %d", nodes, s.free1)
 	}
+	free += int64(idle)
 	for _, pin := range s.pins {
 		for _, d := range pin.dead {
 			for i := range d.n {
@@ -302,31 +310,19 @@ func TestPinsKeepPages(t *testing.T) {
 	}
 }
 
-func TestLimit(t *testing.T) {
+// TestNoMorePages fills a store: a Put that fails changes nothing, and deletions
+// find nodes even where all are pinned.
+func TestNoMorePages(t *testing.T) {
 	s := storeForTest(t, 1, nil)
-	s.SetLimit(1000)
+	s.most = 1000
 	tree := OpenTree(s, 0)
-	data := int64(0)
-	for {
-		_, got, err := s.Alloc(64)
-		if errors.Is(err, ErrNoSpace) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		data += int64(got)
-	}
-	if data < 900 || data > 990 {
-		t.Errorf("%d pages of data fit", data)
-	}
 	key, keys := make([]byte, 500), uint32(0)
 	for ; ; keys++ {
 		binary.BigEndian.PutUint32(key, keys)
-		root := tree.Root()
+		root, nodes := tree.Root(), tree.nodes
 		err := tree.Put(key, key)
 		if errors.Is(err, ErrNoSpace) {
-			if tree.Root() != root {
+			if tree.Root() != root || tree.nodes != nodes {
 				t.Error("a Put that failed changed the tree")
 			}
 			break
@@ -335,10 +331,14 @@ func TestLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if keys < 20 {
-		t.Errorf("%d keys fit", keys)
+	if s.free1 < putNodes || s.free1 > 2*putNodes {
+		t.Errorf("%d nodes are left", s.free1)
 	}
-	// With everything pinned, a deletion needs pages before it frees any.
+	for _, _, err := s.Alloc(64); !errors.Is(err, ErrNoSpace); _, _, err = s.Alloc(64) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := s.Pin("pin"); err != nil {
 		t.Fatal(err)
 	}
@@ -348,11 +348,11 @@ func TestLimit(t *testing.T) {
 			t.Fatalf("delete in a full store: %v, %v", ok, err)
 		}
 	}
-	if s.Used() > 1000 {
-		t.Errorf("%d pages used", s.Used())
+	if s.End() > 1000 {
+		t.Errorf("pages up to %d are used", s.End())
 	}
 	checkFreeSpace(t, s)
-	s.SetLimit(0)
+	s.most = 10000
 	allocForTest(t, s, 5000)
 }
 

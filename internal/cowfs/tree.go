@@ -13,6 +13,8 @@ type Tree struct {
 	s    *Store
 	root Page
 	path treePath // of the change under way
+	// nodes is how many more nodes there are than when the tree was opened.
+	nodes int64
 
 	old     treeNode         // what a split or a merge reads from
 	scratch [maxCell]byte    // the entry to insert: it may lie in a page that changes
@@ -157,7 +159,7 @@ func (t *Tree) thaw() error {
 		born := n.born()
 		n.setBorn(t.s.epoch)
 		n.setSelf(p)
-		t.s.Free(step.p, 1, born)
+		t.freeNode(step.p, born)
 		step.p, step.n = p, n
 		t.relink(i)
 	}
@@ -185,5 +187,12 @@ func (t *Tree) newNode() (Page, *treeNode, error) {
 	if err != nil {
 		return 0, nil, fmt.Errorf("new node: %w", err)
 	}
+	t.nodes++
 	return p, (*treeNode)(b), nil
+}
+
+// freeNode gives back a node that the tree does not have any more.
+func (t *Tree) freeNode(p Page, born uint32) {
+	t.nodes--
+	t.s.Free(p, 1, born)
 }

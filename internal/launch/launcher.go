@@ -395,6 +395,9 @@ func pageFile(dir string) (*os.File, error) {
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) { // not all file systems can
 		return unlinkedFile(dir)
 	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return nil, sandbox.Errorf(sandbox.CodeNoSpace, "make file for the sandbox's files in %s: %w", dir, err)
+	}
 	return nil, fmt.Errorf("make file for the sandbox's files in %s: %w", dir, errors.Join(err, memoryHint(err)))
 }
 

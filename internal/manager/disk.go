@@ -29,10 +29,11 @@ func (m *Manager) writeSnapshot(ctx context.Context, s *snapshot, f *freeze) err
 		return err
 	}
 	temp := dir + ".tmp"
-	if err := os.Mkdir(temp, 0o700); err != nil {
-		return fmt.Errorf("make snapshot directory: %w", err)
+	var digest string
+	var size int64
+	if err = os.Mkdir(temp, 0o700); err == nil {
+		digest, size, err = m.writeSnapshotFiles(ctx, s.id, f, temp)
 	}
-	digest, size, err := m.writeSnapshotFiles(ctx, s.id, f, temp)
 	if err == nil {
 		err = os.Rename(temp, dir)
 	}

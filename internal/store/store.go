@@ -11,7 +11,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
-	_ "modernc.org/sqlite" // the "sqlite" driver
+	"modernc.org/sqlite" // the "sqlite" driver
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -113,11 +114,15 @@ type Change struct {
 	Doc   any
 }
 
-// Apply makes all changes or none.
+// Apply makes all changes or none. A full disk is sandbox.CodeNoSpace.
 func (s *Store) Apply(ctx context.Context, changes ...Change) error {
 	if err := s.apply(ctx, changes); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // the database calls it an interruption
+		}
+		var failed *sqlite.Error
+		if errors.As(err, &failed) && failed.Code() == sqlite3.SQLITE_FULL {
+			return sandbox.Errorf(sandbox.CodeNoSpace, "write to store: %w", err)
 		}
 		return fmt.Errorf("write to store: %w", err)
 	}

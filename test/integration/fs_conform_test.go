@@ -3,6 +3,7 @@ package integration
 import (
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
 )
 
@@ -44,6 +45,41 @@ func TestFSLimit(t *testing.T) {
 	child := n.fork("box", 1)[0].ID
 	for _, ref := range []string{child, "box"} {
 		judge(t, "new", 9, n.long(ref, "fs", "run", "-limit", limit, "-dir", "/var/again"))
+	}
+}
+
+// TestFSLimitCountsAll fills a sandbox with everything there is, until nothing more
+// can be made. It must still be possible to fork it, and to make room, even by
+// removing what is the image's.
+func TestFSLimitCountsAll(t *testing.T) {
+	n := newFSNode(t)
+	n.createFS("box", 8)
+	free := func(ref string) int {
+		kib, err := strconv.Atoi(n.guest(ref, "fs", "free", "/var"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kib
+	}
+	before := free("box")
+	for _, kind := range []string{"", "attributes", "links to paths", "files", "names"} {
+		t.Log(n.long("box", "fs", "fill", "/var/full", kind))
+		if kib := free("box"); kib > 0 {
+			t.Errorf("%d KiB are free when nothing can be made", kib)
+		}
+		child := n.fork("box", 1)[0].ID
+		n.long(child, "fs", "clear", "/lower") // hides what is in the image, which takes space
+		n.long(child, "fs", "clear", "/var/full")
+		grandchild := n.fork(child, 1)[0].ID
+		n.long("box", "fs", "clear", "/var/full")
+		for _, ref := range []string{"box", child, grandchild} {
+			if kib := free(ref); kib < before-100 || kib > before {
+				t.Errorf("%s: %d KiB are free, %d were", ref, kib, before)
+			}
+			n.long(ref, "fs", "put", "/var/again")
+		}
+		n.destroy(child, grandchild)
+		n.long("box", "fs", "clear", "/var")
 	}
 }
 

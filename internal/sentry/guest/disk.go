@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -80,6 +81,9 @@ func (d *disk) find(k *kernel.Kernel) error {
 // gens with those that they are in, of which self is the sandbox's own.
 func (d *disk) pin(id, self string, gens []string) (snapfile.Files, []string, error) {
 	state, segments, err := rootfs.Pin(d.fs, id)
+	if errors.Is(err, cowfs.ErrNoSpace) {
+		return snapfile.Files{}, nil, sandbox.Errorf(sandbox.CodeNoSpace, "write what changed of files: %w", err)
+	}
 	if err != nil {
 		return snapfile.Files{}, nil, fmt.Errorf("pin files: %w", err)
 	}

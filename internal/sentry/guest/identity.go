@@ -9,6 +9,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/usermem"
@@ -57,7 +58,11 @@ func (g *Guest) writeIdentity(ctx context.Context) error {
 		{"/etc/hostname", g.id.Hostname + "\n"},
 		{"/etc/machine-id", g.id.MachineID + "\n"},
 	} {
-		if err := g.writeFile(ctx, f.path, f.text); err != nil {
+		err := g.writeFile(ctx, f.path, f.text)
+		if linuxerr.Equals(linuxerr.ENOSPC, err) {
+			return sandbox.Errorf(sandbox.CodeNoSpace, "write the sandbox's %s: the disk is full, or its limit reached", f.path)
+		}
+		if err != nil {
 			return fmt.Errorf("write %s: %w", f.path, err)
 		}
 	}
@@ -76,13 +81,25 @@ func (g *Guest) writeFile(ctx context.Context, name, text string) error {
 	}
 	file, err := g.k.VFS().OpenAt(ctx, creds, pathAt(root, name), &vfs.OpenOptions{
 		// It may be a pipe, and nothing would end the wait for its reader.
-		Flags: linux.O_WRONLY | linux.O_CREAT | linux.O_TRUNC | linux.O_NONBLOCK, Mode: 0o644,
+		Flags: linux.O_WRONLY | linux.O_CREAT | linux.O_NONBLOCK, Mode: 0o644,
 	})
 	if err != nil {
 		return err
 	}
 	defer file.DecRef(ctx)
-	_, err = file.Write(ctx, usermem.BytesIOSequence([]byte(text)), vfs.WriteOptions{})
+	// What is there is overwritten in place, which the sandbox's limit does not
+	// refuse: who fills the disk can still be forked.
+	n, err := file.Write(ctx, usermem.BytesIOSequence([]byte(text)), vfs.WriteOptions{})
+	if err == nil && int(n) < len(text) {
+		err = linuxerr.ENOSPC
+	}
+	if err != nil {
+		return err
+	}
+	err = file.SetStat(ctx, vfs.SetStatOptions{Stat: linux.Statx{Mask: linux.STATX_SIZE, Size: uint64(len(text))}})
+	if linuxerr.Equals(linuxerr.EINVAL, err) {
+		return nil // no regular file
+	}
 	return err
 }
 

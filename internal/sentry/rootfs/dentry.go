@@ -222,10 +222,19 @@ func (d *dentry) Watches() *vfs.Watches { return &d.inode.watches }
 func (d *dentry) OnZeroWatches(context.Context) {}
 
 // note records where a file of the image is, and all directories above it, before
-// something about it changes: a diff finds its path by that. fs.mu must be held.
-func (fs *filesystem) note(d *dentry) error {
+// something about it changes: a diff finds its path by that. It fails if that is new
+// and there is no room for it, nor for attributes. fs.mu must be held.
+func (fs *filesystem) note(d *dentry) error { return fs.noteIf(d, fs.tree.Room) }
+
+// noteRemoval is note for what is removed, for which there must be room. fs.mu must
+// be held.
+func (fs *filesystem) noteRemoval(d *dentry) error {
+	return fs.noteIf(d, func(int) error { return nil })
+}
+
+func (fs *filesystem) noteIf(d *dentry, room func(bytes int) error) error {
 	for parent := d.parent.Load(); parent != nil && d.inode.ino.OfImage() && !d.inode.noted.Load(); parent = d.parent.Load() {
-		if _, err := fs.tree.NoteParent(d.inode.ino, parent.inode.ino, d.name); err != nil {
+		if err := fs.tree.NoteParent(d.inode.ino, parent.inode.ino, d.name, room); err != nil {
 			return errno(err)
 		}
 		d.inode.noted.Store(true)
@@ -264,7 +273,8 @@ func (fs *filesystem) addInodeLocked(ino cowfs.Ino, a cowfs.Attr) *inode {
 }
 
 // dropInode gives up a reference, and with the last one the inode: its attributes
-// go to the tree, or, if it has no name, all of it goes.
+// go to the tree, or, if it has no name, all of it goes. Where the tree has no space
+// for that, the inode stays in memory until flush.
 func (fs *filesystem) dropInode(ctx context.Context, i *inode) {
 	fs.inodesMu.Lock()
 	i.refs--
@@ -272,23 +282,35 @@ func (fs *filesystem) dropInode(ctx context.Context, i *inode) {
 		fs.inodesMu.Unlock()
 		return
 	}
-	// While it is in the map nobody reads its old attributes from the tree.
-	gone := i.attr.Nlink == 0
-	var err error
-	if gone {
-		fs.clean(i)
-		err = fs.tree.Remove(i.ino)
-	} else {
-		err = fs.flushInode(i)
-	}
-	if err != nil {
-		_ = errno(err) // logged
-	}
-	delete(fs.inodes, i.ino)
+	fs.letGo(i)
+	gone := i.get().Nlink == 0
 	fs.inodesMu.Unlock()
 	if gone {
 		i.watches.HandleDeletion(ctx)
 	}
+}
+
+// letGo drops an inode without references from memory, if the tree has all of it
+// then. fs.inodesMu must be locked: so nobody reads its old attributes from the tree.
+func (fs *filesystem) letGo(i *inode) {
+	var err error
+	if i.get().Nlink > 0 {
+		err = fs.flushInode(i)
+	} else if err = fs.tree.Remove(i.ino); err == nil {
+		fs.clean(i)
+	}
+	if err != nil {
+		_ = errno(err) // logged
+		fs.markDirty(i)
+		return
+	}
+	delete(fs.inodes, i.ino)
+}
+
+func (fs *filesystem) markDirty(i *inode) {
+	fs.dirtyMu.Lock()
+	defer fs.dirtyMu.Unlock()
+	fs.dirty[i] = struct{}{}
 }
 
 func (fs *filesystem) clean(i *inode) bool {
@@ -304,8 +326,12 @@ func (fs *filesystem) flushInode(i *inode) error {
 		return nil
 	}
 	i.attrMu.Lock()
-	defer i.attrMu.Unlock()
-	return fs.tree.SetAttr(i.ino, &i.attr)
+	err := fs.tree.SetAttr(i.ino, &i.attr)
+	i.attrMu.Unlock()
+	if err != nil {
+		fs.markDirty(i)
+	}
+	return err
 }
 
 // flush writes the attributes of all changed inodes to the tree.
@@ -317,9 +343,27 @@ func (fs *filesystem) flush() error {
 	}
 	fs.dirtyMu.Unlock()
 	for _, i := range all {
-		if err := fs.flushInode(i); err != nil {
+		if err := fs.flushOne(i); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// flushOne is flush for an inode, which may be gone meanwhile or be one that
+// dropInode could not drop.
+func (fs *filesystem) flushOne(i *inode) error {
+	fs.inodesMu.Lock()
+	defer fs.inodesMu.Unlock()
+	switch {
+	case fs.inodes[i.ino] != i:
+		return nil
+	case i.refs > 0:
+		return fs.flushInode(i)
+	}
+	fs.letGo(i)
+	if i.get().Nlink > 0 && fs.inodes[i.ino] == i {
+		return cowfs.ErrNoSpace
 	}
 	return nil
 }

@@ -231,14 +231,15 @@ func errno(err error) error {
 
 // statfs answers statfs(2). Without a limit the numbers are a tebibyte's.
 func (fs *filesystem) statfs() linux.Statfs {
-	used, limit := fs.tree.Usage()
-	if limit == 0 {
-		limit = 1 << 28
+	s := fs.tree.Space()
+	if s.Limit == 0 {
+		s.Limit = 1 << 28
+		s.Free = max(0, s.Limit-s.Used)
 	}
-	free := uint64(max(0, limit-used))
 	return linux.Statfs{
 		Type: linux.OVERLAYFS_SUPER_MAGIC, BlockSize: cowfs.PageSize, FragmentSize: cowfs.PageSize, NameLength: linux.NAME_MAX,
-		Blocks: uint64(limit), BlocksFree: free, BlocksAvailable: free,
+		// As on other file systems, some of what is free is not for everybody.
+		Blocks: uint64(s.Limit), BlocksFree: uint64(max(0, s.Limit-s.Used)), BlocksAvailable: uint64(s.Free),
 		Files: 1 << 32, FilesFree: 1 << 31,
 	}
 }

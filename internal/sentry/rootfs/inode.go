@@ -69,9 +69,7 @@ func (i *inode) set(change func(a *cowfs.Attr)) {
 	change(&i.attr)
 	i.mode.Store(i.attr.Mode)
 	i.attrMu.Unlock()
-	i.fs.dirtyMu.Lock()
-	i.fs.dirty[i] = struct{}{}
-	i.fs.dirtyMu.Unlock()
+	i.fs.markDirty(i)
 }
 
 // touch sets times of change to now: mtime too if data changed.
@@ -380,6 +378,9 @@ func (i *inode) setXattr(creds *auth.Credentials, opts *vfs.SetXattrOptions) err
 		return linuxerr.EEXIST
 	case !ok && opts.Flags&linux.XATTR_REPLACE != 0:
 		return linuxerr.ENODATA
+	}
+	if err := i.fs.tree.Room(len(opts.Name) + len(opts.Value)); err != nil {
+		return errno(err)
 	}
 	if err := i.fs.tree.SetXattr(i.ino, opts.Name, []byte(opts.Value)); err != nil {
 		return errno(err)

@@ -44,6 +44,9 @@ func (fs *filesystem) create(ctx context.Context, parent *dentry, name string, c
 			a.Mode &^= linux.S_ISGID
 		}
 	}
+	if err := fs.tree.Room(len(f.target)); err != nil {
+		return nil, errno(err)
+	}
 	if name == "" {
 		a.Nlink = 0
 	} else if err := fs.note(parent); err != nil {
@@ -211,6 +214,9 @@ func (fs *filesystem) LinkAt(ctx context.Context, rp *vfs.ResolvingPath, vd vfs.
 		if a.Nlink == maxLinks {
 			return nil, linuxerr.EMLINK
 		}
+		if err := fs.tree.Room(0); err != nil {
+			return nil, errno(err)
+		}
 		if err := firstError(fs.note(old), fs.note(parent)); err != nil {
 			return nil, err
 		}
@@ -275,7 +281,7 @@ func (fs *filesystem) toRemove(ctx context.Context, rp *vfs.ResolvingPath, dot, 
 
 // forget takes the name away, in the tree and in memory.
 func (fs *filesystem) forget(r removal) error {
-	if err := firstError(fs.note(r.parent), fs.note(r.child)); err != nil {
+	if err := firstError(fs.noteRemoval(r.parent), fs.noteRemoval(r.child)); err != nil {
 		return err
 	}
 	err := fs.tree.Delete(r.parent.inode.ino, cowfs.Entry{Name: r.name, Ino: r.child.inode.ino})

@@ -10,6 +10,7 @@ import (
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/safecopy"
 	"gvisor.dev/gvisor/pkg/safemem"
 	"gvisor.dev/gvisor/pkg/sentry/hostfd"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
@@ -245,7 +246,15 @@ func (w *fileWriter) WriteFromBlocks(srcs safemem.BlockSeq) (done uint64, err er
 			n, err := safemem.CopySeq(hostMemory(p.Mem), srcs)
 			srcs = srcs.DropFirst64(n)
 			done += n
-			return n, err
+			if !errors.As(err, new(safecopy.BusError)) {
+				return n, err
+			}
+			// The host has no space for a page that was never written. A system
+			// call says why.
+			m, err := hostfd.Pwritev2(int32(p.File.Fd()), srcs.TakeFirst64(p.N-n), p.Offset+int64(n), 0)
+			srcs = srcs.DropFirst64(m)
+			done += m
+			return n + m, err
 		}
 		// A system call writes all pages at once; storing to new ones through a
 		// mapping would fault in each.

@@ -187,6 +187,9 @@ func (fs *filesystem) checkTarget(creds *auth.Credentials, r *renaming, movesDir
 // renameEntries changes the tree. If it fails midway, what was done is undone as
 // far as there is space.
 func (fs *filesystem) renameEntries(r *renaming) error {
+	if err := fs.tree.Room(0); err != nil {
+		return errno(err)
+	}
 	if err := firstError(fs.note(r.from), fs.note(r.to), fs.note(r.moved)); err != nil {
 		return err
 	}

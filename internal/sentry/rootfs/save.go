@@ -71,6 +71,9 @@ func (fs *filesystem) CompleteRestore(ctx context.Context, _ vfs.CompleteRestore
 	fs.attach(src)
 	for _, i := range fs.live.inodes {
 		fs.inodes[i.ino] = i
+		if i.refs == 0 {
+			fs.markDirty(i) // see dropInode
+		}
 	}
 	for _, d := range fs.live.dentries {
 		parent := d.parent.Load()

@@ -31,6 +31,9 @@ var fsCommands = map[string]func(args []string) (int, error){
 	"end":    fsEnd,
 	"fsck":   fsFsck,
 	"free":   fsFree,
+	"fill":   fsFill,
+	"clear":  fsClear,
+	"put":    fsPut,
 }
 
 // fs runs a subcommand of fsCommands.
