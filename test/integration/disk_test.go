@@ -93,7 +93,6 @@ func fillHostDiskOnce(n *node, ref, kind string) {
 	child := n.fork(ref, 1)[0].ID
 	for _, r := range []string{"other", child, ref} {
 		n.long(r, "fs", "put", "/var/again")
-		n.long(r, "fs", "clear", "/var")
 	}
 	n.destroy(child)
 }
