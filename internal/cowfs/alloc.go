@@ -109,14 +109,14 @@ func (s *Store) grow(end Page) error {
 }
 
 // zeros is what wipe writes.
-var zeros [64 * PageSize]byte
+var zeros [pieceSize]byte
 
 // wipe fills pages of our own file with zeros, which gives them their space on the
 // host too. Through the mapping it would be a SIGBUS where they have none and the
 // disk is full.
 func (s *Store) wipe(p, n Page) error {
 	for off, end := int64(p)*PageSize, int64(p+n)*PageSize; off < end; {
-		done, err := s.own.WriteAt(zeros[:min(end-off, int64(len(zeros)))], off)
+		done, err := s.own.WriteAt(zeros[:min(end-off, int64(maxCall(off)))], off)
 		if err != nil {
 			return fmt.Errorf("fill pages with zeros: %w", noSpace(err))
 		}
