@@ -108,6 +108,11 @@ func NewStore(own *os.File, base Page, inherited []Segment) (*Store, error) {
 			return nil, errors.Join(fmt.Errorf("map own file: %w", err), s.unmap())
 		}
 	}
+	// Nodes are scattered: reading ahead of one would only make pages of a file that
+	// is still empty, in every sandbox.
+	if err := unix.Madvise(s.mem, unix.MADV_RANDOM); err != nil {
+		return nil, errors.Join(fmt.Errorf("advise on the own file: %w", err), s.unmap())
+	}
 	return s, nil
 }
 
