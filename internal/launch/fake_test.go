@@ -43,8 +43,8 @@ const (
 )
 
 func fakeSentry(arg string) int {
-	if arg == "filter" {
-		fmt.Print("filter12")
+	if arg == "prepare" {
+		fmt.Print("prepared")
 		return 0
 	}
 	var cfg wire.SentryConfig
@@ -206,6 +206,11 @@ func newLauncher(t testing.TB, behaviour string) *Launcher {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return l
 }
 

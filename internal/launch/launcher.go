@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -51,13 +52,13 @@ type Config struct {
 type Launcher struct {
 	cfg        Config
 	namespaces bool
-	nsReason   string // why there are none
-	filter     []byte
+	nsReason   string        // why there are none
+	prepared   *os.File      // what all sentries have in common; sealed, as each has it open
 	patience   time.Duration // adoptPatience but in tests
 }
 
-// New checks what the machine allows and has the system-call filter compiled,
-// which takes about as long as starting two sentries.
+// New checks what the machine allows and has made what all sentries have in common,
+// which takes about as long as starting two of them. Close gives it back.
 func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	l := &Launcher{cfg: cfg, patience: adoptPatience}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
@@ -73,16 +74,22 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	} else {
 		l.namespaces = true
 	}
-	cmd := exec.CommandContext(ctx, cfg.Executable, "sentry", "filter")
+	cmd := exec.CommandContext(ctx, cfg.Executable, "sentry", "prepare")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	filter, err := cmd.Output()
+	prepared, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("compile system-call filter: %w: %s", err, tail(stderr.Bytes()))
+		return nil, fmt.Errorf("prepare what all sentries have in common: %w: %s", err, tail(stderr.Bytes()))
 	}
-	l.filter = filter
+	if l.prepared, err = sealedFile("prepared", prepared); err != nil {
+		return nil, err
+	}
 	return l, nil
 }
+
+// Close gives back what New made. No sentry may be started any more; those that were
+// go on.
+func (l *Launcher) Close() error { return l.prepared.Close() }
 
 // keepInherited makes sure that no descriptor that somebody else started this
 // process with reaches a sentry. All that Go opens are closed on exec already.
@@ -204,12 +211,6 @@ func (l *Launcher) donate(s *Sentry, given *donation) (*wire.Conn, error) {
 		ours.Close()
 		return nil, err
 	}
-	filter, err := fileWith("filter", l.filter)
-	if err != nil {
-		ours.Close()
-		return nil, err
-	}
-	given.add(filter)
 	return ours, nil
 }
 
@@ -233,7 +234,7 @@ func (l *Launcher) spawn(s *Sentry, given *donation) error {
 	cmd.Env = []string{"GOMAXPROCS=" + strconv.Itoa(runtime.NumCPU()), "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = given.files
+	cmd.ExtraFiles = append(slices.Clip(given.files), l.prepared)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if l.namespaces {
 		isolate(cmd.SysProcAttr)
@@ -361,7 +362,8 @@ func memoryHint(err error) error {
 	return nil
 }
 
-func fileWith(name string, data []byte) (*os.File, error) {
+// sealedFile returns a file in memory that nobody can change.
+func sealedFile(name string, data []byte) (*os.File, error) {
 	f, err := NewFile(name)
 	if err != nil {
 		return nil, err
@@ -369,6 +371,10 @@ func fileWith(name string, data []byte) (*os.File, error) {
 	if _, err := f.WriteAt(data, 0); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("fill memory file: %w", err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("seal memory file: %w", err)
 	}
 	return f, nil
 }

@@ -80,6 +80,11 @@ func fakeSource(t *testing.T, dies bool) *launch.Sentry {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := launcher.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	start, err := launch.StartTime(process.Process.Pid)
 	if err != nil {
 		t.Fatal(err)

@@ -100,7 +100,7 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 		return nil, err
 	}
 	if err := m.recover(ctx); err != nil {
-		return nil, err
+		return nil, errors.Join(err, m.launcher.Close())
 	}
 	m.pool = launch.NewPool(m.launcher, cfg.PoolSize, m.log)
 	return m, nil
@@ -118,9 +118,9 @@ func (m *Manager) Close() error {
 	close(m.closing)
 	m.pool.Close()
 	m.watchers.Wait()
-	var err error
+	err := m.launcher.Close()
 	if m.cgroups != nil {
-		err = m.cgroups.Close() // stays while sandboxes are in it
+		err = errors.Join(err, m.cgroups.Close()) // stays while sandboxes are in it
 	}
 	return errors.Join(err, m.store.Close())
 }

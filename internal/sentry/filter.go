@@ -3,8 +3,6 @@ package sentry
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
-	"os"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/bpf"
@@ -18,8 +16,7 @@ const systrap = "systrap"
 
 // Compiling the filter takes longer than all the rest of a start, and it is the
 // same for every sentry: the platform's rules allow signals to any process, so
-// that its own id is not part of it. So the daemon has one compiled by "ramet
-// sentry filter" and passes it to all.
+// that its own id is not part of it. So it is prepared, see prepared.go.
 
 // extraRules are the system calls that this design adds to gVisor's own.
 func extraRules() seccomp.SyscallRules {
@@ -59,19 +56,10 @@ func compileFilter() ([]bpf.Instruction, error) {
 	return instrs, nil
 }
 
-// installFilter installs the filter in file, or compiles one if file is empty.
-func installFilter(file *os.File) error {
-	defer file.Close()
-	data, err := io.ReadAll(file)
+// installFilter installs what encodeFilter encoded.
+func installFilter(data []byte) error {
+	instrs, err := decodeFilter(data)
 	if err != nil {
-		return fmt.Errorf("read system-call filter: %w", err)
-	}
-	var instrs []bpf.Instruction
-	if len(data) == 0 {
-		if instrs, err = compileFilter(); err != nil {
-			return err
-		}
-	} else if instrs, err = decodeFilter(data); err != nil {
 		return err
 	}
 	if err := seccomp.SetFilter(instrs); err != nil {
@@ -95,7 +83,7 @@ func encodeFilter(instrs []bpf.Instruction) []byte {
 }
 
 func decodeFilter(b []byte) ([]bpf.Instruction, error) {
-	if len(b)%instrBytes != 0 {
+	if len(b) == 0 || len(b)%instrBytes != 0 {
 		return nil, fmt.Errorf("system-call filter has %d bytes", len(b))
 	}
 	instrs := make([]bpf.Instruction, 0, len(b)/instrBytes)
@@ -105,17 +93,4 @@ func decodeFilter(b []byte) ([]bpf.Instruction, error) {
 		})
 	}
 	return instrs, nil
-}
-
-// printFilter writes the filter to standard output.
-func printFilter() int {
-	instrs, err := compileFilter()
-	if err == nil {
-		_, err = os.Stdout.Write(encodeFilter(instrs))
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "sentry: %v\n", err)
-		return 1
-	}
-	return 0
 }

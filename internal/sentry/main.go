@@ -21,7 +21,7 @@ const (
 	fdListener            // listening SOCK_SEQPACKET socket
 	fdMemory              // empty memfd, the sandbox's memory
 	fdFiles               // empty file on disk, for what the sandbox writes
-	fdFilter              // compiled system-call filter, see filter.go
+	fdPrepared            // what all sentries have in common, see prepared.go
 )
 
 // Config is the sentry's one argument, in JSON.
@@ -30,8 +30,8 @@ type Config = wire.SentryConfig
 // Main runs a sentry and returns its exit code. args are those behind the
 // subcommand. It is the whole of the process.
 func Main(args []string) int {
-	if len(args) == 1 && args[0] == "filter" {
-		return printFilter()
+	if len(args) == 1 && args[0] == "prepare" {
+		return printPrepared()
 	}
 	if len(args) != 1 {
 		fmt.Fprintln(os.Stderr, "ramet sentry is started by the daemon only")
@@ -59,7 +59,11 @@ func run(arg string) error {
 	if err != nil {
 		return err
 	}
-	if err := guest.Initialize(); err != nil {
+	common, err := readPrepared(os.NewFile(fdPrepared, "prepared"))
+	if err != nil {
+		return err
+	}
+	if err := guest.Initialize(common.processor); err != nil {
 		return err
 	}
 	phases := map[string]float64{"packages": since(began)}
@@ -73,7 +77,7 @@ func run(arg string) error {
 		return err
 	}
 	phases["blank"] = since(began)
-	if err := installFilter(os.NewFile(fdFilter, "filter")); err != nil {
+	if err := installFilter(common.filter); err != nil {
 		return err
 	}
 	iso.Seccomp, iso.Sentry, iso.Systrap = sandbox.LayerOn, sandbox.LayerOn, sandbox.LayerOn

@@ -43,6 +43,38 @@ func TestCanaryPacketIDs(t *testing.T) {
 	}
 }
 
+// TestCanaryProcessor checks what processor.go does in place of cpuid.Initialize.
+func TestCanaryProcessor(t *testing.T) {
+	answers, err := AskProcessor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := parseAnswers(answers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := cpuid.HostFeatureSet()
+	if !reflect.DeepEqual(known.ToFeatureSet().Function, host.Function) {
+		t.Error("the answers are not what gVisor has found out itself")
+	}
+	// The variables are gVisor's own, which has initialised itself.
+	if !reflect.DeepEqual(hostFeatures, host) {
+		t.Error("hostFeatures is not the variable that HostFeatureSet returns")
+	}
+	cpuidOnce.Do(func() { t.Error("cpuidOnce is not what cpuid.Initialize uses") })
+	// The rest of what it does can be repeated, and changes nothing.
+	readProcessorFrequency()
+	readHardwareCapabilities()
+	if !reflect.DeepEqual(cpuid.HostFeatureSet(), host) {
+		t.Error("reading the frequency and capabilities again changes the features")
+	}
+	for _, bad := range [][]byte{nil, answers[1:], answers[:23]} {
+		if _, err := parseAnswers(bad); err == nil {
+			t.Errorf("%d bytes are taken for answers", len(bad))
+		}
+	}
+}
+
 // savable is what gVisor's state package asks of the types of a saved state.
 type savable interface {
 	StateTypeName() string

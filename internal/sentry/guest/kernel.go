@@ -40,11 +40,13 @@ type Blank struct {
 }
 
 // Initialize prepares gVisor's packages. Call it once per process, while the
-// host's /proc can be read.
-func Initialize() error {
+// host's /proc can be read. processor is what AskProcessor said.
+func Initialize(processor []byte) error {
 	// seccheck.Initialize is left out: it takes longer than all the rest, and
 	// without a sink for its events nothing asks for what it makes.
-	cpuid.Initialize()
+	if err := initializeProcessor(processor); err != nil {
+		return err
+	}
 	if err := rand.Init(); err != nil {
 		return fmt.Errorf("initialize random source: %w", err)
 	}

@@ -1,1 +1,1 @@
-// This file lets the package declare functions without a body, see dcache.go.
+// This file lets the package declare functions without a body, see processor.go.
