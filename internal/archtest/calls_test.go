@@ -49,6 +49,7 @@ var panics = map[string]string{
 	"internal/cli/serve.go":                 "a flag that was defined the line before",
 	"internal/httpapi/openapi.go":           "types of the package itself cannot be described: its tests would fail",
 	"internal/httpapi/middleware.go":        "http.ErrAbortHandler is how net/http is told to break off an answer",
+	"internal/httpapi/filecontents.go":      "as in middleware.go",
 	"internal/sentry/cow/platform.go":       "a frozen page is about to be written: end this sandbox before it harms its relatives",
 	"internal/sentry/guest/kernel.go":       "a constant table of gVisor",
 }

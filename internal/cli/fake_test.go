@@ -67,6 +67,7 @@ func fakeService() *apitest.Service {
 	}
 	img := &sandbox.Image{ID: imgID, Names: []string{"python", "python:3"}, Digest: "sha256:00", SizeBytes: 97 << 20, CreatedAt: created, Source: "debian", Cmd: []string{"python3"}}
 	return &apitest.Service{
+		Files:      apitest.NewMemFiles(),
 		CreateFunc: fakeCreate, GetFunc: find, ExecFunc: fakeExec, ForkFunc: fakeFork, DiffFunc: fakeDiff, CreateImageFunc: fakeImage(img),
 		PauseFunc: inState(sandbox.StatePaused), ResumeFunc: inState(sandbox.StateRunning),
 		ListFunc: func(_ context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/sandbox"
@@ -96,7 +97,12 @@ func (c *Client) CreateImage(ctx context.Context, req sandbox.ImageRequest, prog
 // reports the last one. Unknown events are its business; the daemon's error
 // event is not.
 func (c *Client) events(ctx context.Context, path string, body any, each func(httpwire.Event) (done bool, err error)) error {
-	resp, err := c.send(ctx, http.MethodPost, path, nil, body, httpwire.EventType)
+	return c.eventsOf(ctx, http.MethodPost, path, nil, body, each)
+}
+
+// eventsOf is events for any request.
+func (c *Client) eventsOf(ctx context.Context, method, path string, query url.Values, body any, each func(httpwire.Event) (done bool, err error)) error {
+	resp, err := c.send(ctx, method, path, query, body, httpwire.EventType)
 	if err != nil {
 		return err
 	}

@@ -54,6 +54,7 @@ func New(cfg Config) *API {
 	a.routeImages()
 	a.routeSandboxes()
 	a.routeExec()
+	a.routeFiles()
 	a.routeForks()
 	a.routeSnapshots()
 	a.routeOpenAPI()

@@ -19,6 +19,7 @@ const (
 	EventExit     = "exit"
 	EventProgress = "progress"
 	EventImage    = "image"
+	EventFiles    = "files"
 	EventError    = "error"
 )
 

@@ -18,7 +18,7 @@ func TestProblemKeepsTheErrorAcrossTheWire(t *testing.T) {
 	for code, status := range map[sandbox.Code]int{
 		sandbox.CodeInvalid: 400, sandbox.CodeNotFound: 404, sandbox.CodeNameTaken: 409, sandbox.CodeConflict: 409,
 		sandbox.CodeWrongState: 409, sandbox.CodeLimit: 429, sandbox.CodeNoMemory: 507, sandbox.CodeNoSpace: 507,
-		sandbox.CodeIsolation: 422, sandbox.CodeTimeout: 504, sandbox.CodeCanceled: 499, sandbox.CodeSandboxDied: 409,
+		sandbox.CodeIsolation: 422, sandbox.CodePermission: 403, sandbox.CodeTimeout: 504, sandbox.CodeCanceled: 499, sandbox.CodeSandboxDied: 409,
 		sandbox.CodeHostile: 422, sandbox.CodeCorrupt: 422, sandbox.CodeUnavailable: 503, sandbox.CodeUnsupported: 422,
 		sandbox.CodeInternal: 500,
 	} {

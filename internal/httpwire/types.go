@@ -4,6 +4,9 @@ package httpwire
 // made by the server.
 const RequestIDHeader = "X-Request-Id"
 
+// FileModeHeader carries the mode of a file that is read, in octal.
+const FileModeHeader = "X-Ramet-File-Mode"
+
 // List is one page of a list.
 type List[T any] struct {
 	Items         []T    `json:"items" nullable:"false"`

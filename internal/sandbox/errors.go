@@ -22,6 +22,7 @@ const (
 	CodeNoMemory    Code = "out_of_memory"     // the host or the sandbox has no memory left
 	CodeNoSpace     Code = "out_of_disk"       // the disk is full
 	CodeIsolation   Code = "isolation_refused" // an isolation layer was asked for and cannot be had
+	CodePermission  Code = "permission_denied" // the user in the sandbox may not do that
 	CodeTimeout     Code = "timeout"           // a deadline passed
 	CodeCanceled    Code = "canceled"          // the caller went away
 	CodeSandboxDied Code = "sandbox_died"      // the sandbox's process ended under the operation
@@ -51,6 +52,7 @@ var codeTable = map[Code]codeInfo{
 	CodeNoMemory:    {http.StatusInsufficientStorage, 5, "Out of memory"},
 	CodeNoSpace:     {http.StatusInsufficientStorage, 5, "Out of disk space"},
 	CodeIsolation:   {http.StatusUnprocessableEntity, 6, "Isolation refused"},
+	CodePermission:  {http.StatusForbidden, 1, "Permission denied"},
 	CodeTimeout:     {http.StatusGatewayTimeout, 1, "Timed out"},
 	CodeCanceled:    {499, 130, "Canceled"},
 	CodeSandboxDied: {http.StatusConflict, 1, "Sandbox died"},

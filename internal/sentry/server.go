@@ -133,6 +133,8 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 		return s.commit()
 	case wire.OpExec:
 		return s.exec(g, c, call.Exec)
+	case wire.OpFile:
+		return s.file(g, c, call.File)
 	case wire.OpFreeze:
 		return freeze(g, call.Freeze, p)
 	case wire.OpView:

@@ -26,6 +26,9 @@ const (
 	TypeStdin  Type = '0'
 	TypeStdout Type = '1'
 	TypeStderr Type = '2'
+	TypeData   Type = 'd' // bytes of a file or an archive; none are its end
+	TypeItem   Type = 'i' // one of several results, as JSON
+	TypeRange  Type = 'g' // which bytes of the file to send, as JSON
 )
 
 const (

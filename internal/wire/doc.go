@@ -14,6 +14,18 @@
 //	                       <-   Stdout bytes, Stderr bytes
 //	                       <-   Reply{exit status}
 //
+// A call about files has a shape for each verb:
+//
+//	stat, change      Call ->                                      <- Reply{FileInfo}
+//	read              Call ->  <- Item{FileInfo}, then Range -> <- Data… again and again
+//	write             Call ->  Data… -> Data{} ->                  <- Reply{FileInfo}
+//	list, search      Call ->                    <- Item…          <- Reply
+//	archive           Call ->                    <- Data…          <- Reply
+//	extract           Call ->  Data… -> Data{} ->                  <- Reply{ExtractResult}
+//	watch             Call ->                    <- Item{FileEvents}… until the connection is closed
+//
+// The sentry stops reading what is sent when it fails, and says so at once.
+//
 // Closing the connection before the reply cancels the call; an exec's process
 // group is killed.
 //

@@ -15,6 +15,7 @@ const (
 	OpLoad     Op = "load"     // + snapshot FD, image FD, generation FDs; become a child
 	OpCommit   Op = "commit"   // outlive the connection that made the sandbox
 	OpExec     Op = "exec"     // run a command, see the package comment
+	OpFile     Op = "file"     // do something with files, see File
 	OpFreeze   Op = "freeze"   // reply + snapshot FD
 	OpView     Op = "view"     // keep the files as they are for a reader; Release ends it
 	OpRelease  Op = "release"  // drop the pins of a freeze
@@ -33,6 +34,7 @@ type Call struct {
 	Boot     *Boot    `json:"boot,omitempty"`
 	Load     *Load    `json:"load,omitempty"`
 	Exec     *Exec    `json:"exec,omitempty"`
+	File     *File    `json:"file,omitempty"`
 	Freeze   *Freeze  `json:"freeze,omitempty"`
 	View     *View    `json:"view,omitempty"`
 	Release  *Release `json:"release,omitempty"`

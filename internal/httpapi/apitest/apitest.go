@@ -1,7 +1,3 @@
-// Package apitest is for tests of what talks to the REST interface: a Service
-// made of functions, and a server for it on a unix socket.
-//
-// It must never be imported by code that is not a test.
 package apitest
 
 import (
@@ -17,6 +13,7 @@ import (
 
 // Service calls its functions. A nil one answers with a CodeUnsupported error.
 type Service struct {
+	Files              httpapi.FileService
 	CreateFunc         func(context.Context, sandbox.CreateRequest) (*sandbox.Sandbox, error)
 	GetFunc            func(context.Context, string) (*sandbox.Sandbox, error)
 	ListFunc           func(context.Context, sandbox.ListFilter) ([]sandbox.Sandbox, error)

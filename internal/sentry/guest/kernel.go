@@ -99,6 +99,7 @@ type Guest struct {
 
 	io       sync.RWMutex
 	sessions *sessions
+	held     *held
 }
 
 // Boot makes b a new sandbox whose root file system is image, a descriptor that
@@ -134,7 +135,7 @@ func (b *Blank) Boot(id wire.Common, image *os.File) (*Guest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("initialize kernel: %w", err)
 	}
-	g := &Guest{k: k, mem: b.mem, id: id, sessions: newSessions()}
+	g := &Guest{k: k, mem: b.mem, id: id, sessions: newSessions(), held: &held{}}
 	if g.disk, err = b.newDisk(image, nil, nil); err != nil {
 		return nil, err
 	}
@@ -167,6 +168,7 @@ func (g *Guest) start() error {
 		return err
 	}
 	g.k.AddStateToCheckpoint(sessionsKey, g.sessions)
+	g.k.AddStateToCheckpoint(heldKey, g.held)
 	return g.k.Start()
 }
 

@@ -72,6 +72,7 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	if err := g.attachStateless(g.rootContext()); err != nil {
 		return nil, nil, err
 	}
+	g.dropInherited()
 	ph.mark("mount")
 	if err := g.becomeSelf(); err != nil {
 		return nil, nil, err
@@ -163,10 +164,15 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no sessions")
 	}
 	k.AddStateToCheckpoint(sessionsKey, inherited)
+	open, ok := k.PopCheckpointState(heldKey).(*held)
+	if !ok {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state does not say what was open")
+	}
+	k.AddStateToCheckpoint(heldKey, open)
 	if err := disk.find(k); err != nil {
 		return nil, err
 	}
-	return &Guest{k: k, mem: b.mem, disk: disk, id: id, sessions: inherited}, nil
+	return &Guest{k: k, mem: b.mem, disk: disk, id: id, sessions: inherited, held: open}, nil
 }
 
 // loadError says what it means that the kernel in state was not loaded.

@@ -1,0 +1,278 @@
+package cli
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// packer is a directory, or a link, of this machine as a tar stream. What is in
+// it will be root's in the sandbox.
+type packer struct {
+	*io.PipeReader
+	done    chan struct{}
+	skipped []string // valid when done is closed
+}
+
+// newPacker packs what is at name; its name in the archive is prefix.
+func newPacker(name, prefix string, follow bool) *packer {
+	r, w := io.Pipe()
+	p := &packer{PipeReader: r, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		w.CloseWithError(p.pack(w, name, prefix, follow))
+	}()
+	return p
+}
+
+// close ends the stream and returns what was left out.
+func (p *packer) close() []string {
+	p.wait()
+	return p.skipped
+}
+
+func (p *packer) wait() {
+	p.PipeReader.Close()
+	<-p.done
+}
+
+func (p *packer) pack(to io.Writer, name, prefix string, follow bool) error {
+	if follow || strings.HasSuffix(name, "/.") || strings.HasSuffix(name, "/") || name == "." {
+		resolved, err := filepath.EvalSymlinks(name)
+		if err != nil {
+			return err
+		}
+		name = resolved
+	}
+	w := tar.NewWriter(to)
+	err := filepath.WalkDir(name, func(at string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(name, at)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it went meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		return p.add(w, at, path.Join(prefix, filepath.ToSlash(rel)), info)
+	})
+	if err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+func (p *packer) add(w *tar.Writer, name, as string, info fs.FileInfo) error {
+	if info.Mode()&(fs.ModeSocket|fs.ModeDevice) != 0 {
+		p.skipped = append(p.skipped, name)
+		return nil
+	}
+	var link string
+	var f *os.File
+	var err error
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		if link, err = os.Readlink(name); err != nil {
+			return err
+		}
+	case info.Mode().IsRegular():
+		if f, err = os.Open(name); err != nil {
+			return err
+		}
+		defer f.Close()
+		if info, err = f.Stat(); err != nil {
+			return err
+		}
+	}
+	h, err := tar.FileInfoHeader(info, link)
+	if err != nil {
+		return err
+	}
+	h.Name, h.Format = as, tar.FormatPAX
+	if info.IsDir() {
+		h.Name += "/"
+	}
+	h.Uid, h.Gid, h.Uname, h.Gname = 0, 0, "", ""
+	h.AccessTime, h.ChangeTime = h.ModTime, h.ModTime
+	if err := w.WriteHeader(h); err != nil {
+		return fmt.Errorf("pack %q: %w", name, err)
+	}
+	if f == nil {
+		return nil
+	}
+	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(f, h.Size), make([]byte, copyBuffer)); err != nil {
+		return fmt.Errorf("pack %q: %w", name, err)
+	}
+	return w.Flush() // an error says that the file has become shorter
+}
+
+// unpacker makes files of an archive that a sandbox made. The sandbox is not to
+// be trusted: nothing is made outside of one directory, whatever names and links
+// say (os.Root), set-id bits are dropped, and so are devices.
+type unpacker struct {
+	root    *os.Root
+	name    string // what the first element of each name becomes
+	dirs    []*tar.Header
+	files   int64
+	bytes   int64
+	skipped []string
+}
+
+func newUnpacker(dir, name string) (*unpacker, error) {
+	root, err := os.OpenRoot(dir)
+	return &unpacker{root: root, name: name}, err
+}
+
+func (u *unpacker) close() { u.root.Close() }
+
+func (u *unpacker) all(from io.Reader) error {
+	in := tar.NewReader(from)
+	for {
+		h, err := in.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("read archive: %w", err)
+		}
+		if h.Name, err = u.rename(h.Name); err == nil {
+			err = u.entry(h, in)
+		}
+		if err != nil {
+			return unpackError(h.Name, err)
+		}
+		u.files++
+	}
+	slices.Reverse(u.dirs)
+	for _, h := range u.dirs {
+		if err := u.attributes(h); err != nil {
+			return unpackError(h.Name, err)
+		}
+	}
+	return nil
+}
+
+func unpackError(name string, err error) error {
+	return localError(fmt.Errorf("unpack %q: %w", name, err))
+}
+
+// rename gives the top of the archive its name here.
+func (u *unpacker) rename(name string) (string, error) {
+	parts := strings.Split(strings.TrimRight(name, "/"), "/")
+	if path.IsAbs(name) || slices.Contains(parts, "..") || strings.ContainsRune(name, 0) {
+		return "", sandbox.Errorf(sandbox.CodeHostile, "the sandbox's archive has the name %q", name)
+	}
+	parts[0] = u.name
+	return filepath.Join(parts...), nil
+}
+
+func (u *unpacker) entry(h *tar.Header, in io.Reader) error {
+	switch h.Typeflag {
+	case tar.TypeDir:
+		err := u.root.Mkdir(h.Name, 0o700)
+		if errors.Is(err, fs.ErrExist) {
+			var st fs.FileInfo
+			if st, err = u.root.Stat(h.Name); err == nil && !st.IsDir() {
+				err = fs.ErrExist
+			}
+			return err // it keeps the attributes that it has
+		}
+		u.dirs = append(u.dirs, h)
+		return err
+	case tar.TypeReg:
+		return u.file(h, in)
+	case tar.TypeSymlink:
+		return u.replace(h.Name, func() error { return u.root.Symlink(h.Linkname, h.Name) })
+	case tar.TypeLink:
+		to, err := u.rename(h.Linkname)
+		if err != nil {
+			return err
+		}
+		return u.replace(h.Name, func() error { return u.root.Link(to, h.Name) })
+	}
+	u.files--
+	u.skipped = append(u.skipped, h.Name)
+	return nil
+}
+
+// replace makes what is no directory, in place of what is none.
+func (u *unpacker) replace(name string, create func() error) error {
+	err := create()
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if st, err := u.root.Lstat(name); err != nil || st.IsDir() {
+		return errors.Join(fs.ErrExist, err)
+	}
+	if err := u.root.Remove(name); err != nil {
+		return err
+	}
+	return create()
+}
+
+func (u *unpacker) file(h *tar.Header, in io.Reader) error {
+	var f *os.File
+	err := u.replace(h.Name, func() (err error) {
+		f, err = u.root.OpenFile(h.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	n, err := copySparse(f, in)
+	u.bytes += n
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return u.attributes(h)
+}
+
+func (u *unpacker) attributes(h *tar.Header) error {
+	if err := u.root.Chmod(h.Name, h.FileInfo().Mode().Perm()); err != nil {
+		return err
+	}
+	return u.root.Chtimes(h.Name, h.ModTime, h.ModTime)
+}
+
+// copySparse copies to an empty file and leaves holes where there are zeros: in
+// a sandbox it costs nothing to make a file of any size of them.
+func copySparse(f *os.File, from io.Reader) (int64, error) {
+	buf, zeros := make([]byte, copyBuffer), make([]byte, copyBuffer)
+	size, written := int64(0), int64(0)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 && !bytes.Equal(buf[:n], zeros[:n]) {
+			if _, err := f.WriteAt(buf[:n], size); err != nil {
+				return size, err
+			}
+			written = size + int64(n)
+		}
+		size += int64(n)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return size, err
+		}
+	}
+	if written < size {
+		return size, f.Truncate(size)
+	}
+	return size, nil
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+type entry struct {
+	tar.Header
+	data string
+}
+
+func archiveOf(t testing.TB, entries ...entry) io.Reader {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range entries {
+		e.Size = int64(len(e.data))
+		if err := w.WriteHeader(&e.Header); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, e.data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &b
+}
+
+// TestUnpackerStaysInside unpacks what a hostile sandbox could send.
+func TestUnpackerStaysInside(t *testing.T) {
+	link := func(name, to string) entry {
+		return entry{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}}
+	}
+	file := func(name string) entry {
+		return entry{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o6755}, "evil"}
+	}
+	dir := entry{Header: tar.Header{Typeflag: tar.TypeDir, Name: "top/", Mode: 0o755}}
+	for name, c := range map[string]struct {
+		entries []entry
+		code    sandbox.Code // empty if only the outside must stay as it is
+	}{
+		"dots":              {[]entry{dir, file("top/../../victim")}, sandbox.CodeHostile},
+		"absolute":          {[]entry{file("/victim")}, sandbox.CodeHostile},
+		"through a link":    {[]entry{dir, link("top/l", "../.."), file("top/l/victim")}, ""},
+		"over a link":       {[]entry{dir, link("top/victim", "../../victim"), file("top/victim")}, ""},
+		"absolute link":     {[]entry{dir, link("top/l", "OUTSIDE"), file("top/l/victim")}, ""},
+		"hard link of dots": {[]entry{dir, {Header: tar.Header{Typeflag: tar.TypeLink, Name: "top/h", Linkname: "top/../../victim"}}, file("top/h")}, sandbox.CodeHostile},
+		"hard link by link": {[]entry{dir, link("top/l", "../.."), {Header: tar.Header{Typeflag: tar.TypeLink, Name: "top/h", Linkname: "top/l/victim"}}}, ""},
+		"mode by a link":    {[]entry{dir, link("top/d", "OUTSIDE"), {Header: tar.Header{Typeflag: tar.TypeDir, Name: "top/d/", Mode: 0}}}, ""},
+		"the top is a link": {[]entry{link("top", "OUTSIDE"), file("top/victim")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			outside := t.TempDir()
+			victim := filepath.Join(outside, "victim")
+			if err := os.WriteFile(victim, []byte("mine"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			inside := filepath.Join(outside, "inside")
+			if err := os.Mkdir(inside, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for i := range c.entries {
+				c.entries[i].Linkname = strings.ReplaceAll(c.entries[i].Linkname, "OUTSIDE", outside)
+			}
+			u, err := newUnpacker(inside, "new")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer u.close()
+			err = u.all(archiveOf(t, c.entries...))
+			if c.code != "" && sandbox.CodeOf(err) != c.code {
+				t.Errorf("error = %v", err)
+			}
+			if b, err := os.ReadFile(victim); err != nil || string(b) != "mine" {
+				t.Errorf("the victim has %q, %v", b, err)
+			}
+			if st, err := os.Stat(outside); err != nil || st.Mode().Perm() == 0 {
+				t.Errorf("the directory outside: %v, %v", st.Mode(), err)
+			}
+			if st, err := os.Stat(filepath.Join(inside, "new", "victim")); err == nil && st.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+				t.Errorf("mode = %v", st.Mode())
+			}
+		})
+	}
+}
+
+func TestUnpackerSkipsDevices(t *testing.T) {
+	u, err := newUnpacker(t.TempDir(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.close()
+	err = u.all(archiveOf(t, entry{Header: tar.Header{Typeflag: tar.TypeFifo, Name: "p"}}, entry{Header: tar.Header{Typeflag: tar.TypeChar, Name: "d"}}))
+	if err != nil || len(u.skipped) != 2 || u.files != 0 {
+		t.Errorf("skipped %q of %d, %v", u.skipped, u.files, err)
+	}
+}
+
+// What is packed and unpacked again is the same, but for owners.
+func TestPackRoundTrip(t *testing.T) {
+	src := t.TempDir()
+	for name, mode := range map[string]fs.FileMode{"a": 0o640, "sub/b": 0o555, "sub/odd\n\xff": 0o600} {
+		full := filepath.Join(src, name)
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(full, []byte(name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("nowhere", filepath.Join(src, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(src, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dst := t.TempDir()
+	u, err := newUnpacker(dst, "out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.close()
+	p := newPacker(src, "top", false)
+	if err := u.all(p); err != nil {
+		t.Fatal(err)
+	}
+	if skipped := p.close(); len(skipped) != 0 {
+		t.Errorf("not packed: %q", skipped)
+	}
+	for name, mode := range map[string]fs.FileMode{"a": 0o640, "sub/b": 0o555, "sub/odd\n\xff": 0o600} {
+		b, err := os.ReadFile(filepath.Join(dst, "out", name))
+		if err != nil || string(b) != name {
+			t.Errorf("%q has %q, %v", name, b, err)
+		}
+		if st, err := os.Stat(filepath.Join(dst, "out", name)); err == nil && st.Mode() != mode {
+			t.Errorf("%q has mode %v", name, st.Mode())
+		}
+	}
+	if to, err := os.Readlink(filepath.Join(dst, "out", "link")); to != "nowhere" {
+		t.Errorf("link to %q, %v", to, err)
+	}
+}
+
+// A file of zeros takes no room, however large a sandbox says it is.
+func TestCopySparse(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const size = 64 << 20
+	zeros := io.LimitReader(zeroReader{}, size)
+	if n, err := copySparse(f, io.MultiReader(strings.NewReader("x"), zeros)); n != size+1 || err != nil {
+		t.Errorf("copied %d, %v", n, err)
+	}
+	st, err := f.Stat()
+	if err != nil || st.Size() != size+1 || st.Sys().(*syscall.Stat_t).Blocks > 8<<10 {
+		t.Errorf("%d bytes in %d blocks, %v", st.Size(), st.Sys().(*syscall.Stat_t).Blocks, err)
+	}
+}
+
+type zeroReader struct{}
+
+func (zeroReader) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+func TestDestination(t *testing.T) {
+	for _, c := range []struct {
+		src           string
+		isDir         bool
+		dst           string
+		exists, isDst bool
+		to            string
+		into          bool
+		code          sandbox.Code
+	}{
+		{"f", false, "/d", true, true, "/d/f", false, ""},
+		{"f", false, "/d/", true, true, "/d/f", false, ""},
+		{"f", false, "/g", true, false, "/g", false, ""},
+		{"f", false, "/g", false, false, "/g", false, ""},
+		{"f", false, "/g/", false, false, "", false, sandbox.CodeNotFound},
+		{"d", true, "/g", false, false, "/g", false, ""},
+		{"d", true, "/g/", false, false, "/g", false, ""},
+		{"d", true, "/g", true, true, "/g/d", false, ""},
+		{"d/", true, "/g", true, true, "/g/d", false, ""},
+		{"d/.", true, "/g", true, true, "/g", true, ""},
+		{".", true, "/g", true, true, "/g", true, ""},
+		{"d/.", true, "/g", false, false, "/g", false, ""},
+		{"d", true, "/g", true, false, "", false, sandbox.CodeConflict},
+		{"/", true, "/g", true, true, "/g", true, ""},
+	} {
+		to, into, err := destination(c.src, c.isDir, c.dst, c.exists, c.isDst)
+		if to != c.to || into != c.into || (err == nil) != (c.code == "") || err != nil && sandbox.CodeOf(err) != c.code {
+			t.Errorf("%+v: %q %t %v", c, to, into, err)
+		}
+	}
+}
+
+func TestParsePlace(t *testing.T) {
+	for arg, want := range map[string]place{
+		"f": {path: "f"}, "/a:b": {path: "/a:b"}, "./a:b": {path: "./a:b"}, "-": {path: "-"}, ":/x": {path: ":/x"}, "..:x": {path: "..:x"},
+		"sbx:/f": {"sbx", "/f"}, "sbx:/a:b": {"sbx", "/a:b"},
+	} {
+		if got, err := parsePlace(arg); got != want || err != nil {
+			t.Errorf("%q: %+v, %v", arg, got, err)
+		}
+	}
+	if _, err := parsePlace("a:b"); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+		t.Errorf("a relative path: %v", err)
+	}
+}
+
+func FuzzUnpacker(f *testing.F) {
+	var seed bytes.Buffer
+	w := tar.NewWriter(&seed)
+	if err := errors.Join(w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "top/l", Linkname: "../.."}), w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "top/l/victim"}), w.Close()); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed.Bytes())
+	f.Fuzz(func(t *testing.T, archive []byte) {
+		outside := t.TempDir()
+		inside := filepath.Join(outside, "inside")
+		if err := os.Mkdir(inside, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		u, err := newUnpacker(inside, "new")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer u.close()
+		_ = u.all(bytes.NewReader(archive)) // most are broken
+		names, err := os.ReadDir(outside)
+		if err != nil || len(names) != 1 {
+			t.Errorf("outside there is %v, %v", names, err)
+		}
+	})
+}

@@ -1,0 +1,247 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// filePage is the largest page of files that the daemon gives.
+const filePage = 10_000
+
+// query collects parameters and leaves out those that are not set.
+type query struct{ url.Values }
+
+func fileQuery(f sandbox.FileRef) query {
+	q := query{url.Values{"path": {f.Path}}}
+	q.text("user", f.User)
+	q.flag("no_follow", f.NoFollow)
+	return q
+}
+
+func (q query) text(name, value string) {
+	if value != "" {
+		q.Set(name, value)
+	}
+}
+
+func (q query) flag(name string, on bool) {
+	if on {
+		q.Set(name, "true")
+	}
+}
+
+func (q query) mode(mode *uint32) {
+	if mode != nil {
+		q.Set("mode", strconv.FormatUint(uint64(*mode), 8))
+	}
+}
+
+// StatFile describes a file.
+func (c *Client) StatFile(ctx context.Context, ref string, f sandbox.FileRef) (*sandbox.FileInfo, error) {
+	return on[*sandbox.FileInfo](ctx, c, http.MethodGet, "sandboxes", ref, "/files/stat", fileQuery(f).Values, nil)
+}
+
+// ReadFile returns the contents of a regular file and its size. The caller
+// closes the reader, which fails if the connection breaks off.
+func (c *Client) ReadFile(ctx context.Context, ref string, f sandbox.FileRef) (io.ReadCloser, int64, error) {
+	p, err := path("sandboxes", ref, "/files")
+	if err != nil {
+		return nil, 0, err
+	}
+	resp, err := c.send(ctx, http.MethodGet, p, fileQuery(f).Values, nil, "*/*")
+	if err != nil {
+		return nil, 0, err
+	}
+	return &body{ctx, resp.Body}, resp.ContentLength, nil
+}
+
+// body says what broke a stream off.
+type body struct {
+	ctx context.Context
+	io.ReadCloser
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = connectionError(b.ctx, err)
+	}
+	return n, err
+}
+
+// WriteFile writes a regular file. An error of from breaks the request off. If
+// from has a method Size() int64 that is not zero, it must have that many bytes.
+func (c *Client) WriteFile(ctx context.Context, ref string, req sandbox.WriteRequest, from io.Reader) (*sandbox.FileInfo, error) {
+	q := fileQuery(req.FileRef)
+	q.mode(req.Mode)
+	q.flag("atomic", req.Atomic)
+	q.flag("append", req.Append)
+	q.flag("parents", req.Parents)
+	header := http.Header{}
+	if req.IfMatch != "" {
+		header.Set("If-Match", `"`+req.IfMatch+`"`)
+	}
+	if req.New {
+		header.Set("If-None-Match", "*")
+	}
+	return upload[*sandbox.FileInfo](ctx, c, ref, "/files", q.Values, header, "application/octet-stream", from)
+}
+
+// ReadArchive returns a file or directory as a tar stream. The caller closes
+// the reader, which fails if the connection breaks off.
+func (c *Client) ReadArchive(ctx context.Context, ref string, f sandbox.FileRef) (io.ReadCloser, error) {
+	p, err := path("sandboxes", ref, "/files/archive")
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.send(ctx, http.MethodGet, p, fileQuery(f).Values, nil, "*/*")
+	if err != nil {
+		return nil, err
+	}
+	return &body{ctx, resp.Body}, nil
+}
+
+// WriteArchive unpacks a tar stream below a directory.
+func (c *Client) WriteArchive(ctx context.Context, ref string, f sandbox.FileRef, parents bool, from io.Reader) (*sandbox.ExtractResult, error) {
+	q := fileQuery(f)
+	q.flag("parents", parents)
+	return upload[*sandbox.ExtractResult](ctx, c, ref, "/files/archive", q.Values, nil, "application/x-tar", from)
+}
+
+// upload puts a body that is streamed.
+func upload[T any](ctx context.Context, c *Client, ref, rest string, q url.Values, header http.Header, mediaType string, from io.Reader) (T, error) {
+	var v T
+	p, err := path("sandboxes", ref, rest)
+	if err != nil {
+		return v, err
+	}
+	in := &source{Reader: from}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, c.base+p+"?"+q.Encode(), in)
+	if err != nil {
+		return v, sandbox.Errorf(sandbox.CodeInvalid, "make request: %w", err)
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	if sized, ok := from.(interface{ Size() int64 }); ok {
+		req.ContentLength = sized.Size()
+	}
+	req.Header.Set("Content-Type", mediaType)
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.http.Do(req)
+	if in.err != nil {
+		err = fmt.Errorf("read what to send: %w", in.err)
+		if resp != nil {
+			resp.Body.Close()
+		}
+		return v, err
+	}
+	if err != nil {
+		return v, connectionError(ctx, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		return v, problemOf(resp)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil {
+		return v, connectionError(ctx, err)
+	}
+	return v, nil
+}
+
+// source remembers the error that made a request fail.
+type source struct {
+	io.Reader
+	err error
+}
+
+// Read implements io.Reader.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+// ChangeFile makes a directory, moves, removes or changes modes. The result
+// describes what is there then; it is nil for what was removed.
+func (c *Client) ChangeFile(ctx context.Context, ref string, ch sandbox.FileChange) (*sandbox.FileInfo, error) {
+	q := fileQuery(ch.FileRef)
+	q.text("to", ch.To)
+	q.mode(ch.Mode)
+	q.flag("parents", ch.Parents)
+	q.flag("recursive", ch.Recursive)
+	q.flag("keep", ch.Keep)
+	if ch.Action == sandbox.FileRemove {
+		_, err := on[struct{}](ctx, c, http.MethodDelete, "sandboxes", ref, "/files", q.Values, nil)
+		return nil, err
+	}
+	return on[*sandbox.FileInfo](ctx, c, http.MethodPost, "sandboxes", ref, "/files/"+string(ch.Action), q.Values, nil)
+}
+
+// ListFiles calls each with the files below a directory, in order.
+func (c *Client) ListFiles(ctx context.Context, ref string, req sandbox.ListRequest, each func(sandbox.FileInfo) error) error {
+	q := fileQuery(req.FileRef)
+	q.Set("depth", strconv.Itoa(req.Depth))
+	q.text("glob", req.Glob)
+	q.Set("limit", strconv.Itoa(filePage))
+	for {
+		page, err := on[httpwire.List[sandbox.FileInfo]](ctx, c, http.MethodGet, "sandboxes", ref, "/files/list", q.Values, nil)
+		if err != nil {
+			return err
+		}
+		for _, f := range page.Items {
+			if err := each(f); err != nil {
+				return err
+			}
+		}
+		if page.NextPageToken == "" {
+			return nil
+		}
+		q.Set("page_token", page.NextPageToken)
+	}
+}
+
+// SearchFiles searches files by name and content.
+func (c *Client) SearchFiles(ctx context.Context, ref string, req sandbox.SearchRequest) (*sandbox.SearchResult, error) {
+	q := fileQuery(req.FileRef)
+	q.text("name", req.Glob)
+	q.text("content", req.Text)
+	q.flag("regexp", req.Regexp)
+	q.flag("ignore_case", req.IgnoreCase)
+	if req.Limit > 0 {
+		q.Set("limit", strconv.Itoa(req.Limit))
+	}
+	return on[*sandbox.SearchResult](ctx, c, http.MethodGet, "sandboxes", ref, "/files/search", q.Values, nil)
+}
+
+// WatchFiles calls each with changes until ctx ends or each fails.
+func (c *Client) WatchFiles(ctx context.Context, ref string, req sandbox.WatchRequest, each func(sandbox.FileEvents) error) error {
+	p, err := path("sandboxes", ref, "/files/watch")
+	if err != nil {
+		return err
+	}
+	q := fileQuery(req.FileRef)
+	q.flag("recursive", req.Recursive)
+	q.Set("debounce_ms", strconv.Itoa(req.DebounceMS))
+	return c.eventsOf(ctx, http.MethodGet, p, q.Values, nil, func(ev httpwire.Event) (bool, error) {
+		if ev.Name != httpwire.EventFiles {
+			return false, nil
+		}
+		var e sandbox.FileEvents
+		if err := json.Unmarshal(ev.Data, &e); err != nil {
+			return false, fmt.Errorf("decode changes of files: %w", err)
+		}
+		return false, each(e)
+	})
+}

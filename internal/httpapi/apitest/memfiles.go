@@ -1,0 +1,281 @@
+package apitest
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// MemFiles is an httpapi.FileService of one tree in memory, which all sandboxes
+// have in common. It keeps contents, types and modes, and nothing else.
+type MemFiles struct {
+	mu    sync.Mutex
+	files map[string]memFile
+	// Watched is told to all who watch, once.
+	Watched sandbox.FileEvents
+}
+
+type memFile struct {
+	kind byte // of package tar
+	mode int64
+	data string // contents, or target
+}
+
+var memTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// NewMemFiles returns a tree with the directories / and /srv in it, and a file.
+func NewMemFiles() *MemFiles {
+	return &MemFiles{files: map[string]memFile{
+		"/": {kind: tar.TypeDir, mode: 0o755}, "/srv": {kind: tar.TypeDir, mode: 0o755}, "/srv/hello": {tar.TypeReg, 0o640, "hello\n"},
+	}}
+}
+
+// find returns a file, links followed unless that is not wanted. mu is held.
+func (m *MemFiles) find(f sandbox.FileRef) (string, memFile, error) {
+	if err := sandbox.ValidPath("path", f.Path); err != nil {
+		return "", memFile{}, err
+	}
+	name := path.Clean(f.Path)
+	file, ok := m.files[name]
+	if ok && file.kind == tar.TypeSymlink && !f.NoFollow {
+		return m.find(sandbox.FileRef{Path: path.Join("/", path.Dir(name), file.data)})
+	}
+	if !ok {
+		return "", memFile{}, sandbox.Errorf(sandbox.CodeNotFound, "%q: no such file or directory", name)
+	}
+	return name, file, nil
+}
+
+func (f memFile) info(name string) *sandbox.FileInfo {
+	info := &sandbox.FileInfo{
+		Path: name, Mode: fmt.Sprintf("%04o", f.mode), MTime: memTime, Links: 1, Size: int64(len(f.data)),
+		Type: map[byte]string{tar.TypeReg: "file", tar.TypeDir: "dir", tar.TypeSymlink: "symlink", tar.TypeFifo: "fifo"}[f.kind],
+	}
+	switch f.kind {
+	case tar.TypeSymlink:
+		info.Target = f.data
+	case tar.TypeReg:
+		info.ETag = fmt.Sprintf("v-%d", len(f.data))
+	}
+	return info
+}
+
+// StatFile implements httpapi.FileService.
+func (m *MemFiles) StatFile(_ context.Context, _ string, f sandbox.FileRef) (*sandbox.FileInfo, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name, file, err := m.find(f)
+	if err != nil {
+		return nil, err
+	}
+	return file.info(name), nil
+}
+
+type memOpen struct {
+	*strings.Reader
+	info sandbox.FileInfo
+}
+
+func (o memOpen) Close() error           { return nil }
+func (o memOpen) Info() sandbox.FileInfo { return o.info }
+
+// OpenFile implements httpapi.FileService.
+func (m *MemFiles) OpenFile(_ context.Context, _ string, f sandbox.FileRef) (httpapi.OpenFile, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name, file, err := m.find(f)
+	if err != nil {
+		return nil, err
+	}
+	if file.kind != tar.TypeReg {
+		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "%q is no regular file", name)
+	}
+	return memOpen{strings.NewReader(file.data), *file.info(name)}, nil
+}
+
+// WriteFile implements httpapi.FileService.
+func (m *MemFiles) WriteFile(_ context.Context, _ string, req sandbox.WriteRequest, from io.Reader) (*sandbox.FileInfo, error) {
+	data, err := io.ReadAll(from)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, _, err := m.find(sandbox.FileRef{Path: path.Dir(req.Path)}); err != nil && !req.Parents {
+		return nil, err
+	}
+	name, file, err := m.find(req.FileRef)
+	switch {
+	case err != nil:
+		name, file = path.Clean(req.Path), memFile{tar.TypeReg, 0o644, ""}
+	case req.New, req.IfMatch != "" && req.IfMatch != file.info(name).ETag:
+		return nil, sandbox.Errorf(sandbox.CodeConflict, "%q is there, or is another one", name)
+	}
+	if req.Mode != nil {
+		file.mode = int64(*req.Mode)
+	}
+	if !req.Append {
+		file.data = ""
+	}
+	file.data += string(data)
+	m.files[name] = file
+	return file.info(name), nil
+}
+
+// ChangeFile implements httpapi.FileService.
+func (m *MemFiles) ChangeFile(_ context.Context, _ string, c sandbox.FileChange) (*sandbox.FileInfo, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c.NoFollow = true
+	name, file, err := m.find(c.FileRef)
+	if c.Action == sandbox.FileMkdir {
+		name, file, err = path.Clean(c.Path), memFile{kind: tar.TypeDir, mode: 0o755}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.Mode != nil {
+		file.mode = int64(*c.Mode)
+	}
+	if c.Action == sandbox.FileRemove || c.Action == sandbox.FileMove {
+		delete(m.files, name)
+	}
+	if c.Action == sandbox.FileMove {
+		name = path.Clean(c.To)
+	}
+	if c.Action != sandbox.FileRemove {
+		m.files[name] = file
+	}
+	return file.info(name), nil
+}
+
+// below returns the names of what is below a directory, in order. mu is held.
+func (m *MemFiles) below(dir string) []string {
+	names := slices.Sorted(maps.Keys(m.files))
+	return slices.DeleteFunc(names, func(n string) bool { return n == dir || !strings.HasPrefix(n, strings.TrimSuffix(dir, "/")+"/") })
+}
+
+// ListFiles implements httpapi.FileService. It has neither depth nor globs.
+func (m *MemFiles) ListFiles(_ context.Context, _ string, req sandbox.ListRequest) (*sandbox.FileList, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dir, _, err := m.find(req.FileRef)
+	if err != nil {
+		return nil, err
+	}
+	l := &sandbox.FileList{}
+	for _, name := range m.below(dir) {
+		rel := strings.TrimPrefix(strings.TrimPrefix(name, dir), "/")
+		switch {
+		case rel <= req.After:
+		case len(l.Files) == req.Limit:
+			l.Next = strings.TrimPrefix(strings.TrimPrefix(l.Files[req.Limit-1].Path, dir), "/")
+			return l, nil
+		default:
+			l.Files = append(l.Files, *m.files[name].info(name))
+		}
+	}
+	return l, nil
+}
+
+// SearchFiles implements httpapi.FileService: for names that are the glob, and
+// files that have the text.
+func (m *MemFiles) SearchFiles(_ context.Context, _ string, req sandbox.SearchRequest) (*sandbox.SearchResult, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	res := &sandbox.SearchResult{}
+	for _, name := range m.below(path.Clean(req.Path)) {
+		f := m.files[name]
+		if (req.Glob == "" || req.Glob == path.Base(name)) && strings.Contains(f.data, req.Text) {
+			res.Matches = append(res.Matches, sandbox.Match{File: *f.info(name)})
+		}
+	}
+	return res, nil
+}
+
+// ReadArchive implements httpapi.FileService.
+func (m *MemFiles) ReadArchive(_ context.Context, _ string, f sandbox.FileRef, to io.Writer) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	top, _, err := m.find(f)
+	if err != nil {
+		return err
+	}
+	w := tar.NewWriter(to)
+	for _, name := range append([]string{top}, m.below(top)...) {
+		file := m.files[name]
+		h := &tar.Header{Typeflag: file.kind, Name: path.Join(cmp.Or(strings.Trim(path.Base(top), "/"), "."), strings.TrimPrefix(name, top)), Mode: file.mode, ModTime: memTime}
+		if file.kind == tar.TypeSymlink {
+			h.Linkname = file.data
+		} else {
+			h.Size = int64(len(file.data))
+		}
+		if err := w.WriteHeader(h); err != nil {
+			return err
+		}
+		if h.Size > 0 {
+			if _, err := io.WriteString(w, file.data); err != nil {
+				return err
+			}
+		}
+	}
+	return w.Close()
+}
+
+// WriteArchive implements httpapi.FileService.
+func (m *MemFiles) WriteArchive(_ context.Context, _ string, f sandbox.FileRef, _ bool, from io.Reader) (*sandbox.ExtractResult, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dir, _, err := m.find(f)
+	if err != nil {
+		return nil, err
+	}
+	res := &sandbox.ExtractResult{}
+	for in := tar.NewReader(from); ; res.Files++ {
+		h, err := in.Next()
+		if err == io.EOF {
+			return res, nil
+		}
+		if err != nil {
+			return nil, sandbox.Errorf(sandbox.CodeInvalid, "read archive: %w", err)
+		}
+		var data bytes.Buffer
+		n, err := data.ReadFrom(in)
+		if err != nil {
+			return nil, err
+		}
+		res.Bytes += n
+		m.files[path.Join(dir, h.Name)] = memFile{h.Typeflag, h.Mode, data.String() + h.Linkname}
+	}
+}
+
+// Put makes an entry, of one of tar's types.
+func (m *MemFiles) Put(name string, kind byte, mode int64, data string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.files[name] = memFile{kind, mode, data}
+}
+
+// WatchFiles implements httpapi.FileService.
+func (m *MemFiles) WatchFiles(ctx context.Context, _ string, _ sandbox.WatchRequest, each func(sandbox.FileEvents) error) error {
+	if err := each(sandbox.FileEvents{Ready: true, Changes: []sandbox.FileEvent{}}); err != nil {
+		return err
+	}
+	if err := each(m.Watched); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}

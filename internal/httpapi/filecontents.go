@@ -1,0 +1,208 @@
+package httpapi
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// The media types of what is not JSON.
+const (
+	octets  = "application/octet-stream"
+	tarType = "application/x-tar"
+)
+
+type readInput struct {
+	FileInput
+	Range       string `header:"Range" doc:"bytes=first-last, as in RFC 9110; several are answered as multipart/byteranges"`
+	IfNoneMatch string `header:"If-None-Match" doc:"ETag that the client has"`
+}
+
+type writeInput struct {
+	FileInput
+	ModeInput
+	Atomic      bool   `query:"atomic" doc:"write beside the file and replace it when all has arrived"`
+	Append      bool   `query:"append" doc:"add to the end"`
+	Parents     bool   `query:"parents" doc:"make missing directories above it"`
+	IfMatch     string `header:"If-Match" doc:"ETag that the file must have"`
+	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"the file must not exist"`
+}
+
+type extractInput struct {
+	FileInput
+	Parents bool `query:"parents" doc:"make the directory, and those above it"`
+}
+
+// routeContents adds the routes whose bodies are not JSON.
+func (a *API) routeContents(files string, onFile func(method, path, id, summary string, errors ...int) huma.Operation) {
+	bytesOf := func(mediaType string) map[string]*huma.MediaType {
+		return map[string]*huma.MediaType{mediaType: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
+	}
+	response := func(status int, content map[string]*huma.MediaType) map[string]*huma.Response {
+		return map[string]*huma.Response{fmt.Sprint(status): {Description: http.StatusText(status), Content: content}}
+	}
+	contents := func(content map[string]*huma.MediaType) map[string]*huma.Response {
+		all := response(http.StatusOK, content)
+		for _, status := range []int{http.StatusPartialContent, http.StatusNotModified} {
+			all[fmt.Sprint(status)] = &huma.Response{Description: http.StatusText(status)}
+		}
+		return all
+	}
+	withBody := func(op huma.Operation, mediaType string) huma.Operation {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: bytesOf(mediaType)}
+		return op
+	}
+	unsatisfiable := http.StatusRequestedRangeNotSatisfiable
+	registerStream(a, onFile(http.MethodGet, files, "read-file", "Read a regular file, whole or in ranges", unsatisfiable),
+		contents(bytesOf(octets)), checkRead, a.readFile)
+	registerStream(a, onFile(http.MethodHead, files, "head-file", "Describe the contents of a regular file", unsatisfiable),
+		contents(nil), checkRead, a.readFile)
+	registerStream(a, withBody(onFile(http.MethodPut, files, "write-file", "Write a regular file", statusNoStorage), octets),
+		response(http.StatusOK, jsonContent(a, sandbox.FileInfo{})), func(in *writeInput) error { return validSandbox(in.ID) }, a.writeFile)
+	registerStream(a, onFile(http.MethodGet, files+"/archive", "read-archive", "Read a file or directory as an archive"),
+		response(http.StatusOK, bytesOf(tarType)), func(in *FileInput) error { return validSandbox(in.ID) }, a.readArchive)
+	registerStream(a, withBody(onFile(http.MethodPut, files+"/archive", "write-archive", "Unpack an archive below a directory", statusNoStorage), tarType),
+		response(http.StatusOK, jsonContent(a, sandbox.ExtractResult{})), func(in *extractInput) error { return validSandbox(in.ID) }, a.writeArchive)
+}
+
+func checkRead(in *readInput) error { return validSandbox(in.ID) }
+
+func (a *API) readFile(w http.ResponseWriter, r *http.Request, in *readInput) {
+	f, err := a.svc.OpenFile(r.Context(), in.ID, in.file())
+	if err != nil {
+		a.writeProblem(w, r, err)
+		return
+	}
+	defer f.Close()
+	info := f.Info()
+	h := w.Header()
+	h.Set("Content-Type", octets)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("ETag", quoteETag(info.ETag))
+	h.Set(httpwire.FileModeHeader, info.Mode)
+	// It knows ranges and conditions. An error while it copies ends the
+	// connection, as less was sent than announced.
+	http.ServeContent(&problemWriter{ResponseWriter: w, api: a, r: r}, r, path.Base(info.Path), info.MTime, f)
+}
+
+// problemWriter turns the error pages of the standard library into problems.
+type problemWriter struct {
+	http.ResponseWriter
+	api  *API
+	r    *http.Request
+	done bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *problemWriter) WriteHeader(status int) {
+	if status < http.StatusBadRequest {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.done = true
+	w.Header().Del("Content-Length")
+	what := "the condition is not met"
+	if status == http.StatusRequestedRangeNotSatisfiable {
+		what = "the range is not in the file: " + w.Header().Get("Content-Range")
+	}
+	w.api.writeProblem(w.ResponseWriter, w.r, httpwire.NewStatusProblem(status, "%s", what))
+}
+
+// Write implements io.Writer.
+func (w *problemWriter) Write(p []byte) (int, error) {
+	if w.done {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// patientBody takes as long as the client keeps sending: each read has a
+// deadline of its own.
+type patientBody struct {
+	io.ReadCloser
+	conn *http.ResponseController
+}
+
+// Read implements io.Reader.
+func (b patientBody) Read(p []byte) (int, error) {
+	if err := b.conn.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
+		return 0, err
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = sandbox.Errorf(sandbox.CodeCanceled, "the body ended early: %w", err)
+	}
+	return n, err
+}
+
+// upload returns the body of a request of any length, and a function that must
+// be called when nothing is read from it any more.
+func upload(w http.ResponseWriter, r *http.Request) (body io.Reader, done func()) {
+	conn := http.NewResponseController(w)
+	in := r.Body
+	if timed, ok := in.(*timedBody); ok {
+		in = timed.ReadCloser
+	}
+	return patientBody{in, conn}, func() { _ = conn.SetReadDeadline(time.Time{}) }
+}
+
+func (a *API) writeFile(w http.ResponseWriter, r *http.Request, in *writeInput) {
+	body, done := upload(w, r)
+	info, err := a.svc.WriteFile(r.Context(), in.ID, sandbox.WriteRequest{
+		FileRef: in.file(), Mode: in.mode(), Atomic: in.Atomic, Append: in.Append, Parents: in.Parents,
+		IfMatch: parseETag(in.IfMatch), New: in.IfNoneMatch != "",
+	}, body)
+	done()
+	if err != nil {
+		a.writeProblem(w, r, err)
+		return
+	}
+	w.Header().Set("ETag", quoteETag(info.ETag))
+	writeJSON(w, http.StatusOK, "application/json", info)
+}
+
+func (a *API) writeArchive(w http.ResponseWriter, r *http.Request, in *extractInput) {
+	body, done := upload(w, r)
+	res, err := a.svc.WriteArchive(r.Context(), in.ID, in.file(), in.Parents, body)
+	done()
+	if err != nil {
+		a.writeProblem(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, "application/json", res)
+}
+
+func (a *API) readArchive(w http.ResponseWriter, r *http.Request, in *FileInput) {
+	out := &archiveWriter{w: w}
+	err := a.svc.ReadArchive(r.Context(), in.ID, in.file(), out)
+	switch {
+	case err == nil:
+	case !out.begun:
+		a.writeProblem(w, r, err)
+	default:
+		panic(http.ErrAbortHandler) // what was sent must not be taken for the whole
+	}
+}
+
+// archiveWriter begins the answer with the first bytes.
+type archiveWriter struct {
+	w     http.ResponseWriter
+	begun bool
+}
+
+// Write implements io.Writer.
+func (a *archiveWriter) Write(p []byte) (int, error) {
+	if !a.begun {
+		a.begun = true
+		a.w.Header().Set("Content-Type", tarType)
+		a.w.WriteHeader(http.StatusOK)
+	}
+	return a.w.Write(p)
+}

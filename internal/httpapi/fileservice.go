@@ -1,0 +1,35 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// FileService is the part of a Service that is about files in sandboxes. Paths
+// are any bytes; whether one is a path is for the service to say.
+type FileService interface {
+	StatFile(ctx context.Context, ref string, f sandbox.FileRef) (*sandbox.FileInfo, error)
+	// OpenFile opens a regular file for reading until ctx ends.
+	OpenFile(ctx context.Context, ref string, f sandbox.FileRef) (OpenFile, error)
+	// WriteFile makes from the contents of a file. An error of from, or the end of
+	// ctx, leaves an atomic write undone.
+	WriteFile(ctx context.Context, ref string, req sandbox.WriteRequest, from io.Reader) (*sandbox.FileInfo, error)
+	ChangeFile(ctx context.Context, ref string, c sandbox.FileChange) (*sandbox.FileInfo, error)
+	ListFiles(ctx context.Context, ref string, req sandbox.ListRequest) (*sandbox.FileList, error)
+	SearchFiles(ctx context.Context, ref string, req sandbox.SearchRequest) (*sandbox.SearchResult, error)
+	// ReadArchive writes a file or tree as a tar stream to to. An error that
+	// came before the first write is about what was asked for.
+	ReadArchive(ctx context.Context, ref string, f sandbox.FileRef, to io.Writer) error
+	WriteArchive(ctx context.Context, ref string, f sandbox.FileRef, parents bool, from io.Reader) (*sandbox.ExtractResult, error)
+	// WatchFiles calls each, from one goroutine, until ctx ends or each fails.
+	WatchFiles(ctx context.Context, ref string, req sandbox.WatchRequest, each func(sandbox.FileEvents) error) error
+}
+
+// OpenFile is a file that is being read.
+type OpenFile interface {
+	io.ReadSeekCloser
+	// Info describes the file when it was opened.
+	Info() sandbox.FileInfo
+}

@@ -1,0 +1,263 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
+	gverrors "gvisor.dev/gvisor/pkg/errors"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/fspath"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// fileOp is an operation of the host side on files, as a user of the sandbox.
+// It looks files up as the sandbox's processes do, from the same root, so no
+// path and no symbolic link leads out of the sandbox.
+type fileOp struct {
+	g     *Guest
+	ctx   context.Context
+	creds *auth.Credentials
+}
+
+// maxWalkPath bounds the paths that a walk makes of names: deeper trees are
+// refused. With all that JSON may make of it, a path of that length fits a packet.
+const maxWalkPath = 16 << 10
+
+func (g *Guest) fileOp(user string) (*fileOp, error) {
+	g.io.RLock()
+	defer g.io.RUnlock()
+	ctx := g.rootContext()
+	mns, err := g.mountNamespace()
+	if err != nil {
+		return nil, err
+	}
+	defer mns.DecRef(ctx)
+	creds, err := g.credentials(ctx, mns, user)
+	if err != nil {
+		return nil, err
+	}
+	return &fileOp{g: g, ctx: auth.ContextWithCredentials(ctx, creds), creds: creds}, nil
+}
+
+// do runs f, a short step of the operation, and keeps the kernel from being
+// saved meanwhile. Steps are not nested.
+func (o *fileOp) do(f func(root vfs.VirtualDentry) error) error {
+	o.g.io.RLock()
+	defer o.g.io.RUnlock()
+	root, err := o.g.root(o.ctx)
+	if err != nil {
+		return err
+	}
+	defer root.DecRef(o.ctx)
+	return f(root)
+}
+
+func (o *fileOp) vfs() *vfs.VirtualFilesystem { return o.g.k.VFS() }
+
+// at names a path whose final symbolic link stands for itself.
+func at(root vfs.VirtualDentry, name string) *vfs.PathOperation {
+	pop := pathAt(root, name)
+	pop.FollowFinalSymlink = false
+	return pop
+}
+
+// in names a file in an open directory.
+func in(root vfs.VirtualDentry, dir *vfs.FileDescription, name string) *vfs.PathOperation {
+	return &vfs.PathOperation{Root: root, Start: dir.VirtualDentry(), Path: fspath.Parse(name)}
+}
+
+// unlinkIn removes a file whose name the host side chose. That it is gone is no
+// error, and nobody is there for any other.
+func (g *Guest) unlinkIn(ctx context.Context, dir *vfs.FileDescription, name string) {
+	root, err := g.root(ctx)
+	if err != nil {
+		return
+	}
+	defer root.DecRef(ctx)
+	_ = g.k.VFS().UnlinkAt(ctx, auth.NewRootCredentials(g.k.RootUserNamespace()), in(root, dir, name))
+}
+
+// wanted is what FileInfo tells.
+const wanted = linux.STATX_BASIC_STATS
+
+// stat describes the file at name. root is that of a step.
+func (o *fileOp) stat(root vfs.VirtualDentry, name string, follow bool) (linux.Statx, error) {
+	pop := pathAt(root, name)
+	pop.FollowFinalSymlink = follow
+	return o.vfs().StatAt(o.ctx, o.creds, pop, &vfs.StatOptions{Mask: wanted})
+}
+
+// info describes the file at name, with the target of a link.
+func (o *fileOp) info(root vfs.VirtualDentry, name string, follow bool) (*sandbox.FileInfo, error) {
+	st, err := o.stat(root, name, follow)
+	if err != nil {
+		return nil, err
+	}
+	info := infoOf(name, &st)
+	if info.Type == typeSymlink {
+		info.Target, _ = o.vfs().ReadlinkAt(o.ctx, o.creds, at(root, name)) // it may be gone by now
+	}
+	return info, nil
+}
+
+// The types of files that are decided on.
+const (
+	typeFile    = "file"
+	typeDir     = "dir"
+	typeSymlink = "symlink"
+)
+
+func typeOf(mode uint16) string {
+	switch mode & linux.S_IFMT {
+	case linux.S_IFREG:
+		return typeFile
+	case linux.S_IFDIR:
+		return typeDir
+	case linux.S_IFLNK:
+		return typeSymlink
+	case linux.S_IFIFO:
+		return "fifo"
+	case linux.S_IFSOCK:
+		return "socket"
+	}
+	return "device"
+}
+
+func infoOf(name string, st *linux.Statx) *sandbox.FileInfo {
+	f := &sandbox.FileInfo{
+		Path: name, Type: typeOf(st.Mode), Mode: fmt.Sprintf("%04o", st.Mode&^linux.S_IFMT), UID: st.UID, GID: st.GID,
+		Size: int64(min(st.Size, math.MaxInt64)), MTime: st.Mtime.ToTime().UTC(), Links: st.Nlink,
+	}
+	if f.Type == typeFile {
+		f.ETag = fmt.Sprintf("%x-%x-%x", st.Ino, uint64(st.Ctime.Sec)<<30|uint64(st.Ctime.Nsec), st.Size)
+	}
+	return f
+}
+
+// regular returns an error unless st is of a regular file: to open anything else
+// may wait for somebody in the sandbox, and reading it may never end.
+func regular(name string, st *linux.Statx) error {
+	if t := typeOf(st.Mode); t != typeFile {
+		return sandbox.Errorf(sandbox.CodeUnsupported, "%q is a %s: only regular files have contents that can be read or written here", name, t)
+	}
+	return nil
+}
+
+// fileCodes are the codes of what file systems say; all else is a defect.
+var fileCodes = []struct {
+	errno *gverrors.Error
+	code  sandbox.Code
+}{
+	{linuxerr.ENOENT, sandbox.CodeNotFound},
+	{linuxerr.EACCES, sandbox.CodePermission},
+	{linuxerr.EPERM, sandbox.CodePermission},
+	{linuxerr.EROFS, sandbox.CodePermission},
+	{linuxerr.EEXIST, sandbox.CodeConflict},
+	{linuxerr.ENOTEMPTY, sandbox.CodeConflict},
+	{linuxerr.EBUSY, sandbox.CodeConflict},
+	{linuxerr.ETXTBSY, sandbox.CodeConflict},
+	{linuxerr.ENOSPC, sandbox.CodeNoSpace},
+	{linuxerr.EDQUOT, sandbox.CodeNoSpace},
+	{linuxerr.ENOMEM, sandbox.CodeNoMemory},
+	{linuxerr.EFBIG, sandbox.CodeLimit},
+	{linuxerr.EMLINK, sandbox.CodeLimit},
+	{linuxerr.EXDEV, sandbox.CodeUnsupported},
+	{linuxerr.EOPNOTSUPP, sandbox.CodeUnsupported},
+	{linuxerr.ENXIO, sandbox.CodeUnsupported},
+	{linuxerr.ENOTDIR, sandbox.CodeInvalid},
+	{linuxerr.EISDIR, sandbox.CodeInvalid},
+	{linuxerr.ELOOP, sandbox.CodeInvalid},
+	{linuxerr.ENAMETOOLONG, sandbox.CodeInvalid},
+	{linuxerr.EINVAL, sandbox.CodeInvalid},
+}
+
+// fileError says what happened at name. Errors that say so already pass.
+func fileError(name string, err error) error {
+	var known *sandbox.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	for _, c := range fileCodes {
+		if linuxerr.Equals(c.errno, err) {
+			e := sandbox.Errorf(c.code, "%q: %s", name, unix.Errno(c.errno.Errno()).Error())
+			if c.code == sandbox.CodeInvalid {
+				e.Field = "path"
+			}
+			return e
+		}
+	}
+	return fmt.Errorf("%q: %w", name, err)
+}
+
+// names returns up to most names in a directory that come after the given one,
+// in order, so that directories of any size need little memory.
+func (o *fileOp) names(dir, after string, inclusive bool, most int) ([]string, error) {
+	keep := &smallest{most: most}
+	err := o.do(func(root vfs.VirtualDentry) error {
+		file, err := o.vfs().OpenAt(o.ctx, o.creds, at(root, dir), &vfs.OpenOptions{Flags: linux.O_RDONLY | linux.O_DIRECTORY})
+		if err != nil {
+			return err
+		}
+		defer file.DecRef(o.ctx)
+		return file.IterDirents(o.ctx, vfs.IterDirentsCallbackFunc(func(d vfs.Dirent) error {
+			if d.Name != "." && d.Name != ".." && (d.Name > after || inclusive && d.Name == after) {
+				keep.add(d.Name)
+			}
+			return nil
+		}))
+	})
+	return keep.sorted(), err
+}
+
+// below joins a directory and a name in it.
+func below(dir, name string) (string, error) {
+	if len(dir)+1+len(name) > maxWalkPath {
+		return "", sandbox.Errorf(sandbox.CodeLimit, "a directory is too deep: its path has more than %d bytes", maxWalkPath)
+	}
+	if strings.HasSuffix(dir, "/") {
+		return dir + name, nil
+	}
+	return dir + "/" + name, nil
+}
+
+// Stat describes one file.
+func (g *Guest) Stat(req *wire.File) (*sandbox.FileInfo, error) {
+	o, err := g.fileOp(req.User)
+	if err != nil {
+		return nil, err
+	}
+	var info *sandbox.FileInfo
+	name := string(req.Path)
+	err = o.do(func(root vfs.VirtualDentry) error {
+		info, err = o.info(root, name, !req.NoFollow)
+		return err
+	})
+	return info, fileError(name, err)
+}
+
+// makeParents makes the missing directories above name.
+func (o *fileOp) makeParents(name string) error {
+	name = strings.TrimRight(name, "/")
+	dir := name[:max(strings.LastIndexByte(name, '/'), 0)]
+	for i := 1; i <= len(dir); i++ {
+		if i < len(dir) && dir[i] != '/' || dir[i-1] == '/' {
+			continue
+		}
+		err := o.do(func(root vfs.VirtualDentry) error {
+			return o.vfs().MkdirAt(o.ctx, o.creds, at(root, dir[:i]), &vfs.MkdirOptions{Mode: 0o755})
+		})
+		if err != nil && !linuxerr.Equals(linuxerr.EEXIST, err) {
+			return fileError(dir[:i], err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,289 @@
+package guest
+
+import (
+	"encoding/binary"
+	"path"
+	"strings"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+	"gvisor.dev/gvisor/pkg/usermem"
+	"gvisor.dev/gvisor/pkg/waiter"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+const (
+	// maxWatches is how many directories one watch has, Linux's default.
+	maxWatches = 8192
+	// maxPending is how many changed paths wait to be told, and maxTold how
+	// many go into one message.
+	maxPending, maxTold = 4096, 128
+	// maxToldBytes is when a message has enough paths: with one more, and all
+	// that JSON may make of them, it must fit a packet.
+	maxToldBytes = 4 << 10
+	// watchBuffer has room for any event.
+	watchBuffer = 64 << 10
+	eventBase   = 16 // bytes of struct inotify_event without its name
+)
+
+// watched are the events that are told; a file that is deleted while it is open
+// has vanished when its name has.
+const watched = linux.IN_CREATE | linux.IN_DELETE | linux.IN_MODIFY | linux.IN_ATTRIB | linux.IN_MOVED_FROM | linux.IN_MOVED_TO |
+	linux.IN_DELETE_SELF | linux.IN_MOVE_SELF
+
+// Watcher tells what happens to files. It is used by one goroutine.
+type Watcher struct {
+	op        *fileOp
+	held      *heldFile
+	inotify   *vfs.Inotify
+	ring      *alarm
+	entry     waiter.Entry
+	top       string
+	single    bool // top is no directory
+	recursive bool
+	paths     map[int32]string // of each watch
+	byPath    map[string]int32
+	pending   map[string]*sandbox.FileEvent
+	order     []string // of pending, the first change first
+	lost      bool
+	buf       []byte
+}
+
+// Watch begins to watch a file or directory. Close it.
+func (g *Guest) Watch(req *wire.File, alive func() error) (*Watcher, error) {
+	o, err := g.fileOp(req.User)
+	if err != nil {
+		return nil, err
+	}
+	w := &Watcher{
+		op: o, ring: newAlarm(), top: path.Clean(string(req.Path)), recursive: req.Recursive,
+		paths: map[int32]string{}, byPath: map[string]int32{}, pending: map[string]*sandbox.FileEvent{}, buf: make([]byte, watchBuffer),
+	}
+	w.entry.Init(w.ring, waiter.ReadableEvents)
+	err = o.do(func(root vfs.VirtualDentry) error {
+		st, err := o.stat(root, w.top, true)
+		if err != nil {
+			return err
+		}
+		w.single = typeOf(st.Mode) != typeDir
+		file, err := vfs.NewInotifyFD(o.ctx, o.vfs(), linux.O_NONBLOCK)
+		if err != nil {
+			return err
+		}
+		w.held = o.g.hold(&heldFile{file: file})
+		w.inotify = file.Impl().(*vfs.Inotify)
+		_ = file.EventRegister(&w.entry) // these never refuse
+		return nil
+	})
+	if err == nil {
+		err = w.add(w.top, false, alive)
+	}
+	if err != nil {
+		w.Close()
+		return nil, fileError(w.top, err)
+	}
+	if len(w.paths) == maxWatches {
+		w.Close()
+		return nil, sandbox.Errorf(sandbox.CodeLimit, "%q has more than %d directories: watch some of them", w.top, maxWatches-1)
+	}
+	return w, nil
+}
+
+// Close ends the watch.
+func (w *Watcher) Close() {
+	if w.held == nil {
+		return
+	}
+	w.op.g.io.RLock()
+	defer w.op.g.io.RUnlock()
+	w.held.file.EventUnregister(&w.entry)
+	w.op.g.letGo(w.held)
+}
+
+// add watches name and, if that is asked for, the directories below it. What it
+// finds in directories that are new is told as created, because it was perhaps
+// made before they were watched.
+func (w *Watcher) add(name string, isNew bool, alive func() error) error {
+	if err := w.addOne(name); err != nil {
+		return err
+	}
+	if w.single || !w.recursive {
+		return nil
+	}
+	walk := &walk{op: w.op, alive: alive, visit: func(e *walked) error {
+		if isNew {
+			w.note(e.info.Path, "created", e.info.Type == typeDir)
+		}
+		if e.info.Type != typeDir {
+			return nil
+		}
+		if err := w.addOne(e.info.Path); err != nil && !passable(err) {
+			return err
+		}
+		return nil
+	}}
+	return walk.run(name, "")
+}
+
+func (w *Watcher) addOne(name string) error {
+	if len(w.paths) == maxWatches {
+		w.lost = true
+		return nil
+	}
+	return w.op.do(func(root vfs.VirtualDentry) error {
+		if err := w.op.vfs().AccessAt(w.op.ctx, w.op.creds, vfs.MayRead, pathAt(root, name)); err != nil {
+			return err
+		}
+		pop := pathAt(root, name)
+		pop.FollowFinalSymlink = name == w.top
+		vd, err := w.op.vfs().GetDentryAt(w.op.ctx, w.op.creds, pop, &vfs.GetDentryOptions{})
+		if err != nil {
+			return err
+		}
+		defer vd.DecRef(w.op.ctx)
+		wd := w.inotify.AddWatch(vd.Dentry(), watched)
+		if old, ok := w.paths[wd]; ok {
+			delete(w.byPath, old)
+		}
+		w.paths[wd], w.byPath[name] = name, wd
+		return nil
+	})
+}
+
+// forget drops the watches of a directory that is gone from where it was, and of
+// those below it.
+func (w *Watcher) forget(name string) {
+	for at, wd := range w.byPath {
+		if at != name && !strings.HasPrefix(at, name+"/") {
+			continue
+		}
+		delete(w.byPath, at)
+		delete(w.paths, wd)
+		_ = w.op.do(func(vfs.VirtualDentry) error { return w.inotify.RmWatch(w.op.ctx, wd) }) // it may be gone
+	}
+}
+
+// Changed is signalled when there may be something to collect.
+func (w *Watcher) Changed() <-chan struct{} { return w.ring.c }
+
+// Collect takes in what has happened. It must be called soon after Changed: the
+// kernel of the sandbox keeps events without limit.
+func (w *Watcher) Collect(alive func() error) error {
+	for {
+		var n int64
+		err := w.op.do(func(vfs.VirtualDentry) error {
+			var err error
+			n, err = w.held.file.Read(w.op.ctx, usermem.BytesIOSequence(w.buf), vfs.ReadOptions{})
+			return err
+		})
+		if wouldBlock(err) || err == nil && n == 0 {
+			return nil
+		}
+		if err != nil {
+			return fileError(w.top, err)
+		}
+		for _, ev := range parseEvents(w.buf[:n]) {
+			if err := w.event(ev, alive); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// inotifyEvent is one struct inotify_event.
+type inotifyEvent struct {
+	wd   int32
+	mask uint32
+	name string
+}
+
+func parseEvents(b []byte) []inotifyEvent {
+	var list []inotifyEvent
+	for len(b) >= eventBase {
+		ev := inotifyEvent{wd: int32(binary.NativeEndian.Uint32(b)), mask: binary.NativeEndian.Uint32(b[4:])}
+		size := binary.NativeEndian.Uint32(b[12:])
+		b = b[eventBase:]
+		if uint64(size) > uint64(len(b)) {
+			break
+		}
+		ev.name, _, _ = strings.Cut(string(b[:size]), "\x00")
+		b = b[size:]
+		list = append(list, ev)
+	}
+	return list
+}
+
+// event takes in one event.
+func (w *Watcher) event(ev inotifyEvent, alive func() error) error {
+	dir, ok := w.paths[ev.wd]
+	if !ok {
+		return nil // of a directory that was forgotten
+	}
+	if ev.mask&linux.IN_IGNORED != 0 {
+		delete(w.paths, ev.wd)
+		delete(w.byPath, dir)
+		return nil
+	}
+	name, isDir := dir, ev.mask&linux.IN_ISDIR != 0
+	if ev.name != "" {
+		name = strings.TrimSuffix(dir, "/") + "/" + ev.name
+	} else if dir != w.top {
+		return nil // its parent is watched too and says the same
+	}
+	switch {
+	case ev.mask&(linux.IN_CREATE|linux.IN_MOVED_TO) != 0:
+		w.note(name, "created", isDir)
+		if isDir && w.recursive {
+			if err := w.add(name, true, alive); err != nil && alive() != nil {
+				return err // else it is gone again
+			}
+		}
+	case ev.mask&(linux.IN_DELETE|linux.IN_MOVED_FROM|linux.IN_DELETE_SELF|linux.IN_MOVE_SELF) != 0:
+		w.note(name, "deleted", isDir)
+		if isDir && ev.name != "" {
+			w.forget(name)
+		}
+	case ev.mask&linux.IN_MODIFY != 0:
+		w.note(name, "modified", isDir)
+	case ev.mask&linux.IN_ATTRIB != 0:
+		w.note(name, "attributes", isDir)
+	}
+	return nil
+}
+
+// note keeps a change until it is taken: the last of each path, but for what
+// follows its creation.
+func (w *Watcher) note(name, kind string, isDir bool) {
+	if e, ok := w.pending[name]; ok {
+		if kind == "created" || kind == "deleted" || e.Kind == "attributes" {
+			e.Kind, e.Dir = kind, isDir
+		}
+		return
+	}
+	if len(w.pending) == maxPending {
+		w.lost = true
+		return
+	}
+	w.pending[name] = &sandbox.FileEvent{Path: name, Kind: kind, Dir: isDir}
+	w.order = append(w.order, name)
+}
+
+// Pending reports whether there is something to take.
+func (w *Watcher) Pending() bool { return w.lost || len(w.order) > 0 }
+
+// Take returns the oldest changes that were collected.
+func (w *Watcher) Take() *sandbox.FileEvents {
+	out := &sandbox.FileEvents{Overflow: w.lost, Changes: []sandbox.FileEvent{}}
+	w.lost = false
+	size := 0
+	for len(w.order) > 0 && len(out.Changes) < maxTold && size < maxToldBytes {
+		name := w.order[0]
+		w.order = w.order[1:]
+		out.Changes = append(out.Changes, *w.pending[name])
+		delete(w.pending, name)
+		size += len(name)
+	}
+	return out
+}

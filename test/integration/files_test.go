@@ -1,0 +1,562 @@
+package integration
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func at(path string) sandbox.FileRef { return sandbox.FileRef{Path: path} }
+
+// put writes a file through the manager.
+func (n *node) put(ref string, req sandbox.WriteRequest, contents string) *sandbox.FileInfo {
+	n.t.Helper()
+	info, err := n.m.WriteFile(context.Background(), ref, req, strings.NewReader(contents))
+	if err != nil {
+		n.t.Fatalf("write %q: %v", req.Path, err)
+	}
+	return info
+}
+
+// read reads a file through the manager.
+func (n *node) read(ref string, f sandbox.FileRef) (string, error) {
+	file, err := n.m.OpenFile(context.Background(), ref, f)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(file)
+	return string(b), err
+}
+
+func (n *node) mustRead(ref, path, want string) {
+	n.t.Helper()
+	if got, err := n.read(ref, at(path)); err != nil || got != want {
+		n.t.Errorf("%q has %q, not %q (%v)", path, got, want, err)
+	}
+}
+
+func (n *node) change1(ref string, c sandbox.FileChange) error {
+	_, err := n.m.ChangeFile(context.Background(), ref, c)
+	return err
+}
+
+// list returns the paths of all pages.
+func (n *node) list(ref string, req sandbox.ListRequest) []string {
+	n.t.Helper()
+	var paths []string
+	for {
+		l, err := n.m.ListFiles(context.Background(), ref, req)
+		if err != nil {
+			n.t.Fatalf("list %q: %v", req.Path, err)
+		}
+		for _, f := range l.Files {
+			paths = append(paths, f.Path)
+		}
+		if l.Next == "" {
+			return paths
+		}
+		req.After = l.Next
+	}
+}
+
+func mode(m uint32) *uint32 { return &m }
+
+func TestFilesAreWrittenAndRead(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	for _, atomic := range []bool{false, true} {
+		dir := fmt.Sprintf("/srv/w-%t", atomic)
+		w := sandbox.WriteRequest{FileRef: at(dir + "/sub/file"), Atomic: atomic}
+		if _, err := n.m.WriteFile(t.Context(), ref, w, strings.NewReader("x")); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+			t.Errorf("write without the directory: %v", err)
+		}
+		w.Parents = true
+		first := n.put(ref, w, "first\n")
+		if first.Mode != "0644" || first.UID != 0 || first.Size != 6 || first.Type != "file" {
+			t.Errorf("new file: %+v", first)
+		}
+		if err := n.change1(ref, sandbox.FileChange{FileRef: w.FileRef, Action: sandbox.FileChmod, Mode: mode(0o4711)}); err != nil {
+			t.Error(err)
+		}
+		second := n.put(ref, w, "2nd")
+		if want := map[bool]string{true: "4711", false: "0711"}[atomic]; second.Mode != want && second.Mode != "4711" {
+			t.Errorf("mode of a file that was written again: %s, not %s", second.Mode, want)
+		}
+		n.mustRead(ref, w.Path, "2nd")
+		if second.ETag == first.ETag || second.ETag == "" {
+			t.Errorf("ETags %q and %q", first.ETag, second.ETag)
+		}
+		stale := w
+		stale.IfMatch = first.ETag
+		_, err := n.m.WriteFile(t.Context(), ref, stale, strings.NewReader("x"))
+		wantCode(t, err, sandbox.CodeConflict)
+		now, err := n.m.StatFile(t.Context(), ref, w.FileRef)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh := w
+		fresh.IfMatch, fresh.Mode = now.ETag, mode(0o600)
+		if got := n.put(ref, fresh, "third"); got.Mode != "0600" {
+			t.Errorf("mode = %s", got.Mode)
+		}
+		only := w
+		only.New = true
+		_, err = n.m.WriteFile(t.Context(), ref, only, strings.NewReader("x"))
+		wantCode(t, err, sandbox.CodeConflict)
+		n.mustRead(ref, w.Path, "third")
+		if got := n.list(ref, sandbox.ListRequest{FileRef: at(dir), Limit: 100}); !slices.Equal(got, []string{dir + "/sub", dir + "/sub/file"}) {
+			t.Errorf("%s has %q", dir, got)
+		}
+	}
+	more := sandbox.WriteRequest{FileRef: at("/srv/w-true/sub/file"), Append: true}
+	n.put(ref, more, " and more")
+	n.mustRead(ref, more.Path, "third and more")
+	// The guest sees the same.
+	if got := n.guest(ref, "cat", more.Path); got != "third and more" {
+		t.Errorf("the guest reads %q", got)
+	}
+	n.mustRead(ref, "/srv/kept", "kept\n")
+	if got, err := n.read(ref, at("/proc/version")); err != nil || !strings.HasPrefix(got, "Linux version") {
+		t.Errorf("/proc/version has %q, %v", got, err)
+	}
+}
+
+func TestFilesThatAreRefused(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	for path, code := range map[string]sandbox.Code{
+		"": sandbox.CodeInvalid, "relative": sandbox.CodeInvalid, "/a\x00b": sandbox.CodeInvalid, "/" + strings.Repeat("a/", 3000): sandbox.CodeInvalid,
+		"/" + strings.Repeat("n", 300): sandbox.CodeInvalid, "/nothing": sandbox.CodeNotFound, "/srv/kept/below": sandbox.CodeInvalid,
+		"/srv": sandbox.CodeUnsupported, "/dev/zero": sandbox.CodeUnsupported, "/dev/tty": sandbox.CodeUnsupported,
+	} {
+		_, err := n.read(ref, at(path))
+		wantCode(t, err, code)
+		if strings.HasPrefix(path, "/dev") {
+			_, err = n.m.WriteFile(t.Context(), ref, sandbox.WriteRequest{FileRef: at(path)}, strings.NewReader("x"))
+			wantCode(t, err, code)
+		}
+	}
+	// A pipe that nobody has open.
+	archive := tarOf(t, &tar.Header{Typeflag: tar.TypeFifo, Name: "pipe", Mode: 0o666})
+	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv"), false, archive); err != nil {
+		t.Fatal(err)
+	}
+	_, err := n.read(ref, at("/srv/pipe"))
+	wantCode(t, err, sandbox.CodeUnsupported)
+	for _, atomic := range []bool{false, true} {
+		_, err = n.m.WriteFile(t.Context(), ref, sandbox.WriteRequest{FileRef: at("/srv/pipe"), Atomic: atomic}, strings.NewReader("x"))
+		wantCode(t, err, sandbox.CodeUnsupported)
+	}
+	// Another user's permissions are enforced.
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/root/secret"), Mode: mode(0o600)}, "s")
+	worker := sandbox.FileRef{Path: "/root/secret", User: "worker"}
+	_, err = n.read(ref, worker)
+	wantCode(t, err, sandbox.CodePermission)
+	for _, atomic := range []bool{false, true} {
+		_, err = n.m.WriteFile(t.Context(), ref, sandbox.WriteRequest{FileRef: worker, Atomic: atomic}, strings.NewReader("x"))
+		wantCode(t, err, sandbox.CodePermission)
+		_, err = n.m.WriteFile(t.Context(), ref, sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: "/etc/new", User: "1000"}, Atomic: atomic}, strings.NewReader("x"))
+		wantCode(t, err, sandbox.CodePermission)
+	}
+	wantCode(t, n.change1(ref, sandbox.FileChange{FileRef: worker, Action: sandbox.FileRemove}), sandbox.CodePermission)
+	_, err = n.read(ref, sandbox.FileRef{Path: "/srv/kept", User: "nobody-here"})
+	wantCode(t, err, sandbox.CodeInvalid)
+	n.mustRead(ref, "/root/secret", "s")
+	wantCode(t, n.change1(ref, sandbox.FileChange{FileRef: at("/srv"), Action: sandbox.FileRemove}), sandbox.CodeConflict)
+	wantCode(t, n.change1(ref, sandbox.FileChange{FileRef: at("/"), Action: sandbox.FileRemove}), sandbox.CodeConflict)
+}
+
+// TestBrokenUpload ends uploads in the middle.
+func TestBrokenUpload(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/file")}, "old")
+	broken := func() io.Reader {
+		return io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)), errReader{})
+	}
+	_, err := n.m.WriteFile(t.Context(), ref, sandbox.WriteRequest{FileRef: at("/srv/file"), Atomic: true}, broken())
+	if !errors.Is(err, errBroken) {
+		t.Errorf("error is %v", err)
+	}
+	want := []string{"/srv/broken", "/srv/changed", "/srv/deleted", "/srv/file", "/srv/kept", "/srv/text"}
+	eventually(t, "the temporary file goes", func() error {
+		if got := n.list(ref, sandbox.ListRequest{FileRef: at("/srv"), Limit: 100}); !slices.Equal(got, want) {
+			return fmt.Errorf("/srv has %q", got)
+		}
+		return nil
+	})
+	n.mustRead(ref, "/srv/file", "old")
+}
+
+var errBroken = errors.New("broken")
+
+type errReader struct{}
+
+func (errReader) Read([]byte) (int, error) { return 0, errBroken }
+
+// TestFullDiskWhileUploading writes more than the disk's limit.
+func TestFullDiskWhileUploading(t *testing.T) {
+	n := newNode(t)
+	s, err := n.m.Create(t.Context(), sandbox.CreateRequest{Image: "box", Limits: sandbox.Limits{DiskMiB: 8}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	endless := rand.NewChaCha8([32]byte{})
+	_, err = n.m.WriteFile(t.Context(), s.ID, sandbox.WriteRequest{FileRef: at("/srv/file"), Atomic: true}, endless)
+	wantCode(t, err, sandbox.CodeNoSpace)
+	if err := n.change1(s.ID, sandbox.FileChange{FileRef: at("/srv/file"), Action: sandbox.FileRemove}); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		t.Errorf("half a file is there: %v", err)
+	}
+	var bomb bytes.Buffer
+	w := tar.NewWriter(&bomb)
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "bomb", Size: 1 << 40, Mode: 0o644}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = n.m.WriteArchive(t.Context(), s.ID, at("/srv"), false, io.MultiReader(&bomb, endless))
+	wantCode(t, err, sandbox.CodeNoSpace)
+	if err := n.change1(s.ID, sandbox.FileChange{FileRef: at("/srv/bomb"), Action: sandbox.FileRemove}); err != nil {
+		t.Error(err)
+	}
+	n.put(s.ID, sandbox.WriteRequest{FileRef: at("/srv/file")}, "small")
+}
+
+// oddNames are names that no text has.
+var oddNames = []string{"new\nline", "broken \xff\xfe utf-8", "a b", "-rf", "ünï", "\x01\x1b[2J", "%41", `back\slash`, strings.Repeat("n", 255), " "}
+
+func TestFilesWithOddNames(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	var want []string
+	for _, name := range oddNames {
+		p := "/srv/odd/" + name
+		want = append(want, p)
+		n.put(ref, sandbox.WriteRequest{FileRef: at(p), Parents: true, Atomic: true}, name)
+		n.mustRead(ref, p, name)
+	}
+	slices.Sort(want)
+	for _, limit := range []int{1, 3, 100} {
+		if got := n.list(ref, sandbox.ListRequest{FileRef: at("/srv/odd"), Limit: limit}); !slices.Equal(got, want) {
+			t.Errorf("with %d on a page: %q", limit, got)
+		}
+	}
+	var archive bytes.Buffer
+	if err := n.m.ReadArchive(t.Context(), ref, at("/srv/odd"), &archive); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv/copy"), true, &archive); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range oddNames {
+		n.mustRead(ref, "/srv/copy/odd/"+name, name)
+	}
+	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/odd"), Action: sandbox.FileRemove, Recursive: true}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := n.m.StatFile(t.Context(), ref, at("/srv/odd"))
+	wantCode(t, err, sandbox.CodeNotFound)
+}
+
+func TestFilesAreListed(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	all := []string{
+		"/srv/l/a", "/srv/l/a/b", "/srv/l/a/b/c.txt", "/srv/l/a/d.txt", "/srv/l/a.txt", "/srv/l/link", "/srv/l/z",
+	}
+	for _, f := range []string{"a/b/c.txt", "a/d.txt", "a.txt", "z"} {
+		n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/l/" + f), Parents: true}, f)
+	}
+	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv/l"), false, tarOf(t, &tar.Header{Typeflag: tar.TypeSymlink, Name: "link", Linkname: "/etc"})); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		req  sandbox.ListRequest
+		want []string
+	}{
+		{sandbox.ListRequest{}, all},
+		{sandbox.ListRequest{Depth: 1}, []string{"/srv/l/a", "/srv/l/a.txt", "/srv/l/link", "/srv/l/z"}},
+		{sandbox.ListRequest{Depth: 2}, []string{"/srv/l/a", "/srv/l/a/b", "/srv/l/a/d.txt", "/srv/l/a.txt", "/srv/l/link", "/srv/l/z"}},
+		{sandbox.ListRequest{Glob: "*.txt"}, []string{"/srv/l/a/b/c.txt", "/srv/l/a/d.txt", "/srv/l/a.txt"}},
+		{sandbox.ListRequest{Glob: "a/*.txt"}, []string{"/srv/l/a/d.txt"}},
+		{sandbox.ListRequest{Glob: "a/**/*.txt"}, []string{"/srv/l/a/b/c.txt", "/srv/l/a/d.txt"}},
+		{sandbox.ListRequest{Glob: "nothing"}, nil},
+	} {
+		c.req.Path = "/srv/l"
+		for _, c.req.Limit = range []int{1, 2, 1000} {
+			if got := n.list(ref, c.req); !slices.Equal(got, c.want) {
+				t.Errorf("%+v: %q, not %q", c.req, got, c.want)
+			}
+		}
+	}
+	_, err := n.m.ListFiles(t.Context(), ref, sandbox.ListRequest{FileRef: at("/srv/l"), Glob: "[", Limit: 1})
+	wantCode(t, err, sandbox.CodeInvalid)
+	_, err = n.m.ListFiles(t.Context(), ref, sandbox.ListRequest{FileRef: at("/srv/l/z"), Limit: 1})
+	wantCode(t, err, sandbox.CodeInvalid)
+	// The directory itself may be a link; links below it are not followed.
+	if got := n.list(ref, sandbox.ListRequest{FileRef: at("/srv/l/link"), Glob: "passwd", Limit: 10}); !slices.Equal(got, []string{"/srv/l/link/passwd"}) {
+		t.Errorf("through a link: %q", got)
+	}
+	search := func(req sandbox.SearchRequest) string {
+		t.Helper()
+		req.Path = "/srv/l"
+		if req.Limit == 0 {
+			req.Limit = 100
+		}
+		res, err := n.m.SearchFiles(t.Context(), ref, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, m := range res.Matches {
+			out = append(out, fmt.Sprintf("%s:%d:%s", strings.TrimPrefix(m.File.Path, "/srv/l/"), m.Line, m.Text))
+		}
+		if res.Truncated {
+			out = append(out, "…")
+		}
+		return strings.Join(out, " ")
+	}
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/l/z")}, "one\nTWO two\n\nthree two")
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/l/bin")}, "two\x00two\n")
+	for want, req := range map[string]sandbox.SearchRequest{
+		"a/b/c.txt:0: a/d.txt:0:":   {Glob: "[cd].txt"},
+		"z:2:TWO two z:4:three two": {Text: "two"},
+		"z:2:TWO two":               {Text: "TWO"},
+		"z:1:one z:2:TWO two …":     {Text: "^(one|two)", Regexp: true, IgnoreCase: true, Limit: 2},
+		"a/b/c.txt:1:a/b/c.txt":     {Glob: "c.*", Text: "c.t"},
+		"a.txt:1:a.txt":             {Text: "^a.txt", Regexp: true},
+	} {
+		if req.Limit == 2 {
+			n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/l/zz")}, "one")
+		}
+		if got := search(req); got != want {
+			t.Errorf("%+v: %q, not %q", req, got, want)
+		}
+	}
+	_, err = n.m.SearchFiles(t.Context(), ref, sandbox.SearchRequest{FileRef: at("/srv"), Text: "(", Regexp: true, Limit: 1})
+	wantCode(t, err, sandbox.CodeInvalid)
+}
+
+func tarOf(t *testing.T, entries ...*tar.Header) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range entries {
+		contents := h.Uname // of no use otherwise
+		h.Uname = ""
+		if h.Typeflag == tar.TypeReg {
+			h.Size = int64(len(contents))
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, contents); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+func TestArchivesKeepEverything(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	in := tarOf(t,
+		&tar.Header{Typeflag: tar.TypeDir, Name: "d/", Mode: 0o1770, Uid: 7, Gid: 8},
+		&tar.Header{Typeflag: tar.TypeReg, Name: "d/f", Mode: 0o4755, Uid: 1000, Gid: 1001, Uname: "contents", Format: tar.FormatPAX,
+			PAXRecords: map[string]string{"SCHILY.xattr.user.note": "a\x00b"}},
+		&tar.Header{Typeflag: tar.TypeLink, Name: "d/hard", Linkname: "d/f"},
+		&tar.Header{Typeflag: tar.TypeSymlink, Name: "d/soft", Linkname: "../elsewhere"},
+		&tar.Header{Typeflag: tar.TypeFifo, Name: "d/pipe", Mode: 0o640},
+		&tar.Header{Typeflag: tar.TypeReg, Name: "/absolute/deep/f", Mode: 0o600, Uname: "x"},
+	)
+	res, err := n.m.WriteArchive(t.Context(), ref, at("/srv/in"), true, in)
+	if err != nil || res.Files != 6 || res.Bytes != 9 {
+		t.Fatalf("extracted %+v, %v", res, err)
+	}
+	n.mustRead(ref, "/srv/in/absolute/deep/f", "x")
+	var out bytes.Buffer
+	if err := n.m.ReadArchive(t.Context(), ref, at("/srv/in/d"), &out); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for r := tar.NewReader(&out); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprintf("%c %s %o %d:%d %q %q %q", h.Typeflag, h.Name, h.Mode, h.Uid, h.Gid, h.Linkname, b, h.PAXRecords["SCHILY.xattr.user.note"]))
+	}
+	want := []string{
+		`5 d/ 1770 7:8 "" "" ""`,
+		`0 d/f 4755 1000:1001 "" "contents" "a\x00b"`,
+		`1 d/hard 4755 1000:1001 "d/f" "" ""`,
+		`6 d/pipe 640 0:0 "" "" ""`,
+		`2 d/soft 777 0:0 "../elsewhere" "" ""`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("archive:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	// A single file, and as a user who may not give files away.
+	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/mine"), Action: sandbox.FileMkdir, Mode: mode(0o777)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/mine"), Action: sandbox.FileChmod, Mode: mode(0o777)}); err != nil {
+		t.Fatal(err)
+	}
+	out.Reset()
+	if err := n.m.ReadArchive(t.Context(), ref, at("/srv/in/d/f"), &out); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.m.WriteArchive(t.Context(), ref, sandbox.FileRef{Path: "/srv/mine", User: "5000:5001"}, false, &out); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := n.m.StatFile(t.Context(), ref, at("/srv/mine/f")); err != nil || f.UID != 5000 || f.GID != 5001 || f.Size != 8 {
+		t.Errorf("extracted as somebody: %+v, %v", f, err)
+	}
+}
+
+// TestHostileArchives unpacks what nobody should have made.
+func TestHostileArchives(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	reg := func(name string) *tar.Header {
+		return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Uname: "evil"}
+	}
+	link := func(name, to string) *tar.Header {
+		return &tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
+	}
+	for name, c := range map[string]struct {
+		entries []*tar.Header
+		code    sandbox.Code
+	}{
+		"dots":                  {[]*tar.Header{reg("../evil")}, sandbox.CodeHostile},
+		"dots inside":           {[]*tar.Header{reg("a/../../evil")}, sandbox.CodeHostile},
+		"through a link":        {[]*tar.Header{link("l", "/etc"), reg("l/evil")}, sandbox.CodeHostile},
+		"through a short link":  {[]*tar.Header{link("l", ".."), reg("l/evil")}, sandbox.CodeHostile},
+		"directory by a link":   {[]*tar.Header{link("l", "/etc"), {Typeflag: tar.TypeDir, Name: "l/", Mode: 0o700}}, sandbox.CodeHostile},
+		"hard link of dots":     {[]*tar.Header{{Typeflag: tar.TypeLink, Name: "h", Linkname: "../kept"}}, sandbox.CodeHostile},
+		"hard link by a link":   {[]*tar.Header{link("l", "/etc"), {Typeflag: tar.TypeLink, Name: "h", Linkname: "l/passwd"}}, sandbox.CodeHostile},
+		"device":                {[]*tar.Header{{Typeflag: tar.TypeChar, Name: "zero", Devmajor: 1, Devminor: 5}}, sandbox.CodeUnsupported},
+		"file over a directory": {[]*tar.Header{{Typeflag: tar.TypeDir, Name: "x/", Mode: 0o755}, reg("x/y"), reg("x")}, sandbox.CodeInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := n.m.WriteArchive(t.Context(), ref, at("/srv/"+strings.ReplaceAll(name, " ", "-")), true, tarOf(t, c.entries...))
+			wantCode(t, err, c.code)
+		})
+	}
+	// A link in the way is replaced, not followed.
+	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv"), false, tarOf(t, link("kept2", "kept"), reg("kept2"))); err != nil {
+		t.Error(err)
+	}
+	n.mustRead(ref, "/srv/kept", "kept\n")
+	n.mustRead(ref, "/srv/kept2", "evil")
+	// What the sandbox has prepared does not lead out either.
+	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv/trap"), true, tarOf(t, link("d", "/etc"))); err != nil {
+		t.Fatal(err)
+	}
+	_, err := n.m.WriteArchive(t.Context(), ref, at("/srv/trap"), false, tarOf(t, reg("d/evil")))
+	wantCode(t, err, sandbox.CodeHostile)
+	for _, bad := range []string{"no archive at all, but long enough to be a header" + strings.Repeat("x", 600), "\x1f\x8b\x08gzip" + strings.Repeat("\x01", 600)} {
+		_, err := n.m.WriteArchive(t.Context(), ref, at("/srv"), false, strings.NewReader(bad))
+		wantCode(t, err, sandbox.CodeInvalid)
+	}
+	for _, f := range []string{"/evil", "/etc/evil", "/srv/evil"} {
+		_, err := n.m.StatFile(t.Context(), ref, at(f))
+		wantCode(t, err, sandbox.CodeNotFound)
+	}
+}
+
+// TestForkWhileFilesAreOpen forks a sandbox in the middle of an upload, a
+// download and a watch: the parent goes on with them, and a child has nothing of
+// them.
+func TestForkWhileFilesAreOpen(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	data := make([]byte, 4<<20)
+	rand.NewChaCha8([32]byte{1}).Read(data)
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/big")}, string(data))
+	in, upload := io.Pipe()
+	uploaded := make(chan error, 1)
+	go func() {
+		_, err := n.m.WriteFile(context.Background(), ref, sandbox.WriteRequest{FileRef: at("/srv/new"), Atomic: true}, in)
+		uploaded <- err
+	}()
+	write := func(s string) {
+		if _, err := io.WriteString(upload, s); err != nil {
+			t.Error(err)
+		}
+	}
+	write("before ")
+	down, err := n.m.OpenFile(t.Context(), ref, at("/srv/big"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.New()
+	if _, err := io.CopyN(sum, down, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	watch := n.watch(ref, sandbox.WatchRequest{FileRef: at("/srv"), Recursive: true})
+	temporary := func(ref string) error {
+		for _, p := range n.list(ref, sandbox.ListRequest{FileRef: at("/srv"), Limit: 100}) {
+			if strings.HasPrefix(path.Base(p), ".ramet-") {
+				return fmt.Errorf("%s has %s", ref, p)
+			}
+		}
+		return nil
+	}
+	eventually(t, "the upload has begun", func() error {
+		if temporary(ref) == nil {
+			return errors.New("there is no temporary file")
+		}
+		return nil
+	})
+	kids := n.fork(ref, 2)
+	grandkid := n.fork(kids[0].ID, 1)[0]
+	for _, k := range append(kids, grandkid) {
+		if err := temporary(k.ID); err != nil {
+			t.Error(err)
+		}
+		n.mustRead(k.ID, "/srv/big", string(data))
+		n.put(k.ID, sandbox.WriteRequest{FileRef: at("/srv/kid"), Atomic: true}, k.ID)
+	}
+	write("after")
+	upload.Close()
+	if err := <-uploaded; err != nil {
+		t.Error(err)
+	}
+	n.mustRead(ref, "/srv/new", "before after")
+	watch.wait("created /srv/new")
+	if slices.Contains(watch.seen, "created /srv/kid") {
+		t.Error("the parent's watch tells of a child")
+	}
+	watch.end()
+	if _, err := io.Copy(sum, down); err != nil {
+		t.Error(err)
+	}
+	down.Close()
+	if want := sha256.Sum256(data); !bytes.Equal(sum.Sum(nil), want[:]) {
+		t.Error("the download differs")
+	}
+	_, err = n.m.StatFile(t.Context(), kids[1].ID, at("/srv/new"))
+	wantCode(t, err, sandbox.CodeNotFound)
+}

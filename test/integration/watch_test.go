@@ -1,0 +1,170 @@
+package integration
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// watching is a watch under way. seen is what it told.
+type watching struct {
+	n      *node
+	events chan sandbox.FileEvents
+	cancel context.CancelFunc
+	ended  chan error
+	seen   []string
+	lost   bool
+}
+
+func (n *node) watch(ref string, req sandbox.WatchRequest) *watching {
+	n.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &watching{n: n, events: make(chan sandbox.FileEvents, 1<<16), cancel: cancel, ended: make(chan error, 1)}
+	go func() {
+		w.ended <- n.m.WatchFiles(ctx, ref, req, func(e sandbox.FileEvents) error {
+			w.events <- e
+			return nil
+		})
+	}()
+	select {
+	case e := <-w.events:
+		if !e.Ready {
+			n.t.Fatalf("first event: %+v", e)
+		}
+	case err := <-w.ended:
+		n.t.Fatalf("watch: %v", err)
+	}
+	return w
+}
+
+// wait waits until all of want were told.
+func (w *watching) wait(want ...string) {
+	w.n.t.Helper()
+	timeout := time.After(patience)
+	for _, x := range want {
+		for !slices.Contains(w.seen, x) {
+			select {
+			case e := <-w.events:
+				w.lost = w.lost || e.Overflow
+				for _, c := range e.Changes {
+					w.seen = append(w.seen, c.Kind+" "+c.Path)
+				}
+			case err := <-w.ended:
+				w.n.t.Fatalf("the watch ended: %v", err)
+			case <-timeout:
+				w.n.t.Fatalf("%q was not told, but %q", x, w.seen)
+			}
+		}
+	}
+}
+
+func (w *watching) end() {
+	w.n.t.Helper()
+	w.cancel()
+	if err := <-w.ended; !errors.Is(err, context.Canceled) {
+		w.n.t.Errorf("watch: %v", err)
+	}
+}
+
+func TestWatchTellsChanges(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/sub/file"), Parents: true}, "x")
+	flat := n.watch(ref, sandbox.WatchRequest{FileRef: at("/srv/d")})
+	deep := n.watch(ref, sandbox.WatchRequest{FileRef: at("/srv/d"), Recursive: true, DebounceMS: 10})
+	one := n.watch(ref, sandbox.WatchRequest{FileRef: at("/srv/d/sub/file")})
+
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/sub/file")}, "y")
+	deep.wait("modified /srv/d/sub/file")
+	one.wait("modified /srv/d/sub/file")
+	// Directories that appear are watched, and what is in them already is told.
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/new/er/file"), Parents: true}, "z")
+	flat.wait("created /srv/d/new")
+	deep.wait("created /srv/d/new", "created /srv/d/new/er", "created /srv/d/new/er/file")
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/new/er/other\xff\n")}, "z")
+	deep.wait("created /srv/d/new/er/other\xff\n")
+	// A directory that moves has another path.
+	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/d/new"), Action: sandbox.FileMove, To: "/srv/d/moved"}); err != nil {
+		t.Fatal(err)
+	}
+	deep.wait("deleted /srv/d/new", "created /srv/d/moved", "created /srv/d/moved/er/file")
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/moved/er/late")}, "z")
+	deep.wait("created /srv/d/moved/er/late")
+	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/d/moved/er/late"), Action: sandbox.FileChmod, Mode: mode(0)}); err != nil {
+		t.Fatal(err)
+	}
+	deep.wait("attributes /srv/d/moved/er/late")
+	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/d/moved"), Action: sandbox.FileRemove, Recursive: true}); err != nil {
+		t.Fatal(err)
+	}
+	deep.wait("deleted /srv/d/moved/er/late", "deleted /srv/d/moved")
+	// What the guest does is told too.
+	n.guest(ref, "write", "/srv/d/by-guest", "text")
+	flat.wait("created /srv/d/by-guest")
+	for _, s := range flat.seen {
+		if strings.Contains(s, "/sub/") || strings.Contains(s, "/new/") {
+			t.Errorf("a watch that is not recursive tells %s", s)
+		}
+	}
+	for _, w := range []*watching{flat, deep, one} {
+		w.end()
+	}
+	err := n.m.WatchFiles(t.Context(), ref, sandbox.WatchRequest{FileRef: at("/srv/nothing")}, func(sandbox.FileEvents) error { return nil })
+	wantCode(t, err, sandbox.CodeNotFound)
+}
+
+// TestWatchOverflows changes more than a watch keeps, with a client that takes
+// nothing meanwhile.
+func TestWatchOverflows(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	watch := n.watch(ref, sandbox.WatchRequest{FileRef: at("/srv"), Recursive: true, DebounceMS: 60_000})
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/first")}, "x")
+	watch.end()
+	slow := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	lost, ready := make(chan bool, 1), make(chan bool, 1)
+	go func() {
+		defer close(ended)
+		_ = n.m.WatchFiles(ctx, ref, sandbox.WatchRequest{FileRef: at("/srv"), Recursive: true}, func(e sandbox.FileEvents) error {
+			if e.Ready {
+				ready <- true
+				select {
+				case <-slow:
+				case <-ctx.Done():
+				}
+			}
+			if e.Overflow {
+				cancel()
+				lost <- true
+			}
+			return nil
+		})
+	}()
+	<-ready
+	var entries []*tar.Header
+	for i := range 6000 {
+		entries = append(entries, &tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprintf("many/%04d-%s", i, strings.Repeat("n", 100)), Mode: 0o644})
+	}
+	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv"), false, tarOf(t, entries...)); err != nil {
+		t.Fatal(err)
+	}
+	close(slow)
+	select {
+	case <-lost:
+	case <-time.After(patience):
+		t.Error("nothing was lost, although more happened than is kept")
+	}
+}
