@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"ramet.dev/ramet/internal/hostuse"
 	"ramet.dev/ramet/internal/workload"
 )
@@ -138,7 +140,9 @@ for i in range(%d):
         f.write(os.urandom(%d))
 `, files, fileBytes)
 	}
-	_, err = b.s.Ask(ctx, sb.ID, program+"print(len(data))")
+	if _, err = b.s.Ask(ctx, sb.ID, program+"print(len(data))"); err == nil && files > 0 {
+		unix.Sync() // the host would write the files while the first cases run
+	}
 	return sb.ID, err
 }
 
