@@ -21,6 +21,7 @@ var arrows = []struct {
 	{"internal/cowfs", []string{"internal/erofs"}, "files in pages: it knows neither gVisor nor what a sandbox is, so that the daemon reads what the sentry writes"},
 	{"internal/erofs", nil, "a format: it knows no archive and no store"},
 	{"internal/guestinit", nil, "a constant: one program"},
+	{"internal/interp", nil, "programs of the guest and what they say; who carries it is not its business"},
 	{"internal/sentrybin", nil, "it does not know what the program does that it carries"},
 	{"internal/hostuse", nil, "a measuring instrument must not depend on what it measures"},
 	{"internal/archtest", nil, "it reads source text only"},

@@ -1,0 +1,28 @@
+// Package interp is what the interpreters of contexts are and how they are
+// spoken to: the programs that run in the guest's own Python, Node and Bash
+// (hosts/), the frames that they exchange with the sentry, and what the frames
+// say. Nothing has to be installed in an image: the text of a program is the
+// first thing that its interpreter is given to read.
+//
+// A program reads requests from descriptor 3 and writes answers to descriptor 4;
+// its standard streams are the user's, so that nothing that is printed, by
+// subprocesses least of all, can be taken for an answer. A frame is
+//
+//	K RRRRRRRR LLLLLLLL\n payload
+//
+// with a letter for its kind, the number of the run that it belongs to and the
+// length of the payload in bytes, both with eight hexadecimal digits. The length
+// of the head is fixed because Bash reads it too.
+//
+//	request                       answers with the number of the request
+//	x  a cell: its code           m  results, as they are shown: {mime: data}
+//	                              d  done: Done
+//	v  variables                  d  done: Done with Variables
+//	s  seed: 64 hex digits        d  done: Done with Reseeded and Failed
+//	                              h  hello, once, at the start: Hello
+//
+// Requests are served one after the other. An interrupt is SIGINT to the process
+// group. Whatever comes from a guest is bounded here before anybody keeps it.
+//
+// The package must never know about sandboxes, gVisor or HTTP.
+package interp

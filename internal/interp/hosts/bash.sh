@@ -1,0 +1,86 @@
+# The Bash interpreter of a context: it evaluates the cells that it is sent, in
+# the shell itself, and keeps what they define. See the package comment of
+# internal/interp for the frames.
+#
+# A cell that ends the shell (exit, set -e, an unset variable under set -u) or is
+# interrupted must not end the context: the shell is then executed anew, in the
+# same process, with what it had: variables, functions, options, aliases. Its
+# background processes stay its children.
+
+__ramet_send() { # kind, payload
+	local LC_ALL=C
+	printf '%s %08x %08x\n%s' "$1" "$((16#$__ramet_run))" "${#2}" "$2" >&201
+}
+
+__ramet_done() { # status
+	local error=
+	if (($1 == 130)) && [[ $__ramet_interrupted ]]; then
+		error=',"error":{"name":"Interrupt","value":"interrupted","traceback":""}'
+	fi
+	__ramet_send d "{\"execution_count\":$__ramet_count,\"exit_code\":$1$error}"
+	__ramet_run=00000000
+}
+
+# __ramet_again ends the cell whose end would be the shell's.
+__ramet_again() {
+	local status=$? again
+	[[ $BASHPID == "$__ramet_pid" && $__ramet_run != 00000000 ]] || return
+	trap - EXIT
+	trap ':' INT
+	{ set +eux; } 2>/dev/null
+	__ramet_done "$status"
+	again=$(
+		declare -p | while IFS= read -r line; do
+			# Bash's own variables cannot or need not be set again.
+			[[ $line =~ ^declare\ -[a-zA-Z-]+\ (BASH|BASHOPTS|BASHPID|BASH_(ALIASES|ARGC|ARGV|ARGV0|CMDS|COMMAND|EXECUTION_STRING|LINENO|SOURCE|SUBSHELL|VERSINFO|VERSION)|DIRSTACK|EPOCH[A-Z]+|EUID|FUNCNAME|GROUPS|LINENO|PIPESTATUS|PPID|RANDOM|SHELLOPTS|SRANDOM|UID|_|again|status)(=|$) ]] ||
+				printf '%s\n' "$line"
+		done
+		declare -f
+		shopt -p
+		alias -p
+	)
+	exec "$BASH" --norc --noprofile -c 'IFS= read -r -d "" __ramet_text <&5; exec 5<&-; eval "$__ramet_text"' bash 5<<<"$again"$'\n'"$__ramet_host"
+}
+
+if [[ ! ${__ramet_pid-} ]]; then
+	exec 200<&3 201>&4 3<&- 4>&-
+	__ramet_pid=$BASHPID __ramet_run=00000000 __ramet_count=0
+	__ramet_host=$__ramet_text
+	__ramet_send h "{\"version\":\"${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]}.${BASH_VERSINFO[2]}\",\"pid\":$BASHPID}"
+fi
+unset __ramet_text
+__ramet_interrupted=
+shopt -s expand_aliases
+trap ':' INT
+trap __ramet_again EXIT
+
+while :; do
+	LC_ALL=C IFS= read -r -N 20 -u 200 __ramet_header || break
+	__ramet_run=${__ramet_header:2:8} __ramet_cell=
+	if ((16#${__ramet_header:11:8} > 0)); then
+		LC_ALL=C IFS= read -r -N "$((16#${__ramet_header:11:8}))" -u 200 __ramet_cell
+	fi
+	case ${__ramet_header:0:1} in
+	x)
+		((++__ramet_count))
+		trap '__ramet_interrupted=1; exit 130' INT
+		eval "$__ramet_cell"
+		__ramet_status=$?
+		trap ':' INT
+		__ramet_done $__ramet_status
+		trap __ramet_again EXIT
+		__ramet_interrupted=
+		;;
+	s)
+		RANDOM=$((16#${__ramet_cell:0:7}))
+		__ramet_send d '{"reseeded":["RANDOM"],"failed":[]}'
+		__ramet_run=00000000
+		;;
+	*)
+		__ramet_send d '{"exit_code":1,"error":{"name":"Unsupported","value":"the shell cannot do this","traceback":""}}'
+		__ramet_run=00000000
+		;;
+	esac
+done
+trap - EXIT
+exit 0

@@ -1,0 +1,183 @@
+package interp_test
+
+import (
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/internal/interp"
+)
+
+func TestNodeCells(t *testing.T) {
+	each(t, interp.Node, func(h *host) {
+		h.want("1 + 1", "2")
+		h.want("const x = 5; let y = 1; x * 2", "10")
+		h.want("const x = 6; class K { constructor() { this.a = 1 } }", "")
+		h.want("new K()", "K { a: 1 }")
+		h.want("x", "6")
+		h.want("{ a: 1 }", "{ a: 1 }")
+		h.want("{ let z = 3; z }", "3")
+		h.want("await new Promise((r) => setTimeout(() => r(x), 1))", "6")
+		h.want("import path, { join, basename as b } from 'path'; import * as os from 'node:os'\nb('/x/y') + typeof os.cpus + typeof path.join + typeof join", "'yfunctionfunctionfunction'")
+		h.want("(await import('url')).URL.name", "'URL'")
+		h.want("const s = 'import(1)'; /import(a)/.test(s) + `${'import x from \"y\"'}`.length // import x from 'z'", "17")
+		h.want("10n ** 20n", "100000000000000000000n")
+		h.want("-0", "-0")
+		h.want("null", "null")
+		h.want("new Promise(() => {})", "Promise { <pending> }")
+		h.want("undefined", "")
+		h.want("process.exit()", "")
+		h.want("require('child_process').execSync('echo sub; [ -e /proc/$$/fd/3 ] || [ -e /proc/$$/fd/4 ]; echo $?', { encoding: 'utf8' })", "'sub\\n1\\n'")
+		h.want("console.log('a'); console.error('b')", "")
+		h.printed("a\nb\n")
+		h.want("setTimeout(() => { throw new Error('late') }, 1); await new Promise((r) => setTimeout(r, 20)); 1", "1")
+		if got := h.out.take(); !strings.Contains(got, "Uncaught Error: late") {
+			t.Errorf("printed %q", got)
+		}
+	})
+}
+
+func TestNodeErrors(t *testing.T) {
+	each(t, interp.Node, func(h *host) {
+		h.fails("function f() { throw new RangeError('r') }\nf()", "RangeError", 1, "at f (cell-1.js:1:22)")
+		h.fails("throw 5", "number", 1, "Uncaught 5")
+		h.fails("let =", "SyntaxError", 1, "cell-3.js:")
+		h.fails("await Promise.reject(new TypeError('t'))", "TypeError", 1, "TypeError: t")
+		h.fails("process.exit(3)", "Exit", 3, "")
+		h.fails("setTimeout(() => process.exit(4), 1); await new Promise(() => {})", "Exit", 4, "")
+		h.fails("notDefined", "ReferenceError", 1, "notDefined is not defined")
+		h.want("1", "1")
+	})
+}
+
+func TestNodeInterrupt(t *testing.T) {
+	each(t, interp.Node, func(h *host) {
+		h.want("const kept = 1", "")
+		for _, code := range []string{
+			"console.log('begun'); while (true) {}",
+			"console.log('begun'); await new Promise(() => {})",
+		} {
+			if a := h.interrupt(code); a.Error == nil || a.Error.Name != "Interrupt" || a.ExitCode != 130 {
+				t.Errorf("%s: %+v", code, a.Done)
+			}
+		}
+		h.want("kept", "1")
+	})
+}
+
+func TestNodeRich(t *testing.T) {
+	each(t, interp.Node, func(h *host) {
+		a := h.cell("display({ _repr_html_() { return '<b>' } }); ({ a: [1, null], b: 'x' })")
+		if len(a.results) != 2 || string(a.results[0]["text/html"]) != `"<b>"` || string(a.results[1]["application/json"]) != `{"a":[1,null],"b":"x"}` {
+			t.Errorf("%s", a.results)
+		}
+		a = h.cell("const cycle = {}; cycle.c = cycle; cycle")
+		if _, ok := a.results[0]["application/json"]; ok || a.Error != nil {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+func TestNodeVariablesAndSeed(t *testing.T) {
+	each(t, interp.Node, func(h *host) {
+		h.want("const a = 1; let o = { x: [1, 2], m: new Map([[1, 2]]) }; var v = new Uint8Array(9); const same = [1]; function f() { return 1 }; globalThis.p = Promise.resolve(); undefined", "")
+		before := h.variables()
+		if before["a"].Type != "number" || before["v"].Type != "Uint8Array" || before["v"].Size < 9 || !before["p"].Opaque || before["same"].Repr != "[ 1 ]" {
+			t.Errorf("%+v", before)
+		}
+		h.want("void o.x.push(3); v[8] = 1; function f() { return 2 }; let fresh = 0; undefined", "")
+		after := h.variables()
+		for _, name := range []string{"o", "v", "f"} {
+			if after[name].Digest == before[name].Digest {
+				t.Errorf("%s has changed, its digest has not", name)
+			}
+		}
+		if after["same"] != before["same"] || after["fresh"].Repr != "0" {
+			t.Errorf("%+v", after)
+		}
+		for _, name := range []string{"display", "fs", "require"} {
+			if _, ok := before[name]; ok {
+				t.Errorf("%s is listed", name)
+			}
+		}
+		seed := strings.Repeat("0123456789abcdef", 4)
+		h.begin(interp.KindSeed, seed)
+		if d := h.end().Done; strings.Join(d.Reseeded, " ") != "Math.random" {
+			t.Errorf("%+v", d)
+		}
+		h.want("const numbers = Array.from({ length: 1000 }, Math.random); new Set(numbers).size === 1000 && numbers.every((n) => n >= 0 && n < 1)", "true")
+		h.begin(interp.KindSeed, seed)
+		h.end()
+		h.want("Math.random() === numbers[0]", "true")
+	})
+}
+
+// wantPrinted runs code in the shell and checks what it prints and how it ends.
+func (h *host) wantPrinted(code, printed string, exitCode int) {
+	h.t.Helper()
+	a := h.cell(code)
+	if a.ExitCode != exitCode || a.Error != nil {
+		h.t.Errorf("%s\nexit code %d, not %d; %+v", code, a.ExitCode, exitCode, a.Error)
+	}
+	h.printed(printed)
+}
+
+func TestBashCells(t *testing.T) {
+	each(t, interp.Bash, func(h *host) {
+		h.wantPrinted("echo hi; false", "hi\n", 1)
+		h.wantPrinted("a=5; f() { echo \"f $a\"; }; declare -A m=([x]='1 2'); arr=(a 'b c'); export E=é; alias ll='echo alias'; mkdir sub; cd sub", "", 0)
+		const state = "f; basename $PWD; echo ${m[x]} \"${arr[1]}\" $E $(bash -c 'echo $E'); ll"
+		const want = "f 5\nsub\n1 2 b c é é\nalias\n"
+		h.wantPrinted(state, want, 0)
+		// What ends the shell ends the cell only.
+		h.wantPrinted("exit 3; echo no", "", 3)
+		h.wantPrinted(state, want, 0)
+		h.wantPrinted("set -euo pipefail\nfalse\necho no", "", 1)
+		h.wantPrinted(state, want, 0)
+		h.wantPrinted("readonly R=1; sleep 1000 & s=$!; exit 0", "", 0)
+		h.wantPrinted("echo $R; kill $s; wait $s 2>&-; echo $?", "1\n127\n", 0)
+		h.wantPrinted("(exit 4)", "", 4)
+		h.wantPrinted("cat", "", 0) // there is no input
+		h.wantPrinted(strings.Repeat("#", 200000)+"\necho long", "long\n", 0)
+		a := h.cell("if then")
+		if a.ExitCode != 2 {
+			t.Errorf("%+v", a.Done)
+		}
+	})
+}
+
+func TestBashInterrupt(t *testing.T) {
+	each(t, interp.Bash, func(h *host) {
+		h.wantPrinted("kept=1", "", 0)
+		for _, code := range []string{
+			"echo begun; sleep 1000; echo no",
+			"echo begun; while :; do :; done",
+			"f() { while :; do sleep 0.1; done; }; echo begun; f; echo no",
+		} {
+			if a := h.interrupt(code); a.Error == nil || a.Error.Name != "Interrupt" || a.ExitCode != 130 {
+				t.Errorf("%s: %+v", code, a.Done)
+			}
+		}
+		h.wantPrinted("echo $kept", "1\n", 0)
+	})
+}
+
+func TestBashSeed(t *testing.T) {
+	each(t, interp.Bash, func(h *host) {
+		seed := strings.Repeat("0123456789abcdef", 4)
+		for range 2 {
+			h.begin(interp.KindSeed, seed)
+			if d := h.end().Done; strings.Join(d.Reseeded, " ") != "RANDOM" {
+				t.Errorf("%+v", d)
+			}
+			h.cell("echo $RANDOM")
+		}
+		eventually(t, "two numbers", func() bool { return strings.Count(h.out.String(), "\n") == 2 })
+		if lines := strings.Fields(h.out.take()); lines[0] != lines[1] {
+			t.Errorf("one seed gives %s", lines)
+		}
+		h.begin(interp.KindVariables, "")
+		if a := h.end(); a.Error == nil || a.Error.Name != "Unsupported" {
+			t.Errorf("%+v", a.Done)
+		}
+	})
+}

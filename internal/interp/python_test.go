@@ -1,0 +1,269 @@
+package interp_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/internal/interp"
+)
+
+func TestPythonCells(t *testing.T) {
+	each(t, interp.Python, func(h *host) {
+		h.want("1+1", "2")
+		h.want("x = [1]\nx.append(2)\nx", "[1, 2]")
+		h.want("x;", "")
+		h.want("x; # nothing", "")
+		h.want("None", "")
+		h.want("_", "[1, 2]")
+		h.want("'a;b' # c;", "'a;b'")
+		h.want("import asyncio\nasync def f(n):\n    await asyncio.sleep(0)\n    return n\nawait f(1)\nawait f(7)", "7")
+		h.want("async with asyncio.Lock():\n    y = 4\ny", "4")
+		h.want("asyncio.run(f(3))", "3")
+		h.want("from __future__ import annotations", "")
+		h.want("def g(a: not_defined): return 1\ng(0)", "1")
+		h.want("class C:\n    pass\nimport pickle\ntype(pickle.loads(pickle.dumps(C()))) is C", "True")
+		h.want("__name__", "'__main__'")
+		h.want("import sys; sys.path[0] == '' and sys.argv == ['']", "True")
+		if a := h.want("len('é')", "1"); a.ExecutionCount != 16 {
+			t.Errorf("execution count is %d", a.ExecutionCount)
+		}
+	})
+}
+
+func TestPythonErrors(t *testing.T) {
+	each(t, interp.Python, func(h *host) {
+		h.fails("def f(n):\n    return 1 / n\nf(0)", "ZeroDivisionError", 1, "line 2, in f\n    return 1 / n\n")
+		h.fails("f(0)", "ZeroDivisionError", 1, `File "<cell 1>", line 2, in f`)
+		h.fails("let me", "SyntaxError", 1, "    let me\n")
+		h.fails("async def g():\n    raise KeyError('k')\nawait g()", "KeyError", 1, "raise KeyError('k')")
+		h.fails("try:\n    1/0\nexcept Exception as e:\n    raise ValueError('v') from e", "ValueError", 1, "The above exception was the direct cause")
+		h.fails("class E(Exception):\n    def __str__(self): raise TypeError\nraise E", "E", 1, "E")
+		h.fails("class R:\n    def __repr__(self): raise OSError('r')\nR()", "OSError", 1, "raise OSError('r')")
+		h.fails("def r(): r()\nr()", "RecursionError", 1, "RecursionError")
+		h.fails("input('name? ')", "EOFError", 1, "standard input")
+		h.fails("import sys; sys.exit(3)", "SystemExit", 3, "sys.exit(3)")
+		h.fails("sys.exit('bye')", "SystemExit", 1, "bye")
+		h.want("sys.exit()", "")
+		h.want("exit(0)", "")
+		h.want("2", "2")
+	})
+}
+
+func TestPythonOutput(t *testing.T) {
+	each(t, interp.Python, func(h *host) {
+		h.want("import sys, os, subprocess\nprint('a'); print('b', file=sys.stderr); os.write(1, b'c\\n'); sys.stdout.write('d')", "1")
+		h.printed("a\nb\nc\nd")
+		h.want("subprocess.run(['sh', '-c', 'echo sub; echo err >&2; ls /proc/self/fd | wc -l']).returncode", "0")
+		h.printed("sub\nerr\n4\n") // it has none of our descriptors: those are 0, 1, 2 and the directory
+		h.want("if os.fork() == 0:\n    print('child')\n    display(1)\nelse:\n    os.wait()", "")
+		h.printed("child\n")
+		h.want("print('\\udc80ü')", "")
+		h.printed("\\udc80ü\n")
+		h.want("sys.stdout.close()", "")
+		h.want("sys.stdout = sys.__stderr__; os.closerange(3, 100)", "")
+		h.want("print('still')", "")
+		h.printed("still\n")
+	})
+}
+
+func TestPythonInterrupt(t *testing.T) {
+	each(t, interp.Python, func(h *host) {
+		h.want("kept = 1", "")
+		for _, code := range []string{
+			"print('begun')\nwhile True: pass",
+			"import time\nprint('begun')\ntime.sleep(1000)",
+			"import asyncio\nprint('begun')\nawait asyncio.sleep(1000)",
+			"print('begun')\nasyncio.run(asyncio.sleep(1000))",
+			"import subprocess\nprint('begun')\nsubprocess.run(['sleep', '1000'])",
+		} {
+			a := h.interrupt(code)
+			if a.Error == nil || a.Error.Name != "KeyboardInterrupt" || a.ExitCode != 130 {
+				t.Errorf("%s: %+v", code, a.Done)
+			}
+		}
+		h.want("kept", "1")
+		// One that comes when nothing runs is nothing.
+		h.want("import os, signal; os.kill(0, 0)", "")
+		h.want("await asyncio.sleep(0, 5)", "5")
+	})
+}
+
+// TestPythonRich needs no library: a module that has the name of one will do for
+// what is done when it is imported.
+func TestPythonRich(t *testing.T) {
+	each(t, interp.Python, func(h *host) {
+		form := func(a *answer, i int, mime string) string {
+			t.Helper()
+			var s string
+			if i >= len(a.results) {
+				t.Fatalf("there are only %d results", len(a.results))
+			}
+			if raw, ok := a.results[i][mime]; ok {
+				if err := json.Unmarshal(raw, &s); err != nil {
+					s = string(raw)
+				}
+			}
+			return s
+		}
+		a := h.cell(`
+class Rich:
+    def __repr__(self): return 'rich'
+    def _repr_html_(self): return '<b>'
+    def _repr_png_(self): return b'\x89PNG'
+    def _repr_json_(self): return {'a': [1, None]}
+    def _repr_latex_(self): raise ValueError
+    def _repr_markdown_(self): return None
+class Bundle:
+    def _repr_mimebundle_(self, include=None, exclude=None): return {'text/plain': 'b', 'image/svg+xml': '<svg/>'}, {}
+display(Bundle(), 1)
+Rich()`)
+		if len(a.results) != 3 || a.result() != "rich" {
+			t.Fatalf("%+v", a)
+		}
+		for _, c := range []struct {
+			i          int
+			mime, want string
+		}{
+			{0, "text/plain", "b"}, {0, "image/svg+xml", "<svg/>"}, {1, "text/plain", "1"},
+			{2, "text/html", "<b>"}, {2, "image/png", "iVBORw=="[:4] + "Rw=="}, {2, "application/json", `{"a": [1, null]}`}, {2, "text/latex", ""}, {2, "text/markdown", ""},
+		} {
+			if got := form(a, c.i, c.mime); got != c.want {
+				t.Errorf("result %d as %s is %q, not %q", c.i, c.mime, got, c.want)
+			}
+		}
+		a = h.cell("class Nan:\n    def _repr_json_(self): return float('nan')\nNan()")
+		if _, ok := a.results[0]["application/json"]; ok || a.Error != nil {
+			t.Errorf("%+v", a)
+		}
+		a = h.cell("class Huge:\n    def _repr_html_(self): return 'x' * (20 << 20)\nHuge()")
+		if got := form(a, 0, "text/plain"); form(a, 0, "text/html") != "" || !strings.Contains(got, "left out") {
+			t.Errorf("plain text is %q", got)
+		}
+		if n := len(h.cell("'x' * (20 << 20)").result()); n > 2<<20 {
+			t.Errorf("the text of a result has %d bytes", n)
+		}
+	})
+}
+
+func TestPythonSeed(t *testing.T) {
+	each(t, interp.Python, func(h *host) {
+		h.want("import random\nrandom.seed(1)\na = random.random()\nrandom.seed(1)", "")
+		h.begin(interp.KindSeed, strings.Repeat("0123456789abcdef", 4))
+		if d := h.end().Done; len(d.Reseeded) == 0 || d.Reseeded[0] != "random" || len(d.Failed) > 0 {
+			t.Errorf("%+v", d)
+		}
+		h.want("a == random.random()", "False")
+	})
+}
+
+func TestPythonVariables(t *testing.T) {
+	each(t, interp.Python, func(h *host) {
+		h.want(`
+import datetime, collections, threading
+def f(x): return x + 1
+class P:
+    def __init__(self, v): self.v = v
+    def go(self): return self.v
+n, s, l, d = 1, 'text', [1, 2], {'a': {1, 2}}
+l2 = [l]; l2.append(l2)
+p, q = P(1), P(1)
+when = datetime.date(2020, 1, 2)
+c = collections.Counter('aab')
+lock = threading.Lock()
+big = list(range(1000000))
+_hidden = 1`, "")
+		before := h.variables()
+		again := h.variables()
+		for name, v := range before {
+			if again[name] != v {
+				t.Errorf("%s was %+v and is %+v", name, v, again[name])
+			}
+		}
+		if v := before["s"]; v.Type != "str" || v.Repr != "'text'" || v.Size <= 4 {
+			t.Errorf("s is %+v", v)
+		}
+		if before["p"].Digest != before["q"].Digest {
+			t.Error("two equal objects differ")
+		}
+		if !before["lock"].Opaque || !before["big"].Partial {
+			t.Errorf("%+v %+v", before["lock"], before["big"])
+		}
+		for _, name := range []string{"_hidden", "display", "ramet_host", "Host"} {
+			if _, ok := before[name]; ok {
+				t.Errorf("%s is listed", name)
+			}
+		}
+		h.want(`
+def f(x): return x + 2
+class P:
+    def __init__(self, v): self.v = v
+    def go(self): return -self.v
+n, s, l = 2, 'texT', l + [3]
+d['a'].add(3)
+p.v = 2
+c['z'] += 1
+when = datetime.date(2020, 1, 2)
+q = q
+new = None`, "")
+		after := h.variables()
+		for _, name := range []string{"f", "P", "n", "s", "l", "d", "p", "c"} {
+			if after[name].Digest == before[name].Digest {
+				t.Errorf("%s has changed, its digest has not", name)
+			}
+		}
+		for _, name := range []string{"when", "q", "datetime"} {
+			if after[name].Digest != before[name].Digest {
+				t.Errorf("%s has not changed, its digest has", name)
+			}
+		}
+		if _, ok := after["new"]; !ok {
+			t.Error("a new variable is missing")
+		}
+	})
+}
+
+// envPython names a Python that has the libraries of TestPythonLibraries.
+const envPython = "RAMET_TEST_PYTHON"
+
+func TestPythonLibraries(t *testing.T) {
+	path := os.Getenv(envPython)
+	if path == "" {
+		t.Skipf("%s names no Python with numpy, pandas, matplotlib, pillow and sympy", envPython)
+	}
+	h := start(t, interp.Python, path)
+	has := func(code string, want ...string) {
+		t.Helper()
+		a := h.cell(code)
+		if a.Error != nil || len(a.results) != len(want) {
+			t.Fatalf("%s\n%d results, %+v", code, len(a.results), a.Error)
+		}
+		for i, mime := range want {
+			if _, ok := a.results[i][mime]; !ok {
+				t.Errorf("%s\nresult %d is not %s", code, i, mime)
+			}
+		}
+	}
+	has("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\nplt.plot([2, 1]);", "image/png", "image/png")
+	has("plt.get_fignums()", "text/plain")
+	has("fig, ax = plt.subplots()\nax.plot([1])\nfig", "image/png")
+	has("import pandas as pd, numpy as np\ndf = pd.DataFrame({'a': [1, 2]})\ndf", "text/html")
+	has("from PIL import Image\nImage.new('RGB', (2, 2))", "image/png")
+	has("import sympy\nsympy.Symbol('x') ** 2", "text/latex")
+	h.want("np.random.seed(1)\na = np.random.rand()\nnp.random.seed(1)\narr = np.arange(10)\nsame = df.copy()", "")
+	h.begin(interp.KindSeed, strings.Repeat("0123456789abcdef", 4))
+	if got := strings.Join(h.end().Reseeded, " "); !strings.Contains(got, "numpy.random") {
+		t.Errorf("reseeded %s", got)
+	}
+	h.want("bool(a == np.random.rand())", "False")
+	v := h.variables()
+	if v["df"].Digest != v["same"].Digest || v["df"].Opaque || v["arr"].Size != 80 || v["arr"].Type != "numpy.ndarray" {
+		t.Errorf("%+v %+v %+v", v["df"], v["same"], v["arr"])
+	}
+	h.want("arr[3] = 0\ndf.loc[0, 'a'] = 9", "")
+	after := h.variables()
+	if after["arr"].Digest == v["arr"].Digest || after["df"].Digest == v["df"].Digest || after["same"].Digest != v["same"].Digest {
+		t.Error("digests do not follow the values")
+	}
+}
