@@ -19,6 +19,8 @@ var arrows = []struct {
 	{"internal/sandbox", nil, "the vocabulary: everybody speaks in it, so it depends on nobody"},
 	{"internal/snapfile", nil, "a format: the daemon and the sentry share it and nothing else about memory"},
 	{"internal/cowfs", []string{"internal/erofs"}, "files in pages: it knows neither gVisor nor what a sandbox is, so that the daemon reads what the sentry writes"},
+	{"internal/textdiff", nil, "an algorithm: it does not know where texts come from"},
+	{"internal/merge", []string{"internal/textdiff"}, "plans only: it knows neither how trees are stored nor what a sandbox is, so that it is tested on trees in memory"},
 	{"internal/erofs", nil, "a format: it knows no archive and no store"},
 	{"internal/guestinit", nil, "a constant: one program"},
 	{"internal/interp", nil, "programs of the guest and what they say; who carries it is not its business"},
@@ -39,7 +41,7 @@ var arrows = []struct {
 	{"internal/launch", []string{"internal/cgroup", "internal/sandbox", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/manager", []string{
 		"internal/cgroup", "internal/cowfs", "internal/debian", "internal/httpapi", "internal/image", "internal/launch", "internal/paths",
-		"internal/sandbox", "internal/snapfile", "internal/store", "internal/wire",
+		"internal/merge", "internal/sandbox", "internal/snapfile", "internal/store", "internal/textdiff", "internal/wire",
 	}, "the use cases; it implements httpapi.Service and must never link gVisor, so that daemon code is tested without it"},
 
 	{"internal/httpapi", []string{"internal/httpwire", "internal/sandbox"}, "it declares the Service it needs and knows none"},

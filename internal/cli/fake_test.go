@@ -68,7 +68,7 @@ func fakeService() *apitest.Service {
 	img := &sandbox.Image{ID: imgID, Names: []string{"python", "python:3"}, Digest: "sha256:00", SizeBytes: 97 << 20, CreatedAt: created, Source: "debian", Cmd: []string{"python3"}}
 	return &apitest.Service{
 		Files:      apitest.NewMemFiles(),
-		CreateFunc: fakeCreate, GetFunc: find, ExecFunc: fakeExec, ForkFunc: fakeFork, DiffFunc: fakeDiff, CreateImageFunc: fakeImage(img),
+		CreateFunc: fakeCreate, GetFunc: find, ExecFunc: fakeExec, ForkFunc: fakeFork, DiffFunc: fakeDiff, MergeFunc: fakeMerge, CreateImageFunc: fakeImage(img),
 		PauseFunc: inState(sandbox.StatePaused), ResumeFunc: inState(sandbox.StateRunning),
 		ListFunc: func(_ context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
 			all := []sandbox.Sandbox{*fakeSandbox(baseID, "base", ""), *fakeSandbox(kidID, "kid", baseID)}
@@ -241,6 +241,42 @@ func fakeDiff(_ context.Context, from, to string, req sandbox.DiffRequest) (*san
 		d.Changes = slices.DeleteFunc(d.Changes, func(c sandbox.Change) bool { return !strings.HasPrefix(c.Path, req.Paths[0]) })
 	}
 	return d, nil
+}
+
+func fakeMerge(ctx context.Context, into string, req sandbox.MergeRequest) (*sandbox.MergeResult, error) {
+	if !sandbox.IsID(sandbox.KindSnapshot, req.From[len(req.From)-1]) {
+		if _, err := find(ctx, req.From[0]); err != nil {
+			return nil, err
+		}
+	}
+	r := &sandbox.MergeResult{
+		Into: baseID, DryRun: req.DryRun, Strategy: cmp.Or(req.Strategy, sandbox.MergeLeave),
+		Sides: []sandbox.MergeSide{{From: kidID, Base: snapID}},
+	}
+	if len(req.Paths) > 0 {
+		return r, nil
+	}
+	r.Conflicts = []sandbox.MergeConflict{{
+		Path: "/srv/text", From: kidID, Reason: "content",
+		Base: &sandbox.MergeVersion{Type: "file", Size: 4, Mode: "0644", Owner: "0:0", SHA256: "00112233445566778899"},
+		Ours: &sandbox.MergeVersion{Type: "file", Size: 6, Mode: "0644", Owner: "0:0"},
+		Hunks: []sandbox.MergeHunk{{
+			Base: sandbox.MergeLines{Start: 1, Text: "old\n"}, Ours: sandbox.MergeLines{Start: 1, Text: "ours\x07\n"}, Theirs: sandbox.MergeLines{Start: 1, Text: "\ttheirs\n"},
+		}},
+	}}
+	switch req.Strategy {
+	case sandbox.MergeFail:
+		return r, nil
+	case sandbox.MergeTheirs:
+		r.Conflicts[0].Resolved = req.Strategy
+	}
+	r.Applied = []sandbox.MergeChange{
+		{Path: "/etc/motd", Kind: sandbox.Modified, From: kidID, Merged: true, Type: "file", Size: 12, OldSize: 2048, Mode: "0644", Owner: "0:0"},
+		{Path: "/new\x1b[2Jdir", Kind: sandbox.Added, From: kidID, Type: "dir", Mode: "0755", Owner: "0:0"},
+		{Path: "/srv/kind", Kind: sandbox.Modified, From: kidID, Type: "symlink", OldType: "dir", Mode: "0777", Owner: "0:0"},
+		{Path: "/srv/old", Kind: sandbox.Deleted, From: kidID, Type: "file", Size: 5 << 20, Mode: "0644", Owner: "0:0"},
+	}
+	return r, nil
 }
 
 func fakeImage(img *sandbox.Image) func(context.Context, sandbox.ImageRequest, func(sandbox.Progress)) (*sandbox.Image, error) {

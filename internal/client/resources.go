@@ -87,6 +87,11 @@ func (c *Client) Diff(ctx context.Context, from, to string, req sandbox.DiffRequ
 	return on[*sandbox.Diff](ctx, c, http.MethodGet, "sandboxes", from, "/diff", query, nil)
 }
 
+// Merge brings what others changed in their files to the sandbox into.
+func (c *Client) Merge(ctx context.Context, into string, req sandbox.MergeRequest) (*sandbox.MergeResult, error) {
+	return on[*sandbox.MergeResult](ctx, c, http.MethodPost, "sandboxes", into, "/merge", nil, req)
+}
+
 // Tree returns the lineage below ref, or all of it if ref is empty.
 func (c *Client) Tree(ctx context.Context, ref string) ([]*sandbox.TreeNode, error) {
 	query := url.Values{}

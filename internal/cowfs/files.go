@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"ramet.dev/ramet/internal/erofs"
@@ -308,4 +309,64 @@ func (f *Files) verify(ino Ino, all []place) ([]place, error) {
 		}
 	}
 	return kept, nil
+}
+
+// Paths returns where a file is, in the order of its paths. It is not quick for a
+// file of the image: see imagePlaces.
+func (f *Files) Paths(ino Ino) ([]string, error) {
+	places, err := f.allPlaces(ino)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, p := range places {
+		dir, ok, err := f.dirPath(p.dir)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			all = append(all, strings.TrimSuffix(dir, "/")+"/"+p.name)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// allPlaces returns all places of a file, in the tree and in the image.
+func (f *Files) allPlaces(ino Ino) ([]place, error) {
+	made, err := f.places(ino)
+	if err != nil {
+		return nil, err
+	}
+	came, err := f.imagePlaces(ino)
+	return append(made, came...), err
+}
+
+// dirPath returns the path of a directory. ok is false if it has none.
+func (f *Files) dirPath(dir Ino) (at string, ok bool, err error) {
+	for dir != f.Root() {
+		places, err := f.allPlaces(dir)
+		if err != nil || len(places) == 0 {
+			return "", false, err
+		}
+		if at = "/" + places[0].name + at; len(at) > maxPathLen {
+			return "", false, fmt.Errorf("%w: a path is longer than %d bytes", ErrLimit, maxPathLen)
+		}
+		dir = places[0].dir
+	}
+	if at == "" {
+		at = "/"
+	}
+	return at, true, nil
+}
+
+// SameData says whether two regular files of one size contain the same. What they
+// share is not read.
+func SameData(ctx context.Context, a *Files, x *Node, b *Files, y *Node) (bool, error) {
+	d := differ{ctx: ctx, sides: [2]*Files{a, b}, left: mayCompare(a, b)}
+	same, err := d.sameData(x, y)
+	if err != nil {
+		return false, fmt.Errorf("compare files: %w", err)
+	}
+	return same, nil
 }

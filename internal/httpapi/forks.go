@@ -24,6 +24,11 @@ type diffInput struct {
 	Stat  bool     `query:"stat" doc:"with numbers of lines that differ"`
 }
 
+type mergeInput struct {
+	IDInput
+	Body sandbox.MergeRequest
+}
+
 type treeInput struct {
 	Sandbox string `query:"sandbox" doc:"only the lineage below this sandbox"`
 }
@@ -35,6 +40,8 @@ func (a *API) routeForks() {
 	register(a, operation(http.MethodPost, one+"/promote", "promote-sandbox", tag, "Give a child's state to its parent",
 		statusNotFound, statusConflict), onSandbox(a.svc.Promote))
 	register(a, operation(http.MethodGet, one+"/diff", "diff-sandboxes", tag, "Compare two sandboxes or snapshots of one tree or image", statusNotFound, statusConflict), a.diff)
+	register(a, operation(http.MethodPost, one+"/merge", "merge-sandboxes", tag, "Bring what others changed in their files since they parted to a running sandbox",
+		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany, statusNoStorage), a.merge)
 	register(a, operation(http.MethodGet, "/v1/tree", "get-tree", tag, "The lineage of sandboxes and snapshots", statusNotFound), a.tree)
 }
 
@@ -69,10 +76,8 @@ func (a *API) diff(ctx context.Context, in *diffInput) (*out[*sandbox.Diff], err
 	if err := cmp.Or(validSide("id", in.ID), validSide("to", in.To)); err != nil {
 		return nil, err
 	}
-	for _, p := range in.Path {
-		if !path.IsAbs(p) || p != path.Clean(p) || strings.Contains(p, "\x00") {
-			return nil, sandbox.Invalid("path", "%q is not a clean absolute path", p)
-		}
+	if err := validPaths("path", in.Path); err != nil {
+		return nil, err
 	}
 	d, err := a.svc.Diff(ctx, in.ID, in.To, sandbox.DiffRequest{Paths: in.Path, Hunks: in.Hunks, Stat: in.Stat})
 	if err != nil {
@@ -80,6 +85,32 @@ func (a *API) diff(ctx context.Context, in *diffInput) (*out[*sandbox.Diff], err
 	}
 	d.Changes = list(d.Changes)
 	return &out[*sandbox.Diff]{d}, nil
+}
+
+func validPaths(field string, paths []string) error {
+	for _, p := range paths {
+		if !path.IsAbs(p) || p != path.Clean(p) || strings.Contains(p, "\x00") {
+			return sandbox.Invalid(field, "%q is not a clean absolute path", p)
+		}
+	}
+	return nil
+}
+
+func (a *API) merge(ctx context.Context, in *mergeInput) (*out[*sandbox.MergeResult], error) {
+	if err := cmp.Or(validSandbox(in.ID), validPaths("paths", in.Body.Paths)); err != nil {
+		return nil, err
+	}
+	for _, ref := range in.Body.From {
+		if err := validSide("from", ref); err != nil {
+			return nil, err
+		}
+	}
+	res, err := a.svc.Merge(ctx, in.ID, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	res.Sides, res.Applied, res.Conflicts = list(res.Sides), list(res.Applied), list(res.Conflicts)
+	return &out[*sandbox.MergeResult]{res}, nil
 }
 
 func (a *API) tree(ctx context.Context, in *treeInput) (*out[httpwire.List[*sandbox.TreeNode]], error) {

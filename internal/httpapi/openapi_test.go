@@ -140,6 +140,7 @@ POST /v1/sandboxes/{id}/files/chmod
 POST /v1/sandboxes/{id}/files/mkdir
 POST /v1/sandboxes/{id}/files/move
 POST /v1/sandboxes/{id}/fork
+POST /v1/sandboxes/{id}/merge
 POST /v1/sandboxes/{id}/pause
 POST /v1/sandboxes/{id}/promote
 POST /v1/sandboxes/{id}/resume

@@ -59,6 +59,10 @@ func recorder(calls *[]string) *apitest.Service {
 			note("Fork", ref, req)
 			return forked, nil
 		},
+		MergeFunc: func(_ context.Context, into string, req sandbox.MergeRequest) (*sandbox.MergeResult, error) {
+			note("Merge", into, req)
+			return &sandbox.MergeResult{Into: into}, nil
+		},
 		DiffFunc: func(_ context.Context, a, b string, req sandbox.DiffRequest) (*sandbox.Diff, error) {
 			note("Diff", a, b, req)
 			return &sandbox.Diff{From: a, To: b}, nil
@@ -122,6 +126,8 @@ func TestRoutes(t *testing.T) {
 		{"POST", one + "/fork", `{"count":2,"names":["a","b"],"timeout_ms":9}`, `Fork "` + sbxA + `" {"count":2,"names":["a","b"],"timeout_ms":9}`, 200,
 			`{"error":{"code":"timeout","detail":"late"}}`},
 		{"GET", one + "/diff?to=other&path=/a&path=/b&hunks=1", "", `Diff "` + sbxA + `" "other" {"paths":["/a","/b"],"hunks":true}`, 200, `"changes":[]`},
+		{"POST", one + "/merge", `{"from":["a","` + snapA + `"],"paths":["/x"],"strategy":"theirs","dry_run":true}`,
+			`Merge "` + sbxA + `" {"from":["a","` + snapA + `"],"paths":["/x"],"dry_run":true,"strategy":"theirs"}`, 200, `"applied":[],"conflicts":[]`},
 		{"GET", "/v1/sandboxes/" + snapA + "/diff?to=" + snapA + "&stat=1", "", `Diff "` + snapA + `" "` + snapA + `" {"stat":true}`, 200, `"changes":[]`},
 		{"GET", "/v1/tree", "", `Tree ""`, 200, `{"items":[]}`},
 		{"GET", "/v1/tree?sandbox=a", "", `Tree "a"`, 200, `{"items":[]}`},

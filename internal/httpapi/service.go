@@ -39,6 +39,9 @@ type Service interface {
 	// Promote gives the child's state to its parent and returns the parent.
 	Promote(ctx context.Context, childRef string) (*sandbox.Sandbox, error)
 	Diff(ctx context.Context, from, to string, req sandbox.DiffRequest) (*sandbox.Diff, error)
+	// Merge brings what the files of others changed since they parted to the
+	// sandbox into. Conflicts are a result, not an error.
+	Merge(ctx context.Context, into string, req sandbox.MergeRequest) (*sandbox.MergeResult, error)
 	// Tree returns the lineage below ref, or everything if ref is empty.
 	Tree(ctx context.Context, ref string) ([]*sandbox.TreeNode, error)
 

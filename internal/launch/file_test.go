@@ -82,7 +82,7 @@ func TestIDOf(t *testing.T) {
 }
 
 func TestPageFile(t *testing.T) {
-	for name, make := range map[string]func(string) (*os.File, error){"O_TMPFILE": pageFile, "unlinked": unlinkedFile} {
+	for name, make := range map[string]func(string) (*os.File, error){"O_TMPFILE": NewPageFile, "unlinked": unlinkedFile} {
 		dir := t.TempDir()
 		f, err := make(dir)
 		if err != nil {
@@ -104,7 +104,7 @@ func TestPageFile(t *testing.T) {
 		}
 		ro.Close()
 	}
-	if _, err := pageFile("/nonexistent"); err == nil {
+	if _, err := NewPageFile("/nonexistent"); err == nil {
 		t.Error("a file was made nowhere")
 	}
 }

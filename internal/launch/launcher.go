@@ -201,7 +201,7 @@ func (l *Launcher) donate(s *Sentry, given *donation) (*wire.Conn, error) {
 	}
 	given.add(memory)
 	s.memory = readOnly
-	files, err := pageFile(l.cfg.FilesDir)
+	files, err := NewPageFile(l.cfg.FilesDir)
 	if err != nil {
 		ours.Close()
 		return nil, err
@@ -392,8 +392,8 @@ func memoryFile(name string) (rw, ro *os.File, err error) {
 	return rw, ro, nil
 }
 
-// pageFile makes a file on disk that has no name: it goes when nobody has it open.
-func pageFile(dir string) (*os.File, error) {
+// NewPageFile makes a file on disk that has no name: it goes when nobody has it open.
+func NewPageFile(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err == nil {
 		return os.NewFile(uintptr(fd), "files"), nil
@@ -407,7 +407,7 @@ func pageFile(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("make file for the sandbox's files in %s: %w", dir, errors.Join(err, memoryHint(err)))
 }
 
-// unlinkedFile is what pageFile does where there is no O_TMPFILE. A file that a
+// unlinkedFile is what NewPageFile does where there is no O_TMPFILE. A file that a
 // crash leaves behind is empty.
 func unlinkedFile(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "files-")

@@ -256,7 +256,7 @@ func (m *Manager) checkSnapshot(s *snapshot, state *os.File, dir string) (*freez
 	if err := m.addParts(s.id, snap.Generations, dir, diskParts(snap)); err != nil {
 		return nil, err
 	}
-	return &freeze{id: s.id, file: state, generations: append([]string{}, snap.Generations...), files: snap.Files, refs: 1}, nil
+	return &freeze{id: s.id, file: state, generations: append([]string{}, snap.Generations...), files: snap.Files, history: s.rec.History, refs: 1}, nil
 }
 
 // addParts takes a reference on each generation of a snapshot on disk, or on none.

@@ -24,6 +24,9 @@ type freezeRecord struct {
 	// the children's sentries are not asked. nil in records of versions that did
 	// not keep them.
 	Generations []generationRecord `json:"generations"`
+	// Files says where in Generations the files are, for comparing.
+	Files   snapfile.Files `json:"files,omitzero"`
+	History []point        `json:"history,omitempty"`
 }
 
 type generationRecord struct {
@@ -42,6 +45,12 @@ type freeze struct {
 	generations []string
 	// files says where in generations the files are.
 	files snapfile.Files
+	// fileNames are the generations that files counts, where generations is nil: a
+	// freeze of an earlier daemon that no living sandbox was made from.
+	fileNames []string
+	// history is what led here, the freeze itself the last; nil if an earlier
+	// version kept none.
+	history []point
 	// file is the snapshot file; nil after a restart of the daemon, when no
 	// more children can be made unless it is a snapshot on disk that is opened.
 	file *os.File
@@ -52,7 +61,7 @@ type freeze struct {
 // recordOf returns the record of f, on whose generations the caller holds a
 // reference.
 func (m *Manager) recordOf(f *freeze) freezeRecord {
-	r := freezeRecord{Generations: m.gens.records(f.generations)}
+	r := freezeRecord{Generations: m.gens.records(f.generations), Files: f.files, History: f.history}
 	if f.source != nil {
 		r.Source = f.source.Key()
 	}
@@ -81,6 +90,7 @@ func (m *Manager) freezeBox(ctx context.Context, b *box) (*freeze, *wire.Frozen,
 		m.drop(f.parent)
 		return nil, nil, err
 	}
+	f.history = f.parent.follow(point{Freeze: f.id, Line: sentry.Key(), Seq: frozen.Seq})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.freezes[f.id] = f

@@ -1,15 +1,13 @@
 package manager
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"ramet.dev/ramet/internal/cowfs"
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/textdiff"
 )
 
 const (
@@ -84,38 +82,21 @@ func (h *hunker) compare(ctx context.Context, c *sandbox.Change, f *cowfs.Change
 			return err
 		}
 	}
-	if !isText(a) || !isText(b) {
+	if !textdiff.IsText(a) || !textdiff.IsText(b) {
 		c.NoHunks = sandbox.NoHunksBinary
 		return nil
 	}
-	x, y := lines(a), lines(b)
-	edits, err := script(ctx, x, y)
+	x, y := textdiff.MarkedLines(a), textdiff.MarkedLines(b)
+	edits, err := textdiff.Script(ctx, x, y)
 	if err != nil {
 		return err
 	}
 	for _, e := range edits {
-		c.Deletions += e.a1 - e.a0
-		c.Insertions += e.b1 - e.b0
+		c.Deletions += e.A1 - e.A0
+		c.Insertions += e.B1 - e.B0
 	}
 	if h.hunks {
-		c.Hunks = unified(cmp.Or(c.OldPath, c.Path), c.Path, edits, x, y)
+		c.Hunks = textdiff.Unified(cmp.Or(c.OldPath, c.Path), c.Path, edits, x, y)
 	}
 	return nil
-}
-
-func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
-
-// lines splits b behind each newline. A last line without one gets it, with the
-// mark that diff(1) prints.
-func lines(b []byte) []string {
-	if len(b) == 0 {
-		return nil
-	}
-	ls := strings.SplitAfter(string(b), "\n")
-	if last := len(ls) - 1; ls[last] == "" {
-		ls = ls[:last]
-	} else {
-		ls[last] += "\n\\ No newline at end of file\n"
-	}
-	return ls
 }

@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +22,12 @@ type moment struct {
 	image string
 	line  []string // ids of what it descends from, itself the last
 	files *cowfs.Files
-	undo  []func()
+	// history is what led here, see point; nil if that is not known.
+	history []point
+	// pin and root name the files to the sentry of a sandbox.
+	pin  string
+	root uint64
+	undo []func()
 }
 
 func (m *moment) close() {
@@ -62,6 +68,7 @@ func (m *Manager) lookAtBox(ctx context.Context, b *box) (*moment, error) {
 	mo := &moment{id: b.id, image: b.rec.Sandbox.Image, line: append(slices.Clone(b.rec.Ancestors), b.id)}
 	b.mu.Unlock()
 	mo.undo = append(mo.undo, func() { m.drop(origin) })
+	mo.history = origin.follow(point{Line: s.Key(), Seq: math.MaxInt64})
 	err = m.pinFiles(ctx, mo, s, origin)
 	if err != nil {
 		mo.close()
@@ -109,6 +116,7 @@ func (m *Manager) pinFiles(ctx context.Context, mo *moment, s *launch.Sentry, or
 	if err := (&freeze{source: s, parent: origin}).checkGenerations(v.Generations); err != nil {
 		return err
 	}
+	mo.pin, mo.root = id, v.Files.Root
 	return m.openFiles(mo, &v.Files, v.Generations)
 }
 
@@ -118,7 +126,7 @@ func (m *Manager) lookAtSnapshot(s *snapshot) (*moment, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	mo := &moment{id: s.id, image: s.rec.Snapshot.Image, line: append(slices.Clone(s.rec.Ancestors), s.id)}
+	mo := &moment{id: s.id, image: s.rec.Snapshot.Image, line: append(slices.Clone(s.rec.Ancestors), s.id), history: f.history}
 	s.mu.Unlock()
 	mo.undo = append(mo.undo, func() { m.drop(f) })
 	if err := m.openFiles(mo, &f.files, f.generations); err != nil {

@@ -216,7 +216,10 @@ func (r *recovery) freeze(id string) *freeze {
 		return f
 	}
 	rec := r.records[id]
-	f := &freeze{id: id, source: r.sentry[rec.Source]}
+	f := &freeze{id: id, source: r.sentry[rec.Source], files: rec.Files, history: rec.History}
+	for _, g := range rec.Generations {
+		f.fileNames = append(f.fileNames, g.Name)
+	}
 	if f.source != nil {
 		r.pins[rec.Source] = append(r.pins[rec.Source], id)
 	}

@@ -18,6 +18,7 @@ import (
 type snapRecord struct {
 	Snapshot  sandbox.Snapshot `json:"snapshot"`
 	Ancestors []string         `json:"ancestors,omitempty"` // the frozen sandbox is the last
+	History   []point          `json:"history,omitempty"`   // the snapshot itself is the last
 	Source    sandbox.Sandbox  `json:"source"`              // as it was when it was frozen
 	Digest    string           `json:"digest,omitempty"`    // sha256 of the snapshot file on disk
 }
@@ -87,6 +88,7 @@ func (m *Manager) capture(ctx context.Context, b *box, req sandbox.SnapshotReque
 			PauseMS: frozen.PauseMS, Engine: m.engine(), Metadata: req.Metadata,
 		},
 		Ancestors: ancestors,
+		History:   f.history,
 		Source:    source,
 	}}, nil
 }

@@ -144,6 +144,8 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 		return g.View(call.View)
 	case wire.OpRelease:
 		return release(g, call.Release)
+	case wire.OpPatch:
+		return patch(g, c, call.Patch, p)
 	case wire.OpAdopt:
 		return s.adopt(g)
 	case wire.OpIdentify:
@@ -302,6 +304,15 @@ func freeze(g *guest.Guest, req *wire.Freeze, p *wire.Packet) (any, error) {
 	}
 	defer file.Close()
 	return g.Freeze(req, file)
+}
+
+func patch(g *guest.Guest, c *wire.Conn, req *wire.Patch, p *wire.Packet) (any, error) {
+	file, err := p.Take(0)
+	if err != nil || req == nil {
+		return nil, errors.Join(errCall, err)
+	}
+	defer file.Close()
+	return g.Patch(req, file, c.HungUp)
 }
 
 func release(g *guest.Guest, req *wire.Release) (any, error) {

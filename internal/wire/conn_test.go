@@ -333,6 +333,7 @@ var calls = []Call{
 	{Op: OpRelease, Release: &Release{ID: "snap_a"}},
 	{Op: OpRelease, Release: &Release{Keep: []string{}}},
 	{Op: OpView, View: &View{ID: "snap", SelfFiles: "files"}},
+	{Op: OpPatch, Patch: &Patch{View: "snap", Root: 7, OpsAt: 4096, OpsSize: 9}},
 	{Op: OpQuit},
 }
 

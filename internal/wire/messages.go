@@ -19,6 +19,7 @@ const (
 	OpFreeze   Op = "freeze"   // reply + snapshot FD
 	OpView     Op = "view"     // keep the files as they are for a reader; Release ends it
 	OpRelease  Op = "release"  // drop the pins of a freeze
+	OpPatch    Op = "patch"    // + file of changes; make them to the files, all or none
 	OpPause    Op = "pause"    // stop all tasks
 	OpResume   Op = "resume"   // let them run
 	OpIdentify Op = "identify" // become another sandbox: promotion
@@ -38,6 +39,7 @@ type Call struct {
 	Freeze   *Freeze  `json:"freeze,omitempty"`
 	View     *View    `json:"view,omitempty"`
 	Release  *Release `json:"release,omitempty"`
+	Patch    *Patch   `json:"patch,omitempty"`
 	Identify *Common  `json:"identify,omitempty"`
 }
 
@@ -125,7 +127,9 @@ type Frozen struct {
 	CopiedBytes int64    `json:"copied_bytes"`
 	PinnedBytes int64    `json:"pinned_bytes"`
 	// Files says where the files are, as the snapshot does.
-	Files  snapfile.Files     `json:"files"`
+	Files snapfile.Files `json:"files"`
+	// Seq orders the freezes of one sentry.
+	Seq    int64              `json:"seq"`
 	Phases map[string]float64 `json:"phases,omitempty"`
 }
 

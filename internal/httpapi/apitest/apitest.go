@@ -26,6 +26,7 @@ type Service struct {
 	ForkFunc           func(context.Context, string, sandbox.ForkRequest) (*sandbox.ForkResult, error)
 	PromoteFunc        func(context.Context, string) (*sandbox.Sandbox, error)
 	DiffFunc           func(context.Context, string, string, sandbox.DiffRequest) (*sandbox.Diff, error)
+	MergeFunc          func(context.Context, string, sandbox.MergeRequest) (*sandbox.MergeResult, error)
 	TreeFunc           func(context.Context, string) ([]*sandbox.TreeNode, error)
 	SnapshotFunc       func(context.Context, string, sandbox.SnapshotRequest) (*sandbox.Snapshot, error)
 	SnapshotsFunc      func(context.Context) ([]sandbox.Snapshot, error)
@@ -112,6 +113,11 @@ func (s *Service) Promote(ctx context.Context, ref string) (*sandbox.Sandbox, er
 // Diff implements httpapi.Service.
 func (s *Service) Diff(ctx context.Context, from, to string, req sandbox.DiffRequest) (*sandbox.Diff, error) {
 	return call(s.DiffFunc != nil, func() (*sandbox.Diff, error) { return s.DiffFunc(ctx, from, to, req) })
+}
+
+// Merge implements httpapi.Service.
+func (s *Service) Merge(ctx context.Context, into string, req sandbox.MergeRequest) (*sandbox.MergeResult, error) {
+	return call(s.MergeFunc != nil, func() (*sandbox.MergeResult, error) { return s.MergeFunc(ctx, into, req) })
 }
 
 // Tree implements httpapi.Service.

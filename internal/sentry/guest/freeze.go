@@ -81,6 +81,7 @@ func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 		CopiedBytes: s.Pages,
 		PinnedBytes: f.g.mem.PinnedBytes(req.ID),
 		Files:       s.Files,
+		Seq:         f.g.freezes,
 		Phases:      f.phases.ms,
 	}, nil
 }
@@ -100,6 +101,7 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) error {
 		return err
 	}
 	f.pinned = pinned
+	g.freezes++
 	if f.files, pinned.Generations, err = g.disk.pin(req.ID, req.SelfFiles, pinned.Generations); err != nil {
 		return err
 	}

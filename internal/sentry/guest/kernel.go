@@ -92,8 +92,9 @@ type Guest struct {
 	disk *disk
 	id   wire.Common
 
-	ops    sync.RWMutex
-	paused bool // guarded by ops
+	ops     sync.RWMutex
+	paused  bool  // guarded by ops
+	freezes int64 // made so far; guarded by ops
 
 	collector collector
 

@@ -40,6 +40,8 @@ func init() {
 		"brood": brood,
 		"count": count,
 		"warn":  warn,
+		"edit":  edit,
+		"list":  list,
 
 		"fs": fs,
 	}

@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func (a *app) mergeCommand() *cobra.Command {
+	var req sandbox.MergeRequest
+	var strategy string
+	cmd := &cobra.Command{
+		Use:   "merge INTO FROM… [--path PATH]… [--strategy leave|ours|theirs|fail] [--dry-run]",
+		Short: "Bring what others changed in their files since they parted to a running sandbox",
+		Long: `Bring what others changed in their files since they parted to a running sandbox.
+
+Texts are merged line by line. What both sides changed in different ways is a
+conflict: it is listed, and the path stays as it is in INTO unless the strategy
+says otherwise. The exit code is 4 if conflicts are left.`,
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			req.From, req.Strategy = args[1:], sandbox.MergeStrategy(strategy)
+			r, err := c.Merge(ctx, args[0], req)
+			if err != nil {
+				return err
+			}
+			if err := a.show(r, func(w io.Writer) error { return writeMerge(w, r) }); err != nil {
+				return err
+			}
+			if r.Unresolved() > 0 {
+				return ExitError(sandbox.CodeConflict.ExitCode())
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().StringArrayVar(&req.Paths, "path", nil, "only this path and what is below it; may be repeated (default all but /tmp)")
+	cmd.Flags().StringVar(&strategy, "strategy", string(sandbox.MergeLeave),
+		"conflicts: 'leave' those paths, decide for 'ours' (INTO) or 'theirs' (the last FROM), or 'fail': change nothing at all")
+	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "say what would be done and change nothing")
+	return cmd
+}
+
+// mergeReasons are what people are told of a conflict.
+var mergeReasons = map[string]string{
+	"deleted":    "deleted on one side, changed on the other",
+	"type":       "files of different types",
+	"content":    "both changed the contents",
+	"attributes": "both changed permissions, owner or attributes",
+	"directory":  "a directory is gone on one side, and the other has something in it",
+}
+
+// writeMerge prints one line for each path that changed, as diff does, and more of
+// each conflict.
+func writeMerge(w io.Writer, r *sandbox.MergeResult) error {
+	for _, c := range r.Applied {
+		what := c.Type
+		switch {
+		case c.OldType != "":
+			what = c.OldType + " → " + c.Type
+		case c.Type == "file" && c.Kind == sandbox.Modified && c.OldSize != c.Size:
+			what = byteSize(c.OldSize) + " → " + byteSize(c.Size)
+		case c.Type == "file":
+			what = byteSize(c.Size)
+		}
+		if c.Merged {
+			what += ", merged"
+		}
+		if _, err := fmt.Fprintf(w, "%s %s  (%s)\n", strings.ToUpper(string(c.Kind[:min(1, len(c.Kind))])), printable(c.Path), what); err != nil {
+			return err
+		}
+	}
+	for i := range r.Conflicts {
+		if err := writeConflict(w, &r.Conflicts[i]); err != nil {
+			return err
+		}
+	}
+	return line(mergeSummary(r))(w)
+}
+
+func writeConflict(w io.Writer, c *sandbox.MergeConflict) error {
+	why := mergeReasons[c.Reason]
+	if n, ok := noHunks[c.NoHunks]; ok {
+		why += ", " + n
+	}
+	if c.Resolved != "" {
+		why += "; decided for " + string(c.Resolved)
+	}
+	if _, err := fmt.Fprintf(w, "! %s  (%s)\n", printable(c.Path), why); err != nil {
+		return err
+	}
+	if c.Resolved != "" {
+		return nil
+	}
+	for _, v := range []struct {
+		name string
+		v    *sandbox.MergeVersion
+	}{{"base", c.Base}, {"ours", c.Ours}, {"theirs", c.Theirs}} {
+		if err := line(fmt.Sprintf("    %-7s %s", v.name, versionText(v.v)))(w); err != nil {
+			return err
+		}
+	}
+	for _, h := range c.Hunks {
+		for _, part := range []struct{ mark, text string }{
+			{"<<<<<<< ours", h.Ours.Text}, {"||||||| base", h.Base.Text}, {"=======", h.Theirs.Text}, {">>>>>>> theirs", ""},
+		} {
+			if err := line("  " + part.mark)(w); err != nil {
+				return err
+			}
+			for l := range strings.Lines(part.text) {
+				if err := line("  " + withoutControls(strings.TrimSuffix(l, "\n"), "\t"))(w); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func versionText(v *sandbox.MergeVersion) string {
+	if v == nil {
+		return "nothing"
+	}
+	s := v.Type
+	switch v.Type {
+	case "file":
+		s = byteSize(v.Size)
+	case "symlink":
+		s += " to " + printable(v.Target)
+	}
+	s += ", mode " + v.Mode + ", owner " + v.Owner
+	if v.SHA256 != "" {
+		s += ", sha256 " + v.SHA256[:min(12, len(v.SHA256))]
+	}
+	return s
+}
+
+func mergeSummary(r *sandbox.MergeResult) string {
+	changed, left := len(r.Applied), r.Unresolved()
+	switch {
+	case r.Strategy == sandbox.MergeFail && left > 0:
+		return plural(left, "conflict", "conflicts") + ": nothing was changed"
+	case changed == 0 && left == 0:
+		return "nothing to merge"
+	}
+	paths := plural(changed, "path", "paths")
+	s := paths + " changed"
+	if r.DryRun {
+		s = paths + " would change"
+	}
+	if left > 0 {
+		s += ", " + plural(left, "conflict left as it was", "conflicts left as they were")
+	}
+	return s
+}

@@ -1,0 +1,202 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"ramet.dev/ramet/internal/cowfs"
+	"ramet.dev/ramet/internal/merge"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// unmerged are paths that no merge touches: where the sandbox's own mounts are,
+// and the files of its identity.
+var unmerged = []string{"/dev", "/proc", "/sys", "/etc/hostname", "/etc/machine-id"}
+
+const (
+	// maxSides bounds how many are merged at once.
+	maxSides = 100
+	// maxPlans is how often a merge is planned anew because the sandbox changed
+	// what it is about.
+	maxPlans = 5
+)
+
+var strategies = map[sandbox.MergeStrategy]merge.Strategy{
+	sandbox.MergeLeave: merge.Leave, sandbox.MergeFail: merge.Leave, sandbox.MergeOurs: merge.Ours, sandbox.MergeTheirs: merge.Theirs,
+}
+
+// Merge brings what the files of others changed since they parted to a running
+// sandbox: all that is not in conflict, or nothing if it fails. It takes time in
+// proportion to what changed. The sandbox stands still for the part in which names
+// change; others go on.
+func (m *Manager) Merge(ctx context.Context, ref string, req sandbox.MergeRequest) (*sandbox.MergeResult, error) {
+	if req.Strategy == "" {
+		req.Strategy = sandbox.MergeLeave
+	}
+	if _, ok := strategies[req.Strategy]; !ok {
+		return nil, sandbox.Invalid("strategy", "%q is not leave, ours, theirs or fail", req.Strategy)
+	}
+	if len(req.From) < 1 || len(req.From) > maxSides {
+		return nil, sandbox.Invalid("from", "%d is not from 1 to %d", len(req.From), maxSides)
+	}
+	filter, err := mergeFilter(req.Paths)
+	if err != nil {
+		return nil, err
+	}
+	b, err := m.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	b.op.RLock() // it keeps its sentry
+	defer b.op.RUnlock()
+	g := &merging{m: m, box: b, req: &req, filter: filter}
+	defer g.close()
+	if err := g.open(ctx); err != nil {
+		return nil, fmt.Errorf("merge: %w", err)
+	}
+	for range maxPlans {
+		done, err := g.try(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("merge: %w", filesError(err))
+		}
+		if done {
+			return g.result, nil
+		}
+	}
+	return nil, sandbox.Errorf(sandbox.CodeConflict, "merge: sandbox %s goes on changing %s: pause it, or merge other paths", b.id, g.stale)
+}
+
+// mergeFilter selects what is at and below paths, or all that is usually merged.
+func mergeFilter(paths []string) (cowfs.Filter, error) {
+	f, err := newFilter(paths)
+	f.Except = unmerged
+	if len(paths) == 0 {
+		f.Except = append(slices.Clone(unmerged), "/tmp")
+	}
+	return f, err
+}
+
+// merging is a merge under way.
+type merging struct {
+	m      *Manager
+	box    *box
+	req    *sandbox.MergeRequest
+	filter cowfs.Filter
+	from   []*moment
+	result *sandbox.MergeResult
+	stale  string // what the sandbox changed meanwhile
+}
+
+func (g *merging) close() {
+	for _, mo := range g.from {
+		mo.close()
+	}
+}
+
+// open takes the moments that are merged.
+func (g *merging) open(ctx context.Context) error {
+	for _, ref := range g.req.From {
+		mo, err := g.m.look(ctx, ref)
+		if err != nil {
+			return err
+		}
+		g.from = append(g.from, mo)
+		if mo.id == g.box.id {
+			return sandbox.Invalid("from", "%q is the sandbox that is merged into", ref)
+		}
+		if slices.ContainsFunc(g.from[:len(g.from)-1], func(x *moment) bool { return x.id == mo.id }) {
+			return sandbox.Invalid("from", "%q is there twice", ref)
+		}
+	}
+	return nil
+}
+
+// try plans the merge and carries it out. done is false if the sandbox changed
+// what the plan is about.
+func (g *merging) try(ctx context.Context) (done bool, err error) {
+	into, err := g.m.lookAtBox(ctx, g.box)
+	if err != nil {
+		return false, err
+	}
+	defer into.close()
+	left := int64(maxMergeTexts)
+	ours := &mergeTree{into.files, &left}
+	plan := merge.New(ours, strategies[g.req.Strategy], g.filter.Selects)
+	g.result = &sandbox.MergeResult{Into: into.id, DryRun: g.req.DryRun, Strategy: g.req.Strategy, Applied: []sandbox.MergeChange{}}
+	for _, from := range g.from {
+		base, err := g.m.base(ctx, into, from)
+		if err != nil {
+			return false, err
+		}
+		defer base.close() // the plan refers to it
+		if err := g.plan(ctx, plan, base, into, from, &left); err != nil {
+			return false, err
+		}
+	}
+	if g.result.Conflicts, err = describeConflicts(ctx, plan.Conflicts(), g.req.Strategy); err != nil {
+		return false, err
+	}
+	if g.req.Strategy == sandbox.MergeFail && g.result.Unresolved() > 0 {
+		return true, nil
+	}
+	applied, err := plan.Applied(ctx)
+	if err != nil {
+		return false, err
+	}
+	for i := range applied {
+		g.result.Applied = append(g.result.Applied, describeApplied(&applied[i]))
+	}
+	if g.req.DryRun {
+		return true, nil
+	}
+	ops, err := plan.Ops(ctx)
+	if err != nil || len(ops) == 0 {
+		return err == nil, err
+	}
+	return g.carryOut(ctx, into, ops)
+}
+
+// plan adds one side to the plan.
+func (g *merging) plan(ctx context.Context, plan *merge.Plan, base, into, from *moment, left *int64) (err error) {
+	g.result.Sides = append(g.result.Sides, sandbox.MergeSide{From: from.id, Base: base.id})
+	side := merge.Side{Name: from.id, Base: &mergeTree{base.files, left}, Tree: &mergeTree{from.files, left}}
+	if side.Ours, err = g.changes(ctx, base, into); err != nil {
+		return err
+	}
+	if side.Theirs, err = g.changes(ctx, base, from); err != nil {
+		return err
+	}
+	return plan.Merge(ctx, side)
+}
+
+func (g *merging) changes(ctx context.Context, from, to *moment) ([]merge.Change, error) {
+	changes, err := cowfs.Changes(ctx, from.files, to.files, g.filter)
+	out := make([]merge.Change, len(changes))
+	for i, c := range changes {
+		out[i] = merge.Change{Path: c.Path, From: c.From, Renamed: c.Kind == cowfs.Renamed}
+	}
+	return out, err
+}
+
+// carryOut has the sentry do what is planned. It looks first whether the files are
+// still those of the plan.
+func (g *merging) carryOut(ctx context.Context, into *moment, ops []merge.Op) (done bool, err error) {
+	patch, err := g.m.writePatch(ctx, ops)
+	if err != nil {
+		return false, err
+	}
+	defer patch.file.Close()
+	patch.body.View, patch.body.Root = into.pin, into.root
+	sentry, err := g.box.running(sandbox.StateRunning, sandbox.StatePaused)
+	if err != nil {
+		return false, err
+	}
+	var patched wire.Patched
+	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpPatch, Patch: &patch.body}, &patched, patch.file); err != nil {
+		return false, g.m.explain(g.box, sentry, err)
+	}
+	g.stale, g.result.PauseMS = string(patched.Stale), patched.PauseMS
+	return g.stale == "", nil
+}

@@ -1,0 +1,303 @@
+package manager
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/cowfs"
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/merge"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// mergeTree is the files of a moment as package merge wants them.
+type mergeTree struct {
+	files *cowfs.Files
+	// left is how many bytes of texts may still be read, of all trees of a merge.
+	left *int64
+}
+
+// maxMergeTexts bounds the texts that one merge looks at, in bytes: what comes of
+// them is kept in memory.
+const maxMergeTexts = 256 << 20
+
+// Lookup implements merge.Tree.
+func (t *mergeTree) Lookup(_ context.Context, path string) (*merge.File, error) {
+	n, err := t.files.Find(path)
+	if errors.Is(err, cowfs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := &n.Attr
+	f := &merge.File{Mode: a.Mode, UID: a.UID, GID: a.GID, Major: a.Major, Minor: a.Minor, Size: sizeOf(a), Inode: uint64(n.Ino), Links: a.Nlink}
+	switch a.Mode & cowfs.TypeMask {
+	case cowfs.TypeLink:
+		if f.Target, err = t.files.Target(n.Ino); err != nil {
+			return nil, err
+		}
+	case cowfs.TypeReg:
+		f.Content = &mergeContent{tree: t, node: n}
+	}
+	names, err := t.files.Xattrs(n.Ino)
+	if err != nil || len(names) == 0 {
+		return f, err
+	}
+	f.Xattrs = map[string]string{}
+	for _, name := range names {
+		v, err := t.files.Xattr(n.Ino, name)
+		if err != nil {
+			return nil, err
+		}
+		f.Xattrs[name] = string(v)
+	}
+	return f, nil
+}
+
+// List implements merge.Tree.
+func (t *mergeTree) List(_ context.Context, dir string) ([]string, error) {
+	n, err := t.files.Find(dir)
+	if errors.Is(err, cowfs.ErrNotExist) || err == nil && !n.Attr.IsDir() {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	err = t.files.Entries(n.Ino, func(name string, _ cowfs.Ino) error {
+		names = append(names, name)
+		return nil
+	})
+	return names, err
+}
+
+// Names implements merge.Tree.
+func (t *mergeTree) Names(_ context.Context, f *merge.File) ([]string, error) {
+	return t.files.Paths(cowfs.Ino(f.Inode))
+}
+
+// mergeContent is a regular file of a mergeTree.
+type mergeContent struct {
+	tree *mergeTree
+	node cowfs.Node
+}
+
+// Same implements merge.Content.
+func (c *mergeContent) Same(ctx context.Context, other merge.Content) (bool, error) {
+	o, ok := other.(*mergeContent)
+	if !ok {
+		return other.Same(ctx, c)
+	}
+	return cowfs.SameData(ctx, c.tree.files, &c.node, o.tree.files, &o.node)
+}
+
+// Bytes implements merge.Content.
+func (c *mergeContent) Bytes(ctx context.Context) ([]byte, error) {
+	size := int64(c.node.Attr.Size)
+	if size > maxHunkFile || size > *c.tree.left {
+		return nil, merge.ErrTooLarge
+	}
+	*c.tree.left -= size
+	return c.tree.files.ReadFile(ctx, &c.node, maxHunkFile)
+}
+
+// readPiece is how much of a file is read at once, in bytes.
+const readPiece = 1 << 20
+
+// each calls fn for what is in the file besides holes, in pieces.
+func (c *mergeContent) each(ctx context.Context, fn func(off int64, data []byte) error) error {
+	buf := make([]byte, readPiece)
+	blocks := (c.node.Attr.Size + cowfs.PageSize - 1) / cowfs.PageSize
+	for block := uint64(0); block < blocks; {
+		r, err := c.tree.files.Map(&c.node, block, min(blocks-block, readPiece/cowfs.PageSize))
+		if err != nil {
+			return err
+		}
+		off := block * cowfs.PageSize
+		block += r.N
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if r.Zero() {
+			continue
+		}
+		part := buf[:min(r.N*cowfs.PageSize, c.node.Attr.Size-off)]
+		if err := c.tree.files.ReadAt(ctx, &c.node, off, part); err != nil {
+			return err
+		}
+		if err := fn(int64(off), part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// digest returns the sha256 of a file of at most limit bytes, "" of a larger one.
+func (c *mergeContent) digest(ctx context.Context, limit int64) (string, error) {
+	size := int64(c.node.Attr.Size)
+	if size > limit {
+		return "", nil
+	}
+	h, at := sha256.New(), int64(0)
+	err := c.each(ctx, func(off int64, data []byte) error {
+		zeros(h, off-at)
+		h.Write(data)
+		at = off + int64(len(data))
+		return nil
+	})
+	zeros(h, size-at)
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+func zeros(h hash.Hash, n int64) {
+	var zero [4096]byte
+	for ; n > 0; n -= int64(len(zero)) {
+		h.Write(zero[:min(n, int64(len(zero)))])
+	}
+}
+
+// patchFile is the file that a Patch comes in, see wire.Patch.
+type patchFile struct {
+	file *os.File
+	size int64
+	body wire.Patch
+}
+
+// writePatch writes what makes the result of ops.
+func (m *Manager) writePatch(ctx context.Context, ops []merge.Op) (*patchFile, error) {
+	if len(ops) > wire.MaxPatchOps {
+		return nil, sandbox.Errorf(sandbox.CodeLimit, "the merge makes %d changes, and one can make %d: merge some paths at a time", len(ops), wire.MaxPatchOps)
+	}
+	file, err := launch.NewPageFile(m.cfg.Paths.Files())
+	if err != nil {
+		return nil, err
+	}
+	p := &patchFile{file: file}
+	if err := p.write(ctx, ops); err != nil {
+		file.Close()
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			return nil, sandbox.Errorf(sandbox.CodeNoSpace, "write changes: %w", err)
+		}
+		return nil, fmt.Errorf("write changes: %w", err)
+	}
+	return p, nil
+}
+
+func (p *patchFile) write(ctx context.Context, ops []merge.Op) error {
+	list := make([]wire.PatchOp, len(ops))
+	for i := range ops {
+		list[i] = patchOp(&ops[i])
+		if f := ops[i].File; ops[i].Kind == merge.Create && f.Content != nil {
+			var err error
+			if list[i].Data, err = p.contents(ctx, f.Content); err != nil {
+				return err
+			}
+		}
+	}
+	p.body.OpsAt = p.size
+	out := bufio.NewWriter(io.NewOffsetWriter(p.file, p.size))
+	enc := json.NewEncoder(&counter{to: out, n: &p.body.OpsSize})
+	for i := range list {
+		if err := enc.Encode(&list[i]); err != nil {
+			return err
+		}
+	}
+	if p.body.OpsSize > wire.MaxPatchBytes {
+		return sandbox.Errorf(sandbox.CodeLimit, "the merge makes too many changes: merge some paths at a time")
+	}
+	return out.Flush()
+}
+
+// counter counts what is written.
+type counter struct {
+	to io.Writer
+	n  *int64
+}
+
+// Write implements io.Writer.
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.to.Write(b)
+	*c.n += int64(n)
+	return n, err
+}
+
+// contents writes what a file contains.
+func (p *patchFile) contents(ctx context.Context, c merge.Content) (parts []wire.PatchData, err error) {
+	add := func(off int64, data []byte) error {
+		if _, err := p.file.WriteAt(data, p.size); err != nil {
+			return err
+		}
+		n := int64(len(data))
+		if last := len(parts) - 1; last >= 0 && parts[last].Offset+parts[last].N == off {
+			parts[last].N += n
+		} else {
+			parts = append(parts, wire.PatchData{Offset: off, N: n, At: p.size})
+		}
+		p.size += n
+		return nil
+	}
+	switch c := c.(type) {
+	case *mergeContent:
+		err = c.each(ctx, add)
+	case merge.Text:
+		err = add(0, c)
+	}
+	return parts, err
+}
+
+var patchKinds = [...]wire.PatchKind{
+	merge.Remove: wire.PatchRemove, merge.Create: wire.PatchMake, merge.Link: wire.PatchLink, merge.SetAttrs: wire.PatchAttrs,
+}
+
+// patchOp returns an operation without its contents.
+func patchOp(op *merge.Op) wire.PatchOp {
+	out := wire.PatchOp{Kind: patchKinds[op.Kind], Path: []byte(op.Path)}
+	if op.From != "" {
+		out.From = []byte(op.From)
+	}
+	f := op.File
+	if f == nil {
+		return out
+	}
+	out.Mode, out.UID, out.GID, out.Major, out.Minor, out.Size = f.Mode, f.UID, f.GID, f.Major, f.Minor, f.Size
+	if f.Target != "" {
+		out.Target = []byte(f.Target)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Xattrs)) {
+		value := []byte(f.Xattrs[name])
+		if op.Old != nil && op.Old.Xattrs[name] == f.Xattrs[name] {
+			if _, had := op.Old.Xattrs[name]; had {
+				continue
+			}
+		}
+		out.Xattrs = append(out.Xattrs, wire.PatchXattr{Name: []byte(name), Value: &value})
+	}
+	if op.Old != nil {
+		for _, name := range slices.Sorted(maps.Keys(op.Old.Xattrs)) {
+			if _, keeps := f.Xattrs[name]; !keeps {
+				out.Xattrs = append(out.Xattrs, wire.PatchXattr{Name: []byte(name)})
+			}
+		}
+	}
+	return out
+}
+
+func digestOf(r io.Reader) (string, error) {
+	h := sha256.New()
+	_, err := io.Copy(h, r)
+	return hex.EncodeToString(h.Sum(nil)), err
+}

@@ -1,0 +1,264 @@
+package guest
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	gotime "time"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+	"gvisor.dev/gvisor/pkg/usermem"
+
+	"ramet.dev/ramet/internal/cowfs"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/sentry/rootfs"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// Patch makes the changes in file to the sandbox's files, all or none. Contents
+// are written before, to files without names; what is done while the guest stands
+// still only changes names and attributes. Should gone report that the caller went
+// away before that, nothing is done.
+func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.Patched, error) {
+	ops, err := readPatch(req, file)
+	if err != nil {
+		return nil, err
+	}
+	// No freeze may come before the end: files without names would stay in it.
+	g.ops.Lock()
+	defer g.ops.Unlock()
+	ctx := g.rootContext()
+	p := &patching{g: g, ctx: ctx, creds: auth.NewRootCredentials(g.k.RootUserNamespace()), ops: ops, checked: map[string]bool{}}
+	if p.root, err = g.root(ctx); err != nil {
+		return nil, err
+	}
+	defer p.root.DecRef(ctx)
+	if p.root.Mount().Filesystem() != g.disk.fs {
+		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "the sandbox has changed its root to another file system")
+	}
+	defer p.close()
+	if err := p.stage(file); err != nil {
+		return nil, patchError(err)
+	}
+	if gone() {
+		return nil, errors.New("the caller is gone")
+	}
+	if !g.paused {
+		g.k.Pause()
+		defer g.k.Unpause()
+	}
+	began := gotime.Now()
+	stale, err := p.stale(req)
+	if err != nil || stale != "" {
+		return &wire.Patched{Stale: []byte(stale)}, patchError(err)
+	}
+	err = patchError(p.apply())
+	return &wire.Patched{PauseMS: millis(gotime.Since(began))}, err
+}
+
+// readPatch decodes the changes.
+func readPatch(req *wire.Patch, file *os.File) ([]wire.PatchOp, error) {
+	if req.OpsAt < 0 || req.OpsSize < 0 || req.OpsSize > wire.MaxPatchBytes {
+		return nil, sandbox.Errorf(sandbox.CodeLimit, "changes of %d bytes", req.OpsSize)
+	}
+	in := json.NewDecoder(bufio.NewReader(io.NewSectionReader(file, req.OpsAt, req.OpsSize)))
+	var ops []wire.PatchOp
+	for {
+		var op wire.PatchOp
+		err := in.Decode(&op)
+		if errors.Is(err, io.EOF) {
+			return ops, nil
+		}
+		if err != nil {
+			return nil, sandbox.Errorf(sandbox.CodeInvalid, "decode changes: %w", err)
+		}
+		if !cleanPath(op.Path) || op.Kind == wire.PatchLink && !cleanPath(op.From) {
+			return nil, sandbox.Errorf(sandbox.CodeInvalid, "%q is not a clean absolute path", op.Path)
+		}
+		if ops = append(ops, op); len(ops) > wire.MaxPatchOps {
+			return nil, sandbox.Errorf(sandbox.CodeLimit, "more than %d changes", wire.MaxPatchOps)
+		}
+	}
+}
+
+func cleanPath(p []byte) bool {
+	return strings.HasPrefix(string(p), "/") && path.Clean(string(p)) == string(p)
+}
+
+// patchError gives errors of changing files a code.
+func patchError(err error) error {
+	switch {
+	case linuxerr.Equals(linuxerr.ENOSPC, err):
+		return sandbox.Errorf(sandbox.CodeNoSpace, "%w: the sandbox's disk has no room for the changes", err)
+	case linuxerr.Equals(linuxerr.EROFS, err):
+		return sandbox.Errorf(sandbox.CodeWrongState, "%w: the sandbox has made its root file system read-only", err)
+	case linuxerr.Equals(linuxerr.EBUSY, err):
+		return sandbox.Errorf(sandbox.CodeConflict, "%w: the sandbox has something mounted there", err)
+	}
+	return err
+}
+
+// patching is a Patch under way.
+type patching struct {
+	g       *Guest
+	ctx     context.Context
+	creds   *auth.Credentials
+	root    vfs.VirtualDentry
+	ops     []wire.PatchOp
+	staged  []*vfs.FileDescription // regular files that will be made, in the order of ops
+	reserve *vfs.FileDescription
+	checked map[string]bool // directories that are not below a mount
+
+	trash   string // directory of what was taken away, made when it is needed
+	removed int    // how much is in it
+	undo    []func() error
+}
+
+func (p *patching) close() {
+	for _, f := range append(p.staged, p.reserve) {
+		if f != nil {
+			f.DecRef(p.ctx)
+		}
+	}
+}
+
+// at returns where path is, without following a link at its end.
+func (p *patching) at(path string) *vfs.PathOperation {
+	pop := pathAt(p.root, path)
+	pop.FollowFinalSymlink = false
+	return pop
+}
+
+const (
+	// stagePiece is how much is copied at once, in bytes.
+	stagePiece = 1 << 20
+	// What is kept for undoing changes, in bytes: a leaf of the tree for each.
+	undoRoom, undoRoomPerOp = 128 << 10, 2 << 10
+)
+
+// stage writes contents, and takes the space that undoing may need.
+func (p *patching) stage(from *os.File) error {
+	var err error
+	if p.reserve, err = p.nameless(); err != nil {
+		return err
+	}
+	if err := p.reserve.Allocate(p.ctx, 0, 0, uint64(undoRoom+undoRoomPerOp*len(p.ops))); err != nil {
+		return err
+	}
+	buf := make([]byte, stagePiece)
+	for i := range p.ops {
+		op := &p.ops[i]
+		if op.Kind != wire.PatchMake || op.Mode&linux.S_IFMT != linux.S_IFREG {
+			continue
+		}
+		f, err := p.nameless()
+		if err != nil {
+			return err
+		}
+		p.staged = append(p.staged, f)
+		if err := p.fill(f, op, from, buf); err != nil {
+			return fmt.Errorf("write %s: %w", op.Path, err)
+		}
+	}
+	return nil
+}
+
+func (p *patching) nameless() (*vfs.FileDescription, error) {
+	return p.g.k.VFS().OpenAt(p.ctx, p.creds, p.at("/"), &vfs.OpenOptions{Flags: linux.O_TMPFILE | linux.O_DIRECTORY | linux.O_RDWR, Mode: 0o600})
+}
+
+func (p *patching) fill(f *vfs.FileDescription, op *wire.PatchOp, from *os.File, buf []byte) error {
+	for _, d := range op.Data {
+		for done := int64(0); done < d.N; {
+			part := buf[:min(int64(len(buf)), d.N-done)]
+			if _, err := from.ReadAt(part, d.At+done); err != nil {
+				return fmt.Errorf("read contents: %w", err)
+			}
+			n, err := f.PWrite(p.ctx, usermem.BytesIOSequence(part), d.Offset+done, vfs.WriteOptions{})
+			if err != nil {
+				return err
+			}
+			done += n
+		}
+	}
+	size := linux.Statx{Mask: linux.STATX_SIZE, Size: uint64(op.Size)}
+	if err := f.SetStat(p.ctx, vfs.SetStatOptions{Stat: size}); err != nil {
+		return err
+	}
+	if err := f.SetStat(p.ctx, vfs.SetStatOptions{Stat: ownerStat(op)}); err != nil {
+		return err
+	}
+	if err := f.SetStat(p.ctx, vfs.SetStatOptions{Stat: permStat(op)}); err != nil {
+		return err
+	}
+	for _, x := range op.Xattrs {
+		if x.Value == nil {
+			continue
+		}
+		if err := f.SetXattr(p.ctx, &vfs.SetXattrOptions{Name: string(x.Name), Value: string(*x.Value)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ownerStat(op *wire.PatchOp) linux.Statx {
+	return linux.Statx{Mask: linux.STATX_UID | linux.STATX_GID, UID: op.UID, GID: op.GID}
+}
+
+func permStat(op *wire.PatchOp) linux.Statx {
+	return linux.Statx{Mask: linux.STATX_MODE, Mode: uint16(op.Mode &^ linux.S_IFMT)}
+}
+
+// stale returns a path that was changed since the changes were planned and that
+// they are about, or "".
+func (p *patching) stale(req *wire.Patch) (string, error) {
+	changes, ok, err := rootfs.Since(p.g.disk.fs, req.View, cowfs.Page(req.Root))
+	if errors.Is(err, cowfs.ErrLimit) {
+		return "/", nil // more than can be looked at
+	}
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		return "", sandbox.Errorf(sandbox.CodeInvalid, "no view %q", req.View)
+	}
+	if len(changes) == 0 {
+		return "", nil
+	}
+	touched, above, emptied := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for i := range p.ops {
+		op := &p.ops[i]
+		for _, at := range []string{string(op.Path), string(op.From)} {
+			if at == "" {
+				continue
+			}
+			touched[at] = true
+			for dir := path.Dir(at); !above[dir]; dir = path.Dir(dir) {
+				above[dir] = true
+			}
+		}
+		if op.Kind == wire.PatchRemove {
+			emptied[string(op.Path)] = true
+		}
+	}
+	for i := range changes {
+		c := &changes[i]
+		for _, at := range []string{c.Path, c.From} {
+			moved := c.Kind != cowfs.Modified || c.Differs&cowfs.DiffersType != 0
+			if at != "" && (touched[at] || above[at] && moved || emptied[path.Dir(at)]) {
+				return at, nil
+			}
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,129 @@
+package textdiff
+
+import (
+	"context"
+	"slices"
+	"strings"
+)
+
+// Chunk is a part of a merge. The parts of one side, one after the other, are that
+// side again.
+type Chunk struct {
+	// Base, Ours and Theirs are the lines of each side, At the index of their
+	// first line.
+	Base, Ours, Theirs       []string
+	BaseAt, OursAt, TheirsAt int
+	// Conflict says that both sides changed the part, and not in the same way.
+	Conflict bool
+}
+
+// Side is one of two texts that were made from a base.
+type Side int
+
+// The sides.
+const (
+	Ours Side = iota
+	Theirs
+)
+
+// Merge brings together what two texts made of a base. Changes that touch each
+// other are a conflict, also if no line was changed by both: neither side has seen
+// what the other put next to its own. The same change on both sides is none. It
+// fails only when ctx ends.
+func Merge(ctx context.Context, base, ours, theirs []byte) ([]Chunk, error) {
+	m := merger{base: Lines(base)}
+	for side, text := range [...][]byte{Ours: ours, Theirs: theirs} {
+		m.text[side] = Lines(text)
+		var err error
+		if m.edits[side], err = Script(ctx, m.base, m.text[side]); err != nil {
+			return nil, err
+		}
+	}
+	for len(m.edits[Ours])+len(m.edits[Theirs]) > 0 {
+		lo := m.next()
+		m.emit(lo, [2]bool{}) // equal up to here
+		hi, edited := m.group(lo)
+		m.emit(hi, edited)
+	}
+	m.emit(len(m.base), [2]bool{})
+	return m.chunks, nil
+}
+
+// merger is a merge under way. All before at has been emitted.
+type merger struct {
+	base   []string
+	text   [2][]string
+	edits  [2][]Edit // that were not emitted yet
+	at     int       // in base
+	sideAt [2]int
+	ahead  [2]int // how much longer each side is than base, up to the group's end
+	chunks []Chunk
+}
+
+// next returns where the next edit of any side begins in base.
+func (m *merger) next() int {
+	lo := len(m.base)
+	for _, e := range m.edits {
+		if len(e) > 0 {
+			lo = min(lo, e[0].A0)
+		}
+	}
+	return lo
+}
+
+// group takes the edits from lo on that touch each other. It returns where they
+// end in base, and which sides have some.
+func (m *merger) group(lo int) (hi int, edited [2]bool) {
+	hi = lo
+	for again := true; again; {
+		again = false
+		for side := range m.edits {
+			if e := m.edits[side]; len(e) > 0 && e[0].A0 <= hi {
+				hi = max(hi, e[0].A1)
+				m.ahead[side] += e[0].B1 - e[0].B0 - (e[0].A1 - e[0].A0)
+				m.edits[side] = e[1:]
+				edited[side], again = true, true
+			}
+		}
+	}
+	return hi, edited
+}
+
+// emit adds what is before hi in base as a chunk, unless it is empty.
+func (m *merger) emit(hi int, edited [2]bool) {
+	c := Chunk{Base: m.base[m.at:hi], BaseAt: m.at, OursAt: m.sideAt[Ours], TheirsAt: m.sideAt[Theirs]}
+	var part [2][]string
+	for side := range part {
+		end := hi + m.ahead[side]
+		part[side] = m.text[side][m.sideAt[side]:end]
+		m.sideAt[side] = end
+	}
+	m.at = hi
+	c.Ours, c.Theirs = part[Ours], part[Theirs]
+	c.Conflict = edited[Ours] && edited[Theirs] && !slices.Equal(c.Ours, c.Theirs)
+	if len(c.Base)+len(c.Ours)+len(c.Theirs) > 0 {
+		m.chunks = append(m.chunks, c)
+	}
+}
+
+// Conflicts says whether any of chunks is in conflict.
+func Conflicts(chunks []Chunk) bool {
+	return slices.ContainsFunc(chunks, func(c Chunk) bool { return c.Conflict })
+}
+
+// Text returns the merged text. Where the sides are in conflict it has what prefer
+// has.
+func Text(chunks []Chunk, prefer Side) []byte {
+	var out strings.Builder
+	for i := range chunks {
+		c := &chunks[i]
+		part := c.Ours
+		if c.Conflict && prefer == Theirs || !c.Conflict && slices.Equal(c.Ours, c.Base) {
+			part = c.Theirs
+		}
+		for _, l := range part {
+			out.WriteString(l)
+		}
+	}
+	return []byte(out.String())
+}
