@@ -52,6 +52,8 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 	if gone() {
 		return nil, errors.New("the caller is gone")
 	}
+	g.io.Lock() // nor may the host side change files
+	defer g.io.Unlock()
 	if !g.paused {
 		g.k.Pause()
 		defer g.k.Unpause()
@@ -132,11 +134,7 @@ func (p *patching) close() {
 }
 
 // at returns where path is, without following a link at its end.
-func (p *patching) at(path string) *vfs.PathOperation {
-	pop := pathAt(p.root, path)
-	pop.FollowFinalSymlink = false
-	return pop
-}
+func (p *patching) at(path string) *vfs.PathOperation { return at(p.root, path) }
 
 const (
 	// stagePiece is how much is copied at once, in bytes.
