@@ -8,10 +8,11 @@
 // gives the same bytes.
 //
 // The images use the part of the format that gVisor's reader accepts: blocks of
-// 4096 bytes, extended inodes, no extended attributes, no compression. Contents
-// of regular files are never inlined behind their inode, because gVisor cannot
-// map such files into memory (the guest gets SIGBUS); directories and symbolic
-// links are, where they fit.
+// 4096 bytes, extended inodes, no compression. Extended attributes stand behind
+// their inode and are never shared; gVisor's reader does not know them and
+// refuses the inodes that have some. Contents of regular files are never inlined
+// behind their inode, because gVisor cannot map such files into memory (the guest
+// gets SIGBUS); directories and symbolic links are, where they fit.
 //
 // On-disk layout: block 0 holds the superblock; then the contents of files, each
 // beginning on a block boundary; then the leading blocks of directories that do

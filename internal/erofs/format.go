@@ -111,6 +111,7 @@ func superblockChecksum(b []byte) uint32 {
 func putInode(b []byte, n *Node, dataLayout uint16, size uint64, addr uint32) {
 	le := binary.LittleEndian
 	le.PutUint16(b[0:], layoutExtended|dataLayout<<1)
+	le.PutUint16(b[2:], xattrCount(len(n.xattrs)))
 	le.PutUint16(b[4:], n.Kind.typeBits()|n.Mode)
 	le.PutUint64(b[8:], size)
 	le.PutUint32(b[16:], addr)

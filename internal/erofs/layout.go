@@ -27,17 +27,18 @@ func newLayout(root *Node) *layout {
 // bounded by maxDepth.
 func (l *layout) place(n *Node) {
 	n.nlink = 1
+	n.xattrs = encodeXattrs(n.Xattrs)
 	inline := 0
 	switch n.Kind {
 	case Directory:
 		n.sortChildren()
 		n.nlink = 2
 		n.dirSize = n.measure()
-		inline = inlineTail(n.dirSize)
+		inline = n.inlineTail(n.dirSize)
 		n.dirAddr = l.dirBlocks
 		l.dirBlocks += uint32((n.dirSize - uint64(inline) + BlockSize - 1) / BlockSize)
 	case Symlink:
-		if inline = inlineTail(uint64(len(n.Target))); inline == 0 {
+		if inline = n.inlineTail(uint64(len(n.Target))); inline == 0 {
 			n.dirAddr = l.dirBlocks
 			l.dirBlocks++
 		}
@@ -48,7 +49,7 @@ func (l *layout) place(n *Node) {
 	}
 	l.nodes = append(l.nodes, n)
 	n.ino = uint32(len(l.nodes))
-	n.slot = l.allocate(inodeSize + inline)
+	n.slot = l.allocate(inodeSize + len(n.xattrs) + inline)
 	for _, c := range n.sorted {
 		switch {
 		case c.node.nlink > 0:
@@ -62,13 +63,14 @@ func (l *layout) place(n *Node) {
 	}
 }
 
-// allocate returns the slot of an inode that occupies size bytes, inline data
-// included: they must not cross a block boundary.
+// allocate returns the slot of an inode that occupies size bytes, extended
+// attributes and inline data included. They do not cross a block boundary, but for
+// attributes that do not fit in a block: then there are no inline data.
 func (l *layout) allocate(size int) uint64 {
 	const perBlock = BlockSize / slotSize
 	need := uint64(size+slotSize-1) / slotSize
-	if l.slots%perBlock+need > perBlock {
-		l.slots += perBlock - l.slots%perBlock
+	if at := l.slots % perBlock; at > 0 && at+need > perBlock {
+		l.slots += perBlock - at
 	}
 	slot := l.slots
 	l.slots += need
@@ -76,9 +78,10 @@ func (l *layout) allocate(size int) uint64 {
 }
 
 // inlineTail returns how many bytes at the end of size go behind the inode: the
-// part of the last block, if it fits in a block together with the inode.
-func inlineTail(size uint64) int {
-	if tail := int(size % BlockSize); tail <= BlockSize-inodeSize {
+// part of the last block, if it fits in a block together with the inode and its
+// extended attributes.
+func (n *Node) inlineTail(size uint64) int {
+	if tail := int(size % BlockSize); tail <= BlockSize-inodeSize-len(n.xattrs) {
 		return tail
 	}
 	return 0

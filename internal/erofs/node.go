@@ -46,6 +46,8 @@ type Node struct {
 	Major, Minor uint32
 	// Data are the contents of a regular file.
 	Data Extent
+	// Xattrs are the extended attributes, in any order.
+	Xattrs []Xattr
 
 	children map[string]dirent
 	cleared  int // layer in which clear last ran here
@@ -58,6 +60,7 @@ type Node struct {
 	slot    uint64 // the inode number: offset in the metadata area / slotSize
 	dirSize uint64
 	dirAddr uint32 // first leading block, counted from the first of all directories
+	xattrs  []byte // what follows the inode
 }
 
 // dirent is one name in a directory. A hard linked file has several.
@@ -78,6 +81,9 @@ func (n *Node) validate() string {
 	}
 	if n.MtimeNsec >= 1e9 {
 		return "nanoseconds of the modification time are out of range"
+	}
+	if reason := validateXattrs(n.Xattrs); reason != "" {
+		return reason
 	}
 	switch n.Kind {
 	case Symlink:

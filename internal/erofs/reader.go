@@ -50,6 +50,8 @@ type Inode struct {
 
 	lead uint64 // offset of the data, or of their whole blocks if there is a tail
 	tail uint64 // offset of the last, partial block behind the inode; 0 if there is none
+
+	xattrs, xattrSize uint64 // offset and length of the extended attributes
 }
 
 // NewReader returns a Reader of the image in data. It verifies the superblock;
@@ -164,12 +166,16 @@ func (r *Reader) Inode(nid uint64) (Inode, error) {
 		i.MtimeSec, i.MtimeNsec = r.buildSec, r.buildNsec
 	}
 	switch {
-	case le.Uint16(b[2:]) != 0:
-		return Inode{}, unsupported("inode %d: it has extended attributes", nid)
 	case format>>4 != 0:
 		return Inode{}, unsupported("inode %d: its format is %#x", nid, format)
 	case i.MtimeNsec >= 1e9 || i.Nlink == 0:
 		return Inode{}, corrupt("inode %d: %d ns in its time, %d links", nid, i.MtimeNsec, i.Nlink)
+	}
+	if count := uint64(le.Uint16(b[2:])); count > 0 {
+		i.xattrs, i.xattrSize = end, xattrHeaderSize+xattrAlign*(count-1)
+		if end += i.xattrSize; end > uint64(len(r.data)) {
+			return Inode{}, corrupt("inode %d: its extended attributes are cut off", nid)
+		}
 	}
 	if err := r.place(&i, format>>1, addr, end); err != nil {
 		return Inode{}, err
@@ -178,7 +184,8 @@ func (r *Reader) Inode(nid uint64) (Inode, error) {
 }
 
 // place sets the fields of i that depend on its type. addr is its address field,
-// end the offset behind it.
+// end the offset behind it
+// and its extended attributes.
 func (r *Reader) place(i *Inode, layout uint16, addr uint32, end uint64) error {
 	switch i.Mode & syscall.S_IFMT {
 	case syscall.S_IFREG, syscall.S_IFDIR:

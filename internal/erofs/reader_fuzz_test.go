@@ -17,6 +17,11 @@ import (
 func FuzzReader(f *testing.F) {
 	good := smallImage(f)
 	f.Add([]byte{})
+	_, labelled := inodeAt(f, good, "labelled")
+	for _, field := range []int{2, 64 + 4, 64 + 12, 64 + 14, 64 + 17} { // count, shared, name, value, text
+		f.Add(change(labelled+field, 0))
+		f.Add(change(labelled+field, 1<<16-1))
+	}
 	for _, path := range []string{"file", "link", "longlink", "fifo", "dir", "big"} {
 		_, off := inodeAt(f, good, path)
 		for _, field := range []int{0, 4, 8, 16, 64 + 8, 64 + 20} { // of the inode and of what follows it
@@ -80,10 +85,33 @@ func fuzzInode(t *testing.T, r *erofs.Reader, data []byte, nid uint64) (children
 	if err == nil && (target == "" || len(target) > erofs.MaxTargetLen || strings.IndexByte(target, 0) >= 0) {
 		t.Fatalf("target %q", target)
 	}
+	fuzzXattrs(t, r, &i)
 	if i.Mode&syscall.S_IFMT == syscall.S_IFDIR {
 		return fuzzDirectory(t, r, &i)
 	}
 	return nil
+}
+
+func fuzzXattrs(t *testing.T, r *erofs.Reader, i *erofs.Inode) {
+	values, total := map[string]string{}, 0
+	err := r.Xattrs(i, func(name string, value []byte) bool {
+		if len(name) > erofs.MaxXattrName || !strings.Contains(name, ".") || strings.IndexByte(name, 0) >= 0 {
+			t.Fatalf("extended attribute %q", name)
+		}
+		if _, ok := values[name]; !ok {
+			values[name] = string(value)
+		}
+		total += len(name) + len(value)
+		return true
+	})
+	if !known(err) || total > 8*erofs.MaxXattrs || total > 0 && !i.HasXattrs() {
+		t.Fatalf("Xattrs: %v after %d bytes", err, total)
+	}
+	for name, want := range values {
+		if got, ok, err := r.Xattr(i, name); !ok || err != nil || string(got) != want {
+			t.Fatalf("Xattr %q: %q, %v, %v; listed as %q", name, got, ok, err, want)
+		}
+	}
 }
 
 func fuzzDirectory(t *testing.T, r *erofs.Reader, dir *erofs.Inode) (children []uint64) {

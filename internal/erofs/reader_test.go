@@ -17,14 +17,17 @@ import (
 
 var le = binary.LittleEndian
 
-// smallImage returns an image with a file of each kind and directories with and
-// without leading blocks.
+// smallImage returns an image with a file of each kind, one with extended
+// attributes, and directories with and without leading blocks.
 func smallImage(tb testing.TB) []byte {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "img")
 	writeImage(tb, path, func(w *erofs.Writer, tree *erofs.Tree) {
 		putFile(tb, w, tree, "file", "content")
 		put(tb, tree, "empty", erofs.Node{Kind: erofs.Regular})
+		put(tb, tree, "labelled", erofs.Node{Kind: erofs.Regular, Xattrs: []erofs.Xattr{
+			{Name: "user.a", Value: []byte("some")}, {Name: "security.capability", Value: []byte{1, 0, 0, 2}},
+		}})
 		put(tb, tree, "link", erofs.Node{Kind: erofs.Symlink, Target: "file"})
 		put(tb, tree, "longlink", erofs.Node{Kind: erofs.Symlink, Target: strings.Repeat("t", erofs.MaxTargetLen)})
 		put(tb, tree, "fifo", erofs.Node{Kind: erofs.Fifo})
@@ -93,6 +96,9 @@ func visitAll(r *erofs.Reader, limit int) error {
 		}
 		seen[nid] = true
 		i, err := r.Inode(nid)
+		if err == nil {
+			err = r.Xattrs(&i, func(string, []byte) bool { return true })
+		}
 		if err != nil {
 			return err
 		}
@@ -283,7 +289,7 @@ func TestDamagedInode(t *testing.T) {
 		path   string
 		damage func(b []byte)
 	}{
-		"extended attributes":              {"file", func(b []byte) { b[2] = 1 }},
+		"extended attributes are cut off":  {"file", func(b []byte) { le.PutUint16(b[2:], 1<<16-1) }},
 		"format is 0x11":                   {"file", func(b []byte) { b[0] |= 0x10 }},
 		"(layout 1)":                       {"file", func(b []byte) { b[0] = 1 | 1<<1 }},
 		"(layout 4)":                       {"file", func(b []byte) { b[0] = 1 | 4<<1 }},

@@ -173,4 +173,5 @@ func (t *Tree) walk(names []string, create bool) (dir *Node, reason string) {
 func (n *Node) setAttributes(from *Node) {
 	n.Mode, n.UID, n.GID = from.Mode, from.UID, from.GID
 	n.MtimeSec, n.MtimeNsec = from.MtimeSec, from.MtimeNsec
+	n.Xattrs = from.Xattrs
 }

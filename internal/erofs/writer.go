@@ -118,9 +118,9 @@ func (w *Writer) writeDirectories(l *layout, base int64) error {
 		switch n.Kind {
 		case Directory:
 			lead = n.directory()
-			lead = lead[:len(lead)-inlineTail(n.dirSize)]
+			lead = lead[:len(lead)-n.inlineTail(n.dirSize)]
 		case Symlink:
-			lead = []byte(n.Target[:len(n.Target)-inlineTail(uint64(len(n.Target)))])
+			lead = []byte(n.Target[:len(n.Target)-n.inlineTail(uint64(len(n.Target)))])
 		}
 		out.Write(lead)
 		out.Write(zeros[:-len(lead)&(BlockSize-1)])
@@ -136,13 +136,15 @@ func (w *Writer) writeInodes(l *layout, dirBase, metaBase int64) error {
 		b, inline := encodeInode(inode, n, dirBase)
 		out.Write(zeros[:n.slot*slotSize-pos])
 		out.Write(b)
+		out.Write(n.xattrs)
 		out.Write(inline)
-		pos = n.slot*slotSize + uint64(len(b)+len(inline))
+		pos = n.slot*slotSize + uint64(len(b)+len(n.xattrs)+len(inline))
 	}
 	return out.Flush()
 }
 
-// encodeInode returns the inode of n, in buf, and the data that follow it.
+// encodeInode returns the inode of n, in buf, and the data that follow it and its
+// extended attributes.
 func encodeInode(buf []byte, n *Node, dirBase int64) (inode, inline []byte) {
 	inode = buf[:inodeSize]
 	clear(inode)
@@ -162,7 +164,7 @@ func encodeInode(buf []byte, n *Node, dirBase int64) (inode, inline []byte) {
 		return inode, nil
 	}
 	size := uint64(len(inline))
-	tail := inlineTail(size)
+	tail := n.inlineTail(size)
 	layout := uint16(dataPlain)
 	if tail > 0 {
 		layout = dataInline
