@@ -3,7 +3,6 @@ package cowfs
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 )
 
 // A value that may be larger than the tree takes is stored in chunks, in keys
@@ -70,67 +69,4 @@ func (f *FS) Target(ino Ino) (string, error) {
 		return "", err
 	}
 	return f.image.Readlink(&in)
-}
-
-// MaxXattrName is the longest name of an extended attribute, in bytes, from
-// xattr(7). Images have no extended attributes.
-const MaxXattrName = 255
-
-func xattrKey(buf *[keyRoom]byte, ino Ino, name string) []byte {
-	return append(append(key(buf, ino, keyXattr), name...), 0)
-}
-
-// SetXattr stores an extended attribute.
-func (f *FS) SetXattr(ino Ino, name string, val []byte) error {
-	if name == "" || len(name) > MaxXattrName {
-		return fmt.Errorf("extended attribute's name has %d bytes, allowed are 1 to %d", len(name), MaxXattrName)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var buf [keyRoom]byte
-	k := xattrKey(&buf, ino, name)
-	if _, err := f.deleteBlob(k); err != nil {
-		return err
-	}
-	return f.putBlob(k, val)
-}
-
-// Xattr returns an extended attribute, or false.
-func (f *FS) Xattr(ino Ino, name string) ([]byte, bool, error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	var buf [keyRoom]byte
-	b, err := getBlob(f.tree, xattrKey(&buf, ino, name))
-	return b, b != nil, err
-}
-
-// RemoveXattr removes an extended attribute and says whether there was one.
-func (f *FS) RemoveXattr(ino Ino, name string) (bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var buf [keyRoom]byte
-	return f.deleteBlob(xattrKey(&buf, ino, name))
-}
-
-// Xattrs returns the names of all extended attributes.
-func (f *FS) Xattrs(ino Ino) ([]string, error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return xattrNames(f.tree, ino)
-}
-
-func xattrNames(tree scanner, ino Ino) ([]string, error) {
-	var names []string
-	var buf [keyRoom]byte
-	err := tree.Scan(key(&buf, ino, keyXattr), func(k, _ []byte) bool {
-		i, kind, rest := keyOf(k)
-		if i != ino || kind != keyXattr {
-			return false
-		}
-		if len(rest) > 3 && rest[len(rest)-1] == 0 && rest[len(rest)-2] == 0 {
-			names = append(names, string(rest[:len(rest)-3]))
-		}
-		return true
-	})
-	return names, err
 }

@@ -20,6 +20,7 @@
 //	ino 'l' chunk              target of a symbolic link
 //	ino 'r' parent name        where an entry for this inode is; for paths in a diff
 //	ino 'x' name 0 chunk       extended attribute
+//	ino 'x'                    the image's extended attributes do not count (xattr.go)
 //
 // Inode numbers below FirstIno are the image's. An inode of the image has
 // attributes in the tree only if something about it changed; its number, and so

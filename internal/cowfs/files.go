@@ -184,15 +184,16 @@ func (f *Files) Target(ino Ino) (string, error) {
 }
 
 // Xattrs returns the names of a file's extended attributes, in their order.
-func (f *Files) Xattrs(ino Ino) ([]string, error) { return xattrNames(f.view, ino) }
+func (f *Files) Xattrs(ino Ino) ([]string, error) {
+	return xattrNames(f.view, f.image, ino)
+}
 
 // Xattr returns an extended attribute, nil if there is none.
 func (f *Files) Xattr(ino Ino, name string) ([]byte, error) {
 	if name == "" || len(name) > MaxXattrName {
 		return nil, nil
 	}
-	var buf [keyRoom]byte
-	return getBlob(f.view, xattrKey(&buf, ino, name))
+	return xattr(f.view, f.image, ino, name)
 }
 
 // IsCorrupt says whether an error is about a tree or an image that makes no sense.

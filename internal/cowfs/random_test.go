@@ -13,6 +13,9 @@ import (
 	"ramet.dev/ramet/internal/erofs"
 )
 
+// testXattrs are extended attributes of files of testImage.
+var testXattrs = []erofs.Xattr{{Name: "user.b", Value: []byte("1")}, {Name: "user.a", Value: nil}}
+
 // testImage is an image with some of everything.
 func testImage(t testing.TB) []byte {
 	t.Helper()
@@ -40,10 +43,11 @@ func testImage(t testing.TB) []byte {
 				t.Fatal(err)
 			}
 			if d != "empty" {
-				put(fmt.Sprintf("%s/f%d", d, i), erofs.Node{Kind: erofs.Regular, Mode: 0o644, Data: x, UID: uint32(i)})
+				put(fmt.Sprintf("%s/f%d", d, i), erofs.Node{Kind: erofs.Regular, Mode: 0o644, Data: x, UID: uint32(i), Xattrs: testXattrs[:i%3]})
 			}
 		}
 	}
+	put("a/b", erofs.Node{Kind: erofs.Directory, Mode: 0o755, Xattrs: testXattrs})
 	put("usr/link", erofs.Node{Kind: erofs.Symlink, Mode: 0o777, Target: "lib/f1"})
 	for to, from := range map[string]string{"a/b/hard": "a/f1", "usr/hard": "a/f1", "usr/lib/hard": "usr/bin/f2"} {
 		if err := tree.Link(to, from); err != nil {
