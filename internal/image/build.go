@@ -43,6 +43,8 @@ type builder struct {
 	config   Config
 	source   string
 	total    int64 // bytes of contents so far
+	xattrs   int64 // bytes of extended attributes so far
+	devices  bool  // device nodes are stored
 }
 
 // build runs fill and makes an image of what it put in the tree. Whatever goes
@@ -61,11 +63,11 @@ func (s *Store) build(ctx context.Context, opt Options, fill func(b *builder) er
 	defer discard(f)
 	b := newBuilder(ctx, s, opt, f)
 	if err := fill(b); err != nil {
-		return sandbox.Image{}, fmt.Errorf("import image: %w", importError(err))
+		return sandbox.Image{}, fmt.Errorf("make image: %w", importError(err))
 	}
 	sum, err := b.finish()
 	if err != nil {
-		return sandbox.Image{}, fmt.Errorf("import image: %w", importError(err))
+		return sandbox.Image{}, fmt.Errorf("make image: %w", importError(err))
 	}
 	b.progress.begin(PhaseSeal, sum.Size)
 	digest, err := hashFile(ctx, f, sum.Size, b.progress.add)
@@ -98,10 +100,10 @@ func (b *builder) finish() (erofs.Summary, error) {
 	return b.writer.Finish(b.tree, erofs.Options{UUID: b.config.uuid()})
 }
 
-// put stores n at path. Device nodes below /dev are left out, because a sandbox
-// has its own; elsewhere they are refused.
+// put stores n at path. Device nodes of archives are left out below /dev, because
+// a sandbox has its own; elsewhere they are refused.
 func (b *builder) put(path string, n *erofs.Node) error {
-	if n.Kind == erofs.CharDevice || n.Kind == erofs.BlockDevice {
+	if !b.devices && (n.Kind == erofs.CharDevice || n.Kind == erofs.BlockDevice) {
 		clean, err := erofs.CleanPath(path)
 		if err != nil || strings.HasPrefix(clean, "dev/") {
 			return err
@@ -110,6 +112,12 @@ func (b *builder) put(path string, n *erofs.Node) error {
 	}
 	if b.opt.SquashOwners {
 		n.UID, n.GID = 0, 0
+	}
+	for _, x := range n.Xattrs {
+		b.xattrs += int64(len(x.Name) + len(x.Value))
+	}
+	if b.xattrs > b.limits.XattrBytes {
+		return refused("extended attributes have more than %d bytes", b.limits.XattrBytes)
 	}
 	if err := b.tree.Put(path, n); err != nil {
 		return err

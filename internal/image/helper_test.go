@@ -4,10 +4,12 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/ulikunitz/xz"
 	gverofs "gvisor.dev/gvisor/pkg/erofs"
 
+	"ramet.dev/ramet/internal/erofs"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -133,12 +136,13 @@ func importTar(t *testing.T, s *Store, data []byte, opt Options) (sandbox.Image,
 	return s.ImportTar(context.Background(), bytes.NewReader(data), opt)
 }
 
-// seen is what gVisor's reader finds under one path.
+// seen is what is found under one path.
 type seen struct {
 	mode     uint16
 	uid, gid uint32
 	nid      uint64
 	content  string // target of a symbolic link
+	xattrs   string // as a list of name=value, in order
 }
 
 // readStored verifies an image and reads it as a sandbox does.
@@ -154,8 +158,18 @@ func readStored(tb testing.TB, s *Store, id string) map[string]seen {
 	return readErofs(tb, path)
 }
 
+// readErofs reads an image with our reader, as a sandbox does. gVisor's has to take
+// it too, but for inodes with extended attributes, which it does not know.
 func readErofs(tb testing.TB, path string) map[string]seen {
 	tb.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r, err := erofs.NewReader(data)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		tb.Fatal(err)
@@ -169,25 +183,34 @@ func readErofs(tb testing.TB, path string) map[string]seen {
 	out := map[string]seen{}
 	var walk func(path string, nid uint64)
 	walk = func(path string, nid uint64) {
-		ino, err := img.Inode(nid)
+		ino, err := r.Inode(nid)
 		if err != nil {
 			tb.Fatalf("%q: %v", path, err)
 		}
-		got := seen{mode: ino.Mode(), uid: ino.UID(), gid: ino.GID(), nid: nid}
-		switch {
-		case ino.IsSymlink():
-			got.content, err = ino.Readlink()
-		case ino.IsRegular():
-			if _, err = ino.DataOffset(); err == nil { // else it cannot be mapped
-				ranges, rangesErr := ino.DataRanges()
-				got.content, err = string(ranges[0].Bytes), rangesErr
+		if !ino.HasXattrs() {
+			if _, err := img.Inode(nid); err != nil {
+				tb.Fatalf("%q by gVisor: %v", path, err)
 			}
-		case ino.IsDir():
-			err = ino.IterDirents(func(name string, _ uint8, child uint64) error {
-				if name != "." && name != ".." {
-					walk(strings.TrimPrefix(path+"/"+name, "/"), child)
-				}
-				return nil
+		}
+		got := seen{mode: uint16(ino.Mode), uid: ino.UID, gid: ino.GID, nid: nid}
+		if err := r.Xattrs(&ino, func(name string, value []byte) bool {
+			got.xattrs += fmt.Sprintf("%s=%q ", name, value)
+			return true
+		}); err != nil {
+			tb.Fatalf("%q: %v", path, err)
+		}
+		switch ino.Mode & syscall.S_IFMT {
+		case syscall.S_IFLNK:
+			got.content, err = r.Readlink(&ino)
+		case syscall.S_IFREG:
+			var off uint64
+			if off, err = r.DataOffset(&ino); err == nil { // else it cannot be mapped
+				got.content = string(data[off : off+ino.Size])
+			}
+		case syscall.S_IFDIR:
+			err = r.Entries(&ino, "", func(name string, _ uint8, child uint64) bool {
+				walk(strings.TrimPrefix(path+"/"+name, "/"), child)
+				return true
 			})
 		}
 		if err != nil {
@@ -195,7 +218,7 @@ func readErofs(tb testing.TB, path string) map[string]seen {
 		}
 		out[path] = got
 	}
-	walk("", img.RootNid())
+	walk("", r.Root())
 	return out
 }
 

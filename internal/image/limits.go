@@ -12,6 +12,7 @@ type Limits struct {
 	TotalBytes int64 // contents of all files, those replaced later included
 	FileBytes  int64 // contents of one file
 	Entries    int   // files, directories and links, implied parents included
+	XattrBytes int64 // names and values of extended attributes, which are kept in memory
 	Ratio      int64 // decompressed by compressed size
 	RatioFrom  int64 // decompressed size from which Ratio counts: small archives of zeros are common
 }
@@ -20,6 +21,7 @@ const (
 	defaultTotalBytes = 64 << 30
 	defaultFileBytes  = 32 << 30
 	defaultEntries    = 4 << 20
+	defaultXattrBytes = 64 << 20
 	defaultRatio      = 300
 	defaultRatioFrom  = 256 << 20
 
@@ -38,6 +40,7 @@ func (l Limits) withDefaults() Limits {
 		TotalBytes: cmp.Or(l.TotalBytes, defaultTotalBytes),
 		FileBytes:  cmp.Or(l.FileBytes, defaultFileBytes),
 		Entries:    cmp.Or(l.Entries, defaultEntries),
+		XattrBytes: cmp.Or(l.XattrBytes, defaultXattrBytes),
 		Ratio:      cmp.Or(l.Ratio, defaultRatio),
 		RatioFrom:  cmp.Or(l.RatioFrom, defaultRatioFrom),
 	}

@@ -10,6 +10,7 @@ import (
 const (
 	PhaseFetch  = "fetch"  // layers from a registry; Done and Total in compressed bytes
 	PhaseUnpack = "unpack" // archives and directories; Done and Total in bytes of input, Total 0 if unknown
+	PhasePack   = "pack"   // files of a sandbox; Done in bytes of their contents, Total 0
 	PhaseSeal   = "seal"   // hashing and syncing the image; bytes of the image
 )
 

@@ -25,7 +25,8 @@ const (
 
 // ImportTar makes an image of a tar of a root file system: plain, gzip, zstd or
 // xz. The entries may come in any order, and later ones replace earlier ones.
-// Extended attributes are dropped. Cancelling takes effect at the next read.
+// Of extended attributes, those are kept that a sandbox can have: user.*,
+// trusted.* and file capabilities. Cancelling takes effect at the next read.
 func (s *Store) ImportTar(ctx context.Context, r io.Reader, opt Options) (sandbox.Image, error) {
 	return s.build(ctx, opt, func(b *builder) error {
 		b.progress.begin(PhaseUnpack, fileSize(r))
@@ -128,6 +129,7 @@ func (b *builder) applyEntry(h *tar.Header, content io.Reader) error {
 	}
 	n.UID, n.GID = uint32(h.Uid), uint32(h.Gid)
 	setTime(n, h.ModTime)
+	n.Xattrs = xattrsOf(h)
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeGNUSparse, tar.TypeCont:
 		n.Kind = erofs.Regular
@@ -150,4 +152,16 @@ func (b *builder) applyEntry(h *tar.Header, content io.Reader) error {
 		return sandbox.Errorf(sandbox.CodeUnsupported, "%q has the unknown tar type %q", h.Name, fmt.Sprintf("%c", h.Typeflag))
 	}
 	return b.put(h.Name, n)
+}
+
+// xattrsOf returns the extended attributes of an entry that a sandbox can have.
+func xattrsOf(h *tar.Header) []erofs.Xattr {
+	var all []erofs.Xattr
+	for key, value := range h.PAXRecords {
+		name, ok := strings.CutPrefix(key, "SCHILY.xattr.")
+		if ok && (strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "trusted.") || name == "security.capability") {
+			all = append(all, erofs.Xattr{Name: name, Value: []byte(value)})
+		}
+	}
+	return all
 }

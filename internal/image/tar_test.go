@@ -26,7 +26,9 @@ func smallRoot(tb testing.TB) []byte {
 		entry{name: "dup", content: "new"},
 		entry{name: "dev/null", Header: tar.Header{Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}},
 		entry{name: "run/fifo", Header: tar.Header{Typeflag: tar.TypeFifo}},
-		entry{name: "xattr", content: "x", Header: tar.Header{PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "\x01"}}},
+		entry{name: "xattr", content: "x", Header: tar.Header{PAXRecords: map[string]string{
+			"SCHILY.xattr.security.capability": "\x01", "SCHILY.xattr.user.a": "", "SCHILY.xattr.security.selinux": "label", "SCHILY.xattr.system.posix_acl_access": "acl",
+		}}},
 		entry{name: "pax_global_header", Header: tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "c"}}},
 	)
 }
@@ -53,6 +55,10 @@ func TestImportTarCompressions(t *testing.T) {
 		tool := got["usr/bin/tool"]
 		if tool.mode != 0o104755 || tool.uid != 7 || tool.gid != 100000 || got["bin/early"] != tool {
 			t.Errorf("%s: tool %+v, link to it %+v", how, tool, got["bin/early"])
+		}
+		// Those that a sandbox can have.
+		if x := got["xattr"].xattrs; x != `security.capability="\x01" user.a="" ` {
+			t.Errorf("%s: extended attributes %s", how, x)
 		}
 	}
 	if len(digests) != 1 {

@@ -1,0 +1,44 @@
+package image
+
+import (
+	"context"
+	"io"
+
+	"ramet.dev/ramet/internal/erofs"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// Draft is an image that Make makes. Errors of its methods are to be passed on.
+type Draft struct{ b *builder }
+
+// Make makes an image of what fill puts in the draft. It is bounded as imports are,
+// but takes device nodes: the files are not a stranger's archive. If fill fails,
+// nothing is left, and its error is returned.
+func (s *Store) Make(ctx context.Context, opt Options, fill func(*Draft) error) (sandbox.Image, error) {
+	return s.build(ctx, opt, func(b *builder) error {
+		b.devices = true
+		b.progress.begin(PhasePack, 0)
+		if err := fill(&Draft{b}); err != nil {
+			return err
+		}
+		b.progress.end()
+		return nil
+	})
+}
+
+// Put stores n at path, which is relative to the root.
+func (d *Draft) Put(path string, n *erofs.Node) error {
+	if err := d.b.ctx.Err(); err != nil {
+		return err
+	}
+	return d.b.put(path, n)
+}
+
+// PutFile stores a regular file with what contents gives, of which size is known.
+func (d *Draft) PutFile(path string, n *erofs.Node, contents io.Reader, size int64) error {
+	d.b.progress.detail(path)
+	return d.b.putFile(path, n, d.b.input(contents), size)
+}
+
+// Link makes path another name of the file at target.
+func (d *Draft) Link(path, target string) error { return d.b.link(path, target) }
