@@ -50,6 +50,8 @@ var panics = map[string]string{
 	"internal/httpapi/openapi.go":           "types of the package itself cannot be described: its tests would fail",
 	"internal/httpapi/middleware.go":        "http.ErrAbortHandler is how net/http is told to break off an answer",
 	"internal/httpapi/filecontents.go":      "as in middleware.go",
+	"internal/httpapi/exports.go":           "as in middleware.go",
+	"internal/pack/oci.go":                  "encoding of strings and numbers cannot fail",
 	"internal/sentry/cow/platform.go":       "a frozen page is about to be written: end this sandbox before it harms its relatives",
 	"internal/sentry/guest/kernel.go":       "a constant table of gVisor",
 }

@@ -34,13 +34,14 @@ var arrows = []struct {
 	{"internal/store", []string{"internal/sandbox"}, "documents are opaque to it"},
 	{"internal/httpwire", []string{"internal/sandbox"}, "what server and client agree on; it knows neither"},
 
+	{"internal/pack", []string{"internal/cowfs", "internal/erofs"}, "files in, archives out: it knows neither what a sandbox nor what an image store is"},
 	{"internal/image", []string{"internal/erofs", "internal/sandbox"}, "it does not know what a sandbox is made of, or which images run"},
 	{"internal/debian", []string{"internal/sandbox"}, "it makes a tar stream; who stores it is not its business"},
 	{"internal/doctor", []string{"internal/cgroup"}, "it tries the machine, not the daemon"},
 
 	{"internal/launch", []string{"internal/cgroup", "internal/sandbox", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/manager", []string{
-		"internal/cgroup", "internal/cowfs", "internal/debian", "internal/httpapi", "internal/image", "internal/launch", "internal/paths",
+		"internal/cgroup", "internal/cowfs", "internal/debian", "internal/httpapi", "internal/image", "internal/launch", "internal/pack", "internal/paths",
 		"internal/merge", "internal/sandbox", "internal/snapfile", "internal/store", "internal/textdiff", "internal/wire",
 	}, "the use cases; it implements httpapi.Service and must never link gVisor, so that daemon code is tested without it"},
 
