@@ -76,6 +76,12 @@ func fakeService() *apitest.Service {
 				return (f.State != "" && f.State != s.State) || (f.Metadata != nil && f.Metadata["k"] != "v")
 			}), nil
 		},
+		ExportFunc: fakeExport, CommitFunc: func(ctx context.Context, ref string, req sandbox.CommitRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+			if _, err := find(ctx, ref); err != nil {
+				return nil, err
+			}
+			return fakeImage(img)(ctx, sandbox.ImageRequest{Name: req.Name, Ref: req.Message}, progress)
+		},
 		DestroyFunc: func(ctx context.Context, ref string) error { _, err := find(ctx, ref); return err },
 		PromoteFunc: func(_ context.Context, ref string) (*sandbox.Sandbox, error) {
 			if ref == "base" {
@@ -277,6 +283,20 @@ func fakeMerge(ctx context.Context, into string, req sandbox.MergeRequest) (*san
 		{Path: "/srv/old", Kind: sandbox.Deleted, From: kidID, Type: "file", Size: 5 << 20, Mode: "0644", Owner: "0:0"},
 	}
 	return r, nil
+}
+
+// fakeExport writes what was asked for; kid's export breaks off in the middle.
+func fakeExport(ctx context.Context, ref string, req sandbox.ExportRequest, w io.Writer) error {
+	if _, err := find(ctx, ref); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w, ref, req.Format, req.Gzip); err != nil || ref != "kid" {
+		return err
+	}
+	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+		return err
+	}
+	return sandbox.Errorf(sandbox.CodeCorrupt, "page 7 is none")
 }
 
 func fakeImage(img *sandbox.Image) func(context.Context, sandbox.ImageRequest, func(sandbox.Progress)) (*sandbox.Image, error) {

@@ -356,6 +356,47 @@ func TestCreateImage(t *testing.T) {
 	}
 }
 
+func TestExportAndCommit(t *testing.T) {
+	var got string
+	c := connect(t, &apitest.Service{
+		ExportFunc: func(_ context.Context, ref string, req sandbox.ExportRequest, w io.Writer) error {
+			got = fmt.Sprint(ref, req)
+			if ref == "none" {
+				return sandbox.NotFound("sandbox", ref)
+			}
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil || ref != "cut-off" {
+				return err
+			}
+			return sandbox.Errorf(sandbox.CodeCorrupt, "page 7 is none")
+		},
+		CommitFunc: func(_ context.Context, ref string, req sandbox.CommitRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+			got = fmt.Sprint(ref, req)
+			progress(sandbox.Progress{Phase: "pack"})
+			return &sandbox.Image{ID: "img_aaaaaaaaaaaaaaaa"}, nil
+		},
+	})
+	var out bytes.Buffer
+	if err := c.Export(t.Context(), "x", sandbox.ExportRequest{Format: "oci", Gzip: true}, &out); err != nil || got != "x{oci true}" || out.Len() != 1<<20 {
+		t.Errorf("Export: %v after %s and %d bytes", err, got, out.Len())
+	}
+	out.Reset()
+	if err := c.Export(t.Context(), "none", sandbox.ExportRequest{Format: "tar"}, &out); sandbox.CodeOf(err) != sandbox.CodeNotFound || out.Len() > 0 {
+		t.Errorf("Export of nothing: %v", err)
+	}
+	if err := c.Export(t.Context(), "cut-off", sandbox.ExportRequest{Format: "tar"}, &out); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+		t.Errorf("Export that breaks off: %v", err)
+	}
+	full := errors.New("full")
+	if err := c.Export(t.Context(), "x", sandbox.ExportRequest{Format: "tar"}, failingWriter{full}); !errors.Is(err, full) {
+		t.Errorf("Export to a full disk: %v", err)
+	}
+	var phases string
+	img, err := c.Commit(t.Context(), "x", sandbox.CommitRequest{Name: "n", Message: "m"}, func(p sandbox.Progress) { phases += p.Phase })
+	if err != nil || img.ID != "img_aaaaaaaaaaaaaaaa" || got != "x{n m}" || phases != "pack" {
+		t.Errorf("Commit: %+v, %v after %s, %s", img, err, got, phases)
+	}
+}
+
 func TestHealth(t *testing.T) {
 	h, err := connect(t, &apitest.Service{}).Health(t.Context())
 	if err != nil || h.Status != "ok" || h.Version != "test" || h.PID == 0 {

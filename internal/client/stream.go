@@ -73,11 +73,70 @@ func writeChunk(w io.Writer, data []byte) error {
 	return nil
 }
 
+// Export copies the files of a sandbox or snapshot to w, in the form that the
+// request asks for. If it fails, what was written is not all.
+func (c *Client) Export(ctx context.Context, ref string, req sandbox.ExportRequest, w io.Writer) error {
+	p, err := path("sandboxes", ref, "/export")
+	if err != nil {
+		return err
+	}
+	query := url.Values{"format": {string(req.Format)}}
+	if req.Gzip {
+		query.Set("gzip", "1")
+	}
+	resp, err := c.send(ctx, http.MethodGet, p, query, nil, "*/*")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	in := &bodyReader{r: resp.Body}
+	_, err = io.CopyBuffer(struct{ io.Writer }{w}, in, make([]byte, exportBuffer))
+	if in.err != nil {
+		return connectionError(ctx, in.err)
+	}
+	if err != nil {
+		return fmt.Errorf("write export: %w", err)
+	}
+	return nil
+}
+
+// exportBuffer is how much of an export is copied at once, in bytes.
+const exportBuffer = 256 << 10
+
+// bodyReader tells errors of reading from those of writing.
+type bodyReader struct {
+	r   io.Reader
+	err error
+}
+
+// Read implements io.Reader.
+func (b *bodyReader) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if err != nil && err != io.EOF {
+		b.err = err
+	}
+	return n, err
+}
+
+// Commit makes an image of the files of a sandbox or snapshot. progress is called
+// from the calling goroutine.
+func (c *Client) Commit(ctx context.Context, ref string, req sandbox.CommitRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+	p, err := path("sandboxes", ref, "/commit")
+	if err != nil {
+		return nil, err
+	}
+	return c.makeImage(ctx, p, req, progress)
+}
+
 // CreateImage builds, imports or pulls an image. progress is called from the
 // calling goroutine.
 func (c *Client) CreateImage(ctx context.Context, req sandbox.ImageRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+	return c.makeImage(ctx, "/v1/images", req, progress)
+}
+
+func (c *Client) makeImage(ctx context.Context, path string, req any, progress func(sandbox.Progress)) (*sandbox.Image, error) {
 	var img *sandbox.Image
-	err := c.events(ctx, "/v1/images", req, func(ev httpwire.Event) (done bool, err error) {
+	err := c.events(ctx, path, req, func(ev httpwire.Event) (done bool, err error) {
 		switch ev.Name {
 		case httpwire.EventProgress:
 			var p sandbox.Progress

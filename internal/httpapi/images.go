@@ -27,16 +27,9 @@ type imageCreateInput struct {
 
 func (a *API) routeImages() {
 	const tag = "images"
-	responses := map[string]*huma.Response{
-		"200": {Description: "Progress, if events are accepted", Content: map[string]*huma.MediaType{
-			httpwire.EventType: eventContent(a, "Events `progress` (Progress), then one `image` (Image) or `error` (Problem).",
-				sandbox.Progress{}, sandbox.Image{}, httpwire.Problem{}),
-		}},
-		"201": {Description: http.StatusText(http.StatusCreated), Content: jsonContent(a, sandbox.Image{})},
-	}
 	create := operation(http.MethodPost, "/v1/images", "create-image", tag, "Build, import or pull an image",
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusNoStorage)
-	registerStream(a, withStatus(create, http.StatusCreated), responses,
+	registerStream(a, withStatus(create, http.StatusCreated), imageResponses(a),
 		func(in *imageCreateInput) error { return validImageRequest(in.Body) }, a.createImage)
 	register(a, operation(http.MethodGet, "/v1/images", "list-images", tag, "List images"), a.listImages)
 	register(a, operation(http.MethodGet, "/v1/images/{ref}", "get-image", tag, "Look at an image", statusNotFound), a.getImage)
@@ -44,9 +37,28 @@ func (a *API) routeImages() {
 		statusNotFound, statusConflict), a.removeImage)
 }
 
+// imageResponses documents the answers of what makes an image.
+func imageResponses(a *API) map[string]*huma.Response {
+	return map[string]*huma.Response{
+		"200": {Description: "Progress, if events are accepted", Content: map[string]*huma.MediaType{
+			httpwire.EventType: eventContent(a, "Events `progress` (Progress), then one `image` (Image) or `error` (Problem).",
+				sandbox.Progress{}, sandbox.Image{}, httpwire.Problem{}),
+		}},
+		"201": {Description: http.StatusText(http.StatusCreated), Content: jsonContent(a, sandbox.Image{})},
+	}
+}
+
 func (a *API) createImage(w http.ResponseWriter, r *http.Request, in *imageCreateInput) {
-	if !acceptsEvents(in.Accept) {
-		img, err := a.svc.CreateImage(r.Context(), in.Body, func(sandbox.Progress) {})
+	a.makeImage(w, r, in.Accept, func(ctx context.Context, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+		return a.svc.CreateImage(ctx, in.Body, progress)
+	})
+}
+
+// makeImage answers with an image, and before it with the progress of making it if
+// the client accepts events.
+func (a *API) makeImage(w http.ResponseWriter, r *http.Request, accept string, work func(context.Context, func(sandbox.Progress)) (*sandbox.Image, error)) {
+	if !acceptsEvents(accept) {
+		img, err := work(r.Context(), func(sandbox.Progress) {})
 		if err != nil {
 			a.writeProblem(w, r, err)
 			return
@@ -56,7 +68,7 @@ func (a *API) createImage(w http.ResponseWriter, r *http.Request, in *imageCreat
 	}
 	events, ctx := newEventWriter(w, r)
 	defer events.close()
-	img, err := a.svc.CreateImage(ctx, in.Body, func(p sandbox.Progress) { events.send(httpwire.EventProgress, p) })
+	img, err := work(ctx, func(p sandbox.Progress) { events.send(httpwire.EventProgress, p) })
 	if err != nil {
 		a.endEvents(events, r, err)
 		return

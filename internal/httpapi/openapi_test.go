@@ -121,6 +121,7 @@ GET /v1/sandboxes
 GET /v1/sandboxes/{id}
 GET /v1/sandboxes/{id}/diff
 GET /v1/sandboxes/{id}/exec
+GET /v1/sandboxes/{id}/export
 GET /v1/sandboxes/{id}/files
 GET /v1/sandboxes/{id}/files/archive
 GET /v1/sandboxes/{id}/files/list
@@ -131,10 +132,12 @@ GET /v1/sandboxes/{id}/processes
 GET /v1/sandboxes/{id}/stats
 GET /v1/snapshots
 GET /v1/snapshots/{id}
+GET /v1/snapshots/{id}/export
 GET /v1/tree
 HEAD /v1/sandboxes/{id}/files
 POST /v1/images
 POST /v1/sandboxes
+POST /v1/sandboxes/{id}/commit
 POST /v1/sandboxes/{id}/exec
 POST /v1/sandboxes/{id}/files/chmod
 POST /v1/sandboxes/{id}/files/mkdir
@@ -146,6 +149,7 @@ POST /v1/sandboxes/{id}/promote
 POST /v1/sandboxes/{id}/resume
 POST /v1/sandboxes/{id}/rollback
 POST /v1/sandboxes/{id}/snapshots
+POST /v1/snapshots/{id}/commit
 POST /v1/snapshots/{id}/restore
 PUT /v1/sandboxes/{id}/files
 PUT /v1/sandboxes/{id}/files/archive

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"testing"
 
 	"ramet.dev/ramet/internal/httpapi/apitest"
@@ -92,6 +93,15 @@ func recorder(calls *[]string) *apitest.Service {
 		ImagesFunc:      func(context.Context) ([]sandbox.Image, error) { note("Images"); return []sandbox.Image{*img}, nil },
 		GetImageFunc:    func(_ context.Context, ref string) (*sandbox.Image, error) { note("GetImage", ref); return img, nil },
 		RemoveImageFunc: func(_ context.Context, ref string) error { note("RemoveImage", ref); return nil },
+		ExportFunc: func(_ context.Context, ref string, req sandbox.ExportRequest, w io.Writer) error {
+			note("Export", ref, req)
+			_, err := io.WriteString(w, "archive")
+			return err
+		},
+		CommitFunc: func(_ context.Context, ref string, req sandbox.CommitRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+			note("Commit", ref, req)
+			return img, nil
+		},
 		CreateImageFunc: func(_ context.Context, req sandbox.ImageRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
 			note("CreateImage", req)
 			progress(sandbox.Progress{Phase: "unpack", Done: 1, Total: 2})
@@ -129,6 +139,10 @@ func TestRoutes(t *testing.T) {
 		{"POST", one + "/merge", `{"from":["a","` + snapA + `"],"paths":["/x"],"strategy":"theirs","dry_run":true}`,
 			`Merge "` + sbxA + `" {"from":["a","` + snapA + `"],"paths":["/x"],"dry_run":true,"strategy":"theirs"}`, 200, `"applied":[],"conflicts":[]`},
 		{"GET", "/v1/sandboxes/" + snapA + "/diff?to=" + snapA + "&stat=1", "", `Diff "` + snapA + `" "` + snapA + `" {"stat":true}`, 200, `"changes":[]`},
+		{"GET", one + "/export", "", `Export "` + sbxA + `" {"Format":"layer","Gzip":false}`, 200, "archive"},
+		{"GET", one + "/export?format=oci&gzip=1", "", `Export "` + sbxA + `" {"Format":"oci","Gzip":true}`, 200, "archive"},
+		{"GET", "/v1/sandboxes/" + snapA + "/export?format=tar", "", `Export "` + snapA + `" {"Format":"tar","Gzip":false}`, 200, "archive"},
+		{"POST", one + "/commit", `{"name":"x","message":"m"}`, `Commit "` + sbxA + `" {"name":"x","message":"m"}`, 201, `"names":[]`},
 		{"GET", "/v1/tree", "", `Tree ""`, 200, `{"items":[]}`},
 		{"GET", "/v1/tree?sandbox=a", "", `Tree "a"`, 200, `{"items":[]}`},
 		{"POST", one + "/snapshots", `{"name":"s","memory":true}`, `Snapshot "` + sbxA + `" {"name":"s","memory":true}`, 201, snapA},

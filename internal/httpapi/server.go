@@ -57,6 +57,7 @@ func New(cfg Config) *API {
 	a.routeFiles()
 	a.routeForks()
 	a.routeSnapshots()
+	a.routeExports()
 	a.routeOpenAPI()
 	return a
 }

@@ -42,6 +42,12 @@ type Service interface {
 	// Merge brings what the files of others changed since they parted to the
 	// sandbox into. Conflicts are a result, not an error.
 	Merge(ctx context.Context, into string, req sandbox.MergeRequest) (*sandbox.MergeResult, error)
+	// Export writes the files of a sandbox or snapshot as they are at one moment.
+	// What fails before the first write is told as for other methods.
+	Export(ctx context.Context, ref string, req sandbox.ExportRequest, w io.Writer) error
+	// Commit makes an image of a sandbox's or snapshot's files. Of progress the same
+	// is true as for CreateImage.
+	Commit(ctx context.Context, ref string, req sandbox.CommitRequest, progress func(sandbox.Progress)) (*sandbox.Image, error)
 	// Tree returns the lineage below ref, or everything if ref is empty.
 	Tree(ctx context.Context, ref string) ([]*sandbox.TreeNode, error)
 

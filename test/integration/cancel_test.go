@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -50,6 +51,18 @@ func TestCancel(t *testing.T) {
 		{"rollback", 80 * time.Millisecond, func(ctx context.Context) error {
 			_, err := n.m.Rollback(ctx, "base", "start")
 			return err
+		}},
+		{"commit", 40 * time.Millisecond, func(ctx context.Context) error {
+			_, err := n.m.Commit(ctx, "base", sandbox.CommitRequest{Name: "new"}, func(sandbox.Progress) {})
+			if err == nil {
+				err = n.m.RemoveImage(context.Background(), "new")
+			} else if _, rerr := n.m.GetImage(context.Background(), "new"); sandbox.CodeOf(rerr) != sandbox.CodeNotFound {
+				t.Errorf("a cancelled commit left an image: %v", rerr)
+			}
+			return err
+		}},
+		{"export", 20 * time.Millisecond, func(ctx context.Context) error {
+			return n.m.Export(ctx, "base", sandbox.ExportRequest{Format: sandbox.ExportOCI}, io.Discard)
 		}},
 		{"exec", 20 * time.Millisecond, func(ctx context.Context) error {
 			_, err := n.m.Exec(ctx, "base", sandbox.ExecRequest{Argv: []string{"guest", "sleep", "1h"}}, discard())

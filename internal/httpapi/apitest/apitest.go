@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -27,6 +28,8 @@ type Service struct {
 	PromoteFunc        func(context.Context, string) (*sandbox.Sandbox, error)
 	DiffFunc           func(context.Context, string, string, sandbox.DiffRequest) (*sandbox.Diff, error)
 	MergeFunc          func(context.Context, string, sandbox.MergeRequest) (*sandbox.MergeResult, error)
+	ExportFunc         func(context.Context, string, sandbox.ExportRequest, io.Writer) error
+	CommitFunc         func(context.Context, string, sandbox.CommitRequest, func(sandbox.Progress)) (*sandbox.Image, error)
 	TreeFunc           func(context.Context, string) ([]*sandbox.TreeNode, error)
 	SnapshotFunc       func(context.Context, string, sandbox.SnapshotRequest) (*sandbox.Snapshot, error)
 	SnapshotsFunc      func(context.Context) ([]sandbox.Snapshot, error)
@@ -146,6 +149,19 @@ func (s *Service) DeleteSnapshot(ctx context.Context, ref string) error {
 		return errUnset
 	}
 	return s.DeleteSnapshotFunc(ctx, ref)
+}
+
+// Export implements httpapi.Service.
+func (s *Service) Export(ctx context.Context, ref string, req sandbox.ExportRequest, w io.Writer) error {
+	if s.ExportFunc == nil {
+		return errUnset
+	}
+	return s.ExportFunc(ctx, ref, req, w)
+}
+
+// Commit implements httpapi.Service.
+func (s *Service) Commit(ctx context.Context, ref string, req sandbox.CommitRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+	return call(s.CommitFunc != nil, func() (*sandbox.Image, error) { return s.CommitFunc(ctx, ref, req, progress) })
 }
 
 // Restore implements httpapi.Service.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -207,7 +208,7 @@ func eat(args []string) (int, error) {
 	return int(b[0]), nil
 }
 
-// fill writes that many MiB to a file.
+// fill writes that many MiB, none of them zeros, to a file.
 func fill(args []string) (int, error) {
 	mib, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -219,7 +220,7 @@ func fill(args []string) (int, error) {
 	}
 	defer f.Close()
 	for range mib {
-		if _, err := f.Write(make([]byte, 1<<20)); err != nil {
+		if _, err := f.Write(bytes.Repeat([]byte("full"), 1<<18)); err != nil {
 			return 1, err
 		}
 	}

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func (a *app) exportCommand() *cobra.Command {
+	var req sandbox.ExportRequest
+	var output, format string
+	cmd := &cobra.Command{
+		Use:   "export SANDBOX|SNAPSHOT [-o FILE] [--format layer|oci|tar] [--gzip]",
+		Short: "Write the files of a sandbox or snapshot, or their changes, as an archive",
+		Long: `Write the files of a sandbox or snapshot as they are at one moment; the sandbox goes on.
+
+  layer  what differs from the image, as a layer to be put on it, with whiteouts
+  oci    an archive of an OCI image layout: the image as one layer, and the changes
+  tar    all files of the root file system
+
+What is in /dev, /proc, /sys and /tmp, /etc/hostname and /etc/machine-id are the image's.`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			req.Format = sandbox.ExportFormat(format)
+			if output != "-" {
+				return a.exportFile(ctx, c, args[0], req, output)
+			}
+			switch {
+			case a.json:
+				return sandbox.Invalid("output", "--json needs -o FILE: the archive goes to standard output")
+			case isTerminal(a.Out):
+				return sandbox.Invalid("output", "an archive is not for a terminal: use -o FILE, or redirect standard output")
+			}
+			_, err := a.export(ctx, c, args[0], req, a.Out)
+			return err
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVarP(&output, "output", "o", "-", "file to write, - for standard output")
+	f.StringVar(&format, "format", string(sandbox.ExportLayer), "layer, oci or tar")
+	f.BoolVar(&req.Gzip, "gzip", false, "compress; with oci, the layers in the archive")
+	return cmd
+}
+
+// exportFile writes to a file, which is complete or as it was before. What is no
+// regular file is written to as it is.
+func (a *app) exportFile(ctx context.Context, c *client.Client, ref string, req sandbox.ExportRequest, path string) (err error) {
+	temp, flags := path, os.O_WRONLY
+	if st, err := os.Stat(path); err != nil || st.Mode().IsRegular() {
+		temp, flags = filepath.Join(filepath.Dir(path), ".ramet-export-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL
+	}
+	f, err := os.OpenFile(temp, flags, 0o666)
+	if err != nil {
+		return sandbox.Invalid("output", "%v", err)
+	}
+	defer func() {
+		f.Close() // again, if all went well
+		if err != nil && temp != path {
+			os.Remove(temp)
+		}
+	}()
+	n, err := a.export(ctx, c, ref, req, f)
+	if err == nil {
+		err = f.Close()
+	}
+	if err == nil && temp != path {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		return err
+	}
+	return a.show(map[string]any{"path": path, "size_bytes": n}, func(io.Writer) error { return nil })
+}
+
+// export writes to w, shows how far that is and returns how much it was.
+func (a *app) export(ctx context.Context, c *client.Client, ref string, req sandbox.ExportRequest, w io.Writer) (int64, error) {
+	p := a.newProgress(ctx)
+	out := &countWriter{w: w, progress: p}
+	err := c.Export(ctx, ref, req, out)
+	p.end(err == nil)
+	if err == nil && !a.json {
+		fmt.Fprintf(a.Err, "%s, %s\n", req.Format, byteSize(out.n))
+	}
+	return out.n, err
+}
+
+// countWriter reports what is written through it.
+type countWriter struct {
+	w        io.Writer
+	n        int64
+	progress progress
+}
+
+// Write implements io.Writer.
+func (c *countWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	c.progress.update(sandbox.Progress{Phase: "export", Done: c.n})
+	return n, err
+}
+
+func (a *app) commitCommand() *cobra.Command {
+	var req sandbox.CommitRequest
+	cmd := &cobra.Command{
+		Use:   "commit SANDBOX|SNAPSHOT NAME [-m MESSAGE]",
+		Short: "Make an image of the files of a sandbox or snapshot",
+		Long: `Make an image of the files of a sandbox or snapshot as they are at one moment; the sandbox goes on.
+
+What is in /dev, /proc, /sys and /tmp, /etc/hostname and /etc/machine-id are the image's that it
+was made from, and so is the configuration: environment, command, directory and user.`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			req.Name = args[1]
+			p := a.newProgress(ctx)
+			img, err := c.Commit(ctx, args[0], req, p.update)
+			p.end(err == nil)
+			if err != nil {
+				return err
+			}
+			return a.show(img, line(img.ID))
+		}),
+	}
+	cmd.Flags().StringVarP(&req.Message, "message", "m", "", "what the image is, for people")
+	return cmd
+}

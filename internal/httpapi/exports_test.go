@@ -1,0 +1,92 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// TestExportOfSnapshot tells that the route of snapshots means one, although a
+// sandbox of the same name counts elsewhere.
+func TestExportOfSnapshot(t *testing.T) {
+	var calls []string
+	c := testClient(t, apitest.Serve(t, recorder(&calls)))
+	if got := ask(t, c, "GET", "/v1/snapshots/name/export", ""); got.status != 200 || got.body != "archive" || got.header.Get("Content-Type") != "application/x-tar" {
+		t.Errorf("export: %+v", got)
+	}
+	if got := ask(t, c, "POST", "/v1/snapshots/name/commit", `{"name":"x"}`); got.status != 201 {
+		t.Errorf("commit: %+v", got)
+	}
+	want := []string{`GetSnapshot "name"`, `Export "` + snapA + `" {"Format":"layer","Gzip":false}`, `GetSnapshot "name"`, `Commit "` + snapA + `" {"name":"x"}`}
+	if strings.Join(calls, "\n") != strings.Join(want, "\n") {
+		t.Errorf("calls %q, want %q", calls, want)
+	}
+	for _, path := range []string{"/v1/snapshots/" + sbxA + "/export", "/v1/sandboxes/.../export", "/v1/sandboxes/a/export?format=zip", "/v1/sandboxes/a/export?nope=1"} {
+		if got := ask(t, c, "GET", path, ""); got.status != 400 {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+	for _, body := range []string{"", "{}", `{"name":"../x"}`, `{"name":"x","message":"` + strings.Repeat("m", 1001) + `"}`} {
+		if got := ask(t, c, "POST", "/v1/sandboxes/a/commit", body); got.status != 400 {
+			t.Errorf("commit %.40s: %+v", body, got)
+		}
+	}
+}
+
+// TestExportFails tells how: with a problem as long as nothing was sent, and then by
+// breaking off.
+func TestExportFails(t *testing.T) {
+	failed := sandbox.Errorf(sandbox.CodeCorrupt, "page 7 is none")
+	size := 0
+	c := testClient(t, apitest.Serve(t, &apitest.Service{ExportFunc: func(_ context.Context, _ string, _ sandbox.ExportRequest, w io.Writer) error {
+		if _, err := w.Write(make([]byte, size)); err != nil {
+			return err
+		}
+		return failed
+	}}))
+	if got := ask(t, c, "GET", "/v1/sandboxes/a/export", ""); got.problem(t).Code != sandbox.CodeCorrupt {
+		t.Errorf("before the first byte: %+v", got)
+	}
+	size = 1 << 20
+	resp, err := c.Get("http://ramet/v1/sandboxes/a/export?gzip=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(io.Discard, resp.Body)
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/gzip" || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("in the middle: %s, %d bytes, %v", resp.Status, n, err)
+	}
+}
+
+// TestExportEndsWithTheClient tells that the work ends when nobody reads any more.
+func TestExportEndsWithTheClient(t *testing.T) {
+	ended := make(chan error, 1)
+	c := testClient(t, apitest.Serve(t, &apitest.Service{ExportFunc: func(ctx context.Context, _ string, _ sandbox.ExportRequest, w io.Writer) error {
+		for piece := make([]byte, 1<<20); ctx.Err() == nil; {
+			if _, err := w.Write(piece); err != nil {
+				ended <- err
+				return err
+			}
+		}
+		ended <- ctx.Err()
+		return ctx.Err()
+	}}))
+	resp, err := c.Get("http://ramet/v1/sandboxes/a/export")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(resp.Body, make([]byte, 1000)); err != nil {
+		t.Error(err)
+	}
+	resp.Body.Close()
+	if err := <-ended; err == nil {
+		t.Error("the export ended by itself")
+	}
+}
