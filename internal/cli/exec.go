@@ -23,6 +23,9 @@ type execOptions struct {
 	env         []string
 	cwd, user   string
 	timeout     time.Duration
+	tty, detach bool
+	detachKeys  string
+	idleTimeout time.Duration
 
 	ref     string
 	command []string
@@ -31,13 +34,16 @@ type execOptions struct {
 func (a *app) execCommand() *cobra.Command {
 	var opts execOptions
 	cmd := &cobra.Command{
-		Use:   "exec [-i] [--env K=V] [--cwd DIR] [--user USER] [--timeout DURATION] SBX CMD…  |  exec SBX -c 'SHELL COMMAND'",
+		Use:   "exec [-it] [-d] [--env K=V] [--cwd DIR] [--user USER] [--timeout DURATION] SBX CMD…  |  exec SBX -c 'SHELL COMMAND'",
 		Short: "Run a command in a sandbox; its exit code is ramet's, 128+N if signal N ended it",
 		Args: func(cmd *cobra.Command, args []string) error {
 			return opts.split(cmd.Flags(), args)
 		},
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
+			if opts.tty || opts.detach {
+				return a.execKept(ctx, c, opts)
+			}
 			return a.exec(ctx, c, opts)
 		}),
 	}
@@ -49,6 +55,10 @@ func (a *app) execCommand() *cobra.Command {
 	f.StringVarP(&opts.cwd, "cwd", "w", "", "working directory")
 	f.StringVarP(&opts.user, "user", "u", "", "name or uid, optionally :group")
 	f.DurationVar(&opts.timeout, "timeout", 0, "kill the command after this time, such as 10s")
+	f.BoolVarP(&opts.tty, "tty", "t", false, "give the command a terminal")
+	f.BoolVarP(&opts.detach, "detach", "d", false, "leave the command running in the background and print its process id")
+	f.DurationVar(&opts.idleTimeout, "idle-timeout", 0, "with -t or -d: kill the command after this time without output or input")
+	addDetachKeys(f, &opts.detachKeys)
 	return cmd
 }
 
@@ -87,6 +97,9 @@ func (o *execOptions) split(f *pflag.FlagSet, args []string) error {
 	if len(o.command) == 0 {
 		return fmt.Errorf("exec needs a sandbox and a command")
 	}
+	if o.idleTimeout != 0 && !o.tty && !o.detach {
+		return fmt.Errorf("--idle-timeout is for commands with -t or -d")
+	}
 	return nil
 }
 
@@ -95,7 +108,7 @@ func (a *app) exec(ctx context.Context, c *client.Client, opts execOptions) erro
 	if err != nil {
 		return err
 	}
-	timeout, err := timeoutMS(opts.timeout)
+	timeout, err := timeoutMS("timeout", opts.timeout)
 	if err != nil {
 		return err
 	}
@@ -144,9 +157,9 @@ func (a *app) execOver(ctx context.Context, c *client.Client, ref string, req sa
 }
 
 // timeoutMS converts a timeout; less than a millisecond would mean none.
-func timeoutMS(d time.Duration) (int64, error) {
+func timeoutMS(field string, d time.Duration) (int64, error) {
 	if d < 0 || (d > 0 && d < time.Millisecond) {
-		return 0, sandbox.Invalid("timeout", "%s is not a time of a millisecond or more", d)
+		return 0, sandbox.Invalid(field, "%s is not a time of a millisecond or more", d)
 	}
 	return d.Milliseconds(), nil
 }

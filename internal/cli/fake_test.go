@@ -89,9 +89,7 @@ func fakeService() *apitest.Service {
 			}
 			return fakeSandbox(baseID, "base", ""), nil
 		},
-		ProcessesFunc: func(context.Context, string) ([]sandbox.Process, error) {
-			return []sandbox.Process{{PID: 1, Threads: 1, State: "sleeping", Command: "/init"}, {PID: 12, PPID: 1, UID: 1000, Threads: 4, State: "running", Command: "python3 -c \x1b[31m"}}, nil
-		},
+		ProcessFuncs: fakeProcesses(),
 		StatsFunc: func(context.Context, string) (*sandbox.Stats, error) {
 			return &sandbox.Stats{Memory: sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30}, CPUSeconds: 1.25, Processes: 2}, nil
 		},
@@ -312,5 +310,76 @@ func fakeImage(img *sandbox.Image) func(context.Context, sandbox.ImageRequest, f
 		source, err := json.Marshal(req)
 		out.Names, out.Source = []string{req.Name}, string(source)
 		return &out, err
+	}
+}
+
+// fakeProcesses knows 12, which runs and is no child of ours, 13, a terminal, and 14,
+// which has ended.
+func fakeProcesses() apitest.ProcessFuncs {
+	ended := created.Add(time.Minute)
+	all := []sandbox.Process{
+		{PID: 12, PPID: 1, UID: 1000, Threads: 4, State: "running", Command: "python3 -c \x1b[31m", CPUSeconds: 1.5, MemoryMiB: 20, StartedAt: created},
+		{PID: 13, Threads: 1, State: "sleeping", Command: "sh", StartedAt: created, Kept: &sandbox.KeptProcess{Terminal: true, Stdin: true, Inherited: true, NextSeq: 10}},
+		{PID: 14, State: "ended", Command: "false", StartedAt: created, Kept: &sandbox.KeptProcess{EndedAt: &ended, NextSeq: 9, Exit: &sandbox.ExecResult{ExitCode: 3}}},
+	}
+	one := func(_ context.Context, _ string, pid int) (*sandbox.Process, error) {
+		for _, p := range all {
+			if p.PID == pid {
+				return &p, nil
+			}
+		}
+		return nil, sandbox.Errorf(sandbox.CodeNotFound, "no process %d", pid)
+	}
+	attach := func(ctx context.Context, ref string, pid int, req sandbox.AttachRequest, s httpapi.AttachIO) (*sandbox.Position, error) {
+		if _, err := one(ctx, ref, pid); err != nil {
+			return nil, err
+		}
+		for _, c := range []sandbox.Chunk{
+			{Seq: 0, Lost: 2}, {Seq: 2, Time: created, Data: []byte("out\n")}, {Seq: 6, Time: created, Data: []byte("e\xffr"), Stderr: true},
+		} {
+			if c.Seq < req.From {
+				continue
+			}
+			if err := s.Output(c); err != nil {
+				return nil, err
+			}
+		}
+		pos := &sandbox.Position{NextSeq: 9}
+		if pid == 14 {
+			pos.Exit = &sandbox.ExecResult{ExitCode: 3}
+		} else if s.Stdin != nil && req.Follow {
+			text, err := io.ReadAll(s.Stdin)
+			if err != nil {
+				return nil, err
+			}
+			if err := s.Output(sandbox.Chunk{Seq: 9, Data: []byte("input: " + string(text))}); err != nil {
+				return nil, err
+			}
+			pos.Exit = &sandbox.ExecResult{OK: true}
+		}
+		return pos, nil
+	}
+	return apitest.ProcessFuncs{
+		ProcessesFunc: func(_ context.Context, _ string, ended bool) ([]sandbox.Process, error) {
+			if ended {
+				return all, nil
+			}
+			return all[:2], nil
+		},
+		ProcessFunc: one, AttachFunc: attach,
+		StartProcessFunc: func(ctx context.Context, ref string, req sandbox.StartRequest) (*sandbox.Process, error) {
+			if _, err := find(ctx, ref); err != nil {
+				return nil, err
+			}
+			return &sandbox.Process{PID: 15, Command: fmt.Sprintf("%+v", req), StartedAt: created, Kept: &sandbox.KeptProcess{}}, nil
+		},
+		SignalProcessFunc: func(ctx context.Context, ref string, pid int, req sandbox.SignalRequest) error {
+			if req.Signal != "TERM" && (req.Signal != "INT" || !req.Group) {
+				return sandbox.Invalid("signal", "signal %s", req.Signal)
+			}
+			_, err := one(ctx, ref, pid)
+			return err
+		},
+		RemoveProcessFunc: func(context.Context, string, int) error { return nil },
 	}
 }

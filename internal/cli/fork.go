@@ -41,7 +41,7 @@ func (a *app) forkCommand() *cobra.Command {
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			req := sandbox.ForkRequest{Count: opts.count, Names: childNames(opts.prefix, opts.count)}
 			var err error
-			if req.TimeoutMS, err = timeoutMS(timeout); err != nil {
+			if req.TimeoutMS, err = timeoutMS("timeout", timeout); err != nil {
 				return err
 			}
 			if req.Env, err = parseEnv(opts.env); err != nil {

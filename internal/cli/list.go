@@ -64,23 +64,6 @@ func sandboxTable(sandboxes []sandbox.Sandbox, quiet bool) func(io.Writer) error
 	return table([]string{"ID", "NAME", "STATE", "IMAGE", "PARENT", "AGE"}, rows)
 }
 
-func (a *app) psCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "ps SBX", Short: "List the processes in a sandbox", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
-		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			ps, err := c.Processes(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			var rows [][]string
-			for _, p := range ps {
-				rows = append(rows, []string{strconv.Itoa(p.PID), strconv.Itoa(p.PPID), strconv.Itoa(p.UID), strconv.Itoa(p.Threads), p.State, p.Command})
-			}
-			return a.show(ps, table([]string{"PID", "PPID", "UID", "THREADS", "STATE", "COMMAND"}, rows))
-		}),
-	}
-}
-
 func (a *app) statsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "stats SBX", Short: "What a sandbox uses now", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),

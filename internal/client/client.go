@@ -89,11 +89,14 @@ func path(kind, ref, rest string) (string, error) {
 	return "/v1/" + kind + "/" + seg + rest, nil
 }
 
-// send makes one request. The caller closes the body of the response, whose
+// send makes one request, whose body is JSON unless it is bytes. The caller closes the body of the response, whose
 // status is one of success.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any, accept string) (*http.Response, error) {
 	var reader io.Reader
-	if body != nil {
+	contentType := "application/json"
+	if raw, ok := body.([]byte); ok {
+		reader, contentType = bytes.NewReader(raw), "application/octet-stream"
+	} else if body != nil {
 		doc, err := json.Marshal(body)
 		if err != nil {
 			return nil, sandbox.Errorf(sandbox.CodeInternal, "encode request: %w", err)
@@ -109,7 +112,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	}
 	req.Header.Set("Accept", accept)
 	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", contentType)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -73,9 +73,40 @@ func TestMethods(t *testing.T) {
 			return []sandbox.Sandbox{*sb}, nil
 		},
 		DestroyFunc: func(_ context.Context, ref string) error { note(ref); return nil },
-		ProcessesFunc: func(_ context.Context, ref string) ([]sandbox.Process, error) {
-			note(ref)
-			return []sandbox.Process{{PID: 1}}, nil
+		ProcessFuncs: apitest.ProcessFuncs{
+			ProcessesFunc: func(_ context.Context, ref string, all bool) ([]sandbox.Process, error) {
+				note(ref, all)
+				return []sandbox.Process{{PID: 1}}, nil
+			},
+			ProcessFunc: func(_ context.Context, ref string, pid int) (*sandbox.Process, error) {
+				note(ref, pid)
+				return &sandbox.Process{PID: pid}, nil
+			},
+			StartProcessFunc: func(_ context.Context, ref string, req sandbox.StartRequest) (*sandbox.Process, error) {
+				note(ref, req.Argv)
+				return &sandbox.Process{PID: 7}, nil
+			},
+			WaitProcessFunc: func(_ context.Context, ref string, pid int) (*sandbox.ExecResult, error) {
+				note(ref, pid)
+				return &sandbox.ExecResult{ExitCode: 3}, nil
+			},
+			WriteProcessFunc: func(_ context.Context, ref string, pid int, in io.Reader, end bool) error {
+				data, err := io.ReadAll(in)
+				note(ref, pid, string(data), end)
+				return err
+			},
+			SignalProcessFunc: func(_ context.Context, ref string, pid int, req sandbox.SignalRequest) error {
+				note(ref, pid, req)
+				return nil
+			},
+			ResizeProcessFunc: func(_ context.Context, ref string, pid int, size sandbox.TerminalSize) error {
+				note(ref, pid, size)
+				return nil
+			},
+			RemoveProcessFunc: func(_ context.Context, ref string, pid int) error {
+				note(ref, pid)
+				return nil
+			},
 		},
 		StatsFunc: func(_ context.Context, ref string) (*sandbox.Stats, error) {
 			note(ref)
@@ -136,8 +167,18 @@ func TestMethods(t *testing.T) {
 	check("Destroy", "[x]", nil, nil, errors.Join(c.Destroy(ctx, "x")))
 	list, err := c.List(ctx, sandbox.ListFilter{State: "paused", Image: "i", Name: "n", Metadata: map[string]string{"k": "v=&"}})
 	check("List", "[{State:paused Image:i Name:n Metadata:map[k:v=&]}]", []sandbox.Sandbox{*sb}, list, err)
-	ps, err := c.Processes(ctx, "x")
-	check("Processes", "[x]", []sandbox.Process{{PID: 1}}, ps, err)
+	ps, err := c.Processes(ctx, "x", true)
+	check("Processes", "[x true]", []sandbox.Process{{PID: 1}}, ps, err)
+	started, err := c.StartProcess(ctx, "x", sandbox.StartRequest{Argv: []string{"a", "b"}})
+	check("StartProcess", "[x [a b]]", &sandbox.Process{PID: 7}, started, err)
+	p, err := c.Process(ctx, "x", 7)
+	check("Process", "[x 7]", &sandbox.Process{PID: 7}, p, err)
+	exit, err := c.WaitProcess(ctx, "x", 7)
+	check("WaitProcess", "[x 7]", &sandbox.ExecResult{ExitCode: 3}, exit, err)
+	check("WriteProcess", "[x 7 a\x00b true]", nil, nil, c.WriteProcess(ctx, "x", 7, []byte("a\x00b"), true))
+	check("SignalProcess", "[x 7 {Signal:TERM Group:true}]", nil, nil, c.SignalProcess(ctx, "x", 7, sandbox.SignalRequest{Signal: "TERM", Group: true}))
+	check("ResizeProcess", "[x 7 {Cols:80 Rows:24}]", nil, nil, c.ResizeProcess(ctx, "x", 7, sandbox.TerminalSize{Cols: 80, Rows: 24}))
+	check("RemoveProcess", "[x 7]", nil, nil, c.RemoveProcess(ctx, "x", 7))
 	st, err := c.Stats(ctx, "x")
 	check("Stats", "[x]", &sandbox.Stats{Processes: 2}, st, err)
 	f, err := c.Fork(ctx, "x", sandbox.ForkRequest{Count: 2})

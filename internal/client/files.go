@@ -234,7 +234,7 @@ func (c *Client) WatchFiles(ctx context.Context, ref string, req sandbox.WatchRe
 	q := fileQuery(req.FileRef)
 	q.flag("recursive", req.Recursive)
 	q.Set("debounce_ms", strconv.Itoa(req.DebounceMS))
-	return c.eventsOf(ctx, http.MethodGet, p, q.Values, nil, func(ev httpwire.Event) (bool, error) {
+	return c.events(ctx, http.MethodGet, p, q.Values, nil, func(ev httpwire.Event) (bool, error) {
 		if ev.Name != httpwire.EventFiles {
 			return false, nil
 		}

@@ -54,12 +54,6 @@ func (c *Client) Resume(ctx context.Context, ref string) (*sandbox.Sandbox, erro
 	return on[*sandbox.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/resume", nil, nil)
 }
 
-// Processes lists the processes in a sandbox.
-func (c *Client) Processes(ctx context.Context, ref string) ([]sandbox.Process, error) {
-	l, err := on[httpwire.List[sandbox.Process]](ctx, c, http.MethodGet, "sandboxes", ref, "/processes", nil, nil)
-	return l.Items, err
-}
-
 // Stats says what a sandbox uses now.
 func (c *Client) Stats(ctx context.Context, ref string) (*sandbox.Stats, error) {
 	return on[*sandbox.Stats](ctx, c, http.MethodGet, "sandboxes", ref, "/stats", nil, nil)

@@ -44,7 +44,7 @@ func (c *Client) ExecStream(ctx context.Context, ref string, req sandbox.ExecReq
 		return c.execSocket(ctx, p, req, streams)
 	}
 	var res *sandbox.ExecResult
-	err = c.events(ctx, p, req, func(ev httpwire.Event) (done bool, err error) {
+	err = c.events(ctx, http.MethodPost, p, nil, req, func(ev httpwire.Event) (done bool, err error) {
 		switch ev.Name {
 		case httpwire.EventStdout:
 			return false, writeChunk(streams.Stdout, ev.Data)
@@ -136,7 +136,7 @@ func (c *Client) CreateImage(ctx context.Context, req sandbox.ImageRequest, prog
 
 func (c *Client) makeImage(ctx context.Context, path string, req any, progress func(sandbox.Progress)) (*sandbox.Image, error) {
 	var img *sandbox.Image
-	err := c.events(ctx, path, req, func(ev httpwire.Event) (done bool, err error) {
+	err := c.events(ctx, http.MethodPost, path, nil, req, func(ev httpwire.Event) (done bool, err error) {
 		switch ev.Name {
 		case httpwire.EventProgress:
 			var p sandbox.Progress
@@ -152,15 +152,10 @@ func (c *Client) makeImage(ctx context.Context, path string, req any, progress f
 	return img, err
 }
 
-// events posts body and hands the events of the answer to each, until it
+// events makes a request and hands the events of the answer to each, until it
 // reports the last one. Unknown events are its business; the daemon's error
 // event is not.
-func (c *Client) events(ctx context.Context, path string, body any, each func(httpwire.Event) (done bool, err error)) error {
-	return c.eventsOf(ctx, http.MethodPost, path, nil, body, each)
-}
-
-// eventsOf is events for any request.
-func (c *Client) eventsOf(ctx context.Context, method, path string, query url.Values, body any, each func(httpwire.Event) (done bool, err error)) error {
+func (c *Client) events(ctx context.Context, method, path string, query url.Values, body any, each func(httpwire.Event) (done bool, err error)) error {
 	resp, err := c.send(ctx, method, path, query, body, httpwire.EventType)
 	if err != nil {
 		return err

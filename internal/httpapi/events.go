@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
 )
 
 var errStreamClosed = errors.New("stream is closed")
@@ -49,15 +51,15 @@ func newEventWriter(w http.ResponseWriter, r *http.Request) (*eventWriter, conte
 func (e *eventWriter) send(name string, v any) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.sendLocked(name, v)
+	return e.sendLocked(name, "", v)
 }
 
-func (e *eventWriter) sendLocked(name string, v any) error {
+func (e *eventWriter) sendLocked(name, id string, v any) error {
 	if e.closed {
 		return errStreamClosed
 	}
 	var err error
-	if e.buf, err = httpwire.AppendEvent(e.buf[:0], name, v); err != nil {
+	if e.buf, err = httpwire.AppendEvent(e.buf[:0], name, id, v); err != nil {
 		return err
 	}
 	if !e.begun {
@@ -74,6 +76,20 @@ func (e *eventWriter) sendLocked(name string, v any) error {
 		e.cancel()
 	}
 	return err
+}
+
+// sendChunk sends a piece of a process's output. Its id is where to go on.
+func (e *eventWriter) sendChunk(c sandbox.Chunk) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c.Lost > 0 {
+		return e.sendLocked(httpwire.EventLost, strconv.FormatInt(c.Seq+c.Lost, 10), httpwire.Lost{Seq: c.Seq, Bytes: c.Lost})
+	}
+	name := httpwire.EventStdout
+	if c.Stderr {
+		name = httpwire.EventStderr
+	}
+	return e.sendLocked(name, strconv.FormatInt(c.Seq+int64(len(c.Data)), 10), httpwire.NewChunk(c.Data, c.Seq, c.Time))
 }
 
 // stream returns a writer that sends each write as chunks called name.
@@ -111,11 +127,11 @@ func (c chunkWriter) Write(p []byte) (int, error) {
 	defer e.mu.Unlock()
 	for n := 0; n < len(p); {
 		part := p[n:min(n+httpwire.MaxChunk, len(p))]
-		e.seq++
-		if err := e.sendLocked(c.name, httpwire.NewChunk(part, e.seq, time.Now())); err != nil {
+		if err := e.sendLocked(c.name, "", httpwire.NewChunk(part, e.seq, time.Now())); err != nil {
 			return n, err
 		}
 		n += len(part)
+		e.seq += int64(len(part))
 	}
 	return len(p), nil
 }

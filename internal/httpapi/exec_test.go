@@ -82,7 +82,7 @@ func TestExecEvents(t *testing.T) {
 	r := httpwire.NewEventReader(strings.NewReader(got.body))
 	streams := map[string]string{}
 	var encodings []string
-	for seq := int64(1); ; seq++ {
+	for seq := int64(0); ; {
 		ev, err := r.Next()
 		if err != nil {
 			t.Fatal(err)
@@ -101,6 +101,7 @@ func TestExecEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		seq += int64(len(b))
 		streams[ev.Name] += string(b)
 		encodings = append(encodings, chunk.Encoding)
 	}

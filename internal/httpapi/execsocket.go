@@ -40,9 +40,14 @@ func (a *API) execSocket(w http.ResponseWriter, r *http.Request) {
 		a.writeProblem(w, r, err)
 		return
 	}
+	a.onSocket(w, r, func(s *execSession) { s.run(a, ref) })
+}
+
+// onSocket makes a request a WebSocket for as long as serve runs.
+func (a *API) onSocket(w http.ResponseWriter, r *http.Request, serve func(*execSession)) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		w.Header().Set("Upgrade", "websocket")
-		a.writeProblem(w, r, httpwire.NewStatusProblem(http.StatusUpgradeRequired, "GET here needs a WebSocket; POST runs a command without one"))
+		a.writeProblem(w, r, httpwire.NewStatusProblem(http.StatusUpgradeRequired, "GET here needs a WebSocket"))
 		return
 	}
 	conn, err := websocket.Accept(w, r, nil)
@@ -57,10 +62,10 @@ func (a *API) execSocket(w http.ResponseWriter, r *http.Request) {
 	if rw, ok := w.(*responseWriter); ok {
 		s.raw = rw.conn
 	}
-	s.run(a, ref)
+	serve(s)
 }
 
-// execSession is one command on one WebSocket. Two goroutines belong to it
+// execSession is one command, or one attached client, on one WebSocket. Two goroutines belong to it
 // while the command runs: receive reads messages, feedInput hands them to the
 // command. A command that reads nothing must not keep receive from noticing
 // that the client is gone.
@@ -69,6 +74,8 @@ type execSession struct {
 	raw    net.Conn // below conn; nil if it is not known
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	// control takes the text messages after the first; nil if there may be none.
+	control func(msg []byte) error
 
 	mu    sync.Mutex
 	ended bool // no frame may follow the final message
@@ -135,6 +142,13 @@ func (s *execSession) receive(messages chan<- []byte) {
 			s.cancel(errClientGone)
 			return
 		}
+		if s.control != nil && kind == websocket.MessageText {
+			if err := s.control(msg); err != nil {
+				s.cancel(err)
+				return
+			}
+			continue
+		}
 		payload, err := stdinPayload(kind, msg)
 		if err != nil {
 			s.cancel(err)
@@ -190,7 +204,7 @@ func feedInput(feed *io.PipeWriter, messages <-chan []byte) {
 }
 
 // finish sends the last message and closes the connection.
-func (s *execSession) finish(final httpwire.Final) {
+func (s *execSession) finish(final any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true

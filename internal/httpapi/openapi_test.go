@@ -77,7 +77,7 @@ func TestOpenAPIDocument(t *testing.T) {
 			t.Errorf("reference to %s leads nowhere", m[1])
 		}
 	}
-	for _, name := range []string{"Sandbox", "Snapshot", "Image", "ForkResult", "ExecResult", "Diff", "TreeNode", "Chunk", "Progress", "Problem"} {
+	for _, name := range []string{"Sandbox", "Snapshot", "Image", "ForkResult", "ExecResult", "Diff", "TreeNode", "Chunk", "Lost", "Position", "Process", "Control", "AttachMessage", "Progress", "Problem"} {
 		if doc.Components.Schemas[name] == nil {
 			t.Errorf("no schema %s", name)
 		}
@@ -111,6 +111,7 @@ const wantRoutes = `
 DELETE /v1/images/{ref}
 DELETE /v1/sandboxes/{id}
 DELETE /v1/sandboxes/{id}/files
+DELETE /v1/sandboxes/{id}/processes/{pid}
 DELETE /v1/snapshots/{id}
 GET /healthz
 GET /openapi.json
@@ -129,6 +130,10 @@ GET /v1/sandboxes/{id}/files/search
 GET /v1/sandboxes/{id}/files/stat
 GET /v1/sandboxes/{id}/files/watch
 GET /v1/sandboxes/{id}/processes
+GET /v1/sandboxes/{id}/processes/{pid}
+GET /v1/sandboxes/{id}/processes/{pid}/attach
+GET /v1/sandboxes/{id}/processes/{pid}/output
+GET /v1/sandboxes/{id}/processes/{pid}/wait
 GET /v1/sandboxes/{id}/stats
 GET /v1/snapshots
 GET /v1/snapshots/{id}
@@ -145,6 +150,10 @@ POST /v1/sandboxes/{id}/files/move
 POST /v1/sandboxes/{id}/fork
 POST /v1/sandboxes/{id}/merge
 POST /v1/sandboxes/{id}/pause
+POST /v1/sandboxes/{id}/processes
+POST /v1/sandboxes/{id}/processes/{pid}/resize
+POST /v1/sandboxes/{id}/processes/{pid}/signal
+POST /v1/sandboxes/{id}/processes/{pid}/stdin
 POST /v1/sandboxes/{id}/promote
 POST /v1/sandboxes/{id}/resume
 POST /v1/sandboxes/{id}/rollback

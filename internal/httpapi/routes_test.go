@@ -48,9 +48,40 @@ func recorder(calls *[]string) *apitest.Service {
 			return nil, nil
 		},
 		DestroyFunc: func(_ context.Context, ref string) error { note("Destroy", ref); return nil },
-		ProcessesFunc: func(_ context.Context, ref string) ([]sandbox.Process, error) {
-			note("Processes", ref)
-			return nil, nil
+		ProcessFuncs: apitest.ProcessFuncs{
+			ProcessesFunc: func(_ context.Context, ref string, all bool) ([]sandbox.Process, error) {
+				note("Processes", ref, all)
+				return nil, nil
+			},
+			ProcessFunc: func(_ context.Context, ref string, pid int) (*sandbox.Process, error) {
+				note("Process", ref, pid)
+				return &sandbox.Process{PID: pid}, nil
+			},
+			StartProcessFunc: func(_ context.Context, ref string, req sandbox.StartRequest) (*sandbox.Process, error) {
+				note("StartProcess", ref, req.Argv)
+				return &sandbox.Process{PID: 7}, nil
+			},
+			WaitProcessFunc: func(_ context.Context, ref string, pid int) (*sandbox.ExecResult, error) {
+				note("WaitProcess", ref, pid)
+				return &sandbox.ExecResult{ExitCode: 3}, nil
+			},
+			WriteProcessFunc: func(_ context.Context, ref string, pid int, in io.Reader, end bool) error {
+				data, err := io.ReadAll(in)
+				note("WriteProcess", ref, pid, string(data), end)
+				return err
+			},
+			SignalProcessFunc: func(_ context.Context, ref string, pid int, req sandbox.SignalRequest) error {
+				note("SignalProcess", ref, pid, req)
+				return nil
+			},
+			ResizeProcessFunc: func(_ context.Context, ref string, pid int, size sandbox.TerminalSize) error {
+				note("ResizeProcess", ref, pid, size)
+				return nil
+			},
+			RemoveProcessFunc: func(_ context.Context, ref string, pid int) error {
+				note("RemoveProcess", ref, pid)
+				return nil
+			},
 		},
 		StatsFunc: func(_ context.Context, ref string) (*sandbox.Stats, error) {
 			note("Stats", ref)
@@ -130,7 +161,16 @@ func TestRoutes(t *testing.T) {
 		{"POST", one + "/pause", "", `Pause "` + sbxA + `"`, 200, sbxA},
 		{"POST", one + "/resume", "", `Resume "` + sbxA + `"`, 200, sbxA},
 		{"POST", one + "/promote", "", `Promote "` + sbxA + `"`, 200, sbxA},
-		{"GET", one + "/processes", "", `Processes "` + sbxA + `"`, 200, `{"items":[]}`},
+		{"GET", one + "/processes", "", `Processes "` + sbxA + `" false`, 200, `{"items":[]}`},
+		{"GET", one + "/processes?all=true", "", `Processes "` + sbxA + `" true`, 200, `{"items":[]}`},
+		{"POST", one + "/processes", `{"argv":["a","b"],"terminal":{"cols":80,"rows":24}}`, `StartProcess "` + sbxA + `" ["a","b"]`, 201, `"pid":7`},
+		{"GET", one + "/processes/7", "", `Process "` + sbxA + `" 7`, 200, `"pid":7`},
+		{"DELETE", one + "/processes/7", "", `RemoveProcess "` + sbxA + `" 7`, 204, ""},
+		{"GET", one + "/processes/7/wait", "", `WaitProcess "` + sbxA + `" 7`, 200, `"exit_code":3`},
+		{"POST", one + "/processes/7/signal", `{"signal":"INT","group":true}`, `SignalProcess "` + sbxA + `" 7 {"signal":"INT","group":true}`, 204, ""},
+		{"POST", one + "/processes/7/resize", `{"cols":80,"rows":24}`, `ResizeProcess "` + sbxA + `" 7 {"cols":80,"rows":24}`, 204, ""},
+		{"POST", one + "/processes/7/stdin?end=true", "some input", `WriteProcess "` + sbxA + `" 7 "some input" true`, 204, ""},
+		{"POST", one + "/processes/7/stdin", "", `WriteProcess "` + sbxA + `" 7 "" false`, 204, ""},
 		{"GET", one + "/stats", "", `Stats "` + sbxA + `"`, 200, `"processes":3`},
 		{"POST", one + "/fork", "", `Fork "` + sbxA + `" {"count":1}`, 200, `"pause_ms":1.5`},
 		{"POST", one + "/fork", `{"count":2,"names":["a","b"],"timeout_ms":9}`, `Fork "` + sbxA + `" {"count":2,"names":["a","b"],"timeout_ms":9}`, 200,

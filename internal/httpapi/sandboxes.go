@@ -30,8 +30,6 @@ func (a *API) routeSandboxes() {
 		statusNotFound, statusConflict), onSandbox(a.svc.Pause))
 	register(a, operation(http.MethodPost, one+"/resume", "resume-sandbox", tag, "Let the processes of a paused sandbox go on",
 		statusNotFound, statusConflict), onSandbox(a.svc.Resume))
-	register(a, operation(http.MethodGet, one+"/processes", "list-processes", tag, "List the processes in a sandbox",
-		statusNotFound, statusConflict), a.processes)
 	register(a, operation(http.MethodGet, one+"/stats", "get-stats", tag, "What a sandbox uses now", statusNotFound, statusConflict), a.stats)
 }
 
@@ -79,14 +77,6 @@ func (a *API) destroy(ctx context.Context, in *IDInput) (*struct{}, error) {
 		return nil, err
 	}
 	return nil, a.svc.Destroy(ctx, in.ID)
-}
-
-func (a *API) processes(ctx context.Context, in *IDInput) (*out[httpwire.List[sandbox.Process]], error) {
-	if err := validSandbox(in.ID); err != nil {
-		return nil, err
-	}
-	ps, err := a.svc.Processes(ctx, in.ID)
-	return &out[httpwire.List[sandbox.Process]]{httpwire.List[sandbox.Process]{Items: list(ps)}}, err
 }
 
 func (a *API) stats(ctx context.Context, in *IDInput) (*out[*sandbox.Stats], error) {

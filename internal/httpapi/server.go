@@ -55,6 +55,7 @@ func New(cfg Config) *API {
 	a.routeSandboxes()
 	a.routeExec()
 	a.routeFiles()
+	a.routeProcesses()
 	a.routeForks()
 	a.routeSnapshots()
 	a.routeExports()

@@ -28,9 +28,9 @@ type Service interface {
 	// must not write to the streams after it returned, nor wait for a read of
 	// streams.Stdin: that one ends when Exec has returned.
 	Exec(ctx context.Context, ref string, req sandbox.ExecRequest, streams ExecIO) (*sandbox.ExecResult, error)
+	ProcessService
 	FileService
 
-	Processes(ctx context.Context, ref string) ([]sandbox.Process, error)
 	Stats(ctx context.Context, ref string) (*sandbox.Stats, error)
 
 	// Fork reports a child that failed in its entry; the error is for a fork

@@ -20,8 +20,15 @@ const (
 type Chunk struct {
 	Data     string    `json:"data"`
 	Encoding string    `json:"encoding" enum:"utf8,base64" doc:"base64 where the bytes are not UTF-8"`
-	Seq      int64     `json:"seq" doc:"counts the chunks of both streams from 1"`
+	Seq      int64     `json:"seq" doc:"sequence number of the first byte: how many bytes of both streams came before"`
 	TS       time.Time `json:"ts"`
+}
+
+// Lost is the data of an event, or part of a message, that stands for output that
+// is not kept any more.
+type Lost struct {
+	Seq   int64 `json:"seq" doc:"sequence number of the first byte that is missing"`
+	Bytes int64 `json:"bytes"`
 }
 
 // NewChunk wraps p, which should not be longer than MaxChunk.

@@ -21,6 +21,8 @@ const (
 	EventImage    = "image"
 	EventFiles    = "files"
 	EventError    = "error"
+	EventLost     = "lost"
+	EventPosition = "position"
 )
 
 // maxEvent bounds one event. The largest is a Chunk of control characters,
@@ -36,9 +38,13 @@ type Event struct {
 	Data []byte
 }
 
-// AppendEvent appends the event called name with v as JSON.
-func AppendEvent(dst []byte, name string, v any) ([]byte, error) {
+// AppendEvent appends the event called name with v as JSON. An id that is not
+// empty is what a client says in Last-Event-ID when it comes back.
+func AppendEvent(dst []byte, name, id string, v any) ([]byte, error) {
 	buf := bytes.NewBuffer(dst)
+	if id != "" {
+		fmt.Fprintf(buf, "id: %s\n", id)
+	}
 	fmt.Fprintf(buf, "event: %s\ndata: ", name)
 	enc := json.NewEncoder(buf)
 	enc.SetEscapeHTML(false)

@@ -77,7 +77,7 @@ func TestEventRoundTrip(t *testing.T) {
 	var wire []byte
 	for name, v := range map[string]any{EventStdout: largest} {
 		var err error
-		if wire, err = AppendEvent(wire, name, v); err != nil {
+		if wire, err = AppendEvent(wire, name, "7", v); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -27,7 +27,23 @@ func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest,
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", err)
 	}
-	argv, err := argvOf(req)
+	command, err := b.command(sandbox.StartRequest{
+		Argv: req.Argv, Shell: req.Shell, Env: req.Env, Cwd: req.Cwd, User: req.User, TimeoutMS: req.TimeoutMS,
+	})
+	if err != nil {
+		return nil, err
+	}
+	exited, err := sentry.Exec(ctx, command, launch.ExecIO{Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr})
+	if err != nil {
+		return nil, fmt.Errorf("exec: %w", m.explain(b, sentry, err))
+	}
+	return exited.Result(), nil
+}
+
+// command checks a request for a process and completes it with what b has for
+// all of them.
+func (b *box) command(req sandbox.StartRequest) (*wire.Exec, error) {
+	argv, err := argvOf(req.Argv, req.Shell)
 	if err != nil {
 		return nil, err
 	}
@@ -37,53 +53,35 @@ func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest,
 	if req.Cwd != "" && !strings.HasPrefix(req.Cwd, "/") {
 		return nil, sandbox.Invalid("cwd", "%q is not an absolute path", req.Cwd)
 	}
-	if req.TimeoutMS < 0 {
-		return nil, sandbox.Invalid("timeout_ms", "%d is negative", req.TimeoutMS)
+	for field, ms := range map[string]int64{"timeout_ms": req.TimeoutMS, "idle_timeout_ms": req.IdleTimeoutMS} {
+		if ms < 0 || ms > maxTimeoutMS {
+			return nil, sandbox.Invalid(field, "%d is not a time from 0 to %d ms", ms, int64(maxTimeoutMS))
+		}
 	}
 	v := b.view()
-	exited, err := sentry.Exec(ctx, &wire.Exec{
-		Argv: argv, Env: req.Env, Cwd: cmp.Or(req.Cwd, v.Cwd), User: cmp.Or(req.User, v.User), TimeoutMS: req.TimeoutMS,
-	}, launch.ExecIO{Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr})
-	if err != nil {
-		return nil, fmt.Errorf("exec: %w", m.explain(b, sentry, err))
-	}
-	return &sandbox.ExecResult{
-		ExitCode: exited.Code, OK: exited.Code == 0, Signal: exited.Signal,
-		TimedOut: exited.TimedOut, DurationMS: exited.DurationMS,
+	return &wire.Exec{
+		Argv: argv, Env: req.Env, Cwd: cmp.Or(req.Cwd, v.Cwd), User: cmp.Or(req.User, v.User),
+		Stdin: req.Stdin, Terminal: req.Terminal, TimeoutMS: req.TimeoutMS, IdleTimeoutMS: req.IdleTimeoutMS, Keep: req.KeepKiB << 10,
 	}, nil
 }
 
-func argvOf(req sandbox.ExecRequest) ([]string, error) {
+// maxTimeoutMS is ten years, in which no clock overflows.
+const maxTimeoutMS = 10 * 365 * 24 * 3600 * 1000
+
+func argvOf(argv []string, shell string) ([]string, error) {
 	switch {
-	case len(req.Argv) > 0 && req.Shell != "":
+	case len(argv) > 0 && shell != "":
 		return nil, sandbox.Invalid("argv", "a command has argv or shell, not both")
-	case strings.ContainsRune(req.Shell, 0):
+	case strings.ContainsRune(shell, 0):
 		return nil, sandbox.Invalid("shell", "the command contains a NUL byte")
-	case req.Shell != "":
-		return []string{"/bin/sh", "-c", req.Shell}, nil
-	case len(req.Argv) == 0 || req.Argv[0] == "":
+	case shell != "":
+		return []string{"/bin/sh", "-c", shell}, nil
+	case len(argv) == 0 || argv[0] == "":
 		return nil, sandbox.Invalid("argv", "there is no command")
-	case slices.ContainsFunc(req.Argv, func(a string) bool { return strings.ContainsRune(a, 0) }):
+	case slices.ContainsFunc(argv, func(a string) bool { return strings.ContainsRune(a, 0) }):
 		return nil, sandbox.Invalid("argv", "an argument contains a NUL byte")
 	}
-	return req.Argv, nil
-}
-
-// Processes lists what runs in a sandbox.
-func (m *Manager) Processes(ctx context.Context, ref string) ([]sandbox.Process, error) {
-	b, err := m.resolve(ref)
-	if err != nil {
-		return nil, err
-	}
-	sentry, err := b.running(sandbox.StateRunning, sandbox.StatePaused)
-	if err != nil {
-		return nil, err
-	}
-	list := []sandbox.Process{}
-	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpPS}, &list); err != nil {
-		return nil, fmt.Errorf("list processes: %w", m.explain(b, sentry, err))
-	}
-	return list, nil
+	return argv, nil
 }
 
 // Stats returns what a sandbox uses.

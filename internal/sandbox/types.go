@@ -122,6 +122,7 @@ type ExecResult struct {
 	OK         bool    `json:"ok"`
 	Signal     string  `json:"signal,omitempty"`
 	TimedOut   bool    `json:"timed_out,omitempty"`
+	Idle       bool    `json:"idle,omitempty" doc:"it was the idle timeout"`
 	DurationMS float64 `json:"duration_ms"`
 	// Truncated says that a stream was longer than the collecting call keeps.
 	Truncated bool `json:"truncated,omitempty"`
@@ -261,16 +262,6 @@ type Stats struct {
 	Memory     Memory  `json:"memory"`
 	CPUSeconds float64 `json:"cpu_seconds"`
 	Processes  int     `json:"processes"`
-}
-
-// Process is one process in a sandbox.
-type Process struct {
-	PID     int    `json:"pid"`
-	PPID    int    `json:"ppid"`
-	UID     int    `json:"uid"`
-	Threads int    `json:"threads"`
-	State   string `json:"state"`
-	Command string `json:"command"`
 }
 
 // Image is a read-only root file system.

@@ -70,7 +70,7 @@ func (s *server) serveConn(c *wire.Conn) {
 		_ = c.Fail(sandbox.Errorf(sandbox.CodeInvalid, "decode call: %w", err)) // the peer may be gone
 		return
 	}
-	if call.Op != wire.OpExec { // which goes on receiving
+	if !call.Op.Receives() {
 		c.Rest()
 	}
 	reply, err := s.dispatch(c, &call, p)
@@ -135,6 +135,8 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 		return s.exec(g, c, call.Exec)
 	case wire.OpFile:
 		return s.file(g, c, call.File)
+	case wire.OpStart, wire.OpAttach, wire.OpWait, wire.OpInput, wire.OpSignal, wire.OpResize, wire.OpForget, wire.OpPS, wire.OpProcess:
+		return s.process(g, c, call)
 	case wire.OpFreeze:
 		return freeze(g, call.Freeze, p)
 	case wire.OpView:
@@ -157,8 +159,6 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 		return struct{}{}, g.Pause()
 	case wire.OpResume:
 		return struct{}{}, g.Resume()
-	case wire.OpPS:
-		return g.Processes(), nil
 	}
 	return nil, sandbox.Errorf(sandbox.CodeInvalid, "no op %q", call.Op)
 }

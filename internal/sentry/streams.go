@@ -3,6 +3,7 @@ package sentry
 import (
 	"time"
 
+	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/sentry/guest"
 	"ramet.dev/ramet/internal/wire"
 )
@@ -13,7 +14,7 @@ func (s *server) exec(g *guest.Guest, c *wire.Conn, req *wire.Exec) (any, error)
 		return nil, errCall
 	}
 	in := newInput(c)
-	go in.receive(req.Stdin)
+	go in.receive(req.Stdin, nil)
 	xio := guest.ExecIO{
 		Stdout: packetWriter{c, wire.TypeStdout},
 		Stderr: packetWriter{c, wire.TypeStderr},
@@ -26,7 +27,38 @@ func (s *server) exec(g *guest.Guest, c *wire.Conn, req *wire.Exec) (any, error)
 	return g.Exec(req, xio)
 }
 
-// input receives what the caller of an exec sends.
+// attach connects a process with c.
+func (s *server) attach(g *guest.Guest, c *wire.Conn, req *wire.Attach) (any, error) {
+	if req == nil {
+		return nil, errCall
+	}
+	in := newInput(c)
+	go in.receive(req.Stdin, func(p *wire.Packet) {
+		var size sandbox.TerminalSize
+		if p.Type == wire.TypeResize && p.Decode(&size) == nil {
+			_ = g.Resize(&wire.Resize{PID: req.PID, Size: size}) // it may have ended
+		}
+	})
+	if req.Stdin {
+		go in.feed(g, req.PID)
+	}
+	defer in.stop()
+	var packet []byte
+	return g.Attach(req, guest.AttachIO{Gone: in.gone, Output: func(chunk wire.Chunk) error {
+		packet = wire.AppendChunk(packet[:0], chunk)
+		return c.Send(wire.TypeChunk, packet)
+	}})
+}
+
+// untilGone makes a call that ends when its caller goes away.
+func untilGone(c *wire.Conn, do func(gone <-chan struct{}) (any, error)) (any, error) {
+	in := newInput(c)
+	go in.receive(false, nil)
+	defer in.stop()
+	return do(in.gone)
+}
+
+// input receives what the caller of an exec or an attach sends.
 type input struct {
 	c       *wire.Conn
 	data    chan []byte
@@ -39,8 +71,8 @@ func newInput(c *wire.Conn) *input {
 }
 
 // receive runs until the connection is closed by either side. open says that
-// somebody reads data.
-func (in *input) receive(open bool) {
+// somebody reads data. Packets that are no input go to other, which may be nil.
+func (in *input) receive(open bool, other func(*wire.Packet)) {
 	for {
 		p, err := in.c.Receive()
 		if err != nil {
@@ -49,6 +81,9 @@ func (in *input) receive(open bool) {
 			return
 		}
 		p.Close()
+		if p.Type != wire.TypeStdin && other != nil {
+			other(p)
+		}
 		if p.Type != wire.TypeStdin || !open {
 			continue
 		}
@@ -58,6 +93,27 @@ func (in *input) receive(open bool) {
 			continue
 		}
 		open = in.pass(append([]byte(nil), p.Body...))
+	}
+}
+
+// feed writes data to a process, and ends its input with them. What the process
+// does not take any more is dropped.
+func (in *input) feed(g *guest.Guest, pid int) {
+	open := true
+	for {
+		select {
+		case data, more := <-in.data:
+			if open {
+				open = g.Input(&wire.Input{PID: pid, Data: data, End: !more}, in.gone) == nil
+			}
+			if !more {
+				return
+			}
+		case <-in.stopped:
+			return
+		case <-in.gone:
+			return
+		}
 	}
 }
 

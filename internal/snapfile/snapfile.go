@@ -12,7 +12,7 @@ const (
 	magic = "RAMETSNP"
 	// version changes with every incompatible change of the format. Older
 	// binaries refuse newer files.
-	version = 3
+	version = 4
 	// PageSize is the unit of all file ranges, in bytes.
 	PageSize = 4096
 	// PagesOffset is where the page section begins.
@@ -36,6 +36,7 @@ const (
 	secGenerations
 	secHeld
 	secFiles
+	secOutputs
 	sections
 )
 
@@ -73,6 +74,8 @@ type Snapshot struct {
 	Held []Held
 	// Files says where the files are.
 	Files Files
+	// Outputs is what is kept of what processes wrote.
+	Outputs []Output
 }
 
 // Files are a tree of package cowfs: its root, and in which generations its pages
@@ -122,6 +125,7 @@ func (s *Snapshot) WriteTo(f io.WriterAt) (size int64, err error) {
 		{secGenerations, gens},
 		{secHeld, appendHeld(nil, s.Held)},
 		{secFiles, files},
+		{secOutputs, appendOutputs(nil, s.Outputs)},
 	} {
 		if _, err := f.WriteAt(sec.data, off); err != nil {
 			return 0, fmt.Errorf("write snapshot section: %w", err)
@@ -136,7 +140,7 @@ func (s *Snapshot) WriteTo(f io.WriterAt) (size int64, err error) {
 }
 
 // Parse reads a snapshot from data, the whole file, and checks every offset,
-// range and count. State and Meta point into data.
+// range and count. State, Meta and the data of Outputs point into data.
 func Parse(data []byte) (*Snapshot, error) {
 	s, err := parse(data)
 	if err != nil {
@@ -183,6 +187,9 @@ func parse(data []byte) (*Snapshot, error) {
 	}
 	if err := json.Unmarshal(secs[secFiles], &s.Files); err != nil {
 		return nil, fmt.Errorf("files: %w", err)
+	}
+	if s.Outputs, err = parseOutputs(secs[secOutputs]); err != nil {
+		return nil, err
 	}
 	return s, s.Files.Check(len(s.Generations))
 }

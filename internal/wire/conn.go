@@ -29,6 +29,8 @@ const (
 	TypeData   Type = 'd' // bytes of a file or an archive; none are its end
 	TypeItem   Type = 'i' // one of several results, as JSON
 	TypeRange  Type = 'g' // which bytes of the file to send, as JSON
+	TypeChunk  Type = 'o'
+	TypeResize Type = 'w'
 )
 
 const (

@@ -14,6 +14,13 @@
 //	                       <-   Stdout bytes, Stderr bytes
 //	                       <-   Reply{exit status}
 //
+// An attach is the same, but that output comes as chunks with sequence numbers and
+// the size of a terminal may be sent:
+//
+//	Stdin bytes, Resize{size} ->
+//	                       <-   Chunk
+//	                       <-   Reply{position, exit status}
+//
 // A call about files has a shape for each verb:
 //
 //	stat, change      Call ->                                      <- Reply{FileInfo}
@@ -27,7 +34,7 @@
 // The sentry stops reading what is sent when it fails, and says so at once.
 //
 // Closing the connection before the reply cancels the call; an exec's process
-// group is killed.
+// group is killed, an attach's process runs on.
 //
 // Both sides come in one binary and are built together, so there is no version
 // negotiation beyond the build id in Hello. Error codes are those of package

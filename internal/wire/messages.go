@@ -16,6 +16,13 @@ const (
 	OpCommit   Op = "commit"   // outlive the connection that made the sandbox
 	OpExec     Op = "exec"     // run a command, see the package comment
 	OpFile     Op = "file"     // do something with files, see File
+	OpStart    Op = "start"    // start a process; reply Started
+	OpAttach   Op = "attach"   // follow a process, see the package comment
+	OpWait     Op = "wait"     // reply Exited when a process has ended
+	OpInput    Op = "input"    // write to a process, or end its input
+	OpSignal   Op = "signal"   // send a signal to a process
+	OpResize   Op = "resize"   // set the size of a process's terminal
+	OpForget   Op = "forget"   // end a process and drop its output
 	OpFreeze   Op = "freeze"   // reply + snapshot FD
 	OpView     Op = "view"     // keep the files as they are for a reader; Release ends it
 	OpRelease  Op = "release"  // drop the pins of a freeze
@@ -24,17 +31,29 @@ const (
 	OpResume   Op = "resume"   // let them run
 	OpIdentify Op = "identify" // become another sandbox: promotion
 	OpInfo     Op = "info"     // Info
-	OpPS       Op = "ps"       // processes
+	OpPS       Op = "ps"       // processes; with Process set also those that have ended
+	OpProcess  Op = "process"  // one process
 	OpAdopt    Op = "adopt"    // reply + memory file, generations: for a new daemon
 	OpQuit     Op = "quit"     // end the sandbox
 )
+
+// Receives reports whether the one who serves the call goes on receiving, if only
+// to notice that the caller went away.
+func (o Op) Receives() bool {
+	return o == OpExec || o == OpAttach || o == OpWait || o == OpInput
+}
 
 // Call is the body of a TypeCall packet. Exactly the field of its op is set.
 type Call struct {
 	Op       Op       `json:"op"`
 	Boot     *Boot    `json:"boot,omitempty"`
 	Load     *Load    `json:"load,omitempty"`
-	Exec     *Exec    `json:"exec,omitempty"`
+	Exec     *Exec    `json:"exec,omitempty"` // of OpExec and OpStart
+	Attach   *Attach  `json:"attach,omitempty"`
+	Process  *Process `json:"process,omitempty"` // of OpProcess, OpWait and OpForget
+	Input    *Input   `json:"input,omitempty"`
+	Signal   *Signal  `json:"signal,omitempty"`
+	Resize   *Resize  `json:"resize,omitempty"`
 	File     *File    `json:"file,omitempty"`
 	Freeze   *Freeze  `json:"freeze,omitempty"`
 	View     *View    `json:"view,omitempty"`
@@ -84,14 +103,74 @@ type Exec struct {
 	User      string            `json:"user,omitempty"`
 	Stdin     bool              `json:"stdin"` // else stdin is /dev/null
 	TimeoutMS int64             `json:"timeout_ms,omitempty"`
+	// IdleTimeoutMS is how long the process may neither write nor be written to.
+	IdleTimeoutMS int64 `json:"idle_timeout_ms,omitempty"`
+	// Terminal, if not nil, gives the process a controlling terminal of that size.
+	Terminal *sandbox.TerminalSize `json:"terminal,omitempty"`
+	// Keep is how much output is kept for clients that come later, in bytes.
+	Keep int64 `json:"keep,omitempty"`
 }
 
-// Exited is the reply to Exec.
+// Started is the reply to Start.
+type Started struct {
+	PID int `json:"pid"`
+}
+
+// Process names a process.
+type Process struct {
+	PID int `json:"pid"`
+}
+
+// Attach asks for the output of a process, which may have ended.
+type Attach struct {
+	PID int `json:"pid"`
+	// From is the sequence number of the first byte that is wanted, -1 for what
+	// is written from now on.
+	From   int64 `json:"from"`
+	Follow bool  `json:"follow"` // until the process ends, else what there is
+	Stdin  bool  `json:"stdin"`  // packets of standard input are for the process
+}
+
+// Attached is the reply to Attach, after all output.
+type Attached struct {
+	Next   int64   `json:"next"`             // sequence number of the next byte
+	Exited *Exited `json:"exited,omitempty"` // nil while the process runs
+}
+
+// Input writes to a process. It is answered when all is written.
+type Input struct {
+	PID  int    `json:"pid"`
+	Data []byte `json:"data,omitempty"`
+	End  bool   `json:"end,omitempty"` // then close standard input
+}
+
+// Signal sends a signal.
+type Signal struct {
+	PID    int  `json:"pid"`
+	Number int  `json:"number"`
+	Group  bool `json:"group,omitempty"` // to the process's group
+}
+
+// Resize sets the size of the terminal of a process.
+type Resize struct {
+	PID  int                  `json:"pid"`
+	Size sandbox.TerminalSize `json:"size"`
+}
+
+// Exited is the reply to Exec and Wait.
 type Exited struct {
 	Code       int     `json:"code"`
 	Signal     string  `json:"signal,omitempty"`
 	TimedOut   bool    `json:"timed_out,omitempty"`
+	Idle       bool    `json:"idle,omitempty"` // it was the idle timeout
 	DurationMS float64 `json:"duration_ms"`
+}
+
+// Result returns the outcome as users see it, without output.
+func (x *Exited) Result() *sandbox.ExecResult {
+	return &sandbox.ExecResult{
+		ExitCode: x.Code, OK: x.Code == 0, Signal: x.Signal, TimedOut: x.TimedOut, Idle: x.Idle, DurationMS: x.DurationMS,
+	}
 }
 
 // Freeze asks for a snapshot. The sandbox runs on when the reply comes.

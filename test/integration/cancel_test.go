@@ -108,7 +108,7 @@ func (n *node) cancelOften(t *testing.T, most time.Duration, run func(context.Co
 	eventually(t, "descriptors", func() error { return moreThan(idle, openFiles(t)) })
 	n.checkSnapshots()
 	eventually(t, "processes in the sandbox", func() error {
-		list, err := n.m.Processes(context.Background(), "base")
+		list, err := n.m.Processes(context.Background(), "base", false)
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ func (n *node) operations() map[string]func(ref string) error {
 		"pause":     func(ref string) error { _, err := n.m.Pause(ctx, ref); return err },
 		"resume":    func(ref string) error { _, err := n.m.Resume(ctx, ref); return err },
 		"exec":      func(ref string) error { _, err := n.exec(ref, "true"); return err },
-		"processes": func(ref string) error { _, err := n.m.Processes(ctx, ref); return err },
+		"processes": func(ref string) error { _, err := n.m.Processes(ctx, ref, false); return err },
 		"stats":     func(ref string) error { _, err := n.m.Stats(ctx, ref); return err },
 		"fork":      func(ref string) error { _, err := n.m.Fork(ctx, ref, sandbox.ForkRequest{}); return err },
 		"promote":   func(ref string) error { _, err := n.m.Promote(ctx, ref); return err },

@@ -136,7 +136,7 @@ func TestExecTimeout(t *testing.T) {
 
 // noProcesses checks that nothing runs in ref.
 func (n *node) noProcesses(ref string) error {
-	list, err := n.m.Processes(context.Background(), ref)
+	list, err := n.m.Processes(context.Background(), ref, false)
 	if err == nil && len(list) > 0 {
 		err = fmt.Errorf("still run: %+v", list)
 	}

@@ -14,6 +14,7 @@ import (
 
 // Service calls its functions. A nil one answers with a CodeUnsupported error.
 type Service struct {
+	ProcessFuncs
 	Files              httpapi.FileService
 	CreateFunc         func(context.Context, sandbox.CreateRequest) (*sandbox.Sandbox, error)
 	GetFunc            func(context.Context, string) (*sandbox.Sandbox, error)
@@ -22,7 +23,6 @@ type Service struct {
 	PauseFunc          func(context.Context, string) (*sandbox.Sandbox, error)
 	ResumeFunc         func(context.Context, string) (*sandbox.Sandbox, error)
 	ExecFunc           func(context.Context, string, sandbox.ExecRequest, httpapi.ExecIO) (*sandbox.ExecResult, error)
-	ProcessesFunc      func(context.Context, string) ([]sandbox.Process, error)
 	StatsFunc          func(context.Context, string) (*sandbox.Stats, error)
 	ForkFunc           func(context.Context, string, sandbox.ForkRequest) (*sandbox.ForkResult, error)
 	PromoteFunc        func(context.Context, string) (*sandbox.Sandbox, error)
@@ -91,11 +91,6 @@ func (s *Service) Resume(ctx context.Context, ref string) (*sandbox.Sandbox, err
 // Exec implements httpapi.Service.
 func (s *Service) Exec(ctx context.Context, ref string, req sandbox.ExecRequest, streams httpapi.ExecIO) (*sandbox.ExecResult, error) {
 	return call(s.ExecFunc != nil, func() (*sandbox.ExecResult, error) { return s.ExecFunc(ctx, ref, req, streams) })
-}
-
-// Processes implements httpapi.Service.
-func (s *Service) Processes(ctx context.Context, ref string) ([]sandbox.Process, error) {
-	return call(s.ProcessesFunc != nil, func() ([]sandbox.Process, error) { return s.ProcessesFunc(ctx, ref) })
 }
 
 // Stats implements httpapi.Service.

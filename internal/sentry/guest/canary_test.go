@@ -14,6 +14,8 @@ import (
 	"gvisor.dev/gvisor/pkg/state"
 	"gvisor.dev/gvisor/pkg/tcpip/faketime"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+
+	"ramet.dev/ramet/internal/wire"
 )
 
 // See canary_test.go of package cow for what this is.
@@ -88,7 +90,7 @@ type savable interface {
 // what is saved comes back.
 func TestCanarySavedTypes(t *testing.T) {
 	cpuid.Initialize()
-	for _, x := range []savable{&sessions{}, &session{}, &alarm{}} {
+	for _, x := range []savable{&table{}, &process{}, &alarm{}} {
 		typ := reflect.TypeOf(x).Elem()
 		t.Run(typ.Name(), func(t *testing.T) {
 			if want := typ.PkgPath() + "." + typ.Name(); x.StateTypeName() != want {
@@ -111,27 +113,43 @@ func TestCanarySavedTypes(t *testing.T) {
 	}
 }
 
-func TestSessionsComeBack(t *testing.T) {
-	s := newSessions()
-	kept := &session{}
-	s.add(kept)
-	s.add(&session{})
-	s.detached = []string{"/proc", "/sys"}
+func TestTableComesBack(t *testing.T) {
+	tab := newTable()
+	for pid := range int32(2) {
+		p := &process{pid: 10 + pid, command: "x", keep: blockSize, ended: 1, status: 3 << 8}
+		p.ready(tab)
+		tab.add(p)
+	}
+	write(t, tab.list[1].out, wire.Stdout, "some output")
+	tab.detached = []string{"/proc", "/sys"}
+	outs := tab.freeze()
 	var buf bytes.Buffer
-	if _, err := state.Save(context.Background(), &buf, s); err != nil {
+	if _, err := state.Save(context.Background(), &buf, tab); err != nil {
 		t.Fatal(err)
 	}
-	var back sessions
+	var back table
 	if _, err := state.Load(context.Background(), &buf, &back); err != nil {
 		t.Fatal(err)
 	}
-	if len(back.list) != 2 || fmt.Sprint(back.detached) != fmt.Sprint(s.detached) {
-		t.Errorf("%d sessions and %v came back", len(back.list), back.detached)
+	if err := back.thaw(outs[:1]); err == nil {
+		t.Error("the output of one process is enough for two")
 	}
-	end := &back.list[0].stdout
-	back.closed(back.list[0], end)
-	if len(back.list) != 1 {
-		t.Errorf("%d sessions are left of two, one of which was closed", len(back.list))
+	if err := back.thaw(outs); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(back.detached) != fmt.Sprint(tab.detached) {
+		t.Errorf("%v came back", back.detached)
+	}
+	p, err := back.find(11)
+	if err != nil || !p.inherited || p.status != 3<<8 || p.command != "x" {
+		t.Fatalf("process %+v, %v came back", p, err)
+	}
+	if got := readAll(p.out, 0); got != "0:some output " {
+		t.Errorf("its output came back as %q", got)
+	}
+	back.forget(p)
+	if _, err := back.find(11); err == nil || len(back.list) != 1 {
+		t.Errorf("it is still there, one of %d", len(back.list))
 	}
 }
 

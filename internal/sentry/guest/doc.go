@@ -7,7 +7,8 @@
 //	                 writing by those that stop it
 //	  Guest.io       held for reading around every access to a guest pipe, for
 //	                 writing while the kernel is being saved
-//	    sessions.mu
+//	    table.mu
+//	      ring.mu
 //
 // The package must never know how calls reach it: package sentry decodes them.
 package guest

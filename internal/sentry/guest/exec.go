@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
+	"strings"
 	gotime "time"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
@@ -36,67 +36,49 @@ type ExecIO struct {
 	Done           <-chan struct{}
 }
 
+// execKeep is how much output of a command with a caller is kept, in bytes. What
+// he has not read is never dropped: the command waits.
+const execKeep = 128 << 10
+
 // Exec runs one command to its end. Output of processes that the command left
 // behind is discarded after that, so that they never see a broken pipe.
 func (g *Guest) Exec(req *wire.Exec, xio ExecIO) (*wire.Exited, error) {
 	began := gotime.Now()
-	s, tg, err := g.startProcess(req)
+	p, out, err := g.launch(req, execKeep, true)
 	if err != nil {
 		return startFailure(err, xio.Stderr, began)
 	}
-	var output sync.WaitGroup
-	exited := make(chan struct{})
-	output.Add(2)
-	go g.drain(s, &s.stdout, xio.Stdout, exited, output.Done)
-	go g.drain(s, &s.stderr, xio.Stderr, exited, output.Done)
-	if s.stdin != nil {
-		go g.feed(s, xio.Stdin, exited)
+	if p.stdin != nil {
+		go g.feed(p, xio.Stdin)
 	}
-	timedOut := g.await(tg, req.TimeoutMS, xio.Done, exited)
-	output.Wait()
-	ws := tg.ExitStatus()
-	out := &wire.Exited{TimedOut: timedOut, DurationMS: millis(gotime.Since(began))}
-	if ws.Signaled() {
-		out.Code = 128 + int(ws.TerminationSignal())
-		out.Signal = signalName(ws.TerminationSignal())
-	} else {
-		out.Code = int(ws.ExitStatus())
+	err = copyChunks(out, xio)
+	out.close()
+	if err != io.EOF {
+		g.kill(p) // nobody wants it any more
 	}
-	return out, nil
+	<-p.done
+	exited := g.exitOf(p)
+	g.forget(p)
+	exited.DurationMS = millis(gotime.Since(began))
+	return exited, nil
 }
 
-// await returns when tg has exited, and closes exited then. It kills tg's
-// process group at the timeout or when the caller goes away.
-func (g *Guest) await(tg *kernel.ThreadGroup, timeoutMS int64, gone <-chan struct{}, exited chan struct{}) (timedOut bool) {
-	go func() {
-		tg.WaitExited()
-		close(exited)
-	}()
-	var timeout <-chan gotime.Time
-	if timeoutMS > 0 {
-		t := gotime.NewTimer(gotime.Duration(timeoutMS) * gotime.Millisecond)
-		defer t.Stop()
-		timeout = t.C
+// copyChunks copies what a command writes to its caller. It returns io.EOF at the
+// end.
+func copyChunks(out *reader, xio ExecIO) error {
+	for {
+		c, err := out.next(xio.Done)
+		if err != nil {
+			return err
+		}
+		w := xio.Stdout
+		if c.Stream == wire.Stderr {
+			w = xio.Stderr
+		}
+		if _, err := w.Write(c.Data); err != nil {
+			return err
+		}
 	}
-	select {
-	case <-exited:
-		return false
-	case <-timeout:
-		timedOut = true
-	case <-gone:
-	}
-	g.killGroup(tg)
-	<-exited
-	return timedOut
-}
-
-func (g *Guest) killGroup(tg *kernel.ThreadGroup) {
-	kill := &linux.SignalInfo{Signo: int32(linux.SIGKILL)}
-	if pg := tg.ProcessGroup(); pg != nil {
-		// Errors mean that the processes are gone already.
-		_ = g.k.SendExternalSignalProcessGroup(pg, kill)
-	}
-	_ = g.k.SendExternalSignalThreadGroup(tg, kill)
 }
 
 // startError is a command that cannot be started through its own fault.
@@ -118,12 +100,16 @@ func startFailure(err error, stderr io.Writer, began gotime.Time) (*wire.Exited,
 	return &wire.Exited{Code: se.code, DurationMS: millis(gotime.Since(began))}, nil
 }
 
-// startProcess creates and starts the command's process.
-func (g *Guest) startProcess(req *wire.Exec) (*session, *kernel.ThreadGroup, error) {
+// launch creates and starts a process. With own, a reader that misses nothing is
+// returned as well.
+func (g *Guest) launch(req *wire.Exec, keep int64, own bool) (*process, *reader, error) {
 	g.ops.RLock()
 	defer g.ops.RUnlock()
 	if g.paused {
 		return nil, nil, errPaused
+	}
+	if err := g.table.makeRoom(); err != nil {
+		return nil, nil, err
 	}
 	ctx := g.rootContext()
 	mns, err := g.mountNamespace()
@@ -131,9 +117,58 @@ func (g *Guest) startProcess(req *wire.Exec) (*session, *kernel.ThreadGroup, err
 		return nil, nil, err
 	}
 	defer mns.DecRef(ctx)
-	creds, err := g.credentials(ctx, mns, req.User)
+	args, err := g.processArgs(ctx, mns, req)
 	if err != nil {
 		return nil, nil, err
+	}
+	fds := g.k.NewFDTable()
+	defer fds.DecRef(ctx)
+	args.FDTable = fds
+	p := &process{
+		command: commandLine(req.Argv), started: gotime.Now().UnixNano(), keep: keep, tty: req.Terminal != nil,
+		left: req.TimeoutMS * int64(gotime.Millisecond), idle: req.IdleTimeoutMS * int64(gotime.Millisecond),
+	}
+	if p.tty {
+		args.TTY, err = g.openTerminal(ctx, mns, args.Credentials, fds, p, *req.Terminal)
+	} else {
+		err = g.openStdio(ctx, mns, fds, req.Stdin, p)
+	}
+	if err != nil {
+		g.abandon(p)
+		return nil, nil, err
+	}
+	if args.Filename, err = user.ResolveExecutablePath(args.NewContext(g.k), args); err != nil {
+		g.abandon(p)
+		return nil, nil, &startError{exitNotFound, fmt.Sprintf("%s: command not found", req.Argv[0])}
+	}
+	if _, err := g.modeOf(ctx, mns, args.Filename); linuxerr.Equals(linuxerr.ENOENT, err) {
+		g.abandon(p)
+		return nil, nil, &startError{exitNotFound, fmt.Sprintf("%s: no such file", req.Argv[0])}
+	}
+	mns.IncRef() // taken over by CreateProcess
+	tg, pid, err := g.k.CreateProcess(*args)
+	if err != nil {
+		g.abandon(p)
+		return nil, nil, &startError{exitNotExecutable, fmt.Sprintf("%s: %v", req.Argv[0], err)}
+	}
+	p.tg, p.pid = tg, int32(pid)
+	p.ready(g.table)
+	g.table.add(p)
+	var out *reader
+	if own {
+		out = p.out.newReader(0, true)
+	}
+	g.k.StartProcess(tg)
+	g.attend(p)
+	return p, out, nil
+}
+
+// processArgs returns the arguments of a new process but for its descriptors and
+// the file it runs.
+func (g *Guest) processArgs(ctx context.Context, mns *vfs.MountNamespace, req *wire.Exec) (*kernel.CreateProcessArgs, error) {
+	creds, err := g.credentials(ctx, mns, req.User)
+	if err != nil {
+		return nil, err
 	}
 	cwd := req.Cwd
 	if cwd == "" {
@@ -141,28 +176,21 @@ func (g *Guest) startProcess(req *wire.Exec) (*session, *kernel.ThreadGroup, err
 	}
 	// The kernel takes whatever is there.
 	if mode, err := g.modeOf(ctx, mns, cwd); err != nil || mode.FileType() != linux.ModeDirectory {
-		return nil, nil, sandbox.Invalid("cwd", "%q is not a directory in the sandbox", cwd)
+		return nil, sandbox.Invalid("cwd", "%q is not a directory in the sandbox", cwd)
 	}
-	env, err := user.MaybeAddExecUserHome(ctx, mns, creds.RealKUID, g.environ(req.Env))
+	env, err := user.MaybeAddExecUserHome(ctx, mns, creds.RealKUID, g.environ(req))
 	if err != nil {
-		return nil, nil, fmt.Errorf("find home directory: %w", err)
+		return nil, fmt.Errorf("find home directory: %w", err)
 	}
 	group, err := g.tasks(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	fds := g.k.NewFDTable()
-	defer fds.DecRef(ctx)
-	s, err := g.openStdio(ctx, mns, fds, req.Stdin)
-	if err != nil {
-		return nil, nil, err
-	}
-	args := kernel.CreateProcessArgs{
+	return &kernel.CreateProcessArgs{
 		Argv:                 req.Argv,
 		Envv:                 env,
 		WorkingDirectory:     cwd,
 		Credentials:          creds,
-		FDTable:              fds,
 		Umask:                0o022,
 		Limits:               guestLimits(),
 		MaxSymlinkTraversals: linux.MaxSymlinkTraversals,
@@ -172,24 +200,13 @@ func (g *Guest) startProcess(req *wire.Exec) (*session, *kernel.ThreadGroup, err
 		MountNamespace:       mns,
 		InitialCgroupV2:      group,
 		Origin:               kernel.OriginExec,
-	}
-	if args.Filename, err = user.ResolveExecutablePath(args.NewContext(g.k), &args); err != nil {
-		g.abandon(s)
-		return nil, nil, &startError{exitNotFound, fmt.Sprintf("%s: command not found", req.Argv[0])}
-	}
-	if _, err := g.modeOf(ctx, mns, args.Filename); linuxerr.Equals(linuxerr.ENOENT, err) {
-		g.abandon(s)
-		return nil, nil, &startError{exitNotFound, fmt.Sprintf("%s: no such file", req.Argv[0])}
-	}
-	mns.IncRef() // taken over by CreateProcess
-	tg, _, err := g.k.CreateProcess(args)
-	if err != nil {
-		g.abandon(s)
-		return nil, nil, &startError{exitNotExecutable, fmt.Sprintf("%s: %v", req.Argv[0], err)}
-	}
-	g.sessions.add(s)
-	g.k.StartProcess(tg)
-	return s, tg, nil
+	}, nil
+}
+
+// commandLine returns argv as it is shown.
+func commandLine(argv []string) string {
+	line := strings.Join(argv, " ")
+	return strings.ToValidUTF8(line[:min(len(line), maxCommand)], "\uFFFD")
 }
 
 // modeOf returns the type and mode of a file, which root looks up.
@@ -200,54 +217,54 @@ func (g *Guest) modeOf(ctx context.Context, mns *vfs.MountNamespace, name string
 	return linux.FileMode(st.Mode), err
 }
 
-// openStdio fills the standard descriptors of fds and returns a session with
-// the other ends.
-func (g *Guest) openStdio(ctx context.Context, mns *vfs.MountNamespace, fds *kernel.FDTable, stdin bool) (*session, error) {
-	s := &session{}
-	place := func(fd int32, file *vfs.FileDescription) error {
-		defer file.DecRef(ctx) // the table has a reference of its own
-		_, err := fds.NewFDAt(ctx, fd, file, kernel.FDFlags{})
-		return err
-	}
+// openStdio fills the standard descriptors of fds and puts the other ends into p.
+func (g *Guest) openStdio(ctx context.Context, mns *vfs.MountNamespace, fds *kernel.FDTable, stdin bool, p *process) error {
 	pipe := func() (r, w *vfs.FileDescription, err error) {
 		return pipefs.NewConnectedPipeFDs(ctx, g.k.PipeMount(), 0)
 	}
 	if stdin {
 		r, w, err := pipe()
 		if err != nil {
-			return nil, fmt.Errorf("create stdin: %w", err)
+			return fmt.Errorf("create stdin: %w", err)
 		}
-		s.stdin = w
-		if err := place(0, r); err != nil {
-			return nil, fmt.Errorf("create stdin: %w", err)
+		p.stdin = w
+		if err := place(ctx, fds, 0, r); err != nil {
+			return fmt.Errorf("create stdin: %w", err)
 		}
 	} else {
 		root := mns.Root(ctx)
 		defer root.DecRef(ctx)
 		null, err := g.k.VFS().OpenAt(ctx, auth.NewRootCredentials(g.k.RootUserNamespace()), pathAt(root, "/dev/null"), &vfs.OpenOptions{Flags: linux.O_RDONLY})
 		if err != nil {
-			return nil, fmt.Errorf("open /dev/null: %w", err)
+			return fmt.Errorf("open /dev/null: %w", err)
 		}
-		if err := place(0, null); err != nil {
-			return nil, fmt.Errorf("create stdin: %w", err)
+		if err := place(ctx, fds, 0, null); err != nil {
+			return fmt.Errorf("create stdin: %w", err)
 		}
 	}
-	for fd, end := range map[int32]**vfs.FileDescription{1: &s.stdout, 2: &s.stderr} {
+	for fd, end := range map[int32]**vfs.FileDescription{1: &p.stdout, 2: &p.stderr} {
 		r, w, err := pipe()
 		if err != nil {
-			return nil, fmt.Errorf("create output pipe: %w", err)
+			return fmt.Errorf("create output pipe: %w", err)
 		}
 		*end = r
-		if err := place(fd, w); err != nil {
-			return nil, fmt.Errorf("create output pipe: %w", err)
+		if err := place(ctx, fds, fd, w); err != nil {
+			return fmt.Errorf("create output pipe: %w", err)
 		}
 	}
-	return s, nil
+	return nil
+}
+
+// place makes file, which it takes over, the descriptor fd.
+func place(ctx context.Context, fds *kernel.FDTable, fd int32, file *vfs.FileDescription) error {
+	defer file.DecRef(ctx) // the table has a reference of its own
+	_, err := fds.NewFDAt(ctx, fd, file, kernel.FDFlags{})
+	return err
 }
 
 // environ returns the environment of a command: defaults, the sandbox's, the
 // command's own.
-func (g *Guest) environ(own map[string]string) []string {
+func (g *Guest) environ(req *wire.Exec) []string {
 	env := map[string]string{
 		"PATH":             "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"LANG":             "C.UTF-8",
@@ -255,8 +272,11 @@ func (g *Guest) environ(own map[string]string) []string {
 		"RAMET_SANDBOX_ID": g.id.ID,
 		"RAMET_FORK_INDEX": strconv.Itoa(g.id.ForkIndex),
 	}
+	if req.Terminal != nil {
+		env["TERM"] = "xterm-256color"
+	}
 	maps.Copy(env, g.id.Env)
-	maps.Copy(env, own)
+	maps.Copy(env, req.Env)
 	list := make([]string, 0, len(env))
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		list = append(list, k+"="+env[k])
@@ -265,19 +285,3 @@ func (g *Guest) environ(own map[string]string) []string {
 }
 
 func millis(d gotime.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// signalName returns the name of a signal as kill -l prints it, with SIG.
-func signalName(sig linux.Signal) string {
-	if n, ok := signalNames[sig]; ok {
-		return n
-	}
-	return fmt.Sprintf("SIG%d", sig)
-}
-
-var signalNames = map[linux.Signal]string{
-	linux.SIGHUP: "SIGHUP", linux.SIGINT: "SIGINT", linux.SIGQUIT: "SIGQUIT", linux.SIGILL: "SIGILL",
-	linux.SIGTRAP: "SIGTRAP", linux.SIGABRT: "SIGABRT", linux.SIGBUS: "SIGBUS", linux.SIGFPE: "SIGFPE",
-	linux.SIGKILL: "SIGKILL", linux.SIGUSR1: "SIGUSR1", linux.SIGSEGV: "SIGSEGV", linux.SIGUSR2: "SIGUSR2",
-	linux.SIGPIPE: "SIGPIPE", linux.SIGALRM: "SIGALRM", linux.SIGTERM: "SIGTERM", linux.SIGXCPU: "SIGXCPU",
-	linux.SIGXFSZ: "SIGXFSZ", linux.SIGSYS: "SIGSYS",
-}

@@ -52,6 +52,8 @@ type freezing struct {
 	meta   bytes.Buffer
 	writer *cow.Writer
 	files  snapfile.Files
+	// outputs refers to memory that does not change while the guest runs on.
+	outputs []snapfile.Output
 }
 
 func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
@@ -69,6 +71,7 @@ func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 		Generations: f.pinned.Generations,
 		Held:        f.pinned.Held,
 		Files:       f.files,
+		Outputs:     f.outputs,
 	}
 	if _, err := s.WriteTo(file); err != nil {
 		return nil, err
@@ -105,6 +108,7 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) error {
 	if f.files, pinned.Generations, err = g.disk.pin(req.ID, req.SelfFiles, pinned.Generations); err != nil {
 		return err
 	}
+	f.outputs = g.table.freeze()
 	f.phases.mark("pin")
 	if err := g.detachStateless(ctx); err != nil {
 		return err

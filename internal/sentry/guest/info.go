@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"slices"
+	gotime "time"
 
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/mm"
@@ -55,31 +56,81 @@ func (g *Guest) pins() []string {
 	return slices.Compact(names)
 }
 
-// Processes lists the processes of the sandbox but init.
-func (g *Guest) Processes() []sandbox.Process {
+// Processes lists the processes of the sandbox but init, and with ended also those
+// that were started from outside and have ended.
+func (g *Guest) Processes(ended bool) []sandbox.Process {
 	g.ops.RLock()
 	defer g.ops.RUnlock()
+	kept := map[int]*process{}
+	for _, p := range g.table.all() {
+		kept[int(p.pid)] = p
+	}
 	root := g.k.RootPIDNamespace()
-	var list []sandbox.Process
+	list := []sandbox.Process{}
 	for _, tg := range root.ThreadGroups() {
 		leader := tg.Leader()
 		pid := int(root.IDOfThreadGroup(tg))
 		if pid <= 1 || leader == nil {
 			continue // init, or gone meanwhile
 		}
-		p := sandbox.Process{
-			PID:     pid,
-			UID:     int(leader.Credentials().EffectiveKUID),
-			Threads: tg.Count(),
-			State:   leader.StateStatus(),
-			Command: g.commandOf(leader),
-		}
-		if parent := leader.Parent(); parent != nil {
-			p.PPID = int(root.IDOfThreadGroup(parent.ThreadGroup()))
+		p := g.describe(pid, tg, leader)
+		if k := kept[pid]; k != nil && !g.ended(k) {
+			p.Kept = g.keptOf(k)
+			delete(kept, pid)
 		}
 		list = append(list, p)
 	}
+	for pid, k := range kept {
+		if !ended || !g.ended(k) {
+			continue
+		}
+		list = append(list, sandbox.Process{PID: pid, State: "ended", Command: k.command, StartedAt: gotime.Unix(0, k.started), Kept: g.keptOf(k)})
+	}
+	slices.SortFunc(list, func(a, b sandbox.Process) int { return a.PID - b.PID })
 	return list
+}
+
+// Process describes one process, which is in the list of all.
+func (g *Guest) Process(pid int) (*sandbox.Process, error) {
+	for _, p := range g.Processes(true) {
+		if p.PID == pid {
+			return &p, nil
+		}
+	}
+	return nil, sandbox.Errorf(sandbox.CodeNotFound, "no process %d is in the sandbox", pid)
+}
+
+func (g *Guest) describe(pid int, tg *kernel.ThreadGroup, leader *kernel.Task) sandbox.Process {
+	cpu := tg.CPUStats()
+	p := sandbox.Process{
+		PID:        pid,
+		UID:        int(leader.Credentials().EffectiveKUID),
+		Threads:    tg.Count(),
+		State:      leader.StateStatus(),
+		Command:    g.commandOf(leader),
+		CPUSeconds: (cpu.UserTime + cpu.SysTime).Seconds(),
+		StartedAt:  gotime.Unix(0, leader.StartTime().Nanoseconds()),
+	}
+	if parent := leader.Parent(); parent != nil {
+		p.PPID = int(g.k.RootPIDNamespace().IDOfThreadGroup(parent.ThreadGroup()))
+	}
+	g.withMemory(leader, func(m *mm.MemoryManager) { p.MemoryMiB = float64(m.ResidentSetSize()) / (1 << 20) })
+	return p
+}
+
+// keptOf describes a process that was started from outside.
+func (g *Guest) keptOf(p *process) *sandbox.KeptProcess {
+	first, next := p.out.bounds()
+	g.table.mu.Lock()
+	k := &sandbox.KeptProcess{Terminal: p.tty, Stdin: p.stdin != nil || p.terminal != nil, Inherited: p.inherited, FirstSeq: first, NextSeq: next}
+	ended := p.ended
+	g.table.mu.Unlock()
+	if ended == 0 {
+		return k
+	}
+	at := gotime.Unix(0, ended)
+	k.EndedAt, k.Exit = &at, g.exitOf(p).Result()
+	return k
 }
 
 // maxCommand is how much of a command line is shown, in bytes.
@@ -87,22 +138,28 @@ const maxCommand = 4 << 10
 
 // commandOf returns a task's command line, or its name if it has none any more.
 func (g *Guest) commandOf(t *kernel.Task) string {
+	var line []byte
+	g.withMemory(t, func(m *mm.MemoryManager) {
+		line = make([]byte, min(uint64(m.ArgvEnd()-m.ArgvStart()), maxCommand))
+		n, _ := m.CopyIn(g.rootContext(), m.ArgvStart(), line, usermem.IOOpts{IgnorePermissions: true}) // the guest may have unmapped it
+		line = bytes.TrimRight(line[:n], "\x00")
+	})
+	if len(line) == 0 {
+		return "[" + t.Name() + "]"
+	}
+	return string(bytes.ReplaceAll(line, []byte{0}, []byte{' '}))
+}
+
+// withMemory calls fn with the memory of a task that has not exited.
+func (g *Guest) withMemory(t *kernel.Task, fn func(*mm.MemoryManager)) {
 	var m *mm.MemoryManager
 	t.WithMuLocked(func(t *kernel.Task) {
 		if m = t.MemoryManager(); m != nil && !m.IncUsers() {
 			m = nil
 		}
 	})
-	if m == nil {
-		return "[" + t.Name() + "]"
+	if m != nil {
+		defer m.DecUsers(g.rootContext())
+		fn(m)
 	}
-	ctx := g.rootContext()
-	defer m.DecUsers(ctx)
-	length := min(uint64(m.ArgvEnd()-m.ArgvStart()), maxCommand)
-	line := make([]byte, length)
-	n, _ := m.CopyIn(ctx, m.ArgvStart(), line, usermem.IOOpts{IgnorePermissions: true}) // the guest may have unmapped it
-	if line = bytes.TrimRight(line[:n], "\x00"); len(line) == 0 {
-		return "[" + t.Name() + "]"
-	}
-	return string(bytes.ReplaceAll(line, []byte{0}, []byte{' '}))
 }

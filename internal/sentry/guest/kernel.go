@@ -98,9 +98,9 @@ type Guest struct {
 
 	collector collector
 
-	io       sync.RWMutex
-	sessions *sessions
-	held     *held
+	io    sync.RWMutex
+	table *table
+	held  *held
 }
 
 // Boot makes b a new sandbox whose root file system is image, a descriptor that
@@ -136,7 +136,7 @@ func (b *Blank) Boot(id wire.Common, image *os.File) (*Guest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("initialize kernel: %w", err)
 	}
-	g := &Guest{k: k, mem: b.mem, id: id, sessions: newSessions(), held: &held{}}
+	g := &Guest{k: k, mem: b.mem, id: id, table: newTable(), held: &held{}}
 	if g.disk, err = b.newDisk(image, nil, nil); err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (g *Guest) start() error {
 	if err := g.writeIdentity(ctx); err != nil {
 		return err
 	}
-	g.k.AddStateToCheckpoint(sessionsKey, g.sessions)
+	g.k.AddStateToCheckpoint(tableKey, g.table)
 	g.k.AddStateToCheckpoint(heldKey, g.held)
 	return g.k.Start()
 }

@@ -81,7 +81,7 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	if err := g.k.Start(); err != nil {
 		return nil, nil, fmt.Errorf("start kernel: %w", err)
 	}
-	g.pumpInherited()
+	g.attendInherited()
 	out := &wire.Loaded{}
 	if req.RunHooks {
 		if out.Hooks, err = g.runHooks(); err != nil {
@@ -159,11 +159,14 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "load memory: %w", err)
 	}
 	b.mem.Settle(snap.Held)
-	inherited, ok := k.PopCheckpointState(sessionsKey).(*sessions)
+	inherited, ok := k.PopCheckpointState(tableKey).(*table)
 	if !ok {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no sessions")
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no table of processes")
 	}
-	k.AddStateToCheckpoint(sessionsKey, inherited)
+	if err := inherited.thaw(snap.Outputs); err != nil {
+		return nil, err
+	}
+	k.AddStateToCheckpoint(tableKey, inherited)
 	open, ok := k.PopCheckpointState(heldKey).(*held)
 	if !ok {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state does not say what was open")
@@ -172,7 +175,7 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 	if err := disk.find(k); err != nil {
 		return nil, err
 	}
-	return &Guest{k: k, mem: b.mem, disk: disk, id: id, sessions: inherited, held: open}, nil
+	return &Guest{k: k, mem: b.mem, disk: disk, id: id, table: inherited, held: open}, nil
 }
 
 // loadError says what it means that the kernel in state was not loaded.

@@ -131,7 +131,7 @@ func (g *Guest) detachStateless(ctx context.Context) error {
 			continue // the guest unmounted it, or mounted something else there
 		}
 		if g.k.VFS().UmountAt(ctx, creds, pathAt(root, m.path), &vfs.UmountOptions{}) == nil {
-			g.sessions.detached = append(g.sessions.detached, m.path)
+			g.table.detached = append(g.table.detached, m.path)
 		}
 	}
 	return nil
@@ -155,8 +155,8 @@ func (g *Guest) attachStateless(ctx context.Context) error {
 	}
 	defer root.DecRef(ctx)
 	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
-	detached := g.sessions.detached
-	g.sessions.detached = nil
+	detached := g.table.detached
+	g.table.detached = nil
 	for _, m := range statelessMounts() {
 		if slices.Contains(detached, m.path) {
 			if err := m.mountAt(ctx, g.k, creds, root); err != nil {

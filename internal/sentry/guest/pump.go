@@ -1,7 +1,7 @@
 package guest
 
 import (
-	"io"
+	gotime "time"
 
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
@@ -11,40 +11,42 @@ import (
 	"ramet.dev/ramet/internal/wire"
 )
 
-// pump is the sentry's end of one guest pipe.
+// pump is the sentry's end of one guest pipe, or of a terminal.
 type pump struct {
 	g     *Guest
 	file  *vfs.FileDescription
-	ring  *alarm
+	wake  *alarm
 	entry waiter.Entry
 }
 
 // newPump starts listening for events on file.
 func (g *Guest) newPump(file *vfs.FileDescription, events waiter.EventMask) *pump {
-	p := &pump{g: g, file: file, ring: newAlarm()}
-	p.entry.Init(p.ring, events|waiter.EventHUp|waiter.EventErr)
+	p := &pump{g: g, file: file, wake: newAlarm()}
+	p.entry.Init(p.wake, events|waiter.EventHUp|waiter.EventErr)
 	g.io.RLock()
 	defer g.io.RUnlock()
-	// Pipes never refuse a listener.
+	// Pipes and terminals never refuse a listener.
 	_ = file.EventRegister(&p.entry)
 	return p
 }
 
-// close gives up end of s, which is the pump's file.
-func (p *pump) close(s *session, end **vfs.FileDescription) {
+// close stops listening.
+func (p *pump) close() {
 	p.g.io.RLock()
 	defer p.g.io.RUnlock()
 	p.file.EventUnregister(&p.entry)
-	p.file.DecRef(p.g.rootContext())
-	p.g.sessions.closed(s, end)
 }
 
-// read reads what is in the pipe. It never blocks for longer than a save takes.
-func (p *pump) read(buf []byte) (int, error) {
+// fill reads what is in the pipe into out. What a save finds is either in the pipe
+// or in out. It never blocks for longer than a save takes.
+func (p *pump) fill(out *ring, stream wire.Stream) (int, error) {
 	p.g.io.RLock()
 	defer p.g.io.RUnlock()
-	n, err := p.file.Read(p.g.rootContext(), usermem.BytesIOSequence(buf), vfs.ReadOptions{})
-	return int(n), err
+	ctx := p.g.rootContext()
+	return out.fill(stream, func(buf []byte) (int, error) {
+		n, err := p.file.Read(ctx, usermem.BytesIOSequence(buf), vfs.ReadOptions{})
+		return int(n), err
+	})
 }
 
 func (p *pump) write(data []byte) (int, error) {
@@ -56,138 +58,180 @@ func (p *pump) write(data []byte) (int, error) {
 
 func wouldBlock(err error) bool { return linuxerr.Equals(linuxerr.ErrWouldBlock, err) }
 
-// drain moves what the guest writes into end, a pipe of s, to the writer to.
-// When exited is closed and the pipe is empty it calls done; from then on, or
-// when the writer fails, it discards until the last guest process closes the
-// pipe. to, exited and done may be nil.
+// attend takes care of a process that runs: its output, its timeouts and its end.
 //
-// The goroutine ends with the pipe, or with the process: it owns nothing that
+// The goroutines end with the pipes, or with the process: they own nothing that
 // outlives the sandbox.
-func (g *Guest) drain(s *session, end **vfs.FileDescription, to io.Writer, exited <-chan struct{}, done func()) {
-	p := g.newPump(*end, waiter.ReadableEvents)
-	defer p.close(s, end)
-	detach := func() {
-		to, exited = nil, nil
-		if done != nil {
-			done()
-			done = nil
-		}
-	}
-	defer detach()
-	buf := make([]byte, wire.MaxChunk)
-	last := false // exited was seen: what is in the pipe now is all
-	for {
-		n, err := p.read(buf)
-		if n > 0 {
-			if to != nil {
-				if _, werr := to.Write(buf[:n]); werr != nil {
-					to = nil
-				}
-			}
+func (g *Guest) attend(p *process) {
+	var quiet []chan struct{}
+	for end, stream := range map[**vfs.FileDescription]wire.Stream{&p.stdout: wire.Stdout, &p.stderr: wire.Stderr, &p.terminal: wire.Stdout} {
+		if *end == nil {
 			continue
 		}
-		if !wouldBlock(err) {
-			return // end of file
+		q := make(chan struct{})
+		quiet = append(quiet, q)
+		go g.drain(p, end, stream, q)
+	}
+	go func() {
+		if p.tg != nil {
+			p.tg.WaitExited()
+		}
+		close(p.exited)
+	}()
+	go g.watch(p, quiet)
+}
+
+// drain moves what the guest writes into end, one of p's, to p's ring until the
+// last guest process closes it. When p has exited and end is empty, it closes
+// quiet.
+func (g *Guest) drain(p *process, end **vfs.FileDescription, stream wire.Stream, quiet chan struct{}) {
+	pm := g.newPump(*end, waiter.ReadableEvents)
+	p.out.addWriter(pm.wake)
+	defer func() {
+		p.out.removeWriter(pm.wake)
+		pm.close()
+		g.giveUp(p, end)
+		if quiet != nil {
+			close(quiet)
+		}
+	}()
+	exited := p.exited
+	last := false // p had exited before what is in the pipe now was read
+	for {
+		n, err := pm.fill(p.out, stream)
+		switch {
+		case n > 0:
+			p.touch()
+			continue
+		case err == errNoRoom:
+			<-pm.wake.c
+			continue
+		case wouldBlock(err):
+		case end != &p.terminal || last:
+			return // end of file: nobody can write any more
 		}
 		if last {
-			detach()
-			last = false
+			if quiet != nil {
+				close(quiet)
+				quiet = nil
+			}
+			<-pm.wake.c
+			continue
 		}
 		select {
-		case <-p.ring.c:
+		case <-pm.wake.c:
 		case <-exited:
 			last = true
 		}
 	}
 }
 
-// feed moves in to the stdin of s until in is closed or the command has exited.
-// What comes after the guest closed its end is discarded.
-func (g *Guest) feed(s *session, in <-chan []byte, exited <-chan struct{}) {
-	p := g.newPump(s.stdin, waiter.WritableEvents)
-	defer p.close(s, &s.stdin)
-	open := true
-	for {
+// giveUp closes end, one of p's. It waits for who writes to it.
+func (g *Guest) giveUp(p *process, end **vfs.FileDescription) {
+	p.input <- struct{}{}
+	defer func() { <-p.input }()
+	g.closeEnd(p, end)
+}
+
+// closeEnd closes end, one of p's. The caller holds p.input.
+func (g *Guest) closeEnd(p *process, end **vfs.FileDescription) {
+	g.io.RLock()
+	defer g.io.RUnlock()
+	if file := *end; file != nil {
+		g.table.closed(p, end)
+		file.DecRef(g.rootContext())
+	}
+}
+
+// watch ends p at its timeouts, and notes its end.
+func (g *Guest) watch(p *process, quiet []chan struct{}) {
+	for running := true; running; {
+		timer, idle := p.nextTimeout()
 		select {
-		case <-exited:
-			return
-		case data, ok := <-in:
-			if !ok {
-				return
+		case <-p.exited:
+			running = false
+		case <-timer.C:
+			if idle && !p.isIdle() {
+				continue // something was written meanwhile
 			}
-			open = open && p.writeAll(data, exited)
+			g.noteTimeout(p, idle)
+			g.kill(p)
+			<-p.exited
+			running = false
 		}
+		timer.Stop()
+	}
+	for _, q := range quiet {
+		<-q
+	}
+	g.noteEnd(p)
+	p.out.end()
+	close(p.done)
+}
+
+// forever is longer than anything runs.
+const forever = 100 * 365 * 24 * gotime.Hour
+
+// nextTimeout returns a timer for the timeout that comes first, and whether that
+// is the idle one.
+func (p *process) nextTimeout() (timer *gotime.Timer, idle bool) {
+	wait := forever
+	if !p.deadline.IsZero() {
+		wait = gotime.Until(p.deadline)
+	}
+	if p.idle > 0 {
+		if w := p.untilIdle(); w < wait {
+			wait, idle = w, true
+		}
+	}
+	return gotime.NewTimer(wait), idle
+}
+
+func (p *process) untilIdle() gotime.Duration {
+	return gotime.Until(gotime.Unix(0, p.active.Load()).Add(gotime.Duration(p.idle)))
+}
+
+func (p *process) isIdle() bool { return p.untilIdle() <= 0 }
+
+func (g *Guest) noteTimeout(p *process, idle bool) {
+	g.io.RLock()
+	defer g.io.RUnlock()
+	g.table.mu.Lock()
+	defer g.table.mu.Unlock()
+	p.timedOut, p.timedIdle = true, idle
+}
+
+// noteEnd enters how p ended, and closes its input.
+func (g *Guest) noteEnd(p *process) {
+	g.giveUp(p, &p.stdin)
+	g.io.RLock()
+	defer g.io.RUnlock()
+	g.table.mu.Lock()
+	defer g.table.mu.Unlock()
+	if p.tg != nil {
+		p.status = uint32(p.tg.ExitStatus())
+		p.ended = gotime.Now().UnixNano()
+		p.tg = nil
 	}
 }
 
-// writeAll writes all of data and reports whether more may follow.
-func (p *pump) writeAll(data []byte, exited <-chan struct{}) bool {
-	for {
-		n, err := p.write(data)
-		if data = data[n:]; len(data) == 0 {
-			return true
-		}
-		if err != nil && !wouldBlock(err) {
-			return false
-		}
-		if err == nil {
-			continue
-		}
-		select {
-		case <-p.ring.c:
-		case <-exited:
-			return false
-		}
-	}
-}
-
-// holdInput keeps the stdin of s open, which nobody writes to, until no process
-// can read it: a command that waits for input must not meet its end because it
-// was inherited.
-func (g *Guest) holdInput(s *session) {
-	p := g.newPump(s.stdin, 0)
-	defer p.close(s, &s.stdin)
-	for !p.unread() {
-		<-p.ring.c
-	}
-}
-
-// unread reports whether the pipe has no reader any more.
-func (p *pump) unread() bool {
-	p.g.io.RLock()
-	defer p.g.io.RUnlock()
-	return p.file.Readiness(waiter.EventErr)&waiter.EventErr != 0
-}
-
-// abandon gives up the pipes of a session whose command never started.
-func (g *Guest) abandon(s *session) {
+// abandon gives up the pipes of a process that never started.
+func (g *Guest) abandon(p *process) {
 	ctx := g.rootContext()
-	for _, f := range []*vfs.FileDescription{s.stdin, s.stdout, s.stderr} {
+	for _, f := range []*vfs.FileDescription{p.stdin, p.stdout, p.stderr, p.terminal} {
 		if f != nil {
 			f.DecRef(ctx)
 		}
 	}
 }
 
-// pumpInherited takes over the pipes of inherited commands, whose callers are the
-// parent's: what they write is discarded, and they get no input. A command goes
-// from the state with the last process that has its pipes.
-func (g *Guest) pumpInherited() {
-	// A pump that ends changes the list, so none may start before all are found.
-	var pumps []func()
-	g.sessions.mu.Lock()
-	for _, s := range g.sessions.list {
-		if s.stdin != nil {
-			pumps = append(pumps, func() { g.holdInput(s) })
-		}
-		for _, end := range []**vfs.FileDescription{&s.stdout, &s.stderr} {
-			if *end != nil {
-				pumps = append(pumps, func() { g.drain(s, end, nil, nil, nil) })
-			}
-		}
-	}
-	g.sessions.mu.Unlock()
-	for _, pump := range pumps {
-		go pump()
+// attendInherited takes care of the processes that were started in the parent.
+func (g *Guest) attendInherited() {
+	// Those that end change the list, so all are found before any is attended.
+	g.table.mu.Lock()
+	all := append([]*process(nil), g.table.list...)
+	g.table.mu.Unlock()
+	for _, p := range all {
+		g.attend(p)
 	}
 }

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func (a *app) psCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use: "ps [-a] SBX", Short: "List the processes in a sandbox", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			ps, err := c.Processes(ctx, args[0], all)
+			if err != nil {
+				return err
+			}
+			return a.show(ps, processTable(ps, time.Now()))
+		}),
+	}
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "also background processes that have ended")
+	return cmd
+}
+
+func processTable(ps []sandbox.Process, now time.Time) func(io.Writer) error {
+	var rows [][]string
+	for _, p := range ps {
+		kind, exit := "", ""
+		if k := p.Kept; k != nil {
+			kind = "kept"
+			if k.Terminal {
+				kind = "terminal"
+			}
+			if k.Inherited {
+				kind += ", inherited"
+			}
+			if k.Exit != nil {
+				exit = strconv.Itoa(k.Exit.ExitCode)
+			}
+		}
+		rows = append(rows, []string{
+			strconv.Itoa(p.PID), strconv.Itoa(p.PPID), strconv.Itoa(p.UID), strconv.Itoa(p.Threads), p.State, fmt.Sprintf("%.2f s", p.CPUSeconds), mib(p.MemoryMiB),
+			age(p.StartedAt, now), kind, exit, p.Command,
+		})
+	}
+	return table([]string{"PID", "PPID", "UID", "THREADS", "STATE", "CPU", "MEMORY", "AGE", "OUTPUT", "EXIT", "COMMAND"}, rows)
+}
+
+func (a *app) killCommand() *cobra.Command {
+	var req sandbox.SignalRequest
+	cmd := &cobra.Command{
+		Use: "kill [-s SIGNAL] [-g] SBX PID…", Short: "Send a signal to processes in a sandbox", Args: cobra.MinimumNArgs(2),
+		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			for _, arg := range args[1:] {
+				pid, err := parsePID(arg)
+				if err != nil {
+					return err
+				}
+				if err := c.SignalProcess(ctx, args[0], pid, req); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().StringVarP(&req.Signal, "signal", "s", "TERM", "name or number")
+	cmd.Flags().BoolVarP(&req.Group, "group", "g", false, "to all processes of its group")
+	return cmd
+}
+
+func parsePID(arg string) (int, error) {
+	pid, err := strconv.Atoi(arg)
+	if err != nil || pid < 1 {
+		return 0, sandbox.Invalid("pid", "%q is not a process id, as ramet ps shows them", arg)
+	}
+	return pid, nil
+}
+
+func (a *app) logsCommand() *cobra.Command {
+	var req sandbox.AttachRequest
+	var times bool
+	cmd := &cobra.Command{
+		Use: "logs [-f] [--since SEQ] [-t] SBX PID", Short: "Show what a background process wrote", Args: cobra.ExactArgs(2),
+		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			pid, err := parsePID(args[1])
+			if err != nil {
+				return err
+			}
+			_, err = c.Output(ctx, args[0], pid, req, a.logWriter(times))
+			return err
+		}),
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&req.Follow, "follow", "f", false, "until the process ends")
+	f.Int64Var(&req.From, "since", 0, "from this sequence number on, which is a number of bytes; -1 for what is written from now on")
+	f.BoolVarP(&times, "timestamps", "t", false, "put the time and the sequence number before each piece")
+	return cmd
+}
+
+// logLine is what logs prints for each piece with --json.
+type logLine struct {
+	Stream string `json:"stream"`
+	httpwire.Chunk
+}
+
+// lostLine is what it prints where pieces are missing.
+type lostLine struct {
+	Lost httpwire.Lost `json:"lost"`
+}
+
+func (a *app) logWriter(times bool) func(sandbox.Chunk) error {
+	return func(c sandbox.Chunk) error {
+		if a.json {
+			return json.NewEncoder(a.Out).Encode(lineOf(c))
+		}
+		if times && c.Lost == 0 {
+			if _, err := fmt.Fprintf(a.streamOf(c), "%s %d ", c.Time.UTC().Format(time.RFC3339Nano), c.Seq); err != nil {
+				return err
+			}
+		}
+		return a.writeChunk(c)
+	}
+}
+
+func lineOf(c sandbox.Chunk) any {
+	if c.Lost > 0 {
+		return lostLine{httpwire.Lost{Seq: c.Seq, Bytes: c.Lost}}
+	}
+	stream := httpwire.EventStdout
+	if c.Stderr {
+		stream = httpwire.EventStderr
+	}
+	return logLine{stream, httpwire.NewChunk(c.Data, c.Seq, c.Time)}
+}
+
+func (a *app) streamOf(c sandbox.Chunk) io.Writer {
+	if c.Stderr {
+		return a.Err
+	}
+	return a.Out
+}
+
+// writeChunk passes on a piece of output, or says that one is missing.
+func (a *app) writeChunk(c sandbox.Chunk) error {
+	if c.Lost > 0 {
+		_, err := fmt.Fprintf(a.Err, "ramet: %d bytes of output from %d on are not kept any more\n", c.Lost, c.Seq)
+		return err
+	}
+	_, err := a.streamOf(c).Write(c.Data)
+	return err
+}

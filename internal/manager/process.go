@@ -1,0 +1,168 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// Processes lists what runs in a sandbox, and with all also what was started from
+// outside and has ended.
+func (m *Manager) Processes(ctx context.Context, ref string, all bool) ([]sandbox.Process, error) {
+	call := &wire.Call{Op: wire.OpPS}
+	if all {
+		call.Process = &wire.Process{}
+	}
+	list := []sandbox.Process{}
+	return list, m.onProcesses(ctx, ref, call, &list, sandbox.StateRunning, sandbox.StatePaused)
+}
+
+// Process looks at one process.
+func (m *Manager) Process(ctx context.Context, ref string, pid int) (*sandbox.Process, error) {
+	p := &sandbox.Process{}
+	err := m.onProcesses(ctx, ref, &wire.Call{Op: wire.OpProcess, Process: &wire.Process{PID: pid}}, p, sandbox.StateRunning, sandbox.StatePaused)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// StartProcess starts a process that needs no caller.
+func (m *Manager) StartProcess(ctx context.Context, ref string, req sandbox.StartRequest) (*sandbox.Process, error) {
+	b, err := m.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	command, err := b.command(req)
+	if err != nil {
+		return nil, err
+	}
+	if req.Terminal != nil && req.Stdin {
+		return nil, sandbox.Invalid("stdin", "a terminal is the standard input already")
+	}
+	var started wire.Started
+	if err := m.onProcesses(ctx, ref, &wire.Call{Op: wire.OpStart, Exec: command}, &started, sandbox.StateRunning); err != nil {
+		return nil, err
+	}
+	return m.Process(ctx, ref, started.PID)
+}
+
+// SignalProcess sends a signal to any process in the sandbox.
+func (m *Manager) SignalProcess(ctx context.Context, ref string, pid int, req sandbox.SignalRequest) error {
+	number, err := signalNumber(req.Signal)
+	if err != nil {
+		return err
+	}
+	call := &wire.Call{Op: wire.OpSignal, Signal: &wire.Signal{PID: pid, Number: number, Group: req.Group}}
+	return m.onProcesses(ctx, ref, call, nil, sandbox.StateRunning, sandbox.StatePaused)
+}
+
+func signalNumber(name string) (int, error) {
+	if n, err := strconv.Atoi(name); err == nil {
+		return n, nil
+	}
+	upper := strings.ToUpper(name)
+	if n := unix.SignalNum("SIG" + strings.TrimPrefix(upper, "SIG")); n != 0 {
+		return int(n), nil
+	}
+	return 0, sandbox.Invalid("signal", "%q is not the name or number of a signal, such as TERM, SIGINT or 9", name)
+}
+
+// ResizeProcess sets the size of a process's terminal.
+func (m *Manager) ResizeProcess(ctx context.Context, ref string, pid int, size sandbox.TerminalSize) error {
+	call := &wire.Call{Op: wire.OpResize, Resize: &wire.Resize{PID: pid, Size: size}}
+	return m.onProcesses(ctx, ref, call, nil, sandbox.StateRunning, sandbox.StatePaused)
+}
+
+// WriteProcess writes all of in to a process, and with end closes its standard
+// input then. It blocks while the process does not read.
+func (m *Manager) WriteProcess(ctx context.Context, ref string, pid int, in io.Reader, end bool) error {
+	buf := make([]byte, wire.MaxChunk)
+	for {
+		n, err := io.ReadFull(in, buf)
+		last := err == io.EOF || err == io.ErrUnexpectedEOF
+		if err != nil && !last {
+			return fmt.Errorf("read input: %w", err)
+		}
+		if n > 0 || last {
+			call := &wire.Call{Op: wire.OpInput, Input: &wire.Input{PID: pid, Data: buf[:n], End: last && end}}
+			if err := m.onProcesses(ctx, ref, call, nil, sandbox.StateRunning, sandbox.StatePaused); err != nil {
+				return err
+			}
+		}
+		if last {
+			return nil
+		}
+	}
+}
+
+// WaitProcess waits for the end of a process that was started from outside.
+func (m *Manager) WaitProcess(ctx context.Context, ref string, pid int) (*sandbox.ExecResult, error) {
+	var exited wire.Exited
+	call := &wire.Call{Op: wire.OpWait, Process: &wire.Process{PID: pid}}
+	if err := m.onProcesses(ctx, ref, call, &exited, sandbox.StateRunning, sandbox.StatePaused); err != nil {
+		return nil, err
+	}
+	return exited.Result(), nil
+}
+
+// RemoveProcess kills a process that was started from outside, with its group, if
+// it runs, and drops what it wrote.
+func (m *Manager) RemoveProcess(ctx context.Context, ref string, pid int) error {
+	call := &wire.Call{Op: wire.OpForget, Process: &wire.Process{PID: pid}}
+	return m.onProcesses(ctx, ref, call, nil, sandbox.StateRunning, sandbox.StatePaused)
+}
+
+// Attach follows a process that was started from outside.
+func (m *Manager) Attach(ctx context.Context, ref string, pid int, req sandbox.AttachRequest, streams httpapi.AttachIO) (*sandbox.Position, error) {
+	b, err := m.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	sentry, err := b.running(sandbox.StateRunning, sandbox.StatePaused)
+	if err != nil {
+		return nil, fmt.Errorf("attach: %w", err)
+	}
+	attached, err := sentry.Attach(ctx, &wire.Attach{PID: pid, From: req.From, Follow: req.Follow}, launch.AttachIO{
+		Stdin: streams.Stdin, Sizes: streams.Sizes,
+		Output: func(c wire.Chunk) error {
+			return streams.Output(sandbox.Chunk{
+				Stderr: c.Stream == wire.Stderr, Seq: c.Seq, Time: time.Unix(0, c.Time), Data: c.Data, Lost: c.Lost,
+			})
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("attach: %w", m.explain(b, sentry, err))
+	}
+	pos := &sandbox.Position{NextSeq: attached.Next}
+	if attached.Exited != nil {
+		pos.Exit = attached.Exited.Result()
+	}
+	return pos, nil
+}
+
+// onProcesses makes one call to the sentry of a sandbox in one of states.
+func (m *Manager) onProcesses(ctx context.Context, ref string, call *wire.Call, out any, states ...sandbox.State) error {
+	b, err := m.resolve(ref)
+	if err != nil {
+		return err
+	}
+	sentry, err := b.running(states...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", call.Op, err)
+	}
+	if _, err := sentry.Call(ctx, call, out); err != nil {
+		return fmt.Errorf("%s: %w", call.Op, m.explain(b, sentry, err))
+	}
+	return nil
+}

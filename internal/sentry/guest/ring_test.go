@@ -1,0 +1,222 @@
+package guest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"ramet.dev/ramet/internal/wire"
+)
+
+// write adds text to r, as a pipe with it would.
+func write(t testing.TB, r *ring, stream wire.Stream, text string) {
+	t.Helper()
+	for text != "" {
+		n, err := r.fill(stream, func(buf []byte) (int, error) { return copy(buf, text), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = text[n:]
+	}
+}
+
+// readAll returns what r has from a sequence number on, each change of stream as
+// "seq:" and each gap as "[lost]". A space ends each.
+func readAll(r *ring, from int64) string {
+	rd := r.newReader(from, false)
+	defer rd.close()
+	var b strings.Builder
+	var last wire.Stream
+	for {
+		c, err := rd.try()
+		if err != nil {
+			return b.String() + " "
+		}
+		if c.Lost > 0 {
+			fmt.Fprintf(&b, "[%d lost at %d] ", c.Lost, c.Seq)
+			continue
+		}
+		if c.Stream != last {
+			if last != 0 {
+				b.WriteByte(' ')
+			}
+			fmt.Fprintf(&b, "%d:", c.Seq)
+			last = c.Stream
+		}
+		b.Write(c.Data)
+	}
+}
+
+func TestRingKeepsOrder(t *testing.T) {
+	r := newRing(new(atomic.Int64), blockSize)
+	write(t, r, wire.Stdout, "one ")
+	write(t, r, wire.Stderr, "two ")
+	write(t, r, wire.Stdout, "three")
+	for from, want := range map[int64]string{0: "0:one  4:two  8:three ", 2: "2:e  4:two  8:three ", 9: "9:hree ", 13: " "} {
+		if got := readAll(r, from); got != want {
+			t.Errorf("from %d: %q, not %q", from, got, want)
+		}
+	}
+}
+
+// TestRingWraps writes more than a ring keeps, and reads from every place.
+func TestRingWraps(t *testing.T) {
+	const keep = 2 * blockSize
+	var total atomic.Int64
+	r := newRing(&total, keep)
+	rng := rand.New(rand.NewPCG(1, 2))
+	var all []byte
+	for len(all) < 10*blockSize {
+		piece := make([]byte, 1+rng.IntN(3000))
+		for i := range piece {
+			piece[i] = byte(rng.Uint32())
+		}
+		write(t, r, wire.Stream(1+rng.IntN(2)), string(piece))
+		all = append(all, piece...)
+	}
+	first, next := r.bounds()
+	if next != int64(len(all)) || next-first < keep || next-first > keep+2*blockSize {
+		t.Fatalf("of %d bytes it keeps %d to %d", len(all), first, next)
+	}
+	if n := total.Load(); n < next-first || n > keep+2*blockSize {
+		t.Errorf("it counts %d bytes", n)
+	}
+	for range 200 {
+		from := rng.Int64N(next + 1)
+		rd := r.newReader(from, false)
+		at := from
+		for {
+			c, err := rd.try()
+			if err != nil {
+				break
+			}
+			if c.Seq != at {
+				t.Fatalf("from %d: chunk at %d, not %d", from, c.Seq, at)
+			}
+			if c.Lost > 0 && (from >= first || at+c.Lost != first) {
+				t.Fatalf("from %d: %d bytes lost at %d", from, c.Lost, at)
+			}
+			if c.Lost == 0 && !bytes.Equal(c.Data, all[at:at+int64(len(c.Data))]) {
+				t.Fatalf("from %d: wrong bytes at %d", from, at)
+			}
+			at += c.Lost + int64(len(c.Data))
+		}
+		rd.close()
+		if at != next {
+			t.Fatalf("from %d: ends at %d of %d", from, at, next)
+		}
+	}
+	r.close()
+	if n := total.Load(); n != 0 {
+		t.Errorf("%d bytes are still counted", n)
+	}
+	write(t, r, wire.Stdout, "nobody wants this")
+	if n := total.Load(); n != 0 {
+		t.Errorf("a closed ring counts %d bytes", n)
+	}
+}
+
+// TestRingOfSingleBytes alternates streams, which must not cost unbounded memory.
+func TestRingOfSingleBytes(t *testing.T) {
+	r := newRing(new(atomic.Int64), 4*blockSize)
+	for i := range 100_000 {
+		write(t, r, wire.Stream(1+i%2), "x")
+	}
+	marks := 0
+	for _, b := range r.blocks {
+		marks += len(b.marks)
+	}
+	if marks > 5*maxMarks {
+		t.Errorf("%d chunks are kept", marks)
+	}
+	if first, next := r.bounds(); next != 100_000 || first >= next {
+		t.Errorf("it keeps %d to %d", first, next)
+	}
+}
+
+// TestRingWaits lets a reader that must not miss anything be slow.
+func TestRingWaits(t *testing.T) {
+	r := newRing(new(atomic.Int64), blockSize)
+	pump := newAlarm()
+	r.addWriter(pump)
+	rd := r.newReader(0, true)
+	const size = 20 * blockSize
+	var wg sync.WaitGroup
+	waited := 0
+	wg.Go(func() {
+		for sent := 0; sent < size; {
+			n, err := r.fill(wire.Stdout, func(buf []byte) (int, error) {
+				n := min(len(buf), size-sent)
+				for i := range buf[:n] {
+					buf[i] = byte((sent + i) % 251)
+				}
+				return n, nil
+			})
+			if err == errNoRoom {
+				waited++
+				<-pump.c
+			}
+			sent += n
+		}
+		r.end()
+	})
+	got := 0
+	for {
+		c, err := rd.next(nil)
+		if err == io.EOF {
+			break
+		}
+		for i, b := range c.Data {
+			if b != byte((got+i)%251) {
+				t.Fatalf("byte %d is wrong", got+i)
+			}
+		}
+		got += len(c.Data)
+	}
+	wg.Wait()
+	if got != size || waited == 0 {
+		t.Errorf("%d of %d bytes arrived; the writer waited %d times", got, size, waited)
+	}
+	rd.close()
+}
+
+// TestRingIsFrozen goes on writing after a freeze, which must not notice.
+func TestRingIsFrozen(t *testing.T) {
+	r := newRing(new(atomic.Int64), blockSize)
+	write(t, r, wire.Stdout, strings.Repeat("before", 30_000))
+	out := r.freeze()
+	first, next := r.bounds()
+	write(t, r, wire.Stderr, strings.Repeat("after!", 60_000))
+	if out.Next != next || out.Blocks[0].Start != first {
+		t.Fatalf("the freeze has %d to %d, not %d to %d", out.Blocks[0].Start, out.Next, first, next)
+	}
+	child := newRing(new(atomic.Int64), blockSize)
+	child.thaw(&out)
+	write(t, child, wire.Stderr, "child")
+	want := fmt.Sprintf("%d:%s %d:child ", first, strings.Repeat("before", 30_000)[first:], next)
+	if got := readAll(child, first); got != want {
+		t.Errorf("the child has %d bytes, not %d", len(got), len(want))
+	}
+}
+
+// TestRingsShareABound fills many rings.
+func TestRingsShareABound(t *testing.T) {
+	var total atomic.Int64
+	var rings []*ring
+	for range 100 {
+		r := newRing(&total, 1<<20)
+		write(t, r, wire.Stdout, strings.Repeat("x", 2<<20))
+		rings = append(rings, r)
+	}
+	if n := total.Load(); n > totalOutput+int64(len(rings))*2*blockSize {
+		t.Errorf("%d bytes are kept", n)
+	}
+	if first, next := rings[99].bounds(); next-first < 1 {
+		t.Errorf("the last one keeps %d bytes", next-first)
+	}
+}

@@ -1,0 +1,71 @@
+package guest
+
+import (
+	"fmt"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// Signal sends a signal to any process of the sandbox but init.
+func (g *Guest) Signal(req *wire.Signal) error {
+	g.ops.RLock()
+	defer g.ops.RUnlock()
+	if req.Number < 1 || req.Number > linux.SignalMaximum {
+		return sandbox.Invalid("signal", "%d is not a signal: they are numbered from 1 to %d", req.Number, linux.SignalMaximum)
+	}
+	tg := g.k.RootPIDNamespace().ThreadGroupWithID(kernel.ThreadID(req.PID))
+	if tg == nil || req.PID <= 1 {
+		return sandbox.Errorf(sandbox.CodeNotFound, "no process %d runs in the sandbox", req.PID)
+	}
+	info := &linux.SignalInfo{Signo: int32(req.Number)}
+	if req.Group {
+		if pg := tg.ProcessGroup(); pg != nil {
+			return gone(req.PID, g.k.SendExternalSignalProcessGroup(pg, info))
+		}
+	}
+	return gone(req.PID, g.k.SendExternalSignalThreadGroup(tg, info))
+}
+
+// gone explains why a signal was not sent, if it was not.
+func gone(pid int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return sandbox.Errorf(sandbox.CodeNotFound, "process %d is about to end: %w", pid, err)
+}
+
+// kill kills p and its process group, if it runs.
+func (g *Guest) kill(p *process) {
+	g.table.mu.Lock()
+	tg := p.tg
+	g.table.mu.Unlock()
+	if tg == nil {
+		return
+	}
+	kill := &linux.SignalInfo{Signo: int32(linux.SIGKILL)}
+	if pg := tg.ProcessGroup(); pg != nil {
+		// Errors mean that the processes are gone already.
+		_ = g.k.SendExternalSignalProcessGroup(pg, kill)
+	}
+	_ = g.k.SendExternalSignalThreadGroup(tg, kill)
+}
+
+// signalName returns the name of a signal as kill -l prints it, with SIG.
+func signalName(sig linux.Signal) string {
+	if n, ok := signalNames[sig]; ok {
+		return n
+	}
+	return fmt.Sprintf("SIG%d", sig)
+}
+
+var signalNames = map[linux.Signal]string{
+	linux.SIGHUP: "SIGHUP", linux.SIGINT: "SIGINT", linux.SIGQUIT: "SIGQUIT", linux.SIGILL: "SIGILL",
+	linux.SIGTRAP: "SIGTRAP", linux.SIGABRT: "SIGABRT", linux.SIGBUS: "SIGBUS", linux.SIGFPE: "SIGFPE",
+	linux.SIGKILL: "SIGKILL", linux.SIGUSR1: "SIGUSR1", linux.SIGSEGV: "SIGSEGV", linux.SIGUSR2: "SIGUSR2",
+	linux.SIGPIPE: "SIGPIPE", linux.SIGALRM: "SIGALRM", linux.SIGTERM: "SIGTERM", linux.SIGXCPU: "SIGXCPU",
+	linux.SIGXFSZ: "SIGXFSZ", linux.SIGSYS: "SIGSYS",
+}

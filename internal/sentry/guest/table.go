@@ -1,0 +1,275 @@
+package guest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	gotime "time"
+
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+	"gvisor.dev/gvisor/pkg/state"
+	"gvisor.dev/gvisor/pkg/waiter"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/snapfile"
+)
+
+const (
+	// tableKey names the table in the kernel's saved state.
+	tableKey = "ramet.processes"
+	// maxProcesses bounds the table.
+	maxProcesses = 1024
+)
+
+var errTableFull = sandbox.Errorf(sandbox.CodeLimit, "%d processes that were started from outside are running already", maxProcesses)
+
+// table is the processes that were started from outside. It is part of the saved
+// state, so that a child has them too. What is saved is only changed by who holds
+// Guest.io or Guest.ops for reading.
+type table struct {
+	mu sync.Mutex // not saved
+	// list is guarded by mu, oldest first. It also has processes that were
+	// forgotten, while others that they left behind hold their pipes open.
+	list []*process
+	// detached are the mount points to mount again, see statelessMounts. It is
+	// only set during a save.
+	detached []string
+
+	kept atomic.Int64 // bytes in all rings; not saved
+}
+
+func newTable() *table { return &table{} }
+
+// process is one process that was started from outside, until it is forgotten.
+type process struct {
+	// Saved, and constant but for what a line says.
+	pid     int32
+	tg      *kernel.ThreadGroup
+	command string
+	started int64 // nanoseconds since 1970
+	keep    int64 // see newRing
+	tty     bool
+	// The sentry's ends of the process's standard streams, nil when closed.
+	// Guarded by table.mu and Guest.io. A terminal is its own input.
+	stdin, stdout, stderr, terminal *vfs.FileDescription
+	// left and idle are the timeouts, in nanoseconds, 0 for none. left is
+	// what is left of it when the state is saved.
+	left, idle int64
+	ended      int64 // nanoseconds since 1970, 0 while it runs; guarded by table.mu
+	status     uint32
+	timedOut   bool // guarded by table.mu
+	timedIdle  bool // likewise
+	forgotten  bool // likewise
+
+	inherited bool
+	deadline  gotime.Time  // zero for none
+	active    atomic.Int64 // when something was last written or read, as started is
+	out       *ring
+	input     chan struct{} // held by who writes
+	exited    chan struct{} // closed when the process has exited
+	done      chan struct{} // closed when all output is in out, too
+}
+
+// ready makes what is not saved.
+func (p *process) ready(t *table) {
+	p.out = newRing(&t.kept, p.keep)
+	p.input = make(chan struct{}, 1)
+	p.exited, p.done = make(chan struct{}), make(chan struct{})
+	p.touch()
+	if p.left > 0 {
+		p.deadline = gotime.Now().Add(gotime.Duration(p.left))
+	}
+}
+
+// touch notes that something was written or read.
+func (p *process) touch() { p.active.Store(gotime.Now().UnixNano()) }
+
+// add enters a process that is about to run. One that has ended and had the same
+// number is forgotten.
+func (t *table) add(p *process) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := t.indexLocked(int(p.pid)); i >= 0 {
+		t.removeLocked(i)
+	}
+	t.list = append(t.list, p)
+}
+
+// makeRoom forgets processes that have ended until one more may be added, or
+// returns an error. Others may be added before that one is.
+func (t *table) makeRoom() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		named, oldest := 0, -1
+		for i, p := range t.list {
+			if p.forgotten {
+				continue
+			}
+			if named++; oldest < 0 && p.ended != 0 {
+				oldest = i
+			}
+		}
+		if named < maxProcesses {
+			return nil
+		}
+		if oldest < 0 {
+			return errTableFull
+		}
+		t.removeLocked(oldest)
+	}
+}
+
+func (t *table) indexLocked(pid int) int {
+	return slices.IndexFunc(t.list, func(p *process) bool { return int(p.pid) == pid && !p.forgotten })
+}
+
+// find returns a process, which may have ended.
+func (t *table) find(pid int) (*process, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := t.indexLocked(pid); i >= 0 {
+		return t.list[i], nil
+	}
+	return nil, sandbox.Errorf(sandbox.CodeNotFound, "no process %d was started from outside, or it has ended and was forgotten", pid)
+}
+
+// all returns the processes, oldest first.
+func (t *table) all() []*process {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(t.list), func(p *process) bool { return p.forgotten })
+}
+
+// forget drops a process and its output.
+func (t *table) forget(p *process) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := slices.Index(t.list, p); i >= 0 {
+		t.removeLocked(i)
+	}
+}
+
+// removeLocked forgets a process.
+func (t *table) removeLocked(i int) {
+	p := t.list[i]
+	p.forgotten = true
+	p.out.close()
+	if !p.openLocked() {
+		t.list = slices.Delete(t.list, i, i+1)
+	}
+}
+
+// openLocked reports whether the sentry holds any of p's streams.
+func (p *process) openLocked() bool {
+	return p.stdin != nil || p.stdout != nil || p.stderr != nil || p.terminal != nil
+}
+
+// closed notes that end, one of p's, was given up.
+func (t *table) closed(p *process, end **vfs.FileDescription) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	*end = nil
+	if p.forgotten && !p.openLocked() {
+		t.list = slices.DeleteFunc(t.list, func(x *process) bool { return x == p })
+	}
+}
+
+// freeze prepares a save, during which nothing must change, and returns what the
+// processes wrote.
+func (t *table) freeze() []snapfile.Output {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var outs []snapfile.Output
+	for _, p := range t.list {
+		if !p.deadline.IsZero() {
+			p.left = max(1, int64(gotime.Until(p.deadline)))
+		}
+		out := p.out.freeze()
+		out.PID = p.pid
+		outs = append(outs, out)
+	}
+	return outs
+}
+
+// thaw gives the processes of a loaded table what they wrote.
+func (t *table) thaw(outs []snapfile.Output) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(outs) != len(t.list) {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "snapshot has the output of %d processes, not of %d", len(outs), len(t.list))
+	}
+	for i, p := range t.list {
+		if outs[i].PID != p.pid {
+			return sandbox.Errorf(sandbox.CodeCorrupt, "snapshot has the output of process %d where that of %d should be", outs[i].PID, p.pid)
+		}
+		p.ready(t)
+		p.out.thaw(&outs[i])
+		p.inherited = true
+		if p.forgotten {
+			p.out.close()
+		}
+	}
+	return nil
+}
+
+// alarm is an event listener that survives a save, as waiter.ChannelNotifier
+// does not: in a child it is deaf.
+type alarm struct{ c chan struct{} }
+
+func newAlarm() *alarm { return &alarm{c: make(chan struct{}, 1)} }
+
+// NotifyEvent implements waiter.EventListener.
+func (a *alarm) NotifyEvent(waiter.EventMask) { a.ring() }
+
+func (a *alarm) ring() {
+	select {
+	case a.c <- struct{}{}:
+	default: // nil in a child, or already ringing
+	}
+}
+
+// The methods below are what gVisor's state package asks of saved types;
+// upstream generates them with a tool that is not part of its Go module.
+
+func (*table) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.table" }
+func (*table) StateFields() []string { return []string{"list", "detached"} }
+func (t *table) StateSave(sink state.Sink) {
+	sink.Save(0, &t.list)
+	sink.Save(1, &t.detached)
+}
+func (t *table) StateLoad(_ context.Context, src state.Source) {
+	src.Load(0, &t.list)
+	src.Load(1, &t.detached)
+}
+
+func (*process) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.process" }
+func (*process) StateFields() []string {
+	return []string{"pid", "tg", "command", "started", "keep", "tty", "stdin", "stdout", "stderr", "terminal", "left", "idle", "ended", "status", "timedOut", "timedIdle", "forgotten"}
+}
+func (p *process) fields() []any {
+	return []any{&p.pid, &p.tg, &p.command, &p.started, &p.keep, &p.tty, &p.stdin, &p.stdout, &p.stderr, &p.terminal, &p.left, &p.idle, &p.ended, &p.status, &p.timedOut, &p.timedIdle, &p.forgotten}
+}
+func (p *process) StateSave(sink state.Sink) {
+	for i, f := range p.fields() {
+		sink.Save(i, f)
+	}
+}
+func (p *process) StateLoad(_ context.Context, src state.Source) {
+	for i, f := range p.fields() {
+		src.Load(i, f)
+	}
+}
+
+func (*alarm) StateTypeName() string                   { return "ramet.dev/ramet/internal/sentry/guest.alarm" }
+func (*alarm) StateFields() []string                   { return nil }
+func (*alarm) StateSave(state.Sink)                    {}
+func (*alarm) StateLoad(context.Context, state.Source) {}
+
+func init() {
+	state.Register((*table)(nil))
+	state.Register((*process)(nil))
+	state.Register((*alarm)(nil))
+}

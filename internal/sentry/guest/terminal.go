@@ -1,0 +1,108 @@
+package guest
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"unsafe"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+	gsync "gvisor.dev/gvisor/pkg/sync"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// openTerminal makes a terminal of the sandbox the standard streams in fds, puts
+// its other end into p and returns it as the controlling one for a new process.
+// It is an object of the guest's kernel, so a child inherits it.
+func (g *Guest) openTerminal(ctx context.Context, mns *vfs.MountNamespace, creds *auth.Credentials, fds *kernel.FDTable, p *process, size sandbox.TerminalSize) (*kernel.TTY, error) {
+	root := mns.Root(ctx)
+	defer root.DecRef(ctx)
+	// O_NOCTTY: it must not become the terminal of who opens it.
+	const flags = linux.O_RDWR | linux.O_NOCTTY
+	master, err := g.k.VFS().OpenAt(ctx, creds, pathAt(root, "/dev/pts/ptmx"), &vfs.OpenOptions{Flags: flags})
+	if err != nil {
+		return nil, fmt.Errorf("open terminal: %w", err)
+	}
+	p.terminal = master
+	t, err := terminalOf(master)
+	if err != nil {
+		return nil, err
+	}
+	// A terminal is opened on behalf of a task, whose credentials are used.
+	as := context.WithValues(ctx, map[any]any{kernel.CtxTask: g.k.GlobalInit().Leader()})
+	name := "/dev/pts/" + strconv.FormatUint(uint64(t.tty.Index()), 10)
+	for fd := range int32(3) {
+		replica, err := g.k.VFS().OpenAt(as, auth.NewRootCredentials(g.k.RootUserNamespace()), pathAt(root, name), &vfs.OpenOptions{Flags: flags})
+		if err != nil {
+			return nil, fmt.Errorf("open terminal: %w", err)
+		}
+		if err := place(ctx, fds, fd, replica); err != nil {
+			return nil, fmt.Errorf("open terminal: %w", err)
+		}
+	}
+	t.resize(size)
+	return t.tty, nil
+}
+
+// Resize sets the size of the terminal of a process, which is told by SIGWINCH.
+func (g *Guest) Resize(req *wire.Resize) error {
+	p, err := g.table.find(req.PID)
+	if err != nil {
+		return err
+	}
+	g.io.RLock()
+	defer g.io.RUnlock()
+	g.table.mu.Lock()
+	defer g.table.mu.Unlock()
+	if !p.tty {
+		return sandbox.Errorf(sandbox.CodeWrongState, "process %d has no terminal", p.pid)
+	}
+	if p.terminal == nil {
+		return errEnded(p)
+	}
+	t, err := terminalOf(p.terminal)
+	if err != nil {
+		return err
+	}
+	t.resize(req.Size)
+	return nil
+}
+
+// terminal is what gVisor has behind the master of a terminal. It can only be
+// reached by system calls of a task, and the sentry is none.
+type terminal struct {
+	tty    *kernel.TTY // of the end that processes have
+	sizeMu *gsync.Mutex
+	size   *linux.Winsize // guarded by sizeMu
+}
+
+func terminalOf(master *vfs.FileDescription) (*terminal, error) {
+	impl := reflect.ValueOf(master.Impl())
+	if impl.Kind() != reflect.Pointer || impl.Elem().Type().Name() != "masterFileDescription" {
+		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "the sandbox has no terminals: /dev/pts/ptmx is something else")
+	}
+	t := impl.Elem().FieldByName("t").Elem()
+	line := t.FieldByName("ld").Elem()
+	return &terminal{
+		tty:    (*kernel.TTY)(t.FieldByName("replicaKTTY").UnsafePointer()),
+		sizeMu: (*gsync.Mutex)(unsafe.Pointer(line.FieldByName("sizeMu").UnsafeAddr())),
+		size:   (*linux.Winsize)(unsafe.Pointer(line.FieldByName("size").UnsafeAddr())),
+	}, nil
+}
+
+// resize does what ioctl(TIOCSWINSZ) does.
+func (t *terminal) resize(size sandbox.TerminalSize) {
+	t.sizeMu.Lock()
+	defer t.sizeMu.Unlock()
+	if t.size.Row == size.Rows && t.size.Col == size.Cols {
+		return
+	}
+	t.size.Row, t.size.Col = size.Rows, size.Cols
+	t.tty.SignalForegroundProcessGroup(kernel.SignalInfoPriv(linux.SIGWINCH))
+}
