@@ -338,13 +338,20 @@ func TestProcessEnds(t *testing.T) {
 	}{
 		"signal": {args: []string{"brood", "2"}, signal: "SIGTERM",
 			do: func(pid int) error {
+				f := n.follow("box", pid, 0)
+				eventually(t, "its children", func() error {
+					if out, _ := f.text(); strings.Count(out, "\n") < 2 {
+						return fmt.Errorf("only %q", out)
+					}
+					return nil
+				})
 				return n.m.SignalProcess(ctx, "box", pid, sandbox.SignalRequest{Signal: "term", Group: true})
 			}},
 		"number": {args: []string{"sleep", "1h"}, signal: "SIGKILL",
 			do: func(pid int) error {
 				return n.m.SignalProcess(ctx, "box", pid, sandbox.SignalRequest{Signal: "9"})
 			}},
-		"timeout": {req: sandbox.StartRequest{TimeoutMS: 300}, args: []string{"brood", "2"}, signal: "SIGKILL", timed: true},
+		"timeout": {req: sandbox.StartRequest{TimeoutMS: 300}, args: []string{"sleep", "1h"}, signal: "SIGKILL", timed: true},
 		"idle":    {req: sandbox.StartRequest{IdleTimeoutMS: 300}, args: []string{"say", "x", "sleep:1h"}, signal: "SIGKILL", timed: true, idle: true},
 	} {
 		t.Run(name, func(t *testing.T) {
