@@ -447,7 +447,8 @@ func (fs *filesystem) PrependPath(_ context.Context, vfsroot, vd vfs.VirtualDent
 func (fs *filesystem) IsDescendant(vfsroot, vd vfs.VirtualDentry) bool {
 	fs.ancestryMu.RLock()
 	defer fs.ancestryMu.RUnlock()
-	return vd.Dentry().Impl().(*dentry).isBelow(vfsroot.Dentry().Impl().(*dentry))
+	top, ok := vfsroot.Dentry().Impl().(*dentry)
+	return ok && vd.Dentry().Impl().(*dentry).isBelow(top)
 }
 
 // onFree decides about pages that the tree gives up, see cowfs.FS.OnFree.

@@ -33,7 +33,7 @@ func (fs *filesystem) RenameAt(ctx context.Context, rp *vfs.ResolvingPath, oldPa
 		}
 	}()
 	defer fs.mu.Unlock()
-	r := renaming{from: oldParentVD.Dentry().Impl().(*dentry), oldName: oldName, exchange: opts.Flags&linux.RENAME_EXCHANGE != 0}
+	r := renaming{oldName: oldName, exchange: opts.Flags&linux.RENAME_EXCHANGE != 0}
 	var err error
 	if r.to, err = fs.parentOf(ctx, rp, rp.Start().Impl().(*dentry)); err != nil {
 		return err
@@ -51,8 +51,9 @@ func (fs *filesystem) RenameAt(ctx context.Context, rp *vfs.ResolvingPath, oldPa
 	}
 	mnt := rp.Mount()
 	if mnt != oldParentVD.Mount() {
-		return linuxerr.EXDEV
+		return linuxerr.EXDEV // the old one may be of any other file system
 	}
+	r.from = oldParentVD.Dentry().Impl().(*dentry)
 	if err := mnt.CheckBeginWrite(); err != nil {
 		return err
 	}

@@ -129,6 +129,7 @@ func fsLinkCases() []fsCase {
 		failure{"loop-as-parent", unix.ELOOP, link("loop/f", "g")},
 		failure{"name-256", unix.ENAMETOOLONG, link("f", name255+"n")},
 		failure{"to-other-file-system", unix.EXDEV, link("f", "/dev/no-such-name")},
+		failure{"from-other-file-system", unix.EXDEV, link("/dev/null", "g")},
 	)...)
 }
 

@@ -371,6 +371,7 @@ func fsRenameErrorCases() []fsCase {
 		failure{"name-256", unix.ENAMETOOLONG, rename("f", name255+"n")},
 		failure{"from-name-256", unix.ENAMETOOLONG, rename(name255+"n", "new")},
 		failure{"to-other-file-system", unix.EXDEV, rename("f", "/dev/no-such-name")},
+		failure{"from-other-file-system", unix.EXDEV, rename("/dev/null", "new")},
 		failure{"noreplace-file", unix.EEXIST, func() error { return rename2("f", "g", unix.RENAME_NOREPLACE) }},
 		failure{"noreplace-directory", unix.EEXIST, func() error { return rename2("d", "empty", unix.RENAME_NOREPLACE) }},
 		failure{"noreplace-link", unix.EEXIST, func() error { return rename2("f", "dangling", unix.RENAME_NOREPLACE) }},
