@@ -7,6 +7,8 @@ import (
 	"math"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"ramet.dev/ramet/internal/erofs"
 )
 
@@ -210,7 +212,8 @@ func (f *FS) memory(r *Run, a *Attr) ([]byte, error) {
 
 // Read calls fn for consecutive pieces of [off, off+n) of a file. mem is nil for a
 // piece of zeros. fn returns how much it took; if that is less than size, or with
-// an error, reading ends. fn is called with the tree locked for reading.
+// an error, reading ends. fn is called with the tree locked for reading; after
+// ErrUnreadable once more with a copy.
 func (f *FS) Read(ino Ino, a *Attr, off, n uint64, fn func(mem []byte, size int) (int, error)) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -237,6 +240,10 @@ func (f *FS) Read(ino Ino, a *Attr, off, n uint64, fn func(mem []byte, size int)
 		}
 		got, err := fn(mem, int(size))
 		off += uint64(got)
+		if errors.Is(err, ErrUnreadable) && r.Page != 0 {
+			got, err = f.readCopy(&r, off-block*PageSize, size-uint64(got), fn)
+			off, size = off+uint64(got), uint64(got)
+		}
 		if err != nil || got < int(size) {
 			return err
 		}
@@ -328,6 +335,9 @@ func (f *FS) copyOver(a *Attr, r Run, page Page, n uint64) error {
 	for len(old) > 0 {
 		n := min(len(old), int(maxCall(at)))
 		if _, err := file.WriteAt(old[:n], at); err != nil {
+			if errors.Is(err, unix.EFAULT) { // old is not there, see ErrUnreadable
+				err = unix.ENOSPC
+			}
 			return fmt.Errorf("copy %d bytes of a file's data: %w", n, noSpace(err))
 		}
 		old, at = old[n:], at+int64(n)

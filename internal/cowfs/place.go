@@ -3,6 +3,7 @@ package cowfs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -90,4 +91,26 @@ func noSpace(err error) error {
 		return fmt.Errorf("%w: the host's disk is full (%w)", ErrNoSpace, err)
 	}
 	return err
+}
+
+// ErrUnreadable is what a function that reads says about memory that the host does
+// not provide: on a full tmpfs there is none for a page that was never written.
+var ErrUnreadable = errors.New("the host has no memory for a page")
+
+// readCopy calls fn with a copy of some bytes of a run, which begin skip bytes behind
+// its start.
+func (f *FS) readCopy(r *Run, skip, n uint64, fn func(mem []byte, size int) (int, error)) (int, error) {
+	file, _, err := f.store.FileOf(r.Page)
+	if err != nil {
+		return 0, err
+	}
+	b := make([]byte, min(n, pieceSize))
+	if err := readPages(file, int64(r.Page)*PageSize+int64(skip), b); err != nil {
+		return 0, err
+	}
+	got, err := fn(b, len(b))
+	if err == nil && got < len(b) {
+		err = io.ErrShortWrite
+	}
+	return got, err
 }

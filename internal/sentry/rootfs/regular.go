@@ -94,6 +94,9 @@ func (r *fileReader) ReadToBlocks(dsts safemem.BlockSeq) (done uint64, err error
 		}
 		dsts = dsts.DropFirst64(n)
 		done += n
+		if errors.As(copyErr, new(safecopy.BusError)) {
+			return int(n), cowfs.ErrUnreadable
+		}
 		return int(n), copyErr
 	})
 	r.off += done

@@ -59,6 +59,11 @@ func fsFill(args []string) (int, error) {
 		for at := page; at < len(m); at += 64 * page {
 			faultsOnWrite(m, at)
 		}
+		for at := int64(page); at < int64(len(m)); at += 64 * page {
+			if got := t.pread(sparse, page, at); strings.Trim(got, "\x00") != "w" && strings.Trim(got, "\x00") != "" {
+				t.fail("something is in a page that was not written: %.20q", got)
+			}
+		}
 		fd := t.open("kept", rdwr)
 		for _, err := range []error{t.tryWrite(fd, kept[:5000], 3), fallocate(sparse, 0, 0, 8<<20), unix.Chmod("kept", 0o600), unix.Rename("kept", "other"), unix.Rename("other", "kept")} {
 			if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.ENOENT) {
