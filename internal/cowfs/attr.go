@@ -3,6 +3,7 @@ package cowfs
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"ramet.dev/ramet/internal/erofs"
 )
@@ -81,6 +82,9 @@ func (a *Attr) Decode(b []byte) error {
 	}
 	for i, v := range [...]*int64{&a.Atime, &a.Mtime, &a.Ctime, &a.Btime} {
 		*v = int64(le.Uint64(b[40+8*i:]))
+	}
+	if a.Size > math.MaxInt64 || a.ImageEnd > math.MaxInt64 {
+		return fmt.Errorf("%w: a file of %d bytes", ErrCorrupt, a.Size)
 	}
 	return nil
 }

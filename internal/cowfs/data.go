@@ -514,6 +514,13 @@ func (f *FS) Punch(ino Ino, a *Attr, off, n uint64) error {
 		return err
 	}
 	if of := min(last, blocksIn(a.ImageEnd)); first < of {
+		in, err := f.imageInode(ino)
+		if err == nil && a.ImageEnd > in.Size {
+			err = fmt.Errorf("%w: inode %d has %d bytes of an image", ErrCorrupt, ino, a.ImageEnd)
+		}
+		if err != nil {
+			return err
+		}
 		for b := first; b < of; {
 			c := min(of-b, maxExtent)
 			if err := f.setExtent(a, extent{ino: ino, block: b, n: c, born: 0}); err != nil {

@@ -79,7 +79,7 @@ func (t *Tree) merge(step, parent *pathStep, i int) bool {
 	}
 	p, _ := parent.n.child(other)
 	n, err := t.load(p, step.n.level())
-	if err != nil || !t.s.Own(p) && n.check(p, step.n.level()) != nil {
+	if err != nil || !t.s.Own(p) && t.checkInherited(p, n) != nil {
 		return false // merging is not necessary: whoever needs that page says what is wrong
 	}
 	sep, _, _ := parent.n.cell(i + 1)

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -62,13 +61,7 @@ func (f *Files) Node(ino Ino) (Node, error) {
 		return n, err
 	}
 	if ok {
-		if err := n.Attr.Decode(val); err != nil {
-			return n, err
-		}
-		if n.Attr.Size > math.MaxInt64 || n.Attr.ImageEnd > math.MaxInt64 {
-			return n, fmt.Errorf("%w: inode %d has %d bytes", ErrCorrupt, ino, n.Attr.Size)
-		}
-		return n, nil
+		return n, n.Attr.Decode(val)
 	}
 	in, err := f.imageInode(ino)
 	if err != nil {

@@ -54,6 +54,9 @@ func Open(store *Store, data []byte, state State) (*FS, error) {
 			return nil, fmt.Errorf("open image: %w", err)
 		}
 	}
+	if state.Root >= store.base {
+		return nil, fmt.Errorf("%w: page %d cannot be the root", ErrCorrupt, state.Root)
+	}
 	f.state.NextIno = max(state.NextIno, FirstIno)
 	return f, nil
 }

@@ -134,13 +134,28 @@ func (t *Tree) frozenNodes() (int, error) {
 			continue
 		}
 		frozen++
-		if !t.s.Own(step.p) {
-			if err := step.n.check(step.p, step.n.level()); err != nil {
-				return 0, err
-			}
+		if t.s.Own(step.p) {
+			continue
+		}
+		if err := t.checkInherited(step.p, step.n); err != nil {
+			return 0, err
 		}
 	}
 	return frozen, nil
+}
+
+// checkInherited looks at all of a node that an ancestor wrote: it cannot refer to
+// pages of ours, which are believed.
+func (t *Tree) checkInherited(p Page, n *treeNode) error {
+	if err := n.check(p, n.level()); err != nil {
+		return err
+	}
+	for i := range n.count() {
+		if child, _ := n.child(i); n.level() > 0 && child >= t.s.base {
+			return entryError(n, i)
+		}
+	}
+	return nil
 }
 
 // thaw copies the nodes of the path that must not be changed. ensureNodes was
