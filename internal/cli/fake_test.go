@@ -35,7 +35,8 @@ func fakeSandbox(id, name, parent string) *sandbox.Sandbox {
 			Sentry: sandbox.LayerOn, Systrap: sandbox.LayerOn, Seccomp: sandbox.LayerOn, NoNewPrivs: sandbox.LayerOn, Caps: sandbox.LayerOn,
 			UserNS: sandbox.LayerOn, Namespaces: sandbox.LayerOn, EmptyRoot: sandbox.LayerOn, Rlimits: sandbox.LayerOn, Cgroup: sandbox.LayerOff,
 		},
-		Memory: &sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30},
+		Memory:   &sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30},
+		Metadata: map[string]string{"x": "y", "step": "1"},
 	}
 }
 
@@ -81,6 +82,17 @@ func fakeService() *apitest.Service {
 				return nil, err
 			}
 			return fakeImage(img)(ctx, sandbox.ImageRequest{Name: req.Name, Ref: req.Message}, progress)
+		},
+		UpdateFunc: func(ctx context.Context, ref string, req sandbox.UpdateRequest) (*sandbox.Sandbox, error) {
+			sb, err := find(ctx, ref)
+			if err != nil {
+				return nil, err
+			}
+			if req.Name != nil {
+				sb.Name = *req.Name
+			}
+			sb.Metadata, err = sandbox.ChangeMetadata(sb.Metadata, req.Metadata)
+			return sb, err
 		},
 		DestroyFunc: func(ctx context.Context, ref string) error { _, err := find(ctx, ref); return err },
 		PromoteFunc: func(_ context.Context, ref string) (*sandbox.Sandbox, error) {

@@ -53,7 +53,7 @@ func sandboxTable(sandboxes []sandbox.Sandbox, quiet bool) func(io.Writer) error
 		if image == "" {
 			image = s.Image
 		}
-		rows = append(rows, []string{s.ID, s.Name, string(s.State), image, s.Parent, age(s.CreatedAt, time.Now())})
+		rows = append(rows, []string{s.ID, s.Name, string(s.State), image, s.Parent, age(s.CreatedAt, time.Now()), shortened(joinPairs(s.Metadata))})
 	}
 	if quiet {
 		return func(w io.Writer) error {
@@ -61,7 +61,16 @@ func sandboxTable(sandboxes []sandbox.Sandbox, quiet bool) func(io.Writer) error
 			return err
 		}
 	}
-	return table([]string{"ID", "NAME", "STATE", "IMAGE", "PARENT", "AGE"}, rows)
+	return table([]string{"ID", "NAME", "STATE", "IMAGE", "PARENT", "AGE", "METADATA"}, rows)
+}
+
+// shortened cuts what is too long for a table; inspect shows all of it.
+func shortened(s string) string {
+	const most = 60
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
 }
 
 func (a *app) statsCommand() *cobra.Command {

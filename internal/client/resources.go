@@ -38,6 +38,11 @@ func (c *Client) List(ctx context.Context, f sandbox.ListFilter) ([]sandbox.Sand
 	return all[sandbox.Sandbox](ctx, c, "/v1/sandboxes", query)
 }
 
+// Update changes a sandbox's name and metadata.
+func (c *Client) Update(ctx context.Context, ref string, req sandbox.UpdateRequest) (*sandbox.Sandbox, error) {
+	return on[*sandbox.Sandbox](ctx, c, http.MethodPatch, "sandboxes", ref, "", nil, req)
+}
+
 // Destroy ends a sandbox.
 func (c *Client) Destroy(ctx context.Context, ref string) error {
 	_, err := on[struct{}](ctx, c, http.MethodDelete, "sandboxes", ref, "", nil, nil)

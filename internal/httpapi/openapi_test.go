@@ -140,6 +140,7 @@ GET /v1/snapshots/{id}
 GET /v1/snapshots/{id}/export
 GET /v1/tree
 HEAD /v1/sandboxes/{id}/files
+PATCH /v1/sandboxes/{id}
 POST /v1/images
 POST /v1/sandboxes
 POST /v1/sandboxes/{id}/commit

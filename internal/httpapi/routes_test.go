@@ -47,6 +47,10 @@ func recorder(calls *[]string) *apitest.Service {
 			note("List", f)
 			return nil, nil
 		},
+		UpdateFunc: func(_ context.Context, ref string, req sandbox.UpdateRequest) (*sandbox.Sandbox, error) {
+			note("Update", ref, req)
+			return someSandbox(sbxA), nil
+		},
 		DestroyFunc: func(_ context.Context, ref string) error { note("Destroy", ref); return nil },
 		ProcessFuncs: apitest.ProcessFuncs{
 			ProcessesFunc: func(_ context.Context, ref string, all bool) ([]sandbox.Process, error) {
@@ -157,6 +161,7 @@ func TestRoutes(t *testing.T) {
 			`List {"State":"paused","Image":"python","Name":"a","Metadata":{"k":"v=w","x":""}}`, 200, `{"items":[]}`},
 		{"GET", one, "", `Get "` + sbxA + `"`, 200, `"private_mib"`},
 		{"GET", "/v1/sandboxes/by-name", "", `Get "by-name"`, 200, sbxA},
+		{"PATCH", one, `{"name":"","metadata":{"a":"b","c":null}}`, `Update "` + sbxA + `" {"name":"","metadata":{"a":"b","c":null}}`, 200, sbxA},
 		{"DELETE", one, "", `Destroy "` + sbxA + `"`, 204, ""},
 		{"POST", one + "/pause", "", `Pause "` + sbxA + `"`, 200, sbxA},
 		{"POST", one + "/resume", "", `Resume "` + sbxA + `"`, 200, sbxA},

@@ -11,6 +11,11 @@ import (
 
 type createInput struct{ Body sandbox.CreateRequest }
 
+type updateInput struct {
+	IDInput
+	Body sandbox.UpdateRequest
+}
+
 type listInput struct {
 	PageInput
 	State    string   `query:"state" enum:"creating,running,paused,failed" doc:"only sandboxes in this state"`
@@ -25,6 +30,8 @@ func (a *API) routeSandboxes() {
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany, statusNoStorage), http.StatusCreated), a.create)
 	register(a, operation(http.MethodGet, "/v1/sandboxes", "list-sandboxes", tag, "List sandboxes"), a.listSandboxes)
 	register(a, operation(http.MethodGet, one, "get-sandbox", tag, "Look at a sandbox", statusNotFound), onSandbox(a.svc.Get))
+	register(a, operation(http.MethodPatch, one, "update-sandbox", tag, "Change a sandbox's name and metadata",
+		statusNotFound, statusConflict, statusTooLarge, statusUnsupported), a.update)
 	register(a, operation(http.MethodDelete, one, "destroy-sandbox", tag, "End a sandbox", statusNotFound, statusConflict), a.destroy)
 	register(a, operation(http.MethodPost, one+"/pause", "pause-sandbox", tag, "Stop all processes of a sandbox; its memory stays",
 		statusNotFound, statusConflict), onSandbox(a.svc.Pause))
@@ -46,7 +53,7 @@ func onSandbox(do func(context.Context, string) (*sandbox.Sandbox, error)) func(
 
 func (a *API) create(ctx context.Context, in *createInput) (*out[*sandbox.Sandbox], error) {
 	req := in.Body
-	err := cmp.Or(validImageRef("image", req.Image), validNames("name", req.Name), validEnv(req.Env), validMetadata(req.Metadata))
+	err := cmp.Or(validImageRef("image", req.Image), validNames("name", req.Name), validEnv(req.Env), sandbox.ValidMetadata("metadata", req.Metadata))
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +77,17 @@ func (a *API) listSandboxes(ctx context.Context, in *listInput) (*out[httpwire.L
 		return nil, err
 	}
 	return pageOf(all, in.PageInput, func(s *sandbox.Sandbox) pageKey { return keyOf(s.CreatedAt, s.ID) }), nil
+}
+
+func (a *API) update(ctx context.Context, in *updateInput) (*out[*sandbox.Sandbox], error) {
+	if err := validSandbox(in.ID); err != nil {
+		return nil, err
+	}
+	if in.Body.Name == nil && len(in.Body.Metadata) == 0 {
+		return nil, sandbox.Invalid("name", "neither name nor metadata is to be changed")
+	}
+	sb, err := a.svc.Update(ctx, in.ID, in.Body)
+	return &out[*sandbox.Sandbox]{sb}, err
 }
 
 func (a *API) destroy(ctx context.Context, in *IDInput) (*struct{}, error) {

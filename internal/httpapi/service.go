@@ -17,6 +17,8 @@ type Service interface {
 	Get(ctx context.Context, ref string) (*sandbox.Sandbox, error)
 	// List returns the sandboxes that match, in any order.
 	List(ctx context.Context, filter sandbox.ListFilter) ([]sandbox.Sandbox, error)
+	// Update changes a sandbox's name and metadata.
+	Update(ctx context.Context, ref string, req sandbox.UpdateRequest) (*sandbox.Sandbox, error)
 	// Destroy ends a sandbox; a second call is a not-found error.
 	Destroy(ctx context.Context, ref string) error
 	Pause(ctx context.Context, ref string) (*sandbox.Sandbox, error)

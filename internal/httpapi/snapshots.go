@@ -49,7 +49,7 @@ func (a *API) routeSnapshots() {
 
 func (a *API) snapshot(ctx context.Context, in *snapshotInput) (*out[*sandbox.Snapshot], error) {
 	req := present(in.Body)
-	if err := cmp.Or(validSandbox(in.ID), validNames("name", req.Name), validMetadata(req.Metadata)); err != nil {
+	if err := cmp.Or(validSandbox(in.ID), validNames("name", req.Name), sandbox.ValidMetadata("metadata", req.Metadata)); err != nil {
 		return nil, err
 	}
 	snap, err := a.svc.Snapshot(ctx, in.ID, req)
@@ -105,7 +105,7 @@ func (a *API) deleteSnapshot(ctx context.Context, in *IDInput) (*struct{}, error
 func (a *API) restore(ctx context.Context, in *restoreInput) (*out[*sandbox.ForkResult], error) {
 	req := present(in.Body)
 	req.Count = max(req.Count, 1)
-	err := cmp.Or(validSnapshot("id", in.ID), validChildren(req.Count, req.Names), validEnv(req.Env), validMetadata(req.Metadata))
+	err := cmp.Or(validSnapshot("id", in.ID), validChildren(req.Count, req.Names), validEnv(req.Env), sandbox.ValidMetadata("metadata", req.Metadata))
 	if err != nil {
 		return nil, err
 	}

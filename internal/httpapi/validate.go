@@ -60,15 +60,6 @@ func validEnv(env map[string]string) error {
 	return nil
 }
 
-func validMetadata(metadata map[string]string) error {
-	for k := range metadata {
-		if k == "" || strings.Contains(k, "=") {
-			return sandbox.Invalid("metadata", "%q is not a key: it must not be empty nor have a '='", k)
-		}
-	}
-	return nil
-}
-
 func validExec(req sandbox.ExecRequest) error {
 	if (len(req.Argv) == 0) == (req.Shell == "") {
 		return sandbox.Invalid("argv", "exactly one of argv and shell must be given")

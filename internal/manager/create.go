@@ -19,6 +19,9 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 	if err := validLimits(req.Limits); err != nil {
 		return nil, err
 	}
+	if err := sandbox.ValidMetadata("metadata", req.Metadata); err != nil {
+		return nil, err
+	}
 	if sandbox.IsID(sandbox.KindSnapshot, req.Image) {
 		return m.createFromSnapshot(ctx, req)
 	}

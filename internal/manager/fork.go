@@ -36,6 +36,9 @@ func (m *Manager) Fork(ctx context.Context, ref string, req sandbox.ForkRequest)
 		return nil, fmt.Errorf("fork: %w", err)
 	}
 	parent := b.view()
+	if err := sandbox.ValidMetadata("metadata", merged(parent.Metadata, req.Metadata)); err != nil {
+		return nil, err
+	}
 	batch, err := m.newBatch(began, req.Count, req.Names, req.Env, req.TimeoutMS)
 	if err != nil {
 		return nil, err

@@ -51,6 +51,9 @@ func (m *Manager) Snapshot(ctx context.Context, ref string, req sandbox.Snapshot
 			return nil, err
 		}
 	}
+	if err := sandbox.ValidMetadata("metadata", merged(b.view().Metadata, req.Metadata)); err != nil {
+		return nil, err
+	}
 	defer m.useImage(b.view().Image)() // b may be gone before the snapshot is listed
 	s, err := m.capture(ctx, b, req)
 	if err != nil {
@@ -81,11 +84,12 @@ func (m *Manager) capture(ctx context.Context, b *box, req sandbox.SnapshotReque
 	b.mu.Lock()
 	source, ancestors := b.rec.Sandbox, append(append([]string{}, b.rec.Ancestors...), b.id)
 	b.mu.Unlock()
+	source.Metadata = merged(source.Metadata, req.Metadata) // so that what is restored has it, too
 	return &snapshot{id: f.id, freeze: f, rec: snapRecord{
 		Snapshot: sandbox.Snapshot{
 			ID: f.id, Name: req.Name, State: sandbox.SnapshotCreating, Sandbox: b.id, Parent: source.Snapshot,
 			Image: source.Image, Depth: source.Depth, CreatedAt: time.Now().UTC(), OnDisk: !req.Memory,
-			PauseMS: frozen.PauseMS, Engine: m.engine(), Metadata: req.Metadata,
+			PauseMS: frozen.PauseMS, Engine: m.engine(), Metadata: source.Metadata,
 		},
 		Ancestors: ancestors,
 		History:   f.history,
@@ -241,6 +245,9 @@ func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRe
 	began := time.Now()
 	s, err := m.resolveSnapshot(ref)
 	if err != nil {
+		return nil, err
+	}
+	if err := sandbox.ValidMetadata("metadata", merged(s.rec.Source.Metadata, req.Metadata)); err != nil {
 		return nil, err
 	}
 	batch, err := m.newBatch(began, req.Count, req.Names, req.Env, 0)

@@ -19,6 +19,7 @@ type Service struct {
 	CreateFunc         func(context.Context, sandbox.CreateRequest) (*sandbox.Sandbox, error)
 	GetFunc            func(context.Context, string) (*sandbox.Sandbox, error)
 	ListFunc           func(context.Context, sandbox.ListFilter) ([]sandbox.Sandbox, error)
+	UpdateFunc         func(context.Context, string, sandbox.UpdateRequest) (*sandbox.Sandbox, error)
 	DestroyFunc        func(context.Context, string) error
 	PauseFunc          func(context.Context, string) (*sandbox.Sandbox, error)
 	ResumeFunc         func(context.Context, string) (*sandbox.Sandbox, error)
@@ -68,6 +69,11 @@ func (s *Service) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error)
 // List implements httpapi.Service.
 func (s *Service) List(ctx context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
 	return call(s.ListFunc != nil, func() ([]sandbox.Sandbox, error) { return s.ListFunc(ctx, f) })
+}
+
+// Update implements httpapi.Service.
+func (s *Service) Update(ctx context.Context, ref string, req sandbox.UpdateRequest) (*sandbox.Sandbox, error) {
+	return call(s.UpdateFunc != nil, func() (*sandbox.Sandbox, error) { return s.UpdateFunc(ctx, ref, req) })
 }
 
 // Destroy implements httpapi.Service.

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func (a *app) tagCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "tag SBX K=V… K-…", Short: "Set metadata of a sandbox, and remove that of keys with a dash behind them",
+		Args: cobra.MinimumNArgs(2), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			change, err := parseTags(args[1:])
+			if err != nil {
+				return err
+			}
+			sb, err := c.Update(ctx, args[0], sandbox.UpdateRequest{Metadata: change})
+			if err != nil {
+				return err
+			}
+			return a.show(sb, line(printable(sb.ID+"  "+joinPairs(sb.Metadata))))
+		}),
+	}
+}
+
+// parseTags reads changes of metadata: K=V to set, and K- to remove.
+func parseTags(args []string) (map[string]*string, error) {
+	change := map[string]*string{}
+	for _, arg := range args {
+		k, v, set := strings.Cut(arg, "=")
+		if !set && !strings.HasSuffix(arg, "-") {
+			return nil, sandbox.Invalid("metadata", "%q is neither KEY=VALUE nor KEY-", arg)
+		}
+		if !set {
+			k = strings.TrimSuffix(arg, "-")
+		}
+		if _, twice := change[k]; twice {
+			return nil, sandbox.Invalid("metadata", "%q is given twice", k)
+		}
+		if change[k] = nil; set {
+			change[k] = &v
+		}
+	}
+	return change, nil
+}
+
+func (a *app) renameCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rename SBX NAME", Short: "Give a sandbox another name; its host name stays", Args: cobra.ExactArgs(2),
+		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			sb, err := c.Update(ctx, args[0], sandbox.UpdateRequest{Name: &args[1]})
+			if err != nil {
+				return err
+			}
+			return a.show(sb, line(printable(sb.ID+"  "+sb.Name)))
+		}),
+	}
+}
