@@ -40,11 +40,17 @@ func (a *app) imageBuild() *cobra.Command {
 func (a *app) imageImport() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
-		Use: "import PATH [--name NAME]", Short: "Make an image of a directory, a tar, a docker-save or OCI archive, or an OCI layout", Args: cobra.ExactArgs(1),
+		Use: "import [NAME] PATH", Short: "Make an image of a directory, a tar, a docker-save or OCI archive, or an OCI layout", Args: cobra.RangeArgs(1, 2),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			path, err := filepath.Abs(args[0])
+			path, err := filepath.Abs(args[len(args)-1])
 			if err != nil {
 				return sandbox.Invalid("path", "%v", err)
+			}
+			if len(args) == 2 {
+				if name != "" && name != args[0] {
+					return sandbox.Invalid("name", "%q and %q are two names", args[0], name)
+				}
+				name = args[0]
 			}
 			if name == "" {
 				name = imageName(path)
