@@ -27,6 +27,7 @@ import (
 type victim struct {
 	Runtime, Data, Engine string // a daemon's
 	Socket                string // a client's
+	Merge                 bool
 	Seed                  uint64
 }
 
@@ -60,11 +61,29 @@ func daemonLoop(v victim, rng *rand.Rand) error {
 	if err != nil {
 		return err
 	}
+	use := useOnce
+	if v.Merge {
+		use = mergeOnce
+	}
 	for {
-		if err := useOnce(ctx, m, rng); err != nil {
+		if err := use(ctx, m, rng); err != nil {
 			return err
 		}
 	}
+}
+
+// mergeOnce merges "kid" into a new child of "base".
+func mergeOnce(ctx context.Context, m *manager.Manager, _ *rand.Rand) error {
+	r, err := m.Fork(ctx, "base", sandbox.ForkRequest{})
+	if err != nil {
+		return err
+	}
+	if err := r.Children[0].Error; err != nil {
+		return err
+	}
+	fmt.Println("merge")
+	_, err = m.Merge(ctx, r.Children[0].Sandbox.ID, sandbox.MergeRequest{From: []string{"kid"}})
+	return err
 }
 
 // useOnce makes children of "base" and of one of them, and uses and destroys

@@ -13,6 +13,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
+	gverrors "gvisor.dev/gvisor/pkg/errors"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
@@ -98,12 +99,16 @@ func cleanPath(p []byte) bool {
 
 // patchError gives errors of changing files a code.
 func patchError(err error) error {
+	var known *gverrors.Error
+	if !errors.As(err, &known) {
+		return err
+	}
 	switch {
-	case linuxerr.Equals(linuxerr.ENOSPC, err):
+	case linuxerr.Equals(linuxerr.ENOSPC, known):
 		return sandbox.Errorf(sandbox.CodeNoSpace, "%w: the sandbox's disk has no room for the changes", err)
-	case linuxerr.Equals(linuxerr.EROFS, err):
+	case linuxerr.Equals(linuxerr.EROFS, known):
 		return sandbox.Errorf(sandbox.CodeWrongState, "%w: the sandbox has made its root file system read-only", err)
-	case linuxerr.Equals(linuxerr.EBUSY, err):
+	case linuxerr.Equals(linuxerr.EBUSY, known):
 		return sandbox.Errorf(sandbox.CodeConflict, "%w: the sandbox has something mounted there", err)
 	}
 	return err

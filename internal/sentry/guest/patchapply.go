@@ -130,14 +130,17 @@ func (p *patching) do(op *wire.PatchOp, next *int) error {
 	return p.writeAttrs(at, op)
 }
 
-// remove moves a file or an empty directory to the trash.
+// remove moves a file or an empty directory to the trash. Processes that have a file
+// open see it deleted at its own path, as after unlink(2); for that it gets another
+// name, which a directory cannot have.
 func (p *patching) remove(at string) error {
 	v := p.g.k.VFS()
 	st, err := v.StatAt(p.ctx, p.creds, p.at(at), &vfs.StatOptions{Mask: linux.STATX_TYPE})
 	if err != nil {
 		return err
 	}
-	if st.Mode&linux.S_IFMT == linux.S_IFDIR {
+	isDir := st.Mode&linux.S_IFMT == linux.S_IFDIR
+	if isDir {
 		names, err := p.g.listDir(p.ctx, at)
 		if err != nil {
 			return err
@@ -152,7 +155,14 @@ func (p *patching) remove(at string) error {
 		}
 	}
 	to := path.Join(p.trash, strconv.Itoa(p.removed))
-	if err := v.RenameAt(p.ctx, p.creds, p.at(at), p.at(to), &vfs.RenameOptions{}); err != nil {
+	if isDir {
+		err = v.RenameAt(p.ctx, p.creds, p.at(at), p.at(to), &vfs.RenameOptions{})
+	} else if err = v.LinkAt(p.ctx, p.creds, p.at(at), p.at(to)); err == nil {
+		if err = v.UnlinkAt(p.ctx, p.creds, p.at(at)); err != nil {
+			err = errors.Join(err, v.UnlinkAt(p.ctx, p.creds, p.at(to)))
+		}
+	}
+	if err != nil {
 		return err
 	}
 	p.removed++

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	iofs "io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,7 +16,8 @@ import (
 )
 
 // edit changes files. Each argument is one change: a verb and what it needs, of
-// which the last may have spaces.
+// which the last may have spaces. In quotes it is a string as in Go, for what is no
+// UTF-8.
 func edit(args []string) (int, error) {
 	for _, arg := range args {
 		if err := editOne(arg); err != nil {
@@ -26,6 +28,12 @@ func edit(args []string) (int, error) {
 }
 
 func editOne(arg string) error {
+	if strings.HasPrefix(arg, `"`) {
+		var err error
+		if arg, err = strconv.Unquote(arg); err != nil {
+			return err
+		}
+	}
 	w := strings.SplitN(arg, " ", 3)
 	for len(w) < 3 {
 		w = append(w, "")
@@ -154,4 +162,62 @@ func listOne(name string, firsts map[uint64]string) (string, error) {
 		l += fmt.Sprintf(" (%d)", sys.Nlink)
 	}
 	return l, nil
+}
+
+// stay works in the directory of its first argument, and has the file of its second
+// open, in the background. When something is written to the pipe that it makes at
+// its third, it writes to the fourth where it is and what it reads, and makes a file
+// where it works.
+func stay(args []string) (int, error) {
+	if err := unix.Mkfifo(args[2], 0o644); err != nil {
+		return 1, err
+	}
+	c := exec.Command("/proc/self/exe", append([]string{"staying"}, args...)...)
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return 0, c.Start()
+}
+
+func staying(args []string) (int, error) {
+	f, err := os.Open(args[1])
+	if err != nil {
+		return 1, err
+	}
+	if err := os.Chdir(args[0]); err != nil {
+		return 1, err
+	}
+	for {
+		if _, err := os.ReadFile(args[2]); err != nil { // waits for a writer
+			return 1, err
+		}
+		wd, wdErr := unix.Getcwd(make([]byte, 4096))
+		data := make([]byte, 100)
+		n, _ := f.ReadAt(data, 0)
+		report := fmt.Sprintf("cwd %v %q, file %q", wd > 0 && wdErr == nil, exeLink("cwd"), data[:n])
+		if err := os.WriteFile("made", []byte("x"), 0o644); err != nil {
+			report += ", " + err.Error()
+		}
+		if err := os.WriteFile(args[3]+".new", []byte(report), 0o644); err != nil {
+			return 1, err
+		}
+		if err := os.Rename(args[3]+".new", args[3]); err != nil {
+			return 1, err
+		}
+	}
+}
+
+func exeLink(name string) string {
+	l, err := os.Readlink("/proc/self/" + name)
+	if err != nil {
+		return err.Error()
+	}
+	return l
+}
+
+// scribble rewrites a file as fast as it can until it is killed.
+func scribble(args []string) (int, error) {
+	for i := 0; ; i++ {
+		if err := os.WriteFile(args[0], []byte(strconv.Itoa(i)), 0o644); err != nil {
+			return 1, err
+		}
+	}
 }

@@ -1,0 +1,327 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// TestMergeBases merges sandboxes and snapshots that parted in all the ways there
+// are, before and after a restart of the daemon.
+func TestMergeBases(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	n.create("p")
+	n.edit("p", "mkdir /m", "put /m/text "+mergeText, "put /m/p0 x")
+	n.forkNamed("p", "early")
+	n.edit("p", "put /m/p1 x", "put /m/early x") // early has neither
+	n.forkNamed("p", "late", "gone")
+	n.forkNamed("late", "grand")
+	n.edit("early", "put /m/from-early x")
+	n.edit("late", "put /m/from-late x", "rm /m/p1")
+	n.edit("grand", "put /m/from-grand x")
+	for name, memory := range map[string]bool{"mem": true, "disk": false} {
+		if _, err := n.m.Snapshot(ctx, "late", sandbox.SnapshotRequest{Name: name, Memory: memory}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.edit("late", "put /m/later x")
+	r, err := n.m.Restore(ctx, "disk", sandbox.RestoreRequest{Names: []string{"restored"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.children(r)
+	n.edit("restored", "put /m/from-restored x")
+	n.create("stranger")
+	n.edit("stranger", "mkdir /m", "put /m/strange x")
+	n.edit("p", "put /m/p2 x") // nobody has it, so nobody deleted it
+
+	merged := func(into string, want map[string]string, from ...string) {
+		t.Helper()
+		r := n.merge(into, sandbox.MergeRequest{From: from, DryRun: true})
+		t.Helper()
+		mustOutcome(t, r, want)
+	}
+	all := func() {
+		t.Helper()
+		late := map[string]string{"/m/from-late": "added", "/m/p1": "deleted"}
+		merged("p", map[string]string{"/m/from-early": "added"}, "early")
+		merged("p", map[string]string{"/m/from-late": "added", "/m/p1": "deleted", "/m/later": "added"}, "late")
+		merged("p", map[string]string{"/m/from-grand": "added"}, "grand")
+		merged("p", late, "disk")
+		merged("p", map[string]string{"/m/from-late": "added", "/m/p1": "deleted", "/m/from-restored": "added"}, "restored")
+		merged("late", map[string]string{"/m/from-grand": "added"}, "grand")
+		merged("late", map[string]string{"/m/from-restored": "added"}, "restored")
+		merged("late", map[string]string{}, "disk")                                                                              // it is what it was
+		merged("early", map[string]string{"/m/from-late": "added", "/m/later": "added", "/m/early": "added"}, "late")            // p1 came and went
+		merged("early", map[string]string{"/m/p1": "added", "/m/early": "added", "/m/p2": "added"}, "p")                         // from the parent
+		merged("grand", map[string]string{"/m/from-early": "added"}, "early")                                                    // an aunt
+		merged("grand", map[string]string{"/m/from-late": "added", "/m/p1": "deleted", "/m/from-restored": "added"}, "restored") // by a snapshot
+		merged("p", map[string]string{"/m/from-late": "added", "/m/p1": "deleted", "/m/later": "added", "/m/from-grand": "added", "/m/from-early": "added"},
+			"late", "grand", "early")
+		merged("stranger", map[string]string{"/m/p0": "added", "/m/text": "added", "/m/from-early": "added"}, "early")
+	}
+	all()
+	merged("p", map[string]string{"/m/from-late": "added", "/m/p1": "deleted"}, "mem")
+	n.reopen()
+	all()
+
+	// A state swap takes its history along.
+	if _, err := n.m.Rollback(ctx, "late", "disk"); err != nil {
+		t.Fatal(err)
+	}
+	merged("late", map[string]string{"/m/from-restored": "added"}, "restored")
+	merged("p", map[string]string{"/m/from-late": "added", "/m/p1": "deleted"}, "late")
+	if _, err := n.m.Promote(ctx, "gone"); err != nil { // p is what it was when they parted
+		t.Fatal(err)
+	}
+	merged("p", map[string]string{"/m/from-late": "added", "/m/p1": "deleted"}, "late")
+	merged("p", map[string]string{"/m/from-early": "added"}, "early")
+
+	// Of the moment at which p and early parted nothing is left but in early's past.
+	n.destroy("early")
+	merged("p", map[string]string{"/m/from-restored": "added", "/m/from-late": "added", "/m/p1": "deleted"}, "restored")
+}
+
+// TestMergeBaseGone asks for a moment that nobody keeps.
+func TestMergeBaseGone(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	n.create("p")
+	n.edit("p", "mkdir /m")
+	n.forkNamed("p", "kid")
+	n.edit("kid", "put /m/kid x")
+	if _, err := n.m.Snapshot(ctx, "kid", sandbox.SnapshotRequest{Name: "disk"}); err != nil {
+		t.Fatal(err)
+	}
+	mustOutcome(t, n.merge("p", sandbox.MergeRequest{From: []string{"disk"}, DryRun: true}), map[string]string{"/m/kid": "added"})
+	n.destroy("kid")
+	_, err := n.m.Merge(ctx, "p", sandbox.MergeRequest{From: []string{"disk"}})
+	wantCode(t, err, sandbox.CodeConflict)
+	if err == nil || !strings.Contains(err.Error(), "are gone") {
+		t.Errorf("it says: %v", err)
+	}
+}
+
+// TestMergeFullDisk has no room for the changes: nothing of them is there.
+func TestMergeFullDisk(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "p", Limits: sandbox.Limits{DiskMiB: 8}}); err != nil {
+		t.Fatal(err)
+	}
+	n.edit("p", "mkdir /m", "put /m/old x", "put /m/text "+mergeText)
+	n.forkNamed("p", "kid")
+	n.edit("kid", "rm /m/old", "put /m/new x", "chmod /m/text 600")
+	n.guest("kid", "fill", "/m/large", "3")
+	n.guest("p", "fill", "/root/own", "5")
+	before := n.guest("p", "list", "/m")
+	_, err := n.m.Merge(ctx, "p", sandbox.MergeRequest{From: []string{"kid"}})
+	wantCode(t, err, sandbox.CodeNoSpace)
+	if after := n.guest("p", "list", "/m"); after != before {
+		t.Errorf("something happened:\n%s\nwas\n%s", after, before)
+	}
+	n.guest("p", "rm", "/root/own")
+	if r := n.merge("p", sandbox.MergeRequest{From: []string{"kid"}}); len(r.Applied) != 4 {
+		t.Errorf("with room: %v", outcome(r))
+	}
+	for range 30 { // what was written before it failed was given back
+		n.merge("p", sandbox.MergeRequest{From: []string{"kid"}})
+	}
+}
+
+// TestMergeTakesBack fails in the middle, at a mount point, and takes back what was
+// done.
+func TestMergeTakesBack(t *testing.T) {
+	n := newNode(t)
+	n.create("p")
+	n.edit("p", "mkdir /m/zy", "mkdir /m/zz/in", "put /m/zz/in/x x", "put /m/a x", "mkdir /m/dir", "put /m/dir/x x", "put /m/mode x", "ln /m/l2 /m/mode", "xattr /m/mode user.a 1")
+	n.forkNamed("p", "kid")
+	n.edit("kid", "put /m/a y", "rm /m/dir", "put /m/dir file", "chmod /m/mode 600", "chown /m/mode 3.4", "xattr /m/mode user.a", "xattr /m/mode user.b 2", "put /m/new x",
+		"mkdir /m/newdir", "fifo /m/newdir/fifo", "sym /m/sym x", "put /m/zz/in/y y", "chmod /m/zy 700")
+	n.edit("p", "mount /m/zz/in", "mount /m/zy")
+	before := n.guest("p", "list", "/m")
+	for what, paths := range map[string][]string{"a file": nil, "attributes": {"/m/a", "/m/dir", "/m/mode", "/m/l2", "/m/newdir", "/m/zy"}} {
+		_, err := n.m.Merge(context.Background(), "p", sandbox.MergeRequest{From: []string{"kid"}, Paths: paths})
+		wantCode(t, err, sandbox.CodeConflict)
+		if err == nil || !strings.Contains(err.Error(), "mounted") {
+			t.Errorf("%s: it says: %v", what, err)
+		}
+		if after := n.guest("p", "list", "/m"); after != before {
+			t.Errorf("%s: something happened:\n%s\nwas\n%s", what, after, before)
+		}
+	}
+	if r := n.merge("p", sandbox.MergeRequest{From: []string{"kid"}, Paths: []string{"/m/a", "/m/dir", "/m/mode", "/m/l2", "/m/new"}}); len(r.Applied) != 6 {
+		t.Errorf("the rest: %v", outcome(r))
+	}
+}
+
+// TestMergeUnderProcesses merges below what a process works with.
+func TestMergeUnderProcesses(t *testing.T) {
+	n := newNode(t)
+	n.create("p")
+	n.edit("p", "mkdir /m/work/deep", "put /m/work/open old", "mkdir /m/ask")
+	n.guest("p", "stay", "/m/work/deep", "/m/work/open", "/tmp/pipe", "/tmp/report")
+	n.forkNamed("p", "kid", "remover")
+	n.edit("kid", "put /m/work/open new", "put /m/work/deep/file x", "chmod /m/work 700")
+	n.merge("p", sandbox.MergeRequest{From: []string{"kid"}})
+	report := func(want ...string) {
+		t.Helper()
+		n.edit("p", "add /tmp/pipe x")
+		eventually(t, "the process", func() error {
+			out, err := n.exec("p", "cat", "/tmp/report")
+			for _, w := range want {
+				if err == nil && !strings.Contains(out.stdout.String(), w) {
+					err = fmt.Errorf("it says %q, not %q", out.stdout.String(), w)
+				}
+			}
+			return err
+		})
+	}
+	report(`cwd true "/m/work/deep", file "old"`)
+	n.mustList("p", `
+		/m 040755 0.0
+		/m/ask 040755 0.0
+		/m/work 040700 0.0
+		/m/work/deep 040755 0.0
+		/m/work/deep/file 100644 0.0 "x"
+		/m/work/deep/made 100644 0.0 "x"
+		/m/work/open 100644 0.0 "new"`)
+	// A child in which it goes on as well.
+	n.forkNamed("p", "later")
+	n.edit("later", "rm /m/work")
+	r := n.merge("p", sandbox.MergeRequest{From: []string{"later"}})
+	if r.Unresolved() > 0 {
+		t.Fatalf("conflicts: %v", outcome(r))
+	}
+	n.mustList("p", `
+		/m 040755 0.0
+		/m/ask 040755 0.0`)
+	report("cwd false", `(deleted)", file "old", open made: no such file or directory`)
+}
+
+// TestMergeOfWhatChanges merges into a sandbox whose files change meanwhile. Those
+// that the merge is not about do not matter.
+func TestMergeOfWhatChanges(t *testing.T) {
+	n := newNode(t)
+	n.create("p")
+	n.edit("p", "mkdir /m/busy", "put /m/quiet x", "put /m/busy/x x")
+	n.forkNamed("p", "kid", "other")
+	n.edit("kid", "put /m/quiet y", "put /m/busy/new y")
+	n.edit("other", "put /m/busy/x y")
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = n.m.Exec(ctx, "p", sandbox.ExecRequest{Argv: []string{"guest", "scribble", "/m/busy/x"}}, discard()) // until it is cancelled
+	}()
+	eventually(t, "the writer", func() error {
+		if out, err := n.exec("p", "cat", "/m/busy/x"); err != nil || out.stdout.String() == "x" {
+			return fmt.Errorf("it does not write yet (%v)", err)
+		}
+		return nil
+	})
+	mustOutcome(t, n.merge("p", sandbox.MergeRequest{From: []string{"kid"}}), map[string]string{"/m/quiet": "modified", "/m/busy/new": "added"})
+	_, err := n.m.Merge(context.Background(), "p", sandbox.MergeRequest{From: []string{"other"}, Strategy: sandbox.MergeTheirs})
+	if err != nil { // or it was quicker than the writer
+		wantCode(t, err, sandbox.CodeConflict)
+	}
+	if _, err := n.m.Pause(context.Background(), "p"); err != nil {
+		t.Fatal(err)
+	}
+	if r := n.merge("p", sandbox.MergeRequest{From: []string{"other"}, Strategy: sandbox.MergeTheirs}); err != nil && len(r.Applied) != 1 {
+		t.Errorf("into one that is paused: %v", outcome(r))
+	}
+	if _, err := n.m.Resume(context.Background(), "p"); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-done
+}
+
+// mergeBase makes "base" and "kid", which changes much. It returns what is below /m
+// in either.
+func (n *node) mergeBase() (before, after string) {
+	n.t.Helper()
+	n.create("base")
+	n.guest("base", "many", "/m", "300", "1", "old")
+	n.forkNamed("base", "kid")
+	n.guest("kid", "many", "/m", "300", "2", "new")
+	n.guest("kid", "many", "/m/more", "200", "1", "new")
+	n.guest("kid", "rm", "/m/1")
+	return n.guest("base", "list", "/m"), n.guest("kid", "list", "/m")
+}
+
+// mustBeWhole checks that sandbox is as it was before a merge or after it.
+func (n *node) mustBeWhole(ref, before, after string) {
+	n.t.Helper()
+	if got := n.guest(ref, "list", "/m"); got != before && got != after {
+		n.t.Errorf("half a merge: %d bytes of list, not %d or %d", len(got), len(before), len(after))
+	}
+	for _, c := range n.diff("base", ref, sandbox.DiffRequest{}) {
+		if !strings.HasPrefix(c.Path, "/m/") {
+			n.t.Errorf("something is left behind: %+v", c)
+		}
+	}
+}
+
+// TestMergeCancelled cancels merges at random moments.
+func TestMergeCancelled(t *testing.T) {
+	rng := seeded(t)
+	n := newNode(t)
+	before, after := n.mergeBase()
+	cancelled := 0
+	for range crashRounds() {
+		into := n.fork("base", 1)[0].ID
+		err := runCancelled(rng, 60*time.Millisecond, func(ctx context.Context) error {
+			_, err := n.m.Merge(ctx, into, sandbox.MergeRequest{From: []string{"kid"}})
+			return err
+		})
+		if err != nil {
+			wantCode(t, err, sandbox.CodeCanceled)
+			cancelled++
+		}
+		n.mustBeWhole(into, before, after)
+		n.destroy(into)
+	}
+	if cancelled == 0 {
+		t.Error("nothing was cancelled: the test proves nothing")
+	}
+}
+
+// TestMergeDaemonDies kills daemons at random moments of a merge.
+func TestMergeDaemonDies(t *testing.T) {
+	rng := seeded(t)
+	n := newNode(t)
+	before, after := n.mergeBase()
+	for range crashRounds() / 2 {
+		if err := n.m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		n.m = nil
+		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64(), Merge: true})
+		p.next()
+		moment(rng, 60*time.Millisecond)
+		p.kill()
+		n.open()
+		list, err := n.m.List(context.Background(), sandbox.ListFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list {
+			if s.Name == "" {
+				n.mustBeWhole(s.ID, before, after)
+				n.destroy(s.ID)
+			}
+		}
+	}
+	into := n.fork("base", 1)[0].ID
+	n.merge(into, sandbox.MergeRequest{From: []string{"kid"}})
+	if got := n.guest(into, "list", "/m"); got != after {
+		t.Errorf("after all that a merge does something else")
+	}
+}
