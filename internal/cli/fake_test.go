@@ -102,6 +102,19 @@ func fakeService() *apitest.Service {
 			return fakeSandbox(baseID, "base", ""), nil
 		},
 		ProcessFuncs: fakeProcesses(),
+		PortsFunc: func(ctx context.Context, ref string) ([]sandbox.Port, error) {
+			sb, err := find(ctx, ref)
+			if err != nil || sb.ID == kidID {
+				return nil, err
+			}
+			return []sandbox.Port{
+				{Port: 8000, Protocol: "tcp", Address: "0.0.0.0", PID: 12, Command: "python3 -m http.server \x1b[31m"},
+				{Port: 53, Protocol: "udp", Address: "127.0.0.1"},
+			}, nil
+		},
+		DialPortFunc: func(_ context.Context, _ string, port uint16, _ time.Duration) (httpapi.PortConn, error) {
+			return nil, sandbox.Errorf(sandbox.CodeUnavailable, "nothing listens on port %d", port)
+		},
 		StatsFunc: func(context.Context, string) (*sandbox.Stats, error) {
 			return &sandbox.Stats{Memory: sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30}, CPUSeconds: 1.25, Processes: 2}, nil
 		},

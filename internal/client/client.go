@@ -29,8 +29,9 @@ const (
 // Client is a connection pool to one daemon. Its methods may be called
 // concurrently; they block until the daemon answers or ctx ends.
 type Client struct {
-	http *http.Client
-	base string
+	http   *http.Client
+	base   string
+	socket string // path; empty if the daemon is reached by a URL
 }
 
 // New returns a client of the daemon at address: "unix:" and the absolute path
@@ -47,7 +48,8 @@ func New(address string) (*Client, error) {
 		ExpectContinueTimeout: time.Second,
 	}
 	base := strings.TrimSuffix(address, "/")
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+	path, ok := strings.CutPrefix(address, "unix:")
+	if ok {
 		transport.Proxy = nil
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", path)
@@ -56,7 +58,11 @@ func New(address string) (*Client, error) {
 	} else if u, err := url.Parse(address); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, sandbox.Invalid("address", "%q is neither unix:PATH nor an http or https URL", address)
 	}
-	return &Client{base: base, http: &http.Client{
+	socket := ""
+	if ok {
+		socket = path
+	}
+	return &Client{base: base, socket: socket, http: &http.Client{
 		Transport: transport,
 		// No route redirects; following one would turn a POST into a GET.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

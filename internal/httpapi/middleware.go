@@ -48,6 +48,14 @@ func requestID(ctx context.Context) string {
 // route answers what no route matches itself: the mux would say so in plain
 // text, and redirect unclean paths.
 func (a *API) route(w http.ResponseWriter, r *http.Request) {
+	if p, err := proxyTarget(r); p != nil || err != nil {
+		if err != nil {
+			a.writeProblem(w, r, err)
+			return
+		}
+		a.proxy(w, r, p)
+		return
+	}
 	if p := r.URL.EscapedPath(); p != path.Clean(p) {
 		a.writeProblem(w, r, noRoute(r))
 		return

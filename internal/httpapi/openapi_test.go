@@ -129,6 +129,9 @@ GET /v1/sandboxes/{id}/files/list
 GET /v1/sandboxes/{id}/files/search
 GET /v1/sandboxes/{id}/files/stat
 GET /v1/sandboxes/{id}/files/watch
+GET /v1/sandboxes/{id}/ports
+GET /v1/sandboxes/{id}/ports/{port}
+GET /v1/sandboxes/{id}/ports/{port}/{path}
 GET /v1/sandboxes/{id}/processes
 GET /v1/sandboxes/{id}/processes/{pid}
 GET /v1/sandboxes/{id}/processes/{pid}/attach

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"log/slog"
 	"net/http"
+	"net/http/httputil"
 	"os"
 	"strings"
 	"sync"
@@ -39,6 +40,7 @@ type API struct {
 	log      *slog.Logger
 	mux      *http.ServeMux
 	huma     huma.API
+	reverse  *httputil.ReverseProxy
 	active   sync.WaitGroup
 	draining atomic.Bool
 }
@@ -49,6 +51,7 @@ func New(cfg Config) *API {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	a := &API{svc: cfg.Service, version: cfg.Version, log: cfg.Logger, mux: http.NewServeMux()}
+	a.reverse = a.newProxy()
 	a.huma = humago.New(router{a.mux}, humaConfig(cfg.Version))
 	a.routeHealth()
 	a.routeImages()
@@ -56,6 +59,7 @@ func New(cfg Config) *API {
 	a.routeExec()
 	a.routeFiles()
 	a.routeProcesses()
+	a.routePorts()
 	a.routeForks()
 	a.routeSnapshots()
 	a.routeExports()

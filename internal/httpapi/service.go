@@ -32,6 +32,7 @@ type Service interface {
 	Exec(ctx context.Context, ref string, req sandbox.ExecRequest, streams ExecIO) (*sandbox.ExecResult, error)
 	ProcessService
 	FileService
+	PortService
 
 	Stats(ctx context.Context, ref string) (*sandbox.Stats, error)
 

@@ -7,6 +7,10 @@ const RequestIDHeader = "X-Request-Id"
 // FileModeHeader carries the mode of a file that is read, in octal.
 const FileModeHeader = "X-Ramet-File-Mode"
 
+// WaitHeader says how long a request for a server in a sandbox waits until
+// somebody listens, as Go writes durations.
+const WaitHeader = "X-Ramet-Wait"
+
 // List is one page of a list.
 type List[T any] struct {
 	Items         []T    `json:"items" nullable:"false"`

@@ -264,6 +264,15 @@ type Stats struct {
 	Processes  int     `json:"processes"`
 }
 
+// Port is a port that a process in a sandbox listens on.
+type Port struct {
+	Port     int    `json:"port"`
+	Protocol string `json:"protocol" doc:"tcp or udp"`
+	Address  string `json:"address" doc:"in the sandbox; 0.0.0.0 and :: are all"`
+	PID      int    `json:"pid,omitempty" doc:"the first process that has it open"`
+	Command  string `json:"command,omitempty"`
+}
+
 // Image is a read-only root file system.
 type Image struct {
 	ID        string    `json:"id"`

@@ -137,6 +137,10 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 		return s.file(g, c, call.File)
 	case wire.OpStart, wire.OpAttach, wire.OpWait, wire.OpInput, wire.OpSignal, wire.OpResize, wire.OpForget, wire.OpPS, wire.OpProcess:
 		return s.process(g, c, call)
+	case wire.OpPorts:
+		return g.Ports(), nil
+	case wire.OpDial:
+		return nil, dial(g, c, call.Dial)
 	case wire.OpFreeze:
 		return freeze(g, call.Freeze, p)
 	case wire.OpView:

@@ -26,7 +26,7 @@ const (
 	TypeStdin  Type = '0'
 	TypeStdout Type = '1'
 	TypeStderr Type = '2'
-	TypeData   Type = 'd' // bytes of a file or an archive; none are its end
+	TypeData   Type = 'd' // bytes of a file, an archive or a connection; none are its end
 	TypeItem   Type = 'i' // one of several results, as JSON
 	TypeRange  Type = 'g' // which bytes of the file to send, as JSON
 	TypeChunk  Type = 'o'
@@ -104,6 +104,12 @@ func (c *Conn) HungUp() bool {
 
 // SetDeadline bounds all pending and future sends and receives.
 func (c *Conn) SetDeadline(t time.Time) error { return c.c.SetDeadline(t) }
+
+// SetReadDeadline bounds all pending and future receives.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.c.SetReadDeadline(t) }
+
+// SetWriteDeadline bounds all pending and future sends.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.c.SetWriteDeadline(t) }
 
 // Send sends one packet. It blocks while the peer does not read. The
 // descriptors are duplicated into the peer; the caller keeps its own.

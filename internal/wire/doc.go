@@ -33,6 +33,16 @@
 //
 // The sentry stops reading what is sent when it fails, and says so at once.
 //
+// A dial becomes a connection to the port:
+//
+//	host                          sentry
+//	  Call{dial}             ->
+//	                         <-   Reply, when it is connected
+//	  Data…, Data{} for EOF  ->
+//	                         <-   Data…, Data{} for EOF, or Fail for a reset
+//
+// Both sides close it when both directions have ended, or before.
+//
 // Closing the connection before the reply cancels the call; an exec's process
 // group is killed, an attach's process runs on.
 //

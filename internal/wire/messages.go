@@ -23,6 +23,8 @@ const (
 	OpSignal   Op = "signal"   // send a signal to a process
 	OpResize   Op = "resize"   // set the size of a process's terminal
 	OpForget   Op = "forget"   // end a process and drop its output
+	OpPorts    Op = "ports"    // []sandbox.Port
+	OpDial     Op = "dial"     // connect to a port, see the package comment
 	OpFreeze   Op = "freeze"   // reply + snapshot FD
 	OpView     Op = "view"     // keep the files as they are for a reader; Release ends it
 	OpRelease  Op = "release"  // drop the pins of a freeze
@@ -40,26 +42,27 @@ const (
 // Receives reports whether the one who serves the call goes on receiving, if only
 // to notice that the caller went away.
 func (o Op) Receives() bool {
-	return o == OpExec || o == OpAttach || o == OpWait || o == OpInput
+	return o == OpExec || o == OpAttach || o == OpWait || o == OpInput || o == OpFile || o == OpDial
 }
 
 // Call is the body of a TypeCall packet. Exactly the field of its op is set.
 type Call struct {
-	Op       Op       `json:"op"`
-	Boot     *Boot    `json:"boot,omitempty"`
-	Load     *Load    `json:"load,omitempty"`
-	Exec     *Exec    `json:"exec,omitempty"` // of OpExec and OpStart
-	Attach   *Attach  `json:"attach,omitempty"`
-	Process  *Process `json:"process,omitempty"` // of OpProcess, OpWait and OpForget
-	Input    *Input   `json:"input,omitempty"`
-	Signal   *Signal  `json:"signal,omitempty"`
-	Resize   *Resize  `json:"resize,omitempty"`
-	File     *File    `json:"file,omitempty"`
-	Freeze   *Freeze  `json:"freeze,omitempty"`
-	View     *View    `json:"view,omitempty"`
-	Release  *Release `json:"release,omitempty"`
-	Patch    *Patch   `json:"patch,omitempty"`
-	Identify *Common  `json:"identify,omitempty"`
+	Op       Op        `json:"op"`
+	Boot     *Boot     `json:"boot,omitempty"`
+	Load     *Load     `json:"load,omitempty"`
+	Exec     *Exec     `json:"exec,omitempty"` // of OpExec and OpStart
+	Attach   *Attach   `json:"attach,omitempty"`
+	Process  *Process  `json:"process,omitempty"` // of OpProcess, OpWait and OpForget
+	Input    *Input    `json:"input,omitempty"`
+	Signal   *Signal   `json:"signal,omitempty"`
+	Resize   *Resize   `json:"resize,omitempty"`
+	File     *File     `json:"file,omitempty"`
+	Freeze   *Freeze   `json:"freeze,omitempty"`
+	View     *View     `json:"view,omitempty"`
+	Release  *Release  `json:"release,omitempty"`
+	Patch    *Patch    `json:"patch,omitempty"`
+	Identify *Common   `json:"identify,omitempty"`
+	Dial     *DialPort `json:"dial,omitempty"`
 }
 
 // Common is what a sandbox is told about itself, however it came to be.
@@ -171,6 +174,13 @@ func (x *Exited) Result() *sandbox.ExecResult {
 	return &sandbox.ExecResult{
 		ExitCode: x.Code, OK: x.Code == 0, Signal: x.Signal, TimedOut: x.TimedOut, Idle: x.Idle, DurationMS: x.DurationMS,
 	}
+}
+
+// DialPort asks for a connection to a TCP port of the sandbox.
+type DialPort struct {
+	Port uint16 `json:"port"`
+	// WaitMS is how long to wait until somebody listens.
+	WaitMS int64 `json:"wait_ms,omitempty"`
 }
 
 // Freeze asks for a snapshot. The sandbox runs on when the reply comes.

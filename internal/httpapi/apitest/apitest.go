@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/sandbox"
@@ -16,6 +17,8 @@ import (
 type Service struct {
 	ProcessFuncs
 	Files              httpapi.FileService
+	PortsFunc          func(context.Context, string) ([]sandbox.Port, error)
+	DialPortFunc       func(context.Context, string, uint16, time.Duration) (httpapi.PortConn, error)
 	CreateFunc         func(context.Context, sandbox.CreateRequest) (*sandbox.Sandbox, error)
 	GetFunc            func(context.Context, string) (*sandbox.Sandbox, error)
 	ListFunc           func(context.Context, sandbox.ListFilter) ([]sandbox.Sandbox, error)
@@ -54,6 +57,16 @@ func call[R any](set bool, f func() (R, error)) (R, error) {
 		return zero, errUnset
 	}
 	return f()
+}
+
+// Ports implements httpapi.PortService.
+func (s *Service) Ports(ctx context.Context, ref string) ([]sandbox.Port, error) {
+	return call(s.PortsFunc != nil, func() ([]sandbox.Port, error) { return s.PortsFunc(ctx, ref) })
+}
+
+// DialPort implements httpapi.PortService.
+func (s *Service) DialPort(ctx context.Context, ref string, port uint16, wait time.Duration) (httpapi.PortConn, error) {
+	return call(s.DialPortFunc != nil, func() (httpapi.PortConn, error) { return s.DialPortFunc(ctx, ref, port, wait) })
 }
 
 // Create implements httpapi.Service.

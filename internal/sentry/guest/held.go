@@ -7,6 +7,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/state"
+	"gvisor.dev/gvisor/pkg/tcpip"
 )
 
 // heldKey names what the host side holds in the kernel's saved state.
@@ -18,6 +19,7 @@ const heldKey = "ramet.held"
 type held struct {
 	mu    sync.Mutex // not saved
 	files []*heldFile
+	conns []tcpip.Endpoint // of connections to ports
 }
 
 // heldFile is an open file of the host side.
@@ -55,20 +57,47 @@ func (g *Guest) letGo(f *heldFile) {
 	}
 }
 
-// dropInherited gives back what the parent's operations held.
+// holdConn is hold for an end of a connection. It reports whether there is room
+// for one more.
+func (g *Guest) holdConn(ep tcpip.Endpoint) bool {
+	g.held.mu.Lock()
+	defer g.held.mu.Unlock()
+	if len(g.held.conns) == maxConns {
+		return false
+	}
+	g.held.conns = append(g.held.conns, ep)
+	return true
+}
+
+// letConnGo forgets an end, which the caller closes.
+func (g *Guest) letConnGo(ep tcpip.Endpoint) {
+	g.held.mu.Lock()
+	defer g.held.mu.Unlock()
+	g.held.conns = slices.DeleteFunc(g.held.conns, func(o tcpip.Endpoint) bool { return o == ep })
+}
+
+// dropInherited gives back what the parent's operations held. Processes see that
+// connections from outside were reset.
 func (g *Guest) dropInherited() {
+	for _, ep := range slices.Clone(g.held.conns) {
+		g.letConnGo(ep)
+		ep.Abort()
+		ep.Close()
+	}
 	for _, f := range slices.Clone(g.held.files) {
 		g.letGo(f)
 	}
 }
 
 func (*held) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.held" }
-func (*held) StateFields() []string { return []string{"files"} }
+func (*held) StateFields() []string { return []string{"files", "conns"} }
 func (h *held) StateSave(sink state.Sink) {
 	sink.Save(0, &h.files)
+	sink.Save(1, &h.conns)
 }
 func (h *held) StateLoad(_ context.Context, src state.Source) {
 	src.Load(0, &h.files)
+	src.Load(1, &h.conns)
 }
 
 func (*heldFile) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.heldFile" }

@@ -46,7 +46,8 @@ func init() {
 		"staying":  staying,
 		"scribble": scribble,
 
-		"fs": fs,
+		"fs":    fs,
+		"serve": serve,
 	}
 }
 

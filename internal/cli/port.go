@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// maxForwarded is how many connections of one port are forwarded at once.
+const maxForwarded = 256
+
+// forward is a port here that leads to one in a sandbox.
+type forward struct {
+	Address string `json:"address"` // here
+	Port    int    `json:"port"`    // in the sandbox
+
+	listener net.Listener
+}
+
+func (a *app) portCommand() *cobra.Command {
+	var address string
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "port SBX [PORT[:LOCAL]...]",
+		Short: "List the ports that a sandbox listens on, or forward local ports to it",
+		Long: "List the ports that processes in a sandbox listen on.\n\n" +
+			"With PORT, connections to a local port are forwarded to it until the command is interrupted. LOCAL is that port, the same one if absent, and any that is free if 0.",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			if len(args) == 1 {
+				return a.listPorts(ctx, c, args[0])
+			}
+			var forwards []*forward
+			for _, arg := range args[1:] {
+				f, err := parseForward(arg, address)
+				if err != nil {
+					return err
+				}
+				forwards = append(forwards, f)
+			}
+			return a.forward(ctx, c, args[0], forwards, wait)
+		}),
+	}
+	cmd.Flags().StringVar(&address, "address", "127.0.0.1", "local address to listen on")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait until the sandbox listens")
+	return cmd
+}
+
+func (a *app) listPorts(ctx context.Context, c *client.Client, ref string) error {
+	ports, err := c.Ports(ctx, ref)
+	if err != nil {
+		return err
+	}
+	rows := make([][]string, 0, len(ports))
+	for _, p := range ports {
+		process := ""
+		if p.PID != 0 {
+			process = strconv.Itoa(p.PID) + " " + p.Command
+		}
+		rows = append(rows, []string{strconv.Itoa(p.Port), p.Protocol, p.Address, process})
+	}
+	return a.show(ports, table([]string{"PORT", "PROTOCOL", "ADDRESS", "PROCESS"}, rows))
+}
+
+// parseForward reads PORT or PORT:LOCAL.
+func parseForward(arg, address string) (*forward, error) {
+	remote, local, both := strings.Cut(arg, ":")
+	if !both {
+		local = remote
+	}
+	port, err := strconv.ParseUint(remote, 10, 16)
+	if err != nil || port == 0 {
+		return nil, sandbox.Invalid("port", "%q is not PORT or PORT:LOCAL, each 1 to 65535", arg)
+	}
+	here, err := strconv.ParseUint(local, 10, 16)
+	if err != nil {
+		return nil, sandbox.Invalid("port", "%q is not PORT or PORT:LOCAL, each 1 to 65535", arg)
+	}
+	return &forward{Port: int(port), Address: net.JoinHostPort(address, strconv.FormatUint(here, 10))}, nil
+}
+
+// forward listens until ctx ends.
+func (a *app) forward(ctx context.Context, c *client.Client, ref string, forwards []*forward, wait time.Duration) error {
+	for _, f := range forwards {
+		if wait > 0 {
+			if _, err := c.WaitPort(ctx, ref, f.Port, wait); err != nil {
+				return err
+			}
+		} else if _, err := c.Get(ctx, ref); err != nil {
+			return err // before anything listens for nothing
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, f := range forwards {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.Address)
+		if err != nil {
+			cancel()
+			return fmt.Errorf("listen: %w", err)
+		}
+		f.listener, f.Address = l, l.Addr().String()
+		defer context.AfterFunc(ctx, func() { l.Close() })()
+		defer l.Close()
+		if err := a.show(f, line(fmt.Sprintf("%s → %s:%d", f.Address, ref, f.Port))); err != nil {
+			cancel()
+			return err
+		}
+		wg.Go(func() {
+			a.accept(ctx, c, ref, f)
+			cancel()
+		})
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// accept forwards connections until the listener is closed.
+func (a *app) accept(ctx context.Context, c *client.Client, ref string, f *forward) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	room := make(chan struct{}, maxForwarded)
+	for {
+		conn, err := f.listener.Accept()
+		if err != nil {
+			return
+		}
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			if err := forwardOne(ctx, c, ref, f.Port, conn); err != nil && ctx.Err() == nil {
+				fmt.Fprintln(a.Err, "ramet:", printable(err.Error()))
+			}
+		})
+	}
+}
+
+// forwardOne joins a connection with one to the sandbox until both directions
+// have ended. The error is one of connecting.
+func forwardOne(ctx context.Context, c *client.Client, ref string, port int, here net.Conn) error {
+	defer here.Close()
+	there, err := c.DialPort(ctx, ref, port, 0)
+	if err != nil {
+		if tcp, ok := here.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // whoever connected sees a reset
+		}
+		return err
+	}
+	defer there.Close()
+	defer context.AfterFunc(ctx, func() {
+		here.Close()
+		there.Close()
+	})()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := io.Copy(there.Conn, here)
+		if err := errors.Join(err, there.CloseWrite()); err != nil {
+			here.Close()
+			there.Close()
+		}
+	})
+	_, err = there.WriteTo(here)
+	if tcp, ok := here.(*net.TCPConn); ok && err == nil {
+		err = tcp.CloseWrite()
+	}
+	if err != nil {
+		if tcp, ok := here.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // what was sent is not all
+		}
+		here.Close()
+		there.Close()
+	}
+	wg.Wait()
+	return nil
+}

@@ -1,0 +1,181 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// maxPortWait bounds how long a request waits until somebody listens.
+const maxPortWait = 10 * time.Minute
+
+const tunnelDoc = "Wait until a TCP port is listened on, and say by whom. With `Connection: Upgrade` and `Upgrade: tcp` " +
+	"the connection becomes one to the port: after `101 Switching Protocols` all bytes are passed on in both directions, and each ends by itself."
+
+const proxyDoc = "Pass a request on to a web server in the sandbox. All methods, WebSockets and streams are passed on, as is the path behind the port with its query; " +
+	"`X-Forwarded-Prefix` tells the server what comes before. Requests whose Host is PORT-SANDBOX.localhost are passed on too, with the whole path: for that, the `_` of an id may be written `-`."
+
+func (a *API) routePorts() {
+	const tag, ports = "ports", "/v1/sandboxes/{id}/ports"
+	register(a, operation(http.MethodGet, ports, "list-ports", tag, "List the ports that processes in a sandbox listen on", statusNotFound, statusConflict), a.listPorts)
+	a.mux.HandleFunc("GET "+ports+"/{port}", a.onePort)
+	param := func(name, in, doc string, schema *huma.Schema) *huma.Param {
+		return &huma.Param{Name: name, In: in, Required: in == "path", Description: doc, Schema: schema}
+	}
+	id := param("id", "path", "id or name", &huma.Schema{Type: huma.TypeString})
+	lowest, highest := 1.0, 65535.0
+	port := param("port", "path", "TCP port", &huma.Schema{Type: huma.TypeInteger, Minimum: &lowest, Maximum: &highest})
+	responses := jsonResponse(a, sandbox.Port{})
+	responses["101"] = &huma.Response{Description: http.StatusText(http.StatusSwitchingProtocols)}
+	a.document(ports+"/{port}", http.MethodGet, "reach-port", tunnelDoc, tag, responses, id, port,
+		param("wait", "query", "how long to wait, such as 10s; at most 10m, and not at all if absent", &huma.Schema{Type: huma.TypeString}))
+	a.document(ports+"/{port}/{path}", http.MethodGet, "proxy-port", proxyDoc, tag,
+		map[string]*huma.Response{"200": {Description: "What the server in the sandbox answers"}},
+		id, port, param("path", "path", "path for the server; may have slashes", &huma.Schema{Type: huma.TypeString}),
+		param(httpwire.WaitHeader, "header", "how long to wait until somebody listens, as above", &huma.Schema{Type: huma.TypeString}))
+}
+
+func (a *API) listPorts(ctx context.Context, in *IDInput) (*out[httpwire.List[sandbox.Port]], error) {
+	if err := validSandbox(in.ID); err != nil {
+		return nil, err
+	}
+	l, err := a.svc.Ports(ctx, in.ID)
+	return &out[httpwire.List[sandbox.Port]]{httpwire.List[sandbox.Port]{Items: list(l)}}, err
+}
+
+// parsePort reads the number of a port, without signs or leading zeros.
+func parsePort(s string) (uint16, error) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n == 0 || strconv.FormatUint(n, 10) != s {
+		return 0, sandbox.Invalid("port", "%q is not a port: 1 to 65535", s)
+	}
+	return uint16(n), nil
+}
+
+func parseWait(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 || d > maxPortWait {
+		return 0, sandbox.Invalid("wait", "%q is not a time of 0s to 10m", s)
+	}
+	return d, nil
+}
+
+// onePort waits for a port, or becomes a connection to it.
+func (a *API) onePort(w http.ResponseWriter, r *http.Request) {
+	ref := r.PathValue("id")
+	port, err := parsePort(r.PathValue("port"))
+	if err == nil {
+		err = validSandbox(ref)
+	}
+	var wait time.Duration
+	if err == nil {
+		wait, err = parseWait(r.URL.Query().Get("wait"))
+	}
+	if err != nil {
+		a.writeProblem(w, r, err)
+		return
+	}
+	upgrade := strings.EqualFold(r.Header.Get("Upgrade"), "tcp")
+	conn, err := a.svc.DialPort(r.Context(), ref, port, wait)
+	if err != nil {
+		a.writeProblem(w, r, err)
+		return
+	}
+	defer conn.Close()
+	if upgrade {
+		a.tunnel(w, r, conn)
+		return
+	}
+	ports, err := a.svc.Ports(r.Context(), ref)
+	if err != nil {
+		a.writeProblem(w, r, err)
+		return
+	}
+	found := sandbox.Port{Port: int(port), Protocol: "tcp"}
+	for _, p := range ports {
+		if p.Port == found.Port && p.Protocol == found.Protocol {
+			found = p
+			break
+		}
+	}
+	writeJSON(w, http.StatusOK, "application/json", found)
+}
+
+// halfCloser is what connections that requests come on have.
+type halfCloser interface{ CloseWrite() error }
+
+// tunnel joins the connection of a request with one to a port until both
+// directions have ended, or the daemon ends.
+func (a *API) tunnel(w http.ResponseWriter, r *http.Request, port PortConn) {
+	client, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		a.writeProblem(w, r, err)
+		return
+	}
+	defer client.Close()
+	defer context.AfterFunc(r.Context(), func() {
+		client.Close()
+		port.Close()
+	})()
+	answer := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n" + httpwire.RequestIDHeader + ": " + requestID(r.Context()) + "\r\n\r\n"
+	if _, err := io.WriteString(client, answer); err != nil {
+		return // the client is gone
+	}
+	early, err := buffered.Reader.Peek(buffered.Reader.Buffered())
+	if err != nil {
+		return
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := port.Write(early)
+		if err == nil {
+			_, err = copyAll(port, client)
+		}
+		if err == nil {
+			err = port.CloseWrite()
+		}
+		if err != nil { // one side is broken, and the other must learn of it
+			client.Close()
+			port.Close()
+		}
+	})
+	_, err = copyAll(client, port)
+	half, ok := client.(halfCloser)
+	if err == nil && ok {
+		err = half.CloseWrite()
+	}
+	if err != nil || !ok {
+		reset(client)
+		port.Close()
+	}
+	wg.Wait()
+}
+
+// tunnelBuffer is how much is moved at once, in bytes.
+const tunnelBuffer = 64 << 10
+
+// copyAll copies with a buffer of our size.
+func copyAll(to io.Writer, from io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, tunnelBuffer))
+}
+
+// reset ends a connection so that the client does not take what it got for all.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	c.Close()
+}

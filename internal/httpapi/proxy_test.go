@@ -1,0 +1,72 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+const someID = "sbx_aaaaaaaaaaaaaaaa"
+
+func TestProxyTarget(t *testing.T) {
+	for _, c := range []struct {
+		host, path  string
+		ref, prefix string // empty if the request is for this interface
+		port        uint16
+		code        sandbox.Code
+	}{
+		{"ramet", "/v1/sandboxes", "", "", 0, ""},
+		{"ramet", "/v1/sandboxes/a/ports", "", "", 0, ""},
+		{"ramet", "/v1/sandboxes/a/ports/80", "", "", 0, ""},
+		{"ramet", "/v1/sandboxes/a/ports/80/", "a", "/v1/sandboxes/a/ports/80", 80, ""},
+		{"ramet", "/v1/sandboxes/a/ports/80//x/..", "a", "/v1/sandboxes/a/ports/80", 80, ""},
+		{"ramet", "/v1/sandboxes/a/ports/65535/x", "a", "/v1/sandboxes/a/ports/65535", 65535, ""},
+		{"ramet", "/v1/sandboxes/a/ports/65536/x", "", "", 0, sandbox.CodeInvalid},
+		{"ramet", "/v1/sandboxes/a%2fb/ports/80/x", "", "", 0, sandbox.CodeInvalid},
+		{"ramet", "/v1/sandboxes//ports/80/x", "", "", 0, sandbox.CodeInvalid},
+		{"ramet", "/x/sandboxes/a/ports/80/x", "", "", 0, ""},
+		{"80-a.localhost", "/v1/sandboxes", "a", "", 80, ""},
+		{"80-A.LocalHost:99", "/", "a", "", 80, ""},
+		{"80-a-b.localhost", "/", "a-b", "", 80, ""},
+		{"80-sbx-aaaaaaaaaaaaaaaa.localhost", "/", someID, "", 80, ""},
+		{"80-" + someID + ".localhost", "/", someID, "", 80, ""},
+		{"0-a.localhost", "/", "", "", 0, sandbox.CodeInvalid},
+		{"x-a.localhost", "/", "", "", 0, sandbox.CodeInvalid},
+		{"localhost", "/v1/sandboxes", "", "", 0, ""},
+		{"80-a.localhost.example.com", "/v1/sandboxes", "", "", 0, ""},
+	} {
+		u, err := url.ParseRequestURI(c.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := proxyTarget(&http.Request{Host: c.host, URL: u, Header: http.Header{}})
+		if sandbox.CodeOf(err) != c.code {
+			t.Errorf("%s %s: %v", c.host, c.path, err)
+			continue
+		}
+		if err == nil && (p == nil) != (c.ref == "") || err == nil && p != nil && (p.ref != c.ref || p.port != c.port || p.prefix != c.prefix) {
+			t.Errorf("%s %s: %+v", c.host, c.path, p)
+		}
+	}
+}
+
+func FuzzProxyTarget(f *testing.F) {
+	f.Add("ramet", "/v1/sandboxes/a/ports/80/x?y")
+	f.Add("80-a.localhost:1", "/%2e%2e/")
+	f.Fuzz(func(t *testing.T, host, uri string) {
+		u, err := url.ParseRequestURI(uri)
+		if err != nil {
+			return
+		}
+		p, err := proxyTarget(&http.Request{Host: host, URL: u, Header: http.Header{}})
+		if err != nil || p == nil {
+			return
+		}
+		if p.port == 0 || sandbox.ValidRef(sandbox.KindSandbox, "id", p.ref) != nil || !strings.HasPrefix(u.EscapedPath(), p.prefix) {
+			t.Errorf("%q %q leads to %+v", host, uri, p)
+		}
+	})
+}

@@ -1,0 +1,45 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// Ports implements httpapi.PortService.
+func (m *Manager) Ports(ctx context.Context, ref string) ([]sandbox.Port, error) {
+	b, err := m.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	sentry, err := b.running(sandbox.StateRunning, sandbox.StatePaused)
+	if err != nil {
+		return nil, err
+	}
+	list := []sandbox.Port{}
+	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpPorts}, &list); err != nil {
+		return nil, fmt.Errorf("list ports: %w", m.explain(b, sentry, err))
+	}
+	return list, nil
+}
+
+// DialPort implements httpapi.PortService.
+func (m *Manager) DialPort(ctx context.Context, ref string, port uint16, wait time.Duration) (httpapi.PortConn, error) {
+	b, err := m.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	sentry, err := b.running(sandbox.StateRunning)
+	if err != nil {
+		return nil, err
+	}
+	c, err := sentry.Dial(ctx, port, wait)
+	if err != nil {
+		return nil, m.explain(b, sentry, err)
+	}
+	return c, nil
+}
