@@ -43,34 +43,32 @@ func (c *Client) ExecStream(ctx context.Context, ref string, req sandbox.ExecReq
 	if streams.Stdin != nil {
 		return c.execSocket(ctx, p, req, streams)
 	}
-	var res *sandbox.ExecResult
-	err = c.events(ctx, http.MethodPost, p, nil, req, func(ev httpwire.Event) (done bool, err error) {
-		switch ev.Name {
-		case httpwire.EventStdout:
-			return false, writeChunk(streams.Stdout, ev.Data)
-		case httpwire.EventStderr:
-			return false, writeChunk(streams.Stderr, ev.Data)
-		case httpwire.EventExit:
-			return true, json.Unmarshal(ev.Data, &res)
-		}
-		return false, nil
-	})
-	return res, err
-}
-
-func writeChunk(w io.Writer, data []byte) error {
-	var chunk httpwire.Chunk
-	if err := json.Unmarshal(data, &chunk); err != nil {
-		return fmt.Errorf("decode output: %w", err)
-	}
-	p, err := chunk.Bytes()
+	resp, err := c.send(ctx, http.MethodPost, p, nil, req, httpwire.FrameType)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := w.Write(p); err != nil {
-		return fmt.Errorf("write output: %w", err)
+	defer resp.Body.Close()
+	for in := httpwire.NewFrameReader(resp.Body); ; {
+		stream, data, final, err := in.Next()
+		if err != nil {
+			return nil, connectionError(ctx, err)
+		}
+		if final != nil {
+			// Reading to the end gives the connection back to the pool.
+			_, _ = io.Copy(io.Discard, resp.Body)
+			if final.Error != nil {
+				return nil, final.Error
+			}
+			return final.Exit, nil
+		}
+		w := streams.Stdout
+		if stream == httpwire.StreamStderr {
+			w = streams.Stderr
+		}
+		if _, err := w.Write(data); err != nil {
+			return nil, fmt.Errorf("write output: %w", err)
+		}
 	}
-	return nil
 }
 
 // Export copies the files of a sandbox or snapshot to w, in the form that the

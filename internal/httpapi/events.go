@@ -16,10 +16,13 @@ import (
 var errStreamClosed = errors.New("stream is closed")
 
 // acceptsEvents reports whether a client asks for server-sent events.
-func acceptsEvents(accept string) bool {
+func acceptsEvents(accept string) bool { return accepts(accept, httpwire.EventType) }
+
+// accepts reports whether a client names a media type in its Accept header.
+func accepts(accept, want string) bool {
 	for part := range strings.SplitSeq(accept, ",") {
 		mediaType, _, _ := strings.Cut(part, ";")
-		if strings.EqualFold(strings.TrimSpace(mediaType), httpwire.EventType) {
+		if strings.EqualFold(strings.TrimSpace(mediaType), want) {
 			return true
 		}
 	}

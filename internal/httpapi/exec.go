@@ -25,6 +25,8 @@ type execInput struct {
 func (a *API) routeExec() {
 	const path = "/v1/sandboxes/{id}/exec"
 	content := jsonContent(a, sandbox.ExecResult{})
+	content[httpwire.FrameType] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary",
+		Description: "Frames: a byte 1 (stdout), 2 (stderr) or 3 (the last frame, {\"exit\": ExecResult} or {\"error\": Problem}), the length in 4 bytes, big-endian, and the bytes."}}
 	content[httpwire.EventType] = eventContent(a,
 		"Events `stdout` and `stderr` (Chunk), then one `exit` (ExecResult without the streams) or `error` (Problem).",
 		httpwire.Chunk{}, sandbox.ExecResult{}, httpwire.Problem{})
@@ -49,6 +51,10 @@ func (a *API) routeExec() {
 
 func (a *API) exec(w http.ResponseWriter, r *http.Request, in *execInput) {
 	req, stdin := takeStdin(in.Body)
+	if accepts(in.Accept, httpwire.FrameType) {
+		a.execFrames(w, r, in.ID, req, stdin)
+		return
+	}
 	if !acceptsEvents(in.Accept) {
 		res, err := a.collect(r.Context(), in.ID, req, stdin)
 		if err != nil {

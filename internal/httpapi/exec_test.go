@@ -117,6 +117,38 @@ func TestExecEvents(t *testing.T) {
 	}
 }
 
+func TestExecFrames(t *testing.T) {
+	long := strings.Repeat("b", httpwire.MaxChunk+1)
+	c := testClient(t, apitest.Serve(t, &apitest.Service{ExecFunc: func(_ context.Context, _ string, _ sandbox.ExecRequest, s httpapi.ExecIO) (*sandbox.ExecResult, error) {
+		if _, err := io.WriteString(s.Stdout, "\xff"+long); err != nil {
+			return nil, err
+		}
+		_, err := io.WriteString(s.Stderr, "c")
+		return &sandbox.ExecResult{ExitCode: 7}, err
+	}}))
+	got := ask(t, c, "POST", execPath, `{"shell":"x"}`, "Accept", httpwire.FrameType)
+	if ct := got.header.Get("Content-Type"); ct != httpwire.FrameType {
+		t.Fatalf("Content-Type %q: %s", ct, got.body)
+	}
+	streams := map[httpwire.Stream]string{}
+	for in := httpwire.NewFrameReader(strings.NewReader(got.body)); ; {
+		s, p, final, err := in.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if final != nil {
+			if final.Exit == nil || final.Exit.ExitCode != 7 {
+				t.Errorf("the end is %+v", final)
+			}
+			break
+		}
+		streams[s] += string(p)
+	}
+	if streams[httpwire.StreamStdout] != "\xff"+long || streams[httpwire.StreamStderr] != "c" {
+		t.Errorf("streams differ: %d bytes, %q", len(streams[httpwire.StreamStdout]), streams[httpwire.StreamStderr])
+	}
+}
+
 func TestExecFailsBeforeAndInAStream(t *testing.T) {
 	begun := false
 	c := testClient(t, apitest.Serve(t, &apitest.Service{ExecFunc: func(_ context.Context, ref string, _ sandbox.ExecRequest, s httpapi.ExecIO) (*sandbox.ExecResult, error) {
@@ -136,6 +168,19 @@ func TestExecFailsBeforeAndInAStream(t *testing.T) {
 	if got.status != 200 || !contains(got.body, "event: error\ndata: {") || !contains(got.body, `"code":"not_found"`) || contains(got.body, "event: exit") {
 		t.Errorf("in the stream: status %d %s", got.status, got.body)
 	}
+	got = ask(t, c, "POST", execPath, `{"shell":"x"}`, "Accept", httpwire.FrameType)
+	in := httpwire.NewFrameReader(strings.NewReader(got.body))
+	if _, p, _, err := in.Next(); err != nil || string(p) != "x" {
+		t.Errorf("in frames: %q, %v", p, err)
+	}
+	if _, _, final, err := in.Next(); err != nil || final == nil || final.Error == nil || final.Error.Code != sandbox.CodeNotFound {
+		t.Errorf("in frames: the end is %+v, %v", final, err)
+	}
+	begun = false
+	got = ask(t, c, "POST", execPath, `{"shell":"x"}`, "Accept", httpwire.FrameType)
+	if p := got.problem(t); got.status != 404 || p.Code != sandbox.CodeNotFound {
+		t.Errorf("before frames: status %d %s", got.status, got.body)
+	}
 }
 
 // untilCancelled is a command that neither reads nor writes; it reports how its
@@ -153,7 +198,7 @@ func untilCancelled(started chan<- struct{}, ended chan<- error) execFunc {
 }
 
 func TestAClientThatGoesAwayEndsItsCommand(t *testing.T) {
-	for _, accept := range []string{"application/json", httpwire.EventType} {
+	for _, accept := range []string{"application/json", httpwire.EventType, httpwire.FrameType} {
 		started, ended := make(chan struct{}), make(chan error, 1)
 		c := testClient(t, apitest.Serve(t, &apitest.Service{ExecFunc: untilCancelled(started, ended)}))
 		ctx, cancel := context.WithCancel(t.Context())

@@ -19,7 +19,7 @@ const (
 // Chunk is the data of one stdout or stderr event.
 type Chunk struct {
 	Data     string    `json:"data"`
-	Encoding string    `json:"encoding" enum:"utf8,base64" doc:"base64 where the bytes are not UTF-8"`
+	Encoding string    `json:"encoding" enum:"utf8,base64" doc:"base64 where the bytes are not UTF-8, or shorter so"`
 	Seq      int64     `json:"seq" doc:"sequence number of the first byte: how many bytes of both streams came before"`
 	TS       time.Time `json:"ts"`
 }
@@ -33,10 +33,22 @@ type Lost struct {
 
 // NewChunk wraps p, which should not be longer than MaxChunk.
 func NewChunk(p []byte, seq int64, ts time.Time) Chunk {
-	if utf8.Valid(p) {
+	if utf8.Valid(p) && isText(p) {
 		return Chunk{Data: string(p), Encoding: encodingUTF8, Seq: seq, TS: ts}
 	}
 	return Chunk{Data: base64.StdEncoding.EncodeToString(p), Encoding: encodingBase64, Seq: seq, TS: ts}
+}
+
+// isText says whether p has so few control characters, which JSON writes with six
+// bytes each, that base64 would not be shorter.
+func isText(p []byte) bool {
+	control := 0
+	for _, b := range p {
+		if b < ' ' && b != '\n' && b != '\t' && b != '\r' || b == 0x7f {
+			control++
+		}
+	}
+	return control <= len(p)/16
 }
 
 // Bytes returns what was wrapped.

@@ -2,11 +2,14 @@ package httpwire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -178,6 +181,69 @@ func FuzzEventReader(f *testing.F) {
 					t.Fatalf("chunk grew from %d to %d bytes", len(c.Data), len(b))
 				}
 			}
+		}
+	})
+}
+
+func TestControlCharactersAreBase64(t *testing.T) {
+	for in, want := range map[string]string{"text\n\ttext\r\n": "utf8", strings.Repeat("\x00", 100): "base64", strings.Repeat("a", 99) + "\x1b": "utf8"} {
+		if c := NewChunk([]byte(in), 0, time.Unix(1, 0)); c.Encoding != want {
+			t.Errorf("%q is %s, not %s", in, c.Encoding, want)
+		}
+	}
+}
+
+func TestFrames(t *testing.T) {
+	var b []byte
+	b = AppendStreamFrame(b, StreamStdout, []byte("out\xff"))
+	b = AppendStreamFrame(b, StreamStderr, nil)
+	b = AppendStreamFrame(b, StreamStdout, bytes.Repeat([]byte{0}, MaxChunk))
+	whole := AppendStreamFrame(slices.Clone(b), StreamFinal, []byte(`{"exit":{"exit_code":3}}`))
+	in := NewFrameReader(bytes.NewReader(whole))
+	for i, want := range []struct {
+		s Stream
+		n int
+	}{{StreamStdout, 4}, {StreamStderr, 0}, {StreamStdout, MaxChunk}} {
+		s, p, final, err := in.Next()
+		if err != nil || s != want.s || len(p) != want.n || final != nil {
+			t.Fatalf("frame %d: stream %d, %d bytes, %+v, %v", i, s, len(p), final, err)
+		}
+	}
+	if _, _, final, err := in.Next(); err != nil || final == nil || final.Exit == nil || final.Exit.ExitCode != 3 {
+		t.Fatalf("last frame: %+v, %v", final, err)
+	}
+	for name, bad := range map[string][]byte{
+		"no stream":  AppendStreamFrame(nil, 4, nil),
+		"input":      AppendStreamFrame(nil, StreamStdin, nil),
+		"too long":   AppendStreamFrame(nil, StreamStdout, make([]byte, MaxChunk+1)),
+		"no result":  AppendStreamFrame(nil, StreamFinal, []byte(`{}`)),
+		"no JSON":    AppendStreamFrame(nil, StreamFinal, []byte(`{`)),
+		"long final": binary.BigEndian.AppendUint32([]byte{byte(StreamFinal)}, math.MaxUint32),
+	} {
+		if _, _, _, err := NewFrameReader(bytes.NewReader(bad)).Next(); err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for cut := range frameHeader + 4 {
+		if _, _, _, err := NewFrameReader(bytes.NewReader(whole[:cut])).Next(); err != io.ErrUnexpectedEOF {
+			t.Errorf("cut off after %d bytes: %v", cut, err)
+		}
+	}
+}
+
+func FuzzFrameReader(f *testing.F) {
+	f.Add(AppendStreamFrame(AppendStreamFrame(nil, StreamStdout, []byte("a")), StreamFinal, []byte(`{"exit":{}}`)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var again []byte
+		for in := NewFrameReader(bytes.NewReader(b)); ; {
+			s, p, final, err := in.Next()
+			if err != nil || final != nil {
+				break
+			}
+			again = AppendStreamFrame(again, s, p)
+		}
+		if !bytes.HasPrefix(b, again) {
+			t.Fatalf("%q was read from %q", again, b)
 		}
 	})
 }
