@@ -84,7 +84,7 @@ func (a *app) exportFile(ctx context.Context, c *client.Client, ref string, req 
 // export writes to w, shows how far that is and returns how much it was.
 func (a *app) export(ctx context.Context, c *client.Client, ref string, req sandbox.ExportRequest, w io.Writer) (int64, error) {
 	p := a.newProgress(ctx)
-	out := &countWriter{w: w, progress: p}
+	out := &countWriter{w: w, progress: p, details: isTerminal(a.Err)}
 	err := c.Export(ctx, ref, req, out)
 	p.end(err == nil)
 	if err == nil && !a.json {
@@ -98,13 +98,18 @@ type countWriter struct {
 	w        io.Writer
 	n        int64
 	progress progress
+	details  bool // show how much, as nobody knows of how much
 }
 
 // Write implements io.Writer.
 func (c *countWriter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
-	c.progress.update(sandbox.Progress{Phase: "export", Done: c.n})
+	now := sandbox.Progress{Phase: "export", Done: c.n}
+	if c.details {
+		now.Detail = byteSize(c.n)
+	}
+	c.progress.update(now)
 	return n, err
 }
 

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +22,8 @@ import (
 // ImportDir makes an image of the directory at path. Symbolic links in it are
 // stored, never followed. File systems of the kernel that are mounted in it
 // (/proc, /sys) are left empty, and so is this store. A file that changes while
-// it is read is stored as it was read; one that cannot be read is an error.
+// it is read is stored as it was read; one that cannot be read is an error. Extended
+// attributes are kept as ImportTar keeps them.
 func (s *Store) ImportDir(ctx context.Context, path string, opt Options) (sandbox.Image, error) {
 	if opt.Source == "" {
 		opt.Source = path
@@ -89,6 +92,9 @@ func (w *dirWalk) visit(path string, _ fs.DirEntry, err error) error {
 	}
 	n := &erofs.Node{Mode: uint16(sys.Mode & 0o7777), UID: sys.Uid, GID: sys.Gid}
 	setTime(n, st.ModTime())
+	if n.Xattrs, err = hostXattrs(path); err != nil {
+		return inputError(path, err)
+	}
 	if !st.IsDir() && sys.Nlink > 1 {
 		if first, ok := w.links[id]; ok {
 			return w.b.link(name, first)
@@ -147,6 +153,44 @@ func (w *dirWalk) file(path, name string, n *erofs.Node, id fileID) error {
 	}
 	n.Kind = erofs.Regular
 	return w.b.putFile(name, n, struct{ io.Reader }{w.b.input(f)}, st.Size())
+}
+
+// hostXattrs returns the extended attributes of a file of the host that a sandbox
+// can have, and that may be read. One that vanishes meanwhile is none.
+func hostXattrs(path string) ([]erofs.Xattr, error) {
+	list := make([]byte, maxXattrList)
+	n, err := unix.Llistxattr(path, list)
+	if n <= 0 || err != nil {
+		return nil, ignorable(err)
+	}
+	var all []erofs.Xattr
+	value := make([]byte, erofs.MaxXattrValue+1)
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(list[:n]), "\x00"), "\x00") {
+		if !hasXattr(name) {
+			continue
+		}
+		n, err := unix.Lgetxattr(path, name, value)
+		if err := ignorable(err); err != nil {
+			return nil, err
+		}
+		if err == nil {
+			all = append(all, erofs.Xattr{Name: name, Value: bytes.Clone(value[:n])})
+		}
+	}
+	return all, nil
+}
+
+// maxXattrList is how long a list of names can be, from listxattr(2).
+const maxXattrList = 64 << 10
+
+// ignorable drops errors that say that there are no attributes to be had.
+func ignorable(err error) error {
+	for _, e := range []error{unix.ENOTSUP, unix.ENODATA, unix.ENOENT, unix.EPERM, unix.EACCES} {
+		if errors.Is(err, e) {
+			return nil
+		}
+	}
+	return err
 }
 
 // kernelFilesystems hold no files of their own.

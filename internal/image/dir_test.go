@@ -1,10 +1,13 @@
 package image
 
 import (
+	"archive/tar"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -147,5 +150,54 @@ func TestImportDirIsReproducible(t *testing.T) {
 	}
 	if digests[0] != digests[1] {
 		t.Errorf("two imports gave %v", digests)
+	}
+}
+
+func TestImportDirXattrs(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"file", "plain", "sub/inner"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, path := range map[string]string{"user.a": "file", "user.empty": "file", "user.dir": "sub"} {
+		if err := unix.Setxattr(filepath.Join(dir, path), name, []byte(strings.TrimPrefix(name, "user.empty")), 0); err != nil {
+			t.Skipf("the file system of %s takes no attributes: %v", dir, err)
+		}
+	}
+	s := openStore(t)
+	img, err := s.ImportDir(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := readStored(t, s, img.ID)
+	for path, want := range map[string]string{"file": `user.a="user.a" user.empty="" `, "sub": `user.dir="user.dir" `, "plain": "", "sub/inner": ""} {
+		if got[path].xattrs != want {
+			t.Errorf("%s has %s, want %s", path, got[path].xattrs, want)
+		}
+	}
+}
+
+// TestXattrsAreBounded tells that an archive cannot fill the memory with attributes.
+func TestXattrsAreBounded(t *testing.T) {
+	big := map[string]string{"SCHILY.xattr.user.a": strings.Repeat("x", 60_000)}
+	var entries []entry
+	for i := range 20 {
+		entries = append(entries, entry{name: fmt.Sprint(i), Header: tar.Header{PAXRecords: big}})
+	}
+	s := openStore(t)
+	_, err := importTar(t, s, makeTar(t, entries...), Options{Limits: Limits{XattrBytes: 1 << 20}})
+	wantCode(t, err, sandbox.CodeHostile)
+	wantNothingLeft(t, s)
+	for name, records := range map[string]map[string]string{
+		"a name too long": {"SCHILY.xattr.user." + strings.Repeat("n", 300): ""}, "no name": {"SCHILY.xattr.user.": ""}, "a value too long": {"SCHILY.xattr.user.a": strings.Repeat("x", 1<<16)},
+	} {
+		_, err := importTar(t, s, makeTar(t, entry{name: "f", Header: tar.Header{PAXRecords: records}}), Options{})
+		if sandbox.CodeOf(err) != sandbox.CodeHostile {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

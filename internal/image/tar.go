@@ -159,9 +159,14 @@ func xattrsOf(h *tar.Header) []erofs.Xattr {
 	var all []erofs.Xattr
 	for key, value := range h.PAXRecords {
 		name, ok := strings.CutPrefix(key, "SCHILY.xattr.")
-		if ok && (strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "trusted.") || name == "security.capability") {
+		if ok && hasXattr(name) {
 			all = append(all, erofs.Xattr{Name: name, Value: []byte(value)})
 		}
 	}
 	return all
+}
+
+// hasXattr says whether a sandbox can have an extended attribute.
+func hasXattr(name string) bool {
+	return strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "trusted.") || name == "security.capability"
 }

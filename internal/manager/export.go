@@ -89,17 +89,22 @@ func (m *Manager) packing(ctx context.Context, ref string) (_ *packing, err erro
 	if p.image, err = m.images.Resolve(mo.image); err != nil {
 		return nil, err
 	}
+	p.src, err = m.sourceOf(mo)
+	return p, err
+}
+
+// sourceOf returns what is packed of a moment, until that is closed.
+func (m *Manager) sourceOf(mo *moment) (src pack.Source, err error) {
 	data, err := m.mapImage(mo.image)
 	if err != nil {
-		return nil, err
+		return src, err
 	}
 	mo.undo = append(mo.undo, func() { _ = unix.Munmap(data) }) // its arguments are right
 	base, err := cowfs.NewFiles(cowfs.OpenView(nil, 0), data)
 	if err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "open image %s: %w", mo.image, err)
+		return src, sandbox.Errorf(sandbox.CodeCorrupt, "open image %s: %w", mo.image, err)
 	}
-	p.src = pack.Source{Image: base, Files: mo.files, Keep: unasked}
-	return p, nil
+	return pack.Source{Image: base, Files: mo.files, Keep: unasked}, nil
 }
 
 // archive describes an archive of what is packed. What a sandbox was given besides

@@ -134,16 +134,16 @@ func (m *Manager) buildImage(ctx context.Context, req *sandbox.ImageBuild, opt i
 			return sandbox.Image{}, fmt.Errorf("build image: %s: %w", step.Name, err)
 		}
 	}
-	opt.Source = sourceOf(req)
-	img, err := m.packRoot(ctx, sentry, opt)
+	opt.Source = describeBuild(req)
+	img, err := m.packRoot(ctx, sentry, unpacked.ID, opt)
 	if err != nil {
 		return sandbox.Image{}, fmt.Errorf("build image: %w", err)
 	}
 	return img, nil
 }
 
-// sourceOf says for people what an image is made of.
-func sourceOf(req *sandbox.ImageBuild) string {
+// describeBuild says for people what an image is made of.
+func describeBuild(req *sandbox.ImageBuild) string {
 	words := []string{req.From}
 	if req.Suite != "" {
 		words = append(words, req.Suite)
@@ -218,20 +218,19 @@ func runStep(ctx context.Context, sentry *launch.Sentry, step debian.Step) error
 	return nil
 }
 
-// packRoot makes an image of a sandbox's root file system, but for what other
-// file systems are mounted on and what each sandbox gets of its own.
-func (m *Manager) packRoot(ctx context.Context, sentry *launch.Sentry, opt image.Options) (sandbox.Image, error) {
-	argv := []string{"tar", "-C", "/", "--numeric-owner", "--sort=name",
-		"--exclude=./proc/*", "--exclude=./sys/*", "--exclude=./dev/*", "--exclude=./tmp/*",
-		"--exclude=./etc/hostname", "--exclude=./etc/machine-id", "-cf", "-", "."}
-	return m.importFrom(ctx, opt, func(w io.Writer) error {
-		errs := &tailBuffer{}
-		exited, err := sentry.Exec(ctx, &wire.Exec{Argv: argv}, launch.ExecIO{Stdout: w, Stderr: errs})
-		if err == nil && exited.Code != 0 {
-			err = fmt.Errorf("pack root file system: exit code %d: %s", exited.Code, errs)
-		}
-		return err
-	})
+// packRoot makes an image of a scratch sandbox's root file system above the image
+// it was made of.
+func (m *Manager) packRoot(ctx context.Context, sentry *launch.Sentry, imageID string, opt image.Options) (sandbox.Image, error) {
+	mo := &moment{id: "the build", image: imageID}
+	defer mo.close()
+	if err := m.pinFiles(ctx, mo, sentry, nil); err != nil {
+		return sandbox.Image{}, err
+	}
+	src, err := m.sourceOf(mo)
+	if err != nil {
+		return sandbox.Image{}, err
+	}
+	return m.images.Make(ctx, opt, func(d *image.Draft) error { return packError(src.Fill(ctx, d)) })
 }
 
 // tailBuffer keeps the end of what is written to it.

@@ -36,7 +36,7 @@ func TestSourceOfAnImage(t *testing.T) {
 		"debian python3 python3-numpy": {From: "debian", Include: []string{"python3", "python3-numpy"}},
 		"debian bookworm python3":      {From: "debian", Suite: "bookworm", Include: []string{"python3"}},
 	} {
-		if got := sourceOf(&req); got != want {
+		if got := describeBuild(&req); got != want {
 			t.Errorf("the source of %+v is %q, not %q", req, got, want)
 		}
 	}

@@ -3,7 +3,6 @@ package pack
 import (
 	"archive/tar"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -113,7 +112,7 @@ func (l *layer) put(f *file) error {
 	if err := l.tarWriter.put(f); err != nil || !f.replaced {
 		return err
 	}
-	return l.header(&tar.Header{Typeflag: tar.TypeReg, Name: join(f.path, whiteoutOpaque)})
+	return l.out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: join(f.path, whiteoutOpaque)})
 }
 
 // mark removes what the image has at a path.
@@ -122,7 +121,7 @@ func (l *layer) mark(path string) error {
 		return err
 	}
 	dir, name := split(path)
-	return l.header(&tar.Header{Typeflag: tar.TypeReg, Name: join(dir, whiteoutPrefix+name)})
+	return l.out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: join(dir, whiteoutPrefix+name)})
 }
 
 // split takes the last name from a path.
@@ -160,6 +159,9 @@ func fits(f *file) error {
 		return fmt.Errorf("/%s: %w", f.path, err)
 	}
 	for _, name := range all {
+		if strings.IndexByte(name, 0) >= 0 {
+			return fmt.Errorf("%w: /%s has an extended attribute %q", cowfs.ErrCorrupt, f.path, name)
+		}
 		if strings.Contains(name, "=") {
 			return fmt.Errorf("/%s: %w: its extended attribute %q has a '=' in its name, which archives have no form for", f.path, ErrUnfit, name)
 		}
@@ -216,6 +218,9 @@ func (t *tarWriter) put(f *file) error {
 		if h.Linkname, err = f.from.Target(f.node.Ino); err != nil {
 			return fmt.Errorf("/%s: %w", f.path, err)
 		}
+		if strings.IndexByte(h.Linkname, 0) >= 0 {
+			return fmt.Errorf("%w: link /%s leads to %q", cowfs.ErrCorrupt, f.path, h.Linkname)
+		}
 	case typeFifo:
 		h.Typeflag = tar.TypeFifo
 	case typeChar:
@@ -230,14 +235,14 @@ func (t *tarWriter) put(f *file) error {
 	if f.several() {
 		if first, ok := t.first[f.identity()]; ok {
 			h.Typeflag, h.Linkname, h.Size = tar.TypeLink, first, 0
-			return t.header(h)
+			return t.out.WriteHeader(h)
 		}
 		t.first[f.identity()] = f.path
 	}
 	if err := t.addXattrs(h, f); err != nil {
 		return err
 	}
-	if err := t.header(h); err != nil || h.Typeflag != tar.TypeReg {
+	if err := t.out.WriteHeader(h); err != nil || h.Typeflag != tar.TypeReg {
 		return err
 	}
 	_, err := io.CopyBuffer(struct{ io.Writer }{t.out}, &contents{ctx: t.ctx, f: f}, t.buf)
@@ -254,12 +259,4 @@ func (t *tarWriter) addXattrs(h *tar.Header, f *file) error {
 		h.PAXRecords[xattrRecord+x.Name] = string(x.Value)
 	}
 	return nil
-}
-
-func (t *tarWriter) header(h *tar.Header) error {
-	err := t.out.WriteHeader(h)
-	if errors.Is(err, tar.ErrHeader) {
-		return fmt.Errorf("/%s: %w: %w", h.Name, ErrUnfit, err)
-	}
-	return err
 }
