@@ -88,6 +88,13 @@ func (m *fsModel) readImage(ino Ino) {
 		m.t.Fatalf("inode %d of the image: %v", ino, err)
 	}
 	f := m.add(ino, a)
+	names, err := m.fs.Xattrs(ino)
+	m.ok(err)
+	for _, name := range names {
+		val, _, err := m.fs.Xattr(ino, name)
+		m.ok(err)
+		f.xattrs[name] = string(val)
+	}
 	switch a.Mode & TypeMask {
 	case TypeReg:
 		m.store(f, 0, m.read(m.fs, ino, &a, 0, a.Size))
@@ -309,6 +316,9 @@ func (m *fsModel) xattr() {
 		return
 	}
 	name := fmt.Sprint("user.", m.r.IntN(5), strings.Repeat("n", m.r.IntN(2)*m.r.IntN(248)))
+	if m.r.IntN(3) == 0 {
+		name = []string{"user.a", "user.b"}[m.r.IntN(2)] // which the image has
+	}
 	if m.r.IntN(3) == 0 {
 		ok, err := m.fs.RemoveXattr(ino, name)
 		if _, had := f.xattrs[name]; err != nil || ok != had {
