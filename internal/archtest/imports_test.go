@@ -28,7 +28,7 @@ var arrows = []struct {
 	{"internal/hostuse", nil, "a measuring instrument must not depend on what it measures"},
 	{"internal/archtest", nil, "it reads source text only"},
 
-	{"internal/wire", []string{"internal/sandbox", "internal/snapfile"}, "the host side and the sentry meet here only"},
+	{"internal/wire", []string{"internal/interp", "internal/sandbox", "internal/snapfile"}, "the host side and the sentry meet here only"},
 	{"internal/paths", []string{"internal/sandbox"}, "it names places and reads nothing there"},
 	{"internal/cgroup", []string{"internal/sandbox"}, "it does not know what runs in a group"},
 	{"internal/store", []string{"internal/sandbox"}, "documents are opaque to it"},
@@ -39,9 +39,9 @@ var arrows = []struct {
 	{"internal/debian", []string{"internal/sandbox"}, "it makes a tar stream; who stores it is not its business"},
 	{"internal/doctor", []string{"internal/cgroup"}, "it tries the machine, not the daemon"},
 
-	{"internal/launch", []string{"internal/cgroup", "internal/sandbox", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
+	{"internal/launch", []string{"internal/cgroup", "internal/interp", "internal/sandbox", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/manager", []string{
-		"internal/cgroup", "internal/cowfs", "internal/debian", "internal/httpapi", "internal/image", "internal/launch", "internal/pack", "internal/paths",
+		"internal/cgroup", "internal/cowfs", "internal/debian", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths",
 		"internal/merge", "internal/sandbox", "internal/snapfile", "internal/store", "internal/textdiff", "internal/wire",
 	}, "the use cases; it implements httpapi.Service and must never link gVisor, so that daemon code is tested without it"},
 
@@ -55,8 +55,8 @@ var arrows = []struct {
 	{"internal/demo", []string{"internal/client", "internal/sandbox", "internal/workload"}, "it shows what any user of the client can do"},
 	{"internal/bench", []string{"internal/client", "internal/hostuse", "internal/sandbox", "internal/workload"}, "it measures as a user would; it must not ask the engine"},
 
-	{"internal/sentry", []string{"internal/sandbox", "internal/sentry/guest", "internal/wire"}, "the confined side: short enough to be audited alone"},
-	{"internal/sentry/guest", []string{"internal/guestinit", "internal/sandbox", "internal/sentry/cow", "internal/sentry/rootfs", "internal/cowfs", "internal/snapfile", "internal/wire"}, "the confined side; how calls reach it is not its business"},
+	{"internal/sentry", []string{"internal/interp", "internal/sandbox", "internal/sentry/guest", "internal/wire"}, "the confined side: short enough to be audited alone"},
+	{"internal/sentry/guest", []string{"internal/guestinit", "internal/interp", "internal/sandbox", "internal/sentry/cow", "internal/sentry/rootfs", "internal/cowfs", "internal/snapfile", "internal/wire"}, "the confined side; how calls reach it is not its business"},
 	{"internal/sentry/cow", []string{"internal/snapfile"}, "memory only: it does not know what a sandbox is"},
 	{"internal/sentry/rootfs", []string{"internal/cowfs"}, "files only: it does not know what a sandbox is"},
 

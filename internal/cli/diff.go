@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -16,7 +17,7 @@ import (
 func (a *app) diffCommand() *cobra.Command {
 	var req sandbox.DiffRequest
 	cmd := &cobra.Command{
-		Use:               "diff A B [PATH…] [--hunks] [--stat]",
+		Use:               "diff A B [PATH…] [--hunks] [--stat] [--variables]",
 		Short:             "Compare the files of two sandboxes or snapshots of one tree or image",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.completeSandboxes,
@@ -28,14 +29,15 @@ func (a *app) diffCommand() *cobra.Command {
 			}
 			return a.show(d, func(w io.Writer) error {
 				if req.Stat && !req.Hunks {
-					return writeStat(w, d)
+					return errors.Join(writeStat(w, d), writeVariables(w, d.Variables))
 				}
-				return writeDiff(w, d)
+				return errors.Join(writeDiff(w, d), writeVariables(w, d.Variables))
 			})
 		}),
 	}
 	cmd.Flags().BoolVar(&req.Hunks, "hunks", false, "with unified diffs of text files")
 	cmd.Flags().BoolVar(&req.Stat, "stat", false, "show how many lines differ")
+	cmd.Flags().BoolVar(&req.Variables, "variables", false, "with the variables of Python and Node contexts, of two running sandboxes")
 	return cmd
 }
 
@@ -60,6 +62,25 @@ func writeDiff(w io.Writer, d *sandbox.Diff) error {
 			if err := line("  " + withoutControls(strings.TrimSuffix(hunk, "\n"), "\t"))(w); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// writeVariables prints one line for each variable that differs.
+func writeVariables(w io.Writer, changes []sandbox.VariableChange) error {
+	for _, c := range changes {
+		what := printable(c.Repr)
+		if c.Kind == sandbox.Modified {
+			what = printable(c.OldRepr) + " → " + what
+		}
+		kind := printable(c.Type)
+		if c.OldType != "" {
+			kind = printable(c.OldType) + " → " + kind
+		}
+		letter := strings.ToUpper(string(c.Kind[:min(1, len(c.Kind))]))
+		if _, err := fmt.Fprintf(w, "%s %s: %s  (%s, %s)  %s\n", letter, printable(c.Context), printable(c.Name), kind, byteSize(c.Size), what); err != nil {
+			return err
 		}
 	}
 	return nil

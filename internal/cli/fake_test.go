@@ -115,6 +115,7 @@ func fakeService() *apitest.Service {
 		DialPortFunc: func(_ context.Context, _ string, port uint16, _ time.Duration) (httpapi.PortConn, error) {
 			return nil, sandbox.Errorf(sandbox.CodeUnavailable, "nothing listens on port %d", port)
 		},
+		ContextFuncs: apitest.ContextFuncs{RunCodeFunc: fakeRun},
 		StatsFunc: func(context.Context, string) (*sandbox.Stats, error) {
 			return &sandbox.Stats{Memory: sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30}, CPUSeconds: 1.25, Processes: 2}, nil
 		},
@@ -266,6 +267,12 @@ func fakeDiff(_ context.Context, from, to string, req sandbox.DiffRequest) (*san
 	if req.Hunks {
 		d.Changes[0].Hunks = "@@ -1 +1 @@\n-a\tb\x07\n+c\n"
 	}
+	if req.Variables {
+		d.Variables = []sandbox.VariableChange{
+			{Context: "python", Language: "python", Name: "gone", Kind: sandbox.Deleted, Type: "str", Size: 50, Repr: "'x\x1b[2J'"},
+			{Context: "python", Language: "python", Name: "n", Kind: sandbox.Modified, Type: "int", OldType: "float", Size: 28, OldSize: 24, Repr: "1", OldRepr: "1.5"},
+		}
+	}
 	if len(req.Paths) > 0 {
 		d.Changes = slices.DeleteFunc(d.Changes, func(c sandbox.Change) bool { return !strings.HasPrefix(c.Path, req.Paths[0]) })
 	}
@@ -407,4 +414,33 @@ func fakeProcesses() apitest.ProcessFuncs {
 		},
 		RemoveProcessFunc: func(context.Context, string, int) error { return nil },
 	}
+}
+
+// fakeRun runs code that is one of a few words.
+func fakeRun(ctx context.Context, ref string, req sandbox.RunCodeRequest, streams httpapi.RunIO) (*sandbox.RunResult, error) {
+	if ref != "base" {
+		return nil, sandbox.NotFound("sandbox", ref)
+	}
+	if req.Language == "node" {
+		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "the sandbox has no node")
+	}
+	r := &sandbox.RunResult{Context: "python", ExecutionCount: 3}
+	r.OK = true
+	if _, err := fmt.Fprintf(streams.Stdout, "%s %s %d\n", req.Language, req.Context, req.TimeoutMS); err != nil {
+		return nil, err
+	}
+	switch req.Code {
+	case "plot":
+		r.Result = "<Figure>"
+		return r, streams.Result(map[string]json.RawMessage{"text/plain": json.RawMessage(`"<Fig\u001bure>"`), "image/png": json.RawMessage(`"iVBO"`)})
+	case "raise":
+		r.OK, r.ExitCode = false, 1
+		r.Error = &sandbox.RunError{Name: "ValueError", Value: "v", Traceback: "Traceback\n\x1bValueError: v\n"}
+	case "die":
+		r.OK, r.ExitCode, r.TimedOut = false, 137, true
+		r.Error = &sandbox.RunError{Name: sandbox.ContextDied, Value: "the interpreter ended"}
+	case "from stdin\n":
+		r.Result = "read"
+	}
+	return r, nil
 }

@@ -73,6 +73,31 @@ func TestMethods(t *testing.T) {
 			return []sandbox.Sandbox{*sb}, nil
 		},
 		DestroyFunc: func(_ context.Context, ref string) error { note(ref); return nil },
+		ContextFuncs: apitest.ContextFuncs{
+			ContextsFunc: func(_ context.Context, ref string) ([]sandbox.Context, error) {
+				note(ref)
+				return []sandbox.Context{{Name: "c", CreatedAt: at}}, nil
+			},
+			CreateContextFunc: func(_ context.Context, ref string, req sandbox.ContextRequest) (*sandbox.Context, error) {
+				note(ref, req)
+				return &sandbox.Context{Name: "c", CreatedAt: at}, nil
+			},
+			InterruptContextFunc: func(_ context.Context, ref, name string) (bool, error) { note(ref, name); return true, nil },
+			RestartContextFunc: func(_ context.Context, ref, name string) (*sandbox.Context, error) {
+				note(ref, name)
+				return &sandbox.Context{Name: "c", CreatedAt: at}, nil
+			},
+			DestroyContextFunc: func(_ context.Context, ref, name string) error { note(ref, name); return nil },
+			RunCodeFunc: func(_ context.Context, ref string, req sandbox.RunCodeRequest, streams httpapi.RunIO) (*sandbox.RunResult, error) {
+				note(ref, req)
+				for _, w := range []io.Writer{streams.Stdout, streams.Stderr} {
+					if _, err := io.WriteString(w, "\xff"); err != nil {
+						return nil, err
+					}
+				}
+				return &sandbox.RunResult{Result: "2"}, streams.Result(map[string]json.RawMessage{"a/b": json.RawMessage(`[1]`)})
+			},
+		},
 		ProcessFuncs: apitest.ProcessFuncs{
 			ProcessesFunc: func(_ context.Context, ref string, all bool) ([]sandbox.Process, error) {
 				note(ref, all)
@@ -179,14 +204,37 @@ func TestMethods(t *testing.T) {
 	check("SignalProcess", "[x 7 {Signal:TERM Group:true}]", nil, nil, c.SignalProcess(ctx, "x", 7, sandbox.SignalRequest{Signal: "TERM", Group: true}))
 	check("ResizeProcess", "[x 7 {Cols:80 Rows:24}]", nil, nil, c.ResizeProcess(ctx, "x", 7, sandbox.TerminalSize{Cols: 80, Rows: 24}))
 	check("RemoveProcess", "[x 7]", nil, nil, c.RemoveProcess(ctx, "x", 7))
+	contexts, err := c.Contexts(ctx, "x")
+	check("Contexts", "[x]", []sandbox.Context{{Name: "c", CreatedAt: at}}, contexts, err)
+	cc, err := c.CreateContext(ctx, "x", sandbox.ContextRequest{Language: "node"})
+	check("CreateContext", "[x {Language:node Name: Cwd: User: Env:map[]}]", &sandbox.Context{Name: "c", CreatedAt: at}, cc, err)
+	was, err := c.InterruptContext(ctx, "x", "c")
+	check("InterruptContext", "[x c]", true, was, err)
+	cc, err = c.RestartContext(ctx, "x", "c")
+	check("RestartContext", "[x c]", &sandbox.Context{Name: "c", CreatedAt: at}, cc, err)
+	check("DestroyContext", "[x c]", nil, nil, c.DestroyContext(ctx, "x", "c"))
+	forms := map[string]json.RawMessage{"a/b": json.RawMessage(`[1]`)}
+	code := sandbox.RunCodeRequest{Code: "1+1", Language: "node"}
+	run, err := c.RunCode(ctx, "x", code)
+	whole := &sandbox.RunResult{Result: "2", Results: []map[string]json.RawMessage{forms}}
+	whole.Stdout, whole.Stderr = "\uFFFD", "\uFFFD"
+	check("RunCode", fmt.Sprintf("%+v", []any{"x", code}), whole, run, err)
+	var out, errs strings.Builder
+	var shown []map[string]json.RawMessage
+	run, err = c.RunCodeStream(ctx, "x", code, client.RunIO{Stdout: &out, Stderr: &errs, Result: func(f map[string]json.RawMessage) error {
+		shown = append(shown, f)
+		return nil
+	}})
+	check("RunCodeStream", fmt.Sprintf("%+v", []any{"x", code}), &sandbox.RunResult{Result: "2", Results: []map[string]json.RawMessage{}}, run, err)
+	check("RunCodeStream's output", fmt.Sprintf("%+v", []any{"x", code}), []any{"\xff", "\xff", []map[string]json.RawMessage{forms}}, []any{out.String(), errs.String(), shown}, nil)
 	st, err := c.Stats(ctx, "x")
 	check("Stats", "[x]", &sandbox.Stats{Processes: 2}, st, err)
 	f, err := c.Fork(ctx, "x", sandbox.ForkRequest{Count: 2})
 	check("Fork", fmt.Sprintf("%+v", []any{"x", sandbox.ForkRequest{Count: 2}}), forked, f, err)
 	f, err = c.Restore(ctx, "x", sandbox.RestoreRequest{Count: 2})
 	check("Restore", fmt.Sprintf("%+v", []any{"x", sandbox.RestoreRequest{Count: 2}}), forked, f, err)
-	d, err := c.Diff(ctx, "x", "y", sandbox.DiffRequest{Paths: []string{"/a b", "/c"}, Hunks: true, Stat: true})
-	check("Diff", "[x y {Paths:[/a b /c] Hunks:true Stat:true}]", diff, d, err)
+	d, err := c.Diff(ctx, "x", "y", sandbox.DiffRequest{Paths: []string{"/a b", "/c"}, Hunks: true, Stat: true, Variables: true})
+	check("Diff", "[x y {Paths:[/a b /c] Hunks:true Stat:true Variables:true}]", diff, d, err)
 	tr, err := c.Tree(ctx, "")
 	check("Tree", "[]", node, tr, err)
 	sn, err := c.Snapshot(ctx, "x", sandbox.SnapshotRequest{Name: "s"})

@@ -83,6 +83,9 @@ func (c *Client) Diff(ctx context.Context, from, to string, req sandbox.DiffRequ
 	if req.Stat {
 		query.Set("stat", "1")
 	}
+	if req.Variables {
+		query.Set("variables", "1")
+	}
 	return on[*sandbox.Diff](ctx, c, http.MethodGet, "sandboxes", from, "/diff", query, nil)
 }
 

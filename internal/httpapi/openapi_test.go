@@ -110,6 +110,7 @@ func checkResponses(t *testing.T, route string, op docOperation) {
 const wantRoutes = `
 DELETE /v1/images/{ref}
 DELETE /v1/sandboxes/{id}
+DELETE /v1/sandboxes/{id}/contexts/{context}
 DELETE /v1/sandboxes/{id}/files
 DELETE /v1/sandboxes/{id}/processes/{pid}
 DELETE /v1/snapshots/{id}
@@ -120,6 +121,7 @@ GET /v1/images
 GET /v1/images/{ref}
 GET /v1/sandboxes
 GET /v1/sandboxes/{id}
+GET /v1/sandboxes/{id}/contexts
 GET /v1/sandboxes/{id}/diff
 GET /v1/sandboxes/{id}/exec
 GET /v1/sandboxes/{id}/export
@@ -147,6 +149,9 @@ PATCH /v1/sandboxes/{id}
 POST /v1/images
 POST /v1/sandboxes
 POST /v1/sandboxes/{id}/commit
+POST /v1/sandboxes/{id}/contexts
+POST /v1/sandboxes/{id}/contexts/{context}/interrupt
+POST /v1/sandboxes/{id}/contexts/{context}/restart
 POST /v1/sandboxes/{id}/exec
 POST /v1/sandboxes/{id}/files/chmod
 POST /v1/sandboxes/{id}/files/mkdir
@@ -161,6 +166,7 @@ POST /v1/sandboxes/{id}/processes/{pid}/stdin
 POST /v1/sandboxes/{id}/promote
 POST /v1/sandboxes/{id}/resume
 POST /v1/sandboxes/{id}/rollback
+POST /v1/sandboxes/{id}/run-code
 POST /v1/sandboxes/{id}/snapshots
 POST /v1/snapshots/{id}/commit
 POST /v1/snapshots/{id}/restore

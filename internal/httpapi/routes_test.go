@@ -7,6 +7,7 @@ import (
 	"io"
 	"testing"
 
+	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/httpapi/apitest"
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -52,6 +53,27 @@ func recorder(calls *[]string) *apitest.Service {
 			return someSandbox(sbxA), nil
 		},
 		DestroyFunc: func(_ context.Context, ref string) error { note("Destroy", ref); return nil },
+		ContextFuncs: apitest.ContextFuncs{
+			ContextsFunc: func(_ context.Context, ref string) ([]sandbox.Context, error) { note("Contexts", ref); return nil, nil },
+			CreateContextFunc: func(_ context.Context, ref string, req sandbox.ContextRequest) (*sandbox.Context, error) {
+				note("CreateContext", ref, req)
+				return &sandbox.Context{Name: "python-1"}, nil
+			},
+			InterruptContextFunc: func(_ context.Context, ref, name string) (bool, error) {
+				note("InterruptContext", ref, name)
+				return true, nil
+			},
+			RestartContextFunc: func(_ context.Context, ref, name string) (*sandbox.Context, error) {
+				note("RestartContext", ref, name)
+				return &sandbox.Context{Name: name, Restarts: 1}, nil
+			},
+			DestroyContextFunc: func(_ context.Context, ref, name string) error { note("DestroyContext", ref, name); return nil },
+			RunCodeFunc: func(_ context.Context, ref string, req sandbox.RunCodeRequest, streams httpapi.RunIO) (*sandbox.RunResult, error) {
+				note("RunCode", ref, req)
+				io.WriteString(streams.Stdout, "out")
+				return &sandbox.RunResult{Result: "2", Context: "python"}, streams.Result(map[string]json.RawMessage{"text/plain": json.RawMessage(`"2"`)})
+			},
+		},
 		ProcessFuncs: apitest.ProcessFuncs{
 			ProcessesFunc: func(_ context.Context, ref string, all bool) ([]sandbox.Process, error) {
 				note("Processes", ref, all)
@@ -176,6 +198,14 @@ func TestRoutes(t *testing.T) {
 		{"POST", one + "/processes/7/resize", `{"cols":80,"rows":24}`, `ResizeProcess "` + sbxA + `" 7 {"cols":80,"rows":24}`, 204, ""},
 		{"POST", one + "/processes/7/stdin?end=true", "some input", `WriteProcess "` + sbxA + `" 7 "some input" true`, 204, ""},
 		{"POST", one + "/processes/7/stdin", "", `WriteProcess "` + sbxA + `" 7 "" false`, 204, ""},
+		{"GET", one + "/contexts", "", `Contexts "` + sbxA + `"`, 200, `{"items":[]}`},
+		{"POST", one + "/contexts", `{"language":"python","cwd":"/srv"}`, `CreateContext "` + sbxA + `" {"language":"python","cwd":"/srv"}`, 201, `"name":"python-1"`},
+		{"POST", one + "/contexts/node/interrupt", "", `InterruptContext "` + sbxA + `" "node"`, 200, `"interrupted":true`},
+		{"POST", one + "/contexts/node/restart", "", `RestartContext "` + sbxA + `" "node"`, 200, `"restarts":1`},
+		{"DELETE", one + "/contexts/node", "", `DestroyContext "` + sbxA + `" "node"`, 204, ""},
+		{"POST", one + "/run-code", `{"code":"1+1","timeout_ms":5}`, `RunCode "` + sbxA + `" {"code":"1+1","timeout_ms":5}`, 200,
+			`{"stdout":"out","stderr":"","exit_code":0,"ok":false,"duration_ms":0,"result":"2","results":[{"text/plain":"2"}],"error":null,"context":"python","execution_count":0}`},
+		{"GET", one + "/diff?to=other&variables=1", "", `Diff "` + sbxA + `" "other" {"variables":true}`, 200, `"changes":[]`},
 		{"GET", one + "/stats", "", `Stats "` + sbxA + `"`, 200, `"processes":3`},
 		{"POST", one + "/fork", "", `Fork "` + sbxA + `" {"count":1}`, 200, `"pause_ms":1.5`},
 		{"POST", one + "/fork", `{"count":2,"names":["a","b"],"timeout_ms":9}`, `Fork "` + sbxA + `" {"count":2,"names":["a","b"],"timeout_ms":9}`, 200,

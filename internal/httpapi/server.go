@@ -60,6 +60,7 @@ func New(cfg Config) *API {
 	a.routeFiles()
 	a.routeProcesses()
 	a.routePorts()
+	a.routeContexts()
 	a.routeForks()
 	a.routeSnapshots()
 	a.routeExports()

@@ -33,6 +33,7 @@ type Service interface {
 	ProcessService
 	FileService
 	PortService
+	ContextService
 
 	Stats(ctx context.Context, ref string) (*sandbox.Stats, error)
 

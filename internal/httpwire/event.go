@@ -23,11 +23,12 @@ const (
 	EventError    = "error"
 	EventLost     = "lost"
 	EventPosition = "position"
+	EventResult   = "result"
 )
 
-// maxEvent bounds one event. The largest is a Chunk of control characters,
-// which JSON writes with six bytes each.
-const maxEvent = 1 << 20
+// maxEvent bounds one event. The largest is what a cell showed: an interpreter's
+// answer has up to 8 MiB.
+const maxEvent = 9 << 20
 
 // ErrEventTooLong is returned for an event beyond what any server of ours sends.
 var ErrEventTooLong = errors.New("event is too long")

@@ -28,3 +28,8 @@ type Health struct {
 type RollbackRequest struct {
 	Snapshot string `json:"snapshot" doc:"snapshot id or name"`
 }
+
+// Interrupted is the answer to an interrupt of a context.
+type Interrupted struct {
+	Interrupted bool `json:"interrupted" doc:"else nothing was running"`
+}

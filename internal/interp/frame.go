@@ -44,6 +44,7 @@ type Part struct {
 	Kind Kind
 	Run  uint32
 	Data []byte
+	Left int  // bytes of the payload that come after it
 	Last bool // the payload ends with it
 }
 
@@ -74,7 +75,7 @@ func (s *Splitter) Next(data []byte) (part Part, rest []byte, ok bool, err error
 		return Part{}, nil, false, nil
 	}
 	s.Left -= n
-	part = Part{Kind: s.Kind, Run: s.Run, Data: data[:n], Last: s.Left == 0}
+	part = Part{Kind: s.Kind, Run: s.Run, Data: data[:n], Left: s.Left, Last: s.Left == 0}
 	if part.Last {
 		s.Head = s.Head[:0]
 	}

@@ -50,6 +50,11 @@ func (m *Manager) Diff(ctx context.Context, fromRef, toRef string, req sandbox.D
 			return nil, fmt.Errorf("diff: %w", filesError(err))
 		}
 	}
+	if req.Variables {
+		if d.Variables, err = m.variables(ctx, fromRef, toRef); err != nil {
+			return nil, fmt.Errorf("diff: %w", err)
+		}
+	}
 	return d, nil
 }
 

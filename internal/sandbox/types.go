@@ -49,6 +49,7 @@ type Identity struct {
 	Hostname  string       `json:"hostname"`
 	MachineID string       `json:"machine_id"`
 	Hooks     []HookResult `json:"hooks,omitempty" doc:"outcome of each hook in /etc/ramet/fork.d"`
+	Reseeded  []Reseed     `json:"reseeded,omitempty" doc:"the random generators of each inherited context"`
 }
 
 // HookResult is the outcome of one fork hook.
@@ -237,6 +238,8 @@ type DiffRequest struct {
 	Paths []string `json:"paths,omitempty" doc:"only these paths and what is below them; all but /dev, /proc, /sys, /tmp and the files of a sandbox's identity if there are none"`
 	Hunks bool     `json:"hunks,omitempty" doc:"with unified diffs of text files"`
 	Stat  bool     `json:"stat,omitempty" doc:"with numbers of lines that differ"`
+	// Variables needs two running sandboxes.
+	Variables bool `json:"variables,omitempty" doc:"with the variables of Python and Node contexts"`
 }
 
 // Diff is the difference from one sandbox or snapshot to another.
@@ -245,6 +248,8 @@ type Diff struct {
 	To      string   `json:"to"`
 	Base    string   `json:"base" doc:"nearest common ancestor"`
 	Changes []Change `json:"changes"`
+	// Variables is only there on request.
+	Variables []VariableChange `json:"variables,omitzero" doc:"variables of contexts that differ, on request"`
 }
 
 // TreeNode is one sandbox or snapshot in the lineage.

@@ -141,6 +141,8 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 		return g.Ports(), nil
 	case wire.OpDial:
 		return nil, dial(g, c, call.Dial)
+	case wire.OpContexts, wire.OpContext, wire.OpRun:
+		return s.context(g, c, call)
 	case wire.OpFreeze:
 		return freeze(g, call.Freeze, p)
 	case wire.OpView:

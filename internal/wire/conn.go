@@ -31,6 +31,7 @@ const (
 	TypeRange  Type = 'g' // which bytes of the file to send, as JSON
 	TypeChunk  Type = 'o'
 	TypeResize Type = 'w'
+	TypePart   Type = 'p'
 )
 
 const (

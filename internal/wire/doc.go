@@ -43,8 +43,16 @@
 //
 // Both sides close it when both directions have ended, or before.
 //
+// A run is sent its code as input is, and answered with parts of what the
+// interpreter said besides its output:
+//
+//	Stdin bytes            ->   (an empty Stdin ends the code)
+//	                       <-   Stdout bytes, Stderr bytes, Part{kind, last} bytes
+//	                       <-   Reply{Ran}
+//
 // Closing the connection before the reply cancels the call; an exec's process
-// group is killed, an attach's process runs on.
+// group is killed, an attach's process runs on, and a run is
+// interrupted.
 //
 // Both sides come in one binary and are built together, so there is no version
 // negotiation beyond the build id in Hello. Error codes are those of package

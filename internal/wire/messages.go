@@ -25,6 +25,9 @@ const (
 	OpForget   Op = "forget"   // end a process and drop its output
 	OpPorts    Op = "ports"    // []sandbox.Port
 	OpDial     Op = "dial"     // connect to a port, see the package comment
+	OpContexts Op = "contexts" // the interpreters
+	OpContext  Op = "context"  // make, interrupt, restart or end an interpreter
+	OpRun      Op = "run"      // have an interpreter do something, see the package comment
 	OpFreeze   Op = "freeze"   // reply + snapshot FD
 	OpView     Op = "view"     // keep the files as they are for a reader; Release ends it
 	OpRelease  Op = "release"  // drop the pins of a freeze
@@ -42,7 +45,7 @@ const (
 // Receives reports whether the one who serves the call goes on receiving, if only
 // to notice that the caller went away.
 func (o Op) Receives() bool {
-	return o == OpExec || o == OpAttach || o == OpWait || o == OpInput || o == OpFile || o == OpDial
+	return o == OpExec || o == OpAttach || o == OpWait || o == OpInput || o == OpContext || o == OpRun || o == OpFile || o == OpDial
 }
 
 // Call is the body of a TypeCall packet. Exactly the field of its op is set.
@@ -62,6 +65,8 @@ type Call struct {
 	Release  *Release  `json:"release,omitempty"`
 	Patch    *Patch    `json:"patch,omitempty"`
 	Identify *Common   `json:"identify,omitempty"`
+	Context  *Context  `json:"context,omitempty"`
+	Run      *Run      `json:"run,omitempty"`
 	Dial     *DialPort `json:"dial,omitempty"`
 }
 
@@ -93,7 +98,8 @@ type Load struct {
 
 // Loaded is the reply to Boot and Load.
 type Loaded struct {
-	Hooks []sandbox.HookResult `json:"hooks,omitempty"`
+	Hooks    []sandbox.HookResult `json:"hooks,omitempty"`
+	Reseeded []sandbox.Reseed     `json:"reseeded,omitempty"`
 	// Phases are the milliseconds spent in each named phase.
 	Phases map[string]float64 `json:"phases,omitempty"`
 }

@@ -16,9 +16,10 @@ import (
 // Service calls its functions. A nil one answers with a CodeUnsupported error.
 type Service struct {
 	ProcessFuncs
-	Files              httpapi.FileService
-	PortsFunc          func(context.Context, string) ([]sandbox.Port, error)
-	DialPortFunc       func(context.Context, string, uint16, time.Duration) (httpapi.PortConn, error)
+	Files        httpapi.FileService
+	PortsFunc    func(context.Context, string) ([]sandbox.Port, error)
+	DialPortFunc func(context.Context, string, uint16, time.Duration) (httpapi.PortConn, error)
+	ContextFuncs
 	CreateFunc         func(context.Context, sandbox.CreateRequest) (*sandbox.Sandbox, error)
 	GetFunc            func(context.Context, string) (*sandbox.Sandbox, error)
 	ListFunc           func(context.Context, sandbox.ListFilter) ([]sandbox.Sandbox, error)

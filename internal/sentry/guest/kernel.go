@@ -98,9 +98,10 @@ type Guest struct {
 
 	collector collector
 
-	io    sync.RWMutex
-	table *table
-	held  *held
+	io       sync.RWMutex
+	table    *table
+	held     *held
+	contexts *contexts
 }
 
 // Boot makes b a new sandbox whose root file system is image, a descriptor that
@@ -136,7 +137,7 @@ func (b *Blank) Boot(id wire.Common, image *os.File) (*Guest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("initialize kernel: %w", err)
 	}
-	g := &Guest{k: k, mem: b.mem, id: id, table: newTable(), held: &held{}}
+	g := &Guest{k: k, mem: b.mem, id: id, table: newTable(), held: &held{}, contexts: newContexts()}
 	if g.disk, err = b.newDisk(image, nil, nil); err != nil {
 		return nil, err
 	}
@@ -170,6 +171,7 @@ func (g *Guest) start() error {
 	}
 	g.k.AddStateToCheckpoint(tableKey, g.table)
 	g.k.AddStateToCheckpoint(heldKey, g.held)
+	g.k.AddStateToCheckpoint(contextsKey, g.contexts)
 	return g.k.Start()
 }
 

@@ -82,7 +82,8 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		return nil, nil, fmt.Errorf("start kernel: %w", err)
 	}
 	g.attendInherited()
-	out := &wire.Loaded{}
+	out := &wire.Loaded{Reseeded: g.attendContexts()}
+	ph.mark("seed")
 	if req.RunHooks {
 		if out.Hooks, err = g.runHooks(); err != nil {
 			return nil, nil, err
@@ -166,16 +167,21 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 	if err := inherited.thaw(snap.Outputs); err != nil {
 		return nil, err
 	}
+	interpreters, ok := k.PopCheckpointState(contextsKey).(*contexts)
+	if !ok {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no contexts")
+	}
 	k.AddStateToCheckpoint(tableKey, inherited)
 	open, ok := k.PopCheckpointState(heldKey).(*held)
 	if !ok {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state does not say what was open")
 	}
 	k.AddStateToCheckpoint(heldKey, open)
+	k.AddStateToCheckpoint(contextsKey, interpreters)
 	if err := disk.find(k); err != nil {
 		return nil, err
 	}
-	return &Guest{k: k, mem: b.mem, disk: disk, id: id, table: inherited, held: open}, nil
+	return &Guest{k: k, mem: b.mem, disk: disk, id: id, table: inherited, held: open, contexts: interpreters}, nil
 }
 
 // loadError says what it means that the kernel in state was not loaded.

@@ -21,7 +21,12 @@ type pump struct {
 
 // newPump starts listening for events on file.
 func (g *Guest) newPump(file *vfs.FileDescription, events waiter.EventMask) *pump {
-	p := &pump{g: g, file: file, wake: newAlarm()}
+	return g.listen(file, events, newAlarm())
+}
+
+// listen has wake rung at events on file.
+func (g *Guest) listen(file *vfs.FileDescription, events waiter.EventMask, wake *alarm) *pump {
+	p := &pump{g: g, file: file, wake: wake}
 	p.entry.Init(p.wake, events|waiter.EventHUp|waiter.EventErr)
 	g.io.RLock()
 	defer g.io.RUnlock()

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// maxCode is more than the daemon takes, in bytes.
+const maxCode = 8 << 20
+
+func (a *app) runCodeCommand() *cobra.Command {
+	var req sandbox.RunCodeRequest
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "run-code SBX [--lang python|node|bash] [--context NAME] [--timeout DURATION] [CODE|-]",
+		Short: "Run code in a stateful interpreter in a sandbox; without CODE it is read from standard input",
+		Long: "Run code in a stateful interpreter in a sandbox. What it defines is there for the next run, and in every fork.\n" +
+			"Each language has a context of its own, which is made when it is first needed; others are named by --context.",
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			var err error
+			if req.TimeoutMS, err = timeoutMS("timeout", timeout); err != nil {
+				return err
+			}
+			if req.Code, err = a.code(args[1:]); err != nil {
+				return err
+			}
+			return a.runCode(ctx, c, args[0], req)
+		}),
+	}
+	cmd.Flags().StringVarP(&req.Language, "lang", "l", "", "python (if there is no context), node or bash")
+	cmd.Flags().StringVar(&req.Context, "context", "", "name of a context")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "interrupt the code after this time, such as 10s")
+	return cmd
+}
+
+// code returns the code that args name.
+func (a *app) code(args []string) (string, error) {
+	if len(args) > 0 && args[0] != "-" {
+		return args[0], nil
+	}
+	text, err := io.ReadAll(io.LimitReader(a.In, maxCode))
+	if err != nil {
+		return "", fmt.Errorf("read code: %w", err)
+	}
+	return string(text), nil
+}
+
+func (a *app) runCode(ctx context.Context, c *client.Client, ref string, req sandbox.RunCodeRequest) error {
+	res, err := a.runCodeOver(ctx, c, ref, req)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		if err := a.writeJSON(res); err != nil {
+			return err
+		}
+	} else if res.Error != nil {
+		a.explainRun(res)
+	}
+	switch {
+	case res.ExitCode != 0:
+		return ExitError(res.ExitCode)
+	case !res.OK:
+		return ExitError(1)
+	}
+	return nil
+}
+
+func (a *app) runCodeOver(ctx context.Context, c *client.Client, ref string, req sandbox.RunCodeRequest) (*sandbox.RunResult, error) {
+	if a.json {
+		return c.RunCode(ctx, ref, req)
+	}
+	return c.RunCodeStream(ctx, ref, req, client.RunIO{Stdout: a.Out, Stderr: a.Err, Result: func(forms map[string]json.RawMessage) error {
+		_, err := fmt.Fprintln(a.Out, plainForm(forms))
+		return err
+	}})
+}
+
+// plainForm returns what of a result can be shown in a terminal.
+func plainForm(forms map[string]json.RawMessage) string {
+	var text string
+	if json.Unmarshal(forms["text/plain"], &text) != nil {
+		text = "(nothing that can be shown here)"
+	}
+	var rich []string
+	for mime := range forms {
+		if mime != "text/plain" {
+			rich = append(rich, printable(mime))
+		}
+	}
+	if len(rich) > 0 {
+		slices.Sort(rich)
+		text += fmt.Sprintf("  %s", rich)
+	}
+	return withoutControls(text, "\n\t")
+}
+
+// explainRun says why a cell failed.
+func (a *app) explainRun(res *sandbox.RunResult) {
+	if res.TimedOut {
+		fmt.Fprintln(a.Err, "ramet: the code was ended at its timeout")
+	}
+	if res.Error.Traceback != "" {
+		fmt.Fprint(a.Err, withoutControls(res.Error.Traceback, "\n\t"))
+		return
+	}
+	fmt.Fprintf(a.Err, "ramet: %s: %s\n", printable(res.Error.Name), withoutControls(res.Error.Value, "\n\t"))
+}

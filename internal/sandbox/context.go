@@ -1,0 +1,94 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// ContextState says what an interpreter does.
+type ContextState string
+
+// The states of a context. One that has ended starts anew with its next run.
+const (
+	ContextIdle  ContextState = "idle"
+	ContextBusy  ContextState = "busy"
+	ContextEnded ContextState = "ended"
+)
+
+// Context is a stateful interpreter in a sandbox. The default context of a
+// language has its name.
+type Context struct {
+	Name      string       `json:"name" doc:"unique in the sandbox; the default context of a language has the language's name"`
+	Language  string       `json:"language" enum:"python,node,bash"`
+	State     ContextState `json:"state" enum:"idle,busy,ended"`
+	Version   string       `json:"version,omitempty" doc:"of the interpreter"`
+	PID       int          `json:"pid,omitempty"`
+	Cwd       string       `json:"cwd,omitempty" doc:"where it was started"`
+	Waiting   int          `json:"waiting" doc:"runs that wait for their turn"`
+	Restarts  int          `json:"restarts" doc:"how often the interpreter was started anew, without what it had"`
+	CreatedAt time.Time    `json:"created_at"`
+}
+
+// ContextRequest asks for a new context.
+type ContextRequest struct {
+	Language string            `json:"language" enum:"python,node,bash"`
+	Name     string            `json:"name,omitempty" doc:"one is made up if absent"`
+	Cwd      string            `json:"cwd,omitempty"`
+	User     string            `json:"user,omitempty" doc:"name or uid, optionally :group"`
+	Env      map[string]string `json:"env,omitempty"`
+}
+
+// RunCodeRequest asks for one cell. Context, or the default context of the
+// language, runs it; that one is made when it is first needed.
+type RunCodeRequest struct {
+	Code      string `json:"code"`
+	Language  string `json:"language,omitempty" enum:"python,node,bash" doc:"python if neither it nor a context is given"`
+	Context   string `json:"context,omitempty" doc:"name of a context"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty" minimum:"0" doc:"0 is no limit; at the limit the cell is interrupted, and the interpreter killed if that does not end it"`
+}
+
+// RunError is what ended a cell.
+type RunError struct {
+	Name      string `json:"name" doc:"class of the exception; ContextDied if the interpreter itself ended"`
+	Value     string `json:"value"`
+	Traceback string `json:"traceback"`
+}
+
+// ContextDied is the name of the error of a cell whose interpreter ended.
+const ContextDied = "ContextDied"
+
+// RunResult is the outcome of a cell. A cell that fails is a result, not an
+// error.
+type RunResult struct {
+	ExecResult
+	Result         string                       `json:"result" doc:"text of the value of the last expression"`
+	Results        []map[string]json.RawMessage `json:"results" doc:"what was shown, in order, each in one or more media types; images are in base64"`
+	Error          *RunError                    `json:"error" doc:"null if the cell did not fail"`
+	Context        string                       `json:"context"`
+	ExecutionCount int                          `json:"execution_count"`
+}
+
+// Reseed is what became of the random generators of an inherited interpreter.
+type Reseed struct {
+	Context    string   `json:"context"`
+	Language   string   `json:"language"`
+	Generators []string `json:"generators" doc:"those that have a new seed"`
+	Failed     []string `json:"failed,omitempty" doc:"those that have not, and why"`
+	Pending    bool     `json:"pending,omitempty" doc:"a cell was running: the generators get their seed when it has ended, before the next one"`
+}
+
+// VariableChange is one variable that differs between two sandboxes.
+type VariableChange struct {
+	Context  string     `json:"context"`
+	Language string     `json:"language"`
+	Name     string     `json:"name,omitempty"`
+	Kind     ChangeKind `json:"kind" doc:"added, modified or deleted"`
+	Type     string     `json:"type,omitempty"`
+	OldType  string     `json:"old_type,omitempty" doc:"in the first sandbox, if it differs"`
+	Size     int64      `json:"size" doc:"bytes, roughly"`
+	OldSize  int64      `json:"old_size,omitempty"`
+	Repr     string     `json:"repr" doc:"the beginning of its text"`
+	OldRepr  string     `json:"old_repr,omitempty"`
+	Opaque   bool       `json:"opaque,omitempty" doc:"it has no value that can be compared: its text differs"`
+	Partial  bool       `json:"partial,omitempty" doc:"it is so large that only a part of it was compared"`
+}

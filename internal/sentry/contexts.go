@@ -1,0 +1,76 @@
+package sentry
+
+import (
+	"ramet.dev/ramet/internal/interp"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/sentry/guest"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// context runs one call that concerns the interpreters of a sandbox.
+func (s *server) context(g *guest.Guest, c *wire.Conn, call *wire.Call) (any, error) {
+	switch {
+	case call.Op == wire.OpContexts:
+		return g.Contexts(), nil
+	case call.Op == wire.OpRun && call.Run != nil:
+		return runCode(g, c, call.Run)
+	case call.Op != wire.OpContext || call.Context == nil:
+		return nil, errCall
+	}
+	req := call.Context
+	switch req.Action {
+	case wire.ContextMake:
+		return untilGone(c, func(gone <-chan struct{}) (any, error) { return g.MakeContext(req, gone) })
+	case wire.ContextRestart:
+		return untilGone(c, func(gone <-chan struct{}) (any, error) { return g.RestartContext(req.Name, gone) })
+	case wire.ContextInterrupt:
+		return g.InterruptContext(req.Name)
+	case wire.ContextEnd:
+		return struct{}{}, g.EndContext(req.Name)
+	}
+	return nil, errCall
+}
+
+// runCode has an interpreter do what comes in packets of c.
+func runCode(g *guest.Guest, c *wire.Conn, req *wire.Run) (any, error) {
+	in := newInput(c)
+	go in.receive(true, nil)
+	defer in.stop()
+	payload, err := in.all(interp.MaxCode)
+	if err != nil {
+		return nil, err
+	}
+	var packet []byte
+	return g.Run(req, payload, guest.RunIO{
+		Gone: in.gone,
+		Output: func(stream wire.Stream, data []byte) error {
+			t := wire.TypeStdout
+			if stream == wire.Stderr {
+				t = wire.TypeStderr
+			}
+			return c.Send(t, data)
+		},
+		Part: func(p interp.Part) error {
+			packet = wire.AppendPart(packet[:0], p)
+			return c.Send(wire.TypePart, packet)
+		},
+	})
+}
+
+// all waits for the end of the input and returns it.
+func (in *input) all(most int) ([]byte, error) {
+	var all []byte
+	for {
+		select {
+		case data, more := <-in.data:
+			if !more {
+				return all, nil
+			}
+			if all = append(all, data...); len(all) > most {
+				return nil, sandbox.Invalid("code", "it is longer than %d bytes", most)
+			}
+		case <-in.gone:
+			return nil, errCall
+		}
+	}
+}

@@ -1,0 +1,463 @@
+package guest
+
+import (
+	"fmt"
+	"strings"
+	gotime "time"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/pipefs"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/user"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+	"gvisor.dev/gvisor/pkg/usermem"
+	"gvisor.dev/gvisor/pkg/waiter"
+
+	"ramet.dev/ramet/internal/interp"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+const (
+	// startPatience is how long an interpreter may take to start.
+	startPatience = 60 * gotime.Second
+	// startOutput is how much is told of what one says that does not start, in bytes.
+	startOutput = 4 << 10
+	// maxHello bounds the first answer, in bytes.
+	maxHello = 4 << 10
+	// lastOutput is how much is read of a pipe when a run is over, in bytes: as
+	// much as a pipe can hold.
+	lastOutput = 1 << 20
+)
+
+// The descriptors at which an interpreter finds its pipes, see package interp.
+const (
+	requestsFD = 3
+	answersFD  = 4
+)
+
+// started returns the interpreter of a context, after it was started if there is
+// none. The caller has the turn.
+func (g *Guest) started(c *codeContext) (*interpreter, error) {
+	old := g.interpreterOf(c)
+	if old != nil && !old.isOver() {
+		return old, old.awaitReady(nil)
+	}
+	in, err := g.launchInterpreter(c)
+	if err != nil {
+		return nil, err
+	}
+	g.io.RLock()
+	g.contexts.mu.Lock()
+	ended := c.ended
+	if !ended {
+		c.in = in
+		if old != nil {
+			c.restarts++
+		}
+	}
+	g.contexts.mu.Unlock()
+	g.io.RUnlock()
+	what := &limitedBuffer{max: startOutput}
+	first := &run{io: RunIO{Output: func(_ wire.Stream, data []byte) error { _, err := what.Write(data); return err }}, done: make(chan struct{})}
+	in.current = first
+	g.attendInterpreter(in)
+	g.k.StartProcess(in.tg)
+	go g.flush(in)
+	if ended {
+		g.killInterpreter(in)
+		return nil, sandbox.NotFound("context", c.name)
+	}
+	err = in.awaitReady(gotime.After(startPatience))
+	if err != nil {
+		g.killInterpreter(in)
+		<-in.done
+		g.io.RLock()
+		g.contexts.mu.Lock()
+		c.in = old
+		g.contexts.mu.Unlock()
+		g.io.RUnlock()
+		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "the %s interpreter %w%s", c.language, err, because(what.String()))
+	}
+	in.leave(first)
+	return in, nil
+}
+
+func because(said string) string {
+	if said = strings.TrimSpace(said); said == "" {
+		return ""
+	}
+	return ": " + strings.ToValidUTF8(said, "\uFFFD")
+}
+
+func (in *interpreter) isOver() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.over
+}
+
+// awaitReady waits until the interpreter has said that it runs.
+func (in *interpreter) awaitReady(late <-chan gotime.Time) error {
+	select {
+	case <-in.said:
+		return nil
+	case <-in.done:
+		return fmt.Errorf("did not start")
+	case <-late:
+		return fmt.Errorf("did not start within %v", startPatience)
+	}
+}
+
+// launchInterpreter makes the process of an interpreter, which does not run yet.
+func (g *Guest) launchInterpreter(c *codeContext) (*interpreter, error) {
+	g.ops.RLock()
+	defer g.ops.RUnlock()
+	if g.paused {
+		return nil, errPaused
+	}
+	program, ok := interp.ProgramOf(interp.Language(c.language))
+	if !ok {
+		return nil, sandbox.Invalid("language", "%q is not python, node or bash", c.language)
+	}
+	ctx := g.rootContext()
+	mns, err := g.mountNamespace()
+	if err != nil {
+		return nil, err
+	}
+	defer mns.DecRef(ctx)
+	args, err := g.processArgs(ctx, mns, &wire.Exec{Env: c.env, Cwd: c.cwd, User: c.user})
+	if err != nil {
+		return nil, err
+	}
+	fds := g.k.NewFDTable()
+	defer fds.DecRef(ctx)
+	args.FDTable = fds
+	in := &interpreter{}
+	in.prepare()
+	streams := &process{}
+	err = g.openStdio(ctx, mns, fds, false, streams)
+	in.stdout, in.stderr = streams.stdout, streams.stderr
+	if err == nil {
+		err = g.openControl(in, fds)
+	}
+	if err == nil {
+		err = g.findInterpreter(args, program.Names)
+	}
+	if err != nil {
+		g.closePipes(in)
+		return nil, err
+	}
+	args.Argv = append([]string{args.Argv[0]}, program.Args...)
+	mns.IncRef() // taken over by CreateProcess
+	tg, pid, err := g.k.CreateProcess(*args)
+	if err != nil {
+		g.closePipes(in)
+		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "%s: %w", args.Filename, err)
+	}
+	in.tg, in.pid, in.unsent = tg, int32(pid), program.Text
+	return in, nil
+}
+
+// findInterpreter sets the file of the first of names that there is.
+func (g *Guest) findInterpreter(args *kernel.CreateProcessArgs, names []string) error {
+	for _, name := range names {
+		args.Argv = []string{name}
+		path, err := user.ResolveExecutablePath(args.NewContext(g.k), args)
+		if err != nil {
+			continue
+		}
+		if _, err := g.modeOf(g.rootContext(), args.MountNamespace, path); linuxerr.Equals(linuxerr.ENOENT, err) {
+			continue
+		}
+		args.Filename = path
+		return nil
+	}
+	return sandbox.Errorf(sandbox.CodeUnsupported, "the sandbox has no %s: its image needs the interpreter", strings.Join(names, " or "))
+}
+
+// openControl makes the pipes of requests and answers.
+func (g *Guest) openControl(in *interpreter, fds *kernel.FDTable) error {
+	ctx := g.rootContext()
+	r, w, err := pipefs.NewConnectedPipeFDs(ctx, g.k.PipeMount(), 0)
+	if err != nil {
+		return fmt.Errorf("create pipe of requests: %w", err)
+	}
+	in.requests = w
+	if err := place(ctx, fds, requestsFD, r); err != nil {
+		return fmt.Errorf("create pipe of requests: %w", err)
+	}
+	if r, w, err = pipefs.NewConnectedPipeFDs(ctx, g.k.PipeMount(), 0); err != nil {
+		return fmt.Errorf("create pipe of answers: %w", err)
+	}
+	in.answers = r
+	if err := place(ctx, fds, answersFD, w); err != nil {
+		return fmt.Errorf("create pipe of answers: %w", err)
+	}
+	return nil
+}
+
+// closePipes gives up the sentry's ends. Nobody uses them any more.
+func (g *Guest) closePipes(in *interpreter) {
+	ctx := g.rootContext()
+	for _, f := range []**vfs.FileDescription{&in.requests, &in.answers, &in.stdout, &in.stderr} {
+		if *f != nil {
+			(*f).DecRef(ctx)
+			*f = nil
+		}
+	}
+}
+
+// attendInterpreter takes care of an interpreter until it is over. The goroutines
+// end with the process.
+func (g *Guest) attendInterpreter(in *interpreter) {
+	go func() {
+		in.tg.WaitExited()
+		close(in.exited)
+	}()
+	go g.serveInterpreter(in)
+}
+
+// serveInterpreter reads what an interpreter writes. One goroutine reads all of
+// its pipes, so that what was printed before an answer is passed on before it.
+func (g *Guest) serveInterpreter(in *interpreter) {
+	defer close(in.done)
+	var pumps []*pump
+	for _, f := range []*vfs.FileDescription{in.stdout, in.stderr, in.answers} {
+		pumps = append(pumps, g.listen(f, waiter.ReadableEvents, in.wake))
+	}
+	buf, spare := make([]byte, wire.MaxChunk), make([]byte, wire.MaxChunk)
+	over := false // the process had exited before what is in the pipes now was read
+	for {
+		n := g.passOutput(in, buf, len(buf))
+		m, err := g.readAnswers(in, buf, spare)
+		if err != nil {
+			g.killInterpreter(in) // it does not keep to the protocol
+		}
+		if n+m > 0 {
+			continue
+		}
+		if over {
+			break
+		}
+		select {
+		case <-in.wake.c:
+		case <-in.exited:
+			over = true
+		}
+	}
+	for _, p := range pumps {
+		p.close()
+	}
+	g.killInterpreter(in) // what is left of its process group
+	g.finish(in)
+}
+
+// passOutput passes on at most about so many bytes of each stream.
+func (g *Guest) passOutput(in *interpreter, buf []byte, most int) int {
+	total := 0
+	for _, stream := range []wire.Stream{wire.Stdout, wire.Stderr} {
+		file := in.stdout
+		if stream == wire.Stderr {
+			file = in.stderr
+		}
+		for n := 0; n < most; {
+			got, err := g.readPipe(file, buf)
+			if got == 0 || err != nil {
+				break
+			}
+			in.mu.Lock()
+			r := in.current
+			in.mu.Unlock()
+			r.output(stream, buf[:got])
+			n += got
+			total += got
+		}
+	}
+	return total
+}
+
+func (g *Guest) readPipe(file *vfs.FileDescription, buf []byte) (int, error) {
+	g.io.RLock()
+	defer g.io.RUnlock()
+	n, err := file.Read(g.rootContext(), usermem.BytesIOSequence(buf), vfs.ReadOptions{})
+	return int(n), err
+}
+
+// readAnswers reads what is in the pipe of answers and passes it on. What is saved
+// of it changes together with the pipe.
+func (g *Guest) readAnswers(in *interpreter, buf, spare []byte) (int, error) {
+	var parts []interp.Part
+	n, err := func() (int, error) {
+		g.io.RLock()
+		defer g.io.RUnlock()
+		n, _ := in.answers.Read(g.rootContext(), usermem.BytesIOSequence(buf), vfs.ReadOptions{}) // an end is seen by the exit
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		for data := buf[:n]; len(data) > 0; {
+			part, rest, ok, err := in.split.Next(data)
+			if err != nil {
+				return 0, err
+			}
+			if !ok {
+				break
+			}
+			data = rest
+			if err := in.noteLocked(part); err != nil {
+				return 0, err
+			}
+			parts = append(parts, part)
+		}
+		return int(n), nil
+	}()
+	for _, part := range parts {
+		in.mu.Lock()
+		r := in.current
+		in.mu.Unlock()
+		if r == nil || r.id != part.Run || part.Kind == interp.KindHello {
+			continue // of nobody, or of one who does not wait any more
+		}
+		ends := part.Kind == interp.KindDone && part.Last
+		if ends {
+			// What the cell printed is in the pipes.
+			g.passOutput(in, spare, lastOutput)
+		}
+		r.part(part)
+		if ends {
+			in.leave(r)
+			close(r.done)
+		}
+	}
+	return n, err
+}
+
+// noteLocked remembers what an answer says about the interpreter.
+func (in *interpreter) noteLocked(p interp.Part) error {
+	switch {
+	case p.Kind == interp.KindDone && p.Last && p.Run == in.busy:
+		in.busy = 0
+	case p.Kind == interp.KindHello && !in.ready:
+		if in.hello = append(in.hello, p.Data...); len(in.hello) > maxHello {
+			return interp.ErrFrame
+		}
+		if !p.Last {
+			return nil
+		}
+		h, err := interp.ParseHello(in.hello)
+		if err != nil {
+			return err
+		}
+		in.version, in.ready, in.hello = h.Version, true, nil
+		close(in.said)
+	}
+	return nil
+}
+
+// leave takes a run from the interpreter.
+func (in *interpreter) leave(r *run) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.current == r {
+		in.current = nil
+	}
+}
+
+// finish notes how an interpreter ended, and tells the run that it has.
+func (g *Guest) finish(in *interpreter) {
+	in.writing.Lock()
+	defer in.writing.Unlock()
+	g.io.RLock()
+	defer g.io.RUnlock()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.status, in.over, in.busy, in.unsent, in.tg = uint32(in.tg.ExitStatus()), true, 0, nil, nil
+	g.closePipes(in)
+	if in.current != nil {
+		in.current.died = exitedOf(linux.WaitStatus(in.status))
+		close(in.current.done)
+		in.current = nil
+	}
+}
+
+func exitedOf(ws linux.WaitStatus) *wire.Exited {
+	if ws.Signaled() {
+		return &wire.Exited{Code: 128 + int(ws.TerminationSignal()), Signal: signalName(ws.TerminationSignal())}
+	}
+	return &wire.Exited{Code: int(ws.ExitStatus())}
+}
+
+// flush writes what is left of a request. It ends when all is written or the
+// interpreter has exited.
+func (g *Guest) flush(in *interpreter) {
+	in.writing.Lock()
+	defer in.writing.Unlock()
+	wake := newAlarm()
+	in.mu.Lock()
+	file := in.requests
+	in.mu.Unlock()
+	if file == nil {
+		return
+	}
+	p := g.listen(file, waiter.WritableEvents, wake)
+	defer p.close()
+	for {
+		left, err := g.flushOnce(in)
+		if left == 0 || err != nil && !wouldBlock(err) {
+			return
+		}
+		if err == nil {
+			continue
+		}
+		select {
+		case <-wake.c:
+		case <-in.exited:
+			return
+		}
+	}
+}
+
+func (g *Guest) flushOnce(in *interpreter) (left int, err error) {
+	g.io.RLock()
+	defer g.io.RUnlock()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.requests == nil || len(in.unsent) == 0 {
+		return 0, nil
+	}
+	n, err := in.requests.Write(g.rootContext(), usermem.BytesIOSequence(in.unsent), vfs.WriteOptions{})
+	if in.unsent = in.unsent[n:]; len(in.unsent) == 0 {
+		in.unsent = nil
+	}
+	return len(in.unsent), err
+}
+
+// killInterpreter kills an interpreter and its process group, if it runs.
+func (g *Guest) killInterpreter(in *interpreter) { g.signalInterpreter(in, linux.SIGKILL) }
+
+// interrupt interrupts what an interpreter runs: r, or anything if that is nil. It
+// reports whether it ran that.
+func (g *Guest) interrupt(in *interpreter, r *run) bool {
+	in.mu.Lock()
+	runs := in.busy != 0 && (r == nil || in.current == r)
+	in.mu.Unlock()
+	if runs {
+		g.signalInterpreter(in, linux.SIGINT)
+	}
+	return runs
+}
+
+func (g *Guest) signalInterpreter(in *interpreter, sig linux.Signal) {
+	in.mu.Lock()
+	tg := in.tg
+	in.mu.Unlock()
+	if tg == nil {
+		return
+	}
+	info := &linux.SignalInfo{Signo: int32(sig)}
+	// Errors mean that the processes are gone already.
+	if pg := tg.ProcessGroup(); pg != nil {
+		_ = g.k.SendExternalSignalProcessGroup(pg, info)
+		return
+	}
+	_ = g.k.SendExternalSignalThreadGroup(tg, info)
+}
