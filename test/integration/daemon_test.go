@@ -29,6 +29,7 @@ type victim struct {
 	Socket                string // a client's
 	Merge                 bool
 	Seed                  uint64
+	Snapshots             bool // the daemon takes snapshots of "base"
 }
 
 // daemonMain forks and otherwise uses the sandbox "base" until it is killed. It
@@ -62,8 +63,11 @@ func daemonLoop(v victim, rng *rand.Rand) error {
 		return err
 	}
 	use := useOnce
-	if v.Merge {
+	switch {
+	case v.Merge:
 		use = mergeOnce
+	case v.Snapshots:
+		use = snapshotOnce
 	}
 	for {
 		if err := use(ctx, m, rng); err != nil {
@@ -181,13 +185,18 @@ func (p *process) next() string {
 	return p.lines.Text()
 }
 
-// kill kills the process and waits for its end.
-func (p *process) kill() {
+// kill kills the process and waits for its end. It returns what it said since the
+// last call of next.
+func (p *process) kill() (said []string) {
 	p.t.Helper()
 	if err := p.cmd.Process.Kill(); err != nil {
 		p.t.Fatal(err)
 	}
+	for p.lines.Scan() {
+		said = append(said, p.lines.Text())
+	}
 	_ = p.cmd.Wait() // it was killed
+	return said
 }
 
 // serve serves the node's REST interface until the end of the test and returns

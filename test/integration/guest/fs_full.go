@@ -80,7 +80,7 @@ func fsFill(args []string) (int, error) {
 
 // tryWrite writes where the same is already.
 func (t *fsT) tryWrite(fd int, same string, at int64) error {
-	_, err := unix.Pwrite(fd, []byte(bytesOf(int(at)+len(same))[at:]), at)
+	_, err := unix.Pwrite(fd, []byte(bytesOf(int(at) + len(same))[at:]), at)
 	return err
 }
 
