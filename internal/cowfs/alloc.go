@@ -287,9 +287,7 @@ func (s *Store) reclaimData(start, n Page) {
 	if s.noPunch || r.n < punchPages && !s.free.enclosed(r) {
 		return
 	}
-	const flags = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
-	err := unix.Fallocate(int(s.own.Fd()), flags, int64(r.start)*PageSize, int64(r.n)*PageSize)
-	if err != nil {
+	if err := s.punch(r.start, r.n); err != nil {
 		// Not punching is correct too: the pages are cleared when they are
 		// used again.
 		s.noPunch = errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS)

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -95,4 +96,53 @@ func fillHostDiskOnce(n *node, ref, kind string) {
 		n.long(r, "fs", "put", "/var/again")
 	}
 	n.destroy(child)
+}
+
+// TestSpaceOfTheDestroyed: a sandbox that was destroyed leaves on the disk what its
+// children were given, and the last of them nothing.
+func TestSpaceOfTheDestroyed(t *testing.T) {
+	disk := smallTmpfs(t, "256")
+	n := newNodeIn(t, filepath.Join(disk, "data"))
+	n.pool = 0
+	n.reopen()
+	used := func() int {
+		var s unix.Statfs_t
+		if err := unix.Statfs(disk, &s); err != nil {
+			t.Fatal(err)
+		}
+		return int(s.Blocks-s.Bfree) * int(s.Bsize) >> 10
+	}
+	// mustUse waits until that many KiB more are used than at first: a process that
+	// was killed takes a moment to end.
+	first := used()
+	mustUse := func(kib int) {
+		t.Helper()
+		const other = 1 << 10 // nodes, identities, records
+		eventually(t, "space on the disk", func() error {
+			if now := used() - first; now < kib || now > kib+other {
+				return fmt.Errorf("%d KiB are used, not %d", now, kib)
+			}
+			return nil
+		})
+	}
+	put := func(ref, name string) { n.long(ref, "fs", "put", name) } // 2 MiB
+	const file = 2 << 10
+	last := n.create("").ID
+	put(last, "/kept")
+	const generations = 10
+	for i := range generations {
+		put(last, fmt.Sprint("/of-generation-", i))
+		child := n.fork(last, 1)[0].ID
+		for more := range 5 { // all of it is gone when it is destroyed
+			put(last, fmt.Sprint("/more-", more))
+		}
+		n.long(last, "fs", "churn", "/churn", fmt.Sprint(i), "100", "samegroup")
+		n.destroy(last)
+		last = child
+		mustUse((i + 2) * file)
+	}
+	put(last, "/kept")
+	mustUse((generations + 2) * file)
+	n.destroy(last)
+	mustUse(0)
 }

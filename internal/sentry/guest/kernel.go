@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -27,6 +28,7 @@ import (
 
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/sentry/cow"
+	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/wire"
 )
 
@@ -247,14 +249,14 @@ func (g *Guest) Resume() error {
 	return nil
 }
 
-// End stops the sandbox for good and gives back the memory that no relative
-// needs. The process must end after it.
+// End stops the sandbox for good and gives back the memory, and the space of files,
+// that no relative needs. The process must end after it.
 func (g *Guest) End() error {
 	g.ops.Lock() // never released: nothing may run any more
 	if !g.paused {
 		g.k.Pause()
 	}
-	return g.mem.Trim()
+	return errors.Join(g.mem.Trim(), rootfs.Trim(g.disk.fs))
 }
 
 // Release drops the pins of a freeze.

@@ -207,6 +207,10 @@ func Release(fsfs *vfs.Filesystem, id string) {
 	fs.tree.Release(id)
 }
 
+// Trim gives back the space that no pin needs. The file system must not be used any
+// more.
+func Trim(fsfs *vfs.Filesystem) error { return Tree(fsfs).Trim() }
+
 // Tree returns the tree of a file system of this package.
 func Tree(fsfs *vfs.Filesystem) *cowfs.FS { return fsfs.Impl().(*filesystem).tree }
 
