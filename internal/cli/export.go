@@ -28,7 +28,7 @@ func (a *app) exportCommand() *cobra.Command {
 
 What is in /dev, /proc, /sys and /tmp, /etc/hostname and /etc/machine-id are the image's.`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeSandboxes,
+		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			req.Format = sandbox.ExportFormat(format)
 			if output != "-" {
@@ -123,7 +123,7 @@ func (a *app) commitCommand() *cobra.Command {
 What is in /dev, /proc, /sys and /tmp, /etc/hostname and /etc/machine-id are the image's that it
 was made from, and so is the configuration: environment, command, directory and user.`,
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: a.completeSandboxes,
+		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			req.Name = args[1]
 			p := a.newProgress(ctx)

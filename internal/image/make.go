@@ -12,10 +12,10 @@ import (
 type Draft struct{ b *builder }
 
 // Make makes an image of what fill puts in the draft. It is bounded as imports are,
-// but takes device nodes: the files are not a stranger's archive. If fill fails,
-// nothing is left, and its error is returned.
+// with CodeLimit, but takes device nodes: the files are not a stranger's archive. If
+// fill fails, nothing is left, and its error is returned.
 func (s *Store) Make(ctx context.Context, opt Options, fill func(*Draft) error) (sandbox.Image, error) {
-	return s.build(ctx, opt, func(b *builder) error {
+	img, err := s.build(ctx, opt, func(b *builder) error {
 		b.devices = true
 		b.progress.begin(PhasePack, 0)
 		if err := fill(&Draft{b}); err != nil {
@@ -24,6 +24,10 @@ func (s *Store) Make(ctx context.Context, opt Options, fill func(*Draft) error) 
 		b.progress.end()
 		return nil
 	})
+	if sandbox.CodeOf(err) == sandbox.CodeHostile {
+		err = sandbox.Errorf(sandbox.CodeLimit, "%w", err)
+	}
+	return img, err
 }
 
 // Put stores n at path, which is relative to the root.

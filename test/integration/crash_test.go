@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -71,6 +72,7 @@ func TestDaemonDies(t *testing.T) {
 
 		n.open()
 		n.checkWhole("base", "zero")
+		n.checkImages()
 		n.fork("base", 1)
 		if rng.IntN(2) == 0 {
 			n.destroyAllBut("base")
@@ -164,6 +166,29 @@ func (n *node) checkSnapshots() {
 		if !known[e.Name()] {
 			n.t.Errorf("%s is no snapshot", e.Name())
 		}
+	}
+}
+
+// checkImages checks that every image is what its digest says, and that there is
+// nothing else among them.
+func (n *node) checkImages() {
+	n.t.Helper()
+	ctx := context.Background()
+	images, err := n.m.Images(ctx)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	store, err := image.Open(n.paths.Images())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, i := range images {
+		if err := store.Verify(ctx, i.ID); err != nil {
+			n.t.Error(err)
+		}
+	}
+	if blobs := filesBelow(n.t, filepath.Join(n.paths.Images(), "blobs")); len(blobs) != len(images) {
+		n.t.Errorf("%d images have files %v", len(images), blobs)
 	}
 }
 

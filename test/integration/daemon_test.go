@@ -120,6 +120,15 @@ func useOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
 		if _, err := m.Rollback(ctx, first, s.ID); err != nil {
 			return err
 		}
+	case 3:
+		fmt.Println("commit")
+		if _, err := m.Commit(ctx, first, sandbox.CommitRequest{Name: "committed"}, func(sandbox.Progress) {}); err != nil {
+			return err
+		}
+		fmt.Println("export")
+		if err := m.Export(ctx, first, sandbox.ExportRequest{Format: sandbox.ExportOCI}, io.Discard); err != nil {
+			return err
+		}
 	case 2:
 		fmt.Println("promote")
 		if _, err := m.Promote(ctx, first); err != nil {
