@@ -24,6 +24,9 @@ const (
 	KindCell      Kind = 'x'
 	KindVariables Kind = 'v'
 	KindSeed      Kind = 's'
+	// KindInterrupt ends the request of the same number. Only Node has it: a signal
+	// ends it while it evaluates, but kills it if it comes just after that.
+	KindInterrupt Kind = 'i'
 	KindHello     Kind = 'h'
 	KindResult    Kind = 'm'
 	KindDone      Kind = 'd'

@@ -28,6 +28,7 @@ type host struct {
 	run      uint32
 	out      output
 	hello    interp.Hello
+	asks     bool // an interrupt is a request first, see KindInterrupt
 }
 
 // output collects what the user's code prints.
@@ -265,22 +266,21 @@ func (h *host) interrupt(code string) *answer {
 	h.out.take()
 	h.begin(interp.KindCell, code)
 	eventually(h.t, code, func() bool { return strings.Contains(h.out.String(), "begun\n") })
-	// Node loses a signal that comes at the moment at which it begins to wait.
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			_ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGINT) // the group is ours until Wait
-			select {
-			case <-stop:
-				return
-			case <-time.After(2 * time.Second):
-			}
+	if h.asks {
+		h.write(interp.AppendFrame(nil, interp.KindInterrupt, h.run, nil))
+	}
+	// The group is ours until Wait. The signal is for what does not read requests.
+	kill := func() { _ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGINT) }
+	if !h.asks {
+		kill()
+	}
+	timer := time.AfterFunc(time.Second, func() {
+		if h.asks {
+			kill()
 		}
-	}()
+	})
+	defer timer.Stop()
 	a := h.end()
-	close(stop)
-	<-stopped
 	h.out.take()
 	return a
 }

@@ -51,6 +51,7 @@ func TestNodeErrors(t *testing.T) {
 
 func TestNodeInterrupt(t *testing.T) {
 	each(t, interp.Node, func(h *host) {
+		h.asks = true
 		h.want("const kept = 1", "")
 		for _, code := range []string{
 			"console.log('begun'); while (true) {}",
@@ -101,13 +102,25 @@ func TestNodeVariablesAndSeed(t *testing.T) {
 		}
 		seed := strings.Repeat("0123456789abcdef", 4)
 		h.begin(interp.KindSeed, seed)
-		if d := h.end().Done; strings.Join(d.Reseeded, " ") != "Math.random" {
-			t.Errorf("%+v", d)
+		if d := h.end().Done; !strings.HasPrefix(strings.Join(d.Reseeded, " "), "Math.random crypto.randomBytes ") {
+			t.Errorf("%+v %+v", d, d.Error)
 		}
 		h.want("const numbers = Array.from({ length: 1000 }, Math.random); new Set(numbers).size === 1000 && numbers.every((n) => n >= 0 && n < 1)", "true")
 		h.begin(interp.KindSeed, seed)
 		h.end()
 		h.want("Math.random() === numbers[0]", "true")
+		// What takes the place of crypto's functions does what they did.
+		h.want("const c = require('crypto'); [c.randomBytes(3).length, c.randomBytes(0).length, c.randomUUID().length, /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.test(c.randomUUID())].join()", "'3,0,36,true'")
+		h.want("c.randomUUID() === c.randomUUID() || c.randomBytes(9).equals(c.randomBytes(9))", "false")
+		h.want("const ints = Array.from({ length: 200 }, () => c.randomInt(3, 6)); [Math.min(...ints), Math.max(...ints), c.randomInt(1)].join()", "'3,5,0'")
+		h.want("const filled = c.randomFillSync(new Uint16Array(8), 2, 4); [filled[0], filled[7], filled.subarray(2, 6).some((n) => n)].join()", "'0,0,true'")
+		h.want("await new Promise((r) => c.randomBytes(4, (err, b) => r([err, b.length])))", "[ null, 4 ]")
+		h.want("await require('util').promisify(c.randomInt)(1)", "0")
+		h.want("const { webcrypto } = c; webcrypto.getRandomValues(new Uint8Array(64)).some((n) => n) && c.getRandomValues(new Uint32Array(9)).some((n) => n) && webcrypto.randomUUID().length", "36")
+		h.want("import { randomBytes } from 'crypto'; randomBytes === c.randomBytes", "true")
+		h.fails("c.randomBytes(-1)", "RangeError", 1, "out of range")
+		h.fails("c.randomInt(5, 5)", "RangeError", 1, "out of range")
+		h.fails("c.randomFillSync(new Uint8Array(4), 5)", "RangeError", 1, "out of range")
 	})
 }
 

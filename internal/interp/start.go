@@ -21,6 +21,9 @@ var pythonVariables string
 //go:embed hosts/python.py
 var pythonHost string
 
+//go:embed hosts/random.js
+var nodeRandom string
+
 //go:embed hosts/node.js
 var nodeHost string
 
@@ -62,7 +65,7 @@ func ProgramOf(l Language) (Program, bool) {
 	case Python:
 		return program(pythonVariables+pythonHost, []string{"python3", "python"}, "-c", pythonStub)
 	case Node:
-		return program(nodeHost, []string{"node", "nodejs"}, "--input-type=commonjs", "-e", nodeStub)
+		return program(nodeRandom+nodeHost, []string{"node", "nodejs"}, "--input-type=commonjs", "-e", nodeStub)
 	case Bash:
 		return program(bashHost, []string{"bash"}, "--norc", "--noprofile", "-c", bashStub, "bash")
 	}

@@ -19,7 +19,11 @@ import (
 type contextTest struct{ *node }
 
 func newContextTest(t *testing.T) *contextTest {
-	n := newDatabaseNode(t, []string{"/usr/bin/python3", "/bin/bash"})
+	return newContextTestOf(t, "/usr/bin/python3", "/bin/bash")
+}
+
+func newContextTestOf(t *testing.T, needs ...string) *contextTest {
+	n := newDatabaseNode(t, needs)
 	if _, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: "databases", Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +103,9 @@ func TestContextCells(t *testing.T) {
 	}
 	if r := x.shell("box", "echo $v $PWD"); r.stdout.String() != "1 /tmp\n" {
 		t.Errorf("%q", r.stdout.String())
+	}
+	if out, err := x.run("box", sandbox.ExecRequest{Shell: "mv /usr/bin/node /usr/bin/no-node; true"}, ""); err != nil || out.ExitCode != 0 {
+		t.Fatal(err)
 	}
 	_, err := x.try("box", sandbox.RunCodeRequest{Code: "1", Language: "node"})
 	wantCode(t, err, sandbox.CodeUnsupported)
@@ -455,4 +462,92 @@ func TestContextVariables(t *testing.T) {
 	}
 	_, err = x.m.Diff(ctx, s.ID, b, sandbox.DiffRequest{Variables: true})
 	wantCode(t, err, sandbox.CodeInvalid)
+}
+
+func TestContextNode(t *testing.T) {
+	ctx := context.Background()
+	x := newContextTestOf(t, "/usr/bin/node")
+	node := func(ref, code string, timeoutMS int64) *ran {
+		t.Helper()
+		r, err := x.try(ref, sandbox.RunCodeRequest{Code: code, Language: "node", TimeoutMS: timeoutMS})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := node("box", "const crypto = require('crypto'); let list = [1]; console.log('out'); list", 0); r.Result != "[ 1 ]" || r.stdout.String() != "out\n" || string(r.Results[0]["application/json"]) != "[1]" {
+		t.Errorf("%+v %q", r.RunResult, r.stdout.String())
+	}
+	for _, code := range []string{"while (true) {}", "await new Promise(() => {})"} {
+		r := node("box", code, 300)
+		if r.wantError(t, "Interrupt", 130); !r.TimedOut {
+			t.Errorf("%s did not time out", code)
+		}
+	}
+	node("box", "crypto.randomBytes(1)", 0)
+	children := x.fork("box", 2)
+	a, b := children[0].ID, children[1].ID
+	if told := children[0].Identity.Reseeded; len(told) != 1 || told[0].Generators[0] != "Math.random" {
+		t.Errorf("identity says %+v", told)
+	}
+	for _, code := range []string{"Math.random()", "crypto.randomBytes(8).toString('hex')", "crypto.randomUUID()", "globalThis.crypto ? globalThis.crypto.randomUUID() : crypto.randomUUID()"} {
+		drawn := map[string]bool{}
+		for _, ref := range []string{"box", a, b} {
+			drawn[node(ref, code, 0).Result] = true
+		}
+		if len(drawn) != 3 {
+			t.Errorf("%s: %v", code, drawn)
+		}
+	}
+	node(b, "list.push(2); let fresh = 'x'; 0", 0)
+	d, err := x.m.Diff(ctx, a, b, sandbox.DiffRequest{Variables: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, v := range d.Variables {
+		got = append(got, fmt.Sprintf("%s %s %s %s", v.Context, v.Kind, v.Name, v.Repr))
+	}
+	if want := "node added fresh 'x'\nnode modified list [ 1, 2 ]"; strings.Join(got, "\n") != want {
+		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+	node("box", "process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})", 0).wantError(t, sandbox.ContextDied, 137)
+}
+
+// TestContextAfterDaemon kills nothing but takes the daemon from under a cell: its
+// late answer must not be taken for that of the next one.
+func TestContextAfterDaemon(t *testing.T) {
+	x := newContextTest(t)
+	x.value("box", "import time, os")
+	ctx, cancel := context.WithCancel(context.Background())
+	left := inBackground(func() error {
+		_, err := x.m.RunCode(ctx, "box", sandbox.RunCodeRequest{Code: "open('/tmp/begun', 'w').close()\nwhile True:\n    try:\n        while not os.path.exists('/tmp/go'): time.sleep(0.01)\n        break\n    except KeyboardInterrupt:\n        print('late')\n'late answer'"}, discardRun())
+		return err
+	})
+	eventually(t, "the cell runs", func() error { return x.hasFile("box", "/tmp/begun") })
+	cancel()
+	if err := <-left; err == nil {
+		t.Error("the cell was answered")
+	}
+	x.reopen()
+	next := inBackground(func() error {
+		r, err := x.try("box", sandbox.RunCodeRequest{Code: "print('next')\n'next answer'"})
+		if err == nil && (r.Result != "'next answer'" || r.stdout.String() != "next\n" || r.ExecutionCount != 3) {
+			err = fmt.Errorf("%+v %q", r.RunResult, r.stdout.String())
+		}
+		return err
+	})
+	eventually(t, "it waits", func() error {
+		list, err := x.m.Contexts(context.Background(), "box")
+		if err == nil && (list[0].State != sandbox.ContextBusy || list[0].Waiting != 1) {
+			err = fmt.Errorf("%+v", list[0])
+		}
+		return err
+	})
+	if out, err := x.run("box", sandbox.ExecRequest{Shell: "touch /tmp/go"}, ""); err != nil || out.ExitCode != 0 {
+		t.Fatal(err)
+	}
+	if err := <-next; err != nil {
+		t.Error(err)
+	}
 }

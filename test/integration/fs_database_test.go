@@ -171,7 +171,8 @@ func newDatabaseNode(t *testing.T, needs []string) *node {
 type imageAt struct{ dir, name string }
 
 // databaseImages returns where images with databases may be. The first is made
-// if that is asked for; the second is the one that "make demo" leaves.
+// if that is asked for; the second is the one that "make demo" leaves,
+// the third one that somebody made for the tests of Node.
 func databaseImages(t *testing.T) []imageAt {
 	t.Helper()
 	var all []imageAt
@@ -189,7 +190,7 @@ func databaseImages(t *testing.T) []imageAt {
 		}
 	}
 	if p, err := paths.Find(); err == nil {
-		all = append(all, imageAt{p.DataDir(), "python"})
+		all = append(all, imageAt{p.DataDir(), "python"}, imageAt{p.DataDir(), "node"})
 	}
 	return all
 }

@@ -1,7 +1,7 @@
 // The Node interpreter of a context: it evaluates the cells that it is sent, in
 // the global scope, and keeps what they define. Node 18 and later. See the
-// package comment of internal/interp for the frames.
-'use strict';
+// package comment of internal/interp for the frames. random.js comes before this
+// text in the same function.
 
 const fs = require('fs');
 const inspector = require('inspector');
@@ -61,9 +61,24 @@ function take() {
   return request;
 }
 
+const queue = [];
+
+function receive(data) {
+  input = input.length ? Buffer.concat([input, data]) : data;
+  for (let request = take(); request; request = take()) {
+    if (request.kind !== 'i') queue.push(request);
+    else if (request.run === state.run) interrupt();
+  }
+  serve();
+}
+
+function interrupt() {
+  if (state.running && state.interrupt) state.interrupt(new Interrupt('interrupted'));
+}
+
 async function serve() {
   if (state.run) return; // one at a time; the caller of this one goes on
-  for (let request = take(); request; request = take()) {
+  for (let request = queue.shift(); request; request = queue.shift()) {
     state.run = request.run;
     let done;
     try {
@@ -405,32 +420,6 @@ Object.defineProperty(globalThis, 'display', {
   value: (...values) => values.forEach((v) => show(bundleOf(v))), enumerable: false, writable: true, configurable: true,
 });
 
-// Random generators
-
-// reseed replaces Math.random, whose state nothing can reach, by a generator
-// (xoshiro128**) of the seed. Those who kept the old function keep the old numbers.
-function reseed(seed) {
-  const s = new Uint32Array(4);
-  for (let i = 0; i < 4; i++) s[i] = parseInt(seed.slice(8 * i, 8 * i + 8), 16);
-  s[0] |= 1; // not all may be zero
-  const rotl = (x, k) => (x << k) | (x >>> (32 - k));
-  const next = () => {
-    const result = Math.imul(rotl(Math.imul(s[1], 5), 7), 9) >>> 0;
-    const t = s[1] << 9;
-    s[2] ^= s[0];
-    s[3] ^= s[1];
-    s[1] ^= s[2];
-    s[0] ^= s[3];
-    s[2] ^= t;
-    s[3] = rotl(s[3], 11);
-    return result;
-  };
-  Math.random = function random() {
-    return ((next() >>> 5) * 67108864 + (next() >>> 6)) / 9007199254740992;
-  };
-  return { reseeded: ['Math.random'], failed: [] };
-}
-
 // Variables
 
 const initial = new Set(Object.getOwnPropertyNames(globalThis));
@@ -565,9 +554,7 @@ process.exit = (code) => {
   throw new Exit(Number(n) & 0xff);
 };
 
-process.on('SIGINT', () => {
-  if (state.running && state.interrupt) state.interrupt(new Interrupt('interrupted'));
-});
+process.on('SIGINT', interrupt);
 
 process.on('uncaughtException', (e) => {
   if (e instanceof Exit) {
@@ -583,9 +570,6 @@ process.on('unhandledRejection', (e) => {
 });
 
 const requests = new (require('net').Socket)({ fd: 3, readable: true, writable: false });
-requests.on('data', (data) => {
-  input = input.length ? Buffer.concat([input, data]) : data;
-  serve();
-});
+requests.on('data', receive);
 requests.on('end', () => process.reallyExit(0)); // nobody is left to ask for anything
 send('h', { version: process.versions.node, pid: process.pid });

@@ -260,7 +260,16 @@ func (g *Guest) InterruptContext(name string) (*wire.Interrupted, error) {
 	if in == nil {
 		return &wire.Interrupted{}, nil
 	}
-	return &wire.Interrupted{Interrupted: g.interrupt(in, nil)}, nil
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.busy == 0 || in.current == nil {
+		return &wire.Interrupted{}, nil
+	}
+	select {
+	case in.current.stop <- struct{}{}:
+	default: // it was asked for already
+	}
+	return &wire.Interrupted{Interrupted: true}, nil
 }
 
 // RestartContext gives a context a new interpreter. What it runs ends with the old

@@ -60,7 +60,7 @@ func (g *Guest) started(c *codeContext) (*interpreter, error) {
 	g.contexts.mu.Unlock()
 	g.io.RUnlock()
 	what := &limitedBuffer{max: startOutput}
-	first := &run{io: RunIO{Output: func(_ wire.Stream, data []byte) error { _, err := what.Write(data); return err }}, done: make(chan struct{})}
+	first := newRun(RunIO{Output: func(_ wire.Stream, data []byte) error { _, err := what.Write(data); return err }})
 	in.current = first
 	g.attendInterpreter(in)
 	g.k.StartProcess(in.tg)
@@ -434,16 +434,14 @@ func (g *Guest) flushOnce(in *interpreter) (left int, err error) {
 // killInterpreter kills an interpreter and its process group, if it runs.
 func (g *Guest) killInterpreter(in *interpreter) { g.signalInterpreter(in, linux.SIGKILL) }
 
-// interrupt interrupts what an interpreter runs: r, or anything if that is nil. It
-// reports whether it ran that.
-func (g *Guest) interrupt(in *interpreter, r *run) bool {
+// interrupt interrupts a run, if it still runs.
+func (g *Guest) interrupt(in *interpreter, r *run) {
 	in.mu.Lock()
-	runs := in.busy != 0 && (r == nil || in.current == r)
+	runs := in.busy != 0 && in.current == r
 	in.mu.Unlock()
 	if runs {
 		g.signalInterpreter(in, linux.SIGINT)
 	}
-	return runs
 }
 
 func (g *Guest) signalInterpreter(in *interpreter, sig linux.Signal) {

@@ -16,9 +16,9 @@ const (
 	maxResults = 32 << 20
 	// interruptPatience is how long a run may take to end after its timeout.
 	interruptPatience = 2 * gotime.Second
-	// interruptAgain is when an interrupt is sent again: Node loses one that comes
-	// at the moment at which it begins to wait.
-	interruptAgain = 500 * gotime.Millisecond
+	// interruptAgain is when Node gets a signal that was asked to end a cell: it
+	// does not listen while it evaluates.
+	interruptAgain = 200 * gotime.Millisecond
 	// seedPatience is how long a fork waits until interpreters have new seeds.
 	seedPatience = 2 * gotime.Second
 )
@@ -39,9 +39,15 @@ type run struct {
 	amid bool  // a part of the present result was seen
 	drop bool  // the present result is dropped
 
+	stop chan struct{} // has an item when somebody wants it interrupted
+
 	done      chan struct{} // closed when it is over; what is below is settled then
 	truncated bool
 	died      *wire.Exited
+}
+
+func newRun(rio RunIO) *run {
+	return &run{io: rio, stop: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // output passes on what was printed. r may be nil: then nobody wants it.
@@ -95,12 +101,12 @@ func (g *Guest) Run(req *wire.Run, payload []byte, rio RunIO) (*wire.Ran, error)
 	if c.unseeded {
 		g.seed(c, in)
 	}
-	r := &run{io: rio, done: make(chan struct{})}
+	r := newRun(rio)
 	began := gotime.Now()
 	if err := g.beginRun(in, r, req.Kind, payload); err != nil {
 		return nil, err
 	}
-	timedOut := g.awaitRun(in, r, gotime.Duration(req.TimeoutMS)*gotime.Millisecond, rio.Gone)
+	timedOut := g.awaitRun(c, in, r, gotime.Duration(req.TimeoutMS)*gotime.Millisecond, rio.Gone)
 	return &wire.Ran{TimedOut: timedOut, Truncated: r.truncated, Died: r.died, DurationMS: millis(gotime.Since(began))}, nil
 }
 
@@ -132,22 +138,22 @@ func (g *Guest) beginRun(in *interpreter, r *run, kind interp.Kind, payload []by
 	return nil
 }
 
-// awaitRun waits for the end of a run, and interrupts it at its timeout or when
-// its caller goes away.
-func (g *Guest) awaitRun(in *interpreter, r *run, timeout gotime.Duration, gone <-chan struct{}) (timedOut bool) {
+// awaitRun waits for the end of a run, and interrupts it at its timeout, when its
+// caller goes away or when somebody wants it.
+func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, timeout gotime.Duration, gone <-chan struct{}) (timedOut bool) {
 	var late, hopeless, again <-chan gotime.Time
 	if timeout > 0 {
 		t := gotime.NewTimer(timeout)
 		defer t.Stop()
 		late = t.C
 	}
-	repeat := gotime.NewTicker(interruptAgain)
-	repeat.Stop()
-	defer repeat.Stop()
 	interrupt := func() {
-		g.interrupt(in, r)
-		repeat.Reset(interruptAgain)
-		again = repeat.C
+		if c.language != string(interp.Node) {
+			g.interrupt(in, r)
+			return
+		}
+		g.askToStop(in, r)
+		again = gotime.After(interruptAgain)
 	}
 	for {
 		select {
@@ -155,19 +161,35 @@ func (g *Guest) awaitRun(in *interpreter, r *run, timeout gotime.Duration, gone 
 			return timedOut
 		case <-late:
 			timedOut, late = true, nil
-			t := gotime.NewTimer(interruptPatience)
-			defer t.Stop()
-			hopeless = t.C
+			hopeless = gotime.After(interruptPatience)
 			interrupt()
 		case <-gone:
 			gone = nil
 			interrupt()
-		case <-again:
+		case <-r.stop:
 			interrupt()
+		case <-again:
+			again = nil
+			g.interrupt(in, r)
 		case <-hopeless:
 			hopeless = nil
 			g.killInterpreter(in)
 		}
+	}
+}
+
+// askToStop sends a request to end a run, after what is being sent.
+func (g *Guest) askToStop(in *interpreter, r *run) {
+	g.io.RLock()
+	in.mu.Lock()
+	runs := in.busy != 0 && in.current == r
+	if runs {
+		in.unsent = interp.AppendFrame(in.unsent, interp.KindInterrupt, r.id, nil)
+	}
+	in.mu.Unlock()
+	g.io.RUnlock()
+	if left, err := g.flushOnce(in); runs && left > 0 && (err == nil || wouldBlock(err)) {
+		go g.flush(in)
 	}
 }
 
@@ -178,7 +200,7 @@ func (g *Guest) seed(c *codeContext, in *interpreter) *sandbox.Reseed {
 	var bytes [32]byte
 	rand.Read(bytes[:]) // never fails: crypto/rand ends the program instead
 	var answer []byte
-	r := &run{done: make(chan struct{})}
+	r := newRun(RunIO{})
 	r.io.Part = func(p interp.Part) error {
 		answer = append(answer, p.Data...)
 		return nil
@@ -245,7 +267,8 @@ func (g *Guest) attendContext(c *codeContext) chan *sandbox.Reseed {
 	in := c.in
 	told := make(chan *sandbox.Reseed, 2)
 	c.unseeded, c.turns.taken = true, true
-	inherited := &run{id: in.busy, done: make(chan struct{})} // nobody waits for it
+	inherited := newRun(RunIO{})
+	inherited.id = in.busy
 	if in.busy != 0 {
 		in.current = inherited
 	} else {
@@ -260,7 +283,7 @@ func (g *Guest) attendContext(c *codeContext) chan *sandbox.Reseed {
 	go g.flush(in)
 	go func() {
 		defer c.turns.give()
-		<-inherited.done
+		g.awaitRun(c, in, inherited, 0, nil)
 		if in.awaitReady(nil) == nil {
 			told <- g.seed(c, in)
 		}
