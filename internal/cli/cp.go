@@ -311,7 +311,7 @@ func (cp *copying) downloadFile(ctx context.Context, ref string, f sandbox.FileR
 	}
 	defer os.Remove(tmp.Name()) // it is gone if all went well
 	defer tmp.Close()
-	if _, err := copySparse(tmp, cp.counted(in)); err != nil {
+	if _, err := copySparse(tmp, cp.counted(in), make([]byte, copyBuffer)); err != nil {
 		return err
 	}
 	mode, err := strconv.ParseUint(info.Mode, 8, 32)

@@ -22,12 +22,13 @@ type packer struct {
 	*io.PipeReader
 	done    chan struct{}
 	skipped []string // valid when done is closed
+	buf     []byte
 }
 
 // newPacker packs what is at name; its name in the archive is prefix.
 func newPacker(name, prefix string, follow bool) *packer {
 	r, w := io.Pipe()
-	p := &packer{PipeReader: r, done: make(chan struct{})}
+	p := &packer{PipeReader: r, done: make(chan struct{}), buf: make([]byte, copyBuffer)}
 	go func() {
 		defer close(p.done)
 		w.CloseWithError(p.pack(w, name, prefix, follow))
@@ -116,7 +117,7 @@ func (p *packer) add(w *tar.Writer, name, as string, info fs.FileInfo) error {
 	if f == nil {
 		return nil
 	}
-	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(f, h.Size), make([]byte, copyBuffer)); err != nil {
+	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{io.LimitReader(f, h.Size)}, p.buf); err != nil {
 		return fmt.Errorf("pack %q: %w", name, err)
 	}
 	return w.Flush() // an error says that the file has become shorter
@@ -132,11 +133,12 @@ type unpacker struct {
 	files   int64
 	bytes   int64
 	skipped []string
+	buf     []byte
 }
 
 func newUnpacker(dir, name string) (*unpacker, error) {
 	root, err := os.OpenRoot(dir)
-	return &unpacker{root: root, name: name}, err
+	return &unpacker{root: root, name: name, buf: make([]byte, copyBuffer)}, err
 }
 
 func (u *unpacker) close() { u.root.Close() }
@@ -235,7 +237,7 @@ func (u *unpacker) file(h *tar.Header, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	n, err := copySparse(f, in)
+	n, err := copySparse(f, in, u.buf)
 	u.bytes += n
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
@@ -250,10 +252,12 @@ func (u *unpacker) attributes(h *tar.Header) error {
 	return u.root.Chtimes(h.Name, h.ModTime, h.ModTime)
 }
 
+// zeros are what holes of files have.
+var zeros [copyBuffer]byte
+
 // copySparse copies to an empty file and leaves holes where there are zeros: in
 // a sandbox it costs nothing to make a file of any size of them.
-func copySparse(f *os.File, from io.Reader) (int64, error) {
-	buf, zeros := make([]byte, copyBuffer), make([]byte, copyBuffer)
+func copySparse(f *os.File, from io.Reader, buf []byte) (int64, error) {
 	size, written := int64(0), int64(0)
 	for {
 		n, err := from.Read(buf)

@@ -85,7 +85,11 @@ func (a *API) newProxy() *httputil.ReverseProxy {
 			MaxResponseHeaderBytes: 1 << 20,
 		},
 		FlushInterval: -1, // streams are streams
-		ErrorLog:      slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		ModifyResponse: func(resp *http.Response) error {
+			resp.Header.Del(httpwire.RequestIDHeader) // ours is there already
+			return nil
+		},
+		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if code := sandbox.CodeOf(err); code == sandbox.CodeInternal {
 				err = sandbox.Errorf(sandbox.CodeUnavailable, "the server in the sandbox did not answer as HTTP does: %w", err)

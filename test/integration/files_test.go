@@ -560,3 +560,122 @@ func TestForkWhileFilesAreOpen(t *testing.T) {
 	_, err = n.m.StatFile(t.Context(), kids[1].ID, at("/srv/new"))
 	wantCode(t, err, sandbox.CodeNotFound)
 }
+
+// TestLargeDirectory lists, forks, packs and removes a directory of many files.
+func TestLargeDirectory(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	const files = 10_000 // more than one step reads, and fewer than the rest of the tests has patience for
+	var entries []*tar.Header
+	for i := range files {
+		entries = append(entries, &tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprintf("many/%05d", i*7919%files), Mode: 0o644})
+	}
+	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv"), false, tarOf(t, entries...)); err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range []int{999, 10_000} {
+		got := n.list(ref, sandbox.ListRequest{FileRef: at("/srv/many"), Limit: limit})
+		if len(got) != files || !slices.IsSorted(got) || got[files-1] != "/srv/many/09999" {
+			t.Errorf("%d on a page: %d files, in order %t", limit, len(got), slices.IsSorted(got))
+		}
+	}
+	kid := n.fork(ref, 1)[0]
+	if err := n.change1(kid.ID, sandbox.FileChange{FileRef: at("/srv/many"), Action: sandbox.FileRemove, Recursive: true}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := n.m.StatFile(t.Context(), kid.ID, at("/srv/many"))
+	wantCode(t, err, sandbox.CodeNotFound)
+	var archive bytes.Buffer
+	if err := n.m.ReadArchive(t.Context(), ref, at("/srv/many"), &archive); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := n.m.WriteArchive(t.Context(), kid.ID, at("/srv"), false, &archive); err != nil || res.Files != files+1 {
+		t.Errorf("copied %+v, %v", res, err)
+	}
+}
+
+// TestSlowClients reads nothing of what it asks for, and goes: the sandbox stays
+// usable, can be forked meanwhile, and nothing is left open.
+func TestSlowClients(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/big")}, strings.Repeat("0123456789abcdef", 1<<20))
+	c, raw := restOf(t, n)
+	var bodies []io.Closer
+	for range 8 {
+		file, _, err := c.ReadFile(t.Context(), ref, at("/srv/big"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		archive, err := c.ReadArchive(t.Context(), ref, at("/srv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		watch, err := raw.Get("http://ramet/v1/sandboxes/" + ref + "/files/watch?path=/srv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		bodies = append(bodies, file, archive, watch.Body)
+	}
+	kid := n.fork(ref, 1)[0]
+	for _, id := range []string{ref, kid.ID} {
+		n.put(id, sandbox.WriteRequest{FileRef: at("/srv/new")}, id)
+		n.mustRead(id, "/srv/new", id)
+	}
+	for _, b := range bodies {
+		b.Close()
+	}
+	b, err := n.read(ref, at("/srv/big"))
+	if err != nil || len(b) != 16<<20 {
+		t.Errorf("read %d bytes, %v", len(b), err)
+	}
+}
+
+// TestFilesOfOtherStates reads and writes files of a paused sandbox, and of one
+// that was rolled back.
+func TestFilesOfOtherStates(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/f")}, "before")
+	if _, err := n.m.Pause(t.Context(), ref); err != nil {
+		t.Fatal(err)
+	}
+	n.mustRead(ref, "/srv/f", "before")
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/f"), Atomic: true}, "paused")
+	_, err := n.m.DialPort(t.Context(), ref, 80, 0)
+	wantCode(t, err, sandbox.CodeWrongState)
+	if _, err := n.m.Resume(t.Context(), ref); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.guest(ref, "cat", "/srv/f"); got != "paused" {
+		t.Errorf("the guest reads %q", got)
+	}
+	snap, err := n.m.Snapshot(t.Context(), ref, sandbox.SnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/f")}, "after")
+	// An upload that is under way is cut off by a rollback, and leaves nothing.
+	in, upload := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := n.m.WriteFile(context.Background(), ref, sandbox.WriteRequest{FileRef: at("/srv/up"), Atomic: true}, in)
+		in.CloseWithError(errBroken)
+		ended <- err
+	}()
+	if _, err := io.WriteString(upload, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.m.Rollback(t.Context(), ref, snap.ID); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = io.WriteString(upload, "x") // until it is noticed
+	}
+	if err := <-ended; err == nil {
+		t.Error("an upload to what was rolled back went well")
+	}
+	n.mustRead(ref, "/srv/f", "paused")
+	_, err = n.m.StatFile(t.Context(), ref, at("/srv/up"))
+	wantCode(t, err, sandbox.CodeNotFound)
+}

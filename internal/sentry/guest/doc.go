@@ -5,8 +5,9 @@
 //
 //	Guest.ops        held for reading by operations that use the kernel, for
 //	                 writing by those that stop it
-//	  Guest.io       held for reading around every access to a guest pipe, for
-//	                 writing while the kernel is being saved
+//	  Guest.io       held for reading around every access of the host side to guest
+//	                 pipes, files and connections, for writing while the kernel is
+//	                 being saved
 //	    table.mu
 //	      ring.mu
 //

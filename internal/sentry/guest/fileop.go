@@ -198,24 +198,45 @@ func fileError(name string, err error) error {
 	return fmt.Errorf("%q: %w", name, err)
 }
 
+// direntBatch is how many entries of a directory one step reads, so that a large
+// one does not keep a freeze waiting.
+const direntBatch = 4096
+
 // names returns up to most names in a directory that come after the given one,
 // in order, so that directories of any size need little memory.
 func (o *fileOp) names(dir, after string, inclusive bool, most int) ([]string, error) {
-	keep := &smallest{most: most}
+	var held *heldFile
 	err := o.do(func(root vfs.VirtualDentry) error {
 		file, err := o.vfs().OpenAt(o.ctx, o.creds, at(root, dir), &vfs.OpenOptions{Flags: linux.O_RDONLY | linux.O_DIRECTORY})
-		if err != nil {
-			return err
+		if err == nil {
+			held = o.g.hold(&heldFile{file: file})
 		}
-		defer file.DecRef(o.ctx)
-		return file.IterDirents(o.ctx, vfs.IterDirentsCallbackFunc(func(d vfs.Dirent) error {
-			if d.Name != "." && d.Name != ".." && (d.Name > after || inclusive && d.Name == after) {
-				keep.add(d.Name)
-			}
-			return nil
-		}))
+		return err
 	})
-	return keep.sorted(), err
+	if err != nil {
+		return nil, err
+	}
+	defer o.release(held)
+	keep := &smallest{most: most}
+	for read := direntBatch; read == direntBatch; {
+		read = 0
+		err := o.do(func(vfs.VirtualDentry) error {
+			return held.file.IterDirents(o.ctx, vfs.IterDirentsCallbackFunc(func(d vfs.Dirent) error {
+				if read == direntBatch {
+					return errEnough // and this one comes again
+				}
+				read++
+				if d.Name != "." && d.Name != ".." && (d.Name > after || inclusive && d.Name == after) {
+					keep.add(d.Name)
+				}
+				return nil
+			}))
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			return nil, err
+		}
+	}
+	return keep.sorted(), nil
 }
 
 // below joins a directory and a name in it.
