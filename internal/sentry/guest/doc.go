@@ -8,6 +8,7 @@
 //	  Guest.io       held for reading around every access of the host side to guest
 //	                 pipes, files and connections, for writing while the kernel is
 //	                 being saved
+//	    held.mu
 //	    table.mu
 //	      ring.mu
 //

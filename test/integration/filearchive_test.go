@@ -1,0 +1,152 @@
+package integration
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func tarOf(t *testing.T, entries ...*tar.Header) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range entries {
+		contents := h.Uname // of no use otherwise
+		h.Uname = ""
+		if h.Typeflag == tar.TypeReg {
+			h.Size = int64(len(contents))
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, contents); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+func TestArchivesKeepEverything(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	in := tarOf(t,
+		&tar.Header{Typeflag: tar.TypeDir, Name: "d/", Mode: 0o1770, Uid: 7, Gid: 8},
+		&tar.Header{Typeflag: tar.TypeReg, Name: "d/f", Mode: 0o4755, Uid: 1000, Gid: 1001, Uname: "contents", Format: tar.FormatPAX,
+			PAXRecords: map[string]string{"SCHILY.xattr.user.note": "a\x00b"}},
+		&tar.Header{Typeflag: tar.TypeLink, Name: "d/hard", Linkname: "d/f"},
+		&tar.Header{Typeflag: tar.TypeSymlink, Name: "d/soft", Linkname: "../elsewhere"},
+		&tar.Header{Typeflag: tar.TypeFifo, Name: "d/pipe", Mode: 0o640},
+		&tar.Header{Typeflag: tar.TypeReg, Name: "/absolute/deep/f", Mode: 0o600, Uname: "x"},
+	)
+	res, err := n.m.WriteArchive(t.Context(), ref, at("/srv/in"), true, in)
+	if err != nil || res.Files != 6 || res.Bytes != 9 {
+		t.Fatalf("extracted %+v, %v", res, err)
+	}
+	n.mustRead(ref, "/srv/in/absolute/deep/f", "x")
+	var out bytes.Buffer
+	if err := n.m.ReadArchive(t.Context(), ref, at("/srv/in/d"), &out); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for r := tar.NewReader(&out); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprintf("%c %s %o %d:%d %q %q %q", h.Typeflag, h.Name, h.Mode, h.Uid, h.Gid, h.Linkname, b, h.PAXRecords["SCHILY.xattr.user.note"]))
+	}
+	want := []string{
+		`5 d/ 1770 7:8 "" "" ""`,
+		`0 d/f 4755 1000:1001 "" "contents" "a\x00b"`,
+		`1 d/hard 4755 1000:1001 "d/f" "" ""`,
+		`6 d/pipe 640 0:0 "" "" ""`,
+		`2 d/soft 777 0:0 "../elsewhere" "" ""`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("archive:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	// A single file, and as a user who may not give files away.
+	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/mine"), Action: sandbox.FileMkdir, Mode: mode(0o777)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/mine"), Action: sandbox.FileChmod, Mode: mode(0o777)}); err != nil {
+		t.Fatal(err)
+	}
+	out.Reset()
+	if err := n.m.ReadArchive(t.Context(), ref, at("/srv/in/d/f"), &out); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.m.WriteArchive(t.Context(), ref, sandbox.FileRef{Path: "/srv/mine", User: "5000:5001"}, false, &out); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := n.m.StatFile(t.Context(), ref, at("/srv/mine/f")); err != nil || f.UID != 5000 || f.GID != 5001 || f.Size != 8 {
+		t.Errorf("extracted as somebody: %+v, %v", f, err)
+	}
+}
+
+// TestHostileArchives unpacks what nobody should have made.
+func TestHostileArchives(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	reg := func(name string) *tar.Header {
+		return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Uname: "evil"}
+	}
+	link := func(name, to string) *tar.Header {
+		return &tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
+	}
+	for name, c := range map[string]struct {
+		entries []*tar.Header
+		code    sandbox.Code
+	}{
+		"dots":                  {[]*tar.Header{reg("../evil")}, sandbox.CodeHostile},
+		"dots inside":           {[]*tar.Header{reg("a/../../evil")}, sandbox.CodeHostile},
+		"through a link":        {[]*tar.Header{link("l", "/etc"), reg("l/evil")}, sandbox.CodeHostile},
+		"through a short link":  {[]*tar.Header{link("l", ".."), reg("l/evil")}, sandbox.CodeHostile},
+		"directory by a link":   {[]*tar.Header{link("l", "/etc"), {Typeflag: tar.TypeDir, Name: "l/", Mode: 0o700}}, sandbox.CodeHostile},
+		"hard link of dots":     {[]*tar.Header{{Typeflag: tar.TypeLink, Name: "h", Linkname: "../kept"}}, sandbox.CodeHostile},
+		"hard link by a link":   {[]*tar.Header{link("l", "/etc"), {Typeflag: tar.TypeLink, Name: "h", Linkname: "l/passwd"}}, sandbox.CodeHostile},
+		"device":                {[]*tar.Header{{Typeflag: tar.TypeChar, Name: "zero", Devmajor: 1, Devminor: 5}}, sandbox.CodeUnsupported},
+		"file over a directory": {[]*tar.Header{{Typeflag: tar.TypeDir, Name: "x/", Mode: 0o755}, reg("x/y"), reg("x")}, sandbox.CodeInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := n.m.WriteArchive(t.Context(), ref, at("/srv/"+strings.ReplaceAll(name, " ", "-")), true, tarOf(t, c.entries...))
+			wantCode(t, err, c.code)
+		})
+	}
+	// A link in the way is replaced, not followed.
+	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv"), false, tarOf(t, link("kept2", "kept"), reg("kept2"))); err != nil {
+		t.Error(err)
+	}
+	n.mustRead(ref, "/srv/kept", "kept\n")
+	n.mustRead(ref, "/srv/kept2", "evil")
+	// What the sandbox has prepared does not lead out either.
+	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv/trap"), true, tarOf(t, link("d", "/etc"))); err != nil {
+		t.Fatal(err)
+	}
+	_, err := n.m.WriteArchive(t.Context(), ref, at("/srv/trap"), false, tarOf(t, reg("d/evil")))
+	wantCode(t, err, sandbox.CodeHostile)
+	for _, bad := range []string{"no archive at all, but long enough to be a header" + strings.Repeat("x", 600), "\x1f\x8b\x08gzip" + strings.Repeat("\x01", 600)} {
+		_, err := n.m.WriteArchive(t.Context(), ref, at("/srv"), false, strings.NewReader(bad))
+		wantCode(t, err, sandbox.CodeInvalid)
+	}
+	for _, f := range []string{"/evil", "/etc/evil", "/srv/evil"} {
+		_, err := n.m.StatFile(t.Context(), ref, at(f))
+		wantCode(t, err, sandbox.CodeNotFound)
+	}
+}
