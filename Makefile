@@ -15,6 +15,7 @@ export GOFLAGS += -buildvcs=false
 
 BIN     := bin/ramet
 SENTRY  := internal/sentrybin/elf/ramet-sentry
+GUEST   := internal/sentrybin/elf/ramet-guest
 CACHE   := .cache
 RUNSC   := $(CACHE)/runsc
 LOG     := $(CACHE)/test.log
@@ -30,9 +31,14 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 build: $(SENTRY) ## build bin/ramet
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ramet
 
-# The program that sandboxes run in, which ramet embeds.
+# The programs that ramet embeds: the one that sandboxes run in, and the command
+# inside of those that may control themselves.
+.PHONY: $(GUEST)
+$(GUEST):
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cmd/ramet-guest
+
 .PHONY: $(SENTRY)
-$(SENTRY):
+$(SENTRY): $(GUEST)
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w' -o $@ ./cmd/ramet-sentry
 
 .PHONY: demo
@@ -112,7 +118,7 @@ fuzz: $(SENTRY) ## run each fuzz target for FUZZTIME
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf bin $(CACHE) $(SENTRY)
+	rm -rf bin $(CACHE) $(SENTRY) $(GUEST)
 
 .PHONY: help
 help: ## list the targets

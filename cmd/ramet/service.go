@@ -39,14 +39,20 @@ func newService(ctx context.Context, p paths.Paths, log *slog.Logger) (httpapi.S
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := manager.Open(ctx, manager.Config{
-		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Log: log,
-	})
+	command, err := sentrybin.OpenCommand()
 	if err != nil {
 		program.Close()
 		return nil, nil, err
 	}
-	return m, closers{m, program}, nil
+	m, err := manager.Open(ctx, manager.Config{
+		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log,
+	})
+	if err != nil {
+		program.Close()
+		command.Close()
+		return nil, nil, err
+	}
+	return m, closers{m, program, command}, nil
 }
 
 // closers closes one after the other.

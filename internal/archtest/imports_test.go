@@ -23,6 +23,7 @@ var arrows = []struct {
 	{"internal/merge", []string{"internal/textdiff"}, "plans only: it knows neither how trees are stored nor what a sandbox is, so that it is tested on trees in memory"},
 	{"internal/erofs", nil, "a format: it knows no archive and no store"},
 	{"internal/guestinit", nil, "a constant: one program"},
+	{"internal/control", nil, "words between a guest and the daemon; the guest's command is linked with it and stays small"},
 	{"internal/interp", nil, "programs of the guest and what they say; who carries it is not its business"},
 	{"internal/sentrybin", nil, "it does not know what the program does that it carries"},
 	{"internal/hostuse", nil, "a measuring instrument must not depend on what it measures"},
@@ -41,7 +42,7 @@ var arrows = []struct {
 
 	{"internal/launch", []string{"internal/cgroup", "internal/interp", "internal/sandbox", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/manager", []string{
-		"internal/cgroup", "internal/cowfs", "internal/debian", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths",
+		"internal/cgroup", "internal/control", "internal/cowfs", "internal/debian", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths",
 		"internal/merge", "internal/sandbox", "internal/snapfile", "internal/store", "internal/textdiff", "internal/wire",
 	}, "the use cases; it implements httpapi.Service and must never link gVisor, so that daemon code is tested without it"},
 
@@ -56,7 +57,7 @@ var arrows = []struct {
 	{"internal/bench", []string{"internal/client", "internal/hostuse", "internal/sandbox", "internal/workload"}, "it measures as a user would; it must not ask the engine"},
 
 	{"internal/sentry", []string{"internal/interp", "internal/sandbox", "internal/sentry/guest", "internal/wire"}, "the confined side: short enough to be audited alone"},
-	{"internal/sentry/guest", []string{"internal/guestinit", "internal/interp", "internal/sandbox", "internal/sentry/cow", "internal/sentry/rootfs", "internal/cowfs", "internal/snapfile", "internal/wire"}, "the confined side; how calls reach it is not its business"},
+	{"internal/sentry/guest", []string{"internal/control", "internal/guestinit", "internal/interp", "internal/sandbox", "internal/sentry/cow", "internal/sentry/rootfs", "internal/cowfs", "internal/snapfile", "internal/wire"}, "the confined side; how calls reach it is not its business"},
 	{"internal/sentry/cow", []string{"internal/snapfile"}, "memory only: it does not know what a sandbox is"},
 	{"internal/sentry/rootfs", []string{"internal/cowfs"}, "files only: it does not know what a sandbox is"},
 
@@ -65,6 +66,7 @@ var arrows = []struct {
 		"internal/httpwire", "internal/manager", "internal/paths", "internal/sandbox", "internal/sentrybin", "internal/workload",
 	}, "the composition root; it must never link gVisor: the sentry is a program of its own, embedded"},
 	{"cmd/ramet-sentry", []string{"internal/sentry"}, "it starts for every sandbox, so it links nothing that a sandbox does not need"},
+	{"cmd/ramet-guest", []string{"internal/control"}, "it runs inside of sandboxes, as a stranger's program"},
 	{"test/integration", nil, "tests only"},
 	{"test/integration/guest", nil, "it runs inside of a sandbox, as a stranger's program"},
 }

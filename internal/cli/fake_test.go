@@ -183,7 +183,7 @@ func fakeCreate(_ context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox,
 		return nil, sandbox.Errorf(sandbox.CodeIsolation, "layer cgroup cannot be had here")
 	}
 	sb := fakeSandbox(newID, req.Name, "")
-	sb.Env, sb.Metadata, sb.Limits = req.Env, req.Metadata, req.Limits
+	sb.Env, sb.Metadata, sb.Limits, sb.SelfControl = req.Env, req.Metadata, req.Limits, req.SelfControl
 	return sb, nil
 }
 

@@ -137,8 +137,15 @@ func sandboxPairs(s *sandbox.Sandbox) func(io.Writer) error {
 		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339),
 		"limits", fmt.Sprintf("%g cpus, %d MiB memory, %d MiB disk, %d pids", s.Limits.CPUs, s.Limits.MemoryMiB, s.Limits.DiskMiB, s.Limits.Pids),
 		"memory", memoryOf(s),
-		"env", joinPairs(s.Env), "metadata", joinPairs(s.Metadata), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
+		"env", joinPairs(s.Env), "metadata", joinPairs(s.Metadata), "self-control", selfControl(s.SelfControl), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
 	)
+}
+
+func selfControl(c *sandbox.SelfControl) string {
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d forks and %d snapshots of the whole tree, %d generations", c.Forks, c.Snapshots, c.Depth)
 }
 
 func snapshotPairs(s *sandbox.Snapshot) func(io.Writer) error {

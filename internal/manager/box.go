@@ -27,6 +27,8 @@ type record struct {
 	Ancestors []string `json:"ancestors,omitempty"`
 	// Freeze is what it was made from; empty if it was created.
 	Freeze string `json:"freeze,omitempty"`
+	// Control is nil if it may not control itself.
+	Control *right `json:"control,omitempty"`
 	process
 }
 
@@ -58,6 +60,13 @@ func (b *box) view() sandbox.Sandbox {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.rec.Sandbox
+}
+
+// controls reports whether the sandbox may control itself.
+func (b *box) controls() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rec.Control != nil
 }
 
 // running returns the box's sentry, or an error unless its state is one of ok.
@@ -213,8 +222,12 @@ func (m *Manager) commit(ctx context.Context, fresh []*box, more ...store.Change
 	return nil
 }
 
-// watch notices when the sentry of b ends by itself.
+// watch notices when the sentry of b ends by itself, and serves its requests if it
+// may make any.
 func (m *Manager) watch(b *box, s *launch.Sentry) {
+	if b.controls() {
+		m.control(s)
+	}
 	m.watchers.Add(1)
 	go func() {
 		defer m.watchers.Done()

@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"os"
 	"regexp"
 
 	"ramet.dev/ramet/internal/launch"
@@ -21,6 +22,12 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 	}
 	if err := sandbox.ValidMetadata("metadata", req.Metadata); err != nil {
 		return nil, err
+	}
+	if err := validSelfControl(req.SelfControl); err != nil {
+		return nil, err
+	}
+	if req.SelfControl != nil && m.cfg.Command == nil {
+		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "this program was built without the command by which sandboxes control themselves: build it with make build")
 	}
 	if sandbox.IsID(sandbox.KindSnapshot, req.Image) {
 		return m.createFromSnapshot(ctx, req)
@@ -46,6 +53,10 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 		s.ImageName = img.Names[0]
 	}
 	s.Env, s.Cwd, s.User = mergeEnv(img.Env, req.Env), img.Cwd, img.User
+	if req.SelfControl != nil {
+		s.SelfControl = req.SelfControl
+		d.rec.Control = &right{Grant: id}
+	}
 	b, err := m.boot(ctx, d, req.Require)
 	if err != nil {
 		m.unreserve(req.Name)
@@ -71,21 +82,44 @@ func (m *Manager) boot(ctx context.Context, d draft, require []string) (_ *box, 
 			sentry.Kill()
 		}
 	}()
-	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: d.common()}}, nil, image); err != nil {
+	call := &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: d.common(), Control: d.rec.Control != nil}}
+	files := []*os.File{image}
+	if call.Boot.Control {
+		files = append(files, m.cfg.Command)
+	}
+	if _, err := sentry.Call(ctx, call, nil, files...); err != nil {
 		return nil, err
 	}
 	if err := outlive(ctx, sentry); err != nil {
 		return nil, err
 	}
 	b := &box{id: d.rec.Sandbox.ID, rec: d.rec, sentry: sentry}
-	if err := m.commit(ctx, []*box{b}); err != nil {
+	if err := m.commit(ctx, []*box{b}, m.newGrantOf(&b.rec)...); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
+// newGrantOf makes the grant of a sandbox that is to control itself, and returns
+// what is to be recorded.
+func (m *Manager) newGrantOf(rec *record) []store.Change {
+	if rec.Control == nil {
+		return nil
+	}
+	c := rec.Sandbox.SelfControl
+	doc := grantRecord{Forks: c.Forks, Snapshots: c.Snapshots}
+	g := newGrant(rec.Control.Grant, doc)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.grants[g.id] = g
+	return []store.Change{{Table: store.Grants, ID: g.id, Doc: doc}}
+}
+
 // createFromSnapshot is a restore of one with the fields of a create.
 func (m *Manager) createFromSnapshot(ctx context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error) {
+	if req.SelfControl != nil {
+		return nil, sandbox.Invalid("self_control", "a sandbox from a snapshot may do what the one that was frozen might")
+	}
 	if req.Limits != (sandbox.Limits{}) || len(req.Require) > 0 {
 		return nil, sandbox.Invalid("limits", "a sandbox from a snapshot has the limits and layers of the one that was frozen")
 	}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
+	"ramet.dev/ramet/internal/control"
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/store"
@@ -25,11 +27,16 @@ const (
 // crashes and cancellation go; a child that fails by itself is reported in its
 // entry and does not harm the others.
 func (m *Manager) Fork(ctx context.Context, ref string, req sandbox.ForkRequest) (*sandbox.ForkResult, error) {
-	began := time.Now()
 	b, err := m.resolve(ref)
 	if err != nil {
 		return nil, err
 	}
+	return m.fork(ctx, b, req, nil)
+}
+
+// fork is Fork. by is nil unless the sandbox asked for it by itself.
+func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by *asked) (*sandbox.ForkResult, error) {
+	began := time.Now()
 	b.op.RLock()
 	defer b.op.RUnlock()
 	if _, err := b.running(sandbox.StateRunning); err != nil {
@@ -45,11 +52,15 @@ func (m *Manager) Fork(ctx context.Context, ref string, req sandbox.ForkRequest)
 	}
 	defer batch.close()
 	b.mu.Lock()
-	ancestors := append(append([]string{}, b.rec.Ancestors...), b.id)
+	ancestors, own := append(append([]string{}, b.rec.Ancestors...), b.id), b.rec.Control
 	b.mu.Unlock()
 	for i := range batch.drafts {
 		batch.describe(i, &parent, ancestors, req.Metadata)
+		batch.drafts[i].rec.Control = own.inherited(false)
 		batch.drafts[i].rec.Sandbox.Parent = b.id
+	}
+	if by != nil {
+		batch.madeByItself(by, req.Metadata)
 	}
 	// Sentries are readied while the source is being frozen.
 	batch.prepareAhead(ctx)
@@ -78,8 +89,12 @@ type batch struct {
 	children []sandbox.Child
 	sentries []*launch.Sentry // readied ahead; nil where not
 	boxes    []*box           // nil where a child failed
-	ahead    sync.WaitGroup
-	done     bool
+	// asked is the request of the frozen sandbox itself that is answered in the
+	// children, 0 for none, and reply the answer.
+	asked uint64
+	reply func(*sandbox.Sandbox) control.Reply
+	ahead sync.WaitGroup
+	done  bool
 }
 
 // newBatch checks the request and reserves the names.
@@ -129,8 +144,29 @@ func (b *batch) describe(i int, from *sandbox.Sandbox, ancestors []string, metad
 	s.Image, s.ImageName, s.Limits = from.Image, from.ImageName, from.Limits
 	s.Depth = len(ancestors)
 	d.rec.Ancestors = ancestors
-	s.Metadata = merged(from.Metadata, metadata)
+	s.Metadata, s.SelfControl = merged(from.Metadata, metadata), from.SelfControl
 	s.Env, s.Cwd, s.User = merged(from.Env, b.env), from.Cwd, from.User
+}
+
+// madeByItself makes the children those that the sandbox asked for by itself.
+func (b *batch) madeByItself(by *asked, metadata map[string]string) {
+	for i := range b.drafts {
+		rec := &b.drafts[i].rec
+		rec.Control = rec.Control.inherited(true)
+		rec.Control.Tags = slices.Clone(rec.Control.Tags)
+		for k := range metadata {
+			if !slices.Contains(rec.Control.Tags, k) {
+				rec.Control.Tags = append(rec.Control.Tags, k)
+			}
+		}
+		left := *rec.Sandbox.SelfControl
+		left.Depth--
+		rec.Sandbox.SelfControl = &left
+	}
+	b.asked = by.id
+	b.reply = func(s *sandbox.Sandbox) control.Reply {
+		return control.Reply{Child: &control.Born{ID: s.ID, Index: s.Identity.ForkIndex, Parent: s.Parent}}
+	}
 }
 
 func merged(a, b map[string]string) map[string]string {
@@ -223,6 +259,9 @@ func (b *batch) load(ctx context.Context, i int, f *freeze, files []*os.File, ho
 	s := b.sentries[i]
 	var loaded wire.Loaded
 	call := &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: d.common(), Generations: f.generations, RunHooks: hooks}}
+	if b.asked != 0 {
+		call.Load.Answer = answerTo(b.asked, b.reply(&d.rec.Sandbox))
+	}
 	if _, err := s.Call(ctx, call, &loaded, files...); err != nil {
 		return err
 	}

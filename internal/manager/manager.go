@@ -29,7 +29,10 @@ type Config struct {
 	Engine string
 	// PoolSize is how many blank sentries are kept ready.
 	PoolSize launch.PoolSize
-	Log      *slog.Logger
+	// Command is the program by which a sandbox controls itself, sealed; nil
+	// if none may.
+	Command *os.File
+	Log     *slog.Logger
 }
 
 // Manager implements httpapi.Service. It is safe for concurrent use.
@@ -43,12 +46,14 @@ type Manager struct {
 	pool     *launch.Pool
 	gens     *generations
 
-	mu        sync.Mutex
-	boxes     map[string]*box
-	names     map[string]string // of sandboxes and of those being made, to ids
-	snaps     map[string]*snapshot
-	snapNames map[string]string
-	freezes   map[string]*freeze
+	mu         sync.Mutex
+	boxes      map[string]*box
+	names      map[string]string // of sandboxes and of those being made, to ids
+	snaps      map[string]*snapshot
+	snapNames  map[string]string
+	freezes    map[string]*freeze
+	grants     map[string]*grant
+	controlled map[*launch.Sentry]bool // whose requests are served
 
 	imageMu   sync.Mutex     // held while an image is removed
 	imageUses map[string]int // by what is being made, by id; guarded by imageMu
@@ -64,7 +69,7 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 		cfg: cfg, log: cfg.Log, gens: newGenerations(),
 		boxes: map[string]*box{}, names: map[string]string{},
 		snaps: map[string]*snapshot{}, snapNames: map[string]string{},
-		freezes: map[string]*freeze{}, imageUses: map[string]int{}, closing: make(chan struct{}),
+		freezes: map[string]*freeze{}, grants: map[string]*grant{}, controlled: map[*launch.Sentry]bool{}, imageUses: map[string]int{}, closing: make(chan struct{}),
 	}
 	// First of all: it keeps other daemons away from what is touched below.
 	if m.store, err = store.Open(ctx, cfg.Paths.Registry()); err != nil {
@@ -158,7 +163,7 @@ func millis(t time.Time) float64 { return float64(time.Since(t).Microseconds()) 
 
 // stateVersion changes when what Ramet itself puts into a sandbox's saved state
 // does.
-const stateVersion = 5
+const stateVersion = 6
 
 // engine is what a snapshot's format depends on.
 func (m *Manager) engine() string { return fmt.Sprintf("%s, state %d", m.cfg.Engine, stateVersion) }

@@ -33,7 +33,7 @@ func (m *Manager) recover(ctx context.Context) error {
 		m: m, ctx: ctx, records: map[string]freezeRecord{},
 		sentry: map[string]*launch.Sentry{}, adopted: map[*box]*launch.Sentry{}, pins: map[string][]string{},
 	}
-	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.sweep} {
+	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.readGrants, r.sweep} {
 		if err := step(); err != nil {
 			return fmt.Errorf("recover: %w", err)
 		}

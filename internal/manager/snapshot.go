@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"ramet.dev/ramet/internal/control"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/store"
 )
@@ -21,6 +22,9 @@ type snapRecord struct {
 	History   []point          `json:"history,omitempty"`   // the snapshot itself is the last
 	Source    sandbox.Sandbox  `json:"source"`              // as it was when it was frozen
 	Digest    string           `json:"digest,omitempty"`    // sha256 of the snapshot file on disk
+	Control   *right           `json:"control,omitempty"`   // the right of what is made from it
+	Asked     uint64           `json:"asked,omitempty"`     // the sandbox's own request for it, 0 if it was not asked for so
+	Label     string           `json:"label,omitempty"`     // what the sandbox calls it
 }
 
 // snapshot is a named freeze.
@@ -46,6 +50,11 @@ func (m *Manager) Snapshot(ctx context.Context, ref string, req sandbox.Snapshot
 	if err != nil {
 		return nil, err
 	}
+	return m.snapshot(ctx, b, req, nil)
+}
+
+// snapshot is Snapshot. by is nil unless the sandbox asked for it by itself.
+func (m *Manager) snapshot(ctx context.Context, b *box, req sandbox.SnapshotRequest, by *asked) (*sandbox.Snapshot, error) {
 	if req.Name != "" {
 		if err := sandbox.ValidName("name", req.Name); err != nil {
 			return nil, err
@@ -58,6 +67,12 @@ func (m *Manager) Snapshot(ctx context.Context, ref string, req sandbox.Snapshot
 	s, err := m.capture(ctx, b, req)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	if by != nil {
+		s.rec.Asked, s.rec.Label = by.id, by.name
+		own := s.rec.Control.inherited(false)
+		own.Snapshots = append(slices.Clone(own.Snapshots), s.id)
+		s.rec.Control = own
 	}
 	f := s.freeze
 	if err := m.addSnapshot(s); err != nil {
@@ -82,7 +97,7 @@ func (m *Manager) capture(ctx context.Context, b *box, req sandbox.SnapshotReque
 		return nil, err
 	}
 	b.mu.Lock()
-	source, ancestors := b.rec.Sandbox, append(append([]string{}, b.rec.Ancestors...), b.id)
+	source, ancestors, own := b.rec.Sandbox, append(append([]string{}, b.rec.Ancestors...), b.id), b.rec.Control.inherited(false)
 	b.mu.Unlock()
 	source.Metadata = merged(source.Metadata, req.Metadata) // so that what is restored has it, too
 	return &snapshot{id: f.id, freeze: f, rec: snapRecord{
@@ -94,6 +109,7 @@ func (m *Manager) capture(ctx context.Context, b *box, req sandbox.SnapshotReque
 		Ancestors: ancestors,
 		History:   f.history,
 		Source:    source,
+		Control:   own,
 	}}, nil
 }
 
@@ -265,9 +281,11 @@ func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRe
 	ancestors := append(append([]string{}, s.rec.Ancestors...), s.id)
 	for i := range batch.drafts {
 		batch.describe(i, source, ancestors, req.Metadata)
+		batch.drafts[i].rec.Control = s.rec.Control
 		d := &batch.drafts[i].rec.Sandbox
 		d.Parent, d.Snapshot = source.ID, s.id
 	}
+	batch.asked, batch.reply = s.rec.Asked, s.restored
 	out := &sandbox.ForkResult{SnapshotMS: millis(began)}
 	if err := batch.make(ctx, f, source.Image, true); err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
@@ -275,6 +293,12 @@ func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRe
 	out.Children = batch.children
 	out.ReturnMS = millis(began)
 	return out, nil
+}
+
+// restored is what a sandbox is told that was made from s, or rolled back to it,
+// if s was its own wish.
+func (s *snapshot) restored(sb *sandbox.Sandbox) control.Reply {
+	return control.Reply{Restored: &control.Restored{ID: sb.ID, Index: sb.Identity.ForkIndex, Snapshot: control.Snapshot{ID: s.id, Name: s.rec.Label}}}
 }
 
 // snapshotDir returns where a snapshot is kept and the files in it.

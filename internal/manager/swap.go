@@ -39,7 +39,7 @@ func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (*sandbox.S
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
 	defer m.drop(f)
-	sentry, err := m.loadAs(ctx, &d, f)
+	sentry, err := m.loadAs(ctx, &d, f, answerTo(s.rec.Asked, s.restored(&d.rec.Sandbox)))
 	if err != nil {
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
@@ -56,7 +56,7 @@ func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (*sandbox.S
 }
 
 // loadAs starts a sentry with the state of f and the identity of d.
-func (m *Manager) loadAs(ctx context.Context, d *draft, f *freeze) (*launch.Sentry, error) {
+func (m *Manager) loadAs(ctx context.Context, d *draft, f *freeze, answer *wire.ControlAnswer) (*launch.Sentry, error) {
 	files, err := m.childFiles(f, d.rec.Sandbox.Image)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (m *Manager) loadAs(ctx context.Context, d *draft, f *freeze) (*launch.Sent
 	if err != nil {
 		return nil, err
 	}
-	call := &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: d.common(), Generations: f.generations}}
+	call := &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: d.common(), Generations: f.generations, Answer: answer}}
 	if _, err := sentry.Call(ctx, call, nil, files...); err != nil {
 		sentry.Kill()
 		return nil, err

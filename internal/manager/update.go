@@ -14,39 +14,56 @@ func (m *Manager) Update(ctx context.Context, ref string, req sandbox.UpdateRequ
 	if err != nil {
 		return nil, err
 	}
+	var old string
+	renamed := false
+	err = m.edit(ctx, b, func(rec *record) (err error) {
+		if len(req.Metadata) > 0 {
+			if rec.Sandbox.Metadata, err = sandbox.ChangeMetadata(rec.Sandbox.Metadata, req.Metadata); err != nil {
+				return err
+			}
+		}
+		old = rec.Sandbox.Name
+		if req.Name == nil || *req.Name == old {
+			return nil
+		}
+		if err := m.reserve([]string{*req.Name}, []string{b.id}); err != nil {
+			return err
+		}
+		rec.Sandbox.Name, renamed = *req.Name, true
+		return nil
+	})
+	switch {
+	case renamed && err == nil:
+		m.unreserve(old)
+	case renamed:
+		m.unreserve(*req.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("update sandbox: %w", err)
+	}
+	v := b.view()
+	return &v, nil
+}
+
+// edit changes what is recorded of b, but for what says how its sentry does.
+// change gets a copy, in which it replaces what it changes.
+func (m *Manager) edit(ctx context.Context, b *box, change func(*record) error) error {
 	b.op.Lock()
 	defer b.op.Unlock()
 	b.mu.Lock()
 	rec := b.rec
 	b.mu.Unlock()
 	if rec.Sandbox.State == sandbox.StateDestroyed { // while we waited
-		return nil, sandbox.NotFound("sandbox", ref)
+		return sandbox.NotFound("sandbox", b.id)
 	}
-	if len(req.Metadata) > 0 {
-		if rec.Sandbox.Metadata, err = sandbox.ChangeMetadata(rec.Sandbox.Metadata, req.Metadata); err != nil {
-			return nil, err
-		}
-	}
-	old := rec.Sandbox.Name
-	renamed := req.Name != nil && *req.Name != old
-	if renamed {
-		rec.Sandbox.Name = *req.Name
-		if err := m.reserve([]string{*req.Name}, []string{b.id}); err != nil {
-			return nil, err
-		}
+	if err := change(&rec); err != nil {
+		return err
 	}
 	if err := m.store.Apply(ctx, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec}); err != nil {
-		if renamed {
-			m.unreserve(*req.Name)
-		}
-		return nil, fmt.Errorf("update sandbox: %w", err)
-	}
-	if renamed {
-		m.unreserve(old)
+		return err
 	}
 	b.mu.Lock()
-	b.rec.Sandbox.Name, b.rec.Sandbox.Metadata = rec.Sandbox.Name, rec.Sandbox.Metadata // it may have failed meanwhile
-	v := b.rec.Sandbox
-	b.mu.Unlock()
-	return &v, nil
+	defer b.mu.Unlock()
+	b.rec.Sandbox.Name, b.rec.Sandbox.Metadata, b.rec.Control = rec.Sandbox.Name, rec.Sandbox.Metadata, rec.Control // it may have failed meanwhile
+	return nil
 }

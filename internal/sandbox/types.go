@@ -77,19 +77,30 @@ type Sandbox struct {
 	Cwd       string            `json:"working_dir,omitempty" doc:"where commands start that name no directory; the image's WORKDIR"`
 	User      string            `json:"user,omitempty" doc:"whom commands run as that name no user; the image's USER"`
 	Metadata  map[string]string `json:"metadata,omitempty"`
-	Identity  Identity          `json:"identity"`
-	Isolation Isolation         `json:"isolation"`
+	// SelfControl is nil if processes of the sandbox may not control it.
+	SelfControl *SelfControl `json:"self_control,omitempty"`
+	Identity    Identity     `json:"identity"`
+	Isolation   Isolation    `json:"isolation"`
 	// Memory is left out of lists: it takes a look at each process.
 	Memory *Memory `json:"memory,omitempty"`
 }
 
+// SelfControl is what a sandbox may do to itself. Forks and snapshots are those of
+// all that descend from the sandbox that was given the right, together.
+type SelfControl struct {
+	Forks     int `json:"forks" minimum:"1" maximum:"1000" doc:"sandboxes that may be made in all"`
+	Depth     int `json:"depth" minimum:"0" maximum:"32" doc:"generations below this sandbox; from 1 in a request"`
+	Snapshots int `json:"snapshots,omitempty" minimum:"0" maximum:"100" doc:"snapshots that may be made in all"`
+}
+
 // CreateRequest asks for a new sandbox.
 type CreateRequest struct {
-	Image    string            `json:"image" doc:"image id or name, or snapshot id or name; an image goes first"`
-	Name     string            `json:"name,omitempty"`
-	Limits   Limits            `json:"limits,omitempty"`
-	Env      map[string]string `json:"env,omitempty"`
-	Metadata map[string]string `json:"metadata,omitempty"`
+	Image       string            `json:"image" doc:"image id or name, or snapshot id or name; an image goes first"`
+	Name        string            `json:"name,omitempty"`
+	Limits      Limits            `json:"limits,omitempty"`
+	Env         map[string]string `json:"env,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+	SelfControl *SelfControl      `json:"self_control,omitempty" doc:"let processes in the sandbox fork, snapshot, roll back and tag it, by the command ramet and the socket /run/ramet.sock"`
 	// Require lists isolation layers without which the sandbox must not start
 	// (the JSON names of Isolation's fields).
 	Require []string `json:"require,omitempty" doc:"isolation layers that must be on"`

@@ -137,6 +137,8 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 		return s.file(g, c, call.File)
 	case wire.OpStart, wire.OpAttach, wire.OpWait, wire.OpInput, wire.OpSignal, wire.OpResize, wire.OpForget, wire.OpPS, wire.OpProcess:
 		return s.process(g, c, call)
+	case wire.OpControl:
+		return nil, s.control(g, c)
 	case wire.OpPorts:
 		return g.Ports(), nil
 	case wire.OpDial:
@@ -229,7 +231,15 @@ func (s *server) boot(req *wire.Boot, p *wire.Packet) (any, error) {
 		image.Close()
 		return nil, err
 	}
-	g, err := b.Boot(req.Common, image)
+	var command *os.File
+	if req.Control {
+		if command, err = p.Take(1); err != nil {
+			image.Close()
+			return nil, errors.Join(errCall, err)
+		}
+		defer command.Close()
+	}
+	g, err := b.Boot(req.Common, image, command)
 	if err != nil {
 		return nil, err
 	}

@@ -160,3 +160,21 @@ func (w packetWriter) Write(b []byte) (int, error) {
 	}
 	return sent, nil
 }
+
+// control passes requests of the sandbox on to c, and the answers back, until c
+// is closed.
+func (s *server) control(g *guest.Guest, c *wire.Conn) error {
+	d := &guest.Daemon{
+		Send:  func(r wire.ControlRequest) error { return c.SendJSON(wire.TypeRequest, r) },
+		Close: func() { c.Close() },
+	}
+	return g.Control(d, func() (*wire.ControlAnswer, error) {
+		p, err := c.Receive()
+		if err != nil {
+			return nil, err
+		}
+		p.Close()
+		a := &wire.ControlAnswer{}
+		return a, p.Decode(a)
+	})
+}

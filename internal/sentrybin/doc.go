@@ -6,5 +6,8 @@
 // milliseconds and a megabyte. `make build` builds it into the directory elf
 // first.
 //
-// The package must never know what the program does.
+// Besides that it carries the command by which a sandbox that may controls itself,
+// which is written into such sandboxes.
+//
+// The package must never know what the programs do.
 package sentrybin

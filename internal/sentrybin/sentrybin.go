@@ -17,6 +17,7 @@ var files embed.FS
 
 const (
 	program = "elf/ramet-sentry"
+	command = "elf/ramet-guest"
 	// lowestFD keeps the file away from the numbers that a child is given its
 	// own descriptors under, which happens before it executes Path.
 	lowestFD = 64
@@ -47,26 +48,52 @@ func Open() (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.MemfdCreate("ramet-sentry", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	file, err := sealed("ramet-sentry", src)
 	if err != nil {
-		return nil, fmt.Errorf("make memory file for the sentry program: %w", err)
+		return nil, err
+	}
+	return &Program{file: file, Engine: engine}, nil
+}
+
+// OpenCommand copies the command that goes into sandboxes to a sealed file in
+// memory. It returns ErrMissing if there is none.
+func OpenCommand() (*os.File, error) {
+	src, err := files.Open(command)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrMissing
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open command: %w", err)
+	}
+	defer src.Close()
+	return sealed("ramet-guest", src)
+}
+
+// sealed copies src to a file in memory that nobody can change.
+func sealed(name string, src io.Reader) (_ *os.File, err error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("make memory file for %s: %w", name, err)
 	}
 	high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, lowestFD)
 	unix.Close(fd)
 	if err != nil {
-		return nil, fmt.Errorf("move memory file of the sentry program: %w", err)
+		return nil, fmt.Errorf("move memory file of %s: %w", name, err)
 	}
-	p := &Program{file: os.NewFile(uintptr(high), "ramet-sentry"), Engine: engine}
-	if _, err := io.Copy(p.file, src); err != nil {
-		p.Close()
-		return nil, fmt.Errorf("copy sentry program: %w", err)
+	file := os.NewFile(uintptr(high), name)
+	defer func() {
+		if err != nil {
+			file.Close()
+		}
+	}()
+	if _, err := io.Copy(file, src); err != nil {
+		return nil, fmt.Errorf("copy %s: %w", name, err)
 	}
 	seals := unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
-	if _, err := unix.FcntlInt(p.file.Fd(), unix.F_ADD_SEALS, seals); err != nil {
-		p.Close()
-		return nil, fmt.Errorf("seal sentry program: %w", err)
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, fmt.Errorf("seal %s: %w", name, err)
 	}
-	return p, nil
+	return file, nil
 }
 
 // Path is what to execute. It is good for children of this process until Close.

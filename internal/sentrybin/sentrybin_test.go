@@ -34,3 +34,28 @@ func TestProgramRuns(t *testing.T) {
 		t.Error("the program can be written to")
 	}
 }
+
+func TestCommandRuns(t *testing.T) {
+	f, err := OpenCommand()
+	if errors.Is(err, ErrMissing) {
+		t.Skip("make build was not run")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd := exec.Command("/proc/self/fd/3", "nonsense")
+	cmd.ExtraFiles = []*os.File{f}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "unknown command nonsense") {
+		t.Errorf("the command printed %q and ended with %v", out, err)
+	}
+	if _, err := f.WriteAt([]byte{0}, 0); err == nil {
+		t.Error("the command can be written to")
+	}
+	const most = 3 << 20 // it is written to each sandbox that may use it
+	if st, err := f.Stat(); err != nil || st.Size() > most {
+		t.Errorf("the command has %d bytes (%v), more than %d", st.Size(), err, most)
+	}
+}

@@ -25,6 +25,7 @@ const (
 	Sandboxes Table = "sandboxes"
 	Snapshots Table = "snapshots"
 	Freezes   Table = "freezes"
+	Grants    Table = "grants"
 )
 
 // formatVersion changes with every incompatible change of the documents. An
@@ -71,13 +72,10 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err := s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
 		return sandbox.Errorf(sandbox.CodeCorrupt, "open store: %w", err)
 	}
-	switch {
-	case version == formatVersion:
-		return nil
-	case version != 0:
+	if version != 0 && version != formatVersion {
 		return sandbox.Errorf(sandbox.CodeUnsupported, "open store: its format is version %d, this program knows %d", version, formatVersion)
 	}
-	for _, t := range []Table{Sandboxes, Snapshots, Freezes} {
+	for _, t := range []Table{Sandboxes, Snapshots, Freezes, Grants} {
 		if _, err := s.db.ExecContext(ctx, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (id TEXT PRIMARY KEY, doc BLOB NOT NULL) WITHOUT ROWID", t)); err != nil {
 			return fmt.Errorf("make store: %w", err)
 		}

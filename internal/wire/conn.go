@@ -32,6 +32,9 @@ const (
 	TypeChunk  Type = 'o'
 	TypeResize Type = 'w'
 	TypePart   Type = 'p'
+	// TypeRequest and TypeAnswer are a ControlRequest and a ControlAnswer.
+	TypeRequest Type = 'q'
+	TypeAnswer  Type = 'a'
 )
 
 const (

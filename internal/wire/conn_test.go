@@ -326,7 +326,7 @@ func FuzzCall(f *testing.F) {
 
 // calls has one of each op that carries something.
 var calls = []Call{
-	{Op: OpBoot, Boot: &Boot{Common{ID: "sbx_a", Hostname: "a", MachineID: "0", Env: map[string]string{"A": "b"}}}},
+	{Op: OpBoot, Boot: &Boot{Common: Common{ID: "sbx_a", Hostname: "a", MachineID: "0", Env: map[string]string{"A": "b"}}}},
 	{Op: OpLoad, Load: &Load{Common: Common{ID: "sbx_b", ForkIndex: 3, Limits: sandbox.Limits{CPUs: 0.5}}, Generations: []string{"pool_1", "pool_2"}, RunHooks: true}},
 	{Op: OpExec, Exec: &Exec{Argv: []string{"sh", "-c", "true\x01\u2028"}, Env: map[string]string{"A": ""}, Cwd: "/", User: "a:b", Stdin: true, TimeoutMS: 5}},
 	{Op: OpFreeze, Freeze: &Freeze{ID: "snap_a", Self: "pool_1"}},

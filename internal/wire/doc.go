@@ -50,6 +50,13 @@
 //	                       <-   Stdout bytes, Stderr bytes, Part{kind, last} bytes
 //	                       <-   Reply{Ran}
 //
+// A daemon serves the requests of a sandbox that may control itself, until
+// another one does or the connection is closed:
+//
+//	Call                   ->
+//	                       <-   Request
+//	Answer                 ->   (and so on, in any order)
+//
 // Closing the connection before the reply cancels the call; an exec's process
 // group is killed, an attach's process runs on, and a run is
 // interrupted.

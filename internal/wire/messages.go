@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"encoding/json"
+
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/snapfile"
 )
@@ -38,6 +40,7 @@ const (
 	OpInfo     Op = "info"     // Info
 	OpPS       Op = "ps"       // processes; with Process set also those that have ended
 	OpProcess  Op = "process"  // one process
+	OpControl  Op = "control"  // serve the sandbox's requests, see the package comment
 	OpAdopt    Op = "adopt"    // reply + memory file, generations: for a new daemon
 	OpQuit     Op = "quit"     // end the sandbox
 )
@@ -45,7 +48,7 @@ const (
 // Receives reports whether the one who serves the call goes on receiving, if only
 // to notice that the caller went away.
 func (o Op) Receives() bool {
-	return o == OpExec || o == OpAttach || o == OpWait || o == OpInput || o == OpContext || o == OpRun || o == OpFile || o == OpDial
+	return o == OpExec || o == OpControl || o == OpAttach || o == OpWait || o == OpInput || o == OpContext || o == OpRun || o == OpFile || o == OpDial
 }
 
 // Call is the body of a TypeCall packet. Exactly the field of its op is set.
@@ -84,6 +87,9 @@ type Common struct {
 // comes with the call.
 type Boot struct {
 	Common
+	// Control says that the sandbox may control itself. The descriptor of the
+	// command to do it with comes behind the image.
+	Control bool `json:"control,omitempty"`
 }
 
 // Load asks a blank sentry to become a child of a frozen sandbox. Descriptors:
@@ -94,6 +100,23 @@ type Load struct {
 	// RunHooks says that the hooks in /etc/ramet/fork.d must run before the
 	// reply.
 	RunHooks bool `json:"run_hooks"`
+	// Answer is for the request of the sandbox that it was frozen for.
+	Answer *ControlAnswer `json:"answer,omitempty"`
+}
+
+// ControlRequest is a line that a process said on the control socket. The sentry
+// has not looked at it but for that it is a JSON object.
+type ControlRequest struct {
+	// ID names the request among those of this sandbox and all whose state it
+	// has.
+	ID      uint64          `json:"id"`
+	Request json.RawMessage `json:"request"`
+}
+
+// ControlAnswer is the line that it is told.
+type ControlAnswer struct {
+	ID    uint64          `json:"id"`
+	Reply json.RawMessage `json:"reply"`
 }
 
 // Loaded is the reply to Boot and Load.

@@ -39,6 +39,9 @@ type node struct {
 	build string // build id: tells this node's sentries from others
 	pool  int
 	log   *slog.Logger
+	// command is the one inside of sandboxes that may control themselves, nil if
+	// the test needs none.
+	command *os.File
 	// What was there before the manager was.
 	fds        map[string]int
 	goroutines goleak.Option
@@ -124,7 +127,9 @@ func (n *node) importWith(opt image.Options) {
 }
 
 func (n *node) config() manager.Config {
-	return manager.Config{Paths: n.paths, Executable: "/proc/self/exe", Engine: n.build, PoolSize: manager.FixedPoolSize(n.pool), Log: n.log}
+	return manager.Config{
+		Paths: n.paths, Executable: "/proc/self/exe", Engine: n.build, PoolSize: manager.FixedPoolSize(n.pool), Command: n.command, Log: n.log,
+	}
 }
 
 func (n *node) open() {

@@ -11,6 +11,7 @@
 //	    held.mu
 //	    table.mu
 //	      ring.mu
+//	    controller.mu
 //
 // The package must never know how calls reach it: package sentry decodes them.
 package guest

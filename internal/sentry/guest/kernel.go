@@ -104,11 +104,13 @@ type Guest struct {
 	table    *table
 	held     *held
 	contexts *contexts
+	control  *controller // nil if the sandbox may not control itself
 }
 
 // Boot makes b a new sandbox whose root file system is image, a descriptor that
-// it takes over.
-func (b *Blank) Boot(id wire.Common, image *os.File) (*Guest, error) {
+// it takes over. command is the program by which a sandbox that may control
+// itself does, nil for others.
+func (b *Blank) Boot(id wire.Common, image, command *os.File) (*Guest, error) {
 	k := &kernel.Kernel{Platform: b.plat}
 	k.SetMemoryFile(b.mem.MemoryFile())
 	vdso, err := loader.PrepareVDSO(b.mem.MemoryFile())
@@ -143,14 +145,17 @@ func (b *Blank) Boot(id wire.Common, image *os.File) (*Guest, error) {
 	if g.disk, err = b.newDisk(image, nil, nil); err != nil {
 		return nil, err
 	}
-	if err := g.start(); err != nil {
+	if err := g.start(command); err != nil {
 		return nil, err
+	}
+	if g.control != nil {
+		g.serveSocket()
 	}
 	return g, nil
 }
 
 // start mounts the file systems and runs init.
-func (g *Guest) start() error {
+func (g *Guest) start(command *os.File) error {
 	if err := registerFilesystems(g.k); err != nil {
 		return err
 	}
@@ -170,6 +175,11 @@ func (g *Guest) start() error {
 	}
 	if err := g.writeIdentity(ctx); err != nil {
 		return err
+	}
+	if command != nil {
+		if err := g.makeControl(command); err != nil {
+			return err
+		}
 	}
 	g.k.AddStateToCheckpoint(tableKey, g.table)
 	g.k.AddStateToCheckpoint(heldKey, g.held)

@@ -68,6 +68,9 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		return nil, nil, err
 	}
 	ph.mark("load")
+	if g.control != nil {
+		g.control.thaw(req.Answer)
+	}
 	g.newPacketIDs()
 	if err := g.attachStateless(g.rootContext()); err != nil {
 		return nil, nil, err
@@ -82,6 +85,9 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		return nil, nil, fmt.Errorf("start kernel: %w", err)
 	}
 	g.attendInherited()
+	if g.control != nil {
+		g.serveSocket()
+	}
 	out := &wire.Loaded{Reseeded: g.attendContexts()}
 	ph.mark("seed")
 	if req.RunHooks {
@@ -177,11 +183,15 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state does not say what was open")
 	}
 	k.AddStateToCheckpoint(heldKey, open)
+	own, ok := k.PopCheckpointState(controlKey).(*controller)
+	if ok {
+		k.AddStateToCheckpoint(controlKey, own)
+	}
 	k.AddStateToCheckpoint(contextsKey, interpreters)
 	if err := disk.find(k); err != nil {
 		return nil, err
 	}
-	return &Guest{k: k, mem: b.mem, disk: disk, id: id, table: inherited, held: open, contexts: interpreters}, nil
+	return &Guest{k: k, mem: b.mem, disk: disk, id: id, table: inherited, held: open, contexts: interpreters, control: own}, nil
 }
 
 // loadError says what it means that the kernel in state was not loaded.

@@ -46,8 +46,9 @@ func init() {
 		"staying":  staying,
 		"scribble": scribble,
 
-		"fs":    fs,
-		"serve": serve,
+		"fs":      fs,
+		"serve":   serve,
+		"control": control,
 	}
 }
 

@@ -1,0 +1,165 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+)
+
+const (
+	// SocketPath is where processes of the sandbox find the socket.
+	SocketPath = "/run/ramet.sock"
+	// CommandPath is where the command is, unless the image has something there.
+	CommandPath = "/usr/local/bin/ramet"
+	// MaxLine is how long a request may be, in bytes, with its newline.
+	MaxLine = 16 << 10
+	// MaxReply is how long a reply is at most, in bytes.
+	MaxReply = 100 << 10
+)
+
+// Op names what is asked for.
+type Op string
+
+// The requests. There are no others: a sandbox can reach itself, the snapshots
+// that it made and the children that it made, and nothing else.
+const (
+	OpInfo     Op = "info"     // what it is and may do; reply Info
+	OpFork     Op = "fork"     // Count children; reply Children, and Child in each of them
+	OpSnapshot Op = "snapshot" // reply Snapshot, and Restored in what is made from it
+	OpRollback Op = "rollback" // to Snapshot; a reply is an error
+	OpDiff     Op = "diff"     // files: from the snapshot With to now, or from now to the child With; reply Diff
+	OpTag      Op = "tag"      // Set and Remove metadata; reply Tagged
+)
+
+// Request is one line that a sandbox says.
+type Request struct {
+	Op       Op                `json:"op"`
+	Count    int               `json:"count,omitempty"`    // of OpFork; 1 if absent
+	Metadata map[string]string `json:"metadata,omitempty"` // of OpFork: for the children
+	Name     string            `json:"name,omitempty"`     // of OpSnapshot; only this sandbox and its children know it
+	Memory   bool              `json:"memory,omitempty"`   // of OpSnapshot: not on disk
+	Snapshot string            `json:"snapshot,omitempty"` // of OpRollback: id or name; the last one if absent
+	With     string            `json:"with,omitempty"`     // of OpDiff; the last snapshot if absent
+	Set      map[string]string `json:"set,omitempty"`      // of OpTag
+	Remove   []string          `json:"remove,omitempty"`   // of OpTag
+}
+
+// Reply is one line that it is told. Exactly one field is set.
+type Reply struct {
+	Error    *Error            `json:"error,omitempty"`
+	Info     *Info             `json:"info,omitempty"`
+	Children []Child           `json:"children,omitempty"`
+	Child    *Born             `json:"child,omitempty"`
+	Snapshot *Snapshot         `json:"snapshot,omitempty"`
+	Restored *Restored         `json:"restored,omitempty"`
+	Diff     *Diff             `json:"diff,omitempty"`
+	Tagged   *Tagged           `json:"tagged,omitempty"`
+}
+
+// Error says why a request failed.
+type Error struct {
+	Code     string `json:"code"`
+	Detail   string `json:"detail"`
+	Field    string `json:"field,omitempty"`
+	ExitCode int    `json:"exit_code"` // for a command that failed because of it
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Field != "" {
+		return e.Field + ": " + e.Detail
+	}
+	return e.Detail
+}
+
+// Left is one limit of a budget.
+type Left struct {
+	Limit int `json:"limit"`
+	Left  int `json:"left"`
+}
+
+// Budget is what a sandbox may still do. Forks and Snapshots are those of all
+// that descend from the sandbox that was given the right, together.
+type Budget struct {
+	Forks     Left `json:"forks"`
+	Depth     Left `json:"depth"`
+	Snapshots Left `json:"snapshots"`
+}
+
+// Info is what a sandbox is.
+type Info struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"name,omitempty"`
+	Index     int               `json:"index"`
+	Parent    string            `json:"parent,omitempty"`
+	Metadata  map[string]string `json:"metadata"`
+	Budget    Budget            `json:"budget"`
+	Snapshots []Snapshot        `json:"snapshots"` // that it can return to, oldest first
+	Children  []Child           `json:"children"`  // that it made and that live
+}
+
+// Child is one child as its parent sees it: a sandbox or an error.
+type Child struct {
+	ID    string `json:"id,omitempty"`
+	Index int    `json:"index"`
+	Error *Error `json:"error,omitempty"`
+}
+
+// Born is what a child is told where its parent is told of its children.
+type Born struct {
+	ID     string `json:"id"`
+	Index  int    `json:"index"`
+	Parent string `json:"parent"`
+}
+
+// Snapshot is a state of a sandbox to return to.
+type Snapshot struct {
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+}
+
+// Restored is what is told to what was made from a snapshot, or rolled back to
+// it, where the original is told of the snapshot.
+type Restored struct {
+	ID       string   `json:"id"`
+	Index    int      `json:"index"`
+	Snapshot Snapshot `json:"snapshot"`
+}
+
+// Tagged is the metadata of a sandbox after a change.
+type Tagged struct {
+	Metadata map[string]string `json:"metadata"`
+}
+
+// Diff is which files differ.
+type Diff struct {
+	From      string   `json:"from"`
+	To        string   `json:"to"`
+	Changes   []Change `json:"changes"`
+	Truncated int      `json:"truncated,omitempty"` // changes that are left out
+}
+
+// Change is one file that differs.
+type Change struct {
+	Kind string `json:"kind"` // added, modified, deleted or renamed
+	Path string `json:"path"`
+	Old  string `json:"old_path,omitempty"`
+}
+
+// Parse reads a request. Unknown fields are errors.
+func Parse(line []byte) (*Request, error) {
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	var r *Request
+	if err := d.Decode(&r); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one document in a line")
+	}
+	if r == nil {
+		return nil, errors.New("a request is an object")
+	}
+	return r, nil
+}

@@ -1,0 +1,165 @@
+package manager
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"golang.org/x/time/rate"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+)
+
+// right is what is stored of a sandbox's right to control itself. It is never
+// changed in place: records share it.
+type right struct {
+	// Grant is the budget, which the sandbox has in common with all that
+	// descend from the one that it was granted to.
+	Grant string `json:"grant"`
+	// Made says that its parent asked for it, by itself.
+	Made bool `json:"made,omitempty"`
+	// Snapshots are those that it, or an ancestor before it parted from that,
+	// asked for by itself, oldest first. It may return to them.
+	Snapshots []string `json:"snapshots,omitempty"`
+	// Tags are the keys of metadata that it or an ancestor set by itself, and so
+	// may change.
+	Tags []string `json:"tags,omitempty"`
+}
+
+// inherited returns the right of what is made from a sandbox with the right r.
+func (r *right) inherited(made bool) *right {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.Made = made
+	return &out
+}
+
+// grantRecord is what is stored of a grant.
+type grantRecord struct {
+	Forks         int `json:"forks"`
+	Snapshots     int `json:"snapshots"`
+	UsedForks     int `json:"used_forks"`
+	UsedSnapshots int `json:"used_snapshots"`
+}
+
+// grant is a budget that a tree of sandboxes shares.
+type grant struct {
+	id string
+	// Requests of one tree: so many at once, and at this pace. A guest must not
+	// occupy the daemon.
+	slots chan struct{}
+	pace  *rate.Limiter
+
+	mu  sync.Mutex
+	rec grantRecord
+}
+
+const (
+	// A request costs one, and one that makes sentries or reads trees of files
+	// costs more.
+	requestsPerSecond = 20
+	requestBurst      = 80
+	costlyRequest     = 4
+	requestsAtOnce    = 4
+)
+
+func newGrant(id string, rec grantRecord) *grant {
+	return &grant{id: id, rec: rec, slots: make(chan struct{}, requestsAtOnce), pace: rate.NewLimiter(requestsPerSecond, requestBurst)}
+}
+
+// take uses up part of the budget, which is recorded before it returns, so that
+// requests of several relatives together cannot exceed it. Negative numbers give
+// back.
+func (m *Manager) take(ctx context.Context, g *grant, forks, snapshots int) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	rec := g.rec
+	rec.UsedForks += forks
+	rec.UsedSnapshots += snapshots
+	switch {
+	case rec.UsedForks > rec.Forks:
+		return sandbox.Errorf(sandbox.CodeLimit, "forks: %d of %d that this sandbox and its relatives may make are used, and %d more were asked for", g.rec.UsedForks, rec.Forks, forks)
+	case rec.UsedSnapshots > rec.Snapshots:
+		return sandbox.Errorf(sandbox.CodeLimit, "snapshots: %d of %d that this sandbox and its relatives may make are used", g.rec.UsedSnapshots, rec.Snapshots)
+	}
+	if err := m.store.Apply(ctx, store.Change{Table: store.Grants, ID: g.id, Doc: rec}); err != nil {
+		return err
+	}
+	g.rec = rec
+	return nil
+}
+
+// giveBack undoes a take. What is not recorded stays used.
+func (m *Manager) giveBack(g *grant, forks, snapshots int) {
+	if forks == 0 && snapshots == 0 {
+		return
+	}
+	if err := m.take(context.Background(), g, -forks, -snapshots); err != nil {
+		m.log.Warn("give back a budget", "grant", g.id, "error", err)
+	}
+}
+
+func (g *grant) used() grantRecord {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.rec
+}
+
+func (m *Manager) grant(id string) *grant {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.grants[id]
+}
+
+// Bounds of what a sandbox may be allowed to do by itself.
+const (
+	maxSelfForks     = 1000
+	maxSelfDepth     = 32
+	maxSelfSnapshots = 100
+)
+
+func validSelfControl(c *sandbox.SelfControl) error {
+	switch {
+	case c == nil:
+		return nil
+	case c.Forks < 1 || c.Forks > maxSelfForks:
+		return sandbox.Invalid("self_control.forks", "%d is not from 1 to %d", c.Forks, maxSelfForks)
+	case c.Depth < 1 || c.Depth > maxSelfDepth:
+		return sandbox.Invalid("self_control.depth", "%d is not from 1 to %d", c.Depth, maxSelfDepth)
+	case c.Snapshots < 0 || c.Snapshots > maxSelfSnapshots:
+		return sandbox.Invalid("self_control.snapshots", "%d is not from 0 to %d", c.Snapshots, maxSelfSnapshots)
+	}
+	return nil
+}
+
+// readGrants reads the budgets that something still has, and forgets others. It
+// comes after all else was read.
+func (r *recovery) readGrants() error {
+	var had []string
+	for _, b := range r.m.boxes {
+		if b.rec.Control != nil {
+			had = append(had, b.rec.Control.Grant)
+		}
+	}
+	for _, s := range r.m.snaps {
+		if s.rec.Control != nil {
+			had = append(had, s.rec.Control.Grant)
+		}
+	}
+	return r.m.store.Each(r.ctx, store.Grants, func(id string, doc []byte) error {
+		if !slices.Contains(had, id) {
+			r.changes = append(r.changes, store.Change{Table: store.Grants, ID: id})
+			return nil
+		}
+		var rec grantRecord
+		if err := json.Unmarshal(doc, &rec); err != nil {
+			return corrupt("grant", id, err)
+		}
+		r.m.grants[id] = newGrant(id, rec)
+		return nil
+	})
+}

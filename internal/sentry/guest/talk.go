@@ -1,0 +1,172 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	gotime "time"
+
+	"gvisor.dev/gvisor/pkg/sentry/socket/unix/transport"
+	"gvisor.dev/gvisor/pkg/state"
+
+	"ramet.dev/ramet/internal/control"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// talk is one connection to the control socket. One request at a time is served
+// for it. All fields are saved, and changed by its goroutine alone, which holds
+// Guest.io for reading meanwhile.
+type talk struct {
+	hearing *hearing
+	in      []byte // received and not served yet; at most control.MaxLine
+	out     []byte // to be sent; at most one reply
+	pending uint64 // number of the request that is being answered, 0 for none
+}
+
+// replyPatience is how long a process may leave its answer unread.
+const replyPatience = 30 * gotime.Second
+
+var (
+	errAgain   = errors.New("nothing to do for now")
+	errTooLong = sandbox.Errorf(sandbox.CodeInvalid, "a request is one line of at most %d bytes", control.MaxLine)
+	errNoJSON  = sandbox.Errorf(sandbox.CodeInvalid, "a request is one JSON object in a line")
+)
+
+// serveTalk answers requests until the other side closes the connection, says
+// too much in one line, or leaves an answer unread.
+func (g *Guest) serveTalk(t *talk) {
+	defer g.hangUp(t)
+	for {
+		if g.send(t) != nil {
+			return
+		}
+		line, err := g.hear(t)
+		switch {
+		case err == errAgain:
+			<-t.hearing.wake.c
+		case err == errTooLong:
+			g.say(t, refusal(err))
+			_ = g.send(t) // it may be gone
+			return
+		case err != nil:
+			return
+		case !isObject(line):
+			g.say(t, refusal(errNoJSON))
+		default:
+			g.say(t, g.control.link.ask(t.pending, line))
+		}
+	}
+}
+
+func isObject(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	return len(line) > 0 && line[0] == '{' && json.Valid(line)
+}
+
+// hear returns the next request, which is pending then, or errAgain.
+func (g *Guest) hear(t *talk) ([]byte, error) {
+	g.io.RLock()
+	defer g.io.RUnlock()
+	if i := bytes.IndexByte(t.in, '\n'); i >= 0 {
+		line := slices.Clone(t.in[:i])
+		t.in = slices.Clone(t.in[i+1:])
+		c := g.control
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.last++
+		t.pending = c.last
+		return line, nil
+	}
+	room := control.MaxLine - len(t.in)
+	if room == 0 {
+		return nil, errTooLong
+	}
+	buf := make([]byte, min(room, 4<<10))
+	ctx := g.rootContext()
+	out, notify, err := t.hearing.ep.RecvMsg(ctx, [][]byte{buf}, transport.RecvArgs{})
+	if isWait(err) {
+		return nil, errAgain
+	}
+	if err != nil {
+		return nil, io.EOF
+	}
+	for _, r := range out.UnusedRights { // descriptors that were sent along
+		r.Release(ctx)
+	}
+	out.Control.Release(ctx)
+	if notify != nil {
+		notify()
+	}
+	t.in = append(t.in, buf[:out.RecvLen]...)
+	t.hearing.wake.ring() // there may be more
+	return nil, errAgain
+}
+
+// say makes line what is sent next, and the end of the pending request.
+func (g *Guest) say(t *talk, line []byte) {
+	g.io.RLock()
+	defer g.io.RUnlock()
+	t.out = append(t.out, line...)
+	t.pending = 0
+}
+
+// send sends what there is to say.
+func (g *Guest) send(t *talk) error {
+	timeout := gotime.NewTimer(replyPatience)
+	defer timeout.Stop()
+	for {
+		switch err := g.sendSome(t); {
+		case err == nil:
+			return nil
+		case err != errAgain:
+			return err
+		}
+		select {
+		case <-t.hearing.wake.c:
+		case <-timeout.C:
+			return sandbox.Errorf(sandbox.CodeTimeout, "the answer was not read")
+		}
+	}
+}
+
+// sendSome returns nil when all is sent, and errAgain when the other side has to
+// read first.
+func (g *Guest) sendSome(t *talk) error {
+	g.io.RLock()
+	defer g.io.RUnlock()
+	for len(t.out) > 0 {
+		n, notify, err := t.hearing.ep.SendMsg(g.rootContext(), [][]byte{t.out}, transport.ControlMessages{}, nil)
+		t.out = t.out[n:]
+		if notify != nil {
+			notify()
+		}
+		if isWait(err) {
+			return errAgain
+		}
+		if err != nil {
+			return io.EOF
+		}
+	}
+	t.out = nil
+	return nil
+}
+
+// The methods below are what gVisor's state package asks of saved types.
+
+func (*talk) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.talk" }
+func (*talk) StateFields() []string { return []string{"hearing", "in", "out", "pending"} }
+func (t *talk) StateSave(sink state.Sink) {
+	sink.Save(0, &t.hearing)
+	sink.Save(1, &t.in)
+	sink.Save(2, &t.out)
+	sink.Save(3, &t.pending)
+}
+func (t *talk) StateLoad(_ context.Context, src state.Source) {
+	src.Load(0, &t.hearing)
+	src.Load(1, &t.in)
+	src.Load(2, &t.out)
+	src.Load(3, &t.pending)
+}

@@ -1,0 +1,350 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/control"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/sentrybin"
+)
+
+// newControlNode opens a node that has the command of sandboxes.
+func newControlNode(t *testing.T) *node {
+	t.Helper()
+	command, err := sentrybin.OpenCommand()
+	if errors.Is(err, sentrybin.ErrMissing) {
+		t.Skip("make build was not run: there is no command for sandboxes")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { command.Close() })
+	n := newNode(t)
+	if err := n.m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.command = command
+	n.open()
+	return n
+}
+
+// createFree makes a sandbox that may control itself.
+func (n *node) createFree(name string, may sandbox.SelfControl) *sandbox.Sandbox {
+	n.t.Helper()
+	s, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: "box", Name: name, SelfControl: &may, Metadata: map[string]string{"outside": "1"}})
+	if err != nil {
+		n.t.Fatalf("create: %v", err)
+	}
+	return s
+}
+
+// say has a process say one request, and returns the answer.
+func (n *node) say(ref, line string) control.Reply {
+	n.t.Helper()
+	var r control.Reply
+	if out := n.guest(ref, "control", "say", line); json.Unmarshal([]byte(out), &r) != nil {
+		n.t.Fatalf("%s: the answer to %s is %q", ref, line, out)
+	}
+	return r
+}
+
+func (n *node) info(ref string) *control.Info {
+	n.t.Helper()
+	r := n.say(ref, `{"op":"info"}`)
+	if r.Info == nil {
+		n.t.Fatalf("%s: info is %+v", ref, r.Error)
+	}
+	return r.Info
+}
+
+// wantRefused checks for an error that has words in it.
+func (n *node) wantRefused(ref, line string, code sandbox.Code, words string) {
+	n.t.Helper()
+	r := n.say(ref, line)
+	if r.Error == nil || r.Error.Code != string(code) || !strings.Contains(r.Error.Error(), words) || r.Error.ExitCode != code.ExitCode() {
+		n.t.Errorf("%s: the answer is %+v, want %s that says %q", line, r.Error, code, words)
+	}
+}
+
+// tagged returns the sandboxes with metadata k=v.
+func (n *node) tagged(k, v string) []sandbox.Sandbox {
+	n.t.Helper()
+	list, err := n.m.List(context.Background(), sandbox.ListFilter{Metadata: map[string]string{k: v}})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return list
+}
+
+func TestControlIsOffByDefault(t *testing.T) {
+	n := newControlNode(t)
+	n.create("plain")
+	for _, args := range [][]string{{"control", "say", `{"op":"info"}`}, {"cat", control.CommandPath}, {"cat", control.SocketPath}} {
+		out, err := n.exec("plain", args...)
+		if err != nil || out.ExitCode == 0 || !strings.Contains(out.stderr.String(), "no such file") {
+			t.Errorf("%v: %v %s", args, err, out.stderr.String())
+		}
+	}
+	for field, c := range map[string]sandbox.SelfControl{
+		"self_control.forks": {Depth: 1}, "self_control.depth": {Forks: 1}, "self_control.snapshots": {Forks: 1, Depth: 1, Snapshots: 101},
+	} {
+		_, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: "box", SelfControl: &c})
+		if sandbox.CodeOf(err) != sandbox.CodeInvalid || sandbox.AsError(err).Field != field {
+			t.Errorf("%+v: %v, want an error about %s", c, err, field)
+		}
+	}
+}
+
+// TestControlAgent has an agent branch its sandbox from within.
+func TestControlAgent(t *testing.T) {
+	n := newControlNode(t)
+	root := n.createFree("root", sandbox.SelfControl{Forks: 6, Depth: 2})
+	if out := n.guest("root", "control", "agent", "3"); !strings.HasPrefix(out, "parent sbx_") || len(strings.Fields(out)) != 4 {
+		t.Errorf("the agent printed %q", out)
+	}
+	for branch, depth := range map[string]int{"0": 1, "1": 1, "2": 1, "0.0": 0} {
+		eventually(t, "branch "+branch, func() error {
+			if list := n.tagged("branch", branch); len(list) != 1 {
+				return fmt.Errorf("%d sandboxes", len(list))
+			}
+			return nil
+		})
+		s := n.tagged("branch", branch)[0]
+		if s.SelfControl == nil || s.SelfControl.Depth != depth || s.Metadata["outside"] != "1" {
+			t.Errorf("branch %s has %+v and %v", branch, s.SelfControl, s.Metadata)
+		}
+	}
+	eventually(t, "too deep", func() error {
+		s := n.tagged("branch", "0.0")[0]
+		if s.Metadata["exit"] != "5" || !strings.Contains(s.Metadata["said"], "depth: ") {
+			return fmt.Errorf("%v", s.Metadata)
+		}
+		return nil
+	})
+	if list := n.tagged("wrong", ""); len(list) != 0 {
+		t.Errorf("%+v", list)
+	}
+	info := n.info("root")
+	if info.ID != root.ID || len(info.Children) != 3 || info.Budget.Forks != (control.Left{Limit: 6, Left: 2}) || info.Budget.Depth.Left != 2 {
+		t.Errorf("root is %+v", info)
+	}
+	// A child is compared with its parent, and nobody else's is.
+	d := n.say("root", `{"op":"diff","with":"`+info.Children[1].ID+`"}`).Diff
+	if d == nil || len(d.Changes) != 1 || d.Changes[0] != (control.Change{Kind: "added", Path: "/srv/branch-1"}) {
+		t.Errorf("diff %+v", d)
+	}
+	n.wantRefused(info.Children[0].ID, `{"op":"diff","with":"`+info.Children[1].ID+`"}`, sandbox.CodeNotFound, "no snapshot")
+	n.wantRefused("root", `{"op":"fork","count":3}`, sandbox.CodeLimit, "forks: 4 of 6")
+	n.wantRefused("root", `{"op":"snapshot"}`, sandbox.CodeLimit, "snapshots: 0 of 0")
+	n.wantRefused("root", `{"op":"tag","set":{"outside":"2"}}`, sandbox.CodeConflict, "set from outside")
+	n.wantRefused("root", `{"op":"fork","metadata":{"outside":"2"}}`, sandbox.CodeConflict, "set from outside")
+	n.wantRefused("root", `{"op":"tag","set":{"a b":"2"}}`, sandbox.CodeInvalid, "is not a key")
+	if r := n.say("root", `{"op":"tag","set":{"a":"1","b":"2"}}`); r.Tagged == nil || !maps.Equal(r.Tagged.Metadata, map[string]string{"outside": "1", "a": "1", "b": "2"}) {
+		t.Errorf("tagged %+v", r)
+	}
+	if r := n.say("root", `{"op":"tag","set":{"a":"2"},"remove":["b"]}`); r.Tagged == nil || !maps.Equal(r.Tagged.Metadata, map[string]string{"outside": "1", "a": "2"}) {
+		t.Errorf("tagged %+v", r)
+	}
+	// What is forked from outside shares the budget, and is nobody's own child.
+	out := n.fork("root", 1)[0]
+	if i := n.info(out.ID); i.Budget != n.info("root").Budget || len(n.info("root").Children) != 3 {
+		t.Errorf("a child made from outside has %+v", i.Budget)
+	}
+	if r := n.say(out.ID, `{"op":"fork","count":2}`); len(r.Children) != 2 {
+		t.Errorf("%+v", r)
+	}
+	n.wantRefused("root", `{"op":"fork"}`, sandbox.CodeLimit, "forks: 6 of 6")
+}
+
+// TestControlRelatives has relatives fork at the same time: together they cannot
+// make more than was granted.
+func TestControlRelatives(t *testing.T) {
+	n := newControlNode(t)
+	n.createFree("root", sandbox.SelfControl{Forks: 10, Depth: 3})
+	for range 3 {
+		n.start("root", sandbox.StartRequest{}, "control", "fork", "3")
+	}
+	eventually(t, "the budget", func() error {
+		if i := n.info("root"); i.Budget.Forks.Left != 0 {
+			return fmt.Errorf("%d left", i.Budget.Forks.Left)
+		}
+		return nil
+	})
+	eventually(t, "all children", func() error {
+		if made := len(n.tagged("made", "1")); made != 10 {
+			return fmt.Errorf("%d sandboxes were made, not 10", made)
+		}
+		return nil
+	})
+	for _, s := range n.tagged("made", "1") {
+		if r := n.say(s.ID, `{"op":"fork"}`); r.Error == nil || r.Error.Code != string(sandbox.CodeLimit) {
+			t.Errorf("%s could fork once more: %+v", s.ID, r)
+		}
+	}
+	if made := len(n.tagged("made", "1")); made != 10 {
+		t.Errorf("%d sandboxes were made, not 10", made)
+	}
+}
+
+// TestControlSnapshots rolls a sandbox back from within, and restores what it
+// kept.
+func TestControlSnapshots(t *testing.T) {
+	n := newControlNode(t)
+	ctx := context.Background()
+	root := n.createFree("root", sandbox.SelfControl{Forks: 5, Depth: 3, Snapshots: 3})
+	n.wantRefused("root", `{"op":"rollback"}`, sandbox.CodeNotFound, "made no snapshot")
+	before := n.say("root", `{"op":"snapshot","name":"good","memory":true}`).Snapshot
+	if before == nil || before.Name != "good" {
+		t.Fatalf("snapshot %+v", before)
+	}
+	if s, err := n.m.GetSnapshot(ctx, before.ID); err != nil || s.Name != "" || s.OnDisk || s.Sandbox != root.ID {
+		t.Errorf("snapshot %+v, %v", s, err)
+	}
+	kid := n.say("root", `{"op":"fork"}`).Children[0].ID
+	n.guest("root", "write", "/srv/after", "x")
+	if d := n.say("root", `{"op":"diff","with":"good"}`).Diff; d == nil || len(d.Changes) != 1 || d.Changes[0].Path != "/srv/after" {
+		t.Errorf("diff %+v", d)
+	}
+	// One that waits is told of the snapshot, and in what is made from it that it
+	// was restored.
+	n.start("root", sandbox.StartRequest{}, "control", "note", `{"op":"snapshot","name":"second"}`)
+	eventually(t, "the snapshot", func() error {
+		out, err := n.exec("root", "cat", "/srv/note")
+		if err != nil || !strings.Contains(out.stdout.String(), `{"snapshot":{"id":"snap_`) {
+			return fmt.Errorf("%v: %s", err, out.stdout.String())
+		}
+		return nil
+	})
+	second := n.info("root").Snapshots[1].ID
+	restored, err := n.m.Restore(ctx, second, sandbox.RestoreRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := n.children(restored)[0].ID
+	eventually(t, "the restored sandbox", func() error {
+		out, err := n.exec(other, "cat", "/srv/note")
+		if err != nil || !strings.Contains(out.stdout.String(), `{"restored":{"id":"`+other+`"`) {
+			return fmt.Errorf("%v: %s", err, out.stdout.String())
+		}
+		return nil
+	})
+	// A child knows what its parent kept before it was made, and nothing later.
+	if s := n.info(kid).Snapshots; len(s) != 1 || s[0] != *before {
+		t.Errorf("the child knows %+v", s)
+	}
+	n.wantRefused(kid, `{"op":"rollback","snapshot":"`+second+`"}`, sandbox.CodeNotFound, "no snapshot")
+	foreign, err := n.m.Snapshot(ctx, "root", sandbox.SnapshotRequest{Name: "outside", Memory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range []string{foreign.ID, "outside"} {
+		n.wantRefused("root", `{"op":"rollback","snapshot":"`+ref+`"}`, sandbox.CodeNotFound, "no snapshot")
+	}
+
+	n.start("root", sandbox.StartRequest{}, "control", "note", `{"op":"rollback","snapshot":"good"}`)
+	eventually(t, "the rollback", func() error {
+		out, err := n.exec("root", "cat", "/srv/after")
+		if err != nil || out.ExitCode == 0 {
+			return fmt.Errorf("it is not rolled back: %v", err)
+		}
+		return nil
+	})
+	info := n.info("root")
+	if info.ID != root.ID || len(info.Snapshots) != 2 || info.Budget.Snapshots.Left != 1 || info.Budget.Forks.Left != 4 {
+		t.Errorf("after the rollback %+v", info)
+	}
+}
+
+// TestControlHostile has guests say what they should not, and not listen.
+func TestControlHostile(t *testing.T) {
+	n := newControlNode(t)
+	n.createFree("root", sandbox.SelfControl{Forks: 5, Depth: 3})
+	n.guest("root", "control", "garbage")
+	pid := n.start("root", sandbox.StartRequest{}, "control", "deaf")
+	f := n.follow("root", pid, 0)
+	f.await("deaf\n")
+	n.info("root")
+	kid := n.say("root", `{"op":"fork"}`).Children[0].ID
+	n.info(kid) // although the deaf connections are there, too
+	f.detach()
+}
+
+// TestControlAskAgain forks a sandbox from outside while its processes wait for
+// answers: those in the child are told to ask again, and can.
+func TestControlAskAgain(t *testing.T) {
+	n := newControlNode(t)
+	n.createFree("root", sandbox.SelfControl{Forks: 5, Depth: 3})
+	for range 4 { // more than are answered at once
+		n.start("root", sandbox.StartRequest{}, "control", "storm")
+	}
+	var seen []string
+	eventually(t, "a request that waited", func() error {
+		kid := n.fork("root", 1)[0].ID
+		n.info(kid)
+		out := n.guest(kid, "cat", "/srv/storm")
+		seen = append(seen, strings.Fields(out)...)
+		n.destroy(kid)
+		if !slices.Contains(seen, string(sandbox.CodeCanceled)) {
+			return errors.New("none")
+		}
+		return nil
+	})
+	if others := slices.DeleteFunc(seen, func(s string) bool { return s == string(sandbox.CodeCanceled) }); len(others) > 0 {
+		t.Errorf("processes were told %v", others)
+	}
+	if out := n.guest("root", "cat", "/srv/storm"); out != "" {
+		t.Errorf("in the parent they were told %q", out)
+	}
+}
+
+// TestControlDaemonDies kills daemons while a tree of sandboxes forks itself. No
+// more are made than were granted, and the sandboxes can ask the next daemon.
+func TestControlDaemonDies(t *testing.T) {
+	const forks = 12
+	rng := seeded(t)
+	n := newControlNode(t)
+	n.createFree("base", sandbox.SelfControl{Forks: forks, Depth: 3})
+	if err := n.m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.m = nil
+	for range 6 {
+		n.open()
+		n.start("base", sandbox.StartRequest{}, "control", "fork", "2")
+		if err := n.m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		n.m = nil
+		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64()})
+		p.next()
+		moment(rng, 200*time.Millisecond)
+		p.kill()
+	}
+	n.open()
+	info := n.info("base")
+	made := len(n.tagged("made", "1"))
+	t.Logf("%d were made, %d are left", made, info.Budget.Forks.Left)
+	// A daemon that dies between counting and making leaves it counted.
+	if left := info.Budget.Forks.Left; left < 0 || made > forks-left {
+		t.Errorf("%d were made, and of %d %d are left", made, forks, left)
+	}
+	for _, s := range n.tagged("made", "1") {
+		if s.State == sandbox.StateRunning {
+			n.info(s.ID)
+		}
+	}
+	eventually(t, "the end of the budget", func() error {
+		if r := n.say("base", `{"op":"fork"}`); r.Error == nil || r.Error.Code != string(sandbox.CodeLimit) {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
+}
