@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/term"
 
@@ -74,8 +75,13 @@ func (con *console) begin(redraw bool) error {
 	signal.Notify(con.changed, syscall.SIGWINCH)
 	con.stopped.Go(func() {
 		if size := con.size(); redraw {
-			size.Rows++
+			size.Cols = max(1, size.Cols-1) // readline cares about columns only
 			con.send(size)
+			select {
+			case <-time.After(redrawDelay):
+			case <-con.stop:
+				return
+			}
 		}
 		con.send(con.size())
 		for {
@@ -89,6 +95,10 @@ func (con *console) begin(redraw bool) error {
 	})
 	return nil
 }
+
+// redrawDelay is for how long a terminal has another size to be drawn again: a
+// program that does not see it draws nothing.
+const redrawDelay = 50 * time.Millisecond
 
 func (con *console) send(size sandbox.TerminalSize) {
 	select {
