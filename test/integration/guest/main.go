@@ -39,6 +39,7 @@ func init() {
 		"kill":     kill,
 		"brood":    brood,
 		"count":    count,
+		"screen":   screen,
 		"warn":     warn,
 		"edit":     edit,
 		"list":     list,
