@@ -85,6 +85,7 @@ func (a *app) exportFile(ctx context.Context, c *client.Client, ref string, req 
 func (a *app) export(ctx context.Context, c *client.Client, ref string, req sandbox.ExportRequest, w io.Writer) (int64, error) {
 	p := a.newProgress(ctx)
 	out := &countWriter{w: w, progress: p, details: isTerminal(a.Err)}
+	out.report() // it may take a while until there is something
 	err := c.Export(ctx, ref, req, out)
 	p.end(err == nil)
 	if err == nil && !a.json {
@@ -105,12 +106,16 @@ type countWriter struct {
 func (c *countWriter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
+	c.report()
+	return n, err
+}
+
+func (c *countWriter) report() {
 	now := sandbox.Progress{Phase: "export", Done: c.n}
 	if c.details {
 		now.Detail = byteSize(c.n)
 	}
 	c.progress.update(now)
-	return n, err
 }
 
 func (a *app) commitCommand() *cobra.Command {

@@ -119,7 +119,7 @@ func (p *packing) archive(zipped bool) pack.Archive {
 		Name: p.title, Tag: "latest", Gzip: zipped,
 		Config:  pack.Config{Env: p.image.Env, Cmd: p.image.Cmd, Entrypoint: p.image.Entry, WorkingDir: p.image.Cwd, User: p.image.User},
 		Base:    pack.Step{Created: p.image.CreatedAt, CreatedBy: "ramet image " + base, Comment: p.image.Source},
-		Changes: pack.Step{Created: time.Now().UTC().Truncate(time.Second), CreatedBy: "ramet export " + p.title},
+		Changes: pack.Step{Created: p.at.UTC().Truncate(time.Second), CreatedBy: "ramet export " + p.title},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,7 @@ import (
 type moment struct {
 	id    string
 	image string
+	at    time.Time
 	line  []string // ids of what it descends from, itself the last
 	files *cowfs.Files
 	// history is what led here, see point; nil if that is not known.
@@ -65,7 +67,7 @@ func (m *Manager) lookAtBox(ctx context.Context, b *box) (*moment, error) {
 		return nil, err
 	}
 	b.mu.Lock()
-	mo := &moment{id: b.id, image: b.rec.Sandbox.Image, line: append(slices.Clone(b.rec.Ancestors), b.id)}
+	mo := &moment{id: b.id, image: b.rec.Sandbox.Image, at: time.Now(), line: append(slices.Clone(b.rec.Ancestors), b.id)}
 	b.mu.Unlock()
 	mo.undo = append(mo.undo, func() { m.drop(origin) })
 	mo.history = origin.follow(point{Line: s.Key(), Seq: math.MaxInt64})
@@ -126,7 +128,7 @@ func (m *Manager) lookAtSnapshot(s *snapshot) (*moment, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	mo := &moment{id: s.id, image: s.rec.Snapshot.Image, line: append(slices.Clone(s.rec.Ancestors), s.id), history: f.history}
+	mo := &moment{id: s.id, image: s.rec.Snapshot.Image, at: s.rec.Snapshot.CreatedAt, line: append(slices.Clone(s.rec.Ancestors), s.id), history: f.history}
 	s.mu.Unlock()
 	mo.undo = append(mo.undo, func() { m.drop(f) })
 	if err := m.openFiles(mo, &f.files, f.generations); err != nil {

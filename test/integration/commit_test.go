@@ -136,6 +136,11 @@ func TestCommit(t *testing.T) {
 			t.Errorf("image of %s is %s, not %s", ref, same.ID, img.ID)
 		}
 	}
+	// Of a snapshot the same bytes come each time.
+	whole := sandbox.ExportRequest{Format: sandbox.ExportOCI, Gzip: true}
+	if !bytes.Equal(n.export("on-disk", whole), n.export("on-disk", whole)) {
+		t.Error("two archives of one snapshot differ")
+	}
 	for i, ref := range []string{"child", "in-memory", "on-disk"} {
 		n.importBytes(fmt.Sprint("imported-", i), n.export(ref, sandbox.ExportRequest{Format: sandbox.ExportOCI, Gzip: i == 0}))
 	}
