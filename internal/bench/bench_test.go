@@ -39,14 +39,15 @@ func TestCases(t *testing.T) {
 	var names []string
 	for _, r := range b.report.Rows {
 		names = append(names, r.Case)
-		if r.Case != "exec" && r.Runs != 2 || r.Case == "exec" && r.Runs != execSamples {
+		many := r.Case == "exec" || r.Case == "run_code"
+		if !many && r.Runs != 2 || many && (r.Runs != execSamples || r.RoundtripMS == nil) {
 			t.Errorf("%s has %d runs", r.Case, r.Runs)
 		}
-		if r.Case != "exec" && (r.ReturnMS == nil || r.CPUMSPerChild == nil) {
+		if !many && (r.ReturnMS == nil || r.CPUMSPerChild == nil) {
 			t.Errorf("%s lacks figures: %+v", r.Case, r)
 		}
 	}
-	want := []string{"create", "exec", "fork", "fork-untouched", "fork-ask", "snapshot-disk", "restore-disk"}
+	want := []string{"create", "exec", "run_code", "fork", "fork-untouched", "fork-ask", "snapshot-disk", "restore-disk"}
 	if !slices.Equal(names, want) {
 		t.Errorf("cases are %v, not %v", names, want)
 	}
@@ -62,6 +63,7 @@ func TestCases(t *testing.T) {
 func TestOnly(t *testing.T) {
 	for only, want := range map[string]string{
 		caseExec:                     caseExec,
+		caseRunCode:                  caseRunCode,
 		caseCreate:                   caseCreate,
 		caseRestore + "," + caseIdle: caseSnapshot + "," + caseRestore,
 		caseUntouched:                caseUntouched,
@@ -80,7 +82,7 @@ func TestOnly(t *testing.T) {
 		if got := strings.Join(names, ","); got != want {
 			t.Errorf("of %s the cases %s were run, not %s", only, got, want)
 		}
-		if warm != (only != caseExec && only != caseCreate) {
+		if warm != (only != caseExec && only != caseCreate && only != caseRunCode) {
 			t.Errorf("for %s a source was warmed up: %t", only, warm)
 		}
 	}

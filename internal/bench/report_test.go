@@ -68,6 +68,7 @@ func report() *Report {
 	rs := []Row{
 		newRow(kind{name: "create", n: 1}, []sample{{returnMS: 12.345, firstExecMS: 20, allReadyMS: 20, cpuMS: 55, privateMiB: 5}}),
 		newRow(kind{name: "exec", n: 1}, []sample{{roundtripMS: 8}}),
+		newRow(kind{name: "run_code", n: 1}, []sample{{roundtripMS: 1.5}}),
 		newRow(kind{name: "fork", source: 24, n: 1}, []sample{{pauseMS: 21, returnMS: 30, firstExecMS: 40, allReadyMS: 40, cpuMS: 20, privateMiB: 7}}),
 		newRow(kind{name: "fork", source: 24, n: 1, files: 10}, []sample{{pauseMS: 1000}}),
 		newRow(kind{name: inARow(1), source: 24, n: 1}, []sample{{pauseMS: 10, firstExecMS: 20}}),
@@ -101,6 +102,7 @@ func TestTargets(t *testing.T) {
 		"20th fork in a row against the 1st: pause":                 reached,
 		"20th fork in a row against the 1st: first exec":            missed,
 		"exec of true, round trip":                                  reached,
+		"run_code of 1+1 in Python, round trip":                     reached,
 		"CPU of an idle sandbox, of one core":                       reached,
 		"20 children of 256 MiB: time of runsc restore over ours":   reached,
 		"20 children of 256 MiB: memory of runsc over ours":         missed,
@@ -122,6 +124,7 @@ func TestCasesOfTargets(t *testing.T) {
 	for _, quick := range []bool{false, true} {
 		rs := []Row{
 			newRow(kind{name: "exec", n: 1}, []sample{{roundtripMS: 1}}),
+			newRow(kind{name: "run_code", n: 1}, []sample{{roundtripMS: 1}}),
 			newRow(kind{name: "runsc-restore", source: runscSource, n: runscChildren}, []sample{{allReadyMS: 1, hostPrivateMiB: 1}}),
 		}
 		for _, op := range fileOps {

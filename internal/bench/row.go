@@ -54,6 +54,7 @@ type Row struct {
 const (
 	caseCreate    = "create"
 	caseExec      = "exec"
+	caseRunCode   = "run_code"
 	caseFork      = "fork"
 	caseUntouched = "fork-untouched"
 	caseAsk       = "fork-ask"
@@ -67,7 +68,7 @@ const (
 )
 
 // cases are all there are.
-var cases = []string{caseCreate, caseExec, caseFork, caseUntouched, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseRunsc}
+var cases = []string{caseCreate, caseExec, caseRunCode, caseFork, caseUntouched, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseRunsc}
 
 // kind is what makes a row different from others.
 type kind struct {

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"ramet.dev/ramet/internal/workload"
@@ -12,17 +13,28 @@ const (
 	execSamples = 50
 )
 
-// single measures what concerns one sandbox: create and exec.
+// single measures what concerns one sandbox: create, exec and run_code.
 func (b *bench) single(ctx context.Context) error {
 	if b.wants(caseCreate) {
 		if err := b.repeat(ctx, kind{name: caseCreate, n: 1}, b.create); err != nil {
 			return err
 		}
 	}
-	if !b.wants(caseExec) {
+	if b.wants(caseExec) {
+		if err := b.roundtrips(ctx, caseExec, b.s.Probe); err != nil {
+			return err
+		}
+	}
+	if !b.wants(caseRunCode) {
 		return nil
 	}
-	return b.exec(ctx)
+	return b.roundtrips(ctx, caseRunCode, func(ctx context.Context, ref string) error {
+		got, err := b.s.RunCode(ctx, ref, "1+1")
+		if err == nil && got != "2" {
+			err = fmt.Errorf("1+1 is %q", got)
+		}
+		return err
+	})
 }
 
 func (b *bench) create(ctx context.Context) (sample, error) {
@@ -50,10 +62,10 @@ func (b *bench) create(ctx context.Context) (sample, error) {
 	return s, b.s.Destroy(ctx, sb.ID)
 }
 
-// exec measures the round trip of a command that does nothing. It has samples of
-// its own number: one takes so little that a few would be noise.
-func (b *bench) exec(ctx context.Context) error {
-	b.progress("exec")
+// roundtrips measures the round trip of something that does nothing. It has samples
+// of its own number: one takes so little that a few would be noise.
+func (b *bench) roundtrips(ctx context.Context, name string, do func(context.Context, string) error) error {
+	b.progress(name)
 	sb, err := b.s.Create(ctx, workload.PythonImage, "")
 	if err != nil {
 		return err
@@ -61,13 +73,13 @@ func (b *bench) exec(ctx context.Context) error {
 	var samples []sample
 	for i := range execWarmUps + execSamples {
 		began := time.Now()
-		if err := b.s.Probe(ctx, sb.ID); err != nil {
+		if err := do(ctx, sb.ID); err != nil {
 			return err
 		}
 		if i >= execWarmUps {
 			samples = append(samples, sample{roundtripMS: millis(time.Since(began))})
 		}
 	}
-	b.add(kind{name: caseExec, n: 1}, samples)
+	b.add(kind{name: name, n: 1}, samples)
 	return b.s.Destroy(ctx, sb.ID)
 }

@@ -61,6 +61,7 @@ func targets(rs rows) []Target {
 		{What: "20th fork in a row against the 1st: pause", Unit: "x", Measured: ratio(last.PauseMS, first.PauseMS), Limit: 1.3},
 		{What: "20th fork in a row against the 1st: first exec", Unit: "x", Measured: ratio(last.FirstExecMS, first.FirstExecMS), Limit: 1.3},
 		{What: "exec of true, round trip", Unit: "ms", Measured: rs.find(caseExec, 0, 1).RoundtripMS, Limit: 8, Aim: 3},
+		{What: "run_code of 1+1 in Python, round trip", Unit: "ms", Measured: rs.find(caseRunCode, 0, 1).RoundtripMS, Limit: 2},
 		{What: "CPU of an idle sandbox, of one core", Unit: "%", Measured: rs.find(caseIdle, sourceSmall, idleChildren).IdleCPUPercent, Limit: 0.2},
 		// The strict reading: our whole fork against their restores alone, as
 		// if their checkpoint cost nothing.

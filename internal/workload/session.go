@@ -45,6 +45,19 @@ func (s *Session) Create(ctx context.Context, image, name string) (*sandbox.Sand
 	return s.c.Create(ctx, sandbox.CreateRequest{Image: image, Name: name, Metadata: s.label()})
 }
 
+// RunCode runs Python code, which must succeed, in the sandbox's default context,
+// and returns the text of its value.
+func (s *Session) RunCode(ctx context.Context, ref, code string) (string, error) {
+	r, err := s.c.RunCode(ctx, ref, sandbox.RunCodeRequest{Code: code})
+	if err != nil {
+		return "", err
+	}
+	if r.Error != nil {
+		return "", fmt.Errorf("run code in %s: %s: %s", ref, r.Error.Name, r.Error.Value)
+	}
+	return r.Result, nil
+}
+
 // Snapshot makes a snapshot on disk that belongs to the session.
 func (s *Session) Snapshot(ctx context.Context, ref string) (*sandbox.Snapshot, error) {
 	return s.c.Snapshot(ctx, ref, sandbox.SnapshotRequest{Metadata: s.label()})
