@@ -36,6 +36,8 @@ var fsCommands = map[string]func(args []string) (int, error){
 	"put":     fsPut,
 	"churn":   fsChurn,
 	"sum":     fsSum,
+	"fsx":     fsFsx,
+	"many":    fsMany,
 	"journal": fsJournal,
 }
 
