@@ -306,6 +306,9 @@ func fakeMerge(ctx context.Context, into string, req sandbox.MergeRequest) (*san
 	case sandbox.MergeTheirs:
 		r.Conflicts[0].Resolved = req.Strategy
 	}
+	if !req.DryRun {
+		r.PauseMS = 2.5
+	}
 	r.Applied = []sandbox.MergeChange{
 		{Path: "/etc/motd", Kind: sandbox.Modified, From: kidID, Merged: true, Type: "file", Size: 12, OldSize: 2048, Mode: "0644", Owner: "0:0"},
 		{Path: "/new\x1b[2Jdir", Kind: sandbox.Added, From: kidID, Type: "dir", Mode: "0755", Owner: "0:0"},

@@ -16,7 +16,7 @@ func (a *app) mergeCommand() *cobra.Command {
 	var req sandbox.MergeRequest
 	var strategy string
 	cmd := &cobra.Command{
-		Use:   "merge INTO FROM… [--path PATH]… [--strategy leave|ours|theirs|fail] [--dry-run]",
+		Use:   "merge INTO FROM… [--path PATH]… [--exclude NAME]… [--strategy leave|ours|theirs|fail] [--dry-run]",
 		Short: "Bring what others changed in their files since they parted to a running sandbox",
 		Long: `Bring what others changed in their files since they parted to a running sandbox.
 
@@ -31,7 +31,7 @@ says otherwise. The exit code is 4 if conflicts are left.`,
 			if err != nil {
 				return err
 			}
-			if err := a.show(r, func(w io.Writer) error { return writeMerge(w, r) }); err != nil {
+			if err := a.show(r, func(w io.Writer) error { return writeMerge(w, r, req.From) }); err != nil {
 				return err
 			}
 			if r.Unresolved() > 0 {
@@ -41,6 +41,7 @@ says otherwise. The exit code is 4 if conflicts are left.`,
 		}),
 	}
 	cmd.Flags().StringArrayVar(&req.Paths, "path", nil, "only this path and what is below it; may be repeated (default all but /tmp)")
+	cmd.Flags().StringArrayVar(&req.Exclude, "exclude", nil, "not what is called so, nor what is below it, such as __pycache__ or '*.o'; may be repeated")
 	cmd.Flags().StringVar(&strategy, "strategy", string(sandbox.MergeLeave),
 		"conflicts: 'leave' those paths, decide for 'ours' (INTO) or 'theirs' (the last FROM), or 'fail': change nothing at all")
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "say what would be done and change nothing")
@@ -50,15 +51,19 @@ says otherwise. The exit code is 4 if conflicts are left.`,
 // mergeReasons are what people are told of a conflict.
 var mergeReasons = map[string]string{
 	"deleted":    "deleted on one side, changed on the other",
-	"type":       "files of different types",
-	"content":    "both changed the contents",
-	"attributes": "both changed permissions, owner or attributes",
+	"type":       "the sides have files of different types",
+	"content":    "both sides changed the contents",
+	"attributes": "both sides changed permissions, owner or attributes",
 	"directory":  "a directory is gone on one side, and the other has something in it",
 }
 
 // writeMerge prints one line for each path that changed, as diff does, and more of
-// each conflict.
-func writeMerge(w io.Writer, r *sandbox.MergeResult) error {
+// each conflict. from is what the user calls the sides.
+func writeMerge(w io.Writer, r *sandbox.MergeResult, from []string) error {
+	names := map[string]string{}
+	for i, s := range r.Sides[:min(len(r.Sides), len(from))] {
+		names[s.From] = from[i]
+	}
 	for _, c := range r.Applied {
 		what := c.Type
 		switch {
@@ -77,15 +82,19 @@ func writeMerge(w io.Writer, r *sandbox.MergeResult) error {
 		}
 	}
 	for i := range r.Conflicts {
-		if err := writeConflict(w, &r.Conflicts[i]); err != nil {
+		if err := writeConflict(w, &r.Conflicts[i], names); err != nil {
 			return err
 		}
 	}
 	return line(mergeSummary(r))(w)
 }
 
-func writeConflict(w io.Writer, c *sandbox.MergeConflict) error {
-	why := mergeReasons[c.Reason]
+func writeConflict(w io.Writer, c *sandbox.MergeConflict, names map[string]string) error {
+	who := names[c.From]
+	if c.OursFrom != "" {
+		who = names[c.OursFrom] + " and " + who
+	}
+	why := who + ": " + mergeReasons[c.Reason]
 	if n, ok := noHunks[c.NoHunks]; ok {
 		why += ", " + n
 	}
@@ -153,6 +162,9 @@ func mergeSummary(r *sandbox.MergeResult) string {
 	s := paths + " changed"
 	if r.DryRun {
 		s = paths + " would change"
+	}
+	if r.PauseMS > 0 {
+		s += ", pause " + millis(r.PauseMS)
 	}
 	if left > 0 {
 		s += ", " + plural(left, "conflict left as it was", "conflicts left as they were")

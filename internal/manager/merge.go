@@ -3,7 +3,9 @@ package manager
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 
 	"ramet.dev/ramet/internal/cowfs"
 	"ramet.dev/ramet/internal/merge"
@@ -45,6 +47,11 @@ func (m *Manager) Merge(ctx context.Context, ref string, req sandbox.MergeReques
 	if err != nil {
 		return nil, err
 	}
+	for _, pattern := range req.Exclude {
+		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || strings.Contains(pattern, "/") {
+			return nil, sandbox.Invalid("exclude", "%q is not a pattern of names, such as *.o", pattern)
+		}
+	}
 	b, err := m.resolve(ref)
 	if err != nil {
 		return nil, err
@@ -54,7 +61,7 @@ func (m *Manager) Merge(ctx context.Context, ref string, req sandbox.MergeReques
 	g := &merging{m: m, box: b, req: &req, filter: filter}
 	defer g.close()
 	if err := g.open(ctx); err != nil {
-		return nil, fmt.Errorf("merge: %w", err)
+		return nil, err
 	}
 	for range maxPlans {
 		done, err := g.try(ctx)
@@ -95,12 +102,25 @@ func (g *merging) close() {
 	}
 }
 
+// selects says whether a path may be merged.
+func (g *merging) selects(at string) bool {
+	if !g.filter.Selects(at) {
+		return false
+	}
+	for name := range strings.SplitSeq(at[1:], "/") {
+		if slices.ContainsFunc(g.req.Exclude, func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok }) {
+			return false
+		}
+	}
+	return true
+}
+
 // open takes the moments that are merged.
 func (g *merging) open(ctx context.Context) error {
 	for _, ref := range g.req.From {
 		mo, err := g.m.look(ctx, ref)
 		if err != nil {
-			return err
+			return fmt.Errorf("merge: %w", err)
 		}
 		g.from = append(g.from, mo)
 		if mo.id == g.box.id {
@@ -123,7 +143,7 @@ func (g *merging) try(ctx context.Context) (done bool, err error) {
 	defer into.close()
 	left := int64(maxMergeTexts)
 	ours := &mergeTree{into.files, &left}
-	plan := merge.New(ours, strategies[g.req.Strategy], g.filter.Selects)
+	plan := merge.New(ours, strategies[g.req.Strategy], g.selects)
 	g.result = &sandbox.MergeResult{Into: into.id, DryRun: g.req.DryRun, Strategy: g.req.Strategy, Applied: []sandbox.MergeChange{}}
 	for _, from := range g.from {
 		base, err := g.m.base(ctx, into, from)

@@ -221,7 +221,12 @@ func (p *Plan) adopt(ctx context.Context, decisions map[string]*decision) error 
 		if equal {
 			continue
 		}
-		e := &entry{file: d.file, from: last, merged: d.file != nil && d.file != d.theirs && d.link == "", link: d.link}
+		if equal, err = same(ctx, d.file, d.theirs); err != nil {
+			return err
+		} else if equal {
+			d.file = d.theirs
+		}
+		e := &entry{file: d.file, from: last, merged: !equal && d.link == "", link: d.link}
 		p.set(at, e)
 		if err := p.setLinks(ctx, d, e, decisions); err != nil {
 			return err

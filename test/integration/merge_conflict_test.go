@@ -43,6 +43,9 @@ func TestMergeConflicts(t *testing.T) {
 	if failed.Unresolved() != len(inConflict) || len(failed.Applied) > 0 || n.guest("parent", "list", "/m") != before {
 		t.Errorf("a merge that must not have conflicts did something: %+v", failed)
 	}
+	mustOutcome(t, n.merge("parent", sandbox.MergeRequest{
+		From: []string{"a", "b"}, DryRun: true, Exclude: []string{"text", "bin", "k*", "d*", "[cl]*", "mode", "new", "gone"},
+	}), map[string]string{"/m/file": "modified"})
 	r := n.merge("parent", sandbox.MergeRequest{From: []string{"a", "b"}})
 	want := map[string]string{"/m/clean": "added", "/m/file": "modified", "/m/dir/sub/x": "deleted"}
 	for p, why := range inConflict {
@@ -95,7 +98,7 @@ func TestMergeConflicts(t *testing.T) {
 	}
 	for what, req := range map[string]sandbox.MergeRequest{
 		"itself": {From: []string{"parent"}}, "twice": {From: []string{"a", "a"}}, "none": {}, "strategy": {From: []string{"a"}, Strategy: "magic"},
-		"path": {From: []string{"a"}, Paths: []string{"x"}},
+		"path": {From: []string{"a"}, Paths: []string{"x"}}, "pattern": {From: []string{"a"}, Exclude: []string{"["}}, "a path for a pattern": {From: []string{"a"}, Exclude: []string{"a/b"}},
 	} {
 		if _, err := n.m.Merge(ctx, "parent", req); sandbox.CodeOf(err) != sandbox.CodeInvalid {
 			t.Errorf("%s: %v", what, err)
