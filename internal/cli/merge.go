@@ -77,7 +77,7 @@ func writeMerge(w io.Writer, r *sandbox.MergeResult, from []string) error {
 		if c.Merged {
 			what += ", merged"
 		}
-		if _, err := fmt.Fprintf(w, "%s %s  (%s)\n", strings.ToUpper(string(c.Kind[:min(1, len(c.Kind))])), printable(c.Path), what); err != nil {
+		if _, err := fmt.Fprintf(w, "%s %s  (%s)\n", strings.ToUpper(string(c.Kind[:min(1, len(c.Kind))])), mergedPath(&c), what); err != nil {
 			return err
 		}
 	}
@@ -87,6 +87,10 @@ func writeMerge(w io.Writer, r *sandbox.MergeResult, from []string) error {
 		}
 	}
 	return line(mergeSummary(r))(w)
+}
+
+func mergedPath(c *sandbox.MergeChange) string {
+	return pathsOf(&sandbox.Change{Path: c.Path, OldPath: c.OldPath})
 }
 
 func writeConflict(w io.Writer, c *sandbox.MergeConflict, names map[string]string) error {

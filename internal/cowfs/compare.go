@@ -170,11 +170,11 @@ func (d *differ) samePlace(r, s *Run) bool {
 
 // compareRun compares two runs of the same blocks.
 func (d *differ) compareRun(a, b *Node, r, s *Run, fn func(off, n uint64) (bool, error)) (goOn bool, err error) {
-	if d.bufs[before] == nil {
-		d.bufs = [2][]byte{make([]byte, comparePiece), make([]byte, comparePiece)}
-	}
 	start := r.Block * PageSize
 	n := min(r.N*PageSize, a.Attr.Size-start)
+	if room := min(n, comparePiece); uint64(len(d.bufs[before])) < room {
+		d.bufs = [2][]byte{make([]byte, room), make([]byte, room)}
+	}
 	for skip := uint64(0); skip < n; skip += comparePiece {
 		if d.ctx.Err() != nil {
 			return false, context.Cause(d.ctx)

@@ -28,10 +28,12 @@ func describeApplied(a *merge.Applied) sandbox.MergeChange {
 		kind = sandbox.Added
 	case a.New == nil:
 		now, kind = a.Old, sandbox.Deleted
+	case a.OldPath != "":
+		kind = sandbox.Renamed
 	}
 	attr := attrOf(now)
 	out := sandbox.MergeChange{
-		Path: a.Path, Kind: kind, From: a.From, Merged: a.Merged, Type: typeOf(attr), Size: now.Size, Mode: modeOf(attr), Owner: ownerOf(attr),
+		Path: a.Path, OldPath: a.OldPath, Kind: kind, From: a.From, Merged: a.Merged, Type: typeOf(attr), Size: now.Size, Mode: modeOf(attr), Owner: ownerOf(attr),
 	}
 	if kind == sandbox.Modified {
 		out.OldSize = a.Old.Size

@@ -120,7 +120,7 @@ const readPiece = 1 << 20
 
 // each calls fn for what is in the file besides holes, in pieces.
 func (c *mergeContent) each(ctx context.Context, fn func(off int64, data []byte) error) error {
-	buf := make([]byte, readPiece)
+	buf := make([]byte, min(readPiece, c.node.Attr.Size))
 	blocks := (c.node.Attr.Size + cowfs.PageSize - 1) / cowfs.PageSize
 	for block := uint64(0); block < blocks; {
 		r, err := c.tree.files.Map(&c.node, block, min(blocks-block, readPiece/cowfs.PageSize))
@@ -261,6 +261,7 @@ func (p *patchFile) contents(ctx context.Context, c merge.Content) (parts []wire
 
 var patchKinds = [...]wire.PatchKind{
 	merge.Remove: wire.PatchRemove, merge.Create: wire.PatchMake, merge.Link: wire.PatchLink, merge.SetAttrs: wire.PatchAttrs,
+	merge.Take: wire.PatchTake, merge.Place: wire.PatchPlace,
 }
 
 // patchOp returns an operation without its contents.

@@ -23,7 +23,7 @@ func randomTree(rng *rand.Rand, from memory, edits int) memory {
 		if !m[path.Dir(at)].IsDir() {
 			continue
 		}
-		switch rng.IntN(8) {
+		switch rng.IntN(10) {
 		case 0, 1:
 			if f := m[at]; f != nil && f.kind() == typeReg {
 				g := *f
@@ -42,6 +42,7 @@ func randomTree(rng *rand.Rand, from memory, edits int) memory {
 		case 4:
 			m.remove(at)
 			m[at] = dir(0o755)
+			m[at].Inode = rng.Uint64()
 		case 5:
 			if f := m[at]; f != nil {
 				g := *f
@@ -52,6 +53,17 @@ func randomTree(rng *rand.Rand, from memory, edits int) memory {
 			if f := m["/a"]; f != nil && !f.IsDir() && m[at] == nil {
 				m[at] = f
 			}
+		case 7, 8:
+			to := "/" + names[rng.IntN(len(names))]
+			if m[at] == nil || m[to] != nil || below(to, at) {
+				continue
+			}
+			for p, f := range maps.Clone(m) {
+				if below(p, at) {
+					m[to+p[len(at):]] = f
+				}
+			}
+			m.remove(at)
 		default:
 			m.remove(at)
 			f := file(0o644, strings.Repeat("x\n", rng.IntN(5)))

@@ -136,7 +136,7 @@ func (m memory) print() string {
 	return out.String()
 }
 
-// changes returns how b differs from a, without what was renamed.
+// changes returns how b differs from a.
 func changes(t testing.TB, a, b memory) []Change {
 	t.Helper()
 	var all []Change
@@ -147,6 +147,16 @@ func changes(t testing.TB, a, b memory) []Change {
 		}
 		if !equal {
 			all = append(all, Change{Path: at})
+		}
+	}
+	was := map[uint64]string{}
+	for at, f := range a {
+		was[f.Inode] = at
+	}
+	for _, at := range slices.Sorted(maps.Keys(b)) {
+		from := was[b[at].Inode]
+		if f := b[at]; f.Inode != 0 && f.Links <= 1 && from != "" && a[from].kind() == f.kind() && from != at && (b[from] == nil || b[from].Inode != f.Inode) {
+			all = append(all, Change{Path: at, From: from, Renamed: true})
 		}
 	}
 	return all
@@ -167,7 +177,7 @@ func union(trees ...memory) map[string]bool {
 func (m memory) apply(t testing.TB, ops []Op) memory {
 	t.Helper()
 	out := maps.Clone(m)
-	next := uint64(1 << 20)
+	next, aside := uint64(1<<20), map[string]memory{}
 	for i, op := range ops {
 		fail := func(why string) { t.Fatalf("op %d of %+v: %s %s", i, ops, op.Path, why) }
 		here := out[op.Path]
@@ -191,6 +201,22 @@ func (m memory) apply(t testing.TB, ops []Op) memory {
 			f.Inode = next
 			next++
 			out[op.Path] = &f
+		case Take:
+			aside[op.Path] = memory{}
+			for at, f := range out {
+				if below(at, op.Path) {
+					aside[op.Path][at[len(op.Path):]] = f
+					delete(out, at)
+				}
+			}
+		case Place:
+			if here != nil || len(aside[op.From]) == 0 {
+				fail("cannot be placed")
+			}
+			for at, f := range aside[op.From] {
+				out[op.Path+at] = f
+			}
+			delete(aside, op.From)
 		case Link:
 			if here != nil || out[op.From] == nil || out[op.From].IsDir() {
 				fail("cannot be a link")
@@ -208,6 +234,9 @@ func (m memory) apply(t testing.TB, ops []Op) memory {
 				}
 			}
 		}
+	}
+	if len(aside) > 0 {
+		t.Fatalf("%v were taken and not placed", aside)
 	}
 	out.count()
 	return out

@@ -182,22 +182,50 @@ func TestRenamedDirectory(t *testing.T) {
 		theirs["/new"+n] = theirs["/old"+n]
 		delete(theirs, "/old"+n)
 	}
-	renamed := []Change{{Path: "/new", From: "/old", Renamed: true}}
+	f := *theirs["/new/a"]
+	f.Content, f.Size = bytesOf("A"), 1
+	theirs["/new/a"] = &f
+	theirs["/new/c"] = file(0o644, "c")
+	delete(theirs, "/new/b")
+	theirs["/new"] = dir(0o700)
+	theirs["/new"].Inode = base["/old"].Inode
 	ctx := context.Background()
-	p := New(base, Leave, func(string) bool { return true })
-	if err := p.Merge(ctx, Side{Base: base, Tree: theirs, Theirs: renamed}); err != nil {
-		t.Fatal(err)
+	ours := maps.Clone(base)
+	ours["/other"] = file(0o644, "")
+	got, p := merged(t, Leave, base, ours, theirs)
+	want := maps.Clone(theirs)
+	want["/other"] = ours["/other"]
+	if d := cmp.Diff(want.plain(), got.plain()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 	ops, err := p.Ops(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(theirs.print(), base.apply(t, ops).print()); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
+	var did []string
+	for _, o := range ops {
+		did = append(did, fmt.Sprint(o.Kind, o.Path, o.From))
+	}
+	if d := cmp.Diff([]string{
+		fmt.Sprint(Take, "/old"), fmt.Sprint(Place, "/new", "/old"), fmt.Sprint(Remove, "/new/b"), fmt.Sprint(Remove, "/new/a"), fmt.Sprint(Create, "/new/a"),
+		fmt.Sprint(Create, "/new/c"), fmt.Sprint(SetAttrs, "/new"),
+	}, did); d != "" {
+		t.Errorf("operations (-want +got):\n%s", d)
+	}
+	applied, err := p.Applied(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	did = nil
+	for _, a := range applied {
+		did = append(did, fmt.Sprint(a.Path, a.OldPath, a.Old != nil, a.New != nil, a.From))
+	}
+	if d := cmp.Diff([]string{"/new/oldtrue true0", "/new/atrue true0", "/new/btrue false0", "/new/cfalse true0"}, did); d != "" {
+		t.Errorf("applied (-want +got):\n%s", d)
 	}
 	// We renamed it too, to somewhere else, and they changed a file in it.
 	theirs = tree("/old d\n/old/a f changed\n/old/b f b")
-	ours := maps.Clone(base)
+	ours = maps.Clone(base)
 	for _, n := range []string{"", "/a", "/b"} {
 		ours["/ours"+n] = ours["/old"+n]
 		delete(ours, "/old"+n)

@@ -20,64 +20,121 @@ const (
 	// SetAttrs gives what is at Path the attributes of File: permissions, owner
 	// and extended attributes.
 	SetAttrs
+	// Take puts aside what is at Path, a directory with all below. Each has a Place
+	// that puts what was taken From there to Path, where nothing is.
+	Take
+	Place
 )
 
 // Op is a step of making a plan's result.
 type Op struct {
 	Kind OpKind
 	Path string
-	From string // of Link
+	From string // of Link and Place
 	File *File  // of Create and SetAttrs
 	Old  *File  // of Remove and SetAttrs: what is there now
 }
 
+// opList is the operations of a plan in the making.
+type opList struct {
+	p                             *Plan
+	moves                         []move
+	taken, gone, come, links, set []Op
+	inside                        map[string][]Op // what goes from what is placed at a path
+}
+
 // Ops returns what makes the plan's result of ours, in an order in which each can
-// be done: all that goes first, what is below a directory before that; then all that
-// comes, directories first.
+// be done: what moves is taken first; then all that goes, what is below a directory
+// before that; then all that comes, directories first; names and attributes at last.
 func (p *Plan) Ops(ctx context.Context) ([]Op, error) {
-	var gone, come, attrs []Op
-	for _, at := range slices.Sorted(maps.Keys(p.entries)) {
-		f := p.entries[at].file
-		old, err := p.ours.Lookup(ctx, at)
-		if err != nil {
-			return nil, err
-		}
-		inPlace := false
-		if old != nil && f != nil && old.kind() == f.kind() {
-			if inPlace, err = sameData(ctx, old, f); err != nil {
-				return nil, err
-			}
-		}
-		if inPlace {
-			if inPlace, err = p.allNames(ctx, old, f); err != nil {
-				return nil, err
-			}
-		}
-		switch {
-		case inPlace && !sameAttrs(old, f):
-			attrs = append(attrs, Op{Kind: SetAttrs, Path: at, File: f, Old: old})
-			continue
-		case inPlace:
-			continue
-		}
-		if old != nil {
-			gone = append(gone, Op{Kind: Remove, Path: at, Old: old})
-		}
-		if f != nil {
-			come = append(come, Op{Kind: Create, Path: at, File: f})
-		}
+	l := opList{p: p, inside: map[string][]Op{}}
+	var err error
+	if l.moves, err = p.moves(ctx); err != nil {
+		return nil, err
 	}
-	slices.Reverse(gone)
-	links, err := p.linked(ctx, come)
+	paths, err := p.moved(ctx, l.moves)
 	if err != nil {
 		return nil, err
 	}
-	come = slices.DeleteFunc(come, func(o Op) bool { return links[o.Path] != "" })
-	ops := append(gone, come...)
+	for _, at := range paths {
+		if err := l.add(ctx, at); err != nil {
+			return nil, err
+		}
+	}
+	return l.ordered(ctx)
+}
+
+// add adds what is to be done at a path.
+func (l *opList) add(ctx context.Context, at string) error {
+	old, m, err := l.p.before(ctx, l.moves, at)
+	if err != nil {
+		return err
+	}
+	f, err := l.p.lookup(ctx, at)
+	if err != nil {
+		return err
+	}
+	if m != nil && at == m.to {
+		l.taken = append(l.taken, Op{Kind: Take, Path: m.from})
+		l.come = append(l.come, Op{Kind: Place, Path: at, From: m.from})
+	}
+	inPlace, err := l.p.staysInPlace(ctx, old, f)
+	switch {
+	case err != nil:
+		return err
+	case inPlace && !sameAttrs(old, f):
+		l.set = append(l.set, Op{Kind: SetAttrs, Path: at, File: f, Old: old})
+		return nil
+	case inPlace:
+		return nil
+	}
+	if old != nil && m != nil {
+		l.inside[m.to] = append(l.inside[m.to], Op{Kind: Remove, Path: at, Old: old})
+	} else if old != nil {
+		l.gone = append(l.gone, Op{Kind: Remove, Path: at, Old: old})
+	}
+	if f != nil {
+		l.come = append(l.come, Op{Kind: Create, Path: at, File: f})
+	}
+	return nil
+}
+
+// staysInPlace says whether a file becomes another by a change of attributes at
+// most.
+func (p *Plan) staysInPlace(ctx context.Context, old, f *File) (bool, error) {
+	if old == nil || f == nil || old.kind() != f.kind() {
+		return false, nil
+	}
+	if equal, err := sameData(ctx, old, f); !equal || err != nil {
+		return false, err
+	}
+	return p.allNames(ctx, old, f)
+}
+
+func (l *opList) ordered(ctx context.Context) ([]Op, error) {
+	links, err := l.p.linked(ctx, l.come)
+	if err != nil {
+		return nil, err
+	}
+	ops := l.taken
+	for _, o := range slices.Backward(l.gone) {
+		ops = append(ops, o)
+	}
+	for _, o := range l.come {
+		if links[o.Path] != "" && o.Kind == Create {
+			continue
+		}
+		ops = append(ops, o)
+		if o.Kind == Place {
+			for _, o := range slices.Backward(l.inside[o.Path]) {
+				ops = append(ops, o)
+			}
+		}
+	}
 	for _, at := range slices.Sorted(maps.Keys(links)) {
 		ops = append(ops, Op{Kind: Link, Path: at, From: links[at]})
 	}
-	return append(ops, attrs...), nil
+	return append(ops, l.set...), nil
 }
 
 // allNames says whether all names that a file of ours will have get the attributes
@@ -113,6 +170,9 @@ func (p *Plan) linked(ctx context.Context, come []Op) (map[string]string, error)
 	const ours = -1
 	links, firsts := map[string]string{}, map[id]Op{}
 	for _, o := range come {
+		if o.Kind != Create {
+			continue
+		}
 		e := p.entries[o.Path]
 		if e.link != "" {
 			f, err := p.lookup(ctx, e.link)

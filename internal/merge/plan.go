@@ -42,6 +42,7 @@ type Side struct {
 // Applied is a path that a merge changes.
 type Applied struct {
 	Path     string
+	OldPath  string // where it was, if it is moved
 	From     string // the side that it comes from, the last if it is of several
 	Old, New *File  // nil if there is nothing
 	Merged   bool   // New is made of what several have
@@ -260,22 +261,41 @@ func (p *Plan) setLinks(ctx context.Context, d *decision, e *entry, decisions ma
 	return nil
 }
 
-// Applied returns what changes, in the order of paths.
+// Applied returns what changes, in the order of paths. Of what is below a directory
+// that is moved, only what changes besides.
 func (p *Plan) Applied(ctx context.Context) ([]Applied, error) {
+	moves, err := p.moves(ctx)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := p.moved(ctx, moves)
+	if err != nil {
+		return nil, err
+	}
 	var all []Applied
-	for _, at := range slices.Sorted(maps.Keys(p.entries)) {
-		e := p.entries[at]
-		old, err := p.ours.Lookup(ctx, at)
+	for _, at := range paths {
+		old, m, err := p.before(ctx, moves, at)
 		if err != nil {
 			return nil, err
 		}
-		equal, err := same(ctx, old, e.file)
+		now, err := p.lookup(ctx, at)
 		if err != nil {
 			return nil, err
 		}
-		if !equal {
-			all = append(all, Applied{Path: at, From: p.sides[e.from].Name, Old: old, New: e.file, Merged: e.merged})
+		a := Applied{Path: at, Old: old, New: now}
+		if m != nil && at == m.to {
+			a.OldPath = m.from
+		} else if equal, err := same(ctx, old, now); err != nil {
+			return nil, err
+		} else if equal {
+			continue
 		}
+		if e := p.entries[at]; e != nil {
+			a.From, a.Merged = p.sides[e.from].Name, e.merged
+		} else { // it was in what is moved, and is not any more
+			a.From = p.sides[p.entries[m.to].from].Name
+		}
+		all = append(all, a)
 	}
 	return all, nil
 }

@@ -55,7 +55,8 @@ type MergeSide struct {
 // differ.
 type MergeChange struct {
 	Path    string     `json:"path"`
-	Kind    ChangeKind `json:"kind" doc:"added, modified or deleted"`
+	Kind    ChangeKind `json:"kind" doc:"added, modified, deleted or renamed; of what is below a renamed directory only what changed besides is listed"`
+	OldPath string     `json:"old_path,omitempty" doc:"of what was renamed"`
 	From    string     `json:"from" doc:"where the change comes from, the last if there are several"`
 	Merged  bool       `json:"merged,omitempty" doc:"what is there now was made of several versions"`
 	Type    string     `json:"type" doc:"file, dir, symlink, fifo, socket or device"`

@@ -38,6 +38,8 @@ const (
 	PatchMake   PatchKind = "make"   // any file, where nothing is
 	PatchLink   PatchKind = "link"   // another name of From, where nothing is
 	PatchAttrs  PatchKind = "attrs"  // mode, owner and extended attributes of what is there
+	PatchTake   PatchKind = "take"   // put anything aside, with all below
+	PatchPlace  PatchKind = "place"  // put what was taken at From where nothing is
 )
 
 // PatchOp is one change. Paths are clean and absolute, and need not be UTF-8.

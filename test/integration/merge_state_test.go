@@ -166,7 +166,7 @@ func TestMergeUnderProcesses(t *testing.T) {
 	n.create("p")
 	n.edit("p", "mkdir /m/work/deep", "put /m/work/open old", "mkdir /m/ask")
 	n.guest("p", "stay", "/m/work/deep", "/m/work/open", "/tmp/pipe", "/tmp/report")
-	n.forkNamed("p", "kid", "remover")
+	n.forkNamed("p", "kid")
 	n.edit("kid", "put /m/work/open new", "put /m/work/deep/file x", "chmod /m/work 700")
 	n.merge("p", sandbox.MergeRequest{From: []string{"kid"}})
 	report := func(want ...string) {
@@ -191,9 +191,26 @@ func TestMergeUnderProcesses(t *testing.T) {
 		/m/work/deep/file 100644 0.0 "x"
 		/m/work/deep/made 100644 0.0 "x"
 		/m/work/open 100644 0.0 "new"`)
+	// What a child renames is renamed, and the process is still in it.
+	n.forkNamed("p", "mover")
+	n.edit("mover", "mkdir /m/new", "mv /m/work /m/new/moved", "put /m/new/moved/deep/file y", "rm /m/new/moved/deep/made", "put /m/new/moved/more x", "chmod /m/new/moved 711")
+	mustOutcome(t, n.merge("p", sandbox.MergeRequest{From: []string{"mover"}}), map[string]string{
+		"/m/new": "added", "/m/new/moved": "renamed", "/m/new/moved/deep/file": "modified", "/m/new/moved/deep/made": "deleted", "/m/new/moved/more": "added",
+	})
+	report(`cwd true "/m/new/moved/deep", file "old"`)
+	n.mustList("p", `
+		/m 040755 0.0
+		/m/ask 040755 0.0
+		/m/new 040755 0.0
+		/m/new/moved 040711 0.0
+		/m/new/moved/deep 040755 0.0
+		/m/new/moved/deep/file 100644 0.0 "y"
+		/m/new/moved/deep/made 100644 0.0 "x"
+		/m/new/moved/more 100644 0.0 "x"
+		/m/new/moved/open 100644 0.0 "new"`)
 	// A child in which it goes on as well.
 	n.forkNamed("p", "later")
-	n.edit("later", "rm /m/work")
+	n.edit("later", "rm /m/new")
 	r := n.merge("p", sandbox.MergeRequest{From: []string{"later"}})
 	if r.Unresolved() > 0 {
 		t.Fatalf("conflicts: %v", outcome(r))

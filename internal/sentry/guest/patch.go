@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	gotime "time"
 
@@ -38,7 +39,7 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 	g.ops.Lock()
 	defer g.ops.Unlock()
 	ctx := g.rootContext()
-	p := &patching{g: g, ctx: ctx, creds: auth.NewRootCredentials(g.k.RootUserNamespace()), ops: ops, checked: map[string]bool{}}
+	p := &patching{g: g, ctx: ctx, creds: auth.NewRootCredentials(g.k.RootUserNamespace()), ops: ops, checked: map[string]bool{}, aside: map[string]string{}}
 	if p.root, err = g.root(ctx); err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func readPatch(req *wire.Patch, file *os.File) ([]wire.PatchOp, error) {
 		if err != nil {
 			return nil, sandbox.Errorf(sandbox.CodeInvalid, "decode changes: %w", err)
 		}
-		if !cleanPath(op.Path) || op.Kind == wire.PatchLink && !cleanPath(op.From) {
+		if !cleanPath(op.Path) || len(op.From) > 0 && !cleanPath(op.From) {
 			return nil, sandbox.Errorf(sandbox.CodeInvalid, "%q is not a clean absolute path", op.Path)
 		}
 		if ops = append(ops, op); len(ops) > wire.MaxPatchOps {
@@ -125,8 +126,9 @@ type patching struct {
 	reserve *vfs.FileDescription
 	checked map[string]bool // directories that are not below a mount
 
-	trash   string // directory of what was taken away, made when it is needed
-	removed int    // how much is in it
+	trash   string            // directory of what was taken away, made when it is needed
+	removed int               // how much is in it
+	aside   map[string]string // where what was taken is, by its path
 	undo    []func() error
 }
 
@@ -239,6 +241,7 @@ func (p *patching) stale(req *wire.Patch) (string, error) {
 		return "", nil
 	}
 	touched, above, emptied := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	var taken []string
 	for i := range p.ops {
 		op := &p.ops[i]
 		for _, at := range []string{string(op.Path), string(op.From)} {
@@ -250,15 +253,19 @@ func (p *patching) stale(req *wire.Patch) (string, error) {
 				above[dir] = true
 			}
 		}
-		if op.Kind == wire.PatchRemove {
+		switch op.Kind {
+		case wire.PatchRemove:
 			emptied[string(op.Path)] = true
+		case wire.PatchTake:
+			taken = append(taken, string(op.Path))
 		}
 	}
 	for i := range changes {
 		c := &changes[i]
 		for _, at := range []string{c.Path, c.From} {
 			moved := c.Kind != cowfs.Modified || c.Differs&cowfs.DiffersType != 0
-			if at != "" && (touched[at] || above[at] && moved || emptied[path.Dir(at)]) {
+			in := func(dir string) bool { return cowfs.Below(at, dir) }
+			if at != "" && (touched[at] || above[at] && moved || emptied[path.Dir(at)] || slices.ContainsFunc(taken, in)) {
 				return at, nil
 			}
 		}

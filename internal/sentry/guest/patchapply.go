@@ -92,6 +92,17 @@ func (p *patching) do(op *wire.PatchOp, next *int) error {
 	switch op.Kind {
 	case wire.PatchRemove:
 		return p.remove(at)
+	case wire.PatchTake:
+		if err := p.makeTrash(); err != nil {
+			return err
+		}
+		p.aside[at] = path.Join(p.trash, "taken-"+strconv.Itoa(len(p.aside)))
+		return p.move(at, p.aside[at])
+	case wire.PatchPlace:
+		if p.aside[string(op.From)] == "" {
+			return linuxerr.EINVAL
+		}
+		return p.move(p.aside[string(op.From)], at)
 	case wire.PatchLink:
 		err := v.LinkAt(p.ctx, p.creds, p.at(string(op.From)), p.at(at))
 		if err == nil {
@@ -149,10 +160,8 @@ func (p *patching) remove(at string) error {
 			return linuxerr.ENOTEMPTY
 		}
 	}
-	if p.trash == "" {
-		if err := p.makeTrash(); err != nil {
-			return err
-		}
+	if err := p.makeTrash(); err != nil {
+		return err
 	}
 	to := path.Join(p.trash, strconv.Itoa(p.removed))
 	if isDir {
@@ -173,7 +182,21 @@ func (p *patching) remove(at string) error {
 	return nil
 }
 
+// move renames anything.
+func (p *patching) move(from, to string) error {
+	v := p.g.k.VFS()
+	err := v.RenameAt(p.ctx, p.creds, p.at(from), p.at(to), &vfs.RenameOptions{Flags: linux.RENAME_NOREPLACE})
+	if err == nil {
+		p.undo = append(p.undo, func() error { return v.RenameAt(p.ctx, p.creds, p.at(to), p.at(from), &vfs.RenameOptions{}) })
+	}
+	return err
+}
+
+// makeTrash makes the directory, once.
 func (p *patching) makeTrash() error {
+	if p.trash != "" {
+		return nil
+	}
 	var b [8]byte
 	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
 	trash := "/.ramet-merge-" + hex.EncodeToString(b[:])
