@@ -142,7 +142,7 @@ func (g *merging) try(ctx context.Context) (done bool, err error) {
 	}
 	defer into.close()
 	left := int64(maxMergeTexts)
-	ours := &mergeTree{into.files, &left}
+	ours := newMergeTree(into.files, &left)
 	plan := merge.New(ours, strategies[g.req.Strategy], g.selects)
 	g.result = &sandbox.MergeResult{Into: into.id, DryRun: g.req.DryRun, Strategy: g.req.Strategy, Applied: []sandbox.MergeChange{}}
 	for _, from := range g.from {
@@ -181,7 +181,7 @@ func (g *merging) try(ctx context.Context) (done bool, err error) {
 // plan adds one side to the plan.
 func (g *merging) plan(ctx context.Context, plan *merge.Plan, base, into, from *moment, left *int64) (err error) {
 	g.result.Sides = append(g.result.Sides, sandbox.MergeSide{From: from.id, Base: base.id})
-	side := merge.Side{Name: from.id, Base: &mergeTree{base.files, left}, Tree: &mergeTree{from.files, left}}
+	side := merge.Side{Name: from.id, Base: newMergeTree(base.files, left), Tree: newMergeTree(from.files, left)}
 	if side.Ours, err = g.changes(ctx, base, into); err != nil {
 		return err
 	}

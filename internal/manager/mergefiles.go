@@ -12,6 +12,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,36 @@ type mergeTree struct {
 	files *cowfs.Files
 	// left is how many bytes of texts may still be read, of all trees of a merge.
 	left *int64
+	dirs map[string]cowfs.Ino // that were found, by path: files do not change
+}
+
+func newMergeTree(files *cowfs.Files, left *int64) *mergeTree {
+	return &mergeTree{files: files, left: left, dirs: map[string]cowfs.Ino{"/": files.Root()}}
+}
+
+// find returns what is at path. ok is false if there is nothing.
+func (t *mergeTree) find(at string) (n cowfs.Node, ok bool, err error) {
+	ino, known := t.dirs[at]
+	if !known {
+		dir, ok := t.dirs[path.Dir(at)]
+		if !ok {
+			above, ok, err := t.find(path.Dir(at))
+			if !ok || err != nil || !above.Attr.IsDir() {
+				return n, false, err
+			}
+			dir = above.Ino
+		}
+		if ino, ok, err = t.files.Lookup(dir, path.Base(at)); !ok || err != nil {
+			return n, false, err
+		}
+	}
+	if n, err = t.files.Node(ino); err != nil {
+		return n, false, err
+	}
+	if n.Attr.IsDir() {
+		t.dirs[at] = ino
+	}
+	return n, true, nil
 }
 
 // maxMergeTexts bounds the texts that one merge looks at, in bytes: what comes of
@@ -35,12 +66,9 @@ type mergeTree struct {
 const maxMergeTexts = 256 << 20
 
 // Lookup implements merge.Tree.
-func (t *mergeTree) Lookup(_ context.Context, path string) (*merge.File, error) {
-	n, err := t.files.Find(path)
-	if errors.Is(err, cowfs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+func (t *mergeTree) Lookup(_ context.Context, at string) (*merge.File, error) {
+	n, ok, err := t.find(at)
+	if !ok || err != nil {
 		return nil, err
 	}
 	a := &n.Attr
@@ -70,11 +98,8 @@ func (t *mergeTree) Lookup(_ context.Context, path string) (*merge.File, error) 
 
 // List implements merge.Tree.
 func (t *mergeTree) List(_ context.Context, dir string) ([]string, error) {
-	n, err := t.files.Find(dir)
-	if errors.Is(err, cowfs.ErrNotExist) || err == nil && !n.Attr.IsDir() {
-		return nil, nil
-	}
-	if err != nil {
+	n, ok, err := t.find(dir)
+	if !ok || err != nil || !n.Attr.IsDir() {
 		return nil, err
 	}
 	var names []string

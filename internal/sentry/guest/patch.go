@@ -51,6 +51,15 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 	if err := p.stage(file); err != nil {
 		return nil, patchError(err)
 	}
+	// Most of what was changed since the plan is looked at while the guest runs.
+	staged, _, err := rootfs.Pin(g.disk.fs, stagedID)
+	if err != nil {
+		return nil, patchError(err)
+	}
+	defer g.disk.release(stagedID)
+	if stale, err := p.stale(req.View, cowfs.Page(req.Root)); err != nil || stale != "" {
+		return &wire.Patched{Stale: []byte(stale)}, patchError(err)
+	}
 	if gone() {
 		return nil, errors.New("the caller is gone")
 	}
@@ -61,13 +70,17 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 		defer g.k.Unpause()
 	}
 	began := gotime.Now()
-	stale, err := p.stale(req)
+	stale, err := p.stale(stagedID, staged.Root)
+	g.disk.release(stagedID) // what follows need not leave its pages alone
 	if err != nil || stale != "" {
 		return &wire.Patched{Stale: []byte(stale)}, patchError(err)
 	}
 	err = patchError(p.apply())
 	return &wire.Patched{PauseMS: millis(gotime.Since(began))}, err
 }
+
+// stagedID names the pin of the files as they are when all is ready.
+const stagedID = "staged"
 
 // readPatch decodes the changes.
 func readPatch(req *wire.Patch, file *os.File) ([]wire.PatchOp, error) {
@@ -224,10 +237,10 @@ func permStat(op *wire.PatchOp) linux.Statx {
 	return linux.Statx{Mask: linux.STATX_MODE, Mode: uint16(op.Mode &^ linux.S_IFMT)}
 }
 
-// stale returns a path that was changed since the changes were planned and that
-// they are about, or "".
-func (p *patching) stale(req *wire.Patch) (string, error) {
-	changes, ok, err := rootfs.Since(p.g.disk.fs, req.View, cowfs.Page(req.Root))
+// stale returns a path that was changed since a pin, whose tree has the root, and
+// that the changes are about, or "".
+func (p *patching) stale(pin string, root cowfs.Page) (string, error) {
+	changes, ok, err := rootfs.Since(p.g.disk.fs, pin, root)
 	if errors.Is(err, cowfs.ErrLimit) {
 		return "/", nil // more than can be looked at
 	}
@@ -235,7 +248,7 @@ func (p *patching) stale(req *wire.Patch) (string, error) {
 		return "", err
 	}
 	if !ok {
-		return "", sandbox.Errorf(sandbox.CodeInvalid, "no view %q", req.View)
+		return "", sandbox.Errorf(sandbox.CodeInvalid, "no view %q", pin)
 	}
 	if len(changes) == 0 {
 		return "", nil
