@@ -159,6 +159,22 @@ func TestFilesThatAreRefused(t *testing.T) {
 		_, err = n.m.WriteFile(t.Context(), ref, sandbox.WriteRequest{FileRef: at("/srv/pipe"), Atomic: atomic}, strings.NewReader("x"))
 		wantCode(t, err, sandbox.CodeUnsupported)
 	}
+	// A link, where it is not to be followed; and one that leads round in a circle.
+	links := tarOf(t, &tar.Header{Typeflag: tar.TypeSymlink, Name: "link", Linkname: "kept"}, &tar.Header{Typeflag: tar.TypeSymlink, Name: "loop", Linkname: "loop"})
+	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv"), false, links); err != nil {
+		t.Fatal(err)
+	}
+	n.mustRead(ref, "/srv/link", "kept\n")
+	_, err = n.read(ref, sandbox.FileRef{Path: "/srv/link", NoFollow: true})
+	wantCode(t, err, sandbox.CodeUnsupported)
+	_, err = n.read(ref, at("/srv/loop"))
+	wantCode(t, err, sandbox.CodeInvalid)
+	for _, atomic := range []bool{false, true} {
+		_, err = n.m.WriteFile(t.Context(), ref, sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: "/srv/link", NoFollow: true}, Atomic: atomic}, strings.NewReader("x"))
+		wantCode(t, err, sandbox.CodeUnsupported)
+		n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/link"), Atomic: atomic}, "through")
+		n.mustRead(ref, "/srv/kept", "through")
+	}
 	// Another user's permissions are enforced.
 	n.put(ref, sandbox.WriteRequest{FileRef: at("/root/secret"), Mode: mode(0o600)}, "s")
 	worker := sandbox.FileRef{Path: "/root/secret", User: "worker"}
@@ -174,6 +190,9 @@ func TestFilesThatAreRefused(t *testing.T) {
 	_, err = n.read(ref, sandbox.FileRef{Path: "/srv/kept", User: "nobody-here"})
 	wantCode(t, err, sandbox.CodeInvalid)
 	n.mustRead(ref, "/root/secret", "s")
+	if l, err := n.m.StatFile(t.Context(), ref, sandbox.FileRef{Path: "/srv/link", NoFollow: true}); err != nil || l.Type != "symlink" || l.Target != "kept" {
+		t.Errorf("the link is %+v, %v", l, err)
+	}
 	wantCode(t, n.change1(ref, sandbox.FileChange{FileRef: at("/srv"), Action: sandbox.FileRemove}), sandbox.CodeConflict)
 	wantCode(t, n.change1(ref, sandbox.FileChange{FileRef: at("/"), Action: sandbox.FileRemove}), sandbox.CodeConflict)
 }

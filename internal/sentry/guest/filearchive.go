@@ -35,7 +35,7 @@ func (g *Guest) Archive(req *wire.File, alive func() error, to io.Writer) error 
 	}
 	a := &archiver{op: o, tar: tar.NewWriter(to), links: map[fileID]string{}, buf: make([]byte, archiveBuffer)}
 	name := string(req.Path)
-	top := &walked{}
+	top := &walked{follow: !req.NoFollow}
 	err = o.do(func(root vfs.VirtualDentry) error {
 		if top.info, err = o.info(root, name, !req.NoFollow); err != nil {
 			return err
@@ -122,7 +122,7 @@ func (a *archiver) addFile(e *walked, h *tar.Header) error {
 	}
 	f := &OpenFile{op: a.op}
 	err := a.op.do(func(root vfs.VirtualDentry) error {
-		held, st, err := a.op.openRegular(root, e.info.Path, linux.O_RDONLY, 0)
+		held, st, err := a.op.openRegular(root, e.info.Path, linux.O_RDONLY|followFlag(e.follow), 0)
 		if err == nil {
 			f.held, f.Info = held, infoOf(e.info.Path, &st)
 		}
@@ -171,12 +171,14 @@ func (a *archiver) contents(f *OpenFile) error {
 // is left out, as where there are none.
 func (a *archiver) addXattrs(e *walked, h *tar.Header) {
 	_ = a.op.do(func(root vfs.VirtualDentry) error {
-		names, err := a.op.vfs().ListXattrAt(a.op.ctx, a.op.creds, at(root, e.info.Path), maxXattr)
+		pop := at(root, e.info.Path)
+		pop.FollowFinalSymlink = e.follow
+		names, err := a.op.vfs().ListXattrAt(a.op.ctx, a.op.creds, pop, maxXattr)
 		if err != nil {
 			return err
 		}
 		for _, name := range names {
-			value, err := a.op.vfs().GetXattrAt(a.op.ctx, a.op.creds, at(root, e.info.Path), &vfs.GetXattrOptions{Name: name, Size: maxXattr})
+			value, err := a.op.vfs().GetXattrAt(a.op.ctx, a.op.creds, pop, &vfs.GetXattrOptions{Name: name, Size: maxXattr})
 			if err != nil || strings.ContainsAny(name, "=\x00") {
 				continue
 			}

@@ -34,7 +34,7 @@ func (g *Guest) OpenFile(req *wire.File) (*OpenFile, error) {
 	name := string(req.Path)
 	err = o.do(func(root vfs.VirtualDentry) error {
 		var st linux.Statx
-		if f.held, st, err = o.openRegular(root, name, linux.O_RDONLY, 0); err != nil {
+		if f.held, st, err = o.openRegular(root, name, linux.O_RDONLY|followFlag(!req.NoFollow), 0); err != nil {
 			return err
 		}
 		f.Info = infoOf(name, &st)
@@ -57,7 +57,7 @@ func (g *Guest) OpenFile(req *wire.File) (*OpenFile, error) {
 // openRegular opens name, which must be a regular file if it exists, and holds
 // it. root is that of a step.
 func (o *fileOp) openRegular(root vfs.VirtualDentry, name string, flags uint32, mode linux.FileMode) (*heldFile, linux.Statx, error) {
-	st, err := o.stat(root, name, true)
+	st, err := o.stat(root, name, flags&linux.O_NOFOLLOW == 0)
 	if err == nil {
 		err = regular(name, &st)
 	} else if flags&linux.O_CREAT != 0 {
@@ -81,6 +81,15 @@ func (o *fileOp) openRegular(root vfs.VirtualDentry, name string, flags uint32, 
 		return nil, st, err
 	}
 	return o.g.hold(&heldFile{file: file}), st, nil
+}
+
+// followFlag is the flag of openRegular that says whether a symbolic link is
+// followed.
+func followFlag(follow bool) uint32 {
+	if follow {
+		return 0
+	}
+	return linux.O_NOFOLLOW
 }
 
 // ReadAt implements io.ReaderAt, but for short reads, which are no error.

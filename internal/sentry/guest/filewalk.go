@@ -35,6 +35,8 @@ type walked struct {
 	rel  string // below the directory where the walk began
 	info *sandbox.FileInfo
 	st   linux.Statx
+	// follow says that info is of what a symbolic link leads to.
+	follow bool
 }
 
 // run walks below dir. after, if not empty, is the relative path of a file

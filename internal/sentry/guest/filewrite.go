@@ -54,7 +54,7 @@ func (w *FileWriter) open(root vfs.VirtualDentry) error {
 	if w.req.Atomic {
 		return w.openBeside(root)
 	}
-	flags := uint32(linux.O_WRONLY | linux.O_CREAT)
+	flags := linux.O_WRONLY | linux.O_CREAT | followFlag(!w.req.NoFollow)
 	if w.req.Append {
 		flags |= linux.O_APPEND
 	}
@@ -143,6 +143,9 @@ func (w *FileWriter) openBeside(root vfs.VirtualDentry) error {
 // followLinks makes name that of the file itself, where it is a symbolic link: a
 // rename would replace the link.
 func (w *FileWriter) followLinks(root vfs.VirtualDentry) error {
+	if w.req.NoFollow {
+		return nil // a link is found to be no regular file
+	}
 	for range linux.MaxSymlinkTraversals {
 		target, err := w.op.vfs().ReadlinkAt(w.op.ctx, w.op.creds, at(root, w.name))
 		if err != nil {
