@@ -125,9 +125,10 @@ func (z *fuzzer) tree() []fsNode {
 }
 
 // has reports whether a feature is to be used. The features are chown, dirent
-// (inodes of entries), dirmtime, dirnlink, exchange, keepsize, link, order (which
-// of several errors is reported), punch, related (renames above and below each
-// other), samegroup (chown by the user), suid, tmpfile, user and xattr.
+// (inodes of entries), dirmtime, dirnlink, exchange, far (offsets of up to 16
+// GiB), keepsize, link, order (which of several errors is reported), punch,
+// related (renames above and below each other), samegroup (chown by the user),
+// suid, tmpfile, user and xattr.
 func (z *fuzzer) has(feature string) bool {
 	return feature == "" || !slices.Contains(z.without, feature)
 }

@@ -226,7 +226,7 @@ func (z *fuzzer) offset() int64 {
 	case 3:
 		return max(0, int64(page*z.rng.IntN(20)+z.rng.IntN(9)-4))
 	case 4:
-		if z.rng.IntN(10) == 0 {
+		if z.rng.IntN(10) == 0 && z.has("far") {
 			return z.rng.Int64N(1 << 34)
 		}
 		return int64(z.rng.IntN(300000))
