@@ -90,6 +90,12 @@ func fillHostDiskOnce(n *node, ref, kind string) {
 	}
 	_, err := n.m.Snapshot(ctx, ref, sandbox.SnapshotRequest{})
 	wantCode(n.t, err, sandbox.CodeNoSpace)
+	if s, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box"}); err != nil {
+		wantCode(n.t, err, sandbox.CodeNoSpace)
+	} else {
+		n.destroy(s.ID)
+	}
+	n.mustHold("other", "zero")
 	n.long(ref, "fs", "clear", "/var/full")
 	child := n.fork(ref, 1)[0].ID
 	for _, r := range []string{"other", child, ref} {
