@@ -9,7 +9,7 @@ import (
 
 // fsMinCases is how many cases there are at least: a run of fewer proves less
 // than it says.
-const fsMinCases = 530
+const fsMinCases = 560
 
 // TestFSConformance tries what POSIX and the manual pages of Linux say about
 // files in the root file system of a sandbox: with files that were just made,

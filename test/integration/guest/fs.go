@@ -56,7 +56,7 @@ var fsAreas = []func() []fsCase{
 	fsPermCases, fsOwnerCases, fsStickyCases, fsTimeCases, fsUtimeCases,
 	fsTruncateCases, fsIOCases, fsSparseCases, fsAllocCases, fsMmapCases, fsMmapEndCases,
 	fsXattrCases, fsXattrUserCases, fsFifoCases, fsSocketCases, fsDeviceCases, fsLockCases, fsInotifyCases,
-	fsBigDirCases, fsNameCases, fsDeepCases, fsWhiteoutCases, fsSpaceCases,
+	fsBigDirCases, fsNameCases, fsDeepCases, fsWhiteoutCases, fsSpaceCases, fsRareCases,
 }
 
 func fsCases() []fsCase {
