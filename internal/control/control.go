@@ -47,14 +47,14 @@ type Request struct {
 
 // Reply is one line that it is told. Exactly one field is set.
 type Reply struct {
-	Error    *Error            `json:"error,omitempty"`
-	Info     *Info             `json:"info,omitempty"`
-	Children []Child           `json:"children,omitempty"`
-	Child    *Born             `json:"child,omitempty"`
-	Snapshot *Snapshot         `json:"snapshot,omitempty"`
-	Restored *Restored         `json:"restored,omitempty"`
-	Diff     *Diff             `json:"diff,omitempty"`
-	Tagged   *Tagged           `json:"tagged,omitempty"`
+	Error    *Error    `json:"error,omitempty"`
+	Info     *Info     `json:"info,omitempty"`
+	Children []Child   `json:"children,omitempty"`
+	Child    *Born     `json:"child,omitempty"`
+	Snapshot *Snapshot `json:"snapshot,omitempty"`
+	Restored *Restored `json:"restored,omitempty"`
+	Diff     *Diff     `json:"diff,omitempty"`
+	Tagged   *Tagged   `json:"tagged,omitempty"`
 }
 
 // Error says why a request failed.

@@ -36,6 +36,8 @@ func encode(reply control.Reply) json.RawMessage {
 	return out
 }
 
+var errNoRight = sandbox.Errorf(sandbox.CodeWrongState, "this sandbox may not control itself")
+
 // retryControl is how long it takes until a call that broke off is made again.
 const retryControl = time.Second
 
@@ -130,10 +132,10 @@ func (m *Manager) carryOut(ctx context.Context, s *launch.Sentry, line []byte, i
 	r := &requester{m: m, b: b, right: b.rec.Control, view: b.rec.Sandbox, id: id}
 	b.mu.Unlock()
 	if r.right == nil || r.view.SelfControl == nil {
-		return nil, sandbox.Errorf(sandbox.CodeWrongState, "this sandbox may not control itself")
+		return nil, errNoRight
 	}
 	if r.grant = m.grant(r.right.Grant); r.grant == nil {
-		return nil, sandbox.Errorf(sandbox.CodeInternal, "no grant %s", r.right.Grant)
+		return nil, sandbox.Errorf(sandbox.CodeWrongState, "the budget of this sandbox is gone: what it was made from was deleted meanwhile")
 	}
 	if err := r.grant.pace.Wait(ctx); err != nil {
 		return nil, err
@@ -261,7 +263,7 @@ func (r *requester) fork(ctx context.Context, req *control.Request) (*control.Re
 	if req.Count < 0 || count > maxSelfForks {
 		return nil, sandbox.Invalid("count", "%d is not from 1 to %d", req.Count, maxSelfForks)
 	}
-	if err := r.mayTag(slices.Collect(maps.Keys(req.Metadata))); err != nil {
+	if err := r.right.mayChange(r.view.Metadata, additions(req.Metadata)); err != nil {
 		return nil, err
 	}
 	if r.view.SelfControl.Depth < 1 {
@@ -366,46 +368,27 @@ func (r *requester) diff(ctx context.Context, req *control.Request) (*control.Re
 	return &control.Reply{Diff: out}, nil
 }
 
-// mayTag refuses keys that were set from outside: who set them relies on them.
-func (r *requester) mayTag(keys []string) error {
-	for _, k := range keys {
-		if _, set := r.view.Metadata[k]; set && !slices.Contains(r.right.Tags, k) {
-			return sandbox.Errorf(sandbox.CodeConflict, "metadata %s was set from outside, and only can be changed there", k)
-		}
-	}
-	return nil
-}
-
 func (r *requester) tag(ctx context.Context, req *control.Request) (*control.Reply, error) {
-	change := map[string]*string{}
-	for k, v := range req.Set {
-		change[k] = &v
-	}
+	change := additions(req.Set)
 	for _, k := range req.Remove {
 		change[k] = nil
 	}
 	if len(change) == 0 {
 		return nil, sandbox.Invalid("set", "there is nothing to set or remove")
 	}
-	if err := r.mayTag(slices.Collect(maps.Keys(change))); err != nil {
-		return nil, err
-	}
 	out := &control.Reply{}
 	err := r.m.edit(ctx, r.b, func(rec *record) (err error) {
+		if rec.Control == nil {
+			return errNoRight
+		}
+		if err := rec.Control.mayChange(rec.Sandbox.Metadata, change); err != nil {
+			return err
+		}
 		if rec.Sandbox.Metadata, err = sandbox.ChangeMetadata(rec.Sandbox.Metadata, change); err != nil {
 			return err
 		}
 		out.Tagged = &control.Tagged{Metadata: rec.Sandbox.Metadata}
-		if rec.Control != nil {
-			own := *rec.Control
-			own.Tags = slices.DeleteFunc(slices.Clone(own.Tags), func(k string) bool { _, changed := change[k]; return changed })
-			for k, v := range change {
-				if v != nil {
-					own.Tags = append(own.Tags, k)
-				}
-			}
-			rec.Control = &own
-		}
+		rec.Control = rec.Control.retagged(change, true)
 		return nil
 	})
 	return out, err

@@ -95,6 +95,7 @@ func (m *Manager) boot(ctx context.Context, d draft, require []string) (_ *box, 
 	}
 	b := &box{id: d.rec.Sandbox.ID, rec: d.rec, sentry: sentry}
 	if err := m.commit(ctx, []*box{b}, m.newGrantOf(&b.rec)...); err != nil {
+		m.forget(b.rec.Control)
 		return nil, err
 	}
 	return b, nil
@@ -213,6 +214,10 @@ func (m *Manager) Destroy(_ context.Context, ref string) error {
 		m.log.Error("forget a destroyed sandbox", "id", b.id, "error", err)
 	}
 	m.end(b)
+	b.mu.Lock()
+	own := b.rec.Control
+	b.mu.Unlock()
+	m.forget(own)
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -56,11 +55,11 @@ func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by 
 	b.mu.Unlock()
 	for i := range batch.drafts {
 		batch.describe(i, &parent, ancestors, req.Metadata)
-		batch.drafts[i].rec.Control = own.inherited(false)
+		batch.drafts[i].rec.Control = own.inherited(by != nil).retagged(additions(req.Metadata), by != nil)
 		batch.drafts[i].rec.Sandbox.Parent = b.id
 	}
 	if by != nil {
-		batch.madeByItself(by, req.Metadata)
+		batch.madeByItself(by)
 	}
 	// Sentries are readied while the source is being frozen.
 	batch.prepareAhead(ctx)
@@ -149,16 +148,9 @@ func (b *batch) describe(i int, from *sandbox.Sandbox, ancestors []string, metad
 }
 
 // madeByItself makes the children those that the sandbox asked for by itself.
-func (b *batch) madeByItself(by *asked, metadata map[string]string) {
+func (b *batch) madeByItself(by *asked) {
 	for i := range b.drafts {
 		rec := &b.drafts[i].rec
-		rec.Control = rec.Control.inherited(true)
-		rec.Control.Tags = slices.Clone(rec.Control.Tags)
-		for k := range metadata {
-			if !slices.Contains(rec.Control.Tags, k) {
-				rec.Control.Tags = append(rec.Control.Tags, k)
-			}
-		}
 		left := *rec.Sandbox.SelfControl
 		left.Depth--
 		rec.Sandbox.SelfControl = &left

@@ -38,6 +38,43 @@ func (r *right) inherited(made bool) *right {
 	return &out
 }
 
+// retagged returns the right after keys of metadata were changed: by the sandbox,
+// which may change those again that it set, or from outside.
+func (r *right) retagged(change map[string]*string, byItself bool) *right {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.Tags = slices.DeleteFunc(slices.Clone(r.Tags), func(k string) bool { _, changed := change[k]; return changed })
+	if byItself {
+		for k, v := range change {
+			if v != nil {
+				out.Tags = append(out.Tags, k)
+			}
+		}
+	}
+	return &out
+}
+
+// additions returns the change that sets all of metadata.
+func additions(metadata map[string]string) map[string]*string {
+	change := map[string]*string{}
+	for k, v := range metadata {
+		change[k] = &v
+	}
+	return change
+}
+
+// mayChange refuses keys that were set from outside: who set them relies on them.
+func (r *right) mayChange(metadata map[string]string, change map[string]*string) error {
+	for k := range change {
+		if _, set := metadata[k]; set && !slices.Contains(r.Tags, k) {
+			return sandbox.Errorf(sandbox.CodeConflict, "metadata %s was set from outside, and only can be changed there", k)
+		}
+	}
+	return nil
+}
+
 // grantRecord is what is stored of a grant.
 type grantRecord struct {
 	Forks         int `json:"forks"`
@@ -113,6 +150,32 @@ func (m *Manager) grant(id string) *grant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.grants[id]
+}
+
+// forget drops the grant of r, which may be nil, if nothing has it any more.
+func (m *Manager) forget(r *right) {
+	if r == nil {
+		return
+	}
+	for _, s := range m.allSnapshots() {
+		if s.rec.Control != nil && s.rec.Control.Grant == r.Grant {
+			return
+		}
+	}
+	for _, b := range m.all() {
+		b.mu.Lock()
+		has := b.rec.Control != nil && b.rec.Control.Grant == r.Grant
+		b.mu.Unlock()
+		if has {
+			return
+		}
+	}
+	m.mu.Lock()
+	delete(m.grants, r.Grant)
+	m.mu.Unlock()
+	if err := m.store.Apply(context.Background(), store.Change{Table: store.Grants, ID: r.Grant}); err != nil {
+		m.log.Warn("forget a budget", "grant", r.Grant, "error", err) // the next start does
+	}
 }
 
 // Bounds of what a sandbox may be allowed to do by itself.

@@ -97,7 +97,7 @@ func (m *Manager) capture(ctx context.Context, b *box, req sandbox.SnapshotReque
 		return nil, err
 	}
 	b.mu.Lock()
-	source, ancestors, own := b.rec.Sandbox, append(append([]string{}, b.rec.Ancestors...), b.id), b.rec.Control.inherited(false)
+	source, ancestors, own := b.rec.Sandbox, append(append([]string{}, b.rec.Ancestors...), b.id), b.rec.Control.inherited(false).retagged(additions(req.Metadata), false)
 	b.mu.Unlock()
 	source.Metadata = merged(source.Metadata, req.Metadata) // so that what is restored has it, too
 	return &snapshot{id: f.id, freeze: f, rec: snapRecord{
@@ -171,6 +171,7 @@ func (m *Manager) removeSnapshot(s *snapshot) bool {
 	if err := m.store.Apply(context.Background(), store.Change{Table: store.Snapshots, ID: s.id}); err != nil {
 		m.log.Error("forget a snapshot", "id", s.id, "error", err)
 	}
+	m.forget(s.rec.Control)
 	if dir, err := m.cfg.Paths.Snapshot(s.id); err == nil {
 		os.RemoveAll(dir) // what stays is collected at the next start
 	}
@@ -281,7 +282,7 @@ func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRe
 	ancestors := append(append([]string{}, s.rec.Ancestors...), s.id)
 	for i := range batch.drafts {
 		batch.describe(i, source, ancestors, req.Metadata)
-		batch.drafts[i].rec.Control = s.rec.Control
+		batch.drafts[i].rec.Control = s.rec.Control.retagged(additions(req.Metadata), false)
 		d := &batch.drafts[i].rec.Sandbox
 		d.Parent, d.Snapshot = source.ID, s.id
 	}

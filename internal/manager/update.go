@@ -21,6 +21,7 @@ func (m *Manager) Update(ctx context.Context, ref string, req sandbox.UpdateRequ
 			if rec.Sandbox.Metadata, err = sandbox.ChangeMetadata(rec.Sandbox.Metadata, req.Metadata); err != nil {
 				return err
 			}
+			rec.Control = rec.Control.retagged(req.Metadata, false)
 		}
 		old = rec.Sandbox.Name
 		if req.Name == nil || *req.Name == old {

@@ -153,6 +153,12 @@ func TestControlAgent(t *testing.T) {
 	if r := n.say("root", `{"op":"tag","set":{"a":"2"},"remove":["b"]}`); r.Tagged == nil || !maps.Equal(r.Tagged.Metadata, map[string]string{"outside": "1", "a": "2"}) {
 		t.Errorf("tagged %+v", r)
 	}
+	// What was changed from outside meanwhile is not the sandbox's any more.
+	mine := "mine"
+	if _, err := n.m.Update(context.Background(), "root", sandbox.UpdateRequest{Metadata: map[string]*string{"a": &mine}}); err != nil {
+		t.Fatal(err)
+	}
+	n.wantRefused("root", `{"op":"tag","remove":["a"]}`, sandbox.CodeConflict, "set from outside")
 	// What is forked from outside shares the budget, and is nobody's own child.
 	out := n.fork("root", 1)[0]
 	if i := n.info(out.ID); i.Budget != n.info("root").Budget || len(n.info("root").Children) != 3 {
@@ -162,6 +168,20 @@ func TestControlAgent(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	n.wantRefused("root", `{"op":"fork"}`, sandbox.CodeLimit, "forks: 6 of 6")
+	// The budget goes with the last who has it.
+	if grants := n.count("grants"); grants != 1 {
+		t.Errorf("%d grants are recorded", grants)
+	}
+	list, err := n.m.List(context.Background(), sandbox.ListFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list {
+		n.destroy(s.ID)
+	}
+	if grants := n.count("grants"); grants != 0 {
+		t.Errorf("%d grants are left", grants)
+	}
 }
 
 // TestControlRelatives has relatives fork at the same time: together they cannot
