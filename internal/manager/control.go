@@ -18,6 +18,8 @@ import (
 type asked struct {
 	id   uint64 // of the request
 	name string // of a snapshot, in words of the sandbox
+	// grant is what it is paid from.
+	grant *grant
 }
 
 // answerTo returns what a copy of the sandbox that made the request is told.
@@ -269,19 +271,18 @@ func (r *requester) fork(ctx context.Context, req *control.Request) (*control.Re
 	if r.view.SelfControl.Depth < 1 {
 		return nil, sandbox.Errorf(sandbox.CodeLimit, "depth: this sandbox is of the last generation that may be made, and 1 more was asked for")
 	}
-	if err := r.m.take(ctx, r.grant, count, 0); err != nil {
+	done, err := r.grant.reserve(count, 0)
+	if err != nil {
 		return nil, err
 	}
-	res, err := r.m.fork(ctx, r.b, sandbox.ForkRequest{Count: count, Metadata: req.Metadata}, &asked{id: r.id})
+	defer done()
+	res, err := r.m.fork(ctx, r.b, sandbox.ForkRequest{Count: count, Metadata: req.Metadata}, &asked{id: r.id, grant: r.grant})
 	if err != nil {
-		r.m.giveBack(r.grant, count, 0)
 		return nil, err
 	}
 	out := &control.Reply{}
-	failed := 0
 	for i, c := range res.Children {
 		if c.Error != nil {
-			failed++
 			e := r.m.refusal(r.b.id, c.Error)
 			e.Detail = e.Detail[:min(len(e.Detail), 200)]
 			out.Children = append(out.Children, control.Child{Index: i, Error: e})
@@ -289,7 +290,6 @@ func (r *requester) fork(ctx context.Context, req *control.Request) (*control.Re
 		}
 		out.Children = append(out.Children, control.Child{ID: c.Sandbox.ID, Index: i})
 	}
-	r.m.giveBack(r.grant, failed, 0)
 	return out, nil
 }
 
@@ -299,12 +299,13 @@ func (r *requester) snapshot(ctx context.Context, req *control.Request) (*contro
 			return nil, err
 		}
 	}
-	if err := r.m.take(ctx, r.grant, 0, 1); err != nil {
+	done, err := r.grant.reserve(0, 1)
+	if err != nil {
 		return nil, err
 	}
-	snap, err := r.m.snapshot(ctx, r.b, sandbox.SnapshotRequest{Memory: req.Memory}, &asked{id: r.id, name: req.Name})
+	defer done()
+	snap, err := r.m.snapshot(ctx, r.b, sandbox.SnapshotRequest{Memory: req.Memory}, &asked{id: r.id, name: req.Name, grant: r.grant})
 	if err != nil {
-		r.m.giveBack(r.grant, 0, 1)
 		return nil, err
 	}
 	err = r.m.edit(ctx, r.b, func(rec *record) error {

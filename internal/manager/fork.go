@@ -91,6 +91,7 @@ type batch struct {
 	// asked is the request of the frozen sandbox itself that is answered in the
 	// children, 0 for none, and reply the answer.
 	asked uint64
+	grant *grant // what the children are paid from, likewise nil for none
 	reply func(*sandbox.Sandbox) control.Reply
 	ahead sync.WaitGroup
 	done  bool
@@ -155,7 +156,7 @@ func (b *batch) madeByItself(by *asked) {
 		left.Depth--
 		rec.Sandbox.SelfControl = &left
 	}
-	b.asked = by.id
+	b.asked, b.grant = by.id, by.grant
 	b.reply = func(s *sandbox.Sandbox) control.Reply {
 		return control.Reply{Child: &control.Born{ID: s.ID, Index: s.Identity.ForkIndex, Parent: s.Parent}}
 	}
@@ -281,7 +282,9 @@ func (b *batch) commit(ctx context.Context, f *freeze) error {
 	}
 	err := context.Cause(ctx) // a cancelled fork has no children
 	if err == nil {
-		err = b.m.commit(ctx, fresh, store.Change{Table: store.Freezes, ID: f.id, Doc: b.m.recordOf(f)})
+		err = b.pay(len(fresh), func(more ...store.Change) error {
+			return b.m.commit(ctx, fresh, append(more, store.Change{Table: store.Freezes, ID: f.id, Doc: b.m.recordOf(f)})...)
+		})
 	}
 	if err != nil {
 		for range fresh {
@@ -300,6 +303,14 @@ func (b *batch) commit(ctx context.Context, f *freeze) error {
 	}
 	b.done = true
 	return nil
+}
+
+// pay calls commit with what it costs to make n children.
+func (b *batch) pay(n int, commit func(...store.Change) error) error {
+	if b.grant == nil {
+		return commit()
+	}
+	return b.grant.spend(n, 0, func(c store.Change) error { return commit(c) })
 }
 
 // close gives up what was not committed.

@@ -93,6 +93,8 @@ type grant struct {
 
 	mu  sync.Mutex
 	rec grantRecord
+	// For what is being made.
+	reservedForks, reservedSnapshots int
 }
 
 const (
@@ -108,36 +110,42 @@ func newGrant(id string, rec grantRecord) *grant {
 	return &grant{id: id, rec: rec, slots: make(chan struct{}, requestsAtOnce), pace: rate.NewLimiter(requestsPerSecond, requestBurst)}
 }
 
-// take uses up part of the budget, which is recorded before it returns, so that
-// requests of several relatives together cannot exceed it. Negative numbers give
-// back.
-func (m *Manager) take(ctx context.Context, g *grant, forks, snapshots int) error {
+// reserve sets part of the budget aside until done is called, so that requests of
+// several relatives together cannot exceed it.
+func (g *grant) reserve(forks, snapshots int) (done func(), err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	used, kept := g.rec.UsedForks+g.reservedForks, g.rec.UsedSnapshots+g.reservedSnapshots
+	switch {
+	case used+forks > g.rec.Forks:
+		return nil, sandbox.Errorf(sandbox.CodeLimit, "forks: %d of %d that this sandbox and its relatives may make are used, and %d more were asked for", used, g.rec.Forks, forks)
+	case kept+snapshots > g.rec.Snapshots:
+		return nil, sandbox.Errorf(sandbox.CodeLimit, "snapshots: %d of %d that this sandbox and its relatives may make are used", kept, g.rec.Snapshots)
+	}
+	g.reservedForks += forks
+	g.reservedSnapshots += snapshots
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.reservedForks -= forks
+		g.reservedSnapshots -= snapshots
+	}, nil
+}
+
+// spend uses up part of the budget that was reserved, if commit succeeds. It
+// records the change that it is given in one transaction with what was made, so
+// that a daemon that dies leaves both or neither.
+func (g *grant) spend(forks, snapshots int, commit func(store.Change) error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	rec := g.rec
 	rec.UsedForks += forks
 	rec.UsedSnapshots += snapshots
-	switch {
-	case rec.UsedForks > rec.Forks:
-		return sandbox.Errorf(sandbox.CodeLimit, "forks: %d of %d that this sandbox and its relatives may make are used, and %d more were asked for", g.rec.UsedForks, rec.Forks, forks)
-	case rec.UsedSnapshots > rec.Snapshots:
-		return sandbox.Errorf(sandbox.CodeLimit, "snapshots: %d of %d that this sandbox and its relatives may make are used", g.rec.UsedSnapshots, rec.Snapshots)
-	}
-	if err := m.store.Apply(ctx, store.Change{Table: store.Grants, ID: g.id, Doc: rec}); err != nil {
+	if err := commit(store.Change{Table: store.Grants, ID: g.id, Doc: rec}); err != nil {
 		return err
 	}
 	g.rec = rec
 	return nil
-}
-
-// giveBack undoes a take. What is not recorded stays used.
-func (m *Manager) giveBack(g *grant, forks, snapshots int) {
-	if forks == 0 && snapshots == 0 {
-		return
-	}
-	if err := m.take(context.Background(), g, -forks, -snapshots); err != nil {
-		m.log.Warn("give back a budget", "grant", g.id, "error", err)
-	}
 }
 
 func (g *grant) used() grantRecord {

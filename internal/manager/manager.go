@@ -104,10 +104,16 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.recover(ctx); err != nil {
+	adopted, err := m.recover(ctx)
+	if err != nil {
 		return nil, errors.Join(err, m.launcher.Close())
 	}
 	m.pool = launch.NewPool(m.launcher, cfg.PoolSize, m.log)
+	// Not before: recovery does not lock what watchers change, and sandboxes ask
+	// for forks at once.
+	for b, sentry := range adopted {
+		m.watch(b, sentry)
+	}
 	return m, nil
 }
 

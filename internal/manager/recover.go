@@ -27,25 +27,21 @@ type recovery struct {
 }
 
 // recover finds the sandboxes and snapshots of an earlier daemon, and collects
-// what it left half made.
-func (m *Manager) recover(ctx context.Context) error {
+// what it left half made. It returns the sandboxes that run, to be watched.
+func (m *Manager) recover(ctx context.Context) (adopted map[*box]*launch.Sentry, err error) {
 	r := &recovery{
 		m: m, ctx: ctx, records: map[string]freezeRecord{},
 		sentry: map[string]*launch.Sentry{}, adopted: map[*box]*launch.Sentry{}, pins: map[string][]string{},
 	}
 	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.readGrants, r.sweep} {
 		if err := step(); err != nil {
-			return fmt.Errorf("recover: %w", err)
+			return nil, fmt.Errorf("recover: %w", err)
 		}
 	}
 	if err := m.store.Apply(ctx, r.changes...); err != nil {
-		return err
+		return nil, err
 	}
-	// Not before: recovery does not lock what watchers change.
-	for b, sentry := range r.adopted {
-		m.watch(b, sentry)
-	}
-	return nil
+	return r.adopted, nil
 }
 
 func (r *recovery) readFreezes() error {

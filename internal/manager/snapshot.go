@@ -79,7 +79,7 @@ func (m *Manager) snapshot(ctx context.Context, b *box, req sandbox.SnapshotRequ
 		m.drop(f)
 		return nil, err
 	}
-	if err := m.keep(ctx, s, f); err != nil {
+	if err := m.keep(ctx, s, f, by); err != nil {
 		m.removeSnapshot(s)
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
@@ -114,7 +114,7 @@ func (m *Manager) capture(ctx context.Context, b *box, req sandbox.SnapshotReque
 }
 
 // keep makes s ready: written to disk unless it is to stay in memory.
-func (m *Manager) keep(ctx context.Context, s *snapshot, f *freeze) error {
+func (m *Manager) keep(ctx context.Context, s *snapshot, f *freeze, by *asked) error {
 	if s.rec.Snapshot.OnDisk {
 		if err := m.writeSnapshot(ctx, s, f); err != nil {
 			return err
@@ -128,7 +128,14 @@ func (m *Manager) keep(ctx context.Context, s *snapshot, f *freeze) error {
 	s.rec.Snapshot.State = sandbox.SnapshotReady
 	rec := s.rec
 	s.mu.Unlock()
-	if err := m.store.Apply(ctx, store.Change{Table: store.Snapshots, ID: s.id, Doc: rec}); err != nil {
+	done := store.Change{Table: store.Snapshots, ID: s.id, Doc: rec}
+	var err error
+	if by == nil {
+		err = m.store.Apply(ctx, done)
+	} else {
+		err = by.grant.spend(0, 1, func(c store.Change) error { return m.store.Apply(ctx, done, c) })
+	}
+	if err != nil {
 		return err
 	}
 	if !rec.Snapshot.OnDisk {
