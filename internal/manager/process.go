@@ -19,12 +19,19 @@ import (
 // Processes lists what runs in a sandbox, and with all also what was started from
 // outside and has ended.
 func (m *Manager) Processes(ctx context.Context, ref string, all bool) ([]sandbox.Process, error) {
-	call := &wire.Call{Op: wire.OpPS}
-	if all {
-		call.Process = &wire.Process{}
-	}
 	list := []sandbox.Process{}
-	return list, m.onProcesses(ctx, ref, call, &list, sandbox.StateRunning, sandbox.StatePaused)
+	for page := (wire.Page{Ended: all}); ; {
+		var reply wire.Processes
+		err := m.onProcesses(ctx, ref, &wire.Call{Op: wire.OpPS, Page: &page}, &reply, sandbox.StateRunning, sandbox.StatePaused)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, reply.List...)
+		if !reply.More || len(reply.List) == 0 {
+			return list, nil
+		}
+		page.After = reply.List[len(reply.List)-1].PID
+	}
 }
 
 // Process looks at one process.

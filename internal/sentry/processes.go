@@ -1,6 +1,7 @@
 package sentry
 
 import (
+	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/sentry/guest"
 	"ramet.dev/ramet/internal/wire"
 )
@@ -9,8 +10,8 @@ import (
 func (s *server) process(g *guest.Guest, c *wire.Conn, call *wire.Call) (any, error) {
 	done := struct{}{}
 	switch {
-	case call.Op == wire.OpPS:
-		return g.Processes(call.Process != nil), nil
+	case call.Op == wire.OpPS && call.Page != nil:
+		return pageOf(g.Processes(call.Page.Ended), call.Page.After), nil
 	case call.Op == wire.OpAttach:
 		return s.attach(g, c, call.Attach)
 	case call.Op == wire.OpStart && call.Exec != nil && len(call.Exec.Argv) > 0:
@@ -29,4 +30,30 @@ func (s *server) process(g *guest.Guest, c *wire.Conn, call *wire.Call) (any, er
 		return done, g.Forget(call.Process.PID)
 	}
 	return nil, errCall
+}
+
+// maxPage is about how many bytes of JSON a page of processes has, and maxEntry
+// how many one has besides its command.
+const (
+	maxPage  = 64 << 10
+	maxEntry = 1 << 10
+)
+
+// pageOf returns as many of all, which are in order, as fit one packet, beginning
+// behind a process id.
+func pageOf(all []sandbox.Process, after int) wire.Processes {
+	page := wire.Processes{List: []sandbox.Process{}}
+	size := 0
+	for _, p := range all {
+		if p.PID <= after {
+			continue
+		}
+		// A control character takes six bytes.
+		if size += maxEntry + 6*len(p.Command); size > maxPage && len(page.List) > 0 {
+			page.More = true
+			break
+		}
+		page.List = append(page.List, p)
+	}
+	return page
 }

@@ -129,7 +129,7 @@ func (p *outputParser) block(end int64) OutputBlock {
 	bl := OutputBlock{Start: p.number(end)}
 	length := p.number(end - bl.Start)
 	marks := p.number(min(length, int64(len(p.b))))
-	if (marks == 0) != (length == 0) {
+	if marks == 0 { // then there are no data
 		p.fail()
 	}
 	for i := range marks {

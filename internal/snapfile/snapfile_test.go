@@ -26,6 +26,10 @@ func example() *Snapshot {
 		Table:       []Extent{{Range{PageSize, 2 * PageSize}, 1}, {Range{2 * PageSize, 4 * PageSize}, 0}},
 		Generations: []string{"a", "b"},
 		Held:        []Held{{Range{0, PageSize}, 3}, {Range{PageSize, 4 * PageSize}, 1}},
+		Outputs: []Output{{PID: 2, Next: 17, Blocks: []OutputBlock{
+			{Start: 7, Data: []byte("hello"), Marks: []Mark{{7, 1, 1}, {9, -2, 2}}},
+			{Start: 12, Data: []byte("world"), Marks: []Mark{{12, 3, 1}}},
+		}}, {PID: 3, Next: 4}},
 	}
 }
 
@@ -81,6 +85,14 @@ func TestParseRefusesBadRanges(t *testing.T) {
 		"overlapping held":   func(s *Snapshot) { s.Held[1].Start = s.Held[0].Start },
 		"held by nobody":     func(s *Snapshot) { s.Held[0].Refs = 0 },
 		"held by too many":   func(s *Snapshot) { s.Held[0].Refs = maxRefs },
+		"output ends early":  func(s *Snapshot) { s.Outputs[0].Next++ },
+		"output with a gap":  func(s *Snapshot) { s.Outputs[0].Blocks[1].Start++ },
+		"output too long":    func(s *Snapshot) { s.Outputs[0].Next = 3 },
+		"no mark":            func(s *Snapshot) { s.Outputs[0].Blocks[1].Marks = nil },
+		"first mark is late": func(s *Snapshot) { s.Outputs[0].Blocks[1].Marks[0].Seq++ },
+		"marks in disorder":  func(s *Snapshot) { s.Outputs[0].Blocks[0].Marks[1].Seq = 7 },
+		"mark outside":       func(s *Snapshot) { s.Outputs[0].Blocks[0].Marks[1].Seq = 12 },
+		"unknown stream":     func(s *Snapshot) { s.Outputs[0].Blocks[0].Marks[1].Stream = 3 },
 		"too few pages":      func(s *Snapshot) { s.Copied[1].End += PageSize },
 		"too many pages":     func(s *Snapshot) { s.Copied = s.Copied[:1] },
 	} {
@@ -108,6 +120,13 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("accepted extent %+v", e)
 			}
 			end = e.End
+		}
+		for _, o := range s.Outputs {
+			for _, b := range o.Blocks {
+				if len(b.Marks) == 0 || b.Marks[0].Seq != b.Start || b.Start+int64(len(b.Data)) > o.Next {
+					t.Fatalf("accepted output %+v", b)
+				}
+			}
 		}
 	})
 }

@@ -38,7 +38,7 @@ const (
 	OpResume   Op = "resume"   // let them run
 	OpIdentify Op = "identify" // become another sandbox: promotion
 	OpInfo     Op = "info"     // Info
-	OpPS       Op = "ps"       // processes; with Process set also those that have ended
+	OpPS       Op = "ps"       // Processes of a Page
 	OpProcess  Op = "process"  // one process
 	OpControl  Op = "control"  // serve the sandbox's requests, see the package comment
 	OpAdopt    Op = "adopt"    // reply + memory file, generations: for a new daemon
@@ -58,6 +58,7 @@ type Call struct {
 	Load     *Load     `json:"load,omitempty"`
 	Exec     *Exec     `json:"exec,omitempty"` // of OpExec and OpStart
 	Attach   *Attach   `json:"attach,omitempty"`
+	Page     *Page     `json:"page,omitempty"`
 	Process  *Process  `json:"process,omitempty"` // of OpProcess, OpWait and OpForget
 	Input    *Input    `json:"input,omitempty"`
 	Signal   *Signal   `json:"signal,omitempty"`
@@ -146,6 +147,18 @@ type Exec struct {
 // Started is the reply to Start.
 type Started struct {
 	PID int `json:"pid"`
+}
+
+// Page asks for processes, of which there may be more than fit a packet.
+type Page struct {
+	After int  `json:"after"` // process id; 0 for the first page
+	Ended bool `json:"ended"` // also those that have ended
+}
+
+// Processes is the reply to PS.
+type Processes struct {
+	List []sandbox.Process `json:"list"` // in the order of their ids
+	More bool              `json:"more"`
 }
 
 // Process names a process.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -442,4 +443,73 @@ func TestProcessRefuses(t *testing.T) {
 		})
 	}
 	eventually(t, "processes", func() error { return n.noProcesses("box") })
+}
+
+// TestForkWhileOutputFlows forks while a process writes as fast as it can. Neither
+// side may lose a byte.
+func TestForkWhileOutputFlows(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	n.create("box")
+	const size = 12 << 20
+	pid := n.start("box", sandbox.StartRequest{KeepKiB: 16384}, "spew", fmt.Sprint(size))
+	refs := []string{"box"}
+	for range 3 {
+		refs = append(refs, n.fork("box", 1)[0].ID)
+	}
+	for _, ref := range refs {
+		if x, err := n.m.WaitProcess(ctx, ref, pid); err != nil || !x.OK {
+			t.Fatalf("%s: %+v, %v", ref, x, err)
+		}
+		f := n.follow(ref, pid, 0)
+		f.exit()
+		out, lost := f.text()
+		if lost != 0 || out != strings.Repeat("0123456789abcde\n", size/16) {
+			t.Errorf("%s: %d bytes, %d lost, or some are wrong", ref, len(out), lost)
+		}
+	}
+}
+
+// TestManyShortCommands runs commands in a row. Nothing of them may stay.
+func TestManyShortCommands(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	n.create("box")
+	descriptors := func() int {
+		total := 0
+		for _, pid := range n.processes() {
+			entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+			if err == nil { // else it has ended
+				total += len(entries)
+			}
+		}
+		return total
+	}
+	run := func(count int) {
+		t.Helper()
+		for range count {
+			if _, err := n.run("box", sandbox.ExecRequest{Argv: []string{"guest", "true"}}, "input that nobody reads"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	run(20)
+	before := descriptors()
+	run(500)
+	eventually(t, "descriptors", func() error {
+		if now := descriptors(); now > before+5 {
+			return fmt.Errorf("there are %d, and were %d", now, before)
+		}
+		return nil
+	})
+	if list, err := n.m.Processes(ctx, "box", true); err != nil || len(list) > 0 {
+		t.Errorf("still listed: %+v, %v", list, err)
+	}
+	for range 150 { // more than fit one answer
+		n.start("box", sandbox.StartRequest{}, "true")
+	}
+	eventually(t, "processes", func() error { return n.noProcesses("box") })
+	if list, err := n.m.Processes(ctx, "box", true); err != nil || len(list) != 150 {
+		t.Errorf("%d are listed, %v", len(list), err)
+	}
 }

@@ -203,6 +203,9 @@ func (r *ring) freeze() snapfile.Output {
 	defer r.mu.Unlock()
 	out := snapfile.Output{Next: r.next}
 	for _, b := range r.blocks {
+		if len(b.data) == 0 {
+			continue // of the last one there may be nothing yet
+		}
 		b.frozen = true
 		out.Blocks = append(out.Blocks, snapfile.OutputBlock{Start: b.start, Data: b.data[:len(b.data):len(b.data)], Marks: b.marks[:len(b.marks):len(b.marks)]})
 	}

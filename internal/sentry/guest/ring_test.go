@@ -204,6 +204,26 @@ func TestRingIsFrozen(t *testing.T) {
 	}
 }
 
+// TestRingIsFrozenBetweenBlocks freezes a ring whose last block is still empty: there
+// was nothing to read when it was made.
+func TestRingIsFrozenBetweenBlocks(t *testing.T) {
+	r := newRing(new(atomic.Int64), blockSize)
+	text := strings.Repeat("x", firstBlock)
+	write(t, r, wire.Stdout, text)
+	if n, err := r.fill(wire.Stdout, func([]byte) (int, error) { return 0, io.ErrNoProgress }); n != 0 || err != io.ErrNoProgress || len(r.blocks) != 2 {
+		t.Fatalf("%d, %v, and %d blocks", n, err, len(r.blocks))
+	}
+	out := r.freeze()
+	child := newRing(new(atomic.Int64), blockSize)
+	child.thaw(&out)
+	for side, r := range map[string]*ring{"child": child, "parent": r} {
+		write(t, r, wire.Stderr, side)
+		if got, want := readAll(r, 0), fmt.Sprintf("0:%s %d:%s ", text, firstBlock, side); got != want {
+			t.Errorf("%s: %q", side, got)
+		}
+	}
+}
+
 // TestRingsShareABound fills many rings.
 func TestRingsShareABound(t *testing.T) {
 	var total atomic.Int64
@@ -218,5 +238,40 @@ func TestRingsShareABound(t *testing.T) {
 	}
 	if first, next := rings[99].bounds(); next-first < 1 {
 		t.Errorf("the last one keeps %d bytes", next-first)
+	}
+}
+
+// TestTableForgets has more processes than a table keeps.
+func TestTableForgets(t *testing.T) {
+	tab := newTable()
+	add := func(pid int32, ended int64) {
+		if err := tab.makeRoom(); err != nil {
+			t.Fatal(err)
+		}
+		p := &process{pid: pid, keep: blockSize, ended: ended}
+		p.ready(tab)
+		write(t, p.out, wire.Stdout, "x")
+		tab.add(p)
+	}
+	add(2, 0)
+	for pid := range int32(maxProcesses + 50) {
+		add(100+pid, 1)
+	}
+	all := tab.all()
+	if len(all) != maxProcesses || all[0].pid != 2 || all[1].pid != 100+51 {
+		t.Errorf("it keeps %d, first %d and %d", len(all), all[0].pid, all[1].pid)
+	}
+	if n := tab.kept.Load(); n != maxProcesses*firstBlock {
+		t.Errorf("%d bytes are kept", n)
+	}
+	add(all[1].pid, 0) // the number is used again
+	if p, err := tab.find(int(all[1].pid)); err != nil || p.ended != 0 {
+		t.Errorf("found %+v, %v", p, err)
+	}
+	for _, p := range tab.all() {
+		p.ended = 0
+	}
+	if err := tab.makeRoom(); len(tab.all()) == maxProcesses && err != errTableFull {
+		t.Errorf("room for one more than run: %v", err)
 	}
 }
