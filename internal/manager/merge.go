@@ -141,7 +141,7 @@ func (g *merging) try(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	defer into.close()
-	left := int64(maxMergeTexts)
+	left := mergeBudget{texts: maxMergeTexts, names: maxMergeNames}
 	ours := newMergeTree(into.files, &left)
 	plan := merge.New(ours, strategies[g.req.Strategy], g.selects)
 	g.result = &sandbox.MergeResult{Into: into.id, DryRun: g.req.DryRun, Strategy: g.req.Strategy, Applied: []sandbox.MergeChange{}}
@@ -179,7 +179,7 @@ func (g *merging) try(ctx context.Context) (done bool, err error) {
 }
 
 // plan adds one side to the plan.
-func (g *merging) plan(ctx context.Context, plan *merge.Plan, base, into, from *moment, left *int64) (err error) {
+func (g *merging) plan(ctx context.Context, plan *merge.Plan, base, into, from *moment, left *mergeBudget) (err error) {
 	g.result.Sides = append(g.result.Sides, sandbox.MergeSide{From: from.id, Base: base.id})
 	side := merge.Side{Name: from.id, Base: newMergeTree(base.files, left), Tree: newMergeTree(from.files, left)}
 	if side.Ours, err = g.changes(ctx, base, into); err != nil {

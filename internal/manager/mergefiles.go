@@ -27,13 +27,20 @@ import (
 // mergeTree is the files of a moment as package merge wants them.
 type mergeTree struct {
 	files *cowfs.Files
-	// left is how many bytes of texts may still be read, of all trees of a merge.
-	left *int64
-	dirs map[string]cowfs.Ino // that were found, by path: files do not change
+	left  *mergeBudget
+	// What was found, by path and number: files do not change.
+	dirs  map[string]cowfs.Ino
+	names map[uint64][]string
 }
 
-func newMergeTree(files *cowfs.Files, left *int64) *mergeTree {
-	return &mergeTree{files: files, left: left, dirs: map[string]cowfs.Ino{"/": files.Root()}}
+// mergeBudget is what all trees of a merge may still cost. No tree is believed.
+type mergeBudget struct {
+	texts int64 // bytes to read for merging line by line
+	names int   // to list
+}
+
+func newMergeTree(files *cowfs.Files, left *mergeBudget) *mergeTree {
+	return &mergeTree{files: files, left: left, dirs: map[string]cowfs.Ino{"/": files.Root()}, names: map[uint64][]string{}}
 }
 
 // find returns what is at path. ok is false if there is nothing.
@@ -61,9 +68,17 @@ func (t *mergeTree) find(at string) (n cowfs.Node, ok bool, err error) {
 	return n, true, nil
 }
 
-// maxMergeTexts bounds the texts that one merge looks at, in bytes: what comes of
-// them is kept in memory.
-const maxMergeTexts = 256 << 20
+const (
+	// maxMergeTexts bounds the texts that one merge looks at, in bytes: what comes
+	// of them is kept in memory.
+	maxMergeTexts = 256 << 20
+	// maxMergeNames bounds the names in directories that are looked at as a whole,
+	// and maxMergePath their paths, in bytes: directories could contain each other.
+	maxMergeNames = 4 << 20
+	maxMergePath  = 32 << 10
+	// maxMergeLinks bounds the names of one file that changes.
+	maxMergeLinks = 1024
+)
 
 // Lookup implements merge.Tree.
 func (t *mergeTree) Lookup(_ context.Context, at string) (*merge.File, error) {
@@ -102,8 +117,14 @@ func (t *mergeTree) List(_ context.Context, dir string) ([]string, error) {
 	if !ok || err != nil || !n.Attr.IsDir() {
 		return nil, err
 	}
+	if len(dir) > maxMergePath {
+		return nil, fmt.Errorf("%w: a path is longer than %d bytes", cowfs.ErrLimit, maxMergePath)
+	}
 	var names []string
 	err = t.files.Entries(n.Ino, func(name string, _ cowfs.Ino) error {
+		if t.left.names--; t.left.names < 0 {
+			return fmt.Errorf("%w: of more than %d files", cowfs.ErrLimit, maxMergeNames)
+		}
 		names = append(names, name)
 		return nil
 	})
@@ -112,7 +133,15 @@ func (t *mergeTree) List(_ context.Context, dir string) ([]string, error) {
 
 // Names implements merge.Tree.
 func (t *mergeTree) Names(_ context.Context, f *merge.File) ([]string, error) {
-	return t.files.Paths(cowfs.Ino(f.Inode))
+	if names, ok := t.names[f.Inode]; ok {
+		return names, nil
+	}
+	if f.Links > maxMergeLinks {
+		return nil, fmt.Errorf("%w: a file has %d names, and one that changes may have %d", cowfs.ErrLimit, f.Links, maxMergeLinks)
+	}
+	names, err := t.files.Paths(cowfs.Ino(f.Inode))
+	t.names[f.Inode] = names
+	return names, err
 }
 
 // mergeContent is a regular file of a mergeTree.
@@ -133,10 +162,10 @@ func (c *mergeContent) Same(ctx context.Context, other merge.Content) (bool, err
 // Bytes implements merge.Content.
 func (c *mergeContent) Bytes(ctx context.Context) ([]byte, error) {
 	size := int64(c.node.Attr.Size)
-	if size > maxHunkFile || size > *c.tree.left {
+	if size > maxHunkFile || size > c.tree.left.texts {
 		return nil, merge.ErrTooLarge
 	}
-	*c.tree.left -= size
+	c.tree.left.texts -= size
 	return c.tree.files.ReadFile(ctx, &c.node, maxHunkFile)
 }
 

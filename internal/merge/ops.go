@@ -57,6 +57,9 @@ func (p *Plan) Ops(ctx context.Context) ([]Op, error) {
 		return nil, err
 	}
 	for _, at := range paths {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if err := l.add(ctx, at); err != nil {
 			return nil, err
 		}

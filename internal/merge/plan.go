@@ -128,6 +128,9 @@ func (p *Plan) Merge(ctx context.Context, side Side) error {
 	}
 	s := structure{p: p, side: &side, decisions: map[string]*decision{}}
 	for at := range changed {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		d := &decision{}
 		if d.base, err = side.Base.Lookup(ctx, at); err != nil {
 			return err
