@@ -32,6 +32,7 @@ var arrows = []struct {
 	{"internal/wire", []string{"internal/interp", "internal/sandbox", "internal/snapfile"}, "the host side and the sentry meet here only"},
 	{"internal/paths", []string{"internal/sandbox"}, "it names places and reads nothing there"},
 	{"internal/cgroup", []string{"internal/sandbox"}, "it does not know what runs in a group"},
+	{"internal/feed", []string{"internal/sandbox"}, "a ring with readers; what an event means is not its business"},
 	{"internal/store", []string{"internal/sandbox"}, "documents are opaque to it"},
 	{"internal/httpwire", []string{"internal/sandbox"}, "what server and client agree on; it knows neither"},
 
@@ -42,7 +43,7 @@ var arrows = []struct {
 
 	{"internal/launch", []string{"internal/cgroup", "internal/interp", "internal/sandbox", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/manager", []string{
-		"internal/cgroup", "internal/control", "internal/cowfs", "internal/debian", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths",
+		"internal/cgroup", "internal/control", "internal/cowfs", "internal/debian", "internal/feed", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths",
 		"internal/merge", "internal/sandbox", "internal/snapfile", "internal/store", "internal/textdiff", "internal/wire",
 	}, "the use cases; it implements httpapi.Service and must never link gVisor, so that daemon code is tested without it"},
 

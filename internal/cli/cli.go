@@ -157,7 +157,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.AddCommand(
 		a.createCommand(), a.lsCommand(), a.psCommand(), a.treeCommand(), a.inspectCommand(), a.statsCommand(), a.rmCommand(),
-		a.tagCommand(), a.renameCommand(), a.execCommand(), a.runCodeCommand(), a.attachCommand(), a.logsCommand(), a.killCommand(),
+		a.tagCommand(), a.renameCommand(), a.execCommand(), a.runCodeCommand(), a.attachCommand(), a.logsCommand(), a.eventsCommand(), a.killCommand(),
 		a.forkCommand(), a.promoteCommand(), a.snapshotCommand(), a.snapshotsCommand(), a.restoreCommand(),
 		a.rollbackCommand(), a.diffCommand(), a.mergeCommand(), a.cpCommand(), a.portCommand(), a.exportCommand(), a.commitCommand(), a.pauseCommand(), a.resumeCommand(), a.imageCommand(), a.serveCommand(), a.versionCommand(),
 	)

@@ -69,7 +69,7 @@ func fakeService() *apitest.Service {
 	img := &sandbox.Image{ID: imgID, Names: []string{"python", "python:3"}, Digest: "sha256:00", SizeBytes: 97 << 20, CreatedAt: created, Source: "debian", Cmd: []string{"python3"}}
 	return &apitest.Service{
 		Files:      apitest.NewMemFiles(),
-		CreateFunc: fakeCreate, GetFunc: find, ExecFunc: fakeExec, ForkFunc: fakeFork, DiffFunc: fakeDiff, MergeFunc: fakeMerge, CreateImageFunc: fakeImage(img),
+		CreateFunc: fakeCreate, GetFunc: find, ExecFunc: fakeExec, ForkFunc: fakeFork, DiffFunc: fakeDiff, MergeFunc: fakeMerge, EventsFunc: fakeEvents, CreateImageFunc: fakeImage(img),
 		PauseFunc: inState(sandbox.StatePaused), ResumeFunc: inState(sandbox.StateRunning),
 		ListFunc: func(_ context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
 			all := []sandbox.Sandbox{*fakeSandbox(baseID, "base", ""), *fakeSandbox(kidID, "kid", baseID)}
@@ -446,4 +446,25 @@ func fakeRun(ctx context.Context, ref string, req sandbox.RunCodeRequest, stream
 		r.Result = "read"
 	}
 	return r, nil
+}
+
+func fakeEvents(_ context.Context, req sandbox.EventRequest, began func(), each func(sandbox.Event) error) error {
+	if req.Sandbox == "nobody" {
+		return sandbox.NotFound("sandbox", req.Sandbox)
+	}
+	began()
+	code, at := 3, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, e := range []sandbox.Event{
+		{Seq: 4, Lost: 4},
+		{Seq: 5, Time: at, Kind: sandbox.EventCreated, SandboxID: "sbx_a", Name: "base", Parent: "sbx_b"},
+		{Seq: 6, Time: at, Kind: sandbox.EventExecuted, SandboxID: "sbx_a", ExitCode: &code},
+		{Seq: 7, Time: at, Kind: sandbox.EventFailed, SandboxID: "sbx_a", Reason: "init exited"},
+	} {
+		if e.Seq > req.Since && (len(req.Kinds) == 0 || slices.Contains(req.Kinds, e.Kind)) {
+			if err := each(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

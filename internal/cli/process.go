@@ -90,9 +90,15 @@ func (a *app) logsCommand() *cobra.Command {
 	var req sandbox.AttachRequest
 	var times bool
 	cmd := &cobra.Command{
-		Use: "logs [-f] [--since SEQ] [-t] SBX PID", Short: "Show what a background process wrote", Args: cobra.ExactArgs(2),
+		Use: "logs [-f] [--since SEQ] [-t] SBX [PID]", Short: "Show what a background process wrote, or all of them", Args: cobra.RangeArgs(1, 2),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			if len(args) == 1 {
+				if req.From != 0 {
+					return sandbox.Invalid("since", "sequence numbers are of one process: give its id")
+				}
+				return a.allLogs(ctx, c, args[0], req.Follow, times)
+			}
 			pid, err := parsePID(args[1])
 			if err != nil {
 				return err
@@ -102,7 +108,7 @@ func (a *app) logsCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&req.Follow, "follow", "f", false, "until the process ends")
+	f.BoolVarP(&req.Follow, "follow", "f", false, "until the process ends; of all processes, until it is interrupted")
 	f.Int64Var(&req.From, "since", 0, "from this sequence number on, which is a number of bytes; -1 for what is written from now on")
 	f.BoolVarP(&times, "timestamps", "t", false, "put the time and the sequence number before each piece")
 	return cmd
@@ -125,12 +131,17 @@ func (a *app) logWriter(times bool) func(sandbox.Chunk) error {
 			return json.NewEncoder(a.Out).Encode(lineOf(c))
 		}
 		if times && c.Lost == 0 {
-			if _, err := fmt.Fprintf(a.streamOf(c), "%s %d ", c.Time.UTC().Format(time.RFC3339Nano), c.Seq); err != nil {
+			if _, err := io.WriteString(a.streamOf(c), stampOf(c)); err != nil {
 				return err
 			}
 		}
 		return a.writeChunk(c)
 	}
+}
+
+// stampOf is what --timestamps puts before a piece.
+func stampOf(c sandbox.Chunk) string {
+	return fmt.Sprintf("%s %d ", c.Time.UTC().Format(time.RFC3339Nano), c.Seq)
 }
 
 func lineOf(c sandbox.Chunk) any {

@@ -65,13 +65,7 @@ func (e *eventWriter) sendLocked(name, id string, v any) error {
 	if e.buf, err = httpwire.AppendEvent(e.buf[:0], name, id, v); err != nil {
 		return err
 	}
-	if !e.begun {
-		e.begun = true
-		h := e.w.Header()
-		h.Set("Content-Type", httpwire.EventType)
-		h.Set("Cache-Control", "no-store")
-		e.w.WriteHeader(http.StatusOK)
-	}
+	e.beginLocked()
 	if _, err = e.w.Write(e.buf); err == nil {
 		err = e.flush()
 	}
@@ -79,6 +73,34 @@ func (e *eventWriter) sendLocked(name, id string, v any) error {
 		e.cancel()
 	}
 	return err
+}
+
+func (e *eventWriter) beginLocked() {
+	if e.begun {
+		return
+	}
+	e.begun = true
+	h := e.w.Header()
+	h.Set("Content-Type", httpwire.EventType)
+	h.Set("Cache-Control", "no-store")
+	e.w.WriteHeader(http.StatusOK)
+}
+
+// begin begins the answer where the first event may be long in coming.
+func (e *eventWriter) begin() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.beginLocked()
+	if e.flush() != nil {
+		e.cancel()
+	}
+}
+
+// sendEvent sends what happened. Its id is where to go on.
+func (e *eventWriter) sendEvent(ev sandbox.Event) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sendLocked(httpwire.EventEvent, strconv.FormatInt(ev.Seq, 10), ev)
 }
 
 // sendChunk sends a piece of a process's output. Its id is where to go on.

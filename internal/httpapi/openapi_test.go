@@ -117,12 +117,14 @@ DELETE /v1/snapshots/{id}
 GET /healthz
 GET /openapi.json
 GET /readyz
+GET /v1/events
 GET /v1/images
 GET /v1/images/{ref}
 GET /v1/sandboxes
 GET /v1/sandboxes/{id}
 GET /v1/sandboxes/{id}/contexts
 GET /v1/sandboxes/{id}/diff
+GET /v1/sandboxes/{id}/events
 GET /v1/sandboxes/{id}/exec
 GET /v1/sandboxes/{id}/export
 GET /v1/sandboxes/{id}/files

@@ -58,6 +58,7 @@ func New(cfg Config) *API {
 	a.routeSandboxes()
 	a.routeExec()
 	a.routeFiles()
+	a.routeEvents()
 	a.routeProcesses()
 	a.routePorts()
 	a.routeContexts()

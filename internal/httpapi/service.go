@@ -34,6 +34,7 @@ type Service interface {
 	FileService
 	PortService
 	ContextService
+	EventService
 
 	Stats(ctx context.Context, ref string) (*sandbox.Stats, error)
 

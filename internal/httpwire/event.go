@@ -20,6 +20,8 @@ const (
 	EventProgress = "progress"
 	EventImage    = "image"
 	EventFiles    = "files"
+	EventEvent    = "event"
+	EventEnd      = "end"
 	EventError    = "error"
 	EventLost     = "lost"
 	EventPosition = "position"

@@ -216,6 +216,7 @@ func (m *Manager) commit(ctx context.Context, fresh []*box, more ...store.Change
 		m.boxes[b.id] = b
 	}
 	m.mu.Unlock()
+	m.tellCreated(fresh...)
 	for _, b := range fresh {
 		m.watch(b, b.sentry)
 	}
@@ -253,6 +254,7 @@ func (m *Manager) died(b *box, s *launch.Sentry) {
 	b.freeze = nil
 	b.mu.Unlock()
 	m.log.Warn("sandbox failed", "id", b.id, "reason", reason)
+	m.tellOf(sandbox.EventFailed, b, sandbox.Event{Reason: reason})
 	s.Kill()
 	m.drop(f)
 	m.recordFailed(b)

@@ -100,7 +100,11 @@ func (m *Manager) RunCode(ctx context.Context, ref string, req sandbox.RunCodeRe
 	if err != nil {
 		return nil, fmt.Errorf("run code: %w", m.explain(b, sentry, err))
 	}
-	return a.result(run.Context, ran)
+	res, err := a.result(run.Context, ran)
+	if err == nil {
+		m.tellOf(sandbox.EventRan, b, sandbox.Event{Context: res.Context, ExitCode: &res.ExitCode})
+	}
+	return res, err
 }
 
 // runOf checks a request for a cell.

@@ -218,6 +218,7 @@ func (m *Manager) Destroy(_ context.Context, ref string) error {
 	own := b.rec.Control
 	b.mu.Unlock()
 	m.forget(own)
+	m.tellOf(sandbox.EventDestroyed, b, sandbox.Event{})
 	return nil
 }
 

@@ -37,7 +37,9 @@ func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest,
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", m.explain(b, sentry, err))
 	}
-	return exited.Result(), nil
+	res := exited.Result()
+	m.tellOf(sandbox.EventExecuted, b, sandbox.Event{ExitCode: &res.ExitCode})
+	return res, nil
 }
 
 // command checks a request for a process and completes it with what b has for

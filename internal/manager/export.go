@@ -62,6 +62,9 @@ func (m *Manager) Commit(ctx context.Context, ref string, req sandbox.CommitRequ
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
+	if b, err := m.resolve(p.id); err == nil { // else it was of a snapshot
+		m.tellOf(sandbox.EventCommitted, b, sandbox.Event{Image: img.ID})
+	}
 	return &img, nil
 }
 

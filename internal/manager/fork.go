@@ -73,8 +73,19 @@ func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by 
 		return nil, fmt.Errorf("fork: %w", err)
 	}
 	out.Children = batch.children
+	m.tell(sandbox.EventForked, &parent, sandbox.Event{Children: idsOf(batch.children)})
 	out.ReturnMS = millis(began)
 	return out, nil
+}
+
+// idsOf returns the ids of the children that were made.
+func idsOf(children []sandbox.Child) (ids []string) {
+	for _, c := range children {
+		if c.Sandbox != nil {
+			ids = append(ids, c.Sandbox.ID)
+		}
+	}
+	return ids
 }
 
 // batch makes children from one freeze.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/internal/cgroup"
+	"ramet.dev/ramet/internal/feed"
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/paths"
@@ -45,6 +46,7 @@ type Manager struct {
 	launcher *launch.Launcher
 	pool     *launch.Pool
 	gens     *generations
+	events   *feed.Feed
 
 	mu         sync.Mutex
 	boxes      map[string]*box
@@ -66,7 +68,7 @@ type Manager struct {
 // running and starts the pool.
 func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 	m := &Manager{
-		cfg: cfg, log: cfg.Log, gens: newGenerations(),
+		cfg: cfg, log: cfg.Log, gens: newGenerations(), events: feed.New(keptEvents),
 		boxes: map[string]*box{}, names: map[string]string{},
 		snaps: map[string]*snapshot{}, snapNames: map[string]string{},
 		freezes: map[string]*freeze{}, grants: map[string]*grant{}, controlled: map[*launch.Sentry]bool{}, imageUses: map[string]int{}, closing: make(chan struct{}),

@@ -69,6 +69,9 @@ func (m *Manager) Merge(ctx context.Context, ref string, req sandbox.MergeReques
 			return nil, fmt.Errorf("merge: %w", filesError(err))
 		}
 		if done {
+			if n := len(g.result.Applied); n > 0 && !req.DryRun {
+				m.tellOf(sandbox.EventMerged, b, sandbox.Event{From: req.From, Paths: n})
+			}
 			return g.result, nil
 		}
 	}

@@ -61,6 +61,7 @@ func (m *Manager) StartProcess(ctx context.Context, ref string, req sandbox.Star
 	if err := m.onProcesses(ctx, ref, &wire.Call{Op: wire.OpStart, Exec: command}, &started, sandbox.StateRunning); err != nil {
 		return nil, err
 	}
+	m.tellOf(sandbox.EventStarted, b, sandbox.Event{PID: started.PID})
 	return m.Process(ctx, ref, started.PID)
 }
 

@@ -84,6 +84,7 @@ func (m *Manager) snapshot(ctx context.Context, b *box, req sandbox.SnapshotRequ
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
 	v := s.view()
+	m.tellOf(sandbox.EventSnapshotted, b, sandbox.Event{Snapshot: v.ID})
 	return &v, nil
 }
 

@@ -52,6 +52,7 @@ func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (*sandbox.S
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
 	v := b.view()
+	m.tell(sandbox.EventRolledBack, &v, sandbox.Event{Snapshot: s.id})
 	return &v, nil
 }
 
@@ -132,6 +133,8 @@ func (m *Manager) Promote(ctx context.Context, childRef string) (*sandbox.Sandbo
 		return nil, fmt.Errorf("promote: %w", errors.Join(err, m.identify(context.WithoutCancel(ctx), sentry, &was)))
 	}
 	v := parent.view()
+	m.tellOf(sandbox.EventDestroyed, child, sandbox.Event{})
+	m.tell(sandbox.EventPromoted, &v, sandbox.Event{Child: child.id})
 	return &v, nil
 }
 
@@ -203,5 +206,10 @@ func (m *Manager) setPaused(ctx context.Context, ref string, op wire.Op, from, t
 	if err := m.store.Apply(ctx, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec}); err != nil {
 		return nil, err
 	}
+	kind := sandbox.EventPaused
+	if to == sandbox.StateRunning {
+		kind = sandbox.EventResumed
+	}
+	m.tell(kind, &rec.Sandbox, sandbox.Event{})
 	return &rec.Sandbox, nil
 }

@@ -43,6 +43,7 @@ func (m *Manager) Update(ctx context.Context, ref string, req sandbox.UpdateRequ
 		return nil, fmt.Errorf("update sandbox: %w", err)
 	}
 	v := b.view()
+	m.tell(sandbox.EventUpdated, &v, sandbox.Event{})
 	return &v, nil
 }
 

@@ -20,6 +20,7 @@ type Service struct {
 	PortsFunc    func(context.Context, string) ([]sandbox.Port, error)
 	DialPortFunc func(context.Context, string, uint16, time.Duration) (httpapi.PortConn, error)
 	ContextFuncs
+	EventsFunc         func(context.Context, sandbox.EventRequest, func(), func(sandbox.Event) error) error
 	CreateFunc         func(context.Context, sandbox.CreateRequest) (*sandbox.Sandbox, error)
 	GetFunc            func(context.Context, string) (*sandbox.Sandbox, error)
 	ListFunc           func(context.Context, sandbox.ListFilter) ([]sandbox.Sandbox, error)
@@ -68,6 +69,14 @@ func (s *Service) Ports(ctx context.Context, ref string) ([]sandbox.Port, error)
 // DialPort implements httpapi.PortService.
 func (s *Service) DialPort(ctx context.Context, ref string, port uint16, wait time.Duration) (httpapi.PortConn, error) {
 	return call(s.DialPortFunc != nil, func() (httpapi.PortConn, error) { return s.DialPortFunc(ctx, ref, port, wait) })
+}
+
+// Events implements httpapi.EventService.
+func (s *Service) Events(ctx context.Context, req sandbox.EventRequest, began func(), each func(sandbox.Event) error) error {
+	if s.EventsFunc == nil {
+		return errUnset
+	}
+	return s.EventsFunc(ctx, req, began, each)
 }
 
 // Create implements httpapi.Service.

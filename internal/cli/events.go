@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func (a *app) eventsCommand() *cobra.Command {
+	var req sandbox.EventRequest
+	var kinds []string
+	cmd := &cobra.Command{
+		Use: "events [-f] [--since SEQ] [--kind KIND] [SBX]", Short: "Show what happened to sandboxes", Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			if len(args) == 1 {
+				req.Sandbox = args[0]
+			}
+			for _, k := range kinds {
+				req.Kinds = append(req.Kinds, sandbox.EventKind(k))
+			}
+			return c.Events(ctx, req, a.writeEvent)
+		}),
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&req.Follow, "follow", "f", false, "go on with what happens")
+	f.Int64Var(&req.Since, "since", 0, "sequence number of the last event that is known; -1 for what happens from now on")
+	f.StringSliceVar(&kinds, "kind", nil, "only this kind, such as created or failed; may be repeated")
+	return cmd
+}
+
+// writeEvent prints one line.
+func (a *app) writeEvent(e sandbox.Event) error {
+	if a.json {
+		return a.writeJSON(e)
+	}
+	if e.Lost > 0 {
+		_, err := fmt.Fprintf(a.Err, "ramet: %d events up to %d are not kept any more\n", e.Lost, e.Seq)
+		return err
+	}
+	_, err := fmt.Fprintln(a.Out, strings.TrimRight(fmt.Sprintf("%s  %-15s  %s  %s", e.Time.UTC().Format(time.RFC3339), e.Kind, e.SandboxID, strings.Join(eventWords(&e), " ")), " "))
+	return err
+}
+
+// eventWords are what an event says besides.
+func eventWords(e *sandbox.Event) (words []string) {
+	add := func(key, value string) {
+		if value != "" {
+			words = append(words, key+"="+value)
+		}
+	}
+	add("name", e.Name)
+	add("parent", e.Parent)
+	add("snapshot", e.Snapshot)
+	add("child", e.Child)
+	add("children", strings.Join(e.Children, ","))
+	add("from", strings.Join(e.From, ","))
+	add("image", e.Image)
+	add("context", e.Context)
+	if e.Paths > 0 {
+		add("paths", fmt.Sprint(e.Paths))
+	}
+	if e.PID > 0 {
+		add("pid", fmt.Sprint(e.PID))
+	}
+	if e.ExitCode != nil {
+		add("exit_code", fmt.Sprint(*e.ExitCode))
+	}
+	if e.Reason != "" {
+		add("reason", fmt.Sprintf("%q", e.Reason))
+	}
+	return words
+}

@@ -1,0 +1,75 @@
+package sandbox
+
+import (
+	"slices"
+	"time"
+)
+
+// EventKind says what happened. The words are part of the interface: none ever
+// changes its meaning.
+type EventKind string
+
+// What happens to a sandbox.
+const (
+	EventCreated     EventKind = "created" // by create, fork or restore
+	EventForked      EventKind = "forked"
+	EventSnapshotted EventKind = "snapshotted"
+	EventRolledBack  EventKind = "rolled_back"
+	EventPromoted    EventKind = "promoted" // it goes on with the state of a child, which is gone
+	EventMerged      EventKind = "merged"
+	EventCommitted   EventKind = "committed"
+	EventUpdated     EventKind = "updated" // its name or metadata
+	EventPaused      EventKind = "paused"
+	EventResumed     EventKind = "resumed"
+	EventStarted     EventKind = "process_started" // in the background
+	EventExecuted    EventKind = "executed"        // a command in the foreground has ended
+	EventRan         EventKind = "code_run"
+	EventFailed      EventKind = "failed"
+	EventDestroyed   EventKind = "destroyed"
+)
+
+// EventKinds are all there are.
+var EventKinds = []EventKind{
+	EventCreated, EventForked, EventSnapshotted, EventRolledBack, EventPromoted, EventMerged, EventCommitted, EventUpdated, EventPaused, EventResumed,
+	EventStarted, EventExecuted, EventRan, EventFailed, EventDestroyed,
+}
+
+// Valid says whether it is one of EventKinds.
+func (k EventKind) Valid() bool { return slices.Contains(EventKinds, k) }
+
+// Event is something that happened to a sandbox. What was in commands, files and
+// environments is not part of it.
+type Event struct {
+	// Seq grows with every event of a daemon, and from one daemon to the next.
+	Seq       int64     `json:"seq"`
+	Time      time.Time `json:"time"`
+	Kind      EventKind `json:"kind"`
+	SandboxID string    `json:"sandbox_id"`
+	Name      string    `json:"name,omitempty" doc:"of the sandbox"`
+	Parent    string    `json:"parent,omitempty" doc:"created: the sandbox that it was forked from"`
+	Snapshot  string    `json:"snapshot,omitempty" doc:"id of the snapshot that it was about"`
+	Child     string    `json:"child,omitempty" doc:"promoted: the sandbox whose state it is"`
+	Children  []string  `json:"children,omitempty" doc:"forked: the new sandboxes"`
+	From      []string  `json:"from,omitempty" doc:"merged: where the changes came from"`
+	Paths     int       `json:"paths,omitempty" doc:"merged: how many paths changed"`
+	Image     string    `json:"image,omitempty" doc:"committed: id of the image"`
+	PID       int       `json:"pid,omitempty" doc:"process_started"`
+	Context   string    `json:"context,omitempty" doc:"code_run"`
+	ExitCode  *int      `json:"exit_code,omitempty" doc:"executed, code_run"`
+	Reason    string    `json:"reason,omitempty" doc:"failed"`
+	// Lost stands for events that are not kept any more: so many before this one,
+	// which says nothing else then but Seq.
+	Lost int64 `json:"lost,omitempty"`
+}
+
+// EventRequest asks for events.
+type EventRequest struct {
+	Sandbox string      // id or name; empty for all
+	Kinds   []EventKind // empty for all
+	// Since is the sequence number of the last event that is known; 0 for all that
+	// are kept, -1 for those from now on.
+	Since int64
+	// Follow asks for what happens from now on too, until the caller goes away or the
+	// one sandbox is destroyed.
+	Follow bool
+}

@@ -1,0 +1,137 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// events returns the kinds of what happened, in order.
+func (n *node) events(req sandbox.EventRequest) (kinds []sandbox.EventKind, all []sandbox.Event) {
+	n.t.Helper()
+	err := n.m.Events(n.t.Context(), req, func() {}, func(e sandbox.Event) error {
+		kinds, all = append(kinds, e.Kind), append(all, e)
+		return nil
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return kinds, all
+}
+
+// TestEvents follows a sandbox from its creation to its end.
+func TestEvents(t *testing.T) {
+	n := newNode(t)
+	began, ended := make(chan struct{}), make(chan error, 1)
+	var followed []sandbox.EventKind
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		ended <- n.m.Events(ctx, sandbox.EventRequest{Since: -1, Follow: true}, func() { close(began) }, func(e sandbox.Event) error {
+			followed = append(followed, e.Kind)
+			if e.Kind == sandbox.EventDestroyed {
+				return errStop
+			}
+			return nil
+		})
+	}()
+	<-began
+	base := n.create("base")
+	n.guest("base", "true")
+	p, err := n.m.StartProcess(t.Context(), "base", sandbox.StartRequest{Argv: []string{"guest", "true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := n.m.Snapshot(t.Context(), "base", sandbox.SnapshotRequest{Name: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	children := n.fork("base", 2)
+	for _, do := range []func(context.Context, string) (*sandbox.Sandbox, error){n.m.Pause, n.m.Resume} {
+		if _, err := do(t.Context(), "base"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := n.m.Rollback(t.Context(), "base", "s"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.m.Promote(t.Context(), children[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	n.killSentry(n.sentryOf(children[1].ID))
+	n.mustFail(children[1].ID)
+	n.destroy("base")
+	if err := <-ended; !errors.Is(err, errStop) {
+		t.Errorf("following ended with %v", err)
+	}
+
+	of := func(id string) (kinds []sandbox.EventKind) {
+		_, all := n.events(sandbox.EventRequest{})
+		for _, e := range all {
+			if e.SandboxID == id {
+				kinds = append(kinds, e.Kind)
+			}
+		}
+		return kinds
+	}
+	want := []sandbox.EventKind{
+		sandbox.EventCreated, sandbox.EventExecuted, sandbox.EventStarted, sandbox.EventSnapshotted, sandbox.EventForked, sandbox.EventPaused,
+		sandbox.EventResumed, sandbox.EventRolledBack, sandbox.EventPromoted, sandbox.EventDestroyed,
+	}
+	if got := of(base.ID); !slices.Equal(got, want) {
+		t.Errorf("of the parent:\n%v\nand not\n%v", got, want)
+	}
+	if got := of(children[0].ID); !slices.Equal(got, []sandbox.EventKind{sandbox.EventCreated, sandbox.EventDestroyed}) {
+		t.Errorf("of the child that was promoted: %v", got)
+	}
+	kinds, failed := n.events(sandbox.EventRequest{Sandbox: children[1].ID})
+	if !slices.Equal(kinds, []sandbox.EventKind{sandbox.EventCreated, sandbox.EventFailed}) || failed[1].Reason == "" || failed[0].Parent != base.ID {
+		t.Errorf("of the child that was killed: %+v", failed)
+	}
+	_, some := n.events(sandbox.EventRequest{Kinds: []sandbox.EventKind{sandbox.EventForked, sandbox.EventSnapshotted, sandbox.EventStarted}})
+	if len(some) != 3 || some[0].PID != p.PID || some[1].Snapshot != snap.ID || !slices.Equal(some[2].Children, []string{children[0].ID, children[1].ID}) {
+		t.Errorf("selected: %+v", some)
+	}
+	if last := followed[len(followed)-1]; last != sandbox.EventDestroyed || followed[0] != sandbox.EventCreated {
+		t.Errorf("followed: %v", followed)
+	}
+	kinds, _ = n.events(sandbox.EventRequest{Since: some[0].Seq, Kinds: []sandbox.EventKind{sandbox.EventStarted, sandbox.EventSnapshotted}})
+	if !slices.Equal(kinds, []sandbox.EventKind{sandbox.EventSnapshotted}) {
+		t.Errorf("since the start: %v", kinds)
+	}
+	n.destroy(children[1].ID)
+	if err := n.m.DeleteSnapshot(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var errStop = errors.New("enough")
+
+// TestEventsOfOneSandboxEnd follows one sandbox, which ends it.
+func TestEventsOfOneSandboxEnd(t *testing.T) {
+	n := newNode(t)
+	n.create("base")
+	began, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- n.m.Events(t.Context(), sandbox.EventRequest{Sandbox: "base", Follow: true, Since: -1}, func() { close(began) }, func(sandbox.Event) error { return nil })
+	}()
+	<-began
+	n.destroy("base")
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the events of a sandbox that is destroyed do not end")
+	}
+	for name, req := range map[string]sandbox.EventRequest{"since": {Since: -2}, "kind": {Kinds: []sandbox.EventKind{"x"}}, "sandbox": {Sandbox: "base"}} {
+		if err := n.m.Events(t.Context(), req, func() { t.Error("it begins") }, nil); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
