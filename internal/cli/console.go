@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -151,7 +152,7 @@ func parseDetachKeys(text string) ([]byte, error) {
 type detachReader struct {
 	in   io.Reader
 	keys []byte
-	seen int // how many of keys were read last
+	held []byte // read last, and the beginning of keys
 	over bool
 }
 
@@ -167,22 +168,19 @@ func (d *detachReader) Read(p []byte) (int, error) {
 	n, err := d.in.Read(buf)
 	out := p[:0]
 	for _, b := range buf[:n] {
-		if b != d.keys[d.seen] && d.seen > 0 {
-			out = append(out, d.keys[:d.seen]...)
-			d.seen = 0
+		d.held = append(d.held, b)
+		for !bytes.HasPrefix(d.keys, d.held) {
+			out = append(out, d.held[0])
+			d.held = d.held[1:]
 		}
-		if b != d.keys[d.seen] {
-			out = append(out, b)
-			continue
-		}
-		if d.seen++; d.seen == len(d.keys) {
+		if len(d.held) == len(d.keys) {
 			d.over = true
 			return len(out), nil
 		}
 	}
 	if err != nil {
-		out = append(out, d.keys[:d.seen]...)
-		d.seen = 0
+		out = append(out, d.held...)
+		d.held = nil
 	}
 	return len(out), err
 }

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func TestParseDetachKeys(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "ctrl-p,ctrl-q": "\x10\x11", "a": "a", "ctrl-@": "\x00", "ctrl-[,x": "\x1bx", "ctrl-\\": "\x1c", "ctrl-^,ctrl-_,ctrl-]": "\x1e\x1f\x1d", "~,.": "~.",
+	} {
+		if got, err := parseDetachKeys(text); err != nil || string(got) != want {
+			t.Errorf("%q: %q, %v", text, got, err)
+		}
+	}
+	for _, bad := range []string{"ctrl-", "ctrl-1", "ctrl-pp", "ab", ",", "a,", "é", " ", "\x01"} {
+		if got, err := parseDetachKeys(bad); sandbox.CodeOf(err) != sandbox.CodeInvalid || err == nil {
+			t.Errorf("%q: %q, %v", bad, got, err)
+		}
+	}
+}
+
+// TestDetachReader looks for keys in input that comes in whole and byte by byte.
+func TestDetachReader(t *testing.T) {
+	for _, c := range []struct {
+		keys, in, out string
+		detached      bool
+	}{
+		{"\x10\x11", "plain", "plain", false},
+		{"\x10\x11", "a\x10b", "a\x10b", false},
+		{"\x10\x11", "a\x10\x11b", "a", true},
+		{"\x10\x11", "a\x10\x10\x11b", "a\x10", true},
+		{"\x10\x11", "\x11\x10", "\x11\x10", false},
+		{"\x10\x11", "\x10\x11", "", true},
+		{"\x10", "ab\x10c", "ab", true},
+		{"", "a\x10\x11b", "a\x10\x11b", false},
+		{"aab", "xaaab", "xa", true},
+	} {
+		for name, in := range map[string]io.Reader{"whole": strings.NewReader(c.in), "bytes": iotest.OneByteReader(strings.NewReader(c.in))} {
+			got, err := io.ReadAll(&detachReader{in: in, keys: []byte(c.keys)})
+			if string(got) != c.out || errors.Is(err, errDetached) != c.detached || err != nil && !c.detached {
+				t.Errorf("%q in %q, %s: %q, %v", c.keys, c.in, name, got, err)
+			}
+		}
+	}
+}
+
+// TestTurns reads one input by one connection after the other.
+func TestTurns(t *testing.T) {
+	r, w := io.Pipe()
+	in := newSharedInput(r)
+	over := make(chan struct{})
+	first := &turn{sharedInput: in, done: over}
+	if _, err := w.Write([]byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 3)
+	for _, want := range []string{"fir", "st"} {
+		if n, err := first.Read(buf); string(buf[:n]) != want || err != nil {
+			t.Fatalf("%q, %v, not %q", buf[:n], err, want)
+		}
+	}
+	close(over)
+	if _, err := first.Read(buf); err != errTurnOver {
+		t.Errorf("a connection that ended reads on: %v", err)
+	}
+	go func() {
+		_, _ = w.Write([]byte("2nd"))
+		w.Close()
+	}()
+	got, err := io.ReadAll(&turn{sharedInput: in, done: make(chan struct{})})
+	if string(got) != "2nd" || err != nil {
+		t.Errorf("the next one got %q, %v", got, err)
+	}
+}
