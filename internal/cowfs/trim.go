@@ -14,6 +14,7 @@ func (f *FS) Trim() error {
 	defer f.mu.Unlock()
 	root := f.tree.root
 	f.tree.root = 0
+	f.store.noPunch = true // all at once in the end: what lies together is one hole
 	if err := f.giveUp(root, -1); err != nil {
 		return err
 	}
