@@ -74,6 +74,8 @@ func TestRefusals(t *testing.T) {
 		{"metadata key", "POST", "/v1/sandboxes", `{"image":"a","metadata":{"":"c"}}`, 400, "metadata"},
 		{"metadata space", "POST", "/v1/sandboxes", `{"image":"a","metadata":{"a b":"c"}}`, 400, "metadata"},
 		{"metadata NUL", "POST", one + "/fork", `{"metadata":{"a":"\u0000"}}`, 400, "metadata"},
+		{"self-control without a number", "POST", "/v1/sandboxes", `{"image":"a","self_control":{"forks":1}}`, 400, "self_control"},
+		{"self-control of too much", "POST", "/v1/sandboxes", `{"image":"a","self_control":{"forks":1001,"depth":1}}`, 400, "self_control.forks"},
 		{"update of nothing", "PATCH", one, `{}`, 400, "name"},
 		{"update without body", "PATCH", one, ``, 400, ""},
 		{"update of a number", "PATCH", one, `{"metadata":{"a":1}}`, 400, "metadata.a"},
