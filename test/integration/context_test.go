@@ -145,9 +145,9 @@ func TestContextOutput(t *testing.T) {
 		t.Errorf("%d results, %+v", n, r.Error)
 	}
 	// Output between cells is nobody's.
-	x.cell("box", "import threading, time\nstop = threading.Event()\ndef noise():\n    while not stop.is_set():\n        print('noise' * 1000)\n        time.sleep(0.001)\nthreading.Thread(target=noise).start()")
+	x.cell("box", "import threading, time\nstop = threading.Event()\ndef noise():\n    while not stop.is_set():\n        print('noise' * 1000)\n        time.sleep(0.001)\nthread = threading.Thread(target=noise)\nthread.start()")
 	x.value("box", "time.sleep(0.3)")
-	x.value("box", "stop.set()")
+	x.value("box", "stop.set(); thread.join()")
 	if r := x.cell("box", "print('quiet')"); !strings.HasSuffix(r.stdout.String(), "quiet\n") {
 		t.Errorf("%q", r.stdout.String())
 	}

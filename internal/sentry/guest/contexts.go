@@ -22,7 +22,7 @@ const (
 	// maxContexts bounds the contexts of a sandbox.
 	maxContexts = 64
 	// maxWaiting bounds the runs that wait for one context.
-	maxWaiting = 256
+	maxWaiting = 64
 )
 
 // contexts are the interpreters of a sandbox. They are part of the saved state.
@@ -43,10 +43,11 @@ type codeContext struct {
 	env            map[string]string
 	created        int64 // nanoseconds since 1970
 
-	// Saved, and changed by who has the turn.
+	// Saved, and changed by who has the turn, with contexts.mu.
 	in       *interpreter // nil until it is first needed
 	restarts int64
-	unseeded bool // the interpreter was inherited and has the generators of its parent
+
+	unseeded bool // the interpreter has the generators of its parent; of who has the turn, not saved
 
 	turns turns // not saved
 	ended bool  // removed; guarded by contexts.mu, not saved

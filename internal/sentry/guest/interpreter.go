@@ -44,44 +44,67 @@ func (g *Guest) started(c *codeContext) (*interpreter, error) {
 	if old != nil && !old.isOver() {
 		return old, old.awaitReady(nil)
 	}
+	what := &limitedBuffer{max: startOutput}
+	first := newRun(RunIO{Output: func(_ wire.Stream, data []byte) error { _, err := what.Write(data); return err }})
+	in, err := g.startInterpreter(c, first)
+	if err != nil {
+		return nil, err
+	}
+	go g.flush(in)
+	if err := in.awaitReady(gotime.After(startPatience)); err != nil {
+		g.killInterpreter(in)
+		<-in.done
+		g.setInterpreter(c, old)
+		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "the %s interpreter %w%s", c.language, err, because(what.String()))
+	}
+	in.leave(first)
+	if old != nil {
+		g.io.RLock()
+		g.contexts.mu.Lock()
+		c.restarts++
+		g.contexts.mu.Unlock()
+		g.io.RUnlock()
+	}
+	return in, nil
+}
+
+// startInterpreter makes the process of an interpreter and starts it. A save finds
+// all of it or nothing.
+func (g *Guest) startInterpreter(c *codeContext, first *run) (*interpreter, error) {
+	g.ops.RLock()
+	defer g.ops.RUnlock()
+	if g.paused {
+		return nil, errPaused
+	}
+	g.contexts.mu.Lock()
+	ended := c.ended
+	g.contexts.mu.Unlock()
+	if ended {
+		return nil, sandbox.NotFound("context", c.name)
+	}
 	in, err := g.launchInterpreter(c)
 	if err != nil {
 		return nil, err
 	}
-	g.io.RLock()
-	g.contexts.mu.Lock()
-	ended := c.ended
-	if !ended {
-		c.in = in
-		if old != nil {
-			c.restarts++
-		}
-	}
-	g.contexts.mu.Unlock()
-	g.io.RUnlock()
-	what := &limitedBuffer{max: startOutput}
-	first := newRun(RunIO{Output: func(_ wire.Stream, data []byte) error { _, err := what.Write(data); return err }})
 	in.current = first
+	g.setInterpreter(c, in)
 	g.attendInterpreter(in)
 	g.k.StartProcess(in.tg)
-	go g.flush(in)
-	if ended {
+	g.contexts.mu.Lock()
+	ended = c.ended
+	g.contexts.mu.Unlock()
+	if ended { // meanwhile
 		g.killInterpreter(in)
-		return nil, sandbox.NotFound("context", c.name)
 	}
-	err = in.awaitReady(gotime.After(startPatience))
-	if err != nil {
-		g.killInterpreter(in)
-		<-in.done
-		g.io.RLock()
-		g.contexts.mu.Lock()
-		c.in = old
-		g.contexts.mu.Unlock()
-		g.io.RUnlock()
-		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "the %s interpreter %w%s", c.language, err, because(what.String()))
-	}
-	in.leave(first)
 	return in, nil
+}
+
+func (g *Guest) setInterpreter(c *codeContext, in *interpreter) {
+	g.io.RLock()
+	defer g.io.RUnlock()
+	g.contexts.mu.Lock()
+	defer g.contexts.mu.Unlock()
+	c.in = in
 }
 
 func because(said string) string {
@@ -111,11 +134,6 @@ func (in *interpreter) awaitReady(late <-chan gotime.Time) error {
 
 // launchInterpreter makes the process of an interpreter, which does not run yet.
 func (g *Guest) launchInterpreter(c *codeContext) (*interpreter, error) {
-	g.ops.RLock()
-	defer g.ops.RUnlock()
-	if g.paused {
-		return nil, errPaused
-	}
 	program, ok := interp.ProgramOf(interp.Language(c.language))
 	if !ok {
 		return nil, sandbox.Invalid("language", "%q is not python, node or bash", c.language)
