@@ -371,16 +371,8 @@ def flush():
 
 # Random generators
 
-_sources = {}
-
-
 def reseed(seed):
     """Reseeds the generators that are loaded: a fork has those of its siblings."""
-    import hashlib
-
-    def part(name, size):
-        return int.from_bytes(hashlib.shake_256(b"%x %s" % (seed, name.encode())).digest(size), "big")
-
     done, failed = [], []
 
     def attempt(name, action):
@@ -391,14 +383,14 @@ def reseed(seed):
             failed.append("%s: %s" % (name, short(str(e), MAX_REPR)))
 
     if "random" in sys.modules:
-        attempt("random", lambda: sys.modules["random"].seed(part("random", 32)))
+        attempt("random", lambda: sys.modules["random"].seed(seed))
     np = sys.modules.get("numpy")
     if np is not None and "numpy.random" in sys.modules:
-        words = [part("numpy%d" % i, 4) for i in range(8)]
+        words = [seed >> (32 * i) & 0xFFFFFFFF for i in range(8)]
         attempt("numpy.random", lambda: np.random.seed(words))
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "manual_seed"):
-        attempt("torch", lambda: torch.manual_seed(part("torch", 8) >> 1))
+        attempt("torch", lambda: torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF))
     if "_ssl" in sys.modules:
         attempt("ssl", lambda: sys.modules["_ssl"].RAND_add(os.urandom(48), 48.0))
     return {"reseeded": done, "failed": failed}
