@@ -55,7 +55,7 @@ func (g *Guest) started(c *codeContext) (*interpreter, error) {
 		g.killInterpreter(in)
 		<-in.done
 		g.setInterpreter(c, old)
-		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "the %s interpreter %w%s", c.language, err, because(what.String()))
+		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "the %s interpreter %w: exit code %d%s", c.language, err, exitedOf(linux.WaitStatus(in.status)).Code, because(what.String()))
 	}
 	in.leave(first)
 	if old != nil {
@@ -88,8 +88,8 @@ func (g *Guest) startInterpreter(c *codeContext, first *run) (*interpreter, erro
 	}
 	in.current = first
 	g.setInterpreter(c, in)
-	g.attendInterpreter(in)
 	g.k.StartProcess(in.tg)
+	g.attendInterpreter(in)
 	g.contexts.mu.Lock()
 	ended = c.ended
 	g.contexts.mu.Unlock()
@@ -226,8 +226,8 @@ func (g *Guest) closePipes(in *interpreter) {
 	}
 }
 
-// attendInterpreter takes care of an interpreter until it is over. The goroutines
-// end with the process.
+// attendInterpreter takes care of an interpreter until it is over: one that was not
+// started yet would be. The goroutines end with the process.
 func (g *Guest) attendInterpreter(in *interpreter) {
 	go func() {
 		in.tg.WaitExited()

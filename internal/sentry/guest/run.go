@@ -16,9 +16,9 @@ const (
 	maxResults = 32 << 20
 	// interruptPatience is how long a run may take to end after its timeout.
 	interruptPatience = 2 * gotime.Second
-	// interruptAgain is when Node gets a signal that was asked to end a cell: it
-	// does not listen while it evaluates.
-	interruptAgain = 200 * gotime.Millisecond
+	// interruptAgain is when Node and Bash get a signal, again: Node does not listen
+	// while it evaluates, and Bash loses one that comes while it starts a command.
+	interruptAgain = 300 * gotime.Millisecond
 	// seedPatience is how long a fork waits until interpreters have new seeds.
 	seedPatience = 2 * gotime.Second
 )
@@ -148,12 +148,14 @@ func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, timeout gotime
 		late = t.C
 	}
 	interrupt := func() {
-		if c.language != string(interp.Node) {
+		if c.language == string(interp.Node) {
+			g.askToStop(in, r)
+		} else {
 			g.interrupt(in, r)
-			return
 		}
-		g.askToStop(in, r)
-		again = gotime.After(interruptAgain)
+		if c.language != string(interp.Python) {
+			again = gotime.After(interruptAgain)
+		}
 	}
 	for {
 		select {
@@ -169,7 +171,7 @@ func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, timeout gotime
 		case <-r.stop:
 			interrupt()
 		case <-again:
-			again = nil
+			again = gotime.After(interruptAgain)
 			g.interrupt(in, r)
 		case <-hopeless:
 			hopeless = nil
