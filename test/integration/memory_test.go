@@ -335,7 +335,8 @@ func blocks(t testing.TB, f *os.File) int64 {
 }
 
 // TestInheritedCommandsLeaveNothing has a child inherit commands with open
-// standard streams and end them. Nothing of them may be in its next state.
+// standard streams and end them. How they ended is remembered until they are
+// removed; then nothing of them may be in its next state.
 func TestInheritedCommandsLeaveNothing(t *testing.T) {
 	const commands = 40
 	e := newEngine(t)
@@ -356,8 +357,9 @@ func TestInheritedCommandsLeaveNothing(t *testing.T) {
 	count := func(s *launch.Sentry, want int) []sandbox.Process {
 		var list []sandbox.Process
 		eventually(t, "commands", func() error {
-			list = nil
-			if e.call(s, &wire.Call{Op: wire.OpPS}, &list); len(list) != want {
+			var reply wire.Processes
+			e.call(s, &wire.Call{Op: wire.OpPS, Page: &wire.Page{}}, &reply)
+			if list = reply.List; len(list) != want || reply.More {
 				return fmt.Errorf("%d run, not %d", len(list), want)
 			}
 			return nil
@@ -368,7 +370,8 @@ func TestInheritedCommandsLeaveNothing(t *testing.T) {
 	child := e.child(source)
 	with := e.stateOf(child)
 	kill := []string{"kill", "9"}
-	for _, p := range count(child, commands) {
+	inherited := count(child, commands)
+	for _, p := range inherited {
 		kill = append(kill, strconv.Itoa(p.PID))
 	}
 	e.exec(child, kill...)
@@ -379,14 +382,21 @@ func TestInheritedCommandsLeaveNothing(t *testing.T) {
 	count(source, 0)
 	// The source closed all that was theirs.
 	without := e.stateOf(e.child(source))
-	const perCommand = 100 // bytes
-	eventually(t, "state", func() error {
-		now := e.stateOf(child)
-		if now > without+commands*perCommand {
-			return fmt.Errorf("%d bytes, %d with the commands, %d without", now, with, without)
-		}
-		return nil
-	})
+	leaves := func(perCommand int64) {
+		t.Helper()
+		eventually(t, "state", func() error {
+			now := e.stateOf(child)
+			if now > without+commands*perCommand {
+				return fmt.Errorf("%d bytes, %d with the commands, %d without", now, with, without)
+			}
+			return nil
+		})
+	}
+	leaves(300)
+	for _, p := range inherited {
+		e.call(child, &wire.Call{Op: wire.OpForget, Process: &wire.Process{PID: p.PID}}, nil)
+	}
+	leaves(100)
 }
 
 // child freezes s and loads what that gives.
