@@ -35,7 +35,7 @@ type RunIO struct {
 type run struct {
 	id   uint32
 	io   RunIO // used by the goroutine that reads from the interpreter
-	size int   // of the results so far
+	size int   // of the results that were passed on
 	amid bool  // a part of the present result was seen
 	drop bool  // the present result is dropped
 
@@ -61,9 +61,12 @@ func (r *run) output(stream wire.Stream, data []byte) {
 func (r *run) part(p interp.Part) {
 	if p.Kind == interp.KindResult {
 		if !r.amid {
-			r.size += len(p.Data) + p.Left
-			r.drop = r.size > maxResults
-			r.truncated = r.truncated || r.drop
+			size := len(p.Data) + p.Left
+			if r.drop = r.size+size > maxResults; r.drop {
+				r.truncated = true
+			} else {
+				r.size += size
+			}
 		}
 		if r.amid = !p.Last; r.drop {
 			return
