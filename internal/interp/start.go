@@ -32,17 +32,20 @@ var bashHost string
 
 // The stubs read a program's text from descriptor 3 and run it. What comes with
 // the command line is only the length, as the text would fill every list of
-// processes.
+// processes; those show the first line.
 const (
-	pythonStub = `import os,sys
+	pythonStub = `# a context of ramet
+import os,sys
 if sys.version_info<(3,8):sys.exit("ramet: contexts need Python 3.8 or later, and this is "+sys.version.split()[0])
 n=int(sys.argv[1]);s=b""
 while len(s)<n:s+=os.read(3,n-len(s))
 exec(compile(s,"<ramet>","exec"),{"__name__":"ramet_host"})`
-	nodeStub = `if(parseInt(process.versions.node)<18){console.error('ramet: contexts need Node 18 or later, and this is '+process.versions.node);process.exit(1)}
+	nodeStub = `// a context of ramet
+if(parseInt(process.versions.node)<18){console.error('ramet: contexts need Node 18 or later, and this is '+process.versions.node);process.exit(1)}
 (()=>{const f=require('fs'),n=+process.argv[1],b=Buffer.alloc(n);for(let i=0;i<n;)i+=f.readSync(3,b,i,n-i);
 require('vm').runInThisContext('(function(require,load){'+b+'\n})',{filename:'<ramet>'})(require,(s)=>import(s))})()`
-	bashStub = `LC_ALL=C IFS= read -r -N "$1" -u 3 __ramet_text; shift; eval "$__ramet_text"`
+	bashStub = `# a context of ramet
+LC_ALL=C IFS= read -r -N "$1" -u 3 __ramet_text; shift; eval "$__ramet_text"`
 )
 
 // Program is how the interpreter of a language is started.
