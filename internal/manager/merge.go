@@ -144,8 +144,8 @@ func (g *merging) try(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	defer into.close()
-	left := mergeBudget{texts: maxMergeTexts, names: maxMergeNames}
-	ours := newMergeTree(into.files, &left)
+	left := newMergeBudget()
+	ours := newMergeTree(into.files, left)
 	plan := merge.New(ours, strategies[g.req.Strategy], g.selects)
 	g.result = &sandbox.MergeResult{Into: into.id, DryRun: g.req.DryRun, Strategy: g.req.Strategy, Applied: []sandbox.MergeChange{}}
 	for _, from := range g.from {
@@ -154,7 +154,7 @@ func (g *merging) try(ctx context.Context) (done bool, err error) {
 			return false, err
 		}
 		defer base.close() // the plan refers to it
-		if err := g.plan(ctx, plan, base, into, from, &left); err != nil {
+		if err := g.plan(ctx, plan, base, into, from, left); err != nil {
 			return false, err
 		}
 	}

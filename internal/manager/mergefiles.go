@@ -28,19 +28,34 @@ import (
 type mergeTree struct {
 	files *cowfs.Files
 	left  *mergeBudget
-	// What was found, by path and number: files do not change.
+	// What was found, by path and number: files do not change. Of files, those
+	// that cost something of the budget's kept.
 	dirs  map[string]cowfs.Ino
 	names map[uint64][]string
+	costs map[cowfs.Ino]*merge.File
 }
 
 // mergeBudget is what all trees of a merge may still cost. No tree is believed.
 type mergeBudget struct {
 	texts int64 // bytes to read for merging line by line
 	names int   // to list
+	kept  int   // bytes of paths, targets of links and extended attributes
+}
+
+func newMergeBudget() *mergeBudget {
+	return &mergeBudget{texts: maxMergeTexts, names: maxMergeNames, kept: maxMergeKept}
+}
+
+// keep takes n bytes for what stays in memory until the merge ends.
+func (b *mergeBudget) keep(n int) error {
+	if b.kept -= n; b.kept < 0 {
+		return fmt.Errorf("%w: paths and extended attributes of more than %d bytes", cowfs.ErrLimit, maxMergeKept)
+	}
+	return nil
 }
 
 func newMergeTree(files *cowfs.Files, left *mergeBudget) *mergeTree {
-	return &mergeTree{files: files, left: left, dirs: map[string]cowfs.Ino{"/": files.Root()}, names: map[uint64][]string{}}
+	return &mergeTree{files: files, left: left, dirs: map[string]cowfs.Ino{"/": files.Root()}, names: map[uint64][]string{}, costs: map[cowfs.Ino]*merge.File{}}
 }
 
 // find returns what is at path. ok is false if there is nothing.
@@ -76,6 +91,9 @@ const (
 	// and maxMergePath their paths, in bytes: directories could contain each other.
 	maxMergeNames = 4 << 20
 	maxMergePath  = 32 << 10
+	// maxMergeKept bounds the paths of those, and what files have besides contents,
+	// in bytes: all of it is in memory at once.
+	maxMergeKept = 256 << 20
 	// maxMergeLinks bounds the names of one file that changes.
 	maxMergeLinks = 1024
 )
@@ -85,6 +103,9 @@ func (t *mergeTree) Lookup(_ context.Context, at string) (*merge.File, error) {
 	n, ok, err := t.find(at)
 	if !ok || err != nil {
 		return nil, err
+	}
+	if f := t.costs[n.Ino]; f != nil {
+		return f, nil
 	}
 	a := &n.Attr
 	f := &merge.File{Mode: a.Mode, UID: a.UID, GID: a.GID, Major: a.Major, Minor: a.Minor, Size: sizeOf(a), Inode: uint64(n.Ino), Links: a.Nlink}
@@ -96,19 +117,26 @@ func (t *mergeTree) Lookup(_ context.Context, at string) (*merge.File, error) {
 	case cowfs.TypeReg:
 		f.Content = &mergeContent{tree: t, node: n}
 	}
+	cost := len(f.Target)
 	names, err := t.files.Xattrs(n.Ino)
-	if err != nil || len(names) == 0 {
-		return f, err
+	if err != nil {
+		return nil, err
 	}
-	f.Xattrs = map[string]string{}
+	if len(names) > 0 {
+		f.Xattrs = map[string]string{}
+	}
 	for _, name := range names {
 		v, err := t.files.Xattr(n.Ino, name)
 		if err != nil {
 			return nil, err
 		}
 		f.Xattrs[name] = string(v)
+		cost += len(name) + len(v)
 	}
-	return f, nil
+	if cost > 0 {
+		t.costs[n.Ino] = f
+	}
+	return f, t.left.keep(cost)
 }
 
 // List implements merge.Tree.
@@ -126,7 +154,7 @@ func (t *mergeTree) List(_ context.Context, dir string) ([]string, error) {
 			return fmt.Errorf("%w: of more than %d files", cowfs.ErrLimit, maxMergeNames)
 		}
 		names = append(names, name)
-		return nil
+		return t.left.keep(len(dir) + 1 + len(name))
 	})
 	return names, err
 }
@@ -140,8 +168,16 @@ func (t *mergeTree) Names(_ context.Context, f *merge.File) ([]string, error) {
 		return nil, fmt.Errorf("%w: a file has %d names, and one that changes may have %d", cowfs.ErrLimit, f.Links, maxMergeLinks)
 	}
 	names, err := t.files.Paths(cowfs.Ino(f.Inode))
+	if err != nil {
+		return nil, err
+	}
 	t.names[f.Inode] = names
-	return names, err
+	for _, name := range names {
+		if err := t.left.keep(len(name)); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
 }
 
 // mergeContent is a regular file of a mergeTree.

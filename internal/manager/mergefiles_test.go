@@ -3,9 +3,13 @@ package manager
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"ramet.dev/ramet/internal/cowfs"
+	"ramet.dev/ramet/internal/erofs"
 	"ramet.dev/ramet/internal/merge"
 )
 
@@ -15,12 +19,97 @@ func TestMergeLinksAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree := newMergeTree(files, &mergeBudget{})
+	tree := newMergeTree(files, newMergeBudget())
 	if _, err := tree.Names(context.Background(), &merge.File{Inode: 7, Links: maxMergeLinks + 1}); !errors.Is(err, cowfs.ErrLimit) {
 		t.Errorf("many links: %v", err)
 	}
 	if names, err := tree.Names(context.Background(), &merge.File{Inode: 7, Links: 2}); err != nil || len(names) > 0 {
 		t.Errorf("names of nothing are %q (%v)", names, err)
+	}
+}
+
+// mergeImage returns the tree of an image with a file of a text, that has attributes
+// and two names, and a symbolic link.
+func mergeImage(t *testing.T, text string, left *mergeBudget) *mergeTree {
+	t.Helper()
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "image"))
+	ok(err)
+	defer f.Close()
+	w, tree := erofs.NewWriter(f), erofs.NewTree()
+	data, err := w.Store(strings.NewReader(text))
+	ok(err)
+	ok(tree.Put("dir", &erofs.Node{Kind: erofs.Directory, Mode: 0o755}))
+	ok(tree.Put("dir/file", &erofs.Node{Kind: erofs.Regular, Mode: 0o644, Data: data, Xattrs: []erofs.Xattr{{Name: "user.a", Value: []byte("value")}}}))
+	ok(tree.Put("dir/sym", &erofs.Node{Kind: erofs.Symlink, Mode: 0o777, Target: "target"}))
+	ok(tree.Link("dir/hard", "dir/file"))
+	_, err = w.Finish(tree, erofs.Options{})
+	ok(err)
+	image, err := os.ReadFile(f.Name())
+	ok(err)
+	files, err := cowfs.NewFiles(cowfs.OpenView(nil, 0), image)
+	ok(err)
+	return newMergeTree(files, left)
+}
+
+// TestMergeMemoryIsBounded looks at files with as much left as they need, and with
+// a byte less.
+func TestMergeMemoryIsBounded(t *testing.T) {
+	ctx := context.Background()
+	lookup := func(at string) func(*mergeTree) error {
+		return func(tree *mergeTree) error {
+			f, err := tree.Lookup(ctx, at)
+			if err == nil && f == nil {
+				t.Fatalf("there is no %s", at)
+			}
+			return err
+		}
+	}
+	for name, c := range map[string]struct {
+		cost int
+		do   func(*mergeTree) error
+	}{
+		"paths":      {len("/dir/file/dir/hard/dir/sym"), func(tree *mergeTree) error { _, err := tree.List(ctx, "/dir"); return err }},
+		"attributes": {len("user.avalue"), lookup("/dir/file")},
+		"targets":    {len("target"), lookup("/dir/sym")},
+		"no more":    {0, lookup("/dir")},
+		"names": {len("user.avalue/dir/file/dir/hard"), func(tree *mergeTree) error {
+			f, err := tree.Lookup(ctx, "/dir/file")
+			if err == nil {
+				_, err = tree.Names(ctx, f)
+			}
+			return err
+		}},
+	} {
+		left := newMergeBudget()
+		left.kept = c.cost
+		tree := mergeImage(t, "", left)
+		if err := c.do(tree); err != nil || left.kept != 0 {
+			t.Errorf("%s: %v, and %d bytes are left", name, err, left.kept)
+		}
+		left = newMergeBudget()
+		left.kept = c.cost - 1
+		if err := c.do(mergeImage(t, "", left)); c.cost > 0 && !errors.Is(err, cowfs.ErrLimit) {
+			t.Errorf("%s with too little left: %v", name, err)
+		}
+	}
+	// What was looked at does not cost again.
+	left := newMergeBudget()
+	tree := mergeImage(t, "", left)
+	for range 3 {
+		for _, at := range []string{"/dir/file", "/dir/hard"} {
+			if f, err := tree.Lookup(ctx, at); err != nil || f.Xattrs["user.a"] != "value" {
+				t.Fatalf("%+v, %v", f, err)
+			}
+		}
+	}
+	if cost := maxMergeKept - left.kept; cost != len("user.avalue") {
+		t.Errorf("one file costs %d bytes", cost)
 	}
 }
 
