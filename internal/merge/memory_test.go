@@ -33,6 +33,9 @@ func (b bytesOf) Bytes(context.Context) ([]byte, error) {
 func (m memory) Lookup(_ context.Context, at string) (*File, error) { return m[at], nil }
 
 func (m memory) List(_ context.Context, dir string) ([]string, error) {
+	if !m[dir].IsDir() {
+		return nil, nil
+	}
 	var names []string
 	for at := range m {
 		if at != "/" && path.Dir(at) == dir {

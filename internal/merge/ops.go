@@ -38,7 +38,7 @@ type Op struct {
 // opList is the operations of a plan in the making.
 type opList struct {
 	p                             *Plan
-	moves                         []move
+	moves                         *moves
 	taken, gone, come, links, set []Op
 	inside                        map[string][]Op // what goes from what is placed at a path
 }
@@ -47,16 +47,12 @@ type opList struct {
 // be done: what moves is taken first; then all that goes, what is below a directory
 // before that; then all that comes, directories first; names and attributes at last.
 func (p *Plan) Ops(ctx context.Context) ([]Op, error) {
-	l := opList{p: p, inside: map[string][]Op{}}
-	var err error
-	if l.moves, err = p.moves(ctx); err != nil {
-		return nil, err
-	}
-	paths, err := p.moved(ctx, l.moves)
+	ms, err := p.findMoves(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, at := range paths {
+	l := opList{p: p, moves: ms, inside: map[string][]Op{}}
+	for _, at := range ms.paths {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -173,6 +169,9 @@ func (p *Plan) linked(ctx context.Context, come []Op) (map[string]string, error)
 	const ours = -1
 	links, firsts := map[string]string{}, map[id]Op{}
 	for _, o := range come {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if o.Kind != Create {
 			continue
 		}

@@ -59,6 +59,7 @@ type Plan struct {
 	names     map[string]map[string]bool
 	sides     []Side
 	conflicts []Conflict
+	moves     *moves // nil until they are asked for, see findMoves
 }
 
 // entry is what will be at a path.
@@ -156,7 +157,7 @@ func (p *Plan) Merge(ctx context.Context, side Side) error {
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	p.sides = append(p.sides, side)
+	p.sides, p.moves = append(p.sides, side), nil
 	return p.adopt(ctx, s.decisions)
 }
 
@@ -217,6 +218,9 @@ func (p *Plan) adopt(ctx context.Context, decisions map[string]*decision) error 
 		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(decisions)) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		d := decisions[at]
 		equal, err := same(ctx, d.file, d.ours)
 		if err != nil {
@@ -267,17 +271,16 @@ func (p *Plan) setLinks(ctx context.Context, d *decision, e *entry, decisions ma
 // Applied returns what changes, in the order of paths. Of what is below a directory
 // that is moved, only what changes besides.
 func (p *Plan) Applied(ctx context.Context) ([]Applied, error) {
-	moves, err := p.moves(ctx)
-	if err != nil {
-		return nil, err
-	}
-	paths, err := p.moved(ctx, moves)
+	ms, err := p.findMoves(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var all []Applied
-	for _, at := range paths {
-		old, m, err := p.before(ctx, moves, at)
+	for _, at := range ms.paths {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		old, m, err := p.before(ctx, ms, at)
 		if err != nil {
 			return nil, err
 		}

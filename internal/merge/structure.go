@@ -18,6 +18,9 @@ type structure struct {
 // of that file, whatever becomes of it.
 func (s *structure) nameAgain(ctx context.Context) error {
 	for _, at := range slices.Sorted(maps.Keys(s.decisions)) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		d := s.decisions[at]
 		if d.base != nil || d.ours != nil || d.theirs == nil || d.theirs.IsDir() || d.theirs.Links < 2 {
 			continue
@@ -78,6 +81,9 @@ func (s *structure) at(ctx context.Context, at string) (*File, error) {
 // are sorted, so that what is above was looked at before.
 func (s *structure) giveParents(ctx context.Context, paths []string) (fixed bool, err error) {
 	for _, at := range paths {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
 		d := s.decisions[at]
 		if d.file == nil || d.ours != nil { // what ours has is keepDirs' business
 			continue
@@ -133,6 +139,9 @@ func (s *structure) forceDir(ctx context.Context, dir string) error {
 // keepDirs looks for directories that are to go although something stays in them.
 func (s *structure) keepDirs(ctx context.Context, paths []string) (fixed bool, err error) {
 	for _, at := range slices.Backward(paths) {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
 		d := s.decisions[at]
 		if !d.ours.IsDir() || d.file.IsDir() {
 			continue
