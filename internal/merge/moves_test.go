@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // renames returns a tree with n files in a directory, and one with them in another,
@@ -111,5 +113,34 @@ func TestMovesTouch(t *testing.T) {
 		if got := ms.after(at); got != want {
 			t.Errorf("%s is at %s", at, got)
 		}
+	}
+}
+
+// TestMovedLinks moves a directory with two names of a file, of which one is made
+// another file with other permissions: the first keeps its own.
+func TestMovedLinks(t *testing.T) {
+	base := tree("/d d\n/d/x f text\n/d/y h /d/x")
+	theirs := memory{"/": base["/"], "/e": base["/d"], "/e/x": base["/d/x"], "/e/y": file(0o600, "text")}
+	theirs["/e/y"].Inode = 1
+	theirs.count()
+	got, p := merged(t, Leave, base, base, theirs)
+	if d := cmp.Diff(theirs.print(), got.print()); d != "" || len(p.Conflicts()) > 0 {
+		t.Errorf("conflicts %v (-want +got):\n%s", conflictsOf(p), d)
+	}
+	ops, err := p.Ops(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ops) == 0 || ops[0].Kind != Take {
+		t.Errorf("the directory is not moved: %+v", ops)
+	}
+	// Both names change: they are one file still.
+	for _, at := range []string{"/e/x", "/e/y"} {
+		f := *base["/d/x"]
+		f.Mode = typeReg | 0o600
+		theirs[at] = &f
+	}
+	if got, _ := merged(t, Leave, base, base, theirs); got.print() != theirs.print() {
+		t.Errorf("%s\nis not\n%s", got.print(), theirs.print())
 	}
 }

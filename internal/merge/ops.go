@@ -77,7 +77,7 @@ func (l *opList) add(ctx context.Context, at string) error {
 		l.taken = append(l.taken, Op{Kind: Take, Path: m.from})
 		l.come = append(l.come, Op{Kind: Place, Path: at, From: m.from})
 	}
-	inPlace, err := l.p.staysInPlace(ctx, old, f)
+	inPlace, err := l.staysInPlace(ctx, old, f)
 	switch {
 	case err != nil:
 		return err
@@ -100,14 +100,14 @@ func (l *opList) add(ctx context.Context, at string) error {
 
 // staysInPlace says whether a file becomes another by a change of attributes at
 // most.
-func (p *Plan) staysInPlace(ctx context.Context, old, f *File) (bool, error) {
+func (l *opList) staysInPlace(ctx context.Context, old, f *File) (bool, error) {
 	if old == nil || f == nil || old.kind() != f.kind() {
 		return false, nil
 	}
 	if equal, err := sameData(ctx, old, f); !equal || err != nil {
 		return false, err
 	}
-	return p.allNames(ctx, old, f)
+	return l.allNames(ctx, old, f)
 }
 
 func (l *opList) ordered(ctx context.Context) ([]Op, error) {
@@ -138,16 +138,16 @@ func (l *opList) ordered(ctx context.Context) ([]Op, error) {
 
 // allNames says whether all names that a file of ours will have get the attributes
 // of f. If not, those that do are to be another file.
-func (p *Plan) allNames(ctx context.Context, old, f *File) (bool, error) {
+func (l *opList) allNames(ctx context.Context, old, f *File) (bool, error) {
 	if old.IsDir() || old.Links < 2 || sameAttrs(old, f) {
 		return true, nil
 	}
-	names, err := p.ours.Names(ctx, old)
+	names, err := l.p.ours.Names(ctx, old)
 	if err != nil {
 		return false, err
 	}
 	for _, at := range names {
-		there, err := p.lookup(ctx, at)
+		there, err := l.p.lookup(ctx, l.moves.after(at))
 		if err != nil {
 			return false, err
 		}
