@@ -124,11 +124,16 @@ func (p *packer) add(w *tar.Writer, name, as string, info fs.FileInfo) error {
 }
 
 // unpacker makes files of an archive that a sandbox made. The sandbox is not to
-// be trusted: nothing is made outside of one directory, whatever names and links
-// say (os.Root), set-id bits are dropped, and so are devices.
+// be trusted: nothing is made but the top of the archive and what is beneath it,
+// whatever names and links say, set-id bits are dropped, and so are devices.
+//
+// An os.Root follows links that stay in it, and these may be of this archive or
+// of an earlier one. So root becomes the top as soon as that is a directory, and
+// no name may lead through a link.
 type unpacker struct {
 	root    *os.Root
 	name    string // what the first element of each name becomes
+	parent  string // a directory that onlyDirs has found good
 	dirs    []*tar.Header
 	files   int64
 	bytes   int64
@@ -157,46 +162,64 @@ func (u *unpacker) all(from io.Reader) error {
 			err = u.entry(h, in)
 		}
 		if err != nil {
-			return unpackError(h.Name, err)
+			return u.failed(h.Name, err)
 		}
 		u.files++
 	}
 	slices.Reverse(u.dirs)
 	for _, h := range u.dirs {
 		if err := u.attributes(h); err != nil {
-			return unpackError(h.Name, err)
+			return u.failed(h.Name, err)
 		}
 	}
 	return nil
 }
 
-func unpackError(name string, err error) error {
-	return localError(fmt.Errorf("unpack %q: %w", name, err))
+func (u *unpacker) failed(name string, err error) error {
+	return localError(fmt.Errorf("unpack %q: %w", u.path(name), err))
 }
 
-// rename gives the top of the archive its name here.
+// path returns what a name in root is to the user.
+func (u *unpacker) path(name string) string { return filepath.Join(u.root.Name(), name) }
+
+// rename gives the top of the archive its name here. It refuses names that lead
+// elsewhere.
 func (u *unpacker) rename(name string) (string, error) {
 	parts := strings.Split(strings.TrimRight(name, "/"), "/")
 	if path.IsAbs(name) || slices.Contains(parts, "..") || strings.ContainsRune(name, 0) {
 		return "", sandbox.Errorf(sandbox.CodeHostile, "the sandbox's archive has the name %q", name)
 	}
 	parts[0] = u.name
-	return filepath.Join(parts...), nil
+	renamed := filepath.Join(parts...)
+	return renamed, u.onlyDirs(filepath.Dir(renamed))
+}
+
+// onlyDirs refuses a directory whose path leads through a link. The archive of an
+// honest sandbox has none: it has each directory before what is in it.
+func (u *unpacker) onlyDirs(dir string) error {
+	if dir == u.parent {
+		return nil // it still is: unpacking replaces no directory
+	}
+	for i := range len(dir) + 1 {
+		if i < len(dir) && dir[i] != filepath.Separator {
+			continue
+		}
+		st, err := u.root.Lstat(dir[:i])
+		if err != nil {
+			return err
+		}
+		if !st.IsDir() {
+			return sandbox.Errorf(sandbox.CodeHostile, "the sandbox's archive leads through %q, which is no directory", u.path(dir[:i]))
+		}
+	}
+	u.parent = dir
+	return nil
 }
 
 func (u *unpacker) entry(h *tar.Header, in io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeDir:
-		err := u.root.Mkdir(h.Name, 0o700)
-		if errors.Is(err, fs.ErrExist) {
-			var st fs.FileInfo
-			if st, err = u.root.Stat(h.Name); err == nil && !st.IsDir() {
-				err = fs.ErrExist
-			}
-			return err // it keeps the attributes that it has
-		}
-		u.dirs = append(u.dirs, h)
-		return err
+		return u.dir(h)
 	case tar.TypeReg:
 		return u.file(h, in)
 	case tar.TypeSymlink:
@@ -209,7 +232,48 @@ func (u *unpacker) entry(h *tar.Header, in io.Reader) error {
 		return u.replace(h.Name, func() error { return u.root.Link(to, h.Name) })
 	}
 	u.files--
-	u.skipped = append(u.skipped, h.Name)
+	u.skipped = append(u.skipped, u.path(h.Name))
+	return nil
+}
+
+// dir makes a directory. One that exists keeps the attributes that it has, and a
+// link gives way, but for one at the top: that may be the user's own.
+func (u *unpacker) dir(h *tar.Header) error {
+	top := h.Name == u.name
+	err := u.root.Mkdir(h.Name, 0o700)
+	made := !errors.Is(err, fs.ErrExist)
+	if !made {
+		st, statErr := u.root.Lstat(h.Name)
+		switch {
+		case statErr != nil:
+			return statErr
+		case st.IsDir():
+			err = nil
+		case st.Mode()&fs.ModeSymlink == 0:
+		case top:
+			return sandbox.Errorf(sandbox.CodeConflict, "a directory cannot be copied over a symbolic link")
+		default:
+			err = u.root.Remove(h.Name)
+			if err == nil {
+				err = u.root.Mkdir(h.Name, 0o700)
+			}
+			made = true
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if top && u.name != "." {
+		root, err := u.root.OpenRoot(h.Name)
+		if err != nil {
+			return err
+		}
+		u.root.Close()
+		u.root, u.name, u.parent, h.Name = root, ".", "", "."
+	}
+	if made {
+		u.dirs = append(u.dirs, h)
+	}
 	return nil
 }
 

@@ -94,6 +94,103 @@ func TestUnpackerStaysInside(t *testing.T) {
 	}
 }
 
+// TestUnpackerLeavesWhatIsBeside unpacks archives one after the other to the
+// same place, with links that do not leave the directory that it is in.
+func TestUnpackerLeavesWhatIsBeside(t *testing.T) {
+	of := func(kind byte, name, to string) entry {
+		e := entry{Header: tar.Header{Typeflag: kind, Name: name, Linkname: to, Mode: 0o777}}
+		if kind == tar.TypeReg {
+			e.data = "evil"
+		}
+		return e
+	}
+	top := of(tar.TypeDir, "top/", "")
+	toParent := of(tar.TypeSymlink, "top/l", "..")
+	dirOverLink, fileInIt := of(tar.TypeDir, "top/l/", ""), of(tar.TypeReg, "top/l/victim", "")
+	for name, c := range map[string]struct {
+		archives [][]entry
+		code     sandbox.Code // of the last; empty if it is unpacked
+	}{
+		"a link becomes a directory":   {[][]entry{{top, toParent}, {top, dirOverLink, fileInIt}}, ""},
+		"at once":                      {[][]entry{{top, toParent, dirOverLink, fileInIt}}, ""},
+		"through a link":               {[][]entry{{top, toParent, fileInIt}}, sandbox.CodeHostile},
+		"through an earlier link":      {[][]entry{{top, toParent}, {top, fileInIt}}, sandbox.CodeHostile},
+		"through a link inside":        {[][]entry{{top, of(tar.TypeDir, "top/d/", ""), of(tar.TypeSymlink, "top/l", "d"), fileInIt}}, sandbox.CodeHostile},
+		"a directory through a link":   {[][]entry{{top, toParent, of(tar.TypeDir, "top/l/new/", "")}}, sandbox.CodeHostile},
+		"a link through a link":        {[][]entry{{top, toParent, of(tar.TypeSymlink, "top/l/victim", "new")}}, sandbox.CodeHostile},
+		"a hard link through a link":   {[][]entry{{top, toParent, of(tar.TypeLink, "top/h", "top/l/victim")}}, sandbox.CodeHostile},
+		"a file that becomes a link":   {[][]entry{{top, of(tar.TypeReg, "top/l", ""), of(tar.TypeFifo, "top/l/p", ""), toParent, fileInIt}}, sandbox.CodeHostile},
+		"the top is a link":            {[][]entry{{of(tar.TypeSymlink, "top", "."), of(tar.TypeReg, "top/victim", "")}}, sandbox.CodeHostile},
+		"the top is an earlier link":   {[][]entry{{of(tar.TypeSymlink, "top", ".")}, {top, of(tar.TypeReg, "top/victim", "")}}, sandbox.CodeConflict},
+		"the top is a link and is not": {[][]entry{{of(tar.TypeSymlink, "top", "."), top, of(tar.TypeReg, "top/victim", "")}}, sandbox.CodeConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			victim := filepath.Join(dir, "victim")
+			if err := os.WriteFile(victim, []byte("mine"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			for i, archive := range c.archives {
+				if err != nil {
+					t.Fatalf("archive %d: %v", i, err)
+				}
+				u, openErr := newUnpacker(dir, "new")
+				if openErr != nil {
+					t.Fatal(openErr)
+				}
+				err = u.all(archiveOf(t, archive...))
+				u.close()
+			}
+			if (err == nil) != (c.code == "") || err != nil && sandbox.CodeOf(err) != c.code {
+				t.Errorf("error = %v", err)
+			}
+			b, err := os.ReadFile(victim)
+			if err != nil || string(b) != "mine" {
+				t.Errorf("the victim has %q, %v", b, err)
+			}
+			if st, err := os.Lstat(victim); err != nil || st.Mode() != 0o600 || st.Sys().(*syscall.Stat_t).Nlink != 1 {
+				t.Errorf("the victim is %+v, %v", st, err)
+			}
+			names, err := os.ReadDir(dir)
+			if err != nil || len(names) != 2 {
+				t.Errorf("there is %v, %v", names, err)
+			}
+			if c.code != "" {
+				return
+			}
+			b, err = os.ReadFile(filepath.Join(dir, "new", "l", "victim"))
+			if err != nil || string(b) != "evil" {
+				t.Errorf("the copy has %q, %v", b, err)
+			}
+		})
+	}
+}
+
+// A directory that is made gets its mode, at the top too; one that exists keeps
+// the one that it has.
+func TestUnpackerModesOfDirectories(t *testing.T) {
+	dir := t.TempDir()
+	for _, mode := range []int64{0o750, 0o711} {
+		u, err := newUnpacker(dir, "new")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = u.all(archiveOf(t,
+			entry{Header: tar.Header{Typeflag: tar.TypeDir, Name: "top/", Mode: mode}},
+			entry{Header: tar.Header{Typeflag: tar.TypeDir, Name: "top/sub/", Mode: mode}}))
+		u.close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"new", "new/sub"} {
+			if st, err := os.Lstat(filepath.Join(dir, name)); err != nil || st.Mode() != fs.ModeDir|0o750 {
+				t.Errorf("%s is %v, %v", name, st.Mode(), err)
+			}
+		}
+	}
+}
+
 func TestUnpackerSkipsDevices(t *testing.T) {
 	u, err := newUnpacker(t.TempDir(), "x")
 	if err != nil {
@@ -229,6 +326,15 @@ func FuzzUnpacker(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(seed.Bytes())
+	beside, err := io.ReadAll(archiveOf(f,
+		entry{Header: tar.Header{Typeflag: tar.TypeDir, Name: "top/"}},
+		entry{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: "top/l", Linkname: ".."}},
+		entry{Header: tar.Header{Typeflag: tar.TypeDir, Name: "top/l/"}},
+		entry{Header: tar.Header{Typeflag: tar.TypeReg, Name: "top/l/victim"}}))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(beside)
 	f.Fuzz(func(t *testing.T, archive []byte) {
 		outside := t.TempDir()
 		inside := filepath.Join(outside, "inside")
@@ -244,6 +350,10 @@ func FuzzUnpacker(f *testing.F) {
 		names, err := os.ReadDir(outside)
 		if err != nil || len(names) != 1 {
 			t.Errorf("outside there is %v, %v", names, err)
+		}
+		names, err = os.ReadDir(inside)
+		if err != nil || len(names) > 1 || len(names) == 1 && names[0].Name() != "new" {
+			t.Errorf("beside the destination there is %v, %v", names, err)
 		}
 	})
 }
