@@ -5,12 +5,10 @@ import (
 	"context"
 	"encoding/base64"
 	"maps"
-	"strings"
 
 	"ramet.dev/ramet/internal/cowfs"
 	"ramet.dev/ramet/internal/merge"
 	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/textdiff"
 )
 
 const (
@@ -72,11 +70,8 @@ func describeConflicts(ctx context.Context, all []merge.Conflict, s sandbox.Merg
 			}
 			*v.to = version
 		}
-		for _, chunk := range c.Chunks {
-			if !chunk.Conflict {
-				continue
-			}
-			h := hunkOf(&chunk)
+		for j := range c.Hunks {
+			h := hunkOf(&c.Hunks[j])
 			if hunks -= len(h.Base.Text) + len(h.Ours.Text) + len(h.Theirs.Text); hunks < 0 {
 				out[i].Hunks, out[i].NoHunks = nil, sandbox.NoHunksLimit
 				break
@@ -89,11 +84,9 @@ func describeConflicts(ctx context.Context, all []merge.Conflict, s sandbox.Merg
 
 func sameXattrs(a, b *merge.File) bool { return a == nil || b == nil || maps.Equal(a.Xattrs, b.Xattrs) }
 
-func hunkOf(c *textdiff.Chunk) sandbox.MergeHunk {
-	lines := func(at int, text []string) sandbox.MergeLines {
-		return sandbox.MergeLines{Start: at + 1, Text: strings.Join(text, "")}
-	}
-	return sandbox.MergeHunk{Base: lines(c.BaseAt, c.Base), Ours: lines(c.OursAt, c.Ours), Theirs: lines(c.TheirsAt, c.Theirs)}
+func hunkOf(h *merge.Hunk) sandbox.MergeHunk {
+	lines := func(l merge.Lines) sandbox.MergeLines { return sandbox.MergeLines{Start: l.At + 1, Text: l.Text} }
+	return sandbox.MergeHunk{Base: lines(h.Base), Ours: lines(h.Ours), Theirs: lines(h.Theirs)}
 }
 
 // describeVersion returns what one side has. left is how many bytes may still be

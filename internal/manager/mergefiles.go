@@ -2,6 +2,7 @@ package manager
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -85,8 +86,10 @@ func (t *mergeTree) find(at string) (n cowfs.Node, ok bool, err error) {
 
 const (
 	// maxMergeTexts bounds the texts that one merge looks at, in bytes: what comes
-	// of them is kept in memory.
+	// of them is kept in memory. A line costs lineCost besides what is in it, for a
+	// conflict may be made of few.
 	maxMergeTexts = 256 << 20
+	lineCost      = 16
 	// maxMergeNames bounds the names in directories that are looked at as a whole,
 	// and maxMergePath their paths, in bytes: directories could contain each other.
 	maxMergeNames = 4 << 20
@@ -202,7 +205,16 @@ func (c *mergeContent) Bytes(ctx context.Context) ([]byte, error) {
 		return nil, merge.ErrTooLarge
 	}
 	c.tree.left.texts -= size
-	return c.tree.files.ReadFile(ctx, &c.node, maxHunkFile)
+	b, err := c.tree.files.ReadFile(ctx, &c.node, maxHunkFile)
+	if err != nil {
+		return nil, err
+	}
+	lines := int64(bytes.Count(b, []byte{'\n'})) * lineCost
+	if lines > c.tree.left.texts {
+		return nil, merge.ErrTooLarge
+	}
+	c.tree.left.texts -= lines
+	return b, nil
 }
 
 // readPiece is how much of a file is read at once, in bytes.

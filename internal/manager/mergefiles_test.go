@@ -113,6 +113,24 @@ func TestMergeMemoryIsBounded(t *testing.T) {
 	}
 }
 
+// TestMergeTextsAreBounded reads a text with as much left as it costs, and with a byte
+// less: its lines cost something as well.
+func TestMergeTextsAreBounded(t *testing.T) {
+	ctx, text := context.Background(), strings.Repeat("\n", 100)
+	cost := int64(len(text) * (1 + lineCost))
+	for left, want := range map[int64]error{cost: nil, cost - 1: merge.ErrTooLarge, 1: merge.ErrTooLarge} {
+		budget := newMergeBudget()
+		budget.texts = left
+		f, err := mergeImage(t, text, budget).Lookup(ctx, "/dir/file")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := f.Content.Bytes(ctx); !errors.Is(err, want) || want == nil && string(b) != text {
+			t.Errorf("with %d bytes left: %q, %v", left, b, err)
+		}
+	}
+}
+
 // TestParting finds the last point that two histories have in common.
 func TestParting(t *testing.T) {
 	p := func(freeze, line string, seq int64) point { return point{Freeze: freeze, Line: line, Seq: seq} }

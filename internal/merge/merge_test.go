@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"ramet.dev/ramet/internal/textdiff"
 )
 
 // conflictsOf returns "PATH REASON" of each conflict.
@@ -106,7 +104,10 @@ func TestConflictSaysAll(t *testing.T) {
 	if len(c) != 2 || c[0].Base != base["/a"] || c[0].Ours != ours["/a"] || c[0].Theirs != theirs["/a"] || c[0].From != "0" || c[0].OursFrom != "" {
 		t.Fatalf("conflicts: %+v", c)
 	}
-	if !textdiff.Conflicts(c[0].Chunks) || c[0].NoHunks != "" || c[1].Chunks != nil || c[1].NoHunks != Binary {
+	if d := cmp.Diff([]Hunk{{Base: Lines{1, "2\n"}, Ours: Lines{1, "x\n"}, Theirs: Lines{1, "y\n"}}}, c[0].Hunks); d != "" {
+		t.Errorf("hunks (-want +got):\n%s", d)
+	}
+	if c[0].NoHunks != "" || c[1].Hunks != nil || c[1].NoHunks != Binary {
 		t.Errorf("hunks: %+v", c)
 	}
 	large := func(s string) string { return "/a f " + strings.Repeat(s, 2000) }
@@ -237,5 +238,24 @@ func TestRenamedDirectory(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"/old/a deleted"}, conflictsOf(p)); d != "" {
 		t.Errorf("conflicts (-want +got):\n%s", d)
+	}
+}
+
+// TestHunks keeps what is in conflict of a text, each part as one piece, and nothing
+// of what is not.
+func TestHunks(t *testing.T) {
+	base, ours, theirs := tree("/a f 1|2|3|4|5|6|7|"), tree("/a f 0|1|b|3|4|5|o|O|7|"), tree("/a f 1|t|T|3|4|5|7|8|")
+	_, p := merged(t, Leave, base, ours, theirs)
+	want := []Hunk{
+		{Base: Lines{1, "2\n"}, Ours: Lines{2, "b\n"}, Theirs: Lines{1, "t\nT\n"}},
+		{Base: Lines{5, "6\n"}, Ours: Lines{6, "o\nO\n"}, Theirs: Lines{6, ""}},
+	}
+	if c := p.Conflicts(); len(c) != 1 || !slices.Equal(c[0].Hunks, want) {
+		t.Errorf("conflicts: %+v", c)
+	}
+	ours["/a"] = file(0o644, "0\n1\n2\n3\n4\n5\n6\n7\n")
+	theirs["/a"] = file(0o600, "1\n2\n3\n4\n5\n6\n7\n8\n")
+	if _, p := merged(t, Leave, base, ours, theirs); len(p.Conflicts()) > 0 {
+		t.Errorf("conflicts: %+v", p.Conflicts())
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"ramet.dev/ramet/internal/textdiff"
 )
@@ -45,11 +46,20 @@ type Conflict struct {
 	Reason         Reason
 	// Base, Ours and Theirs are nil where there is nothing.
 	Base, Ours, Theirs *File
-	// Chunks are set for texts, else NoHunks if it is about contents.
-	Chunks  []textdiff.Chunk
+	// Hunks are set for texts, else NoHunks if it is about contents.
+	Hunks   []Hunk
 	NoHunks NoHunks
 	// Resolved says that the strategy decided.
 	Resolved bool
+}
+
+// Hunk is a part of a text that is in conflict. It does not keep the rest in memory.
+type Hunk struct{ Base, Ours, Theirs Lines }
+
+// Lines are some of a text, At the index of the first.
+type Lines struct {
+	At   int
+	Text string
 }
 
 // decision is about one path.
@@ -212,7 +222,7 @@ func (p *Plan) threeData(ctx context.Context, out, base *File, d *decision) (*Co
 		}
 		if merged != nil {
 			out.Content, out.Size = merged, int64(len(merged))
-			if !textdiff.Conflicts(c.Chunks) {
+			if len(c.Hunks) == 0 {
 				return nil, nil
 			}
 			return c, nil
@@ -244,17 +254,32 @@ func (p *Plan) threeTexts(ctx context.Context, c *Conflict, base *File, d *decis
 		}
 		texts[i] = b
 	}
-	var err error
-	if c.Chunks, err = textdiff.Merge(ctx, texts[0], texts[1], texts[2]); err != nil {
+	chunks, err := textdiff.Merge(ctx, texts[0], texts[1], texts[2])
+	if err != nil {
 		return nil, err
 	}
+	c.Hunks = hunksOf(chunks)
 	prefer := textdiff.Ours
 	if p.strategy == Theirs {
 		prefer = textdiff.Theirs
 	}
-	merged := Text(textdiff.Text(c.Chunks, prefer))
+	merged := Text(textdiff.Text(chunks, prefer))
 	if merged == nil {
 		merged = Text{}
 	}
 	return merged, nil
+}
+
+// hunksOf returns the conflicts of a merge.
+func hunksOf(chunks []textdiff.Chunk) []Hunk {
+	lines := func(at int, all []string) Lines {
+		return Lines{At: at, Text: strings.Clone(strings.Join(all, ""))} // one line joined is a part of the text
+	}
+	var hunks []Hunk
+	for _, c := range chunks {
+		if c.Conflict {
+			hunks = append(hunks, Hunk{lines(c.BaseAt, c.Base), lines(c.OursAt, c.Ours), lines(c.TheirsAt, c.Theirs)})
+		}
+	}
+	return hunks
 }

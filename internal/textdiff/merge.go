@@ -106,11 +106,6 @@ func (m *merger) emit(hi int, edited [2]bool) {
 	}
 }
 
-// Conflicts says whether any of chunks is in conflict.
-func Conflicts(chunks []Chunk) bool {
-	return slices.ContainsFunc(chunks, func(c Chunk) bool { return c.Conflict })
-}
-
 // Text returns the merged text. Where the sides are in conflict it has what prefer
 // has.
 func Text(chunks []Chunk, prefer Side) []byte {

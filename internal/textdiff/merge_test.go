@@ -21,6 +21,11 @@ func mustMerge(t *testing.T, base, ours, theirs string) []Chunk {
 	return chunks
 }
 
+// conflicts says whether any of chunks is in conflict.
+func conflicts(chunks []Chunk) bool {
+	return slices.ContainsFunc(chunks, func(c Chunk) bool { return c.Conflict })
+}
+
 // checkMerge checks what holds of all merges: the parts of each side are that
 // side, and a part is in conflict if and only if both changed it differently.
 func checkMerge(t *testing.T, chunks []Chunk, base, ours, theirs string) {
@@ -68,8 +73,8 @@ func TestMerge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			chunks := mustMerge(t, c.base, c.ours, c.theirs)
-			if Conflicts(chunks) != (c.want == conflict) {
-				t.Fatalf("conflict: %v, want %q: %+v", Conflicts(chunks), c.want, chunks)
+			if conflicts(chunks) != (c.want == conflict) {
+				t.Fatalf("conflict: %v, want %q: %+v", conflicts(chunks), c.want, chunks)
 			}
 			if got := string(Text(chunks, Ours)); c.want != conflict && got != c.want {
 				t.Errorf("got %q, not %q", got, c.want)
@@ -104,12 +109,12 @@ func mergeLaws(t *testing.T, base, a, b string) {
 		{base, a, a, a}, {base, base, a, a}, {base, a, base, a}, {base, base, base, base},
 	} {
 		chunks := mustMerge(t, c.base, c.ours, c.theirs)
-		if got := string(Text(chunks, Ours)); Conflicts(chunks) || got != c.want {
-			t.Fatalf("merge(%q, %q, %q) is %q, conflict %v", c.base, c.ours, c.theirs, got, Conflicts(chunks))
+		if got := string(Text(chunks, Ours)); conflicts(chunks) || got != c.want {
+			t.Fatalf("merge(%q, %q, %q) is %q, conflict %v", c.base, c.ours, c.theirs, got, conflicts(chunks))
 		}
 	}
 	there, back := mustMerge(t, base, a, b), mustMerge(t, base, b, a)
-	if Conflicts(there) != Conflicts(back) {
+	if conflicts(there) != conflicts(back) {
 		t.Fatalf("merge(%q, %q, %q) depends on the order", base, a, b)
 	}
 	if x, y := Text(there, Ours), Text(back, Theirs); !bytes.Equal(x, y) {
@@ -148,7 +153,7 @@ func TestMergeDisjoint(t *testing.T) {
 		b.WriteString("end\n")
 		want.WriteString("end\n")
 		chunks := mustMerge(t, base.String(), a.String(), b.String())
-		if got := string(Text(chunks, Ours)); Conflicts(chunks) || got != want.String() {
+		if got := string(Text(chunks, Ours)); conflicts(chunks) || got != want.String() {
 			t.Fatalf("merge(%q, %q, %q) is %q, not %q", base.String(), a.String(), b.String(), got, want.String())
 		}
 		mergeLaws(t, base.String(), a.String(), b.String())
