@@ -14,7 +14,8 @@ func (a *app) createCommand() *cobra.Command {
 	var memory, disk string
 	var env, meta []string
 	var self string
-	cmd := &cobra.Command{
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:               "create IMAGE [--name NAME] [--cpus N] [--memory SIZE] [--disk SIZE] [--pids N] [--env K=V] [--meta K=V] [--self-control forks=N,depth=N[,snapshots=N]] [--require LAYER]",
 		Short:             "Create a sandbox from an image, or from a snapshot's id",
 		Args:              cobra.ExactArgs(1),
@@ -33,8 +34,10 @@ func (a *app) createCommand() *cobra.Command {
 			if req.Metadata, err = parsePairs("meta", meta); err != nil {
 				return err
 			}
-			if req.SelfControl, err = parseSelfControl(self); err != nil {
-				return err
+			if cmd.Flags().Changed("self-control") {
+				if req.SelfControl, err = parseSelfControl(self); err != nil {
+					return err
+				}
 			}
 			sb, err := c.Create(ctx, req)
 			if err != nil {

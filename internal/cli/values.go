@@ -49,22 +49,20 @@ func parsePairs(option string, args []string) (map[string]string, error) {
 // parseSelfControl reads what a sandbox may do to itself.
 func parseSelfControl(s string) (*sandbox.SelfControl, error) {
 	const option = "self-control"
-	if s == "" {
-		return nil, nil
-	}
 	c := &sandbox.SelfControl{}
 	fields := map[string]*int{"forks": &c.Forks, "depth": &c.Depth, "snapshots": &c.Snapshots}
+	given := map[string]bool{}
 	for _, part := range strings.Split(s, ",") {
 		k, v, _ := strings.Cut(part, "=")
 		field := fields[k]
 		n, err := strconv.Atoi(v)
-		if field == nil || err != nil || n < 1 {
-			return nil, sandbox.Invalid(option, "%q is not forks=N, depth=N or snapshots=N, with a number from 1", part)
+		if field == nil || err != nil || n < 0 {
+			return nil, sandbox.Invalid(option, "%q is not forks=N, depth=N or snapshots=N", part)
 		}
-		if *field != 0 {
+		if given[k] {
 			return nil, sandbox.Invalid(option, "%s is given twice", k)
 		}
-		*field = n
+		*field, given[k] = n, true
 	}
 	if c.Forks == 0 || c.Depth == 0 {
 		return nil, sandbox.Invalid(option, "%q does not say forks=N and depth=N", s)

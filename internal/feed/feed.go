@@ -12,6 +12,7 @@ import (
 type Feed struct {
 	mu      sync.Mutex
 	ring    []sandbox.Event // event seq is at seq % len
+	start   int64           // of the first event there was
 	first   int64           // oldest that is kept
 	next    int64
 	changed chan struct{} // closed by the next event
@@ -21,7 +22,7 @@ type Feed struct {
 // microseconds, so that those of a later feed are larger.
 func New(size int) *Feed {
 	at := time.Now().UnixMicro()
-	return &Feed{ring: make([]sandbox.Event, size), first: at, next: at, changed: make(chan struct{})}
+	return &Feed{ring: make([]sandbox.Event, size), start: at, first: at, next: at, changed: make(chan struct{})}
 }
 
 // Publish adds an event and gives it a number and the time.
@@ -47,8 +48,14 @@ func (f *Feed) Now() int64 {
 // Read calls each with the events after since, in order, and if follow is set with
 // those to come. It returns when ctx ends, with its cause, when each says that it is
 // done or fails, or, without follow, after the last event. Where events are not kept
-// any more each gets one whose Lost counts them; a since of 0 misses nothing.
+// any more each gets one whose Lost counts them; a since of 0 misses nothing, and one
+// that is no number of this feed means all.
 func (f *Feed) Read(ctx context.Context, since int64, follow bool, each func(sandbox.Event) (done bool, err error)) error {
+	f.mu.Lock()
+	if since < f.start-1 || since >= f.next {
+		since = 0 // of another feed
+	}
+	f.mu.Unlock()
 	for at := since + 1; ; {
 		batch, lost, changed := f.after(at)
 		if lost > 0 && at > 1 {

@@ -47,7 +47,7 @@ func TestKeepsTheLast(t *testing.T) {
 	}
 	publish(f, "c", "d", "e")
 	for since, want := range map[int64][]string{
-		0: {"c", "d", "e"}, start: {"2", "c", "d", "e"}, start + 1: {"1", "c", "d", "e"}, start + 2: {"c", "d", "e"}, start + 4: {"e"}, start + 5: nil, start + 99: nil,
+		0: {"c", "d", "e"}, start: {"2", "c", "d", "e"}, start + 1: {"1", "c", "d", "e"}, start + 2: {"c", "d", "e"}, start + 4: {"e"}, start + 5: nil, start + 99: {"c", "d", "e"}, start - 5: {"c", "d", "e"},
 	} {
 		if got := read(t, f, since); !slices.Equal(got, want) {
 			t.Errorf("since %d: %v, not %v", since-start, got, want)

@@ -38,6 +38,9 @@ type RunIO struct {
 // bytes.
 const maxRunResults = 32 << 20
 
+// resultCost is what a result counts besides, however short it is.
+const resultCost = 1 << 10
+
 // ContextInput is the input of what concerns one context.
 type ContextInput struct {
 	IDInput
@@ -149,8 +152,9 @@ func (a *API) collectRun(ctx context.Context, ref string, req sandbox.RunCodeReq
 	var stdout, stderr boundedBuffer
 	results, size, cut := []map[string]json.RawMessage{}, 0, false
 	res, err := a.svc.RunCode(ctx, ref, req, RunIO{Stdout: &stdout, Stderr: &stderr, Result: func(forms map[string]json.RawMessage) error {
-		for _, data := range forms {
-			size += len(data)
+		size += resultCost
+		for mime, data := range forms {
+			size += len(mime) + len(data)
 		}
 		if size > maxRunResults {
 			cut = true

@@ -559,3 +559,54 @@ func TestFilesOfOtherStates(t *testing.T) {
 	_, err = n.m.StatFile(t.Context(), ref, at("/srv/up"))
 	wantCode(t, err, sandbox.CodeNotFound)
 }
+
+// TestArchiveOfADeepTree looks at the names in an archive of directories within each
+// other.
+func TestArchiveOfADeepTree(t *testing.T) {
+	n := newNode(t)
+	n.create("base")
+	for _, name := range []string{"/srv/q/d1/d2/d3/f", "/srv/q/d1/g", "/srv/q/d1/d2/h"} {
+		n.put("base", sandbox.WriteRequest{FileRef: at(name), Parents: true}, name)
+	}
+	var archive bytes.Buffer
+	if err := n.m.ReadArchive(t.Context(), "base", at("/srv/q"), &archive); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for in := tar.NewReader(&archive); ; {
+		h, err := in.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, h.Name)
+	}
+	if want := []string{"q/", "q/d1/", "q/d1/d2/", "q/d1/d2/d3/", "q/d1/d2/d3/f", "q/d1/d2/h", "q/d1/g"}; !slices.Equal(got, want) {
+		t.Errorf("the archive has\n%q and not\n%q", got, want)
+	}
+	n.destroy("base")
+}
+
+// TestFifosInTheWay replaces what a command needs by fifos, which nobody writes to:
+// opening them would wait for ever, with the sandbox's locks held.
+func TestFifosInTheWay(t *testing.T) {
+	n := newNode(t)
+	n.create("base")
+	n.guest("base", "fifo", "/tool", "/dev/shm/tool")
+	for _, name := range []string{"/tool", "/dev/shm/tool"} {
+		out, err := n.run("base", sandbox.ExecRequest{Argv: []string{name}}, "")
+		if err != nil || out.ExitCode != 126 {
+			t.Errorf("%s: %+v, %v", name, out, err)
+		}
+	}
+	n.guest("base", "fifo", "/dev/other")
+	n.guest("base", "mv", "/dev/other", "/dev/null")
+	if out, err := n.exec("base", "true"); err != nil || out.ExitCode != 0 {
+		t.Errorf("with a fifo for /dev/null: %+v, %v", out, err)
+	}
+	n.fork("base", 1)
+	n.destroyAllBut("base")
+	n.destroy("base")
+}

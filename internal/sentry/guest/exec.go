@@ -141,9 +141,13 @@ func (g *Guest) launch(req *wire.Exec, keep int64, own bool) (*process, *reader,
 		g.abandon(p)
 		return nil, nil, &startError{exitNotFound, fmt.Sprintf("%s: command not found", req.Argv[0])}
 	}
-	if _, err := g.modeOf(ctx, mns, args.Filename); linuxerr.Equals(linuxerr.ENOENT, err) {
+	switch mode, err := g.modeOf(ctx, mns, args.Filename); {
+	case linuxerr.Equals(linuxerr.ENOENT, err):
 		g.abandon(p)
 		return nil, nil, &startError{exitNotFound, fmt.Sprintf("%s: no such file", req.Argv[0])}
+	case err == nil && mode.FileType() != linux.ModeRegular: // opening a fifo would wait for a writer
+		g.abandon(p)
+		return nil, nil, &startError{exitNotExecutable, fmt.Sprintf("%s: it is not a regular file", req.Argv[0])}
 	}
 	mns.IncRef() // taken over by CreateProcess
 	tg, pid, err := g.k.CreateProcess(*args)
@@ -234,7 +238,9 @@ func (g *Guest) openStdio(ctx context.Context, mns *vfs.MountNamespace, fds *ker
 	} else {
 		root := mns.Root(ctx)
 		defer root.DecRef(ctx)
-		null, err := g.k.VFS().OpenAt(ctx, auth.NewRootCredentials(g.k.RootUserNamespace()), pathAt(root, "/dev/null"), &vfs.OpenOptions{Flags: linux.O_RDONLY})
+		null, err := g.k.VFS().OpenAt(ctx, auth.NewRootCredentials(g.k.RootUserNamespace()), pathAt(root, "/dev/null"), &vfs.OpenOptions{
+			Flags: linux.O_RDONLY | linux.O_NONBLOCK, // the guest may have put a fifo there
+		})
 		if err != nil {
 			return fmt.Errorf("open /dev/null: %w", err)
 		}

@@ -56,8 +56,9 @@ func (g *Guest) Archive(req *wire.File, alive func() error, to io.Writer) error 
 	}
 	if top.info.Type == typeDir {
 		w := &walk{op: o, alive: alive, visit: func(e *walked) error {
-			e.rel = base + "/" + e.rel
-			return a.add(e)
+			named := *e
+			named.rel = base + "/" + e.rel
+			return a.add(&named)
 		}}
 		if err := w.run(name, ""); err != nil {
 			return err

@@ -98,7 +98,8 @@ func (w *walk) entry(dir, rel, name string, level int, again bool, resume string
 	if err != nil {
 		return err
 	}
-	e := &walked{rel: path.Join(rel, name)}
+	rel = path.Join(rel, name)
+	e := &walked{rel: rel}
 	err = w.op.do(func(root vfs.VirtualDentry) error {
 		var err error
 		if e.st, err = w.op.stat(root, full, false); err != nil {
@@ -124,7 +125,7 @@ func (w *walk) entry(dir, rel, name string, level int, again bool, resume string
 	if e.info.Type != typeDir || level == w.depth || [2]uint32{e.st.DevMajor, e.st.DevMinor} != w.dev {
 		return nil
 	}
-	if err := w.dir(full, e.rel, level+1, resume); !passable(err) {
+	if err := w.dir(full, rel, level+1, resume); !passable(err) {
 		return err
 	}
 	return nil

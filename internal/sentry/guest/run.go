@@ -14,6 +14,9 @@ import (
 const (
 	// maxResults bounds what one run shows, in bytes.
 	maxResults = 32 << 20
+	// resultCost is what a result counts besides, however short it is: who collects
+	// them keeps something of each.
+	resultCost = 1 << 10
 	// interruptPatience is how long a run may take to end after its timeout.
 	interruptPatience = 2 * gotime.Second
 	// interruptAgain is when Node and Bash get a signal, again: Node does not listen
@@ -61,7 +64,7 @@ func (r *run) output(stream wire.Stream, data []byte) {
 func (r *run) part(p interp.Part) {
 	if p.Kind == interp.KindResult {
 		if !r.amid {
-			size := len(p.Data) + p.Left
+			size := len(p.Data) + p.Left + resultCost
 			if r.drop = r.size+size > maxResults; r.drop {
 				r.truncated = true
 			} else {
@@ -291,6 +294,10 @@ func (g *Guest) attendContext(c *codeContext) chan *sandbox.Reseed {
 		g.awaitRun(c, in, inherited, 0, nil)
 		if in.awaitReady(nil) == nil {
 			told <- g.seed(c, in)
+		} else { // nobody need wait for it
+			s := reseedOf(c)
+			s.Pending = true
+			told <- s
 		}
 	}()
 	return told

@@ -179,6 +179,9 @@ func (d *dentry) open(ctx context.Context, rp *vfs.ResolvingPath, opts *vfs.Open
 		}
 		return &fd.vfsfd, nil
 	case linux.S_IFIFO:
+		if opts.FileExec {
+			return nil, linuxerr.EACCES // opening it would wait for a writer
+		}
 		return i.fifo().Open(ctx, mnt, &d.vfsd, opts.Flags, &i.locks)
 	case linux.S_IFCHR, linux.S_IFBLK:
 		kind := vfs.CharDevice

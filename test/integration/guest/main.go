@@ -28,6 +28,7 @@ func init() {
 		"id":       id,
 		"write":    write,
 		"rm":       remove,
+		"fifo":     fifos,
 		"ln":       link,
 		"mv":       rename,
 		"many":     many,
