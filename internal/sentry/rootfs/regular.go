@@ -94,7 +94,7 @@ func (r *fileReader) ReadToBlocks(dsts safemem.BlockSeq) (done uint64, err error
 		}
 		dsts = dsts.DropFirst64(n)
 		done += n
-		if errors.As(copyErr, new(safecopy.BusError)) {
+		if copyErr != nil && errors.As(copyErr, new(safecopy.BusError)) {
 			return int(n), cowfs.ErrUnreadable
 		}
 		return int(n), copyErr
@@ -249,7 +249,7 @@ func (w *fileWriter) WriteFromBlocks(srcs safemem.BlockSeq) (done uint64, err er
 			n, err := safemem.CopySeq(hostMemory(p.Mem), srcs)
 			srcs = srcs.DropFirst64(n)
 			done += n
-			if !errors.As(err, new(safecopy.BusError)) {
+			if err == nil || !errors.As(err, new(safecopy.BusError)) {
 				return n, err
 			}
 			// The host has no space for a page that was never written. A system
