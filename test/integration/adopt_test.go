@@ -137,7 +137,7 @@ func TestAdoptedMemoryIsCompared(t *testing.T) {
 		"another name": func(_ *testing.T, info *wire.Adopted, _ []*os.File) {
 			info.Generations[0] = "pool_0123456789abcdef"
 		},
-		"another own files": func(t *testing.T, _ *wire.Adopted, files []*os.File) { replace(files, 1, other(t)) },
+		"another own files":  func(t *testing.T, _ *wire.Adopted, files []*os.File) { replace(files, 1, other(t)) },
 		"another own memory": func(t *testing.T, _ *wire.Adopted, files []*os.File) { replace(files, 0, other(t)) },
 		"a pipe as own memory": func(t *testing.T, _ *wire.Adopted, files []*os.File) {
 			replace(files, 0, pipe(t))
