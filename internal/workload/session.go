@@ -150,13 +150,11 @@ func Each(ctx context.Context, n int, do func(ctx context.Context, i int) error)
 			}
 		}()
 	}
-	for i := range n {
+	for i := 0; i < n && ctx.Err() == nil; i++ { // a select alone might go on by chance
 		select {
 		case next <- i:
-			continue
 		case <-ctx.Done():
 		}
-		break
 	}
 	close(next)
 	workers.Wait()
