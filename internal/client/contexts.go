@@ -92,11 +92,7 @@ func (c *Client) RunCodeStream(ctx context.Context, ref string, req sandbox.RunC
 }
 
 func writeChunk(w io.Writer, data []byte) error {
-	var chunk httpwire.Chunk
-	if err := json.Unmarshal(data, &chunk); err != nil {
-		return fmt.Errorf("decode output: %w", err)
-	}
-	p, err := chunk.Bytes()
+	_, p, err := parseChunk(data)
 	if err != nil {
 		return err
 	}
@@ -104,4 +100,13 @@ func writeChunk(w io.Writer, data []byte) error {
 		return fmt.Errorf("write output: %w", err)
 	}
 	return nil
+}
+
+// parseChunk reads what an event says of a piece of output.
+func parseChunk(data []byte) (chunk httpwire.Chunk, p []byte, err error) {
+	if err := json.Unmarshal(data, &chunk); err != nil {
+		return chunk, nil, fmt.Errorf("decode output: %w", err)
+	}
+	p, err = chunk.Bytes()
+	return chunk, p, err
 }

@@ -87,11 +87,7 @@ func (c *Client) Output(ctx context.Context, ref string, pid int, req sandbox.At
 	err = c.events(ctx, http.MethodGet, p, query, nil, func(ev httpwire.Event) (done bool, err error) {
 		switch ev.Name {
 		case httpwire.EventStdout, httpwire.EventStderr:
-			var chunk httpwire.Chunk
-			if err := json.Unmarshal(ev.Data, &chunk); err != nil {
-				return false, fmt.Errorf("decode output: %w", err)
-			}
-			data, err := chunk.Bytes()
+			chunk, data, err := parseChunk(ev.Data)
 			if err != nil {
 				return false, err
 			}

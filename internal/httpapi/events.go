@@ -29,15 +29,10 @@ func accepts(accept, want string) bool {
 	return false
 }
 
-// eventWriter answers with server-sent events. The answer begins with the first
-// event, so that what fails before it is told with its HTTP status.
+// eventWriter answers with server-sent events.
 type eventWriter struct {
-	w      http.ResponseWriter
-	flush  func() error
-	cancel context.CancelFunc
-
 	mu     sync.Mutex
-	begun  bool
+	body   streamBody
 	closed bool
 	seq    int64
 	buf    []byte
@@ -46,8 +41,8 @@ type eventWriter struct {
 // newEventWriter returns a writer for the answer to r, and a context for the
 // work, which ends when the client is gone.
 func newEventWriter(w http.ResponseWriter, r *http.Request) (*eventWriter, context.Context) {
-	ctx, cancel := context.WithCancel(r.Context())
-	return &eventWriter{w: w, flush: http.NewResponseController(w).Flush, cancel: cancel}, ctx
+	body, ctx := newStreamBody(w, r, httpwire.EventType)
+	return &eventWriter{body: body}, ctx
 }
 
 // send writes one event; without a client it fails and ends the work.
@@ -65,35 +60,14 @@ func (e *eventWriter) sendLocked(name, id string, v any) error {
 	if e.buf, err = httpwire.AppendEvent(e.buf[:0], name, id, v); err != nil {
 		return err
 	}
-	e.beginLocked()
-	if _, err = e.w.Write(e.buf); err == nil {
-		err = e.flush()
-	}
-	if err != nil {
-		e.cancel()
-	}
-	return err
-}
-
-func (e *eventWriter) beginLocked() {
-	if e.begun {
-		return
-	}
-	e.begun = true
-	h := e.w.Header()
-	h.Set("Content-Type", httpwire.EventType)
-	h.Set("Cache-Control", "no-store")
-	e.w.WriteHeader(http.StatusOK)
+	return e.body.write(e.buf)
 }
 
 // begin begins the answer where the first event may be long in coming.
 func (e *eventWriter) begin() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.beginLocked()
-	if e.flush() != nil {
-		e.cancel()
-	}
+	_ = e.body.write(nil) // the next event finds that the client is gone
 }
 
 // sendEvent sends what happened. Its id is where to go on.
@@ -125,16 +99,16 @@ func (e *eventWriter) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
-	e.cancel()
+	e.body.cancel()
 }
 
 // endEvents tells of a failure, as a status if that is still possible.
 func (a *API) endEvents(e *eventWriter, r *http.Request, err error) {
 	e.mu.Lock()
-	begun := e.begun
+	begun := e.body.begun
 	e.mu.Unlock()
 	if !begun {
-		a.writeProblem(e.w, r, err)
+		a.writeProblem(e.body.w, r, err)
 		return
 	}
 	_ = e.send(httpwire.EventError, a.problem(r.Context(), err)) // nobody is left to be told

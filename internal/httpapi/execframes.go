@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -11,13 +10,11 @@ import (
 	"ramet.dev/ramet/internal/sandbox"
 )
 
-// execFrames runs a command and answers in frames, see httpwire.FrameType. The answer
-// begins with the first frame, so that what fails before it is told with its HTTP
-// status.
+// execFrames runs a command and answers in frames, see httpwire.FrameType.
 func (a *API) execFrames(w http.ResponseWriter, r *http.Request, ref string, req sandbox.ExecRequest, stdin io.Reader) {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	f := &framesWriter{w: w, flush: http.NewResponseController(w).Flush, cancel: cancel}
+	body, ctx := newStreamBody(w, r, httpwire.FrameType)
+	defer body.cancel()
+	f := &framesWriter{body: body}
 	res, err := a.svc.Exec(ctx, ref, req, ExecIO{
 		Stdin: stdin, Stdout: streamWriter{f, httpwire.StreamStdout}, Stderr: streamWriter{f, httpwire.StreamStderr},
 	})
@@ -36,41 +33,23 @@ func (a *API) execFrames(w http.ResponseWriter, r *http.Request, ref string, req
 
 // framesWriter is the body of such an answer.
 type framesWriter struct {
-	w      http.ResponseWriter
-	flush  func() error
-	cancel context.CancelFunc
-
-	mu    sync.Mutex
-	begun bool
-	buf   []byte
+	mu   sync.Mutex
+	body streamBody
+	buf  []byte
 }
 
 func (f *framesWriter) hasBegun() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.begun
+	return f.body.begun
 }
 
 // send writes one frame; without a client it fails and ends the command.
 func (f *framesWriter) send(s httpwire.Stream, payload []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.begun {
-		f.begun = true
-		h := f.w.Header()
-		h.Set("Content-Type", httpwire.FrameType)
-		h.Set("Cache-Control", "no-store")
-		f.w.WriteHeader(http.StatusOK)
-	}
 	f.buf = httpwire.AppendStreamFrame(f.buf[:0], s, payload)
-	_, err := f.w.Write(f.buf)
-	if err == nil {
-		err = f.flush()
-	}
-	if err != nil {
-		f.cancel()
-	}
-	return err
+	return f.body.write(f.buf)
 }
 
 // streamWriter is one stream of the command.

@@ -11,17 +11,12 @@ import (
 // other, until ctx ends, another caller takes its place or the sentry ends. What
 // serve returns is passed to who asked; if ctx has ended by then, nothing is.
 func (s *Sentry) Control(ctx context.Context, serve func(request json.RawMessage, id uint64) json.RawMessage) error {
-	c, err := s.dial()
+	call := &wire.Call{Op: wire.OpControl}
+	c, done, err := s.open(ctx, call)
 	if err != nil {
 		return err
 	}
-	defer c.Finish()
-	stop := context.AfterFunc(ctx, func() { c.Close() })
-	defer stop()
-	call := &wire.Call{Op: wire.OpControl}
-	if err := send(c, call, nil); err != nil {
-		return s.callError(ctx, call, err)
-	}
+	defer done()
 	for {
 		p, err := c.Receive()
 		if err != nil {

@@ -18,18 +18,13 @@ type ExecIO struct {
 // Exec runs a command to its end. When ctx is cancelled, the command's process
 // group is killed. It returns without waiting for a Stdin that blocks in Read.
 func (s *Sentry) Exec(ctx context.Context, req *wire.Exec, xio ExecIO) (*wire.Exited, error) {
-	c, err := s.dial()
+	req.Stdin = xio.Stdin != nil
+	call := &wire.Call{Op: wire.OpExec, Exec: req}
+	c, done, err := s.open(ctx, call)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Finish()
-	stop := context.AfterFunc(ctx, func() { c.Close() })
-	defer stop()
-	req.Stdin = xio.Stdin != nil
-	call := &wire.Call{Op: wire.OpExec, Exec: req}
-	if err := send(c, call, nil); err != nil {
-		return nil, s.callError(ctx, call, err)
-	}
+	defer done()
 	if xio.Stdin != nil {
 		go sendStdin(c, xio.Stdin, true)
 	}
@@ -93,29 +88,24 @@ type AttachIO struct {
 // does not notice how the call ends. It returns without waiting for a Stdin that
 // blocks in Read.
 func (s *Sentry) Attach(ctx context.Context, req *wire.Attach, aio AttachIO) (*wire.Attached, error) {
-	c, err := s.dial()
+	req.Stdin = aio.Stdin != nil
+	call := &wire.Call{Op: wire.OpAttach, Attach: req}
+	c, done, err := s.open(ctx, call)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Finish()
-	stop := context.AfterFunc(ctx, func() { c.Close() })
-	defer stop()
-	req.Stdin = aio.Stdin != nil
-	call := &wire.Call{Op: wire.OpAttach, Attach: req}
-	if err := send(c, call, nil); err != nil {
-		return nil, s.callError(ctx, call, err)
-	}
+	defer done()
 	if aio.Stdin != nil {
 		go sendStdin(c, aio.Stdin, false)
 	}
 	if aio.Sizes != nil {
-		sent, done := make(chan struct{}), make(chan struct{})
+		sent, over := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(sent)
-			sendSizes(c, aio.Sizes, done)
+			sendSizes(c, aio.Sizes, over)
 		}()
 		defer func() {
-			close(done)
+			close(over)
 			<-sent
 		}()
 	}

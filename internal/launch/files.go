@@ -77,23 +77,6 @@ func (s *Sentry) FileSend(ctx context.Context, req *wire.File, from io.Reader, o
 	return p.Decode(out)
 }
 
-// open begins a call. done ends it.
-func (s *Sentry) open(ctx context.Context, call *wire.Call) (c *wire.Conn, done func(), err error) {
-	if c, err = s.dial(); err != nil {
-		return nil, nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { c.Close() })
-	done = func() {
-		stop()
-		c.Finish()
-	}
-	if err := send(c, call, nil); err != nil {
-		done()
-		return nil, nil, s.callError(ctx, call, err)
-	}
-	return c, done, nil
-}
-
 // File is an open file of the sandbox. It is used by one goroutine.
 type File struct {
 	Info   sandbox.FileInfo

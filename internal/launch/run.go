@@ -20,17 +20,12 @@ type RunIO struct {
 // Run has an interpreter do something with payload. When ctx is cancelled, that is
 // interrupted.
 func (s *Sentry) Run(ctx context.Context, req *wire.Run, payload []byte, rio RunIO) (*wire.Ran, error) {
-	c, err := s.dial()
+	call := &wire.Call{Op: wire.OpRun, Run: req}
+	c, done, err := s.open(ctx, call)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Finish()
-	stop := context.AfterFunc(ctx, func() { c.Close() })
-	defer stop()
-	call := &wire.Call{Op: wire.OpRun, Run: req}
-	if err := send(c, call, nil); err != nil {
-		return nil, s.callError(ctx, call, err)
-	}
+	defer done()
 	for data := range slices.Chunk(payload, wire.MaxChunk) {
 		if err := c.Send(wire.TypeStdin, data); err != nil {
 			return nil, s.callError(ctx, call, err)

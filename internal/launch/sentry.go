@@ -165,16 +165,11 @@ func reasonIn(log string) string {
 // returns the descriptors that came with the reply to an Adopt; no other reply
 // has any. Cancelling ctx closes the connection.
 func (s *Sentry) Call(ctx context.Context, call *wire.Call, out any, fds ...*os.File) ([]*os.File, error) {
-	c, err := s.dial()
+	c, done, err := s.open(ctx, call, fds...)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Finish()
-	stop := context.AfterFunc(ctx, func() { c.Close() })
-	defer stop()
-	if err := send(c, call, fds); err != nil {
-		return nil, s.callError(ctx, call, err)
-	}
+	defer done()
 	p, err := c.Receive()
 	if err != nil {
 		return nil, s.callError(ctx, call, err)
@@ -192,6 +187,24 @@ func (s *Sentry) Call(ctx context.Context, call *wire.Call, out any, fds ...*os.
 	files := p.Files
 	p.Files = nil
 	return files, nil
+}
+
+// open begins a call on a connection of its own, which cancelling ctx closes. done
+// ends it.
+func (s *Sentry) open(ctx context.Context, call *wire.Call, fds ...*os.File) (c *wire.Conn, done func(), err error) {
+	if c, err = s.dial(); err != nil {
+		return nil, nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	done = func() {
+		stop()
+		c.Finish()
+	}
+	if err := send(c, call, fds); err != nil {
+		done()
+		return nil, nil, s.callError(ctx, call, err)
+	}
+	return c, done, nil
 }
 
 func send(c *wire.Conn, call *wire.Call, files []*os.File) error {
