@@ -158,7 +158,7 @@ func upload[T any](ctx context.Context, c *Client, ref, rest string, q url.Value
 	return v, nil
 }
 
-// source remembers the error that made a request fail.
+// source tells errors of reading from others: it remembers the last one.
 type source struct {
 	io.Reader
 	err error

@@ -125,15 +125,11 @@ func (c *Client) Attach(ctx context.Context, ref string, pid int, from int64, st
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	conn, resp, err := websocket.Dial(ctx, c.base+p+"?from="+strconv.FormatInt(from, 10), &websocket.DialOptions{HTTPClient: c.http})
+	conn, err := c.openSocket(ctx, p+"?from="+strconv.FormatInt(from, 10))
 	if err != nil {
-		if resp != nil {
-			return nil, problemOf(resp)
-		}
-		return nil, connectionError(ctx, err)
+		return nil, err
 	}
 	defer conn.CloseNow()
-	conn.SetReadLimit(httpwire.MaxMessage)
 	inputErr := make(chan error, 1)
 	if streams.Stdin != nil {
 		go func() { // ends with the connection, or with the read it is in

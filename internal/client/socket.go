@@ -13,11 +13,8 @@ import (
 	"ramet.dev/ramet/internal/sandbox"
 )
 
-// execSocket runs a command over a WebSocket, which carries standard input as
-// well.
-func (c *Client) execSocket(ctx context.Context, path string, req sandbox.ExecRequest, streams ExecIO) (*sandbox.ExecResult, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// openSocket opens a WebSocket.
+func (c *Client) openSocket(ctx context.Context, path string) (*websocket.Conn, error) {
 	conn, resp, err := websocket.Dial(ctx, c.base+path, &websocket.DialOptions{HTTPClient: c.http})
 	if err != nil {
 		if resp != nil {
@@ -25,8 +22,20 @@ func (c *Client) execSocket(ctx context.Context, path string, req sandbox.ExecRe
 		}
 		return nil, connectionError(ctx, err)
 	}
-	defer conn.CloseNow()
 	conn.SetReadLimit(httpwire.MaxMessage)
+	return conn, nil
+}
+
+// execSocket runs a command over a WebSocket, which carries standard input as
+// well.
+func (c *Client) execSocket(ctx context.Context, path string, req sandbox.ExecRequest, streams ExecIO) (*sandbox.ExecResult, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conn, err := c.openSocket(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.CloseNow()
 	first, err := json.Marshal(req)
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeInternal, "encode request: %w", err)

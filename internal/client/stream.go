@@ -87,7 +87,7 @@ func (c *Client) Export(ctx context.Context, ref string, req sandbox.ExportReque
 		return err
 	}
 	defer resp.Body.Close()
-	in := &bodyReader{r: resp.Body}
+	in := &source{Reader: resp.Body}
 	_, err = io.CopyBuffer(struct{ io.Writer }{w}, in, make([]byte, exportBuffer))
 	if in.err != nil {
 		return connectionError(ctx, in.err)
@@ -100,21 +100,6 @@ func (c *Client) Export(ctx context.Context, ref string, req sandbox.ExportReque
 
 // exportBuffer is how much of an export is copied at once, in bytes.
 const exportBuffer = 256 << 10
-
-// bodyReader tells errors of reading from those of writing.
-type bodyReader struct {
-	r   io.Reader
-	err error
-}
-
-// Read implements io.Reader.
-func (b *bodyReader) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	if err != nil && err != io.EOF {
-		b.err = err
-	}
-	return n, err
-}
 
 // Commit makes an image of the files of a sandbox or snapshot. progress is called
 // from the calling goroutine.
