@@ -257,8 +257,13 @@ func eventually(t testing.TB, what string, check func() bool) {
 	}
 }
 
-// alive reports whether a process is there and no zombie.
+// alive reports whether a process is there and has not ended: neither waited for
+// (X, for the moment in which its parent does so) nor to be waited for (Z).
 func alive(pid int) bool {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	return err == nil && !bytes.Contains(b[bytes.LastIndexByte(b, ')'):], []byte(") Z "))
+	if err != nil {
+		return false
+	}
+	state := b[bytes.LastIndexByte(b, ')')+2]
+	return state != 'Z' && state != 'X'
 }

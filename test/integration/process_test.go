@@ -372,7 +372,7 @@ func TestProcessEnds(t *testing.T) {
 			eventually(t, "processes", func() error { return n.noProcesses("box") })
 		})
 	}
-	busy := n.start("box", sandbox.StartRequest{IdleTimeoutMS: 1500}, "say", "sleep:900ms", "a", "sleep:900ms", "b")
+	busy := n.start("box", sandbox.StartRequest{IdleTimeoutMS: 4000}, "say", "sleep:1500ms", "a", "sleep:1500ms", "b", "sleep:1500ms")
 	if x, err := n.m.WaitProcess(ctx, "box", busy); err != nil || !x.OK {
 		t.Errorf("one that writes now and then ended with %+v, %v", x, err)
 	}

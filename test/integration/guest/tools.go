@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -286,7 +287,13 @@ func brood(args []string) (int, error) {
 		fmt.Println(c.Process.Pid)
 	}
 	for _, c := range children {
-		if err := c.Wait(); err != nil {
+		err := c.Wait()
+		if ended, ok := errors.AsType[*exec.ExitError](err); ok && !ended.Exited() {
+			// Their signal was for the whole group: it must not meet a process
+			// that ends of its own.
+			time.Sleep(time.Hour)
+		}
+		if err != nil {
 			return 1, err
 		}
 	}
