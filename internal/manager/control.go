@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"ramet.dev/ramet/internal/control"
 	"ramet.dev/ramet/internal/launch"
@@ -75,8 +78,9 @@ func (m *Manager) control(s *launch.Sentry) {
 			case <-ctx.Done():
 			}
 		}()
+		pace := rate.NewLimiter(requestsPerSecond, requestBurst)
 		for {
-			err := s.Control(ctx, func(line json.RawMessage, id uint64) json.RawMessage { return m.serve(ctx, s, line, id) })
+			err := s.Control(ctx, func(line json.RawMessage, id uint64) json.RawMessage { return m.serve(ctx, s, pace, line, id) })
 			select {
 			case <-s.Done():
 				return
@@ -99,8 +103,20 @@ type requester struct {
 	id    uint64 // of the request
 }
 
-// serve answers one request of the sandbox in s.
-func (m *Manager) serve(ctx context.Context, s *launch.Sentry, line []byte, id uint64) json.RawMessage {
+// serve answers one request of the sandbox in s, at the pace of s: whether there is
+// a budget, and so a pace of its tree, is only known after some work.
+func (m *Manager) serve(ctx context.Context, s *launch.Sentry, pace *rate.Limiter, line []byte, id uint64) (answer json.RawMessage) {
+	// The guest chose what is worked on: a defect that it finds must not end the
+	// daemon.
+	defer func() {
+		if v := recover(); v != nil {
+			m.log.Error("a sandbox's own request panicked", "sentry", s.Key(), "panic", v, "stack", string(debug.Stack()))
+			answer = encode(control.Reply{Error: m.refusal(s.Key(), sandbox.Errorf(sandbox.CodeInternal, "panic: %v", v))})
+		}
+	}()
+	if err := pace.Wait(ctx); err != nil {
+		return encode(control.Reply{Error: m.refusal(s.Key(), err)})
+	}
 	reply, err := m.carryOut(ctx, s, line, id)
 	if err == nil {
 		out := encode(*reply)
@@ -305,17 +321,6 @@ func (r *requester) snapshot(ctx context.Context, req *control.Request) (*contro
 	}
 	defer done()
 	snap, err := r.m.snapshot(ctx, r.b, sandbox.SnapshotRequest{Memory: req.Memory}, &asked{id: r.id, name: req.Name, grant: r.grant})
-	if err != nil {
-		return nil, err
-	}
-	err = r.m.edit(ctx, r.b, func(rec *record) error {
-		if rec.Control != nil {
-			own := *rec.Control
-			own.Snapshots = append(slices.Clone(own.Snapshots), snap.ID)
-			rec.Control = &own
-		}
-		return nil
-	})
 	if err != nil {
 		return nil, err
 	}

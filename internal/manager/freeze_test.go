@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -41,9 +42,21 @@ func TestReleaseIsSilentWhenTheSourceEnds(t *testing.T) {
 	}
 }
 
-// fakeSource adopts a process that does nothing as a sentry. The test answers in
-// its place, and refuses all but to be adopted, if dies is set with its death.
+// fakeSource is a sentry that refuses all, if dies is set with its death.
 func fakeSource(t *testing.T, dies bool) *launch.Sentry {
+	t.Helper()
+	return fakeSentry(t, func(process *os.Process, self *launch.Sentry, _ *wire.Call) (any, error) {
+		if dies {
+			_ = process.Kill() // its end is what counts
+			<-self.Done()
+		}
+		return nil, sandbox.Errorf(sandbox.CodeNoMemory, "refused")
+	})
+}
+
+// fakeSentry adopts a process that does nothing as a sentry. The test answers in
+// its place.
+func fakeSentry(t *testing.T, answers func(process *os.Process, self *launch.Sentry, call *wire.Call) (any, error)) *launch.Sentry {
 	t.Helper()
 	ctx, dir, key := context.Background(), t.TempDir(), "pool_0123456789abcdef"
 	process := exec.Command("sleep", "infinity")
@@ -68,11 +81,10 @@ func fakeSource(t *testing.T, dies bool) *launch.Sentry {
 			if err != nil {
 				return
 			}
-			answer(wire.NewConn(c), fd, func() {
-				if dies {
-					_ = process.Process.Kill() // its end is what counts
-					<-(<-adopted).Done()
-				}
+			answer(wire.NewConn(c), fd, func(call *wire.Call) (any, error) {
+				self := <-adopted
+				adopted <- self
+				return answers(process.Process, self, call)
 			})
 		}
 	}()
@@ -102,7 +114,7 @@ func fakeSource(t *testing.T, dies bool) *launch.Sentry {
 }
 
 // answer answers one call.
-func answer(c *wire.Conn, memory int, beforeFailure func()) {
+func answer(c *wire.Conn, memory int, answers func(*wire.Call) (any, error)) {
 	defer c.Finish()
 	p, err := c.Receive()
 	if err != nil {
@@ -114,6 +126,10 @@ func answer(c *wire.Conn, memory int, beforeFailure func()) {
 		_ = c.SendJSON(wire.TypeReply, wire.Adopted{}, memory, memory) // the peer's errors tell
 		return
 	}
-	beforeFailure()
-	_ = c.Fail(sandbox.Errorf(sandbox.CodeNoMemory, "refused"))
+	reply, err := answers(&call)
+	if err != nil {
+		_ = c.Fail(err)
+		return
+	}
+	_ = c.SendJSON(wire.TypeReply, reply)
 }

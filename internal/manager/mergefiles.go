@@ -277,6 +277,23 @@ type patchFile struct {
 	file *os.File
 	size int64
 	body wire.Patch
+	// What it may still have: bytes of contents, and pieces that they are in.
+	bytes  int64
+	pieces int
+}
+
+const (
+	// maxPatchFile bounds the contents that one merge writes, in bytes. The trees
+	// that they come from are not believed: many files may claim the same pages.
+	maxPatchFile = 16 << 30
+	// maxPatchPieces bounds the parts of files between holes; each takes minPiece
+	// bytes or more of wire.MaxPatchBytes.
+	maxPatchPieces = wire.MaxPatchBytes / minPiece
+	minPiece       = len(`{"o":0,"n":1,"at":0}`)
+)
+
+func errPatchTooLarge(of string) error {
+	return sandbox.Errorf(sandbox.CodeLimit, "the merge writes %s: merge some paths at a time", of)
 }
 
 // writePatch writes what makes the result of ops.
@@ -288,7 +305,7 @@ func (m *Manager) writePatch(ctx context.Context, ops []merge.Op) (*patchFile, e
 	if err != nil {
 		return nil, err
 	}
-	p := &patchFile{file: file}
+	p := &patchFile{file: file, bytes: maxPatchFile, pieces: maxPatchPieces}
 	if err := p.write(ctx, ops); err != nil {
 		file.Close()
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
@@ -317,9 +334,9 @@ func (p *patchFile) write(ctx context.Context, ops []merge.Op) error {
 		if err := enc.Encode(&list[i]); err != nil {
 			return err
 		}
-	}
-	if p.body.OpsSize > wire.MaxPatchBytes {
-		return sandbox.Errorf(sandbox.CodeLimit, "the merge makes too many changes: merge some paths at a time")
+		if p.body.OpsSize > wire.MaxPatchBytes {
+			return sandbox.Errorf(sandbox.CodeLimit, "the merge makes too many changes: merge some paths at a time")
+		}
 	}
 	return out.Flush()
 }
@@ -340,6 +357,9 @@ func (c *counter) Write(b []byte) (int, error) {
 // contents writes what a file contains.
 func (p *patchFile) contents(ctx context.Context, c merge.Content) (parts []wire.PatchData, err error) {
 	add := func(off int64, data []byte) error {
+		if p.bytes -= int64(len(data)); p.bytes < 0 {
+			return errPatchTooLarge(fmt.Sprintf("more than %d GiB", maxPatchFile>>30))
+		}
 		if _, err := p.file.WriteAt(data, p.size); err != nil {
 			return err
 		}
@@ -347,6 +367,9 @@ func (p *patchFile) contents(ctx context.Context, c merge.Content) (parts []wire
 		if last := len(parts) - 1; last >= 0 && parts[last].Offset+parts[last].N == off {
 			parts[last].N += n
 		} else {
+			if p.pieces--; p.pieces < 0 {
+				return errPatchTooLarge(fmt.Sprintf("more than %d parts of files between holes", maxPatchPieces))
+			}
 			parts = append(parts, wire.PatchData{Offset: off, N: n, At: p.size})
 		}
 		p.size += n

@@ -10,7 +10,10 @@ import (
 
 	"ramet.dev/ramet/internal/cowfs"
 	"ramet.dev/ramet/internal/erofs"
+	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/merge"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
 )
 
 // TestMergeLinksAreBounded asks for the names of a file that claims to have many.
@@ -155,5 +158,42 @@ func TestParting(t *testing.T) {
 				t.Errorf("%s: %q, %v", name, got.Freeze, ok)
 			}
 		}
+	}
+}
+
+// TestPatchIsBounded writes changes with as much room as they need, and with less.
+func TestPatchIsBounded(t *testing.T) {
+	ctx := context.Background()
+	const text = "four"
+	for name, c := range map[string]struct {
+		bytes  int64
+		pieces int
+		ok     bool
+	}{
+		"enough":          {3 * int64(len(text)), 3, true},
+		"a byte less":     {3*int64(len(text)) - 1, 3, false},
+		"one piece fewer": {3 * int64(len(text)), 2, false},
+	} {
+		tree := mergeImage(t, text, newMergeBudget())
+		f, err := tree.Lookup(ctx, "/dir/file")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ops []merge.Op
+		for _, at := range []string{"/a", "/b", "/c"} { // all of the same pages
+			ops = append(ops, merge.Op{Kind: merge.Create, Path: at, File: f})
+		}
+		file, err := launch.NewPageFile(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		err = (&patchFile{file: file, bytes: c.bytes, pieces: c.pieces}).write(ctx, ops)
+		if c.ok && err != nil || !c.ok && sandbox.CodeOf(err) != sandbox.CodeLimit {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if smallest := len(`{"o":0,"n":1,"at":0}`); maxPatchPieces*smallest > wire.MaxPatchBytes {
+		t.Error("more pieces are allowed than fit")
 	}
 }

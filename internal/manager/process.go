@@ -16,6 +16,10 @@ import (
 	"ramet.dev/ramet/internal/wire"
 )
 
+// maxProcesses bounds a list of processes. A sandbox has at most 65536 tasks, and
+// some that have ended are kept besides.
+const maxProcesses = 1 << 17
+
 // Processes lists what runs in a sandbox, and with all also what was started from
 // outside and has ended.
 func (m *Manager) Processes(ctx context.Context, ref string, all bool) ([]sandbox.Process, error) {
@@ -27,11 +31,37 @@ func (m *Manager) Processes(ctx context.Context, ref string, all bool) ([]sandbo
 			return nil, err
 		}
 		list = append(list, reply.List...)
-		if !reply.More || len(reply.List) == 0 {
+		if err := checkPage(&reply, page.After, len(list)); err != nil {
+			return nil, fmt.Errorf("%s: %w", wire.OpPS, err)
+		}
+		if !reply.More {
 			return list, nil
 		}
 		page.After = reply.List[len(reply.List)-1].PID
 	}
+}
+
+// checkPage refuses a page that does not go on after a process id, or with which
+// there are too many processes: a sentry that was taken over could answer for ever.
+// One id may be there twice, of a process that has ended and of one that runs.
+func checkPage(page *wire.Processes, after, total int) error {
+	wrong := func(format string, args ...any) error {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "the sandbox's sentry answered wrongly: "+format, args...)
+	}
+	if total > maxProcesses {
+		return wrong("it has more than %d processes", maxProcesses)
+	}
+	if page.More && len(page.List) == 0 {
+		return wrong("a page of processes is empty and not the last one")
+	}
+	least := after + 1
+	for _, p := range page.List {
+		if p.PID < least {
+			return wrong("its processes are not in the order of their ids")
+		}
+		least = p.PID
+	}
+	return nil
 }
 
 // Process looks at one process.
@@ -62,7 +92,16 @@ func (m *Manager) StartProcess(ctx context.Context, ref string, req sandbox.Star
 		return nil, err
 	}
 	m.tellOf(sandbox.EventStarted, b, sandbox.Event{PID: started.PID})
-	return m.Process(ctx, ref, started.PID)
+	p, err := m.Process(ctx, b.id, started.PID)
+	if err != nil {
+		// It runs all the same, and who started it must learn its id.
+		m.log.Warn("look at a process that was started", "id", b.id, "pid", started.PID, "error", err)
+		p = &sandbox.Process{
+			PID: started.PID, Command: strings.Join(command.Argv, " "), StartedAt: time.Now().UTC(),
+			Kept: &sandbox.KeptProcess{Terminal: req.Terminal != nil, Stdin: req.Stdin},
+		}
+	}
+	return p, nil
 }
 
 // SignalProcess sends a signal to any process in the sandbox.

@@ -79,7 +79,7 @@ func (m *Manager) snapshot(ctx context.Context, b *box, req sandbox.SnapshotRequ
 		m.drop(f)
 		return nil, err
 	}
-	if err := m.keep(ctx, s, f, by); err != nil {
+	if err := m.keep(ctx, b, s, f, by); err != nil {
 		m.removeSnapshot(s)
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
@@ -114,8 +114,8 @@ func (m *Manager) capture(ctx context.Context, b *box, req sandbox.SnapshotReque
 	}}, nil
 }
 
-// keep makes s ready: written to disk unless it is to stay in memory.
-func (m *Manager) keep(ctx context.Context, s *snapshot, f *freeze, by *asked) error {
+// keep makes s, of b, ready: written to disk unless it is to stay in memory.
+func (m *Manager) keep(ctx context.Context, b *box, s *snapshot, f *freeze, by *asked) error {
 	if s.rec.Snapshot.OnDisk {
 		if err := m.writeSnapshot(ctx, s, f); err != nil {
 			return err
@@ -126,23 +126,43 @@ func (m *Manager) keep(ctx context.Context, s *snapshot, f *freeze, by *asked) e
 		m.drop(f)
 	}
 	s.mu.Lock()
-	s.rec.Snapshot.State = sandbox.SnapshotReady
 	rec := s.rec
 	s.mu.Unlock()
+	rec.Snapshot.State = sandbox.SnapshotReady
 	done := store.Change{Table: store.Snapshots, ID: s.id, Doc: rec}
 	var err error
 	if by == nil {
 		err = m.store.Apply(ctx, done)
 	} else {
-		err = by.grant.spend(0, 1, func(c store.Change) error { return m.store.Apply(ctx, done, c) })
+		err = m.keepOwn(ctx, b, done, by)
 	}
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.rec.Snapshot.State = sandbox.SnapshotReady // not before it is recorded
+	s.mu.Unlock()
 	if !rec.Snapshot.OnDisk {
 		return nil
 	}
 	return m.store.Sync(ctx) // its directory is removed at the next start if the record is lost
+}
+
+// keepOwn records a snapshot that b asked for by itself, that it may return to it,
+// and what it cost: in one transaction, so that none is paid for that b does not
+// know of.
+func (m *Manager) keepOwn(ctx context.Context, b *box, done store.Change, by *asked) error {
+	list := func(rec *record) error {
+		if rec.Control != nil {
+			own := *rec.Control
+			own.Snapshots = append(slices.Clone(own.Snapshots), done.ID)
+			rec.Control = &own
+		}
+		return nil
+	}
+	return m.editAnd(ctx, b, list, func(edited store.Change) error {
+		return by.grant.spend(0, 1, func(paid store.Change) error { return m.store.Apply(ctx, done, edited, paid) })
+	})
 }
 
 func (m *Manager) addSnapshot(s *snapshot) error {

@@ -177,15 +177,15 @@ func (m *Manager) handOver(ctx context.Context, child, parent *box, rec record, 
 
 // Pause stops a sandbox; its memory stays.
 func (m *Manager) Pause(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
-	return m.setPaused(ctx, ref, wire.OpPause, sandbox.StateRunning, sandbox.StatePaused)
+	return m.setPaused(ctx, ref, wire.OpPause, wire.OpResume, sandbox.StateRunning, sandbox.StatePaused)
 }
 
 // Resume lets a paused sandbox run.
 func (m *Manager) Resume(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
-	return m.setPaused(ctx, ref, wire.OpResume, sandbox.StatePaused, sandbox.StateRunning)
+	return m.setPaused(ctx, ref, wire.OpResume, wire.OpPause, sandbox.StatePaused, sandbox.StateRunning)
 }
 
-func (m *Manager) setPaused(ctx context.Context, ref string, op wire.Op, from, to sandbox.State) (*sandbox.Sandbox, error) {
+func (m *Manager) setPaused(ctx context.Context, ref string, op, undo wire.Op, from, to sandbox.State) (*sandbox.Sandbox, error) {
 	b, err := m.resolve(ref)
 	if err != nil {
 		return nil, err
@@ -200,11 +200,22 @@ func (m *Manager) setPaused(ctx context.Context, ref string, op wire.Op, from, t
 		return nil, err
 	}
 	b.mu.Lock()
-	b.rec.Sandbox.State = to
 	rec := b.rec
 	b.mu.Unlock()
+	rec.Sandbox.State = to
+	// Nobody sees the new state before it is recorded.
 	if err := m.store.Apply(ctx, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec}); err != nil {
-		return nil, err
+		_, uerr := sentry.Call(context.WithoutCancel(ctx), &wire.Call{Op: undo}, nil)
+		return nil, errors.Join(err, uerr)
+	}
+	b.mu.Lock()
+	alive := b.sentry == sentry
+	if alive {
+		b.rec.Sandbox.State = to
+	}
+	b.mu.Unlock()
+	if !alive { // its watcher records that
+		return nil, sandbox.Errorf(sandbox.CodeSandboxDied, "sandbox %s ended meanwhile", b.id)
 	}
 	kind := sandbox.EventPaused
 	if to == sandbox.StateRunning {

@@ -50,6 +50,11 @@ func (m *Manager) Update(ctx context.Context, ref string, req sandbox.UpdateRequ
 // edit changes what is recorded of b, but for what says how its sentry does.
 // change gets a copy, in which it replaces what it changes.
 func (m *Manager) edit(ctx context.Context, b *box, change func(*record) error) error {
+	return m.editAnd(ctx, b, change, func(edited store.Change) error { return m.store.Apply(ctx, edited) })
+}
+
+// editAnd is edit, and has apply record the change, which may add to it.
+func (m *Manager) editAnd(ctx context.Context, b *box, change func(*record) error, apply func(store.Change) error) error {
 	b.op.Lock()
 	defer b.op.Unlock()
 	b.mu.Lock()
@@ -61,7 +66,7 @@ func (m *Manager) edit(ctx context.Context, b *box, change func(*record) error) 
 	if err := change(&rec); err != nil {
 		return err
 	}
-	if err := m.store.Apply(ctx, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec}); err != nil {
+	if err := apply(store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec}); err != nil {
 		return err
 	}
 	b.mu.Lock()

@@ -1,0 +1,207 @@
+package manager
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"ramet.dev/ramet/internal/control"
+	"ramet.dev/ramet/internal/feed"
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// managerOf returns a manager with one running sandbox, whose sentry answers as
+// the test says.
+func managerOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Manager, *box) {
+	t.Helper()
+	records, err := store.Open(context.Background(), filepath.Join(t.TempDir(), "registry.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := records.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	id := sandbox.NewID(sandbox.KindSandbox)
+	b := &box{id: id, rec: record{Sandbox: sandbox.Sandbox{ID: id, State: sandbox.StateRunning}}}
+	if answers != nil {
+		b.sentry = fakeSentry(t, func(_ *os.Process, _ *launch.Sentry, call *wire.Call) (any, error) { return answers(call) })
+	}
+	return &Manager{
+		log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: feed.New(keptEvents),
+		boxes: map[string]*box{id: b}, names: map[string]string{}, snaps: map[string]*snapshot{}, snapNames: map[string]string{},
+		freezes: map[string]*freeze{}, grants: map[string]*grant{},
+	}, b
+}
+
+// TestProcessesOfAHostileSentry has a sentry that answers for ever, or not in order.
+func TestProcessesOfAHostileSentry(t *testing.T) {
+	process := func(pids ...int) (list []sandbox.Process) {
+		for _, pid := range pids {
+			list = append(list, sandbox.Process{PID: pid})
+		}
+		return list
+	}
+	many := make([]int, 1000)
+	for name, answers := range map[string]func(after int) wire.Processes{
+		"the same page for ever": func(int) wire.Processes { return wire.Processes{List: process(2, 3), More: true} },
+		"one that is not there":  func(int) wire.Processes { return wire.Processes{More: true} },
+		"falling":                func(int) wire.Processes { return wire.Processes{List: process(3, 2)} },
+		"negative":               func(int) wire.Processes { return wire.Processes{List: process(-7)} },
+		"very many": func(after int) wire.Processes {
+			for i := range many {
+				many[i] = after + 1 + i
+			}
+			return wire.Processes{List: process(many...), More: true}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, b := managerOf(t, func(call *wire.Call) (any, error) { return answers(call.Page.After), nil })
+			list, err := m.Processes(context.Background(), b.id, true)
+			if sandbox.CodeOf(err) != sandbox.CodeCorrupt || !strings.Contains(err.Error(), "the sandbox's sentry answered wrongly") {
+				t.Errorf("%d processes, %v", len(list), err)
+			}
+		})
+	}
+	// One that ended and one with the same id that runs, on two pages.
+	m, b := managerOf(t, func(call *wire.Call) (any, error) {
+		if call.Page.After == 0 {
+			return wire.Processes{List: process(2, 5, 5), More: true}, nil
+		}
+		return wire.Processes{List: process(6)}, nil
+	})
+	if list, err := m.Processes(context.Background(), b.id, true); err != nil || len(list) != 4 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// TestStartedProcessIsTold starts a process that nothing can be learned about.
+func TestStartedProcessIsTold(t *testing.T) {
+	m, b := managerOf(t, func(call *wire.Call) (any, error) {
+		if call.Op == wire.OpStart {
+			return wire.Started{PID: 7}, nil
+		}
+		return nil, sandbox.Errorf(sandbox.CodeTimeout, "too busy")
+	})
+	p, err := m.StartProcess(context.Background(), b.id, sandbox.StartRequest{Argv: []string{"sleep", "9"}, Stdin: true})
+	if err != nil || p.PID != 7 || p.Command != "sleep 9" || p.Kept == nil || !p.Kept.Stdin {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// unrecordable makes a record that cannot be written.
+func unrecordable(b *box) { b.rec.Sandbox.Limits.CPUs = math.NaN() }
+
+// TestPauseIsRecordedFirst pauses and resumes a sandbox whose record cannot be
+// written.
+func TestPauseIsRecordedFirst(t *testing.T) {
+	var mu sync.Mutex
+	var ops []wire.Op
+	m, b := managerOf(t, func(call *wire.Call) (any, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		ops = append(ops, call.Op)
+		return struct{}{}, nil
+	})
+	unrecordable(b)
+	if _, err := m.Pause(context.Background(), b.id); err == nil {
+		t.Error("it was paused without a record")
+	}
+	if v := b.view(); v.State != sandbox.StateRunning {
+		t.Errorf("it is %s and recorded as running", v.State)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(ops, []wire.Op{wire.OpPause, wire.OpResume}) {
+		t.Errorf("the sentry was told %v", ops)
+	}
+}
+
+// TestOwnSnapshotIsKeptWhole has one of the records fail that a snapshot needs
+// which a sandbox asked for.
+func TestOwnSnapshotIsKeptWhole(t *testing.T) {
+	ctx := context.Background()
+	count := func(m *Manager) (n int) {
+		for _, table := range []store.Table{store.Snapshots, store.Grants, store.Sandboxes} {
+			if err := m.store.Each(ctx, table, func(string, []byte) error { n++; return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return n
+	}
+	for _, fails := range []bool{true, false} {
+		m, b := managerOf(t, nil)
+		g := newGrant("g", grantRecord{Forks: 1, Snapshots: 3})
+		b.rec.Control = &right{Grant: g.id}
+		if fails {
+			unrecordable(b)
+		}
+		s := &snapshot{id: sandbox.NewID(sandbox.KindSnapshot), rec: snapRecord{Snapshot: sandbox.Snapshot{State: sandbox.SnapshotCreating}}}
+		err := m.keep(ctx, b, s, nil, &asked{id: 1, grant: g})
+		records, used, listed := count(m), g.used().UsedSnapshots, slices.Contains(b.rec.Control.Snapshots, s.id)
+		switch ready := s.view().State == sandbox.SnapshotReady; {
+		case fails && (err == nil || ready || listed || used != 0 || records != 0):
+			t.Errorf("a failure: %v, ready %t, listed %t, %d paid, %d records", err, ready, listed, used, records)
+		case !fails && (err != nil || !ready || !listed || used != 1 || records != 3):
+			t.Errorf("a success: %v, ready %t, listed %t, %d paid, %d records", err, ready, listed, used, records)
+		}
+	}
+}
+
+// codeOf returns the code of an answer to a sandbox's own request.
+func codeOf(t *testing.T, answer json.RawMessage) string {
+	t.Helper()
+	var r control.Reply
+	if err := json.Unmarshal(answer, &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Error == nil {
+		return ""
+	}
+	return r.Error.Code
+}
+
+// TestOwnRequestsMayNotEndTheDaemon has a request of a sandbox meet a defect.
+func TestOwnRequestsMayNotEndTheDaemon(t *testing.T) {
+	var log bytes.Buffer
+	m, b := managerOf(t, func(*wire.Call) (any, error) { return nil, errors.New("not expected") })
+	m.log = slog.New(slog.NewTextHandler(&log, nil))
+	b.rec.Control, b.rec.Sandbox.SelfControl = &right{Grant: "g"}, &sandbox.SelfControl{Forks: 1, Depth: 1}
+	m.grants["g"] = &grant{id: "g"} // without what newGrant makes
+	answer := m.serve(context.Background(), b.sentry, rate.NewLimiter(1, 1), []byte(`{"op":"info"}`), 1)
+	if code := codeOf(t, answer); code != string(sandbox.CodeInternal) || !strings.Contains(log.String(), "panicked") {
+		t.Errorf("the answer is %s, the log %q", answer, log.String())
+	}
+}
+
+// TestOwnRequestsArePacedFirst has a sandbox ask that may not.
+func TestOwnRequestsArePacedFirst(t *testing.T) {
+	m, b := managerOf(t, func(*wire.Call) (any, error) { return nil, errors.New("not expected") })
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	pace := rate.NewLimiter(rate.Every(time.Hour), 1)
+	ask := func() string { return codeOf(t, m.serve(ctx, b.sentry, pace, []byte(`{"op":"info"}`), 1)) }
+	if code := ask(); code != string(sandbox.CodeWrongState) {
+		t.Errorf("the first request: %s", code)
+	}
+	if code := ask(); code == string(sandbox.CodeWrongState) {
+		t.Error("the second request did not wait for its turn")
+	}
+}
