@@ -26,6 +26,7 @@ var arrows = []struct {
 	{"internal/control", nil, "words between a guest and the daemon; the guest's command is linked with it and stays small"},
 	{"internal/interp", nil, "programs of the guest and what they say; who carries it is not its business"},
 	{"internal/sentrybin", nil, "it does not know what the program does that it carries"},
+	{"internal/peer", nil, "the ends of connections; what is said on them is not its business"},
 	{"internal/hostuse", nil, "a measuring instrument must not depend on what it measures"},
 	{"internal/archtest", nil, "it reads source text only"},
 
@@ -47,12 +48,12 @@ var arrows = []struct {
 		"internal/merge", "internal/sandbox", "internal/snapfile", "internal/store", "internal/textdiff", "internal/wire",
 	}, "the use cases; it implements httpapi.Service and must never link gVisor, so that daemon code is tested without it"},
 
-	{"internal/httpapi", []string{"internal/httpwire", "internal/sandbox"}, "it declares the Service it needs and knows none"},
+	{"internal/httpapi", []string{"internal/httpwire", "internal/peer", "internal/sandbox"}, "it declares the Service it needs and knows none"},
 	{"internal/httpapi/apitest", []string{"internal/httpapi", "internal/sandbox"}, "a service for tests"},
 	{"internal/workload/fakedaemon", []string{"internal/client", "internal/httpapi", "internal/httpapi/apitest", "internal/httpwire", "internal/sandbox", "internal/workload"}, "a daemon for tests"},
-	{"internal/client", []string{"internal/httpwire", "internal/sandbox"}, "how a daemon is found or started is not its business"},
+	{"internal/client", []string{"internal/httpwire", "internal/peer", "internal/sandbox"}, "how a daemon is found or started is not its business"},
 	{"internal/daemon", []string{"internal/client", "internal/httpapi", "internal/httpwire", "internal/paths", "internal/sandbox"}, "it must never know what a Service does"},
-	{"internal/cli", []string{"internal/client", "internal/httpwire", "internal/sandbox"}, "the command line is a client like any other: what it can do, REST can do"},
+	{"internal/cli", []string{"internal/client", "internal/httpwire", "internal/peer", "internal/sandbox"}, "the command line is a client like any other: what it can do, REST can do"},
 	{"internal/workload", []string{"internal/client", "internal/sandbox"}, "it finds out what any user of the client could"},
 	{"internal/demo", []string{"internal/client", "internal/sandbox", "internal/workload"}, "it shows what any user of the client can do"},
 	{"internal/bench", []string{"internal/client", "internal/hostuse", "internal/sandbox", "internal/workload"}, "it measures as a user would; it must not ask the engine"},

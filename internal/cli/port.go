@@ -14,8 +14,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/peer"
 	"ramet.dev/ramet/internal/sandbox"
 )
+
+// forwardLinger is how long a server in a sandbox may take to answer somebody who
+// will not hear it.
+const forwardLinger = time.Minute
 
 // maxForwarded is how many connections of one port are forwarded at once.
 const maxForwarded = 256
@@ -141,7 +146,7 @@ func (a *app) accept(ctx context.Context, c *client.Client, ref string, f *forwa
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
-			if err := forwardOne(ctx, c, ref, f.Port, conn); err != nil && ctx.Err() == nil {
+			if err := forwardOne(ctx, c, ref, f.Port, conn, forwardLinger); err != nil && ctx.Err() == nil {
 				fmt.Fprintln(a.Err, "ramet:", printable(err.Error()))
 			}
 		})
@@ -149,14 +154,12 @@ func (a *app) accept(ctx context.Context, c *client.Client, ref string, f *forwa
 }
 
 // forwardOne joins a connection with one to the sandbox until both directions
-// have ended. The error is one of connecting.
-func forwardOne(ctx context.Context, c *client.Client, ref string, port int, here net.Conn) error {
+// have ended, or whoever connected is gone. The error is one of connecting.
+func forwardOne(ctx context.Context, c *client.Client, ref string, port int, here net.Conn, linger time.Duration) error {
 	defer here.Close()
 	there, err := c.DialPort(ctx, ref, port, 0)
 	if err != nil {
-		if tcp, ok := here.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // whoever connected sees a reset
-		}
+		peer.Reset(here) // so whoever connected sees
 		return err
 	}
 	defer there.Close()
@@ -172,15 +175,14 @@ func forwardOne(ctx context.Context, c *client.Client, ref string, port int, her
 			there.Close()
 		}
 	})
+	peer.KeepAlive(here)
+	defer peer.WhenGone(here, linger, func() { there.Close() })()
 	_, err = there.WriteTo(here)
 	if tcp, ok := here.(*net.TCPConn); ok && err == nil {
 		err = tcp.CloseWrite()
 	}
 	if err != nil {
-		if tcp, ok := here.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // what was sent is not all
-		}
-		here.Close()
+		peer.Reset(here) // what was sent is not all
 		there.Close()
 	}
 	wg.Wait()

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/peer"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -151,7 +152,7 @@ func (c *Client) DialPort(ctx context.Context, ref string, port int, wait time.D
 
 // dial opens a connection to the daemon that is not one of the pool.
 func (c *Client) dial(ctx context.Context, u *url.URL) (net.Conn, error) {
-	dialer := &net.Dialer{Timeout: dialTimeout}
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: peer.KeepAliveConfig}
 	switch {
 	case c.socket != "":
 		return dialer.DialContext(ctx, "unix", c.socket)

@@ -15,6 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/peer"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -179,7 +180,7 @@ func (s *execSession) enqueue(messages chan<- []byte, payload []byte) bool {
 		return true
 	default:
 	}
-	gone, stop := watchHangup(s.raw)
+	gone, stop := peer.Ended(s.raw)
 	defer stop()
 	select {
 	case messages <- payload:

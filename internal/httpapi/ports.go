@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/peer"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -117,8 +118,12 @@ func (a *API) onePort(w http.ResponseWriter, r *http.Request) {
 // halfCloser is what connections that requests come on have.
 type halfCloser interface{ CloseWrite() error }
 
+// portLinger is how long a server in a sandbox may take to answer a client that
+// will not hear it.
+const portLinger = time.Minute
+
 // tunnel joins the connection of a request with one to a port until both
-// directions have ended, or the daemon ends.
+// directions have ended, the client is gone, or the daemon ends.
 func (a *API) tunnel(w http.ResponseWriter, r *http.Request, port PortConn) {
 	client, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -138,6 +143,13 @@ func (a *API) tunnel(w http.ResponseWriter, r *http.Request, port PortConn) {
 	if err != nil {
 		return
 	}
+	join(client, early, port, portLinger)
+}
+
+// join passes on early and what comes from client to port, and what comes from
+// port to client.
+func join(client net.Conn, early []byte, port PortConn, linger time.Duration) {
+	peer.KeepAlive(client)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		_, err := port.Write(early)
@@ -152,13 +164,16 @@ func (a *API) tunnel(w http.ResponseWriter, r *http.Request, port PortConn) {
 			port.Close()
 		}
 	})
-	_, err = copyAll(client, port)
+	// Who only ends his direction waits for an answer. Who is gone does not, and
+	// looks the same to those who read.
+	defer peer.WhenGone(client, linger, func() { port.Close() })()
+	_, err := copyAll(client, port)
 	half, ok := client.(halfCloser)
 	if err == nil && ok {
 		err = half.CloseWrite()
 	}
 	if err != nil || !ok {
-		reset(client)
+		peer.Reset(client)
 		port.Close()
 	}
 	wg.Wait()
@@ -170,12 +185,4 @@ const tunnelBuffer = 64 << 10
 // copyAll copies with a buffer of our size.
 func copyAll(to io.Writer, from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, tunnelBuffer))
-}
-
-// reset ends a connection so that the client does not take what it got for all.
-func reset(c net.Conn) {
-	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	c.Close()
 }
