@@ -33,6 +33,7 @@ var arrows = []struct {
 	{"internal/wire", []string{"internal/interp", "internal/sandbox", "internal/snapfile"}, "the host side and the sentry meet here only"},
 	{"internal/paths", []string{"internal/sandbox"}, "it names places and reads nothing there"},
 	{"internal/cgroup", []string{"internal/sandbox"}, "it does not know what runs in a group"},
+	{"internal/access", []string{"internal/sandbox"}, "who may see what; it knows neither the things nor how requests reach it"},
 	{"internal/feed", []string{"internal/sandbox"}, "a ring with readers; what an event means is not its business"},
 	{"internal/store", []string{"internal/sandbox"}, "documents are opaque to it"},
 	{"internal/httpwire", []string{"internal/sandbox"}, "what server and client agree on; it knows neither"},
@@ -44,11 +45,11 @@ var arrows = []struct {
 
 	{"internal/launch", []string{"internal/cgroup", "internal/interp", "internal/sandbox", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/manager", []string{
-		"internal/cgroup", "internal/control", "internal/cowfs", "internal/debian", "internal/feed", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths",
+		"internal/access", "internal/cgroup", "internal/control", "internal/cowfs", "internal/debian", "internal/feed", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths",
 		"internal/merge", "internal/sandbox", "internal/snapfile", "internal/store", "internal/textdiff", "internal/wire",
 	}, "the use cases; it implements httpapi.Service and must never link gVisor, so that daemon code is tested without it"},
 
-	{"internal/httpapi", []string{"internal/httpwire", "internal/peer", "internal/sandbox"}, "it declares the Service it needs and knows none"},
+	{"internal/httpapi", []string{"internal/access", "internal/httpwire", "internal/peer", "internal/sandbox"}, "it declares the Service it needs and knows none"},
 	{"internal/httpapi/apitest", []string{"internal/httpapi", "internal/sandbox"}, "a service for tests"},
 	{"internal/workload/fakedaemon", []string{"internal/client", "internal/httpapi", "internal/httpapi/apitest", "internal/httpwire", "internal/sandbox", "internal/workload"}, "a daemon for tests"},
 	{"internal/client", []string{"internal/httpwire", "internal/peer", "internal/sandbox"}, "how a daemon is found or started is not its business"},

@@ -35,7 +35,7 @@ func (s *Store) setName(name, id string) error {
 	if err != nil {
 		return err
 	}
-	n.Names[name] = id
+	n.Names[s.key(name)] = id
 	return writeDocument(s.path(namesFile), n)
 }
 
@@ -58,13 +58,13 @@ func (s *Store) Remove(ref string, inUse func(id string) bool) (removed bool, er
 		if name != "" {
 			gone = []string{name}
 		}
-		removed = len(gone) == len(img.Names)
+		removed = len(gone) == len(img.Names) && s.elsewhere(n, img.ID) == 0
 		if removed && inUse(img.ID) {
 			removed = false
 			return sandbox.Errorf(sandbox.CodeConflict, "image %s is in use", ref)
 		}
 		for _, g := range gone {
-			delete(n.Names, g)
+			delete(n.Names, s.key(g))
 		}
 		if err := writeDocument(s.path(namesFile), n); err != nil {
 			return err

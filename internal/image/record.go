@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"ramet.dev/ramet/internal/sandbox"
@@ -52,18 +51,7 @@ type record struct {
 // names is the content of names.json.
 type names struct {
 	Version int               `json:"version"`
-	Names   map[string]string `json:"names"` // canonical name to id
-}
-
-func (n names) of(id string) []string {
-	out := []string{}
-	for name, owner := range n.Names {
-		if owner == id {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
-	return out
+	Names   map[string]string `json:"names"` // canonical name, after its owner, to id
 }
 
 func idOf(digest [sha256.Size]byte) string {

@@ -28,7 +28,11 @@ const (
 // Store is a directory of images. Several processes may use one directory. All
 // methods are safe for concurrent use.
 type Store struct {
-	dir string
+	dir    string
+	prefix string // of the names that are seen
+	named  bool   // images without one of them are not seen,
+	// unless nameless is set and nobody has a name for them.
+	nameless bool
 }
 
 // Open returns the store in dir, which it makes if needed, and removes what
@@ -113,7 +117,7 @@ func removeUnlocked(path string) error {
 	return nil
 }
 
-// List returns all images, newest first.
+// List returns all images that are seen, newest first.
 func (s *Store) List() ([]sandbox.Image, error) {
 	n, err := s.readNames()
 	if err != nil {
@@ -132,7 +136,9 @@ func (s *Store) List() ([]sandbox.Image, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, r.image(id, n.of(id)))
+		if img, err := s.visible(r, n, id, id); err == nil {
+			out = append(out, img)
+		}
 	}
 	slices.SortFunc(out, func(a, b sandbox.Image) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
@@ -178,6 +184,10 @@ func (s *Store) resolve(ref string) (img sandbox.Image, name string, err error) 
 		if err != nil {
 			return sandbox.Image{}, "", err
 		}
+		ids = slices.DeleteFunc(ids, func(id string) bool {
+			_, err := s.visible(record{}, n, id, id)
+			return err != nil
+		})
 		if len(ids) > 1 {
 			return sandbox.Image{}, "", sandbox.Errorf(sandbox.CodeConflict, "%q is the beginning of %d image ids: %s", ref, len(ids), strings.Join(ids, ", "))
 		}
@@ -188,7 +198,7 @@ func (s *Store) resolve(ref string) (img sandbox.Image, name string, err error) 
 		if name, err = ParseName("image", ref); err != nil {
 			return sandbox.Image{}, "", err
 		}
-		id = n.Names[name]
+		id = n.Names[s.key(name)]
 	}
 	if !sandbox.IsID(sandbox.KindImage, id) {
 		return sandbox.Image{}, "", sandbox.NotFound("image", ref)
@@ -197,7 +207,8 @@ func (s *Store) resolve(ref string) (img sandbox.Image, name string, err error) 
 	if err != nil {
 		return sandbox.Image{}, "", err
 	}
-	return r.image(id, n.of(id)), name, nil
+	img, err = s.visible(r, n, id, ref)
+	return img, name, err
 }
 
 // Path returns the path of the image's file. The file never changes; whoever has

@@ -109,13 +109,13 @@ type draft struct {
 }
 
 // newDraft fills in what is the same for all ways to make a sandbox.
-func newDraft(id, name string, forkIndex int) draft {
+func newDraft(tenant, id, name string, forkIndex int) draft {
 	host := name
 	if host == "" {
 		host = strings.ReplaceAll(id, "_", "-")
 	}
 	return draft{rec: record{Sandbox: sandbox.Sandbox{
-		ID: id, Name: name, State: sandbox.StateRunning, CreatedAt: time.Now().UTC(),
+		ID: id, Tenant: ownerIn(tenant), Name: name, State: sandbox.StateRunning, CreatedAt: time.Now().UTC(),
 		Identity: sandbox.Identity{SandboxID: id, ForkIndex: forkIndex, Hostname: host, MachineID: newMachineID()},
 	}}}
 }
@@ -281,7 +281,7 @@ func (m *Manager) recordFailed(b *box) {
 
 // Get returns a sandbox with its present memory.
 func (m *Manager) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -293,15 +293,15 @@ func (m *Manager) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error)
 }
 
 // List returns the sandboxes that match, the oldest first.
-func (m *Manager) List(_ context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
+func (m *Manager) List(ctx context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
 	image := f.Image
 	if image != "" {
-		if img, err := m.images.Resolve(image); err == nil {
+		if img, err := m.imagesFor(ctx).Resolve(image); err == nil {
 			image = img.ID
 		}
 	}
 	list := []sandbox.Sandbox{}
-	for _, b := range m.all() {
+	for _, b := range m.visible(ctx) {
 		v := b.view()
 		switch {
 		case f.State != "" && v.State != f.State:

@@ -23,7 +23,7 @@ func (m *Manager) Contexts(ctx context.Context, ref string) ([]sandbox.Context, 
 
 // CreateContext starts an interpreter.
 func (m *Manager) CreateContext(ctx context.Context, ref string, req sandbox.ContextRequest) (*sandbox.Context, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func validLanguage(l string) error {
 
 // RunCode runs one cell.
 func (m *Manager) RunCode(ctx context.Context, ref string, req sandbox.RunCodeRequest, streams httpapi.RunIO) (*sandbox.RunResult, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/control"
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
@@ -149,6 +150,7 @@ func (m *Manager) carryOut(ctx context.Context, s *launch.Sentry, line []byte, i
 	b.mu.Lock()
 	r := &requester{m: m, b: b, right: b.rec.Control, view: b.rec.Sandbox, id: id}
 	b.mu.Unlock()
+	ctx = access.With(ctx, access.Itself(b.tenant(), b.id))
 	if r.right == nil || r.view.SelfControl == nil {
 		return nil, errNoRight
 	}

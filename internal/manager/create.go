@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/store"
@@ -32,9 +33,9 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 	if sandbox.IsID(sandbox.KindSnapshot, req.Image) {
 		return m.createFromSnapshot(ctx, req)
 	}
-	img, err := m.images.Resolve(req.Image)
+	img, err := m.imagesFor(ctx).Resolve(req.Image)
 	if sandbox.CodeOf(err) == sandbox.CodeNotFound {
-		if _, serr := m.resolveSnapshot(req.Image); serr == nil {
+		if _, serr := m.resolveSnapshot(ctx, req.Image); serr == nil {
 			return m.createFromSnapshot(ctx, req)
 		}
 	}
@@ -42,11 +43,14 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 		return nil, err
 	}
 	defer m.useImage(img.ID)()
-	id := sandbox.NewID(sandbox.KindSandbox)
-	if err := m.reserve([]string{req.Name}, []string{id}); err != nil {
+	if err := access.From(ctx).MayMakeTree("sandboxes of images"); err != nil {
 		return nil, err
 	}
-	d := newDraft(id, req.Name, 0)
+	id, tenant := sandbox.NewID(sandbox.KindSandbox), access.From(ctx).Tenant
+	if err := m.reserve(tenant, []string{req.Name}, []string{id}); err != nil {
+		return nil, err
+	}
+	d := newDraft(tenant, id, req.Name, 0)
 	s := &d.rec.Sandbox
 	s.Image, s.Limits, s.Metadata = img.ID, req.Limits, req.Metadata
 	if len(img.Names) > 0 {
@@ -59,7 +63,7 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 	}
 	b, err := m.boot(ctx, d, req.Require)
 	if err != nil {
-		m.unreserve(req.Name)
+		m.unreserve(tenant, req.Name)
 		return nil, fmt.Errorf("create sandbox: %w", err)
 	}
 	v := b.view()
@@ -194,8 +198,8 @@ func mergeEnv(image []string, more map[string]string) map[string]string {
 }
 
 // Destroy ends a sandbox. Its memory stays as far as its children need it.
-func (m *Manager) Destroy(_ context.Context, ref string) error {
-	b, err := m.resolve(ref)
+func (m *Manager) Destroy(ctx context.Context, ref string) error {
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -207,7 +211,7 @@ func (m *Manager) Destroy(_ context.Context, ref string) error {
 		return sandbox.NotFound("sandbox", ref) // somebody was faster
 	}
 	delete(m.boxes, b.id)
-	m.unreserveLocked([]string{b.view().Name})
+	m.unreserveLocked(b.tenant(), []string{b.view().Name})
 	m.mu.Unlock()
 	if err := m.store.Apply(context.Background(), store.Change{Table: store.Sandboxes, ID: b.id}); err != nil {
 		// A record without a sentry is collected at the next start.

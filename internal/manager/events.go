@@ -3,22 +3,39 @@ package manager
 import (
 	"context"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
 // keptEvents is how many events are kept, some 1 KiB each.
 const keptEvents = 4096
 
-// tell publishes what happened to a sandbox.
+// tell publishes what happened to a sandbox that is not destroyed yet.
 func (m *Manager) tell(kind sandbox.EventKind, s *sandbox.Sandbox, e sandbox.Event) {
-	e.Kind, e.SandboxID, e.Name = kind, s.ID, s.Name
-	m.events.Publish(e)
+	m.mu.Lock()
+	b := m.boxes[s.ID]
+	m.mu.Unlock()
+	e.Line = []string{s.ID} // all that is known if somebody was faster and destroyed it
+	if b != nil {
+		b.mu.Lock()
+		e.Line = b.rec.line()
+		b.mu.Unlock()
+	}
+	m.publish(kind, s, e)
 }
 
 // tellOf is tell for a box.
 func (m *Manager) tellOf(kind sandbox.EventKind, b *box, e sandbox.Event) {
-	v := b.view()
-	m.tell(kind, &v, e)
+	b.mu.Lock()
+	s := b.rec.Sandbox
+	e.Line = b.rec.line()
+	b.mu.Unlock()
+	m.publish(kind, &s, e)
+}
+
+func (m *Manager) publish(kind sandbox.EventKind, s *sandbox.Sandbox, e sandbox.Event) {
+	e.Kind, e.SandboxID, e.Name, e.Tenant = kind, s.ID, s.Name, tenantOf(s.Tenant)
+	m.events.Publish(e)
 }
 
 // tellCreated tells of new sandboxes.
@@ -51,14 +68,18 @@ func (m *Manager) Events(ctx context.Context, req sandbox.EventRequest, began fu
 	}
 	id := ""
 	if req.Sandbox != "" {
-		b, err := m.resolve(req.Sandbox)
+		b, err := m.resolve(ctx, req.Sandbox)
 		if err != nil {
 			return err
 		}
 		id = b.id
 	}
 	began()
+	caller := access.From(ctx)
 	return m.events.Read(ctx, since, req.Follow, func(e sandbox.Event) (bool, error) {
+		if e.Lost == 0 && !caller.Sees(e.Tenant, e.Line) {
+			return false, nil
+		}
 		if e.Lost == 0 && (id != "" && e.SandboxID != id || len(wanted) > 0 && !wanted[e.Kind]) {
 			return e.Kind == sandbox.EventDestroyed && id != "" && e.SandboxID == id, nil
 		}

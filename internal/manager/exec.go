@@ -19,7 +19,7 @@ import (
 
 // Exec runs a command in a running sandbox.
 func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest, streams httpapi.ExecIO) (*sandbox.ExecResult, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func argvOf(argv []string, shell string) ([]string, error) {
 
 // Stats returns what a sandbox uses.
 func (m *Manager) Stats(ctx context.Context, ref string) (*sandbox.Stats, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

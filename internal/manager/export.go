@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/cowfs"
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/pack"
@@ -56,13 +57,16 @@ func (m *Manager) Commit(ctx context.Context, ref string, req sandbox.CommitRequ
 		source += ": " + req.Message
 	}
 	config := image.Config{Env: p.image.Env, Cmd: p.image.Cmd, Entrypoint: p.image.Entry, WorkingDir: p.image.Cwd, User: p.image.User}
-	img, err := m.images.Make(ctx, image.Options{Name: name, Source: source, Config: &config, Progress: progress}, func(d *image.Draft) error {
+	if err := access.From(ctx).MayMakeTree("images"); err != nil {
+		return nil, err
+	}
+	img, err := m.imagesFor(ctx).Make(ctx, image.Options{Name: name, Source: source, Config: &config, Progress: progress}, func(d *image.Draft) error {
 		return packError(p.src.Fill(ctx, d))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
-	if b, err := m.resolve(p.id); err == nil { // else it was of a snapshot
+	if b, err := m.resolve(ctx, p.id); err == nil { // else it was of a snapshot
 		m.tellOf(sandbox.EventCommitted, b, sandbox.Event{Image: img.ID})
 	}
 	return &img, nil

@@ -21,8 +21,8 @@ import (
 const maxItems = 64 << 20
 
 // onFiles runs do with the sentry of a sandbox.
-func (m *Manager) onFiles(ref string, do func(*launch.Sentry) error) error {
-	b, err := m.resolve(ref)
+func (m *Manager) onFiles(ctx context.Context, ref string, do func(*launch.Sentry) error) error {
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func fileCall(verb wire.Verb, f sandbox.FileRef) *wire.File {
 // fileInfo makes a call that is answered with the description of a file.
 func (m *Manager) fileInfo(ctx context.Context, ref string, req *wire.File) (*sandbox.FileInfo, error) {
 	var info sandbox.FileInfo
-	err := m.onFiles(ref, func(s *launch.Sentry) error {
+	err := m.onFiles(ctx, ref, func(s *launch.Sentry) error {
 		_, err := s.Call(ctx, &wire.Call{Op: wire.OpFile, File: req}, &info)
 		return err
 	})
@@ -64,7 +64,7 @@ func (f openFile) Info() sandbox.FileInfo { return f.File.Info }
 // OpenFile implements httpapi.FileService.
 func (m *Manager) OpenFile(ctx context.Context, ref string, f sandbox.FileRef) (httpapi.OpenFile, error) {
 	var open openFile
-	err := m.onFiles(ref, func(s *launch.Sentry) (err error) {
+	err := m.onFiles(ctx, ref, func(s *launch.Sentry) (err error) {
 		open.File, err = s.OpenFile(ctx, fileCall(wire.FileRead, f))
 		return err
 	})
@@ -83,7 +83,7 @@ func (m *Manager) WriteFile(ctx context.Context, ref string, req sandbox.WriteRe
 	call.Mode, call.Atomic, call.Append, call.Parents = req.Mode, req.Atomic, req.Append, req.Parents
 	call.IfMatch, call.New = req.IfMatch, req.New
 	var info sandbox.FileInfo
-	err := m.onFiles(ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &info) })
+	err := m.onFiles(ctx, ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &info) })
 	return &info, err
 }
 
@@ -153,7 +153,7 @@ var errTooMany = sandbox.Errorf(sandbox.CodeCorrupt, "the sandbox's answer has m
 
 // items makes a call that is answered with results one by one.
 func (m *Manager) items(ctx context.Context, ref string, call *wire.File, end any, each func([]byte) error) error {
-	return m.onFiles(ref, func(s *launch.Sentry) error {
+	return m.onFiles(ctx, ref, func(s *launch.Sentry) error {
 		return s.FileStream(ctx, call, func(_ wire.Type, body []byte) error { return each(body) }, end)
 	})
 }
@@ -171,7 +171,7 @@ func (m *Manager) WriteArchive(ctx context.Context, ref string, f sandbox.FileRe
 	call := fileCall(wire.FileExtract, f)
 	call.Parents = parents
 	var res sandbox.ExtractResult
-	err := m.onFiles(ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &res) })
+	err := m.onFiles(ctx, ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &res) })
 	return &res, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/control"
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
@@ -26,8 +27,11 @@ const (
 // crashes and cancellation go; a child that fails by itself is reported in its
 // entry and does not harm the others.
 func (m *Manager) Fork(ctx context.Context, ref string, req sandbox.ForkRequest) (*sandbox.ForkResult, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
+		return nil, err
+	}
+	if err := access.From(ctx).MayMake("sandboxes"); err != nil {
 		return nil, err
 	}
 	return m.fork(ctx, b, req, nil)
@@ -45,7 +49,7 @@ func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by 
 	if err := sandbox.ValidMetadata("metadata", merged(parent.Metadata, req.Metadata)); err != nil {
 		return nil, err
 	}
-	batch, err := m.newBatch(began, req.Count, req.Names, req.Env, req.TimeoutMS)
+	batch, err := m.newBatch(b.tenant(), began, req.Count, req.Names, req.Env, req.TimeoutMS)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +95,7 @@ func idsOf(children []sandbox.Child) (ids []string) {
 // batch makes children from one freeze.
 type batch struct {
 	m        *Manager
+	tenant   string
 	began    time.Time
 	timeout  time.Duration
 	names    []string
@@ -109,7 +114,7 @@ type batch struct {
 }
 
 // newBatch checks the request and reserves the names.
-func (m *Manager) newBatch(began time.Time, count int, names []string, env map[string]string, timeoutMS int64) (*batch, error) {
+func (m *Manager) newBatch(tenant string, began time.Time, count int, names []string, env map[string]string, timeoutMS int64) (*batch, error) {
 	if count == 0 {
 		count = max(1, len(names))
 	}
@@ -126,7 +131,7 @@ func (m *Manager) newBatch(began time.Time, count int, names []string, env map[s
 		return nil, err
 	}
 	b := &batch{
-		m: m, began: began, timeout: childTimeout, names: names, env: env,
+		m: m, tenant: tenant, began: began, timeout: childTimeout, names: names, env: env,
 		drafts: make([]draft, count), children: make([]sandbox.Child, count),
 		sentries: make([]*launch.Sentry, count), boxes: make([]*box, count),
 	}
@@ -140,9 +145,9 @@ func (m *Manager) newBatch(began time.Time, count int, names []string, env map[s
 		if len(names) > 0 {
 			name = names[i]
 		}
-		b.drafts[i] = newDraft(ids[i], name, i)
+		b.drafts[i] = newDraft(tenant, ids[i], name, i)
 	}
-	if err := m.reserve(names, ids); err != nil {
+	if err := m.reserve(tenant, names, ids); err != nil {
 		return nil, err
 	}
 	return b, nil
@@ -305,7 +310,7 @@ func (b *batch) commit(ctx context.Context, f *freeze) error {
 	}
 	for i, x := range b.boxes {
 		if x == nil {
-			b.m.unreserve(b.drafts[i].rec.Sandbox.Name)
+			b.m.unreserve(b.tenant, b.drafts[i].rec.Sandbox.Name)
 			continue
 		}
 		v := x.view()
@@ -333,6 +338,6 @@ func (b *batch) close() {
 		}
 	}
 	if !b.done {
-		b.m.unreserve(b.names...)
+		b.m.unreserve(b.tenant, b.names...)
 	}
 }

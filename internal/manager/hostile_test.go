@@ -46,7 +46,7 @@ func managerOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Manager, *
 	}
 	return &Manager{
 		log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: feed.New(keptEvents),
-		boxes: map[string]*box{id: b}, names: map[string]string{}, snaps: map[string]*snapshot{}, snapNames: map[string]string{},
+		boxes: map[string]*box{id: b}, names: map[owned]string{}, snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
 		freezes: map[string]*freeze{}, grants: map[string]*grant{},
 	}, b
 }

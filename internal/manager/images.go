@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/debian"
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/launch"
@@ -17,11 +18,23 @@ import (
 )
 
 // Images lists the images.
-func (m *Manager) Images(context.Context) ([]sandbox.Image, error) { return m.images.List() }
+func (m *Manager) Images(ctx context.Context) ([]sandbox.Image, error) {
+	return m.imagesFor(ctx).List()
+}
+
+// imagesFor returns the images as the caller sees them. The owner of the daemon
+// sees those besides that have lost all their names.
+func (m *Manager) imagesFor(ctx context.Context) *image.Store {
+	c := access.From(ctx)
+	if c.Owner {
+		return m.images.ForAll()
+	}
+	return m.images.For(ownerIn(c.Tenant))
+}
 
 // GetImage returns one image.
-func (m *Manager) GetImage(_ context.Context, ref string) (*sandbox.Image, error) {
-	img, err := m.images.Resolve(ref)
+func (m *Manager) GetImage(ctx context.Context, ref string) (*sandbox.Image, error) {
+	img, err := m.imagesFor(ctx).Resolve(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -30,12 +43,17 @@ func (m *Manager) GetImage(_ context.Context, ref string) (*sandbox.Image, error
 
 // RemoveImage removes a name of an image, and the image with its last one. An
 // image that sandboxes or snapshots need stays.
-func (m *Manager) RemoveImage(_ context.Context, ref string) error { return m.removeImage(ref) }
+func (m *Manager) RemoveImage(ctx context.Context, ref string) error {
+	if err := access.From(ctx).MayMakeTree("or remove images"); err != nil {
+		return err
+	}
+	return m.removeImage(m.imagesFor(ctx), ref)
+}
 
-func (m *Manager) removeImage(ref string) error {
+func (m *Manager) removeImage(from *image.Store, ref string) error {
 	m.imageMu.Lock()
 	defer m.imageMu.Unlock()
-	_, err := m.images.Remove(ref, m.imageInUse)
+	_, err := from.Remove(ref, m.imageInUse)
 	return err
 }
 
@@ -83,6 +101,14 @@ func (m *Manager) CreateImage(ctx context.Context, req sandbox.ImageRequest, pro
 	if given != 1 {
 		return nil, sandbox.Invalid("build", "exactly one of build, path and ref must be given")
 	}
+	caller := access.From(ctx)
+	if err := caller.MayMakeTree("images"); err != nil {
+		return nil, err
+	}
+	if req.Path != "" && !caller.Owner {
+		return nil, sandbox.Errorf(sandbox.CodeForbidden, "only the owner of the daemon may import files of its host: pull the image from a registry, or commit a sandbox")
+	}
+	images := m.imagesFor(ctx)
 	var mu sync.Mutex // phases of a build overlap
 	opt := image.Options{Name: req.Name, Progress: func(p sandbox.Progress) {
 		mu.Lock()
@@ -93,12 +119,12 @@ func (m *Manager) CreateImage(ctx context.Context, req sandbox.ImageRequest, pro
 	var err error
 	switch {
 	case req.Ref != "":
-		img, err = m.images.Pull(ctx, req.Ref, image.PullOptions{Options: opt})
+		img, err = images.Pull(ctx, req.Ref, image.PullOptions{Options: opt})
 	case req.Path != "":
 		if !filepath.IsAbs(req.Path) {
 			return nil, sandbox.Invalid("path", "%q is not an absolute path", req.Path)
 		}
-		img, err = m.images.ImportPath(ctx, req.Path, opt)
+		img, err = images.ImportPath(ctx, req.Path, opt)
 	default:
 		if _, err := image.ParseName("name", req.Name); err != nil {
 			return nil, err
@@ -121,7 +147,7 @@ func (m *Manager) buildImage(ctx context.Context, req *sandbox.ImageBuild, opt i
 	if err != nil {
 		return sandbox.Image{}, fmt.Errorf("build image: %w", err)
 	}
-	defer m.removeImage(unpacked.ID) // an intermediate result, whatever comes of it
+	defer m.removeImage(m.images, unpacked.ID) // an intermediate result, whatever comes of it
 	sentry, err := m.scratch(ctx, unpacked.ID)
 	if err != nil {
 		return sandbox.Image{}, fmt.Errorf("build image: %w", err)
@@ -184,7 +210,7 @@ func (m *Manager) importFrom(ctx context.Context, opt image.Options, fill func(i
 
 // scratch starts a sandbox that nobody sees and that ends with the daemon.
 func (m *Manager) scratch(ctx context.Context, imageID string) (*launch.Sentry, error) {
-	d := newDraft(sandbox.NewID(sandbox.KindSandbox), "build", 0)
+	d := newDraft(access.From(ctx).Tenant, sandbox.NewID(sandbox.KindSandbox), "build", 0)
 	img, err := m.openImage(imageID)
 	if err != nil {
 		return nil, err
@@ -230,7 +256,7 @@ func (m *Manager) packRoot(ctx context.Context, sentry *launch.Sentry, imageID s
 	if err != nil {
 		return sandbox.Image{}, err
 	}
-	return m.images.Make(ctx, opt, func(d *image.Draft) error { return packError(src.Fill(ctx, d)) })
+	return m.imagesFor(ctx).Make(ctx, opt, func(d *image.Draft) error { return packError(src.Fill(ctx, d)) })
 }
 
 // tailBuffer keeps the end of what is written to it.

@@ -16,7 +16,6 @@ import (
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/paths"
-	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/store"
 )
 
@@ -50,9 +49,9 @@ type Manager struct {
 
 	mu         sync.Mutex
 	boxes      map[string]*box
-	names      map[string]string // of sandboxes and of those being made, to ids
+	names      map[owned]string // of sandboxes and of those being made, to ids
 	snaps      map[string]*snapshot
-	snapNames  map[string]string
+	snapNames  map[owned]string
 	freezes    map[string]*freeze
 	grants     map[string]*grant
 	controlled map[*launch.Sentry]bool // whose requests are served
@@ -69,8 +68,8 @@ type Manager struct {
 func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 	m := &Manager{
 		cfg: cfg, log: cfg.Log, gens: newGenerations(), events: feed.New(keptEvents),
-		boxes: map[string]*box{}, names: map[string]string{},
-		snaps: map[string]*snapshot{}, snapNames: map[string]string{},
+		boxes: map[string]*box{}, names: map[owned]string{},
+		snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
 		freezes: map[string]*freeze{}, grants: map[string]*grant{}, controlled: map[*launch.Sentry]bool{}, imageUses: map[string]int{}, closing: make(chan struct{}),
 	}
 	// First of all: it keeps other daemons away from what is touched below.
@@ -175,54 +174,3 @@ const stateVersion = 6
 
 // engine is what a snapshot's format depends on.
 func (m *Manager) engine() string { return fmt.Sprintf("%s, state %d", m.cfg.Engine, stateVersion) }
-
-// resolve returns the box that ref, an id or a name, refers to.
-func (m *Manager) resolve(ref string) (*box, error) {
-	if err := sandbox.ValidRef(sandbox.KindSandbox, "id", ref); err != nil {
-		return nil, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	id := ref
-	if named, ok := m.names[ref]; ok {
-		id = named
-	}
-	b, ok := m.boxes[id]
-	if !ok {
-		return nil, sandbox.NotFound("sandbox", ref)
-	}
-	return b, nil
-}
-
-// reserve takes names for new sandboxes, all or none. Empty names are skipped.
-func (m *Manager) reserve(names []string, ids []string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i, n := range names {
-		if n == "" {
-			continue
-		}
-		if err := sandbox.ValidName("name", n); err != nil {
-			m.unreserveLocked(names[:i])
-			return err
-		}
-		if _, taken := m.names[n]; taken {
-			m.unreserveLocked(names[:i])
-			return sandbox.Errorf(sandbox.CodeNameTaken, "a sandbox is called %q already", n)
-		}
-		m.names[n] = ids[i]
-	}
-	return nil
-}
-
-func (m *Manager) unreserve(names ...string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.unreserveLocked(names)
-}
-
-func (m *Manager) unreserveLocked(names []string) {
-	for _, n := range names {
-		delete(m.names, n)
-	}
-}

@@ -52,7 +52,7 @@ func (m *Manager) Merge(ctx context.Context, ref string, req sandbox.MergeReques
 			return nil, sandbox.Invalid("exclude", "%q is not a pattern of names, such as *.o", pattern)
 		}
 	}
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

@@ -42,18 +42,18 @@ func (m *moment) close() {
 // that both have, the sandbox's counts.
 func (m *Manager) look(ctx context.Context, ref string) (*moment, error) {
 	if !sandbox.IsID(sandbox.KindSnapshot, ref) {
-		b, err := m.resolve(ref)
+		b, err := m.resolve(ctx, ref)
 		if err == nil {
 			return m.lookAtBox(ctx, b)
 		}
 		if sandbox.CodeOf(err) != sandbox.CodeNotFound || sandbox.IsID(sandbox.KindSandbox, ref) {
 			return nil, err
 		}
-		if _, err := m.resolveSnapshot(ref); err != nil {
+		if _, err := m.resolveSnapshot(ctx, ref); err != nil {
 			return nil, sandbox.NotFound("sandbox or snapshot", ref)
 		}
 	}
-	s, err := m.resolveSnapshot(ref)
+	s, err := m.resolveSnapshot(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

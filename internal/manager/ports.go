@@ -12,7 +12,7 @@ import (
 
 // Ports implements httpapi.PortService.
 func (m *Manager) Ports(ctx context.Context, ref string) ([]sandbox.Port, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (m *Manager) Ports(ctx context.Context, ref string) ([]sandbox.Port, error)
 
 // DialPort implements httpapi.PortService.
 func (m *Manager) DialPort(ctx context.Context, ref string, port uint16, wait time.Duration) (httpapi.PortConn, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

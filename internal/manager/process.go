@@ -76,7 +76,7 @@ func (m *Manager) Process(ctx context.Context, ref string, pid int) (*sandbox.Pr
 
 // StartProcess starts a process that needs no caller.
 func (m *Manager) StartProcess(ctx context.Context, ref string, req sandbox.StartRequest) (*sandbox.Process, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (m *Manager) RemoveProcess(ctx context.Context, ref string, pid int) error 
 
 // Attach follows a process that was started from outside.
 func (m *Manager) Attach(ctx context.Context, ref string, pid int, req sandbox.AttachRequest, streams httpapi.AttachIO) (*sandbox.Position, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func (m *Manager) Attach(ctx context.Context, ref string, pid int, req sandbox.A
 
 // onProcesses makes one call to the sentry of a sandbox in one of states.
 func (m *Manager) onProcesses(ctx context.Context, ref string, call *wire.Call, out any, states ...sandbox.State) error {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return err
 	}

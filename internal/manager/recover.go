@@ -85,7 +85,7 @@ func (r *recovery) adoptBoxes() error {
 		}
 		r.m.boxes[id] = b
 		if n := b.rec.Sandbox.Name; n != "" {
-			r.m.names[n] = id
+			r.m.names[owned{b.rec.tenant(), n}] = id
 		}
 		return nil
 	})
@@ -261,7 +261,7 @@ func (r *recovery) readSnapshots() error {
 		}
 		r.m.snaps[id] = s
 		if snap.Name != "" {
-			r.m.snapNames[snap.Name] = id
+			r.m.snapNames[owned{s.rec.tenant(), snap.Name}] = id
 		}
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/control"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/store"
@@ -46,7 +47,7 @@ func (s *snapshot) view() sandbox.Snapshot {
 // Snapshot freezes a running sandbox and keeps the result: on disk, or in
 // memory if the request says so.
 func (m *Manager) Snapshot(ctx context.Context, ref string, req sandbox.SnapshotRequest) (*sandbox.Snapshot, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (m *Manager) capture(ctx context.Context, b *box, req sandbox.SnapshotReque
 	source.Metadata = merged(source.Metadata, req.Metadata) // so that what is restored has it, too
 	return &snapshot{id: f.id, freeze: f, rec: snapRecord{
 		Snapshot: sandbox.Snapshot{
-			ID: f.id, Name: req.Name, State: sandbox.SnapshotCreating, Sandbox: b.id, Parent: source.Snapshot,
+			ID: f.id, Tenant: source.Tenant, Name: req.Name, State: sandbox.SnapshotCreating, Sandbox: b.id, Parent: source.Snapshot,
 			Image: source.Image, Depth: source.Depth, CreatedAt: time.Now().UTC(), OnDisk: !req.Memory,
 			PauseMS: frozen.PauseMS, Engine: m.engine(), Metadata: source.Metadata,
 		},
@@ -166,13 +167,13 @@ func (m *Manager) keepOwn(ctx context.Context, b *box, done store.Change, by *as
 }
 
 func (m *Manager) addSnapshot(s *snapshot) error {
-	name := s.rec.Snapshot.Name
+	name := owned{s.rec.tenant(), s.rec.Snapshot.Name}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, taken := m.snapNames[name]; taken && name != "" {
-		return sandbox.Errorf(sandbox.CodeNameTaken, "a snapshot is called %q already", name)
+	if _, taken := m.snapNames[name]; taken && name.name != "" {
+		return sandbox.Errorf(sandbox.CodeNameTaken, "a snapshot is called %q already", name.name)
 	}
-	if name != "" {
+	if name.name != "" {
 		m.snapNames[name] = s.id
 	}
 	m.snaps[s.id] = s
@@ -188,7 +189,7 @@ func (m *Manager) removeSnapshot(s *snapshot) bool {
 		return false
 	}
 	delete(m.snaps, s.id)
-	delete(m.snapNames, s.rec.Snapshot.Name)
+	delete(m.snapNames, owned{s.rec.tenant(), s.rec.Snapshot.Name})
 	m.mu.Unlock()
 	s.mu.Lock()
 	f := s.freeze
@@ -206,27 +207,10 @@ func (m *Manager) removeSnapshot(s *snapshot) bool {
 	return true
 }
 
-func (m *Manager) resolveSnapshot(ref string) (*snapshot, error) {
-	if err := sandbox.ValidRef(sandbox.KindSnapshot, "snapshot", ref); err != nil {
-		return nil, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	id := ref
-	if named, ok := m.snapNames[ref]; ok {
-		id = named
-	}
-	s, ok := m.snaps[id]
-	if !ok {
-		return nil, sandbox.NotFound("snapshot", ref)
-	}
-	return s, nil
-}
-
-// Snapshots lists all snapshots, the oldest first.
-func (m *Manager) Snapshots(context.Context) ([]sandbox.Snapshot, error) {
+// Snapshots lists the snapshots that the caller sees, the oldest first.
+func (m *Manager) Snapshots(ctx context.Context) ([]sandbox.Snapshot, error) {
 	list := []sandbox.Snapshot{}
-	for _, s := range m.allSnapshots() {
+	for _, s := range m.visibleSnapshots(ctx) {
 		list = append(list, s.view())
 	}
 	slices.SortFunc(list, func(a, b sandbox.Snapshot) int { return a.CreatedAt.Compare(b.CreatedAt) })
@@ -240,8 +224,8 @@ func (m *Manager) allSnapshots() []*snapshot {
 }
 
 // GetSnapshot returns one snapshot.
-func (m *Manager) GetSnapshot(_ context.Context, ref string) (*sandbox.Snapshot, error) {
-	s, err := m.resolveSnapshot(ref)
+func (m *Manager) GetSnapshot(ctx context.Context, ref string) (*sandbox.Snapshot, error) {
+	s, err := m.resolveSnapshot(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -251,8 +235,8 @@ func (m *Manager) GetSnapshot(_ context.Context, ref string) (*sandbox.Snapshot,
 
 // DeleteSnapshot deletes a snapshot. Sandboxes that were restored from it keep
 // what they need.
-func (m *Manager) DeleteSnapshot(_ context.Context, ref string) error {
-	s, err := m.resolveSnapshot(ref)
+func (m *Manager) DeleteSnapshot(ctx context.Context, ref string) error {
+	s, err := m.resolveSnapshot(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -288,14 +272,17 @@ func (m *Manager) source(s *snapshot) (*freeze, error) {
 // Restore makes new sandboxes from a snapshot.
 func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error) {
 	began := time.Now()
-	s, err := m.resolveSnapshot(ref)
+	s, err := m.resolveSnapshot(ctx, ref)
 	if err != nil {
+		return nil, err
+	}
+	if err := access.From(ctx).MayMake("sandboxes"); err != nil {
 		return nil, err
 	}
 	if err := sandbox.ValidMetadata("metadata", merged(s.rec.Source.Metadata, req.Metadata)); err != nil {
 		return nil, err
 	}
-	batch, err := m.newBatch(began, req.Count, req.Names, req.Env, 0)
+	batch, err := m.newBatch(s.rec.tenant(), began, req.Count, req.Names, req.Env, 0)
 	if err != nil {
 		return nil, err
 	}

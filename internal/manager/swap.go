@@ -15,11 +15,11 @@ import (
 // Rollback returns a sandbox to a snapshot of it or of one of its ancestors. It
 // keeps its id, name and limits. If it fails the sandbox is as it was.
 func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (*sandbox.Sandbox, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	s, err := m.resolveSnapshot(snapRef)
+	s, err := m.resolveSnapshot(ctx, snapRef)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (m *Manager) replace(ctx context.Context, b *box, rec record, sentry *launc
 // Promote gives a child's state to its parent: the parent's id and name go on
 // with the child's files, memory and processes. The child is gone after that.
 func (m *Manager) Promote(ctx context.Context, childRef string) (*sandbox.Sandbox, error) {
-	child, err := m.resolve(childRef)
+	child, err := m.resolve(ctx, childRef)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (m *Manager) Promote(ctx context.Context, childRef string) (*sandbox.Sandbo
 	if parentID == "" {
 		return nil, sandbox.Errorf(sandbox.CodeConflict, "sandbox %s has no parent to promote it to", child.id)
 	}
-	parent, err := m.resolve(parentID)
+	parent, err := m.resolve(ctx, parentID)
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeConflict, "the parent of %s, %s, is gone", child.id, parentID)
 	}
@@ -170,7 +170,7 @@ func (m *Manager) handOver(ctx context.Context, child, parent *box, rec record, 
 	child.mu.Unlock()
 	m.mu.Lock()
 	delete(m.boxes, child.id)
-	m.unreserveLocked([]string{name})
+	m.unreserveLocked(rec.tenant(), []string{name})
 	m.mu.Unlock()
 	return nil
 }
@@ -186,7 +186,7 @@ func (m *Manager) Resume(ctx context.Context, ref string) (*sandbox.Sandbox, err
 }
 
 func (m *Manager) setPaused(ctx context.Context, ref string, op, undo wire.Op, from, to sandbox.State) (*sandbox.Sandbox, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,11 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -16,15 +18,16 @@ type lineage struct {
 // Tree returns the lineage of everything that lives, or of what descends from
 // ref. Ancestors that are gone but have living descendants are shown as
 // destroyed.
-func (m *Manager) Tree(_ context.Context, ref string) ([]*sandbox.TreeNode, error) {
+func (m *Manager) Tree(ctx context.Context, ref string) ([]*sandbox.TreeNode, error) {
 	root := ""
 	if ref != "" {
-		id, err := m.lineageID(ref)
+		id, err := m.lineageID(ctx, ref)
 		if err != nil {
 			return nil, err
 		}
 		root = id
 	}
+	bound := cmp.Or(access.From(ctx).Tree, access.From(ctx).Sandbox)
 	nodes := map[string]*sandbox.TreeNode{}
 	parents := map[string]string{}
 	node := func(id string) *sandbox.TreeNode {
@@ -39,8 +42,11 @@ func (m *Manager) Tree(_ context.Context, ref string) ([]*sandbox.TreeNode, erro
 		}
 		return n
 	}
-	for _, l := range m.lineages() {
+	for _, l := range m.lineages(ctx) {
 		line := append(slices.Clone(l.ancestors), l.node.ID)
+		if i := slices.Index(line, bound); i > 0 {
+			line = line[i:] // what is above is not for the caller to know
+		}
 		for i, id := range line {
 			node(id)
 			if i > 0 {
@@ -74,26 +80,26 @@ func byAge(a, b *sandbox.TreeNode) int {
 }
 
 // lineageID returns the id of the sandbox or snapshot called ref.
-func (m *Manager) lineageID(ref string) (string, error) {
+func (m *Manager) lineageID(ctx context.Context, ref string) (string, error) {
 	if sandbox.IsID(sandbox.KindSnapshot, ref) {
-		s, err := m.resolveSnapshot(ref)
+		s, err := m.resolveSnapshot(ctx, ref)
 		if err != nil {
 			return "", err
 		}
 		return s.id, nil
 	}
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return "", err
 	}
 	return b.id, nil
 }
 
-// lineages returns the line of every sandbox and snapshot. A snapshot hangs
+// lineages returns the line of every sandbox and snapshot that the caller sees. A snapshot hangs
 // below the sandbox it was taken of.
-func (m *Manager) lineages() []lineage {
+func (m *Manager) lineages(ctx context.Context) []lineage {
 	var out []lineage
-	for _, b := range m.all() {
+	for _, b := range m.visible(ctx) {
 		b.mu.Lock()
 		s := &b.rec.Sandbox
 		out = append(out, lineage{
@@ -101,7 +107,7 @@ func (m *Manager) lineages() []lineage {
 		})
 		b.mu.Unlock()
 	}
-	for _, x := range m.allSnapshots() {
+	for _, x := range m.visibleSnapshots(ctx) {
 		x.mu.Lock()
 		s := &x.rec.Snapshot
 		out = append(out, lineage{

@@ -10,7 +10,7 @@ import (
 
 // Update changes the name and the metadata of a sandbox: all of it or nothing.
 func (m *Manager) Update(ctx context.Context, ref string, req sandbox.UpdateRequest) (*sandbox.Sandbox, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (m *Manager) Update(ctx context.Context, ref string, req sandbox.UpdateRequ
 		if req.Name == nil || *req.Name == old {
 			return nil
 		}
-		if err := m.reserve([]string{*req.Name}, []string{b.id}); err != nil {
+		if err := m.reserve(b.tenant(), []string{*req.Name}, []string{b.id}); err != nil {
 			return err
 		}
 		rec.Sandbox.Name, renamed = *req.Name, true
@@ -35,9 +35,9 @@ func (m *Manager) Update(ctx context.Context, ref string, req sandbox.UpdateRequ
 	})
 	switch {
 	case renamed && err == nil:
-		m.unreserve(old)
+		m.unreserve(b.tenant(), old)
 	case renamed:
-		m.unreserve(*req.Name)
+		m.unreserve(b.tenant(), *req.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("update sandbox: %w", err)

@@ -55,7 +55,7 @@ func joined[V any](a, b map[string]V) map[string]V {
 // describeVariables asks the interpreters of a sandbox for their variables. The
 // shell's are not looked at.
 func (m *Manager) describeVariables(ctx context.Context, ref string) (map[string]described, error) {
-	b, err := m.resolve(ref)
+	b, err := m.resolve(ctx, ref)
 	if sandbox.CodeOf(err) == sandbox.CodeNotFound {
 		return nil, sandbox.Invalid("variables", "%q is not a running sandbox: only those have variables", ref)
 	}

@@ -23,6 +23,8 @@ const (
 	CodeNoSpace     Code = "out_of_disk"       // the disk is full
 	CodeIsolation   Code = "isolation_refused" // an isolation layer was asked for and cannot be had
 	CodePermission  Code = "permission_denied" // the user in the sandbox may not do that
+	CodeUnknownUser Code = "unauthenticated"   // nobody knows who asks
+	CodeForbidden   Code = "forbidden"         // the token may not do that
 	CodeTimeout     Code = "timeout"           // a deadline passed
 	CodeCanceled    Code = "canceled"          // the caller went away
 	CodeSandboxDied Code = "sandbox_died"      // the sandbox's process ended under the operation
@@ -53,6 +55,8 @@ var codeTable = map[Code]codeInfo{
 	CodeNoSpace:     {http.StatusInsufficientStorage, 5, "Out of disk space"},
 	CodeIsolation:   {http.StatusUnprocessableEntity, 6, "Isolation refused"},
 	CodePermission:  {http.StatusForbidden, 1, "Permission denied"},
+	CodeUnknownUser: {http.StatusUnauthorized, 1, "Unauthenticated"},
+	CodeForbidden:   {http.StatusForbidden, 1, "Forbidden"},
 	CodeTimeout:     {http.StatusGatewayTimeout, 1, "Timed out"},
 	CodeCanceled:    {499, 130, "Canceled"},
 	CodeSandboxDied: {http.StatusConflict, 1, "Sandbox died"},

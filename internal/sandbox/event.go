@@ -57,6 +57,10 @@ type Event struct {
 	Context   string    `json:"context,omitempty" doc:"code_run"`
 	ExitCode  *int      `json:"exit_code,omitempty" doc:"executed, code_run"`
 	Reason    string    `json:"reason,omitempty" doc:"failed"`
+	// Tenant and Line say who may see it: Line are the ids of what the sandbox
+	// descends from, itself the last.
+	Tenant string   `json:"-"`
+	Line   []string `json:"-"`
 	// Lost stands for events that are not kept any more: so many before this one,
 	// which says nothing else then but Seq.
 	Lost int64 `json:"lost,omitempty"`

@@ -15,6 +15,7 @@ const (
 	KindSandbox  Kind = "sbx"
 	KindSnapshot Kind = "snap"
 	KindImage    Kind = "img"
+	KindToken    Kind = "tok"
 )
 
 // idBytes gives 80 random bits: 16 characters of base32 without padding, too
@@ -23,8 +24,8 @@ const idBytes = 10
 
 var (
 	base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-	idPattern   = regexp.MustCompile(`^(sbx|snap|img)_[a-z2-7]{16}$`)
-	idPrefix    = regexp.MustCompile(`^(sbx|snap|img)_`)
+	idPattern   = regexp.MustCompile(`^(sbx|snap|img|tok)_[a-z2-7]{16}$`)
+	idPrefix    = regexp.MustCompile(`^(sbx|snap|img|tok)_`)
 	namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$`)
 )
 
@@ -55,7 +56,7 @@ func ValidName(field, s string) error {
 		return Invalid(field, "%q is not a name: 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning and ending with a letter or digit", s)
 	}
 	if idPrefix.MatchString(s) {
-		return Invalid(field, "%q is not a name: sbx_, snap_ and img_ begin ids", s)
+		return Invalid(field, "%q is not a name: sbx_, snap_, img_ and tok_ begin ids", s)
 	}
 	return nil
 }

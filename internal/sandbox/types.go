@@ -63,6 +63,7 @@ type HookResult struct {
 // Sandbox is a sandbox as users see it.
 type Sandbox struct {
 	ID        string            `json:"id"`
+	Tenant    string            `json:"tenant,omitempty" doc:"whose it is; absent for the default tenant"`
 	Name      string            `json:"name,omitempty"`
 	State     State             `json:"state"`
 	Reason    string            `json:"reason,omitempty" doc:"why the sandbox failed"`
@@ -170,6 +171,7 @@ type Child struct {
 // Snapshot is a frozen state that any number of sandboxes can be restored from.
 type Snapshot struct {
 	ID        string            `json:"id"`
+	Tenant    string            `json:"tenant,omitempty" doc:"whose it is; absent for the default tenant"`
 	Name      string            `json:"name,omitempty"`
 	State     SnapshotState     `json:"state"`
 	Reason    string            `json:"reason,omitempty"`

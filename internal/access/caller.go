@@ -1,0 +1,87 @@
+package access
+
+import (
+	"context"
+	"slices"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// DefaultTenant is whose things are that the owner of the daemon makes.
+const DefaultTenant = "default"
+
+// Caller is on whose behalf something is done.
+type Caller struct {
+	Tenant string
+	Scope  sandbox.Scope
+	// Tree and Sandbox, if they are set, are all of the tenant's things that the
+	// caller sees: what descends from one sandbox, or one sandbox alone.
+	Tree, Sandbox string
+	// Owner says that it is the user whose daemon it is, at its socket.
+	Owner bool
+	// UID is the owner's or root's; Token the id of another caller's token; By the
+	// sandbox that asks for something by itself. They say who it was.
+	UID   uint32
+	Token string
+	By    string
+}
+
+// Owner returns the user whose daemon it is.
+func Owner(uid uint32) Caller {
+	return Caller{Tenant: DefaultTenant, Scope: sandbox.ScopeAdmin, Owner: true, UID: uid}
+}
+
+// Itself returns a sandbox that asks for something by itself. It is bound by what
+// it was allowed and not by a scope.
+func Itself(tenant, id string) Caller {
+	return Caller{Tenant: tenant, Scope: sandbox.ScopeAdmin, By: id}
+}
+
+type key struct{}
+
+// With returns a context in which c is the caller.
+func With(ctx context.Context, c Caller) context.Context { return context.WithValue(ctx, key{}, c) }
+
+// From returns the caller. Whoever calls without one is a part of the daemon, and
+// its owner.
+func From(ctx context.Context) Caller {
+	if c, ok := ctx.Value(key{}).(Caller); ok {
+		return c
+	}
+	return Owner(0)
+}
+
+// Bound reports whether c sees only a part of its tenant's things.
+func (c Caller) Bound() bool { return c.Tree != "" || c.Sandbox != "" }
+
+// Sees reports whether c may know of a sandbox: line are the ids of what it
+// descends from, the first one created first and itself the last. A tree is named
+// by any sandbox or snapshot in it, and is all that is below.
+func (c Caller) Sees(tenant string, line []string) bool {
+	switch {
+	case tenant != c.Tenant, len(line) == 0:
+		return false
+	case c.Sandbox != "":
+		return line[len(line)-1] == c.Sandbox
+	case c.Tree != "":
+		return slices.Contains(line, c.Tree)
+	}
+	return true
+}
+
+// MayMake refuses callers whose view is too narrow to have what they make in it.
+func (c Caller) MayMake(what string) error {
+	if c.Sandbox != "" {
+		return sandbox.Errorf(sandbox.CodeForbidden, "this token is bound to sandbox %s: it cannot make %s", c.Sandbox, what)
+	}
+	return nil
+}
+
+// MayMakeTree refuses callers that are bound, for what begins a tree or belongs to
+// none.
+func (c Caller) MayMakeTree(what string) error {
+	if c.Tree != "" {
+		return sandbox.Errorf(sandbox.CodeForbidden, "this token is bound to the tree of %s: it cannot make %s", c.Tree, what)
+	}
+	return c.MayMake(what)
+}

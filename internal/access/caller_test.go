@@ -1,0 +1,62 @@
+package access
+
+import (
+	"context"
+	"testing"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func TestWhoSeesWhat(t *testing.T) {
+	root, child := []string{"r"}, []string{"r", "snap", "c"}
+	for name, c := range map[string]struct {
+		caller Caller
+		tenant string
+		line   []string
+		want   bool
+	}{
+		"own":                       {Caller{Tenant: "a"}, "a", child, true},
+		"another's":                 {Caller{Tenant: "a"}, "b", child, false},
+		"the owner, another's":      {Owner(0), "b", child, false},
+		"nobody's":                  {Caller{}, "a", child, false},
+		"in the tree":               {Caller{Tenant: "a", Tree: "r"}, "a", child, true},
+		"the tree's first":          {Caller{Tenant: "a", Tree: "r"}, "a", root, true},
+		"above the tree":            {Caller{Tenant: "a", Tree: "c"}, "a", root, false},
+		"a tree of another tenant":  {Caller{Tenant: "a", Tree: "r"}, "b", child, false},
+		"the sandbox":               {Caller{Tenant: "a", Sandbox: "c"}, "a", child, true},
+		"a child of the sandbox":    {Caller{Tenant: "a", Sandbox: "r"}, "a", child, false},
+		"what descends from nobody": {Caller{Tenant: "a"}, "a", nil, false},
+	} {
+		if got := c.caller.Sees(c.tenant, c.line); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestBoundCallersCannotMakeWhatTheyWouldNotSee(t *testing.T) {
+	for name, c := range map[string]struct {
+		caller             Caller
+		children, newTrees bool
+	}{
+		"tenant":  {Caller{}, true, true},
+		"tree":    {Caller{Tree: "r"}, true, false},
+		"sandbox": {Caller{Sandbox: "r"}, false, false},
+	} {
+		if err := c.caller.MayMake("x"); (err == nil) != c.children || err != nil && sandbox.CodeOf(err) != sandbox.CodeForbidden {
+			t.Errorf("%s: children: %v", name, err)
+		}
+		if err := c.caller.MayMakeTree("x"); (err == nil) != c.newTrees || err != nil && sandbox.CodeOf(err) != sandbox.CodeForbidden {
+			t.Errorf("%s: trees: %v", name, err)
+		}
+	}
+}
+
+func TestCallerTravelsWithTheContext(t *testing.T) {
+	ctx := context.Background()
+	if !From(ctx).Owner {
+		t.Error("a part of the daemon is not its owner")
+	}
+	if got := From(With(ctx, Caller{Tenant: "a"})); got.Tenant != "a" || got.Owner {
+		t.Errorf("%+v", got)
+	}
+}

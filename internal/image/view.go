@@ -1,0 +1,80 @@
+package image
+
+import (
+	"slices"
+	"strings"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// Contents are kept once, whoever has them; names are an owner's. An owner sees the
+// images that it has a name for, and knows nothing of other names.
+
+// ownerMark begins the names of owners in names.json. No name begins with it.
+const ownerMark = "@"
+
+// For returns the store as owner sees it: with its own names, and with the images
+// that have one of them. The owner "" has the names without an owner.
+func (s *Store) For(owner string) *Store {
+	v := &Store{dir: s.dir, named: true}
+	if owner != "" {
+		v.prefix = ownerMark + owner + "/"
+	}
+	return v
+}
+
+// ForAll is For the owner "", who sees the images besides that nobody has a name
+// for.
+func (s *Store) ForAll() *Store { return &Store{dir: s.dir, named: true, nameless: true} }
+
+// key returns what a name is called in names.json.
+func (s *Store) key(name string) string { return s.prefix + name }
+
+// namesOf returns the names that an image has for the owner.
+func (s *Store) namesOf(n names, id string) []string {
+	out := []string{}
+	for key, owner := range n.Names {
+		name, own := strings.CutPrefix(key, s.prefix)
+		if owner == id && own && !strings.HasPrefix(name, ownerMark) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// visible returns the image as the owner sees it, or a CodeNotFound error.
+func (s *Store) visible(r record, n names, id, ref string) (sandbox.Image, error) {
+	own := s.namesOf(n, id)
+	if s.named && len(own) == 0 && !(s.nameless && s.elsewhere(n, id) == 0) {
+		return sandbox.Image{}, sandbox.NotFound("image", ref)
+	}
+	return r.image(id, own), nil
+}
+
+// elsewhere returns how many names of others an image has.
+func (s *Store) elsewhere(n names, id string) int {
+	count := 0
+	for _, named := range n.Names {
+		if named == id {
+			count++
+		}
+	}
+	return count - len(s.namesOf(n, id))
+}
+
+// Give gives an image, by its id, to another owner under a name.
+func (s *Store) Give(id, owner, name string) (sandbox.Image, error) {
+	if _, err := s.Resolve(id); err != nil {
+		return sandbox.Image{}, err
+	}
+	name, err := ParseName("name", name)
+	if err != nil {
+		return sandbox.Image{}, err
+	}
+	to := s.For(owner)
+	if err := s.locked(func() error { return to.setName(name, id) }); err != nil {
+		return sandbox.Image{}, err
+	}
+	return to.Resolve(id)
+}

@@ -1,0 +1,85 @@
+package image
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"ramet.dev/ramet/internal/erofs"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// makeFor makes an image with one file of the given contents.
+func makeFor(t *testing.T, s *Store, name, link string) sandbox.Image {
+	t.Helper()
+	img, err := s.Make(context.Background(), Options{Name: name}, func(d *Draft) error {
+		return d.Put("link", &erofs.Node{Kind: erofs.Symlink, Mode: 0o777, Target: link})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+func namesIn(t *testing.T, s *Store) (all []string) {
+	t.Helper()
+	list, err := s.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, img := range list {
+		all = append(all, img.Names...)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestOwnersSeeTheirOwn has two owners give the same name to different images, and
+// different names to the same one.
+func TestOwnersSeeTheirOwn(t *testing.T) {
+	raw, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b, host := raw.For("a"), raw.For("b"), raw.For("")
+	ofA, ofB := makeFor(t, a, "x", "1"), makeFor(t, b, "x", "2")
+	both := makeFor(t, b, "also", "1")
+	if ofA.ID == ofB.ID || both.ID != ofA.ID {
+		t.Fatalf("images %s, %s, %s", ofA.ID, ofB.ID, both.ID)
+	}
+	for name, c := range map[string]struct {
+		s    *Store
+		want []string
+	}{"a": {a, []string{"x"}}, "b": {b, []string{"also", "x"}}, "host": {host, nil}} {
+		if got := namesIn(t, c.s); !slices.Equal(got, c.want) {
+			t.Errorf("%s sees %q, want %q", name, got, c.want)
+		}
+	}
+	for _, ref := range []string{ofB.ID, ofB.ID[:12], "@b/x", "b/x", "also"} {
+		if img, err := a.Resolve(ref); err == nil {
+			t.Errorf("a finds %s: %+v", ref, img)
+		}
+	}
+	if removed, err := b.Remove(both.ID, func(string) bool { return false }); err != nil || removed {
+		t.Errorf("b removes what a has: %t, %v", removed, err)
+	}
+	if _, err := b.Resolve(both.ID); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		t.Errorf("b sees what it removed: %v", err)
+	}
+	if img, err := a.Resolve("x"); err != nil || img.ID != ofA.ID {
+		t.Errorf("a has %v, %v", img, err)
+	}
+	makeFor(t, b, "x", "3") // the name moves
+	if _, err := b.Resolve(ofB.ID); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		t.Errorf("b sees what has no name of it: %v", err)
+	}
+	if _, err := host.Resolve(ofB.ID); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		t.Errorf("the default owner sees what has no name: %v", err)
+	}
+	if _, err := raw.ForAll().Resolve(ofB.ID); err != nil {
+		t.Errorf("nobody sees what has no name: %v", err)
+	}
+	if _, err := raw.ForAll().Resolve(ofA.ID); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		t.Errorf("everybody sees what a has: %v", err)
+	}
+}

@@ -1,0 +1,168 @@
+package integration
+
+import (
+	"context"
+	"testing"
+
+	who "ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// as returns the context of a caller that may do everything within a tenant.
+func as(tenant string) context.Context {
+	return who.With(context.Background(), who.Caller{Tenant: tenant, Scope: sandbox.ScopeAdmin})
+}
+
+// giveImage lets a tenant use the image "box".
+func (n *node) giveImage(tenant string) {
+	n.t.Helper()
+	store, err := image.Open(n.paths.Images())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	img, err := store.Resolve("box")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if _, err := store.Give(img.ID, tenant, "box"); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// createAs makes a sandbox of a tenant.
+func (n *node) createAs(ctx context.Context, name string) *sandbox.Sandbox {
+	n.t.Helper()
+	s, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: name})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return s
+}
+
+// TestTenantsHaveNamesOfTheirOwn makes things of the same names for two tenants and
+// the owner. Nobody sees another's, before and after a restart of the daemon.
+func TestTenantsHaveNamesOfTheirOwn(t *testing.T) {
+	n := newNode(t)
+	for _, tenant := range []string{"a", "b"} {
+		if _, err := n.m.Create(as(tenant), sandbox.CreateRequest{Image: "box"}); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+			t.Errorf("%s creates of another's image: %v", tenant, err)
+		}
+		n.giveImage(tenant)
+	}
+	owners := map[string]context.Context{"owner": context.Background(), "a": as("a"), "b": as("b")}
+	boxes, snaps := map[string]string{}, map[string]string{}
+	for name, ctx := range owners {
+		boxes[name] = n.createAs(ctx, "main").ID
+		s, err := n.m.Snapshot(ctx, "main", sandbox.SnapshotRequest{Name: "kept"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		snaps[name] = s.ID
+		forked, err := n.m.Fork(ctx, "main", sandbox.ForkRequest{Names: []string{"kid"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.children(forked)
+	}
+	for range 2 {
+		for name, ctx := range owners {
+			n.seesOnly(ctx, name, boxes, snaps)
+		}
+		n.reopen()
+	}
+	for _, ctx := range owners {
+		for _, ref := range []string{"main", "kid"} {
+			if err := n.m.Destroy(ctx, ref); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := n.m.DeleteSnapshot(ctx, "kept"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// seesOnly looks as one of several at what all of them have.
+func (n *node) seesOnly(ctx context.Context, me string, boxes, snaps map[string]string) {
+	n.t.Helper()
+	for name, id := range boxes {
+		_, err := n.m.Get(ctx, id)
+		_, serr := n.m.GetSnapshot(ctx, snaps[name])
+		if own := name == me; (err == nil) != own || (serr == nil) != own {
+			n.t.Errorf("%s looks at the things of %s: %v, %v", me, name, err, serr)
+		}
+		if name != me && (sandbox.CodeOf(err) != sandbox.CodeNotFound || err.Error() != sandbox.NotFound("sandbox", id).Error()) {
+			n.t.Errorf("%s is told of %s's: %v", me, name, err)
+		}
+	}
+	if s, err := n.m.Get(ctx, "main"); err != nil || s.ID != boxes[me] {
+		n.t.Errorf("main is %v for %s: %v", s, me, err)
+	}
+	list, err := n.m.List(ctx, sandbox.ListFilter{})
+	if err != nil || len(list) != 2 {
+		n.t.Errorf("%s lists %d sandboxes: %v", me, len(list), err)
+	}
+	if list, err := n.m.Snapshots(ctx); err != nil || len(list) != 1 {
+		n.t.Errorf("%s lists %d snapshots: %v", me, len(list), err)
+	}
+	if roots, err := n.m.Tree(ctx, ""); err != nil || len(roots) != 1 || len(roots[0].Children) != 2 {
+		n.t.Errorf("%s has %d trees: %v", me, len(roots), err)
+	}
+	stop := context.AfterFunc(ctx, func() {})
+	defer stop()
+	err = n.m.Events(ctx, sandbox.EventRequest{}, func() {}, func(e sandbox.Event) error {
+		if e.Name != "main" && e.Name != "kid" || e.Name == "main" && e.SandboxID != boxes[me] {
+			n.t.Errorf("%s is told of %s of %s", me, e.Kind, e.SandboxID)
+		}
+		return nil
+	})
+	if err != nil {
+		n.t.Error(err)
+	}
+}
+
+// TestBoundCallers looks at a tree with the eyes of those who may see a part of it.
+func TestBoundCallers(t *testing.T) {
+	n := newNode(t)
+	root, other := n.create("root"), n.create("other")
+	kid := n.fork("root", 1)[0]
+	grandchild := n.fork(kid.ID, 1)[0]
+	tree := who.With(context.Background(), who.Caller{Tenant: who.DefaultTenant, Scope: sandbox.ScopeAdmin, Tree: kid.ID})
+	alone := who.With(context.Background(), who.Caller{Tenant: who.DefaultTenant, Scope: sandbox.ScopeAdmin, Sandbox: kid.ID})
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		sees map[string]bool
+	}{
+		"tree":    {tree, map[string]bool{kid.ID: true, grandchild.ID: true}},
+		"sandbox": {alone, map[string]bool{kid.ID: true}},
+	} {
+		for _, s := range []*sandbox.Sandbox{root, other, kid, grandchild} {
+			if _, err := n.m.Get(c.ctx, s.ID); (err == nil) != c.sees[s.ID] {
+				t.Errorf("%s: %s: %v", name, s.ID, err)
+			}
+		}
+		if list, err := n.m.List(c.ctx, sandbox.ListFilter{}); err != nil || len(list) != len(c.sees) {
+			t.Errorf("%s lists %d: %v", name, len(list), err)
+		}
+		if roots, err := n.m.Tree(c.ctx, ""); err != nil || len(roots) != 1 || roots[0].ID != kid.ID {
+			t.Errorf("%s has the trees %+v: %v", name, roots, err)
+		}
+		if _, err := n.m.Create(c.ctx, sandbox.CreateRequest{Image: "box"}); sandbox.CodeOf(err) != sandbox.CodeForbidden {
+			t.Errorf("%s creates: %v", name, err)
+		}
+		if _, err := n.m.Promote(c.ctx, kid.ID); sandbox.CodeOf(err) != sandbox.CodeConflict {
+			t.Errorf("%s promotes to what it does not see: %v", name, err)
+		}
+	}
+	if _, err := n.m.Fork(alone, kid.ID, sandbox.ForkRequest{}); sandbox.CodeOf(err) != sandbox.CodeForbidden {
+		t.Errorf("a caller bound to a sandbox forks it: %v", err)
+	}
+	forked, err := n.m.Fork(tree, kid.ID, sandbox.ForkRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.m.Get(tree, n.children(forked)[0].ID); err != nil {
+		t.Errorf("a child is not in its tree: %v", err)
+	}
+}
