@@ -49,6 +49,8 @@ type box struct {
 	id string
 	op sync.RWMutex // see the package comment
 
+	joint joint // forks that come at the same time
+
 	mu     sync.Mutex
 	rec    record
 	sentry *launch.Sentry // nil once it failed

@@ -65,9 +65,10 @@ func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by 
 	if by != nil {
 		batch.madeByItself(by)
 	}
+	batch.loading = b.joint.slots()
 	// Sentries are readied while the source is being frozen.
 	batch.prepareAhead(ctx)
-	f, frozen, err := m.freezeBox(ctx, b)
+	f, frozen, err := m.freezeForFork(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
@@ -104,6 +105,7 @@ type batch struct {
 	children []sandbox.Child
 	sentries []*launch.Sentry // readied ahead; nil where not
 	boxes    []*box           // nil where a child failed
+	loading  chan struct{}    // see newLoading
 	// asked is the request of the frozen sandbox itself that is answered in the
 	// children, 0 for none, and reply the answer.
 	asked uint64
@@ -133,7 +135,7 @@ func (m *Manager) newBatch(tenant string, began time.Time, count int, names []st
 	b := &batch{
 		m: m, tenant: tenant, began: began, timeout: childTimeout, names: names, env: env,
 		drafts: make([]draft, count), children: make([]sandbox.Child, count),
-		sentries: make([]*launch.Sentry, count), boxes: make([]*box, count),
+		sentries: make([]*launch.Sentry, count), boxes: make([]*box, count), loading: newLoading(),
 	}
 	if timeoutMS > 0 {
 		b.timeout = time.Duration(timeoutMS) * time.Millisecond
@@ -191,12 +193,18 @@ func merged(a, b map[string]string) map[string]string {
 }
 
 // prepareAhead takes sentries for the first children, as many as can work at
-// once. Failures show when the child is made.
+// once besides those of other batches. Failures show when the child is made.
 func (b *batch) prepareAhead(ctx context.Context) {
-	for i := range min(len(b.drafts), loadsAtOnce()) {
+	for i := range b.drafts {
+		select {
+		case b.loading <- struct{}{}:
+		default:
+			return
+		}
 		b.ahead.Add(1)
 		go func() {
 			defer b.ahead.Done()
+			defer func() { <-b.loading }()
 			if s, err := b.m.prepare(ctx, &b.drafts[i], nil); err == nil {
 				b.sentries[i] = s
 			}
@@ -214,13 +222,17 @@ func (b *batch) make(ctx context.Context, f *freeze, image string, hooks bool) e
 	}
 	defer files[1].Close()
 	var workers sync.WaitGroup
-	slots := make(chan struct{}, loadsAtOnce())
 	for i := range b.drafts {
 		workers.Add(1)
 		go func() {
 			defer workers.Done()
-			slots <- struct{}{}
-			defer func() { <-slots }()
+			select {
+			case b.loading <- struct{}{}:
+			case <-ctx.Done():
+				b.fail(i, context.Cause(ctx))
+				return
+			}
+			defer func() { <-b.loading }()
 			b.makeOne(ctx, i, f, files, hooks)
 		}()
 	}
@@ -294,7 +306,7 @@ func (b *batch) commit(ctx context.Context, f *freeze) error {
 			continue
 		}
 		fresh = append(fresh, x)
-		b.m.hold(f)
+		b.m.hold(f, 1)
 	}
 	err := context.Cause(ctx) // a cancelled fork has no children
 	if err == nil {

@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -116,11 +117,11 @@ func (m *Manager) holdOrigin(b *box) *freeze {
 func (m *Manager) freezeAs(ctx context.Context, f *freeze) (*wire.Frozen, error) {
 	key := f.source.Key()
 	if err := m.gens.add(key, f.source.Memory()); err != nil {
-		return nil, err
+		return nil, deathOf(f.source, err)
 	}
 	defer m.gens.release(key) // the list has it, if any page is in it
 	if err := m.gens.add(f.source.FilesName(), f.source.Files()); err != nil {
-		return nil, err
+		return nil, deathOf(f.source, err)
 	}
 	defer m.gens.release(f.source.FilesName())
 	var frozen wire.Frozen
@@ -145,6 +146,15 @@ func (m *Manager) freezeAs(ctx context.Context, f *freeze) (*wire.Frozen, error)
 	}
 	f.generations, f.files = frozen.Generations, frozen.Files
 	return &frozen, nil
+}
+
+// deathOf returns why s ended if err is that its files are closed, which happens
+// then, and err else.
+func deathOf(s *launch.Sentry, err error) error {
+	if errors.Is(err, os.ErrClosed) {
+		return s.End()
+	}
+	return err
 }
 
 // checkGenerations refuses memory that the source has no part in: a sentry that
@@ -180,11 +190,11 @@ func (m *Manager) childFiles(f *freeze, image string) ([]*os.File, error) {
 	return append([]*os.File{f.file, img}, gens...), nil
 }
 
-// hold takes a reference on f.
-func (m *Manager) hold(f *freeze) {
+// hold takes n references on f.
+func (m *Manager) hold(f *freeze, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f.refs++
+	f.refs += n
 }
 
 // drop gives up a reference on f, which may be nil; with the last one the pages

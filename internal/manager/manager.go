@@ -161,9 +161,10 @@ func DefaultPoolSize(memory uint64) launch.PoolSize {
 // FixedPoolSize is that of a pool that keeps n.
 func FixedPoolSize(n int) launch.PoolSize { return launch.PoolSize{Least: n, Most: n} }
 
-// loadsAtOnce is how many children load their state at the same time: more than
-// there are processors only makes each of them slower.
-func loadsAtOnce() int { return 2 * runtime.NumCPU() }
+// newLoading returns a channel with room for as many children of one source as may
+// load their state at the same time: more than there are processors only makes each
+// of them slower.
+func newLoading() chan struct{} { return make(chan struct{}, 2*runtime.NumCPU()) }
 
 // millis returns how long ago t was.
 func millis(t time.Time) float64 { return float64(time.Since(t).Microseconds()) / 1000 }

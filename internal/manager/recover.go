@@ -99,7 +99,7 @@ func (r *recovery) adoptBoxes() error {
 		}
 		if b.rec.Freeze != "" {
 			b.freeze = r.freeze(b.rec.Freeze)
-			r.m.hold(b.freeze)
+			r.m.hold(b.freeze, 1)
 			if b.freeze.generations != nil {
 				r.m.gens.release(gens[id]...)
 				continue

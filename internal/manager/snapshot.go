@@ -265,7 +265,7 @@ func (m *Manager) source(s *snapshot) (*freeze, error) {
 			return nil, err
 		}
 	}
-	m.hold(s.freeze)
+	m.hold(s.freeze, 1)
 	return s.freeze, nil
 }
 

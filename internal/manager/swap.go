@@ -45,7 +45,7 @@ func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (*sandbox.S
 	}
 	d.rec.Freeze = f.id
 	d.rec.Sandbox.State, d.rec.Sandbox.Reason = sandbox.StateRunning, ""
-	m.hold(f)
+	m.hold(f, 1)
 	if err := m.replace(ctx, b, d.rec, sentry, f, store.Change{Table: store.Freezes, ID: f.id, Doc: m.recordOf(f)}); err != nil {
 		sentry.Kill()
 		m.drop(f)
