@@ -144,7 +144,14 @@ func (b *bench) wants(name string) bool {
 
 // prepare looks after the image and says what else could be in the way.
 func (b *bench) prepare(ctx context.Context) error {
-	if _, err := workload.Image(ctx, b.c, workload.PythonImage, func(p sandbox.Progress) { b.progress("build image: %s %s", p.Phase, p.Detail) }); err != nil {
+	phases := map[string]bool{}
+	_, err := workload.Image(ctx, b.c, workload.PythonImage, func(p sandbox.Progress) {
+		if !phases[p.Phase] {
+			phases[p.Phase] = true
+			b.progress("build image: %s", p.Phase)
+		}
+	})
+	if err != nil {
 		return err
 	}
 	others, err := b.c.List(ctx, sandbox.ListFilter{State: sandbox.StateRunning})

@@ -72,6 +72,7 @@ func (a *app) attachCommand() *cobra.Command {
 		if err != nil || x == nil {
 			return err
 		}
+		a.sayTimeout(x, "its timeout", "its idle timeout")
 		return exitError(x)
 	})
 	return cmd
@@ -114,7 +115,18 @@ func (a *app) execKept(ctx context.Context, c *client.Client, opts execOptions) 
 	}
 	// Its output was seen. If it is gone by now, so much the better.
 	_ = c.RemoveProcess(ctx, opts.ref, p.PID)
+	a.sayTimeout(x, opts.timeout.String(), opts.idleTimeout.String()+" without output or input")
 	return exitError(x)
+}
+
+// sayTimeout tells why a process was killed, if its time was over.
+func (a *app) sayTimeout(x *sandbox.ExecResult, whole, idle string) {
+	if x.Idle {
+		whole = idle
+	}
+	if x.TimedOut {
+		fmt.Fprintf(a.Err, "ramet: the command was killed after %s\n", whole)
+	}
 }
 
 func startRequest(opts execOptions) (sandbox.StartRequest, error) {

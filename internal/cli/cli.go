@@ -89,15 +89,15 @@ func Run(ctx context.Context, deps Deps, args []string, stdio Stdio) int {
 	a := &app{Deps: deps, Stdio: stdio}
 	root := a.rootCommand()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if a.client != nil {
 		a.client.Close()
 	}
-	return a.exitCode(ctx, err, args)
+	return a.exitCode(ctx, cmd, err, args)
 }
 
-// exitCode reports err and returns the exit code for it.
-func (a *app) exitCode(ctx context.Context, err error, args []string) int {
+// exitCode reports err, of cmd, and returns the exit code for it.
+func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error, args []string) int {
 	var exit ExitError
 	switch {
 	case err == nil:
@@ -120,7 +120,7 @@ func (a *app) exitCode(ctx context.Context, err error, args []string) int {
 	case !a.running:
 		fmt.Fprintf(a.Err, "ramet: %v\nsee 'ramet --help'\n", err)
 	default:
-		fmt.Fprintln(a.Err, "ramet:", err)
+		fmt.Fprintln(a.Err, "ramet:", inWords(cmd, err))
 	}
 	if !a.running {
 		return exitUsage
@@ -142,6 +142,7 @@ func asksForJSON(args []string) bool {
 }
 
 func (a *app) rootCommand() *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:           "ramet",
 		Short:         "Fork live sandboxes: files, memory and running processes",
@@ -150,7 +151,14 @@ func (a *app) rootCommand() *cobra.Command {
 		PersistentPreRun: func(*cobra.Command, []string) {
 			a.running = true
 		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				return a.showVersion()
+			}
+			return cmd.Help()
+		},
 	}
+	root.Flags().BoolVar(&version, "version", false, "print the version, as the command of that name does")
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)

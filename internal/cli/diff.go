@@ -48,9 +48,10 @@ var noHunks = map[sandbox.NoHunks]string{
 	sandbox.NoHunksLimit:    "too much to show",
 }
 
-// writeDiff prints one line for each change, as version control does: A, M, D or R.
+// writeDiff prints one line for each changed path, as version control does: A, M, D
+// or R.
 func writeDiff(w io.Writer, d *sandbox.Diff) error {
-	if len(d.Changes) == 0 {
+	if len(d.Changes)+len(d.Variables) == 0 {
 		return line("no differences")(w)
 	}
 	for _, c := range d.Changes {

@@ -124,8 +124,8 @@ func (a *app) exec(ctx context.Context, c *client.Client, opts execOptions) erro
 		if err := a.writeJSON(res); err != nil {
 			return err
 		}
-	} else if res.TimedOut {
-		fmt.Fprintf(a.Err, "ramet: the command was killed after %s\n", opts.timeout)
+	} else {
+		a.sayTimeout(res, opts.timeout.String(), "")
 	}
 	if res.ExitCode != 0 {
 		return ExitError(res.ExitCode)

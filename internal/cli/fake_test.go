@@ -250,7 +250,14 @@ func fakeFork(ctx context.Context, ref string, req sandbox.ForkRequest) (*sandbo
 
 func fakeDiff(_ context.Context, from, to string, req sandbox.DiffRequest) (*sandbox.Diff, error) {
 	d := &sandbox.Diff{From: baseID, To: kidID, Base: baseID}
+	variables := []sandbox.VariableChange{
+		{Context: "python", Language: "python", Name: "gone", Kind: sandbox.Deleted, Type: "str", Size: 50, Repr: "'x\x1b[2J'"},
+		{Context: "python", Language: "python", Name: "n", Kind: sandbox.Modified, Type: "int", OldType: "float", Size: 28, OldSize: 24, Repr: "1", OldRepr: "1.5"},
+	}
 	if from == to {
+		if req.Variables {
+			d.Variables = variables
+		}
 		return d, nil
 	}
 	d.Changes = []sandbox.Change{
@@ -268,10 +275,7 @@ func fakeDiff(_ context.Context, from, to string, req sandbox.DiffRequest) (*san
 		d.Changes[0].Hunks = "@@ -1 +1 @@\n-a\tb\x07\n+c\n"
 	}
 	if req.Variables {
-		d.Variables = []sandbox.VariableChange{
-			{Context: "python", Language: "python", Name: "gone", Kind: sandbox.Deleted, Type: "str", Size: 50, Repr: "'x\x1b[2J'"},
-			{Context: "python", Language: "python", Name: "n", Kind: sandbox.Modified, Type: "int", OldType: "float", Size: 28, OldSize: 24, Repr: "1", OldRepr: "1.5"},
-		}
+		d.Variables = variables
 	}
 	if len(req.Paths) > 0 {
 		d.Changes = slices.DeleteFunc(d.Changes, func(c sandbox.Change) bool { return !strings.HasPrefix(c.Path, req.Paths[0]) })
@@ -337,6 +341,8 @@ func fakeImage(img *sandbox.Image) func(context.Context, sandbox.ImageRequest, f
 		progress(sandbox.Progress{Phase: "fetch", Done: 1, Total: 3, Detail: "first"})
 		progress(sandbox.Progress{Phase: "fetch", Done: 2, Total: 3, Detail: "first"})
 		progress(sandbox.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "second"})
+		progress(sandbox.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "first"})
+		progress(sandbox.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "second"})
 		progress(sandbox.Progress{Phase: "write", Done: 0, Total: 0})
 		if req.Name == "bad" {
 			return nil, sandbox.Errorf(sandbox.CodeHostile, "path leaves the root")
@@ -366,6 +372,9 @@ func fakeProcesses() apitest.ProcessFuncs {
 		return nil, sandbox.Errorf(sandbox.CodeNotFound, "no process %d", pid)
 	}
 	attach := func(ctx context.Context, ref string, pid int, req sandbox.AttachRequest, s httpapi.AttachIO) (*sandbox.Position, error) {
+		if pid == 16 { // its idle timeout has ended it
+			return &sandbox.Position{Exit: &sandbox.ExecResult{ExitCode: 137, Signal: "SIGKILL", TimedOut: true, Idle: true}}, nil
+		}
 		if _, err := one(ctx, ref, pid); err != nil {
 			return nil, err
 		}
@@ -405,6 +414,14 @@ func fakeProcesses() apitest.ProcessFuncs {
 		StartProcessFunc: func(ctx context.Context, ref string, req sandbox.StartRequest) (*sandbox.Process, error) {
 			if _, err := find(ctx, ref); err != nil {
 				return nil, err
+			}
+			switch append(req.Argv, "")[0] {
+			case "nosuch":
+				return nil, fmt.Errorf("start: %w", sandbox.Errorf(sandbox.CodeNoCommand, "nosuch: command not found"))
+			case "/tmp":
+				return nil, fmt.Errorf("start: %w", sandbox.Errorf(sandbox.CodeNotExecutable, "/tmp: it is not a regular file"))
+			case "idle":
+				return &sandbox.Process{PID: 16, Kept: &sandbox.KeptProcess{Terminal: true}}, nil
 			}
 			return &sandbox.Process{PID: 15, Command: fmt.Sprintf("%+v", req), StartedAt: created, Kept: &sandbox.KeptProcess{}}, nil
 		},

@@ -29,7 +29,7 @@ func (a *app) newProgress(ctx context.Context) progress {
 	case isTerminal(a.Err):
 		return &barProgress{bars: mpb.NewWithContext(ctx, mpb.WithOutput(a.Err), mpb.WithWidth(barWidth))}
 	}
-	return &lineProgress{w: a.Err}
+	return &lineProgress{w: a.Err, seen: map[string]bool{}}
 }
 
 type noProgress struct{}
@@ -37,22 +37,22 @@ type noProgress struct{}
 func (noProgress) update(sandbox.Progress) {}
 func (noProgress) end(bool)                {}
 
-// lineProgress prints a line for each phase and each new detail of it.
+// lineProgress prints a line for each phase and each detail of it, once: things that
+// are done at the same time take turns in what is reported.
 type lineProgress struct {
-	w             io.Writer
-	phase, detail string
+	w    io.Writer
+	seen map[string]bool
 }
 
 func (l *lineProgress) update(p sandbox.Progress) {
-	if p.Phase == l.phase && p.Detail == l.detail {
-		return
-	}
-	l.phase, l.detail = p.Phase, p.Detail
 	text := p.Phase
 	if p.Detail != "" {
 		text += ": " + p.Detail
 	}
-	fmt.Fprintln(l.w, printable(text))
+	if !l.seen[text] {
+		l.seen[text] = true
+		fmt.Fprintln(l.w, printable(text))
+	}
 }
 
 func (l *lineProgress) end(bool) {}

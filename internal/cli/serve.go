@@ -27,15 +27,17 @@ func NewVersion(version, commit string) Version {
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Say which build of ramet this is", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			v := a.Version
-			text := "ramet " + v.Version
-			if v.Commit != "" {
-				text += " (" + v.Commit + ")"
-			}
-			return a.show(v, line(fmt.Sprintf("%s %s %s/%s", text, v.Go, v.OS, v.Arch)))
-		},
+		RunE: func(*cobra.Command, []string) error { return a.showVersion() },
 	}
+}
+
+func (a *app) showVersion() error {
+	v := a.Version
+	text := "ramet " + v.Version
+	if v.Commit != "" {
+		text += " (" + v.Commit + ")"
+	}
+	return a.show(v, line(fmt.Sprintf("%s %s %s/%s", text, v.Go, v.OS, v.Arch)))
 }
 
 func (a *app) serveCommand() *cobra.Command {

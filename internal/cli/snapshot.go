@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,24 +39,33 @@ func (a *app) snapshotCommand() *cobra.Command {
 }
 
 func (a *app) snapshotsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "snapshots", Short: "List snapshots", Args: cobra.NoArgs,
+	var quiet bool
+	cmd := &cobra.Command{
+		Use: "snapshots [-q]", Short: "List snapshots", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			snaps, err := c.Snapshots(ctx)
 			if err != nil {
 				return err
 			}
 			var rows [][]string
+			var ids strings.Builder
 			for _, s := range snaps {
+				ids.WriteString(s.ID + "\n")
 				where := "memory"
 				if s.OnDisk {
 					where = byteSize(s.SizeBytes)
 				}
 				rows = append(rows, []string{s.ID, s.Name, string(s.State), s.Sandbox, where, age(s.CreatedAt, time.Now())})
 			}
+			if quiet && !a.json {
+				_, err := io.WriteString(a.Out, ids.String())
+				return err
+			}
 			return a.show(snaps, table([]string{"ID", "NAME", "STATE", "SANDBOX", "SIZE", "AGE"}, rows))
 		}),
 	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	return cmd
 }
 
 func (a *app) rollbackCommand() *cobra.Command {

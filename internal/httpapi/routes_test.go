@@ -267,7 +267,7 @@ func TestEveryCodeHasItsStatus(t *testing.T) {
 	for _, code = range []sandbox.Code{
 		sandbox.CodeInvalid, sandbox.CodeNotFound, sandbox.CodeNameTaken, sandbox.CodeConflict, sandbox.CodeWrongState, sandbox.CodeLimit,
 		sandbox.CodeNoMemory, sandbox.CodeNoSpace, sandbox.CodeIsolation, sandbox.CodeTimeout, sandbox.CodeCanceled, sandbox.CodeSandboxDied,
-		sandbox.CodeHostile, sandbox.CodeCorrupt, sandbox.CodeUnavailable, sandbox.CodeUnsupported, sandbox.CodeInternal,
+		sandbox.CodeHostile, sandbox.CodeCorrupt, sandbox.CodeUnavailable, sandbox.CodeUnsupported, sandbox.CodeInternal, sandbox.CodeNoCommand, sandbox.CodeNotExecutable,
 	} {
 		got := ask(t, c, "GET", "/v1/sandboxes/a", "")
 		p := got.problem(t)

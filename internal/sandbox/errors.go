@@ -33,6 +33,9 @@ const (
 	CodeUnavailable Code = "unavailable"       // a service that is needed cannot be reached
 	CodeUnsupported Code = "unsupported"       // valid, but not possible here
 	CodeInternal    Code = "internal"          // a defect of Ramet
+	// A command cannot be started. Their exit codes are those of shells.
+	CodeNoCommand     Code = "command_not_found"
+	CodeNotExecutable Code = "not_executable"
 )
 
 type codeInfo struct {
@@ -43,7 +46,7 @@ type codeInfo struct {
 
 // Exit codes are those of the product's contract: 1 failure, 2 usage, 3 not
 // found, 4 conflict or wrong state, 5 limit, 6 isolation refused, 130
-// interrupted.
+// interrupted; and of commands those that shells give.
 var codeTable = map[Code]codeInfo{
 	CodeInvalid:     {http.StatusBadRequest, 2, "Invalid argument"},
 	CodeNotFound:    {http.StatusNotFound, 3, "Not found"},
@@ -65,6 +68,9 @@ var codeTable = map[Code]codeInfo{
 	CodeUnavailable: {http.StatusServiceUnavailable, 1, "Unavailable"},
 	CodeUnsupported: {http.StatusUnprocessableEntity, 1, "Not supported here"},
 	CodeInternal:    {http.StatusInternalServerError, 1, "Internal error"},
+
+	CodeNoCommand:     {http.StatusBadRequest, 127, "Command not found"},
+	CodeNotExecutable: {http.StatusBadRequest, 126, "Not executable"},
 }
 
 // HTTPStatus returns the status a problem document of code c carries.

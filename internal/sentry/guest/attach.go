@@ -31,7 +31,11 @@ func (g *Guest) Start(req *wire.Exec) (*wire.Started, error) {
 	if err != nil {
 		var se *startError
 		if errors.As(err, &se) {
-			err = sandbox.Invalid("argv", "%s", se.msg)
+			code := sandbox.CodeNotExecutable
+			if se.code == exitNotFound {
+				code = sandbox.CodeNoCommand
+			}
+			err = sandbox.Errorf(code, "%s", se.msg)
 		}
 		return nil, err
 	}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// optionOf are the options that fields of requests come from where their names
+// differ by more than a unit.
+var optionOf = map[string][]string{
+	"names":    {"name"},
+	"metadata": {"meta"},
+	"language": {"lang"},
+	"paths":    {"path"},
+	"from":     {"since", "from"},
+}
+
+var (
+	// inRequest is where the daemon's framework says that something is wrong.
+	inRequest = regexp.MustCompile(`\b(?:body|query|path|header)\.([A-Za-z_][\w.-]*)(?:\[\d+\])?: `)
+	unit      = regexp.MustCompile(`[_-](?:ms|mib|kib)$`)
+)
+
+// inWords returns err, of cmd, as a person is told: fields of requests are called
+// as the options are that they come from, or without what only REST knows.
+func inWords(cmd *cobra.Command, err error) string {
+	text := err.Error()
+	var e *sandbox.Error
+	if !errors.As(err, &e) || e.Field == "" {
+		return text
+	}
+	before, ok := strings.CutSuffix(text, e.Error())
+	if !ok { // several errors, or one that says it in its own words
+		return text
+	}
+	name, detail := nameOf(cmd, e.Field), e.Detail
+	// Who wraps an error that names a field names it once more.
+	again := regexp.MustCompile(`^(?:[a-z ]+: )*` + regexp.QuoteMeta(e.Field) + ": ")
+	detail = detail[len(again.FindString(detail)):]
+	if said := inRequest.FindStringSubmatch(detail); said != nil && said[1] == e.Field && strings.HasPrefix(detail, said[0]) {
+		detail = detail[len(said[0]):]
+	}
+	detail = inRequest.ReplaceAllStringFunc(detail, func(said string) string {
+		return nameOf(cmd, inRequest.FindStringSubmatch(said)[1]) + ": "
+	})
+	return before + name + ": " + detail
+}
+
+// nameOf returns the option of cmd that a field comes from, or the field in words.
+func nameOf(cmd *cobra.Command, field string) string {
+	first, _, within := strings.Cut(field, ".")
+	last := field[strings.LastIndex(field, ".")+1:]
+	plain := unit.ReplaceAllString(last, "")
+	for _, option := range append(optionOf[field], first, last, plain) {
+		option = strings.ReplaceAll(option, "_", "-")
+		if cmd == nil || cmd.Flags().Lookup(option) == nil {
+			continue
+		}
+		if within && option == strings.ReplaceAll(first, "_", "-") {
+			option += " " + strings.ReplaceAll(plain, "_", " ")
+		}
+		return "--" + option
+	}
+	return strings.ReplaceAll(plain, "_", " ")
+}
