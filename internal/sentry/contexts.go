@@ -1,6 +1,8 @@
 package sentry
 
 import (
+	"time"
+
 	"ramet.dev/ramet/internal/interp"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/sentry/guest"
@@ -41,8 +43,9 @@ func runCode(g *guest.Guest, c *wire.Conn, req *wire.Run) (any, error) {
 		return nil, err
 	}
 	var packet []byte
-	return g.Run(req, payload, guest.RunIO{
+	ran, err := g.Run(req, payload, guest.RunIO{
 		Gone: in.gone,
+		Cut:  func() { _ = c.SetWriteDeadline(time.Unix(1, 0)) }, // it is closed, else
 		Output: func(stream wire.Stream, data []byte) error {
 			t := wire.TypeStdout
 			if stream == wire.Stderr {
@@ -55,6 +58,8 @@ func runCode(g *guest.Guest, c *wire.Conn, req *wire.Run) (any, error) {
 			return c.Send(wire.TypePart, packet)
 		},
 	})
+	_ = c.SetWriteDeadline(time.Time{}) // likewise
+	return ran, err
 }
 
 // all waits for the end of the input and returns it.

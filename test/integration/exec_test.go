@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -132,6 +133,68 @@ func TestExecTimeout(t *testing.T) {
 		t.Errorf("it took %v", d)
 	}
 	eventually(t, "processes", func() error { return n.noProcesses("box") })
+}
+
+// slowReader is a caller who takes about as long to read as processes to write.
+type slowReader struct{ first []byte }
+
+func (s *slowReader) Write(b []byte) (int, error) {
+	if s.first == nil {
+		s.first = bytes.Clone(b)
+	}
+	for range 10 {
+		sha256.Sum256(b)
+	}
+	return len(b), nil
+}
+
+// TestExecLeavesWriters runs commands that leave processes behind which write without
+// end. The command's output ends with the command, at its timeout too, and the others
+// go on.
+func TestExecLeavesWriters(t *testing.T) {
+	n := newNode(t)
+	ctx := context.Background()
+	for _, c := range []struct {
+		name string
+		req  sandbox.ExecRequest
+		code int
+	}{
+		{"end", sandbox.ExecRequest{Argv: []string{"guest", "leave", "0s"}}, 0},
+		{"timeout", sandbox.ExecRequest{Argv: []string{"guest", "leave", "1h"}, TimeoutMS: 2500}, 137},
+	} {
+		box := n.create("").ID
+		out := &slowReader{}
+		limited, cancel := context.WithTimeout(ctx, patience)
+		r, err := n.m.Exec(limited, box, c.req, httpapi.ExecIO{Stdout: out, Stderr: out})
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.ExitCode != c.code || r.TimedOut != (c.code != 0) || !strings.HasPrefix(string(out.first), "left\n") {
+			t.Errorf("%s: outcome is %+v, and the output begins with %.20q", c.name, *r, out.first)
+		}
+		list, err := n.m.Processes(ctx, box, false)
+		if err != nil || len(list) != 2 {
+			t.Errorf("%s: %+v still run, %v", c.name, list, err)
+		}
+		n.destroy(box)
+	}
+	n.create("box")
+	for _, tty := range []*sandbox.TerminalSize{nil, {Rows: 10, Cols: 10}} {
+		pid := n.start("box", sandbox.StartRequest{Terminal: tty}, "leave", "0s")
+		f := n.follow("box", pid, 0)
+		if x := f.exit(); !x.OK {
+			t.Errorf("it ended with %+v", *x)
+		}
+		before := f.next
+		eventually(t, "output of those that it left behind", func() error {
+			later := n.follow("box", pid, -1)
+			if later.exit(); later.pos.NextSeq <= before {
+				return fmt.Errorf("it ends at %d", later.pos.NextSeq)
+			}
+			return nil
+		})
+	}
 }
 
 // noProcesses checks that nothing runs in ref.

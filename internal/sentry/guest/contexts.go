@@ -47,7 +47,9 @@ type codeContext struct {
 	in       *interpreter // nil until it is first needed
 	restarts int64
 
-	unseeded bool // the interpreter has the generators of its parent; of who has the turn, not saved
+	// Of who has the turn, not saved.
+	unseeded bool     // the interpreter has the generators of its parent
+	seeding  *seeding // that was asked to change this, if not nil
 
 	turns turns // not saved
 	ended bool  // removed; guarded by contexts.mu, not saved
@@ -282,7 +284,7 @@ func (g *Guest) RestartContext(name string, gone <-chan struct{}) (*sandbox.Cont
 	}
 	if in := g.interpreterOf(c); in != nil {
 		g.killInterpreter(in)
-		<-in.done
+		in.awaitEnd()
 	}
 	if err := c.turns.take(gone); err != nil {
 		return nil, err
@@ -304,7 +306,9 @@ func (g *Guest) EndContext(name string) error {
 	return nil
 }
 
-// removeContext takes a context from the list and ends its interpreter.
+// removeContext takes a context from the list and ends its interpreter. A fork comes
+// before or after both: nobody could end the interpreter in a child that has no such
+// context.
 func (g *Guest) removeContext(c *codeContext) {
 	g.io.RLock()
 	g.contexts.mu.Lock()
@@ -312,10 +316,12 @@ func (g *Guest) removeContext(c *codeContext) {
 	c.ended = true
 	in := c.in
 	g.contexts.mu.Unlock()
-	g.io.RUnlock()
 	if in != nil {
 		g.killInterpreter(in)
-		<-in.done
+	}
+	g.io.RUnlock()
+	if in != nil {
+		in.awaitEnd()
 	}
 }
 

@@ -111,15 +111,33 @@ func (g *Guest) launch(req *wire.Exec, keep int64, own bool) (*process, *reader,
 	if err := g.table.makeRoom(); err != nil {
 		return nil, nil, err
 	}
+	p, err := g.create(req, keep)
+	if err != nil {
+		g.table.giveUpRoom()
+		return nil, nil, err
+	}
+	p.ready(g.table)
+	g.table.add(p)
+	var out *reader
+	if own {
+		out = p.out.newReader(0, true)
+	}
+	g.k.StartProcess(p.tg)
+	g.attend(p)
+	return p, out, nil
+}
+
+// create makes a process that does not run yet.
+func (g *Guest) create(req *wire.Exec, keep int64) (*process, error) {
 	ctx := g.rootContext()
 	mns, err := g.mountNamespace()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer mns.DecRef(ctx)
 	args, err := g.processArgs(ctx, mns, req)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	fds := g.k.NewFDTable()
 	defer fds.DecRef(ctx)
@@ -135,36 +153,28 @@ func (g *Guest) launch(req *wire.Exec, keep int64, own bool) (*process, *reader,
 	}
 	if err != nil {
 		g.abandon(p)
-		return nil, nil, err
+		return nil, err
 	}
 	if args.Filename, err = user.ResolveExecutablePath(args.NewContext(g.k), args); err != nil {
 		g.abandon(p)
-		return nil, nil, &startError{exitNotFound, fmt.Sprintf("%s: command not found", req.Argv[0])}
+		return nil, &startError{exitNotFound, fmt.Sprintf("%s: command not found", req.Argv[0])}
 	}
 	switch mode, err := g.modeOf(ctx, mns, args.Filename); {
 	case linuxerr.Equals(linuxerr.ENOENT, err):
 		g.abandon(p)
-		return nil, nil, &startError{exitNotFound, fmt.Sprintf("%s: no such file", req.Argv[0])}
+		return nil, &startError{exitNotFound, fmt.Sprintf("%s: no such file", req.Argv[0])}
 	case err == nil && mode.FileType() != linux.ModeRegular: // opening a fifo would wait for a writer
 		g.abandon(p)
-		return nil, nil, &startError{exitNotExecutable, fmt.Sprintf("%s: it is not a regular file", req.Argv[0])}
+		return nil, &startError{exitNotExecutable, fmt.Sprintf("%s: it is not a regular file", req.Argv[0])}
 	}
 	mns.IncRef() // taken over by CreateProcess
 	tg, pid, err := g.k.CreateProcess(*args)
 	if err != nil {
 		g.abandon(p)
-		return nil, nil, &startError{exitNotExecutable, fmt.Sprintf("%s: %v", req.Argv[0], err)}
+		return nil, &startError{exitNotExecutable, fmt.Sprintf("%s: %v", req.Argv[0], err)}
 	}
 	p.tg, p.pid = tg, int32(pid)
-	p.ready(g.table)
-	g.table.add(p)
-	var out *reader
-	if own {
-		out = p.out.newReader(0, true)
-	}
-	g.k.StartProcess(tg)
-	g.attend(p)
-	return p, out, nil
+	return p, nil
 }
 
 // processArgs returns the arguments of a new process but for its descriptors and

@@ -53,11 +53,12 @@ func (g *Guest) started(c *codeContext) (*interpreter, error) {
 	go g.flush(in)
 	if err := in.awaitReady(gotime.After(startPatience)); err != nil {
 		g.killInterpreter(in)
-		<-in.done
+		in.awaitEnd()
 		g.setInterpreter(c, old)
 		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "the %s interpreter %w: exit code %d%s", c.language, err, exitedOf(linux.WaitStatus(in.status)).Code, because(what.String()))
 	}
 	in.leave(first)
+	c.unseeded, c.seeding = false, nil
 	if old != nil {
 		g.io.RLock()
 		g.contexts.mu.Lock()
@@ -245,8 +246,7 @@ func (g *Guest) serveInterpreter(in *interpreter) {
 		pumps = append(pumps, g.listen(f, waiter.ReadableEvents, in.wake))
 	}
 	buf, spare := make([]byte, wire.MaxChunk), make([]byte, wire.MaxChunk)
-	over := false // the process had exited before what is in the pipes now was read
-	for {
+	for !in.hasExited() {
 		n := g.passOutput(in, buf, len(buf))
 		m, err := g.readAnswers(in, buf, spare)
 		if err != nil {
@@ -255,14 +255,21 @@ func (g *Guest) serveInterpreter(in *interpreter) {
 		if n+m > 0 {
 			continue
 		}
-		if over {
-			break
-		}
 		select {
 		case <-in.wake.c:
 		case <-in.exited:
-			over = true
 		}
+	}
+	// What it left in the pipes, and not what others write that it left behind.
+	left := [3]int{pumps[0].unread(), pumps[1].unread(), pumps[2].unread()}
+	g.passStream(in, wire.Stdout, in.stdout, buf, left[0])
+	g.passStream(in, wire.Stderr, in.stderr, buf, left[1])
+	for left[2] > 0 {
+		n, err := g.readAnswers(in, buf[:min(len(buf), left[2])], spare)
+		if n == 0 || err != nil {
+			break
+		}
+		left[2] -= n
 	}
 	for _, p := range pumps {
 		p.close()
@@ -271,26 +278,32 @@ func (g *Guest) serveInterpreter(in *interpreter) {
 	g.finish(in)
 }
 
-// passOutput passes on at most about so many bytes of each stream.
+func (in *interpreter) hasExited() bool {
+	select {
+	case <-in.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// passOutput passes on at most so many bytes of each stream.
 func (g *Guest) passOutput(in *interpreter, buf []byte, most int) int {
+	return g.passStream(in, wire.Stdout, in.stdout, buf, most) + g.passStream(in, wire.Stderr, in.stderr, buf, most)
+}
+
+func (g *Guest) passStream(in *interpreter, stream wire.Stream, file *vfs.FileDescription, buf []byte, most int) int {
 	total := 0
-	for _, stream := range []wire.Stream{wire.Stdout, wire.Stderr} {
-		file := in.stdout
-		if stream == wire.Stderr {
-			file = in.stderr
+	for total < most {
+		n, err := g.readPipe(file, buf[:min(len(buf), most-total)])
+		if n == 0 || err != nil {
+			break
 		}
-		for n := 0; n < most; {
-			got, err := g.readPipe(file, buf)
-			if got == 0 || err != nil {
-				break
-			}
-			in.mu.Lock()
-			r := in.current
-			in.mu.Unlock()
-			r.output(stream, buf[:got])
-			n += got
-			total += got
-		}
+		in.mu.Lock()
+		r := in.current
+		in.mu.Unlock()
+		r.output(stream, buf[:n])
+		total += n
 	}
 	return total
 }
@@ -394,6 +407,23 @@ func (g *Guest) finish(in *interpreter) {
 		in.current.died = exitedOf(linux.WaitStatus(in.status))
 		close(in.current.done)
 		in.current = nil
+	}
+}
+
+// awaitEnd waits until an interpreter that was killed is over. Callers who do not
+// read what it has written are cut off.
+func (in *interpreter) awaitEnd() {
+	for {
+		select {
+		case <-in.done:
+			return
+		case <-gotime.After(interruptPatience):
+		}
+		in.mu.Lock()
+		if in.current != nil && in.current.unreadFor() > 0 {
+			in.current.cut() // while it is the current one: its caller gets an answer later
+		}
+		in.mu.Unlock()
 	}
 }
 

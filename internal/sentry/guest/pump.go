@@ -1,9 +1,14 @@
 package guest
 
 import (
+	"encoding/binary"
+	"math"
 	gotime "time"
 
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/sentry/arch"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/usermem"
 	"gvisor.dev/gvisor/pkg/waiter"
@@ -42,16 +47,35 @@ func (p *pump) close() {
 	p.file.EventUnregister(&p.entry)
 }
 
-// fill reads what is in the pipe into out. What a save finds is either in the pipe
-// or in out. It never blocks for longer than a save takes.
-func (p *pump) fill(out *ring, stream wire.Stream) (int, error) {
+// fill reads at most so many bytes of what is in the pipe into out. What a save
+// finds is either in the pipe or in out. It never blocks for longer than a save
+// takes.
+func (p *pump) fill(out *ring, stream wire.Stream, most int) (int, error) {
 	p.g.io.RLock()
 	defer p.g.io.RUnlock()
 	ctx := p.g.rootContext()
 	return out.fill(stream, func(buf []byte) (int, error) {
-		n, err := p.file.Read(ctx, usermem.BytesIOSequence(buf), vfs.ReadOptions{})
+		n, err := p.file.Read(ctx, usermem.BytesIOSequence(buf[:min(len(buf), most)]), vfs.ReadOptions{})
 		return int(n), err
 	})
+}
+
+// maxUnread is at least what a terminal has, in bytes, with a carriage return for
+// each line feed.
+const maxUnread = 512 << 10
+
+// unread returns how many bytes are in the pipe. Terminals tell only tasks: for one
+// it is as much as there may be.
+func (p *pump) unread() int {
+	p.g.io.RLock()
+	defer p.g.io.RUnlock()
+	var count [4]byte
+	var args arch.SyscallArguments // the count is stored at 0
+	args[1].Value = linux.FIONREAD
+	if _, err := p.file.Ioctl(p.g.rootContext(), &usermem.BytesIO{Bytes: count[:]}, unix.SYS_IOCTL, args); err != nil {
+		return maxUnread
+	}
+	return int(binary.NativeEndian.Uint32(count[:]))
 }
 
 func (p *pump) write(data []byte) (int, error) {
@@ -87,46 +111,57 @@ func (g *Guest) attend(p *process) {
 }
 
 // drain moves what the guest writes into end, one of p's, to p's ring until the
-// last guest process closes it. When p has exited and end is empty, it closes
-// quiet.
+// last guest process closes it. When p has exited and what was in end then is in
+// the ring, it closes quiet: what others write that p left behind comes after p's
+// own output.
 func (g *Guest) drain(p *process, end **vfs.FileDescription, stream wire.Stream, quiet chan struct{}) {
 	pm := g.newPump(*end, waiter.ReadableEvents)
 	p.out.addWriter(pm.wake)
+	own := true // p's output
 	defer func() {
 		p.out.removeWriter(pm.wake)
 		pm.close()
 		g.giveUp(p, end)
-		if quiet != nil {
+		if own {
 			close(quiet)
 		}
 	}()
 	exited := p.exited
-	last := false // p had exited before what is in the pipe now was read
+	left := math.MaxInt // how much of end is still p's output
 	for {
-		n, err := pm.fill(p.out, stream)
+		select {
+		case <-exited:
+			exited, left = nil, pm.unread()
+		default:
+		}
+		if left == 0 && own {
+			own, left = false, math.MaxInt
+			close(quiet)
+			<-p.done
+		}
+		n, err := pm.fill(p.out, stream, left)
 		switch {
 		case n > 0:
 			p.touch()
+			if exited == nil && own {
+				left -= n
+			}
 			continue
 		case err == errNoRoom:
 			<-pm.wake.c
 			continue
 		case wouldBlock(err):
-		case end != &p.terminal || last:
+		case end != &p.terminal || exited == nil:
 			return // end of file: nobody can write any more
 		}
-		if last {
-			if quiet != nil {
-				close(quiet)
-				quiet = nil
-			}
-			<-pm.wake.c
+		if exited == nil && own {
+			left = 0 // a terminal had less than it may have
 			continue
 		}
 		select {
 		case <-pm.wake.c:
 		case <-exited:
-			last = true
+			exited, left = nil, pm.unread()
 		}
 	}
 }

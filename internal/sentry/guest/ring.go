@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -48,7 +49,7 @@ type ring struct {
 	spare   []byte
 	readers []*reader
 	writers []*alarm // rung when there may be room again
-	ended   bool     // nothing will be added
+	ended   bool     // the process has: what is added is of others that it left behind
 	closed  bool     // nobody is interested any more
 }
 
@@ -66,15 +67,18 @@ func newRing(total *atomic.Int64, keep int64) *ring {
 	return &ring{total: total, most: int((keep+blockSize-1)/blockSize) + 1}
 }
 
+// discarded is room for what is read and not kept, of all rings: the processes that
+// were forgotten have none.
+var discarded = sync.Pool{New: func() any { return new([blockSize]byte) }}
+
 // fill has read add to the end of r what it reads, which must not block.
 func (r *ring) fill(stream wire.Stream, read func([]byte) (int, error)) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		if r.spare == nil {
-			r.spare = make([]byte, blockSize)
-		}
-		return read(r.spare)
+		buf := discarded.Get().(*[blockSize]byte)
+		defer discarded.Put(buf)
+		return read(buf[:])
 	}
 	b := r.tail()
 	if b == nil {
@@ -154,12 +158,14 @@ func (r *ring) bounds() (first, next int64) {
 	return r.first(), r.next
 }
 
-// end says that nothing will be added.
+// end says that the output is complete. What is added from now on is for those who
+// ask for it later.
 func (r *ring) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
 	for _, rd := range r.readers {
+		rd.until = r.next
 		rd.wake.ring()
 	}
 }
@@ -172,6 +178,9 @@ func (r *ring) close() {
 		r.total.Add(-int64(cap(b.data)))
 	}
 	r.blocks, r.spare, r.ended, r.closed = nil, nil, true, true
+	for _, rd := range r.readers {
+		rd.until = min(rd.until, r.next)
+	}
 	r.wakeAll()
 }
 
@@ -226,6 +235,7 @@ func (r *ring) thaw(out *snapfile.Output) {
 type reader struct {
 	r     *ring
 	pos   int64 // guarded by r.mu
+	until int64 // likewise; where it ends, math.MaxInt64 while that is not known
 	whole bool  // the ring must wait for it rather than drop what it has not read
 	wake  *alarm
 	buf   []byte
@@ -235,9 +245,12 @@ type reader struct {
 // newReader returns a reader from the byte from on, or from the oldest that is
 // kept.
 func (r *ring) newReader(from int64, whole bool) *reader {
-	rd := &reader{r: r, pos: from, whole: whole, wake: newAlarm()}
+	rd := &reader{r: r, pos: from, until: math.MaxInt64, whole: whole, wake: newAlarm()}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.ended {
+		rd.until = r.next
+	}
 	r.readers = append(r.readers, rd)
 	return rd
 }
@@ -283,15 +296,15 @@ func (rd *reader) try() (wire.Chunk, error) {
 			}
 		}
 	}
-	if first := r.first(); rd.pos < first {
+	if first := min(r.first(), rd.until); rd.pos < first {
 		lost := wire.Chunk{Seq: rd.pos, Lost: first - rd.pos}
 		rd.pos = first
 		return lost, nil
 	}
+	if rd.pos >= rd.until {
+		return wire.Chunk{}, io.EOF
+	}
 	if rd.pos >= r.next {
-		if r.ended {
-			return wire.Chunk{}, io.EOF
-		}
 		return wire.Chunk{}, errPending
 	}
 	i, found := slices.BinarySearchFunc(r.blocks, rd.pos, func(b *block, seq int64) int { return cmp.Compare(b.start, seq) })
@@ -303,9 +316,9 @@ func (rd *reader) try() (wire.Chunk, error) {
 	if !found {
 		k--
 	}
-	end := b.end()
+	end := min(b.end(), rd.until)
 	if k+1 < len(b.marks) {
-		end = b.marks[k+1].Seq
+		end = min(end, b.marks[k+1].Seq)
 	}
 	data := b.data[rd.pos-b.start : end-b.start]
 	if !rd.whole { // else the block stays until the next call

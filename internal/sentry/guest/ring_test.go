@@ -10,6 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+
+	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/wire"
 )
 
@@ -273,5 +276,89 @@ func TestTableForgets(t *testing.T) {
 	}
 	if err := tab.makeRoom(); len(tab.all()) == maxProcesses && err != errTableFull {
 		t.Errorf("room for one more than run: %v", err)
+	}
+}
+
+// TestTableKeepsPlaces has many begin to start processes at the same time.
+func TestTableKeepsPlaces(t *testing.T) {
+	tab := newTable()
+	for range maxProcesses {
+		if err := tab.makeRoom(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tab.makeRoom(); err != errTableFull {
+		t.Errorf("room for one more than may run: %v", err)
+	}
+	tab.giveUpRoom()
+	if err := tab.makeRoom(); err != nil {
+		t.Error(err)
+	}
+	for pid := range int32(maxProcesses) {
+		p := &process{pid: pid}
+		p.ready(tab)
+		tab.add(p)
+	}
+	if err := tab.makeRoom(); len(tab.all()) != maxProcesses || err != errTableFull {
+		t.Errorf("with %d processes: %v", len(tab.all()), err)
+	}
+}
+
+// TestTableBoundsTheForgotten has commands end that leave others behind, which hold
+// their output open.
+func TestTableBoundsTheForgotten(t *testing.T) {
+	tab := newTable()
+	var all []*process
+	for pid := range int32(maxProcesses) {
+		if err := tab.makeRoom(); err != nil {
+			t.Fatal(err)
+		}
+		p := &process{pid: pid, keep: blockSize, stdout: new(vfs.FileDescription)}
+		p.ready(tab)
+		tab.add(p)
+		write(t, p.out, wire.Stdout, strings.Repeat("x", blockSize))
+		p.ended = 1
+		tab.forget(p)
+		write(t, p.out, wire.Stdout, "nobody wants this")
+		if n := tab.kept.Load(); n != 0 || p.out.spare != nil {
+			t.Fatalf("of a forgotten process %d bytes are kept, and %d to be used again", n, len(p.out.spare))
+		}
+		all = append(all, p)
+	}
+	if err := tab.makeRoom(); err != errManyLeft || sandbox.CodeOf(err) != sandbox.CodeLimit {
+		t.Errorf("room for one more: %v", err)
+	}
+	tab.closed(all[5], &all[5].stdout)
+	if err := tab.makeRoom(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRingEndsWithItsProcess: what others write, which a process left behind, is no
+// part of what its readers get, but of what those get who come later.
+func TestRingEndsWithItsProcess(t *testing.T) {
+	r := newRing(new(atomic.Int64), blockSize)
+	rd := r.newReader(0, true)
+	write(t, r, wire.Stdout, "mine")
+	r.end()
+	write(t, r, wire.Stdout, " theirs")
+	c, err := rd.try()
+	if string(c.Data) != "mine" || err != nil {
+		t.Errorf("%q, %v", c.Data, err)
+	}
+	if c, err := rd.try(); err != io.EOF {
+		t.Errorf("%q, %v", c.Data, err)
+	}
+	rd.close()
+	later := r.newReader(2, false)
+	write(t, r, wire.Stdout, " forever")
+	if c, err := later.try(); string(c.Data) != "ne theirs" || err != nil {
+		t.Errorf("%q, %v", c.Data, err)
+	}
+	if c, err := later.try(); err != io.EOF {
+		t.Errorf("%q, %v", c.Data, err)
+	}
+	if got := readAll(r, 0); got != "0:mine theirs forever " {
+		t.Errorf("%q", got)
 	}
 }

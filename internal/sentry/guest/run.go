@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"slices"
+	"sync/atomic"
 	gotime "time"
 
 	"ramet.dev/ramet/internal/interp"
@@ -24,6 +25,11 @@ const (
 	interruptAgain = 300 * gotime.Millisecond
 	// seedPatience is how long a fork waits until interpreters have new seeds.
 	seedPatience = 2 * gotime.Second
+	// unreadPatience is how long a caller may take to read a packet while others
+	// wait for the context.
+	unreadPatience = 10 * gotime.Second
+	// unreadCheck is how often it is looked whether he does.
+	unreadCheck = gotime.Second
 )
 
 // RunIO connects a run to its caller. After an error nothing is passed on any
@@ -31,6 +37,7 @@ const (
 type RunIO struct {
 	Output func(wire.Stream, []byte) error
 	Part   func(interp.Part) error
+	Cut    func()          // makes those calls fail, those that wait included; does not wait itself
 	Gone   <-chan struct{} // closed when the caller went away
 }
 
@@ -42,10 +49,12 @@ type run struct {
 	amid bool  // a part of the present result was seen
 	drop bool  // the present result is dropped
 
-	stop chan struct{} // has an item when somebody wants it interrupted
+	passing atomic.Int64  // since when something waits to be passed on, in nanoseconds since 1970; 0 if nothing does
+	stop    chan struct{} // has an item when somebody wants it interrupted
 
 	done      chan struct{} // closed when it is over; what is below is settled then
 	truncated bool
+	unread    bool // not all was passed on
 	died      *wire.Exited
 }
 
@@ -55,8 +64,32 @@ func newRun(rio RunIO) *run {
 
 // output passes on what was printed. r may be nil: then nobody wants it.
 func (r *run) output(stream wire.Stream, data []byte) {
-	if r != nil && r.io.Output != nil && r.io.Output(stream, data) != nil {
-		r.io.Output, r.io.Part = nil, nil
+	if r != nil && r.io.Output != nil {
+		r.pass(func() error { return r.io.Output(stream, data) })
+	}
+}
+
+// pass passes something on.
+func (r *run) pass(do func() error) {
+	r.passing.Store(gotime.Now().UnixNano())
+	defer r.passing.Store(0)
+	if do() != nil {
+		r.io.Output, r.io.Part, r.unread = nil, nil, true
+	}
+}
+
+// unreadFor is how long something has been waiting to be passed on.
+func (r *run) unreadFor() gotime.Duration {
+	if since := r.passing.Load(); since != 0 {
+		return gotime.Since(gotime.Unix(0, since))
+	}
+	return 0
+}
+
+// cut says that the caller does not read: nothing is passed on to him any more.
+func (r *run) cut() {
+	if r.io.Cut != nil {
+		r.io.Cut()
 	}
 }
 
@@ -75,10 +108,12 @@ func (r *run) part(p interp.Part) {
 			return
 		}
 	}
-	if r.io.Part != nil && r.io.Part(p) != nil {
-		r.io.Output, r.io.Part = nil, nil
+	if r.io.Part != nil {
+		r.pass(func() error { return r.io.Part(p) })
 	}
 }
+
+var errUnread = sandbox.Errorf(sandbox.CodeTimeout, "the output was not read, so the run was interrupted and the rest of it dropped")
 
 // Run has a context do something, after those who came before. It returns when
 // that is done, also if the caller went away: the run is interrupted then.
@@ -104,15 +139,24 @@ func (g *Guest) Run(req *wire.Run, payload []byte, rio RunIO) (*wire.Ran, error)
 		}
 		return nil, err
 	}
+	timeout := gotime.Duration(req.TimeoutMS) * gotime.Millisecond
+	began := gotime.Now()
 	if c.unseeded {
-		g.seed(c, in)
+		if _, err := g.seed(c, in, timeout, rio.Gone); err != nil {
+			return nil, err
+		}
+		if timeout > 0 {
+			timeout = max(timeout-gotime.Since(began), gotime.Millisecond)
+		}
 	}
 	r := newRun(rio)
-	began := gotime.Now()
 	if err := g.beginRun(in, r, req.Kind, payload); err != nil {
 		return nil, err
 	}
-	timedOut := g.awaitRun(c, in, r, gotime.Duration(req.TimeoutMS)*gotime.Millisecond, rio.Gone)
+	timedOut := g.awaitRun(c, in, r, timeout, rio.Gone)
+	if r.unread && r.died == nil {
+		return nil, errUnread
+	}
 	return &wire.Ran{TimedOut: timedOut, Truncated: r.truncated, Died: r.died, DurationMS: millis(gotime.Since(began))}, nil
 }
 
@@ -145,7 +189,9 @@ func (g *Guest) beginRun(in *interpreter, r *run, kind interp.Kind, payload []by
 }
 
 // awaitRun waits for the end of a run, and interrupts it at its timeout, when its
-// caller goes away or when somebody wants it.
+// caller goes away, when somebody wants it, or when its caller does not read and
+// holds others up. One who does not read is cut off then: the interpreter waits for
+// him.
 func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, timeout gotime.Duration, gone <-chan struct{}) (timedOut bool) {
 	var late, hopeless, again <-chan gotime.Time
 	if timeout > 0 {
@@ -163,6 +209,9 @@ func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, timeout gotime
 			again = gotime.After(interruptAgain)
 		}
 	}
+	check := gotime.NewTicker(unreadCheck)
+	defer check.Stop()
+	stopped := false
 	for {
 		select {
 		case <-r.done:
@@ -175,13 +224,23 @@ func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, timeout gotime
 			gone = nil
 			interrupt()
 		case <-r.stop:
+			stopped = true
 			interrupt()
+		case <-check.C:
+			if d := r.unreadFor(); stopped && d > interruptPatience || d > unreadPatience && c.turns.count() > 0 {
+				r.cut()
+				interrupt()
+			}
 		case <-again:
 			again = gotime.After(interruptAgain)
 			g.interrupt(in, r)
 		case <-hopeless:
-			hopeless = nil
-			g.killInterpreter(in)
+			hopeless = gotime.After(interruptPatience)
+			if r.unreadFor() > interruptPatience/2 {
+				r.cut()
+			} else {
+				g.killInterpreter(in)
+			}
 		}
 	}
 }
@@ -201,31 +260,52 @@ func (g *Guest) askToStop(in *interpreter, r *run) {
 	}
 }
 
+// seeding is a request to an inherited interpreter to seed its generators anew.
+type seeding struct {
+	run    *run
+	answer []byte // until run is done, of the goroutine that reads from the interpreter
+}
+
 // seed gives the generators of an inherited interpreter new seeds. It reads that
-// when it has the time. The caller has the turn.
-func (g *Guest) seed(c *codeContext, in *interpreter) *sandbox.Reseed {
+// when it has the time: if that is after the timeout, or after gone, whoever has the
+// turn next waits for it. The caller has the turn.
+func (g *Guest) seed(c *codeContext, in *interpreter, timeout gotime.Duration, gone <-chan struct{}) (*sandbox.Reseed, error) {
+	s := c.seeding
+	if s == nil {
+		var bytes [32]byte
+		rand.Read(bytes[:]) // never fails: crypto/rand ends the program instead
+		s = &seeding{}
+		s.run = newRun(RunIO{Part: func(p interp.Part) error {
+			s.answer = append(s.answer, p.Data...)
+			return nil
+		}})
+		if err := g.beginRun(in, s.run, interp.KindSeed, hex.AppendEncode(nil, bytes[:])); err != nil {
+			return nil, err
+		}
+		c.seeding = s
+	}
+	var late <-chan gotime.Time
+	if timeout > 0 {
+		t := gotime.NewTimer(timeout)
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-s.run.done:
+	case <-late:
+		return nil, sandbox.Errorf(sandbox.CodeTimeout, "the interpreter of context %s, which was inherited, has not taken new random seeds yet: it is busy, or stopped", c.name)
+	case <-gone:
+		return nil, errGone
+	}
+	c.unseeded, c.seeding = false, nil
 	out := reseedOf(c)
-	var bytes [32]byte
-	rand.Read(bytes[:]) // never fails: crypto/rand ends the program instead
-	var answer []byte
-	r := newRun(RunIO{})
-	r.io.Part = func(p interp.Part) error {
-		answer = append(answer, p.Data...)
-		return nil
-	}
-	if g.beginRun(in, r, interp.KindSeed, hex.AppendEncode(nil, bytes[:])) != nil {
-		out.Pending = true
-		return out
-	}
-	<-r.done
-	c.unseeded = false
-	d, err := interp.ParseDone(answer)
-	if err != nil || r.died != nil {
+	d, err := interp.ParseDone(s.answer)
+	if err != nil || s.run.died != nil {
 		out.Failed = []string{"the interpreter does not answer"}
-		return out
+		return out, nil
 	}
 	out.Generators, out.Failed = append(out.Generators, d.Reseeded...), d.Failed
-	return out
+	return out, nil
 }
 
 func reseedOf(c *codeContext) *sandbox.Reseed {
@@ -292,13 +372,15 @@ func (g *Guest) attendContext(c *codeContext) chan *sandbox.Reseed {
 	go func() {
 		defer c.turns.give()
 		g.awaitRun(c, in, inherited, 0, nil)
-		if in.awaitReady(nil) == nil {
-			told <- g.seed(c, in)
-		} else { // nobody need wait for it
-			s := reseedOf(c)
-			s.Pending = true
+		if in.awaitReady(gotime.After(startPatience)) != nil {
+			g.killInterpreter(in)
+		} else if s, err := g.seed(c, in, seedPatience, nil); err == nil {
 			told <- s
+			return
 		}
+		s := reseedOf(c) // nobody need wait for it
+		s.Pending = true
+		told <- s
 	}()
 	return told
 }

@@ -19,11 +19,15 @@ import (
 const (
 	// tableKey names the table in the kernel's saved state.
 	tableKey = "ramet.processes"
-	// maxProcesses bounds the table.
+	// maxProcesses bounds the processes of the table that have a name, and those
+	// that were forgotten.
 	maxProcesses = 1024
 )
 
-var errTableFull = sandbox.Errorf(sandbox.CodeLimit, "%d processes that were started from outside are running already", maxProcesses)
+var (
+	errTableFull = sandbox.Errorf(sandbox.CodeLimit, "%d processes that were started from outside are running already", maxProcesses)
+	errManyLeft  = sandbox.Errorf(sandbox.CodeLimit, "%d commands have ended whose output is held open by processes that they left behind: end some of those, or start such processes with their output redirected", maxProcesses)
+)
 
 // table is the processes that were started from outside. It is part of the saved
 // state, so that a child has them too. What is saved is only changed by who holds
@@ -32,7 +36,8 @@ type table struct {
 	mu sync.Mutex // not saved
 	// list is guarded by mu, oldest first. It also has processes that were
 	// forgotten, while others that they left behind hold their pipes open.
-	list []*process
+	list     []*process
+	starting int // so many will be added, or not; guarded by mu, not saved
 	// detached are the mount points to mount again, see statelessMounts. It is
 	// only set during a save.
 	detached []string
@@ -86,11 +91,12 @@ func (p *process) ready(t *table) {
 // touch notes that something was written or read.
 func (p *process) touch() { p.active.Store(gotime.Now().UnixNano()) }
 
-// add enters a process that is about to run. One that has ended and had the same
-// number is forgotten.
+// add enters a process that is about to run, in the place that makeRoom has made.
+// One that has ended and had the same number is forgotten.
 func (t *table) add(p *process) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.starting--
 	if i := t.indexLocked(int(p.pid)); i >= 0 {
 		t.removeLocked(i)
 	}
@@ -98,28 +104,39 @@ func (t *table) add(p *process) {
 }
 
 // makeRoom forgets processes that have ended until one more may be added, or
-// returns an error. Others may be added before that one is.
+// returns an error. The place must be given to add, or up.
 func (t *table) makeRoom() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for {
-		named, oldest := 0, -1
+		named, left, oldest := t.starting, 0, -1
 		for i, p := range t.list {
 			if p.forgotten {
+				left++
 				continue
 			}
 			if named++; oldest < 0 && p.ended != 0 {
 				oldest = i
 			}
 		}
-		if named < maxProcesses {
+		switch {
+		case left >= maxProcesses:
+			return errManyLeft
+		case named < maxProcesses:
+			t.starting++
 			return nil
-		}
-		if oldest < 0 {
+		case oldest < 0:
 			return errTableFull
 		}
 		t.removeLocked(oldest)
 	}
+}
+
+// giveUpRoom says that nothing comes into the place that makeRoom has made.
+func (t *table) giveUpRoom() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.starting--
 }
 
 func (t *table) indexLocked(pid int) int {

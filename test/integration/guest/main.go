@@ -39,6 +39,7 @@ func init() {
 		"fill":     fill,
 		"kill":     kill,
 		"brood":    brood,
+		"leave":    leave,
 		"count":    count,
 		"screen":   screen,
 		"warn":     warn,

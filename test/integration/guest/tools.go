@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -297,6 +298,26 @@ func brood(args []string) (int, error) {
 			return 1, err
 		}
 	}
+	return 0, nil
+}
+
+// leave prints "left", starts a process that writes without end to both streams, in
+// a session of its own, and ends after some time.
+func leave(args []string) (int, error) {
+	d, err := time.ParseDuration(args[0])
+	if err != nil {
+		return 1, err
+	}
+	fmt.Println("left")
+	for _, stream := range []*os.File{os.Stdout, os.Stderr} {
+		c := exec.Command("/proc/self/exe", "spew", strconv.Itoa(math.MaxInt))
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		c.Stdout = stream
+		if err := c.Start(); err != nil {
+			return 1, err
+		}
+	}
+	time.Sleep(d)
 	return 0, nil
 }
 

@@ -1,0 +1,163 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// endless is a cell that prints until nobody reads it, and says how far it got.
+const endless = `import os
+kept, printed = 1, os.open('/tmp/%s', os.O_CREAT | os.O_RDWR)
+for i in range(1 << 40):
+    print('x' * 1000)
+    os.pwrite(printed, b'%%d' %% i, 0)`
+
+// unread runs an endless cell whose output nobody reads until open is called, and
+// returns when it waits for that.
+func (x *contextTest) unread(name string, timeoutMS int64) (ended <-chan error, open func()) {
+	x.t.Helper()
+	g := &gate{open: make(chan struct{}), waiting: make(chan struct{})}
+	ended = inBackground(func() error {
+		req := sandbox.RunCodeRequest{Context: name, Code: fmt.Sprintf(endless, name), TimeoutMS: timeoutMS}
+		_, err := x.m.RunCode(context.Background(), "box", req, httpapi.RunIO{
+			Stdout: g, Stderr: g, Result: func(map[string]json.RawMessage) error { return nil },
+		})
+		return err
+	})
+	<-g.waiting
+	const while = 300 * time.Millisecond
+	last, since := "", time.Now()
+	eventually(x.t, "all buffers are full", func() error {
+		now, err := x.read("box", at("/tmp/"+name))
+		if now != last {
+			last, since = now, time.Now()
+		}
+		if err == nil && time.Since(since) < while {
+			err = fmt.Errorf("it has just printed line %s", now)
+		}
+		return err
+	})
+	return ended, func() { close(g.open) }
+}
+
+// TestContextUnread has callers who do not read what their cells print. They get no
+// more after their timeout, when somebody wants the context to do something else, or
+// when others wait for long, and the interpreter keeps what it has.
+func TestContextUnread(t *testing.T) {
+	ctx := context.Background()
+	x := newContextTest(t)
+	for name, c := range map[string]struct {
+		timeoutMS int64
+		free      func(name string) error // what makes others get their turn
+		died      bool
+	}{
+		"timeout":   {timeoutMS: 500},
+		"interrupt": {free: func(name string) error { _, err := x.m.InterruptContext(ctx, "box", name); return err }},
+		"restart":   {free: func(name string) error { _, err := x.m.RestartContext(ctx, "box", name); return err }, died: true},
+		"others":    {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := x.m.CreateContext(ctx, "box", sandbox.ContextRequest{Language: "python", Name: name}); err != nil {
+				t.Fatal(err)
+			}
+			ended, open := x.unread(name, c.timeoutMS)
+			if c.free != nil {
+				if err := c.free(name); err != nil {
+					t.Error(err)
+				}
+			}
+			r, err := x.try("box", sandbox.RunCodeRequest{Context: name, Code: "kept"})
+			switch {
+			case err != nil:
+				t.Error(err)
+			case c.died:
+				r.wantError(t, "NameError", 1)
+			case r.Result != "1":
+				t.Errorf("%+v", r.RunResult)
+			}
+			open()
+			if err := <-ended; !c.died {
+				wantCode(t, err, sandbox.CodeTimeout)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestContextRemovedUnread ends a context whose caller does not read.
+func TestContextRemovedUnread(t *testing.T) {
+	x := newContextTest(t)
+	ended, open := x.unread("python", 0)
+	if err := x.m.DestroyContext(context.Background(), "box", "python"); err != nil {
+		t.Error(err)
+	}
+	open()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestContextLeavesWriters ends an interpreter that leaves processes behind which
+// write without end.
+func TestContextLeavesWriters(t *testing.T) {
+	x := newContextTest(t)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	out := &slowReader{}
+	r, err := x.m.RunCode(ctx, "box", sandbox.RunCodeRequest{Code: `import os, subprocess
+for stream in 1, 2, 1, 2: subprocess.Popen(['yes'], start_new_session=True, stdout=stream)
+os._exit(3)`}, httpapi.RunIO{Stdout: out, Stderr: out, Result: func(map[string]json.RawMessage) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	(&ran{RunResult: r}).wantError(t, sandbox.ContextDied, 3)
+	if got := x.value("box", "1 + 1"); got != "2" {
+		t.Error(got)
+	}
+}
+
+// TestContextSeedsLate forks while an interpreter stands still. Who uses it in the
+// child waits for it no longer than he wants to, and it has new seeds when it goes on.
+func TestContextSeedsLate(t *testing.T) {
+	x := newContextTest(t)
+	pid := x.value("box", "import os, random\nrandom.seed(1)\nos.getpid()")
+	signal := func(ref, name string) {
+		t.Helper()
+		if out, err := x.run(ref, sandbox.ExecRequest{Shell: "kill -" + name + " " + pid}, ""); err != nil || out.ExitCode != 0 {
+			t.Fatalf("%v, %v", out, err)
+		}
+	}
+	signal("box", "STOP")
+	r, err := x.m.Fork(context.Background(), "box", sandbox.ForkRequest{Count: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := x.children(r)[0].ID
+	if s := r.Children[0].Identity.Reseeded; len(s) != 1 || !s[0].Pending {
+		t.Errorf("identity says %+v", s)
+	}
+	for range 2 {
+		began := time.Now()
+		_, err = x.try(child, sandbox.RunCodeRequest{Code: "random.random()", TimeoutMS: 300})
+		wantCode(t, err, sandbox.CodeTimeout)
+		if d := time.Since(began); d > patience {
+			t.Errorf("it took %v", d)
+		}
+	}
+	signal(child, "CONT")
+	signal("box", "CONT")
+	if a, b := x.value("box", "random.random()"), x.value(child, "random.random()"); a == b {
+		t.Errorf("both are %s", a)
+	}
+	if got := x.value(child, "os.getpid()"); got != pid {
+		t.Errorf("it is process %s, not %s", got, pid)
+	}
+}
