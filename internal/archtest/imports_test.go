@@ -34,6 +34,8 @@ var arrows = []struct {
 	{"internal/paths", []string{"internal/sandbox"}, "it names places and reads nothing there"},
 	{"internal/cgroup", []string{"internal/sandbox"}, "it does not know what runs in a group"},
 	{"internal/access", []string{"internal/sandbox"}, "who may see what; it knows neither the things nor how requests reach it"},
+	{"internal/alarm", nil, "times and ids; what becomes due is not its business"},
+	{"internal/alarm/alarmtest", nil, "a clock for tests"},
 	{"internal/feed", []string{"internal/sandbox"}, "a ring with readers; what an event means is not its business"},
 	{"internal/store", []string{"internal/sandbox"}, "documents are opaque to it"},
 	{"internal/httpwire", []string{"internal/sandbox"}, "what server and client agree on; it knows neither"},
@@ -45,7 +47,7 @@ var arrows = []struct {
 
 	{"internal/launch", []string{"internal/cgroup", "internal/interp", "internal/sandbox", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/manager", []string{
-		"internal/access", "internal/cgroup", "internal/control", "internal/cowfs", "internal/debian", "internal/feed", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths",
+		"internal/access", "internal/alarm", "internal/cgroup", "internal/control", "internal/cowfs", "internal/debian", "internal/feed", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths",
 		"internal/merge", "internal/sandbox", "internal/snapfile", "internal/store", "internal/textdiff", "internal/wire",
 	}, "the use cases; it implements httpapi.Service and must never link gVisor, so that daemon code is tested without it"},
 

@@ -14,9 +14,10 @@ func (a *app) createCommand() *cobra.Command {
 	var memory, disk string
 	var env, meta []string
 	var self string
+	var life lifecycleOptions
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
-		Use:               "create IMAGE [--name NAME] [--cpus N] [--memory SIZE] [--disk SIZE] [--pids N] [--env K=V] [--meta K=V] [--self-control forks=N,depth=N[,snapshots=N]] [--require LAYER]",
+		Use:               "create IMAGE [--name NAME] [--cpus N] [--memory SIZE] [--disk SIZE] [--pids N] [--env K=V] [--meta K=V] [--ttl DURATION] [--idle-timeout DURATION] [--idle-action ACTION] [--self-control forks=N,depth=N[,snapshots=N]] [--require LAYER]",
 		Short:             "Create a sandbox from an image, or from a snapshot's id",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeImages,
@@ -39,6 +40,9 @@ func (a *app) createCommand() *cobra.Command {
 					return err
 				}
 			}
+			if req.Lifecycle, err = life.request(); err != nil {
+				return err
+			}
 			sb, err := c.Create(ctx, req)
 			if err != nil {
 				return err
@@ -54,6 +58,7 @@ func (a *app) createCommand() *cobra.Command {
 	f.Int64Var(&req.Limits.Pids, "pids", 0, "processes and threads")
 	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V for all commands, or K from here; may be repeated")
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
+	life.flags(cmd)
 	f.StringVar(&self, "self-control", "", "let processes in it fork, snapshot, roll back and tag it by the command ramet there, so often in all: forks=N,depth=N[,snapshots=N]")
 	f.StringSliceVar(&req.Require, "require", nil, "isolation layer without which the sandbox must not start, such as cgroup; may be repeated")
 	return cmd

@@ -71,6 +71,7 @@ func fakeService() *apitest.Service {
 		Files:      apitest.NewMemFiles(),
 		CreateFunc: fakeCreate, GetFunc: find, ExecFunc: fakeExec, ForkFunc: fakeFork, DiffFunc: fakeDiff, MergeFunc: fakeMerge, EventsFunc: fakeEvents, CreateImageFunc: fakeImage(img),
 		PauseFunc: inState(sandbox.StatePaused), ResumeFunc: inState(sandbox.StateRunning),
+		HibernateFunc: inState(sandbox.StateHibernated), WakeFunc: inState(sandbox.StateRunning),
 		ListFunc: func(_ context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
 			all := []sandbox.Sandbox{*fakeSandbox(baseID, "base", ""), *fakeSandbox(kidID, "kid", baseID)}
 			return slices.DeleteFunc(all, func(s sandbox.Sandbox) bool {
@@ -91,6 +92,7 @@ func fakeService() *apitest.Service {
 			if req.Name != nil {
 				sb.Name = *req.Name
 			}
+			sb.Lifecycle = sb.Lifecycle.Changed(req.Lifecycle, created)
 			sb.Metadata, err = sandbox.ChangeMetadata(sb.Metadata, req.Metadata)
 			return sb, err
 		},
@@ -183,6 +185,7 @@ func fakeCreate(_ context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox,
 		return nil, sandbox.Errorf(sandbox.CodeIsolation, "layer cgroup cannot be had here")
 	}
 	sb := fakeSandbox(newID, req.Name, "")
+	sb.Lifecycle = sb.Lifecycle.Inherited(req.Lifecycle, created)
 	sb.Env, sb.Metadata, sb.Limits, sb.SelfControl = req.Env, req.Metadata, req.Limits, req.SelfControl
 	return sb, nil
 }

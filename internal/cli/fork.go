@@ -19,6 +19,7 @@ type childOptions struct {
 	prefix    string
 	env, meta []string
 	quiet     bool
+	life      lifecycleOptions
 }
 
 func (o *childOptions) flags(cmd *cobra.Command) {
@@ -28,13 +29,14 @@ func (o *childOptions) flags(cmd *cobra.Command) {
 	f.StringArrayVarP(&o.env, "env", "e", nil, "variable K=V for commands in them, or K from here; may be repeated")
 	f.StringArrayVar(&o.meta, "meta", nil, "metadata K=V; may be repeated")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print ids only")
+	o.life.flags(cmd)
 }
 
 func (a *app) forkCommand() *cobra.Command {
 	var opts childOptions
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:               "fork SBX [-n N] [--name P] [--timeout DURATION] [--env K=V] [--meta K=V]",
+		Use:               "fork SBX [-n N] [--name P] [--timeout DURATION] [--env K=V] [--meta K=V] [--ttl DURATION] [--idle-timeout DURATION]",
 		Short:             "Fork a running sandbox: files, memory and processes",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
@@ -48,6 +50,9 @@ func (a *app) forkCommand() *cobra.Command {
 				return err
 			}
 			if req.Metadata, err = parsePairs("meta", opts.meta); err != nil {
+				return err
+			}
+			if req.Lifecycle, err = opts.life.request(); err != nil {
 				return err
 			}
 			if err := checkCount(opts.count); err != nil {
@@ -68,7 +73,7 @@ func (a *app) forkCommand() *cobra.Command {
 func (a *app) restoreCommand() *cobra.Command {
 	var opts childOptions
 	cmd := &cobra.Command{
-		Use:               "restore SNAP [-n N] [--name P] [--env K=V] [--meta K=V]",
+		Use:               "restore SNAP [-n N] [--name P] [--env K=V] [--meta K=V] [--ttl DURATION] [--idle-timeout DURATION]",
 		Short:             "Make new sandboxes from a snapshot",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSnapshots),
@@ -79,6 +84,9 @@ func (a *app) restoreCommand() *cobra.Command {
 				return err
 			}
 			if req.Metadata, err = parsePairs("meta", opts.meta); err != nil {
+				return err
+			}
+			if req.Lifecycle, err = opts.life.request(); err != nil {
 				return err
 			}
 			if err := checkCount(opts.count); err != nil {

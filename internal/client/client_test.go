@@ -67,7 +67,7 @@ func TestMethods(t *testing.T) {
 			note(req)
 			return sb, nil
 		},
-		GetFunc: one, PauseFunc: one, ResumeFunc: one, PromoteFunc: one,
+		GetFunc: one, PauseFunc: one, ResumeFunc: one, HibernateFunc: one, WakeFunc: one, PromoteFunc: one,
 		ListFunc: func(_ context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
 			note(f)
 			return []sandbox.Sandbox{*sb}, nil
@@ -185,6 +185,10 @@ func TestMethods(t *testing.T) {
 	check("Pause", "[x]", sb, v, err)
 	v, err = c.Resume(ctx, "x")
 	check("Resume", "[x]", sb, v, err)
+	v, err = c.Hibernate(ctx, "x")
+	check("Hibernate", "[x]", sb, v, err)
+	v, err = c.Wake(ctx, "x")
+	check("Wake", "[x]", sb, v, err)
 	v, err = c.Promote(ctx, "x")
 	check("Promote", "[x]", sb, v, err)
 	v, err = c.Rollback(ctx, "x", "y")

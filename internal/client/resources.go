@@ -38,7 +38,7 @@ func (c *Client) List(ctx context.Context, f sandbox.ListFilter) ([]sandbox.Sand
 	return all[sandbox.Sandbox](ctx, c, "/v1/sandboxes", query)
 }
 
-// Update changes a sandbox's name and metadata.
+// Update changes a sandbox's name, metadata and lifecycle.
 func (c *Client) Update(ctx context.Context, ref string, req sandbox.UpdateRequest) (*sandbox.Sandbox, error) {
 	return on[*sandbox.Sandbox](ctx, c, http.MethodPatch, "sandboxes", ref, "", nil, req)
 }
@@ -57,6 +57,16 @@ func (c *Client) Pause(ctx context.Context, ref string) (*sandbox.Sandbox, error
 // Resume lets the processes of a paused sandbox go on.
 func (c *Client) Resume(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
 	return on[*sandbox.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/resume", nil, nil)
+}
+
+// Hibernate puts a sandbox on disk.
+func (c *Client) Hibernate(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return on[*sandbox.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/hibernate", nil, nil)
+}
+
+// Wake lets a hibernated sandbox run again.
+func (c *Client) Wake(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return on[*sandbox.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/wake", nil, nil)
 }
 
 // Stats says what a sandbox uses now.

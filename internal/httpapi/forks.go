@@ -49,7 +49,7 @@ func (a *API) routeForks() {
 func (a *API) fork(ctx context.Context, in *forkInput) (*out[*sandbox.ForkResult], error) {
 	req := present(in.Body)
 	req.Count = max(req.Count, 1)
-	err := cmp.Or(validSandbox(in.ID), validChildren(req.Count, req.Names), validEnv(req.Env), sandbox.ValidMetadata("metadata", req.Metadata))
+	err := cmp.Or(validSandbox(in.ID), validChildren(req.Count, req.Names), validEnv(req.Env), sandbox.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid())
 	if err != nil {
 		return nil, err
 	}

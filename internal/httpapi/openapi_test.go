@@ -159,6 +159,7 @@ POST /v1/sandboxes/{id}/files/chmod
 POST /v1/sandboxes/{id}/files/mkdir
 POST /v1/sandboxes/{id}/files/move
 POST /v1/sandboxes/{id}/fork
+POST /v1/sandboxes/{id}/hibernate
 POST /v1/sandboxes/{id}/merge
 POST /v1/sandboxes/{id}/pause
 POST /v1/sandboxes/{id}/processes
@@ -170,6 +171,7 @@ POST /v1/sandboxes/{id}/resume
 POST /v1/sandboxes/{id}/rollback
 POST /v1/sandboxes/{id}/run-code
 POST /v1/sandboxes/{id}/snapshots
+POST /v1/sandboxes/{id}/wake
 POST /v1/snapshots/{id}/commit
 POST /v1/snapshots/{id}/restore
 PUT /v1/sandboxes/{id}/files

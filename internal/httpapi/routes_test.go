@@ -43,7 +43,7 @@ func recorder(calls *[]string) *apitest.Service {
 			note("Create", req)
 			return someSandbox(sbxA), nil
 		},
-		GetFunc: one("Get"), PauseFunc: one("Pause"), ResumeFunc: one("Resume"), PromoteFunc: one("Promote"),
+		GetFunc: one("Get"), PauseFunc: one("Pause"), ResumeFunc: one("Resume"), HibernateFunc: one("Hibernate"), WakeFunc: one("Wake"), PromoteFunc: one("Promote"),
 		ListFunc: func(_ context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
 			note("List", f)
 			return nil, nil
@@ -187,6 +187,11 @@ func TestRoutes(t *testing.T) {
 		{"DELETE", one, "", `Destroy "` + sbxA + `"`, 204, ""},
 		{"POST", one + "/pause", "", `Pause "` + sbxA + `"`, 200, sbxA},
 		{"POST", one + "/resume", "", `Resume "` + sbxA + `"`, 200, sbxA},
+		{"POST", one + "/hibernate", "", `Hibernate "` + sbxA + `"`, 200, sbxA},
+		{"POST", one + "/wake", "", `Wake "` + sbxA + `"`, 200, sbxA},
+		{"PATCH", one, `{"lifecycle":{"ttl_ms":60000,"idle_action":"pause"}}`, `Update "` + sbxA + `" {"lifecycle":{"ttl_ms":60000,"idle_action":"pause"}}`, 200, sbxA},
+		{"PATCH", one, `{"lifecycle":{"idle_timeout_ms":1}}`, "", 400, "lifecycle.idle_timeout_ms"},
+		{"PATCH", one, `{"lifecycle":{"idle_action":"explode"}}`, "", 400, "idle_action"},
 		{"POST", one + "/promote", "", `Promote "` + sbxA + `"`, 200, sbxA},
 		{"GET", one + "/processes", "", `Processes "` + sbxA + `" false`, 200, `{"items":[]}`},
 		{"GET", one + "/processes?all=true", "", `Processes "` + sbxA + `" true`, 200, `{"items":[]}`},

@@ -18,7 +18,7 @@ type updateInput struct {
 
 type listInput struct {
 	PageInput
-	State    string   `query:"state" enum:"creating,running,paused,failed" doc:"only sandboxes in this state"`
+	State    string   `query:"state" enum:"creating,running,paused,hibernated,failed" doc:"only sandboxes in this state"`
 	Image    string   `query:"image" doc:"only sandboxes of this image, by id or name"`
 	Name     string   `query:"name" doc:"only the sandbox of this name"`
 	Metadata []string `query:"metadata,explode" doc:"key=value; only sandboxes with all of these"`
@@ -30,13 +30,17 @@ func (a *API) routeSandboxes() {
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany, statusNoStorage), http.StatusCreated), a.create)
 	register(a, operation(http.MethodGet, "/v1/sandboxes", "list-sandboxes", tag, "List sandboxes"), a.listSandboxes)
 	register(a, operation(http.MethodGet, one, "get-sandbox", tag, "Look at a sandbox", statusNotFound), onSandbox(a.svc.Get))
-	register(a, operation(http.MethodPatch, one, "update-sandbox", tag, "Change a sandbox's name and metadata",
+	register(a, operation(http.MethodPatch, one, "update-sandbox", tag, "Change a sandbox's name, metadata and lifecycle",
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported), a.update)
 	register(a, operation(http.MethodDelete, one, "destroy-sandbox", tag, "End a sandbox", statusNotFound, statusConflict), a.destroy)
 	register(a, operation(http.MethodPost, one+"/pause", "pause-sandbox", tag, "Stop all processes of a sandbox; its memory stays",
 		statusNotFound, statusConflict), onSandbox(a.svc.Pause))
 	register(a, operation(http.MethodPost, one+"/resume", "resume-sandbox", tag, "Let the processes of a paused sandbox go on",
 		statusNotFound, statusConflict), onSandbox(a.svc.Resume))
+	register(a, operation(http.MethodPost, one+"/hibernate", "hibernate-sandbox", tag, "Put a sandbox on disk: files, memory and processes; nothing of it runs on the host",
+		statusNotFound, statusConflict, statusTooMany, statusNoStorage), onSandbox(a.svc.Hibernate))
+	register(a, operation(http.MethodPost, one+"/wake", "wake-sandbox", tag, "Let a hibernated sandbox run again",
+		statusNotFound, statusConflict, statusUnsupported, statusNoStorage), onSandbox(a.svc.Wake))
 	register(a, operation(http.MethodGet, one+"/stats", "get-stats", tag, "What a sandbox uses now", statusNotFound, statusConflict), a.stats)
 }
 
@@ -53,7 +57,7 @@ func onSandbox(do func(context.Context, string) (*sandbox.Sandbox, error)) func(
 
 func (a *API) create(ctx context.Context, in *createInput) (*out[*sandbox.Sandbox], error) {
 	req := in.Body
-	err := cmp.Or(validImageRef("image", req.Image), validNames("name", req.Name), validEnv(req.Env), sandbox.ValidMetadata("metadata", req.Metadata))
+	err := cmp.Or(validImageRef("image", req.Image), validNames("name", req.Name), validEnv(req.Env), sandbox.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid())
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +87,11 @@ func (a *API) update(ctx context.Context, in *updateInput) (*out[*sandbox.Sandbo
 	if err := validSandbox(in.ID); err != nil {
 		return nil, err
 	}
-	if in.Body.Name == nil && len(in.Body.Metadata) == 0 {
-		return nil, sandbox.Invalid("name", "neither name nor metadata is to be changed")
+	if in.Body.Name == nil && len(in.Body.Metadata) == 0 && in.Body.Lifecycle == nil {
+		return nil, sandbox.Invalid("name", "neither name, metadata nor lifecycle is to be changed")
+	}
+	if err := in.Body.Lifecycle.Valid(); err != nil {
+		return nil, err
 	}
 	sb, err := a.svc.Update(ctx, in.ID, in.Body)
 	return &out[*sandbox.Sandbox]{sb}, err

@@ -17,12 +17,15 @@ type Service interface {
 	Get(ctx context.Context, ref string) (*sandbox.Sandbox, error)
 	// List returns the sandboxes that match, in any order.
 	List(ctx context.Context, filter sandbox.ListFilter) ([]sandbox.Sandbox, error)
-	// Update changes a sandbox's name and metadata.
+	// Update changes a sandbox's name, metadata and lifecycle.
 	Update(ctx context.Context, ref string, req sandbox.UpdateRequest) (*sandbox.Sandbox, error)
 	// Destroy ends a sandbox; a second call is a not-found error.
 	Destroy(ctx context.Context, ref string) error
 	Pause(ctx context.Context, ref string) (*sandbox.Sandbox, error)
 	Resume(ctx context.Context, ref string) (*sandbox.Sandbox, error)
+	// Hibernate puts a sandbox on disk, and Wake lets it run again.
+	Hibernate(ctx context.Context, ref string) (*sandbox.Sandbox, error)
+	Wake(ctx context.Context, ref string) (*sandbox.Sandbox, error)
 
 	// Exec runs a command to its end and copies its streams meanwhile. The
 	// result has empty Stdout and Stderr. req.Stdin is empty: its text comes

@@ -105,7 +105,7 @@ func (a *API) deleteSnapshot(ctx context.Context, in *IDInput) (*struct{}, error
 func (a *API) restore(ctx context.Context, in *restoreInput) (*out[*sandbox.ForkResult], error) {
 	req := present(in.Body)
 	req.Count = max(req.Count, 1)
-	err := cmp.Or(validSnapshot("id", in.ID), validChildren(req.Count, req.Names), validEnv(req.Env), sandbox.ValidMetadata("metadata", req.Metadata))
+	err := cmp.Or(validSnapshot("id", in.ID), validChildren(req.Count, req.Names), validEnv(req.Env), sandbox.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid())
 	if err != nil {
 		return nil, err
 	}

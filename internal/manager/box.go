@@ -29,6 +29,16 @@ type record struct {
 	Freeze string `json:"freeze,omitempty"`
 	// Control is nil if it may not control itself.
 	Control *right `json:"control,omitempty"`
+	// Hibernation is the snapshot that it is on disk as, while it is hibernated.
+	Hibernation string `json:"hibernation,omitempty"`
+	// Resting says that it is being hibernated: if its sentry is paused, it is for
+	// that.
+	Resting bool `json:"resting,omitempty"`
+	// Dozing says that it was paused because it was idle, not by somebody.
+	Dozing bool `json:"dozing,omitempty"`
+	// Base is the snapshot on disk that it came from, or that was taken of it last:
+	// the next one is written as what differs from that.
+	Base string `json:"base,omitempty"`
 	process
 }
 
@@ -37,6 +47,8 @@ type process struct {
 	Key   string `json:"key,omitempty"`
 	PID   int    `json:"pid,omitempty"`
 	Start uint64 `json:"start,omitempty"`
+	// Boot tells in which run of the host that is.
+	Boot string `json:"boot,omitempty"`
 	// Memory is the sandbox's own memory file; zero in records of versions that
 	// did not keep it.
 	Memory launch.FileID `json:"memory,omitzero"`
@@ -53,8 +65,10 @@ type box struct {
 
 	mu     sync.Mutex
 	rec    record
-	sentry *launch.Sentry // nil once it failed
+	sentry *launch.Sentry // nil once it failed, and while it is hibernated
 	freeze *freeze        // nil if it was created
+
+	activity activity
 }
 
 // view returns the sandbox as users see it, without its memory.
@@ -99,6 +113,8 @@ func (m *Manager) explain(b *box, s *launch.Sentry, err error) error {
 	switch {
 	case removed:
 		return sandbox.Errorf(sandbox.CodeSandboxDied, "sandbox %s was removed meanwhile", b.id)
+	case b.rec.Sandbox.State == sandbox.StateHibernated:
+		return sandbox.Errorf(sandbox.CodeSandboxDied, "sandbox %s was hibernated meanwhile", b.id)
 	case b.sentry != nil && b.sentry != s:
 		return sandbox.Errorf(sandbox.CodeSandboxDied, "sandbox %s was given another state meanwhile, by a rollback or a promotion", b.id)
 	}
@@ -169,7 +185,7 @@ func (m *Manager) equip(d *draft, s *launch.Sentry, require []string) error {
 	if err != nil {
 		return err
 	}
-	d.rec.process = process{Key: s.Key(), PID: s.PID(), Start: start, Memory: memory, Files: files}
+	d.rec.process = process{Key: s.Key(), PID: s.PID(), Start: start, Boot: m.cfg.BootID, Memory: memory, Files: files}
 	return s.SetLimits(groupLimits(d.rec.Sandbox.Limits))
 }
 
@@ -208,6 +224,7 @@ func outlive(ctx context.Context, s *launch.Sentry) error {
 func (m *Manager) commit(ctx context.Context, fresh []*box, more ...store.Change) error {
 	changes := more
 	for _, b := range fresh {
+		b.activity.at = m.clock.Now()
 		changes = append(changes, store.Change{Table: store.Sandboxes, ID: b.id, Doc: b.rec})
 	}
 	if err := m.store.Apply(ctx, changes...); err != nil {
@@ -222,6 +239,7 @@ func (m *Manager) commit(ctx context.Context, fresh []*box, more ...store.Change
 	for _, b := range fresh {
 		m.watch(b, b.sentry)
 	}
+	m.arm(fresh...)
 	return nil
 }
 
@@ -288,6 +306,10 @@ func (m *Manager) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error)
 		return nil, err
 	}
 	v := b.view()
+	if v.Lifecycle.IdleTimeout() > 0 {
+		at := b.usedAt(m.clock.Now()).UTC()
+		v.ActiveAt = &at
+	}
 	if st, err := m.stats(ctx, b); err == nil {
 		v.Memory = &st.Memory
 	}

@@ -87,14 +87,15 @@ func (m *Manager) RunCode(ctx context.Context, ref string, req sandbox.RunCodeRe
 	if err != nil {
 		return nil, err
 	}
-	sentry, err := b.running(sandbox.StateRunning)
-	if err != nil {
-		return nil, fmt.Errorf("run code: %w", err)
-	}
 	run, err := b.runOf(req)
 	if err != nil {
 		return nil, err
 	}
+	sentry, done, err := m.use(ctx, b, sandbox.StateRunning)
+	if err != nil {
+		return nil, fmt.Errorf("run code: %w", err)
+	}
+	defer done()
 	a := &interpAnswer{results: streams.Result}
 	ran, err := sentry.Run(ctx, run, []byte(req.Code), launch.RunIO{Stdout: streams.Stdout, Stderr: streams.Stderr, Part: a.take})
 	if err != nil {

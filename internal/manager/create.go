@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -24,7 +25,7 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 	if err := sandbox.ValidMetadata("metadata", req.Metadata); err != nil {
 		return nil, err
 	}
-	if err := validSelfControl(req.SelfControl); err != nil {
+	if err := cmp.Or(validSelfControl(req.SelfControl), req.Lifecycle.Valid()); err != nil {
 		return nil, err
 	}
 	if req.SelfControl != nil && m.cfg.Command == nil {
@@ -52,7 +53,7 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 	}
 	d := newDraft(tenant, id, req.Name, 0)
 	s := &d.rec.Sandbox
-	s.Image, s.Limits, s.Metadata = img.ID, req.Limits, req.Metadata
+	s.Image, s.Limits, s.Metadata, s.Lifecycle = img.ID, req.Limits, req.Metadata, (*sandbox.Lifecycle)(nil).Inherited(req.Lifecycle, m.clock.Now())
 	if len(img.Names) > 0 {
 		s.ImageName = img.Names[0]
 	}
@@ -132,7 +133,7 @@ func (m *Manager) createFromSnapshot(ctx context.Context, req sandbox.CreateRequ
 	if req.Name != "" {
 		names = []string{req.Name}
 	}
-	out, err := m.Restore(ctx, req.Image, sandbox.RestoreRequest{Count: 1, Names: names, Metadata: req.Metadata, Env: req.Env})
+	out, err := m.Restore(ctx, req.Image, sandbox.RestoreRequest{Count: 1, Names: names, Metadata: req.Metadata, Env: req.Env, Lifecycle: req.Lifecycle})
 	if err != nil {
 		return nil, err
 	}
@@ -203,17 +204,23 @@ func (m *Manager) Destroy(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
+	return m.destroy(b, "")
+}
+
+// destroy is Destroy. reason is empty if somebody asked for it.
+func (m *Manager) destroy(b *box, reason string) error {
 	b.op.Lock()
 	defer b.op.Unlock()
 	m.mu.Lock()
 	if m.boxes[b.id] != b {
 		m.mu.Unlock()
-		return sandbox.NotFound("sandbox", ref) // somebody was faster
+		return sandbox.NotFound("sandbox", b.id) // somebody was faster
 	}
 	delete(m.boxes, b.id)
 	m.unreserveLocked(b.tenant(), []string{b.view().Name})
 	m.mu.Unlock()
-	if err := m.store.Apply(context.Background(), store.Change{Table: store.Sandboxes, ID: b.id}); err != nil {
+	m.alarms.Clear(b.id)
+	if err := m.store.Apply(context.Background(), store.Change{Table: store.Sandboxes, ID: b.id}, store.Change{Table: store.Activity, ID: b.id}); err != nil {
 		// A record without a sentry is collected at the next start.
 		m.log.Error("forget a destroyed sandbox", "id", b.id, "error", err)
 	}
@@ -222,7 +229,8 @@ func (m *Manager) Destroy(ctx context.Context, ref string) error {
 	own := b.rec.Control
 	b.mu.Unlock()
 	m.forget(own)
-	m.tellOf(sandbox.EventDestroyed, b, sandbox.Event{})
+	m.collectSnapshots()
+	m.tellOf(sandbox.EventDestroyed, b, sandbox.Event{Reason: reason})
 	return nil
 }
 

@@ -23,16 +23,17 @@ func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest,
 	if err != nil {
 		return nil, err
 	}
-	sentry, err := b.running(sandbox.StateRunning)
-	if err != nil {
-		return nil, fmt.Errorf("exec: %w", err)
-	}
 	command, err := b.command(sandbox.StartRequest{
 		Argv: req.Argv, Shell: req.Shell, Env: req.Env, Cwd: req.Cwd, User: req.User, TimeoutMS: req.TimeoutMS,
 	})
 	if err != nil {
 		return nil, err
 	}
+	sentry, done, err := m.use(ctx, b, sandbox.StateRunning)
+	if err != nil {
+		return nil, fmt.Errorf("exec: %w", err)
+	}
+	defer done()
 	exited, err := sentry.Exec(ctx, command, launch.ExecIO{Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr})
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", m.explain(b, sentry, err))

@@ -26,10 +26,11 @@ func (m *Manager) onFiles(ctx context.Context, ref string, do func(*launch.Sentr
 	if err != nil {
 		return err
 	}
-	sentry, err := b.running(sandbox.StateRunning, sandbox.StatePaused)
+	sentry, done, err := m.use(ctx, b, sandbox.StateRunning, sandbox.StatePaused)
 	if err != nil {
 		return err
 	}
+	defer done()
 	if err := do(sentry); err != nil {
 		return m.explain(b, sentry, err)
 	}

@@ -40,12 +40,19 @@ func (m *Manager) Fork(ctx context.Context, ref string, req sandbox.ForkRequest)
 // fork is Fork. by is nil unless the sandbox asked for it by itself.
 func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by *asked) (*sandbox.ForkResult, error) {
 	began := time.Now()
+	if b.view().State != sandbox.StateHibernated { // which is forked as it is
+		_, done, err := m.use(ctx, b, sandbox.StateRunning)
+		if err != nil {
+			return nil, fmt.Errorf("fork: %w", err)
+		}
+		defer done()
+	}
 	b.op.RLock()
 	defer b.op.RUnlock()
-	if _, err := b.running(sandbox.StateRunning); err != nil {
-		return nil, fmt.Errorf("fork: %w", err)
-	}
 	parent := b.view()
+	if err := req.Lifecycle.Valid(); err != nil {
+		return nil, err
+	}
 	if err := sandbox.ValidMetadata("metadata", merged(parent.Metadata, req.Metadata)); err != nil {
 		return nil, err
 	}
@@ -58,7 +65,7 @@ func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by 
 	ancestors, own := append(append([]string{}, b.rec.Ancestors...), b.id), b.rec.Control
 	b.mu.Unlock()
 	for i := range batch.drafts {
-		batch.describe(i, &parent, ancestors, req.Metadata)
+		batch.describe(i, &parent, ancestors, req.Metadata, req.Lifecycle)
 		batch.drafts[i].rec.Control = own.inherited(by != nil).retagged(additions(req.Metadata), by != nil)
 		batch.drafts[i].rec.Sandbox.Parent = b.id
 	}
@@ -68,12 +75,12 @@ func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by 
 	batch.loading = b.joint.slots()
 	// Sentries are readied while the source is being frozen.
 	batch.prepareAhead(ctx)
-	f, frozen, err := m.freezeForFork(ctx, b)
+	f, pause, err := m.freezeToFork(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
 	defer m.drop(f)
-	out := &sandbox.ForkResult{PauseMS: frozen.PauseMS, SnapshotMS: millis(began)}
+	out := &sandbox.ForkResult{PauseMS: pause, SnapshotMS: millis(began)}
 	if err := batch.make(ctx, f, parent.Image, true); err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
@@ -81,6 +88,21 @@ func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by 
 	m.tell(sandbox.EventForked, &parent, sandbox.Event{Children: idsOf(batch.children)})
 	out.ReturnMS = millis(began)
 	return out, nil
+}
+
+// freezeToFork returns the freeze that children of b are made of, on which the
+// caller owns a reference, and for how long b stood still. One that is hibernated is
+// not woken for it. The caller holds b.op.
+func (m *Manager) freezeToFork(ctx context.Context, b *box) (*freeze, float64, error) {
+	if b.view().State == sandbox.StateHibernated {
+		f, err := m.hibernation(b)
+		return f, 0, err
+	}
+	f, frozen, err := m.freezeForFork(ctx, b)
+	if err != nil {
+		return nil, 0, err
+	}
+	return f, frozen.PauseMS, nil
 }
 
 // idsOf returns the ids of the children that were made.
@@ -156,7 +178,7 @@ func (m *Manager) newBatch(tenant string, began time.Time, count int, names []st
 }
 
 // describe fills in what child i has from the sandbox that was frozen.
-func (b *batch) describe(i int, from *sandbox.Sandbox, ancestors []string, metadata map[string]string) {
+func (b *batch) describe(i int, from *sandbox.Sandbox, ancestors []string, metadata map[string]string, life *sandbox.LifecycleRequest) {
 	d := &b.drafts[i]
 	s := &d.rec.Sandbox
 	s.Image, s.ImageName, s.Limits = from.Image, from.ImageName, from.Limits
@@ -164,6 +186,7 @@ func (b *batch) describe(i int, from *sandbox.Sandbox, ancestors []string, metad
 	d.rec.Ancestors = ancestors
 	s.Metadata, s.SelfControl = merged(from.Metadata, metadata), from.SelfControl
 	s.Env, s.Cwd, s.User = merged(from.Env, b.env), from.Cwd, from.User
+	s.Lifecycle = from.Lifecycle.Inherited(life, b.m.clock.Now())
 }
 
 // madeByItself makes the children those that the sandbox asked for by itself.

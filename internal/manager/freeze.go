@@ -72,10 +72,14 @@ func (m *Manager) recordOf(f *freeze) freezeRecord {
 	return r
 }
 
-// freezeBox freezes a running box. The caller holds box.op and owns a reference
-// on the result.
-func (m *Manager) freezeBox(ctx context.Context, b *box) (*freeze, *wire.Frozen, error) {
-	sentry, err := b.running(sandbox.StateRunning)
+// freezeBox freezes a running box, or one that is to rest from then on and may be
+// paused. The caller holds box.op and owns a reference on the result.
+func (m *Manager) freezeBox(ctx context.Context, b *box, rest bool) (*freeze, *wire.Frozen, error) {
+	states := []sandbox.State{sandbox.StateRunning, sandbox.StatePaused}
+	if !rest {
+		states = states[:1]
+	}
+	sentry, err := b.running(states...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,7 +89,7 @@ func (m *Manager) freezeBox(ctx context.Context, b *box) (*freeze, *wire.Frozen,
 	}
 	// The id is a snapshot's: a freeze may become one.
 	f := &freeze{id: sandbox.NewID(sandbox.KindSnapshot), source: sentry, file: file, parent: m.holdOrigin(b), refs: 1}
-	frozen, err := m.freezeAs(ctx, f)
+	frozen, err := m.freezeAs(ctx, f, rest)
 	if err != nil {
 		file.Close()
 		m.drop(f.parent)
@@ -114,7 +118,7 @@ func (m *Manager) holdOrigin(b *box) *freeze {
 
 // freezeAs has the source of f make its snapshot file, and takes references on
 // the generations.
-func (m *Manager) freezeAs(ctx context.Context, f *freeze) (*wire.Frozen, error) {
+func (m *Manager) freezeAs(ctx context.Context, f *freeze, rest bool) (*wire.Frozen, error) {
 	key := f.source.Key()
 	if err := m.gens.add(key, f.source.Memory()); err != nil {
 		return nil, deathOf(f.source, err)
@@ -125,7 +129,7 @@ func (m *Manager) freezeAs(ctx context.Context, f *freeze) (*wire.Frozen, error)
 	}
 	defer m.gens.release(f.source.FilesName())
 	var frozen wire.Frozen
-	_, err := f.source.Call(ctx, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: f.id, Self: key, SelfFiles: f.source.FilesName()}}, &frozen, f.file)
+	_, err := f.source.Call(ctx, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: f.id, Self: key, SelfFiles: f.source.FilesName(), Rest: rest}}, &frozen, f.file)
 	if err == nil {
 		err = launch.FixSize(f.file)
 	}

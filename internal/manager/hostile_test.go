@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"ramet.dev/ramet/internal/alarm"
 	"ramet.dev/ramet/internal/control"
 	"ramet.dev/ramet/internal/feed"
 	"ramet.dev/ramet/internal/launch"
@@ -47,7 +48,7 @@ func managerOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Manager, *
 	return &Manager{
 		log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: feed.New(keptEvents),
 		boxes: map[string]*box{id: b}, names: map[owned]string{}, snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
-		freezes: map[string]*freeze{}, grants: map[string]*grant{},
+		freezes: map[string]*freeze{}, grants: map[string]*grant{}, clock: alarm.System{}, alarms: alarm.New(alarm.System{}),
 	}, b
 }
 

@@ -87,7 +87,7 @@ func (m *Manager) freezeShared(ctx context.Context, b *box, s *sharing) {
 	late := sandbox.Errorf(sandbox.CodeTimeout, "the sandbox was not frozen within %v", patience)
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), patience, late)
 	defer cancel()
-	f, frozen, err := m.freezeBox(ctx, b)
+	f, frozen, err := m.freezeBox(ctx, b, false)
 	j.mu.Lock()
 	s.f, s.frozen, s.err = f, frozen, err
 	if err == nil {

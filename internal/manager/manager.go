@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
+	"ramet.dev/ramet/internal/alarm"
 	"ramet.dev/ramet/internal/cgroup"
 	"ramet.dev/ramet/internal/feed"
 	"ramet.dev/ramet/internal/image"
@@ -33,6 +35,10 @@ type Config struct {
 	// if none may.
 	Command *os.File
 	Log     *slog.Logger
+	// Clock is what sandboxes' times are measured by; nil for the machine's.
+	Clock alarm.Clock
+	// BootID tells one start of the host from another; empty to ask the host.
+	BootID string
 }
 
 // Manager implements httpapi.Service. It is safe for concurrent use.
@@ -61,6 +67,13 @@ type Manager struct {
 
 	watchers sync.WaitGroup
 	closing  chan struct{} // closed by Close: sentries are left alone
+
+	clock      alarm.Clock
+	alarms     *alarm.Alarms
+	rests      chan struct{} // has a value for each sandbox that is being put to disk because it is idle
+	background context.Context
+	cancel     context.CancelFunc // ends background
+	chores     sync.WaitGroup     // what is done in background
 }
 
 // Open opens the node's records, finds the sandboxes that an earlier daemon left
@@ -71,6 +84,20 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 		boxes: map[string]*box{}, names: map[owned]string{},
 		snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
 		freezes: map[string]*freeze{}, grants: map[string]*grant{}, controlled: map[*launch.Sentry]bool{}, imageUses: map[string]int{}, closing: make(chan struct{}),
+		clock: cfg.Clock, rests: make(chan struct{}, restsAtOnce),
+	}
+	if m.clock == nil {
+		m.clock = alarm.System{}
+	}
+	m.alarms = alarm.New(m.clock)
+	m.background, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		if err != nil {
+			m.cancel()
+		}
+	}()
+	if m.cfg.BootID, err = bootID(cfg.BootID); err != nil {
+		return nil, err
 	}
 	// First of all: it keeps other daemons away from what is touched below.
 	if m.store, err = store.Open(ctx, cfg.Paths.Registry()); err != nil {
@@ -115,7 +142,21 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 	for b, sentry := range adopted {
 		m.watch(b, sentry)
 	}
+	m.arm(m.all()...)
+	m.chore(func(ctx context.Context) { m.alarms.Run(ctx, m.ring) })
 	return m, nil
+}
+
+// bootID returns id or, if that is empty, what the host calls its present run.
+func bootID(id string) (string, error) {
+	if id != "" {
+		return id, nil
+	}
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("find out which run of the host this is: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
 }
 
 // groupName tells daemons apart that share a control group.
@@ -128,6 +169,9 @@ func groupName(p paths.Paths) string {
 // Close ends the pool and lets go of the sandboxes, which run on.
 func (m *Manager) Close() error {
 	close(m.closing)
+	m.cancel()
+	m.chores.Wait()
+	m.saveActivity(m.all()...)
 	m.pool.Close()
 	m.watchers.Wait()
 	err := m.launcher.Close()

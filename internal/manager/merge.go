@@ -56,6 +56,11 @@ func (m *Manager) Merge(ctx context.Context, ref string, req sandbox.MergeReques
 	if err != nil {
 		return nil, err
 	}
+	_, done, err := m.use(ctx, b, sandbox.StateRunning, sandbox.StatePaused)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	b.op.RLock() // it keeps its sentry
 	defer b.op.RUnlock()
 	g := &merging{m: m, box: b, req: &req, filter: filter}

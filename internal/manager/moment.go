@@ -44,6 +44,9 @@ func (m *Manager) look(ctx context.Context, ref string) (*moment, error) {
 	if !sandbox.IsID(sandbox.KindSnapshot, ref) {
 		b, err := m.resolve(ctx, ref)
 		if err == nil {
+			if s := m.hibernated(b); s != nil {
+				return m.lookAtHibernated(b, s)
+			}
 			return m.lookAtBox(ctx, b)
 		}
 		if sandbox.CodeOf(err) != sandbox.CodeNotFound || sandbox.IsID(sandbox.KindSandbox, ref) {
@@ -136,6 +139,16 @@ func (m *Manager) lookAtSnapshot(s *snapshot) (*moment, error) {
 		return nil, err
 	}
 	return mo, nil
+}
+
+// lookAtHibernated returns the files of b, which is on disk as s and is not woken for
+// it.
+func (m *Manager) lookAtHibernated(b *box, s *snapshot) (*moment, error) {
+	mo, err := m.lookAtSnapshot(s)
+	if err == nil {
+		mo.id = b.id
+	}
+	return mo, err
 }
 
 // openFiles opens the tree that files describes, with its generations' names.

@@ -61,6 +61,9 @@ func (b *box) seenBy(c access.Caller) bool {
 func (s *snapshot) seenBy(c access.Caller) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.rec.Sleeper != "" {
+		return false
+	}
 	return c.Sees(s.rec.tenant(), s.rec.Ancestors) || c.Tree == s.id && c.Sees(s.rec.tenant(), []string{s.id})
 }
 

@@ -16,10 +16,11 @@ func (m *Manager) Ports(ctx context.Context, ref string) ([]sandbox.Port, error)
 	if err != nil {
 		return nil, err
 	}
-	sentry, err := b.running(sandbox.StateRunning, sandbox.StatePaused)
+	sentry, done, err := m.use(ctx, b, sandbox.StateRunning, sandbox.StatePaused)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	list := []sandbox.Port{}
 	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpPorts}, &list); err != nil {
 		return nil, fmt.Errorf("list ports: %w", m.explain(b, sentry, err))
@@ -33,13 +34,14 @@ func (m *Manager) DialPort(ctx context.Context, ref string, port uint16, wait ti
 	if err != nil {
 		return nil, err
 	}
-	sentry, err := b.running(sandbox.StateRunning)
+	sentry, done, err := m.use(ctx, b, sandbox.StateRunning)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	c, err := sentry.Dial(ctx, port, wait)
 	if err != nil {
 		return nil, m.explain(b, sentry, err)
 	}
-	return c, nil
+	return activeConn{c, m, b}, nil
 }

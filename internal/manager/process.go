@@ -176,9 +176,14 @@ func (m *Manager) Attach(ctx context.Context, ref string, pid int, req sandbox.A
 	if err != nil {
 		return nil, err
 	}
-	sentry, err := b.running(sandbox.StateRunning, sandbox.StatePaused)
+	// Not to its end: who only looks does not use the sandbox.
+	sentry, done, err := m.use(ctx, b, sandbox.StateRunning, sandbox.StatePaused)
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", err)
+	}
+	done()
+	if streams.Stdin != nil {
+		streams.Stdin = activeReader{streams.Stdin, m, b}
 	}
 	attached, err := sentry.Attach(ctx, &wire.Attach{PID: pid, From: req.From, Follow: req.Follow}, launch.AttachIO{
 		Stdin: streams.Stdin, Sizes: streams.Sizes,
@@ -198,18 +203,30 @@ func (m *Manager) Attach(ctx context.Context, ref string, pid int, req sandbox.A
 	return pos, nil
 }
 
-// onProcesses makes one call to the sentry of a sandbox in one of states.
+// onProcesses makes one call to the sentry of a sandbox in one of states. It is a use
+// of the sandbox, unless it only looks at it.
 func (m *Manager) onProcesses(ctx context.Context, ref string, call *wire.Call, out any, states ...sandbox.State) error {
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return err
 	}
-	sentry, err := b.running(states...)
+	sentry, done, err := m.callee(ctx, b, call.Op, states)
 	if err != nil {
 		return fmt.Errorf("%s: %w", call.Op, err)
 	}
+	defer done()
 	if _, err := sentry.Call(ctx, call, out); err != nil {
 		return fmt.Errorf("%s: %w", call.Op, m.explain(b, sentry, err))
 	}
 	return nil
+}
+
+// callee returns the sentry of b for a call, and what to call when that is over.
+func (m *Manager) callee(ctx context.Context, b *box, op wire.Op, states []sandbox.State) (*launch.Sentry, func(), error) {
+	switch op {
+	case wire.OpPS, wire.OpProcess, wire.OpContexts:
+		sentry, err := b.running(states...)
+		return sentry, func() {}, err
+	}
+	return m.use(ctx, b, states...)
 }

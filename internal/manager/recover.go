@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
@@ -33,7 +34,7 @@ func (m *Manager) recover(ctx context.Context) (adopted map[*box]*launch.Sentry,
 		m: m, ctx: ctx, records: map[string]freezeRecord{},
 		sentry: map[string]*launch.Sentry{}, adopted: map[*box]*launch.Sentry{}, pins: map[string][]string{},
 	}
-	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.readGrants, r.sweep} {
+	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.findHibernated, r.readActivity, r.readGrants, r.sweep} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("recover: %w", err)
 		}
@@ -67,7 +68,7 @@ func (r *recovery) adoptBoxes() error {
 		if err := json.Unmarshal(doc, &b.rec); err != nil {
 			return corrupt("sandbox", id, err)
 		}
-		if b.rec.Sandbox.State != sandbox.StateFailed {
+		if s := b.rec.Sandbox.State; s != sandbox.StateFailed && s != sandbox.StateHibernated {
 			names, err := r.adopt(b)
 			if r.ctx.Err() != nil {
 				return context.Cause(r.ctx) // the next daemon adopts it
@@ -116,6 +117,9 @@ func (r *recovery) adoptBoxes() error {
 // adopt connects b to its sentry and returns the generations that it holds, on
 // each of which the caller then holds a reference.
 func (r *recovery) adopt(b *box) ([]string, error) {
+	if boot := b.rec.Boot; boot != "" && boot != r.m.cfg.BootID {
+		return nil, errHostRestarted
+	}
 	s, info, files, err := r.m.launcher.Adopt(r.ctx, b.rec.Key, b.rec.PID, b.rec.Start)
 	if err != nil {
 		return nil, err
@@ -133,6 +137,13 @@ func (r *recovery) adopt(b *box) ([]string, error) {
 	}
 	b.sentry = s
 	r.sentry[b.rec.Key], r.adopted[b] = s, s
+	if b.rec.Resting {
+		b.rec.Resting = false
+		r.changes = append(r.changes, store.Change{Table: store.Sandboxes, ID: b.id, Doc: b.rec})
+		if b.rec.Sandbox.State == sandbox.StateRunning {
+			return info.Generations, r.letRun(b, s, info.State)
+		}
+	}
 	b.rec.Sandbox.State = sandbox.StateRunning
 	if info.State == string(sandbox.StatePaused) {
 		b.rec.Sandbox.State = sandbox.StatePaused
@@ -145,6 +156,22 @@ func (r *recovery) adopt(b *box) ([]string, error) {
 		}
 	}
 	return info.Generations, nil
+}
+
+// errHostRestarted is why a sandbox failed that ran when the host ended.
+var errHostRestarted = sandbox.Errorf(sandbox.CodeSandboxDied, "host restarted")
+
+// letRun resumes a sandbox that the old daemon was hibernating.
+func (r *recovery) letRun(b *box, s *launch.Sentry, state string) error {
+	if state != string(sandbox.StatePaused) {
+		return nil
+	}
+	_, err := s.Call(r.ctx, &wire.Call{Op: wire.OpResume}, nil)
+	if err != nil {
+		r.m.log.Warn("resume a sandbox that was being hibernated", "id", b.id, "error", err)
+		b.rec.Sandbox.State = sandbox.StatePaused
+	}
+	return nil
 }
 
 // addMemory takes a reference on each generation of b, or on none. It refuses
@@ -251,6 +278,10 @@ func (r *recovery) readSnapshots() error {
 			return corrupt("snapshot", id, err)
 		}
 		snap := &s.rec.Snapshot
+		if sleeper := s.rec.Sleeper; sleeper != "" && (r.m.boxes[sleeper] == nil || r.m.boxes[sleeper].rec.Hibernation != id) {
+			r.changes = append(r.changes, store.Change{Table: store.Snapshots, ID: id}) // sweep removes its files
+			return nil
+		}
 		if snap.State == sandbox.SnapshotReady && !snap.OnDisk {
 			snap.State, snap.Reason = sandbox.SnapshotFailed, "it was in memory only, and the daemon was restarted"
 			r.changes = append(r.changes, store.Change{Table: store.Snapshots, ID: id, Doc: s.rec})
@@ -265,6 +296,44 @@ func (r *recovery) readSnapshots() error {
 		}
 		return nil
 	})
+}
+
+// findHibernated lets those fail whose snapshot is not there.
+func (r *recovery) findHibernated() error {
+	for id, b := range r.m.boxes {
+		if b.rec.Sandbox.State == sandbox.StateHibernated && r.m.snaps[b.rec.Hibernation] == nil {
+			b.rec.Sandbox.State, b.rec.Sandbox.Reason = sandbox.StateFailed, "it was hibernated, and the snapshot of that is gone"
+			r.changes = append(r.changes, store.Change{Table: store.Sandboxes, ID: id, Doc: b.rec})
+		}
+	}
+	return nil
+}
+
+// readActivity finds out when sandboxes were used last. What was used later than
+// was written down has not become idle earlier for it.
+func (r *recovery) readActivity() error {
+	at := map[string]time.Time{}
+	err := r.m.store.Each(r.ctx, store.Activity, func(id string, doc []byte) error {
+		var a activityRecord
+		if err := json.Unmarshal(doc, &a); err != nil {
+			return corrupt("activity of sandbox", id, err)
+		}
+		if r.m.boxes[id] == nil {
+			r.changes = append(r.changes, store.Change{Table: store.Activity, ID: id})
+		}
+		at[id] = a.At
+		return nil
+	})
+	now := r.m.clock.Now()
+	for id, b := range r.m.boxes {
+		b.activity.at, b.activity.saved = now, at[id]
+		if saved, ok := at[id]; ok {
+			if used := saved.Add(max(b.rec.Sandbox.Lifecycle.IdleTimeout()/lookAgain, minLook)); used.Before(now) {
+				b.activity.at = used
+			}
+		}
+	}
+	return err
 }
 
 // sweep ends sentries and removes files that belong to nothing.

@@ -26,6 +26,7 @@ type snapRecord struct {
 	Control   *right           `json:"control,omitempty"`   // the right of what is made from it
 	Asked     uint64           `json:"asked,omitempty"`     // the sandbox's own request for it, 0 if it was not asked for so
 	Label     string           `json:"label,omitempty"`     // what the sandbox calls it
+	Sleeper   string           `json:"sleeper,omitempty"`   // the sandbox that is on disk as it, or came from that; nobody else sees it
 }
 
 // snapshot is a named freeze.
@@ -65,6 +66,11 @@ func (m *Manager) snapshot(ctx context.Context, b *box, req sandbox.SnapshotRequ
 		return nil, err
 	}
 	defer m.useImage(b.view().Image)() // b may be gone before the snapshot is listed
+	_, done, err := m.use(ctx, b, sandbox.StateRunning)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	defer done()
 	s, err := m.capture(ctx, b, req)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
@@ -94,7 +100,12 @@ func (m *Manager) snapshot(ctx context.Context, b *box, req sandbox.SnapshotRequ
 func (m *Manager) capture(ctx context.Context, b *box, req sandbox.SnapshotRequest) (*snapshot, error) {
 	b.op.RLock()
 	defer b.op.RUnlock()
-	f, frozen, err := m.freezeBox(ctx, b)
+	return m.captureAs(ctx, b, req, false)
+}
+
+// captureAs is capture. The caller holds b.op. With rest, b rests from then on.
+func (m *Manager) captureAs(ctx context.Context, b *box, req sandbox.SnapshotRequest, rest bool) (*snapshot, error) {
+	f, frozen, err := m.freezeBox(ctx, b, rest)
 	if err != nil {
 		return nil, err
 	}
@@ -121,14 +132,8 @@ func (m *Manager) keep(ctx context.Context, b *box, s *snapshot, f *freeze, by *
 		if err := m.writeSnapshot(ctx, s, f); err != nil {
 			return err
 		}
-		s.mu.Lock()
-		s.freeze = nil
-		s.mu.Unlock()
-		m.drop(f)
 	}
-	s.mu.Lock()
-	rec := s.rec
-	s.mu.Unlock()
+	rec := s.record()
 	rec.Snapshot.State = sandbox.SnapshotReady
 	done := store.Change{Table: store.Snapshots, ID: s.id, Doc: rec}
 	var err error
@@ -140,9 +145,7 @@ func (m *Manager) keep(ctx context.Context, b *box, s *snapshot, f *freeze, by *
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.rec.Snapshot.State = sandbox.SnapshotReady // not before it is recorded
-	s.mu.Unlock()
+	m.written(s) // not before it is recorded
 	if !rec.Snapshot.OnDisk {
 		return nil
 	}
@@ -164,6 +167,26 @@ func (m *Manager) keepOwn(ctx context.Context, b *box, done store.Change, by *as
 	return m.editAnd(ctx, b, list, func(edited store.Change) error {
 		return by.grant.spend(0, 1, func(paid store.Change) error { return m.store.Apply(ctx, done, edited, paid) })
 	})
+}
+
+// written makes s ready, which is restored from its files from now on if it has any.
+func (m *Manager) written(s *snapshot) {
+	s.mu.Lock()
+	f := s.freeze
+	if s.rec.Snapshot.State = sandbox.SnapshotReady; s.rec.Snapshot.OnDisk {
+		s.freeze = nil
+	} else {
+		f = nil
+	}
+	s.mu.Unlock()
+	m.drop(f)
+}
+
+// record returns what is to be stored of s.
+func (s *snapshot) record() snapRecord {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rec
 }
 
 func (m *Manager) addSnapshot(s *snapshot) error {
@@ -282,6 +305,9 @@ func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRe
 	if err := sandbox.ValidMetadata("metadata", merged(s.rec.Source.Metadata, req.Metadata)); err != nil {
 		return nil, err
 	}
+	if err := req.Lifecycle.Valid(); err != nil {
+		return nil, err
+	}
 	batch, err := m.newBatch(s.rec.tenant(), began, req.Count, req.Names, req.Env, 0)
 	if err != nil {
 		return nil, err
@@ -296,7 +322,7 @@ func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRe
 	source := &s.rec.Source
 	ancestors := append(append([]string{}, s.rec.Ancestors...), s.id)
 	for i := range batch.drafts {
-		batch.describe(i, source, ancestors, req.Metadata)
+		batch.describe(i, source, ancestors, req.Metadata, req.Lifecycle)
 		batch.drafts[i].rec.Control = s.rec.Control.retagged(additions(req.Metadata), false)
 		d := &batch.drafts[i].rec.Sandbox
 		d.Parent, d.Snapshot = source.ID, s.id
@@ -323,4 +349,31 @@ func (m *Manager) snapshotDir(id string) (dir, state, memory string, err error) 
 		return "", "", "", err
 	}
 	return dir, filepath.Join(dir, "state"), filepath.Join(dir, "memory"), nil
+}
+
+// collectSnapshots removes the snapshots of sandboxes that nobody needs any more.
+func (m *Manager) collectSnapshots() {
+	for _, s := range m.allSnapshots() {
+		if m.needed(s) {
+			continue
+		}
+		m.removeSnapshot(s)
+	}
+}
+
+// needed reports whether s is there for itself, or a sandbox's that needs it.
+func (m *Manager) needed(s *snapshot) bool {
+	rec := s.record()
+	if rec.Sleeper == "" || rec.Snapshot.State != sandbox.SnapshotReady {
+		return true // who writes it removes it if that fails
+	}
+	m.mu.Lock()
+	b := m.boxes[rec.Sleeper]
+	m.mu.Unlock()
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rec.Hibernation == s.id
 }

@@ -25,7 +25,7 @@ func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (*sandbox.S
 	}
 	b.op.Lock()
 	defer b.op.Unlock()
-	if _, err := b.running(sandbox.StateRunning, sandbox.StatePaused); err != nil && sandbox.CodeOf(err) != sandbox.CodeSandboxDied {
+	if _, err := b.running(sandbox.StateRunning, sandbox.StatePaused); err != nil && sandbox.CodeOf(err) != sandbox.CodeSandboxDied && b.view().State != sandbox.StateHibernated {
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
 	b.mu.Lock()
@@ -81,6 +81,7 @@ func (m *Manager) replace(ctx context.Context, b *box, rec record, sentry *launc
 	if err := outlive(ctx, sentry); err != nil {
 		return err
 	}
+	rec.Hibernation, rec.Resting, rec.Dozing = "", false, false
 	if err := m.store.Apply(ctx, append(more, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec})...); err != nil {
 		return err
 	}
@@ -91,6 +92,9 @@ func (m *Manager) replace(ctx context.Context, b *box, rec record, sentry *launc
 	m.watch(b, sentry)
 	m.endSentry(oldSentry)
 	m.drop(oldFreeze)
+	m.collectSnapshots()
+	m.touch(b)
+	m.arm(b)
 	return nil
 }
 
@@ -173,54 +177,4 @@ func (m *Manager) handOver(ctx context.Context, child, parent *box, rec record, 
 	m.unreserveLocked(rec.tenant(), []string{name})
 	m.mu.Unlock()
 	return nil
-}
-
-// Pause stops a sandbox; its memory stays.
-func (m *Manager) Pause(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
-	return m.setPaused(ctx, ref, wire.OpPause, wire.OpResume, sandbox.StateRunning, sandbox.StatePaused)
-}
-
-// Resume lets a paused sandbox run.
-func (m *Manager) Resume(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
-	return m.setPaused(ctx, ref, wire.OpResume, wire.OpPause, sandbox.StatePaused, sandbox.StateRunning)
-}
-
-func (m *Manager) setPaused(ctx context.Context, ref string, op, undo wire.Op, from, to sandbox.State) (*sandbox.Sandbox, error) {
-	b, err := m.resolve(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	b.op.Lock()
-	defer b.op.Unlock()
-	sentry, err := b.running(from)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := sentry.Call(ctx, &wire.Call{Op: op}, nil); err != nil {
-		return nil, err
-	}
-	b.mu.Lock()
-	rec := b.rec
-	b.mu.Unlock()
-	rec.Sandbox.State = to
-	// Nobody sees the new state before it is recorded.
-	if err := m.store.Apply(ctx, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec}); err != nil {
-		_, uerr := sentry.Call(context.WithoutCancel(ctx), &wire.Call{Op: undo}, nil)
-		return nil, errors.Join(err, uerr)
-	}
-	b.mu.Lock()
-	alive := b.sentry == sentry
-	if alive {
-		b.rec.Sandbox.State = to
-	}
-	b.mu.Unlock()
-	if !alive { // its watcher records that
-		return nil, sandbox.Errorf(sandbox.CodeSandboxDied, "sandbox %s ended meanwhile", b.id)
-	}
-	kind := sandbox.EventPaused
-	if to == sandbox.StateRunning {
-		kind = sandbox.EventResumed
-	}
-	m.tell(kind, &rec.Sandbox, sandbox.Event{})
-	return &rec.Sandbox, nil
 }

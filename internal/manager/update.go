@@ -8,10 +8,14 @@ import (
 	"ramet.dev/ramet/internal/store"
 )
 
-// Update changes the name and the metadata of a sandbox: all of it or nothing.
+// Update changes the name, the metadata and the lifecycle of a sandbox: all of it or
+// nothing. With a lifecycle, its idle timeout begins anew.
 func (m *Manager) Update(ctx context.Context, ref string, req sandbox.UpdateRequest) (*sandbox.Sandbox, error) {
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
+		return nil, err
+	}
+	if err := req.Lifecycle.Valid(); err != nil {
 		return nil, err
 	}
 	var old string
@@ -22,6 +26,9 @@ func (m *Manager) Update(ctx context.Context, ref string, req sandbox.UpdateRequ
 				return err
 			}
 			rec.Control = rec.Control.retagged(req.Metadata, false)
+		}
+		if req.Lifecycle != nil {
+			rec.Sandbox.Lifecycle = rec.Sandbox.Lifecycle.Changed(req.Lifecycle, m.clock.Now())
 		}
 		old = rec.Sandbox.Name
 		if req.Name == nil || *req.Name == old {
@@ -41,6 +48,10 @@ func (m *Manager) Update(ctx context.Context, ref string, req sandbox.UpdateRequ
 	}
 	if err != nil {
 		return nil, fmt.Errorf("update sandbox: %w", err)
+	}
+	if req.Lifecycle != nil {
+		m.touch(b)
+		m.arm(b)
 	}
 	v := b.view()
 	m.tell(sandbox.EventUpdated, &v, sandbox.Event{})
@@ -71,6 +82,7 @@ func (m *Manager) editAnd(ctx context.Context, b *box, change func(*record) erro
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.rec.Sandbox.Name, b.rec.Sandbox.Metadata, b.rec.Control = rec.Sandbox.Name, rec.Sandbox.Metadata, rec.Control // it may have failed meanwhile
+	s := &b.rec.Sandbox // which may have failed meanwhile
+	s.Name, s.Metadata, s.Lifecycle, b.rec.Control = rec.Sandbox.Name, rec.Sandbox.Metadata, rec.Sandbox.Lifecycle, rec.Control
 	return nil
 }

@@ -21,6 +21,8 @@ const (
 	EventUpdated     EventKind = "updated" // its name or metadata
 	EventPaused      EventKind = "paused"
 	EventResumed     EventKind = "resumed"
+	EventHibernated  EventKind = "hibernated"
+	EventWoken       EventKind = "woken"
 	EventStarted     EventKind = "process_started" // in the background
 	EventExecuted    EventKind = "executed"        // a command in the foreground has ended
 	EventRan         EventKind = "code_run"
@@ -30,7 +32,7 @@ const (
 
 // EventKinds are all there are.
 var EventKinds = []EventKind{
-	EventCreated, EventForked, EventSnapshotted, EventRolledBack, EventPromoted, EventMerged, EventCommitted, EventUpdated, EventPaused, EventResumed,
+	EventCreated, EventForked, EventSnapshotted, EventRolledBack, EventPromoted, EventMerged, EventCommitted, EventUpdated, EventPaused, EventResumed, EventHibernated, EventWoken,
 	EventStarted, EventExecuted, EventRan, EventFailed, EventDestroyed,
 }
 
@@ -56,7 +58,7 @@ type Event struct {
 	PID       int       `json:"pid,omitempty" doc:"process_started"`
 	Context   string    `json:"context,omitempty" doc:"code_run"`
 	ExitCode  *int      `json:"exit_code,omitempty" doc:"executed, code_run"`
-	Reason    string    `json:"reason,omitempty" doc:"failed"`
+	Reason    string    `json:"reason,omitempty" doc:"failed; paused and destroyed, if it was by itself"`
 	// Tenant and Line say who may see it: Line are the ids of what the sandbox
 	// descends from, itself the last.
 	Tenant string   `json:"-"`

@@ -47,7 +47,8 @@ func ValidMetadataKey(field, k string) error {
 type UpdateRequest struct {
 	Name *string `json:"name,omitempty" doc:"new name; empty for none. The host name stays"`
 	// Metadata has the keys to set, and with nil those to remove.
-	Metadata map[string]*string `json:"metadata,omitempty" doc:"keys to set, and with null keys to remove"`
+	Metadata  map[string]*string `json:"metadata,omitempty" doc:"keys to set, and with null keys to remove"`
+	Lifecycle *LifecycleRequest  `json:"lifecycle,omitempty" doc:"when it ends or rests by itself; what is absent in it stays"`
 }
 
 // ChangeMetadata returns metadata with the changes of an UpdateRequest. It

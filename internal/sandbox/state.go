@@ -6,11 +6,14 @@ type State string
 // The states of a sandbox. Destroyed is only seen on records that are being
 // removed: a destroyed sandbox is not found any more.
 const (
-	StateCreating  State = "creating"
-	StateRunning   State = "running"
-	StatePaused    State = "paused"
-	StateDestroyed State = "destroyed"
-	StateFailed    State = "failed"
+	StateCreating State = "creating"
+	StateRunning  State = "running"
+	StatePaused   State = "paused"
+	// StateHibernated is that of a sandbox which is on disk only: no process and no
+	// memory of the host belongs to it.
+	StateHibernated State = "hibernated"
+	StateDestroyed  State = "destroyed"
+	StateFailed     State = "failed"
 )
 
 // SnapshotState is where a snapshot is in its life.

@@ -78,6 +78,8 @@ type Sandbox struct {
 	Cwd       string            `json:"working_dir,omitempty" doc:"where commands start that name no directory; the image's WORKDIR"`
 	User      string            `json:"user,omitempty" doc:"whom commands run as that name no user; the image's USER"`
 	Metadata  map[string]string `json:"metadata,omitempty"`
+	Lifecycle *Lifecycle        `json:"lifecycle,omitempty" doc:"when it ends or rests by itself; absent if that was never asked for"`
+	ActiveAt  *time.Time        `json:"active_at,omitempty" doc:"when it was used last, if it has an idle timeout"`
 	// SelfControl is nil if processes of the sandbox may not control it.
 	SelfControl *SelfControl `json:"self_control,omitempty"`
 	Identity    Identity     `json:"identity"`
@@ -101,6 +103,7 @@ type CreateRequest struct {
 	Limits      Limits            `json:"limits,omitempty"`
 	Env         map[string]string `json:"env,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
+	Lifecycle   *LifecycleRequest `json:"lifecycle,omitempty" doc:"when it ends or rests by itself"`
 	SelfControl *SelfControl      `json:"self_control,omitempty" doc:"let processes in the sandbox fork, snapshot, roll back and tag it, by the command ramet and the socket /run/ramet.sock"`
 	// Require lists isolation layers without which the sandbox must not start
 	// (the JSON names of Isolation's fields).
@@ -143,10 +146,11 @@ type ExecResult struct {
 
 // ForkRequest asks for children of a running sandbox.
 type ForkRequest struct {
-	Count    int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"children; 1 if absent"`
-	Names    []string          `json:"names,omitempty" doc:"one for each child"`
-	Metadata map[string]string `json:"metadata,omitempty"`
-	Env      map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the children"`
+	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"children; 1 if absent"`
+	Names     []string          `json:"names,omitempty" doc:"one for each child"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the children"`
+	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when the children end or rest by themselves; what is absent is the parent's, counted from now"`
 	// TimeoutMS bounds each child; a child that is late is reported as its
 	// error and does not harm the others.
 	TimeoutMS int64 `json:"timeout_ms,omitempty" minimum:"0" doc:"deadline for each child, 30000 if absent"`
@@ -197,10 +201,11 @@ type SnapshotRequest struct {
 
 // RestoreRequest asks for new sandboxes from a snapshot.
 type RestoreRequest struct {
-	Count    int               `json:"count,omitempty" minimum:"1" maximum:"1000"`
-	Names    []string          `json:"names,omitempty"`
-	Metadata map[string]string `json:"metadata,omitempty"`
-	Env      map[string]string `json:"env,omitempty"`
+	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000"`
+	Names     []string          `json:"names,omitempty"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when they end or rest by themselves; what is absent is that of the sandbox that was frozen, counted from now"`
 }
 
 // ChangeKind says what happened to a path.

@@ -26,6 +26,7 @@ const (
 	Snapshots Table = "snapshots"
 	Freezes   Table = "freezes"
 	Grants    Table = "grants"
+	Activity  Table = "activity" // when sandboxes were used last
 )
 
 // formatVersion changes with every incompatible change of the documents. An
@@ -75,7 +76,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	if version != 0 && version != formatVersion {
 		return sandbox.Errorf(sandbox.CodeUnsupported, "open store: its format is version %d, this program knows %d", version, formatVersion)
 	}
-	for _, t := range []Table{Sandboxes, Snapshots, Freezes, Grants} {
+	for _, t := range []Table{Sandboxes, Snapshots, Freezes, Grants, Activity} {
 		if _, err := s.db.ExecContext(ctx, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (id TEXT PRIMARY KEY, doc BLOB NOT NULL) WITHOUT ROWID", t)); err != nil {
 			return fmt.Errorf("make store: %w", err)
 		}

@@ -233,6 +233,9 @@ type Freeze struct {
 	Self string `json:"self"`
 	// SelfFiles is the name of its own file of pages of files, see package cowfs.
 	SelfFiles string `json:"self_files"`
+	// Rest leaves the sandbox paused, so that nothing happens in it that is not in
+	// the snapshot; one that is paused may be frozen so, too.
+	Rest bool `json:"rest,omitempty"`
 }
 
 // View asks for the files as they are now. They stay so until Release, and the

@@ -30,6 +30,7 @@ type victim struct {
 	Merge                 bool
 	Seed                  uint64
 	Snapshots             bool // the daemon takes snapshots of "base"
+	Sleeps                bool // the daemon hibernates "base" and wakes it
 }
 
 // daemonMain forks and otherwise uses the sandbox "base" until it is killed. It
@@ -68,6 +69,8 @@ func daemonLoop(v victim, rng *rand.Rand) error {
 		use = mergeOnce
 	case v.Snapshots:
 		use = snapshotOnce
+	case v.Sleeps:
+		use = sleepOnce
 	}
 	for {
 		if err := use(ctx, m, rng); err != nil {

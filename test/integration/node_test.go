@@ -20,6 +20,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"ramet.dev/ramet/internal/alarm"
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/manager"
@@ -42,6 +43,8 @@ type node struct {
 	// command is the one inside of sandboxes that may control themselves, nil if
 	// the test needs none.
 	command *os.File
+	clock   alarm.Clock // nil for the machine's
+	boot    string      // which run of the host it is; empty for the real one
 	// What was there before the manager was.
 	fds        map[string]int
 	goroutines goleak.Option
@@ -128,7 +131,7 @@ func (n *node) importWith(opt image.Options) {
 
 func (n *node) config() manager.Config {
 	return manager.Config{
-		Paths: n.paths, Executable: "/proc/self/exe", Engine: n.build, PoolSize: manager.FixedPoolSize(n.pool), Command: n.command, Log: n.log,
+		Paths: n.paths, Executable: "/proc/self/exe", Engine: n.build, PoolSize: manager.FixedPoolSize(n.pool), Command: n.command, Log: n.log, Clock: n.clock, BootID: n.boot,
 	}
 }
 

@@ -28,6 +28,8 @@ type Service struct {
 	DestroyFunc        func(context.Context, string) error
 	PauseFunc          func(context.Context, string) (*sandbox.Sandbox, error)
 	ResumeFunc         func(context.Context, string) (*sandbox.Sandbox, error)
+	HibernateFunc      func(context.Context, string) (*sandbox.Sandbox, error)
+	WakeFunc           func(context.Context, string) (*sandbox.Sandbox, error)
 	ExecFunc           func(context.Context, string, sandbox.ExecRequest, httpapi.ExecIO) (*sandbox.ExecResult, error)
 	StatsFunc          func(context.Context, string) (*sandbox.Stats, error)
 	ForkFunc           func(context.Context, string, sandbox.ForkRequest) (*sandbox.ForkResult, error)
@@ -115,6 +117,16 @@ func (s *Service) Pause(ctx context.Context, ref string) (*sandbox.Sandbox, erro
 // Resume implements httpapi.Service.
 func (s *Service) Resume(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
 	return call(s.ResumeFunc != nil, func() (*sandbox.Sandbox, error) { return s.ResumeFunc(ctx, ref) })
+}
+
+// Hibernate implements httpapi.Service.
+func (s *Service) Hibernate(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return call(s.HibernateFunc != nil, func() (*sandbox.Sandbox, error) { return s.HibernateFunc(ctx, ref) })
+}
+
+// Wake implements httpapi.Service.
+func (s *Service) Wake(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return call(s.WakeFunc != nil, func() (*sandbox.Sandbox, error) { return s.WakeFunc(ctx, ref) })
 }
 
 // Exec implements httpapi.Service.

@@ -17,11 +17,12 @@ import (
 
 // Freeze writes a snapshot of the running sandbox to file, an empty memory
 // file, and pins the memory it refers to until Release. The guest stands still
-// for part of the call, however large its memory is.
+// for part of the call, however large its memory is, and from then on if it is to
+// rest.
 func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 	g.ops.Lock()
 	defer g.ops.Unlock()
-	if g.paused {
+	if g.paused && !req.Rest {
 		return nil, errPaused
 	}
 	// Not needed for correctness, but it keeps the search for used pages out
@@ -90,12 +91,20 @@ func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 }
 
 // save is the part during which the guest stands still.
-func (f *freezing) save(req *wire.Freeze, file *os.File) error {
+func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 	g := f.g
 	g.io.Lock()
 	defer g.io.Unlock()
-	g.k.Pause()
-	defer g.k.Unpause()
+	if !g.paused {
+		g.k.Pause()
+		defer func() {
+			if err != nil || !req.Rest {
+				g.k.Unpause()
+			} else {
+				g.paused = true
+			}
+		}()
+	}
 	g.k.ReceiveTaskStates()
 	f.phases.mark("pause")
 	ctx := g.k.SupervisorContext()

@@ -1,0 +1,4 @@
+// Package alarmtest has a clock for tests.
+//
+// The package must never be part of a program.
+package alarmtest

@@ -1,0 +1,204 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// A hibernated sandbox is a record and a snapshot on disk that is its own: no list
+// shows it, and no process belongs to it. To wake it is to load that snapshot under
+// the same id; pages are read when they are used.
+//
+// The sandbox rests from its freeze on, so that nothing is lost that happened in it.
+// That it is about to is written down before: a daemon that ends in the middle leaves
+// a paused sentry, which the next one lets run (recovery.adopt).
+
+// Hibernate puts a sandbox to disk and ends its processes on the host.
+func (m *Manager) Hibernate(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	b, err := m.resolve(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return m.hibernate(ctx, b, false)
+}
+
+// hibernate is Hibernate. With idle it does nothing if the sandbox is used, and ends
+// early when somebody wants to.
+func (m *Manager) hibernate(ctx context.Context, b *box, idle bool) (*sandbox.Sandbox, error) {
+	b.op.Lock()
+	defer b.op.Unlock()
+	ctx, done, began := m.rest(ctx, b, idle, sandbox.StateRunning, sandbox.StatePaused)
+	if !began {
+		if idle {
+			return nil, nil
+		}
+		_, err := b.running(sandbox.StateRunning, sandbox.StatePaused)
+		return nil, err
+	}
+	defer done()
+	defer m.useImage(b.view().Image)()
+	b.mu.Lock()
+	rec := b.rec
+	b.mu.Unlock()
+	rec.Resting = true
+	if err := m.store.Apply(ctx, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec}); err != nil {
+		return nil, fmt.Errorf("hibernate: %w", err)
+	}
+	err := m.layDown(ctx, b)
+	if err != nil {
+		return nil, fmt.Errorf("hibernate: %w", errors.Join(err, m.getUp(b)))
+	}
+	v := b.view()
+	m.tell(sandbox.EventHibernated, &v, sandbox.Event{})
+	return &v, nil
+}
+
+// layDown freezes b for good, writes it to disk and ends its sentry.
+func (m *Manager) layDown(ctx context.Context, b *box) error {
+	s, err := m.captureAs(ctx, b, sandbox.SnapshotRequest{}, true)
+	if err != nil {
+		return err
+	}
+	s.rec.Sleeper = b.id
+	f := s.freeze
+	if err := m.addSnapshot(s); err != nil {
+		m.drop(f)
+		return err
+	}
+	if err := m.writeSnapshot(ctx, s, f); err != nil {
+		m.removeSnapshot(s)
+		return err
+	}
+	b.mu.Lock()
+	was := b.rec
+	b.mu.Unlock()
+	rec, ready := was, s.record()
+	rec.Sandbox.State, rec.Sandbox.Reason = sandbox.StateHibernated, ""
+	rec.Hibernation, rec.Freeze, rec.process, rec.Resting, rec.Dozing = s.id, "", process{}, false, false
+	ready.Snapshot.State = sandbox.SnapshotReady
+	err = m.store.Apply(ctx, store.Change{Table: store.Snapshots, ID: s.id, Doc: ready}, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec})
+	if err == nil {
+		err = m.store.Sync(ctx) // it is acknowledged, and may outlive the host
+	}
+	if err != nil {
+		err = errors.Join(err, m.store.Apply(context.WithoutCancel(ctx), store.Change{Table: store.Sandboxes, ID: b.id, Doc: was}))
+		m.removeSnapshot(s)
+		return err
+	}
+	b.mu.Lock()
+	sentry, origin := b.sentry, b.freeze
+	b.rec, b.sentry, b.freeze = rec, nil, nil
+	b.mu.Unlock()
+	m.written(s) // not before: nobody would need it
+	m.endSentry(sentry)
+	m.drop(origin)
+	return nil
+}
+
+// getUp lets b go on as it was, after it could not be hibernated.
+func (m *Manager) getUp(b *box) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	b.mu.Lock()
+	rec, sentry := b.rec, b.sentry
+	b.mu.Unlock()
+	if sentry == nil {
+		return nil // it ended, which is told in another way
+	}
+	var err error
+	if rec.Sandbox.State == sandbox.StateRunning {
+		_, err = sentry.Call(ctx, &wire.Call{Op: wire.OpResume}, nil)
+		if code := sandbox.CodeOf(err); code == sandbox.CodeWrongState || code == sandbox.CodeSandboxDied {
+			err = nil // it was not paused yet
+		}
+	}
+	return errors.Join(err, m.store.Apply(ctx, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec}))
+}
+
+// Wake lets a hibernated sandbox run again. It keeps its id.
+func (m *Manager) Wake(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	b, err := m.resolve(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	b.op.Lock()
+	defer b.op.Unlock()
+	if v := b.view(); v.State != sandbox.StateHibernated {
+		return nil, sandbox.Errorf(sandbox.CodeWrongState, "sandbox %s is %s, not hibernated", b.id, v.State)
+	}
+	if err := m.wake(ctx, b); err != nil {
+		return nil, err
+	}
+	v := b.view()
+	return &v, nil
+}
+
+// awaken lets b run if it sleeps, for a request that needs it.
+func (m *Manager) awaken(ctx context.Context, b *box) error {
+	b.op.Lock()
+	defer b.op.Unlock()
+	b.mu.Lock()
+	state, dozing, may := b.rec.Sandbox.State, b.rec.Dozing, b.rec.Sandbox.Lifecycle.WakesByItself()
+	b.mu.Unlock()
+	switch {
+	case may && state == sandbox.StateHibernated:
+		return m.wake(ctx, b)
+	case may && state == sandbox.StatePaused && dozing:
+		return m.setPaused(ctx, b, false)
+	}
+	return nil // somebody was faster, or the caller will find out
+}
+
+// wake loads the snapshot of b, which is hibernated, into a new sentry. The caller
+// holds b.op. On error b stays as it is.
+func (m *Manager) wake(ctx context.Context, b *box) error {
+	b.mu.Lock()
+	d := draft{rec: b.rec}
+	b.mu.Unlock()
+	f, err := m.hibernation(b)
+	if err != nil {
+		return fmt.Errorf("wake: %w", err)
+	}
+	defer m.drop(f)
+	sentry, err := m.loadAs(ctx, &d, f, nil)
+	if err != nil {
+		return fmt.Errorf("wake: %w", err)
+	}
+	d.rec.Freeze, d.rec.Base = f.id, f.id
+	d.rec.Sandbox.State = sandbox.StateRunning
+	m.hold(f, 1)
+	if err := m.replace(ctx, b, d.rec, sentry, f, store.Change{Table: store.Freezes, ID: f.id, Doc: m.recordOf(f)}); err != nil {
+		sentry.Kill()
+		m.drop(f)
+		return fmt.Errorf("wake: %w", err)
+	}
+	m.touch(b)
+	m.arm(b)
+	m.tellOf(sandbox.EventWoken, b, sandbox.Event{})
+	return nil
+}
+
+// hibernation returns the freeze of b, which is hibernated. The caller owns a
+// reference, and holds b.op.
+func (m *Manager) hibernation(b *box) (*freeze, error) {
+	s := m.hibernated(b)
+	if s == nil {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "sandbox %s is %s, and the snapshot of that is gone", b.id, b.view().State)
+	}
+	return m.source(s)
+}
+
+// hibernated returns the snapshot that b is on disk as, or nil.
+func (m *Manager) hibernated(b *box) *snapshot {
+	b.mu.Lock()
+	id := b.rec.Hibernation
+	b.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.snaps[id]
+}

@@ -1,0 +1,153 @@
+package manager
+
+import (
+	"context"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// One goroutine looks after the times of all sandboxes (Manager.ring): when one is
+// to be destroyed, when one is idle, and when it was used last, which is written down
+// a few times in each idle timeout. What is due is done elsewhere, so that no sandbox
+// waits for another one's disk.
+
+// restsAtOnce is how many sandboxes are put to rest at the same time.
+const restsAtOnce = 2
+
+// lookAgain is how often in an idle timeout its activity is written down.
+const lookAgain = 4
+
+// minLook bounds that.
+const minLook = time.Second
+
+// arm sets when the times of b are to be looked at next.
+func (m *Manager) arm(boxes ...*box) {
+	now := m.clock.Now()
+	for _, b := range boxes {
+		if at, any := b.nextLook(now); any {
+			m.alarms.Set(b.id, at)
+		} else {
+			m.alarms.Clear(b.id)
+		}
+	}
+}
+
+// nextLook returns when something may be due of b.
+func (b *box) nextLook(now time.Time) (at time.Time, any bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := &b.rec.Sandbox
+	if s.State == sandbox.StateDestroyed {
+		return time.Time{}, false
+	}
+	at, any = s.Lifecycle.Expiry()
+	idle := s.Lifecycle.IdleTimeout()
+	if idle == 0 || s.State != sandbox.StateRunning {
+		return at, any
+	}
+	look := now.Add(max(idle/lookAgain, minLook))
+	if end := b.activity.at.Add(idle); b.activity.uses == 0 && end.After(now) && end.Before(look) {
+		look = end
+	}
+	if !any || look.Before(at) {
+		return look, true
+	}
+	return at, true
+}
+
+// expired reports whether the sandbox's time is over.
+func (b *box) expired(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, ok := b.rec.Sandbox.Lifecycle.Expiry()
+	return ok && !now.Before(at)
+}
+
+// idle returns what is to happen to b because nobody uses it, or "". The caller
+// holds b.mu.
+func (b *box) idle(now time.Time) sandbox.IdleAction {
+	s := &b.rec.Sandbox
+	timeout := s.Lifecycle.IdleTimeout()
+	if timeout == 0 || s.State != sandbox.StateRunning || b.activity.uses > 0 || b.activity.resting || now.Before(b.activity.at.Add(timeout)) {
+		return ""
+	}
+	return s.Lifecycle.IdleAction
+}
+
+// ring looks at the times of a sandbox, and has done what is due.
+func (m *Manager) ring(id string) {
+	m.mu.Lock()
+	b := m.boxes[id]
+	m.mu.Unlock()
+	if b == nil {
+		return
+	}
+	now := m.clock.Now()
+	b.mu.Lock()
+	action := b.idle(now)
+	b.mu.Unlock()
+	if b.expired(now) {
+		m.chore(func(context.Context) { m.retire(b, "its ttl is over") })
+		return
+	}
+	if action == "" {
+		m.saveActivity(b)
+		m.arm(b)
+		return
+	}
+	m.chore(func(ctx context.Context) {
+		if err := m.restIdle(ctx, b, action); err != nil {
+			m.log.Warn("put an idle sandbox to rest", "id", b.id, "action", action, "error", err)
+		}
+		m.arm(b)
+	})
+}
+
+// restIdle does to b what its lifecycle says, unless somebody uses it again.
+func (m *Manager) restIdle(ctx context.Context, b *box, action sandbox.IdleAction) error {
+	switch action {
+	case sandbox.IdleDestroy:
+		if b.takeIdle(m.clock.Now()) {
+			m.retire(b, "its idle timeout is over")
+		}
+		return nil
+	case sandbox.IdlePause:
+		return m.doze(ctx, b)
+	}
+	select {
+	case m.rests <- struct{}{}:
+	case <-ctx.Done():
+		return nil // the next daemon will do it
+	}
+	defer func() { <-m.rests }()
+	_, err := m.hibernate(ctx, b, true)
+	if sandbox.CodeOf(err) == sandbox.CodeCanceled {
+		return nil // somebody uses it, or the daemon ends
+	}
+	return err
+}
+
+// takeIdle reports whether b is idle, and keeps whoever wants to use it then waiting
+// for its end.
+func (b *box) takeIdle(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.idle(now) == "" {
+		return false
+	}
+	b.activity.resting = true
+	return true
+}
+
+// retire destroys b by itself.
+func (m *Manager) retire(b *box, reason string) {
+	if err := m.destroy(b, reason); err != nil && sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		m.log.Warn("destroy a sandbox by itself", "id", b.id, "error", err)
+	}
+}
+
+// chore does something that has become due. Close waits for it, and ends ctx.
+func (m *Manager) chore(do func(ctx context.Context)) {
+	m.chores.Go(func() { do(m.background) })
+}

@@ -1,0 +1,91 @@
+package manager
+
+import (
+	"context"
+	"errors"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// Pause stops a sandbox; its memory stays.
+func (m *Manager) Pause(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return m.pauseOrResume(ctx, ref, true)
+}
+
+// Resume lets a paused sandbox run.
+func (m *Manager) Resume(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	return m.pauseOrResume(ctx, ref, false)
+}
+
+func (m *Manager) pauseOrResume(ctx context.Context, ref string, pause bool) (*sandbox.Sandbox, error) {
+	b, err := m.resolve(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	b.op.Lock()
+	defer b.op.Unlock()
+	if err := m.setPaused(ctx, b, pause); err != nil {
+		return nil, err
+	}
+	v := b.view()
+	return &v, nil
+}
+
+// doze pauses b because it is idle, unless somebody uses it again.
+func (m *Manager) doze(ctx context.Context, b *box) error {
+	b.op.Lock()
+	defer b.op.Unlock()
+	_, done, began := m.rest(ctx, b, true, sandbox.StateRunning)
+	if !began {
+		return nil
+	}
+	defer done()
+	return m.pauseAs(ctx, b, true, true)
+}
+
+// setPaused pauses b or lets it run. The caller holds b.op.
+func (m *Manager) setPaused(ctx context.Context, b *box, pause bool) error {
+	return m.pauseAs(ctx, b, pause, false)
+}
+
+func (m *Manager) pauseAs(ctx context.Context, b *box, pause, dozing bool) error {
+	op, undo, from, to, kind := wire.OpResume, wire.OpPause, sandbox.StatePaused, sandbox.StateRunning, sandbox.EventResumed
+	if pause {
+		op, undo, from, to, kind = undo, op, to, from, sandbox.EventPaused
+	}
+	sentry, err := b.running(from)
+	if err != nil {
+		return err
+	}
+	if _, err := sentry.Call(ctx, &wire.Call{Op: op}, nil); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	rec := b.rec
+	b.mu.Unlock()
+	rec.Sandbox.State, rec.Dozing = to, dozing
+	// Nobody sees the new state before it is recorded.
+	if err := m.store.Apply(ctx, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec}); err != nil {
+		_, uerr := sentry.Call(context.WithoutCancel(ctx), &wire.Call{Op: undo}, nil)
+		return errors.Join(err, uerr)
+	}
+	b.mu.Lock()
+	alive := b.sentry == sentry
+	if alive {
+		b.rec.Sandbox.State, b.rec.Dozing = to, dozing
+	}
+	b.mu.Unlock()
+	if !alive { // its watcher records that
+		return sandbox.Errorf(sandbox.CodeSandboxDied, "sandbox %s ended meanwhile", b.id)
+	}
+	m.touch(b)
+	m.arm(b)
+	e := sandbox.Event{}
+	if dozing {
+		e.Reason = "its idle timeout is over"
+	}
+	m.tell(kind, &rec.Sandbox, e)
+	return nil
+}

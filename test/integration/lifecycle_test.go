@@ -1,0 +1,363 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/alarm/alarmtest"
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/manager"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// held are the things that a sandbox in these tests has.
+const held = "heap,bulk,files,child,tcp,pipe,memfd"
+
+func (n *node) get(ref string) *sandbox.Sandbox {
+	n.t.Helper()
+	s, err := n.m.Get(context.Background(), ref)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return s
+}
+
+func (n *node) hibernate(ref string) {
+	n.t.Helper()
+	s, err := n.m.Hibernate(context.Background(), ref)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if s.State != sandbox.StateHibernated || s.Memory != nil {
+		n.t.Fatalf("%s is %s", ref, s.State)
+	}
+}
+
+// mustRest waits until a sandbox is in a state.
+func (n *node) mustRest(ref string, want sandbox.State) {
+	n.t.Helper()
+	eventually(n.t, fmt.Sprintf("%s is %s", ref, want), func() error {
+		s, err := n.m.Get(context.Background(), ref)
+		if err != nil {
+			return err
+		}
+		if s.State != want {
+			return fmt.Errorf("it is %s: %s", s.State, s.Reason)
+		}
+		return nil
+	})
+}
+
+// mustBeGone waits until a sandbox is destroyed.
+func (n *node) mustBeGone(ref string) {
+	n.t.Helper()
+	eventually(n.t, ref+" is destroyed", func() error {
+		if _, err := n.m.Get(context.Background(), ref); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+			return fmt.Errorf("it is there, or %w", err)
+		}
+		return nil
+	})
+}
+
+func TestHibernate(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	base := n.create("base")
+	n.hold("base", "-value", "one", "-only", held)
+	n.hibernate("base")
+	if s := n.sentries(); len(s) > n.pool {
+		t.Errorf("%d sentries for no running sandbox", len(s))
+	}
+	if list, err := n.m.Snapshots(ctx); err != nil || len(list) != 0 {
+		t.Errorf("the snapshots are %v, %v", list, err)
+	}
+	_, err := n.m.Hibernate(ctx, "base")
+	wantCode(t, err, sandbox.CodeWrongState)
+	_, err = n.m.Pause(ctx, "base")
+	wantCode(t, err, sandbox.CodeWrongState)
+	_, err = n.m.Processes(ctx, "base", false)
+	wantCode(t, err, sandbox.CodeWrongState)
+
+	// It is forked and compared as it lies there.
+	kid := n.fork("base", 1)[0]
+	n.mustHold(kid.ID, "one")
+	n.change(kid.ID, "one", "two")
+	d, err := n.m.Diff(ctx, "base", kid.ID, sandbox.DiffRequest{})
+	if err != nil || len(d.Changes) == 0 || d.From != base.ID {
+		t.Errorf("the difference is %+v, %v", d, err)
+	}
+	if s := n.get("base"); s.State != sandbox.StateHibernated {
+		t.Errorf("it is %s", s.State)
+	}
+
+	// It is there after a restart, and a command wakes it.
+	n.reopen()
+	n.mustHold("base", "one")
+	if s := n.get("base"); s.State != sandbox.StateRunning || s.ID != base.ID || s.Identity.MachineID != base.Identity.MachineID {
+		t.Errorf("it woke as %+v", s)
+	}
+	n.mustHold(kid.ID, "two")
+	n.change("base", "one", "three")
+	_, err = n.m.Wake(ctx, "base")
+	wantCode(t, err, sandbox.CodeWrongState)
+
+	// So does an access to files, after it was paused before.
+	if _, err := n.m.Pause(ctx, "base"); err != nil {
+		t.Fatal(err)
+	}
+	n.hibernate("base")
+	if _, err := n.m.StatFile(ctx, "base", sandbox.FileRef{Path: "/etc"}); err != nil {
+		t.Error(err)
+	}
+	n.mustHold("base", "three")
+
+	// Not if it must not.
+	no := false
+	if _, err := n.m.Update(ctx, "base", sandbox.UpdateRequest{Lifecycle: &sandbox.LifecycleRequest{AutoWake: &no}}); err != nil {
+		t.Fatal(err)
+	}
+	n.hibernate("base")
+	_, err = n.exec("base", "true")
+	wantCode(t, err, sandbox.CodeWrongState)
+	if _, err := n.m.Wake(ctx, "base"); err != nil {
+		t.Fatal(err)
+	}
+	n.mustHold("base", "three")
+	n.hibernate("base")
+	n.destroy("base") // its files go, which the end of the test looks at
+	n.mustHold(kid.ID, "two")
+}
+
+func TestHibernatedIsPromotedToAndRolledBack(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	n.create("base")
+	n.hold("base", "-value", "one", "-only", held)
+	s, err := n.m.Snapshot(ctx, "base", sandbox.SnapshotRequest{Name: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kid := n.fork("base", 1)[0]
+	n.change(kid.ID, "one", "two")
+	n.hibernate("base")
+	if _, err := n.m.Promote(ctx, kid.ID); err != nil {
+		t.Fatal(err)
+	}
+	n.mustHold("base", "two")
+	n.hibernate("base")
+	if _, err := n.m.Rollback(ctx, "base", s.ID); err != nil {
+		t.Fatal(err)
+	}
+	n.mustHold("base", "one")
+	if err := n.m.DeleteSnapshot(ctx, s.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newTimedNode opens a node whose clock the test moves.
+func newTimedNode(t *testing.T) (*node, *alarmtest.Clock) {
+	n := newClosedNode(t, newDir(t)+"/data")
+	clock := alarmtest.New(time.Now())
+	n.clock = clock
+	n.open()
+	t.Cleanup(n.finish)
+	return n, clock
+}
+
+func (n *node) createWith(name string, life sandbox.LifecycleRequest) {
+	n.t.Helper()
+	if _, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: "box", Name: name, Lifecycle: &life}); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func ms(d time.Duration) *int64 {
+	v := d.Milliseconds()
+	return &v
+}
+
+func TestIdleSandboxesRest(t *testing.T) {
+	ctx := context.Background()
+	n, clock := newTimedNode(t)
+	n.createWith("sleeper", sandbox.LifecycleRequest{IdleTimeoutMS: ms(time.Minute)})
+	n.createWith("dozer", sandbox.LifecycleRequest{IdleTimeoutMS: ms(time.Minute), IdleAction: sandbox.IdlePause})
+	n.createWith("brief", sandbox.LifecycleRequest{IdleTimeoutMS: ms(time.Minute), IdleAction: sandbox.IdleDestroy})
+	n.createWith("mortal", sandbox.LifecycleRequest{TTLMS: ms(time.Hour)})
+	n.create("plain")
+	n.hold("sleeper", "-value", "one", "-only", held)
+
+	// A command that runs keeps its sandbox from being idle, however long it takes.
+	out := make(chan error, 1)
+	ready := &signalWriter{wrote: make(chan struct{})}
+	stop, cancel := context.WithCancel(ctx)
+	go func() {
+		_, err := n.m.Exec(stop, "brief", sandbox.ExecRequest{Argv: []string{"guest", "sleep", "1h"}}, httpapi.ExecIO{Stdout: ready, Stderr: ready})
+		out <- err
+	}()
+	<-ready.wrote
+	clock.Advance(time.Minute)
+	n.mustRest("sleeper", sandbox.StateHibernated)
+	n.mustRest("dozer", sandbox.StatePaused)
+	clock.Advance(10 * time.Minute)
+	n.guest("brief", "true")
+	n.guest("plain", "true")
+
+	// Who needs them wakes them.
+	n.mustHold("sleeper", "one")
+	n.guest("dozer", "true")
+	n.mustRest("dozer", sandbox.StateRunning)
+
+	// What was paused by somebody stays so.
+	if _, err := n.m.Pause(ctx, "dozer"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := n.exec("dozer", "true")
+	wantCode(t, err, sandbox.CodeWrongState)
+
+	cancel()
+	<-out
+	clock.Advance(59 * time.Second)
+	n.guest("sleeper", "true")
+	clock.Advance(time.Second)
+	n.mustBeGone("brief")
+	clock.Advance(58 * time.Second)
+	n.guest("sleeper", "true") // had it slept, the next line would not be
+	if s := n.get("sleeper"); s.ActiveAt == nil || !s.ActiveAt.Equal(clock.Now().UTC()) {
+		t.Errorf("it was used at %v, not %v", s.ActiveAt, clock.Now())
+	}
+
+	// A ttl ends a sandbox whatever it does.
+	clock.Advance(time.Hour)
+	n.mustBeGone("mortal")
+	n.mustRest("sleeper", sandbox.StateHibernated)
+}
+
+// signalWriter says when it was written to.
+type signalWriter struct {
+	wrote chan struct{}
+	done  bool
+}
+
+func (w *signalWriter) Write(p []byte) (int, error) {
+	if !w.done {
+		w.done = true
+		close(w.wrote)
+	}
+	return len(p), nil
+}
+
+func TestTimersGoOnAfterARestart(t *testing.T) {
+	n, clock := newTimedNode(t)
+	n.createWith("sleeper", sandbox.LifecycleRequest{IdleTimeoutMS: ms(time.Hour)})
+	n.createWith("mortal", sandbox.LifecycleRequest{TTLMS: ms(time.Hour)})
+	kid := n.fork("sleeper", 1)[0]
+	if kid.Lifecycle.IdleTimeout() != time.Hour {
+		t.Errorf("a child has %+v", kid.Lifecycle)
+	}
+	clock.Advance(30 * time.Minute)
+	n.guest("sleeper", "true")
+	n.reopen()
+	clock.Advance(45 * time.Minute)
+	n.mustBeGone("mortal")
+	n.mustRest(kid.ID, sandbox.StateHibernated)
+	n.mustRest("sleeper", sandbox.StateRunning)
+	clock.Advance(45 * time.Minute)
+	n.mustRest("sleeper", sandbox.StateHibernated)
+}
+
+func TestHostRestart(t *testing.T) {
+	ctx := context.Background()
+	n := newClosedNode(t, newDir(t)+"/data")
+	n.boot = "first"
+	n.open()
+	t.Cleanup(n.finish)
+	n.create("running")
+	n.create("asleep")
+	n.hold("asleep", "-value", "one", "-only", held)
+	n.hibernate("asleep")
+	kept, err := n.m.Snapshot(ctx, "running", sandbox.SnapshotRequest{Name: "kept"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.boot = "second" // the sentries of the first run are left over, as it were
+	n.reopen()
+	if s := n.get("running"); s.State != sandbox.StateFailed || s.Reason != "host restarted" {
+		t.Errorf("it is %s: %s", s.State, s.Reason)
+	}
+	_, err = n.exec("running", "true")
+	wantCode(t, err, sandbox.CodeSandboxDied)
+	eventually(t, "sentries of the first run are collected", func() error {
+		if s := n.sentries(); len(s) > n.pool {
+			return fmt.Errorf("%d sentries", len(s))
+		}
+		return nil
+	})
+	n.mustHold("asleep", "one")
+	r, err := n.m.Restore(ctx, kept.ID, sandbox.RestoreRequest{Count: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.guest(n.children(r)[0].ID, "true")
+	if err := n.m.DeleteSnapshot(ctx, kept.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sleepOnce hibernates "base" and wakes it.
+func sleepOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
+	fmt.Println("hibernate")
+	if _, err := m.Hibernate(ctx, "base"); sandbox.CodeOf(err) != "" && sandbox.CodeOf(err) != sandbox.CodeWrongState {
+		return err
+	}
+	fmt.Println("wake")
+	if rng.IntN(2) == 0 {
+		_, err := m.Fork(ctx, "base", sandbox.ForkRequest{})
+		if err != nil {
+			return err
+		}
+	}
+	_, err := m.Wake(ctx, "base")
+	return err
+}
+
+// TestHibernationSurvivesKills kills a daemon at random moments in which it
+// hibernates a sandbox and wakes it.
+func TestHibernationSurvivesKills(t *testing.T) {
+	rounds := 12
+	if os.Geteuid() != 0 {
+		rounds = 4
+	}
+	rng := seeded(t)
+	n := newNode(t)
+	n.create("base")
+	n.hold("base", "-value", "zero", "-only", held)
+	if err := n.m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.m = nil
+	states := map[sandbox.State]int{}
+	for range rounds {
+		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64(), Sleeps: true})
+		p.next()
+		moment(rng, 60*time.Millisecond)
+		p.kill()
+		n.open()
+		states[n.get("base").State]++
+		n.mustHold("base", "zero")
+		n.destroyAllBut("base")
+		if err := n.m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		n.m = nil
+	}
+	t.Logf("found: %v", states)
+	n.open()
+	if files := filesBelow(t, n.paths.Snapshots()); len(files) != 0 {
+		t.Errorf("left over: %s", strings.Join(files, " "))
+	}
+}
