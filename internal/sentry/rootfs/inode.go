@@ -467,9 +467,9 @@ func (fs *filesystem) RemoveXattrAt(ctx context.Context, rp *vfs.ResolvingPath, 
 }
 
 // GetPosixACLAt implements vfs.FilesystemImpl.GetPosixACLAt. There are no lists of
-// access control.
+// access control. That is no error: an overlay on this file system asks for them.
 func (fs *filesystem) GetPosixACLAt(context.Context, *vfs.ResolvingPath, vfs.ACLType) (*vfs.PosixACL, error) {
-	return nil, linuxerr.EOPNOTSUPP
+	return nil, nil
 }
 
 // SetPosixACLAt implements vfs.FilesystemImpl.SetPosixACLAt.

@@ -14,6 +14,28 @@ func fsRareCases() []fsCase {
 	const tree = "f f *20000; d d; p p"
 	want := bytesOf(20000)
 	return []fsCase{
+		{name: "overlay/lower", tree: tree + "; d t; d m", run: func(t *fsT) {
+			at := func(name string) string { return t.dir + "/" + name }
+			if err := unix.Mount("none", at("t"), "tmpfs", 0, ""); err == unix.EPERM {
+				t.skip("nothing can be mounted")
+			} else {
+				t.ok(err)
+			}
+			t.later(func() { _ = unix.Unmount(at("t"), unix.MNT_DETACH) })
+			t.ok(unix.Mkdir("t/upper", 0o755))
+			t.ok(unix.Mkdir("t/work", 0o755))
+			options := "lowerdir=" + t.dir + ",upperdir=" + at("t/upper") + ",workdir=" + at("t/work")
+			t.ok(unix.Mount("overlay", at("m"), "overlay", 0, options))
+			t.later(func() { _ = unix.Unmount(at("m"), unix.MNT_DETACH) })
+			t.has("m/f", want)
+			t.same("mapping", t.mmap(t.open("m/f", rdonly), 0, page, unix.PROT_READ, shared), []byte(want[:page]))
+			t.write(t.open("m/f", wronly), "above")
+			t.has("m/f", "above"+want[5:])
+			t.has("f", want)
+			t.ok(unix.Unlink("m/p"))
+			t.is(try("m/p", rdonly|unix.O_NONBLOCK), unix.ENOENT)
+			t.ok(try("p", rdonly|unix.O_NONBLOCK))
+		}},
 		{name: "mmap/remap", tree: tree, run: func(t *fsT) {
 			fd := t.open("f", rdwr)
 			m := t.mmap(fd, 0, page, readWrite, shared)
