@@ -8,6 +8,7 @@ import (
 
 	"ramet.dev/ramet/internal/cli"
 	"ramet.dev/ramet/internal/daemon"
+	"ramet.dev/ramet/internal/metrics"
 	"ramet.dev/ramet/internal/paths"
 )
 
@@ -21,11 +22,14 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 	if err != nil {
 		return err
 	}
+	version := buildVersion().Version
+	svc := &service{metrics: metrics.New(version)}
 	cfg := daemon.Config{
 		Paths:      p,
-		Version:    buildVersion().Version,
+		Version:    version,
 		Logger:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		NewService: newService,
+		NewService: svc.open,
+		Metrics:    svc.metrics.Handler(),
 	}
 	if opts.Background {
 		if cfg.Handover, err = daemon.Inherit(); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/manager"
+	"ramet.dev/ramet/internal/metrics"
 	"ramet.dev/ramet/internal/paths"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/sentrybin"
@@ -21,8 +22,11 @@ import (
 // poolVariable sets how many blank sentries the daemon keeps ready.
 const poolVariable = "RAMET_POOL"
 
-// newService builds what the daemon serves: the composition root.
-func newService(ctx context.Context, p paths.Paths, log *slog.Logger) (httpapi.Service, io.Closer, error) {
+// service builds what the daemon serves: the composition root.
+type service struct{ metrics *metrics.Metrics }
+
+// open implements daemon.NewService.
+func (s *service) open(ctx context.Context, p paths.Paths, log *slog.Logger) (httpapi.Service, io.Closer, error) {
 	var host unix.Sysinfo_t
 	if err := unix.Sysinfo(&host); err != nil {
 		return nil, nil, fmt.Errorf("read the size of memory: %w", err)
@@ -45,13 +49,14 @@ func newService(ctx context.Context, p paths.Paths, log *slog.Logger) (httpapi.S
 		return nil, nil, err
 	}
 	m, err := manager.Open(ctx, manager.Config{
-		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log,
+		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log, Observer: s.metrics,
 	})
 	if err != nil {
 		program.Close()
 		command.Close()
 		return nil, nil, err
 	}
+	s.metrics.Watch(m.Usage)
 	return m, closers{m, program, command}, nil
 }
 

@@ -38,6 +38,7 @@ var arrows = []struct {
 	{"internal/alarm/alarmtest", nil, "a clock for tests"},
 	{"internal/feed", []string{"internal/sandbox"}, "a ring with readers; what an event means is not its business"},
 	{"internal/store", []string{"internal/sandbox"}, "documents are opaque to it"},
+	{"internal/metrics", []string{"internal/sandbox"}, "it is told what happens; who does it is not its business"},
 	{"internal/httpwire", []string{"internal/sandbox"}, "what server and client agree on; it knows neither"},
 
 	{"internal/pack", []string{"internal/cowfs", "internal/erofs"}, "files in, archives out: it knows neither what a sandbox nor what an image store is"},
@@ -68,7 +69,7 @@ var arrows = []struct {
 
 	{"cmd/ramet", []string{
 		"internal/bench", "internal/cli", "internal/client", "internal/daemon", "internal/demo", "internal/doctor", "internal/httpapi",
-		"internal/httpwire", "internal/manager", "internal/paths", "internal/sandbox", "internal/sentrybin", "internal/workload",
+		"internal/httpwire", "internal/manager", "internal/metrics", "internal/paths", "internal/sandbox", "internal/sentrybin", "internal/workload",
 	}, "the composition root; it must never link gVisor: the sentry is a program of its own, embedded"},
 	{"cmd/ramet-sentry", []string{"internal/sentry"}, "it starts for every sandbox, so it links nothing that a sandbox does not need"},
 	{"cmd/ramet-guest", []string{"internal/control"}, "it runs inside of sandboxes, as a stranger's program"},
@@ -96,6 +97,7 @@ var restricted = []struct {
 	{"modernc.org/sqlite", []string{"internal/store"}, []string{"test"}, "how records are kept is known in one place"},
 	{"database/sql", []string{"internal/store"}, []string{"test"}, "how records are kept is known in one place; tests look from outside"},
 	{"github.com/danielgtaylor/huma", []string{"internal/httpapi"}, nil, "the REST framework can be replaced in one package"},
+	{"github.com/prometheus", []string{"internal/metrics"}, nil, "what is counted is known in many places, how it is read in one"},
 	{"github.com/spf13/cobra", []string{"internal/cli"}, nil, "the command line framework can be replaced in one package"},
 	{"github.com/google/go-containerregistry", []string{"internal/image"}, nil, "registries and archives are known in one place"},
 	{"github.com/ProtonMail/go-crypto", []string{"internal/debian"}, nil, "signatures are checked in one place"},

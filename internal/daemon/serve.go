@@ -31,7 +31,7 @@ var errEnding = errors.New("the daemon is ending")
 // drained; then the Closer, which may be nil, is closed.
 type NewService func(ctx context.Context, p paths.Paths, log *slog.Logger) (httpapi.Service, io.Closer, error)
 
-// Config says how to be a daemon. All fields but the last two must be set.
+// Config says how to be a daemon. All fields but the last three must be set.
 type Config struct {
 	Paths      paths.Paths
 	Version    string
@@ -39,6 +39,8 @@ type Config struct {
 	NewService NewService
 	// DrainTimeout is DefaultDrainTimeout if it is zero.
 	DrainTimeout time.Duration
+	// Metrics serves /metrics; it may be nil.
+	Metrics http.Handler
 	// Handover is set in a daemon that a command started.
 	Handover *Handover
 }
@@ -145,7 +147,7 @@ type server struct {
 }
 
 func newServer(cfg Config, svc httpapi.Service, work context.Context, stopWork context.CancelCauseFunc) *server {
-	api := httpapi.New(httpapi.Config{Service: svc, Version: cfg.Version, Logger: cfg.Logger})
+	api := httpapi.New(httpapi.Config{Service: svc, Version: cfg.Version, Logger: cfg.Logger, Metrics: cfg.Metrics})
 	timeout := cfg.DrainTimeout
 	if timeout == 0 {
 		timeout = DefaultDrainTimeout

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/coder/websocket"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/httpapi/apitest"
 	"ramet.dev/ramet/internal/httpwire"
@@ -379,6 +381,37 @@ func TestImageEvents(t *testing.T) {
 	want := "event: progress\ndata: {\"phase\":\"unpack\",\"done\":1,\"total\":2}\n\nevent: image\ndata: {\"id\":\"" + imgA + `"`
 	if got.status != 200 || !strings.HasPrefix(got.body, want) {
 		t.Errorf("status %d: %s", got.status, got.body)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	api := httpapi.New(httpapi.Config{Service: &apitest.Service{}, Version: "1"})
+	if got := record(api, "/metrics"); got.Code != 422 || !contains(got.Body.String(), `"code":"unsupported"`) {
+		t.Errorf("without metrics: %d %s", got.Code, got.Body)
+	}
+	api = httpapi.New(httpapi.Config{Service: &apitest.Service{}, Version: "1", Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "a 1\n") // the recorder takes all
+	})})
+	if got := record(api, "/metrics"); got.Code != 200 || got.Body.String() != "a 1\n" {
+		t.Errorf("metrics: %d %s", got.Code, got.Body)
+	}
+	admin := access.Caller{Tenant: access.DefaultTenant, Scope: sandbox.ScopeAdmin}
+	for name, c := range map[string]struct {
+		change func(*access.Caller)
+		status int
+	}{
+		"an administrator":   {func(*access.Caller) {}, 200},
+		"a reader":           {func(c *access.Caller) { c.Scope = sandbox.ScopeRead }, 403},
+		"another tenant's":   {func(c *access.Caller) { c.Tenant = "other" }, 403},
+		"bound to a sandbox": {func(c *access.Caller) { c.Sandbox = sbxA }, 403},
+	} {
+		caller := admin
+		c.change(&caller)
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil).WithContext(access.With(t.Context(), caller)))
+		if w.Code != c.status {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
 	}
 }
 

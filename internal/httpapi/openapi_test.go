@@ -115,6 +115,7 @@ DELETE /v1/sandboxes/{id}/files
 DELETE /v1/sandboxes/{id}/processes/{pid}
 DELETE /v1/snapshots/{id}
 GET /healthz
+GET /metrics
 GET /openapi.json
 GET /readyz
 GET /v1/events

@@ -13,7 +13,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
 )
 
 // The bounds of a request.
@@ -26,17 +28,20 @@ const (
 	bodyTimeout = 30 * time.Second
 )
 
-// Config says what an API serves. Logger may be nil.
+// Config says what an API serves. Logger and Metrics may be nil.
 type Config struct {
 	Service Service
 	Version string
 	Logger  *slog.Logger
+	// Metrics serves /metrics.
+	Metrics http.Handler
 }
 
 // API is the REST interface as an http.Handler.
 type API struct {
 	svc      Service
 	version  string
+	metrics  http.Handler
 	log      *slog.Logger
 	mux      *http.ServeMux
 	huma     huma.API
@@ -50,10 +55,11 @@ func New(cfg Config) *API {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &API{svc: cfg.Service, version: cfg.Version, log: cfg.Logger, mux: http.NewServeMux()}
+	a := &API{svc: cfg.Service, version: cfg.Version, metrics: cfg.Metrics, log: cfg.Logger, mux: http.NewServeMux()}
 	a.reverse = a.newProxy()
 	a.huma = humago.New(router{a.mux}, humaConfig(cfg.Version))
 	a.routeHealth()
+	a.routeMetrics()
 	a.routeImages()
 	a.routeSandboxes()
 	a.routeExec()
@@ -111,4 +117,26 @@ func (a *API) routeHealth() {
 		a.mux.HandleFunc("GET "+path, health)
 		a.document(path, http.MethodGet, id, "Is the daemon alive, and does it take requests?", "daemon", jsonResponse(a, httpwire.Health{}))
 	}
+}
+
+// metricsType is what Prometheus reads.
+const metricsType = "text/plain; version=0.0.4; charset=utf-8"
+
+// routeMetrics serves what the daemon counts: of all tenants, so to its owner and to
+// the administrators of his own tenant.
+func (a *API) routeMetrics() {
+	a.mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		c := access.From(r.Context())
+		switch {
+		case a.metrics == nil:
+			a.writeProblem(w, r, sandbox.Errorf(sandbox.CodeUnsupported, "this daemon counts nothing"))
+		case !c.Owner && (c.Tenant != access.DefaultTenant || c.Scope != sandbox.ScopeAdmin || c.Bound()):
+			a.writeProblem(w, r, sandbox.Errorf(sandbox.CodeForbidden, "metrics are of all tenants together: they take a token of scope admin of the tenant %s", access.DefaultTenant))
+		default:
+			a.metrics.ServeHTTP(w, r)
+		}
+	})
+	a.document("/metrics", http.MethodGet, "metrics", "What the daemon has and how long what took, for Prometheus", "daemon", map[string]*huma.Response{
+		"200": {Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{metricsType: {Schema: &huma.Schema{Type: huma.TypeString}}}},
+	})
 }

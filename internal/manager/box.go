@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ramet.dev/ramet/internal/cgroup"
@@ -61,7 +62,8 @@ type box struct {
 	id string
 	op sync.RWMutex // see the package comment
 
-	joint joint // forks that come at the same time
+	joint joint       // forks that come at the same time
+	fresh atomic.Bool // a child in which nothing was run yet
 
 	mu     sync.Mutex
 	rec    record

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/interp"
@@ -82,7 +83,9 @@ func validLanguage(l string) error {
 }
 
 // RunCode runs one cell.
-func (m *Manager) RunCode(ctx context.Context, ref string, req sandbox.RunCodeRequest, streams httpapi.RunIO) (*sandbox.RunResult, error) {
+func (m *Manager) RunCode(ctx context.Context, ref string, req sandbox.RunCodeRequest, streams httpapi.RunIO) (_ *sandbox.RunResult, err error) {
+	ctx, ended := m.observe(ctx, "run_code")
+	defer ended(&err)
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -97,10 +100,12 @@ func (m *Manager) RunCode(ctx context.Context, ref string, req sandbox.RunCodeRe
 	}
 	defer done()
 	a := &interpAnswer{results: streams.Result}
+	began := time.Now()
 	ran, err := sentry.Run(ctx, run, []byte(req.Code), launch.RunIO{Stdout: streams.Stdout, Stderr: streams.Stderr, Part: a.take})
 	if err != nil {
 		return nil, fmt.Errorf("run code: %w", m.explain(b, sentry, err))
 	}
+	m.firstUse(b, began)
 	res, err := a.result(run.Context, ran)
 	if err == nil {
 		m.tellOf(sandbox.EventRan, b, sandbox.Event{Context: res.Context, ExitCode: &res.ExitCode})

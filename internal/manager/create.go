@@ -73,6 +73,8 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 
 // boot starts the draft's sandbox from its image.
 func (m *Manager) boot(ctx context.Context, d draft, require []string) (_ *box, err error) {
+	ctx, ended := m.observe(ctx, "create")
+	defer ended(&err)
 	image, err := m.openImage(d.rec.Sandbox.Image)
 	if err != nil {
 		return nil, err
@@ -199,7 +201,9 @@ func mergeEnv(image []string, more map[string]string) map[string]string {
 }
 
 // Destroy ends a sandbox. Its memory stays as far as its children need it.
-func (m *Manager) Destroy(ctx context.Context, ref string) error {
+func (m *Manager) Destroy(ctx context.Context, ref string) (err error) {
+	ctx, ended := m.observe(ctx, "destroy")
+	defer ended(&err)
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return err

@@ -20,7 +20,9 @@ var unasked = []string{"/dev", "/proc", "/sys", "/tmp", "/etc/hostname", "/etc/m
 // Diff compares the files of two sandboxes or snapshots of one tree, or of one
 // image. It takes time in proportion to what they changed since they parted;
 // sandboxes go on meanwhile.
-func (m *Manager) Diff(ctx context.Context, fromRef, toRef string, req sandbox.DiffRequest) (*sandbox.Diff, error) {
+func (m *Manager) Diff(ctx context.Context, fromRef, toRef string, req sandbox.DiffRequest) (_ *sandbox.Diff, err error) {
+	ctx, ended := m.observe(ctx, "diff")
+	defer ended(&err)
 	filter, err := newFilter(req.Paths)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/launch"
@@ -18,7 +19,9 @@ import (
 )
 
 // Exec runs a command in a running sandbox.
-func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest, streams httpapi.ExecIO) (*sandbox.ExecResult, error) {
+func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest, streams httpapi.ExecIO) (_ *sandbox.ExecResult, err error) {
+	ctx, ended := m.observe(ctx, "exec")
+	defer ended(&err)
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -34,10 +37,12 @@ func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest,
 		return nil, fmt.Errorf("exec: %w", err)
 	}
 	defer done()
+	began := time.Now()
 	exited, err := sentry.Exec(ctx, command, launch.ExecIO{Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr})
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", m.explain(b, sentry, err))
 	}
+	m.firstUse(b, began)
 	res := exited.Result()
 	m.tellOf(sandbox.EventExecuted, b, sandbox.Event{ExitCode: &res.ExitCode})
 	return res, nil

@@ -18,7 +18,9 @@ import (
 
 // Export writes the files of a sandbox or snapshot as they are at one moment. The
 // sandbox goes on meanwhile.
-func (m *Manager) Export(ctx context.Context, ref string, req sandbox.ExportRequest, w io.Writer) error {
+func (m *Manager) Export(ctx context.Context, ref string, req sandbox.ExportRequest, w io.Writer) (err error) {
+	ctx, ended := m.observe(ctx, "export")
+	defer ended(&err)
 	p, err := m.packing(ctx, ref)
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
@@ -42,7 +44,9 @@ func (m *Manager) Export(ctx context.Context, ref string, req sandbox.ExportRequ
 
 // Commit makes an image of the files of a sandbox or snapshot as they are at one
 // moment. The sandbox goes on meanwhile.
-func (m *Manager) Commit(ctx context.Context, ref string, req sandbox.CommitRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+func (m *Manager) Commit(ctx context.Context, ref string, req sandbox.CommitRequest, progress func(sandbox.Progress)) (_ *sandbox.Image, err error) {
+	ctx, ended := m.observe(ctx, "commit")
+	defer ended(&err)
 	name, err := image.ParseName("name", req.Name)
 	if err != nil {
 		return nil, err

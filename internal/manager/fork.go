@@ -38,7 +38,9 @@ func (m *Manager) Fork(ctx context.Context, ref string, req sandbox.ForkRequest)
 }
 
 // fork is Fork. by is nil unless the sandbox asked for it by itself.
-func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by *asked) (*sandbox.ForkResult, error) {
+func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by *asked) (_ *sandbox.ForkResult, err error) {
+	ctx, ended := m.observe(ctx, "fork")
+	defer ended(&err)
 	began := time.Now()
 	if b.view().State != sandbox.StateHibernated { // which is forked as it is
 		_, done, err := m.use(ctx, b, sandbox.StateRunning)
@@ -312,7 +314,9 @@ func (b *batch) load(ctx context.Context, i int, f *freeze, files []*os.File, ho
 	d.rec.Sandbox.Identity.Hooks, d.rec.Sandbox.Identity.Reseeded = loaded.Hooks, loaded.Reseeded
 	d.rec.Freeze = f.id
 	b.boxes[i] = &box{id: d.rec.Sandbox.ID, rec: d.rec, sentry: s, freeze: f}
+	b.boxes[i].fresh.Store(true)
 	b.children[i].ReadyMS = millis(b.began)
+	b.m.figure(FigureChildReady, b.children[i].ReadyMS)
 	return nil
 }
 

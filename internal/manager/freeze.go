@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -95,6 +96,7 @@ func (m *Manager) freezeBox(ctx context.Context, b *box, rest bool) (*freeze, *w
 		m.drop(f.parent)
 		return nil, nil, err
 	}
+	m.figure(FigurePause, frozen.PauseMS)
 	f.history = f.parent.follow(point{Freeze: f.id, Line: sentry.Key(), Seq: frozen.Seq})
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -306,6 +308,20 @@ func (g *generations) add(name string, file *os.File) error {
 	}
 	g.open[name] = &generation{file: dup, id: id, refs: 1}
 	return nil
+}
+
+// memory returns how many bytes are in the files that have memory, by name: those
+// of files and of snapshots on disk are parts of something, behind a slash.
+func (g *generations) memory() map[string]int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	sizes := map[string]int64{}
+	for name, x := range g.open {
+		if !strings.Contains(name, "/") {
+			sizes[name] = allocated(x.file)
+		}
+	}
+	return sizes
 }
 
 // records returns what is stored of names, on each of which the caller holds a

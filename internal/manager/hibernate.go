@@ -59,7 +59,9 @@ func (m *Manager) hibernate(ctx context.Context, b *box, idle bool) (*sandbox.Sa
 }
 
 // layDown freezes b for good, writes it to disk and ends its sentry.
-func (m *Manager) layDown(ctx context.Context, b *box) error {
+func (m *Manager) layDown(ctx context.Context, b *box) (err error) {
+	ctx, ended := m.observe(ctx, "hibernate")
+	defer ended(&err)
 	s, err := m.captureAs(ctx, b, sandbox.SnapshotRequest{}, true)
 	if err != nil {
 		return err
@@ -156,7 +158,9 @@ func (m *Manager) awaken(ctx context.Context, b *box) error {
 
 // wake loads the snapshot of b, which is hibernated, into a new sentry. The caller
 // holds b.op. On error b stays as it is.
-func (m *Manager) wake(ctx context.Context, b *box) error {
+func (m *Manager) wake(ctx context.Context, b *box) (err error) {
+	ctx, ended := m.observe(ctx, "wake")
+	defer ended(&err)
 	b.mu.Lock()
 	d := draft{rec: b.rec}
 	b.mu.Unlock()

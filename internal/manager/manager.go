@@ -39,6 +39,8 @@ type Config struct {
 	Clock alarm.Clock
 	// BootID tells one start of the host from another; empty to ask the host.
 	BootID string
+	// Observer may be nil.
+	Observer Observer
 }
 
 // Manager implements httpapi.Service. It is safe for concurrent use.

@@ -33,7 +33,9 @@ var strategies = map[sandbox.MergeStrategy]merge.Strategy{
 // sandbox: all that is not in conflict, or nothing if it fails. It takes time in
 // proportion to what changed. The sandbox stands still for the part in which names
 // change; others go on.
-func (m *Manager) Merge(ctx context.Context, ref string, req sandbox.MergeRequest) (*sandbox.MergeResult, error) {
+func (m *Manager) Merge(ctx context.Context, ref string, req sandbox.MergeRequest) (_ *sandbox.MergeResult, err error) {
+	ctx, ended := m.observe(ctx, "merge")
+	defer ended(&err)
 	if req.Strategy == "" {
 		req.Strategy = sandbox.MergeLeave
 	}
@@ -226,5 +228,6 @@ func (g *merging) carryOut(ctx context.Context, into *moment, ops []merge.Op) (d
 		return false, g.m.explain(g.box, sentry, err)
 	}
 	g.stale, g.result.PauseMS = string(patched.Stale), patched.PauseMS
+	g.m.figure(FigureMergePause, patched.PauseMS)
 	return g.stale == "", nil
 }

@@ -50,11 +50,15 @@ func (m *Manager) setPaused(ctx context.Context, b *box, pause bool) error {
 	return m.pauseAs(ctx, b, pause, false)
 }
 
-func (m *Manager) pauseAs(ctx context.Context, b *box, pause, dozing bool) error {
+func (m *Manager) pauseAs(ctx context.Context, b *box, pause, dozing bool) (err error) {
 	op, undo, from, to, kind := wire.OpResume, wire.OpPause, sandbox.StatePaused, sandbox.StateRunning, sandbox.EventResumed
+	operation := "resume"
 	if pause {
 		op, undo, from, to, kind = undo, op, to, from, sandbox.EventPaused
+		operation = "pause"
 	}
+	ctx, ended := m.observe(ctx, operation)
+	defer ended(&err)
 	sentry, err := b.running(from)
 	if err != nil {
 		return err

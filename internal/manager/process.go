@@ -75,7 +75,9 @@ func (m *Manager) Process(ctx context.Context, ref string, pid int) (*sandbox.Pr
 }
 
 // StartProcess starts a process that needs no caller.
-func (m *Manager) StartProcess(ctx context.Context, ref string, req sandbox.StartRequest) (*sandbox.Process, error) {
+func (m *Manager) StartProcess(ctx context.Context, ref string, req sandbox.StartRequest) (_ *sandbox.Process, err error) {
+	ctx, ended := m.observe(ctx, "start")
+	defer ended(&err)
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err

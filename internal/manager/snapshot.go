@@ -56,7 +56,9 @@ func (m *Manager) Snapshot(ctx context.Context, ref string, req sandbox.Snapshot
 }
 
 // snapshot is Snapshot. by is nil unless the sandbox asked for it by itself.
-func (m *Manager) snapshot(ctx context.Context, b *box, req sandbox.SnapshotRequest, by *asked) (*sandbox.Snapshot, error) {
+func (m *Manager) snapshot(ctx context.Context, b *box, req sandbox.SnapshotRequest, by *asked) (_ *sandbox.Snapshot, err error) {
+	ctx, ended := m.observe(ctx, snapshotOf(&req))
+	defer ended(&err)
 	if req.Name != "" {
 		if err := sandbox.ValidName("name", req.Name); err != nil {
 			return nil, err
@@ -293,7 +295,9 @@ func (m *Manager) source(s *snapshot) (*freeze, error) {
 }
 
 // Restore makes new sandboxes from a snapshot.
-func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error) {
+func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRequest) (_ *sandbox.ForkResult, err error) {
+	ctx, ended := m.observe(ctx, "restore")
+	defer ended(&err)
 	began := time.Now()
 	s, err := m.resolveSnapshot(ctx, ref)
 	if err != nil {

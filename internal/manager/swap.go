@@ -14,7 +14,9 @@ import (
 
 // Rollback returns a sandbox to a snapshot of it or of one of its ancestors. It
 // keeps its id, name and limits. If it fails the sandbox is as it was.
-func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (*sandbox.Sandbox, error) {
+func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (_ *sandbox.Sandbox, err error) {
+	ctx, ended := m.observe(ctx, "rollback")
+	defer ended(&err)
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -100,7 +102,9 @@ func (m *Manager) replace(ctx context.Context, b *box, rec record, sentry *launc
 
 // Promote gives a child's state to its parent: the parent's id and name go on
 // with the child's files, memory and processes. The child is gone after that.
-func (m *Manager) Promote(ctx context.Context, childRef string) (*sandbox.Sandbox, error) {
+func (m *Manager) Promote(ctx context.Context, childRef string) (_ *sandbox.Sandbox, err error) {
+	ctx, ended := m.observe(ctx, "promote")
+	defer ended(&err)
 	child, err := m.resolve(ctx, childRef)
 	if err != nil {
 		return nil, err

@@ -27,3 +27,13 @@ const (
 	SnapshotFailed    SnapshotState = "failed"
 	SnapshotDeleted   SnapshotState = "deleted"
 )
+
+// States returns the states that a list may show.
+func States() []State {
+	return []State{StateCreating, StateRunning, StatePaused, StateHibernated, StateFailed}
+}
+
+// SnapshotStates returns the states that a list may show.
+func SnapshotStates() []SnapshotState {
+	return []SnapshotState{SnapshotCreating, SnapshotUploading, SnapshotReady, SnapshotFailed}
+}

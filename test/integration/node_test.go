@@ -45,6 +45,8 @@ type node struct {
 	command *os.File
 	clock   alarm.Clock // nil for the machine's
 	boot    string      // which run of the host it is; empty for the real one
+	// observer is told of operations, if it is set.
+	observer manager.Observer
 	// What was there before the manager was.
 	fds        map[string]int
 	goroutines goleak.Option
@@ -131,7 +133,7 @@ func (n *node) importWith(opt image.Options) {
 
 func (n *node) config() manager.Config {
 	return manager.Config{
-		Paths: n.paths, Executable: "/proc/self/exe", Engine: n.build, PoolSize: manager.FixedPoolSize(n.pool), Command: n.command, Log: n.log, Clock: n.clock, BootID: n.boot,
+		Paths: n.paths, Executable: "/proc/self/exe", Engine: n.build, PoolSize: manager.FixedPoolSize(n.pool), Command: n.command, Log: n.log, Clock: n.clock, BootID: n.boot, Observer: n.observer,
 	}
 }
 

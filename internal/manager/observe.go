@@ -1,0 +1,97 @@
+package manager
+
+import (
+	"context"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// Observer is told what the manager does, where it does it: requests and what
+// sandboxes ask for by themselves alike. Its methods are called by many goroutines
+// and must return at once.
+type Observer interface {
+	// Begin is told of an operation that begins, and the function of its end. The
+	// context is that of the operation.
+	Begin(ctx context.Context, operation string) (context.Context, func(error))
+	// Figure is told how long a part of an operation took.
+	Figure(name string, took time.Duration)
+}
+
+// The figures besides operations as a whole.
+const (
+	// FigurePause is how long a sandbox stood still to be frozen, and
+	// FigureMergePause until names in it were changed.
+	FigurePause      = "pause"
+	FigureMergePause = "merge_pause"
+	// FigureChildReady is the time from the call to when one child is ready.
+	FigureChildReady = "child_ready"
+	// FigureFirstExec is how long the first command in a child took, which copies
+	// what the later ones need not.
+	FigureFirstExec = "child_first_exec"
+)
+
+// observe tells the observer, if there is one, of an operation. The end is told by
+//
+//	defer ended(&err)
+func (m *Manager) observe(ctx context.Context, operation string) (_ context.Context, ended func(*error)) {
+	if m.cfg.Observer == nil {
+		return ctx, func(*error) {}
+	}
+	ctx, end := m.cfg.Observer.Begin(ctx, operation)
+	return ctx, func(err *error) { end(*err) }
+}
+
+func (m *Manager) figure(name string, ms float64) {
+	if m.cfg.Observer != nil {
+		m.cfg.Observer.Figure(name, time.Duration(ms*float64(time.Millisecond)))
+	}
+}
+
+// firstUse notes that a command or cell ran in b, which took so long.
+func (m *Manager) firstUse(b *box, began time.Time) {
+	if b.fresh.Swap(false) {
+		m.figure(FigureFirstExec, millis(began))
+	}
+}
+
+// Usage counts what there is. It asks no sandbox.
+func (m *Manager) Usage() sandbox.Usage {
+	u := sandbox.Usage{Sandboxes: map[sandbox.State]int{}, Snapshots: map[sandbox.SnapshotState]int{}, PoolReady: m.pool.Ready()}
+	own := map[string]int64{} // memory files, by name
+	for _, b := range m.all() {
+		b.mu.Lock()
+		u.Sandboxes[b.rec.Sandbox.State]++
+		if s := b.sentry; s != nil {
+			own[s.Key()] = allocated(s.Memory()) // 0 if it is closed by now
+		}
+		b.mu.Unlock()
+	}
+	for _, s := range m.allSnapshots() {
+		u.Snapshots[s.view().State]++
+	}
+	m.mu.Lock()
+	for _, f := range m.freezes {
+		if f.source != nil {
+			u.Pins++
+		}
+	}
+	m.mu.Unlock()
+	shared := m.gens.memory()
+	for name, bytes := range shared {
+		u.SharedBytes += bytes
+		delete(own, name)
+	}
+	for _, bytes := range own {
+		u.PrivateBytes += bytes
+	}
+	return u
+}
+
+// snapshotOf returns the operation that a request for a snapshot is.
+func snapshotOf(req *sandbox.SnapshotRequest) string {
+	if req.Memory {
+		return "snapshot_memory"
+	}
+	return "snapshot_disk"
+}

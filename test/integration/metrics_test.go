@@ -1,0 +1,104 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/internal/metrics"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// TestMetricsOfRealWork does things with sandboxes and reads what was counted.
+func TestMetricsOfRealWork(t *testing.T) {
+	ctx := context.Background()
+	n := newClosedNode(t, newDir(t)+"/data")
+	counts := metrics.New("test")
+	n.observer = counts
+	n.open()
+	t.Cleanup(n.finish)
+	counts.Watch(n.m.Usage)
+	read := func() map[string]float64 {
+		w := httptest.NewRecorder()
+		counts.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		values := map[string]float64{}
+		for line := range strings.Lines(w.Body.String()) {
+			var v float64
+			if name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " "); ok && !strings.HasPrefix(line, "#") {
+				if _, err := fmt.Sscan(value, &v); err != nil {
+					t.Fatalf("%s: %v", line, err)
+				}
+				values[name] = v
+			}
+		}
+		return values
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	n.create("source")
+	n.guest("source", "true")
+	idle := read()
+	children := n.fork("source", 2)
+	n.guest(children[0].ID, "true")
+	n.guest(children[0].ID, "true")
+	_, err := n.m.Snapshot(ctx, "source", sandbox.SnapshotRequest{Name: "kept"})
+	must(err)
+	_, err = n.m.Restore(ctx, "kept", sandbox.RestoreRequest{Count: 1})
+	must(err)
+	_, err = n.m.Diff(ctx, "source", children[0].ID, sandbox.DiffRequest{})
+	must(err)
+	_, err = n.m.Pause(ctx, children[1].ID)
+	must(err)
+	_, err = n.m.Merge(ctx, "source", sandbox.MergeRequest{From: []string{children[0].ID}})
+	must(err)
+	if _, err := n.m.Fork(ctx, "nobody", sandbox.ForkRequest{}); err == nil {
+		t.Fatal("nobody was forked")
+	}
+	if _, err := n.m.Fork(ctx, children[1].ID, sandbox.ForkRequest{}); err == nil {
+		t.Fatal("a paused sandbox was forked")
+	}
+	busy := read()
+	for name, want := range map[string]float64{
+		`ramet_operation_seconds_count{operation="create"}`:           1,
+		`ramet_operation_seconds_count{operation="fork"}`:             1,
+		`ramet_operation_seconds_count{operation="exec"}`:             3,
+		`ramet_operation_seconds_count{operation="snapshot_disk"}`:    1,
+		`ramet_operation_seconds_count{operation="restore"}`:          1,
+		`ramet_operation_seconds_count{operation="diff"}`:             1,
+		`ramet_operation_seconds_count{operation="merge"}`:            1,
+		`ramet_operation_seconds_count{operation="pause"}`:            1,
+		`ramet_operations_total{code="wrong_state",operation="fork"}`: 1,
+		`ramet_operations_active{operation="fork"}`:                   0,
+		`ramet_pause_seconds_count`:                                   2,
+		`ramet_child_ready_seconds_count`:                             3,
+		`ramet_child_first_exec_seconds_count`:                        1,
+		`ramet_sandboxes{state="running"}`:                            3,
+		`ramet_sandboxes{state="paused"}`:                             1,
+		`ramet_snapshots{state="ready"}`:                              1,
+	} {
+		if got, ok := busy[name]; !ok || got != want {
+			t.Errorf("%s is %v, not %v", name, got, want)
+		}
+	}
+	for _, name := range []string{
+		`ramet_operation_seconds_sum{operation="fork"}`, `ramet_pause_seconds_sum`, `ramet_child_ready_seconds_sum`, `ramet_pins`, `ramet_memory_bytes{kind="private"}`, `ramet_memory_bytes{kind="shared"}`,
+	} {
+		if busy[name] <= 0 {
+			t.Errorf("%s is %v", name, busy[name])
+		}
+	}
+	if idle["ramet_pins"] != 0 || idle[`ramet_memory_bytes{kind="shared"}`] != 0 || idle[`ramet_memory_bytes{kind="private"}`] <= 0 {
+		t.Errorf("a sandbox alone: %v pins, %v shared, %v private", idle["ramet_pins"], idle[`ramet_memory_bytes{kind="shared"}`], idle[`ramet_memory_bytes{kind="private"}`])
+	}
+	n.destroyAll()
+	if after := read(); after[`ramet_sandboxes{state="running"}`] != 0 || after["ramet_pins"] != 0 || after[`ramet_memory_bytes{kind="private"}`] != 0 || after[`ramet_operation_seconds_count{operation="destroy"}`] != 4 {
+		t.Errorf("when all are gone: %v", after)
+	}
+}
