@@ -112,7 +112,7 @@ func TestTargets(t *testing.T) {
 		"diff of two children that changed 10 files each of 50 000": notMeasured,
 	}
 	for _, op := range fileOps {
-		want[op+" against gVisor's overlay on tmpfs"] = notMeasured
+		want[op.name+" against gVisor's overlay on tmpfs"] = notMeasured
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -128,7 +128,7 @@ func TestCasesOfTargets(t *testing.T) {
 			newRow(kind{name: "runsc-restore", source: runscSource, n: runscChildren}, []sample{{allReadyMS: 1, hostPrivateMiB: 1}}),
 		}
 		for _, op := range fileOps {
-			rs = append(rs, newRow(kind{name: "files-" + op, n: 1}, []sample{{roundtripMS: 1, overlayMS: 1}}))
+			rs = append(rs, newRow(kind{name: "files-" + op.name, n: 1}, []sample{{roundtripMS: 1, overlayMS: 1}}))
 		}
 		for i := range lastInARow {
 			rs = append(rs, newRow(kind{name: inARow(i + 1), source: sourceSmall, n: 1}, []sample{{pauseMS: 1, firstExecMS: 1}}))

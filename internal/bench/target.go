@@ -77,8 +77,8 @@ func targets(rs rows) []Target {
 		Target{What: "diff of two children that changed 10 files each of 50 000", Unit: "ms", Measured: with(caseDiff, 2).RoundtripMS, Limit: 10},
 	)
 	for _, op := range fileOps {
-		r := rs.find(fileOp(op), 0, 1)
-		list = append(list, Target{What: op + " against gVisor's overlay on tmpfs", Unit: "x", Measured: ratio(r.RoundtripMS, r.OverlayMS), Limit: 1.2})
+		r := rs.find(fileOp(op.name), 0, 1)
+		list = append(list, Target{What: op.name + " against gVisor's overlay on tmpfs", Unit: "x", Measured: ratio(r.RoundtripMS, r.OverlayMS), Limit: op.most})
 	}
 	for i := range list {
 		list[i].Verdict = list[i].judge()
