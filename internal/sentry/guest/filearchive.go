@@ -17,9 +17,10 @@ const (
 	// xattrRecord begins the names of PAX records that carry extended
 	// attributes, as GNU tar and others write them.
 	xattrRecord = "SCHILY.xattr."
-	// maxLinked is how many files with several names are remembered; further
-	// names become files of their own.
-	maxLinked = 1 << 18
+	// maxLinkedBytes bounds the names that are kept of files that have several, in
+	// bytes, and linkedCost is what one counts besides.
+	maxLinkedBytes = 64 << 20
+	linkedCost     = 64
 	// maxXattr is Linux's bound of the size of an attribute and of the list.
 	maxXattr = 64 << 10
 	// archiveBuffer is how much of a file is read at once, in bytes.
@@ -33,7 +34,7 @@ func (g *Guest) Archive(req *wire.File, alive func() error, to io.Writer) error 
 	if err != nil {
 		return err
 	}
-	a := &archiver{op: o, tar: tar.NewWriter(to), links: map[fileID]string{}, buf: make([]byte, archiveBuffer)}
+	a := &archiver{op: o, tar: tar.NewWriter(to), links: linkedFiles{names: map[fileID]linkedFile{}}, buf: make([]byte, archiveBuffer)}
 	name := string(req.Path)
 	top := &walked{follow: !req.NoFollow}
 	err = o.do(func(root vfs.VirtualDentry) error {
@@ -72,10 +73,48 @@ type fileID struct {
 	ino          uint64
 }
 
+// linkedFiles are the files of an archive that have several names.
+type linkedFiles struct {
+	names map[fileID]linkedFile
+	size  int // in bytes
+}
+
+type linkedFile struct {
+	first string
+	left  uint32 // how many more names it has
+}
+
+// find returns the first name of a file, if it has come before.
+func (l *linkedFiles) find(id fileID) (string, bool) {
+	f, ok := l.names[id]
+	if !ok {
+		return "", false
+	}
+	if f.left--; f.left == 0 {
+		delete(l.names, id)
+		l.size -= linkedCost + len(f.first)
+	} else {
+		l.names[id] = f
+	}
+	return f.first, true
+}
+
+// add remembers the first name of a file.
+func (l *linkedFiles) add(id fileID, name string, links uint32) error {
+	if links < 2 {
+		return nil
+	}
+	if l.size += linkedCost + len(name); l.size > maxLinkedBytes {
+		return sandbox.Errorf(sandbox.CodeLimit, "there are so many files with several names that these take more than %d MiB: pack them in parts", maxLinkedBytes>>20)
+	}
+	l.names[id] = linkedFile{name, links - 1}
+	return nil
+}
+
 type archiver struct {
 	op    *fileOp
 	tar   *tar.Writer
-	links map[fileID]string // names of files that have several
+	links linkedFiles
 	buf   []byte
 }
 
@@ -117,7 +156,7 @@ func (a *archiver) header(e *walked, h *tar.Header) error {
 func (a *archiver) addFile(e *walked, h *tar.Header) error {
 	h.Typeflag = tar.TypeReg
 	id := fileID{e.st.DevMajor, e.st.DevMinor, e.st.Ino}
-	if first, ok := a.links[id]; ok {
+	if first, ok := a.links.find(id); ok {
 		h.Typeflag, h.Linkname = tar.TypeLink, first
 		return a.header(e, h)
 	}
@@ -141,8 +180,8 @@ func (a *archiver) addFile(e *walked, h *tar.Header) error {
 	if err := a.header(e, h); err != nil {
 		return err
 	}
-	if e.st.Nlink > 1 && len(a.links) < maxLinked {
-		a.links[id] = h.Name
+	if err := a.links.add(id, h.Name, e.st.Nlink); err != nil {
+		return err
 	}
 	return a.contents(f)
 }

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
@@ -19,6 +20,11 @@ import (
 const (
 	// maxEntries is how many entries an archive may have.
 	maxEntries = 2 << 20
+	// maxDirBytes bounds what is kept of an archive's directories until all is in
+	// them, in bytes, and dirCost is what one counts besides its name and
+	// attributes.
+	maxDirBytes = 64 << 20
+	dirCost     = 96
 	// extractBuffer is how much of a file is written at once, in bytes.
 	extractBuffer = 128 << 10
 )
@@ -63,14 +69,47 @@ type extractor struct {
 	op     *fileOp
 	dir    *heldFile
 	buf    []byte
-	dirs   []madeDir
+	dirs   madeDirs
 	result sandbox.ExtractResult
 }
 
-// madeDir is a directory that gets its attributes when all is in it.
+// madeDirs are directories that get their attributes when all is in them.
+type madeDirs struct {
+	list []madeDir
+	size int // in bytes
+}
+
 type madeDir struct {
-	name string
-	h    *tar.Header
+	name     string
+	mode     int64
+	uid, gid int
+	mtime    time.Time
+	records  map[string]string // its extended attributes
+}
+
+// add keeps what attributes needs of a header.
+func (d *madeDirs) add(name string, h *tar.Header) error {
+	dir := madeDir{name: name, mode: h.Mode, uid: h.Uid, gid: h.Gid, mtime: h.ModTime}
+	d.size += dirCost + len(name)
+	for record, value := range h.PAXRecords {
+		if !strings.HasPrefix(record, xattrRecord) {
+			continue
+		}
+		if dir.records == nil {
+			dir.records = map[string]string{}
+		}
+		dir.records[record] = value
+		d.size += dirCost + len(record) + len(value)
+	}
+	if d.size > maxDirBytes {
+		return sandbox.Errorf(sandbox.CodeLimit, "the names and attributes of the archive's directories take more than %d MiB: unpack it in parts", maxDirBytes>>20)
+	}
+	d.list = append(d.list, dir)
+	return nil
+}
+
+func (d *madeDir) header() *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeDir, Mode: d.mode, Uid: d.uid, Gid: d.gid, ModTime: d.mtime, PAXRecords: d.records}
 }
 
 func (x *extractor) all(in *tar.Reader) error {
@@ -93,9 +132,9 @@ func (x *extractor) all(in *tar.Reader) error {
 			return entryError(h.Name, err)
 		}
 	}
-	slices.Reverse(x.dirs)
-	for _, d := range x.dirs {
-		if err := x.attributes(d.name, d.h); err != nil {
+	slices.Reverse(x.dirs.list)
+	for _, d := range x.dirs.list {
+		if err := x.attributes(d.name, d.header()); err != nil {
 			return entryError(d.name, err)
 		}
 	}
@@ -222,12 +261,10 @@ func (x *extractor) makeDir(name string, h *tar.Header) error {
 		}
 		return err
 	})
-	if err == nil && own {
-		x.dirs = append(x.dirs, madeDir{name, &tar.Header{
-			Typeflag: tar.TypeDir, Mode: h.Mode, Uid: h.Uid, Gid: h.Gid, ModTime: h.ModTime, PAXRecords: h.PAXRecords,
-		}})
+	if err != nil || !own {
+		return err
 	}
-	return err
+	return x.dirs.add(name, h)
 }
 
 // replace makes what is not a directory, in place of what is there and is not

@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	// maxWatches is how many directories one watch has, Linux's default.
-	maxWatches = 8192
-	// maxPending is how many changed paths wait to be told, and maxTold how
-	// many go into one message.
-	maxPending, maxTold = 4096, 128
+	// maxWatches is how many directories one watch has, Linux's default, and
+	// maxWatchedBytes bounds their names together.
+	maxWatches, maxWatchedBytes = 8192, 4 << 20
+	// maxPending is how many changed paths wait to be told, maxPendingBytes bounds
+	// them together, and maxTold is how many go into one message.
+	maxPending, maxPendingBytes, maxTold = 4096, 1 << 20, 128
 	// maxToldBytes is when a message has enough paths: with one more, and all
 	// that JSON may make of them, it must fit a packet.
 	maxToldBytes = 4 << 10
@@ -43,12 +44,39 @@ type Watcher struct {
 	top       string
 	single    bool // top is no directory
 	recursive bool
-	paths     map[int32]string // of each watch
-	byPath    map[string]int32
+	watches   watches
 	pending   map[string]*sandbox.FileEvent
 	order     []string // of pending, the first change first
+	waiting   int      // bytes of order
 	lost      bool
 	buf       []byte
+}
+
+// watches are the directories that are watched.
+type watches struct {
+	paths  map[int32]string
+	byPath map[string]int32
+	size   int // bytes of the paths
+}
+
+// full reports whether no more can be watched.
+func (w *watches) full() bool { return len(w.paths) >= maxWatches || w.size >= maxWatchedBytes }
+
+func (w *watches) add(wd int32, name string) {
+	w.drop(wd)
+	if old, ok := w.byPath[name]; ok { // of another directory that had the name
+		w.drop(old)
+	}
+	w.paths[wd], w.byPath[name] = name, wd
+	w.size += len(name)
+}
+
+func (w *watches) drop(wd int32) {
+	if name, ok := w.paths[wd]; ok {
+		delete(w.paths, wd)
+		delete(w.byPath, name)
+		w.size -= len(name)
+	}
 }
 
 // Watch begins to watch a file or directory. Close it.
@@ -59,7 +87,7 @@ func (g *Guest) Watch(req *wire.File, alive func() error) (*Watcher, error) {
 	}
 	w := &Watcher{
 		op: o, ring: newAlarm(), top: path.Clean(string(req.Path)), recursive: req.Recursive,
-		paths: map[int32]string{}, byPath: map[string]int32{}, pending: map[string]*sandbox.FileEvent{}, buf: make([]byte, watchBuffer),
+		watches: watches{paths: map[int32]string{}, byPath: map[string]int32{}}, pending: map[string]*sandbox.FileEvent{}, buf: make([]byte, watchBuffer),
 	}
 	w.entry.Init(w.ring, waiter.ReadableEvents)
 	err = o.do(func(root vfs.VirtualDentry) error {
@@ -84,9 +112,9 @@ func (g *Guest) Watch(req *wire.File, alive func() error) (*Watcher, error) {
 		w.Close()
 		return nil, fileError(w.top, err)
 	}
-	if len(w.paths) == maxWatches {
+	if w.watches.full() {
 		w.Close()
-		return nil, sandbox.Errorf(sandbox.CodeLimit, "%q has more than %d directories: watch some of them", w.top, maxWatches-1)
+		return nil, sandbox.Errorf(sandbox.CodeLimit, "%q has more than %d directories, or their paths take more than %d MiB: watch some of them", w.top, maxWatches-1, maxWatchedBytes>>20)
 	}
 	return w, nil
 }
@@ -128,7 +156,7 @@ func (w *Watcher) add(name string, isNew bool, alive func() error) error {
 }
 
 func (w *Watcher) addOne(name string) error {
-	if len(w.paths) == maxWatches {
+	if w.watches.full() {
 		w.lost = true
 		return nil
 	}
@@ -144,10 +172,7 @@ func (w *Watcher) addOne(name string) error {
 		}
 		defer vd.DecRef(w.op.ctx)
 		wd := w.inotify.AddWatch(vd.Dentry(), watched)
-		if old, ok := w.paths[wd]; ok {
-			delete(w.byPath, old)
-		}
-		w.paths[wd], w.byPath[name] = name, wd
+		w.watches.add(wd, name)
 		return nil
 	})
 }
@@ -155,12 +180,11 @@ func (w *Watcher) addOne(name string) error {
 // forget drops the watches of a directory that is gone from where it was, and of
 // those below it.
 func (w *Watcher) forget(name string) {
-	for at, wd := range w.byPath {
+	for at, wd := range w.watches.byPath {
 		if at != name && !strings.HasPrefix(at, name+"/") {
 			continue
 		}
-		delete(w.byPath, at)
-		delete(w.paths, wd)
+		w.watches.drop(wd)
 		_ = w.op.do(func(vfs.VirtualDentry) error { return w.inotify.RmWatch(w.op.ctx, wd) }) // it may be gone
 	}
 }
@@ -217,13 +241,12 @@ func parseEvents(b []byte) []inotifyEvent {
 
 // event takes in one event.
 func (w *Watcher) event(ev inotifyEvent, alive func() error) error {
-	dir, ok := w.paths[ev.wd]
+	dir, ok := w.watches.paths[ev.wd]
 	if !ok {
 		return nil // of a directory that was forgotten
 	}
 	if ev.mask&linux.IN_IGNORED != 0 {
-		delete(w.paths, ev.wd)
-		delete(w.byPath, dir)
+		w.watches.drop(ev.wd)
 		return nil
 	}
 	name, isDir := dir, ev.mask&linux.IN_ISDIR != 0
@@ -262,12 +285,13 @@ func (w *Watcher) note(name, kind string, isDir bool) {
 		}
 		return
 	}
-	if len(w.pending) == maxPending {
+	if len(w.pending) == maxPending || w.waiting+len(name) > maxPendingBytes {
 		w.lost = true
 		return
 	}
 	w.pending[name] = &sandbox.FileEvent{Path: name, Kind: kind, Dir: isDir}
 	w.order = append(w.order, name)
+	w.waiting += len(name)
 }
 
 // Pending reports whether there is something to take.
@@ -284,6 +308,7 @@ func (w *Watcher) Take() *sandbox.FileEvents {
 		out.Changes = append(out.Changes, *w.pending[name])
 		delete(w.pending, name)
 		size += len(name)
+		w.waiting -= len(name)
 	}
 	return out
 }
