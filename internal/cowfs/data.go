@@ -262,9 +262,13 @@ type Prepared struct {
 
 // Prepare makes the blocks of [off, off+n) pages that may be written, as many of
 // them as there is space for. a is changed and stored.
-func (f *FS) Prepare(ino Ino, a *Attr, off, n uint64) (p Prepared, err error) {
+func (f *FS) Prepare(ino Ino, a *Attr, off, n uint64) (Prepared, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.prepare(ino, a, off, n)
+}
+
+func (f *FS) prepare(ino Ino, a *Attr, off, n uint64) (p Prepared, err error) {
 	block, end := off/PageSize, blocksIn(off+n)
 	before := *a
 	for block < end {
@@ -434,69 +438,11 @@ func (f *FS) drop(e extent) {
 	}
 }
 
-// Truncate changes a file's size. Mappings of what is cut off must be gone. a is
-// changed and stored; if there is no space for it nothing has changed.
-func (f *FS) Truncate(ino Ino, a *Attr, size uint64) error {
-	if size < a.Size {
-		if err := f.zero(ino, a, size, min(a.Size, roundUp(size))); err != nil {
-			return err
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if size < a.Size {
-		first := blocksIn(size)
-		if err := f.clear(a, ino, first, math.MaxUint64-first); err != nil {
-			return err
-		}
-		a.ImageEnd = min(a.ImageEnd, roundUp(size))
-	}
-	a.Size = size
-	return f.setAttr(ino, a)
-}
-
-func roundUp(n uint64) uint64 { return blocksIn(n) * PageSize }
-
-// zero overwrites a part of one block with zeros.
-func (f *FS) zero(ino Ino, a *Attr, from, to uint64) error {
-	if from >= to {
-		return nil
-	}
-	r, err := f.Map(ino, a, from/PageSize, 1)
-	if err != nil || r.Zero() {
-		return err
-	}
-	// The image's part may end in this block, which is all of the tree's then.
-	p, err := f.Prepare(ino, a, from, to-from)
-	if err != nil {
-		return err
-	}
-	if p.Ready < to-from {
-		return ErrNoSpace
-	}
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.write(ino, a, from, make([]byte, to-from))
-}
-
-// write writes into pages that Prepare made ready.
-func (f *FS) write(ino Ino, a *Attr, off uint64, b []byte) error {
-	for len(b) > 0 {
-		p, err := f.place(ino, a, off, uint64(len(b)))
-		if err != nil {
-			return err
-		}
-		if _, err := p.WriteAt(b[:p.N]); err != nil {
-			return err
-		}
-		off, b = off+p.N, b[p.N:]
-	}
-	return nil
-}
-
 // Punch makes [off, off+n) zeros that take no space. Mappings of whole blocks in
 // it must be gone. a is changed and stored.
 func (f *FS) Punch(ino Ino, a *Attr, off, n uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	end := off + n
 	first, last := blocksIn(off), end/PageSize
 	if first > last { // within one block
@@ -508,8 +454,6 @@ func (f *FS) Punch(ino Ino, a *Attr, off, n uint64) error {
 	if first == last {
 		return nil
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if err := f.clear(a, ino, first, last-first); err != nil {
 		return err
 	}

@@ -144,6 +144,61 @@ func (t *Tree) frozenNodes() (int, error) {
 	return frozen, nil
 }
 
+// depth returns how many nodes there are from the root to a leaf.
+func (t *Tree) depth() (int, error) {
+	if t.root == 0 {
+		return 0, nil
+	}
+	n, err := t.load(t.root, -1)
+	if err != nil {
+		return 0, err
+	}
+	return n.level() + 1, nil
+}
+
+// frozenBetween returns how many nodes have to be copied to change all keys from one
+// to another, or most if it is more.
+func (t *Tree) frozenBetween(from, to []byte, most int) (int, error) {
+	if t.root == 0 {
+		return 0, nil
+	}
+	return t.frozenBelow(t.root, -1, from, to, most)
+}
+
+func (t *Tree) frozenBelow(p Page, level int, from, to []byte, most int) (int, error) {
+	n, err := t.load(p, level)
+	if err != nil {
+		return 0, err
+	}
+	count := 0
+	if !t.s.Mutable(p, n.born()) {
+		count++
+	}
+	if n.level() == 0 {
+		return min(count, most), nil
+	}
+	first, sound := n.findChild(from)
+	if !sound {
+		return 0, entryError(n, first)
+	}
+	last, sound := n.findChild(to)
+	if !sound {
+		return 0, entryError(n, last)
+	}
+	for i := first; i <= last && count < most; i++ {
+		child, sound := n.child(i)
+		if !sound {
+			return 0, entryError(n, i)
+		}
+		below, err := t.frozenBelow(child, n.level()-1, from, to, most-count)
+		if err != nil {
+			return 0, err
+		}
+		count += below
+	}
+	return min(count, most), nil
+}
+
 // checkInherited looks at all of a node that an ancestor wrote: it cannot refer to
 // pages of ours, which are believed.
 func (t *Tree) checkInherited(p Page, n *treeNode) error {

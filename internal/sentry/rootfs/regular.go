@@ -284,13 +284,10 @@ func (i *inode) truncate(size uint64) error {
 	old := i.attr.Size
 	err := i.fs.tree.Truncate(i.ino, &i.attr, size)
 	i.attrMu.Unlock()
-	if err != nil {
-		return errno(err)
-	}
 	if size < old && i.mapped.Load() {
-		i.invalidate(size, old, true)
+		i.invalidate(size, old, err == nil) // else a block may have moved
 	}
-	return nil
+	return errno(err)
 }
 
 // Allocate implements vfs.FileDescriptionImpl.Allocate.

@@ -1,0 +1,126 @@
+package cowfs
+
+import "math"
+
+// Truncate changes a file's size. Mappings of what is cut off must be gone. a is
+// changed and stored. If there is no space for it, neither the size nor what is in
+// the file has changed; the block that the file was to end in may have moved.
+func (f *FS) Truncate(ino Ino, a *Attr, size uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if size < a.Size {
+		// First all that can fail.
+		end := min(a.Size, roundUp(size))
+		if err := f.prepareZero(ino, a, size, end); err != nil {
+			return err
+		}
+		if err := f.roomToCut(ino, blocksIn(size)); err != nil {
+			return err
+		}
+		if err := f.zero(ino, a, size, end); err != nil {
+			return err
+		}
+		if err := f.clear(a, ino, blocksIn(size), math.MaxUint64-blocksIn(size)); err != nil {
+			return err
+		}
+	}
+	b := *a
+	b.Size, b.ImageEnd = size, min(a.ImageEnd, roundUp(size))
+	if err := f.setAttr(ino, &b); err != nil {
+		return err
+	}
+	*a = b
+	return nil
+}
+
+func roundUp(n uint64) uint64 { return blocksIn(n) * PageSize }
+
+// roomToCut makes sure that there are nodes for removing all extents of an inode
+// from a block on and for storing its attributes.
+func (f *FS) roomToCut(ino Ino, block uint64) error {
+	e, _, err := extentAt(f.tree, ino, block)
+	if err != nil {
+		return err
+	}
+	if e.n > 0 {
+		block = e.block // the part before stays
+	}
+	depth, err := f.tree.depth()
+	if err != nil {
+		return err
+	}
+	// Leaves are emptied one after the other, and given back then: there are new ones
+	// on two ways from the root at most, that to the first and that to the present one.
+	var from, to [keyRoom]byte
+	need, err := f.tree.frozenBetween(extentKey(&from, ino, block), extentKey(&to, ino, math.MaxUint64), 2*depth)
+	if err != nil {
+		return err
+	}
+	attr := key(&from, ino, keyAttr)
+	frozen, err := f.tree.frozenBetween(attr, attr, depth)
+	if err != nil {
+		return err
+	}
+	need += frozen
+	_, exists, err := f.tree.Get(attr)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		need += depth + 1 // it may split all nodes above it
+	}
+	if need == 0 {
+		return nil
+	}
+	return f.store.ensureNodes(min(need+putNodes, clusterPages))
+}
+
+// prepareZero makes the block that [from, to) is in one that zero can write to.
+func (f *FS) prepareZero(ino Ino, a *Attr, from, to uint64) error {
+	if from >= to {
+		return nil
+	}
+	r, err := f.run(ino, a, from/PageSize, 1)
+	if err != nil || r.Zero() {
+		return err
+	}
+	// The image's part may end in this block, which is all of the tree's then.
+	p, err := f.prepare(ino, a, from, to-from)
+	if err != nil {
+		return err
+	}
+	if p.Ready < to-from {
+		return ErrNoSpace
+	}
+	return nil
+}
+
+// zero overwrites a part of one block with zeros.
+func (f *FS) zero(ino Ino, a *Attr, from, to uint64) error {
+	if from >= to {
+		return nil
+	}
+	r, err := f.run(ino, a, from/PageSize, 1)
+	if err != nil || r.Zero() {
+		return err
+	}
+	if err := f.prepareZero(ino, a, from, to); err != nil {
+		return err
+	}
+	return f.write(ino, a, from, make([]byte, to-from))
+}
+
+// write writes into pages that Prepare made ready.
+func (f *FS) write(ino Ino, a *Attr, off uint64, b []byte) error {
+	for len(b) > 0 {
+		p, err := f.place(ino, a, off, uint64(len(b)))
+		if err != nil {
+			return err
+		}
+		if _, err := p.WriteAt(b[:p.N]); err != nil {
+			return err
+		}
+		off, b = off+p.N, b[p.N:]
+	}
+	return nil
+}
