@@ -30,6 +30,7 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 		Logger:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		NewService: svc.open,
 		Metrics:    svc.metrics.Handler(),
+		Listen:     daemon.Listen{Address: opts.Listen, CertFile: opts.CertFile, KeyFile: opts.KeyFile},
 	}
 	if opts.Background {
 		if cfg.Handover, err = daemon.Inherit(); err != nil {

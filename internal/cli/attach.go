@@ -230,7 +230,7 @@ func (a *app) reconnect(ctx context.Context, until time.Time, cause error) (*cli
 			return nil, cause
 		case <-time.After(reconnectEvery):
 		}
-		c, _, err := a.Connect(ctx, true)
+		c, _, err := a.reach(ctx, true)
 		if err == nil {
 			a.client.Close()
 			a.client = c

@@ -37,6 +37,8 @@ type Deps struct {
 type ServeOptions struct {
 	// Background is set by ramet when it starts a daemon by itself.
 	Background bool
+	// Listen is HOST:PORT, or empty; the files are PEM.
+	Listen, CertFile, KeyFile string
 }
 
 // Hook is a command whose work is done outside this package.
@@ -69,6 +71,7 @@ type app struct {
 	Deps
 	Stdio
 	json    bool
+	remote  remote
 	running bool // the arguments are understood; errors are no longer about them
 	client  *client.Client
 }
@@ -163,11 +166,12 @@ func (a *app) rootCommand() *cobra.Command {
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+	a.remote.flags(root.PersistentFlags())
 	root.AddCommand(
 		a.createCommand(), a.lsCommand(), a.psCommand(), a.treeCommand(), a.inspectCommand(), a.statsCommand(), a.rmCommand(),
 		a.tagCommand(), a.renameCommand(), a.execCommand(), a.runCodeCommand(), a.attachCommand(), a.logsCommand(), a.eventsCommand(), a.killCommand(),
 		a.forkCommand(), a.promoteCommand(), a.snapshotCommand(), a.snapshotsCommand(), a.restoreCommand(),
-		a.rollbackCommand(), a.diffCommand(), a.mergeCommand(), a.cpCommand(), a.portCommand(), a.exportCommand(), a.commitCommand(), a.pauseCommand(), a.resumeCommand(), a.hibernateCommand(), a.wakeCommand(), a.updateCommand(), a.imageCommand(), a.serveCommand(), a.versionCommand(),
+		a.rollbackCommand(), a.diffCommand(), a.mergeCommand(), a.cpCommand(), a.portCommand(), a.exportCommand(), a.commitCommand(), a.pauseCommand(), a.resumeCommand(), a.hibernateCommand(), a.wakeCommand(), a.updateCommand(), a.imageCommand(), a.tokenCommand(), a.serveCommand(), a.versionCommand(),
 	)
 	a.addHooks(root)
 	return root
@@ -185,12 +189,12 @@ func (a *app) connected(run func(ctx context.Context, c *client.Client, args []s
 }
 
 func (a *app) connect(ctx context.Context) (*client.Client, error) {
-	c, h, err := a.Connect(ctx, true)
+	c, h, err := a.reach(ctx, true)
 	if err != nil {
 		return nil, err
 	}
 	a.client = c
-	if h.Version != a.Version.Version {
+	if cfg, err := a.remote.config(); h.Version != a.Version.Version && err == nil && cfg.Address == "" {
 		fmt.Fprintf(a.Err, "ramet: warning: the running daemon is version %s and this command is %s; 'kill %d' ends that daemon, and the next command starts a new one\n",
 			h.Version, a.Version.Version, h.PID)
 	}

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"ramet.dev/ramet/internal/httpwire"
@@ -32,41 +30,7 @@ type Client struct {
 	http   *http.Client
 	base   string
 	socket string // path; empty if the daemon is reached by a URL
-}
-
-// New returns a client of the daemon at address: "unix:" and the absolute path
-// of a socket, or an http or https URL. It does not connect.
-func New(address string) (*Client, error) {
-	dialer := &net.Dialer{Timeout: dialTimeout}
-	transport := &http.Transport{
-		DialContext:           dialer.DialContext,
-		Proxy:                 http.ProxyFromEnvironment,
-		MaxIdleConnsPerHost:   idleConns,
-		IdleConnTimeout:       time.Minute,
-		TLSHandshakeTimeout:   dialTimeout,
-		DisableCompression:    true, // output is streamed; gzip would hold it back
-		ExpectContinueTimeout: time.Second,
-	}
-	base := strings.TrimSuffix(address, "/")
-	path, ok := strings.CutPrefix(address, "unix:")
-	if ok {
-		transport.Proxy = nil
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", path)
-		}
-		base = "http://ramet"
-	} else if u, err := url.Parse(address); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, sandbox.Invalid("address", "%q is neither unix:PATH nor an http or https URL", address)
-	}
-	socket := ""
-	if ok {
-		socket = path
-	}
-	return &Client{base: base, socket: socket, http: &http.Client{
-		Transport: transport,
-		// No route redirects; following one would turn a POST into a GET.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	creds  *credentials
 }
 
 // Close ends the idle connections.

@@ -124,6 +124,7 @@ func (c *Client) DialPort(ctx context.Context, ref string, port int, wait time.D
 	}
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "tcp")
+	c.creds.sign(req.Method, req.Header)
 	conn, err := c.dial(ctx, req.URL)
 	if err != nil {
 		return nil, connectionError(ctx, err)
@@ -157,7 +158,7 @@ func (c *Client) dial(ctx context.Context, u *url.URL) (net.Conn, error) {
 	case c.socket != "":
 		return dialer.DialContext(ctx, "unix", c.socket)
 	case u.Scheme == "https":
-		return (&tls.Dialer{NetDialer: dialer}).DialContext(ctx, "tcp", hostPort(u, "443"))
+		return (&tls.Dialer{NetDialer: dialer, Config: c.creds.tls}).DialContext(ctx, "tcp", hostPort(u, "443"))
 	}
 	return dialer.DialContext(ctx, "tcp", hostPort(u, "80"))
 }

@@ -1,14 +1,17 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"syscall"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -59,6 +62,29 @@ func (l *ownListener) Accept() (net.Conn, error) {
 		l.log.Warn("connection refused: it is another user's", "uid", uid, "error", err)
 		conn.Close()
 	}
+}
+
+type peerKey struct{}
+
+// withPeer notes in the context of a connection whose it is, if it came by the
+// socket.
+func withPeer(ctx context.Context, conn net.Conn) context.Context {
+	local, ok := conn.(*net.UnixConn)
+	if !ok {
+		return ctx
+	}
+	uid, err := peerUID(local)
+	if err != nil {
+		return ctx // it is nobody's
+	}
+	return context.WithValue(ctx, peerKey{}, uid)
+}
+
+// whoConnected implements httpapi.Identify: the socket accepts nobody but the owner
+// and root.
+func whoConnected(r *http.Request) (access.Caller, bool) {
+	uid, ok := r.Context().Value(peerKey{}).(uint32)
+	return access.Owner(uid), ok
 }
 
 func peerUID(conn *net.UnixConn) (uint32, error) {

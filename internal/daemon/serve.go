@@ -41,6 +41,8 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Metrics serves /metrics; it may be nil.
 	Metrics http.Handler
+	// Listen is where it listens besides its socket.
+	Listen Listen
 	// Handover is set in a daemon that a command started.
 	Handover *Handover
 }
@@ -50,6 +52,9 @@ type Config struct {
 // that another daemon is running.
 func Serve(ctx context.Context, cfg Config) (err error) {
 	defer func() { cfg.Handover.report(err) }()
+	if err := cfg.Listen.check(); err != nil {
+		return fmt.Errorf("start daemon: %w", err)
+	}
 	if err := errors.Join(cfg.Paths.MakeRuntime(), cfg.Paths.MakeData()); err != nil {
 		return fmt.Errorf("start daemon: %w", err)
 	}
@@ -86,14 +91,23 @@ func Serve(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("start daemon: %w", err)
 	}
+	listeners := []net.Listener{l}
+	if cfg.Listen.Address != "" {
+		tcp, err := cfg.Listen.open()
+		if err != nil {
+			return errors.Join(fmt.Errorf("start daemon: %w", err), l.Close())
+		}
+		listeners = append(listeners, tcp)
+		cfg.Logger.Info("listening for those with a token", "address", tcp.Addr().String(), "tls", cfg.Listen.CertFile != "")
+	}
 	s := newServer(cfg, svc, work, stopWork)
 	listening = true
 	if err := release(startLock); err != nil {
-		return errors.Join(err, l.Close())
+		return errors.Join(err, closeAll(listeners))
 	}
 	cfg.Handover.report(nil)
 	cfg.Logger.Info("daemon is ready", "version", cfg.Version, "pid", os.Getpid(), "socket", cfg.Paths.Socket())
-	return s.run(ctx, l)
+	return s.run(ctx, listeners)
 }
 
 // takeOver returns ramet.lock, held. The caller holds start.lock.
@@ -111,6 +125,14 @@ func takeOver(ctx context.Context, cfg Config) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("write lock: %w", err), release(lock))
 	}
 	return lock, nil
+}
+
+func closeAll(listeners []net.Listener) error {
+	var errs []error
+	for _, l := range listeners {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func writeAt(f *os.File, s string) error {
@@ -147,7 +169,7 @@ type server struct {
 }
 
 func newServer(cfg Config, svc httpapi.Service, work context.Context, stopWork context.CancelCauseFunc) *server {
-	api := httpapi.New(httpapi.Config{Service: svc, Version: cfg.Version, Logger: cfg.Logger, Metrics: cfg.Metrics})
+	api := httpapi.New(httpapi.Config{Service: svc, Identify: whoConnected, Version: cfg.Version, Logger: cfg.Logger, Metrics: cfg.Metrics})
 	timeout := cfg.DrainTimeout
 	if timeout == 0 {
 		timeout = DefaultDrainTimeout
@@ -157,43 +179,52 @@ func newServer(cfg Config, svc httpapi.Service, work context.Context, stopWork c
 		http: &http.Server{
 			Handler:           api,
 			ReadHeaderTimeout: headerTimeout,
+			ConnContext:       withPeer,
 			BaseContext:       func(net.Listener) context.Context { return work },
 			ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
 		},
 	}
 }
 
-// run serves until ctx ends and all requests are answered or given up.
-func (s *server) run(ctx context.Context, l net.Listener) error {
-	served := make(chan error, 1)
-	go func() { served <- s.http.Serve(l) }()
+// run serves until ctx ends and all requests are answered or given up. The first
+// listener is the socket.
+func (s *server) run(ctx context.Context, listeners []net.Listener) error {
+	served := make(chan error, len(listeners))
+	for _, l := range listeners {
+		go func() { served <- s.http.Serve(l) }()
+	}
 	var err error
+	running := len(listeners)
 	select {
 	case err = <-served: // without being asked: the listener broke
+		running--
 		err = fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 		s.log.Info("daemon is draining")
 	}
-	s.drain()
-	if err == nil {
-		<-served
+	s.drain(listeners[0])
+	for range running {
+		<-served // an error, that of being closed
 	}
 	return err
 }
 
 // drain ends all requests. The socket goes first, so that new commands start a
-// new daemon, which waits for this one's lock.
-func (s *server) drain() {
+// new daemon, which waits for this one's lock; those that come by other ways are
+// told to ask again.
+func (s *server) drain(socket net.Listener) {
 	s.api.Drain()
+	socket.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
 		s.log.Warn("requests are given up", "after", s.timeout)
 		s.stopWork(errEnding)
+		s.http.Close()
 	})
-	defer stop()
+	s.api.Wait()
+	stop()
 	if err := s.http.Shutdown(ctx); err != nil {
 		s.http.Close()
 	}
-	s.api.Wait()
 }

@@ -385,30 +385,32 @@ func TestImageEvents(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	api := httpapi.New(httpapi.Config{Service: &apitest.Service{}, Version: "1"})
+	admin := access.Caller{Tenant: access.DefaultTenant, Scope: sandbox.ScopeAdmin}
+	caller := admin
+	who := func(*http.Request) (access.Caller, bool) { return caller, true }
+	api := httpapi.New(httpapi.Config{Identify: who, Service: &apitest.Service{}, Version: "1"})
 	if got := record(api, "/metrics"); got.Code != 422 || !contains(got.Body.String(), `"code":"unsupported"`) {
 		t.Errorf("without metrics: %d %s", got.Code, got.Body)
 	}
-	api = httpapi.New(httpapi.Config{Service: &apitest.Service{}, Version: "1", Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	api = httpapi.New(httpapi.Config{Identify: who, Service: &apitest.Service{}, Version: "1", Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "a 1\n") // the recorder takes all
 	})})
 	if got := record(api, "/metrics"); got.Code != 200 || got.Body.String() != "a 1\n" {
 		t.Errorf("metrics: %d %s", got.Code, got.Body)
 	}
-	admin := access.Caller{Tenant: access.DefaultTenant, Scope: sandbox.ScopeAdmin}
 	for name, c := range map[string]struct {
 		change func(*access.Caller)
 		status int
 	}{
 		"an administrator":   {func(*access.Caller) {}, 200},
-		"a reader":           {func(c *access.Caller) { c.Scope = sandbox.ScopeRead }, 403},
+		"a reader":           {func(c *access.Caller) { c.Scope = sandbox.ScopeRead }, 200},
 		"another tenant's":   {func(c *access.Caller) { c.Tenant = "other" }, 403},
 		"bound to a sandbox": {func(c *access.Caller) { c.Sandbox = sbxA }, 403},
 	} {
-		caller := admin
+		caller = admin
 		c.change(&caller)
 		w := httptest.NewRecorder()
-		api.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil).WithContext(access.With(t.Context(), caller)))
+		api.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 		if w.Code != c.status {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
@@ -416,7 +418,7 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestDraining(t *testing.T) {
-	api := httpapi.New(httpapi.Config{Service: &apitest.Service{}, Version: "1"})
+	api := httpapi.New(httpapi.Config{Identify: apitest.Owner, Service: &apitest.Service{}, Version: "1"})
 	for _, c := range []struct {
 		path   string
 		status int

@@ -144,7 +144,7 @@ func TestRequestIDs(t *testing.T) {
 
 func TestPanicBecomesAProblem(t *testing.T) {
 	var logged bytes.Buffer
-	api := httpapi.New(httpapi.Config{Logger: slog.New(slog.NewTextHandler(&logged, nil)), Service: &apitest.Service{
+	api := httpapi.New(httpapi.Config{Identify: apitest.Owner, Logger: slog.New(slog.NewTextHandler(&logged, nil)), Service: &apitest.Service{
 		GetFunc: func(context.Context, string) (*sandbox.Sandbox, error) { panic("oh no") },
 		ExecFunc: func(_ context.Context, _ string, _ sandbox.ExecRequest, s httpapi.ExecIO) (*sandbox.ExecResult, error) {
 			if _, err := io.WriteString(s.Stdout, "half"); err != nil {
@@ -193,7 +193,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("%2e%2e", `{"snapshot":"s","x":{}}`)
 	f.Add("\x00", `{"name":"a","build":{"from":"debian","include":[]}}`)
 	f.Add("?limit=1&page_token=", strings.Repeat("[", 20000))
-	api := httpapi.New(httpapi.Config{Service: &apitest.Service{}})
+	api := httpapi.New(httpapi.Config{Identify: apitest.Owner, Service: &apitest.Service{}})
 	routes := []string{
 		"POST /v1/sandboxes", "POST /v1/images", "POST /v1/sandboxes/*/exec", "POST /v1/sandboxes/*/fork", "POST /v1/sandboxes/*/snapshots",
 		"POST /v1/sandboxes/*/rollback", "POST /v1/snapshots/*/restore", "GET /v1/sandboxes/*/diff?to=*", "GET /v1/images/*", "GET /v1/sandboxes?page_token=*",

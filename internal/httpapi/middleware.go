@@ -26,8 +26,6 @@ type requestIDKey struct{}
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a.active.Add(1)
-	defer a.active.Done()
 	id := r.Header.Get(httpwire.RequestIDHeader)
 	if len(id) > maxRequestID || !requestIDPattern.MatchString(id) {
 		id = "req_" + rand.Text()
@@ -36,6 +34,16 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rw := &responseWriter{ResponseWriter: w}
 	r = r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id))
 	defer a.recoverPanic(rw, r)
+	// Who looks whether the daemon is well is answered to the end.
+	if r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
+		if !a.gate.enter() {
+			w.Header().Set("Retry-After", "1")
+			w.Header().Set("Connection", "close")
+			a.writeProblem(rw, r, sandbox.Errorf(sandbox.CodeUnavailable, "the daemon is about to end, and takes no new requests: ask again"))
+			return
+		}
+		defer a.gate.leave()
+	}
 	r.Body = &timedBody{ReadCloser: r.Body, conn: http.NewResponseController(w)}
 	a.route(rw, r)
 }
@@ -53,6 +61,12 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) {
 			a.writeProblem(w, r, err)
 			return
 		}
+		r, end, err := a.admit(r, proxyRoute)
+		defer end()
+		if err != nil {
+			a.writeProblem(w, r, err)
+			return
+		}
 		a.proxy(w, r, p)
 		return
 	}
@@ -61,6 +75,13 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h, pattern := a.mux.Handler(r)
+	// Who asks for what is not there has to say who it is, too.
+	r, end, err := a.admit(r, pattern)
+	defer end()
+	if err != nil && pattern != "" || sandbox.CodeOf(err) == sandbox.CodeUnknownUser {
+		a.writeProblem(w, r, err)
+		return
+	}
 	if pattern != "" {
 		a.mux.ServeHTTP(w, r)
 		return
@@ -99,6 +120,9 @@ func (a *API) recoverPanic(w *responseWriter, r *http.Request) {
 // writeProblem answers a request that the framework has no part in.
 func (a *API) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	p := a.problem(r.Context(), err)
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="ramet"`)
+	}
 	writeJSON(w, p.Status, httpwire.ProblemType, p)
 }
 

@@ -16,7 +16,7 @@ func (a *API) document(path, method, id, summary, tag string, responses map[stri
 		httpwire.ProblemType: {Schema: schemaOf(a, httpwire.Problem{})},
 	}}
 	a.huma.OpenAPI().AddOperation(&huma.Operation{
-		Method: method, Path: path, OperationID: id, Summary: summary, Tags: []string{tag}, Parameters: params, Responses: responses,
+		Method: method, Path: path, OperationID: id, Summary: summary, Tags: []string{tag}, Parameters: params, Responses: responses, Security: security(method, path),
 	})
 }
 

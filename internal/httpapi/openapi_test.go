@@ -114,6 +114,7 @@ DELETE /v1/sandboxes/{id}/contexts/{context}
 DELETE /v1/sandboxes/{id}/files
 DELETE /v1/sandboxes/{id}/processes/{pid}
 DELETE /v1/snapshots/{id}
+DELETE /v1/tokens/{id}
 GET /healthz
 GET /metrics
 GET /openapi.json
@@ -146,6 +147,7 @@ GET /v1/sandboxes/{id}/stats
 GET /v1/snapshots
 GET /v1/snapshots/{id}
 GET /v1/snapshots/{id}/export
+GET /v1/tokens
 GET /v1/tree
 HEAD /v1/sandboxes/{id}/files
 PATCH /v1/sandboxes/{id}
@@ -175,6 +177,8 @@ POST /v1/sandboxes/{id}/snapshots
 POST /v1/sandboxes/{id}/wake
 POST /v1/snapshots/{id}/commit
 POST /v1/snapshots/{id}/restore
+POST /v1/tokens
+POST /v1/tokens/{id}/rotate
 PUT /v1/sandboxes/{id}/files
 PUT /v1/sandboxes/{id}/files/archive
 `

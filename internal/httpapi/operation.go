@@ -33,11 +33,12 @@ func operation(method, path, id, tag, summary string, errors ...int) huma.Operat
 	return huma.Operation{
 		Method: method, Path: path, OperationID: id, Tags: []string{tag}, Summary: summary,
 		Errors: append([]int{
-			http.StatusBadRequest, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+			http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 		}, errors...),
 		// The deadline of a body is timedBody's; the framework's would stay set
 		// while the handler runs.
 		BodyReadTimeout: -1,
+		Security:        security(method, path),
 		MaxBodyBytes:    maxBody,
 	}
 }

@@ -59,7 +59,7 @@ func parseToken(token string) (k pageKey, ok bool) {
 	}
 	nanos, id, _ := strings.Cut(string(raw), ".")
 	n, err := strconv.ParseInt(nanos, 10, 64)
-	known := sandbox.IsID(sandbox.KindSandbox, id) || sandbox.IsID(sandbox.KindSnapshot, id) || sandbox.IsID(sandbox.KindImage, id)
+	known := sandbox.IsID(sandbox.KindSandbox, id) || sandbox.IsID(sandbox.KindSnapshot, id) || sandbox.IsID(sandbox.KindImage, id) || sandbox.IsID(sandbox.KindToken, id)
 	return pageKey{n, id}, err == nil && known
 }
 

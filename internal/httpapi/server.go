@@ -6,14 +6,11 @@ import (
 	"net/http/httputil"
 	"os"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -31,23 +28,25 @@ const (
 // Config says what an API serves. Logger and Metrics may be nil.
 type Config struct {
 	Service Service
-	Version string
-	Logger  *slog.Logger
+	// Identify may be nil: then everybody needs a token.
+	Identify Identify
+	Version  string
+	Logger   *slog.Logger
 	// Metrics serves /metrics.
 	Metrics http.Handler
 }
 
 // API is the REST interface as an http.Handler.
 type API struct {
-	svc      Service
-	version  string
-	metrics  http.Handler
-	log      *slog.Logger
-	mux      *http.ServeMux
-	huma     huma.API
-	reverse  *httputil.ReverseProxy
-	active   sync.WaitGroup
-	draining atomic.Bool
+	svc     Service
+	whois   Identify
+	version string
+	metrics http.Handler
+	log     *slog.Logger
+	mux     *http.ServeMux
+	huma    huma.API
+	reverse *httputil.ReverseProxy
+	gate    gate
 }
 
 // New returns the REST interface to cfg.Service.
@@ -55,7 +54,7 @@ func New(cfg Config) *API {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &API{svc: cfg.Service, version: cfg.Version, metrics: cfg.Metrics, log: cfg.Logger, mux: http.NewServeMux()}
+	a := &API{svc: cfg.Service, whois: cfg.Identify, version: cfg.Version, metrics: cfg.Metrics, log: cfg.Logger, mux: http.NewServeMux()}
 	a.reverse = a.newProxy()
 	a.huma = humago.New(router{a.mux}, humaConfig(cfg.Version))
 	a.routeHealth()
@@ -71,16 +70,18 @@ func New(cfg Config) *API {
 	a.routeForks()
 	a.routeSnapshots()
 	a.routeExports()
+	a.routeTokens()
 	a.routeOpenAPI()
 	return a
 }
 
-// Drain makes /readyz say that the daemon is about to end.
-func (a *API) Drain() { a.draining.Store(true) }
+// Drain refuses new requests, and makes /readyz say that the daemon is about to end.
+// Those that are being served go on.
+func (a *API) Drain() { a.gate.close() }
 
-// Wait blocks until no request is being served, WebSockets included, which
-// http.Server.Shutdown does not wait for. Call it when no new one can arrive.
-func (a *API) Wait() { a.active.Wait() }
+// Wait drains, and blocks until no request is being served, WebSockets included,
+// which http.Server.Shutdown does not wait for.
+func (a *API) Wait() { a.gate.wait() }
 
 // router lets the parameter of an image route span slashes, which the mux
 // writes in a way that OpenAPI does not know.
@@ -100,6 +101,7 @@ func humaConfig(version string) huma.Config {
 	cfg := huma.DefaultConfig("Ramet", version)
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
 	cfg.CreateHooks = nil
+	cfg.Components.SecuritySchemes = securitySchemes()
 	cfg.RejectUnknownQueryParameters = true
 	cfg.Info.Description = "Ramet forks live sandboxes. Errors are RFC 9457 problem documents whose member `code` programs may decide on."
 	return cfg
@@ -108,7 +110,7 @@ func humaConfig(version string) huma.Config {
 func (a *API) routeHealth() {
 	health := func(w http.ResponseWriter, r *http.Request) {
 		h, status := httpwire.Health{Status: "ok", Version: a.version, PID: os.Getpid()}, http.StatusOK
-		if a.draining.Load() && r.URL.Path == "/readyz" {
+		if a.gate.isClosed() && r.URL.Path == "/readyz" {
 			h.Status, status = "draining", http.StatusServiceUnavailable
 		}
 		writeJSON(w, status, "application/json", h)
@@ -122,19 +124,15 @@ func (a *API) routeHealth() {
 // metricsType is what Prometheus reads.
 const metricsType = "text/plain; version=0.0.4; charset=utf-8"
 
-// routeMetrics serves what the daemon counts: of all tenants, so to its owner and to
-// the administrators of his own tenant.
+// routeMetrics serves what the daemon counts: of all tenants, so it is not for each of
+// them, see rightOf.
 func (a *API) routeMetrics() {
 	a.mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		c := access.From(r.Context())
-		switch {
-		case a.metrics == nil:
+		if a.metrics == nil {
 			a.writeProblem(w, r, sandbox.Errorf(sandbox.CodeUnsupported, "this daemon counts nothing"))
-		case !c.Owner && (c.Tenant != access.DefaultTenant || c.Scope != sandbox.ScopeAdmin || c.Bound()):
-			a.writeProblem(w, r, sandbox.Errorf(sandbox.CodeForbidden, "metrics are of all tenants together: they take a token of scope admin of the tenant %s", access.DefaultTenant))
-		default:
-			a.metrics.ServeHTTP(w, r)
+			return
 		}
+		a.metrics.ServeHTTP(w, r)
 	})
 	a.document("/metrics", http.MethodGet, "metrics", "What the daemon has and how long what took, for Prometheus", "daemon", map[string]*huma.Response{
 		"200": {Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{metricsType: {Schema: &huma.Schema{Type: huma.TypeString}}}},

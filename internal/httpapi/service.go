@@ -38,6 +38,7 @@ type Service interface {
 	PortService
 	ContextService
 	EventService
+	TokenService
 
 	Stats(ctx context.Context, ref string) (*sandbox.Stats, error)
 

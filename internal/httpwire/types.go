@@ -4,6 +4,19 @@ package httpwire
 // made by the server.
 const RequestIDHeader = "X-Request-Id"
 
+// TokenHeader carries a token where Authorization is for a server in a sandbox.
+const TokenHeader = "X-Ramet-Token"
+
+// SecretPrefix begins the secrets of tokens.
+const SecretPrefix = "ramet_"
+
+// IdempotencyHeader carries a key that a client makes up for a change: the daemon
+// does it once for each key, and repeats the answer.
+const IdempotencyHeader = "Idempotency-Key"
+
+// ReplayedHeader is "true" in an answer that was given before.
+const ReplayedHeader = "Idempotency-Replayed"
+
 // FileModeHeader carries the mode of a file that is read, in octal.
 const FileModeHeader = "X-Ramet-File-Mode"
 

@@ -19,6 +19,7 @@ import (
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/paths"
 	"ramet.dev/ramet/internal/store"
+	"ramet.dev/ramet/internal/token"
 )
 
 // Config says where a manager keeps things and what it may use.
@@ -54,6 +55,7 @@ type Manager struct {
 	pool     *launch.Pool
 	gens     *generations
 	events   *feed.Feed
+	tokens   *token.Registry
 
 	mu         sync.Mutex
 	boxes      map[string]*box
@@ -110,6 +112,9 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 			m.store.Close()
 		}
 	}()
+	if m.tokens, err = token.Open(ctx, m.store); err != nil {
+		return nil, err
+	}
 	if m.cgroups, err = cgroup.Detect(cgroup.Options{Parent: groupName(cfg.Paths)}); err != nil {
 		if !errors.Is(err, cgroup.ErrUnavailable) {
 			return nil, fmt.Errorf("find control groups: %w", err)

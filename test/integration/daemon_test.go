@@ -17,6 +17,7 @@ import (
 
 	"ramet.dev/ramet/internal/client"
 	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/httpapi/apitest"
 	"ramet.dev/ramet/internal/manager"
 	"ramet.dev/ramet/internal/paths"
 	"ramet.dev/ramet/internal/sandbox"
@@ -219,7 +220,7 @@ func (n *node) serve() string {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	api := httpapi.New(httpapi.Config{Service: n.m, Version: "test"})
+	api := httpapi.New(httpapi.Config{Service: n.m, Identify: apitest.Owner, Version: "test"})
 	s := &http.Server{Handler: api}
 	served := make(chan error)
 	go func() { served <- s.Serve(l) }()

@@ -18,6 +18,7 @@ import (
 
 	"ramet.dev/ramet/internal/client"
 	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/httpapi/apitest"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -271,7 +272,7 @@ func restOf(t *testing.T, n *node) (*client.Client, *http.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := httpapi.New(httpapi.Config{Service: n.m, Version: "test"})
+	api := httpapi.New(httpapi.Config{Service: n.m, Identify: apitest.Owner, Version: "test"})
 	srv := &http.Server{Handler: api, ReadHeaderTimeout: time.Minute}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()

@@ -20,6 +20,7 @@ type Service struct {
 	PortsFunc    func(context.Context, string) ([]sandbox.Port, error)
 	DialPortFunc func(context.Context, string, uint16, time.Duration) (httpapi.PortConn, error)
 	ContextFuncs
+	TokenFuncs
 	EventsFunc         func(context.Context, sandbox.EventRequest, func(), func(sandbox.Event) error) error
 	CreateFunc         func(context.Context, sandbox.CreateRequest) (*sandbox.Sandbox, error)
 	GetFunc            func(context.Context, string) (*sandbox.Sandbox, error)
@@ -242,7 +243,7 @@ func Serve(t testing.TB, svc httpapi.Service) (socket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := httpapi.New(httpapi.Config{Service: svc, Version: "test"})
+	api := httpapi.New(httpapi.Config{Service: svc, Identify: Owner, Version: "test"})
 	ctx, cancel := context.WithCancel(context.Background())
 	srv := &http.Server{Handler: api, BaseContext: func(net.Listener) context.Context { return ctx }}
 	done := make(chan error, 1)

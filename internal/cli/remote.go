@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// remote says which daemon to talk to, if it is not the user's own. A token is no
+// option: arguments are seen by everybody on the machine.
+type remote struct{ host, tokenFile, caFile, key string }
+
+// The variables that stand for the options.
+const (
+	envHost      = "RAMET_HOST"
+	envToken     = "RAMET_TOKEN"
+	envTokenFile = "RAMET_TOKEN_FILE"
+	envCA        = "RAMET_CA"
+)
+
+func (r *remote) flags(f *pflag.FlagSet) {
+	f.StringVar(&r.host, "host", "", "daemon to talk to, as https://HOST:PORT or unix:PATH; "+envHost)
+	f.StringVar(&r.tokenFile, "token-file", "", "file with the token to show there; "+envTokenFile+", or the token itself in "+envToken)
+	f.StringVar(&r.caFile, "ca", "", "file with the certificates, in PEM form, that the daemon's is checked with; "+envCA)
+	f.StringVar(&r.key, "idempotency-key", "", "do this once, however often the same command is given with this key")
+}
+
+// config returns where to connect, with an empty address for the user's own daemon.
+func (r *remote) config() (cfg client.Config, err error) {
+	or := func(option, variable string) string {
+		if option != "" {
+			return option
+		}
+		return os.Getenv(variable)
+	}
+	cfg.Address, cfg.IdempotencyKey = or(r.host, envHost), r.key
+	if file := or(r.caFile, envCA); file != "" {
+		if cfg.CA, err = os.ReadFile(file); err != nil {
+			return cfg, sandbox.Invalid("ca", "%v", err)
+		}
+	}
+	cfg.Token = os.Getenv(envToken)
+	if file := or(r.tokenFile, envTokenFile); file != "" && (r.tokenFile != "" || cfg.Token == "") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return cfg, sandbox.Invalid("token-file", "%v", err)
+		}
+		cfg.Token = string(text)
+	}
+	if cfg.Token = strings.TrimSpace(cfg.Token); cfg.Token != "" && !strings.HasPrefix(cfg.Token, httpwire.SecretPrefix) {
+		return cfg, sandbox.Invalid("token", "a token begins with %s, and what was given does not", httpwire.SecretPrefix)
+	}
+	return cfg, nil
+}
+
+// reach returns a client of the daemon that the options name, or else of the
+// user's own.
+func (a *app) reach(ctx context.Context, start bool) (*client.Client, httpwire.Health, error) {
+	cfg, err := a.remote.config()
+	if err != nil {
+		return nil, httpwire.Health{}, err
+	}
+	if cfg.Address == "" && cfg.Token == "" && cfg.IdempotencyKey == "" {
+		return a.Connect(ctx, start)
+	}
+	if cfg.Address == "" { // as somebody else, at one's own daemon
+		c, h, err := a.Connect(ctx, start)
+		if err != nil {
+			return nil, h, err
+		}
+		defer c.Close()
+		c, err = c.As(cfg.Token, cfg.IdempotencyKey)
+		return c, h, err
+	}
+	c, err := client.Open(cfg)
+	if err != nil {
+		return nil, httpwire.Health{}, err
+	}
+	h, err := c.Health(ctx)
+	if err != nil {
+		c.Close()
+		return nil, h, fmt.Errorf("connect to %s: %w", cfg.Address, err)
+	}
+	return c, h, nil
+}

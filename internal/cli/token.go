@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func (a *app) tokenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "token", Short: "Make and remove the tokens by which others use this daemon", Args: cobra.NoArgs,
+		Long: "Make and remove the tokens by which others use this daemon.\n\n" +
+			"A token belongs to one tenant, who sees nothing of other tenants. It may look (read), do things in sandboxes (exec), or make and remove them (admin),\n" +
+			"in all of the tenant's sandboxes, in those that descend from one, or in one alone. Its secret is shown once.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.tokenCreateCommand(), a.tokenLsCommand(), a.tokenRotateCommand(), a.tokenRmCommand())
+	return cmd
+}
+
+func (a *app) tokenCreateCommand() *cobra.Command {
+	var req sandbox.TokenRequest
+	var scope string
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use: "create --scope read|exec|admin [--tenant NAME] [--tree SBX | --sandbox SBX] [--ttl TIME] [--name TEXT] [--browser]", Short: "Make a token and show its secret, once", Args: cobra.NoArgs,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) (err error) {
+			if req.Scope = sandbox.Scope(scope); !req.Scope.Valid() {
+				return sandbox.Invalid("scope", "%q is not read, exec or admin", scope)
+			}
+			if req.TTLSeconds, err = wholeSeconds("ttl", ttl); err != nil {
+				return err
+			}
+			t, err := c.CreateToken(ctx, req)
+			if err != nil {
+				return err
+			}
+			return a.show(t, line(t.Secret))
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&scope, "scope", "", "how much it may do: read, exec or admin")
+	f.StringVar(&req.Tenant, "tenant", "", "whose it is; your own if absent")
+	f.StringVar(&req.Tree, "tree", "", "it sees only what descends from this sandbox or snapshot, and itself")
+	f.StringVar(&req.Sandbox, "sandbox", "", "it sees only this sandbox")
+	f.DurationVar(&ttl, "ttl", 0, "how long it is valid, such as 12h; without end if absent")
+	f.StringVar(&req.Name, "name", "", "what it is for")
+	f.BoolVar(&req.Browser, "browser", false, "it may stand in a URL (access_token=); needs --sandbox and a --ttl of at most 1h")
+	return cmd
+}
+
+// wholeSeconds returns a duration in seconds, without leaving anything out.
+func wholeSeconds(field string, d time.Duration) (int64, error) {
+	if d < 0 || d%time.Second != 0 {
+		return 0, sandbox.Invalid(field, "%v is not a number of whole seconds, such as 90s or 12h", d)
+	}
+	return int64(d / time.Second), nil
+}
+
+func (a *app) tokenLsCommand() *cobra.Command {
+	var tenant string
+	cmd := &cobra.Command{
+		Use: "ls [--tenant NAME]", Short: "List tokens, without their secrets", Args: cobra.NoArgs,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
+			tokens, err := c.Tokens(ctx, tenant)
+			if err != nil {
+				return err
+			}
+			var rows [][]string
+			for _, t := range tokens {
+				bound, expires := "", "never"
+				switch {
+				case t.Tree != "":
+					bound = "tree " + t.Tree
+				case t.Sandbox != "":
+					bound = t.Sandbox
+				}
+				if t.ExpiresAt != nil {
+					expires = t.ExpiresAt.Local().Format(time.DateTime)
+				}
+				rows = append(rows, []string{t.ID, t.Name, t.Tenant, string(t.Scope), bound, expires, age(t.CreatedAt, time.Now())})
+			}
+			return a.show(tokens, table([]string{"ID", "NAME", "TENANT", "SCOPE", "BOUND TO", "EXPIRES", "AGE"}, rows))
+		}),
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", "", "only those of this tenant")
+	return cmd
+}
+
+func (a *app) tokenRotateCommand() *cobra.Command {
+	var grace time.Duration
+	cmd := &cobra.Command{
+		Use: "rotate TOKEN-ID [--grace TIME]", Short: "Give a token another secret and show it, once", Args: cobra.ExactArgs(1),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			seconds, err := wholeSeconds("grace", grace)
+			if err != nil {
+				return err
+			}
+			t, err := c.RotateToken(ctx, args[0], sandbox.RotateRequest{GraceSeconds: seconds})
+			if err != nil {
+				return err
+			}
+			return a.show(t, line(t.Secret))
+		}),
+	}
+	cmd.Flags().DurationVar(&grace, "grace", 0, "how long the old secret is valid besides, at most 24h")
+	return cmd
+}
+
+func (a *app) tokenRmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm TOKEN-ID…", Short: "End tokens, and those that they made", Args: cobra.MinimumNArgs(1),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.removeEach(args, func(id string) error { return c.RemoveToken(ctx, id) })
+		}),
+	}
+}

@@ -1,0 +1,106 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// Listen says where a daemon listens besides its socket. Whoever comes there needs
+// a token.
+type Listen struct {
+	// Address is HOST:PORT; empty for nowhere.
+	Address string
+	// CertFile and KeyFile are PEM files. They are read again when they change.
+	CertFile, KeyFile string
+}
+
+// check says whether the options make sense. Tokens must not travel in the clear, so
+// beyond this machine it needs a certificate.
+func (l Listen) check() error {
+	if l.Address == "" && l.CertFile+l.KeyFile != "" {
+		return sandbox.Invalid("listen", "a certificate is of no use at the socket: give --listen HOST:PORT")
+	}
+	if l.Address == "" {
+		return nil
+	}
+	if (l.CertFile == "") != (l.KeyFile == "") {
+		return sandbox.Invalid("tls-cert", "a certificate and its key belong together: give --tls-cert and --tls-key, or neither")
+	}
+	host, _, err := net.SplitHostPort(l.Address)
+	if err != nil {
+		return sandbox.Invalid("listen", "%q is not HOST:PORT", l.Address)
+	}
+	if l.CertFile == "" && !isLoopback(host) {
+		return sandbox.Invalid("listen", "%s can be reached from other machines, and tokens must not travel in the clear: give --tls-cert and --tls-key, or listen on 127.0.0.1 and let a proxy with TLS pass requests on", l.Address)
+	}
+	return nil
+}
+
+// open listens where check allows it.
+func (l Listen) open() (net.Listener, error) {
+	secure := l.CertFile != ""
+	var config *tls.Config
+	if secure {
+		pair := &keyPair{certFile: l.CertFile, keyFile: l.KeyFile}
+		if _, err := pair.get(nil); err != nil {
+			return nil, err
+		}
+		// Connections are taken over for WebSockets and ports, which HTTP/2 has no
+		// way for.
+		config = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get, NextProtos: []string{"http/1.1"}}
+	}
+	tcp, err := net.Listen("tcp", l.Address)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeUnavailable, "listen on %s: %w", l.Address, err)
+	}
+	if addr, ok := tcp.Addr().(*net.TCPAddr); !secure && (!ok || !addr.IP.IsLoopback()) {
+		tcp.Close() // the name of a host led elsewhere
+		return nil, sandbox.Invalid("listen", "%s is %s, which is not this machine alone: give --tls-cert and --tls-key", l.Address, tcp.Addr())
+	}
+	if config != nil {
+		return tls.NewListener(tcp, config), nil
+	}
+	return tcp, nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// keyPair is a certificate that is read again when its file has changed: those who
+// renew certificates do not know of daemons.
+type keyPair struct {
+	certFile, keyFile string
+
+	mu   sync.Mutex
+	cert *tls.Certificate
+	at   time.Time // when the file was written
+}
+
+// get implements tls.Config.GetCertificate. A file that is being replaced leaves
+// the old certificate in use.
+func (k *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	fi, err := os.Stat(k.certFile)
+	if err == nil && k.cert != nil && fi.ModTime().Equal(k.at) {
+		return k.cert, nil
+	}
+	if err == nil {
+		var cert tls.Certificate
+		if cert, err = tls.LoadX509KeyPair(k.certFile, k.keyFile); err == nil {
+			k.cert, k.at = &cert, fi.ModTime()
+		}
+	}
+	if k.cert == nil {
+		return nil, fmt.Errorf("read certificate: %w", sandbox.Invalid("tls-cert", "%v", err))
+	}
+	return k.cert, nil
+}

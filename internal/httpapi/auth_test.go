@@ -1,0 +1,251 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// A token of the tests is the prefix and its scope, and perhaps its tenant.
+func testTokens(_ context.Context, secret string, _ bool) (*httpapi.Session, error) {
+	scope, tenant, ok := strings.Cut(strings.TrimPrefix(secret, httpwire.SecretPrefix), ".")
+	if !ok {
+		tenant = "acme"
+	}
+	if !sandbox.Scope(scope).Valid() {
+		return nil, sandbox.Errorf(sandbox.CodeUnknownUser, "no such token")
+	}
+	return &httpapi.Session{Caller: access.Caller{Tenant: tenant, Scope: sandbox.Scope(scope), Token: "tok_" + scope}}, nil
+}
+
+// strangers serves a service to those with a token only.
+func strangers(svc *apitest.Service) *httpapi.API {
+	svc.AuthenticateFunc = testTokens
+	return httpapi.New(httpapi.Config{Service: svc, Version: "test"})
+}
+
+func do(api http.Handler, method, target string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	api.ServeHTTP(w, r)
+	return w
+}
+
+func bearer(scope string) []string {
+	return []string{"Authorization", "Bearer " + httpwire.SecretPrefix + scope}
+}
+
+// open are the routes that say nothing about anybody.
+var open = []string{"GET /healthz", "GET /readyz", "GET /openapi.json"}
+
+// TestEveryRouteAsksWhoIsThere walks the document: without a token nothing is
+// answered, and with one of a scope that is too narrow nothing is done. What each
+// route demands is in the document, and this is all that it is compared with.
+func TestEveryRouteAsksWhoIsThere(t *testing.T) {
+	var calls []string
+	api := strangers(recorder(&calls))
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Security []map[string][]string
+		}
+	}
+	if err := json.Unmarshal(do(api, "GET", "/openapi.json").Body.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	parameter := regexp.MustCompile(`\{[^}]*\}`)
+	count := 0
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			method = strings.ToUpper(method)
+			route, target := method+" "+path, parameter.ReplaceAllString(path, "1")
+			count++
+			w := do(api, method, target)
+			if slices.Contains(open, route) {
+				if w.Code != http.StatusOK || len(op.Security) > 0 {
+					t.Errorf("%s: status %d, %v", route, w.Code, op.Security)
+				}
+				continue
+			}
+			if w.Code != http.StatusUnauthorized || w.Header().Get("WWW-Authenticate") == "" {
+				t.Errorf("%s without a token: status %d", route, w.Code)
+			}
+			if w := do(api, method, target, bearer("nobody")...); w.Code != http.StatusUnauthorized {
+				t.Errorf("%s with a bad token: status %d", route, w.Code)
+			}
+			if len(op.Security) != 1 || len(op.Security[0]["token"]) != 1 {
+				t.Errorf("%s: the document says %v", route, op.Security)
+				continue
+			}
+			need := sandbox.Scope(op.Security[0]["token"][0])
+			if !need.Valid() || need == sandbox.ScopeRead && method != "GET" && method != "HEAD" {
+				t.Errorf("%s needs scope %q", route, need)
+			}
+			for _, scope := range []sandbox.Scope{sandbox.ScopeRead, sandbox.ScopeExec} {
+				if w := do(api, method, target, bearer(string(scope)+".default")...); (w.Code == http.StatusForbidden) != !scope.Covers(need) {
+					t.Errorf("%s, which needs %s, with %s: status %d %s", route, need, scope, w.Code, w.Body)
+				}
+			}
+		}
+	}
+	if count < 60 {
+		t.Errorf("%d routes were walked", count)
+	}
+	if w := do(api, "GET", "/v1/nothing"); w.Code != http.StatusUnauthorized {
+		t.Errorf("a route that is not there: status %d", w.Code)
+	}
+	if w := do(api, "POST", "/v1/sandboxes/a/ports/80/x", bearer("read")...); w.Code != http.StatusForbidden {
+		t.Errorf("passing a request on: status %d", w.Code)
+	}
+	for _, c := range calls {
+		if slices.ContainsFunc([]string{"Create", "Destroy", "Fork", "Update", "Promote", "Merge"}, func(p string) bool { return strings.HasPrefix(c, p+" ") }) {
+			t.Errorf("it was done: %s", c)
+		}
+	}
+}
+
+// TestServiceIsToldWhoAsks: the caller of the token is in the context.
+func TestServiceIsToldWhoAsks(t *testing.T) {
+	var got []access.Caller
+	api := strangers(&apitest.Service{ListFunc: func(ctx context.Context, _ sandbox.ListFilter) ([]sandbox.Sandbox, error) {
+		got = append(got, access.From(ctx))
+		return nil, nil
+	}})
+	do(api, "GET", "/v1/sandboxes", bearer("read.b")...)
+	do(api, "GET", "/v1/sandboxes", httpwire.TokenHeader, httpwire.SecretPrefix+"exec.c")
+	want := []access.Caller{
+		{Tenant: "b", Scope: sandbox.ScopeRead, Token: "tok_read"}, {Tenant: "c", Scope: sandbox.ScopeExec, Token: "tok_exec"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestTokenGoesNoFurther has a request passed on to a server in a sandbox: it gets
+// what is meant for it, and not the token, wherever that stood.
+func TestTokenGoesNoFurther(t *testing.T) {
+	for name, c := range map[string]struct {
+		target  string
+		headers []string
+		auth    string
+		query   string
+	}{
+		"bearer":        {"/", bearer("exec"), "", ""},
+		"header":        {"/?a=1", []string{httpwire.TokenHeader, "ramet_exec", "Authorization", "Bearer theirs"}, "Bearer theirs", "a=1"},
+		"parameter":     {"/?a=%20&access_token=ramet_exec&b", nil, "", "a=%20&b"},
+		"its parameter": {"/?access_token=theirs", bearer("exec"), "", "access_token=theirs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var seen *http.Request
+			inside := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r }))
+			defer inside.Close()
+			api := strangers(&apitest.Service{DialPortFunc: dialTo(inside.Listener.Addr().String())})
+			outside := httptest.NewServer(api)
+			defer outside.Close()
+			req, err := http.NewRequest("GET", outside.URL+"/v1/sandboxes/a/ports/80"+c.target, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := 0; i < len(c.headers); i += 2 {
+				req.Header.Set(c.headers[i], c.headers[i+1])
+			}
+			resp, err := outside.Client().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			outside.Client().CloseIdleConnections()
+			if seen == nil {
+				t.Fatalf("status %d", resp.StatusCode)
+			}
+			if seen.Header.Get("Authorization") != c.auth || seen.URL.RawQuery != c.query || seen.Header.Get(httpwire.TokenHeader) != "" {
+				t.Errorf("the server was sent %q, %q, %q", seen.Header.Get("Authorization"), seen.URL.RawQuery, seen.Header.Get(httpwire.TokenHeader))
+			}
+		})
+	}
+}
+
+// TestRevokedTokenEndsWhatItBegan: a call that goes on ends with its token.
+func TestRevokedTokenEndsWhatItBegan(t *testing.T) {
+	gone, began := make(chan struct{}), make(chan struct{})
+	svc := &apitest.Service{EventsFunc: func(ctx context.Context, _ sandbox.EventRequest, start func(), _ func(sandbox.Event) error) error {
+		start()
+		close(began)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}}
+	svc.AuthenticateFunc = func(context.Context, string, bool) (*httpapi.Session, error) {
+		return &httpapi.Session{Caller: access.Caller{Tenant: "a", Scope: sandbox.ScopeRead}, Gone: gone}, nil
+	}
+	api := httpapi.New(httpapi.Config{Service: svc})
+	ended := make(chan *httptest.ResponseRecorder)
+	go func() { ended <- do(api, "GET", "/v1/events?follow=true", bearer("x")...) }()
+	<-began
+	close(gone)
+	<-ended
+}
+
+func TestDrainingRefusesNewRequestsAndEndsOldOnes(t *testing.T) {
+	began, end := make(chan struct{}), make(chan struct{})
+	api := httpapi.New(httpapi.Config{Identify: apitest.Owner, Service: &apitest.Service{GetFunc: func(context.Context, string) (*sandbox.Sandbox, error) {
+		close(began)
+		<-end
+		return someSandbox(sbxA), nil
+	}}})
+	old := make(chan *httptest.ResponseRecorder)
+	go func() { old <- do(api, "GET", "/v1/sandboxes/a") }()
+	<-began
+	api.Drain()
+	w := do(api, "GET", "/v1/sandboxes/a")
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), `"unavailable"`) {
+		t.Errorf("a new request: status %d %s", w.Code, w.Body)
+	}
+	if w := do(api, "GET", "/healthz"); w.Code != http.StatusOK {
+		t.Errorf("health: status %d", w.Code)
+	}
+	if w := do(api, "GET", "/readyz"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("readiness: status %d", w.Code)
+	}
+	waited := make(chan struct{})
+	go func() {
+		api.Wait()
+		close(waited)
+	}()
+	select {
+	case <-waited:
+		t.Error("it did not wait")
+	default:
+	}
+	close(end)
+	if w := <-old; w.Code != http.StatusOK {
+		t.Errorf("the old request: status %d %s", w.Code, w.Body)
+	}
+	<-waited
+}
+
+// dialTo connects to a server of the test instead of a port of a sandbox.
+func dialTo(addr string) func(context.Context, string, uint16, time.Duration) (httpapi.PortConn, error) {
+	return func(ctx context.Context, _ string, _ uint16, _ time.Duration) (httpapi.PortConn, error) {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		return c.(*net.TCPConn), nil
+	}
+}

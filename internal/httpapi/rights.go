@@ -1,0 +1,103 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// right is what a route demands of its caller. Which things the caller sees is for
+// the service to say, where it resolves references.
+type right struct {
+	scope sandbox.Scope
+	// operator is for what concerns all tenants: unbound callers of the default one.
+	operator bool
+	// open is for those that say nothing about anybody.
+	open bool
+}
+
+// exceptions are the routes that demand something else than the rule says. They
+// are written as the document writes them.
+var exceptions = map[string]right{
+	"GET /healthz":      {open: true},
+	"GET /readyz":       {open: true},
+	"GET /openapi.json": {open: true},
+	"GET /metrics":      {scope: sandbox.ScopeRead, operator: true},
+
+	// Doing something in a sandbox.
+	"GET /v1/sandboxes/{id}/exec":                          {scope: sandbox.ScopeExec},
+	"POST /v1/sandboxes/{id}/exec":                         {scope: sandbox.ScopeExec},
+	"POST /v1/sandboxes/{id}/run-code":                     {scope: sandbox.ScopeExec},
+	"POST /v1/sandboxes/{id}/contexts":                     {scope: sandbox.ScopeExec},
+	"DELETE /v1/sandboxes/{id}/contexts/{context}":         {scope: sandbox.ScopeExec},
+	"POST /v1/sandboxes/{id}/contexts/{context}/interrupt": {scope: sandbox.ScopeExec},
+	"POST /v1/sandboxes/{id}/contexts/{context}/restart":   {scope: sandbox.ScopeExec},
+	"POST /v1/sandboxes/{id}/processes":                    {scope: sandbox.ScopeExec},
+	"DELETE /v1/sandboxes/{id}/processes/{pid}":            {scope: sandbox.ScopeExec},
+	"GET /v1/sandboxes/{id}/processes/{pid}/attach":        {scope: sandbox.ScopeExec},
+	"POST /v1/sandboxes/{id}/processes/{pid}/resize":       {scope: sandbox.ScopeExec},
+	"POST /v1/sandboxes/{id}/processes/{pid}/signal":       {scope: sandbox.ScopeExec},
+	"POST /v1/sandboxes/{id}/processes/{pid}/stdin":        {scope: sandbox.ScopeExec},
+	"PUT /v1/sandboxes/{id}/files":                         {scope: sandbox.ScopeExec},
+	"DELETE /v1/sandboxes/{id}/files":                      {scope: sandbox.ScopeExec},
+	"PUT /v1/sandboxes/{id}/files/archive":                 {scope: sandbox.ScopeExec},
+	"POST /v1/sandboxes/{id}/files/chmod":                  {scope: sandbox.ScopeExec},
+	"POST /v1/sandboxes/{id}/files/mkdir":                  {scope: sandbox.ScopeExec},
+	"POST /v1/sandboxes/{id}/files/move":                   {scope: sandbox.ScopeExec},
+	"GET /v1/sandboxes/{id}/ports/{port}":                  {scope: sandbox.ScopeExec},
+	"GET /v1/sandboxes/{id}/ports/{port}/{path}":           {scope: sandbox.ScopeExec},
+	// Secrets of others are not told, but who has which rights is no reader's business.
+	"GET /v1/tokens": {scope: sandbox.ScopeAdmin},
+}
+
+// proxyRoute is what passing a request on to a sandbox counts as, whatever its
+// method.
+const proxyRoute = "GET /v1/sandboxes/{id}/ports/{port}/{path}"
+
+// rightOf returns what a route demands: "METHOD /path". A route that nobody thought
+// of demands most unless it only looks.
+func rightOf(route string) right {
+	route = strings.Replace(route, "{ref...}", "{ref}", 1)
+	if r, ok := exceptions[route]; ok {
+		return r
+	}
+	switch method, _, _ := strings.Cut(route, " "); method {
+	case http.MethodGet, http.MethodHead:
+		return right{scope: sandbox.ScopeRead}
+	}
+	return right{scope: sandbox.ScopeAdmin}
+}
+
+// allow refuses a caller that a route is not for.
+func (r right) allow(c access.Caller) error {
+	switch {
+	case r.open:
+		return nil
+	case r.operator && (c.Tenant != access.DefaultTenant || c.Bound()):
+		return sandbox.Errorf(sandbox.CodeForbidden, "this concerns all tenants: it needs a token of tenant %s that is bound to nothing", access.DefaultTenant)
+	case !c.Scope.Covers(r.scope):
+		return sandbox.Errorf(sandbox.CodeForbidden, "this needs a token of scope %s, and yours is of scope %s", r.scope, c.Scope)
+	}
+	return nil
+}
+
+// tokenScheme is how the document calls the way to authenticate.
+const tokenScheme = "token"
+
+func securitySchemes() map[string]*huma.SecurityScheme {
+	return map[string]*huma.SecurityScheme{tokenScheme: {Type: "http", Scheme: "bearer",
+		Description: "A secret that `ramet token create` told, by any but the owner of the daemon at its socket. Besides as a bearer token, it is taken from the header X-Ramet-Token, and of a browser's WebSockets and event streams from the parameter access_token."}}
+}
+
+// security documents what a route demands.
+func security(method, path string) []map[string][]string {
+	r := rightOf(method + " " + path)
+	if r.open {
+		return []map[string][]string{}
+	}
+	return []map[string][]string{{tokenScheme: {string(r.scope)}}}
+}

@@ -1,0 +1,376 @@
+package token
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base32"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+)
+
+const (
+	// Prefix begins every secret, so that it is known for one wherever it is found.
+	Prefix      = httpwire.SecretPrefix
+	secretBytes = 32
+	// MaxBrowser is how long a token may be valid that stands in URLs, which are
+	// written to logs and histories.
+	MaxBrowser = time.Hour
+	// MaxTokens bounds those of a tenant.
+	MaxTokens = 10000
+)
+
+var secretText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+type digest [sha256.Size]byte
+
+// MarshalText implements encoding.TextMarshaler.
+func (d digest) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(d[:])), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *digest) UnmarshalText(text []byte) error {
+	if hex.DecodedLen(len(text)) != len(d) {
+		return errors.New("a digest has 64 hexadecimal digits")
+	}
+	_, err := hex.Decode(d[:], text)
+	return err
+}
+
+// record is what is stored of a token.
+type record struct {
+	sandbox.Token
+	Secret digest `json:"secret"`
+	// Old is the secret before, until OldUntil.
+	Old      *digest   `json:"old,omitempty"`
+	OldUntil time.Time `json:"old_until,omitzero"`
+}
+
+// entry is a token. Its record is never changed in place.
+type entry struct {
+	rec  record
+	gone chan struct{} // closed when its secret is no longer valid
+}
+
+// Registry is all tokens. It is safe for concurrent use.
+type Registry struct {
+	store *store.Store
+	now   func() time.Time
+
+	mu     sync.Mutex
+	tokens map[string]*entry
+	hashes map[digest]*entry
+}
+
+// Open reads the tokens and forgets those that have expired.
+func Open(ctx context.Context, s *store.Store) (*Registry, error) {
+	r := &Registry{store: s, now: time.Now, tokens: map[string]*entry{}, hashes: map[digest]*entry{}}
+	err := s.Each(ctx, store.Tokens, func(id string, doc []byte) error {
+		e := &entry{gone: make(chan struct{})}
+		if err := json.Unmarshal(doc, &e.rec); err != nil {
+			return sandbox.Errorf(sandbox.CodeCorrupt, "record of token %s: %w", id, err)
+		}
+		r.add(e)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read tokens: %w", err)
+	}
+	return r, r.forgetExpired(ctx)
+}
+
+func (r *Registry) forgetExpired(ctx context.Context) error {
+	var changes []store.Change
+	for id, e := range r.tokens {
+		if r.expired(&e.rec) {
+			changes = append(changes, store.Change{Table: store.Tokens, ID: id})
+			r.drop(e)
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return r.store.Apply(ctx, changes...)
+}
+
+// add makes e known. The registry is locked, or not shared yet.
+func (r *Registry) add(e *entry) {
+	r.tokens[e.rec.ID] = e
+	r.hashes[e.rec.Secret] = e
+	if e.rec.Old != nil {
+		r.hashes[*e.rec.Old] = e
+	}
+}
+
+// drop forgets e, and ends what is done with it.
+func (r *Registry) drop(e *entry) {
+	delete(r.tokens, e.rec.ID)
+	delete(r.hashes, e.rec.Secret)
+	if e.rec.Old != nil {
+		delete(r.hashes, *e.rec.Old)
+	}
+	close(e.gone)
+}
+
+func (r *Registry) expired(rec *record) bool {
+	return rec.ExpiresAt != nil && !r.now().Before(*rec.ExpiresAt)
+}
+
+// Session is what a secret stands for.
+type Session struct {
+	Caller access.Caller
+	// Until is when it ends at the latest; zero is never.
+	Until time.Time
+	// Gone is closed when the token is removed, or its secret is replaced.
+	Gone <-chan struct{}
+}
+
+var errUnknown = sandbox.Errorf(sandbox.CodeUnknownUser, "the token is not valid: it may have expired, or was rotated or removed")
+
+// Authenticate returns what a secret stands for. Of one that was found in a URL it
+// is demanded that it was made for that.
+func (r *Registry) Authenticate(secret string, inURL bool) (*Session, error) {
+	sum := digest(sha256.Sum256([]byte(secret)))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.hashes[sum]
+	if e == nil || r.expired(&e.rec) {
+		return nil, errUnknown
+	}
+	s := &Session{Caller: callerOf(&e.rec.Token), Gone: e.gone}
+	if e.rec.ExpiresAt != nil {
+		s.Until = *e.rec.ExpiresAt
+	}
+	if subtle.ConstantTimeCompare(sum[:], e.rec.Secret[:]) != 1 { // it is the old one, or the map is wrong
+		if e.rec.Old == nil || subtle.ConstantTimeCompare(sum[:], e.rec.Old[:]) != 1 || !r.now().Before(e.rec.OldUntil) {
+			return nil, errUnknown
+		}
+		if s.Until.IsZero() || e.rec.OldUntil.Before(s.Until) {
+			s.Until = e.rec.OldUntil
+		}
+	}
+	if inURL && !e.rec.Browser {
+		return nil, sandbox.Errorf(sandbox.CodeUnknownUser, "only tokens that were made for browsers may stand in a URL: send it as Authorization: Bearer")
+	}
+	return s, nil
+}
+
+func callerOf(t *sandbox.Token) access.Caller {
+	return access.Caller{Tenant: t.Tenant, Scope: t.Scope, Tree: t.Tree, Sandbox: t.Sandbox, Token: t.ID}
+}
+
+// Create makes a token. Tree and Sandbox are ids that the caller sees.
+func (r *Registry) Create(ctx context.Context, req sandbox.TokenRequest) (*sandbox.IssuedToken, error) {
+	caller := access.From(ctx)
+	req.Tenant = cmp.Or(req.Tenant, caller.Tenant)
+	if err := check(caller, &req); err != nil {
+		return nil, err
+	}
+	now := r.now().UTC()
+	e := &entry{gone: make(chan struct{}), rec: record{Token: sandbox.Token{
+		ID: sandbox.NewID(sandbox.KindToken), Name: req.Name, Tenant: req.Tenant, Scope: req.Scope, Tree: req.Tree, Sandbox: req.Sandbox,
+		Browser: req.Browser, CreatedAt: now, CreatedBy: caller.Token,
+	}}}
+	if req.TTLSeconds > 0 {
+		until := now.Add(time.Duration(req.TTLSeconds) * time.Second)
+		e.rec.ExpiresAt = &until
+	}
+	secret := e.rec.newSecret()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.forgetExpired(ctx); err != nil {
+		return nil, err
+	}
+	if maker := r.tokens[caller.Token]; caller.Token != "" {
+		if maker == nil {
+			return nil, errUnknown // it was removed meanwhile
+		}
+		if end := maker.rec.ExpiresAt; end != nil && (e.rec.ExpiresAt == nil || end.Before(*e.rec.ExpiresAt)) {
+			e.rec.ExpiresAt = end
+		}
+	}
+	count := 0
+	for _, other := range r.tokens {
+		if other.rec.Tenant == req.Tenant {
+			count++
+		}
+	}
+	if count >= MaxTokens {
+		return nil, sandbox.Errorf(sandbox.CodeLimit, "tenant %s has %d tokens, the most there may be: remove some, or give them an end", req.Tenant, count)
+	}
+	if err := r.store.Apply(ctx, store.Change{Table: store.Tokens, ID: e.rec.ID, Doc: e.rec}); err != nil {
+		return nil, fmt.Errorf("create token: %w", err)
+	}
+	r.add(e)
+	return &sandbox.IssuedToken{Token: e.rec.Token, Secret: secret}, r.store.Sync(ctx)
+}
+
+// check refuses what the caller may not hand out.
+func check(c access.Caller, req *sandbox.TokenRequest) error {
+	switch {
+	case req.Tenant != c.Tenant && !c.Owner:
+		return sandbox.Errorf(sandbox.CodeForbidden, "only the owner of the daemon makes tokens of other tenants")
+	case !req.Scope.Valid():
+		return sandbox.Invalid("scope", "%q is not read, exec or admin", req.Scope)
+	case !c.Scope.Covers(req.Scope):
+		return sandbox.Errorf(sandbox.CodeForbidden, "a token of scope %s makes none of scope %s", c.Scope, req.Scope)
+	case req.Tree != "" && req.Sandbox != "":
+		return sandbox.Invalid("sandbox", "a token is bound to a tree or to a sandbox, not to both")
+	case c.Bound() && req.Tree == "" && req.Sandbox == "":
+		return sandbox.Errorf(sandbox.CodeForbidden, "this token sees a part of the tenant only, and so must those that it makes: give a tree or a sandbox")
+	case c.Sandbox != "" && req.Sandbox != c.Sandbox:
+		return sandbox.Errorf(sandbox.CodeForbidden, "this token is bound to sandbox %s, and so must those be that it makes", c.Sandbox)
+	case len(req.Name) > 100:
+		return sandbox.Invalid("name", "%d characters are more than 100", len(req.Name))
+	case req.TTLSeconds < 0 || req.TTLSeconds > 315360000:
+		return sandbox.Invalid("ttl_s", "%d is not from 0 (no end) to 315360000", req.TTLSeconds)
+	case req.Browser && (req.TTLSeconds == 0 || time.Duration(req.TTLSeconds)*time.Second > MaxBrowser):
+		return sandbox.Invalid("ttl_s", "a token for browsers needs an end, within %d seconds", int(MaxBrowser.Seconds()))
+	case req.Browser && (req.Sandbox == "" || req.Scope == sandbox.ScopeAdmin):
+		return sandbox.Invalid("browser", "a token for browsers is bound to a sandbox, and of scope read or exec")
+	}
+	return ValidTenant(req.Tenant)
+}
+
+// ValidTenant returns a CodeInvalid error unless s may be the name of a tenant.
+func ValidTenant(s string) error {
+	if err := sandbox.ValidName("tenant", s); err != nil || strings.ContainsAny(s, "._") {
+		return sandbox.Invalid("tenant", "%q is not a tenant: 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit", s)
+	}
+	return nil
+}
+
+func (rec *record) newSecret() string {
+	var b [secretBytes]byte
+	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	secret := Prefix + secretText.EncodeToString(b[:])
+	rec.Secret = sha256.Sum256([]byte(secret))
+	return secret
+}
+
+// List returns the tokens that the caller may know of, oldest first.
+func (r *Registry) List(ctx context.Context) []sandbox.Token {
+	caller := access.From(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := []sandbox.Token{}
+	for _, e := range r.tokens {
+		if !r.expired(&e.rec) && r.rules(caller, e) {
+			list = append(list, e.rec.Token)
+		}
+	}
+	slices.SortFunc(list, func(a, b sandbox.Token) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+// rules reports whether a caller may look at, rotate and remove a token: the owner
+// all, who sees all of a tenant those of that tenant, and others themselves and what
+// they made.
+func (r *Registry) rules(c access.Caller, e *entry) bool {
+	switch {
+	case c.Owner:
+		return true
+	case e.rec.Tenant != c.Tenant:
+		return false
+	case !c.Bound() || e.rec.ID == c.Token:
+		return true
+	}
+	for by := e.rec.CreatedBy; by != ""; {
+		if by == c.Token {
+			return true
+		}
+		maker := r.tokens[by]
+		if maker == nil {
+			return false
+		}
+		by = maker.rec.CreatedBy
+	}
+	return false
+}
+
+func (r *Registry) find(ctx context.Context, id string) (*entry, error) {
+	if e := r.tokens[id]; e != nil && !r.expired(&e.rec) && r.rules(access.From(ctx), e) {
+		return e, nil
+	}
+	return nil, sandbox.NotFound("token", id)
+}
+
+// Rotate gives a token another secret. The old one is valid for some time besides.
+func (r *Registry) Rotate(ctx context.Context, id string, req sandbox.RotateRequest) (*sandbox.IssuedToken, error) {
+	if req.GraceSeconds < 0 || req.GraceSeconds > 86400 {
+		return nil, sandbox.Invalid("grace_s", "%d is not from 0 to 86400", req.GraceSeconds)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, err := r.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !access.From(ctx).Scope.Covers(e.rec.Scope) {
+		return nil, sandbox.Errorf(sandbox.CodeForbidden, "a token of scope %s does not rotate one of scope %s", access.From(ctx).Scope, e.rec.Scope)
+	}
+	now := r.now().UTC()
+	next := &entry{rec: e.rec, gone: make(chan struct{})}
+	next.rec.Old, next.rec.OldUntil, next.rec.RotatedAt = nil, time.Time{}, &now
+	if req.GraceSeconds > 0 {
+		old := e.rec.Secret
+		next.rec.Old, next.rec.OldUntil = &old, now.Add(time.Duration(req.GraceSeconds)*time.Second)
+		next.gone = e.gone // those who use it go on until then
+	}
+	secret := next.rec.newSecret()
+	if err := r.store.Apply(ctx, store.Change{Table: store.Tokens, ID: id, Doc: next.rec}); err != nil {
+		return nil, fmt.Errorf("rotate token: %w", err)
+	}
+	delete(r.hashes, e.rec.Secret)
+	if e.rec.Old != nil {
+		delete(r.hashes, *e.rec.Old)
+	}
+	r.add(next)
+	if req.GraceSeconds == 0 {
+		close(e.gone)
+	}
+	return &sandbox.IssuedToken{Token: next.rec.Token, Secret: secret}, r.store.Sync(ctx)
+}
+
+// Remove ends a token, and with it those that it made.
+func (r *Registry) Remove(ctx context.Context, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, err := r.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	doomed := []*entry{e}
+	for i := 0; i < len(doomed); i++ {
+		for _, other := range r.tokens {
+			if other.rec.CreatedBy == doomed[i].rec.ID {
+				doomed = append(doomed, other)
+			}
+		}
+	}
+	changes := make([]store.Change, len(doomed))
+	for i, d := range doomed {
+		changes[i] = store.Change{Table: store.Tokens, ID: d.rec.ID}
+	}
+	if err := r.store.Apply(ctx, changes...); err != nil {
+		return fmt.Errorf("remove token: %w", err)
+	}
+	for _, d := range doomed {
+		r.drop(d)
+	}
+	return r.store.Sync(ctx) // a token that was removed stays so, even after a loss of power
+}

@@ -1,0 +1,249 @@
+package token
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+)
+
+// bench is a registry whose clock the test moves.
+type bench struct {
+	*Registry
+	t    *testing.T
+	path string
+	s    *store.Store
+	at   time.Time
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{t: t, path: filepath.Join(t.TempDir(), "db"), at: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	b.open()
+	t.Cleanup(func() { b.s.Close() })
+	return b
+}
+
+func (b *bench) open() {
+	b.t.Helper()
+	s, err := store.Open(context.Background(), b.path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if b.Registry, err = Open(context.Background(), s); err != nil {
+		b.t.Fatal(err)
+	}
+	b.s, b.now = s, func() time.Time { return b.at }
+}
+
+func (b *bench) make(ctx context.Context, req sandbox.TokenRequest) *sandbox.IssuedToken {
+	b.t.Helper()
+	tok, err := b.Create(ctx, req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return tok
+}
+
+// as returns the context of whoever has a secret.
+func (b *bench) as(secret string) context.Context {
+	b.t.Helper()
+	s, err := b.Authenticate(secret, false)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return access.With(context.Background(), s.Caller)
+}
+
+func (b *bench) refused(secret string) bool {
+	_, err := b.Authenticate(secret, false)
+	return sandbox.CodeOf(err) == sandbox.CodeUnknownUser
+}
+
+func ended(gone <-chan struct{}) bool {
+	select {
+	case <-gone:
+		return true
+	default:
+		return false
+	}
+}
+
+var owner = access.With(context.Background(), access.Owner(7))
+
+func TestTokenStandsForItsCaller(t *testing.T) {
+	b := newBench(t)
+	tok := b.make(owner, sandbox.TokenRequest{Name: "ci", Tenant: "acme", Scope: sandbox.ScopeExec, Sandbox: "sbx_aaaaaaaaaaaaaaaa"})
+	if !strings.HasPrefix(tok.Secret, Prefix) || len(tok.Secret) < 50 {
+		t.Errorf("secret %q", tok.Secret)
+	}
+	for range 2 {
+		s, err := b.Authenticate(tok.Secret, false)
+		want := access.Caller{Tenant: "acme", Scope: sandbox.ScopeExec, Sandbox: "sbx_aaaaaaaaaaaaaaaa", Token: tok.ID}
+		if err != nil || s.Caller != want {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		b.s.Close()
+		b.open() // another daemon
+	}
+	for _, secret := range []string{"", Prefix, tok.Secret + "a", tok.Secret[:len(tok.Secret)-1], strings.ToUpper(tok.Secret), tok.ID} {
+		if !b.refused(secret) {
+			t.Errorf("%q is a token", secret)
+		}
+	}
+}
+
+// TestSecretsAreNotKept looks for a secret in all that was written.
+func TestSecretsAreNotKept(t *testing.T) {
+	b := newBench(t)
+	secrets := []string{b.make(owner, sandbox.TokenRequest{Scope: sandbox.ScopeRead}).Secret}
+	tok := b.make(owner, sandbox.TokenRequest{Scope: sandbox.ScopeRead})
+	rotated, err := b.Rotate(owner, tok.ID, sandbox.RotateRequest{GraceSeconds: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets = append(secrets, tok.Secret, rotated.Secret)
+	files, err := filepath.Glob(b.path + "*")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range secrets {
+			if bytes.Contains(data, []byte(s)) || bytes.Contains(data, []byte(strings.TrimPrefix(s, Prefix))) {
+				t.Errorf("%s has a secret", filepath.Base(f))
+			}
+		}
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	b := newBench(t)
+	tok := b.make(owner, sandbox.TokenRequest{Scope: sandbox.ScopeAdmin, TTLSeconds: 60})
+	child := b.make(b.as(tok.Secret), sandbox.TokenRequest{Scope: sandbox.ScopeRead, TTLSeconds: 3600})
+	if !child.ExpiresAt.Equal(*tok.ExpiresAt) {
+		t.Errorf("a token outlives the one that made it: %v, %v", child.ExpiresAt, tok.ExpiresAt)
+	}
+	endless := b.make(b.as(tok.Secret), sandbox.TokenRequest{Scope: sandbox.ScopeRead})
+	if endless.ExpiresAt == nil {
+		t.Error("a token without end was made by one that has an end")
+	}
+	b.at = b.at.Add(59 * time.Second)
+	if b.refused(tok.Secret) {
+		t.Error("refused before its end")
+	}
+	b.at = b.at.Add(time.Second)
+	for _, s := range []string{tok.Secret, child.Secret, endless.Secret} {
+		if !b.refused(s) {
+			t.Error("accepted after its end")
+		}
+	}
+	if list := b.List(owner); len(list) != 0 {
+		t.Errorf("expired tokens are listed: %+v", list)
+	}
+	b.make(owner, sandbox.TokenRequest{Scope: sandbox.ScopeRead})
+	if len(b.tokens) != 1 || len(b.hashes) != 1 {
+		t.Errorf("%d tokens and %d secrets are kept", len(b.tokens), len(b.hashes))
+	}
+}
+
+func TestRotation(t *testing.T) {
+	b := newBench(t)
+	tok := b.make(owner, sandbox.TokenRequest{Scope: sandbox.ScopeRead})
+	first, _ := b.Authenticate(tok.Secret, false)
+	second, err := b.Rotate(owner, tok.ID, sandbox.RotateRequest{GraceSeconds: 10})
+	if err != nil || second.ID != tok.ID || second.Secret == tok.Secret {
+		t.Fatalf("%+v, %v", second, err)
+	}
+	if b.refused(tok.Secret) || b.refused(second.Secret) || ended(first.Gone) {
+		t.Error("within the time of grace not both are valid")
+	}
+	b.at = b.at.Add(10 * time.Second)
+	if !b.refused(tok.Secret) || b.refused(second.Secret) {
+		t.Error("after the time of grace it is not only the new one")
+	}
+	session, _ := b.Authenticate(second.Secret, false)
+	third, err := b.Rotate(owner, tok.ID, sandbox.RotateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !b.refused(second.Secret) || b.refused(third.Secret) || !ended(session.Gone) {
+		t.Error("a rotation at once leaves the old secret in use")
+	}
+}
+
+func TestRemovalTakesWhatWasMade(t *testing.T) {
+	b := newBench(t)
+	top := b.make(owner, sandbox.TokenRequest{Tenant: "acme", Scope: sandbox.ScopeAdmin})
+	mid := b.make(b.as(top.Secret), sandbox.TokenRequest{Scope: sandbox.ScopeAdmin, Tree: "sbx_aaaaaaaaaaaaaaaa"})
+	leaf := b.make(b.as(mid.Secret), sandbox.TokenRequest{Scope: sandbox.ScopeRead, Sandbox: "sbx_aaaaaaaaaaaaaaaa"})
+	other := b.make(owner, sandbox.TokenRequest{Tenant: "acme", Scope: sandbox.ScopeAdmin})
+	stranger := b.make(owner, sandbox.TokenRequest{Tenant: "umbrella", Scope: sandbox.ScopeAdmin})
+	if err := b.Remove(b.as(stranger.Secret), top.ID); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		t.Errorf("another tenant's: %v", err)
+	}
+	if err := b.Remove(b.as(mid.Secret), other.ID); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		t.Errorf("by one that is bound: %v", err)
+	}
+	if got := len(b.List(b.as(mid.Secret))); got != 2 {
+		t.Errorf("one that is bound sees %d tokens", got)
+	}
+	session, _ := b.Authenticate(leaf.Secret, false)
+	if err := b.Remove(b.as(other.Secret), top.ID); err != nil {
+		t.Fatal(err)
+	}
+	if !b.refused(top.Secret) || !b.refused(mid.Secret) || !b.refused(leaf.Secret) || !ended(session.Gone) || b.refused(other.Secret) {
+		t.Error("not those are gone that were made by it")
+	}
+}
+
+func TestNobodyHandsOutMoreThanHeHas(t *testing.T) {
+	b := newBench(t)
+	secret := func(req sandbox.TokenRequest) context.Context { return b.as(b.make(owner, req).Secret) }
+	admin := secret(sandbox.TokenRequest{Tenant: "acme", Scope: sandbox.ScopeAdmin})
+	exec := secret(sandbox.TokenRequest{Tenant: "acme", Scope: sandbox.ScopeExec})
+	tree := secret(sandbox.TokenRequest{Tenant: "acme", Scope: sandbox.ScopeAdmin, Tree: "sbx_aaaaaaaaaaaaaaaa"})
+	alone := secret(sandbox.TokenRequest{Tenant: "acme", Scope: sandbox.ScopeAdmin, Sandbox: "sbx_aaaaaaaaaaaaaaaa"})
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		req  sandbox.TokenRequest
+		code sandbox.Code
+	}{
+		"another tenant":              {admin, sandbox.TokenRequest{Tenant: "default", Scope: sandbox.ScopeRead}, sandbox.CodeForbidden},
+		"a wider scope":               {exec, sandbox.TokenRequest{Scope: sandbox.ScopeAdmin}, sandbox.CodeForbidden},
+		"no scope":                    {admin, sandbox.TokenRequest{}, sandbox.CodeInvalid},
+		"a made-up scope":             {admin, sandbox.TokenRequest{Scope: "root"}, sandbox.CodeInvalid},
+		"out of a tree":               {tree, sandbox.TokenRequest{Scope: sandbox.ScopeRead}, sandbox.CodeForbidden},
+		"another sandbox":             {alone, sandbox.TokenRequest{Scope: sandbox.ScopeRead, Sandbox: "sbx_bbbbbbbbbbbbbbbb"}, sandbox.CodeForbidden},
+		"both":                        {admin, sandbox.TokenRequest{Scope: sandbox.ScopeRead, Sandbox: "a", Tree: "b"}, sandbox.CodeInvalid},
+		"a tenant of no name":         {owner, sandbox.TokenRequest{Tenant: "../x", Scope: sandbox.ScopeRead}, sandbox.CodeInvalid},
+		"a negative time":             {owner, sandbox.TokenRequest{Scope: sandbox.ScopeRead, TTLSeconds: -1}, sandbox.CodeInvalid},
+		"an endless one for browsers": {owner, sandbox.TokenRequest{Scope: sandbox.ScopeRead, Sandbox: "a", Browser: true}, sandbox.CodeInvalid},
+		"a wide one for browsers":     {owner, sandbox.TokenRequest{Scope: sandbox.ScopeRead, TTLSeconds: 60, Browser: true}, sandbox.CodeInvalid},
+	} {
+		if _, err := b.Create(c.ctx, c.req); sandbox.CodeOf(err) != c.code {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestOnlyTokensForBrowsersStandInURLs(t *testing.T) {
+	b := newBench(t)
+	plain := b.make(owner, sandbox.TokenRequest{Scope: sandbox.ScopeRead})
+	browser := b.make(owner, sandbox.TokenRequest{Scope: sandbox.ScopeExec, Sandbox: "sbx_aaaaaaaaaaaaaaaa", TTLSeconds: 60, Browser: true})
+	if _, err := b.Authenticate(plain.Secret, true); sandbox.CodeOf(err) != sandbox.CodeUnknownUser {
+		t.Errorf("plain: %v", err)
+	}
+	if s, err := b.Authenticate(browser.Secret, true); err != nil || s.Until.IsZero() {
+		t.Errorf("browser: %+v, %v", s, err)
+	}
+}

@@ -1,0 +1,199 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	who "ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// bodies are requests that would be carried out if the caller saw the thing in the
+// path. SNAP, IMAGE and BOX stand for things of another.
+var bodies = map[string]string{
+	"PATCH /v1/sandboxes/{id}":                       `{"name":"stolen"}`,
+	"POST /v1/sandboxes/{id}/commit":                 `{"name":"stolen"}`,
+	"POST /v1/snapshots/{id}/commit":                 `{"name":"stolen"}`,
+	"POST /v1/sandboxes/{id}/contexts":               `{"language":"python"}`,
+	"POST /v1/sandboxes/{id}/exec":                   `{"argv":["/bin/guest"]}`,
+	"POST /v1/sandboxes/{id}/run-code":               `{"code":"1"}`,
+	"POST /v1/sandboxes/{id}/merge":                  `{"from":["BOX"]}`,
+	"POST /v1/sandboxes/{id}/processes":              `{"argv":["/bin/guest"]}`,
+	"POST /v1/sandboxes/{id}/processes/{pid}/resize": `{"rows":1,"cols":1}`,
+	"POST /v1/sandboxes/{id}/processes/{pid}/signal": `{"signal":"KILL"}`,
+	"POST /v1/sandboxes/{id}/rollback":               `{"snapshot":"SNAP"}`,
+	"PUT /v1/sandboxes/{id}/files":                   `x`,
+	"POST /v1/sandboxes":                             `{"image":"IMAGE"}`,
+	"POST /v1/images":                                `{"name":"stolen","path":"/etc"}`,
+	"POST /v1/tokens":                                `{"scope":"read","sandbox":"BOX"}`,
+}
+
+var queries = map[string]string{
+	"POST /v1/sandboxes/{id}/files/chmod":  "?path=/bin&mode=0777",
+	"POST /v1/sandboxes/{id}/files/mkdir":  "?path=/stolen",
+	"POST /v1/sandboxes/{id}/files/move":   "?path=/bin&to=/stolen",
+	"GET /v1/sandboxes/{id}/diff":          "?to=BOX",
+	"GET /v1/sandboxes/{id}/files":         "?path=/bin/guest",
+	"HEAD /v1/sandboxes/{id}/files":        "?path=/bin/guest",
+	"PUT /v1/sandboxes/{id}/files":         "?path=/stolen",
+	"DELETE /v1/sandboxes/{id}/files":      "?path=/bin/guest",
+	"PUT /v1/sandboxes/{id}/files/archive": "?path=/",
+	"GET /v1/sandboxes/{id}/files/archive": "?path=/bin",
+	"GET /v1/sandboxes/{id}/files/list":    "?path=/",
+	"GET /v1/sandboxes/{id}/files/search":  "?path=/&name=*",
+	"GET /v1/sandboxes/{id}/files/stat":    "?path=/bin",
+	"GET /v1/sandboxes/{id}/files/watch":   "?path=/",
+	"GET /v1/tree":                         "?sandbox=BOX",
+}
+
+// sockets are routes that ask for a WebSocket first.
+var sockets = map[string]bool{"GET /v1/sandboxes/{id}/exec": true, "GET /v1/sandboxes/{id}/processes/{pid}/attach": true}
+
+var anyParameter = regexp.MustCompile(`\{[^}]*\}`)
+
+// TestAnotherTenantReachesNothing walks every route of the document with tokens of
+// another tenant, and of callers that are bound elsewhere, and asks for the things
+// of a tenant by their ids and names. What the answer says of them is nothing, and
+// nothing is done to them.
+func TestAnotherTenantReachesNothing(t *testing.T) {
+	n := newNode(t)
+	api := httpapi.New(httpapi.Config{Service: n.m, Version: "test"})
+	owner := who.With(context.Background(), who.Owner(0))
+	n.giveImage("a")
+	box := n.createAs(as("a"), "secretbox")
+	img, err := n.m.Commit(as("a"), "secretbox", sandbox.CommitRequest{Name: "secretimage"}, func(sandbox.Progress) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := n.m.Snapshot(as("a"), "secretbox", sandbox.SnapshotRequest{Name: "secretsnap"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, err := n.m.CreateToken(owner, sandbox.TokenRequest{Tenant: "a", Scope: sandbox.ScopeAdmin, Name: "secrettoken"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.create("own")
+	secret := func(req sandbox.TokenRequest) string {
+		tok, err := n.m.CreateToken(owner, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tok.Secret
+	}
+	secrets := map[string]string{
+		"another tenant":        secret(sandbox.TokenRequest{Tenant: "b", Scope: sandbox.ScopeAdmin}),
+		"the default tenant":    secret(sandbox.TokenRequest{Scope: sandbox.ScopeAdmin}),
+		"bound to another tree": secret(sandbox.TokenRequest{Scope: sandbox.ScopeAdmin, Tree: "own"}),
+	}
+	things := map[string][]string{
+		"sandboxes": {box.ID, box.Name}, "snapshots": {snap.ID, snap.Name}, "images": {img.ID, "secretimage"}, "tokens": {mine.ID},
+	}
+	mineAre := []string{box.ID, box.Name, snap.ID, snap.Name, mine.ID, mine.Name, img.ID, "secretimage"}
+	var doc struct{ Paths map[string]map[string]any }
+	if err := json.Unmarshal(askAs(api, "", "GET", "/openapi.json", "").Body.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			route := strings.ToUpper(method) + " " + path
+			if !strings.HasPrefix(path, "/v1/") {
+				continue
+			}
+			kind, _, _ := strings.Cut(strings.TrimPrefix(path, "/v1/"), "/")
+			first, _, bound := strings.Cut(path, "}")
+			refs := things[kind]
+			if !bound || kind == "tenants" {
+				refs = []string{""}
+			}
+			for by, token := range secrets {
+				for _, ref := range refs {
+					target := path
+					if bound {
+						target = anyParameter.ReplaceAllString(first+"}", ref) + anyParameter.ReplaceAllString(strings.TrimPrefix(path, first+"}"), "1")
+					}
+					fill := strings.NewReplacer("SNAP", snap.ID, "IMAGE", img.ID, "BOX", box.ID)
+					w := askAs(api, token, strings.ToUpper(method), target+fill.Replace(queries[route]), fill.Replace(bodies[route]))
+					asked++
+					if sockets[route] && w.Code == http.StatusUpgradeRequired {
+						continue // see below
+					}
+					if hidden := w.Code == http.StatusNotFound || w.Code == http.StatusForbidden; !hidden && (ref != "" || bodies[route] != "" || queries[route] != "") {
+						t.Errorf("%s of %q, %s: status %d %s", route, ref, by, w.Code, w.Body)
+					}
+					for _, s := range mineAre {
+						if s != ref && strings.Contains(w.Body.String(), s) && !toldBack(bodies[route]+queries[route], s, map[string]string{"BOX": box.ID, "SNAP": snap.ID, "IMAGE": img.ID}) {
+							t.Errorf("%s, %s: the answer tells of %s: %s", route, by, s, w.Body)
+						}
+					}
+				}
+			}
+		}
+	}
+	if asked < 200 {
+		t.Errorf("%d requests were made", asked)
+	}
+	server := httptest.NewServer(api)
+	defer server.Close()
+	for by, token := range secrets {
+		c, err := client.Open(client.Config{Address: server.URL, Token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, err = c.ExecStream(context.Background(), box.ID, sandbox.ExecRequest{Argv: []string{"/bin/guest"}}, client.ExecIO{Stdin: strings.NewReader("")})
+		if sandbox.CodeOf(err) != sandbox.CodeNotFound {
+			t.Errorf("exec with input, %s: %v", by, err)
+		}
+		if _, err := c.DialPort(context.Background(), box.ID, 80, 0); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+			t.Errorf("connect to a port, %s: %v", by, err)
+		}
+	}
+	after, err := n.m.Get(as("a"), box.ID)
+	if err != nil || after.Name != box.Name || after.State != sandbox.StateRunning {
+		t.Errorf("the sandbox is %+v, %v", after, err)
+	}
+	if _, err := n.m.GetSnapshot(as("a"), snap.ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := n.m.Authenticate(context.Background(), mine.Secret, false); err != nil {
+		t.Error(err)
+	}
+	if w := askAs(api, mine.Secret, "GET", "/v1/sandboxes/secretbox", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), box.ID) {
+		t.Errorf("its own tenant: status %d %s", w.Code, w.Body)
+	}
+	if err := errors.Join(n.m.Destroy(as("a"), box.ID), n.m.DeleteSnapshot(as("a"), snap.ID)); err != nil {
+		t.Error(err)
+	}
+}
+
+// toldBack reports whether a request named the thing by itself.
+func toldBack(request, thing string, named map[string]string) bool {
+	for word, id := range named {
+		if thing == id && strings.Contains(request, word) {
+			return true
+		}
+	}
+	return false
+}
+
+func askAs(api http.Handler, secret, method, target, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, bytes.NewReader([]byte(body)))
+	r.Header.Set("Content-Type", "application/json")
+	if secret != "" {
+		r.Header.Set("Authorization", "Bearer "+secret)
+	}
+	w := httptest.NewRecorder()
+	api.ServeHTTP(w, r)
+	return w
+}
