@@ -108,7 +108,7 @@ func detectV2(o Options, mounts []mount, own map[controller]string) (*Hierarchy,
 	if err != nil {
 		return nil, err
 	}
-	if filepath.Base(dir) == daemonLeaf(o.Parent) { // an earlier Prepare moved us there
+	if filepath.Base(dir) == daemonLeaf { // an earlier Prepare moved us there, or systemd
 		dir = filepath.Dir(dir)
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))

@@ -162,3 +162,17 @@ func TestValidID(t *testing.T) {
 		}
 	}
 }
+
+// TestServicesStartDaemonsInTheirLeaf keeps the units of systemd in step: a service
+// that is started again while sandboxes run has no other place.
+func TestServicesStartDaemonsInTheirLeaf(t *testing.T) {
+	for _, unit := range []string{"ramet.service", "user/ramet.service"} {
+		b, err := os.ReadFile(filepath.Join("../../packaging/systemd", unit))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(b), "\nDelegateSubgroup="+daemonLeaf+"\n") {
+			t.Errorf("%s does not start the daemon in %s", unit, daemonLeaf)
+		}
+	}
+}

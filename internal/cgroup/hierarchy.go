@@ -173,7 +173,7 @@ func (h *Hierarchy) enableOwnLocked() error {
 	}
 	// EBUSY: only a group without processes may have groups with controllers
 	// below it (the kernel's "no internal processes" rule). So we step aside.
-	leaf := filepath.Join(own, daemonLeaf(h.parent))
+	leaf := filepath.Join(own, daemonLeaf)
 	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make the daemon's control group: %w", err)
 	}
@@ -208,7 +208,10 @@ func enableControllers(dir string) error {
 	return nil
 }
 
-func daemonLeaf(parent string) string { return parent + "-daemon" }
+// daemonLeaf is the group of daemons on v2, beside those of sandboxes. A service
+// manager that starts a daemon again while sandboxes run must put it there at once:
+// packaging/systemd says so by name.
+const daemonLeaf = "ramet-daemon"
 
 // ownDirs returns the distinct directories of our own group: one on v2, up to
 // four on v1, where controllers may be mounted together.

@@ -45,6 +45,13 @@ func (a *app) completeSnapshots(cmd *cobra.Command, _ []string, _ string) ([]str
 	})
 }
 
+// completeBoth completes sandboxes and snapshots.
+func (a *app) completeBoth(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	sandboxes, _ := a.completeSandboxes(cmd, args, prefix)
+	snapshots, directive := a.completeSnapshots(cmd, args, prefix)
+	return append(sandboxes, snapshots...), directive
+}
+
 func (a *app) completeImages(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return a.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
 		all, err := c.Images(ctx)

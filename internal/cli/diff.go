@@ -20,7 +20,7 @@ func (a *app) diffCommand() *cobra.Command {
 		Use:               "diff A B [PATH…] [--hunks] [--stat] [--variables]",
 		Short:             "Compare the files of two sandboxes or snapshots of one tree or image",
 		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: a.completeSandboxes,
+		ValidArgsFunction: a.completeBoth,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			req.Paths = args[2:]
 			d, err := c.Diff(ctx, args[0], args[1], req)

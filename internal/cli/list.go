@@ -217,7 +217,7 @@ type removed struct {
 
 func (a *app) rmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm SBX|SNAP…", Short: "End sandboxes or delete snapshots; of the same name, the sandbox", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeSandboxes,
+		Use: "rm SBX|SNAP…", Short: "End sandboxes or delete snapshots; of the same name, the sandbox", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeBoth,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.removeEach(args, func(ref string) error {
 				if sandbox.IsID(sandbox.KindSnapshot, ref) {

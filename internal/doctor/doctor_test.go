@@ -5,6 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
@@ -13,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"ramet.dev/ramet/internal/cgroup"
 )
 
 // runEnv makes this test binary print the findings for the data directory that
@@ -135,6 +140,42 @@ func TestEverythingThatFailsHasARemedy(t *testing.T) {
 	}
 	if fails < 6 {
 		t.Errorf("only %d probes fail on a machine with nothing", fails)
+	}
+}
+
+// TestEveryRemedyIsWritten reads the probes: one that finds something must say what
+// to do, also what cannot be found on this machine.
+func TestEveryRemedyIsWritten(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if name, ok := call.Fun.(*ast.Ident); ok && (name.Name == "warn" || name.Name == "fail") {
+				found++
+				if text, ok := call.Args[0].(*ast.BasicLit); ok && len(text.Value) < len(`"mount /x"`) {
+					t.Errorf("%s: a finding has the remedy %s", file, text.Value)
+				}
+			}
+			return true
+		})
+	}
+	if found < 30 {
+		t.Errorf("only %d findings were looked at", found)
+	}
+	var unavailable *cgroup.UnavailableError
+	if _, err := cgroup.Detect(cgroup.Options{Root: t.TempDir()}); !errors.As(err, &unavailable) || unavailable.Remedy == "" {
+		t.Errorf("control groups that are not there: %v", err)
 	}
 }
 
