@@ -206,12 +206,18 @@ func (p *Packet) Decode(v any) error {
 	return nil
 }
 
-// Receive waits for the next packet; io.EOF says that the peer closed.
+// Receive waits for the next packet; io.EOF says that the peer closed, whether or
+// not it had read all that was sent to it.
 func (c *Conn) Receive() (*Packet, error) {
 	if c.in == nil {
 		c.in = inboxes.Get().(*inbox)
 	}
 	n, oobn, flags, _, err := c.c.ReadMsgUnix(c.in.data[:], c.in.oob)
+	for errors.Is(err, unix.ECONNRESET) {
+		// The peer closed while packets for it were on the way. That is said once,
+		// before what it sent.
+		n, oobn, flags, _, err = c.c.ReadMsgUnix(c.in.data[:], c.in.oob)
+	}
 	p := &Packet{}
 	if oobn > 0 { // also with an error: an empty packet may carry descriptors
 		var perr error

@@ -121,6 +121,26 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+// TestEndWithoutReading: who answers and closes may leave unread what was sent to it.
+func TestEndWithoutReading(t *testing.T) {
+	a, b := pair(t)
+	for _, text := range []string{"unread", "too"} {
+		if err := b.Send(TypeStdin, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Send(TypeReply, []byte("last")); err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	if p := receive(t, b); string(p.Body) != "last" {
+		t.Errorf("got %q", p.Body)
+	}
+	if _, err := b.Receive(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
 // TestCloseWakesReceiver closes a connection on which somebody waits.
 func TestCloseWakesReceiver(t *testing.T) {
 	a, _ := pair(t)

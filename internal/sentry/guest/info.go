@@ -76,6 +76,9 @@ func (g *Guest) Processes(ended bool) []sandbox.Process {
 		p := g.describe(pid, tg, leader)
 		if k := kept[pid]; k != nil && !g.ended(k) {
 			p.Kept = g.keptOf(k)
+			if p.Command == nameless(leader) {
+				p.Command = k.command // it is ending, and has no memory any more
+			}
 			delete(kept, pid)
 		}
 		list = append(list, p)
@@ -133,6 +136,9 @@ func (g *Guest) keptOf(p *process) *sandbox.KeptProcess {
 	return k
 }
 
+// nameless is shown of a task that has no command line.
+func nameless(t *kernel.Task) string { return "[" + t.Name() + "]" }
+
 // maxCommand is how much of a command line is shown, in bytes.
 const maxCommand = 4 << 10
 
@@ -145,7 +151,7 @@ func (g *Guest) commandOf(t *kernel.Task) string {
 		line = bytes.TrimRight(line[:n], "\x00")
 	})
 	if len(line) == 0 {
-		return "[" + t.Name() + "]"
+		return nameless(t)
 	}
 	return string(bytes.ReplaceAll(line, []byte{0}, []byte{' '}))
 }
