@@ -89,6 +89,7 @@ func (a *API) routeContexts() {
 		})
 
 	content := jsonContent(a, sandbox.RunResult{})
+	orNull(a, "RunResult", "error")
 	content[httpwire.EventType] = eventContent(a,
 		"Events `stdout` and `stderr` (Chunk) and `result` (an object with one entry for each media type), then one `exit` (RunResult without streams and results) or `error` (Problem).",
 		httpwire.Chunk{}, sandbox.RunResult{}, httpwire.Problem{})

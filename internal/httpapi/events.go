@@ -111,6 +111,7 @@ func (a *API) endEvents(e *eventWriter, r *http.Request, err error) {
 		a.writeProblem(e.body.w, r, err)
 		return
 	}
+	markFailed(r.Context())
 	_ = e.send(httpwire.EventError, a.problem(r.Context(), err)) // nobody is left to be told
 }
 

@@ -24,6 +24,7 @@ func (a *API) execFrames(w http.ResponseWriter, r *http.Request, ref string, req
 			a.writeProblem(w, r, err)
 			return
 		}
+		markFailed(r.Context())
 		final = httpwire.Final{Error: a.problem(r.Context(), err)}
 	}
 	if b, err := json.Marshal(final); err == nil {

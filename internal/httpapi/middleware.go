@@ -55,7 +55,7 @@ func requestID(ctx context.Context) string {
 
 // route answers what no route matches itself: the mux would say so in plain
 // text, and redirect unclean paths.
-func (a *API) route(w http.ResponseWriter, r *http.Request) {
+func (a *API) route(w *responseWriter, r *http.Request) {
 	if p, err := proxyTarget(r); p != nil || err != nil {
 		if err != nil {
 			a.writeProblem(w, r, err)
@@ -83,7 +83,7 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if pattern != "" {
-		a.mux.ServeHTTP(w, r)
+		a.once(w, r, pattern, a.mux.ServeHTTP)
 		return
 	}
 	probe := &probeWriter{header: http.Header{}}

@@ -25,6 +25,13 @@ func schemaOf(a *API, v any) *huma.Schema {
 	return a.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeOf(v), true, "")
 }
 
+// orNull documents that a member that is another type may be null, for which the
+// framework has no word.
+func orNull(a *API, typeName, member string) {
+	of := a.huma.OpenAPI().Components.Schemas.Map()[typeName]
+	of.Properties[member] = &huma.Schema{AnyOf: []*huma.Schema{of.Properties[member], {Type: "null"}}}
+}
+
 // jsonResponse documents success with v's type as body.
 func jsonResponse(a *API, v any) map[string]*huma.Response {
 	return map[string]*huma.Response{"200": {Description: http.StatusText(http.StatusOK), Content: jsonContent(a, v)}}

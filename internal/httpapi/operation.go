@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -30,7 +31,16 @@ type IDInput struct {
 // operation describes a route. Every one may fail with these statuses, whatever
 // it does; specific ones are added.
 func operation(method, path, id, tag, summary string, errors ...int) huma.Operation {
+	var params []*huma.Param
+	switch method {
+	case http.MethodPost, http.MethodPatch, http.MethodDelete:
+		params = []*huma.Param{keyParam()}
+		errors = append(errors, statusConflict, http.StatusUnprocessableEntity)
+	}
+	slices.Sort(errors)
+	errors = slices.Compact(errors)
 	return huma.Operation{
+		Parameters: params,
 		Method: method, Path: path, OperationID: id, Tags: []string{tag}, Summary: summary,
 		Errors: append([]int{
 			http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,

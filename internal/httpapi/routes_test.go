@@ -57,7 +57,7 @@ func recorder(calls *[]string) *apitest.Service {
 			ContextsFunc: func(_ context.Context, ref string) ([]sandbox.Context, error) { note("Contexts", ref); return nil, nil },
 			CreateContextFunc: func(_ context.Context, ref string, req sandbox.ContextRequest) (*sandbox.Context, error) {
 				note("CreateContext", ref, req)
-				return &sandbox.Context{Name: "python-1"}, nil
+				return &sandbox.Context{Name: "python-1", Language: "python", State: sandbox.ContextIdle}, nil
 			},
 			InterruptContextFunc: func(_ context.Context, ref, name string) (bool, error) {
 				note("InterruptContext", ref, name)
@@ -65,7 +65,7 @@ func recorder(calls *[]string) *apitest.Service {
 			},
 			RestartContextFunc: func(_ context.Context, ref, name string) (*sandbox.Context, error) {
 				note("RestartContext", ref, name)
-				return &sandbox.Context{Name: name, Restarts: 1}, nil
+				return &sandbox.Context{Name: name, Language: "python", State: sandbox.ContextIdle, Restarts: 1}, nil
 			},
 			DestroyContextFunc: func(_ context.Context, ref, name string) error { note("DestroyContext", ref, name); return nil },
 			RunCodeFunc: func(_ context.Context, ref string, req sandbox.RunCodeRequest, streams httpapi.RunIO) (*sandbox.RunResult, error) {

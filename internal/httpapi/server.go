@@ -47,6 +47,7 @@ type API struct {
 	huma    huma.API
 	reverse *httputil.ReverseProxy
 	gate    gate
+	flights flights
 }
 
 // New returns the REST interface to cfg.Service.

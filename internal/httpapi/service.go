@@ -39,6 +39,7 @@ type Service interface {
 	ContextService
 	EventService
 	TokenService
+	AnswerService
 
 	Stats(ctx context.Context, ref string) (*sandbox.Stats, error)
 

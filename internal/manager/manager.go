@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/internal/alarm"
+	"ramet.dev/ramet/internal/answers"
 	"ramet.dev/ramet/internal/cgroup"
 	"ramet.dev/ramet/internal/feed"
 	"ramet.dev/ramet/internal/image"
@@ -56,6 +57,7 @@ type Manager struct {
 	gens     *generations
 	events   *feed.Feed
 	tokens   *token.Registry
+	*answers.Book
 
 	mu         sync.Mutex
 	boxes      map[string]*box
@@ -113,6 +115,9 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 		}
 	}()
 	if m.tokens, err = token.Open(ctx, m.store); err != nil {
+		return nil, err
+	}
+	if m.Book, err = answers.Open(ctx, m.store); err != nil {
 		return nil, err
 	}
 	if m.cgroups, err = cgroup.Detect(cgroup.Options{Parent: groupName(cfg.Paths)}); err != nil {

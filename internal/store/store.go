@@ -166,6 +166,22 @@ func (s *Store) Sync(ctx context.Context) error {
 	return nil
 }
 
+// Get reads one document, and reports whether it is there.
+func (s *Store) Get(ctx context.Context, t Table, id string, doc any) (bool, error) {
+	var text []byte
+	err := s.db.QueryRowContext(ctx, fmt.Sprintf("SELECT doc FROM %s WHERE id = ?", t), id).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read store: %w", err)
+	}
+	if err := json.Unmarshal(text, doc); err != nil {
+		return false, sandbox.Errorf(sandbox.CodeCorrupt, "record %s in %s: %w", id, t, err)
+	}
+	return true, nil
+}
+
 // Each calls fn with every document of a table, ordered by id.
 func (s *Store) Each(ctx context.Context, t Table, fn func(id string, doc []byte) error) error {
 	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT id, doc FROM %s ORDER BY id", t))

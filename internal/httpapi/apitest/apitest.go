@@ -21,6 +21,7 @@ type Service struct {
 	DialPortFunc func(context.Context, string, uint16, time.Duration) (httpapi.PortConn, error)
 	ContextFuncs
 	TokenFuncs
+	Answers
 	EventsFunc         func(context.Context, sandbox.EventRequest, func(), func(sandbox.Event) error) error
 	CreateFunc         func(context.Context, sandbox.CreateRequest) (*sandbox.Sandbox, error)
 	GetFunc            func(context.Context, string) (*sandbox.Sandbox, error)

@@ -1,0 +1,97 @@
+package answers
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/store"
+)
+
+type bench struct {
+	*Book
+	t    *testing.T
+	path string
+	s    *store.Store
+	at   time.Time
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{t: t, path: filepath.Join(t.TempDir(), "db"), at: time.Now()}
+	b.open()
+	t.Cleanup(func() { b.s.Close() })
+	return b
+}
+
+func (b *bench) open() {
+	b.t.Helper()
+	s, err := store.Open(context.Background(), b.path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if b.Book, err = Open(context.Background(), s); err != nil {
+		b.t.Fatal(err)
+	}
+	b.s, b.now, b.most = s, func() time.Time { return b.at }, 3
+}
+
+func (b *bench) keep(key, body string) {
+	b.t.Helper()
+	if err := b.KeepAnswer(context.Background(), key, httpapi.Answer{Body: []byte(body)}); err != nil {
+		b.t.Fatal(err)
+	}
+	b.at = b.at.Add(time.Second)
+}
+
+func (b *bench) has(key string) string {
+	b.t.Helper()
+	a, err := b.Answer(context.Background(), key)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if a == nil {
+		return ""
+	}
+	return string(a.Body)
+}
+
+func TestAnswersOutliveTheDaemonAndNotTheDay(t *testing.T) {
+	b := newBench(t)
+	b.keep("k", "begun")
+	b.keep("k", "done")
+	b.s.Close()
+	b.open()
+	if got := b.has("k"); got != "done" {
+		t.Errorf("%q", got)
+	}
+	b.at = b.at.Add(Lifetime)
+	if got := b.has("k"); got != "" {
+		t.Errorf("after a day: %q", got)
+	}
+	b.keep("other", "x")
+	if got := len(b.known); got != 1 {
+		t.Errorf("%d answers are kept", got)
+	}
+}
+
+func TestOldestAnswersGoFirst(t *testing.T) {
+	b := newBench(t)
+	for i := range 4 {
+		b.keep(fmt.Sprint(i), "x")
+	}
+	b.keep("1", "again") // it is the youngest now
+	if err := b.ForgetAnswer(context.Background(), "2"); err != nil {
+		t.Fatal(err)
+	}
+	b.keep("4", "x")
+	b.keep("5", "x")
+	b.keep("6", "x")
+	for key, want := range map[string]bool{"0": false, "1": true, "2": false, "3": false, "4": true, "5": true, "6": true} {
+		if got := b.has(key) != ""; got != want {
+			t.Errorf("%s is kept: %t", key, got)
+		}
+	}
+}

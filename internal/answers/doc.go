@@ -1,0 +1,5 @@
+// Package answers keeps what was answered to requests that may come again, so that
+// they are done once: for a day, and in bounded number.
+//
+// It must never know what a request was, nor who made it: keys are digests.
+package answers
