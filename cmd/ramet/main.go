@@ -4,7 +4,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"time"
 
 	"ramet.dev/ramet/internal/cli"
 	"ramet.dev/ramet/internal/client"
@@ -12,6 +14,7 @@ import (
 	"ramet.dev/ramet/internal/doctor"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/paths"
+	"ramet.dev/ramet/internal/tracing"
 )
 
 func main() { os.Exit(run(os.Args)) }
@@ -20,7 +23,42 @@ func run(args []string) int {
 	if doctor.ChildMain(args) {
 		return 0
 	}
-	return cli.Run(context.Background(), deps(), args[1:], cli.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	ctx, ended := traced(context.Background(), args[1:])
+	code := cli.Run(ctx, deps(), args[1:], cli.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	ended(code)
+	return code
+}
+
+// tracesTimeout bounds how long a command waits for its traces to be sent.
+const tracesTimeout = 3 * time.Second
+
+// traced has a command be a span, if the environment names a collector. A daemon is
+// none: each of its requests is.
+func traced(ctx context.Context, args []string) (context.Context, func(code int)) {
+	warn := func(err error) { fmt.Fprintln(os.Stderr, "ramet: warning: traces:", err) }
+	if len(args) == 0 || args[0] == "serve" {
+		return ctx, func(int) {}
+	}
+	traces, err := tracing.Open("ramet", buildVersion().Version, os.Getenv, warn)
+	if err != nil {
+		warn(err)
+	}
+	ctx, ended := traces.Root(ctx, "ramet "+args[0], os.Getenv("TRACEPARENT"))
+	return ctx, func(code int) {
+		var failed error
+		if code != 0 {
+			failed = cli.ExitError(code)
+		}
+		ended(failed)
+		closeTraces(traces)
+	}
+}
+
+// closeTraces sends what there still is. Errors are reported as all others are.
+func closeTraces(traces *tracing.Tracing) {
+	ctx, cancel := context.WithTimeout(context.Background(), tracesTimeout)
+	defer cancel()
+	_ = traces.Close(ctx)
 }
 
 func deps() cli.Deps {
@@ -39,8 +77,13 @@ func connect(ctx context.Context, start bool) (*client.Client, httpwire.Health, 
 	if err != nil {
 		return nil, httpwire.Health{}, err
 	}
+	find := daemon.Connect
 	if start {
-		return daemon.Ensure(ctx, p)
+		find = daemon.Ensure
 	}
-	return daemon.Connect(ctx, p)
+	c, h, err := find(ctx, p)
+	if err == nil {
+		c.Around(tracing.Transport)
+	}
+	return c, h, err
 }

@@ -10,6 +10,7 @@ import (
 	"ramet.dev/ramet/internal/daemon"
 	"ramet.dev/ramet/internal/metrics"
 	"ramet.dev/ramet/internal/paths"
+	"ramet.dev/ramet/internal/tracing"
 )
 
 // serve is the daemon. Its log goes to standard error, which is the log file of
@@ -23,12 +24,19 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 		return err
 	}
 	version := buildVersion().Version
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	traces, err := tracing.Open("ramet-daemon", version, os.Getenv, func(err error) { log.Warn("traces", "error", err) })
+	if err != nil {
+		return err
+	}
+	defer closeTraces(traces)
 	svc := &service{metrics: metrics.New(version)}
 	cfg := daemon.Config{
 		Paths:      p,
 		Version:    version,
-		Logger:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Logger:     log,
 		NewService: svc.open,
+		Around:     traces.Handler,
 		Metrics:    svc.metrics.Handler(),
 		Listen:     daemon.Listen{Address: opts.Listen, CertFile: opts.CertFile, KeyFile: opts.KeyFile},
 	}

@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,6 +19,7 @@ import (
 	"ramet.dev/ramet/internal/paths"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/sentrybin"
+	"ramet.dev/ramet/internal/tracing"
 )
 
 // poolVariable sets how many blank sentries the daemon keeps ready.
@@ -49,7 +52,7 @@ func (s *service) open(ctx context.Context, p paths.Paths, log *slog.Logger) (ht
 		return nil, nil, err
 	}
 	m, err := manager.Open(ctx, manager.Config{
-		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log, Observer: s.metrics,
+		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log, Observer: observers{s.metrics, tracing.Observer{}},
 	})
 	if err != nil {
 		program.Close()
@@ -70,4 +73,27 @@ func (cs closers) Close() error {
 		errs = append(errs, c.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// observers are told one after the other, of ends in the other order.
+type observers []manager.Observer
+
+// Begin implements manager.Observer.
+func (os observers) Begin(ctx context.Context, operation string) (context.Context, func(error)) {
+	ends := make([]func(error), len(os))
+	for i, o := range os {
+		ctx, ends[i] = o.Begin(ctx, operation)
+	}
+	return ctx, func(err error) {
+		for _, end := range slices.Backward(ends) {
+			end(err)
+		}
+	}
+}
+
+// Figure implements manager.Observer.
+func (os observers) Figure(name string, took time.Duration) {
+	for _, o := range os {
+		o.Figure(name, took)
+	}
 }

@@ -40,6 +40,7 @@ var arrows = []struct {
 	{"internal/token", []string{"internal/access", "internal/httpwire", "internal/sandbox", "internal/store"}, "it says who has a secret; what they see is not its business"},
 	{"internal/feed", []string{"internal/sandbox"}, "a ring with readers; what an event means is not its business"},
 	{"internal/store", []string{"internal/sandbox"}, "documents are opaque to it"},
+	{"internal/tracing", []string{"internal/sandbox"}, "it is told what happens; who does it is not its business"},
 	{"internal/metrics", []string{"internal/sandbox"}, "it is told what happens; who does it is not its business"},
 	{"internal/httpwire", []string{"internal/sandbox"}, "what server and client agree on; it knows neither"},
 
@@ -48,7 +49,7 @@ var arrows = []struct {
 	{"internal/debian", []string{"internal/sandbox"}, "it makes a tar stream; who stores it is not its business"},
 	{"internal/doctor", []string{"internal/cgroup"}, "it tries the machine, not the daemon"},
 
-	{"internal/launch", []string{"internal/cgroup", "internal/interp", "internal/sandbox", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
+	{"internal/launch", []string{"internal/cgroup", "internal/interp", "internal/sandbox", "internal/tracing", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/manager", []string{
 		"internal/access", "internal/alarm", "internal/answers", "internal/cgroup", "internal/control", "internal/cowfs", "internal/debian", "internal/feed", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths",
 		"internal/merge", "internal/sandbox", "internal/snapfile", "internal/store", "internal/textdiff", "internal/token", "internal/wire",
@@ -71,7 +72,7 @@ var arrows = []struct {
 
 	{"cmd/ramet", []string{
 		"internal/bench", "internal/cli", "internal/client", "internal/daemon", "internal/demo", "internal/doctor", "internal/httpapi",
-		"internal/httpwire", "internal/manager", "internal/metrics", "internal/paths", "internal/sandbox", "internal/sentrybin", "internal/workload",
+		"internal/httpwire", "internal/manager", "internal/metrics", "internal/paths", "internal/sandbox", "internal/sentrybin", "internal/tracing", "internal/workload",
 	}, "the composition root; it must never link gVisor: the sentry is a program of its own, embedded"},
 	{"cmd/ramet-sentry", []string{"internal/sentry"}, "it starts for every sandbox, so it links nothing that a sandbox does not need"},
 	{"cmd/ramet-guest", []string{"internal/control"}, "it runs inside of sandboxes, as a stranger's program"},
@@ -100,6 +101,7 @@ var restricted = []struct {
 	{"database/sql", []string{"internal/store"}, []string{"test"}, "how records are kept is known in one place; tests look from outside"},
 	{"github.com/danielgtaylor/huma", []string{"internal/httpapi"}, nil, "the REST framework can be replaced in one package"},
 	{"github.com/prometheus", []string{"internal/metrics"}, nil, "what is counted is known in many places, how it is read in one"},
+	{"go.opentelemetry.io", []string{"internal/tracing"}, nil, "how traces are made is known in one place"},
 	{"github.com/spf13/cobra", []string{"internal/cli"}, nil, "the command line framework can be replaced in one package"},
 	{"github.com/google/go-containerregistry", []string{"internal/image"}, nil, "registries and archives are known in one place"},
 	{"github.com/ProtonMail/go-crypto", []string{"internal/debian"}, nil, "signatures are checked in one place"},

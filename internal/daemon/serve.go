@@ -31,7 +31,7 @@ var errEnding = errors.New("the daemon is ending")
 // drained; then the Closer, which may be nil, is closed.
 type NewService func(ctx context.Context, p paths.Paths, log *slog.Logger) (httpapi.Service, io.Closer, error)
 
-// Config says how to be a daemon. All fields but the last three must be set.
+// Config says how to be a daemon. All fields but the last five must be set.
 type Config struct {
 	Paths      paths.Paths
 	Version    string
@@ -41,6 +41,9 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Metrics serves /metrics; it may be nil.
 	Metrics http.Handler
+	// Around is called with what answers requests and returns what does so instead;
+	// it may be nil.
+	Around func(http.Handler) http.Handler
 	// Listen is where it listens besides its socket.
 	Listen Listen
 	// Handover is set in a daemon that a command started.
@@ -174,10 +177,14 @@ func newServer(cfg Config, svc httpapi.Service, work context.Context, stopWork c
 	if timeout == 0 {
 		timeout = DefaultDrainTimeout
 	}
+	var handler http.Handler = api
+	if cfg.Around != nil {
+		handler = cfg.Around(api)
+	}
 	return &server{
 		api: api, log: cfg.Logger, timeout: timeout, stopWork: stopWork,
 		http: &http.Server{
-			Handler:           api,
+			Handler:           handler,
 			ReadHeaderTimeout: headerTimeout,
 			ConnContext:       withPeer,
 			BaseContext:       func(net.Listener) context.Context { return work },

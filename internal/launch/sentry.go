@@ -15,6 +15,7 @@ import (
 
 	"ramet.dev/ramet/internal/cgroup"
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/tracing"
 	"ramet.dev/ramet/internal/wire"
 )
 
@@ -192,13 +193,16 @@ func (s *Sentry) Call(ctx context.Context, call *wire.Call, out any, fds ...*os.
 // open begins a call on a connection of its own, which cancelling ctx closes. done
 // ends it.
 func (s *Sentry) open(ctx context.Context, call *wire.Call, fds ...*os.File) (c *wire.Conn, done func(), err error) {
+	_, ended := tracing.Start(ctx, "sentry "+string(call.Op))
 	if c, err = s.dial(); err != nil {
+		ended(err)
 		return nil, nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	done = func() {
 		stop()
 		c.Finish()
+		ended(nil)
 	}
 	if err := send(c, call, fds); err != nil {
 		done()
