@@ -5,6 +5,7 @@ import (
 	"encoding/base32"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Kind is the prefix that tells what an identifier names.
@@ -24,10 +25,16 @@ const idBytes = 10
 
 var (
 	base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-	idPattern   = regexp.MustCompile(`^(sbx|snap|img|tok)_[a-z2-7]{16}$`)
-	idPrefix    = regexp.MustCompile(`^(sbx|snap|img|tok)_`)
-	namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$`)
+	idPattern   = pattern(`^(sbx|snap|img|tok)_[a-z2-7]{16}$`)
+	idPrefix    = pattern(`^(sbx|snap|img|tok)_`)
+	namePattern = pattern(`^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$`)
 )
+
+// pattern returns a regular expression that is compiled when it is first needed:
+// each sentry would pay for it at its start, and most need none.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // NewID returns a fresh random identifier of kind k.
 func NewID(k Kind) string {
@@ -45,17 +52,17 @@ func EncodeID(k Kind, b [idBytes]byte) string {
 // IsID reports whether s is a well-formed identifier of kind k. Only strings
 // that pass may become part of a path.
 func IsID(k Kind, s string) bool {
-	return idPattern.MatchString(s) && strings.HasPrefix(s, string(k)+"_")
+	return idPattern().MatchString(s) && strings.HasPrefix(s, string(k)+"_")
 }
 
 // ValidName returns a CodeInvalid error that names field unless s is usable as
 // the name of a sandbox or snapshot. Names look like host names, because a
 // sandbox's name becomes its host name, and never like an id.
 func ValidName(field, s string) error {
-	if !namePattern.MatchString(s) || strings.Contains(s, "..") {
+	if !namePattern().MatchString(s) || strings.Contains(s, "..") {
 		return Invalid(field, "%q is not a name: 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning and ending with a letter or digit", s)
 	}
-	if idPrefix.MatchString(s) {
+	if idPrefix().MatchString(s) {
 		return Invalid(field, "%q is not a name: sbx_, snap_, img_ and tok_ begin ids", s)
 	}
 	return nil

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"maps"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -14,7 +13,7 @@ const (
 	maxMetadataValue = 1024 // bytes
 )
 
-var metadataKey = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
+var metadataKey = pattern(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
 
 // ValidMetadata returns a CodeInvalid error that names field unless all of
 // metadata may be stored. Keys are like those of Kubernetes, so that they can be
@@ -36,7 +35,7 @@ func ValidMetadata(field string, metadata map[string]string) error {
 
 // ValidMetadataKey checks one key as ValidMetadata does.
 func ValidMetadataKey(field, k string) error {
-	if len(k) > maxMetadataKey || !metadataKey.MatchString(k) {
+	if len(k) > maxMetadataKey || !metadataKey().MatchString(k) {
 		return Invalid(field, "%.200q is not a key: 1 to %d of letters, digits and '._/-', beginning and ending with a letter or digit", k, maxMetadataKey)
 	}
 	return nil

@@ -2,6 +2,8 @@ package wire
 
 import (
 	"encoding/json"
+	"reflect"
+	"strings"
 
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/snapfile"
@@ -72,6 +74,27 @@ type Call struct {
 	Context  *Context  `json:"context,omitempty"`
 	Run      *Run      `json:"run,omitempty"`
 	Dial     *DialPort `json:"dial,omitempty"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler. What a decoder needs to know of all the
+// fields' types would take longer to find out than to make a child's call, which is
+// the one that most sentries get; so only those that are there are looked at.
+func (c *Call) UnmarshalJSON(b []byte) error {
+	var bodies map[string]json.RawMessage
+	if err := json.Unmarshal(b, &bodies); err != nil {
+		return err
+	}
+	*c = Call{}
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		if body, ok := bodies[name]; ok {
+			if err := json.Unmarshal(body, v.Field(i).Addr().Interface()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Common is what a sandbox is told about itself, however it came to be.
