@@ -2,12 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"ramet.dev/ramet/internal/cli"
+	"ramet.dev/ramet/internal/sandbox"
 )
 
 // envMain makes the test binary be ramet.
@@ -76,5 +80,33 @@ func BenchmarkVersion(b *testing.B) {
 		if err := ramet(b, "version").Run(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestNewLogger(t *testing.T) {
+	for setting, want := range map[string][2]string{ // of a debug and an info line
+		"":           {"", "level=INFO msg=b a=1"},
+		"debug":      {"level=DEBUG msg=a", "level=INFO msg=b a=1"},
+		"warn":       {"", ""},
+		"json":       {"", `"level":"INFO","msg":"b","a":1}`},
+		"json,debug": {`"level":"DEBUG","msg":"a"}`, `"level":"INFO","msg":"b","a":1}`},
+		"error,text": {"", ""},
+	} {
+		var debug, info strings.Builder
+		for w, line := range map[*strings.Builder]func(*slog.Logger){&debug: func(l *slog.Logger) { l.Debug("a") }, &info: func(l *slog.Logger) { l.Info("b", "a", 1) }} {
+			log, err := newLogger(w, setting)
+			if err != nil {
+				t.Fatal(err)
+			}
+			line(log)
+		}
+		for i, got := range []string{debug.String(), info.String()} {
+			if (got == "") != (want[i] == "") || !strings.Contains(got, want[i]) {
+				t.Errorf("%q: %q, not %q", setting, got, want[i])
+			}
+		}
+	}
+	if _, err := newLogger(io.Discard, "loud"); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+		t.Errorf("loud: %v", err)
 	}
 }

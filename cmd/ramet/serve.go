@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"syscall"
 
 	"ramet.dev/ramet/internal/cli"
 	"ramet.dev/ramet/internal/daemon"
 	"ramet.dev/ramet/internal/metrics"
 	"ramet.dev/ramet/internal/paths"
+	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/tracing"
 )
 
@@ -24,7 +27,10 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 		return err
 	}
 	version := buildVersion().Version
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	log, err := newLogger(os.Stderr, os.Getenv(logVariable))
+	if err != nil {
+		return err
+	}
 	traces, err := tracing.Open("ramet-daemon", version, os.Getenv, func(err error) { log.Warn("traces", "error", err) })
 	if err != nil {
 		return err
@@ -46,4 +52,30 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 		}
 	}
 	return daemon.Serve(ctx, cfg)
+}
+
+// logVariable says what is logged, and how.
+const logVariable = "RAMET_LOG"
+
+// newLogger returns a log of what setting says: a level, "json" or both, with a comma
+// between them.
+func newLogger(w io.Writer, setting string) (*slog.Logger, error) {
+	var opts slog.HandlerOptions
+	json := false
+	for word := range strings.SplitSeq(setting, ",") {
+		var level slog.Level
+		switch err := level.UnmarshalText([]byte(word)); {
+		case word == "" || word == "text":
+		case word == "json":
+			json = true
+		case err != nil:
+			return nil, sandbox.Invalid(logVariable, "%q is not debug, info, warn or error, and not text or json", word)
+		default:
+			opts.Level = level
+		}
+	}
+	if json {
+		return slog.New(slog.NewJSONHandler(w, &opts)), nil
+	}
+	return slog.New(slog.NewTextHandler(w, &opts)), nil
 }

@@ -37,7 +37,9 @@ type Client struct {
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Around has wrap stand between c and the daemon. It must come before any call.
-func (c *Client) Around(wrap func(http.RoundTripper) http.RoundTripper) { c.http.Transport = wrap(c.http.Transport) }
+func (c *Client) Around(wrap func(http.RoundTripper) http.RoundTripper) {
+	c.http.Transport = wrap(c.http.Transport)
+}
 
 // Health asks whether the daemon is alive, and which version it is.
 func (c *Client) Health(ctx context.Context) (httpwire.Health, error) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -381,6 +382,35 @@ func TestImageEvents(t *testing.T) {
 	want := "event: progress\ndata: {\"phase\":\"unpack\",\"done\":1,\"total\":2}\n\nevent: image\ndata: {\"id\":\"" + imgA + `"`
 	if got.status != 200 || !strings.HasPrefix(got.body, want) {
 		t.Errorf("status %d: %s", got.status, got.body)
+	}
+}
+
+// TestRequestsAreLogged looks at the lines that requests leave.
+func TestRequestsAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	svc := &apitest.Service{GetFunc: func(_ context.Context, ref string) (*sandbox.Sandbox, error) {
+		if ref == "broken" {
+			return nil, errors.New("a defect")
+		}
+		return nil, sandbox.NotFound("sandbox", ref)
+	}}
+	for _, c := range []struct {
+		level      slog.Level
+		path, want string
+	}{
+		{slog.LevelDebug, "/v1/sandboxes/a?secret=1", "level=DEBUG msg=request request=mine method=GET path=/v1/sandboxes/a status=400 took="},
+		{slog.LevelDebug, "/v1/sandboxes/a/ports/80/secret", `path="(a port)" status=`},
+		{slog.LevelInfo, "/v1/sandboxes/a", ""},
+		{slog.LevelInfo, "/v1/sandboxes/broken", "level=WARN msg=request request=mine method=GET path=/v1/sandboxes/broken status=500 took="},
+	} {
+		log.Reset()
+		api := httpapi.New(httpapi.Config{Identify: apitest.Owner, Service: svc, Version: "1", Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: c.level}))})
+		r := httptest.NewRequest("GET", c.path, nil)
+		r.Header.Set(httpwire.RequestIDHeader, "mine")
+		api.ServeHTTP(httptest.NewRecorder(), r)
+		if got := log.String(); !strings.Contains(got, c.want) || c.want == "" && got != "" || strings.Contains(got, "secret") {
+			t.Errorf("%s: %s", c.path, got)
+		}
 	}
 }
 

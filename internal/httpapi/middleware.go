@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"path"
@@ -33,6 +34,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(httpwire.RequestIDHeader, id)
 	rw := &responseWriter{ResponseWriter: w}
 	r = r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id))
+	defer a.logRequest(rw, r, time.Now())
 	defer a.recoverPanic(rw, r)
 	// Who looks whether the daemon is well is answered to the end.
 	if r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
@@ -46,6 +48,24 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = &timedBody{ReadCloser: r.Body, conn: http.NewResponseController(w)}
 	a.route(rw, r)
+}
+
+// logRequest writes down a request that is over: one that failed through our fault as
+// a warning. Paths for servers in sandboxes, and queries, may have secrets.
+func (a *API) logRequest(w *responseWriter, r *http.Request, began time.Time) {
+	level := slog.LevelDebug
+	if w.status >= http.StatusInternalServerError {
+		level = slog.LevelWarn
+	}
+	if !a.log.Enabled(r.Context(), level) {
+		return
+	}
+	path := r.URL.Path
+	if p, err := proxyTarget(r); p != nil || err != nil {
+		path = "(a port)"
+	}
+	a.log.LogAttrs(r.Context(), level, "request", slog.String("request", requestID(r.Context())), slog.String("method", r.Method),
+		slog.String("path", path), slog.Int("status", w.status), slog.Duration("took", time.Since(began)))
 }
 
 func requestID(ctx context.Context) string {
@@ -150,16 +170,23 @@ func writeJSON(w http.ResponseWriter, status int, mediaType string, v any) {
 // WebSocket.
 type responseWriter struct {
 	http.ResponseWriter
-	begun bool
-	conn  net.Conn
+	begun  bool
+	status int
+	conn   net.Conn
 }
 
 func (w *responseWriter) WriteHeader(status int) {
+	if w.status < http.StatusOK { // others come before the one that counts
+		w.status = status
+	}
 	w.begun = true
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *responseWriter) Write(p []byte) (int, error) {
+	if w.status < http.StatusOK {
+		w.status = http.StatusOK
+	}
 	w.begun = true
 	return w.ResponseWriter.Write(p)
 }
@@ -171,7 +198,7 @@ func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter 
 func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
-		w.begun, w.conn = true, conn
+		w.begun, w.status, w.conn = true, http.StatusSwitchingProtocols, conn
 	}
 	return conn, rw, err
 }
