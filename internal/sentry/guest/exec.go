@@ -16,6 +16,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/user"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/pipe"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
 	"ramet.dev/ramet/internal/sandbox"
@@ -233,11 +234,11 @@ func (g *Guest) modeOf(ctx context.Context, mns *vfs.MountNamespace, name string
 
 // openStdio fills the standard descriptors of fds and puts the other ends into p.
 func (g *Guest) openStdio(ctx context.Context, mns *vfs.MountNamespace, fds *kernel.FDTable, stdin bool, p *process) error {
-	pipe := func() (r, w *vfs.FileDescription, err error) {
+	newPipe := func() (r, w *vfs.FileDescription, err error) {
 		return pipefs.NewConnectedPipeFDs(ctx, g.k.PipeMount(), 0)
 	}
 	if stdin {
-		r, w, err := pipe()
+		r, w, err := newPipe()
 		if err != nil {
 			return fmt.Errorf("create stdin: %w", err)
 		}
@@ -259,11 +260,12 @@ func (g *Guest) openStdio(ctx context.Context, mns *vfs.MountNamespace, fds *ker
 		}
 	}
 	for fd, end := range map[int32]**vfs.FileDescription{1: &p.stdout, 2: &p.stderr} {
-		r, w, err := pipe()
+		r, w, err := newPipe()
 		if err != nil {
 			return fmt.Errorf("create output pipe: %w", err)
 		}
 		*end = r
+		_, _ = r.Impl().(*pipe.VFSPipeFD).SetPipeSize(outputPipe) // it is smaller else, which is no error
 		if err := place(ctx, fds, fd, w); err != nil {
 			return fmt.Errorf("create output pipe: %w", err)
 		}

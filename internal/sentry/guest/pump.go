@@ -60,6 +60,17 @@ func (p *pump) fill(out *ring, stream wire.Stream, most int) (int, error) {
 	})
 }
 
+const (
+	// batchFor is how long output may be left in a pipe, so that more comes together,
+	// and batchLess how much is not worth a look, in bytes. It is only left there if
+	// there was some so short a time before.
+	batchFor  = 300 * gotime.Microsecond
+	batchLess = 64 << 10
+	// outputPipe is the size of the pipes for output, in bytes: what is written
+	// meanwhile.
+	outputPipe = 256 << 10
+)
+
 // maxUnread is at least what a terminal has, in bytes, with a carriage return for
 // each line feed.
 const maxUnread = 512 << 10
@@ -128,6 +139,9 @@ func (g *Guest) drain(p *process, end **vfs.FileDescription, stream wire.Stream,
 	}()
 	exited := p.exited
 	left := math.MaxInt // how much of end is still p's output
+	batch := gotime.NewTimer(0)
+	defer batch.Stop()
+	var filled gotime.Time // when something was last in end
 	for {
 		select {
 		case <-exited:
@@ -143,6 +157,7 @@ func (g *Guest) drain(p *process, end **vfs.FileDescription, stream wire.Stream,
 		switch {
 		case n > 0:
 			p.touch()
+			filled = gotime.Now()
 			if exited == nil && own {
 				left -= n
 			}
@@ -161,7 +176,20 @@ func (g *Guest) drain(p *process, end **vfs.FileDescription, stream wire.Stream,
 		select {
 		case <-pm.wake.c:
 		case <-exited:
-			exited, left = nil, pm.unread()
+			continue
+		}
+		// One who writes much in small pieces is not attended to for each of them:
+		// that takes several times as long as the writing.
+		soon := batchFor - gotime.Since(filled)
+		if soon <= 0 {
+			continue
+		}
+		if n := pm.unread(); n > 0 && n < batchLess { // none: the alarm was for what has been read
+			batch.Reset(soon)
+			select {
+			case <-batch.C:
+			case <-exited:
+			}
 		}
 	}
 }
