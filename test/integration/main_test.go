@@ -31,6 +31,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case "sentry":
 			os.Exit(sentry.Main(os.Args[2:]))
+		case "container":
+			os.Exit(containerMain(os.Args[2:]))
 		case "cli":
 			os.Exit(cliMain(os.Args[2:]))
 		case "version": // the launcher asks whether it can make namespaces
