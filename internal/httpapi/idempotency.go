@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/audit"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -170,6 +171,7 @@ func (a *API) replay(w http.ResponseWriter, r *http.Request, before *Answer, dig
 	case before.Left:
 		a.writeProblem(w, r, sandbox.Errorf(sandbox.CodeConflict, "this was done before, and its answer is not kept: it is secret, or has more than %d bytes", maxKeptAnswer))
 	default:
+		audit.Of(r.Context()).Drop() // it was written down when it was done
 		h := w.Header()
 		if h.Set(httpwire.ReplayedHeader, "true"); before.Type != "" {
 			h.Set("Content-Type", before.Type)

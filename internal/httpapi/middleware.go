@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"ramet.dev/ramet/internal/audit"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -99,11 +100,15 @@ func (a *API) route(w *responseWriter, r *http.Request) {
 	r, end, err := a.admit(r, pattern)
 	defer end()
 	if err != nil && pattern != "" || sandbox.CodeOf(err) == sandbox.CodeUnknownUser {
+		if sandbox.CodeOf(err) == sandbox.CodeForbidden { // what strangers try is not written down: they could go on for ever
+			a.written(w, r, pattern, func(w *responseWriter, r *http.Request) { a.writeProblem(w, r, err) })
+			return
+		}
 		a.writeProblem(w, r, err)
 		return
 	}
 	if pattern != "" {
-		a.once(w, r, pattern, a.mux.ServeHTTP)
+		a.written(w, r, pattern, func(w *responseWriter, r *http.Request) { a.once(w, r, pattern, a.mux.ServeHTTP) })
 		return
 	}
 	probe := &probeWriter{header: http.Header{}}
@@ -151,6 +156,7 @@ func (a *API) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 func (a *API) problem(ctx context.Context, err error) *httpwire.Problem {
 	p := *httpwire.NewProblem(err)
 	p.RequestID = requestID(ctx)
+	audit.Of(ctx).Failed(p.Code)
 	if p.Code == sandbox.CodeInternal {
 		a.log.Error("request failed", "request", p.RequestID, "error", err)
 	}
@@ -171,7 +177,7 @@ func writeJSON(w http.ResponseWriter, status int, mediaType string, v any) {
 type responseWriter struct {
 	http.ResponseWriter
 	begun  bool
-	status int
+	status int // 0 before it has begun
 	conn   net.Conn
 }
 

@@ -58,6 +58,14 @@ func (a *API) routeOpenAPI() {
 			"application/openapi+json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}},
 		}},
 	})
+	a.operations = map[string]string{}
+	for path, item := range a.huma.OpenAPI().Paths {
+		for method, op := range map[string]*huma.Operation{"GET": item.Get, "PUT": item.Put, "POST": item.Post, "DELETE": item.Delete, "PATCH": item.Patch, "HEAD": item.Head} {
+			if op != nil {
+				a.operations[method+" "+path] = op.OperationID
+			}
+		}
+	}
 	doc, err := json.Marshal(a.huma.OpenAPI())
 	if err != nil {
 		panic("render OpenAPI document: " + err.Error()) // the types of this package cannot be described: a defect

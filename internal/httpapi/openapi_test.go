@@ -119,6 +119,8 @@ GET /healthz
 GET /metrics
 GET /openapi.json
 GET /readyz
+GET /v1/audit
+GET /v1/audit/verify
 GET /v1/events
 GET /v1/images
 GET /v1/images/{ref}

@@ -41,7 +41,7 @@ func operation(method, path, id, tag, summary string, errors ...int) huma.Operat
 	errors = slices.Compact(errors)
 	return huma.Operation{
 		Parameters: params,
-		Method: method, Path: path, OperationID: id, Tags: []string{tag}, Summary: summary,
+		Method:     method, Path: path, OperationID: id, Tags: []string{tag}, Summary: summary,
 		Errors: append([]int{
 			http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 		}, errors...),

@@ -48,6 +48,8 @@ type API struct {
 	reverse *httputil.ReverseProxy
 	gate    gate
 	flights flights
+	// operations are the ids of routes in the document.
+	operations map[string]string
 }
 
 // New returns the REST interface to cfg.Service.
@@ -72,6 +74,7 @@ func New(cfg Config) *API {
 	a.routeSnapshots()
 	a.routeExports()
 	a.routeTokens()
+	a.routeAudit()
 	a.routeOpenAPI()
 	return a
 }

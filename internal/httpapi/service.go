@@ -40,6 +40,7 @@ type Service interface {
 	EventService
 	TokenService
 	AnswerService
+	AuditService
 
 	Stats(ctx context.Context, ref string) (*sandbox.Stats, error)
 

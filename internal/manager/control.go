@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/audit"
 	"ramet.dev/ramet/internal/control"
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
@@ -189,7 +190,16 @@ func (m *Manager) carryOut(ctx context.Context, s *launch.Sentry, line []byte, i
 	if err := r.grant.pace.WaitN(ctx, cost); err != nil {
 		return nil, err
 	}
-	return do(ctx, req)
+	ctx, note := audit.Begin(ctx, "self-"+string(req.Op), "")
+	note.Object(b.id)
+	reply, err := do(ctx, req)
+	if err != nil {
+		note.Failed(sandbox.CodeOf(err))
+	}
+	if req.Op != control.OpInfo {
+		m.AppendAudit(note.Entry())
+	}
+	return reply, err
 }
 
 // boxOf returns the sandbox that runs in s, or nil.

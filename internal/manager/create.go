@@ -8,6 +8,7 @@ import (
 	"regexp"
 
 	"ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/audit"
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/store"
@@ -68,6 +69,8 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 		return nil, fmt.Errorf("create sandbox: %w", err)
 	}
 	v := b.view()
+	audit.Of(ctx).Object(b.id)
+	audit.Of(ctx).Set(func(d *sandbox.AuditDetails) { d.Image = img.ID })
 	return &v, nil
 }
 

@@ -57,6 +57,7 @@ func (m *Manager) Diff(ctx context.Context, fromRef, toRef string, req sandbox.D
 			return nil, fmt.Errorf("diff: %w", err)
 		}
 	}
+	noteDiff(ctx, d)
 	return d, nil
 }
 

@@ -70,6 +70,7 @@ func (m *Manager) Commit(ctx context.Context, ref string, req sandbox.CommitRequ
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
+	noteImage(ctx, img.ID)
 	if b, err := m.resolve(ctx, p.id); err == nil { // else it was of a snapshot
 		m.tellOf(sandbox.EventCommitted, b, sandbox.Event{Image: img.ID})
 	}

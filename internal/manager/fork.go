@@ -87,6 +87,7 @@ func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by 
 		return nil, fmt.Errorf("fork: %w", err)
 	}
 	out.Children = batch.children
+	noteChildren(ctx, f, parent.Image, batch.children, func(d *sandbox.AuditDetails) { d.Parent = b.id })
 	m.tell(sandbox.EventForked, &parent, sandbox.Event{Children: idsOf(batch.children)})
 	out.ReturnMS = millis(began)
 	return out, nil

@@ -134,6 +134,7 @@ func (m *Manager) CreateImage(ctx context.Context, req sandbox.ImageRequest, pro
 	if err != nil {
 		return nil, err
 	}
+	noteImage(ctx, img.ID)
 	return &img, nil
 }
 

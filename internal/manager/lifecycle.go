@@ -142,7 +142,11 @@ func (b *box) takeIdle(now time.Time) bool {
 
 // retire destroys b by itself.
 func (m *Manager) retire(b *box, reason string) {
-	if err := m.destroy(b, reason); err != nil && sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	switch err := m.destroy(b, reason); sandbox.CodeOf(err) {
+	case "":
+		m.AppendAudit(sandbox.AuditEntry{Time: time.Now().UTC(), Tenant: b.tenant(), Action: "retire-sandbox", Object: b.id, Result: "ok"})
+	case sandbox.CodeNotFound:
+	default:
 		m.log.Warn("destroy a sandbox by itself", "id", b.id, "error", err)
 	}
 }

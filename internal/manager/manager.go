@@ -14,6 +14,7 @@ import (
 
 	"ramet.dev/ramet/internal/alarm"
 	"ramet.dev/ramet/internal/answers"
+	"ramet.dev/ramet/internal/audit"
 	"ramet.dev/ramet/internal/cgroup"
 	"ramet.dev/ramet/internal/feed"
 	"ramet.dev/ramet/internal/image"
@@ -58,6 +59,7 @@ type Manager struct {
 	events   *feed.Feed
 	tokens   *token.Registry
 	*answers.Book
+	audit *audit.Log
 
 	mu         sync.Mutex
 	boxes      map[string]*box
@@ -117,6 +119,14 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 	if m.tokens, err = token.Open(ctx, m.store); err != nil {
 		return nil, err
 	}
+	if m.audit, err = audit.Open(cfg.Paths.Audit(), m.log); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			m.audit.Close()
+		}
+	}()
 	if m.Book, err = answers.Open(ctx, m.store); err != nil {
 		return nil, err
 	}
@@ -190,7 +200,7 @@ func (m *Manager) Close() error {
 	if m.cgroups != nil {
 		err = errors.Join(err, m.cgroups.Close()) // stays while sandboxes are in it
 	}
-	return errors.Join(err, m.store.Close())
+	return errors.Join(err, m.audit.Close(), m.store.Close())
 }
 
 const (

@@ -79,6 +79,7 @@ func (m *Manager) Merge(ctx context.Context, ref string, req sandbox.MergeReques
 			if n := len(g.result.Applied); n > 0 && !req.DryRun {
 				m.tellOf(sandbox.EventMerged, b, sandbox.Event{From: req.From, Paths: n})
 			}
+			noteMerge(ctx, g.from, &req, g.result)
 			return g.result, nil
 		}
 	}

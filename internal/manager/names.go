@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/audit"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -28,6 +29,7 @@ func (m *Manager) resolve(ctx context.Context, ref string) (*box, error) {
 	if b == nil || !b.seenBy(caller) {
 		return nil, sandbox.NotFound("sandbox", ref)
 	}
+	audit.Of(ctx).Object(b.id)
 	return b, nil
 }
 
@@ -47,6 +49,7 @@ func (m *Manager) resolveSnapshot(ctx context.Context, ref string) (*snapshot, e
 	if s == nil || !s.seenBy(caller) {
 		return nil, sandbox.NotFound("snapshot", ref)
 	}
+	audit.Of(ctx).Object(s.id)
 	return s, nil
 }
 

@@ -93,6 +93,7 @@ func (m *Manager) snapshot(ctx context.Context, b *box, req sandbox.SnapshotRequ
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
 	v := s.view()
+	s.note(ctx)
 	m.tellOf(sandbox.EventSnapshotted, b, sandbox.Event{Snapshot: v.ID})
 	return &v, nil
 }
@@ -337,6 +338,7 @@ func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRe
 		return nil, fmt.Errorf("restore: %w", err)
 	}
 	out.Children = batch.children
+	noteChildren(ctx, f, source.Image, batch.children, func(d *sandbox.AuditDetails) { d.Parent, d.Snapshot, d.Digest = source.ID, s.id, s.rec.Digest })
 	out.ReturnMS = millis(began)
 	return out, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"ramet.dev/ramet/internal/audit"
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/store"
@@ -54,6 +55,7 @@ func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (_ *sandbox
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
 	v := b.view()
+	s.note(ctx)
 	m.tell(sandbox.EventRolledBack, &v, sandbox.Event{Snapshot: s.id})
 	return &v, nil
 }
@@ -141,6 +143,7 @@ func (m *Manager) Promote(ctx context.Context, childRef string) (_ *sandbox.Sand
 		return nil, fmt.Errorf("promote: %w", errors.Join(err, m.identify(context.WithoutCancel(ctx), sentry, &was)))
 	}
 	v := parent.view()
+	audit.Of(ctx).Set(func(d *sandbox.AuditDetails) { d.Parent = parent.id })
 	m.tellOf(sandbox.EventDestroyed, child, sandbox.Event{})
 	m.tell(sandbox.EventPromoted, &v, sandbox.Event{Child: child.id})
 	return &v, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/audit"
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -37,7 +38,11 @@ func (m *Manager) CreateToken(ctx context.Context, req sandbox.TokenRequest) (*s
 		}
 		req.Sandbox = b.id
 	}
-	return m.tokens.Create(ctx, req)
+	t, err := m.tokens.Create(ctx, req)
+	if err == nil {
+		audit.Of(ctx).Set(func(d *sandbox.AuditDetails) { d.Token = t.ID })
+	}
+	return t, err
 }
 
 // Tokens lists the tokens that the caller may know of.

@@ -42,6 +42,9 @@ func (p Paths) Log() string { return filepath.Join(p.dataDir, "daemon.log") }
 // Registry returns the path of the database of sandboxes, snapshots and images.
 func (p Paths) Registry() string { return filepath.Join(p.dataDir, "registry.db") }
 
+// Audit returns the directory of the audit.
+func (p Paths) Audit() string { return filepath.Join(p.dataDir, "audit") }
+
 // Images returns the directory of images.
 func (p Paths) Images() string { return filepath.Join(p.dataDir, "images") }
 

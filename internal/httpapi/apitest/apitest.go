@@ -22,6 +22,7 @@ type Service struct {
 	ContextFuncs
 	TokenFuncs
 	Answers
+	Audit
 	EventsFunc         func(context.Context, sandbox.EventRequest, func(), func(sandbox.Event) error) error
 	CreateFunc         func(context.Context, sandbox.CreateRequest) (*sandbox.Sandbox, error)
 	GetFunc            func(context.Context, string) (*sandbox.Sandbox, error)

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func (a *app) auditCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "audit", Short: "Show who did what, and whether that is as it was written", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.auditLsCommand(), a.auditVerifyCommand())
+	return cmd
+}
+
+func (a *app) auditLsCommand() *cobra.Command {
+	var since int64
+	cmd := &cobra.Command{
+		Use: "ls [--since N]", Short: "List changes, the oldest first; with --json one document a line", Args: cobra.NoArgs,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
+			var rows [][]string
+			err := c.Audit(ctx, since, func(e sandbox.AuditEntry) error {
+				if a.json {
+					return a.writeJSON(e)
+				}
+				rows = append(rows, []string{strconv.FormatInt(e.Seq, 10), e.Time.Format(time.RFC3339), whoDid(e), e.Action, e.Object, e.Result, detailsText(e.Details)})
+				return nil
+			})
+			if err != nil || a.json {
+				return err
+			}
+			return a.show(nil, table([]string{"SEQ", "TIME", "WHO", "ACTION", "OBJECT", "RESULT", "DETAILS"}, rows))
+		}),
+	}
+	cmd.Flags().Int64Var(&since, "since", 0, "number of the last entry that is known")
+	return cmd
+}
+
+// whoDid says for people whose entry it is.
+func whoDid(e sandbox.AuditEntry) string {
+	switch {
+	case e.By != "":
+		return e.By
+	case e.Token != "":
+		return e.Tenant + "/" + e.Token
+	case e.UID != nil:
+		return "uid " + strconv.FormatUint(uint64(*e.UID), 10)
+	}
+	return "daemon"
+}
+
+func detailsText(d *sandbox.AuditDetails) string {
+	if d == nil {
+		return ""
+	}
+	var words []string
+	add := func(name, value string) {
+		if value != "" && value != "0" {
+			words = append(words, name+"="+value)
+		}
+	}
+	add("parent", d.Parent)
+	add("children", strings.Join(d.Children, ","))
+	add("failed", strconv.Itoa(d.Failed))
+	add("snapshot", d.Snapshot)
+	add("image", d.Image)
+	add("token", d.Token)
+	add("from", strings.Join(d.From, ","))
+	add("changes", strconv.Itoa(d.Changes))
+	add("conflicts", strconv.Itoa(d.Conflicts))
+	add("missing", d.Missing)
+	return strings.Join(words, " ")
+}
+
+func (a *app) auditVerifyCommand() *cobra.Command {
+	var head string
+	cmd := &cobra.Command{
+		Use: "verify [--head N:DIGEST]", Short: "Find lines that were changed, removed or moved; the exit code is 1 if there are any", Args: cobra.NoArgs,
+		Long: "Find lines that were changed, removed or moved; the exit code is 1 if there are any.\n\n" +
+			"Who can write to the data directory can write the whole audit anew. Keep the head that this shows elsewhere: with --head it must still be there.",
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
+			r, err := c.VerifyAudit(ctx, head)
+			if err != nil {
+				return err
+			}
+			err = a.show(r, func(w io.Writer) error {
+				for _, f := range r.Faults {
+					at := f.File
+					if f.Line > 0 {
+						at += ":" + strconv.Itoa(f.Line)
+					}
+					if _, err := fmt.Fprintln(w, printable(at+": "+f.Detail)); err != nil {
+						return err
+					}
+				}
+				_, err := fmt.Fprintf(w, "%d lines in %d files, from number %d, %d faults\nhead %s\n", r.Entries, r.Files, r.First, len(r.Faults), r.Head)
+				return err
+			})
+			if err == nil && !r.OK {
+				return ExitError(1)
+			}
+			return err
+		}),
+	}
+	cmd.Flags().StringVar(&head, "head", "", "what an earlier verification showed")
+	return cmd
+}

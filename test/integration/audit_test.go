@@ -1,0 +1,148 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	who "ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// sharedLog keeps a log that several write to.
+type sharedLog struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *sharedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// TestAuditSaysWhatWasDone does one of each and reads what was written down. Secrets
+// that were given in all places are in neither the audit nor the log.
+func TestAuditSaysWhatWasDone(t *testing.T) {
+	const secret = "hunter2hunter2"
+	n := newClosedNode(t, filepath.Join(newDir(t), "data"))
+	log := &sharedLog{}
+	n.log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	n.open()
+	t.Cleanup(n.finish)
+	api := httpapi.New(httpapi.Config{Service: n.m, Identify: apitest.Owner, Logger: n.log})
+	server := httptest.NewServer(http.HandlerFunc(api.ServeHTTP))
+	defer server.Close()
+	ctx := context.Background()
+	issued, err := n.m.CreateToken(who.With(ctx, who.Owner(0)), sandbox.TokenRequest{Scope: sandbox.ScopeAdmin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Open(client.Config{Address: server.URL, Token: issued.Secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := c.Create(ctx, sandbox.CreateRequest{Image: "box", Env: map[string]string{"TOKEN": secret}, Metadata: map[string]string{"k": secret}})
+	check(err)
+	_, err = c.Exec(ctx, root.ID, sandbox.ExecRequest{Argv: []string{"/bin/guest", secret}, Env: map[string]string{"T": secret}, Stdin: secret})
+	check(err)
+	_, err = c.WriteFile(ctx, root.ID, sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: "/" + secret}}, strings.NewReader(secret))
+	check(err)
+	forked, err := c.Fork(ctx, root.ID, sandbox.ForkRequest{Count: 2, Env: map[string]string{"T": secret}})
+	check(err)
+	kids := n.children(forked)
+	_, err = c.WriteFile(ctx, kids[0].ID, sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: "/new"}}, strings.NewReader(secret))
+	check(err)
+	diff, err := c.Diff(ctx, root.ID, kids[0].ID, sandbox.DiffRequest{})
+	check(err)
+	_, err = c.Merge(ctx, root.ID, sandbox.MergeRequest{From: []string{kids[0].ID}})
+	check(err)
+	snap, err := c.Snapshot(ctx, root.ID, sandbox.SnapshotRequest{Name: "kept"})
+	check(err)
+	restored, err := c.Restore(ctx, snap.ID, sandbox.RestoreRequest{})
+	check(err)
+	_, err = c.Promote(ctx, kids[1].ID)
+	check(err)
+	check(c.Destroy(ctx, kids[0].ID))
+	check(c.Destroy(ctx, n.children(restored)[0].ID))
+	check(c.DeleteSnapshot(ctx, snap.ID))
+	if _, err := c.Fork(ctx, kids[0].ID, sandbox.ForkRequest{}); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		t.Errorf("fork of what is gone: %v", err)
+	}
+
+	n.reopen() // its end is on the disk
+	want := map[string]func(sandbox.AuditEntry) bool{
+		"create-sandbox": func(e sandbox.AuditEntry) bool { return e.Object == root.ID && e.Details.Image == root.Image },
+		"exec":           func(e sandbox.AuditEntry) bool { return e.Object == root.ID },
+		"fork-sandbox": func(e sandbox.AuditEntry) bool {
+			return e.Result != "ok" || e.Details.Parent == root.ID && len(e.Details.Children) == 2 && e.Details.Children[0] == kids[0].ID && e.Details.Freeze != ""
+		},
+		"diff-sandboxes": func(e sandbox.AuditEntry) bool {
+			return e.Details.Changes == len(diff.Changes) && e.Details.Base == root.ID && len(e.Details.Digest) == 64
+		},
+		"merge-sandboxes": func(e sandbox.AuditEntry) bool {
+			return e.Details.From[0] == kids[0].ID && e.Details.Changes == 1 && len(e.Details.Digest) == 64
+		},
+		"create-snapshot": func(e sandbox.AuditEntry) bool { return e.Details.Snapshot == snap.ID && len(e.Details.Digest) == 64 },
+		"restore-snapshot": func(e sandbox.AuditEntry) bool {
+			return e.Object == snap.ID && len(e.Details.Children) == 1 && len(e.Details.Digest) == 64
+		},
+		"promote-sandbox": func(e sandbox.AuditEntry) bool { return e.Object == kids[1].ID && e.Details.Parent == root.ID },
+		"destroy-sandbox": func(e sandbox.AuditEntry) bool { return e.Object != "" },
+		"delete-snapshot": func(e sandbox.AuditEntry) bool { return e.Object == snap.ID },
+	}
+	entries, err := n.m.AuditEntries(ctx, 0, 1000)
+	check(err)
+	found := map[string]bool{}
+	for _, e := range entries {
+		holds, known := want[e.Action]
+		if found[e.Action] = true; known && (!holds(e) || e.Token != issued.ID || e.Request == "") {
+			t.Errorf("%s: %+v %+v", e.Action, e, e.Details)
+		}
+	}
+	for action := range want {
+		if !found[action] {
+			t.Errorf("%s was not written down", action)
+		}
+	}
+	if last := entries[len(entries)-1]; last.Action != "fork-sandbox" || last.Result != "not_found" || last.Object != kids[0].ID {
+		t.Errorf("the last one is %+v", last)
+	}
+	if r, err := n.m.VerifyAudit(ctx, ""); err != nil || !r.OK || r.Entries != int64(len(entries)) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	texts := map[string][]byte{"log": log.buf.Bytes()}
+	files, err := filepath.Glob(filepath.Join(n.paths.Audit(), "*"))
+	check(err)
+	for _, f := range files {
+		texts[f], err = os.ReadFile(f)
+		check(err)
+	}
+	for name, text := range texts {
+		for _, s := range []string{secret, issued.Secret, strings.TrimPrefix(issued.Secret, "ramet_")} {
+			if bytes.Contains(text, []byte(s)) {
+				t.Errorf("a secret is in %s", name)
+			}
+		}
+	}
+	if len(files) < 2 {
+		t.Errorf("files %q", files)
+	}
+}
