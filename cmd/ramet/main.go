@@ -45,11 +45,11 @@ func traced(ctx context.Context, args []string) (context.Context, func(code int)
 	}
 	ctx, ended := traces.Root(ctx, "ramet "+args[0], os.Getenv("TRACEPARENT"))
 	return ctx, func(code int) {
-		var failed error
+		failure := ""
 		if code != 0 {
-			failed = cli.ExitError(code)
+			failure = fmt.Sprint("exit code ", code)
 		}
-		ended(failed)
+		ended(failure)
 		closeTraces(traces)
 	}
 }

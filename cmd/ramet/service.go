@@ -97,3 +97,10 @@ func (os observers) Figure(name string, took time.Duration) {
 		o.Figure(name, took)
 	}
 }
+
+// Phases implements manager.Observer.
+func (os observers) Phases(ctx context.Context, call string, ms map[string]float64) {
+	for _, o := range os {
+		o.Phases(ctx, call, ms)
+	}
+}

@@ -312,6 +312,7 @@ func (b *batch) load(ctx context.Context, i int, f *freeze, files []*os.File, ho
 	if _, err := s.Call(ctx, call, &loaded, files...); err != nil {
 		return err
 	}
+	b.m.phases(ctx, wire.OpLoad, loaded.Phases)
 	d.rec.Sandbox.Identity.Hooks, d.rec.Sandbox.Identity.Reseeded = loaded.Hooks, loaded.Reseeded
 	d.rec.Freeze = f.id
 	b.boxes[i] = &box{id: d.rec.Sandbox.ID, rec: d.rec, sentry: s, freeze: f}

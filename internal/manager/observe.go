@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
 )
 
 // Observer is told what the manager does, where it does it: requests and what
@@ -16,6 +17,9 @@ type Observer interface {
 	Begin(ctx context.Context, operation string) (context.Context, func(error))
 	// Figure is told how long a part of an operation took.
 	Figure(name string, took time.Duration)
+	// Phases is told how a sentry spent the time of a call that was made for the
+	// operation of ctx, in milliseconds. Sentries are not believed.
+	Phases(ctx context.Context, call string, ms map[string]float64)
 }
 
 // The figures besides operations as a whole.
@@ -45,6 +49,12 @@ func (m *Manager) observe(ctx context.Context, operation string) (_ context.Cont
 func (m *Manager) figure(name string, ms float64) {
 	if m.cfg.Observer != nil {
 		m.cfg.Observer.Figure(name, time.Duration(ms*float64(time.Millisecond)))
+	}
+}
+
+func (m *Manager) phases(ctx context.Context, call wire.Op, ms map[string]float64) {
+	if m.cfg.Observer != nil {
+		m.cfg.Observer.Phases(ctx, string(call), ms)
 	}
 }
 

@@ -91,6 +91,9 @@ func (m *Metrics) Figure(name string, took time.Duration) {
 	}
 }
 
+// Phases does nothing: they are looked at one by one, which is what traces are for.
+func (m *Metrics) Phases(context.Context, string, map[string]float64) {}
+
 // Watch has of asked for what there is whenever somebody reads the metrics.
 func (m *Metrics) Watch(of func() sandbox.Usage) {
 	m.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -185,8 +186,10 @@ func keyValues(attributes []attribute.KeyValue) []keyValue {
 		switch a.Value.Type() {
 		case attribute.INT64:
 			value = map[string]any{"intValue": strconv.FormatInt(a.Value.AsInt64(), 10)}
-		case attribute.BOOL:
-			value = map[string]any{"boolValue": a.Value.AsBool()}
+		case attribute.FLOAT64:
+			if v := a.Value.AsFloat64(); !math.IsNaN(v) && !math.IsInf(v, 0) {
+				value = map[string]any{"doubleValue": v}
+			}
 		}
 		list = append(list, keyValue{string(a.Key), value})
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,14 +61,19 @@ func (t *Tracing) Close(ctx context.Context) error {
 }
 
 // Root begins a span that belongs to traceparent, if that is one, and else to a new
-// trace.
-func (t *Tracing) Root(ctx context.Context, name, traceparent string) (context.Context, func(error)) {
+// trace. Its end is told what failed, "" for nothing.
+func (t *Tracing) Root(ctx context.Context, name, traceparent string) (context.Context, func(failure string)) {
 	if t == nil {
-		return ctx, func(error) {}
+		return ctx, func(string) {}
 	}
 	ctx = propagator.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
 	ctx, span := t.tracer.Start(ctx, name)
-	return ctx, ender(span)
+	return ctx, func(failure string) {
+		if failure != "" {
+			span.SetStatus(codes.Error, failure)
+		}
+		span.End()
+	}
 }
 
 // Start begins a span below that of ctx. Without one there it does nothing.
@@ -76,14 +83,8 @@ func Start(ctx context.Context, name string) (context.Context, func(error)) {
 		return ctx, func(error) {}
 	}
 	ctx, span := parent.TracerProvider().Tracer(scope).Start(ctx, name)
-	return ctx, ender(span)
-}
-
-// ender returns what ends a span. Of an error the code is told: its text may have
-// words of a guest.
-func ender(span trace.Span) func(error) {
-	return func(err error) {
-		if err != nil {
+	return ctx, func(err error) {
+		if err != nil { // its text may have words of a guest
 			span.SetStatus(codes.Error, string(sandbox.CodeOf(err)))
 		}
 		span.End()
@@ -100,5 +101,25 @@ func (Observer) Begin(ctx context.Context, operation string) (context.Context, f
 
 // Figure does nothing: a span has its own times.
 func (Observer) Figure(string, time.Duration) {}
+
+const (
+	// maxPhases and maxPhase bound what a sentry can put into a trace.
+	maxPhases = 32
+	maxPhase  = 40
+)
+
+// Phases are attributes of the operation's span.
+func (Observer) Phases(ctx context.Context, call string, ms map[string]float64) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	for i, name := range slices.Sorted(maps.Keys(ms)) {
+		if i == maxPhases {
+			return
+		}
+		span.SetAttributes(attribute.Float64("sentry."+call+"."+strings.ToValidUTF8(name[:min(len(name), maxPhase)], "?")+"_ms", ms[name]))
+	}
+}
 
 var errProtocol = errors.New("only http/json is spoken, which collectors take at the same address as http/protobuf")

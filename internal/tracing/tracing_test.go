@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -86,6 +88,11 @@ func TestTraceFromCommandToSentry(t *testing.T) {
 		opCtx, end := Observer{}.Begin(r.Context(), "fork")
 		_, call := Start(opCtx, "sentry freeze")
 		call(nil)
+		many := map[string]float64{"save": 1.5, "x" + strings.Repeat("y", 100): math.Inf(1)}
+		for i := range 100 {
+			many[fmt.Sprint("z", i)] = 1
+		}
+		Observer{}.Phases(opCtx, "freeze", many)
 		end(sandbox.NotFound("sandbox", "secret name"))
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, "answer")
@@ -107,7 +114,7 @@ func TestTraceFromCommandToSentry(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	resp.Body.Close()
-	ended(errors.New("it failed"))
+	ended("exit code 3")
 	if err := tr.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +140,11 @@ func TestTraceFromCommandToSentry(t *testing.T) {
 	if root.ParentID != "00f067aa0ba902b7" || len(c.spans) != len(line) {
 		t.Errorf("%d spans, the first below %q", len(c.spans), root.ParentID)
 	}
-	if fork.Status != (status{Message: "not_found", Code: 2}) || freeze.Status != (status{}) || root.Status.Code != 2 || asked.Status.Code != 2 {
+	if fork.Status != (status{Message: "not_found", Code: 2}) || freeze.Status != (status{}) || root.Status != (status{Message: "exit code 3", Code: 2}) || asked.Status.Code != 2 {
 		t.Errorf("status %+v, %+v, %+v, %+v", fork.Status, freeze.Status, root.Status, asked.Status)
+	}
+	if all, err := json.Marshal(fork.Attributes); err != nil || !strings.Contains(string(all), `{"key":"sentry.freeze.save_ms","value":{"doubleValue":1.5}}`) || len(fork.Attributes) != maxPhases || strings.Contains(string(all), strings.Repeat("y", 40)) {
+		t.Errorf("phases %s, %v", all, err)
 	}
 	if c.header.Get("X-Key") != "a b" || c.header.Get("X-Other") != "c" || c.path != "/base/v1/traces" {
 		t.Errorf("sent to %s with %v", c.path, c.header)
@@ -156,7 +166,7 @@ func TestOffByDefault(t *testing.T) {
 	}
 	var off *Tracing
 	ctx, ended := off.Root(context.Background(), "x", "")
-	ended(nil)
+	ended("")
 	if _, end := Start(ctx, "y"); end == nil {
 		t.Error("no end")
 	}
@@ -207,7 +217,7 @@ func TestCollectorRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, ended := tr.Root(context.Background(), "x", "nonsense")
-	ended(nil)
+	ended("")
 	err = tr.Close(context.Background())
 	mu.Lock()
 	defer mu.Unlock()
