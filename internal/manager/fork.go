@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -275,6 +276,14 @@ func (b *batch) makeOne(ctx context.Context, i int, f *freeze, files []*os.File,
 	deadline := time.Now().Add(b.timeout)
 	ctx, cancel := context.WithDeadlineCause(ctx, deadline, late)
 	defer cancel()
+	// Children are made beside the request, where nobody else would catch what a
+	// sentry's answer may bring about.
+	defer func() {
+		if v := recover(); v != nil {
+			b.m.log.Error("making a child panicked", "panic", v, "stack", string(debug.Stack()))
+			b.fail(i, sandbox.Errorf(sandbox.CodeInternal, "a defect in Ramet; the daemon's log tells more"))
+		}
+	}()
 	err := b.load(ctx, i, f, files, hooks)
 	if err == nil && time.Now().After(deadline) {
 		err = late // a busy machine may notice only now
