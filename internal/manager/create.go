@@ -177,9 +177,9 @@ func validLimits(l sandbox.Limits) error {
 	case l.CPUs < 0 || l.CPUs > maxCPUs:
 		return sandbox.Invalid("limits.cpus", "%v is not from 0 (no limit) to %d", l.CPUs, maxCPUs)
 	case l.MemoryMiB != 0 && (l.MemoryMiB < minMemoryMiB || l.MemoryMiB > maxMiB):
-		return sandbox.Invalid("limits.memory_mib", "%d is not 0 (no limit) or from %d to %d", l.MemoryMiB, minMemoryMiB, maxMiB)
+		return sandbox.Invalid("limits.memory_mib", "%d MiB is not 0 (no limit) or from %d to %d MiB", l.MemoryMiB, minMemoryMiB, maxMiB)
 	case l.DiskMiB < 0 || l.DiskMiB > maxMiB:
-		return sandbox.Invalid("limits.disk_mib", "%d is not from 0 (no limit) to %d", l.DiskMiB, maxMiB)
+		return sandbox.Invalid("limits.disk_mib", "%d MiB is not from 0 (no limit) to %d MiB", l.DiskMiB, maxMiB)
 	case l.Pids < 0 || l.Pids > maxPids:
 		return sandbox.Invalid("limits.pids", "%d is not from 0 (no limit) to %d", l.Pids, maxPids)
 	}

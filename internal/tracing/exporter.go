@@ -182,7 +182,7 @@ func statusOf(s sdk.Status) status {
 func keyValues(attributes []attribute.KeyValue) []keyValue {
 	list := make([]keyValue, 0, len(attributes))
 	for _, a := range attributes {
-		value := map[string]any{"stringValue": a.Value.Emit()}
+		value := map[string]any{"stringValue": a.Value.String()}
 		switch a.Value.Type() {
 		case attribute.INT64:
 			value = map[string]any{"intValue": strconv.FormatInt(a.Value.AsInt64(), 10)}
