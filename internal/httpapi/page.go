@@ -63,21 +63,33 @@ func parseToken(token string) (k pageKey, ok bool) {
 	return pageKey{n, id}, err == nil && known
 }
 
-// pageOf sorts items and returns the page of them that in asks for.
+// pageOf returns the page of items that in asks for. Items may be large and many, so
+// that only their keys are sorted.
 func pageOf[T any](items []T, in PageInput, key func(*T) pageKey) *out[httpwire.List[T]] {
-	slices.SortFunc(items, func(a, b T) int { return key(&a).compare(key(&b)) })
+	type place struct {
+		pageKey
+		index int
+	}
+	order := make([]place, len(items))
+	for i := range items {
+		order[i] = place{key(&items[i]), i}
+	}
+	slices.SortFunc(order, func(a, b place) int { return a.compare(b.pageKey) })
 	if in.PageToken != "" {
-		i, found := slices.BinarySearchFunc(items, in.after, func(item T, k pageKey) int { return key(&item).compare(k) })
+		i, found := slices.BinarySearchFunc(order, in.after, func(p place, k pageKey) int { return p.compare(k) })
 		if found {
 			i++
 		}
-		items = items[i:]
+		order = order[i:]
 	}
 	page := &out[httpwire.List[T]]{}
-	if len(items) > in.Limit {
-		items = items[:in.Limit]
-		page.Body.NextPageToken = key(&items[in.Limit-1]).token()
+	if len(order) > in.Limit {
+		order = order[:in.Limit]
+		page.Body.NextPageToken = order[in.Limit-1].token()
 	}
-	page.Body.Items = list(items)
+	page.Body.Items = make([]T, len(order))
+	for i, p := range order {
+		page.Body.Items[i] = items[p.index]
+	}
 	return page
 }

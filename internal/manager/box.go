@@ -326,8 +326,9 @@ func (m *Manager) List(ctx context.Context, f sandbox.ListFilter) ([]sandbox.San
 			image = img.ID
 		}
 	}
-	list := []sandbox.Sandbox{}
-	for _, b := range m.visible(ctx) {
+	boxes := oldestFirst(m.visible(ctx))
+	list := make([]sandbox.Sandbox, 0, len(boxes))
+	for _, b := range boxes {
 		v := b.view()
 		switch {
 		case f.State != "" && v.State != f.State:
@@ -338,8 +339,26 @@ func (m *Manager) List(ctx context.Context, f sandbox.ListFilter) ([]sandbox.San
 			list = append(list, v)
 		}
 	}
-	slices.SortFunc(list, func(a, b sandbox.Sandbox) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return list, nil
+}
+
+// oldestFirst sorts boxes, without the descriptions of all of them.
+func oldestFirst(boxes []*box) []*box {
+	type place struct {
+		at time.Time
+		b  *box
+	}
+	order := make([]place, len(boxes))
+	for i, b := range boxes {
+		b.mu.Lock()
+		order[i] = place{b.rec.Sandbox.CreatedAt, b}
+		b.mu.Unlock()
+	}
+	slices.SortFunc(order, func(a, b place) int { return a.at.Compare(b.at) })
+	for i, p := range order {
+		boxes[i] = p.b
+	}
+	return boxes
 }
 
 func (m *Manager) all() []*box {
