@@ -15,9 +15,10 @@ func (a *app) createCommand() *cobra.Command {
 	var env, meta []string
 	var self string
 	var life lifecycleOptions
+	var keep int
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
-		Use:               "create IMAGE [--name NAME] [--cpus N] [--memory SIZE] [--disk SIZE] [--pids N] [--env K=V] [--meta K=V] [--ttl DURATION] [--idle-timeout DURATION] [--idle-action ACTION] [--self-control forks=N,depth=N[,snapshots=N]] [--require LAYER]",
+		Use:               "create IMAGE [--name NAME] [--cpus N] [--memory SIZE] [--disk SIZE] [--pids N] [--env K=V] [--meta K=V] [--ttl DURATION] [--idle-timeout DURATION] [--idle-action ACTION] [--auto-checkpoint N] [--self-control forks=N,depth=N[,snapshots=N]] [--require LAYER]",
 		Short:             "Create a sandbox from an image, or from a snapshot's id",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeImages,
@@ -40,6 +41,12 @@ func (a *app) createCommand() *cobra.Command {
 					return err
 				}
 			}
+			if cmd.Flags().Changed("auto-checkpoint") {
+				req.AutoCheckpoint = &sandbox.AutoCheckpoint{Keep: keep}
+			}
+			if err := req.AutoCheckpoint.Valid(); err != nil {
+				return err
+			}
 			if req.Lifecycle, err = life.request(); err != nil {
 				return err
 			}
@@ -59,6 +66,7 @@ func (a *app) createCommand() *cobra.Command {
 	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V for all commands, or K from here; may be repeated")
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
 	life.flags(cmd)
+	f.IntVar(&keep, "auto-checkpoint", 0, "keep its state after every command and cell: the last N, from 2 to 1000, see timeline")
 	f.StringVar(&self, "self-control", "", "let processes in it fork, snapshot, roll back and tag it by the command ramet there, so often in all: forks=N,depth=N[,snapshots=N]")
 	f.StringSliceVar(&req.Require, "require", nil, "isolation layer without which the sandbox must not start, such as cgroup; may be repeated")
 	return cmd

@@ -136,6 +136,9 @@ func fakeService() *apitest.Service {
 		SnapshotFunc: func(_ context.Context, _ string, req sandbox.SnapshotRequest) (*sandbox.Snapshot, error) {
 			out := *snap
 			out.Name, out.OnDisk, out.Metadata = req.Name, !req.Memory, req.Metadata
+			if req.Wait != nil && !*req.Wait {
+				out.State = sandbox.SnapshotUploading
+			}
 			return &out, nil
 		},
 		SnapshotsFunc: func(context.Context) ([]sandbox.Snapshot, error) { return []sandbox.Snapshot{*snap}, nil },
@@ -145,12 +148,17 @@ func fakeService() *apitest.Service {
 			}
 			return snap, nil
 		},
-		DeleteSnapshotFunc: func(context.Context, string) error {
+		VerifySnapshotFunc: func(context.Context, string) (*sandbox.Snapshot, error) { return snap, nil },
+		DeleteSnapshotFunc: func(_ context.Context, _ string, how sandbox.SnapshotDeletion) error {
+			if how.Cascade {
+				return nil
+			}
 			return sandbox.Errorf(sandbox.CodeConflict, "snapshot is in use")
 		},
 		RestoreFunc: func(ctx context.Context, _ string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error) {
 			return fakeFork(ctx, "base", sandbox.ForkRequest{Count: req.Count, Names: req.Names})
 		},
+		TimelineFuncs: fakeTimeline(),
 		RollbackFunc: func(ctx context.Context, ref, snapRef string) (*sandbox.Sandbox, error) {
 			if snapRef != "clean" && snapRef != snapID {
 				return nil, sandbox.NotFound("snapshot", snapRef)
@@ -186,6 +194,7 @@ func fakeCreate(_ context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox,
 	}
 	sb := fakeSandbox(newID, req.Name, "")
 	sb.Lifecycle = sb.Lifecycle.Inherited(req.Lifecycle, created)
+	sb.AutoCheckpoint = req.AutoCheckpoint
 	sb.Env, sb.Metadata, sb.Limits, sb.SelfControl = req.Env, req.Metadata, req.Limits, req.SelfControl
 	return sb, nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -17,6 +18,8 @@ type lifecycleOptions struct {
 	ttl, idle time.Duration
 	action    string
 	autoWake  bool
+	keep      int
+	maxAge    time.Duration
 }
 
 func (o *lifecycleOptions) flags(cmd *cobra.Command) {
@@ -25,6 +28,8 @@ func (o *lifecycleOptions) flags(cmd *cobra.Command) {
 	f.DurationVar(&o.ttl, "ttl", 0, "destroy it so long from now, such as 30m; 0 is never")
 	f.DurationVar(&o.idle, "idle-timeout", 0, "let it rest when nobody has used it for so long: no command, cell, access to files, traffic of ports or input; 0 is never")
 	f.StringVar(&o.action, "idle-action", "", "what that is: hibernate (to disk; the default), pause (in memory) or destroy")
+	f.IntVar(&o.keep, "keep-snapshots", 0, "how many snapshots without a name its tree keeps, the latest; 0 is all")
+	f.DurationVar(&o.maxAge, "snapshot-max-age", 0, "how long its snapshots without a name are kept, such as 48h; 0 is without end")
 	f.BoolVar(&o.autoWake, "auto-wake", true, "whether a request that needs it running wakes it then")
 }
 
@@ -36,8 +41,8 @@ func (o *lifecycleOptions) request() (*sandbox.LifecycleRequest, error) {
 		option string
 		value  time.Duration
 		field  **int64
-	}{{"ttl", o.ttl, &r.TTLMS}, {"idle-timeout", o.idle, &r.IdleTimeoutMS}} {
-		if !o.cmd.Flags().Changed(d.option) {
+	}{{"ttl", o.ttl, &r.TTLMS}, {"idle-timeout", o.idle, &r.IdleTimeoutMS}, {"snapshot-max-age", o.maxAge, &r.SnapshotMaxAgeMS}} {
+		if !o.cmd.Flags().Changed(d.option) { // 0 is not the same as nothing
 			continue
 		}
 		ms, err := timeoutMS(d.option, d.value)
@@ -45,6 +50,9 @@ func (o *lifecycleOptions) request() (*sandbox.LifecycleRequest, error) {
 			return nil, err
 		}
 		*d.field, asked = &ms, true
+	}
+	if o.cmd.Flags().Changed("keep-snapshots") {
+		r.KeepSnapshots, asked = &o.keep, true
 	}
 	if o.cmd.Flags().Changed("auto-wake") {
 		r.AutoWake, asked = &o.autoWake, true
@@ -58,15 +66,15 @@ func (o *lifecycleOptions) request() (*sandbox.LifecycleRequest, error) {
 func (a *app) updateCommand() *cobra.Command {
 	var life lifecycleOptions
 	cmd := &cobra.Command{
-		Use:   "update SBX [--ttl DURATION] [--idle-timeout DURATION] [--idle-action ACTION] [--auto-wake=false]",
-		Short: "Change when a sandbox ends or rests by itself", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		Use:   "update SBX [--ttl DURATION] [--idle-timeout DURATION] [--idle-action ACTION] [--auto-wake=false] [--keep-snapshots N] [--snapshot-max-age DURATION]",
+		Short: "Change when a sandbox ends or rests by itself, and which snapshots are kept", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			change, err := life.request()
 			if err != nil {
 				return err
 			}
 			if change == nil {
-				return sandbox.Invalid("lifecycle", "nothing is to be changed: say --ttl, --idle-timeout, --idle-action or --auto-wake")
+				return sandbox.Invalid("lifecycle", "nothing is to be changed: say --ttl, --idle-timeout, --idle-action, --auto-wake, --keep-snapshots or --snapshot-max-age")
 			}
 			sb, err := c.Update(ctx, args[0], sandbox.UpdateRequest{Lifecycle: change})
 			if err != nil {
@@ -101,6 +109,12 @@ func lifecycle(l *sandbox.Lifecycle) string {
 	}
 	if !l.AutoWake {
 		parts = append(parts, "woken only by wake and resume")
+	}
+	if l.KeepSnapshots > 0 {
+		parts = append(parts, fmt.Sprintf("its tree keeps %d snapshots without a name", l.KeepSnapshots))
+	}
+	if l.SnapshotMaxAgeMS > 0 {
+		parts = append(parts, "snapshots without a name are kept "+(time.Duration(l.SnapshotMaxAgeMS)*time.Millisecond).String())
 	}
 	if len(parts) == 0 {
 		return "without end"

@@ -152,8 +152,15 @@ func snapshotPairs(s *sandbox.Snapshot) func(io.Writer) error {
 	return pairs(
 		"id", s.ID, "name", s.Name, "state", string(s.State), "reason", s.Reason, "sandbox", s.Sandbox, "parent", s.Parent, "image", s.Image,
 		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339), "on disk", strconv.FormatBool(s.OnDisk),
-		"size", byteSize(s.SizeBytes), "pause", millis(s.PauseMS), "engine", s.Engine, "metadata", joinPairs(s.Metadata),
+		"size", byteSize(s.SizeBytes), "depends on", strings.Join(s.DependsOn, " "), "expires", expiry(s.ExpiresAt), "pause", millis(s.PauseMS), "engine", s.Engine, "metadata", joinPairs(s.Metadata),
 	)
+}
+
+func expiry(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return at.Format(time.RFC3339)
 }
 
 func joinPairs(m map[string]string) string {
@@ -216,36 +223,48 @@ type removed struct {
 }
 
 func (a *app) rmCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "rm SBX|SNAP…", Short: "End sandboxes or delete snapshots; of the same name, the sandbox", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeBoth,
+	var how sandbox.SnapshotDeletion
+	cmd := &cobra.Command{
+		Use: "rm SBX|SNAP… [--cascade] [--flatten]", Short: "End sandboxes or delete snapshots; of the same name, the sandbox", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeBoth,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.removeEach(args, func(ref string) error {
 				if sandbox.IsID(sandbox.KindSnapshot, ref) {
-					return c.DeleteSnapshot(ctx, ref)
+					return c.DeleteSnapshot(ctx, ref, how)
 				}
 				err := c.Destroy(ctx, ref)
 				if sandbox.CodeOf(err) == sandbox.CodeNotFound && !sandbox.IsID(sandbox.KindSandbox, ref) {
 					if _, serr := c.GetSnapshot(ctx, ref); serr == nil {
-						return c.DeleteSnapshot(ctx, ref)
+						return c.DeleteSnapshot(ctx, ref, how)
 					}
 				}
 				return err
 			})
 		}),
 	}
+	f := cmd.Flags()
+	f.BoolVar(&how.Cascade, "cascade", false, "delete the snapshots that depend on these, too")
+	f.BoolVar(&how.Flatten, "flatten", false, "write the snapshots that depend on these anew, so that they do not")
+	return cmd
 }
 
 // removeEach removes all it can and returns what went wrong, the first code of
 // which decides the exit code.
 func (a *app) removeEach(refs []string, remove func(string) error) error {
 	var done []string
-	var errs []error
-	for _, ref := range refs {
-		if err := remove(ref); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		done = append(done, ref)
+	errs := make([]error, len(refs))
+	todo := make([]int, len(refs))
+	for i := range refs {
+		todo[i] = i
+	}
+	for again := true; again; {
+		again = false
+		todo = slices.DeleteFunc(todo, func(i int) bool {
+			if errs[i] = remove(refs[i]); errs[i] == nil {
+				done = append(done, refs[i])
+				again = true // others may not be in use any more
+			}
+			return sandbox.CodeOf(errs[i]) != sandbox.CodeConflict
+		})
 	}
 	if err := errors.Join(errs...); err != nil {
 		if !a.json && len(done) > 0 {

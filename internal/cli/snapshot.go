@@ -15,14 +15,19 @@ import (
 func (a *app) snapshotCommand() *cobra.Command {
 	var req sandbox.SnapshotRequest
 	var meta []string
+	var noWait bool
 	cmd := &cobra.Command{
-		Use:               "snapshot SBX [--name NAME] [--memory] [--meta K=V]",
+		Use:               "snapshot SBX [--name NAME] [--memory] [--no-wait] [--meta K=V]",
 		Short:             "Keep the present state of a running sandbox",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
 			if req.Metadata, err = parsePairs("meta", meta); err != nil {
 				return err
+			}
+			if noWait {
+				wait := false
+				req.Wait = &wait
 			}
 			snap, err := c.Snapshot(ctx, args[0], req)
 			if err != nil {
@@ -34,8 +39,22 @@ func (a *app) snapshotCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&req.Name, "name", "", "name, usable wherever an id is")
 	f.BoolVar(&req.Memory, "memory", false, "keep it in memory only: faster, and gone when the daemon ends")
+	f.BoolVar(&noWait, "no-wait", false, "return as soon as the sandbox goes on; it is written to disk in the background, and can be restored at once")
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
 	return cmd
+}
+
+func (a *app) verifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "verify SNAP", Short: "Compare all of a snapshot on disk with its digests", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSnapshots),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			snap, err := c.VerifySnapshot(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.show(snap, line(snap.ID+"  "+string(snap.State)))
+		}),
+	}
 }
 
 func (a *app) snapshotsCommand() *cobra.Command {
@@ -69,20 +88,34 @@ func (a *app) snapshotsCommand() *cobra.Command {
 }
 
 func (a *app) rollbackCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "rollback SBX SNAP", Short: "Return a sandbox to a snapshot of it; it keeps its id", Args: cobra.ExactArgs(2),
+	var step int
+	cmd := &cobra.Command{
+		Use: "rollback SBX SNAP|--step N", Short: "Return a sandbox to a snapshot of it, or to a step of its timeline; it keeps its id",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("step") {
+				return cobra.ExactArgs(1)(cmd, args)
+			}
+			return cobra.ExactArgs(2)(cmd, args)
+		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 1 {
 				return a.completeSnapshots(cmd, args, prefix)
 			}
 			return a.completeFirst(a.completeSandboxes)(cmd, args, prefix)
 		},
-		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			sb, err := c.Rollback(ctx, args[0], args[1])
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
+			var sb *sandbox.Sandbox
+			if len(args) == 1 {
+				sb, err = c.Rewind(ctx, args[0], step)
+			} else {
+				sb, err = c.Rollback(ctx, args[0], args[1])
+			}
 			if err != nil {
 				return err
 			}
 			return a.show(sb, line(sb.ID+"  "+string(sb.State)))
 		}),
 	}
+	cmd.Flags().IntVar(&step, "step", 0, "number of a step that ramet timeline lists")
+	return cmd
 }

@@ -152,10 +152,22 @@ func TestMethods(t *testing.T) {
 		},
 		SnapshotsFunc:      func(context.Context) ([]sandbox.Snapshot, error) { note(); return []sandbox.Snapshot{*snap}, nil },
 		GetSnapshotFunc:    func(_ context.Context, ref string) (*sandbox.Snapshot, error) { note(ref); return snap, nil },
-		DeleteSnapshotFunc: func(_ context.Context, ref string) error { note(ref); return nil },
+		VerifySnapshotFunc: func(_ context.Context, ref string) (*sandbox.Snapshot, error) { note(ref); return snap, nil },
+		DeleteSnapshotFunc: func(_ context.Context, ref string, _ sandbox.SnapshotDeletion) error { note(ref); return nil },
 		RestoreFunc: func(_ context.Context, ref string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error) {
 			note(ref, req)
 			return forked, nil
+		},
+		TimelineFuncs: apitest.TimelineFuncs{
+			RewindFunc: func(_ context.Context, a string, n int) (*sandbox.Sandbox, error) { note(a, n); return sb, nil },
+			TimelineFunc: func(_ context.Context, a string) ([]sandbox.Step, error) {
+				note(a)
+				return []sandbox.Step{{Step: 3}}, nil
+			},
+			BisectFunc: func(_ context.Context, a string, req sandbox.BisectRequest) (*sandbox.BisectResult, error) {
+				note(a, req)
+				return &sandbox.BisectResult{}, nil
+			},
 		},
 		RollbackFunc: func(_ context.Context, a, b string) (*sandbox.Sandbox, error) { note(a, b); return sb, nil },
 		ImagesFunc:   func(context.Context) ([]sandbox.Image, error) { note(); return []sandbox.Image{*img}, nil },
@@ -247,7 +259,15 @@ func TestMethods(t *testing.T) {
 	check("GetSnapshot", "[x]", snap, sn, err)
 	sns, err := c.Snapshots(ctx)
 	check("Snapshots", "[]", []sandbox.Snapshot{*snap}, sns, err)
-	check("DeleteSnapshot", "[x]", nil, nil, c.DeleteSnapshot(ctx, "x"))
+	check("DeleteSnapshot", "[x]", nil, nil, c.DeleteSnapshot(ctx, "x", sandbox.SnapshotDeletion{}))
+	rw, err := c.Rewind(ctx, "x", 3)
+	check("Rewind", "[x 3]", sb, rw, err)
+	steps, err := c.Timeline(ctx, "x")
+	check("Timeline", "[x]", []sandbox.Step{{Step: 3}}, steps, err)
+	bi, err := c.Bisect(ctx, "x", sandbox.BisectRequest{Shell: "y"})
+	check("Bisect", fmt.Sprintf("%+v", []any{"x", sandbox.BisectRequest{Shell: "y"}}), &sandbox.BisectResult{Tried: []sandbox.Try{}}, bi, err)
+	sn, err = c.VerifySnapshot(ctx, "x")
+	check("VerifySnapshot", "[x]", snap, sn, err)
 	im, err := c.GetImage(ctx, "host:1/a/b@sha256:0")
 	check("GetImage", "[host:1/a/b@sha256:0]", img, im, err)
 	ims, err := c.Images(ctx)

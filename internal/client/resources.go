@@ -130,9 +130,21 @@ func (c *Client) GetSnapshot(ctx context.Context, ref string) (*sandbox.Snapshot
 }
 
 // DeleteSnapshot deletes a snapshot.
-func (c *Client) DeleteSnapshot(ctx context.Context, ref string) error {
-	_, err := on[struct{}](ctx, c, http.MethodDelete, "snapshots", ref, "", nil, nil)
+func (c *Client) DeleteSnapshot(ctx context.Context, ref string, how sandbox.SnapshotDeletion) error {
+	query := url.Values{}
+	if how.Cascade {
+		query.Set("cascade", "true")
+	}
+	if how.Flatten {
+		query.Set("flatten", "true")
+	}
+	_, err := on[struct{}](ctx, c, http.MethodDelete, "snapshots", ref, "", query, nil)
 	return err
+}
+
+// VerifySnapshot compares all of a snapshot on disk with its digests.
+func (c *Client) VerifySnapshot(ctx context.Context, ref string) (*sandbox.Snapshot, error) {
+	return on[*sandbox.Snapshot](ctx, c, http.MethodPost, "snapshots", ref, "/verify", nil, nil)
 }
 
 // Restore makes sandboxes from a snapshot.

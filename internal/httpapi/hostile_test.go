@@ -86,7 +86,7 @@ func TestRefusals(t *testing.T) {
 		{"fork names", "POST", one + "/fork", `{"count":3,"names":["a"]}`, 400, "names"},
 		{"fork bad name", "POST", one + "/fork", `{"count":1,"names":["-"]}`, 400, "names"},
 		{"rollback", "POST", one + "/rollback", `{"snapshot":"/"}`, 400, "snapshot"},
-		{"rollback without snapshot", "POST", one + "/rollback", `{}`, 400, ""},
+		{"rollback without snapshot", "POST", one + "/rollback", `{}`, 400, "snapshot"},
 		{"image of nothing", "POST", "/v1/images", `{"name":"a"}`, 400, "build"},
 		{"image of two", "POST", "/v1/images", `{"name":"a","path":"/a","ref":"b"}`, 400, "build"},
 		{"image of relative path", "POST", "/v1/images", `{"name":"a","path":"a"}`, 400, "path"},

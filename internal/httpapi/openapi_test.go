@@ -146,6 +146,7 @@ GET /v1/sandboxes/{id}/processes/{pid}/attach
 GET /v1/sandboxes/{id}/processes/{pid}/output
 GET /v1/sandboxes/{id}/processes/{pid}/wait
 GET /v1/sandboxes/{id}/stats
+GET /v1/sandboxes/{id}/timeline
 GET /v1/snapshots
 GET /v1/snapshots/{id}
 GET /v1/snapshots/{id}/export
@@ -155,6 +156,7 @@ HEAD /v1/sandboxes/{id}/files
 PATCH /v1/sandboxes/{id}
 POST /v1/images
 POST /v1/sandboxes
+POST /v1/sandboxes/{id}/bisect
 POST /v1/sandboxes/{id}/commit
 POST /v1/sandboxes/{id}/contexts
 POST /v1/sandboxes/{id}/contexts/{context}/interrupt
@@ -179,6 +181,7 @@ POST /v1/sandboxes/{id}/snapshots
 POST /v1/sandboxes/{id}/wake
 POST /v1/snapshots/{id}/commit
 POST /v1/snapshots/{id}/restore
+POST /v1/snapshots/{id}/verify
 POST /v1/tokens
 POST /v1/tokens/{id}/rotate
 PUT /v1/sandboxes/{id}/files

@@ -138,10 +138,28 @@ func recorder(calls *[]string) *apitest.Service {
 			note("GetSnapshot", ref)
 			return snap, nil
 		},
-		DeleteSnapshotFunc: func(_ context.Context, ref string) error { note("DeleteSnapshot", ref); return nil },
+		DeleteSnapshotFunc: func(_ context.Context, ref string, how sandbox.SnapshotDeletion) error {
+			note("DeleteSnapshot", ref, how)
+			return nil
+		},
+		VerifySnapshotFunc: func(_ context.Context, ref string) (*sandbox.Snapshot, error) {
+			note("VerifySnapshot", ref)
+			return snap, nil
+		},
 		RestoreFunc: func(_ context.Context, ref string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error) {
 			note("Restore", ref, req)
 			return &sandbox.ForkResult{}, nil
+		},
+		TimelineFuncs: apitest.TimelineFuncs{
+			RewindFunc: func(_ context.Context, ref string, step int) (*sandbox.Sandbox, error) {
+				note("Rewind", ref, step)
+				return &sandbox.Sandbox{ID: sbxA}, nil
+			},
+			TimelineFunc: func(_ context.Context, ref string) ([]sandbox.Step, error) { note("Timeline", ref); return nil, nil },
+			BisectFunc: func(_ context.Context, ref string, req sandbox.BisectRequest) (*sandbox.BisectResult, error) {
+				note("Bisect", ref, req)
+				return &sandbox.BisectResult{}, nil
+			},
 		},
 		RollbackFunc: func(_ context.Context, ref, snapRef string) (*sandbox.Sandbox, error) {
 			note("Rollback", ref, snapRef)
@@ -231,7 +249,16 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/snapshots", "", `Snapshots`, 200, snapA},
 		{"GET", "/v1/snapshots?sandbox=" + sbxB, "", `Snapshots`, 200, `{"items":[]}`},
 		{"GET", "/v1/snapshots/" + snapA, "", `GetSnapshot "` + snapA + `"`, 200, `"state":"ready"`},
-		{"DELETE", "/v1/snapshots/s", "", `DeleteSnapshot "s"`, 204, ""},
+		{"DELETE", "/v1/snapshots/s", "", `DeleteSnapshot "s" {"Cascade":false,"Flatten":false}`, 204, ""},
+		{"DELETE", "/v1/snapshots/s?cascade=true", "", `DeleteSnapshot "s" {"Cascade":true,"Flatten":false}`, 204, ""},
+		{"DELETE", "/v1/snapshots/s?flatten=true", "", `DeleteSnapshot "s" {"Cascade":false,"Flatten":true}`, 204, ""},
+		{"DELETE", "/v1/snapshots/s?flatten=true&cascade=true", "", "", 400, "not both"},
+		{"POST", one + "/rollback", `{"step":3}`, `Rewind "` + sbxA + `" 3`, 200, sbxA},
+		{"POST", one + "/rollback", `{"step":3,"snapshot":"s"}`, "", 400, "exactly one"},
+		{"POST", one + "/rollback", `{}`, "", 400, "exactly one"},
+		{"GET", one + "/timeline", "", `Timeline "` + sbxA + `"`, 200, `{"items":[]}`},
+		{"POST", one + "/bisect", `{"shell":"make test"}`, `Bisect "` + sbxA + `" {"shell":"make test"}`, 200, `"tried":[]`},
+		{"POST", "/v1/snapshots/s/verify", "", `VerifySnapshot "s"`, 200, snapA},
 		{"POST", "/v1/snapshots/s/restore", `{"count":3}`, `Restore "s" {"count":3}`, 200, `"children":[]`},
 		{"GET", "/v1/images", "", `Images`, 200, `"names":[]`},
 		{"GET", "/v1/images?name=python", "", `Images`, 200, `{"items":[]}`},

@@ -57,7 +57,7 @@ func onSandbox(do func(context.Context, string) (*sandbox.Sandbox, error)) func(
 
 func (a *API) create(ctx context.Context, in *createInput) (*out[*sandbox.Sandbox], error) {
 	req := in.Body
-	err := cmp.Or(validImageRef("image", req.Image), validNames("name", req.Name), validEnv(req.Env), sandbox.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid())
+	err := cmp.Or(validImageRef("image", req.Image), validNames("name", req.Name), validEnv(req.Env), sandbox.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid(), req.AutoCheckpoint.Valid())
 	if err != nil {
 		return nil, err
 	}

@@ -72,6 +72,7 @@ func New(cfg Config) *API {
 	a.routeContexts()
 	a.routeForks()
 	a.routeSnapshots()
+	a.routeTimeline()
 	a.routeExports()
 	a.routeTokens()
 	a.routeAudit()

@@ -65,10 +65,19 @@ type Service interface {
 	Snapshot(ctx context.Context, ref string, req sandbox.SnapshotRequest) (*sandbox.Snapshot, error)
 	Snapshots(ctx context.Context) ([]sandbox.Snapshot, error)
 	GetSnapshot(ctx context.Context, ref string) (*sandbox.Snapshot, error)
-	DeleteSnapshot(ctx context.Context, ref string) error
+	DeleteSnapshot(ctx context.Context, ref string, how sandbox.SnapshotDeletion) error
+	// VerifySnapshot compares all of a snapshot on disk with its digests.
+	VerifySnapshot(ctx context.Context, ref string) (*sandbox.Snapshot, error)
 	Restore(ctx context.Context, snapRef string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error)
 	// Rollback returns a sandbox to a snapshot of it; it keeps its id.
 	Rollback(ctx context.Context, ref, snapRef string) (*sandbox.Sandbox, error)
+	// Rewind returns a sandbox to a step of its timeline.
+	Rewind(ctx context.Context, ref string, step int) (*sandbox.Sandbox, error)
+	// Timeline returns the steps of a sandbox, the first one first.
+	Timeline(ctx context.Context, ref string) ([]sandbox.Step, error)
+	// Bisect finds the first step at which a command fails. That it fails at none is
+	// a result, not an error.
+	Bisect(ctx context.Context, ref string, req sandbox.BisectRequest) (*sandbox.BisectResult, error)
 
 	Images(ctx context.Context) ([]sandbox.Image, error)
 	GetImage(ctx context.Context, ref string) (*sandbox.Image, error)

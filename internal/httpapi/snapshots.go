@@ -25,9 +25,15 @@ type rollbackInput struct {
 	Body httpwire.RollbackRequest
 }
 
+type deleteSnapshotInput struct {
+	IDInput
+	Cascade bool `query:"cascade" doc:"delete the snapshots that depend on it, too"`
+	Flatten bool `query:"flatten" doc:"write the snapshots that depend on it anew, so that they do not"`
+}
+
 type snapshotsInput struct {
 	PageInput
-	State    string   `query:"state" enum:"creating,uploading,ready,failed" doc:"only snapshots in this state"`
+	State    string   `query:"state" enum:"creating,uploading,ready,failed,deleted" doc:"only snapshots in this state; deleted ones, of which others need part, are only listed so"`
 	Image    string   `query:"image" doc:"only snapshots of sandboxes of this image, by id"`
 	Name     string   `query:"name" doc:"only the snapshot of this name"`
 	Sandbox  string   `query:"sandbox" doc:"only snapshots of this sandbox, by id"`
@@ -38,11 +44,13 @@ func (a *API) routeSnapshots() {
 	const tag, one = "snapshots", "/v1/snapshots/{id}"
 	register(a, withStatus(operation(http.MethodPost, "/v1/sandboxes/{id}/snapshots", "create-snapshot", tag, "Keep the present state of a running sandbox",
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany, statusNoStorage), http.StatusCreated), a.snapshot)
-	register(a, operation(http.MethodPost, "/v1/sandboxes/{id}/rollback", "rollback-sandbox", tag, "Return a sandbox to a snapshot of it; it keeps its id",
+	register(a, operation(http.MethodPost, "/v1/sandboxes/{id}/rollback", "rollback-sandbox", tag, "Return a sandbox to a snapshot of it, or to a step of its timeline; it keeps its id",
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusNoStorage), a.rollback)
 	register(a, operation(http.MethodGet, "/v1/snapshots", "list-snapshots", tag, "List snapshots"), a.listSnapshots)
 	register(a, operation(http.MethodGet, one, "get-snapshot", tag, "Look at a snapshot", statusNotFound), a.getSnapshot)
-	register(a, operation(http.MethodDelete, one, "delete-snapshot", tag, "Delete a snapshot", statusNotFound, statusConflict), a.deleteSnapshot)
+	register(a, operation(http.MethodDelete, one, "delete-snapshot", tag, "Delete a snapshot", statusNotFound, statusConflict, statusUnsupported, statusNoStorage), a.deleteSnapshot)
+	register(a, operation(http.MethodPost, one+"/verify", "verify-snapshot", tag, "Compare all of a snapshot on disk with its digests",
+		statusNotFound, statusConflict, statusUnsupported), a.verifySnapshot)
 	register(a, operation(http.MethodPost, one+"/restore", "restore-snapshot", tag, "Make new sandboxes from a snapshot",
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany, statusNoStorage), a.restore)
 }
@@ -57,7 +65,17 @@ func (a *API) snapshot(ctx context.Context, in *snapshotInput) (*out[*sandbox.Sn
 }
 
 func (a *API) rollback(ctx context.Context, in *rollbackInput) (*out[*sandbox.Sandbox], error) {
-	if err := cmp.Or(validSandbox(in.ID), validSnapshot("snapshot", in.Body.Snapshot)); err != nil {
+	if err := validSandbox(in.ID); err != nil {
+		return nil, err
+	}
+	if (in.Body.Snapshot == "") == (in.Body.Step == nil) {
+		return nil, sandbox.Invalid("snapshot", "exactly one of snapshot and step must be given")
+	}
+	if in.Body.Step != nil {
+		sb, err := a.svc.Rewind(ctx, in.ID, *in.Body.Step)
+		return &out[*sandbox.Sandbox]{sb}, err
+	}
+	if err := validSnapshot("snapshot", in.Body.Snapshot); err != nil {
 		return nil, err
 	}
 	sb, err := a.svc.Rollback(ctx, in.ID, in.Body.Snapshot)
@@ -79,6 +97,9 @@ func (a *API) listSnapshots(ctx context.Context, in *snapshotsInput) (*out[httpw
 				return true
 			}
 		}
+		if in.State == "" && s.State == sandbox.SnapshotDeleted {
+			return true
+		}
 		return differs(in.State, string(s.State)) || differs(in.Image, s.Image) || differs(in.Name, s.Name) || differs(in.Sandbox, s.Sandbox)
 	})
 	return pageOf(all, in.PageInput, func(s *sandbox.Snapshot) pageKey { return keyOf(s.CreatedAt, s.ID) }), nil
@@ -95,11 +116,22 @@ func (a *API) getSnapshot(ctx context.Context, in *IDInput) (*out[*sandbox.Snaps
 	return &out[*sandbox.Snapshot]{snap}, err
 }
 
-func (a *API) deleteSnapshot(ctx context.Context, in *IDInput) (*struct{}, error) {
+func (a *API) deleteSnapshot(ctx context.Context, in *deleteSnapshotInput) (*struct{}, error) {
 	if err := validSnapshot("id", in.ID); err != nil {
 		return nil, err
 	}
-	return nil, a.svc.DeleteSnapshot(ctx, in.ID)
+	if in.Cascade && in.Flatten {
+		return nil, sandbox.Invalid("flatten", "what depends on the snapshot is deleted or written anew, not both")
+	}
+	return nil, a.svc.DeleteSnapshot(ctx, in.ID, sandbox.SnapshotDeletion{Cascade: in.Cascade, Flatten: in.Flatten})
+}
+
+func (a *API) verifySnapshot(ctx context.Context, in *IDInput) (*out[*sandbox.Snapshot], error) {
+	if err := validSnapshot("id", in.ID); err != nil {
+		return nil, err
+	}
+	snap, err := a.svc.VerifySnapshot(ctx, in.ID)
+	return &out[*sandbox.Snapshot]{snap}, err
 }
 
 func (a *API) restore(ctx context.Context, in *restoreInput) (*out[*sandbox.ForkResult], error) {

@@ -37,9 +37,10 @@ type Health struct {
 	PID     int    `json:"pid"`
 }
 
-// RollbackRequest says which snapshot a sandbox returns to.
+// RollbackRequest says what a sandbox returns to: a snapshot or a step.
 type RollbackRequest struct {
-	Snapshot string `json:"snapshot" doc:"snapshot id or name"`
+	Snapshot string `json:"snapshot,omitempty" doc:"snapshot id or name"`
+	Step     *int   `json:"step,omitempty" minimum:"0" doc:"number of a step of its timeline"`
 }
 
 // Interrupted is the answer to an interrupt of a context.

@@ -62,8 +62,9 @@ type box struct {
 	id string
 	op sync.RWMutex // see the package comment
 
-	joint joint       // forks that come at the same time
-	fresh atomic.Bool // a child in which nothing was run yet
+	joint   joint       // forks that come at the same time
+	fresh   atomic.Bool // a child in which nothing was run yet
+	writing sync.Mutex  // held while a snapshot of it is written to disk, inside of op
 
 	mu     sync.Mutex
 	rec    record
@@ -71,6 +72,8 @@ type box struct {
 	freeze *freeze        // nil if it was created
 
 	activity activity
+	timeline timeline
+	stepping sync.Mutex // held while a step is added to the timeline, outside of op and mu
 }
 
 // view returns the sandbox as users see it, without its memory.

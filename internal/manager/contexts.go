@@ -100,6 +100,7 @@ func (m *Manager) RunCode(ctx context.Context, ref string, req sandbox.RunCodeRe
 	}
 	defer done()
 	a := &interpAnswer{results: streams.Result}
+	stepped := m.stepping(ctx, b)
 	began := time.Now()
 	ran, err := sentry.Run(ctx, run, []byte(req.Code), launch.RunIO{Stdout: streams.Stdout, Stderr: streams.Stderr, Part: a.take})
 	if err != nil {
@@ -108,6 +109,7 @@ func (m *Manager) RunCode(ctx context.Context, ref string, req sandbox.RunCodeRe
 	m.firstUse(b, began)
 	res, err := a.result(run.Context, ran)
 	if err == nil {
+		stepped(sandbox.Step{Kind: sandbox.StepRunCode, Command: req.Code, Context: res.Context, ExitCode: res.ExitCode})
 		m.tellOf(sandbox.EventRan, b, sandbox.Event{Context: res.Context, ExitCode: &res.ExitCode})
 	}
 	return res, err

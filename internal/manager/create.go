@@ -26,7 +26,7 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 	if err := sandbox.ValidMetadata("metadata", req.Metadata); err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(validSelfControl(req.SelfControl), req.Lifecycle.Valid()); err != nil {
+	if err := cmp.Or(validSelfControl(req.SelfControl), req.Lifecycle.Valid(), req.AutoCheckpoint.Valid()); err != nil {
 		return nil, err
 	}
 	if req.SelfControl != nil && m.cfg.Command == nil {
@@ -55,6 +55,7 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 	d := newDraft(tenant, id, req.Name, 0)
 	s := &d.rec.Sandbox
 	s.Image, s.Limits, s.Metadata, s.Lifecycle = img.ID, req.Limits, req.Metadata, (*sandbox.Lifecycle)(nil).Inherited(req.Lifecycle, m.clock.Now())
+	s.AutoCheckpoint = req.AutoCheckpoint
 	if len(img.Names) > 0 {
 		s.ImageName = img.Names[0]
 	}
@@ -133,6 +134,9 @@ func (m *Manager) createFromSnapshot(ctx context.Context, req sandbox.CreateRequ
 	}
 	if req.Limits != (sandbox.Limits{}) || len(req.Require) > 0 {
 		return nil, sandbox.Invalid("limits", "a sandbox from a snapshot has the limits and layers of the one that was frozen")
+	}
+	if req.AutoCheckpoint != nil {
+		return nil, sandbox.Invalid("auto_checkpoint", "a sandbox from a snapshot is checkpointed as the one that was frozen")
 	}
 	var names []string
 	if req.Name != "" {
@@ -227,7 +231,7 @@ func (m *Manager) destroy(b *box, reason string) error {
 	m.unreserveLocked(b.tenant(), []string{b.view().Name})
 	m.mu.Unlock()
 	m.alarms.Clear(b.id)
-	if err := m.store.Apply(context.Background(), store.Change{Table: store.Sandboxes, ID: b.id}, store.Change{Table: store.Activity, ID: b.id}); err != nil {
+	if err := m.store.Apply(context.Background(), store.Change{Table: store.Sandboxes, ID: b.id}, store.Change{Table: store.Activity, ID: b.id}, store.Change{Table: store.Timelines, ID: b.id}); err != nil {
 		// A record without a sentry is collected at the next start.
 		m.log.Error("forget a destroyed sandbox", "id", b.id, "error", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,74 +16,127 @@ import (
 
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/snapfile"
+	"ramet.dev/ramet/internal/store"
 )
 
-// A snapshot on disk is a directory with three files: the state, a snapshot file,
-// and its only generations: the memory, a sparse file, and files, another with the
-// pages of the file system. It is written beside its place and renamed, so a directory of
-// that name is complete.
+// A snapshot on disk is a directory with up to three files: the state, a snapshot
+// file, and what is its own of the memory and of the pages of the file system, sparse
+// files with everything at the place that it has in the sandbox. What is the same in
+// the snapshot before is in that one's files, to which the state refers as generations
+// (layout.go). All is written beside its place and renamed, so a directory of that name
+// is complete.
 
-// writeSnapshot writes f to disk as s.
-func (m *Manager) writeSnapshot(ctx context.Context, s *snapshot, f *freeze) error {
-	dir, _, _, err := m.snapshotDir(s.id)
+// writeSnapshot writes f to disk as s, which is of b.
+func (m *Manager) writeSnapshot(ctx context.Context, b *box, s *snapshot, f *freeze) error {
+	b.writing.Lock() // else both would be compared with what was before
+	defer b.writing.Unlock()
+	base, undo := m.baseOf(ctx, b, s)
+	defer undo()
+	gens, err := m.gens.files(f.generations)
 	if err != nil {
-		return err
+		return fmt.Errorf("write snapshot: %w", err)
 	}
-	temp := dir + ".tmp"
-	var digest string
-	var size int64
-	if err = os.Mkdir(temp, 0o700); err == nil {
-		digest, size, err = m.writeSnapshotFiles(ctx, s.id, f, temp)
-	}
-	if err == nil {
-		err = os.Rename(temp, dir)
-	}
-	if err == nil {
-		err = syncDir(filepath.Dir(dir))
+	w, err := m.lay(ctx, s, 0, f.file, gens, func(snap *snapfile.Snapshot) (*laid, func(string) bool) {
+		return base, m.referring(s, snap.Generations, base)
+	})
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return sandbox.Errorf(sandbox.CodeNoSpace, "write snapshot: %w", err)
 	}
 	if err != nil {
-		os.RemoveAll(temp)
-		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-			return sandbox.Errorf(sandbox.CodeNoSpace, "write snapshot: %w", err)
-		}
 		return fmt.Errorf("write snapshot: %w", err)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rec.Digest, s.rec.Snapshot.SizeBytes = digest, size
+	w.describe(m, &s.rec)
+	s.mu.Unlock()
+	m.setNeeds(s, s.rec.Needs)
 	return nil
 }
 
-func (m *Manager) writeSnapshotFiles(ctx context.Context, id string, f *freeze, dir string) (digest string, size int64, err error) {
-	data, err := mapWhole(f.file)
+// written is what came of writing a snapshot.
+type written struct {
+	version int
+	digest  string
+	size    int64
+	parts   map[string]part
+	needs   []string
+}
+
+// describe puts it into a record.
+func (w *written) describe(m *Manager, rec *snapRecord) {
+	rec.Version, rec.Digest, rec.Parts, rec.Needs = w.version, w.digest, w.parts, w.needs
+	rec.Snapshot.SizeBytes, rec.Snapshot.DependsOn = w.size, nil
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range w.needs {
+		if x := m.snaps[id]; x != nil && x.rec.Private == "" {
+			rec.Snapshot.DependsOn = append(rec.Snapshot.DependsOn, id)
+		}
+	}
+}
+
+// lay writes the files of a version of s. gens are the generations that its state, in
+// file, names. plan says what it is compared with and whose files it may refer to.
+func (m *Manager) lay(ctx context.Context, s *snapshot, version int, file *os.File, gens []*os.File, plan func(*snapfile.Snapshot) (*laid, func(string) bool)) (_ *written, err error) {
+	data, err := mapWhole(file)
 	if err != nil {
-		return "", 0, err
+		return nil, err
 	}
 	defer unix.Munmap(data)
 	snap, err := snapfile.Parse(data)
 	if err != nil {
-		return "", 0, err
+		return nil, err
 	}
-	gens, err := m.gens.files(f.generations)
+	dir, err := m.cfg.Paths.Snapshot(s.id)
 	if err != nil {
-		return "", 0, err
+		return nil, err
 	}
-	parts := diskParts(snap)
-	size = int64(0)
-	for _, p := range parts {
-		n, err := p.write(ctx, filepath.Join(dir, p.file), gens)
+	temp := dir + ".tmp"
+	if err := os.Mkdir(temp, 0o700); err != nil {
+		return nil, err
+	}
+	defer func() {
 		if err != nil {
-			return "", 0, err
+			os.RemoveAll(temp)
 		}
-		size += n
+	}()
+	l := &layout{laid: laid{snap, gens}, id: s.id, version: version, dir: temp}
+	l.base, l.refers = plan(snap)
+	if err := l.write(ctx); err != nil {
+		return nil, err
 	}
 	pages := data[snapfile.PagesOffset : snapfile.PagesOffset+snap.Pages]
-	snap.Generations = snap.Generations[:0]
-	for i, p := range parts {
-		snap.Generations = append(snap.Generations, p.name(id))
-		p.moveTo(snap, uint32(i))
+	w := &written{version: version, parts: l.parts, needs: l.needs()}
+	if w.digest, w.size, err = writeState(filepath.Join(temp, versioned("state", version)), snap, pages); err != nil {
+		return nil, err
 	}
-	state, err := os.OpenFile(filepath.Join(dir, "state"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	w.size += l.space
+	return w, put(temp, dir, version)
+}
+
+// put moves what was written to its place: the directory, or the files of a new
+// version of what is there.
+func put(temp, dir string, version int) error {
+	if err := syncDir(temp); err != nil {
+		return err
+	}
+	if version == 0 {
+		return errors.Join(os.Rename(temp, dir), syncDir(filepath.Dir(dir)))
+	}
+	entries, err := os.ReadDir(temp)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := os.Rename(filepath.Join(temp, e.Name()), filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.Remove(temp), syncDir(dir))
+}
+
+// writeState writes the state of a snapshot, and returns its digest and size.
+func writeState(path string, snap *snapfile.Snapshot, pages []byte) (digest string, size int64, err error) {
+	state, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", 0, err
 	}
@@ -90,156 +144,101 @@ func (m *Manager) writeSnapshotFiles(ctx context.Context, id string, f *freeze, 
 	if _, err := state.WriteAt(pages, snapfile.PagesOffset); err != nil {
 		return "", 0, err
 	}
-	stateSize, err := snap.WriteTo(state)
-	if err != nil {
+	if size, err = snap.WriteTo(state); err != nil {
 		return "", 0, err
 	}
 	h := sha256.New()
-	if _, err := io.Copy(h, io.NewSectionReader(state, 0, stateSize)); err != nil {
+	if _, err := io.Copy(h, io.NewSectionReader(state, 0, size)); err != nil {
 		return "", 0, err
 	}
-	if err := errors.Join(state.Sync(), syncDir(dir)); err != nil {
-		return "", 0, err
-	}
-	return hex.EncodeToString(h.Sum(nil)), stateSize + size, nil
+	return hex.EncodeToString(h.Sum(nil)), size, state.Sync()
 }
 
-// diskPart is one of the generations of a snapshot on disk.
-type diskPart struct {
-	file   string // its name in the snapshot's directory
-	ranges []snapfile.Extent
-}
-
-// diskParts returns what a snapshot consists of besides its state. Parts without
-// contents are left out.
-func diskParts(s *snapfile.Snapshot) []diskPart {
-	memory, files := diskPart{file: "memory", ranges: s.Table}, diskPart{file: "files"}
-	for _, seg := range s.Files.Segments {
-		files.ranges = append(files.ranges, snapfile.Extent{
-			Range: snapfile.Range{Start: seg.Start * snapfile.PageSize, End: seg.End * snapfile.PageSize}, Gen: seg.Gen,
-		})
+// baseOf returns what the next snapshot of b on disk is compared with, the last one of
+// it or of what it came from, or nil. undo is to be called when that is over.
+func (m *Manager) baseOf(ctx context.Context, b *box, s *snapshot) (_ *laid, undo func()) {
+	undo = func() {}
+	x := m.lastOf(b, s)
+	if x == nil || len(m.mayNeed(s, x.id)) == 0 {
+		return nil, undo
 	}
-	return slices.DeleteFunc([]diskPart{memory, files}, func(p diskPart) bool { return len(p.ranges) == 0 })
-}
-
-// name is the name of the part among generations.
-func (p *diskPart) name(id string) string { return id + "/" + p.file }
-
-// moveTo makes s refer to the part as generation gen.
-func (p *diskPart) moveTo(s *snapfile.Snapshot, gen uint32) {
-	if p.file == "memory" {
-		for i := range s.Table {
-			s.Table[i].Gen = gen
-		}
-		return
-	}
-	for i := range s.Files.Segments {
-		s.Files.Segments[i].Gen = gen
-	}
-}
-
-// size returns the size of the part's file.
-func (p *diskPart) size() int64 { return int64(p.ranges[len(p.ranges)-1].End) }
-
-// write copies the part to path and returns how much space it takes there.
-func (p *diskPart) write(ctx context.Context, path string, gens []*os.File) (int64, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	f, err := m.source(ctx, x)
 	if err != nil {
-		return 0, err
+		m.log.Warn("open a snapshot to compare the next one with", "snapshot", x.id, "error", err)
+		return nil, undo
 	}
-	defer f.Close()
-	for _, e := range p.ranges {
-		if err := copyRange(ctx, f, gens[e.Gen], int64(e.Start), int64(e.End)); err != nil {
-			return 0, err
-		}
+	base, err := m.laidOf(f)
+	if err != nil {
+		m.log.Warn("read a snapshot to compare the next one with", "snapshot", x.id, "error", err)
+		m.drop(f)
+		return nil, undo
 	}
-	// So that a file that lost its end is not taken for one that ends in a hole.
-	if err := f.Truncate(p.size()); err != nil {
-		return 0, err
+	return base.laid, func() {
+		base.close()
+		m.drop(f)
 	}
-	return allocated(f), f.Sync()
 }
 
-// open opens the part's file in the snapshot's directory.
-func (p *diskPart) open(dir string) (*os.File, error) {
-	f, err := os.Open(filepath.Join(dir, p.file))
+// openLaid is a laid whose state is mapped.
+type openLaid struct {
+	*laid
+	data []byte
+}
+
+func (o *openLaid) close() { _ = unix.Munmap(o.data) } // its argument is right
+
+func (m *Manager) laidOf(f *freeze) (*openLaid, error) {
+	data, err := mapWhole(f.file)
 	if err != nil {
 		return nil, err
 	}
-	if st, err := f.Stat(); err != nil || st.Size() != p.size() {
-		f.Close()
-		return nil, fmt.Errorf("%s is not %d bytes long", p.file, p.size())
+	o := &openLaid{data: data, laid: &laid{}}
+	if o.snap, err = snapfile.Parse(data); err == nil {
+		o.gens, err = m.gens.files(f.generations)
 	}
-	return f, nil
-}
-
-// copyRange copies [start, end) from one file to the same place in another and
-// leaves holes where the source has them.
-func copyRange(ctx context.Context, to, from *os.File, start, end int64) error {
-	buf := make([]byte, 1<<20)
-	for start < end {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		data, err := unix.Seek(int(from.Fd()), start, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			return nil // nothing but a hole up to the end of the file
-		}
-		if err != nil {
-			return err
-		}
-		if start = data; start >= end {
-			return nil
-		}
-		hole, err := unix.Seek(int(from.Fd()), start, unix.SEEK_HOLE)
-		if err != nil {
-			return err
-		}
-		for stop := min(hole, end); start < stop; {
-			n, err := from.ReadAt(buf[:min(int64(len(buf)), stop-start)], start)
-			if n == 0 && err != nil {
-				return err
-			}
-			if _, err := to.WriteAt(buf[:n], start); err != nil {
-				return err
-			}
-			start += int64(n)
-		}
+	if err != nil {
+		o.close()
+		return nil, err
 	}
-	return nil
+	return o, nil
 }
 
 // openSnapshot opens s, a snapshot on disk, and gives it a freeze to restore
 // from. The memory is paged in when it is used. The caller holds s.mu.
-func (m *Manager) openSnapshot(s *snapshot) error {
-	dir, statePath, _, err := m.snapshotDir(s.id)
+func (m *Manager) openSnapshot(ctx context.Context, s *snapshot) error {
+	dir, err := m.cfg.Paths.Snapshot(s.id)
 	if err != nil {
 		return err
 	}
-	state, err := os.Open(statePath)
+	state, err := os.Open(filepath.Join(dir, versioned("state", s.rec.Version)))
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", s.id, err)
 	}
-	f, err := m.checkSnapshot(s, state, dir)
+	f, err := m.checkSnapshot(ctx, s, state)
 	if err != nil {
 		state.Close()
 		return err
 	}
-	if s.freeze != nil { // an earlier daemon restored sandboxes from it
+	old := s.freeze
+	if old != nil && slices.Equal(old.generations, f.generations) { // an earlier daemon restored sandboxes from it
 		m.gens.release(f.generations...) // which the freeze holds
-		s.freeze.file, s.freeze.files = f.file, f.files
+		old.file, old.files = f.file, f.files
 		return nil
 	}
 	s.freeze = f
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.freezes[s.id] = f
+	if m.freezes[f.id] != nil { // sandboxes were restored from it when it was in memory, or of another version
+		f.id = sandbox.NewID(sandbox.KindSnapshot)
+	}
+	m.freezes[f.id] = f
+	m.mu.Unlock()
+	m.drop(old)
 	return nil
 }
 
-// checkSnapshot compares the state of s with its digest, and returns what it says.
-// The caller owns a reference, and one on each generation.
-func (m *Manager) checkSnapshot(s *snapshot, state *os.File, dir string) (*freeze, error) {
+// checkSnapshot compares s with its digests, and returns what it says. The caller
+// owns a reference, and one on each generation.
+func (m *Manager) checkSnapshot(ctx context.Context, s *snapshot, state *os.File) (*freeze, error) {
 	h := sha256.New()
 	if _, err := io.Copy(h, state); err != nil || hex.EncodeToString(h.Sum(nil)) != s.rec.Digest {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s does not match its digest", s.id)
@@ -253,37 +252,142 @@ func (m *Manager) checkSnapshot(s *snapshot, state *os.File, dir string) (*freez
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s: %w", s.id, err)
 	}
-	if err := m.addParts(s.id, snap.Generations, dir, diskParts(snap)); err != nil {
+	if err := m.addParts(ctx, s, snap); err != nil {
 		return nil, err
 	}
 	return &freeze{id: s.id, file: state, generations: append([]string{}, snap.Generations...), files: snap.Files, history: s.rec.History, refs: 1}, nil
 }
 
 // addParts takes a reference on each generation of a snapshot on disk, or on none.
-func (m *Manager) addParts(id string, names []string, dir string, parts []diskPart) error {
-	if len(parts) != len(names) {
-		return sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s has %d generations, not %d", id, len(names), len(parts))
-	}
-	for i, p := range parts {
-		var err error = sandbox.Errorf(sandbox.CodeCorrupt, "%q is no generation of it", names[i])
-		if names[i] == p.name(id) {
-			err = m.addPart(names[i], dir, p)
+func (m *Manager) addParts(ctx context.Context, s *snapshot, snap *snapfile.Snapshot) error {
+	sizes := make([]int64, len(snap.Generations))
+	for _, k := range []kind{kindMemory, kindFiles} {
+		for _, e := range k.extents(snap) {
+			sizes[e.Gen] = max(sizes[e.Gen], int64(e.End))
 		}
-		if err != nil {
-			m.gens.release(names[:i]...)
-			return sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", id, err)
+	}
+	for i, name := range snap.Generations {
+		if err := m.addPart(ctx, s, name, sizes[i]); err != nil {
+			m.gens.release(snap.Generations[:i]...)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", s.id, err)
 		}
 	}
 	return nil
 }
 
-func (m *Manager) addPart(name, dir string, p diskPart) error {
-	file, err := p.open(dir)
+// addPart takes a reference on a generation of s, of which size bytes are referred to.
+// The caller holds s.mu.
+func (m *Manager) addPart(ctx context.Context, s *snapshot, name string, size int64) error {
+	id, file, ok := ofDisk(name)
+	if !ok || id != s.id && !slices.Contains(s.rec.Needs, id) {
+		return fmt.Errorf("%q is no generation of it", name)
+	}
+	of := s
+	if id != s.id {
+		m.mu.Lock()
+		of = m.snaps[id]
+		m.mu.Unlock()
+		if of == nil {
+			return fmt.Errorf("snapshot %s, which has part of it, is gone", id)
+		}
+		of.mu.Lock() // it is older than s: nobody locks the two in another order
+		defer of.mu.Unlock()
+	}
+	f, err := m.openPart(ctx, of, file)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	return m.gens.add(name, file)
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || st.Size() < size {
+		return fmt.Errorf("%s has not %d bytes", name, size)
+	}
+	return m.gens.add(name, f)
+}
+
+// openPart opens a file of s and compares it with its digest, unless it is the very
+// file that was compared before. The caller holds s.mu.
+func (m *Manager) openPart(ctx context.Context, s *snapshot, file string) (_ *os.File, err error) {
+	dir, err := m.cfg.Paths.Snapshot(s.id)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(filepath.Join(dir, file))
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	now, err := stampOf(f)
+	if err != nil {
+		return nil, err
+	}
+	p, known := s.rec.Parts[file]
+	if !known && s.rec.Parts != nil {
+		return nil, fmt.Errorf("%s is no part of snapshot %s", file, s.id)
+	}
+	if !known || p.Stamp == now { // one of a version that kept no digests
+		return f, nil
+	}
+	if err := p.check(ctx, f); err != nil {
+		return nil, err
+	}
+	p.Stamp = now
+	s.rec.Parts = maps.Clone(s.rec.Parts)
+	s.rec.Parts[file] = p
+	if err := m.store.Apply(ctx, store.Change{Table: store.Snapshots, ID: s.id, Doc: s.rec}); err != nil {
+		m.log.Warn("record that a snapshot was checked", "id", s.id, "error", err) // it will be checked again
+	}
+	return f, nil
+}
+
+// verify reads all that s consists of and compares it with its digests.
+func (m *Manager) verify(ctx context.Context, s *snapshot) error {
+	f, err := m.source(ctx, s) // compares the state, and keeps what is read here
+	if err != nil {
+		return err
+	}
+	defer m.drop(f)
+	rec := s.record()
+	for _, id := range append([]string{s.id}, rec.Needs...) {
+		m.mu.Lock()
+		x := m.snaps[id]
+		m.mu.Unlock()
+		if x == nil {
+			return sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s, which has part of %s, is gone", id, s.id)
+		}
+		if err := m.verifyParts(ctx, x.record()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Manager) verifyParts(ctx context.Context, rec snapRecord) error {
+	dir, err := m.cfg.Paths.Snapshot(rec.Snapshot.ID)
+	if err != nil {
+		return err
+	}
+	for name, p := range rec.Parts {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			return sandbox.Errorf(sandbox.CodeCorrupt, "verify snapshot: %w", err)
+		}
+		err = p.check(ctx, f)
+		f.Close()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return sandbox.Errorf(sandbox.CodeCorrupt, "verify snapshot: %s/%w", rec.Snapshot.ID, err)
+		}
+	}
+	return nil
 }
 
 // mapWhole maps a file for reading.
@@ -296,22 +400,4 @@ func mapWhole(f *os.File) ([]byte, error) {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot file is empty")
 	}
 	return unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
-}
-
-// allocated returns how many bytes of a sparse file take up space.
-func allocated(f *os.File) int64 {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return 0
-	}
-	return st.Blocks * 512
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

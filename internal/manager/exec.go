@@ -37,6 +37,7 @@ func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest,
 		return nil, fmt.Errorf("exec: %w", err)
 	}
 	defer done()
+	stepped := m.stepping(ctx, b)
 	began := time.Now()
 	exited, err := sentry.Exec(ctx, command, launch.ExecIO{Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr})
 	if err != nil {
@@ -44,6 +45,7 @@ func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest,
 	}
 	m.firstUse(b, began)
 	res := exited.Result()
+	stepped(sandbox.Step{Kind: sandbox.StepExec, Command: commandText(req.Argv, req.Shell), ExitCode: res.ExitCode})
 	m.tellOf(sandbox.EventExecuted, b, sandbox.Event{ExitCode: &res.ExitCode})
 	return res, nil
 }

@@ -99,7 +99,7 @@ func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by 
 // not woken for it. The caller holds b.op.
 func (m *Manager) freezeToFork(ctx context.Context, b *box) (*freeze, float64, error) {
 	if b.view().State == sandbox.StateHibernated {
-		f, err := m.hibernation(b)
+		f, err := m.hibernation(ctx, b)
 		return f, 0, err
 	}
 	f, frozen, err := m.freezeForFork(ctx, b)
@@ -190,7 +190,7 @@ func (b *batch) describe(i int, from *sandbox.Sandbox, ancestors []string, metad
 	d.rec.Ancestors = ancestors
 	s.Metadata, s.SelfControl = merged(from.Metadata, metadata), from.SelfControl
 	s.Env, s.Cwd, s.User = merged(from.Env, b.env), from.Cwd, from.User
-	s.Lifecycle = from.Lifecycle.Inherited(life, b.m.clock.Now())
+	s.Lifecycle, s.AutoCheckpoint = from.Lifecycle.Inherited(life, b.m.clock.Now()), from.AutoCheckpoint
 }
 
 // madeByItself makes the children those that the sandbox asked for by itself.

@@ -66,13 +66,13 @@ func (m *Manager) layDown(ctx context.Context, b *box) (err error) {
 	if err != nil {
 		return err
 	}
-	s.rec.Sleeper = b.id
+	s.rec.Private = b.id
 	f := s.freeze
 	if err := m.addSnapshot(s); err != nil {
 		m.drop(f)
 		return err
 	}
-	if err := m.writeSnapshot(ctx, s, f); err != nil {
+	if err := m.writeSnapshot(ctx, b, s, f); err != nil {
 		m.removeSnapshot(s)
 		return err
 	}
@@ -96,7 +96,7 @@ func (m *Manager) layDown(ctx context.Context, b *box) (err error) {
 	sentry, origin := b.sentry, b.freeze
 	b.rec, b.sentry, b.freeze = rec, nil, nil
 	b.mu.Unlock()
-	m.written(s) // not before: nobody would need it
+	m.settle(s) // not before: nobody would need it
 	m.endSentry(sentry)
 	m.drop(origin)
 	return nil
@@ -164,7 +164,7 @@ func (m *Manager) wake(ctx context.Context, b *box) (err error) {
 	b.mu.Lock()
 	d := draft{rec: b.rec}
 	b.mu.Unlock()
-	f, err := m.hibernation(b)
+	f, err := m.hibernation(ctx, b)
 	if err != nil {
 		return fmt.Errorf("wake: %w", err)
 	}
@@ -189,12 +189,12 @@ func (m *Manager) wake(ctx context.Context, b *box) (err error) {
 
 // hibernation returns the freeze of b, which is hibernated. The caller owns a
 // reference, and holds b.op.
-func (m *Manager) hibernation(b *box) (*freeze, error) {
+func (m *Manager) hibernation(ctx context.Context, b *box) (*freeze, error) {
 	s := m.hibernated(b)
 	if s == nil {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "sandbox %s is %s, and the snapshot of that is gone", b.id, b.view().State)
 	}
-	return m.source(s)
+	return m.source(ctx, s)
 }
 
 // hibernated returns the snapshot that b is on disk as, or nil.

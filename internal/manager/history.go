@@ -80,7 +80,7 @@ func (m *Manager) base(ctx context.Context, a, b *moment) (*moment, error) {
 	}
 	m.drop(f)
 	if s != nil && s.view().State == sandbox.SnapshotReady {
-		return m.lookAtSnapshot(s)
+		return m.lookAtSnapshot(ctx, s)
 	}
 	return nil, sandbox.Errorf(sandbox.CodeConflict, "the files from which %s and %s went different ways are gone: they are kept as long as a sandbox or a snapshot in memory "+
 		"that was made from them, or they themselves as a snapshot; a snapshot on disk keeps only its own", a.id, b.id)

@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -264,6 +265,7 @@ func (m *Manager) packRoot(ctx context.Context, sentry *launch.Sentry, imageID s
 type tailBuffer struct {
 	mu  sync.Mutex
 	buf []byte
+	max int // bytes that are kept; 0 for tailBytes
 }
 
 const tailBytes = 4 << 10
@@ -273,7 +275,7 @@ func (t *tailBuffer) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buf = append(t.buf, p...)
-	if over := len(t.buf) - tailBytes; over > 0 {
+	if over := len(t.buf) - cmp.Or(t.max, tailBytes); over > 0 {
 		t.buf = append(t.buf[:0], t.buf[over:]...)
 	}
 	return len(p), nil

@@ -77,6 +77,10 @@ func (b *box) idle(now time.Time) sandbox.IdleAction {
 
 // ring looks at the times of a sandbox, and has done what is due.
 func (m *Manager) ring(id string) {
+	if sandbox.IsID(sandbox.KindSnapshot, id) {
+		m.chore(func(context.Context) { m.expire(id) })
+		return
+	}
 	m.mu.Lock()
 	b := m.boxes[id]
 	m.mu.Unlock()

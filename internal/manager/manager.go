@@ -73,6 +73,8 @@ type Manager struct {
 	imageMu   sync.Mutex     // held while an image is removed
 	imageUses map[string]int // by what is being made, by id; guarded by imageMu
 
+	flattening sync.Mutex // held while a snapshot on disk is written anew
+
 	watchers sync.WaitGroup
 	closing  chan struct{} // closed by Close: sentries are left alone
 
@@ -82,6 +84,10 @@ type Manager struct {
 	background context.Context
 	cancel     context.CancelFunc // ends background
 	chores     sync.WaitGroup     // what is done in background
+
+	uploading     context.Context
+	cancelUploads context.CancelFunc // ends uploading
+	uploads       sync.WaitGroup     // what is written in uploading
 }
 
 // Open opens the node's records, finds the sandboxes that an earlier daemon left
@@ -99,9 +105,11 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 	}
 	m.alarms = alarm.New(m.clock)
 	m.background, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	m.uploading, m.cancelUploads = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
 			m.cancel()
+			m.cancelUploads()
 		}
 	}()
 	if m.cfg.BootID, err = bootID(cfg.BootID); err != nil {
@@ -165,6 +173,8 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 		m.watch(b, sentry)
 	}
 	m.arm(m.all()...)
+	m.armSnapshots(m.allSnapshots()...)
+	m.collectSnapshots()
 	m.chore(func(ctx context.Context) { m.alarms.Run(ctx, m.ring) })
 	return m, nil
 }
@@ -193,6 +203,7 @@ func (m *Manager) Close() error {
 	close(m.closing)
 	m.cancel()
 	m.chores.Wait()
+	m.endUploads()
 	m.saveActivity(m.all()...)
 	m.pool.Close()
 	m.watchers.Wait()

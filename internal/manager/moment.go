@@ -45,7 +45,7 @@ func (m *Manager) look(ctx context.Context, ref string) (*moment, error) {
 		b, err := m.resolve(ctx, ref)
 		if err == nil {
 			if s := m.hibernated(b); s != nil {
-				return m.lookAtHibernated(b, s)
+				return m.lookAtHibernated(ctx, b, s)
 			}
 			return m.lookAtBox(ctx, b)
 		}
@@ -60,7 +60,7 @@ func (m *Manager) look(ctx context.Context, ref string) (*moment, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.lookAtSnapshot(s)
+	return m.lookAtSnapshot(ctx, s)
 }
 
 // lookAtBox has the sentry keep the present files. The sandbox goes on.
@@ -125,8 +125,8 @@ func (m *Manager) pinFiles(ctx context.Context, mo *moment, s *launch.Sentry, or
 	return m.openFiles(mo, &v.Files, v.Generations)
 }
 
-func (m *Manager) lookAtSnapshot(s *snapshot) (*moment, error) {
-	f, err := m.source(s)
+func (m *Manager) lookAtSnapshot(ctx context.Context, s *snapshot) (*moment, error) {
+	f, err := m.source(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -143,8 +143,8 @@ func (m *Manager) lookAtSnapshot(s *snapshot) (*moment, error) {
 
 // lookAtHibernated returns the files of b, which is on disk as s and is not woken for
 // it.
-func (m *Manager) lookAtHibernated(b *box, s *snapshot) (*moment, error) {
-	mo, err := m.lookAtSnapshot(s)
+func (m *Manager) lookAtHibernated(ctx context.Context, b *box, s *snapshot) (*moment, error) {
+	mo, err := m.lookAtSnapshot(ctx, s)
 	if err == nil {
 		mo.id = b.id
 	}

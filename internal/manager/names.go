@@ -64,7 +64,7 @@ func (b *box) seenBy(c access.Caller) bool {
 func (s *snapshot) seenBy(c access.Caller) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.rec.Sleeper != "" {
+	if s.rec.Private != "" {
 		return false
 	}
 	return c.Sees(s.rec.tenant(), s.rec.Ancestors) || c.Tree == s.id && c.Sees(s.rec.tenant(), []string{s.id})

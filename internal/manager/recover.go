@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,7 @@ func (m *Manager) recover(ctx context.Context) (adopted map[*box]*launch.Sentry,
 		m: m, ctx: ctx, records: map[string]freezeRecord{},
 		sentry: map[string]*launch.Sentry{}, adopted: map[*box]*launch.Sentry{}, pins: map[string][]string{},
 	}
-	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.findHibernated, r.readActivity, r.readGrants, r.sweep} {
+	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.findHibernated, r.readActivity, r.readTimelines, r.readGrants, r.sweep} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("recover: %w", err)
 		}
@@ -278,21 +279,26 @@ func (r *recovery) readSnapshots() error {
 			return corrupt("snapshot", id, err)
 		}
 		snap := &s.rec.Snapshot
-		if sleeper := s.rec.Sleeper; sleeper != "" && (r.m.boxes[sleeper] == nil || r.m.boxes[sleeper].rec.Hibernation != id) {
-			r.changes = append(r.changes, store.Change{Table: store.Snapshots, ID: id}) // sweep removes its files
-			return nil
+		lost := ""
+		switch {
+		case snap.State == sandbox.SnapshotReady && !snap.OnDisk:
+			lost = "it was in memory only, and the daemon was restarted"
+		case snap.State == sandbox.SnapshotCreating || snap.State == sandbox.SnapshotUploading:
+			lost = errDaemonEnded.Error()
 		}
-		if snap.State == sandbox.SnapshotReady && !snap.OnDisk {
-			snap.State, snap.Reason = sandbox.SnapshotFailed, "it was in memory only, and the daemon was restarted"
+		if lost != "" {
+			s.rec.fail(lost)
 			r.changes = append(r.changes, store.Change{Table: store.Snapshots, ID: id, Doc: s.rec})
 		}
-		if f := r.m.freezes[id]; f != nil && snap.State == sandbox.SnapshotReady {
+		s.chained = chained{needs: s.rec.Needs, settled: true, failed: snap.State == sandbox.SnapshotFailed, deleted: snap.State == sandbox.SnapshotDeleted}
+		if f := r.m.freezes[id]; f != nil && snap.State == sandbox.SnapshotReady && s.rec.Version == 0 {
 			f.refs++ // sandboxes were restored from it: it is theirs and the snapshot's
 			s.freeze = f
 		}
 		r.m.snaps[id] = s
-		if snap.Name != "" {
-			r.m.snapNames[owned{s.rec.tenant(), snap.Name}] = id
+		name := owned{s.rec.tenant(), snap.Name}
+		if _, taken := r.m.snapNames[name]; snap.Name != "" && (s.usable() || s.failed && !taken) {
+			r.m.snapNames[name] = id
 		}
 		return nil
 	})
@@ -301,7 +307,8 @@ func (r *recovery) readSnapshots() error {
 // findHibernated lets those fail whose snapshot is not there.
 func (r *recovery) findHibernated() error {
 	for id, b := range r.m.boxes {
-		if b.rec.Sandbox.State == sandbox.StateHibernated && r.m.snaps[b.rec.Hibernation] == nil {
+		s := r.m.snaps[b.rec.Hibernation]
+		if b.rec.Sandbox.State == sandbox.StateHibernated && (s == nil || !s.usable()) {
 			b.rec.Sandbox.State, b.rec.Sandbox.Reason = sandbox.StateFailed, "it was hibernated, and the snapshot of that is gone"
 			r.changes = append(r.changes, store.Change{Table: store.Sandboxes, ID: id, Doc: b.rec})
 		}
@@ -336,6 +343,21 @@ func (r *recovery) readActivity() error {
 	return err
 }
 
+// readTimelines gives sandboxes their steps.
+func (r *recovery) readTimelines() error {
+	return r.m.store.Each(r.ctx, store.Timelines, func(id string, doc []byte) error {
+		b := r.m.boxes[id]
+		if b == nil {
+			r.changes = append(r.changes, store.Change{Table: store.Timelines, ID: id})
+			return nil
+		}
+		if err := json.Unmarshal(doc, &b.timeline); err != nil {
+			return corrupt("timeline of sandbox", id, err)
+		}
+		return nil
+	})
+}
+
 // sweep ends sentries and removes files that belong to nothing.
 func (r *recovery) sweep() error {
 	keep := func(key string) bool { return r.sentry[key] != nil }
@@ -354,7 +376,33 @@ func (r *recovery) sweep() error {
 	}
 	for _, e := range entries {
 		id, _, _ := strings.Cut(e.Name(), ".")
-		if sandbox.IsID(sandbox.KindSnapshot, id) && (e.Name() != id || r.m.snaps[id] == nil) {
+		if !sandbox.IsID(sandbox.KindSnapshot, id) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if s := r.m.snaps[id]; e.Name() != id || s == nil || s.failed {
+			err = os.RemoveAll(path)
+		} else {
+			err = sweepSnapshot(path, &s.rec)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepSnapshot removes what is left over of other versions of a snapshot.
+func sweepSnapshot(dir string, rec *snapRecord) error {
+	if rec.Parts == nil {
+		return nil // of a version of Ramet that kept no list
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !slices.Contains(rec.files(), e.Name()) {
 			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 				return err
 			}

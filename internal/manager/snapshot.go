@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -26,7 +25,12 @@ type snapRecord struct {
 	Control   *right           `json:"control,omitempty"`   // the right of what is made from it
 	Asked     uint64           `json:"asked,omitempty"`     // the sandbox's own request for it, 0 if it was not asked for so
 	Label     string           `json:"label,omitempty"`     // what the sandbox calls it
-	Sleeper   string           `json:"sleeper,omitempty"`   // the sandbox that is on disk as it, or came from that; nobody else sees it
+	Private   string           `json:"private,omitempty"`   // the sandbox that alone returns to it; nobody sees it
+	// Version counts how often its files were written anew, Parts are those besides the
+	// state, and Needs the snapshots to whose files it refers.
+	Version int             `json:"version,omitempty"`
+	Parts   map[string]part `json:"parts,omitempty"`
+	Needs   []string        `json:"needs,omitempty"`
 }
 
 // snapshot is a named freeze.
@@ -37,6 +41,8 @@ type snapshot struct {
 	// freeze is what is restored from, with a reference. A snapshot on disk
 	// opens it, or its file, when it is first needed.
 	freeze *freeze
+
+	chained // guarded by Manager.mu
 }
 
 func (s *snapshot) view() sandbox.Snapshot {
@@ -88,6 +94,14 @@ func (m *Manager) snapshot(ctx context.Context, b *box, req sandbox.SnapshotRequ
 		m.drop(f)
 		return nil, err
 	}
+	if req.Wait != nil && !*req.Wait && by == nil && !req.Memory {
+		if err := m.upload(ctx, b, s, f); err != nil {
+			m.removeSnapshot(s)
+			return nil, fmt.Errorf("snapshot: %w", err)
+		}
+		v := s.view()
+		return &v, nil
+	}
 	if err := m.keep(ctx, b, s, f, by); err != nil {
 		m.removeSnapshot(s)
 		return nil, fmt.Errorf("snapshot: %w", err)
@@ -116,11 +130,19 @@ func (m *Manager) captureAs(ctx context.Context, b *box, req sandbox.SnapshotReq
 	source, ancestors, own := b.rec.Sandbox, append(append([]string{}, b.rec.Ancestors...), b.id), b.rec.Control.inherited(false).retagged(additions(req.Metadata), false)
 	b.mu.Unlock()
 	source.Metadata = merged(source.Metadata, req.Metadata) // so that what is restored has it, too
+	state := sandbox.SnapshotUploading
+	if req.Memory {
+		state = sandbox.SnapshotCreating
+	}
+	var expires *time.Time
+	if req.Name == "" && !rest {
+		expires = source.Lifecycle.SnapshotExpiry(m.clock.Now())
+	}
 	return &snapshot{id: f.id, freeze: f, rec: snapRecord{
 		Snapshot: sandbox.Snapshot{
-			ID: f.id, Tenant: source.Tenant, Name: req.Name, State: sandbox.SnapshotCreating, Sandbox: b.id, Parent: source.Snapshot,
+			ID: f.id, Tenant: source.Tenant, Name: req.Name, State: state, Sandbox: b.id, Parent: source.Snapshot,
 			Image: source.Image, Depth: source.Depth, CreatedAt: time.Now().UTC(), OnDisk: !req.Memory,
-			PauseMS: frozen.PauseMS, Engine: m.engine(), Metadata: source.Metadata,
+			PauseMS: frozen.PauseMS, Engine: m.engine(), Metadata: source.Metadata, ExpiresAt: expires,
 		},
 		Ancestors: ancestors,
 		History:   f.history,
@@ -132,7 +154,7 @@ func (m *Manager) captureAs(ctx context.Context, b *box, req sandbox.SnapshotReq
 // keep makes s, of b, ready: written to disk unless it is to stay in memory.
 func (m *Manager) keep(ctx context.Context, b *box, s *snapshot, f *freeze, by *asked) error {
 	if s.rec.Snapshot.OnDisk {
-		if err := m.writeSnapshot(ctx, s, f); err != nil {
+		if err := m.writeSnapshot(ctx, b, s, f); err != nil {
 			return err
 		}
 	}
@@ -148,7 +170,7 @@ func (m *Manager) keep(ctx context.Context, b *box, s *snapshot, f *freeze, by *
 	if err != nil {
 		return err
 	}
-	m.written(s) // not before it is recorded
+	m.settle(s) // not before it is recorded
 	if !rec.Snapshot.OnDisk {
 		return nil
 	}
@@ -172,8 +194,8 @@ func (m *Manager) keepOwn(ctx context.Context, b *box, done store.Change, by *as
 	})
 }
 
-// written makes s ready, which is restored from its files from now on if it has any.
-func (m *Manager) written(s *snapshot) {
+// settle makes s ready, which is restored from its files from now on if it has any.
+func (m *Manager) settle(s *snapshot) {
 	s.mu.Lock()
 	f := s.freeze
 	if s.rec.Snapshot.State = sandbox.SnapshotReady; s.rec.Snapshot.OnDisk {
@@ -182,7 +204,12 @@ func (m *Manager) written(s *snapshot) {
 		f = nil
 	}
 	s.mu.Unlock()
+	m.mu.Lock()
+	s.settled = true
+	m.mu.Unlock()
 	m.drop(f)
+	m.armSnapshots(s)
+	m.retain(s)
 }
 
 // record returns what is to be stored of s.
@@ -196,7 +223,7 @@ func (m *Manager) addSnapshot(s *snapshot) error {
 	name := owned{s.rec.tenant(), s.rec.Snapshot.Name}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, taken := m.snapNames[name]; taken && name.name != "" {
+	if id, taken := m.snapNames[name]; taken && !m.snaps[id].failed { // else that one loses it
 		return sandbox.Errorf(sandbox.CodeNameTaken, "a snapshot is called %q already", name.name)
 	}
 	if name.name != "" {
@@ -204,6 +231,13 @@ func (m *Manager) addSnapshot(s *snapshot) error {
 	}
 	m.snaps[s.id] = s
 	return nil
+}
+
+// freeNameLocked gives up the name of s, if it has one. The caller holds m.mu.
+func (m *Manager) freeNameLocked(s *snapshot) {
+	if name := (owned{s.rec.tenant(), s.rec.Snapshot.Name}); m.snapNames[name] == s.id {
+		delete(m.snapNames, name)
+	}
 }
 
 // removeSnapshot forgets s and gives up its memory and its files. It reports
@@ -215,7 +249,7 @@ func (m *Manager) removeSnapshot(s *snapshot) bool {
 		return false
 	}
 	delete(m.snaps, s.id)
-	delete(m.snapNames, owned{s.rec.tenant(), s.rec.Snapshot.Name})
+	m.freeNameLocked(s)
 	m.mu.Unlock()
 	s.mu.Lock()
 	f := s.freeze
@@ -259,35 +293,19 @@ func (m *Manager) GetSnapshot(ctx context.Context, ref string) (*sandbox.Snapsho
 	return &v, nil
 }
 
-// DeleteSnapshot deletes a snapshot. Sandboxes that were restored from it keep
-// what they need.
-func (m *Manager) DeleteSnapshot(ctx context.Context, ref string) error {
-	s, err := m.resolveSnapshot(ctx, ref)
-	if err != nil {
-		return err
-	}
-	if v := s.view(); v.State == sandbox.SnapshotCreating {
-		return sandbox.Errorf(sandbox.CodeWrongState, "snapshot %s is still being written", s.id)
-	}
-	if !m.removeSnapshot(s) {
-		return sandbox.NotFound("snapshot", ref) // somebody was faster
-	}
-	return nil
-}
-
 // source returns the freeze to restore s from. The caller owns a reference.
-func (m *Manager) source(s *snapshot) (*freeze, error) {
+func (m *Manager) source(ctx context.Context, s *snapshot) (*freeze, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	snap := &s.rec.Snapshot
-	if snap.State != sandbox.SnapshotReady {
+	if snap.State != sandbox.SnapshotReady && (snap.State != sandbox.SnapshotUploading || s.freeze == nil) {
 		return nil, sandbox.Errorf(sandbox.CodeWrongState, "snapshot %s is %s, not ready", s.id, snap.State)
 	}
 	if snap.Engine != m.engine() {
 		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "snapshot %s was made by engine %s, this is %s", s.id, snap.Engine, m.engine())
 	}
-	if s.freeze == nil || s.freeze.file == nil {
-		if err := m.openSnapshot(s); err != nil {
+	if s.freeze == nil || s.freeze.file == nil { // never while it is uploading
+		if err := m.openSnapshot(ctx, s); err != nil {
 			return nil, err
 		}
 	}
@@ -307,6 +325,11 @@ func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRe
 	if err := access.From(ctx).MayMake("sandboxes"); err != nil {
 		return nil, err
 	}
+	return m.restore(ctx, s, req, began, false)
+}
+
+// restore is Restore. With plain, what is made is not checkpointed by itself.
+func (m *Manager) restore(ctx context.Context, s *snapshot, req sandbox.RestoreRequest, began time.Time, plain bool) (*sandbox.ForkResult, error) {
 	if err := sandbox.ValidMetadata("metadata", merged(s.rec.Source.Metadata, req.Metadata)); err != nil {
 		return nil, err
 	}
@@ -319,7 +342,7 @@ func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRe
 	}
 	defer batch.close()
 	defer m.useImage(s.rec.Source.Image)() // s may be deleted before the sandboxes are listed
-	f, err := m.source(s)
+	f, err := m.source(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
@@ -331,6 +354,9 @@ func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRe
 		batch.drafts[i].rec.Control = s.rec.Control.retagged(additions(req.Metadata), false)
 		d := &batch.drafts[i].rec.Sandbox
 		d.Parent, d.Snapshot = source.ID, s.id
+		if plain {
+			d.AutoCheckpoint = nil
+		}
 	}
 	batch.asked, batch.reply = s.rec.Asked, s.restored
 	out := &sandbox.ForkResult{SnapshotMS: millis(began)}
@@ -347,39 +373,4 @@ func (m *Manager) Restore(ctx context.Context, ref string, req sandbox.RestoreRe
 // if s was its own wish.
 func (s *snapshot) restored(sb *sandbox.Sandbox) control.Reply {
 	return control.Reply{Restored: &control.Restored{ID: sb.ID, Index: sb.Identity.ForkIndex, Snapshot: control.Snapshot{ID: s.id, Name: s.rec.Label}}}
-}
-
-// snapshotDir returns where a snapshot is kept and the files in it.
-func (m *Manager) snapshotDir(id string) (dir, state, memory string, err error) {
-	if dir, err = m.cfg.Paths.Snapshot(id); err != nil {
-		return "", "", "", err
-	}
-	return dir, filepath.Join(dir, "state"), filepath.Join(dir, "memory"), nil
-}
-
-// collectSnapshots removes the snapshots of sandboxes that nobody needs any more.
-func (m *Manager) collectSnapshots() {
-	for _, s := range m.allSnapshots() {
-		if m.needed(s) {
-			continue
-		}
-		m.removeSnapshot(s)
-	}
-}
-
-// needed reports whether s is there for itself, or a sandbox's that needs it.
-func (m *Manager) needed(s *snapshot) bool {
-	rec := s.record()
-	if rec.Sleeper == "" || rec.Snapshot.State != sandbox.SnapshotReady {
-		return true // who writes it removes it if that fails
-	}
-	m.mu.Lock()
-	b := m.boxes[rec.Sleeper]
-	m.mu.Unlock()
-	if b == nil {
-		return false
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.rec.Hibernation == s.id
 }

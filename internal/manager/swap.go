@@ -26,6 +26,10 @@ func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (_ *sandbox
 	if err != nil {
 		return nil, err
 	}
+	return m.rollback(ctx, b, s)
+}
+
+func (m *Manager) rollback(ctx context.Context, b *box, s *snapshot) (*sandbox.Sandbox, error) {
 	b.op.Lock()
 	defer b.op.Unlock()
 	if _, err := b.running(sandbox.StateRunning, sandbox.StatePaused); err != nil && sandbox.CodeOf(err) != sandbox.CodeSandboxDied && b.view().State != sandbox.StateHibernated {
@@ -37,7 +41,7 @@ func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (_ *sandbox
 	if of := s.view().Sandbox; of != b.id && !slices.Contains(d.rec.Ancestors, of) {
 		return nil, sandbox.Errorf(sandbox.CodeConflict, "snapshot %s is of sandbox %s, which is no ancestor of %s", s.id, of, b.id)
 	}
-	f, err := m.source(s)
+	f, err := m.source(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
@@ -46,7 +50,7 @@ func (m *Manager) Rollback(ctx context.Context, ref, snapRef string) (_ *sandbox
 	if err != nil {
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
-	d.rec.Freeze = f.id
+	d.rec.Freeze, d.rec.Base = f.id, ""
 	d.rec.Sandbox.State, d.rec.Sandbox.Reason = sandbox.StateRunning, ""
 	m.hold(f, 1)
 	if err := m.replace(ctx, b, d.rec, sentry, f, store.Change{Table: store.Freezes, ID: f.id, Doc: m.recordOf(f)}); err != nil {
@@ -161,7 +165,7 @@ func (m *Manager) identify(ctx context.Context, sentry *launch.Sentry, s *sandbo
 // handOver moves the child's sentry and freeze to the parent.
 func (m *Manager) handOver(ctx context.Context, child, parent *box, rec record, sentry *launch.Sentry) error {
 	child.mu.Lock()
-	rec.Freeze, rec.process = child.rec.Freeze, child.rec.process
+	rec.Freeze, rec.process, rec.Base = child.rec.Freeze, child.rec.process, ""
 	rec.Sandbox.State, rec.Sandbox.Reason = sandbox.StateRunning, ""
 	rec.Sandbox.Isolation = child.rec.Sandbox.Isolation
 	f := child.freeze

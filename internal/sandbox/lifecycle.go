@@ -20,21 +20,27 @@ type Lifecycle struct {
 	IdleAction    IdleAction `json:"idle_action" doc:"what happens then: hibernate, pause or destroy"`
 	AutoWake      bool       `json:"auto_wake" doc:"a request that needs it running wakes it, if it is hibernated or was paused by its idle timeout"`
 	ExpiresAt     *time.Time `json:"expires_at,omitempty" doc:"when it is destroyed, by its ttl"`
+	// Of snapshots that have no name.
+	KeepSnapshots    int   `json:"keep_snapshots,omitempty" doc:"how many snapshots without a name its tree keeps: the latest; 0 is all"`
+	SnapshotMaxAgeMS int64 `json:"snapshot_max_age_ms,omitempty" doc:"how long its snapshots without a name are kept; 0 is without end"`
 }
 
 // LifecycleRequest asks for a Lifecycle. What is absent is the parent's or, in a
 // change, stays as it is; a new sandbox lives without end and wakes by itself.
 type LifecycleRequest struct {
-	TTLMS         *int64     `json:"ttl_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"the sandbox is destroyed so long from now; 0 is never"`
-	IdleTimeoutMS *int64     `json:"idle_timeout_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"how long nobody may use it, from 1000; 0 is without end"`
-	IdleAction    IdleAction `json:"idle_action,omitempty" enum:"hibernate,pause,destroy" doc:"what happens then; hibernate if absent"`
-	AutoWake      *bool      `json:"auto_wake,omitempty" doc:"whether a request that needs it running wakes it; true if absent"`
+	TTLMS            *int64     `json:"ttl_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"the sandbox is destroyed so long from now; 0 is never"`
+	IdleTimeoutMS    *int64     `json:"idle_timeout_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"how long nobody may use it, from 1000; 0 is without end"`
+	IdleAction       IdleAction `json:"idle_action,omitempty" enum:"hibernate,pause,destroy" doc:"what happens then; hibernate if absent"`
+	AutoWake         *bool      `json:"auto_wake,omitempty" doc:"whether a request that needs it running wakes it; true if absent"`
+	KeepSnapshots    *int       `json:"keep_snapshots,omitempty" minimum:"0" maximum:"1000000" doc:"how many snapshots without a name its tree keeps: the latest; 0 is all"`
+	SnapshotMaxAgeMS *int64     `json:"snapshot_max_age_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"how long its later snapshots without a name are kept, from 1000; 0 is without end"`
 }
 
 // Bounds of a Lifecycle, in milliseconds. No clock overflows in ten years.
 const (
 	maxLifeMS = 10 * 365 * 24 * 3600 * 1000
 	minIdleMS = 1000
+	maxKept   = 1_000_000
 )
 
 // Valid returns a CodeInvalid error unless r can be met. It may be nil.
@@ -46,6 +52,10 @@ func (r *LifecycleRequest) Valid() error {
 		return Invalid("lifecycle.ttl_ms", "%d is not a time from 0 (never) to %d ms", *r.TTLMS, int64(maxLifeMS))
 	case r.IdleTimeoutMS != nil && *r.IdleTimeoutMS != 0 && (*r.IdleTimeoutMS < minIdleMS || *r.IdleTimeoutMS > maxLifeMS):
 		return Invalid("lifecycle.idle_timeout_ms", "%d is not 0 (without end) or a time from %d to %d ms", *r.IdleTimeoutMS, minIdleMS, int64(maxLifeMS))
+	case r.KeepSnapshots != nil && (*r.KeepSnapshots < 0 || *r.KeepSnapshots > maxKept):
+		return Invalid("lifecycle.keep_snapshots", "%d is not a number from 0 (all) to %d", *r.KeepSnapshots, maxKept)
+	case r.SnapshotMaxAgeMS != nil && *r.SnapshotMaxAgeMS != 0 && (*r.SnapshotMaxAgeMS < minIdleMS || *r.SnapshotMaxAgeMS > maxLifeMS):
+		return Invalid("lifecycle.snapshot_max_age_ms", "%d is not 0 (without end) or a time from %d to %d ms", *r.SnapshotMaxAgeMS, minIdleMS, int64(maxLifeMS))
 	}
 	switch r.IdleAction {
 	case "", IdleHibernate, IdlePause, IdleDestroy:
@@ -87,6 +97,12 @@ func (l *Lifecycle) Changed(r *LifecycleRequest, now time.Time) *Lifecycle {
 	if r.AutoWake != nil {
 		out.AutoWake = *r.AutoWake
 	}
+	if r.KeepSnapshots != nil {
+		out.KeepSnapshots = *r.KeepSnapshots
+	}
+	if r.SnapshotMaxAgeMS != nil {
+		out.SnapshotMaxAgeMS = *r.SnapshotMaxAgeMS
+	}
 	return &out
 }
 
@@ -114,6 +130,16 @@ func (l *Lifecycle) Expiry() (at time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	return *l.ExpiresAt, true
+}
+
+// SnapshotExpiry returns when a snapshot without a name is deleted that is taken now,
+// or nil. l may be nil.
+func (l *Lifecycle) SnapshotExpiry(now time.Time) *time.Time {
+	if l == nil || l.SnapshotMaxAgeMS == 0 {
+		return nil
+	}
+	at := now.Add(time.Duration(l.SnapshotMaxAgeMS) * time.Millisecond).UTC()
+	return &at
 }
 
 // WakesByItself reports whether a request wakes the sandbox. l may be nil.

@@ -80,6 +80,8 @@ type Sandbox struct {
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	Lifecycle *Lifecycle        `json:"lifecycle,omitempty" doc:"when it ends or rests by itself; absent if that was never asked for"`
 	ActiveAt  *time.Time        `json:"active_at,omitempty" doc:"when it was used last, if it has an idle timeout"`
+	// AutoCheckpoint is nil if only users take snapshots of it.
+	AutoCheckpoint *AutoCheckpoint `json:"auto_checkpoint,omitempty" doc:"its state is kept after every command and cell"`
 	// SelfControl is nil if processes of the sandbox may not control it.
 	SelfControl *SelfControl `json:"self_control,omitempty"`
 	Identity    Identity     `json:"identity"`
@@ -98,13 +100,14 @@ type SelfControl struct {
 
 // CreateRequest asks for a new sandbox.
 type CreateRequest struct {
-	Image       string            `json:"image" doc:"image id or name, or snapshot id or name; an image goes first"`
-	Name        string            `json:"name,omitempty"`
-	Limits      Limits            `json:"limits,omitempty"`
-	Env         map[string]string `json:"env,omitempty"`
-	Metadata    map[string]string `json:"metadata,omitempty"`
-	Lifecycle   *LifecycleRequest `json:"lifecycle,omitempty" doc:"when it ends or rests by itself"`
-	SelfControl *SelfControl      `json:"self_control,omitempty" doc:"let processes in the sandbox fork, snapshot, roll back and tag it, by the command ramet and the socket /run/ramet.sock"`
+	Image          string            `json:"image" doc:"image id or name, or snapshot id or name; an image goes first"`
+	Name           string            `json:"name,omitempty"`
+	Limits         Limits            `json:"limits,omitempty"`
+	Env            map[string]string `json:"env,omitempty"`
+	Metadata       map[string]string `json:"metadata,omitempty"`
+	Lifecycle      *LifecycleRequest `json:"lifecycle,omitempty" doc:"when it ends or rests by itself"`
+	AutoCheckpoint *AutoCheckpoint   `json:"auto_checkpoint,omitempty" doc:"keep its state after every command and cell in the foreground"`
+	SelfControl    *SelfControl      `json:"self_control,omitempty" doc:"let processes in the sandbox fork, snapshot, roll back and tag it, by the command ramet and the socket /run/ramet.sock"`
 	// Require lists isolation layers without which the sandbox must not start
 	// (the JSON names of Isolation's fields).
 	Require []string `json:"require,omitempty" doc:"isolation layers that must be on"`
@@ -188,6 +191,8 @@ type Snapshot struct {
 	SizeBytes int64             `json:"size_bytes" doc:"bytes on disk"`
 	PauseMS   float64           `json:"pause_ms"`
 	Engine    string            `json:"engine" doc:"engine version that can restore it"`
+	DependsOn []string          `json:"depends_on,omitempty" doc:"snapshots that have part of it: only what differs from them is stored"`
+	ExpiresAt *time.Time        `json:"expires_at,omitempty" doc:"when it is deleted, by a rule of its tree"`
 	Metadata  map[string]string `json:"metadata,omitempty"`
 }
 
@@ -197,6 +202,15 @@ type SnapshotRequest struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 	// Memory keeps the snapshot in memory only: faster, gone when the daemon ends.
 	Memory bool `json:"memory,omitempty" doc:"keep in memory, do not write to disk; gone when the daemon ends"`
+	// Wait is nil or true unless the caller goes on before the snapshot is on disk.
+	Wait *bool `json:"wait,omitempty" doc:"false: return as soon as the sandbox runs again; the snapshot is uploading until it is on disk, and can be restored meanwhile"`
+}
+
+// SnapshotDeletion says what becomes of snapshots that were written as what differs
+// from the one to delete. If neither is set and there are any, it stays.
+type SnapshotDeletion struct {
+	Cascade bool // they are deleted, too
+	Flatten bool // they are written anew, without it
 }
 
 // RestoreRequest asks for new sandboxes from a snapshot.

@@ -26,7 +26,8 @@ const (
 	Snapshots Table = "snapshots"
 	Freezes   Table = "freezes"
 	Grants    Table = "grants"
-	Activity  Table = "activity" // when sandboxes were used last
+	Activity  Table = "activity"  // when sandboxes were used last
+	Timelines Table = "timelines" // steps of sandboxes that are checkpointed by themselves
 	Tokens    Table = "tokens"
 	Tenants   Table = "tenants"
 	Answers   Table = "answers" // to requests that may come again
@@ -79,7 +80,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	if version != 0 && version != formatVersion {
 		return sandbox.Errorf(sandbox.CodeUnsupported, "open store: its format is version %d, this program knows %d", version, formatVersion)
 	}
-	for _, t := range []Table{Sandboxes, Snapshots, Freezes, Grants, Activity, Tokens, Tenants, Answers} {
+	for _, t := range []Table{Sandboxes, Snapshots, Freezes, Grants, Activity, Timelines, Tokens, Tenants, Answers} {
 		if _, err := s.db.ExecContext(ctx, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (id TEXT PRIMARY KEY, doc BLOB NOT NULL) WITHOUT ROWID", t)); err != nil {
 			return fmt.Errorf("make store: %w", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -120,9 +121,9 @@ func (s *Session) closeSnapshots(ctx context.Context) error {
 		return err
 	}
 	var errs []error
-	for i := range list {
+	for i := range slices.Backward(list) { // others depend on the oldest
 		if list[i].Metadata[labelKey] == s.name {
-			errs = append(errs, s.c.DeleteSnapshot(ctx, list[i].ID))
+			errs = append(errs, s.c.DeleteSnapshot(ctx, list[i].ID, sandbox.SnapshotDeletion{}))
 		}
 	}
 	return errors.Join(errs...)

@@ -82,7 +82,7 @@ func TestAuditSaysWhatWasDone(t *testing.T) {
 	check(err)
 	check(c.Destroy(ctx, kids[0].ID))
 	check(c.Destroy(ctx, n.children(restored)[0].ID))
-	check(c.DeleteSnapshot(ctx, snap.ID))
+	check(c.DeleteSnapshot(ctx, snap.ID, sandbox.SnapshotDeletion{}))
 	if _, err := c.Fork(ctx, kids[0].ID, sandbox.ForkRequest{}); sandbox.CodeOf(err) != sandbox.CodeNotFound {
 		t.Errorf("fork of what is gone: %v", err)
 	}

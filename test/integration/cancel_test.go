@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -160,11 +161,11 @@ func (n *node) destroyAllButStart() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	for _, s := range snaps {
+	for _, s := range slices.Backward(snaps) {
 		if s.Name == "start" {
 			continue
 		}
-		if err := n.m.DeleteSnapshot(ctx, s.ID); err != nil {
+		if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{}); err != nil {
 			n.t.Error(err)
 		}
 	}

@@ -93,7 +93,11 @@ func (c *chaos) step(rng *rand.Rand) {
 			if err != nil {
 				return err
 			}
-			return c.m.DeleteSnapshot(ctx, s.ID)
+			err = c.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{Flatten: true})
+			if sandbox.CodeOf(err) == sandbox.CodeWrongState {
+				return nil // another one that depends on it is being written
+			}
+			return err
 		}},
 		{"pause", func() error {
 			if _, err := c.m.Pause(ctx, some.ID); err != nil {

@@ -208,8 +208,8 @@ func (n *node) destroyAllBut(base string) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	for _, s := range snaps {
-		if err := n.m.DeleteSnapshot(ctx, s.ID); err != nil {
+	for _, s := range slices.Backward(snaps) {
+		if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{}); err != nil {
 			n.t.Error(err)
 		}
 	}

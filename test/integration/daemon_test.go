@@ -32,6 +32,7 @@ type victim struct {
 	Seed                  uint64
 	Snapshots             bool // the daemon takes snapshots of "base"
 	Sleeps                bool // the daemon hibernates "base" and wakes it
+	Uploads               bool // the daemon takes snapshots of "base" without waiting for them
 }
 
 // daemonMain forks and otherwise uses the sandbox "base" until it is killed. It
@@ -70,6 +71,8 @@ func daemonLoop(v victim, rng *rand.Rand) error {
 		use = mergeOnce
 	case v.Snapshots:
 		use = snapshotOnce
+	case v.Uploads:
+		use = uploadOnce
 	case v.Sleeps:
 		use = sleepOnce
 	}

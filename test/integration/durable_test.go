@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -177,8 +178,8 @@ func (n *node) verifySnapshots(seen taken) (said, unsaid int) {
 		n.long("base", "fs", "journal", "start", "/var/journal")
 	}
 	n.checkSnapshots()
-	for _, s := range snaps {
-		if err := n.m.DeleteSnapshot(ctx, s.ID); err != nil {
+	for _, s := range slices.Backward(snaps) {
+		if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{}); err != nil {
 			n.t.Error(err)
 		}
 	}

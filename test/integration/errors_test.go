@@ -43,7 +43,7 @@ func (n *node) operations() map[string]func(ref string) error {
 		"rollback to":   func(ref string) error { _, err := n.m.Rollback(ctx, "box", ref); return err },
 		"restore":       func(ref string) error { _, err := n.m.Restore(ctx, ref, sandbox.RestoreRequest{}); return err },
 		"get snapshot":  func(ref string) error { _, err := n.m.GetSnapshot(ctx, ref); return err },
-		"drop snapshot": func(ref string) error { return n.m.DeleteSnapshot(ctx, ref) },
+		"drop snapshot": func(ref string) error { return n.m.DeleteSnapshot(ctx, ref, sandbox.SnapshotDeletion{}) },
 		"create":        func(ref string) error { _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: ref}); return err },
 		"get image":     func(ref string) error { _, err := n.m.GetImage(ctx, ref); return err },
 		"remove image":  func(ref string) error { return n.m.RemoveImage(ctx, ref) },
@@ -120,7 +120,7 @@ func TestNames(t *testing.T) {
 	wantCode(t, err, sandbox.CodeNameTaken)
 	_, err = n.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "No Name"})
 	wantCode(t, err, sandbox.CodeInvalid)
-	if err := n.m.DeleteSnapshot(ctx, "snap"); err != nil {
+	if err := n.m.DeleteSnapshot(ctx, "snap", sandbox.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.m.Snapshot(ctx, "free", sandbox.SnapshotRequest{Name: "snap"}); err != nil {
@@ -385,7 +385,7 @@ func TestCorruptSnapshot(t *testing.T) {
 			_, err = n.m.Rollback(ctx, "box", s.ID)
 			wantCode(t, err, sandbox.CodeCorrupt)
 			n.mustHold("box", "zero")
-			if err := n.m.DeleteSnapshot(ctx, s.ID); err != nil {
+			if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{}); err != nil {
 				t.Error(err)
 			}
 		})

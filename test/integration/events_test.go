@@ -104,7 +104,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("since the start: %v", kinds)
 	}
 	n.destroy(children[1].ID)
-	if err := n.m.DeleteSnapshot(t.Context(), "s"); err != nil {
+	if err := n.m.DeleteSnapshot(t.Context(), "s", sandbox.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -47,7 +47,7 @@ func TestImageIsRemovedMeanwhile(t *testing.T) {
 		_, err := n.m.Restore(ctx, "disk", sandbox.RestoreRequest{Names: []string{"restored"}})
 		return err
 	}, func() {
-		if err := n.m.DeleteSnapshot(ctx, "disk"); err != nil {
+		if err := n.m.DeleteSnapshot(ctx, "disk", sandbox.SnapshotDeletion{}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,8 +53,8 @@ func (n *node) destroyAll() {
 	if err != nil {
 		n.t.Error(err)
 	}
-	for _, s := range snaps {
-		if err := n.m.DeleteSnapshot(ctx, s.ID); err != nil {
+	for _, s := range slices.Backward(snaps) {
+		if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{}); err != nil {
 			n.t.Error(err)
 		}
 	}
@@ -68,7 +69,10 @@ func (n *node) checkNothingLeft() {
 		}
 		return nil
 	})
-	eventually(n.t, "descriptors", func() error { return moreThan(n.fds, openFiles(n.t)) })
+	eventually(n.t, "descriptors", func() error {
+		runtime.GC() // those of managers that were closed before go with them
+		return moreThan(n.fds, openFiles(n.t))
+	})
 	if left := filesBelow(n.t, n.paths.Sandboxes()); len(left) > 0 {
 		n.t.Errorf("files of sentries are left: %v", left)
 	}

@@ -154,7 +154,7 @@ func TestHibernatedIsPromotedToAndRolledBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.mustHold("base", "one")
-	if err := n.m.DeleteSnapshot(ctx, s.ID); err != nil {
+	if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -303,7 +303,7 @@ func TestHostRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.guest(n.children(r)[0].ID, "true")
-	if err := n.m.DeleteSnapshot(ctx, kept.ID); err != nil {
+	if err := n.m.DeleteSnapshot(ctx, kept.ID, sandbox.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -357,6 +357,7 @@ func TestHibernationSurvivesKills(t *testing.T) {
 	}
 	t.Logf("found: %v", states)
 	n.open()
+	n.destroy("base")
 	if files := filesBelow(t, n.paths.Snapshots()); len(files) != 0 {
 		t.Errorf("left over: %s", strings.Join(files, " "))
 	}

@@ -89,7 +89,7 @@ func TestSnapshotPinsMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	restored := n.children(r)[0].ID
-	if err := n.m.DeleteSnapshot(ctx, "memory"); err != nil {
+	if err := n.m.DeleteSnapshot(ctx, "memory", sandbox.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
 	n.mustHold(restored, "zero")

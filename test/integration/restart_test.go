@@ -173,7 +173,7 @@ func TestRestartWithRestored(t *testing.T) {
 	restore("again")
 	n.destroy("again")
 	restore("last")
-	if err := n.m.DeleteSnapshot(ctx, "disk"); err != nil {
+	if err := n.m.DeleteSnapshot(ctx, "disk", sandbox.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
 	n.destroy("after")

@@ -26,6 +26,7 @@ var bodies = map[string]string{
 	"POST /v1/snapshots/{id}/commit":                 `{"name":"stolen"}`,
 	"POST /v1/sandboxes/{id}/contexts":               `{"language":"python"}`,
 	"POST /v1/sandboxes/{id}/exec":                   `{"argv":["/bin/guest"]}`,
+	"POST /v1/sandboxes/{id}/bisect":                 `{"argv":["true"]}`,
 	"POST /v1/sandboxes/{id}/run-code":               `{"code":"1"}`,
 	"POST /v1/sandboxes/{id}/merge":                  `{"from":["BOX"]}`,
 	"POST /v1/sandboxes/{id}/processes":              `{"argv":["/bin/guest"]}`,
@@ -176,7 +177,7 @@ func TestAnotherTenantReachesNothing(t *testing.T) {
 	if w := askAs(api, mine.Secret, "GET", "/v1/sandboxes/secretbox", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), box.ID) {
 		t.Errorf("its own tenant: status %d %s", w.Code, w.Body)
 	}
-	if err := errors.Join(n.m.Destroy(as("a"), box.ID), n.m.DeleteSnapshot(as("a"), snap.ID)); err != nil {
+	if err := errors.Join(n.m.Destroy(as("a"), box.ID), n.m.DeleteSnapshot(as("a"), snap.ID, sandbox.SnapshotDeletion{})); err != nil {
 		t.Error(err)
 	}
 }

@@ -77,7 +77,7 @@ func TestTenantsHaveNamesOfTheirOwn(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := n.m.DeleteSnapshot(ctx, "kept"); err != nil {
+		if err := n.m.DeleteSnapshot(ctx, "kept", sandbox.SnapshotDeletion{}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -45,13 +45,15 @@ type Service struct {
 	SnapshotFunc       func(context.Context, string, sandbox.SnapshotRequest) (*sandbox.Snapshot, error)
 	SnapshotsFunc      func(context.Context) ([]sandbox.Snapshot, error)
 	GetSnapshotFunc    func(context.Context, string) (*sandbox.Snapshot, error)
-	DeleteSnapshotFunc func(context.Context, string) error
+	DeleteSnapshotFunc func(context.Context, string, sandbox.SnapshotDeletion) error
+	VerifySnapshotFunc func(context.Context, string) (*sandbox.Snapshot, error)
 	RestoreFunc        func(context.Context, string, sandbox.RestoreRequest) (*sandbox.ForkResult, error)
 	RollbackFunc       func(context.Context, string, string) (*sandbox.Sandbox, error)
-	ImagesFunc         func(context.Context) ([]sandbox.Image, error)
-	GetImageFunc       func(context.Context, string) (*sandbox.Image, error)
-	RemoveImageFunc    func(context.Context, string) error
-	CreateImageFunc    func(context.Context, sandbox.ImageRequest, func(sandbox.Progress)) (*sandbox.Image, error)
+	TimelineFuncs
+	ImagesFunc      func(context.Context) ([]sandbox.Image, error)
+	GetImageFunc    func(context.Context, string) (*sandbox.Image, error)
+	RemoveImageFunc func(context.Context, string) error
+	CreateImageFunc func(context.Context, sandbox.ImageRequest, func(sandbox.Progress)) (*sandbox.Image, error)
 }
 
 var _ httpapi.Service = (*Service)(nil)
@@ -183,11 +185,16 @@ func (s *Service) GetSnapshot(ctx context.Context, ref string) (*sandbox.Snapsho
 }
 
 // DeleteSnapshot implements httpapi.Service.
-func (s *Service) DeleteSnapshot(ctx context.Context, ref string) error {
+func (s *Service) DeleteSnapshot(ctx context.Context, ref string, how sandbox.SnapshotDeletion) error {
 	if s.DeleteSnapshotFunc == nil {
 		return errUnset
 	}
-	return s.DeleteSnapshotFunc(ctx, ref)
+	return s.DeleteSnapshotFunc(ctx, ref, how)
+}
+
+// VerifySnapshot implements httpapi.Service.
+func (s *Service) VerifySnapshot(ctx context.Context, ref string) (*sandbox.Snapshot, error) {
+	return call(s.VerifySnapshotFunc != nil, func() (*sandbox.Snapshot, error) { return s.VerifySnapshotFunc(ctx, ref) })
 }
 
 // Export implements httpapi.Service.

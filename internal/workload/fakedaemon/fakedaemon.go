@@ -266,7 +266,7 @@ func (d *Daemon) snapshots(context.Context) ([]sandbox.Snapshot, error) {
 	return list, nil
 }
 
-func (d *Daemon) deleteSnapshot(_ context.Context, ref string) error {
+func (d *Daemon) deleteSnapshot(_ context.Context, ref string, _ sandbox.SnapshotDeletion) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.snaps, ref)

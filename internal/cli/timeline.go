@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func (a *app) timelineCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "timeline SBX", Short: "List the states that a sandbox with --auto-checkpoint can return to", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			steps, err := c.Timeline(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			var rows [][]string
+			for _, s := range steps {
+				at, exit := "", strconv.Itoa(s.ExitCode)
+				if s.Current {
+					at = "*"
+				}
+				if s.Kind == sandbox.StepStart {
+					exit = ""
+				}
+				rows = append(rows, []string{strconv.Itoa(s.Step), at, string(s.Kind), exit, string(s.State), byteSize(s.SizeBytes), age(s.At, time.Now()), commandLine(s.Command)})
+			}
+			return a.show(steps, table([]string{"STEP", "AT", "KIND", "EXIT", "STATE", "SIZE", "AGE", "COMMAND"}, rows))
+		}),
+	}
+}
+
+// commandLine is a command as it fits in a table.
+func commandLine(text string) string { return shortened(strings.Join(strings.Fields(text), " ")) }
+
+func (a *app) bisectCommand() *cobra.Command {
+	var req sandbox.BisectRequest
+	var timeout time.Duration
+	var shell bool
+	var env []string
+	cmd := &cobra.Command{
+		Use:               "bisect SBX [--timeout DURATION] -- CMD…  |  bisect SBX -c 'SHELL COMMAND'",
+		Short:             "Find the first step of a sandbox at which a command fails",
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
+			if req.TimeoutMS, err = timeoutMS("timeout", timeout); err != nil {
+				return err
+			}
+			if req.Env, err = parseEnv(env); err != nil {
+				return err
+			}
+			if req.Argv = args[1:]; shell {
+				if len(args) > 2 {
+					return sandbox.Invalid("shell", "with --shell the command is one argument: quote it")
+				}
+				req.Argv, req.Shell = nil, args[1]
+			}
+			res, err := c.Bisect(ctx, args[0], req)
+			if err != nil {
+				return err
+			}
+			if err := a.show(res, func(w io.Writer) error { return writeBisection(w, res) }); err != nil {
+				return err
+			}
+			if res.First == nil {
+				return ExitError(1)
+			}
+			return nil
+		}),
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&shell, "shell", "c", false, "the command is text for /bin/sh -c")
+	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V, or K from here; may be repeated")
+	f.StringVarP(&req.Cwd, "cwd", "w", "", "working directory")
+	f.StringVarP(&req.User, "user", "u", "", "name or uid, optionally :group")
+	f.DurationVar(&timeout, "timeout", 0, "a run that takes longer has failed, such as 10s")
+	return cmd
+}
+
+func writeBisection(w io.Writer, res *sandbox.BisectResult) error {
+	var b strings.Builder
+	for _, t := range res.Tried {
+		fmt.Fprintf(&b, "step %d: exit code %d", t.Step, t.ExitCode)
+		if t.TimedOut {
+			b.WriteString(", after its timeout")
+		}
+		b.WriteByte('\n')
+	}
+	if res.First == nil {
+		b.WriteString("it succeeds at the last step\n")
+	} else {
+		s := res.First
+		fmt.Fprintf(&b, "first failing step: %d\n", s.Step)
+		if s.Kind != sandbox.StepStart {
+			fmt.Fprintf(&b, "made by %s: %s (exit code %d)\n", s.Kind, printable(commandLine(s.Command)), s.ExitCode)
+		}
+	}
+	for _, text := range []string{res.Stdout, res.Stderr} {
+		if text != "" {
+			fmt.Fprintln(&b, printable(text))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

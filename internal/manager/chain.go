@@ -1,0 +1,331 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/snapfile"
+	"ramet.dev/ramet/internal/store"
+)
+
+// Snapshots on disk form chains: one needs those whose files it refers to. What is
+// needed stays, whoever deletes it; from the moment at which a snapshot may come to
+// refer to another one, that counts as needed.
+
+// chained is what of a snapshot decides how long its files stay. It is guarded by
+// Manager.mu.
+type chained struct {
+	needs   []string // snapshots whose files it refers to, or may do so soon
+	settled bool     // it is whole
+	failed  bool     // it is of no use
+	deleted bool     // it is there for those only that need it
+}
+
+// usable reports whether others may refer to it.
+func (c *chained) usable() bool { return c.settled && !c.failed && !c.deleted }
+
+// lastOf returns what the next snapshot of b, s, is compared with: the last one on disk
+// of b, or of what it came from. It is nil if there is none.
+func (m *Manager) lastOf(b *box, s *snapshot) *snapshot {
+	b.mu.Lock()
+	line := b.rec.line()
+	b.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range slices.Backward(line) {
+		var last *snapshot
+		for _, x := range m.snaps {
+			snap := &x.rec.Snapshot // what is read of it never changes
+			if x == s || !x.usable() || !snap.OnDisk || snap.Sandbox != id && x.id != id {
+				continue
+			}
+			if last == nil || snap.CreatedAt.After(last.rec.Snapshot.CreatedAt) {
+				last = x
+			}
+		}
+		if last != nil {
+			return last
+		}
+	}
+	return nil
+}
+
+// mayNeed notes that s may refer to files of others, and returns those of them that
+// are there to be referred to.
+func (m *Manager) mayNeed(s *snapshot, ids ...string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var there []string
+	for _, id := range ids {
+		if x := m.snaps[id]; x != nil && x != s && (x.usable() || slices.Contains(s.needs, id)) && !slices.Contains(there, id) {
+			there = append(there, id)
+		}
+	}
+	for _, id := range there {
+		if !slices.Contains(s.needs, id) {
+			s.needs = append(s.needs, id)
+		}
+	}
+	return there
+}
+
+// setNeeds notes which others s refers to.
+func (m *Manager) setNeeds(s *snapshot, ids []string) {
+	m.mu.Lock()
+	s.needs = ids
+	m.mu.Unlock()
+}
+
+// referring returns which snapshots s may refer to: those that its generations are
+// of, or its base's, unless they are too many.
+func (m *Manager) referring(s *snapshot, generations []string, base *laid) func(id string) bool {
+	var ids []string
+	if base != nil {
+		generations = append(slices.Clone(generations), base.snap.Generations...)
+	}
+	for _, g := range generations {
+		if id, _, ok := ofDisk(g); ok {
+			ids = append(ids, id)
+		}
+	}
+	there := m.mayNeed(s, ids...)
+	if len(there) > maxNeeds {
+		there = nil
+	}
+	return func(id string) bool { return slices.Contains(there, id) }
+}
+
+// dependentsLocked returns the snapshots that users see and that need s, and those that
+// need them. The caller holds m.mu.
+func (m *Manager) dependentsLocked(s *snapshot) []*snapshot {
+	var list []*snapshot
+	for todo := []string{s.id}; len(todo) > 0; todo = todo[1:] {
+		for _, x := range m.snaps {
+			if slices.Contains(x.needs, todo[0]) && !x.deleted && x.rec.Private == "" && x != s && !slices.Contains(list, x) {
+				list, todo = append(list, x), append(todo, x.id)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b *snapshot) int { return a.rec.Snapshot.CreatedAt.Compare(b.rec.Snapshot.CreatedAt) })
+	return list
+}
+
+// DeleteSnapshot deletes a snapshot. Sandboxes that were restored from it keep what
+// they need. Others on disk that were written as what differs from it are deleted
+// too, or made whole, as the request says, or it is a CodeConflict error that there
+// are any.
+func (m *Manager) DeleteSnapshot(ctx context.Context, ref string, how sandbox.SnapshotDeletion) error {
+	if how.Cascade && how.Flatten {
+		return sandbox.Invalid("flatten", "what depends on the snapshot is deleted or made whole, not both")
+	}
+	s, err := m.resolveSnapshot(ctx, ref)
+	if err != nil {
+		return err
+	}
+	for {
+		dependents, err := m.condemn(s, how.Cascade)
+		if err != nil {
+			return err
+		}
+		if len(dependents) == 0 {
+			break
+		}
+		if !how.Flatten {
+			return m.protected(s, dependents)
+		}
+		for _, d := range dependents {
+			if err := m.flatten(ctx, d, s.id); err != nil {
+				return fmt.Errorf("make snapshot %s independent of %s: %w", d.id, s.id, err)
+			}
+		}
+	}
+	m.collectSnapshots()
+	return nil
+}
+
+func (m *Manager) protected(s *snapshot, dependents []*snapshot) error {
+	var names []string
+	for _, d := range dependents {
+		name := d.id
+		if n := d.view().Name; n != "" {
+			name += " (" + n + ")"
+		}
+		names = append(names, name)
+	}
+	return sandbox.Errorf(sandbox.CodeConflict, "snapshot %s has part of what %s: delete them first, or all at once (cascade), or have them made independent of it (flatten)",
+		s.id, strings.Join(names, ", ")+plural(len(names), " is made of", " are made of"))
+}
+
+func plural(n int, one, more string) string {
+	if n == 1 {
+		return one
+	}
+	return more
+}
+
+// condemn marks s as deleted, unless others that users see depend on it, which it
+// returns. With cascade they are deleted, too.
+func (m *Manager) condemn(s *snapshot, cascade bool) ([]*snapshot, error) {
+	m.mu.Lock()
+	if m.snaps[s.id] != s || s.deleted {
+		m.mu.Unlock()
+		return nil, sandbox.NotFound("snapshot", s.id) // somebody was faster
+	}
+	dependents := m.dependentsLocked(s)
+	if len(dependents) > 0 && !cascade {
+		direct := directly(s, dependents)
+		m.mu.Unlock()
+		return direct, nil
+	}
+	doomed := append(dependents, s)
+	for _, x := range doomed {
+		if !x.settled {
+			m.mu.Unlock()
+			return nil, sandbox.Errorf(sandbox.CodeWrongState, "snapshot %s is still being written", x.id)
+		}
+	}
+	for _, x := range doomed {
+		x.deleted = true
+		m.freeNameLocked(x)
+	}
+	m.mu.Unlock()
+	for _, x := range doomed {
+		m.bury(x)
+	}
+	return nil, nil
+}
+
+// directly returns those of dependents that need s itself. The caller holds
+// Manager.mu.
+func directly(s *snapshot, dependents []*snapshot) []*snapshot {
+	return slices.DeleteFunc(slices.Clone(dependents), func(d *snapshot) bool { return !slices.Contains(d.needs, s.id) })
+}
+
+// bury records that s is deleted, and gives up its memory. Its files are collected
+// when nobody needs them.
+func (m *Manager) bury(s *snapshot) {
+	s.mu.Lock()
+	f := s.freeze
+	s.freeze = nil
+	s.rec.Snapshot.State, s.rec.Snapshot.Name = sandbox.SnapshotDeleted, ""
+	rec := s.rec
+	s.mu.Unlock()
+	m.drop(f)
+	m.alarms.Clear(s.id)
+	if err := m.store.Apply(context.Background(), store.Change{Table: store.Snapshots, ID: s.id, Doc: rec}); err != nil {
+		m.log.Error("record that a snapshot is deleted", "id", s.id, "error", err)
+	}
+}
+
+// collectSnapshots removes the snapshots that nobody needs any more: deleted ones, and
+// those of sandboxes that went on without them.
+func (m *Manager) collectSnapshots() {
+	for {
+		garbage := m.garbage()
+		for _, s := range garbage {
+			m.removeSnapshot(s)
+		}
+		if len(garbage) == 0 {
+			return
+		}
+	}
+}
+
+func (m *Manager) garbage() (list []*snapshot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	needed := map[string]bool{}
+	for _, s := range m.snaps {
+		for _, id := range s.needs {
+			needed[id] = true
+		}
+	}
+	for _, s := range m.snaps {
+		if needed[s.id] || !s.settled {
+			continue // who writes it removes it if that fails
+		}
+		if s.deleted || s.rec.Private != "" && !m.boxes[s.rec.Private].keeps(s.id) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// keeps reports whether the snapshot id is one that b, which may be nil, may return
+// to by itself.
+func (b *box) keeps(id string) bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rec.Hibernation == id || b.rec.Base == id || b.timeline.has(id)
+}
+
+// flatten makes d, which is ready and on disk, independent of the snapshot called
+// without: what it has of that is copied to files of its own, beside those it has, of
+// which others may have part. Sandboxes that were restored from it go on as they are.
+func (m *Manager) flatten(ctx context.Context, d *snapshot, without string) error {
+	m.flattening.Lock()
+	defer m.flattening.Unlock()
+	if v := d.view(); v.State != sandbox.SnapshotReady {
+		return sandbox.Errorf(sandbox.CodeWrongState, "it is %s", v.State)
+	}
+	f, err := m.source(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer m.drop(f)
+	gens, err := m.gens.files(f.generations)
+	if err != nil {
+		return err
+	}
+	old := d.record()
+	if !slices.Contains(old.Needs, without) {
+		return nil // somebody was faster
+	}
+	refers := func(id string) bool { return id == d.id || id != without && slices.Contains(old.Needs, id) }
+	w, err := m.lay(ctx, d, old.Version+1, f.file, gens, func(*snapfile.Snapshot) (*laid, func(string) bool) { return nil, refers })
+	if err != nil {
+		return err
+	}
+	w.size += old.Snapshot.SizeBytes
+	for name, p := range old.Parts {
+		w.parts[name] = p
+	}
+	d.mu.Lock()
+	rec := d.rec
+	w.describe(m, &rec)
+	if err = m.store.Apply(ctx, store.Change{Table: store.Snapshots, ID: d.id, Doc: rec}); err == nil {
+		d.rec = rec
+		f, d.freeze = d.freeze, nil
+	}
+	d.mu.Unlock()
+	if err != nil {
+		return err // the new files are collected at the next start
+	}
+	defer m.drop(f)
+	m.setNeeds(d, rec.Needs)
+	if err := m.store.Sync(ctx); err != nil {
+		return err
+	}
+	dir, err := m.cfg.Paths.Snapshot(d.id)
+	if err != nil {
+		return err
+	}
+	return os.Remove(filepath.Join(dir, versioned("state", old.Version)))
+}
+
+// files returns the names of the files of a snapshot on disk.
+func (r *snapRecord) files() []string {
+	list := []string{versioned("state", r.Version)}
+	for name := range r.Parts {
+		list = append(list, name)
+	}
+	return list
+}

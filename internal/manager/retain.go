@@ -1,0 +1,81 @@
+package manager
+
+import (
+	"context"
+	"slices"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// retain deletes what a snapshot that has become ready leaves above the number that
+// its tree may keep, the oldest first. A name keeps a snapshot from that.
+func (m *Manager) retain(s *snapshot) {
+	rec := s.record()
+	life := rec.Source.Lifecycle
+	if life == nil || life.KeepSnapshots == 0 || rec.Private != "" {
+		return
+	}
+	var list []sandbox.Snapshot
+	for _, x := range m.allSnapshots() {
+		r := x.record()
+		if r.root() == rec.root() && r.Private == "" && r.Snapshot.Name == "" && r.Snapshot.State == sandbox.SnapshotReady {
+			list = append(list, r.Snapshot)
+		}
+	}
+	slices.SortFunc(list, func(a, b sandbox.Snapshot) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	for _, old := range list[min(life.KeepSnapshots, len(list)):] {
+		m.expire(old.ID)
+	}
+}
+
+// root returns the tree that the snapshot belongs to: the sandbox that was created.
+func (r *snapRecord) root() string { return r.Ancestors[0] }
+
+// expire deletes a snapshot whose time is over. Those that were written as what
+// differs from it do not lose anything: its files stay as long as they need them.
+func (m *Manager) expire(id string) {
+	m.mu.Lock()
+	s := m.snaps[id]
+	due := s != nil && s.settled && !s.deleted
+	if due {
+		s.deleted = true
+		m.freeNameLocked(s)
+	}
+	m.mu.Unlock()
+	if !due {
+		return
+	}
+	m.bury(s)
+	m.collectSnapshots()
+}
+
+// armSnapshots sets when snapshots are to be deleted.
+func (m *Manager) armSnapshots(list ...*snapshot) {
+	for _, s := range list {
+		if v := s.view(); v.ExpiresAt != nil && v.State == sandbox.SnapshotReady {
+			m.alarms.Set(s.id, *v.ExpiresAt)
+		}
+	}
+}
+
+// VerifySnapshot reads all that a snapshot on disk consists of and compares it with
+// its digests. One that does not match has failed then.
+func (m *Manager) VerifySnapshot(ctx context.Context, ref string) (*sandbox.Snapshot, error) {
+	s, err := m.resolveSnapshot(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	rec := s.record()
+	if rec.Snapshot.State != sandbox.SnapshotReady || !rec.Snapshot.OnDisk {
+		return nil, sandbox.Errorf(sandbox.CodeWrongState, "snapshot %s is not ready and on disk", s.id)
+	}
+	err = m.verify(ctx, s)
+	if sandbox.CodeOf(err) == sandbox.CodeCorrupt {
+		m.fail(s, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v := s.view()
+	return &v, nil
+}

@@ -1,0 +1,362 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/manager"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func (n *node) snapshot(ref string, req sandbox.SnapshotRequest) *sandbox.Snapshot {
+	n.t.Helper()
+	s, err := n.m.Snapshot(context.Background(), ref, req)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return s
+}
+
+// restoredHolds checks that what is restored from a snapshot holds value.
+func (n *node) restoredHolds(snap, value string) {
+	n.t.Helper()
+	r, err := n.m.Restore(context.Background(), snap, sandbox.RestoreRequest{})
+	if err != nil {
+		n.t.Fatalf("restore %s: %v", snap, err)
+	}
+	id := n.children(r)[0].ID
+	n.mustHold(id, value)
+	n.destroy(id)
+}
+
+// snapshotIs waits until a snapshot is in a state, and returns it.
+func (n *node) snapshotIs(ref string, want sandbox.SnapshotState) *sandbox.Snapshot {
+	n.t.Helper()
+	var s *sandbox.Snapshot
+	eventually(n.t, ref+" is "+string(want), func() (err error) {
+		if s, err = n.m.GetSnapshot(context.Background(), ref); err == nil && s.State != want {
+			err = fmt.Errorf("it is %s: %s", s.State, s.Reason)
+		}
+		return err
+	})
+	return s
+}
+
+func (n *node) snapshotIsGone(ref string) {
+	n.t.Helper()
+	eventually(n.t, ref+" is gone", func() error {
+		if s, err := n.m.GetSnapshot(context.Background(), ref); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+			return fmt.Errorf("it is %+v, %w", s, err)
+		}
+		return nil
+	})
+}
+
+// TestSnapshotChain takes snapshots of one sandbox that has changed little in
+// between, and deletes them in all ways.
+func TestSnapshotChain(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	n.create("base")
+	n.hold("base", "-value", "one", "-only", held)
+	one := n.snapshot("base", sandbox.SnapshotRequest{Name: "one"})
+	n.change("base", "one", "two")
+	two := n.snapshot("base", sandbox.SnapshotRequest{Name: "two"})
+	if !slices.Equal(two.DependsOn, []string{one.ID}) || two.SizeBytes >= one.SizeBytes {
+		t.Errorf("the second snapshot depends on %v and has %d bytes, the first %d", two.DependsOn, two.SizeBytes, one.SizeBytes)
+	}
+	// What is restored has pages of both, and so has what is taken of it.
+	r, err := n.m.Restore(ctx, "two", sandbox.RestoreRequest{Names: []string{"kid"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.children(r)
+	n.change("kid", "two", "three")
+	three := n.snapshot("kid", sandbox.SnapshotRequest{Name: "three"})
+	if !slices.Contains(three.DependsOn, two.ID) {
+		t.Errorf("the third depends on %v", three.DependsOn)
+	}
+	n.reopen()
+	for ref, value := range map[string]string{"one": "one", "two": "two", "three": "three"} {
+		n.restoredHolds(ref, value)
+		if _, err := n.m.VerifySnapshot(ctx, ref); err != nil {
+			t.Error(err)
+		}
+	}
+
+	err = n.m.DeleteSnapshot(ctx, "one", sandbox.SnapshotDeletion{})
+	wantCode(t, err, sandbox.CodeConflict)
+	if err == nil || !strings.Contains(err.Error(), two.ID+" (two)") {
+		t.Errorf("what depends on it is not named: %v", err)
+	}
+	wantCode(t, n.m.DeleteSnapshot(ctx, "one", sandbox.SnapshotDeletion{Cascade: true, Flatten: true}), sandbox.CodeInvalid)
+
+	// Without the first, the others are whole, and so is what was restored from them.
+	if err := n.m.DeleteSnapshot(ctx, "one", sandbox.SnapshotDeletion{Flatten: true}); err != nil {
+		t.Fatal(err)
+	}
+	n.snapshotIsGone("one")
+	for _, again := range []bool{false, true} {
+		if again {
+			n.reopen()
+		}
+		n.restoredHolds("two", "two")
+		n.restoredHolds("three", "three")
+		n.mustHold("kid", "three")
+	}
+	for _, ref := range []string{"two", "three"} {
+		if s, err := n.m.VerifySnapshot(ctx, ref); err != nil || slices.Contains(s.DependsOn, one.ID) {
+			t.Errorf("%s is %+v, %v", ref, s, err)
+		}
+	}
+	if _, err := n.m.Rollback(ctx, "base", "two"); err != nil {
+		t.Fatal(err)
+	}
+	n.mustHold("base", "two")
+	four := n.snapshot("base", sandbox.SnapshotRequest{})
+	if err := n.m.DeleteSnapshot(ctx, "two", sandbox.SnapshotDeletion{Cascade: true}); err != nil {
+		t.Fatal(err)
+	}
+	n.snapshotIsGone(four.ID)
+	n.mustHold("base", "two")
+	n.mustHold("kid", "three")
+	list, err := n.m.Snapshots(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list {
+		if s.ID != three.ID {
+			t.Errorf("%s is left", s.ID)
+		} else if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{}); err != nil {
+			t.Error(err)
+		}
+	}
+	if files := filesBelow(t, n.paths.Snapshots()); len(files) != 0 {
+		t.Errorf("left over: %v", files)
+	}
+}
+
+// TestSnapshotInTheBackground uses a snapshot before it is on disk and after.
+func TestSnapshotInTheBackground(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	n.create("base")
+	n.hold("base", "-value", "one", "-only", held)
+	no := false
+	s := n.snapshot("base", sandbox.SnapshotRequest{Name: "s", Wait: &no})
+	if s.State != sandbox.SnapshotUploading && s.State != sandbox.SnapshotReady {
+		t.Errorf("it is %s", s.State)
+	}
+	n.change("base", "one", "two")
+	r, err := n.m.Restore(ctx, "s", sandbox.RestoreRequest{Names: []string{"early"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.children(r)
+	n.mustHold("early", "one")
+	n.snapshotIs("s", sandbox.SnapshotReady)
+	for range 2 {
+		n.restoredHolds("s", "one")
+		n.mustHold("early", "one")
+		n.mustHold("base", "two")
+		n.reopen()
+	}
+	if err := n.m.DeleteSnapshot(ctx, "s", sandbox.SnapshotDeletion{}); err != nil {
+		t.Fatal(err)
+	}
+	n.mustHold("early", "one")
+}
+
+// TestSnapshotsAreRetained has a tree keep the last snapshots, and for a time.
+func TestSnapshotsAreRetained(t *testing.T) {
+	ctx := context.Background()
+	n, clock := newTimedNode(t)
+	keep := 2
+	n.createWith("base", sandbox.LifecycleRequest{KeepSnapshots: &keep, SnapshotMaxAgeMS: ms(time.Hour)})
+	n.hold("base", "-value", "0", "-only", held)
+	named := n.snapshot("base", sandbox.SnapshotRequest{Name: "named"})
+	var ids []string
+	for i := range 4 {
+		n.change("base", fmt.Sprint(i), fmt.Sprint(i+1))
+		ids = append(ids, n.snapshot("base", sandbox.SnapshotRequest{}).ID)
+	}
+	deleted := 0
+	for _, id := range ids[:2] { // they may be there for those that are made of them
+		s, err := n.m.GetSnapshot(ctx, id)
+		if sandbox.CodeOf(err) == sandbox.CodeNotFound || err == nil && s.State == sandbox.SnapshotDeleted {
+			deleted++
+		}
+		_, err = n.m.Restore(ctx, id, sandbox.RestoreRequest{})
+		if code := sandbox.CodeOf(err); code != sandbox.CodeNotFound && code != sandbox.CodeWrongState {
+			t.Errorf("restore of one that is deleted: %v", err)
+		}
+	}
+	if deleted != 2 {
+		t.Errorf("%d of the first two snapshots are deleted", deleted)
+	}
+	n.restoredHolds(ids[2], "3")
+	n.restoredHolds(ids[3], "4")
+	n.reopen()
+	clock.Advance(time.Hour)
+	n.snapshotIsGone(ids[3])
+	n.restoredHolds("named", "0")
+	if err := n.m.DeleteSnapshot(ctx, named.ID, sandbox.SnapshotDeletion{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		n.snapshotIsGone(id)
+	}
+	if files := filesBelow(t, n.paths.Snapshots()); len(files) != 0 {
+		t.Errorf("left over: %v", files)
+	}
+}
+
+// TestSnapshotFilesAreChecked damages and replaces files of a snapshot.
+func TestSnapshotFilesAreChecked(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	n.create("base")
+	n.hold("base", "-value", "one", "-only", held)
+	one := n.snapshot("base", sandbox.SnapshotRequest{})
+	n.change("base", "one", "two")
+	two := n.snapshot("base", sandbox.SnapshotRequest{})
+	// A copy has the same contents, and is used.
+	memory := filepath.Join(n.paths.Snapshots(), one.ID, "memory")
+	data, err := os.ReadFile(memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(memory); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(memory, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.reopen()
+	n.restoredHolds(one.ID, "one")
+	n.restoredHolds(two.ID, "two")
+	// One byte makes it another, of which the second snapshot has part.
+	f, err := os.OpenFile(memory, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-1]++
+	if _, err := f.WriteAt(data[len(data)-1:], int64(len(data)-1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.reopen()
+	for _, id := range []string{one.ID, two.ID} {
+		_, err := n.m.Restore(ctx, id, sandbox.RestoreRequest{})
+		wantCode(t, err, sandbox.CodeCorrupt)
+	}
+	_, err = n.m.VerifySnapshot(ctx, one.ID)
+	wantCode(t, err, sandbox.CodeCorrupt)
+	if s := n.snapshotIs(one.ID, sandbox.SnapshotFailed); !strings.Contains(s.Reason, "does not match its digest") {
+		t.Errorf("it failed because %s", s.Reason)
+	}
+	for _, id := range []string{two.ID, one.ID} {
+		if err := n.m.DeleteSnapshot(ctx, id, sandbox.SnapshotDeletion{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// uploadOnce takes snapshots of "base" without waiting for them, and deletes some.
+func uploadOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
+	no := false
+	fmt.Println("snapshot")
+	if _, err := m.Snapshot(ctx, "base", sandbox.SnapshotRequest{Wait: &no}); err != nil {
+		return err
+	}
+	if rng.IntN(2) > 0 {
+		return nil
+	}
+	fmt.Println("delete")
+	list, err := m.Snapshots(ctx)
+	if err != nil || len(list) < 3 {
+		return err
+	}
+	how := sandbox.SnapshotDeletion{Cascade: rng.IntN(2) == 0}
+	how.Flatten = !how.Cascade
+	err = m.DeleteSnapshot(ctx, list[rng.IntN(len(list))].ID, how)
+	if code := sandbox.CodeOf(err); code == sandbox.CodeWrongState || code == sandbox.CodeNotFound {
+		return nil
+	}
+	return err
+}
+
+// TestUploadsSurviveKills kills a daemon that writes snapshots in the background and
+// deletes them. Each is ready and loads then, or has failed.
+func TestUploadsSurviveKills(t *testing.T) {
+	ctx := context.Background()
+	rounds := 10
+	if os.Geteuid() != 0 {
+		rounds = 4
+	}
+	rng := seeded(t)
+	n := newNode(t)
+	n.create("base")
+	n.hold("base", "-value", "zero", "-only", held)
+	if err := n.m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.m = nil
+	states := map[sandbox.SnapshotState]int{}
+	for range rounds {
+		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64(), Uploads: true})
+		for range 1 + rng.IntN(6) {
+			p.next()
+		}
+		moment(rng, 60*time.Millisecond)
+		p.kill()
+		n.open()
+		list, err := n.m.Snapshots(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list {
+			states[s.State]++
+			if _, err := n.m.GetSnapshot(ctx, s.ID); sandbox.CodeOf(err) == sandbox.CodeNotFound {
+				continue // deleted with another one
+			}
+			switch s.State {
+			case sandbox.SnapshotReady:
+				n.restoredHolds(s.ID, "zero")
+				if _, err := n.m.VerifySnapshot(ctx, s.ID); err != nil {
+					t.Error(err)
+				}
+			case sandbox.SnapshotFailed:
+				if files := filesBelow(t, filepath.Join(n.paths.Snapshots(), s.ID)); len(files) != 0 {
+					t.Errorf("a failed snapshot has files %v", files)
+				}
+			case sandbox.SnapshotDeleted:
+				continue
+			default:
+				t.Errorf("%s is %s", s.ID, s.State)
+			}
+			if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{Cascade: true}); err != nil && sandbox.CodeOf(err) != sandbox.CodeNotFound {
+				t.Error(err)
+			}
+		}
+		n.mustHold("base", "zero")
+		if files := filesBelow(t, n.paths.Snapshots()); len(files) != 0 {
+			t.Errorf("left over: %v", files)
+		}
+		if err := n.m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		n.m = nil
+	}
+	t.Logf("found: %v", states)
+	n.open()
+}

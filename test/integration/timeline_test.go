@@ -1,0 +1,117 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func (n *node) timeline(ref string) []sandbox.Step {
+	n.t.Helper()
+	steps, err := n.m.Timeline(context.Background(), ref)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return steps
+}
+
+// TestTimeline runs commands in a sandbox that is checkpointed by itself, returns to
+// steps, and finds the one at which something broke.
+func TestTimeline(t *testing.T) {
+	ctx := context.Background()
+	n := newNode(t)
+	box, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "box", AutoCheckpoint: &sandbox.AutoCheckpoint{Keep: 6}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if steps := n.timeline("box"); len(steps) != 0 {
+		t.Errorf("steps of a sandbox that has run nothing: %+v", steps)
+	}
+	n.hold("box", "-value", "one", "-only", held)        // 1, after the start
+	n.guest("box", "edit", "put /precious x")      // 2
+	n.change("box", "one", "two")                        // 3
+	n.guest("box", "edit", "rm /precious")            // 4
+	n.change("box", "two", "three")                      // 5
+	n.guest("box", "edit", "put /other it's here") // 6
+	steps := n.timeline("box")
+	var numbers []int
+	for _, s := range steps {
+		numbers = append(numbers, s.Step)
+	}
+	if !slices.Equal(numbers, []int{1, 2, 3, 4, 5, 6}) || !steps[5].Current || steps[3].Kind != sandbox.StepExec || steps[3].Command != "guest edit 'rm /precious'" ||
+		steps[5].Command != `guest edit 'put /other it'\''s here'` {
+		t.Fatalf("the steps are %+v", steps)
+	}
+	if list, err := n.m.Snapshots(ctx); err != nil || len(list) != 0 {
+		t.Errorf("the snapshots are %v, %v", list, err)
+	}
+	_, err = n.m.GetSnapshot(ctx, steps[0].Snapshot)
+	wantCode(t, err, sandbox.CodeNotFound)
+
+	// The first command that breaks it is found, and nothing is left of the search.
+	for range 2 {
+		r, err := n.m.Bisect(ctx, "box", sandbox.BisectRequest{Argv: []string{"guest", "say", "file:/precious"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// At step 1 it is not there yet: what is asked for fails, holds and fails.
+		if r.First == nil || r.First.Step != 4 || r.ExitCode == 0 || !strings.Contains(r.Stderr, "/precious") || len(r.Tried) > 4 {
+			t.Errorf("found %+v, exit code %d, %q after %v", r.First, r.ExitCode, r.Stderr, r.Tried)
+		}
+		n.reopen() // steps are there after a restart
+	}
+	if r, err := n.m.Bisect(ctx, "box", sandbox.BisectRequest{Argv: []string{"guest", "true"}}); err != nil || r.First != nil || len(r.Tried) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	_, err = n.m.Bisect(ctx, "box", sandbox.BisectRequest{})
+	wantCode(t, err, sandbox.CodeInvalid)
+	if list, err := n.m.List(ctx, sandbox.ListFilter{}); err != nil || len(list) != 1 {
+		t.Errorf("the sandboxes are %v, %v", list, err)
+	}
+
+	// Back, and forth again, and on from there.
+	for _, c := range []struct {
+		step int
+		want string
+	}{{3, "two"}, {6, "three"}, {2, "one"}} {
+		s, err := n.m.Rewind(ctx, "box", c.step)
+		if err != nil || s.ID != box.ID {
+			t.Fatalf("rewind to %d: %+v, %v", c.step, s, err)
+		}
+		for _, s := range n.timeline("box") {
+			if s.Current != (s.Step == c.step) {
+				t.Errorf("after a rewind to %d the step is %+v", c.step, s)
+			}
+		}
+		kid := n.fork("box", 1)[0].ID // looks without a step in the parent
+		n.mustHold(kid, c.want)
+		if steps := n.timeline(kid); len(steps) != 2 || steps[0].Kind != sandbox.StepStart {
+			t.Errorf("a child has the steps %+v", steps)
+		}
+		n.destroy(kid)
+	}
+	n.guest("box", "say", "file:/precious")
+	steps = n.timeline("box")
+	if last := steps[len(steps)-1]; len(steps) != 3 || last.Step != 7 || !last.Current || steps[1].Step != 2 {
+		t.Errorf("after going on from step 2 the steps are %+v", steps)
+	}
+	_, err = n.m.Rewind(ctx, "box", 5)
+	wantCode(t, err, sandbox.CodeNotFound)
+	if err == nil || !strings.Contains(err.Error(), "it has 1 to 7") {
+		t.Errorf("an unknown step: %v", err)
+	}
+	n.create("plain")
+	_, err = n.m.Bisect(ctx, "plain", sandbox.BisectRequest{Argv: []string{"guest", "true"}})
+	wantCode(t, err, sandbox.CodeWrongState)
+	n.destroy("plain", "box")
+	eventually(t, "checkpoints are collected", func() error {
+		if files := filesBelow(t, n.paths.Snapshots()); len(files) != 0 {
+			return fmt.Errorf("left over: %v", files)
+		}
+		return nil
+	})
+}
