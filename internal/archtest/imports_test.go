@@ -38,6 +38,7 @@ var arrows = []struct {
 	{"internal/alarm/alarmtest", nil, "a clock for tests"},
 	{"internal/answers", []string{"internal/httpapi", "internal/sandbox", "internal/store"}, "what was answered; what was asked is not its business"},
 	{"internal/audit", []string{"internal/access", "internal/sandbox"}, "lines and their chain; it must never see what was in requests"},
+	{"internal/quota", []string{"internal/sandbox", "internal/store"}, "accounts; what they count is not its business"},
 	{"internal/token", []string{"internal/access", "internal/httpwire", "internal/sandbox", "internal/store"}, "it says who has a secret; what they see is not its business"},
 	{"internal/feed", []string{"internal/sandbox"}, "a ring with readers; what an event means is not its business"},
 	{"internal/store", []string{"internal/sandbox"}, "documents are opaque to it"},
@@ -52,7 +53,7 @@ var arrows = []struct {
 
 	{"internal/launch", []string{"internal/cgroup", "internal/interp", "internal/sandbox", "internal/tracing", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/manager", []string{
-		"internal/access", "internal/alarm", "internal/answers", "internal/audit", "internal/cgroup", "internal/control", "internal/cowfs", "internal/debian", "internal/feed", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths",
+		"internal/access", "internal/alarm", "internal/answers", "internal/audit", "internal/cgroup", "internal/control", "internal/cowfs", "internal/debian", "internal/feed", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths", "internal/quota",
 		"internal/merge", "internal/sandbox", "internal/snapfile", "internal/store", "internal/textdiff", "internal/token", "internal/wire",
 	}, "the use cases; it implements httpapi.Service and must never link gVisor, so that daemon code is tested without it"},
 

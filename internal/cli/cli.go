@@ -171,7 +171,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.createCommand(), a.lsCommand(), a.psCommand(), a.treeCommand(), a.inspectCommand(), a.statsCommand(), a.rmCommand(),
 		a.tagCommand(), a.renameCommand(), a.execCommand(), a.runCodeCommand(), a.attachCommand(), a.logsCommand(), a.eventsCommand(), a.killCommand(),
 		a.forkCommand(), a.promoteCommand(), a.snapshotCommand(), a.snapshotsCommand(), a.verifyCommand(), a.restoreCommand(),
-		a.rollbackCommand(), a.timelineCommand(), a.bisectCommand(), a.diffCommand(), a.mergeCommand(), a.cpCommand(), a.portCommand(), a.exportCommand(), a.commitCommand(), a.pauseCommand(), a.resumeCommand(), a.hibernateCommand(), a.wakeCommand(), a.updateCommand(), a.imageCommand(), a.tokenCommand(), a.auditCommand(), a.serveCommand(), a.versionCommand(),
+		a.rollbackCommand(), a.timelineCommand(), a.bisectCommand(), a.diffCommand(), a.mergeCommand(), a.cpCommand(), a.portCommand(), a.exportCommand(), a.commitCommand(), a.pauseCommand(), a.resumeCommand(), a.hibernateCommand(), a.wakeCommand(), a.updateCommand(), a.imageCommand(), a.tokenCommand(), a.auditCommand(), a.tenantCommand(), a.serveCommand(), a.versionCommand(),
 	)
 	a.addHooks(root)
 	return root

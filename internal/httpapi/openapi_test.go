@@ -150,10 +150,13 @@ GET /v1/sandboxes/{id}/timeline
 GET /v1/snapshots
 GET /v1/snapshots/{id}
 GET /v1/snapshots/{id}/export
+GET /v1/tenants
+GET /v1/tenants/{tenant}
 GET /v1/tokens
 GET /v1/tree
 HEAD /v1/sandboxes/{id}/files
 PATCH /v1/sandboxes/{id}
+PATCH /v1/tenants/{tenant}
 POST /v1/images
 POST /v1/sandboxes
 POST /v1/sandboxes/{id}/bisect
@@ -182,6 +185,7 @@ POST /v1/sandboxes/{id}/wake
 POST /v1/snapshots/{id}/commit
 POST /v1/snapshots/{id}/restore
 POST /v1/snapshots/{id}/verify
+POST /v1/tenants/{tenant}/images
 POST /v1/tokens
 POST /v1/tokens/{id}/rotate
 PUT /v1/sandboxes/{id}/files

@@ -52,6 +52,7 @@ var exceptions = map[string]right{
 	"GET /v1/sandboxes/{id}/ports/{port}/{path}":           {scope: sandbox.ScopeExec},
 	// Secrets of others are not told, but who has which rights is no reader's business.
 	"GET /v1/tokens":       {scope: sandbox.ScopeAdmin},
+	"GET /v1/tenants":      {scope: sandbox.ScopeAdmin, operator: true},
 	"GET /v1/audit":        {scope: sandbox.ScopeAdmin},
 	"GET /v1/audit/verify": {scope: sandbox.ScopeAdmin, operator: true},
 }

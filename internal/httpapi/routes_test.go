@@ -38,7 +38,42 @@ func recorder(calls *[]string) *apitest.Service {
 	}}
 	snap := &sandbox.Snapshot{ID: snapA, State: sandbox.SnapshotReady, Sandbox: sbxA, CreatedAt: created}
 	img := &sandbox.Image{ID: imgA, CreatedAt: created}
+	acme := &sandbox.Tenant{Name: "acme", Quota: sandbox.Quota{Sandboxes: 5}}
+	issued := &sandbox.IssuedToken{Token: sandbox.Token{ID: "tok_aaaaaaaaaaaaaaaa", Tenant: "acme", Scope: sandbox.ScopeRead, CreatedAt: created}, Secret: "ramet_x"}
 	return &apitest.Service{
+		TokenFuncs: apitest.TokenFuncs{
+			CreateTokenFunc: func(_ context.Context, req sandbox.TokenRequest) (*sandbox.IssuedToken, error) {
+				note("CreateToken", req)
+				return issued, nil
+			},
+			TokensFunc: func(context.Context) ([]sandbox.Token, error) {
+				note("Tokens")
+				return []sandbox.Token{issued.Token}, nil
+			},
+			RotateTokenFunc: func(_ context.Context, id string, req sandbox.RotateRequest) (*sandbox.IssuedToken, error) {
+				note("RotateToken", id, req)
+				return issued, nil
+			},
+			RemoveTokenFunc: func(_ context.Context, id string) error { note("RemoveToken", id); return nil },
+		},
+		TenantFuncs: apitest.TenantFuncs{
+			TenantsFunc: func(context.Context) ([]sandbox.Tenant, error) {
+				note("Tenants")
+				return []sandbox.Tenant{*acme}, nil
+			},
+			GetTenantFunc: func(_ context.Context, name string) (*sandbox.Tenant, error) {
+				note("GetTenant", name)
+				return acme, nil
+			},
+			UpdateTenantFunc: func(_ context.Context, name string, req sandbox.TenantUpdate) (*sandbox.Tenant, error) {
+				note("UpdateTenant", name, req)
+				return acme, nil
+			},
+			GiveImageFunc: func(_ context.Context, name string, req sandbox.GiveRequest) (*sandbox.Image, error) {
+				note("GiveImage", name, req)
+				return &sandbox.Image{ID: imgA, CreatedAt: created}, nil
+			},
+		},
 		CreateFunc: func(_ context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error) {
 			note("Create", req)
 			return someSandbox(sbxA), nil
@@ -222,6 +257,14 @@ func TestRoutes(t *testing.T) {
 		{"POST", one + "/processes/7/stdin?end=true", "some input", `WriteProcess "` + sbxA + `" 7 "some input" true`, 204, ""},
 		{"POST", one + "/processes/7/stdin", "", `WriteProcess "` + sbxA + `" 7 "" false`, 204, ""},
 		{"GET", one + "/contexts", "", `Contexts "` + sbxA + `"`, 200, `{"items":[]}`},
+		{"POST", "/v1/tokens", `{"scope":"read","ttl_s":60}`, `CreateToken {"scope":"read","ttl_s":60}`, 201, `"secret":"ramet_x"`},
+		{"GET", "/v1/tokens?tenant=other", ``, `Tokens`, 200, `"items":[]`},
+		{"POST", "/v1/tokens/tok_aaaaaaaaaaaaaaaa/rotate", `{"grace_s":60}`, `RotateToken "tok_aaaaaaaaaaaaaaaa" {"grace_s":60}`, 200, `"secret":"ramet_x"`},
+		{"DELETE", "/v1/tokens/tok_aaaaaaaaaaaaaaaa", ``, `RemoveToken "tok_aaaaaaaaaaaaaaaa"`, 204, ``},
+		{"GET", "/v1/tenants", ``, `Tenants`, 200, `"name":"acme"`},
+		{"GET", "/v1/tenants/acme", ``, `GetTenant "acme"`, 200, `"sandboxes":5`},
+		{"PATCH", "/v1/tenants/acme", `{"quota":{"depth":1}}`, `UpdateTenant "acme" {"quota":{"sandboxes":0,"depth":1,"memory_mib":0,"disk_mib":0,"cpu_seconds":0}}`, 200, `"name":"acme"`},
+		{"POST", "/v1/tenants/acme/images", `{"image":"python"}`, `GiveImage "acme" {"image":"python"}`, 201, `"id":"` + imgA + `"`},
 		{"POST", one + "/contexts", `{"language":"python","cwd":"/srv"}`, `CreateContext "` + sbxA + `" {"language":"python","cwd":"/srv"}`, 201, `"name":"python-1"`},
 		{"POST", one + "/contexts/node/interrupt", "", `InterruptContext "` + sbxA + `" "node"`, 200, `"interrupted":true`},
 		{"POST", one + "/contexts/node/restart", "", `RestartContext "` + sbxA + `" "node"`, 200, `"restarts":1`},

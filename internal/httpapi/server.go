@@ -76,6 +76,7 @@ func New(cfg Config) *API {
 	a.routeExports()
 	a.routeTokens()
 	a.routeAudit()
+	a.routeTenants()
 	a.routeOpenAPI()
 	return a
 }

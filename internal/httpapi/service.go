@@ -41,6 +41,7 @@ type Service interface {
 	TokenService
 	AnswerService
 	AuditService
+	TenantService
 
 	Stats(ctx context.Context, ref string) (*sandbox.Stats, error)
 

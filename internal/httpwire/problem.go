@@ -17,13 +17,14 @@ const problemBase = "https://ramet.dev/problems/"
 // Problem is an error as REST and the CLI's --json show it: an RFC 9457
 // document with the extra members code, field and request_id.
 type Problem struct {
-	Type      string       `json:"type" format:"uri" doc:"names the kind of problem"`
-	Title     string       `json:"title" doc:"the kind of problem in words"`
-	Status    int          `json:"status" doc:"HTTP status"`
-	Detail    string       `json:"detail" doc:"what happened this time"`
-	Code      sandbox.Code `json:"code" doc:"the kind of problem for programs; never renamed"`
-	Field     string       `json:"field,omitempty" doc:"field or option at fault"`
-	RequestID string       `json:"request_id,omitempty" doc:"identifies the request in the daemon's log"`
+	Type      string            `json:"type" format:"uri" doc:"names the kind of problem"`
+	Title     string            `json:"title" doc:"the kind of problem in words"`
+	Status    int               `json:"status" doc:"HTTP status"`
+	Detail    string            `json:"detail" doc:"what happened this time"`
+	Code      sandbox.Code      `json:"code" doc:"the kind of problem for programs; never renamed"`
+	Field     string            `json:"field,omitempty" doc:"field or option at fault"`
+	Exceeded  *sandbox.Exceeded `json:"exceeded,omitempty" doc:"which quota was in the way, and how much it is"`
+	RequestID string            `json:"request_id,omitempty" doc:"identifies the request in the daemon's log"`
 }
 
 // NewProblem returns the document that shows err, which must not be nil. A
@@ -35,12 +36,13 @@ func NewProblem(err error) *Problem {
 	}
 	e := sandbox.AsError(err)
 	return &Problem{
-		Type:   problemBase + string(e.Code),
-		Title:  e.Code.Title(),
-		Status: e.Code.HTTPStatus(),
-		Detail: e.Detail,
-		Code:   e.Code,
-		Field:  e.Field,
+		Type:     problemBase + string(e.Code),
+		Title:    e.Code.Title(),
+		Status:   e.Code.HTTPStatus(),
+		Detail:   e.Detail,
+		Code:     e.Code,
+		Field:    e.Field,
+		Exceeded: e.Exceeded,
 	}
 }
 
@@ -71,5 +73,5 @@ func (p *Problem) GetStatus() int { return p.Status }
 func (p *Problem) ContentType(string) string { return ProblemType }
 
 func (p *Problem) sandboxError() *sandbox.Error {
-	return &sandbox.Error{Code: p.Code, Detail: p.Detail, Field: p.Field}
+	return &sandbox.Error{Code: p.Code, Detail: p.Detail, Field: p.Field, Exceeded: p.Exceeded}
 }

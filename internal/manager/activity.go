@@ -102,18 +102,24 @@ func (b *box) sleeps() bool {
 // errWanted ends what puts a sandbox to rest that somebody wants to use.
 var errWanted = sandbox.Errorf(sandbox.CodeCanceled, "somebody uses the sandbox")
 
+// idleness says whether nobody uses a box, which is locked.
+type idleness func(b *box, now time.Time) bool
+
+// isDue is the idleness that a lifecycle asks for.
+func isDue(b *box, now time.Time) bool { return b.idle(now) != "" }
+
 // rest begins to put b to rest, unless it is used or in none of the states ok. It
 // returns a context that ends when somebody wants to use b, if idle says that this
 // matters. The caller holds b.op, and calls done in the end.
-func (m *Manager) rest(ctx context.Context, b *box, idle bool, ok ...sandbox.State) (_ context.Context, done func(), began bool) {
+func (m *Manager) rest(ctx context.Context, b *box, idle idleness, ok ...sandbox.State) (_ context.Context, done func(), began bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := &b.activity
-	if b.sentry == nil || !slices.Contains(ok, b.rec.Sandbox.State) || idle && b.idle(m.clock.Now()) == "" {
+	if b.sentry == nil || !slices.Contains(ok, b.rec.Sandbox.State) || idle != nil && !idle(b, m.clock.Now()) {
 		return nil, nil, false
 	}
 	cancel := func(error) {}
-	if idle {
+	if idle != nil {
 		ctx, cancel = context.WithCancelCause(ctx)
 		a.wanted = cancel
 	}

@@ -94,6 +94,9 @@ func (m *Manager) RunCode(ctx context.Context, ref string, req sandbox.RunCodeRe
 	if err != nil {
 		return nil, err
 	}
+	if err := m.mayRun(b); err != nil {
+		return nil, fmt.Errorf("run code: %w", err)
+	}
 	sentry, done, err := m.use(ctx, b, sandbox.StateRunning)
 	if err != nil {
 		return nil, fmt.Errorf("run code: %w", err)

@@ -64,6 +64,12 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 		s.SelfControl = req.SelfControl
 		d.rec.Control = &right{Grant: id}
 	}
+	made, err := m.admit(ctx, tenant, nil, 1)
+	if err != nil {
+		m.unreserve(tenant, req.Name)
+		return nil, fmt.Errorf("create sandbox: %w", err)
+	}
+	defer made()
 	b, err := m.boot(ctx, d, req.Require)
 	if err != nil {
 		m.unreserve(tenant, req.Name)
@@ -252,6 +258,7 @@ func (m *Manager) end(b *box) {
 	b.sentry, b.freeze = nil, nil
 	b.rec.Sandbox.State = sandbox.StateDestroyed
 	b.mu.Unlock()
+	m.book(b, sentry)
 	m.endSentry(sentry)
 	m.drop(f)
 }

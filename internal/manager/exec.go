@@ -32,6 +32,9 @@ func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest,
 	if err != nil {
 		return nil, err
 	}
+	if err := m.mayRun(b); err != nil {
+		return nil, fmt.Errorf("exec: %w", err)
+	}
 	sentry, done, err := m.use(ctx, b, sandbox.StateRunning)
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", err)

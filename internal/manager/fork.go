@@ -64,6 +64,11 @@ func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by 
 		return nil, err
 	}
 	defer batch.close()
+	made, err := m.admit(ctx, b.tenant(), b.lineNow(), len(batch.drafts))
+	if err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	defer made()
 	b.mu.Lock()
 	ancestors, own := append(append([]string{}, b.rec.Ancestors...), b.id), b.rec.Control
 	b.mu.Unlock()

@@ -24,17 +24,17 @@ func (m *Manager) Hibernate(ctx context.Context, ref string) (*sandbox.Sandbox, 
 	if err != nil {
 		return nil, err
 	}
-	return m.hibernate(ctx, b, false)
+	return m.hibernate(ctx, b, nil)
 }
 
 // hibernate is Hibernate. With idle it does nothing if the sandbox is used, and ends
 // early when somebody wants to.
-func (m *Manager) hibernate(ctx context.Context, b *box, idle bool) (*sandbox.Sandbox, error) {
+func (m *Manager) hibernate(ctx context.Context, b *box, idle idleness) (*sandbox.Sandbox, error) {
 	b.op.Lock()
 	defer b.op.Unlock()
 	ctx, done, began := m.rest(ctx, b, idle, sandbox.StateRunning, sandbox.StatePaused)
 	if !began {
-		if idle {
+		if idle != nil {
 			return nil, nil
 		}
 		_, err := b.running(sandbox.StateRunning, sandbox.StatePaused)
@@ -97,6 +97,7 @@ func (m *Manager) layDown(ctx context.Context, b *box) (err error) {
 	b.rec, b.sentry, b.freeze = rec, nil, nil
 	b.mu.Unlock()
 	m.settle(s) // not before: nobody would need it
+	m.book(b, sentry)
 	m.endSentry(sentry)
 	m.drop(origin)
 	return nil

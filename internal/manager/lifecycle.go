@@ -125,7 +125,7 @@ func (m *Manager) restIdle(ctx context.Context, b *box, action sandbox.IdleActio
 		return nil // the next daemon will do it
 	}
 	defer func() { <-m.rests }()
-	_, err := m.hibernate(ctx, b, true)
+	_, err := m.hibernate(ctx, b, isDue)
 	if sandbox.CodeOf(err) == sandbox.CodeCanceled {
 		return nil // somebody uses it, or the daemon ends
 	}

@@ -20,6 +20,7 @@ import (
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/paths"
+	"ramet.dev/ramet/internal/quota"
 	"ramet.dev/ramet/internal/store"
 	"ramet.dev/ramet/internal/token"
 )
@@ -42,6 +43,8 @@ type Config struct {
 	Clock alarm.Clock
 	// BootID tells one start of the host from another; empty to ask the host.
 	BootID string
+	// HostMemory is nil to ask the host.
+	HostMemory HostMemory
 	// Observer may be nil.
 	Observer Observer
 }
@@ -59,7 +62,11 @@ type Manager struct {
 	events   *feed.Feed
 	tokens   *token.Registry
 	*answers.Book
-	audit *audit.Log
+	audit    *audit.Log
+	ledger   *quota.Ledger
+	admitted admission
+	// hostMemory says how much memory is free.
+	hostMemory HostMemory
 
 	mu         sync.Mutex
 	boxes      map[string]*box
@@ -104,6 +111,10 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 		m.clock = alarm.System{}
 	}
 	m.alarms = alarm.New(m.clock)
+	m.admitted.making, m.admitted.inTree = map[string]int64{}, map[string]int64{}
+	if m.hostMemory = cfg.HostMemory; m.hostMemory == nil {
+		m.hostMemory = readHostMemory
+	}
 	m.background, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	m.uploading, m.cancelUploads = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
@@ -135,6 +146,9 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 			m.audit.Close()
 		}
 	}()
+	if m.ledger, err = quota.Open(ctx, m.store); err != nil {
+		return nil, err
+	}
 	if m.Book, err = answers.Open(ctx, m.store); err != nil {
 		return nil, err
 	}
@@ -175,6 +189,7 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 	m.arm(m.all()...)
 	m.armSnapshots(m.allSnapshots()...)
 	m.collectSnapshots()
+	m.chore(m.attend)
 	m.chore(func(ctx context.Context) { m.alarms.Run(ctx, m.ring) })
 	return m, nil
 }
@@ -211,6 +226,8 @@ func (m *Manager) Close() error {
 	if m.cgroups != nil {
 		err = errors.Join(err, m.cgroups.Close()) // stays while sandboxes are in it
 	}
+	m.bookAll()
+	m.saveLedger(context.Background())
 	return errors.Join(err, m.audit.Close(), m.store.Close())
 }
 

@@ -124,6 +124,13 @@ func (r *record) line() []string {
 	return append(append(make([]string, 0, len(r.Ancestors)+1), r.Ancestors...), r.Sandbox.ID)
 }
 
+// lineNow is the line of a box that others may change.
+func (b *box) lineNow() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rec.line()
+}
+
 // reserve takes names for new sandboxes of a tenant, all or none. Empty names are
 // skipped.
 func (m *Manager) reserve(tenant string, names []string, ids []string) error {

@@ -26,6 +26,11 @@ func (m *Manager) pauseOrResume(ctx context.Context, ref string, pause bool) (*s
 	}
 	b.op.Lock()
 	defer b.op.Unlock()
+	if !pause {
+		if err := m.mayRun(b); err != nil {
+			return nil, err
+		}
+	}
 	if err := m.setPaused(ctx, b, pause); err != nil {
 		return nil, err
 	}
@@ -37,7 +42,7 @@ func (m *Manager) pauseOrResume(ctx context.Context, ref string, pause bool) (*s
 func (m *Manager) doze(ctx context.Context, b *box) error {
 	b.op.Lock()
 	defer b.op.Unlock()
-	_, done, began := m.rest(ctx, b, true, sandbox.StateRunning)
+	_, done, began := m.rest(ctx, b, isDue, sandbox.StateRunning)
 	if !began {
 		return nil
 	}

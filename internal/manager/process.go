@@ -179,6 +179,9 @@ func (m *Manager) Attach(ctx context.Context, ref string, pid int, req sandbox.A
 		return nil, err
 	}
 	// Not to its end: who only looks does not use the sandbox.
+	if err := m.mayRun(b); err != nil {
+		return nil, fmt.Errorf("start process: %w", err)
+	}
 	sentry, done, err := m.use(ctx, b, sandbox.StateRunning, sandbox.StatePaused)
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", err)

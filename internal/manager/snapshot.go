@@ -73,6 +73,11 @@ func (m *Manager) snapshot(ctx context.Context, b *box, req sandbox.SnapshotRequ
 	if err := sandbox.ValidMetadata("metadata", merged(b.view().Metadata, req.Metadata)); err != nil {
 		return nil, err
 	}
+	made, err := m.admit(ctx, b.tenant(), b.lineNow(), 0)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	defer made()
 	defer m.useImage(b.view().Image)() // b may be gone before the snapshot is listed
 	_, done, err := m.use(ctx, b, sandbox.StateRunning)
 	if err != nil {
@@ -341,6 +346,11 @@ func (m *Manager) restore(ctx context.Context, s *snapshot, req sandbox.RestoreR
 		return nil, err
 	}
 	defer batch.close()
+	made, err := m.admit(ctx, s.rec.tenant(), append(slices.Clone(s.rec.Ancestors), s.id), len(batch.drafts))
+	if err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	defer made()
 	defer m.useImage(s.rec.Source.Image)() // s may be deleted before the sandboxes are listed
 	f, err := m.source(ctx, s)
 	if err != nil {

@@ -98,6 +98,7 @@ func (m *Manager) replace(ctx context.Context, b *box, rec record, sentry *launc
 	b.rec, b.sentry, b.freeze = rec, sentry, f
 	b.mu.Unlock()
 	m.watch(b, sentry)
+	m.book(b, oldSentry)
 	m.endSentry(oldSentry)
 	m.drop(oldFreeze)
 	m.collectSnapshots()

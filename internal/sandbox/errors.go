@@ -96,7 +96,9 @@ type Error struct {
 	Detail string `json:"detail"`
 	// Field names the field or option at fault, if one is.
 	Field string `json:"field,omitempty"`
-	cause error
+	// Exceeded says which quota was in the way, if one was.
+	Exceeded *Exceeded `json:"exceeded,omitempty"`
+	cause    error
 }
 
 // Error implements error.
@@ -155,7 +157,7 @@ func AsError(err error) *Error {
 	out := &Error{Code: CodeOf(err), Detail: err.Error(), cause: err}
 	var e *Error
 	if errors.As(err, &e) {
-		out.Field = e.Field
+		out.Field, out.Exceeded = e.Field, e.Exceeded
 		if err == error(e) {
 			out.Detail = e.Detail
 		}

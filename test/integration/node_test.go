@@ -43,8 +43,9 @@ type node struct {
 	// command is the one inside of sandboxes that may control themselves, nil if
 	// the test needs none.
 	command *os.File
-	clock   alarm.Clock // nil for the machine's
-	boot    string      // which run of the host it is; empty for the real one
+	clock   alarm.Clock        // nil for the machine's
+	boot    string             // which run of the host it is; empty for the real one
+	memory  manager.HostMemory // nil for the machine's
 	// observer is told of operations, if it is set.
 	observer manager.Observer
 	// What was there before the manager was.
@@ -133,7 +134,7 @@ func (n *node) importWith(opt image.Options) {
 
 func (n *node) config() manager.Config {
 	return manager.Config{
-		Paths: n.paths, Executable: "/proc/self/exe", Engine: n.build, PoolSize: manager.FixedPoolSize(n.pool), Command: n.command, Log: n.log, Clock: n.clock, BootID: n.boot, Observer: n.observer,
+		Paths: n.paths, Executable: "/proc/self/exe", Engine: n.build, PoolSize: manager.FixedPoolSize(n.pool), Command: n.command, Log: n.log, Clock: n.clock, BootID: n.boot, Observer: n.observer, HostMemory: n.memory,
 	}
 }
 

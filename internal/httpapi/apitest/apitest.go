@@ -23,6 +23,7 @@ type Service struct {
 	TokenFuncs
 	Answers
 	Audit
+	TenantFuncs
 	EventsFunc         func(context.Context, sandbox.EventRequest, func(), func(sandbox.Event) error) error
 	CreateFunc         func(context.Context, sandbox.CreateRequest) (*sandbox.Sandbox, error)
 	GetFunc            func(context.Context, string) (*sandbox.Sandbox, error)

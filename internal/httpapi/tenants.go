@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// TenantService is the part of a Service that is about what tenants may have.
+type TenantService interface {
+	Tenants(ctx context.Context) ([]sandbox.Tenant, error)
+	GetTenant(ctx context.Context, name string) (*sandbox.Tenant, error)
+	UpdateTenant(ctx context.Context, name string, req sandbox.TenantUpdate) (*sandbox.Tenant, error)
+	// GiveImage lets a tenant use an image that the caller has.
+	GiveImage(ctx context.Context, tenant string, req sandbox.GiveRequest) (*sandbox.Image, error)
+}
+
+// TenantInput is the input of what concerns one tenant.
+type TenantInput struct {
+	Tenant string `path:"tenant" doc:"name of the tenant"`
+}
+
+type tenantUpdateInput struct {
+	TenantInput
+	Body sandbox.TenantUpdate
+}
+
+type giveInput struct {
+	TenantInput
+	Body sandbox.GiveRequest
+}
+
+func (a *API) routeTenants() {
+	const tag, one = "tenants", "/v1/tenants/{tenant}"
+	register(a, operation(http.MethodGet, "/v1/tenants", "list-tenants", tag, "List tenants, with what they may have and what they use"),
+		func(ctx context.Context, _ *struct{}) (*out[httpwire.List[sandbox.Tenant]], error) {
+			all, err := a.svc.Tenants(ctx)
+			slices.SortFunc(all, func(x, y sandbox.Tenant) int { return strings.Compare(x.Name, y.Name) })
+			return &out[httpwire.List[sandbox.Tenant]]{httpwire.List[sandbox.Tenant]{Items: list(all)}}, err
+		})
+	register(a, operation(http.MethodGet, one, "get-tenant", tag, "What a tenant may have, and what it uses", statusNotFound),
+		func(ctx context.Context, in *TenantInput) (*out[*sandbox.Tenant], error) {
+			t, err := a.svc.GetTenant(ctx, in.Tenant)
+			return &out[*sandbox.Tenant]{t}, err
+		})
+	register(a, operation(http.MethodPatch, one, "update-tenant", tag, "Change what a tenant may have", statusNotFound, statusTooLarge, statusUnsupported),
+		func(ctx context.Context, in *tenantUpdateInput) (*out[*sandbox.Tenant], error) {
+			if in.Body.Quota == nil && in.Body.Tree == nil {
+				return nil, sandbox.Invalid("quota", "neither quota nor tree_quota is to be changed")
+			}
+			t, err := a.svc.UpdateTenant(ctx, in.Tenant, in.Body)
+			return &out[*sandbox.Tenant]{t}, err
+		})
+	register(a, withStatus(operation(http.MethodPost, one+"/images", "give-image", tag, "Let a tenant use an image", statusNotFound, statusTooLarge, statusUnsupported), http.StatusCreated),
+		func(ctx context.Context, in *giveInput) (*out[*sandbox.Image], error) {
+			if err := validImageRef("image", in.Body.Image); err != nil {
+				return nil, err
+			}
+			img, err := a.svc.GiveImage(ctx, in.Tenant, in.Body)
+			if err != nil {
+				return nil, err
+			}
+			return &out[*sandbox.Image]{namedImage(img)}, nil
+		})
+}

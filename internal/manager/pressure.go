@@ -1,0 +1,267 @@
+package manager
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// The machine is looked at every few seconds: how much memory is free, and how much
+// processor time each sandbox used. When memory runs short, sandboxes that nobody uses
+// are put to disk, the one first that was used longest ago: that is better than that
+// the kernel ends one.
+
+const (
+	// perSandbox is what a new sandbox needs at least, in bytes: its processes on the
+	// host, and the first pages that it writes.
+	perSandbox = 12 << 20
+	// lookEvery is how often the machine is looked at, and saveEvery how often what
+	// was booked is written down, in looks.
+	lookEvery = 3 * time.Second
+	saveEvery = 20
+	// restAfter is for how long nobody may have used what is put to disk.
+	restAfter = 15 * time.Second
+	// patienceForRoom bounds how long a request waits until room was made.
+	patienceForRoom = 20 * time.Second
+)
+
+// HostMemory says how many bytes of memory the host has, and how many are free for
+// something new.
+type HostMemory func() (free, total int64, err error)
+
+// readHostMemory reads /proc/meminfo.
+func readHostMemory() (free, total int64, err error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the host's memory: %w", err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) < 2 {
+			continue
+		}
+		kib, err := strconv.ParseInt(f[1], 10, 64)
+		switch {
+		case err != nil:
+		case f[0] == "MemTotal:":
+			total = kib << 10
+		case f[0] == "MemAvailable:":
+			free = kib << 10
+		}
+	}
+	if total == 0 {
+		return 0, 0, fmt.Errorf("read the host's memory: /proc/meminfo does not say it")
+	}
+	return free, total, nil
+}
+
+// reserve is what is to stay free of a machine's memory: a fiftieth, within bounds.
+func reserve(total int64) int64 { return min(max(total/50, 96<<20), 1<<30) }
+
+// fits refuses what needs more memory than is free. pending is what others were
+// promised.
+func (m *Manager) fits(need, pending int64) error {
+	free, total, err := m.hostMemory()
+	if err != nil || need == 0 { // nothing is known, and so nothing is refused
+		return nil
+	}
+	const mib = 1 << 20
+	if keep := reserve(total); free-need-pending < keep {
+		return sandbox.Errorf(sandbox.CodeNoMemory, "this needs %d MiB of memory and %d MiB are to stay free, but %d MiB of %d MiB are free, of which %d MiB are promised: remove or hibernate sandboxes",
+			need/mib, keep/mib, free/mib, total/mib, pending/mib)
+	}
+	return nil
+}
+
+// unused is the idleness of what may be put to disk because memory is short.
+func unused(b *box, now time.Time) bool {
+	s := &b.rec.Sandbox
+	return s.State == sandbox.StateRunning && b.activity.uses == 0 && !b.activity.resting && b.activity.at.Before(now.Add(-restAfter)) && s.Lifecycle.WakesByItself()
+}
+
+// makeRoom puts the sandbox to disk that was used longest ago, if there is one that
+// nobody uses, and reports whether there was.
+func (m *Manager) makeRoom(ctx context.Context) bool {
+	type idle struct {
+		b  *box
+		at time.Time
+	}
+	var list []idle
+	now := m.clock.Now()
+	for _, b := range m.all() {
+		b.mu.Lock()
+		if b.sentry != nil && unused(b, now) {
+			list = append(list, idle{b, b.activity.at})
+		}
+		b.mu.Unlock()
+	}
+	slices.SortFunc(list, func(x, y idle) int { return cmp.Or(x.at.Compare(y.at), strings.Compare(x.b.id, y.b.id)) })
+	for _, x := range list {
+		v, err := m.hibernate(ctx, x.b, unused)
+		switch {
+		case err != nil:
+			m.log.Warn("put a sandbox to disk because memory is short", "id", x.b.id, "error", err)
+		case v != nil:
+			m.log.Info("memory is short: a sandbox was put to disk that nobody used", "id", x.b.id)
+			m.AppendAudit(sandbox.AuditEntry{Time: time.Now().UTC(), Tenant: x.b.tenant(), Action: "hibernate-for-memory", Object: x.b.id, Result: "ok"})
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// attend looks at the machine until ctx ends.
+func (m *Manager) attend(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for looks := 1; ; looks++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		m.bookAll()
+		m.stopSpenders(ctx)
+		if looks%saveEvery == 0 {
+			m.saveLedger(ctx)
+		}
+		if free, total, err := m.hostMemory(); err == nil && free < reserve(total) {
+			m.makeRoom(ctx)
+		}
+	}
+}
+
+// book books the processor time that a sandbox has used.
+func (m *Manager) book(b *box, s *launch.Sentry) {
+	if s == nil {
+		return
+	}
+	seconds, ok := cpuOf(s)
+	if !ok {
+		return // it has ended
+	}
+	b.mu.Lock()
+	tenant, tree := b.rec.tenant(), root(b.rec.line())
+	b.mu.Unlock()
+	m.ledger.Spend(tenant, tree, s.Key(), seconds)
+}
+
+func (m *Manager) bookAll() {
+	for _, b := range m.all() {
+		b.mu.Lock()
+		s := b.sentry
+		b.mu.Unlock()
+		m.book(b, s)
+	}
+}
+
+// stopSpenders pauses what runs although its processor time is used up.
+func (m *Manager) stopSpenders(ctx context.Context) {
+	for _, b := range m.all() {
+		v := b.view()
+		if v.State != sandbox.StateRunning {
+			continue
+		}
+		reason := m.mayRun(b)
+		if reason == nil {
+			continue
+		}
+		tenant := b.tenant()
+		if _, err := m.Pause(access.With(ctx, access.Caller{Tenant: tenant}), b.id); err != nil {
+			m.log.Warn("pause a sandbox whose processor time is used up", "id", b.id, "error", err)
+			continue
+		}
+		m.log.Info("a sandbox was paused", "id", b.id, "reason", reason)
+		m.AppendAudit(sandbox.AuditEntry{Time: time.Now().UTC(), Tenant: tenant, Action: "pause-for-quota", Object: b.id, Result: "ok"})
+	}
+}
+
+// saveLedger writes down what was booked.
+func (m *Manager) saveLedger(ctx context.Context) {
+	trees, processes := map[string]bool{}, map[string]bool{}
+	for _, b := range m.all() {
+		b.mu.Lock()
+		trees[root(b.rec.line())] = true
+		processes[b.rec.Key] = true
+		b.mu.Unlock()
+	}
+	for _, s := range m.allSnapshots() {
+		trees[root(s.rec.Ancestors)] = true
+	}
+	if err := m.ledger.Save(ctx, func(id string) bool { return trees[id] }, func(key string) bool { return processes[key] }); err != nil {
+		m.log.Error("write down what tenants used", "error", err)
+	}
+}
+
+// cpuOf returns the processor time of a sentry and of the processes that its guest's
+// code runs in.
+func cpuOf(s *launch.Sentry) (seconds float64, ok bool) {
+	if g, ok := s.GroupStats(); ok {
+		return g.CPU.Seconds(), true
+	}
+	pids := []int{s.PID()}
+	tasks, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(s.PID()), "task", "*", "children"))
+	if err != nil {
+		return 0, false
+	}
+	for _, t := range tasks {
+		text, err := os.ReadFile(t)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, f := range strings.Fields(string(text)) {
+			if pid, err := strconv.Atoi(f); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	for i, pid := range pids {
+		ticks, err := ticksOf(pid)
+		if err != nil && i == 0 {
+			return 0, false
+		}
+		seconds += float64(ticks) / userHZ
+	}
+	return seconds, true
+}
+
+// userHZ is the unit of times in /proc, the same on all that Linux runs on.
+const userHZ = 100
+
+// ticksOf returns the time of a process and of its children that have ended, see
+// proc_pid_stat(5).
+func ticksOf(pid int) (ticks int64, err error) {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ")
+	fields := strings.Fields(rest) // from the state, which is field 3
+	if len(fields) < 15 {
+		return 0, fmt.Errorf("read the time of process %d: it has %d fields", pid, len(fields))
+	}
+	for _, f := range fields[11:15] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read the time of process %d: %w", pid, err)
+		}
+		ticks += n
+	}
+	return ticks, nil
+}

@@ -1,0 +1,263 @@
+package manager
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/audit"
+	"ramet.dev/ramet/internal/quota"
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/token"
+)
+
+// What is about to be made counts like what there is, from the moment that it is
+// allowed: of two requests for the last place one is refused.
+
+// admission is what is being made.
+type admission struct {
+	mu      sync.Mutex
+	making  map[string]int64 // sandboxes, by tenant
+	inTree  map[string]int64 // and by the tree's first sandbox
+	pending int64            // bytes of memory that they will need
+}
+
+// root returns the first sandbox of the tree that something with the line belongs
+// to, "" for a tree that is to be.
+func root(line []string) string {
+	if len(line) == 0 {
+		return ""
+	}
+	return line[0]
+}
+
+// admit refuses what would exceed a quota or does not fit the machine. line is what
+// the n new sandboxes descend from. done is called when they are there, or failed.
+// If memory is short, it waits until sandboxes are put to disk that nobody uses: the
+// caller must not hold the op of one that could be.
+func (m *Manager) admit(ctx context.Context, tenant string, line []string, n int) (done func(), err error) {
+	waiting, cancel := context.WithTimeout(ctx, patienceForRoom)
+	defer cancel()
+	for {
+		done, err := m.tryAdmit(tenant, line, n)
+		if sandbox.CodeOf(err) != sandbox.CodeNoMemory || waiting.Err() != nil || !m.makeRoom(waiting) {
+			return done, err
+		}
+	}
+}
+
+func (m *Manager) tryAdmit(tenant string, line []string, n int) (done func(), err error) {
+	m.admitted.mu.Lock()
+	defer m.admitted.mu.Unlock()
+	tree := root(line)
+	if err := m.checkQuotas(tenant, tree, quota.Ask{Sandboxes: int64(n), Depth: int64(len(line)), Disk: n == 0}); err != nil {
+		return nil, err
+	}
+	need := int64(n) * perSandbox
+	if err := m.fits(need, m.admitted.pending); err != nil {
+		return nil, err
+	}
+	m.admitted.making[tenant] += int64(n)
+	m.admitted.inTree[tree] += int64(n)
+	m.admitted.pending += need
+	return sync.OnceFunc(func() {
+		m.admitted.mu.Lock()
+		defer m.admitted.mu.Unlock()
+		subtract(m.admitted.making, tenant, int64(n))
+		subtract(m.admitted.inTree, tree, int64(n))
+		m.admitted.pending -= need
+	}), nil
+}
+
+func subtract(from map[string]int64, key string, n int64) {
+	if from[key] -= n; from[key] == 0 {
+		delete(from, key)
+	}
+}
+
+// checkQuotas is called with admitted locked.
+func (m *Manager) checkQuotas(tenant, tree string, ask quota.Ask) error {
+	ofTenant, ofTree := m.ledger.Quotas(tenant)
+	if ofTenant != (sandbox.Quota{}) {
+		used := m.consumption(tenant, "")
+		used.Sandboxes += m.admitted.making[tenant]
+		if err := quota.Check("tenant "+tenant, ofTenant, used, ask); err != nil {
+			return err
+		}
+	}
+	if ofTree == (sandbox.Quota{}) {
+		return nil
+	}
+	of := "tree " + tree
+	var used sandbox.Consumption
+	if tree == "" {
+		of = "a new tree"
+	} else {
+		used = m.consumption(tenant, tree)
+		used.Sandboxes += m.admitted.inTree[tree]
+	}
+	return quota.Check(of, ofTree, used, ask)
+}
+
+// mayRun refuses to do anything in a sandbox whose processor time is used up.
+func (m *Manager) mayRun(b *box) error {
+	b.mu.Lock()
+	tenant, tree := b.rec.tenant(), root(b.rec.line())
+	b.mu.Unlock()
+	ofTenant, ofTree := m.ledger.Quotas(tenant)
+	all, ours := m.ledger.Spent(tenant, tree)
+	if err := quota.Check("tenant "+tenant, sandbox.Quota{CPUSeconds: ofTenant.CPUSeconds}, sandbox.Consumption{CPUSeconds: all}, quota.Ask{}); err != nil {
+		return err
+	}
+	return quota.Check("tree "+tree, sandbox.Quota{CPUSeconds: ofTree.CPUSeconds}, sandbox.Consumption{CPUSeconds: ours}, quota.Ask{})
+}
+
+// consumption adds up what a tenant has, or one tree of it. It asks no sandbox:
+// memory files say themselves how large they are.
+func (m *Manager) consumption(tenant, tree string) sandbox.Consumption {
+	var c sandbox.Consumption
+	sizes := map[string]int64{} // of files, by name: what several share counts once
+	shared := m.gens.sizes()
+	add := func(f *freeze) {
+		if f == nil {
+			return
+		}
+		for _, name := range f.generations {
+			sizes[name] = shared[name]
+		}
+	}
+	for _, b := range m.all() {
+		b.mu.Lock()
+		if b.rec.tenant() == tenant && (tree == "" || root(b.rec.line()) == tree) {
+			c.Sandboxes++
+			c.Depth = max(c.Depth, int64(b.rec.Sandbox.Depth))
+			if s := b.sentry; s != nil {
+				sizes[s.Key()], sizes[s.FilesName()] = allocated(s.Memory()), allocated(s.Files()) // 0 if they are closed by now
+			}
+			add(b.freeze)
+		}
+		b.mu.Unlock()
+	}
+	const mib = 1 << 20
+	for _, s := range m.allSnapshots() {
+		s.mu.Lock()
+		if s.rec.tenant() == tenant && (tree == "" || root(s.rec.Ancestors) == tree) {
+			c.DiskMiB += float64(s.rec.Snapshot.SizeBytes) / mib
+			if !s.rec.Snapshot.OnDisk {
+				add(s.freeze)
+			}
+		}
+		s.mu.Unlock()
+	}
+	for name, bytes := range sizes {
+		if strings.Contains(name, "/") {
+			c.DiskMiB += float64(bytes) / mib
+		} else {
+			c.MemoryMiB += float64(bytes) / mib
+		}
+	}
+	all, ours := m.ledger.Spent(tenant, tree)
+	if c.CPUSeconds = all; tree != "" {
+		c.CPUSeconds = ours
+	}
+	return c
+}
+
+// sizes returns how many bytes are in each file. Those of snapshots on disk count
+// with the snapshots.
+func (g *generations) sizes() map[string]int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	sizes := map[string]int64{}
+	for name, x := range g.open {
+		if key, part, ok := strings.Cut(name, "/"); !ok || part == "files" && !sandbox.IsID(sandbox.KindSnapshot, key) {
+			sizes[name] = allocated(x.file)
+		}
+	}
+	return sizes
+}
+
+// Tenants returns all tenants that have anything.
+func (m *Manager) Tenants(ctx context.Context) ([]sandbox.Tenant, error) {
+	names := map[string]bool{access.DefaultTenant: true}
+	for _, t := range m.ledger.Tenants() {
+		names[t] = true
+	}
+	for _, t := range m.tokens.List(ctx) {
+		names[t.Tenant] = true
+	}
+	for _, b := range m.all() {
+		names[b.tenant()] = true
+	}
+	var list []sandbox.Tenant
+	for name := range names {
+		list = append(list, *m.tenant(name))
+	}
+	return list, nil
+}
+
+func (m *Manager) tenant(name string) *sandbox.Tenant {
+	t := &sandbox.Tenant{Name: name, Usage: m.consumption(name, "")}
+	t.Quota, t.Tree = m.ledger.Quotas(name)
+	return t
+}
+
+// GetTenant returns the caller's own tenant, or any for the owner of the daemon.
+func (m *Manager) GetTenant(ctx context.Context, name string) (*sandbox.Tenant, error) {
+	if c := access.From(ctx); !c.Owner && (c.Tenant != name || c.Bound()) {
+		return nil, sandbox.NotFound("tenant", name)
+	}
+	if err := token.ValidTenant(name); err != nil {
+		return nil, err
+	}
+	return m.tenant(name), nil
+}
+
+// UpdateTenant changes the quotas of a tenant. What it has already stays.
+func (m *Manager) UpdateTenant(ctx context.Context, name string, req sandbox.TenantUpdate) (*sandbox.Tenant, error) {
+	if err := ownersOnly(ctx, "changes quotas"); err != nil {
+		return nil, err
+	}
+	if err := token.ValidTenant(name); err != nil {
+		return nil, err
+	}
+	audit.Of(ctx).Object(name)
+	if err := m.ledger.Set(ctx, name, req); err != nil {
+		return nil, err
+	}
+	return m.tenant(name), nil
+}
+
+// GiveImage lets a tenant use an image that the caller has.
+func (m *Manager) GiveImage(ctx context.Context, tenant string, req sandbox.GiveRequest) (*sandbox.Image, error) {
+	if err := ownersOnly(ctx, "gives images away"); err != nil {
+		return nil, err
+	}
+	if err := token.ValidTenant(tenant); err != nil {
+		return nil, err
+	}
+	from := m.imagesFor(ctx)
+	img, err := from.Resolve(req.Image)
+	if err != nil {
+		return nil, err
+	}
+	name := req.Name
+	if name == "" && len(img.Names) > 0 {
+		name = img.Names[0]
+	}
+	audit.Of(ctx).Object(tenant)
+	given, err := from.Give(img.ID, ownerIn(tenant), name)
+	if err != nil {
+		return nil, err
+	}
+	noteImage(ctx, img.ID)
+	return &given, nil
+}
+
+func ownersOnly(ctx context.Context, does string) error {
+	if !access.From(ctx).Owner {
+		return sandbox.Errorf(sandbox.CodeForbidden, "only the owner of the daemon %s, at its socket", does)
+	}
+	return nil
+}

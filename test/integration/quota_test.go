@@ -1,0 +1,157 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	who "ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/alarm/alarmtest"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// quota sets what a tenant, or each of its trees, may have.
+func (n *node) quota(tenant string, u sandbox.TenantUpdate) {
+	n.t.Helper()
+	if _, err := n.m.UpdateTenant(who.With(context.Background(), who.Owner(0)), tenant, u); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// wantExceeded checks that err says which quota was in the way.
+func wantExceeded(t *testing.T, err error, limit, of string) {
+	t.Helper()
+	var e *sandbox.Error
+	if !errors.As(err, &e) || e.Code != sandbox.CodeLimit || e.Exceeded == nil || e.Exceeded.Limit != limit || !strings.HasPrefix(e.Exceeded.Of, of) || !strings.Contains(err.Error(), of) {
+		t.Errorf("%v; want %s of %s", err, limit, of)
+	}
+}
+
+func TestQuotas(t *testing.T) {
+	n := newNode(t)
+	ctx := context.Background()
+	fork := func(ref string, count int) error {
+		r, err := n.m.Fork(ctx, ref, sandbox.ForkRequest{Count: count})
+		if err == nil {
+			n.children(r)
+		}
+		return err
+	}
+	n.quota(who.DefaultTenant, sandbox.TenantUpdate{Quota: &sandbox.Quota{Sandboxes: 4}, Tree: &sandbox.Quota{Sandboxes: 3, Depth: 1}})
+	root := n.create("root")
+	wantExceeded(t, fork("root", 3), "sandboxes", "tree "+root.ID)
+	if err := fork("root", 1); err != nil {
+		t.Fatal(err)
+	}
+	kids, err := n.m.List(ctx, sandbox.ListFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantExceeded(t, fork(kids[len(kids)-1].ID, 1), "depth", "tree "+root.ID)
+	n.create("other")
+	// Two want the last place at the same time.
+	var wg sync.WaitGroup
+	var made atomic.Int32
+	for range 2 {
+		wg.Go(func() {
+			_, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box"})
+			if err == nil {
+				made.Add(1)
+			} else {
+				wantExceeded(t, err, "sandboxes", "tenant "+who.DefaultTenant)
+			}
+		})
+	}
+	wg.Wait()
+	if made.Load() != 1 {
+		t.Errorf("%d sandboxes were made in the last place", made.Load())
+	}
+	n.giveImage("a")
+	if _, err := n.m.Create(as("a"), sandbox.CreateRequest{Image: "box", Name: "theirs"}); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+	n.reopen()
+	_, err = n.m.Create(ctx, sandbox.CreateRequest{Image: "box"})
+	wantExceeded(t, err, "sandboxes", "tenant "+who.DefaultTenant)
+	n.quota(who.DefaultTenant, sandbox.TenantUpdate{Quota: &sandbox.Quota{MemoryMiB: 1}, Tree: &sandbox.Quota{}})
+	n.guest("root", "fill", "/dev/shm/data", "4")
+	wantExceeded(t, fork("root", 1), "memory_mib", "tenant "+who.DefaultTenant)
+	if err := n.m.Destroy(as("a"), "theirs"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestProcessorTime: what has used up its processor time is stopped and may go on
+// when there is more.
+func TestProcessorTime(t *testing.T) {
+	n := newNode(t)
+	ctx := context.Background()
+	root := n.create("root")
+	n.quota(who.DefaultTenant, sandbox.TenantUpdate{Quota: &sandbox.Quota{CPUSeconds: 1}})
+	if _, err := n.m.StartProcess(ctx, "root", sandbox.StartRequest{Argv: []string{"guest", "spew", "1000000000000"}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is paused", func() error {
+		if s := n.get("root"); s.State != sandbox.StatePaused {
+			return fmt.Errorf("it is %s", s.State)
+		}
+		return nil
+	})
+	_, err := n.m.Resume(ctx, "root")
+	wantExceeded(t, err, "cpu_seconds", "tenant "+who.DefaultTenant)
+	_, err = n.m.Create(ctx, sandbox.CreateRequest{Image: "box"})
+	wantExceeded(t, err, "cpu_seconds", "tenant "+who.DefaultTenant)
+	n.reopen() // it is not forgotten
+	_, err = n.m.Resume(ctx, "root")
+	wantExceeded(t, err, "cpu_seconds", "tenant "+who.DefaultTenant)
+	n.quota(who.DefaultTenant, sandbox.TenantUpdate{Quota: &sandbox.Quota{}})
+	if _, err := n.m.Resume(ctx, root.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMemoryRunsShort: what does not fit is refused with the figures, and idle
+// sandboxes are put to disk, the one first that was used longest ago.
+func TestMemoryRunsShort(t *testing.T) {
+	n := newClosedNode(t, newDir(t)+"/data")
+	var free atomic.Int64
+	free.Store(8 << 30)
+	n.memory = func() (int64, int64, error) { return free.Load(), 8 << 30, nil }
+	clock := alarmtest.New(time.Now())
+	n.clock = clock
+	n.open()
+	t.Cleanup(n.finish)
+	ctx := context.Background()
+	n.create("old")
+	n.create("young")
+	free.Store(1 << 20)
+	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box"}); sandbox.CodeOf(err) != sandbox.CodeNoMemory || !strings.Contains(err.Error(), "1 MiB of 8192 MiB") {
+		t.Errorf("create: %v", err)
+	}
+	if got := n.get("old").State; got != sandbox.StateRunning {
+		t.Errorf("what was just used is %s", got)
+	}
+	free.Store(8 << 30)
+	clock.Advance(time.Minute)
+	n.guest("young", "list", "/etc/passwd")
+	clock.Advance(time.Minute)
+	free.Store(1 << 20)
+	// It makes room as long as memory is short, and that is until the first rests.
+	eventually(t, "one is put to disk", func() error {
+		if s := n.get("old"); s.State != sandbox.StateHibernated {
+			return fmt.Errorf("it is %s", s.State)
+		}
+		return nil
+	})
+	free.Store(8 << 30)
+	n.guest("old", "list", "/etc/passwd") // it is woken
+	entries, err := n.m.AuditEntries(ctx, 0, 1000)
+	if err != nil || len(entries) == 0 || entries[0].Action != "hibernate-for-memory" || entries[0].Object != n.get("old").ID {
+		t.Errorf("audit %+v, %v", entries, err)
+	}
+}
