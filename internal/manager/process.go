@@ -89,6 +89,9 @@ func (m *Manager) StartProcess(ctx context.Context, ref string, req sandbox.Star
 	if req.Terminal != nil && req.Stdin {
 		return nil, sandbox.Invalid("stdin", "a terminal is the standard input already")
 	}
+	if err := m.mayRun(b); err != nil {
+		return nil, fmt.Errorf("start process: %w", err)
+	}
 	var started wire.Started
 	if err := m.onProcesses(ctx, ref, &wire.Call{Op: wire.OpStart, Exec: command}, &started, sandbox.StateRunning); err != nil {
 		return nil, err
@@ -179,9 +182,6 @@ func (m *Manager) Attach(ctx context.Context, ref string, pid int, req sandbox.A
 		return nil, err
 	}
 	// Not to its end: who only looks does not use the sandbox.
-	if err := m.mayRun(b); err != nil {
-		return nil, fmt.Errorf("start process: %w", err)
-	}
 	sentry, done, err := m.use(ctx, b, sandbox.StateRunning, sandbox.StatePaused)
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", err)
