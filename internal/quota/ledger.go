@@ -179,7 +179,7 @@ func Check(of string, q sandbox.Quota, used sandbox.Consumption, ask Ask) error 
 		e := sandbox.Errorf(sandbox.CodeLimit, "%s: %s uses %.6g of %d %s", c.name, of, c.used, c.max, c.text)
 		switch c.name {
 		case "depth":
-			e = sandbox.Errorf(sandbox.CodeLimit, "%s: %s may have %d %s, and this would be the %dth", c.name, of, c.max, c.text, ask.Depth)
+			e = sandbox.Errorf(sandbox.CodeLimit, "%s: %s may have %d %s, and this would be number %d", c.name, of, c.max, c.text, ask.Depth)
 		case "sandboxes":
 			e = sandbox.Errorf(sandbox.CodeLimit, "%s: %s has %d of %d %s, and %d more were asked for", c.name, of, used.Sandboxes, c.max, c.text, c.asked)
 		}
