@@ -137,7 +137,7 @@ func sandboxPairs(s *sandbox.Sandbox) func(io.Writer) error {
 		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339),
 		"limits", fmt.Sprintf("%g cpus, %d MiB memory, %d MiB disk, %d pids", s.Limits.CPUs, s.Limits.MemoryMiB, s.Limits.DiskMiB, s.Limits.Pids),
 		"memory", memoryOf(s),
-		"env", joinPairs(s.Env), "metadata", joinPairs(s.Metadata), "lifecycle", lifecycle(s.Lifecycle), "self-control", selfControl(s.SelfControl), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
+		"env", joinPairs(s.Env), "metadata", joinPairs(s.Metadata), "lifecycle", lifecycle(s.Lifecycle), "auto-checkpoint", autoCheckpoint(s.AutoCheckpoint), "self-control", selfControl(s.SelfControl), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
 	)
 }
 

@@ -38,6 +38,14 @@ func (a *app) timelineCommand() *cobra.Command {
 	}
 }
 
+// autoCheckpoint describes which steps are kept.
+func autoCheckpoint(c *sandbox.AutoCheckpoint) string {
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("the last %d steps", c.Keep)
+}
+
 // commandLine is a command as it fits in a table.
 func commandLine(text string) string { return shortened(strings.Join(strings.Fields(text), " ")) }
 

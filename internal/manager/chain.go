@@ -1,8 +1,10 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,22 +84,31 @@ func (m *Manager) setNeeds(s *snapshot, ids []string) {
 }
 
 // referring returns which snapshots s may refer to: those that its generations are
-// of, or its base's, unless they are too many.
-func (m *Manager) referring(s *snapshot, generations []string, base *laid) func(id string) bool {
-	var ids []string
+// of, or its base's. Of too many, those that have most of it: what a chain of small
+// changes has is copied now and then, and not what it began with.
+func (m *Manager) referring(s *snapshot, snap *snapfile.Snapshot, base *laid) func(id string) bool {
+	bytes := map[string]uint64{}
+	weigh(bytes, snap)
 	if base != nil {
-		generations = append(slices.Clone(generations), base.snap.Generations...)
+		weigh(bytes, base.snap)
 	}
-	for _, g := range generations {
-		if id, _, ok := ofDisk(g); ok {
-			ids = append(ids, id)
-		}
-	}
-	there := m.mayNeed(s, ids...)
+	there := m.mayNeed(s, slices.Sorted(maps.Keys(bytes))...)
 	if len(there) > maxNeeds {
-		there = nil
+		slices.SortStableFunc(there, func(a, b string) int { return cmp.Compare(bytes[b], bytes[a]) })
+		there = there[:maxNeeds/2]
 	}
 	return func(id string) bool { return slices.Contains(there, id) }
+}
+
+// weigh adds how many bytes of a snapshot each of those on disk has.
+func weigh(bytes map[string]uint64, snap *snapfile.Snapshot) {
+	for _, k := range []kind{kindMemory, kindFiles} {
+		for _, e := range k.extents(snap) {
+			if id, _, ok := ofDisk(snap.Generations[e.Gen]); ok {
+				bytes[id] += e.Length()
+			}
+		}
+	}
 }
 
 // dependentsLocked returns the snapshots that users see and that need s, and those that

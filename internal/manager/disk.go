@@ -37,7 +37,7 @@ func (m *Manager) writeSnapshot(ctx context.Context, b *box, s *snapshot, f *fre
 		return fmt.Errorf("write snapshot: %w", err)
 	}
 	w, err := m.lay(ctx, s, 0, f.file, gens, func(snap *snapfile.Snapshot) (*laid, func(string) bool) {
-		return base, m.referring(s, snap.Generations, base)
+		return base, m.referring(s, snap, base)
 	})
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return sandbox.Errorf(sandbox.CodeNoSpace, "write snapshot: %w", err)

@@ -32,6 +32,7 @@ type victim struct {
 	Seed                  uint64
 	Snapshots             bool // the daemon takes snapshots of "base"
 	Sleeps                bool // the daemon hibernates "base" and wakes it
+	Steps                 bool // the daemon runs commands in "base", which is checkpointed by itself
 	Uploads               bool // the daemon takes snapshots of "base" without waiting for them
 }
 
@@ -71,6 +72,8 @@ func daemonLoop(v victim, rng *rand.Rand) error {
 		use = mergeOnce
 	case v.Snapshots:
 		use = snapshotOnce
+	case v.Steps:
+		use = stepOnce
 	case v.Uploads:
 		use = uploadOnce
 	case v.Sleeps:

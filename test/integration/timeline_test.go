@@ -3,10 +3,15 @@ package integration
 import (
 	"context"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/manager"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -31,11 +36,11 @@ func TestTimeline(t *testing.T) {
 	if steps := n.timeline("box"); len(steps) != 0 {
 		t.Errorf("steps of a sandbox that has run nothing: %+v", steps)
 	}
-	n.hold("box", "-value", "one", "-only", held)        // 1, after the start
+	n.hold("box", "-value", "one", "-only", held)  // 1, after the start
 	n.guest("box", "edit", "put /precious x")      // 2
-	n.change("box", "one", "two")                        // 3
-	n.guest("box", "edit", "rm /precious")            // 4
-	n.change("box", "two", "three")                      // 5
+	n.change("box", "one", "two")                  // 3
+	n.guest("box", "edit", "rm /precious")         // 4
+	n.change("box", "two", "three")                // 5
 	n.guest("box", "edit", "put /other it's here") // 6
 	steps := n.timeline("box")
 	var numbers []int
@@ -114,4 +119,74 @@ func TestTimeline(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// stepOnce runs a command in "base", and sometimes returns to an earlier step.
+func stepOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
+	fmt.Println("exec")
+	_, err := m.Exec(ctx, "base", sandbox.ExecRequest{Argv: []string{"guest", "edit", fmt.Sprintf("put /file%d x", rng.IntN(9))}}, httpapi.ExecIO{Stdout: io.Discard, Stderr: io.Discard})
+	if err != nil || rng.IntN(4) > 0 {
+		return err
+	}
+	fmt.Println("rewind")
+	steps, err := m.Timeline(ctx, "base")
+	if err != nil {
+		return err
+	}
+	_, err = m.Rewind(ctx, "base", steps[rng.IntN(len(steps))].Step)
+	if sandbox.CodeOf(err) == sandbox.CodeWrongState {
+		return nil // an earlier daemon was killed before it was on disk
+	}
+	return err
+}
+
+// TestStepsSurviveKills kills a daemon that makes steps. Those whose state was kept can
+// be returned to, and nothing else is left.
+func TestStepsSurviveKills(t *testing.T) {
+	ctx := context.Background()
+	rng := seeded(t)
+	n := newNode(t)
+	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "base", AutoCheckpoint: &sandbox.AutoCheckpoint{Keep: 5}}); err != nil {
+		t.Fatal(err)
+	}
+	n.hold("base", "-value", "zero", "-only", held)
+	for range 5 { // so that no step is from before that
+		n.guest("base", "true")
+	}
+	if err := n.m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.m = nil
+	states := map[sandbox.SnapshotState]int{}
+	for range 5 {
+		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64(), Steps: true})
+		for range 2 + rng.IntN(5) {
+			p.next()
+		}
+		moment(rng, 60*time.Millisecond)
+		p.kill()
+		n.open()
+		for _, s := range n.timeline("base") {
+			if states[s.State]++; s.State == sandbox.SnapshotReady {
+				if _, err := n.m.Rewind(ctx, "base", s.Step); err != nil {
+					t.Errorf("step %d: %v", s.Step, err)
+				}
+				kid := n.fork("base", 1)[0].ID
+				n.mustHold(kid, "zero")
+				n.destroy(kid)
+			} else if s.State != sandbox.SnapshotFailed {
+				t.Errorf("a step is %+v", s)
+			}
+		}
+		if err := n.m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		n.m = nil
+	}
+	t.Logf("found: %v", states)
+	n.open()
+	n.destroy("base")
+	if files := filesBelow(t, n.paths.Snapshots()); len(files) != 0 {
+		t.Errorf("left over: %v", files)
+	}
 }
