@@ -62,6 +62,35 @@ type record struct {
 type entry struct {
 	rec  record
 	gone chan struct{} // closed when its secret is no longer valid
+	// endFormer ends what is done with the secret before, if that is not over; nil
+	// if there is none.
+	endFormer func()
+}
+
+// end ends what is done with e.
+func (e *entry) end() {
+	if e.endFormer != nil {
+		e.endFormer()
+	}
+	close(e.gone)
+}
+
+// replace makes next what e is with another secret. Who uses e's goes on for grace,
+// unless next ends before.
+func (e *entry) replace(next *entry, grace time.Duration) {
+	if grace == 0 {
+		e.end()
+		return
+	}
+	if e.endFormer != nil {
+		e.endFormer() // a token has two secrets at most
+	}
+	end := sync.OnceFunc(func() { close(e.gone) })
+	timer := time.AfterFunc(grace, end)
+	next.endFormer = func() {
+		timer.Stop()
+		end()
+	}
 }
 
 // Registry is all tokens. It is safe for concurrent use.
@@ -121,7 +150,7 @@ func (r *Registry) drop(e *entry) {
 	if e.rec.Old != nil {
 		delete(r.hashes, *e.rec.Old)
 	}
-	close(e.gone)
+	e.end()
 }
 
 func (r *Registry) expired(rec *record) bool {
@@ -326,10 +355,10 @@ func (r *Registry) Rotate(ctx context.Context, id string, req sandbox.RotateRequ
 	now := r.now().UTC()
 	next := &entry{rec: e.rec, gone: make(chan struct{})}
 	next.rec.Old, next.rec.OldUntil, next.rec.RotatedAt = nil, time.Time{}, &now
-	if req.GraceSeconds > 0 {
+	grace := time.Duration(req.GraceSeconds) * time.Second
+	if grace > 0 {
 		old := e.rec.Secret
-		next.rec.Old, next.rec.OldUntil = &old, now.Add(time.Duration(req.GraceSeconds)*time.Second)
-		next.gone = e.gone // those who use it go on until then
+		next.rec.Old, next.rec.OldUntil = &old, now.Add(grace)
 	}
 	secret := next.rec.newSecret()
 	if err := r.store.Apply(ctx, store.Change{Table: store.Tokens, ID: id, Doc: next.rec}); err != nil {
@@ -340,9 +369,7 @@ func (r *Registry) Rotate(ctx context.Context, id string, req sandbox.RotateRequ
 		delete(r.hashes, *e.rec.Old)
 	}
 	r.add(next)
-	if req.GraceSeconds == 0 {
-		close(e.gone)
-	}
+	e.replace(next, grace)
 	return &sandbox.IssuedToken{Token: next.rec.Token, Secret: secret}, r.store.Sync(ctx)
 }
 

@@ -181,6 +181,51 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// What was begun with a secret that leaked must not outlive the time of grace.
+func TestRotationEndsWhatTheOldSecretBegan(t *testing.T) {
+	b := newBench(t)
+	tok := b.make(owner, sandbox.TokenRequest{Scope: sandbox.ScopeRead})
+	session := func(secret string) <-chan struct{} {
+		t.Helper()
+		s, err := b.Authenticate(secret, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Gone
+	}
+	rotate := func(grace int64) string {
+		t.Helper()
+		next, err := b.Rotate(owner, tok.ID, sandbox.RotateRequest{GraceSeconds: grace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return next.Secret
+	}
+	first := session(tok.Secret)
+	secret := rotate(1)
+	second := session(secret)
+	select {
+	case <-first:
+	case <-time.After(time.Minute):
+		t.Error("it goes on after the time of grace")
+	}
+	third := rotate(3600)
+	if ended(second) {
+		t.Error("it ended before the time of grace")
+	}
+	fourth := session(rotate(3600))
+	if !ended(second) {
+		t.Error("it goes on with the secret before the last one")
+	}
+	last := session(third)
+	if err := b.Remove(owner, tok.ID); err != nil {
+		t.Fatal(err)
+	}
+	if !ended(fourth) || !ended(last) {
+		t.Error("it goes on without its token")
+	}
+}
+
 func TestRemovalTakesWhatWasMade(t *testing.T) {
 	b := newBench(t)
 	top := b.make(owner, sandbox.TokenRequest{Tenant: "acme", Scope: sandbox.ScopeAdmin})
