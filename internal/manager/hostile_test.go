@@ -22,6 +22,7 @@ import (
 	"ramet.dev/ramet/internal/control"
 	"ramet.dev/ramet/internal/feed"
 	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/quota"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/store"
 	"ramet.dev/ramet/internal/wire"
@@ -45,8 +46,12 @@ func managerOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Manager, *
 	if answers != nil {
 		b.sentry = fakeSentry(t, func(_ *os.Process, _ *launch.Sentry, call *wire.Call) (any, error) { return answers(call) })
 	}
+	ledger, err := quota.Open(context.Background(), records)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return &Manager{
-		log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: feed.New(keptEvents),
+		ledger: ledger, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: feed.New(keptEvents),
 		boxes: map[string]*box{id: b}, names: map[owned]string{}, snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
 		freezes: map[string]*freeze{}, grants: map[string]*grant{}, clock: alarm.System{}, alarms: alarm.New(alarm.System{}),
 	}, b
