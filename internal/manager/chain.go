@@ -26,6 +26,7 @@ type chained struct {
 	settled bool     // it is whole
 	failed  bool     // it is of no use
 	deleted bool     // it is there for those only that need it
+	buried  bool     // that is recorded
 }
 
 // usable reports whether others may refer to it.
@@ -223,7 +224,7 @@ func (m *Manager) bury(s *snapshot) {
 	s.mu.Lock()
 	f := s.freeze
 	s.freeze = nil
-	s.rec.Snapshot.State, s.rec.Snapshot.Name = sandbox.SnapshotDeleted, ""
+	s.rec.Snapshot.State = sandbox.SnapshotDeleted
 	rec := s.rec
 	s.mu.Unlock()
 	m.drop(f)
@@ -231,6 +232,9 @@ func (m *Manager) bury(s *snapshot) {
 	if err := m.store.Apply(context.Background(), store.Change{Table: store.Snapshots, ID: s.id, Doc: rec}); err != nil {
 		m.log.Error("record that a snapshot is deleted", "id", s.id, "error", err)
 	}
+	m.mu.Lock()
+	s.buried = true // not before: a record must not be written after it was removed
+	m.mu.Unlock()
 }
 
 // collectSnapshots removes the snapshots that nobody needs any more: deleted ones, and
@@ -260,7 +264,7 @@ func (m *Manager) garbage() (list []*snapshot) {
 		if needed[s.id] || !s.settled {
 			continue // who writes it removes it if that fails
 		}
-		if s.deleted || s.rec.Private != "" && !m.boxes[s.rec.Private].keeps(s.id) {
+		if s.buried || s.rec.Private != "" && !m.boxes[s.rec.Private].keeps(s.id) {
 			list = append(list, s)
 		}
 	}
@@ -313,7 +317,7 @@ func (m *Manager) flatten(ctx context.Context, d *snapshot, without string) erro
 	rec := d.rec
 	w.describe(m, &rec)
 	if err = m.store.Apply(ctx, store.Change{Table: store.Snapshots, ID: d.id, Doc: rec}); err == nil {
-		d.rec = rec
+		w.describe(m, &d.rec)
 		f, d.freeze = d.freeze, nil
 	}
 	d.mu.Unlock()

@@ -290,7 +290,7 @@ func (r *recovery) readSnapshots() error {
 			s.rec.fail(lost)
 			r.changes = append(r.changes, store.Change{Table: store.Snapshots, ID: id, Doc: s.rec})
 		}
-		s.chained = chained{needs: s.rec.Needs, settled: true, failed: snap.State == sandbox.SnapshotFailed, deleted: snap.State == sandbox.SnapshotDeleted}
+		s.chained = chained{needs: s.rec.Needs, settled: true, failed: snap.State == sandbox.SnapshotFailed, deleted: snap.State == sandbox.SnapshotDeleted, buried: snap.State == sandbox.SnapshotDeleted}
 		if f := r.m.freezes[id]; f != nil && snap.State == sandbox.SnapshotReady && s.rec.Version == 0 {
 			f.refs++ // sandboxes were restored from it: it is theirs and the snapshot's
 			s.freeze = f
@@ -380,7 +380,7 @@ func (r *recovery) sweep() error {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		if s := r.m.snaps[id]; e.Name() != id || s == nil || s.failed {
+		if s := r.m.snaps[id]; e.Name() != id || s == nil || s.failed && s.rec.Parts == nil {
 			err = os.RemoveAll(path)
 		} else {
 			err = sweepSnapshot(path, &s.rec)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
 )
 
 // retain deletes what a snapshot that has become ready leaves above the number that
@@ -71,11 +72,26 @@ func (m *Manager) VerifySnapshot(ctx context.Context, ref string) (*sandbox.Snap
 	}
 	err = m.verify(ctx, s)
 	if sandbox.CodeOf(err) == sandbox.CodeCorrupt {
-		m.fail(s, err)
+		m.spoil(s, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	v := s.view()
 	return &v, nil
+}
+
+// spoil makes s one that nobody may use, as it is damaged. Its files stay while others
+// have part of them, and are checked for those as before.
+func (m *Manager) spoil(s *snapshot, reason error) {
+	m.mu.Lock()
+	s.failed = true
+	m.mu.Unlock()
+	s.mu.Lock()
+	s.rec.Snapshot.State, s.rec.Snapshot.Reason = sandbox.SnapshotFailed, reason.Error()
+	rec := s.rec
+	s.mu.Unlock()
+	if err := m.store.Apply(context.Background(), store.Change{Table: store.Snapshots, ID: s.id, Doc: rec}); err != nil {
+		m.log.Error("record that a snapshot is damaged", "id", s.id, "error", err)
+	}
 }

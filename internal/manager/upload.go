@@ -52,9 +52,6 @@ func (m *Manager) endUploads() {
 
 // fail makes s one that cannot be used. It gives up its memory and files, and its name when another one wants that.
 func (m *Manager) fail(s *snapshot, reason error) {
-	m.mu.Lock()
-	s.settled, s.failed, s.needs = true, true, nil
-	m.mu.Unlock()
 	s.mu.Lock()
 	f := s.freeze
 	s.freeze = nil
@@ -65,6 +62,9 @@ func (m *Manager) fail(s *snapshot, reason error) {
 	if err := m.store.Apply(context.Background(), store.Change{Table: store.Snapshots, ID: s.id, Doc: rec}); err != nil {
 		m.log.Error("record that a snapshot failed", "id", s.id, "error", err)
 	}
+	m.mu.Lock()
+	s.settled, s.failed, s.needs = true, true, nil // from here on it may be removed
+	m.mu.Unlock()
 	if dir, err := m.cfg.Paths.Snapshot(s.id); err == nil {
 		os.RemoveAll(dir) // what stays is collected at the next start
 	}

@@ -264,6 +264,9 @@ func TestSnapshotFilesAreChecked(t *testing.T) {
 	if s := n.snapshotIs(one.ID, sandbox.SnapshotFailed); !strings.Contains(s.Reason, "does not match its digest") {
 		t.Errorf("it failed because %s", s.Reason)
 	}
+	n.reopen()
+	_, err = n.m.Restore(ctx, two.ID, sandbox.RestoreRequest{})
+	wantCode(t, err, sandbox.CodeCorrupt) // as before: it is still checked
 	for _, id := range []string{two.ID, one.ID} {
 		if err := n.m.DeleteSnapshot(ctx, id, sandbox.SnapshotDeletion{}); err != nil {
 			t.Error(err)
