@@ -1,8 +1,10 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -229,14 +231,11 @@ func TestSnapshotFilesAreChecked(t *testing.T) {
 	two := n.snapshot("base", sandbox.SnapshotRequest{})
 	// A copy has the same contents, and is used.
 	memory := filepath.Join(n.paths.Snapshots(), one.ID, "memory")
-	data, err := os.ReadFile(memory)
-	if err != nil {
+	if err := os.Rename(memory, memory+".old"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(memory); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(memory, data, 0o600); err != nil {
+	somewhere := copySparse(t, memory+".old", memory)
+	if err := os.Remove(memory + ".old"); err != nil {
 		t.Fatal(err)
 	}
 	n.reopen()
@@ -247,8 +246,12 @@ func TestSnapshotFilesAreChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data[len(data)-1]++
-	if _, err := f.WriteAt(data[len(data)-1:], int64(len(data)-1)); err != nil {
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], somewhere); err != nil {
+		t.Fatal(err)
+	}
+	b[0]++
+	if _, err := f.WriteAt(b[:], somewhere); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {
@@ -270,6 +273,40 @@ func TestSnapshotFilesAreChecked(t *testing.T) {
 	for _, id := range []string{two.ID, one.ID} {
 		if err := n.m.DeleteSnapshot(ctx, id, sandbox.SnapshotDeletion{}); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// copySparse copies a file with its holes, and returns where something is in it.
+func copySparse(t *testing.T, from, to string) (somewhere int64) {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	buf, zeros := make([]byte, 1<<20), make([]byte, 1<<20)
+	for at := int64(0); ; at += int64(len(buf)) {
+		k, err := in.ReadAt(buf, at)
+		if !bytes.Equal(buf[:k], zeros[:k]) {
+			if _, err := out.WriteAt(buf[:k], at); err != nil {
+				t.Fatal(err)
+			}
+			somewhere = at
+		}
+		if err == io.EOF {
+			if err := out.Truncate(at + int64(k)); err != nil {
+				t.Fatal(err)
+			}
+			return somewhere
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }
