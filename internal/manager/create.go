@@ -228,6 +228,11 @@ func (m *Manager) Destroy(ctx context.Context, ref string) (err error) {
 func (m *Manager) destroy(b *box, reason string) error {
 	b.op.Lock()
 	defer b.op.Unlock()
+	return m.destroyLocked(b, reason)
+}
+
+// destroyLocked is destroy. The caller holds b.op.
+func (m *Manager) destroyLocked(b *box, reason string) error {
 	m.mu.Lock()
 	if m.boxes[b.id] != b {
 		m.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,6 +138,27 @@ func TestPauseIsRecordedFirst(t *testing.T) {
 	defer mu.Unlock()
 	if !slices.Equal(ops, []wire.Op{wire.OpPause, wire.OpResume}) {
 		t.Errorf("the sentry was told %v", ops)
+	}
+}
+
+// TestPauseIsFinished has the caller go away while the sandbox is being paused.
+func TestPauseIsFinished(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var paused atomic.Bool
+	m, b := managerOf(t, func(call *wire.Call) (any, error) {
+		paused.Store(call.Op == wire.OpPause)
+		cancel()
+		<-time.After(50 * time.Millisecond) // enough for a call that breaks off then
+		return struct{}{}, nil
+	})
+	_, err := m.Pause(ctx, b.id)
+	if v := b.view(); paused.Load() != (v.State == sandbox.StatePaused) {
+		t.Errorf("it is paused: %t, and is said to be %s: %v", paused.Load(), v.State, err)
+	}
+	_, err = m.Resume(ctx, b.id)
+	if sandbox.CodeOf(err) != sandbox.CodeCanceled || !paused.Load() {
+		t.Errorf("it was begun for one who had gone: %v", err)
 	}
 }
 

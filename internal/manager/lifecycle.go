@@ -92,7 +92,10 @@ func (m *Manager) ring(id string) {
 	action := b.idle(now)
 	b.mu.Unlock()
 	if b.expired(now) {
-		m.chore(func(context.Context) { m.retire(b, "its ttl is over") })
+		m.chore(func(context.Context) {
+			m.retire(b, "its ttl is over", b.expired)
+			m.arm(b)
+		})
 		return
 	}
 	if action == "" {
@@ -112,9 +115,7 @@ func (m *Manager) ring(id string) {
 func (m *Manager) restIdle(ctx context.Context, b *box, action sandbox.IdleAction) error {
 	switch action {
 	case sandbox.IdleDestroy:
-		if b.takeIdle(m.clock.Now()) {
-			m.retire(b, "its idle timeout is over")
-		}
+		m.retire(b, "its idle timeout is over", b.takeIdle)
 		return nil
 	case sandbox.IdlePause:
 		return m.doze(ctx, b)
@@ -144,9 +145,14 @@ func (b *box) takeIdle(now time.Time) bool {
 	return true
 }
 
-// retire destroys b by itself.
-func (m *Manager) retire(b *box, reason string) {
-	switch err := m.destroy(b, reason); sandbox.CodeOf(err) {
+// retire destroys b by itself, if that is still due when nothing else is done to it.
+func (m *Manager) retire(b *box, reason string, due func(now time.Time) bool) {
+	b.op.Lock()
+	defer b.op.Unlock()
+	if !due(m.clock.Now()) {
+		return // it was used, or given more time
+	}
+	switch err := m.destroyLocked(b, reason); sandbox.CodeOf(err) {
 	case "":
 		m.AppendAudit(sandbox.AuditEntry{Time: time.Now().UTC(), Tenant: b.tenant(), Action: "retire-sandbox", Object: b.id, Result: "ok"})
 	case sandbox.CodeNotFound:

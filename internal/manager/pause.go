@@ -68,7 +68,19 @@ func (m *Manager) pauseAs(ctx context.Context, b *box, pause, dozing bool) (err 
 	if err != nil {
 		return err
 	}
-	if _, err := sentry.Call(ctx, &wire.Call{Op: op}, nil); err != nil {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	// What is begun is finished, even if its caller goes away: else a sandbox would
+	// stand still that is said to run.
+	ctx = context.WithoutCancel(ctx)
+	call := func(op wire.Op) error {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		_, err := sentry.Call(ctx, &wire.Call{Op: op}, nil)
+		return err
+	}
+	if err := call(op); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -77,8 +89,7 @@ func (m *Manager) pauseAs(ctx context.Context, b *box, pause, dozing bool) (err 
 	rec.Sandbox.State, rec.Dozing = to, dozing
 	// Nobody sees the new state before it is recorded.
 	if err := m.store.Apply(ctx, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec}); err != nil {
-		_, uerr := sentry.Call(context.WithoutCancel(ctx), &wire.Call{Op: undo}, nil)
-		return errors.Join(err, uerr)
+		return errors.Join(err, call(undo))
 	}
 	b.mu.Lock()
 	alive := b.sentry == sentry

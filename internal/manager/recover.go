@@ -141,12 +141,13 @@ func (r *recovery) adopt(b *box) ([]string, error) {
 	if b.rec.Resting {
 		b.rec.Resting = false
 		r.changes = append(r.changes, store.Change{Table: store.Sandboxes, ID: b.id, Doc: b.rec})
-		if b.rec.Sandbox.State == sandbox.StateRunning {
-			return info.Generations, r.letRun(b, s, info.State)
-		}
+	}
+	paused := info.State == string(sandbox.StatePaused)
+	if paused && b.rec.Sandbox.State == sandbox.StateRunning {
+		paused = !r.letRun(b, s)
 	}
 	b.rec.Sandbox.State = sandbox.StateRunning
-	if info.State == string(sandbox.StatePaused) {
+	if paused {
 		b.rec.Sandbox.State = sandbox.StatePaused
 	}
 	if info.ID != b.id {
@@ -162,17 +163,14 @@ func (r *recovery) adopt(b *box) ([]string, error) {
 // errHostRestarted is why a sandbox failed that ran when the host ended.
 var errHostRestarted = sandbox.Errorf(sandbox.CodeSandboxDied, "host restarted")
 
-// letRun resumes a sandbox that the old daemon was hibernating.
-func (r *recovery) letRun(b *box, s *launch.Sentry, state string) error {
-	if state != string(sandbox.StatePaused) {
-		return nil
-	}
+// letRun resumes a sandbox that the old daemon was pausing or hibernating, and had
+// told nobody of. It reports whether that worked.
+func (r *recovery) letRun(b *box, s *launch.Sentry) bool {
 	_, err := s.Call(r.ctx, &wire.Call{Op: wire.OpResume}, nil)
 	if err != nil {
-		r.m.log.Warn("resume a sandbox that was being hibernated", "id", b.id, "error", err)
-		b.rec.Sandbox.State = sandbox.StatePaused
+		r.m.log.Warn("resume a sandbox that was being paused or hibernated", "id", b.id, "error", err)
 	}
-	return nil
+	return err == nil
 }
 
 // addMemory takes a reference on each generation of b, or on none. It refuses

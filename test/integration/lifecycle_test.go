@@ -2,6 +2,8 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +15,7 @@ import (
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/manager"
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
 )
 
 // held are the things that a sandbox in these tests has.
@@ -360,5 +363,44 @@ func TestHibernationSurvivesKills(t *testing.T) {
 	n.destroy("base")
 	if files := filesBelow(t, n.paths.Snapshots()); len(files) != 0 {
 		t.Errorf("left over: %s", strings.Join(files, " "))
+	}
+}
+
+// TestPausingIsNobodysState has the daemon end after a sandbox was paused and before
+// that was written down. Nobody was told, and nobody would resume it.
+func TestPausingIsNobodysState(t *testing.T) {
+	n := newNode(t)
+	base := n.create("base")
+	n.hold("base", "-value", "one", "-only", "heap")
+	if _, err := n.m.Pause(context.Background(), base.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.rewrite(base.ID, `"state":"paused"`, `"state":"running"`)
+	n.open()
+	if s := n.get("base"); s.State != sandbox.StateRunning {
+		t.Errorf("it is %s", s.State)
+	}
+	n.mustHold("base", "one")
+}
+
+// rewrite changes the record of a sandbox while no daemon runs.
+func (n *node) rewrite(id, old, new string) {
+	n.t.Helper()
+	ctx := context.Background()
+	s, err := store.Open(ctx, n.paths.Registry())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	var doc json.RawMessage
+	found, err := s.Get(ctx, store.Sandboxes, id, &doc)
+	if err != nil || !found || strings.Count(string(doc), old) != 1 {
+		n.t.Fatalf("the record is %s, %v", doc, err)
+	}
+	doc = json.RawMessage(strings.Replace(string(doc), old, new, 1))
+	if err := errors.Join(s.Apply(ctx, store.Change{Table: store.Sandboxes, ID: id, Doc: doc}), s.Close()); err != nil {
+		n.t.Fatal(err)
 	}
 }
