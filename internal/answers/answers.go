@@ -29,8 +29,11 @@ type Book struct {
 
 	mu    sync.Mutex
 	known map[string]time.Time
-	order []kept // oldest first; some are forgotten already
+	order []kept // oldest first; some are forgotten already, but not most
 }
+
+// slack is how many forgotten answers may be in the order in any case.
+const slack = 1000
 
 type kept struct {
 	key string
@@ -60,9 +63,8 @@ func Open(ctx context.Context, s *store.Store) (*Book, error) {
 func (b *Book) outdated() (changes []store.Change) {
 	for len(b.order) > 0 {
 		first := b.order[0]
-		at, ok := b.known[first.key]
-		gone := !ok || !at.Equal(first.at) // it was forgotten, or written again
-		if !gone && len(b.known) <= b.most && b.now().Sub(at) < Lifetime {
+		gone := b.gone(first)
+		if !gone && len(b.known) <= b.most && b.now().Sub(first.at) < Lifetime {
 			break
 		}
 		b.order = b.order[1:]
@@ -100,8 +102,17 @@ func (b *Book) KeepAnswer(ctx context.Context, key string, a httpapi.Answer) err
 		return fmt.Errorf("keep answer: %w", err)
 	}
 	b.known[key] = a.At
+	if len(b.order) > 2*len(b.known)+slack {
+		b.order = slices.DeleteFunc(b.order, b.gone)
+	}
 	b.order = append(b.order, kept{key, a.At})
 	return nil
+}
+
+// gone reports whether an answer was forgotten, or written again.
+func (b *Book) gone(k kept) bool {
+	at, ok := b.known[k.key]
+	return !ok || !at.Equal(k.at)
 }
 
 // ForgetAnswer implements httpapi.AnswerService.

@@ -95,3 +95,30 @@ func TestOldestAnswersGoFirst(t *testing.T) {
 		}
 	}
 }
+
+// Requests that fail, and may come again at once, leave nothing behind.
+func TestForgottenAnswersTakeNoRoom(t *testing.T) {
+	b := newBench(t)
+	b.keep("first", "stays")
+	for i := range 3 * slack {
+		key := fmt.Sprint(i)
+		b.keep(key, "begun")
+		if err := b.ForgetAnswer(context.Background(), key); err != nil {
+			t.Fatal(err)
+		}
+		b.at = b.at.Add(-time.Second)
+	}
+	if n := len(b.order); n > slack+10 {
+		t.Errorf("%d answers are in the order, and one is kept", n)
+	}
+	if b.has("first") != "stays" {
+		t.Error("the one that was kept is gone")
+	}
+	b.keep("second", "")
+	b.keep("third", "")
+	b.keep("fourth", "")
+	b.keep("fifth", "")
+	if b.has("first") != "" {
+		t.Error("the oldest did not go first")
+	}
+}
