@@ -32,6 +32,11 @@ func (m *Manager) Hibernate(ctx context.Context, ref string) (*sandbox.Sandbox, 
 func (m *Manager) hibernate(ctx context.Context, b *box, idle idleness) (*sandbox.Sandbox, error) {
 	b.op.Lock()
 	defer b.op.Unlock()
+	return m.hibernateLocked(ctx, b, idle)
+}
+
+// hibernateLocked is hibernate. The caller holds b.op.
+func (m *Manager) hibernateLocked(ctx context.Context, b *box, idle idleness) (*sandbox.Sandbox, error) {
 	ctx, done, began := m.rest(ctx, b, idle, sandbox.StateRunning, sandbox.StatePaused)
 	if !began {
 		if idle != nil {
@@ -162,6 +167,9 @@ func (m *Manager) awaken(ctx context.Context, b *box) error {
 func (m *Manager) wake(ctx context.Context, b *box) (err error) {
 	ctx, ended := m.observe(ctx, "wake")
 	defer ended(&err)
+	if err := m.mayRun(b); err != nil {
+		return fmt.Errorf("wake: %w", err)
+	}
 	b.mu.Lock()
 	d := draft{rec: b.rec}
 	b.mu.Unlock()

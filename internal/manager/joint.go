@@ -87,17 +87,22 @@ func (m *Manager) freezeShared(ctx context.Context, b *box, s *sharing) {
 	late := sandbox.Errorf(sandbox.CodeTimeout, "the sandbox was not frozen within %v", patience)
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), patience, late)
 	defer cancel()
-	f, frozen, err := m.freezeBox(ctx, b, false)
-	j.mu.Lock()
-	s.f, s.frozen, s.err = f, frozen, err
-	if err == nil {
-		m.hold(f, s.waiting)
-	}
-	close(s.done)
-	j.mu.Unlock()
-	if err == nil {
-		m.drop(f) // freezeBox's reference; each that waits has its own
-	}
+	var f *freeze
+	var frozen *wire.Frozen
+	var err error = sandbox.Errorf(sandbox.CodeInternal, "a defect in Ramet; the daemon's log tells more")
+	defer func() { // also if it panics: the others would hold the sandbox for ever
+		j.mu.Lock()
+		s.f, s.frozen, s.err = f, frozen, err
+		if err == nil {
+			m.hold(f, s.waiting)
+		}
+		close(s.done)
+		j.mu.Unlock()
+		if err == nil {
+			m.drop(f) // freezeBox's reference; each that waits has its own
+		}
+	}()
+	f, frozen, err = m.freezeBox(ctx, b, false)
 }
 
 // slots returns the places of what all forks of the box have loading at once.

@@ -1,8 +1,12 @@
 package manager
 
 import (
+	"context"
 	"errors"
 	"testing"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
 )
 
 // TestJointSharing has forks come and go around one freeze: who comes before it
@@ -33,5 +37,29 @@ func TestJointSharing(t *testing.T) {
 	close(late.done)
 	if j.leave(late) {
 		t.Error("there is a reference on a freeze that failed")
+	}
+}
+
+// TestJointSharingSurvivesAPanic has a freeze that others wait for panic: who waits
+// keeps the sandbox from being destroyed.
+func TestJointSharingSurvivesAPanic(t *testing.T) {
+	m, b := managerOf(t, func(*wire.Call) (any, error) { return struct{}{}, nil })
+	m.gens = nil // so that it panics
+	s, _ := b.joint.join()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("it did not panic")
+			}
+		}()
+		m.freezeShared(context.Background(), b, s)
+	}()
+	select {
+	case <-s.done:
+	default:
+		t.Fatal("who waits for it waits for ever")
+	}
+	if sandbox.CodeOf(s.err) != sandbox.CodeInternal {
+		t.Errorf("they are told %v", s.err)
 	}
 }

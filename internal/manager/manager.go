@@ -190,6 +190,7 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 	m.armSnapshots(m.allSnapshots()...)
 	m.collectSnapshots()
 	m.chore(m.attend)
+	m.chore(m.keepRoom)
 	m.chore(func(ctx context.Context) { m.alarms.Run(ctx, m.ring) })
 	return m, nil
 }

@@ -26,11 +26,6 @@ func (m *Manager) pauseOrResume(ctx context.Context, ref string, pause bool) (*s
 	}
 	b.op.Lock()
 	defer b.op.Unlock()
-	if !pause {
-		if err := m.mayRun(b); err != nil {
-			return nil, err
-		}
-	}
 	if err := m.setPaused(ctx, b, pause); err != nil {
 		return nil, err
 	}
@@ -64,6 +59,11 @@ func (m *Manager) pauseAs(ctx context.Context, b *box, pause, dozing bool) (err 
 	}
 	ctx, ended := m.observe(ctx, operation)
 	defer ended(&err)
+	if !pause {
+		if err := m.mayRun(b); err != nil {
+			return err
+		}
+	}
 	sentry, err := b.running(from)
 	if err != nil {
 		return err

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -93,7 +92,8 @@ func unused(b *box, now time.Time) bool {
 }
 
 // makeRoom puts the sandbox to disk that was used longest ago, if there is one that
-// nobody uses, and reports whether there was.
+// nobody uses, and reports whether there was. One to which something is being done is
+// passed over: that may take as long as its tenant likes.
 func (m *Manager) makeRoom(ctx context.Context) bool {
 	type idle struct {
 		b  *box
@@ -110,7 +110,11 @@ func (m *Manager) makeRoom(ctx context.Context) bool {
 	}
 	slices.SortFunc(list, func(x, y idle) int { return cmp.Or(x.at.Compare(y.at), strings.Compare(x.b.id, y.b.id)) })
 	for _, x := range list {
-		v, err := m.hibernate(ctx, x.b, unused)
+		if !x.b.op.TryLock() {
+			continue
+		}
+		v, err := m.hibernateLocked(ctx, x.b, unused)
+		x.b.op.Unlock()
 		switch {
 		case err != nil:
 			m.log.Warn("put a sandbox to disk because memory is short", "id", x.b.id, "error", err)
@@ -126,7 +130,7 @@ func (m *Manager) makeRoom(ctx context.Context) bool {
 	return false
 }
 
-// attend looks at the machine until ctx ends.
+// attend looks at what sandboxes use until ctx ends.
 func (m *Manager) attend(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -140,6 +144,20 @@ func (m *Manager) attend(ctx context.Context) {
 		m.stopSpenders(ctx)
 		if looks%saveEvery == 0 {
 			m.saveLedger(ctx)
+		}
+	}
+}
+
+// keepRoom makes room when memory is short, until ctx ends. It has a goroutine of its
+// own: to put a sandbox to disk takes long.
+func (m *Manager) keepRoom(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
 		}
 		if free, total, err := m.hostMemory(); err == nil && free < reserve(total) {
 			m.makeRoom(ctx)
@@ -171,7 +189,9 @@ func (m *Manager) bookAll() {
 	}
 }
 
-// stopSpenders pauses what runs although its processor time is used up.
+// stopSpenders pauses what runs although its processor time is used up. One to which
+// something is being done has its turn at another look, so that no tenant keeps the
+// others' from being looked at.
 func (m *Manager) stopSpenders(ctx context.Context) {
 	for _, b := range m.all() {
 		v := b.view()
@@ -182,13 +202,17 @@ func (m *Manager) stopSpenders(ctx context.Context) {
 		if reason == nil {
 			continue
 		}
-		tenant := b.tenant()
-		if _, err := m.Pause(access.With(ctx, access.Caller{Tenant: tenant}), b.id); err != nil {
+		if !b.op.TryLock() {
+			continue
+		}
+		err := m.setPaused(ctx, b, true)
+		b.op.Unlock()
+		if err != nil {
 			m.log.Warn("pause a sandbox whose processor time is used up", "id", b.id, "error", err)
 			continue
 		}
 		m.log.Info("a sandbox was paused", "id", b.id, "reason", reason)
-		m.AppendAudit(sandbox.AuditEntry{Time: time.Now().UTC(), Tenant: tenant, Action: "pause-for-quota", Object: b.id, Result: "ok"})
+		m.AppendAudit(sandbox.AuditEntry{Time: time.Now().UTC(), Tenant: b.tenant(), Action: "pause-for-quota", Object: b.id, Result: "ok"})
 	}
 }
 

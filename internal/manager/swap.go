@@ -35,6 +35,9 @@ func (m *Manager) rollback(ctx context.Context, b *box, s *snapshot) (*sandbox.S
 	if _, err := b.running(sandbox.StateRunning, sandbox.StatePaused); err != nil && sandbox.CodeOf(err) != sandbox.CodeSandboxDied && b.view().State != sandbox.StateHibernated {
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
+	if err := m.mayRun(b); err != nil {
+		return nil, fmt.Errorf("rollback: %w", err)
+	}
 	b.mu.Lock()
 	d := draft{rec: b.rec}
 	b.mu.Unlock()
