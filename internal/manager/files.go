@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync"
 
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/launch"
@@ -56,23 +57,37 @@ func (m *Manager) StatFile(ctx context.Context, ref string, f sandbox.FileRef) (
 	return m.fileInfo(ctx, ref, fileCall(wire.FileStat, f))
 }
 
-// openFile is a launch.File as httpapi knows it.
-type openFile struct{ *launch.File }
+// openFile is a launch.File as httpapi knows it. The sandbox is used until it is closed.
+type openFile struct {
+	*launch.File
+	done func()
+}
+
+// Close implements io.Closer.
+func (f openFile) Close() error {
+	defer f.done()
+	return f.File.Close()
+}
 
 // Info implements httpapi.OpenFile.
 func (f openFile) Info() sandbox.FileInfo { return f.File.Info }
 
 // OpenFile implements httpapi.FileService.
 func (m *Manager) OpenFile(ctx context.Context, ref string, f sandbox.FileRef) (httpapi.OpenFile, error) {
-	var open openFile
-	err := m.onFiles(ctx, ref, func(s *launch.Sentry) (err error) {
-		open.File, err = s.OpenFile(ctx, fileCall(wire.FileRead, f))
-		return err
-	})
+	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	return open, nil
+	sentry, done, err := m.use(ctx, b, sandbox.StateRunning, sandbox.StatePaused)
+	if err != nil {
+		return nil, err
+	}
+	open, err := sentry.OpenFile(ctx, fileCall(wire.FileRead, f))
+	if err != nil {
+		done()
+		return nil, m.explain(b, sentry, err)
+	}
+	return openFile{open, sync.OnceFunc(done)}, nil
 }
 
 // WriteFile implements httpapi.FileService.

@@ -8,6 +8,7 @@ import (
 	"ramet.dev/ramet/internal/alarm/alarmtest"
 	"ramet.dev/ramet/internal/audit"
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
 )
 
 // TestRetirementIsDueAtItsEnd gives a sandbox more time while its end has to wait for
@@ -38,5 +39,32 @@ func TestRetirementIsDueAtItsEnd(t *testing.T) {
 	}
 	if at, any := b.nextLook(clock.Now()); !any || !at.After(clock.Now()) {
 		t.Errorf("it is looked at next at %v, %t", at, any)
+	}
+}
+
+// TestOpenFilesAreUsed has a file open for longer than a sandbox may be idle.
+func TestOpenFilesAreUsed(t *testing.T) {
+	m, b := managerOf(t, func(*wire.Call) (any, error) { return sandbox.FileInfo{Size: 1 << 30}, nil })
+	idle := int64(10_000)
+	b.rec.Sandbox.Lifecycle = b.rec.Sandbox.Lifecycle.Changed(&sandbox.LifecycleRequest{IdleTimeoutMS: &idle}, time.Now())
+	later := func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.idle(time.Now().Add(time.Hour)) != ""
+	}
+	f, err := m.OpenFile(context.Background(), b.id, sandbox.FileRef{Path: "/large"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if later() {
+		t.Error("it is idle while a file of it is being read")
+	}
+	for range 2 {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if !later() || b.activity.uses != 0 {
+		t.Errorf("it is used by %d although the file is closed", b.activity.uses)
 	}
 }
