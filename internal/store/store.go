@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"modernc.org/sqlite" // the "sqlite" driver
@@ -46,7 +47,7 @@ type Store struct {
 // Open opens the database at path and makes it if there is none. One process at
 // a time may have it open: each would take the other's sandboxes for lost.
 func Open(ctx context.Context, path string) (_ *Store, err error) {
-	lock, err := acquire(path + ".lock")
+	lock, err := acquire(ctx, path+".lock")
 	if err != nil {
 		return nil, err
 	}
@@ -91,20 +92,34 @@ func (s *Store) migrate(ctx context.Context) error {
 	return nil
 }
 
+// lockPatience is how long a lock is waited for. A daemon that was killed while it
+// started a process leaves the lock to that, until the process becomes its program.
+const lockPatience = 2 * time.Second
+
 // acquire takes the lock that the returned file holds while it is open.
-func acquire(path string) (*os.File, error) {
+func acquire(ctx context.Context, path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			f.Close()
+			return nil, fmt.Errorf("lock store: %w", err)
+		}
+		select {
+		case <-time.After(lockPatience / 100):
+		case <-ctx.Done():
+			f.Close()
 			return nil, sandbox.Errorf(sandbox.CodeConflict, "another daemon uses %s: give this one another RAMET_DATA_DIR", filepath.Dir(path))
 		}
-		return nil, fmt.Errorf("lock store: %w", err)
 	}
-	return f, nil
 }
 
 // Close closes the database.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -94,6 +95,23 @@ func TestOpenRefusesOtherFormats(t *testing.T) {
 	if _, err := Open(ctx, path); sandbox.CodeOf(err) != sandbox.CodeCorrupt {
 		t.Errorf("garbage: %v", err)
 	}
+}
+
+// TestOpenWaitsForTheLock: what a killed daemon was starting has the lock for a moment.
+func TestOpenWaitsForTheLock(t *testing.T) {
+	ctx := context.Background()
+	path := filepath.Join(t.TempDir(), "db")
+	first, err := acquire(ctx, path+".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(lockPatience/20, func() { first.Close() })
+	defer timer.Stop()
+	s, err := Open(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
 }
 
 func TestOpenIsForOneAtATime(t *testing.T) {

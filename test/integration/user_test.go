@@ -26,7 +26,7 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	skip := []string{"TestOrdinaryUser", "TestHookHangs", "TestForksInARowCostTheSame", "TestMemoryGoesBack", "TestExecManyAtOnce", "TestCancel", "TestForkChainEnds"}
-	cmd := exec.Command(program, "-test.v", "-test.timeout=5m", "-test.skip=^("+strings.Join(skip, "|")+")$")
+	cmd := exec.Command(program, "-test.v", "-test.timeout=15m", "-test.skip=^("+strings.Join(skip, "|")+")$")
 	cmd.Dir = dir
 	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), envAssets + "=" + assets}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
