@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -121,7 +122,7 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error, args 
 			fmt.Fprintln(a.Err, "ramet:", werr)
 		}
 	case !a.running:
-		fmt.Fprintf(a.Err, "ramet: %v\nsee 'ramet --help'\n", err)
+		fmt.Fprintf(a.Err, "ramet: %v\n%s", err, usageOf(cmd))
 	default:
 		fmt.Fprintln(a.Err, "ramet:", inWords(cmd, err))
 	}
@@ -129,6 +130,15 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error, args 
 		return exitUsage
 	}
 	return code.ExitCode()
+}
+
+// usageOf says how cmd, whose arguments were not understood, is used.
+func usageOf(cmd *cobra.Command) string {
+	see := fmt.Sprintf("see '%s --help'\n", cmd.CommandPath())
+	if cmd.HasSubCommands() {
+		return see
+	}
+	return "usage: " + strings.TrimSuffix(cmd.UseLine(), " [flags]") + "\n" + see
 }
 
 // asksForJSON reports whether args that were not understood ask for JSON.

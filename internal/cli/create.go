@@ -18,6 +18,7 @@ func (a *app) createCommand() *cobra.Command {
 	var keep int
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
+		SuggestFor:        []string{"new", "run", "start"},
 		Use:               "create IMAGE [--name NAME] [--cpus N] [--memory SIZE] [--disk SIZE] [--pids N] [--env K=V] [--meta K=V] [--ttl DURATION] [--idle-timeout DURATION] [--idle-action ACTION] [--auto-checkpoint N] [--self-control forks=N,depth=N[,snapshots=N]] [--require LAYER]",
 		Short:             "Create a sandbox from an image, or from a snapshot's id",
 		Args:              cobra.ExactArgs(1),

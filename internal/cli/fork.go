@@ -36,6 +36,7 @@ func (a *app) forkCommand() *cobra.Command {
 	var opts childOptions
 	var timeout time.Duration
 	cmd := &cobra.Command{
+		SuggestFor:        []string{"branch", "clone"},
 		Use:               "fork SBX [-n N] [--name P] [--timeout DURATION] [--env K=V] [--meta K=V] [--ttl DURATION] [--idle-timeout DURATION]",
 		Short:             "Fork a running sandbox: files, memory and processes",
 		Args:              cobra.ExactArgs(1),
@@ -107,7 +108,7 @@ func (a *app) restoreCommand() *cobra.Command {
 // for one.
 func checkCount(n int) error {
 	if n < 1 {
-		return sandbox.Invalid("count", "%d is not a number of sandboxes", n)
+		return sandbox.Invalid("count", "%d is not from 1 to 1000", n)
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ func (a *app) lsCommand() *cobra.Command {
 	var meta []string
 	var quiet bool
 	cmd := &cobra.Command{
-		Use: "ls [--state STATE] [--image IMAGE] [--meta K=V] [-q]", Short: "List sandboxes", Args: cobra.NoArgs,
+		SuggestFor: []string{"get", "list"},
+		Use:        "ls [--state STATE] [--image IMAGE] [--meta K=V] [-q]", Short: "List sandboxes", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) (err error) {
 			filter.State = sandbox.State(state)
 			if filter.Metadata, err = parsePairs("meta", meta); err != nil {
@@ -90,7 +91,8 @@ func (a *app) statsCommand() *cobra.Command {
 
 func (a *app) inspectCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect SBX|SNAP", Short: "Look at a sandbox or a snapshot", Args: cobra.ExactArgs(1),
+		SuggestFor: []string{"describe", "info", "show"},
+		Use:        "inspect SBX|SNAP", Short: "Look at a sandbox or a snapshot", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if sandbox.IsID(sandbox.KindSnapshot, args[0]) {
@@ -135,10 +137,25 @@ func sandboxPairs(s *sandbox.Sandbox) func(io.Writer) error {
 	return pairs(
 		"id", s.ID, "name", s.Name, "state", string(s.State), "reason", s.Reason, "image", image, "parent", s.Parent, "snapshot", s.Snapshot,
 		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339),
-		"limits", fmt.Sprintf("%g cpus, %d MiB memory, %d MiB disk, %d pids", s.Limits.CPUs, s.Limits.MemoryMiB, s.Limits.DiskMiB, s.Limits.Pids),
+		"limits", limitsOf(s.Limits),
 		"memory", memoryOf(s),
 		"env", joinPairs(s.Env), "metadata", joinPairs(s.Metadata), "lifecycle", lifecycle(s.Lifecycle), "auto-checkpoint", autoCheckpoint(s.AutoCheckpoint), "self-control", selfControl(s.SelfControl), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
 	)
+}
+
+// limitsOf returns the limits that there are, or an empty text.
+func limitsOf(l sandbox.Limits) string {
+	var out []string
+	add := func(limited bool, format string, value any) {
+		if limited {
+			out = append(out, fmt.Sprintf(format, value))
+		}
+	}
+	add(l.CPUs > 0, "%g cpus", l.CPUs)
+	add(l.MemoryMiB > 0, "%d MiB memory", l.MemoryMiB)
+	add(l.DiskMiB > 0, "%d MiB disk", l.DiskMiB)
+	add(l.Pids > 0, "%d pids", l.Pids)
+	return strings.Join(out, ", ")
 }
 
 func selfControl(c *sandbox.SelfControl) string {
@@ -225,7 +242,8 @@ type removed struct {
 func (a *app) rmCommand() *cobra.Command {
 	var how sandbox.SnapshotDeletion
 	cmd := &cobra.Command{
-		Use: "rm SBX|SNAP… [--cascade] [--flatten]", Short: "End sandboxes or delete snapshots; of the same name, the sandbox", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeBoth,
+		SuggestFor: []string{"delete", "destroy", "remove", "stop", "terminate"},
+		Use:        "rm SBX|SNAP… [--cascade] [--flatten]", Short: "End sandboxes or delete snapshots; of the same name, the sandbox", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeBoth,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.removeEach(args, func(ref string) error {
 				if sandbox.IsID(sandbox.KindSnapshot, ref) {

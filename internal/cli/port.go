@@ -37,8 +37,9 @@ func (a *app) portCommand() *cobra.Command {
 	var address string
 	var wait time.Duration
 	cmd := &cobra.Command{
-		Use:   "port SBX [PORT[:LOCAL]...]",
-		Short: "List the ports that a sandbox listens on, or forward local ports to it",
+		SuggestFor: []string{"expose", "forward", "port-forward"},
+		Use:        "port SBX [PORT[:LOCAL]...]",
+		Short:      "List the ports that a sandbox listens on, or forward local ports to it",
 		Long: "List the ports that processes in a sandbox listen on.\n\n" +
 			"With PORT, connections to a local port are forwarded to it until the command is interrupted. LOCAL is that port, the same one if absent, and any that is free if 0.",
 		Args:              cobra.MinimumNArgs(1),

@@ -15,7 +15,11 @@ import (
 
 // remote says which daemon to talk to, if it is not the user's own. A token is no
 // option: arguments are seen by everybody on the machine.
-type remote struct{ host, tokenFile, caFile, key string }
+type remote struct {
+	host, tokenFile, caFile, key string
+
+	keyOption *pflag.Flag
+}
 
 // The variables that stand for the options.
 const (
@@ -30,6 +34,7 @@ func (r *remote) flags(f *pflag.FlagSet) {
 	f.StringVar(&r.tokenFile, "token-file", "", "file with the token to show there; "+envTokenFile+", or the token itself in "+envToken)
 	f.StringVar(&r.caFile, "ca", "", "file with the certificates, in PEM form, that the daemon's is checked with; "+envCA)
 	f.StringVar(&r.key, "idempotency-key", "", "do this once, however often the same command is given with this key")
+	r.keyOption = f.Lookup("idempotency-key")
 }
 
 // config returns where to connect, with an empty address for the user's own daemon.
@@ -41,6 +46,9 @@ func (r *remote) config() (cfg client.Config, err error) {
 		return os.Getenv(variable)
 	}
 	cfg.Address, cfg.IdempotencyKey = or(r.host, envHost), r.key
+	if r.keyOption.Changed && r.key == "" { // as of a variable that is not set
+		return cfg, sandbox.Invalid("idempotency-key", "an empty key would not keep this from being done twice")
+	}
 	if file := or(r.caFile, envCA); file != "" {
 		if cfg.CA, err = os.ReadFile(file); err != nil {
 			return cfg, sandbox.Invalid("ca", "%v", err)

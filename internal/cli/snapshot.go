@@ -17,6 +17,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 	var meta []string
 	var noWait bool
 	cmd := &cobra.Command{
+		SuggestFor:        []string{"checkpoint", "save"},
 		Use:               "snapshot SBX [--name NAME] [--memory] [--no-wait] [--meta K=V]",
 		Short:             "Keep the present state of a running sandbox",
 		Args:              cobra.ExactArgs(1),

@@ -23,7 +23,7 @@ var optionOf = map[string][]string{
 var (
 	// inRequest is where the daemon's framework says that something is wrong.
 	inRequest = regexp.MustCompile(`\b(?:body|query|path|header)\.([A-Za-z_][\w.-]*)(?:\[\d+\])?: `)
-	unit      = regexp.MustCompile(`[_-](?:ms|mib|kib)$`)
+	unit      = regexp.MustCompile(`[_-](?:ms|s|mib|kib)$`)
 )
 
 // inWords returns err, of cmd, as a person is told: fields of requests are called

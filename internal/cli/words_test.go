@@ -12,7 +12,7 @@ import (
 
 func TestInWords(t *testing.T) {
 	cmd := &cobra.Command{Use: "x"}
-	for _, option := range []string{"memory", "timeout", "since", "self-control", "cwd", "meta", "pids"} {
+	for _, option := range []string{"memory", "timeout", "since", "self-control", "cwd", "meta", "pids", "ttl"} {
 		cmd.Flags().String(option, "", "")
 	}
 	for _, c := range []struct {
@@ -25,6 +25,7 @@ func TestInWords(t *testing.T) {
 		{sandbox.Invalid("limits.pids", "body.limits.pids: expected number >= 0"), "--pids: expected number >= 0"},
 		{sandbox.Invalid("limits.pids", "body.limits.pids: expected number; body.limits.memory_mib: expected number"), "--pids: expected number; --memory: expected number"},
 		{sandbox.Invalid("timeout_ms", "-1 is negative"), "--timeout: -1 is negative"},
+		{sandbox.Invalid("ttl_s", "an end is needed"), "--ttl: an end is needed"},
 		{sandbox.Invalid("from", "query.from: expected number >= -1"), "--since: expected number >= -1"},
 		{sandbox.Invalid("self_control.forks", "0 is not from 1"), "--self-control forks: 0 is not from 1"},
 		{sandbox.AsError(fmt.Errorf("exec: %w", sandbox.Invalid("cwd", `"/x" is no directory`))), `--cwd: "/x" is no directory`},
@@ -41,5 +42,20 @@ func TestInWords(t *testing.T) {
 	}
 	if got := inWords(nil, sandbox.Invalid("limits.cpus", "no")); got != "cpus: no" {
 		t.Errorf("without a command: %q", got)
+	}
+}
+
+func TestLimitsAreThoseThatThereAre(t *testing.T) {
+	for _, c := range []struct {
+		limits sandbox.Limits
+		want   string
+	}{
+		{sandbox.Limits{}, ""},
+		{sandbox.Limits{CPUs: 0.5, Pids: 20}, "0.5 cpus, 20 pids"},
+		{sandbox.Limits{CPUs: 2, MemoryMiB: 512, DiskMiB: 1024, Pids: 100}, "2 cpus, 512 MiB memory, 1024 MiB disk, 100 pids"},
+	} {
+		if got := limitsOf(c.limits); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.limits, got, c.want)
+		}
 	}
 }

@@ -117,7 +117,7 @@ func Serve(ctx context.Context, cfg Config) (err error) {
 func takeOver(ctx context.Context, cfg Config) (*os.File, error) {
 	if conn, err := net.Dial("unix", cfg.Paths.Socket()); err == nil {
 		conn.Close()
-		return nil, sandbox.Errorf(sandbox.CodeConflict, "a daemon is running already%s", holder(cfg.Paths.Lock()))
+		return nil, sandbox.Errorf(sandbox.CodeConflict, "a daemon is running already%s: end it with kill first, sandboxes run on meanwhile", holder(cfg.Paths.Lock()))
 	}
 	cfg.Logger.Debug("waiting for a daemon that is ending")
 	lock, err := acquire(ctx, cfg.Paths.Lock())

@@ -290,7 +290,7 @@ type TreeNode struct {
 	Name      string      `json:"name,omitempty"`
 	Kind      string      `json:"kind" doc:"sandbox or snapshot"`
 	State     string      `json:"state"`
-	CreatedAt time.Time   `json:"created_at"`
+	CreatedAt time.Time   `json:"created_at,omitzero" doc:"absent of what is destroyed"`
 	Children  []*TreeNode `json:"children,omitempty"`
 }
 
