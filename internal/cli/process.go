@@ -16,22 +16,27 @@ import (
 )
 
 func (a *app) psCommand() *cobra.Command {
-	var all bool
+	var all, whole bool
 	cmd := &cobra.Command{
-		Use: "ps [-a] SBX", Short: "List the processes in a sandbox", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		Use: "ps [-a] [--no-trunc] SBX", Short: "List the processes in a sandbox", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			ps, err := c.Processes(ctx, args[0], all)
 			if err != nil {
 				return err
 			}
-			return a.show(ps, processTable(ps, time.Now()))
+			return a.show(ps, processTable(ps, time.Now(), whole))
 		}),
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also background processes that have ended")
+	cmd.Flags().BoolVar(&whole, "no-trunc", false, "show long commands whole")
 	return cmd
 }
 
-func processTable(ps []sandbox.Process, now time.Time) func(io.Writer) error {
+// maxCommand is how many characters of a command a table has room for: interpreters
+// of contexts, for one, have programs among their arguments.
+const maxCommand = 80
+
+func processTable(ps []sandbox.Process, now time.Time, whole bool) func(io.Writer) error {
 	var rows [][]string
 	for _, p := range ps {
 		kind, exit := "", ""
@@ -47,9 +52,13 @@ func processTable(ps []sandbox.Process, now time.Time) func(io.Writer) error {
 				exit = strconv.Itoa(k.Exit.ExitCode)
 			}
 		}
+		command := p.Command
+		if r := []rune(command); len(r) > maxCommand && !whole {
+			command = string(r[:maxCommand-1]) + "…"
+		}
 		rows = append(rows, []string{
 			strconv.Itoa(p.PID), strconv.Itoa(p.PPID), strconv.Itoa(p.UID), strconv.Itoa(p.Threads), p.State, fmt.Sprintf("%.2f s", p.CPUSeconds), mib(p.MemoryMiB),
-			age(p.StartedAt, now), kind, exit, p.Command,
+			age(p.StartedAt, now), kind, exit, command,
 		})
 	}
 	return table([]string{"PID", "PPID", "UID", "THREADS", "STATE", "CPU", "MEMORY", "AGE", "OUTPUT", "EXIT", "COMMAND"}, rows)

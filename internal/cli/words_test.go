@@ -3,7 +3,9 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -57,5 +59,19 @@ func TestLimitsAreThoseThatThereAre(t *testing.T) {
 		if got := limitsOf(c.limits); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.limits, got, c.want)
 		}
+	}
+}
+
+func TestLongCommandsAreCut(t *testing.T) {
+	ps := []sandbox.Process{{PID: 1, Command: strings.Repeat("é", maxCommand)}, {PID: 2, Command: strings.Repeat("x", maxCommand) + "end"}}
+	var cut, whole strings.Builder
+	if err := errors.Join(processTable(ps, time.Now(), false)(&cut), processTable(ps, time.Now(), true)(&whole)); err != nil {
+		t.Fatal(err)
+	}
+	if s := cut.String(); !strings.Contains(s, ps[0].Command) || strings.Contains(s, "end") || !strings.Contains(s, strings.Repeat("x", maxCommand-1)+"…\n") {
+		t.Errorf("cut:\n%s", s)
+	}
+	if s := whole.String(); !strings.Contains(s, ps[1].Command) {
+		t.Errorf("whole:\n%s", s)
 	}
 }
