@@ -23,6 +23,9 @@ const (
 	DefaultDrainTimeout = 10 * time.Second
 	// headerTimeout bounds the head of a request; httpapi bounds its body.
 	headerTimeout = 10 * time.Second
+	// idleTimeout is how long a connection may wait for its next request: strangers
+	// have some, too. Clients of ours let go of theirs before.
+	idleTimeout = 2 * time.Minute
 )
 
 var errEnding = errors.New("the daemon is ending")
@@ -186,6 +189,7 @@ func newServer(cfg Config, svc httpapi.Service, work context.Context, stopWork c
 		http: &http.Server{
 			Handler:           handler,
 			ReadHeaderTimeout: headerTimeout,
+			IdleTimeout:       idleTimeout,
 			ConnContext:       withPeer,
 			BaseContext:       func(net.Listener) context.Context { return work },
 			ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),

@@ -18,6 +18,9 @@ type Identify func(*http.Request) (access.Caller, bool)
 // tokenParameter is where a browser puts a token that cannot set headers.
 const tokenParameter = "access_token"
 
+// strangerTimeout is how long the rest of a request may take that says nothing to us.
+const strangerTimeout = 2 * time.Second
+
 var (
 	errNoToken = sandbox.Errorf(sandbox.CodeUnknownUser, "who asks? Send a token as Authorization: Bearer, or use the daemon's socket")
 	errRevoked = sandbox.Errorf(sandbox.CodeUnknownUser, "the token is no longer valid")
@@ -110,14 +113,26 @@ func (a *API) identify(r *http.Request) (*http.Request, context.CancelFunc, erro
 }
 
 // admit returns r for whom it is from, if that one may do what it asks for.
-func (a *API) admit(r *http.Request, route string) (*http.Request, context.CancelFunc, error) {
+func (a *API) admit(w http.ResponseWriter, r *http.Request, route string) (*http.Request, context.CancelFunc, error) {
 	need := rightOf(route)
 	if need.open {
+		leaveBody(w, r)
 		return r, func() {}, nil
 	}
 	r, end, err := a.identify(r)
 	if err == nil {
 		err = need.allow(access.From(r.Context()))
 	}
+	if err != nil {
+		leaveBody(w, r)
+	}
 	return r, end, err
+}
+
+// leaveBody bounds how long a stranger may take to send a body that nobody reads: the
+// server waits for it before it answers.
+func leaveBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTimeout)) // there is none in tests
+	}
 }

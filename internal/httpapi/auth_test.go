@@ -1,8 +1,10 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -247,5 +249,50 @@ func dialTo(addr string) func(context.Context, string, uint16, time.Duration) (h
 			return nil, err
 		}
 		return c.(*net.TCPConn), nil
+	}
+}
+
+// TestStrangersDoNotHoldConnections has some who announce a body and send none: each
+// would keep a connection for ever.
+func TestStrangersDoNotHoldConnections(t *testing.T) {
+	s := httptest.NewServer(strangers(&apitest.Service{}))
+	t.Cleanup(func() {
+		s.CloseClientConnections() // else it waits for them
+		s.Close()
+	})
+	for name, c := range map[string]struct {
+		head string
+		want int
+	}{
+		"refused":   {"POST /v1/sandboxes HTTP/1.1", http.StatusUnauthorized},
+		"forbidden": {"DELETE /v1/sandboxes/x HTTP/1.1\r\nAuthorization: Bearer " + httpwire.SecretPrefix + "read", http.StatusForbidden},
+		"open":      {"GET /openapi.json HTTP/1.1", http.StatusOK},
+		"nowhere":   {"POST /nowhere HTTP/1.1", http.StatusUnauthorized},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", s.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, c.head+"\r\nHost: ramet\r\nContent-Length: 1000\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			in := bufio.NewReader(conn)
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatalf("no answer: %v", err)
+			}
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != c.want {
+				t.Errorf("%s, %v", resp.Status, err)
+			}
+			if _, err := in.ReadByte(); err != io.EOF {
+				t.Errorf("the connection is not closed: %v", err)
+			}
+		})
 	}
 }

@@ -82,7 +82,7 @@ func (a *API) route(w *responseWriter, r *http.Request) {
 			a.writeProblem(w, r, err)
 			return
 		}
-		r, end, err := a.admit(r, proxyRoute)
+		r, end, err := a.admit(w, r, proxyRoute)
 		defer end()
 		if err != nil {
 			a.writeProblem(w, r, err)
@@ -97,7 +97,7 @@ func (a *API) route(w *responseWriter, r *http.Request) {
 	}
 	h, pattern := a.mux.Handler(r)
 	// Who asks for what is not there has to say who it is, too.
-	r, end, err := a.admit(r, pattern)
+	r, end, err := a.admit(w, r, pattern)
 	defer end()
 	if err != nil && pattern != "" || sandbox.CodeOf(err) == sandbox.CodeUnknownUser {
 		if sandbox.CodeOf(err) == sandbox.CodeForbidden { // what strangers try is not written down: they could go on for ever
