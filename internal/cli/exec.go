@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,6 +104,9 @@ func (o *execOptions) split(f *pflag.FlagSet, args []string) error {
 	return nil
 }
 
+// exitNoCommand is what shells, and exec, end with if there is no such command.
+const exitNoCommand = 127
+
 func (a *app) exec(ctx context.Context, c *client.Client, opts execOptions) error {
 	env, err := parseEnv(opts.env)
 	if err != nil {
@@ -126,6 +130,9 @@ func (a *app) exec(ctx context.Context, c *client.Client, opts execOptions) erro
 		}
 	} else {
 		a.sayTimeout(res, opts.timeout.String(), "")
+		if res.ExitCode == exitNoCommand && len(req.Argv) == 1 && strings.Contains(req.Argv[0], " ") {
+			fmt.Fprintf(a.Err, "ramet: %q was looked for as one program: exec SBX -c 'COMMAND' has a shell run it\n", req.Argv[0])
+		}
 	}
 	if res.ExitCode != 0 {
 		return ExitError(res.ExitCode)

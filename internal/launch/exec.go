@@ -49,9 +49,18 @@ func (s *Sentry) Exec(ctx context.Context, req *wire.Exec, xio ExecIO) (*wire.Ex
 		}
 		p.Close()
 		if _, err := to.Write(p.Body); err != nil {
-			return nil, fmt.Errorf("pass on output: %w", err)
+			return nil, unwanted(err)
 		}
 	}
+}
+
+// unwanted explains that output could not be passed on: whoever asked for it has gone,
+// unless the error says something else.
+func unwanted(err error) error {
+	if sandbox.CodeOf(err) != sandbox.CodeInternal {
+		return fmt.Errorf("pass on output: %w", err)
+	}
+	return sandbox.Errorf(sandbox.CodeCanceled, "pass on output: %w", err)
 }
 
 // sendStdin ends with in or with the connection. With broken, an error ends the
@@ -127,7 +136,7 @@ func (s *Sentry) Attach(ctx context.Context, req *wire.Attach, aio AttachIO) (*w
 			return nil, err
 		}
 		if err := aio.Output(chunk); err != nil {
-			return nil, fmt.Errorf("pass on output: %w", err)
+			return nil, unwanted(err)
 		}
 	}
 }

@@ -182,8 +182,8 @@ func (full) Write([]byte) (int, error) { return 0, unix.ENOSPC }
 func TestExecWriterFails(t *testing.T) {
 	s := start(t, newLauncher(t, normal))
 	_, err := s.Exec(context.Background(), &wire.Exec{Argv: []string{"hang"}}, ExecIO{Stdout: full{}, Stderr: io.Discard})
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("exec: %v", err)
+	if !errors.Is(err, unix.ENOSPC) || sandbox.CodeOf(err) != sandbox.CodeCanceled {
+		t.Errorf("exec: %s, %v", sandbox.CodeOf(err), err)
 	}
 }
 

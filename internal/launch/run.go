@@ -2,7 +2,6 @@ package launch
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"slices"
 
@@ -58,7 +57,7 @@ func (s *Sentry) Run(ctx context.Context, req *wire.Run, payload []byte, rio Run
 			return &ran, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("pass on output: %w", err)
+			return nil, unwanted(err)
 		}
 	}
 }

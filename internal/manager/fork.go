@@ -22,6 +22,9 @@ const (
 	maxChildren = 1000
 	// childTimeout is how long a child may take if the request does not say.
 	childTimeout = 30 * time.Second
+	// maxChildTimeout bounds that: as long as hooks of children run, nothing else can
+	// be done to what was forked.
+	maxChildTimeout = 10 * time.Minute
 )
 
 // Fork makes children of a running sandbox. It is whole or not at all as far as
@@ -157,8 +160,8 @@ func (m *Manager) newBatch(tenant string, began time.Time, count int, names []st
 	if len(names) > 0 && len(names) != count {
 		return nil, sandbox.Invalid("names", "%d names for %d children", len(names), count)
 	}
-	if timeoutMS < 0 {
-		return nil, sandbox.Invalid("timeout_ms", "%d is negative", timeoutMS)
+	if timeoutMS < 0 || timeoutMS > maxChildTimeout.Milliseconds() {
+		return nil, sandbox.Invalid("timeout_ms", "%d is not from 0 to %d", timeoutMS, maxChildTimeout.Milliseconds())
 	}
 	if err := validEnv(env); err != nil {
 		return nil, err

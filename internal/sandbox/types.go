@@ -156,7 +156,7 @@ type ForkRequest struct {
 	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when the children end or rest by themselves; what is absent is the parent's, counted from now"`
 	// TimeoutMS bounds each child; a child that is late is reported as its
 	// error and does not harm the others.
-	TimeoutMS int64 `json:"timeout_ms,omitempty" minimum:"0" doc:"deadline for each child, 30000 if absent"`
+	TimeoutMS int64 `json:"timeout_ms,omitempty" minimum:"0" maximum:"600000" doc:"deadline for each child, 30000 if absent"`
 }
 
 // ForkResult is the outcome of a fork or restore, with one entry a child.
