@@ -119,11 +119,11 @@ func TestConflictSaysAll(t *testing.T) {
 
 // TestMergeSeveral merges one side after the other.
 func TestMergeSeveral(t *testing.T) {
-	base := tree("/t f " + lines + "\n/d d\n/d/a f")
-	a := tree("/t f a|" + lines + "\n/new d\n/new/a f a\n/both f 1\n/d d\n/d/a f\n/d/from-a f")
-	b := tree("/t f " + lines + "b|\n/new d\n/new/b f b\n/both f 2")
+	base := tree("/t f " + lines + "\n/s f " + lines + "\n/d d\n/d/a f")
+	a := tree("/t f a|" + lines + "\n/s f a|" + lines + "\n/new d\n/new/a f a\n/both f 1\n/d d\n/d/a f\n/d/from-a f")
+	b := tree("/t f " + lines + "b|\n/s f a|" + lines + "b|\n/new d\n/new/b f b\n/both f 2")
 	got, p := merged(t, Leave, base, base, a, b)
-	want := tree("/t f a|" + lines + "b|\n/new d\n/new/a f a\n/new/b f b\n/both f 1\n/d d\n/d/from-a f")
+	want := tree("/t f a|" + lines + "b|\n/s f a|" + lines + "b|\n/new d\n/new/a f a\n/new/b f b\n/both f 1\n/d d\n/d/from-a f")
 	if d := cmp.Diff(want.print(), got.print()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -143,7 +143,7 @@ func TestMergeSeveral(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{
 		"/both0false false true", "/d/a1false true false", "/d/from-a0false false true", "/new0false false true", "/new/a0false false true",
-		"/new/b1false false true", "/t1true true true",
+		"/new/b1false false true", "/s1true true true", "/t1true true true",
 	}, said); d != "" {
 		t.Errorf("applied (-want +got):\n%s", d)
 	}

@@ -234,7 +234,9 @@ func (p *Plan) adopt(ctx context.Context, decisions map[string]*decision) error 
 		} else if equal {
 			d.file = d.theirs
 		}
-		e := &entry{file: d.file, from: last, merged: !equal && d.link == "", link: d.link}
+		// Of both it is also where theirs has all that ours has.
+		merged := !equal || d.both && d.conflict == nil
+		e := &entry{file: d.file, from: last, merged: merged && d.link == "", link: d.link}
 		p.set(at, e)
 		if err := p.setLinks(ctx, d, e, decisions); err != nil {
 			return err

@@ -66,6 +66,7 @@ type Lines struct {
 type decision struct {
 	base, ours, theirs *File
 	file               *File  // what will be there
+	both               bool   // ours and theirs have changed, and in different ways
 	link               string // of which path it is another name, if it is known
 	conflict           *Conflict
 }
@@ -83,6 +84,7 @@ func (p *Plan) decide(ctx context.Context, d *decision) error {
 			return err
 		}
 	}
+	d.both = true
 	switch {
 	case d.ours == nil || d.theirs == nil:
 		d.disagree(p.strategy, Deleted)
