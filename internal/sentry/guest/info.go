@@ -84,10 +84,13 @@ func (g *Guest) Processes(ended bool) []sandbox.Process {
 		list = append(list, p)
 	}
 	for pid, k := range kept {
-		if !ended || !g.ended(k) {
+		state := "ended"
+		if !g.ended(k) {
+			state = "ending" // what it has written is still being read
+		} else if !ended {
 			continue
 		}
-		list = append(list, sandbox.Process{PID: pid, State: "ended", Command: k.command, StartedAt: gotime.Unix(0, k.started), Kept: g.keptOf(k)})
+		list = append(list, sandbox.Process{PID: pid, State: state, Command: k.command, StartedAt: gotime.Unix(0, k.started), Kept: g.keptOf(k)})
 	}
 	slices.SortFunc(list, func(a, b sandbox.Process) int { return a.PID - b.PID })
 	return list
