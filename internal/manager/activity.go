@@ -189,11 +189,7 @@ type activeConn struct {
 
 // Read implements httpapi.PortConn.
 func (c activeConn) Read(p []byte) (int, error) {
-	n, err := c.PortConn.Read(p)
-	if n > 0 {
-		c.m.touch(c.b)
-	}
-	return n, err
+	return activeReader{c.PortConn, c.m, c.b}.Read(p)
 }
 
 // Write implements httpapi.PortConn.

@@ -3,6 +3,7 @@ package manager
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/audit"
@@ -12,24 +13,15 @@ import (
 // owned is a name, which is one tenant's.
 type owned struct{ tenant, name string }
 
-// resolve returns the box that ref, an id or a name, refers to. Here alone it is
-// decided whether the caller sees it: what is hidden is not there.
+// resolve returns the box that ref, an id or a name, refers to.
 func (m *Manager) resolve(ctx context.Context, ref string) (*box, error) {
 	if err := sandbox.ValidRef(sandbox.KindSandbox, "id", ref); err != nil {
 		return nil, err
 	}
-	caller := access.From(ctx)
-	m.mu.Lock()
-	id := ref
-	if named, ok := m.names[owned{caller.Tenant, ref}]; ok {
-		id = named
-	}
-	b := m.boxes[id]
-	m.mu.Unlock()
-	if b == nil || !b.seenBy(caller) {
+	b, ok := find(ctx, m, ref, m.names, m.boxes)
+	if !ok {
 		return nil, sandbox.NotFound("sandbox", ref)
 	}
-	audit.Of(ctx).Object(b.id)
 	return b, nil
 }
 
@@ -38,19 +30,34 @@ func (m *Manager) resolveSnapshot(ctx context.Context, ref string) (*snapshot, e
 	if err := sandbox.ValidRef(sandbox.KindSnapshot, "snapshot", ref); err != nil {
 		return nil, err
 	}
+	s, ok := find(ctx, m, ref, m.snapNames, m.snaps)
+	if !ok {
+		return nil, sandbox.NotFound("snapshot", ref)
+	}
+	return s, nil
+}
+
+// hideable is what not every caller sees.
+type hideable interface {
+	seenBy(access.Caller) bool
+}
+
+// find looks up what ref, an id or a name, refers to. Here alone it is decided
+// whether the caller sees it: what is hidden is not there.
+func find[T hideable](ctx context.Context, m *Manager, ref string, names map[owned]string, things map[string]T) (thing T, ok bool) {
 	caller := access.From(ctx)
 	m.mu.Lock()
 	id := ref
-	if named, ok := m.snapNames[owned{caller.Tenant, ref}]; ok {
+	if named, ok := names[owned{caller.Tenant, ref}]; ok {
 		id = named
 	}
-	s := m.snaps[id]
+	thing, ok = things[id]
 	m.mu.Unlock()
-	if s == nil || !s.seenBy(caller) {
-		return nil, sandbox.NotFound("snapshot", ref)
+	if !ok || !thing.seenBy(caller) {
+		return thing, false
 	}
-	audit.Of(ctx).Object(s.id)
-	return s, nil
+	audit.Of(ctx).Object(id)
+	return thing, true
 }
 
 // seenBy reports whether a caller may know of b.
@@ -71,29 +78,17 @@ func (s *snapshot) seenBy(c access.Caller) bool {
 }
 
 // visible returns the boxes that the caller sees.
-func (m *Manager) visible(ctx context.Context) []*box {
-	caller := access.From(ctx)
-	list := m.all()
-	seen := list[:0]
-	for _, b := range list {
-		if b.seenBy(caller) {
-			seen = append(seen, b)
-		}
-	}
-	return seen
-}
+func (m *Manager) visible(ctx context.Context) []*box { return seenOf(ctx, m.all()) }
 
 // visibleSnapshots returns the snapshots that the caller sees.
 func (m *Manager) visibleSnapshots(ctx context.Context) []*snapshot {
+	return seenOf(ctx, m.allSnapshots())
+}
+
+// seenOf returns those of list that the caller sees, in its place.
+func seenOf[T hideable](ctx context.Context, list []T) []T {
 	caller := access.From(ctx)
-	list := m.allSnapshots()
-	seen := list[:0]
-	for _, s := range list {
-		if s.seenBy(caller) {
-			seen = append(seen, s)
-		}
-	}
-	return seen
+	return slices.DeleteFunc(list, func(x T) bool { return !x.seenBy(caller) })
 }
 
 // tenant returns whose the sandbox is. Records of versions without tenants are the
