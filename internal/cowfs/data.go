@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync/atomic"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -63,24 +63,49 @@ func (f *FS) deleteExtent(e extent) error {
 	return err
 }
 
-// recentExtents has for some files the extent that was looked up last: a file that
-// is read or written is mostly in one. A change of a file's extents, with the tree
-// locked, makes it forget; lookups may run at the same time.
-type recentExtents [64]atomic.Pointer[extent]
-
-func (r *recentExtents) slot(ino Ino) *atomic.Pointer[extent] { return &r[uint64(ino)%uint64(len(r))] }
-
-func (r *recentExtents) at(ino Ino, block uint64) *extent {
-	e := r.slot(ino).Load()
-	if e == nil || e.ino != ino || block-e.block >= e.n {
-		return nil
+// recentExtents has extents that were looked up last, by the part of a file that was
+// asked for. They are kept by value: garbage from every lookup made the collector run
+// all the time beside a guest that reads at random, which cost more than the lookups.
+type recentExtents struct {
+	slots [1024]struct {
+		mu sync.Mutex // lookups run at the same time
+		e  extent
+		of uint64 // the value of changes when e was noted
 	}
-	return e
+	// changes counts, for files of one remainder, the changes of their extents, which
+	// come with the tree locked.
+	changes [256]uint64
 }
 
-func (r *recentExtents) note(e extent) { r.slot(e.ino).Store(&e) }
+// recentPart is how many blocks of a file share a slot.
+const recentPart = 256
 
-func (r *recentExtents) forget(ino Ino) { r.slot(ino).Store(nil) }
+func (r *recentExtents) slot(ino Ino, block uint64) int {
+	return int((uint64(ino)*31 + block/recentPart) % uint64(len(r.slots)))
+}
+
+func (r *recentExtents) changesOf(ino Ino) *uint64 {
+	return &r.changes[uint64(ino)%uint64(len(r.changes))]
+}
+
+// at returns the extent that has a block, if it was noted and is still so.
+func (r *recentExtents) at(ino Ino, block uint64) (extent, bool) {
+	s := &r.slots[r.slot(ino, block)]
+	s.mu.Lock()
+	e, of := s.e, s.of
+	s.mu.Unlock()
+	return e, e.ino == ino && block-e.block < e.n && of == *r.changesOf(ino)
+}
+
+// note keeps the extent that a block was found in.
+func (r *recentExtents) note(e extent, block uint64) {
+	s := &r.slots[r.slot(e.ino, block)]
+	s.mu.Lock()
+	s.e, s.of = e, *r.changesOf(e.ino)
+	s.mu.Unlock()
+}
+
+func (r *recentExtents) forget(ino Ino) { *r.changesOf(ino)++ }
 
 // maxExtent keeps counts in 32 bits, and copies of a piece short.
 const maxExtent = 1 << 20
@@ -141,7 +166,7 @@ func (f *FS) Map(ino Ino, a *Attr, block, n uint64) (Run, error) {
 }
 
 func (f *FS) run(ino Ino, a *Attr, block, n uint64) (Run, error) {
-	if e := f.recent.at(ino, block); e != nil {
+	if e, ok := f.recent.at(ino, block); ok {
 		r := e.run(block, n)
 		r.Mutable = r.Page != 0 && f.store.Mutable(r.Page, e.born)
 		return r, nil
@@ -151,7 +176,7 @@ func (f *FS) run(ino Ino, a *Attr, block, n uint64) (Run, error) {
 		return r, err
 	}
 	if e.n > 0 {
-		f.recent.note(e)
+		f.recent.note(e, block)
 	}
 	r.Mutable = r.Page != 0 && f.store.Mutable(r.Page, e.born)
 	return r, nil

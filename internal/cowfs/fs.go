@@ -39,7 +39,7 @@ type FS struct {
 	store  *Store
 	tree   *Tree
 	state  State
-	recent recentExtents
+	recent *recentExtents // by itself: it has no pointers, the collector leaves it alone
 	// held is asked before pages of the present tree are given back; see Hold.
 	held func(p Page, n int, born uint32) bool
 }
@@ -47,7 +47,7 @@ type FS struct {
 // Open opens the tree that state describes, above the image in the mapped file
 // data, which may be nil.
 func Open(store *Store, data []byte, state State) (*FS, error) {
-	f := &FS{data: data, store: store, tree: OpenTree(store, state.Root), state: state}
+	f := &FS{data: data, store: store, tree: OpenTree(store, state.Root), state: state, recent: new(recentExtents)}
 	if data != nil {
 		var err error
 		if f.image, err = erofs.NewReader(data); err != nil {
