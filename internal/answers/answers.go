@@ -17,7 +17,8 @@ import (
 const (
 	// Lifetime is how long an answer is kept.
 	Lifetime = 24 * time.Hour
-	// most bounds the answers, the oldest of which go first.
+	// most bounds the answers of one tenant, the oldest of which go first: none
+	// pushes out another's.
 	most = 20000
 )
 
@@ -27,12 +28,24 @@ type Book struct {
 	now   func() time.Time
 	most  int
 
-	mu    sync.Mutex
-	known map[string]time.Time
+	mu     sync.Mutex
+	known  map[string]mark
+	shares map[string]*share // by tenant
+}
+
+// mark is what is known of an answer without reading it.
+type mark struct {
+	tenant string
+	at     time.Time
+}
+
+// share is the answers of one tenant.
+type share struct {
+	n     int    // those that are known
 	order []kept // oldest first; some are forgotten already, but not most
 }
 
-// slack is how many forgotten answers may be in the order in any case.
+// slack is how many forgotten answers may be in an order in any case.
 const slack = 1000
 
 type kept struct {
@@ -42,35 +55,66 @@ type kept struct {
 
 // Open reads which answers there are, and forgets old ones.
 func Open(ctx context.Context, s *store.Store) (*Book, error) {
-	b := &Book{store: s, now: time.Now, most: most, known: map[string]time.Time{}}
+	b := &Book{store: s, now: time.Now, most: most, known: map[string]mark{}, shares: map[string]*share{}}
 	err := s.Each(ctx, store.Answers, func(key string, doc []byte) error {
 		var a httpapi.Answer
 		if err := json.Unmarshal(doc, &a); err != nil {
 			return sandbox.Errorf(sandbox.CodeCorrupt, "record of answer %s: %w", key, err)
 		}
-		b.known[key] = a.At
-		b.order = append(b.order, kept{key, a.At})
+		b.add(key, mark{a.Tenant, a.At})
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read answers: %w", err)
 	}
-	slices.SortFunc(b.order, func(x, y kept) int { return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.key, y.key)) })
+	for _, of := range b.shares {
+		slices.SortFunc(of.order, func(x, y kept) int { return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.key, y.key)) })
+	}
 	return b, s.Apply(ctx, b.outdated()...)
 }
 
-// outdated forgets what is too old or too much, and returns what is to be deleted.
+// add makes an answer known, which may be known already.
+func (b *Book) add(key string, m mark) {
+	b.drop(key)
+	of := b.shares[m.tenant]
+	if of == nil {
+		of = &share{}
+		b.shares[m.tenant] = of
+	}
+	b.known[key] = m
+	of.n++
+	if len(of.order) > 2*of.n+slack {
+		of.order = slices.DeleteFunc(of.order, b.gone)
+	}
+	of.order = append(of.order, kept{key, m.at})
+}
+
+// drop makes an answer unknown.
+func (b *Book) drop(key string) {
+	if m, ok := b.known[key]; ok {
+		b.shares[m.tenant].n--
+		delete(b.known, key)
+	}
+}
+
+// outdated forgets what is too old, or too much for one tenant, and returns what is
+// to be deleted.
 func (b *Book) outdated() (changes []store.Change) {
-	for len(b.order) > 0 {
-		first := b.order[0]
-		gone := b.gone(first)
-		if !gone && len(b.known) <= b.most && b.now().Sub(first.at) < Lifetime {
-			break
+	for tenant, of := range b.shares {
+		for len(of.order) > 0 {
+			first := of.order[0]
+			gone := b.gone(first)
+			if !gone && of.n <= b.most && b.now().Sub(first.at) < Lifetime {
+				break
+			}
+			of.order = of.order[1:]
+			if !gone {
+				b.drop(first.key)
+				changes = append(changes, store.Change{Table: store.Answers, ID: first.key})
+			}
 		}
-		b.order = b.order[1:]
-		if !gone {
-			delete(b.known, first.key)
-			changes = append(changes, store.Change{Table: store.Answers, ID: first.key})
+		if len(of.order) == 0 {
+			delete(b.shares, tenant)
 		}
 	}
 	return changes
@@ -79,9 +123,9 @@ func (b *Book) outdated() (changes []store.Change) {
 // Answer implements httpapi.AnswerService.
 func (b *Book) Answer(ctx context.Context, key string) (*httpapi.Answer, error) {
 	b.mu.Lock()
-	at, ok := b.known[key]
+	m, ok := b.known[key]
 	b.mu.Unlock()
-	if !ok || b.now().Sub(at) >= Lifetime {
+	if !ok || b.now().Sub(m.at) >= Lifetime {
 		return nil, nil
 	}
 	var a httpapi.Answer
@@ -101,24 +145,20 @@ func (b *Book) KeepAnswer(ctx context.Context, key string, a httpapi.Answer) err
 	if err := b.store.Apply(ctx, changes...); err != nil {
 		return fmt.Errorf("keep answer: %w", err)
 	}
-	b.known[key] = a.At
-	if len(b.order) > 2*len(b.known)+slack {
-		b.order = slices.DeleteFunc(b.order, b.gone)
-	}
-	b.order = append(b.order, kept{key, a.At})
+	b.add(key, mark{a.Tenant, a.At})
 	return nil
 }
 
 // gone reports whether an answer was forgotten, or written again.
 func (b *Book) gone(k kept) bool {
-	at, ok := b.known[k.key]
-	return !ok || !at.Equal(k.at)
+	m, ok := b.known[k.key]
+	return !ok || !m.at.Equal(k.at)
 }
 
 // ForgetAnswer implements httpapi.AnswerService.
 func (b *Book) ForgetAnswer(ctx context.Context, key string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.known, key)
+	b.drop(key)
 	return b.store.Apply(ctx, store.Change{Table: store.Answers, ID: key})
 }

@@ -40,7 +40,12 @@ func (b *bench) open() {
 
 func (b *bench) keep(key, body string) {
 	b.t.Helper()
-	if err := b.KeepAnswer(context.Background(), key, httpapi.Answer{Body: []byte(body)}); err != nil {
+	b.keepFor("", key, body)
+}
+
+func (b *bench) keepFor(tenant, key, body string) {
+	b.t.Helper()
+	if err := b.KeepAnswer(context.Background(), key, httpapi.Answer{Tenant: tenant, Body: []byte(body)}); err != nil {
 		b.t.Fatal(err)
 	}
 	b.at = b.at.Add(time.Second)
@@ -96,6 +101,32 @@ func TestOldestAnswersGoFirst(t *testing.T) {
 	}
 }
 
+// However many answers one tenant has, others keep theirs; also those that a daemon
+// finds when it starts.
+func TestNoTenantPushesOutAnothersAnswers(t *testing.T) {
+	b := newBench(t)
+	b.keepFor("quiet", "q", "stays")
+	for i := range 3 {
+		b.keepFor("busy", fmt.Sprint(i), "x")
+	}
+	b.s.Close()
+	b.open()
+	for i := 3; i < 20; i++ {
+		b.keepFor("busy", fmt.Sprint(i), "x")
+	}
+	if got := b.has("q"); got != "stays" {
+		t.Errorf("the other tenant's answer: %q", got)
+	}
+	if b.has("0") != "" || b.has("19") == "" {
+		t.Error("the busy tenant's oldest did not go first")
+	}
+	b.at = b.at.Add(Lifetime)
+	b.keepFor("third", "t", "x")
+	if len(b.known) != 1 || len(b.shares) != 1 {
+		t.Errorf("after a day %d answers of %d tenants are known", len(b.known), len(b.shares))
+	}
+}
+
 // Requests that fail, and may come again at once, leave nothing behind.
 func TestForgottenAnswersTakeNoRoom(t *testing.T) {
 	b := newBench(t)
@@ -108,7 +139,7 @@ func TestForgottenAnswersTakeNoRoom(t *testing.T) {
 		}
 		b.at = b.at.Add(-time.Second)
 	}
-	if n := len(b.order); n > slack+10 {
+	if n := len(b.shares[""].order); n > slack+10 {
 		t.Errorf("%d answers are in the order, and one is kept", n)
 	}
 	if b.has("first") != "stays" {

@@ -39,7 +39,8 @@ type AnswerService interface {
 
 // Answer is what was answered.
 type Answer struct {
-	Request string    `json:"request"` // digest of the request
+	Tenant  string    `json:"tenant,omitempty"` // among whose answers it counts
+	Request string    `json:"request"`          // digest of the request
 	At      time.Time `json:"at"`
 	// Status is 0 as long as the request is not done.
 	Status int    `json:"status,omitempty"`
@@ -108,7 +109,8 @@ func (a *API) once(w *responseWriter, r *http.Request, route string, serve func(
 		a.writeProblem(w, r, err)
 		return
 	}
-	key := keyFor(access.From(r.Context()), given)
+	caller := access.From(r.Context())
+	key := keyFor(caller, given)
 	for {
 		mine, landed := a.flights.take(key)
 		if mine {
@@ -128,7 +130,7 @@ func (a *API) once(w *responseWriter, r *http.Request, route string, serve func(
 		return
 	}
 	if err == nil {
-		err = a.svc.KeepAnswer(r.Context(), key, Answer{Request: digest})
+		err = a.svc.KeepAnswer(r.Context(), key, Answer{Tenant: caller.Tenant, Request: digest})
 	}
 	if err != nil {
 		a.writeProblem(w, r, err)
@@ -138,7 +140,7 @@ func (a *API) once(w *responseWriter, r *http.Request, route string, serve func(
 	finished := false
 	defer func() { // also if it panics
 		ctx := context.WithoutCancel(r.Context()) // it is done, whether the client is there or not
-		if err := a.settle(ctx, key, digest, rec, finished); err != nil {
+		if err := a.settle(ctx, key, Answer{Tenant: caller.Tenant, Request: digest}, rec, finished); err != nil {
 			a.log.Error("keep an answer", "request", requestID(ctx), "error", err)
 		}
 	}()
@@ -148,11 +150,11 @@ func (a *API) once(w *responseWriter, r *http.Request, route string, serve func(
 
 // settle keeps the answer of what was done, and forgets what failed: that may be
 // tried again.
-func (a *API) settle(ctx context.Context, key, digest string, rec *recorder, finished bool) error {
+func (a *API) settle(ctx context.Context, key string, kept Answer, rec *recorder, finished bool) error {
 	if !finished || rec.failed || rec.status < 200 || rec.status > 299 {
 		return a.svc.ForgetAnswer(ctx, key)
 	}
-	kept := Answer{Request: digest, Status: rec.status, Type: rec.Header().Get("Content-Type"), Left: rec.secret || rec.cut}
+	kept.Status, kept.Type, kept.Left = rec.status, rec.Header().Get("Content-Type"), rec.secret || rec.cut
 	if !kept.Left {
 		kept.Body = rec.body.Bytes()
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -95,6 +96,13 @@ func TestCallersHaveKeysOfTheirOwn(t *testing.T) {
 		if w := change(api, "POST", "/v1/sandboxes", `{"image":"a"}`, "k", bearer(who)...); w.Code != 201 || w.Header().Get(httpwire.ReplayedHeader) != "" {
 			t.Errorf("%s: status %d %s", who, w.Code, w.Body)
 		}
+	}
+	var of []string
+	for _, a := range svc.Kept() {
+		of = append(of, a.Tenant)
+	}
+	if slices.Sort(of); !slices.Equal(of, []string{"a", "b"}) {
+		t.Errorf("answers are kept for %q", of)
 	}
 	if w := change(api, "POST", "/v1/sandboxes", `{"image":"a"}`, "k", bearer("read.a")...); w.Code != 403 {
 		t.Errorf("a reader: status %d %s", w.Code, w.Body)
