@@ -73,10 +73,15 @@ func Ensure(ctx context.Context, p paths.Paths) (*client.Client, httpwire.Health
 	return Connect(ctx, p)
 }
 
-// nobodyListens reports whether err says that there is no socket, or only that
-// of a dead daemon.
+// nobodyListens reports whether err says that there is no socket, or only that of a
+// dead daemon: also one that died while it was asked.
 func nobodyListens(err error) bool {
-	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED)
+	for _, gone := range []error{syscall.ENOENT, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF} {
+		if errors.Is(err, gone) {
+			return true
+		}
+	}
+	return false
 }
 
 // start starts a daemon, which inherits startLock, and waits for its message.

@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -106,6 +108,38 @@ func TestEnsureAgainAfterTheDaemonDied(t *testing.T) {
 		if err := release(lock); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A daemon that is being killed may have taken the connection already.
+func TestEnsureWhileTheDaemonDies(t *testing.T) {
+	p := testPaths(t)
+	useEnv(t, p)
+	if err := p.MakeRuntime(); err != nil {
+		t.Fatal(err)
+	}
+	dying, err := net.Listen("unix", p.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		conn, err := dying.Accept()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		dying.Close() // its file goes, too: the next one finds nobody
+		conn.Close()
+	})
+	c, h, err := Ensure(t.Context(), p)
+	asked.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if h.PID == os.Getpid() {
+		t.Error("no daemon was started")
 	}
 }
 
