@@ -10,7 +10,8 @@ import (
 // DefaultTenant is whose things are that the owner of the daemon makes.
 const DefaultTenant = "default"
 
-// Caller is on whose behalf something is done.
+// Caller is on whose behalf something is done. The one without a tenant is nobody:
+// it sees nothing, and may do nothing.
 type Caller struct {
 	Tenant string
 	Scope  sandbox.Scope
@@ -42,13 +43,19 @@ type key struct{}
 // With returns a context in which c is the caller.
 func With(ctx context.Context, c Caller) context.Context { return context.WithValue(ctx, key{}, c) }
 
-// From returns the caller. Whoever calls without one is a part of the daemon, and
-// its owner.
+// From returns the caller. Without one it is nobody: a part of the daemon that does
+// something by itself says on whose behalf.
 func From(ctx context.Context) Caller {
-	if c, ok := ctx.Value(key{}).(Caller); ok {
-		return c
+	c, _ := ctx.Value(key{}).(Caller)
+	return c
+}
+
+// Known refuses nobody.
+func (c Caller) Known() error {
+	if c.Tenant == "" {
+		return sandbox.Errorf(sandbox.CodeUnknownUser, "nobody knows on whose behalf this is to be done")
 	}
-	return Owner(0)
+	return nil
 }
 
 // Bound reports whether c sees only a part of its tenant's things.
@@ -59,7 +66,7 @@ func (c Caller) Bound() bool { return c.Tree != "" || c.Sandbox != "" }
 // by any sandbox or snapshot in it, and is all that is below.
 func (c Caller) Sees(tenant string, line []string) bool {
 	switch {
-	case tenant != c.Tenant, len(line) == 0:
+	case c.Tenant == "", tenant != c.Tenant, len(line) == 0:
 		return false
 	case c.Sandbox != "":
 		return line[len(line)-1] == c.Sandbox
@@ -69,8 +76,12 @@ func (c Caller) Sees(tenant string, line []string) bool {
 	return true
 }
 
-// MayMake refuses callers whose view is too narrow to have what they make in it.
+// MayMake refuses nobody, and callers whose view is too narrow to have what they make
+// in it.
 func (c Caller) MayMake(what string) error {
+	if err := c.Known(); err != nil {
+		return err
+	}
 	if c.Sandbox != "" {
 		return sandbox.Errorf(sandbox.CodeForbidden, "this token is bound to sandbox %s: it cannot make %s", c.Sandbox, what)
 	}

@@ -19,6 +19,7 @@ func TestWhoSeesWhat(t *testing.T) {
 		"another's":                 {Caller{Tenant: "a"}, "b", child, false},
 		"the owner, another's":      {Owner(0), "b", child, false},
 		"nobody's":                  {Caller{}, "a", child, false},
+		"nobody, what has no owner": {Caller{}, "", child, false},
 		"in the tree":               {Caller{Tenant: "a", Tree: "r"}, "a", child, true},
 		"the tree's first":          {Caller{Tenant: "a", Tree: "r"}, "a", root, true},
 		"above the tree":            {Caller{Tenant: "a", Tree: "c"}, "a", root, false},
@@ -38,9 +39,9 @@ func TestBoundCallersCannotMakeWhatTheyWouldNotSee(t *testing.T) {
 		caller             Caller
 		children, newTrees bool
 	}{
-		"tenant":  {Caller{}, true, true},
-		"tree":    {Caller{Tree: "r"}, true, false},
-		"sandbox": {Caller{Sandbox: "r"}, false, false},
+		"tenant":  {Caller{Tenant: "a"}, true, true},
+		"tree":    {Caller{Tenant: "a", Tree: "r"}, true, false},
+		"sandbox": {Caller{Tenant: "a", Sandbox: "r"}, false, false},
 	} {
 		if err := c.caller.MayMake("x"); (err == nil) != c.children || err != nil && sandbox.CodeOf(err) != sandbox.CodeForbidden {
 			t.Errorf("%s: children: %v", name, err)
@@ -53,8 +54,14 @@ func TestBoundCallersCannotMakeWhatTheyWouldNotSee(t *testing.T) {
 
 func TestCallerTravelsWithTheContext(t *testing.T) {
 	ctx := context.Background()
-	if !From(ctx).Owner {
-		t.Error("a part of the daemon is not its owner")
+	nobody := From(ctx)
+	if nobody != (Caller{}) {
+		t.Errorf("without a caller: %+v", nobody)
+	}
+	for what, err := range map[string]error{"asks": nobody.Known(), "makes": nobody.MayMake("x"), "makes a tree": nobody.MayMakeTree("x")} {
+		if sandbox.CodeOf(err) != sandbox.CodeUnknownUser {
+			t.Errorf("nobody %s: %v", what, err)
+		}
 	}
 	if got := From(With(ctx, Caller{Tenant: "a"})); got.Tenant != "a" || got.Owner {
 		t.Errorf("%+v", got)

@@ -25,6 +25,9 @@ func (m *Manager) AppendAudit(e sandbox.AuditEntry) {
 // of the daemon.
 func (m *Manager) AuditEntries(ctx context.Context, since int64, limit int) ([]sandbox.AuditEntry, error) {
 	c := access.From(ctx)
+	if err := c.Known(); err != nil {
+		return nil, err
+	}
 	var list []sandbox.AuditEntry
 	err := m.audit.Entries(ctx, since, func(e sandbox.AuditEntry) bool {
 		if c.Owner || e.Tenant == c.Tenant {

@@ -325,7 +325,7 @@ func (m *Manager) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error)
 func (m *Manager) List(ctx context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
 	image := f.Image
 	if image != "" {
-		if img, err := m.imagesFor(ctx).Resolve(image); err == nil {
+		if img, err := m.findImage(ctx, image); err == nil {
 			image = img.ID
 		}
 	}

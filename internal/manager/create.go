@@ -35,7 +35,7 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 	if sandbox.IsID(sandbox.KindSnapshot, req.Image) {
 		return m.createFromSnapshot(ctx, req)
 	}
-	img, err := m.imagesFor(ctx).Resolve(req.Image)
+	img, err := m.findImage(ctx, req.Image)
 	if sandbox.CodeOf(err) == sandbox.CodeNotFound {
 		if _, serr := m.resolveSnapshot(ctx, req.Image); serr == nil {
 			return m.createFromSnapshot(ctx, req)

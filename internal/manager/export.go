@@ -64,7 +64,11 @@ func (m *Manager) Commit(ctx context.Context, ref string, req sandbox.CommitRequ
 	if err := access.From(ctx).MayMakeTree("images"); err != nil {
 		return nil, err
 	}
-	img, err := m.imagesFor(ctx).Make(ctx, image.Options{Name: name, Source: source, Config: &config, Progress: progress}, func(d *image.Draft) error {
+	images, err := m.imagesFor(ctx)
+	if err != nil {
+		return nil, err
+	}
+	img, err := images.Make(ctx, image.Options{Name: name, Source: source, Config: &config, Progress: progress}, func(d *image.Draft) error {
 		return packError(p.src.Fill(ctx, d))
 	})
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/alarm"
 	"ramet.dev/ramet/internal/control"
 	"ramet.dev/ramet/internal/feed"
@@ -29,11 +30,14 @@ import (
 	"ramet.dev/ramet/internal/wire"
 )
 
+// asOwner is the context of what the owner of the daemon does.
+var asOwner = access.With(context.Background(), access.Owner(0))
+
 // managerOf returns a manager with one running sandbox, whose sentry answers as
 // the test says.
 func managerOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Manager, *box) {
 	t.Helper()
-	records, err := store.Open(context.Background(), filepath.Join(t.TempDir(), "registry.db"))
+	records, err := store.Open(asOwner, filepath.Join(t.TempDir(), "registry.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +51,7 @@ func managerOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Manager, *
 	if answers != nil {
 		b.sentry = fakeSentry(t, func(_ *os.Process, _ *launch.Sentry, call *wire.Call) (any, error) { return answers(call) })
 	}
-	ledger, err := quota.Open(context.Background(), records)
+	ledger, err := quota.Open(asOwner, records)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +85,7 @@ func TestProcessesOfAHostileSentry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, b := managerOf(t, func(call *wire.Call) (any, error) { return answers(call.Page.After), nil })
-			list, err := m.Processes(context.Background(), b.id, true)
+			list, err := m.Processes(asOwner, b.id, true)
 			if sandbox.CodeOf(err) != sandbox.CodeCorrupt || !strings.Contains(err.Error(), "the sandbox's sentry answered wrongly") {
 				t.Errorf("%d processes, %v", len(list), err)
 			}
@@ -94,7 +98,7 @@ func TestProcessesOfAHostileSentry(t *testing.T) {
 		}
 		return wire.Processes{List: process(6)}, nil
 	})
-	if list, err := m.Processes(context.Background(), b.id, true); err != nil || len(list) != 4 {
+	if list, err := m.Processes(asOwner, b.id, true); err != nil || len(list) != 4 {
 		t.Errorf("%v, %v", list, err)
 	}
 }
@@ -107,7 +111,7 @@ func TestStartedProcessIsTold(t *testing.T) {
 		}
 		return nil, sandbox.Errorf(sandbox.CodeTimeout, "too busy")
 	})
-	p, err := m.StartProcess(context.Background(), b.id, sandbox.StartRequest{Argv: []string{"sleep", "9"}, Stdin: true})
+	p, err := m.StartProcess(asOwner, b.id, sandbox.StartRequest{Argv: []string{"sleep", "9"}, Stdin: true})
 	if err != nil || p.PID != 7 || p.Command != "sleep 9" || p.Kept == nil || !p.Kept.Stdin {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -128,7 +132,7 @@ func TestPauseIsRecordedFirst(t *testing.T) {
 		return struct{}{}, nil
 	})
 	unrecordable(b)
-	if _, err := m.Pause(context.Background(), b.id); err == nil {
+	if _, err := m.Pause(asOwner, b.id); err == nil {
 		t.Error("it was paused without a record")
 	}
 	if v := b.view(); v.State != sandbox.StateRunning {
@@ -143,7 +147,7 @@ func TestPauseIsRecordedFirst(t *testing.T) {
 
 // TestPauseIsFinished has the caller go away while the sandbox is being paused.
 func TestPauseIsFinished(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(asOwner)
 	defer cancel()
 	var paused atomic.Bool
 	m, b := managerOf(t, func(call *wire.Call) (any, error) {
@@ -165,7 +169,7 @@ func TestPauseIsFinished(t *testing.T) {
 // TestOwnSnapshotIsKeptWhole has one of the records fail that a snapshot needs
 // which a sandbox asked for.
 func TestOwnSnapshotIsKeptWhole(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	count := func(m *Manager) (n int) {
 		for _, table := range []store.Table{store.Snapshots, store.Grants, store.Sandboxes} {
 			if err := m.store.Each(ctx, table, func(string, []byte) error { n++; return nil }); err != nil {
@@ -213,7 +217,7 @@ func TestOwnRequestsMayNotEndTheDaemon(t *testing.T) {
 	m.log = slog.New(slog.NewTextHandler(&log, nil))
 	b.rec.Control, b.rec.Sandbox.SelfControl = &right{Grant: "g"}, &sandbox.SelfControl{Forks: 1, Depth: 1}
 	m.grants["g"] = &grant{id: "g"} // without what newGrant makes
-	answer := m.serve(context.Background(), b.sentry, rate.NewLimiter(1, 1), []byte(`{"op":"info"}`), 1)
+	answer := m.serve(asOwner, b.sentry, rate.NewLimiter(1, 1), []byte(`{"op":"info"}`), 1)
 	if code := codeOf(t, answer); code != string(sandbox.CodeInternal) || !strings.Contains(log.String(), "panicked") {
 		t.Errorf("the answer is %s, the log %q", answer, log.String())
 	}
@@ -222,7 +226,7 @@ func TestOwnRequestsMayNotEndTheDaemon(t *testing.T) {
 // TestOwnRequestsArePacedFirst has a sandbox ask that may not.
 func TestOwnRequestsArePacedFirst(t *testing.T) {
 	m, b := managerOf(t, func(*wire.Call) (any, error) { return nil, errors.New("not expected") })
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(asOwner, time.Minute)
 	defer cancel()
 	pace := rate.NewLimiter(rate.Every(time.Hour), 1)
 	ask := func() string { return codeOf(t, m.serve(ctx, b.sentry, pace, []byte(`{"op":"info"}`), 1)) }
@@ -240,7 +244,7 @@ func TestPanicFailsOneChild(t *testing.T) {
 	m, b := managerOf(t, nil) // which has no pool
 	m.log = slog.New(slog.NewTextHandler(&log, nil))
 	made := &batch{m: m, timeout: time.Minute, drafts: make([]draft, 1), children: make([]sandbox.Child, 1), sentries: make([]*launch.Sentry, 1), boxes: []*box{b}}
-	made.makeOne(context.Background(), 0, &freeze{}, nil, false)
+	made.makeOne(asOwner, 0, &freeze{}, nil, false)
 	if e := made.children[0].Error; sandbox.CodeOf(e) != sandbox.CodeInternal || made.boxes[0] != nil || !strings.Contains(log.String(), "panicked") {
 		t.Errorf("the child is %+v, the log %q", made.children[0], log.String())
 	}

@@ -20,22 +20,38 @@ import (
 
 // Images lists the images.
 func (m *Manager) Images(ctx context.Context) ([]sandbox.Image, error) {
-	return m.imagesFor(ctx).List()
+	images, err := m.imagesFor(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return images.List()
 }
 
 // imagesFor returns the images as the caller sees them. The owner of the daemon
 // sees those besides that have lost all their names.
-func (m *Manager) imagesFor(ctx context.Context) *image.Store {
+func (m *Manager) imagesFor(ctx context.Context) (*image.Store, error) {
 	c := access.From(ctx)
-	if c.Owner {
-		return m.images.ForAll()
+	switch err := c.Known(); {
+	case err != nil:
+		return nil, err
+	case c.Owner:
+		return m.images.ForAll(), nil
 	}
-	return m.images.For(ownerIn(c.Tenant))
+	return m.images.For(ownerIn(c.Tenant)), nil
+}
+
+// findImage returns the image that the caller calls ref, which may be its id.
+func (m *Manager) findImage(ctx context.Context, ref string) (sandbox.Image, error) {
+	images, err := m.imagesFor(ctx)
+	if err != nil {
+		return sandbox.Image{}, err
+	}
+	return images.Resolve(ref)
 }
 
 // GetImage returns one image.
 func (m *Manager) GetImage(ctx context.Context, ref string) (*sandbox.Image, error) {
-	img, err := m.imagesFor(ctx).Resolve(ref)
+	img, err := m.findImage(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +64,11 @@ func (m *Manager) RemoveImage(ctx context.Context, ref string) error {
 	if err := access.From(ctx).MayMakeTree("or remove images"); err != nil {
 		return err
 	}
-	return m.removeImage(m.imagesFor(ctx), ref)
+	images, err := m.imagesFor(ctx)
+	if err != nil {
+		return err
+	}
+	return m.removeImage(images, ref)
 }
 
 func (m *Manager) removeImage(from *image.Store, ref string) error {
@@ -109,7 +129,10 @@ func (m *Manager) CreateImage(ctx context.Context, req sandbox.ImageRequest, pro
 	if req.Path != "" && !caller.Owner {
 		return nil, sandbox.Errorf(sandbox.CodeForbidden, "only the owner of the daemon may import files of its host: pull the image from a registry, or commit a sandbox")
 	}
-	images := m.imagesFor(ctx)
+	images, err := m.imagesFor(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var mu sync.Mutex // phases of a build overlap
 	opt := image.Options{Name: req.Name, Progress: func(p sandbox.Progress) {
 		mu.Lock()
@@ -117,7 +140,6 @@ func (m *Manager) CreateImage(ctx context.Context, req sandbox.ImageRequest, pro
 		progress(p)
 	}}
 	var img sandbox.Image
-	var err error
 	switch {
 	case req.Ref != "":
 		img, err = images.Pull(ctx, req.Ref, image.PullOptions{Options: opt})
@@ -258,7 +280,11 @@ func (m *Manager) packRoot(ctx context.Context, sentry *launch.Sentry, imageID s
 	if err != nil {
 		return sandbox.Image{}, err
 	}
-	return m.imagesFor(ctx).Make(ctx, opt, func(d *image.Draft) error { return packError(src.Fill(ctx, d)) })
+	images, err := m.imagesFor(ctx)
+	if err != nil {
+		return sandbox.Image{}, err
+	}
+	return images.Make(ctx, opt, func(d *image.Draft) error { return packError(src.Fill(ctx, d)) })
 }
 
 // tailBuffer keeps the end of what is written to it.

@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -34,7 +33,7 @@ func TestRetirementIsDueAtItsEnd(t *testing.T) {
 	live(10_000)
 	b.op.Unlock()
 	m.chores.Wait()
-	if _, err := m.resolve(context.Background(), b.id); err != nil {
+	if _, err := m.resolve(asOwner, b.id); err != nil {
 		t.Errorf("it was destroyed, although it was given more time: %v", err)
 	}
 	if at, any := b.nextLook(clock.Now()); !any || !at.After(clock.Now()) {
@@ -52,7 +51,7 @@ func TestOpenFilesAreUsed(t *testing.T) {
 		defer b.mu.Unlock()
 		return b.idle(time.Now().Add(time.Hour)) != ""
 	}
-	f, err := m.OpenFile(context.Background(), b.id, sandbox.FileRef{Path: "/large"})
+	f, err := m.OpenFile(asOwner, b.id, sandbox.FileRef{Path: "/large"})
 	if err != nil {
 		t.Fatal(err)
 	}

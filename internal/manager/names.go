@@ -18,6 +18,9 @@ func (m *Manager) resolve(ctx context.Context, ref string) (*box, error) {
 	if err := sandbox.ValidRef(sandbox.KindSandbox, "id", ref); err != nil {
 		return nil, err
 	}
+	if err := access.From(ctx).Known(); err != nil {
+		return nil, err
+	}
 	b, ok := find(ctx, m, ref, m.names, m.boxes)
 	if !ok {
 		return nil, sandbox.NotFound("sandbox", ref)
@@ -28,6 +31,9 @@ func (m *Manager) resolve(ctx context.Context, ref string) (*box, error) {
 // resolveSnapshot is resolve for snapshots.
 func (m *Manager) resolveSnapshot(ctx context.Context, ref string) (*snapshot, error) {
 	if err := sandbox.ValidRef(sandbox.KindSnapshot, "snapshot", ref); err != nil {
+		return nil, err
+	}
+	if err := access.From(ctx).Known(); err != nil {
 		return nil, err
 	}
 	s, ok := find(ctx, m, ref, m.snapNames, m.snaps)

@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -19,7 +18,7 @@ func spent(t *testing.T) (*Manager, *box) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.audit.Close() })
-	if err := m.ledger.Set(context.Background(), b.tenant(), sandbox.TenantUpdate{Quota: &sandbox.Quota{CPUSeconds: 1}}); err != nil {
+	if err := m.ledger.Set(asOwner, b.tenant(), sandbox.TenantUpdate{Quota: &sandbox.Quota{CPUSeconds: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	m.ledger.Spend(b.tenant(), b.id, "key", 2)
@@ -34,8 +33,8 @@ func TestBusySandboxesAreNotWaitedFor(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		m.stopSpenders(context.Background())
-		if m.makeRoom(context.Background()) {
+		m.stopSpenders(asOwner)
+		if m.makeRoom(asOwner) {
 			t.Error("it was put to disk")
 		}
 	}()
@@ -46,7 +45,7 @@ func TestBusySandboxesAreNotWaitedFor(t *testing.T) {
 	}
 	b.op.RUnlock()
 	<-done
-	m.stopSpenders(context.Background())
+	m.stopSpenders(asOwner)
 	if v := b.view(); v.State != sandbox.StatePaused {
 		t.Errorf("it is %s, and its processor time is used up", v.State)
 	}
@@ -54,7 +53,7 @@ func TestBusySandboxesAreNotWaitedFor(t *testing.T) {
 
 // TestSpendersAreNotWoken does what lets a sandbox run whose processor time is used up.
 func TestSpendersAreNotWoken(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	m, b := spent(t)
 	s := &snapshot{id: sandbox.NewID(sandbox.KindSnapshot)}
 	s.rec.Ancestors, s.rec.Snapshot.Sandbox = []string{b.id}, b.id

@@ -237,7 +237,10 @@ func (m *Manager) GiveImage(ctx context.Context, tenant string, req sandbox.Give
 	if err := token.ValidTenant(tenant); err != nil {
 		return nil, err
 	}
-	from := m.imagesFor(ctx)
+	from, err := m.imagesFor(ctx)
+	if err != nil {
+		return nil, err
+	}
 	img, err := from.Resolve(req.Image)
 	if err != nil {
 		return nil, err

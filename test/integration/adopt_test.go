@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"database/sql"
 	"encoding/json"
 	"net"
@@ -160,7 +159,7 @@ func TestAdoptedMemoryIsCompared(t *testing.T) {
 			l := &liar{t: t, change: func(info *wire.Adopted, files []*os.File) { change(t, info, files) }}
 			l.listen(socket)
 			n.open()
-			s, err := n.m.Get(context.Background(), child)
+			s, err := n.m.Get(asOwner, child)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -214,7 +213,7 @@ func TestAdoptedMemoryIsRecorded(t *testing.T) {
 	l := &liar{t: t, change: func(_ *wire.Adopted, files []*os.File) { files[0], files[1] = files[1], files[0] }}
 	l.listen(socket)
 	n.open()
-	if s, err := n.m.Get(context.Background(), child); err != nil || s.State != sandbox.StateFailed {
+	if s, err := n.m.Get(asOwner, child); err != nil || s.State != sandbox.StateFailed {
 		t.Errorf("the child is %+v (%v)", s, err)
 	}
 	n.mustHold("parent", "zero")
@@ -236,7 +235,7 @@ func TestOpenWhenShort(t *testing.T) {
 	kinds := map[sandbox.Code]int{}
 	for free := 0; n.m == nil; free++ {
 		var err error
-		withDescriptors(t, free, func() { n.m, err = manager.Open(context.Background(), n.config()) })
+		withDescriptors(t, free, func() { n.m, err = manager.Open(asOwner, n.config()) })
 		if err != nil {
 			kinds[sandbox.CodeOf(err)]++
 		}
@@ -249,7 +248,7 @@ func TestOpenWhenShort(t *testing.T) {
 		t.Error("it failed too rarely while it took over sandboxes: the test proves nothing")
 	}
 	n.fds["pipe"] += 2 // Go leaves one when it cannot fork into a user namespace
-	list, err := n.m.List(context.Background(), sandbox.ListFilter{State: sandbox.StateRunning})
+	list, err := n.m.List(asOwner, sandbox.ListFilter{State: sandbox.StateRunning})
 	if err != nil || len(list) != sandboxes {
 		t.Fatalf("%d of %d sandboxes are running (%v)", len(list), sandboxes, err)
 	}

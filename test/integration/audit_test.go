@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -43,7 +42,7 @@ func TestAuditSaysWhatWasDone(t *testing.T) {
 	api := httpapi.New(httpapi.Config{Service: n.m, Identify: apitest.Owner, Logger: n.log})
 	server := httptest.NewServer(http.HandlerFunc(api.ServeHTTP))
 	defer server.Close()
-	ctx := context.Background()
+	ctx := asOwner
 	issued, err := n.m.CreateToken(who.With(ctx, who.Owner(0)), sandbox.TokenRequest{Scope: sandbox.ScopeAdmin})
 	if err != nil {
 		t.Fatal(err)

@@ -20,10 +20,10 @@ func TestCancel(t *testing.T) {
 	n.reopen() // so that all sentries are a sandbox's
 	n.create("base")
 	n.hold("base", "-value", "zero", "-only", "heap,files,child")
-	if _, err := n.m.Snapshot(context.Background(), "base", sandbox.SnapshotRequest{Name: "start"}); err != nil {
+	if _, err := n.m.Snapshot(asOwner, "base", sandbox.SnapshotRequest{Name: "start"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.m.Rollback(context.Background(), "base", "start"); err != nil {
+	if _, err := n.m.Rollback(asOwner, "base", "start"); err != nil {
 		t.Fatal(err) // from now on the snapshot's files are open
 	}
 	n.mustHold("base", "zero")
@@ -56,8 +56,8 @@ func TestCancel(t *testing.T) {
 		{"commit", 40 * time.Millisecond, func(ctx context.Context) error {
 			_, err := n.m.Commit(ctx, "base", sandbox.CommitRequest{Name: "new"}, func(sandbox.Progress) {})
 			if err == nil {
-				err = n.m.RemoveImage(context.Background(), "new")
-			} else if _, rerr := n.m.GetImage(context.Background(), "new"); sandbox.CodeOf(rerr) != sandbox.CodeNotFound {
+				err = n.m.RemoveImage(asOwner, "new")
+			} else if _, rerr := n.m.GetImage(asOwner, "new"); sandbox.CodeOf(rerr) != sandbox.CodeNotFound {
 				t.Errorf("a cancelled commit left an image: %v", rerr)
 			}
 			return err
@@ -81,7 +81,7 @@ func (n *node) cancelOften(t *testing.T, most time.Duration, run func(context.Co
 	cancelled := 0
 	for range cancelRounds {
 		err := runCancelled(rng, most, run)
-		snaps, listErr := n.m.Snapshots(context.Background())
+		snaps, listErr := n.m.Snapshots(asOwner)
 		if listErr != nil {
 			t.Fatal(listErr)
 		}
@@ -109,7 +109,7 @@ func (n *node) cancelOften(t *testing.T, most time.Duration, run func(context.Co
 	eventually(t, "descriptors", func() error { return moreThan(idle, openFiles(t)) })
 	n.checkSnapshots()
 	eventually(t, "processes in the sandbox", func() error {
-		list, err := n.m.Processes(context.Background(), "base", false)
+		list, err := n.m.Processes(asOwner, "base", false)
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (n *node) cancelOften(t *testing.T, most time.Duration, run func(context.Co
 }
 
 func runCancelled(rng *rand.Rand, most time.Duration, run func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(asOwner)
 	defer cancel()
 	defer time.AfterFunc(time.Duration(rng.Int64N(int64(most))), cancel).Stop()
 	return run(ctx)
@@ -132,7 +132,7 @@ func runCancelled(rng *rand.Rand, most time.Duration, run func(context.Context) 
 // names returns the names or ids of all sandboxes.
 func (n *node) names(t testing.TB) []string {
 	t.Helper()
-	list, err := n.m.List(context.Background(), sandbox.ListFilter{})
+	list, err := n.m.List(asOwner, sandbox.ListFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func (n *node) names(t testing.TB) []string {
 // "start".
 func (n *node) destroyAllButStart() {
 	n.t.Helper()
-	ctx := context.Background()
+	ctx := asOwner
 	list, err := n.m.List(ctx, sandbox.ListFilter{})
 	if err != nil {
 		n.t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 
 func (n *node) snapshot(ref string, req sandbox.SnapshotRequest) *sandbox.Snapshot {
 	n.t.Helper()
-	s, err := n.m.Snapshot(context.Background(), ref, req)
+	s, err := n.m.Snapshot(asOwner, ref, req)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func (n *node) snapshot(ref string, req sandbox.SnapshotRequest) *sandbox.Snapsh
 // restoredHolds checks that what is restored from a snapshot holds value.
 func (n *node) restoredHolds(snap, value string) {
 	n.t.Helper()
-	r, err := n.m.Restore(context.Background(), snap, sandbox.RestoreRequest{})
+	r, err := n.m.Restore(asOwner, snap, sandbox.RestoreRequest{})
 	if err != nil {
 		n.t.Fatalf("restore %s: %v", snap, err)
 	}
@@ -43,7 +43,7 @@ func (n *node) snapshotIs(ref string, want sandbox.SnapshotState) *sandbox.Snaps
 	n.t.Helper()
 	var s *sandbox.Snapshot
 	eventually(n.t, ref+" is "+string(want), func() (err error) {
-		if s, err = n.m.GetSnapshot(context.Background(), ref); err == nil && s.State != want {
+		if s, err = n.m.GetSnapshot(asOwner, ref); err == nil && s.State != want {
 			err = fmt.Errorf("it is %s: %s", s.State, s.Reason)
 		}
 		return err
@@ -54,7 +54,7 @@ func (n *node) snapshotIs(ref string, want sandbox.SnapshotState) *sandbox.Snaps
 func (n *node) snapshotIsGone(ref string) {
 	n.t.Helper()
 	eventually(n.t, ref+" is gone", func() error {
-		if s, err := n.m.GetSnapshot(context.Background(), ref); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		if s, err := n.m.GetSnapshot(asOwner, ref); sandbox.CodeOf(err) != sandbox.CodeNotFound {
 			return fmt.Errorf("it is %+v, %w", s, err)
 		}
 		return nil
@@ -64,7 +64,7 @@ func (n *node) snapshotIsGone(ref string) {
 // TestSnapshotChain takes snapshots of one sandbox that has changed little in
 // between, and deletes them in all ways.
 func TestSnapshotChain(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("base")
 	n.hold("base", "-value", "one", "-only", held)
@@ -147,7 +147,7 @@ func TestSnapshotChain(t *testing.T) {
 
 // TestSnapshotInTheBackground uses a snapshot before it is on disk and after.
 func TestSnapshotInTheBackground(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("base")
 	n.hold("base", "-value", "one", "-only", held)
@@ -178,7 +178,7 @@ func TestSnapshotInTheBackground(t *testing.T) {
 
 // TestSnapshotsAreRetained has a tree keep the last snapshots, and for a time.
 func TestSnapshotsAreRetained(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n, clock := newTimedNode(t)
 	keep := 2
 	n.createWith("base", sandbox.LifecycleRequest{KeepSnapshots: &keep, SnapshotMaxAgeMS: ms(time.Hour)})
@@ -222,7 +222,7 @@ func TestSnapshotsAreRetained(t *testing.T) {
 
 // TestSnapshotFilesAreChecked damages and replaces files of a snapshot.
 func TestSnapshotFilesAreChecked(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("base")
 	n.hold("base", "-value", "one", "-only", held)
@@ -338,7 +338,7 @@ func uploadOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
 // TestUploadsSurviveKills kills a daemon that writes snapshots in the background and
 // deletes them. Each is ready and loads then, or has failed.
 func TestUploadsSurviveKills(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	rounds := 10
 	if os.Geteuid() != 0 {
 		rounds = 4

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -28,7 +27,7 @@ func TestManyUsers(t *testing.T) {
 	c := &chaos{node: newNode(t), done: map[string]int{}, lost: map[string]int{}}
 	c.create("base")
 	c.hold("base", "-value", "zero", "-only", "heap,bulk,files,child,shared-bulk,tcp", "-bulk", "2")
-	if _, err := c.m.Snapshot(context.Background(), "base", sandbox.SnapshotRequest{Name: "start"}); err != nil {
+	if _, err := c.m.Snapshot(asOwner, "base", sandbox.SnapshotRequest{Name: "start"}); err != nil {
 		t.Fatal(err)
 	}
 	until := time.Now().Add(duration)
@@ -52,7 +51,7 @@ func TestManyUsers(t *testing.T) {
 	}
 	for _, s := range c.list() {
 		if s.State == sandbox.StatePaused {
-			if _, err := c.m.Resume(context.Background(), s.ID); err != nil {
+			if _, err := c.m.Resume(asOwner, s.ID); err != nil {
 				t.Error(err)
 			}
 		}
@@ -61,7 +60,7 @@ func TestManyUsers(t *testing.T) {
 }
 
 func (c *chaos) list() []sandbox.Sandbox {
-	list, err := c.m.List(context.Background(), sandbox.ListFilter{})
+	list, err := c.m.List(asOwner, sandbox.ListFilter{})
 	if err != nil {
 		c.t.Error(err)
 	}
@@ -70,7 +69,7 @@ func (c *chaos) list() []sandbox.Sandbox {
 
 // step does one random thing.
 func (c *chaos) step(rng *rand.Rand) {
-	ctx := context.Background()
+	ctx := asOwner
 	list := c.list()
 	if len(list) == 0 {
 		return

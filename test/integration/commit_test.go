@@ -24,7 +24,7 @@ import (
 // commit makes an image of a sandbox or snapshot.
 func (n *node) commit(ref, name string) *sandbox.Image {
 	n.t.Helper()
-	img, err := n.m.Commit(context.Background(), ref, sandbox.CommitRequest{Name: name}, func(sandbox.Progress) {})
+	img, err := n.m.Commit(asOwner, ref, sandbox.CommitRequest{Name: name}, func(sandbox.Progress) {})
 	if err != nil {
 		n.t.Fatalf("commit %s: %v", ref, err)
 	}
@@ -34,7 +34,7 @@ func (n *node) commit(ref, name string) *sandbox.Image {
 func (n *node) export(ref string, req sandbox.ExportRequest) []byte {
 	n.t.Helper()
 	var out bytes.Buffer
-	if err := n.m.Export(context.Background(), ref, req, &out); err != nil {
+	if err := n.m.Export(asOwner, ref, req, &out); err != nil {
 		n.t.Fatalf("export %s: %v", ref, err)
 	}
 	return out.Bytes()
@@ -43,7 +43,7 @@ func (n *node) export(ref string, req sandbox.ExportRequest) []byte {
 // createFrom makes a sandbox of an image.
 func (n *node) createFrom(image, name string) *sandbox.Sandbox {
 	n.t.Helper()
-	s, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: image, Name: name})
+	s, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: image, Name: name})
 	if err != nil {
 		n.t.Fatalf("create %s from %s: %v", name, image, err)
 	}
@@ -59,7 +59,7 @@ func (n *node) importBytes(name string, archive []byte) {
 	if err := os.WriteFile(path, archive, 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	if _, err := n.m.CreateImage(context.Background(), sandbox.ImageRequest{Name: name, Path: path}, func(sandbox.Progress) {}); err != nil {
+	if _, err := n.m.CreateImage(asOwner, sandbox.ImageRequest{Name: name, Path: path}, func(sandbox.Progress) {}); err != nil {
 		n.t.Fatalf("import %s: %v", name, err)
 	}
 }
@@ -85,7 +85,7 @@ func tarNames(t testing.TB, archive []byte) []string {
 // TestCommit makes images of a sandbox that goes on, of its child and of its
 // snapshots, and sandboxes of those images.
 func TestCommit(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	config := image.Config{Env: []string{"A=b"}, Cmd: []string{"guest"}, WorkingDir: "/srv", User: "worker"}
 	n.importWith(image.Options{Name: "set", Config: &config})
@@ -167,7 +167,7 @@ func TestCommit(t *testing.T) {
 // TestCommitOfWhatChanges packs a sandbox in which files are replaced all the time,
 // in one order: what is packed must be one moment.
 func TestCommitOfWhatChanges(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(asOwner)
 	n := newNode(t)
 	n.create("parent")
 	var command sync.WaitGroup
@@ -267,7 +267,7 @@ func differing(want, got string) string {
 }
 
 func TestCommitErrors(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	nothing := func(sandbox.Progress) {}
@@ -316,7 +316,7 @@ func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
 // TestPackedMeanwhile destroys a sandbox and removes its image while it is packed.
 func TestPackedMeanwhile(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	n.guest("box", "fill", "/srv/large", "8")
@@ -342,7 +342,7 @@ func TestPackedMeanwhile(t *testing.T) {
 
 // TestCommitDiskFull makes an image on a disk that is too small.
 func TestCommitDiskFull(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	data := newDir(t)
 	if err := unix.Mount("test", data, "tmpfs", 0, "size=64m,mode=0700"); err != nil {
 		t.Skipf("no small disk can be mounted (%v): this needs root", err)

@@ -25,7 +25,7 @@ func (x *contextTest) unread(name string, timeoutMS int64) (ended <-chan error, 
 	g := &gate{open: make(chan struct{}), waiting: make(chan struct{})}
 	ended = inBackground(func() error {
 		req := sandbox.RunCodeRequest{Context: name, Code: fmt.Sprintf(endless, name), TimeoutMS: timeoutMS}
-		_, err := x.m.RunCode(context.Background(), "box", req, httpapi.RunIO{
+		_, err := x.m.RunCode(asOwner, "box", req, httpapi.RunIO{
 			Stdout: g, Stderr: g, Result: func(map[string]json.RawMessage) error { return nil },
 		})
 		return err
@@ -50,7 +50,7 @@ func (x *contextTest) unread(name string, timeoutMS int64) (ended <-chan error, 
 // more after their timeout, when somebody wants the context to do something else, or
 // when others wait for long, and the interpreter keeps what it has.
 func TestContextUnread(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	x := newContextTest(t)
 	for name, c := range map[string]struct {
 		timeoutMS int64
@@ -96,7 +96,7 @@ func TestContextUnread(t *testing.T) {
 func TestContextRemovedUnread(t *testing.T) {
 	x := newContextTest(t)
 	ended, open := x.unread("python", 0)
-	if err := x.m.DestroyContext(context.Background(), "box", "python"); err != nil {
+	if err := x.m.DestroyContext(asOwner, "box", "python"); err != nil {
 		t.Error(err)
 	}
 	open()
@@ -109,7 +109,7 @@ func TestContextRemovedUnread(t *testing.T) {
 // write without end.
 func TestContextLeavesWriters(t *testing.T) {
 	x := newContextTest(t)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(asOwner, patience)
 	defer cancel()
 	out := &slowReader{}
 	r, err := x.m.RunCode(ctx, "box", sandbox.RunCodeRequest{Code: `import os, subprocess
@@ -136,7 +136,7 @@ func TestContextSeedsLate(t *testing.T) {
 		}
 	}
 	signal("box", "STOP")
-	r, err := x.m.Fork(context.Background(), "box", sandbox.ForkRequest{Count: 1})
+	r, err := x.m.Fork(asOwner, "box", sandbox.ForkRequest{Count: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func newContextTest(t *testing.T) *contextTest {
 
 func newContextTestOf(t *testing.T, needs ...string) *contextTest {
 	n := newDatabaseNode(t, needs)
-	if _, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: "databases", Name: "box"}); err != nil {
+	if _, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "databases", Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
 	return &contextTest{n}
@@ -37,7 +37,7 @@ type ran struct {
 }
 
 func (x *contextTest) try(ref string, req sandbox.RunCodeRequest) (*ran, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), fsPatience)
+	ctx, cancel := context.WithTimeout(asOwner, fsPatience)
 	defer cancel()
 	r := &ran{}
 	var shown []map[string]json.RawMessage
@@ -118,7 +118,7 @@ func TestContextCells(t *testing.T) {
 	}
 	_, err = x.try("box", sandbox.RunCodeRequest{Context: "nobody"})
 	wantCode(t, err, sandbox.CodeNotFound)
-	list, err := x.m.Contexts(context.Background(), "box")
+	list, err := x.m.Contexts(asOwner, "box")
 	if err != nil || len(list) != 2 || list[0].Name != "python" || list[0].State != sandbox.ContextIdle || !strings.HasPrefix(list[0].Version, "3.") || list[1].Name != "bash" {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -157,7 +157,7 @@ func TestContextForks(t *testing.T) {
 	x := newContextTest(t)
 	x.value("box", "import random\ndata = ['parent']\nclass C: pass\nc = C()\nrandom.seed(1)")
 	x.shell("box", "v=parent; cd /srv; f() { echo $v $PWD; }")
-	r, err := x.m.Fork(context.Background(), "box", sandbox.ForkRequest{Count: 2})
+	r, err := x.m.Fork(asOwner, "box", sandbox.ForkRequest{Count: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,11 +186,11 @@ func TestContextForks(t *testing.T) {
 	}
 	// Of a child, of a snapshot on disk, and after the daemon was another one.
 	grandchild := x.fork(children[0].ID, 1)[0].ID
-	if _, err := x.m.Snapshot(context.Background(), children[1].ID, sandbox.SnapshotRequest{Name: "kept"}); err != nil {
+	if _, err := x.m.Snapshot(asOwner, children[1].ID, sandbox.SnapshotRequest{Name: "kept"}); err != nil {
 		t.Fatal(err)
 	}
 	x.reopen()
-	restored, err := x.m.Restore(context.Background(), "kept", sandbox.RestoreRequest{})
+	restored, err := x.m.Restore(asOwner, "kept", sandbox.RestoreRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestContextForkDuringRun(t *testing.T) {
 		return err
 	})
 	eventually(t, "the cell runs", func() error { return x.hasFile("box", "/tmp/begun") })
-	r, err := x.m.Fork(context.Background(), "box", sandbox.ForkRequest{Count: 2})
+	r, err := x.m.Fork(asOwner, "box", sandbox.ForkRequest{Count: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestContextForkDuringRun(t *testing.T) {
 		}
 		return err
 	})
-	if was, err := x.m.InterruptContext(context.Background(), interrupted, "python"); err != nil || !was {
+	if was, err := x.m.InterruptContext(asOwner, interrupted, "python"); err != nil || !was {
 		t.Errorf("interrupted: %v, %v", was, err)
 	}
 	x.cell(interrupted, "result").wantError(t, "NameError", 1)
@@ -271,7 +271,7 @@ func TestContextInterruptAndTimeout(t *testing.T) {
 		t.Error(got)
 	}
 	// A caller who goes away interrupts.
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(asOwner)
 	gone := inBackground(func() error {
 		_, err := x.m.RunCode(ctx, "box", sandbox.RunCodeRequest{Code: "open('/tmp/begun', 'w').close()\ntry:\n    time.sleep(1000)\nfinally:\n    kept = 2"}, discardRun())
 		return err
@@ -282,7 +282,7 @@ func TestContextInterruptAndTimeout(t *testing.T) {
 	if got := x.value("box", "kept"); got != "2" {
 		t.Error(got)
 	}
-	if was, err := x.m.InterruptContext(context.Background(), "box", "python"); err != nil || was {
+	if was, err := x.m.InterruptContext(asOwner, "box", "python"); err != nil || was {
 		t.Errorf("nothing runs: %v, %v", was, err)
 	}
 	// What does not end by an interrupt is killed.
@@ -311,7 +311,7 @@ func discardRun() httpapi.RunIO {
 }
 
 func TestContextEnds(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	x := newContextTest(t)
 	x.cell("box", "import os; print('x'); os._exit(3)").wantError(t, sandbox.ContextDied, 3)
 	if got := x.value("box", "import os; os.getpid() > 1"); got != "True" {
@@ -368,7 +368,7 @@ func TestContextEnds(t *testing.T) {
 // TestContextQueue has many run at once: one context serves them in order, two
 // contexts at the same time.
 func TestContextQueue(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	x := newContextTest(t)
 	x.value("box", "order = []; import time, os")
 	first := inBackground(func() error {
@@ -422,7 +422,7 @@ func TestContextQueue(t *testing.T) {
 }
 
 func TestContextVariables(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	x := newContextTest(t)
 	x.value("box", "import random\nsame, changed, gone = 1, [1], 'x'\ndef f(): return 1")
 	x.shell("box", "v=1")
@@ -465,7 +465,7 @@ func TestContextVariables(t *testing.T) {
 }
 
 func TestContextNode(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	x := newContextTestOf(t, "/usr/bin/node")
 	node := func(ref, code string, timeoutMS int64) *ran {
 		t.Helper()
@@ -519,7 +519,7 @@ func TestContextNode(t *testing.T) {
 func TestContextAfterDaemon(t *testing.T) {
 	x := newContextTest(t)
 	x.value("box", "import time, os")
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(asOwner)
 	left := inBackground(func() error {
 		_, err := x.m.RunCode(ctx, "box", sandbox.RunCodeRequest{Code: "open('/tmp/begun', 'w').close()\nwhile True:\n    try:\n        while not os.path.exists('/tmp/go'): time.sleep(0.01)\n        break\n    except KeyboardInterrupt:\n        print('late')\n'late answer'"}, discardRun())
 		return err
@@ -538,7 +538,7 @@ func TestContextAfterDaemon(t *testing.T) {
 		return err
 	})
 	eventually(t, "it waits", func() error {
-		list, err := x.m.Contexts(context.Background(), "box")
+		list, err := x.m.Contexts(asOwner, "box")
 		if err == nil && (list[0].State != sandbox.ContextBusy || list[0].Waiting != 1) {
 			err = fmt.Errorf("%+v", list[0])
 		}

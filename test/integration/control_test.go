@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,7 +39,7 @@ func newControlNode(t *testing.T) *node {
 // createFree makes a sandbox that may control itself.
 func (n *node) createFree(name string, may sandbox.SelfControl) *sandbox.Sandbox {
 	n.t.Helper()
-	s, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: "box", Name: name, SelfControl: &may, Metadata: map[string]string{"outside": "1"}})
+	s, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", Name: name, SelfControl: &may, Metadata: map[string]string{"outside": "1"}})
 	if err != nil {
 		n.t.Fatalf("create: %v", err)
 	}
@@ -78,7 +77,7 @@ func (n *node) wantRefused(ref, line string, code sandbox.Code, words string) {
 // tagged returns the sandboxes with metadata k=v.
 func (n *node) tagged(k, v string) []sandbox.Sandbox {
 	n.t.Helper()
-	list, err := n.m.List(context.Background(), sandbox.ListFilter{Metadata: map[string]string{k: v}})
+	list, err := n.m.List(asOwner, sandbox.ListFilter{Metadata: map[string]string{k: v}})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -97,7 +96,7 @@ func TestControlIsOffByDefault(t *testing.T) {
 	for field, c := range map[string]sandbox.SelfControl{
 		"self_control.forks": {Depth: 1}, "self_control.depth": {Forks: 1}, "self_control.snapshots": {Forks: 1, Depth: 1, Snapshots: 101},
 	} {
-		_, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: "box", SelfControl: &c})
+		_, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", SelfControl: &c})
 		if sandbox.CodeOf(err) != sandbox.CodeInvalid || sandbox.AsError(err).Field != field {
 			t.Errorf("%+v: %v, want an error about %s", c, err, field)
 		}
@@ -156,7 +155,7 @@ func TestControlAgent(t *testing.T) {
 	}
 	// What was changed from outside meanwhile is not the sandbox's any more.
 	mine := "mine"
-	if _, err := n.m.Update(context.Background(), "root", sandbox.UpdateRequest{Metadata: map[string]*string{"a": &mine}}); err != nil {
+	if _, err := n.m.Update(asOwner, "root", sandbox.UpdateRequest{Metadata: map[string]*string{"a": &mine}}); err != nil {
 		t.Fatal(err)
 	}
 	n.wantRefused("root", `{"op":"tag","remove":["a"]}`, sandbox.CodeConflict, "set from outside")
@@ -173,7 +172,7 @@ func TestControlAgent(t *testing.T) {
 	if grants := n.count("grants"); grants != 1 {
 		t.Errorf("%d grants are recorded", grants)
 	}
-	list, err := n.m.List(context.Background(), sandbox.ListFilter{})
+	list, err := n.m.List(asOwner, sandbox.ListFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +218,7 @@ func TestControlRelatives(t *testing.T) {
 // kept.
 func TestControlSnapshots(t *testing.T) {
 	n := newControlNode(t)
-	ctx := context.Background()
+	ctx := asOwner
 	root := n.createFree("root", sandbox.SelfControl{Forks: 5, Depth: 3, Snapshots: 3})
 	n.wantRefused("root", `{"op":"rollback"}`, sandbox.CodeNotFound, "made no snapshot")
 	before := n.say("root", `{"op":"snapshot","name":"good","memory":true}`).Snapshot
@@ -331,7 +330,7 @@ func TestControlAskAgain(t *testing.T) {
 func (n *node) openAfterDeath() {
 	n.t.Helper()
 	eventually(n.t, "the lock of the records", func() (err error) {
-		n.m, err = manager.Open(context.Background(), n.config())
+		n.m, err = manager.Open(asOwner, n.config())
 		return err
 	})
 }

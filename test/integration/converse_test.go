@@ -24,7 +24,7 @@ func (n *node) converse(ref string) *conversation {
 	outR, outW := io.Pipe()
 	c := &conversation{n: n, in: inW, out: bufio.NewReader(outR), ended: make(chan error, 1)}
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+		ctx, cancel := context.WithTimeout(asOwner, 2*patience)
 		defer cancel()
 		r, err := n.m.Exec(ctx, ref, sandbox.ExecRequest{Argv: []string{"guest", "count"}},
 			httpapi.ExecIO{Stdin: inR, Stdout: outW, Stderr: io.Discard})

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -107,7 +106,7 @@ func TestClientDies(t *testing.T) {
 // are no processes and files but theirs.
 func (n *node) checkWhole(base, value string) {
 	n.t.Helper()
-	ctx := context.Background()
+	ctx := asOwner
 	n.mustHold(base, value)
 	list, err := n.m.List(ctx, sandbox.ListFilter{})
 	if err != nil {
@@ -147,7 +146,7 @@ func (n *node) checkWhole(base, value string) {
 // checkSnapshots checks that every snapshot on disk has a record and is ready.
 func (n *node) checkSnapshots() {
 	n.t.Helper()
-	snaps, err := n.m.Snapshots(context.Background())
+	snaps, err := n.m.Snapshots(asOwner)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -173,7 +172,7 @@ func (n *node) checkSnapshots() {
 // nothing else among them.
 func (n *node) checkImages() {
 	n.t.Helper()
-	ctx := context.Background()
+	ctx := asOwner
 	images, err := n.m.Images(ctx)
 	if err != nil {
 		n.t.Fatal(err)
@@ -194,7 +193,7 @@ func (n *node) checkImages() {
 
 func (n *node) destroyAllBut(base string) {
 	n.t.Helper()
-	ctx := context.Background()
+	ctx := asOwner
 	list, err := n.m.List(ctx, sandbox.ListFilter{})
 	if err != nil {
 		n.t.Fatal(err)
@@ -250,7 +249,7 @@ func TestChildSentryDies(t *testing.T) {
 				}
 			}
 		}()
-		r, err := n.m.Fork(context.Background(), "base", sandbox.ForkRequest{Count: 3})
+		r, err := n.m.Fork(asOwner, "base", sandbox.ForkRequest{Count: 3})
 		<-killed
 		if err != nil {
 			// All or nothing: one that dies at the very end takes all with it.
@@ -283,7 +282,7 @@ func (n *node) sentryOf(ref string) int {
 // record, which only the manager may open otherwise.
 func (n *node) processOf(ref string) (pid int, key string) {
 	n.t.Helper()
-	s, err := n.m.Get(context.Background(), ref)
+	s, err := n.m.Get(asOwner, ref)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -340,7 +339,7 @@ func TestSourceSentryDies(t *testing.T) {
 			moment(rng, 50*time.Millisecond)
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}()
-		r, err := n.m.Fork(context.Background(), source, sandbox.ForkRequest{Count: 2})
+		r, err := n.m.Fork(asOwner, source, sandbox.ForkRequest{Count: 2})
 		<-done
 		if err != nil {
 			wantCode(t, err, sandbox.CodeSandboxDied)
@@ -366,7 +365,7 @@ func (n *node) mustFail(ref string) {
 func (n *node) mustFailWith(ref, why string) {
 	n.t.Helper()
 	eventually(n.t, "state of "+ref, func() error {
-		s, err := n.m.Get(context.Background(), ref)
+		s, err := n.m.Get(asOwner, ref)
 		if err != nil {
 			return err
 		}

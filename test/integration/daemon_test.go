@@ -59,7 +59,7 @@ func daemonLoop(v victim, rng *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	ctx := context.Background()
+	ctx := asOwner
 	m, err := manager.Open(ctx, manager.Config{
 		Paths: p, Executable: "/proc/self/exe", Engine: v.Engine, PoolSize: manager.FixedPoolSize(rng.IntN(3)), Log: slog.New(slog.DiscardHandler),
 	})
@@ -161,7 +161,7 @@ func clientLoop(v victim, rng *rand.Rand) error {
 	}
 	for {
 		fmt.Println("fork")
-		if _, err := c.Fork(context.Background(), "base", sandbox.ForkRequest{Count: 1 + rng.IntN(3)}); err != nil {
+		if _, err := c.Fork(asOwner, "base", sandbox.ForkRequest{Count: 1 + rng.IntN(3)}); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -18,7 +17,7 @@ import (
 // memory of its own, until no more can be made, and does what the error says.
 func TestForkChainEnds(t *testing.T) {
 	const most = 125 // each generation has a memory file and one of files
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	last := n.create("").ID
 	n.hold(last, "-value", "0", "-only", "strata")
@@ -100,7 +99,7 @@ func TestTooManyMappings(t *testing.T) {
 	s := e.start()
 	files := []*os.File{many, e.image, source.Memory(), e.files[pages], again}
 	call := &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: wire.Common{ID: "sbx_child", Hostname: "child"}, Generations: frozen.Generations}}
-	_, err = s.Call(context.Background(), call, nil, files...)
+	_, err = s.Call(asOwner, call, nil, files...)
 	wantCode(t, err, sandbox.CodeLimit)
 	if !strings.Contains(fmt.Sprint(err), "vm.max_map_count") {
 		t.Errorf("it does not say what to do: %v", err)

@@ -19,7 +19,7 @@ import (
 // diff returns the changes from one sandbox to another.
 func (n *node) diff(from, to string, req sandbox.DiffRequest) []sandbox.Change {
 	n.t.Helper()
-	d, err := n.m.Diff(context.Background(), from, to, req)
+	d, err := n.m.Diff(asOwner, from, to, req)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestDiff(t *testing.T) {
 	n.guest("parent", "write", "/root/same", "one\ntwo\n")
 	n.guest("parent", "write", "/root/dir/file", "in a directory\n")
 	n.guest("parent", "write", "/root/rewritten", "x")
-	r, err := n.m.Fork(context.Background(), "parent", sandbox.ForkRequest{Names: []string{"a", "b"}})
+	r, err := n.m.Fork(asOwner, "parent", sandbox.ForkRequest{Names: []string{"a", "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestDiff(t *testing.T) {
 		t.Errorf("below /etc differ: %+v", asked)
 	}
 
-	ctx := context.Background()
+	ctx := asOwner
 	for name, memory := range map[string]bool{"in-memory": true, "on-disk": false} {
 		if _, err := n.m.Snapshot(ctx, "parent", sandbox.SnapshotRequest{Name: name, Memory: memory}); err != nil {
 			t.Fatal(err)
@@ -105,11 +105,11 @@ func TestDiff(t *testing.T) {
 			t.Errorf("backwards: %+v", c)
 		}
 	}
-	d, err := n.m.Diff(context.Background(), "a", "b", sandbox.DiffRequest{})
+	d, err := n.m.Diff(asOwner, "a", "b", sandbox.DiffRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	parent, err := n.m.Get(context.Background(), "parent")
+	parent, err := n.m.Get(asOwner, "parent")
 	if err != nil || d.Base != parent.ID {
 		t.Errorf("common ancestor of a and b is %q, not %q (%v)", d.Base, parent.ID, err)
 	}
@@ -118,7 +118,7 @@ func TestDiff(t *testing.T) {
 // TestDiffOfWhatChanges compares two sandboxes in which files are replaced all
 // the time. What vanishes while it is looked at must not fail the whole.
 func TestDiffOfWhatChanges(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(asOwner)
 	n := newNode(t)
 	n.create("parent")
 	n.guest("parent", "write", "/srv/churn/6", "0")
@@ -162,7 +162,7 @@ func TestDiffIsFast(t *testing.T) {
 	n := newNode(t)
 	n.create("parent")
 	n.guest("parent", "many", "/srv/many", fmt.Sprint(files), "1", strings.Repeat("text\n", 100))
-	r, err := n.m.Fork(context.Background(), "parent", sandbox.ForkRequest{Names: []string{"a", "b"}})
+	r, err := n.m.Fork(asOwner, "parent", sandbox.ForkRequest{Names: []string{"a", "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -76,7 +75,7 @@ func fillHostDisk(t *testing.T, disk string, box, parent []string) {
 
 func fillHostDiskOnce(n *node, ref, kind string) {
 	n.t.Helper()
-	ctx := context.Background()
+	ctx := asOwner
 	n.t.Log(n.long(ref, "fs", "fill", "/var/full", kind))
 	n.mustHold("other", "zero")
 	// There is no room for a child. In case there was some left, it must be a whole one.

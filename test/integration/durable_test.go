@@ -120,7 +120,7 @@ func TestSnapshotsSurviveKills(t *testing.T) {
 // many were not and are there.
 func (n *node) verifySnapshots(seen taken) (said, unsaid int) {
 	n.t.Helper()
-	ctx := context.Background()
+	ctx := asOwner
 	base, err := n.m.Get(ctx, "base")
 	if err != nil {
 		n.t.Fatal(err)

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -18,7 +17,7 @@ import (
 
 // operations are all that a reference to a sandbox can be given to.
 func (n *node) operations() map[string]func(ref string) error {
-	ctx := context.Background()
+	ctx := asOwner
 	return map[string]func(ref string) error{
 		"get":       func(ref string) error { _, err := n.m.Get(ctx, ref); return err },
 		"destroy":   func(ref string) error { return n.m.Destroy(ctx, ref) },
@@ -55,7 +54,7 @@ func (n *node) operations() map[string]func(ref string) error {
 func TestBadReferences(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
-	if _, err := n.m.Snapshot(context.Background(), "box", sandbox.SnapshotRequest{Name: "start"}); err != nil {
+	if _, err := n.m.Snapshot(asOwner, "box", sandbox.SnapshotRequest{Name: "start"}); err != nil {
 		t.Fatal(err)
 	}
 	before := filesBelow(t, n.paths.DataDir())
@@ -95,7 +94,7 @@ func randomRef(rng *rand.Rand) string {
 
 // TestNames checks that a name belongs to one sandbox, or snapshot, at a time.
 func TestNames(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	_, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "box"})
@@ -130,7 +129,7 @@ func TestNames(t *testing.T) {
 
 // TestWrongState uses sandboxes that are destroyed, paused or failed.
 func TestWrongState(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	if _, err := n.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "start"}); err != nil {
@@ -213,7 +212,7 @@ func TestWrongState(t *testing.T) {
 
 // TestBadRequests makes requests whose fields cannot be.
 func TestBadRequests(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	fork := func(req sandbox.ForkRequest) func() error {
@@ -265,7 +264,7 @@ func TestForkDeadline(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
 	n.hold("box", "-value", "zero")
-	r, err := n.m.Fork(context.Background(), "box", sandbox.ForkRequest{Names: []string{"a", "b", "c"}, TimeoutMS: 1})
+	r, err := n.m.Fork(asOwner, "box", sandbox.ForkRequest{Names: []string{"a", "b", "c"}, TimeoutMS: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +285,7 @@ func TestForkDeadline(t *testing.T) {
 
 // TestForeignSnapshot rolls back to snapshots of others.
 func TestForeignSnapshot(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("parent")
 	n.guest("parent", "write", "/mark", "parent")
@@ -324,7 +323,7 @@ func TestForeignSnapshot(t *testing.T) {
 // refused and leave nothing, and a sandbox that was to be rolled back must go
 // on.
 func TestCorruptSnapshot(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	n.hold("box", "-value", "zero", "-only", "heap,bulk")
@@ -397,7 +396,7 @@ func TestCorruptSnapshot(t *testing.T) {
 
 // TestDiskFull takes snapshots on a disk that is too small.
 func TestDiskFull(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	data := newDir(t)
 	if err := unix.Mount("test", data, "tmpfs", 0, "size=48m,mode=0700"); err != nil {
 		t.Skipf("no small disk can be mounted (%v): this part needs root", err)
@@ -440,7 +439,7 @@ func TestLimitsNeedGroups(t *testing.T) {
 	if n.hasGroups() {
 		t.Skip("this user has control groups, so limits are not refused: run as another one")
 	}
-	ctx := context.Background()
+	ctx := asOwner
 	_, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Limits: sandbox.Limits{MemoryMiB: 64}})
 	wantCode(t, err, sandbox.CodeIsolation)
 	_, err = n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Require: []string{"cgroup"}})
@@ -457,7 +456,7 @@ func TestOutOfMemory(t *testing.T) {
 	if !n.hasGroups() {
 		t.Skip("there are no control groups for this user, so there is no limit of memory")
 	}
-	ctx := context.Background()
+	ctx := asOwner
 	_, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "box", Limits: sandbox.Limits{MemoryMiB: 64}})
 	if err != nil {
 		t.Fatal(err)
@@ -494,7 +493,7 @@ func TestTaskLimit(t *testing.T) {
 	if !n.hasGroups() {
 		t.Skip("there are no control groups for this user, so limits are refused")
 	}
-	_, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: "box", Name: "box", Limits: sandbox.Limits{Pids: 64}})
+	_, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", Name: "box", Limits: sandbox.Limits{Pids: 64}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -515,7 +514,7 @@ func TestTaskLimit(t *testing.T) {
 // TestDiskLimit writes more than a sandbox may.
 func TestDiskLimit(t *testing.T) {
 	n := newNode(t)
-	_, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: "box", Name: "box", Limits: sandbox.Limits{DiskMiB: 16}})
+	_, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", Name: "box", Limits: sandbox.Limits{DiskMiB: 16}})
 	if err != nil {
 		t.Fatal(err)
 	}

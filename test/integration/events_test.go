@@ -13,7 +13,7 @@ import (
 // events returns the kinds of what happened, in order.
 func (n *node) events(req sandbox.EventRequest) (kinds []sandbox.EventKind, all []sandbox.Event) {
 	n.t.Helper()
-	err := n.m.Events(n.t.Context(), req, func() {}, func(e sandbox.Event) error {
+	err := n.m.Events(asOwnerIn(n.t), req, func() {}, func(e sandbox.Event) error {
 		kinds, all = append(kinds, e.Kind), append(all, e)
 		return nil
 	})
@@ -28,7 +28,7 @@ func TestEvents(t *testing.T) {
 	n := newNode(t)
 	began, ended := make(chan struct{}), make(chan error, 1)
 	var followed []sandbox.EventKind
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(asOwnerIn(t))
 	defer cancel()
 	go func() {
 		ended <- n.m.Events(ctx, sandbox.EventRequest{Since: -1, Follow: true}, func() { close(began) }, func(e sandbox.Event) error {
@@ -42,24 +42,24 @@ func TestEvents(t *testing.T) {
 	<-began
 	base := n.create("base")
 	n.guest("base", "true")
-	p, err := n.m.StartProcess(t.Context(), "base", sandbox.StartRequest{Argv: []string{"guest", "true"}})
+	p, err := n.m.StartProcess(asOwnerIn(t), "base", sandbox.StartRequest{Argv: []string{"guest", "true"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := n.m.Snapshot(t.Context(), "base", sandbox.SnapshotRequest{Name: "s"})
+	snap, err := n.m.Snapshot(asOwnerIn(t), "base", sandbox.SnapshotRequest{Name: "s"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	children := n.fork("base", 2)
 	for _, do := range []func(context.Context, string) (*sandbox.Sandbox, error){n.m.Pause, n.m.Resume} {
-		if _, err := do(t.Context(), "base"); err != nil {
+		if _, err := do(asOwnerIn(t), "base"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := n.m.Rollback(t.Context(), "base", "s"); err != nil {
+	if _, err := n.m.Rollback(asOwnerIn(t), "base", "s"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.m.Promote(t.Context(), children[0].ID); err != nil {
+	if _, err := n.m.Promote(asOwnerIn(t), children[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	n.killSentry(n.sentryOf(children[1].ID))
@@ -104,7 +104,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("since the start: %v", kinds)
 	}
 	n.destroy(children[1].ID)
-	if err := n.m.DeleteSnapshot(t.Context(), "s", sandbox.SnapshotDeletion{}); err != nil {
+	if err := n.m.DeleteSnapshot(asOwnerIn(t), "s", sandbox.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -117,7 +117,7 @@ func TestEventsOfOneSandboxEnd(t *testing.T) {
 	n.create("base")
 	began, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- n.m.Events(t.Context(), sandbox.EventRequest{Sandbox: "base", Follow: true, Since: -1}, func() { close(began) }, func(sandbox.Event) error { return nil })
+		ended <- n.m.Events(asOwnerIn(t), sandbox.EventRequest{Sandbox: "base", Follow: true, Since: -1}, func() { close(began) }, func(sandbox.Event) error { return nil })
 	}()
 	<-began
 	n.destroy("base")
@@ -130,7 +130,7 @@ func TestEventsOfOneSandboxEnd(t *testing.T) {
 		t.Error("the events of a sandbox that is destroyed do not end")
 	}
 	for name, req := range map[string]sandbox.EventRequest{"since": {Since: -2}, "kind": {Kinds: []sandbox.EventKind{"x"}}, "sandbox": {Sandbox: "base"}} {
-		if err := n.m.Events(t.Context(), req, func() { t.Error("it begins") }, nil); err == nil {
+		if err := n.m.Events(asOwnerIn(t), req, func() { t.Error("it begins") }, nil); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

@@ -153,7 +153,7 @@ func (s *slowReader) Write(b []byte) (int, error) {
 // go on.
 func TestExecLeavesWriters(t *testing.T) {
 	n := newNode(t)
-	ctx := context.Background()
+	ctx := asOwner
 	for _, c := range []struct {
 		name string
 		req  sandbox.ExecRequest
@@ -199,7 +199,7 @@ func TestExecLeavesWriters(t *testing.T) {
 
 // noProcesses checks that nothing runs in ref.
 func (n *node) noProcesses(ref string) error {
-	list, err := n.m.Processes(context.Background(), ref, false)
+	list, err := n.m.Processes(asOwner, ref, false)
 	if err == nil && len(list) > 0 {
 		err = fmt.Errorf("still run: %+v", list)
 	}
@@ -271,7 +271,7 @@ func TestSlowReader(t *testing.T) {
 	g := &gate{open: make(chan struct{}), waiting: make(chan struct{})}
 	done := make(chan error)
 	go func() {
-		r, err := n.m.Exec(context.Background(), "box", sandbox.ExecRequest{Argv: []string{"guest", "spew", fmt.Sprint(size)}},
+		r, err := n.m.Exec(asOwner, "box", sandbox.ExecRequest{Argv: []string{"guest", "spew", fmt.Sprint(size)}},
 			httpapi.ExecIO{Stdout: g, Stderr: io.Discard})
 		if err == nil && r.ExitCode != 0 {
 			err = fmt.Errorf("exit code %d", r.ExitCode)
@@ -326,7 +326,7 @@ func (f flood) untilBackedUp() {
 func TestExecCancelBehindUnreadInput(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(asOwner)
 	defer cancel()
 	input := flood{make(chan struct{})}
 	done := make(chan error, 1)
@@ -347,7 +347,7 @@ func TestExecCancelBehindUnreadInput(t *testing.T) {
 
 // TestExecOutlived ends a sandbox under a command. The caller must hear how.
 func TestExecOutlived(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("base")
 	if _, err := n.m.Snapshot(ctx, "base", sandbox.SnapshotRequest{Name: "start"}); err != nil {
@@ -383,7 +383,7 @@ func TestExecOutlived(t *testing.T) {
 // TestImageDefaults checks that commands run where and as whom the image says,
 // in a sandbox, its children and what is restored, unless they say otherwise.
 func TestImageDefaults(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.importWith(image.Options{Name: "worker", Config: &image.Config{Env: []string{"PATH=/bin"}, WorkingDir: "/srv", User: "worker"}})
 	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "worker", Name: "w"}); err != nil {

@@ -47,13 +47,13 @@ func TestArchivesKeepEverything(t *testing.T) {
 		&tar.Header{Typeflag: tar.TypeFifo, Name: "d/pipe", Mode: 0o640},
 		&tar.Header{Typeflag: tar.TypeReg, Name: "/absolute/deep/f", Mode: 0o600, Uname: "x"},
 	)
-	res, err := n.m.WriteArchive(t.Context(), ref, at("/srv/in"), true, in)
+	res, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv/in"), true, in)
 	if err != nil || res.Files != 6 || res.Bytes != 9 {
 		t.Fatalf("extracted %+v, %v", res, err)
 	}
 	n.mustRead(ref, "/srv/in/absolute/deep/f", "x")
 	var out bytes.Buffer
-	if err := n.m.ReadArchive(t.Context(), ref, at("/srv/in/d"), &out); err != nil {
+	if err := n.m.ReadArchive(asOwnerIn(t), ref, at("/srv/in/d"), &out); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -89,13 +89,13 @@ func TestArchivesKeepEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	out.Reset()
-	if err := n.m.ReadArchive(t.Context(), ref, at("/srv/in/d/f"), &out); err != nil {
+	if err := n.m.ReadArchive(asOwnerIn(t), ref, at("/srv/in/d/f"), &out); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.m.WriteArchive(t.Context(), ref, sandbox.FileRef{Path: "/srv/mine", User: "5000:5001"}, false, &out); err != nil {
+	if _, err := n.m.WriteArchive(asOwnerIn(t), ref, sandbox.FileRef{Path: "/srv/mine", User: "5000:5001"}, false, &out); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := n.m.StatFile(t.Context(), ref, at("/srv/mine/f")); err != nil || f.UID != 5000 || f.GID != 5001 || f.Size != 8 {
+	if f, err := n.m.StatFile(asOwnerIn(t), ref, at("/srv/mine/f")); err != nil || f.UID != 5000 || f.GID != 5001 || f.Size != 8 {
 		t.Errorf("extracted as somebody: %+v, %v", f, err)
 	}
 }
@@ -125,28 +125,28 @@ func TestHostileArchives(t *testing.T) {
 		"file over a directory": {[]*tar.Header{{Typeflag: tar.TypeDir, Name: "x/", Mode: 0o755}, reg("x/y"), reg("x")}, sandbox.CodeInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := n.m.WriteArchive(t.Context(), ref, at("/srv/"+strings.ReplaceAll(name, " ", "-")), true, tarOf(t, c.entries...))
+			_, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv/"+strings.ReplaceAll(name, " ", "-")), true, tarOf(t, c.entries...))
 			wantCode(t, err, c.code)
 		})
 	}
 	// A link in the way is replaced, not followed.
-	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv"), false, tarOf(t, link("kept2", "kept"), reg("kept2"))); err != nil {
+	if _, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv"), false, tarOf(t, link("kept2", "kept"), reg("kept2"))); err != nil {
 		t.Error(err)
 	}
 	n.mustRead(ref, "/srv/kept", "kept\n")
 	n.mustRead(ref, "/srv/kept2", "evil")
 	// What the sandbox has prepared does not lead out either.
-	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv/trap"), true, tarOf(t, link("d", "/etc"))); err != nil {
+	if _, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv/trap"), true, tarOf(t, link("d", "/etc"))); err != nil {
 		t.Fatal(err)
 	}
-	_, err := n.m.WriteArchive(t.Context(), ref, at("/srv/trap"), false, tarOf(t, reg("d/evil")))
+	_, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv/trap"), false, tarOf(t, reg("d/evil")))
 	wantCode(t, err, sandbox.CodeHostile)
 	for _, bad := range []string{"no archive at all, but long enough to be a header" + strings.Repeat("x", 600), "\x1f\x8b\x08gzip" + strings.Repeat("\x01", 600)} {
-		_, err := n.m.WriteArchive(t.Context(), ref, at("/srv"), false, strings.NewReader(bad))
+		_, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv"), false, strings.NewReader(bad))
 		wantCode(t, err, sandbox.CodeInvalid)
 	}
 	for _, f := range []string{"/evil", "/etc/evil", "/srv/evil"} {
-		_, err := n.m.StatFile(t.Context(), ref, at(f))
+		_, err := n.m.StatFile(asOwnerIn(t), ref, at(f))
 		wantCode(t, err, sandbox.CodeNotFound)
 	}
 }

@@ -3,7 +3,6 @@ package integration
 import (
 	"archive/tar"
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -22,7 +21,7 @@ func at(path string) sandbox.FileRef { return sandbox.FileRef{Path: path} }
 // put writes a file through the manager.
 func (n *node) put(ref string, req sandbox.WriteRequest, contents string) *sandbox.FileInfo {
 	n.t.Helper()
-	info, err := n.m.WriteFile(context.Background(), ref, req, strings.NewReader(contents))
+	info, err := n.m.WriteFile(asOwner, ref, req, strings.NewReader(contents))
 	if err != nil {
 		n.t.Fatalf("write %q: %v", req.Path, err)
 	}
@@ -31,7 +30,7 @@ func (n *node) put(ref string, req sandbox.WriteRequest, contents string) *sandb
 
 // read reads a file through the manager.
 func (n *node) read(ref string, f sandbox.FileRef) (string, error) {
-	file, err := n.m.OpenFile(context.Background(), ref, f)
+	file, err := n.m.OpenFile(asOwner, ref, f)
 	if err != nil {
 		return "", err
 	}
@@ -48,7 +47,7 @@ func (n *node) mustRead(ref, path, want string) {
 }
 
 func (n *node) change1(ref string, c sandbox.FileChange) error {
-	_, err := n.m.ChangeFile(context.Background(), ref, c)
+	_, err := n.m.ChangeFile(asOwner, ref, c)
 	return err
 }
 
@@ -57,7 +56,7 @@ func (n *node) list(ref string, req sandbox.ListRequest) []string {
 	n.t.Helper()
 	var paths []string
 	for {
-		l, err := n.m.ListFiles(context.Background(), ref, req)
+		l, err := n.m.ListFiles(asOwner, ref, req)
 		if err != nil {
 			n.t.Fatalf("list %q: %v", req.Path, err)
 		}
@@ -79,7 +78,7 @@ func TestFilesAreWrittenAndRead(t *testing.T) {
 	for _, atomic := range []bool{false, true} {
 		dir := fmt.Sprintf("/srv/w-%t", atomic)
 		w := sandbox.WriteRequest{FileRef: at(dir + "/sub/file"), Atomic: atomic}
-		if _, err := n.m.WriteFile(t.Context(), ref, w, strings.NewReader("x")); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		if _, err := n.m.WriteFile(asOwnerIn(t), ref, w, strings.NewReader("x")); sandbox.CodeOf(err) != sandbox.CodeNotFound {
 			t.Errorf("write without the directory: %v", err)
 		}
 		w.Parents = true
@@ -100,9 +99,9 @@ func TestFilesAreWrittenAndRead(t *testing.T) {
 		}
 		stale := w
 		stale.IfMatch = first.ETag
-		_, err := n.m.WriteFile(t.Context(), ref, stale, strings.NewReader("x"))
+		_, err := n.m.WriteFile(asOwnerIn(t), ref, stale, strings.NewReader("x"))
 		wantCode(t, err, sandbox.CodeConflict)
-		now, err := n.m.StatFile(t.Context(), ref, w.FileRef)
+		now, err := n.m.StatFile(asOwnerIn(t), ref, w.FileRef)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +112,7 @@ func TestFilesAreWrittenAndRead(t *testing.T) {
 		}
 		only := w
 		only.New = true
-		_, err = n.m.WriteFile(t.Context(), ref, only, strings.NewReader("x"))
+		_, err = n.m.WriteFile(asOwnerIn(t), ref, only, strings.NewReader("x"))
 		wantCode(t, err, sandbox.CodeConflict)
 		n.mustRead(ref, w.Path, "third")
 		if got := n.list(ref, sandbox.ListRequest{FileRef: at(dir), Limit: 100}); !slices.Equal(got, []string{dir + "/sub", dir + "/sub/file"}) {
@@ -144,24 +143,24 @@ func TestFilesThatAreRefused(t *testing.T) {
 		_, err := n.read(ref, at(path))
 		wantCode(t, err, code)
 		if strings.HasPrefix(path, "/dev") {
-			_, err = n.m.WriteFile(t.Context(), ref, sandbox.WriteRequest{FileRef: at(path)}, strings.NewReader("x"))
+			_, err = n.m.WriteFile(asOwnerIn(t), ref, sandbox.WriteRequest{FileRef: at(path)}, strings.NewReader("x"))
 			wantCode(t, err, code)
 		}
 	}
 	// A pipe that nobody has open.
 	archive := tarOf(t, &tar.Header{Typeflag: tar.TypeFifo, Name: "pipe", Mode: 0o666})
-	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv"), false, archive); err != nil {
+	if _, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv"), false, archive); err != nil {
 		t.Fatal(err)
 	}
 	_, err := n.read(ref, at("/srv/pipe"))
 	wantCode(t, err, sandbox.CodeUnsupported)
 	for _, atomic := range []bool{false, true} {
-		_, err = n.m.WriteFile(t.Context(), ref, sandbox.WriteRequest{FileRef: at("/srv/pipe"), Atomic: atomic}, strings.NewReader("x"))
+		_, err = n.m.WriteFile(asOwnerIn(t), ref, sandbox.WriteRequest{FileRef: at("/srv/pipe"), Atomic: atomic}, strings.NewReader("x"))
 		wantCode(t, err, sandbox.CodeUnsupported)
 	}
 	// A link, where it is not to be followed; and one that leads round in a circle.
 	links := tarOf(t, &tar.Header{Typeflag: tar.TypeSymlink, Name: "link", Linkname: "kept"}, &tar.Header{Typeflag: tar.TypeSymlink, Name: "loop", Linkname: "loop"})
-	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv"), false, links); err != nil {
+	if _, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv"), false, links); err != nil {
 		t.Fatal(err)
 	}
 	n.mustRead(ref, "/srv/link", "kept\n")
@@ -170,7 +169,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 	_, err = n.read(ref, at("/srv/loop"))
 	wantCode(t, err, sandbox.CodeInvalid)
 	for _, atomic := range []bool{false, true} {
-		_, err = n.m.WriteFile(t.Context(), ref, sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: "/srv/link", NoFollow: true}, Atomic: atomic}, strings.NewReader("x"))
+		_, err = n.m.WriteFile(asOwnerIn(t), ref, sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: "/srv/link", NoFollow: true}, Atomic: atomic}, strings.NewReader("x"))
 		wantCode(t, err, sandbox.CodeUnsupported)
 		n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/link"), Atomic: atomic}, "through")
 		n.mustRead(ref, "/srv/kept", "through")
@@ -181,16 +180,16 @@ func TestFilesThatAreRefused(t *testing.T) {
 	_, err = n.read(ref, worker)
 	wantCode(t, err, sandbox.CodePermission)
 	for _, atomic := range []bool{false, true} {
-		_, err = n.m.WriteFile(t.Context(), ref, sandbox.WriteRequest{FileRef: worker, Atomic: atomic}, strings.NewReader("x"))
+		_, err = n.m.WriteFile(asOwnerIn(t), ref, sandbox.WriteRequest{FileRef: worker, Atomic: atomic}, strings.NewReader("x"))
 		wantCode(t, err, sandbox.CodePermission)
-		_, err = n.m.WriteFile(t.Context(), ref, sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: "/etc/new", User: "1000"}, Atomic: atomic}, strings.NewReader("x"))
+		_, err = n.m.WriteFile(asOwnerIn(t), ref, sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: "/etc/new", User: "1000"}, Atomic: atomic}, strings.NewReader("x"))
 		wantCode(t, err, sandbox.CodePermission)
 	}
 	wantCode(t, n.change1(ref, sandbox.FileChange{FileRef: worker, Action: sandbox.FileRemove}), sandbox.CodePermission)
 	_, err = n.read(ref, sandbox.FileRef{Path: "/srv/kept", User: "nobody-here"})
 	wantCode(t, err, sandbox.CodeInvalid)
 	n.mustRead(ref, "/root/secret", "s")
-	if l, err := n.m.StatFile(t.Context(), ref, sandbox.FileRef{Path: "/srv/link", NoFollow: true}); err != nil || l.Type != "symlink" || l.Target != "kept" {
+	if l, err := n.m.StatFile(asOwnerIn(t), ref, sandbox.FileRef{Path: "/srv/link", NoFollow: true}); err != nil || l.Type != "symlink" || l.Target != "kept" {
 		t.Errorf("the link is %+v, %v", l, err)
 	}
 	wantCode(t, n.change1(ref, sandbox.FileChange{FileRef: at("/srv"), Action: sandbox.FileRemove}), sandbox.CodeConflict)
@@ -205,7 +204,7 @@ func TestBrokenUpload(t *testing.T) {
 	broken := func() io.Reader {
 		return io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)), errReader{})
 	}
-	_, err := n.m.WriteFile(t.Context(), ref, sandbox.WriteRequest{FileRef: at("/srv/file"), Atomic: true}, broken())
+	_, err := n.m.WriteFile(asOwnerIn(t), ref, sandbox.WriteRequest{FileRef: at("/srv/file"), Atomic: true}, broken())
 	if !errors.Is(err, errBroken) {
 		t.Errorf("error is %v", err)
 	}
@@ -228,12 +227,12 @@ func (errReader) Read([]byte) (int, error) { return 0, errBroken }
 // TestFullDiskWhileUploading writes more than the disk's limit.
 func TestFullDiskWhileUploading(t *testing.T) {
 	n := newNode(t)
-	s, err := n.m.Create(t.Context(), sandbox.CreateRequest{Image: "box", Limits: sandbox.Limits{DiskMiB: 8}})
+	s, err := n.m.Create(asOwnerIn(t), sandbox.CreateRequest{Image: "box", Limits: sandbox.Limits{DiskMiB: 8}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	endless := rand.NewChaCha8([32]byte{})
-	_, err = n.m.WriteFile(t.Context(), s.ID, sandbox.WriteRequest{FileRef: at("/srv/file"), Atomic: true}, endless)
+	_, err = n.m.WriteFile(asOwnerIn(t), s.ID, sandbox.WriteRequest{FileRef: at("/srv/file"), Atomic: true}, endless)
 	wantCode(t, err, sandbox.CodeNoSpace)
 	if err := n.change1(s.ID, sandbox.FileChange{FileRef: at("/srv/file"), Action: sandbox.FileRemove}); sandbox.CodeOf(err) != sandbox.CodeNotFound {
 		t.Errorf("half a file is there: %v", err)
@@ -243,7 +242,7 @@ func TestFullDiskWhileUploading(t *testing.T) {
 	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "bomb", Size: 1 << 40, Mode: 0o644}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = n.m.WriteArchive(t.Context(), s.ID, at("/srv"), false, io.MultiReader(&bomb, endless))
+	_, err = n.m.WriteArchive(asOwnerIn(t), s.ID, at("/srv"), false, io.MultiReader(&bomb, endless))
 	wantCode(t, err, sandbox.CodeNoSpace)
 	if err := n.change1(s.ID, sandbox.FileChange{FileRef: at("/srv/bomb"), Action: sandbox.FileRemove}); err != nil {
 		t.Error(err)
@@ -271,10 +270,10 @@ func TestFilesWithOddNames(t *testing.T) {
 		}
 	}
 	var archive bytes.Buffer
-	if err := n.m.ReadArchive(t.Context(), ref, at("/srv/odd"), &archive); err != nil {
+	if err := n.m.ReadArchive(asOwnerIn(t), ref, at("/srv/odd"), &archive); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv/copy"), true, &archive); err != nil {
+	if _, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv/copy"), true, &archive); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range oddNames {
@@ -283,7 +282,7 @@ func TestFilesWithOddNames(t *testing.T) {
 	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/odd"), Action: sandbox.FileRemove, Recursive: true}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := n.m.StatFile(t.Context(), ref, at("/srv/odd"))
+	_, err := n.m.StatFile(asOwnerIn(t), ref, at("/srv/odd"))
 	wantCode(t, err, sandbox.CodeNotFound)
 }
 
@@ -296,7 +295,7 @@ func TestFilesAreListed(t *testing.T) {
 	for _, f := range []string{"a/b/c.txt", "a/d.txt", "a.txt", "z"} {
 		n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/l/" + f), Parents: true}, f)
 	}
-	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv/l"), false, tarOf(t, &tar.Header{Typeflag: tar.TypeSymlink, Name: "link", Linkname: "/etc"})); err != nil {
+	if _, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv/l"), false, tarOf(t, &tar.Header{Typeflag: tar.TypeSymlink, Name: "link", Linkname: "/etc"})); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -318,9 +317,9 @@ func TestFilesAreListed(t *testing.T) {
 			}
 		}
 	}
-	_, err := n.m.ListFiles(t.Context(), ref, sandbox.ListRequest{FileRef: at("/srv/l"), Glob: "[", Limit: 1})
+	_, err := n.m.ListFiles(asOwnerIn(t), ref, sandbox.ListRequest{FileRef: at("/srv/l"), Glob: "[", Limit: 1})
 	wantCode(t, err, sandbox.CodeInvalid)
-	_, err = n.m.ListFiles(t.Context(), ref, sandbox.ListRequest{FileRef: at("/srv/l/z"), Limit: 1})
+	_, err = n.m.ListFiles(asOwnerIn(t), ref, sandbox.ListRequest{FileRef: at("/srv/l/z"), Limit: 1})
 	wantCode(t, err, sandbox.CodeInvalid)
 	// The directory itself may be a link; links below it are not followed.
 	if got := n.list(ref, sandbox.ListRequest{FileRef: at("/srv/l/link"), Glob: "passwd", Limit: 10}); !slices.Equal(got, []string{"/srv/l/link/passwd"}) {
@@ -332,7 +331,7 @@ func TestFilesAreListed(t *testing.T) {
 		if req.Limit == 0 {
 			req.Limit = 100
 		}
-		res, err := n.m.SearchFiles(t.Context(), ref, req)
+		res, err := n.m.SearchFiles(asOwnerIn(t), ref, req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -362,7 +361,7 @@ func TestFilesAreListed(t *testing.T) {
 			t.Errorf("%+v: %q, not %q", req, got, want)
 		}
 	}
-	_, err = n.m.SearchFiles(t.Context(), ref, sandbox.SearchRequest{FileRef: at("/srv"), Text: "(", Regexp: true, Limit: 1})
+	_, err = n.m.SearchFiles(asOwnerIn(t), ref, sandbox.SearchRequest{FileRef: at("/srv"), Text: "(", Regexp: true, Limit: 1})
 	wantCode(t, err, sandbox.CodeInvalid)
 }
 
@@ -378,7 +377,7 @@ func TestForkWhileFilesAreOpen(t *testing.T) {
 	in, upload := io.Pipe()
 	uploaded := make(chan error, 1)
 	go func() {
-		_, err := n.m.WriteFile(context.Background(), ref, sandbox.WriteRequest{FileRef: at("/srv/new"), Atomic: true}, in)
+		_, err := n.m.WriteFile(asOwner, ref, sandbox.WriteRequest{FileRef: at("/srv/new"), Atomic: true}, in)
 		uploaded <- err
 	}()
 	write := func(s string) {
@@ -387,7 +386,7 @@ func TestForkWhileFilesAreOpen(t *testing.T) {
 		}
 	}
 	write("before ")
-	down, err := n.m.OpenFile(t.Context(), ref, at("/srv/big"))
+	down, err := n.m.OpenFile(asOwnerIn(t), ref, at("/srv/big"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,7 +436,7 @@ func TestForkWhileFilesAreOpen(t *testing.T) {
 	if want := sha256.Sum256(data); !bytes.Equal(sum.Sum(nil), want[:]) {
 		t.Error("the download differs")
 	}
-	_, err = n.m.StatFile(t.Context(), kids[1].ID, at("/srv/new"))
+	_, err = n.m.StatFile(asOwnerIn(t), kids[1].ID, at("/srv/new"))
 	wantCode(t, err, sandbox.CodeNotFound)
 }
 
@@ -450,7 +449,7 @@ func TestLargeDirectory(t *testing.T) {
 	for i := range files {
 		entries = append(entries, &tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprintf("many/%05d", i*7919%files), Mode: 0o644})
 	}
-	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv"), false, tarOf(t, entries...)); err != nil {
+	if _, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv"), false, tarOf(t, entries...)); err != nil {
 		t.Fatal(err)
 	}
 	for _, limit := range []int{999, 10_000} {
@@ -463,13 +462,13 @@ func TestLargeDirectory(t *testing.T) {
 	if err := n.change1(kid.ID, sandbox.FileChange{FileRef: at("/srv/many"), Action: sandbox.FileRemove, Recursive: true}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := n.m.StatFile(t.Context(), kid.ID, at("/srv/many"))
+	_, err := n.m.StatFile(asOwnerIn(t), kid.ID, at("/srv/many"))
 	wantCode(t, err, sandbox.CodeNotFound)
 	var archive bytes.Buffer
-	if err := n.m.ReadArchive(t.Context(), ref, at("/srv/many"), &archive); err != nil {
+	if err := n.m.ReadArchive(asOwnerIn(t), ref, at("/srv/many"), &archive); err != nil {
 		t.Fatal(err)
 	}
-	if res, err := n.m.WriteArchive(t.Context(), kid.ID, at("/srv"), false, &archive); err != nil || res.Files != files+1 {
+	if res, err := n.m.WriteArchive(asOwnerIn(t), kid.ID, at("/srv"), false, &archive); err != nil || res.Files != files+1 {
 		t.Errorf("copied %+v, %v", res, err)
 	}
 }
@@ -483,11 +482,11 @@ func TestSlowClients(t *testing.T) {
 	c, raw := restOf(t, n)
 	var bodies []io.Closer
 	for range 8 {
-		file, _, err := c.ReadFile(t.Context(), ref, at("/srv/big"))
+		file, _, err := c.ReadFile(asOwnerIn(t), ref, at("/srv/big"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		archive, err := c.ReadArchive(t.Context(), ref, at("/srv"))
+		archive, err := c.ReadArchive(asOwnerIn(t), ref, at("/srv"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -517,20 +516,20 @@ func TestFilesOfOtherStates(t *testing.T) {
 	n := newNode(t)
 	ref := n.create("").ID
 	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/f")}, "before")
-	if _, err := n.m.Pause(t.Context(), ref); err != nil {
+	if _, err := n.m.Pause(asOwnerIn(t), ref); err != nil {
 		t.Fatal(err)
 	}
 	n.mustRead(ref, "/srv/f", "before")
 	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/f"), Atomic: true}, "paused")
-	_, err := n.m.DialPort(t.Context(), ref, 80, 0)
+	_, err := n.m.DialPort(asOwnerIn(t), ref, 80, 0)
 	wantCode(t, err, sandbox.CodeWrongState)
-	if _, err := n.m.Resume(t.Context(), ref); err != nil {
+	if _, err := n.m.Resume(asOwnerIn(t), ref); err != nil {
 		t.Fatal(err)
 	}
 	if got := n.guest(ref, "cat", "/srv/f"); got != "paused" {
 		t.Errorf("the guest reads %q", got)
 	}
-	snap, err := n.m.Snapshot(t.Context(), ref, sandbox.SnapshotRequest{})
+	snap, err := n.m.Snapshot(asOwnerIn(t), ref, sandbox.SnapshotRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -539,14 +538,14 @@ func TestFilesOfOtherStates(t *testing.T) {
 	in, upload := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := n.m.WriteFile(context.Background(), ref, sandbox.WriteRequest{FileRef: at("/srv/up"), Atomic: true}, in)
+		_, err := n.m.WriteFile(asOwner, ref, sandbox.WriteRequest{FileRef: at("/srv/up"), Atomic: true}, in)
 		in.CloseWithError(errBroken)
 		ended <- err
 	}()
 	if _, err := io.WriteString(upload, "x"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.m.Rollback(t.Context(), ref, snap.ID); err != nil {
+	if _, err := n.m.Rollback(asOwnerIn(t), ref, snap.ID); err != nil {
 		t.Fatal(err)
 	}
 	for err == nil {
@@ -556,7 +555,7 @@ func TestFilesOfOtherStates(t *testing.T) {
 		t.Error("an upload to what was rolled back went well")
 	}
 	n.mustRead(ref, "/srv/f", "paused")
-	_, err = n.m.StatFile(t.Context(), ref, at("/srv/up"))
+	_, err = n.m.StatFile(asOwnerIn(t), ref, at("/srv/up"))
 	wantCode(t, err, sandbox.CodeNotFound)
 }
 
@@ -569,7 +568,7 @@ func TestArchiveOfADeepTree(t *testing.T) {
 		n.put("base", sandbox.WriteRequest{FileRef: at(name), Parents: true}, name)
 	}
 	var archive bytes.Buffer
-	if err := n.m.ReadArchive(t.Context(), "base", at("/srv/q"), &archive); err != nil {
+	if err := n.m.ReadArchive(asOwnerIn(t), "base", at("/srv/q"), &archive); err != nil {
 		t.Fatal(err)
 	}
 	var got []string

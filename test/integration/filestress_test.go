@@ -19,7 +19,7 @@ func TestForksWhileFilesAndPortsAreUsed(t *testing.T) {
 	ref := n.create("").ID
 	n.startServer(ref, "tcp", "127.0.0.1:80")
 	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/tree/a/f"), Parents: true}, strings.Repeat("line\n", 50_000))
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(asOwner)
 	var wg sync.WaitGroup
 	forever := func(what string, do func(i int) error) {
 		wg.Go(func() {
@@ -35,7 +35,7 @@ func TestForksWhileFilesAndPortsAreUsed(t *testing.T) {
 			}
 		})
 	}
-	background := context.Background()
+	background := asOwner
 	forever("write", func(i int) error {
 		f := sandbox.WriteRequest{FileRef: at(fmt.Sprintf("/srv/w%d", i%5)), Atomic: i%2 == 0}
 		_, err := n.m.WriteFile(background, ref, f, strings.NewReader(strings.Repeat("x", i%300_000)))

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,7 +15,7 @@ import (
 
 // tryFreeze freezes s to file and returns the error.
 func (e *engine) tryFreeze(s *launch.Sentry, id string, file *os.File) error {
-	_, err := s.Call(context.Background(), &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: id, Self: s.Key()}}, nil, file)
+	_, err := s.Call(asOwner, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: id, Self: s.Key()}}, nil, file)
 	return err
 }
 
@@ -76,7 +75,7 @@ func TestFreezeCannotBeWritten(t *testing.T) {
 func (e *engine) mustHold(s *launch.Sentry, want string) {
 	e.t.Helper()
 	var out strings.Builder
-	r, err := s.Exec(context.Background(), &wire.Exec{Argv: []string{"guest", "ask"}}, launch.ExecIO{Stdout: &out, Stderr: &out})
+	r, err := s.Exec(asOwner, &wire.Exec{Argv: []string{"guest", "ask"}}, launch.ExecIO{Stdout: &out, Stderr: &out})
 	if err != nil || r.Code != 0 {
 		e.t.Fatalf("ask: %+v %v: %s", r, err, out.String())
 	}

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -64,7 +63,7 @@ type databaseTest struct {
 // after they ended and after they were killed, and have all that was written
 // before.
 func testDatabase(t *testing.T, d database) {
-	ctx := context.Background()
+	ctx := asOwner
 	x := &databaseTest{newDatabaseNode(t, d.needs), d, seeded(t)}
 	if _, err := x.m.Create(ctx, sandbox.CreateRequest{Image: "databases", Name: "box"}); err != nil {
 		t.Fatal(err)
@@ -151,7 +150,7 @@ func newDatabaseNode(t *testing.T, needs []string) *node {
 		if !n.borrow(from.dir, from.name) {
 			continue
 		}
-		if _, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: "databases", Name: "probe"}); err != nil {
+		if _, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "databases", Name: "probe"}); err != nil {
 			t.Fatal(err)
 		}
 		out, err := n.run("probe", sandbox.ExecRequest{Shell: "ls " + strings.Join(needs, " ")}, "")
@@ -209,16 +208,16 @@ func buildDatabases(t *testing.T, dir string) {
 		}
 	}
 	n := &node{t: t, paths: p, build: "test-" + randomHex(), log: slog.New(slog.DiscardHandler)}
-	m, err := manager.Open(context.Background(), n.config())
+	m, err := manager.Open(asOwner, n.config())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	if _, err := m.GetImage(context.Background(), "databases"); err == nil {
+	if _, err := m.GetImage(asOwner, "databases"); err == nil {
 		return
 	}
 	begin := time.Now()
-	_, err = m.CreateImage(context.Background(), sandbox.ImageRequest{
+	_, err = m.CreateImage(asOwner, sandbox.ImageRequest{
 		Name:  "databases",
 		Build: &sandbox.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql"}},
 	}, func(sandbox.Progress) {})

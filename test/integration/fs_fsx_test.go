@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -35,7 +34,7 @@ func TestFSXOnHost(t *testing.T) {
 // time: a new one and one of the image, and then through forks, snapshots and
 // restores, which take a program along that knows what must be in the file.
 func TestFSX(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	rng := seeded(t)
 	n := newFSNode(t)
 	n.createFS("box", 0)

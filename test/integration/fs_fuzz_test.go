@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -367,7 +366,7 @@ func TestFSFuzz(t *testing.T) {
 // meanwhile in all ways there are. Each must be as if its own history had been
 // all.
 func TestFSFuzzForks(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	f := newFuzz(t)
 	fsRounds(t, 1, func() {
 		boxes := []*fuzzBox{f.start()}

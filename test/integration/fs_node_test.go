@@ -90,7 +90,7 @@ func newFSNode(t testing.TB) *node {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := store.ImportTar(context.Background(), f, image.Options{Name: "fs"}); err != nil {
+	if _, err := store.ImportTar(asOwner, f, image.Options{Name: "fs"}); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -100,7 +100,7 @@ func newFSNode(t testing.TB) *node {
 // anything if it is 0.
 func (n *node) createFS(name string, diskMiB int64) {
 	n.t.Helper()
-	_, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: "fs", Name: name, Limits: sandbox.Limits{DiskMiB: diskMiB}})
+	_, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "fs", Name: name, Limits: sandbox.Limits{DiskMiB: diskMiB}})
 	if err != nil {
 		n.t.Fatalf("create: %v", err)
 	}
@@ -115,7 +115,7 @@ func (n *node) long(ref string, args ...string) string {
 
 func (n *node) longExec(ref string, req sandbox.ExecRequest) string {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), fsPatience)
+	ctx, cancel := context.WithTimeout(asOwner, fsPatience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	r, err := n.m.Exec(ctx, ref, req, httpapi.ExecIO{Stdout: &stdout, Stderr: &stderr})

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"testing"
@@ -16,7 +15,7 @@ import (
 // work, and all their space must be free again.
 func TestFSStress(t *testing.T) {
 	const dir, diskMiB = "/srv/stress", 400
-	ctx := context.Background()
+	ctx := asOwner
 	f := newFuzz(t)
 	f.createFS("box", diskMiB)
 	free := f.free("box")

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -32,7 +31,7 @@ func (n *node) mustBe(s *sandbox.Sandbox, forkIndex int) {
 // TestIdentity checks who sandboxes are after each way to make one, and that no
 // two are the same.
 func TestIdentity(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	parent := n.create("parent")
 	n.mustBe(parent, 0)
@@ -104,7 +103,7 @@ func (n *node) hook(ref, name, script, mode string) {
 // TestHooks checks that all hooks run in each child, in the order of their
 // names, before the fork returns, and that the outcome of each is reported.
 func TestHooks(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	box := n.create("box")
 	if len(box.Identity.Hooks) != 0 {
@@ -175,7 +174,7 @@ func TestHookHangs(t *testing.T) {
 	n.create("box")
 	n.hook("box", "10-hangs", "brood 2", "755")
 	n.hook("box", "20-after", "say after", "755")
-	r, err := n.m.Fork(context.Background(), "box", sandbox.ForkRequest{})
+	r, err := n.m.Fork(asOwner, "box", sandbox.ForkRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -14,7 +13,7 @@ import (
 // TestImageIsRemovedMeanwhile removes an image while the only sandbox that needs
 // it is being made: without it the sandbox could not be forked.
 func TestImageIsRemovedMeanwhile(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.pool = 0 // so that the first sentry is that of the sandbox
 	n.reopen()
@@ -72,7 +71,7 @@ func TestSecondDaemonTouchesNothing(t *testing.T) {
 	if err := os.WriteFile(abandoned, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := manager.Open(context.Background(), n.config())
+	_, err := manager.Open(asOwner, n.config())
 	wantCode(t, err, sandbox.CodeConflict)
 	if _, err := os.Stat(abandoned); err != nil {
 		t.Errorf("it was collected: %v", err)

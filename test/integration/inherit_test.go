@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"testing"
 
 	"ramet.dev/ramet/internal/sandbox"
@@ -11,7 +10,7 @@ import (
 // and promotes a sandbox with every kind of state, and checks after each step
 // that all of it is there and that no two sandboxes share any.
 func TestInherit(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("parent")
 	n.hold("parent", "-value", "zero")
@@ -76,7 +75,7 @@ func TestForkUnderLoad(t *testing.T) {
 		forked := make(chan *sandbox.ForkResult, 1)
 		go func() {
 			defer close(forked)
-			r, err := n.m.Fork(context.Background(), "busy", sandbox.ForkRequest{Count: 2})
+			r, err := n.m.Fork(asOwner, "busy", sandbox.ForkRequest{Count: 2})
 			if err != nil {
 				t.Error(err)
 				return

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -11,7 +10,7 @@ import (
 // TestInitExits kills the first process of sandboxes. That must be their end,
 // with that as the reason, and nobody else's.
 func TestInitExits(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	n.hold("box", "-value", "zero", "-only", "heap,bulk")
@@ -45,7 +44,7 @@ func TestHookEndsInit(t *testing.T) {
 	n.create("box")
 	n.guest("box", "write", "/etc/ramet/fork.d/10-end", "#!/bin/guest kill 9 1\n", "755")
 	n.guest("box", "write", "/etc/ramet/fork.d/20-more", "#!/bin/guest say sleep:10s\n", "755")
-	r, err := n.m.Fork(context.Background(), "box", sandbox.ForkRequest{Count: 2})
+	r, err := n.m.Fork(asOwner, "box", sandbox.ForkRequest{Count: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 // TestForksAtOnce forks one sandbox from many sides. They may share moments of it,
 // but none that is before a fork's own call.
 func TestForksAtOnce(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("base")
 	n.create("other")
@@ -57,7 +57,7 @@ func TestForksAtOnce(t *testing.T) {
 
 // forkSees writes a file, forks, and looks for the file in the child.
 func (n *node) forkSees(ref, path string) error {
-	ctx := context.Background()
+	ctx := asOwner
 	if out, err := n.exec(ref, "edit", "put "+path+" "+path); err != nil || !out.OK {
 		return fmt.Errorf("write: %v, %v", out, err)
 	}

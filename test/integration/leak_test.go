@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -39,7 +38,7 @@ func (n *node) finish() {
 
 func (n *node) destroyAll() {
 	n.t.Helper()
-	ctx := context.Background()
+	ctx := asOwner
 	list, err := n.m.List(ctx, sandbox.ListFilter{})
 	if err != nil {
 		n.t.Error(err)

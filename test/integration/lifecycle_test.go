@@ -23,7 +23,7 @@ const held = "heap,bulk,files,child,tcp,pipe,memfd"
 
 func (n *node) get(ref string) *sandbox.Sandbox {
 	n.t.Helper()
-	s, err := n.m.Get(context.Background(), ref)
+	s, err := n.m.Get(asOwner, ref)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func (n *node) get(ref string) *sandbox.Sandbox {
 
 func (n *node) hibernate(ref string) {
 	n.t.Helper()
-	s, err := n.m.Hibernate(context.Background(), ref)
+	s, err := n.m.Hibernate(asOwner, ref)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func (n *node) hibernate(ref string) {
 func (n *node) mustRest(ref string, want sandbox.State) {
 	n.t.Helper()
 	eventually(n.t, fmt.Sprintf("%s is %s", ref, want), func() error {
-		s, err := n.m.Get(context.Background(), ref)
+		s, err := n.m.Get(asOwner, ref)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (n *node) mustRest(ref string, want sandbox.State) {
 func (n *node) mustBeGone(ref string) {
 	n.t.Helper()
 	eventually(n.t, ref+" is destroyed", func() error {
-		if _, err := n.m.Get(context.Background(), ref); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		if _, err := n.m.Get(asOwner, ref); sandbox.CodeOf(err) != sandbox.CodeNotFound {
 			return fmt.Errorf("it is there, or %w", err)
 		}
 		return nil
@@ -68,7 +68,7 @@ func (n *node) mustBeGone(ref string) {
 }
 
 func TestHibernate(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	base := n.create("base")
 	n.hold("base", "-value", "one", "-only", held)
@@ -137,7 +137,7 @@ func TestHibernate(t *testing.T) {
 }
 
 func TestHibernatedIsPromotedToAndRolledBack(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("base")
 	n.hold("base", "-value", "one", "-only", held)
@@ -174,7 +174,7 @@ func newTimedNode(t *testing.T) (*node, *alarmtest.Clock) {
 
 func (n *node) createWith(name string, life sandbox.LifecycleRequest) {
 	n.t.Helper()
-	if _, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: "box", Name: name, Lifecycle: &life}); err != nil {
+	if _, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", Name: name, Lifecycle: &life}); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -185,7 +185,7 @@ func ms(d time.Duration) *int64 {
 }
 
 func TestIdleSandboxesRest(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n, clock := newTimedNode(t)
 	n.createWith("sleeper", sandbox.LifecycleRequest{IdleTimeoutMS: ms(time.Minute)})
 	n.createWith("dozer", sandbox.LifecycleRequest{IdleTimeoutMS: ms(time.Minute), IdleAction: sandbox.IdlePause})
@@ -274,7 +274,7 @@ func TestTimersGoOnAfterARestart(t *testing.T) {
 }
 
 func TestHostRestart(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newClosedNode(t, newDir(t)+"/data")
 	n.boot = "first"
 	n.open()
@@ -372,7 +372,7 @@ func TestPausingIsNobodysState(t *testing.T) {
 	n := newNode(t)
 	base := n.create("base")
 	n.hold("base", "-value", "one", "-only", "heap")
-	if _, err := n.m.Pause(context.Background(), base.ID); err != nil {
+	if _, err := n.m.Pause(asOwner, base.ID); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.m.Close(); err != nil {
@@ -389,7 +389,7 @@ func TestPausingIsNobodysState(t *testing.T) {
 // rewrite changes the record of a sandbox while no daemon runs.
 func (n *node) rewrite(id, old, new string) {
 	n.t.Helper()
-	ctx := context.Background()
+	ctx := asOwner
 	s, err := store.Open(ctx, n.paths.Registry())
 	if err != nil {
 		n.t.Fatal(err)

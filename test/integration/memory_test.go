@@ -18,7 +18,7 @@ import (
 // privateMiB returns how much memory only ref has.
 func (n *node) privateMiB(ref string) float64 {
 	n.t.Helper()
-	st, err := n.m.Stats(context.Background(), ref)
+	st, err := n.m.Stats(asOwner, ref)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestMemoryGoesBack(t *testing.T) {
 // and one on disk does not.
 func TestSnapshotPinsMemory(t *testing.T) {
 	const size, slack = 64, 24 // MiB
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	n.hold("box", "-value", "zero", "-bulk", fmt.Sprint(size), "-only", "heap,bulk")
@@ -161,7 +161,7 @@ func newEngine(t testing.TB) *engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := launch.New(context.Background(), launch.Config{Executable: "/proc/self/exe", Dir: n.paths.Sandboxes(), FilesDir: t.TempDir(), BuildID: n.build})
+	l, err := launch.New(asOwner, launch.Config{Executable: "/proc/self/exe", Dir: n.paths.Sandboxes(), FilesDir: t.TempDir(), BuildID: n.build})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func newEngine(t testing.TB) *engine {
 
 func (e *engine) start() *launch.Sentry {
 	e.t.Helper()
-	s, err := e.l.Start(context.Background())
+	s, err := e.l.Start(asOwner)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func (e *engine) start() *launch.Sentry {
 
 func (e *engine) call(s *launch.Sentry, call *wire.Call, out any, files ...*os.File) {
 	e.t.Helper()
-	if _, err := s.Call(context.Background(), call, out, files...); err != nil {
+	if _, err := s.Call(asOwner, call, out, files...); err != nil {
 		e.t.Fatalf("%s: %v", call.Op, err)
 	}
 }
@@ -227,7 +227,7 @@ func (e *engine) load(file *os.File, frozen *wire.Frozen) *launch.Sentry {
 func (e *engine) exec(s *launch.Sentry, args ...string) {
 	e.t.Helper()
 	out := &limitedLog{}
-	r, err := s.Exec(context.Background(), &wire.Exec{Argv: append([]string{"guest"}, args...)}, launch.ExecIO{Stdout: out, Stderr: out})
+	r, err := s.Exec(asOwner, &wire.Exec{Argv: append([]string{"guest"}, args...)}, launch.ExecIO{Stdout: out, Stderr: out})
 	if err != nil || r.Code != 0 {
 		e.t.Fatalf("%v: %+v %v: %s", args, r, err, out.text)
 	}
@@ -341,7 +341,7 @@ func TestInheritedCommandsLeaveNothing(t *testing.T) {
 	const commands = 40
 	e := newEngine(t)
 	source := e.boot()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(asOwner)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()

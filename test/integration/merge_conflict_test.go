@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"maps"
 	"strings"
 	"testing"
@@ -37,7 +36,7 @@ func TestMergeConflicts(t *testing.T) {
 	n := newNode(t)
 	n.conflicting()
 	before := n.guest("parent", "list", "/m")
-	ctx := context.Background()
+	ctx := asOwner
 
 	failed := n.merge("parent", sandbox.MergeRequest{From: []string{"a", "b"}, Strategy: sandbox.MergeFail})
 	if failed.Unresolved() != len(inConflict) || len(failed.Applied) > 0 || n.guest("parent", "list", "/m") != before {

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -151,7 +150,7 @@ func hasLines(base, version, got string) bool {
 		}
 		texts[i] = []byte(text)
 	}
-	chunks, err := textdiff.Merge(context.Background(), texts[0], texts[1], texts[2])
+	chunks, err := textdiff.Merge(asOwner, texts[0], texts[1], texts[2])
 	disputed := slices.ContainsFunc(chunks, func(c textdiff.Chunk) bool { return c.Conflict })
 	return err == nil && !disputed && string(textdiff.Text(chunks, textdiff.Ours)) == string(texts[2])
 }

@@ -13,7 +13,7 @@ import (
 // TestMergeBases merges sandboxes and snapshots that parted in all the ways there
 // are, before and after a restart of the daemon.
 func TestMergeBases(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("p")
 	n.edit("p", "mkdir /m", "put /m/text "+mergeText, "put /m/p0 x")
@@ -89,7 +89,7 @@ func TestMergeBases(t *testing.T) {
 
 // TestMergeBaseGone asks for a moment that nobody keeps.
 func TestMergeBaseGone(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("p")
 	n.edit("p", "mkdir /m")
@@ -109,7 +109,7 @@ func TestMergeBaseGone(t *testing.T) {
 
 // TestMergeFullDisk has no room for the changes: nothing of them is there.
 func TestMergeFullDisk(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "p", Limits: sandbox.Limits{DiskMiB: 8}}); err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestMergeTakesBack(t *testing.T) {
 	n.edit("p", "mount /m/zz/in", "mount /m/zy")
 	before := n.guest("p", "list", "/m")
 	for what, paths := range map[string][]string{"a file": nil, "attributes": {"/m/a", "/m/dir", "/m/mode", "/m/l2", "/m/newdir", "/m/zy"}} {
-		_, err := n.m.Merge(context.Background(), "p", sandbox.MergeRequest{From: []string{"kid"}, Paths: paths})
+		_, err := n.m.Merge(asOwner, "p", sandbox.MergeRequest{From: []string{"kid"}, Paths: paths})
 		wantCode(t, err, sandbox.CodeConflict)
 		if err == nil || !strings.Contains(err.Error(), "mounted") {
 			t.Errorf("%s: it says: %v", what, err)
@@ -230,7 +230,7 @@ func TestMergeOfWhatChanges(t *testing.T) {
 	n.forkNamed("p", "kid", "other")
 	n.edit("kid", "put /m/quiet y", "put /m/busy/new y")
 	n.edit("other", "put /m/busy/x y")
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(asOwner)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -243,17 +243,17 @@ func TestMergeOfWhatChanges(t *testing.T) {
 		return nil
 	})
 	mustOutcome(t, n.merge("p", sandbox.MergeRequest{From: []string{"kid"}}), map[string]string{"/m/quiet": "modified", "/m/busy/new": "added"})
-	_, err := n.m.Merge(context.Background(), "p", sandbox.MergeRequest{From: []string{"other"}, Strategy: sandbox.MergeTheirs})
+	_, err := n.m.Merge(asOwner, "p", sandbox.MergeRequest{From: []string{"other"}, Strategy: sandbox.MergeTheirs})
 	if err != nil { // or it was quicker than the writer
 		wantCode(t, err, sandbox.CodeConflict)
 	}
-	if _, err := n.m.Pause(context.Background(), "p"); err != nil {
+	if _, err := n.m.Pause(asOwner, "p"); err != nil {
 		t.Fatal(err)
 	}
 	if r := n.merge("p", sandbox.MergeRequest{From: []string{"other"}, Strategy: sandbox.MergeTheirs}); err != nil && len(r.Applied) != 1 {
 		t.Errorf("into one that is paused: %v", outcome(r))
 	}
-	if _, err := n.m.Resume(context.Background(), "p"); err != nil {
+	if _, err := n.m.Resume(asOwner, "p"); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
@@ -325,7 +325,7 @@ func TestMergeDaemonDies(t *testing.T) {
 		moment(rng, 60*time.Millisecond)
 		p.kill()
 		n.open()
-		list, err := n.m.List(context.Background(), sandbox.ListFilter{})
+		list, err := n.m.List(asOwner, sandbox.ListFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -13,7 +12,7 @@ import (
 // merge merges others into a sandbox. What they change is below /m.
 func (n *node) merge(into string, req sandbox.MergeRequest) *sandbox.MergeResult {
 	n.t.Helper()
-	r, err := n.m.Merge(context.Background(), into, req)
+	r, err := n.m.Merge(asOwner, into, req)
 	if err != nil {
 		n.t.Fatalf("merge: %v", err)
 	}
@@ -44,7 +43,7 @@ func (n *node) mustList(ref, want string) {
 // forkNamed makes children of these names.
 func (n *node) forkNamed(ref string, names ...string) {
 	n.t.Helper()
-	r, err := n.m.Fork(context.Background(), ref, sandbox.ForkRequest{Names: names})
+	r, err := n.m.Fork(asOwner, ref, sandbox.ForkRequest{Names: names})
 	if err != nil {
 		n.t.Fatalf("fork %s: %v", ref, err)
 	}

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"maps"
 	"strings"
 	"testing"
@@ -13,7 +12,7 @@ import (
 // forks, snapshots and a restart of the daemon.
 func TestMetadata(t *testing.T) {
 	n := newNode(t)
-	ctx := context.Background()
+	ctx := asOwner
 	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Metadata: map[string]string{"a b": ""}}); sandbox.CodeOf(err) != sandbox.CodeInvalid {
 		t.Errorf("create with a bad key: %v", err)
 	}

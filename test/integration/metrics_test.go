@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"net/http/httptest"
 	"strings"
@@ -13,7 +12,7 @@ import (
 
 // TestMetricsOfRealWork does things with sandboxes and reads what was counted.
 func TestMetricsOfRealWork(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newClosedNode(t, newDir(t)+"/data")
 	counts := metrics.New("test")
 	n.observer = counts

@@ -20,6 +20,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	who "ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/alarm"
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/image"
@@ -27,6 +28,12 @@ import (
 	"ramet.dev/ramet/internal/paths"
 	"ramet.dev/ramet/internal/sandbox"
 )
+
+// asOwner is the context of what the owner of the daemon does.
+var asOwner = who.With(context.Background(), who.Owner(0))
+
+// asOwnerIn is asOwner until the test ends.
+func asOwnerIn(t testing.TB) context.Context { return who.With(t.Context(), who.Owner(0)) }
 
 // patience bounds every wait for something that should happen soon, on a machine
 // that may be busy with something else.
@@ -127,7 +134,7 @@ func (n *node) importWith(opt image.Options) {
 		n.t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := store.ImportTar(context.Background(), f, opt); err != nil {
+	if _, err := store.ImportTar(asOwner, f, opt); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -140,7 +147,7 @@ func (n *node) config() manager.Config {
 
 func (n *node) open() {
 	n.t.Helper()
-	m, err := manager.Open(context.Background(), n.config())
+	m, err := manager.Open(asOwner, n.config())
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -159,7 +166,7 @@ func (n *node) reopen() {
 // create makes a sandbox of the image "box".
 func (n *node) create(name string) *sandbox.Sandbox {
 	n.t.Helper()
-	s, err := n.m.Create(context.Background(), sandbox.CreateRequest{Image: "box", Name: name})
+	s, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", Name: name})
 	if err != nil {
 		n.t.Fatalf("create: %v", err)
 	}
@@ -169,7 +176,7 @@ func (n *node) create(name string) *sandbox.Sandbox {
 // fork makes count children, all of which must succeed.
 func (n *node) fork(ref string, count int) []*sandbox.Sandbox {
 	n.t.Helper()
-	r, err := n.m.Fork(context.Background(), ref, sandbox.ForkRequest{Count: count})
+	r, err := n.m.Fork(asOwner, ref, sandbox.ForkRequest{Count: count})
 	if err != nil {
 		n.t.Fatalf("fork %s: %v", ref, err)
 	}
@@ -191,7 +198,7 @@ func (n *node) children(r *sandbox.ForkResult) []*sandbox.Sandbox {
 func (n *node) destroy(refs ...string) {
 	n.t.Helper()
 	for _, ref := range refs {
-		if err := n.m.Destroy(context.Background(), ref); err != nil {
+		if err := n.m.Destroy(asOwner, ref); err != nil {
 			n.t.Fatalf("destroy %s: %v", ref, err)
 		}
 	}
@@ -209,7 +216,7 @@ func (n *node) exec(ref string, args ...string) (*output, error) {
 }
 
 func (n *node) run(ref string, req sandbox.ExecRequest, stdin string) (*output, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(asOwner, patience)
 	defer cancel()
 	out := &output{}
 	xio := httpapi.ExecIO{Stdout: &out.stdout, Stderr: &out.stderr}

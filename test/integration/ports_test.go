@@ -25,7 +25,7 @@ import (
 // startServer starts a server in a sandbox and waits until it listens.
 func (n *node) startServer(ref, kind, addr string) {
 	n.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(asOwner)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -37,7 +37,7 @@ func (n *node) startServer(ref, kind, addr string) {
 		n.t.Fatal(err)
 	}
 	eventually(n.t, "somebody listens on "+addr, func() error {
-		ports, err := n.m.Ports(context.Background(), ref)
+		ports, err := n.m.Ports(asOwner, ref)
 		if err == nil && !slices.ContainsFunc(ports, func(p sandbox.Port) bool { return fmt.Sprint(p.Port) == port }) {
 			err = fmt.Errorf("ports are %v", ports)
 		}
@@ -48,7 +48,7 @@ func (n *node) startServer(ref, kind, addr string) {
 // dialPort connects and says the first line.
 func (n *node) dialPort(ref string, port uint16, line string) httpapi.PortConn {
 	n.t.Helper()
-	c, err := n.m.DialPort(context.Background(), ref, port, 0)
+	c, err := n.m.DialPort(asOwner, ref, port, 0)
 	if err != nil {
 		n.t.Fatalf("dial %d: %v", port, err)
 	}
@@ -76,14 +76,14 @@ func roundTrip(c net.Conn, text string) error {
 func TestPortsAreListed(t *testing.T) {
 	n := newNode(t)
 	ref := n.create("").ID
-	if ports, err := n.m.Ports(t.Context(), ref); err != nil || len(ports) != 0 {
+	if ports, err := n.m.Ports(asOwnerIn(t), ref); err != nil || len(ports) != 0 {
 		t.Errorf("ports are %v, %v", ports, err)
 	}
 	for _, addr := range []string{"127.0.0.1:80", "[::1]:80", ":81", "[::]:82", "127.0.0.9:83"} {
 		n.startServer(ref, "tcp", addr)
 	}
 	eventually(t, "all are listed", func() error {
-		ports, err := n.m.Ports(t.Context(), ref)
+		ports, err := n.m.Ports(asOwnerIn(t), ref)
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func TestPortsAreListed(t *testing.T) {
 			t.Errorf("port %d: %v", port, err)
 		}
 	}
-	_, err := n.m.DialPort(t.Context(), ref, 84, 0)
+	_, err := n.m.DialPort(asOwnerIn(t), ref, 84, 0)
 	wantCode(t, err, sandbox.CodeUnavailable)
 }
 
@@ -115,7 +115,7 @@ func TestPortConnections(t *testing.T) {
 	// Whoever waits is connected as soon as somebody listens.
 	waited := make(chan error, 1)
 	go func() {
-		c, err := n.m.DialPort(context.Background(), ref, 80, patience)
+		c, err := n.m.DialPort(asOwner, ref, 80, patience)
 		if err == nil {
 			c.Close()
 		}
@@ -176,7 +176,7 @@ func TestPortConnections(t *testing.T) {
 		t.Error(err)
 	}
 	// A cancelled wait ends.
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(asOwnerIn(t), 50*time.Millisecond)
 	defer cancel()
 	_, err = n.m.DialPort(ctx, ref, 99, time.Hour)
 	if !errors.Is(err, context.DeadlineExceeded) {
@@ -198,7 +198,7 @@ func TestManyPortConnections(t *testing.T) {
 	n.startServer(ref, "tcp", "127.0.0.1:80")
 	refused := 0
 	for range 520 {
-		c, err := n.m.DialPort(t.Context(), ref, 80, 0)
+		c, err := n.m.DialPort(asOwnerIn(t), ref, 80, 0)
 		if err != nil {
 			wantCode(t, err, sandbox.CodeLimit)
 			refused++
@@ -254,7 +254,7 @@ func TestForkWithConnections(t *testing.T) {
 		t.Errorf("%d bytes of 100000000 came, %v", n, err)
 	}
 	for _, port := range []uint16{80, 81} {
-		_, err := n.m.StatFile(t.Context(), ref, at(fmt.Sprintf("/srv/%d", port)))
+		_, err := n.m.StatFile(asOwnerIn(t), ref, at(fmt.Sprintf("/srv/%d", port)))
 		wantCode(t, err, sandbox.CodeNotFound)
 	}
 	// What holds a connection when its sandbox goes is told.
@@ -353,11 +353,11 @@ func TestPortProxy(t *testing.T) {
 	if status, _ := ask("GET", "http://ramet/", "80-no_such.localhost", ""); status != 404 {
 		t.Errorf("a host that is no sandbox: %d", status)
 	}
-	if p, err := c.WaitPort(t.Context(), "web", 80, time.Second); err != nil || p.Port != 80 || p.PID == 0 {
+	if p, err := c.WaitPort(asOwnerIn(t), "web", 80, time.Second); err != nil || p.Port != 80 || p.PID == 0 {
 		t.Errorf("WaitPort = %+v, %v", p, err)
 	}
 	// An upgrade, as WebSockets begin.
-	conn, err := c.DialPort(t.Context(), "web", 80, 0)
+	conn, err := c.DialPort(asOwnerIn(t), "web", 80, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -390,7 +390,7 @@ func TestPortProxy(t *testing.T) {
 	both.Close()
 	// A reset comes all the way.
 	n.startServer("web", "tcp", "127.0.0.1:81")
-	if conn, err = c.DialPort(t.Context(), "web", 81, 0); err != nil {
+	if conn, err = c.DialPort(asOwnerIn(t), "web", 81, 0); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintln(conn, "reset")
@@ -411,7 +411,7 @@ func TestPortProxy(t *testing.T) {
 	}
 	resp.Body.Close()
 	eventually(t, "the server learns that the client left", func() error {
-		_, err := n.m.StatFile(t.Context(), "web", at("/srv/stream-ended"))
+		_, err := n.m.StatFile(asOwnerIn(t), "web", at("/srv/stream-ended"))
 		return err
 	})
 	// An answer that breaks off is not taken for a whole one.

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -256,7 +255,7 @@ func TestPosture(t *testing.T) {
 	}
 	defer unix.Close(leak)
 	t.Setenv("RAMET_TEST_SECRET", "must not be passed on")
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	created := n.create("created")
 	n.hold("created")

@@ -20,7 +20,7 @@ import (
 func (n *node) start(ref string, req sandbox.StartRequest, args ...string) int {
 	n.t.Helper()
 	req.Argv = append([]string{"guest"}, args...)
-	p, err := n.m.StartProcess(context.Background(), ref, req)
+	p, err := n.m.StartProcess(asOwner, ref, req)
 	if err != nil {
 		n.t.Fatalf("start %v: %v", args, err)
 	}
@@ -44,7 +44,7 @@ type follower struct {
 }
 
 func (n *node) follow(ref string, pid int, from int64) *follower {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(asOwner, 2*patience)
 	r, w := io.Pipe()
 	f := &follower{t: n.t, cancel: cancel, in: w, next: from, ended: make(chan struct{})}
 	go func() {
@@ -121,7 +121,7 @@ func (f *follower) exit() *sandbox.ExecResult {
 // TestProcessOutlivesItsClients starts a process and talks to it by several
 // connections, one after the other and at once.
 func TestProcessOutlivesItsClients(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	pid := n.start("box", sandbox.StartRequest{Stdin: true}, "count")
@@ -171,7 +171,7 @@ func TestProcessOutlivesItsClients(t *testing.T) {
 // TestProcessesInChildren forks while processes run. Both sides must have what
 // was written before, and go on apart.
 func TestProcessesInChildren(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	pid := n.start("box", sandbox.StartRequest{Stdin: true}, "count")
@@ -228,7 +228,7 @@ func TestProcessesInChildren(t *testing.T) {
 
 // TestProcessesInSnapshots takes a snapshot on disk, ends the daemon and restores.
 func TestProcessesInSnapshots(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	pid := n.start("box", sandbox.StartRequest{Stdin: true}, "count")
@@ -252,7 +252,7 @@ func TestProcessesInSnapshots(t *testing.T) {
 
 // TestProcessKeepsTheEnd lets a process write more than is kept.
 func TestProcessKeepsTheEnd(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	const size = 3 << 20
@@ -294,7 +294,7 @@ func TestProcessKeepsTheEnd(t *testing.T) {
 // TestProcessSlowClient attaches a client that reads nothing. The process must not
 // wait for it.
 func TestProcessSlowClient(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	const size = 32 << 20
@@ -326,7 +326,7 @@ func TestProcessSlowClient(t *testing.T) {
 
 // TestProcessEnds ends processes in the ways there are.
 func TestProcessEnds(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	for name, c := range map[string]struct {
@@ -386,7 +386,7 @@ func TestProcessTimeoutIsInherited(t *testing.T) {
 	child := n.fork("box", 1)[0].ID
 	began := time.Now()
 	for _, ref := range []string{"box", child} {
-		if x, err := n.m.WaitProcess(context.Background(), ref, pid); err != nil || !x.TimedOut {
+		if x, err := n.m.WaitProcess(asOwner, ref, pid); err != nil || !x.TimedOut {
 			t.Errorf("%s: %+v, %v", ref, x, err)
 		}
 	}
@@ -397,7 +397,7 @@ func TestProcessTimeoutIsInherited(t *testing.T) {
 
 // TestProcessRefuses asks for what cannot be.
 func TestProcessRefuses(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	pid := n.start("box", sandbox.StartRequest{}, "sleep", "1h")
@@ -449,7 +449,7 @@ func TestProcessRefuses(t *testing.T) {
 // TestForkWhileOutputFlows forks while a process writes as fast as it can. Neither
 // side may lose a byte.
 func TestForkWhileOutputFlows(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	const size = 12 << 20
@@ -473,7 +473,7 @@ func TestForkWhileOutputFlows(t *testing.T) {
 
 // TestManyShortCommands runs commands in a row. Nothing of them may stay.
 func TestManyShortCommands(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	// Those of the pool come and go, so it is the sentry with the most that counts.

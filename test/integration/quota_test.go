@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,7 +17,7 @@ import (
 // quota sets what a tenant, or each of its trees, may have.
 func (n *node) quota(tenant string, u sandbox.TenantUpdate) {
 	n.t.Helper()
-	if _, err := n.m.UpdateTenant(who.With(context.Background(), who.Owner(0)), tenant, u); err != nil {
+	if _, err := n.m.UpdateTenant(who.With(asOwner, who.Owner(0)), tenant, u); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -34,7 +33,7 @@ func wantExceeded(t *testing.T, err error, limit, of string) {
 
 func TestQuotas(t *testing.T) {
 	n := newNode(t)
-	ctx := context.Background()
+	ctx := asOwner
 	fork := func(ref string, count int) error {
 		r, err := n.m.Fork(ctx, ref, sandbox.ForkRequest{Count: count})
 		if err == nil {
@@ -90,7 +89,7 @@ func TestQuotas(t *testing.T) {
 // when there is more.
 func TestProcessorTime(t *testing.T) {
 	n := newNode(t)
-	ctx := context.Background()
+	ctx := asOwner
 	root := n.create("root")
 	n.quota(who.DefaultTenant, sandbox.TenantUpdate{Quota: &sandbox.Quota{CPUSeconds: 1}})
 	if _, err := n.m.StartProcess(ctx, "root", sandbox.StartRequest{Argv: []string{"guest", "spew", "1000000000000"}}); err != nil {
@@ -126,7 +125,7 @@ func TestMemoryRunsShort(t *testing.T) {
 	n.clock = clock
 	n.open()
 	t.Cleanup(n.finish)
-	ctx := context.Background()
+	ctx := asOwner
 	n.create("old")
 	n.create("young")
 	free.Store(1 << 20)

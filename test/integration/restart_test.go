@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -14,7 +13,7 @@ import (
 // everything must be as it was, the memory that relatives hold included.
 func TestRestart(t *testing.T) {
 	const size, slack = 64, 24 // MiB
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("parent")
 	n.hold("parent", "-value", "zero", "-bulk", fmt.Sprint(size))
@@ -82,7 +81,7 @@ func TestRestart(t *testing.T) {
 
 // TestRestartWithoutSentry opens a new manager after a sentry died unseen.
 func TestRestartWithoutSentry(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("gone")
 	if _, err := n.m.Snapshot(ctx, "gone", sandbox.SnapshotRequest{Name: "saved"}); err != nil {
@@ -112,7 +111,7 @@ func TestRestartWithoutSentry(t *testing.T) {
 // TestRestartAfterHalfPromotion opens a new manager after one that died when it
 // had told a child that it is its parent, and not recorded it yet.
 func TestRestartAfterHalfPromotion(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.pool = 0
 	n.reopen()
@@ -148,7 +147,7 @@ func TestRestartAfterHalfPromotion(t *testing.T) {
 // restart. What was made then must not lose its records with what was made
 // before, and all must go in the end.
 func TestRestartWithRestored(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	n.hold("box", "-value", "zero", "-only", "heap,bulk")

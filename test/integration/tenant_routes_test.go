@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -69,7 +68,7 @@ var anyParameter = regexp.MustCompile(`\{[^}]*\}`)
 func TestAnotherTenantReachesNothing(t *testing.T) {
 	n := newNode(t)
 	api := httpapi.New(httpapi.Config{Service: n.m, Version: "test"})
-	owner := who.With(context.Background(), who.Owner(0))
+	owner := who.With(asOwner, who.Owner(0))
 	n.giveImage("a")
 	box := n.createAs(as("a"), "secretbox")
 	img, err := n.m.Commit(as("a"), "secretbox", sandbox.CommitRequest{Name: "secretimage"}, func(sandbox.Progress) {})
@@ -156,11 +155,11 @@ func TestAnotherTenantReachesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		_, err = c.ExecStream(context.Background(), box.ID, sandbox.ExecRequest{Argv: []string{"/bin/guest"}}, client.ExecIO{Stdin: strings.NewReader("")})
+		_, err = c.ExecStream(asOwner, box.ID, sandbox.ExecRequest{Argv: []string{"/bin/guest"}}, client.ExecIO{Stdin: strings.NewReader("")})
 		if sandbox.CodeOf(err) != sandbox.CodeNotFound {
 			t.Errorf("exec with input, %s: %v", by, err)
 		}
-		if _, err := c.DialPort(context.Background(), box.ID, 80, 0); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		if _, err := c.DialPort(asOwner, box.ID, 80, 0); sandbox.CodeOf(err) != sandbox.CodeNotFound {
 			t.Errorf("connect to a port, %s: %v", by, err)
 		}
 	}
@@ -171,7 +170,7 @@ func TestAnotherTenantReachesNothing(t *testing.T) {
 	if _, err := n.m.GetSnapshot(as("a"), snap.ID); err != nil {
 		t.Error(err)
 	}
-	if _, err := n.m.Authenticate(context.Background(), mine.Secret, false); err != nil {
+	if _, err := n.m.Authenticate(asOwner, mine.Secret, false); err != nil {
 		t.Error(err)
 	}
 	if w := askAs(api, mine.Secret, "GET", "/v1/sandboxes/secretbox", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), box.ID) {

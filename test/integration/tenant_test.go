@@ -11,7 +11,7 @@ import (
 
 // as returns the context of a caller that may do everything within a tenant.
 func as(tenant string) context.Context {
-	return who.With(context.Background(), who.Caller{Tenant: tenant, Scope: sandbox.ScopeAdmin})
+	return who.With(asOwner, who.Caller{Tenant: tenant, Scope: sandbox.ScopeAdmin})
 }
 
 // giveImage lets a tenant use the image "box".
@@ -50,7 +50,7 @@ func TestTenantsHaveNamesOfTheirOwn(t *testing.T) {
 		}
 		n.giveImage(tenant)
 	}
-	owners := map[string]context.Context{"owner": context.Background(), "a": as("a"), "b": as("b")}
+	owners := map[string]context.Context{"owner": asOwner, "a": as("a"), "b": as("b")}
 	boxes, snaps := map[string]string{}, map[string]string{}
 	for name, ctx := range owners {
 		boxes[name] = n.createAs(ctx, "main").ID
@@ -128,8 +128,8 @@ func TestBoundCallers(t *testing.T) {
 	root, other := n.create("root"), n.create("other")
 	kid := n.fork("root", 1)[0]
 	grandchild := n.fork(kid.ID, 1)[0]
-	tree := who.With(context.Background(), who.Caller{Tenant: who.DefaultTenant, Scope: sandbox.ScopeAdmin, Tree: kid.ID})
-	alone := who.With(context.Background(), who.Caller{Tenant: who.DefaultTenant, Scope: sandbox.ScopeAdmin, Sandbox: kid.ID})
+	tree := who.With(asOwner, who.Caller{Tenant: who.DefaultTenant, Scope: sandbox.ScopeAdmin, Tree: kid.ID})
+	alone := who.With(asOwner, who.Caller{Tenant: who.DefaultTenant, Scope: sandbox.ScopeAdmin, Sandbox: kid.ID})
 	for name, c := range map[string]struct {
 		ctx  context.Context
 		sees map[string]bool

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -26,7 +25,7 @@ func (f *follower) shows(lines ...string) {
 
 // TestTerminal uses a terminal as a person does.
 func TestTerminal(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	pid := n.start("box", terminal, "screen")
@@ -76,7 +75,7 @@ func TestTerminal(t *testing.T) {
 // TestTerminalIsTheUsers lets an ordinary user have a terminal, and removes it
 // under him.
 func TestTerminalIsTheUsers(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
 	req := terminal

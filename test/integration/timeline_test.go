@@ -18,7 +18,7 @@ import (
 
 func (n *node) timeline(ref string) []sandbox.Step {
 	n.t.Helper()
-	steps, err := n.m.Timeline(context.Background(), ref)
+	steps, err := n.m.Timeline(asOwner, ref)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func (n *node) timeline(ref string) []sandbox.Step {
 // TestTimeline runs commands in a sandbox that is checkpointed by itself, returns to
 // steps, and finds the one at which something broke.
 func TestTimeline(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	box, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "box", AutoCheckpoint: &sandbox.AutoCheckpoint{Keep: 6}})
 	if err != nil {
@@ -144,7 +144,7 @@ func stepOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
 // TestStepsSurviveKills kills a daemon that makes steps. Those whose state was kept can
 // be returned to, and nothing else is left.
 func TestStepsSurviveKills(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	rng := seeded(t)
 	n := newNode(t)
 	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "base", AutoCheckpoint: &sandbox.AutoCheckpoint{Keep: 5}}); err != nil {

@@ -31,7 +31,7 @@ func cliMain(args []string) int {
 		h, err := c.Health(ctx)
 		return c, h, err
 	}, Version: cli.Version{Version: "test"}}
-	return cli.Run(context.Background(), deps, args[1:], cli.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	return cli.Run(asOwner, deps, args[1:], cli.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 }
 
 // screenTools are programs of this host that people use in terminals.
@@ -68,7 +68,7 @@ func (n *node) importTools() {
 	}
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(writeToolsTar(w, files)) }()
-	if _, err := store.ImportTar(context.Background(), r, image.Options{Name: "tools"}); err != nil {
+	if _, err := store.ImportTar(asOwner, r, image.Options{Name: "tools"}); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -166,7 +166,7 @@ func (x *tmux) screen(pattern string, want bool) {
 // TestPersonAtATerminal uses a sandbox's shell as one would over ssh, with a real
 // terminal between.
 func TestPersonAtATerminal(t *testing.T) {
-	ctx := context.Background()
+	ctx := asOwner
 	n := newNode(t)
 	n.importTools()
 	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "tools", Name: "box"}); err != nil {
@@ -233,7 +233,7 @@ func TestPersonAtATerminal(t *testing.T) {
 func (n *node) awaitCommand(ref, command string) {
 	n.t.Helper()
 	eventually(n.t, command, func() error {
-		list, err := n.m.Processes(context.Background(), ref, false)
+		list, err := n.m.Processes(asOwner, ref, false)
 		for _, p := range list {
 			if p.Command == command {
 				return nil
@@ -246,7 +246,7 @@ func (n *node) awaitCommand(ref, command string) {
 // shell returns the process id of the one terminal in ref.
 func (n *node) shell(ref string) int {
 	n.t.Helper()
-	list, err := n.m.Processes(context.Background(), ref, false)
+	list, err := n.m.Processes(asOwner, ref, false)
 	if err != nil {
 		n.t.Fatal(err)
 	}

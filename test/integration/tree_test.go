@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -107,7 +106,7 @@ func (x *tree) prune(most int) {
 // checkLineage compares the tree that the node reports with how it grew.
 func (x *tree) checkLineage() {
 	x.t.Helper()
-	roots, err := x.m.Tree(context.Background(), "")
+	roots, err := x.m.Tree(asOwner, "")
 	if err != nil {
 		x.t.Fatal(err)
 	}

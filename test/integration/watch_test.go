@@ -25,7 +25,7 @@ type watching struct {
 
 func (n *node) watch(ref string, req sandbox.WatchRequest) *watching {
 	n.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(asOwner)
 	w := &watching{n: n, events: make(chan sandbox.FileEvents, 1<<16), cancel: cancel, ended: make(chan error, 1)}
 	go func() {
 		w.ended <- n.m.WatchFiles(ctx, ref, req, func(e sandbox.FileEvents) error {
@@ -116,7 +116,7 @@ func TestWatchTellsChanges(t *testing.T) {
 	for _, w := range []*watching{flat, deep, one} {
 		w.end()
 	}
-	err := n.m.WatchFiles(t.Context(), ref, sandbox.WatchRequest{FileRef: at("/srv/nothing")}, func(sandbox.FileEvents) error { return nil })
+	err := n.m.WatchFiles(asOwnerIn(t), ref, sandbox.WatchRequest{FileRef: at("/srv/nothing")}, func(sandbox.FileEvents) error { return nil })
 	wantCode(t, err, sandbox.CodeNotFound)
 }
 
@@ -129,7 +129,7 @@ func TestWatchOverflows(t *testing.T) {
 	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/first")}, "x")
 	watch.end()
 	slow := make(chan struct{})
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(asOwnerIn(t))
 	ended := make(chan struct{})
 	defer func() {
 		cancel()
@@ -158,7 +158,7 @@ func TestWatchOverflows(t *testing.T) {
 	for i := range 6000 {
 		entries = append(entries, &tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprintf("many/%04d-%s", i, strings.Repeat("n", 100)), Mode: 0o644})
 	}
-	if _, err := n.m.WriteArchive(t.Context(), ref, at("/srv"), false, tarOf(t, entries...)); err != nil {
+	if _, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv"), false, tarOf(t, entries...)); err != nil {
 		t.Fatal(err)
 	}
 	close(slow)
