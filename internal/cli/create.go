@@ -19,7 +19,7 @@ func (a *app) createCommand() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
 		SuggestFor:        []string{"new", "run", "start"},
-		Use:               "create IMAGE [--name NAME] [--cpus N] [--memory SIZE] [--disk SIZE] [--pids N] [--env K=V] [--meta K=V] [--ttl DURATION] [--idle-timeout DURATION] [--idle-action ACTION] [--auto-checkpoint N] [--self-control forks=N,depth=N[,snapshots=N]] [--require LAYER]",
+		Use:               "create IMAGE [--name NAME] [--cpus N] [--memory SIZE] [--disk SIZE] [--pids N] [--open-files N] [--env K=V] [--meta K=V] [--ttl DURATION] [--idle-timeout DURATION] [--idle-action ACTION] [--auto-checkpoint N] [--self-control forks=N,depth=N[,snapshots=N]] [--require LAYER]",
 		Short:             "Create a sandbox from an image, or from a snapshot's id",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeImages,
@@ -64,6 +64,7 @@ func (a *app) createCommand() *cobra.Command {
 	f.StringVar(&memory, "memory", "", "guest memory, such as 512M or 2G")
 	f.StringVar(&disk, "disk", "", "what may be written to files, such as 512M or 2G")
 	f.Int64Var(&req.Limits.Pids, "pids", 0, "processes and threads")
+	f.Int64Var(&req.Limits.OpenFiles, "open-files", 0, "files that each process may have open")
 	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V for all commands, or K from here; may be repeated")
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
 	life.flags(cmd)

@@ -155,6 +155,7 @@ func limitsOf(l sandbox.Limits) string {
 	add(l.MemoryMiB > 0, "%d MiB memory", l.MemoryMiB)
 	add(l.DiskMiB > 0, "%d MiB disk", l.DiskMiB)
 	add(l.Pids > 0, "%d pids", l.Pids)
+	add(l.OpenFiles > 0, "%d open files", l.OpenFiles)
 	return strings.Join(out, ", ")
 }
 

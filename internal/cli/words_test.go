@@ -54,7 +54,7 @@ func TestLimitsAreThoseThatThereAre(t *testing.T) {
 	}{
 		{sandbox.Limits{}, ""},
 		{sandbox.Limits{CPUs: 0.5, Pids: 20}, "0.5 cpus, 20 pids"},
-		{sandbox.Limits{CPUs: 2, MemoryMiB: 512, DiskMiB: 1024, Pids: 100}, "2 cpus, 512 MiB memory, 1024 MiB disk, 100 pids"},
+		{sandbox.Limits{CPUs: 2, MemoryMiB: 512, DiskMiB: 1024, Pids: 100, OpenFiles: 64}, "2 cpus, 512 MiB memory, 1024 MiB disk, 100 pids, 64 open files"},
 	} {
 		if got := limitsOf(c.limits); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.limits, got, c.want)

@@ -66,6 +66,7 @@ func TestRefusals(t *testing.T) {
 		{"unknown field", "POST", "/v1/sandboxes", `{"image":"a","imgae":1}`, 400, "imgae"},
 		{"unknown nested field", "POST", "/v1/sandboxes", `{"image":"a","limits":{"ram":1}}`, 400, "limits.ram"},
 		{"negative limit", "POST", "/v1/sandboxes", `{"image":"a","limits":{"pids":-1}}`, 400, "limits.pids"},
+		{"limit of no number", "POST", "/v1/sandboxes", `{"image":"a","limits":{"open_files":"many"}}`, 400, "limits.open_files"},
 		{"name", "POST", "/v1/sandboxes", `{"image":"a","name":"../x"}`, 400, "name"},
 		{"name like an id", "POST", "/v1/sandboxes", `{"image":"a","name":"A"}`, 400, "name"},
 		{"image", "POST", "/v1/sandboxes", `{"image":"../x"}`, 400, "image"},

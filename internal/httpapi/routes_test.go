@@ -229,9 +229,9 @@ func TestRoutes(t *testing.T) {
 		has                string // part of the answer
 	}{
 		{"POST", "/v1/sandboxes", `{"image":"python","name":"a","limits":{"memory_mib":512},"env":{"K":"v"},"require":["cgroup"]}`,
-			`Create {"image":"python","name":"a","limits":{"cpus":0,"memory_mib":512,"disk_mib":0,"pids":0},"env":{"K":"v"},"require":["cgroup"]}`, 201, `"id":"` + sbxA},
+			`Create {"image":"python","name":"a","limits":{"cpus":0,"memory_mib":512,"disk_mib":0,"pids":0,"open_files":0},"env":{"K":"v"},"require":["cgroup"]}`, 201, `"id":"` + sbxA},
 		{"POST", "/v1/sandboxes", `{"image":"` + snapA + `"}`,
-			`Create {"image":"` + snapA + `","limits":{"cpus":0,"memory_mib":0,"disk_mib":0,"pids":0}}`, 201, `"state":"running"`},
+			`Create {"image":"` + snapA + `","limits":{"cpus":0,"memory_mib":0,"disk_mib":0,"pids":0,"open_files":0}}`, 201, `"state":"running"`},
 		{"GET", "/v1/sandboxes?state=paused&image=python&name=a&metadata=k%3Dv%3Dw&metadata=x%3D", "",
 			`List {"State":"paused","Image":"python","Name":"a","Metadata":{"k":"v=w","x":""}}`, 200, `{"items":[]}`},
 		{"GET", one, "", `Get "` + sbxA + `"`, 200, `"private_mib"`},

@@ -96,10 +96,15 @@ func each(t *testing.T, l interp.Language, test func(*host)) {
 func start(t *testing.T, l interp.Language, path string) *host {
 	t.Helper()
 	program, _ := interp.ProgramOf(l)
+	return startCommand(t, program.Text, exec.Command(path, program.Args...))
+}
+
+// startCommand starts an interpreter that reads text as its program.
+func startCommand(t *testing.T, text []byte, cmd *exec.Cmd) *host {
+	t.Helper()
 	inR, inW := pipe(t)
 	outR, outW := pipe(t)
-	h := &host{t: t, requests: inW, answers: outR}
-	h.cmd = exec.Command(path, program.Args...)
+	h := &host{t: t, cmd: cmd, requests: inW, answers: outR}
 	h.cmd.ExtraFiles = []*os.File{inR, outW}
 	h.cmd.Stdout, h.cmd.Stderr = &h.out, &h.out
 	h.cmd.Dir = t.TempDir()
@@ -115,7 +120,7 @@ func start(t *testing.T, l interp.Language, path string) *host {
 		_ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL)
 		_ = h.cmd.Wait() // it was killed
 	})
-	h.write(program.Text)
+	h.write(text)
 	kind, _, payload := h.frame()
 	hello, err := interp.ParseHello(payload)
 	if kind != interp.KindHello || err != nil || hello.PID != h.cmd.Process.Pid {

@@ -1,6 +1,7 @@
 package interp_test
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -193,4 +194,26 @@ func TestBashSeed(t *testing.T) {
 			t.Errorf("%+v", a.Done)
 		}
 	})
+}
+
+// TestFewOpenFiles starts interpreters with the fewest open files that a sandbox can
+// be limited to: cells must run, and keep the interpreter's own descriptors.
+func TestFewOpenFiles(t *testing.T) {
+	for l, cell := range map[interp.Language]string{
+		interp.Python: "import os; os.closerange(3, 40); print(len([os.open('/dev/null', 0) for _ in range(20)]))",
+		interp.Node:   "console.log(Array.from({ length: 20 }, () => require('fs').openSync('/dev/null')).length)",
+		interp.Bash:   "for fd in {3..40}; do eval \"exec $fd>&-\"; done; exec 45</dev/null; echo 20",
+	} {
+		t.Run(string(l), func(t *testing.T) {
+			for _, path := range interpreters(t, l) {
+				program, _ := interp.ProgramOf(l)
+				limited := append([]string{"-c", `ulimit -n 64; exec "$0" "$@"`, path}, program.Args...)
+				h := startCommand(t, program.Text, exec.Command("sh", limited...))
+				for range 2 {
+					h.want(cell, "")
+					h.printed("20\n")
+				}
+			}
+		})
+	}
 }

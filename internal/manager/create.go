@@ -180,6 +180,8 @@ const (
 	maxMiB       = 1 << 24 // 16 TiB
 	maxCPUs      = 1024
 	maxPids      = 1 << 22
+	minOpenFiles = 64 // interpreters of contexts start with them
+	maxOpenFiles = 1 << 20
 )
 
 func validLimits(l sandbox.Limits) error {
@@ -192,6 +194,8 @@ func validLimits(l sandbox.Limits) error {
 		return sandbox.Invalid("limits.disk_mib", "%d MiB is not from 0 (no limit) to %d MiB", l.DiskMiB, maxMiB)
 	case l.Pids < 0 || l.Pids > maxPids:
 		return sandbox.Invalid("limits.pids", "%d is not from 0 (no limit) to %d", l.Pids, maxPids)
+	case l.OpenFiles != 0 && (l.OpenFiles < minOpenFiles || l.OpenFiles > maxOpenFiles):
+		return sandbox.Invalid("limits.open_files", "%d is not 0 (the default) or from %d to %d", l.OpenFiles, minOpenFiles, maxOpenFiles)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ type Limits struct {
 	MemoryMiB int64   `json:"memory_mib" doc:"guest memory in MiB, files in memory included" minimum:"0" required:"false"`
 	DiskMiB   int64   `json:"disk_mib" doc:"bytes that may be written to the root file system, in MiB" minimum:"0" required:"false"`
 	Pids      int64   `json:"pids" doc:"processes and threads" minimum:"0" required:"false"`
+	OpenFiles int64   `json:"open_files" doc:"descriptors that each process may have, and none can raise" minimum:"0" required:"false"`
 }
 
 // Layer is the state of one isolation layer of a sandbox.

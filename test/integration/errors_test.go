@@ -238,6 +238,8 @@ func TestBadRequests(t *testing.T) {
 		"little memory":      create(sandbox.CreateRequest{Limits: sandbox.Limits{MemoryMiB: 1}}),
 		"negative disk":      create(sandbox.CreateRequest{Limits: sandbox.Limits{DiskMiB: -5}}),
 		"many processes":     create(sandbox.CreateRequest{Limits: sandbox.Limits{Pids: 1 << 40}}),
+		"few open files":     create(sandbox.CreateRequest{Limits: sandbox.Limits{OpenFiles: 63}}),
+		"many open files":    create(sandbox.CreateRequest{Limits: sandbox.Limits{OpenFiles: 1<<20 + 1}}),
 		"relative diff path": func() error {
 			_, err := n.m.Diff(ctx, "box", "box", sandbox.DiffRequest{Paths: []string{"etc"}})
 			return err

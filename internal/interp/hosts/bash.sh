@@ -9,7 +9,7 @@
 
 __ramet_send() { # kind, payload
 	local LC_ALL=C
-	printf '%s %08x %08x\n%s' "$1" "$((16#$__ramet_run))" "${#2}" "$2" >&201
+	printf '%s %08x %08x\n%s' "$1" "$((16#$__ramet_run))" "${#2}" "$2" >&"$__ramet_out"
 }
 
 __ramet_done() { # status
@@ -43,7 +43,10 @@ __ramet_again() {
 }
 
 if [[ ! ${__ramet_pid-} ]]; then
-	exec 200<&3 201>&4 3<&- 4>&-
+	# Programs that close descriptors close low ones. These are if few are allowed.
+	{ : 201<&3; } 2>/dev/null && __ramet_in=200 || __ramet_in=50
+	__ramet_out=$((__ramet_in + 1))
+	eval "exec $__ramet_in<&3 $__ramet_out>&4 3<&- 4>&-"
 	__ramet_pid=$BASHPID __ramet_run=00000000 __ramet_count=0
 	__ramet_host=$__ramet_text
 	__ramet_send h "{\"version\":\"${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]}.${BASH_VERSINFO[2]}\",\"pid\":$BASHPID}"
@@ -55,10 +58,10 @@ trap ':' INT
 trap __ramet_again EXIT
 
 while :; do
-	LC_ALL=C IFS= read -r -N 20 -u 200 __ramet_header || break
+	LC_ALL=C IFS= read -r -N 20 -u "$__ramet_in" __ramet_header || break
 	__ramet_run=${__ramet_header:2:8} __ramet_cell=
 	if ((16#${__ramet_header:11:8} > 0)); then
-		LC_ALL=C IFS= read -r -N "$((16#${__ramet_header:11:8}))" -u 200 __ramet_cell
+		LC_ALL=C IFS= read -r -N "$((16#${__ramet_header:11:8}))" -u "$__ramet_in" __ramet_cell
 	fi
 	case ${__ramet_header:0:1} in
 	x)

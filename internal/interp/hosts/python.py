@@ -448,7 +448,10 @@ def no_input(prompt="", *_):
 def move_up(fd):
     import fcntl
 
-    high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200)
+    try:
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200)
+    except OSError:  # not so many are allowed
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 50)
     os.close(fd)
     return high
 

@@ -16,7 +16,6 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/inet"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
-	"gvisor.dev/gvisor/pkg/sentry/limits"
 	"gvisor.dev/gvisor/pkg/sentry/loader"
 	"gvisor.dev/gvisor/pkg/sentry/platform"
 	_ "gvisor.dev/gvisor/pkg/sentry/platform/systrap" // the platform
@@ -204,10 +203,10 @@ func (g *Guest) createInit(mns *vfs.MountNamespace, creds *auth.Credentials) err
 	_, _, err = g.k.CreateProcess(kernel.CreateProcessArgs{
 		File:                 file,
 		Argv:                 []string{"init"},
-		Credentials:          creds,
+		Credentials:          g.bounded(creds),
 		FDTable:              fds,
 		Umask:                0o022,
-		Limits:               guestLimits(),
+		Limits:               g.limits(),
 		MaxSymlinkTraversals: linux.MaxSymlinkTraversals,
 		UTSNamespace:         g.k.RootUTSNamespace(),
 		IPCNamespace:         g.k.RootIPCNamespace(),
@@ -219,17 +218,6 @@ func (g *Guest) createInit(mns *vfs.MountNamespace, creds *auth.Credentials) err
 		return fmt.Errorf("start init: %w", err)
 	}
 	return nil
-}
-
-// guestLimits returns Linux's defaults, with as many open files as container
-// runtimes give.
-func guestLimits() *limits.LimitSet {
-	ls, err := limits.NewLinuxLimitSet()
-	if err != nil {
-		panic(fmt.Sprintf("default limits: %v", err)) // a constant table
-	}
-	ls.SetUnchecked(limits.NumberOfFiles, limits.Limit{Cur: 65536, Max: 1 << 20})
-	return ls
 }
 
 // rootContext is what operations of the host side run in: root of the sandbox.

@@ -39,6 +39,8 @@ func init() {
 		"fill":     fill,
 		"kill":     kill,
 		"brood":    brood,
+		"opens":    opens,
+		"raise":    raise,
 		"leave":    leave,
 		"count":    count,
 		"screen":   screen,
