@@ -25,6 +25,9 @@ type activity struct {
 	// waits for the outcome, and calls wanted first, unless it is nil.
 	resting bool
 	wanted  context.CancelCauseFunc
+	// stubborn says that it could not be put to disk when memory was short, and that
+	// nobody has used it since: others are tried first.
+	stubborn bool
 }
 
 // activityRecord is what is stored of it.
@@ -69,7 +72,7 @@ func (m *Manager) begin(b *box, ok []sandbox.State) *launch.Sentry {
 		return nil
 	}
 	b.activity.uses++
-	b.activity.at = now
+	b.activity.at, b.activity.stubborn = now, false
 	return b.sentry
 }
 

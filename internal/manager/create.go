@@ -285,7 +285,7 @@ func (m *Manager) endSentry(s *launch.Sentry) {
 	}
 	m.mu.Unlock()
 	if needed {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), m.patience)
 		defer cancel()
 		// If it fails, its memory is only given back later.
 		_, _ = s.Call(ctx, &wire.Call{Op: wire.OpQuit}, nil)

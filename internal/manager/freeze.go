@@ -132,6 +132,8 @@ func (m *Manager) freezeAs(ctx context.Context, f *freeze, rest bool) (*wire.Fro
 	}
 	defer m.gens.release(f.source.FilesName())
 	var frozen wire.Frozen
+	ctx, cancel := context.WithTimeoutCause(ctx, m.patience, sandbox.Errorf(sandbox.CodeTimeout, "the sandbox was not frozen within %v", m.patience))
+	defer cancel()
 	_, err := f.source.Call(ctx, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: f.id, Self: key, SelfFiles: f.source.FilesName(), Rest: rest}}, &frozen, f.file)
 	if err == nil {
 		err = launch.FixSize(f.file)
@@ -235,8 +237,9 @@ func (m *Manager) unpin(f *freeze) {
 	}
 }
 
-// patience bounds calls that clean up: a sentry that hangs must not keep others
-// from being destroyed. What it did not give back goes when it ends.
+// patience bounds calls that freeze, stop or clean up: a sentry that hangs must not
+// keep its sandbox from being destroyed, nor others waiting. What it did not give back
+// goes when it ends.
 const patience = 30 * time.Second
 
 // release has the source of f, if it still runs, drop the pins.
@@ -249,7 +252,7 @@ func (m *Manager) release(f *freeze) {
 		return
 	default:
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), m.patience)
 	defer cancel()
 	_, err := f.source.Call(ctx, &wire.Call{Op: wire.OpRelease, Release: &wire.Release{ID: f.id}}, nil)
 	if err != nil && sandbox.CodeOf(err) != sandbox.CodeSandboxDied && m.inUse(f.source) {

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"ramet.dev/ramet/internal/launch"
@@ -29,7 +31,7 @@ func TestReleaseIsSilentWhenTheSourceEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			m := &Manager{log: slog.New(slog.NewTextHandler(&log, nil)), boxes: map[string]*box{}}
+			m := &Manager{patience: patience, log: slog.New(slog.NewTextHandler(&log, nil)), boxes: map[string]*box{}}
 			source := fakeSource(t, c.dies)
 			if c.used {
 				m.boxes["sbx"] = &box{id: "sbx", sentry: source}
@@ -54,11 +56,14 @@ func fakeSource(t *testing.T, dies bool) *launch.Sentry {
 	})
 }
 
+// fakes counts fake sentries: each has a key of its own.
+var fakes atomic.Int64
+
 // fakeSentry adopts a process that does nothing as a sentry. The test answers in
 // its place.
 func fakeSentry(t *testing.T, answers func(process *os.Process, self *launch.Sentry, call *wire.Call) (any, error)) *launch.Sentry {
 	t.Helper()
-	ctx, dir, key := context.Background(), t.TempDir(), "pool_0123456789abcdef"
+	ctx, dir, key := context.Background(), t.TempDir(), fmt.Sprintf("pool_%016x", fakes.Add(1))
 	process := exec.Command("sleep", "infinity")
 	if err := process.Start(); err != nil {
 		t.Fatal(err)

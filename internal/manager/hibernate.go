@@ -110,7 +110,7 @@ func (m *Manager) layDown(ctx context.Context, b *box) (err error) {
 
 // getUp lets b go on as it was, after it could not be hibernated.
 func (m *Manager) getUp(b *box) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), m.patience)
 	defer cancel()
 	b.mu.Lock()
 	rec, sentry := b.rec, b.sentry

@@ -46,20 +46,28 @@ func managerOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Manager, *
 			t.Error(err)
 		}
 	})
+	ledger, err := quota.Open(asOwner, records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Manager{
+		background: t.Context(), imageUses: map[string]int{}, ledger: ledger, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: feed.New(keptEvents),
+		boxes: map[string]*box{}, names: map[owned]string{}, snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
+		freezes: map[string]*freeze{}, grants: map[string]*grant{}, patience: patience, clock: alarm.System{}, alarms: alarm.New(alarm.System{}),
+	}
+	return m, boxIn(t, m, answers)
+}
+
+// boxIn adds a running sandbox.
+func boxIn(t *testing.T, m *Manager, answers func(*wire.Call) (any, error)) *box {
+	t.Helper()
 	id := sandbox.NewID(sandbox.KindSandbox)
 	b := &box{id: id, rec: record{Sandbox: sandbox.Sandbox{ID: id, State: sandbox.StateRunning}}}
 	if answers != nil {
 		b.sentry = fakeSentry(t, func(_ *os.Process, _ *launch.Sentry, call *wire.Call) (any, error) { return answers(call) })
 	}
-	ledger, err := quota.Open(asOwner, records)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &Manager{
-		ledger: ledger, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: feed.New(keptEvents),
-		boxes: map[string]*box{id: b}, names: map[owned]string{}, snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
-		freezes: map[string]*freeze{}, grants: map[string]*grant{}, clock: alarm.System{}, alarms: alarm.New(alarm.System{}),
-	}, b
+	m.boxes[id] = b
+	return b
 }
 
 // TestProcessesOfAHostileSentry has a sentry that answers for ever, or not in order.

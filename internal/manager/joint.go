@@ -75,8 +75,7 @@ func (j *joint) leave(s *sharing) bool {
 }
 
 // freezeShared freezes b for all that have joined s by the time it begins. It works
-// for others too, so that the end of ctx does not stop it, but a sentry that hangs
-// does after patience.
+// for others too, so that the end of ctx does not stop it.
 func (m *Manager) freezeShared(ctx context.Context, b *box, s *sharing) {
 	j := &b.joint
 	j.freezing.Lock()
@@ -84,9 +83,6 @@ func (m *Manager) freezeShared(ctx context.Context, b *box, s *sharing) {
 	j.mu.Lock()
 	j.next = nil
 	j.mu.Unlock()
-	late := sandbox.Errorf(sandbox.CodeTimeout, "the sandbox was not frozen within %v", patience)
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), patience, late)
-	defer cancel()
 	var f *freeze
 	var frozen *wire.Frozen
 	var err error = sandbox.Errorf(sandbox.CodeInternal, "a defect in Ramet; the daemon's log tells more")
@@ -102,7 +98,7 @@ func (m *Manager) freezeShared(ctx context.Context, b *box, s *sharing) {
 			m.drop(f) // freezeBox's reference; each that waits has its own
 		}
 	}()
-	f, frozen, err = m.freezeBox(ctx, b, false)
+	f, frozen, err = m.freezeBox(context.WithoutCancel(ctx), b, false)
 }
 
 // slots returns the places of what all forks of the box have loading at once.

@@ -85,6 +85,7 @@ type Manager struct {
 	watchers sync.WaitGroup
 	closing  chan struct{} // closed by Close: sentries are left alone
 
+	patience   time.Duration // see patience; shorter in tests
 	clock      alarm.Clock
 	alarms     *alarm.Alarms
 	rests      chan struct{} // has a value for each sandbox that is being put to disk because it is idle
@@ -105,7 +106,7 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 		boxes: map[string]*box{}, names: map[owned]string{},
 		snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
 		freezes: map[string]*freeze{}, grants: map[string]*grant{}, controlled: map[*launch.Sentry]bool{}, imageUses: map[string]int{}, closing: make(chan struct{}),
-		clock: cfg.Clock, rests: make(chan struct{}, restsAtOnce),
+		patience: patience, clock: cfg.Clock, rests: make(chan struct{}, restsAtOnce),
 	}
 	if m.clock == nil {
 		m.clock = alarm.System{}

@@ -75,7 +75,7 @@ func (m *Manager) pauseAs(ctx context.Context, b *box, pause, dozing bool) (err 
 	// stand still that is said to run.
 	ctx = context.WithoutCancel(ctx)
 	call := func(op wire.Op) error {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := context.WithTimeout(ctx, m.patience)
 		defer cancel()
 		_, err := sentry.Call(ctx, &wire.Call{Op: op}, nil)
 		return err

@@ -34,6 +34,9 @@ const (
 	restAfter = 15 * time.Second
 	// patienceForRoom bounds how long a request waits until room was made.
 	patienceForRoom = 20 * time.Second
+	// patienceForOne is after what time the next sandbox is put to disk, too, because
+	// the one before is not there yet: it may be large, or never answer.
+	patienceForOne = 5 * time.Second
 )
 
 // HostMemory says how many bytes of memory the host has, and how many are free for
@@ -93,41 +96,99 @@ func unused(b *box, now time.Time) bool {
 
 // makeRoom puts the sandbox to disk that was used longest ago, if there is one that
 // nobody uses, and reports whether there was. One to which something is being done is
-// passed over: that may take as long as its tenant likes.
+// passed over: that may take as long as its tenant likes. So may what is begun here,
+// which goes on when the next one's turn has come, or ctx has ended.
 func (m *Manager) makeRoom(ctx context.Context) bool {
+	type outcome struct {
+		b    *box
+		made bool
+	}
+	list := m.idlest()
+	outcomes := make(chan outcome, len(list))
+	for _, b := range list {
+		if !b.op.TryLock() {
+			continue
+		}
+		late, stop := m.clock.After(patienceForOne)
+		m.chore(func(context.Context) {
+			made := m.putAway(ctx, b)
+			b.op.Unlock()
+			outcomes <- outcome{b, made}
+		})
+		for over := false; !over; {
+			select {
+			case o := <-outcomes: // of this one, or of one before
+				if o.made {
+					stop()
+					return true
+				}
+				over = o.b == b
+			case <-late:
+				b.setStubborn()
+				over = true
+			case <-ctx.Done():
+				stop()
+				return false
+			}
+		}
+		stop()
+	}
+	return false
+}
+
+// idlest returns what nobody uses: first what was used longest ago, and last what could
+// not be put to disk before.
+func (m *Manager) idlest() []*box {
 	type idle struct {
-		b  *box
-		at time.Time
+		b        *box
+		stubborn bool
+		at       time.Time
 	}
 	var list []idle
 	now := m.clock.Now()
 	for _, b := range m.all() {
 		b.mu.Lock()
 		if b.sentry != nil && unused(b, now) {
-			list = append(list, idle{b, b.activity.at})
+			list = append(list, idle{b, b.activity.stubborn, b.activity.at})
 		}
 		b.mu.Unlock()
 	}
-	slices.SortFunc(list, func(x, y idle) int { return cmp.Or(x.at.Compare(y.at), strings.Compare(x.b.id, y.b.id)) })
-	for _, x := range list {
-		if !x.b.op.TryLock() {
-			continue
-		}
-		v, err := m.hibernateLocked(ctx, x.b, unused)
-		x.b.op.Unlock()
+	slices.SortFunc(list, func(x, y idle) int {
 		switch {
-		case err != nil:
-			m.log.Warn("put a sandbox to disk because memory is short", "id", x.b.id, "error", err)
-		case v != nil:
-			m.log.Info("memory is short: a sandbox was put to disk that nobody used", "id", x.b.id)
-			m.AppendAudit(sandbox.AuditEntry{Time: time.Now().UTC(), Tenant: x.b.tenant(), Action: "hibernate-for-memory", Object: x.b.id, Result: "ok"})
-			return true
+		case x.stubborn == y.stubborn:
+			return cmp.Or(x.at.Compare(y.at), strings.Compare(x.b.id, y.b.id))
+		case x.stubborn:
+			return 1
 		}
-		if ctx.Err() != nil {
-			return false
-		}
+		return -1
+	})
+	boxes := make([]*box, len(list))
+	for i, x := range list {
+		boxes[i] = x.b
+	}
+	return boxes
+}
+
+// putAway puts b to disk because memory is short, and reports whether it did. The
+// caller holds b.op.
+func (m *Manager) putAway(ctx context.Context, b *box) bool {
+	switch v, err := m.hibernateLocked(ctx, b, unused); {
+	case sandbox.CodeOf(err) == sandbox.CodeCanceled: // it is used again, or room is no longer wanted
+	case err != nil:
+		b.setStubborn()
+		m.log.Warn("put a sandbox to disk because memory is short", "id", b.id, "error", err)
+	case v != nil:
+		m.log.Info("memory is short: a sandbox was put to disk that nobody used", "id", b.id)
+		m.AppendAudit(sandbox.AuditEntry{Time: time.Now().UTC(), Tenant: b.tenant(), Action: "hibernate-for-memory", Object: b.id, Result: "ok"})
+		return true
 	}
 	return false
+}
+
+func (b *box) setStubborn() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.activity.stubborn = true
 }
 
 // attend looks at what sandboxes use until ctx ends.
@@ -141,7 +202,7 @@ func (m *Manager) attend(ctx context.Context) {
 		case <-tick.C:
 		}
 		m.bookAll()
-		m.stopSpenders(ctx)
+		m.stopSpenders()
 		if looks%saveEvery == 0 {
 			m.saveLedger(ctx)
 		}
@@ -190,9 +251,9 @@ func (m *Manager) bookAll() {
 }
 
 // stopSpenders pauses what runs although its processor time is used up. One to which
-// something is being done has its turn at another look, so that no tenant keeps the
-// others' from being looked at.
-func (m *Manager) stopSpenders(ctx context.Context) {
+// something is being done has its turn at another look, and one that does not answer
+// is not waited for, so that no tenant keeps the others' from being looked at.
+func (m *Manager) stopSpenders() {
 	for _, b := range m.all() {
 		v := b.view()
 		if v.State != sandbox.StateRunning {
@@ -205,14 +266,15 @@ func (m *Manager) stopSpenders(ctx context.Context) {
 		if !b.op.TryLock() {
 			continue
 		}
-		err := m.setPaused(ctx, b, true)
-		b.op.Unlock()
-		if err != nil {
-			m.log.Warn("pause a sandbox whose processor time is used up", "id", b.id, "error", err)
-			continue
-		}
-		m.log.Info("a sandbox was paused", "id", b.id, "reason", reason)
-		m.AppendAudit(sandbox.AuditEntry{Time: time.Now().UTC(), Tenant: b.tenant(), Action: "pause-for-quota", Object: b.id, Result: "ok"})
+		m.chore(func(ctx context.Context) {
+			defer b.op.Unlock()
+			if err := m.setPaused(ctx, b, true); err != nil {
+				m.log.Warn("pause a sandbox whose processor time is used up", "id", b.id, "error", err)
+				return
+			}
+			m.log.Info("a sandbox was paused", "id", b.id, "reason", reason)
+			m.AppendAudit(sandbox.AuditEntry{Time: time.Now().UTC(), Tenant: b.tenant(), Action: "pause-for-quota", Object: b.id, Result: "ok"})
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"ramet.dev/ramet/internal/alarm/alarmtest"
 	"ramet.dev/ramet/internal/audit"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/wire"
@@ -33,7 +34,7 @@ func TestBusySandboxesAreNotWaitedFor(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		m.stopSpenders(asOwner)
+		m.stopSpenders()
 		if m.makeRoom(asOwner) {
 			t.Error("it was put to disk")
 		}
@@ -45,7 +46,8 @@ func TestBusySandboxesAreNotWaitedFor(t *testing.T) {
 	}
 	b.op.RUnlock()
 	<-done
-	m.stopSpenders(asOwner)
+	m.stopSpenders()
+	m.chores.Wait()
 	if v := b.view(); v.State != sandbox.StatePaused {
 		t.Errorf("it is %s, and its processor time is used up", v.State)
 	}
@@ -74,6 +76,78 @@ func TestSpendersAreNotWoken(t *testing.T) {
 		b.mu.Unlock()
 		if err := try.do(); sandbox.CodeOf(err) != sandbox.CodeLimit {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestOneThatDoesNotAnswerDoesNotHoldUpMakingRoom has the sandbox that was used longest
+// ago never answer when it is to be frozen.
+func TestOneThatDoesNotAnswerDoesNotHoldUpMakingRoom(t *testing.T) {
+	asked, other := make(chan string, 9), make(chan string, 9)
+	hang := make(chan struct{})
+	m, _ := managerOf(t, func(call *wire.Call) (any, error) {
+		if call.Op == wire.OpFreeze {
+			asked <- "stuck"
+			<-hang
+		}
+		return struct{}{}, nil
+	})
+	clock := alarmtest.New(time.Now())
+	m.clock, m.gens = clock, newGenerations()
+	next := boxIn(t, m, func(call *wire.Call) (any, error) {
+		if call.Op == wire.OpFreeze {
+			other <- "next"
+			return nil, sandbox.Errorf(sandbox.CodeNoSpace, "no room")
+		}
+		return struct{}{}, nil
+	})
+	next.activity.at = clock.Now().Add(-time.Hour)
+	done := make(chan bool)
+	go func() { done <- m.makeRoom(asOwner) }()
+	<-asked
+	select {
+	case <-other:
+		t.Error("another one is put to disk at once")
+	default:
+	}
+	clock.Advance(patienceForOne)
+	select {
+	case <-other:
+	case <-time.After(time.Minute):
+		close(hang)
+		t.Fatal("the next one's turn does not come")
+	}
+	if <-done {
+		t.Error("none could be put to disk, and one is said to be")
+	}
+	if list := m.idlest(); len(list) != 1 || list[0] != next {
+		t.Errorf("%d could be put to disk while one of two does not answer", len(list))
+	}
+	close(hang)
+	m.chores.Wait()
+	if list := m.idlest(); len(list) != 2 {
+		t.Errorf("%d of two could be put to disk", len(list))
+	}
+}
+
+// TestAFreezeHasADeadline freezes a sandbox that never answers, in each way.
+func TestAFreezeHasADeadline(t *testing.T) {
+	hang := make(chan struct{})
+	m, b := managerOf(t, func(call *wire.Call) (any, error) {
+		if call.Op == wire.OpFreeze {
+			<-hang
+		}
+		return struct{}{}, nil
+	})
+	t.Cleanup(func() { close(hang) })
+	m.gens, m.patience = newGenerations(), time.Second
+	for what, do := range map[string]func() error{
+		"hibernate": func() error { _, err := m.Hibernate(asOwner, b.id); return err },
+		"snapshot":  func() error { _, err := m.capture(asOwner, b, sandbox.SnapshotRequest{}); return err },
+		"fork":      func() error { _, _, err := m.freezeForFork(asOwner, b); return err },
+	} {
+		if err := do(); sandbox.CodeOf(err) != sandbox.CodeTimeout {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

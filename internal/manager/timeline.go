@@ -85,7 +85,7 @@ func (m *Manager) checkpointed(b *box) int {
 // checkpoint adds a step with the present state of b. A step whose state could not be
 // kept is there, and has failed: the command was run. The caller holds b.stepping.
 func (m *Manager) checkpoint(ctx context.Context, b *box, s sandbox.Step) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // what was done is a step, even if its caller has gone
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.patience) // what was done is a step, even if its caller has gone
 	defer cancel()
 	s.At, s.Command, s.State = time.Now().UTC(), shortCommand(s.Command), sandbox.SnapshotFailed
 	snap, err := m.checkpointOf(ctx, b)
