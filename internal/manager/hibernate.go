@@ -170,6 +170,11 @@ func (m *Manager) wake(ctx context.Context, b *box) (err error) {
 	if err := m.mayRun(b); err != nil {
 		return fmt.Errorf("wake: %w", err)
 	}
+	admitted, err := m.admitAgain(ctx)
+	if err != nil {
+		return fmt.Errorf("wake: %w", err)
+	}
+	defer admitted()
 	b.mu.Lock()
 	d := draft{rec: b.rec}
 	b.mu.Unlock()

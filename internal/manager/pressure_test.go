@@ -80,6 +80,37 @@ func TestSpendersAreNotWoken(t *testing.T) {
 	}
 }
 
+// TestNothingIsWokenWithoutMemory does what starts a sandbox that is on disk, while the
+// host has no memory for one more.
+func TestNothingIsWokenWithoutMemory(t *testing.T) {
+	m, b := managerOf(t, nil)
+	free := int64(perSandbox)
+	m.hostMemory = func() (int64, int64, error) { return free, 8 << 30, nil }
+	b.rec.Sandbox.State = sandbox.StateHibernated
+	s := &snapshot{id: sandbox.NewID(sandbox.KindSnapshot)}
+	s.rec.Ancestors, s.rec.Snapshot.Sandbox = []string{b.id}, b.id
+	m.snaps[s.id] = s
+	for name, try := range map[string]func() error{
+		"wake":      func() error { _, err := m.Wake(asOwner, b.id); return err },
+		"a request": func() error { _, _, err := m.use(asOwner, b, sandbox.StateRunning); return err },
+		"roll back": func() error { _, err := m.Rollback(asOwner, b.id, s.id); return err },
+	} {
+		if err := try(); sandbox.CodeOf(err) != sandbox.CodeNoMemory {
+			t.Errorf("%s: %v", name, err)
+		}
+		if v := b.view(); v.State != sandbox.StateHibernated {
+			t.Errorf("after %s it is %s", name, v.State)
+		}
+	}
+	free = reserve(8<<30) + perSandbox
+	if _, err := m.Wake(asOwner, b.id); sandbox.CodeOf(err) != sandbox.CodeCorrupt { // its snapshot is missing here
+		t.Errorf("with just enough memory: %v", err)
+	}
+	if m.admitted.pending != 0 {
+		t.Errorf("%d bytes stay promised", m.admitted.pending)
+	}
+}
+
 // TestOneThatDoesNotAnswerDoesNotHoldUpMakingRoom has the sandbox that was used longest
 // ago never answer when it is to be frozen.
 func TestOneThatDoesNotAnswerDoesNotHoldUpMakingRoom(t *testing.T) {

@@ -37,10 +37,33 @@ func root(line []string) string {
 // If memory is short, it waits until sandboxes are put to disk that nobody uses: the
 // caller must not hold the op of one that could be.
 func (m *Manager) admit(ctx context.Context, tenant string, line []string, n int) (done func(), err error) {
+	return m.withRoom(ctx, func() (func(), error) { return m.tryAdmit(tenant, line, n) })
+}
+
+// admitAgain is admit for a sandbox that there is, and to which no process on the host
+// belongs: it counts already, and needs memory again.
+func (m *Manager) admitAgain(ctx context.Context) (done func(), err error) {
+	return m.withRoom(ctx, func() (func(), error) {
+		m.admitted.mu.Lock()
+		defer m.admitted.mu.Unlock()
+		if err := m.fits(perSandbox, m.admitted.pending); err != nil {
+			return nil, err
+		}
+		m.admitted.pending += perSandbox
+		return sync.OnceFunc(func() {
+			m.admitted.mu.Lock()
+			defer m.admitted.mu.Unlock()
+			m.admitted.pending -= perSandbox
+		}), nil
+	})
+}
+
+// withRoom makes room as long as try fails for want of memory, and there is some to make.
+func (m *Manager) withRoom(ctx context.Context, try func() (func(), error)) (done func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, patienceForRoom)
 	defer cancel()
 	for {
-		done, err := m.tryAdmit(tenant, line, n)
+		done, err := try()
 		if sandbox.CodeOf(err) != sandbox.CodeNoMemory || waiting.Err() != nil || !m.makeRoom(waiting) {
 			return done, err
 		}

@@ -39,10 +39,17 @@ func (m *Manager) rollback(ctx context.Context, b *box, s *snapshot) (*sandbox.S
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
 	b.mu.Lock()
-	d := draft{rec: b.rec}
+	d, runs := draft{rec: b.rec}, b.sentry != nil
 	b.mu.Unlock()
 	if of := s.view().Sandbox; of != b.id && !slices.Contains(d.rec.Ancestors, of) {
 		return nil, sandbox.Errorf(sandbox.CodeConflict, "snapshot %s is of sandbox %s, which is no ancestor of %s", s.id, of, b.id)
+	}
+	if !runs {
+		admitted, err := m.admitAgain(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("rollback: %w", err)
+		}
+		defer admitted()
 	}
 	f, err := m.source(ctx, s)
 	if err != nil {
