@@ -95,12 +95,21 @@ func (e *entry) replace(next *entry, grace time.Duration) {
 
 // Registry is all tokens. It is safe for concurrent use.
 type Registry struct {
-	store *store.Store
+	store records
 	now   func() time.Time
 
-	mu     sync.Mutex
-	tokens map[string]*entry
-	hashes map[digest]*entry
+	// changing is held by whoever changes a token, also while that is written to disk.
+	// It comes before mu, which is held for moments only: every request waits for it.
+	changing sync.Mutex
+	mu       sync.RWMutex
+	tokens   map[string]*entry // changed with both held, so read with either
+	hashes   map[digest]*entry
+}
+
+// records is where tokens are written down. It is a store.Store.
+type records interface {
+	Apply(ctx context.Context, changes ...store.Change) error
+	Sync(ctx context.Context) error
 }
 
 // Open reads the tokens and forgets those that have expired.
@@ -120,22 +129,39 @@ func Open(ctx context.Context, s *store.Store) (*Registry, error) {
 	return r, r.forgetExpired(ctx)
 }
 
+// forgetExpired is called with changing held, or before the registry is shared.
 func (r *Registry) forgetExpired(ctx context.Context) error {
-	var changes []store.Change
-	for id, e := range r.tokens {
+	var old []*entry
+	for _, e := range r.tokens {
 		if r.expired(&e.rec) {
-			changes = append(changes, store.Change{Table: store.Tokens, ID: id})
-			r.drop(e)
+			old = append(old, e)
 		}
 	}
-	if len(changes) == 0 {
+	if len(old) == 0 {
 		return nil
 	}
-	return r.store.Apply(ctx, changes...)
+	if err := r.store.Apply(ctx, deletions(old)...); err != nil {
+		return err
+	}
+	r.drop(old...)
+	return nil
 }
 
-// add makes e known. The registry is locked, or not shared yet.
+func deletions(of []*entry) []store.Change {
+	changes := make([]store.Change, len(of))
+	for i, e := range of {
+		changes[i] = store.Change{Table: store.Tokens, ID: e.rec.ID}
+	}
+	return changes
+}
+
+// add makes e known, also in the place of what it was before.
 func (r *Registry) add(e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if before := r.tokens[e.rec.ID]; before != nil {
+		r.dropSecrets(before)
+	}
 	r.tokens[e.rec.ID] = e
 	r.hashes[e.rec.Secret] = e
 	if e.rec.Old != nil {
@@ -143,14 +169,22 @@ func (r *Registry) add(e *entry) {
 	}
 }
 
-// drop forgets e, and ends what is done with it.
-func (r *Registry) drop(e *entry) {
-	delete(r.tokens, e.rec.ID)
+// drop forgets tokens, and ends what is done with them.
+func (r *Registry) drop(gone ...*entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range gone {
+		delete(r.tokens, e.rec.ID)
+		r.dropSecrets(e)
+		e.end()
+	}
+}
+
+func (r *Registry) dropSecrets(e *entry) {
 	delete(r.hashes, e.rec.Secret)
 	if e.rec.Old != nil {
 		delete(r.hashes, *e.rec.Old)
 	}
-	e.end()
 }
 
 func (r *Registry) expired(rec *record) bool {
@@ -172,8 +206,8 @@ var errUnknown = sandbox.Errorf(sandbox.CodeUnknownUser, "the token is not valid
 // is demanded that it was made for that.
 func (r *Registry) Authenticate(secret string, inURL bool) (*Session, error) {
 	sum := digest(sha256.Sum256([]byte(secret)))
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	e := r.hashes[sum]
 	if e == nil || r.expired(&e.rec) {
 		return nil, errUnknown
@@ -217,8 +251,8 @@ func (r *Registry) Create(ctx context.Context, req sandbox.TokenRequest) (*sandb
 		e.rec.ExpiresAt = &until
 	}
 	secret := e.rec.newSecret()
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.changing.Lock()
+	defer r.changing.Unlock()
 	if err := r.forgetExpired(ctx); err != nil {
 		return nil, err
 	}
@@ -292,8 +326,8 @@ func (rec *record) newSecret() string {
 // List returns the tokens that the caller may know of, oldest first.
 func (r *Registry) List(ctx context.Context) []sandbox.Token {
 	caller := access.From(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	list := []sandbox.Token{}
 	for _, e := range r.tokens {
 		if !r.expired(&e.rec) && r.rules(caller, e) {
@@ -343,8 +377,8 @@ func (r *Registry) Rotate(ctx context.Context, id string, req sandbox.RotateRequ
 	if req.GraceSeconds < 0 || req.GraceSeconds > 86400 {
 		return nil, sandbox.Invalid("grace_s", "%d is not from 0 to 86400", req.GraceSeconds)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.changing.Lock()
+	defer r.changing.Unlock()
 	e, err := r.find(ctx, id)
 	if err != nil {
 		return nil, err
@@ -364,10 +398,6 @@ func (r *Registry) Rotate(ctx context.Context, id string, req sandbox.RotateRequ
 	if err := r.store.Apply(ctx, store.Change{Table: store.Tokens, ID: id, Doc: next.rec}); err != nil {
 		return nil, fmt.Errorf("rotate token: %w", err)
 	}
-	delete(r.hashes, e.rec.Secret)
-	if e.rec.Old != nil {
-		delete(r.hashes, *e.rec.Old)
-	}
 	r.add(next)
 	e.replace(next, grace)
 	return &sandbox.IssuedToken{Token: next.rec.Token, Secret: secret}, r.store.Sync(ctx)
@@ -375,8 +405,8 @@ func (r *Registry) Rotate(ctx context.Context, id string, req sandbox.RotateRequ
 
 // Remove ends a token, and with it those that it made.
 func (r *Registry) Remove(ctx context.Context, id string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.changing.Lock()
+	defer r.changing.Unlock()
 	e, err := r.find(ctx, id)
 	if err != nil {
 		return err
@@ -389,15 +419,9 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 			}
 		}
 	}
-	changes := make([]store.Change, len(doomed))
-	for i, d := range doomed {
-		changes[i] = store.Change{Table: store.Tokens, ID: d.rec.ID}
-	}
-	if err := r.store.Apply(ctx, changes...); err != nil {
+	if err := r.store.Apply(ctx, deletions(doomed)...); err != nil {
 		return fmt.Errorf("remove token: %w", err)
 	}
-	for _, d := range doomed {
-		r.drop(d)
-	}
+	r.drop(doomed...)
 	return r.store.Sync(ctx) // a token that was removed stays so, even after a loss of power
 }

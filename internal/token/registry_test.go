@@ -292,3 +292,67 @@ func TestOnlyTokensForBrowsersStandInURLs(t *testing.T) {
 		t.Errorf("browser: %+v, %v", s, err)
 	}
 }
+
+// slowDisk is a store of which nothing comes back before the test says so.
+type slowDisk struct {
+	records
+	arrived, proceed chan struct{}
+}
+
+func (d slowDisk) Apply(ctx context.Context, changes ...store.Change) error {
+	d.wait()
+	return d.records.Apply(ctx, changes...)
+}
+
+func (d slowDisk) Sync(ctx context.Context) error {
+	d.wait()
+	return d.records.Sync(ctx)
+}
+
+func (d slowDisk) wait() {
+	d.arrived <- struct{}{}
+	<-d.proceed
+}
+
+// TestNobodyWaitsForTheDisk has tokens changed while others are used.
+func TestNobodyWaitsForTheDisk(t *testing.T) {
+	b := newBench(t)
+	used := b.make(owner, sandbox.TokenRequest{Scope: sandbox.ScopeRead})
+	other := b.make(owner, sandbox.TokenRequest{Scope: sandbox.ScopeRead})
+	disk := slowDisk{b.store, make(chan struct{}), make(chan struct{})}
+	b.store = disk
+	for what, change := range map[string]func() error{
+		"create": func() error {
+			_, err := b.Create(owner, sandbox.TokenRequest{Scope: sandbox.ScopeRead})
+			return err
+		},
+		"rotate": func() error {
+			_, err := b.Rotate(owner, used.ID, sandbox.RotateRequest{GraceSeconds: 60})
+			return err
+		},
+		"remove": func() error { return b.Remove(owner, other.ID) },
+	} {
+		changed := make(chan error, 1)
+		go func() { changed <- change() }()
+		for range 2 { // it writes, and then syncs
+			<-disk.arrived
+			seen := make(chan bool, 1)
+			go func() {
+				_, err := b.Authenticate(used.Secret, false)
+				seen <- err == nil && len(b.List(owner)) > 0
+			}()
+			select {
+			case ok := <-seen:
+				if !ok {
+					t.Errorf("%s: a token that is valid was refused", what)
+				}
+			case <-time.After(time.Minute):
+				t.Errorf("%s: who uses another token waits for the disk", what)
+			}
+			disk.proceed <- struct{}{}
+		}
+		if err := <-changed; err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
