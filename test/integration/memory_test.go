@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -413,4 +414,26 @@ func (e *engine) stateOf(s *launch.Sentry) int64 {
 	file, frozen := e.freeze(s, "freeze-"+randomHex())
 	file.Close()
 	return frozen.StateBytes
+}
+
+// A program's first steps jump about in its files, mostly to what lies before the
+// place of the last fault: each fault maps all of the piece that it is in.
+func TestFaultsMapFilesBothWays(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	for _, c := range []struct {
+		what, file string
+		least      int // KiB
+	}{
+		{"a file of the image", "/bin/guest", 2 << 10},
+		{"a file that was written", "/root/written", 3 << 10},
+	} {
+		if c.file == "/root/written" {
+			n.guest("box", "fill", c.file, "3")
+		}
+		got, err := strconv.Atoi(strings.TrimSpace(n.guest("box", "mapped", c.file)))
+		if err != nil || got < c.least {
+			t.Errorf("%s: a read of its last byte mapped %d KiB, not %d (%v)", c.what, got, c.least, err)
+		}
+	}
 }

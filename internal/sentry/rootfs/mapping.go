@@ -51,8 +51,9 @@ func (i *inode) CopyMapping(ctx context.Context, ms memmap.MappingSpace, _, dstA
 }
 
 const (
-	// mapAhead is how much around a fault is mapped, in bytes, if it is there.
-	mapAhead = 2 << 20
+	// mapAround is how much before a fault and behind it is mapped at least, in bytes,
+	// if it is there. What lies in one piece with it is mapped in any case.
+	mapAround = 2 << 20
 	// fillAhead is how much is made writable ahead of a fault.
 	fillAhead = 64 << 10
 )
@@ -77,17 +78,27 @@ func (i *inode) Translate(_ context.Context, required, optional memmap.MappableR
 			return nil, err
 		}
 	}
+	off, err := i.mapFrom(required.Start, optional.Start)
+	if err != nil {
+		return nil, &memmap.BusError{Err: errno(err)}
+	}
 	var ts []memmap.Translation
-	for off := required.Start; off < optional.End && off < max(required.End, required.Start+mapAhead); {
+	for off < optional.End && off < max(required.End, required.Start+mapAround) {
 		r, err := i.fs.tree.Map(i.ino, &i.attr, off/cowfs.PageSize, (optional.End-off)/cowfs.PageSize)
 		if err != nil {
 			return ts, &memmap.BusError{Err: errno(err)}
 		}
-		if off >= required.End && (r.Zero() || write && !r.Mutable) {
+		end := off + r.N*cowfs.PageSize
+		unready := r.Zero() || write && !r.Mutable
+		if unready && off >= required.End {
 			break
 		}
+		if unready && off < required.Start { // what can be mapped begins behind it
+			ts, off = nil, min(end, required.Start)
+			continue
+		}
 		if r.Zero() { // a hole that is read: others must see what is written there
-			if err := i.fill(memmap.MappableRange{Start: off, End: min(required.End, off+r.N*cowfs.PageSize)}, optional); err != nil {
+			if err := i.fill(memmap.MappableRange{Start: off, End: min(required.End, end)}, optional); err != nil {
 				return ts, err
 			}
 			continue
@@ -100,6 +111,20 @@ func (i *inode) Translate(_ context.Context, required, optional memmap.MappableR
 		off = t.Source.End
 	}
 	return ts, beyond
+}
+
+// mapFrom returns where to begin to map for a fault at an offset, not below lowest:
+// faults mostly come from high to low as well, a function of a library calls others
+// in front of it, and each costs a program that has just started some 30 µs.
+func (i *inode) mapFrom(at, lowest uint64) (uint64, error) {
+	if lowest == at {
+		return at, nil
+	}
+	r, err := i.fs.tree.Map(i.ino, &i.attr, lowest/cowfs.PageSize, (at-lowest)/cowfs.PageSize+1)
+	if err != nil || at-lowest < max(r.N*cowfs.PageSize, mapAround) {
+		return lowest, err
+	}
+	return at - mapAround, nil
 }
 
 // fill makes required writable, and some of optional. i.attrMu must be locked.

@@ -198,6 +198,12 @@ func (fs *filesystem) LinkAt(ctx context.Context, rp *vfs.ResolvingPath, vd vfs.
 			return linuxerr.EXDEV
 		}
 		a := vd.Dentry().Impl().(*dentry).inode.get()
+		// Somebody else's programs that give a group's rights do not get more names,
+		// see protected_hardlinks in proc_sys_fs(5): vfs.MayLink leaves this out.
+		const setgid = linux.S_ISGID | 0o010
+		if a.Mode&setgid == setgid && !vfs.CanActAsOwner(rp.Credentials(), auth.KUID(a.UID)) {
+			return linuxerr.EPERM
+		}
 		return vfs.MayLink(rp.Credentials(), linux.FileMode(a.Mode), nil, auth.KUID(a.UID), auth.KGID(a.GID))
 	}
 	return fs.createIfAt(ctx, rp, false, check, func(parent *dentry, name string) (*dentry, error) {

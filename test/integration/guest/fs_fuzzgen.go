@@ -117,7 +117,7 @@ func (z *fuzzer) next() fuzzOp {
 // without a feature.
 func (z *fuzzer) allowed(op fuzzOp) bool {
 	switch op.Op {
-	case "link":
+	case "link", "linkfd":
 		return !op.User // which links a user may make is a setting of the kernel
 	case "rename":
 		return z.has("related") || !strings.HasPrefix(op.A+"/", op.B+"/") && !strings.HasPrefix(op.B, op.A+"/")

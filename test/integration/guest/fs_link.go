@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -37,6 +38,18 @@ func fsLinkCases() []fsCase {
 			t.ok(unix.Unlink("f"))
 			t.has("g", "Je")
 			t.nlink("g", 1)
+		}},
+		{name: "link/of-others", tree: "d:0777 d; f:0666 plain; f:0644 closed; f:04777 setuid; f:02777 setgid; f:02767 group", run: func(t *fsT) {
+			if setting, err := os.ReadFile("/proc/sys/fs/protected_hardlinks"); err == nil && strings.TrimSpace(string(setting)) == "0" {
+				t.skip("this kernel lets everybody link everything")
+			}
+			t.user(func() {
+				t.ok(unix.Link("plain", "d/plain"))
+				t.ok(unix.Link("group", "d/group")) // its group may not execute it: no program
+				for _, name := range []string{"closed", "setuid", "setgid"} {
+					t.is(unix.Link(name, "d/"+name), unix.EPERM)
+				}
+			})
 		}},
 		{name: "link/of-before", tree: tree, run: func(t *fsT) {
 			a, b := t.stat("two"), t.stat("d/two")

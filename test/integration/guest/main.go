@@ -35,6 +35,7 @@ func init() {
 		"churn":    churn,
 		"sleep":    sleep,
 		"spew":     spew,
+		"mapped":   mappedBy,
 		"eat":      eat,
 		"fill":     fill,
 		"kill":     kill,

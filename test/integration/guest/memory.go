@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -225,3 +226,45 @@ func newSysvShm() (item, error) {
 }
 
 func (s *sysvShm) get() (string, error) { return cstring(s.second), nil }
+
+// mappedBy maps a file, reads its last byte, and prints how many KiB more of it are
+// mapped then.
+func mappedBy(args []string) (int, error) {
+	if len(args) != 1 {
+		return 2, errors.New("usage: mapped FILE")
+	}
+	f, err := os.Open(args[0])
+	if err != nil {
+		return 1, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return 1, err
+	}
+	m, err := unix.Mmap(int(f.Fd()), 0, int(fi.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return 1, err
+	}
+	before, err := resident()
+	if err != nil {
+		return 1, err
+	}
+	_ = readByte(&m[len(m)-1])
+	after, err := resident()
+	if err != nil {
+		return 1, err
+	}
+	fmt.Println((after - before) * os.Getpagesize() >> 10)
+	return 0, nil
+}
+
+// resident returns how many pages of this process are mapped.
+func resident() (pages int, err error) {
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Sscan(string(b), new(int), &pages)
+	return pages, err
+}
