@@ -40,7 +40,7 @@ func (a *app) attachCommand() *cobra.Command {
 	var keys string
 	var interactive, noStdin bool
 	cmd := &cobra.Command{
-		Use: "attach [-i] [--from SEQ] [--no-stdin] SBX PID", Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		Use: "attach [-i] [--from SEQ] [--no-stdin] SBX PID", Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeProcesses(1, true),
 		Short: "Connect with a background process or a terminal; an interrupt, or ctrl-p ctrl-q in a terminal, leaves it running",
 	}
 	f := cmd.Flags()

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,6 +62,65 @@ func (a *app) completeImages(cmd *cobra.Command, _ []string, _ string) ([]string
 		}
 		return refs, err
 	})
+}
+
+// completePlaces completes the sandboxes that cp copies from or to. Paths here are
+// the shell's, where there may be one.
+func (a *app) completePlaces(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	directive := cobra.ShellCompDirectiveNoSpace
+	if len(args) == 1 {
+		if src, err := parsePlace(args[0]); err != nil || src.ref != "" {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		directive |= cobra.ShellCompDirectiveNoFileComp
+	}
+	refs, _ := a.completeSandboxes(cmd, nil, prefix)
+	for i, ref := range refs {
+		ref, about, _ := strings.Cut(ref, "\t")
+		refs[i] = ref + ":/\t" + about
+	}
+	return refs, directive
+}
+
+// completeProcesses completes a sandbox, and then as many processes in it as there
+// may be: those whose output is kept, or those that run.
+func (a *app) completeProcesses(most int, kept bool) completion {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		switch {
+		case len(args) == 0:
+			return a.completeSandboxes(cmd, args, prefix)
+		case len(args) > most:
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return a.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
+			all, err := c.Processes(ctx, args[0], kept)
+			for _, p := range all {
+				if p.Kept != nil || !kept {
+					refs = append(refs, strconv.Itoa(p.PID)+"\t"+printable(shortCommand(p.Command)))
+				}
+			}
+			return refs, err
+		})
+	}
+}
+
+func (a *app) completeTokens(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
+		all, err := c.Tokens(ctx, "")
+		for _, t := range all {
+			refs = append(refs, t.ID+"\t"+strings.TrimSpace(string(t.Scope)+" "+t.Name))
+		}
+		return refs, err
+	})
+}
+
+// completeValues completes the values of an option of cmd.
+func completeValues(cmd *cobra.Command, option string, values ...string) {
+	// An error says that there is no such option.
+	_ = cmd.RegisterFlagCompletionFunc(option, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func candidate(id, name string) []string {

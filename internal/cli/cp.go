@@ -43,9 +43,10 @@ func parsePlace(arg string) (place, error) {
 
 // copyResult is what --json shows.
 type copyResult struct {
-	Path  string `json:"path"`
-	Files int64  `json:"files"`
-	Bytes int64  `json:"bytes"`
+	Path        string `json:"path"`
+	Files       int64  `json:"files"`
+	Directories int64  `json:"directories"`
+	Bytes       int64  `json:"bytes"`
 }
 
 // copying is one run of cp.
@@ -69,7 +70,8 @@ func (a *app) cpCommand() *cobra.Command {
 		Long: "Copy files and directories into a sandbox or out of it. One of SRC and DST is SBX:PATH, the other a path here or -.\n\n" +
 			"As with docker cp, a directory is copied into DST if that is a directory that exists, and becomes DST otherwise; SRC/. is what is in it.\n" +
 			"- is standard input or output: a tar archive if the path in the sandbox is a directory, and the contents of a file otherwise.",
-		Args: cobra.ExactArgs(2),
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: a.completePlaces,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			src, err := parsePlace(args[0])
 			if err != nil {
@@ -88,12 +90,25 @@ func (a *app) cpCommand() *cobra.Command {
 			if err != nil || dst.isStream() {
 				return err
 			}
-			return a.show(&cp.res, line(fmt.Sprintf("copied %s in %s to %s", byteSize(cp.res.Bytes), count(cp.res.Files, "file"), printable(args[1]))))
+			return a.show(&cp.res, line(fmt.Sprintf("copied %s in %s to %s", byteSize(cp.res.Bytes), cp.res.entries(), printable(args[1]))))
 		}),
 	}
 	cmd.Flags().StringVarP(&user, "user", "u", "", "whose permissions count in the sandbox; root's if absent")
 	cmd.Flags().BoolVarP(&follow, "follow-link", "L", false, "copy what SRC leads to if it is a symbolic link")
 	return cmd
+}
+
+// entries says how many there were.
+func (r *copyResult) entries() string {
+	text := count(r.Files, "file")
+	switch r.Directories {
+	case 0:
+	case 1:
+		text += " and 1 directory"
+	default:
+		text += fmt.Sprintf(" and %d directories", r.Directories)
+	}
+	return text
 }
 
 func count(n int64, what string) string {
@@ -153,7 +168,7 @@ func (cp *copying) unpack(ctx context.Context, ref, dir string, from io.Reader) 
 	if err != nil {
 		return err
 	}
-	cp.res.Path, cp.res.Files, cp.res.Bytes = dir, res.Files, res.Bytes
+	cp.res.Path, cp.res.Files, cp.res.Directories, cp.res.Bytes = dir, res.Files-res.Directories, res.Directories, res.Bytes
 	return nil
 }
 
@@ -286,11 +301,11 @@ func (cp *copying) download(ctx context.Context, src place, name string) error {
 	}
 	u, err := newUnpacker(dir, base)
 	if err != nil {
-		return localError(err)
+		return localError(inDir(filepath.Join(dir, base), err))
 	}
 	defer u.close()
 	err = u.all(cp.counted(in))
-	cp.res.Files, cp.res.Bytes = u.files, u.bytes
+	cp.res.Files, cp.res.Directories, cp.res.Bytes = u.files, u.directories, u.bytes
 	for _, s := range u.skipped {
 		fmt.Fprintf(cp.Err, "ramet: warning: %s is not copied: it is a pipe or device\n", printable(s))
 	}
@@ -307,7 +322,7 @@ func (cp *copying) downloadFile(ctx context.Context, ref string, f sandbox.FileR
 	cp.total = size
 	tmp, err := os.CreateTemp(filepath.Dir(to), ".ramet-*")
 	if err != nil {
-		return localError(err)
+		return localError(inDir(to, err))
 	}
 	defer os.Remove(tmp.Name()) // it is gone if all went well
 	defer tmp.Close()
@@ -326,6 +341,16 @@ func (cp *copying) downloadFile(ctx context.Context, ref string, f sandbox.FileR
 	}
 	cp.res.Files = 1
 	return nil
+}
+
+// inDir returns err, of making something beside path, with the directory that it
+// is about: what was to be made there is not the user's.
+func inDir(path string, err error) error {
+	var of *fs.PathError
+	if !errors.As(err, &of) {
+		return err
+	}
+	return fmt.Errorf("directory %q of %q: %w", filepath.Dir(path), filepath.Base(path), of.Err)
 }
 
 // localError gives errors of this machine's files the codes that those of a

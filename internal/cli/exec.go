@@ -55,10 +55,10 @@ func (a *app) execCommand() *cobra.Command {
 	f.StringArrayVarP(&opts.env, "env", "e", nil, "variable K=V, or K from here; may be repeated")
 	f.StringVarP(&opts.cwd, "cwd", "w", "", "working directory")
 	f.StringVarP(&opts.user, "user", "u", "", "name or uid, optionally :group")
-	f.DurationVar(&opts.timeout, "timeout", 0, "kill the command after this time, such as 10s")
+	durationVar(f, &opts.timeout, "timeout", "kill the command after this time, such as 10s")
 	f.BoolVarP(&opts.tty, "tty", "t", false, "give the command a terminal")
 	f.BoolVarP(&opts.detach, "detach", "d", false, "leave the command running in the background and print its process id")
-	f.DurationVar(&opts.idleTimeout, "idle-timeout", 0, "with -t or -d: kill the command after this time without output or input")
+	durationVar(f, &opts.idleTimeout, "idle-timeout", "with -t or -d: kill the command after this time without output or input")
 	addDetachKeys(f, &opts.detachKeys)
 	return cmd
 }

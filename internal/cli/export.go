@@ -47,6 +47,7 @@ What is in /dev, /proc, /sys and /tmp, /etc/hostname and /etc/machine-id are the
 	f := cmd.Flags()
 	f.StringVarP(&output, "output", "o", "-", "file to write, - for standard output")
 	f.StringVar(&format, "format", string(sandbox.ExportLayer), "layer, oci or tar")
+	completeValues(cmd, "format", string(sandbox.ExportLayer), string(sandbox.ExportOCI), string(sandbox.ExportTar))
 	f.BoolVar(&req.Gzip, "gzip", false, "compress; with oci, the layers in the archive")
 	return cmd
 }
@@ -60,7 +61,10 @@ func (a *app) exportFile(ctx context.Context, c *client.Client, ref string, req 
 	}
 	f, err := os.OpenFile(temp, flags, 0o666)
 	if err != nil {
-		return sandbox.Invalid("output", "%v", err)
+		if temp != path {
+			err = inDir(path, err)
+		}
+		return sandbox.Invalid("output", "%w", err)
 	}
 	defer func() {
 		f.Close() // again, if all went well

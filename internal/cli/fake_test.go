@@ -104,6 +104,13 @@ func fakeService() *apitest.Service {
 			return fakeSandbox(baseID, "base", ""), nil
 		},
 		ProcessFuncs: fakeProcesses(),
+		TokenFuncs: apitest.TokenFuncs{TokensFunc: func(context.Context) ([]sandbox.Token, error) {
+			end := time.Date(2030, 1, 2, 3, 4, 5, 0, time.FixedZone("", 2*60*60))
+			return []sandbox.Token{
+				{ID: "tok_aaaaaaaaaaaaaaaa", Name: "ci", Scope: sandbox.ScopeRead, Tree: baseID, CreatedAt: created, ExpiresAt: &end},
+				{ID: "tok_bbbbbbbbbbbbbbbb", Tenant: "t", Scope: sandbox.ScopeAdmin, CreatedAt: created},
+			}, nil
+		}},
 		PortsFunc: func(ctx context.Context, ref string) ([]sandbox.Port, error) {
 			sb, err := find(ctx, ref)
 			if err != nil || sb.ID == kidID {

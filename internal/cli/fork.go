@@ -67,7 +67,7 @@ func (a *app) forkCommand() *cobra.Command {
 		}),
 	}
 	opts.flags(cmd)
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "deadline for each child (default 30s)")
+	durationVar(cmd.Flags(), &timeout, "timeout", "deadline for each child (default 30s)")
 	return cmd
 }
 

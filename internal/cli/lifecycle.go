@@ -25,11 +25,12 @@ type lifecycleOptions struct {
 func (o *lifecycleOptions) flags(cmd *cobra.Command) {
 	o.cmd = cmd
 	f := cmd.Flags()
-	f.DurationVar(&o.ttl, "ttl", 0, "destroy it so long from now, such as 30m; 0 is never")
-	f.DurationVar(&o.idle, "idle-timeout", 0, "let it rest when nobody has used it for so long: no command, cell, access to files, traffic of ports or input; 0 is never")
+	durationVar(f, &o.ttl, "ttl", "destroy it so long from now, such as 30m; 0 is never")
+	durationVar(f, &o.idle, "idle-timeout", "let it rest when nobody has used it for so long: no command, cell, access to files, traffic of ports or input; 0 is never")
 	f.StringVar(&o.action, "idle-action", "", "what that is: hibernate (to disk; the default), pause (in memory) or destroy")
+	completeValues(cmd, "idle-action", "hibernate", "pause", "destroy")
 	f.IntVar(&o.keep, "keep-snapshots", 0, "how many snapshots without a name its tree keeps, the latest; 0 is all")
-	f.DurationVar(&o.maxAge, "snapshot-max-age", 0, "how long its snapshots without a name are kept, such as 48h; 0 is without end")
+	durationVar(f, &o.maxAge, "snapshot-max-age", "how long its snapshots without a name are kept, such as 48h; 0 is without end")
 	f.BoolVar(&o.autoWake, "auto-wake", true, "whether a request that needs it running wakes it then")
 }
 

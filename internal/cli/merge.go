@@ -44,6 +44,7 @@ says otherwise. The exit code is 4 if conflicts are left.`,
 	cmd.Flags().StringArrayVar(&req.Exclude, "exclude", nil, "not what is called so, nor what is below it, such as __pycache__ or '*.o'; may be repeated")
 	cmd.Flags().StringVar(&strategy, "strategy", string(sandbox.MergeLeave),
 		"conflicts: 'leave' those paths, decide for 'ours' (INTO) or 'theirs' (the last FROM), or 'fail': change nothing at all")
+	completeValues(cmd, "strategy", string(sandbox.MergeLeave), string(sandbox.MergeOurs), string(sandbox.MergeTheirs), string(sandbox.MergeFail))
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "say what would be done and change nothing")
 	return cmd
 }

@@ -139,6 +139,8 @@ type unpacker struct {
 	bytes   int64
 	skipped []string
 	buf     []byte
+
+	directories int64 // besides files
 }
 
 func newUnpacker(dir, name string) (*unpacker, error) {
@@ -164,7 +166,11 @@ func (u *unpacker) all(from io.Reader) error {
 		if err != nil {
 			return u.failed(h.Name, err)
 		}
-		u.files++
+		if h.Typeflag == tar.TypeDir {
+			u.directories++
+		} else {
+			u.files++
+		}
 	}
 	slices.Reverse(u.dirs)
 	for _, h := range u.dirs {

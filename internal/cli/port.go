@@ -60,7 +60,7 @@ func (a *app) portCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&address, "address", "127.0.0.1", "local address to listen on")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait until the sandbox listens")
+	durationVar(cmd.Flags(), &wait, "wait", "how long to wait until the sandbox listens")
 	return cmd
 }
 

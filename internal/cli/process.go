@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"time"
 
@@ -53,8 +54,8 @@ func processTable(ps []sandbox.Process, now time.Time, whole bool) func(io.Write
 			}
 		}
 		command := p.Command
-		if r := []rune(command); len(r) > maxCommand && !whole {
-			command = string(r[:maxCommand-1]) + "…"
+		if !whole {
+			command = shortCommand(command)
 		}
 		rows = append(rows, []string{
 			strconv.Itoa(p.PID), strconv.Itoa(p.PPID), strconv.Itoa(p.UID), strconv.Itoa(p.Threads), p.State, fmt.Sprintf("%.2f s", p.CPUSeconds), mib(p.MemoryMiB),
@@ -64,11 +65,18 @@ func processTable(ps []sandbox.Process, now time.Time, whole bool) func(io.Write
 	return table([]string{"PID", "PPID", "UID", "THREADS", "STATE", "CPU", "MEMORY", "AGE", "OUTPUT", "EXIT", "COMMAND"}, rows)
 }
 
+func shortCommand(command string) string {
+	if r := []rune(command); len(r) > maxCommand {
+		return string(r[:maxCommand-1]) + "…"
+	}
+	return command
+}
+
 func (a *app) killCommand() *cobra.Command {
 	var req sandbox.SignalRequest
 	cmd := &cobra.Command{
 		Use: "kill [-s SIGNAL] [-g] SBX PID…", Short: "Send a signal to processes in a sandbox", Args: cobra.MinimumNArgs(2),
-		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		ValidArgsFunction: a.completeProcesses(math.MaxInt, false),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			for _, arg := range args[1:] {
 				pid, err := parsePID(arg)
@@ -100,7 +108,7 @@ func (a *app) logsCommand() *cobra.Command {
 	var times bool
 	cmd := &cobra.Command{
 		Use: "logs [-f] [--since SEQ] [-t] SBX [PID]", Short: "Show what a background process wrote, or all of them", Args: cobra.RangeArgs(1, 2),
-		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		ValidArgsFunction: a.completeProcesses(1, true),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if len(args) == 1 {
 				if req.From != 0 {

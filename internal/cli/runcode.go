@@ -39,8 +39,9 @@ func (a *app) runCodeCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVarP(&req.Language, "lang", "l", "", "python (if there is no context), node or bash")
+	completeValues(cmd, "lang", "python", "node", "bash")
 	cmd.Flags().StringVar(&req.Context, "context", "", "name of a context")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "interrupt the code after this time, such as 10s")
+	durationVar(cmd.Flags(), &timeout, "timeout", "interrupt the code after this time, such as 10s")
 	return cmd
 }
 

@@ -90,7 +90,7 @@ func (a *app) bisectCommand() *cobra.Command {
 	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V, or K from here; may be repeated")
 	f.StringVarP(&req.Cwd, "cwd", "w", "", "working directory")
 	f.StringVarP(&req.User, "user", "u", "", "name or uid, optionally :group")
-	f.DurationVar(&timeout, "timeout", 0, "a run that takes longer has failed, such as 10s")
+	durationVar(f, &timeout, "timeout", "a run that takes longer has failed, such as 10s")
 	return cmd
 }
 

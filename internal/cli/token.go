@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -47,8 +48,9 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 	f.StringVar(&req.Tenant, "tenant", "", "whose it is; your own if absent")
 	f.StringVar(&req.Tree, "tree", "", "it sees only what descends from this sandbox or snapshot, and itself")
 	f.StringVar(&req.Sandbox, "sandbox", "", "it sees only this sandbox")
-	f.DurationVar(&ttl, "ttl", 0, "how long it is valid, such as 12h; without end if absent")
+	durationVar(f, &ttl, "ttl", "how long it is valid, such as 12h; without end if absent")
 	f.StringVar(&req.Name, "name", "", "what it is for")
+	completeValues(cmd, "scope", string(sandbox.ScopeRead), string(sandbox.ScopeExec), string(sandbox.ScopeAdmin))
 	f.BoolVar(&req.Browser, "browser", false, "it may stand in a URL (access_token=); needs --sandbox and a --ttl of at most 1h")
 	return cmd
 }
@@ -72,17 +74,14 @@ func (a *app) tokenLsCommand() *cobra.Command {
 			}
 			var rows [][]string
 			for _, t := range tokens {
-				bound, expires := "", "never"
+				bound := ""
 				switch {
 				case t.Tree != "":
 					bound = "tree " + t.Tree
 				case t.Sandbox != "":
 					bound = t.Sandbox
 				}
-				if t.ExpiresAt != nil {
-					expires = t.ExpiresAt.Local().Format(time.DateTime)
-				}
-				rows = append(rows, []string{t.ID, t.Name, t.Tenant, string(t.Scope), bound, expires, age(t.CreatedAt, time.Now())})
+				rows = append(rows, []string{t.ID, t.Name, t.Tenant, string(t.Scope), bound, cmp.Or(expiry(t.ExpiresAt), "never"), age(t.CreatedAt, time.Now())})
 			}
 			return a.show(tokens, table([]string{"ID", "NAME", "TENANT", "SCOPE", "BOUND TO", "EXPIRES", "AGE"}, rows))
 		}),
@@ -94,7 +93,7 @@ func (a *app) tokenLsCommand() *cobra.Command {
 func (a *app) tokenRotateCommand() *cobra.Command {
 	var grace time.Duration
 	cmd := &cobra.Command{
-		Use: "rotate TOKEN-ID [--grace TIME]", Short: "Give a token another secret and show it, once", Args: cobra.ExactArgs(1),
+		Use: "rotate TOKEN-ID [--grace TIME]", Short: "Give a token another secret and show it, once", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeTokens),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			seconds, err := wholeSeconds("grace", grace)
 			if err != nil {
@@ -107,13 +106,13 @@ func (a *app) tokenRotateCommand() *cobra.Command {
 			return a.show(t, line(t.Secret))
 		}),
 	}
-	cmd.Flags().DurationVar(&grace, "grace", 0, "how long the old secret is valid besides, at most 24h")
+	durationVar(cmd.Flags(), &grace, "grace", "how long the old secret is valid besides, at most 24h")
 	return cmd
 }
 
 func (a *app) tokenRmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm TOKEN-ID…", Short: "End tokens, and those that they made", Args: cobra.MinimumNArgs(1),
+		Use: "rm TOKEN-ID…", Short: "End tokens, and those that they made", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeTokens,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.removeEach(args, func(id string) error { return c.RemoveToken(ctx, id) })
 		}),

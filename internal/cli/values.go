@@ -1,12 +1,17 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
 
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -29,6 +34,40 @@ func parseMiB(option, s string) (int64, error) {
 	}
 	return int64(math.Ceil(v * unit)), nil
 }
+
+// durationVar adds an option that is a time, 0 if it is absent.
+func durationVar(f *pflag.FlagSet, to *time.Duration, name, usage string) {
+	f.Var((*duration)(to), name, usage)
+}
+
+// duration is a pflag.Value that says how times are written.
+type duration time.Duration
+
+// Set implements pflag.Value.
+func (d *duration) Set(s string) error {
+	v, err := time.ParseDuration(s)
+	if err != nil {
+		if n, err := strconv.ParseFloat(s, 64); err == nil && n > 0 {
+			if _, err := time.ParseDuration(s + "s"); err == nil {
+				return fmt.Errorf("a time needs a unit: say %ss", s)
+			}
+		}
+		return errors.New("it is not a time: say 90s, 10m or 12h")
+	}
+	*d = duration(v)
+	return nil
+}
+
+// String implements pflag.Value.
+func (d *duration) String() string {
+	if *d == 0 {
+		return "" // shows no default
+	}
+	return time.Duration(*d).String()
+}
+
+// Type implements pflag.Value.
+func (*duration) Type() string { return "duration" }
 
 // parsePairs reads options of the form K=V.
 func parsePairs(option string, args []string) (map[string]string, error) {

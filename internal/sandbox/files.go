@@ -182,8 +182,9 @@ type SearchResult struct {
 
 // ExtractResult says what was made of an archive.
 type ExtractResult struct {
-	Files int64 `json:"files" doc:"entries of the archive, directories and links included"`
-	Bytes int64 `json:"bytes" doc:"of contents"`
+	Files       int64 `json:"files" doc:"entries of the archive, directories and links included"`
+	Directories int64 `json:"directories" doc:"those of them that are directories"`
+	Bytes       int64 `json:"bytes" doc:"of contents"`
 }
 
 // WatchRequest asks to be told of changes of files.

@@ -257,6 +257,9 @@ func (m *MemFiles) WriteArchive(_ context.Context, _ string, f sandbox.FileRef, 
 			return nil, err
 		}
 		res.Bytes += n
+		if h.Typeflag == tar.TypeDir {
+			res.Directories++
+		}
 		m.files[path.Join(dir, h.Name)] = memFile{h.Typeflag, h.Mode, data.String() + h.Linkname}
 	}
 }

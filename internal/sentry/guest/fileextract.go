@@ -124,6 +124,9 @@ func (x *extractor) all(in *tar.Reader) error {
 		if x.result.Files++; x.result.Files > maxEntries {
 			return sandbox.Errorf(sandbox.CodeHostile, "the archive has more than %d entries", maxEntries)
 		}
+		if h.Typeflag == tar.TypeDir {
+			x.result.Directories++
+		}
 		name, err := entryName(h.Name)
 		if err == nil {
 			err = x.entry(name, h, in)
