@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -12,7 +11,7 @@ import (
 // was made of it: all processes must meet the limit, and none get over it.
 func TestOpenFilesLimit(t *testing.T) {
 	n := newNode(t)
-	ctx := context.Background()
+	ctx := asOwnerIn(t)
 	s, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "box", Limits: sandbox.Limits{OpenFiles: 64}})
 	if err != nil {
 		t.Fatal(err)
