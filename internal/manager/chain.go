@@ -27,6 +27,9 @@ type chained struct {
 	failed  bool     // it is of no use
 	deleted bool     // it is there for those only that need it
 	buried  bool     // that is recorded
+	// rewriting says that its files are being written anew: who deletes it meanwhile
+	// leaves it to be collected after that.
+	rewriting bool
 }
 
 // usable reports whether others may refer to it.
@@ -261,8 +264,8 @@ func (m *Manager) garbage() (list []*snapshot) {
 		}
 	}
 	for _, s := range m.snaps {
-		if needed[s.id] || !s.settled {
-			continue // who writes it removes it if that fails
+		if needed[s.id] || !s.settled || s.rewriting {
+			continue // who writes it removes it if that fails, or looks here again
 		}
 		if s.buried || s.rec.Private != "" && !m.boxes[s.rec.Private].keeps(s.id) {
 			list = append(list, s)
@@ -285,9 +288,18 @@ func (b *box) keeps(id string) bool {
 // flatten makes d, which is ready and on disk, independent of the snapshot called
 // without: what it has of that is copied to files of its own, beside those it has, of
 // which others may have part. Sandboxes that were restored from it go on as they are.
-func (m *Manager) flatten(ctx context.Context, d *snapshot, without string) error {
+// If d is deleted meanwhile there is nothing left to do.
+func (m *Manager) flatten(ctx context.Context, d *snapshot, without string) (err error) {
 	m.flattening.Lock()
 	defer m.flattening.Unlock()
+	if !m.beginRewrite(d) {
+		return nil
+	}
+	defer func() {
+		if gone := m.endRewrite(d); gone {
+			err = nil
+		}
+	}()
 	if v := d.view(); v.State != sandbox.SnapshotReady {
 		return sandbox.Errorf(sandbox.CodeWrongState, "it is %s", v.State)
 	}
@@ -314,6 +326,10 @@ func (m *Manager) flatten(ctx context.Context, d *snapshot, without string) erro
 		w.parts[name] = p
 	}
 	d.mu.Lock()
+	if d.rec.Snapshot.State == sandbox.SnapshotDeleted {
+		d.mu.Unlock()
+		return nil // the new files go with the others, or are collected at the next start
+	}
 	rec := d.rec
 	w.describe(m, &rec)
 	if err = m.store.Apply(ctx, store.Change{Table: store.Snapshots, ID: d.id, Doc: rec}); err == nil {
@@ -334,6 +350,28 @@ func (m *Manager) flatten(ctx context.Context, d *snapshot, without string) erro
 		return err
 	}
 	return os.Remove(filepath.Join(dir, versioned("state", old.Version)))
+}
+
+// beginRewrite keeps d from being collected until endRewrite. It reports whether d is
+// still there.
+func (m *Manager) beginRewrite(d *snapshot) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	there := m.snaps[d.id] == d && !d.deleted
+	d.rewriting = there
+	return there
+}
+
+// endRewrite reports whether d has been deleted since.
+func (m *Manager) endRewrite(d *snapshot) (deleted bool) {
+	m.mu.Lock()
+	d.rewriting = false
+	deleted = d.deleted
+	m.mu.Unlock()
+	if deleted {
+		m.collectSnapshots()
+	}
+	return deleted
 }
 
 // files returns the names of the files of a snapshot on disk.

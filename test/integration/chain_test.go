@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -176,6 +177,47 @@ func TestSnapshotInTheBackground(t *testing.T) {
 	n.mustHold("early", "one")
 }
 
+// TestDeletionMeetsFlattening deletes a snapshot while it is made independent of
+// another one, which is deleted, too. Both deletions succeed, and nothing comes back.
+func TestDeletionMeetsFlattening(t *testing.T) {
+	ctx := asOwner
+	n := newNode(t)
+	n.create("base")
+	n.hold("base", "-value", "0", "-only", "heap,bulk")
+	for i := range 6 {
+		first := n.snapshot("base", sandbox.SnapshotRequest{}).ID
+		n.change("base", fmt.Sprint(i), fmt.Sprint(i+1))
+		second := n.snapshot("base", sandbox.SnapshotRequest{}).ID
+		if s := n.snapshotIs(second, sandbox.SnapshotReady); !slices.Contains(s.DependsOn, first) {
+			t.Fatalf("the second depends on %v: the test proves nothing", s.DependsOn)
+		}
+		gone := make(chan error, 1)
+		go func() { gone <- n.m.DeleteSnapshot(ctx, first, sandbox.SnapshotDeletion{Flatten: true}) }()
+		eventually(t, "the second is written anew", func() error {
+			if entries, err := os.ReadDir(n.paths.Snapshots()); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == second+".tmp" }) {
+				return err
+			}
+			if s, err := n.m.GetSnapshot(ctx, second); err != nil || len(s.DependsOn) == 0 {
+				return err // it has been already
+			}
+			return errors.New("not yet")
+		})
+		if err := n.m.DeleteSnapshot(ctx, second, sandbox.SnapshotDeletion{}); err != nil {
+			t.Error(err)
+		}
+		if err := <-gone; err != nil {
+			t.Error(err)
+		}
+		if files := filesBelow(t, n.paths.Snapshots()); len(files) != 0 {
+			t.Errorf("left over: %v", files)
+		}
+	}
+	n.reopen()
+	if list, err := n.m.Snapshots(ctx); err != nil || len(list) != 0 {
+		t.Errorf("after a restart there are %v, %v", list, err)
+	}
+}
+
 // TestSnapshotsAreRetained has a tree keep the last snapshots, and for a time.
 func TestSnapshotsAreRetained(t *testing.T) {
 	ctx := asOwner
@@ -339,10 +381,7 @@ func uploadOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
 // deletes them. Each is ready and loads then, or has failed.
 func TestUploadsSurviveKills(t *testing.T) {
 	ctx := asOwner
-	rounds := 10
-	if os.Geteuid() != 0 {
-		rounds = 4
-	}
+	rounds := kills(t, 10, 4)
 	rng := seeded(t)
 	n := newNode(t)
 	n.create("base")

@@ -19,14 +19,8 @@ import (
 	"ramet.dev/ramet/internal/sandbox"
 )
 
-// crashRounds is how often each kind of process is killed. An ordinary user's
-// run is the same again.
-func crashRounds() int {
-	if os.Geteuid() != 0 {
-		return 10
-	}
-	return 30
-}
+// crashRounds is how often each kind of process is killed.
+func crashRounds(t testing.TB) int { return kills(t, 30, 10) }
 
 // seeded returns a random source whose seed is printed and can be given.
 func seeded(t testing.TB) *rand.Rand {
@@ -59,7 +53,7 @@ func TestDaemonDies(t *testing.T) {
 	n.m = nil
 	n.pool = 0
 	killedAt := map[string]int{}
-	for range crashRounds() {
+	for range crashRounds(t) {
 		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64()})
 		at := p.next()
 		for range rng.IntN(4) {
@@ -92,7 +86,7 @@ func TestClientDies(t *testing.T) {
 	n.create("base")
 	n.hold("base", "-value", "zero", "-only", "heap,files,child")
 	socket := n.serve()
-	for range crashRounds() {
+	for range crashRounds(t) {
 		p := startVictim(t, victim{Socket: socket, Seed: rng.Uint64()})
 		p.next()
 		moment(rng, 80*time.Millisecond)
@@ -207,26 +201,29 @@ func (n *node) destroyAllBut(base string) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	for _, s := range slices.Backward(snaps) {
-		if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{}); err != nil {
-			n.t.Error(err)
-		}
-	}
+	n.deleteAll(snaps)
 }
 
 // sentries returns this node's sentry processes, without those that guest code
 // runs in: a sentry leads its session.
 func (n *node) sentries() []int {
-	return slices.DeleteFunc(n.processes(), func(pid int) bool {
-		stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-		if err != nil {
-			return true // gone
-		}
-		// proc_pid_stat(5), behind the name in parentheses: state, parent,
-		// process group, session.
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		return fields[0] == "Z" || fields[3] != strconv.Itoa(pid)
-	})
+	return slices.DeleteFunc(n.processes(), func(pid int) bool { return sessionOf(pid) != pid })
+}
+
+// sessionOf returns the session of a process, or 0 if it has ended.
+func sessionOf(pid int) int {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0
+	}
+	// proc_pid_stat(5), behind the name in parentheses: state, parent, process
+	// group, session.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	session, err := strconv.Atoi(fields[3])
+	if err != nil || fields[0] == "Z" {
+		return 0
+	}
+	return session
 }
 
 // TestChildSentryDies kills sentries of children while they are being made. The
@@ -238,7 +235,7 @@ func TestChildSentryDies(t *testing.T) {
 	n.hold("base", "-value", "zero", "-only", "heap,files,child")
 	base := n.sentryOf("base")
 	failed := 0
-	for range crashRounds() {
+	for range crashRounds(t) {
 		killed := make(chan bool)
 		go func() {
 			defer close(killed)
@@ -330,7 +327,7 @@ func TestSourceSentryDies(t *testing.T) {
 	n := newNode(t)
 	n.create("origin")
 	n.hold("origin", "-value", "zero", "-only", "heap,files,child")
-	for range crashRounds() / 2 {
+	for range crashRounds(t) / 2 {
 		source := n.fork("origin", 1)[0].ID
 		pid := n.sentryOf(source)
 		done := make(chan struct{})

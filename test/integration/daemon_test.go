@@ -34,6 +34,7 @@ type victim struct {
 	Sleeps                bool // the daemon hibernates "base" and wakes it
 	Steps                 bool // the daemon runs commands in "base", which is checkpointed by itself
 	Uploads               bool // the daemon takes snapshots of "base" without waiting for them
+	Serves                bool // the daemon does what it is asked for at its socket
 }
 
 // daemonMain forks and otherwise uses the sandbox "base" until it is killed. It
@@ -65,6 +66,9 @@ func daemonLoop(v victim, rng *rand.Rand) error {
 	})
 	if err != nil {
 		return err
+	}
+	if v.Serves {
+		return serveOwn(m, p.Socket())
 	}
 	use := useOnce
 	switch {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,10 +70,7 @@ func (s taken) note(line string) {
 // snapshots are taken and files written. Whatever was said to be ready is there, and
 // has exactly the files that it had.
 func TestSnapshotsSurviveKills(t *testing.T) {
-	rounds := 8
-	if os.Geteuid() != 0 {
-		rounds = 3
-	}
+	rounds := kills(t, 8, 3)
 	rng := seeded(t)
 	n := newFSNode(t)
 	n.createFS("base", 0)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -331,10 +330,7 @@ func sleepOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
 // TestHibernationSurvivesKills kills a daemon at random moments in which it
 // hibernates a sandbox and wakes it.
 func TestHibernationSurvivesKills(t *testing.T) {
-	rounds := 12
-	if os.Geteuid() != 0 {
-		rounds = 4
-	}
+	rounds := kills(t, 12, 4)
 	rng := seeded(t)
 	n := newNode(t)
 	n.create("base")

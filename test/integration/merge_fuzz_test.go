@@ -98,7 +98,7 @@ func TestMergeFuzz(t *testing.T) {
 	n.create("p")
 	n.edit("p", "mkdir /m")
 	n.edit("p", randomEdits(rng, n.lines("p"), 15)...)
-	rounds := crashRounds() / 2
+	rounds := crashRounds(t) / 2
 	for round := range rounds {
 		base := n.lines("p")
 		kids := []string{fmt.Sprint("k", round), fmt.Sprint("l", round)}

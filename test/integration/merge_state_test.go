@@ -292,7 +292,7 @@ func TestMergeCancelled(t *testing.T) {
 	n := newNode(t)
 	before, after := n.mergeBase()
 	cancelled := 0
-	for range crashRounds() {
+	for range crashRounds(t) {
 		into := n.fork("base", 1)[0].ID
 		err := runCancelled(rng, 60*time.Millisecond, func(ctx context.Context) error {
 			_, err := n.m.Merge(ctx, into, sandbox.MergeRequest{From: []string{"kid"}})
@@ -315,7 +315,7 @@ func TestMergeDaemonDies(t *testing.T) {
 	rng := seeded(t)
 	n := newNode(t)
 	before, after := n.mergeBase()
-	for range crashRounds() / 2 {
+	for range crashRounds(t) / 2 {
 		if err := n.m.Close(); err != nil {
 			t.Fatal(err)
 		}

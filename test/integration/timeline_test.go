@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -158,10 +157,7 @@ func TestStepsSurviveKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.m = nil
-	rounds := 5
-	if os.Geteuid() != 0 {
-		rounds = 2
-	}
+	rounds := kills(t, 5, 2)
 	states := map[sandbox.SnapshotState]int{}
 	for range rounds {
 		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64(), Steps: true})
