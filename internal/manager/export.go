@@ -105,6 +105,12 @@ func (m *Manager) packing(ctx context.Context, ref string) (_ *packing, err erro
 	if p.image, err = m.images.Resolve(mo.image); err != nil {
 		return nil, err
 	}
+	// Names are the caller's, who may have none for it any more.
+	seen, err := m.findImage(ctx, mo.image)
+	if err != nil && sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		return nil, err
+	}
+	p.image.Names = seen.Names
 	p.src, err = m.sourceOf(mo)
 	return p, err
 }

@@ -1,7 +1,9 @@
 package integration
 
 import (
+	"bytes"
 	"context"
+	"regexp"
 	"testing"
 
 	who "ramet.dev/ramet/internal/access"
@@ -17,6 +19,11 @@ func as(tenant string) context.Context {
 // giveImage lets a tenant use the image "box".
 func (n *node) giveImage(tenant string) {
 	n.t.Helper()
+	n.giveImageAs(tenant, "box")
+}
+
+func (n *node) giveImageAs(tenant, name string) {
+	n.t.Helper()
 	store, err := image.Open(n.paths.Images())
 	if err != nil {
 		n.t.Fatal(err)
@@ -25,7 +32,7 @@ func (n *node) giveImage(tenant string) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	if _, err := store.Give(img.ID, tenant, "box"); err != nil {
+	if _, err := store.Give(img.ID, tenant, name); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -164,5 +171,37 @@ func TestBoundCallers(t *testing.T) {
 	}
 	if _, err := n.m.Get(tree, n.children(forked)[0].ID); err != nil {
 		t.Errorf("a child is not in its tree: %v", err)
+	}
+}
+
+// TestExportsCallImagesAsTheTenantDoes has another tenant and the owner call an image
+// otherwise, and the tenant lose its name.
+func TestExportsCallImagesAsTheTenantDoes(t *testing.T) {
+	n := newNode(t)
+	n.giveImageAs("a", "ours")
+	n.giveImageAs("b", "theirs")
+	ctx := as("a")
+	s, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "ours"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"ours", s.Image} {
+		var out bytes.Buffer
+		if err := n.m.Export(ctx, s.ID, sandbox.ExportRequest{Format: sandbox.ExportOCI}, &out); err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`"ramet image ([^"]*)"`).FindSubmatch(out.Bytes())
+		if found == nil || string(found[1]) != want {
+			t.Errorf("the image is called %q, not %q", found, want)
+		}
+		if want == s.Image {
+			break
+		}
+		if err := n.m.RemoveImage(ctx, "ours"); err != nil { // the sandbox keeps the image itself
+			t.Fatal(err)
+		}
+	}
+	if err := n.m.Destroy(ctx, s.ID); err != nil {
+		t.Error(err)
 	}
 }
