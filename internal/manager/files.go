@@ -195,11 +195,25 @@ func (m *Manager) WriteArchive(ctx context.Context, ref string, f sandbox.FileRe
 func (m *Manager) WatchFiles(ctx context.Context, ref string, req sandbox.WatchRequest, each func(sandbox.FileEvents) error) error {
 	call := fileCall(wire.FileWatch, req.FileRef)
 	call.Recursive, call.DebounceMS = req.Recursive, req.DebounceMS
-	return m.items(ctx, ref, call, &struct{}{}, func(body []byte) error {
+	b, err := m.resolve(ctx, ref)
+	if err != nil {
+		return err
+	}
+	// Not to its end: who only looks does not use the sandbox.
+	sentry, done, err := m.use(ctx, b, sandbox.StateRunning, sandbox.StatePaused)
+	if err != nil {
+		return err
+	}
+	done()
+	err = sentry.FileStream(ctx, call, func(_ wire.Type, body []byte) error {
 		var events sandbox.FileEvents
 		if err := json.Unmarshal(body, &events); err != nil {
 			return fmt.Errorf("decode events: %w", err)
 		}
 		return each(events)
-	})
+	}, &struct{}{})
+	if err != nil {
+		return m.explain(b, sentry, err)
+	}
+	return nil
 }

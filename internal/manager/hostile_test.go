@@ -125,6 +125,41 @@ func TestStartedProcessIsTold(t *testing.T) {
 	}
 }
 
+// TestInputKeepsToItsSandbox writes to a process while the sandbox's name becomes that
+// of another one.
+func TestInputKeepsToItsSandbox(t *testing.T) {
+	got := func(into *atomic.Int64) func(*wire.Call) (any, error) {
+		return func(call *wire.Call) (any, error) {
+			into.Add(int64(len(call.Input.Data)))
+			return struct{}{}, nil
+		}
+	}
+	var first, second atomic.Int64
+	m, b := managerOf(t, got(&first))
+	other := boxIn(t, m, got(&second))
+	name := owned{b.tenant(), "agent"}
+	m.names[name] = b.id
+	in, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- m.WriteProcess(asOwner, "agent", 7, in, true) }()
+	if _, err := out.Write(make([]byte, 2*wire.MaxChunk)); err != nil {
+		t.Fatal(err)
+	}
+	m.mu.Lock()
+	m.names[name] = other.id
+	m.mu.Unlock()
+	if _, err := out.Write(make([]byte, 2*wire.MaxChunk)); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if a, b := first.Load(), second.Load(); a != 4*wire.MaxChunk || b != 0 {
+		t.Errorf("the sandbox got %d bytes and the other %d", a, b)
+	}
+}
+
 // unrecordable makes a record that cannot be written.
 func unrecordable(b *box) { b.rec.Sandbox.Limits.CPUs = math.NaN() }
 

@@ -1,11 +1,13 @@
 package manager
 
 import (
+	"io"
 	"testing"
 	"time"
 
 	"ramet.dev/ramet/internal/alarm/alarmtest"
 	"ramet.dev/ramet/internal/audit"
+	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/wire"
 )
@@ -66,4 +68,58 @@ func TestOpenFilesAreUsed(t *testing.T) {
 	if !later() || b.activity.uses != 0 {
 		t.Errorf("it is used by %d although the file is closed", b.activity.uses)
 	}
+}
+
+// TestWatchingIsNoUse follows the files and a process of a sandbox for longer than it
+// may be idle, and then types something.
+func TestWatchingIsNoUse(t *testing.T) {
+	following, end := make(chan struct{}), make(chan struct{})
+	m, b := managerOf(t, func(*wire.Call) (any, error) {
+		following <- struct{}{}
+		<-end
+		return struct{}{}, nil
+	})
+	clock := alarmtest.New(time.Now())
+	m.clock = clock
+	idle := int64(10_000)
+	b.rec.Sandbox.Lifecycle = b.rec.Sandbox.Lifecycle.Changed(&sandbox.LifecycleRequest{IdleTimeoutMS: &idle}, clock.Now())
+	isIdle := func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.idle(clock.Now()) != ""
+	}
+	keys, typed := io.Pipe()
+	for what, follow := range map[string]func() error{
+		"watch": func() error {
+			return m.WatchFiles(asOwner, b.id, sandbox.WatchRequest{}, func(sandbox.FileEvents) error { return nil })
+		},
+		"attach": func() error {
+			_, err := m.Attach(asOwner, b.id, 7, sandbox.AttachRequest{Follow: true}, httpapi.AttachIO{Stdin: keys, Output: func(sandbox.Chunk) error { return nil }})
+			return err
+		},
+	} {
+		over := make(chan error, 1)
+		go func() { over <- follow() }()
+		<-following
+		if isIdle() {
+			t.Errorf("%s: the sandbox is idle as soon as it begins", what)
+		}
+		clock.Advance(time.Minute)
+		if !isIdle() {
+			t.Errorf("%s: the sandbox is not idle although nobody uses it", what)
+		}
+		if what == "attach" {
+			for range 2 { // the first was read, and noted, when the second is taken
+				if _, err := typed.Write([]byte("x")); err != nil {
+					t.Error(err)
+				}
+			}
+			if isIdle() {
+				t.Error("the sandbox is idle although somebody types")
+			}
+		}
+		end <- struct{}{}
+		<-over // how the fake ends it does not matter
+	}
+	typed.Close()
 }

@@ -23,10 +23,14 @@ const maxProcesses = 1 << 17
 // Processes lists what runs in a sandbox, and with all also what was started from
 // outside and has ended.
 func (m *Manager) Processes(ctx context.Context, ref string, all bool) ([]sandbox.Process, error) {
+	b, err := m.resolve(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
 	list := []sandbox.Process{}
 	for page := (wire.Page{Ended: all}); ; {
 		var reply wire.Processes
-		err := m.onProcesses(ctx, ref, &wire.Call{Op: wire.OpPS, Page: &page}, &reply, sandbox.StateRunning, sandbox.StatePaused)
+		err := m.call(ctx, b, &wire.Call{Op: wire.OpPS, Page: &page}, &reply, sandbox.StateRunning, sandbox.StatePaused)
 		if err != nil {
 			return nil, err
 		}
@@ -66,8 +70,16 @@ func checkPage(page *wire.Processes, after, total int) error {
 
 // Process looks at one process.
 func (m *Manager) Process(ctx context.Context, ref string, pid int) (*sandbox.Process, error) {
+	b, err := m.resolve(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return m.process(ctx, b, pid)
+}
+
+func (m *Manager) process(ctx context.Context, b *box, pid int) (*sandbox.Process, error) {
 	p := &sandbox.Process{}
-	err := m.onProcesses(ctx, ref, &wire.Call{Op: wire.OpProcess, Process: &wire.Process{PID: pid}}, p, sandbox.StateRunning, sandbox.StatePaused)
+	err := m.call(ctx, b, &wire.Call{Op: wire.OpProcess, Process: &wire.Process{PID: pid}}, p, sandbox.StateRunning, sandbox.StatePaused)
 	if err != nil {
 		return nil, err
 	}
@@ -93,11 +105,11 @@ func (m *Manager) StartProcess(ctx context.Context, ref string, req sandbox.Star
 		return nil, fmt.Errorf("start process: %w", err)
 	}
 	var started wire.Started
-	if err := m.onProcesses(ctx, ref, &wire.Call{Op: wire.OpStart, Exec: command}, &started, sandbox.StateRunning); err != nil {
+	if err := m.call(ctx, b, &wire.Call{Op: wire.OpStart, Exec: command}, &started, sandbox.StateRunning); err != nil {
 		return nil, err
 	}
 	m.tellOf(sandbox.EventStarted, b, sandbox.Event{PID: started.PID})
-	p, err := m.Process(ctx, b.id, started.PID)
+	p, err := m.process(ctx, b, started.PID)
 	if err != nil {
 		// It runs all the same, and who started it must learn its id.
 		m.log.Warn("look at a process that was started", "id", b.id, "pid", started.PID, "error", err)
@@ -139,6 +151,10 @@ func (m *Manager) ResizeProcess(ctx context.Context, ref string, pid int, size s
 // WriteProcess writes all of in to a process, and with end closes its standard
 // input then. It blocks while the process does not read.
 func (m *Manager) WriteProcess(ctx context.Context, ref string, pid int, in io.Reader, end bool) error {
+	b, err := m.resolve(ctx, ref) // once: the name may be another's before the input ends
+	if err != nil {
+		return err
+	}
 	buf := make([]byte, wire.MaxChunk)
 	for {
 		n, err := io.ReadFull(in, buf)
@@ -148,7 +164,7 @@ func (m *Manager) WriteProcess(ctx context.Context, ref string, pid int, in io.R
 		}
 		if n > 0 || last {
 			call := &wire.Call{Op: wire.OpInput, Input: &wire.Input{PID: pid, Data: buf[:n], End: last && end}}
-			if err := m.onProcesses(ctx, ref, call, nil, sandbox.StateRunning, sandbox.StatePaused); err != nil {
+			if err := m.call(ctx, b, call, nil, sandbox.StateRunning, sandbox.StatePaused); err != nil {
 				return err
 			}
 		}
@@ -208,13 +224,18 @@ func (m *Manager) Attach(ctx context.Context, ref string, pid int, req sandbox.A
 	return pos, nil
 }
 
-// onProcesses makes one call to the sentry of a sandbox in one of states. It is a use
-// of the sandbox, unless it only looks at it.
+// onProcesses is call for a reference.
 func (m *Manager) onProcesses(ctx context.Context, ref string, call *wire.Call, out any, states ...sandbox.State) error {
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return err
 	}
+	return m.call(ctx, b, call, out, states...)
+}
+
+// call makes one call to the sentry of a sandbox in one of states. It is a use of the
+// sandbox, unless it only looks at it.
+func (m *Manager) call(ctx context.Context, b *box, call *wire.Call, out any, states ...sandbox.State) error {
 	sentry, done, err := m.callee(ctx, b, call.Op, states)
 	if err != nil {
 		return fmt.Errorf("%s: %w", call.Op, err)

@@ -62,7 +62,7 @@ func (m *Manager) describeVariables(ctx context.Context, ref string) (map[string
 	if err != nil {
 		return nil, err
 	}
-	contexts, err := m.Contexts(ctx, ref)
+	contexts, err := m.Contexts(ctx, b.id)
 	if err != nil {
 		return nil, err
 	}
