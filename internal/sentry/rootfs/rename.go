@@ -61,8 +61,8 @@ func (fs *filesystem) RenameAt(ctx context.Context, rp *vfs.ResolvingPath, oldPa
 	if err := fs.checkRename(rp, &r, opts); err != nil {
 		return err
 	}
-	if r.moved == r.replaced || r.replaced != nil && !r.exchange && r.moved.inode == r.replaced.inode {
-		return nil // two names of one file: rename(2) does nothing
+	if r.replaced != nil && r.moved.inode == r.replaced.inode {
+		return nil // names of one file: nothing is done, not even an exchange
 	}
 	vfsObj := rp.VirtualFilesystem()
 	mntns := vfs.MountNamespaceFromContext(ctx)

@@ -300,7 +300,11 @@ func fsExchangeCases() []fsCase {
 			t.has("g/f", "deep")
 		}},
 		{name: "exchange/same-inode", tree: fsRenameTree, run: func(t *fsT) {
+			before := t.stat(".")
+			t.tick()
 			t.ok(exchange("f", "f2"))
+			after := t.stat(".")
+			eq(t, "mtime of the directory", after.Mtim, before.Mtim)
 			t.ok(exchange("d", "d"))
 			t.has("f", "hello")
 			t.nlink("f2", 2)
