@@ -288,6 +288,8 @@ const capsXattr = linux.XATTR_SECURITY_PREFIX + "capability"
 
 func (i *inode) checkXattr(creds *auth.Credentials, name string, write bool) error {
 	switch {
+	case name == linux.XATTR_USER_PREFIX, name == linux.XATTR_TRUSTED_PREFIX:
+		return linuxerr.EINVAL
 	case strings.HasPrefix(name, linux.XATTR_USER_PREFIX):
 		// Other kinds of files have none, see xattr(7).
 		if !i.is(linux.S_IFREG) && !i.isDir() {

@@ -81,6 +81,14 @@ func fsXattrCases() []fsCase {
 			t.setxattr("f", "user.a", "two", unix.XATTR_REPLACE)
 			t.xattr("f", "user.a", "two")
 		}},
+		{name: "xattr/prefix-alone", tree: fsXattrTree, run: func(t *fsT) {
+			for _, name := range []string{"user.", "trusted."} {
+				t.is(unix.Lsetxattr("f", name, []byte("x"), 0), unix.EINVAL)
+				t.is(get("f", name)(), unix.EINVAL)
+				t.is(unix.Lremovexattr("f", name), unix.EINVAL)
+			}
+			eq(t, "list", t.xattrs("f"), "")
+		}},
 		{name: "xattr/sizes", tree: fsXattrTree, run: func(t *fsT) {
 			for _, n := range []int{1, 100, 255, 256, 4000, 4096, 5000, 30000, 60 << 10} {
 				t.setxattr("f", "user.size", bytesOf(n), 0)
