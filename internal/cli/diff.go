@@ -109,7 +109,7 @@ func details(c *sandbox.Change) []string {
 	case c.Type != "file":
 		all = append(all, c.Type)
 	case c.OldSize != c.Size && (c.Kind == sandbox.Modified || c.Kind == sandbox.Renamed):
-		note("", byteSize(c.OldSize), byteSize(c.Size))
+		all = append(all, sizeChange(c.OldSize, c.Size))
 	default:
 		all = append(all, byteSize(c.Size))
 	}

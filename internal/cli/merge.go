@@ -71,7 +71,7 @@ func writeMerge(w io.Writer, r *sandbox.MergeResult, from []string) error {
 		case c.OldType != "":
 			what = c.OldType + " → " + c.Type
 		case c.Type == "file" && c.Kind == sandbox.Modified && c.OldSize != c.Size:
-			what = byteSize(c.OldSize) + " → " + byteSize(c.Size)
+			what = sizeChange(c.OldSize, c.Size)
 		case c.Type == "file":
 			what = byteSize(c.Size)
 		}

@@ -128,3 +128,13 @@ func byteSize(n int64) string {
 	}
 	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }
+
+// sizeChange says how large something was and is: in bytes where the difference is
+// too small for the unit.
+func sizeChange(old, now int64) string {
+	was, is := byteSize(old), byteSize(now)
+	if was == is {
+		was, is = fmt.Sprintf("%d B", old), fmt.Sprintf("%d B", now)
+	}
+	return was + " → " + is
+}

@@ -64,3 +64,17 @@ func FuzzParseMiB(f *testing.F) {
 		}
 	})
 }
+
+func TestSizeChange(t *testing.T) {
+	for want, n := range map[string][2]int64{
+		"2.0 KiB → 12 B":              {2048, 12},
+		"3000 B → 3010 B":             {3000, 3010},
+		"1048576 B → 1048577 B":       {1 << 20, 1<<20 + 1},
+		"1.0 MiB → 1.1 MiB":           {1 << 20, 1<<20 + 1<<17},
+		"1073741825 B → 1073741824 B": {1<<30 + 1, 1 << 30},
+	} {
+		if got := sizeChange(n[0], n[1]); got != want {
+			t.Errorf("sizeChange(%d, %d) = %q, want %q", n[0], n[1], got, want)
+		}
+	}
+}
