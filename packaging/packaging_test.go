@@ -107,7 +107,14 @@ func TestNobodyIsPrivileged(t *testing.T) {
 	}
 	user := regexp.MustCompile(`(?m)^USER (\d+):(\d+)$`).FindStringSubmatch(container)
 	if user == nil || user[1] == "0" || !strings.Contains(pod, "runAsUser: "+user[1]+"\n") {
-		t.Errorf("the container's user is %q, and not the pod's", user)
+		t.Fatalf("the container's user is %q, and not the pod's", user)
+	}
+	if !strings.Contains(container, "groupadd --gid "+user[2]+" ") || !strings.Contains(container, "useradd --uid "+user[1]+" ") {
+		t.Errorf("the container's user %s:%s has no name", user[1], user[2])
+	}
+	// Neither docker nor a pod has a first process of its own that reaps.
+	if !strings.Contains(container, `ENTRYPOINT ["tini", "--", "ramet"]`) {
+		t.Error("nobody reaps processes whose parents have ended")
 	}
 	runtime := regexp.MustCompile(paths.EnvRuntimeDir + `, value: (\S+)}`).FindStringSubmatch(pod)
 	if runtime == nil || !strings.Contains(pod, "[test, -S, "+runtime[1]+"/ramet.sock]") {
@@ -117,5 +124,18 @@ func TestNobodyIsPrivileged(t *testing.T) {
 		if !strings.Contains(container, name+"=") || !strings.Contains(pod, name) {
 			t.Errorf("%s is not set", name)
 		}
+	}
+}
+
+// TestContainerIsRunAsSaid checks that the manual and the Dockerfile name the same
+// options.
+func TestContainerIsRunAsSaid(t *testing.T) {
+	said := regexp.MustCompile(`(?m)^#   docker run -d --name ramet (.*(?:\\\n.*)*) ramet$`).FindStringSubmatch(read(t, "docker/Dockerfile"))
+	if said == nil {
+		t.Fatal("the Dockerfile does not say how it is run")
+	}
+	options := strings.Join(strings.Fields(strings.NewReplacer("\\", "", "#", "").Replace(said[1])), " ")
+	if line := "`docker run " + options + " ramet`"; !strings.Contains(read(t, "../README.md"), line) {
+		t.Errorf("README.md has no %s", line)
 	}
 }
