@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -92,15 +91,8 @@ func (os observers) Begin(ctx context.Context, operation string) (context.Contex
 }
 
 // Figure implements manager.Observer.
-func (os observers) Figure(name string, took time.Duration) {
+func (os observers) Figure(name string, value float64) {
 	for _, o := range os {
-		o.Figure(name, took)
-	}
-}
-
-// Phases implements manager.Observer.
-func (os observers) Phases(ctx context.Context, call string, ms map[string]float64) {
-	for _, o := range os {
-		o.Phases(ctx, call, ms)
+		o.Figure(name, value)
 	}
 }

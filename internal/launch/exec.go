@@ -20,7 +20,7 @@ type ExecIO struct {
 func (s *Sentry) Exec(ctx context.Context, req *wire.Exec, xio ExecIO) (*wire.Exited, error) {
 	req.Stdin = xio.Stdin != nil
 	call := &wire.Call{Op: wire.OpExec, Exec: req}
-	c, done, err := s.open(ctx, call)
+	c, span, done, err := s.openTraced(ctx, call)
 	if err != nil {
 		return nil, err
 	}
@@ -45,6 +45,7 @@ func (s *Sentry) Exec(ctx context.Context, req *wire.Exec, xio ExecIO) (*wire.Ex
 			if err := p.Decode(&out); err != nil {
 				return nil, err
 			}
+			trace(span, call, &out)
 			return &out, nil
 		}
 		p.Close()

@@ -166,7 +166,7 @@ func reasonIn(log string) string {
 // returns the descriptors that came with the reply to an Adopt; no other reply
 // has any. Cancelling ctx closes the connection.
 func (s *Sentry) Call(ctx context.Context, call *wire.Call, out any, fds ...*os.File) ([]*os.File, error) {
-	c, done, err := s.open(ctx, call, fds...)
+	c, span, done, err := s.openTraced(ctx, call, fds...)
 	if err != nil {
 		return nil, err
 	}
@@ -182,6 +182,7 @@ func (s *Sentry) Call(ctx context.Context, call *wire.Call, out any, fds ...*os.
 	if err := p.Decode(out); err != nil {
 		return nil, err
 	}
+	trace(span, call, out)
 	if call.Op != wire.OpAdopt {
 		return nil, nil // what comes unasked is closed
 	}
@@ -193,10 +194,16 @@ func (s *Sentry) Call(ctx context.Context, call *wire.Call, out any, fds ...*os.
 // open begins a call on a connection of its own, which cancelling ctx closes. done
 // ends it.
 func (s *Sentry) open(ctx context.Context, call *wire.Call, fds ...*os.File) (c *wire.Conn, done func(), err error) {
-	_, ended := tracing.Start(ctx, "sentry "+string(call.Op))
+	c, _, done, err = s.openTraced(ctx, call, fds...)
+	return c, done, err
+}
+
+// openTraced is open. It returns the context of the call's span as well.
+func (s *Sentry) openTraced(ctx context.Context, call *wire.Call, fds ...*os.File) (c *wire.Conn, span context.Context, done func(), err error) {
+	span, ended := tracing.Start(ctx, "sentry "+string(call.Op))
 	if c, err = s.dial(); err != nil {
 		ended(err)
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	done = func() {
@@ -206,9 +213,23 @@ func (s *Sentry) open(ctx context.Context, call *wire.Call, fds ...*os.File) (c 
 	}
 	if err := send(c, call, fds); err != nil {
 		done()
-		return nil, nil, s.callError(ctx, call, err)
+		return nil, nil, nil, s.callError(ctx, call, err)
 	}
-	return c, done, nil
+	return c, span, done, nil
+}
+
+// trace enters what a sentry says of how it spent the time of a call, if reply has
+// that: it has no network to send spans itself.
+func trace(span context.Context, call *wire.Call, reply any) {
+	timed, ok := reply.(interface{ Spent() []wire.Stage })
+	if !ok {
+		return
+	}
+	var stages []tracing.Stage
+	for _, st := range timed.Spent() {
+		stages = append(stages, tracing.Stage{Name: st.Name, MS: st.MS})
+	}
+	tracing.Sentry(span, string(call.Op), stages)
 }
 
 func send(c *wire.Conn, call *wire.Call, files []*os.File) error {

@@ -64,12 +64,14 @@ type box struct {
 
 	joint   joint       // forks that come at the same time
 	fresh   atomic.Bool // a child in which nothing was run yet
-	writing sync.Mutex  // held while a snapshot of it is written to disk, inside of op
+	looked  looked
+	writing sync.Mutex // held while a snapshot of it is written to disk, inside of op
 
 	mu     sync.Mutex
 	rec    record
 	sentry *launch.Sentry // nil once it failed, and while it is hibernated
 	freeze *freeze        // nil if it was created
+	born   time.Time      // when a child was ready, until its cost was told
 
 	activity activity
 	timeline timeline

@@ -119,16 +119,23 @@ func (m *Manager) stats(ctx context.Context, b *box) (*sandbox.Stats, error) {
 	if g, ok := sentry.GroupStats(); ok {
 		st.CPUSeconds = g.CPU.Seconds() // with the processes that guest code runs in
 	}
-	anon, err := anonymous(sentry.PID())
+	private, err := privateBytes(sentry)
 	if err != nil {
 		return nil, fmt.Errorf("read memory use: %w", err)
 	}
 	const mib = 1 << 20
 	st.Memory = sandbox.Memory{
-		PrivateMiB: float64(allocated(sentry.Memory())+anon) / mib,
+		PrivateMiB: float64(private) / mib,
 		SharedMiB:  float64(info.SharedBytes) / mib,
 	}
 	return st, nil
+}
+
+// privateBytes returns the memory that a sandbox alone has: its own pages, and what the
+// processes on the host need besides.
+func privateBytes(s *launch.Sentry) (int64, error) {
+	anon, err := anonymous(s.PID())
+	return allocated(s.Memory()) + anon, err
 }
 
 // anonymous returns the bytes of anonymous memory of a sentry and the processes

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -275,7 +276,13 @@ func (b *batch) make(ctx context.Context, f *freeze, image string, hooks bool) e
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return b.commit(ctx, f)
+	if err := b.commit(ctx, f); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(b.boxes, func(x *box) bool { return x != nil }) {
+		b.m.figure(FigureAllReady, millis(b.began))
+	}
+	return nil
 }
 
 // makeOne makes child i and leaves its outcome in the batch.
@@ -329,11 +336,11 @@ func (b *batch) load(ctx context.Context, i int, f *freeze, files []*os.File, ho
 	if _, err := s.Call(ctx, call, &loaded, files...); err != nil {
 		return err
 	}
-	b.m.phases(ctx, wire.OpLoad, loaded.Phases)
 	d.rec.Sandbox.Identity.Hooks, d.rec.Sandbox.Identity.Reseeded = loaded.Hooks, loaded.Reseeded
 	d.rec.Freeze = f.id
 	b.boxes[i] = &box{id: d.rec.Sandbox.ID, rec: d.rec, sentry: s, freeze: f}
 	b.boxes[i].fresh.Store(true)
+	b.boxes[i].born = b.m.clock.Now()
 	b.children[i].ReadyMS = millis(b.began)
 	b.m.figure(FigureChildReady, b.children[i].ReadyMS)
 	return nil

@@ -97,7 +97,6 @@ func (m *Manager) freezeBox(ctx context.Context, b *box, rest bool) (*freeze, *w
 		return nil, nil, err
 	}
 	m.figure(FigurePause, frozen.PauseMS)
-	m.phases(ctx, wire.OpFreeze, frozen.Phases)
 	f.history = f.parent.follow(point{Freeze: f.id, Line: sentry.Key(), Seq: frozen.Seq})
 	m.mu.Lock()
 	defer m.mu.Unlock()

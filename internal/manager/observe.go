@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
 )
 
 // Observer is told what the manager does, where it does it: requests and what
@@ -15,24 +14,31 @@ type Observer interface {
 	// Begin is told of an operation that begins, and the function of its end. The
 	// context is that of the operation.
 	Begin(ctx context.Context, operation string) (context.Context, func(error))
-	// Figure is told how long a part of an operation took.
-	Figure(name string, took time.Duration)
-	// Phases is told how a sentry spent the time of a call that was made for the
-	// operation of ctx, in milliseconds. Sentries are not believed.
-	Phases(ctx context.Context, call string, ms map[string]float64)
+	// Figure is told a figure that was measured, in the unit that ends its name.
+	Figure(name string, value float64)
 }
 
-// The figures besides operations as a whole.
+// The figures besides how long operations took as a whole.
 const (
 	// FigurePause is how long a sandbox stood still to be frozen, and
 	// FigureMergePause until names in it were changed.
-	FigurePause      = "pause"
-	FigureMergePause = "merge_pause"
-	// FigureChildReady is the time from the call to when one child is ready.
-	FigureChildReady = "child_ready"
+	FigurePause      = "pause_seconds"
+	FigureMergePause = "merge_pause_seconds"
+	// FigureChildReady is the time from the call to when one child is ready, and
+	// FigureAllReady to when all of a fork or restore are.
+	FigureChildReady = "child_ready_seconds"
+	FigureAllReady   = "all_ready_seconds"
 	// FigureFirstExec is how long the first command in a child took, which copies
 	// what the later ones need not.
-	FigureFirstExec = "child_first_exec"
+	FigureFirstExec = "child_first_exec_seconds"
+	// FigureChildCPU is the processor time of a child some seconds after it was made,
+	// from the start of its processes, and FigureChildPrivate the memory that it alone
+	// has then.
+	FigureChildCPU     = "child_cpu_seconds"
+	FigureChildPrivate = "child_private_bytes"
+	// FigureIdleCPU is the share of one processor that a sandbox took which nobody
+	// used.
+	FigureIdleCPU = "idle_cpu_ratio"
 )
 
 // observe tells the observer, if there is one, of an operation. The end is told by
@@ -46,15 +52,10 @@ func (m *Manager) observe(ctx context.Context, operation string) (_ context.Cont
 	return ctx, func(err *error) { end(*err) }
 }
 
+// figure tells one in seconds, which took so many milliseconds.
 func (m *Manager) figure(name string, ms float64) {
 	if m.cfg.Observer != nil {
-		m.cfg.Observer.Figure(name, time.Duration(ms*float64(time.Millisecond)))
-	}
-}
-
-func (m *Manager) phases(ctx context.Context, call wire.Op, ms map[string]float64) {
-	if m.cfg.Observer != nil {
-		m.cfg.Observer.Phases(ctx, string(call), ms)
+		m.cfg.Observer.Figure(name, ms/1000)
 	}
 }
 

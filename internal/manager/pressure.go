@@ -226,27 +226,32 @@ func (m *Manager) keepRoom(ctx context.Context) {
 	}
 }
 
-// book books the processor time that a sandbox has used.
-func (m *Manager) book(b *box, s *launch.Sentry) {
+// book books the processor time that a sandbox has used, and returns it. ok is false
+// if there is no sentry, or it has ended.
+func (m *Manager) book(b *box, s *launch.Sentry) (seconds float64, ok bool) {
 	if s == nil {
-		return
+		return 0, false
 	}
-	seconds, ok := cpuOf(s)
-	if !ok {
-		return // it has ended
+	if seconds, ok = cpuOf(s); !ok {
+		return 0, false
 	}
 	b.mu.Lock()
 	tenant, tree := b.rec.tenant(), root(b.rec.line())
 	b.mu.Unlock()
 	m.ledger.Spend(tenant, tree, s.Key(), seconds)
+	return seconds, true
 }
 
+// bookAll books what all sandboxes have used, and tells what they cost.
 func (m *Manager) bookAll() {
+	asked := 0
 	for _, b := range m.all() {
 		b.mu.Lock()
 		s := b.sentry
 		b.mu.Unlock()
-		m.book(b, s)
+		if seconds, ok := m.book(b, s); ok && m.tellCosts(b, s, seconds, asked < mostCosts) {
+			asked++
+		}
 	}
 }
 

@@ -14,15 +14,30 @@ import (
 	"ramet.dev/ramet/internal/sandbox"
 )
 
-// buckets reach from a cell of code, in a millisecond, to an image's export.
-var buckets = []float64{.0005, .001, .002, .003, .004, .006, .008, .01, .015, .02, .03, .04, .06, .08, .1, .15, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+// seconds reach from a cell of code, in a millisecond, to an image's export.
+var seconds = []float64{.0005, .001, .002, .003, .004, .006, .008, .01, .015, .02, .03, .04, .06, .08, .1, .15, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// Figures whose names are not those of operations, with what they mean.
-var figures = map[string]string{
-	"pause":            "How long a sandbox stood still to be forked or snapshotted.",
-	"merge_pause":      "How long a sandbox stood still for the names that a merge changed in it.",
-	"child_ready":      "Time from the call to when one child of a fork or restore was ready.",
-	"child_first_exec": "How long the first command in a child of a fork or restore took.",
+// bytes reach from what an idle child has to what a database has.
+var bytes = prometheus.ExponentialBuckets(512<<10, 1.5, 26)
+
+// ratios are shares of one processor.
+var ratios = []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 4}
+
+// figure is one whose name is not that of an operation.
+type figure struct {
+	help    string
+	buckets []float64
+}
+
+var figures = map[string]figure{
+	"pause_seconds":            {"How long a sandbox stood still to be forked or snapshotted.", seconds},
+	"merge_pause_seconds":      {"How long a sandbox stood still for the names that a merge changed in it.", seconds},
+	"child_ready_seconds":      {"Time from the call to when one child of a fork or restore was ready.", seconds},
+	"all_ready_seconds":        {"Time from the call to when all children of a fork or restore were ready and recorded.", seconds},
+	"child_first_exec_seconds": {"How long the first command in a child of a fork or restore took.", seconds},
+	"child_cpu_seconds":        {"Processor time of the processes of a child of a fork or restore, from their start until it was 5 to 8 seconds old; up to 16 children every 3 seconds.", seconds},
+	"child_private_bytes":      {"Memory that only one child of a fork or restore had when it was 5 to 8 seconds old, what its processes need besides included; of the same children.", bytes},
+	"idle_cpu_ratio":           {"Share of one processor that a running sandbox took in some seconds, after nobody had used it for 5; of each, every 3 seconds.", ratios},
 }
 
 // Metrics counts and measures. It is safe for concurrent use.
@@ -41,7 +56,7 @@ type Metrics struct {
 func New(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
-		took: prometheus.NewHistogramVec(histogram("operation_seconds",
+		took: prometheus.NewHistogramVec(histogram("operation_seconds", seconds,
 			"How long operations took that succeeded, from the call to its return; exec, run_code and export with what the sandbox does meanwhile."), []string{"operation"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "ramet", Name: "operations_total", Help: "Operations that ended, by the code of their error, ok for none."}, []string{"operation", "code"}),
@@ -54,8 +69,8 @@ func New(version string) *Metrics {
 	build.Set(1)
 	m.registry.MustRegister(m.took, m.ended, m.active, build, (*usage)(m),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for name, help := range figures {
-		h := prometheus.NewHistogram(histogram(name+"_seconds", help))
+	for name, f := range figures {
+		h := prometheus.NewHistogram(histogram(name, f.buckets, f.help))
 		m.figures[name] = h
 		m.registry.MustRegister(h)
 	}
@@ -64,7 +79,7 @@ func New(version string) *Metrics {
 
 // histogram has both kinds of buckets: those that are written here, and for who asks
 // for them native ones, a tenth apart.
-func histogram(name, help string) prometheus.HistogramOpts {
+func histogram(name string, buckets []float64, help string) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{Namespace: "ramet", Name: name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100}
 }
 
@@ -84,15 +99,12 @@ func (m *Metrics) Begin(ctx context.Context, operation string) (context.Context,
 	}
 }
 
-// Figure enters how long a part of an operation took. Unknown names are left out.
-func (m *Metrics) Figure(name string, took time.Duration) {
+// Figure enters a figure, in the unit that ends its name. Unknown names are left out.
+func (m *Metrics) Figure(name string, value float64) {
 	if h := m.figures[name]; h != nil {
-		h.Observe(took.Seconds())
+		h.Observe(value)
 	}
 }
-
-// Phases does nothing: they are looked at one by one, which is what traces are for.
-func (m *Metrics) Phases(context.Context, string, map[string]float64) {}
 
 // Watch has of asked for what there is whenever somebody reads the metrics.
 func (m *Metrics) Watch(of func() sandbox.Usage) {

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -36,8 +35,10 @@ func TestMetrics(t *testing.T) {
 		end(err)
 	}
 	_, end := m.Begin(ctx, "exec")
-	m.Figure("pause", 7*time.Millisecond)
-	m.Figure("nonsense", time.Hour)
+	m.Figure("pause_seconds", 0.007)
+	m.Figure("child_private_bytes", 600<<10)
+	m.Figure("idle_cpu_ratio", 0.0003)
+	m.Figure("nonsense", 3600)
 	m.Watch(func() sandbox.Usage {
 		return sandbox.Usage{
 			Sandboxes: map[sandbox.State]int{sandbox.StateRunning: 3, "new": 1}, Snapshots: map[sandbox.SnapshotState]int{sandbox.SnapshotReady: 2},
@@ -55,6 +56,9 @@ func TestMetrics(t *testing.T) {
 		`ramet_pause_seconds_bucket{le="0.006"} 0`,
 		`ramet_pause_seconds_bucket{le="0.008"} 1`,
 		`ramet_child_ready_seconds_count 0`,
+		`ramet_child_private_bytes_bucket{le="524288"} 0`,
+		`ramet_child_private_bytes_bucket{le="786432"} 1`,
+		`ramet_idle_cpu_ratio_bucket{le="0.0005"} 1`,
 		`ramet_sandboxes{state="running"} 3`,
 		`ramet_sandboxes{state="paused"} 0`,
 		`ramet_sandboxes{state="new"} 1`,

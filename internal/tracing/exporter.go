@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -154,24 +155,43 @@ type (
 	}
 )
 
-// requestOf describes spans of one provider, which have one resource.
+// requestOf describes spans of one provider, which have one resource; those of sentries
+// are of another service.
 func requestOf(spans []sdk.ReadOnlySpan) exportRequest {
-	list := make([]spanData, len(spans))
-	for i, s := range spans {
-		own := s.SpanContext()
-		list[i] = spanData{
-			TraceID: own.TraceID().String(), SpanID: own.SpanID().String(), TraceState: own.TraceState().String(),
-			Name: s.Name(), Kind: int(s.SpanKind()), Start: s.StartTime().UnixNano(), End: s.EndTime().UnixNano(),
-			Attributes: keyValues(s.Attributes()), Status: statusOf(s.Status()),
-		}
-		if parent := s.Parent(); parent.HasSpanID() {
-			list[i].ParentID = parent.SpanID().String()
+	var own, sentries []spanData
+	for _, s := range spans {
+		if slices.Contains(s.Attributes(), ofSentry) {
+			sentries = append(sentries, dataOf(s))
+		} else {
+			own = append(own, dataOf(s))
 		}
 	}
-	return exportRequest{[]resourceSpans{{
-		Resource:   attributed{keyValues(spans[0].Resource().Attributes())},
-		ScopeSpans: []scopeSpans{{Scope: scopeName{scope}, Spans: list}},
-	}}}
+	var req exportRequest
+	add := func(of []attribute.KeyValue, list []spanData) {
+		if len(list) > 0 {
+			req.ResourceSpans = append(req.ResourceSpans, resourceSpans{
+				Resource: attributed{keyValues(of)}, ScopeSpans: []scopeSpans{{Scope: scopeName{scope}, Spans: list}},
+			})
+		}
+	}
+	of := spans[0].Resource().Attributes()
+	add(of, own)
+	of = slices.DeleteFunc(of, func(a attribute.KeyValue) bool { return a.Key == serviceName })
+	add(append(of, attribute.String(serviceName, sentryService)), sentries)
+	return req
+}
+
+func dataOf(s sdk.ReadOnlySpan) spanData {
+	own := s.SpanContext()
+	d := spanData{
+		TraceID: own.TraceID().String(), SpanID: own.SpanID().String(), TraceState: own.TraceState().String(),
+		Name: s.Name(), Kind: int(s.SpanKind()), Start: s.StartTime().UnixNano(), End: s.EndTime().UnixNano(),
+		Attributes: keyValues(s.Attributes()), Status: statusOf(s.Status()),
+	}
+	if parent := s.Parent(); parent.HasSpanID() {
+		d.ParentID = parent.SpanID().String()
+	}
+	return d
 }
 
 // statusOf translates a status: OTLP counts error and ok the other way round.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +19,12 @@ import (
 	"ramet.dev/ramet/internal/sandbox"
 )
 
-const scope = "ramet.dev/ramet"
+const (
+	scope       = "ramet.dev/ramet"
+	serviceName = "service.name"
+	// sentryService is the service that spans of sentries belong to.
+	sentryService = "ramet-sentry"
+)
 
 // propagator reads and writes traceparent, see the W3C's Trace Context.
 var propagator = propagation.TraceContext{}
@@ -43,7 +47,7 @@ func Open(service, version string, getenv func(string) string, report func(error
 	}
 	// What the environment says of the resource wins.
 	of, err := resource.New(context.Background(),
-		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)), resource.WithFromEnv())
+		resource.WithAttributes(attribute.String(serviceName, service), attribute.String("service.version", version)), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("describe this program for traces: %w", err)
 	}
@@ -100,26 +104,53 @@ func (Observer) Begin(ctx context.Context, operation string) (context.Context, f
 }
 
 // Figure does nothing: a span has its own times.
-func (Observer) Figure(string, time.Duration) {}
+func (Observer) Figure(string, float64) {}
 
 const (
-	// maxPhases and maxPhase bound what a sentry can put into a trace.
-	maxPhases = 32
-	maxPhase  = 40
+	// maxStages and maxStage bound what a sentry can put into a trace.
+	maxStages = 32
+	maxStage  = 40
 )
 
-// Phases are attributes of the operation's span.
-func (Observer) Phases(ctx context.Context, call string, ms map[string]float64) {
-	span := trace.SpanFromContext(ctx)
-	if !span.IsRecording() {
+// Stage is a part of what a sentry says that it did for a call.
+type Stage struct {
+	Name string
+	MS   float64
+}
+
+// Sentry has stages be spans of the sentry below that of ctx, of a call that it has
+// answered just now. One comes after the other, and none before the call: sentries are
+// not believed.
+func Sentry(ctx context.Context, call string, stages []Stage) {
+	parent, ok := trace.SpanFromContext(ctx).(sdk.ReadWriteSpan)
+	if !ok || !parent.IsRecording() {
 		return
 	}
-	for i, name := range slices.Sorted(maps.Keys(ms)) {
-		if i == maxPhases {
-			return
+	stages = stages[:min(len(stages), maxStages)]
+	starts := make([]time.Time, len(stages)+1)
+	began := parent.StartTime()
+	at := began.Add(time.Since(began)) // as the library reckons the end of a span
+	starts[len(stages)] = at
+	for i, st := range slices.Backward(stages) {
+		// Whatever is no number of milliseconds within the call takes none, or all.
+		left := at.Sub(began)
+		if ms := float64(left) / float64(time.Millisecond); st.MS > 0 && st.MS < ms {
+			left = time.Duration(st.MS * float64(time.Millisecond))
+		} else if !(st.MS > 0) {
+			left = 0
 		}
-		span.SetAttributes(attribute.Float64("sentry."+call+"."+strings.ToValidUTF8(name[:min(len(name), maxPhase)], "?")+"_ms", ms[name]))
+		at = at.Add(-left)
+		starts[i] = at
+	}
+	tracer := parent.TracerProvider().Tracer(scope)
+	for i, st := range stages {
+		name := strings.ToValidUTF8(st.Name[:min(len(st.Name), maxStage)], "?")
+		_, span := tracer.Start(ctx, call+" "+name, trace.WithTimestamp(starts[i]), trace.WithAttributes(ofSentry))
+		span.End(trace.WithTimestamp(starts[i+1]))
 	}
 }
+
+// ofSentry marks spans of sentries, which the daemon sends for them.
+var ofSentry = attribute.String("ramet.process", "sentry")
 
 var errProtocol = errors.New("only http/json is spoken, which collectors take at the same address as http/protobuf")

@@ -143,12 +143,25 @@ type ControlAnswer struct {
 	Reply json.RawMessage `json:"reply"`
 }
 
+// Stage is a part of what a sentry did for a call. One comes after the other.
+type Stage struct {
+	Name string  `json:"name"`
+	MS   float64 `json:"ms"`
+}
+
+// Timed is part of replies that say how their time was spent.
+type Timed struct {
+	Stages []Stage `json:"stages,omitempty"` // the last of them ended with the reply
+}
+
+// Spent returns the stages.
+func (t *Timed) Spent() []Stage { return t.Stages }
+
 // Loaded is the reply to Boot and Load.
 type Loaded struct {
 	Hooks    []sandbox.HookResult `json:"hooks,omitempty"`
 	Reseeded []sandbox.Reseed     `json:"reseeded,omitempty"`
-	// Phases are the milliseconds spent in each named phase.
-	Phases map[string]float64 `json:"phases,omitempty"`
+	Timed
 }
 
 // Exec asks for one command.
@@ -232,6 +245,7 @@ type Exited struct {
 	TimedOut   bool    `json:"timed_out,omitempty"`
 	Idle       bool    `json:"idle,omitempty"` // it was the idle timeout
 	DurationMS float64 `json:"duration_ms"`
+	Timed
 }
 
 // Result returns the outcome as users see it, without output.
@@ -272,6 +286,7 @@ type View struct {
 type Viewed struct {
 	Files       snapfile.Files `json:"files"`
 	Generations []string       `json:"generations"`
+	Timed
 }
 
 // Frozen is the reply to Freeze; the snapshot file comes with it.
@@ -286,8 +301,8 @@ type Frozen struct {
 	// Files says where the files are, as the snapshot does.
 	Files snapfile.Files `json:"files"`
 	// Seq orders the freezes of one sentry.
-	Seq    int64              `json:"seq"`
-	Phases map[string]float64 `json:"phases,omitempty"`
+	Seq int64 `json:"seq"`
+	Timed
 }
 
 // Release drops the pins of a freeze. Unknown ids are no error.

@@ -27,6 +27,7 @@ type Patched struct {
 	// Nothing was done.
 	Stale   []byte  `json:"stale,omitempty"`
 	PauseMS float64 `json:"pause_ms"`
+	Timed
 }
 
 // PatchKind says what a PatchOp does.

@@ -1,21 +1,27 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"ramet.dev/ramet/internal/alarm/alarmtest"
 	"ramet.dev/ramet/internal/metrics"
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/tracing"
 )
 
 // TestMetricsOfRealWork does things with sandboxes and reads what was counted.
 func TestMetricsOfRealWork(t *testing.T) {
 	ctx := asOwner
 	n := newClosedNode(t, newDir(t)+"/data")
-	counts := metrics.New("test")
-	n.observer = counts
+	counts, clock := metrics.New("test"), alarmtest.New(time.Now())
+	n.observer, n.clock = counts, clock
 	n.open()
 	t.Cleanup(n.finish)
 	counts.Watch(n.m.Usage)
@@ -77,6 +83,7 @@ func TestMetricsOfRealWork(t *testing.T) {
 		`ramet_operations_active{operation="fork"}`:                   0,
 		`ramet_pause_seconds_count`:                                   2,
 		`ramet_child_ready_seconds_count`:                             3,
+		`ramet_all_ready_seconds_count`:                               2,
 		`ramet_child_first_exec_seconds_count`:                        1,
 		`ramet_sandboxes{state="running"}`:                            3,
 		`ramet_sandboxes{state="paused"}`:                             1,
@@ -96,8 +103,88 @@ func TestMetricsOfRealWork(t *testing.T) {
 	if idle["ramet_pins"] != 0 || idle[`ramet_memory_bytes{kind="shared"}`] != 0 || idle[`ramet_memory_bytes{kind="private"}`] <= 0 {
 		t.Errorf("a sandbox alone: %v pins, %v shared, %v private", idle["ramet_pins"], idle[`ramet_memory_bytes{kind="shared"}`], idle[`ramet_memory_bytes{kind="private"}`])
 	}
+	if busy["ramet_child_cpu_seconds_count"] != 0 {
+		t.Error("what a child costs was told before it was old enough")
+	}
+	clock.Advance(time.Minute)
+	eventually(t, "what three children cost", func() error {
+		if busy = read(); busy["ramet_child_cpu_seconds_count"] != 3 || busy["ramet_child_private_bytes_count"] != 3 {
+			return fmt.Errorf("%v and %v were looked at", busy["ramet_child_cpu_seconds_count"], busy["ramet_child_private_bytes_count"])
+		}
+		return nil
+	})
+	cpu, private := busy["ramet_child_cpu_seconds_sum"]/3, busy["ramet_child_private_bytes_sum"]/3
+	if cpu <= 0 || cpu > patience.Seconds() || private < 1<<20 || private > 1<<30 {
+		t.Errorf("a child costs %v s and %v bytes", cpu, private)
+	}
 	n.destroyAll()
 	if after := read(); after[`ramet_sandboxes{state="running"}`] != 0 || after["ramet_pins"] != 0 || after[`ramet_memory_bytes{kind="private"}`] != 0 || after[`ramet_operation_seconds_count{operation="destroy"}`] != 4 {
 		t.Errorf("when all are gone: %v", after)
+	}
+}
+
+// TestTracesOfRealWork has a collector get what sentries say of how they spent the time
+// of calls.
+func TestTracesOfRealWork(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var req struct {
+			ResourceSpans []struct {
+				Resource   struct{ Attributes json.RawMessage }
+				ScopeSpans []struct{ Spans []struct{ Name string } }
+			}
+		}
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, rs := range req.ResourceSpans {
+			if !strings.Contains(string(rs.Resource.Attributes), `"ramet-sentry"`) {
+				continue
+			}
+			for _, ss := range rs.ScopeSpans {
+				for _, s := range ss.Spans {
+					seen[s.Name]++
+				}
+			}
+		}
+	}))
+	defer collector.Close()
+	getenv := func(name string) string {
+		return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL}[name]
+	}
+	traces, err := tracing.Open("ramet-daemon", "test", getenv, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t)
+	n.create("source")
+	ctx, ended := traces.Root(asOwner, "test", "")
+	r, err := n.m.Fork(ctx, "source", sandbox.ForkRequest{Count: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := n.children(r)[0].ID
+	if _, err := n.m.Exec(ctx, child, sandbox.ExecRequest{Argv: []string{"guest", "write", "/srv/new", "x"}}, discard()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.m.Diff(ctx, "source", child, sandbox.DiffRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := n.m.Merge(ctx, "source", sandbox.MergeRequest{From: []string{child}}); err != nil || len(m.Applied) != 1 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	ended("")
+	if err := traces.Close(asOwner); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for name, least := range map[string]int{"freeze pause": 1, "freeze save": 1, "load load": 2, "exec start": 1, "exec run": 1, "view pin": 3, "patch rename": 1} {
+		if seen[name] < least {
+			t.Errorf("%d spans %q, of %v", seen[name], name, seen)
+		}
 	}
 }

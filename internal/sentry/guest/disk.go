@@ -110,13 +110,16 @@ func (d *disk) pins() []string { return rootfs.Tree(d.fs).Pins() }
 
 // View keeps the files as they are for a reader, until Release.
 func (g *Guest) View(req *wire.View) (*wire.Viewed, error) {
+	st := begin()
 	g.ops.Lock()
 	defer g.ops.Unlock()
+	st.mark("wait")
 	f, gens, err := g.disk.pin(req.ID, req.SelfFiles, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &wire.Viewed{Files: f, Generations: gens}, nil
+	st.mark("pin")
+	return &wire.Viewed{Files: f, Generations: gens, Timed: st.timed()}, nil
 }
 
 func mapFile(f *os.File) ([]byte, error) {

@@ -44,11 +44,12 @@ const execKeep = 128 << 10
 // Exec runs one command to its end. Output of processes that the command left
 // behind is discarded after that, so that they never see a broken pipe.
 func (g *Guest) Exec(req *wire.Exec, xio ExecIO) (*wire.Exited, error) {
-	began := gotime.Now()
+	began, st := gotime.Now(), begin()
 	p, out, err := g.launch(req, execKeep, true)
 	if err != nil {
 		return startFailure(err, xio.Stderr, began)
 	}
+	st.mark("start")
 	if p.stdin != nil {
 		go g.feed(p, xio.Stdin)
 	}
@@ -60,7 +61,8 @@ func (g *Guest) Exec(req *wire.Exec, xio ExecIO) (*wire.Exited, error) {
 	<-p.done
 	exited := g.exitOf(p)
 	g.forget(p)
-	exited.DurationMS = millis(gotime.Since(began))
+	st.mark("run")
+	exited.DurationMS, exited.Timed = millis(gotime.Since(began)), st.timed()
 	return exited, nil
 }
 

@@ -25,13 +25,14 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 	if g.paused && !req.Rest {
 		return nil, errPaused
 	}
+	f := &freezing{g: g, stages: begin()}
 	// Not needed for correctness, but it keeps the search for used pages out
 	// of the pause.
 	if err := g.mem.FindCommitted(); err != nil {
 		return nil, fmt.Errorf("find used memory: %w", err)
 	}
 	defer g.collector.stop()()
-	f := &freezing{g: g, phases: phases{at: gotime.Now()}}
+	f.stages.mark("find")
 	f.state.Grow(stateRoom)
 	frozen, err := f.run(req, file)
 	if err != nil && f.pinned != nil { // else the pins of that name are another freeze's
@@ -47,7 +48,7 @@ const stateRoom = 512 << 10
 // freezing is one freeze under way.
 type freezing struct {
 	g      *Guest
-	phases phases
+	stages stages
 	pinned *cow.Pinned
 	state  bytes.Buffer
 	meta   bytes.Buffer
@@ -77,7 +78,7 @@ func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 	if _, err := s.WriteTo(file); err != nil {
 		return nil, err
 	}
-	f.phases.mark("write")
+	f.stages.mark("write")
 	return &wire.Frozen{
 		PauseMS:     millis(pause),
 		Generations: s.Generations,
@@ -86,7 +87,7 @@ func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 		PinnedBytes: f.g.mem.PinnedBytes(req.ID),
 		Files:       s.Files,
 		Seq:         f.g.freezes,
-		Phases:      f.phases.ms,
+		Timed:       f.stages.timed(),
 	}, nil
 }
 
@@ -106,7 +107,7 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 		}()
 	}
 	g.k.ReceiveTaskStates()
-	f.phases.mark("pause")
+	f.stages.mark("pause")
 	ctx := g.k.SupervisorContext()
 	pinned, err := g.mem.Pin(ctx, g.k, req.ID, req.Self)
 	if err != nil {
@@ -118,7 +119,7 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 		return err
 	}
 	f.outputs = g.table.freeze()
-	f.phases.mark("pin")
+	f.stages.mark("pin")
 	if err := g.detachStateless(ctx); err != nil {
 		return err
 	}
@@ -140,26 +141,10 @@ func (f *freezing) saveKernel(ctx context.Context, file *os.File) error {
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "save kernel state: %w", err)
 	}
-	f.phases.mark("save")
+	f.stages.mark("save")
 	return nil
 }
 
 type nopCloser struct{ *bytes.Buffer }
 
 func (nopCloser) Close() error { return nil }
-
-// phases measures consecutive steps.
-type phases struct {
-	at gotime.Time
-	ms map[string]float64
-}
-
-// mark ends the step called name.
-func (p *phases) mark(name string) {
-	if p.ms == nil {
-		p.ms = map[string]float64{}
-	}
-	now := gotime.Now()
-	p.ms[name] = millis(now.Sub(p.at))
-	p.at = now
-}

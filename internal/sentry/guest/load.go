@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	gotime "time"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/context"
@@ -41,7 +40,7 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	// Decoding is one goroutine's work; with more processors the runtime only
 	// spends time looking for something to do on them.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	ph := phases{at: gotime.Now()}
+	st := begin()
 	data, err := mapFile(files.Snapshot)
 	if err != nil {
 		return nil, nil, err
@@ -62,12 +61,12 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	if err != nil {
 		return nil, nil, err
 	}
-	ph.mark("map")
+	st.mark("map")
 	g, err := b.loadKernel(snap, data, req.Common, disk)
 	if err != nil {
 		return nil, nil, err
 	}
-	ph.mark("load")
+	st.mark("load")
 	if g.control != nil {
 		g.control.thaw(req.Answer)
 	}
@@ -76,11 +75,11 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		return nil, nil, err
 	}
 	g.dropInherited()
-	ph.mark("mount")
+	st.mark("mount")
 	if err := g.becomeSelf(); err != nil {
 		return nil, nil, err
 	}
-	ph.mark("identity")
+	st.mark("identity")
 	if err := g.k.Start(); err != nil {
 		return nil, nil, fmt.Errorf("start kernel: %w", err)
 	}
@@ -89,14 +88,14 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		g.serveSocket()
 	}
 	out := &wire.Loaded{Reseeded: g.attendContexts()}
-	ph.mark("seed")
+	st.mark("seed")
 	if req.RunHooks {
 		if out.Hooks, err = g.runHooks(); err != nil {
 			return nil, nil, err
 		}
 	}
-	ph.mark("start")
-	out.Phases = ph.ms
+	st.mark("start")
+	out.Timed = st.timed()
 	return g, out, nil
 }
 

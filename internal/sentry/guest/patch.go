@@ -31,6 +31,7 @@ import (
 // still only changes names and attributes. Should gone report that the caller went
 // away before that, nothing is done.
 func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.Patched, error) {
+	st := begin()
 	ops, err := readPatch(req, file)
 	if err != nil {
 		return nil, err
@@ -51,6 +52,7 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 	if err := p.stage(file); err != nil {
 		return nil, patchError(err)
 	}
+	st.mark("write")
 	// Most of what was changed since the plan is looked at while the guest runs.
 	staged, _, err := rootfs.Pin(g.disk.fs, stagedID)
 	if err != nil {
@@ -60,6 +62,7 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 	if stale, err := p.stale(req.View, cowfs.Page(req.Root)); err != nil || stale != "" {
 		return &wire.Patched{Stale: []byte(stale)}, patchError(err)
 	}
+	st.mark("compare")
 	if gone() {
 		return nil, errors.New("the caller is gone")
 	}
@@ -69,6 +72,7 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 		g.k.Pause()
 		defer g.k.Unpause()
 	}
+	st.mark("stop")
 	began := gotime.Now()
 	stale, err := p.stale(stagedID, staged.Root)
 	g.disk.release(stagedID) // what follows need not leave its pages alone
@@ -76,7 +80,8 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 		return &wire.Patched{Stale: []byte(stale)}, patchError(err)
 	}
 	err = patchError(p.apply())
-	return &wire.Patched{PauseMS: millis(gotime.Since(began))}, err
+	st.mark("rename")
+	return &wire.Patched{PauseMS: millis(gotime.Since(began)), Timed: st.timed()}, err
 }
 
 // stagedID names the pin of the files as they are when all is ready.
