@@ -45,8 +45,8 @@ type codeInfo struct {
 }
 
 // Exit codes are those of the product's contract: 1 failure, 2 usage, 3 not
-// found, 4 conflict or wrong state, 5 limit, 6 isolation refused, 130
-// interrupted; and of commands those that shells give.
+// found, 4 conflict or wrong state, 5 limit, 6 isolation refused, 7 not allowed
+// to the caller, 130 interrupted; and of commands those that shells give.
 var codeTable = map[Code]codeInfo{
 	CodeInvalid:     {http.StatusBadRequest, 2, "Invalid argument"},
 	CodeNotFound:    {http.StatusNotFound, 3, "Not found"},
@@ -58,8 +58,8 @@ var codeTable = map[Code]codeInfo{
 	CodeNoSpace:     {http.StatusInsufficientStorage, 5, "Out of disk space"},
 	CodeIsolation:   {http.StatusUnprocessableEntity, 6, "Isolation refused"},
 	CodePermission:  {http.StatusForbidden, 1, "Permission denied"},
-	CodeUnknownUser: {http.StatusUnauthorized, 1, "Unauthenticated"},
-	CodeForbidden:   {http.StatusForbidden, 1, "Forbidden"},
+	CodeUnknownUser: {http.StatusUnauthorized, 7, "Unauthenticated"},
+	CodeForbidden:   {http.StatusForbidden, 7, "Forbidden"},
 	CodeTimeout:     {http.StatusGatewayTimeout, 1, "Timed out"},
 	CodeCanceled:    {499, 130, "Canceled"},
 	CodeSandboxDied: {http.StatusConflict, 1, "Sandbox died"},
