@@ -44,7 +44,7 @@ func (s *Store) setName(name, id string) error {
 // needed; it is called with the store locked and must not use it. Then the error
 // is CodeConflict and nothing changes. The result says whether the image itself
 // went.
-func (s *Store) Remove(ref string, inUse func(id string) bool) (removed bool, err error) {
+func (s *Store) Remove(ref string, inUse func(id string) error) (removed bool, err error) {
 	err = s.locked(func() error {
 		img, name, err := s.resolve(ref)
 		if err != nil {
@@ -59,9 +59,11 @@ func (s *Store) Remove(ref string, inUse func(id string) bool) (removed bool, er
 			gone = []string{name}
 		}
 		removed = len(gone) == len(img.Names) && s.elsewhere(n, img.ID) == 0
-		if removed && inUse(img.ID) {
-			removed = false
-			return sandbox.Errorf(sandbox.CodeConflict, "image %s is in use", ref)
+		if removed {
+			if err := inUse(img.ID); err != nil {
+				removed = false
+				return err
+			}
 		}
 		for _, g := range gone {
 			delete(n.Names, s.key(g))

@@ -92,7 +92,8 @@ func TestAmbiguousPrefix(t *testing.T) {
 
 func TestTagAndRemove(t *testing.T) {
 	s := openStore(t)
-	free := func(string) bool { return false }
+	free := func(string) error { return nil }
+	used := sandbox.Errorf(sandbox.CodeConflict, "used")
 	a, b := addImage(t, s, "a", "one"), addImage(t, s, "b", "two")
 	if img, err := s.Tag("one", "three:v"); err != nil || fmt.Sprint(img.Names) != "[one three:v]" {
 		t.Fatalf("Tag: %v, %v", img.Names, err)
@@ -105,10 +106,15 @@ func TestTagAndRemove(t *testing.T) {
 	_, err = s.Tag("nothing", "name")
 	wantCode(t, err, sandbox.CodeNotFound)
 
-	if gone, err := s.Remove("two", func(string) bool { return true }); err != nil || gone {
+	if gone, err := s.Remove("two", func(string) error { return used }); err != nil || gone {
 		t.Fatalf("removing one of two names asks for use: %v, %v", gone, err)
 	}
-	_, err = s.Remove("one", func(id string) bool { return id == b.ID })
+	_, err = s.Remove("one", func(id string) error {
+		if id == b.ID {
+			return used
+		}
+		return nil
+	})
 	wantCode(t, err, sandbox.CodeConflict)
 	if img, err := s.Resolve("one"); err != nil || img.ID != b.ID {
 		t.Fatalf("a refused removal changed something: %v, %v", img, err)
@@ -293,7 +299,7 @@ func TestConcurrentChanges(t *testing.T) {
 			if _, err := s.Tag(name, name+":tag"); err != nil {
 				t.Errorf("Tag: %v", err)
 			}
-			if _, err := s.Remove(name, func(string) bool { return false }); err != nil {
+			if _, err := s.Remove(name, func(string) error { return nil }); err != nil {
 				t.Errorf("Remove: %v", err)
 			}
 			if _, err := Open(s.dir); err != nil {

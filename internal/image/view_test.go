@@ -60,7 +60,7 @@ func TestOwnersSeeTheirOwn(t *testing.T) {
 			t.Errorf("a finds %s: %+v", ref, img)
 		}
 	}
-	if removed, err := b.Remove(both.ID, func(string) bool { return false }); err != nil || removed {
+	if removed, err := b.Remove(both.ID, func(string) error { return nil }); err != nil || removed {
 		t.Errorf("b removes what a has: %t, %v", removed, err)
 	}
 	if _, err := b.Resolve(both.ID); sandbox.CodeOf(err) != sandbox.CodeNotFound {

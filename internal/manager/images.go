@@ -68,14 +68,35 @@ func (m *Manager) RemoveImage(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	return m.removeImage(images, ref)
+	return m.removeImage(access.From(ctx), images, ref)
 }
 
-func (m *Manager) removeImage(from *image.Store, ref string) error {
+// removeImage tells the caller by what of its own an image is used.
+func (m *Manager) removeImage(caller access.Caller, from *image.Store, ref string) error {
 	m.imageMu.Lock()
 	defer m.imageMu.Unlock()
-	_, err := from.Remove(ref, m.imageInUse)
+	_, err := from.Remove(ref, func(id string) error {
+		used, by := m.imageUsers(caller, id)
+		switch {
+		case !used:
+			return nil
+		case len(by) == 0: // by what is being made, or is kept for a sandbox, or is another tenant's
+			return sandbox.Errorf(sandbox.CodeConflict, "image %s is in use", ref)
+		}
+		return sandbox.Errorf(sandbox.CodeConflict, "image %s is in use by %s: remove %s first", ref, shortList(by), plural(len(by), "that", "them"))
+	})
 	return err
+}
+
+// maxNamed is how many of those are named that are in the way of something.
+const maxNamed = 5
+
+// shortList names the first few of list, and says how many more there are.
+func shortList(list []string) string {
+	if len(list) <= maxNamed {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:maxNamed], ", "), len(list)-maxNamed)
 }
 
 // useImage keeps an image while something is made of it that is not listed yet,
@@ -93,22 +114,27 @@ func (m *Manager) useImage(id string) (release func()) {
 	}
 }
 
-// imageInUse is called with imageMu locked.
-func (m *Manager) imageInUse(id string) bool {
-	if m.imageUses[id] > 0 {
-		return true
+// imageUsers reports whether an image is used, and by which sandboxes and snapshots
+// that the caller sees. It is called with imageMu locked.
+func (m *Manager) imageUsers(caller access.Caller, id string) (used bool, by []string) {
+	used = m.imageUses[id] > 0
+	note := func(what, id, name string, seen bool) {
+		used = true
+		if seen {
+			by = append(by, what+" "+cmp.Or(name, id))
+		}
 	}
-	for _, b := range m.all() {
-		if b.view().Image == id {
-			return true
+	for _, b := range oldestFirst(m.all()) {
+		if v := b.view(); v.Image == id {
+			note("sandbox", v.ID, v.Name, b.seenBy(caller))
 		}
 	}
 	for _, s := range m.allSnapshots() {
-		if s.view().Image == id {
-			return true
+		if v := s.view(); v.Image == id {
+			note("snapshot", v.ID, v.Name, s.seenBy(caller))
 		}
 	}
-	return false
+	return used, by
 }
 
 // CreateImage builds, imports or pulls an image.
@@ -171,7 +197,7 @@ func (m *Manager) buildImage(ctx context.Context, req *sandbox.ImageBuild, opt i
 	if err != nil {
 		return sandbox.Image{}, fmt.Errorf("build image: %w", err)
 	}
-	defer m.removeImage(m.images, unpacked.ID) // an intermediate result, whatever comes of it
+	defer m.removeImage(access.From(ctx), m.images, unpacked.ID) // an intermediate result, whatever comes of it
 	sentry, err := m.scratch(ctx, unpacked.ID)
 	if err != nil {
 		return sandbox.Image{}, fmt.Errorf("build image: %w", err)
