@@ -40,6 +40,10 @@ func (a *app) writeEvent(e sandbox.Event) error {
 	if a.json {
 		return a.writeJSON(e)
 	}
+	if e.Restarted {
+		_, err := fmt.Fprintln(a.Err, "ramet: the daemon was started anew: what happened before is not known any more")
+		return err
+	}
 	if e.Lost > 0 {
 		_, err := fmt.Fprintf(a.Err, "ramet: %d events up to %d are not kept any more\n", e.Lost, e.Seq)
 		return err

@@ -48,14 +48,18 @@ func (f *Feed) Now() int64 {
 // Read calls each with the events after since, in order, and if follow is set with
 // those to come. It returns when ctx ends, with its cause, when each says that it is
 // done or fails, or, without follow, after the last event. Where events are not kept
-// any more each gets one whose Lost counts them; a since of 0 misses nothing, and one
-// that is no number of this feed means all.
+// any more each gets one whose Lost counts them; a since of 0 misses nothing. For one that
+// is no number of this feed it gets one that says so (Restarted), and then all.
 func (f *Feed) Read(ctx context.Context, since int64, follow bool, each func(sandbox.Event) (done bool, err error)) error {
 	f.mu.Lock()
-	if since < f.start-1 || since >= f.next {
-		since = 0 // of another feed
-	}
+	start, next := f.start, f.next
 	f.mu.Unlock()
+	if since != 0 && (since < start-1 || since >= next) { // of another feed
+		since = start - 1
+		if done, err := each(sandbox.Event{Seq: since, Restarted: true}); done || err != nil {
+			return err
+		}
+	}
 	for at := since + 1; ; {
 		batch, lost, changed := f.after(at)
 		if lost > 0 && at > 1 {

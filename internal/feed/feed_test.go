@@ -25,7 +25,12 @@ func publish(f *Feed, names ...string) {
 func read(t *testing.T, f *Feed, since int64) (got []string) {
 	t.Helper()
 	err := f.Read(t.Context(), since, false, func(e sandbox.Event) (bool, error) {
-		if e.Lost > 0 {
+		if e.Restarted {
+			if e.Seq != f.start-1 {
+				t.Errorf("the number to go on from is %d of a feed that starts at %d", e.Seq, f.start)
+			}
+			got = append(got, "restarted")
+		} else if e.Lost > 0 {
 			got = append(got, fmt.Sprint(e.Lost))
 		} else {
 			got = append(got, e.Name)
@@ -47,14 +52,18 @@ func TestKeepsTheLast(t *testing.T) {
 	}
 	publish(f, "c", "d", "e")
 	for since, want := range map[int64][]string{
-		0: {"c", "d", "e"}, start: {"2", "c", "d", "e"}, start + 1: {"1", "c", "d", "e"}, start + 2: {"c", "d", "e"}, start + 4: {"e"}, start + 5: nil, start + 99: {"c", "d", "e"}, start - 5: {"c", "d", "e"},
+		0: {"c", "d", "e"}, start: {"2", "c", "d", "e"}, start + 1: {"1", "c", "d", "e"}, start + 2: {"c", "d", "e"}, start + 4: {"e"}, start + 5: nil, start + 99: {"restarted", "2", "c", "d", "e"}, start - 5: {"restarted", "2", "c", "d", "e"},
 	} {
 		if got := read(t, f, since); !slices.Equal(got, want) {
 			t.Errorf("since %d: %v, not %v", since-start, got, want)
 		}
 	}
-	if New(1).Now() <= start {
+	later := New(1)
+	if later.Now() <= start {
 		t.Error("a later feed begins with smaller numbers")
+	}
+	if got := read(t, later, start+4); !slices.Equal(got, []string{"restarted"}) {
+		t.Errorf("who comes back to a later feed in which nothing has happened is told %v", got)
 	}
 }
 

@@ -77,10 +77,13 @@ func (m *Manager) Events(ctx context.Context, req sandbox.EventRequest, began fu
 	began()
 	caller := access.From(ctx)
 	return m.events.Read(ctx, since, req.Follow, func(e sandbox.Event) (bool, error) {
-		if e.Lost == 0 && !caller.Sees(e.Tenant, e.Line) {
+		if e.IsGap() {
+			return false, each(e)
+		}
+		if !caller.Sees(e.Tenant, e.Line) {
 			return false, nil
 		}
-		if e.Lost == 0 && (id != "" && e.SandboxID != id || len(wanted) > 0 && !wanted[e.Kind]) {
+		if id != "" && e.SandboxID != id || len(wanted) > 0 && !wanted[e.Kind] {
 			return e.Kind == sandbox.EventDestroyed && id != "" && e.SandboxID == id, nil
 		}
 		if err := each(e); err != nil {

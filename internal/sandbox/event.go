@@ -66,7 +66,13 @@ type Event struct {
 	// Lost stands for events that are not kept any more: so many before this one,
 	// which says nothing else then but Seq.
 	Lost int64 `json:"lost,omitempty"`
+	// Restarted stands for what happened before this daemon began to keep events, of
+	// which nobody knows how much there was. It says nothing else but Seq.
+	Restarted bool `json:"restarted,omitempty" doc:"since was a number of an earlier daemon: what happened after that until this one started is not known"`
 }
+
+// IsGap reports whether e stands for events that are not told.
+func (e *Event) IsGap() bool { return e.Lost > 0 || e.Restarted }
 
 // EventRequest asks for events.
 type EventRequest struct {
