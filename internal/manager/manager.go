@@ -21,6 +21,7 @@ import (
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/paths"
 	"ramet.dev/ramet/internal/quota"
+	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/store"
 	"ramet.dev/ramet/internal/token"
 )
@@ -128,7 +129,7 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 		return nil, err
 	}
 	// First of all: it keeps other daemons away from what is touched below.
-	if m.store, err = store.Open(ctx, cfg.Paths.Registry()); err != nil {
+	if m.store, err = store.OpenIf(ctx, cfg.Paths.Registry(), func() error { return nothingKept(cfg.Paths) }); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -194,6 +195,21 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 	m.chore(m.keepRoom)
 	m.chore(func(ctx context.Context) { m.alarms.Run(ctx, m.ring) })
 	return m, nil
+}
+
+// nothingKept returns an error if there are snapshots on disk: without the records they
+// would be taken for what a daemon left that died, and removed.
+func nothingKept(p paths.Paths) error {
+	entries, err := os.ReadDir(p.Snapshots())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("look for snapshots: %w", err)
+	}
+	for _, e := range entries {
+		if sandbox.IsID(sandbox.KindSnapshot, e.Name()) {
+			return sandbox.Errorf(sandbox.CodeCorrupt, "%s has no records, but there are snapshots in %s: put back a copy of the former with its -wal, or move the latter aside", p.Registry(), p.Snapshots())
+		}
+	}
+	return nil
 }
 
 // bootID returns id or, if that is empty, what the host calls its present run.

@@ -46,7 +46,13 @@ type Store struct {
 
 // Open opens the database at path and makes it if there is none. One process at
 // a time may have it open: each would take the other's sandboxes for lost.
-func Open(ctx context.Context, path string) (_ *Store, err error) {
+func Open(ctx context.Context, path string) (*Store, error) {
+	return OpenIf(ctx, path, func() error { return nil })
+}
+
+// OpenIf is Open. Before it makes a database, which it does also in place of one that
+// has lost all it had, it asks mayMake, whose error it returns.
+func OpenIf(ctx context.Context, path string, mayMake func() error) (_ *Store, err error) {
 	lock, err := acquire(ctx, path+".lock")
 	if err != nil {
 		return nil, err
@@ -66,20 +72,25 @@ func Open(ctx context.Context, path string) (_ *Store, err error) {
 	}
 	db.SetMaxOpenConns(1) // one writer; the daemon reads at start only
 	s := &Store{db: db, lock: lock}
-	if err := s.migrate(ctx); err != nil {
+	if err := s.migrate(ctx, mayMake); err != nil {
 		db.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Store) migrate(ctx context.Context) error {
+func (s *Store) migrate(ctx context.Context, mayMake func() error) error {
 	var version int
 	if err := s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
 		return sandbox.Errorf(sandbox.CodeCorrupt, "open store: %w", err)
 	}
 	if version != 0 && version != formatVersion {
 		return sandbox.Errorf(sandbox.CodeUnsupported, "open store: its format is version %d, this program knows %d", version, formatVersion)
+	}
+	if version == 0 {
+		if err := mayMake(); err != nil {
+			return fmt.Errorf("make store: %w", err)
+		}
 	}
 	for _, t := range []Table{Sandboxes, Snapshots, Freezes, Grants, Activity, Timelines, Tokens, Tenants, Answers} {
 		if _, err := s.db.ExecContext(ctx, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (id TEXT PRIMARY KEY, doc BLOB NOT NULL) WITHOUT ROWID", t)); err != nil {

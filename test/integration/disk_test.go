@@ -2,12 +2,15 @@ package integration
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"ramet.dev/ramet/internal/manager"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -150,4 +153,49 @@ func TestSpaceOfTheDestroyed(t *testing.T) {
 	mustUse((generations + 2) * file)
 	n.destroy(last)
 	mustUse(0)
+}
+
+// TestRecordsAreLost has a daemon start whose records were removed or cut off, beside
+// snapshots. It must not take those for leftovers.
+func TestRecordsAreLost(t *testing.T) {
+	n := newNode(t)
+	n.create("base")
+	n.hold("base", "-value", "one", "-only", "heap")
+	kept := n.snapshot("base", sandbox.SnapshotRequest{})
+	if err := n.m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.m = nil
+	registry := n.paths.Registry()
+	text, err := os.ReadFile(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lose := range []func() error{func() error { return os.Truncate(registry, 0) }, func() error { return os.Remove(registry) }} {
+		if err := lose(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // what the first one leaves is no reason for the second one
+			m, err := manager.Open(asOwner, n.config())
+			if err == nil {
+				m.Close()
+				t.Fatal("it starts")
+			}
+			wantCode(t, err, sandbox.CodeCorrupt)
+			if !strings.Contains(err.Error(), registry) || !strings.Contains(err.Error(), n.paths.Snapshots()) {
+				t.Errorf("it does not say what to do: %v", err)
+			}
+		}
+	}
+	for _, beside := range []string{"-wal", "-shm"} {
+		if err := os.Remove(registry + beside); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(registry, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.open()
+	n.mustHold("base", "one")
+	n.restoredHolds(kept.ID, "one")
 }
