@@ -42,6 +42,7 @@ const formatVersion = 1
 type Store struct {
 	db   *sql.DB
 	lock *os.File
+	path string
 }
 
 // Open opens the database at path and makes it if there is none. One process at
@@ -71,7 +72,7 @@ func OpenIf(ctx context.Context, path string, mayMake func() error) (_ *Store, e
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	db.SetMaxOpenConns(1) // one writer; the daemon reads at start only
-	s := &Store{db: db, lock: lock}
+	s := &Store{db: db, lock: lock, path: path}
 	if err := s.migrate(ctx, mayMake); err != nil {
 		db.Close()
 		return nil, err
@@ -82,7 +83,7 @@ func OpenIf(ctx context.Context, path string, mayMake func() error) (_ *Store, e
 func (s *Store) migrate(ctx context.Context, mayMake func() error) error {
 	var version int
 	if err := s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
-		return sandbox.Errorf(sandbox.CodeCorrupt, "open store: %w", err)
+		return sandbox.Errorf(sandbox.CodeCorrupt, "open store: %s: %w", s.path, err)
 	}
 	if version != 0 && version != formatVersion {
 		return sandbox.Errorf(sandbox.CodeUnsupported, "open store: its format is version %d, this program knows %d", version, formatVersion)
@@ -201,7 +202,7 @@ func (s *Store) Get(ctx context.Context, t Table, id string, doc any) (bool, err
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read store: %w", err)
+		return false, s.readError(err)
 	}
 	if err := json.Unmarshal(text, doc); err != nil {
 		return false, sandbox.Errorf(sandbox.CodeCorrupt, "record %s in %s: %w", id, t, err)
@@ -213,18 +214,30 @@ func (s *Store) Get(ctx context.Context, t Table, id string, doc any) (bool, err
 func (s *Store) Each(ctx context.Context, t Table, fn func(id string, doc []byte) error) error {
 	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT id, doc FROM %s ORDER BY id", t))
 	if err != nil {
-		return fmt.Errorf("read store: %w", err)
+		return s.readError(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var id string
 		var doc []byte
 		if err := rows.Scan(&id, &doc); err != nil {
-			return fmt.Errorf("read store: %w", err)
+			return s.readError(err)
 		}
 		if err := fn(id, doc); err != nil {
 			return err
 		}
 	}
-	return rows.Err()
+	if err := rows.Err(); err != nil {
+		return s.readError(err)
+	}
+	return nil
+}
+
+// readError says which file is damaged, if one is.
+func (s *Store) readError(err error) error {
+	var failed *sqlite.Error
+	if errors.As(err, &failed) && (failed.Code()&0xff == sqlite3.SQLITE_CORRUPT || failed.Code() == sqlite3.SQLITE_NOTADB) {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "read store: %s is damaged: put back a copy of it with its -wal; sandboxes that run go on, and snapshots stay: %w", s.path, err)
+	}
+	return fmt.Errorf("read store: %w", err)
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,6 +95,37 @@ func TestOpenRefusesOtherFormats(t *testing.T) {
 	}
 	if _, err := Open(ctx, path); sandbox.CodeOf(err) != sandbox.CodeCorrupt {
 		t.Errorf("garbage: %v", err)
+	}
+}
+
+// TestDamageIsNamed overwrites what is behind the first page.
+func TestDamageIsNamed(t *testing.T) {
+	ctx := context.Background()
+	path := filepath.Join(t.TempDir(), "db")
+	s, err := Open(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Apply(ctx, Change{Sandboxes, "a", 1}), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page = 4096
+	for i := page; i < len(text); i++ {
+		text[i] = 0xa5
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(ctx, path); err == nil {
+		err = s.Each(ctx, Sandboxes, func(string, []byte) error { return nil })
+		s.Close()
+	}
+	if sandbox.CodeOf(err) != sandbox.CodeCorrupt || !strings.Contains(err.Error(), path) {
+		t.Errorf("%v", err)
 	}
 }
 
