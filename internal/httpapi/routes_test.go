@@ -274,6 +274,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", one + "/diff?to=other&variables=1", "", `Diff "` + sbxA + `" "other" {"variables":true}`, 200, `"changes":[]`},
 		{"GET", one + "/stats", "", `Stats "` + sbxA + `"`, 200, `"processes":3`},
 		{"POST", one + "/fork", "", `Fork "` + sbxA + `" {"count":1}`, 200, `"pause_ms":1.5`},
+		{"POST", one + "/fork", `{"names":["a","b"]}`, `Fork "` + sbxA + `" {"count":2,"names":["a","b"]}`, 200, `"pause_ms":1.5`},
 		{"POST", one + "/fork", `{"count":2,"names":["a","b"],"timeout_ms":9}`, `Fork "` + sbxA + `" {"count":2,"names":["a","b"],"timeout_ms":9}`, 200,
 			`{"error":{"code":"timeout","detail":"late"}}`},
 		{"GET", one + "/diff?to=other&path=/a&path=/b&hunks=1", "", `Diff "` + sbxA + `" "other" {"paths":["/a","/b"],"hunks":true}`, 200, `"changes":[]`},

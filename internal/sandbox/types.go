@@ -150,7 +150,7 @@ type ExecResult struct {
 
 // ForkRequest asks for children of a running sandbox.
 type ForkRequest struct {
-	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"children; 1 if absent"`
+	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"children; one for each name if absent, or 1"`
 	Names     []string          `json:"names,omitempty" doc:"one for each child"`
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the children"`
@@ -216,7 +216,7 @@ type SnapshotDeletion struct {
 
 // RestoreRequest asks for new sandboxes from a snapshot.
 type RestoreRequest struct {
-	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000"`
+	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"new sandboxes; one for each name if absent, or 1"`
 	Names     []string          `json:"names,omitempty"`
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
