@@ -93,8 +93,11 @@ func (i *inode) Translate(_ context.Context, required, optional memmap.MappableR
 		if unready && off >= required.End {
 			break
 		}
-		if unready && off < required.Start { // what can be mapped begins behind it
-			ts, off = nil, min(end, required.Start)
+		// The first translation must have the place of the fault, see
+		// memmap.CheckTranslateResult: a private copy is made of each part from
+		// there on, and of what lies before it nothing is to be copied.
+		if off < required.Start && (unready || end <= required.Start) {
+			off = min(end, required.Start)
 			continue
 		}
 		if r.Zero() { // a hole that is read: others must see what is written there

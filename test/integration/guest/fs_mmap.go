@@ -103,6 +103,22 @@ func fsMmapCases() []fsCase {
 			eq(t, "in a", string(a[page:page+4]), "by b")
 			eq(t, "in c", string(c[page:page+4]), "by b")
 		}},
+		{name: "mmap/private-change-behind-pieces", tree: tree, run: func(t *fsT) {
+			// Written from its end on, the file lies in as many pieces. Only the page
+			// that is changed is to be copied, whatever else a fault maps.
+			const piece = 1 << 20
+			fd := t.open("pieces", rdwr|unix.O_CREAT)
+			for at := int64(5 * piece); at >= 0; at -= piece {
+				t.pwrite(fd, strings.Repeat("piece", piece/5+1)[:piece], at)
+			}
+			for _, prot := range []int{readWrite, readWrite | unix.PROT_EXEC} {
+				m := t.mmap(fd, 0, 6*piece, prot, private)
+				m[5*piece+9000] = 'P'
+				eq(t, "mapping", string(m[5*piece+9000]), "P")
+				eq(t, "file", t.pread(fd, 5, 5*piece+9000), "piece")
+				eq(t, "a piece before", string(m[3*piece:3*piece+5]), "piece")
+			}
+		}},
 		{name: "mmap/private", tree: tree, run: func(t *fsT) {
 			fd := t.open("f", rdonly)
 			m := t.mmap(fd, 0, 20000, readWrite, private)
