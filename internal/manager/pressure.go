@@ -32,7 +32,8 @@ const (
 	saveEvery = 20
 	// restAfter is for how long nobody may have used what is put to disk.
 	restAfter = 15 * time.Second
-	// patienceForRoom bounds how long a request waits until room was made.
+	// patienceForRoom bounds how long a request waits until room was made, and how
+	// long all sandboxes are waited for of which none is on disk yet.
 	patienceForRoom = 20 * time.Second
 	// patienceForOne is after what time the next sandbox is put to disk, too, because
 	// the one before is not there yet: it may be large, or never answer.
@@ -96,8 +97,8 @@ func unused(b *box, now time.Time) bool {
 
 // makeRoom puts the sandbox to disk that was used longest ago, if there is one that
 // nobody uses, and reports whether there was. One to which something is being done is
-// passed over: that may take as long as its tenant likes. So may what is begun here,
-// which goes on when the next one's turn has come, or ctx has ended.
+// passed over: that may take as long as its tenant likes. So may what is begun here:
+// the next one's turn comes after a while, and at last all are waited for.
 func (m *Manager) makeRoom(ctx context.Context) bool {
 	type outcome struct {
 		b    *box
@@ -105,35 +106,52 @@ func (m *Manager) makeRoom(ctx context.Context) bool {
 	}
 	list := m.idlest()
 	outcomes := make(chan outcome, len(list))
+	begun := map[*box]bool{} // and not ended
+	// wait waits for b, or for all that have begun if that is nil, until one of them
+	// was put to disk, or patience is over.
+	wait := func(b *box, over <-chan time.Time) (made, late bool) {
+		for begun[b] || b == nil && len(begun) > 0 {
+			select {
+			case o := <-outcomes:
+				if o.made {
+					return true, false
+				}
+				delete(begun, o.b)
+			case <-over:
+				return false, true
+			case <-ctx.Done():
+				return false, false
+			}
+		}
+		return false, false
+	}
 	for _, b := range list {
+		if ctx.Err() != nil {
+			return false
+		}
 		if !b.op.TryLock() {
 			continue
 		}
-		late, stop := m.clock.After(patienceForOne)
+		begun[b] = true
+		over, stop := m.clock.After(patienceForOne)
 		m.chore(func(context.Context) {
 			made := m.putAway(ctx, b)
 			b.op.Unlock()
 			outcomes <- outcome{b, made}
 		})
-		for over := false; !over; {
-			select {
-			case o := <-outcomes: // of this one, or of one before
-				if o.made {
-					stop()
-					return true
-				}
-				over = o.b == b
-			case <-late:
-				b.setStubborn()
-				over = true
-			case <-ctx.Done():
-				stop()
-				return false
-			}
-		}
+		made, late := wait(b, over)
 		stop()
+		if made {
+			return true
+		}
+		if late {
+			b.setStubborn()
+		}
 	}
-	return false
+	over, stop := m.clock.After(patienceForRoom)
+	defer stop()
+	made, _ := wait(nil, over)
+	return made
 }
 
 // idlest returns what nobody uses: first what was used longest ago, and last what could

@@ -112,7 +112,8 @@ func TestNothingIsWokenWithoutMemory(t *testing.T) {
 }
 
 // TestOneThatDoesNotAnswerDoesNotHoldUpMakingRoom has the sandbox that was used longest
-// ago never answer when it is to be frozen.
+// ago never answer when it is to be frozen. When there is none left to try, it is waited
+// for: it may only be large.
 func TestOneThatDoesNotAnswerDoesNotHoldUpMakingRoom(t *testing.T) {
 	asked, other := make(chan string, 9), make(chan string, 9)
 	hang := make(chan struct{})
@@ -123,7 +124,7 @@ func TestOneThatDoesNotAnswerDoesNotHoldUpMakingRoom(t *testing.T) {
 		}
 		return struct{}{}, nil
 	})
-	clock := alarmtest.New(time.Now())
+	clock := waits{alarmtest.New(time.Now()), make(chan time.Duration, 9)}
 	m.clock, m.gens = clock, newGenerations()
 	next := boxIn(t, m, func(call *wire.Call) (any, error) {
 		if call.Op == wire.OpFreeze {
@@ -133,7 +134,7 @@ func TestOneThatDoesNotAnswerDoesNotHoldUpMakingRoom(t *testing.T) {
 		return struct{}{}, nil
 	})
 	next.activity.at = clock.Now().Add(-time.Hour)
-	done := make(chan bool)
+	done := make(chan bool, 1)
 	go func() { done <- m.makeRoom(asOwner) }()
 	<-asked
 	select {
@@ -148,17 +149,39 @@ func TestOneThatDoesNotAnswerDoesNotHoldUpMakingRoom(t *testing.T) {
 		close(hang)
 		t.Fatal("the next one's turn does not come")
 	}
-	if <-done {
-		t.Error("none could be put to disk, and one is said to be")
+	for waiting := false; !waiting; {
+		select {
+		case d := <-clock.begun:
+			waiting = d == patienceForRoom
+		case <-done:
+			close(hang)
+			t.Fatal("the one that has not answered yet is given up")
+		}
 	}
 	if list := m.idlest(); len(list) != 1 || list[0] != next {
 		t.Errorf("%d could be put to disk while one of two does not answer", len(list))
+	}
+	clock.Advance(patienceForRoom)
+	if <-done {
+		t.Error("none could be put to disk, and one is said to be")
 	}
 	close(hang)
 	m.chores.Wait()
 	if list := m.idlest(); len(list) != 2 {
 		t.Errorf("%d of two could be put to disk", len(list))
 	}
+}
+
+// waits is a clock that says for how long it was begun to wait.
+type waits struct {
+	*alarmtest.Clock
+	begun chan time.Duration
+}
+
+func (w waits) After(d time.Duration) (<-chan time.Time, func()) {
+	ch, stop := w.Clock.After(d)
+	w.begun <- d
+	return ch, stop
 }
 
 // TestAFreezeHasADeadline freezes a sandbox that never answers, in each way.
