@@ -101,6 +101,10 @@ func (s *Store) migrate(ctx context.Context, mayMake func() error) error {
 	if _, err := s.db.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", formatVersion)); err != nil {
 		return fmt.Errorf("make store: %w", err)
 	}
+	if version == 0 {
+		// After a loss of power it must not look as if it had lost what it never had.
+		return s.Sync(ctx)
+	}
 	return nil
 }
 

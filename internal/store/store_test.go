@@ -59,6 +59,31 @@ func TestApplyIsDurableAndAtomic(t *testing.T) {
 	}
 }
 
+// TestNewIsNotTakenForLost has the power fail just after a store was made: what was
+// not synced is gone, and who made things beside it meanwhile must be able to go on.
+func TestNewIsNotTakenForLost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "registry.db")
+	s, err := Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synced, err := os.ReadFile(path) // what is in its -wal alone need not be on disk
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(t.TempDir(), "registry.db")
+	if err := os.WriteFile(path, synced, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err = OpenIf(t.Context(), path, func() error { return errors.New("its records are gone") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestEachStopsAtAnError(t *testing.T) {
 	ctx := context.Background()
 	s, err := Open(ctx, filepath.Join(t.TempDir(), "db"))
