@@ -166,6 +166,7 @@ func fakeService() *apitest.Service {
 			return fakeFork(ctx, "base", sandbox.ForkRequest{Count: req.Count, Names: req.Names})
 		},
 		TimelineFuncs: fakeTimeline(),
+		TenantFuncs:   fakeTenants(),
 		RollbackFunc: func(ctx context.Context, ref, snapRef string) (*sandbox.Sandbox, error) {
 			if snapRef != "clean" && snapRef != snapID {
 				return nil, sandbox.NotFound("snapshot", snapRef)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -80,37 +81,63 @@ func quotaText(q sandbox.Quota) string {
 }
 
 func (a *app) tenantQuotaCommand() *cobra.Command {
-	var q sandbox.Quota
+	var given sandbox.Quota
 	var memory, disk string
 	var tree bool
 	cmd := &cobra.Command{
-		Use: "quota TENANT [--tree] [--sandboxes N] [--depth N] [--memory SIZE] [--disk SIZE] [--cpu-seconds N]", Short: "Set what a tenant, or each of its trees, may have; what is not given has no limit", Args: cobra.ExactArgs(1),
-		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
-			if q.MemoryMiB, err = parseMiB("memory", memory); err != nil {
-				return err
-			}
-			if q.DiskMiB, err = parseMiB("disk", disk); err != nil {
-				return err
-			}
-			req := sandbox.TenantUpdate{Quota: &q}
-			if tree {
-				req = sandbox.TenantUpdate{Tree: &q}
-			}
-			t, err := c.UpdateTenant(ctx, args[0], req)
-			if err != nil {
-				return err
-			}
-			return a.show(t, tenantTable(*t))
-		}),
+		Use:   "quota TENANT [--tree] [--sandboxes N] [--depth N] [--memory SIZE] [--disk SIZE] [--cpu-seconds N]",
+		Short: "Change what a tenant, or each of its trees, may have; what is not given stays as it is",
+		Long: "Change what a tenant, or each of its trees, may have. What is not given stays as it is; 0 takes a limit away.\n" +
+			"The tenant need not be there yet: what is set holds from its first token or sandbox on. ramet tenant show TENANT shows what is set.",
+		Args: cobra.ExactArgs(1),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&tree, "tree", false, "what each tree of sandboxes may have, and not all of them together")
-	f.Int64Var(&q.Sandboxes, "sandboxes", 0, "sandboxes at a time")
-	f.Int64Var(&q.Depth, "depth", 0, "generations below the first sandbox")
+	f.Int64Var(&given.Sandboxes, "sandboxes", 0, "sandboxes at a time; 0 is no limit, here as below")
+	f.Int64Var(&given.Depth, "depth", 0, "generations below the first sandbox")
 	f.StringVar(&memory, "memory", "", "memory of sandboxes, such as 8G; what several share counts once")
 	f.StringVar(&disk, "disk", "", "written files and snapshots, such as 20G")
-	f.Int64Var(&q.CPUSeconds, "cpu-seconds", 0, "processor time in all")
+	f.Int64Var(&given.CPUSeconds, "cpu-seconds", 0, "processor time in all")
+	cmd.RunE = a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
+		if given.MemoryMiB, err = parseLimit("memory", memory); err != nil {
+			return err
+		}
+		if given.DiskMiB, err = parseLimit("disk", disk); err != nil {
+			return err
+		}
+		limits := []string{"sandboxes", "depth", "memory", "disk", "cpu-seconds"}
+		if !slices.ContainsFunc(limits, f.Changed) {
+			return sandbox.Invalid("quota", "nothing is to be changed: say --sandboxes, --depth, --memory, --disk or --cpu-seconds; ramet tenant show %s shows what is set", args[0])
+		}
+		t, err := c.GetTenant(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		q, req := &t.Quota, sandbox.TenantUpdate{Quota: &t.Quota}
+		if tree {
+			q, req = &t.Tree, sandbox.TenantUpdate{Tree: &t.Tree}
+		}
+		for i, at := range []struct{ to, from *int64 }{
+			{&q.Sandboxes, &given.Sandboxes}, {&q.Depth, &given.Depth}, {&q.MemoryMiB, &given.MemoryMiB}, {&q.DiskMiB, &given.DiskMiB}, {&q.CPUSeconds, &given.CPUSeconds},
+		} {
+			if f.Changed(limits[i]) {
+				*at.to = *at.from
+			}
+		}
+		if t, err = c.UpdateTenant(ctx, args[0], req); err != nil {
+			return err
+		}
+		return a.show(t, tenantTable(*t))
+	})
 	return cmd
+}
+
+// parseLimit reads a size, or 0 for no limit.
+func parseLimit(option, s string) (int64, error) {
+	if s == "0" {
+		return 0, nil
+	}
+	return parseMiB(option, s)
 }
 
 func (a *app) tenantGiveCommand() *cobra.Command {

@@ -1,0 +1,33 @@
+package cli_test
+
+import (
+	"context"
+
+	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// fakeTenants knows acme, whose quotas every command finds as they are here.
+func fakeTenants() apitest.TenantFuncs {
+	get := func(_ context.Context, name string) (*sandbox.Tenant, error) {
+		t := &sandbox.Tenant{Name: name}
+		if name == "acme" {
+			t.Quota = sandbox.Quota{Sandboxes: 20, Depth: 3, MemoryMiB: 2048, DiskMiB: 512, CPUSeconds: 60}
+			t.Tree = sandbox.Quota{Sandboxes: 5, Depth: 2}
+		}
+		return t, nil
+	}
+	return apitest.TenantFuncs{
+		GetTenantFunc: get,
+		UpdateTenantFunc: func(ctx context.Context, name string, req sandbox.TenantUpdate) (*sandbox.Tenant, error) {
+			t, err := get(ctx, name)
+			if req.Quota != nil {
+				t.Quota = *req.Quota
+			}
+			if req.Tree != nil {
+				t.Tree = *req.Tree
+			}
+			return t, err
+		},
+	}
+}
