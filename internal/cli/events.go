@@ -16,7 +16,9 @@ func (a *app) eventsCommand() *cobra.Command {
 	var req sandbox.EventRequest
 	var kinds []string
 	cmd := &cobra.Command{
-		Use: "events [-f] [--since SEQ] [--kind KIND] [SBX]", Short: "Show what happened to sandboxes", Args: cobra.MaximumNArgs(1),
+		Use: "events [-f] [--since SEQ] [--kind KIND] [SBX]", Short: "Show what happened to sandboxes",
+		Long:              "Show what happened to sandboxes, a line for each event: its sequence number, which --since goes on from, its time, its kind and its sandbox.",
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if len(args) == 1 {
@@ -35,20 +37,20 @@ func (a *app) eventsCommand() *cobra.Command {
 	return cmd
 }
 
-// writeEvent prints one line.
+// writeEvent prints one line, whose first word is what --since takes.
 func (a *app) writeEvent(e sandbox.Event) error {
 	if a.json {
 		return a.writeJSON(e)
 	}
 	if e.Restarted {
-		_, err := fmt.Fprintln(a.Err, "ramet: the daemon was started anew: what happened before is not known any more")
+		_, err := fmt.Fprintln(a.Err, "ramet: the number to go on from is none of this daemon's, which may have been started anew: here is all it knows")
 		return err
 	}
 	if e.Lost > 0 {
 		_, err := fmt.Fprintf(a.Err, "ramet: %d events up to %d are not kept any more\n", e.Lost, e.Seq)
 		return err
 	}
-	_, err := fmt.Fprintln(a.Out, strings.TrimRight(fmt.Sprintf("%s  %-15s  %s  %s", e.Time.UTC().Format(time.RFC3339), e.Kind, e.SandboxID, strings.Join(eventWords(&e), " ")), " "))
+	_, err := fmt.Fprintln(a.Out, strings.TrimRight(fmt.Sprintf("%d  %s  %-15s  %s  %s", e.Seq, e.Time.UTC().Format(time.RFC3339), e.Kind, e.SandboxID, strings.Join(eventWords(&e), " ")), " "))
 	return err
 }
 

@@ -490,6 +490,9 @@ func fakeEvents(_ context.Context, req sandbox.EventRequest, began func(), each 
 		return sandbox.NotFound("sandbox", req.Sandbox)
 	}
 	began()
+	if req.Since > 7 {
+		return each(sandbox.Event{Seq: 4, Restarted: true})
+	}
 	code, at := 3, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, e := range []sandbox.Event{
 		{Seq: 4, Lost: 4},

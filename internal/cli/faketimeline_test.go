@@ -24,7 +24,14 @@ func fakeTimeline() apitest.TimelineFuncs {
 			if len(req.Argv) == 1 {
 				return &sandbox.BisectResult{Tried: []sandbox.Try{{Step: 1}}}, nil
 			}
-			return &sandbox.BisectResult{First: &steps[1], ExitCode: 2, Stderr: "no\n", Tried: []sandbox.Try{{Step: 1, ExitCode: 2}}}, nil
+			res := &sandbox.BisectResult{First: &steps[1], ExitCode: 2, Stdout: "one\n\ttwo\x1b\r\n", Stderr: "no\n", Tried: []sandbox.Try{{Step: 1, ExitCode: 2}, {Step: 0}}}
+			switch req.Shell {
+			case "always":
+				res.First, res.Tried = &steps[0], []sandbox.Try{{Step: 1, ExitCode: 2}, {Step: 0, TimedOut: true}}
+			case "since then":
+				res.Tried = res.Tried[:1]
+			}
+			return res, nil
 		},
 	}
 }

@@ -78,6 +78,7 @@ func (a *app) killCommand() *cobra.Command {
 		Use: "kill [-s SIGNAL] [-g] SBX PID…", Short: "Send a signal to processes in a sandbox", Args: cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.completeProcesses(math.MaxInt, false),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			var done []signalled
 			for _, arg := range args[1:] {
 				pid, err := parsePID(arg)
 				if err != nil {
@@ -86,13 +87,20 @@ func (a *app) killCommand() *cobra.Command {
 				if err := c.SignalProcess(ctx, args[0], pid, req); err != nil {
 					return err
 				}
+				done = append(done, signalled{pid, req})
 			}
-			return nil
+			return a.show(done, func(io.Writer) error { return nil })
 		}),
 	}
 	cmd.Flags().StringVarP(&req.Signal, "signal", "s", "TERM", "name or number")
 	cmd.Flags().BoolVarP(&req.Group, "group", "g", false, "to all processes of its group")
 	return cmd
+}
+
+// signalled is a process that got a signal, as JSON says it.
+type signalled struct {
+	PID int `json:"pid"`
+	sandbox.SignalRequest
 }
 
 func parsePID(arg string) (int, error) {

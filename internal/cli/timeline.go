@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,8 +56,10 @@ func (a *app) bisectCommand() *cobra.Command {
 	var shell bool
 	var env []string
 	cmd := &cobra.Command{
-		Use:               "bisect SBX [--timeout DURATION] -- CMD…  |  bisect SBX -c 'SHELL COMMAND'",
-		Short:             "Find the first step of a sandbox at which a command fails",
+		Use:   "bisect SBX [--timeout DURATION] -- CMD…  |  bisect SBX -c 'SHELL COMMAND'",
+		Short: "Find the first step of a sandbox at which a command fails",
+		Long: "Find the first step of a sandbox at which a command fails. The command runs in sandboxes that are restored from some of the steps.\n" +
+			"The exit code is 1 if no step is to blame: the command succeeds at the last one, or fails already at the first that is kept.",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
@@ -79,7 +82,7 @@ func (a *app) bisectCommand() *cobra.Command {
 			if err := a.show(res, func(w io.Writer) error { return writeBisection(w, res) }); err != nil {
 				return err
 			}
-			if res.First == nil {
+			if !blames(res) {
 				return ExitError(1)
 			}
 			return nil
@@ -94,6 +97,12 @@ func (a *app) bisectCommand() *cobra.Command {
 	return cmd
 }
 
+// blames reports whether a step broke the command: it succeeds at some, all of which
+// are before the first at which it fails.
+func blames(res *sandbox.BisectResult) bool {
+	return res.First != nil && slices.ContainsFunc(res.Tried, func(t sandbox.Try) bool { return t.ExitCode == 0 && !t.TimedOut })
+}
+
 func writeBisection(w io.Writer, res *sandbox.BisectResult) error {
 	var b strings.Builder
 	for _, t := range res.Tried {
@@ -103,10 +112,14 @@ func writeBisection(w io.Writer, res *sandbox.BisectResult) error {
 		}
 		b.WriteByte('\n')
 	}
-	if res.First == nil {
+	switch s := res.First; {
+	case s == nil:
 		b.WriteString("it succeeds at the last step\n")
-	} else {
-		s := res.First
+	case !blames(res) && s.Kind == sandbox.StepStart:
+		b.WriteString("it fails at the start already: no step is to blame\n")
+	case !blames(res):
+		fmt.Fprintf(&b, "it fails at step %d already, the first that is kept: which one is to blame is not known\n", s.Step)
+	default:
 		fmt.Fprintf(&b, "first failing step: %d\n", s.Step)
 		if s.Kind != sandbox.StepStart {
 			fmt.Fprintf(&b, "made by %s: %s (exit code %d)\n", s.Kind, printable(commandLine(s.Command)), s.ExitCode)
@@ -114,7 +127,7 @@ func writeBisection(w io.Writer, res *sandbox.BisectResult) error {
 	}
 	for _, text := range []string{res.Stdout, res.Stderr} {
 		if text != "" {
-			fmt.Fprintln(&b, printable(text))
+			b.WriteString(strings.TrimSuffix(withoutControls(text, "\n\t"), "\n") + "\n")
 		}
 	}
 	_, err := io.WriteString(w, b.String())
