@@ -50,7 +50,8 @@ func (m *Manager) tellCosts(b *box, s *launch.Sentry, seconds float64, ask bool)
 	last := b.looked
 	b.looked = next
 	if idle && last.sentry == s && !last.used.IsZero() && last.used.Equal(used) {
-		m.cfg.Observer.Figure(FigureIdleCPU, (seconds-last.seconds)/real.Sub(last.at).Seconds())
+		// What a process had used that ended just now may be missing until the next look.
+		m.cfg.Observer.Figure(FigureIdleCPU, max(0, seconds-last.seconds)/real.Sub(last.at).Seconds())
 	}
 	if !due || !ask {
 		return false

@@ -59,6 +59,9 @@ func TestWhatIdleSandboxesTake(t *testing.T) {
 	if look(9) != 2 {
 		t.Error("nobody has used it again")
 	}
+	if look(8.5) != 3 || figures[FigureIdleCPU][2] != 0 {
+		t.Errorf("a process of it has ended: %v", figures[FigureIdleCPU])
+	}
 	if len(figures[FigureChildCPU]) != 0 {
 		t.Error("it is no child")
 	}
