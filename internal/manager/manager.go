@@ -137,6 +137,9 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 			m.store.Close()
 		}
 	}()
+	if err := m.store.Hold(os.Getpid(), cfg.Paths.RuntimeDir()); err != nil {
+		return nil, err
+	}
 	if m.tokens, err = token.Open(ctx, m.store); err != nil {
 		return nil, err
 	}

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -123,6 +125,10 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
+			if err := f.Truncate(0); err != nil { // it names who had it before
+				f.Close()
+				return nil, fmt.Errorf("lock store: %w", err)
+			}
 			return f, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) {
@@ -132,10 +138,36 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 		select {
 		case <-time.After(lockPatience / 100):
 		case <-ctx.Done():
-			f.Close()
-			return nil, sandbox.Errorf(sandbox.CodeConflict, "another daemon uses %s: give this one another RAMET_DATA_DIR", filepath.Dir(path))
+			text, err := io.ReadAll(io.LimitReader(f, maxHolder))
+			if err = errors.Join(err, f.Close()); err != nil {
+				return nil, fmt.Errorf("read lock of store: %w", err)
+			}
+			return nil, inUse(filepath.Dir(path), strings.TrimSpace(string(text)))
 		}
 	}
+}
+
+// maxHolder bounds what is read of a lock, in bytes.
+const maxHolder = 16 << 10
+
+// Hold writes down who has the store, for the one whom Open refuses it: a process whose
+// sockets are in runtimeDir.
+func (s *Store) Hold(pid int, runtimeDir string) error {
+	if _, err := s.lock.WriteAt(fmt.Appendf(nil, "%d %q\n", pid, runtimeDir), 0); err != nil {
+		return fmt.Errorf("write lock of store: %w", err)
+	}
+	return nil
+}
+
+// inUse is the error of a store in dir that the process has which holder, a text of
+// Hold, names; one of an earlier version has written nothing.
+func inUse(dir, holder string) error {
+	var pid int
+	var runtimeDir string
+	if _, err := fmt.Sscanf(holder, "%d %q", &pid, &runtimeDir); err != nil {
+		return sandbox.Errorf(sandbox.CodeConflict, "another daemon uses %s: if it is yours, set XDG_RUNTIME_DIR or RAMET_RUNTIME_DIR as it was when that one started, else give this one another RAMET_DATA_DIR", dir)
+	}
+	return sandbox.Errorf(sandbox.CodeConflict, "the daemon of process %d, whose sockets are in %s, uses %s: to talk to it, set RAMET_RUNTIME_DIR=%s; for a daemon of its own, set another RAMET_DATA_DIR", pid, runtimeDir, dir, runtimeDir)
 }
 
 // Close closes the database.

@@ -178,12 +178,22 @@ func TestOpenIsForOneAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(ctx, path); sandbox.CodeOf(err) != sandbox.CodeConflict {
+	if _, err := Open(ctx, path); sandbox.CodeOf(err) != sandbox.CodeConflict || !strings.Contains(err.Error(), "another daemon uses") {
 		t.Errorf("a second Open: %v", err)
+	}
+	if err := s.Hold(4711, "/run/a b/ramet"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(ctx, path)
+	if sandbox.CodeOf(err) != sandbox.CodeConflict || !strings.Contains(err.Error(), "process 4711,") || !strings.Contains(err.Error(), "RAMET_RUNTIME_DIR=/run/a b/ramet;") {
+		t.Errorf("a second Open, of one that says who has it: %v", err)
 	}
 	s.Close()
 	if s, err = Open(ctx, path); err != nil {
 		t.Fatalf("Open after Close: %v", err)
+	}
+	if text, err := os.ReadFile(path + ".lock"); err != nil || len(text) > 0 {
+		t.Errorf("the lock names who had it before: %q, %v", text, err)
 	}
 	s.Close()
 }
