@@ -45,7 +45,7 @@ type options struct {
 func main() {
 	o, wrong := parse(os.Args[1:])
 	if wrong != "" {
-		os.Stderr.WriteString("ramet: " + wrong + "\n" + usage)
+		os.Stderr.WriteString("ramet: " + wrong + "; see 'ramet help'\n")
 		os.Exit(exitUsage)
 	}
 	os.Exit(run(o))
@@ -128,7 +128,7 @@ func parse(args []string) (o *options, wrong string) {
 			o.json = true
 		case args[i] == "--exit-code":
 			o.exitCode = true
-		case args[i] == "-h", args[i] == "--help":
+		case args[i] == "-h", args[i] == "--help", args[i] == "help" && len(words) == 0:
 			os.Stdout.WriteString(usage)
 			os.Exit(0)
 		case strings.HasPrefix(args[i], "-"):

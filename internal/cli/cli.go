@@ -184,6 +184,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.rollbackCommand(), a.timelineCommand(), a.bisectCommand(), a.diffCommand(), a.mergeCommand(), a.cpCommand(), a.portCommand(), a.exportCommand(), a.commitCommand(), a.pauseCommand(), a.resumeCommand(), a.hibernateCommand(), a.wakeCommand(), a.updateCommand(), a.imageCommand(), a.tokenCommand(), a.auditCommand(), a.tenantCommand(), a.serveCommand(), a.versionCommand(),
 	)
 	a.addHooks(root)
+	sayUsage(root)
 	return root
 }
 

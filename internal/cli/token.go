@@ -30,6 +30,9 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create --scope read|exec|admin [--tenant NAME] [--tree SBX | --sandbox SBX] [--ttl TIME] [--name TEXT] [--browser]", Short: "Make a token and show its secret, once", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) (err error) {
+			if scope == "" {
+				return sandbox.Errorf(sandbox.CodeInvalid, "--scope is required: read, exec or admin")
+			}
 			if req.Scope = sandbox.Scope(scope); !req.Scope.Valid() {
 				return sandbox.Invalid("scope", "%q is not read, exec or admin", scope)
 			}

@@ -27,8 +27,18 @@ var (
 )
 
 // inWords returns err, of cmd, as a person is told: fields of requests are called
-// as the options are that they come from, or without what only REST knows.
+// as the options are that they come from, or without what only REST knows, and what
+// can be done about it is added.
 func inWords(cmd *cobra.Command, err error) string {
+	text := sayOptions.Replace(withOptions(cmd, err))
+	if cmd != nil && cmd.Name() == "logs" { // it follows a process as attach does
+		text = strings.TrimPrefix(text, "attach: ")
+	}
+	return text + hintOf(cmd, err, text)
+}
+
+// withOptions returns err with fields called as the options of cmd are.
+func withOptions(cmd *cobra.Command, err error) string {
 	text := err.Error()
 	var e *sandbox.Error
 	if !errors.As(err, &e) || e.Field == "" {

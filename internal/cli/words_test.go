@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +47,57 @@ func TestInWords(t *testing.T) {
 	}
 	if got := inWords(nil, sandbox.Invalid("limits.cpus", "no")); got != "cpus: no" {
 		t.Errorf("without a command: %q", got)
+	}
+}
+
+func TestDaemonsWordsAreOptionsHere(t *testing.T) {
+	for _, c := range []struct {
+		command string
+		err     error
+		want    string
+	}{
+		{"rm", sandbox.Errorf(sandbox.CodeConflict, "delete them first, or all at once (cascade), or have them made independent of it (flatten)"),
+			"delete them first, or all at once (--cascade), or have them made independent of it (--flatten)"},
+		{"bisect", sandbox.Errorf(sandbox.CodeWrongState, "no steps: create it with auto_checkpoint"), "no steps: create it with --auto-checkpoint N"},
+		{"ls", sandbox.Errorf(sandbox.CodeUnknownUser, "who asks? Send a token as Authorization: Bearer, or use the daemon's socket"),
+			"who asks? Give a token in RAMET_TOKEN or by --token-file, or use the daemon's socket"},
+		{"logs", sandbox.Errorf(sandbox.CodeNotFound, "attach: no process 14"), "no process 14"},
+		{"attach", sandbox.Errorf(sandbox.CodeNotFound, "attach: no process 14"), "attach: no process 14"},
+		{"create", sandbox.NotFound("image", "x"),
+			`no image "x": see 'ramet image ls'; 'ramet image build x' makes one of that name, 'ramet image pull' and 'ramet image import' get one from elsewhere`},
+		{"rm", sandbox.NotFound("image", "x"), `no image "x"`},
+		{"create", sandbox.Errorf(sandbox.CodeInvalid, `no image "x"`), `no image "x"`},
+		{"ls", sandbox.Errorf(sandbox.CodeUnavailable, "call daemon: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}),
+			"call daemon: tls: failed to verify certificate: x509: certificate signed by unknown authority; give its certificate with --ca or RAMET_CA"},
+	} {
+		if got := inWords(&cobra.Command{Use: c.command + " X"}, c.err); got != c.want {
+			t.Errorf("%s: %v: %q, want %q", c.command, c.err, got, c.want)
+		}
+	}
+}
+
+// TestEveryArgumentIsKnown: usage lines are what missing arguments are named from.
+func TestEveryArgumentIsKnown(t *testing.T) {
+	for use, want := range map[string]string{
+		"attach [-i] [--from SEQ] [--no-stdin] SBX PID":                                    "SBX PID 2",
+		"create IMAGE [--name NAME] [--self-control forks=N,depth=N[,snapshots=N]]":        "IMAGE 1",
+		"logs [-f] [--since SEQ] [-t] SBX [PID]":                                           "SBX 2",
+		"bisect SBX [--timeout DURATION] -- CMD…  |  bisect SBX -c 'SHELL COMMAND'":        "SBX CMD… 2",
+		"create --scope read|exec|admin [--tenant NAME] [--tree SBX | --sandbox SBX] TEXT": "TEXT 1",
+	} {
+		needed, most := arguments(use)
+		if got := fmt.Sprint(strings.Join(needed, " "), " ", most); got != want {
+			t.Errorf("%s: %s, want %s", use, got, want)
+		}
+	}
+}
+
+func TestRequireNamesEveryLayer(t *testing.T) {
+	usage := (&app{}).createCommand().Flags().Lookup("require").Usage
+	for field := range reflect.TypeFor[sandbox.Isolation]().Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); field.Type == reflect.TypeFor[sandbox.Layer]() && !strings.Contains(usage, name) {
+			t.Errorf("%s is not in %q", name, usage)
+		}
 	}
 }
 

@@ -146,8 +146,14 @@ func connectionError(ctx context.Context, err error) error {
 func problemOf(resp *http.Response) error {
 	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	var p httpwire.Problem
-	err := json.NewDecoder(io.LimitReader(resp.Body, maxProblem)).Decode(&p)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
+	if err == nil {
+		err = json.Unmarshal(body, &p)
+	}
 	if err != nil || mediaType != httpwire.ProblemType || p.Code == "" {
+		if resp.StatusCode == http.StatusBadRequest && bytes.Contains(body, []byte("HTTPS")) { // what servers of TLS say to those who do not speak it
+			return sandbox.Errorf(sandbox.CodeUnavailable, "call daemon: there is TLS at that port: try https instead of http")
+		}
 		return sandbox.Errorf(sandbox.CodeUnavailable, "call daemon: the answer %q is not one of a Ramet daemon", resp.Status)
 	}
 	return &p

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -361,6 +362,18 @@ func TestNotADaemon(t *testing.T) {
 		}
 		c.Close()
 		srv.Close()
+	}
+}
+
+func TestWithoutTLS(t *testing.T) {
+	srv := httptest.NewUnstartedServer(http.NotFoundHandler())
+	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // it complains
+	srv.StartTLS()
+	defer srv.Close()
+	c := connectTo(t, "http://"+srv.Listener.Addr().String())
+	defer c.Close()
+	if _, err := c.Get(t.Context(), "a"); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), "try https instead of http") {
+		t.Errorf("http to a server of https: %v", err)
 	}
 }
 

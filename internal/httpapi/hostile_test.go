@@ -122,8 +122,8 @@ func TestRefusals(t *testing.T) {
 func TestMediaTypeAndSecretsOfARefusedBody(t *testing.T) {
 	c := testClient(t, apitest.Serve(t, &apitest.Service{}))
 	got := ask(t, c, "POST", "/v1/sandboxes", `image: x`, "Content-Type", "application/yaml")
-	if got.problem(t); got.status != http.StatusUnsupportedMediaType {
-		t.Errorf("YAML: status %d", got.status)
+	if got.problem(t); got.status != http.StatusUnsupportedMediaType || !contains(got.body, "needs the header Content-Type: application/json") {
+		t.Errorf("YAML: status %d: %s", got.status, got.body)
 	}
 	got = ask(t, c, "POST", "/v1/sandboxes", `{"image":"a","env":{"TOKEN":7,"B":"hunter2"}}`)
 	if got.problem(t); contains(got.body, "hunter2") {

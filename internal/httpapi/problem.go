@@ -55,6 +55,9 @@ func frameworkProblem(status int, msg string, errs []error) *httpwire.Problem {
 	if len(details) > 0 {
 		msg = strings.Join(details, "; ")
 	}
+	if status == http.StatusUnsupportedMediaType {
+		msg += ": the request needs the header Content-Type: application/json"
+	}
 	var p *httpwire.Problem
 	switch status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:

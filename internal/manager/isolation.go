@@ -3,6 +3,9 @@ package manager
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -19,7 +22,7 @@ func requireLayers(require []string, iso sandbox.Isolation, missing map[string]s
 	for _, name := range require {
 		state, ok := layers[name]
 		if !ok {
-			return sandbox.Invalid("require", "%q is no isolation layer: see the isolation field of a sandbox", name)
+			return sandbox.Invalid("require", "%q is no isolation layer: there are %s", name, strings.Join(slices.Sorted(maps.Keys(layers)), ", "))
 		}
 		if state != string(sandbox.LayerOn) {
 			reason := missing[name]

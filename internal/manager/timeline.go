@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -177,7 +178,7 @@ func (m *Manager) Rewind(ctx context.Context, ref string, number int) (*sandbox.
 	list := m.steps(b)
 	i := slices.IndexFunc(list, func(s sandbox.Step) bool { return s.Step == number })
 	if i < 0 {
-		return nil, sandbox.Errorf(sandbox.CodeNotFound, "sandbox %s has no step %d%s", b.id, number, rangeOf(list))
+		return nil, sandbox.Errorf(sandbox.CodeNotFound, "sandbox %s has no step %d%s", b.id, number, whyNot(list, number))
 	}
 	s := m.stepSnapshot(&list[i])
 	if s == nil {
@@ -196,12 +197,35 @@ func (m *Manager) Rewind(ctx context.Context, ref string, number int) (*sandbox.
 	return v, m.store.Apply(ctx, store.Change{Table: store.Timelines, ID: b.id, Doc: t})
 }
 
-// rangeOf describes which steps there are.
-func rangeOf(list []sandbox.Step) string {
+// whyNot describes which steps there are, and what became of one that is not among
+// them.
+func whyNot(list []sandbox.Step, number int) string {
 	if len(list) == 0 {
 		return ": it is not checkpointed by itself, or has run nothing"
 	}
-	return fmt.Sprintf(": it has %d to %d", list[0].Step, list[len(list)-1].Step)
+	why := ": "
+	if list[0].Step < number && number < list[len(list)-1].Step {
+		why = ", which was dropped when the sandbox went on from an earlier one: "
+	}
+	return why + "it has " + rangesOf(list)
+}
+
+// rangesOf lists the numbers of steps, those in a row as one range.
+func rangesOf(list []sandbox.Step) string {
+	var ranges []string
+	for first := 0; first < len(list); {
+		last := first
+		for last+1 < len(list) && list[last+1].Step == list[last].Step+1 {
+			last++
+		}
+		text := strconv.Itoa(list[first].Step)
+		if last > first {
+			text = fmt.Sprintf("%d to %d", list[first].Step, list[last].Step)
+		}
+		ranges = append(ranges, text)
+		first = last + 1
+	}
+	return strings.Join(ranges, ", ")
 }
 
 // has reports whether a snapshot is that of a step.

@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"crypto/x509"
+	"errors"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// sayOptions has what the daemon tells all its callers name the options of the
+// command line.
+var sayOptions = strings.NewReplacer(
+	"all at once (cascade)", "all at once (--cascade)",
+	"independent of it (flatten)", "independent of it (--flatten)",
+	"create it with auto_checkpoint", "create it with --auto-checkpoint N",
+	"Send a token as Authorization: Bearer, or use the daemon's socket", "Give a token in "+envToken+" or by --token-file, or use the daemon's socket",
+)
+
+var noImage = regexp.MustCompile(`no image "([^"]*)"$`)
+
+// hintOf returns what a person can do about err, of cmd, whose text is given, or
+// nothing.
+func hintOf(cmd *cobra.Command, err error, text string) string {
+	var unknown x509.UnknownAuthorityError
+	if errors.As(err, &unknown) {
+		return "; give its certificate with --ca or " + envCA
+	}
+	if cmd == nil {
+		return ""
+	}
+	if missing := noImage.FindStringSubmatch(text); missing != nil && cmd.Name() == "create" && sandbox.CodeOf(err) == sandbox.CodeNotFound {
+		return ": see 'ramet image ls'; 'ramet image build " + missing[1] + "' makes one of that name, 'ramet image pull' and 'ramet image import' get one from elsewhere"
+	}
+	return ""
+}

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// sayUsage has all commands below root say in words what is wrong with their
+// arguments.
+func sayUsage(root *cobra.Command) {
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	root.InitDefaultHelpCmd()
+	commands := []*cobra.Command{root}
+	for len(commands) > 0 {
+		cmd := commands[0]
+		commands = append(commands[1:], cmd.Commands()...)
+		switch check := cmd.Args; {
+		case cmd.Parent() == root && cmd.Name() == "help":
+			cmd.Args = helpTopic
+		case check != nil:
+			cmd.Args = func(cmd *cobra.Command, args []string) error {
+				return argumentError(cmd, len(args), check(cmd, args))
+			}
+		}
+	}
+}
+
+// helpTopic refuses words that are no command, as running them is refused.
+func helpTopic(cmd *cobra.Command, args []string) error {
+	found, rest, err := cmd.Root().Find(args)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("unknown command %q for %q", rest[0], found.CommandPath())
+	}
+	return err
+}
+
+// flagError says what is wrong with the value of a number or switch, in place of
+// which function did not like it.
+func flagError(err error) error {
+	var value *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &value) || !errors.As(err, &number) {
+		return err
+	}
+	name, wrong := "--"+value.GetFlag().Name, "is not a number"
+	if short := value.GetFlag().Shorthand; short != "" {
+		name = "-" + short
+	}
+	switch {
+	case number.Func == "ParseBool":
+		wrong = "is neither true nor false"
+	case errors.Is(number, strconv.ErrRange):
+		wrong = "is too large a number"
+	}
+	return fmt.Errorf("%s: %q %s", name, value.GetValue(), wrong)
+}
+
+// argumentError says of an error of the framework, which counts arguments, which
+// of those in the usage line are missing, or that there are too many.
+func argumentError(cmd *cobra.Command, given int, err error) error {
+	if err == nil || !(strings.HasPrefix(err.Error(), "accepts ") || strings.HasPrefix(err.Error(), "requires ")) {
+		return err
+	}
+	needed, most := arguments(cmd.Use)
+	switch {
+	case given < len(needed):
+		missing := needed[given:]
+		verb := " is missing"
+		if len(missing) > 1 {
+			verb = " are missing"
+		}
+		return errors.New(strings.Join(missing, " and ") + verb)
+	case given > most:
+		return fmt.Errorf("%d arguments are too many: it takes %s", given, strings.Join(needed, " and "))
+	}
+	return err
+}
+
+// An argument in a usage line begins with a capital letter; what is in brackets may
+// be left out.
+var (
+	bracketed = regexp.MustCompile(`\[[^][]*\]`)
+	optional  = regexp.MustCompile(`\[[A-Z][^][]*\]`)
+)
+
+// arguments returns those that a usage line says are needed, and how many there may
+// be in all.
+func arguments(use string) (needed []string, most int) {
+	use, _, _ = strings.Cut(use, "  |  ") // another way to say it
+	most = len(optional.FindAllString(use, -1))
+	for bracketed.MatchString(use) {
+		use = bracketed.ReplaceAllString(use, "")
+	}
+	needed = slices.DeleteFunc(strings.Fields(use), func(word string) bool { return word[0] < 'A' || word[0] > 'Z' })
+	return needed, most + len(needed)
+}
