@@ -461,6 +461,9 @@ func fakeRun(ctx context.Context, ref string, req sandbox.RunCodeRequest, stream
 	if ref != "base" {
 		return nil, sandbox.NotFound("sandbox", ref)
 	}
+	if req.Context == "new" && req.Language == "" {
+		return nil, sandbox.NotFound("context", req.Context)
+	}
 	if req.Language == "node" {
 		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "the sandbox has no node")
 	}

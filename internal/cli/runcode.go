@@ -24,7 +24,8 @@ func (a *app) runCodeCommand() *cobra.Command {
 		Use:   "run-code SBX [--lang python|node|bash] [--context NAME] [--timeout DURATION] [CODE|-]",
 		Short: "Run code in a stateful interpreter in a sandbox; without CODE it is read from standard input",
 		Long: "Run code in a stateful interpreter in a sandbox. What it defines is there for the next run, and in every fork.\n" +
-			"Each language has a context of its own, which is made when it is first needed; others are named by --context.",
+			"Each language has a context of its own, which is made when it is first needed; others are named by --context\n" +
+			"and made when they are first needed, for python or what --lang says.",
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -38,9 +39,9 @@ func (a *app) runCodeCommand() *cobra.Command {
 			return a.runCode(ctx, c, args[0], req)
 		}),
 	}
-	cmd.Flags().StringVarP(&req.Language, "lang", "l", "", "python (if there is no context), node or bash")
+	cmd.Flags().StringVarP(&req.Language, "lang", "l", "", "python (if absent, and for a new context), node or bash")
 	completeValues(cmd, "lang", "python", "node", "bash")
-	cmd.Flags().StringVar(&req.Context, "context", "", "name of a context")
+	cmd.Flags().StringVar(&req.Context, "context", "", "name of a context, which is made if it is not there")
 	durationVar(cmd.Flags(), &timeout, "timeout", "interrupt the code after this time, such as 10s")
 	return cmd
 }
@@ -78,7 +79,18 @@ func (a *app) runCode(ctx context.Context, c *client.Client, ref string, req san
 	return nil
 }
 
+// runCodeOver runs a cell in the context that req names, in a new one for Python if
+// that is not there and no language is said.
 func (a *app) runCodeOver(ctx context.Context, c *client.Client, ref string, req sandbox.RunCodeRequest) (*sandbox.RunResult, error) {
+	res, err := a.runCell(ctx, c, ref, req)
+	if sandbox.CodeOf(err) == sandbox.CodeNotFound && req.Context != "" && req.Language == "" {
+		req.Language = "python"
+		return a.runCell(ctx, c, ref, req)
+	}
+	return res, err
+}
+
+func (a *app) runCell(ctx context.Context, c *client.Client, ref string, req sandbox.RunCodeRequest) (*sandbox.RunResult, error) {
 	if a.json {
 		return c.RunCode(ctx, ref, req)
 	}

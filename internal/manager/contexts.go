@@ -129,13 +129,11 @@ func (b *box) runOf(req sandbox.RunCodeRequest) (*wire.Run, error) {
 		return nil, sandbox.Invalid("timeout_ms", "%d is not a time from 0 to %d ms", req.TimeoutMS, int64(maxTimeoutMS))
 	}
 	run := &wire.Run{Context: req.Context, Kind: interp.KindCell, TimeoutMS: req.TimeoutMS}
-	if req.Context != "" && !isLanguage(req.Context) {
-		if req.Language != "" {
-			return nil, sandbox.Invalid("language", "the context %q has one already", req.Context)
+	if named := req.Context != "" && !isLanguage(req.Context); named {
+		if err := sandbox.ValidName("context", req.Context); err != nil || req.Language == "" {
+			return run, err
 		}
-		return run, sandbox.ValidName("context", req.Context)
-	}
-	if req.Context != "" && req.Language != "" && req.Context != req.Language {
+	} else if req.Context != "" && req.Language != "" && req.Context != req.Language {
 		return nil, sandbox.Invalid("language", "the context %q is of another one", req.Context)
 	}
 	language := cmp.Or(req.Language, req.Context, string(interp.Python))
@@ -143,7 +141,7 @@ func (b *box) runOf(req sandbox.RunCodeRequest) (*wire.Run, error) {
 		return nil, err
 	}
 	v := b.view()
-	run.Context = language
+	run.Context = cmp.Or(req.Context, language)
 	run.Make = &wire.ContextSpec{Language: interp.Language(language), Cwd: v.Cwd, User: v.User}
 	return run, nil
 }

@@ -39,11 +39,11 @@ type ContextRequest struct {
 }
 
 // RunCodeRequest asks for one cell. Context, or the default context of the
-// language, runs it; that one is made when it is first needed.
+// language, runs it; where the language is known, it is made when it is first needed.
 type RunCodeRequest struct {
 	Code      string `json:"code"`
 	Language  string `json:"language,omitempty" enum:"python,node,bash" doc:"python if neither it nor a context is given"`
-	Context   string `json:"context,omitempty" doc:"name of a context"`
+	Context   string `json:"context,omitempty" doc:"name of a context; with a language it is made if it is not there, and must be of that if it is"`
 	TimeoutMS int64  `json:"timeout_ms,omitempty" minimum:"0" doc:"0 is no limit; at the limit the cell is interrupted, and the interpreter killed if that does not end it"`
 }
 

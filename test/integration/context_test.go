@@ -122,6 +122,20 @@ func TestContextCells(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].Name != "python" || list[0].State != sandbox.ContextIdle || !strings.HasPrefix(list[0].Version, "3.") || list[1].Name != "bash" {
 		t.Errorf("%+v, %v", list, err)
 	}
+	for _, req := range []sandbox.RunCodeRequest{{Context: "mine", Language: "bash", Code: "v=2"}, {Context: "mine", Language: "bash", Code: "test $v = 2"}, {Context: "mine", Code: "test $v = 2"}} {
+		if r, err := x.try("box", req); err != nil || r.Context != "mine" || r.ExitCode != 0 {
+			t.Errorf("%+v: %+v, %v", req, r, err)
+		}
+	}
+	_, err = x.try("box", sandbox.RunCodeRequest{Context: "mine", Language: "python", Code: "1"})
+	wantCode(t, err, sandbox.CodeInvalid)
+	_, err = x.try("box", sandbox.RunCodeRequest{Context: "nobody", Language: "node", Code: "1"})
+	wantCode(t, err, sandbox.CodeUnsupported)
+	_, err = x.try("box", sandbox.RunCodeRequest{Context: "No Name", Language: "bash", Code: "1"})
+	wantCode(t, err, sandbox.CodeInvalid)
+	if list, err = x.m.Contexts(asOwner, "box"); err != nil || len(list) != 3 {
+		t.Errorf("%+v, %v", list, err)
+	}
 }
 
 // TestContextOutput has more output than fits any pipe, binary and in order.

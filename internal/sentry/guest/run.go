@@ -128,6 +128,9 @@ func (g *Guest) Run(req *wire.Run, payload []byte, rio RunIO) (*wire.Ran, error)
 	if err != nil {
 		return nil, err
 	}
+	if req.Make != nil && string(req.Make.Language) != c.language {
+		return nil, sandbox.Invalid("language", "the context %q is of %s", c.name, c.language)
+	}
 	if err := c.turns.take(rio.Gone); err != nil {
 		return nil, err
 	}
