@@ -51,6 +51,9 @@ func Connect(ctx context.Context, p paths.Paths) (*client.Client, httpwire.Healt
 // the daemon is ready, or says why it cannot be.
 func Ensure(ctx context.Context, p paths.Paths) (*client.Client, httpwire.Health, error) {
 	c, h, err := Connect(ctx, p)
+	if sandbox.CodeOf(err) == sandbox.CodeUnavailable && !nobodyListens(err) {
+		c, h, err = Connect(ctx, p) // it may have died while it was asked
+	}
 	if err == nil || !nobodyListens(err) {
 		return c, h, err
 	}
@@ -73,15 +76,10 @@ func Ensure(ctx context.Context, p paths.Paths) (*client.Client, httpwire.Health
 	return Connect(ctx, p)
 }
 
-// nobodyListens reports whether err says that there is no socket, or only that of a
-// dead daemon: also one that died while it was asked.
+// nobodyListens reports whether err says that there is no socket, or only that
+// of a dead daemon.
 func nobodyListens(err error) bool {
-	for _, gone := range []error{syscall.ENOENT, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF} {
-		if errors.Is(err, gone) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // start starts a daemon, which inherits startLock, and waits for its message.
