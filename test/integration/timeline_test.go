@@ -106,7 +106,7 @@ func TestTimeline(t *testing.T) {
 	}
 	_, err = n.m.Rewind(ctx, "box", 5)
 	wantCode(t, err, sandbox.CodeNotFound)
-	if err == nil || !strings.Contains(err.Error(), "it has 1 to 7") {
+	if err == nil || !strings.Contains(err.Error(), "it has 1 to 2, 7") {
 		t.Errorf("an unknown step: %v", err)
 	}
 	n.create("plain")
