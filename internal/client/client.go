@@ -137,6 +137,8 @@ func connectionError(ctx context.Context, err error) error {
 		return sandbox.Errorf(sandbox.CodeCanceled, "call daemon: %w", ctx.Err())
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return sandbox.Errorf(sandbox.CodeTimeout, "call daemon: %w", ctx.Err())
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return sandbox.Errorf(sandbox.CodeUnavailable, "call daemon: it ended before it had answered, and what it was doing for this call may have ended with it (%w)", err)
 	}
 	return sandbox.Errorf(sandbox.CodeUnavailable, "call daemon: %w", err)
 }
