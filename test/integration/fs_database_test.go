@@ -225,7 +225,7 @@ func buildDatabases(t *testing.T, dir string) {
 	begin := time.Now()
 	_, unbuilt = m.CreateImage(asOwner, sandbox.ImageRequest{
 		Name:  "databases",
-		Build: &sandbox.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql"}},
+		Build: &sandbox.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql", "nodejs"}},
 	}, func(sandbox.Progress) {})
 	if unbuilt != nil {
 		t.Skipf("the image with databases cannot be made: %v", unbuilt)
