@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -218,10 +219,10 @@ func TestCloseFindsLateChildren(t *testing.T) {
 
 func TestCloseGoesOn(t *testing.T) {
 	d := fakedaemon.New()
-	destroy, failed := d.DestroyFunc, false
+	destroy := d.DestroyFunc
+	var failed atomic.Bool // calls come at the same time
 	d.DestroyFunc = func(ctx context.Context, ref string) error {
-		if !failed {
-			failed = true
+		if failed.CompareAndSwap(false, true) {
 			return sandbox.Errorf(sandbox.CodeInternal, "a defect")
 		}
 		return destroy(ctx, ref)
