@@ -48,21 +48,13 @@ func (a *API) routeForks() {
 
 func (a *API) fork(ctx context.Context, in *forkInput) (*out[*sandbox.ForkResult], error) {
 	req := present(in.Body)
-	req.Count = children(req.Count, req.Names)
+	req.Count = sandbox.Children(req.Count, req.Names)
 	err := cmp.Or(validSandbox(in.ID), validChildren(req.Count, req.Names), validEnv(req.Env), sandbox.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid())
 	if err != nil {
 		return nil, err
 	}
 	res, err := a.svc.Fork(ctx, in.ID, req)
 	return forkOut(res, err)
-}
-
-// children is how many are asked for: if that is not said, one for each name.
-func children(count int, names []string) int {
-	if count == 0 {
-		count = max(1, len(names))
-	}
-	return count
 }
 
 // validChildren checks the names of count children.

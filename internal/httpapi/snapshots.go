@@ -136,7 +136,7 @@ func (a *API) verifySnapshot(ctx context.Context, in *IDInput) (*out[*sandbox.Sn
 
 func (a *API) restore(ctx context.Context, in *restoreInput) (*out[*sandbox.ForkResult], error) {
 	req := present(in.Body)
-	req.Count = children(req.Count, req.Names)
+	req.Count = sandbox.Children(req.Count, req.Names)
 	err := cmp.Or(validSnapshot("id", in.ID), validChildren(req.Count, req.Names), validEnv(req.Env), sandbox.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid())
 	if err != nil {
 		return nil, err

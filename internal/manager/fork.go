@@ -152,9 +152,7 @@ type batch struct {
 
 // newBatch checks the request and reserves the names.
 func (m *Manager) newBatch(tenant string, began time.Time, count int, names []string, env map[string]string, timeoutMS int64) (*batch, error) {
-	if count == 0 {
-		count = max(1, len(names))
-	}
+	count = sandbox.Children(count, names)
 	if count < 1 || count > maxChildren {
 		return nil, sandbox.Invalid("count", "%d is not from 1 to %d", count, maxChildren)
 	}

@@ -160,6 +160,15 @@ type ForkRequest struct {
 	TimeoutMS int64 `json:"timeout_ms,omitempty" minimum:"0" maximum:"600000" doc:"deadline for each child, 30000 if absent"`
 }
 
+// Children is how many a request with a count and names asks for: if no count is
+// given, one for each name, or one.
+func Children(count int, names []string) int {
+	if count == 0 {
+		return max(1, len(names))
+	}
+	return count
+}
+
 // ForkResult is the outcome of a fork or restore, with one entry a child.
 type ForkResult struct {
 	PauseMS    float64 `json:"pause_ms" doc:"how long the source stood still"`
