@@ -21,13 +21,19 @@ import (
 // what a sentry sends that keeps to its own bounds.
 const maxItems = 64 << 20
 
+// useFiles returns a sandbox that ref names and its sentry, which is used until done
+// is called.
+func (m *Manager) useFiles(ctx context.Context, ref string) (b *box, sentry *launch.Sentry, done func(), err error) {
+	if b, err = m.resolve(ctx, ref); err != nil {
+		return nil, nil, nil, err
+	}
+	sentry, done, err = m.use(ctx, b, sandbox.StateRunning, sandbox.StatePaused)
+	return b, sentry, done, err
+}
+
 // onFiles runs do with the sentry of a sandbox.
 func (m *Manager) onFiles(ctx context.Context, ref string, do func(*launch.Sentry) error) error {
-	b, err := m.resolve(ctx, ref)
-	if err != nil {
-		return err
-	}
-	sentry, done, err := m.use(ctx, b, sandbox.StateRunning, sandbox.StatePaused)
+	b, sentry, done, err := m.useFiles(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -74,11 +80,7 @@ func (f openFile) Info() sandbox.FileInfo { return f.File.Info }
 
 // OpenFile implements httpapi.FileService.
 func (m *Manager) OpenFile(ctx context.Context, ref string, f sandbox.FileRef) (httpapi.OpenFile, error) {
-	b, err := m.resolve(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	sentry, done, err := m.use(ctx, b, sandbox.StateRunning, sandbox.StatePaused)
+	b, sentry, done, err := m.useFiles(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -195,16 +197,11 @@ func (m *Manager) WriteArchive(ctx context.Context, ref string, f sandbox.FileRe
 func (m *Manager) WatchFiles(ctx context.Context, ref string, req sandbox.WatchRequest, each func(sandbox.FileEvents) error) error {
 	call := fileCall(wire.FileWatch, req.FileRef)
 	call.Recursive, call.DebounceMS = req.Recursive, req.DebounceMS
-	b, err := m.resolve(ctx, ref)
+	b, sentry, done, err := m.useFiles(ctx, ref)
 	if err != nil {
 		return err
 	}
-	// Not to its end: who only looks does not use the sandbox.
-	sentry, done, err := m.use(ctx, b, sandbox.StateRunning, sandbox.StatePaused)
-	if err != nil {
-		return err
-	}
-	done()
+	done() // at once: who only looks does not use the sandbox
 	err = sentry.FileStream(ctx, call, func(_ wire.Type, body []byte) error {
 		var events sandbox.FileEvents
 		if err := json.Unmarshal(body, &events); err != nil {
