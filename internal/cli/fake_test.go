@@ -36,6 +36,7 @@ func fakeSandbox(id, name, parent string) *sandbox.Sandbox {
 			UserNS: sandbox.LayerOn, Namespaces: sandbox.LayerOn, EmptyRoot: sandbox.LayerOn, Rlimits: sandbox.LayerOn, Cgroup: sandbox.LayerOff,
 		},
 		Memory:   &sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30},
+		Disk:     &sandbox.Disk{UsedMiB: 3, LimitMiB: 1024, PrivateMiB: 0.5},
 		Metadata: map[string]string{"x": "y", "step": "1"},
 	}
 }
@@ -125,8 +126,12 @@ func fakeService() *apitest.Service {
 			return nil, sandbox.Errorf(sandbox.CodeUnavailable, "nothing listens on port %d", port)
 		},
 		ContextFuncs: apitest.ContextFuncs{RunCodeFunc: fakeRun},
-		StatsFunc: func(context.Context, string) (*sandbox.Stats, error) {
-			return &sandbox.Stats{Memory: sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30}, CPUSeconds: 1.25, Processes: 2}, nil
+		StatsFunc: func(_ context.Context, ref string) (*sandbox.Stats, error) {
+			st := &sandbox.Stats{Memory: sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30}, Disk: sandbox.Disk{UsedMiB: 3, LimitMiB: 1024, PrivateMiB: 0.5}, CPUSeconds: 1.25, Processes: 2}
+			if ref == "kid" {
+				st.Disk.LimitMiB = 0
+			}
+			return st, nil
 		},
 		TreeFunc: func(_ context.Context, ref string) ([]*sandbox.TreeNode, error) {
 			node := func(id, name, kind, state string, children ...*sandbox.TreeNode) *sandbox.TreeNode {

@@ -82,8 +82,8 @@ func (a *app) statsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(st, table([]string{"PRIVATE", "SHARED", "CPU", "PROCESSES"}, [][]string{{
-				mib(st.Memory.PrivateMiB), mib(st.Memory.SharedMiB), fmt.Sprintf("%.2f s", st.CPUSeconds), strconv.Itoa(st.Processes),
+			return a.show(st, table([]string{"PRIVATE", "SHARED", "DISK", "CPU", "PROCESSES"}, [][]string{{
+				mib(st.Memory.PrivateMiB), mib(st.Memory.SharedMiB), diskUsed(&st.Disk, " / "), fmt.Sprintf("%.2f s", st.CPUSeconds), strconv.Itoa(st.Processes),
 			}}))
 		}),
 	}
@@ -138,7 +138,7 @@ func sandboxPairs(s *sandbox.Sandbox) func(io.Writer) error {
 		"id", s.ID, "name", s.Name, "state", string(s.State), "reason", s.Reason, "image", image, "parent", s.Parent, "snapshot", s.Snapshot,
 		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339),
 		"limits", limitsOf(s.Limits),
-		"memory", memoryOf(s),
+		"memory", memoryOf(s), "disk", diskOf(s),
 		"env", joinPairs(s.Env), "metadata", joinPairs(s.Metadata), "lifecycle", lifecycle(s.Lifecycle), "auto-checkpoint", autoCheckpoint(s.AutoCheckpoint), "self-control", selfControl(s.SelfControl), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
 	)
 }
@@ -300,4 +300,20 @@ func memoryOf(s *sandbox.Sandbox) string {
 		return ""
 	}
 	return mib(s.Memory.PrivateMiB) + " private, " + mib(s.Memory.SharedMiB) + " shared"
+}
+
+// diskOf describes what a sandbox's files take, if it was looked at.
+func diskOf(s *sandbox.Sandbox) string {
+	if s.Disk == nil {
+		return ""
+	}
+	return diskUsed(s.Disk, " of ") + " used, " + mib(s.Disk.PrivateMiB) + " private"
+}
+
+// diskUsed says what is used of the limit, if there is one.
+func diskUsed(d *sandbox.Disk, of string) string {
+	if d.LimitMiB == 0 {
+		return mib(d.UsedMiB)
+	}
+	return mib(d.UsedMiB) + of + mib(float64(d.LimitMiB))
 }

@@ -306,7 +306,7 @@ func (m *Manager) recordFailed(b *box) {
 	}
 }
 
-// Get returns a sandbox with its present memory.
+// Get returns a sandbox with its present memory and disk.
 func (m *Manager) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
@@ -318,7 +318,7 @@ func (m *Manager) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error)
 		v.ActiveAt = &at
 	}
 	if st, err := m.stats(ctx, b); err == nil {
-		v.Memory = &st.Memory
+		v.Memory, v.Disk = &st.Memory, &st.Disk
 	}
 	return &v, nil
 }

@@ -128,6 +128,11 @@ func (m *Manager) stats(ctx context.Context, b *box) (*sandbox.Stats, error) {
 		PrivateMiB: float64(private) / mib,
 		SharedMiB:  float64(info.SharedBytes) / mib,
 	}
+	st.Disk = sandbox.Disk{
+		UsedMiB:    float64(info.DiskBytes) / mib,
+		LimitMiB:   b.view().Limits.DiskMiB,
+		PrivateMiB: float64(allocated(sentry.Files())) / mib,
+	}
 	return st, nil
 }
 

@@ -43,6 +43,13 @@ type Memory struct {
 	SharedMiB  float64 `json:"shared_mib" doc:"frozen pages shared with relatives"`
 }
 
+// Disk is what a sandbox's files take besides those of its image.
+type Disk struct {
+	UsedMiB    float64 `json:"used_mib" doc:"all that differs from the image, whoever wrote it: what the limit bounds, and what df shows in the sandbox"`
+	LimitMiB   int64   `json:"limit_mib,omitempty" doc:"the limit; absent without one"`
+	PrivateMiB float64 `json:"private_mib" doc:"what the sandbox's own file takes of the host's disk: the pages it wrote, those that only its children or snapshots still have too, but none of its ancestors'"`
+}
+
 // Identity is what makes a fork different from its siblings.
 type Identity struct {
 	SandboxID string       `json:"sandbox_id"`
@@ -89,6 +96,8 @@ type Sandbox struct {
 	Isolation   Isolation    `json:"isolation"`
 	// Memory is left out of lists: it takes a look at each process.
 	Memory *Memory `json:"memory,omitempty"`
+	// Disk is left out with it.
+	Disk *Disk `json:"disk,omitempty"`
 }
 
 // SelfControl is what a sandbox may do to itself. Forks and snapshots are those of
@@ -307,6 +316,7 @@ type TreeNode struct {
 // Stats is what a sandbox uses now.
 type Stats struct {
 	Memory     Memory  `json:"memory"`
+	Disk       Disk    `json:"disk"`
 	CPUSeconds float64 `json:"cpu_seconds"`
 	Processes  int     `json:"processes"`
 }

@@ -319,6 +319,7 @@ type Info struct {
 	State       string   `json:"state"` // blank, running, paused
 	OwnBytes    int64    `json:"own_bytes"`
 	SharedBytes int64    `json:"shared_bytes"`
+	DiskBytes   int64    `json:"disk_bytes"` // of all that differs from the image
 	SentryBytes int64    `json:"sentry_bytes"`
 	CPUSeconds  float64  `json:"cpu_seconds"`
 	Processes   int      `json:"processes"`

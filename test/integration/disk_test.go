@@ -199,3 +199,41 @@ func TestRecordsAreLost(t *testing.T) {
 	n.mustHold("base", "one")
 	n.restoredHolds(kept.ID, "one")
 }
+
+// TestDiskUse looks at what files take, in a sandbox, in a child that shares them, and
+// when the child has some of its own.
+func TestDiskUse(t *testing.T) {
+	n := newNode(t)
+	if _, err := n.m.Create(asOwnerIn(t), sandbox.CreateRequest{Image: "box", Name: "box", Limits: sandbox.Limits{DiskMiB: 64}}); err != nil {
+		t.Fatal(err)
+	}
+	check := func(ref string, used, private float64) {
+		t.Helper()
+		st, err := n.m.Stats(asOwnerIn(t), ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		about := func(got, want float64) bool { return got >= want && got < want+1 } // there are nodes and spare pages besides
+		if d := st.Disk; !about(d.UsedMiB, used) || !about(d.PrivateMiB, private) || d.LimitMiB != 64 {
+			t.Errorf("%s uses %+v, not about %v MiB and %v MiB of its own", ref, d, used, private)
+		}
+		if got := n.get(ref).Disk; got == nil || *got != st.Disk {
+			t.Errorf("%s is shown with %+v, not %+v", ref, got, st.Disk)
+		}
+	}
+	check("box", 0, 0)
+	n.put("box", sandbox.WriteRequest{FileRef: at("/srv/parents")}, strings.Repeat("p", 4<<20))
+	check("box", 4, 4)
+	child := n.fork("box", 1)[0].ID
+	check(child, 4, 0)
+	n.put(child, sandbox.WriteRequest{FileRef: at("/srv/childs")}, strings.Repeat("c", 2<<20))
+	check(child, 6, 2)
+	check("box", 4, 4)
+	if err := n.change1(child, sandbox.FileChange{FileRef: at("/srv/parents"), Action: sandbox.FileRemove}); err != nil {
+		t.Fatal(err)
+	}
+	check(child, 2, 2)
+	if list, err := n.m.List(asOwnerIn(t), sandbox.ListFilter{}); err != nil || list[0].Disk != nil {
+		t.Errorf("a list asks all sandboxes for their disk: %v", err)
+	}
+}

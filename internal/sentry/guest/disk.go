@@ -106,6 +106,9 @@ func (d *disk) pin(id, self string, gens []string) (snapfile.Files, []string, er
 
 func (d *disk) release(id string) { rootfs.Release(d.fs, id) }
 
+// used returns the bytes that count for the limit.
+func (d *disk) used() int64 { return rootfs.Tree(d.fs).Space().Used * cowfs.PageSize }
+
 func (d *disk) pins() []string { return rootfs.Tree(d.fs).Pins() }
 
 // View keeps the files as they are for a reader, until Release.

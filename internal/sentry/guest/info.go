@@ -31,6 +31,7 @@ func (g *Guest) Info() (*wire.Info, error) {
 		State:       state,
 		OwnBytes:    int64(own),
 		SharedBytes: g.mem.SharedBytes(),
+		DiskBytes:   g.disk.used(),
 		Processes:   len(g.k.RootPIDNamespace().ThreadGroups()),
 		Generations: g.mem.Generations(),
 	}, nil
