@@ -171,6 +171,43 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// TestSentriesDoNotLinkHTTP follows the imports of ours that a sentry is made of: what
+// one of them links, each sandbox starts.
+func TestSentriesDoNotLinkHTTP(t *testing.T) {
+	files := map[string][]*source{}
+	for _, s := range goFiles(t) {
+		if !s.isTest() {
+			files[s.dir] = append(files[s.dir], s)
+		}
+	}
+	seen := map[string]bool{}
+	var visit func(dir string)
+	visit = func(dir string) {
+		if seen[dir] {
+			return
+		}
+		seen[dir] = true
+		for _, s := range files[dir] {
+			for _, spec := range s.ast.Imports {
+				imported, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if imported == "net/http" {
+					t.Errorf("%s must not import net/http: every sentry would link and initialize it", s.at(spec))
+				}
+				if ours, isOurs := strings.CutPrefix(imported, module+"/"); isOurs {
+					visit(ours)
+				}
+			}
+		}
+	}
+	visit("cmd/ramet-sentry")
+	if !seen["internal/sandbox"] {
+		t.Error("internal/sandbox was not found among the packages of a sentry")
+	}
+}
+
 // TestArrowsHaveNoCycles keeps the table itself honest: the compiler sees the
 // arrows that are used, not those that are allowed.
 func TestArrowsHaveNoCycles(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 )
 
 // Code is the machine-readable class of an Error. It is part of the interface:
@@ -47,30 +46,33 @@ type codeInfo struct {
 // Exit codes are those of the product's contract: 1 failure, 2 usage, 3 not
 // found, 4 conflict or wrong state, 5 limit, 6 isolation refused, 7 not allowed
 // to the caller, 130 interrupted; and of commands those that shells give.
+//
+// The statuses are numbers because every sentry links this package: with net/http,
+// TLS would be initialized in each of them.
 var codeTable = map[Code]codeInfo{
-	CodeInvalid:     {http.StatusBadRequest, 2, "Invalid argument"},
-	CodeNotFound:    {http.StatusNotFound, 3, "Not found"},
-	CodeNameTaken:   {http.StatusConflict, 4, "Name is taken"},
-	CodeConflict:    {http.StatusConflict, 4, "Conflict"},
-	CodeWrongState:  {http.StatusConflict, 4, "Wrong state"},
-	CodeLimit:       {http.StatusTooManyRequests, 5, "Limit exceeded"},
-	CodeNoMemory:    {http.StatusInsufficientStorage, 5, "Out of memory"},
-	CodeNoSpace:     {http.StatusInsufficientStorage, 5, "Out of disk space"},
-	CodeIsolation:   {http.StatusUnprocessableEntity, 6, "Isolation refused"},
-	CodePermission:  {http.StatusForbidden, 1, "Permission denied"},
-	CodeUnknownUser: {http.StatusUnauthorized, 7, "Unauthenticated"},
-	CodeForbidden:   {http.StatusForbidden, 7, "Forbidden"},
-	CodeTimeout:     {http.StatusGatewayTimeout, 1, "Timed out"},
+	CodeInvalid:     {400, 2, "Invalid argument"},
+	CodeNotFound:    {404, 3, "Not found"},
+	CodeNameTaken:   {409, 4, "Name is taken"},
+	CodeConflict:    {409, 4, "Conflict"},
+	CodeWrongState:  {409, 4, "Wrong state"},
+	CodeLimit:       {429, 5, "Limit exceeded"},
+	CodeNoMemory:    {507, 5, "Out of memory"},
+	CodeNoSpace:     {507, 5, "Out of disk space"},
+	CodeIsolation:   {422, 6, "Isolation refused"},
+	CodePermission:  {403, 1, "Permission denied"},
+	CodeUnknownUser: {401, 7, "Unauthenticated"},
+	CodeForbidden:   {403, 7, "Forbidden"},
+	CodeTimeout:     {504, 1, "Timed out"},
 	CodeCanceled:    {499, 130, "Canceled"},
-	CodeSandboxDied: {http.StatusConflict, 1, "Sandbox died"},
-	CodeHostile:     {http.StatusUnprocessableEntity, 1, "Archive refused"},
-	CodeCorrupt:     {http.StatusUnprocessableEntity, 1, "Corrupt data"},
-	CodeUnavailable: {http.StatusServiceUnavailable, 1, "Unavailable"},
-	CodeUnsupported: {http.StatusUnprocessableEntity, 1, "Not supported here"},
-	CodeInternal:    {http.StatusInternalServerError, 1, "Internal error"},
+	CodeSandboxDied: {409, 1, "Sandbox died"},
+	CodeHostile:     {422, 1, "Archive refused"},
+	CodeCorrupt:     {422, 1, "Corrupt data"},
+	CodeUnavailable: {503, 1, "Unavailable"},
+	CodeUnsupported: {422, 1, "Not supported here"},
+	CodeInternal:    {500, 1, "Internal error"},
 
-	CodeNoCommand:     {http.StatusBadRequest, 127, "Command not found"},
-	CodeNotExecutable: {http.StatusBadRequest, 126, "Not executable"},
+	CodeNoCommand:     {400, 127, "Command not found"},
+	CodeNotExecutable: {400, 126, "Not executable"},
 }
 
 // HTTPStatus returns the status a problem document of code c carries.
