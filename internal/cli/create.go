@@ -25,6 +25,9 @@ func (a *app) createCommand() *cobra.Command {
 		ValidArgsFunction: a.completeImages,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
 			req.Image = args[0]
+			if err := validCPUs(req.Limits.CPUs); err != nil {
+				return err
+			}
 			if req.Limits.MemoryMiB, err = parseMiB("memory", memory); err != nil {
 				return err
 			}
@@ -59,7 +62,7 @@ func (a *app) createCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&req.Name, "name", "", "name, usable wherever an id is")
+	nameVar(f, &req.Name, "name, usable wherever an id is")
 	f.Float64Var(&req.Limits.CPUs, "cpus", 0, "CPU cores")
 	f.StringVar(&memory, "memory", "", "guest memory, such as 512M or 2G")
 	f.StringVar(&disk, "disk", "", "what may be written to files, such as 512M or 2G")

@@ -25,7 +25,7 @@ type childOptions struct {
 func (o *childOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVarP(&o.count, "count", "n", 1, "how many")
-	f.StringVar(&o.prefix, "name", "", "prefix of the names: P gives P-1, P-2, …")
+	nameVar(f, &o.prefix, "prefix of the names: P gives P-1, P-2, …")
 	f.StringArrayVarP(&o.env, "env", "e", nil, "variable K=V for commands in them, or K from here; may be repeated")
 	f.StringArrayVar(&o.meta, "meta", nil, "metadata K=V; may be repeated")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print ids only")

@@ -58,7 +58,7 @@ func (a *app) imageImport() *cobra.Command {
 			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: name, Path: path})
 		}),
 	}
-	cmd.Flags().StringVar(&name, "name", "", "name of the image (default: from the path)")
+	nameVar(cmd.Flags(), &name, "name of the image (default: from the path)")
 	return cmd
 }
 
@@ -73,7 +73,7 @@ func (a *app) imagePull() *cobra.Command {
 			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: name, Ref: args[0]})
 		}),
 	}
-	cmd.Flags().StringVar(&name, "name", "", "name of the image (default: the reference)")
+	nameVar(cmd.Flags(), &name, "name of the image (default: the reference)")
 	return cmd
 }
 

@@ -38,7 +38,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&req.Name, "name", "", "name, usable wherever an id is")
+	nameVar(f, &req.Name, "name, usable wherever an id is")
 	f.BoolVar(&req.Memory, "memory", false, "keep it in memory only: faster, and gone when the daemon ends")
 	f.BoolVar(&noWait, "no-wait", false, "return as soon as the sandbox goes on; it is written to disk in the background, and can be restored at once")
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")

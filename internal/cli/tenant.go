@@ -152,6 +152,6 @@ func (a *app) tenantGiveCommand() *cobra.Command {
 			return a.show(img, line(printable(img.ID+"  "+strings.Join(img.Names, ", "))))
 		}),
 	}
-	cmd.Flags().StringVar(&name, "name", "", "what the image is called there; as here if absent")
+	nameVar(cmd.Flags(), &name, "what the image is called there; as here if absent")
 	return cmd
 }

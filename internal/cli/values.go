@@ -69,6 +69,36 @@ func (d *duration) String() string {
 // Type implements pflag.Value.
 func (*duration) Type() string { return "duration" }
 
+// nameVar adds an option that is a name. An empty one is refused: it is a variable of
+// a script that was not set.
+func nameVar(f *pflag.FlagSet, to *string, usage string) { f.Var((*name)(to), "name", usage) }
+
+// name is a pflag.Value. What else a name may be, the daemon knows.
+type name string
+
+// Set implements pflag.Value.
+func (n *name) Set(s string) error {
+	if s == "" {
+		return errors.New("a name has at least one character; leave the option out for none")
+	}
+	*n = name(s)
+	return nil
+}
+
+// String implements pflag.Value.
+func (n *name) String() string { return string(*n) }
+
+// Type implements pflag.Value.
+func (*name) Type() string { return "string" }
+
+// validCPUs refuses what no request can carry.
+func validCPUs(n float64) error {
+	if math.IsNaN(n) || math.IsInf(n, 0) {
+		return sandbox.Invalid("cpus", "%v is not a number of processors: say 0.5 or 2", n)
+	}
+	return nil
+}
+
 // parsePairs reads options of the form K=V.
 func parsePairs(option string, args []string) (map[string]string, error) {
 	var m map[string]string

@@ -230,6 +230,8 @@ func TestRoutes(t *testing.T) {
 	}{
 		{"POST", "/v1/sandboxes", `{"image":"python","name":"a","limits":{"memory_mib":512},"env":{"K":"v"},"require":["cgroup"]}`,
 			`Create {"image":"python","name":"a","limits":{"cpus":0,"memory_mib":512,"disk_mib":0,"pids":0,"open_files":0},"env":{"K":"v"},"require":["cgroup"]}`, 201, `"id":"` + sbxA},
+		{"POST", "/v1/sandboxes", `{"image":"python","name":""}`, "", 400, `name: expected length >= 1`},
+		{"POST", one + "/snapshots", `{"name":""}`, "", 400, `name: expected length >= 1`},
 		{"POST", "/v1/sandboxes", `{"image":"` + snapA + `"}`,
 			`Create {"image":"` + snapA + `","limits":{"cpus":0,"memory_mib":0,"disk_mib":0,"pids":0,"open_files":0}}`, 201, `"state":"running"`},
 		{"GET", "/v1/sandboxes?state=paused&image=python&name=a&metadata=k%3Dv%3Dw&metadata=x%3D", "",

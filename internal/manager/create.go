@@ -20,7 +20,7 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 	if err := validEnv(req.Env); err != nil {
 		return nil, err
 	}
-	if err := validLimits(req.Limits); err != nil {
+	if err := m.machine().validLimits(req.Limits); err != nil {
 		return nil, err
 	}
 	if err := sandbox.ValidMetadata("metadata", req.Metadata); err != nil {
@@ -170,32 +170,6 @@ func validEnv(env map[string]string) error {
 				return sandbox.Invalid("env", "the value of %s contains a NUL byte", k)
 			}
 		}
-	}
-	return nil
-}
-
-// Bounds of limits that a user may ask for.
-const (
-	minMemoryMiB = 16
-	maxMiB       = 1 << 24 // 16 TiB
-	maxCPUs      = 1024
-	maxPids      = 1 << 22
-	minOpenFiles = 64 // interpreters of contexts start with them
-	maxOpenFiles = 1 << 20
-)
-
-func validLimits(l sandbox.Limits) error {
-	switch {
-	case l.CPUs < 0 || l.CPUs > maxCPUs:
-		return sandbox.Invalid("limits.cpus", "%v is not from 0 (no limit) to %d", l.CPUs, maxCPUs)
-	case l.MemoryMiB != 0 && (l.MemoryMiB < minMemoryMiB || l.MemoryMiB > maxMiB):
-		return sandbox.Invalid("limits.memory_mib", "%d MiB is not 0 (no limit) or from %d to %d MiB", l.MemoryMiB, minMemoryMiB, maxMiB)
-	case l.DiskMiB < 0 || l.DiskMiB > maxMiB:
-		return sandbox.Invalid("limits.disk_mib", "%d MiB is not from 0 (no limit) to %d MiB", l.DiskMiB, maxMiB)
-	case l.Pids < 0 || l.Pids > maxPids:
-		return sandbox.Invalid("limits.pids", "%d is not from 0 (no limit) to %d", l.Pids, maxPids)
-	case l.OpenFiles != 0 && (l.OpenFiles < minOpenFiles || l.OpenFiles > maxOpenFiles):
-		return sandbox.Invalid("limits.open_files", "%d is not 0 (the default) or from %d to %d", l.OpenFiles, minOpenFiles, maxOpenFiles)
 	}
 	return nil
 }

@@ -5,8 +5,8 @@ import "time"
 // Limits bound what one sandbox may use. Zero means the node's default; the
 // effective values are reported back.
 type Limits struct {
-	CPUs      float64 `json:"cpus" doc:"CPU cores" minimum:"0" required:"false"`
-	MemoryMiB int64   `json:"memory_mib" doc:"guest memory in MiB, files in memory included" minimum:"0" required:"false"`
+	CPUs      float64 `json:"cpus" doc:"CPU cores, from 0.01 to those that the machine has" required:"false"`
+	MemoryMiB int64   `json:"memory_mib" doc:"guest memory in MiB, files in memory included, from 16 to four times the memory of the machine" required:"false"`
 	DiskMiB   int64   `json:"disk_mib" doc:"bytes that may be written to the root file system, in MiB" minimum:"0" required:"false"`
 	Pids      int64   `json:"pids" doc:"processes and threads" minimum:"0" required:"false"`
 	OpenFiles int64   `json:"open_files" doc:"descriptors that each process may have, and none can raise" minimum:"0" required:"false"`
@@ -111,7 +111,7 @@ type SelfControl struct {
 // CreateRequest asks for a new sandbox.
 type CreateRequest struct {
 	Image          string            `json:"image" doc:"image id or name, or snapshot id or name; an image goes first"`
-	Name           string            `json:"name,omitempty"`
+	Name           string            `json:"name,omitempty" minLength:"1"`
 	Limits         Limits            `json:"limits,omitempty"`
 	Env            map[string]string `json:"env,omitempty"`
 	Metadata       map[string]string `json:"metadata,omitempty"`
@@ -217,7 +217,7 @@ type Snapshot struct {
 
 // SnapshotRequest asks for a snapshot of a running sandbox.
 type SnapshotRequest struct {
-	Name     string            `json:"name,omitempty"`
+	Name     string            `json:"name,omitempty" minLength:"1"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	// Memory keeps the snapshot in memory only: faster, gone when the daemon ends.
 	Memory bool `json:"memory,omitempty" doc:"keep in memory, do not write to disk; gone when the daemon ends"`

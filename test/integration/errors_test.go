@@ -235,6 +235,8 @@ func TestBadRequests(t *testing.T) {
 		"name of an id":      create(sandbox.CreateRequest{Name: sandbox.NewID(sandbox.KindSandbox) + "/"}),
 		"unknown layer":      create(sandbox.CreateRequest{Require: []string{"moat"}}),
 		"negative processor": create(sandbox.CreateRequest{Limits: sandbox.Limits{CPUs: -1}}),
+		"many processors":    create(sandbox.CreateRequest{Limits: sandbox.Limits{CPUs: 1000}}),
+		"much memory":        create(sandbox.CreateRequest{Limits: sandbox.Limits{MemoryMiB: 1 << 24}}),
 		"little memory":      create(sandbox.CreateRequest{Limits: sandbox.Limits{MemoryMiB: 1}}),
 		"negative disk":      create(sandbox.CreateRequest{Limits: sandbox.Limits{DiskMiB: -5}}),
 		"many processes":     create(sandbox.CreateRequest{Limits: sandbox.Limits{Pids: 1 << 40}}),

@@ -1,0 +1,49 @@
+package manager
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func TestLimitsHaveBounds(t *testing.T) {
+	here := machine{cpus: 2, memoryMiB: 1000}
+	for _, l := range []sandbox.Limits{
+		{},
+		{CPUs: minCPUs, MemoryMiB: minMemoryMiB, DiskMiB: 1, Pids: 1, OpenFiles: minOpenFiles},
+		{CPUs: 2, MemoryMiB: 4000, DiskMiB: maxMiB, Pids: maxPids, OpenFiles: maxOpenFiles},
+	} {
+		if err := here.validLimits(l); err != nil {
+			t.Errorf("%+v: %v", l, err)
+		}
+	}
+	for text, l := range map[string]sandbox.Limits{
+		"limits.cpus: -1 is not 0 (no limit) or from 0.01 to 2, which this machine has":                                 {CPUs: -1},
+		"limits.cpus: 0.001 is not 0 (no limit) or from 0.01 to 2, which this machine has":                              {CPUs: 0.001},
+		"limits.cpus: 2.5 is not 0 (no limit) or from 0.01 to 2, which this machine has":                                {CPUs: 2.5},
+		"limits.cpus: NaN is not 0 (no limit) or from 0.01 to 2, which this machine has":                                {CPUs: math.NaN()},
+		"limits.memory_mib: 15 MiB is not 0 (no limit) or from 16 to 4000 MiB, four times the memory of this machine":   {MemoryMiB: 15},
+		"limits.memory_mib: -1 MiB is not 0 (no limit) or from 16 to 4000 MiB, four times the memory of this machine":   {MemoryMiB: -1},
+		"limits.memory_mib: 4001 MiB is not 0 (no limit) or from 16 to 4000 MiB, four times the memory of this machine": {MemoryMiB: 4001},
+		"limits.disk_mib: -1 MiB is not from 0 (no limit) to 16777216 MiB":                                              {DiskMiB: -1},
+		"limits.pids: 4194305 is not from 0 (no limit) to 4194304":                                                      {Pids: maxPids + 1},
+		"limits.open_files: 63 is not 0 (the default) or from 64 to 1048576":                                            {OpenFiles: 63},
+		"limits.open_files: -64 is not 0 (the default) or from 64 to 1048576":                                           {OpenFiles: -64},
+		"limits.open_files: 1048577 is not 0 (the default) or from 64 to 1048576":                                       {OpenFiles: 1<<20 + 1},
+		"limits.open_files: -9223372036854775808 is not 0 (the default) or from 64 to 1048576":                          {OpenFiles: math.MinInt64},
+	} {
+		if err := here.validLimits(l); sandbox.CodeOf(err) != sandbox.CodeInvalid || err.Error() != text {
+			t.Errorf("%+v: %v, want %s", l, err, text)
+		}
+	}
+	for _, m := range []machine{{cpus: 1}, {cpus: 1, memoryMiB: 1 << 40}} { // unknown, or larger than a sandbox can be
+		if err := m.validLimits(sandbox.Limits{MemoryMiB: maxMiB}); err != nil {
+			t.Errorf("%+v: %v", m, err)
+		}
+		if err := m.validLimits(sandbox.Limits{MemoryMiB: maxMiB + 1}); sandbox.CodeOf(err) != sandbox.CodeInvalid || !strings.HasSuffix(err.Error(), "to 16777216 MiB") {
+			t.Errorf("%+v: %v", m, err)
+		}
+	}
+}
