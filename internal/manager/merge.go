@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -156,15 +157,20 @@ func (g *merging) try(ctx context.Context) (done bool, err error) {
 	ours := newMergeTree(into.files, left)
 	plan := merge.New(ours, strategies[g.req.Strategy], g.selects)
 	g.result = &sandbox.MergeResult{Into: into.id, DryRun: g.req.DryRun, Strategy: g.req.Strategy, Applied: []sandbox.MergeChange{}}
+	sides := append([]*moment{into}, g.from...)
 	for _, from := range g.from {
 		base, err := g.m.base(ctx, into, from)
 		if err != nil {
 			return false, err
 		}
 		defer base.close() // the plan refers to it
+		sides = append(sides, base)
 		if err := g.plan(ctx, plan, base, into, from, left); err != nil {
 			return false, err
 		}
+	}
+	if err := g.known(sides); err != nil {
+		return false, err
 	}
 	if g.result.Conflicts, err = describeConflicts(ctx, plan.Conflicts(), g.req.Strategy); err != nil {
 		return false, err
@@ -187,6 +193,28 @@ func (g *merging) try(ctx context.Context) (done bool, err error) {
 		return err == nil, err
 	}
 	return g.carryOut(ctx, into, ops)
+}
+
+// known refuses a path that was asked for and is at no side, nor was when they parted:
+// it is a mistake that "nothing to merge" would hide.
+func (g *merging) known(sides []*moment) error {
+	for _, at := range g.filter.Only {
+		missing := 0
+		for _, side := range sides {
+			switch _, err := side.files.Find(at); {
+			case errors.Is(err, cowfs.ErrNotExist):
+				missing++
+			case err != nil:
+				return err
+			}
+		}
+		if missing == len(sides) {
+			e := sandbox.Errorf(sandbox.CodeNotFound, "no side has %q, and none had it when they parted", at)
+			e.Field = "paths"
+			return e
+		}
+	}
+	return nil
 }
 
 // plan adds one side to the plan.

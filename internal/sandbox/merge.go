@@ -15,7 +15,7 @@ const (
 // MergeRequest asks for changes of files to be brought to a sandbox.
 type MergeRequest struct {
 	From     []string      `json:"from" minItems:"1" maxItems:"100" doc:"sandboxes and snapshots whose changes are brought, one after the other"`
-	Paths    []string      `json:"paths,omitempty" doc:"only these paths and what is below them; all but /tmp if there are none. /dev, /proc, /sys and the files of a sandbox's identity are never merged"`
+	Paths    []string      `json:"paths,omitempty" doc:"only these paths and what is below them; one that no side has is an error; all but /tmp if there are none. /dev, /proc, /sys and the files of a sandbox's identity are never merged"`
 	Exclude  []string      `json:"exclude,omitempty" maxItems:"100" doc:"patterns of names, as of shells: what is called so, and what is below it, is not merged"`
 	DryRun   bool          `json:"dry_run,omitempty" doc:"say what would be done and change nothing"`
 	Strategy MergeStrategy `json:"strategy,omitempty" enum:"leave,ours,theirs,fail" doc:"what to do about conflicts: leave those paths as they are, decide for what the sandbox has or for what is merged, or do nothing at all; leave if absent"`

@@ -107,6 +107,31 @@ func TestMergeBaseGone(t *testing.T) {
 	}
 }
 
+// TestMergePaths names paths that are only at some side, and one that is at none.
+func TestMergePaths(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	n.edit("box", "mkdir /m", "put /m/gone x", "put /m/kept x")
+	n.forkNamed("box", "child")
+	n.edit("box", "put /m/ours x", "rm /m/gone")
+	n.edit("child", "put /m/theirs x", "rm /m/gone")
+	for _, path := range []string{"/m/ours", "/m/gone", "/m/kept", "/m", "/"} {
+		n.merge("box", sandbox.MergeRequest{From: []string{"child"}, Paths: []string{path}, DryRun: true})
+	}
+	for _, path := range []string{"/nosuch", "/m/kept/below", "/m/theirs2"} {
+		_, err := n.m.Merge(asOwner, "box", sandbox.MergeRequest{From: []string{"child"}, Paths: []string{"/m/theirs", path}})
+		if wantCode(t, err, sandbox.CodeNotFound); !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	n.mustRead("child", "/m/theirs", "x")
+	if _, err := n.read("box", at("/m/theirs")); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		t.Errorf("a merge that was refused brought a file: %v", err)
+	}
+	r := n.merge("box", sandbox.MergeRequest{From: []string{"child"}, Paths: []string{"/m/theirs"}})
+	mustOutcome(t, r, map[string]string{"/m/theirs": "added"})
+}
+
 // TestMergeFullDisk has no room for the changes: nothing of them is there.
 func TestMergeFullDisk(t *testing.T) {
 	ctx := asOwner
