@@ -274,14 +274,13 @@ func (h *host) interrupt(code string) *answer {
 	if h.asks {
 		h.write(interp.AppendFrame(nil, interp.KindInterrupt, h.run, nil))
 	}
-	// The group is ours until Wait. The signal is for what does not read requests.
-	kill := func() { _ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGINT) }
+	// The signal is for what does not read requests.
 	if !h.asks {
-		kill()
+		h.signal()
 	}
 	timer := time.AfterFunc(time.Second, func() {
 		if h.asks {
-			kill()
+			h.signal()
 		}
 	})
 	defer timer.Stop()
@@ -289,6 +288,9 @@ func (h *host) interrupt(code string) *answer {
 	h.out.take()
 	return a
 }
+
+// signal sends an interrupt. The group is ours until Wait.
+func (h *host) signal() { _ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGINT) }
 
 // variables returns the variables by name.
 func (h *host) variables() map[string]interp.Variable {

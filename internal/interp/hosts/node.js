@@ -204,11 +204,28 @@ function failure(e) {
   if (e instanceof Interrupt) {
     return { exit_code: 130, error: { name: 'Interrupt', value: 'interrupted', traceback: 'Interrupt: interrupted\n' } };
   }
-  if (!util.types.isNativeError(e) && !(e instanceof Error)) {
+  if (!isError(e)) {
     const text = inspect(e);
     return { exit_code: 1, error: { name: e === null ? 'null' : typeof e, value: text, traceback: `Uncaught ${text}\n` } };
   }
-  return { exit_code: 1, error: { name: String(e.name), value: cut(String(e.message), MAX_TEXT), traceback: cut(where + stackOf(e), 256 << 10) } };
+  return { exit_code: 1, error: { name: cut(textOf(e, 'name'), MAX_REPR), value: cut(textOf(e, 'message'), MAX_TEXT), traceback: cut(where + stackOf(e), 256 << 10) } };
+}
+
+function isError(e) {
+  try {
+    return util.types.isNativeError(e) || e instanceof Error;
+  } catch {
+    return false; // a proxy that says so
+  }
+}
+
+// textOf returns a property of an error of the user's, which may be anything.
+function textOf(e, property) {
+  try {
+    return String(e[property]);
+  } catch {
+    return 'Error';
+  }
 }
 
 // stackOf returns an error's text without the frames of this program.
@@ -217,7 +234,7 @@ function stackOf(e) {
   try {
     text = util.inspect(e, { colors: false, depth: 2 });
   } catch {
-    text = String(e.stack || e);
+    text = textOf(e, 'stack');
   }
   const ours = (line) => line.startsWith('    at ') && (line.includes(HOST) || line.includes('node:inspector') || line.includes('node:vm') || line.includes('__ramet'));
   return text.split('\n').filter((line) => !ours(line)).join('\n') + '\n';
@@ -370,7 +387,8 @@ function bundleOf(value) {
     }
     if (!('application/json' in found) && isData(value)) found['application/json'] = value;
   }
-  if (!('text/plain' in found)) found['text/plain'] = inspect(value);
+  const text = found['text/plain'];
+  found['text/plain'] = typeof text === 'string' ? cut(text, MAX_TEXT) : inspect(value);
   return found;
 }
 

@@ -3,6 +3,7 @@
 # the standard library. See the package comment of internal/interp for the frames.
 # variables.py comes before this text in the same module.
 
+import _thread
 import ast
 import builtins
 import io
@@ -16,7 +17,7 @@ import types
 
 HOST = "<ramet>"  # the file name of this text, to leave it out of tracebacks
 MAX_FRAME = 8 << 20  # bytes of a frame's payload
-MAX_TEXT = 1 << 20  # characters of a text representation
+MAX_TEXT = 1 << 20  # characters of a text representation, and twice as many bytes of JSON
 MAX_TRACEBACK = 256 << 10  # characters
 
 
@@ -29,6 +30,12 @@ class Host:
         self.pid = os.getpid()
         self.run = 0  # the number of the request that is served
         self.running = False  # user code runs, which an interrupt may end
+        self.lock = _thread.allocate_lock()  # held by who writes an answer
+        self.writer = 0  # the thread that holds it
+        self.waiting = []  # frames that come while that thread writes another one
+        self.main_thread = _thread.get_ident()
+        self.sending = False  # the main thread sends a frame
+        self.late = False  # and an interrupt came meanwhile
         self.count = 0
         self.flags = 0  # of "from __future__" statements so far
         self.loop = None
@@ -56,18 +63,42 @@ class Host:
         return b"".join(parts)
 
     def send(self, kind, message):
-        """Sends one frame, unless this is a process that user code forked."""
+        """Sends one frame, unless this is a process that user code forked. Threads of
+        the user's may call it, and what runs between any two steps of this: handlers
+        of signals and finalizers."""
         if os.getpid() != self.pid:
             return
         payload = json.dumps(message, allow_nan=False).encode()
-        frame = memoryview(b"%c %08x %08x\n%s" % (kind, self.run, len(payload), payload))
-        # An interrupt must not leave half a frame.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        frame = b"%c %08x %08x\n%s" % (kind, self.run, len(payload), payload)
+        me = _thread.get_ident()
+        if self.writer == me:
+            self.waiting.append(frame)  # after the one that is being written
+            return
+        if me != self.main_thread:
+            self.write(me, frame)
+            return
+        # An interrupt must not leave half a frame. It cannot be blocked, as another
+        # thread may get the signal.
+        before, self.sending = self.sending, True
         try:
-            while frame:
-                frame = frame[os.write(self.answers, frame):]
+            self.write(me, frame)
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            self.sending = before
+        if self.late and not self.sending:
+            self.late = False
+            raise KeyboardInterrupt
+
+    def write(self, me, frame):
+        with self.lock:
+            self.writer = me
+            try:
+                self.waiting.append(frame)
+                while self.waiting:
+                    left = memoryview(self.waiting.pop(0))
+                    while left:
+                        left = left[os.write(self.answers, left):]
+            finally:
+                self.writer = 0
 
     def serve(self):
         while True:
@@ -82,7 +113,7 @@ class Host:
                     done = reseed(int(payload, 16))
                 else:
                     done = failure(ValueError("unknown request"))
-            except KeyboardInterrupt as e:
+            except BaseException as e:  # an interrupt, or what threads of the user's did meanwhile
                 done = failure(e)
             self.running = False
             if os.getpid() != self.pid:
@@ -92,11 +123,13 @@ class Host:
             self.run = 0
 
     def interrupt(self, *_):
-        if self.running and os.getpid() == self.pid:
-            raise KeyboardInterrupt
         if os.getpid() != self.pid:  # forked by user code
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
+        elif self.running and self.sending:
+            self.late = True
+        elif self.running:
+            raise KeyboardInterrupt
 
     # Cells
 
@@ -178,7 +211,7 @@ class Host:
         builtins._ = value
         bundle = self.bundle(value)
         self.show(bundle)
-        return bundle.get("text/plain", "")
+        return bundle["text/plain"]
 
     def display(self, *objects, **options):
         """Shows objects in their richest form: HTML, images and so on."""
@@ -237,8 +270,8 @@ class Host:
         if is_figure(value) and "image/png" not in found:
             found["image/png"] = png_of(value)
             self.shown.add(id(value))
-        if "text/plain" not in found:
-            found["text/plain"] = short(repr(value), MAX_TEXT)
+        text = found.get("text/plain")
+        found["text/plain"] = fitting(text if isinstance(text, str) else repr(value))
         return found
 
     def show_figures(self):
@@ -279,6 +312,14 @@ def method_of(value, name):
     except Exception:
         return None
     return method if callable(method) else None
+
+
+def fitting(text):
+    """Cuts a text such that a frame has room for it, however its JSON is escaped."""
+    text = short(text, MAX_TEXT)
+    while len(json.dumps(text)) > 2 * MAX_TEXT:
+        text = short(text, len(text) // 2)
+    return text
 
 
 def base64_of(data):
@@ -328,12 +369,10 @@ def failure(e, code=1):
     if isinstance(e, KeyboardInterrupt):
         code = 130
     try:
-        value = short(str(e), MAX_TEXT)
+        value = fitting(str(e))
     except BaseException:
         value = "<its text cannot be made>"
-    kind = type(e)
-    name = kind.__name__ if kind.__module__ in ("builtins", "__main__") else "%s.%s" % (kind.__module__, kind.__qualname__)
-    return {"exit_code": code, "error": {"name": name, "value": value, "traceback": traceback_of(e)}}
+    return {"exit_code": code, "error": {"name": name_of(type(e)), "value": value, "traceback": traceback_of(e)}}
 
 
 def traceback_of(e):

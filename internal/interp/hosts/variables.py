@@ -16,6 +16,15 @@ def short(text, most):
     return text if len(text) <= most else text[:most] + "…"
 
 
+def name_of(kind):
+    """Returns the name of a class, with its module if that is not obvious."""
+    try:
+        module = str(kind.__module__)
+        return short(kind.__name__ if module in ("builtins", "__main__") else module + "." + kind.__qualname__, MAX_REPR)
+    except Exception:
+        return "<a class without a name>"
+
+
 class Variables:
     """Describes the user's variables, so that those of two forks can be compared."""
 
@@ -23,18 +32,22 @@ class Variables:
         self.host = host
 
     def all(self):
-        found = []
-        for name in sorted(n for n in self.host.names if isinstance(n, str)):
+        found, left, missing = [], MAX_FRAME // 2, object()
+        for name in sorted(n for n in list(self.host.names) if isinstance(n, str)):
             if name.startswith("_") or name in self.host.own:
                 continue
-            if len(found) == MAX_VARIABLES:
+            value = self.host.names.get(name, missing)
+            if value is missing:
+                continue  # a thread of the user's has removed it
+            one = self.describe(name, value)
+            left -= len(json.dumps(one))
+            if left < 0 or len(found) == MAX_VARIABLES:
                 break
-            found.append(self.describe(name, self.host.names[name]))
+            found.append(one)
         return found
 
     def describe(self, name, value):
-        kind = type(value)
-        out = {"name": short(name, MAX_REPR), "type": kind.__name__ if kind.__module__ in ("builtins", "__main__") else kind.__module__ + "." + kind.__qualname__}
+        out = {"name": short(name, MAX_REPR), "type": name_of(type(value))}
         digest = Digest()
         try:
             out["size"] = size_of(value)

@@ -1,0 +1,129 @@
+package interp_test
+
+import (
+	"bytes"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/internal/interp"
+)
+
+// TestPythonIsOld has the programs read as the oldest Python would, with whatever
+// Python there is.
+func TestPythonIsOld(t *testing.T) {
+	program, _ := interp.ProgramOf(interp.Python)
+	for _, path := range interpreters(t, interp.Python) {
+		cmd := exec.Command(path, "-c", "import ast, sys; ast.parse(sys.stdin.read(), feature_version=(3, 8))")
+		cmd.Stdin = bytes.NewReader(program.Text)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", path, err, out)
+		}
+	}
+}
+
+// TestPythonAwkwardValues has cells whose values say something unusual of
+// themselves. None may end the interpreter.
+func TestPythonAwkwardValues(t *testing.T) {
+	each(t, interp.Python, func(h *host) {
+		h.want("class Says:\n    def __init__(self, text): self.text = text\n    def __repr__(self): return 'plain'\n    def _repr_mimebundle_(self, **_): return {'text/plain': self.text}", "")
+		for _, code := range []string{"Says(object())", "Says(None)", "Says(b'bytes')", "Says(float('nan'))", "Says({'a': 1})"} {
+			if a := h.cell(code); a.Error != nil || a.result() != "plain" || len(a.results) != 1 {
+				t.Errorf("%s: %+v %s", code, a.Done, a.results)
+			}
+		}
+		h.want("Says('said')", "said")
+		if a := h.cell("Says('x' * (20 << 20))"); a.Error != nil || len(a.result()) > 2<<20 || len(a.results) != 1 {
+			t.Errorf("%+v: a result of %d bytes, and %d shown", a.Error, len(a.result()), len(a.results))
+		}
+		long := "raise type('E' * (10 << 20), (Exception,), {})"
+		if a := h.cell(long); a.Error == nil || !strings.HasPrefix(a.Error.Name, "EEE") || len(a.Error.Name) > 2000 {
+			t.Errorf("%s: an error with a name of %d bytes", long, len(a.Error.Name))
+		}
+		h.want("1", "1")
+	})
+}
+
+// TestPythonThreads has threads of the user show things, make variables and be there
+// when the cell is interrupted.
+func TestPythonThreads(t *testing.T) {
+	each(t, interp.Python, func(h *host) {
+		a := h.cell(`
+import threading
+def several(n, size):
+    for _ in range(n): display(('%d' % size) * size)
+threads = [threading.Thread(target=several, args=(20, 3000 + i)) for i in range(4)]
+[t.start() for t in threads]
+several(20, 2000)
+[t.join() for t in threads]; None`)
+		if len(a.results) != 100 || a.Error != nil {
+			t.Errorf("%d results, %+v", len(a.results), a.Error)
+		}
+		// Any thread may get the signal: the interpreter's own does not block it then.
+		h.want("stop = threading.Event()\nthreading.Thread(target=stop.wait).start()", "")
+		for range 2 {
+			h.interruptShowing()
+		}
+		h.want("def churn():\n    n = 0\n    while not stop.is_set():\n        n += 1; globals()['name%d' % (n % 500)] = n; globals().pop('name%d' % ((n + 250) % 500), None)\nchurning = threading.Thread(target=churn); churning.start()", "")
+		for range 8 {
+			if _, ok := h.variables()["stop"]; !ok {
+				t.Error("a variable is missing")
+			}
+		}
+		h.want("stop.set(); churning.join(); 2", "2")
+	})
+}
+
+// interruptShowing interrupts a cell that shows things all the time.
+func (h *host) interruptShowing() {
+	h.t.Helper()
+	h.begin(interp.KindCell, "while True: display('x' * 100000)")
+	if kind, _, _ := h.frame(); kind != interp.KindResult {
+		h.t.Fatalf("a frame of kind %c", kind)
+	}
+	h.signal()
+	if a := h.end(); a.Error == nil || a.Error.Name != "KeyboardInterrupt" {
+		h.t.Errorf("%+v", a.Done)
+	}
+}
+
+// TestNodeAwkwardValues is TestPythonAwkwardValues.
+func TestNodeAwkwardValues(t *testing.T) {
+	each(t, interp.Node, func(h *host) {
+		h.want("class Says { constructor(text) { this.text = text; } _repr_mimebundle_() { return { 'text/plain': this.text }; } [Symbol.for('nodejs.util.inspect.custom')]() { return 'plain'; } }; undefined", "")
+		for _, code := range []string{"new Says(10n)", "new Says({ a: 1 })", "new Says(() => 1)", "new Says(null)", "new Says(Buffer.from('x'))"} {
+			if a := h.cell(code); a.Error != nil || a.result() != "plain" || len(a.results) != 1 {
+				t.Errorf("%s: %+v %s", code, a.Done, a.results)
+			}
+		}
+		h.want("new Says('said')", "said")
+		if a := h.cell("new Says('x'.repeat(20 << 20))"); a.Error != nil || len(a.result()) > 2<<20 || len(a.results) != 1 {
+			t.Errorf("%+v: a result of %d bytes, and %d shown", a.Error, len(a.result()), len(a.results))
+		}
+		for _, code := range []string{
+			"const e = new Error('m'); e.name = 'E'.repeat(10 << 20); throw e",
+			"throw Object.assign(new Error('m'), { name: Symbol('n') })",
+			"throw Object.defineProperty(new Error('m'), 'name', { get() { throw 1 } })",
+			"throw Object.defineProperty(new Error('m'), 'message', { get() { throw 1 } })",
+			"throw Object.assign(new Error('m'), { message: { toString: null } })",
+			"throw Object.defineProperty(new Error('m'), 'stack', { get() { throw 1 } })",
+			"throw new Proxy({}, { getPrototypeOf() { throw 1 } })",
+			"throw null", "throw undefined", "throw Object.create(null)",
+		} {
+			if a := h.cell(code); a.Error == nil || len(a.Error.Name) > 2000 {
+				t.Errorf("%s: %+v", code, a.Done)
+			}
+		}
+		for _, code := range []string{
+			"new Proxy({}, { get() { throw 1 }, getPrototypeOf() { throw 2 }, ownKeys() { throw 3 } })",
+			"Object.create(null)", "({ get _repr_html_() { throw 1 } })", "({ toJSON() { throw 1 } })", "({ toJSON() { return 10n } })",
+			"Object.defineProperty([], 'length', { writable: false })",
+		} {
+			if a := h.cell(code); a.Error != nil && a.Error.Name == "" {
+				t.Errorf("%s: %+v", code, a.Done)
+			}
+		}
+		h.want("1", "1")
+		h.variables()
+	})
+}
