@@ -87,8 +87,11 @@ func (c *Client) WriteFile(ctx context.Context, ref string, req sandbox.WriteReq
 	q.flag("append", req.Append)
 	q.flag("parents", req.Parents)
 	header := http.Header{}
-	if req.IfMatch != "" {
-		header.Set("If-Match", `"`+req.IfMatch+`"`)
+	for _, tag := range req.IfMatch {
+		if tag != sandbox.AnyETag {
+			tag = `"` + tag + `"`
+		}
+		header.Add("If-Match", tag)
 	}
 	if req.New {
 		header.Set("If-None-Match", "*")

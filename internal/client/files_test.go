@@ -29,14 +29,14 @@ func TestFiles(t *testing.T) {
 		t.Fatalf("written: %+v, %v", info, err)
 	}
 	_, err = c.WriteFile(ctx, "base", sandbox.WriteRequest{FileRef: at(odd), New: true}, strings.NewReader("x"))
-	if sandbox.CodeOf(err) != sandbox.CodeConflict {
+	if sandbox.CodeOf(err) != sandbox.CodeChanged {
 		t.Errorf("a file that exists: %v", err)
 	}
-	_, err = c.WriteFile(ctx, "base", sandbox.WriteRequest{FileRef: at(odd), IfMatch: "other"}, strings.NewReader("x"))
-	if sandbox.CodeOf(err) != sandbox.CodeConflict {
+	_, err = c.WriteFile(ctx, "base", sandbox.WriteRequest{FileRef: at(odd), IfMatch: []string{"other", "else"}}, strings.NewReader("x"))
+	if sandbox.CodeOf(err) != sandbox.CodeChanged {
 		t.Errorf("another version: %v", err)
 	}
-	if _, err = c.WriteFile(ctx, "base", sandbox.WriteRequest{FileRef: at(odd), IfMatch: info.ETag, Append: true}, strings.NewReader(" more")); err != nil {
+	if _, err = c.WriteFile(ctx, "base", sandbox.WriteRequest{FileRef: at(odd), IfMatch: []string{info.ETag}, Append: true}, strings.NewReader(" more")); err != nil {
 		t.Error(err)
 	}
 	r, size, err := c.ReadFile(ctx, "base", at(odd))

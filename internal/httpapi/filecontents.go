@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -28,10 +29,10 @@ type readInput struct {
 type writeInput struct {
 	FileInput
 	ModeInput
-	Atomic      bool   `query:"atomic" doc:"write beside the file and replace it when all has arrived"`
-	Append      bool   `query:"append" doc:"add to the end"`
-	Parents     bool   `query:"parents" doc:"make missing directories above it"`
-	IfMatch     string `header:"If-Match" doc:"ETag that the file must have"`
+	Atomic  bool `query:"atomic" doc:"write beside the file and replace it when all has arrived"`
+	Append  bool `query:"append" doc:"add to the end"`
+	Parents bool `query:"parents" doc:"make missing directories above it"`
+	ConditionInput
 	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"the file must not exist"`
 }
 
@@ -64,7 +65,7 @@ func (a *API) routeContents(files string, onFile func(method, path, id, summary 
 		contents(bytesOf(octets)), checkRead, a.readFile)
 	registerStream(a, onFile(http.MethodHead, files, "head-file", "Describe the contents of a regular file", unsatisfiable),
 		contents(nil), checkRead, a.readFile)
-	registerStream(a, withBody(onFile(http.MethodPut, files, "write-file", "Write a regular file", statusNoStorage), octets),
+	registerStream(a, withBody(onFile(http.MethodPut, files, "write-file", "Write a regular file", statusNoStorage, http.StatusPreconditionFailed, statusUnsupported), octets),
 		response(http.StatusOK, jsonContent(a, sandbox.FileInfo{})), func(in *writeInput) error { return validSandbox(in.ID) }, a.writeFile)
 	registerStream(a, onFile(http.MethodGet, files+"/archive", "read-archive", "Read a file or directory as an archive"),
 		response(http.StatusOK, bytesOf(tarType)), func(in *FileInput) error { return validSandbox(in.ID) }, a.readArchive)
@@ -82,6 +83,9 @@ func (a *API) readFile(w http.ResponseWriter, r *http.Request, in *readInput) {
 	}
 	defer f.Close()
 	info := f.Info()
+	if r.Method == http.MethodHead {
+		r.Header.Del("Range") // it is defined for GET only
+	}
 	h := w.Header()
 	h.Set("Content-Type", octets)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -154,10 +158,18 @@ func upload(w http.ResponseWriter, r *http.Request) (body io.Reader, done func()
 }
 
 func (a *API) writeFile(w http.ResponseWriter, r *http.Request, in *writeInput) {
+	tags, err := in.tags()
+	if err == nil {
+		err = wholeFile(r.Header)
+	}
+	if err != nil {
+		a.writeProblem(w, r, err)
+		return
+	}
 	body, done := upload(w, r)
 	info, err := a.svc.WriteFile(r.Context(), in.ID, sandbox.WriteRequest{
 		FileRef: in.file(), Mode: in.mode(), Atomic: in.Atomic, Append: in.Append, Parents: in.Parents,
-		IfMatch: parseETag(in.IfMatch), New: in.IfNoneMatch != "",
+		IfMatch: tags, New: in.IfNoneMatch != "",
 	}, body)
 	done()
 	if err != nil {
@@ -166,6 +178,18 @@ func (a *API) writeFile(w http.ResponseWriter, r *http.Request, in *writeInput) 
 	}
 	w.Header().Set("ETag", quoteETag(info.ETag))
 	writeJSON(w, http.StatusOK, "application/json", info)
+}
+
+// wholeFile refuses a body that is a part of a file, or not its contents as they are:
+// it would take the place of the whole.
+func wholeFile(h http.Header) error {
+	if part := h.Get("Content-Range"); part != "" {
+		return sandbox.Invalid("Content-Range", "files are written whole, or with append to their end, and not in parts such as %q", part)
+	}
+	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return httpwire.NewStatusProblem(http.StatusUnsupportedMediaType, "a file is sent as it is, not with the coding %q", coding)
+	}
+	return nil
 }
 
 func (a *API) writeArchive(w http.ResponseWriter, r *http.Request, in *extractInput) {

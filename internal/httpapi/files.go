@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -59,6 +58,7 @@ type moveInput struct {
 
 type removeInput struct {
 	FileInput
+	ConditionInput
 	Recursive bool `query:"recursive" doc:"a directory with all below it"`
 }
 
@@ -112,7 +112,7 @@ func (a *API) routeFiles() {
 			mode := ModeInput{in.Mode}
 			return a.changeFile(ctx, in.ID, sandbox.FileChange{FileRef: in.file(), Action: sandbox.FileChmod, Mode: mode.mode(), Recursive: in.Recursive})
 		})
-	register(a, onFile(http.MethodDelete, files, "remove-file", "Remove a file or directory"), a.removeFile)
+	register(a, onFile(http.MethodDelete, files, "remove-file", "Remove a file or directory", http.StatusPreconditionFailed), a.removeFile)
 	register(a, onFile(http.MethodGet, files+"/list", "list-files", "List a directory, in the order of names; what is below a directory follows it"), a.listFiles)
 	register(a, onFile(http.MethodGet, files+"/search", "search-files", "Search below a directory, by name, by content, or both"), a.searchFiles)
 
@@ -141,7 +141,10 @@ func (a *API) changeFile(ctx context.Context, ref string, c sandbox.FileChange) 
 }
 
 func (a *API) removeFile(ctx context.Context, in *removeInput) (*struct{}, error) {
-	_, err := a.changeFile(ctx, in.ID, sandbox.FileChange{FileRef: in.file(), Action: sandbox.FileRemove, Recursive: in.Recursive})
+	tags, err := in.tags()
+	if err == nil {
+		_, err = a.changeFile(ctx, in.ID, sandbox.FileChange{FileRef: in.file(), Action: sandbox.FileRemove, Recursive: in.Recursive, IfMatch: tags})
+	}
 	return nil, err
 }
 
@@ -186,12 +189,4 @@ func (a *API) watchFiles(w http.ResponseWriter, r *http.Request, in *watchInput)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		a.endEvents(events, r, err)
 	}
-}
-
-// quoteETag makes a header's value of what identifies a version of a file.
-func quoteETag(tag string) string { return `"` + tag + `"` }
-
-// parseETag reads one strong validator; anything else matches no file.
-func parseETag(header string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(header), `"`), `"`)
 }

@@ -72,7 +72,7 @@ func TestFileRequestsThatMakeNoSense(t *testing.T) {
 		{"GET", "/v1/sandboxes/..%2f/files?path=/srv/hello", nil, 400},
 		{"PUT", filesOfA + "?path=/srv/new&mode=8", nil, 400},
 		{"PUT", filesOfA + "?path=/srv/new&mode=77777", nil, 400},
-		{"PUT", filesOfA + "?path=/srv/hello", []string{"If-None-Match", "*"}, 409},
+		{"PUT", filesOfA + "?path=/srv/hello", []string{"If-None-Match", "*"}, 412},
 		{"PUT", filesOfA + "?path=/srv/hello", []string{"If-None-Match", `"v"`}, 400},
 		{"GET", filesOfA + "/list?path=/srv&limit=0", nil, 400},
 		{"GET", filesOfA + "/list?path=/srv&limit=10001", nil, 400},
@@ -90,6 +90,62 @@ func TestFileRequestsThatMakeNoSense(t *testing.T) {
 			continue
 		}
 		a.problem(t)
+	}
+}
+
+// What is written or removed on a condition is done to no other version.
+func TestFileChangesOnConditions(t *testing.T) {
+	files := apitest.NewMemFiles()
+	c := testClient(t, apitest.Serve(t, &apitest.Service{Files: files}))
+	const hello, none = filesOfA + "?path=/srv/hello", filesOfA + "?path=/srv/none"
+	for _, q := range []struct {
+		path, name, value string
+		status            int
+	}{
+		{hello, "If-Match", `"v-6"`, 200},
+		{hello, "If-Match", ` "other" ,,"v-6"`, 200},
+		{hello, "If-Match", "*", 200},
+		{hello, "If-Match", `"v-7"`, 412},
+		{hello, "If-Match", `""`, 412},
+		{hello, "If-Match", `W/"v-6"`, 412}, // the comparison is the strong one
+		{hello, "If-Match", `"*"`, 412},
+		{hello, "If-Match", "", 400},
+		{hello, "If-Match", "v-6", 400},
+		{hello, "If-Match", `"v-6`, 400},
+		{hello, "If-Match", `"v-6" "v-6"`, 400},
+		{hello, "If-Match", `"v-6",*`, 400},
+		{hello, "If-Match", ",", 400},
+		{hello, "If-Unmodified-Since", "Sun, 06 Nov 1994 08:49:37 GMT", 400},
+		{none, "If-Match", "*", 412},
+		{none, "If-Match", `"v-6"`, 412},
+	} {
+		for _, method := range []string{"PUT", "DELETE"} {
+			if method == "DELETE" && q.path == none {
+				continue // to the service of this test it is not found
+			}
+			files.Put("/srv/hello", tar.TypeReg, 0o640, "hello\n")
+			a := ask(t, c, method, q.path, "", q.name, q.value)
+			want := q.status
+			if want == 200 && method == "DELETE" {
+				want = 204
+			}
+			if a.status != want {
+				t.Errorf("%s %s: %q: %d %s", method, q.name, q.value, a.status, a.body)
+			}
+			if kept := ask(t, c, "GET", hello, "").body == "hello\n"; q.status != 200 && !kept {
+				t.Errorf("%s %s: %q: it was done", method, q.name, q.value)
+			}
+		}
+	}
+	// A part is not taken for the whole, nor what was packed for what is in it.
+	files.Put("/srv/hello", tar.TypeReg, 0o640, "hello\n")
+	for header, status := range map[[2]string]int{{"Content-Range", "bytes 2-5/6"}: 400, {"Content-Encoding", "gzip"}: 415, {"Content-Encoding", "identity"}: 200} {
+		if a := ask(t, c, "PUT", hello, "part", header[0], header[1]); a.status != status {
+			t.Errorf("%s: %d %s", header, a.status, a.body)
+		}
+	}
+	if a := ask(t, c, "HEAD", hello, "", "Range", "bytes=0-1"); a.status != 200 || a.header.Get("Content-Length") != "4" {
+		t.Errorf("HEAD of a range: %d %v", a.status, a.header)
 	}
 }
 

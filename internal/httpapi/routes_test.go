@@ -343,7 +343,7 @@ func TestEveryCodeHasItsStatus(t *testing.T) {
 		return nil, fmt.Errorf("look up: %w", sandbox.Errorf(code, "no luck"))
 	}}))
 	for _, code = range []sandbox.Code{
-		sandbox.CodeInvalid, sandbox.CodeNotFound, sandbox.CodeNameTaken, sandbox.CodeConflict, sandbox.CodeWrongState, sandbox.CodeLimit,
+		sandbox.CodeInvalid, sandbox.CodeNotFound, sandbox.CodeNameTaken, sandbox.CodeConflict, sandbox.CodeWrongState, sandbox.CodeChanged, sandbox.CodeLimit,
 		sandbox.CodeNoMemory, sandbox.CodeNoSpace, sandbox.CodeIsolation, sandbox.CodeTimeout, sandbox.CodeCanceled, sandbox.CodeSandboxDied,
 		sandbox.CodeHostile, sandbox.CodeCorrupt, sandbox.CodeUnavailable, sandbox.CodeUnsupported, sandbox.CodeInternal, sandbox.CodeNoCommand, sandbox.CodeNotExecutable,
 	} {

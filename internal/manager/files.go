@@ -118,7 +118,7 @@ func (m *Manager) ChangeFile(ctx context.Context, ref string, c sandbox.FileChan
 		return nil, sandbox.Invalid("mode", "a mode is missing")
 	}
 	call := fileCall(verb, c.FileRef)
-	call.To, call.Mode, call.Parents, call.Recursive, call.Keep = []byte(c.To), c.Mode, c.Parents, c.Recursive, c.Keep
+	call.To, call.Mode, call.Parents, call.Recursive, call.Keep, call.IfMatch = []byte(c.To), c.Mode, c.Parents, c.Recursive, c.Keep, c.IfMatch
 	return m.fileInfo(ctx, ref, call)
 }
 

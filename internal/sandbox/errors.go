@@ -35,6 +35,9 @@ const (
 	// A command cannot be started. Their exit codes are those of shells.
 	CodeNoCommand     Code = "command_not_found"
 	CodeNotExecutable Code = "not_executable"
+	// CodeChanged is for a condition of the caller's that does not hold: a file has
+	// another ETag than he said, or is there although he did not expect it.
+	CodeChanged Code = "precondition_failed"
 )
 
 type codeInfo struct {
@@ -73,6 +76,7 @@ var codeTable = map[Code]codeInfo{
 
 	CodeNoCommand:     {400, 127, "Command not found"},
 	CodeNotExecutable: {400, 126, "Not executable"},
+	CodeChanged:       {412, 4, "Precondition failed"},
 }
 
 // HTTPStatus returns the status a problem document of code c carries.

@@ -81,6 +81,9 @@ type FileRef struct {
 	NoFollow bool
 }
 
+// AnyETag stands for the ETag of whatever is there, as in RFC 9110.
+const AnyETag = "*"
+
 // WriteRequest says how a file is written.
 type WriteRequest struct {
 	FileRef
@@ -93,8 +96,9 @@ type WriteRequest struct {
 	Append bool
 	// Parents makes missing directories above the file.
 	Parents bool
-	// IfMatch, if not empty, is the ETag that the file must have.
-	IfMatch string
+	// IfMatch, if not empty, are ETags of which the file must have one; AnyETag is
+	// that of any file.
+	IfMatch []string
 	// New refuses to write to a file that exists.
 	New bool
 }
@@ -125,6 +129,8 @@ type FileChange struct {
 	Recursive bool
 	// Keep refuses to move over something that exists.
 	Keep bool
+	// IfMatch is for remove, and as in a WriteRequest.
+	IfMatch []string
 }
 
 // ListRequest asks for one page of the files below a directory, by path.

@@ -22,27 +22,27 @@ const (
 // File is a call about files. Paths are bytes, because JSON strings cannot carry
 // all of them.
 type File struct {
-	Verb       Verb    `json:"verb"`
-	Path       []byte  `json:"path"`
-	User       string  `json:"user,omitempty"`
-	NoFollow   bool    `json:"no_follow,omitempty"`
-	To         []byte  `json:"to,omitempty"`
-	Mode       *uint32 `json:"mode,omitempty"`
-	Atomic     bool    `json:"atomic,omitempty"`
-	Append     bool    `json:"append,omitempty"`
-	Parents    bool    `json:"parents,omitempty"`
-	New        bool    `json:"new,omitempty"`
-	Keep       bool    `json:"keep,omitempty"`
-	Recursive  bool    `json:"recursive,omitempty"`
-	IfMatch    string  `json:"if_match,omitempty"`
-	Depth      int     `json:"depth,omitempty"`
-	Glob       []byte  `json:"glob,omitempty"`
-	Limit      int     `json:"limit,omitempty"`
-	After      []byte  `json:"after,omitempty"`
-	Text       []byte  `json:"text,omitempty"`
-	Regexp     bool    `json:"regexp,omitempty"`
-	IgnoreCase bool    `json:"ignore_case,omitempty"`
-	DebounceMS int     `json:"debounce_ms,omitempty"`
+	Verb       Verb     `json:"verb"`
+	Path       []byte   `json:"path"`
+	User       string   `json:"user,omitempty"`
+	NoFollow   bool     `json:"no_follow,omitempty"`
+	To         []byte   `json:"to,omitempty"`
+	Mode       *uint32  `json:"mode,omitempty"`
+	Atomic     bool     `json:"atomic,omitempty"`
+	Append     bool     `json:"append,omitempty"`
+	Parents    bool     `json:"parents,omitempty"`
+	New        bool     `json:"new,omitempty"`
+	Keep       bool     `json:"keep,omitempty"`
+	Recursive  bool     `json:"recursive,omitempty"`
+	IfMatch    []string `json:"if_match,omitempty"`
+	Depth      int      `json:"depth,omitempty"`
+	Glob       []byte   `json:"glob,omitempty"`
+	Limit      int      `json:"limit,omitempty"`
+	After      []byte   `json:"after,omitempty"`
+	Text       []byte   `json:"text,omitempty"`
+	Regexp     bool     `json:"regexp,omitempty"`
+	IgnoreCase bool     `json:"ignore_case,omitempty"`
+	DebounceMS int      `json:"debounce_ms,omitempty"`
 }
 
 // Range is the body of a TypeRange packet. As many Data packets follow as the

@@ -98,23 +98,29 @@ func TestFilesAreWrittenAndRead(t *testing.T) {
 			t.Errorf("ETags %q and %q", first.ETag, second.ETag)
 		}
 		stale := w
-		stale.IfMatch = first.ETag
+		stale.IfMatch = []string{first.ETag}
 		_, err := n.m.WriteFile(asOwnerIn(t), ref, stale, strings.NewReader("x"))
-		wantCode(t, err, sandbox.CodeConflict)
+		wantCode(t, err, sandbox.CodeChanged)
 		now, err := n.m.StatFile(asOwnerIn(t), ref, w.FileRef)
 		if err != nil {
 			t.Fatal(err)
 		}
 		fresh := w
-		fresh.IfMatch, fresh.Mode = now.ETag, mode(0o600)
+		fresh.IfMatch, fresh.Mode = []string{first.ETag, now.ETag}, mode(0o600)
 		if got := n.put(ref, fresh, "third"); got.Mode != "0600" {
 			t.Errorf("mode = %s", got.Mode)
 		}
 		only := w
 		only.New = true
 		_, err = n.m.WriteFile(asOwnerIn(t), ref, only, strings.NewReader("x"))
-		wantCode(t, err, sandbox.CodeConflict)
+		wantCode(t, err, sandbox.CodeChanged)
+		wantCode(t, n.change1(ref, sandbox.FileChange{FileRef: w.FileRef, Action: sandbox.FileRemove, IfMatch: stale.IfMatch}), sandbox.CodeChanged)
 		n.mustRead(ref, w.Path, "third")
+		gone := w
+		gone.Path, gone.IfMatch = dir+"/gone", []string{sandbox.AnyETag}
+		_, err = n.m.WriteFile(asOwnerIn(t), ref, gone, strings.NewReader("x"))
+		wantCode(t, err, sandbox.CodeChanged)
+		wantCode(t, n.change1(ref, sandbox.FileChange{FileRef: gone.FileRef, Action: sandbox.FileRemove, IfMatch: gone.IfMatch}), sandbox.CodeChanged)
 		if got := n.list(ref, sandbox.ListRequest{FileRef: at(dir), Limit: 100}); !slices.Equal(got, []string{dir + "/sub", dir + "/sub/file"}) {
 			t.Errorf("%s has %q", dir, got)
 		}

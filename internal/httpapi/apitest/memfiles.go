@@ -118,10 +118,10 @@ func (m *MemFiles) WriteFile(_ context.Context, _ string, req sandbox.WriteReque
 	}
 	name, file, err := m.find(req.FileRef)
 	switch {
+	case err == nil && (req.New || !matches(req.IfMatch, file.info(name))), err != nil && req.IfMatch != nil:
+		return nil, sandbox.Errorf(sandbox.CodeChanged, "%q is there, or is another one", name)
 	case err != nil:
 		name, file = path.Clean(req.Path), memFile{tar.TypeReg, 0o644, ""}
-	case req.New, req.IfMatch != "" && req.IfMatch != file.info(name).ETag:
-		return nil, sandbox.Errorf(sandbox.CodeConflict, "%q is there, or is another one", name)
 	}
 	if req.Mode != nil {
 		file.mode = int64(*req.Mode)
@@ -132,6 +132,10 @@ func (m *MemFiles) WriteFile(_ context.Context, _ string, req sandbox.WriteReque
 	file.data += string(data)
 	m.files[name] = file
 	return file.info(name), nil
+}
+
+func matches(tags []string, f *sandbox.FileInfo) bool {
+	return tags == nil || slices.Contains(tags, sandbox.AnyETag) || slices.Contains(tags, f.ETag)
 }
 
 // ChangeFile implements httpapi.FileService.
@@ -145,6 +149,9 @@ func (m *MemFiles) ChangeFile(_ context.Context, _ string, c sandbox.FileChange)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if !matches(c.IfMatch, file.info(name)) {
+		return nil, sandbox.Errorf(sandbox.CodeChanged, "%q is another one", name)
 	}
 	if c.Mode != nil {
 		file.mode = int64(*c.Mode)

@@ -1,6 +1,8 @@
 package guest
 
 import (
+	"cmp"
+
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
@@ -27,7 +29,7 @@ func (g *Guest) Change(req *wire.File, alive func() error) (*sandbox.FileInfo, e
 		err = o.move(req, name)
 		name = string(req.To)
 	case wire.FileRemove:
-		if err := o.remove(name, req.Recursive, alive); err != nil {
+		if err := o.remove(name, req.IfMatch, req.Recursive, alive); err != nil {
 			return nil, err
 		}
 		return &sandbox.FileInfo{Path: name}, nil
@@ -90,15 +92,15 @@ func (o *fileOp) move(req *wire.File, name string) error {
 }
 
 // remove removes name, and if it is a directory all below it if that is asked
-// for. What vanishes meanwhile is no error.
-func (o *fileOp) remove(name string, recursive bool, alive func() error) error {
+// for. What vanishes meanwhile is no error. tags are as for checkMatch.
+func (o *fileOp) remove(name string, tags []string, recursive bool, alive func() error) error {
 	if err := alive(); err != nil {
 		return err
 	}
 	isDir := false
 	err := o.do(func(root vfs.VirtualDentry) error {
 		st, err := o.stat(root, name, false)
-		if err != nil {
+		if err := cmp.Or(checkMatch(name, tags, &st, err), err); err != nil {
 			return err
 		}
 		if isDir = typeOf(st.Mode) == typeDir; isDir {
@@ -117,7 +119,7 @@ func (o *fileOp) remove(name string, recursive bool, alive func() error) error {
 		for _, n := range names {
 			child, err := below(name, n)
 			if err == nil {
-				err = o.remove(child, true, alive)
+				err = o.remove(child, nil, true, alive)
 			}
 			if err != nil && sandbox.CodeOf(err) != sandbox.CodeNotFound {
 				return err

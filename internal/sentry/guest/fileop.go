@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -148,6 +149,25 @@ func infoOf(name string, st *linux.Statx) *sandbox.FileInfo {
 func regular(name string, st *linux.Statx) error {
 	if t := typeOf(st.Mode); t != typeFile {
 		return sandbox.Errorf(sandbox.CodeUnsupported, "%q is a %s: only regular files have contents that can be read or written here", name, t)
+	}
+	return nil
+}
+
+// checkMatch refuses what was not done to one of the files that the caller has seen.
+// st describes the present one, and err is what came of looking at it.
+func checkMatch(name string, tags []string, st *linux.Statx, err error) error {
+	switch {
+	case len(tags) == 0:
+		return nil
+	case linuxerr.Equals(linuxerr.ENOENT, err):
+		return sandbox.Errorf(sandbox.CodeChanged, "%q does not exist, and was to have an ETag", name)
+	case err != nil:
+		return err
+	case slices.Contains(tags, sandbox.AnyETag):
+		return nil
+	}
+	if tag := infoOf(name, st).ETag; tag == "" || !slices.Contains(tags, tag) {
+		return sandbox.Errorf(sandbox.CodeChanged, "%q has changed: its ETag is another one", name)
 	}
 	return nil
 }

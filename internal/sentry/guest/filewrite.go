@@ -42,9 +42,17 @@ func (g *Guest) CreateFile(req *wire.File) (*FileWriter, error) {
 		}
 	}
 	if err := o.do(w.open); err != nil {
-		return nil, fileError(w.name, err)
+		return nil, w.refused(err)
 	}
 	return w, nil
+}
+
+// refused says why the file is not written.
+func (w *FileWriter) refused(err error) error {
+	if w.req.New && linuxerr.Equals(linuxerr.EEXIST, err) {
+		return sandbox.Errorf(sandbox.CodeChanged, "%q exists, and was to be a new file", w.name)
+	}
+	return fileError(w.name, err)
 }
 
 func (w *FileWriter) open(root vfs.VirtualDentry) error {
@@ -90,19 +98,9 @@ func modeStat(mode uint32) vfs.SetStatOptions {
 	return vfs.SetStatOptions{Stat: linux.Statx{Mask: linux.STATX_MODE, Mode: uint16(mode)}}
 }
 
-// checkMatch compares the file with the one that the caller has seen.
 func (w *FileWriter) checkMatch(root vfs.VirtualDentry) error {
-	if w.req.IfMatch == "" {
-		return nil
-	}
 	st, err := w.op.stat(root, w.name, true)
-	if err != nil {
-		return err
-	}
-	if infoOf(w.name, &st).ETag != w.req.IfMatch {
-		return sandbox.Errorf(sandbox.CodeConflict, "%q has changed: its ETag is another one", w.name)
-	}
-	return nil
+	return checkMatch(w.name, w.req.IfMatch, &st, err)
 }
 
 // openBeside opens a temporary file in the directory of the file, which it will
@@ -192,7 +190,7 @@ func (w *FileWriter) Commit() (*sandbox.FileInfo, error) {
 		info, err = w.op.info(root, w.name, true)
 		return err
 	})
-	return info, fileError(w.name, err)
+	return info, w.refused(err)
 }
 
 func (w *FileWriter) finish(root vfs.VirtualDentry) error {
