@@ -83,9 +83,9 @@ type resizeInput struct {
 
 type outputInput struct {
 	ProcessInput
-	From   int64  `query:"from" minimum:"-1" doc:"sequence number of the first byte that is wanted; -1 for what is written from now on; if absent, where Last-Event-ID says, else the oldest that is kept"`
+	From   int64  `query:"from" minimum:"-1" doc:"sequence number of the first byte that is wanted; -1 for what is written from now on; the oldest that is kept if absent"`
 	Follow bool   `query:"follow" doc:"until the process ends, else what there is"`
-	Last   string `header:"Last-Event-ID" doc:"id of the last event that was received"`
+	Last   string `header:"Last-Event-ID" doc:"instead of from, of a client that comes back: the id of the last event that it received"`
 }
 
 func (a *API) routeProcesses() {
@@ -193,7 +193,7 @@ func (a *API) processes(ctx context.Context, in *processesInput) (*out[httpwire.
 
 // position returns where reading begins.
 func (in *outputInput) position() (int64, error) {
-	if in.From != 0 || in.Last == "" {
+	if in.Last == "" {
 		return in.From, nil
 	}
 	from, err := strconv.ParseInt(in.Last, 10, 64)

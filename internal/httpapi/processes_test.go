@@ -50,7 +50,7 @@ func TestOutput(t *testing.T) {
 		from        int64
 		follow      bool
 	}{
-		{"", "", 0, false}, {"?from=12&follow=true", "", 12, true}, {"?follow=1", "9", 9, true}, {"?from=-1", "9", -1, false},
+		{"", "", 0, false}, {"?from=12&follow=true", "", 12, true}, {"?follow=1", "9", 9, true}, {"?from=-1", "9", 9, false},
 	} {
 		got := ask(t, c, "GET", processPath+"/output"+q.query, "", "Last-Event-ID", q.last)
 		want := "id: 5\nevent: lost\ndata: {\"seq\":3,\"bytes\":2}\n\n" +
