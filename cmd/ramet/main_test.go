@@ -1,16 +1,22 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
 
 	"ramet.dev/ramet/internal/cli"
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/doctor"
+	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -52,12 +58,54 @@ func TestDoctor(t *testing.T) {
 	if jerr := json.Unmarshal(out, &r); jerr != nil || len(r.Findings) == 0 {
 		t.Fatalf("doctor: %v, %v: %s", err, jerr, out)
 	}
+	if name, err := os.Hostname(); err != nil || r.Machine != name {
+		t.Errorf("it looked at %q, this is %q, %v", r.Machine, name, err)
+	}
 	failed := false
 	for _, f := range r.Findings {
+		if f.Name == "daemon" {
+			t.Errorf("nobody pointed it at a daemon: %+v", f)
+		}
 		failed = failed || f.Status == "fail"
 	}
 	if failed != (err != nil) {
 		t.Errorf("exit: %v, failed findings: %t", err, failed)
+	}
+}
+
+// TestDoctorElsewhere points doctor at daemons: it must say of each whether it answers,
+// and that the rest is about this machine.
+func TestDoctorElsewhere(t *testing.T) {
+	ask := func(host string) doctor.Finding {
+		return probeDaemon(context.Background(), cli.HookOptions{Host: host, Reach: func(ctx context.Context) (*client.Client, httpwire.Health, error) {
+			c, err := client.New(host)
+			if err != nil {
+				return nil, httpwire.Health{}, err
+			}
+			h, err := c.Health(ctx)
+			return c, h, err
+		}})
+	}
+	serve := func(err error) string {
+		return "unix:" + apitest.Serve(t, &apitest.Service{ListFunc: func(context.Context, sandbox.ListFilter) ([]sandbox.Sandbox, error) { return nil, err }})
+	}
+	there := serve(nil)
+	if f := ask(there); f.Status != doctor.StatusOK || !strings.HasPrefix(f.Detail, there+": version ") {
+		t.Errorf("a daemon: %+v", f)
+	}
+	if f := ask(serve(sandbox.Errorf(sandbox.CodeUnknownUser, "the token is not valid"))); f.Status != doctor.StatusFail || !strings.Contains(f.Detail, "token is not valid") || f.Remedy == "" {
+		t.Errorf("a token that is not valid: %+v", f)
+	}
+	if f := ask("unix:" + filepath.Join(t.TempDir(), "socket")); f.Status != doctor.StatusFail || f.Remedy == "" {
+		t.Errorf("no daemon: %+v", f)
+	}
+
+	cmd := ramet(t, "doctor")
+	cmd.Env = append(cmd.Env, "RAMET_HOST="+there)
+	out, _ := cmd.Output() // whether this machine is fit is not the question
+	first, rest, _ := strings.Cut(string(out), "\n")
+	if !strings.HasPrefix(first, "checks of this machine, ") || !strings.Contains(first, there) || !strings.HasPrefix(strings.Join(strings.Fields(rest), " "), "ok daemon "+there) {
+		t.Errorf("doctor:\n%s", out)
 	}
 }
 

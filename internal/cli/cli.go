@@ -59,6 +59,10 @@ type HookOptions struct {
 	JSON   bool
 	Args   []string
 	Stderr io.Writer
+	// Host is the daemon that --host or its variable names, empty for the user's own,
+	// and Reach connects to it. A Hook with a client has that daemon's already.
+	Host  string
+	Reach func(context.Context) (*client.Client, httpwire.Health, error)
 }
 
 // Stdio are the standard streams of a command.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -37,25 +38,22 @@ func (r *remote) flags(f *pflag.FlagSet) {
 	r.keyOption = f.Lookup("idempotency-key")
 }
 
+// address returns where to connect, empty for the user's own daemon.
+func (r *remote) address() string { return cmp.Or(r.host, os.Getenv(envHost)) }
+
 // config returns where to connect, with an empty address for the user's own daemon.
 func (r *remote) config() (cfg client.Config, err error) {
-	or := func(option, variable string) string {
-		if option != "" {
-			return option
-		}
-		return os.Getenv(variable)
-	}
-	cfg.Address, cfg.IdempotencyKey = or(r.host, envHost), r.key
+	cfg.Address, cfg.IdempotencyKey = r.address(), r.key
 	if r.keyOption.Changed && r.key == "" { // as of a variable that is not set
 		return cfg, sandbox.Invalid("idempotency-key", "an empty key would not keep this from being done twice")
 	}
-	if file := or(r.caFile, envCA); file != "" {
+	if file := cmp.Or(r.caFile, os.Getenv(envCA)); file != "" {
 		if cfg.CA, err = os.ReadFile(file); err != nil {
 			return cfg, sandbox.Invalid("ca", "%v", err)
 		}
 	}
 	cfg.Token = os.Getenv(envToken)
-	if file := or(r.tokenFile, envTokenFile); file != "" && (r.tokenFile != "" || cfg.Token == "") {
+	if file := cmp.Or(r.tokenFile, os.Getenv(envTokenFile)); file != "" && (r.tokenFile != "" || cfg.Token == "") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return cfg, sandbox.Invalid("token-file", "%v", err)

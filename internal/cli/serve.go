@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/httpwire"
 )
 
 // Version says which build this is.
@@ -78,7 +79,10 @@ func (a *app) addHooks(root *cobra.Command) {
 
 func (a *app) hookCommand(use, short string, hook *Hook, daemon bool) *cobra.Command {
 	run := func(ctx context.Context, c *client.Client, args []string) error {
-		return hook.Run(ctx, c, a.Out, HookOptions{JSON: a.json, Args: args, Stderr: a.Err})
+		opts := HookOptions{JSON: a.json, Args: args, Stderr: a.Err}
+		opts.Host = a.remote.address()
+		opts.Reach = func(ctx context.Context) (*client.Client, httpwire.Health, error) { return a.reach(ctx, false) }
+		return hook.Run(ctx, c, a.Out, opts)
 	}
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: a.connected(run)}
 	if !daemon {
