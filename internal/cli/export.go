@@ -88,7 +88,7 @@ func (a *app) exportFile(ctx context.Context, c *client.Client, ref string, req 
 // export writes to w, shows how far that is and returns how much it was.
 func (a *app) export(ctx context.Context, c *client.Client, ref string, req sandbox.ExportRequest, w io.Writer) (int64, error) {
 	p := a.newProgress(ctx)
-	out := &countWriter{w: w, progress: p, details: isTerminal(a.Err)}
+	out := &countWriter{w: w, progress: p}
 	out.report() // it may take a while until there is something
 	err := c.Export(ctx, ref, req, out)
 	p.end(err == nil)
@@ -103,7 +103,6 @@ type countWriter struct {
 	w        io.Writer
 	n        int64
 	progress progress
-	details  bool // show how much, as nobody knows of how much
 }
 
 // Write implements io.Writer.
@@ -115,11 +114,7 @@ func (c *countWriter) Write(p []byte) (int, error) {
 }
 
 func (c *countWriter) report() {
-	now := sandbox.Progress{Phase: "export", Done: c.n}
-	if c.details {
-		now.Detail = byteSize(c.n)
-	}
-	c.progress.update(now)
+	c.progress.update(sandbox.Progress{Phase: "export", Done: c.n, Detail: byteSize(c.n)}) // nobody knows of how much
 }
 
 func (a *app) commitCommand() *cobra.Command {

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"sync/atomic"
 
 	"github.com/vbauerster/mpb/v8"
@@ -20,42 +18,19 @@ type progress interface {
 	end(ok bool)
 }
 
-// newProgress returns bars on a terminal, lines elsewhere, and nothing beside
-// JSON.
+// newProgress returns bars on a terminal, and nothing elsewhere or beside JSON: whoever
+// keeps what a command says wants its result.
 func (a *app) newProgress(ctx context.Context) progress {
-	switch {
-	case a.json:
+	if a.json || !isTerminal(a.Err) {
 		return noProgress{}
-	case isTerminal(a.Err):
-		return &barProgress{bars: mpb.NewWithContext(ctx, mpb.WithOutput(a.Err), mpb.WithWidth(barWidth))}
 	}
-	return &lineProgress{w: a.Err, seen: map[string]bool{}}
+	return &barProgress{bars: mpb.NewWithContext(ctx, mpb.WithOutput(a.Err), mpb.WithWidth(barWidth))}
 }
 
 type noProgress struct{}
 
 func (noProgress) update(sandbox.Progress) {}
 func (noProgress) end(bool)                {}
-
-// lineProgress prints a line for each phase and each detail of it, once: things that
-// are done at the same time take turns in what is reported.
-type lineProgress struct {
-	w    io.Writer
-	seen map[string]bool
-}
-
-func (l *lineProgress) update(p sandbox.Progress) {
-	text := p.Phase
-	if p.Detail != "" {
-		text += ": " + p.Detail
-	}
-	if !l.seen[text] {
-		l.seen[text] = true
-		fmt.Fprintln(l.w, printable(text))
-	}
-}
-
-func (l *lineProgress) end(bool) {}
 
 // barProgress has one bar for each phase.
 type barProgress struct {
