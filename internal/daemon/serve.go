@@ -28,7 +28,9 @@ const (
 	idleTimeout = 2 * time.Minute
 )
 
-var errEnding = errors.New("the daemon is ending")
+// errEnding is what requests end with that are given up. Its code is the one by
+// which who is attached to a process knows to come back to the next daemon.
+var errEnding = sandbox.Errorf(sandbox.CodeUnavailable, "the daemon is ending")
 
 // NewService builds what a daemon serves. ctx lives until the daemon has
 // drained; then the Closer, which may be nil, is closed.
