@@ -158,6 +158,24 @@ func TestPythonSeed(t *testing.T) {
 	})
 }
 
+// numpy.random is the same generator as random: with one seed for both, one of
+// their numbers tells the other.
+func TestPythonSeedsDiffer(t *testing.T) {
+	each(t, interp.Python, func(h *host) {
+		h.want(`
+import random, sys, types
+numpy = types.ModuleType('numpy')
+numpy.random = types.ModuleType('numpy.random')
+numpy.random.seed = lambda words: globals().update(seed=sum(w << 32 * i for i, w in enumerate(words)))
+sys.modules.update({'numpy': numpy, 'numpy.random': numpy.random})`, "")
+		h.begin(interp.KindSeed, strings.Repeat("0123456789abcdef", 4))
+		if d := h.end().Done; len(d.Reseeded) < 2 || len(d.Failed) > 0 {
+			t.Errorf("%+v", d)
+		}
+		h.want("seed > 1 << 64, random.getstate() == random.Random(seed).getstate()", "(True, False)")
+	})
+}
+
 func TestPythonVariables(t *testing.T) {
 	each(t, interp.Python, func(h *host) {
 		h.want(`

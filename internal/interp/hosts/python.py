@@ -412,6 +412,9 @@ def flush():
 
 def reseed(seed):
     """Reseeds the generators that are loaded: a fork has those of its siblings."""
+    # Each has a part of its own: random and numpy.random are the same algorithm, and
+    # would draw the same numbers from the same seed.
+    words = [seed >> (32 * i) & 0xFFFFFFFF for i in range(8)]
     done, failed = [], []
 
     def attempt(name, action):
@@ -422,14 +425,13 @@ def reseed(seed):
             failed.append("%s: %s" % (name, short(str(e), MAX_REPR)))
 
     if "random" in sys.modules:
-        attempt("random", lambda: sys.modules["random"].seed(seed))
+        attempt("random", lambda: sys.modules["random"].seed(seed >> 160))
     np = sys.modules.get("numpy")
     if np is not None and "numpy.random" in sys.modules:
-        words = [seed >> (32 * i) & 0xFFFFFFFF for i in range(8)]
-        attempt("numpy.random", lambda: np.random.seed(words))
+        attempt("numpy.random", lambda: np.random.seed(words[2:5]))
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "manual_seed"):
-        attempt("torch", lambda: torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF))
+        attempt("torch", lambda: torch.manual_seed(words[0] | (words[1] & 0x7FFFFFFF) << 32))
     if "_ssl" in sys.modules:
         attempt("ssl", lambda: sys.modules["_ssl"].RAND_add(os.urandom(48), 48.0))
     return {"reseeded": done, "failed": failed}
