@@ -142,13 +142,18 @@ func isContainerArchive(a archive) bool {
 // archiveName matches what programs put first in archives of container images.
 var archiveName = regexp.MustCompile(`^(\./)?(blobs(/.*)?|oci-layout|index\.json|manifest\.json|repositories|(sha256:)?[0-9a-f]{64}(/.*|\.json|\.tar|\.tar\.gz)?)$`)
 
-// mayBeContainerArchive looks at the first name in a tar without consuming it.
+// mayBeContainerArchive looks at the first name in a tar without consuming it. That
+// of the directory itself, which tar -C DIR . begins with, says nothing.
 func mayBeContainerArchive(r *bufio.Reader) bool {
 	head, err := r.Peek(min(64<<10, r.Size()))
 	if err != nil && err != io.EOF {
 		return false // the next read reports it
 	}
-	h, err := tar.NewReader(bytes.NewReader(head)).Next()
+	in := tar.NewReader(bytes.NewReader(head))
+	h, err := in.Next()
+	if err == nil && path.Clean(h.Name) == "." {
+		h, err = in.Next()
+	}
 	return err == nil && archiveName.MatchString(strings.TrimSuffix(h.Name, "/"))
 }
 

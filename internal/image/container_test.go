@@ -104,6 +104,23 @@ func writeLayout(t *testing.T, images ...v1.Image) string {
 	return dir
 }
 
+// dotted has all names of a tar begin with "./", as tar -C DIR . does it.
+func dotted(t *testing.T, data []byte) []byte {
+	t.Helper()
+	entries := []entry{dirEntry("./")}
+	in := tar.NewReader(bytes.NewReader(data))
+	for {
+		h, err := in.Next()
+		if err == io.EOF {
+			return makeTar(t, entries...)
+		}
+		check(t, err)
+		content, err := io.ReadAll(in)
+		check(t, err)
+		entries = append(entries, entry{name: "./" + h.Name, content: string(content), Header: *h})
+	}
+}
+
 // tarOf packs a directory.
 func tarOf(t *testing.T, dir string) []byte {
 	t.Helper()
@@ -132,7 +149,7 @@ func TestImportContainerImages(t *testing.T) {
 	oci := writeLayout(t, img)
 	save := dockerSave(t, map[string]v1.Image{"test/image:v0": img})
 	inputs := map[string][]byte{
-		"oci": tarOf(t, oci), "oci.gz": compress(t, "gzip", tarOf(t, oci)),
+		"oci": tarOf(t, oci), "oci.gz": compress(t, "gzip", tarOf(t, oci)), "oci of .": dotted(t, tarOf(t, oci)),
 		"save": save, "save.zst": compress(t, "zstd", save), "legacy": legacySave(t, testLayers(t)),
 	}
 	digests := map[string]bool{}
