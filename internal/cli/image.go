@@ -38,9 +38,9 @@ func (a *app) imageBuild() *cobra.Command {
 }
 
 func (a *app) imageImport() *cobra.Command {
-	var name string
+	var name, choice string
 	cmd := &cobra.Command{
-		Use: "import [NAME] PATH", Short: "Make an image of a directory, a tar, a docker-save or OCI archive, or an OCI layout", Args: cobra.RangeArgs(1, 2),
+		Use: "import [NAME] PATH [--select NAME:TAG]", Short: "Make an image of a directory, a tar, a docker-save or OCI archive, or an OCI layout", Args: cobra.RangeArgs(1, 2),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			path, err := filepath.Abs(args[len(args)-1])
 			if err != nil {
@@ -55,10 +55,11 @@ func (a *app) imageImport() *cobra.Command {
 			if name == "" {
 				name = imageName(path)
 			}
-			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: name, Path: path})
+			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: name, Path: path, Select: choice})
 		}),
 	}
 	nameVar(cmd.Flags(), &name, "name of the image (default: from the path)")
+	cmd.Flags().StringVar(&choice, "select", "", "which image, of an archive that holds several")
 	return cmd
 }
 

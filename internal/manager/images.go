@@ -148,6 +148,9 @@ func (m *Manager) CreateImage(ctx context.Context, req sandbox.ImageRequest, pro
 	if given != 1 {
 		return nil, sandbox.Invalid("build", "exactly one of build, path and ref must be given")
 	}
+	if req.Select != "" && req.Path == "" {
+		return nil, sandbox.Invalid("select", "only what is imported from a path can hold several images")
+	}
 	caller := access.From(ctx)
 	if err := caller.MayMakeTree("images"); err != nil {
 		return nil, err
@@ -173,6 +176,7 @@ func (m *Manager) CreateImage(ctx context.Context, req sandbox.ImageRequest, pro
 		if !filepath.IsAbs(req.Path) {
 			return nil, sandbox.Invalid("path", "%q is not an absolute path", req.Path)
 		}
+		opt.Select = req.Select
 		img, err = images.ImportPath(ctx, req.Path, opt)
 	default:
 		if _, err := image.ParseName("name", req.Name); err != nil {

@@ -350,7 +350,9 @@ type ImageRequest struct {
 	Name  string      `json:"name" doc:"name to give the image"`
 	Build *ImageBuild `json:"build,omitempty" doc:"make it from a distribution's packages"`
 	Path  string      `json:"path,omitempty" doc:"absolute path on the daemon's host: directory, tar, docker-save or OCI archive, OCI layout"`
-	Ref   string      `json:"ref,omitempty" doc:"reference in a registry"`
+	// Select is for archives and layouts that hold several images.
+	Select string `json:"select,omitempty" doc:"which image of those in the archive or layout at path, as name:tag, where there are several"`
+	Ref    string `json:"ref,omitempty" doc:"reference in a registry"`
 }
 
 // ImageBuild says what an image is built of.

@@ -250,6 +250,10 @@ func TestBadRequests(t *testing.T) {
 			_, err := n.m.CreateImage(ctx, sandbox.ImageRequest{Name: "x", Path: "/", Ref: "x"}, func(sandbox.Progress) {})
 			return err
 		},
+		"an image selected of a registry's": func() error {
+			_, err := n.m.CreateImage(ctx, sandbox.ImageRequest{Name: "x", Ref: "x", Select: "y"}, func(sandbox.Progress) {})
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) { wantCode(t, run(), sandbox.CodeInvalid) })
 	}
