@@ -21,7 +21,9 @@ const (
 	kidID  = "sbx_bbbbbbbbbbbbbbbb"
 	newID  = "sbx_cccccccccccccccc"
 	snapID = "snap_aaaaaaaaaaaaaaaa"
-	imgID  = "img_aaaaaaaaaaaaaaaa"
+	// ownSnapID was taken by a sandbox by itself, which calls it good.
+	ownSnapID = "snap_bbbbbbbbbbbbbbbb"
+	imgID     = "img_aaaaaaaaaaaaaaaa"
 )
 
 var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -153,8 +155,17 @@ func fakeService() *apitest.Service {
 			}
 			return &out, nil
 		},
-		SnapshotsFunc: func(context.Context) ([]sandbox.Snapshot, error) { return []sandbox.Snapshot{*snap}, nil },
+		SnapshotsFunc: func(context.Context) ([]sandbox.Snapshot, error) {
+			own := *snap
+			own.ID, own.Name, own.Label = ownSnapID, "", "good"
+			return []sandbox.Snapshot{*snap, own}, nil
+		},
 		GetSnapshotFunc: func(_ context.Context, ref string) (*sandbox.Snapshot, error) {
+			if ref == ownSnapID {
+				own := *snap
+				own.ID, own.Name, own.Label = ref, "", "good"
+				return &own, nil
+			}
 			if ref != "clean" && ref != snapID {
 				return nil, sandbox.NotFound("snapshot", ref)
 			}

@@ -168,7 +168,7 @@ func selfControl(c *sandbox.SelfControl) string {
 
 func snapshotPairs(s *sandbox.Snapshot) func(io.Writer) error {
 	return pairs(
-		"id", s.ID, "name", s.Name, "state", string(s.State), "reason", s.Reason, "sandbox", s.Sandbox, "parent", s.Parent, "image", s.Image,
+		"id", s.ID, "name", s.Name, "label", s.Label, "state", string(s.State), "reason", s.Reason, "sandbox", s.Sandbox, "parent", s.Parent, "image", s.Image,
 		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339), "on disk", strconv.FormatBool(s.OnDisk),
 		"size", byteSize(s.SizeBytes), "depends on", strings.Join(s.DependsOn, " "), "expires", expiry(s.ExpiresAt), "pause", millis(s.PauseMS), "engine", s.Engine, "metadata", joinPairs(s.Metadata),
 	)

@@ -75,7 +75,7 @@ func (a *app) snapshotsCommand() *cobra.Command {
 				if s.OnDisk {
 					where = byteSize(s.SizeBytes)
 				}
-				rows = append(rows, []string{s.ID, s.Name, string(s.State), s.Sandbox, where, age(s.CreatedAt, time.Now())})
+				rows = append(rows, []string{s.ID, nameOrLabel(&s), string(s.State), s.Sandbox, where, age(s.CreatedAt, time.Now())})
 			}
 			if quiet && !a.json {
 				_, err := io.WriteString(a.Out, ids.String())
@@ -86,6 +86,14 @@ func (a *app) snapshotsCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	return cmd
+}
+
+// nameOrLabel returns what a snapshot is called: by the sandbox alone, in brackets.
+func nameOrLabel(s *sandbox.Snapshot) string {
+	if s.Name == "" && s.Label != "" {
+		return "(" + s.Label + ")"
+	}
+	return s.Name
 }
 
 func (a *app) rollbackCommand() *cobra.Command {

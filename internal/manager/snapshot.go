@@ -48,7 +48,9 @@ type snapshot struct {
 func (s *snapshot) view() sandbox.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.rec.Snapshot
+	v := s.rec.Snapshot
+	v.Label = s.rec.Label
+	return v
 }
 
 // Snapshot freezes a running sandbox and keeps the result: on disk, or in

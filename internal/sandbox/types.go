@@ -199,6 +199,7 @@ type Snapshot struct {
 	ID        string            `json:"id"`
 	Tenant    string            `json:"tenant,omitempty" doc:"whose it is; absent for the default tenant"`
 	Name      string            `json:"name,omitempty"`
+	Label     string            `json:"label,omitempty" doc:"what the sandbox calls it that took it by itself: no name, which it is found by outside"`
 	State     SnapshotState     `json:"state"`
 	Reason    string            `json:"reason,omitempty"`
 	Sandbox   string            `json:"sandbox" doc:"sandbox it was taken of"`

@@ -225,7 +225,7 @@ func TestControlSnapshots(t *testing.T) {
 	if before == nil || before.Name != "good" {
 		t.Fatalf("snapshot %+v", before)
 	}
-	if s, err := n.m.GetSnapshot(ctx, before.ID); err != nil || s.Name != "" || s.OnDisk || s.Sandbox != root.ID {
+	if s, err := n.m.GetSnapshot(ctx, before.ID); err != nil || s.Name != "" || s.Label != "good" || s.OnDisk || s.Sandbox != root.ID {
 		t.Errorf("snapshot %+v, %v", s, err)
 	}
 	kid := n.say("root", `{"op":"fork"}`).Children[0].ID
