@@ -16,7 +16,7 @@ import (
 // childOptions are the options of fork and restore.
 type childOptions struct {
 	count     int
-	prefix    string
+	name      string
 	env, meta []string
 	quiet     bool
 	life      lifecycleOptions
@@ -25,7 +25,7 @@ type childOptions struct {
 func (o *childOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVarP(&o.count, "count", "n", 1, "how many")
-	nameVar(f, &o.prefix, "prefix of the names: P gives P-1, P-2, …")
+	nameVar(f, &o.name, "name; with -n 2 and more P gives P-1, P-2, …")
 	f.StringArrayVarP(&o.env, "env", "e", nil, "variable K=V for commands in them, or K from here; may be repeated")
 	f.StringArrayVar(&o.meta, "meta", nil, "metadata K=V; may be repeated")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print ids only")
@@ -42,7 +42,7 @@ func (a *app) forkCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			req := sandbox.ForkRequest{Count: opts.count, Names: childNames(opts.prefix, opts.count)}
+			req := sandbox.ForkRequest{Count: opts.count, Names: childNames(opts.name, opts.count)}
 			var err error
 			if req.TimeoutMS, err = timeoutMS("timeout", timeout); err != nil {
 				return err
@@ -79,7 +79,7 @@ func (a *app) restoreCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSnapshots),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			req := sandbox.RestoreRequest{Count: opts.count, Names: childNames(opts.prefix, opts.count)}
+			req := sandbox.RestoreRequest{Count: opts.count, Names: childNames(opts.name, opts.count)}
 			var err error
 			if req.Env, err = parseEnv(opts.env); err != nil {
 				return err

@@ -155,14 +155,18 @@ func parseEnv(args []string) (map[string]string, error) {
 	return parsePairs("env", args)
 }
 
-// childNames returns P-1 to P-n, or nothing if there is no prefix.
-func childNames(prefix string, n int) []string {
-	if prefix == "" {
+// childNames returns the name of an only child, P-1 to P-n for several, or nothing if
+// there is no name.
+func childNames(name string, n int) []string {
+	switch {
+	case name == "":
 		return nil
+	case n == 1:
+		return []string{name}
 	}
 	names := make([]string, max(n, 0))
 	for i := range names {
-		names[i] = prefix + "-" + strconv.Itoa(i+1)
+		names[i] = name + "-" + strconv.Itoa(i+1)
 	}
 	return names
 }

@@ -25,6 +25,9 @@ func TestChildNames(t *testing.T) {
 	if got := childNames("p", 2); !slices.Equal(got, []string{"p-1", "p-2"}) {
 		t.Errorf("childNames = %v", got)
 	}
+	if got := childNames("p", 1); !slices.Equal(got, []string{"p"}) {
+		t.Errorf("childNames of one = %v", got)
+	}
 	if got := childNames("", 2); got != nil {
 		t.Errorf("childNames without a prefix = %v", got)
 	}
