@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"sync"
 	"time"
 
 	"ramet.dev/ramet/internal/sandbox"
@@ -42,7 +43,7 @@ func (s *server) file(g *guest.Guest, c *wire.Conn, req *wire.File) (any, error)
 	case wire.FileArchive:
 		return struct{}{}, g.Archive(req, alive, packetWriter{c, wire.TypeData})
 	case wire.FileExtract:
-		return g.Extract(req, &packetReader{c: c})
+		return g.Extract(req, alive, &packetReader{c: c})
 	case wire.FileWatch:
 		return nil, watch(g, c, req, alive)
 	}
@@ -178,7 +179,10 @@ func watch(g *guest.Guest, c *wire.Conn, req *wire.File, alive func() error) err
 	defer w.Close()
 	send := make(chan *sandbox.FileEvents)
 	sent := make(chan error, 1)
-	go func() {
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer close(send)
+	sending.Go(func() {
 		var err error
 		for events := range send {
 			if err == nil {
@@ -186,8 +190,7 @@ func watch(g *guest.Guest, c *wire.Conn, req *wire.File, alive func() error) err
 			}
 			sent <- err
 		}
-	}()
-	defer close(send)
+	})
 	send <- &sandbox.FileEvents{Ready: true, Changes: []sandbox.FileEvent{}}
 	busy := true
 	check := time.NewTicker(hangUpCheck)

@@ -35,13 +35,14 @@ const (
 // Nobody has checked the archive. Its names are looked up beneath the directory
 // (openat2's RESOLVE_BENEATH), so that neither dots nor links lead out of it,
 // those that were there before included; how much it makes is bounded by the
-// limit of the disk, as for everybody in the sandbox.
-func (g *Guest) Extract(req *wire.File, from io.Reader) (*sandbox.ExtractResult, error) {
+// limit of the disk, as for everybody in the sandbox. alive is asked now and then
+// whether to go on: a few bytes can stand for a large file of holes.
+func (g *Guest) Extract(req *wire.File, alive func() error, from io.Reader) (*sandbox.ExtractResult, error) {
 	o, err := g.fileOp(req.User)
 	if err != nil {
 		return nil, err
 	}
-	x := &extractor{op: o, buf: make([]byte, extractBuffer)}
+	x := &extractor{op: o, alive: alive, buf: make([]byte, extractBuffer)}
 	name := string(req.Path)
 	if req.Parents {
 		if err := o.makeParents(name + "/x"); err != nil {
@@ -67,6 +68,7 @@ func (g *Guest) Extract(req *wire.File, from io.Reader) (*sandbox.ExtractResult,
 
 type extractor struct {
 	op     *fileOp
+	alive  func() error
 	dir    *heldFile
 	buf    []byte
 	dirs   madeDirs
@@ -321,6 +323,9 @@ func (x *extractor) makeFile(name string, h *tar.Header, contents io.Reader) err
 		return err
 	}
 	for {
+		if err := x.alive(); err != nil {
+			return err
+		}
 		n, rerr := contents.Read(x.buf)
 		if _, err := w.Write(x.buf[:n]); err != nil {
 			return err

@@ -102,7 +102,7 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 			if err != nil || !req.Rest {
 				g.k.Unpause()
 			} else {
-				g.paused = true
+				g.stands()
 			}
 		}()
 	}

@@ -231,8 +231,14 @@ func (g *Guest) Pause() error {
 		return sandbox.Errorf(sandbox.CodeWrongState, "sandbox is paused already")
 	}
 	g.k.Pause()
-	g.paused = true
+	g.stands()
 	return nil
+}
+
+// stands notes that the guest is paused.
+func (g *Guest) stands() {
+	g.paused = true
+	g.table.clock.stop()
 }
 
 // Resume lets all tasks run after Pause.
@@ -242,6 +248,7 @@ func (g *Guest) Resume() error {
 	if !g.paused {
 		return sandbox.Errorf(sandbox.CodeWrongState, "sandbox is not paused")
 	}
+	g.table.clock.start()
 	g.k.Unpause()
 	g.paused = false
 	return nil

@@ -214,13 +214,14 @@ func (g *Guest) closeEnd(p *process, end **vfs.FileDescription) {
 // watch ends p at its timeouts, and notes its end.
 func (g *Guest) watch(p *process, quiet []chan struct{}) {
 	for running := true; running; {
-		timer, idle := p.nextTimeout()
+		due, idle := p.nextTimeout()
+		timer := p.clock.timer(due)
 		select {
 		case <-p.exited:
 			running = false
 		case <-timer.C:
-			if idle && !p.isIdle() {
-				continue // something was written meanwhile
+			if now, _ := p.nextTimeout(); p.clock.now() < now {
+				continue // something was written meanwhile, or the guest paused
 			}
 			g.noteTimeout(p, idle)
 			g.kill(p)
@@ -240,26 +241,20 @@ func (g *Guest) watch(p *process, quiet []chan struct{}) {
 // forever is longer than anything runs.
 const forever = 100 * 365 * 24 * gotime.Hour
 
-// nextTimeout returns a timer for the timeout that comes first, and whether that
-// is the idle one.
-func (p *process) nextTimeout() (timer *gotime.Timer, idle bool) {
-	wait := forever
-	if !p.deadline.IsZero() {
-		wait = gotime.Until(p.deadline)
+// nextTimeout returns when the timeout is, on p's clock, that comes first, and
+// whether that is the idle one.
+func (p *process) nextTimeout() (due gotime.Duration, idle bool) {
+	due = forever
+	if p.deadline > 0 {
+		due = p.deadline
 	}
 	if p.idle > 0 {
-		if w := p.untilIdle(); w < wait {
-			wait, idle = w, true
+		if at := gotime.Duration(p.active.Load() + p.idle); at < due {
+			due, idle = at, true
 		}
 	}
-	return gotime.NewTimer(wait), idle
+	return due, idle
 }
-
-func (p *process) untilIdle() gotime.Duration {
-	return gotime.Until(gotime.Unix(0, p.active.Load()).Add(gotime.Duration(p.idle)))
-}
-
-func (p *process) isIdle() bool { return p.untilIdle() <= 0 }
 
 func (g *Guest) noteTimeout(p *process, idle bool) {
 	g.io.RLock()

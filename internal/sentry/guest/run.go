@@ -197,8 +197,10 @@ func (g *Guest) beginRun(in *interpreter, r *run, kind interp.Kind, payload []by
 // him.
 func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, timeout gotime.Duration, gone <-chan struct{}) (timedOut bool) {
 	var late, hopeless, again <-chan gotime.Time
+	clock := &g.table.clock
+	due, killed := clock.now()+timeout, gotime.Duration(0)
 	if timeout > 0 {
-		t := gotime.NewTimer(timeout)
+		t := clock.timer(due)
 		defer t.Stop()
 		late = t.C
 	}
@@ -220,8 +222,13 @@ func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, timeout gotime
 		case <-r.done:
 			return timedOut
 		case <-late:
+			if clock.now() < due {
+				late = clock.timer(due).C // the guest paused
+				continue
+			}
 			timedOut, late = true, nil
-			hopeless = gotime.After(interruptPatience)
+			killed = clock.now() + interruptPatience
+			hopeless = clock.timer(killed).C
 			interrupt()
 		case <-gone:
 			gone = nil
@@ -238,6 +245,10 @@ func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, timeout gotime
 			again = gotime.After(interruptAgain)
 			g.interrupt(in, r)
 		case <-hopeless:
+			if clock.now() < killed {
+				hopeless = clock.timer(killed).C
+				continue
+			}
 			hopeless = gotime.After(interruptPatience)
 			if r.unreadFor() > interruptPatience/2 {
 				r.cut()

@@ -43,6 +43,8 @@ type table struct {
 	detached []string
 
 	kept atomic.Int64 // bytes in all rings; not saved
+
+	clock awake // not saved
 }
 
 func newTable() *table { return &table{} }
@@ -69,8 +71,9 @@ type process struct {
 	forgotten  bool // likewise
 
 	inherited bool
-	deadline  gotime.Time  // zero for none
-	active    atomic.Int64 // when something was last written or read, as started is
+	clock     *awake
+	deadline  gotime.Duration // on clock, 0 for none
+	active    atomic.Int64    // when something was last written or read, on clock
 	out       *ring
 	input     chan struct{} // held by who writes
 	exited    chan struct{} // closed when the process has exited
@@ -82,14 +85,15 @@ func (p *process) ready(t *table) {
 	p.out = newRing(&t.kept, p.keep)
 	p.input = make(chan struct{}, 1)
 	p.exited, p.done = make(chan struct{}), make(chan struct{})
+	p.clock = &t.clock
 	p.touch()
 	if p.left > 0 {
-		p.deadline = gotime.Now().Add(gotime.Duration(p.left))
+		p.deadline = p.clock.now() + gotime.Duration(p.left)
 	}
 }
 
 // touch notes that something was written or read.
-func (p *process) touch() { p.active.Store(gotime.Now().UnixNano()) }
+func (p *process) touch() { p.active.Store(int64(p.clock.now())) }
 
 // add enters a process that is about to run, in the place that makeRoom has made.
 // One that has ended and had the same number is forgotten.
@@ -201,8 +205,8 @@ func (t *table) freeze() []snapfile.Output {
 	defer t.mu.Unlock()
 	var outs []snapfile.Output
 	for _, p := range t.list {
-		if !p.deadline.IsZero() {
-			p.left = max(1, int64(gotime.Until(p.deadline)))
+		if p.deadline > 0 {
+			p.left = max(1, int64(p.deadline-p.clock.now()))
 		}
 		out := p.out.freeze()
 		out.PID = p.pid
