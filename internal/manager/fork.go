@@ -334,7 +334,8 @@ func (b *batch) load(ctx context.Context, i int, f *freeze, files []*os.File, ho
 	if _, err := s.Call(ctx, call, &loaded, files...); err != nil {
 		return err
 	}
-	d.rec.Sandbox.Identity.Hooks, d.rec.Sandbox.Identity.Reseeded = loaded.Hooks, loaded.Reseeded
+	id := &d.rec.Sandbox.Identity
+	id.Hooks, id.Reseeded, id.Unwritten = loaded.Hooks, loaded.Reseeded, loaded.Unwritten
 	d.rec.Freeze = f.id
 	b.boxes[i] = &box{id: d.rec.Sandbox.ID, rec: d.rec, sentry: s, freeze: f}
 	b.boxes[i].fresh.Store(true)

@@ -58,6 +58,7 @@ type Identity struct {
 	MachineID string       `json:"machine_id"`
 	Hooks     []HookResult `json:"hooks,omitempty" doc:"outcome of each hook in /etc/ramet/fork.d"`
 	Reseeded  []Reseed     `json:"reseeded,omitempty" doc:"the random generators of each inherited context"`
+	Unwritten []string     `json:"unwritten,omitempty" doc:"files in it that should say who it is and cannot be written, with the reason"`
 }
 
 // HookResult is the outcome of one fork hook.

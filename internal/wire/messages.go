@@ -161,6 +161,8 @@ func (t *Timed) Spent() []Stage { return t.Stages }
 type Loaded struct {
 	Hooks    []sandbox.HookResult `json:"hooks,omitempty"`
 	Reseeded []sandbox.Reseed     `json:"reseeded,omitempty"`
+	// Unwritten are the files that should say who the sandbox is and do not.
+	Unwritten []string `json:"unwritten,omitempty"`
 	Timed
 }
 

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"archive/tar"
 	"fmt"
 	"strings"
 	"testing"
@@ -184,4 +185,42 @@ func TestHookHangs(t *testing.T) {
 		t.Errorf("hooks are %+v", hooks)
 	}
 	eventually(t, "processes of the hook", func() error { return n.noProcesses(child.ID) })
+}
+
+// TestIdentityInTheWay has a directory and a link to nowhere where a sandbox is told
+// who it is. It must be possible to fork and to wake it all the same.
+func TestIdentityInTheWay(t *testing.T) {
+	ctx := asOwnerIn(t)
+	n := newNode(t)
+	n.create("box")
+	for _, c := range []sandbox.FileChange{
+		{FileRef: at("/etc/machine-id"), Action: sandbox.FileRemove},
+		{FileRef: at("/etc/machine-id"), Action: sandbox.FileMkdir},
+	} {
+		if err := n.change1("box", c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := n.m.WriteArchive(ctx, "box", at("/etc"), false, tarOf(t, &tar.Header{Typeflag: tar.TypeSymlink, Name: "hostname", Linkname: "/nowhere/at/all"})); err != nil {
+		t.Fatal(err)
+	}
+	child := n.fork("box", 1)[0]
+	if u := child.Identity.Unwritten; len(u) != 1 || !strings.HasPrefix(u[0], "/etc/machine-id: ") {
+		t.Errorf("not written are %q", u)
+	}
+	n.mustRead(child.ID, "/etc/hostname", child.Identity.Hostname+"\n")
+	if _, err := n.m.Hibernate(ctx, "box"); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.guest("box", "say", "awake"); got != "awake\n" {
+		t.Errorf("woken, it says %q", got)
+	}
+	// A child cannot be told that it is another one now, which promotion would need.
+	_, err := n.m.Promote(ctx, child.ID)
+	wantCode(t, err, sandbox.CodeUnsupported)
+	for ref, host := range map[string]string{"box": "box", child.ID: child.Identity.Hostname} {
+		if got := n.guest(ref, "say", "env:HOSTNAME", "file:/etc/hostname"); got != host+"\n"+host+"\n" {
+			t.Errorf("%s says that it is %q", ref, got)
+		}
+	}
 }

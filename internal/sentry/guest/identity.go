@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
@@ -36,12 +37,23 @@ func (g *Guest) Identify(id wire.Common) error {
 	if g.paused {
 		return errPaused
 	}
+	old := g.id
 	g.id = id
-	return g.becomeSelf()
+	unwritten, err := g.becomeSelf()
+	if err == nil && len(unwritten) > 0 {
+		err = errUnwritten(unwritten)
+	}
+	if err != nil {
+		g.id = old
+		_, _ = g.becomeSelf() // as far as possible: err says what is wrong
+	}
+	return err
 }
 
-// becomeSelf writes g.id to where the guest sees it.
-func (g *Guest) becomeSelf() error {
+// becomeSelf writes g.id to where the guest sees it, but for files that the guest does
+// not let be written: it returns those, with the reason. It must not keep itself from
+// being forked, and least of all from being woken.
+func (g *Guest) becomeSelf() (unwritten []string, err error) {
 	ctx := g.rootContext()
 	for _, t := range g.k.TaskSet().Root.Tasks() {
 		if uts := t.UTSNamespace(); uts != nil {
@@ -52,21 +64,26 @@ func (g *Guest) becomeSelf() error {
 	return g.writeIdentity(ctx)
 }
 
-// writeIdentity writes the files that tell a sandbox who it is.
-func (g *Guest) writeIdentity(ctx context.Context) error {
+func errUnwritten(files []string) error {
+	return sandbox.Errorf(sandbox.CodeUnsupported, "the files that tell a sandbox who it is cannot be written: %s", strings.Join(files, ", "))
+}
+
+// writeIdentity writes the files that tell a sandbox who it is. It returns those that
+// cannot be written, with the reason.
+func (g *Guest) writeIdentity(ctx context.Context) (unwritten []string, err error) {
 	for _, f := range []struct{ path, text string }{
 		{"/etc/hostname", g.id.Hostname + "\n"},
 		{"/etc/machine-id", g.id.MachineID + "\n"},
 	} {
 		err := g.writeFile(ctx, f.path, f.text)
 		if linuxerr.Equals(linuxerr.ENOSPC, err) {
-			return sandbox.Errorf(sandbox.CodeNoSpace, "write the sandbox's %s: the disk is full, or its limit reached", f.path)
+			return nil, sandbox.Errorf(sandbox.CodeNoSpace, "write the sandbox's %s: the disk is full, or its limit reached", f.path)
 		}
 		if err != nil {
-			return fmt.Errorf("write %s: %w", f.path, err)
+			unwritten = append(unwritten, f.path+": "+err.Error())
 		}
 	}
-	return nil
+	return unwritten, nil
 }
 
 func (g *Guest) writeFile(ctx context.Context, name, text string) error {
@@ -79,10 +96,12 @@ func (g *Guest) writeFile(ctx context.Context, name, text string) error {
 	if err := makeDir(ctx, g.k, creds, root, path.Dir(name), 0o755); err != nil {
 		return err
 	}
-	file, err := g.k.VFS().OpenAt(ctx, creds, pathAt(root, name), &vfs.OpenOptions{
-		// It may be a pipe, and nothing would end the wait for its reader.
-		Flags: linux.O_WRONLY | linux.O_CREAT | linux.O_NONBLOCK, Mode: 0o644,
-	})
+	// It may be a pipe, and nothing would end the wait for its reader.
+	opts := &vfs.OpenOptions{Flags: linux.O_WRONLY | linux.O_CREAT | linux.O_NONBLOCK, Mode: 0o644}
+	file, err := g.k.VFS().OpenAt(ctx, creds, pathAt(root, name), opts)
+	if err != nil && g.k.VFS().UnlinkAt(ctx, creds, at(root, name)) == nil { // a link to nowhere, or such a pipe
+		file, err = g.k.VFS().OpenAt(ctx, creds, pathAt(root, name), opts)
+	}
 	if err != nil {
 		return err
 	}

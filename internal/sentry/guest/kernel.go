@@ -172,7 +172,11 @@ func (g *Guest) start(command *os.File) error {
 	if err := g.createInit(mns, creds); err != nil {
 		return err
 	}
-	if err := g.writeIdentity(ctx); err != nil {
+	unwritten, err := g.writeIdentity(ctx)
+	if err == nil && len(unwritten) > 0 {
+		err = errUnwritten(unwritten)
+	}
+	if err != nil {
 		return err
 	}
 	if command != nil {

@@ -76,7 +76,8 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	}
 	g.dropInherited()
 	st.mark("mount")
-	if err := g.becomeSelf(); err != nil {
+	unwritten, err := g.becomeSelf()
+	if err != nil {
 		return nil, nil, err
 	}
 	st.mark("identity")
@@ -87,7 +88,7 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	if g.control != nil {
 		g.serveSocket()
 	}
-	out := &wire.Loaded{Reseeded: g.attendContexts()}
+	out := &wire.Loaded{Unwritten: unwritten, Reseeded: g.attendContexts()}
 	st.mark("seed")
 	if req.RunHooks {
 		if out.Hooks, err = g.runHooks(); err != nil {
