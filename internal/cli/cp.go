@@ -207,8 +207,14 @@ func (cp *copying) upload(ctx context.Context, name string, dst place) error {
 		stat = os.Stat
 	}
 	info, err := stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return sandbox.NotFound("file or directory", name)
+	}
 	if err != nil {
 		return localError(err)
+	}
+	if info.Mode()&(fs.ModeSocket|fs.ModeDevice) != 0 {
+		return notCopied(name, "socket or device")
 	}
 	target, err := cp.target(ctx, dst)
 	if err != nil {
@@ -278,6 +284,11 @@ func (cp *copying) download(ctx context.Context, src place, name string) error {
 	if err != nil {
 		return err
 	}
+	switch info.Type {
+	case "file", "dir", "symlink":
+	default:
+		return notCopied(src.path, info.Type)
+	}
 	st, err := os.Stat(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return localError(err)
@@ -310,6 +321,11 @@ func (cp *copying) download(ctx context.Context, src place, name string) error {
 		fmt.Fprintf(cp.Err, "ramet: warning: %s is not copied: it is a pipe or device\n", printable(s))
 	}
 	return err
+}
+
+// notCopied refuses to copy name itself; below a directory, such a file is left out.
+func notCopied(name, kind string) error {
+	return sandbox.Errorf(sandbox.CodeUnsupported, "%q is not copied: it is a %s", name, kind)
 }
 
 // downloadFile writes beside the file and replaces it when all has arrived.

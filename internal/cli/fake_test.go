@@ -277,7 +277,7 @@ func fakeFork(ctx context.Context, ref string, req sandbox.ForkRequest) (*sandbo
 		sb.Env, sb.Metadata = req.Env, req.Metadata
 		child := &sandbox.Identity{SandboxID: id, ForkIndex: i}
 		if strings.HasPrefix(name, "hooked") {
-			child.Hooks = []sandbox.HookResult{{Name: "10-fine", Output: "fine\n"}, {Name: "20-seed", ExitCode: 3, Output: "first\nno \x1bseed\n"}, {Name: "30-last", ExitCode: 1}}
+			child.Hooks = []sandbox.HookResult{{Name: "10-fine", Output: "fine\n"}, {Name: "20-seed", ExitCode: 3, Output: "first\nno \x1bseed\n"}, {Name: "30-last", ExitCode: 1}, {Name: "40-hangs", ExitCode: 137, TimedOut: true, DurationMS: 10_003}}
 		}
 		res.Children = append(res.Children, sandbox.Child{Sandbox: sb, ReadyMS: 40, Identity: child})
 	}

@@ -161,6 +161,9 @@ func failedHooks(id *sandbox.Identity) string {
 			continue
 		}
 		text := fmt.Sprintf("hook %s: exit code %d", h.Name, h.ExitCode)
+		if h.TimedOut {
+			text = fmt.Sprintf("hook %s: killed after %.0f s", h.Name, h.DurationMS/1000)
+		}
 		out := strings.TrimSpace(h.Output)
 		if last := out[strings.LastIndexByte(out, '\n')+1:]; last != "" {
 			text += ": " + last

@@ -116,7 +116,7 @@ func (a *app) forward(ctx context.Context, c *client.Client, ref string, forward
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.Address)
 		if err != nil {
 			cancel()
-			return fmt.Errorf("listen: %w", err)
+			return err // says by itself that it was to listen, and where
 		}
 		f.listener, f.Address = l, l.Addr().String()
 		defer context.AfterFunc(ctx, func() { l.Close() })()

@@ -386,7 +386,7 @@ func TestBuildRefuses(t *testing.T) {
 		}, want{new(*DependencyError), sandbox.CodeNotFound, "package nowhere (>= 3) wanted by libshell, wanted by shell"}},
 		{"no sources", func(a *fakeArchive, _ *Options) {
 			a.hostFile("etc/apt/sources.list.d/test.sources", "Types: deb\nEnabled: no\nURIs: "+a.url+"\nSuites: test\nComponents: main\n")
-		}, want{new(*NoSourcesError), sandbox.CodeUnsupported, "options Mirror and Suite"}},
+		}, want{new(*NoSourcesError), sandbox.CodeUnsupported, "or ask for the release that is in one"}},
 		{"bad mirror", func(_ *fakeArchive, o *Options) { o.Mirror = "ftp://u:secret@example.org" },
 			want{new(*sandbox.Error), sandbox.CodeInvalid, "mirror"}},
 		{"bad include", func(_ *fakeArchive, o *Options) { o.Include = []string{"a;b"} },

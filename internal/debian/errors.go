@@ -25,7 +25,7 @@ func (e *NoSourcesError) Error() string {
 		where = "looked in " + strings.Join(e.Searched, ", ")
 	}
 	return what + ": " + where +
-		"; add one to /etc/apt/sources.list.d/debian.sources, or set the options Mirror and Suite"
+		"; add one to /etc/apt/sources.list.d/debian.sources, or ask for the release that is in one"
 }
 
 // SignatureError says that a release file is not signed by a trusted key.

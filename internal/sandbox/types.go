@@ -65,6 +65,7 @@ type Identity struct {
 type HookResult struct {
 	Name       string  `json:"name"`
 	ExitCode   int     `json:"exit_code"`
+	TimedOut   bool    `json:"timed_out,omitempty" doc:"it was killed after 10 s"`
 	Output     string  `json:"output,omitempty" doc:"stdout and stderr, at most 4 KiB"`
 	DurationMS float64 `json:"duration_ms"`
 }

@@ -21,6 +21,7 @@ import (
 func TestExecOutcomes(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
+	n.guest("box", "write", "/srv/script", "#!/no/such/interpreter\n", "755")
 	guest := func(args ...string) sandbox.ExecRequest {
 		return sandbox.ExecRequest{Argv: append([]string{"guest"}, args...)}
 	}
@@ -38,9 +39,10 @@ func TestExecOutcomes(t *testing.T) {
 		"terminated":     {req: guest("kill", "15"), code: 143, signal: "SIGTERM"},
 		"no command":     {req: sandbox.ExecRequest{Argv: []string{"nosuch"}}, code: 127, stderr: "nosuch"},
 		"no such path":   {req: sandbox.ExecRequest{Argv: []string{"/bin/nosuch"}}, code: 127, stderr: "nosuch"},
-		"not executable": {req: sandbox.ExecRequest{Argv: []string{"/srv/text"}}, code: 126, stderr: "/srv/text"},
+		"not executable": {req: sandbox.ExecRequest{Argv: []string{"/srv/text"}}, code: 126, stderr: "ramet: /srv/text: permission denied\n"},
 		"a directory":    {req: sandbox.ExecRequest{Argv: []string{"/srv"}}, code: 126, stderr: "/srv"},
 		"no program":     {req: sandbox.ExecRequest{Argv: []string{"/srv/broken"}}, code: 126, stderr: "/srv/broken"},
+		"no interpreter": {req: sandbox.ExecRequest{Argv: []string{"/srv/script"}}, code: 126, stderr: "ramet: /srv/script: the interpreter that the file asks for is not there\n"},
 		"no shell":       {req: sandbox.ExecRequest{Shell: "true"}, code: 127, stderr: "/bin/sh"},
 		"no input":       {req: guest("cat"), stdout: ""},
 		"input":          {req: guest("cat"), stdin: "some input", stdout: "some input"},

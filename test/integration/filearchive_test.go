@@ -145,6 +145,11 @@ func TestHostileArchives(t *testing.T) {
 		_, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv"), false, strings.NewReader(bad))
 		wantCode(t, err, sandbox.CodeInvalid)
 	}
+	cut := &io.LimitedReader{R: tarOf(t, reg("cut")), N: 512 + 2}
+	_, err = n.m.WriteArchive(asOwnerIn(t), ref, at("/srv"), false, cut)
+	if wantCode(t, err, sandbox.CodeInvalid); !strings.Contains(err.Error(), "ends too early") {
+		t.Errorf("an archive that was cut off: %v", err)
+	}
 	for _, f := range []string{"/evil", "/etc/evil", "/srv/evil"} {
 		_, err := n.m.StatFile(asOwnerIn(t), ref, at(f))
 		wantCode(t, err, sandbox.CodeNotFound)

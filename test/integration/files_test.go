@@ -369,6 +369,9 @@ func TestFilesAreListed(t *testing.T) {
 	}
 	_, err = n.m.SearchFiles(asOwnerIn(t), ref, sandbox.SearchRequest{FileRef: at("/srv"), Text: "(", Regexp: true, Limit: 1})
 	wantCode(t, err, sandbox.CodeInvalid)
+	if f := sandbox.AsError(err).Field; f != "content" { // as the interface calls it
+		t.Errorf("a broken expression is an error of the field %q", f)
+	}
 }
 
 // TestForkWhileFilesAreOpen forks a sandbox in the middle of an upload, a

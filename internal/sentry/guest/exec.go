@@ -174,10 +174,20 @@ func (g *Guest) create(req *wire.Exec, keep int64) (*process, error) {
 	tg, pid, err := g.k.CreateProcess(*args)
 	if err != nil {
 		g.abandon(p)
-		return nil, &startError{exitNotExecutable, fmt.Sprintf("%s: %v", req.Argv[0], err)}
+		return nil, &startError{exitNotExecutable, req.Argv[0] + ": " + loadFailure(args.Filename, err)}
 	}
 	p.tg, p.pid = tg, int32(pid)
 	return p, nil
+}
+
+// loadFailure says why a file that is there could not be executed. The kernel gives
+// its reasons as text only.
+func loadFailure(filename string, err error) string {
+	reason := strings.TrimPrefix(err.Error(), "failed to load "+filename+": ")
+	if reason == linuxerr.ENOENT.Error() {
+		return "the interpreter that the file asks for is not there"
+	}
+	return reason
 }
 
 // processArgs returns the arguments of a new process but for its descriptors and

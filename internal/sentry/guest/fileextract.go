@@ -152,6 +152,9 @@ func archiveError(err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return sandbox.Errorf(sandbox.CodeInvalid, "read archive: it ends too early: what it had before is there")
+	}
 	return sandbox.Errorf(sandbox.CodeInvalid, "read archive: %w: it must be an uncompressed tar", err)
 }
 

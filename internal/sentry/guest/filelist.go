@@ -161,7 +161,7 @@ func finder(req *wire.File) (func([]byte) bool, error) {
 	}
 	re, err := regexp.Compile(expr)
 	if err != nil {
-		return nil, sandbox.Invalid("text", "not a regular expression: %w", err)
+		return nil, sandbox.Invalid("content", "not a regular expression: %w", err)
 	}
 	return re.Match, nil
 }

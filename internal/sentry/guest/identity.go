@@ -142,7 +142,7 @@ func (g *Guest) runHooks() ([]sandbox.HookResult, error) {
 			return nil, fmt.Errorf("run fork hook %s: %w", name, err)
 		}
 		results = append(results, sandbox.HookResult{
-			Name: name, ExitCode: exited.Code, Output: out.String(), DurationMS: exited.DurationMS,
+			Name: name, ExitCode: exited.Code, TimedOut: exited.TimedOut, Output: out.String(), DurationMS: exited.DurationMS,
 		})
 	}
 	return results, nil
