@@ -99,7 +99,7 @@ func nameOrLabel(s *sandbox.Snapshot) string {
 func (a *app) rollbackCommand() *cobra.Command {
 	var step int
 	cmd := &cobra.Command{
-		Use: "rollback SBX SNAP|--step N", Short: "Return a sandbox to a snapshot of it, or to a step of its timeline; it keeps its id",
+		Use: "rollback SBX SNAP|--step=N", Short: "Return a sandbox to a snapshot of it, or to a step of its timeline; it keeps its id",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("step") {
 				return cobra.ExactArgs(1)(cmd, args)

@@ -12,7 +12,7 @@ import (
 
 func (a *app) tagCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "tag SBX K=V… K-…", Short: "Set metadata of a sandbox, and remove that of keys with a dash behind them",
+		Use: "tag SBX K=V…|K-…", Short: "Set metadata of a sandbox, and remove that of keys with a dash behind them",
 		Args: cobra.MinimumNArgs(2), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			change, err := parseTags(args[1:])

@@ -76,7 +76,7 @@ func argumentError(cmd *cobra.Command, given int, err error) error {
 		if len(missing) > 1 {
 			verb = " are missing"
 		}
-		return errors.New(strings.Join(missing, " and ") + verb)
+		return errors.New(strings.ReplaceAll(strings.Join(missing, " and "), "|", " or ") + verb)
 	case given > most:
 		return fmt.Errorf("%d arguments are too many: it takes %s", given, strings.Join(needed, " and "))
 	}

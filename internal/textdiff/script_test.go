@@ -12,6 +12,20 @@ import (
 )
 
 // TestUnified compares with what diff -u prints.
+// A name cannot end the line of a header, and so cannot look like a change.
+func TestUnifiedQuotesNames(t *testing.T) {
+	a, b := []string{"x\n"}, []string{"y\n"}
+	edits, err := Script(t.Context(), a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := Unified("/o \xc3\xa9", "/new\n@@ \"\\", edits, a, b)
+	want := "--- a/o \xc3\xa9\n+++ \"b/new\\012@@ \\\"\\\\\"\n@@ -1 +1 @@\n-x\n+y\n"
+	if got != want {
+		t.Errorf("%q, not %q", got, want)
+	}
+}
+
 func TestUnified(t *testing.T) {
 	many := strings.Repeat("x\n", 10)
 	for name, c := range map[string]struct{ a, b, want string }{

@@ -15,7 +15,7 @@ func Unified(oldPath, path string, edits []Edit, a, b []string) string {
 		return ""
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "--- a%s\n+++ b%s\n", oldPath, path)
+	fmt.Fprintf(&out, "--- %s\n+++ %s\n", quoted("a"+oldPath), quoted("b"+path))
 	for len(edits) > 0 {
 		n := 1
 		for n < len(edits) && edits[n].A0-edits[n-1].A1 <= 2*contextLines {
@@ -25,6 +25,31 @@ func Unified(oldPath, path string, edits []Edit, a, b []string) string {
 		edits = edits[n:]
 	}
 	return out.String()
+}
+
+// quoted returns a path as git and patch have it in a header: as a string of C if it
+// has bytes that would end the line, or look like part of one.
+func quoted(path string) string {
+	special := func(b byte) bool { return b < ' ' || b == 0x7f || b == '"' || b == '\\' }
+	plain := true
+	for i := range len(path) {
+		plain = plain && !special(path[i])
+	}
+	if plain {
+		return path
+	}
+	out := []byte{'"'}
+	for i := range len(path) {
+		switch b := path[i]; {
+		case b == '"' || b == '\\':
+			out = append(out, '\\', b)
+		case special(b):
+			out = fmt.Appendf(out, "\\%03o", b)
+		default:
+			out = append(out, b)
+		}
+	}
+	return string(append(out, '"'))
 }
 
 // writeHunk writes edits as one hunk.
