@@ -312,6 +312,12 @@ func (m *Manager) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error)
 	if err != nil {
 		return nil, err
 	}
+	return m.inspect(ctx, b), nil
+}
+
+// inspect returns all that is known of a sandbox. What it uses is left out where
+// that cannot be read now.
+func (m *Manager) inspect(ctx context.Context, b *box) *sandbox.Sandbox {
 	v := b.view()
 	if v.Lifecycle.IdleTimeout() > 0 {
 		at := b.usedAt(m.clock.Now()).UTC()
@@ -320,7 +326,7 @@ func (m *Manager) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error)
 	if st, err := m.stats(ctx, b); err == nil {
 		v.Memory, v.Disk = &st.Memory, &st.Disk
 	}
-	return &v, nil
+	return &v
 }
 
 // List returns the sandboxes that match, the oldest first.

@@ -75,10 +75,9 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 		m.unreserve(tenant, req.Name)
 		return nil, fmt.Errorf("create sandbox: %w", err)
 	}
-	v := b.view()
 	audit.Of(ctx).Object(b.id)
 	audit.Of(ctx).Set(func(d *sandbox.AuditDetails) { d.Image = img.ID })
-	return &v, nil
+	return m.inspect(ctx, b), nil
 }
 
 // boot starts the draft's sandbox from its image.
@@ -155,7 +154,11 @@ func (m *Manager) createFromSnapshot(ctx context.Context, req sandbox.CreateRequ
 	if e := out.Children[0].Error; e != nil {
 		return nil, e
 	}
-	return out.Children[0].Sandbox, nil
+	made := out.Children[0].Sandbox
+	if sb, err := m.Get(ctx, made.ID); err == nil {
+		return sb, nil
+	}
+	return made, nil // somebody was quick to end it
 }
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

@@ -26,6 +26,26 @@ func (n *node) privateMiB(ref string) float64 {
 	return st.Memory.PrivateMiB
 }
 
+// TestCreateTellsMemory checks that the answer to create has what inspect has.
+func TestCreateTellsMemory(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	snap := n.snapshot("box", sandbox.SnapshotRequest{Memory: true})
+	img, err := n.m.Get(asOwner, "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{img.Image, snap.ID} {
+		sb, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sb.Memory == nil || sb.Disk == nil || sb.Memory.PrivateMiB <= 0 {
+			t.Errorf("created from %s: memory %+v, disk %+v", from, sb.Memory, sb.Disk)
+		}
+	}
+}
+
 // TestMemoryGoesBack checks that pages that a child shares cost nothing, that
 // both sides pay for what they change, and that what was frozen for a child is
 // given back when it is gone.
