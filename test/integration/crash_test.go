@@ -248,15 +248,20 @@ func TestChildSentryDies(t *testing.T) {
 		}()
 		r, err := n.m.Fork(asOwner, "base", sandbox.ForkRequest{Count: 3})
 		<-killed
-		if err != nil {
-			// All or nothing: one that dies at the very end takes all with it.
-			wantCode(t, err, sandbox.CodeSandboxDied)
+		// One that is being killed has no more processes for a moment, and may still
+		// say so.
+		died := func(err error) {
+			if c := sandbox.CodeOf(err); c != sandbox.CodeSandboxDied && c != sandbox.CodeLimit {
+				t.Errorf("error has code %q: %v", c, err)
+			}
 			failed++
+		}
+		if err != nil {
+			died(err) // all or nothing: one that dies at the very end takes all with it
 		} else {
 			for _, c := range r.Children {
 				if c.Error != nil {
-					wantCode(t, c.Error, sandbox.CodeSandboxDied)
-					failed++
+					died(c.Error)
 				}
 			}
 		}

@@ -2,6 +2,7 @@ package cow
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
@@ -17,7 +18,8 @@ import (
 // from their generation's file.
 type Platform struct {
 	platform.Platform
-	mem *Memory
+	mem     *Memory
+	refused atomic.Pointer[error]
 }
 
 // NewPlatform wraps inner, which must be the systrap platform, for mem.
@@ -37,9 +39,18 @@ func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
 		// reach the guest's fork or execve; the kernel takes anything else
 		// for a defect of its own and ends.
 		log.Warningf("New address space: %v", err)
+		p.refused.Store(&err)
 		return nil, linuxerr.EAGAIN
 	}
 	return &addressSpace{AddressSpace: inner, mem: p.mem}, nil
+}
+
+// Refused returns why the host refused an address space last, or nil if it never did.
+func (p *Platform) Refused() error {
+	if err := p.refused.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // NewContext implements platform.Platform.

@@ -160,7 +160,7 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		pgalloc.CtxMemoryFileMap: none,
 	})
 	if err := k.LoadFrom(ctx, bytes.NewReader(snap.State), loader, nil, loopbackConfig{}, b.clocks, &vfs.CompleteRestoreOptions{}, nil); err != nil {
-		return nil, loadError(err, snap.State)
+		return nil, loadError(err, b.plat.Refused(), snap.State)
 	}
 	if err := loader.Wait(); err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "load memory: %w", err)
@@ -194,8 +194,12 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 	return &Guest{k: k, mem: b.mem, disk: disk, id: id, table: inherited, held: open, contexts: interpreters, control: own}, nil
 }
 
-// loadError says what it means that the kernel in state was not loaded.
-func loadError(err error, saved []byte) error {
+// loadError says what it means that the kernel in saved was not loaded. refused is why
+// the host refused a process for it, if it did.
+func loadError(err, refused error, saved []byte) error {
+	if refused != nil { // err is a panic's, of which nothing but a text is left
+		return sandbox.Errorf(sandbox.CodeLimit, "the host refused the sandbox a process, or memory for one: %w", refused)
+	}
 	var incompatible *cpuid.ErrIncompatible
 	if !errors.As(err, &incompatible) {
 		return sandbox.Errorf(sandbox.CodeCorrupt, "load kernel state: %w", err)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/cpuid"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
@@ -26,15 +27,19 @@ func TestOtherProcessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := &kernel.Kernel{}
-	err := loadError(k.LoadFrom(ctx, bytes.NewReader(saved.Bytes()), nil, nil, nil, nil, nil, nil), saved.Bytes())
+	err := loadError(k.LoadFrom(ctx, bytes.NewReader(saved.Bytes()), nil, nil, nil, nil, nil, nil), nil, saved.Bytes())
 	if sandbox.CodeOf(err) != sandbox.CodeUnsupported || !strings.HasSuffix(err.Error(), ": 3dnow, lwp") {
 		t.Errorf("it is refused with code %q: %v", sandbox.CodeOf(err), err)
 	}
 	damaged := saved.Bytes()[:saved.Len()/2]
 	k = &kernel.Kernel{}
-	err = loadError(k.LoadFrom(ctx, bytes.NewReader(damaged), nil, nil, nil, nil, nil, nil), damaged)
+	err = loadError(k.LoadFrom(ctx, bytes.NewReader(damaged), nil, nil, nil, nil, nil, nil), nil, damaged)
 	if sandbox.CodeOf(err) != sandbox.CodeCorrupt {
 		t.Errorf("a damaged state is refused with code %q: %v", sandbox.CodeOf(err), err)
+	}
+	err = loadError(err, unix.ENOMEM, damaged)
+	if sandbox.CodeOf(err) != sandbox.CodeLimit || strings.Contains(err.Error(), "load kernel state") {
+		t.Errorf("without a process it is refused with code %q: %v", sandbox.CodeOf(err), err)
 	}
 }
 
