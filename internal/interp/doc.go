@@ -21,6 +21,7 @@
 //	s  seed: 64 hex digits        d  done: Done with Reseeded and Failed
 //	i  interrupt (Node)           none of its own
 //	                              h  hello, once, at the start: Hello
+//	                              r  rest, before h or d: Rest, if it is another than before
 //
 // Requests are served one after the other. An interrupt is SIGINT to the process
 // group; Node is asked first, and gets the signal if it does not listen. Whatever comes from a guest is bounded here before anybody keeps it.

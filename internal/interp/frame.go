@@ -28,6 +28,7 @@ const (
 	// ends it while it evaluates, but kills it if it comes just after that.
 	KindInterrupt Kind = 'i'
 	KindHello     Kind = 'h'
+	KindRest      Kind = 'r'
 	KindResult    Kind = 'm'
 	KindDone      Kind = 'd'
 )
@@ -96,7 +97,7 @@ func (s *Splitter) parseHead() error {
 		return ErrFrame
 	}
 	switch kind := Kind(h[0]); kind {
-	case KindHello, KindResult, KindDone:
+	case KindHello, KindRest, KindResult, KindDone:
 		s.Kind, s.Run, s.Left = kind, run, int(size)
 		return nil
 	}

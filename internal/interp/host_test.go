@@ -28,7 +28,8 @@ type host struct {
 	run      uint32
 	out      output
 	hello    interp.Hello
-	asks     bool // an interrupt is a request first, see KindInterrupt
+	rest     interp.Rest // as it was said last
+	asks     bool        // an interrupt is a request first, see KindInterrupt
 }
 
 // output collects what the user's code prints.
@@ -147,7 +148,7 @@ func (h *host) write(data []byte) {
 	}
 }
 
-// frame reads one whole answer.
+// frame reads one whole answer, and notes what is said of rest before it.
 func (h *host) frame() (interp.Kind, uint32, []byte) {
 	h.t.Helper()
 	if err := h.answers.SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -161,8 +162,15 @@ func (h *host) frame() (interp.Kind, uint32, []byte) {
 		}
 		if ok {
 			h.unread = rest
-			if payload = append(payload, part.Data...); part.Last {
+			payload = append(payload, part.Data...)
+			if part.Last && part.Kind != interp.KindRest {
 				return part.Kind, part.Run, payload
+			}
+			if part.Last {
+				if h.rest, err = interp.ParseRest(payload); err != nil {
+					h.t.Fatal(err)
+				}
+				payload = nil
 			}
 			continue
 		}

@@ -13,6 +13,15 @@ type Hello struct {
 	PID     int    `json:"pid"`
 }
 
+// Rest is how an interpreter is between two requests.
+type Rest struct {
+	// Alone says that no code of the user's can run in it until the next request: it
+	// has no other threads and no handlers of signals.
+	Alone bool `json:"alone"`
+	// Generators are the random generators that a request for new seeds would find.
+	Generators []string `json:"generators"`
+}
+
 // Error is what ended a cell.
 type Error struct {
 	Name      string `json:"name"`
@@ -61,6 +70,16 @@ func ParseHello(payload []byte) (Hello, error) {
 	}
 	h.Version = clip(h.Version)
 	return h, nil
+}
+
+// ParseRest reads the payload of a KindRest.
+func ParseRest(payload []byte) (Rest, error) {
+	var r Rest
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return r, fmt.Errorf("%w: %w", ErrFrame, err)
+	}
+	r.Generators = clipAll(r.Generators)
+	return r, nil
 }
 
 // ParseDone reads the payload of a KindDone.

@@ -176,6 +176,36 @@ sys.modules.update({'numpy': numpy, 'numpy.random': numpy.random})`, "")
 	})
 }
 
+// TestPythonRest looks at what an interpreter says of itself between cells: a fork
+// leaves one asleep in which nothing of the user's can run.
+func TestPythonRest(t *testing.T) {
+	each(t, interp.Python, func(h *host) {
+		t := h.t
+		for _, c := range []struct {
+			code       string
+			alone      bool
+			generators string
+		}{
+			{"1", true, ""},
+			{"import random", true, "random"},
+			{"import threading\nquit = threading.Event()\nthread = threading.Thread(target=quit.wait)\nthread.start()", false, "random"},
+			{"2", false, "random"},
+			{"quit.set(); thread.join()", true, "random"},
+			{"import signal\nold = signal.signal(signal.SIGALRM, lambda *_: random.random())", false, "random"},
+			{"signal.signal(signal.SIGALRM, old); None", true, "random"},
+			{"signal.signal(signal.SIGUSR1, signal.SIG_IGN); None", true, "random"},
+			{"mine = signal.signal(signal.SIGINT, signal.default_int_handler)", false, "random"},
+			{"signal.signal(signal.SIGINT, mine); None", true, "random"},
+			{"import sys; del sys._current_frames", false, ""},
+		} {
+			h.cell(c.code)
+			if got := strings.Join(h.rest.Generators, " "); h.rest.Alone != c.alone || !strings.HasPrefix(got, c.generators) { // others may be loaded at the start
+				t.Errorf("after %q it is alone: %v, with %q", c.code, h.rest.Alone, got)
+			}
+		}
+	})
+}
+
 func TestPythonVariables(t *testing.T) {
 	each(t, interp.Python, func(h *host) {
 		h.want(`

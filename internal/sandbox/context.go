@@ -72,7 +72,7 @@ type RunResult struct {
 type Reseed struct {
 	Context    string   `json:"context"`
 	Language   string   `json:"language"`
-	Generators []string `json:"generators" doc:"those that have a new seed"`
+	Generators []string `json:"generators" doc:"those that have a new seed, or get it before anything can use them"`
 	Failed     []string `json:"failed,omitempty" doc:"those that have not, and why"`
 	Pending    bool     `json:"pending,omitempty" doc:"a cell was running: the generators get their seed when it has ended, before the next one"`
 }

@@ -127,8 +127,15 @@ os._exit(3)`}, httpapi.RunIO{Stdout: out, Stderr: out, Result: func(map[string]j
 // TestContextSeedsLate forks while an interpreter stands still. Who uses it in the
 // child waits for it no longer than he wants to, and it has new seeds when it goes on.
 func TestContextSeedsLate(t *testing.T) {
+	t.Run("with a thread", func(t *testing.T) {
+		testContextSeedsLate(t, "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n", true)
+	})
+	t.Run("asleep", func(t *testing.T) { testContextSeedsLate(t, "", false) })
+}
+
+func testContextSeedsLate(t *testing.T, first string, pending bool) {
 	x := newContextTest(t)
-	pid := x.value("box", "import os, random\nrandom.seed(1)\nos.getpid()")
+	pid := x.value("box", first+"import os, random\nrandom.seed(1)\nos.getpid()")
 	signal := func(ref, name string) {
 		t.Helper()
 		if out, err := x.run(ref, sandbox.ExecRequest{Shell: "kill -" + name + " " + pid}, ""); err != nil || out.ExitCode != 0 {
@@ -141,7 +148,7 @@ func TestContextSeedsLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	child := x.children(r)[0].ID
-	if s := r.Children[0].Identity.Reseeded; len(s) != 1 || !s[0].Pending {
+	if s := r.Children[0].Identity.Reseeded; len(s) != 1 || s[0].Pending != pending {
 		t.Errorf("identity says %+v", s)
 	}
 	for range 2 {

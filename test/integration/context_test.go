@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -212,6 +213,30 @@ func TestContextForks(t *testing.T) {
 		if got := x.value(ref, "data[-1]"); got != "'"+last+"'" {
 			t.Errorf("%s: %s", ref, got)
 		}
+	}
+}
+
+// TestContextForkAsleep forks an interpreter in which nothing runs between cells: it
+// is not woken for its new seed, which is as good as given.
+func TestContextForkAsleep(t *testing.T) {
+	x := newContextTest(t)
+	x.value("box", "import random\nrandom.seed(1)")
+	child := x.fork("box", 1)[0].ID
+	before := x.privateMiB(child)
+	r, err := x.m.Fork(asOwner, child, sandbox.ForkRequest{Count: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := map[string]string{}
+	for _, ref := range []string{"box", child, x.children(r)[0].ID, x.children(r)[1].ID} {
+		drawn[x.value(ref, "random.random()")] = ref
+	}
+	if told := r.Children[0].Identity.Reseeded; len(drawn) != 4 || len(told) != 1 || told[0].Pending || !slices.Contains(told[0].Generators, "random") {
+		t.Errorf("numbers %v, and identity says %+v", drawn, told)
+	}
+	// An interpreter that does anything writes to all over its heap.
+	if grown := x.privateMiB(child) - before; grown < 1.5 {
+		t.Errorf("the first cell took %.1f MiB: the interpreter was awake", grown)
 	}
 }
 

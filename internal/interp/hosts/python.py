@@ -38,6 +38,7 @@ class Host:
         self.late = False  # and an interrupt came meanwhile
         self.count = 0
         self.flags = 0  # of "from __future__" statements so far
+        self.rested = None  # what was last said of it
         self.loop = None
         self.shown = set()  # ids of the figures that the cell has shown
         main = types.ModuleType("__main__")
@@ -68,8 +69,7 @@ class Host:
         of signals and finalizers."""
         if os.getpid() != self.pid:
             return
-        payload = json.dumps(message, allow_nan=False).encode()
-        frame = b"%c %08x %08x\n%s" % (kind, self.run, len(payload), payload)
+        frame = self.frame(kind, message)
         me = _thread.get_ident()
         if self.writer == me:
             self.waiting.append(frame)  # after the one that is being written
@@ -77,6 +77,10 @@ class Host:
         if me != self.main_thread:
             self.write(me, frame)
             return
+        if kind in b"hd":
+            rest = self.rest()
+            if rest != self.rested:
+                frame, self.rested = self.frame(b"r"[0], rest) + frame, rest
         # An interrupt must not leave half a frame. It cannot be blocked, as another
         # thread may get the signal.
         before, self.sending = self.sending, True
@@ -99,6 +103,21 @@ class Host:
                         left = left[os.write(self.answers, left):]
             finally:
                 self.writer = 0
+
+    def frame(self, kind, message):
+        payload = json.dumps(message, allow_nan=False).encode()
+        return b"%c %08x %08x\n%s" % (kind, self.run, len(payload), payload)
+
+    def rest(self):
+        """How this is until the next request, see Rest in message.go."""
+        try:
+            # Timers need a handler to run code.
+            handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+            handled = any(callable(handler) and handler != self.interrupt for handler in handlers)
+            alone = len(sys._current_frames()) == 1 and not handled
+            return {"alone": alone, "generators": [name for name, _ in generators()]}
+        except Exception:
+            return {"alone": False, "generators": []}  # user code has changed what is asked here
 
     def serve(self):
         while True:
@@ -410,30 +429,34 @@ def flush():
 
 # Random generators
 
+def generators():
+    """The generators that are loaded, each with what seeds it with eight words."""
+    # Each takes words of its own: random and numpy.random are the same algorithm, and
+    # would draw the same numbers from the same seed.
+    loaded = []
+    if "random" in sys.modules:
+        loaded.append(("random", lambda words: sys.modules["random"].seed(words[5] | words[6] << 32 | words[7] << 64)))
+    np = sys.modules.get("numpy")
+    if np is not None and "numpy.random" in sys.modules:
+        loaded.append(("numpy.random", lambda words: np.random.seed(words[2:5])))
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "manual_seed"):
+        loaded.append(("torch", lambda words: torch.manual_seed(words[0] | (words[1] & 0x7FFFFFFF) << 32)))
+    if "_ssl" in sys.modules:
+        loaded.append(("ssl", lambda words: sys.modules["_ssl"].RAND_add(os.urandom(48), 48.0)))
+    return loaded
+
+
 def reseed(seed):
     """Reseeds the generators that are loaded: a fork has those of its siblings."""
-    # Each has a part of its own: random and numpy.random are the same algorithm, and
-    # would draw the same numbers from the same seed.
-    words = [seed >> (32 * i) & 0xFFFFFFFF for i in range(8)]
     done, failed = [], []
-
-    def attempt(name, action):
+    words = [seed >> (32 * i) & 0xFFFFFFFF for i in range(8)]
+    for name, give in generators():
         try:
-            action()
+            give(words)
             done.append(name)
         except Exception as e:
             failed.append("%s: %s" % (name, short(str(e), MAX_REPR)))
-
-    if "random" in sys.modules:
-        attempt("random", lambda: sys.modules["random"].seed(seed >> 160))
-    np = sys.modules.get("numpy")
-    if np is not None and "numpy.random" in sys.modules:
-        attempt("numpy.random", lambda: np.random.seed(words[2:5]))
-    torch = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "manual_seed"):
-        attempt("torch", lambda: torch.manual_seed(words[0] | (words[1] & 0x7FFFFFFF) << 32))
-    if "_ssl" in sys.modules:
-        attempt("ssl", lambda: sys.modules["_ssl"].RAND_add(os.urandom(48), 48.0))
     return {"reseeded": done, "failed": failed}
 
 

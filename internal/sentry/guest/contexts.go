@@ -67,12 +67,16 @@ type interpreter struct {
 	unsent  []byte          // of a request
 	split   interp.Splitter // what was read of an answer
 	hello   []byte          // what was read of its first one
+	rest    []byte          // what was read of the last one that says how it rests
 	ready   bool            // that was read
 	version string
 	last    uint32 // number of the last request
 	busy    uint32 // number of the request that it serves, 0 for none
-	over    bool   // it has ended, with status
-	status  uint32
+	alone   bool   // as it said last: nothing runs in it between requests
+	// generators are those that it said it has.
+	generators []string
+	over       bool // it has ended, with status
+	status     uint32
 
 	// Not saved.
 	writing sync.Mutex // held by who waits until a request can be written; above Guest.io
@@ -370,7 +374,7 @@ func (*interpreter) StateTypeName() string {
 func (*interpreter) StateFields() []string {
 	return []string{
 		"tg", "pid", "requests", "answers", "stdout", "stderr", "unsent", "head", "kind", "run", "left", "hello", "ready", "version", "last", "busy",
-		"over", "status",
+		"over", "status", "rest", "alone", "generators",
 	}
 }
 func (in *interpreter) fields() []any {
@@ -378,6 +382,7 @@ func (in *interpreter) fields() []any {
 		&in.tg, &in.pid, &in.requests, &in.answers, &in.stdout, &in.stderr, &in.unsent,
 		&in.split.Head, (*byte)(&in.split.Kind), &in.split.Run, &in.split.Left,
 		&in.hello, &in.ready, &in.version, &in.last, &in.busy, &in.over, &in.status,
+		&in.rest, &in.alone, &in.generators,
 	}
 }
 func (in *interpreter) StateSave(sink state.Sink) {

@@ -24,7 +24,8 @@ const (
 	startPatience = 60 * gotime.Second
 	// startOutput is how much is told of what one says that does not start, in bytes.
 	startOutput = 4 << 10
-	// maxHello bounds the first answer, in bytes.
+	// maxHello bounds the first answer, and one that says how an interpreter rests, in
+	// bytes.
 	maxHello = 4 << 10
 	// lastOutput is how much is read of a pipe when a run is over, in bytes: as
 	// much as a pipe can hold.
@@ -345,7 +346,7 @@ func (g *Guest) readAnswers(in *interpreter, buf, spare []byte) (int, error) {
 		in.mu.Lock()
 		r := in.current
 		in.mu.Unlock()
-		if r == nil || r.id != part.Run || part.Kind == interp.KindHello {
+		if r == nil || r.id != part.Run || part.Kind == interp.KindHello || part.Kind == interp.KindRest {
 			continue // of nobody, or of one who does not wait any more
 		}
 		ends := part.Kind == interp.KindDone && part.Last
@@ -380,6 +381,18 @@ func (in *interpreter) noteLocked(p interp.Part) error {
 		}
 		in.version, in.ready, in.hello = h.Version, true, nil
 		close(in.said)
+	case p.Kind == interp.KindRest:
+		if in.rest = append(in.rest, p.Data...); len(in.rest) > maxHello {
+			return interp.ErrFrame
+		}
+		if !p.Last {
+			return nil
+		}
+		r, err := interp.ParseRest(in.rest)
+		if err != nil {
+			return err
+		}
+		in.alone, in.generators, in.rest = r.Alone, r.Generators, nil
 	}
 	return nil
 }

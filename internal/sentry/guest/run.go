@@ -328,7 +328,8 @@ func reseedOf(c *codeContext) *sandbox.Reseed {
 
 // attendContexts takes care of the interpreters that were started in the parent,
 // and gives their generators new seeds. Those that run a cell get them when it has
-// ended, before the next one.
+// ended, before the next one; those in which nothing can run until they are asked
+// for something, then.
 func (g *Guest) attendContexts() []sandbox.Reseed {
 	late := make(chan struct{})
 	defer gotime.AfterFunc(seedPatience, func() { close(late) }).Stop()
@@ -368,7 +369,17 @@ func (g *Guest) attendContexts() []sandbox.Reseed {
 func (g *Guest) attendContext(c *codeContext) chan *sandbox.Reseed {
 	in := c.in
 	told := make(chan *sandbox.Reseed, 2)
-	c.unseeded, c.turns.taken = true, true
+	c.unseeded = true
+	if in.alone && in.ready && in.busy == 0 {
+		// To wake it now would cost what all the rest of a child does: it has to copy
+		// a hundred places of its memory to do anything.
+		s := reseedOf(c)
+		s.Generators = append(s.Generators, in.generators...)
+		told <- s
+		g.attendInterpreter(in)
+		return told
+	}
+	c.turns.taken = true
 	inherited := newRun(RunIO{})
 	inherited.id = in.busy
 	if in.busy != 0 {
