@@ -465,6 +465,9 @@ func fakeProcesses() apitest.ProcessFuncs {
 			if req.Signal != "TERM" && (req.Signal != "INT" || !req.Group) {
 				return sandbox.Invalid("signal", "signal %s", req.Signal)
 			}
+			if _, err := find(ctx, ref); err != nil {
+				return err
+			}
 			_, err := one(ctx, ref, pid)
 			return err
 		},

@@ -3,9 +3,11 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -78,18 +80,14 @@ func (a *app) killCommand() *cobra.Command {
 		Use: "kill [-s SIGNAL] [-g] SBX PID…", Short: "Send a signal to processes in a sandbox", Args: cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.completeProcesses(math.MaxInt, false),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			var done []signalled
-			for _, arg := range args[1:] {
-				pid, err := parsePID(arg)
-				if err != nil {
+			pids := make([]int, len(args)-1)
+			for i, arg := range args[1:] {
+				var err error
+				if pids[i], err = parsePID(arg); err != nil {
 					return err
 				}
-				if err := c.SignalProcess(ctx, args[0], pid, req); err != nil {
-					return err
-				}
-				done = append(done, signalled{pid, req})
 			}
-			return a.show(done, func(io.Writer) error { return nil })
+			return a.signalEach(pids, req, func(pid int) error { return c.SignalProcess(ctx, args[0], pid, req) })
 		}),
 	}
 	cmd.Flags().StringVarP(&req.Signal, "signal", "s", "TERM", "name or number")
@@ -97,10 +95,33 @@ func (a *app) killCommand() *cobra.Command {
 	return cmd
 }
 
-// signalled is a process that got a signal, as JSON says it.
+// signalled is a process that was to get a signal, as JSON says it.
 type signalled struct {
 	PID int `json:"pid"`
 	sandbox.SignalRequest
+	Error *sandbox.Error `json:"error,omitempty"`
+}
+
+// signalEach signals all it can and returns what went wrong, the first code of which
+// decides the exit code. If some got the signal, JSON says which.
+func (a *app) signalEach(pids []int, req sandbox.SignalRequest, signal func(int) error) error {
+	list, errs, failed := make([]signalled, len(pids)), make([]error, len(pids)), 0
+	for i, pid := range pids {
+		list[i] = signalled{PID: pid, SignalRequest: req}
+		if errs[i] = signal(pid); errs[i] != nil {
+			list[i].Error = sandbox.AsError(errs[i])
+			failed++
+		}
+	}
+	same := func(x, y error) bool { return x != nil && y != nil && x.Error() == y.Error() } // as of a sandbox that is not there
+	err := errors.Join(slices.CompactFunc(errs, same)...)
+	if !a.json || failed == len(pids) {
+		return err
+	}
+	if werr := a.writeJSON(list); werr != nil || err == nil {
+		return werr
+	}
+	return ExitError(sandbox.CodeOf(err).ExitCode())
 }
 
 func parsePID(arg string) (int, error) {
