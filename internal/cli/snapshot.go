@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"time"
@@ -102,6 +103,9 @@ func (a *app) rollbackCommand() *cobra.Command {
 		Use: "rollback SBX SNAP|--step=N", Short: "Return a sandbox to a snapshot of it, or to a step of its timeline; it keeps its id",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("step") {
+				if len(args) > 1 {
+					return errors.New("a snapshot and a step are two states: name one")
+				}
 				return cobra.ExactArgs(1)(cmd, args)
 			}
 			return cobra.ExactArgs(2)(cmd, args)

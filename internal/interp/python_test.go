@@ -147,6 +147,21 @@ Rich()`)
 	})
 }
 
+func TestPythonResultsComeAfterWhatWasPrinted(t *testing.T) {
+	each(t, interp.Python, func(h *host) {
+		h.want(`
+import os, sys
+r, w = os.pipe()
+os.set_blocking(r, False)
+kept, out = sys.stdout, os.fdopen(w, 'w')
+sys.stdout = out
+print('no end of line', end='')
+display(1)
+sys.stdout = kept
+os.read(r, 100)`, "b'no end of line'")
+	})
+}
+
 func TestPythonSeed(t *testing.T) {
 	each(t, interp.Python, func(h *host) {
 		h.want("import random\nrandom.seed(1)\na = random.random()\nrandom.seed(1)", "")

@@ -1,6 +1,9 @@
 package sandbox
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // IdleAction is what happens to a sandbox that nobody has used for its idle
 // timeout.
@@ -49,19 +52,27 @@ func (r *LifecycleRequest) Valid() error {
 	case r == nil:
 		return nil
 	case r.TTLMS != nil && (*r.TTLMS < 0 || *r.TTLMS > maxLifeMS):
-		return Invalid("lifecycle.ttl_ms", "%d is not a time from 0 (never) to %d ms", *r.TTLMS, int64(maxLifeMS))
+		return Invalid("lifecycle.ttl_ms", "%v is not 0 (never) or a time of up to ten years", inTime(*r.TTLMS))
 	case r.IdleTimeoutMS != nil && *r.IdleTimeoutMS != 0 && (*r.IdleTimeoutMS < minIdleMS || *r.IdleTimeoutMS > maxLifeMS):
-		return Invalid("lifecycle.idle_timeout_ms", "%d is not 0 (without end) or a time from %d to %d ms", *r.IdleTimeoutMS, minIdleMS, int64(maxLifeMS))
+		return Invalid("lifecycle.idle_timeout_ms", "%v is not 0 (never) or a time from %v to ten years", inTime(*r.IdleTimeoutMS), inTime(minIdleMS))
 	case r.KeepSnapshots != nil && (*r.KeepSnapshots < 0 || *r.KeepSnapshots > maxKept):
 		return Invalid("lifecycle.keep_snapshots", "%d is not a number from 0 (all) to %d", *r.KeepSnapshots, maxKept)
 	case r.SnapshotMaxAgeMS != nil && *r.SnapshotMaxAgeMS != 0 && (*r.SnapshotMaxAgeMS < minIdleMS || *r.SnapshotMaxAgeMS > maxLifeMS):
-		return Invalid("lifecycle.snapshot_max_age_ms", "%d is not 0 (without end) or a time from %d to %d ms", *r.SnapshotMaxAgeMS, minIdleMS, int64(maxLifeMS))
+		return Invalid("lifecycle.snapshot_max_age_ms", "%v is not 0 (without end) or a time from %v to ten years", inTime(*r.SnapshotMaxAgeMS), inTime(minIdleMS))
 	}
 	switch r.IdleAction {
 	case "", IdleHibernate, IdlePause, IdleDestroy:
 		return nil
 	}
 	return Invalid("lifecycle.idle_action", "%q is not hibernate, pause or destroy", r.IdleAction)
+}
+
+// inTime returns a time as a person writes it.
+func inTime(ms int64) string {
+	if d := time.Duration(ms) * time.Millisecond; d.Milliseconds() == ms {
+		return d.String()
+	}
+	return strconv.FormatInt(ms, 10) + "ms" // more than there is room for
 }
 
 // Inherited returns the lifecycle of a sandbox that is made now of one that has l,

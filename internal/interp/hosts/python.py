@@ -257,6 +257,7 @@ class Host:
         if note:
             clean["text/plain"] = str(clean.get("text/plain", "")) + note
         if clean:
+            flush(Exception)  # what was printed before, and has no end of line, comes first
             self.send(b"m"[0], clean)
 
     def bundle(self, value):
@@ -419,11 +420,12 @@ def traceback_of(e):
     return text
 
 
-def flush():
+def flush(passing=BaseException):
+    """Flushes both streams. In the middle of a cell an interrupt must get through."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BaseException:
+        except passing:
             pass  # the user's code has closed or replaced it
 
 
