@@ -120,6 +120,30 @@ func TestWatchTellsChanges(t *testing.T) {
 	wantCode(t, err, sandbox.CodeNotFound)
 }
 
+// TestWatchCollects changes one file many times: who asked for changes of a second
+// together is not told of each.
+func TestWatchCollects(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	const writes = 60
+	w := n.watch(ref, sandbox.WatchRequest{FileRef: at("/srv"), DebounceMS: 1000})
+	for range writes {
+		n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/often")}, "x")
+	}
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/last")}, "x")
+	w.wait("created /srv/last")
+	told := 0
+	for _, s := range w.seen {
+		if strings.HasSuffix(s, " /srv/often") {
+			told++
+		}
+	}
+	if told == 0 || told > writes/2 {
+		t.Errorf("of %d changes of a file %d were told", writes, told)
+	}
+	w.end()
+}
+
 // TestWatchOverflows changes more than a watch keeps, with a client that takes
 // nothing meanwhile.
 func TestWatchOverflows(t *testing.T) {
