@@ -80,6 +80,13 @@ func (f *follower) text() (out string, lost int64) {
 	return b.String(), lost
 }
 
+// first returns when the first output was written.
+func (f *follower) first() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.chunks[0].Time
+}
+
 // await waits until what arrived is want.
 func (f *follower) await(want string) {
 	f.t.Helper()
@@ -174,6 +181,7 @@ func TestProcessesInChildren(t *testing.T) {
 	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
+	began := time.Now()
 	pid := n.start("box", sandbox.StartRequest{Stdin: true}, "count")
 	mine := n.follow("box", pid, 0)
 	mine.say("before\n")
@@ -188,6 +196,10 @@ func TestProcessesInChildren(t *testing.T) {
 	child := n.fork("box", 1)[0].ID
 	theirs := n.follow(child, pid, 0)
 	theirs.await("1 before\n")
+	// What was written before the fork was written when it was.
+	if a, b := mine.first(), theirs.first(); !a.Equal(b) || a.Before(began) || a.After(time.Now()) {
+		t.Errorf("the first output is of %v in the parent and of %v in the child, and the test began at %v", a, b, began)
+	}
 	theirs.say("child\n")
 	mine.say("parent\n")
 	theirs.await("1 before\n2 child\n")
