@@ -24,9 +24,11 @@ func (n *node) insideOperations() map[string]func(ref string) error {
 			_, err := n.m.StartProcess(ctx, ref, sandbox.StartRequest{Argv: []string{"guest", "true"}})
 			return err
 		},
-		"process":        func(ref string) error { _, err := n.m.Process(ctx, ref, 1); return err },
-		"signal":         func(ref string) error { return n.m.SignalProcess(ctx, ref, 4242, sandbox.SignalRequest{Signal: "9"}) },
-		"resize":         func(ref string) error { return n.m.ResizeProcess(ctx, ref, 4242, sandbox.TerminalSize{Cols: 1, Rows: 1}) },
+		"process": func(ref string) error { _, err := n.m.Process(ctx, ref, 1); return err },
+		"signal":  func(ref string) error { return n.m.SignalProcess(ctx, ref, 4242, sandbox.SignalRequest{Signal: "9"}) },
+		"resize": func(ref string) error {
+			return n.m.ResizeProcess(ctx, ref, 4242, sandbox.TerminalSize{Cols: 1, Rows: 1})
+		},
 		"write stdin":    func(ref string) error { return n.m.WriteProcess(ctx, ref, 4242, strings.NewReader("x"), true) },
 		"wait":           func(ref string) error { _, err := n.m.WaitProcess(ctx, ref, 4242); return err },
 		"remove process": func(ref string) error { return n.m.RemoveProcess(ctx, ref, 4242) },
@@ -61,8 +63,11 @@ func (n *node) insideOperations() map[string]func(ref string) error {
 			_, err := n.m.SearchFiles(ctx, ref, sandbox.SearchRequest{FileRef: at("/etc"), Glob: "x", Limit: 1})
 			return err
 		},
-		"read archive":  func(ref string) error { return n.m.ReadArchive(ctx, ref, at("/etc/hostname"), io.Discard) },
-		"write archive": func(ref string) error { _, err := n.m.WriteArchive(ctx, ref, at("/tmp"), false, strings.NewReader("")); return err },
+		"read archive": func(ref string) error { return n.m.ReadArchive(ctx, ref, at("/etc/hostname"), io.Discard) },
+		"write archive": func(ref string) error {
+			_, err := n.m.WriteArchive(ctx, ref, at("/tmp"), false, strings.NewReader(""))
+			return err
+		},
 		"watch": func(ref string) error {
 			return n.m.WatchFiles(ctx, ref, sandbox.WatchRequest{FileRef: at("/nowhere")}, func(sandbox.FileEvents) error { return nil })
 		},
@@ -82,14 +87,20 @@ func (n *node) insideOperations() map[string]func(ref string) error {
 func (n *node) wholeOperations() map[string]func(ref string) error {
 	ctx := asOwner
 	return map[string]func(ref string) error{
-		"hibernate":  func(ref string) error { _, err := n.m.Hibernate(ctx, ref); return err },
-		"wake":       func(ref string) error { _, err := n.m.Wake(ctx, ref); return err },
-		"update":     func(ref string) error { _, err := n.m.Update(ctx, ref, sandbox.UpdateRequest{}); return err },
-		"merge into": func(ref string) error { _, err := n.m.Merge(ctx, ref, sandbox.MergeRequest{From: []string{"box"}}); return err },
-		"merge from": func(ref string) error { _, err := n.m.Merge(ctx, "box", sandbox.MergeRequest{From: []string{ref}}); return err },
-		"export":     func(ref string) error { return n.m.Export(ctx, ref, sandbox.ExportRequest{Format: "tar"}, io.Discard) },
-		"timeline":   func(ref string) error { _, err := n.m.Timeline(ctx, ref); return err },
-		"rewind":     func(ref string) error { _, err := n.m.Rewind(ctx, ref, 1); return err },
+		"hibernate": func(ref string) error { _, err := n.m.Hibernate(ctx, ref); return err },
+		"wake":      func(ref string) error { _, err := n.m.Wake(ctx, ref); return err },
+		"update":    func(ref string) error { _, err := n.m.Update(ctx, ref, sandbox.UpdateRequest{}); return err },
+		"merge into": func(ref string) error {
+			_, err := n.m.Merge(ctx, ref, sandbox.MergeRequest{From: []string{"box"}})
+			return err
+		},
+		"merge from": func(ref string) error {
+			_, err := n.m.Merge(ctx, "box", sandbox.MergeRequest{From: []string{ref}})
+			return err
+		},
+		"export":   func(ref string) error { return n.m.Export(ctx, ref, sandbox.ExportRequest{Format: "tar"}, io.Discard) },
+		"timeline": func(ref string) error { _, err := n.m.Timeline(ctx, ref); return err },
+		"rewind":   func(ref string) error { _, err := n.m.Rewind(ctx, ref, 1); return err },
 		"events": func(ref string) error {
 			if ref == "" {
 				return sandbox.Invalid("id", "stands for all")

@@ -192,3 +192,35 @@ func TestWatchOverflows(t *testing.T) {
 		t.Error("nothing was lost, although more happened than is kept")
 	}
 }
+
+// TestStoresChangeETags stores to a file through a mapping: who has been told an ETag
+// must see that the file is another one, and one that is only read is the same.
+func TestStoresChangeETags(t *testing.T) {
+	n := newNode(t)
+	ref := n.create("").ID
+	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/mapped")}, strings.Repeat("x", 4096))
+	pid := n.start(ref, sandbox.StartRequest{Stdin: true}, "store", "/srv/mapped")
+	f := n.follow(ref, pid, 0)
+	tag := func() string {
+		t.Helper()
+		info, err := n.m.StatFile(asOwnerIn(t), ref, at("/srv/mapped"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.ETag
+	}
+	said, last := "", tag()
+	for i, what := range "rwrwwrrw" {
+		said += string(what) + "\n"
+		f.say(string(what) + "\n")
+		f.await(said)
+		now := tag()
+		if changed := now != last; changed != (what == 'w') {
+			t.Errorf("after %c, the %dth: the ETag was %s and is %s", what, i, last, now)
+		}
+		last = now
+	}
+	if got, err := n.read(ref, at("/srv/mapped")); err != nil || got[1] != 7 {
+		t.Errorf("the file has %q, %v", got[:2], err)
+	}
+}

@@ -44,6 +44,7 @@ type inode struct {
 	mappings memmap.MappingSet
 	writable atomic.Int64
 	mapped   atomic.Bool // mappings was ever used
+	stored   atomic.Bool // something may be mapped that was stored to, see Translate
 
 	locks   vfs.FileLocks
 	watches vfs.Watches
@@ -128,6 +129,9 @@ func (i *inode) readlink(mnt *vfs.Mount) (string, error) {
 
 // stat answers statx(2).
 func (i *inode) stat() linux.Statx {
+	if i.stored.Load() && i.stored.Swap(false) {
+		i.invalidateAll() // the next store is to change the times that are told now
+	}
 	a := i.get()
 	blocks := a.Blocks + (a.ImageEnd+cowfs.PageSize-1)/cowfs.PageSize
 	if whole := (a.Size + cowfs.PageSize - 1) / cowfs.PageSize; a.ImageEnd > 0 {

@@ -20,6 +20,10 @@ import (
 // have the old one mapped. So as long as there is a shared mapping that may write,
 // every page that anybody touches through a mapping is made writable first, and
 // when the first such mapping comes, what is mapped is taken away once.
+//
+// A store through a mapping changes the file's times if it is the first one since
+// they were last looked at: it faults, as nothing is mapped to be written to that was
+// only read, and a look at the times takes away what was mapped for a store.
 
 // AddMapping implements memmap.Mappable.AddMapping.
 func (i *inode) AddMapping(_ context.Context, ms memmap.MappingSpace, ar hostarch.AddrRange, offset uint64, writable bool) error {
@@ -78,6 +82,12 @@ func (i *inode) Translate(_ context.Context, required, optional memmap.MappableR
 			return nil, err
 		}
 	}
+	if at.Write {
+		now := i.fs.now()
+		i.attr.Mtime, i.attr.Ctime = now, now
+		i.fs.markDirty(i)
+		i.stored.Store(true)
+	}
 	off, err := i.mapFrom(required.Start, optional.Start)
 	if err != nil {
 		return nil, &memmap.BusError{Err: errno(err)}
@@ -110,6 +120,7 @@ func (i *inode) Translate(_ context.Context, required, optional memmap.MappableR
 		if err != nil {
 			return ts, err
 		}
+		t.Perms.Write = at.Write
 		ts = append(ts, t)
 		off = t.Source.End
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime/debug"
 	"strings"
@@ -332,4 +334,27 @@ func fsMmapEndCases() []fsCase {
 			}
 		}},
 	}
+}
+
+// storeBy maps a file, shared and to be written to, and reads a byte of it or stores one
+// for each line that it reads: r or w. It answers each with the line.
+func storeBy(args []string) (int, error) {
+	fd, err := unix.Open(args[0], unix.O_RDWR, 0)
+	if err != nil {
+		return 1, err
+	}
+	m, err := unix.Mmap(fd, 0, page, readWrite, shared)
+	if err != nil {
+		return 1, err
+	}
+	lines := bufio.NewScanner(os.Stdin)
+	for n := byte(0); lines.Scan(); n++ {
+		if lines.Text() == "w" {
+			m[1] = n
+		} else {
+			_ = readByte(&m[1])
+		}
+		fmt.Println(lines.Text())
+	}
+	return 0, lines.Err()
 }

@@ -44,6 +44,7 @@ func init() {
 		"raise":    raise,
 		"leave":    leave,
 		"count":    count,
+		"store":    storeBy,
 		"screen":   screen,
 		"warn":     warn,
 		"edit":     edit,
