@@ -36,7 +36,7 @@ func (m *Manager) Processes(ctx context.Context, ref string, all bool) ([]sandbo
 		}
 		list = append(list, reply.List...)
 		if err := checkPage(&reply, page.After, len(list)); err != nil {
-			return nil, fmt.Errorf("%s: %w", wire.OpPS, err)
+			return nil, fmt.Errorf("list processes: %w", err)
 		}
 		if !reply.More {
 			return list, nil
@@ -238,19 +238,31 @@ func (m *Manager) onProcesses(ctx context.Context, ref string, call *wire.Call, 
 func (m *Manager) call(ctx context.Context, b *box, call *wire.Call, out any, states ...sandbox.State) error {
 	sentry, done, err := m.callee(ctx, b, call.Op, states)
 	if err != nil {
-		return fmt.Errorf("%s: %w", call.Op, err)
+		return inOp(call.Op, err)
 	}
 	defer done()
 	if _, err := sentry.Call(ctx, call, out); err != nil {
-		return fmt.Errorf("%s: %w", call.Op, m.explain(b, sentry, err))
+		return inOp(call.Op, m.explain(b, sentry, err))
 	}
 	return nil
 }
 
+// inOp says what was being done. That something was looked at, users know.
+func inOp(op wire.Op, err error) error {
+	if looks(op) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}
+
+// looks reports whether a call only looks at a sandbox.
+func looks(op wire.Op) bool {
+	return op == wire.OpPS || op == wire.OpProcess || op == wire.OpContexts
+}
+
 // callee returns the sentry of b for a call, and what to call when that is over.
 func (m *Manager) callee(ctx context.Context, b *box, op wire.Op, states []sandbox.State) (*launch.Sentry, func(), error) {
-	switch op {
-	case wire.OpPS, wire.OpProcess, wire.OpContexts:
+	if looks(op) {
 		sentry, err := b.running(states...)
 		return sentry, func() {}, err
 	}
