@@ -20,7 +20,7 @@ func (m *Manager) Create(ctx context.Context, req sandbox.CreateRequest) (*sandb
 	if err := validEnv(req.Env); err != nil {
 		return nil, err
 	}
-	if err := m.machine().validLimits(req.Limits); err != nil {
+	if err := m.validLimits(req.Limits); err != nil {
 		return nil, err
 	}
 	if err := sandbox.ValidMetadata("metadata", req.Metadata); err != nil {

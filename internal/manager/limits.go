@@ -26,12 +26,14 @@ type machine struct {
 	memoryMiB int64 // 0 if it is not known
 }
 
-func (m *Manager) machine() machine {
-	_, total, err := m.hostMemory()
-	if err != nil {
-		total = 0
+func (m *Manager) validLimits(l sandbox.Limits) error {
+	here := machine{cpus: runtime.NumCPU()}
+	if l.MemoryMiB != 0 { // else it need not be asked for
+		if _, total, err := m.hostMemory(); err == nil {
+			here.memoryMiB = total >> 20
+		}
 	}
-	return machine{cpus: runtime.NumCPU(), memoryMiB: total >> 20}
+	return here.validLimits(l)
 }
 
 func (m machine) validLimits(l sandbox.Limits) error {
