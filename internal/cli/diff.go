@@ -17,7 +17,7 @@ import (
 func (a *app) diffCommand() *cobra.Command {
 	var req sandbox.DiffRequest
 	cmd := &cobra.Command{
-		Use:               "diff A B [PATH…] [--hunks] [--stat] [--variables]",
+		Use:               "diff A B [PATH…] [--hunks] [--stat] [--processes] [--variables]",
 		Short:             "Compare the files of two sandboxes or snapshots of one tree or image",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.completeBoth,
@@ -29,14 +29,15 @@ func (a *app) diffCommand() *cobra.Command {
 			}
 			return a.show(d, func(w io.Writer) error {
 				if req.Stat && !req.Hunks {
-					return errors.Join(writeStat(w, d), writeVariables(w, d.Variables))
+					return errors.Join(writeStat(w, d), writeProcesses(w, d.Processes), writeVariables(w, d.Variables))
 				}
-				return errors.Join(writeDiff(w, d), writeVariables(w, d.Variables))
+				return errors.Join(writeDiff(w, d), writeProcesses(w, d.Processes), writeVariables(w, d.Variables))
 			})
 		}),
 	}
 	cmd.Flags().BoolVar(&req.Hunks, "hunks", false, "with unified diffs of text files")
 	cmd.Flags().BoolVar(&req.Stat, "stat", false, "show how many lines differ")
+	cmd.Flags().BoolVar(&req.Processes, "processes", false, "with the processes of two running sandboxes")
 	cmd.Flags().BoolVar(&req.Variables, "variables", false, "with the variables of Python and Node contexts, of two running sandboxes")
 	return cmd
 }
@@ -51,7 +52,7 @@ var noHunks = map[sandbox.NoHunks]string{
 // writeDiff prints one line for each changed path, as version control does: A, M, D
 // or R.
 func writeDiff(w io.Writer, d *sandbox.Diff) error {
-	if len(d.Changes)+len(d.Variables) == 0 {
+	if len(d.Changes)+len(d.Processes)+len(d.Variables) == 0 {
 		return line("no differences")(w)
 	}
 	for _, c := range d.Changes {
@@ -63,6 +64,21 @@ func writeDiff(w io.Writer, d *sandbox.Diff) error {
 			if err := line("  " + withoutControls(strings.TrimSuffix(hunk, "\n"), "\t"))(w); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// writeProcesses prints one line for each process that differs.
+func writeProcesses(w io.Writer, changes []sandbox.ProcessChange) error {
+	for _, c := range changes {
+		what := printable(c.Command)
+		if c.Kind == sandbox.Modified {
+			what = printable(c.OldCommand) + " → " + what
+		}
+		letter := strings.ToUpper(string(c.Kind[:min(1, len(c.Kind))]))
+		if _, err := fmt.Fprintf(w, "%s process %d: %s\n", letter, c.PID, what); err != nil {
+			return err
 		}
 	}
 	return nil

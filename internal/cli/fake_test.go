@@ -294,6 +294,11 @@ func fakeDiff(_ context.Context, from, to string, req sandbox.DiffRequest) (*san
 		if req.Variables {
 			d.Variables = variables
 		}
+		if req.Processes {
+			d.Processes = []sandbox.ProcessChange{
+				{PID: 3, Kind: sandbox.Modified, Command: "python3", OldCommand: "sh\x1b[2J"}, {PID: 5, Kind: sandbox.Deleted, Command: "sleep 9"}, {PID: 5, Kind: sandbox.Added, Command: "top"},
+			}
+		}
 		return d, nil
 	}
 	d.Changes = []sandbox.Change{

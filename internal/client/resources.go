@@ -93,6 +93,9 @@ func (c *Client) Diff(ctx context.Context, from, to string, req sandbox.DiffRequ
 	if req.Stat {
 		query.Set("stat", "1")
 	}
+	if req.Processes {
+		query.Set("processes", "1")
+	}
 	if req.Variables {
 		query.Set("variables", "1")
 	}

@@ -22,6 +22,7 @@ type diffInput struct {
 	Path  []string `query:"path,explode" doc:"only this absolute path and what is below it; may be repeated"`
 	Hunks bool     `query:"hunks" doc:"with unified diffs of text files"`
 	Stat  bool     `query:"stat" doc:"with numbers of lines that differ"`
+	Procs bool     `query:"processes" doc:"with the processes of two running sandboxes"`
 	Vars  bool     `query:"variables" doc:"with the variables of Python and Node contexts, of two running sandboxes"`
 }
 
@@ -80,7 +81,7 @@ func (a *API) diff(ctx context.Context, in *diffInput) (*out[*sandbox.Diff], err
 	if err := validPaths("path", in.Path); err != nil {
 		return nil, err
 	}
-	d, err := a.svc.Diff(ctx, in.ID, in.To, sandbox.DiffRequest{Paths: in.Path, Hunks: in.Hunks, Stat: in.Stat, Variables: in.Vars})
+	d, err := a.svc.Diff(ctx, in.ID, in.To, sandbox.DiffRequest{Paths: in.Path, Hunks: in.Hunks, Stat: in.Stat, Processes: in.Procs, Variables: in.Vars})
 	if err != nil {
 		return nil, err
 	}

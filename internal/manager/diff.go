@@ -52,6 +52,11 @@ func (m *Manager) Diff(ctx context.Context, fromRef, toRef string, req sandbox.D
 			return nil, fmt.Errorf("diff: %w", filesError(err))
 		}
 	}
+	if req.Processes {
+		if d.Processes, err = m.processChanges(ctx, fromRef, toRef); err != nil {
+			return nil, fmt.Errorf("diff: %w", err)
+		}
+	}
 	if req.Variables {
 		if d.Variables, err = m.variables(ctx, fromRef, toRef); err != nil {
 			return nil, fmt.Errorf("diff: %w", err)

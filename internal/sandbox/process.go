@@ -18,6 +18,16 @@ type Process struct {
 	Kept *KeptProcess `json:"kept,omitempty"`
 }
 
+// ProcessChange is one process that differs between two sandboxes.
+type ProcessChange struct {
+	PID        int        `json:"pid"`
+	PPID       int        `json:"ppid"`
+	UID        int        `json:"uid"`
+	Kind       ChangeKind `json:"kind" doc:"added, deleted, or modified: it has executed another program"`
+	Command    string     `json:"command"`
+	OldCommand string     `json:"old_command,omitempty" doc:"in the first sandbox, if it differs"`
+}
+
 // KeptProcess is what is known of a process that was started through the
 // interface, which may have ended.
 type KeptProcess struct {

@@ -292,7 +292,8 @@ type DiffRequest struct {
 	Paths []string `json:"paths,omitempty" doc:"only these paths and what is below them; all but /dev, /proc, /sys, /tmp and the files of a sandbox's identity if there are none"`
 	Hunks bool     `json:"hunks,omitempty" doc:"with unified diffs of text files"`
 	Stat  bool     `json:"stat,omitempty" doc:"with numbers of lines that differ"`
-	// Variables needs two running sandboxes.
+	// Processes and Variables need two running sandboxes.
+	Processes bool `json:"processes,omitempty" doc:"with the processes"`
 	Variables bool `json:"variables,omitempty" doc:"with the variables of Python and Node contexts"`
 }
 
@@ -302,7 +303,8 @@ type Diff struct {
 	To      string   `json:"to"`
 	Base    string   `json:"base" doc:"nearest common ancestor"`
 	Changes []Change `json:"changes"`
-	// Variables is only there on request.
+	// Processes and Variables are only there on request.
+	Processes []ProcessChange  `json:"processes,omitzero" doc:"processes that differ, on request"`
 	Variables []VariableChange `json:"variables,omitzero" doc:"variables of contexts that differ, on request"`
 }
 
