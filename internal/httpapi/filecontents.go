@@ -60,13 +60,15 @@ func (a *API) routeContents(files string, onFile func(method, path, id, summary 
 		op.RequestBody = &huma.RequestBody{Required: true, Content: bytesOf(mediaType)}
 		return op
 	}
+	written := response(http.StatusOK, jsonContent(a, sandbox.FileInfo{}))
+	written[fmt.Sprint(http.StatusCreated)] = response(http.StatusCreated, jsonContent(a, sandbox.FileInfo{}))[fmt.Sprint(http.StatusCreated)]
 	unsatisfiable := http.StatusRequestedRangeNotSatisfiable
 	registerStream(a, onFile(http.MethodGet, files, "read-file", "Read a regular file, whole or in ranges", unsatisfiable),
 		contents(bytesOf(octets)), checkRead, a.readFile)
 	registerStream(a, onFile(http.MethodHead, files, "head-file", "Describe the contents of a regular file", unsatisfiable),
 		contents(nil), checkRead, a.readFile)
 	registerStream(a, withBody(onFile(http.MethodPut, files, "write-file", "Write a regular file", statusNoStorage, http.StatusPreconditionFailed, statusUnsupported), octets),
-		response(http.StatusOK, jsonContent(a, sandbox.FileInfo{})), func(in *writeInput) error { return validSandbox(in.ID) }, a.writeFile)
+		written, func(in *writeInput) error { return validSandbox(in.ID) }, a.writeFile)
 	registerStream(a, onFile(http.MethodGet, files+"/archive", "read-archive", "Read a file or directory as an archive"),
 		response(http.StatusOK, bytesOf(tarType)), func(in *FileInput) error { return validSandbox(in.ID) }, a.readArchive)
 	registerStream(a, withBody(onFile(http.MethodPut, files+"/archive", "write-archive", "Unpack an archive below a directory", statusNoStorage), tarType),
@@ -177,7 +179,11 @@ func (a *API) writeFile(w http.ResponseWriter, r *http.Request, in *writeInput) 
 		return
 	}
 	w.Header().Set("ETag", quoteETag(info.ETag))
-	writeJSON(w, http.StatusOK, "application/json", info)
+	status := http.StatusOK
+	if info.Created {
+		status = http.StatusCreated
+	}
+	writeJSON(w, status, "application/json", info)
 }
 
 // wholeFile refuses a body that is a part of a file, or not its contents as they are:

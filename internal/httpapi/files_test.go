@@ -144,6 +144,11 @@ func TestFileChangesOnConditions(t *testing.T) {
 			t.Errorf("%s: %d %s", header, a.status, a.body)
 		}
 	}
+	for _, status := range []int{201, 200} { // there was none, and then there is
+		if a := ask(t, c, "PUT", none, "x"); a.status != status {
+			t.Errorf("written with status %d, not %d: %s", a.status, status, a.body)
+		}
+	}
 	if a := ask(t, c, "HEAD", hello, "", "Range", "bytes=0-1"); a.status != 200 || a.header.Get("Content-Length") != "4" {
 		t.Errorf("HEAD of a range: %d %v", a.status, a.header)
 	}

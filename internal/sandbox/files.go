@@ -50,6 +50,8 @@ type FileInfo struct {
 	Links  uint32    `json:"links"`
 	Target string    `json:"target,omitempty" doc:"of a symbolic link"`
 	ETag   string    `json:"etag,omitempty" doc:"changes with the file; of regular files"`
+	// Created says that writing the file made it.
+	Created bool `json:"created,omitempty" doc:"there was no such file before it was written"`
 }
 
 type fileInfoJSON FileInfo

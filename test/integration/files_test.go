@@ -83,7 +83,7 @@ func TestFilesAreWrittenAndRead(t *testing.T) {
 		}
 		w.Parents = true
 		first := n.put(ref, w, "first\n")
-		if first.Mode != "0644" || first.UID != 0 || first.Size != 6 || first.Type != "file" {
+		if first.Mode != "0644" || first.UID != 0 || first.Size != 6 || first.Type != "file" || !first.Created {
 			t.Errorf("new file: %+v", first)
 		}
 		if err := n.change1(ref, sandbox.FileChange{FileRef: w.FileRef, Action: sandbox.FileChmod, Mode: mode(0o4711)}); err != nil {
@@ -94,8 +94,8 @@ func TestFilesAreWrittenAndRead(t *testing.T) {
 			t.Errorf("mode of a file that was written again: %s, not %s", second.Mode, want)
 		}
 		n.mustRead(ref, w.Path, "2nd")
-		if second.ETag == first.ETag || second.ETag == "" {
-			t.Errorf("ETags %q and %q", first.ETag, second.ETag)
+		if second.ETag == first.ETag || second.ETag == "" || second.Created {
+			t.Errorf("ETags %q and %q, created %t", first.ETag, second.ETag, second.Created)
 		}
 		stale := w
 		stale.IfMatch = []string{first.ETag}

@@ -131,7 +131,9 @@ func (m *MemFiles) WriteFile(_ context.Context, _ string, req sandbox.WriteReque
 	}
 	file.data += string(data)
 	m.files[name] = file
-	return file.info(name), nil
+	info := file.info(name)
+	info.Created = err != nil
+	return info, nil
 }
 
 func matches(tags []string, f *sandbox.FileInfo) bool {

@@ -24,6 +24,7 @@ type FileWriter struct {
 	req  *wire.File
 	name string // links followed, if atomic
 	held *heldFile
+	made bool // there was none before
 }
 
 // CreateFile begins to write to a regular file.
@@ -100,6 +101,7 @@ func modeStat(mode uint32) vfs.SetStatOptions {
 
 func (w *FileWriter) checkMatch(root vfs.VirtualDentry) error {
 	st, err := w.op.stat(root, w.name, true)
+	w.made = linuxerr.Equals(linuxerr.ENOENT, err)
 	return checkMatch(w.name, w.req.IfMatch, &st, err)
 }
 
@@ -187,7 +189,9 @@ func (w *FileWriter) Commit() (*sandbox.FileInfo, error) {
 			return err
 		}
 		var err error
-		info, err = w.op.info(root, w.name, true)
+		if info, err = w.op.info(root, w.name, true); err == nil {
+			info.Created = w.made
+		}
 		return err
 	})
 	return info, w.refused(err)
