@@ -84,6 +84,19 @@ func TestWatchTellsChanges(t *testing.T) {
 	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/sub/file")}, "y")
 	deep.wait("modified /srv/d/sub/file")
 	one.wait("modified /srv/d/sub/file")
+	// One that is replaced, as editors do and an atomic write does, is watched on, and
+	// its neighbours are not.
+	for range 2 {
+		one.seen = nil
+		n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/sub/file"), Atomic: true}, "z")
+		one.wait("created /srv/d/sub/file")
+		n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/sub/neighbour")}, "z")
+		n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/sub/file")}, "zz")
+		one.wait("modified /srv/d/sub/file")
+		if got := strings.Join(one.seen, " "); strings.Contains(got, "deleted") || strings.Contains(got, "neighbour") {
+			t.Errorf("told was %q", one.seen)
+		}
+	}
 	// Directories that appear are watched, and what is in them already is told.
 	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/new/er/file"), Parents: true}, "z")
 	flat.wait("created /srv/d/new")
@@ -112,6 +125,13 @@ func TestWatchTellsChanges(t *testing.T) {
 		if strings.Contains(s, "/sub/") || strings.Contains(s, "/new/") {
 			t.Errorf("a watch that is not recursive tells %s", s)
 		}
+	}
+	one.seen = nil
+	for _, action := range []sandbox.FileAction{sandbox.FileRemove, sandbox.FileMkdir} {
+		if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/d/sub/file"), Action: action}); err != nil {
+			t.Fatal(err)
+		}
+		one.wait(map[sandbox.FileAction]string{sandbox.FileRemove: "deleted /srv/d/sub/file", sandbox.FileMkdir: "created /srv/d/sub/file"}[action])
 	}
 	for _, w := range []*watching{flat, deep, one} {
 		w.end()

@@ -43,6 +43,7 @@ type Watcher struct {
 	entry     waiter.Entry
 	top       string
 	single    bool // top is no directory
+	beside    bool // then: the directory that it is in is watched too, and tells when another file takes its place
 	recursive bool
 	watches   watches
 	pending   map[string]*sandbox.FileEvent
@@ -90,12 +91,16 @@ func (g *Guest) Watch(req *wire.File, alive func() error) (*Watcher, error) {
 		watches: watches{paths: map[int32]string{}, byPath: map[string]int32{}}, pending: map[string]*sandbox.FileEvent{}, buf: make([]byte, watchBuffer),
 	}
 	w.entry.Init(w.ring, waiter.ReadableEvents)
+	link := false // what it leads to is in another directory
 	err = o.do(func(root vfs.VirtualDentry) error {
 		st, err := o.stat(root, w.top, true)
 		if err != nil {
 			return err
 		}
 		w.single = typeOf(st.Mode) != typeDir
+		if st, err := o.stat(root, w.top, false); err == nil {
+			link = typeOf(st.Mode) == typeSymlink
+		}
 		file, err := vfs.NewInotifyFD(o.ctx, o.vfs(), linux.O_NONBLOCK)
 		if err != nil {
 			return err
@@ -106,6 +111,7 @@ func (g *Guest) Watch(req *wire.File, alive func() error) (*Watcher, error) {
 		return nil
 	})
 	if err == nil {
+		w.beside = w.single && !link && w.addOne(path.Dir(w.top)) == nil // else the user may not read that directory
 		err = w.add(w.top, false, alive)
 	}
 	if err != nil {
@@ -165,7 +171,7 @@ func (w *Watcher) addOne(name string) error {
 			return err
 		}
 		pop := pathAt(root, name)
-		pop.FollowFinalSymlink = name == w.top
+		pop.FollowFinalSymlink = name == w.top || w.single
 		vd, err := w.op.vfs().GetDentryAt(w.op.ctx, w.op.creds, pop, &vfs.GetDentryOptions{})
 		if err != nil {
 			return err
@@ -255,9 +261,17 @@ func (w *Watcher) event(ev inotifyEvent, alive func() error) error {
 	} else if dir != w.top {
 		return nil // its parent is watched too and says the same
 	}
+	if w.single && name != w.top || w.beside && ev.mask&(linux.IN_DELETE_SELF|linux.IN_MOVE_SELF) != 0 {
+		return nil // a neighbour, and what the directory says of the name
+	}
 	switch {
 	case ev.mask&(linux.IN_CREATE|linux.IN_MOVED_TO) != 0:
 		w.note(name, "created", isDir)
+		if w.single { // programs that save a file replace it
+			w.forget(w.top)
+			_ = w.addOne(w.top) // it may be gone again
+			return nil
+		}
 		if isDir && w.recursive {
 			if err := w.add(name, true, alive); err != nil && alive() != nil {
 				return err // else it is gone again
