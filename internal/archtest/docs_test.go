@@ -72,6 +72,44 @@ func TestDocFaultsAreFound(t *testing.T) {
 	}
 }
 
+// figures are numbers of the code that documents repeat: what the code has, and what
+// each document says then.
+var figures = []struct{ file, code, doc, text string }{
+	{"internal/sentry/server.go", "settleAfter = 3 * time.Second", "docs/architecture.md", "given back 3 s after"},
+	{"internal/launch/pool.go", "refillDelay = 150 * time.Millisecond", "docs/architecture.md", "quiet for 150 ms"},
+	{"internal/launch/demand.go", "burstMemory = 10 * time.Minute", "README.md", "for ten minutes after"},
+	{"internal/daemon/serve.go", "DefaultDrainTimeout = 10 * time.Second", "docs/architecture.md", "finish for up to 10 s"},
+	{"internal/daemon/serve.go", "DefaultDrainTimeout = 10 * time.Second", "README.md", "go on for up to 10 s"},
+	{"internal/manager/layout.go", "maxNeeds = 24", "docs/architecture.md", "more than 24 snapshots"},
+	{"internal/manager/layout.go", "block = 64 << 10", "docs/architecture.md", "compared, 64 KiB at a time"},
+	{"internal/manager/events.go", "keptEvents = 4096", "README.md", "keeps the last 4096"},
+	{"internal/manager/pressure.go", "perSandbox = 12 << 20", "README.md", "reckons 12 MiB for a sandbox"},
+	{"internal/manager/pressure.go", "restAfter = 15 * time.Second", "README.md", "nobody has used for 15 s"},
+	{"internal/manager/grant.go", "requestsPerSecond = 20", "README.md", "ask 20 times a second"},
+	{"internal/manager/hunks.go", "maxHunks = 16 << 20", "README.md", "files up to 1 MiB and 16 MiB together"},
+	{"internal/control/control.go", "MaxLine = 16 << 10", "docs/architecture.md", "object of at most 16 KiB"},
+	{"internal/control/control.go", "MaxReply = 100 << 10", "docs/threat-model.md", "answers by 100 KiB"},
+	{"internal/sentry/guest/pump.go", "outputPipe = 256 << 10", "docs/architecture.md", "Pipes for output have 256 KiB"},
+	{"internal/sentry/guest/ring.go", "totalOutput = 32 << 20", "docs/threat-model.md", "32 MiB of a sandbox"},
+	{"internal/sentry/guest/table.go", "maxProcesses = 1024", "docs/architecture.md", "the table has 1024 processes"},
+	{"internal/sentry/guest/dial.go", "maxConns = 512", "docs/threat-model.md", "At most 512 are open at once"},
+	{"internal/sentry/log.go", "maxLog = 4 << 20", "docs/threat-model.md", "log file ends at 4 MiB"},
+	{"internal/answers/answers.go", "most = 20000", "README.md", "last 20 000 answers"},
+}
+
+// TestDocumentsHaveTheFiguresOfTheCode: whoever changes one changes both, and the table.
+func TestDocumentsHaveTheFiguresOfTheCode(t *testing.T) {
+	words := func(file string) string { return strings.Join(strings.Fields(string(read(t, file))), " ") }
+	for _, f := range figures {
+		if !strings.Contains(words(f.file), f.code) {
+			t.Errorf("%s does not have %q any more: see what %s says there (%q)", f.file, f.code, f.doc, f.text)
+		}
+		if !strings.Contains(words(f.doc), f.text) {
+			t.Errorf("%s does not say %q, as the %q of %s", f.doc, f.text, f.code, f.file)
+		}
+	}
+}
+
 // TestCheckIsExecutable: a file that cannot be run checks nothing.
 func TestCheckIsExecutable(t *testing.T) {
 	fi, err := os.Stat(filepath.Join(rootDir, ".ci", "run"))
