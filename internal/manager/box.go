@@ -55,6 +55,9 @@ type process struct {
 	Memory launch.FileID `json:"memory,omitzero"`
 	// Files is its own file with the pages of files.
 	Files launch.FileID `json:"files,omitzero"`
+	// Engine is what it was started by, and in whose form it saves its state; absent
+	// in records of versions that did not keep it.
+	Engine string `json:"engine,omitempty"`
 }
 
 // box is a sandbox.
@@ -180,20 +183,40 @@ func (m *Manager) equip(d *draft, s *launch.Sentry, require []string) error {
 	if err := requireLayers(require, s.Isolation(), m.launcher.Missing()); err != nil {
 		return err
 	}
+	var err error
+	if d.rec.process, err = m.processOf(s); err != nil {
+		return err
+	}
+	return s.SetLimits(groupLimits(d.rec.Sandbox.Limits))
+}
+
+// processOf returns what is stored of a sentry that this daemon has started.
+func (m *Manager) processOf(s *launch.Sentry) (process, error) {
 	start, err := launch.StartTime(s.PID())
 	if err != nil {
-		return err
+		return process{}, err
 	}
 	memory, err := launch.IDOf(s.Memory())
 	if err != nil {
-		return err
+		return process{}, err
 	}
 	files, err := launch.IDOf(s.Files())
 	if err != nil {
-		return err
+		return process{}, err
 	}
-	d.rec.process = process{Key: s.Key(), PID: s.PID(), Start: start, Boot: m.cfg.BootID, Memory: memory, Files: files}
-	return s.SetLimits(groupLimits(d.rec.Sandbox.Limits))
+	return process{Key: s.Key(), PID: s.PID(), Start: start, Boot: m.cfg.BootID, Memory: memory, Files: files, Engine: m.engine()}, nil
+}
+
+// canFreeze refuses a sandbox that goes on in the sentry of another version: what
+// that would save, this one's sentries could not load.
+func (m *Manager) canFreeze(b *box) error {
+	b.mu.Lock()
+	engine := b.rec.Engine
+	b.mu.Unlock()
+	if engine == "" || engine == m.engine() {
+		return nil
+	}
+	return sandbox.Errorf(sandbox.CodeUnsupported, "sandbox %s was started by engine %s, this is %s: it runs on, and its files can be exported and committed, but it cannot be forked or frozen any more", b.id, engine, m.engine())
 }
 
 // sentryOverheadMiB is what a sentry itself may use on top of its guest's

@@ -84,6 +84,9 @@ func (m *Manager) freezeBox(ctx context.Context, b *box, rest bool) (*freeze, *w
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := m.canFreeze(b); err != nil {
+		return nil, nil, err
+	}
 	file, err := launch.NewFile("snapshot")
 	if err != nil {
 		return nil, nil, err
