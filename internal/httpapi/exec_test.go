@@ -43,7 +43,7 @@ func cat(_ context.Context, _ string, req sandbox.ExecRequest, s httpapi.ExecIO)
 func TestExecCollects(t *testing.T) {
 	c := testClient(t, apitest.Serve(t, &apitest.Service{ExecFunc: cat}))
 	got := ask(t, c, "POST", execPath, `{"argv":["cat"],"stdin":"in <put>"}`)
-	want := `{"stdout":"in <put>","stderr":"done","exit_code":3,"ok":false,"duration_ms":1.5}` + "\n"
+	want := `{"stdout":"in <put>","stderr":"done","exit_code":3,"ok":false,"signal":"","duration_ms":1.5}` + "\n"
 	if got.status != 200 || got.body != want {
 		t.Errorf("status %d: %s", got.status, got.body)
 	}
@@ -91,7 +91,7 @@ func TestExecEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ev.Name == httpwire.EventExit {
-			if string(ev.Data) != `{"stdout":"","stderr":"","exit_code":0,"ok":true,"duration_ms":0}` {
+			if string(ev.Data) != `{"stdout":"","stderr":"","exit_code":0,"ok":true,"signal":"","duration_ms":0}` {
 				t.Errorf("exit: %s", ev.Data)
 			}
 			break

@@ -56,7 +56,7 @@ func TestOutput(t *testing.T) {
 		want := "id: 5\nevent: lost\ndata: {\"seq\":3,\"bytes\":2}\n\n" +
 			"id: 10\nevent: stdout\ndata: {\"data\":\"text\\n\",\"encoding\":\"utf8\",\"seq\":5,\"ts\":\"2026-01-02T03:04:05Z\"}\n\n" +
 			"id: 12\nevent: stderr\ndata: {\"data\":\"/wA=\",\"encoding\":\"base64\",\"seq\":10,\"ts\":\"2026-01-02T03:04:05Z\"}\n\n" +
-			fmt.Sprintf("event: position\ndata: {\"next_seq\":%d,\"exit\":{\"stdout\":\"\",\"stderr\":\"\",\"exit_code\":3,\"ok\":%t,\"duration_ms\":0}}\n\n", q.from, q.follow)
+			fmt.Sprintf("event: position\ndata: {\"next_seq\":%d,\"exit\":{\"stdout\":\"\",\"stderr\":\"\",\"exit_code\":3,\"ok\":%t,\"signal\":\"\",\"duration_ms\":0}}\n\n", q.from, q.follow)
 		if got.status != 200 || got.body != want {
 			t.Errorf("%+v: status %d\n%s\nwant\n%s", q, got.status, got.body, want)
 		}

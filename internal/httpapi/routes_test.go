@@ -272,7 +272,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", one + "/contexts/node/restart", "", `RestartContext "` + sbxA + `" "node"`, 200, `"restarts":1`},
 		{"DELETE", one + "/contexts/node", "", `DestroyContext "` + sbxA + `" "node"`, 204, ""},
 		{"POST", one + "/run-code", `{"code":"1+1","timeout_ms":5}`, `RunCode "` + sbxA + `" {"code":"1+1","timeout_ms":5}`, 200,
-			`{"stdout":"out","stderr":"","exit_code":0,"ok":false,"duration_ms":0,"result":"2","results":[{"text/plain":"2"}],"error":null,"context":"python","execution_count":0}`},
+			`{"stdout":"out","stderr":"","exit_code":0,"ok":false,"signal":"","duration_ms":0,"result":"2","results":[{"text/plain":"2"}],"error":null,"context":"python","execution_count":0}`},
 		{"GET", one + "/diff?to=other&variables=1", "", `Diff "` + sbxA + `" "other" {"variables":true}`, 200, `"changes":[]`},
 		{"GET", one + "/stats", "", `Stats "` + sbxA + `"`, 200, `"processes":3`},
 		{"POST", one + "/fork", "", `Fork "` + sbxA + `" {"count":1}`, 200, `"pause_ms":1.5`},

@@ -74,12 +74,12 @@ type HookResult struct {
 type Sandbox struct {
 	ID        string            `json:"id"`
 	Tenant    string            `json:"tenant,omitempty" doc:"whose it is; absent for the default tenant"`
-	Name      string            `json:"name,omitempty"`
+	Name      string            `json:"name" doc:"or empty"`
 	State     State             `json:"state"`
 	Reason    string            `json:"reason,omitempty" doc:"why the sandbox failed"`
 	Image     string            `json:"image" doc:"image id"`
 	ImageName string            `json:"image_name,omitempty"`
-	Parent    string            `json:"parent,omitempty" doc:"sandbox this one was forked from"`
+	Parent    string            `json:"parent" doc:"sandbox this one was forked from, or empty"`
 	Snapshot  string            `json:"snapshot,omitempty" doc:"snapshot this one was restored from"`
 	Depth     int               `json:"depth" doc:"forks and restores between this sandbox and a created one"`
 	CreatedAt time.Time         `json:"created_at"`
@@ -151,7 +151,7 @@ type ExecResult struct {
 	Stderr     string  `json:"stderr"`
 	ExitCode   int     `json:"exit_code" doc:"128+signal if a signal ended it"`
 	OK         bool    `json:"ok"`
-	Signal     string  `json:"signal,omitempty"`
+	Signal     string  `json:"signal" doc:"the signal that ended it, or empty"`
 	TimedOut   bool    `json:"timed_out,omitempty"`
 	Idle       bool    `json:"idle,omitempty" doc:"it was the idle timeout"`
 	DurationMS float64 `json:"duration_ms"`
@@ -200,7 +200,7 @@ type Child struct {
 type Snapshot struct {
 	ID        string            `json:"id"`
 	Tenant    string            `json:"tenant,omitempty" doc:"whose it is; absent for the default tenant"`
-	Name      string            `json:"name,omitempty"`
+	Name      string            `json:"name" doc:"or empty"`
 	Label     string            `json:"label,omitempty" doc:"what the sandbox calls it that took it by itself: no name, which it is found by outside"`
 	State     SnapshotState     `json:"state"`
 	Reason    string            `json:"reason,omitempty"`
