@@ -78,6 +78,18 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// ifMatch returns the header of a condition.
+func ifMatch(tags []string) http.Header {
+	header := http.Header{}
+	for _, tag := range tags {
+		if tag != sandbox.AnyETag {
+			tag = `"` + tag + `"`
+		}
+		header.Add("If-Match", tag)
+	}
+	return header
+}
+
 // WriteFile writes a regular file. An error of from breaks the request off. If
 // from has a method Size() int64 that is not zero, it must have that many bytes.
 func (c *Client) WriteFile(ctx context.Context, ref string, req sandbox.WriteRequest, from io.Reader) (*sandbox.FileInfo, error) {
@@ -86,13 +98,7 @@ func (c *Client) WriteFile(ctx context.Context, ref string, req sandbox.WriteReq
 	q.flag("atomic", req.Atomic)
 	q.flag("append", req.Append)
 	q.flag("parents", req.Parents)
-	header := http.Header{}
-	for _, tag := range req.IfMatch {
-		if tag != sandbox.AnyETag {
-			tag = `"` + tag + `"`
-		}
-		header.Add("If-Match", tag)
-	}
+	header := ifMatch(req.IfMatch)
 	if req.New {
 		header.Set("If-None-Match", "*")
 	}
@@ -186,10 +192,31 @@ func (c *Client) ChangeFile(ctx context.Context, ref string, ch sandbox.FileChan
 	q.flag("recursive", ch.Recursive)
 	q.flag("keep", ch.Keep)
 	if ch.Action == sandbox.FileRemove {
-		_, err := on[struct{}](ctx, c, http.MethodDelete, "sandboxes", ref, "/files", q.Values, nil)
-		return nil, err
+		return nil, c.removeFile(ctx, ref, q.Values, ifMatch(ch.IfMatch))
 	}
 	return on[*sandbox.FileInfo](ctx, c, http.MethodPost, "sandboxes", ref, "/files/"+string(ch.Action), q.Values, nil)
+}
+
+func (c *Client) removeFile(ctx context.Context, ref string, q url.Values, header http.Header) error {
+	p, err := path("sandboxes", ref, "/files")
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, c.base+p+"?"+q.Encode(), nil)
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeInvalid, "make request: %w", err)
+	}
+	req.Header = header
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return connectionError(ctx, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		return problemOf(resp)
+	}
+	return nil
 }
 
 // ListFiles calls each with the files below a directory, in order.

@@ -39,6 +39,10 @@ func TestFiles(t *testing.T) {
 	if _, err = c.WriteFile(ctx, "base", sandbox.WriteRequest{FileRef: at(odd), IfMatch: []string{info.ETag}, Append: true}, strings.NewReader(" more")); err != nil {
 		t.Error(err)
 	}
+	_, err = c.ChangeFile(ctx, "base", sandbox.FileChange{FileRef: at(odd), Action: sandbox.FileRemove, IfMatch: []string{info.ETag}})
+	if sandbox.CodeOf(err) != sandbox.CodeChanged {
+		t.Errorf("removing another version: %v", err)
+	}
 	r, size, err := c.ReadFile(ctx, "base", at(odd))
 	if err != nil {
 		t.Fatal(err)

@@ -43,6 +43,9 @@ func quoteETag(tag string) string { return `"` + tag + `"` }
 // weak begins validators that say of two versions no more than that they are alike.
 const weak = "W/"
 
+// maxETags bounds the list of a condition: they travel in one message.
+const maxETags = 100
+
 // parseETags reads the value of If-Match. Weak validators, which no file has in a
 // comparison of versions, are kept as they are.
 func parseETags(header string) ([]string, error) {
@@ -65,7 +68,9 @@ func parseETags(header string) ([]string, error) {
 		if isWeak || tag == sandbox.AnyETag { // in quotes it is no more than a tag
 			tag = weak + tag
 		}
-		tags, rest = append(tags, tag), after
+		if tags, rest = append(tags, tag), after; len(tags) > maxETags {
+			return nil, sandbox.Invalid("If-Match", "it has more than %d ETags", maxETags)
+		}
 	}
 }
 

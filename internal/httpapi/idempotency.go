@@ -194,7 +194,8 @@ func takeBody(r *http.Request) (string, error) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	h := sha256.New()
-	for _, part := range []string{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("Accept"), string(body)} {
+	conditions := strings.Join(r.Header.Values("If-Match"), ",") + "\n" + strings.Join(r.Header.Values("If-None-Match"), ",")
+	for _, part := range []string{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("Accept"), conditions, string(body)} {
 		sum := sha256.Sum256([]byte(part))
 		h.Write(sum[:])
 	}

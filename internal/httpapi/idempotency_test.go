@@ -58,6 +58,9 @@ func TestARequestWithAKeyIsDoneOnce(t *testing.T) {
 	if other := change(api, "POST", "/v1/sandboxes", `{"image":"b"}`, "k"); other.Code != 422 {
 		t.Errorf("another request with this key: status %d %s", other.Code, other.Body)
 	}
+	if other := change(api, "POST", "/v1/sandboxes", `{"image":"a"}`, "k", "If-Match", `"etag"`); other.Code != 422 {
+		t.Errorf("another condition with this key: status %d %s", other.Code, other.Body)
+	}
 	if other := change(api, "POST", "/v1/sandboxes", `{"image":"a"}`, "l"); other.Code != 201 || other.Body.String() == first.Body.String() {
 		t.Errorf("another key: status %d %s", other.Code, other.Body)
 	}

@@ -76,7 +76,7 @@ func FuzzSplitter(f *testing.F) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"exit_code":300,"result":"x","error":{"name":"E","value":"","traceback":""},"variables":[{"name":"a","size":-1}],"reseeded":["x"]}`))
 	f.Add([]byte(`{"text/plain":"x"}`))
-	f.Add([]byte(`{"alone":true,"generators":["random"]}`))
+	f.Add([]byte(`{"handled":true,"generators":["random"]}`))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		if d, err := interp.ParseDone(payload); err == nil {
 			if d.ExitCode < 0 || d.ExitCode > 255 || len(d.Variables) > 2000 || len(d.Reseeded) > 16 {

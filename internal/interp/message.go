@@ -15,9 +15,8 @@ type Hello struct {
 
 // Rest is how an interpreter is between two requests.
 type Rest struct {
-	// Alone says that no code of the user's can run in it until the next request: it
-	// has no other threads and no handlers of signals.
-	Alone bool `json:"alone"`
+	// Handled says that a signal may run code of the user's.
+	Handled bool `json:"handled"`
 	// Generators are the random generators that a request for new seeds would find.
 	Generators []string `json:"generators"`
 }

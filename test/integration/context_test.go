@@ -240,6 +240,36 @@ func TestContextForkAsleep(t *testing.T) {
 	}
 }
 
+// TestContextThreadsAreSeeded forks an interpreter one of whose threads draws numbers
+// later, and was started at the very end of a cell.
+func TestContextThreadsAreSeeded(t *testing.T) {
+	x := newContextTest(t)
+	x.value("box", "import random, _thread, os, time\nrandom.seed(1)\ndrawn = []\ndef draw():\n    while not os.path.exists('/tmp/go'): time.sleep(0.01)\n    drawn.append(random.random())")
+	x.value("box", "_thread.start_new_thread(draw, ()); None")
+	numbers := map[string]bool{}
+	for _, c := range append(x.fork("box", 2), &sandbox.Sandbox{ID: "box"}) {
+		if out, err := x.run(c.ID, sandbox.ExecRequest{Shell: "touch /tmp/go"}, ""); err != nil || out.ExitCode != 0 {
+			t.Fatal(err)
+		}
+		numbers[x.value(c.ID, "while not drawn: time.sleep(0.01)\ndrawn[0]")] = true
+	}
+	if len(numbers) != 3 {
+		t.Errorf("three sandboxes drew %v", numbers)
+	}
+}
+
+// TestContextSeedFails has a generator that takes no seed: whoever uses it in a child
+// is told.
+func TestContextSeedFails(t *testing.T) {
+	x := newContextTest(t)
+	x.value("box", "import random\ndef refuse(*_): raise ValueError('no')\nrandom.seed = refuse")
+	child := x.fork("box", 1)[0].ID
+	first, second := x.cell(child, "1"), x.cell(child, "2")
+	if said := first.stderr.String(); !first.OK || !strings.Contains(said, "no new random seed: random: ") || second.stderr.Len() > 0 {
+		t.Errorf("the first cell says %q, the second %q", said, second.stderr.String())
+	}
+}
+
 // TestContextForkDuringRun forks while a cell runs: it goes on in parent and child,
 // and the child's next cell comes after it.
 func TestContextForkDuringRun(t *testing.T) {

@@ -16,6 +16,7 @@ import traceback
 import types
 
 HOST = "<ramet>"  # the file name of this text, to leave it out of tracebacks
+get_ident = _thread.get_ident  # user code may replace that of the module
 MAX_FRAME = 8 << 20  # bytes of a frame's payload
 MAX_TEXT = 1 << 20  # characters of a text representation, and twice as many bytes of JSON
 MAX_TRACEBACK = 256 << 10  # characters
@@ -33,7 +34,7 @@ class Host:
         self.lock = _thread.allocate_lock()  # held by who writes an answer
         self.writer = 0  # the thread that holds it
         self.waiting = []  # frames that come while that thread writes another one
-        self.main_thread = _thread.get_ident()
+        self.main_thread = get_ident()
         self.sending = False  # the main thread sends a frame
         self.late = False  # and an interrupt came meanwhile
         self.count = 0
@@ -70,7 +71,7 @@ class Host:
         if os.getpid() != self.pid:
             return
         frame = self.frame(kind, message)
-        me = _thread.get_ident()
+        me = get_ident()
         if self.writer == me:
             self.waiting.append(frame)  # after the one that is being written
             return
@@ -114,10 +115,9 @@ class Host:
             # Timers need a handler to run code.
             handlers = [signal.getsignal(number) for number in signal.valid_signals()]
             handled = any(callable(handler) and handler != self.interrupt for handler in handlers)
-            alone = len(sys._current_frames()) == 1 and not handled
-            return {"alone": alone, "generators": [name for name, _ in generators()]}
+            return {"handled": handled, "generators": [name for name, _ in generators()]}
         except Exception:
-            return {"alone": False, "generators": []}  # user code has changed what is asked here
+            return {"handled": True, "generators": []}  # user code has changed what is asked here
 
     def serve(self):
         while True:

@@ -72,8 +72,9 @@ type interpreter struct {
 	version string
 	last    uint32 // number of the last request
 	busy    uint32 // number of the request that it serves, 0 for none
-	alone   bool   // as it said last: nothing runs in it between requests
+	// calm says that it said last that no signal runs code of the user's, and
 	// generators are those that it said it has.
+	calm       bool
 	generators []string
 	over       bool // it has ended, with status
 	status     uint32
@@ -374,7 +375,7 @@ func (*interpreter) StateTypeName() string {
 func (*interpreter) StateFields() []string {
 	return []string{
 		"tg", "pid", "requests", "answers", "stdout", "stderr", "unsent", "head", "kind", "run", "left", "hello", "ready", "version", "last", "busy",
-		"over", "status", "rest", "alone", "generators",
+		"over", "status", "rest", "calm", "generators",
 	}
 }
 func (in *interpreter) fields() []any {
@@ -382,7 +383,7 @@ func (in *interpreter) fields() []any {
 		&in.tg, &in.pid, &in.requests, &in.answers, &in.stdout, &in.stderr, &in.unsent,
 		&in.split.Head, (*byte)(&in.split.Kind), &in.split.Run, &in.split.Left,
 		&in.hello, &in.ready, &in.version, &in.last, &in.busy, &in.over, &in.status,
-		&in.rest, &in.alone, &in.generators,
+		&in.rest, &in.calm, &in.generators,
 	}
 }
 func (in *interpreter) StateSave(sink state.Sink) {

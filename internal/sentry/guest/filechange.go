@@ -98,7 +98,7 @@ func (o *fileOp) remove(name string, tags []string, recursive bool, alive func()
 		return err
 	}
 	isDir := false
-	err := o.do(func(root vfs.VirtualDentry) error {
+	err := o.doMatching(tags, func(root vfs.VirtualDentry) error {
 		st, err := o.stat(root, name, false)
 		if err := cmp.Or(checkMatch(name, tags, &st, err), err); err != nil {
 			return err

@@ -62,6 +62,16 @@ func (o *fileOp) do(f func(root vfs.VirtualDentry) error) error {
 	return f(root)
 }
 
+// doMatching is do for a step that goes by what tags the file has: no other of those
+// comes between the look and what is done then.
+func (o *fileOp) doMatching(tags []string, f func(root vfs.VirtualDentry) error) error {
+	if len(tags) > 0 {
+		o.g.matching.Lock()
+		defer o.g.matching.Unlock()
+	}
+	return o.do(f)
+}
+
 func (o *fileOp) vfs() *vfs.VirtualFilesystem { return o.g.k.VFS() }
 
 // at names a path whose final symbolic link stands for itself.

@@ -42,7 +42,7 @@ func (g *Guest) CreateFile(req *wire.File) (*FileWriter, error) {
 			return nil, err
 		}
 	}
-	if err := o.do(w.open); err != nil {
+	if err := o.doMatching(req.IfMatch, w.open); err != nil {
 		return nil, w.refused(err)
 	}
 	return w, nil
@@ -184,7 +184,7 @@ func (w *FileWriter) Write(data []byte) (int, error) {
 // Commit ends the file and describes it.
 func (w *FileWriter) Commit() (*sandbox.FileInfo, error) {
 	var info *sandbox.FileInfo
-	err := w.op.do(func(root vfs.VirtualDentry) error {
+	err := w.op.doMatching(w.req.IfMatch, func(root vfs.VirtualDentry) error {
 		if err := w.finish(root); err != nil {
 			return err
 		}

@@ -392,7 +392,7 @@ func (in *interpreter) noteLocked(p interp.Part) error {
 		if err != nil {
 			return err
 		}
-		in.alone, in.generators, in.rest = r.Alone, r.Generators, nil
+		in.calm, in.generators, in.rest = !r.Handled, r.Generators, nil
 	}
 	return nil
 }

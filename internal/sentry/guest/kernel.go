@@ -100,6 +100,7 @@ type Guest struct {
 	collector collector
 
 	io       sync.RWMutex
+	matching sync.Mutex // see fileOp.doMatching; above io
 	table    *table
 	held     *held
 	contexts *contexts

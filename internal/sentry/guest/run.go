@@ -3,7 +3,9 @@ package guest
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	gotime "time"
 
@@ -51,6 +53,7 @@ type run struct {
 
 	passing atomic.Int64  // since when something waits to be passed on, in nanoseconds since 1970; 0 if nothing does
 	stop    chan struct{} // has an item when somebody wants it interrupted
+	early   bool          // that was so before it began
 
 	done      chan struct{} // closed when it is over; what is below is settled then
 	truncated bool
@@ -144,15 +147,22 @@ func (g *Guest) Run(req *wire.Run, payload []byte, rio RunIO) (*wire.Ran, error)
 	}
 	timeout := gotime.Duration(req.TimeoutMS) * gotime.Millisecond
 	began := gotime.Now()
+	r := newRun(rio)
 	if c.unseeded {
-		if _, err := g.seed(c, in, timeout, rio.Gone); err != nil {
+		told, stopped, err := g.seed(c, in, timeout, rio.Gone)
+		if err != nil {
 			return nil, err
+		}
+		if r.early = stopped; stopped {
+			r.stop <- struct{}{}
+		}
+		if len(told.Failed) > 0 {
+			r.output(wire.Stderr, fmt.Appendf(nil, "ramet: of this context, which was inherited, these have no new random seed: %s\n", strings.Join(told.Failed, "; ")))
 		}
 		if timeout > 0 {
 			timeout = max(timeout-gotime.Since(began), gotime.Millisecond)
 		}
 	}
-	r := newRun(rio)
 	if err := g.beginRun(in, r, req.Kind, payload); err != nil {
 		return nil, err
 	}
@@ -210,7 +220,7 @@ func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, timeout gotime
 		} else {
 			g.interrupt(in, r)
 		}
-		if c.language != string(interp.Python) {
+		if c.language != string(interp.Python) || r.early { // it may not have begun
 			again = gotime.After(interruptAgain)
 		}
 	}
@@ -282,8 +292,9 @@ type seeding struct {
 
 // seed gives the generators of an inherited interpreter new seeds. It reads that
 // when it has the time: if that is after the timeout, or after gone, whoever has the
-// turn next waits for it. The caller has the turn.
-func (g *Guest) seed(c *codeContext, in *interpreter, timeout gotime.Duration, gone <-chan struct{}) (*sandbox.Reseed, error) {
+// turn next waits for it. stopped says that somebody wanted to interrupt what comes
+// next. The caller has the turn.
+func (g *Guest) seed(c *codeContext, in *interpreter, timeout gotime.Duration, gone <-chan struct{}) (told *sandbox.Reseed, stopped bool, err error) {
 	s := c.seeding
 	if s == nil {
 		var bytes [32]byte
@@ -294,7 +305,7 @@ func (g *Guest) seed(c *codeContext, in *interpreter, timeout gotime.Duration, g
 			return nil
 		}})
 		if err := g.beginRun(in, s.run, interp.KindSeed, hex.AppendEncode(nil, bytes[:])); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		c.seeding = s
 	}
@@ -307,19 +318,24 @@ func (g *Guest) seed(c *codeContext, in *interpreter, timeout gotime.Duration, g
 	select {
 	case <-s.run.done:
 	case <-late:
-		return nil, sandbox.Errorf(sandbox.CodeTimeout, "the interpreter of context %s, which was inherited, has not taken new random seeds yet: it is busy, or stopped", c.name)
+		return nil, false, sandbox.Errorf(sandbox.CodeTimeout, "the interpreter of context %s, which was inherited, has not taken its new random seeds in this time: the cell has not begun", c.name)
 	case <-gone:
-		return nil, errGone
+		return nil, false, errGone
 	}
 	c.unseeded, c.seeding = false, nil
+	select {
+	case <-s.run.stop:
+		stopped = true
+	default:
+	}
 	out := reseedOf(c)
 	d, err := interp.ParseDone(s.answer)
 	if err != nil || s.run.died != nil {
 		out.Failed = []string{"the interpreter does not answer"}
-		return out, nil
+		return out, stopped, nil
 	}
 	out.Generators, out.Failed = append(out.Generators, d.Reseeded...), d.Failed
-	return out, nil
+	return out, stopped, nil
 }
 
 func reseedOf(c *codeContext) *sandbox.Reseed {
@@ -370,9 +386,10 @@ func (g *Guest) attendContext(c *codeContext) chan *sandbox.Reseed {
 	in := c.in
 	told := make(chan *sandbox.Reseed, 2)
 	c.unseeded = true
-	if in.alone && in.ready && in.busy == 0 {
-		// To wake it now would cost what all the rest of a child does: it has to copy
-		// a hundred places of its memory to do anything.
+	if in.ready && in.busy == 0 && in.calm && in.tg.Count() == 1 {
+		// No code of the user's can run in it until the next request: it has one
+		// thread, which waits for that. To wake it now would cost what all the rest of
+		// a child does: it has to copy a hundred places of its memory to do anything.
 		s := reseedOf(c)
 		s.Generators = append(s.Generators, in.generators...)
 		told <- s
@@ -399,7 +416,7 @@ func (g *Guest) attendContext(c *codeContext) chan *sandbox.Reseed {
 		g.awaitRun(c, in, inherited, 0, nil)
 		if in.awaitReady(gotime.After(startPatience)) != nil {
 			g.killInterpreter(in)
-		} else if s, err := g.seed(c, in, seedPatience, nil); err == nil {
+		} else if s, _, err := g.seed(c, in, seedPatience, nil); err == nil {
 			told <- s
 			return
 		}

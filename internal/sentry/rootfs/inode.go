@@ -127,12 +127,26 @@ func (i *inode) readlink(mnt *vfs.Mount) (string, error) {
 	return target, errno(err)
 }
 
+// told returns the attributes to who may compare them later: the next store through a
+// mapping changes the times. mapsMu keeps others from being told the same meanwhile.
+func (i *inode) told() cowfs.Attr {
+	if !i.mapped.Load() {
+		return i.get()
+	}
+	i.mapsMu.Lock()
+	defer i.mapsMu.Unlock()
+	i.attrMu.Lock()
+	a, stored := i.attr, i.stored.Swap(false)
+	i.attrMu.Unlock()
+	if stored {
+		i.mappings.InvalidateAll(memmap.InvalidateOpts{})
+	}
+	return a
+}
+
 // stat answers statx(2).
 func (i *inode) stat() linux.Statx {
-	if i.stored.Load() && i.stored.Swap(false) {
-		i.invalidateAll() // the next store is to change the times that are told now
-	}
-	a := i.get()
+	a := i.told()
 	blocks := a.Blocks + (a.ImageEnd+cowfs.PageSize-1)/cowfs.PageSize
 	if whole := (a.Size + cowfs.PageSize - 1) / cowfs.PageSize; a.ImageEnd > 0 {
 		blocks = min(blocks, whole) // blocks of the image that were replaced count once
