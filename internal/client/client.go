@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -64,9 +65,10 @@ func path(kind, ref, rest string) (string, error) {
 	return "/v1/" + kind + "/" + seg + rest, nil
 }
 
-// send makes one request, whose body is JSON unless it is bytes. The caller closes the body of the response, whose
+// send makes one request, whose body is JSON unless it is bytes, with header, which may
+// be nil, besides what the body needs. The caller closes the body of the response, whose
 // status is one of success.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any, accept string) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any, accept string, header http.Header) (*http.Response, error) {
 	var reader io.Reader
 	contentType := "application/json"
 	if raw, ok := body.([]byte); ok {
@@ -85,6 +87,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeInvalid, "make request: %w", err)
 	}
+	maps.Copy(req.Header, header)
 	req.Header.Set("Accept", accept)
 	if body != nil {
 		req.Header.Set("Content-Type", contentType)
@@ -103,7 +106,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 // call makes a request and decodes the answer into a T.
 func call[T any](ctx context.Context, c *Client, method, path string, query url.Values, body any) (T, error) {
 	var v T
-	resp, err := c.send(ctx, method, path, query, body, "application/json")
+	resp, err := c.send(ctx, method, path, query, body, "application/json", nil)
 	if err != nil {
 		return v, err
 	}

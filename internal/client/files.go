@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -56,7 +57,7 @@ func (c *Client) ReadFile(ctx context.Context, ref string, f sandbox.FileRef) (i
 	if err != nil {
 		return nil, 0, err
 	}
-	resp, err := c.send(ctx, http.MethodGet, p, fileQuery(f).Values, nil, "*/*")
+	resp, err := c.send(ctx, http.MethodGet, p, fileQuery(f).Values, nil, "*/*", nil)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -112,7 +113,7 @@ func (c *Client) ReadArchive(ctx context.Context, ref string, f sandbox.FileRef)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.send(ctx, http.MethodGet, p, fileQuery(f).Values, nil, "*/*")
+	resp, err := c.send(ctx, http.MethodGet, p, fileQuery(f).Values, nil, "*/*", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -138,9 +139,7 @@ func upload[T any](ctx context.Context, c *Client, ref, rest string, q url.Value
 	if err != nil {
 		return v, sandbox.Errorf(sandbox.CodeInvalid, "make request: %w", err)
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	if sized, ok := from.(interface{ Size() int64 }); ok {
 		req.ContentLength = sized.Size()
 	}
@@ -202,20 +201,11 @@ func (c *Client) removeFile(ctx context.Context, ref string, q url.Values, heade
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, c.base+p+"?"+q.Encode(), nil)
+	resp, err := c.send(ctx, http.MethodDelete, p, q, nil, "application/json", header)
 	if err != nil {
-		return sandbox.Errorf(sandbox.CodeInvalid, "make request: %w", err)
+		return err
 	}
-	req.Header = header
-	req.Header.Set("Accept", "application/json")
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return connectionError(ctx, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode >= http.StatusMultipleChoices {
-		return problemOf(resp)
-	}
+	resp.Body.Close()
 	return nil
 }
 

@@ -43,7 +43,7 @@ func (c *Client) ExecStream(ctx context.Context, ref string, req sandbox.ExecReq
 	if streams.Stdin != nil {
 		return c.execSocket(ctx, p, req, streams)
 	}
-	resp, err := c.send(ctx, http.MethodPost, p, nil, req, httpwire.FrameType)
+	resp, err := c.send(ctx, http.MethodPost, p, nil, req, httpwire.FrameType, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (c *Client) Export(ctx context.Context, ref string, req sandbox.ExportReque
 	if req.Gzip {
 		query.Set("gzip", "1")
 	}
-	resp, err := c.send(ctx, http.MethodGet, p, query, nil, "*/*")
+	resp, err := c.send(ctx, http.MethodGet, p, query, nil, "*/*", nil)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (c *Client) makeImage(ctx context.Context, path string, req any, progress f
 // reports the last one. Unknown events are its business; the daemon's error
 // event is not.
 func (c *Client) events(ctx context.Context, method, path string, query url.Values, body any, each func(httpwire.Event) (done bool, err error)) error {
-	resp, err := c.send(ctx, method, path, query, body, httpwire.EventType)
+	resp, err := c.send(ctx, method, path, query, body, httpwire.EventType, nil)
 	if err != nil {
 		return err
 	}
