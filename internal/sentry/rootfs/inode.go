@@ -29,9 +29,11 @@ type inode struct {
 	// mu makes writes, truncations and changes of attributes one after another.
 	mu sync.Mutex
 
-	// attrMu protects attr. mode is a copy of attr.Mode that is read without.
+	// attrMu protects attr, and stored: something may be mapped that was stored to, see
+	// Translate. mode is a copy of attr.Mode that is read without.
 	attrMu sync.Mutex
 	attr   cowfs.Attr
+	stored bool
 	mode   atomic.Uint32
 	// noCaps says that there is no security.capability.
 	noCaps atomic.Bool
@@ -44,7 +46,6 @@ type inode struct {
 	mappings memmap.MappingSet
 	writable atomic.Int64
 	mapped   atomic.Bool // mappings was ever used
-	stored   atomic.Bool // something may be mapped that was stored to, see Translate
 
 	locks   vfs.FileLocks
 	watches vfs.Watches
@@ -136,7 +137,8 @@ func (i *inode) told() cowfs.Attr {
 	i.mapsMu.Lock()
 	defer i.mapsMu.Unlock()
 	i.attrMu.Lock()
-	a, stored := i.attr, i.stored.Swap(false)
+	a, stored := i.attr, i.stored
+	i.stored = false
 	i.attrMu.Unlock()
 	if stored {
 		i.mappings.InvalidateAll(memmap.InvalidateOpts{})

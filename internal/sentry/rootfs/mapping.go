@@ -86,7 +86,7 @@ func (i *inode) Translate(_ context.Context, required, optional memmap.MappableR
 		now := i.fs.now()
 		i.attr.Mtime, i.attr.Ctime = now, now
 		i.fs.markDirty(i)
-		i.stored.Store(true)
+		i.stored = true
 	}
 	off, err := i.mapFrom(required.Start, optional.Start)
 	if err != nil {
