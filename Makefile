@@ -60,23 +60,25 @@ $(RUNSC):
 # with the race detector, which needs cgo and so a C compiler.
 #
 # All parts run even if one fails, and what they say comes once more at the end,
-# in go test's own words.
+# in go test's own words, followed by the last lines of each test that failed.
 .PHONY: test
 test: oracle $(SENTRY) ## run go vet and all tests
 	@mkdir -p $(CACHE) && rm -f $(LOG)
 	@failed=; $(MAKE) --no-print-directory --keep-going vet test-unit test-sentry || failed=1; \
 	echo; echo '== skipped'; grep '^skip:' $(LOG) || echo nothing; \
-	echo; echo '== summary'; grep -E '^(ok|FAIL|panic:|--- FAIL)' $(LOG) || failed=1; test -z "$$failed"
+	echo; echo '== summary'; grep -E '^(ok|FAIL|panic:|--- FAIL)' $(LOG) || failed=1; \
+	test -z "$$failed" || { echo; echo '== failed'; awk -f .ci/failed.awk $(LOG); false; }
 
 .PHONY: vet
 vet: $(SENTRY)
 	@echo '== go vet'
-	@$(GO) vet ./...
+	@said=$$($(GO) vet ./... 2>&1) || { { echo "$$said"; printf 'FAIL\tgo vet\n'; } | tee -a $(LOG); false; }
 
-# The packages whose test binary links gVisor's kernel (yes), or does not (no).
+# The packages whose test binary links gVisor's kernel, or forks itself as sentries do (yes), or
+# does not (no). Sentries are built without cgo, and the race detector needs that.
 define packages
 $$($(GO) list -test -f '{{.ImportPath}}{{range .Deps}}{{if eq . "gvisor.dev/gvisor/pkg/sentry/kernel"}} yes{{end}}{{end}}' ./... \
-	| awk '$$1 ~ /\.test$$/ && NF == 1 + ("$(1)" == "yes") {sub(/\.test$$/, "", $$1); print $$1}')
+	| awk '$$1 ~ /\.test$$/ && (NF > 1 || $$1 ~ /\/selffork\.test$$/) == ("$(1)" == "yes") {sub(/\.test$$/, "", $$1); print $$1}')
 endef
 
 report := 2>&1 | awk -f .ci/quiet.awk | tee -a $(LOG)
@@ -87,10 +89,11 @@ test-unit: $(SENTRY)
 	@cgo=1; race=-race; cc=$$($(GO) env CC); \
 	command -v $$cc >/dev/null || { cgo=0; race=; echo "skip: race detector: there is no C compiler ($$cc)" | tee -a $(LOG); }; \
 	echo "== go test $$race, packages that do not link gVisor's kernel"; \
-	CGO_ENABLED=$$cgo $(GO) test -v $$race -timeout 10m $(call packages,no) $(report)
+	RAMET_TEST_BUILD=1 CGO_ENABLED=$$cgo $(GO) test -v $$race -timeout 10m $(call packages,no) $(report)
 
-# RAMET_TEST_BUILD has the image made that git, SQLite and PostgreSQL are in, of Debian
-# packages and kept in the user's cache. Where there is no mirror their tests are skipped.
+# RAMET_TEST_BUILD has the image made that git, SQLite, PostgreSQL and Node are in, of Debian
+# packages, and Python's libraries installed with pip. Both are kept in the user's cache.
+# Where there is no mirror their tests are skipped.
 .PHONY: test-sentry
 test-sentry: $(SENTRY)
 	@mkdir -p $(CACHE)
@@ -116,7 +119,7 @@ lint: $(SENTRY) ## gofmt, go vet and staticcheck
 .PHONY: fuzz
 fuzz: $(SENTRY) ## run each fuzz target for FUZZTIME
 	@$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ {t[n++] = $$1} /^ok/ {for (i = 0; i < n; i++) print $$2, t[i]; n = 0}' | while read -r package target; do \
-		echo "== $$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; done
+		echo "== $$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 2s "$$package"; done
 
 .PHONY: clean
 clean: ## remove what was built

@@ -53,7 +53,7 @@ var arrows = []struct {
 
 	{"internal/launch", []string{"internal/cgroup", "internal/interp", "internal/sandbox", "internal/tracing", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/manager", []string{
-		"internal/access", "internal/alarm", "internal/answers", "internal/audit", "internal/cgroup", "internal/control", "internal/cowfs", "internal/debian", "internal/feed", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths", "internal/quota",
+		"internal/access", "internal/alarm", "internal/answers", "internal/audit", "internal/cgroup", "internal/control", "internal/cowfs", "internal/debian", "internal/feed", "internal/hostuse", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths", "internal/quota",
 		"internal/merge", "internal/sandbox", "internal/snapfile", "internal/store", "internal/textdiff", "internal/token", "internal/wire",
 	}, "the use cases; it implements httpapi.Service and must never link gVisor, so that daemon code is tested without it"},
 
@@ -67,8 +67,9 @@ var arrows = []struct {
 	{"internal/demo", []string{"internal/client", "internal/sandbox", "internal/workload"}, "it shows what any user of the client can do"},
 	{"internal/bench", []string{"internal/client", "internal/hostuse", "internal/sandbox", "internal/workload"}, "it measures as a user would; it must not ask the engine"},
 
-	{"internal/sentry", []string{"internal/interp", "internal/sandbox", "internal/sentry/guest", "internal/wire"}, "the confined side: short enough to be audited alone"},
+	{"internal/sentry", []string{"internal/interp", "internal/sandbox", "internal/sentry/guest", "internal/sentry/selffork", "internal/wire"}, "the confined side: short enough to be audited alone"},
 	{"internal/sentry/guest", []string{"internal/control", "internal/guestinit", "internal/interp", "internal/sandbox", "internal/sentry/cow", "internal/sentry/rootfs", "internal/cowfs", "internal/snapfile", "internal/wire"}, "the confined side; how calls reach it is not its business"},
+	{"internal/sentry/selffork", nil, "a process and its threads: it does not know what they do, nor gVisor"},
 	{"internal/sentry/cow", []string{"internal/snapfile"}, "memory only: it does not know what a sandbox is"},
 	{"internal/sentry/rootfs", []string{"internal/cowfs"}, "files only: it does not know what a sandbox is"},
 

@@ -33,7 +33,7 @@ func TestCases(t *testing.T) {
 	if err := b.single(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.source(t.Context(), plan{mib: sourceSmall, children: []int{3}, untouched: true, ask: true, disk: []int{1}}); err != nil {
+	if err := b.source(t.Context(), plan{mib: sourceSmall, children: []int{3}, untouched: true, written: true, ask: true, disk: []int{1}}); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -47,7 +47,7 @@ func TestCases(t *testing.T) {
 			t.Errorf("%s lacks figures: %+v", r.Case, r)
 		}
 	}
-	want := []string{"create", "exec", "run_code", "fork", "fork-untouched", "fork-ask", "snapshot-disk", "restore-disk"}
+	want := []string{"create", "exec", "run_code", "fork", "fork-untouched", "fork-written", "fork-ask", "snapshot-disk", "restore-disk"}
 	if !slices.Equal(names, want) {
 		t.Errorf("cases are %v, not %v", names, want)
 	}

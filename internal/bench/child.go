@@ -56,6 +56,15 @@ func (b *bench) untouched(ctx context.Context, ref string) (sample, error) {
 	return s, err
 }
 
+// written makes a child of a source that has just written to all of its array: what it
+// may write to without a copy, a fork has to take from it.
+func (b *bench) written(ctx context.Context, ref string) (sample, error) {
+	if _, err := b.s.Ask(ctx, ref, "data += 1\nprint(len(data))"); err != nil {
+		return nil, err
+	}
+	return b.fork(ctx, ref, 1)
+}
+
 // ask makes a child whose first answer is that of the process it inherited,
 // which so has to write to memory it shares. A second question is the round trip.
 func (b *bench) ask(ctx context.Context, ref string) (sample, error) {

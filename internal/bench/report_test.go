@@ -93,6 +93,7 @@ func TestTargets(t *testing.T) {
 	want := map[string]string{
 		"pause of the source, 24 MiB":                               missed,
 		"pause of the source, 1.5 GiB":                              notMeasured,
+		"pause of the source, 1.5 GiB that were just written":       notMeasured,
 		"fork(1): first exec answered, 24 MiB":                      reached,
 		"fork(1): first exec answered, 1.5 GiB":                     notMeasured,
 		"fork(5): all five answered":                                notMeasured,
@@ -140,6 +141,9 @@ func TestCasesOfTargets(t *testing.T) {
 			}
 			if p.untouched {
 				rs = append(rs, newRow(kind{name: "fork-untouched", source: p.mib, n: untouchedChildren, files: p.files}, []sample{all}))
+			}
+			if p.written {
+				rs = append(rs, newRow(kind{name: "fork-written", source: p.mib, n: 1}, []sample{all}))
 			}
 			if p.diff {
 				rs = append(rs, newRow(kind{name: "diff", source: p.mib, n: 2, files: p.files}, []sample{{roundtripMS: 1}}))

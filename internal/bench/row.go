@@ -57,6 +57,7 @@ const (
 	caseRunCode   = "run_code"
 	caseFork      = "fork"
 	caseUntouched = "fork-untouched"
+	caseWritten   = "fork-written"
 	caseAsk       = "fork-ask"
 	caseInARow    = "fork-in-a-row"
 	caseIdle      = "idle"
@@ -68,7 +69,7 @@ const (
 )
 
 // cases are all there are.
-var cases = []string{caseCreate, caseExec, caseRunCode, caseFork, caseUntouched, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseRunsc}
+var cases = []string{caseCreate, caseExec, caseRunCode, caseFork, caseUntouched, caseWritten, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseRunsc}
 
 // kind is what makes a row different from others.
 type kind struct {

@@ -24,10 +24,10 @@ const (
 type plan struct {
 	mib, files int
 	children   []int
-	// untouched, ask, idle, diff and disk are further cases of this source; disk has
+	// untouched, written, ask, idle, diff and disk are further cases of this source; disk has
 	// the number of sandboxes that are restored at once.
-	untouched, ask, idle, diff bool
-	disk                       []int
+	untouched, written, ask, idle, diff bool
+	disk                                []int
 }
 
 func plans(quick bool) []plan {
@@ -35,14 +35,14 @@ func plans(quick bool) []plan {
 		return []plan{
 			{mib: sourceSmall, children: []int{1, 5, 20, 100}, untouched: true, idle: true},
 			{mib: sourceMedium, children: []int{20}, ask: true, disk: []int{1}},
-			{mib: sourceLarge, children: []int{1, 20}, untouched: true},
+			{mib: sourceLarge, children: []int{1, 20}, untouched: true, written: true},
 			{mib: sourceSmall, files: manyFiles, children: []int{1}, untouched: true, diff: true},
 		}
 	}
 	return []plan{
 		{mib: sourceSmall, children: []int{1, 5, 20, 100}, untouched: true, ask: true, idle: true, disk: []int{1}},
 		{mib: sourceMedium, children: []int{1, 5, 20, 100}, untouched: true, ask: true, disk: []int{1, 20}},
-		{mib: sourceLarge, children: []int{1, 5, 20, 100}, untouched: true, ask: true, disk: []int{1}},
+		{mib: sourceLarge, children: []int{1, 5, 20, 100}, untouched: true, written: true, ask: true, disk: []int{1}},
 		{mib: sourceSmall, files: manyFiles, children: []int{1, 5}, untouched: true, diff: true},
 	}
 }
@@ -54,7 +54,7 @@ func (p plan) only(wants func(name string) bool) plan {
 		p.children = nil
 	}
 	p.untouched, p.ask, p.idle = p.untouched && wants(caseUntouched), p.ask && wants(caseAsk), p.idle && wants(caseIdle)
-	p.diff = p.diff && wants(caseDiff)
+	p.written, p.diff = p.written && wants(caseWritten), p.diff && wants(caseDiff)
 	if !wants(caseSnapshot) && !wants(caseRestore) {
 		p.disk = nil
 	}
@@ -63,7 +63,7 @@ func (p plan) only(wants func(name string) bool) plan {
 
 // isEmpty reports whether nothing is measured of the source.
 func (p plan) isEmpty() bool {
-	return len(p.children)+len(p.disk) == 0 && !p.untouched && !p.ask && !p.idle && !p.diff
+	return len(p.children)+len(p.disk) == 0 && !p.untouched && !p.written && !p.ask && !p.idle && !p.diff
 }
 
 // source makes a warm sandbox and measures the cases of p with it.
@@ -95,6 +95,7 @@ func (b *bench) source(ctx context.Context, p plan) error {
 		run  func(context.Context, string) (sample, error)
 	}{
 		{p.untouched, kind{name: caseUntouched, n: untouchedChildren}, b.untouched},
+		{p.written, kind{name: caseWritten, n: 1}, b.written},
 		{p.ask, kind{name: caseAsk, n: 1}, b.ask},
 		{p.idle, kind{name: caseIdle, n: idleChildren}, b.idle},
 		{p.diff, kind{name: caseDiff, n: 2}, b.diff},

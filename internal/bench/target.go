@@ -52,6 +52,7 @@ func targets(rs rows) []Target {
 	list := []Target{
 		{What: "pause of the source, 24 MiB", Unit: "ms", Measured: fork(1).PauseMS, Limit: 20, Aim: 8},
 		{What: "pause of the source, 1.5 GiB", Unit: "ms", Measured: large(1).PauseMS, Limit: 20, Aim: 8},
+		{What: "pause of the source, 1.5 GiB that were just written", Unit: "ms", Measured: rs.find(caseWritten, sourceLarge, 1).PauseMS, Limit: 20, Aim: 8},
 		{What: "fork(1): first exec answered, 24 MiB", Unit: "ms", Measured: fork(1).FirstExecMS, Limit: 40, Aim: 20},
 		{What: "fork(1): first exec answered, 1.5 GiB", Unit: "ms", Measured: large(1).FirstExecMS, Limit: 40, Aim: 20},
 		{What: "fork(5): all five answered", Unit: "ms", Measured: fork(5).AllReadyMS, Limit: 120, Aim: 60},

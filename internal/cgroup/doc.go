@@ -11,8 +11,8 @@
 // there are no control groups: it reports ErrUnavailable and the caller refuses
 // or goes on.
 //
-// Cost: making a group, limiting it and starting a process in it takes a few
-// hundred microseconds. Group.Add is the exception: the kernel lets no thread of
-// the machine fork or exit while it moves a whole process and waits for an RCU
-// grace period first, 5 to 15 ms on a quiet machine. Use Group.Start.
+// Cost: making a group, limiting it and entering it takes a few hundred microseconds,
+// as long as a process enters by itself and has one thread. To move another process, or
+// one with several threads, the kernel lets no thread of the machine fork or exit and
+// waits for an RCU grace period first, 5 to 15 ms on a quiet machine.
 package cgroup

@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,75 +33,28 @@ type Group struct {
 // ID returns the name that the group was made with.
 func (g *Group) ID() string { return g.id }
 
-// Start starts cmd in the group: already its first instruction runs there. It
-// does not wait for the kernel as Add does. On v2 it sets cmd.SysProcAttr.
-func (g *Group) Start(cmd *exec.Cmd) error {
+// Entrances returns the files by which a process enters the group: one that has a
+// single thread writes "0" to each. On v1 that does not wait for the kernel, see the
+// package's comment; on v2 the first one of many may. The caller closes them, also those that come
+// with an error.
+func (g *Group) Entrances() ([]*os.File, error) {
+	name := "tasks" // a thread may move itself without the lock that moving a process takes
 	if g.h.kind == KindV2 {
-		return g.startV2(cmd)
+		name = "cgroup.procs"
 	}
-	return g.startV1(cmd)
-}
-
-func (g *Group) startV2(cmd *exec.Cmd) error {
-	dir, err := os.Open(g.dirs()[0])
-	if err != nil {
-		return fmt.Errorf("open control group: %w", err)
-	}
-	defer dir.Close()
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.UseCgroupFD = true
-	cmd.SysProcAttr.CgroupFD = int(dir.Fd())
-	return cmd.Start()
-}
-
-// startV1 starts cmd from a thread that visits the group, because a child is
-// born into the group of the thread that forks it. A thread may move itself
-// without the lock that makes Add slow. The Go runtime never makes threads from
-// a locked one, so no other thread is carried along.
-func (g *Group) startV1(cmd *exec.Cmd) error {
-	runtime.LockOSThread()
-	own := g.h.ownDirs()
-	err := moveThread(g.dirs())
-	if err == nil {
-		err = cmd.Start()
-	}
-	if backErr := moveThread(own); backErr != nil {
-		// The thread stays locked, so the runtime ends it with its goroutine.
-		if err == nil {
-			err = cmd.Process.Kill()
-			cmd.Wait() // its result is that of the kill
-		}
-		return errors.Join(err, fmt.Errorf("leave control group: %w", backErr))
-	}
-	runtime.UnlockOSThread()
-	return err
-}
-
-func moveThread(dirs []string) error {
-	for _, dir := range dirs {
-		if err := writeFile(dir, "tasks", "0"); err != nil { // 0 is the writing thread
-			return fmt.Errorf("enter control group: %w", err)
-		}
-	}
-	return nil
-}
-
-// Add moves a running process with all its threads into the group. Children
-// that it has already stay where they are. Add may block for 15 ms, see the
-// package's comment.
-func (g *Group) Add(pid int) error {
+	var files []*os.File
 	for _, dir := range g.dirs() {
-		if err := writeFile(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
-			return fmt.Errorf("add process %d to control group: %w", pid, err)
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+		if err != nil {
+			return files, fmt.Errorf("open control group: %w", err)
 		}
+		files = append(files, f)
 	}
-	return nil
+	return files, nil
 }
 
 // Procs returns the process ids in the group, sorted. This process is never
-// among them, although one of its threads may be passing through in Start.
+// among them.
 func (g *Group) Procs() ([]int, error) {
 	var out []int
 	for _, dir := range g.dirs() {

@@ -80,11 +80,48 @@ func mustNew(t *testing.T, h *Hierarchy, l Limits) *Group {
 func mustStart(t *testing.T, g *Group, name string, arg ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(name, arg...)
-	if err := g.Start(cmd); err != nil {
+	if err := startIn(g, cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	return cmd
+}
+
+// startIn starts cmd by way of a shell that enters the group. The group has the
+// process when it returns.
+func startIn(g *Group, cmd *exec.Cmd) error {
+	files, err := g.Entrances()
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	enter := ""
+	for i := range files {
+		enter += fmt.Sprintf("echo 0 >&%[1]d && exec %[1]d>&- && ", i+3)
+	}
+	entered, inside, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer entered.Close()
+	files = append(files, inside)
+	enter += fmt.Sprintf("exec %d>&- && ", len(files)+2)
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		return err
+	}
+	cmd.Args = append([]string{"sh", "-c", enter + `exec "$@"`, "sh", cmd.Path}, cmd.Args[1:]...)
+	cmd.Path, cmd.ExtraFiles = sh, files
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	inside.Close()
+	entered.Read(make([]byte, 1)) // until the shell, or the process, has closed it
+	return nil
 }
 
 func TestMemoryLimitKills(t *testing.T) {
@@ -93,7 +130,7 @@ func TestMemoryLimitKills(t *testing.T) {
 	cmd.Env = append(os.Environ(), helperEnv+"=1")
 	var out strings.Builder
 	cmd.Stdout = &out
-	if err := g.Start(cmd); err != nil {
+	if err := startIn(g, cmd); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err == nil || out.Len() > 0 {
@@ -111,7 +148,7 @@ func TestPidsLimitHolds(t *testing.T) {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	cmd.WaitDelay = time.Second // the sleeps keep stderr open
-	if err := g.Start(cmd); err != nil {
+	if err := startIn(g, cmd); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err == nil || !strings.Contains(strings.ToLower(stderr.String()), "fork") {
@@ -151,18 +188,11 @@ func TestSetLimitsReallyRaisesAndLowers(t *testing.T) {
 	}
 }
 
-func TestStartAndAddPutTheProcessInAllHierarchies(t *testing.T) {
+func TestEntrancesLeadToAllHierarchies(t *testing.T) {
 	h := realHierarchy(t)
 	g := mustNew(t, h, Limits{})
 	started := mustStart(t, g, "sleep", "1000")
-	added := exec.Command("sleep", "1000")
-	if err := added.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { added.Process.Kill(); added.Wait() })
-	if err := g.Add(added.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
+	added := mustStart(t, g, "sleep", "1000")
 	for _, pid := range []int{started.Process.Pid, added.Process.Pid} {
 		if n := strings.Count(cgroupsOf(t, fmt.Sprint("/proc/", pid)), h.parent+"/"+g.ID()); n < len(h.ownDirs()) {
 			t.Errorf("process %d is in %d of %d hierarchies", pid, n, len(h.ownDirs()))
@@ -195,16 +225,6 @@ func cgroupsOf(t *testing.T, proc string) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-func TestStartReportsAFailedExec(t *testing.T) {
-	g := mustNew(t, realHierarchy(t), Limits{})
-	if err := g.Start(exec.Command("/nonexistent")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Start = %v", err)
-	}
-	if err := g.Delete(deadline(t)); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestNewLeavesNothingWhenItFails(t *testing.T) {
@@ -264,7 +284,7 @@ func TestKillEndsAFamily(t *testing.T) {
 	if err := g.SetLimits(Limits{Pids: 300}); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Start(cmd); err != nil {
+	if err := startIn(g, cmd); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := out.Read(make([]byte, 3)); err != nil {
@@ -277,7 +297,7 @@ func TestKillEndsAFamily(t *testing.T) {
 	if err := g.Delete(deadline(t)); err != nil {
 		t.Error(err)
 	}
-	if err := g.Start(exec.Command("true")); err == nil {
+	if err := startIn(g, exec.Command("true")); err == nil {
 		t.Error("a deleted group accepts a process")
 	}
 }
@@ -374,7 +394,7 @@ func BenchmarkNewStartDelete(b *testing.B) {
 			b.Fatal(err)
 		}
 		cmd := exec.Command("true")
-		if err := errors.Join(g.Start(cmd), cmd.Wait()); err != nil {
+		if err := errors.Join(startIn(g, cmd), cmd.Wait()); err != nil {
 			b.Fatal(err)
 		}
 		t0 = time.Now()

@@ -129,7 +129,7 @@ func fakeService() *apitest.Service {
 		},
 		ContextFuncs: apitest.ContextFuncs{RunCodeFunc: fakeRun},
 		StatsFunc: func(_ context.Context, ref string) (*sandbox.Stats, error) {
-			st := &sandbox.Stats{Memory: sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30}, Disk: sandbox.Disk{UsedMiB: 3, LimitMiB: 1024, PrivateMiB: 0.5}, CPUSeconds: 1.25, Processes: 2}
+			st := &sandbox.Stats{State: sandbox.StateRunning, Memory: sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30}, Disk: sandbox.Disk{UsedMiB: 3, LimitMiB: 1024, PrivateMiB: 0.5}, CPUSeconds: 1.25, Processes: 2}
 			if ref == "kid" {
 				st.Disk.LimitMiB = 0
 			}
@@ -142,10 +142,14 @@ func fakeService() *apitest.Service {
 			root := node(baseID, "base", "sandbox", "running",
 				node(kidID, "kid", "sandbox", "paused", node(newID, "", "sandbox", "running")),
 				node(snapID, "clean", "snapshot", "ready"))
+			root.Children[1].Children = []*sandbox.TreeNode{{ID: ownSnapID, Label: "good", Kind: "snapshot", State: "uploading"}}
 			if ref == "kid" {
 				root = root.Children[0]
 			}
 			return []*sandbox.TreeNode{root}, nil
+		},
+		PruneImagesFunc: func(context.Context) (*sandbox.Pruned, error) {
+			return &sandbox.Pruned{Removed: []string{"img_bbbbbbbbbbbbbbbb"}, FreedBytes: 97 << 20}, nil
 		},
 		SnapshotFunc: func(_ context.Context, _ string, req sandbox.SnapshotRequest) (*sandbox.Snapshot, error) {
 			out := *snap
@@ -276,6 +280,11 @@ func fakeFork(ctx context.Context, ref string, req sandbox.ForkRequest) (*sandbo
 		sb := fakeSandbox(id, name, baseID)
 		sb.Env, sb.Metadata = req.Env, req.Metadata
 		child := &sandbox.Identity{SandboxID: id, ForkIndex: i}
+		if !req.Waits() {
+			sb.State = sandbox.StateCreating
+			res.Children = append(res.Children, sandbox.Child{Sandbox: sb, Identity: child})
+			continue
+		}
 		if strings.HasPrefix(name, "hooked") {
 			child.Hooks = []sandbox.HookResult{{Name: "10-fine", Output: "fine\n"}, {Name: "20-seed", ExitCode: 3, Output: "first\nno \x1bseed\n"}, {Name: "30-last", ExitCode: 1}, {Name: "40-hangs", ExitCode: 137, TimedOut: true, DurationMS: 10_003}}
 		}
@@ -395,6 +404,33 @@ func fakeImage(img *sandbox.Image) func(context.Context, sandbox.ImageRequest, f
 	}
 }
 
+// fakeLogs has lines of 14, in pieces, and of 12, whose last one has no end; with
+// follow, they are written by turns.
+func fakeLogs(ctx context.Context, ref string, follow bool, began func(), each func(sandbox.LogPiece) error) error {
+	if _, err := find(ctx, ref); err != nil {
+		return err
+	}
+	began()
+	piece := func(pid int, seq int64, text string) sandbox.LogPiece {
+		return sandbox.LogPiece{PID: pid, Chunk: sandbox.Chunk{Seq: seq, Time: created, Data: []byte(text)}}
+	}
+	warn := piece(14, 9, "warn")
+	warn.Chunk.Stderr = true
+	pieces := []sandbox.LogPiece{
+		{PID: 14, Chunk: sandbox.Chunk{Lost: 2}}, piece(14, 2, "one\nt"), warn, piece(14, 8, "wo\n"), {PID: 14, Read: &sandbox.Position{NextSeq: 11}},
+		piece(12, 0, "three\nfour"), {PID: 12, Read: &sandbox.Position{NextSeq: 10}},
+	}
+	if follow {
+		pieces[2], pieces[5] = pieces[5], pieces[2]
+	}
+	for _, p := range pieces {
+		if err := each(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // fakeProcesses knows 12, which runs and is no child of ours, 13, a terminal, and 14,
 // which has ended.
 func fakeProcesses() apitest.ProcessFuncs {
@@ -451,7 +487,7 @@ func fakeProcesses() apitest.ProcessFuncs {
 			}
 			return all[:2], nil
 		},
-		ProcessFunc: one, AttachFunc: attach,
+		ProcessFunc: one, AttachFunc: attach, LogsFunc: fakeLogs,
 		StartProcessFunc: func(ctx context.Context, ref string, req sandbox.StartRequest) (*sandbox.Process, error) {
 			if _, err := find(ctx, ref); err != nil {
 				return nil, err
@@ -506,6 +542,8 @@ func fakeRun(ctx context.Context, ref string, req sandbox.RunCodeRequest, stream
 	case "die":
 		r.OK, r.ExitCode, r.TimedOut = false, 137, true
 		r.Error = &sandbox.RunError{Name: sandbox.ContextDied, Value: "the interpreter ended"}
+	case "catch":
+		r.TimedOut = true
 	case "from stdin\n":
 		r.Result = "read"
 	}

@@ -35,9 +35,10 @@ func (o *childOptions) flags(cmd *cobra.Command) {
 func (a *app) forkCommand() *cobra.Command {
 	var opts childOptions
 	var timeout time.Duration
+	var wait bool
 	cmd := &cobra.Command{
 		SuggestFor:        []string{"branch", "clone"},
-		Use:               "fork SBX [-n N] [--name P] [--timeout DURATION] [--env K=V] [--meta K=V] [--ttl DURATION] [--idle-timeout DURATION]",
+		Use:               "fork SBX [-n N] [--name P] [--wait=false] [--timeout DURATION] [--env K=V] [--meta K=V] [--ttl DURATION] [--idle-timeout DURATION]",
 		Short:             "Fork a running sandbox: files, memory and processes",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
@@ -59,6 +60,9 @@ func (a *app) forkCommand() *cobra.Command {
 			if err := checkCount(opts.count); err != nil {
 				return err
 			}
+			if !wait {
+				req.Wait = &wait
+			}
 			res, err := c.Fork(ctx, args[0], req)
 			if err != nil {
 				return err
@@ -67,6 +71,7 @@ func (a *app) forkCommand() *cobra.Command {
 		}),
 	}
 	opts.flags(cmd)
+	cmd.Flags().BoolVar(&wait, "wait", true, "wait until the children run; with false return as soon as the sandbox goes on: the children are creating, and commands for one wait until it runs")
 	durationVar(cmd.Flags(), &timeout, "timeout", "deadline for each child (default 30s)")
 	return cmd
 }
@@ -104,11 +109,14 @@ func (a *app) restoreCommand() *cobra.Command {
 	return cmd
 }
 
-// checkCount refuses a count that JSON would leave out and the daemon so take
-// for one.
+// maxCount bounds the children of one fork or restore.
+const maxCount = 1000
+
+// checkCount refuses a count that the daemon would, where it can say what is allowed,
+// and one that JSON would leave out and the daemon so take for one.
 func checkCount(n int) error {
-	if n < 1 {
-		return sandbox.Invalid("count", "%d is not from 1 to 1000", n)
+	if n < 1 || n > maxCount {
+		return sandbox.Invalid("count", "%d is not from 1 to %d", n, maxCount)
 	}
 	return nil
 }
@@ -120,9 +128,13 @@ func (a *app) showChildren(res *sandbox.ForkResult, quiet bool) error {
 	for _, child := range res.Children {
 		switch {
 		case child.Sandbox != nil:
-			rows = append(rows, []string{child.Sandbox.ID, child.Sandbox.Name, millis(child.ReadyMS), failedHooks(child.Identity)})
+			ready := millis(child.ReadyMS)
+			if child.Sandbox.State == sandbox.StateCreating {
+				ready = string(child.Sandbox.State)
+			}
+			rows = append(rows, []string{child.Sandbox.ID, child.Sandbox.Name, ready, failedHooks(child.Identity)})
 		case child.Error != nil:
-			rows = append(rows, []string{"", "", "", string(child.Error.Code) + ": " + child.Error.Error()})
+			rows = append(rows, []string{"", child.Name, "", string(child.Error.Code) + ": " + child.Error.Error()})
 			if failed == nil {
 				failed = ExitError(child.Error.Code.ExitCode())
 			}

@@ -18,7 +18,7 @@ func (a *app) imageCommand() *cobra.Command {
 		Use: "image", Short: "Build, import, pull, list and remove images", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.imageBuild(), a.imageImport(), a.imagePull(), a.imageLs(), a.imageRm(), a.imageInspect())
+	cmd.AddCommand(a.imageBuild(), a.imageImport(), a.imagePull(), a.imageLs(), a.imageRm(), a.imagePrune(), a.imageInspect())
 	return cmd
 }
 
@@ -111,6 +111,19 @@ func (a *app) imageRm() *cobra.Command {
 		Use: "rm IMAGE…", Short: "Remove images, or names of them", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeImages,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.removeEach(args, func(ref string) error { return c.RemoveImage(ctx, ref) })
+		}),
+	}
+}
+
+func (a *app) imagePrune() *cobra.Command {
+	return &cobra.Command{
+		Use: "prune", Short: "Remove the images that have no name any more and that no sandbox or snapshot needs", Args: cobra.NoArgs,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
+			pruned, err := c.PruneImages(ctx)
+			if err != nil {
+				return err
+			}
+			return a.show(pruned, line(strings.Join(append(pruned.Removed, byteSize(pruned.FreedBytes)+" freed"), "\n")))
 		}),
 	}
 }

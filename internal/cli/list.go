@@ -82,8 +82,8 @@ func (a *app) statsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(st, table([]string{"PRIVATE", "SHARED", "DISK", "CPU", "PROCESSES"}, [][]string{{
-				mib(st.Memory.PrivateMiB), mib(st.Memory.SharedMiB), diskUsed(&st.Disk, " / "), fmt.Sprintf("%.2f s", st.CPUSeconds), strconv.Itoa(st.Processes),
+			return a.show(st, table([]string{"STATE", "PRIVATE", "SHARED", "DISK", "CPU", "PROCESSES"}, [][]string{{
+				string(st.State), mib(st.Memory.PrivateMiB), mib(st.Memory.SharedMiB), diskUsed(&st.Disk, " / "), fmt.Sprintf("%.2f s", st.CPUSeconds), strconv.Itoa(st.Processes),
 			}}))
 		}),
 	}
@@ -216,6 +216,9 @@ func writeTree(w io.Writer, node *sandbox.TreeNode, first, rest string) error {
 	if node.Name != "" {
 		label += " " + node.Name
 	}
+	if node.Label != "" {
+		label += " (" + node.Label + ")" // as in lists
+	}
 	state := node.State
 	if node.Kind != "sandbox" {
 		state = node.Kind + ", " + state
@@ -237,7 +240,14 @@ func writeTree(w io.Writer, node *sandbox.TreeNode, first, rest string) error {
 
 // removed is what rm prints with --json.
 type removed struct {
-	Removed []string `json:"removed"`
+	Removed []string     `json:"removed"`
+	Failed  []notRemoved `json:"failed,omitempty"`
+}
+
+// notRemoved is what could not be removed, and why.
+type notRemoved struct {
+	Ref   string         `json:"ref"`
+	Error *sandbox.Error `json:"error"`
 }
 
 func (a *app) rmCommand() *cobra.Command {
@@ -267,9 +277,9 @@ func (a *app) rmCommand() *cobra.Command {
 }
 
 // removeEach removes all it can and returns what went wrong, the first code of
-// which decides the exit code.
+// which decides the exit code. Of several, JSON says which were removed.
 func (a *app) removeEach(refs []string, remove func(string) error) error {
-	var done []string
+	done := []string{}
 	errs := make([]error, len(refs))
 	todo := make([]int, len(refs))
 	for i := range refs {
@@ -286,12 +296,24 @@ func (a *app) removeEach(refs []string, remove func(string) error) error {
 		})
 	}
 	if err := errors.Join(errs...); err != nil {
-		if !a.json && len(done) > 0 {
+		if len(done) > 0 && !a.json {
 			fmt.Fprintln(a.Out, strings.Join(done, "\n"))
 		}
-		return err
+		if len(refs) == 1 || !a.json {
+			return err
+		}
+		out := removed{Removed: done}
+		for i, err := range errs {
+			if err != nil {
+				out.Failed = append(out.Failed, notRemoved{refs[i], sandbox.AsError(err)})
+			}
+		}
+		if err := a.writeJSON(out); err != nil {
+			return err
+		}
+		return ExitError(sandbox.CodeOf(err).ExitCode())
 	}
-	return a.show(removed{done}, line(strings.Join(done, "\n")))
+	return a.show(removed{Removed: done}, line(strings.Join(done, "\n")))
 }
 
 // memoryOf describes what a sandbox occupies, if it was looked at.

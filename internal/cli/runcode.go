@@ -67,12 +67,14 @@ func (a *app) runCode(ctx context.Context, c *client.Client, ref string, req san
 		if err := a.writeJSON(res); err != nil {
 			return err
 		}
-	} else if res.Error != nil {
+	} else if res.Error != nil || res.TimedOut {
 		a.explainRun(res)
 	}
 	switch {
 	case res.ExitCode != 0:
 		return ExitError(res.ExitCode)
+	case res.TimedOut: // it was interrupted, and took that for nothing
+		return ExitError(sandbox.CodeCanceled.ExitCode())
 	case !res.OK:
 		return ExitError(1)
 	}
@@ -123,6 +125,9 @@ func plainForm(forms map[string]json.RawMessage) string {
 func (a *app) explainRun(res *sandbox.RunResult) {
 	if res.TimedOut {
 		fmt.Fprintln(a.Err, "ramet: the code was ended at its timeout")
+	}
+	if res.Error == nil {
+		return
 	}
 	if res.Error.Traceback != "" {
 		fmt.Fprint(a.Err, withoutControls(res.Error.Traceback, "\n\t"))

@@ -54,6 +54,9 @@ func (a *app) renameCommand() *cobra.Command {
 		Use: "rename SBX NAME", Short: "Give a sandbox another name; its host name stays", Args: cobra.ExactArgs(2),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			if args[1] == "" {
+				return sandbox.Invalid("name", "it is empty")
+			}
 			sb, err := c.Update(ctx, args[0], sandbox.UpdateRequest{Name: &args[1]})
 			if err != nil {
 				return err

@@ -100,6 +100,9 @@ func (c *Client) WriteFile(ctx context.Context, ref string, req sandbox.WriteReq
 	q.flag("append", req.Append)
 	q.flag("parents", req.Parents)
 	header := ifMatch(req.IfMatch)
+	for _, tag := range req.IfNoneMatch {
+		header.Add("If-None-Match", `"`+tag+`"`)
+	}
 	if req.New {
 		header.Set("If-None-Match", "*")
 	}

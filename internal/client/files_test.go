@@ -36,7 +36,11 @@ func TestFiles(t *testing.T) {
 	if sandbox.CodeOf(err) != sandbox.CodeChanged {
 		t.Errorf("another version: %v", err)
 	}
-	if _, err = c.WriteFile(ctx, "base", sandbox.WriteRequest{FileRef: at(odd), IfMatch: []string{info.ETag}, Append: true}, strings.NewReader(" more")); err != nil {
+	_, err = c.WriteFile(ctx, "base", sandbox.WriteRequest{FileRef: at(odd), IfNoneMatch: []string{"other", info.ETag}}, strings.NewReader("x"))
+	if sandbox.CodeOf(err) != sandbox.CodeChanged {
+		t.Errorf("the version that it was not to have: %v", err)
+	}
+	if _, err = c.WriteFile(ctx, "base", sandbox.WriteRequest{FileRef: at(odd), IfMatch: []string{info.ETag}, IfNoneMatch: []string{"other"}, Append: true}, strings.NewReader(" more")); err != nil {
 		t.Error(err)
 	}
 	_, err = c.ChangeFile(ctx, "base", sandbox.FileChange{FileRef: at(odd), Action: sandbox.FileRemove, IfMatch: []string{info.ETag}})

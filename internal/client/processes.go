@@ -85,25 +85,63 @@ func (c *Client) Output(ctx context.Context, ref string, pid int, req sandbox.At
 	query := url.Values{"from": {strconv.FormatInt(req.From, 10)}, "follow": {strconv.FormatBool(req.Follow)}}
 	var pos *sandbox.Position
 	err = c.events(ctx, http.MethodGet, p, query, nil, func(ev httpwire.Event) (done bool, err error) {
-		switch ev.Name {
-		case httpwire.EventStdout, httpwire.EventStderr:
-			chunk, data, err := parseChunk(ev.Data)
-			if err != nil {
-				return false, err
-			}
-			return false, each(sandbox.Chunk{Stderr: ev.Name == httpwire.EventStderr, Seq: chunk.Seq, Time: chunk.TS, Data: data})
-		case httpwire.EventLost:
-			var lost httpwire.Lost
-			if err := json.Unmarshal(ev.Data, &lost); err != nil {
-				return false, fmt.Errorf("decode output: %w", err)
-			}
-			return false, each(sandbox.Chunk{Seq: lost.Seq, Lost: lost.Bytes})
-		case httpwire.EventPosition:
+		if ev.Name == httpwire.EventPosition {
 			return true, json.Unmarshal(ev.Data, &pos)
 		}
-		return false, nil
+		if chunk, known, err := outputOf(ev); err != nil || !known {
+			return false, err
+		} else {
+			return false, each(chunk)
+		}
 	})
 	return pos, err
+}
+
+// Logs reads what all processes of a sandbox wrote that were started in the
+// background, or follows them until the sandbox is destroyed, and hands it to each,
+// which must not keep the data.
+func (c *Client) Logs(ctx context.Context, ref string, follow bool, each func(sandbox.LogPiece) error) error {
+	p, err := path("sandboxes", ref, "/logs")
+	if err != nil {
+		return err
+	}
+	return c.events(ctx, http.MethodGet, p, url.Values{"follow": {strconv.FormatBool(follow)}}, nil, func(ev httpwire.Event) (done bool, err error) {
+		var of struct{ PID int }
+		if err := json.Unmarshal(ev.Data, &of); err != nil {
+			return false, fmt.Errorf("decode logs: %w", err)
+		}
+		piece := sandbox.LogPiece{PID: of.PID}
+		switch ev.Name {
+		case httpwire.EventEnd:
+			return true, nil
+		case httpwire.EventPosition:
+			if err := json.Unmarshal(ev.Data, &piece.Read); err != nil {
+				return false, fmt.Errorf("decode logs: %w", err)
+			}
+		default:
+			var known bool
+			if piece.Chunk, known, err = outputOf(ev); !known || err != nil {
+				return false, err
+			}
+		}
+		return false, each(piece)
+	})
+}
+
+// outputOf returns the piece of output that an event has, if it has one.
+func outputOf(ev httpwire.Event) (_ sandbox.Chunk, known bool, err error) {
+	switch ev.Name {
+	case httpwire.EventStdout, httpwire.EventStderr:
+		chunk, data, err := parseChunk(ev.Data)
+		return sandbox.Chunk{Stderr: ev.Name == httpwire.EventStderr, Seq: chunk.Seq, Time: chunk.TS, Data: data}, true, err
+	case httpwire.EventLost:
+		var lost httpwire.Lost
+		if err := json.Unmarshal(ev.Data, &lost); err != nil {
+			return sandbox.Chunk{}, true, fmt.Errorf("decode output: %w", err)
+		}
+		return sandbox.Chunk{Seq: lost.Seq, Lost: lost.Bytes}, true, nil
+	}
+	return sandbox.Chunk{}, false, nil
 }
 
 // AttachIO connects a caller with a process. Stdin and Sizes may be nil.

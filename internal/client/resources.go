@@ -170,6 +170,12 @@ func (c *Client) GetImage(ctx context.Context, ref string) (*sandbox.Image, erro
 	return on[*sandbox.Image](ctx, c, http.MethodGet, "images", ref, "", nil, nil)
 }
 
+// PruneImages removes the images that have no name any more and that nothing is made
+// of.
+func (c *Client) PruneImages(ctx context.Context) (*sandbox.Pruned, error) {
+	return call[*sandbox.Pruned](ctx, c, http.MethodPost, "/v1/images/prune", nil, nil)
+}
+
 // RemoveImage removes an image or one of its names.
 func (c *Client) RemoveImage(ctx context.Context, ref string) error {
 	_, err := on[struct{}](ctx, c, http.MethodDelete, "images", ref, "", nil, nil)

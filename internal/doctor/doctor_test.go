@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"ramet.dev/ramet/internal/cgroup"
 )
 
@@ -68,21 +70,47 @@ func TestRunHereAsOrdinaryUser(t *testing.T) {
 	}
 	cmd := exec.Command(filepath.Join(dir, "doctor.test"))
 	copyFile(t, selfExe, cmd.Path) // go test's own directory is closed to others
-	cmd.Env = append(os.Environ(), runEnv+"="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	findings := runDoctor(t, cmd, dir)
+	checkNoFail(t, findings)
+	if f := find(t, findings, "user_namespaces"); !strings.Contains(f.Detail, "65534") {
+		t.Errorf("it did not run as another user: %+v", f)
+	}
+}
+
+// TestOnlyOneUserNamespace has a host that lets a process make a user namespace and
+// nobody in that another one.
+func TestOnlyOneUserNamespace(t *testing.T) {
+	cmd := exec.Command("sh", "-c", `echo 1 >/proc/sys/user/max_user_namespaces && exec "$0"`, os.Args[0])
+	cmd.SysProcAttr = childAttr(unix.CLONE_NEWUSER)
+	if f := find(t, runDoctor(t, cmd, t.TempDir()), "user_namespaces"); f.Status != StatusFail || !strings.Contains(f.Detail, "in a user namespace") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// runDoctor has cmd, which ends up as this program, examine the machine for a daemon
+// whose data are in dir.
+func runDoctor(t *testing.T, cmd *exec.Cmd, dir string) (findings []Finding) {
+	t.Helper()
+	cmd.Env = append(os.Environ(), runEnv+"="+dir)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var findings []Finding
 	if err := json.Unmarshal(out, &findings); err != nil {
 		t.Fatal(err)
 	}
-	checkNoFail(t, findings)
-	if i := slices.IndexFunc(findings, func(f Finding) bool { return f.Name == "user_namespaces" }); !strings.Contains(findings[i].Detail, "65534") {
-		t.Errorf("it did not run as another user: %+v", findings[i])
+	return findings
+}
+
+func find(t *testing.T, findings []Finding, name string) Finding {
+	t.Helper()
+	i := slices.IndexFunc(findings, func(f Finding) bool { return f.Name == name })
+	if i < 0 {
+		t.Fatalf("nothing was found of %s", name)
 	}
+	return findings[i]
 }
 
 func copyFile(t *testing.T, from, to string) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -107,6 +108,13 @@ func childNamespaces() (childReply, error) {
 	}
 	if err := unix.Sethostname([]byte("ramet")); err != nil {
 		return reply, fmt.Errorf("no capabilities in the user namespace: set host name: %w", err)
+	}
+	// The process that sandboxes are forks of is in such namespaces and makes theirs. Root
+	// may make a first one where kernel.unprivileged_userns_clone is 0, but not this. A
+	// program that does not exist tells the one refusal from the other.
+	nested := &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER}}
+	if _, err := syscall.ForkExec(os.DevNull+"/none", nil, nested); !errors.Is(err, unix.ENOTDIR) {
+		return reply, fmt.Errorf("make a user namespace in a user namespace: %w", err)
 	}
 	return reply, nil
 }

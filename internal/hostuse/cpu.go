@@ -39,6 +39,18 @@ func TreeCPU(roots ...int) (time.Duration, error) {
 	return sum, nil
 }
 
+// ProcessCPU returns the processor time that a process has used, and those of its
+// children that have ended and were waited for. It is an error if there is no such
+// process.
+func ProcessCPU(pid int) (time.Duration, error) {
+	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, fmt.Errorf("read process %d: %w", pid, err)
+	}
+	p, err := parseStat(pid, string(line))
+	return p.reaped + processTime(pid), err
+}
+
 // processTime returns the time of a living process, all its threads included,
 // and zero for one that has just ended. The process clock has nanoseconds; the
 // times in proc_pid_stat are cut down to hundredths of a second, which is as

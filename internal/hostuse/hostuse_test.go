@@ -1,6 +1,7 @@
 package hostuse
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -117,6 +118,10 @@ func TestTreeCPU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	alone, err := ProcessCPU(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
 	in.Close()
 	_ = cmd.Wait() // its exit code says only that the input ended
 	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
@@ -128,8 +133,14 @@ func TestTreeCPU(t *testing.T) {
 	if alive-before < used-rounding {
 		t.Errorf("%v while the child lived, it used %v", alive-before, used)
 	}
+	if alone < used-rounding || alone > alive-before+rounding {
+		t.Errorf("%v of the child alone, it used %v", alone, used)
+	}
 	if after-before < used-rounding {
 		t.Errorf("%v after the child ended, it used %v", after-before, used)
+	}
+	if _, err := ProcessCPU(1<<22 + 1); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a process that cannot be: %v", err)
 	}
 }
 

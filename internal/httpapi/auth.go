@@ -23,6 +23,7 @@ const strangerTimeout = 2 * time.Second
 
 var (
 	errNoToken = sandbox.Errorf(sandbox.CodeUnknownUser, "who asks? Send a token as Authorization: Bearer, or use the daemon's socket")
+	errForeign = sandbox.Errorf(sandbox.CodeUnknownUser, "the bearer token is none of Ramet's, which begin with %s", httpwire.SecretPrefix)
 	errRevoked = sandbox.Errorf(sandbox.CodeUnknownUser, "the token is no longer valid")
 )
 
@@ -120,6 +121,10 @@ func (a *API) admit(w http.ResponseWriter, r *http.Request, route string) (*http
 		return r, func() {}, nil
 	}
 	r, end, err := a.identify(r)
+	// Whom a token is to name, it does not let in as the owner if it is mangled.
+	if err == nil && route != proxyRoute && strings.HasPrefix(strings.ToLower(r.Header.Get("Authorization")), "bearer ") {
+		err = errForeign
+	}
 	if err == nil {
 		err = need.allow(access.From(r.Context()))
 	}

@@ -202,6 +202,20 @@ func TestRevokedTokenEndsWhatItBegan(t *testing.T) {
 	<-ended
 }
 
+// TestMangledTokenIsNotTheOwners: who connects as the owner and shows a token that is none
+// of ours is not let in, but where it may be meant for a server in the sandbox.
+func TestMangledTokenIsNotTheOwners(t *testing.T) {
+	api := httpapi.New(httpapi.Config{Identify: apitest.Owner, Service: &apitest.Service{ListFunc: func(context.Context, sandbox.ListFilter) ([]sandbox.Sandbox, error) { return nil, nil }}})
+	for header, want := range map[string]int{"Bearer bad": 401, "bearer x": 401, "Basic bad": 200, "": 200} {
+		if w := do(api, "GET", "/v1/sandboxes", "Authorization", header); w.Code != want {
+			t.Errorf("%q: status %d %s", header, w.Code, w.Body)
+		}
+	}
+	if w := do(api, "GET", "/v1/sandboxes/a/ports/80/", "Authorization", "Bearer bad"); w.Code == http.StatusUnauthorized {
+		t.Errorf("for a server in a sandbox: status %d %s", w.Code, w.Body)
+	}
+}
+
 func TestDrainingRefusesNewRequestsAndEndsOldOnes(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	api := httpapi.New(httpapi.Config{Identify: apitest.Owner, Service: &apitest.Service{GetFunc: func(context.Context, string) (*sandbox.Sandbox, error) {

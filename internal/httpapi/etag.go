@@ -14,14 +14,14 @@ import (
 type ConditionInput struct {
 	IfMatch           string `header:"If-Match" doc:"ETags of which the file must have one, or * for any file; as in RFC 9110"`
 	IfUnmodifiedSince string `header:"If-Unmodified-Since" doc:"refused without If-Match: a file may change several times in the second that it says"`
-	lines             []string
+	lines, noneLines  []string
 }
 
 // Resolve implements huma.Resolver: the framework takes the first line of a header, and
 // an empty one for none.
 func (in *ConditionInput) Resolve(ctx huma.Context) []error {
 	r, _ := humago.Unwrap(ctx)
-	in.lines = r.Header.Values("If-Match")
+	in.lines, in.noneLines = r.Header.Values("If-Match"), r.Header.Values("If-None-Match")
 	return nil
 }
 
@@ -29,12 +29,46 @@ func (in *ConditionInput) Resolve(ctx huma.Context) []error {
 // condition.
 func (in *ConditionInput) tags() ([]string, error) {
 	if in.lines != nil {
-		return parseETags(strings.Join(in.lines, ", "))
+		tags, err := parseETags("If-Match", strings.Join(in.lines, ", "))
+		for i, t := range tags {
+			if t.weak {
+				tags[i].value = weak + t.value // which no file has
+			}
+		}
+		return valuesOf(tags), err
 	}
 	if in.IfUnmodifiedSince != "" {
 		return nil, sandbox.Invalid("If-Unmodified-Since", "use If-Match with the file's ETag: a file may change several times in a second")
 	}
 	return nil, nil
+}
+
+// noneOf returns the ETags of which the file must have none, or whether it must not
+// exist. Weak validators are compared, too, as RFC 9110 has it.
+func (in *ConditionInput) noneOf() (tags []string, mustBeNew bool, err error) {
+	if in.noneLines == nil {
+		return nil, false, nil
+	}
+	parsed, err := parseETags("If-None-Match", strings.Join(in.noneLines, ", "))
+	if len(parsed) == 1 && parsed[0].any {
+		return nil, true, err
+	}
+	return valuesOf(parsed), false, err
+}
+
+func valuesOf(tags []eTag) []string {
+	var values []string
+	for _, t := range tags {
+		values = append(values, t.value)
+	}
+	return values
+}
+
+// eTag is one of a list.
+type eTag struct {
+	value string
+	weak  bool
+	any   bool // it is *, whose value is AnyETag
 }
 
 // quoteETag makes a header's value of what identifies a version of a file.
@@ -46,14 +80,13 @@ const weak = "W/"
 // maxETags bounds the list of a condition: they travel in one message.
 const maxETags = 100
 
-// parseETags reads the value of If-Match. Weak validators, which no file has in a
-// comparison of versions, are kept as they are.
-func parseETags(header string) ([]string, error) {
+// parseETags reads the value of the header called name.
+func parseETags(name, header string) ([]eTag, error) {
 	rest := strings.Trim(header, " \t")
 	if rest == sandbox.AnyETag {
-		return []string{sandbox.AnyETag}, nil
+		return []eTag{{value: sandbox.AnyETag, any: true}}, nil
 	}
-	var tags []string
+	var tags []eTag
 	for {
 		rest = strings.TrimLeft(rest, " \t,") // empty elements mean nothing
 		if rest == "" && tags != nil {
@@ -63,13 +96,11 @@ func parseETags(header string) ([]string, error) {
 		tag, after, closed := cutETag(quoted)
 		after = strings.TrimLeft(after, " \t")
 		if !closed || after != "" && after[0] != ',' {
-			return nil, sandbox.Invalid("If-Match", "%q is neither * nor a list of ETags in quotes", header)
+			return nil, sandbox.Invalid(name, "%q is neither * nor a list of ETags in quotes", header)
 		}
-		if isWeak || tag == sandbox.AnyETag { // in quotes it is no more than a tag
-			tag = weak + tag
-		}
-		if tags, rest = append(tags, tag), after; len(tags) > maxETags {
-			return nil, sandbox.Invalid("If-Match", "it has more than %d ETags", maxETags)
+		// In quotes, * is no more than a tag, and one that no file has.
+		if tags, rest = append(tags, eTag{value: tag, weak: isWeak || tag == sandbox.AnyETag}), after; len(tags) > maxETags {
+			return nil, sandbox.Invalid(name, "it has more than %d ETags", maxETags)
 		}
 	}
 }

@@ -84,11 +84,28 @@ func (e *eventWriter) sendChunk(c sandbox.Chunk) error {
 	if c.Lost > 0 {
 		return e.sendLocked(httpwire.EventLost, strconv.FormatInt(c.Seq+c.Lost, 10), httpwire.Lost{Seq: c.Seq, Bytes: c.Lost})
 	}
-	name := httpwire.EventStdout
+	return e.sendLocked(streamOf(c), strconv.FormatInt(c.Seq+int64(len(c.Data)), 10), httpwire.NewChunk(c.Data, c.Seq, c.Time))
+}
+
+// streamOf returns what the event of a piece of output is called.
+func streamOf(c sandbox.Chunk) string {
 	if c.Stderr {
-		name = httpwire.EventStderr
+		return httpwire.EventStderr
 	}
-	return e.sendLocked(name, strconv.FormatInt(c.Seq+int64(len(c.Data)), 10), httpwire.NewChunk(c.Data, c.Seq, c.Time))
+	return httpwire.EventStdout
+}
+
+// sendLog sends a piece of the output of one of several processes. There is no one
+// place to go on from, so it has no id.
+func (e *eventWriter) sendLog(p sandbox.LogPiece) error {
+	switch c := p.Chunk; {
+	case p.Read != nil:
+		return e.send(httpwire.EventPosition, httpwire.LogPosition{PID: p.PID, Position: *p.Read})
+	case c.Lost > 0:
+		return e.send(httpwire.EventLost, httpwire.LogLost{PID: p.PID, Lost: httpwire.Lost{Seq: c.Seq, Bytes: c.Lost}})
+	default:
+		return e.send(streamOf(c), httpwire.LogChunk{PID: p.PID, Chunk: httpwire.NewChunk(c.Data, c.Seq, c.Time)})
+	}
 }
 
 // stream returns a writer that sends each write as chunks called name.

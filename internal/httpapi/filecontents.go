@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,7 +34,7 @@ type writeInput struct {
 	Append  bool `query:"append" doc:"add to the end"`
 	Parents bool `query:"parents" doc:"make missing directories above it"`
 	ConditionInput
-	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"the file must not exist"`
+	IfNoneMatch string `header:"If-None-Match" doc:"ETags of which the file must have none, or * if it must not exist; as in RFC 9110"`
 }
 
 type extractInput struct {
@@ -114,11 +115,20 @@ func (w *problemWriter) WriteHeader(status int) {
 	}
 	w.done = true
 	w.Header().Del("Content-Length")
-	what := "the condition is not met"
-	if status == http.StatusRequestedRangeNotSatisfiable {
-		what = "the range is not in the file: " + w.Header().Get("Content-Range")
+	var err error
+	switch status {
+	case http.StatusPreconditionFailed:
+		err = sandbox.Errorf(sandbox.CodeChanged, "the file does not meet the conditions of the request")
+	case http.StatusRequestedRangeNotSatisfiable:
+		what := "a range is FIRST-LAST, of bytes"
+		if size := w.Header().Get("Content-Range"); size != "" {
+			what = size
+		}
+		err = httpwire.NewStatusProblem(status, "the range is not in the file: %s", what)
+	default:
+		err = httpwire.NewStatusProblem(status, "the request's headers make no sense together")
 	}
-	w.api.writeProblem(w.ResponseWriter, w.r, httpwire.NewStatusProblem(status, "%s", what))
+	w.api.writeProblem(w.ResponseWriter, w.r, err)
 }
 
 // Write implements io.Writer.
@@ -161,17 +171,15 @@ func upload(w http.ResponseWriter, r *http.Request) (body io.Reader, done func()
 
 func (a *API) writeFile(w http.ResponseWriter, r *http.Request, in *writeInput) {
 	tags, err := in.tags()
-	if err == nil {
-		err = wholeFile(r.Header)
-	}
-	if err != nil {
+	none, mustBeNew, noneErr := in.noneOf()
+	if err := cmp.Or(err, noneErr, wholeFile(r.Header)); err != nil {
 		a.writeProblem(w, r, err)
 		return
 	}
 	body, done := upload(w, r)
 	info, err := a.svc.WriteFile(r.Context(), in.ID, sandbox.WriteRequest{
 		FileRef: in.file(), Mode: in.mode(), Atomic: in.Atomic, Append: in.Append, Parents: in.Parents,
-		IfMatch: tags, New: in.IfNoneMatch != "",
+		IfMatch: tags, IfNoneMatch: none, New: mustBeNew,
 	}, body)
 	done()
 	if err != nil {

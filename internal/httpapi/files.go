@@ -142,6 +142,9 @@ func (a *API) changeFile(ctx context.Context, ref string, c sandbox.FileChange) 
 
 func (a *API) removeFile(ctx context.Context, in *removeInput) (*struct{}, error) {
 	tags, err := in.tags()
+	if in.noneLines != nil {
+		err = sandbox.Invalid("If-None-Match", "what is removed takes If-Match")
+	}
 	if err == nil {
 		_, err = a.changeFile(ctx, in.ID, sandbox.FileChange{FileRef: in.file(), Action: sandbox.FileRemove, Recursive: in.Recursive, IfMatch: tags})
 	}

@@ -47,7 +47,7 @@ func TestFileRangesAndConditions(t *testing.T) {
 	} else {
 		a.problem(t)
 	}
-	if a := ask(t, c, "GET", hello, "", "If-Match", `"v-7"`); a.status != http.StatusPreconditionFailed {
+	if a := ask(t, c, "GET", hello, "", "If-Match", `"v-7"`); a.status != http.StatusPreconditionFailed || !strings.Contains(a.body, `"code":"precondition_failed"`) {
 		t.Errorf("another version: %d %s", a.status, a.body)
 	} else {
 		a.problem(t)
@@ -73,7 +73,11 @@ func TestFileRequestsThatMakeNoSense(t *testing.T) {
 		{"PUT", filesOfA + "?path=/srv/new&mode=8", nil, 400},
 		{"PUT", filesOfA + "?path=/srv/new&mode=77777", nil, 400},
 		{"PUT", filesOfA + "?path=/srv/hello", []string{"If-None-Match", "*"}, 412},
-		{"PUT", filesOfA + "?path=/srv/hello", []string{"If-None-Match", `"v"`}, 400},
+		{"PUT", filesOfA + "?path=/srv/hello", []string{"If-None-Match", `"v-5", W/"v-6"`}, 412}, // the comparison is the weak one
+		{"PUT", filesOfA + "?path=/srv/hello", []string{"If-None-Match", `"v-6"`}, 412},
+		{"PUT", filesOfA + "?path=/srv/hello", []string{"If-None-Match", `v-5`}, 400},
+		{"PUT", filesOfA + "?path=/srv/hello", []string{"If-None-Match", ""}, 400},
+		{"PUT", filesOfA + "?path=/srv/hello", []string{"If-None-Match", `"v-5"`, "If-Match", `"v-4"`}, 412},
 		{"GET", filesOfA + "/list?path=/srv&limit=0", nil, 400},
 		{"GET", filesOfA + "/list?path=/srv&limit=10001", nil, 400},
 		{"GET", filesOfA + "/list?path=/srv&page_token=%21", nil, 400},
@@ -135,6 +139,15 @@ func TestFileChangesOnConditions(t *testing.T) {
 			if kept := ask(t, c, "GET", hello, "").body == "hello\n"; q.status != 200 && !kept {
 				t.Errorf("%s %s: %q: it was done", method, q.name, q.value)
 			}
+		}
+	}
+	for _, q := range []struct{ path, value string }{{hello, `"v-5", W/"v-7"`}, {hello, `"*"`}, {none, `"v-6"`}, {none, "*"}} {
+		files.Put("/srv/hello", tar.TypeReg, 0o640, "hello\n")
+		if a := ask(t, c, "PUT", q.path, "", "If-None-Match", q.value); a.status/100 != 2 {
+			t.Errorf("If-None-Match: %q: %d %s", q.value, a.status, a.body)
+		}
+		if a := ask(t, c, "DELETE", none, ""); q.path == none && a.status != 204 {
+			t.Errorf("it was not written: %d %s", a.status, a.body)
 		}
 	}
 	// A part is not taken for the whole, nor what was packed for what is in it.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 
 	"ramet.dev/ramet/internal/httpwire"
@@ -62,6 +63,11 @@ func (a *API) fork(ctx context.Context, in *forkInput) (*out[*sandbox.ForkResult
 func validChildren(count int, names []string) error {
 	if len(names) != 0 && len(names) != count {
 		return sandbox.Invalid("names", "there are %d names for %d children", len(names), count)
+	}
+	for i, name := range names {
+		if name != "" && slices.Contains(names[:i], name) {
+			return sandbox.Invalid("names", "%q is given twice", name)
+		}
 	}
 	return validNames("names", names...)
 }

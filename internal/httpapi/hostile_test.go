@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,6 +87,7 @@ func TestRefusals(t *testing.T) {
 		{"fork too many", "POST", one + "/fork", `{"count":1001}`, 400, "count"},
 		{"fork names", "POST", one + "/fork", `{"count":3,"names":["a"]}`, 400, "names"},
 		{"fork bad name", "POST", one + "/fork", `{"count":1,"names":["-"]}`, 400, "names"},
+		{"fork one name twice", "POST", one + "/fork", `{"names":["a","b","a"]}`, 400, "names"},
 		{"rollback", "POST", one + "/rollback", `{"snapshot":"/"}`, 400, "snapshot"},
 		{"rollback without snapshot", "POST", one + "/rollback", `{}`, 400, "snapshot"},
 		{"image of nothing", "POST", "/v1/images", `{"name":"a"}`, 400, "build"},
@@ -188,42 +190,87 @@ func TestPanicBecomesAProblem(t *testing.T) {
 // FuzzRequest feeds bodies and references to every route that takes them: the
 // answer is success or a client error with a problem, never a defect.
 func FuzzRequest(f *testing.F) {
-	f.Add("a", `{"image":"a","limits":{"cpus":1e400}}`)
-	f.Add(sbxA, `{"argv":["a"],"env":{"A":"b"},"timeout_ms":9223372036854775808}`)
-	f.Add("a/../b", `{"count":1,"names":[null]}`)
-	f.Add("%2e%2e", `{"snapshot":"s","x":{}}`)
-	f.Add("\x00", `{"name":"a","build":{"from":"debian","include":[]}}`)
-	f.Add("?limit=1&page_token=", strings.Repeat("[", 20000))
 	api := httpapi.New(httpapi.Config{Identify: apitest.Owner, Service: &apitest.Service{}})
-	routes := []string{
-		"POST /v1/sandboxes", "POST /v1/images", "POST /v1/sandboxes/*/exec", "POST /v1/sandboxes/*/fork", "POST /v1/sandboxes/*/snapshots",
-		"POST /v1/sandboxes/*/rollback", "POST /v1/snapshots/*/restore", "GET /v1/sandboxes/*/diff?to=*", "GET /v1/images/*", "GET /v1/sandboxes?page_token=*",
-		"GET /v1/sandboxes/*", "DELETE /v1/snapshots/*", "GET /v1/tree?sandbox=*",
+	routes := allRoutes(f, api)
+	for i := range routes {
+		f.Add(uint8(i), "a", `{"image":"a","limits":{"cpus":1e400}}`)
 	}
-	f.Fuzz(func(t *testing.T, ref, body string) {
-		for _, route := range routes {
-			method, target, _ := strings.Cut(route, " ")
-			path, query, _ := strings.Cut(target, "?")
-			path = strings.ReplaceAll(path, "*", url.PathEscape(ref))
-			query = strings.ReplaceAll(query, "*", url.QueryEscape(ref))
-			u, err := url.Parse(path)
-			if err != nil {
-				return
-			}
-			u.RawQuery = query
-			r := httptest.NewRequest(method, "/", strings.NewReader(body))
-			r.URL = u
-			w := httptest.NewRecorder()
-			api.ServeHTTP(w, r)
-			if w.Code >= 500 || (w.Code >= 300 && w.Code < 400) {
-				t.Fatalf("%s with %q: status %d %s", route, ref, w.Code, w.Body)
-			}
-			if w.Code >= 400 {
-				var p httpwire.Problem
-				if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Code == "" {
-					t.Fatalf("%s with %q: %v %s", route, ref, err, w.Body)
-				}
+	for i, c := range []struct{ ref, body string }{
+		{sbxA, `{"argv":["a"],"env":{"A":"b"},"timeout_ms":9223372036854775808}`},
+		{"a/../b", `{"count":1,"names":[null]}`},
+		{"%2e%2e", `{"snapshot":"s","x":{}}`},
+		{"\x00", `{"name":"a","build":{"from":"debian","include":[]}}`},
+		{"?limit=1&page_token=", strings.Repeat("[", 20000)},
+		{"/a/b", `{"code":"1","language":"python"}`},
+		{"8000", `{"rows":1,"cols":65536}`},
+		{"bytes=1-2,-3", `{"from":["a"],"paths":["/"]}`},
+		{`"a", W/"b"`, `{"metadata":{"a":null}}`},
+	} {
+		f.Add(uint8(i), c.ref, c.body)
+	}
+	f.Fuzz(func(t *testing.T, which uint8, ref, body string) {
+		route := routes[int(which)%len(routes)]
+		r := route.request(ref, body)
+		if r == nil {
+			return
+		}
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, r)
+		if w.Code >= 500 || (w.Code >= 300 && w.Code < 400) {
+			t.Fatalf("%s with %q: status %d %s", route.path, ref, w.Code, w.Body)
+		}
+		if w.Code >= 400 && r.Method != http.MethodHead {
+			var p httpwire.Problem
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Code == "" {
+				t.Fatalf("%s with %q: %v %s", route.path, ref, err, w.Body)
 			}
 		}
 	})
+}
+
+// route is one of the document.
+type route struct {
+	method, path string
+	docOperation
+}
+
+// allRoutes returns what the document has, in one order.
+func allRoutes(t testing.TB, api http.Handler) (all []route) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	api.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
+	var doc document
+	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			all = append(all, route{strings.ToUpper(method), path, op})
+		}
+	}
+	slices.SortFunc(all, func(a, b route) int { return strings.Compare(a.path+a.method, b.path+b.method) })
+	return all
+}
+
+// request makes one with value for each parameter; nil if it has no place there.
+func (r *route) request(value, body string) *http.Request {
+	path, query, header := r.path, url.Values{}, http.Header{}
+	for _, p := range r.Parameters {
+		switch p.In {
+		case "path":
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", url.PathEscape(value))
+		case "query":
+			query.Set(p.Name, value)
+		case "header":
+			header.Set(p.Name, value)
+		}
+	}
+	u, err := url.Parse(path)
+	if err != nil {
+		return nil
+	}
+	u.RawQuery = query.Encode()
+	req := httptest.NewRequest(r.method, "/", strings.NewReader(body))
+	req.URL, req.Header = u, header
+	return req
 }

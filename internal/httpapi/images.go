@@ -35,6 +35,11 @@ func (a *API) routeImages() {
 	register(a, operation(http.MethodGet, "/v1/images/{ref}", "get-image", tag, "Look at an image", statusNotFound), a.getImage)
 	register(a, operation(http.MethodDelete, "/v1/images/{ref}", "remove-image", tag, "Remove an image, or one of its names",
 		statusNotFound, statusConflict), a.removeImage)
+	register(a, operation(http.MethodPost, "/v1/images/prune", "prune-images", tag, "Remove the images that have no name any more and that nothing is made of"),
+		func(ctx context.Context, _ *struct{}) (*out[*sandbox.Pruned], error) {
+			pruned, err := a.svc.PruneImages(ctx)
+			return &out[*sandbox.Pruned]{pruned}, err
+		})
 }
 
 // imageResponses documents the answers of what makes an image.

@@ -137,6 +137,7 @@ GET /v1/sandboxes/{id}/files/list
 GET /v1/sandboxes/{id}/files/search
 GET /v1/sandboxes/{id}/files/stat
 GET /v1/sandboxes/{id}/files/watch
+GET /v1/sandboxes/{id}/logs
 GET /v1/sandboxes/{id}/ports
 GET /v1/sandboxes/{id}/ports/{port}
 GET /v1/sandboxes/{id}/ports/{port}/{path}
@@ -158,6 +159,7 @@ HEAD /v1/sandboxes/{id}/files
 PATCH /v1/sandboxes/{id}
 PATCH /v1/tenants/{tenant}
 POST /v1/images
+POST /v1/images/prune
 POST /v1/sandboxes
 POST /v1/sandboxes/{id}/bisect
 POST /v1/sandboxes/{id}/commit

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
 
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/sandbox"
@@ -14,8 +15,12 @@ import (
 // maxReported is how many faults of one request a problem lists.
 const maxReported = 4
 
-// The framework has no setting of an API for its errors, only these variables.
+// The framework has no setting of an API for its errors and their words, only these
+// variables.
 func init() {
+	validation.MsgExpectedMinimumNumber, validation.MsgExpectedMaximumNumber = "it must be at least %v", "it must be at most %v"
+	validation.MsgExpectedMinLength, validation.MsgExpectedMaxLength = "its length must be at least %d", "its length must be at most %d"
+	validation.MsgExpectedMinItems, validation.MsgExpectedMaxItems = "there must be at least %d", "there must be at most %d"
 	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
 		return frameworkProblem(status, msg, errs)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -27,6 +28,10 @@ type ProcessService interface {
 	// notice when ctx is cancelled. Attach must not call streams.Output after it
 	// returned, nor wait for a read of streams.Stdin.
 	Attach(ctx context.Context, ref string, pid int, req sandbox.AttachRequest, streams AttachIO) (*sandbox.Position, error)
+	// Logs calls each with what all processes wrote that were started by
+	// StartProcess, or if asked to follow what they and later ones write, until ctx
+	// ends or the sandbox is destroyed. It calls began before.
+	Logs(ctx context.Context, ref string, follow bool, began func(), each func(sandbox.LogPiece) error) error
 	WaitProcess(ctx context.Context, ref string, pid int) (*sandbox.ExecResult, error)
 	// WriteProcess writes all of in to a process, and with end closes its standard
 	// input then. It blocks while the process does not read.
@@ -88,6 +93,11 @@ type outputInput struct {
 	Last   string `header:"Last-Event-ID" doc:"instead of from, of a client that comes back: the id of the last event that it received"`
 }
 
+type logsInput struct {
+	IDInput
+	Follow bool `query:"follow" doc:"go on with what is written, by processes that are started later too, until the client goes away or the sandbox is destroyed; else what there is"`
+}
+
 func (a *API) routeProcesses() {
 	const tag, all = "processes", "/v1/sandboxes/{id}/processes"
 	const one = all + "/{pid}"
@@ -138,6 +148,13 @@ func (a *API) routeOutput(one string) {
 		_, err := in.position()
 		return cmp.Or(validSandbox(in.ID), err)
 	}, a.output)
+
+	logs := operation(http.MethodGet, "/v1/sandboxes/{id}/logs", "sandbox-logs", tag, "Read what all processes wrote that were started here", statusNotFound, statusConflict)
+	content = eventContent(a, "Events `stdout` and `stderr` (LogChunk) and, where output is not kept any more, `lost` (LogLost), with the process each is of; `position` (LogPosition) when all of one process was told, "+
+		"with the number from which its output can be read on; at last `end` or `error` (Problem).", httpwire.LogChunk{}, httpwire.LogLost{}, httpwire.LogPosition{}, httpwire.Problem{})
+	registerStream(a, logs, map[string]*huma.Response{
+		"200": {Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{httpwire.EventType: content}},
+	}, func(in *logsInput) error { return validSandbox(in.ID) }, a.logs)
 
 	a.mux.HandleFunc("GET "+one+"/attach", a.attachSocket)
 	a.document(one+"/attach", http.MethodGet, "attach-process", "Attach to a process over a WebSocket; when it ends, the process goes on. "+
@@ -217,4 +234,16 @@ func (a *API) output(w http.ResponseWriter, r *http.Request, in *outputInput) {
 		return
 	}
 	_ = events.send(httpwire.EventPosition, pos) // nobody is left to be told
+}
+
+func (a *API) logs(w http.ResponseWriter, r *http.Request, in *logsInput) {
+	events, ctx := newEventWriter(w, r)
+	defer events.close()
+	err := a.svc.Logs(ctx, in.ID, in.Follow, events.begin, events.sendLog)
+	switch {
+	case err == nil:
+		_ = events.send(httpwire.EventEnd, struct{}{}) // nobody is left to be told
+	case !errors.Is(ctx.Err(), context.Canceled):
+		a.endEvents(events, r, err)
+	}
 }

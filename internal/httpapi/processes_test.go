@@ -242,3 +242,45 @@ func TestAttachSocketRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestLogs(t *testing.T) {
+	asked := ""
+	c := testClient(t, apitest.Serve(t, &apitest.Service{ProcessFuncs: apitest.ProcessFuncs{
+		LogsFunc: func(ctx context.Context, ref string, follow bool, began func(), each func(sandbox.LogPiece) error) error {
+			if asked = fmt.Sprint(ref, " ", follow); ref == "gone" {
+				return sandbox.NotFound("sandbox", ref)
+			}
+			began()
+			for i, c := range chunks {
+				if err := each(sandbox.LogPiece{PID: 7 + i%2, Chunk: c}); err != nil {
+					return err
+				}
+			}
+			if ref == "ends" {
+				return sandbox.Errorf(sandbox.CodeSandboxDied, "killed")
+			}
+			return each(sandbox.LogPiece{PID: 7, Read: &sandbox.Position{NextSeq: 12}})
+		},
+	}}))
+	want := "event: lost\ndata: {\"pid\":7,\"seq\":3,\"bytes\":2}\n\n" +
+		"event: stdout\ndata: {\"pid\":8,\"data\":\"text\\n\",\"encoding\":\"utf8\",\"seq\":5,\"ts\":\"2026-01-02T03:04:05Z\"}\n\n" +
+		"event: stderr\ndata: {\"pid\":7,\"data\":\"/wA=\",\"encoding\":\"base64\",\"seq\":10,\"ts\":\"2026-01-02T03:04:05Z\"}\n\n"
+	for query, follow := range map[string]string{"": "false", "?follow=true": "true"} {
+		got := ask(t, c, "GET", "/v1/sandboxes/"+sbxA+"/logs"+query, "")
+		if end := "event: position\ndata: {\"pid\":7,\"next_seq\":12}\n\nevent: end\ndata: {}\n\n"; got.status != 200 || got.body != want+end {
+			t.Errorf("status %d\n%s\nwant\n%s", got.status, got.body, want+end)
+		}
+		if asked != sbxA+" "+follow {
+			t.Errorf("the service was asked for %s", asked)
+		}
+	}
+	if got := ask(t, c, "GET", "/v1/sandboxes/ends/logs", ""); got.status != 200 || !strings.HasPrefix(got.body, want) || !strings.Contains(got.body, "event: error\ndata: {") || !strings.Contains(got.body, `"code":"sandbox_died"`) {
+		t.Errorf("one that ends meanwhile: status %d\n%s", got.status, got.body)
+	}
+	if p := ask(t, c, "GET", "/v1/sandboxes/gone/logs?follow=true", "").problem(t); p.Status != 404 || p.Code != sandbox.CodeNotFound {
+		t.Errorf("none: %+v", p)
+	}
+	if got := ask(t, c, "GET", "/v1/sandboxes/-/logs", ""); got.status != 400 {
+		t.Errorf("no name: status %d %s", got.status, got.body)
+	}
+}

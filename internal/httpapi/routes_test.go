@@ -200,8 +200,12 @@ func recorder(calls *[]string) *apitest.Service {
 			note("Rollback", ref, snapRef)
 			return someSandbox(sbxA), nil
 		},
-		ImagesFunc:      func(context.Context) ([]sandbox.Image, error) { note("Images"); return []sandbox.Image{*img}, nil },
-		GetImageFunc:    func(_ context.Context, ref string) (*sandbox.Image, error) { note("GetImage", ref); return img, nil },
+		ImagesFunc:   func(context.Context) ([]sandbox.Image, error) { note("Images"); return []sandbox.Image{*img}, nil },
+		GetImageFunc: func(_ context.Context, ref string) (*sandbox.Image, error) { note("GetImage", ref); return img, nil },
+		PruneImagesFunc: func(context.Context) (*sandbox.Pruned, error) {
+			note("PruneImages")
+			return &sandbox.Pruned{Removed: []string{"img_a"}, FreedBytes: 7}, nil
+		},
 		RemoveImageFunc: func(_ context.Context, ref string) error { note("RemoveImage", ref); return nil },
 		ExportFunc: func(_ context.Context, ref string, req sandbox.ExportRequest, w io.Writer) error {
 			note("Export", ref, req)
@@ -230,8 +234,8 @@ func TestRoutes(t *testing.T) {
 	}{
 		{"POST", "/v1/sandboxes", `{"image":"python","name":"a","limits":{"memory_mib":512},"env":{"K":"v"},"require":["cgroup"]}`,
 			`Create {"image":"python","name":"a","limits":{"cpus":0,"memory_mib":512,"disk_mib":0,"pids":0,"open_files":0},"env":{"K":"v"},"require":["cgroup"]}`, 201, `"id":"` + sbxA},
-		{"POST", "/v1/sandboxes", `{"image":"python","name":""}`, "", 400, `name: expected length >= 1`},
-		{"POST", one + "/snapshots", `{"name":""}`, "", 400, `name: expected length >= 1`},
+		{"POST", "/v1/sandboxes", `{"image":"python","name":""}`, "", 400, `name: its length must be at least 1`},
+		{"POST", one + "/snapshots", `{"name":""}`, "", 400, `name: its length must be at least 1`},
 		{"POST", "/v1/sandboxes", `{"image":"` + snapA + `"}`,
 			`Create {"image":"` + snapA + `","limits":{"cpus":0,"memory_mib":0,"disk_mib":0,"pids":0,"open_files":0}}`, 201, `"state":"running"`},
 		{"GET", "/v1/sandboxes?state=paused&image=python&name=a&metadata=k%3Dv%3Dw&metadata=x%3D", "",
@@ -276,6 +280,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", one + "/diff?to=other&variables=1", "", `Diff "` + sbxA + `" "other" {"variables":true}`, 200, `"changes":[]`},
 		{"GET", one + "/stats", "", `Stats "` + sbxA + `"`, 200, `"processes":3`},
 		{"POST", one + "/fork", "", `Fork "` + sbxA + `" {"count":1}`, 200, `"pause_ms":1.5`},
+		{"POST", one + "/fork", `{"wait":false}`, `Fork "` + sbxA + `" {"count":1,"wait":false}`, 200, `"pause_ms":1.5`},
 		{"POST", one + "/fork", `{"names":["a","b"]}`, `Fork "` + sbxA + `" {"count":2,"names":["a","b"]}`, 200, `"pause_ms":1.5`},
 		{"POST", one + "/fork", `{"count":2,"names":["a","b"],"timeout_ms":9}`, `Fork "` + sbxA + `" {"count":2,"names":["a","b"],"timeout_ms":9}`, 200,
 			`{"error":{"code":"timeout","detail":"late"}}`},
@@ -311,6 +316,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/images/python", "", `GetImage "python"`, 200, imgA},
 		{"GET", "/v1/images/docker.io/library/python:3.12", "", `GetImage "docker.io/library/python:3.12"`, 200, imgA},
 		{"GET", "/v1/images/localhost:5000%2Fa%2Fb@sha256:00", "", `GetImage "localhost:5000/a/b@sha256:00"`, 200, imgA},
+		{"POST", "/v1/images/prune", "", "PruneImages", 200, `{"removed":["img_a"],"freed_bytes":7}`},
 		{"DELETE", "/v1/images/a/b", "", `RemoveImage "a/b"`, 204, ""},
 		{"POST", "/v1/images", `{"name":"x","path":"/tmp/x.tar"}`, `CreateImage {"name":"x","path":"/tmp/x.tar"}`, 201, imgA},
 		{"GET", "/healthz", "", "", 200, `"status":"ok","version":"test"`},

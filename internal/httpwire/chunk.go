@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"ramet.dev/ramet/internal/sandbox"
 )
 
 // MaxChunk is how many bytes of output one event or frame carries at most.
@@ -29,6 +31,24 @@ type Chunk struct {
 type Lost struct {
 	Seq   int64 `json:"seq" doc:"sequence number of the first byte that is missing"`
 	Bytes int64 `json:"bytes"`
+}
+
+// LogChunk is a Chunk of one of several processes.
+type LogChunk struct {
+	PID int `json:"pid"`
+	Chunk
+}
+
+// LogLost is a Lost of one of several processes.
+type LogLost struct {
+	PID int `json:"pid"`
+	Lost
+}
+
+// LogPosition says where the output of one of several processes has been read to.
+type LogPosition struct {
+	PID int `json:"pid"`
+	sandbox.Position
 }
 
 // NewChunk wraps p, which should not be longer than MaxChunk.

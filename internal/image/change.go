@@ -79,6 +79,34 @@ func (s *Store) Remove(ref string, inUse func(id string) error) (removed bool, e
 	return removed, err
 }
 
+// RemoveNameless removes the image id if nobody has a name for it. inUse is as of
+// Remove. That the image is gone, or has a name again, is no error.
+func (s *Store) RemoveNameless(id string, inUse func(id string) error) (removed bool, err error) {
+	err = s.locked(func() error {
+		if _, err := s.readRecord(id); sandbox.CodeOf(err) == sandbox.CodeNotFound {
+			return nil
+		}
+		n, err := s.readNames()
+		if err != nil {
+			return err
+		}
+		for _, named := range n.Names {
+			if named == id {
+				return nil
+			}
+		}
+		if err := inUse(id); err != nil {
+			return err
+		}
+		if err := s.removeImage(id); err != nil {
+			return err
+		}
+		removed = true
+		return nil
+	})
+	return removed, err
+}
+
 // removeImage must run under the store's lock. The record goes first: a blob
 // without one is collected by Open.
 func (s *Store) removeImage(id string) error {

@@ -90,6 +90,31 @@ func TestAmbiguousPrefix(t *testing.T) {
 	wantCode(t, err, sandbox.CodeCorrupt)
 }
 
+func TestRemoveNameless(t *testing.T) {
+	s := openStore(t)
+	free := func(string) error { return nil }
+	used := sandbox.Errorf(sandbox.CodeConflict, "used")
+	old := addImage(t, s, "a", "one")
+	now := addImage(t, s, "b", "one")
+	other := addImage(t, s.For("other"), "c", "theirs")
+	for _, id := range []string{now.ID, other.ID, sandbox.NewID(sandbox.KindImage)} {
+		if gone, err := s.RemoveNameless(id, func(string) error { return used }); gone || err != nil {
+			t.Errorf("one with a name, or none: %t, %v", gone, err)
+		}
+	}
+	if gone, err := s.RemoveNameless(old.ID, func(string) error { return used }); gone || sandbox.CodeOf(err) != sandbox.CodeConflict {
+		t.Errorf("one that is used: %t, %v", gone, err)
+	}
+	for _, want := range []bool{true, false} {
+		if gone, err := s.RemoveNameless(old.ID, free); gone != want || err != nil {
+			t.Errorf("one without a name: %t, %v", gone, err)
+		}
+	}
+	if list, err := s.ForAll().List(); err != nil || len(list) != 1 || list[0].ID != now.ID {
+		t.Errorf("there are %v, %v", list, err)
+	}
+}
+
 func TestTagAndRemove(t *testing.T) {
 	s := openStore(t)
 	free := func(string) error { return nil }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"ramet.dev/ramet/internal/interp"
@@ -126,4 +127,44 @@ func TestNodeAwkwardValues(t *testing.T) {
 		h.want("1", "1")
 		h.variables()
 	})
+}
+
+// TestInterruptBeforeTheCell interrupts a cell that the interpreter has not read yet,
+// and one that has ended: the first ends by it, what comes after the second does not.
+func TestInterruptBeforeTheCell(t *testing.T) {
+	for l, name := range map[interp.Language]string{interp.Python: "KeyboardInterrupt", interp.Node: "Interrupt"} {
+		t.Run(string(l), func(t *testing.T) {
+			each(t, l, func(h *host) {
+				group := func(sig syscall.Signal) { _ = syscall.Kill(-h.cmd.Process.Pid, sig) } // ours until Wait
+				before := func(frames ...[]byte) {
+					group(syscall.SIGSTOP)
+					h.write(bytes.Join(frames, nil))
+					if l == interp.Python {
+						h.signal()
+					}
+					group(syscall.SIGCONT)
+				}
+				want := func(kind interp.Kind) {
+					t.Helper()
+					h.run++
+					before(interp.AppendFrame(nil, kind, h.run, []byte("1")), interp.AppendFrame(nil, interp.KindInterrupt, h.run, nil))
+					if a := h.end(); a.Error == nil || a.Error.Name != name || a.ExitCode != 130 {
+						t.Errorf("%c: %+v", kind, a.Done)
+					}
+				}
+				for range 3 {
+					h.want("1 + 1", "2")
+					want(interp.KindCell)
+					h.want("1 + 1", "2")
+					before(interp.AppendFrame(nil, interp.KindInterrupt, h.run, nil)) // of a cell that has ended
+					h.want("1 + 1", "2")
+					if l == interp.Python {
+						want(interp.KindVariables)
+						h.signal() // which nobody asked for
+						h.want("1 + 1", "2")
+					}
+				}
+			})
+		})
+	}
 }

@@ -19,12 +19,15 @@
 //	                              d  done: Done
 //	v  variables                  d  done: Done with Variables
 //	s  seed: 64 hex digits        d  done: Done with Reseeded and Failed
-//	i  interrupt (Node)           none of its own
+//	i  interrupt (not Bash)       none of its own
 //	                              h  hello, once, at the start: Hello
 //	                              r  rest, before h or d: Rest, if it is another than before
 //
 // Requests are served one after the other. An interrupt is SIGINT to the process
-// group; Node is asked first, and gets the signal if it does not listen. Whatever comes from a guest is bounded here before anybody keeps it.
+// group. Node is asked first, and gets the signal if it does not listen. Python is
+// asked, too, and gets it when that is written: so it knows what a signal is for that
+// came before it had read the request. Whatever comes from a guest is bounded here
+// before anybody keeps it.
 //
 // The package must never know about sandboxes, gVisor or HTTP.
 package interp

@@ -24,8 +24,8 @@ const (
 	KindCell      Kind = 'x'
 	KindVariables Kind = 'v'
 	KindSeed      Kind = 's'
-	// KindInterrupt ends the request of the same number. Only Node has it: a signal
-	// ends it while it evaluates, but kills it if it comes just after that.
+	// KindInterrupt ends the request of the same number. Bash does not have it, and
+	// what runs in Python ends by the signal that comes after it.
 	KindInterrupt Kind = 'i'
 	KindHello     Kind = 'h'
 	KindRest      Kind = 'r'

@@ -2,7 +2,6 @@ package interp_test
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
@@ -285,48 +284,4 @@ new = None`, "")
 			t.Error("a new variable is missing")
 		}
 	})
-}
-
-// envPython names a Python that has the libraries of TestPythonLibraries.
-const envPython = "RAMET_TEST_PYTHON"
-
-func TestPythonLibraries(t *testing.T) {
-	path := os.Getenv(envPython)
-	if path == "" {
-		t.Skipf("%s names no Python with numpy, pandas, matplotlib, pillow and sympy", envPython)
-	}
-	h := start(t, interp.Python, path)
-	has := func(code string, want ...string) {
-		t.Helper()
-		a := h.cell(code)
-		if a.Error != nil || len(a.results) != len(want) {
-			t.Fatalf("%s\n%d results, %+v", code, len(a.results), a.Error)
-		}
-		for i, mime := range want {
-			if _, ok := a.results[i][mime]; !ok {
-				t.Errorf("%s\nresult %d is not %s", code, i, mime)
-			}
-		}
-	}
-	has("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\nplt.plot([2, 1]);", "image/png", "image/png")
-	has("plt.get_fignums()", "text/plain")
-	has("fig, ax = plt.subplots()\nax.plot([1])\nfig", "image/png")
-	has("import pandas as pd, numpy as np\ndf = pd.DataFrame({'a': [1, 2]})\ndf", "text/html")
-	has("from PIL import Image\nImage.new('RGB', (2, 2))", "image/png")
-	has("import sympy\nsympy.Symbol('x') ** 2", "text/latex")
-	h.want("np.random.seed(1)\na = np.random.rand()\nnp.random.seed(1)\narr = np.arange(10)\nsame = df.copy()", "")
-	h.begin(interp.KindSeed, strings.Repeat("0123456789abcdef", 4))
-	if got := strings.Join(h.end().Reseeded, " "); !strings.Contains(got, "numpy.random") {
-		t.Errorf("reseeded %s", got)
-	}
-	h.want("bool(a == np.random.rand())", "False")
-	v := h.variables()
-	if v["df"].Digest != v["same"].Digest || v["df"].Opaque || v["arr"].Size != 80 || v["arr"].Type != "numpy.ndarray" {
-		t.Errorf("%+v %+v %+v", v["df"], v["same"], v["arr"])
-	}
-	h.want("arr[3] = 0\ndf.loc[0, 'a'] = 9", "")
-	after := h.variables()
-	if after["arr"].Digest == v["arr"].Digest || after["df"].Digest == v["df"].Digest || after["same"].Digest != v["same"].Digest {
-		t.Error("digests do not follow the values")
-	}
 }

@@ -29,7 +29,7 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 	if !ValidKey(key) {
 		return nil, nil, nil, sandbox.Errorf(sandbox.CodeCorrupt, "%q is no sentry", key)
 	}
-	s := &Sentry{key: key, dir: l.cfg.Dir, pid: pid, started: true, done: make(chan struct{})}
+	s := &Sentry{key: key, dir: l.cfg.Dir, journal: l.cfg.Log, pid: pid, started: true, done: make(chan struct{})}
 	if l.cfg.Cgroups != nil {
 		if g, err := l.cfg.Cgroups.Open(key); err == nil {
 			s.group = g

@@ -7,21 +7,27 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/wire"
 )
 
-// TestMain lets the test binary be a sentry that speaks the protocol and does
-// nothing else. What it does besides is its build id.
+// TestMain lets the test binary be a zygote and its sentries, which speak the protocol
+// and do nothing else. What they do besides is their build id.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "sentry" {
+		os.Exit(fakeZygote(os.Args[2]))
+	}
+	if len(os.Args) > 2 && os.Args[1] == "born" {
 		os.Exit(fakeSentry(os.Args[2]))
 	}
 	if len(os.Args) > 1 && os.Args[1] == "version" {
@@ -40,17 +46,60 @@ const (
 	stubborn = "stubborn"       // does not end when it is told to
 	dying    = "dying:%d:%s"    // dies that often, counted in a file
 	deathCry = "panic: no luck" // and says so
+
+	stillborn = "stillborn"    // the zygote does not start
+	mute      = "mute"         // the zygote does not answer
+	refusing  = "refusing"     // the zygote says that it cannot
+	mortal    = "mortal:%d:%s" // the zygote dies of a birth that often, counted in a file
 )
 
-func fakeSentry(arg string) int {
-	if arg == "prepare" {
-		fmt.Print("prepared")
-		return 0
-	}
-	var cfg wire.SentryConfig
+// fakeZygote starts programs where the real one forks itself. They are the daemon's
+// children all the same.
+func fakeZygote(arg string) int {
+	var cfg wire.ZygoteConfig
 	if err := json.Unmarshal([]byte(arg), &cfg); err != nil {
 		panic(err)
 	}
+	if cfg.BuildID == stillborn {
+		fmt.Fprintln(os.Stderr, deathCry)
+		return 2
+	}
+	control := wire.NewConn(connOf(3))
+	answer := control.SendJSON(wire.TypeReply, wire.Born{PID: os.Getpid()})
+	for answer == nil {
+		p, err := control.Receive()
+		if err != nil {
+			return 0
+		}
+		switch {
+		case cfg.BuildID == mute:
+			select {}
+		case cfg.BuildID == refusing:
+			answer = control.Fail(sandbox.Errorf(sandbox.CodeLimit, "no room"))
+		case strings.HasPrefix(cfg.BuildID, "mortal:") && die(cfg.BuildID):
+			fmt.Fprintln(os.Stderr, deathCry)
+			return 2
+		default:
+			answer = control.SendJSON(wire.TypeReply, wire.Born{PID: bear(cfg.BuildID, p.Files)})
+		}
+		p.Close()
+	}
+	return 0
+}
+
+func bear(build string, files []*os.File) int {
+	cmd := exec.Command("/proc/self/exe", "born", build)
+	cmd.ExtraFiles = files[:4]
+	cmd.Stdout, cmd.Stderr = files[4], files[4]
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_PARENT}
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	return cmd.Process.Pid
+}
+
+func fakeSentry(build string) int {
+	cfg := struct{ BuildID string }{build}
 	switch {
 	case cfg.BuildID == silent:
 		select {}
@@ -206,11 +255,7 @@ func newLauncher(t testing.TB, behaviour string) *Launcher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(l.Close)
 	return l
 }
 

@@ -99,23 +99,27 @@ func TestOtherBuild(t *testing.T) {
 	wantCode(t, err, sandbox.CodeConflict)
 }
 
+// TestStartTriesAgain has sentries die before they are ready, and the zygote of births:
+// the next one is of another zygote then.
 func TestStartTriesAgain(t *testing.T) {
-	for _, deaths := range []int{startAttempts - 1, startAttempts} {
-		path, count := starts(t)
-		s, err := newLauncher(t, fmt.Sprintf(dying, deaths, path)).Start(context.Background())
-		if n := count(); n != startAttempts {
-			t.Errorf("it was started %d times", n)
-		}
-		if deaths < startAttempts {
-			if err != nil {
-				t.Fatal(err)
+	for _, behaviour := range []string{dying, mortal} {
+		for _, deaths := range []int{startAttempts - 1, startAttempts} {
+			path, count := starts(t)
+			s, err := newLauncher(t, fmt.Sprintf(behaviour, deaths, path)).Start(context.Background())
+			if n := count(); n != startAttempts {
+				t.Errorf("it was started %d times", n)
 			}
-			s.Kill()
-			continue
-		}
-		wantCode(t, err, sandbox.CodeSandboxDied)
-		if err == nil || !strings.Contains(err.Error(), deathCry) || strings.Contains(err.Error(), "goroutine") {
-			t.Errorf("the reason is %q", err)
+			if deaths < startAttempts {
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Kill()
+				continue
+			}
+			wantCode(t, err, sandbox.CodeSandboxDied)
+			if err == nil || !strings.Contains(err.Error(), deathCry) || strings.Contains(err.Error(), "goroutine") {
+				t.Errorf("the reason is %q", err)
+			}
 		}
 	}
 }
@@ -357,7 +361,7 @@ func TestSweep(t *testing.T) {
 		t.Error("what is needed was ended")
 	}
 	entries, err := os.ReadDir(l.cfg.Dir)
-	if err != nil || len(entries) != 2 { // a socket and a log
+	if err != nil || len(entries) != 3 { // a socket and a log, and the zygote's
 		t.Errorf("left: %v (%v)", entries, err)
 	}
 }
@@ -427,6 +431,21 @@ func TestReasonIn(t *testing.T) {
 	} {
 		if got := reasonIn(log); got != want {
 			t.Errorf("reasonIn(%q) = %q, not %q", log, got, want)
+		}
+	}
+}
+
+func TestCrashIn(t *testing.T) {
+	long := "panic: x\n" + strings.Repeat("goroutine\n", 10_000)
+	for log, want := range map[string]string{
+		"":                "",
+		"sentry: wrong\n": "",
+		"warning\npanic: no luck\n\ngoroutine 1:\nmain.main()":  "panic: no luck\n\ngoroutine 1:\nmain.main()",
+		"not a panic: x\nfatal error: fault\n[signal SIGBUS]\n": "fatal error: fault\n[signal SIGBUS]\n",
+		long: long[:16<<10],
+	} {
+		if got := crashIn(log); got != want {
+			t.Errorf("crashIn(%.50q) = %.50q of %d bytes, not %.50q", log, got, len(got), want)
 		}
 	}
 }

@@ -1,22 +1,18 @@
 package launch
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -46,20 +42,23 @@ type Config struct {
 	BuildID string
 	// Cgroups makes control groups; nil where there are none.
 	Cgroups *cgroup.Hierarchy
+	// Log is told of the stacks of sentries that crash; nil is slog.Default.
+	Log *slog.Logger
 }
 
 // Launcher starts sentries. It is safe for concurrent use.
 type Launcher struct {
-	cfg        Config
-	namespaces bool
-	nsReason   string        // why there are none
-	prepared   *os.File      // what all sentries have in common; sealed, as each has it open
-	patience   time.Duration // adoptPatience but in tests
+	cfg      Config
+	nsReason string // why there are no namespaces; empty if there are
+	nursery  nursery
+	patience time.Duration // adoptPatience but in tests
 }
 
-// New checks what the machine allows and has made what all sentries have in common,
-// which takes about as long as starting two of them. Close gives it back.
+// New checks what the machine allows. Close gives back what the Launcher has made.
 func New(ctx context.Context, cfg Config) (*Launcher, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
 	l := &Launcher{cfg: cfg, patience: adoptPatience}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make sentry directory: %w", err)
@@ -71,25 +70,14 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 		return nil, err // the machine gives them
 	} else if err != nil {
 		l.nsReason = err.Error()
-	} else {
-		l.namespaces = true
 	}
-	cmd := exec.CommandContext(ctx, cfg.Executable, "sentry", "prepare")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	prepared, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("prepare what all sentries have in common: %w: %s", err, tail(stderr.Bytes()))
-	}
-	if l.prepared, err = sealedFile("prepared", prepared); err != nil {
-		return nil, err
-	}
+	l.nursery = newNursery(cfg, l.nsReason == "")
 	return l, nil
 }
 
-// Close gives back what New made. No sentry may be started any more; those that were
-// go on.
-func (l *Launcher) Close() error { return l.prepared.Close() }
+// Close ends the process that sentries are forks of. No sentry may be started any
+// more; those that were go on.
+func (l *Launcher) Close() { l.nursery.close() }
 
 // keepInherited makes sure that no descriptor that somebody else started this
 // process with reaches a sentry. All that Go opens are closed on exec already.
@@ -114,7 +102,7 @@ func keepInherited() error {
 // machine, by their JSON names, each with the reason.
 func (l *Launcher) Missing() map[string]string {
 	m := map[string]string{}
-	if !l.namespaces {
+	if l.nsReason != "" {
 		for _, layer := range []string{"user_namespace", "namespaces", "empty_root"} {
 			m[layer] = l.nsReason
 		}
@@ -125,10 +113,10 @@ func (l *Launcher) Missing() map[string]string {
 	return m
 }
 
-// startAttempts is how often a sentry is started that ends before it is ready.
-// The platform maps its code at a random address, and when that is taken it
-// looks for a free one in /proc, which a sentry's empty root does not have: about
-// one in five hundred dies of it.
+// startAttempts is how often a sentry, or the zygote, is started that ends before it
+// is ready. The platform maps its code at a random address, and when that is taken it
+// looks for a free one in /proc, which the empty root does not have: about one zygote
+// in five hundred dies of it.
 const startAttempts = 3
 
 // Start starts a blank sentry and waits until it is ready. Cancelling ctx kills
@@ -148,13 +136,13 @@ func (l *Launcher) startOnce(ctx context.Context) (_ *Sentry, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sentry{key: key, dir: l.cfg.Dir, done: make(chan struct{})}
+	s := &Sentry{key: key, dir: l.cfg.Dir, journal: l.cfg.Log, done: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			s.Kill()
 		}
 	}()
-	if err := l.spawnGiven(s); err != nil {
+	if err := l.spawnGiven(ctx, s); err != nil {
 		return nil, err
 	}
 	return s, s.awaitHello(ctx, l.cfg)
@@ -162,7 +150,7 @@ func (l *Launcher) startOnce(ctx context.Context) (_ *Sentry, err error) {
 
 // spawnGiven starts the process. When it returns, only the process has the
 // descriptors it was given: its end is the end of the lifeline.
-func (l *Launcher) spawnGiven(s *Sentry) error {
+func (l *Launcher) spawnGiven(ctx context.Context, s *Sentry) error {
 	var given donation
 	defer given.close()
 	lifeline, err := l.donate(s, &given)
@@ -170,7 +158,7 @@ func (l *Launcher) spawnGiven(s *Sentry) error {
 		return err
 	}
 	s.lifeline = lifeline
-	return l.spawn(s, &given)
+	return l.spawn(ctx, s, &given)
 }
 
 // donate makes the descriptors that the sentry is born with, in the order that
@@ -215,68 +203,58 @@ func (l *Launcher) donate(s *Sentry, given *donation) (*wire.Conn, error) {
 }
 
 // spawn starts the process with what was donated.
-func (l *Launcher) spawn(s *Sentry, given *donation) error {
-	arg, err := json.Marshal(wire.SentryConfig{BuildID: l.cfg.BuildID, Namespaces: l.namespaces})
-	if err != nil {
-		return err
-	}
+func (l *Launcher) spawn(ctx context.Context, s *Sentry, given *donation) error {
 	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("open sentry log: %w", err)
 	}
-	defer log.Close()
-	cmd := exec.Command(l.cfg.Executable, "sentry", string(arg))
-	cmd.Args[0] = "ramet-sentry"
-	// Nothing of the daemon's environment reaches a sandbox. A fixed GOMAXPROCS
-	// keeps the runtime from asking for the affinity mask every second, which
-	// the filter refuses.
-	// The runtime would keep files of the control group open to that end.
-	cmd.Env = []string{"GOMAXPROCS=" + strconv.Itoa(runtime.NumCPU()), "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
-	cmd.Dir = "/"
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = append(slices.Clip(given.files), l.prepared)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if l.namespaces {
-		isolate(cmd.SysProcAttr)
-	}
+	given.add(log)
 	if l.cfg.Cgroups != nil {
 		if s.group, err = l.cfg.Cgroups.New(s.key, cgroup.Limits{}); err != nil {
 			return fmt.Errorf("make control group: %w", err)
 		}
+		entrances, err := s.group.Entrances()
+		given.files = append(given.files, entrances...)
+		if err != nil {
+			return err
+		}
 	}
-	if err := s.startRelaxed(cmd); err != nil {
+	fds := make([]int, len(given.files))
+	for i, f := range given.files {
+		fds[i] = int(f.Fd())
+	}
+	if s.pid, err = l.nursery.bear(ctx, fds); err != nil {
+		s.endUnknown()
 		return fmt.Errorf("start sentry: %w", err)
 	}
-	s.pid = cmd.Process.Pid
+	process, err := os.FindProcess(s.pid)
+	if err != nil {
+		return fmt.Errorf("start sentry: %w", err)
+	}
 	s.started = true
-	go s.reap(cmd)
+	go s.reap(process)
 	return nil
 }
 
-// startRelaxed starts the process with a timer slack that it inherits
-// (PR_SET_TIMERSLACK in prctl(2)) and resets when it has settled. The Go
-// runtime's monitor thread wakes every 20 µs while a program is busy; with a
-// slack of a millisecond a start takes an eighth less processor time.
-func (s *Sentry) startRelaxed(cmd *exec.Cmd) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	const slack = 1_000_000 // ns
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0); err == nil {
-		defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // the thread's default
+// endUnknown ends the process if it was born all the same: the zygote may have ended
+// before it said so.
+func (s *Sentry) endUnknown() {
+	for _, pid := range s.processes() {
+		if s.killProcess(pid) == nil {
+			_, _ = unix.Wait4(pid, nil, 0, nil) // our child, whoever made it
+		}
 	}
-	if s.group != nil {
-		return s.group.Start(cmd)
-	}
-	return cmd.Start()
 }
 
-// isolate asks for new namespaces. Root of the host is nobody in them.
+// isolate asks for new namespaces, in which the zygote makes those of sentries. Root
+// of the host is nobody in them. A pid namespace is left out: the first process of one
+// cannot make siblings.
 func isolate(attr *syscall.SysProcAttr) {
 	uid, gid := os.Geteuid(), os.Getegid()
 	if uid == 0 {
 		uid, gid = nobody, nobody
 	}
-	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
+	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
 	attr.Credential = &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: os.Geteuid() != 0}
@@ -286,11 +264,12 @@ func isolate(attr *syscall.SysProcAttr) {
 // nobody is the user that sentries of a root daemon run as.
 const nobody = 65534
 
-// probeNamespaces starts a process in the namespaces that isolate asks for.
+// probeNamespaces starts a process in namespaces of all kinds that sentries have.
 func probeNamespaces(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "version")
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	isolate(cmd.SysProcAttr)
+	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID // sentries have one, their parent cannot
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("make namespaces: %w", err)
 	}
@@ -362,23 +341,6 @@ func memoryHint(err error) error {
 	return nil
 }
 
-// sealedFile returns a file in memory that nobody can change.
-func sealedFile(name string, data []byte) (*os.File, error) {
-	f, err := NewFile(name)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := f.WriteAt(data, 0); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("fill memory file: %w", err)
-	}
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("seal memory file: %w", err)
-	}
-	return f, nil
-}
-
 // memoryFile returns a sandbox's memory file and a read-only view of it, which
 // is all that relatives ever get.
 func memoryFile(name string) (rw, ro *os.File, err error) {
@@ -418,22 +380,6 @@ func unlinkedFile(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("make file for the sandbox's files: %w", err)
 	}
 	return f, nil
-}
-
-// tail returns the part of a log that says why its writer ended: the beginning
-// of a Go panic if there is one, else the end.
-func tail(b []byte) string {
-	const most = 2 << 10
-	for _, mark := range []string{"panic: ", "fatal error: "} {
-		if i := bytes.Index(b, []byte(mark)); i == 0 || i > 0 && b[i-1] == '\n' {
-			b = b[i:]
-			return strings.TrimSpace(string(b[:min(len(b), most)]))
-		}
-	}
-	if len(b) > most {
-		b = b[len(b)-most:]
-	}
-	return strings.TrimSpace(string(b))
 }
 
 func (s *Sentry) socket() string { return filepath.Join(s.dir, s.key+".sock") }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -27,6 +28,7 @@ const endPatience = 10 * time.Second
 type Sentry struct {
 	key      string
 	dir      string
+	journal  *slog.Logger // of this process
 	pid      int
 	started  bool
 	memory   *os.File // read-only
@@ -98,9 +100,12 @@ func (s *Sentry) awaitHello(ctx context.Context, cfg Config) error {
 }
 
 // reap waits for the process, which is our child, and says why it ended.
-func (s *Sentry) reap(cmd *exec.Cmd) {
+func (s *Sentry) reap(process *os.Process) {
 	awaitExit(s.pid)
-	err := cmd.Wait() // collects what is there: without a thread to wait in
+	state, err := process.Wait() // collects what is there: without a thread to wait in
+	if err == nil && !state.Success() {
+		err = &exec.ExitError{ProcessState: state}
+	}
 	s.end = s.explain(err)
 	close(s.done)
 }
@@ -113,6 +118,7 @@ func (s *Sentry) explain(err error) error {
 		}
 	}
 	log, _ := readEnd(s.log(), 1<<20) // there may be none
+	tellCrash(s.journal, s.key, log)
 	reason := "ended"
 	if err != nil {
 		reason = err.Error()
@@ -153,13 +159,40 @@ func reasonIn(log string) string {
 	for line := range strings.Lines(log) {
 		line = strings.TrimSpace(line)
 		switch {
-		case strings.HasPrefix(line, "panic: "), strings.HasPrefix(line, "fatal error: "), strings.HasPrefix(line, lastWord):
+		case isCrash(line), strings.HasPrefix(line, lastWord):
 			return line[:min(len(line), most)]
 		case line != "":
 			reason = line
 		}
 	}
 	return reason[:min(len(reason), most)]
+}
+
+// tellCrash puts the stacks of a process that crashed, if it did, into the daemon's log:
+// its own goes with it.
+func tellCrash(journal *slog.Logger, name string, log []byte) {
+	if trace := crashIn(string(log)); trace != "" {
+		journal.Error("sentry crashed", "sentry", name, "trace", trace)
+	}
+}
+
+// crashIn returns what a sentry's log says from the line on in which the Go runtime says
+// that it ends the program, empty if it did not. What follows is the stacks, first that of
+// the goroutine that did it.
+func crashIn(log string) string {
+	const most = 16 << 10 // bytes
+	at := 0
+	for line := range strings.Lines(log) {
+		if isCrash(line) {
+			return log[at:min(len(log), at+most)]
+		}
+		at += len(line)
+	}
+	return ""
+}
+
+func isCrash(line string) bool {
+	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
 }
 
 // Call makes one call and decodes its reply into out, which may be nil. It

@@ -45,8 +45,12 @@ func (m *Manager) touch(b *box) {
 
 // use returns the sentry of b, which is in one of the states ok, for something that
 // is to keep it from being idle, and what to call when that is over. A sandbox that
-// sleeps is woken, if it may be by a request. The caller must not hold b.op.
+// sleeps is woken, if it may be by a request, and one that is being made is waited
+// for. The caller must not hold b.op.
 func (m *Manager) use(ctx context.Context, b *box, ok ...sandbox.State) (*launch.Sentry, func(), error) {
+	if err := b.made(ctx); err != nil {
+		return nil, nil, err
+	}
 	for {
 		if s := m.begin(b, ok); s != nil {
 			return s, func() { m.endUse(b) }, nil

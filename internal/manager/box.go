@@ -32,6 +32,8 @@ type record struct {
 	Control *right `json:"control,omitempty"`
 	// Hibernation is the snapshot that it is on disk as, while it is hibernated.
 	Hibernation string `json:"hibernation,omitempty"`
+	// DiskMiB is what its files took when it was hibernated.
+	DiskMiB float64 `json:"disk_mib,omitempty"`
 	// Resting says that it is being hibernated: if its sentry is paused, it is for
 	// that.
 	Resting bool `json:"resting,omitempty"`
@@ -64,6 +66,8 @@ type process struct {
 type box struct {
 	id string
 	op sync.RWMutex // see the package comment
+	// start is nil unless it was listed before it was made.
+	start *start
 
 	joint   joint       // forks that come at the same time
 	fresh   atomic.Bool // a child in which nothing was run yet
@@ -106,7 +110,14 @@ func (b *box) running(ok ...sandbox.State) (*launch.Sentry, error) {
 	if s.State == sandbox.StateFailed {
 		return nil, sandbox.Errorf(sandbox.CodeSandboxDied, "sandbox %s failed: %s", b.id, s.Reason)
 	}
-	return nil, sandbox.Errorf(sandbox.CodeWrongState, "sandbox %s is %s, not %s", b.id, s.State, ok[0])
+	remedy := ""
+	switch s.State {
+	case sandbox.StateHibernated:
+		remedy = ": wake it first"
+	case sandbox.StatePaused:
+		remedy = ": resume it first"
+	}
+	return nil, sandbox.Errorf(sandbox.CodeWrongState, "sandbox %s is %s, not %s%s", b.id, s.State, ok[0], remedy)
 }
 
 // explain turns err, of a call to s that kept nobody from ending the box's
@@ -115,9 +126,7 @@ func (m *Manager) explain(b *box, s *launch.Sentry, err error) error {
 	if sandbox.CodeOf(err) != sandbox.CodeSandboxDied {
 		return err
 	}
-	m.mu.Lock()
-	removed := m.boxes[b.id] != b
-	m.mu.Unlock()
+	removed := m.gone(b)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -273,6 +282,13 @@ func (m *Manager) commit(ctx context.Context, fresh []*box, more ...store.Change
 	return nil
 }
 
+// gone reports whether b was destroyed.
+func (m *Manager) gone(b *box) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.boxes[b.id] != b
+}
+
 // watch notices when the sentry of b ends by itself, and serves its requests if it
 // may make any.
 func (m *Manager) watch(b *box, s *launch.Sentry) {
@@ -315,9 +331,7 @@ func (m *Manager) died(b *box, s *launch.Sentry) {
 func (m *Manager) recordFailed(b *box) {
 	b.op.RLock()
 	defer b.op.RUnlock()
-	m.mu.Lock()
-	gone := m.boxes[b.id] != b
-	m.mu.Unlock()
+	gone := m.gone(b)
 	b.mu.Lock()
 	rec := b.rec
 	b.mu.Unlock()
@@ -346,7 +360,9 @@ func (m *Manager) inspect(ctx context.Context, b *box) *sandbox.Sandbox {
 		at := b.usedAt(m.clock.Now()).UTC()
 		v.ActiveAt = &at
 	}
-	if st, err := m.stats(ctx, b); err == nil {
+	if st := m.statsAtRest(b); st != nil && st.State == sandbox.StateHibernated {
+		v.Disk = &st.Disk
+	} else if st, err := m.stats(ctx, b); err == nil {
 		v.Memory, v.Disk = &st.Memory, &st.Disk
 	}
 	return &v

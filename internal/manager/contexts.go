@@ -134,7 +134,7 @@ func (b *box) runOf(req sandbox.RunCodeRequest) (*wire.Run, error) {
 			return run, err
 		}
 	} else if req.Context != "" && req.Language != "" && req.Context != req.Language {
-		return nil, sandbox.Invalid("language", "the context %q is of another one", req.Context)
+		return nil, sandbox.Invalid("language", "the context %q is of %s", req.Context, req.Context)
 	}
 	language := cmp.Or(req.Language, req.Context, string(interp.Python))
 	if err := validLanguage(language); err != nil {

@@ -207,6 +207,7 @@ func (m *Manager) Destroy(ctx context.Context, ref string) (err error) {
 
 // destroy is Destroy. reason is empty if somebody asked for it.
 func (m *Manager) destroy(b *box, reason string) error {
+	b.abandon(errUnwanted)
 	b.op.Lock()
 	defer b.op.Unlock()
 	return m.destroyLocked(b, reason)

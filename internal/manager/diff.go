@@ -37,6 +37,9 @@ func (m *Manager) Diff(ctx context.Context, fromRef, toRef string, req sandbox.D
 		return nil, fmt.Errorf("diff: %w", err)
 	}
 	defer to.close()
+	if err := inEither(filter.Only, from, to); err != nil {
+		return nil, fmt.Errorf("diff: %w", err)
+	}
 	d := &sandbox.Diff{From: from.id, To: to.id, Base: commonAncestor(from.line, to.line)}
 	changes, err := changesOf(ctx, from, to, filter)
 	if err != nil {
@@ -99,6 +102,24 @@ func newFilter(paths []string) (cowfs.Filter, error) {
 		f.Only = append(f.Only, path.Clean(p))
 	}
 	return f, nil
+}
+
+// inEither refuses paths at which neither of the two has anything.
+func inEither(paths []string, from, to *moment) error {
+	for _, p := range paths {
+		found := false
+		for _, mo := range []*moment{from, to} {
+			_, err := mo.files.Find(p)
+			if err != nil && !errors.Is(err, cowfs.ErrNotExist) {
+				return filesError(err)
+			}
+			found = found || err == nil
+		}
+		if !found {
+			return sandbox.Errorf(sandbox.CodeNotFound, "%q is in neither of the two, where links are not followed", p)
+		}
+	}
+	return nil
 }
 
 var changeKinds = [...]sandbox.ChangeKind{

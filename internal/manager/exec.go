@@ -103,7 +103,29 @@ func (m *Manager) Stats(ctx context.Context, ref string) (*sandbox.Stats, error)
 	if err != nil {
 		return nil, err
 	}
+	if st := m.statsAtRest(b); st != nil {
+		return st, nil
+	}
 	return m.stats(ctx, b)
+}
+
+// statsAtRest returns what a sandbox uses to which no process on the host belongs,
+// or nil of all others.
+func (m *Manager) statsAtRest(b *box) *sandbox.Stats {
+	b.mu.Lock()
+	rec := b.rec
+	b.mu.Unlock()
+	st := &sandbox.Stats{State: rec.Sandbox.State, Disk: sandbox.Disk{UsedMiB: rec.DiskMiB, LimitMiB: rec.Sandbox.Limits.DiskMiB}}
+	switch st.State {
+	case sandbox.StateHibernated:
+		if s := m.hibernated(b); s != nil {
+			st.Disk.PrivateMiB = float64(s.view().SizeBytes) / (1 << 20)
+		}
+		return st
+	case sandbox.StateCreating:
+		return st
+	}
+	return nil
 }
 
 func (m *Manager) stats(ctx context.Context, b *box) (*sandbox.Stats, error) {
@@ -115,7 +137,7 @@ func (m *Manager) stats(ctx context.Context, b *box) (*sandbox.Stats, error) {
 	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpInfo}, &info); err != nil {
 		return nil, fmt.Errorf("read statistics: %w", m.explain(b, sentry, err))
 	}
-	st := &sandbox.Stats{CPUSeconds: info.CPUSeconds, Processes: info.Processes}
+	st := &sandbox.Stats{State: b.view().State, CPUSeconds: info.CPUSeconds, Processes: info.Processes}
 	if g, ok := sentry.GroupStats(); ok {
 		st.CPUSeconds = g.CPU.Seconds() // with the processes that guest code runs in
 	}
@@ -146,7 +168,7 @@ func privateBytes(s *launch.Sentry) (int64, error) {
 // anonymous returns the bytes of anonymous memory of a sentry and the processes
 // it traces, which are its children. Its memory file is counted elsewhere.
 func anonymous(pid int) (int64, error) {
-	total, err := anonymousOf(pid)
+	total, err := privateOf(pid)
 	if err != nil {
 		return 0, err
 	}
@@ -170,6 +192,35 @@ func anonymous(pid int) (int64, error) {
 		}
 	}
 	return total, nil
+}
+
+// privateOf adds up what proc_pid_smaps(5) says of mappings that can be written to and
+// have no file: the pages that only this process has. What it has in common with other
+// sentries, which are forks of one process as it is, does not count, and neither does
+// the program's text, which they share for as long as there is more than one of them.
+func privateOf(pid int) (total int64, err error) {
+	f, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "smaps"))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	counts := false
+	for lines := bufio.NewScanner(f); ; {
+		if !lines.Scan() {
+			return total, lines.Err()
+		}
+		fields := strings.Fields(lines.Text())
+		switch {
+		case len(fields) >= 5 && strings.Contains(fields[0], "-"): // addresses, mode, offset, device, inode
+			counts = strings.HasPrefix(fields[1], "rw") && fields[4] == "0"
+		case counts && len(fields) == 3 && (fields[0] == "Private_Dirty:" || fields[0] == "Private_Clean:"):
+			kib, err := strconv.ParseInt(fields[1], 10, 64)
+			if err != nil {
+				return 0, err
+			}
+			total += kib << 10
+		}
+	}
 }
 
 // anonymousOf reads Pss_Anon of proc_pid_smaps_rollup(5).

@@ -99,7 +99,7 @@ func (m *Manager) WriteFile(ctx context.Context, ref string, req sandbox.WriteRe
 	}
 	call := fileCall(wire.FileWrite, req.FileRef)
 	call.Mode, call.Atomic, call.Append, call.Parents = req.Mode, req.Atomic, req.Append, req.Parents
-	call.IfMatch, call.New = req.IfMatch, req.New
+	call.IfMatch, call.NoneMatch, call.New = req.IfMatch, req.IfNoneMatch, req.New
 	var info sandbox.FileInfo
 	err := m.onFiles(ctx, ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &info) })
 	return &info, err

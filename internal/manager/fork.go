@@ -30,7 +30,8 @@ const (
 
 // Fork makes children of a running sandbox. It is whole or not at all as far as
 // crashes and cancellation go; a child that fails by itself is reported in its
-// entry and does not harm the others.
+// entry and does not harm the others. Children that the request does not wait for
+// are made when it returns (starting.go).
 func (m *Manager) Fork(ctx context.Context, ref string, req sandbox.ForkRequest) (*sandbox.ForkResult, error) {
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
@@ -85,20 +86,30 @@ func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by 
 		batch.madeByItself(by)
 	}
 	batch.loading = b.joint.slots()
+	making := ctx
+	if !req.Waits() {
+		batch.outline()
+		making = m.uploading
+	}
 	// Sentries are readied while the source is being frozen.
-	batch.prepareAhead(ctx)
+	batch.prepareAhead(making)
 	f, pause, err := m.freezeToFork(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
 	defer m.drop(f)
 	out := &sandbox.ForkResult{PauseMS: pause, SnapshotMS: millis(began)}
-	if err := batch.make(ctx, f, parent.Image, true); err != nil {
+	if req.Waits() {
+		err = batch.make(ctx, f, parent.Image, true)
+		out.Children = batch.children
+	} else {
+		out.Children, err = batch.begin(ctx, f, parent.Image, made)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
-	out.Children = batch.children
-	noteChildren(ctx, f, parent.Image, batch.children, func(d *sandbox.AuditDetails) { d.Parent = b.id })
-	m.tell(sandbox.EventForked, &parent, sandbox.Event{Children: idsOf(batch.children)})
+	noteChildren(ctx, f, parent.Image, out.Children, func(d *sandbox.AuditDetails) { d.Parent = b.id })
+	m.tell(sandbox.EventForked, &parent, sandbox.Event{Children: idsOf(out.Children)})
 	out.ReturnMS = millis(began)
 	return out, nil
 }
@@ -140,6 +151,7 @@ type batch struct {
 	children []sandbox.Child
 	sentries []*launch.Sentry // readied ahead; nil where not
 	boxes    []*box           // nil where a child failed
+	listed   []*box           // what children are until they are made that nobody waits for
 	loading  chan struct{}    // see newLoading
 	// asked is the request of the frozen sandbox itself that is answered in the
 	// children, 0 for none, and reply the answer.
@@ -148,6 +160,7 @@ type batch struct {
 	reply func(*sandbox.Sandbox) control.Reply
 	ahead sync.WaitGroup
 	done  bool
+	begun bool // the children are made in the background
 }
 
 // newBatch checks the request and reserves the names.
@@ -257,18 +270,7 @@ func (b *batch) make(ctx context.Context, f *freeze, image string, hooks bool) e
 	defer files[1].Close()
 	var workers sync.WaitGroup
 	for i := range b.drafts {
-		workers.Add(1)
-		go func() {
-			defer workers.Done()
-			select {
-			case b.loading <- struct{}{}:
-			case <-ctx.Done():
-				b.fail(i, context.Cause(ctx))
-				return
-			}
-			defer func() { <-b.loading }()
-			b.makeOne(ctx, i, f, files, hooks)
-		}()
+		workers.Go(func() { b.makeOne(ctx, i, f, files, hooks) })
 	}
 	workers.Wait()
 	if ctx.Err() != nil {
@@ -283,8 +285,15 @@ func (b *batch) make(ctx context.Context, f *freeze, image string, hooks bool) e
 	return nil
 }
 
-// makeOne makes child i and leaves its outcome in the batch.
+// makeOne makes child i when it is its turn, and leaves its outcome in the batch.
 func (b *batch) makeOne(ctx context.Context, i int, f *freeze, files []*os.File, hooks bool) {
+	select {
+	case b.loading <- struct{}{}:
+	case <-ctx.Done():
+		b.fail(i, context.Cause(ctx))
+		return
+	}
+	defer func() { <-b.loading }()
 	late := sandbox.Errorf(sandbox.CodeTimeout, "the child was not ready within %v", b.timeout)
 	deadline := time.Now().Add(b.timeout)
 	ctx, cancel := context.WithDeadlineCause(ctx, deadline, late)
@@ -309,7 +318,7 @@ func (b *batch) makeOne(ctx context.Context, i int, f *freeze, files []*os.File,
 // fail reports err as the outcome of child i and ends what there is of it.
 func (b *batch) fail(i int, err error) {
 	b.boxes[i] = nil
-	b.children[i] = sandbox.Child{Error: sandbox.AsError(err)}
+	b.children[i] = sandbox.Child{Error: sandbox.AsError(err), Name: b.drafts[i].rec.Sandbox.Name}
 	if s := b.sentries[i]; s != nil {
 		b.sentries[i] = nil
 		s.Kill()
@@ -393,8 +402,15 @@ func (b *batch) pay(n int, commit func(...store.Change) error) error {
 	return b.grant.spend(n, 0, func(c store.Change) error { return commit(c) })
 }
 
-// close gives up what was not committed.
+// close gives up what was not committed. What is made in the background looks after
+// itself.
 func (b *batch) close() {
+	if b.begun {
+		return
+	}
+	for _, x := range b.listed {
+		x.start.abandon(nil)
+	}
 	b.ahead.Wait()
 	for _, s := range b.sentries {
 		if s != nil {

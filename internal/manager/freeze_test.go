@@ -97,11 +97,7 @@ func fakeSentry(t *testing.T, answers func(process *os.Process, self *launch.Sen
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := launcher.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(launcher.Close)
 	start, err := launch.StartTime(process.Process.Pid)
 	if err != nil {
 		t.Fatal(err)

@@ -67,6 +67,7 @@ func (m *Manager) hibernateLocked(ctx context.Context, b *box, idle idleness) (*
 func (m *Manager) layDown(ctx context.Context, b *box) (err error) {
 	ctx, ended := m.observe(ctx, "hibernate")
 	defer ended(&err)
+	disk := m.diskOf(ctx, b)
 	s, err := m.captureAs(ctx, b, sandbox.SnapshotRequest{}, true)
 	if err != nil {
 		return err
@@ -85,6 +86,7 @@ func (m *Manager) layDown(ctx context.Context, b *box) (err error) {
 	was := b.rec
 	b.mu.Unlock()
 	rec, ready := was, s.record()
+	rec.DiskMiB = disk
 	rec.Sandbox.State, rec.Sandbox.Reason = sandbox.StateHibernated, ""
 	rec.Hibernation, rec.Freeze, rec.process, rec.Resting, rec.Dozing = s.id, "", process{}, false, false
 	ready.Snapshot.State = sandbox.SnapshotReady
@@ -106,6 +108,17 @@ func (m *Manager) layDown(ctx context.Context, b *box) (err error) {
 	m.endSentry(sentry)
 	m.drop(origin)
 	return nil
+}
+
+// diskOf returns how much b's files take, in MiB, or 0 if its sentry does not say.
+func (m *Manager) diskOf(ctx context.Context, b *box) float64 {
+	ctx, cancel := context.WithTimeout(ctx, m.patience)
+	defer cancel()
+	st, err := m.stats(ctx, b)
+	if err != nil {
+		return 0
+	}
+	return st.Disk.UsedMiB
 }
 
 // getUp lets b go on as it was, after it could not be hibernated.

@@ -88,6 +88,67 @@ func (m *Manager) removeImage(caller access.Caller, from *image.Store, ref strin
 	return err
 }
 
+// errNeeded keeps an image from being pruned.
+var errNeeded = errors.New("the image is needed")
+
+// PruneImages removes the images that have no name any more, as builds and imports of
+// the same name leave them, and that nothing is made of.
+func (m *Manager) PruneImages(ctx context.Context) (*sandbox.Pruned, error) {
+	caller := access.From(ctx)
+	if err := caller.MayMakeTree("or remove images"); err != nil {
+		return nil, err
+	}
+	list, err := m.Images(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &sandbox.Pruned{Removed: []string{}}
+	for _, img := range list {
+		if len(img.Names) > 0 {
+			continue
+		}
+		gone, err := m.pruneImage(&img)
+		if err != nil {
+			return nil, fmt.Errorf("prune images: %w", err)
+		}
+		if gone {
+			out.Removed = append(out.Removed, img.ID)
+			out.FreedBytes += img.SizeBytes
+		}
+	}
+	return out, nil
+}
+
+func (m *Manager) pruneImage(img *sandbox.Image) (gone bool, err error) {
+	m.imageMu.Lock()
+	defer m.imageMu.Unlock()
+	if m.building > 0 && img.Source == "" { // it may be what a build has unpacked so far
+		return false, nil
+	}
+	gone, err = m.images.RemoveNameless(img.ID, func(id string) error {
+		if used, _ := m.imageUsers(access.Caller{}, id); used {
+			return errNeeded
+		}
+		return nil
+	})
+	if errors.Is(err, errNeeded) {
+		err = nil
+	}
+	return gone, err
+}
+
+// beginBuild keeps images that have no source, until the result is called.
+func (m *Manager) beginBuild() (done func()) {
+	m.imageMu.Lock()
+	defer m.imageMu.Unlock()
+	m.building++
+	return func() {
+		m.imageMu.Lock()
+		defer m.imageMu.Unlock()
+		m.building--
+	}
+}
+
 // maxNamed is how many of those are named that are in the way of something.
 const maxNamed = 5
 
@@ -197,6 +258,7 @@ func (m *Manager) buildImage(ctx context.Context, req *sandbox.ImageBuild, opt i
 	if req.From != "debian" {
 		return sandbox.Image{}, sandbox.Invalid("build.from", "%q is not known: debian is", req.From)
 	}
+	defer m.beginBuild()()
 	unpacked, err := m.unpackDebian(ctx, req, opt.Progress)
 	if err != nil {
 		return sandbox.Image{}, fmt.Errorf("build image: %w", err)

@@ -1,7 +1,10 @@
 package manager
 
 import (
+	"math"
 	"runtime"
+
+	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -15,8 +18,9 @@ const (
 	minOpenFiles = 64 // interpreters of contexts start with them
 	maxOpenFiles = 1 << 20
 
-	// overcommit is how many times the machine's memory a sandbox may be allowed: what
-	// was written for a larger machine works, and a unit too many is noticed.
+	// overcommit is how many times the machine's memory, or the file system that its
+	// files are on, a sandbox may be allowed: what was written for a larger machine
+	// works, and a unit too many is noticed.
 	overcommit = 4
 )
 
@@ -24,6 +28,7 @@ const (
 type machine struct {
 	cpus      int
 	memoryMiB int64 // 0 if it is not known
+	diskMiB   int64 // of the file system of sandboxes' files, likewise
 }
 
 func (m *Manager) validLimits(l sandbox.Limits) error {
@@ -33,25 +38,38 @@ func (m *Manager) validLimits(l sandbox.Limits) error {
 			here.memoryMiB = total >> 20
 		}
 	}
+	if l.DiskMiB != 0 {
+		var st unix.Statfs_t
+		if err := unix.Statfs(m.cfg.Paths.Files(), &st); err == nil && st.Bsize > 0 {
+			here.diskMiB = int64(min(st.Blocks, math.MaxInt64/uint64(st.Bsize))) * st.Bsize >> 20
+		}
+	}
 	return here.validLimits(l)
 }
 
 func (m machine) validLimits(l sandbox.Limits) error {
-	most, why := int64(maxMiB), ""
-	if m.memoryMiB > 0 && m.memoryMiB*overcommit < maxMiB {
-		most, why = m.memoryMiB*overcommit, ", four times the memory of this machine"
-	}
+	most, why := mostMiB(m.memoryMiB, ", four times the memory of this machine")
+	mostDisk, whyDisk := mostMiB(m.diskMiB, ", four times the file system that files of sandboxes are on")
 	switch {
 	case l.CPUs != 0 && !(l.CPUs >= minCPUs && l.CPUs <= float64(m.cpus)): // neither is true of NaN
 		return sandbox.Invalid("limits.cpus", "%v is not 0 (no limit) or from %v to %d, which this machine has", l.CPUs, minCPUs, m.cpus)
 	case l.MemoryMiB != 0 && (l.MemoryMiB < minMemoryMiB || l.MemoryMiB > most):
 		return sandbox.Invalid("limits.memory_mib", "%d MiB is not 0 (no limit) or from %d to %d MiB%s", l.MemoryMiB, minMemoryMiB, most, why)
-	case l.DiskMiB < 0 || l.DiskMiB > maxMiB:
-		return sandbox.Invalid("limits.disk_mib", "%d MiB is not from 0 (no limit) to %d MiB", l.DiskMiB, maxMiB)
+	case l.DiskMiB < 0 || l.DiskMiB > mostDisk:
+		return sandbox.Invalid("limits.disk_mib", "%d MiB is not from 0 (no limit) to %d MiB%s", l.DiskMiB, mostDisk, whyDisk)
 	case l.Pids < 0 || l.Pids > maxPids:
 		return sandbox.Invalid("limits.pids", "%d is not from 0 (no limit) to %d", l.Pids, maxPids)
 	case l.OpenFiles != 0 && (l.OpenFiles < minOpenFiles || l.OpenFiles > maxOpenFiles):
 		return sandbox.Invalid("limits.open_files", "%d is not 0 (the default) or from %d to %d", l.OpenFiles, minOpenFiles, maxOpenFiles)
 	}
 	return nil
+}
+
+// mostMiB returns how much may be allowed of something of which the machine has so
+// much, 0 if that is not known, and why it is no more.
+func mostMiB(has int64, why string) (int64, string) {
+	if has > 0 && has < maxMiB/overcommit {
+		return has * overcommit, why
+	}
+	return maxMiB, ""
 }

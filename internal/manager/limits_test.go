@@ -38,8 +38,19 @@ func TestLimitsHaveBounds(t *testing.T) {
 			t.Errorf("%+v: %v, want %s", l, err, text)
 		}
 	}
+	small := machine{cpus: 1, diskMiB: 100}
+	if err := small.validLimits(sandbox.Limits{DiskMiB: 400}); err != nil {
+		t.Error(err)
+	}
+	err := small.validLimits(sandbox.Limits{DiskMiB: 401})
+	if want := "limits.disk_mib: 401 MiB is not from 0 (no limit) to 400 MiB, four times the file system that files of sandboxes are on"; sandbox.CodeOf(err) != sandbox.CodeInvalid || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
 	for _, m := range []machine{{cpus: 1}, {cpus: 1, memoryMiB: 1 << 40}} { // unknown, or larger than a sandbox can be
 		if err := m.validLimits(sandbox.Limits{MemoryMiB: maxMiB}); err != nil {
+			t.Errorf("%+v: %v", m, err)
+		}
+		if err := m.validLimits(sandbox.Limits{DiskMiB: maxMiB}); err != nil {
 			t.Errorf("%+v: %v", m, err)
 		}
 		if err := m.validLimits(sandbox.Limits{MemoryMiB: maxMiB + 1}); sandbox.CodeOf(err) != sandbox.CodeInvalid || !strings.HasSuffix(err.Error(), "to 16777216 MiB") {

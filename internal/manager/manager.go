@@ -80,6 +80,7 @@ type Manager struct {
 
 	imageMu   sync.Mutex     // held while an image is removed
 	imageUses map[string]int // by what is being made, by id; guarded by imageMu
+	building  int            // builds under way; likewise
 
 	flattening sync.Mutex // held while a snapshot on disk is written anew
 
@@ -96,7 +97,7 @@ type Manager struct {
 
 	uploading     context.Context
 	cancelUploads context.CancelFunc // ends uploading
-	uploads       sync.WaitGroup     // what is written in uploading
+	uploads       sync.WaitGroup     // what is written, and which children are made, in uploading
 }
 
 // Open opens the node's records, finds the sandboxes that an earlier daemon left
@@ -176,14 +177,15 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 		}
 	}
 	m.launcher, err = launch.New(ctx, launch.Config{
-		Executable: cfg.Executable, Dir: cfg.Paths.Sandboxes(), FilesDir: cfg.Paths.Files(), BuildID: cfg.Engine, Cgroups: m.cgroups,
+		Executable: cfg.Executable, Dir: cfg.Paths.Sandboxes(), FilesDir: cfg.Paths.Files(), BuildID: cfg.Engine, Cgroups: m.cgroups, Log: m.log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	adopted, err := m.recover(ctx)
 	if err != nil {
-		return nil, errors.Join(err, m.launcher.Close())
+		m.launcher.Close()
+		return nil, err
 	}
 	m.pool = launch.NewPool(m.launcher, cfg.PoolSize, m.log)
 	// Not before: recovery does not lock what watchers change, and sandboxes ask
@@ -238,14 +240,15 @@ func groupName(p paths.Paths) string {
 func (m *Manager) Close() error {
 	close(m.closing)
 	m.cancel()
+	m.endUploads() // first: a chore may wait for a child that is being made
 	m.chores.Wait()
-	m.endUploads()
 	m.saveActivity(m.all()...)
 	m.pool.Close()
 	m.watchers.Wait()
-	err := m.launcher.Close()
+	m.launcher.Close()
+	var err error
 	if m.cgroups != nil {
-		err = errors.Join(err, m.cgroups.Close()) // stays while sandboxes are in it
+		err = m.cgroups.Close() // stays while sandboxes are in it
 	}
 	m.bookAll()
 	m.saveLedger(context.Background())

@@ -65,6 +65,9 @@ func (m *Manager) look(ctx context.Context, ref string) (*moment, error) {
 
 // lookAtBox has the sentry keep the present files. The sandbox goes on.
 func (m *Manager) lookAtBox(ctx context.Context, b *box) (*moment, error) {
+	if err := b.made(ctx); err != nil {
+		return nil, err
+	}
 	s, origin, err := m.holdRunning(b)
 	if err != nil {
 		return nil, err

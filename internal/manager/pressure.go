@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"ramet.dev/ramet/internal/hostuse"
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -341,36 +342,11 @@ func cpuOf(s *launch.Sentry) (seconds float64, ok bool) {
 		}
 	}
 	for i, pid := range pids {
-		ticks, err := ticksOf(pid)
+		used, err := hostuse.ProcessCPU(pid)
 		if err != nil && i == 0 {
 			return 0, false
 		}
-		seconds += float64(ticks) / userHZ
+		seconds += used.Seconds()
 	}
 	return seconds, true
-}
-
-// userHZ is the unit of times in /proc, the same on all that Linux runs on.
-const userHZ = 100
-
-// ticksOf returns the time of a process and of its children that have ended, see
-// proc_pid_stat(5).
-func ticksOf(pid int) (ticks int64, err error) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ")
-	fields := strings.Fields(rest) // from the state, which is field 3
-	if len(fields) < 15 {
-		return 0, fmt.Errorf("read the time of process %d: it has %d fields", pid, len(fields))
-	}
-	for _, f := range fields[11:15] {
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("read the time of process %d: %w", pid, err)
-		}
-		ticks += n
-	}
-	return ticks, nil
 }

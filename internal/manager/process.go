@@ -263,6 +263,9 @@ func looks(op wire.Op) bool {
 // callee returns the sentry of b for a call, and what to call when that is over.
 func (m *Manager) callee(ctx context.Context, b *box, op wire.Op, states []sandbox.State) (*launch.Sentry, func(), error) {
 	if looks(op) {
+		if err := b.made(ctx); err != nil {
+			return nil, nil, err
+		}
 		sentry, err := b.running(states...)
 		return sentry, func() {}, err
 	}

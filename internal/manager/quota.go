@@ -49,12 +49,24 @@ func (m *Manager) admitAgain(ctx context.Context) (done func(), err error) {
 		if err := m.fits(perSandbox, m.admitted.pending); err != nil {
 			return nil, err
 		}
-		m.admitted.pending += perSandbox
-		return sync.OnceFunc(func() {
-			m.admitted.mu.Lock()
-			defer m.admitted.mu.Unlock()
-			m.admitted.pending -= perSandbox
-		}), nil
+		return m.admitted.promiseLocked(perSandbox), nil
+	})
+}
+
+// promise keeps bytes of memory for what was admitted and is not made yet.
+func (m *Manager) promise(bytes int64) (done func()) {
+	m.admitted.mu.Lock()
+	defer m.admitted.mu.Unlock()
+	return m.admitted.promiseLocked(bytes)
+}
+
+// promiseLocked is promise. The caller holds a.mu.
+func (a *admission) promiseLocked(bytes int64) (done func()) {
+	a.pending += bytes
+	return sync.OnceFunc(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.pending -= bytes
 	})
 }
 
@@ -83,13 +95,13 @@ func (m *Manager) tryAdmit(tenant string, line []string, n int) (done func(), er
 	}
 	m.admitted.making[tenant] += int64(n)
 	m.admitted.inTree[tree] += int64(n)
-	m.admitted.pending += need
+	kept := m.admitted.promiseLocked(need)
 	return sync.OnceFunc(func() {
+		kept()
 		m.admitted.mu.Lock()
 		defer m.admitted.mu.Unlock()
 		subtract(m.admitted.making, tenant, int64(n))
 		subtract(m.admitted.inTree, tree, int64(n))
-		m.admitted.pending -= need
 	}), nil
 }
 

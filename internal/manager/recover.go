@@ -118,6 +118,9 @@ func (r *recovery) adoptBoxes() error {
 // adopt connects b to its sentry and returns the generations that it holds, on
 // each of which the caller then holds a reference.
 func (r *recovery) adopt(b *box) ([]string, error) {
+	if b.rec.Sandbox.State == sandbox.StateCreating {
+		return nil, errNotStarted // its sentry is swept, if it has one
+	}
 	if boot := b.rec.Boot; boot != "" && boot != r.m.cfg.BootID {
 		return nil, errHostRestarted
 	}

@@ -99,7 +99,7 @@ func (m *Manager) replace(ctx context.Context, b *box, rec record, sentry *launc
 	if err := outlive(ctx, sentry); err != nil {
 		return err
 	}
-	rec.Hibernation, rec.Resting, rec.Dozing = "", false, false
+	rec.Hibernation, rec.DiskMiB, rec.Resting, rec.Dozing = "", 0, false, false
 	if err := m.store.Apply(ctx, append(more, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec})...); err != nil {
 		return err
 	}

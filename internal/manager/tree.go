@@ -111,7 +111,7 @@ func (m *Manager) lineages(ctx context.Context) []lineage {
 		x.mu.Lock()
 		s := &x.rec.Snapshot
 		out = append(out, lineage{
-			sandbox.TreeNode{ID: x.id, Name: s.Name, Kind: "snapshot", State: string(s.State), CreatedAt: s.CreatedAt}, x.rec.Ancestors,
+			sandbox.TreeNode{ID: x.id, Name: s.Name, Label: x.rec.Label, Kind: "snapshot", State: string(s.State), CreatedAt: s.CreatedAt}, x.rec.Ancestors,
 		})
 		x.mu.Unlock()
 	}

@@ -14,7 +14,8 @@ import (
 // says so before the caller is told of it: a daemon that ends in the middle leaves a
 // snapshot that the next one finds failed, and files that it collects.
 
-// uploadGrace is how long what is being written may take when the daemon is to end.
+// uploadGrace is how long what is being written, and a child that is being made, may
+// take when the daemon is to end.
 const uploadGrace = 10 * time.Second
 
 // upload has s, of b, written in the background.
@@ -42,7 +43,7 @@ func (m *Manager) upload(ctx context.Context, b *box, s *snapshot, f *freeze) er
 
 var errDaemonEnded = sandbox.Errorf(sandbox.CodeUnavailable, "the daemon ended while it was written")
 
-// endUploads waits for what is being written, as long as it may take.
+// endUploads waits for what is being written and made, as long as it may take.
 func (m *Manager) endUploads() {
 	timer := time.AfterFunc(uploadGrace, m.cancelUploads)
 	m.uploads.Wait()

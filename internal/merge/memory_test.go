@@ -192,7 +192,7 @@ func (m memory) apply(t testing.TB, ops []Op) memory {
 			if here == nil {
 				fail("is not there")
 			}
-			if names, _ := out.List(nil, op.Path); len(names) > 0 {
+			if names, _ := out.List(context.Background(), op.Path); len(names) > 0 {
 				fail("is not empty")
 			}
 			delete(out, op.Path)

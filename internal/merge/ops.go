@@ -37,10 +37,10 @@ type Op struct {
 
 // opList is the operations of a plan in the making.
 type opList struct {
-	p                             *Plan
-	moves                         *moves
-	taken, gone, come, links, set []Op
-	inside                        map[string][]Op // what goes from what is placed at a path
+	p                      *Plan
+	moves                  *moves
+	taken, gone, come, set []Op
+	inside                 map[string][]Op // what goes from what is placed at a path
 }
 
 // Ops returns what makes the plan's result of ours, in an order in which each can

@@ -49,7 +49,7 @@ type FileInfo struct {
 	MTime  time.Time `json:"modified_at"`
 	Links  uint32    `json:"links"`
 	Target string    `json:"target,omitempty" doc:"of a symbolic link"`
-	ETag   string    `json:"etag,omitempty" doc:"changes with the file; of regular files"`
+	ETag   string    `json:"etag,omitempty" doc:"changes with the file; of regular files and symbolic links"`
 	// Created says that writing the file made it.
 	Created bool `json:"created,omitempty" doc:"there was no such file before it was written"`
 }
@@ -101,6 +101,8 @@ type WriteRequest struct {
 	// IfMatch, if not empty, are ETags of which the file must have one; AnyETag is
 	// that of any file.
 	IfMatch []string
+	// IfNoneMatch are ETags of which the file must have none.
+	IfNoneMatch []string
 	// New refuses to write to a file that exists.
 	New bool
 }
@@ -131,7 +133,8 @@ type FileChange struct {
 	Recursive bool
 	// Keep refuses to move over something that exists.
 	Keep bool
-	// IfMatch is for remove, and as in a WriteRequest.
+	// IfMatch is for remove, and as in a WriteRequest. Of a symbolic link, it may be
+	// the ETag of the link, or of the file that it leads to.
 	IfMatch []string
 }
 

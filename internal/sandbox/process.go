@@ -79,6 +79,14 @@ type Chunk struct {
 	Lost int64 // bytes; if not 0, only Seq means something besides
 }
 
+// LogPiece is a piece of what one of several processes wrote, or says where that one
+// has been read to.
+type LogPiece struct {
+	PID   int
+	Chunk Chunk
+	Read  *Position // if not nil, Chunk means nothing
+}
+
 // AttachRequest says which part of a process's output is wanted.
 type AttachRequest struct {
 	// From is the sequence number of the first byte, -1 for what is written from

@@ -7,7 +7,7 @@ import "time"
 type Limits struct {
 	CPUs      float64 `json:"cpus" doc:"CPU cores, from 0.01 to those that the machine has" required:"false"`
 	MemoryMiB int64   `json:"memory_mib" doc:"guest memory in MiB, files in memory included, from 16 to four times the memory of the machine" required:"false"`
-	DiskMiB   int64   `json:"disk_mib" doc:"bytes that may be written to the root file system, in MiB" minimum:"0" required:"false"`
+	DiskMiB   int64   `json:"disk_mib" doc:"bytes that may be written to the root file system, in MiB, up to four times the file system of the host that files are on" minimum:"0" required:"false"`
 	Pids      int64   `json:"pids" doc:"processes and threads" minimum:"0" required:"false"`
 	OpenFiles int64   `json:"open_files" doc:"descriptors that each process may have, and none can raise" minimum:"0" required:"false"`
 }
@@ -47,7 +47,7 @@ type Memory struct {
 type Disk struct {
 	UsedMiB    float64 `json:"used_mib" doc:"all that differs from the image, whoever wrote it: what the limit bounds, and what df shows in the sandbox"`
 	LimitMiB   int64   `json:"limit_mib,omitempty" doc:"the limit; absent without one"`
-	PrivateMiB float64 `json:"private_mib" doc:"what the sandbox's own file takes of the host's disk: the pages it wrote, those that only its children or snapshots still have too, but none of its ancestors'"`
+	PrivateMiB float64 `json:"private_mib" doc:"what the sandbox's own file takes of the host's disk: the pages it wrote, those that only its children or snapshots still have too, but none of its ancestors'; of a hibernated one what is kept of it on disk, memory included"`
 }
 
 // Identity is what makes a fork different from its siblings.
@@ -169,7 +169,12 @@ type ForkRequest struct {
 	// TimeoutMS bounds each child; a child that is late is reported as its
 	// error and does not harm the others.
 	TimeoutMS int64 `json:"timeout_ms,omitempty" minimum:"0" maximum:"600000" doc:"deadline for each child, 30000 if absent"`
+	// Wait is nil or true unless the caller goes on before the children run.
+	Wait *bool `json:"wait,omitempty" doc:"false: return as soon as the snapshot is taken; the children have their ids and are creating until they run or have failed, and requests to one wait for that"`
 }
+
+// Waits reports whether the caller waits for the children.
+func (r *ForkRequest) Waits() bool { return r.Wait == nil || *r.Wait }
 
 // Children is how many a request with a count and names asks for: if no count is
 // given, one for each name, or one.
@@ -194,6 +199,7 @@ type Child struct {
 	ReadyMS  float64   `json:"ready_ms,omitempty" doc:"from the call until the child could run commands"`
 	Identity *Identity `json:"identity,omitempty"`
 	Error    *Error    `json:"error,omitempty"`
+	Name     string    `json:"name,omitempty" doc:"what a child with an error was to be called"`
 }
 
 // Snapshot is a frozen state that any number of sandboxes can be restored from.
@@ -312,14 +318,17 @@ type Diff struct {
 type TreeNode struct {
 	ID        string      `json:"id"`
 	Name      string      `json:"name,omitempty"`
+	Label     string      `json:"label,omitempty" doc:"of a snapshot that a sandbox took by itself: what that calls it"`
 	Kind      string      `json:"kind" doc:"sandbox or snapshot"`
 	State     string      `json:"state"`
 	CreatedAt time.Time   `json:"created_at,omitzero" doc:"absent of what is destroyed"`
 	Children  []*TreeNode `json:"children,omitempty"`
 }
 
-// Stats is what a sandbox uses now.
+// Stats is what a sandbox uses now. One that is hibernated, or still being made, has
+// no memory and no processes.
 type Stats struct {
+	State      State   `json:"state"`
 	Memory     Memory  `json:"memory"`
 	Disk       Disk    `json:"disk"`
 	CPUSeconds float64 `json:"cpu_seconds"`
@@ -348,6 +357,12 @@ type Image struct {
 	Entry     []string  `json:"entrypoint,omitempty"`
 	Cwd       string    `json:"working_dir,omitempty"`
 	User      string    `json:"user,omitempty"`
+}
+
+// Pruned is what was removed because nobody needed it.
+type Pruned struct {
+	Removed    []string `json:"removed" nullable:"false" doc:"ids of images"`
+	FreedBytes int64    `json:"freed_bytes"`
 }
 
 // ImageRequest asks for an image. Exactly one of Build, Path and Ref is set.

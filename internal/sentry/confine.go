@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
 )
 
-// confine gives up everything the sentry will not need. It must run before the
-// platform is made, because the processes that guest code runs in inherit what
-// is left. The order matters:
+// confine gives up what neither the zygote nor a sentry will need. The order matters:
 //
 //  1. the root goes while there are still privileges to do so
 //  2. resource limits
-//  3. capabilities, in all threads
+//  3. capabilities, in all threads, if there are no namespaces: else a sentry gets new
+//     ones with its own, see child
 //  4. no_new_privs, so that nothing can come back
-func confine(cfg Config) (sandbox.Isolation, error) {
+func confine(cfg wire.ZygoteConfig) (sandbox.Isolation, error) {
 	iso := sandbox.Isolation{
 		UserNS: sandbox.LayerOff, Namespaces: sandbox.LayerOff, EmptyRoot: sandbox.LayerOff,
 		Cgroup: sandbox.LayerOff, Seccomp: sandbox.LayerOff,
@@ -35,8 +35,10 @@ func confine(cfg Config) (sandbox.Isolation, error) {
 		return iso, err
 	}
 	iso.Rlimits = sandbox.LayerOn
-	if err := dropCapabilities(); err != nil {
-		return iso, fmt.Errorf("drop capabilities: %w", err)
+	if !cfg.Namespaces {
+		if err := dropCapabilities(); err != nil {
+			return iso, fmt.Errorf("drop capabilities: %w", err)
+		}
 	}
 	iso.Caps = sandbox.LayerOn
 	if err := allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {

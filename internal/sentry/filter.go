@@ -1,7 +1,6 @@
 package sentry
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -14,9 +13,9 @@ import (
 // systrap is gVisor's name of the platform, which is linked by importing it.
 const systrap = "systrap"
 
-// Compiling the filter takes longer than all the rest of a start, and it is the
-// same for every sentry: the platform's rules allow signals to any process, so
-// that its own id is not part of it. So it is prepared, see prepared.go.
+// The filter is compiled in the zygote, once for all sentries. It has the zygote's
+// process id in it where gVisor allows a process to end itself by a signal, which a
+// sentry does not: it has another one.
 
 // extraRules are the system calls that this design adds to gVisor's own.
 func extraRules() seccomp.SyscallRules {
@@ -56,41 +55,9 @@ func compileFilter() ([]bpf.Instruction, error) {
 	return instrs, nil
 }
 
-// installFilter installs what encodeFilter encoded.
-func installFilter(data []byte) error {
-	instrs, err := decodeFilter(data)
-	if err != nil {
-		return err
-	}
+func installFilter(instrs []bpf.Instruction) error {
 	if err := seccomp.SetFilter(instrs); err != nil {
 		return fmt.Errorf("install system-call filter: %w", err)
 	}
 	return nil
-}
-
-// instrBytes is the size of an encoded instruction: that of Linux's
-// struct sock_filter.
-const instrBytes = 8
-
-func encodeFilter(instrs []bpf.Instruction) []byte {
-	b := make([]byte, 0, len(instrs)*instrBytes)
-	for _, i := range instrs {
-		b = binary.LittleEndian.AppendUint16(b, i.OpCode)
-		b = append(b, i.JumpIfTrue, i.JumpIfFalse)
-		b = binary.LittleEndian.AppendUint32(b, i.K)
-	}
-	return b
-}
-
-func decodeFilter(b []byte) ([]bpf.Instruction, error) {
-	if len(b) == 0 || len(b)%instrBytes != 0 {
-		return nil, fmt.Errorf("system-call filter has %d bytes", len(b))
-	}
-	instrs := make([]bpf.Instruction, 0, len(b)/instrBytes)
-	for ; len(b) > 0; b = b[instrBytes:] {
-		instrs = append(instrs, bpf.Instruction{
-			OpCode: binary.LittleEndian.Uint16(b), JumpIfTrue: b[2], JumpIfFalse: b[3], K: binary.LittleEndian.Uint32(b[4:]),
-		})
-	}
-	return instrs, nil
 }

@@ -35,6 +35,7 @@ type File struct {
 	Keep       bool     `json:"keep,omitempty"`
 	Recursive  bool     `json:"recursive,omitempty"`
 	IfMatch    []string `json:"if_match,omitempty"`
+	NoneMatch  []string `json:"none_match,omitempty"`
 	Depth      int      `json:"depth,omitempty"`
 	Glob       []byte   `json:"glob,omitempty"`
 	Limit      int      `json:"limit,omitempty"`

@@ -340,15 +340,30 @@ type Adopted struct {
 
 // Hello is what a blank sentry sends on its lifeline when it is ready.
 type Hello struct {
-	BuildID   string             `json:"build_id"`
-	PID       int                `json:"pid"`
-	Isolation sandbox.Isolation  `json:"isolation"`
-	Phases    map[string]float64 `json:"phases,omitempty"`
+	BuildID   string            `json:"build_id"`
+	PID       int               `json:"pid"`
+	Isolation sandbox.Isolation `json:"isolation"`
 }
 
-// SentryConfig is the argument a sentry is started with, as JSON.
-type SentryConfig struct {
+// ZygoteConfig is the argument that the zygote is started with, as JSON: the process
+// that all sentries are forks of.
+type ZygoteConfig struct {
 	BuildID string `json:"build_id"`
-	// Namespaces says that the host side made new namespaces.
+	// Namespaces says that the host side made new namespaces for it, and that its
+	// children shall have their own.
 	Namespaces bool `json:"namespaces"`
+}
+
+// MaxEntrances is the most files that a process enters its control group by.
+const MaxEntrances = 8
+
+// Birth asks the zygote for a sentry. Descriptors come with it: the lifeline, the
+// listener, the memory, the files, the log, and at most MaxEntrances to whose files
+// the sentry writes "0" to enter its control group.
+type Birth struct{}
+
+// Born is the answer to a Birth. The zygote also sends one, with its own process id,
+// when it is ready.
+type Born struct {
+	PID int `json:"pid"` // in the daemon's pid namespace, which is the zygote's
 }

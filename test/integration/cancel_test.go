@@ -30,30 +30,30 @@ func TestCancel(t *testing.T) {
 	idle := openFiles(t)
 	for _, op := range []struct {
 		name string
-		most time.Duration // how long it takes at most, about
+		most window
 		run  func(context.Context) error
 	}{
-		{"create", 40 * time.Millisecond, func(ctx context.Context) error {
+		{"create", window(40 * time.Millisecond), func(ctx context.Context) error {
 			_, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "new"})
 			return err
 		}},
-		{"fork", 80 * time.Millisecond, func(ctx context.Context) error {
+		{"fork", window(80 * time.Millisecond), func(ctx context.Context) error {
 			_, err := n.m.Fork(ctx, "base", sandbox.ForkRequest{Count: 2, Names: []string{"new", "newer"}})
 			return err
 		}},
-		{"restore", 80 * time.Millisecond, func(ctx context.Context) error {
+		{"restore", window(80 * time.Millisecond), func(ctx context.Context) error {
 			_, err := n.m.Restore(ctx, "start", sandbox.RestoreRequest{Names: []string{"new"}})
 			return err
 		}},
-		{"snapshot", 60 * time.Millisecond, func(ctx context.Context) error {
+		{"snapshot", window(60 * time.Millisecond), func(ctx context.Context) error {
 			_, err := n.m.Snapshot(ctx, "base", sandbox.SnapshotRequest{Name: "new"})
 			return err
 		}},
-		{"rollback", 80 * time.Millisecond, func(ctx context.Context) error {
+		{"rollback", window(80 * time.Millisecond), func(ctx context.Context) error {
 			_, err := n.m.Rollback(ctx, "base", "start")
 			return err
 		}},
-		{"commit", 40 * time.Millisecond, func(ctx context.Context) error {
+		{"commit", window(40 * time.Millisecond), func(ctx context.Context) error {
 			_, err := n.m.Commit(ctx, "base", sandbox.CommitRequest{Name: "new"}, func(sandbox.Progress) {})
 			if err == nil {
 				err = n.m.RemoveImage(asOwner, "new")
@@ -62,10 +62,10 @@ func TestCancel(t *testing.T) {
 			}
 			return err
 		}},
-		{"export", 20 * time.Millisecond, func(ctx context.Context) error {
+		{"export", window(20 * time.Millisecond), func(ctx context.Context) error {
 			return n.m.Export(ctx, "base", sandbox.ExportRequest{Format: sandbox.ExportOCI}, io.Discard)
 		}},
-		{"exec", 20 * time.Millisecond, func(ctx context.Context) error {
+		{"exec", window(20 * time.Millisecond), func(ctx context.Context) error {
 			_, err := n.m.Exec(ctx, "base", sandbox.ExecRequest{Argv: []string{"guest", "sleep", "1h"}}, discard())
 			return err
 		}},
@@ -76,11 +76,11 @@ func TestCancel(t *testing.T) {
 
 const cancelRounds = 12
 
-func (n *node) cancelOften(t *testing.T, most time.Duration, run func(context.Context) error, idle map[string]int) {
+func (n *node) cancelOften(t *testing.T, most window, run func(context.Context) error, idle map[string]int) {
 	rng := seeded(t)
 	cancelled := 0
 	for range cancelRounds {
-		err := runCancelled(rng, most, run)
+		err := most.cancelled(rng, run)
 		snaps, listErr := n.m.Snapshots(asOwner)
 		if listErr != nil {
 			t.Fatal(listErr)
@@ -122,11 +122,21 @@ func (n *node) cancelOften(t *testing.T, most time.Duration, run func(context.Co
 	})
 }
 
-func runCancelled(rng *rand.Rand, most time.Duration, run func(context.Context) error) error {
+// window is how long an operation takes at most, about: it comes closer with each run.
+type window time.Duration
+
+// cancelled cancels an operation at a random moment within the window.
+func (w *window) cancelled(rng *rand.Rand, run func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(asOwner)
 	defer cancel()
-	defer time.AfterFunc(time.Duration(rng.Int64N(int64(most))), cancel).Stop()
-	return run(ctx)
+	defer time.AfterFunc(time.Duration(rng.Int64N(int64(*w))), cancel).Stop()
+	err := run(ctx)
+	if err == nil {
+		*w = max(*w*3/4, window(time.Millisecond))
+	} else {
+		*w = *w * 4 / 3
+	}
+	return err
 }
 
 // names returns the names or ids of all sandboxes.

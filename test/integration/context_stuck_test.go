@@ -168,3 +168,58 @@ func testContextSeedsLate(t *testing.T, first string, pending bool) {
 		t.Errorf("it is process %s, not %s", got, pid)
 	}
 }
+
+// TestContextInterruptsBeforeTheCell interrupts cells that have been sent, before
+// their interpreter has read them or before there is one.
+func TestContextInterruptsBeforeTheCell(t *testing.T) {
+	x := newContextTest(t)
+	for _, c := range []struct{ language, pid, sleep, print string }{
+		{"python", "import os; print(os.getpid())", "import time; time.sleep(1000)", "print('next')"},
+		{"bash", "echo $$", "sleep 1000", "echo next"},
+	} {
+		request := func(code string) sandbox.RunCodeRequest {
+			return sandbox.RunCodeRequest{Code: code, Language: c.language, TimeoutMS: 30_000}
+		}
+		interrupted := func(do func()) {
+			t.Helper()
+			ended := inBackground(func() error {
+				r, err := x.try("box", request(c.sleep))
+				if err == nil && (r.TimedOut || r.ExitCode != 130) {
+					err = fmt.Errorf("%+v", r.RunResult)
+				}
+				return err
+			})
+			eventually(t, "it is about to run", func() error {
+				was, err := x.m.InterruptContext(asOwner, "box", c.language)
+				if err == nil && !was {
+					err = fmt.Errorf("nothing runs")
+				}
+				return err
+			})
+			do()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			r, err := x.try("box", request(c.print))
+			if err != nil || r.stdout.String() != "next\n" {
+				t.Errorf("the next one: %+v, %v", r, err)
+			}
+		}
+		interrupted(func() {}) // while it starts
+		r, err := x.try("box", request(c.pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		signal := func(name string) {
+			t.Helper()
+			if out, err := x.run("box", sandbox.ExecRequest{Shell: "kill -" + name + " " + r.stdout.String()}, ""); err != nil || out.ExitCode != 0 {
+				t.Fatalf("%v, %v", out, err)
+			}
+		}
+		signal("STOP")
+		interrupted(func() { signal("CONT") })
+		if list, err := x.m.Contexts(asOwner, "box"); err != nil || list[len(list)-1].Restarts != 0 {
+			t.Errorf("%+v, %v", list, err)
+		}
+	}
+}

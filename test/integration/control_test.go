@@ -233,6 +233,10 @@ func TestControlSnapshots(t *testing.T) {
 	if d := n.say("root", `{"op":"diff","with":"good"}`).Diff; d == nil || len(d.Changes) != 1 || d.Changes[0].Path != "/srv/after" {
 		t.Errorf("diff %+v", d)
 	}
+	tree, err := n.m.Tree(asOwnerIn(t), "root")
+	if err != nil || len(tree) != 1 || !slices.ContainsFunc(tree[0].Children, func(c *sandbox.TreeNode) bool { return c.ID == before.ID && c.Label == "good" && c.Name == "" }) {
+		t.Errorf("the tree is %+v, %v", tree, err)
+	}
 	// One that waits is told of the snapshot, and in what is made from it that it
 	// was restored.
 	n.start("root", sandbox.StartRequest{}, "control", "note", `{"op":"snapshot","name":"second"}`)

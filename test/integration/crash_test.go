@@ -129,7 +129,7 @@ func (n *node) checkWhole(base, value string) {
 		if s := n.sentries(); len(s) > len(list)+n.pool {
 			return fmt.Errorf("%d sentries for %d sandboxes", len(s), len(list))
 		}
-		if f := filesBelow(n.t, n.paths.Sandboxes()); len(f) > 2*(len(list)+n.pool) { // a socket and a log each
+		if f := filesBelow(n.t, n.paths.Sandboxes()); len(f) > 2*(len(list)+n.pool)+1 { // a socket and a log each, and the zygote's log
 			return fmt.Errorf("%d sandboxes have files %v", len(list), f)
 		}
 		return nil
@@ -207,7 +207,13 @@ func (n *node) destroyAllBut(base string) {
 // sentries returns this node's sentry processes, without those that guest code
 // runs in: a sentry leads its session.
 func (n *node) sentries() []int {
-	return slices.DeleteFunc(n.processes(), func(pid int) bool { return sessionOf(pid) != pid })
+	return slices.DeleteFunc(n.processes(), func(pid int) bool { return sessionOf(pid) != pid || isZygote(pid) })
+}
+
+// isZygote reports whether pid is the process that sentries are forks of.
+func isZygote(pid int) bool {
+	log, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "fd", "1"))
+	return err == nil && filepath.Base(log) == "zygote.log"
 }
 
 // sessionOf returns the session of a process, or 0 if it has ended.
@@ -239,7 +245,7 @@ func TestChildSentryDies(t *testing.T) {
 		killed := make(chan bool)
 		go func() {
 			defer close(killed)
-			moment(rng, 60*time.Millisecond)
+			moment(rng, 40*time.Millisecond)
 			for _, pid := range n.sentries() {
 				if pid != base && rng.IntN(2) == 0 {
 					_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone
@@ -270,6 +276,46 @@ func TestChildSentryDies(t *testing.T) {
 	}
 	if failed == 0 {
 		t.Error("no child was hit: the test proves nothing")
+	}
+}
+
+// TestZygoteDies kills the process that sentries are forks of while they are being
+// made. Those that there are must not notice, and the next ones are of another.
+func TestZygoteDies(t *testing.T) {
+	rng := seeded(t)
+	n := newNode(t)
+	n.create("base")
+	n.hold("base", "-value", "zero", "-only", "heap,files,child")
+	zygotes := map[int]bool{}
+	for range crashRounds(t) {
+		killed := make(chan bool)
+		go func() {
+			defer close(killed)
+			moment(rng, 60*time.Millisecond)
+			for _, pid := range n.processes() {
+				if isZygote(pid) {
+					_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone
+					zygotes[pid] = true
+				}
+			}
+		}()
+		r, err := n.m.Fork(asOwner, "base", sandbox.ForkRequest{Count: 4})
+		<-killed
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range r.Children {
+			if c.Error != nil {
+				t.Errorf("a child failed: %v", c.Error)
+			} else if err := n.holds(c.Sandbox.ID, "zero"); err != nil {
+				t.Error(err)
+			}
+		}
+		n.mustHold("base", "zero")
+		n.destroyAllBut("base")
+	}
+	if len(zygotes) < 2 {
+		t.Errorf("%d zygotes were killed: the test proves nothing", len(zygotes))
 	}
 }
 

@@ -34,6 +34,7 @@ type victim struct {
 	Sleeps                bool // the daemon hibernates "base" and wakes it
 	Steps                 bool // the daemon runs commands in "base", which is checkpointed by itself
 	Uploads               bool // the daemon takes snapshots of "base" without waiting for them
+	Unawaited             bool // the daemon, or the client, forks "base" without waiting for the children
 	Serves                bool // the daemon does what it is asked for at its socket
 }
 
@@ -82,6 +83,8 @@ func daemonLoop(v victim, rng *rand.Rand) error {
 		use = uploadOnce
 	case v.Sleeps:
 		use = sleepOnce
+	case v.Unawaited:
+		use = forkOnce
 	}
 	for {
 		if err := use(ctx, m, rng); err != nil {
@@ -163,9 +166,10 @@ func clientLoop(v victim, rng *rand.Rand) error {
 	if err != nil {
 		return err
 	}
+	wait := !v.Unawaited
 	for {
 		fmt.Println("fork")
-		if _, err := c.Fork(asOwner, "base", sandbox.ForkRequest{Count: 1 + rng.IntN(3)}); err != nil {
+		if _, err := c.Fork(asOwner, "base", sandbox.ForkRequest{Count: 1 + rng.IntN(3), Wait: &wait}); err != nil {
 			return err
 		}
 	}

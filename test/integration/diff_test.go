@@ -186,3 +186,20 @@ func TestDiffIsFast(t *testing.T) {
 		t.Errorf("it took %v at least, more than %v", times[0], most)
 	}
 }
+
+// TestDiffOfNoPath asks about paths that neither side has, and that one of them has.
+func TestDiffOfNoPath(t *testing.T) {
+	n := newNode(t)
+	n.create("base")
+	child := n.fork("base", 1)[0].ID
+	n.guest(child, "edit", "put /new x")
+	for path, code := range map[string]sandbox.Code{"/new": "", "/": "", "/tmp": "", "/new/below": sandbox.CodeNotFound, "/typo": sandbox.CodeNotFound} {
+		for _, sides := range [][2]string{{"base", child}, {child, "base"}} {
+			_, err := n.m.Diff(asOwnerIn(t), sides[0], sides[1], sandbox.DiffRequest{Paths: []string{"/etc", path}})
+			wantCode(t, err, code)
+			if code != "" && err != nil && !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+}

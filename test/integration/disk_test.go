@@ -233,6 +233,18 @@ func TestDiskUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(child, 2, 2)
+	n.hibernate("box")
+	n.reopen()
+	st, err := n.m.Stats(asOwnerIn(t), "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.State != sandbox.StateHibernated || st.Processes != 0 || st.Memory != (sandbox.Memory{}) || st.Disk.UsedMiB < 4 || st.Disk.UsedMiB > 5 || st.Disk.PrivateMiB < 4 || st.Disk.LimitMiB != 64 {
+		t.Errorf("a hibernated sandbox uses %+v", st)
+	}
+	if s := n.get("box"); s.Disk == nil || *s.Disk != st.Disk || s.Memory != nil || s.State != sandbox.StateHibernated {
+		t.Errorf("it is shown as %+v", s)
+	}
 	if list, err := n.m.List(asOwnerIn(t), sandbox.ListFilter{}); err != nil || list[0].Disk != nil {
 		t.Errorf("a list asks all sandboxes for their disk: %v", err)
 	}

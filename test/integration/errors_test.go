@@ -279,8 +279,8 @@ func TestForkDeadline(t *testing.T) {
 	if len(r.Children) != 3 {
 		t.Errorf("%d children are reported", len(r.Children))
 	}
-	for _, c := range r.Children {
-		if c.Sandbox != nil || c.Error == nil || c.Error.Code != sandbox.CodeTimeout {
+	for i, c := range r.Children {
+		if c.Sandbox != nil || c.Error == nil || c.Error.Code != sandbox.CodeTimeout || c.Name != []string{"a", "b", "c"}[i] {
 			t.Errorf("child is %+v", c)
 		}
 	}

@@ -1,7 +1,9 @@
 package integration
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,7 +22,7 @@ import (
 )
 
 const (
-	// envDatabases is the data directory with the image "databases";
+	// envDatabases is the data directory with the image that databasesName names;
 	// ramet-test/databases below the user's cache directory if it is not set.
 	envDatabases = "RAMET_TEST_DATABASES"
 	// envBuild has the image built if it is missing.
@@ -31,6 +33,19 @@ const (
 //
 //go:embed testdata/databases
 var databaseScripts embed.FS
+
+// databasesBuild is what the image with databases and interpreters is made of.
+var databasesBuild = sandbox.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql", "nodejs"}}
+
+// databasesName is the name of that image where it is kept: one that was made of
+// something else has another.
+func databasesName() string {
+	text, err := json.Marshal(databasesBuild)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf("databases-%.6x", sha256.Sum256(text))
+}
 
 // database is a program that keeps data in files, and what runs its script.
 type database struct {
@@ -183,7 +198,7 @@ func databaseImages(t *testing.T) []imageAt {
 		}
 	}
 	if dir != "" {
-		all = append(all, imageAt{dir, "databases"})
+		all = append(all, imageAt{dir, databasesName()})
 		if os.Getenv(envBuild) != "" {
 			buildDatabases(t, dir)
 		}
@@ -194,10 +209,10 @@ func databaseImages(t *testing.T) []imageAt {
 	return all
 }
 
-// unbuilt is why the image "databases" cannot be made: that is tried once.
+// unbuilt is why the image with databases cannot be made: that is tried once.
 var unbuilt error
 
-// buildDatabases makes the image "databases" in a data directory, if it is not
+// buildDatabases makes the image with databases in a data directory, if it is not
 // there.
 func buildDatabases(t *testing.T, dir string) {
 	t.Helper()
@@ -219,13 +234,13 @@ func buildDatabases(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	if _, err := m.GetImage(asOwner, "databases"); err == nil {
+	if _, err := m.GetImage(asOwner, databasesName()); err == nil {
 		return
 	}
 	begin := time.Now()
 	_, unbuilt = m.CreateImage(asOwner, sandbox.ImageRequest{
-		Name:  "databases",
-		Build: &sandbox.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql", "nodejs"}},
+		Name:  databasesName(),
+		Build: &databasesBuild,
 	}, func(sandbox.Progress) {})
 	if unbuilt != nil {
 		t.Skipf("the image with databases cannot be made: %v", unbuilt)

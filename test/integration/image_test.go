@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"ramet.dev/ramet/internal/manager"
@@ -54,6 +55,38 @@ func TestImageIsRemovedMeanwhile(t *testing.T) {
 	if err := n.m.RemoveImage(ctx, "box"); err != nil {
 		t.Errorf("nobody needs it any more: %v", err)
 	}
+}
+
+// TestImagesWithoutANameArePruned has a name move to another image while a sandbox
+// needs the one that had it.
+func TestImagesWithoutANameArePruned(t *testing.T) {
+	ctx := asOwner
+	n := newNode(t)
+	n.create("user")
+	n.guest("user", "edit", "put /new x")
+	old, err := n.m.GetImage(ctx, "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := n.m.Commit(ctx, "user", sandbox.CommitRequest{Name: "box"}, func(sandbox.Progress) {})
+	if err != nil || now.ID == old.ID {
+		t.Fatalf("%+v, %v", now, err)
+	}
+	prune := func(want ...string) {
+		t.Helper()
+		p, err := n.m.PruneImages(ctx)
+		if err != nil || !slices.Equal(p.Removed, append([]string{}, want...)) || (p.FreedBytes > 0) != (len(want) > 0) {
+			t.Errorf("pruned are %+v, %v, not %q", p, err, want)
+		}
+	}
+	prune()
+	n.destroy("user")
+	prune(old.ID)
+	prune()
+	_, err = n.m.GetImage(ctx, old.ID)
+	wantCode(t, err, sandbox.CodeNotFound)
+	n.create("later")
+	n.checkImages()
 }
 
 // inBackground runs f and passes on its result.

@@ -1,6 +1,10 @@
 package integration
 
 import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 
 	"ramet.dev/ramet/internal/sandbox"
@@ -102,4 +106,75 @@ func TestForkUnderLoad(t *testing.T) {
 		t.Errorf("only %d lines were exchanged: the test proves nothing", talk.said)
 	}
 	talk.end()
+}
+
+// TestForkWhileMemoryIsWritten forks a sandbox with a process that writes to all of its
+// memory all the time. Its mappings are taken away while it does so: no store may be lost,
+// in it and in children, nor be seen in the other.
+func TestForkWhileMemoryIsWritten(t *testing.T) {
+	n := newNode(t)
+	n.create("busy")
+	n.guest("busy", "sweep", "64", "/tmp/round")
+	rounds := func(ref string) int {
+		t.Helper()
+		text := strings.TrimSpace(n.guest(ref, "cat", "/tmp/round"))
+		round, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("%s: %s", ref, text)
+		}
+		return round
+	}
+	goesOn := func(ref string, from int) {
+		t.Helper()
+		eventually(t, ref+" goes on", func() error {
+			if now := rounds(ref); now < from+3 {
+				return fmt.Errorf("it is in round %d, and was in %d", now, from)
+			}
+			return nil
+		})
+	}
+	eventually(t, "the first round is over", func() error {
+		out, err := n.exec("busy", "cat", "/tmp/round")
+		if err == nil && out.ExitCode != 0 {
+			err = errors.New(out.stderr.String())
+		}
+		return err
+	})
+	for range 4 {
+		before := rounds("busy")
+		r, err := n.m.Fork(asOwner, "busy", sandbox.ForkRequest{Count: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		goesOn("busy", rounds("busy"))
+		for _, c := range n.children(r) {
+			goesOn(c.ID, before)
+			n.destroy(c.ID)
+		}
+	}
+}
+
+// TestClosedConnectionsAreForgotten looks at how much a snapshot has of connections that
+// were closed: with each the pause of a fork would be longer, for a minute.
+func TestClosedConnectionsAreForgotten(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	snapshot := func() int64 {
+		t.Helper()
+		s, err := n.m.Snapshot(asOwner, "box", sandbox.SnapshotRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.SizeBytes
+	}
+	n.guest("box", "calls", "1")
+	snapshot()
+	before := snapshot() // what differs from the first
+	n.guest("box", "calls", "500")
+	eventually(t, "connections are forgotten", func() error {
+		if now := snapshot(); now > before+200<<10 {
+			return fmt.Errorf("a snapshot has %d KiB, and had %d", now>>10, before>>10)
+		}
+		return nil
+	})
 }

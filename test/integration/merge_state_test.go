@@ -316,10 +316,10 @@ func TestMergeCancelled(t *testing.T) {
 	rng := seeded(t)
 	n := newNode(t)
 	before, after := n.mergeBase()
-	cancelled := 0
+	cancelled, most := 0, window(60*time.Millisecond)
 	for range crashRounds(t) {
 		into := n.fork("base", 1)[0].ID
-		err := runCancelled(rng, 60*time.Millisecond, func(ctx context.Context) error {
+		err := most.cancelled(rng, func(ctx context.Context) error {
 			_, err := n.m.Merge(ctx, into, sandbox.MergeRequest{From: []string{"kid"}})
 			return err
 		})

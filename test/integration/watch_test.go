@@ -221,7 +221,7 @@ func TestStoresChangeETags(t *testing.T) {
 	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/mapped")}, strings.Repeat("x", 4096))
 	pid := n.start(ref, sandbox.StartRequest{Stdin: true}, "store", "/srv/mapped")
 	f := n.follow(ref, pid, 0)
-	tag := func() string {
+	tagIn := func(ref string) string {
 		t.Helper()
 		info, err := n.m.StatFile(asOwnerIn(t), ref, at("/srv/mapped"))
 		if err != nil {
@@ -229,11 +229,15 @@ func TestStoresChangeETags(t *testing.T) {
 		}
 		return info.ETag
 	}
+	tag := func() string { return tagIn(ref) }
 	said, last := "", tag()
-	for i, what := range "rwrwwrrw" {
+	do := func(what rune) {
 		said += string(what) + "\n"
 		f.say(string(what) + "\n")
 		f.await(said)
+	}
+	for i, what := range "rwrwwrrw" {
+		do(what)
 		now := tag()
 		if changed := now != last; changed != (what == 'w') {
 			t.Errorf("after %c, the %dth: the ETag was %s and is %s", what, i, last, now)
@@ -242,5 +246,13 @@ func TestStoresChangeETags(t *testing.T) {
 	}
 	if got, err := n.read(ref, at("/srv/mapped")); err != nil || got[1] != 7 {
 		t.Errorf("the file has %q, %v", got[:2], err)
+	}
+	// A fork comes between two stores, and nobody looks at the file but then.
+	do('w')
+	child := n.fork(ref, 1)[0].ID
+	do('r')
+	do('w')
+	if parents, childs := tag(), tagIn(child); parents == childs {
+		t.Errorf("files that differ since a fork have one ETag, %s", childs)
 	}
 }

@@ -54,6 +54,7 @@ type Service struct {
 	ImagesFunc      func(context.Context) ([]sandbox.Image, error)
 	GetImageFunc    func(context.Context, string) (*sandbox.Image, error)
 	RemoveImageFunc func(context.Context, string) error
+	PruneImagesFunc func(context.Context) (*sandbox.Pruned, error)
 	CreateImageFunc func(context.Context, sandbox.ImageRequest, func(sandbox.Progress)) (*sandbox.Image, error)
 }
 
@@ -229,6 +230,11 @@ func (s *Service) Images(ctx context.Context) ([]sandbox.Image, error) {
 // GetImage implements httpapi.Service.
 func (s *Service) GetImage(ctx context.Context, ref string) (*sandbox.Image, error) {
 	return call(s.GetImageFunc != nil, func() (*sandbox.Image, error) { return s.GetImageFunc(ctx, ref) })
+}
+
+// PruneImages implements httpapi.Service.
+func (s *Service) PruneImages(ctx context.Context) (*sandbox.Pruned, error) {
+	return call(s.PruneImagesFunc != nil, func() (*sandbox.Pruned, error) { return s.PruneImagesFunc(ctx) })
 }
 
 // RemoveImage implements httpapi.Service.

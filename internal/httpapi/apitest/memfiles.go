@@ -118,7 +118,7 @@ func (m *MemFiles) WriteFile(_ context.Context, _ string, req sandbox.WriteReque
 	}
 	name, file, err := m.find(req.FileRef)
 	switch {
-	case err == nil && (req.New || !matches(req.IfMatch, file.info(name))), err != nil && req.IfMatch != nil:
+	case err == nil && (req.New || !matches(req.IfMatch, file.info(name)) || slices.Contains(req.IfNoneMatch, file.info(name).ETag)), err != nil && req.IfMatch != nil:
 		return nil, sandbox.Errorf(sandbox.CodeChanged, "%q is there, or is another one", name)
 	case err != nil:
 		name, file = path.Clean(req.Path), memFile{tar.TypeReg, 0o644, ""}

@@ -15,6 +15,7 @@ type ProcessFuncs struct {
 	ProcessFunc       func(context.Context, string, int) (*sandbox.Process, error)
 	StartProcessFunc  func(context.Context, string, sandbox.StartRequest) (*sandbox.Process, error)
 	AttachFunc        func(context.Context, string, int, sandbox.AttachRequest, httpapi.AttachIO) (*sandbox.Position, error)
+	LogsFunc          func(context.Context, string, bool, func(), func(sandbox.LogPiece) error) error
 	WaitProcessFunc   func(context.Context, string, int) (*sandbox.ExecResult, error)
 	WriteProcessFunc  func(context.Context, string, int, io.Reader, bool) error
 	SignalProcessFunc func(context.Context, string, int, sandbox.SignalRequest) error
@@ -40,6 +41,12 @@ func (s *ProcessFuncs) StartProcess(ctx context.Context, ref string, req sandbox
 // Attach implements httpapi.ProcessService.
 func (s *ProcessFuncs) Attach(ctx context.Context, ref string, pid int, req sandbox.AttachRequest, streams httpapi.AttachIO) (*sandbox.Position, error) {
 	return call(s.AttachFunc != nil, func() (*sandbox.Position, error) { return s.AttachFunc(ctx, ref, pid, req, streams) })
+}
+
+// Logs implements httpapi.ProcessService.
+func (s *ProcessFuncs) Logs(ctx context.Context, ref string, follow bool, began func(), each func(sandbox.LogPiece) error) error {
+	_, err := call(s.LogsFunc != nil, func() (struct{}, error) { return struct{}{}, s.LogsFunc(ctx, ref, follow, began, each) })
+	return err
 }
 
 // WaitProcess implements httpapi.ProcessService.

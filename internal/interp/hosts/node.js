@@ -68,6 +68,7 @@ function receive(data) {
   for (let request = take(); request; request = take()) {
     if (request.kind !== 'i') queue.push(request);
     else if (request.run === state.run) interrupt();
+    else queue.filter((r) => r.run === request.run).forEach((r) => { r.interrupted = true; });
   }
   serve();
 }
@@ -82,7 +83,7 @@ async function serve() {
     state.run = request.run;
     let done;
     try {
-      if (request.kind === 'x') done = await execute(request.payload);
+      if (request.kind === 'x') done = await execute(request.payload, request.interrupted);
       else if (request.kind === 'v') done = { variables: await variables() };
       else if (request.kind === 's') done = reseed(request.payload);
       else done = failure(new Error('unknown request'));
@@ -97,10 +98,11 @@ async function serve() {
 
 // Cells
 
-async function execute(source) {
+async function execute(source, interrupted) {
   state.count++;
   const done = { execution_count: state.count, exit_code: 0 };
   try {
+    if (interrupted) throw new Interrupt('interrupted');
     const { value } = await evaluate(prepare(source), `cell-${state.count}.js`, source);
     if (value !== undefined) {
       const bundle = bundleOf(value);

@@ -6,6 +6,7 @@
 import _thread
 import ast
 import builtins
+import fcntl
 import io
 import json
 import linecache
@@ -31,6 +32,7 @@ class Host:
         self.pid = os.getpid()
         self.run = 0  # the number of the request that is served
         self.running = False  # user code runs, which an interrupt may end
+        self.early = False  # an interrupt came while none did
         self.lock = _thread.allocate_lock()  # held by who writes an answer
         self.writer = 0  # the thread that holds it
         self.waiting = []  # frames that come while that thread writes another one
@@ -53,6 +55,13 @@ class Host:
         header = self.read(20)
         kind, run, size = header[:1], int(header[2:10], 16), int(header[11:19], 16)
         return kind, run, self.read(size)
+
+    def request(self):
+        """Returns the next request. What an interrupt asks for on the way has ended."""
+        kind = b"i"
+        while kind == b"i":
+            kind, run, payload = self.receive()
+        return kind, run, payload
 
     def read(self, size):
         parts = []
@@ -121,12 +130,12 @@ class Host:
 
     def serve(self):
         while True:
-            kind, self.run, payload = self.receive()
+            kind, self.run, payload = self.request()
             try:
                 if kind == b"x":
                     done = self.execute(payload.decode("utf-8", "replace"))
                 elif kind == b"v":
-                    self.running = True
+                    self.begin()
                     done = {"variables": Variables(self).all()}
                 elif kind == b"s":
                     done = reseed(int(payload, 16))
@@ -141,6 +150,18 @@ class Host:
             self.send(b"d"[0], done)
             self.run = 0
 
+    def begin(self):
+        """Has interrupts end what follows. The signal of one comes after it was asked
+        for: so one that came before this is for this if it is asked for behind it."""
+        self.running = True
+        if self.early:
+            import termios
+
+            self.early = False
+            unread = fcntl.ioctl(self.requests, termios.FIONREAD, bytes(4))
+            if any(unread) and self.receive()[:2] == (b"i", self.run):
+                raise KeyboardInterrupt
+
     def interrupt(self, *_):
         if os.getpid() != self.pid:  # forked by user code
             signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -149,6 +170,8 @@ class Host:
             self.late = True
         elif self.running:
             raise KeyboardInterrupt
+        else:
+            self.early = True
 
     # Cells
 
@@ -157,7 +180,7 @@ class Host:
         self.shown.clear()
         done = {"execution_count": self.count, "exit_code": 0}
         try:
-            self.running = True
+            self.begin()
             value = self.evaluate(source, "<cell %d>" % self.count)
             if value is not None:
                 done["result"] = self.show_value(value)
@@ -512,8 +535,6 @@ def no_input(prompt="", *_):
 
 
 def move_up(fd):
-    import fcntl
-
     try:
         high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200)
     except OSError:  # not so many are allowed

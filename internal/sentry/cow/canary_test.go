@@ -111,6 +111,7 @@ var reached = []struct {
 			"pmas.root.values.[].needCOW": reflect.Bool,
 			"vmas.root.values.[].private": reflect.Bool, "vmas.root.values.[].realPerms.Write": reflect.Bool,
 			"vmas.root.values.[].isStack": reflect.Bool, "vmas.root.values.[].dontfork": reflect.Bool,
+			"activeMu": reflect.Struct, "pmas.root.values.[].file": reflect.Interface, "pmas.root.values.[].effectivePerms.Write": reflect.Bool,
 		},
 	}},
 	{reflect.TypeFor[pgalloc.MemoryFile](), "bookCommitted keeps a save from touching frozen pages", []map[string]reflect.Kind{
@@ -176,13 +177,15 @@ func TestCanaryFields(t *testing.T) {
 			}
 		}
 	}
-	mu, err := at(reflect.TypeFor[pgalloc.MemoryFile](), "mu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, method := range []string{"Lock", "Unlock"} {
-		if m, ok := reflect.PointerTo(mu).MethodByName(method); !ok || m.Type.NumIn() != 1 || m.Type.NumOut() != 0 {
-			t.Errorf("pgalloc.MemoryFile.mu has no method %s(): bookCommitted locks it by that", method)
+	for name, root := range map[string]reflect.Type{"mu": reflect.TypeFor[pgalloc.MemoryFile](), "activeMu": reflect.TypeFor[mm.MemoryManager]()} {
+		mu, err := at(root, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, method := range []string{"Lock", "Unlock"} {
+			if m, ok := reflect.PointerTo(mu).MethodByName(method); !ok || m.Type.NumIn() != 1 || m.Type.NumOut() != 0 {
+				t.Errorf("%v.%s has no method %s(): lockerAt locks it by that", root, name, method)
+			}
 		}
 	}
 	kind, err := at(reflect.TypeFor[pgalloc.MemoryFile](), "memAcct.root.values.[].kind")
@@ -431,7 +434,7 @@ func TestCanarySaveAndLoad(t *testing.T) {
 		t.Errorf("the child has %d bytes of its own, more than the %d that are not frozen", own, shared.Length())
 	}
 
-	child.Settle(overlay([]memmap.FileRange{frozen, frozen, dead}))
+	child.Settle([]snapfile.Held{{Range: rangeOf(frozen), Refs: 2}, {Range: rangeOf(dead), Refs: 1}})
 	if sr, ok := child.mf.FirstSharedRange(shared); ok {
 		t.Errorf("%v has a reference too many", sr)
 	}

@@ -85,8 +85,13 @@ type process struct {
 
 func newProcess(t testing.TB, mem *Memory) *process {
 	t.Helper()
+	return newProcessOn(t, mem, idlePlatform{})
+}
+
+func newProcessOn(t testing.TB, mem *Memory, on platform.Platform) *process {
+	t.Helper()
 	ctx := context.WithValue(context.Background(), limits.CtxLimits, limits.NewLimitSet())
-	m, err := mm.NewMemoryManager(NewPlatform(idlePlatform{}, mem), mem.MemoryFile())
+	m, err := mm.NewMemoryManager(NewPlatform(on, mem), mem.MemoryFile())
 	if err != nil {
 		t.Fatal(err)
 	}

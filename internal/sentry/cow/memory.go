@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -36,12 +37,17 @@ type Memory struct {
 	table Table
 	gens  []Generation
 
-	// pins holds the ranges of mf that each freeze took a reference on.
+	// pins holds the ranges of mf that each freeze has, and held how many have each
+	// range, that of table included: all of them together hold one reference. One for
+	// each would be saved by every later freeze, and given up one by one in its children.
 	pins map[string]Ranges
+	held counts
 
 	// freezing makes Platform hand out unused address spaces. The kernel is
 	// paused and no process is being created while it is true.
 	freezing bool
+	// loosening makes Platform map no more than a piece around a fault, see Loosen.
+	loosening atomic.Bool
 }
 
 // NewMemory makes an empty memory on file, a memfd that it takes over.
@@ -62,7 +68,12 @@ func (m *Memory) MemoryFile() *pgalloc.MemoryFile { return m.mf }
 
 // Inherit makes the memory that of a child: ranges in table live in gens. It
 // must be called before the kernel's state is loaded.
-func (m *Memory) Inherit(table Table, gens []Generation) { m.table, m.gens = table, gens }
+func (m *Memory) Inherit(table Table, gens []Generation) {
+	m.table, m.gens = table, gens
+	for _, e := range table {
+		m.held = append(m.held, counted{memmap.FileRange(e.Range), 1})
+	}
+}
 
 // Generations returns the names of the inherited generations.
 func (m *Memory) Generations() []string {
@@ -103,8 +114,6 @@ type Pinned struct {
 	// index in Generations.
 	Table       Table
 	Generations []string
-	// Held are all references that freezes hold, this one included.
-	Held []snapfile.Held
 	// drop are the ranges whose contents a save must not write.
 	drop Ranges
 	mem  *Memory
@@ -150,25 +159,18 @@ func (m *Memory) Pin(ctx context.Context, k *kernel.Kernel, id, self string) (*P
 			}
 		})
 	}
-	for _, r := range own {
-		m.mf.IncRef(r, kernel.InvalidCgroupID)
-	}
-	m.pins[id] = normalize(own)
-	p.drop = m.immutable()
-	p.Held = m.held()
+	m.pin(id, normalize(own))
+	p.drop = m.held.ranges()
 	return p, nil
 }
 
-// held returns the references that freezes hold, see Pinned.Held.
-func (m *Memory) held() []snapfile.Held {
-	var all []memmap.FileRange
-	for _, p := range m.pins {
-		all = append(all, p...)
+// Held returns the references that freezes hold, this one included.
+func (p *Pinned) Held() []snapfile.Held {
+	held := make([]snapfile.Held, len(p.drop))
+	for i, r := range p.drop {
+		held[i] = snapfile.Held{Range: snapfile.Range(r), Refs: 1}
 	}
-	for _, e := range m.table {
-		all = append(all, memmap.FileRange(e.Range))
-	}
-	return overlay(all)
+	return held
 }
 
 // Settle gives up, in a child, the references that the freezes of its ancestors
@@ -195,14 +197,8 @@ func (m *Memory) Settle(held []snapfile.Held) {
 func (m *Memory) privateRanges(ctx context.Context, k *kernel.Kernel) (Ranges, error) {
 	m.freezing = true
 	defer func() { m.freezing = false }()
-	seen := map[*mm.MemoryManager]bool{}
 	var ranges []memmap.FileRange
-	for _, t := range k.TaskSet().Root.Tasks() {
-		src := t.MemoryManager()
-		if src == nil || seen[src] {
-			continue // exiting, or a thread of a process already seen
-		}
-		seen[src] = true
+	for _, src := range memories(k) {
 		unforked := copyInSmallPieces(src)
 		dup, err := src.Fork(ctx)
 		if err != nil {
@@ -217,6 +213,21 @@ func (m *Memory) privateRanges(ctx context.Context, k *kernel.Kernel) (Ranges, e
 		}
 	}
 	return normalize(ranges), nil
+}
+
+// memories returns the memory of each process once, however many threads it has. The
+// kernel may run.
+func memories(k *kernel.Kernel) (all []*mm.MemoryManager) {
+	seen := map[*mm.MemoryManager]bool{nil: true} // that of a task that is exiting
+	for _, t := range k.TaskSet().Root.Tasks() {
+		t.WithMuLocked(func(t *kernel.Task) {
+			if m := t.MemoryManager(); !seen[m] {
+				seen[m] = true
+				all = append(all, m)
+			}
+		})
+	}
+	return all
 }
 
 // maxSmallPieces is the largest mapping that is copied in small pieces, in
@@ -264,16 +275,14 @@ func appendPages(ranges []memmap.FileRange, m *mm.MemoryManager, wanted func(pma
 	return ranges
 }
 
-// immutable returns every range whose pages are frozen, mapped or not.
-func (m *Memory) immutable() Ranges {
-	var all []memmap.FileRange
-	for _, p := range m.pins {
-		all = append(all, p...)
-	}
-	for _, e := range m.table {
-		all = append(all, memmap.FileRange(e.Range))
-	}
-	return normalize(all)
+// pin notes that the freeze id has ranges, none of which is in the table.
+func (m *Memory) pin(id string, ranges Ranges) {
+	m.pins[id] = ranges
+	m.held = m.held.plus(ranges, 1, func(part memmap.FileRange, before, _ int) {
+		if before == 0 {
+			m.mf.IncRef(part, kernel.InvalidCgroupID)
+		}
+	})
 }
 
 // Release drops the pins of the freeze id; pages that nothing else holds go
@@ -284,9 +293,11 @@ func (m *Memory) Release(id string) bool {
 		return false
 	}
 	delete(m.pins, id)
-	for _, r := range ranges {
-		m.mf.DecRef(r)
-	}
+	m.held = m.held.plus(ranges, -1, func(part memmap.FileRange, _, after int) {
+		if after == 0 {
+			m.mf.DecRef(part)
+		}
+	})
 	return true
 }
 

@@ -45,6 +45,14 @@ func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
 	return &addressSpace{AddressSpace: inner, mem: p.mem}, nil
 }
 
+// MapUnit implements platform.Platform.MapUnit.
+func (p *Platform) MapUnit() uint64 {
+	if p.mem.loosening.Load() {
+		return loosePiece
+	}
+	return p.Platform.MapUnit()
+}
+
 // Refused returns why the host refused an address space last, or nil if it never did.
 func (p *Platform) Refused() error {
 	if err := p.refused.Load(); err != nil {

@@ -63,28 +63,6 @@ func normalize(rs []memmap.FileRange) Ranges {
 	return out
 }
 
-// overlay returns how many of rs cover each range, in order.
-func overlay(rs []memmap.FileRange) []snapfile.Held {
-	type edge struct {
-		at   uint64
-		more int
-	}
-	edges := make([]edge, 0, 2*len(rs))
-	for _, r := range rs {
-		edges = append(edges, edge{r.Start, 1}, edge{r.End, -1})
-	}
-	slices.SortFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
-	var out []snapfile.Held
-	depth := 0
-	for i, e := range edges {
-		depth += e.more
-		if i+1 < len(edges) && depth > 0 && e.at < edges[i+1].at {
-			out = append(out, snapfile.Held{Range: snapfile.Range{Start: e.at, End: edges[i+1].at}, Refs: uint32(depth)})
-		}
-	}
-	return out
-}
-
 // Bytes returns how many bytes the ranges cover.
 func (rs Ranges) Bytes() (n uint64) {
 	for _, r := range rs {

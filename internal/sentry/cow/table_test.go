@@ -93,27 +93,6 @@ func TestCovers(t *testing.T) {
 	})
 }
 
-func TestOverlay(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		rs := drawRanges(t)
-		want := modelOf(rs)
-		var got model
-		end := uint64(0)
-		for _, h := range overlay(rs) {
-			if h.Start < end || h.Length() == 0 || h.Refs == 0 {
-				t.Fatalf("%+v behind %#x", h, end)
-			}
-			end = h.End
-			for p := h.Start / page; p < h.End/page; p++ {
-				got[p] += int(h.Refs)
-			}
-		}
-		if got != want {
-			t.Fatalf("overlay of %v is %v, not %v", rs, got, want)
-		}
-	})
-}
-
 // drawTable draws a table of up to three generations, and which generation each
 // page is in, -1 for none.
 func drawTable(t *rapid.T) (Table, [modelPages]int) {

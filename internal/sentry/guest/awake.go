@@ -11,6 +11,15 @@ type awake struct {
 	mu     sync.Mutex
 	asleep gotime.Duration // until the last pause ended
 	since  gotime.Time     // of the present pause, zero if there is none
+	waits  map[*wait]bool
+}
+
+// wait is one that somebody does on the clock.
+type wait struct {
+	over  chan struct{} // closed when it is due, nil if it never is
+	clock *awake
+	due   gotime.Duration
+	timer *gotime.Timer // the last one that was set; guarded by clock.mu
 }
 
 // began is where all such clocks are at zero.
@@ -20,6 +29,10 @@ var began = gotime.Now()
 func (a *awake) now() gotime.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.nowLocked()
+}
+
+func (a *awake) nowLocked() gotime.Duration {
 	if !a.since.IsZero() {
 		return a.since.Sub(began) - a.asleep
 	}
@@ -37,20 +50,53 @@ func (a *awake) start() {
 	defer a.mu.Unlock()
 	a.asleep += gotime.Since(a.since)
 	a.since = gotime.Time{}
+	for w := range a.waits {
+		w.armLocked()
+	}
 }
 
-// wakeCheck is how often it is looked whether something is due while the guest is
-// paused.
-const wakeCheck = 500 * gotime.Millisecond
-
-// timer returns one that is about due at the time until. Whoever it wakes must look
-// at the clock.
-func (a *awake) timer(until gotime.Duration) *gotime.Timer {
-	wait := until - a.now()
+// after returns a wait for the moment at which the guest has run for so long; 0 is
+// never. Who no longer waits for it must stop it.
+func (a *awake) after(d gotime.Duration) *wait {
+	w := &wait{clock: a}
+	if d <= 0 {
+		return w
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.since.IsZero() {
-		wait = max(wait, wakeCheck)
+	w.over, w.due = make(chan struct{}), a.nowLocked()+d
+	if a.waits == nil {
+		a.waits = map[*wait]bool{}
 	}
-	return gotime.NewTimer(wait)
+	a.waits[w] = true
+	if a.since.IsZero() {
+		w.armLocked()
+	}
+	return w
+}
+
+func (w *wait) armLocked() {
+	w.timer = gotime.AfterFunc(w.due-w.clock.nowLocked(), w.look)
+}
+
+// look ends the wait if it is due. If the guest was paused since the timer was set,
+// there is another one, or there will be.
+func (w *wait) look() {
+	a := w.clock
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waits[w] && a.since.IsZero() && a.nowLocked() >= w.due {
+		delete(a.waits, w)
+		close(w.over)
+	}
+}
+
+func (w *wait) stop() {
+	a := w.clock
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.waits, w)
+	if w.timer != nil {
+		w.timer.Stop()
+	}
 }

@@ -3,6 +3,9 @@ package guest
 import (
 	"testing"
 	gotime "time"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
 )
 
 // TestTimeoutsStandStill pauses for longer than the timeouts of two processes. Both
@@ -46,5 +49,66 @@ func TestTimeoutsStandStill(t *testing.T) {
 			close(p.exited)
 			<-ended
 		})
+	}
+}
+
+// TestSeedsAreAwaited pauses for longer than the timeout of a cell that waits until
+// its interpreter has new seeds. It is due when the guest has run for so long.
+func TestSeedsAreAwaited(t *testing.T) {
+	in := &interpreter{ready: true}
+	in.prepare()
+	c := &codeContext{name: "c", in: in, unseeded: true, seeding: &seeding{run: newRun(RunIO{})}}
+	g := &Guest{table: newTable(), contexts: newContexts()}
+	g.contexts.list = append(g.contexts.list, c)
+	g.table.clock.stop()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := g.Run(&wire.Run{Context: "c", TimeoutMS: 100}, nil, RunIO{})
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		t.Errorf("it ended while the guest was paused: %v", err)
+	case <-gotime.After(gotime.Second):
+		g.table.clock.start()
+		if err := <-ended; sandbox.CodeOf(err) != sandbox.CodeTimeout {
+			t.Errorf("it ended with %v", err)
+		}
+	}
+}
+
+// TestWaits pauses again and again while some wait, and others no longer do.
+func TestWaits(t *testing.T) {
+	var clock awake
+	never, short, long, stopped := clock.after(0), clock.after(gotime.Millisecond), clock.after(gotime.Hour), clock.after(50*gotime.Millisecond)
+	stopped.stop()
+	for range 20 {
+		clock.stop()
+		paused := clock.after(gotime.Microsecond)
+		select {
+		case <-paused.over:
+			t.Fatal("it is over while the guest is paused")
+		case <-gotime.After(5 * gotime.Millisecond):
+		}
+		clock.start()
+		<-paused.over
+		paused.stop()
+	}
+	<-short.over
+	later := clock.after(100 * gotime.Millisecond)
+	<-later.over
+	select {
+	case <-never.over:
+		t.Error("what never is has come")
+	case <-long.over:
+		t.Error("an hour is over")
+	case <-stopped.over:
+		t.Error("one who was stopped was told")
+	default:
+	}
+	long.stop()
+	never.stop()
+	if len(clock.waits) != 0 {
+		t.Errorf("%d waits are kept", len(clock.waits))
 	}
 }

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/atomicbitops"
 	"gvisor.dev/gvisor/pkg/cpuid"
+	"gvisor.dev/gvisor/pkg/rand"
 	"gvisor.dev/gvisor/pkg/sentry/socket/netstack"
 	"gvisor.dev/gvisor/pkg/state"
 	"gvisor.dev/gvisor/pkg/tcpip/faketime"
@@ -45,34 +47,22 @@ func TestCanaryPacketIDs(t *testing.T) {
 	}
 }
 
-// TestCanaryProcessor checks what processor.go does in place of cpuid.Initialize.
-func TestCanaryProcessor(t *testing.T) {
-	answers, err := AskProcessor()
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, err := parseAnswers(answers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	host := cpuid.HostFeatureSet()
-	if !reflect.DeepEqual(known.ToFeatureSet().Function, host.Function) {
-		t.Error("the answers are not what gVisor has found out itself")
-	}
-	// The variables are gVisor's own, which has initialised itself.
-	if !reflect.DeepEqual(hostFeatures, host) {
-		t.Error("hostFeatures is not the variable that HostFeatureSet returns")
-	}
-	cpuidOnce.Do(func() { t.Error("cpuidOnce is not what cpuid.Initialize uses") })
-	// The rest of what it does can be repeated, and changes nothing.
-	readProcessorFrequency()
-	readHardwareCapabilities()
-	if !reflect.DeepEqual(cpuid.HostFeatureSet(), host) {
-		t.Error("reading the frequency and capabilities again changes the features")
-	}
-	for _, bad := range [][]byte{nil, answers[1:], answers[:23]} {
-		if _, err := parseAnswers(bad); err == nil {
-			t.Errorf("%d bytes are taken for answers", len(bad))
+// TestCanaryForgetRandom checks that no random bytes are left that were read ahead.
+func TestCanaryForgetRandom(t *testing.T) {
+	for ahead := range 3 {
+		if _, err := rand.Read(make([]byte, 1+ahead*4000)); err != nil {
+			t.Fatal(err)
+		}
+		if err := forgetRandom(); err != nil {
+			t.Fatal(err)
+		}
+		buffer := reflect.ValueOf(rand.Reader).Elem().FieldByName("r")
+		if buffer.Type() != reflect.TypeFor[*bufio.Reader]() {
+			t.Fatalf("gVisor's random source reads ahead into a %v", buffer.Type())
+		}
+		read, written := buffer.Elem().FieldByName("r").Int(), buffer.Elem().FieldByName("w").Int()
+		if read != written {
+			t.Errorf("%d bytes are left", written-read)
 		}
 	}
 }

@@ -80,9 +80,8 @@ type interpreter struct {
 	status     uint32
 
 	// Not saved.
-	writing sync.Mutex // held by who waits until a request can be written; above Guest.io
-	current *run       // guarded by mu
-	wake    *alarm
+	writing sync.Mutex    // held by who waits until a request can be written; above Guest.io
+	current *run          // guarded by mu
 	exited  chan struct{} // closed when the process has exited
 	said    chan struct{} // closed when it is ready
 	done    chan struct{} // closed when it is over and nobody uses its pipes any more
@@ -90,7 +89,6 @@ type interpreter struct {
 
 // prepare makes what is not saved.
 func (in *interpreter) prepare() {
-	in.wake = newAlarm()
 	in.exited, in.said, in.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	if in.ready {
 		close(in.said)
@@ -103,6 +101,7 @@ type turns struct {
 	mu      sync.Mutex
 	taken   bool
 	waiting []chan struct{}
+	stop    chan struct{} // has an item when what runs shall end, nil until somebody uses it
 }
 
 var errQueue = sandbox.Errorf(sandbox.CodeLimit, "%d runs wait for this context already", maxWaiting)
@@ -139,6 +138,12 @@ func (t *turns) take(gone <-chan struct{}) error {
 
 // give hands the turn to who comes next.
 func (t *turns) give() {
+	t.forget()
+	t.pass()
+}
+
+// pass is give by one who prepared what the next runs: an interrupt is for that.
+func (t *turns) pass() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.nextLocked()
@@ -147,6 +152,7 @@ func (t *turns) give() {
 func (t *turns) nextLocked() {
 	if len(t.waiting) == 0 {
 		t.taken = false
+		t.forgetLocked()
 		return
 	}
 	close(t.waiting[0])
@@ -157,6 +163,49 @@ func (t *turns) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.waiting)
+}
+
+// interrupt has what runs end, or what who has the turn is about to run. It reports
+// whether somebody has the turn.
+func (t *turns) interrupt() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.taken {
+		return false
+	}
+	select {
+	case t.stopLocked() <- struct{}{}:
+	default: // it was asked for already
+	}
+	return true
+}
+
+// interrupts is for who has the turn: it has an item after interrupt.
+func (t *turns) interrupts() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stopLocked()
+}
+
+func (t *turns) stopLocked() chan struct{} {
+	if t.stop == nil {
+		t.stop = make(chan struct{}, 1)
+	}
+	return t.stop
+}
+
+// forget drops an interrupt: what it was for is over.
+func (t *turns) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forgetLocked()
+}
+
+func (t *turns) forgetLocked() {
+	select {
+	case <-t.stop:
+	default:
+	}
 }
 
 // find returns a context by name.
@@ -258,26 +307,14 @@ func (g *Guest) MakeContext(req *wire.Context, gone <-chan struct{}) (*sandbox.C
 	return g.describeContext(c), nil
 }
 
-// InterruptContext ends what a context runs, and reports whether it ran anything.
+// InterruptContext ends what a context runs, or is about to, and reports whether that
+// is anything.
 func (g *Guest) InterruptContext(name string) (*wire.Interrupted, error) {
 	c, err := g.contexts.find(name)
 	if err != nil {
 		return nil, err
 	}
-	in := g.interpreterOf(c)
-	if in == nil {
-		return &wire.Interrupted{}, nil
-	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.busy == 0 || in.current == nil {
-		return &wire.Interrupted{}, nil
-	}
-	select {
-	case in.current.stop <- struct{}{}:
-	default: // it was asked for already
-	}
-	return &wire.Interrupted{Interrupted: true}, nil
+	return &wire.Interrupted{Interrupted: c.turns.interrupt()}, nil
 }
 
 // RestartContext gives a context a new interpreter. What it runs ends with the old

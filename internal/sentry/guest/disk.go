@@ -117,12 +117,26 @@ func (g *Guest) View(req *wire.View) (*wire.Viewed, error) {
 	g.ops.Lock()
 	defer g.ops.Unlock()
 	st.mark("wait")
-	f, gens, err := g.disk.pin(req.ID, req.SelfFiles, nil)
+	var f snapfile.Files
+	var gens []string
+	var err error
+	g.still(func() { f, gens, err = g.disk.pin(req.ID, req.SelfFiles, nil) })
 	if err != nil {
 		return nil, err
 	}
 	st.mark("pin")
 	return &wire.Viewed{Files: f, Generations: gens, Timed: st.timed()}, nil
+}
+
+// still does something while no task runs. Files are pinned like that: a page may be mapped
+// by somebody who may write to it until its mappings are taken away, and a store would be
+// lost to who has a copy of it by then. g.ops must be locked.
+func (g *Guest) still(do func()) {
+	if !g.paused {
+		g.k.Pause()
+		defer g.k.Unpause()
+	}
+	do()
 }
 
 func mapFile(f *os.File) ([]byte, error) {

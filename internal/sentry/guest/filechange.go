@@ -100,7 +100,13 @@ func (o *fileOp) remove(name string, tags []string, recursive bool, alive func()
 	isDir := false
 	err := o.doMatching(tags, func(root vfs.VirtualDentry) error {
 		st, err := o.stat(root, name, false)
-		if err := cmp.Or(checkMatch(name, tags, &st, err), err); err != nil {
+		matched := checkMatch(name, tags, &st, err)
+		if matched != nil && err == nil && typeOf(st.Mode) == typeSymlink { // whoever reads it has the other's tag
+			if to, err := o.stat(root, name, true); err == nil && checkMatch(name, tags, &to, nil) == nil {
+				matched = nil
+			}
+		}
+		if err := cmp.Or(matched, err); err != nil {
 			return err
 		}
 		if isDir = typeOf(st.Mode) == typeDir; isDir {

@@ -148,7 +148,7 @@ func infoOf(name string, st *linux.Statx) *sandbox.FileInfo {
 		Path: name, Type: typeOf(st.Mode), Mode: fmt.Sprintf("%04o", st.Mode&^linux.S_IFMT), UID: st.UID, GID: st.GID,
 		Size: int64(min(st.Size, math.MaxInt64)), MTime: st.Mtime.ToTime().UTC(), Links: st.Nlink,
 	}
-	if f.Type == typeFile {
+	if f.Type == typeFile || f.Type == typeSymlink {
 		f.ETag = fmt.Sprintf("%x-%x-%x", st.Ino, uint64(st.Ctime.Sec)<<30|uint64(st.Ctime.Nsec), st.Size)
 	}
 	return f
@@ -178,6 +178,18 @@ func checkMatch(name string, tags []string, st *linux.Statx, err error) error {
 	}
 	if tag := infoOf(name, st).ETag; tag == "" || !slices.Contains(tags, tag) {
 		return sandbox.Errorf(sandbox.CodeChanged, "%q has changed: its ETag is another one", name)
+	}
+	return nil
+}
+
+// checkNoneMatch refuses what was done to one of the files that the caller has seen,
+// and did not want to be there.
+func checkNoneMatch(name string, tags []string, st *linux.Statx, err error) error {
+	if err != nil || len(tags) == 0 { // it is not there, or what is done with it tells the error
+		return nil
+	}
+	if tag := infoOf(name, st).ETag; tag != "" && slices.Contains(tags, tag) {
+		return sandbox.Errorf(sandbox.CodeChanged, "%q is as it was: its ETag is among those that it was not to have", name)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/usermem"
 
@@ -46,6 +47,9 @@ func (g *Guest) OpenFile(req *wire.File) (*OpenFile, error) {
 	if f.Info.Size == 0 {
 		f.generated, err = io.ReadAll(io.NewSectionReader(f, 0, maxGenerated))
 		f.Info.Size = int64(len(f.generated))
+		if linuxerr.Equals(linuxerr.EIO, err) { // as of /proc/1/mem, in which there is nothing at 0
+			err = sandbox.Errorf(sandbox.CodeUnsupported, "%q is made when it is read, and cannot be read from its beginning: %v", name, err)
+		}
 	}
 	if err != nil {
 		f.Close()

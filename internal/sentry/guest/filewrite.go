@@ -1,8 +1,10 @@
 package guest
 
 import (
+	"cmp"
 	"crypto/rand"
 	"path"
+	"slices"
 	"strings"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
@@ -42,7 +44,7 @@ func (g *Guest) CreateFile(req *wire.File) (*FileWriter, error) {
 			return nil, err
 		}
 	}
-	if err := o.doMatching(req.IfMatch, w.open); err != nil {
+	if err := o.doMatching(w.tags(), w.open); err != nil {
 		return nil, w.refused(err)
 	}
 	return w, nil
@@ -102,8 +104,11 @@ func modeStat(mode uint32) vfs.SetStatOptions {
 func (w *FileWriter) checkMatch(root vfs.VirtualDentry) error {
 	st, err := w.op.stat(root, w.name, true)
 	w.made = linuxerr.Equals(linuxerr.ENOENT, err)
-	return checkMatch(w.name, w.req.IfMatch, &st, err)
+	return cmp.Or(checkMatch(w.name, w.req.IfMatch, &st, err), checkNoneMatch(w.name, w.req.NoneMatch, &st, err))
 }
+
+// tags are those that decide whether the file is written.
+func (w *FileWriter) tags() []string { return slices.Concat(w.req.IfMatch, w.req.NoneMatch) }
 
 // openBeside opens a temporary file in the directory of the file, which it will
 // replace.
@@ -184,7 +189,7 @@ func (w *FileWriter) Write(data []byte) (int, error) {
 // Commit ends the file and describes it.
 func (w *FileWriter) Commit() (*sandbox.FileInfo, error) {
 	var info *sandbox.FileInfo
-	err := w.op.doMatching(w.req.IfMatch, func(root vfs.VirtualDentry) error {
+	err := w.op.doMatching(w.tags(), func(root vfs.VirtualDentry) error {
 		if err := w.finish(root); err != nil {
 			return err
 		}

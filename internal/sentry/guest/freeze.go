@@ -26,12 +26,17 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 		return nil, errPaused
 	}
 	f := &freezing{g: g, stages: begin()}
+	defer g.collector.stop()()
+	f.stages.mark("wait")
+	if !g.paused {
+		g.mem.Loosen(g.k.SupervisorContext(), g.k)
+		f.stages.mark("loosen")
+	}
 	// Not needed for correctness, but it keeps the search for used pages out
 	// of the pause.
 	if err := g.mem.FindCommitted(); err != nil {
 		return nil, fmt.Errorf("find used memory: %w", err)
 	}
-	defer g.collector.stop()()
 	f.stages.mark("find")
 	f.state.Grow(stateRoom)
 	frozen, err := f.run(req, file)
@@ -71,7 +76,7 @@ func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 		Meta:        f.meta.Bytes(),
 		Table:       f.pinned.Table,
 		Generations: f.pinned.Generations,
-		Held:        f.pinned.Held,
+		Held:        f.pinned.Held(),
 		Files:       f.files,
 		Outputs:     f.outputs,
 	}

@@ -21,7 +21,8 @@ import (
 
 const (
 	// hooksDir holds executables that run in every child of a fork, in the
-	// order of their names, before the fork returns.
+	// order of their names, before the fork returns. What is no executable file is
+	// passed over, as run-parts(8) does.
 	hooksDir = "/etc/ramet/fork.d"
 	// hookTimeoutMS bounds each hook.
 	hookTimeoutMS = 10_000
@@ -131,8 +132,15 @@ func (g *Guest) runHooks() ([]sandbox.HookResult, error) {
 		return nil, nil // no directory, no hooks
 	}
 	slices.Sort(names)
+	o, err := g.fileOp("")
+	if err != nil {
+		return nil, err
+	}
 	var results []sandbox.HookResult
 	for _, name := range names {
+		if !o.mayBeHook(path.Join(hooksDir, name)) {
+			continue
+		}
 		out := &limitedBuffer{max: hookOutput}
 		exited, err := g.Exec(&wire.Exec{
 			Argv:      []string{path.Join(hooksDir, name)},
@@ -146,6 +154,17 @@ func (g *Guest) runHooks() ([]sandbox.HookResult, error) {
 		})
 	}
 	return results, nil
+}
+
+// mayBeHook reports whether name is an executable file. A link to nowhere may be meant
+// to be one: running it says what is wrong.
+func (o *fileOp) mayBeHook(name string) (is bool) {
+	err := o.do(func(root vfs.VirtualDentry) error {
+		st, err := o.stat(root, name, true)
+		is = typeOf(st.Mode) == typeFile && st.Mode&0o111 != 0
+		return err
+	})
+	return is || err != nil
 }
 
 // limitedBuffer keeps the first max bytes. Two pumps write to it.

@@ -27,9 +27,6 @@ const (
 	// maxHello bounds the first answer, and one that says how an interpreter rests, in
 	// bytes.
 	maxHello = 4 << 10
-	// lastOutput is how much is read of a pipe when a run is over, in bytes: as
-	// much as a pipe can hold.
-	lastOutput = 1 << 20
 )
 
 // The descriptors at which an interpreter finds its pipes, see package interp.
@@ -43,7 +40,7 @@ const (
 func (g *Guest) started(c *codeContext) (*interpreter, error) {
 	old := g.interpreterOf(c)
 	if old != nil && !old.isOver() {
-		return old, old.awaitReady(nil)
+		return old, old.awaitReady(&g.table.clock)
 	}
 	what := &limitedBuffer{max: startOutput}
 	first := newRun(RunIO{Output: func(_ wire.Stream, data []byte) error { _, err := what.Write(data); return err }})
@@ -52,7 +49,7 @@ func (g *Guest) started(c *codeContext) (*interpreter, error) {
 		return nil, err
 	}
 	go g.flush(in)
-	if err := in.awaitReady(gotime.After(startPatience)); err != nil {
+	if err := in.awaitReady(&g.table.clock); err != nil {
 		g.killInterpreter(in)
 		in.awaitEnd()
 		g.setInterpreter(c, old)
@@ -123,13 +120,15 @@ func (in *interpreter) isOver() bool {
 }
 
 // awaitReady waits until the interpreter has said that it runs.
-func (in *interpreter) awaitReady(late <-chan gotime.Time) error {
+func (in *interpreter) awaitReady(clock *awake) error {
+	late := clock.after(startPatience)
+	defer late.stop()
 	select {
 	case <-in.said:
 		return nil
 	case <-in.done:
 		return fmt.Errorf("did not start")
-	case <-late:
+	case <-late.over:
 		return fmt.Errorf("did not start within %v", startPatience)
 	}
 }
@@ -238,162 +237,39 @@ func (g *Guest) attendInterpreter(in *interpreter) {
 	go g.serveInterpreter(in)
 }
 
-// serveInterpreter reads what an interpreter writes. One goroutine reads all of
-// its pipes, so that what was printed before an answer is passed on before it.
-func (g *Guest) serveInterpreter(in *interpreter) {
-	defer close(in.done)
-	var pumps []*pump
-	for _, f := range []*vfs.FileDescription{in.stdout, in.stderr, in.answers} {
-		pumps = append(pumps, g.listen(f, waiter.ReadableEvents, in.wake))
-	}
-	buf, spare := make([]byte, wire.MaxChunk), make([]byte, wire.MaxChunk)
-	for !in.hasExited() {
-		n := g.passOutput(in, buf, len(buf))
-		m, err := g.readAnswers(in, buf, spare)
-		if err != nil {
-			g.killInterpreter(in) // it does not keep to the protocol
-		}
-		if n+m > 0 {
-			continue
-		}
-		select {
-		case <-in.wake.c:
-		case <-in.exited:
-		}
-	}
-	// What it left in the pipes, and not what others write that it left behind.
-	left := [3]int{pumps[0].unread(), pumps[1].unread(), pumps[2].unread()}
-	g.passStream(in, wire.Stdout, in.stdout, buf, left[0])
-	g.passStream(in, wire.Stderr, in.stderr, buf, left[1])
-	for left[2] > 0 {
-		n, err := g.readAnswers(in, buf[:min(len(buf), left[2])], spare)
-		if n == 0 || err != nil {
-			break
-		}
-		left[2] -= n
-	}
-	for _, p := range pumps {
-		p.close()
-	}
-	g.killInterpreter(in) // what is left of its process group
-	g.finish(in)
-}
-
-func (in *interpreter) hasExited() bool {
-	select {
-	case <-in.exited:
-		return true
-	default:
-		return false
-	}
-}
-
-// passOutput passes on at most so many bytes of each stream.
-func (g *Guest) passOutput(in *interpreter, buf []byte, most int) int {
-	return g.passStream(in, wire.Stdout, in.stdout, buf, most) + g.passStream(in, wire.Stderr, in.stderr, buf, most)
-}
-
-func (g *Guest) passStream(in *interpreter, stream wire.Stream, file *vfs.FileDescription, buf []byte, most int) int {
-	total := 0
-	for total < most {
-		n, err := g.readPipe(file, buf[:min(len(buf), most-total)])
-		if n == 0 || err != nil {
-			break
-		}
-		in.mu.Lock()
-		r := in.current
-		in.mu.Unlock()
-		r.output(stream, buf[:n])
-		total += n
-	}
-	return total
-}
-
-func (g *Guest) readPipe(file *vfs.FileDescription, buf []byte) (int, error) {
-	g.io.RLock()
-	defer g.io.RUnlock()
-	n, err := file.Read(g.rootContext(), usermem.BytesIOSequence(buf), vfs.ReadOptions{})
-	return int(n), err
-}
-
-// readAnswers reads what is in the pipe of answers and passes it on. What is saved
-// of it changes together with the pipe.
-func (g *Guest) readAnswers(in *interpreter, buf, spare []byte) (int, error) {
-	var parts []interp.Part
-	n, err := func() (int, error) {
-		g.io.RLock()
-		defer g.io.RUnlock()
-		n, _ := in.answers.Read(g.rootContext(), usermem.BytesIOSequence(buf), vfs.ReadOptions{}) // an end is seen by the exit
-		in.mu.Lock()
-		defer in.mu.Unlock()
-		for data := buf[:n]; len(data) > 0; {
-			part, rest, ok, err := in.split.Next(data)
-			if err != nil {
-				return 0, err
-			}
-			if !ok {
-				break
-			}
-			data = rest
-			if err := in.noteLocked(part); err != nil {
-				return 0, err
-			}
-			parts = append(parts, part)
-		}
-		return int(n), nil
-	}()
-	for _, part := range parts {
-		in.mu.Lock()
-		r := in.current
-		in.mu.Unlock()
-		if r == nil || r.id != part.Run || part.Kind == interp.KindHello || part.Kind == interp.KindRest {
-			continue // of nobody, or of one who does not wait any more
-		}
-		ends := part.Kind == interp.KindDone && part.Last
-		if ends {
-			// What the cell printed is in the pipes.
-			g.passOutput(in, spare, lastOutput)
-		}
-		r.part(part)
-		if ends {
-			in.leave(r)
-			close(r.done)
-		}
-	}
-	return n, err
-}
-
 // noteLocked remembers what an answer says about the interpreter.
 func (in *interpreter) noteLocked(p interp.Part) error {
 	switch {
 	case p.Kind == interp.KindDone && p.Last && p.Run == in.busy:
 		in.busy = 0
 	case p.Kind == interp.KindHello && !in.ready:
-		if in.hello = append(in.hello, p.Data...); len(in.hello) > maxHello {
-			return interp.ErrFrame
-		}
-		if !p.Last {
-			return nil
-		}
-		h, err := interp.ParseHello(in.hello)
-		if err != nil {
-			return err
-		}
-		in.version, in.ready, in.hello = h.Version, true, nil
-		close(in.said)
+		return gather(&in.hello, p, interp.ParseHello, func(h interp.Hello) {
+			in.version, in.ready = h.Version, true
+			close(in.said)
+		})
 	case p.Kind == interp.KindRest:
-		if in.rest = append(in.rest, p.Data...); len(in.rest) > maxHello {
-			return interp.ErrFrame
-		}
-		if !p.Last {
-			return nil
-		}
-		r, err := interp.ParseRest(in.rest)
-		if err != nil {
-			return err
-		}
-		in.calm, in.generators, in.rest = !r.Handled, r.Generators, nil
+		return gather(&in.rest, p, interp.ParseRest, func(r interp.Rest) {
+			in.calm, in.generators = !r.Handled, r.Generators
+		})
 	}
+	return nil
+}
+
+// gather adds a part of an answer to what was read of it, and notes what the answer
+// says when it is whole.
+func gather[T any](read *[]byte, p interp.Part, parse func([]byte) (T, error), note func(T)) error {
+	if *read = append(*read, p.Data...); len(*read) > maxHello {
+		return interp.ErrFrame
+	}
+	if !p.Last {
+		return nil
+	}
+	said, err := parse(*read)
+	if err != nil {
+		return err
+	}
+	*read = nil
+	note(said)
 	return nil
 }
 
@@ -494,16 +370,6 @@ func (g *Guest) flushOnce(in *interpreter) (left int, err error) {
 
 // killInterpreter kills an interpreter and its process group, if it runs.
 func (g *Guest) killInterpreter(in *interpreter) { g.signalInterpreter(in, linux.SIGKILL) }
-
-// interrupt interrupts a run, if it still runs.
-func (g *Guest) interrupt(in *interpreter, r *run) {
-	in.mu.Lock()
-	runs := in.busy != 0 && in.current == r
-	in.mu.Unlock()
-	if runs {
-		g.signalInterpreter(in, linux.SIGINT)
-	}
-}
 
 func (g *Guest) signalInterpreter(in *interpreter, sig linux.Signal) {
 	in.mu.Lock()

@@ -17,7 +17,6 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/loader"
-	"gvisor.dev/gvisor/pkg/sentry/platform"
 	_ "gvisor.dev/gvisor/pkg/sentry/platform/systrap" // the platform
 	_ "gvisor.dev/gvisor/pkg/sentry/syscalls/linux"   // the system call table
 	"gvisor.dev/gvisor/pkg/sentry/time"
@@ -41,38 +40,39 @@ type Blank struct {
 }
 
 // Initialize prepares gVisor's packages. Call it once per process, while the
-// host's /proc can be read. processor is what AskProcessor said.
-func Initialize(processor []byte) error {
+// host's /proc can be read.
+func Initialize() error {
 	// seccheck.Initialize is left out: it takes longer than all the rest, and
 	// without a sink for its events nothing asks for what it makes.
-	if err := initializeProcessor(processor); err != nil {
-		return err
-	}
+	cpuid.Initialize()
 	if err := rand.Init(); err != nil {
 		return fmt.Errorf("initialize random source: %w", err)
-	}
-	if err := usage.Init(); err != nil {
-		return fmt.Errorf("initialize memory accounting: %w", err)
 	}
 	readMaxMappings()
 	return teachFallocate()
 }
 
 // NewBlank makes the platform, whose processes inherit the privileges that are
-// left, and the memory, which uses memory, a memfd it takes over, as it does
-// files, an empty file for what the sandbox writes to its file system. Call it
-// once per process, after Initialize and before system calls are filtered.
-func NewBlank(memory, files *os.File) (*Blank, error) {
+// left, and the memory. It calls born when all is done that is the same for every
+// sentry: born may return in another process, and gives what is that one's own,
+// memory, a memfd, and files, an empty file for what the sandbox writes to its file
+// system, which are taken over. Call it once per process, after Initialize and before
+// system calls are filtered.
+func NewBlank(born func() (memory, files *os.File)) (*Blank, error) {
 	if err := sighandling.IgnoreChildStop(); err != nil {
 		return nil, fmt.Errorf("ignore stopped children: %w", err)
 	}
-	constructor, err := platform.Lookup("systrap")
+	var memory, files *os.File
+	systrap, err := newSystrap(func() { memory, files = born() })
 	if err != nil {
 		return nil, err
 	}
-	systrap, err := constructor.New(platform.Options{ApplicationCores: runtime.NumCPU()})
-	if err != nil {
-		return nil, fmt.Errorf("create platform: %w", err)
+	if err := forgetRandom(); err != nil {
+		return nil, err
+	}
+	// What it counts in is shared memory.
+	if err := usage.Init(); err != nil {
+		return nil, fmt.Errorf("initialize memory accounting: %w", err)
 	}
 	mem, err := cow.NewMemory(memory)
 	if err != nil {

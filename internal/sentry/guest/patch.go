@@ -54,7 +54,8 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 	}
 	st.mark("write")
 	// Most of what was changed since the plan is looked at while the guest runs.
-	staged, _, err := rootfs.Pin(g.disk.fs, stagedID)
+	var staged cowfs.State
+	g.still(func() { staged, _, err = rootfs.Pin(g.disk.fs, stagedID) })
 	if err != nil {
 		return nil, patchError(err)
 	}

@@ -80,10 +80,15 @@ const maxUnread = 512 << 10
 func (p *pump) unread() int {
 	p.g.io.RLock()
 	defer p.g.io.RUnlock()
+	return p.g.queued(p.file)
+}
+
+// queued returns how many bytes are in a pipe. The caller holds Guest.io.
+func (g *Guest) queued(file *vfs.FileDescription) int {
 	var count [4]byte
 	var args arch.SyscallArguments // the count is stored at 0
 	args[1].Value = linux.FIONREAD
-	if _, err := p.file.Ioctl(p.g.rootContext(), &usermem.BytesIO{Bytes: count[:]}, unix.SYS_IOCTL, args); err != nil {
+	if _, err := file.Ioctl(g.rootContext(), &usermem.BytesIO{Bytes: count[:]}, unix.SYS_IOCTL, args); err != nil {
 		return maxUnread
 	}
 	return int(binary.NativeEndian.Uint32(count[:]))
@@ -215,20 +220,20 @@ func (g *Guest) closeEnd(p *process, end **vfs.FileDescription) {
 func (g *Guest) watch(p *process, quiet []chan struct{}) {
 	for running := true; running; {
 		due, idle := p.nextTimeout()
-		timer := p.clock.timer(due)
-		select {
-		case <-p.exited:
-			running = false
-		case <-timer.C:
-			if now, _ := p.nextTimeout(); p.clock.now() < now {
-				continue // something was written meanwhile, or the guest paused
-			}
+		left := due - p.clock.now()
+		if left <= 0 {
 			g.noteTimeout(p, idle)
 			g.kill(p)
 			<-p.exited
-			running = false
+			break
 		}
-		timer.Stop()
+		late := p.clock.after(left)
+		select {
+		case <-p.exited:
+			running = false
+		case <-late.over: // unless something was written meanwhile
+		}
+		late.stop()
 	}
 	for _, q := range quiet {
 		<-q

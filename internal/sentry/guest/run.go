@@ -22,9 +22,6 @@ const (
 	resultCost = 1 << 10
 	// interruptPatience is how long a run may take to end after its timeout.
 	interruptPatience = 2 * gotime.Second
-	// interruptAgain is when Node and Bash get a signal, again: Node does not listen
-	// while it evaluates, and Bash loses one that comes while it starts a command.
-	interruptAgain = 300 * gotime.Millisecond
 	// seedPatience is how long a fork waits until interpreters have new seeds.
 	seedPatience = 2 * gotime.Second
 	// unreadPatience is how long a caller may take to read a packet while others
@@ -51,9 +48,7 @@ type run struct {
 	amid bool  // a part of the present result was seen
 	drop bool  // the present result is dropped
 
-	passing atomic.Int64  // since when something waits to be passed on, in nanoseconds since 1970; 0 if nothing does
-	stop    chan struct{} // has an item when somebody wants it interrupted
-	early   bool          // that was so before it began
+	passing atomic.Int64 // since when something waits to be passed on, in nanoseconds since 1970; 0 if nothing does
 
 	done      chan struct{} // closed when it is over; what is below is settled then
 	truncated bool
@@ -62,7 +57,7 @@ type run struct {
 }
 
 func newRun(rio RunIO) *run {
-	return &run{io: rio, stop: make(chan struct{}, 1), done: make(chan struct{})}
+	return &run{io: rio, done: make(chan struct{})}
 }
 
 // output passes on what was printed. r may be nil: then nobody wants it.
@@ -145,28 +140,23 @@ func (g *Guest) Run(req *wire.Run, payload []byte, rio RunIO) (*wire.Ran, error)
 		}
 		return nil, err
 	}
-	timeout := gotime.Duration(req.TimeoutMS) * gotime.Millisecond
 	began := gotime.Now()
+	late := g.table.clock.after(gotime.Duration(req.TimeoutMS) * gotime.Millisecond)
+	defer late.stop()
 	r := newRun(rio)
 	if c.unseeded {
-		told, stopped, err := g.seed(c, in, timeout, rio.Gone)
+		told, err := g.seed(c, in, late, rio.Gone)
 		if err != nil {
 			return nil, err
 		}
-		if r.early = stopped; stopped {
-			r.stop <- struct{}{}
-		}
 		if len(told.Failed) > 0 {
 			r.output(wire.Stderr, fmt.Appendf(nil, "ramet: of this context, which was inherited, these have no new random seed: %s\n", strings.Join(told.Failed, "; ")))
-		}
-		if timeout > 0 {
-			timeout = max(timeout-gotime.Since(began), gotime.Millisecond)
 		}
 	}
 	if err := g.beginRun(in, r, req.Kind, payload); err != nil {
 		return nil, err
 	}
-	timedOut := g.awaitRun(c, in, r, timeout, rio.Gone)
+	timedOut := g.awaitRun(c, in, r, late, rio.Gone)
 	if r.unread && r.died == nil {
 		return nil, errUnread
 	}
@@ -201,29 +191,14 @@ func (g *Guest) beginRun(in *interpreter, r *run, kind interp.Kind, payload []by
 	return nil
 }
 
-// awaitRun waits for the end of a run, and interrupts it at its timeout, when its
+// awaitRun waits for the end of a run, and interrupts it when late is over, when its
 // caller goes away, when somebody wants it, or when its caller does not read and
 // holds others up. One who does not read is cut off then: the interpreter waits for
 // him.
-func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, timeout gotime.Duration, gone <-chan struct{}) (timedOut bool) {
-	var late, hopeless, again <-chan gotime.Time
-	clock := &g.table.clock
-	due, killed := clock.now()+timeout, gotime.Duration(0)
-	if timeout > 0 {
-		t := clock.timer(due)
-		defer t.Stop()
-		late = t.C
-	}
-	interrupt := func() {
-		if c.language == string(interp.Node) {
-			g.askToStop(in, r)
-		} else {
-			g.interrupt(in, r)
-		}
-		if c.language != string(interp.Python) || r.early { // it may not have begun
-			again = gotime.After(interruptAgain)
-		}
-	}
+func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, late *wait, gone <-chan struct{}) (timedOut bool) {
+	overdue, hopeless := late.over, g.table.clock.after(0)
+	defer func() { hopeless.stop() }()
+	i := interruption{g: g, in: in, run: r, language: interp.Language(c.language)}
 	check := gotime.NewTicker(unreadCheck)
 	defer check.Stop()
 	stopped := false
@@ -231,56 +206,33 @@ func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, timeout gotime
 		select {
 		case <-r.done:
 			return timedOut
-		case <-late:
-			if clock.now() < due {
-				late = clock.timer(due).C // the guest paused
-				continue
-			}
-			timedOut, late = true, nil
-			killed = clock.now() + interruptPatience
-			hopeless = clock.timer(killed).C
-			interrupt()
+		case <-overdue:
+			timedOut, overdue = true, nil
+			hopeless = g.table.clock.after(interruptPatience)
+			i.begin()
 		case <-gone:
 			gone = nil
-			interrupt()
-		case <-r.stop:
+			i.begin()
+		case <-c.turns.interrupts():
 			stopped = true
-			interrupt()
+			i.begin()
+		case <-i.written:
+			i.wasAsked()
+		case <-i.again:
+			i.signal()
 		case <-check.C:
 			if d := r.unreadFor(); stopped && d > interruptPatience || d > unreadPatience && c.turns.count() > 0 {
 				r.cut()
-				interrupt()
+				i.begin()
 			}
-		case <-again:
-			again = gotime.After(interruptAgain)
-			g.interrupt(in, r)
-		case <-hopeless:
-			if clock.now() < killed {
-				hopeless = clock.timer(killed).C
-				continue
-			}
-			hopeless = gotime.After(interruptPatience)
+		case <-hopeless.over:
+			hopeless = g.table.clock.after(interruptPatience)
 			if r.unreadFor() > interruptPatience/2 {
 				r.cut()
 			} else {
 				g.killInterpreter(in)
 			}
 		}
-	}
-}
-
-// askToStop sends a request to end a run, after what is being sent.
-func (g *Guest) askToStop(in *interpreter, r *run) {
-	g.io.RLock()
-	in.mu.Lock()
-	runs := in.busy != 0 && in.current == r
-	if runs {
-		in.unsent = interp.AppendFrame(in.unsent, interp.KindInterrupt, r.id, nil)
-	}
-	in.mu.Unlock()
-	g.io.RUnlock()
-	if left, err := g.flushOnce(in); runs && left > 0 && (err == nil || wouldBlock(err)) {
-		go g.flush(in)
 	}
 }
 
@@ -291,10 +243,9 @@ type seeding struct {
 }
 
 // seed gives the generators of an inherited interpreter new seeds. It reads that
-// when it has the time: if that is after the timeout, or after gone, whoever has the
-// turn next waits for it. stopped says that somebody wanted to interrupt what comes
-// next. The caller has the turn.
-func (g *Guest) seed(c *codeContext, in *interpreter, timeout gotime.Duration, gone <-chan struct{}) (told *sandbox.Reseed, stopped bool, err error) {
+// when it has the time: if that is after late, or after gone, whoever has the
+// turn next waits for it. The caller has the turn.
+func (g *Guest) seed(c *codeContext, in *interpreter, late *wait, gone <-chan struct{}) (*sandbox.Reseed, error) {
 	s := c.seeding
 	if s == nil {
 		var bytes [32]byte
@@ -305,37 +256,26 @@ func (g *Guest) seed(c *codeContext, in *interpreter, timeout gotime.Duration, g
 			return nil
 		}})
 		if err := g.beginRun(in, s.run, interp.KindSeed, hex.AppendEncode(nil, bytes[:])); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		c.seeding = s
 	}
-	var late <-chan gotime.Time
-	if timeout > 0 {
-		t := gotime.NewTimer(timeout)
-		defer t.Stop()
-		late = t.C
-	}
 	select {
 	case <-s.run.done:
-	case <-late:
-		return nil, false, sandbox.Errorf(sandbox.CodeTimeout, "the interpreter of context %s, which was inherited, has not taken its new random seeds in this time: the cell has not begun", c.name)
+	case <-late.over:
+		return nil, sandbox.Errorf(sandbox.CodeTimeout, "the interpreter of context %s, which was inherited, has not taken its new random seeds in this time: the cell has not begun", c.name)
 	case <-gone:
-		return nil, false, errGone
+		return nil, errGone
 	}
 	c.unseeded, c.seeding = false, nil
-	select {
-	case <-s.run.stop:
-		stopped = true
-	default:
-	}
 	out := reseedOf(c)
 	d, err := interp.ParseDone(s.answer)
 	if err != nil || s.run.died != nil {
 		out.Failed = []string{"the interpreter does not answer"}
-		return out, stopped, nil
+		return out, nil
 	}
 	out.Generators, out.Failed = append(out.Generators, d.Reseeded...), d.Failed
-	return out, stopped, nil
+	return out, nil
 }
 
 func reseedOf(c *codeContext) *sandbox.Reseed {
@@ -412,17 +352,19 @@ func (g *Guest) attendContext(c *codeContext) chan *sandbox.Reseed {
 	g.attendInterpreter(in)
 	go g.flush(in)
 	go func() {
-		defer c.turns.give()
-		g.awaitRun(c, in, inherited, 0, nil)
-		if in.awaitReady(gotime.After(startPatience)) != nil {
+		defer c.turns.pass()
+		clock := &g.table.clock
+		g.awaitRun(c, in, inherited, clock.after(0), nil)
+		c.turns.forget()
+		if in.awaitReady(clock) != nil {
 			g.killInterpreter(in)
-		} else if s, _, err := g.seed(c, in, seedPatience, nil); err == nil {
-			told <- s
 			return
 		}
-		s := reseedOf(c) // nobody need wait for it
-		s.Pending = true
-		told <- s
+		late := clock.after(seedPatience)
+		defer late.stop()
+		if s, err := g.seed(c, in, late, nil); err == nil {
+			told <- s
+		}
 	}()
 	return told
 }

@@ -110,3 +110,51 @@ func TestRunWithoutCaller(t *testing.T) {
 		t.Errorf("%d calls", calls)
 	}
 }
+
+// TestInterruptIsForWhoHasTheTurn: what is left of one is not for who comes later,
+// unless the turn was had to prepare what he runs.
+func TestInterruptIsForWhoHasTheTurn(t *testing.T) {
+	var q turns
+	taken := func() bool {
+		select {
+		case <-q.interrupts():
+			return true
+		default:
+			return false
+		}
+	}
+	turn := func(interrupted bool, handOn func(), waits, left bool) {
+		t.Helper()
+		if err := q.take(nil); err != nil {
+			t.Fatal(err)
+		}
+		if interrupted && !q.interrupt() {
+			t.Error("nobody has the turn")
+		}
+		had := make(chan error, 1)
+		if waits {
+			go func() { had <- q.take(nil) }()
+			for q.count() == 0 {
+				runtime.Gosched()
+			}
+		}
+		handOn()
+		if waits {
+			if err := <-had; err != nil {
+				t.Error(err)
+			}
+			defer q.give()
+		}
+		if taken() != left {
+			t.Errorf("interrupted %t, somebody waits %t: an interrupt is left: %t", interrupted, waits, !left)
+		}
+	}
+	if q.interrupt() || taken() {
+		t.Error("nobody has the turn, and was interrupted")
+	}
+	for _, waits := range []bool{false, true} {
+		turn(false, q.give, waits, false)
+		turn(true, q.give, waits, false)
+		turn(true, q.pass, waits, waits)
+	}
+}

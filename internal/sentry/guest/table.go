@@ -238,12 +238,20 @@ func (t *table) thaw(outs []snapfile.Output) error {
 
 // alarm is an event listener that survives a save, as waiter.ChannelNotifier
 // does not: in a child it is deaf.
-type alarm struct{ c chan struct{} }
+type alarm struct {
+	c     chan struct{}
+	first func() // what is done before it rings, by who made it ring; may be nil
+}
 
 func newAlarm() *alarm { return &alarm{c: make(chan struct{}, 1)} }
 
 // NotifyEvent implements waiter.EventListener.
-func (a *alarm) NotifyEvent(waiter.EventMask) { a.ring() }
+func (a *alarm) NotifyEvent(waiter.EventMask) {
+	if a.first != nil {
+		a.first()
+	}
+	a.ring()
+}
 
 func (a *alarm) ring() {
 	select {

@@ -136,14 +136,22 @@ func (i *inode) told() cowfs.Attr {
 	}
 	i.mapsMu.Lock()
 	defer i.mapsMu.Unlock()
-	i.attrMu.Lock()
-	a, stored := i.attr, i.stored
-	i.stored = false
-	i.attrMu.Unlock()
+	a, stored := i.noteStores()
 	if stored {
 		i.mappings.InvalidateAll(memmap.InvalidateOpts{})
 	}
 	return a
+}
+
+// noteStores returns the attributes with the times of all stores so far, and whether
+// there were any through mappings: from now on another one is to be noted, so these are to
+// be taken away before mapsMu is unlocked.
+func (i *inode) noteStores() (a cowfs.Attr, stored bool) {
+	i.attrMu.Lock()
+	defer i.attrMu.Unlock()
+	a, stored = i.attr, i.stored
+	i.stored = false
+	return a, stored
 }
 
 // stat answers statx(2).

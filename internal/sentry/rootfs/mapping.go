@@ -22,8 +22,8 @@ import (
 // when the first such mapping comes, what is mapped is taken away once.
 //
 // A store through a mapping changes the file's times if it is the first one since
-// they were last looked at: it faults, as nothing is mapped to be written to that was
-// only read, and a look at the times takes away what was mapped for a store.
+// they were last looked at: it faults, as nothing is mapped to be written to before a
+// store, and a look at the times takes away what was mapped after one.
 
 // AddMapping implements memmap.Mappable.AddMapping.
 func (i *inode) AddMapping(_ context.Context, ms memmap.MappingSpace, ar hostarch.AddrRange, offset uint64, writable bool) error {
@@ -64,6 +64,14 @@ const (
 
 // Translate implements memmap.Mappable.Translate.
 func (i *inode) Translate(_ context.Context, required, optional memmap.MappableRange, at hostarch.AccessType) ([]memmap.Translation, error) {
+	// What is mapped, so that it may be read and executed, is to be written to now. What
+	// gVisor offers and asks for then is all that it has joined with the first page, which
+	// may be of another mapping beside this one, of another file: only that page is
+	// certain. It comes again for the next.
+	if at.Write && at.Execute {
+		required.End = required.Start + cowfs.PageSize
+		optional = required
+	}
 	i.attrMu.Lock()
 	defer i.attrMu.Unlock()
 	end := (i.attr.Size + cowfs.PageSize - 1) &^ (cowfs.PageSize - 1)
@@ -120,7 +128,7 @@ func (i *inode) Translate(_ context.Context, required, optional memmap.MappableR
 		if err != nil {
 			return ts, err
 		}
-		t.Perms.Write = at.Write
+		t.Perms.Write = at.Write || i.stored && t.Perms.Write
 		ts = append(ts, t)
 		off = t.Source.End
 	}
@@ -185,6 +193,7 @@ func (i *inode) invalidateAll() {
 	}
 	i.mapsMu.Lock()
 	defer i.mapsMu.Unlock()
+	i.noteStores() // one after a freeze is none that was noted before it
 	i.mappings.InvalidateAll(memmap.InvalidateOpts{})
 }
 

@@ -123,7 +123,7 @@ func agent(n string) (int, error) {
 	if err := os.WriteFile("/srv/branch-"+branch, nil, 0o644); err != nil || branch != "0" {
 		return 0, err
 	}
-	out, err = exec.Command("/usr/local/bin/ramet", "fork", "--exit-code").Output()
+	_, err = exec.Command("/usr/local/bin/ramet", "fork", "--exit-code").Output()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return 0, err // the parent

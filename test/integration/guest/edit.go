@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	iofs "io/fs"
 	"os"
 	"os/exec"
@@ -174,7 +175,17 @@ func stay(args []string) (int, error) {
 	}
 	c := exec.Command("/proc/self/exe", append([]string{"staying"}, args...)...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return 0, c.Start()
+	ready, end, err := os.Pipe()
+	if err != nil {
+		return 1, err
+	}
+	c.ExtraFiles = []*os.File{end}
+	if err := c.Start(); err != nil {
+		return 1, err
+	}
+	end.Close()
+	_, err = io.Copy(io.Discard, ready) // until it has opened what it is to have open
+	return 0, err
 }
 
 func staying(args []string) (int, error) {
@@ -183,6 +194,9 @@ func staying(args []string) (int, error) {
 		return 1, err
 	}
 	if err := os.Chdir(args[0]); err != nil {
+		return 1, err
+	}
+	if err := os.NewFile(3, "ready").Close(); err != nil {
 		return 1, err
 	}
 	for {

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime/debug"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -120,6 +122,61 @@ func fsMmapCases() []fsCase {
 				eq(t, "file", t.pread(fd, 5, 5*piece+9000), "piece")
 				eq(t, "a piece before", string(m[3*piece:3*piece+5]), "piece")
 			}
+		}},
+		{name: "mmap/beside-another-file", tree: tree, run: func(t *fsT) {
+			// Pages of files that grow in turns are likely to lie one behind the other in
+			// what keeps them, as they do in the mappings here: which must not make one
+			// mapping of both.
+			const pages = 4
+			fds := []int{t.open("left", rdwr|unix.O_CREAT), t.open("right", rdwr|unix.O_CREAT)}
+			mark := func(file, at int) byte { return byte('A' + file*pages + at) }
+			for at := range pages {
+				for file, fd := range fds {
+					t.pwrite(fd, strings.Repeat(string(rune(mark(file, at))), page), int64(at*page))
+				}
+			}
+			room := t.mmap(-1, 0, 3*page, unix.PROT_NONE, private|unix.MAP_ANON)
+			seam := t.open("seam", rdwr|unix.O_CREAT)
+			for n := range 2 * pages * pages * pages {
+				at := []int{n % pages, n / pages % pages, n / pages / pages % pages}
+				for i, at := range at {
+					_, err := unix.MmapPtr(fds[i%2], int64(at*page), unsafe.Pointer(&room[i*page]), page, readWrite, shared|unix.MAP_FIXED)
+					t.ok(err)
+				}
+				for _, fd := range fds { // else what is read may be stored to
+					var st unix.Stat_t
+					t.ok(unix.Fstat(fd, &st))
+				}
+				for i := range at {
+					_ = readByte(&room[i*page])
+				}
+				if n < pages*pages*pages {
+					room[page+1] = mark(1, at[1])
+				} else { // a store of the kernel's, to both mappings at once
+					t.pwrite(seam, strings.Repeat(string(rune(mark(0, at[0]))), 8)+strings.Repeat(string(rune(mark(1, at[1]))), 8), 0)
+					got, err := unix.Pread(seam, room[page-8:page+8], 0)
+					t.ok(err)
+					eq(t, "bytes read into both", got, 16)
+				}
+				for i, at := range at {
+					t.same("page", room[i*page:(i+1)*page], bytes.Repeat([]byte{mark(i%2, at)}, page))
+				}
+			}
+			for file, fd := range fds {
+				for at := range pages {
+					eq(t, "the file", t.pread(fd, page, int64(at*page)), strings.Repeat(string(rune(mark(file, at))), page))
+				}
+			}
+			// Nor may what one mapping allows be allowed in the next.
+			for i, prot := range []int{readWrite, readOnly, readWrite} {
+				_, err := unix.MmapPtr(fds[0], int64(i*page), unsafe.Pointer(&room[i*page]), page, prot, shared|unix.MAP_FIXED)
+				t.ok(err)
+			}
+			for i := range 3 {
+				_ = readByte(&room[i*page])
+			}
+			room[0], room[2*page] = mark(0, 0), mark(0, 2)
+			eq(t, "a store to what may only be read fails", faultsOnWrite(room, page), true)
 		}},
 		{name: "mmap/private", tree: tree, run: func(t *fsT) {
 			fd := t.open("f", rdonly)

@@ -96,7 +96,7 @@ func fsEnd(args []string) (int, error) {
 		log, _ := os.ReadFile(stressLog) // as far as there is something to tell
 		return 1, fmt.Errorf("process %d: %w: %s", pid, err, log)
 	}
-	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(fsPatience); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if errors.Is(err, os.ErrNotExist) || strings.Contains(string(b), ") Z ") {
 			return 0, nil

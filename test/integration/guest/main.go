@@ -52,6 +52,9 @@ func init() {
 		"stay":     stay,
 		"staying":  staying,
 		"scribble": scribble,
+		"calls":    calls,
+		"sweep":    sweep,
+		"sweeping": sweeping,
 
 		"fs":      fs,
 		"serve":   serve,

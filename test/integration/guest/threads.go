@@ -13,7 +13,7 @@ import (
 )
 
 // patience bounds every wait for something that should happen at once.
-const patience = 10 * time.Second
+const patience = 25 * time.Second
 
 func wake(addr *uint32) {
 	syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), futexWake, 1<<30, 0, 0, 0)

@@ -1,0 +1,209 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// What the zygote may take for its own start, which is tens of milliseconds, and for a
+// sentry, which is some: while it does not answer, nobody else gets one.
+const (
+	startPatience = time.Minute
+	birthPatience = 10 * time.Second
+)
+
+// nursery has the zygote, the process that forks itself into sentries: package sentry
+// says why. They are children of this process, as if it had started them. It is safe
+// for concurrent use; the zygote makes one sentry at a time.
+type nursery struct {
+	cfg        Config
+	namespaces bool
+
+	turn   chan struct{} // has room for the one who uses what follows
+	zygote *zygote       // nil until one is needed, and after one has failed
+}
+
+func newNursery(cfg Config, namespaces bool) nursery {
+	return nursery{cfg: cfg, namespaces: namespaces, turn: make(chan struct{}, 1)}
+}
+
+// bear returns the process id of a new sentry that has duplicates of fds, in the order
+// of wire.Birth. It blocks while others are born, and for its own birth also when ctx is
+// cancelled meanwhile: that takes milliseconds, and ends with a process or none.
+func (n *nursery) bear(ctx context.Context, fds []int) (pid int, err error) {
+	select {
+	case n.turn <- struct{}{}:
+		defer func() { <-n.turn }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	if err := n.ready(); err != nil {
+		return 0, err
+	}
+	pid, err = n.zygote.bear(fds)
+	if n.zygote.broken {
+		n.end()
+		return 0, sandbox.Errorf(sandbox.CodeSandboxDied, "fork zygote: %w", err)
+	}
+	return pid, err
+}
+
+// ready makes sure that there is a zygote. The caller has the turn.
+func (n *nursery) ready() error {
+	if n.zygote != nil {
+		return nil
+	}
+	var err error
+	for range startAttempts {
+		if n.zygote, err = startZygote(n.cfg, n.namespaces); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("start zygote: %w", err)
+	}
+	return nil
+}
+
+// close ends the zygote. Its sentries go on.
+func (n *nursery) close() {
+	n.turn <- struct{}{}
+	defer func() { <-n.turn }()
+	n.end()
+}
+
+// end ends the zygote if there is one. The caller has the turn.
+func (n *nursery) end() {
+	if n.zygote != nil {
+		n.zygote.end()
+		n.zygote = nil
+	}
+}
+
+// zygote is the process.
+type zygote struct {
+	cmd      *exec.Cmd
+	conn     *wire.Conn
+	log      string
+	journal  *slog.Logger
+	patience time.Duration // startPatience, then birthPatience but in tests
+	broken   bool          // nobody knows what it is doing
+}
+
+// startZygote returns when it is ready.
+func startZygote(cfg Config, namespaces bool) (z *zygote, err error) {
+	arg, err := json.Marshal(wire.ZygoteConfig{BuildID: cfg.BuildID, Namespaces: namespaces})
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	z = &zygote{conn: ours, log: filepath.Join(cfg.Dir, "zygote.log"), journal: cfg.Log, patience: startPatience}
+	log, err := os.OpenFile(z.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
+	if err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(cfg.Executable, "sentry", string(arg))
+	cmd.Args[0] = "ramet-sentry"
+	// Nothing of the daemon's environment reaches a sandbox. A fixed GOMAXPROCS
+	// keeps the runtime from asking for the affinity mask every second, which
+	// the filter refuses.
+	// The runtime would keep files of the control group open to that end.
+	cmd.Env = []string{"GOMAXPROCS=" + strconv.Itoa(runtime.NumCPU()), "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if namespaces {
+		isolate(cmd.SysProcAttr)
+	}
+	if err := startRelaxed(cmd); err != nil {
+		ours.Close()
+		os.Remove(z.log)
+		return nil, err
+	}
+	theirs.Close() // now the end of the process is the end of ours
+	z.cmd = cmd
+	if _, err := z.receive(); err != nil {
+		z.end()
+		return nil, err
+	}
+	z.patience = birthPatience
+	return z, nil
+}
+
+// startRelaxed starts the process with a timer slack that its forks inherit
+// (PR_SET_TIMERSLACK in prctl(2)) and reset when they have settled. The Go
+// runtime's monitor thread wakes every 20 µs while a program is busy; with a
+// slack of a millisecond a start takes an eighth less processor time.
+func startRelaxed(cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const slack = 1_000_000 // ns
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0); err == nil {
+		defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // the thread's default
+	}
+	return cmd.Start()
+}
+
+// bear is nursery.bear.
+func (z *zygote) bear(fds []int) (pid int, err error) {
+	if err := z.conn.SendJSON(wire.TypeCall, wire.Birth{}, fds...); err != nil {
+		z.broken = true
+		return 0, z.explain(err)
+	}
+	return z.receive()
+}
+
+func (z *zygote) receive() (pid int, err error) {
+	err = z.conn.SetReadDeadline(time.Now().Add(z.patience))
+	var p *wire.Packet
+	if err == nil {
+		p, err = z.conn.Receive()
+	}
+	if err != nil {
+		z.broken = true
+		return 0, z.explain(err)
+	}
+	defer p.Close()
+	var born wire.Born
+	err = p.Decode(&born)
+	return born.PID, err
+}
+
+// explain adds the process's last word.
+func (z *zygote) explain(err error) error {
+	log, _ := readEnd(z.log, 1<<20) // there may be none
+	tellCrash(z.journal, "zygote", log)
+	return fmt.Errorf("%w: %s", err, reasonIn(string(log)))
+}
+
+// end ends the process and waits for it.
+func (z *zygote) end() {
+	z.conn.Close()
+	_ = z.cmd.Process.Kill() // it may have ended
+	_ = z.cmd.Wait()         // its result is that of the kill
+	os.Remove(z.log)
+}

@@ -1,0 +1,93 @@
+package manager
+
+import (
+	"context"
+	"testing"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/store"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// unready makes b one that is still being made, and returns what ends that.
+func unready(b *box) (ready func(sandbox.State)) {
+	b.start = &start{over: make(chan struct{})}
+	b.start.ctx, b.start.abandon = context.WithCancelCause(context.Background())
+	b.rec.Sandbox.State = sandbox.StateCreating
+	sentry := b.sentry
+	b.sentry = nil
+	b.op.Lock()
+	return func(state sandbox.State) {
+		b.mu.Lock()
+		if b.rec.Sandbox.State = state; state == sandbox.StateRunning {
+			b.sentry = sentry
+		}
+		b.mu.Unlock()
+		close(b.start.over)
+		b.op.Unlock()
+	}
+}
+
+// TestUnreadyIsWaitedFor asks for the processes of a sandbox, and uses it, while it
+// is being made.
+func TestUnreadyIsWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		becomes sandbox.State
+		want    sandbox.Code
+	}{"runs": {sandbox.StateRunning, ""}, "fails": {sandbox.StateFailed, sandbox.CodeSandboxDied}} {
+		t.Run(name, func(t *testing.T) {
+			m, b := managerOf(t, func(call *wire.Call) (any, error) {
+				if call.Op == wire.OpPS {
+					return wire.Processes{}, nil
+				}
+				return wire.Started{PID: 7}, nil
+			})
+			ready := unready(b)
+			gone, cancel := context.WithCancel(asOwner)
+			cancel()
+			if _, err := m.Processes(gone, b.id, false); sandbox.CodeOf(err) != sandbox.CodeCanceled {
+				t.Errorf("who is gone is told %v", err)
+			}
+			if _, err := m.Stats(asOwner, b.id); sandbox.CodeOf(err) == sandbox.CodeInternal {
+				t.Errorf("stats: %v", err)
+			}
+			answers := make(chan error)
+			go func() { _, err := m.Processes(asOwner, b.id, false); answers <- err }()
+			go func() {
+				_, err := m.StartProcess(asOwner, b.id, sandbox.StartRequest{Argv: []string{"true"}})
+				answers <- err
+			}()
+			go func() { _, err := m.Wake(asOwner, b.id); answers <- err }()
+			ready(c.becomes)
+			codes := map[sandbox.Code]int{}
+			for range 3 {
+				codes[sandbox.CodeOf(<-answers)]++
+			}
+			if codes[c.want] != 2 || codes[sandbox.CodeWrongState] != 1 {
+				t.Errorf("they are told %v", codes)
+			}
+		})
+	}
+}
+
+// TestUnreadyDoesNotSurvive has a daemon find a record of a sandbox that was being
+// made.
+func TestUnreadyDoesNotSurvive(t *testing.T) {
+	m, b := managerOf(t, nil)
+	b.rec.Sandbox.State, b.rec.Sandbox.Name = sandbox.StateCreating, "kid"
+	if err := m.store.Apply(asOwner, store.Change{Table: store.Sandboxes, ID: b.id, Doc: b.rec}); err != nil {
+		t.Fatal(err)
+	}
+	delete(m.boxes, b.id)
+	r := &recovery{m: m, ctx: asOwner}
+	if err := r.adoptBoxes(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := m.Get(asOwner, "kid")
+	if err != nil || got.State != sandbox.StateFailed || got.Reason != errNotStarted.Error() {
+		t.Fatalf("it is %+v, %v", got, err)
+	}
+	if len(r.changes) != 1 || r.changes[0].ID != b.id {
+		t.Errorf("%+v is recorded", r.changes)
+	}
+}

@@ -1,0 +1,301 @@
+package selffork
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// programs are what the test binary does instead of its tests, by the variable
+// asProgram: the fork of a test would go on with the test.
+var programs = map[string]func() error{
+	"busy":   busy,
+	"spin":   spin,
+	"poller": pollers,
+	"text":   text,
+	"steps":  steps,
+}
+
+const asProgram = "SELFFORK_PROGRAM"
+
+func TestMain(m *testing.M) {
+	program := programs[os.Getenv(asProgram)]
+	if program == nil {
+		os.Exit(m.Run())
+	}
+	if err := program(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// run runs one of programs and returns what it printed.
+func run(t *testing.T, program string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
+	cmd.Env = append(os.Environ(), asProgram+"="+program)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s: %v\n%s", program, err, out)
+	}
+	return string(out)
+}
+
+func TestForkOfBusyProgram(t *testing.T) { run(t, "busy") }
+
+func TestChildIsPreempted(t *testing.T) { run(t, "spin") }
+
+func TestPollerIsNotShared(t *testing.T) { run(t, "poller") }
+
+func TestKeepText(t *testing.T) { run(t, "text") }
+
+func TestSteps(t *testing.T) {
+	if out := run(t, "steps"); out != "no such step\n" {
+		t.Errorf("the child said %q", out)
+	}
+}
+
+// fork runs f in a child and returns how it ended.
+func fork(c Child, f func() error) error {
+	proc, err := os.OpenRoot("/proc/self")
+	if err != nil {
+		return err
+	}
+	defer proc.Close()
+	pid, err := Fork(proc, c)
+	if err != nil {
+		return err
+	}
+	if pid == 0 {
+		if err := f(); err != nil {
+			fmt.Println("child:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	var ws unix.WaitStatus
+	if _, err := unix.Wait4(pid, &ws, 0, nil); err != nil {
+		return err
+	}
+	if ws != 0 {
+		return fmt.Errorf("child: exit status %d, signal %v", ws.ExitStatus(), ws.Signal())
+	}
+	return nil
+}
+
+// busy forks a program of which all threads do something.
+func busy() error {
+	var rounds [8]atomic.Int64
+	for i := range rounds {
+		go func() {
+			for garbage := [][]byte(nil); ; rounds[i].Add(1) {
+				if garbage = append(garbage, make([]byte, 1000)); len(garbage) == 1000 {
+					garbage = nil
+					<-time.After(time.Millisecond)
+				}
+			}
+		}()
+	}
+	blocked, _, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	go func() { _, _ = syscall.Read(int(blocked.Fd()), make([]byte, 1)) }() // a thread that is in the kernel
+	// alive is true of a program of which every part works.
+	alive := func() error {
+		for i := range rounds {
+			for before := rounds[i].Load(); rounds[i].Load() == before; {
+				<-time.After(time.Millisecond) // a timer, and a thread that wakes
+			}
+		}
+		runtime.GC()
+		// This one signals each thread by the id that the runtime knows.
+		if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); errno != 0 {
+			return errno
+		}
+		return echo()
+	}
+	for range 25 {
+		err := fork(Child{}, func() error {
+			// A fork of a fork.
+			return errors.Join(alive(), fork(Child{}, alive))
+		})
+		if err := errors.Join(err, alive()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spin forks while threads are being told to stop, and has the child run a loop that
+// stops for nothing else.
+func spin() error {
+	go func() {
+		for {
+			runtime.GC()
+		}
+	}()
+	for range 30 {
+		err := fork(Child{}, func() error {
+			var collected atomic.Bool
+			go func() {
+				runtime.GC()
+				collected.Store(true)
+			}()
+			for !collected.Load() {
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// echo waits for a pipe, in the poller.
+func echo() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	go func() {
+		<-time.After(time.Millisecond)
+		w.Write([]byte("hello"))
+		w.Close()
+	}()
+	if b, err := io.ReadAll(r); err != nil || string(b) != "hello" {
+		return fmt.Errorf("read %q, %w", b, err)
+	}
+	return nil
+}
+
+// pollers forks a program that waits for a pipe, which parent and child have both
+// open: what either registers, the other's poller must not have.
+func pollers() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	read := make(chan error)
+	go func() {
+		_, err := io.ReadFull(r, make([]byte, 1))
+		read <- err
+	}()
+	if err := echo(); err != nil { // the poller runs
+		return err
+	}
+	before, err := targets()
+	if err != nil {
+		return err
+	}
+	if len(before) < 3 { // its eventfd, and both ends of the pipe
+		return fmt.Errorf("the poller has %d targets: the test proves nothing", len(before))
+	}
+	err = fork(Child{}, func() error {
+		after, err := targets()
+		if err != nil || !slices.Equal(before, after) {
+			return fmt.Errorf("the poller had %v, and %v in the child (%w)", before, after, err)
+		}
+		if _, _, err := os.Pipe(); err != nil {
+			return err
+		}
+		if more, err := targets(); err != nil || len(more) != len(before)+2 {
+			return fmt.Errorf("with one more pipe the poller has %d targets, not %d (%w)", len(more), len(before)+2, err)
+		}
+		return nil // the parent waits for the same pipe, and might read what is written here
+	})
+	if err != nil {
+		return err
+	}
+	after, err := targets()
+	if err != nil || !slices.Equal(before, after) {
+		return fmt.Errorf("the poller had %v, and %v after a child's pipe (%w)", before, after, err)
+	}
+	if _, err := w.Write([]byte("x")); err != nil {
+		return err
+	}
+	return <-read
+}
+
+func targets() ([]target, error) {
+	proc, err := os.OpenRoot("/proc/self")
+	if err != nil {
+		return nil, err
+	}
+	defer proc.Close()
+	found, err := findPollers(proc)
+	if err != nil || len(found) != 1 {
+		return nil, fmt.Errorf("%d pollers, %w", len(found), err)
+	}
+	slices.SortFunc(found[0].targets, func(a, b target) int { return a.fd - b.fd })
+	return found[0].targets, nil
+}
+
+// text forks a program whose text is in memory: both must still run, and panic, which
+// reads tables that were moved.
+func text() error {
+	if err := KeepText(); err != nil {
+		return err
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return err
+	}
+	exe, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(maps)) {
+		if strings.HasSuffix(line, exe+"\n") && !strings.Contains(line, " rw-p ") {
+			return fmt.Errorf("still of the file: %s", line)
+		}
+	}
+	works := func() (err error) {
+		defer func() {
+			if r := recover(); r == nil {
+				err = errors.New("no panic")
+			}
+		}()
+		runtime.GC()
+		var nothing []int
+		fmt.Println(nothing[len(os.Args)])
+		return nil
+	}
+	return errors.Join(fork(Child{}, works), works())
+}
+
+// steps forks with steps that work, one that fails and may, and one that fails.
+func steps() error {
+	works := Step{What: "umask", Call: unix.SYS_UMASK, Args: [5]uintptr{0o27}}
+	tolerated := Step{What: "tolerated", Call: unix.SYS_CLOSE, Args: [5]uintptr{1 << 20}, Tolerated: unix.EBADF}
+	err := fork(Child{Steps: []Step{works, tolerated}}, func() error {
+		if mask := unix.Umask(0); mask != 0o27 {
+			return fmt.Errorf("the mask is %o", mask)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	fails := Step{What: "no such step", Call: unix.SYS_CLOSE, Args: [5]uintptr{1 << 20}}
+	err = fork(Child{Steps: []Step{works, fails}}, func() error { return errors.New("it lives") })
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("exit status %d,", int(unix.EBADF))) {
+		return fmt.Errorf("the child: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package sentry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/sentry/guest"
+	"ramet.dev/ramet/internal/sentry/selffork"
+	"ramet.dev/ramet/internal/wire"
+)
+
+// fdControl is the descriptor that the zygote is started with: one of a SOCK_SEQPACKET
+// pair, on which the daemon asks for sentries.
+const fdControl = 3
+
+// zygote is the process that all sentries of a daemon are forks of. What they all need
+// is done in it, once: packages initialised, filters compiled, the root emptied. It
+// never sees anything of a sandbox, and what it reads comes from the daemon only.
+//
+// What a fork has in common with its parent must be nothing that one of them could
+// tell the other by, or guess of it. See child for descriptors; of its memory nothing
+// is shared, and guest.NewBlank throws away what random bytes were read ahead. What the
+// Go runtime has for its maps and math/rand is the same in all: nothing here may take
+// random numbers from there that matter.
+type zygote struct {
+	namespaces bool
+	isolation  sandbox.Isolation // of its children
+	proc       *os.Root          // /proc/self, which it cannot reach by name any more
+	lastCap    uintptr
+	platform   int // descriptor of the platform's file, see guest.PlatformFile
+}
+
+// newZygote confines the process.
+func newZygote(cfg wire.ZygoteConfig) (*zygote, error) {
+	z := &zygote{namespaces: cfg.Namespaces}
+	var err error
+	if z.proc, err = os.OpenRoot("/proc/self"); err != nil {
+		return nil, fmt.Errorf("open /proc/self: %w", err)
+	}
+	for unix.Prctl(unix.PR_CAPBSET_READ, z.lastCap+1, 0, 0, 0) == nil {
+		z.lastCap++
+	}
+	if z.isolation, err = confine(cfg); err != nil {
+		return nil, err
+	}
+	return z, nil
+}
+
+// birth is what a sentry is born with, in the order in which it comes with a
+// wire.Birth; its log and the files of its control group follow.
+type birth struct{ lifeline, listener, memory, files *os.File }
+
+// birthFiles is how many these are, with the log.
+const birthFiles = 5
+
+// serve forks a sentry for every Birth, until the daemon is gone: then it ends the
+// process. It returns in the sentries only.
+func (z *zygote) serve() *birth {
+	b, err := z.forkAll()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, lastWord, err)
+		os.Exit(1)
+	}
+	return b
+}
+
+// births is how many sentries are forked from one collection of garbage to the next:
+// the collector is off, because what is garbage here is in each of them, too, and a
+// sentry collects nothing before it is a sandbox (see settle in package guest).
+const births = 100
+
+func (z *zygote) forkAll() (*birth, error) {
+	debug.SetGCPercent(-1)
+	var err error
+	if z.platform, err = guest.PlatformFile(z.proc); err != nil {
+		return nil, err
+	}
+	if err := answer(wire.TypeReply, wire.Born{PID: os.Getpid()}); err != nil {
+		return nil, err
+	}
+	for n := 0; ; n++ {
+		if n%births == 0 {
+			debug.FreeOSMemory()
+		}
+		fds, err := awaitBirth()
+		if err != nil {
+			return nil, err
+		}
+		pid, err := z.fork(fds)
+		if err == nil && pid == 0 {
+			unix.Close(fdControl)
+			z.proc.Close()
+			return adopt(fds), nil
+		}
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+		if errors.Is(err, errUnfit) {
+			return nil, err
+		}
+		if err != nil {
+			err = answer(wire.TypeFail, sandbox.AsError(err))
+		} else {
+			err = answer(wire.TypeReply, wire.Born{PID: pid})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// awaitBirth returns the descriptors that come with a Birth. It uses plain system
+// calls: what package net registers with the runtime's poller, every sentry would
+// inherit.
+func awaitBirth() ([]int, error) {
+	var data [64]byte
+	oob := make([]byte, unix.CmsgSpace(4*(birthFiles+wire.MaxEntrances)))
+	n, noob, flags, err := 0, 0, 0, error(unix.EINTR)
+	for err == unix.EINTR {
+		n, noob, flags, _, err = unix.Recvmsg(fdControl, data[:], oob, unix.MSG_CMSG_CLOEXEC)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("await birth: %w", err)
+	}
+	if n == 0 {
+		os.Exit(0) // the daemon is gone
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:noob])
+	if err != nil {
+		return nil, fmt.Errorf("await birth: %w", err)
+	}
+	if len(messages) != 1 || flags&unix.MSG_CTRUNC != 0 {
+		return nil, errors.New("await birth: descriptors were lost")
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		return nil, fmt.Errorf("await birth: %w", err)
+	}
+	if len(fds) < birthFiles {
+		return nil, fmt.Errorf("await birth: %d descriptors", len(fds))
+	}
+	return fds, nil
+}
+
+// answer sends one packet as wire.Conn does.
+func answer(t wire.Type, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	if err := unix.Sendmsg(fdControl, append([]byte{byte(t)}, body...), nil, nil, unix.MSG_NOSIGNAL); err != nil {
+		os.Exit(0) // the daemon is gone
+	}
+	return nil
+}
+
+// fork forks a sentry. It returns 0 in the sentry.
+func (z *zygote) fork(fds []int) (pid int, err error) {
+	fresh, err := guest.NewPlatformFile()
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fresh) // in both
+	pid, err = selffork.Fork(z.proc, z.child(fds, fresh))
+	for _, short := range []error{unix.EAGAIN, unix.ENOMEM, unix.ENOSPC} { // ENOSPC: too many namespaces
+		if errors.Is(err, short) {
+			return 0, sandbox.Errorf(sandbox.CodeLimit, "the host refused another process: %w", err)
+		}
+	}
+	var errno unix.Errno
+	if err != nil && !errors.As(err, &errno) {
+		return 0, errors.Join(errUnfit, err)
+	}
+	if errors.Is(err, unix.EPERM) {
+		return 0, sandbox.Errorf(sandbox.CodeIsolation, "the host does not let a process in a user namespace make another one (is kernel.unprivileged_userns_clone 0?): %w", err)
+	}
+	return pid, err
+}
+
+// errUnfit says that the zygote must be replaced.
+var errUnfit = errors.New("the zygote cannot be forked any more")
+
+// What the steps of a child refer to.
+var (
+	myself       = [1]byte{'0'} // in files of control groups: who writes it
+	capHeader    = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	noPrivileges [2]unix.CapUserData
+)
+
+// child says how a sentry differs from the zygote: what it writes to, and who may end
+// it; namespaces; and capabilities, of which it has all in a new user namespace.
+//
+// A thread that kept its bounding set would gain nothing by it: the filter allows no
+// execve, and with no_new_privs even that could not give back what is not permitted
+// (capabilities(7)). So a host that does not let it go is no reason to end.
+func (z *zygote) child(fds []int, fresh int) selffork.Child {
+	c := selffork.Child{Flags: unix.CLONE_PARENT} // the daemon waits for it
+	step := func(what string, call uintptr, args ...uintptr) *selffork.Step {
+		c.Steps = append(c.Steps, selffork.Step{What: lastWord + " " + what, Call: call})
+		s := &c.Steps[len(c.Steps)-1]
+		copy(s.Args[:], args)
+		return s
+	}
+	log := uintptr(fds[birthFiles-1])
+	step("open log", unix.SYS_DUP3, log, 2, 0)
+	step("open log", unix.SYS_DUP3, log, 1, 0)
+	for _, fd := range fds[birthFiles:] {
+		step("enter control group", unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&myself)), uintptr(len(myself)))
+	}
+	step("replace the platform's file", unix.SYS_DUP3, uintptr(fresh), uintptr(z.platform), unix.O_CLOEXEC)
+	step("begin session", unix.SYS_SETSID)
+	if z.namespaces {
+		c.Flags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
+		for bit := range z.lastCap + 1 {
+			step("drop capability", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, bit).Tolerated = unix.EPERM
+		}
+	}
+	step("drop capabilities", unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capHeader)), uintptr(unsafe.Pointer(&noPrivileges)))
+	return c
+}
+
+// adopt makes files of what a sentry needs of the descriptors it was born with.
+func adopt(fds []int) *birth {
+	file := func(i int, name string) *os.File { return os.NewFile(uintptr(fds[i]), name) }
+	for _, fd := range fds[birthFiles-1:] { // the log is standard output now
+		unix.Close(fd)
+	}
+	return &birth{lifeline: file(0, "lifeline"), listener: file(1, "listener"), memory: file(2, "memory"), files: file(3, "files")}
+}
+
+// sockets takes over the sockets.
+func (b *birth) sockets() (*wire.Conn, *net.UnixListener, error) {
+	defer b.lifeline.Close()
+	defer b.listener.Close()
+	c, err := net.FileConn(b.lifeline)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open lifeline: %w", err)
+	}
+	l, err := net.FileListener(b.listener)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open listener: %w", err)
+	}
+	ul := l.(*net.UnixListener)
+	ul.SetUnlinkOnClose(false) // the path is the host side's
+	return wire.NewConn(c.(*net.UnixConn)), ul, nil
+}
