@@ -197,6 +197,29 @@ func TestReplace(t *testing.T) {
 	fsck(t, path)
 }
 
+// TestReplaceBeforeZeros has the last content be moved, and it is a hole: the file ends
+// before it.
+func TestReplaceBeforeZeros(t *testing.T) {
+	for _, size := range []int{1, erofs.BlockSize, 512 << 10, 1<<20 + 17} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "img")
+			hole := strings.Repeat("\x00", size)
+			writeImage(t, path, func(w *erofs.Writer, tree *erofs.Tree) {
+				putFile(t, w, tree, "first", strings.Repeat("replaced", 70_000))
+				putFile(t, w, tree, "zeros", hole)
+				putFile(t, w, tree, "first", "now")
+				putFile(t, w, tree, "more", hole+"x")
+				putFile(t, w, tree, "more", hole+hole)
+			})
+			got := readImage(t, path)
+			if got["first"].Content != "now" || got["zeros"].Content != hole || got["more"].Content != hole+hole {
+				t.Error("contents differ")
+			}
+			fsck(t, path)
+		})
+	}
+}
+
 func TestSymlinksLeadInsideTheTree(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "img")
 	writeImage(t, path, func(w *erofs.Writer, tree *erofs.Tree) {

@@ -104,6 +104,10 @@ func (w *Writer) placeData(files []*Node) error {
 			return errors.New("contents of a file belong to another image")
 		}
 	}
+	// Zeros at the end are not in the file yet, and compaction reads them.
+	if err := w.file.Truncate(w.data.end()); err != nil {
+		return fmt.Errorf("size image data: %w", err)
+	}
 	byStart := slices.Clone(files)
 	slices.SortFunc(byStart, func(a, b *Node) int { return cmp.Compare(a.Data.start, b.Data.start) })
 	return w.data.compact(byStart)

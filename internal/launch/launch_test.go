@@ -94,6 +94,21 @@ func TestStartIsCancelled(t *testing.T) {
 	}
 }
 
+// TestStartIsGivenUp has a sentry hang before it is ready: the next one may do better.
+func TestStartIsGivenUp(t *testing.T) {
+	path, count := starts(t)
+	l := newLauncher(t, fmt.Sprintf(hanging, startAttempts-1, path))
+	l.hello = 500 * time.Millisecond
+	start(t, l)
+	if n := count(); n != startAttempts {
+		t.Errorf("it was started %d times", n)
+	}
+	l = newLauncher(t, silent)
+	l.hello = 50 * time.Millisecond
+	_, err := l.Start(context.Background())
+	wantCode(t, err, sandbox.CodeSandboxDied)
+}
+
 func TestOtherBuild(t *testing.T) {
 	_, err := newLauncher(t, imposter).Start(context.Background())
 	wantCode(t, err, sandbox.CodeConflict)

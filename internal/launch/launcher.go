@@ -52,6 +52,7 @@ type Launcher struct {
 	nsReason string // why there are no namespaces; empty if there are
 	nursery  nursery
 	patience time.Duration // adoptPatience but in tests
+	hello    time.Duration // helloPatience but in tests
 }
 
 // New checks what the machine allows. Close gives back what the Launcher has made.
@@ -59,7 +60,7 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	l := &Launcher{cfg: cfg, patience: adoptPatience}
+	l := &Launcher{cfg: cfg, patience: adoptPatience, hello: helloPatience}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make sentry directory: %w", err)
 	}
@@ -119,6 +120,11 @@ func (l *Launcher) Missing() map[string]string {
 // in five hundred dies of it.
 const startAttempts = 3
 
+// helloPatience is how long a sentry may take from its birth until it is ready, which is
+// some milliseconds, and more where many are born at once. It waits for ever for a process
+// of the platform that somebody killed, as the kernel does when memory is short.
+const helloPatience = 15 * time.Second
+
 // Start starts a blank sentry and waits until it is ready. Cancelling ctx kills
 // it.
 func (l *Launcher) Start(ctx context.Context) (s *Sentry, err error) {
@@ -145,7 +151,9 @@ func (l *Launcher) startOnce(ctx context.Context) (_ *Sentry, err error) {
 	if err := l.spawnGiven(ctx, s); err != nil {
 		return nil, err
 	}
-	return s, s.awaitHello(ctx, l.cfg)
+	patient, cancel := context.WithTimeoutCause(ctx, l.hello, sandbox.Errorf(sandbox.CodeSandboxDied, "the sentry was not ready within %v", l.hello))
+	defer cancel()
+	return s, s.awaitHello(patient, l.cfg)
 }
 
 // spawnGiven starts the process. When it returns, only the process has the

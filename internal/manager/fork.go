@@ -252,6 +252,8 @@ func (b *batch) prepareAhead(ctx context.Context) {
 		go func() {
 			defer b.ahead.Done()
 			defer func() { <-b.loading }()
+			ctx, cancel := context.WithTimeout(ctx, b.timeout)
+			defer cancel()
 			if s, err := b.m.prepare(ctx, &b.drafts[i], nil); err == nil {
 				b.sentries[i] = s
 			}
