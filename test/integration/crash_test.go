@@ -205,7 +205,8 @@ func (n *node) destroyAllBut(base string) {
 }
 
 // sentries returns this node's sentry processes, without those that guest code
-// runs in: a sentry leads its session.
+// runs in: a sentry leads its session. So does the first process of its platform while
+// it is being made.
 func (n *node) sentries() []int {
 	return slices.DeleteFunc(n.processes(), func(pid int) bool { return sessionOf(pid) != pid || isZygote(pid) })
 }
@@ -232,8 +233,8 @@ func sessionOf(pid int) int {
 	return session
 }
 
-// TestChildSentryDies kills sentries of children while they are being made. The
-// others must not notice.
+// TestChildSentryDies kills sentries of children, and the first processes of their
+// platforms, while they are being made. The others must not notice.
 func TestChildSentryDies(t *testing.T) {
 	rng := seeded(t)
 	n := newNode(t)
