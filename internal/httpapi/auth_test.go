@@ -254,6 +254,44 @@ func TestDrainingRefusesNewRequestsAndEndsOldOnes(t *testing.T) {
 	<-waited
 }
 
+// TestDrainingEndsFollowers has clients follow something for ever: they are told that the
+// daemon ends, which does not wait for them.
+func TestDrainingEndsFollowers(t *testing.T) {
+	following := make(chan struct{}, 4)
+	follow := func(ctx context.Context) error {
+		following <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	api := httpapi.New(httpapi.Config{Identify: apitest.Owner, Service: &apitest.Service{
+		EventsFunc: func(ctx context.Context, _ sandbox.EventRequest, begin func(), _ func(sandbox.Event) error) error {
+			begin()
+			return follow(ctx)
+		},
+		ProcessFuncs: apitest.ProcessFuncs{
+			LogsFunc: func(ctx context.Context, _ string, _ bool, _ func(), _ func(sandbox.LogPiece) error) error {
+				return follow(ctx)
+			},
+			AttachFunc: func(ctx context.Context, _ string, _ int, _ sandbox.AttachRequest, _ httpapi.AttachIO) (*sandbox.Position, error) {
+				return nil, follow(ctx)
+			},
+		},
+	}})
+	paths := []string{"/v1/events?follow=true", "/v1/sandboxes/a/logs?follow=true", "/v1/sandboxes/a/processes/7/output?follow=true"}
+	answers := make(chan *httptest.ResponseRecorder)
+	for _, p := range paths {
+		go func() { answers <- do(api, "GET", p, "Accept", "text/event-stream") }()
+		<-following
+	}
+	api.Drain()
+	for range paths {
+		if w := <-answers; !strings.Contains(w.Body.String(), `"unavailable"`) {
+			t.Errorf("status %d %s", w.Code, w.Body)
+		}
+	}
+	api.Wait()
+}
+
 // dialTo connects to a server of the test instead of a port of a sandbox.
 func dialTo(addr string) func(context.Context, string, uint16, time.Duration) (httpapi.PortConn, error) {
 	return func(ctx context.Context, _ string, _ uint16, _ time.Duration) (httpapi.PortConn, error) {

@@ -69,13 +69,11 @@ func (in *EventsInput) request(ref string) sandbox.EventRequest {
 }
 
 func (a *API) events(w http.ResponseWriter, r *http.Request, req sandbox.EventRequest) {
-	events, ctx := newEventWriter(w, r)
+	events, ctx := a.follow(w, r, req.Follow)
 	defer events.close()
-	err := a.svc.Events(ctx, req, events.begin, events.sendEvent)
-	switch {
-	case err == nil:
-		_ = events.send(httpwire.EventEnd, struct{}{}) // nobody is left to be told
-	case !errors.Is(ctx.Err(), context.Canceled):
-		a.endEvents(events, r, err)
+	if err := a.svc.Events(ctx, req, events.begin, events.sendEvent); err != nil {
+		a.endFollowing(ctx, events, r, err)
+		return
 	}
+	_ = events.send(httpwire.EventEnd, struct{}{}) // nobody is left to be told
 }

@@ -45,6 +45,35 @@ func newEventWriter(w http.ResponseWriter, r *http.Request) (*eventWriter, conte
 	return &eventWriter{body: body}, ctx
 }
 
+var errDraining = sandbox.Errorf(sandbox.CodeUnavailable, "the daemon is about to end: ask again")
+
+// follow is newEventWriter for an answer that goes on for as long as its client wants,
+// if it is one. Its context ends when the daemon is about to end as well.
+func (a *API) follow(w http.ResponseWriter, r *http.Request, follows bool) (*eventWriter, context.Context) {
+	if !follows {
+		return newEventWriter(w, r)
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	stop := context.AfterFunc(a.draining, func() { cancel(errDraining) })
+	e, ctx := newEventWriter(w, r.WithContext(ctx))
+	gone := e.body.cancel
+	e.body.cancel = func() {
+		stop()
+		gone()
+		cancel(nil)
+	}
+	return e, ctx
+}
+
+// endFollowing says why an answer ends before its client wants, unless he is gone.
+func (a *API) endFollowing(ctx context.Context, e *eventWriter, r *http.Request, err error) {
+	if cause := context.Cause(ctx); errors.Is(cause, errDraining) {
+		a.endEvents(e, r, cause)
+	} else if !errors.Is(ctx.Err(), context.Canceled) {
+		a.endEvents(e, r, err)
+	}
+}
+
 // send writes one event; without a client it fails and ends the work.
 func (e *eventWriter) send(name string, v any) error {
 	e.mu.Lock()

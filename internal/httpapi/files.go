@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"net/http"
 	"strconv"
 
@@ -185,11 +184,11 @@ func (a *API) searchFiles(ctx context.Context, in *searchInput) (*out[*sandbox.S
 }
 
 func (a *API) watchFiles(w http.ResponseWriter, r *http.Request, in *watchInput) {
-	events, ctx := newEventWriter(w, r)
+	events, ctx := a.follow(w, r, true)
 	defer events.close()
 	err := a.svc.WatchFiles(ctx, in.ID, sandbox.WatchRequest{FileRef: in.file(), Recursive: in.Recursive, DebounceMS: in.DebounceMS},
 		func(e sandbox.FileEvents) error { return events.send(httpwire.EventFiles, e) })
-	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		a.endEvents(events, r, err)
+	if err != nil {
+		a.endFollowing(ctx, events, r, err)
 	}
 }

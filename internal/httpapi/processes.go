@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -221,7 +220,7 @@ func (in *outputInput) position() (int64, error) {
 }
 
 func (a *API) output(w http.ResponseWriter, r *http.Request, in *outputInput) {
-	events, ctx := newEventWriter(w, r)
+	events, ctx := a.follow(w, r, in.Follow)
 	defer events.close()
 	from, err := in.position()
 	if err != nil {
@@ -230,20 +229,18 @@ func (a *API) output(w http.ResponseWriter, r *http.Request, in *outputInput) {
 	}
 	pos, err := a.svc.Attach(ctx, in.ID, in.PID, sandbox.AttachRequest{From: from, Follow: in.Follow}, AttachIO{Output: events.sendChunk})
 	if err != nil {
-		a.endEvents(events, r, err)
+		a.endFollowing(ctx, events, r, err)
 		return
 	}
 	_ = events.send(httpwire.EventPosition, pos) // nobody is left to be told
 }
 
 func (a *API) logs(w http.ResponseWriter, r *http.Request, in *logsInput) {
-	events, ctx := newEventWriter(w, r)
+	events, ctx := a.follow(w, r, in.Follow)
 	defer events.close()
-	err := a.svc.Logs(ctx, in.ID, in.Follow, events.begin, events.sendLog)
-	switch {
-	case err == nil:
-		_ = events.send(httpwire.EventEnd, struct{}{}) // nobody is left to be told
-	case !errors.Is(ctx.Err(), context.Canceled):
-		a.endEvents(events, r, err)
+	if err := a.svc.Logs(ctx, in.ID, in.Follow, events.begin, events.sendLog); err != nil {
+		a.endFollowing(ctx, events, r, err)
+		return
 	}
+	_ = events.send(httpwire.EventEnd, struct{}{}) // nobody is left to be told
 }

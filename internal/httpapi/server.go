@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -48,6 +49,9 @@ type API struct {
 	reverse *httputil.ReverseProxy
 	gate    gate
 	flights flights
+	// draining ends with Drain, and what only follows something ends with it.
+	draining context.Context
+	drain    context.CancelFunc
 	// operations are the ids of routes in the document.
 	operations map[string]string
 }
@@ -58,6 +62,7 @@ func New(cfg Config) *API {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	a := &API{svc: cfg.Service, whois: cfg.Identify, version: cfg.Version, metrics: cfg.Metrics, log: cfg.Logger, mux: http.NewServeMux()}
+	a.draining, a.drain = context.WithCancel(context.Background())
 	a.reverse = a.newProxy()
 	a.huma = humago.New(router{a.mux}, humaConfig(cfg.Version))
 	a.routeHealth()
@@ -82,8 +87,12 @@ func New(cfg Config) *API {
 }
 
 // Drain refuses new requests, and makes /readyz say that the daemon is about to end.
-// Those that are being served go on.
-func (a *API) Drain() { a.gate.close() }
+// Those that are being served go on, but for those that have no end of their own: who
+// follows something is told where to go on, and may ask the next daemon.
+func (a *API) Drain() {
+	a.gate.close()
+	a.drain()
+}
 
 // Wait drains, and blocks until no request is being served, WebSockets included,
 // which http.Server.Shutdown does not wait for.
