@@ -130,6 +130,9 @@ func sandboxPairs(s *sandbox.Sandbox) func(io.Writer) error {
 			off = append(off, name)
 		}
 	}
+	if len(on) == 0 {
+		off = nil // it has no process that could have any
+	}
 	image := s.Image
 	if s.ImageName != "" {
 		image += " (" + s.ImageName + ")"

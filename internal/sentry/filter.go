@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/bpf"
 	"gvisor.dev/gvisor/pkg/seccomp"
 	"gvisor.dev/gvisor/pkg/sentry/platform"
@@ -53,6 +54,31 @@ func compileFilter() ([]bpf.Instruction, error) {
 		return nil, fmt.Errorf("compile system-call filter: %w", err)
 	}
 	return instrs, nil
+}
+
+// leaveCPUID keeps the processes of the platform, which are yet to be made, from asking that
+// the CPU fault at the instruction CPUID (ARCH_SET_CPUID in arch_prctl(2)). systrap asks so
+// that it can answer itself, and does without on a CPU that cannot fault. A program that is
+// linked dynamically executes CPUID some seventy times before its main function, more often
+// than it calls the kernel, and each would be a switch to the sentry and back.
+//
+// What a guest learns by it is in docs/threat-model.md.
+func leaveCPUID() error {
+	program := &seccomp.Program{
+		RuleSets: []seccomp.RuleSet{{
+			Rules:  seccomp.MakeSyscallRules(map[uintptr]seccomp.SyscallRule{unix.SYS_ARCH_PRCTL: seccomp.PerArg{seccomp.EqualTo(linux.ARCH_SET_CPUID)}}),
+			Action: seccomp.ReturnError.Code(uint16(unix.ENODEV)), // as such a CPU has it
+		}},
+		Options: seccomp.ProgramOptions{DefaultAction: seccomp.Allow, BadArchAction: seccomp.Allow},
+	}
+	instrs, _, err := program.Build()
+	if err != nil {
+		return fmt.Errorf("compile filter for CPUID: %w", err)
+	}
+	if err := seccomp.SetFilter(instrs); err != nil {
+		return fmt.Errorf("install filter for CPUID: %w", err)
+	}
+	return nil
 }
 
 func installFilter(instrs []bpf.Instruction) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -334,4 +335,21 @@ func TestPosture(t *testing.T) {
 			t.Errorf("cgroup is reported %s, but there are groups: %v", want.Cgroup, inGroup)
 		}
 	})
+}
+
+// TestCPUIDIsTheCPUs has a guest ask what gVisor would not answer if it were asked: that
+// costs a switch to the sentry each time, and a program that starts asks some seventy times.
+func TestCPUIDIsTheCPUs(t *testing.T) {
+	want, err := exec.CommandContext(t.Context(), filepath.Join(assets, "guest"), "cpuid").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t)
+	n.create("base")
+	n.forkNamed("base", "child")
+	for _, ref := range []string{"base", "child"} {
+		if got := n.guest(ref, "cpuid"); got != string(want) {
+			t.Errorf("%s: CPUID says\n%son the host\n%s", ref, got, want)
+		}
+	}
 }

@@ -55,6 +55,7 @@ func init() {
 		"calls":    calls,
 		"sweep":    sweep,
 		"sweeping": sweeping,
+		"cpuid":    sayCPUID,
 
 		"fs":      fs,
 		"serve":   serve,
