@@ -58,6 +58,8 @@ func (s *attachSession) run(a *API, from int64) {
 	stdin, feed := io.Pipe()
 	messages := make(chan []byte, inputBacklog)
 	s.control = func(msg []byte) error { return s.takeControl(a, msg) }
+	stop := context.AfterFunc(a.draining, func() { s.cancel(errDraining) }) // the process goes on, and the next daemon can be asked
+	defer stop()
 	var wg sync.WaitGroup
 	defer wg.Wait() // as of an exec
 	wg.Go(func() { s.receive(messages) })

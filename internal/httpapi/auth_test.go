@@ -199,7 +199,9 @@ func TestRevokedTokenEndsWhatItBegan(t *testing.T) {
 	go func() { ended <- do(api, "GET", "/v1/events?follow=true", bearer("x")...) }()
 	<-began
 	close(gone)
-	<-ended
+	if w := <-ended; !strings.Contains(w.Body.String(), `"unauthenticated"`) {
+		t.Errorf("status %d %s", w.Code, w.Body)
+	}
 }
 
 // TestMangledTokenIsNotTheOwners: who connects as the owner and shows a token that is none

@@ -67,11 +67,14 @@ func (a *API) follow(w http.ResponseWriter, r *http.Request, follows bool) (*eve
 
 // endFollowing says why an answer ends before its client wants, unless he is gone.
 func (a *API) endFollowing(ctx context.Context, e *eventWriter, r *http.Request, err error) {
-	if cause := context.Cause(ctx); errors.Is(cause, errDraining) {
-		a.endEvents(e, r, cause)
-	} else if !errors.Is(ctx.Err(), context.Canceled) {
-		a.endEvents(e, r, err)
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.Canceled) { // which only the end of the connection leaves as it is
+		return
 	}
+	if cause != nil {
+		err = cause // says more than that a context ended
+	}
+	a.endEvents(e, r, err)
 }
 
 // send writes one event; without a client it fails and ends the work.

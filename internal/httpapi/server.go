@@ -88,7 +88,7 @@ func New(cfg Config) *API {
 
 // Drain refuses new requests, and makes /readyz say that the daemon is about to end.
 // Those that are being served go on, but for those that have no end of their own: who
-// follows something is told where to go on, and may ask the next daemon.
+// follows something, or is attached to a process, may ask the next daemon.
 func (a *API) Drain() {
 	a.gate.close()
 	a.drain()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -46,12 +47,12 @@ const (
 	stubborn = "stubborn"       // does not end when it is told to
 	dying    = "dying:%d:%s"    // dies that often, counted in a file
 	deathCry = "panic: no luck" // and says so
-	hanging  = "hanging:%d:%s"  // is silent that often, likewise
 
-	stillborn = "stillborn"    // the zygote does not start
-	mute      = "mute"         // the zygote does not answer
-	refusing  = "refusing"     // the zygote says that it cannot
-	mortal    = "mortal:%d:%s" // the zygote dies of a birth that often, counted in a file
+	stillborn = "stillborn"     // the zygote does not start
+	mute      = "mute"          // the zygote does not answer
+	refusing  = "refusing"      // the zygote says that it cannot
+	mortal    = "mortal:%d:%s"  // the zygote dies of a birth that often, counted in a file
+	hanging   = "hanging:%d:%s" // it bears silent ones that often, likewise
 )
 
 // fakeZygote starts programs where the real one forks itself. They are the daemon's
@@ -80,6 +81,8 @@ func fakeZygote(arg string) int {
 		case strings.HasPrefix(cfg.BuildID, "mortal:") && die(cfg.BuildID):
 			fmt.Fprintln(os.Stderr, deathCry)
 			return 2
+		case strings.HasPrefix(cfg.BuildID, "hanging:") && die(cfg.BuildID):
+			answer = control.SendJSON(wire.TypeReply, wire.Born{PID: bear(silent, p.Files)})
 		default:
 			answer = control.SendJSON(wire.TypeReply, wire.Born{PID: bear(cfg.BuildID, p.Files)})
 		}
@@ -103,13 +106,9 @@ func fakeSentry(build string) int {
 	cfg := struct{ BuildID string }{build}
 	switch {
 	case cfg.BuildID == silent:
-		select {}
+		_, _ = io.Copy(io.Discard, connOf(3)) // until it is killed: without other goroutines, select {} would end it
 	case cfg.BuildID == imposter:
 		cfg.BuildID = "other"
-	case strings.HasPrefix(cfg.BuildID, "hanging:"):
-		if die(cfg.BuildID) {
-			select {}
-		}
 	case strings.HasPrefix(cfg.BuildID, "dying:"):
 		if die(cfg.BuildID) {
 			fmt.Fprintf(os.Stderr, "%s\n\ngoroutine 1 [running]:\n%s\n", deathCry, strings.Repeat("main.main()\n", 1000))

@@ -98,7 +98,7 @@ func TestStartIsCancelled(t *testing.T) {
 func TestStartIsGivenUp(t *testing.T) {
 	path, count := starts(t)
 	l := newLauncher(t, fmt.Sprintf(hanging, startAttempts-1, path))
-	l.hello = 500 * time.Millisecond
+	l.hello = 2 * time.Second
 	start(t, l)
 	if n := count(); n != startAttempts {
 		t.Errorf("it was started %d times", n)

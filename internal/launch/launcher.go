@@ -153,7 +153,13 @@ func (l *Launcher) startOnce(ctx context.Context) (_ *Sentry, err error) {
 	}
 	patient, cancel := context.WithTimeoutCause(ctx, l.hello, sandbox.Errorf(sandbox.CodeSandboxDied, "the sentry was not ready within %v", l.hello))
 	defer cancel()
-	return s, s.awaitHello(patient, l.cfg)
+	if err := s.awaitHello(patient, l.cfg); err != nil {
+		if patient.Err() != nil && ctx.Err() == nil {
+			l.cfg.Log.Warn("sentry given up", "sentry", s.key, "error", err)
+		}
+		return nil, err
+	}
+	return s, nil
 }
 
 // spawnGiven starts the process. When it returns, only the process has the

@@ -103,7 +103,7 @@ func (m *Manager) boot(ctx context.Context, d draft, require []string) (_ *box, 
 	if call.Boot.Control {
 		files = append(files, m.cfg.Command)
 	}
-	if _, err := sentry.Call(ctx, call, nil, files...); err != nil {
+	if err := begin(ctx, sentry, call, files...); err != nil {
 		return nil, err
 	}
 	if err := outlive(ctx, sentry); err != nil {

@@ -336,7 +336,7 @@ func (m *Manager) scratch(ctx context.Context, imageID string) (*launch.Sentry, 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: d.common()}}, nil, img); err != nil {
+	if err := begin(ctx, sentry, &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: d.common()}}, img); err != nil {
 		sentry.Kill()
 		return nil, err
 	}

@@ -26,6 +26,7 @@ type snapRecord struct {
 	Asked     uint64           `json:"asked,omitempty"`     // the sandbox's own request for it, 0 if it was not asked for so
 	Label     string           `json:"label,omitempty"`     // what the sandbox calls it
 	Private   string           `json:"private,omitempty"`   // the sandbox that alone returns to it; nobody sees it
+	Processor []string         `json:"processor,omitempty"` // what the processor could where it was made
 	// Version counts how often its files were written anew, Parts are those besides the
 	// state, and Needs the snapshots to whose files it refers.
 	Version int             `json:"version,omitempty"`
@@ -155,6 +156,7 @@ func (m *Manager) captureAs(ctx context.Context, b *box, req sandbox.SnapshotReq
 		History:   f.history,
 		Source:    source,
 		Control:   own,
+		Processor: processorFeatures(),
 	}}, nil
 }
 
@@ -310,6 +312,9 @@ func (m *Manager) source(ctx context.Context, s *snapshot) (*freeze, error) {
 	}
 	if snap.Engine != m.engine() {
 		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "snapshot %s was made by engine %s, this is %s", s.id, snap.Engine, m.engine())
+	}
+	if err := checkProcessor(s.rec.Processor, processorFeatures()); err != nil {
+		return nil, fmt.Errorf("snapshot %s: %w", s.id, err)
 	}
 	if s.freeze == nil || s.freeze.file == nil { // never while it is uploading
 		if err := m.openSnapshot(ctx, s); err != nil {

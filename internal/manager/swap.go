@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"time"
 
 	"ramet.dev/ramet/internal/audit"
 	"ramet.dev/ramet/internal/launch"
@@ -86,11 +88,25 @@ func (m *Manager) loadAs(ctx context.Context, d *draft, f *freeze, answer *wire.
 		return nil, err
 	}
 	call := &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: d.common(), Generations: f.generations, Answer: answer}}
-	if _, err := sentry.Call(ctx, call, nil, files...); err != nil {
+	if err := begin(ctx, sentry, call, files...); err != nil {
 		sentry.Kill()
 		return nil, err
 	}
 	return sentry, nil
+}
+
+// beginPatience is how long a sandbox may take to begin to run. What is large is read
+// when it is used, so this takes milliseconds.
+const beginPatience = time.Minute
+
+// begin makes the call that makes a blank sentry a sandbox. It does not wait for ever: a
+// sentry does, for a process of its platform that somebody killed.
+func begin(ctx context.Context, sentry *launch.Sentry, call *wire.Call, files ...*os.File) error {
+	late := sandbox.Errorf(sandbox.CodeTimeout, "the sandbox did not begin to run within %v", beginPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, beginPatience, late)
+	defer cancel()
+	_, err := sentry.Call(ctx, call, nil, files...)
+	return err
 }
 
 // replace gives b another record, sentry and freeze, whose reference it takes

@@ -51,6 +51,9 @@ func newZygote(cfg wire.ZygoteConfig) (*zygote, error) {
 	if z.isolation, err = confine(cfg); err != nil {
 		return nil, err
 	}
+	if err := leaveCPUID(); err != nil {
+		return nil, err
+	}
 	return z, nil
 }
 

@@ -148,7 +148,9 @@ func capsOf(t *testing.T, dir string) string {
 				found = append(found, task+" "+set+"="+st[set])
 			}
 		}
-		if st["NoNewPrivs"] != "1" || st["Seccomp"] != "2" {
+		// One is of the zygote, and is none that confines.
+		filters, err := strconv.Atoi(st["Seccomp_filters"])
+		if st["NoNewPrivs"] != "1" || st["Seccomp"] != "2" || err == nil && filters < 2 { // hosts before 5.9 do not count them
 			found = append(found, task+" without filter")
 		}
 	}
@@ -343,6 +345,9 @@ func TestCPUIDIsTheCPUs(t *testing.T) {
 	want, err := exec.CommandContext(t.Context(), filepath.Join(assets, "guest"), "cpuid").Output()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(want) == 0 {
+		t.Skip("this processor says nothing that gVisor would not")
 	}
 	n := newNode(t)
 	n.create("base")
