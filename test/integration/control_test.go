@@ -364,10 +364,18 @@ func TestControlDaemonDies(t *testing.T) {
 		p.kill()
 	}
 	n.openAfterDeath()
-	info := n.info("base")
-	made := len(n.tagged("made", "1"))
-	t.Logf("%d were made, %d are left", made, info.Budget.Forks.Left)
-	if left := info.Budget.Forks.Left; left < 0 || made != forks-left {
+	// Who asked the daemon before asks this one again, and may be answered now.
+	var left, made int
+	eventually(t, "a moment at which nobody forks", func() error {
+		left = n.info("base").Budget.Forks.Left
+		made = len(n.tagged("made", "1"))
+		if now := n.info("base").Budget.Forks.Left; now != left {
+			return fmt.Errorf("%d were left, and now %d", left, now)
+		}
+		return nil
+	})
+	t.Logf("%d were made, %d are left", made, left)
+	if left < 0 || made != forks-left {
 		t.Errorf("%d were made, and of %d %d are left", made, forks, left)
 	}
 	for _, s := range n.tagged("made", "1") {
