@@ -75,10 +75,7 @@ func leaveCPUID() error {
 	if err != nil {
 		return fmt.Errorf("compile filter for CPUID: %w", err)
 	}
-	if err := seccomp.SetFilter(instrs); err != nil {
-		return fmt.Errorf("install filter for CPUID: %w", err)
-	}
-	return nil
+	return installFilter(instrs)
 }
 
 func installFilter(instrs []bpf.Instruction) error {

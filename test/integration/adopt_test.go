@@ -152,10 +152,7 @@ func TestAdoptedMemoryIsCompared(t *testing.T) {
 			child := n.fork("parent", 1)[0].ID
 			honest := n.fork("parent", 1)[0].ID
 			socket := n.socketOf(child)
-			if err := n.m.Close(); err != nil {
-				t.Fatal(err)
-			}
-			n.m = nil
+			n.close()
 			l := &liar{t: t, change: func(info *wire.Adopted, files []*os.File) { change(t, info, files) }}
 			l.listen(socket)
 			n.open()
@@ -183,10 +180,7 @@ func TestAdoptedMemoryIsRecorded(t *testing.T) {
 	n.hold("parent", "-value", "zero", "-only", "heap,bulk")
 	child := n.fork("parent", 1)[0].ID
 	socket := n.socketOf(child)
-	if err := n.m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	n.m = nil
+	n.close()
 	db, err := sql.Open("sqlite", "file:"+n.paths.Registry()) // the manager's driver
 	if err != nil {
 		t.Fatal(err)
@@ -206,10 +200,7 @@ func TestAdoptedMemoryIsRecorded(t *testing.T) {
 	n.mustHold("parent", "zero")
 	n.mustHold(child, "zero")
 	n.mustHold(n.fork(child, 1)[0].ID, "zero")
-	if err := n.m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	n.m = nil
+	n.close()
 	l := &liar{t: t, change: func(_ *wire.Adopted, files []*os.File) { files[0], files[1] = files[1], files[0] }}
 	l.listen(socket)
 	n.open()
@@ -228,10 +219,7 @@ func TestOpenWhenShort(t *testing.T) {
 	n.create("parent")
 	n.hold("parent", "-value", "zero", "-only", "heap,bulk")
 	n.fork("parent", sandboxes-1)
-	if err := n.m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	n.m = nil
+	n.close()
 	kinds := map[sandbox.Code]int{}
 	for free := 0; n.m == nil; free++ {
 		var err error

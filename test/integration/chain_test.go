@@ -386,10 +386,7 @@ func TestUploadsSurviveKills(t *testing.T) {
 	n := newNode(t)
 	n.create("base")
 	n.hold("base", "-value", "zero", "-only", held)
-	if err := n.m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	n.m = nil
+	n.close()
 	states := map[sandbox.SnapshotState]int{}
 	for range rounds {
 		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64(), Uploads: true})
@@ -431,10 +428,7 @@ func TestUploadsSurviveKills(t *testing.T) {
 		if files := filesBelow(t, n.paths.Snapshots()); len(files) != 0 {
 			t.Errorf("left over: %v", files)
 		}
-		if err := n.m.Close(); err != nil {
-			t.Fatal(err)
-		}
-		n.m = nil
+		n.close()
 	}
 	t.Logf("found: %v", states)
 	n.open()

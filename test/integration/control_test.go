@@ -347,17 +347,11 @@ func TestControlDaemonDies(t *testing.T) {
 	rng := seeded(t)
 	n := newControlNode(t)
 	n.createFree("base", sandbox.SelfControl{Forks: forks, Depth: 3})
-	if err := n.m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	n.m = nil
+	n.close()
 	for range 6 {
 		n.openAfterDeath()
 		n.start("base", sandbox.StartRequest{}, "control", "fork", "2")
-		if err := n.m.Close(); err != nil {
-			t.Fatal(err)
-		}
-		n.m = nil
+		n.close()
 		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64()})
 		p.next()
 		moment(rng, 200*time.Millisecond)

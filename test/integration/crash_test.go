@@ -47,10 +47,7 @@ func TestDaemonDies(t *testing.T) {
 	n := newNode(t)
 	n.create("base")
 	n.hold("base", "-value", "zero", "-only", "heap,bulk,files,child,tcp,pipe,memfd")
-	if err := n.m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	n.m = nil
+	n.close()
 	n.pool = 0
 	killedAt := map[string]int{}
 	for range crashRounds(t) {
@@ -70,10 +67,7 @@ func TestDaemonDies(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			n.destroyAllBut("base")
 		}
-		if err := n.m.Close(); err != nil {
-			t.Fatal(err)
-		}
-		n.m = nil
+		n.close()
 	}
 	t.Logf("killed after: %v", killedAt)
 	n.open()

@@ -162,10 +162,7 @@ func TestRecordsAreLost(t *testing.T) {
 	n.create("base")
 	n.hold("base", "-value", "one", "-only", "heap")
 	kept := n.snapshot("base", sandbox.SnapshotRequest{})
-	if err := n.m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	n.m = nil
+	n.close()
 	registry := n.paths.Registry()
 	text, err := os.ReadFile(registry)
 	if err != nil {

@@ -78,10 +78,7 @@ func TestSnapshotsSurviveKills(t *testing.T) {
 	n.long("base", "fs", "churn", "/var/churn", "1", "200", withoutChurn)
 	kills, verified, unsaid := map[string]int{}, 0, 0
 	for range rounds {
-		if err := n.m.Close(); err != nil {
-			t.Fatal(err)
-		}
-		n.m = nil
+		n.close()
 		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64(), Snapshots: true})
 		seen := taken{}
 		for more := 2 + rng.IntN(7); more > 0; more-- {

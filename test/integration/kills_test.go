@@ -62,10 +62,7 @@ func TestMixedLoadSurvivesKills(t *testing.T) {
 	x.add(&making{names: []string{"base"}, value: "zero"})
 	rounds, loaded := kills(t, 8, 4), 0
 	for round := range rounds {
-		if err := n.m.Close(); err != nil {
-			t.Fatal(err)
-		}
-		n.m = nil
+		n.close()
 		x.load(rng)
 		n.open()
 		loaded += n.checkMixed(x)

@@ -335,10 +335,7 @@ func TestHibernationSurvivesKills(t *testing.T) {
 	n := newNode(t)
 	n.create("base")
 	n.hold("base", "-value", "zero", "-only", held)
-	if err := n.m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	n.m = nil
+	n.close()
 	states := map[sandbox.State]int{}
 	for range rounds {
 		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64(), Sleeps: true})
@@ -349,10 +346,7 @@ func TestHibernationSurvivesKills(t *testing.T) {
 		states[n.get("base").State]++
 		n.mustHold("base", "zero")
 		n.destroyAllBut("base")
-		if err := n.m.Close(); err != nil {
-			t.Fatal(err)
-		}
-		n.m = nil
+		n.close()
 	}
 	t.Logf("found: %v", states)
 	n.open()

@@ -341,10 +341,7 @@ func TestMergeDaemonDies(t *testing.T) {
 	n := newNode(t)
 	before, after := n.mergeBase()
 	for range crashRounds(t) / 2 {
-		if err := n.m.Close(); err != nil {
-			t.Fatal(err)
-		}
-		n.m = nil
+		n.close()
 		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64(), Merge: true})
 		p.next()
 		moment(rng, 60*time.Millisecond)

@@ -154,12 +154,19 @@ func (n *node) open() {
 	n.m = m
 }
 
-// reopen closes the manager and opens a new one, as a restarted daemon does.
-func (n *node) reopen() {
+// close closes the manager, as a daemon that ends does. Its sandboxes run on.
+func (n *node) close() {
 	n.t.Helper()
 	if err := n.m.Close(); err != nil {
 		n.t.Fatal(err)
 	}
+	n.m = nil
+}
+
+// reopen closes the manager and opens a new one, as a restarted daemon does.
+func (n *node) reopen() {
+	n.t.Helper()
+	n.close()
 	n.open()
 }
 

@@ -151,10 +151,7 @@ func TestDaemonEndsWhileChildrenStart(t *testing.T) {
 	if s := n.get(child.ID); s.State != sandbox.StateRunning || len(s.Identity.Hooks) != 1 {
 		t.Errorf("a child of a daemon that ended in peace is %s: %s, with hooks %+v", s.State, s.Reason, s.Identity.Hooks)
 	}
-	if err := n.m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	n.m = nil
+	n.close()
 	p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Serves: true})
 	if line := p.next(); line != "serving" {
 		t.Fatalf("the daemon says %q", line)
@@ -187,10 +184,7 @@ func TestDaemonDiesAfterForks(t *testing.T) {
 	n := newNode(t)
 	n.create("base")
 	n.hold("base", "-value", "zero", "-only", "heap,files,child,pipe")
-	if err := n.m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	n.m = nil
+	n.close()
 	ran, failed := 0, 0
 	for range kills(t, 8, 4) {
 		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64(), Unawaited: true})
@@ -214,10 +208,7 @@ func TestDaemonDiesAfterForks(t *testing.T) {
 		n.checkWhole("base", "zero")
 		n.checkOwned()
 		n.destroyAllBut("base")
-		if err := n.m.Close(); err != nil {
-			t.Fatal(err)
-		}
-		n.m = nil
+		n.close()
 	}
 	t.Logf("%d children ran, %d did not", ran, failed)
 	n.open()

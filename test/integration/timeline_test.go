@@ -153,10 +153,7 @@ func TestStepsSurviveKills(t *testing.T) {
 	for range 5 { // so that no step is from before that
 		n.guest("base", "true")
 	}
-	if err := n.m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	n.m = nil
+	n.close()
 	rounds := kills(t, 5, 2)
 	states := map[sandbox.SnapshotState]int{}
 	for range rounds {
@@ -179,10 +176,7 @@ func TestStepsSurviveKills(t *testing.T) {
 				t.Errorf("a step is %+v", s)
 			}
 		}
-		if err := n.m.Close(); err != nil {
-			t.Fatal(err)
-		}
-		n.m = nil
+		n.close()
 	}
 	t.Logf("found: %v", states)
 	n.open()
