@@ -158,7 +158,7 @@ type batch struct {
 	asked uint64
 	grant *grant // what the children are paid from, likewise nil for none
 	reply func(*sandbox.Sandbox) control.Reply
-	ahead sync.WaitGroup
+	ahead []chan struct{} // closed when that sentry is readied or is not to be; nil where none was taken ahead
 	done  bool
 	begun bool // the children are made in the background
 }
@@ -181,7 +181,7 @@ func (m *Manager) newBatch(tenant string, began time.Time, count int, names []st
 	b := &batch{
 		m: m, tenant: tenant, began: began, timeout: childTimeout, names: names, env: env,
 		drafts: make([]draft, count), children: make([]sandbox.Child, count),
-		sentries: make([]*launch.Sentry, count), boxes: make([]*box, count), loading: newLoading(),
+		sentries: make([]*launch.Sentry, count), ahead: make([]chan struct{}, count), boxes: make([]*box, count), loading: newLoading(),
 	}
 	if timeoutMS > 0 {
 		b.timeout = time.Duration(timeoutMS) * time.Millisecond
@@ -248,9 +248,10 @@ func (b *batch) prepareAhead(ctx context.Context) {
 		default:
 			return
 		}
-		b.ahead.Add(1)
+		readied := make(chan struct{})
+		b.ahead[i] = readied
 		go func() {
-			defer b.ahead.Done()
+			defer close(readied)
 			defer func() { <-b.loading }()
 			ctx, cancel := context.WithTimeout(ctx, b.timeout)
 			defer cancel()
@@ -261,10 +262,17 @@ func (b *batch) prepareAhead(ctx context.Context) {
 	}
 }
 
+// readied waits until nobody readies a sentry for child i ahead any more: within
+// b.timeout.
+func (b *batch) readied(i int) {
+	if b.ahead[i] != nil {
+		<-b.ahead[i]
+	}
+}
+
 // make makes all children of f and commits those that succeeded. It fails only
 // if none may exist: when ctx is cancelled or records cannot be written.
 func (b *batch) make(ctx context.Context, f *freeze, image string, hooks bool) error {
-	b.ahead.Wait()
 	files, err := b.m.childFiles(f, image)
 	if err != nil {
 		return err
@@ -289,6 +297,7 @@ func (b *batch) make(ctx context.Context, f *freeze, image string, hooks bool) e
 
 // makeOne makes child i when it is its turn, and leaves its outcome in the batch.
 func (b *batch) makeOne(ctx context.Context, i int, f *freeze, files []*os.File, hooks bool) {
+	b.readied(i)
 	select {
 	case b.loading <- struct{}{}:
 	case <-ctx.Done():
@@ -413,9 +422,9 @@ func (b *batch) close() {
 	for _, x := range b.listed {
 		x.start.abandon(nil)
 	}
-	b.ahead.Wait()
-	for _, s := range b.sentries {
-		if s != nil {
+	for i := range b.sentries {
+		b.readied(i)
+		if s := b.sentries[i]; s != nil {
 			s.Kill()
 		}
 	}

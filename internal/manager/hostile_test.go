@@ -286,7 +286,7 @@ func TestPanicFailsOneChild(t *testing.T) {
 	var log bytes.Buffer
 	m, b := managerOf(t, nil) // which has no pool
 	m.log = slog.New(slog.NewTextHandler(&log, nil))
-	made := &batch{m: m, timeout: time.Minute, drafts: make([]draft, 1), children: make([]sandbox.Child, 1), sentries: make([]*launch.Sentry, 1), boxes: []*box{b}, loading: newLoading()}
+	made := &batch{m: m, timeout: time.Minute, drafts: make([]draft, 1), children: make([]sandbox.Child, 1), sentries: make([]*launch.Sentry, 1), ahead: make([]chan struct{}, 1), boxes: []*box{b}, loading: newLoading()}
 	made.makeOne(asOwner, 0, &freeze{}, nil, false)
 	if e := made.children[0].Error; sandbox.CodeOf(e) != sandbox.CodeInternal || made.boxes[0] != nil || !strings.Contains(log.String(), "panicked") {
 		t.Errorf("the child is %+v, the log %q", made.children[0], log.String())

@@ -104,7 +104,6 @@ func (b *batch) begin(ctx context.Context, f *freeze, image string, made func())
 		defer b.m.drop(f)
 		defer kept()
 		defer files[1].Close()
-		b.ahead.Wait()
 		var workers sync.WaitGroup
 		for i, x := range b.listed {
 			workers.Go(func() {

@@ -2,8 +2,13 @@ package manager
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
+	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/store"
 	"ramet.dev/ramet/internal/wire"
@@ -89,5 +94,56 @@ func TestUnreadyDoesNotSurvive(t *testing.T) {
 	}
 	if len(r.changes) != 1 || r.changes[0].ID != b.id {
 		t.Errorf("%+v is recorded", r.changes)
+	}
+}
+
+// TestSlowSentryDelaysOneChild has one of two children get no sentry while the other
+// one has its own.
+func TestSlowSentryDelaysOneChild(t *testing.T) {
+	loaded := make(chan struct{})
+	m, b := managerOf(t, func(call *wire.Call) (any, error) {
+		if call.Op == wire.OpLoad {
+			close(loaded)
+		}
+		return wire.Loaded{}, nil
+	})
+	m.gens = newGenerations()
+	var err error
+	if m.images, err = image.Open(filepath.Join(t.TempDir(), "images")); err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "tmp"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	img, err := m.images.ImportDir(asOwner, root, image.Options{Name: "box"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	two, err := m.newBatch("", time.Now(), 2, nil, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer two.close()
+	slow := make(chan struct{})
+	two.ahead[0], two.sentries[1] = slow, b.sentry
+	ctx, cancel := context.WithCancelCause(asOwner)
+	over := make(chan error, 1)
+	go func() { over <- two.make(ctx, &freeze{file: state}, img.ID, false) }()
+	select {
+	case <-loaded:
+	case <-time.After(time.Minute):
+		t.Error("the second child waits for the first one's sentry")
+	}
+	enough := errors.New("enough")
+	cancel(enough)
+	close(slow)
+	if err := <-over; !errors.Is(err, enough) {
+		t.Errorf("the fork was cancelled, and says %v", err)
 	}
 }
