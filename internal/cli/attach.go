@@ -67,6 +67,9 @@ func (a *app) attachCommand() *cobra.Command {
 		if p.Kept == nil {
 			return sandbox.Errorf(sandbox.CodeNotFound, "process %d was not started in the background: its output is not kept", opts.pid)
 		}
+		if interactive && !p.Kept.Stdin && p.Kept.EndedAt == nil {
+			return sandbox.Errorf(sandbox.CodeWrongState, "standard input of process %d is closed, or never was open: exec -d -i opens it", opts.pid)
+		}
 		opts.input = interactive || tty && !noStdin && isTerminal(a.In)
 		x, err := a.attach(ctx, c, opts, tty)
 		if err != nil || x == nil {

@@ -50,6 +50,10 @@ func find(_ context.Context, ref string) (*sandbox.Sandbox, error) {
 		return fakeSandbox(baseID, "base", ""), nil
 	case kidID, "kid":
 		return fakeSandbox(kidID, "kid", baseID), nil
+	case "hooked":
+		sb := fakeSandbox(kidID, "hooked", baseID)
+		sb.Identity.Hooks = []sandbox.HookResult{{Name: "10-fine"}, {Name: "20-seed", ExitCode: 3, Output: "no seed\n"}}
+		return sb, nil
 	}
 	return nil, sandbox.NotFound("sandbox", ref)
 }
@@ -129,6 +133,9 @@ func fakeService() *apitest.Service {
 		},
 		ContextFuncs: apitest.ContextFuncs{RunCodeFunc: fakeRun},
 		StatsFunc: func(_ context.Context, ref string) (*sandbox.Stats, error) {
+			if ref == "asleep" {
+				return &sandbox.Stats{State: sandbox.StateHibernated, Disk: sandbox.Disk{UsedMiB: 3, PrivateMiB: 20}}, nil
+			}
 			st := &sandbox.Stats{State: sandbox.StateRunning, Memory: sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30}, Disk: sandbox.Disk{UsedMiB: 3, LimitMiB: 1024, PrivateMiB: 0.5}, CPUSeconds: 1.25, Processes: 2}
 			if ref == "kid" {
 				st.Disk.LimitMiB = 0
@@ -445,6 +452,9 @@ func fakeProcesses() apitest.ProcessFuncs {
 			if p.PID == pid {
 				return &p, nil
 			}
+		}
+		if pid == 15 { // started without input
+			return &sandbox.Process{PID: pid, Kept: &sandbox.KeptProcess{}}, nil
 		}
 		return nil, sandbox.Errorf(sandbox.CodeNotFound, "no process %d", pid)
 	}

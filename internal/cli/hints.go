@@ -33,6 +33,12 @@ func hintOf(cmd *cobra.Command, err error, text string) string {
 		return ""
 	}
 	if missing := noImage.FindStringSubmatch(text); missing != nil && cmd.Name() == "create" && sandbox.CodeOf(err) == sandbox.CodeNotFound {
+		if sandbox.IsID(sandbox.KindSnapshot, missing[1]) {
+			return ", nor a snapshot of that id: see 'ramet snapshots'"
+		}
+		if sandbox.IsID(sandbox.KindSandbox, missing[1]) {
+			return ": it is the id of a sandbox, of which 'ramet fork' makes more"
+		}
 		return ": see 'ramet image ls'; 'ramet image build " + missing[1] + "' makes one of that name, 'ramet image pull' and 'ramet image import' get one from elsewhere"
 	}
 	return ""

@@ -82,11 +82,17 @@ func (a *app) statsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(st, table([]string{"STATE", "PRIVATE", "SHARED", "DISK", "CPU", "PROCESSES"}, [][]string{{
-				string(st.State), mib(st.Memory.PrivateMiB), mib(st.Memory.SharedMiB), diskUsed(&st.Disk, " / "), fmt.Sprintf("%.2f s", st.CPUSeconds), strconv.Itoa(st.Processes),
-			}}))
+			return a.show(st, table([]string{"STATE", "PRIVATE", "SHARED", "DISK", "CPU", "PROCESSES"}, [][]string{statsRow(st)}))
 		}),
 	}
+}
+
+func statsRow(st *sandbox.Stats) []string {
+	disk := diskUsed(&st.Disk, " / ")
+	if st.State == sandbox.StateHibernated || st.State == sandbox.StateCreating { // no process on the host
+		return []string{string(st.State), "", "", disk, "", ""}
+	}
+	return []string{string(st.State), mib(st.Memory.PrivateMiB), mib(st.Memory.SharedMiB), disk, fmt.Sprintf("%.2f s", st.CPUSeconds), strconv.Itoa(st.Processes)}
 }
 
 func (a *app) inspectCommand() *cobra.Command {
@@ -142,7 +148,7 @@ func sandboxPairs(s *sandbox.Sandbox) func(io.Writer) error {
 		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339),
 		"limits", limitsOf(s.Limits),
 		"memory", memoryOf(s), "disk", diskOf(s),
-		"env", joinPairs(s.Env), "metadata", joinPairs(s.Metadata), "lifecycle", lifecycle(s.Lifecycle), "auto-checkpoint", autoCheckpoint(s.AutoCheckpoint), "self-control", selfControl(s.SelfControl), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
+		"env", joinPairs(s.Env), "metadata", joinPairs(s.Metadata), "lifecycle", lifecycle(s.Lifecycle), "auto-checkpoint", autoCheckpoint(s.AutoCheckpoint), "self-control", selfControl(s.SelfControl), "failed", failedHooks(&s.Identity), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
 	)
 }
 

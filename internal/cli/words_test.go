@@ -65,6 +65,8 @@ func TestDaemonsWordsAreOptionsHere(t *testing.T) {
 		{"attach", sandbox.Errorf(sandbox.CodeNotFound, "attach: no process 14"), "attach: no process 14"},
 		{"create", sandbox.NotFound("image", "x"),
 			`no image "x": see 'ramet image ls'; 'ramet image build x' makes one of that name, 'ramet image pull' and 'ramet image import' get one from elsewhere`},
+		{"create", sandbox.NotFound("image", "snap_aaaaaaaaaaaaaaaa"), `no image "snap_aaaaaaaaaaaaaaaa", nor a snapshot of that id: see 'ramet snapshots'`},
+		{"create", sandbox.NotFound("image", "sbx_aaaaaaaaaaaaaaaa"), `no image "sbx_aaaaaaaaaaaaaaaa": it is the id of a sandbox, of which 'ramet fork' makes more`},
 		{"rm", sandbox.NotFound("image", "x"), `no image "x"`},
 		{"create", sandbox.Errorf(sandbox.CodeInvalid, `no image "x"`), `no image "x"`},
 		{"ls", sandbox.Errorf(sandbox.CodeUnavailable, "call daemon: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}),

@@ -152,6 +152,10 @@ func TestBashCells(t *testing.T) {
 		h.wantPrinted("(exit 4)", "", 4)
 		h.wantPrinted("cat", "", 0) // there is no input
 		h.wantPrinted(strings.Repeat("#", 200000)+"\necho long", "long\n", 0)
+		h.wantPrinted("\necho $LINENO; exec 2>&1\nnosuch; set -u\n\necho $nothing", "2\nbash: line 3: nosuch: command not found\nbash: line 5: nothing: unbound variable\n", 127)
+		h.wantPrinted("\necho $LINENO; break", "2\n", 0) // after what ended the shell as well
+		h.wantPrinted("continue; echo no", "", 0)
+		h.wantPrinted(state, want, 0)
 		a := h.cell("if then")
 		if a.ExitCode != 2 {
 			t.Errorf("%+v", a.Done)

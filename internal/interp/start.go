@@ -44,8 +44,8 @@ exec(compile(s,"<ramet>","exec"),{"__name__":"ramet_host"})`
 if(parseInt(process.versions.node)<18){console.error('ramet: contexts need Node 18 or later, and this is '+process.versions.node);process.exit(1)}
 (()=>{const f=require('fs'),n=+process.argv[1],b=Buffer.alloc(n);for(let i=0;i<n;)i+=f.readSync(3,b,i,n-i);
 require('vm').runInThisContext('(function(require,load){'+b+'\n})',{filename:'<ramet>'})(require,(s)=>import(s))})()`
-	bashStub = `# a context of ramet
-LC_ALL=C IFS= read -r -N "$1" -u 3 __ramet_text; shift; eval "$__ramet_text"`
+	// All on its first line: see hosts/bash.sh.
+	bashStub = `: a context of ramet; LC_ALL=C IFS= read -r -N "$1" -u 3 __ramet_text; shift; eval "$__ramet_text"; while __ramet_next; do eval "$__ramet_cell"; __ramet_over $?; done`
 )
 
 // Program is how the interpreter of a language is started.

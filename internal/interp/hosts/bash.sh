@@ -6,6 +6,9 @@
 # interrupted must not end the context: the shell is then executed anew, in the
 # same process, with what it had: variables, functions, options, aliases. Its
 # background processes stay its children.
+#
+# It is the stub (start.go) that evaluates cells, as lines of cells are counted from
+# the line of the eval: 1 there.
 
 __ramet_send() { # kind, payload
 	local LC_ALL=C
@@ -39,51 +42,64 @@ __ramet_again() {
 		shopt -p
 		alias -p
 	)
-	exec "$BASH" --norc --noprofile -c 'IFS= read -r -d "" __ramet_text <&5; exec 5<&-; eval "$__ramet_text"' bash 5<<<"$again"$'\n'"$__ramet_host"
+	again+=$'\n'$__ramet_host
+	exec "$BASH" --norc --noprofile -c "$__ramet_stub" bash "$(__ramet_bytes "$again")" 3<<<"$again"
+}
+
+__ramet_bytes() { # text
+	local LC_ALL=C
+	echo "${#1}"
+}
+
+# __ramet_next waits for the next cell that the stub is to evaluate, and answers what
+# else is asked for meanwhile.
+__ramet_next() {
+	# The last one left the stub's loop by "continue".
+	[[ $__ramet_run == 00000000 ]] || __ramet_over 0
+	while LC_ALL=C IFS= read -r -N 20 -u "$__ramet_in" __ramet_header; do
+		__ramet_run=${__ramet_header:2:8} __ramet_cell=
+		if ((16#${__ramet_header:11:8} > 0)); then
+			LC_ALL=C IFS= read -r -N "$((16#${__ramet_header:11:8}))" -u "$__ramet_in" __ramet_cell
+		fi
+		case ${__ramet_header:0:1} in
+		x)
+			((++__ramet_count))
+			trap '__ramet_interrupted=1; exit 130' INT
+			return 0
+			;;
+		s)
+			RANDOM=$((16#${__ramet_cell:0:7}))
+			__ramet_send d '{"reseeded":["RANDOM"],"failed":[]}'
+			;;
+		*)
+			__ramet_send d '{"exit_code":1,"error":{"name":"Unsupported","value":"the shell cannot do this","traceback":""}}'
+			;;
+		esac
+		__ramet_run=00000000
+	done
+	trap - EXIT
+	exit 0
+}
+
+__ramet_over() { # status of the cell
+	trap ':' INT
+	__ramet_done "$1"
+	trap __ramet_again EXIT
+	__ramet_interrupted=
 }
 
 if [[ ! ${__ramet_pid-} ]]; then
 	# Programs that close descriptors close low ones. These are if few are allowed.
 	{ : 201<&3; } 2>/dev/null && __ramet_in=200 || __ramet_in=50
 	__ramet_out=$((__ramet_in + 1))
-	eval "exec $__ramet_in<&3 $__ramet_out>&4 3<&- 4>&-"
+	eval "exec $__ramet_in<&3 $__ramet_out>&4 4>&-"
 	__ramet_pid=$BASHPID __ramet_run=00000000 __ramet_count=0
-	__ramet_host=$__ramet_text
+	__ramet_host=$__ramet_text __ramet_stub=$BASH_EXECUTION_STRING
 	__ramet_send h "{\"version\":\"${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]}.${BASH_VERSINFO[2]}\",\"pid\":$BASHPID}"
 fi
+exec 3<&-
 unset __ramet_text
 __ramet_interrupted=
 shopt -s expand_aliases
 trap ':' INT
 trap __ramet_again EXIT
-
-while :; do
-	LC_ALL=C IFS= read -r -N 20 -u "$__ramet_in" __ramet_header || break
-	__ramet_run=${__ramet_header:2:8} __ramet_cell=
-	if ((16#${__ramet_header:11:8} > 0)); then
-		LC_ALL=C IFS= read -r -N "$((16#${__ramet_header:11:8}))" -u "$__ramet_in" __ramet_cell
-	fi
-	case ${__ramet_header:0:1} in
-	x)
-		((++__ramet_count))
-		trap '__ramet_interrupted=1; exit 130' INT
-		eval "$__ramet_cell"
-		__ramet_status=$?
-		trap ':' INT
-		__ramet_done $__ramet_status
-		trap __ramet_again EXIT
-		__ramet_interrupted=
-		;;
-	s)
-		RANDOM=$((16#${__ramet_cell:0:7}))
-		__ramet_send d '{"reseeded":["RANDOM"],"failed":[]}'
-		__ramet_run=00000000
-		;;
-	*)
-		__ramet_send d '{"exit_code":1,"error":{"name":"Unsupported","value":"the shell cannot do this","traceback":""}}'
-		__ramet_run=00000000
-		;;
-	esac
-done
-trap - EXIT
-exit 0
