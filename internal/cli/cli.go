@@ -128,12 +128,23 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error, args 
 	case !a.running:
 		fmt.Fprintf(a.Err, "ramet: %v\n%s", err, usageOf(cmd))
 	default:
-		fmt.Fprintln(a.Err, "ramet:", inWords(cmd, err))
+		for _, err := range eachOf(err) {
+			fmt.Fprintln(a.Err, "ramet:", inWords(cmd, err))
+		}
 	}
 	if !a.running {
 		return exitUsage
 	}
 	return code.ExitCode()
+}
+
+// eachOf returns the errors that errors.Join made err of, or err alone.
+func eachOf(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || fmt.Sprint(errors.Join(joined.Unwrap()...)) != err.Error() { // others have words of their own around several
+		return []error{err}
+	}
+	return joined.Unwrap()
 }
 
 // usageOf says how cmd, whose arguments were not understood, is used.

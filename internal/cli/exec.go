@@ -98,6 +98,9 @@ func (o *execOptions) split(f *pflag.FlagSet, args []string) error {
 	if len(o.command) == 0 {
 		return fmt.Errorf("exec needs a sandbox and a command")
 	}
+	if o.shell && o.command[0] == "" {
+		return fmt.Errorf("the text for --shell is empty")
+	}
 	if o.idleTimeout != 0 && !o.tty && !o.detach {
 		return fmt.Errorf("--idle-timeout is for commands with -t or -d")
 	}

@@ -42,7 +42,12 @@ func (a *app) portCommand() *cobra.Command {
 		Short:      "List the ports that a sandbox listens on, or forward local ports to it",
 		Long: "List the ports that processes in a sandbox listen on.\n\n" +
 			"With PORT, connections to a local port are forwarded to it until the command is interrupted. LOCAL is that port, the same one if absent, and any that is free if 0.",
-		Args:              cobra.MinimumNArgs(1),
+		Args: cobra.MatchAll(cobra.MinimumNArgs(1), func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 && wait != 0 {
+				return errors.New("--wait is for a PORT that somebody is to listen on: say which")
+			}
+			return nil
+		}),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if len(args) == 1 {
@@ -59,7 +64,7 @@ func (a *app) portCommand() *cobra.Command {
 			return a.forward(ctx, c, args[0], forwards, wait)
 		}),
 	}
-	cmd.Flags().StringVar(&address, "address", "127.0.0.1", "local address to listen on")
+	addressVar(cmd.Flags(), &address, "local address to listen on")
 	durationVar(cmd.Flags(), &wait, "wait", "how long to wait until the sandbox listens")
 	return cmd
 }
@@ -80,19 +85,16 @@ func (a *app) listPorts(ctx context.Context, c *client.Client, ref string) error
 	return a.show(ports, table([]string{"PORT", "PROTOCOL", "ADDRESS", "PROCESS"}, rows))
 }
 
-// parseForward reads PORT or PORT:LOCAL.
+// parseForward reads PORT or PORT:LOCAL. The system chooses a LOCAL that is 0.
 func parseForward(arg, address string) (*forward, error) {
 	remote, local, both := strings.Cut(arg, ":")
 	if !both {
 		local = remote
 	}
 	port, err := strconv.ParseUint(remote, 10, 16)
-	if err != nil || port == 0 {
-		return nil, sandbox.Invalid("port", "%q is not PORT or PORT:LOCAL, each 1 to 65535", arg)
-	}
-	here, err := strconv.ParseUint(local, 10, 16)
-	if err != nil {
-		return nil, sandbox.Invalid("port", "%q is not PORT or PORT:LOCAL, each 1 to 65535", arg)
+	here, lerr := strconv.ParseUint(local, 10, 16)
+	if err != nil || lerr != nil || port == 0 {
+		return nil, sandbox.Invalid("port", "%q is not PORT or PORT:LOCAL, PORT from 1 to 65535 and LOCAL from 0 (any that is free) to 65535", arg)
 	}
 	return &forward{Port: int(port), Address: net.JoinHostPort(address, strconv.FormatUint(here, 10))}, nil
 }

@@ -42,7 +42,7 @@ func (a *app) runCodeCommand() *cobra.Command {
 	cmd.Flags().StringVarP(&req.Language, "lang", "l", "", "python (if absent, and for a new context), node or bash")
 	completeValues(cmd, "lang", "python", "node", "bash")
 	cmd.Flags().StringVar(&req.Context, "context", "", "name of a context, which is made if it is not there")
-	durationVar(cmd.Flags(), &timeout, "timeout", "interrupt the code after this time, such as 10s")
+	durationVar(cmd.Flags(), &timeout, "timeout", "interrupt the code after this time, such as 10s, from when it begins, not while it waits for its turn")
 	return cmd
 }
 

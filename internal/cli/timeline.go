@@ -73,6 +73,9 @@ func (a *app) bisectCommand() *cobra.Command {
 				if len(args) > 2 {
 					return sandbox.Invalid("shell", "with --shell the command is one argument: quote it")
 				}
+				if args[1] == "" {
+					return sandbox.Invalid("shell", "its text is empty")
+				}
 				req.Argv, req.Shell = nil, args[1]
 			}
 			res, err := c.Bisect(ctx, args[0], req)

@@ -68,7 +68,7 @@ func argumentError(cmd *cobra.Command, given int, err error) error {
 	if err == nil || !(strings.HasPrefix(err.Error(), "accepts ") || strings.HasPrefix(err.Error(), "requires ")) {
 		return err
 	}
-	needed, most := arguments(cmd.Use)
+	needed, more := arguments(cmd.Use)
 	switch {
 	case given < len(needed):
 		missing := needed[given:]
@@ -77,8 +77,9 @@ func argumentError(cmd *cobra.Command, given int, err error) error {
 			verb = " are missing"
 		}
 		return errors.New(strings.ReplaceAll(strings.Join(missing, " and "), "|", " or ") + verb)
-	case given > most:
-		return fmt.Errorf("%d arguments are too many: it takes %s", given, strings.Join(needed, " and "))
+	case given > len(needed)+len(more):
+		takes := append([]string{strings.Join(needed, " and ")}, more...)
+		return fmt.Errorf("%d arguments are too many: it takes %s", given, strings.TrimSpace(strings.Join(takes, " ")))
 	}
 	return err
 }
@@ -90,14 +91,14 @@ var (
 	optional  = regexp.MustCompile(`\[[A-Z][^][]*\]`)
 )
 
-// arguments returns those that a usage line says are needed, and how many there may
-// be in all.
-func arguments(use string) (needed []string, most int) {
+// arguments returns those that a usage line says are needed, and those that there may be
+// besides, in brackets.
+func arguments(use string) (needed, more []string) {
 	use, _, _ = strings.Cut(use, "  |  ") // another way to say it
-	most = len(optional.FindAllString(use, -1))
+	more = optional.FindAllString(use, -1)
 	for bracketed.MatchString(use) {
 		use = bracketed.ReplaceAllString(use, "")
 	}
 	needed = slices.DeleteFunc(strings.Fields(use), func(word string) bool { return word[0] < 'A' || word[0] > 'Z' })
-	return needed, most + len(needed)
+	return needed, more
 }

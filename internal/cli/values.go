@@ -69,27 +69,44 @@ func (d *duration) String() string {
 // Type implements pflag.Value.
 func (*duration) Type() string { return "duration" }
 
-// nameVar adds an option that is a name. An empty one is refused: it is a variable of
-// a script that was not set.
-func nameVar(f *pflag.FlagSet, to *string, usage string) { f.Var((*name)(to), "name", usage) }
+// nameVar adds an option that is a name. What else a name may be, the daemon knows.
+func nameVar(f *pflag.FlagSet, to *string, usage string) {
+	f.Var(notEmpty{to, "a name has at least one character; leave the option out for none"}, "name", usage)
+}
 
-// name is a pflag.Value. What else a name may be, the daemon knows.
-type name string
+// addressVar adds an option that is a local address to listen on, of this host alone if
+// it is absent. net.Listen would take an empty one for all addresses.
+func addressVar(f *pflag.FlagSet, to *string, usage string) {
+	*to = "127.0.0.1"
+	f.Var(notEmpty{to, "an address has at least one character: say 0.0.0.0 or :: for all"}, "address", usage)
+}
+
+// notEmpty is a pflag.Value. An empty text is refused: it is a variable of a script that
+// was not set.
+type notEmpty struct {
+	to  *string
+	why string
+}
 
 // Set implements pflag.Value.
-func (n *name) Set(s string) error {
+func (n notEmpty) Set(s string) error {
 	if s == "" {
-		return errors.New("a name has at least one character; leave the option out for none")
+		return errors.New(n.why)
 	}
-	*n = name(s)
+	*n.to = s
 	return nil
 }
 
 // String implements pflag.Value.
-func (n *name) String() string { return string(*n) }
+func (n notEmpty) String() string {
+	if n.to == nil { // pflag asks the zero value
+		return ""
+	}
+	return *n.to
+}
 
 // Type implements pflag.Value.
-func (*name) Type() string { return "string" }
+func (notEmpty) Type() string { return "string" }
 
 // validCPUs refuses what no request can carry.
 func validCPUs(n float64) error {

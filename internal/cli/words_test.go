@@ -81,14 +81,14 @@ func TestDaemonsWordsAreOptionsHere(t *testing.T) {
 // TestEveryArgumentIsKnown: usage lines are what missing arguments are named from.
 func TestEveryArgumentIsKnown(t *testing.T) {
 	for use, want := range map[string]string{
-		"attach [-i] [--from SEQ] [--no-stdin] SBX PID":                                    "SBX PID 2",
-		"create IMAGE [--name NAME] [--self-control forks=N,depth=N[,snapshots=N]]":        "IMAGE 1",
-		"logs [-f] [--since SEQ] [-t] SBX [PID]":                                           "SBX 2",
-		"bisect SBX [--timeout DURATION] -- CMD…  |  bisect SBX -c 'SHELL COMMAND'":        "SBX CMD… 2",
-		"create --scope read|exec|admin [--tenant NAME] [--tree SBX | --sandbox SBX] TEXT": "TEXT 1",
+		"attach [-i] [--from SEQ] [--no-stdin] SBX PID":                                    "[SBX PID] []",
+		"create IMAGE [--name NAME] [--self-control forks=N,depth=N[,snapshots=N]]":        "[IMAGE] []",
+		"logs [-f] [--since SEQ] [-t] SBX [PID]":                                           "[SBX] [[PID]]",
+		"bisect SBX [--timeout DURATION] -- CMD…  |  bisect SBX -c 'SHELL COMMAND'":        "[SBX CMD…] []",
+		"create --scope read|exec|admin [--tenant NAME] [--tree SBX | --sandbox SBX] TEXT": "[TEXT] []",
 	} {
-		needed, most := arguments(use)
-		if got := fmt.Sprint(strings.Join(needed, " "), " ", most); got != want {
+		needed, more := arguments(use)
+		if got := fmt.Sprint(needed, more); got != want {
 			t.Errorf("%s: %s, want %s", use, got, want)
 		}
 	}

@@ -74,9 +74,9 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	if raw, ok := body.([]byte); ok {
 		reader, contentType = bytes.NewReader(raw), "application/octet-stream"
 	} else if body != nil {
-		doc, err := json.Marshal(body)
+		doc, err := encode(body)
 		if err != nil {
-			return nil, sandbox.Errorf(sandbox.CodeInternal, "encode request: %w", err)
+			return nil, err
 		}
 		reader = bytes.NewReader(doc)
 	}

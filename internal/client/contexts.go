@@ -23,8 +23,8 @@ func (c *Client) CreateContext(ctx context.Context, ref string, req sandbox.Cont
 	return on[*sandbox.Context](ctx, c, http.MethodPost, "sandboxes", ref, "/contexts", nil, req)
 }
 
-// InterruptContext ends what an interpreter runs, and reports whether it ran
-// anything.
+// InterruptContext interrupts what an interpreter runs, and reports whether it ran
+// anything. A cell that ignores that is ended by RestartContext.
 func (c *Client) InterruptContext(ctx context.Context, ref, name string) (bool, error) {
 	i, err := on[httpwire.Interrupted](ctx, c, http.MethodPost, "sandboxes", ref, contextPath(name, "/interrupt"), nil, nil)
 	return i.Interrupted, err

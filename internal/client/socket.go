@@ -31,15 +31,15 @@ func (c *Client) openSocket(ctx context.Context, path string) (*websocket.Conn, 
 func (c *Client) execSocket(ctx context.Context, path string, req sandbox.ExecRequest, streams ExecIO) (*sandbox.ExecResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	first, err := encode(req)
+	if err != nil {
+		return nil, err
+	}
 	conn, err := c.openSocket(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.CloseNow()
-	first, err := json.Marshal(req)
-	if err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeInternal, "encode request: %w", err)
-	}
 	if err := conn.Write(ctx, websocket.MessageText, first); err != nil {
 		return nil, connectionError(ctx, err)
 	}

@@ -23,7 +23,8 @@ type ContextService interface {
 	RestartContext(ctx context.Context, ref, name string) (*sandbox.Context, error)
 	DestroyContext(ctx context.Context, ref, name string) error
 	// RunCode runs one cell, after those that came before. The result has empty
-	// Stdout, Stderr and Results. When ctx is cancelled, the cell is interrupted.
+	// Stdout, Stderr and Results. When ctx is cancelled, the cell is
+	// interrupted, and its interpreter killed if it goes on.
 	RunCode(ctx context.Context, ref string, req sandbox.RunCodeRequest, streams RunIO) (*sandbox.RunResult, error)
 }
 
@@ -71,7 +72,9 @@ func (a *API) routeContexts() {
 			}
 			return nil, a.svc.DestroyContext(ctx, in.ID, in.Context)
 		})
-	register(a, operation(http.MethodPost, one+"/interrupt", "interrupt-context", tag, "Interrupt what an interpreter runs", statusNotFound, statusConflict),
+	interrupt := operation(http.MethodPost, one+"/interrupt", "interrupt-context", tag, "Interrupt what an interpreter runs", statusNotFound, statusConflict)
+	interrupt.Description = "A cell may ignore that and go on: a restart of the context ends it."
+	register(a, interrupt,
 		func(ctx context.Context, in *ContextInput) (*out[httpwire.Interrupted], error) {
 			if err := in.valid(); err != nil {
 				return nil, err

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -25,6 +27,14 @@ type diffInput struct {
 	Stat  bool     `query:"stat" doc:"with numbers of lines that differ"`
 	Procs bool     `query:"processes" doc:"with the processes of two running sandboxes"`
 	Vars  bool     `query:"variables" doc:"with the variables of Python and Node contexts, of two running sandboxes"`
+}
+
+// Resolve implements huma.Resolver. The framework takes paths of which the first is empty
+// for none at all, and all files would be compared.
+func (in *diffInput) Resolve(ctx huma.Context) []error {
+	asked := ctx.URL()
+	in.Path = asked.Query()["path"]
+	return nil
 }
 
 type mergeInput struct {

@@ -116,10 +116,22 @@ func humaConfig(version string) huma.Config {
 	cfg := huma.DefaultConfig("Ramet", version)
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
 	cfg.CreateHooks = nil
+	cfg.Formats = map[string]huma.Format{"application/json": textFormat, "json": textFormat}
 	cfg.Components.SecuritySchemes = securitySchemes()
 	cfg.RejectUnknownQueryParameters = true
 	cfg.Info.Description = "Ramet forks live sandboxes. Errors are RFC 9457 problem documents whose member `code` programs may decide on."
 	return cfg
+}
+
+// textFormat is the framework's JSON, which refuses bodies that are no text.
+var textFormat = huma.Format{
+	Marshal: huma.DefaultJSONFormat.Marshal,
+	Unmarshal: func(data []byte, v any) error {
+		if err := httpwire.CheckText(data); err != nil {
+			return err
+		}
+		return huma.DefaultJSONFormat.Unmarshal(data, v)
+	},
 }
 
 func (a *API) routeHealth() {

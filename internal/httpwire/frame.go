@@ -56,9 +56,12 @@ func ParseFrame(message []byte) (Stream, []byte, error) {
 	return 0, nil, fmt.Errorf("parse frame: no stream %d", message[0])
 }
 
-// DecodeStrict decodes one JSON value into v and refuses unknown fields and
-// anything after the value.
+// DecodeStrict decodes one JSON value into v and refuses unknown fields, anything
+// after the value and what is no text.
 func DecodeStrict(data []byte, v any) error {
+	if err := CheckText(data); err != nil {
+		return fmt.Errorf("decode JSON: %w", err)
+	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {

@@ -151,6 +151,8 @@ func TestParseFrame(t *testing.T) {
 func TestDecodeStrict(t *testing.T) {
 	for in, ok := range map[string]bool{
 		`{"argv":["a"]}`: true, ` {"argv":["a"]} `: true,
+		`{"argv":["\ud83d\ude00"]}`: true, `{"argv":["\\\\udcff"]}`: true, "{\"argv\":[\"\ufffd\"]}": true, `{"argv":["\ufffd\n"]}`: true,
+		"{\"argv\":[\"\xff\"]}": false, `{"argv":["\udcff"]}`: false, `{"argv":["\ud83d"]}`: false, `{"argv":["\ud83d\ud83d\ude00"]}`: false,
 		``: false, `{`: false, `{"argv":"a"}`: false, `{"nope":1}`: false, `{} {}`: false, `{}x`: false, `[]`: false,
 	} {
 		var req sandbox.ExecRequest
@@ -158,6 +160,41 @@ func TestDecodeStrict(t *testing.T) {
 			t.Errorf("DecodeStrict(%q) = %v, want ok=%v", in, err, ok)
 		}
 	}
+}
+
+func TestCheckTextSaysWhere(t *testing.T) {
+	for in, want := range map[string]string{
+		"[\"a\xe9b\"]":        "byte 4 is 0xe9, which is not UTF-8",
+		`["\n","\uDCFF"]`:     `\uDCFF at byte 8 is half a character`,
+		`["\ud83d\n"]`:        `\ud83d at byte 3 is half a character`,
+		`["\ud83d\ude00\`:     "<nil>",
+		`"\u12`:               "<nil>", // which is no JSON, and for others to say
+		"\"\\ud83d\xe2\x82\"": "byte 8 is 0xe2, which is not UTF-8",
+	} {
+		if got := fmt.Sprint(CheckText([]byte(in))); got != want {
+			t.Errorf("CheckText(%q) = %s, want %s", in, got, want)
+		}
+	}
+}
+
+// What passes is what encoding/json takes to mean what it says.
+func FuzzCheckText(f *testing.F) {
+	for _, seed := range []string{`"\ud83d\ude00"`, `"\\\\udcff"`, `"\ufffd"`, "\"\xff\"", `"\ud83d\n"`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		var s string
+		if json.Unmarshal(in, &s) != nil {
+			return
+		}
+		meant := bytes.Count(bytes.ToLower(in), []byte(`\ufffd`)) + bytes.Count(in, []byte("\ufffd"))
+		replaced := strings.Count(s, "\ufffd") > meant
+		if err := CheckText(in); replaced && err == nil {
+			t.Fatalf("%q became %q", in, s)
+		} else if err != nil && !strings.Contains(s, "\ufffd") {
+			t.Fatalf("%q: %v, and it is %q", in, err, s)
+		}
+	})
 }
 
 func FuzzEventReader(f *testing.F) {

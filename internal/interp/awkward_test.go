@@ -37,6 +37,16 @@ func TestPythonAwkwardValues(t *testing.T) {
 		if a := h.cell("Says('x' * (20 << 20))"); a.Error != nil || len(a.result()) > 2<<20 || len(a.results) != 1 {
 			t.Errorf("%+v: a result of %d bytes, and %d shown", a.Error, len(a.result()), len(a.results))
 		}
+		h.wantTruncated(map[string]bool{
+			"Says('x' * (2 << 20))":                             true,
+			"'x' * (2 << 20)":                                   true,
+			"Says('\\x01' * 500_000)":                           true, // as JSON
+			"display('x' * (2 << 20))":                          true,
+			"display({'text/html': 'x' * (5 << 20)}, raw=True)": true,
+			"display('x' * (2 << 20)); raise ValueError()":      true,
+			"'x' * (2 << 20);":                                  false,
+			"'x' * 500_000":                                     false,
+		})
 		long := "raise type('E' * (10 << 20), (Exception,), {})"
 		if a := h.cell(long); a.Error == nil || !strings.HasPrefix(a.Error.Name, "EEE") || len(a.Error.Name) > 2000 {
 			t.Errorf("%s: an error with a name of %d bytes", long, len(a.Error.Name))
@@ -101,6 +111,14 @@ func TestNodeAwkwardValues(t *testing.T) {
 		if a := h.cell("new Says('x'.repeat(20 << 20))"); a.Error != nil || len(a.result()) > 2<<20 || len(a.results) != 1 {
 			t.Errorf("%+v: a result of %d bytes, and %d shown", a.Error, len(a.result()), len(a.results))
 		}
+		h.wantTruncated(map[string]bool{
+			"new Says('x'.repeat(2 << 20))":                                        true,
+			"Array(90).fill(Array(90).fill('x'.repeat(5000)))":                     true,
+			"display(new Says('x'.repeat(2 << 20))); throw 1":                      true,
+			"display({ _repr_html_() { return 'x'.repeat(5 << 20) } }); undefined": true,
+			"new Says('x'.repeat(500_000))":                                        false,
+			"'x'.repeat(20 << 20).length":                                          false,
+		})
 		for _, code := range []string{
 			"const e = new Error('m'); e.name = 'E'.repeat(10 << 20); throw e",
 			"throw Object.assign(new Error('m'), { name: Symbol('n') })",
@@ -166,5 +184,15 @@ func TestInterruptBeforeTheCell(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// wantTruncated checks which cells say that they have shown less than they wanted.
+func (h *host) wantTruncated(of map[string]bool) {
+	h.t.Helper()
+	for code, want := range of {
+		if a := h.cell(code); a.Truncated != want {
+			h.t.Errorf("%s: truncated is %t, with a result of %d bytes and error %+v", code, a.Truncated, len(a.result()), a.Error)
+		}
 	}
 }

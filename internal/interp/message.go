@@ -33,6 +33,7 @@ type Done struct {
 	ExitCode       int        `json:"exit_code"`
 	ExecutionCount int        `json:"execution_count"`
 	Result         *string    `json:"result"`
+	Truncated      bool       `json:"truncated"` // the result, or something that was shown, was cut or left out
 	Error          *Error     `json:"error"`
 	Variables      []Variable `json:"variables"`
 	Reseeded       []string   `json:"reseeded"`

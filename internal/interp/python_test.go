@@ -2,6 +2,7 @@ package interp_test
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -47,6 +48,24 @@ func TestPythonErrors(t *testing.T) {
 		h.want("sys.exit()", "")
 		h.want("exit(0)", "")
 		h.want("2", "2")
+	})
+}
+
+// TestPythonPointsAtTheMistake: the last line needs no end for that.
+func TestPythonPointsAtTheMistake(t *testing.T) {
+	cells := regexp.MustCompile(`<cell \d+>`)
+	each(t, interp.Python, func(h *host) {
+		var told []string
+		for _, code := range []string{"x = 2\nx + 1/0 + 3", "x = 2\nx + 1/0 + 3\n"} {
+			a := h.fails(code, "ZeroDivisionError", 1, "    x + 1/0 + 3\n")
+			told = append(told, cells.ReplaceAllString(a.Error.Traceback, "<cell>"))
+		}
+		if told[0] != told[1] {
+			h.t.Errorf("without an end of line:\n%s\nwith one:\n%s", told[0], told[1])
+		}
+		if strings.Contains(told[1], "^") && !strings.Contains(told[0], "\n        ~^~\n") { // Python 3.11 and later
+			h.t.Errorf("it points elsewhere:\n%s", told[0])
+		}
 	})
 }
 

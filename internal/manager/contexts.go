@@ -199,6 +199,7 @@ func (a *interpAnswer) result(name string, ran *wire.Ran) (*sandbox.RunResult, e
 	default:
 		d := a.done
 		out.ExitCode, out.ExecutionCount = d.ExitCode, d.ExecutionCount
+		out.Truncated = out.Truncated || d.Truncated
 		if d.Result != nil {
 			out.Result = *d.Result
 		}

@@ -44,7 +44,7 @@ type RunCodeRequest struct {
 	Code      string `json:"code"`
 	Language  string `json:"language,omitempty" enum:"python,node,bash" doc:"python if neither it nor a context is given"`
 	Context   string `json:"context,omitempty" doc:"name of a context; with a language it is made if it is not there, and must be of that if it is"`
-	TimeoutMS int64  `json:"timeout_ms,omitempty" minimum:"0" doc:"0 is no limit; at the limit the cell is interrupted, and the interpreter killed if that does not end it"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty" minimum:"0" doc:"0 is no limit; it counts from when the cell begins, not while it waits for its turn; at the limit the cell is interrupted, and the interpreter killed if that does not end it"`
 }
 
 // RunError is what ended a cell.

@@ -155,8 +155,7 @@ type ExecResult struct {
 	TimedOut   bool    `json:"timed_out,omitempty"`
 	Idle       bool    `json:"idle,omitempty" doc:"it was the idle timeout"`
 	DurationMS float64 `json:"duration_ms"`
-	// Truncated says that a stream was longer than the collecting call keeps.
-	Truncated bool `json:"truncated,omitempty"`
+	Truncated  bool    `json:"truncated,omitempty" doc:"a stream, or what a cell showed or resulted in, was longer than is kept"`
 }
 
 // ForkRequest asks for children of a running sandbox.

@@ -22,6 +22,7 @@ const state = {
   run: 0, // the number of the request that is served
   running: false, // user code runs, which an interrupt may end
   count: 0,
+  cut: false, // the cell has shown more than was sent
   interrupt: null, // ends the wait for a promise
 };
 
@@ -100,6 +101,7 @@ async function serve() {
 
 async function execute(source, interrupted) {
   state.count++;
+  state.cut = false;
   const done = { execution_count: state.count, exit_code: 0 };
   try {
     if (interrupted) throw new Interrupt('interrupted');
@@ -114,7 +116,7 @@ async function execute(source, interrupted) {
   }
   await new Promise(setImmediate); // rejections that nobody handles are told now
   state.running = false;
-  return done;
+  return state.cut ? { ...done, truncated: true } : done;
 }
 
 function post(method, params) {
@@ -360,9 +362,10 @@ function cut(text, most) {
   return text.length <= most ? text : `${text.slice(0, most)}…`;
 }
 
-function inspect(value, options) {
+function inspect(value, options) { return cut(wholeText(value, options), MAX_TEXT); }
+function wholeText(value, options) {
   try {
-    return cut(util.inspect(value, { colors: false, ...options }), MAX_TEXT);
+    return util.inspect(value, { colors: false, ...options });
   } catch (e) {
     return `<${e && e.name}>`;
   }
@@ -389,8 +392,9 @@ function bundleOf(value) {
     }
     if (!('application/json' in found) && isData(value)) found['application/json'] = value;
   }
-  const text = found['text/plain'];
-  found['text/plain'] = typeof text === 'string' ? cut(text, MAX_TEXT) : inspect(value);
+  const text = typeof found['text/plain'] === 'string' ? found['text/plain'] : wholeText(value);
+  found['text/plain'] = cut(text, MAX_TEXT);
+  if (found['text/plain'] !== text) state.cut = true;
   return found;
 }
 
@@ -427,6 +431,7 @@ function show(bundle) {
     const size = Buffer.byteLength(text);
     if (size > left) {
       note += `[${mime} of ${size} bytes was left out: results are limited]`;
+      state.cut = true;
       continue;
     }
     left -= size;

@@ -44,6 +44,7 @@ class Host:
         self.rested = None  # what was last said of it
         self.loop = None
         self.shown = set()  # ids of the figures that the cell has shown
+        self.cut = False  # the cell has shown more than was sent
         main = types.ModuleType("__main__")
         main.__builtins__ = builtins
         sys.modules["__main__"] = main
@@ -178,6 +179,7 @@ class Host:
     def execute(self, source):
         self.count += 1
         self.shown.clear()
+        self.cut = False
         done = {"execution_count": self.count, "exit_code": 0}
         try:
             self.begin()
@@ -194,12 +196,16 @@ class Host:
         except BaseException as e:
             self.running = False
             done.update(failure(e))
+        if self.cut:
+            done["truncated"] = True
         flush()
         return done
 
     def evaluate(self, source, name):
         """Runs a cell and returns the value of its last expression, or None."""
         lines = source.splitlines(True)
+        if lines and not lines[-1].endswith("\n"):
+            lines[-1] += "\n"  # as those of files: tracebacks of 3.11 and 3.12 point beside the mark without it
         linecache.cache[name] = (len(source), None, lines, name)
         flags = self.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         tree = compile(source, name, "exec", ast.PyCF_ONLY_AST | flags, True)
@@ -274,6 +280,7 @@ class Host:
                 continue  # it cannot be sent as JSON
             if size > left:
                 note += "[%s of %d bytes was left out: results are limited]" % (mime, size)
+                self.cut = True
                 continue
             left -= size
             clean[str(mime)] = data
@@ -314,7 +321,11 @@ class Host:
             found["image/png"] = png_of(value)
             self.shown.add(id(value))
         text = found.get("text/plain")
-        found["text/plain"] = fitting(text if isinstance(text, str) else repr(value))
+        if not isinstance(text, str):
+            text = repr(value)
+        found["text/plain"] = fitting(text)
+        if found["text/plain"] is not text:
+            self.cut = True
         return found
 
     def show_figures(self):
