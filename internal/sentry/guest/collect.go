@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"math"
 	"runtime/debug"
 	"sync"
 )
@@ -13,9 +14,28 @@ const gcPercent = 100
 
 // collector decides when this process collects garbage: not in a freeze, whose
 // pause it would prolong by more than all else, and not before the first freeze
-// or settle, as nothing is worth it. The process starts with collections off.
+// or settle, as hardly anything is worth it. The process starts with collections off.
 type collector struct {
 	mu sync.Mutex // held in a freeze
+}
+
+// Until it settles, a process collects garbage only if it has this much memory, in MiB:
+// a guest that does nothing but start processes can make 100 MiB of it in a second. It is
+// less where the sandbox's limit is small, and never so little that it would collect all
+// the time.
+const (
+	mostUnsettled  = 128
+	leastUnsettled = 48
+)
+
+// unsettled bounds what a process has until it settles, with a sandbox's limit of
+// memory, in MiB, or 0.
+func unsettled(limit int64) {
+	most := int64(mostUnsettled)
+	if limit > 0 {
+		most = min(most, max(limit/2, leastUnsettled))
+	}
+	debug.SetMemoryLimit(most << 20)
 }
 
 // settle gives back the memory that starting took. Freezes and it wait for each
@@ -24,6 +44,7 @@ func (c *collector) settle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	debug.SetGCPercent(gcPercent)
+	debug.SetMemoryLimit(math.MaxInt64)
 	debug.FreeOSMemory()
 }
 

@@ -1,6 +1,8 @@
 package guest
 
 import (
+	"math"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"testing"
@@ -13,6 +15,31 @@ func collecting(t *testing.T) (on bool, cycles uint64) {
 	samples := []metrics.Sample{{Name: "/gc/gogc:percent"}, {Name: "/gc/cycles/total:gc-cycles"}}
 	metrics.Read(samples)
 	return samples[0].Value.Uint64() == gcPercent, samples[1].Value.Uint64()
+}
+
+// garbage is what TestGarbageIsBounded makes, so that it is made.
+var garbage []byte
+
+// TestGarbageIsBounded makes garbage before the process settles.
+func TestGarbageIsBounded(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	for limit, most := range map[int64]uint64{0: mostUnsettled, 100_000: mostUnsettled, 200: 100, 16: leastUnsettled} {
+		debug.FreeOSMemory()
+		unsettled(limit)
+		for range 400 {
+			garbage = make([]byte, 1<<20)
+		}
+		var now runtime.MemStats
+		runtime.ReadMemStats(&now)
+		if has := (now.Sys - now.HeapReleased) >> 20; has > most+most/4 {
+			t.Errorf("with a limit of %d MiB it has %d", limit, has)
+		}
+	}
+	(&collector{}).settle()
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		t.Errorf("it has settled, and is bound to %d bytes", limit)
+	}
 }
 
 // TestSettleInFreeze has a sandbox settle while it is being frozen: collections

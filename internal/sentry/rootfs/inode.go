@@ -46,6 +46,9 @@ type inode struct {
 	mappings memmap.MappingSet
 	writable atomic.Int64
 	mapped   atomic.Bool // mappings was ever used
+	// translated is whether anything may be mapped: Translate was called since
+	// invalidateAll. Not saved, as that comes before.
+	translated atomic.Bool
 
 	locks   vfs.FileLocks
 	watches vfs.Watches

@@ -25,8 +25,21 @@ import (
 // they were last looked at: it faults, as nothing is mapped to be written to before a
 // store, and a look at the times takes away what was mapped after one.
 
+// passing is the key of a context of address spaces that nothing is ever mapped in.
+type passing struct{}
+
+// Passing returns a context for making and ending an address space that nobody uses in
+// between: the files are not told of what it maps. To tell them takes the longer the
+// more others map the same, and all processes map the C library.
+func Passing(ctx context.Context) context.Context {
+	return context.WithValue(ctx, passing{}, true)
+}
+
 // AddMapping implements memmap.Mappable.AddMapping.
-func (i *inode) AddMapping(_ context.Context, ms memmap.MappingSpace, ar hostarch.AddrRange, offset uint64, writable bool) error {
+func (i *inode) AddMapping(ctx context.Context, ms memmap.MappingSpace, ar hostarch.AddrRange, offset uint64, writable bool) error {
+	if ctx.Value(passing{}) != nil {
+		return nil
+	}
 	i.mapsMu.Lock()
 	defer i.mapsMu.Unlock()
 	i.mapped.Store(true)
@@ -40,7 +53,10 @@ func (i *inode) AddMapping(_ context.Context, ms memmap.MappingSpace, ar hostarc
 }
 
 // RemoveMapping implements memmap.Mappable.RemoveMapping.
-func (i *inode) RemoveMapping(_ context.Context, ms memmap.MappingSpace, ar hostarch.AddrRange, offset uint64, writable bool) {
+func (i *inode) RemoveMapping(ctx context.Context, ms memmap.MappingSpace, ar hostarch.AddrRange, offset uint64, writable bool) {
+	if ctx.Value(passing{}) != nil {
+		return
+	}
 	i.mapsMu.Lock()
 	defer i.mapsMu.Unlock()
 	i.mappings.RemoveMapping(ms, ar, offset, writable)
@@ -72,6 +88,7 @@ func (i *inode) Translate(_ context.Context, required, optional memmap.MappableR
 		required.End = required.Start + cowfs.PageSize
 		optional = required
 	}
+	i.translated.Store(true)
 	i.attrMu.Lock()
 	defer i.attrMu.Unlock()
 	end := (i.attr.Size + cowfs.PageSize - 1) &^ (cowfs.PageSize - 1)
@@ -187,8 +204,11 @@ func (i *inode) InvalidateUnsavable(context.Context) error {
 	return nil
 }
 
+// invalidateAll takes away what is mapped, unless that was done and nothing was mapped
+// since: a freeze comes here once for each mapping of each process, after the pin of the
+// files did. No process may be running.
 func (i *inode) invalidateAll() {
-	if !i.mapped.Load() {
+	if !i.translated.Swap(false) {
 		return
 	}
 	i.mapsMu.Lock()
