@@ -29,7 +29,7 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 	if !ValidKey(key) {
 		return nil, nil, nil, sandbox.Errorf(sandbox.CodeCorrupt, "%q is no sentry", key)
 	}
-	s := &Sentry{key: key, dir: l.cfg.Dir, journal: l.cfg.Log, pid: pid, started: true, done: make(chan struct{})}
+	s := &Sentry{key: key, dir: l.cfg.Dir, journal: l.cfg.Log, pid: pid, done: make(chan struct{})}
 	if l.cfg.Cgroups != nil {
 		if g, err := l.cfg.Cgroups.Open(key); err == nil {
 			s.group = g
@@ -91,16 +91,24 @@ func (s *Sentry) watch(pid int, startTime uint64) error {
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeSandboxDied, "sentry ended while no daemon ran")
 	}
-	// Checked after the descriptor is open: from here on the process cannot
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		unix.Close(fd)
+		return fmt.Errorf("open process: %w", err)
+	}
+	// Checked after the descriptors are open: from here on the process cannot
 	// be mistaken for another one.
-	if st, err := StartTime(pid); IsShort(err) {
+	if st, err := StartTime(pid); err != nil || st != startTime {
 		unix.Close(fd)
-		return err
-	} else if err != nil || st != startTime {
-		unix.Close(fd)
+		_ = process.Release() // nothing that fails
+		if IsShort(err) {
+			return err
+		}
 		return sandbox.Errorf(sandbox.CodeSandboxDied, "sentry ended while no daemon ran")
 	}
+	s.process = process
 	go func() {
+		defer process.Release()
 		awaitPidfd(fd)
 		s.end = s.explain(nil)
 		close(s.done)

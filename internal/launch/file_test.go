@@ -6,25 +6,52 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"ramet.dev/ramet/internal/sandbox"
 )
 
-func TestFixSize(t *testing.T) {
+func TestSeal(t *testing.T) {
 	f, err := NewFile("test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
 	if _, err := f.WriteAt([]byte("content"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := FixSize(f); err != nil {
+	kept, err := unix.Dup(int(f.Fd())) // as who wrote it may
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, size := range []int64{0, 100} {
-		if err := f.Truncate(size); err == nil {
-			t.Errorf("the file was truncated to %d bytes", size)
+	other := os.NewFile(uintptr(kept), "kept")
+	defer other.Close()
+	mapped, err := unix.Mmap(kept, 0, 7, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Seal(f); err == nil {
+		t.Fatal("a file was sealed that can be changed through a mapping")
+	}
+	if err := unix.Munmap(mapped); err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := Seal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sealed.Close()
+	for _, f := range []*os.File{sealed, other} {
+		for _, size := range []int64{0, 100} {
+			if err := f.Truncate(size); err == nil {
+				t.Errorf("the file was truncated to %d bytes", size)
+			}
 		}
+		if _, err := f.WriteAt([]byte("x"), 0); err == nil {
+			t.Error("the file was written to")
+		}
+	}
+	if data, err := unix.Mmap(int(sealed.Fd()), 0, 7, unix.PROT_READ, unix.MAP_SHARED); err != nil || string(data) != "content" {
+		t.Errorf("it reads %q, %v", data, err)
 	}
 }
 

@@ -241,12 +241,10 @@ func (l *Launcher) spawn(ctx context.Context, s *Sentry, given *donation) error 
 		s.endUnknown()
 		return fmt.Errorf("start sentry: %w", err)
 	}
-	process, err := os.FindProcess(s.pid)
-	if err != nil {
+	if s.process, err = os.FindProcess(s.pid); err != nil {
 		return fmt.Errorf("start sentry: %w", err)
 	}
-	s.started = true
-	go s.reap(process)
+	go s.reap()
 	return nil
 }
 
@@ -338,14 +336,22 @@ func NewFile(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// FixSize keeps everybody, also those who have the file open for writing, from
-// changing the size of a file from NewFile: else reading a mapping of it could
-// end this process.
-func FixSize(f *os.File) error {
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
-		return fmt.Errorf("fix size of memory file: %w", err)
+// Seal keeps everybody, also those who have the file open for writing, from changing a
+// file from NewFile, and returns it open for reading, in place of f, which it closes.
+// Else what was checked of it could change, and reading a mapping of it end this
+// process. It fails while somebody has the file mapped to be written to.
+func Seal(f *os.File) (*os.File, error) {
+	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, fmt.Errorf("seal memory file: %w", err)
 	}
-	return nil
+	// Kernels before 6.7 do not map a sealed file that is open for writing.
+	ro, err := ReadOnly(f)
+	if err != nil {
+		return nil, err
+	}
+	f.Close()
+	return ro, nil
 }
 
 func memoryHint(err error) error {

@@ -30,9 +30,9 @@ type Sentry struct {
 	dir      string
 	journal  *slog.Logger // of this process
 	pid      int
-	started  bool
-	memory   *os.File // read-only
-	files    *os.File // read-only
+	process  *os.Process // nil if it was not started. It cannot be mistaken for another one of that pid
+	memory   *os.File    // read-only
+	files    *os.File    // read-only
 	lifeline *wire.Conn
 	group    *cgroup.Group // nil without control groups
 	hello    wire.Hello
@@ -100,9 +100,9 @@ func (s *Sentry) awaitHello(ctx context.Context, cfg Config) error {
 }
 
 // reap waits for the process, which is our child, and says why it ended.
-func (s *Sentry) reap(process *os.Process) {
+func (s *Sentry) reap() {
 	awaitExit(s.pid)
-	state, err := process.Wait() // collects what is there: without a thread to wait in
+	state, err := s.process.Wait() // collects what is there: without a thread to wait in
 	if err == nil && !state.Success() {
 		err = &exec.ExitError{ProcessState: state}
 	}
@@ -337,13 +337,8 @@ func (s *Sentry) GroupStats() (cgroup.Stats, bool) {
 // to it. It may be called more than once.
 func (s *Sentry) Kill() {
 	s.closeOnce.Do(func() {
-		if s.started {
-			select {
-			case <-s.done:
-			default:
-				// The pid is ours until done is closed.
-				_ = unix.Kill(s.pid, unix.SIGKILL)
-			}
+		if s.process != nil {
+			_ = s.process.Kill() // it may have ended
 			<-s.done
 		}
 		s.release()

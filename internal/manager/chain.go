@@ -308,16 +308,12 @@ func (m *Manager) flatten(ctx context.Context, d *snapshot, without string) (err
 		return err
 	}
 	defer m.drop(f)
-	gens, err := m.gens.files(f.generations)
-	if err != nil {
-		return err
-	}
 	old := d.record()
 	if !slices.Contains(old.Needs, without) {
 		return nil // somebody was faster
 	}
 	refers := func(id string) bool { return id == d.id || id != without && slices.Contains(old.Needs, id) }
-	w, err := m.lay(ctx, d, old.Version+1, f.file, gens, func(*snapfile.Snapshot) (*laid, func(string) bool) { return nil, refers })
+	w, err := m.lay(ctx, d, old.Version+1, f, func(*snapfile.Snapshot) (*laid, func(string) bool) { return nil, refers })
 	if err != nil {
 		return err
 	}

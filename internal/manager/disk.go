@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -32,11 +33,7 @@ func (m *Manager) writeSnapshot(ctx context.Context, b *box, s *snapshot, f *fre
 	defer b.writing.Unlock()
 	base, undo := m.baseOf(ctx, b, s)
 	defer undo()
-	gens, err := m.gens.files(f.generations)
-	if err != nil {
-		return fmt.Errorf("write snapshot: %w", err)
-	}
-	w, err := m.lay(ctx, s, 0, f.file, gens, func(snap *snapfile.Snapshot) (*laid, func(string) bool) {
+	w, err := m.lay(ctx, s, 0, f, func(snap *snapfile.Snapshot) (*laid, func(string) bool) {
 		return base, m.referring(s, snap, base)
 	})
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
@@ -74,10 +71,22 @@ func (w *written) describe(m *Manager, rec *snapRecord) {
 	}
 }
 
-// lay writes the files of a version of s. gens are the generations that its state, in
-// file, names. plan says what it is compared with and whose files it may refer to.
-func (m *Manager) lay(ctx context.Context, s *snapshot, version int, file *os.File, gens []*os.File, plan func(*snapfile.Snapshot) (*laid, func(string) bool)) (_ *written, err error) {
-	data, err := mapWhole(file)
+// lay writes the files of a version of s, which is frozen in f. plan says what it is
+// compared with and whose files it may refer to.
+func (m *Manager) lay(ctx context.Context, s *snapshot, version int, f *freeze, plan func(*snapfile.Snapshot) (*laid, func(string) bool)) (_ *written, err error) {
+	// It goes by what a sentry wrote, and most who come here have nobody above them who
+	// would catch what that may bring about.
+	defer func() {
+		if v := recover(); v != nil {
+			m.log.Error("writing a snapshot panicked", "id", s.id, "panic", v, "stack", string(debug.Stack()))
+			err = sandbox.Errorf(sandbox.CodeInternal, "a defect in Ramet; the daemon's log tells more")
+		}
+	}()
+	gens, err := m.gens.files(f.generations)
+	if err != nil {
+		return nil, err
+	}
+	data, err := mapWhole(f.file)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +94,10 @@ func (m *Manager) lay(ctx context.Context, s *snapshot, version int, file *os.Fi
 	snap, err := snapfile.Parse(data)
 	if err != nil {
 		return nil, err
+	}
+	// What was checked is the list in the sentry's answer, or in the record.
+	if !slices.Equal(snap.Generations, f.generations) {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "the state of the sandbox is of other memory than it said")
 	}
 	dir, err := m.cfg.Paths.Snapshot(s.id)
 	if err != nil {

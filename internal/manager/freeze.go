@@ -95,7 +95,7 @@ func (m *Manager) freezeBox(ctx context.Context, b *box, rest bool) (*freeze, *w
 	f := &freeze{id: sandbox.NewID(sandbox.KindSnapshot), source: sentry, file: file, parent: m.holdOrigin(b), refs: 1}
 	frozen, err := m.freezeAs(ctx, f, rest)
 	if err != nil {
-		file.Close()
+		f.file.Close()
 		m.drop(f.parent)
 		return nil, nil, err
 	}
@@ -138,7 +138,10 @@ func (m *Manager) freezeAs(ctx context.Context, f *freeze, rest bool) (*wire.Fro
 	defer cancel()
 	_, err := f.source.Call(ctx, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: f.id, Self: key, SelfFiles: f.source.FilesName(), Rest: rest}}, &frozen, f.file)
 	if err == nil {
-		err = launch.FixSize(f.file)
+		var sealed *os.File
+		if sealed, err = launch.Seal(f.file); err == nil {
+			f.file = sealed
+		}
 	}
 	if err == nil {
 		err = f.checkGenerations(frozen.Generations)

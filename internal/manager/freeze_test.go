@@ -16,6 +16,7 @@ import (
 
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/snapfile"
 	"ramet.dev/ramet/internal/wire"
 )
 
@@ -133,4 +134,32 @@ func answer(c *wire.Conn, memory int, answers func(*wire.Call) (any, error)) {
 		return
 	}
 	_ = c.SendJSON(wire.TypeReply, reply)
+}
+
+// TestStateIsOfWhatTheSentrySaid writes a snapshot whose state is of more memory than
+// was checked when it was frozen, and one that brings about a panic.
+func TestStateIsOfWhatTheSentrySaid(t *testing.T) {
+	m, _ := managerOf(t, nil)
+	m.gens = newGenerations()
+	file, err := launch.NewFile("snapshot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&snapfile.Snapshot{Generations: []string{"snap_stranger/memory"}}).WriteTo(file); err != nil {
+		t.Fatal(err)
+	}
+	if file, err = launch.Seal(file); err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	f, s := &freeze{file: file}, &snapshot{id: sandbox.NewID(sandbox.KindSnapshot)}
+	plan := func(*snapfile.Snapshot) (*laid, func(string) bool) { panic("not expected") }
+	if _, err := m.lay(asOwner, s, 0, f, plan); sandbox.CodeOf(err) != sandbox.CodeCorrupt || !strings.Contains(err.Error(), "other memory than it said") {
+		t.Errorf("memory of a stranger: %v", err)
+	}
+	f.generations = []string{"missing"}
+	m.gens = nil
+	if _, err := m.lay(asOwner, s, 0, f, plan); sandbox.CodeOf(err) != sandbox.CodeInternal {
+		t.Errorf("a panic: %v", err)
+	}
 }

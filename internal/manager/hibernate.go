@@ -95,9 +95,11 @@ func (m *Manager) layDown(ctx context.Context, b *box) (err error) {
 		err = m.store.Sync(ctx) // it is acknowledged, and may outlive the host
 	}
 	if err != nil {
-		err = errors.Join(err, m.store.Apply(context.WithoutCancel(ctx), store.Change{Table: store.Sandboxes, ID: b.id, Doc: was}))
-		m.removeSnapshot(s)
-		return err
+		back := m.store.Apply(context.WithoutCancel(ctx), store.Change{Table: store.Sandboxes, ID: b.id, Doc: was})
+		if back == nil { // else the record may say that it is all there is of the sandbox
+			m.removeSnapshot(s)
+		}
+		return errors.Join(err, back)
 	}
 	b.mu.Lock()
 	sentry, origin := b.sentry, b.freeze

@@ -170,6 +170,9 @@ var errHostRestarted = sandbox.Errorf(sandbox.CodeSandboxDied, "host restarted")
 // told nobody of. It reports whether that worked.
 func (r *recovery) letRun(b *box, s *launch.Sentry) bool {
 	_, err := s.Call(r.ctx, &wire.Call{Op: wire.OpResume}, nil)
+	if sandbox.CodeOf(err) == sandbox.CodeWrongState {
+		err = nil // it was not paused any more: its sentry had nobody to tell of the freeze
+	}
 	if err != nil {
 		r.m.log.Warn("resume a sandbox that was being paused or hibernated", "id", b.id, "error", err)
 	}

@@ -179,11 +179,13 @@ func (m *Manager) keep(ctx context.Context, b *box, s *snapshot, f *freeze, by *
 	if err != nil {
 		return err
 	}
-	m.settle(s) // not before it is recorded
-	if !rec.Snapshot.OnDisk {
-		return nil
+	if rec.Snapshot.OnDisk { // its directory is removed at the next start if the record is lost
+		if err := m.store.Sync(ctx); err != nil {
+			return err
+		}
 	}
-	return m.store.Sync(ctx) // its directory is removed at the next start if the record is lost
+	m.settle(s) // not before: from here on others may refer to it, and it cannot be given up
+	return nil
 }
 
 // keepOwn records a snapshot that b asked for by itself, that it may return to it,

@@ -95,8 +95,13 @@ func (s *server) answer(c *wire.Conn, call *wire.Call, reply any) error {
 	if errors.Is(err, wire.ErrTooLarge) || errors.Is(err, wire.ErrTooManyFiles) {
 		return sandbox.Errorf(sandbox.CodeLimit, "the answer to %s is too large", call.Op)
 	}
-	if g, _ := s.running(); err != nil && g != nil && call.Op == wire.OpFreeze {
-		g.Release(call.Freeze.ID) // nobody knows of it
+	if g, _ := s.running(); err != nil && g != nil {
+		switch call.Op { // what nobody knows of
+		case wire.OpFreeze:
+			g.Abandon(call.Freeze.ID)
+		case wire.OpView:
+			g.Release(call.View.ID)
+		}
 	}
 	return nil
 }
@@ -146,12 +151,12 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 	case wire.OpContexts, wire.OpContext, wire.OpRun:
 		return s.context(g, c, call)
 	case wire.OpFreeze:
-		return freeze(g, call.Freeze, p)
+		return freeze(g, c, call.Freeze, p)
 	case wire.OpView:
 		if call.View == nil {
 			return nil, errCall
 		}
-		return g.View(call.View)
+		return g.View(call.View, c.HungUp)
 	case wire.OpRelease:
 		return release(g, call.Release)
 	case wire.OpPatch:
@@ -313,13 +318,13 @@ func (s *server) info() (any, error) {
 
 func seconds(t unix.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
 
-func freeze(g *guest.Guest, req *wire.Freeze, p *wire.Packet) (any, error) {
+func freeze(g *guest.Guest, c *wire.Conn, req *wire.Freeze, p *wire.Packet) (any, error) {
 	file, err := p.Take(0)
 	if err != nil || req == nil {
 		return nil, errors.Join(errCall, err)
 	}
 	defer file.Close()
-	return g.Freeze(req, file)
+	return g.Freeze(req, file, c.HungUp)
 }
 
 func patch(g *guest.Guest, c *wire.Conn, req *wire.Patch, p *wire.Packet) (any, error) {

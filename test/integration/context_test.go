@@ -158,6 +158,9 @@ func TestContextOutput(t *testing.T) {
 	if n := len(r.Results); !r.Truncated || n < 5 || n > 12 || r.Error != nil {
 		t.Errorf("%d results, %+v", n, r.Error)
 	}
+	if r := x.cell("box", "'x' * (2 << 20)"); !r.Truncated || !r.OK || len(r.Result) > 2<<20 {
+		t.Errorf("truncated is %t, with %d bytes of a result and error %+v", r.Truncated, len(r.Result), r.Error)
+	}
 	// Output between cells is nobody's.
 	x.cell("box", "import threading, time\nstop = threading.Event()\ndef noise():\n    while not stop.is_set():\n        print('noise' * 1000)\n        time.sleep(0.001)\nthread = threading.Thread(target=noise)\nthread.start()")
 	x.value("box", "time.sleep(0.3)")
@@ -543,7 +546,14 @@ func TestContextAfterDaemon(t *testing.T) {
 	if err := <-left; err == nil {
 		t.Error("the cell was answered")
 	}
+	// It has not much time left, now that its caller is gone, but that stands still.
+	if _, err := x.m.Pause(asOwner, "box"); err != nil {
+		t.Fatal(err)
+	}
 	x.reopen()
+	if _, err := x.m.Resume(asOwner, "box"); err != nil {
+		t.Fatal(err)
+	}
 	next := inBackground(func() error {
 		r, err := x.try("box", sandbox.RunCodeRequest{Code: "print('next')\n'next answer'"})
 		if err == nil && (r.Result != "'next answer'" || r.stdout.String() != "next\n" || r.ExecutionCount != 3) {

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/launch"
+	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/wire"
 )
 
@@ -85,5 +87,56 @@ func (e *engine) mustHold(s *launch.Sentry, want string) {
 	}
 	if err := reply.check(fmt.Sprint(s.PID()), "", want); err != nil {
 		e.t.Error(err)
+	}
+}
+
+// TestNothingHappensAtRest has a sandbox be frozen to rest. What is done to it then is
+// not in the snapshot, and who asks for it must not be told that it was done.
+func TestNothingHappensAtRest(t *testing.T) {
+	e := newEngine(t)
+	s := e.boot()
+	mkdir := func(path string) error {
+		_, err := s.Call(asOwner, &wire.Call{Op: wire.OpFile, File: &wire.File{Verb: wire.FileMkdir, Path: []byte(path)}}, nil)
+		return err
+	}
+	var started wire.Started
+	e.call(s, &wire.Call{Op: wire.OpStart, Exec: &wire.Exec{Argv: []string{"guest", "sleep", "1h"}, Stdin: true}}, &started)
+	input := func() error {
+		_, err := s.Call(asOwner, &wire.Call{Op: wire.OpInput, Input: &wire.Input{PID: started.PID, Data: []byte("x")}}, nil)
+		return err
+	}
+	signal := func() error {
+		_, err := s.Call(asOwner, &wire.Call{Op: wire.OpSignal, Signal: &wire.Signal{PID: started.PID, Number: int(unix.SIGCONT)}}, nil)
+		return err
+	}
+	rest := func(id string) {
+		t.Helper()
+		file, err := launch.NewFile("snapshot")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		e.call(s, &wire.Call{Op: wire.OpFreeze, Freeze: &wire.Freeze{ID: id, Self: s.Key(), SelfFiles: s.FilesName(), Rest: true}}, nil, file)
+	}
+	for what, undo := range map[string]*wire.Call{
+		"resume":  {Op: wire.OpResume},
+		"release": {Op: wire.OpRelease, Release: &wire.Release{ID: "release"}},
+	} {
+		rest(what)
+		for op, do := range map[string]func() error{"mkdir": func() error { return mkdir("/" + what) }, "input": input, "signal": signal} {
+			if err := do(); sandbox.CodeOf(err) != sandbox.CodeWrongState || !strings.Contains(err.Error(), "hibernated") {
+				t.Errorf("%s of a sandbox that rests: %v", op, err)
+			}
+		}
+		e.call(s, undo, nil)
+		if err := mkdir("/" + what); err != nil {
+			t.Errorf("after %s: %v", what, err)
+		}
+		if what == "release" {
+			e.call(s, &wire.Call{Op: wire.OpResume}, nil)
+		}
+	}
+	if err := errors.Join(input(), signal()); err != nil {
+		t.Error(err)
 	}
 }

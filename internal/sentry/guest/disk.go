@@ -112,10 +112,13 @@ func (d *disk) used() int64 { return rootfs.Tree(d.fs).Space().Used * cowfs.Page
 func (d *disk) pins() []string { return rootfs.Tree(d.fs).Pins() }
 
 // View keeps the files as they are for a reader, until Release.
-func (g *Guest) View(req *wire.View) (*wire.Viewed, error) {
+func (g *Guest) View(req *wire.View, gone func() bool) (*wire.Viewed, error) {
 	st := begin()
 	g.ops.Lock()
 	defer g.ops.Unlock()
+	if gone() {
+		return nil, errGone
+	}
 	st.mark("wait")
 	var f snapfile.Files
 	var gens []string

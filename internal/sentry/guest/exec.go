@@ -174,6 +174,9 @@ func (g *Guest) create(req *wire.Exec, keep int64) (*process, error) {
 	tg, pid, err := g.k.CreateProcess(*args)
 	if err != nil {
 		g.abandon(p)
+		if most := g.id.Limits.Pids; most > 0 && err.Error() == linuxerr.EAGAIN.Error() {
+			return nil, sandbox.Errorf(sandbox.CodeLimit, "the sandbox has as many processes as its limit allows, %d", most)
+		}
 		return nil, &startError{exitNotExecutable, req.Argv[0] + ": " + loadFailure(args.Filename, err)}
 	}
 	p.tg, p.pid = tg, int32(pid)

@@ -54,6 +54,9 @@ func (g *Guest) fileOp(user string) (*fileOp, error) {
 func (o *fileOp) do(f func(root vfs.VirtualDentry) error) error {
 	o.g.io.RLock()
 	defer o.g.io.RUnlock()
+	if o.g.resting != "" {
+		return errResting
+	}
 	root, err := o.g.root(o.ctx)
 	if err != nil {
 		return err

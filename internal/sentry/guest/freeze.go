@@ -11,6 +11,7 @@ import (
 
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/sentry/cow"
+	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/snapfile"
 	"ramet.dev/ramet/internal/wire"
 )
@@ -19,9 +20,15 @@ import (
 // file, and pins the memory it refers to until Release. The guest stands still
 // for part of the call, however large its memory is, and from then on if it is to
 // rest.
-func (g *Guest) Freeze(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
+//
+// Should gone report that the caller went away, which may have been long before it is
+// this call's turn, nothing is done.
+func (g *Guest) Freeze(req *wire.Freeze, file *os.File, gone func() bool) (*wire.Frozen, error) {
 	g.ops.Lock()
 	defer g.ops.Unlock()
+	if gone() {
+		return nil, errGone
+	}
 	if g.paused && !req.Rest {
 		return nil, errPaused
 	}
@@ -101,7 +108,8 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 	g := f.g
 	g.io.Lock()
 	defer g.io.Unlock()
-	if !g.paused {
+	ran := !g.paused
+	if ran {
 		g.k.Pause()
 		defer func() {
 			if err != nil || !req.Rest {
@@ -114,7 +122,7 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 	g.k.ReceiveTaskStates()
 	f.stages.mark("pause")
 	ctx := g.k.SupervisorContext()
-	pinned, err := g.mem.Pin(ctx, g.k, req.ID, req.Self)
+	pinned, err := g.mem.Pin(rootfs.Passing(ctx), g.k, req.ID, req.Self)
 	if err != nil {
 		return err
 	}
@@ -129,7 +137,11 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 		return err
 	}
 	err = f.saveKernel(ctx, file)
-	return errors.Join(err, g.attachStateless(ctx))
+	err = errors.Join(err, g.attachStateless(ctx))
+	if err == nil && req.Rest {
+		g.resting, g.restless = req.ID, ran
+	}
+	return err
 }
 
 func (f *freezing) saveKernel(ctx context.Context, file *os.File) error {

@@ -18,6 +18,7 @@ func (g *Guest) Input(req *wire.Input, stop <-chan struct{}) error {
 	return g.write(p, req.Data, req.End, stop)
 }
 
+// write is Input. Without stop nobody waits for the outcome.
 func (g *Guest) write(p *process, data []byte, end bool, stop <-chan struct{}) error {
 	select {
 	case p.input <- struct{}{}:
@@ -37,6 +38,7 @@ func (g *Guest) write(p *process, data []byte, end bool, stop <-chan struct{}) e
 	}
 	if len(data) > 0 {
 		pm := g.newPump(*to, waiter.WritableEvents)
+		pm.answered = stop != nil
 		err := pm.writeAll(p, data, stop)
 		pm.close()
 		if err != nil {

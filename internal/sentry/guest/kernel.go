@@ -96,6 +96,10 @@ type Guest struct {
 	ops     sync.RWMutex
 	paused  bool  // guarded by ops
 	freezes int64 // made so far; guarded by ops
+	// resting is the freeze that the sandbox is to rest in. What was done to it then would
+	// be lost with it, and is refused. Written with ops and io locked.
+	resting  string
+	restless bool // it ran until that freeze; guarded by ops
 
 	collector collector
 
@@ -111,6 +115,7 @@ type Guest struct {
 // it takes over. command is the program by which a sandbox that may control
 // itself does, nil for others.
 func (b *Blank) Boot(id wire.Common, image, command *os.File) (*Guest, error) {
+	unsettled(id.Limits.MemoryMiB)
 	k := &kernel.Kernel{Platform: b.plat}
 	k.SetMemoryFile(b.mem.MemoryFile())
 	vdso, err := loader.PrepareVDSO(b.mem.MemoryFile())
@@ -253,10 +258,22 @@ func (g *Guest) Resume() error {
 	if !g.paused {
 		return sandbox.Errorf(sandbox.CodeWrongState, "sandbox is not paused")
 	}
+	g.resume()
+	return nil
+}
+
+func (g *Guest) resume() {
+	g.rest("", false)
 	g.table.clock.start()
 	g.k.Unpause()
 	g.paused = false
-	return nil
+}
+
+// rest notes the freeze that the sandbox rests in, or none.
+func (g *Guest) rest(id string, ran bool) {
+	g.io.Lock()
+	defer g.io.Unlock()
+	g.resting, g.restless = id, ran
 }
 
 // End stops the sandbox for good and gives back the memory, and the space of files,
@@ -269,14 +286,27 @@ func (g *Guest) End() error {
 	return errors.Join(g.mem.Trim(), rootfs.Trim(g.disk.fs))
 }
 
-// Release drops the pins of a freeze.
+// Release drops the pins of a freeze or a view.
 func (g *Guest) Release(id string) {
 	g.ops.Lock()
 	defer g.ops.Unlock()
 	g.release(id)
 }
 
+// Abandon undoes a freeze that nobody was told of.
+func (g *Guest) Abandon(id string) {
+	g.ops.Lock()
+	defer g.ops.Unlock()
+	if g.resting == id && g.restless {
+		g.resume()
+	}
+	g.release(id)
+}
+
 func (g *Guest) release(id string) {
+	if g.resting == id {
+		g.rest("", false)
+	}
 	g.mem.Release(id)
 	g.disk.release(id)
 }
@@ -291,5 +321,8 @@ func (g *Guest) KeepOnly(ids []string) {
 		}
 	}
 }
+
+// errResting is what those are told who would change what is written to disk.
+var errResting = sandbox.Errorf(sandbox.CodeWrongState, "the sandbox is being hibernated")
 
 var errPaused = sandbox.Errorf(sandbox.CodeWrongState, "sandbox is paused")

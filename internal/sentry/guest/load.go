@@ -40,6 +40,7 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	// Decoding is one goroutine's work; with more processors the runtime only
 	// spends time looking for something to do on them.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	unsettled(req.Limits.MemoryMiB)
 	st := begin()
 	data, err := mapFile(files.Snapshot)
 	if err != nil {

@@ -40,7 +40,7 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 	g.ops.Lock()
 	defer g.ops.Unlock()
 	ctx := g.rootContext()
-	p := &patching{g: g, ctx: ctx, creds: auth.NewRootCredentials(g.k.RootUserNamespace()), ops: ops, checked: map[string]bool{}, aside: map[string]string{}}
+	p := &patching{g: g, ctx: ctx, gone: gone, creds: auth.NewRootCredentials(g.k.RootUserNamespace()), ops: ops, checked: map[string]bool{}, aside: map[string]string{}}
 	if p.root, err = g.root(ctx); err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 	}
 	st.mark("compare")
 	if gone() {
-		return nil, errors.New("the caller is gone")
+		return nil, errGone
 	}
 	g.io.Lock() // nor may the host side change files
 	defer g.io.Unlock()
@@ -138,6 +138,7 @@ func patchError(err error) error {
 type patching struct {
 	g       *Guest
 	ctx     context.Context
+	gone    func() bool
 	creds   *auth.Credentials
 	root    vfs.VirtualDentry
 	ops     []wire.PatchOp
@@ -203,6 +204,9 @@ func (p *patching) nameless() (*vfs.FileDescription, error) {
 func (p *patching) fill(f *vfs.FileDescription, op *wire.PatchOp, from *os.File, buf []byte) error {
 	for _, d := range op.Data {
 		for done := int64(0); done < d.N; {
+			if p.gone() { // nothing else can be done to the sandbox until this ends
+				return errGone
+			}
 			part := buf[:min(int64(len(buf)), d.N-done)]
 			if _, err := from.ReadAt(part, d.At+done); err != nil {
 				return fmt.Errorf("read contents: %w", err)

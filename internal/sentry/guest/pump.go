@@ -22,6 +22,9 @@ type pump struct {
 	file  *vfs.FileDescription
 	wake  *alarm
 	entry waiter.Entry
+	// answered is whether the caller is told what became of what is written, see
+	// Guest.resting.
+	answered bool
 }
 
 // newPump starts listening for events on file.
@@ -97,6 +100,9 @@ func (g *Guest) queued(file *vfs.FileDescription) int {
 func (p *pump) write(data []byte) (int, error) {
 	p.g.io.RLock()
 	defer p.g.io.RUnlock()
+	if p.answered && p.g.resting != "" {
+		return 0, errResting
+	}
 	n, err := p.file.Write(p.g.rootContext(), usermem.BytesIOSequence(data), vfs.WriteOptions{})
 	return int(n), err
 }

@@ -22,6 +22,10 @@ const (
 	resultCost = 1 << 10
 	// interruptPatience is how long a run may take to end after its timeout.
 	interruptPatience = 2 * gotime.Second
+	// gonePatience is how long a cell may after its caller went away, which is no fault
+	// of the cell's: a call of a library that cannot be interrupted may end, and what the
+	// interpreter has stays.
+	gonePatience = 10 * gotime.Second
 	// seedPatience is how long a fork waits until interpreters have new seeds.
 	seedPatience = 2 * gotime.Second
 	// unreadPatience is how long a caller may take to read a packet while others
@@ -43,6 +47,7 @@ type RunIO struct {
 // run is one request to an interpreter.
 type run struct {
 	id   uint32
+	kind interp.Kind
 	io   RunIO // used by the goroutine that reads from the interpreter
 	size int   // of the results that were passed on
 	amid bool  // a part of the present result was seen
@@ -114,7 +119,8 @@ func (r *run) part(p interp.Part) {
 var errUnread = sandbox.Errorf(sandbox.CodeTimeout, "the output was not read, so the run was interrupted and the rest of it dropped")
 
 // Run has a context do something, after those who came before. It returns when
-// that is done, also if the caller went away: the run is interrupted then.
+// that is done, also if the caller went away: the run is interrupted then, and a cell
+// ended with its interpreter if it goes on.
 func (g *Guest) Run(req *wire.Run, payload []byte, rio RunIO) (*wire.Ran, error) {
 	c, err := g.contexts.find(req.Context)
 	if err != nil && req.Make != nil {
@@ -181,7 +187,7 @@ func (g *Guest) beginRun(in *interpreter, r *run, kind interp.Kind, payload []by
 		return nil
 	}
 	in.last++
-	in.busy, r.id, in.current = in.last, in.last, r
+	in.busy, r.id, r.kind, in.current = in.last, in.last, kind, r
 	in.unsent = interp.AppendFrame(nil, kind, r.id, payload)
 	in.mu.Unlock()
 	g.io.RUnlock()
@@ -194,7 +200,7 @@ func (g *Guest) beginRun(in *interpreter, r *run, kind interp.Kind, payload []by
 // awaitRun waits for the end of a run, and interrupts it when late is over, when its
 // caller goes away, when somebody wants it, or when its caller does not read and
 // holds others up. One who does not read is cut off then: the interpreter waits for
-// him.
+// him. What goes on after the first two is killed, as nobody is left who would end it.
 func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, late *wait, gone <-chan struct{}) (timedOut bool) {
 	overdue, hopeless := late.over, g.table.clock.after(0)
 	defer func() { hopeless.stop() }()
@@ -208,10 +214,16 @@ func (g *Guest) awaitRun(c *codeContext, in *interpreter, r *run, late *wait, go
 			return timedOut
 		case <-overdue:
 			timedOut, overdue = true, nil
+			hopeless.stop()
 			hopeless = g.table.clock.after(interruptPatience)
 			i.begin()
 		case <-gone:
 			gone = nil
+			// Who only looks at variables costs nobody their values before his timeout, and
+			// one whose time is over gets no more of it.
+			if r.kind == interp.KindCell && hopeless.over == nil {
+				hopeless = g.table.clock.after(gonePatience)
+			}
 			i.begin()
 		case <-c.turns.interrupts():
 			stopped = true

@@ -14,6 +14,9 @@ import (
 func (g *Guest) Signal(req *wire.Signal) error {
 	g.ops.RLock()
 	defer g.ops.RUnlock()
+	if g.resting != "" {
+		return errResting
+	}
 	if req.Number < 1 || req.Number > linux.SignalMaximum {
 		return sandbox.Invalid("signal", "%d is not a signal: they are numbered from 1 to %d", req.Number, linux.SignalMaximum)
 	}
