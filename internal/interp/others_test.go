@@ -155,6 +155,9 @@ func TestBashCells(t *testing.T) {
 		h.wantPrinted("\necho $LINENO; exec 2>&1\nnosuch; set -u\n\necho $nothing", "2\nbash: line 3: nosuch: command not found\nbash: line 5: nothing: unbound variable\n", 127)
 		h.wantPrinted("\necho $LINENO; break", "2\n", 0) // after what ended the shell as well
 		h.wantPrinted("continue; echo no", "", 0)
+		// What is a cell's own is left alone when the shell is executed anew.
+		h.wantPrinted("echo() { printf '> %s\\n' \"$*\"; }; exec 3>own; exit 3", "", 3)
+		h.wantPrinted("echo hi; builtin echo to 3 >&3; exec 3>&-; cat own; unset -f echo; rm own", "> hi\nto 3\n", 0)
 		h.wantPrinted(state, want, 0)
 		a := h.cell("if then")
 		if a.ExitCode != 2 {

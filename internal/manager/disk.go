@@ -107,8 +107,9 @@ func (m *Manager) lay(ctx context.Context, s *snapshot, version int, f *freeze, 
 	if err := os.Mkdir(temp, 0o700); err != nil {
 		return nil, err
 	}
+	whole := false
 	defer func() {
-		if err != nil {
+		if !whole { // err is not set yet in a panic
 			os.RemoveAll(temp)
 		}
 	}()
@@ -123,7 +124,11 @@ func (m *Manager) lay(ctx context.Context, s *snapshot, version int, f *freeze, 
 		return nil, err
 	}
 	w.size += l.space
-	return w, put(temp, dir, version)
+	if err := put(temp, dir, version); err != nil {
+		return nil, err
+	}
+	whole = true
+	return w, nil
 }
 
 // put moves what was written to its place: the directory, or the files of a new

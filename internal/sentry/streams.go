@@ -104,7 +104,7 @@ func (in *input) feed(g *guest.Guest, pid int) {
 		select {
 		case data, more := <-in.data:
 			if open {
-				open = g.Input(&wire.Input{PID: pid, Data: data, End: !more}, in.gone) == nil
+				open = g.Feed(&wire.Input{PID: pid, Data: data, End: !more}, in.gone) == nil
 			}
 			if !more {
 				return

@@ -43,12 +43,14 @@ __ramet_again() {
 		alias -p
 	)
 	again+=$'\n'$__ramet_host
-	exec "$BASH" --norc --noprofile -c "$__ramet_stub" bash "$(__ramet_bytes "$again")" 3<<<"$again"
+	# The cells may have a descriptor 3 of their own by now.
+	eval "exec $((__ramet_in + 2))<<<\"\$again\""
+	exec "$BASH" --norc --noprofile -c "${__ramet_stub/-u 3/-u $((__ramet_in + 2))}" bash "$(__ramet_bytes "$again")"
 }
 
 __ramet_bytes() { # text
 	local LC_ALL=C
-	echo "${#1}"
+	builtin echo "${#1}"
 }
 
 # __ramet_next waits for the next cell that the stub is to evaluate, and answers what
@@ -92,12 +94,12 @@ if [[ ! ${__ramet_pid-} ]]; then
 	# Programs that close descriptors close low ones. These are if few are allowed.
 	{ : 201<&3; } 2>/dev/null && __ramet_in=200 || __ramet_in=50
 	__ramet_out=$((__ramet_in + 1))
-	eval "exec $__ramet_in<&3 $__ramet_out>&4 4>&-"
+	eval "exec $__ramet_in<&3 $__ramet_out>&4 3<&- 4>&-"
 	__ramet_pid=$BASHPID __ramet_run=00000000 __ramet_count=0
 	__ramet_host=$__ramet_text __ramet_stub=$BASH_EXECUTION_STRING
 	__ramet_send h "{\"version\":\"${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]}.${BASH_VERSINFO[2]}\",\"pid\":$BASHPID}"
 fi
-exec 3<&-
+eval "exec $((__ramet_in + 2))<&-"
 unset __ramet_text
 __ramet_interrupted=
 shopt -s expand_aliases

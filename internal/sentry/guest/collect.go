@@ -53,7 +53,9 @@ func (c *collector) settle() {
 func (c *collector) stop() (resume func()) {
 	c.mu.Lock()
 	debug.SetGCPercent(-1)
+	limit := debug.SetMemoryLimit(math.MaxInt64) // see unsettled
 	return func() {
+		debug.SetMemoryLimit(limit)
 		debug.SetGCPercent(gcPercent)
 		c.mu.Unlock()
 	}

@@ -36,7 +36,16 @@ func TestGarbageIsBounded(t *testing.T) {
 			t.Errorf("with a limit of %d MiB it has %d", limit, has)
 		}
 	}
-	(&collector{}).settle()
+	c := &collector{}
+	bound := debug.SetMemoryLimit(-1)
+	resume := c.stop()
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		t.Errorf("in a freeze it is bound to %d bytes", limit)
+	}
+	if resume(); debug.SetMemoryLimit(-1) != bound {
+		t.Error("after a freeze it is bound to something else than before")
+	}
+	c.settle()
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		t.Errorf("it has settled, and is bound to %d bytes", limit)
 	}

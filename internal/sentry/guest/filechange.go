@@ -17,7 +17,7 @@ const removeBatch = 4096
 // Change makes a directory, moves, removes or changes modes, and describes what
 // is there then. alive is asked now and then whether to go on.
 func (g *Guest) Change(req *wire.File, alive func() error) (*sandbox.FileInfo, error) {
-	o, err := g.fileOp(req.User)
+	o, err := g.changeOp(req.User)
 	if err != nil {
 		return nil, err
 	}

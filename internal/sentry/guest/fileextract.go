@@ -38,7 +38,7 @@ const (
 // limit of the disk, as for everybody in the sandbox. alive is asked now and then
 // whether to go on: a few bytes can stand for a large file of holes.
 func (g *Guest) Extract(req *wire.File, alive func() error, from io.Reader) (*sandbox.ExtractResult, error) {
-	o, err := g.fileOp(req.User)
+	o, err := g.changeOp(req.User)
 	if err != nil {
 		return nil, err
 	}

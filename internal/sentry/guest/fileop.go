@@ -27,11 +27,22 @@ type fileOp struct {
 	g     *Guest
 	ctx   context.Context
 	creds *auth.Credentials
+	// changes is whether it may change something, see Guest.resting.
+	changes bool
 }
 
 // maxWalkPath bounds the paths that a walk makes of names: deeper trees are
 // refused. With all that JSON may make of it, a path of that length fits a packet.
 const maxWalkPath = 16 << 10
+
+// changeOp is fileOp for an operation that changes something.
+func (g *Guest) changeOp(user string) (*fileOp, error) {
+	o, err := g.fileOp(user)
+	if err == nil {
+		o.changes = true
+	}
+	return o, err
+}
 
 func (g *Guest) fileOp(user string) (*fileOp, error) {
 	g.io.RLock()
@@ -54,7 +65,7 @@ func (g *Guest) fileOp(user string) (*fileOp, error) {
 func (o *fileOp) do(f func(root vfs.VirtualDentry) error) error {
 	o.g.io.RLock()
 	defer o.g.io.RUnlock()
-	if o.g.resting != "" {
+	if o.changes && o.g.resting != "" {
 		return errResting
 	}
 	root, err := o.g.root(o.ctx)

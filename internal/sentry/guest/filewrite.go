@@ -31,7 +31,7 @@ type FileWriter struct {
 
 // CreateFile begins to write to a regular file.
 func (g *Guest) CreateFile(req *wire.File) (*FileWriter, error) {
-	o, err := g.fileOp(req.User)
+	o, err := g.changeOp(req.User)
 	if err != nil {
 		return nil, err
 	}

@@ -11,15 +11,24 @@ import (
 // Input writes to a process, and may end its input. It blocks while the process
 // does not read, or somebody else writes, until stop is closed.
 func (g *Guest) Input(req *wire.Input, stop <-chan struct{}) error {
+	return g.input(req, stop, true)
+}
+
+// Feed is Input for a caller who is not told what becomes of it: what comes while the
+// sandbox rests is there for the process if it goes on after all.
+func (g *Guest) Feed(req *wire.Input, stop <-chan struct{}) error {
+	return g.input(req, stop, false)
+}
+
+func (g *Guest) input(req *wire.Input, stop <-chan struct{}, answered bool) error {
 	p, err := g.table.find(req.PID)
 	if err != nil {
 		return err
 	}
-	return g.write(p, req.Data, req.End, stop)
+	return g.write(p, req.Data, req.End, answered, stop)
 }
 
-// write is Input. Without stop nobody waits for the outcome.
-func (g *Guest) write(p *process, data []byte, end bool, stop <-chan struct{}) error {
+func (g *Guest) write(p *process, data []byte, end, answered bool, stop <-chan struct{}) error {
 	select {
 	case p.input <- struct{}{}:
 		defer func() { <-p.input }()
@@ -38,7 +47,7 @@ func (g *Guest) write(p *process, data []byte, end bool, stop <-chan struct{}) e
 	}
 	if len(data) > 0 {
 		pm := g.newPump(*to, waiter.WritableEvents)
-		pm.answered = stop != nil
+		pm.answered = answered
 		err := pm.writeAll(p, data, stop)
 		pm.close()
 		if err != nil {
@@ -78,10 +87,10 @@ func (g *Guest) feed(p *process, in <-chan []byte) {
 			return
 		case data, ok := <-in:
 			if !ok {
-				_ = g.write(p, nil, true, nil) // it may have ended
+				_ = g.write(p, nil, true, false, nil) // it may have ended
 				return
 			}
-			open = open && g.write(p, data, false, nil) == nil
+			open = open && g.write(p, data, false, false, nil) == nil
 		}
 	}
 }

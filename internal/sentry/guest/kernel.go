@@ -97,7 +97,7 @@ type Guest struct {
 	paused  bool  // guarded by ops
 	freezes int64 // made so far; guarded by ops
 	// resting is the freeze that the sandbox is to rest in. What was done to it then would
-	// be lost with it, and is refused. Written with ops and io locked.
+	// be lost with it: changes of files, input and signals are refused. Written with ops and io locked.
 	resting  string
 	restless bool // it ran until that freeze; guarded by ops
 
@@ -304,7 +304,7 @@ func (g *Guest) Abandon(id string) {
 }
 
 func (g *Guest) release(id string) {
-	if g.resting == id {
+	if g.resting == id && !g.restless { // else until Resume: it is about to be ended, or will go on
 		g.rest("", false)
 	}
 	g.mem.Release(id)
