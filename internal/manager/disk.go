@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -78,8 +77,7 @@ func (m *Manager) lay(ctx context.Context, s *snapshot, version int, f *freeze, 
 	// would catch what that may bring about.
 	defer func() {
 		if v := recover(); v != nil {
-			m.log.Error("writing a snapshot panicked", "id", s.id, "panic", v, "stack", string(debug.Stack()))
-			err = sandbox.Errorf(sandbox.CodeInternal, "a defect in Ramet; the daemon's log tells more")
+			err = m.panicked("writing snapshot "+s.id, v)
 		}
 	}()
 	gens, err := m.gens.files(f.generations)

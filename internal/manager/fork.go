@@ -313,8 +313,7 @@ func (b *batch) makeOne(ctx context.Context, i int, f *freeze, files []*os.File,
 	// sentry's answer may bring about.
 	defer func() {
 		if v := recover(); v != nil {
-			b.m.log.Error("making a child panicked", "panic", v, "stack", string(debug.Stack()))
-			b.fail(i, sandbox.Errorf(sandbox.CodeInternal, "a defect in Ramet; the daemon's log tells more"))
+			b.fail(i, b.m.panicked("making a child", v))
 		}
 	}()
 	err := b.load(ctx, i, f, files, hooks)
@@ -324,6 +323,15 @@ func (b *batch) makeOne(ctx context.Context, i int, f *freeze, files []*os.File,
 	if err != nil {
 		b.fail(i, err)
 	}
+}
+
+// errDefect is what those are told who met one.
+var errDefect = sandbox.Errorf(sandbox.CodeInternal, "a defect in Ramet; the daemon's log tells more")
+
+// panicked writes down what was recovered from, and returns what to say of it.
+func (m *Manager) panicked(doing string, v any) error {
+	m.log.Error(doing+" panicked", "panic", v, "stack", string(debug.Stack()))
+	return errDefect
 }
 
 // fail reports err as the outcome of child i and ends what there is of it.

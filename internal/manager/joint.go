@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/wire"
 )
 
@@ -85,7 +84,7 @@ func (m *Manager) freezeShared(ctx context.Context, b *box, s *sharing) {
 	j.mu.Unlock()
 	var f *freeze
 	var frozen *wire.Frozen
-	var err error = sandbox.Errorf(sandbox.CodeInternal, "a defect in Ramet; the daemon's log tells more")
+	var err error = errDefect
 	defer func() { // also if it panics: the others would hold the sandbox for ever
 		j.mu.Lock()
 		s.f, s.frozen, s.err = f, frozen, err
