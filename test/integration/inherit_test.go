@@ -22,7 +22,7 @@ func TestInherit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const kinds = 35 // of state, see the guest program
+	const kinds = 37 // of state, see the guest program
 	if err := r.check("parent", "", "zero"); err != nil || len(r.Values) != kinds {
 		t.Fatalf("parent holds %d kinds of state, not %d: %v", len(r.Values), kinds, err)
 	}

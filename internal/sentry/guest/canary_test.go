@@ -80,7 +80,7 @@ type savable interface {
 // what is saved comes back.
 func TestCanarySavedTypes(t *testing.T) {
 	cpuid.Initialize()
-	for _, x := range []savable{&table{}, &process{}, &alarm{}} {
+	for _, x := range []savable{&table{}, &process{}, &alarm{}, &aside{}} {
 		typ := reflect.TypeOf(x).Elem()
 		t.Run(typ.Name(), func(t *testing.T) {
 			if want := typ.PkgPath() + "." + typ.Name(); x.StateTypeName() != want {

@@ -151,6 +151,10 @@ func (f *freezing) saveKernel(ctx context.Context, file *os.File) error {
 	kept := *ids
 	*ids = nil
 	defer func() { *ids = kept }()
+	set, putBack := setAside(ctx, g.k)
+	defer putBack()
+	g.k.AddStateToCheckpoint(asideKey, set)
+	defer g.k.PopCheckpointState(asideKey)
 	err := pinned.Save(func() error {
 		return g.k.SaveTo(ctx, nopCloser{&f.state}, nopCloser{&f.meta}, f.writer, false, true)
 	})

@@ -78,13 +78,21 @@ func NewBlank(born func() (memory, files *os.File)) (*Blank, error) {
 	if err != nil {
 		return nil, err
 	}
+	plat := cow.NewPlatform(systrap, mem)
+	if err := plat.Spare(spares); err != nil {
+		return nil, err
+	}
 	return &Blank{
-		plat:   cow.NewPlatform(systrap, mem),
+		plat:   plat,
 		mem:    mem,
 		files:  files,
 		clocks: time.NewCalibratedClocks(false),
 	}, nil
 }
+
+// spares is how many address spaces a blank has: one for init and one for the process
+// that hardly any sandbox is without, if only the first command.
+const spares = 2
 
 // Guest is a running sandbox.
 type Guest struct {

@@ -167,6 +167,13 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "load memory: %w", err)
 	}
 	b.mem.Settle(snap.Held)
+	set, ok := k.PopCheckpointState(asideKey).(*aside)
+	if !ok {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no registers")
+	}
+	if err := set.restore(); err != nil {
+		return nil, err
+	}
 	inherited, ok := k.PopCheckpointState(tableKey).(*table)
 	if !ok {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no table of processes")

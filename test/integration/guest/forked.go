@@ -15,7 +15,6 @@ import (
 type forked struct {
 	shared  *exchange
 	private *exchange
-	pid     int
 }
 
 // exchange is one page of memory.
@@ -32,20 +31,28 @@ const (
 )
 
 func newForked() (item, error) {
-	pages := [2]*exchange{}
-	for i, flags := range []int{unix.MAP_SHARED, unix.MAP_PRIVATE} {
-		m, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, flags|unix.MAP_ANON)
-		if err != nil {
-			return nil, err
-		}
-		pages[i] = (*exchange)(unsafe.Pointer(&m[0]))
+	f := &forked{}
+	var err error
+	if f.shared, err = newExchange(unix.MAP_SHARED); err != nil {
+		return nil, err
 	}
-	f := &forked{shared: pages[0], private: pages[1]}
+	if f.private, err = newExchange(unix.MAP_PRIVATE); err != nil {
+		return nil, err
+	}
 	copy(f.private.text[:], "of the parent")
-	return f, f.fork()
+	return f, fork(func() { serveForked(f.shared, f.private) })
 }
 
-func (f *forked) fork() error {
+func newExchange(flags int) (*exchange, error) {
+	m, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, flags|unix.MAP_ANON)
+	if err != nil {
+		return nil, err
+	}
+	return (*exchange)(unsafe.Pointer(&m[0])), nil
+}
+
+// fork makes a process that does nothing but serve, which never returns.
+func fork(serve func()) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	syscall.ForkLock.Lock()
@@ -54,13 +61,12 @@ func (f *forked) fork() error {
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
 	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno == 0 && pid == 0 {
-		serveForked(f.shared, f.private) // does not return
+		serve()
 	}
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&old)), 0, 8, 0, 0)
 	if errno != 0 {
 		return errno
 	}
-	f.pid = int(pid)
 	return nil
 }
 
@@ -93,23 +99,23 @@ const (
 )
 
 // call makes one request and waits for its end.
-func (f *forked) call(op uint32) error {
-	f.shared.op = op
-	f.shared.request++
-	want := f.shared.request
-	wake(&f.shared.request)
-	return await(&f.shared.reply, want)
+func (x *exchange) call(op uint32) error {
+	x.op = op
+	x.request++
+	want := x.request
+	wake(&x.request)
+	return await(&x.reply, want)
 }
 
 func (f *forked) set(v string) error {
 	clear(f.shared.text[:])
 	copy(f.shared.text[:], v)
-	return f.call(opSet)
+	return f.shared.call(opSet)
 }
 
 func (f *forked) get() (string, error) {
 	clear(f.shared.text[:])
-	if err := f.call(opGet); err != nil {
+	if err := f.shared.call(opGet); err != nil {
 		return "", err
 	}
 	if s := cstring(f.private.text[:]); s != "of the parent" {

@@ -28,6 +28,7 @@ func makers(bulkMiB int) map[string]func() (item, error) {
 		"inotify": newInotify,
 		// Streams.
 		"pipe":     newPipe,
+		"ring":     newRing,
 		"fifo":     newFifo,
 		"pty":      newPty,
 		"tcp":      newTCP,
@@ -42,8 +43,9 @@ func makers(bulkMiB int) map[string]func() (item, error) {
 		"signal":  newSignal,
 		"pending": newPending,
 		// Processes and threads.
-		"child":   newChild,
-		"threads": newThreads,
-		"stopped": newStopped,
+		"child":     newChild,
+		"threads":   newThreads,
+		"stopped":   newStopped,
+		"registers": newRegisters,
 	}
 }

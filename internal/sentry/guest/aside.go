@@ -1,0 +1,174 @@
+package guest
+
+import (
+	gocontext "context"
+	"reflect"
+	"unsafe"
+
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/safemem"
+	"gvisor.dev/gvisor/pkg/sentry/arch/fpu"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/pipe"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+	"gvisor.dev/gvisor/pkg/state"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// asideKey names what was set aside in the kernel's saved state.
+const asideKey = "ramet.aside"
+
+// aside keeps, while the kernel is saved, what gVisor would save byte by byte: each
+// byte of a slice is an object of its own, that takes as long to write and to read as
+// any. The registers of a thread are 4096 of them, the buffer of a pipe up to 65536,
+// though it be empty: two thirds of a usual state, and of the time of a fork. A string
+// is one object.
+type aside struct {
+	tasks     []*kernel.Task
+	registers []string // of each of tasks: what it has in fpu.State
+	pipes     []*pipe.Pipe
+	contents  []string // of each of pipes
+}
+
+// setAside takes the bytes out of the kernel, which must be paused until putBack has
+// been called.
+func setAside(ctx context.Context, k *kernel.Kernel) (a *aside, putBack func()) {
+	a = &aside{}
+	var back []func()
+	tables := map[*kernel.FDTable]bool{nil: true} // that of a task that is exiting
+	pipes := map[*pipe.Pipe]bool{}
+	for _, t := range k.TaskSet().Root.Tasks() {
+		var files *kernel.FDTable
+		t.WithMuLocked(func(t *kernel.Task) {
+			files = t.FDTable()
+			if t.Arch() == nil {
+				return
+			}
+			registers := t.Arch().FloatingPointData()
+			was := *registers
+			a.tasks = append(a.tasks, t)
+			a.registers = append(a.registers, string(was))
+			*registers = noRegisters
+			back = append(back, func() { *registers = was })
+		})
+		if tables[files] {
+			continue
+		}
+		tables[files] = true
+		files.ForEach(ctx, func(_ int32, f *vfs.FileDescription, _ kernel.FDFlags) bool {
+			if end, ok := f.Impl().(*pipe.VFSPipeFD); ok && !pipes[end.Pipe()] {
+				p := end.Pipe()
+				pipes[p] = true
+				b := bufferOf(p)
+				a.pipes = append(a.pipes, p)
+				a.contents = append(a.contents, b.contents())
+				buf, off := *b.buf, *b.off
+				*b.buf, *b.off = nil, 0
+				back = append(back, func() { *b.buf, *b.off = buf, off })
+			}
+			return true
+		})
+	}
+	return a, func() {
+		for _, f := range back {
+			f()
+		}
+	}
+}
+
+// noRegisters is what fpu.State.AfterLoad takes for registers that nobody has used.
+var noRegisters = make(fpu.State, fpu.FP_XSTATE_MAGIC2_SIZE)
+
+// restore puts the bytes into the kernel that was loaded with a.
+func (a *aside) restore() error {
+	if len(a.registers) != len(a.tasks) || len(a.contents) != len(a.pipes) {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has the registers of %d of %d threads and the contents of %d of %d pipes", len(a.registers), len(a.tasks), len(a.contents), len(a.pipes))
+	}
+	for i, t := range a.tasks {
+		if t == nil || t.Arch() == nil || len(a.registers[i]) < len(noRegisters) {
+			return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has registers of no thread")
+		}
+		if err := setRegisters(t.Arch().FloatingPointData(), a.registers[i]); err != nil {
+			return err
+		}
+	}
+	for i, p := range a.pipes {
+		if p == nil || !bufferOf(p).fill(a.contents[i]) {
+			return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has other contents of a pipe than it says")
+		}
+	}
+	return nil
+}
+
+// setRegisters does what loading them does, which panics if this processor has not got
+// what they are of.
+func setRegisters(registers *fpu.State, saved string) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = sandbox.Errorf(sandbox.CodeUnsupported, "this processor cannot hold the registers of a thread: %v", r)
+		}
+	}()
+	*registers = fpu.State(saved)
+	registers.AfterLoad()
+	return nil
+}
+
+// pipeBuffer is where a pipe has its contents: size bytes from off on in buf, which is
+// a ring. blocks and seq say the same as buf.
+type pipeBuffer struct {
+	buf       *[]byte
+	blocks    *[2]safemem.Block
+	seq       *safemem.BlockSeq
+	off, size *int64
+}
+
+// bufferOf returns the buffer of p. gVisor has no accessors for it.
+func bufferOf(p *pipe.Pipe) pipeBuffer {
+	v := reflect.ValueOf(p).Elem()
+	return pipeBuffer{
+		buf:    (*[]byte)(unsafe.Pointer(v.FieldByName("buf").UnsafeAddr())),
+		blocks: (*[2]safemem.Block)(unsafe.Pointer(v.FieldByName("bufBlocks").UnsafeAddr())),
+		seq:    (*safemem.BlockSeq)(unsafe.Pointer(v.FieldByName("bufBlockSeq").UnsafeAddr())),
+		off:    (*int64)(unsafe.Pointer(v.FieldByName("off").UnsafeAddr())),
+		size:   (*int64)(unsafe.Pointer(v.FieldByName("size").UnsafeAddr())),
+	}
+}
+
+func (b pipeBuffer) contents() string {
+	ring, from, n := *b.buf, *b.off, *b.size
+	if first := ring[from:]; n > int64(len(first)) {
+		return string(first) + string(ring[:n-int64(len(first))])
+	}
+	return string(ring[from : from+n])
+}
+
+// fill gives contents to a pipe that was saved without. It returns false if they are
+// not as many as the pipe says.
+func (b pipeBuffer) fill(contents string) bool {
+	if int64(len(contents)) != *b.size || *b.off != 0 || len(*b.buf) != 0 {
+		return false
+	}
+	*b.buf = []byte(contents)
+	b.blocks[0] = safemem.BlockFromSafeSlice(*b.buf)
+	b.blocks[1] = b.blocks[0]
+	*b.seq = safemem.BlockSeqFromSlice(b.blocks[:])
+	return true
+}
+
+func (*aside) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.aside" }
+func (*aside) StateFields() []string { return []string{"tasks", "registers", "pipes", "contents"} }
+func (a *aside) StateSave(sink state.Sink) {
+	sink.Save(0, &a.tasks)
+	sink.Save(1, &a.registers)
+	sink.Save(2, &a.pipes)
+	sink.Save(3, &a.contents)
+}
+func (a *aside) StateLoad(_ gocontext.Context, src state.Source) {
+	src.Load(0, &a.tasks)
+	src.Load(1, &a.registers)
+	src.Load(2, &a.pipes)
+	src.Load(3, &a.contents)
+}
+
+func init() { state.Register((*aside)(nil)) }

@@ -1,0 +1,109 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"reflect"
+	"strings"
+	"testing"
+
+	"gvisor.dev/gvisor/pkg/cpuid"
+	"gvisor.dev/gvisor/pkg/safemem"
+	"gvisor.dev/gvisor/pkg/sentry/arch/fpu"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/pipe"
+	"gvisor.dev/gvisor/pkg/state"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+func TestCanaryPipe(t *testing.T) {
+	for name, want := range map[string]reflect.Type{
+		"buf": reflect.TypeFor[[]byte](), "off": reflect.TypeFor[int64](), "size": reflect.TypeFor[int64](),
+		"bufBlocks": reflect.TypeFor[[2]safemem.Block](), "bufBlockSeq": reflect.TypeFor[safemem.BlockSeq](),
+	} {
+		if f, ok := reflect.TypeFor[pipe.Pipe]().FieldByName(name); !ok || f.Type != want {
+			t.Errorf("a pipe has no field %s of type %v any more: bufferOf finds its contents there", name, want)
+		}
+	}
+}
+
+// TestPipeComesBack saves a pipe without its contents and gives them to what is loaded.
+func TestPipeComesBack(t *testing.T) {
+	for _, c := range []struct {
+		ring      string
+		off, size int64
+		want      string
+	}{
+		{"", 0, 0, ""},
+		{"abcdefgh", 3, 0, ""},
+		{"abcdefgh", 2, 4, "cdef"},
+		{"abcdefgh", 5, 3, "fgh"},
+		{"abcdefgh", 6, 5, "ghabc"},
+		{"abcdefgh", 7, 8, "habcdefg"},
+	} {
+		p := pipe.NewPipe(false, pipe.MinimumPipeSize)
+		b := bufferOf(p)
+		*b.buf, *b.off, *b.size = []byte(c.ring), c.off, c.size
+		contents := b.contents()
+		if contents != c.want {
+			t.Errorf("%d bytes from %d of the ring %q are %q, not %q", c.size, c.off, c.ring, contents, c.want)
+		}
+		*b.buf, *b.off = nil, 0
+		var saved bytes.Buffer
+		if _, err := state.Save(context.Background(), &saved, p); err != nil {
+			t.Fatal(err)
+		}
+		back := pipe.NewPipe(false, pipe.MinimumPipeSize)
+		if _, err := state.Load(context.Background(), &saved, back); err != nil {
+			t.Fatal(err)
+		}
+		b = bufferOf(back)
+		if b.fill(contents + "x") {
+			t.Errorf("a pipe of %d bytes takes one more", c.size)
+		}
+		if !b.fill(contents) || b.contents() != c.want {
+			t.Errorf("%q comes back as %q", c.want, b.contents())
+		}
+		read := make([]byte, c.size)
+		n, err := safemem.CopySeq(safemem.BlockSeqOf(safemem.BlockFromSafeSlice(read)), *b.seq)
+		if err != nil || int64(n) != c.size || string(read) != c.want {
+			t.Errorf("readers get %q, %v of %q", read[:n], err, c.want)
+		}
+		if c.size > 0 && b.fill(contents) {
+			t.Error("a pipe that has contents takes others")
+		}
+	}
+}
+
+// TestRegistersComeBack loads registers as a child does: what nobody has used, what was
+// set aside, and what no processor has.
+func TestRegistersComeBack(t *testing.T) {
+	cpuid.Initialize()
+	fpu.InitHostState()
+	const inXMM = 200 // an offset in what XMM registers are saved in
+	was := fpu.NewState()
+	copy(was[inXMM:], "sixteen bytes of")
+	registers := append(fpu.State{}, noRegisters...)
+	registers.AfterLoad() // as gVisor does for what it has loaded
+	if len(registers) != len(was) {
+		t.Fatalf("unused registers are %d bytes, not %d", len(registers), len(was))
+	}
+	if err := setRegisters(&registers, string(was)); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(registers, was) {
+		t.Error("other registers come back")
+	}
+	copy(was[512:], strings.Repeat("\xff", 8)) // XSTATE_BV: all that there could ever be
+	if err := setRegisters(&registers, string(was)); sandbox.CodeOf(err) != sandbox.CodeUnsupported {
+		t.Errorf("registers that this processor lacks: %v", err)
+	}
+}
+
+func TestAsideIsChecked(t *testing.T) {
+	for _, a := range []*aside{{registers: []string{"x"}}, {contents: []string{"x"}}, {pipes: []*pipe.Pipe{nil}, contents: []string{""}}} {
+		if err := a.restore(); sandbox.CodeOf(err) != sandbox.CodeCorrupt {
+			t.Errorf("%+v is restored: %v", a, err)
+		}
+	}
+}
