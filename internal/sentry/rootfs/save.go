@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/sentry/memmap"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/state"
 
@@ -27,6 +28,9 @@ type liveObjects struct {
 	inodes   []*inode
 	dentries []*dentry
 	state    cowfs.State
+	// spaces are the address spaces that files are mapped in: see mappings.
+	spaces []memmap.MappingSpace
+	places map[memmap.MappingSpace]int // of spaces; not saved
 }
 
 // PrepareSave implements vfs.FilesystemImplSaveRestoreExtension.PrepareSave. The
@@ -38,9 +42,10 @@ func (fs *filesystem) PrepareSave(ctx context.Context) error {
 	if err := fs.flush(); err != nil {
 		return fmt.Errorf("write attributes of files: %w", err)
 	}
-	fs.live = liveObjects{state: fs.tree.State()}
+	fs.live = liveObjects{state: fs.tree.State(), places: map[memmap.MappingSpace]int{}}
 	for _, i := range fs.inodes {
 		fs.live.inodes = append(fs.live.inodes, i)
+		fs.live.addSpaces(i)
 	}
 	fs.collect(fs.root)
 	return nil
@@ -70,6 +75,9 @@ func (fs *filesystem) CompleteRestore(ctx context.Context, _ vfs.CompleteRestore
 	}
 	fs.attach(src)
 	for _, i := range fs.live.inodes {
+		if err := fs.live.restoreMappings(i); err != nil {
+			return err
+		}
 		fs.inodes[i.ino] = i
 		if i.refs == 0 {
 			fs.markDirty(i) // see dropInode
@@ -106,12 +114,12 @@ func (*FilesystemType) StateLoad(_ gocontext.Context, _ state.Source) {}
 
 func (*filesystem) StateTypeName() string { return typePrefix + "filesystem" }
 func (*filesystem) StateFields() []string {
-	return []string{"vfsfs", "clock", "devMinor", "root", "inodes", "dentries", "treeRoot", "nextIno", "blocks", "limit"}
+	return []string{"vfsfs", "clock", "devMinor", "root", "inodes", "dentries", "treeRoot", "nextIno", "blocks", "limit", "spaces"}
 }
 func (fs *filesystem) fields() []any {
 	s := &fs.live.state
 	return []any{&fs.vfsfs, &fs.clock, &fs.devMinor, &fs.root, &fs.live.inodes, &fs.live.dentries,
-		(*uint64)(&s.Root), (*uint64)(&s.NextIno), &s.Blocks, &s.Limit}
+		(*uint64)(&s.Root), (*uint64)(&s.NextIno), &s.Blocks, &s.Limit, &fs.live.spaces}
 }
 func (fs *filesystem) StateSave(sink state.Sink)                          { save(sink, fs.fields()) }
 func (fs *filesystem) StateLoad(_ gocontext.Context, source state.Source) { load(source, fs.fields()) }
@@ -151,7 +159,7 @@ func (*inode) StateFields() []string {
 	return []string{"fs", "ino", "refs", "mappings", "locks", "watches", "pipe", "endpoint", "attr", "flags", "writable"}
 }
 func (i *inode) fields() []any {
-	return []any{&i.fs, (*uint64)(&i.ino), &i.refs, &i.mappings, &i.locks, &i.watches, &i.pipe, &i.endpoint}
+	return []any{&i.fs, (*uint64)(&i.ino), &i.refs, &i.saved, &i.locks, &i.watches, &i.pipe, &i.endpoint}
 }
 
 // The flags of a saved inode.
@@ -163,6 +171,8 @@ const (
 )
 
 func (i *inode) StateSave(sink state.Sink) {
+	i.saved = i.fs.live.mappings(i)
+	defer func() { i.saved = "" }()
 	save(sink, i.fields())
 	sink.SaveValue(8, string(i.attr.Encode()))
 	flags := uint8(0)
