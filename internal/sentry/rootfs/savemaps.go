@@ -30,7 +30,7 @@ func (l *liveObjects) mappings(i *inode) string {
 		for m := range seg.Value() {
 			place, ok := l.places[m.MappingSpace]
 			if !ok {
-				panic(fmt.Sprintf("inode %d is mapped, and was not there when the save was prepared", i.ino)) // gVisor makes it an error
+				panic(fmt.Sprintf("inode %d is mapped, and was not there when the save was prepared", i.ino)) // the encoder makes it an error
 			}
 			writable := uint64(0)
 			if m.Writable {
