@@ -2,7 +2,6 @@ package cow
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
@@ -21,9 +20,6 @@ type Platform struct {
 	platform.Platform
 	mem     *Memory
 	refused atomic.Pointer[error]
-
-	mu     sync.Mutex
-	spares []platform.AddressSpace // nobody's yet; guarded by mu
 }
 
 // NewPlatform wraps inner, which must be the systrap platform, for mem.
@@ -31,32 +27,18 @@ func NewPlatform(inner platform.Platform, mem *Memory) *Platform {
 	return &Platform{Platform: inner, mem: mem}
 }
 
-// Spare makes n address spaces ahead. Each is a process, and making it takes
-// milliseconds of waiting for that.
+// Spare makes n address spaces and gives them back: gVisor keeps them, and has them when
+// as many are asked for. Each is a process, and making it takes milliseconds of waiting for
+// that.
 func (p *Platform) Spare(n int) error {
 	for range n {
 		as, err := p.Platform.NewAddressSpace()
 		if err != nil {
 			return fmt.Errorf("make address space: %w", err)
 		}
-		p.mu.Lock()
-		p.spares = append(p.spares, as)
-		p.mu.Unlock()
+		defer as.Release() // when all are made: else the next would be the same
 	}
 	return nil
-}
-
-// fresh returns an address space that was made ahead, or a new one.
-func (p *Platform) fresh() (platform.AddressSpace, error) {
-	p.mu.Lock()
-	if n := len(p.spares); n > 0 {
-		defer p.mu.Unlock()
-		as := p.spares[n-1]
-		p.spares = p.spares[:n-1]
-		return as, nil
-	}
-	p.mu.Unlock()
-	return p.Platform.NewAddressSpace()
 }
 
 // NewAddressSpace implements platform.Platform.
@@ -65,7 +47,7 @@ func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
 		// MemoryManager.Fork asks for one in Freeze. Nothing ever runs in it.
 		return unusedAddressSpace{}, nil
 	}
-	inner, err := p.fresh()
+	inner, err := p.Platform.NewAddressSpace()
 	if err != nil {
 		// The host refused another process or more memory. Only an errno may
 		// reach the guest's fork or execve; the kernel takes anything else

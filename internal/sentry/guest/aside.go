@@ -21,9 +21,8 @@ const asideKey = "ramet.aside"
 
 // aside keeps, while the kernel is saved, what gVisor would save byte by byte: each
 // byte of a slice is an object of its own, that takes as long to write and to read as
-// any. The registers of a thread are 4096 of them, the buffer of a pipe up to 65536,
-// though it be empty: two thirds of a usual state, and of the time of a fork. A string
-// is one object.
+// any. The registers of a thread are 4096 of them, the buffer of a pipe up to a million,
+// though it be empty: two thirds of a usual state. A string is one object.
 type aside struct {
 	tasks     []*kernel.Task
 	registers []string // of each of tasks: what it has in fpu.State
@@ -36,36 +35,21 @@ type aside struct {
 func setAside(ctx context.Context, k *kernel.Kernel) (a *aside, putBack func()) {
 	a = &aside{}
 	var back []func()
-	tables := map[*kernel.FDTable]bool{nil: true} // that of a task that is exiting
-	pipes := map[*pipe.Pipe]bool{}
+	tables, taken := map[*kernel.FDTable]bool{}, map[*pipe.Pipe]bool{}
 	for _, t := range k.TaskSet().Root.Tasks() {
 		var files *kernel.FDTable
 		t.WithMuLocked(func(t *kernel.Task) {
 			files = t.FDTable()
-			if t.Arch() == nil {
-				return
-			}
-			registers := t.Arch().FloatingPointData()
-			was := *registers
-			a.tasks = append(a.tasks, t)
-			a.registers = append(a.registers, string(was))
-			*registers = noRegisters
-			back = append(back, func() { *registers = was })
+			back = append(back, a.takeRegisters(t, t.Arch().FloatingPointData()))
 		})
 		if tables[files] {
 			continue
 		}
 		tables[files] = true
 		files.ForEach(ctx, func(_ int32, f *vfs.FileDescription, _ kernel.FDFlags) bool {
-			if end, ok := f.Impl().(*pipe.VFSPipeFD); ok && !pipes[end.Pipe()] {
-				p := end.Pipe()
-				pipes[p] = true
-				b := bufferOf(p)
-				a.pipes = append(a.pipes, p)
-				a.contents = append(a.contents, b.contents())
-				buf, off := *b.buf, *b.off
-				*b.buf, *b.off = nil, 0
-				back = append(back, func() { *b.buf, *b.off = buf, off })
+			if end, ok := f.Impl().(*pipe.VFSPipeFD); ok && !taken[end.Pipe()] {
+				taken[end.Pipe()] = true
+				back = append(back, a.takeContents(end.Pipe()))
 			}
 			return true
 		})
@@ -77,6 +61,21 @@ func setAside(ctx context.Context, k *kernel.Kernel) (a *aside, putBack func()) 
 	}
 }
 
+func (a *aside) takeRegisters(t *kernel.Task, registers *fpu.State) (putBack func()) {
+	was := *registers
+	a.tasks, a.registers = append(a.tasks, t), append(a.registers, string(was))
+	*registers = noRegisters
+	return func() { *registers = was }
+}
+
+func (a *aside) takeContents(p *pipe.Pipe) (putBack func()) {
+	b := bufferOf(p)
+	buf, off := *b.buf, *b.off
+	a.pipes, a.contents = append(a.pipes, p), append(a.contents, b.contents())
+	*b.buf, *b.off = nil, 0
+	return func() { *b.buf, *b.off = buf, off }
+}
+
 // noRegisters is what fpu.State.AfterLoad takes for registers that nobody has used.
 var noRegisters = make(fpu.State, fpu.FP_XSTATE_MAGIC2_SIZE)
 
@@ -86,7 +85,7 @@ func (a *aside) restore() error {
 		return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has the registers of %d of %d threads and the contents of %d of %d pipes", len(a.registers), len(a.tasks), len(a.contents), len(a.pipes))
 	}
 	for i, t := range a.tasks {
-		if t == nil || t.Arch() == nil || len(a.registers[i]) < len(noRegisters) {
+		if t == nil || len(a.registers[i]) < len(noRegisters) {
 			return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has registers of no thread")
 		}
 		if err := setRegisters(t.Arch().FloatingPointData(), a.registers[i]); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,14 +45,21 @@ func TestPipeComesBack(t *testing.T) {
 		p := pipe.NewPipe(false, pipe.MinimumPipeSize)
 		b := bufferOf(p)
 		*b.buf, *b.off, *b.size = []byte(c.ring), c.off, c.size
-		contents := b.contents()
-		if contents != c.want {
+		var a aside
+		putBack := a.takeContents(p)
+		contents := a.contents[0]
+		if contents != c.want || a.pipes[0] != p {
 			t.Errorf("%d bytes from %d of the ring %q are %q, not %q", c.size, c.off, c.ring, contents, c.want)
 		}
-		*b.buf, *b.off = nil, 0
 		var saved bytes.Buffer
 		if _, err := state.Save(context.Background(), &saved, p); err != nil {
 			t.Fatal(err)
+		}
+		if saved.Len() > 400 {
+			t.Errorf("it is saved as %d bytes, with what it holds", saved.Len())
+		}
+		if putBack(); string(*b.buf) != c.ring || *b.off != c.off || *b.size != c.size {
+			t.Errorf("of %d bytes from %d of %q, %d from %d of %q are left", c.size, c.off, c.ring, *b.size, *b.off, *b.buf)
 		}
 		back := pipe.NewPipe(false, pipe.MinimumPipeSize)
 		if _, err := state.Load(context.Background(), &saved, back); err != nil {
@@ -83,16 +91,25 @@ func TestRegistersComeBack(t *testing.T) {
 	const inXMM = 200 // an offset in what XMM registers are saved in
 	was := fpu.NewState()
 	copy(was[inXMM:], "sixteen bytes of")
-	registers := append(fpu.State{}, noRegisters...)
+	var a aside
+	registers := was
+	putBack := a.takeRegisters(nil, &registers)
+	registers = slices.Clone(registers)
 	registers.AfterLoad() // as gVisor does for what it has loaded
 	if len(registers) != len(was) {
 		t.Fatalf("unused registers are %d bytes, not %d", len(registers), len(was))
 	}
-	if err := setRegisters(&registers, string(was)); err != nil {
+	if bytes.Contains(registers, []byte("sixteen")) {
+		t.Error("they are saved with what they hold")
+	}
+	if err := setRegisters(&registers, a.registers[0]); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(registers, was) {
 		t.Error("other registers come back")
+	}
+	if putBack(); &registers[0] != &was[0] || len(registers) != len(was) {
+		t.Error("others are put back than were taken")
 	}
 	copy(was[512:], strings.Repeat("\xff", 8)) // XSTATE_BV: all that there could ever be
 	if err := setRegisters(&registers, string(was)); sandbox.CodeOf(err) != sandbox.CodeUnsupported {
@@ -105,5 +122,22 @@ func TestAsideIsChecked(t *testing.T) {
 		if err := a.restore(); sandbox.CodeOf(err) != sandbox.CodeCorrupt {
 			t.Errorf("%+v is restored: %v", a, err)
 		}
+	}
+}
+
+// TestHostFeatures compares what is kept of the processor with all that gVisor has.
+func TestHostFeatures(t *testing.T) {
+	cpuid.Initialize()
+	all, kept := cpuid.HostFeatureSet().Fixed(), hostFeatures()
+	for in, out := range all.Function.(cpuid.Static) {
+		if got := kept.Query(in); got != out {
+			t.Errorf("leaf %+v is %+v, not %+v", in, got, out)
+		}
+	}
+	if len(kept.Subtract(all)) > 0 || len(all.Subtract(kept)) > 0 || kept.FlagString() != all.FlagString() {
+		t.Errorf("it has the features %s, not %s", kept.FlagString(), all.FlagString())
+	}
+	if n, of := len(kept.Function.(cpuid.Static)), len(all.Function.(cpuid.Static)); n > of/2 {
+		t.Errorf("%d of %d leaves are kept", n, of)
 	}
 }

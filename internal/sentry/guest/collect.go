@@ -44,7 +44,8 @@ func unsettled(limit int64) {
 func (c *collector) settle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// One processor does it in a fifth less time than several, which wait for each other.
+	// One processor does it in a fifth less processor time than several, which wait for
+	// each other. A guest that is busy has to share it for once.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(math.MaxInt64)

@@ -12,6 +12,7 @@ import (
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/cpuid"
+	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/rand"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/cgroup2fs"
 	"gvisor.dev/gvisor/pkg/sentry/inet"
@@ -81,7 +82,7 @@ func NewBlank(born func() (memory, files *os.File)) (*Blank, error) {
 	}
 	plat := cow.NewPlatform(systrap, mem)
 	if err := plat.Spare(spares); err != nil {
-		return nil, err
+		log.Warningf("Spare address spaces: %v", err) // who needs one asks the host again
 	}
 	return &Blank{
 		plat:   plat,
@@ -96,7 +97,7 @@ func NewBlank(born func() (memory, files *os.File)) (*Blank, error) {
 const spares = 2
 
 // hostFeatures returns what the kernel knows of the processor, without what it says
-// nothing of: that reads as zeros in any case, and is five parts in six of what would be
+// nothing of: that reads as zeros in any case, and is three quarters of what would be
 // saved.
 func hostFeatures() cpuid.FeatureSet {
 	features := cpuid.HostFeatureSet().Fixed()

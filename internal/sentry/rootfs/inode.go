@@ -46,7 +46,7 @@ type inode struct {
 	mappings memmap.MappingSet
 	writable atomic.Int64
 	mapped   atomic.Bool // mappings was ever used
-	saved    string      // mappings in a saved state: see savemaps.go
+	saved    string      // mappings in a saved state, and while one is made: see savemaps.go
 	// translated is whether anything may be mapped: Translate was called since
 	// invalidateAll. Not saved, as that comes before.
 	translated atomic.Bool

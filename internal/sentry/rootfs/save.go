@@ -30,7 +30,6 @@ type liveObjects struct {
 	state    cowfs.State
 	// spaces are the address spaces that files are mapped in: see mappings.
 	spaces []memmap.MappingSpace
-	places map[memmap.MappingSpace]int // of spaces; not saved
 }
 
 // PrepareSave implements vfs.FilesystemImplSaveRestoreExtension.PrepareSave. The
@@ -42,10 +41,11 @@ func (fs *filesystem) PrepareSave(ctx context.Context) error {
 	if err := fs.flush(); err != nil {
 		return fmt.Errorf("write attributes of files: %w", err)
 	}
-	fs.live = liveObjects{state: fs.tree.State(), places: map[memmap.MappingSpace]int{}}
+	fs.live = liveObjects{state: fs.tree.State()}
+	places := map[memmap.MappingSpace]int{} // in fs.live.spaces
 	for _, i := range fs.inodes {
 		fs.live.inodes = append(fs.live.inodes, i)
-		fs.live.addSpaces(i)
+		i.saved = fs.live.pack(i, places)
 	}
 	fs.collect(fs.root)
 	return nil
@@ -61,7 +61,12 @@ func (fs *filesystem) collect(d *dentry) {
 }
 
 // BeforeResume implements vfs.FilesystemImplSaveRestoreExtension.BeforeResume.
-func (fs *filesystem) BeforeResume(context.Context) { fs.live = liveObjects{} }
+func (fs *filesystem) BeforeResume(context.Context) {
+	for _, i := range fs.live.inodes {
+		i.saved = ""
+	}
+	fs.live = liveObjects{}
+}
 
 // CompleteRestore implements vfs.FilesystemImplSaveRestoreExtension.CompleteRestore.
 func (fs *filesystem) CompleteRestore(ctx context.Context, _ vfs.CompleteRestoreOptions) error {
@@ -75,7 +80,7 @@ func (fs *filesystem) CompleteRestore(ctx context.Context, _ vfs.CompleteRestore
 	}
 	fs.attach(src)
 	for _, i := range fs.live.inodes {
-		if err := fs.live.restoreMappings(i); err != nil {
+		if err := fs.live.unpack(i); err != nil {
 			return err
 		}
 		fs.inodes[i.ino] = i
@@ -156,7 +161,7 @@ func (d *dentry) StateLoad(_ gocontext.Context, source state.Source) {
 
 func (*inode) StateTypeName() string { return typePrefix + "inode" }
 func (*inode) StateFields() []string {
-	return []string{"fs", "ino", "refs", "mappings", "locks", "watches", "pipe", "endpoint", "attr", "flags", "writable"}
+	return []string{"fs", "ino", "refs", "saved", "locks", "watches", "pipe", "endpoint", "attr", "flags", "writable"}
 }
 func (i *inode) fields() []any {
 	return []any{&i.fs, (*uint64)(&i.ino), &i.refs, &i.saved, &i.locks, &i.watches, &i.pipe, &i.endpoint}
@@ -171,8 +176,9 @@ const (
 )
 
 func (i *inode) StateSave(sink state.Sink) {
-	i.saved = i.fs.live.mappings(i)
-	defer func() { i.saved = "" }()
+	if i.saved == "" && !i.mappings.IsEmpty() {
+		panic(fmt.Sprintf("inode %d is mapped, and was not there when the save was prepared", i.ino)) // the encoder makes it an error
+	}
 	save(sink, i.fields())
 	sink.SaveValue(8, string(i.attr.Encode()))
 	flags := uint8(0)

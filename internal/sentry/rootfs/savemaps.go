@@ -5,32 +5,26 @@ import (
 	"fmt"
 
 	"gvisor.dev/gvisor/pkg/hostarch"
+	"gvisor.dev/gvisor/pkg/sentry/memmap"
 )
 
 // Where a file is mapped is saved as a string: for each mapping of each piece of it the
 // place in liveObjects.spaces, address, length, offset, and 1 if it may write. As gVisor
-// saves them, with a map of its own for each piece, they were a sixth of a usual state.
+// saves them, with a map for each piece, they were a sixth of the objects of a usual state.
 
-// addSpaces notes the address spaces that i is mapped in.
-func (l *liveObjects) addSpaces(i *inode) {
-	for seg := i.mappings.FirstSegment(); seg.Ok(); seg = seg.NextSegment() {
-		for m := range seg.Value() {
-			if _, ok := l.places[m.MappingSpace]; !ok {
-				l.places[m.MappingSpace] = len(l.spaces)
-				l.spaces = append(l.spaces, m.MappingSpace)
-			}
-		}
-	}
-}
-
-// mappings returns those of i. addSpaces has been called for it.
-func (l *liveObjects) mappings(i *inode) string {
+// pack returns the mappings of i. places is where its address spaces are in l.spaces, to
+// which new ones are added.
+func (l *liveObjects) pack(i *inode, places map[memmap.MappingSpace]int) string {
+	i.mapsMu.Lock()
+	defer i.mapsMu.Unlock()
 	var b []byte
 	for seg := i.mappings.FirstSegment(); seg.Ok(); seg = seg.NextSegment() {
 		for m := range seg.Value() {
-			place, ok := l.places[m.MappingSpace]
+			place, ok := places[m.MappingSpace]
 			if !ok {
-				panic(fmt.Sprintf("inode %d is mapped, and was not there when the save was prepared", i.ino)) // the encoder makes it an error
+				place = len(l.spaces)
+				places[m.MappingSpace] = place
+				l.spaces = append(l.spaces, m.MappingSpace)
 			}
 			writable := uint64(0)
 			if m.Writable {
@@ -44,8 +38,8 @@ func (l *liveObjects) mappings(i *inode) string {
 	return string(b)
 }
 
-// restoreMappings gives i the mappings that were saved.
-func (l *liveObjects) restoreMappings(i *inode) error {
+// unpack gives i the mappings that were saved.
+func (l *liveObjects) unpack(i *inode) error {
 	for b := []byte(i.saved); len(b) > 0; {
 		var v [5]uint64
 		for k := range v {

@@ -31,7 +31,7 @@ func TestMappingsComeBack(t *testing.T) {
 	users := []*space{{}, {}, {}}
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		l := liveObjects{places: map[memmap.MappingSpace]int{}}
+		l, places := liveObjects{}, map[memmap.MappingSpace]int{}
 		var inodes []*inode
 		for range 3 {
 			i := &inode{}
@@ -42,12 +42,12 @@ func TestMappingsComeBack(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			l.addSpaces(i)
+			i.saved = l.pack(i, places)
 			inodes = append(inodes, i)
 		}
 		for _, i := range inodes {
-			back := &inode{saved: l.mappings(i)}
-			if err := l.restoreMappings(back); err != nil {
+			back := &inode{saved: i.saved}
+			if err := l.unpack(back); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			want, got := listed(&i.mappings), listed(&back.mappings)
@@ -62,25 +62,27 @@ func TestMappingsComeBack(t *testing.T) {
 }
 
 func TestDamagedMappings(t *testing.T) {
-	l := liveObjects{places: map[memmap.MappingSpace]int{}}
+	var l liveObjects
 	i := &inode{}
 	if err := i.AddMapping(context.Background(), &space{}, hostarch.AddrRange{Start: 0x10000, End: 0x12000}, 0x3000, true); err != nil {
 		t.Fatal(err)
 	}
-	l.addSpaces(i)
-	good := l.mappings(i)
-	for at := range good {
-		if err := l.restoreMappings(&inode{saved: good[:at]}); at > 0 && err == nil {
+	good := l.pack(i, map[memmap.MappingSpace]int{})
+	for at := range len(good) {
+		if err := l.unpack(&inode{saved: good[:at]}); at > 0 && err == nil {
 			t.Errorf("the first %d of %d bytes are taken", at, len(good))
 		}
 	}
 	for what, bad := range map[string]string{
-		"another space": "\x01" + good[1:],
-		"no length":     "\x00\x80\x20\x00\x00\x00",
-		"half a page":   "\x00\x80\x20\x80\x10\x00\x00",
-		"an end":        "\x00\x80\xe0\xff\xff\xff\xff\xff\xff\xff\x01\x80\x40\x00\x00",
+		"another space":        "\x01" + good[1:],
+		"half a place":         "\x00\x81\x20\x80\x20\x00\x00",
+		"half an offset":       "\x00\x80\x20\x80\x20\x80\x10\x00",
+		"an offset at the end": "\x00\x80\x20\x80\x20\x80\xe0\xff\xff\xff\xff\xff\xff\xff\x01\x00",
+		"no length":            "\x00\x80\x20\x00\x00\x00",
+		"half a page":          "\x00\x80\x20\x80\x10\x00\x00",
+		"an end":               "\x00\x80\xe0\xff\xff\xff\xff\xff\xff\xff\x01\x80\x40\x00\x00",
 	} {
-		if err := l.restoreMappings(&inode{saved: bad}); err == nil {
+		if err := l.unpack(&inode{saved: bad}); err == nil {
 			t.Errorf("%s is taken", what)
 		}
 	}

@@ -8,9 +8,10 @@
 
 #define SYS_futex 202
 
-// func holdInRegisters(shared *exchange)
-TEXT ·holdInRegisters(SB), NOSPLIT, $0-8
+// func holdInRegisters(shared *exchange, avx bool)
+TEXT ·holdInRegisters(SB), NOSPLIT, $0-9
 	MOVQ shared+0(FP), BX
+	MOVBLZX avx+8(FP), R14
 	XORL R12, R12 // the last request
 	PXOR X8, X8
 	PXOR X9, X9
@@ -38,14 +39,26 @@ asked:
 	MOVOU (text+0)(BX), X8
 	MOVOU (text+16)(BX), X9
 	MOVOU (text+32)(BX), X10
+	TESTL R14, R14
+	JNE  setlong
 	MOVOU (text+48)(BX), X11
+	JMP  done
+
+setlong:
+	VMOVDQU (text+48)(BX), Y11
 	JMP  done
 
 get:
 	MOVOU X8, (text+0)(BX)
 	MOVOU X9, (text+16)(BX)
 	MOVOU X10, (text+32)(BX)
+	TESTL R14, R14
+	JNE  getlong
 	MOVOU X11, (text+48)(BX)
+	JMP  done
+
+getlong:
+	VMOVDQU Y11, (text+48)(BX)
 
 done:
 	MOVL R12, reply(BX)

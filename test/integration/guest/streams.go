@@ -91,7 +91,7 @@ func (r ring) set(v string) error {
 	if err := r.drain(); err != nil {
 		return err
 	}
-	text := strings.Repeat(v+"\n", ringHeld/(len(v)+1)+1)[:ringHeld]
+	text := ringOf(v)
 	if _, err := unix.Write(r.w, make([]byte, ringBefore)); err != nil {
 		return err
 	}
@@ -112,10 +112,15 @@ func (r ring) get() (string, error) {
 		return "", err
 	}
 	v, _, _ := strings.Cut(string(text[:n]), "\n")
-	if want := strings.Repeat(v+"\n", n/(len(v)+1)+1)[:ringHeld]; string(text[:n]) != want {
-		return "", fmt.Errorf("%d bytes were in the pipe, and not all are of %q", n, v)
+	if string(text[:n]) != ringOf(v) {
+		return "", fmt.Errorf("%d bytes were in the pipe, which are not %d of %q", n, ringHeld, v)
 	}
 	return v, r.set(v)
+}
+
+// ringOf returns what is in the pipe for a value.
+func ringOf(v string) string {
+	return strings.Repeat(v+"\n", ringHeld/(len(v)+1)+1)[:ringHeld]
 }
 
 func newFifo() (item, error) {
