@@ -40,7 +40,7 @@ func newForked() (item, error) {
 		return nil, err
 	}
 	copy(f.private.text[:], "of the parent")
-	return f, fork(func() { serveForked(f.shared, f.private) })
+	return f, fork(serveForked, f.shared, f.private)
 }
 
 func newExchange(flags int) (*exchange, error) {
@@ -51,8 +51,9 @@ func newExchange(flags int) (*exchange, error) {
 	return (*exchange)(unsafe.Pointer(&m[0])), nil
 }
 
-// fork makes a process that does nothing but serve, which never returns.
-func fork(serve func()) error {
+// fork makes a process that does nothing but serve, which never returns. It must not check
+// for room on the stack: the runtime may have asked by that to be called.
+func fork(serve func(shared, private *exchange), shared, private *exchange) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	syscall.ForkLock.Lock()
@@ -61,7 +62,7 @@ func fork(serve func()) error {
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
 	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno == 0 && pid == 0 {
-		serve()
+		serve(shared, private)
 	}
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&old)), 0, 8, 0, 0)
 	if errno != 0 {

@@ -23,12 +23,17 @@ func newRegisters() (item, error) {
 	if err != nil {
 		return nil, err
 	}
-	return registers{shared}, fork(func() { holdInRegisters(shared, cpu.X86.HasAVX) })
+	return registers{shared}, fork(serveRegisters, shared, nil)
 }
 
-// holdInRegisters is serveForked for four registers, the last of which is twice as long
-// with AVX: what it is saved in then begins behind what that of the others ends with. It
-// does not return, and nothing but it runs in its process.
+// serveRegisters is serveForked for registers.
+//
+//go:nosplit
+//go:norace
+func serveRegisters(shared, _ *exchange) { holdInRegisters(shared, cpu.X86.HasAVX) }
+
+// holdInRegisters serves four registers, the last of which is twice as long with AVX: what
+// it is saved in then begins behind what that of the others ends with.
 func holdInRegisters(shared *exchange, avx bool)
 
 func (r registers) set(v string) error {
