@@ -19,11 +19,10 @@ func CheckText(doc []byte) error {
 	for at := bytes.IndexByte(doc, '\\'); at >= 0; {
 		next := at + 2 // behind what is escaped, which may be a backslash
 		if first := escapedUnit(doc[at:]); utf16.IsSurrogate(first) {
-			const length = len(`\uXXXX`)
-			if utf16.DecodeRune(first, escapedUnit(doc[at+length:])) == utf8.RuneError {
-				return fmt.Errorf("%s at byte %d is half a character", doc[at:at+length], at+1)
+			if utf16.DecodeRune(first, escapedUnit(doc[at+escapeLength:])) == utf8.RuneError {
+				return fmt.Errorf("%s at byte %d is half a character", doc[at:at+escapeLength], at+1)
 			}
-			next = at + 2*length
+			next = at + 2*escapeLength
 		}
 		more := bytes.IndexByte(doc[min(next, len(doc)):], '\\')
 		if more < 0 {
@@ -34,12 +33,15 @@ func CheckText(doc []byte) error {
 	return nil
 }
 
+// escapeLength is that of an escape by number: a backslash, u and four digits.
+const escapeLength = 6
+
 // escapedUnit returns the UTF-16 unit that doc begins with as an escape, or -1.
 func escapedUnit(doc []byte) rune {
-	if len(doc) < len(`\uXXXX`) || doc[0] != '\\' || doc[1] != 'u' {
+	if len(doc) < escapeLength || doc[0] != '\\' || doc[1] != 'u' {
 		return -1
 	}
-	unit, err := strconv.ParseUint(string(doc[2:6]), 16, 16)
+	unit, err := strconv.ParseUint(string(doc[2:escapeLength]), 16, 16)
 	if err != nil {
 		return -1
 	}

@@ -167,39 +167,49 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "load memory: %w", err)
 	}
 	b.mem.Settle(snap.Held)
-	set, ok := k.PopCheckpointState(asideKey).(*aside)
-	if !ok {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no registers")
+	set, err := popState[*aside](k, asideKey, "has no registers")
+	if err != nil {
+		return nil, err
 	}
 	if err := set.restore(); err != nil {
 		return nil, err
 	}
-	inherited, ok := k.PopCheckpointState(tableKey).(*table)
-	if !ok {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no table of processes")
+	inherited, err := popState[*table](k, tableKey, "has no table of processes")
+	if err != nil {
+		return nil, err
 	}
 	if err := inherited.thaw(snap.Outputs); err != nil {
 		return nil, err
 	}
-	interpreters, ok := k.PopCheckpointState(contextsKey).(*contexts)
-	if !ok {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no contexts")
+	interpreters, err := popState[*contexts](k, contextsKey, "has no contexts")
+	if err != nil {
+		return nil, err
+	}
+	open, err := popState[*held](k, heldKey, "does not say what was open")
+	if err != nil {
+		return nil, err
 	}
 	k.AddStateToCheckpoint(tableKey, inherited)
-	open, ok := k.PopCheckpointState(heldKey).(*held)
-	if !ok {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state does not say what was open")
-	}
+	k.AddStateToCheckpoint(contextsKey, interpreters)
 	k.AddStateToCheckpoint(heldKey, open)
 	own, ok := k.PopCheckpointState(controlKey).(*controller)
 	if ok {
 		k.AddStateToCheckpoint(controlKey, own)
 	}
-	k.AddStateToCheckpoint(contextsKey, interpreters)
 	if err := disk.find(k); err != nil {
 		return nil, err
 	}
 	return &Guest{k: k, mem: b.mem, disk: disk, id: id, table: inherited, held: open, contexts: interpreters, control: own}, nil
+}
+
+// popState returns what was saved under key, and takes it out of k. without says what a
+// saved state is that lacks it.
+func popState[T any](k *kernel.Kernel, key, without string) (T, error) {
+	v, ok := k.PopCheckpointState(key).(T)
+	if !ok {
+		return v, sandbox.Errorf(sandbox.CodeCorrupt, "saved state %s", without)
+	}
+	return v, nil
 }
 
 // loadError says what it means that the kernel in saved was not loaded. refused is why

@@ -28,7 +28,7 @@ type liveObjects struct {
 	inodes   []*inode
 	dentries []*dentry
 	state    cowfs.State
-	// spaces are the address spaces that files are mapped in: see mappings.
+	// spaces are the address spaces that files are mapped in: see savemaps.go.
 	spaces []memmap.MappingSpace
 }
 
