@@ -14,6 +14,7 @@ import (
 	"gvisor.dev/gvisor/pkg/state"
 
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/sentry/cow"
 )
 
 // asideKey names what was set aside in the kernel's saved state.
@@ -28,13 +29,18 @@ type aside struct {
 	registers []string // of each of tasks: what it has in fpu.State
 	pipes     []*pipe.Pipe
 	contents  []string // of each of pipes
+	mapped    *cow.Mapped
 }
 
-// setAside takes the bytes out of the kernel, which must be paused until putBack has
-// been called.
-func setAside(ctx context.Context, k *kernel.Kernel) (a *aside, putBack func()) {
-	a = &aside{}
-	var back []func()
+// setAside takes the bytes, and what is mapped, out of the kernel, which must be paused
+// until putBack has been called.
+func setAside(ctx context.Context, k *kernel.Kernel, mem *cow.Memory) (a *aside, putBack func(), err error) {
+	mapped, putMapped, err := mem.TakeMapped(ctx, k)
+	if err != nil {
+		return nil, nil, err
+	}
+	a = &aside{mapped: mapped}
+	back := []func(){putMapped}
 	tables, taken := map[*kernel.FDTable]bool{}, map[*pipe.Pipe]bool{}
 	for _, t := range k.TaskSet().Root.Tasks() {
 		var files *kernel.FDTable
@@ -58,7 +64,7 @@ func setAside(ctx context.Context, k *kernel.Kernel) (a *aside, putBack func()) 
 		for _, f := range back {
 			f()
 		}
-	}
+	}, nil
 }
 
 func (a *aside) takeRegisters(t *kernel.Task, registers *fpu.State) (putBack func()) {
@@ -80,7 +86,7 @@ func (a *aside) takeContents(p *pipe.Pipe) (putBack func()) {
 var noRegisters = make(fpu.State, fpu.FP_XSTATE_MAGIC2_SIZE)
 
 // restore puts the bytes into the kernel that was loaded with a.
-func (a *aside) restore() error {
+func (a *aside) restore(mem *cow.Memory) error {
 	if len(a.registers) != len(a.tasks) || len(a.contents) != len(a.pipes) {
 		return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has the registers of %d of %d threads and the contents of %d of %d pipes", len(a.registers), len(a.tasks), len(a.contents), len(a.pipes))
 	}
@@ -96,6 +102,12 @@ func (a *aside) restore() error {
 		if p == nil || !bufferOf(p).fill(a.contents[i]) {
 			return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has other contents of a pipe than it says")
 		}
+	}
+	if a.mapped == nil {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "saved state does not say what is mapped")
+	}
+	if err := mem.PutMapped(a.mapped); err != nil {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "saved state: %w", err)
 	}
 	return nil
 }
@@ -156,18 +168,22 @@ func (b pipeBuffer) fill(contents string) bool {
 }
 
 func (*aside) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.aside" }
-func (*aside) StateFields() []string { return []string{"tasks", "registers", "pipes", "contents"} }
+func (*aside) StateFields() []string {
+	return []string{"tasks", "registers", "pipes", "contents", "mapped"}
+}
 func (a *aside) StateSave(sink state.Sink) {
 	sink.Save(0, &a.tasks)
 	sink.Save(1, &a.registers)
 	sink.Save(2, &a.pipes)
 	sink.Save(3, &a.contents)
+	sink.Save(4, &a.mapped)
 }
 func (a *aside) StateLoad(_ gocontext.Context, src state.Source) {
 	src.Load(0, &a.tasks)
 	src.Load(1, &a.registers)
 	src.Load(2, &a.pipes)
 	src.Load(3, &a.contents)
+	src.Load(4, &a.mapped)
 }
 
 func init() { state.Register((*aside)(nil)) }

@@ -118,8 +118,8 @@ func TestRegistersComeBack(t *testing.T) {
 }
 
 func TestAsideIsChecked(t *testing.T) {
-	for _, a := range []*aside{{registers: []string{"x"}}, {contents: []string{"x"}}, {pipes: []*pipe.Pipe{nil}, contents: []string{""}}} {
-		if err := a.restore(); sandbox.CodeOf(err) != sandbox.CodeCorrupt {
+	for _, a := range []*aside{{registers: []string{"x"}}, {contents: []string{"x"}}, {pipes: []*pipe.Pipe{nil}, contents: []string{""}}, {}} {
+		if err := a.restore(nil); sandbox.CodeOf(err) != sandbox.CodeCorrupt {
 			t.Errorf("%+v is restored: %v", a, err)
 		}
 	}

@@ -151,13 +151,16 @@ func (f *freezing) saveKernel(ctx context.Context, file *os.File) error {
 	kept := *ids
 	*ids = nil
 	defer func() { *ids = kept }()
-	set, putBack := setAside(ctx, g.k)
-	defer putBack()
+	set, putBack, err := setAside(ctx, g.k, g.mem)
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeInternal, "save kernel state: %w", err)
+	}
 	g.k.AddStateToCheckpoint(asideKey, set)
 	defer g.k.PopCheckpointState(asideKey)
-	err := pinned.Save(func() error {
+	err = pinned.Save(func() error {
 		return g.k.SaveTo(ctx, nopCloser{&f.state}, nopCloser{&f.meta}, f.writer, false, true)
 	})
+	putBack()
 	g.k.BeforeResume(ctx) // the file systems were prepared, whatever came of it
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "save kernel state: %w", err)

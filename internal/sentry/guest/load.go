@@ -171,7 +171,7 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 	if err != nil {
 		return nil, err
 	}
-	if err := set.restore(); err != nil {
+	if err := set.restore(b.mem); err != nil {
 		return nil, err
 	}
 	inherited, err := popState[*table](k, tableKey, "has no table of processes")
