@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sandboxNamespaces are those that every sandbox's process gets.
+// sandboxNamespaces are those that every sandbox's process is in: its own, but for the
+// network namespace, of which there is one for all sandboxes.
 var sandboxNamespaces = []struct {
 	name string // in /proc/self/ns
 	flag uintptr
@@ -26,7 +27,7 @@ var sandboxNamespaces = []struct {
 }
 
 // wantedNamespaces is the number below which we warn: each sandbox takes one of
-// every kind.
+// every kind but one.
 const wantedNamespaces = 256
 
 const remedyContainer = "if this is a container, its seccomp or AppArmor profile forbids it: start the container with a profile that allows unshare, clone and mount (docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined), or run on the host"
@@ -173,6 +174,9 @@ func probeNamespaceLimits(_ context.Context, m *machine) Finding {
 		n, err := m.number("proc/sys/user/max_" + ns.name + "_namespaces")
 		if err != nil {
 			return warn("mount /proc", "the limits of namespaces are unknown: %v", err)
+		}
+		if ns.flag == unix.CLONE_NEWNET && n > 0 {
+			continue
 		}
 		if least < 0 || n < least {
 			least, name = n, ns.name

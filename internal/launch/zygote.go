@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -127,11 +126,12 @@ func startZygote(cfg Config, namespaces bool) (z *zygote, err error) {
 	defer log.Close()
 	cmd := exec.Command(cfg.Executable, "sentry", string(arg))
 	cmd.Args[0] = "ramet-sentry"
-	// Nothing of the daemon's environment reaches a sandbox. A fixed GOMAXPROCS
-	// keeps the runtime from asking for the affinity mask every second, which
-	// the filter refuses.
-	// The runtime would keep files of the control group open to that end.
-	cmd.Env = []string{"GOMAXPROCS=" + strconv.Itoa(runtime.NumCPU()), "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
+	// Nothing of the daemon's environment reaches a sandbox. A sentry uses one processor
+	// until it is a sandbox, see useProcessors in package guest: it has fewer threads
+	// then. A fixed number keeps the runtime from asking for the affinity mask every
+	// second, which the filter refuses, and from keeping files of the control group
+	// open to that end.
+	cmd.Env = []string{"GOMAXPROCS=1", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{theirs}

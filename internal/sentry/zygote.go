@@ -36,6 +36,8 @@ type zygote struct {
 	proc       *os.Root          // /proc/self, which it cannot reach by name any more
 	lastCap    uintptr
 	platform   int // descriptor of the platform's file, see guest.PlatformFile
+	forker     *selffork.Forker
+	steps      []selffork.Step // room for those of a child
 }
 
 // newZygote confines the process.
@@ -86,6 +88,9 @@ func (z *zygote) forkAll() (*birth, error) {
 	if z.platform, err = guest.PlatformFile(z.proc); err != nil {
 		return nil, err
 	}
+	if z.forker, err = selffork.New(z.proc); err != nil {
+		return nil, err
+	}
 	if err := answer(wire.TypeReply, wire.Born{PID: os.Getpid()}); err != nil {
 		return nil, err
 	}
@@ -100,6 +105,7 @@ func (z *zygote) forkAll() (*birth, error) {
 		pid, err := z.fork(fds)
 		if err == nil && pid == 0 {
 			unix.Close(fdControl)
+			z.forker.Close()
 			z.proc.Close()
 			return adopt(fds), nil
 		}
@@ -172,7 +178,7 @@ func (z *zygote) fork(fds []int) (pid int, err error) {
 		return 0, err
 	}
 	defer unix.Close(fresh) // in both
-	pid, err = selffork.Fork(z.proc, z.child(fds, fresh))
+	pid, err = z.forker.Fork(z.child(fds, fresh))
 	for _, short := range []error{unix.EAGAIN, unix.ENOMEM, unix.ENOSPC} { // ENOSPC: too many namespaces
 		if errors.Is(err, short) {
 			return 0, sandbox.Errorf(sandbox.CodeLimit, "the host refused another process: %w", err)
@@ -205,28 +211,29 @@ var (
 // execve, and with no_new_privs even that could not give back what is not permitted
 // (capabilities(7)). So a host that does not let it go is no reason to end.
 func (z *zygote) child(fds []int, fresh int) selffork.Child {
-	c := selffork.Child{Flags: unix.CLONE_PARENT} // the daemon waits for it
+	c := selffork.Child{Flags: unix.CLONE_PARENT, Steps: z.steps[:0]} // the daemon waits for it
 	step := func(what string, call uintptr, args ...uintptr) *selffork.Step {
-		c.Steps = append(c.Steps, selffork.Step{What: lastWord + " " + what, Call: call})
+		c.Steps = append(c.Steps, selffork.Step{What: what, Call: call})
 		s := &c.Steps[len(c.Steps)-1]
 		copy(s.Args[:], args)
 		return s
 	}
 	log := uintptr(fds[birthFiles-1])
-	step("open log", unix.SYS_DUP3, log, 2, 0)
-	step("open log", unix.SYS_DUP3, log, 1, 0)
+	step(lastWord+" open log", unix.SYS_DUP3, log, 2, 0)
+	step(lastWord+" open log", unix.SYS_DUP3, log, 1, 0)
 	for _, fd := range fds[birthFiles:] {
-		step("enter control group", unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&myself)), uintptr(len(myself)))
+		step(lastWord+" enter control group", unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&myself)), uintptr(len(myself)))
 	}
-	step("replace the platform's file", unix.SYS_DUP3, uintptr(fresh), uintptr(z.platform), unix.O_CLOEXEC)
-	step("begin session", unix.SYS_SETSID)
+	step(lastWord+" replace the platform's file", unix.SYS_DUP3, uintptr(fresh), uintptr(z.platform), unix.O_CLOEXEC)
+	step(lastWord+" begin session", unix.SYS_SETSID)
 	if z.namespaces {
-		c.Flags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
+		c.Flags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 		for bit := range z.lastCap + 1 {
-			step("drop capability", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, bit).Tolerated = unix.EPERM
+			step(lastWord+" drop capability", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, bit).Tolerated = unix.EPERM
 		}
 	}
-	step("drop capabilities", unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capHeader)), uintptr(unsafe.Pointer(&noPrivileges)))
+	step(lastWord+" drop capabilities", unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capHeader)), uintptr(unsafe.Pointer(&noPrivileges)))
+	z.steps = c.Steps
 	return c
 }
 

@@ -37,9 +37,7 @@ type LoadFiles struct {
 // Load makes b a child: the sandbox that was frozen, with an identity of its
 // own. The guest runs when it returns.
 func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, error) {
-	// Decoding is one goroutine's work; with more processors the runtime only
-	// spends time looking for something to do on them.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	defer useProcessors()
 	unsettled(req.Limits.MemoryMiB)
 	st := begin()
 	data, err := mapFile(files.Snapshot)
@@ -100,6 +98,11 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	out.Timed = st.timed()
 	return g, out, nil
 }
+
+// useProcessors lets the process run on as many processors as the host has. A blank
+// runs on one: what is done before the guest runs is one goroutine's work, and with more
+// the runtime only spends time looking for something to do on them.
+func useProcessors() { runtime.GOMAXPROCS(runtime.NumCPU()) }
 
 const (
 	// defaultMaxMappings is vm.max_map_count of a host that was not told

@@ -79,31 +79,55 @@ const (
 // the id: it fills the lower half of a word, of which the upper one is 0.
 const threadFlags = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_THREAD | unix.CLONE_SYSVSEM | unix.CLONE_SETTLS | unix.CLONE_PARENT_SETTID
 
-// Fork forks the process and returns the child's id, 0 in the child. proc is
-// /proc/self, which the caller may not reach by that name any more. All of the program
+// Forker forks the process that made it. What it needs of the kernel it asks for once:
+// each page that the process writes to from one fork to the next is copied for it, as it
+// shares the page with a child.
+type Forker struct {
+	tasks   *os.File // /proc/self/task
+	pollers []poller
+}
+
+// New returns a Forker. proc is /proc/self, which the caller may not reach by that name
+// any more. Nothing may be added later to what the Go runtime polls: a child would not
+// poll it.
+func New(proc *os.Root) (*Forker, error) {
+	// The runtime has a poller from the first pipe on, at the latest.
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	r.Close()
+	w.Close()
+	pollers, err := findPollers(proc)
+	if err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	tasks, err := proc.Open("task")
+	if err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	return &Forker{tasks, pollers}, nil
+}
+
+// Close frees what the Forker has: in a child, for which it is of no use, as well as at
+// the end of the process that made it.
+func (f *Forker) Close() error { return f.tasks.Close() }
+
+// Fork forks the process and returns the child's id, 0 in the child. All of the program
 // stands still meanwhile, for a millisecond or two. A child whose steps fail says so on
 // standard error and exits with the number of the error. An error that has no
 // syscall.Errno means that the process cannot be forked, now or ever.
 //
 // Locks, buffers and goroutines are in the child what they were in the parent; the
 // caller sees to it that none of them is half of something with the outside.
-func Fork(proc *os.Root, c Child) (pid int, err error) {
+func (f *Forker) Fork(c Child) (pid int, err error) {
 	forking.Lock()
 	defer forking.Unlock()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	tasks, err := proc.Open("task")
-	if err != nil {
-		return 0, fmt.Errorf("fork: %w", err)
-	}
-	defer tasks.Close()
-	polls, err := findPollers(proc)
-	if err != nil {
-		return 0, fmt.Errorf("fork: %w", err)
-	}
 	s := split{
-		tasks: tasks.Fd(), group: os.Getpid(), self: uintptr(unix.Gettid()), noted: ownNoted(),
-		steps: c.Steps, pollers: polls,
+		tasks: f.tasks.Fd(), group: os.Getpid(), self: uintptr(unix.Gettid()), noted: ownNoted(),
+		steps: c.Steps, pollers: f.pollers,
 		flags: c.Flags | uintptr(unix.SIGCHLD),
 	}
 	if s.noted == 0 {

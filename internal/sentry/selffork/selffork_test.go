@@ -74,7 +74,12 @@ func fork(c Child, f func() error) error {
 		return err
 	}
 	defer proc.Close()
-	pid, err := Fork(proc, c)
+	forker, err := New(proc)
+	if err != nil {
+		return err
+	}
+	defer forker.Close()
+	pid, err := forker.Fork(c)
 	if err != nil {
 		return err
 	}
