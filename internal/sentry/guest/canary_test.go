@@ -14,8 +14,10 @@ import (
 	"gvisor.dev/gvisor/pkg/rand"
 	"gvisor.dev/gvisor/pkg/sentry/socket/netstack"
 	"gvisor.dev/gvisor/pkg/state"
+	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/faketime"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
 
 	"ramet.dev/ramet/internal/wire"
 )
@@ -44,6 +46,24 @@ func TestCanaryPacketIDs(t *testing.T) {
 	}
 	if ids.Len() != packetIDCount {
 		t.Errorf("the IPv4 protocol has %d counters: newPacketIDs makes %d, and an index beyond them would panic", ids.Len(), packetIDCount)
+	}
+}
+
+func TestCanaryEndpoints(t *testing.T) {
+	is, err := newNetStack(faketime.NewManualClock(), &idSource{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := is.(*netstack.Stack).Stack
+	defer s.Close()
+	for _, n := range []tcpip.NetworkProtocolNumber{ipv4.ProtocolNumber, ipv6.ProtocolNumber} {
+		endpoints, mu := endpointsOf(s.NetworkProtocolInstance(n))
+		if mu == nil {
+			t.Errorf("protocol %#x has no mutex any more that can be locked: takeInterfaces does", n)
+		}
+		if endpoints.Kind() != reflect.Map || endpoints.Type().Key() != reflect.TypeFor[tcpip.NICID]() || endpoints.Len() != 1 {
+			t.Errorf("protocol %#x has a %v with %d entries, not a map with the endpoint of lo: takeInterfaces empties it", n, endpoints.Type(), endpoints.Len())
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	gotime "time"
 
-	"gvisor.dev/gvisor/pkg/sentry/socket/netstack"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
@@ -140,7 +139,7 @@ func (c *Conn) begin(protocol tcpip.NetworkProtocolNumber, addr netip.AddrPort) 
 	g := c.g
 	g.io.RLock()
 	defer g.io.RUnlock()
-	s := g.k.RootNetworkNamespace().Stack().(*netstack.Stack).Stack
+	s := g.netStack()
 	ep, err := s.NewEndpoint(tcp.ProtocolNumber, protocol, c.wq)
 	if err != nil {
 		return connectError(addr, err)

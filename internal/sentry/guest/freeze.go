@@ -151,6 +151,7 @@ func (f *freezing) saveKernel(ctx context.Context, file *os.File) error {
 	kept := *ids
 	*ids = nil
 	defer func() { *ids = kept }()
+	defer g.takeInterfaces()()
 	set, putBack, err := setAside(ctx, g.k, g.mem)
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "save kernel state: %w", err)

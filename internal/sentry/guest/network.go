@@ -3,6 +3,7 @@ package guest
 import (
 	"fmt"
 	"reflect"
+	"sync"
 	gotime "time"
 	"unsafe"
 
@@ -87,13 +88,54 @@ func (loopbackConfig) ConfigureNetwork(is inet.Stack) error {
 	return nil
 }
 
+// takeInterfaces takes from the network protocols what they have of interfaces, until
+// putBack is called. A child makes its interface anew, see loopbackConfig; the old one
+// would be saved, for nobody, with its counters and all that it could ever do: a third of
+// the objects of a usual state. A packet that is sent meanwhile goes by way of the
+// interface.
+func (g *Guest) takeInterfaces() (putBack func()) {
+	var back []func()
+	for _, n := range []tcpip.NetworkProtocolNumber{ipv4.ProtocolNumber, ipv6.ProtocolNumber} {
+		endpoints, mu := endpointsOf(g.netStack().NetworkProtocolInstance(n))
+		set := func(to reflect.Value) {
+			mu.Lock()
+			defer mu.Unlock()
+			endpoints.Set(to)
+		}
+		kept := reflect.ValueOf(endpoints.Interface())
+		set(reflect.MakeMap(endpoints.Type()))
+		back = append(back, func() { set(kept) })
+	}
+	return func() {
+		for _, f := range back {
+			f()
+		}
+	}
+}
+
+// endpointsOf returns the map in which a network protocol has its endpoints, of each
+// interface, and what protects it. gVisor has no accessors for it.
+func endpointsOf(protocol stack.NetworkProtocol) (endpoints reflect.Value, mu sync.Locker) {
+	v := reflect.ValueOf(protocol).Elem()
+	lock := v.FieldByName("mu")
+	field := v.FieldByName("eps")
+	if !field.IsValid() { // IPv6
+		field = lock.FieldByName("eps")
+	}
+	mu, _ = reflect.NewAt(lock.Type(), unsafe.Pointer(lock.UnsafeAddr())).Interface().(sync.Locker)
+	return reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem(), mu
+}
+
+func (g *Guest) netStack() *stack.Stack {
+	return g.k.RootNetworkNamespace().Stack().(*netstack.Stack).Stack
+}
+
 // packetIDs returns the counters that IPv4 packet identifiers are taken from:
 // 2048 of them, each an object of its own in the saved state and a sixth of all
 // objects. They hold nothing worth keeping, and two sandboxes should not use the
 // same, so they are left out of it and a child makes new ones.
 func (g *Guest) packetIDs() *[]atomicbitops.Uint32 {
-	s := g.k.RootNetworkNamespace().Stack().(*netstack.Stack).Stack
-	protocol := reflect.ValueOf(s.NetworkProtocolInstance(ipv4.ProtocolNumber)).Elem()
+	protocol := reflect.ValueOf(g.netStack().NetworkProtocolInstance(ipv4.ProtocolNumber)).Elem()
 	return (*[]atomicbitops.Uint32)(unsafe.Pointer(protocol.FieldByName("ids").UnsafeAddr()))
 }
 
