@@ -10,7 +10,7 @@ type PoolSize struct {
 
 const (
 	// burstGap is how long nobody asks for a sentry between two bursts.
-	burstGap = 2 * time.Second
+	burstGap = 500 * time.Millisecond
 	// burstMemory is how long a burst is remembered: whoever forks into a
 	// hundred does it again, or has gone.
 	burstMemory = 10 * time.Minute

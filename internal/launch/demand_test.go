@@ -22,10 +22,14 @@ func TestDemand(t *testing.T) {
 	check(start, 4, 0)
 	burst(start, 3)
 	check(start, 4, 0)
-	burst(start.Add(time.Second), 17) // one burst of 20
-	check(start.Add(time.Second), 20, burstMemory)
+	burst(start.Add(burstGap), 17) // one burst of 20
+	check(start.Add(burstGap), 20, burstMemory)
+	for n := range 5 { // as many, one after the other
+		burst(start.Add(time.Duration(2+2*n)*burstGap), 19)
+		check(start.Add(time.Duration(2+2*n)*burstGap), 20, burstMemory-time.Duration(1+2*n)*burstGap)
+	}
 	burst(start.Add(time.Minute), 10) // a smaller one changes nothing
-	check(start.Add(time.Minute), 20, burstMemory-59*time.Second)
+	check(start.Add(time.Minute), 20, burstMemory+burstGap-time.Minute)
 	burst(start.Add(2*time.Minute), 100)
 	check(start.Add(2*time.Minute), 50, burstMemory)
 	burst(start.Add(3*time.Minute), 30)
@@ -33,8 +37,8 @@ func TestDemand(t *testing.T) {
 	check(after, 4, 0)
 	burst(after.Add(time.Second), 1)
 	check(after.Add(time.Second), 4, 0)
-	burst(after.Add(2*time.Second), 7)
-	check(after.Add(2*time.Second), 8, burstMemory)
+	burst(after.Add(time.Second+burstGap), 7)
+	check(after.Add(time.Second+burstGap), 8, burstMemory)
 }
 
 func TestDemandIsFixed(t *testing.T) {

@@ -43,6 +43,9 @@ func run(arg string) error {
 	if err := guest.Initialize(); err != nil {
 		return err
 	}
+	if err := learn(); err != nil {
+		return err
+	}
 	filter, err := compileFilter()
 	if err != nil {
 		return err

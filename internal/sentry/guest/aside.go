@@ -30,19 +30,21 @@ type aside struct {
 	pipes     []*pipe.Pipe
 	contents  []string // of each of pipes
 	mapped    *cow.Mapped
+	counters  string // of the network, see takeCounters
 }
 
-// setAside takes the bytes, and what is mapped, out of the kernel, which must be paused
-// until putBack has been called.
-func setAside(ctx context.Context, k *kernel.Kernel, mem *cow.Memory) (a *aside, putBack func(), err error) {
-	mapped, putMapped, err := mem.TakeMapped(ctx, k)
+// setAside takes out of the kernel what is kept in a, and what a child makes anew. The
+// kernel must be paused until putBack has been called.
+func (g *Guest) setAside(ctx context.Context) (a *aside, putBack func(), err error) {
+	mapped, putMapped, err := g.mem.TakeMapped(ctx, g.k)
 	if err != nil {
 		return nil, nil, err
 	}
-	a = &aside{mapped: mapped}
-	back := []func(){putMapped}
+	counters, putCounters := takeCounters(g.netStack())
+	a = &aside{mapped: mapped, counters: counters}
+	back := []func(){putMapped, putCounters, g.takeInterfaces(), g.takePacketIDs()}
 	tables, taken := map[*kernel.FDTable]bool{}, map[*pipe.Pipe]bool{}
-	for _, t := range k.TaskSet().Root.Tasks() {
+	for _, t := range g.k.TaskSet().Root.Tasks() {
 		var files *kernel.FDTable
 		t.WithMuLocked(func(t *kernel.Task) {
 			files = t.FDTable()
@@ -169,7 +171,7 @@ func (b pipeBuffer) fill(contents string) bool {
 
 func (*aside) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.aside" }
 func (*aside) StateFields() []string {
-	return []string{"tasks", "registers", "pipes", "contents", "mapped"}
+	return []string{"tasks", "registers", "pipes", "contents", "mapped", "counters"}
 }
 func (a *aside) StateSave(sink state.Sink) {
 	sink.Save(0, &a.tasks)
@@ -177,6 +179,7 @@ func (a *aside) StateSave(sink state.Sink) {
 	sink.Save(2, &a.pipes)
 	sink.Save(3, &a.contents)
 	sink.Save(4, &a.mapped)
+	sink.Save(5, &a.counters)
 }
 func (a *aside) StateLoad(_ gocontext.Context, src state.Source) {
 	src.Load(0, &a.tasks)
@@ -184,6 +187,7 @@ func (a *aside) StateLoad(_ gocontext.Context, src state.Source) {
 	src.Load(2, &a.pipes)
 	src.Load(3, &a.contents)
 	src.Load(4, &a.mapped)
+	src.Load(5, &a.counters)
 }
 
 func init() { state.Register((*aside)(nil)) }

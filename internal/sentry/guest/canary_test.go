@@ -18,7 +18,9 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/faketime"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
 
+	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/wire"
 )
 
@@ -46,6 +48,59 @@ func TestCanaryPacketIDs(t *testing.T) {
 	}
 	if ids.Len() != packetIDCount {
 		t.Errorf("the IPv4 protocol has %d counters: newPacketIDs makes %d, and an index beyond them would panic", ids.Len(), packetIDCount)
+	}
+}
+
+// TestCountersComeBack takes the counters out of a network stack, and gives what they
+// say to another one.
+func TestCountersComeBack(t *testing.T) {
+	stacks := make([]*stack.Stack, 2)
+	for i := range stacks {
+		is, err := newNetStack(faketime.NewManualClock(), &idSource{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stacks[i] = is.(*netstack.Stack).Stack
+		defer stacks[i].Close()
+		// Else all stacks count in the same.
+		if err := setCounters(countersOf(stacks[i]), strings.Repeat("\x00", len(countersOf(stacks[i])))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from, to := stacks[0], stacks[1]
+	if n := len(countersOf(from)); n < 100 {
+		t.Fatalf("a network stack has %d counters: see where gVisor keeps them", n)
+	}
+	for i, c := range countersOf(from) {
+		(*c).IncrementBy(uint64(i) * 1000)
+	}
+	stats := from.Stats()
+	values, putBack := takeCounters(from)
+	from.Stats().TCP.Retransmits.Increment() // by somebody who does not stand still
+	if objects := map[*tcpip.StatCounter]bool{}; true {
+		for _, c := range countersOf(from) {
+			objects[*c] = true
+		}
+		if len(objects) != 1 {
+			t.Errorf("%d counters are left", len(objects))
+		}
+	}
+	putBack()
+	if from.Stats() != stats {
+		t.Error("others are put back than were taken")
+	}
+	if err := setCounters(countersOf(to), values); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range countersOf(to) {
+		if (*c).Value() != uint64(i)*1000 || *c == *countersOf(from)[i] {
+			t.Errorf("counter %d comes back as %d", i, (*c).Value())
+		}
+	}
+	for _, damaged := range []string{"", values[:len(values)-1], values + "\x00"} {
+		if err := setCounters(countersOf(to), damaged); sandbox.CodeOf(err) != sandbox.CodeCorrupt {
+			t.Errorf("%d bytes of %d: %v", len(damaged), len(values), err)
+		}
 	}
 }
 

@@ -147,12 +147,7 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 func (f *freezing) saveKernel(ctx context.Context, file *os.File) error {
 	g, pinned := f.g, f.pinned
 	f.writer = cow.NewWriter(pinned, file, snapfile.PagesOffset)
-	ids := g.packetIDs()
-	kept := *ids
-	*ids = nil
-	defer func() { *ids = kept }()
-	defer g.takeInterfaces()()
-	set, putBack, err := setAside(ctx, g.k, g.mem)
+	set, putBack, err := g.setAside(ctx)
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "save kernel state: %w", err)
 	}

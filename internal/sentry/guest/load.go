@@ -163,7 +163,7 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		rootfs.CtxOpen:           disk.open,
 		pgalloc.CtxMemoryFileMap: none,
 	})
-	if err := k.LoadFrom(ctx, bytes.NewReader(snap.State), loader, nil, loopbackConfig{}, b.clocks, &vfs.CompleteRestoreOptions{}, nil); err != nil {
+	if err := k.LoadFrom(ctx, bytes.NewReader(snap.State), loader, nil, inheritedNetwork{k}, b.clocks, &vfs.CompleteRestoreOptions{}, nil); err != nil {
 		return nil, loadError(err, b.plat.Refused(), snap.State)
 	}
 	if err := loader.Wait(); err != nil {

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"reflect"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"gvisor.dev/gvisor/pkg/atomicbitops"
 	"gvisor.dev/gvisor/pkg/rand"
 	"gvisor.dev/gvisor/pkg/sentry/inet"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/socket/netfilter"
 	_ "gvisor.dev/gvisor/pkg/sentry/socket/netlink" // netlink sockets
 	_ "gvisor.dev/gvisor/pkg/sentry/socket/netlink/route"
@@ -26,6 +28,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+
+	"ramet.dev/ramet/internal/sandbox"
 )
 
 // loopbackNIC is the index of lo, as on Linux.
@@ -88,6 +92,79 @@ func (loopbackConfig) ConfigureNetwork(is inet.Stack) error {
 	return nil
 }
 
+// inheritedNetwork gives a child the counters that its network stack was saved without, before
+// it makes the interface, which counts in them.
+type inheritedNetwork struct{ k *kernel.Kernel }
+
+// ConfigureNetwork implements inet.NetworkArgs.
+func (n inheritedNetwork) ConfigureNetwork(is inet.Stack) error {
+	set, err := popState[*aside](n.k, asideKey, "has no registers")
+	if err != nil {
+		return err
+	}
+	n.k.AddStateToCheckpoint(asideKey, set)
+	if err := setCounters(countersOf(is.(*netstack.Stack).Stack), set.counters); err != nil {
+		return err
+	}
+	return loopbackConfig{}.ConfigureNetwork(is)
+}
+
+// takeCounters takes the counters out of a network stack until putBack is called, and
+// returns what they say. Each is an object of its own, a fifth of those of a usual state.
+// Who counts meanwhile does it in one that nobody reads.
+func takeCounters(s *stack.Stack) (values string, putBack func()) {
+	counters := countersOf(s)
+	var b []byte
+	kept := make([]*tcpip.StatCounter, len(counters))
+	nobodys := &tcpip.StatCounter{}
+	for i, c := range counters {
+		b = binary.AppendUvarint(b, (*c).Value())
+		kept[i], *c = *c, nobodys
+	}
+	return string(b), func() {
+		for i, c := range counters {
+			*c = kept[i]
+		}
+	}
+}
+
+// setCounters makes counters of the values that takeCounters returned.
+func setCounters(counters []**tcpip.StatCounter, values string) error {
+	b := []byte(values)
+	for _, c := range counters {
+		value, n := binary.Uvarint(b)
+		if n <= 0 {
+			break
+		}
+		*c = &tcpip.StatCounter{}
+		(*c).IncrementBy(value)
+		b = b[n:]
+		counters = counters[1:]
+	}
+	if len(b) > 0 || len(counters) > 0 {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has other counters of the network: %d are missing, %d bytes left", len(counters), len(b))
+	}
+	return nil
+}
+
+// countersOf returns where a network stack has its counters. gVisor has no accessor for it.
+func countersOf(s *stack.Stack) (all []**tcpip.StatCounter) {
+	stats := reflect.ValueOf(s).Elem().FieldByName("stats")
+	var visit func(v reflect.Value)
+	visit = func(v reflect.Value) {
+		for i := range v.NumField() {
+			switch f := v.Field(i); {
+			case f.Type() == reflect.TypeFor[*tcpip.StatCounter]():
+				all = append(all, (**tcpip.StatCounter)(unsafe.Pointer(f.UnsafeAddr())))
+			case f.Kind() == reflect.Struct:
+				visit(f)
+			}
+		}
+	}
+	visit(stats)
+	return all
+}
+
 // takeInterfaces takes from the network protocols what they have of interfaces, until
 // putBack is called. A child makes its interface anew, see loopbackConfig; the old one
 // would be saved, for nobody, with its counters and all that it could ever do: a third of
@@ -137,6 +214,13 @@ func (g *Guest) netStack() *stack.Stack {
 func (g *Guest) packetIDs() *[]atomicbitops.Uint32 {
 	protocol := reflect.ValueOf(g.netStack().NetworkProtocolInstance(ipv4.ProtocolNumber)).Elem()
 	return (*[]atomicbitops.Uint32)(unsafe.Pointer(protocol.FieldByName("ids").UnsafeAddr()))
+}
+
+func (g *Guest) takePacketIDs() (putBack func()) {
+	ids := g.packetIDs()
+	kept := *ids
+	*ids = nil
+	return func() { *ids = kept }
 }
 
 // packetIDCount is gVisor's number of counters: it takes hashes modulo that.
