@@ -25,8 +25,8 @@ func TestDemand(t *testing.T) {
 	burst(start.Add(burstGap), 17) // one burst of 20
 	check(start.Add(burstGap), 20, burstMemory)
 	for n := range 5 { // as many, one after the other
-		burst(start.Add(time.Duration(2+2*n)*burstGap), 19)
-		check(start.Add(time.Duration(2+2*n)*burstGap), 20, burstMemory-time.Duration(1+2*n)*burstGap)
+		burst(start.Add(time.Duration(3+2*n)*burstGap), 19)
+		check(start.Add(time.Duration(3+2*n)*burstGap), 20, burstMemory-time.Duration(2+2*n)*burstGap)
 	}
 	burst(start.Add(time.Minute), 10) // a smaller one changes nothing
 	check(start.Add(time.Minute), 20, burstMemory+burstGap-time.Minute)
