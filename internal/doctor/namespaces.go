@@ -189,5 +189,5 @@ func probeNamespaceLimits(_ context.Context, m *machine) Finding {
 	case least < wantedNamespaces:
 		return warn(remedy, "only %d %s namespaces are allowed, one is needed for each sandbox", least, name)
 	}
-	return ok("at least %d of each kind", least)
+	return ok("at least %d of each kind that every sandbox takes one of", least)
 }

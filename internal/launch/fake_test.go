@@ -75,7 +75,7 @@ func fakeZygote(arg string) int {
 		}
 		switch {
 		case cfg.BuildID == mute:
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 		case cfg.BuildID == refusing:
 			answer = control.Fail(sandbox.Errorf(sandbox.CodeLimit, "no room"))
 		case strings.HasPrefix(cfg.BuildID, "mortal:") && die(cfg.BuildID):

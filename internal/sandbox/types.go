@@ -30,7 +30,7 @@ type Isolation struct {
 	NoNewPrivs Layer  `json:"no_new_privs"`
 	Caps       Layer  `json:"capabilities_dropped"`
 	UserNS     Layer  `json:"user_namespace"`
-	Namespaces Layer  `json:"namespaces" doc:"own mount, pid, ipc, uts and network namespaces"`
+	Namespaces Layer  `json:"namespaces" doc:"own mount, pid, ipc and uts namespaces, and an empty network namespace that it shares with the daemon's other sandboxes"`
 	EmptyRoot  Layer  `json:"empty_root" doc:"an empty, read-only root directory"`
 	Rlimits    Layer  `json:"rlimits"`
 	Cgroup     Layer  `json:"cgroup"`

@@ -144,9 +144,6 @@ func (m *Memory) PutMapped(mapped *Mapped) error {
 		}
 		pieces, err := parseSegments(mapped.pages[i], pieceNumbers, func(n []uint64) (piece, error) {
 			p := piece{file: m.mf, off: n[0]}
-			if n[0]%hostarch.PageSize != 0 {
-				return p, fmt.Errorf("offset %#x", n[0])
-			}
 			return p, p.setFlags(n[1])
 		})
 		if err == nil {

@@ -196,7 +196,6 @@ func TestDamagedMapped(t *testing.T) {
 		"unknown flags":      {memories: one, areas: []string{area[:5] + "\x80\x80\x01" + area[6:]}, pages: []string{""}},
 		"a missing object":   {memories: one, areas: []string{area[:len(area)-3] + "\x01\x00\x00"}, pages: []string{""}},
 		"a missing name":     {memories: one, areas: []string{area[:len(area)-1] + "\x01"}, pages: []string{""}},
-		"an odd offset":      {memories: one, areas: []string{""}, pages: []string{piece[:4] + "\x01\x00"}},
 		"unknown permission": {memories: one, areas: []string{""}, pages: []string{piece[:5] + "\x80\x20"}},
 		"half a piece":       {memories: one, areas: []string{""}, pages: []string{piece[:5]}},
 		"around the end": {memories: one, areas: []string{""},
@@ -220,10 +219,13 @@ func FuzzMapped(f *testing.F) {
 	f.Fuzz(func(t *testing.T, saved []byte) {
 		mapped := &Mapped{names: []string{"x"}}
 		areas, err := parseSegments(string(saved), areaNumbers, mapped.parseArea)
+		if err != nil {
+			return
+		}
 		end := hostarch.Addr(0)
 		for _, a := range areas {
-			if err != nil || a.Start < end || a.End <= a.Start {
-				t.Fatalf("%v behind %#x, %v", a, uint64(end), err)
+			if a.Start < end || a.End <= a.Start {
+				t.Fatalf("%v behind %#x", a, uint64(end))
 			}
 			end = a.End
 		}

@@ -42,7 +42,7 @@ func (g *Guest) setAside(ctx context.Context) (a *aside, putBack func(), err err
 	}
 	counters, putCounters := takeCounters(g.netStack())
 	a = &aside{mapped: mapped, counters: counters}
-	back := []func(){putMapped, putCounters, g.takeInterfaces(), g.takePacketIDs()}
+	back := []func(){putMapped, putCounters, takeInterfaces(g.netStack())}
 	tables, taken := map[*kernel.FDTable]bool{}, map[*pipe.Pipe]bool{}
 	for _, t := range g.k.TaskSet().Root.Tasks() {
 		var files *kernel.FDTable

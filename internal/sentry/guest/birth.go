@@ -30,7 +30,10 @@ const (
 	filtersMade = 3
 )
 
-// birthplace is the log's target while the platform is made.
+// birthplace is the log's target while the platform is made. It begins with all
+// processors, as the platform has as many threads for each guest process, for good, as
+// there are when the constructor begins (systrap.New); what it does from the first filter
+// on, and what a sentry does until it is a sandbox, takes one.
 type birthplace struct {
 	log.Emitter
 	filters int
@@ -41,7 +44,10 @@ type birthplace struct {
 // are dropped.
 func (b *birthplace) Emit(depth int, level log.Level, at time.Time, format string, args ...any) {
 	if strings.HasPrefix(format, filterMade) {
-		if b.filters++; b.filters == filtersMade {
+		if b.filters++; b.filters == 1 {
+			runtime.GOMAXPROCS(1)
+		}
+		if b.filters == filtersMade {
 			b.born()
 		}
 	}
@@ -59,11 +65,15 @@ func newSystrap(born func()) (platform.Platform, error) {
 	b := &birthplace{Emitter: log.Log().Emitter, born: born}
 	log.Log().Emitter = b
 	log.SetLevel(log.Debug)
+	useProcessors()
 	systrap, err := constructor.New(platform.Options{ApplicationCores: runtime.NumCPU()})
 	log.SetLevel(log.Warning)
 	log.Log().Emitter = b.Emitter
 	if err == nil && b.filters != filtersMade {
 		err = fmt.Errorf("it said %d times that it made a filter", b.filters)
+	}
+	if err == nil && systrap.ConcurrencyCount() != runtime.NumCPU() {
+		err = fmt.Errorf("it has %d threads for a process, with %d processors", systrap.ConcurrencyCount(), runtime.NumCPU())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create platform: %w", err)

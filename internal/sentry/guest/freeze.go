@@ -154,9 +154,9 @@ func (f *freezing) saveKernel(ctx context.Context, file *os.File) error {
 	g.k.AddStateToCheckpoint(asideKey, set)
 	defer g.k.PopCheckpointState(asideKey)
 	err = pinned.Save(func() error {
+		defer putBack()
 		return g.k.SaveTo(ctx, nopCloser{&f.state}, nopCloser{&f.meta}, f.writer, false, true)
 	})
-	putBack()
 	g.k.BeforeResume(ctx) // the file systems were prepared, whatever came of it
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "save kernel state: %w", err)

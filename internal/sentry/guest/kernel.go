@@ -134,7 +134,7 @@ type Guest struct {
 // it takes over. command is the program by which a sandbox that may control
 // itself does, nil for others.
 func (b *Blank) Boot(id wire.Common, image, command *os.File) (*Guest, error) {
-	defer useProcessors()
+	useProcessors() // the network stack has as many goroutines for TCP, and so have all descendants
 	unsettled(id.Limits.MemoryMiB)
 	k := &kernel.Kernel{Platform: b.plat}
 	k.SetMemoryFile(b.mem.MemoryFile())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -37,7 +38,6 @@ type LoadFiles struct {
 // Load makes b a child: the sandbox that was frozen, with an identity of its
 // own. The guest runs when it returns.
 func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, error) {
-	defer useProcessors()
 	unsettled(req.Limits.MemoryMiB)
 	st := begin()
 	data, err := mapFile(files.Snapshot)
@@ -69,7 +69,6 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	if g.control != nil {
 		g.control.thaw(req.Answer)
 	}
-	g.newPacketIDs()
 	if err := g.attachStateless(g.rootContext()); err != nil {
 		return nil, nil, err
 	}
@@ -80,6 +79,7 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		return nil, nil, err
 	}
 	st.mark("identity")
+	useProcessors()
 	if err := g.k.Start(); err != nil {
 		return nil, nil, fmt.Errorf("start kernel: %w", err)
 	}
@@ -99,9 +99,9 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	return g, out, nil
 }
 
-// useProcessors lets the process run on as many processors as the host has. A blank
-// runs on one: what is done before the guest runs is one goroutine's work, and with more
-// the runtime only spends time looking for something to do on them.
+// useProcessors lets the process run on as many processors as the host has. Before the
+// guest does, it runs on one (see birthplace): what is to be done is one goroutine's work,
+// and with more the runtime only spends time looking for something to do on them.
 func useProcessors() { runtime.GOMAXPROCS(runtime.NumCPU()) }
 
 const (
@@ -207,9 +207,9 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 
 // popState returns what was saved under key, and takes it out of k. without says what a
 // saved state is that lacks it.
-func popState[T any](k *kernel.Kernel, key, without string) (T, error) {
+func popState[T *aside | *table | *contexts | *held](k *kernel.Kernel, key, without string) (T, error) {
 	v, ok := k.PopCheckpointState(key).(T)
-	if !ok {
+	if !ok || reflect.ValueOf(v).IsNil() {
 		return v, sandbox.Errorf(sandbox.CodeCorrupt, "saved state %s", without)
 	}
 	return v, nil

@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"gvisor.dev/gvisor/pkg/atomicbitops"
-	"gvisor.dev/gvisor/pkg/rand"
 	"gvisor.dev/gvisor/pkg/sentry/inet"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/socket/netfilter"
@@ -58,10 +57,18 @@ func newNetStack(clock tcpip.Clock, ids uniqueid.Provider) (inet.Stack, error) {
 			return nil, fmt.Errorf("set TCP option %T: %s", opt, err)
 		}
 	}
+	*packetIDs(s.Stack) = nil
 	if err := (loopbackConfig{}).ConfigureNetwork(s); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// packetIDs returns the counters that gVisor took IPv4 packet identifiers from, and does
+// not any more: 2048 of them, each of which would be an object of its own in a saved state.
+func packetIDs(s *stack.Stack) *[]atomicbitops.Uint32 {
+	protocol := reflect.ValueOf(s.NetworkProtocolInstance(ipv4.ProtocolNumber)).Elem()
+	return (*[]atomicbitops.Uint32)(unsafe.Pointer(protocol.FieldByName("ids").UnsafeAddr()))
 }
 
 // loopbackConfig makes the loopback interface, in a new stack and again in each
@@ -111,7 +118,7 @@ func (n inheritedNetwork) ConfigureNetwork(is inet.Stack) error {
 
 // takeCounters takes the counters out of a network stack until putBack is called, and
 // returns what they say. Each is an object of its own, a fifth of those of a usual state.
-// Who counts meanwhile does it in one that nobody reads.
+// What is counted meanwhile, by timers, is lost.
 func takeCounters(s *stack.Stack) (values string, putBack func()) {
 	counters := countersOf(s)
 	var b []byte
@@ -131,18 +138,17 @@ func takeCounters(s *stack.Stack) (values string, putBack func()) {
 // setCounters makes counters of the values that takeCounters returned.
 func setCounters(counters []**tcpip.StatCounter, values string) error {
 	b := []byte(values)
-	for _, c := range counters {
+	for i, c := range counters {
 		value, n := binary.Uvarint(b)
 		if n <= 0 {
-			break
+			return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has %d of %d counters of the network", i, len(counters))
 		}
 		*c = &tcpip.StatCounter{}
 		(*c).IncrementBy(value)
 		b = b[n:]
-		counters = counters[1:]
 	}
-	if len(b) > 0 || len(counters) > 0 {
-		return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has other counters of the network: %d are missing, %d bytes left", len(counters), len(b))
+	if len(b) > 0 {
+		return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has more than %d counters of the network", len(counters))
 	}
 	return nil
 }
@@ -170,10 +176,10 @@ func countersOf(s *stack.Stack) (all []**tcpip.StatCounter) {
 // would be saved, for nobody, with its counters and all that it could ever do: a third of
 // the objects of a usual state. A packet that is sent meanwhile goes by way of the
 // interface.
-func (g *Guest) takeInterfaces() (putBack func()) {
+func takeInterfaces(s *stack.Stack) (putBack func()) {
 	var back []func()
 	for _, n := range []tcpip.NetworkProtocolNumber{ipv4.ProtocolNumber, ipv6.ProtocolNumber} {
-		endpoints, mu := endpointsOf(g.netStack().NetworkProtocolInstance(n))
+		endpoints, mu := endpointsOf(s.NetworkProtocolInstance(n))
 		set := func(to reflect.Value) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -205,32 +211,4 @@ func endpointsOf(protocol stack.NetworkProtocol) (endpoints reflect.Value, mu sy
 
 func (g *Guest) netStack() *stack.Stack {
 	return g.k.RootNetworkNamespace().Stack().(*netstack.Stack).Stack
-}
-
-// packetIDs returns the counters that IPv4 packet identifiers are taken from:
-// 2048 of them, each an object of its own in the saved state and a sixth of all
-// objects. They hold nothing worth keeping, and two sandboxes should not use the
-// same, so they are left out of it and a child makes new ones.
-func (g *Guest) packetIDs() *[]atomicbitops.Uint32 {
-	protocol := reflect.ValueOf(g.netStack().NetworkProtocolInstance(ipv4.ProtocolNumber)).Elem()
-	return (*[]atomicbitops.Uint32)(unsafe.Pointer(protocol.FieldByName("ids").UnsafeAddr()))
-}
-
-func (g *Guest) takePacketIDs() (putBack func()) {
-	ids := g.packetIDs()
-	kept := *ids
-	*ids = nil
-	return func() { *ids = kept }
-}
-
-// packetIDCount is gVisor's number of counters: it takes hashes modulo that.
-const packetIDCount = 2048
-
-// newPacketIDs gives a child counters of its own.
-func (g *Guest) newPacketIDs() {
-	ids := make([]atomicbitops.Uint32, packetIDCount)
-	for i := range ids {
-		ids[i] = atomicbitops.FromUint32(uint32(rand.Uint64()))
-	}
-	*g.packetIDs() = ids
 }

@@ -67,18 +67,29 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// fork runs f in a child and returns how it ended.
-func fork(c Child, f func() error) error {
+// forkers has the one of all forks of a process, by its id: a child has the parent's, too.
+var forkers = map[int]*Forker{}
+
+func forkerOf(pid int) (*Forker, error) {
+	if f := forkers[pid]; f != nil {
+		return f, nil
+	}
 	proc, err := os.OpenRoot("/proc/self")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer proc.Close()
-	forker, err := New(proc)
+	f, err := New(proc)
+	forkers[pid] = f
+	return f, err
+}
+
+// fork runs f in a child and returns how it ended.
+func fork(c Child, f func() error) error {
+	forker, err := forkerOf(os.Getpid())
 	if err != nil {
 		return err
 	}
-	defer forker.Close()
 	pid, err := forker.Fork(c)
 	if err != nil {
 		return err
