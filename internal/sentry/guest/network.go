@@ -173,7 +173,7 @@ func countersOf(s *stack.Stack) (all []**tcpip.StatCounter) {
 
 // takeInterfaces takes from the network protocols what they have of interfaces, until
 // putBack is called. A child makes its interface anew, see loopbackConfig; the old one
-// would be saved, for nobody, with its counters and all that it could ever do: a third of
+// would be saved, for nobody, with its counters and all that it could ever do: a fifth of
 // the objects of a usual state. A packet that is sent meanwhile goes by way of the
 // interface.
 func takeInterfaces(s *stack.Stack) (putBack func()) {
