@@ -27,6 +27,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sighandling"
 
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/sentry/brief"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/wire"
@@ -51,6 +52,9 @@ func Initialize() error {
 		return fmt.Errorf("initialize random source: %w", err)
 	}
 	readMaxMappings()
+	if err := brief.Ahead(); err != nil {
+		return err
+	}
 	return teachFallocate()
 }
 
