@@ -15,7 +15,7 @@ var neverEnableFastPath bool
 
 const (
 	// spinAfter is how long a sandbox is busy before its threads may spin.
-	spinAfter = 10 * time.Millisecond
+	spinAfter = 5 * time.Millisecond
 	// rest is how long no task is heard of when a sandbox is not busy.
 	rest = 2 * time.Millisecond
 	// grain is how often it is written down that one was: every processor reads it.

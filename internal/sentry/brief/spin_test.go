@@ -14,10 +14,10 @@ func TestSpinning(t *testing.T) {
 		from, to, every time.Duration
 		spins           bool
 	}{
-		"a command":             {100 * ms, 105 * ms, ms / 10, false},
-		"just not long enough":  {100 * ms, 110 * ms, ms / 10, false},
-		"long enough":           {100 * ms, 111 * ms, ms / 10, true},
-		"heard of all the time": {100 * ms, 111 * ms, ms / 1000, true},
+		"a command":             {100 * ms, 100*ms + spinAfter/2, ms / 10, false},
+		"just not long enough":  {100 * ms, 100*ms + spinAfter, ms / 10, false},
+		"long enough":           {100 * ms, 101*ms + spinAfter, ms / 10, true},
+		"heard of all the time": {100 * ms, 101*ms + spinAfter, ms / 1000, true},
 		"short rests":           {100 * ms, 150 * ms, rest, true},
 		"rests":                 {100 * ms, 150 * ms, rest + ms/100, false},
 	} {
