@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -177,4 +178,38 @@ func TestClosedConnectionsAreForgotten(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestConnectionsAreCountedOnce compares how many connections there are, as programs are
+// told, in generations of a sandbox.
+func TestConnectionsAreCountedOnce(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	n.hold("box", "-value", "one", "-only", "tcp")
+	established := func(ref string) string {
+		t.Helper()
+		lines := strings.Split(n.guest(ref, "cat", "/proc/net/snmp"), "\n")
+		for i, l := range lines {
+			if names := strings.Fields(l); i+1 < len(lines) && slices.Contains(names, "CurrEstab") {
+				return strings.Fields(lines[i+1])[slices.Index(names, "CurrEstab")]
+			}
+		}
+		t.Fatalf("%s: %q", ref, lines)
+		return ""
+	}
+	want := established("box")
+	if want == "0" {
+		t.Fatal("the holder has no connection")
+	}
+	ref := "box"
+	for generation := range 3 {
+		r, err := n.m.Fork(asOwner, ref, sandbox.ForkRequest{Count: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref = n.children(r)[0].ID
+		if got := established(ref); got != want {
+			t.Errorf("generation %d has %s connections, the first %s", generation+1, got, want)
+		}
+	}
 }

@@ -12,6 +12,9 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel/pipe"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/state"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
 
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/sentry/cow"
@@ -40,9 +43,13 @@ func (g *Guest) setAside(ctx context.Context) (a *aside, putBack func(), err err
 	if err != nil {
 		return nil, nil, err
 	}
-	counters, putCounters := takeCounters(g.netStack())
+	network := g.netStack()
+	counters, putCounters := takeCounters(network)
 	a = &aside{mapped: mapped, counters: counters}
-	back := []func(){putMapped, putCounters, takeInterfaces(g.netStack())}
+	back := []func(){putMapped, putCounters}
+	for _, n := range []tcpip.NetworkProtocolNumber{ipv4.ProtocolNumber, ipv6.ProtocolNumber} {
+		back = append(back, takeInterfaces(network.NetworkProtocolInstance(n)))
+	}
 	tables, taken := map[*kernel.FDTable]bool{}, map[*pipe.Pipe]bool{}
 	for _, t := range g.k.TaskSet().Root.Tasks() {
 		var files *kernel.FDTable

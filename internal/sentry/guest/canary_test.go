@@ -40,11 +40,11 @@ func TestCanaryPacketIDs(t *testing.T) {
 	defer s.Close()
 	protocol := reflect.ValueOf(s.NetworkProtocolInstance(ipv4.ProtocolNumber))
 	if protocol.Kind() != reflect.Pointer {
-		t.Fatalf("the IPv4 protocol is a %v: packetIDs follows a pointer", protocol.Type())
+		t.Fatalf("the IPv4 protocol is a %v: dropPacketIDs follows a pointer", protocol.Type())
 	}
 	ids := protocol.Elem().FieldByName("ids")
 	if !ids.IsValid() || ids.Type() != reflect.TypeFor[[]atomicbitops.Uint32]() {
-		t.Fatal("the IPv4 protocol does not keep its counters in a field ids of type []atomicbitops.Uint32 any more: packetIDs takes them away")
+		t.Fatal("the IPv4 protocol does not keep its counters in a field ids of type []atomicbitops.Uint32 any more: dropPacketIDs takes them away")
 	}
 	if ids.Len() > 0 {
 		t.Errorf("%d counters are left", ids.Len())
@@ -120,7 +120,7 @@ func TestCanaryEndpoints(t *testing.T) {
 			t.Errorf("protocol %#x has a %v with %d entries, not a map with the endpoint of lo: takeInterfaces empties it", n, endpoints.Type(), endpoints.Len())
 		}
 		was := endpoints.MapIndex(reflect.ValueOf(loopbackNIC)).Pointer()
-		putBack := takeInterfaces(s)
+		putBack := takeInterfaces(s.NetworkProtocolInstance(n))
 		if endpoints.IsNil() || endpoints.Len() != 0 {
 			t.Errorf("protocol %#x still has %d endpoints, or no map", n, endpoints.Len())
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -163,32 +162,32 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		rootfs.CtxOpen:           disk.open,
 		pgalloc.CtxMemoryFileMap: none,
 	})
-	if err := k.LoadFrom(ctx, bytes.NewReader(snap.State), loader, nil, inheritedNetwork{k}, b.clocks, &vfs.CompleteRestoreOptions{}, nil); err != nil {
+	network := &inheritedNetwork{k: k}
+	if err := k.LoadFrom(ctx, bytes.NewReader(snap.State), loader, nil, network, b.clocks, &vfs.CompleteRestoreOptions{}, nil); err != nil {
 		return nil, loadError(err, b.plat.Refused(), snap.State)
 	}
 	if err := loader.Wait(); err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "load memory: %w", err)
 	}
 	b.mem.Settle(snap.Held)
-	set, err := popState[*aside](k, asideKey, "has no registers")
-	if err != nil {
+	if network.aside == nil {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no network")
+	}
+	if err := network.aside.restore(b.mem); err != nil {
 		return nil, err
 	}
-	if err := set.restore(b.mem); err != nil {
-		return nil, err
-	}
-	inherited, err := popState[*table](k, tableKey, "has no table of processes")
+	inherited, err := popState[table](k, tableKey, "has no table of processes")
 	if err != nil {
 		return nil, err
 	}
 	if err := inherited.thaw(snap.Outputs); err != nil {
 		return nil, err
 	}
-	interpreters, err := popState[*contexts](k, contextsKey, "has no contexts")
+	interpreters, err := popState[contexts](k, contextsKey, "has no contexts")
 	if err != nil {
 		return nil, err
 	}
-	open, err := popState[*held](k, heldKey, "does not say what was open")
+	open, err := popState[held](k, heldKey, "does not say what was open")
 	if err != nil {
 		return nil, err
 	}
@@ -207,10 +206,10 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 
 // popState returns what was saved under key, and takes it out of k. without says what a
 // saved state is that lacks it.
-func popState[T *aside | *table | *contexts | *held](k *kernel.Kernel, key, without string) (T, error) {
-	v, ok := k.PopCheckpointState(key).(T)
-	if !ok || reflect.ValueOf(v).IsNil() {
-		return v, sandbox.Errorf(sandbox.CodeCorrupt, "saved state %s", without)
+func popState[E any](k *kernel.Kernel, key, without string) (*E, error) {
+	v, _ := k.PopCheckpointState(key).(*E)
+	if v == nil {
+		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state %s", without)
 	}
 	return v, nil
 }

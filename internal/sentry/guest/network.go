@@ -57,18 +57,19 @@ func newNetStack(clock tcpip.Clock, ids uniqueid.Provider) (inet.Stack, error) {
 			return nil, fmt.Errorf("set TCP option %T: %s", opt, err)
 		}
 	}
-	*packetIDs(s.Stack) = nil
+	dropPacketIDs(s.Stack)
 	if err := (loopbackConfig{}).ConfigureNetwork(s); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// packetIDs returns the counters that gVisor took IPv4 packet identifiers from, and does
-// not any more: 2048 of them, each of which would be an object of its own in a saved state.
-func packetIDs(s *stack.Stack) *[]atomicbitops.Uint32 {
+// dropPacketIDs takes away the counters that gVisor took IPv4 packet identifiers from, and
+// does not any more: 2048 of them, each of which would be an object of its own in a saved
+// state.
+func dropPacketIDs(s *stack.Stack) {
 	protocol := reflect.ValueOf(s.NetworkProtocolInstance(ipv4.ProtocolNumber)).Elem()
-	return (*[]atomicbitops.Uint32)(unsafe.Pointer(protocol.FieldByName("ids").UnsafeAddr()))
+	*(*[]atomicbitops.Uint32)(unsafe.Pointer(protocol.FieldByName("ids").UnsafeAddr())) = nil
 }
 
 // loopbackConfig makes the loopback interface, in a new stack and again in each
@@ -100,18 +101,26 @@ func (loopbackConfig) ConfigureNetwork(is inet.Stack) error {
 }
 
 // inheritedNetwork gives a child the counters that its network stack was saved without, before
-// it makes the interface, which counts in them.
-type inheritedNetwork struct{ k *kernel.Kernel }
+// it makes the interface, which counts in them. aside is where they were found.
+type inheritedNetwork struct {
+	k     *kernel.Kernel
+	aside *aside
+}
 
 // ConfigureNetwork implements inet.NetworkArgs.
-func (n inheritedNetwork) ConfigureNetwork(is inet.Stack) error {
-	set, err := popState[*aside](n.k, asideKey, "has no registers")
+func (n *inheritedNetwork) ConfigureNetwork(is inet.Stack) error {
+	set, err := popState[aside](n.k, asideKey, "does not have what was set aside")
 	if err != nil {
 		return err
 	}
-	n.k.AddStateToCheckpoint(asideKey, set)
-	if err := setCounters(countersOf(is.(*netstack.Stack).Stack), set.counters); err != nil {
+	n.aside = set
+	s := is.(*netstack.Stack).Stack
+	if err := setCounters(countersOf(s), set.counters); err != nil {
 		return err
+	}
+	// gVisor counts the connections again that it restores.
+	for _, now := range []*tcpip.StatCounter{s.Stats().TCP.CurrentEstablished, s.Stats().TCP.CurrentConnected} {
+		now.IncrementBy(-now.Value())
 	}
 	return loopbackConfig{}.ConfigureNetwork(is)
 }
@@ -171,29 +180,20 @@ func countersOf(s *stack.Stack) (all []**tcpip.StatCounter) {
 	return all
 }
 
-// takeInterfaces takes from the network protocols what they have of interfaces, until
-// putBack is called. A child makes its interface anew, see loopbackConfig; the old one
-// would be saved, for nobody, with its counters and all that it could ever do: a fifth of
-// the objects of a usual state. A packet that is sent meanwhile goes by way of the
-// interface.
-func takeInterfaces(s *stack.Stack) (putBack func()) {
-	var back []func()
-	for _, n := range []tcpip.NetworkProtocolNumber{ipv4.ProtocolNumber, ipv6.ProtocolNumber} {
-		endpoints, mu := endpointsOf(s.NetworkProtocolInstance(n))
-		set := func(to reflect.Value) {
-			mu.Lock()
-			defer mu.Unlock()
-			endpoints.Set(to)
-		}
-		kept := reflect.ValueOf(endpoints.Interface())
-		set(reflect.MakeMap(endpoints.Type()))
-		back = append(back, func() { set(kept) })
+// takeInterfaces takes from a network protocol what it has of interfaces, until putBack is
+// called. A child makes its interface anew, see loopbackConfig; the old one would be saved,
+// for nobody, with its counters and all that it could ever do: a fifth of the objects of a
+// usual state. A packet that is sent meanwhile goes by way of the interface.
+func takeInterfaces(protocol stack.NetworkProtocol) (putBack func()) {
+	endpoints, mu := endpointsOf(protocol)
+	set := func(to reflect.Value) {
+		mu.Lock()
+		defer mu.Unlock()
+		endpoints.Set(to)
 	}
-	return func() {
-		for _, f := range back {
-			f()
-		}
-	}
+	kept := reflect.ValueOf(endpoints.Interface())
+	set(reflect.MakeMap(endpoints.Type()))
+	return func() { set(kept) }
 }
 
 // endpointsOf returns the map in which a network protocol has its endpoints, of each
