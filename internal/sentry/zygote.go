@@ -199,7 +199,8 @@ var errUnfit = errors.New("the zygote cannot be forked any more")
 
 // What the steps of a child refer to.
 var (
-	myself       = [1]byte{'0'} // in files of control groups: who writes it
+	myself       = [1]byte{'0'}                                     // in files of control groups: who writes it
+	sentryName   = [16]byte([]byte("ramet-sentry\x00\x00\x00\x00")) // for ps(1), which calls the zygote by its descriptor
 	capHeader    = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	noPrivileges [2]unix.CapUserData
 )
@@ -226,6 +227,7 @@ func (z *zygote) child(fds []int, fresh int) selffork.Child {
 	}
 	step(lastWord+" replace the platform's file", unix.SYS_DUP3, uintptr(fresh), uintptr(z.platform), unix.O_CLOEXEC)
 	step(lastWord+" begin session", unix.SYS_SETSID)
+	step(lastWord+" take a name", unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(&sentryName)))
 	if z.namespaces {
 		c.Flags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 		for bit := range z.lastCap + 1 {

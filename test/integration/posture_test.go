@@ -21,6 +21,7 @@ import (
 
 // posture is how a process is confined, as the host sees it.
 type posture struct {
+	Name         string
 	User, Groups string
 	Caps         string // all but the bounding set, of all threads
 	NoNewPrivs   string
@@ -164,7 +165,7 @@ func postureOf(t *testing.T, pid int) posture {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	st := statusOf(t, filepath.Join(dir, "status"))
 	p := posture{
-		User: st["Uid"], Groups: st["Groups"], Caps: capsOf(t, dir), NoNewPrivs: st["NoNewPrivs"], Seccomp: st["Seccomp"],
+		Name: st["Name"], User: st["Uid"], Groups: st["Groups"], Caps: capsOf(t, dir), NoNewPrivs: st["NoNewPrivs"], Seccomp: st["Seccomp"],
 		Files: fileKinds(t, pid), Limits: map[string]string{},
 	}
 	for _, ns := range []string{"user", "mnt", "pid", "ipc", "uts", "net"} {
@@ -283,7 +284,7 @@ func TestPosture(t *testing.T) {
 		user = strings.TrimSpace(strings.Repeat(strconv.Itoa(uid)+" ", 4))
 	}
 	common := posture{
-		User: user, NoNewPrivs: "1", Seccomp: "2", RootReadOnly: true, Mounts: 1,
+		Name: "ramet-sentry", User: user, NoNewPrivs: "1", Seccomp: "2", RootReadOnly: true, Mounts: 1,
 		Limits: map[string]string{"core": "0/0", "locked memory": "0/0", "queues": "0/0"},
 	}
 	if os.Getuid() != 0 {
