@@ -24,6 +24,37 @@ def rewritten(lines):
 	}
 }
 
+// TestRewritingUnderThreads has threads that make the same call from the same place while
+// it is rewritten, which takes several stores: one that has made the first instruction finds
+// half of it. What is no instruction at all ends a program as ever.
+func TestRewritingUnderThreads(t *testing.T) {
+	x := newContextTest(t)
+	x.value("box", `
+import os, struct, subprocess
+def program(code):
+    header = struct.pack("<4s5B7x2HI3QI6H", b"\x7fELF", 2, 1, 1, 0, 0, 2, 62, 1, 0x4000b0, 64, 0, 0, 64, 56, 2, 0, 0, 0)
+    code_at = struct.pack("<2I6Q", 1, 5, 0, 0x400000, 0, 0xb0 + len(code), 0xb0 + len(code), 0x1000)
+    data_at = struct.pack("<2I6Q", 1, 6, 0, 0x500000, 0, 0, 0x6000, 0x1000)
+    with open("/tmp/program", "wb") as f: f.write(header + code_at + data_at + code)
+    os.chmod("/tmp/program", 0o755)
+def ends(n):
+    return {subprocess.run(["/tmp/program"]).returncode for _ in range(n)}
+`)
+	// Four times clone(2), then all five make getpid(2) 300 times, count themselves at
+	// 0x500000 and exit; the last one ends the process.
+	const threads = "41bc04000000bf000f05004c89e648c1e60c4881c600005000b8380000000f0585c0740541ffcc75dd" +
+		"41bd2c010000b8270000000f0541ffcd75f4b801000000f00fc104250000500083f804750931ffb8e70000000f05b83c0000000f05"
+	for _, c := range []struct{ what, code, runs, want string }{
+		{"threads", threads, "100", "{0}"},
+		{"ud2", "0f0b", "1", "{-4}"},
+		{"the byte that half of a rewritten call has", "06", "1", "{-4}"},
+	} {
+		if got := x.value("box", "program(bytes.fromhex('"+c.code+"')); ends("+c.runs+")"); got != c.want {
+			t.Errorf("%s: ends with %s, want %s", c.what, got, c.want)
+		}
+	}
+}
+
 // TestMappedAhead checks what of a program and a library is mapped before it is touched,
 // that no more is, and that all of it is what it would be otherwise.
 func TestMappedAhead(t *testing.T) {
@@ -70,6 +101,7 @@ def ends(do):
 		{"made read-only", "libc.mprotect(place, 8 * KiB, READ), resident(place)", "(0, 8)"},
 		{"then written to", "ends(lambda: ctypes.memset(place, 1, 1))", "'SIGSEGV'"},
 		{"what it says", "ctypes.string_at(place + 4095, 2)", `b'\x07\x03'`},
+		{"made nothing", "libc.mprotect(place, 0, READ), libc.mprotect((1 << 64) - 4096, 4096, READ), resident(place)", "(0, -1, 8)"},
 		{"much data", "segment(128 * KiB, READ | WRITE)", "0"},
 		{"constants", "segment(64 * KiB, READ)", "0"},
 		{"a reservation", "segment(64 * KiB, NONE)", "0"},

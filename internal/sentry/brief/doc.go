@@ -8,7 +8,7 @@
 // for both, gets nothing back, and touches nearly all that it is made of. So
 //
 //   - a process makes a hundred calls before the first is rewritten (rewrite.go),
-//   - nobody spins before the sandbox has been busy for five milliseconds (spin.go),
+//   - nobody spins before guests have been busy for five milliseconds (spin.go),
 //   - what the dynamic linker is sure to touch is mapped at once (ahead.go).
 //
 // What the package relies on inside gVisor is checked when the platform is made, or pinned

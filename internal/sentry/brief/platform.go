@@ -19,8 +19,8 @@ type Platform struct {
 	platform.Platform
 }
 
-// New makes the platform with systrap's constructor. A process of it has as many threads
-// as there are processors.
+// New makes the platform with systrap's constructor, once in a process. A guest process of
+// it has as many threads as there are processors.
 func New(systrap func(platform.Options) (platform.Platform, error)) (*Platform, error) {
 	neverEnableFastPath = true
 	inner, err := systrap(platform.Options{ApplicationCores: runtime.NumCPU()})
@@ -29,7 +29,7 @@ func New(systrap func(platform.Options) (platform.Platform, error)) (*Platform, 
 	}
 	// The constructor has said whether threads may spin, which they may where there are
 	// two processors, and that is how it is known that the variable is still its own.
-	if neverEnableFastPath && runtime.NumCPU() > 1 {
+	if neverEnableFastPath && min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) > 1 {
 		return nil, errors.New("systrap has another switch for spinning than is known")
 	}
 	activity.maySpin = !neverEnableFastPath
@@ -89,7 +89,10 @@ func (t *task) Switch(ctx context.Context, mm platform.MemoryManager, ac *arch.C
 
 // PullFullState implements platform.Context.
 func (t *task) PullFullState(as platform.AddressSpace, ac *arch.Context64) error {
-	return t.Context.PullFullState(as.(*addressSpace).AddressSpace, ac)
+	if ours, ok := as.(*addressSpace); ok {
+		as = ours.AddressSpace
+	}
+	return t.Context.PullFullState(as, ac)
 }
 
 // PrepareSleep implements platform.Context.

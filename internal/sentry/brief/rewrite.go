@@ -18,6 +18,10 @@ const tableName = "[usertrap]"
 
 var tableRange = hostarch.AddrRange{Start: 0x60000, End: 0x70000}
 
+// tableSearch is where to look for it: a search ends at the first mapping that does not
+// begin in it, and one may begin below the table's range and reach into it.
+var tableSearch = hostarch.AddrRange{End: tableRange.End}
+
 // cold is the context of a Switch of a process that has made few calls. Systrap asks it
 // for the task before it rewrites a call, and leaves the call as it is if there is none.
 // It also asks when an instruction is not valid, which may be half a rewritten call: as
@@ -39,11 +43,11 @@ func (c *cold) Value(key any) any {
 func (c *cold) withhold() bool {
 	c.as.once.Do(func() {
 		// Its parent's, or from before it was saved.
-		if _, _, err := c.mm.FindVMAByName(tableRange, tableName); err == nil {
+		if _, _, err := c.mm.FindVMAByName(tableSearch, tableName); err == nil {
 			c.as.traps.Store(rewriteAfter)
 		}
 	})
-	return c.as.traps.Add(1) <= rewriteAfter
+	return c.as.traps.Load() <= rewriteAfter && c.as.traps.Add(1) <= rewriteAfter
 }
 
 // Warningf implements context.Context. What systrap would warn of is that it got no task.

@@ -14,9 +14,9 @@ import (
 var neverEnableFastPath bool
 
 const (
-	// spinAfter is how long a sandbox is busy before its threads may spin.
+	// spinAfter is how long guests are busy before threads may spin.
 	spinAfter = 5 * time.Millisecond
-	// rest is how long no task is heard of when a sandbox is not busy.
+	// rest is how long no task is heard of when they are not.
 	rest = 2 * time.Millisecond
 	// grain is how often it is written down that one was: every processor reads it.
 	grain = 200 * time.Microsecond
@@ -28,10 +28,10 @@ const (
 // epoch is when the times of busy begin.
 var epoch = time.Now()
 
-// activity is that of the sandbox of this process.
+// activity is that of all tasks of this process.
 var activity busy
 
-// busy knows how long a sandbox has been busy. It may be used by several goroutines.
+// busy knows how long guests have been busy. It may be used by several goroutines.
 type busy struct {
 	maySpin     bool         // whether there are processors for it
 	since, last atomic.Int64 // when it began to be busy, and was heard of: nanoseconds from epoch
@@ -43,10 +43,12 @@ func (b *busy) look(now time.Duration) {
 	if !b.maySpin || now-last < grain {
 		return
 	}
+	if now-last > rest {
+		b.since.Store(int64(now)) // before last, by which others see that there was no rest
+	}
 	b.last.Store(int64(now))
 	switch {
 	case now-last > rest:
-		b.since.Store(int64(now))
 		neverEnableFastPath = true
 	case now-time.Duration(b.since.Load()) > spinAfter:
 		neverEnableFastPath = false

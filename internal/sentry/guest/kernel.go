@@ -27,7 +27,6 @@ import (
 	"gvisor.dev/gvisor/pkg/sighandling"
 
 	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/sentry/brief"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/wire"
@@ -52,10 +51,7 @@ func Initialize() error {
 		return fmt.Errorf("initialize random source: %w", err)
 	}
 	readMaxMappings()
-	if err := brief.Ahead(); err != nil {
-		return err
-	}
-	return teachFallocate()
+	return replaceCalls()
 }
 
 // NewBlank makes the platform, whose processes inherit the privileges that are
