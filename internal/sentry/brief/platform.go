@@ -1,11 +1,8 @@
 package brief
 
 import (
-	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
@@ -19,23 +16,8 @@ type Platform struct {
 	platform.Platform
 }
 
-// New makes the platform with systrap's constructor, once in a process. A guest process of
-// it has as many threads as there are processors.
-func New(systrap func(platform.Options) (platform.Platform, error)) (*Platform, error) {
-	neverEnableFastPath = true
-	inner, err := systrap(platform.Options{ApplicationCores: runtime.NumCPU()})
-	if err != nil {
-		return nil, err
-	}
-	// The constructor has said whether threads may spin, which they may where there are
-	// two processors, and that is how it is known that the variable is still its own.
-	if neverEnableFastPath && min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) > 1 {
-		return nil, errors.New("systrap has another switch for spinning than is known")
-	}
-	activity.maySpin = !neverEnableFastPath
-	neverEnableFastPath = true
-	return &Platform{inner}, nil
-}
+// New returns inner, which must be the systrap platform, made cheap.
+func New(inner platform.Platform) *Platform { return &Platform{inner} }
 
 // NewAddressSpace implements platform.Platform.
 func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
@@ -62,19 +44,12 @@ type addressSpace struct {
 // task is used by one goroutine, as every platform.Context is.
 type task struct {
 	platform.Context
-	view     view
-	cold     cold
-	switches int
-	slept    bool // since the last Switch
+	view view
+	cold cold
 }
 
 // Switch implements platform.Context.
 func (t *task) Switch(ctx context.Context, mm platform.MemoryManager, ac *arch.Context64, cpu int32) (*linux.SignalInfo, hostarch.AccessType, error) {
-	if t.slept || t.switches%lookEvery == 0 {
-		activity.look(time.Since(epoch))
-	}
-	t.switches++
-	t.slept = false
 	as := mm.AddressSpace().(*addressSpace)
 	if !as.begun.Load() && !as.begun.Swap(true) {
 		begin(ctx, ac)
@@ -93,12 +68,6 @@ func (t *task) PullFullState(as platform.AddressSpace, ac *arch.Context64) error
 		as = ours.AddressSpace
 	}
 	return t.Context.PullFullState(as, ac)
-}
-
-// PrepareSleep implements platform.Context.
-func (t *task) PrepareSleep() {
-	t.slept = true
-	t.Context.PrepareSleep()
 }
 
 // view is the memory manager of a process for systrap, which asserts the type of its

@@ -14,8 +14,6 @@ import (
 	"gvisor.dev/gvisor/pkg/rand"
 	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
 	"gvisor.dev/gvisor/pkg/sentry/platform"
-
-	"ramet.dev/ramet/internal/sentry/brief"
 )
 
 // Half of the time that systrap takes to start goes into filters for system calls,
@@ -68,7 +66,7 @@ func newSystrap(born func()) (platform.Platform, error) {
 	log.Log().Emitter = b
 	log.SetLevel(log.Debug)
 	useProcessors()
-	systrap, err := brief.New(constructor.New)
+	systrap, err := constructor.New(platform.Options{ApplicationCores: runtime.NumCPU()})
 	log.SetLevel(log.Warning)
 	log.Log().Emitter = b.Emitter
 	if err == nil && b.filters != filtersMade {
