@@ -27,7 +27,6 @@ import (
 	"gvisor.dev/gvisor/pkg/sighandling"
 
 	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/sentry/brief"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/wire"
@@ -52,7 +51,7 @@ func Initialize() error {
 		return fmt.Errorf("initialize random source: %w", err)
 	}
 	readMaxMappings()
-	return replaceCalls()
+	return teachFallocate()
 }
 
 // NewBlank makes the platform, whose processes inherit the privileges that are
@@ -81,7 +80,7 @@ func NewBlank(born func() (memory, files *os.File)) (*Blank, error) {
 	if err != nil {
 		return nil, err
 	}
-	plat := cow.NewPlatform(brief.New(systrap), mem)
+	plat := cow.NewPlatform(systrap, mem)
 	if err := plat.Spare(spares); err != nil {
 		log.Warningf("Spare address spaces: %v", err) // who needs one asks the host again
 	}
