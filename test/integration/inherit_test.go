@@ -203,11 +203,7 @@ func TestConnectionsAreCountedOnce(t *testing.T) {
 	}
 	ref := "box"
 	for generation := range 3 {
-		r, err := n.m.Fork(asOwner, ref, sandbox.ForkRequest{Count: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ref = n.children(r)[0].ID
+		ref = n.fork(ref, 1)[0].ID
 		if got := established(ref); got != want {
 			t.Errorf("generation %d has %s connections, the first %s", generation+1, got, want)
 		}
