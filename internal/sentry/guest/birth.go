@@ -14,6 +14,8 @@ import (
 	"gvisor.dev/gvisor/pkg/rand"
 	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
 	"gvisor.dev/gvisor/pkg/sentry/platform"
+
+	"ramet.dev/ramet/internal/sentry/fpstate"
 )
 
 // Half of the time that systrap takes to start goes into filters for system calls,
@@ -78,7 +80,7 @@ func newSystrap(born func()) (platform.Platform, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create platform: %w", err)
 	}
-	return systrap, nil
+	return fpstate.NewPlatform(systrap), nil
 }
 
 // platformFile is the name of the file in memory that the platform shares with its

@@ -56,6 +56,7 @@ func init() {
 		"sweep":    sweep,
 		"sweeping": sweeping,
 		"cpuid":    sayCPUID,
+		"vectors":  vectors,
 
 		"fs":      fs,
 		"serve":   serve,
