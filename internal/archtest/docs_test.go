@@ -89,6 +89,7 @@ var figures = []struct{ file, code, doc, text string }{
 	{"internal/manager/hunks.go", "maxHunks = 16 << 20", "README.md", "files up to 1 MiB and 16 MiB together"},
 	{"internal/control/control.go", "MaxLine = 16 << 10", "docs/architecture.md", "object of at most 16 KiB"},
 	{"internal/control/control.go", "MaxReply = 100 << 10", "docs/threat-model.md", "answers by 100 KiB"},
+	{"internal/sentry/brief/rewrite.go", "rewriteAfter = 100", "docs/architecture.md", "makes 100 calls before one is rewritten"},
 	{"internal/sentry/guest/pump.go", "outputPipe = 256 << 10", "docs/architecture.md", "Pipes for output have 256 KiB"},
 	{"internal/sentry/guest/ring.go", "totalOutput = 32 << 20", "docs/threat-model.md", "32 MiB of a sandbox"},
 	{"internal/sentry/guest/table.go", "maxProcesses = 1024", "docs/architecture.md", "the table has 1024 processes"},

@@ -22,7 +22,7 @@ type Platform struct {
 	refused atomic.Pointer[error]
 }
 
-// NewPlatform wraps inner, which must be the systrap platform, for mem.
+// NewPlatform wraps inner for mem. Address spaces of inner are given to it as they are.
 func NewPlatform(inner platform.Platform, mem *Memory) *Platform {
 	return &Platform{Platform: inner, mem: mem}
 }

@@ -1,9 +1,6 @@
 package guest
 
 import (
-	"fmt"
-	"maps"
-
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/arch"
@@ -13,28 +10,15 @@ import (
 	"ramet.dev/ramet/internal/sentry/rootfs"
 )
 
-// teachFallocate makes fallocate(2) pass on modes to the root file system, which
-// can punch holes: gVisor's refuses all but 0 before it asks one.
-func teachFallocate() error {
-	for _, table := range kernel.SyscallTables() {
-		number, err := table.LookupNo("fallocate")
-		if err != nil {
-			return fmt.Errorf("replace a system call: %w", err)
+// passOnModes is fallocate(2), of which original is gVisor's: that refuses all modes but 0
+// before it asks the file system, and the root file system can punch holes.
+func passOnModes(original kernel.SyscallFn) kernel.SyscallFn {
+	return func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
+		if args[1].Uint64() == 0 {
+			return original(t, sysno, args)
 		}
-		changed := maps.Clone(table.Table)
-		call := changed[number]
-		original := call.Fn
-		call.Fn = func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
-			if args[1].Uint64() == 0 {
-				return original(t, sysno, args)
-			}
-			return 0, nil, fallocate(t, args)
-		}
-		changed[number] = call
-		table.Table = changed
-		table.Init()
+		return 0, nil, fallocate(t, args)
 	}
-	return nil
 }
 
 // fallocate is the system call with a mode.

@@ -27,6 +27,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sighandling"
 
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/sentry/brief"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/wire"
@@ -51,7 +52,7 @@ func Initialize() error {
 		return fmt.Errorf("initialize random source: %w", err)
 	}
 	readMaxMappings()
-	return teachFallocate()
+	return replaceCalls()
 }
 
 // NewBlank makes the platform, whose processes inherit the privileges that are
@@ -80,7 +81,7 @@ func NewBlank(born func() (memory, files *os.File)) (*Blank, error) {
 	if err != nil {
 		return nil, err
 	}
-	plat := cow.NewPlatform(systrap, mem)
+	plat := cow.NewPlatform(brief.New(systrap), mem)
 	if err := plat.Spare(spares); err != nil {
 		log.Warningf("Spare address spaces: %v", err) // who needs one asks the host again
 	}

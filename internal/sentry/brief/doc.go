@@ -1,0 +1,16 @@
+// Package brief makes gVisor's systrap platform cheap for programs that are over in a few
+// milliseconds, as most commands are.
+//
+// Systrap pays ahead for calls that are cheaper later: it rewrites the instruction that a
+// system call came from, in a copy of the page for that process alone. And it maps memory
+// when it is touched, which saves what is never touched and takes a signal for the rest. A
+// program that makes thirty calls and ends pays for the one, gets nothing back, and touches
+// nearly all that it is made of. So
+//
+//   - a process makes a hundred calls before the first is rewritten (rewrite.go),
+//   - what the dynamic linker is sure to touch is mapped at once (ahead.go).
+//
+// What the package relies on inside gVisor is pinned down by its tests.
+//
+// It must never know what a sandbox is, nor where memory comes from.
+package brief

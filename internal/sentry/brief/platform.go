@@ -1,0 +1,81 @@
+package brief
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/hostarch"
+	"gvisor.dev/gvisor/pkg/sentry/arch"
+	"gvisor.dev/gvisor/pkg/sentry/platform"
+)
+
+// Platform is a systrap platform that is cheap for brief programs.
+type Platform struct {
+	platform.Platform
+}
+
+// New returns inner, which must be the systrap platform, made cheap.
+func New(inner platform.Platform) *Platform { return &Platform{inner} }
+
+// NewAddressSpace implements platform.Platform.
+func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
+	inner, err := p.Platform.NewAddressSpace()
+	if err != nil {
+		return nil, err
+	}
+	return &addressSpace{AddressSpace: inner}, nil
+}
+
+// NewContext implements platform.Platform.
+func (p *Platform) NewContext(ctx context.Context) platform.Context {
+	return &task{Context: p.Platform.NewContext(ctx)}
+}
+
+// addressSpace is what a process has had of its life.
+type addressSpace struct {
+	platform.AddressSpace
+	begun atomic.Bool
+	once  sync.Once    // for what it inherited
+	traps atomic.Int32 // calls that systrap would have rewritten
+}
+
+// task is used by one goroutine, as every platform.Context is.
+type task struct {
+	platform.Context
+	view view
+	cold cold
+}
+
+// Switch implements platform.Context.
+func (t *task) Switch(ctx context.Context, mm platform.MemoryManager, ac *arch.Context64, cpu int32) (*linux.SignalInfo, hostarch.AccessType, error) {
+	as := mm.AddressSpace().(*addressSpace)
+	if !as.begun.Load() && !as.begun.Swap(true) {
+		begin(ctx, ac)
+	}
+	t.view = view{mm, as.AddressSpace}
+	if as.traps.Load() > rewriteAfter {
+		return t.Context.Switch(ctx, &t.view, ac, cpu)
+	}
+	t.cold = cold{ctx, mm, as}
+	return t.Context.Switch(&t.cold, &t.view, ac, cpu)
+}
+
+// PullFullState implements platform.Context.
+func (t *task) PullFullState(as platform.AddressSpace, ac *arch.Context64) error {
+	if ours, ok := as.(*addressSpace); ok {
+		as = ours.AddressSpace
+	}
+	return t.Context.PullFullState(as, ac)
+}
+
+// view is the memory manager of a process for systrap, which asserts the type of its
+// address space.
+type view struct {
+	platform.MemoryManager
+	as platform.AddressSpace
+}
+
+// AddressSpace implements platform.MemoryManager.
+func (v *view) AddressSpace() platform.AddressSpace { return v.as }
