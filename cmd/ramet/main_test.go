@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -156,5 +157,16 @@ func TestNewLogger(t *testing.T) {
 	}
 	if _, err := newLogger(io.Discard, "loud"); sandbox.CodeOf(err) != sandbox.CodeInvalid {
 		t.Errorf("loud: %v", err)
+	}
+}
+
+// TestIdlePollSetting gives the daemon a setting that is none.
+func TestIdlePollSetting(t *testing.T) {
+	cmd := ramet(t, "serve")
+	cmd.Env = append(cmd.Env, pollVariable+"=yes")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), pollVariable+`: "yes" is not auto, on or off`) {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 
 	"ramet.dev/ramet/internal/cli"
 	"ramet.dev/ramet/internal/daemon"
+	"ramet.dev/ramet/internal/idlepoll"
 	"ramet.dev/ramet/internal/metrics"
 	"ramet.dev/ramet/internal/paths"
 	"ramet.dev/ramet/internal/sandbox"
@@ -36,13 +39,18 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 		return err
 	}
 	defer closeTraces(traces)
+	poller, err := idlepoll.Open(pollVariable, os.Getenv(pollVariable), runtime.NumCPU(), log)
+	if err != nil {
+		return err
+	}
+	defer poller.Close()
 	svc := &service{metrics: metrics.New(version)}
 	cfg := daemon.Config{
 		Paths:      p,
 		Version:    version,
 		Logger:     log,
 		NewService: svc.open,
-		Around:     traces.Handler,
+		Around:     func(next http.Handler) http.Handler { return poller.Handler(traces.Handler(next)) },
 		Metrics:    svc.metrics.Handler(),
 		Listen:     daemon.Listen{Address: opts.Listen, CertFile: opts.CertFile, KeyFile: opts.KeyFile},
 	}
@@ -53,6 +61,9 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 	}
 	return daemon.Serve(ctx, cfg)
 }
+
+// pollVariable says whether idle processors poll while a request is new.
+const pollVariable = "RAMET_IDLE_POLL"
 
 // logVariable says what is logged, and how.
 const logVariable = "RAMET_LOG"

@@ -28,6 +28,7 @@ var arrows = []struct {
 	{"internal/sentrybin", nil, "it does not know what the program does that it carries"},
 	{"internal/peer", nil, "the ends of connections; what is said on them is not its business"},
 	{"internal/hostuse", nil, "a measuring instrument must not depend on what it measures"},
+	{"internal/idlepoll", []string{"internal/sandbox"}, "it is told that there is a request, not of what"},
 	{"internal/archtest", nil, "it reads source text only"},
 
 	{"internal/wire", []string{"internal/interp", "internal/sandbox", "internal/snapfile"}, "the host side and the sentry meet here only"},
@@ -49,7 +50,7 @@ var arrows = []struct {
 	{"internal/pack", []string{"internal/cowfs", "internal/erofs"}, "files in, archives out: it knows neither what a sandbox nor what an image store is"},
 	{"internal/image", []string{"internal/erofs", "internal/sandbox"}, "it does not know what a sandbox is made of, or which images run"},
 	{"internal/debian", []string{"internal/sandbox"}, "it makes a tar stream; who stores it is not its business"},
-	{"internal/doctor", []string{"internal/cgroup"}, "it tries the machine, not the daemon"},
+	{"internal/doctor", []string{"internal/cgroup", "internal/idlepoll"}, "it tries the machine, not the daemon"},
 
 	{"internal/launch", []string{"internal/cgroup", "internal/interp", "internal/sandbox", "internal/tracing", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/manager", []string{
@@ -77,7 +78,7 @@ var arrows = []struct {
 
 	{"cmd/ramet", []string{
 		"internal/bench", "internal/cli", "internal/client", "internal/daemon", "internal/demo", "internal/doctor", "internal/httpapi",
-		"internal/httpwire", "internal/manager", "internal/metrics", "internal/paths", "internal/sandbox", "internal/sentrybin", "internal/tracing", "internal/workload",
+		"internal/httpwire", "internal/idlepoll", "internal/manager", "internal/metrics", "internal/paths", "internal/sandbox", "internal/sentrybin", "internal/tracing", "internal/workload",
 	}, "the composition root; it must never link gVisor: the sentry is a program of its own, embedded"},
 	{"cmd/ramet-sentry", []string{"internal/sentry"}, "it starts for every sandbox, so it links nothing that a sandbox does not need"},
 	{"cmd/ramet-guest", []string{"internal/control"}, "it runs inside of sandboxes, as a stranger's program"},

@@ -61,8 +61,12 @@ func withOptions(cmd *cobra.Command, err error) string {
 	return before + name + ": " + detail
 }
 
-// nameOf returns the option of cmd that a field comes from, or the field in words.
+// nameOf returns the option of cmd that a field comes from, or the field in words; a
+// variable of the environment is called as it is.
 func nameOf(cmd *cobra.Command, field string) string {
+	if strings.HasPrefix(field, "RAMET_") {
+		return field
+	}
 	first, _, within := strings.Cut(field, ".")
 	last := field[strings.LastIndex(field, ".")+1:]
 	plain := unit.ReplaceAllString(last, "")

@@ -87,6 +87,8 @@ func TestProbesOfSettings(t *testing.T) {
 		{"memory little", probeMemory, map[string]string{mem: "MemAvailable:   102400 kB\n"}, StatusWarn, "100 MiB"},
 		{"memory none", probeMemory, map[string]string{mem: "MemAvailable:   1024 kB\n"}, StatusFail, "1 MiB"},
 		{"memory strange", probeMemory, map[string]string{mem: "MemAvailable: x kB\n"}, StatusWarn, "unknown"},
+		{"idle poll", probeIdlePoll, map[string]string{"dev/cpu_dma_latency": ""}, StatusOK, "while a request is new"},
+		{"idle poll none", probeIdlePoll, nil, StatusOK, "no such file"},
 		{"kvm", probeKVM, map[string]string{"dev/kvm": ""}, StatusOK, "there, but"},
 		{"kvm none", probeKVM, nil, StatusOK, "not there"},
 		{"cgroup none", probeCgroup, map[string]string{"proc/self/mountinfo": "", "proc/self/cgroup": "0::/\n"}, StatusWarn, "no cgroup file system"},

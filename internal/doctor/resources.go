@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/idlepoll"
 )
 
 const (
@@ -99,6 +101,17 @@ func existingAncestor(dir string) (string, error) {
 		}
 		dir = filepath.Dir(dir)
 	}
+}
+
+func probeIdlePoll(_ context.Context, m *machine) Finding {
+	const cost = "commands take up to a millisecond longer"
+	if m.processors > idlepoll.MaxProcessors {
+		return ok("left alone on machines of more than %d processors, this has %d; %s", idlepoll.MaxProcessors, m.processors, cost)
+	}
+	if err := unix.Access(m.path(idlepoll.Device), unix.W_OK); err != nil {
+		return ok("%s: %v; %s", idlepoll.Device, err, cost)
+	}
+	return ok("idle processors can poll while a request is new")
 }
 
 func probeKVM(_ context.Context, m *machine) Finding {
