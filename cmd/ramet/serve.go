@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -39,7 +38,7 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 		return err
 	}
 	defer closeTraces(traces)
-	poller, err := idlepoll.Open(pollVariable, os.Getenv(pollVariable), runtime.NumCPU(), log)
+	poller, err := idlepoll.Open(pollVariable, os.Getenv(pollVariable), log)
 	if err != nil {
 		return err
 	}

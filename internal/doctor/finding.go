@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 )
@@ -34,10 +33,9 @@ type Finding struct {
 
 // machine is what the probes look at.
 type machine struct {
-	root       string // where proc, sys and dev are found
-	dataDir    string
-	processors int
-	child      func(ctx context.Context, request childRequest) (childReply, error)
+	root    string // where proc, sys and dev are found
+	dataDir string
+	child   func(ctx context.Context, request childRequest) (childReply, error)
 }
 
 // probes in the order in which they are reported: from what every sandbox needs
@@ -72,7 +70,7 @@ var probes = []struct {
 // data; it need not exist yet. Run takes some tens of milliseconds; when ctx is
 // done the probes that need a child fail.
 func Run(ctx context.Context, dataDir string) []Finding {
-	return (&machine{dataDir: dataDir, processors: runtime.NumCPU(), child: runChild}).run(ctx)
+	return (&machine{dataDir: dataDir, child: runChild}).run(ctx)
 }
 
 func (m *machine) run(ctx context.Context) []Finding {

@@ -104,12 +104,8 @@ func existingAncestor(dir string) (string, error) {
 }
 
 func probeIdlePoll(_ context.Context, m *machine) Finding {
-	const cost = "commands take up to a millisecond longer"
-	if m.processors > idlepoll.MaxProcessors {
-		return ok("left alone on machines of more than %d processors, this has %d; %s", idlepoll.MaxProcessors, m.processors, cost)
-	}
-	if err := unix.Access(m.path(idlepoll.Device), unix.W_OK); err != nil {
-		return ok("%s: %v; %s", idlepoll.Device, err, cost)
+	if err := idlepoll.Usable(m.path("")); err != nil {
+		return ok("idle processors are left alone, and commands take up to a millisecond longer: %v", err)
 	}
 	return ok("idle processors can poll while a request is new")
 }

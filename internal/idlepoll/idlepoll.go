@@ -7,17 +7,22 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/sandbox"
 )
 
 const (
-	// Device is where Linux takes requests.
-	Device = "/dev/cpu_dma_latency"
-	// MaxProcessors is how many processors a machine may have, of which all would poll.
-	MaxProcessors = 8
+	device    = "/dev/cpu_dma_latency"
+	onlineCPU = "/sys/devices/system/cpu/online"
+	// maxProcessors is how many processors a machine may have, of which all would poll.
+	maxProcessors = 8
 	// window is how long processors poll for one request.
 	window = 5 * time.Millisecond
 )
@@ -29,15 +34,8 @@ const (
 	latencyAny  = -1
 )
 
-// Settings of Open.
-const (
-	Auto = "auto"
-	On   = "on"
-	Off  = "off"
-)
-
-// Poller has processors poll when it is told of a request. A nil Poller does nothing. It may
-// be used by several goroutines.
+// Poller has processors poll when there is a request. A nil Poller does nothing. It may be
+// used by several goroutines.
 type Poller struct {
 	log *slog.Logger
 
@@ -48,35 +46,91 @@ type Poller struct {
 	closed bool
 }
 
-// Open returns a Poller as setting says, on a machine of so many processors: with Auto, or
-// nothing, a nil one if there are too many or the device cannot be written to. The error of
-// another setting is a *sandbox.Error for the field name.
-func Open(name, setting string, processors int, log *slog.Logger) (*Poller, error) {
-	return open(Device, name, setting, processors, log)
+// Open returns a Poller as setting says: "on", "off", which returns nil, or "auto" or
+// nothing, which returns nil where Usable returns an error, and logs it. The error of another
+// setting is a *sandbox.Error for the field name.
+func Open(name, setting string, log *slog.Logger) (*Poller, error) {
+	return open("/", name, setting, log)
 }
 
-func open(path, name, setting string, processors int, log *slog.Logger) (*Poller, error) {
-	isAuto := setting == "" || setting == Auto
-	switch {
-	case setting == Off || isAuto && processors > MaxProcessors:
+// open is Open with another root directory.
+func open(root, name, setting string, log *slog.Logger) (*Poller, error) {
+	switch setting {
+	case "off":
 		return nil, nil
-	case !isAuto && setting != On:
-		return nil, sandbox.Invalid(name, "%q is not %s, %s or %s", setting, Auto, On, Off)
-	}
-	device, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		if isAuto {
-			log.Info("idle processors sleep while a request is new", "error", err)
-			return nil, nil
+	case "on":
+		p, err := start(root, log)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%s: %w", name, setting, err)
 		}
-		return nil, fmt.Errorf("%s=%s: %w", name, setting, err)
+		return p, nil
+	case "", "auto":
+		err := Usable(root)
+		if err == nil {
+			var p *Poller
+			if p, err = start(root, log); err == nil {
+				return p, nil
+			}
+		}
+		log.Info("idle processors are left alone", "error", err)
+		return nil, nil
 	}
-	p := &Poller{log: log, device: device}
+	return nil, sandbox.Invalid(name, "%q is not auto, on or off", setting)
+}
+
+func start(root string, log *slog.Logger) (*Poller, error) {
+	d, err := os.OpenFile(filepath.Join(root, device), os.O_WRONLY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open what takes requests for latency: %w", err)
+	}
+	p := &Poller{log: log, device: d}
 	if err := p.write(latencyAny); err != nil { // it is tried now, and not at the first request
-		device.Close()
-		return nil, fmt.Errorf("%s=%s: %w", name, setting, err)
+		d.Close()
+		return nil, err
 	}
 	return p, nil
+}
+
+// Usable returns why idle processors are left alone by "auto" on the machine whose devices
+// are below root, if they are: there are too many, or this user may not.
+func Usable(root string) error {
+	text, err := os.ReadFile(filepath.Join(root, onlineCPU))
+	if err != nil {
+		return fmt.Errorf("count processors: %w", err)
+	}
+	switch n, err := countCPU(strings.TrimSpace(string(text))); {
+	case err != nil:
+		return fmt.Errorf("count processors: %w", err)
+	case n > maxProcessors:
+		return fmt.Errorf("there are %d of them, and with more than %d it is too much that all poll", n, maxProcessors)
+	}
+	if err := unix.Access(filepath.Join(root, device), unix.W_OK); err != nil {
+		return fmt.Errorf("write to %s: %w", device, err)
+	}
+	return nil
+}
+
+// countCPU returns how many processors a list has, such as "0-3,7".
+func countCPU(list string) (n int, err error) {
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		a, err := strconv.Atoi(first)
+		if err != nil {
+			return 0, fmt.Errorf("%q is no list of processors: %w", list, err)
+		}
+		b, err := strconv.Atoi(last)
+		if err != nil {
+			return 0, fmt.Errorf("%q is no list of processors: %w", list, err)
+		}
+		if a < 0 || b < a || b > 1<<20 {
+			return 0, fmt.Errorf("%q is no list of processors", list)
+		}
+		n += b - a + 1
+	}
+	return n, nil
 }
 
 // Handler tells p of each request before next has it.
@@ -85,14 +139,14 @@ func (p *Poller) Handler(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.Request()
+		p.request()
 		next.ServeHTTP(w, r)
 	})
 }
 
-// Request has processors poll from now on for a few milliseconds. It takes some
-// microseconds, and does not block.
-func (p *Poller) Request() {
+// request has processors poll from now on for a few milliseconds. It takes some
+// microseconds.
+func (p *Poller) request() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -105,7 +159,7 @@ func (p *Poller) Request() {
 	p.timer = time.AfterFunc(window, p.rest)
 }
 
-// rest ends what Request began, unless there was another one.
+// rest ends what request began, unless there was another one.
 func (p *Poller) rest() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

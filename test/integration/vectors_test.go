@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"slices"
 	"testing"
 
 	"ramet.dev/ramet/internal/httpapi"
@@ -20,20 +21,31 @@ func TestVectorRegisters(t *testing.T) {
 	defer cancel()
 	keeping := &signalWriter{wrote: make(chan struct{})}
 	var stderr bytes.Buffer
-	ended := make(chan struct{})
+	ended := make(chan error, 1)
 	go func() {
-		defer close(ended)
-		n.m.Exec(ctx, "box", sandbox.ExecRequest{Argv: []string{"guest", "vectors", "keep"}}, httpapi.ExecIO{Stdout: keeping, Stderr: &stderr})
+		_, err := n.m.Exec(ctx, "box", sandbox.ExecRequest{Argv: []string{"guest", "vectors", "keep"}}, httpapi.ExecIO{Stdout: keeping, Stderr: &stderr})
+		ended <- err
 	}()
-	<-keeping.wrote
+	select {
+	case <-keeping.wrote:
+	case err := <-ended:
+		t.Fatalf("%v: %s", err, &stderr)
+	}
 	for range 10 {
-		for _, c := range n.fork("box", 1) {
-			n.destroy(c.ID)
+		child := n.fork("box", 1)[0].ID
+		n.long(child, "vectors", "20") // meanwhile the inherited process goes on
+		list, err := n.m.Processes(asOwner, child, false)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if !slices.ContainsFunc(list, func(p sandbox.Process) bool { return p.Command == "guest vectors keep" }) {
+			t.Errorf("in the child of a fork the process ended: %+v", list)
+		}
+		n.destroy(child)
 	}
 	select {
-	case <-ended:
-		t.Errorf("forked: %s", &stderr)
+	case err := <-ended:
+		t.Errorf("forked: %v: %s", err, &stderr)
 	default:
 		cancel()
 		<-ended

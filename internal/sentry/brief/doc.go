@@ -7,10 +7,11 @@
 // program that makes thirty calls and ends pays for the one, gets nothing back, and touches
 // nearly all that it is made of. So
 //
-//   - a process makes a hundred calls before the first is rewritten (rewrite.go),
+//   - a process makes a hundred calls that could be before the first is rewritten (rewrite.go),
 //   - what the dynamic linker is sure to touch is mapped at once (ahead.go).
 //
-// What the package relies on inside gVisor is pinned down by its tests.
+// What the package relies on inside gVisor is pinned down by its tests, and by those of
+// programs in test/integration (brief_test.go).
 //
 // It must never know what a sandbox is, nor where memory comes from.
 package brief

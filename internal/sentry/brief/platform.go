@@ -16,8 +16,8 @@ type Platform struct {
 	platform.Platform
 }
 
-// New returns inner, which must be the systrap platform, made cheap.
-func New(inner platform.Platform) *Platform { return &Platform{inner} }
+// NewPlatform returns inner, which must be the systrap platform or pass address spaces on to it as they are, made cheap.
+func NewPlatform(inner platform.Platform) *Platform { return &Platform{inner} }
 
 // NewAddressSpace implements platform.Platform.
 func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
@@ -36,9 +36,9 @@ func (p *Platform) NewContext(ctx context.Context) platform.Context {
 // addressSpace is what a process has had of its life.
 type addressSpace struct {
 	platform.AddressSpace
-	begun atomic.Bool
-	once  sync.Once    // for what it inherited
-	traps atomic.Int32 // calls that systrap would have rewritten
+	begun     atomic.Bool
+	inherited sync.Once    // looks for calls that were rewritten before it was forked or restored
+	traps     atomic.Int32 // how often systrap asked whether it may rewrite
 }
 
 // task is used by one goroutine, as every platform.Context is.
@@ -51,7 +51,7 @@ type task struct {
 // Switch implements platform.Context.
 func (t *task) Switch(ctx context.Context, mm platform.MemoryManager, ac *arch.Context64, cpu int32) (*linux.SignalInfo, hostarch.AccessType, error) {
 	as := mm.AddressSpace().(*addressSpace)
-	if !as.begun.Load() && !as.begun.Swap(true) {
+	if !as.begun.Load() && !as.begun.Swap(true) { // a sync.Once would make a closure each time
 		begin(ctx, ac)
 	}
 	t.view = view{mm, as.AddressSpace}

@@ -41,7 +41,7 @@ func (c *cold) Value(key any) any {
 }
 
 func (c *cold) withhold() bool {
-	c.as.once.Do(func() {
+	c.as.inherited.Do(func() {
 		// Its parent's, or from before it was saved.
 		if _, _, err := c.mm.FindVMAByName(tableSearch, tableName); err == nil {
 			c.as.traps.Store(rewriteAfter)

@@ -8,11 +8,12 @@
 // turn is handed back by whichever took it, with a note as if it had run there; and one that
 // is interrupted just before its registers are restored, with a note that they were. The
 // next host thread then may go on with registers from before. Copies of memory are made
-// with these registers, so 32 bytes of a copy were once what another place had.
+// with these registers, so 32 bytes of a copy were at times what another place has.
 //
 // Interrupts that lead to a signal of the guest's do no harm: its handler gets the right
 // registers, and they are restored behind it. Those of a freeze, of a stop and of the
-// platform itself did: of 1000 times that a program was stopped and went on, 20 to 90, in gVisor as it is too.
+// platform itself did: of 1000 times that a program was stopped and went on, 20 to 90, in
+// gVisor as it is too.
 //
 // The package's test has a fake platform; that registers survive on the real one is tested
 // in test/integration (TestVectorRegisters), where without this package some are lost.

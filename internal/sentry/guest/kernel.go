@@ -81,7 +81,7 @@ func NewBlank(born func() (memory, files *os.File)) (*Blank, error) {
 	if err != nil {
 		return nil, err
 	}
-	plat := cow.NewPlatform(brief.New(systrap), mem)
+	plat := cow.NewPlatform(brief.NewPlatform(systrap), mem)
 	if err := plat.Spare(spares); err != nil {
 		log.Warningf("Spare address spaces: %v", err) // who needs one asks the host again
 	}
