@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	execWarmUps = 5
-	execSamples = 50
+	// execWarmUps outlast what the daemon does behind a create: it makes the next blank
+	// sandbox, and a round trip takes a third longer meanwhile.
+	execWarmUps = 50
+	execSamples = 100
 )
 
 // single measures what concerns one sandbox: create, exec and run_code.
