@@ -2,7 +2,7 @@
 // new.
 //
 // A command that takes three milliseconds is a conversation of threads of four processes,
-// each of which waits for another one a hundred times. A processor that has nothing to do
+// which wait for each other a hundred times. A processor that has nothing to do
 // meanwhile sleeps, and to wake it takes tens of microseconds: in a virtual machine it has
 // to be given back by the host. Linux lets who may write to /dev/cpu_dma_latency say how long
 // that may take, for as long as the file is open; at zero, idle processors poll

@@ -16,7 +16,8 @@ type Platform struct {
 	platform.Platform
 }
 
-// NewPlatform returns inner, which must be the systrap platform or pass address spaces on to it as they are, made cheap.
+// NewPlatform returns inner made cheap, which must be the systrap platform or pass address
+// spaces on to it as they are.
 func NewPlatform(inner platform.Platform) *Platform { return &Platform{inner} }
 
 // NewAddressSpace implements platform.Platform.

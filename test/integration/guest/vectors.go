@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,8 +37,8 @@ func vectors(args []string) (int, error) {
 		if err := c.Process.Signal(unix.SIGSTOP); err != nil {
 			return 1, err
 		}
-		var status syscall.WaitStatus
-		if _, err := syscall.Wait4(c.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil {
+		var status unix.WaitStatus
+		if _, err := unix.Wait4(c.Process.Pid, &status, unix.WUNTRACED, nil); err != nil {
 			return 1, err
 		}
 		if !status.Stopped() {
