@@ -8,11 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/wire"
@@ -139,7 +136,7 @@ func startZygote(cfg Config, namespaces bool) (z *zygote, err error) {
 	if namespaces {
 		isolate(cmd.SysProcAttr)
 	}
-	if err := startRelaxed(cmd); err != nil {
+	if err := cmd.Start(); err != nil {
 		ours.Close()
 		os.Remove(z.log)
 		return nil, err
@@ -152,20 +149,6 @@ func startZygote(cfg Config, namespaces bool) (z *zygote, err error) {
 	}
 	z.patience = birthPatience
 	return z, nil
-}
-
-// startRelaxed starts the process with a timer slack that its forks inherit
-// (PR_SET_TIMERSLACK in prctl(2)) and reset when they have settled. The Go
-// runtime's monitor thread wakes every 20 µs while a program is busy; with a
-// slack of a millisecond a start takes an eighth less processor time.
-func startRelaxed(cmd *exec.Cmd) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	const slack = 1_000_000 // ns
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0); err == nil {
-		defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // the thread's default
-	}
-	return cmd.Start()
 }
 
 // bear is nursery.bear.

@@ -43,7 +43,10 @@ type zygote struct {
 // newZygote confines the process.
 func newZygote(cfg wire.ZygoteConfig) (*zygote, error) {
 	z := &zygote{namespaces: cfg.Namespaces}
-	var err error
+	err := setTimerSlack(bornSlack)
+	if err != nil {
+		return nil, fmt.Errorf("set timer slack: %w", err)
+	}
 	if z.proc, err = os.OpenRoot("/proc/self"); err != nil {
 		return nil, fmt.Errorf("open /proc/self: %w", err)
 	}

@@ -84,6 +84,15 @@ def segment(length, prot, flags=PRIVATE | FIXED, fd=fd, offset=4096):
     assert libc.mmap(place, length, prot, flags, fd, offset) == place, ctypes.get_errno()
     return resident(place)
 
+def library():
+    "how much of its head is mapped before and after its code, and of that"
+    head = segment(4096, READ, offset=0)
+    libc.mmap(place + 4096, 64 * KiB, READ | EXEC, PRIVATE | FIXED, fd, 4096)
+    return head, resident(place), resident(place + 4096)
+
+def anywhere(length, prot):
+    return resident(libc.mmap(None, length, prot, PRIVATE, fd, 0))
+
 def ends(do):
     "the signal that ends a process that does it"
     pid = os.fork()
@@ -102,6 +111,10 @@ def ends(do):
 		{"then written to", "ends(lambda: ctypes.memset(place, 1, 1))", "'SIGSEGV'"},
 		{"what it says", "ctypes.string_at(place + 4095, 2)", `b'\x07\x03'`},
 		{"made nothing", "libc.mprotect(place, 0, READ), libc.mprotect((1 << 64) - 4096, 4096, READ), resident(place)", "(0, -1, 8)"},
+		{"a library's head and code", "library()", "(0, 4, 64)"},
+		{"a small file", "anywhere(16 * KiB, READ)", "16"},
+		{"a large one", "anywhere(128 * KiB, READ)", "0"},
+		{"one to be written to", "anywhere(16 * KiB, READ | WRITE)", "0"},
 		{"much data", "segment(128 * KiB, READ | WRITE)", "0"},
 		{"constants", "segment(64 * KiB, READ)", "0"},
 		{"a reservation", "segment(64 * KiB, NONE)", "0"},

@@ -69,20 +69,30 @@ func touch(ctx context.Context, m *mm.MemoryManager, at hostarch.Addr, access ho
 	return m.HandleUserFault(ctx, at, access, at) == nil
 }
 
-// Mmap is mmap(2), of which original is gVisor's. It maps a segment of a library with code
-// or data, which a linker places within what it has reserved.
+// Mmap is mmap(2), of which original is gVisor's. It maps what a dynamic linker is sure to
+// touch: a segment of a library with code or data, which it places within what it has
+// reserved, the library's head, and a small file that it reads, such as its cache.
 func Mmap(original kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
+		m := t.MemoryManager()
+		as := m.AddressSpace().(*addressSpace)
+		as.putOff()
+		defer as.catchUp()
 		at, control, err := original(t, sysno, args)
-		length, prot, flags := args[1].Uint64(), args[2].Int(), args[3].Int()
-		if err != nil || flags&(linux.MAP_PRIVATE|linux.MAP_FIXED|linux.MAP_ANONYMOUS) != linux.MAP_PRIVATE|linux.MAP_FIXED {
+		start, length, prot, flags, offset := hostarch.Addr(at), args[1].Uint64(), args[2].Int(), args[3].Int(), args[5].Uint64()
+		if err != nil || flags&(linux.MAP_PRIVATE|linux.MAP_ANONYMOUS) != linux.MAP_PRIVATE {
 			return at, control, err
 		}
-		switch {
-		case prot&linux.PROT_WRITE != 0 && length <= aheadData:
-			touch(t, t.MemoryManager(), hostarch.Addr(at), hostarch.Write)
-		case prot&linux.PROT_WRITE == 0 && prot&linux.PROT_EXEC != 0 && length <= aheadCode:
-			touch(t, t.MemoryManager(), hostarch.Addr(at), hostarch.Read)
+		switch fixed := flags&linux.MAP_FIXED != 0; {
+		case !fixed && prot == linux.PROT_READ && length <= aheadData:
+			touch(t, m, start, hostarch.Read)
+		case fixed && prot&linux.PROT_WRITE != 0 && length <= aheadData:
+			touch(t, m, start, hostarch.Write)
+		case fixed && prot&linux.PROT_WRITE == 0 && prot&linux.PROT_EXEC != 0 && length <= aheadCode:
+			touch(t, m, start, hostarch.Read)
+			if head := start - hostarch.Addr(offset); 0 < offset && offset <= aheadCode && head < start {
+				touch(t, m, head, hostarch.Read)
+			}
 		}
 		return at, control, nil
 	}
@@ -92,9 +102,13 @@ func Mmap(original kernel.SyscallFn) kernel.SyscallFn {
 // It maps again what may only be read from now on, as a linker has it when it has written.
 func Mprotect(original kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
+		m := t.MemoryManager()
+		as := m.AddressSpace().(*addressSpace)
+		as.putOff()
+		defer as.catchUp()
 		ret, control, err := original(t, sysno, args)
 		if length := args[1].Uint64(); err == nil && 0 < length && length <= aheadData && args[2].Int() == linux.PROT_READ {
-			touch(t, t.MemoryManager(), args[0].Pointer(), hostarch.Read)
+			touch(t, m, args[0].Pointer(), hostarch.Read)
 		}
 		return ret, control, err
 	}

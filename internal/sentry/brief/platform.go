@@ -1,8 +1,7 @@
 package brief
 
 import (
-	"sync"
-	"sync/atomic"
+	"runtime"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
@@ -16,8 +15,7 @@ type Platform struct {
 	platform.Platform
 }
 
-// NewPlatform returns inner made cheap, which must be the systrap platform or pass address
-// spaces on to it as they are.
+// NewPlatform returns inner made cheap, which must be the systrap platform or wrap it.
 func NewPlatform(inner platform.Platform) *Platform { return &Platform{inner} }
 
 // NewAddressSpace implements platform.Platform.
@@ -26,20 +24,12 @@ func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &addressSpace{AddressSpace: inner}, nil
+	return newAddressSpace(inner), nil
 }
 
 // NewContext implements platform.Platform.
 func (p *Platform) NewContext(ctx context.Context) platform.Context {
 	return &task{Context: p.Platform.NewContext(ctx)}
-}
-
-// addressSpace is what a process has had of its life.
-type addressSpace struct {
-	platform.AddressSpace
-	begun     atomic.Bool
-	inherited sync.Once    // looks for calls that were rewritten before it was forked or restored
-	traps     atomic.Int32 // how often systrap asked whether it may rewrite
 }
 
 // task is used by one goroutine, as every platform.Context is.
@@ -52,8 +42,10 @@ type task struct {
 // Switch implements platform.Context.
 func (t *task) Switch(ctx context.Context, mm platform.MemoryManager, ac *arch.Context64, cpu int32) (*linux.SignalInfo, hostarch.AccessType, error) {
 	as := mm.AddressSpace().(*addressSpace)
-	if !as.begun.Load() && !as.begun.Swap(true) { // a sync.Once would make a closure each time
+	if as.enter(t) {
+		growStack()
 		begin(ctx, ac)
+		as.catchUp()
 	}
 	t.view = view{mm, as.AddressSpace}
 	if as.traps.Load() > rewriteAfter {
@@ -80,3 +72,12 @@ type view struct {
 
 // AddressSpace implements platform.MemoryManager.
 func (v *view) AddressSpace() platform.AddressSpace { return v.as }
+
+// growStack has the goroutine's stack grow once, while there is little on it, to what a
+// system call of a usual program takes. Else it is copied again and again on the way there.
+//
+//go:noinline
+func growStack() {
+	var room [11 << 10]byte // more than half of 16 KiB, the size that it gets
+	runtime.KeepAlive(&room)
+}
