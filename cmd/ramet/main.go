@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -33,14 +34,18 @@ func run(args []string) int {
 	return code
 }
 
-// relaxTimers lets the kernel wake this process for a timer some milliseconds late
-// (PR_SET_TIMERSLACK in prctl(2)), which nothing here minds. Go's monitor thread wakes every
-// 20 µs while a program has something to do, and with the usual slack it does so a dozen
-// times while a sandbox runs a command, on a processor that has better things to do.
+// relaxTimers lets the kernel wake this process for a timer up to two milliseconds late
+// (PR_SET_TIMERSLACK in prctl(2)). Go's monitor thread wakes every 20 µs while a program has
+// something to do, and with the usual slack that is a dozen times while a sandbox runs a
+// command, on processors that have better things to do. The price: a goroutine that is ready
+// while all others are in calls that block waits as long for one of their processors. So a
+// process that has one only is left as it is.
 func relaxTimers() {
-	const slack = 4 * time.Millisecond
-	// With cgo it can't be asked of all threads, and the process is as busy as others are.
-	_, _, _ = syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, uintptr(slack), 0)
+	const slack = 2 * time.Millisecond
+	if runtime.GOMAXPROCS(0) > 1 {
+		// With cgo it can't be asked of all threads, and nothing changes.
+		_, _, _ = syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, uintptr(slack), 0)
+	}
 }
 
 // tracesTimeout bounds how long a command waits for its traces to be sent.

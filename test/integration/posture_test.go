@@ -359,3 +359,27 @@ func TestCPUIDIsTheCPUs(t *testing.T) {
 		}
 	}
 }
+
+// TestTimersAreExact checks that a sandbox that runs for a while has timers as exact as
+// Linux has them: while it starts they are late, as those of the daemon may be always.
+func TestTimersAreExact(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	pid := n.sentryOf("box")
+	eventually(t, "timer slack", func() error {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+		if err != nil || len(threads) == 0 {
+			return fmt.Errorf("it has no threads: %v", err)
+		}
+		for _, thread := range threads {
+			slack, err := os.ReadFile(filepath.Join("/proc", filepath.Base(thread), "timerslack_ns"))
+			if err != nil {
+				return err
+			}
+			if got := string(slack); got != "50000\n" {
+				return fmt.Errorf("thread %s: %q ns", filepath.Base(thread), got)
+			}
+		}
+		return nil
+	})
+}

@@ -1,7 +1,6 @@
 package brief
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -14,13 +13,12 @@ import (
 // hostSpace is an address space that notes what is asked of it.
 type hostSpace struct {
 	platform.AddressSpace
-	asked  []string
-	refuse error // maps nothing
+	asked []string
 }
 
 func (h *hostSpace) MapFile(addr hostarch.Addr, _ memmap.File, fr memmap.FileRange, _ hostarch.AccessType, _ bool) error {
 	h.asked = append(h.asked, fmt.Sprintf("map %x-%x", addr, uint64(addr)+fr.Length()))
-	return h.refuse
+	return nil
 }
 
 func (h *hostSpace) Unmap(addr hostarch.Addr, length uint64) {
@@ -35,84 +33,49 @@ func (h *hostSpace) check(t *testing.T, want ...string) {
 	h.asked = nil
 }
 
-func mapAt(as *addressSpace, start, end uint64) error {
-	return as.MapFile(hostarch.Addr(start), nil, memmap.FileRange{End: end - start}, hostarch.Read, false)
-}
-
-// TestMappedAnew checks that what is mapped anew is not unmapped before, and everything
-// else is before the process runs.
-func TestMappedAnew(t *testing.T) {
-	host, first := &hostSpace{}, &task{}
-	as := newAddressSpace(host)
-	as.Unmap(0x1000, 0x1000)
-	as.Unmap(0x4000, 0x2000)
-	as.Unmap(0x8000, 0x2000)
-	host.check(t)
-	if !as.enter(first) {
-		t.Fatal("the first to run is not")
-	}
-	if err := mapAt(as, 0x1000, 0x3000); err != nil {
+func mapAt(t *testing.T, as *addressSpace, start, end uint64) {
+	t.Helper()
+	if err := as.MapFile(hostarch.Addr(start), nil, memmap.FileRange{End: end - start}, hostarch.Read, false); err != nil {
 		t.Fatal(err)
 	}
-	host.check(t, "map 1000-3000")
-	if err := mapAt(as, 0x5000, 0x7000); err != nil {
-		t.Fatal(err)
-	}
-	host.check(t, "unmap 4000-6000", "map 5000-7000")
-	as.catchUp()
-	host.check(t, "unmap 8000-a000")
-	if as.enter(first) {
-		t.Error("it is the first once more")
-	}
-
-	as.Unmap(0x1000, 0x1000)
-	host.check(t, "unmap 1000-2000") // it runs
-	as.putOff()
-	as.Unmap(0x5000, 0x1000)
-	host.refuse = errors.New("no memory")
-	if err := mapAt(as, 0x5000, 0x6000); err == nil {
-		t.Error("what the host refuses is mapped")
-	}
-	host.check(t, "map 5000-6000")
-	as.catchUp()
-	host.check(t, "unmap 5000-6000")
 }
 
-// TestManyUnmaps checks that unmappings that are not put off are made.
-func TestManyUnmaps(t *testing.T) {
+// TestUnmap checks that nothing is unmapped where nothing was mapped, and everything where
+// something was, if only in part, or unmapped before.
+func TestUnmap(t *testing.T) {
 	host := &hostSpace{}
-	as := newAddressSpace(host)
-	for i := range hostarch.Addr(offMost + 1) {
-		as.Unmap(i<<12, 0x1000)
-	}
-	host.check(t, "unmap 8000-9000")
-	as.catchUp()
-	if len(host.asked) != offMost {
-		t.Errorf("%d of %d are made", len(host.asked), offMost)
-	}
+	as := &addressSpace{AddressSpace: host}
+	as.Unmap(0, 1<<47)
+	host.check(t)
+	mapAt(t, as, 0x4000, 0x6000)
+	mapAt(t, as, 0x8000, 0x9000)
+	host.check(t, "map 4000-6000", "map 8000-9000")
+	as.Unmap(0x3000, 0x1000)
+	as.Unmap(0x6000, 0x2000)
+	as.Unmap(0x9000, 0x1000)
+	host.check(t)
+	as.Unmap(0x5000, 0x1000)
+	as.Unmap(0x5000, 0x4000)
+	as.Unmap(0x8000, 0x1000)
+	host.check(t, "unmap 5000-6000", "unmap 5000-9000", "unmap 8000-9000")
 }
 
-// TestOtherThreads checks that nothing is put off any more when a second thread is about to
-// run, and that it runs with nothing left to be unmapped.
-func TestOtherThreads(t *testing.T) {
-	host, first, second := &hostSpace{}, &task{}, &task{}
-	as := newAddressSpace(host)
-	as.enter(first)
-	as.catchUp()
-	as.putOff()
-	as.Unmap(0x1000, 0x1000)
+// TestUnmapOfMany checks that a process that maps much has everything unmapped, and one that
+// maps the same again and again does not count as that.
+func TestUnmapOfMany(t *testing.T) {
+	host := &hostSpace{}
+	as := &addressSpace{AddressSpace: host}
+	for range 2 * mostMapped {
+		mapAt(t, as, 0x1000, 0x3000)
+		mapAt(t, as, 0x2000, 0x3000)
+	}
+	host.asked = nil
+	as.Unmap(0x5000, 0x1000)
 	host.check(t)
-	if as.enter(second) {
-		t.Error("the second to run is the first")
+	for i := range uint64(mostMapped) {
+		mapAt(t, as, i<<13, i<<13+0x1000)
 	}
-	host.check(t, "unmap 1000-2000")
-	as.Unmap(0x2000, 0x1000) // in the call that the first is still making
-	host.check(t, "unmap 2000-3000")
-	as.catchUp()
-	as.putOff()
-	as.Unmap(0x3000, 0x1000)
-	host.check(t, "unmap 3000-4000")
-	if as.enter(first) || as.enter(second) {
-		t.Error("one is the first once more")
-	}
+	host.asked = nil
+	as.Unmap(1<<40, 0x1000)
+	host.check(t, "unmap 10000000000-10000001000")
 }

@@ -74,15 +74,12 @@ func touch(ctx context.Context, m *mm.MemoryManager, at hostarch.Addr, access ho
 // reserved, the library's head, and a small file that it reads, such as its cache.
 func Mmap(original kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
-		m := t.MemoryManager()
-		as := m.AddressSpace().(*addressSpace)
-		as.putOff()
-		defer as.catchUp()
 		at, control, err := original(t, sysno, args)
 		start, length, prot, flags, offset := hostarch.Addr(at), args[1].Uint64(), args[2].Int(), args[3].Int(), args[5].Uint64()
 		if err != nil || flags&(linux.MAP_PRIVATE|linux.MAP_ANONYMOUS) != linux.MAP_PRIVATE {
 			return at, control, err
 		}
+		m := t.MemoryManager()
 		switch fixed := flags&linux.MAP_FIXED != 0; {
 		case !fixed && prot == linux.PROT_READ && length <= aheadData:
 			touch(t, m, start, hostarch.Read)
@@ -102,13 +99,9 @@ func Mmap(original kernel.SyscallFn) kernel.SyscallFn {
 // It maps again what may only be read from now on, as a linker has it when it has written.
 func Mprotect(original kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
-		m := t.MemoryManager()
-		as := m.AddressSpace().(*addressSpace)
-		as.putOff()
-		defer as.catchUp()
 		ret, control, err := original(t, sysno, args)
 		if length := args[1].Uint64(); err == nil && 0 < length && length <= aheadData && args[2].Int() == linux.PROT_READ {
-			touch(t, m, args[0].Pointer(), hostarch.Read)
+			touch(t, t.MemoryManager(), args[0].Pointer(), hostarch.Read)
 		}
 		return ret, control, err
 	}

@@ -9,7 +9,7 @@
 //
 //   - a process makes a hundred calls that could be before the first is rewritten (rewrite.go),
 //   - what the dynamic linker is sure to touch is mapped at once (ahead.go),
-//   - what is mapped anew is not unmapped before (addressspace.go).
+//   - what was never mapped is not unmapped (addressspace.go).
 //
 // What the package relies on inside gVisor is pinned down by its tests, and by those of
 // programs in test/integration (brief_test.go).

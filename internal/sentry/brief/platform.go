@@ -15,7 +15,8 @@ type Platform struct {
 	platform.Platform
 }
 
-// NewPlatform returns inner made cheap, which must be the systrap platform or wrap it.
+// NewPlatform returns inner made cheap, which must be the systrap platform or pass address
+// spaces on to it as they are.
 func NewPlatform(inner platform.Platform) *Platform { return &Platform{inner} }
 
 // NewAddressSpace implements platform.Platform.
@@ -24,7 +25,7 @@ func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newAddressSpace(inner), nil
+	return &addressSpace{AddressSpace: inner}, nil
 }
 
 // NewContext implements platform.Platform.
@@ -42,10 +43,9 @@ type task struct {
 // Switch implements platform.Context.
 func (t *task) Switch(ctx context.Context, mm platform.MemoryManager, ac *arch.Context64, cpu int32) (*linux.SignalInfo, hostarch.AccessType, error) {
 	as := mm.AddressSpace().(*addressSpace)
-	if as.enter(t) {
+	if !as.begun.Load() && !as.begun.Swap(true) { // a sync.Once would make a closure each time
 		growStack()
 		begin(ctx, ac)
-		as.catchUp()
 	}
 	t.view = view{mm, as.AddressSpace}
 	if as.traps.Load() > rewriteAfter {

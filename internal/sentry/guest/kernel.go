@@ -81,7 +81,7 @@ func NewBlank(born func() (memory, files *os.File)) (*Blank, error) {
 	if err != nil {
 		return nil, err
 	}
-	plat := cow.NewPlatform(systrap, mem)
+	plat := cow.NewPlatform(brief.NewPlatform(systrap), mem)
 	if err := plat.Spare(spares); err != nil {
 		log.Warningf("Spare address spaces: %v", err) // who needs one asks the host again
 	}
@@ -137,7 +137,7 @@ type Guest struct {
 func (b *Blank) Boot(id wire.Common, image, command *os.File) (*Guest, error) {
 	useProcessors() // the network stack has as many goroutines for TCP, and so have all descendants
 	unsettled(id.Limits.MemoryMiB)
-	k := &kernel.Kernel{Platform: brief.NewPlatform(b.plat)}
+	k := &kernel.Kernel{Platform: b.plat}
 	k.SetMemoryFile(b.mem.MemoryFile())
 	vdso, err := loader.PrepareVDSO(b.mem.MemoryFile())
 	if err != nil {

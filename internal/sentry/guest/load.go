@@ -21,7 +21,6 @@ import (
 	"gvisor.dev/gvisor/pkg/state"
 
 	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/sentry/brief"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/snapfile"
@@ -157,7 +156,7 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 	loader := kernel.NewAsyncMFLoader(io.NopCloser(bytes.NewReader(snap.Meta)), cow.NewReader(b.mem, snap.Copied, pages), b.mem.MemoryFile(), nil)
 	none := map[checkpoint.ResourceID]*pgalloc.MemoryFile{}
 	loader.KickoffPrivate(none)
-	k := &kernel.Kernel{Platform: brief.NewPlatform(b.plat)}
+	k := &kernel.Kernel{Platform: b.plat}
 	k.SetMemoryFile(b.mem.MemoryFile())
 	ctx := context.WithValues(k.SupervisorContext(), map[any]any{
 		rootfs.CtxOpen:           disk.open,
