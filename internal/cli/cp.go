@@ -293,6 +293,11 @@ func (cp *copying) download(ctx context.Context, src place, name string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return localError(err)
 	}
+	if st != nil && !st.IsDir() {
+		if err := replaceable(name, st); err != nil {
+			return err
+		}
+	}
 	to, into, err := destination(src.path, info.Type == "dir", name, st != nil, st != nil && st.IsDir())
 	if err != nil {
 		return err
@@ -326,6 +331,14 @@ func (cp *copying) download(ctx context.Context, src place, name string) error {
 // notCopied refuses to copy name itself; below a directory, such a file is left out.
 func notCopied(name, kind string) error {
 	return sandbox.Errorf(sandbox.CodeUnsupported, "%q is not copied: it is a %s", name, kind)
+}
+
+// replaceable refuses to put a copy in the place of what is no file: a device would be gone.
+func replaceable(name string, st fs.FileInfo) error {
+	if st.Mode()&(fs.ModeDevice|fs.ModeSocket|fs.ModeNamedPipe) != 0 {
+		return sandbox.Errorf(sandbox.CodeConflict, "%q is not replaced: it is a pipe, socket or device", name)
+	}
+	return nil
 }
 
 // downloadFile writes beside the file and replaces it when all has arrived.

@@ -84,12 +84,15 @@ func writeProcesses(w io.Writer, changes []sandbox.ProcessChange) error {
 	return nil
 }
 
-// writeVariables prints one line for each variable that differs.
+// writeVariables prints one line for each variable that differs, or may.
 func writeVariables(w io.Writer, changes []sandbox.VariableChange) error {
 	for _, c := range changes {
 		what := printable(c.Repr)
-		if c.Kind == sandbox.Modified {
+		switch c.Kind {
+		case sandbox.Modified:
 			what = printable(c.OldRepr) + " → " + what
+		case sandbox.Undecided:
+			what += "  (only a part was compared, which is the same)"
 		}
 		kind := printable(c.Type)
 		if c.OldType != "" {

@@ -289,8 +289,12 @@ func (u *unpacker) replace(name string, create func() error) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if st, err := u.root.Lstat(name); err != nil || st.IsDir() {
+	st, err := u.root.Lstat(name)
+	if err != nil || st.IsDir() {
 		return errors.Join(fs.ErrExist, err)
+	}
+	if err := replaceable(u.path(name), st); err != nil {
+		return err
 	}
 	if err := u.root.Remove(name); err != nil {
 		return err

@@ -203,6 +203,34 @@ func TestUnpackerSkipsDevices(t *testing.T) {
 	}
 }
 
+// TestDevicesAreNotReplaced: who copies to /dev/null as root would have none afterwards.
+func TestDevicesAreNotReplaced(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Lstat(pipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceable(pipe, st); sandbox.CodeOf(err) != sandbox.CodeConflict || !strings.Contains(err.Error(), pipe) {
+		t.Errorf("a file: %v", err)
+	}
+	u, err := newUnpacker(dir, "pipe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.close()
+	err = u.all(archiveOf(t, entry{tar.Header{Typeflag: tar.TypeReg, Name: "x", Mode: 0o600}, "data"}))
+	if sandbox.CodeOf(err) != sandbox.CodeConflict {
+		t.Errorf("an archive: %v", err)
+	}
+	if st, err := os.Lstat(pipe); err != nil || st.Mode()&fs.ModeNamedPipe == 0 {
+		t.Errorf("what was there: %v, %v", st, err)
+	}
+}
+
 // What is packed and unpacked again is the same, but for owners.
 func TestPackRoundTrip(t *testing.T) {
 	src := t.TempDir()

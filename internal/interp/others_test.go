@@ -145,7 +145,8 @@ func TestBashCells(t *testing.T) {
 		// What ends the shell ends the cell only.
 		h.wantPrinted("exit 3; echo no", "", 3)
 		h.wantPrinted(state, want, 0)
-		h.wantPrinted("set -euo pipefail\nfalse\necho no", "", 1)
+		h.wantPrinted("set -euo pipefail; set -o noclobber\nfalse\necho no", "", 1)
+		h.wantPrinted("[[ $- == *e* && $- == *u* && $- == *C* ]] && shopt -qo pipefail && echo kept; set +euC +o pipefail", "kept\n", 0)
 		h.wantPrinted(state, want, 0)
 		h.wantPrinted("readonly R=1; sleep 1000 & s=$!; exit 0", "", 0)
 		h.wantPrinted("echo $R; kill $s; wait $s 2>&-; echo $?", "1\n127\n", 0)

@@ -108,7 +108,7 @@ func variablesOf(ctx context.Context, sentry *launch.Sentry, name string) (map[s
 	return found, nil
 }
 
-// compareVariables returns what differs, by name.
+// compareVariables returns what differs, or may, by name.
 func compareVariables(from, to map[string]interp.Variable) []sandbox.VariableChange {
 	var changes []sandbox.VariableChange
 	for _, name := range slices.Sorted(maps.Keys(joined(from, to))) {
@@ -123,6 +123,8 @@ func compareVariables(from, to map[string]interp.Variable) []sandbox.VariableCha
 			change.Kind, change.Type, change.Size, change.Repr = sandbox.Deleted, old.Type, old.Size, old.Repr
 		case !had:
 			change.Kind = sandbox.Added
+		case sameVariable(old, now) && change.Partial:
+			change.Kind = sandbox.Undecided
 		case sameVariable(old, now):
 			continue
 		default:

@@ -19,13 +19,16 @@ func TestCompareVariables(t *testing.T) {
 		}
 		return m
 	}
+	large := of("large", "list", "7", "[0, ", false)
+	large.Partial = true
 	got := compareVariables(
-		named(of("changed", "int", "1", "1", false), of("gone", "str", "2", "'x'", false), of("lock", "lock", "", "<lock>", true), of("same", "int", "3", "3", false), of("type", "int", "4", "4", false)),
-		named(of("changed", "int", "9", "900", false), of("lock", "lock", "", "<locked>", true), of("new", "list", "5", "[]", false), of("same", "int", "3", "3", false), of("type", "str", "4", "4", false)),
+		named(of("changed", "int", "1", "1", false), of("gone", "str", "2", "'x'", false), large, of("lock", "lock", "", "<lock>", true), of("same", "int", "3", "3", false), of("type", "int", "4", "4", false)),
+		named(of("changed", "int", "9", "900", false), large, of("lock", "lock", "", "<locked>", true), of("new", "list", "5", "[]", false), of("same", "int", "3", "3", false), of("type", "str", "4", "4", false)),
 	)
 	want := []sandbox.VariableChange{
 		{Name: "changed", Kind: sandbox.Modified, Type: "int", Size: 3, OldSize: 1, Repr: "900", OldRepr: "1"},
 		{Name: "gone", Kind: sandbox.Deleted, Type: "str", Size: 3, Repr: "'x'"},
+		{Name: "large", Kind: sandbox.Undecided, Type: "list", Size: 4, Repr: "[0, ", Partial: true},
 		{Name: "lock", Kind: sandbox.Modified, Type: "lock", Size: 8, OldSize: 6, Repr: "<locked>", OldRepr: "<lock>", Opaque: true},
 		{Name: "new", Kind: sandbox.Added, Type: "list", Size: 2, Repr: "[]"},
 		{Name: "type", Kind: sandbox.Modified, Type: "str", OldType: "int", Size: 1, OldSize: 1, Repr: "4", OldRepr: "4"},

@@ -82,7 +82,7 @@ type VariableChange struct {
 	Context  string     `json:"context"`
 	Language string     `json:"language"`
 	Name     string     `json:"name,omitempty"`
-	Kind     ChangeKind `json:"kind" doc:"added, modified or deleted"`
+	Kind     ChangeKind `json:"kind" doc:"added, modified or deleted; undecided: only a part of it was compared, and that is the same"`
 	Type     string     `json:"type,omitempty"`
 	OldType  string     `json:"old_type,omitempty" doc:"in the first sandbox, if it differs"`
 	Size     int64      `json:"size" doc:"bytes, roughly"`

@@ -260,6 +260,9 @@ const (
 	Renamed  ChangeKind = "renamed"
 )
 
+// Undecided is a variable that is the same in the part of it that was compared.
+const Undecided ChangeKind = "undecided"
+
 // Change is one path that differs between two sandboxes. An old type, mode and
 // owner are given where they differ.
 type Change struct {

@@ -26,7 +26,7 @@ __ramet_done() { # status
 
 # __ramet_again ends the cell whose end would be the shell's.
 __ramet_again() {
-	local status=$? again
+	local status=$? again options=${-//[!eux]/}
 	[[ $BASHPID == "$__ramet_pid" && $__ramet_run != 00000000 ]] || return
 	trap - EXIT
 	trap ':' INT
@@ -35,14 +35,20 @@ __ramet_again() {
 	again=$(
 		declare -p | while IFS= read -r line; do
 			# Bash's own variables cannot or need not be set again.
-			[[ $line =~ ^declare\ -[a-zA-Z-]+\ (BASH|BASHOPTS|BASHPID|BASH_(ALIASES|ARGC|ARGV|ARGV0|CMDS|COMMAND|EXECUTION_STRING|LINENO|SOURCE|SUBSHELL|VERSINFO|VERSION)|DIRSTACK|EPOCH[A-Z]+|EUID|FUNCNAME|GROUPS|LINENO|PIPESTATUS|PPID|RANDOM|SHELLOPTS|SRANDOM|UID|_|again|status)(=|$) ]] ||
+			[[ $line =~ ^declare\ -[a-zA-Z-]+\ (BASH|BASHOPTS|BASHPID|BASH_(ALIASES|ARGC|ARGV|ARGV0|CMDS|COMMAND|EXECUTION_STRING|LINENO|SOURCE|SUBSHELL|VERSINFO|VERSION)|DIRSTACK|EPOCH[A-Z]+|EUID|FUNCNAME|GROUPS|LINENO|PIPESTATUS|PPID|RANDOM|SHELLOPTS|SRANDOM|UID|_|again|options|status)(=|$) ]] ||
 				printf '%s\n' "$line"
 		done
 		declare -f
 		shopt -p
 		alias -p
 	)
-	again+=$'\n'$__ramet_host
+	again+=$'\n'$__ramet_host$'\n'${options:+set -$options}$'\n'
+	again+=$(
+		set +o | while IFS= read -r line; do
+			# What a shell that reads commands cannot have, and what is in options.
+			[[ $line =~ \ (errexit|nounset|xtrace|noexec|onecmd|posix|monitor|history|histexpand|emacs|vi|privileged)$ ]] || printf '%s\n' "$line"
+		done
+	)
 	# The cells may have a descriptor 3 of their own by now.
 	eval "exec $((__ramet_in + 2))<<<\"\$again\""
 	exec "$BASH" --norc --noprofile -c "${__ramet_stub/-u 3/-u $((__ramet_in + 2))}" bash "$(__ramet_bytes "$again")"

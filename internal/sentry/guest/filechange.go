@@ -34,14 +34,14 @@ func (g *Guest) Change(req *wire.File, alive func() error) (*sandbox.FileInfo, e
 		}
 		return &sandbox.FileInfo{Path: name}, nil
 	case wire.FileChmod:
-		err = o.chmod(name, *req.Mode, req.Recursive, alive)
+		err = o.chmod(name, *req.Mode, req.Recursive, !req.NoFollow, alive)
 	}
 	if err != nil {
 		return nil, err
 	}
 	var info *sandbox.FileInfo
 	err = o.do(func(root vfs.VirtualDentry) error {
-		info, err = o.info(root, name, false)
+		info, err = o.info(root, name, req.Verb == wire.FileChmod) // what has the mode now
 		return err
 	})
 	return info, fileError(name, err)
@@ -140,7 +140,21 @@ func (o *fileOp) remove(name string, tags []string, recursive bool, alive func()
 	}))
 }
 
-func (o *fileOp) chmod(name string, mode uint32, recursive bool, alive func() error) error {
+// chmod changes modes. A symbolic link has none: with follow what it leads to gets it.
+func (o *fileOp) chmod(name string, mode uint32, recursive, follow bool, alive func() error) error {
+	if !follow {
+		var info *sandbox.FileInfo
+		err := o.do(func(root vfs.VirtualDentry) (err error) {
+			info, err = o.info(root, name, false)
+			return err
+		})
+		if err != nil {
+			return fileError(name, err)
+		}
+		if info.Type == typeSymlink {
+			return sandbox.Errorf(sandbox.CodeUnsupported, "%q is a symbolic link, which has no mode of its own", name)
+		}
+	}
 	set := func(name string, follow bool) error {
 		return fileError(name, o.do(func(root vfs.VirtualDentry) error {
 			pop := pathAt(root, name)
