@@ -293,14 +293,14 @@ func (cp *copying) download(ctx context.Context, src place, name string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return localError(err)
 	}
-	if st != nil && !st.IsDir() {
-		if err := replaceable(name, st); err != nil {
-			return err
-		}
-	}
 	to, into, err := destination(src.path, info.Type == "dir", name, st != nil, st != nil && st.IsDir())
 	if err != nil {
 		return err
+	}
+	if st, err := os.Stat(to); err == nil { // not name, which may be the directory of it
+		if err := replaceable(to, st); err != nil {
+			return err
+		}
 	}
 	cp.res.Path = to
 	if info.Type == "file" {
