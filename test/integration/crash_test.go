@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -22,11 +23,18 @@ import (
 // crashRounds is how often each kind of process is killed.
 func crashRounds(t testing.TB) int { return kills(t, 30, 10) }
 
-// seeded returns a random source whose seed is printed and can be given.
+// seeded returns a random source. Its seed is the test's own, so that a run judges
+// the change and not its luck, unless RAMET_TEST_SEED says another or "random", or the
+// test is to look for something new for a while (see envFuzz). It is printed.
 func seeded(t testing.TB) *rand.Rand {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("RAMET_TEST_SEED"); s != "" {
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(t.Name()))
+	seed := name.Sum64()
+	switch s := os.Getenv("RAMET_TEST_SEED"); {
+	case s == "random" || s == "" && os.Getenv(envFuzz) != "":
+		seed = uint64(time.Now().UnixNano())
+	case s != "":
 		var err error
 		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
 			t.Fatal(err)

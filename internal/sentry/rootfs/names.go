@@ -17,6 +17,11 @@ import (
 // maxLinks bounds a file's names.
 const maxLinks = math.MaxUint32
 
+// setgidProgram is the mode of a file that gives its group's rights to who runs it.
+// Without permission to execute for the group the bit was once a mark for mandatory
+// locks, and Linux leaves it alone.
+const setgidProgram = linux.S_ISGID | 0o010
+
 // newFile is what is needed to make an inode.
 type newFile struct {
 	mode         linux.FileMode // type and permissions
@@ -36,11 +41,11 @@ func (fs *filesystem) create(ctx context.Context, parent *dentry, name string, c
 	if a.IsDir() {
 		a.Nlink = 2
 	}
-	if dir.Mode&linux.S_ISGID != 0 { // see inode(7)
+	if dir.Mode&linux.S_ISGID != 0 { // see inode(7), and mode_strip_sgid in Linux
 		a.GID = dir.GID
 		if a.IsDir() {
 			a.Mode |= linux.S_ISGID
-		} else if vfs.ShouldClearSGID(creds, linux.FileMode(a.Mode), auth.KUID(a.UID), auth.KGID(a.GID)) {
+		} else if a.Mode&setgidProgram == setgidProgram && vfs.ShouldClearSGID(creds, linux.FileMode(a.Mode), auth.KUID(a.UID), auth.KGID(a.GID)) {
 			a.Mode &^= linux.S_ISGID
 		}
 	}
@@ -200,8 +205,7 @@ func (fs *filesystem) LinkAt(ctx context.Context, rp *vfs.ResolvingPath, vd vfs.
 		a := vd.Dentry().Impl().(*dentry).inode.get()
 		// Somebody else's programs that give a group's rights do not get more names,
 		// see protected_hardlinks in proc_sys_fs(5): vfs.MayLink leaves this out.
-		const setgid = linux.S_ISGID | 0o010
-		if a.Mode&setgid == setgid && !vfs.CanActAsOwner(rp.Credentials(), auth.KUID(a.UID)) {
+		if a.Mode&setgidProgram == setgidProgram && !vfs.CanActAsOwner(rp.Credentials(), auth.KUID(a.UID)) {
 			return linuxerr.EPERM
 		}
 		return vfs.MayLink(rp.Credentials(), linux.FileMode(a.Mode), nil, auth.KUID(a.UID), auth.KGID(a.GID))

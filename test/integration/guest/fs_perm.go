@@ -253,6 +253,11 @@ func fsOwnerCases() []fsCase {
 				t.hasMode("foreign/f", unix.S_IFREG|0o755)
 				t.ok(try("group/f", wronly|creat, 0o2755)) // the user is in this one
 				t.hasMode("group/f", unix.S_IFREG|0o2755)
+				// Without permission to execute for the group it was a mark for locks.
+				t.ok(try("foreign/lock", wronly|creat, 0o2745))
+				t.hasMode("foreign/lock", unix.S_IFREG|0o2745)
+				t.ok(unix.Mknod("foreign/p", unix.S_IFIFO|0o2644, 0))
+				t.hasMode("foreign/p", unix.S_IFIFO|0o2644)
 			})
 			t.ok(try("foreign/root", wronly|creat, 0o2755))
 			t.hasMode("foreign/root", unix.S_IFREG|0o2755)
