@@ -96,6 +96,7 @@ var figures = []struct{ file, code, doc, text string }{
 	{"internal/control/control.go", "MaxReply = 100 << 10", "docs/threat-model.md", "answers by 100 KiB"},
 	{"cmd/ramet/main.go", "slack = 2 * time.Millisecond", "docs/architecture.md", "let it be late by 2 ms"},
 	{"internal/sentry/server.go", "bornSlack = time.Millisecond", "docs/architecture.md", "sentries let their timers be a millisecond late"},
+	{"internal/sentry/brief/polling.go", "pollAfter = 40", "docs/architecture.md", "forty times before systrap may poll for it"},
 	{"internal/sentry/brief/rewrite.go", "rewriteAfter = 100", "docs/architecture.md", "makes 100 calls before one is rewritten"},
 	{"internal/sentry/guest/pump.go", "outputPipe = 256 << 10", "docs/architecture.md", "Pipes for output have 256 KiB"},
 	{"internal/sentry/guest/ring.go", "totalOutput = 32 << 20", "docs/threat-model.md", "32 MiB of a sandbox"},

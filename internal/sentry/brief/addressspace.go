@@ -20,6 +20,7 @@ const mostMapped = 64
 type addressSpace struct {
 	platform.AddressSpace
 	begun     atomic.Bool
+	switches  atomic.Int32 // how often it went to its own code, up to pollAfter and some
 	inherited sync.Once    // looks for calls that were rewritten before it was forked or restored
 	traps     atomic.Int32 // how often systrap asked whether it may rewrite
 

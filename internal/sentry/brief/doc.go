@@ -5,9 +5,12 @@
 // system call came from, in a copy of the page for that process alone. And it maps memory
 // when it is touched, which saves what is never touched and takes a signal for the rest. A
 // program that makes thirty calls and ends pays for the one, gets nothing back, and touches
-// nearly all that it is made of. So
+// nearly all that it is made of. And after a millisecond of calls it has its two sides poll
+// for each other, which saves that they wake each other where each has a processor, and takes
+// the processor from the other where Linux has both on one, as it has in the beginning. So
 //
 //   - a process makes a hundred calls that could be before the first is rewritten (rewrite.go),
+//   - it goes to its own code forty times before systrap polls for it (polling.go),
 //   - what the dynamic linker is sure to touch is mapped at once (ahead.go),
 //   - what was never mapped is not unmapped (addressspace.go).
 //

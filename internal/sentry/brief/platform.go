@@ -13,11 +13,18 @@ import (
 // Platform is a systrap platform that is cheap for brief programs.
 type Platform struct {
 	platform.Platform
+	polling polling
 }
 
 // NewPlatform returns inner made cheap, which must be the systrap platform or pass address
 // spaces on to it as they are.
-func NewPlatform(inner platform.Platform) *Platform { return &Platform{inner} }
+func NewPlatform(inner platform.Platform) (*Platform, error) {
+	polling, err := pollingOf(inner)
+	if err != nil {
+		return nil, err
+	}
+	return &Platform{inner, polling}, nil
+}
 
 // NewAddressSpace implements platform.Platform.
 func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
@@ -30,14 +37,15 @@ func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
 
 // NewContext implements platform.Platform.
 func (p *Platform) NewContext(ctx context.Context) platform.Context {
-	return &task{Context: p.Platform.NewContext(ctx)}
+	return &task{Context: p.Platform.NewContext(ctx), polling: p.polling}
 }
 
 // task is used by one goroutine, as every platform.Context is.
 type task struct {
 	platform.Context
-	view view
-	cold cold
+	polling polling
+	view    view
+	cold    cold
 }
 
 // Switch implements platform.Context.
@@ -47,6 +55,7 @@ func (t *task) Switch(ctx context.Context, mm platform.MemoryManager, ac *arch.C
 		growStack()
 		begin(ctx, ac)
 	}
+	t.polling.allow(as.switches.Load() > pollAfter || as.switches.Add(1) > pollAfter)
 	t.view = view{mm, as.AddressSpace}
 	if as.traps.Load() > rewriteAfter {
 		return t.Context.Switch(ctx, &t.view, ac, cpu)

@@ -81,7 +81,11 @@ func NewBlank(born func() (memory, files *os.File)) (*Blank, error) {
 	if err != nil {
 		return nil, err
 	}
-	plat := cow.NewPlatform(brief.NewPlatform(systrap), mem)
+	cheap, err := brief.NewPlatform(systrap)
+	if err != nil {
+		return nil, fmt.Errorf("create platform: %w", err)
+	}
+	plat := cow.NewPlatform(cheap, mem)
 	if err := plat.Spare(spares); err != nil {
 		log.Warningf("Spare address spaces: %v", err) // who needs one asks the host again
 	}
