@@ -88,7 +88,7 @@ func (o *execOptions) split(f *pflag.FlagSet, args []string) error {
 			return err
 		}
 		if len(rest) > 0 {
-			return fmt.Errorf("with --shell the command is one argument: quote it")
+			return fmt.Errorf("with -c (--shell) the command is one argument: quote it")
 		}
 		o.command = o.command[:1]
 	}
@@ -99,7 +99,7 @@ func (o *execOptions) split(f *pflag.FlagSet, args []string) error {
 		return fmt.Errorf("exec needs a sandbox and a command")
 	}
 	if o.shell && o.command[0] == "" {
-		return fmt.Errorf("the text for --shell is empty")
+		return fmt.Errorf("the text for -c (--shell) is empty")
 	}
 	if o.idleTimeout != 0 && !o.tty && !o.detach {
 		return fmt.Errorf("--idle-timeout is for commands with -t or -d")

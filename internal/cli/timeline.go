@@ -71,7 +71,7 @@ func (a *app) bisectCommand() *cobra.Command {
 			}
 			if req.Argv = args[1:]; shell {
 				if len(args) > 2 {
-					return sandbox.Invalid("shell", "with --shell the command is one argument: quote it")
+					return sandbox.Invalid("shell", "with -c (--shell) the command is one argument: quote it")
 				}
 				if args[1] == "" {
 					return sandbox.Invalid("shell", "its text is empty")

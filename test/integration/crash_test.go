@@ -23,16 +23,19 @@ import (
 // crashRounds is how often each kind of process is killed.
 func crashRounds(t testing.TB) int { return kills(t, 30, 10) }
 
-// seeded returns a random source. Its seed is the test's own, so that a run judges
-// the change and not its luck, unless RAMET_TEST_SEED says another or "random", or the
-// test is to look for something new for a while (see envFuzz). It is printed.
+// envSeed is the seed of tests that do random things, or "random".
+const envSeed = "RAMET_TEST_SEED"
+
+// seeded returns a random source. Its seed is that of the test and the user, so that a run
+// judges the change and not its luck, unless envSeed says another or the test is to look
+// for something new (see envFuzz and envKills). It is printed.
 func seeded(t testing.TB) *rand.Rand {
 	t.Helper()
-	name := fnv.New64a()
-	_, _ = name.Write([]byte(t.Name()))
-	seed := name.Sum64()
-	switch s := os.Getenv("RAMET_TEST_SEED"); {
-	case s == "random" || s == "" && os.Getenv(envFuzz) != "":
+	own := fnv.New64a()
+	fmt.Fprintf(own, "%s as %d", t.Name(), os.Geteuid())
+	seed := own.Sum64()
+	switch s := os.Getenv(envSeed); {
+	case s == "random" || s == "" && os.Getenv(envFuzz)+os.Getenv(envKills) != "":
 		seed = uint64(time.Now().UnixNano())
 	case s != "":
 		var err error
@@ -40,7 +43,7 @@ func seeded(t testing.TB) *rand.Rand {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("RAMET_TEST_SEED=%d", seed)
+	t.Logf("%s=%d", envSeed, seed)
 	return rand.New(rand.NewPCG(seed, 0))
 }
 

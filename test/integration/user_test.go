@@ -28,14 +28,14 @@ func TestOrdinaryUser(t *testing.T) {
 	skip := []string{"TestOrdinaryUser", "TestHookHangs", "TestForksInARowCostTheSame", "TestMemoryGoesBack", "TestExecManyAtOnce", "TestCancel", "TestForkChainEnds"}
 	cmd := exec.Command(program, "-test.v", "-test.timeout=15m", "-test.skip=^("+strings.Join(skip, "|")+")$")
 	cmd.Dir = dir
-	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), envAssets + "=" + assets}
+	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), envAssets + "=" + assets, envSeed + "=" + os.Getenv(envSeed)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: ordinaryUser, Gid: ordinaryUser},
 		Pdeathsig:  syscall.SIGKILL,
 	}
 	out, err := cmd.CombinedOutput()
 	for line := range strings.Lines(string(out)) {
-		if strings.HasPrefix(line, "--- ") || strings.Contains(line, "RAMET_TEST_SEED") {
+		if strings.HasPrefix(line, "--- ") || strings.Contains(line, envSeed) {
 			t.Log(strings.TrimSpace(line))
 		}
 	}

@@ -32,18 +32,22 @@ type polling struct {
 
 func pollingOf(systrap platform.Platform) (polling, error) {
 	p := polling{atomic.LoadUint64(&deepSleepTimeout), 2 * uint32(systrap.ConcurrencyCount())}
-	if p.ticks == 0 {
+	if p.ticks <= unpolled.ticks {
 		return p, errors.New("systrap's bound of polling is not deepSleepTimeout any more")
 	}
 	return p, nil
 }
 
-// allow has systrap poll as it likes, or not at all. Systrap reads what is set without
-// synchronisation and with every switch: what one process of the sandbox needs may last
-// until another one's next switch, which costs time and nothing else.
+// unpolled has the sentry look twice before it sleeps, and the host threads not at all.
+var unpolled = polling{ticks: 1}
+
+// allow has systrap poll as it likes, or not. Systrap reads what is set without
+// synchronisation and with every switch: what is right for one process of the sandbox lasts
+// until another one's next switch, and cuts short the polling for others. It costs them a
+// sleep, and nothing else.
 func (p polling) allow(yes bool) {
 	if !yes {
-		p = polling{ticks: 1}
+		p = unpolled
 	}
 	if atomic.LoadUint64(&deepSleepTimeout) != p.ticks {
 		atomic.StoreUint64(&deepSleepTimeout, p.ticks)

@@ -237,6 +237,9 @@ func (i *inode) setStat(ctx context.Context, creds *auth.Credentials, opts *vfs.
 }
 
 func applyStat(a *cowfs.Attr, s *linux.Statx, clear bool, creds *auth.Credentials, now int64) {
+	if clear && !a.IsDir() { // before it has another group
+		clearIDs(a, creds)
+	}
 	if s.Mask&linux.STATX_UID != 0 {
 		a.UID = s.UID
 	}
@@ -245,12 +248,6 @@ func applyStat(a *cowfs.Attr, s *linux.Statx, clear bool, creds *auth.Credential
 	}
 	if s.Mask&linux.STATX_MODE != 0 {
 		a.Mode = a.Mode&linux.S_IFMT | uint32(s.Mode)&^linux.S_IFMT
-	}
-	switch {
-	case clear && s.Mask&linux.STATX_SIZE != 0:
-		clearIDs(a, creds)
-	case clear: // a new owner; directories keep theirs
-		a.Mode = vfs.ClearSUIDAndSGID(a.Mode)
 	}
 	a.Ctime = now
 	if s.Mask&linux.STATX_SIZE != 0 {
@@ -454,10 +451,11 @@ func (i *inode) dropPrivs(creds *auth.Credentials) {
 }
 
 // clearIDs takes set-id bits away. A set-group-id bit without permission to execute
-// for the group, once a mark for mandatory locks, stays for members of the group.
+// for the group, once a mark for mandatory locks, stays for members of the group and for
+// who may set it.
 func clearIDs(a *cowfs.Attr, creds *auth.Credentials) {
 	a.Mode &^= linux.S_ISUID
-	if a.Mode&0o010 != 0 || !creds.InGroup(auth.KGID(a.GID)) {
+	if a.Mode&0o010 != 0 || !creds.InGroup(auth.KGID(a.GID)) && !creds.HasRootCapability(linux.CAP_FSETID) {
 		a.Mode &^= linux.S_ISGID
 	}
 }

@@ -41,7 +41,9 @@ func (fs *filesystem) create(ctx context.Context, parent *dentry, name string, c
 	if a.IsDir() {
 		a.Nlink = 2
 	}
-	if dir.Mode&linux.S_ISGID != 0 { // see inode(7), and mode_strip_sgid in Linux
+	// See inode(7), and mode_strip_sgid in Linux, which looks at the mode before the umask is
+	// applied: of a program from which that takes the permission, the bit stays here.
+	if dir.Mode&linux.S_ISGID != 0 {
 		a.GID = dir.GID
 		if a.IsDir() {
 			a.Mode |= linux.S_ISGID

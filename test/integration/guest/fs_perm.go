@@ -258,9 +258,20 @@ func fsOwnerCases() []fsCase {
 				t.hasMode("foreign/lock", unix.S_IFREG|0o2745)
 				t.ok(unix.Mknod("foreign/p", unix.S_IFIFO|0o2644, 0))
 				t.hasMode("foreign/p", unix.S_IFIFO|0o2644)
+				t.ok(unix.Chown("foreign/lock", -1, otherGroup)) // of which the user is, and was not of the one before
+				t.hasMode("foreign/lock", unix.S_IFREG|0o745)
+				t.ok(try("foreign/lock2", wronly|creat, 0o2745))
+				t.ok(unix.Chown("foreign/lock2", -1, -1))
+				t.hasMode("foreign/lock2", unix.S_IFREG|0o745)
+				t.ok(try("group/lock", wronly|creat, 0o2745))
+				t.ok(unix.Chown("group/lock", -1, userGroup))
+				t.hasMode("group/lock", unix.S_IFREG|0o2745)
 			})
 			t.ok(try("foreign/root", wronly|creat, 0o2755))
 			t.hasMode("foreign/root", unix.S_IFREG|0o2755)
+			t.ok(try("foreign/rootlock", wronly|creat, 0o2745))
+			t.ok(unix.Chown("foreign/rootlock", userID, -1))
+			t.hasMode("foreign/rootlock", unix.S_IFREG|0o2745)
 		}},
 	}
 	return append(cases, fsUserFailures("chown", tree,
