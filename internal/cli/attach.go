@@ -184,9 +184,12 @@ func (a *app) attachConsole(ctx context.Context, c *client.Client, con *console,
 	defer con.end()
 	streams.Sizes = con.sizes
 	x, err := a.stayAttached(ctx, c, opts, streams)
-	if errors.Is(err, errDetached) {
+	detached := errors.Is(err, errDetached)
+	if detached || err != nil && ctx.Err() != nil {
 		con.end()
 		fmt.Fprintf(a.Err, "\nramet: the process runs on; 'ramet attach %s %d' connects again\n", opts.ref, opts.pid)
+	}
+	if detached {
 		return nil, nil
 	}
 	return x, err

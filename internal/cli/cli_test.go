@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -110,6 +111,41 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// An interrupt leaves a process alone whose terminal takes no input, and says so.
+func TestInterruptOfTerminal(t *testing.T) {
+	entered := make(chan struct{})
+	svc := &apitest.Service{ProcessFuncs: apitest.ProcessFuncs{
+		StartProcessFunc: func(context.Context, string, sandbox.StartRequest) (*sandbox.Process, error) {
+			return &sandbox.Process{PID: 13}, nil
+		},
+		AttachFunc: func(ctx context.Context, _ string, _ int, _ sandbox.AttachRequest, _ httpapi.AttachIO) (*sandbox.Position, error) {
+			close(entered)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	}}
+	var stdout, stderr bytes.Buffer
+	result := make(chan int, 1)
+	socket := apitest.Serve(t, svc)
+	go func() {
+		result <- cli.Run(context.Background(), testDeps(socket, "test"), []string{"exec", "-t", "base", "hang"}, cli.Stdio{In: strings.NewReader(""), Out: &stdout, Err: &stderr})
+	}()
+	select {
+	case <-entered:
+	case code := <-result:
+		t.Fatalf("exit code %d: %s", code, stderr.String())
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := <-result; code != 130 {
+		t.Errorf("exit code %d", code)
+	}
+	if want := "the process runs on; 'ramet attach base 13' connects again"; !strings.Contains(stderr.String(), want) {
+		t.Errorf("it said %q", stderr.String())
 	}
 }
 

@@ -554,6 +554,8 @@ func fakeRun(ctx context.Context, ref string, req sandbox.RunCodeRequest, stream
 		r.Error = &sandbox.RunError{Name: sandbox.ContextDied, Value: "the interpreter ended"}
 	case "catch":
 		r.TimedOut = true
+	case "large":
+		r.Truncated = true
 	case "from stdin\n":
 		r.Result = "read"
 	}

@@ -67,7 +67,7 @@ func (a *app) runCode(ctx context.Context, c *client.Client, ref string, req san
 		if err := a.writeJSON(res); err != nil {
 			return err
 		}
-	} else if res.Error != nil || res.TimedOut {
+	} else {
 		a.explainRun(res)
 	}
 	switch {
@@ -121,8 +121,11 @@ func plainForm(forms map[string]json.RawMessage) string {
 	return withoutControls(text, "\n\t")
 }
 
-// explainRun says why a cell failed.
+// explainRun says what is missing of what a cell has shown, and why it failed.
 func (a *app) explainRun(res *sandbox.RunResult) {
+	if res.Truncated {
+		fmt.Fprintln(a.Err, "ramet: what the code showed or resulted in was too large, and was cut or left out")
+	}
 	if res.TimedOut {
 		fmt.Fprintln(a.Err, "ramet: the code was ended at its timeout")
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -74,6 +75,34 @@ func TestExecOutcomes(t *testing.T) {
 				t.Errorf("stderr is %q, without %q", e, c.stderr)
 			}
 		})
+	}
+}
+
+// TestSetIDPrograms runs a program with set-id bits as somebody else: it has its owner's
+// rights, in a child too.
+func TestSetIDPrograms(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	program, err := os.ReadFile(guestProgram())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]string{"both": "6755", "user": "4755", "group": "2755", "none": "755"} {
+		path := "/srv/" + name
+		n.put("box", sandbox.WriteRequest{FileRef: at(path)}, string(program))
+		n.guest("box", "edit", "chown "+path+" 1000.1001", "chmod "+path+" "+mode)
+	}
+	child := n.fork("box", 1)[0].ID
+	for _, ref := range []string{"box", child} {
+		for name, want := range map[string]string{"both": "1000 1001 ", "user": "1000 17 ", "group": "4242 1001 ", "none": "4242 17 "} {
+			out, err := n.run(ref, sandbox.ExecRequest{Argv: []string{"/srv/" + name, "id"}, User: "4242:17"}, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := out.stdout.String(); !strings.HasPrefix(got, want) {
+				t.Errorf("with set-id bits for %s it is %q, want %q", name, got, want)
+			}
+		}
 	}
 }
 

@@ -141,7 +141,7 @@ type Guest struct {
 func (b *Blank) Boot(id wire.Common, image, command *os.File) (*Guest, error) {
 	useProcessors() // the network stack has as many goroutines for TCP, and so have all descendants
 	unsettled(id.Limits.MemoryMiB)
-	k := &kernel.Kernel{Platform: b.plat}
+	k := &kernel.Kernel{Platform: b.plat, AllowSUID: true} // as on any machine: sudo, su
 	k.SetMemoryFile(b.mem.MemoryFile())
 	vdso, err := loader.PrepareVDSO(b.mem.MemoryFile())
 	if err != nil {
