@@ -127,25 +127,12 @@ func TestInterruptOfTerminal(t *testing.T) {
 			return nil, ctx.Err()
 		},
 	}}
-	var stdout, stderr bytes.Buffer
-	result := make(chan int, 1)
-	socket := apitest.Serve(t, svc)
-	go func() {
-		result <- cli.Run(context.Background(), testDeps(socket, "test"), []string{"exec", "-t", "base", "hang"}, cli.Stdio{In: strings.NewReader(""), Out: &stdout, Err: &stderr})
-	}()
-	select {
-	case <-entered:
-	case code := <-result:
-		t.Fatalf("exit code %d: %s", code, stderr.String())
-	}
-	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if code := <-result; code != 130 {
+	code, said := interrupted(t, svc, entered, strings.NewReader(""), "exec", "-t", "base", "hang")
+	if code != 130 {
 		t.Errorf("exit code %d", code)
 	}
-	if want := "the process runs on; 'ramet attach base 13' connects again"; !strings.Contains(stderr.String(), want) {
-		t.Errorf("it said %q", stderr.String())
+	if want := "the process runs on; 'ramet attach base 13' connects again"; !strings.Contains(said, want) {
+		t.Errorf("it said %q", said)
 	}
 }
 
@@ -160,25 +147,38 @@ func TestInterrupt(t *testing.T) {
 			return nil, ctx.Err()
 		}}
 		stdin, typing := io.Pipe()
-		var stdout, stderr bytes.Buffer
-		result := make(chan int, 1)
-		socket := apitest.Serve(t, svc)
-		go func() {
-			result <- cli.Run(context.Background(), testDeps(socket, "test"), args, cli.Stdio{In: stdin, Out: &stdout, Err: &stderr})
-		}()
-		<-entered
-		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
-			t.Fatal(err)
-		}
-		if code := <-result; code != 130 {
+		code, said := interrupted(t, svc, entered, stdin, args...)
+		if code != 130 {
 			t.Errorf("%v: exit code %d", args, code)
 		}
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("%v: the command's context ended with %v", args, err)
 		}
 		typing.Close() // ends the read that ramet left behind
-		if out := stdout.String() + stderr.String(); !bytes.Contains([]byte(out), []byte("interrupted")) {
-			t.Errorf("%v: output %q", args, out)
+		if !strings.Contains(said, "interrupted") {
+			t.Errorf("%v: output %q", args, said)
 		}
 	}
+}
+
+// interrupted runs ramet until it has entered the service, interrupts it, and returns its
+// exit code and all that it said.
+func interrupted(t *testing.T, svc *apitest.Service, entered <-chan struct{}, stdin io.Reader, args ...string) (code int, said string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	result := make(chan int, 1)
+	socket := apitest.Serve(t, svc)
+	go func() {
+		result <- cli.Run(context.Background(), testDeps(socket, "test"), args, cli.Stdio{In: stdin, Out: &stdout, Err: &stderr})
+	}()
+	select {
+	case <-entered:
+	case code := <-result:
+		t.Fatalf("%v: exit code %d: %s", args, code, stderr.String())
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	code = <-result
+	return code, stdout.String() + stderr.String()
 }

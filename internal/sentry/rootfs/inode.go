@@ -228,7 +228,7 @@ func (i *inode) setStat(ctx context.Context, creds *auth.Credentials, opts *vfs.
 	clear := opts.ClearPrivs
 	if clear {
 		i.dropCaps()
-		// Truncation leaves them to whoever may set them; a new owner never has them.
+		// Truncation leaves them to whoever may set them; a new owner has none but marks for locks.
 		clear = s.Mask&linux.STATX_SIZE == 0 || !creds.HasRootCapability(linux.CAP_FSETID)
 	}
 	now := i.fs.now()
