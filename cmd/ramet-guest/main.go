@@ -110,7 +110,7 @@ func parse(args []string) (o *options, wrong string) {
 			if wrong == "" && (err != nil || n < 1) {
 				wrong = name + " needs a number from 1"
 			}
-			o.req.Count = n
+			o.req.Count = &n
 		case name == "--meta":
 			k, v, ok := strings.Cut(value(&i, name), "=")
 			if wrong == "" && (!ok || k == "") {

@@ -40,14 +40,22 @@ func changes(d *control.Diff) string {
 	for _, c := range d.Changes {
 		b.WriteString(c.Kind + " ")
 		if c.Old != "" {
-			b.WriteString(c.Old + " -> ")
+			b.WriteString(pathText(c.Old) + " -> ")
 		}
-		b.WriteString(c.Path + "\n")
+		b.WriteString(pathText(c.Path) + "\n")
 	}
 	if d.Truncated > 0 {
 		b.WriteString("and " + strconv.Itoa(d.Truncated) + " more\n")
 	}
 	return b.String()
+}
+
+// pathText returns a path as it is or, if it does not fit a line, quoted as in Go.
+func pathText(s string) string {
+	if q := strconv.Quote(s); q != `"`+s+`"` {
+		return q
+	}
+	return s
 }
 
 func info(i *control.Info) string {

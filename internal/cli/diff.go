@@ -109,9 +109,9 @@ func writeVariables(w io.Writer, changes []sandbox.VariableChange) error {
 // pathsOf returns the path of a change, behind the one it had before.
 func pathsOf(c *sandbox.Change) string {
 	if c.OldPath != "" {
-		return printable(c.OldPath) + " → " + printable(c.Path)
+		return printablePath(c.OldPath) + " → " + printablePath(c.Path)
 	}
-	return printable(c.Path)
+	return printablePath(c.Path)
 }
 
 // details returns what is said of a change besides its path.

@@ -106,7 +106,7 @@ func writeConflict(w io.Writer, c *sandbox.MergeConflict, names map[string]strin
 	if c.Resolved != "" {
 		why += "; decided for " + string(c.Resolved)
 	}
-	if _, err := fmt.Fprintf(w, "! %s  (%s)\n", printable(c.Path), why); err != nil {
+	if _, err := fmt.Fprintf(w, "! %s  (%s)\n", printablePath(c.Path), why); err != nil {
 		return err
 	}
 	if c.Resolved != "" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -86,6 +87,15 @@ func pairs(kv ...string) func(io.Writer) error {
 // printable takes control characters out of what a sandbox may have chosen, so
 // that a table stays one and a terminal is not told to do things.
 func printable(s string) string { return withoutControls(s, "") }
+
+// printablePath returns a path as it is or, if it has what a terminal could not show or
+// would act on, quoted as in Go.
+func printablePath(s string) string {
+	if q := strconv.Quote(s); q != `"`+s+`"` {
+		return q
+	}
+	return s
+}
 
 // withoutControls replaces control characters that are not in keep.
 func withoutControls(s, keep string) string {

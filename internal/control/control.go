@@ -35,7 +35,7 @@ const (
 // Request is one line that a sandbox says.
 type Request struct {
 	Op       Op                `json:"op"`
-	Count    int               `json:"count,omitempty"`    // of OpFork; 1 if absent
+	Count    *int              `json:"count,omitempty"`    // of OpFork; 1 if absent
 	Metadata map[string]string `json:"metadata,omitempty"` // of OpFork: for the children
 	Name     string            `json:"name,omitempty"`     // of OpSnapshot; only this sandbox and its children know it
 	Memory   bool              `json:"memory,omitempty"`   // of OpSnapshot: not on disk

@@ -9,7 +9,7 @@ import (
 func TestParse(t *testing.T) {
 	for line, want := range map[string]Request{
 		`{"op":"info"}`: {Op: OpInfo},
-		` {"op":"fork","count":3,"metadata":{"a":"b"}} `:   {Op: OpFork, Count: 3, Metadata: map[string]string{"a": "b"}},
+		` {"op":"fork","count":3,"metadata":{"a":"b"}} `:   {Op: OpFork, Count: new(3), Metadata: map[string]string{"a": "b"}},
 		`{"op":"tag","set":{"a":"\u0000"},"remove":["b"]}`: {Op: OpTag, Set: map[string]string{"a": "\x00"}, Remove: []string{"b"}},
 	} {
 		if got, err := Parse([]byte(line)); err != nil || !reflect.DeepEqual(*got, want) {

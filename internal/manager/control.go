@@ -289,9 +289,12 @@ func (r *requester) ownSnapshot(field, ref string) (*snapshot, error) {
 }
 
 func (r *requester) fork(ctx context.Context, req *control.Request) (*control.Reply, error) {
-	count := max(req.Count, 1)
-	if req.Count < 0 || count > maxSelfForks {
-		return nil, sandbox.Invalid("count", "%d is not from 1 to %d", req.Count, maxSelfForks)
+	count := 1
+	if req.Count != nil {
+		count = *req.Count
+	}
+	if count < 1 || count > maxSelfForks {
+		return nil, sandbox.Invalid("count", "%d is not from 1 to %d", count, maxSelfForks)
 	}
 	if err := r.right.mayChange(r.view.Metadata, additions(req.Metadata)); err != nil {
 		return nil, err

@@ -37,6 +37,13 @@ func exactBytes(s string) []byte {
 	return []byte(s)
 }
 
+// takeExact puts the bytes of a path that JSON had in another field where they belong.
+func takeExact(path *string, exact *[]byte) {
+	if *exact != nil {
+		*path, *exact = string(*exact), nil
+	}
+}
+
 // FileInfo describes a file in a sandbox.
 type FileInfo struct {
 	Path   string    `json:"path"`
@@ -67,9 +74,7 @@ func (f *FileInfo) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*fileInfoJSON)(f)); err != nil {
 		return err
 	}
-	if f.Exact != nil {
-		f.Path, f.Exact = string(f.Exact), nil
-	}
+	takeExact(&f.Path, &f.Exact)
 	return nil
 }
 
@@ -227,9 +232,7 @@ func (e *FileEvent) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*fileEventJSON)(e)); err != nil {
 		return err
 	}
-	if e.Exact != nil {
-		e.Path, e.Exact = string(e.Exact), nil
-	}
+	takeExact(&e.Path, &e.Exact)
 	return nil
 }
 

@@ -1,5 +1,7 @@
 package sandbox
 
+import "encoding/json"
+
 // MergeStrategy says what a merge does about conflicts.
 type MergeStrategy string
 
@@ -65,12 +67,34 @@ type MergeChange struct {
 	OldSize int64      `json:"old_size,omitempty"`
 	Mode    string     `json:"mode" doc:"octal"`
 	Owner   string     `json:"owner" doc:"numbers of user and group"`
+	// Exact and OldExact are for JSON only.
+	Exact    []byte `json:"path_base64,omitempty" doc:"the bytes of the path, if they are not UTF-8"`
+	OldExact []byte `json:"old_path_base64,omitempty" doc:"the bytes of the old path, if they are not UTF-8"`
+}
+
+type mergeChangeJSON MergeChange
+
+// MarshalJSON implements json.Marshaler.
+func (c MergeChange) MarshalJSON() ([]byte, error) {
+	c.Exact, c.OldExact = exactBytes(c.Path), exactBytes(c.OldPath)
+	return json.Marshal(mergeChangeJSON(c))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *MergeChange) UnmarshalJSON(data []byte) error {
+	if err := json.Unmarshal(data, (*mergeChangeJSON)(c)); err != nil {
+		return err
+	}
+	takeExact(&c.Path, &c.Exact)
+	takeExact(&c.OldPath, &c.OldExact)
+	return nil
 }
 
 // MergeConflict is a path about which the sides do not agree. A version is absent
 // where there is nothing.
 type MergeConflict struct {
 	Path     string        `json:"path"`
+	Exact    []byte        `json:"path_base64,omitempty" doc:"the bytes of the path, if they are not UTF-8"`
 	From     string        `json:"from" doc:"the side that was merged"`
 	OursFrom string        `json:"ours_from,omitempty" doc:"the side that brought what ours has, if it was merged before"`
 	Reason   string        `json:"reason" doc:"deleted (by one, changed by the other), type, content, attributes or directory (gone on one side, and the other has something in it)"`
@@ -80,6 +104,23 @@ type MergeConflict struct {
 	Theirs   *MergeVersion `json:"theirs,omitempty"`
 	Hunks    []MergeHunk   `json:"hunks,omitempty" doc:"lines of a text that are in conflict"`
 	NoHunks  NoHunks       `json:"no_hunks,omitempty" doc:"why contents in conflict are not shown line by line: binary, too_large or limit (of all together)"`
+}
+
+type mergeConflictJSON MergeConflict
+
+// MarshalJSON implements json.Marshaler.
+func (c MergeConflict) MarshalJSON() ([]byte, error) {
+	c.Exact = exactBytes(c.Path)
+	return json.Marshal(mergeConflictJSON(c))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *MergeConflict) UnmarshalJSON(data []byte) error {
+	if err := json.Unmarshal(data, (*mergeConflictJSON)(c)); err != nil {
+		return err
+	}
+	takeExact(&c.Path, &c.Exact)
+	return nil
 }
 
 // MergeVersion is what one side has at a path.

@@ -1,6 +1,9 @@
 package sandbox
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Limits bound what one sandbox may use. Zero means the node's default; the
 // effective values are reported back.
@@ -268,7 +271,9 @@ const Undecided ChangeKind = "undecided"
 type Change struct {
 	Path       string     `json:"path"`
 	Kind       ChangeKind `json:"kind" doc:"added, modified, deleted or renamed; what was renamed may be modified too, what is below a renamed directory is only listed if it was"`
+	Exact      []byte     `json:"path_base64,omitempty" doc:"the bytes of the path, if they are not UTF-8"`
 	OldPath    string     `json:"old_path,omitempty" doc:"in the first sandbox, if the file or a directory above it was renamed"`
+	OldExact   []byte     `json:"old_path_base64,omitempty" doc:"the bytes of the old path, if they are not UTF-8"`
 	Type       string     `json:"type" doc:"file, dir, symlink, fifo, socket or device"`
 	OldType    string     `json:"old_type,omitempty"`
 	Size       int64      `json:"size" doc:"bytes in the second sandbox, or in the first if deleted"`
@@ -283,6 +288,24 @@ type Change struct {
 	Deletions  int        `json:"deletions,omitempty" doc:"lines that are gone, on request"`
 	Hunks      string     `json:"hunks,omitempty" doc:"unified diff of text files, on request"`
 	NoHunks    NoHunks    `json:"no_hunks,omitempty" doc:"why a file was not compared line by line although that was asked for: binary, too_large or limit (of all together)"`
+}
+
+type changeJSON Change
+
+// MarshalJSON implements json.Marshaler.
+func (c Change) MarshalJSON() ([]byte, error) {
+	c.Exact, c.OldExact = exactBytes(c.Path), exactBytes(c.OldPath)
+	return json.Marshal(changeJSON(c))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *Change) UnmarshalJSON(data []byte) error {
+	if err := json.Unmarshal(data, (*changeJSON)(c)); err != nil {
+		return err
+	}
+	takeExact(&c.Path, &c.Exact)
+	takeExact(&c.OldPath, &c.OldExact)
+	return nil
 }
 
 // NoHunks says why a file was not compared line by line.

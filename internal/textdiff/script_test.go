@@ -24,6 +24,11 @@ func TestUnifiedQuotesNames(t *testing.T) {
 	if got != want {
 		t.Errorf("%q, not %q", got, want)
 	}
+	got = Unified("/\xffo \xc3\xa9", "/n", edits, a, b)
+	want = "--- \"a/\\377o \\303\\251\"\n+++ b/n\n@@ -1 +1 @@\n-x\n+y\n"
+	if got != want {
+		t.Errorf("a name that is not UTF-8: %q, not %q", got, want)
+	}
 }
 
 func TestUnified(t *testing.T) {

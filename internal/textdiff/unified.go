@@ -3,6 +3,7 @@ package textdiff
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // contextLines stand around each change of a unified diff.
@@ -28,9 +29,10 @@ func Unified(oldPath, path string, edits []Edit, a, b []string) string {
 }
 
 // quoted returns a path as git and patch have it in a header: as a string of C if it
-// has bytes that would end the line, or look like part of one.
+// has bytes that would end the line, or look like part of one, or is not UTF-8.
 func quoted(path string) string {
-	special := func(b byte) bool { return b < ' ' || b == 0x7f || b == '"' || b == '\\' }
+	isText := utf8.ValidString(path)
+	special := func(b byte) bool { return b < ' ' || b == 0x7f || b == '"' || b == '\\' || b > 0x7f && !isText }
 	plain := true
 	for i := range len(path) {
 		plain = plain && !special(path[i])

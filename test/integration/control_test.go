@@ -142,6 +142,7 @@ func TestControlAgent(t *testing.T) {
 		t.Errorf("diff %+v", d)
 	}
 	n.wantRefused(info.Children[0].ID, `{"op":"diff","with":"`+info.Children[1].ID+`"}`, sandbox.CodeNotFound, "no snapshot")
+	n.wantRefused("root", `{"op":"fork","count":0}`, sandbox.CodeInvalid, "0 is not from 1 to")
 	n.wantRefused("root", `{"op":"fork","count":3}`, sandbox.CodeLimit, "forks: 4 of 6")
 	n.wantRefused("root", `{"op":"snapshot"}`, sandbox.CodeLimit, "snapshots: 0 of 0")
 	n.wantRefused("root", `{"op":"tag","set":{"outside":"2"}}`, sandbox.CodeConflict, "set from outside")
