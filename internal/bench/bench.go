@@ -44,6 +44,7 @@ type bench struct {
 	log    io.Writer // progress
 	daemon int       // its process
 	pace   pace
+	speed  speed
 	report Report
 }
 
@@ -87,6 +88,7 @@ func run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options
 	}
 	m := &b.report.Machine
 	m.LoadAfter, m.Seconds = load(), time.Since(m.Started).Seconds()
+	m.WorkBestMS, m.WorkMS = b.speed.best()
 	b.report.Targets = targets(b.report.Rows)
 	if !opts.JSON {
 		return b.report.write(out)
@@ -185,10 +187,12 @@ func (b *bench) repeat(ctx context.Context, k kind, run func(ctx context.Context
 	b.progress("%s: source %d MiB, n %d, files %d", k.name, k.source, k.n, k.files)
 	var samples []sample
 	for range b.opts.Runs {
+		work := b.speed.sample()
 		s, err := run(ctx)
 		if err != nil {
 			return fmt.Errorf("%s of a source of %d MiB, n %d: %w", k.name, k.source, k.n, err)
 		}
+		s[workMS] = work
 		samples = append(samples, s)
 	}
 	b.add(k, samples)

@@ -47,6 +47,10 @@ func TestCases(t *testing.T) {
 			t.Errorf("%s lacks figures: %+v", r.Case, r)
 		}
 	}
+	best, usual := b.speed.best()
+	if best <= 0 || usual < best || slices.ContainsFunc(b.report.Rows, func(r Row) bool { return r.WorkMS == nil || *r.WorkMS < best }) {
+		t.Errorf("a piece of work took %v at best and %v in the median: %+v", best, usual, b.report.Rows)
+	}
 	want := []string{"create", "exec", "run_code", "fork", "fork-untouched", "fork-written", "fork-ask", "snapshot-disk", "restore-disk"}
 	if !slices.Equal(names, want) {
 		t.Errorf("cases are %v, not %v", names, want)

@@ -114,8 +114,9 @@ func (b *bench) files(ctx context.Context) error {
 		if err := json.Unmarshal([]byte(out), &ms); err != nil {
 			return fmt.Errorf("%s: %w", caseFiles, err)
 		}
+		work := b.speed.sample()
 		for op, both := range ms {
-			samples[op] = append(samples[op], sample{roundtripMS: both[0], overlayMS: both[1]})
+			samples[op] = append(samples[op], sample{roundtripMS: both[0], overlayMS: both[1], workMS: work})
 		}
 	}
 	for _, op := range fileOps {

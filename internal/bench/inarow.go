@@ -29,7 +29,9 @@ func (b *bench) inARow(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("fork %d in a row: %w", i+1, err)
 			}
-			samples[i] = append(samples[i], times(f))
+			s := times(f)
+			s[workMS] = b.speed.sample()
+			samples[i] = append(samples[i], s)
 			ids = append(ids, f.IDs()...)
 		}
 		if err := b.s.Destroy(ctx, ids...); err != nil {

@@ -40,7 +40,11 @@ type Machine struct {
 	// processes while the daemon was measured. It is what the figures suffered
 	// from; the load averages have our own work in them.
 	OthersPercent float64 `json:"others_percent"`
-	Seconds       float64 `json:"seconds"`
+	// WorkBestMS and WorkMS are what a fixed piece of work took between the samples, at
+	// best and in the median.
+	WorkBestMS float64 `json:"work_best_ms"`
+	WorkMS     float64 `json:"work_ms"`
+	Seconds    float64 `json:"seconds"`
 }
 
 func thisMachine(version string) (Machine, error) {

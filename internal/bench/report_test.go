@@ -67,7 +67,7 @@ func TestNewRow(t *testing.T) {
 func report() *Report {
 	rs := []Row{
 		newRow(kind{name: "create", n: 1}, []sample{{returnMS: 12.345, firstExecMS: 20, allReadyMS: 20, cpuMS: 55, privateMiB: 5}}),
-		newRow(kind{name: "exec", n: 1}, []sample{{roundtripMS: 8}}),
+		newRow(kind{name: "exec", n: 1}, []sample{{roundtripMS: 8, workMS: 0.5}, {roundtripMS: 8}}),
 		newRow(kind{name: "run_code", n: 1}, []sample{{roundtripMS: 1.5}}),
 		newRow(kind{name: "fork", source: 24, n: 1}, []sample{{pauseMS: 21, returnMS: 30, firstExecMS: 40, allReadyMS: 40, cpuMS: 20, privateMiB: 7}}),
 		newRow(kind{name: "fork", source: 24, n: 1, files: 10}, []sample{{pauseMS: 1000}}),
@@ -80,7 +80,7 @@ func report() *Report {
 	}
 	return &Report{
 		Machine: Machine{CPUs: 2, CPUModel: "Test 9000", MemoryMiB: 4096, Kernel: "6.1", Arch: "amd64", Ramet: "devel", Runsc: "v0.1",
-			Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), LoadBefore: 0.5, LoadAfter: 1.25, OthersPercent: 7, Seconds: 61.4},
+			Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), LoadBefore: 0.5, LoadAfter: 1.25, OthersPercent: 7, WorkBestMS: 0.25, WorkMS: 0.375, Seconds: 61.4},
 		Rows: rs, Targets: targets(rs), Notes: []string{"something was left out"},
 	}
 }
@@ -180,7 +180,7 @@ func TestShape(t *testing.T) {
 	for _, row := range doc.Rows {
 		got := []string{}
 		for k := range row {
-			if k != "idle_cpu_percent" {
+			if k != "idle_cpu_percent" && k != "work_ms" {
 				got = append(got, k)
 			}
 		}
@@ -189,7 +189,7 @@ func TestShape(t *testing.T) {
 			t.Errorf("%v: %s", row["case"], d)
 		}
 	}
-	if doc.Rows[1]["pause_ms"] != nil || doc.Rows[1]["roundtrip_ms"] != 8.0 {
+	if doc.Rows[1]["pause_ms"] != nil || doc.Rows[1]["roundtrip_ms"] != 8.0 || doc.Rows[1]["work_ms"] != 0.5 {
 		t.Errorf("exec is %v", doc.Rows[1])
 	}
 	if doc.Machine["cpus"] != 2.0 || doc.Machine["kernel"] != "6.1" {

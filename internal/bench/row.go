@@ -17,6 +17,7 @@ const (
 	roundtripMS
 	overlayMS
 	idlePercent
+	workMS  // of a piece of work before the sample: see speed
 	metrics // how many there are
 )
 
@@ -48,6 +49,9 @@ type Row struct {
 	OverlayMS *float64 `json:"overlay_ms,omitempty"`
 	// IdleCPUPercent is of one processor; only the case idle has it.
 	IdleCPUPercent *float64 `json:"idle_cpu_percent,omitempty"`
+	// WorkMS is what a fixed piece of work took next to the samples, as Machine.WorkBestMS:
+	// how fast the processors were just then.
+	WorkMS *float64 `json:"work_ms,omitempty"`
 }
 
 // The cases.
@@ -101,7 +105,7 @@ func newRow(k kind, samples []sample) Row {
 	}
 	r.PauseMS, r.ReturnMS, r.FirstExecMS, r.AllReadyMS = of(pauseMS), of(returnMS), of(firstExecMS), of(allReadyMS)
 	r.CPUMSPerChild, r.RoundtripMS, r.IdleCPUPercent = of(cpuMS), of(roundtripMS), of(idlePercent)
-	r.OverlayMS = of(overlayMS)
+	r.OverlayMS, r.WorkMS = of(overlayMS), of(workMS)
 	r.PrivateMiBPerChild = larger(of(privateMiB), of(hostPrivateMiB))
 	return r
 }

@@ -12,12 +12,12 @@ import (
 // what was reached of each.
 func (r *Report) write(w io.Writer) error {
 	m := r.Machine
-	fmt.Fprintf(w, "%d x %s, %d MiB, Linux %s; ramet %s, %s\n%.0f s, in which other processes used %.0f %% of the processors; load %.2f before, %.2f after\n\n",
-		m.CPUs, m.CPUModel, m.MemoryMiB, m.Kernel, m.Ramet, who(m.Root), m.Seconds, m.OthersPercent, m.LoadBefore, m.LoadAfter)
+	fmt.Fprintf(w, "%d x %s, %d MiB, Linux %s; ramet %s, %s\n%.0f s, in which other processes used %.0f %% of the processors; load %.2f before, %.2f after\na fixed piece of work between the samples took %.2f ms at best, %.2f in the median; SPEED is how fast the processors were in each case, of the best\n\n",
+		m.CPUs, m.CPUModel, m.MemoryMiB, m.Kernel, m.Ramet, who(m.Root), m.Seconds, m.OthersPercent, m.LoadBefore, m.LoadAfter, m.WorkBestMS, m.WorkMS)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, strings.Join([]string{
 		"CASE", "SOURCE MiB", "FILES", "N", "RUNS", "PAUSE ms", "RETURN ms", "FIRST EXEC ms", "ALL READY ms",
-		"CPU ms/CHILD", "PRIVATE MiB/CHILD", "ROUND TRIP ms", "OVERLAY ms", "IDLE CPU %", "",
+		"CPU ms/CHILD", "PRIVATE MiB/CHILD", "ROUND TRIP ms", "OVERLAY ms", "IDLE CPU %", "SPEED %", "",
 	}, "\t"))
 	for _, row := range r.Rows {
 		if !shown(row.Case) {
@@ -26,7 +26,7 @@ func (r *Report) write(w io.Writer) error {
 		fmt.Fprintln(tw, strings.Join([]string{
 			row.Case, strconv.Itoa(row.SourceMiB), strconv.Itoa(row.Files), strconv.Itoa(row.N), strconv.Itoa(row.Runs),
 			figure(row.PauseMS), figure(row.ReturnMS), figure(row.FirstExecMS), figure(row.AllReadyMS),
-			figure(row.CPUMSPerChild), figure(row.PrivateMiBPerChild), figure(row.RoundtripMS), figure(row.OverlayMS), figure(row.IdleCPUPercent), "",
+			figure(row.CPUMSPerChild), figure(row.PrivateMiBPerChild), figure(row.RoundtripMS), figure(row.OverlayMS), figure(row.IdleCPUPercent), figure(speedPercent(row.WorkMS, m.WorkBestMS)), "",
 		}, "\t"))
 	}
 	if err := tw.Flush(); err != nil {
@@ -60,6 +60,16 @@ func (r *Report) writeTargets(w io.Writer) error {
 		fmt.Fprintf(tw, "%s\t%s %g %s\t%s\t%s\t%s\n", t.What, sign, t.Limit, t.Unit, aim, measured, t.Verdict)
 	}
 	return tw.Flush()
+}
+
+// speedPercent returns how fast the processors were when a piece of work took so long, of
+// the best that was seen.
+func speedPercent(work *float64, best float64) *float64 {
+	if work == nil {
+		return nil
+	}
+	p := 100 * best / *work
+	return &p
 }
 
 // shown reports whether people see the row of a case: of the forks in a row
