@@ -41,8 +41,8 @@ func TestText(t *testing.T) {
 		"restored 0\n":         {Restored: &control.Restored{ID: "sbx_a"}},
 		"a=1\nb=\n":            {Tagged: &control.Tagged{Metadata: map[string]string{"b": "", "a": "1"}}},
 		"":                     {Tagged: &control.Tagged{}},
-		"added \"/a\\nb\"\nrenamed /b -> /c d\nand 7 more\n": {Diff: &control.Diff{Truncated: 7, Changes: []control.Change{
-			{Kind: "added", Path: "/a\nb"}, {Kind: "renamed", Path: "/c d", Old: "/b"}}}},
+		"added \"/a\\nb\"\nrenamed \"/\\xff\" -> /c d\nand 7 more\n": {Diff: &control.Diff{Truncated: 7, Changes: []control.Change{
+			{Kind: "added", Path: "/a\nb"}, {Kind: "renamed", Path: "/c d", Old: "/\uFFFD", OldExact: []byte("/\xff")}}}},
 		"id         sbx_a\nindex      0\nforks      1 of 3 left\ndepth      2 left\nsnapshots  0 of 0 left\nsnapshot   snap_a good\nchild      sbx_b 1\n": {
 			Info: &control.Info{ID: "sbx_a", Budget: control.Budget{Forks: control.Left{Limit: 3, Left: 1}, Depth: control.Left{Limit: 2, Left: 2}},
 				Snapshots: []control.Snapshot{{ID: "snap_a", Name: "good"}}, Children: []control.Child{{ID: "sbx_b", Index: 1}}}},

@@ -40,9 +40,9 @@ func changes(d *control.Diff) string {
 	for _, c := range d.Changes {
 		b.WriteString(c.Kind + " ")
 		if c.Old != "" {
-			b.WriteString(pathText(c.Old) + " -> ")
+			b.WriteString(pathText(c.Old, c.OldExact) + " -> ")
 		}
-		b.WriteString(pathText(c.Path) + "\n")
+		b.WriteString(pathText(c.Path, c.Exact) + "\n")
 	}
 	if d.Truncated > 0 {
 		b.WriteString("and " + strconv.Itoa(d.Truncated) + " more\n")
@@ -50,12 +50,16 @@ func changes(d *control.Diff) string {
 	return b.String()
 }
 
-// pathText returns a path as it is or, if it does not fit a line, quoted as in Go.
-func pathText(s string) string {
-	if q := strconv.Quote(s); q != `"`+s+`"` {
+// pathText returns a path or, if it has quotes, backslashes or what a terminal cannot show,
+// quotes it as in Go. exact is the path if that is not UTF-8.
+func pathText(path string, exact []byte) string {
+	if exact != nil {
+		path = string(exact)
+	}
+	if q := strconv.Quote(path); q != `"`+path+`"` {
 		return q
 	}
-	return s
+	return path
 }
 
 func info(i *control.Info) string {

@@ -187,12 +187,10 @@ func (b *bench) repeat(ctx context.Context, k kind, run func(ctx context.Context
 	b.progress("%s: source %d MiB, n %d, files %d", k.name, k.source, k.n, k.files)
 	var samples []sample
 	for range b.opts.Runs {
-		work := b.speed.sample()
 		s, err := run(ctx)
 		if err != nil {
 			return fmt.Errorf("%s of a source of %d MiB, n %d: %w", k.name, k.source, k.n, err)
 		}
-		s[workMS] = work
 		samples = append(samples, s)
 	}
 	b.add(k, samples)

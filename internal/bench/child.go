@@ -122,5 +122,5 @@ func (b *bench) idle(ctx context.Context, ref string) (sample, error) {
 	}
 	const source = 1
 	share := float64(used-c.cpu) / float64(time.Since(began)) / (idleChildren + source)
-	return sample{idlePercent: 100 * share}, b.s.Destroy(ctx, f.IDs()...)
+	return sample{idlePercent: 100 * share, workMS: c.work}, b.s.Destroy(ctx, f.IDs()...)
 }

@@ -43,7 +43,7 @@ func (b *bench) compare(ctx context.Context) (err error) {
 		b.note("runsc-restore was left out: %s", reason)
 		return nil
 	}
-	r, err := newRunsc(b.opts.Runsc, b.pace)
+	r, err := newRunsc(b.opts.Runsc, b.pace, &b.speed)
 	if err != nil {
 		return err
 	}

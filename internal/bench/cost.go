@@ -51,12 +51,14 @@ type cost struct {
 	meter
 	cpu    time.Duration
 	memory int64
+	work   float64 // what a piece of work took: see speed
 }
 
 // meter reads the processor time of the processes that are measured.
 type meter struct {
 	trees func() (time.Duration, error)
 	pace  pace
+	speed *speed
 }
 
 // start waits until the processes are quiet and starts to count.
@@ -65,6 +67,7 @@ func (m meter) start(ctx context.Context) (*cost, error) {
 	if err := c.settle(ctx, 0); err != nil {
 		return nil, err
 	}
+	c.work = c.speed.sample()
 	mem, err := hostuse.ReadMemory()
 	if err != nil {
 		return nil, err
@@ -88,6 +91,7 @@ func (c *cost) stop(ctx context.Context, s sample, n int, besides time.Duration)
 	if err != nil {
 		return err
 	}
+	s[workMS] = c.work
 	s[cpuMS] = millis(cpu-c.cpu+besides) / float64(n)
 	if n >= hostMemoryFrom {
 		s[hostPrivateMiB] = float64(m.Occupied-c.memory) / (1 << 20) / float64(n)
@@ -129,7 +133,7 @@ func (m meter) settle(ctx context.Context, n int) error {
 
 // meter returns that of the daemon and its sandboxes.
 func (b *bench) meter() meter {
-	return meter{trees: func() (time.Duration, error) { return hostuse.TreeCPU(b.daemon) }, pace: b.pace}
+	return meter{trees: func() (time.Duration, error) { return hostuse.TreeCPU(b.daemon) }, pace: b.pace, speed: &b.speed}
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -33,8 +33,6 @@ func (b *bench) disk(ctx context.Context, ref string, p plan, n int) error {
 			return fmt.Errorf("restore-disk: %w", err)
 		}
 		delete(r, pauseMS) // nothing stands still
-		s[workMS] = b.speed.sample()
-		r[workMS] = s[workMS]
 		restores = append(restores, r)
 		if err := b.c.DeleteSnapshot(ctx, snap.ID, sandbox.SnapshotDeletion{}); err != nil {
 			return err

@@ -141,6 +141,7 @@ func (b *bench) diff(ctx context.Context, ref string) (sample, error) {
 			return nil, err
 		}
 	}
+	work := b.speed.sample()
 	began := time.Now()
 	d, err := b.c.Diff(ctx, forked.IDs()[0], forked.IDs()[1], sandbox.DiffRequest{Paths: []string{"/root/files"}})
 	if err != nil {
@@ -150,5 +151,5 @@ func (b *bench) diff(ctx context.Context, ref string) (sample, error) {
 	if len(d.Changes) != changedFiles {
 		return nil, fmt.Errorf("the diff has %d changes, not %d", len(d.Changes), changedFiles)
 	}
-	return sample{roundtripMS: took}, b.s.Destroy(ctx, forked.IDs()...)
+	return sample{roundtripMS: took, workMS: work}, b.s.Destroy(ctx, forked.IDs()...)
 }

@@ -20,6 +20,7 @@ func (b *bench) inARow(ctx context.Context) error {
 		if err := b.meter().settle(ctx, 0); err != nil {
 			return err
 		}
+		work := b.speed.sample()
 		ids := []string{ref}
 		for i := range samples {
 			if _, err := b.s.Ask(ctx, ref, "kept = [str(n) for n in range(10000)]\nprint("+strconv.Itoa(i)+")"); err != nil {
@@ -30,7 +31,7 @@ func (b *bench) inARow(ctx context.Context) error {
 				return fmt.Errorf("fork %d in a row: %w", i+1, err)
 			}
 			s := times(f)
-			s[workMS] = b.speed.sample()
+			s[workMS] = work
 			samples[i] = append(samples[i], s)
 			ids = append(ids, f.IDs()...)
 		}

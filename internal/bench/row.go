@@ -17,7 +17,7 @@ const (
 	roundtripMS
 	overlayMS
 	idlePercent
-	workMS  // of a piece of work before the sample: see speed
+	workMS  // of a piece of work next to the sample: see speed
 	metrics // how many there are
 )
 

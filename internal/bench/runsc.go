@@ -30,10 +30,11 @@ const stopTimeout = 30 * time.Second
 
 // runsc runs containers with stock runsc in a directory of its own.
 type runsc struct {
-	path string
-	dir  string // holds all below, and is in the arguments of all its processes
-	log  *os.File
-	pace pace
+	path  string
+	dir   string // holds all below, and is in the arguments of all its processes
+	log   *os.File
+	speed *speed
+	pace  pace
 	// spent is the processor time of runsc commands that have ended.
 	spent atomic.Int64
 
@@ -42,12 +43,12 @@ type runsc struct {
 }
 
 // newRunsc makes the directory; close removes it.
-func newRunsc(path string, p pace) (*runsc, error) {
+func newRunsc(path string, p pace, s *speed) (*runsc, error) {
 	dir, err := os.MkdirTemp("", "ramet-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make directory for runsc: %w", err)
 	}
-	r := &runsc{path: path, dir: dir, pace: p}
+	r := &runsc{path: path, dir: dir, pace: p, speed: s}
 	err = os.MkdirAll(filepath.Join(r.bundle(), "rootfs"), 0o755)
 	if err == nil {
 		r.log, err = os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
@@ -200,7 +201,7 @@ func (r *runsc) await(ctx context.Context, id string) error {
 
 // meter returns that of all containers.
 func (r *runsc) meter() meter {
-	return meter{pace: r.pace, trees: func() (time.Duration, error) {
+	return meter{pace: r.pace, speed: r.speed, trees: func() (time.Duration, error) {
 		roots, err := hostuse.Find(r.dir)
 		if err != nil {
 			return 0, err

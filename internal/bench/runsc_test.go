@@ -47,7 +47,7 @@ func fake(t *testing.T) (r *runsc, calls func() string, boxes string) {
 	t.Setenv("CALLS", filepath.Join(dir, "calls"))
 	t.Setenv("BOXES", boxes)
 	t.Setenv("TMPDIR", dir)
-	r, err := newRunsc(path, fast)
+	r, err := newRunsc(path, fast, &speed{})
 	if err != nil {
 		t.Fatal(err)
 	}

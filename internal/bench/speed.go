@@ -9,7 +9,8 @@ import (
 
 // speed measures how fast the processors are while samples are taken. A virtual machine has
 // them for itself, as far as it can see, and gets half of one when the host has others work
-// on the same core: all takes twice as long then, and nothing else shows it.
+// on the same core: all takes twice as long then, and nothing else shows it. What it does not
+// show is that a processor is taken away for milliseconds at a time.
 type speed struct {
 	took []float64 // milliseconds
 }

@@ -236,7 +236,7 @@ func (cp *copying) upload(ctx context.Context, name string, dst place) error {
 	defer pack.wait()
 	err = cp.unpack(ctx, dst.ref, dir, cp.counted(pack))
 	for _, s := range pack.close() {
-		fmt.Fprintf(cp.Err, "ramet: warning: %s is not copied: it is a socket or device\n", printable(s))
+		fmt.Fprintf(cp.Err, "ramet: warning: %s is not copied: it is a socket or device\n", printablePath(s))
 	}
 	cp.res.Path = to
 	return err
@@ -323,7 +323,7 @@ func (cp *copying) download(ctx context.Context, src place, name string) error {
 	err = u.all(cp.counted(in))
 	cp.res.Files, cp.res.Directories, cp.res.Bytes = u.files, u.directories, u.bytes
 	for _, s := range u.skipped {
-		fmt.Fprintf(cp.Err, "ramet: warning: %s is not copied: it is a pipe or device\n", printable(s))
+		fmt.Fprintf(cp.Err, "ramet: warning: %s is not copied: it is a pipe or device\n", printablePath(s))
 	}
 	return err
 }

@@ -354,7 +354,7 @@ func fakeMerge(ctx context.Context, into string, req sandbox.MergeRequest) (*san
 		return r, nil
 	}
 	r.Conflicts = []sandbox.MergeConflict{{
-		Path: "/srv/text", From: kidID, Reason: "content",
+		Path: "/srv/text\xff", From: kidID, Reason: "content",
 		Base: &sandbox.MergeVersion{Type: "file", Size: 4, Mode: "0644", Owner: "0:0", SHA256: "00112233445566778899"},
 		Ours: &sandbox.MergeVersion{Type: "file", Size: 6, Mode: "0644", Owner: "0:0"},
 		Hunks: []sandbox.MergeHunk{{
@@ -374,7 +374,7 @@ func fakeMerge(ctx context.Context, into string, req sandbox.MergeRequest) (*san
 		{Path: "/etc/motd", Kind: sandbox.Modified, From: kidID, Merged: true, Type: "file", Size: 12, OldSize: 2048, Mode: "0644", Owner: "0:0"},
 		{Path: "/new\x1b[2Jdir", Kind: sandbox.Added, From: kidID, Type: "dir", Mode: "0755", Owner: "0:0"},
 		{Path: "/srv/kind", Kind: sandbox.Modified, From: kidID, Type: "symlink", OldType: "dir", Mode: "0777", Owner: "0:0"},
-		{Path: "/srv/old", Kind: sandbox.Deleted, From: kidID, Type: "file", Size: 5 << 20, Mode: "0644", Owner: "0:0"},
+		{Path: "/srv/old\xff", Kind: sandbox.Deleted, From: kidID, Type: "file", Size: 5 << 20, Mode: "0644", Owner: "0:0"},
 	}
 	return r, nil
 }

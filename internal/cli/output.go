@@ -88,8 +88,8 @@ func pairs(kv ...string) func(io.Writer) error {
 // that a table stays one and a terminal is not told to do things.
 func printable(s string) string { return withoutControls(s, "") }
 
-// printablePath returns a path as it is or, if it has what a terminal could not show or
-// would act on, quoted as in Go.
+// printablePath returns a path or, if it has quotes, backslashes or what a terminal cannot
+// show, quotes it as in Go, as the command in sandboxes does.
 func printablePath(s string) string {
 	if q := strconv.Quote(s); q != `"`+s+`"` {
 		return q

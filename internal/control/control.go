@@ -142,9 +142,11 @@ type Diff struct {
 
 // Change is one file that differs.
 type Change struct {
-	Kind string `json:"kind"` // added, modified, deleted or renamed
-	Path string `json:"path"`
-	Old  string `json:"old_path,omitempty"`
+	Kind     string `json:"kind"` // added, modified, deleted or renamed
+	Path     string `json:"path"`
+	Exact    []byte `json:"path_base64,omitempty"` // the bytes of the path, if they are not UTF-8
+	Old      string `json:"old_path,omitempty"`
+	OldExact []byte `json:"old_path_base64,omitempty"`
 }
 
 // Parse reads a request. Unknown fields are errors.

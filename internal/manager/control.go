@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -379,11 +380,15 @@ func (r *requester) diff(ctx context.Context, req *control.Request) (*control.Re
 	out := &control.Diff{From: d.From, To: d.To, Changes: []control.Change{}}
 	size := 0
 	for _, c := range d.Changes {
-		size += len(c.Path) + len(c.OldPath) + 40
-		if len(out.Changes) == maxListedChanges || size > maxListedBytes {
+		change := control.Change{Kind: string(c.Kind), Path: c.Path, Exact: sandbox.ExactBytes(c.Path), Old: c.OldPath, OldExact: sandbox.ExactBytes(c.OldPath)}
+		text, err := json.Marshal(change)
+		if err != nil {
+			return nil, fmt.Errorf("encode a change: %w", err)
+		}
+		if size += len(text) + 1; len(out.Changes) == maxListedChanges || size > maxListedBytes {
 			break
 		}
-		out.Changes = append(out.Changes, control.Change{Kind: string(c.Kind), Path: c.Path, Old: c.OldPath})
+		out.Changes = append(out.Changes, change)
 	}
 	out.Truncated = len(d.Changes) - len(out.Changes)
 	return &control.Reply{Diff: out}, nil

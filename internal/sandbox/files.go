@@ -5,7 +5,6 @@ import (
 	"path"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // MaxPath is the length of the longest path that a request may name, in bytes,
@@ -29,21 +28,6 @@ func ValidPath(field, s string) error {
 	return nil
 }
 
-// exactBytes returns what JSON cannot say of s as a string: nil if it can.
-func exactBytes(s string) []byte {
-	if utf8.ValidString(s) {
-		return nil
-	}
-	return []byte(s)
-}
-
-// takeExact puts the bytes of a path that JSON had in another field where they belong.
-func takeExact(path *string, exact *[]byte) {
-	if *exact != nil {
-		*path, *exact = string(*exact), nil
-	}
-}
-
 // FileInfo describes a file in a sandbox.
 type FileInfo struct {
 	Path   string    `json:"path"`
@@ -65,8 +49,8 @@ type fileInfoJSON FileInfo
 
 // MarshalJSON implements json.Marshaler.
 func (f FileInfo) MarshalJSON() ([]byte, error) {
-	f.Exact = exactBytes(f.Path)
-	return json.Marshal(fileInfoJSON(f))
+	f.Exact = ExactBytes(f.Path)
+	return marshal(fileInfoJSON(f))
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -223,8 +207,8 @@ type fileEventJSON FileEvent
 
 // MarshalJSON implements json.Marshaler.
 func (e FileEvent) MarshalJSON() ([]byte, error) {
-	e.Exact = exactBytes(e.Path)
-	return json.Marshal(fileEventJSON(e))
+	e.Exact = ExactBytes(e.Path)
+	return marshal(fileEventJSON(e))
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

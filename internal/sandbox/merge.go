@@ -56,28 +56,27 @@ type MergeSide struct {
 // MergeChange is a path that a merge changed. Old values are given where they
 // differ.
 type MergeChange struct {
-	Path    string     `json:"path"`
-	Kind    ChangeKind `json:"kind" doc:"added, modified, deleted or renamed; of what is below a renamed directory only what changed besides is listed"`
-	OldPath string     `json:"old_path,omitempty" doc:"of what was renamed"`
-	From    string     `json:"from" doc:"where the change comes from, the last if there are several"`
-	Merged  bool       `json:"merged,omitempty" doc:"what is there now was made of several versions"`
-	Type    string     `json:"type" doc:"file, dir, symlink, fifo, socket or device"`
-	OldType string     `json:"old_type,omitempty"`
-	Size    int64      `json:"size"`
-	OldSize int64      `json:"old_size,omitempty"`
-	Mode    string     `json:"mode" doc:"octal"`
-	Owner   string     `json:"owner" doc:"numbers of user and group"`
-	// Exact and OldExact are for JSON only.
-	Exact    []byte `json:"path_base64,omitempty" doc:"the bytes of the path, if they are not UTF-8"`
-	OldExact []byte `json:"old_path_base64,omitempty" doc:"the bytes of the old path, if they are not UTF-8"`
+	Path     string     `json:"path"`
+	Kind     ChangeKind `json:"kind" doc:"added, modified, deleted or renamed; of what is below a renamed directory only what changed besides is listed"`
+	OldPath  string     `json:"old_path,omitempty" doc:"of what was renamed"`
+	From     string     `json:"from" doc:"where the change comes from, the last if there are several"`
+	Merged   bool       `json:"merged,omitempty" doc:"what is there now was made of several versions"`
+	Type     string     `json:"type" doc:"file, dir, symlink, fifo, socket or device"`
+	OldType  string     `json:"old_type,omitempty"`
+	Size     int64      `json:"size"`
+	OldSize  int64      `json:"old_size,omitempty"`
+	Mode     string     `json:"mode" doc:"octal"`
+	Owner    string     `json:"owner" doc:"numbers of user and group"`
+	Exact    []byte     `json:"path_base64,omitempty" doc:"the bytes of the path, if they are not UTF-8"`
+	OldExact []byte     `json:"old_path_base64,omitempty" doc:"the bytes of the old path, if they are not UTF-8"`
 }
 
 type mergeChangeJSON MergeChange
 
 // MarshalJSON implements json.Marshaler.
 func (c MergeChange) MarshalJSON() ([]byte, error) {
-	c.Exact, c.OldExact = exactBytes(c.Path), exactBytes(c.OldPath)
-	return json.Marshal(mergeChangeJSON(c))
+	c.Exact, c.OldExact = ExactBytes(c.Path), ExactBytes(c.OldPath)
+	return marshal(mergeChangeJSON(c))
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -110,8 +109,8 @@ type mergeConflictJSON MergeConflict
 
 // MarshalJSON implements json.Marshaler.
 func (c MergeConflict) MarshalJSON() ([]byte, error) {
-	c.Exact = exactBytes(c.Path)
-	return json.Marshal(mergeConflictJSON(c))
+	c.Exact = ExactBytes(c.Path)
+	return marshal(mergeConflictJSON(c))
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

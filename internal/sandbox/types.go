@@ -294,8 +294,8 @@ type changeJSON Change
 
 // MarshalJSON implements json.Marshaler.
 func (c Change) MarshalJSON() ([]byte, error) {
-	c.Exact, c.OldExact = exactBytes(c.Path), exactBytes(c.OldPath)
-	return json.Marshal(changeJSON(c))
+	c.Exact, c.OldExact = ExactBytes(c.Path), ExactBytes(c.OldPath)
+	return marshal(changeJSON(c))
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -137,9 +138,11 @@ func TestControlAgent(t *testing.T) {
 		t.Errorf("root is %+v", info)
 	}
 	// A child is compared with its parent, and nobody else's is.
+	n.edit(info.Children[1].ID, `"put /srv/odd\xff x"`)
 	d := n.say("root", `{"op":"diff","with":"`+info.Children[1].ID+`"}`).Diff
-	if d == nil || len(d.Changes) != 1 || d.Changes[0] != (control.Change{Kind: "added", Path: "/srv/branch-1"}) {
-		t.Errorf("diff %+v", d)
+	want := []control.Change{{Kind: "added", Path: "/srv/branch-1"}, {Kind: "added", Path: "/srv/odd\uFFFD", Exact: []byte("/srv/odd\xff")}}
+	if d == nil || !reflect.DeepEqual(d.Changes, want) {
+		t.Errorf("diff %+v, want %+v", d, want)
 	}
 	n.wantRefused(info.Children[0].ID, `{"op":"diff","with":"`+info.Children[1].ID+`"}`, sandbox.CodeNotFound, "no snapshot")
 	n.wantRefused("root", `{"op":"fork","count":0}`, sandbox.CodeInvalid, "0 is not from 1 to")
