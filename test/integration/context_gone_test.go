@@ -73,7 +73,7 @@ func TestContextCallerGone(t *testing.T) {
 func TestContextInterruptKillsNothing(t *testing.T) {
 	x := newContextTest(t)
 	ended := inBackground(func() error {
-		r, err := x.try("box", sandbox.RunCodeRequest{Code: fmt.Sprintf("import time\nopen('/tmp/begun', 'w').close()\ntry: time.sleep(1000)\nexcept KeyboardInterrupt: time.sleep(%d)\n'went on'", longer)})
+		r, err := x.try("box", sandbox.RunCodeRequest{Code: fmt.Sprintf("import time\ntry: open('/tmp/begun', 'w').close(); time.sleep(1000)\nexcept KeyboardInterrupt: time.sleep(%d)\n'went on'", longer)})
 		if err == nil && r.Result != "'went on'" {
 			err = fmt.Errorf("%+v", r.RunResult)
 		}

@@ -290,7 +290,7 @@ func TestContextInterruptAndTimeout(t *testing.T) {
 	// A caller who goes away interrupts.
 	ctx, cancel := context.WithCancel(asOwner)
 	gone := inBackground(func() error {
-		_, err := x.m.RunCode(ctx, "box", sandbox.RunCodeRequest{Code: "open('/tmp/begun', 'w').close()\ntry:\n    time.sleep(1000)\nfinally:\n    kept = 2"}, discardRun())
+		_, err := x.m.RunCode(ctx, "box", sandbox.RunCodeRequest{Code: "try:\n    open('/tmp/begun', 'w').close()\n    time.sleep(1000)\nfinally:\n    kept = 2"}, discardRun())
 		return err
 	})
 	eventually(t, "the cell runs", func() error { return x.hasFile("box", "/tmp/begun") })
