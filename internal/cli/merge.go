@@ -146,7 +146,7 @@ func versionText(v *sandbox.MergeVersion) string {
 	case "file":
 		s = byteSize(v.Size)
 	case "symlink":
-		s += " to " + printable(v.Target)
+		s += " to " + printablePath(v.Target)
 	}
 	s += ", mode " + v.Mode + ", owner " + v.Owner
 	if v.SHA256 != "" {

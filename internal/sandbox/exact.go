@@ -7,8 +7,8 @@ import (
 )
 
 // Names of files in a sandbox may have any bytes, and strings of JSON may not. So what tells
-// of a path has a second field beside it, Exact, which is there in JSON only, and only if the
-// path is not UTF-8.
+// of a path, or of where a link points, has a second field beside it, Exact, which is there in
+// JSON only, and only if the path is not UTF-8.
 
 // ExactBytes returns what JSON cannot say of s as a string: nil if it can.
 func ExactBytes(s string) []byte {

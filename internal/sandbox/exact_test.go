@@ -8,22 +8,24 @@ import (
 	"testing"
 )
 
-// TestExactPaths checks that JSON keeps the bytes of every path that a daemon tells of, and
-// says them twice only where it must.
+// TestExactPaths checks that JSON keeps the bytes of every path that a daemon tells of, those
+// in symbolic links among them, and says them twice only where it must.
 func TestExactPaths(t *testing.T) {
 	for path, twice := range map[string]bool{"/tmp/ä \n\"": false, "/tmp/\uFFFD": false, "/tmp/a\xff": true, "/tmp/\xed\xa0\x80": true} {
 		for _, v := range []any{
-			&FileInfo{Path: path},
+			&FileInfo{Path: path, Target: path + "2"},
+			&FileInfo{Target: path},
 			&FileEvent{Path: path},
 			&Change{Path: path, OldPath: path + "2"},
 			&MergeChange{Path: path, OldPath: path + "2"},
-			&MergeConflict{Path: path},
+			&MergeConflict{Path: path, Theirs: &MergeVersion{Target: path + "2"}},
+			&MergeVersion{Target: path},
 		} {
 			doc, err := json.Marshal(v)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(string(doc), `"path_base64"`) != twice {
+			if strings.Contains(string(doc), `_base64"`) != twice {
 				t.Errorf("%q: %s", path, doc)
 			}
 			got := reflect.New(reflect.TypeOf(v).Elem()).Interface()

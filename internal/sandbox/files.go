@@ -40,7 +40,9 @@ type FileInfo struct {
 	MTime  time.Time `json:"modified_at"`
 	Links  uint32    `json:"links"`
 	Target string    `json:"target,omitempty" doc:"of a symbolic link"`
-	ETag   string    `json:"etag,omitempty" doc:"changes with the file; of regular files and symbolic links"`
+	// ExactTarget is in JSON only, as Exact is.
+	ExactTarget []byte `json:"target_base64,omitempty" doc:"the bytes of the target, if they are not UTF-8"`
+	ETag        string `json:"etag,omitempty" doc:"changes with the file; of regular files and symbolic links"`
 	// Created says that writing the file made it.
 	Created bool `json:"created,omitempty" doc:"there was no such file before it was written"`
 }
@@ -49,7 +51,7 @@ type fileInfoJSON FileInfo
 
 // MarshalJSON implements json.Marshaler.
 func (f FileInfo) MarshalJSON() ([]byte, error) {
-	f.Exact = ExactBytes(f.Path)
+	f.Exact, f.ExactTarget = ExactBytes(f.Path), ExactBytes(f.Target)
 	return marshal(fileInfoJSON(f))
 }
 
@@ -59,6 +61,7 @@ func (f *FileInfo) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	takeExact(&f.Path, &f.Exact)
+	takeExact(&f.Target, &f.ExactTarget)
 	return nil
 }
 

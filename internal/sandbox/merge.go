@@ -130,7 +130,25 @@ type MergeVersion struct {
 	Owner  string            `json:"owner"`
 	SHA256 string            `json:"sha256,omitempty" doc:"of a file, unless it is large"`
 	Target string            `json:"target,omitempty" doc:"of a symbolic link"`
+	Exact  []byte            `json:"target_base64,omitempty" doc:"the bytes of the target, if they are not UTF-8"`
 	Xattrs map[string]string `json:"xattrs,omitempty" doc:"extended attributes, if the versions differ in them, with values in base64"`
+}
+
+type mergeVersionJSON MergeVersion
+
+// MarshalJSON implements json.Marshaler.
+func (v MergeVersion) MarshalJSON() ([]byte, error) {
+	v.Exact = ExactBytes(v.Target)
+	return marshal(mergeVersionJSON(v))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *MergeVersion) UnmarshalJSON(data []byte) error {
+	if err := json.Unmarshal(data, (*mergeVersionJSON)(v)); err != nil {
+		return err
+	}
+	takeExact(&v.Target, &v.Exact)
+	return nil
 }
 
 // MergeHunk is a part of a text that is in conflict.
