@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,6 +31,7 @@ type attachOptions struct {
 	input  bool
 	keys   []byte // that detach
 	redraw bool   // have what is on the terminal drawn again
+	hangUp bool   // the process ends with the user's terminal
 }
 
 func addDetachKeys(f *pflag.FlagSet, keys *string) {
@@ -112,7 +115,7 @@ func (a *app) execKept(ctx context.Context, c *client.Client, opts execOptions) 
 	if opts.detach {
 		return a.show(p, line(fmt.Sprint(p.PID)))
 	}
-	x, err := a.attachConsole(ctx, c, con, attachOptions{ref: opts.ref, pid: p.PID, input: opts.interactive, keys: keys})
+	x, err := a.attachConsole(ctx, c, con, attachOptions{ref: opts.ref, pid: p.PID, input: opts.interactive, keys: keys, hangUp: true})
 	if err != nil || x == nil {
 		return err
 	}
@@ -183,7 +186,16 @@ func (a *app) attachConsole(ctx context.Context, c *client.Client, con *console,
 	}
 	defer con.end()
 	streams.Sizes = con.sizes
-	x, err := a.stayAttached(ctx, c, opts, streams)
+	open := ctx
+	if opts.hangUp {
+		var stop context.CancelFunc
+		open, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
+		defer stop()
+	}
+	x, err := a.stayAttached(open, c, opts, streams)
+	if err != nil && opts.hangUp && ctx.Err() == nil && (open.Err() != nil || con.closed()) {
+		return nil, a.hangUp(ctx, opts)
+	}
 	detached := errors.Is(err, errDetached)
 	if detached || err != nil && ctx.Err() != nil {
 		con.end()
@@ -193,6 +205,24 @@ func (a *app) attachConsole(ctx context.Context, c *client.Client, con *console,
 		return nil, nil
 	}
 	return x, err
+}
+
+// hangUpWithin is how long a process has to end when its terminal does, and be forgotten.
+const hangUpWithin = 5 * time.Second
+
+// hangUp tells a process that its terminal was closed, as Linux tells the one whose terminal
+// it was, and returns the error that this command ends with.
+func (a *app) hangUp(ctx context.Context, opts attachOptions) error {
+	ctx, cancel := context.WithTimeout(ctx, hangUpWithin)
+	defer cancel()
+	err := a.client.SignalProcess(ctx, opts.ref, opts.pid, sandbox.SignalRequest{Signal: "HUP", Group: true})
+	if err == nil {
+		_, err = a.client.WaitProcess(ctx, opts.ref, opts.pid)
+	}
+	if err == nil {
+		_ = a.client.RemoveProcess(ctx, opts.ref, opts.pid) // as of one whose end was seen
+	}
+	return ExitError(128 + int(syscall.SIGHUP)) // nobody is there to read more
 }
 
 // stayAttached attaches again, to where it was, if the daemon goes away.

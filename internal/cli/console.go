@@ -62,6 +62,19 @@ func (con *console) size() sandbox.TerminalSize {
 	return sandbox.TerminalSize{Cols: 80, Rows: 24}
 }
 
+// closed says whether the terminal was closed under us.
+func (con *console) closed() bool {
+	for _, f := range []*os.File{con.in, con.out} {
+		if f == nil {
+			continue
+		}
+		if _, err := term.GetState(int(f.Fd())); errors.Is(err, syscall.EIO) {
+			return true
+		}
+	}
+	return false
+}
+
 // begin passes keys on as they are typed, and the size whenever it changes. With
 // redraw it is changed at once, so that a program draws what it has.
 func (con *console) begin(redraw bool) error {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -227,6 +228,46 @@ func TestPersonAtATerminal(t *testing.T) {
 	x.sees(`the process runs on; 'ramet attach box [0-9]+' connects again`)
 	x.sees(`^code 0$`)
 	n.reattach(socket, n.shell("box"))
+}
+
+// TestTerminalIsClosed closes the window that a shell is in, as one over ssh would be: what
+// runs there ends, unless it ignores that.
+func TestTerminalIsClosed(t *testing.T) {
+	n := newNode(t)
+	n.importTools()
+	if _, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "tools", Name: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	socket := n.serve()
+	for _, c := range []struct {
+		job  string
+		stay []string
+	}{
+		{"sleep 1000", nil},
+		{"sleep 1001 & cat", nil},
+		{"(trap '' HUP; exec sleep 1002) & vim -u NONE /tmp/text", []string{"sleep 1002"}},
+	} {
+		x := n.newTmux(socket, "exec", "-it", "box", "--", "bash", "--norc")
+		x.sees(`^bash-.*[#$] *$`)
+		x.keys(c.job, "Enter")
+		for _, command := range regexp.MustCompile(`sleep \d+|cat|vim .*`).FindAllString(c.job, -1) {
+			n.awaitCommand("box", command)
+		}
+		if out, err := x.command("kill-server").CombinedOutput(); err != nil {
+			t.Fatalf("close the window: %v: %s", err, out)
+		}
+		eventually(t, c.job, func() error {
+			list, err := n.m.Processes(asOwner, "box", true)
+			var left []string
+			for _, p := range list {
+				left = append(left, p.Command)
+			}
+			if err != nil || !slices.Equal(left, c.stay) {
+				return fmt.Errorf("there are %q, %v", left, err)
+			}
+			return nil
+		})
+	}
 }
 
 // awaitCommand waits until a command runs in ref.
