@@ -45,6 +45,7 @@ type bench struct {
 	daemon int       // its process
 	pace   pace
 	speed  speed
+	stream int64 // bytes of one that is measured, whole blocks
 	report Report
 }
 
@@ -77,7 +78,7 @@ func run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options
 	if err != nil {
 		return err
 	}
-	b := &bench{c: c, s: workload.Open(c, "bench"), opts: opts, log: log, daemon: health.PID, pace: p}
+	b := &bench{c: c, s: workload.Open(c, "bench"), opts: opts, log: log, daemon: health.PID, pace: p, stream: streamBytes}
 	b.report.Notes = []string{}
 	if b.report.Machine, err = thisMachine(health.Version); err != nil {
 		return err
@@ -125,6 +126,16 @@ func (b *bench) measure(ctx context.Context) error {
 	}
 	if b.wants(caseFiles) {
 		if err := b.files(ctx); err != nil {
+			return err
+		}
+	}
+	if b.wants(caseStreams) {
+		if err := b.streams(ctx); err != nil {
+			return err
+		}
+	}
+	if b.wants(caseAttach) {
+		if err := b.attaches(ctx); err != nil {
 			return err
 		}
 	}

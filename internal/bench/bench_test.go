@@ -92,6 +92,53 @@ func TestOnly(t *testing.T) {
 	}
 }
 
+// TestStreams: what arrived is counted, and nothing that is missing is measured.
+func TestStreams(t *testing.T) {
+	b, d := fakeBench(t)
+	b.stream, d.Stream = 2<<20, 2<<20
+	if err := b.streams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.report.Rows) != len(streamOps) || d.Left() != 0 {
+		t.Errorf("%d sandboxes are left, rows are %+v", d.Left(), b.report.Rows)
+	}
+	for i, r := range b.report.Rows {
+		if r.Case != "streams-"+streamOps[i].name || r.Runs != 2 || r.MiBPerSecond == nil || *r.MiBPerSecond <= 0 || r.WorkMS == nil {
+			t.Errorf("row %d is %+v", i, r)
+		}
+	}
+	d.Stream--
+	if err := b.streams(t.Context()); err == nil || !strings.Contains(err.Error(), "2097151 bytes arrived, not 2097152") {
+		t.Errorf("with a byte too few: %v", err)
+	}
+	for _, op := range []streamOp{streamOps[0], streamOps[3]} {
+		if n, err := op.run(b, t.Context(), "any"); n != 2<<20-1 || err != nil {
+			t.Errorf("%s: %d bytes, %v", op.name, n, err)
+		}
+	}
+}
+
+// TestAttach: it is the child whose process is attached to.
+func TestAttach(t *testing.T) {
+	b, d := fakeBench(t)
+	if err := b.attaches(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := rows(b.report.Rows).find("attach", 0, 1)
+	if r.Runs != 2 || r.RoundtripMS == nil || *r.RoundtripMS <= 0 || *r.PauseMS != 12.5 || r.ReturnMS == nil || r.WorkMS == nil {
+		t.Errorf("row is %+v", r)
+	}
+	refs := d.Attached()
+	slices.Sort(refs)
+	if len(refs) != 3 || len(slices.Compact(refs)) != 3 || d.Left() != 0 {
+		t.Errorf("attached to %v, %d are left", refs, d.Left())
+	}
+	d.Silent = true
+	if err := b.attaches(t.Context()); err == nil || !strings.Contains(err.Error(), "ended without output") {
+		t.Errorf("a process without output: %v", err)
+	}
+}
+
 func TestInARow(t *testing.T) {
 	b, d := fakeBench(t)
 	if err := b.inARow(t.Context()); err != nil {

@@ -67,7 +67,7 @@ func TestNewRow(t *testing.T) {
 func report() *Report {
 	rs := []Row{
 		newRow(kind{name: "create", n: 1}, []sample{{returnMS: 12.345, firstExecMS: 20, allReadyMS: 20, cpuMS: 55, privateMiB: 5}}),
-		newRow(kind{name: "exec", n: 1}, []sample{{roundtripMS: 8, workMS: 0.5}, {roundtripMS: 8}}),
+		newRow(kind{name: "exec", n: 1}, []sample{{roundtripMS: 3, workMS: 0.5}, {roundtripMS: 3}}),
 		newRow(kind{name: "run_code", n: 1}, []sample{{roundtripMS: 1.5}}),
 		newRow(kind{name: "fork", source: 24, n: 1}, []sample{{pauseMS: 21, returnMS: 30, firstExecMS: 40, allReadyMS: 40, cpuMS: 20, privateMiB: 7}}),
 		newRow(kind{name: "fork", source: 24, n: 1, files: 10}, []sample{{pauseMS: 1000}}),
@@ -76,6 +76,9 @@ func report() *Report {
 		newRow(kind{name: inARow(20), source: 24, n: 1}, []sample{{pauseMS: 13, firstExecMS: 30}}),
 		newRow(kind{name: "fork", source: 256, n: 20}, []sample{{pauseMS: 20, allReadyMS: 200, privateMiB: 8, hostPrivateMiB: 10}}),
 		newRow(kind{name: "idle", source: 24, n: 20}, []sample{{idlePercent: 0.125}}),
+		newRow(kind{name: "streams-read", n: 1}, []sample{{mibPerSecond: 300}}),
+		newRow(kind{name: "streams-port", n: 1}, []sample{{mibPerSecond: 299}}),
+		newRow(kind{name: "attach", n: 1}, []sample{{pauseMS: 5, returnMS: 20, roundtripMS: 10}}),
 		newRow(kind{name: "runsc-restore", source: 256, n: 20}, []sample{{pauseMS: 300, allReadyMS: 1000, hostPrivateMiB: 79}}),
 	}
 	return &Report{
@@ -111,6 +114,12 @@ func TestTargets(t *testing.T) {
 		"fork(20) after 50 000 files of 1 GiB against none: return": notMeasured,
 		"private memory that each such child has more":              notMeasured,
 		"diff of two children that changed 10 files each of 50 000": notMeasured,
+
+		"what a command writes to stdout, through the daemon":                notMeasured,
+		"writing a file of 1 GiB, through the daemon":                        notMeasured,
+		"reading a file of 1 GiB, through the daemon":                        reached,
+		"a connection to a port, through the daemon":                         missed,
+		"attach to an inherited process: its output, after fork(1) returned": reached,
 	}
 	for _, op := range fileOps {
 		want[op.name+" against gVisor's overlay on tmpfs"] = notMeasured
@@ -131,6 +140,10 @@ func TestCasesOfTargets(t *testing.T) {
 		for _, op := range fileOps {
 			rs = append(rs, newRow(kind{name: "files-" + op.name, n: 1}, []sample{{roundtripMS: 1, overlayMS: 1}}))
 		}
+		for _, op := range streamOps {
+			rs = append(rs, newRow(kind{name: "streams-" + op.name, n: 1}, []sample{{mibPerSecond: 1}}))
+		}
+		rs = append(rs, newRow(kind{name: "attach", n: 1}, []sample{{roundtripMS: 1}}))
 		for i := range lastInARow {
 			rs = append(rs, newRow(kind{name: inARow(i + 1), source: sourceSmall, n: 1}, []sample{{pauseMS: 1, firstExecMS: 1}}))
 		}
@@ -180,7 +193,7 @@ func TestShape(t *testing.T) {
 	for _, row := range doc.Rows {
 		got := []string{}
 		for k := range row {
-			if k != "idle_cpu_percent" && k != "work_ms" {
+			if k != "idle_cpu_percent" && k != "work_ms" && k != "mib_per_second" {
 				got = append(got, k)
 			}
 		}
@@ -189,7 +202,7 @@ func TestShape(t *testing.T) {
 			t.Errorf("%v: %s", row["case"], d)
 		}
 	}
-	if doc.Rows[1]["pause_ms"] != nil || doc.Rows[1]["roundtrip_ms"] != 8.0 || doc.Rows[1]["work_ms"] != 0.5 {
+	if doc.Rows[1]["pause_ms"] != nil || doc.Rows[1]["roundtrip_ms"] != 3.0 || doc.Rows[1]["work_ms"] != 0.5 {
 		t.Errorf("exec is %v", doc.Rows[1])
 	}
 	if doc.Machine["cpus"] != 2.0 || doc.Machine["kernel"] != "6.1" {

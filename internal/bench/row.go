@@ -15,6 +15,7 @@ const (
 	privateMiB     // as the daemon says
 	hostPrivateMiB // as the machine's memory says
 	roundtripMS
+	mibPerSecond
 	overlayMS
 	idlePercent
 	workMS  // of a piece of work next to the sample: see speed
@@ -44,6 +45,8 @@ type Row struct {
 	CPUMSPerChild      *float64 `json:"cpu_ms_per_child"`
 	PrivateMiBPerChild *float64 `json:"private_mib_per_child"`
 	RoundtripMS        *float64 `json:"roundtrip_ms"`
+	// MiBPerSecond is how fast the bytes of the cases streams-OP arrived.
+	MiBPerSecond *float64 `json:"mib_per_second,omitempty"`
 	// OverlayMS is what RoundtripMS is compared with in the cases files-OP: the same in
 	// gVisor's overlay on its tmpfs, which is what it offers for a root file system.
 	OverlayMS *float64 `json:"overlay_ms,omitempty"`
@@ -69,11 +72,13 @@ const (
 	caseRestore   = "restore-disk"
 	caseDiff      = "diff"
 	caseFiles     = "files"
+	caseStreams   = "streams"
+	caseAttach    = "attach"
 	caseRunsc     = "runsc-restore"
 )
 
 // cases are all there are.
-var cases = []string{caseCreate, caseExec, caseRunCode, caseFork, caseUntouched, caseWritten, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseRunsc}
+var cases = []string{caseCreate, caseExec, caseRunCode, caseFork, caseUntouched, caseWritten, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseStreams, caseAttach, caseRunsc}
 
 // kind is what makes a row different from others.
 type kind struct {
@@ -105,7 +110,7 @@ func newRow(k kind, samples []sample) Row {
 	}
 	r.PauseMS, r.ReturnMS, r.FirstExecMS, r.AllReadyMS = of(pauseMS), of(returnMS), of(firstExecMS), of(allReadyMS)
 	r.CPUMSPerChild, r.RoundtripMS, r.IdleCPUPercent = of(cpuMS), of(roundtripMS), of(idlePercent)
-	r.OverlayMS, r.WorkMS = of(overlayMS), of(workMS)
+	r.MiBPerSecond, r.OverlayMS, r.WorkMS = of(mibPerSecond), of(overlayMS), of(workMS)
 	r.PrivateMiBPerChild = larger(of(privateMiB), of(hostPrivateMiB))
 	return r
 }

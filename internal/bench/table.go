@@ -18,7 +18,7 @@ func (r *Report) write(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, strings.Join([]string{
 		"CASE", "SOURCE MiB", "FILES", "N", "RUNS", "PAUSE ms", "RETURN ms", "FIRST EXEC ms", "ALL READY ms",
-		"CPU ms/CHILD", "PRIVATE MiB/CHILD", "ROUND TRIP ms", "OVERLAY ms", "IDLE CPU %", "SPEED %", "",
+		"CPU ms/CHILD", "PRIVATE MiB/CHILD", "ROUND TRIP ms", "MiB/s", "OVERLAY ms", "IDLE CPU %", "SPEED %", "",
 	}, "\t"))
 	for _, row := range r.Rows {
 		if !shown(row.Case) {
@@ -27,7 +27,7 @@ func (r *Report) write(w io.Writer) error {
 		fmt.Fprintln(tw, strings.Join([]string{
 			row.Case, strconv.Itoa(row.SourceMiB), strconv.Itoa(row.Files), strconv.Itoa(row.N), strconv.Itoa(row.Runs),
 			figure(row.PauseMS), figure(row.ReturnMS), figure(row.FirstExecMS), figure(row.AllReadyMS),
-			figure(row.CPUMSPerChild), figure(row.PrivateMiBPerChild), figure(row.RoundtripMS), figure(row.OverlayMS), figure(row.IdleCPUPercent), figure(speedPercent(row.WorkMS, m.WorkBestMS)), "",
+			figure(row.CPUMSPerChild), figure(row.PrivateMiBPerChild), figure(row.RoundtripMS), figure(row.MiBPerSecond), figure(row.OverlayMS), figure(row.IdleCPUPercent), figure(speedPercent(row.WorkMS, m.WorkBestMS)), "",
 		}, "\t"))
 	}
 	if err := tw.Flush(); err != nil {

@@ -37,11 +37,18 @@ type Daemon struct {
 	FailChild func(i int) *sandbox.Error
 	// ImageMissing makes the image be built first.
 	ImageMissing bool
+	// Stream is how many bytes a dd writes, and a server sends.
+	Stream int
+	// Silent is of a background process, which has no output then.
+	Silent bool
 
 	mu    sync.Mutex
 	boxes map[string]*Box
 	snaps map[string]sandbox.Snapshot
 	next  int
+	// attached are the sandboxes whose process was attached to.
+	attached []string
+	servers  sync.WaitGroup
 	// Built is the last image request.
 	Built sandbox.ImageRequest
 	// Most is how many sandboxes there were at a time.
@@ -53,6 +60,7 @@ func New() *Daemon {
 	d := &Daemon{boxes: map[string]*Box{}, snaps: map[string]sandbox.Snapshot{}}
 	d.CreateFunc, d.ListFunc, d.DestroyFunc, d.ExecFunc, d.StatsFunc = d.create, d.list, d.destroy, d.exec, d.stats
 	d.RunCodeFunc = d.runCode
+	d.Files, d.StartProcessFunc, d.AttachFunc, d.DialPortFunc = &files{}, d.startProcess, d.attach, d.dialPort
 	d.ForkFunc, d.PromoteFunc, d.DiffFunc = d.fork, d.promote, d.diff
 	d.SnapshotFunc, d.SnapshotsFunc, d.DeleteSnapshotFunc, d.RestoreFunc = d.snapshot, d.snapshots, d.deleteSnapshot, d.restore
 	d.GetImageFunc, d.CreateImageFunc = d.image, d.createImage
@@ -67,6 +75,7 @@ func (d *Daemon) Connect(t testing.TB) *client.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
+	t.Cleanup(d.servers.Wait)
 	return c
 }
 
@@ -153,6 +162,9 @@ func (d *Daemon) stats(_ context.Context, ref string) (*sandbox.Stats, error) {
 }
 
 func (d *Daemon) exec(_ context.Context, ref string, req sandbox.ExecRequest, streams httpapi.ExecIO) (*sandbox.ExecResult, error) {
+	if len(req.Argv) > 0 && req.Argv[0] == "dd" {
+		return d.dd(streams.Stdout)
+	}
 	program := ""
 	if streams.Stdin != nil {
 		text, err := io.ReadAll(streams.Stdin)
