@@ -31,7 +31,6 @@ type attachOptions struct {
 	input  bool
 	keys   []byte // that detach
 	redraw bool   // have what is on the terminal drawn again
-	hangUp bool   // the process ends with the user's terminal
 }
 
 func addDetachKeys(f *pflag.FlagSet, keys *string) {
@@ -75,7 +74,10 @@ func (a *app) attachCommand() *cobra.Command {
 		}
 		opts.input = interactive || tty && !noStdin && isTerminal(a.In)
 		x, err := a.attach(ctx, c, opts, tty)
-		if err != nil || x == nil {
+		if err != nil && tty {
+			return a.leave(ctx, opts, err)
+		}
+		if err != nil {
 			return err
 		}
 		a.sayTimeout(x, "its timeout", "its idle timeout")
@@ -108,6 +110,12 @@ func (a *app) execKept(ctx context.Context, c *client.Client, opts execOptions) 
 	} else if opts.tty {
 		req.Terminal = &sandbox.TerminalSize{Cols: 80, Rows: 24}
 	}
+	open, stop := ctx, func() {}
+	hangUps := con != nil && !signal.Ignored(syscall.SIGHUP) // as nohup has it
+	if hangUps {
+		open, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
+	}
+	defer stop()
 	p, err := c.StartProcess(ctx, opts.ref, req)
 	if err != nil {
 		return err
@@ -115,9 +123,14 @@ func (a *app) execKept(ctx context.Context, c *client.Client, opts execOptions) 
 	if opts.detach {
 		return a.show(p, line(fmt.Sprint(p.PID)))
 	}
-	x, err := a.attachConsole(ctx, c, con, attachOptions{ref: opts.ref, pid: p.PID, input: opts.interactive, keys: keys, hangUp: true})
-	if err != nil || x == nil {
-		return err
+	at := attachOptions{ref: opts.ref, pid: p.PID, input: opts.interactive, keys: keys}
+	x, err := a.attachConsole(open, c, con, at)
+	switch {
+	case err == nil:
+	case hangUps && !errors.Is(err, errDetached) && ctx.Err() == nil && (open.Err() != nil || con.closed()):
+		return a.hangUp(ctx, con, at)
+	default:
+		return a.leave(ctx, at, err)
 	}
 	// Its output was seen. If it is gone by now, so much the better.
 	_ = c.RemoveProcess(ctx, opts.ref, p.PID)
@@ -158,7 +171,7 @@ func exitError(x *sandbox.ExecResult) error {
 	return nil
 }
 
-// attach connects with a process until it ends; the result is nil if it was left
+// attach connects with a process until it ends. The error is errDetached if the user left it
 // running.
 func (a *app) attach(ctx context.Context, c *client.Client, opts attachOptions, tty bool) (*sandbox.ExecResult, error) {
 	if tty && isTerminal(a.In) {
@@ -179,50 +192,61 @@ func (a *app) attach(ctx context.Context, c *client.Client, opts attachOptions, 
 func (a *app) attachConsole(ctx context.Context, c *client.Client, con *console, opts attachOptions) (*sandbox.ExecResult, error) {
 	streams := client.AttachIO{Output: a.writeChunk}
 	if opts.input {
-		streams.Stdin = &detachReader{in: a.In, keys: opts.keys}
+		streams.Stdin = &detachReader{in: terminalInput{a.In}, keys: opts.keys}
 	}
 	if err := con.begin(opts.redraw); err != nil {
 		return nil, err
 	}
 	defer con.end()
 	streams.Sizes = con.sizes
-	open := ctx
-	if opts.hangUp {
-		var stop context.CancelFunc
-		open, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
-		defer stop()
-	}
-	x, err := a.stayAttached(open, c, opts, streams)
-	if err != nil && opts.hangUp && ctx.Err() == nil && (open.Err() != nil || con.closed()) {
-		return nil, a.hangUp(ctx, opts)
-	}
+	return a.stayAttached(ctx, c, opts, streams)
+}
+
+// leave says that a process runs on, if it was the user who left its terminal, and returns
+// the error that this command ends with.
+func (a *app) leave(ctx context.Context, opts attachOptions, err error) error {
 	detached := errors.Is(err, errDetached)
-	if detached || err != nil && ctx.Err() != nil {
-		con.end()
+	if detached || ctx.Err() != nil {
 		fmt.Fprintf(a.Err, "\nramet: the process runs on; 'ramet attach %s %d' connects again\n", opts.ref, opts.pid)
 	}
 	if detached {
-		return nil, nil
+		return nil
 	}
-	return x, err
+	return err
 }
 
 // hangUpWithin is how long a process has to end when its terminal does, and be forgotten.
-const hangUpWithin = 5 * time.Second
+const hangUpWithin = 15 * time.Second
 
-// hangUp tells a process that its terminal was closed, as Linux tells the one whose terminal
-// it was, and returns the error that this command ends with.
-func (a *app) hangUp(ctx context.Context, opts attachOptions) error {
+// hangUp tells a process and what it has in the foreground that their terminal was closed, as
+// Linux does, and returns the error that this command ends with.
+func (a *app) hangUp(ctx context.Context, con *console, opts attachOptions) error {
 	ctx, cancel := context.WithTimeout(ctx, hangUpWithin)
 	defer cancel()
-	err := a.client.SignalProcess(ctx, opts.ref, opts.pid, sandbox.SignalRequest{Signal: "HUP", Group: true})
+	tell := func() error {
+		for _, req := range []sandbox.SignalRequest{{Signal: "HUP", Group: true, Foreground: true}, {Signal: "CONT", Group: true}} {
+			err := a.client.SignalProcess(ctx, opts.ref, opts.pid, req)
+			if sandbox.CodeOf(err) == sandbox.CodeUnavailable {
+				return err
+			}
+		}
+		return nil // one that ended meanwhile need not be told
+	}
+	err := tell()
+	if err != nil { // the daemon went away with the terminal
+		if _, err = a.reconnect(ctx, time.Now().Add(hangUpWithin), err); err == nil {
+			err = tell()
+		}
+	}
 	if err == nil {
 		_, err = a.client.WaitProcess(ctx, opts.ref, opts.pid)
 	}
 	if err == nil {
 		_ = a.client.RemoveProcess(ctx, opts.ref, opts.pid) // as of one whose end was seen
+	} else if !con.closed() {
+		fmt.Fprintf(a.Err, "\nramet: the process was told to hang up and did not end; 'ramet attach %s %d' connects again\n", opts.ref, opts.pid)
 	}
-	return ExitError(128 + int(syscall.SIGHUP)) // nobody is there to read more
+	return ExitError(128 + int(syscall.SIGHUP))
 }
 
 // stayAttached attaches again, to where it was, if the daemon goes away.

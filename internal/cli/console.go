@@ -138,6 +138,20 @@ const defaultDetachKeys = "ctrl-p,ctrl-q"
 
 var errDetached = errors.New("detached")
 
+// terminalInput is what is typed. In raw mode nobody types an end: it is that of the terminal.
+type terminalInput struct{ in io.Reader }
+
+var errTerminalClosed = errors.New("the terminal was closed")
+
+// Read implements io.Reader.
+func (t terminalInput) Read(p []byte) (int, error) {
+	n, err := t.in.Read(p)
+	if err == io.EOF {
+		err = errTerminalClosed
+	}
+	return n, err
+}
+
 // parseDetachKeys returns the bytes of keys such as "ctrl-p,ctrl-q" or "a,b".
 func parseDetachKeys(text string) ([]byte, error) {
 	if text == "" {

@@ -50,6 +50,14 @@ func TestDetachReader(t *testing.T) {
 	}
 }
 
+// TestTerminalInput: a terminal that is closed may look like the end of what is typed.
+func TestTerminalInput(t *testing.T) {
+	got, err := io.ReadAll(&detachReader{in: terminalInput{strings.NewReader("typed")}, keys: []byte("\x10")})
+	if string(got) != "typed" || !errors.Is(err, errTerminalClosed) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // TestTurns reads one input by one connection after the other.
 func TestTurns(t *testing.T) {
 	r, w := io.Pipe()

@@ -218,7 +218,7 @@ func TestMethods(t *testing.T) {
 	exit, err := c.WaitProcess(ctx, "x", 7)
 	check("WaitProcess", "[x 7]", &sandbox.ExecResult{ExitCode: 3}, exit, err)
 	check("WriteProcess", "[x 7 a\x00b true]", nil, nil, c.WriteProcess(ctx, "x", 7, []byte("a\x00b"), true))
-	check("SignalProcess", "[x 7 {Signal:TERM Group:true}]", nil, nil, c.SignalProcess(ctx, "x", 7, sandbox.SignalRequest{Signal: "TERM", Group: true}))
+	check("SignalProcess", "[x 7 {Signal:TERM Group:true Foreground:true}]", nil, nil, c.SignalProcess(ctx, "x", 7, sandbox.SignalRequest{Signal: "TERM", Group: true, Foreground: true}))
 	check("ResizeProcess", "[x 7 {Cols:80 Rows:24}]", nil, nil, c.ResizeProcess(ctx, "x", 7, sandbox.TerminalSize{Cols: 80, Rows: 24}))
 	check("RemoveProcess", "[x 7]", nil, nil, c.RemoveProcess(ctx, "x", 7))
 	contexts, err := c.Contexts(ctx, "x")

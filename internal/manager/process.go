@@ -127,7 +127,7 @@ func (m *Manager) SignalProcess(ctx context.Context, ref string, pid int, req sa
 	if err != nil {
 		return err
 	}
-	call := &wire.Call{Op: wire.OpSignal, Signal: &wire.Signal{PID: pid, Number: number, Group: req.Group}}
+	call := &wire.Call{Op: wire.OpSignal, Signal: &wire.Signal{PID: pid, Number: number, Group: req.Group, Foreground: req.Foreground}}
 	return m.onProcesses(ctx, ref, call, nil, sandbox.StateRunning, sandbox.StatePaused)
 }
 

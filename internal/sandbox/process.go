@@ -63,8 +63,9 @@ type StartRequest struct {
 
 // SignalRequest asks for a signal.
 type SignalRequest struct {
-	Signal string `json:"signal" doc:"name with or without SIG, or number"`
-	Group  bool   `json:"group,omitempty" doc:"to all of the process's group"`
+	Signal     string `json:"signal" doc:"name with or without SIG, or number"`
+	Group      bool   `json:"group,omitempty" doc:"to all of the process's group"`
+	Foreground bool   `json:"foreground,omitempty" doc:"also to all of the group in the foreground of the process's terminal, which is what a shell runs there; the process is told first"`
 }
 
 // Chunk is a piece of what a process wrote, or, with Lost, the place where a piece

@@ -232,6 +232,8 @@ type Signal struct {
 	PID    int  `json:"pid"`
 	Number int  `json:"number"`
 	Group  bool `json:"group,omitempty"` // to the process's group
+	// Foreground is to the foreground group of the process's terminal as well.
+	Foreground bool `json:"foreground,omitempty"`
 }
 
 // Resize sets the size of the terminal of a process.

@@ -36,7 +36,7 @@ func cliMain(args []string) int {
 }
 
 // screenTools are programs of this host that people use in terminals.
-var screenTools = []string{"bash", "stty", "sleep", "cat", "seq", "clear", "vim", "less", "top"}
+var screenTools = []string{"bash", "dash", "stty", "sleep", "cat", "seq", "clear", "vim", "less", "top"}
 
 // importTools makes the image "tools" of programs of this host, with what they are
 // linked with.
@@ -231,7 +231,7 @@ func TestPersonAtATerminal(t *testing.T) {
 }
 
 // TestTerminalIsClosed closes the window that a shell is in, as one over ssh would be: what
-// runs there ends, unless it ignores that.
+// runs there ends, unless it ignores that. dash, other than bash, tells its jobs nothing.
 func TestTerminalIsClosed(t *testing.T) {
 	n := newNode(t)
 	n.importTools()
@@ -239,18 +239,24 @@ func TestTerminalIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	socket := n.serve()
+	bash := []string{"bash", "--norc"}
 	for _, c := range []struct {
-		job  string
-		stay []string
+		shell []string
+		job   string
+		stay  []string
 	}{
-		{"sleep 1000", nil},
-		{"sleep 1001 & cat", nil},
-		{"(trap '' HUP; exec sleep 1002) & vim -u NONE /tmp/text", []string{"sleep 1002"}},
+		{bash, "sleep 1000", nil},
+		{bash, "sleep 1001 & cat", nil},
+		{[]string{"dash"}, "sleep 1002", nil},
+		{bash, "dash", nil},
+		{[]string{"dash"}, "dash -c 'sleep 1003; exit'", nil},
+		{bash, "(trap '' HUP; exec sleep 1004) & vim -u NONE /tmp/text", []string{"sleep 1004"}},
 	} {
-		x := n.newTmux(socket, "exec", "-it", "box", "--", "bash", "--norc")
-		x.sees(`^bash-.*[#$] *$`)
+		n.build += "x" // for another terminal
+		x := n.newTmux(socket, append([]string{"exec", "-it", "box", "--"}, c.shell...)...)
+		x.sees(`[#$] *$`)
 		x.keys(c.job, "Enter")
-		for _, command := range regexp.MustCompile(`sleep \d+|cat|vim .*`).FindAllString(c.job, -1) {
+		for _, command := range regexp.MustCompile(`^dash$|sleep \d+|cat|vim .*`).FindAllString(c.job, -1) {
 			n.awaitCommand("box", command)
 		}
 		if out, err := x.command("kill-server").CombinedOutput(); err != nil {
@@ -267,6 +273,9 @@ func TestTerminalIsClosed(t *testing.T) {
 			}
 			return nil
 		})
+		if t.Failed() {
+			return
+		}
 	}
 }
 

@@ -20,17 +20,29 @@ func (g *Guest) Signal(req *wire.Signal) error {
 	if req.Number < 1 || req.Number > linux.SignalMaximum {
 		return sandbox.Invalid("signal", "%d is not a signal: they are numbered from 1 to %d", req.Number, linux.SignalMaximum)
 	}
+	// Before the process is told: what is in the foreground is not known when it has ended.
+	var front *kernel.ProcessGroup
+	if req.Foreground {
+		if err := g.onTerminal(req.PID, func(t *terminal) { front = t.foreground() }); err != nil {
+			return err
+		}
+	}
+	info := &linux.SignalInfo{Signo: int32(req.Number)}
 	tg := g.k.RootPIDNamespace().ThreadGroupWithID(kernel.ThreadID(req.PID))
 	if tg == nil || req.PID <= 1 {
 		return sandbox.Errorf(sandbox.CodeNotFound, "no process %d runs in the sandbox", req.PID)
 	}
-	info := &linux.SignalInfo{Signo: int32(req.Number)}
-	if req.Group {
-		if pg := tg.ProcessGroup(); pg != nil {
-			return gone(req.PID, g.k.SendExternalSignalProcessGroup(pg, info))
-		}
+	pg := tg.ProcessGroup()
+	var err error
+	if req.Group && pg != nil {
+		err = g.k.SendExternalSignalProcessGroup(pg, info)
+	} else {
+		err = g.k.SendExternalSignalThreadGroup(tg, info)
 	}
-	return gone(req.PID, g.k.SendExternalSignalThreadGroup(tg, info))
+	if front != nil && front != pg {
+		_ = g.k.SendExternalSignalProcessGroup(front, info) // what was in it may have ended
+	}
+	return gone(req.PID, err)
 }
 
 // gone explains why a signal was not sent, if it was not.

@@ -52,7 +52,12 @@ func (g *Guest) openTerminal(ctx context.Context, mns *vfs.MountNamespace, creds
 
 // Resize sets the size of the terminal of a process, which is told by SIGWINCH.
 func (g *Guest) Resize(req *wire.Resize) error {
-	p, err := g.table.find(req.PID)
+	return g.onTerminal(req.PID, func(t *terminal) { t.resize(req.Size) })
+}
+
+// onTerminal calls do with the terminal of a process that was started with one.
+func (g *Guest) onTerminal(pid int, do func(*terminal)) error {
+	p, err := g.table.find(pid)
 	if err != nil {
 		return err
 	}
@@ -70,7 +75,7 @@ func (g *Guest) Resize(req *wire.Resize) error {
 	if err != nil {
 		return err
 	}
-	t.resize(req.Size)
+	do(t)
 	return nil
 }
 
@@ -94,6 +99,19 @@ func terminalOf(master *vfs.FileDescription) (*terminal, error) {
 		sizeMu: (*gsync.Mutex)(unsafe.Pointer(line.FieldByName("sizeMu").UnsafeAddr())),
 		size:   (*linux.Winsize)(unsafe.Pointer(line.FieldByName("size").UnsafeAddr())),
 	}, nil
+}
+
+// foreground returns the process group in the foreground, nil if there is none.
+func (t *terminal) foreground() *kernel.ProcessGroup {
+	tg := t.tty.ThreadGroup()
+	if tg == nil {
+		return nil
+	}
+	pg, err := tg.ForegroundProcessGroup(t.tty)
+	if err != nil {
+		return nil // it is nobody's terminal any more
+	}
+	return pg
 }
 
 // resize does what ioctl(TIOCSWINSZ) does.
