@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// TestHangUp: what runs in the foreground and the process itself are told, by the next daemon
+// if the first one is gone, and the process is forgotten when it has ended.
+func TestHangUp(t *testing.T) {
+	var did []string
+	ends := true
+	svc := &apitest.Service{}
+	svc.SignalProcessFunc = func(_ context.Context, _ string, _ int, req sandbox.SignalRequest) error {
+		if did = append(did, fmt.Sprint(req)); req.Signal == "CONT" {
+			return sandbox.NotFound("process", "7") // it has ended
+		}
+		return nil
+	}
+	svc.WaitProcessFunc = func(context.Context, string, int) (*sandbox.ExecResult, error) {
+		if did = append(did, "wait"); !ends {
+			return nil, sandbox.Errorf(sandbox.CodeCanceled, "too long")
+		}
+		return &sandbox.ExecResult{}, nil
+	}
+	svc.RemoveProcessFunc = func(context.Context, string, int) error {
+		did = append(did, "remove")
+		return nil
+	}
+	socket := apitest.Serve(t, svc)
+	connect := func(socket string) *client.Client {
+		c, err := client.New("unix:" + socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	signals := []string{"{HUP true true}", "{CONT true false}", "wait"}
+	for _, c := range []struct {
+		name, socket string
+		ends         bool
+		did          []string
+	}{
+		{"ends", socket, true, append(slices.Clone(signals), "remove")},
+		{"the daemon is gone", filepath.Join(t.TempDir(), "gone"), true, append(slices.Clone(signals), "remove")},
+		{"runs on", socket, false, signals},
+	} {
+		var out bytes.Buffer
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		a := &app{Stdio: Stdio{Err: &out}, client: connect(c.socket), Deps: Deps{Connect: func(context.Context, bool) (*client.Client, httpwire.Health, error) {
+			return connect(socket), httpwire.Health{}, nil
+		}}}
+		a.remote.flags(flags)
+		did, ends = nil, c.ends
+		err := a.hangUp(t.Context(), &console{}, attachOptions{ref: "box", pid: 7})
+		if code := ExitError(0); !errors.As(err, &code) || code != 129 {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if !slices.Equal(did, c.did) || c.ends != (out.Len() == 0) || !c.ends && !strings.Contains(out.String(), "ramet attach box 7") {
+			t.Errorf("%s: %q, said %q", c.name, did, out.String())
+		}
+	}
+}
