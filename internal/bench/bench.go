@@ -119,23 +119,14 @@ func (b *bench) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	if b.wants(caseInARow) {
-		if err := b.inARow(ctx); err != nil {
-			return err
+	for _, c := range []struct {
+		name string
+		run  func(context.Context) error
+	}{{caseInARow, b.inARow}, {caseFiles, b.files}, {caseStreams, b.streams}, {caseAttach, b.attaches}} {
+		if !b.wants(c.name) {
+			continue
 		}
-	}
-	if b.wants(caseFiles) {
-		if err := b.files(ctx); err != nil {
-			return err
-		}
-	}
-	if b.wants(caseStreams) {
-		if err := b.streams(ctx); err != nil {
-			return err
-		}
-	}
-	if b.wants(caseAttach) {
-		if err := b.attaches(ctx); err != nil {
+		if err := c.run(ctx); err != nil {
 			return err
 		}
 	}
