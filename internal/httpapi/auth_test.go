@@ -204,6 +204,39 @@ func TestRevokedTokenEndsWhatItBegan(t *testing.T) {
 	}
 }
 
+// TestTokenThatChangesItselfIsAnswered: a request that ends its own token gets its answer,
+// with a key too, and is written down as one that succeeded.
+func TestTokenThatChangesItselfIsAnswered(t *testing.T) {
+	for method, path := range map[string]string{"POST": "/v1/tokens/tok_aaaaaaaaaaaaaaaa/rotate", "DELETE": "/v1/tokens/tok_aaaaaaaaaaaaaaaa"} {
+		for _, key := range []string{"", "k1"} {
+			gone := make(chan struct{})
+			end := func(ctx context.Context) {
+				close(gone)
+				<-ctx.Done()
+			}
+			svc := &apitest.Service{}
+			svc.AuthenticateFunc = func(context.Context, string, bool) (*httpapi.Session, error) {
+				return &httpapi.Session{Caller: access.Caller{Tenant: "a", Scope: sandbox.ScopeAdmin}, Gone: gone}, nil
+			}
+			svc.RotateTokenFunc = func(ctx context.Context, id string, _ sandbox.RotateRequest) (*sandbox.IssuedToken, error) {
+				end(ctx)
+				return &sandbox.IssuedToken{Token: sandbox.Token{ID: id}, Secret: "ramet_new"}, nil
+			}
+			svc.RemoveTokenFunc = func(ctx context.Context, _ string) error {
+				end(ctx)
+				return nil
+			}
+			w := do(httpapi.New(httpapi.Config{Service: svc}), method, path, append(bearer("x"), httpwire.IdempotencyHeader, key)...)
+			if method == "POST" && (w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "ramet_new")) || method == "DELETE" && w.Code != http.StatusNoContent {
+				t.Errorf("%s with key %q: status %d %s", method, key, w.Code, w.Body)
+			}
+			if e := svc.Audited(); len(e) != 1 || e[0].Result != "ok" {
+				t.Errorf("%s with key %q is written down as %+v", method, key, e)
+			}
+		}
+	}
+}
+
 // TestMangledTokenIsNotTheOwners: who connects as the owner and shows a token that is none
 // of ours is not let in, but where it may be meant for a server in the sandbox.
 func TestMangledTokenIsNotTheOwners(t *testing.T) {

@@ -277,8 +277,12 @@ func (r *Registry) Create(ctx context.Context, req sandbox.TokenRequest) (*sandb
 		return nil, fmt.Errorf("create token: %w", err)
 	}
 	r.add(e)
-	return &sandbox.IssuedToken{Token: e.rec.Token, Secret: secret}, r.store.Sync(ctx)
+	return &sandbox.IssuedToken{Token: e.rec.Token, Secret: secret}, r.sync(ctx)
 }
+
+// sync writes to disk what was changed. It does not end with ctx: the change is made,
+// and a token that changes itself ends the context of its own request.
+func (r *Registry) sync(ctx context.Context) error { return r.store.Sync(context.WithoutCancel(ctx)) }
 
 // check refuses what the caller may not hand out.
 func check(c access.Caller, req *sandbox.TokenRequest) error {
@@ -400,7 +404,7 @@ func (r *Registry) Rotate(ctx context.Context, id string, req sandbox.RotateRequ
 	}
 	r.add(next)
 	e.replace(next, grace)
-	return &sandbox.IssuedToken{Token: next.rec.Token, Secret: secret}, r.store.Sync(ctx)
+	return &sandbox.IssuedToken{Token: next.rec.Token, Secret: secret}, r.sync(ctx)
 }
 
 // Remove ends a token, and with it those that it made.
@@ -423,5 +427,5 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 		return fmt.Errorf("remove token: %w", err)
 	}
 	r.drop(doomed...)
-	return r.store.Sync(ctx) // a token that was removed stays so, even after a loss of power
+	return r.sync(ctx) // a token that was removed stays so, even after a loss of power
 }

@@ -356,3 +356,45 @@ func TestNobodyWaitsForTheDisk(t *testing.T) {
 		}
 	}
 }
+
+// endedDisk is a store whose Sync begins when the context of the request has ended.
+type endedDisk struct {
+	records
+	request context.Context
+}
+
+func (d endedDisk) Sync(ctx context.Context) error {
+	<-d.request.Done()
+	return d.records.Sync(ctx)
+}
+
+// TestTokenChangesItself has a token rotate and remove itself in a request whose context
+// ends with the token, as those of REST do: it gets its new secret, and both changes are
+// on disk.
+func TestTokenChangesItself(t *testing.T) {
+	b := newBench(t)
+	// request returns the context of a request with a secret, and what ends with others.
+	request := func(secret string) (context.Context, <-chan struct{}) {
+		s, err := b.Authenticate(secret, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(access.With(context.Background(), s.Caller))
+		go func() {
+			<-s.Gone
+			cancel()
+		}()
+		b.store = endedDisk{b.s, ctx}
+		return ctx, s.Gone
+	}
+	tok := b.make(owner, sandbox.TokenRequest{Tenant: "acme", Scope: sandbox.ScopeAdmin})
+	ctx, others := request(tok.Secret)
+	next, err := b.Rotate(ctx, tok.ID, sandbox.RotateRequest{})
+	if err != nil || next == nil || b.refused(next.Secret) || !b.refused(tok.Secret) || !ended(others) {
+		t.Fatalf("rotation: %+v, %v", next, err)
+	}
+	ctx, others = request(next.Secret)
+	if err := b.Remove(ctx, tok.ID); err != nil || !b.refused(next.Secret) || !ended(others) {
+		t.Errorf("removal: %v", err)
+	}
+}
