@@ -43,7 +43,7 @@ func isAudited(route string) bool {
 // written serves a request and writes down what came of it. It refuses changes that
 // could not be written down, but for those that make room.
 func (a *API) written(w *responseWriter, r *http.Request, route string, serve func(*responseWriter, *http.Request)) {
-	route = strings.Replace(route, "{ref...}", "{ref}", 1)
+	route = documentedRoute(route)
 	if !isAudited(route) {
 		serve(w, r)
 		return
@@ -52,7 +52,7 @@ func (a *API) written(w *responseWriter, r *http.Request, route string, serve fu
 		a.writeProblem(w, r, err)
 		return
 	}
-	ctx, note := audit.Begin(r.Context(), a.operations[route], requestID(r.Context()))
+	ctx, note := audit.Begin(r.Context(), a.operationID(route), requestID(r.Context()))
 	defer func() { // also if it panics
 		if w.status >= 400 {
 			note.Failed(sandbox.CodeInvalid) // said by the framework, which knows no codes

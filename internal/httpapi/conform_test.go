@@ -116,9 +116,34 @@ func (c *conformance) ask(method, path string, op *huma.Operation, hostile bool)
 	r := httptest.NewRequest(method, "/", strings.NewReader(body))
 	r.URL, r.RequestURI = u, u.RequestURI()
 	r.Header = header
-	w := httptest.NewRecorder()
+	w := &strictRecorder{ResponseRecorder: httptest.NewRecorder()}
 	c.api.ServeHTTP(w, r)
+	if w.again != 0 {
+		c.t.Errorf("%s %s: a second status, %d, after %d", method, target, w.again, w.Code)
+	}
 	c.judge(fmt.Sprintf("%s %s %.300q %v", method, target, body, header), method, path, op, w.Result())
+}
+
+// strictRecorder notes a status that comes after the one of the answer.
+type strictRecorder struct {
+	*httptest.ResponseRecorder
+	begun bool
+	again int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *strictRecorder) WriteHeader(status int) {
+	if w.begun {
+		w.again = status
+	}
+	w.begun = w.begun || status >= http.StatusOK
+	w.ResponseRecorder.WriteHeader(status)
+}
+
+// Write implements io.Writer.
+func (w *strictRecorder) Write(p []byte) (int, error) {
+	w.begun = true
+	return w.ResponseRecorder.Write(p)
 }
 
 var oneLine = regexp.MustCompile(`[\x00-\x1f\x7f]`)

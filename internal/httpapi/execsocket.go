@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,9 +52,11 @@ func (a *API) onSocket(w http.ResponseWriter, r *http.Request, serve func(*execS
 		a.writeProblem(w, r, httpwire.NewStatusProblem(http.StatusUpgradeRequired, "GET here needs a WebSocket"))
 		return
 	}
-	conn, err := websocket.Accept(w, r, nil)
+	refusal := &refusalWriter{ResponseWriter: w}
+	conn, err := websocket.Accept(refusal, r, nil)
 	if err != nil {
-		return // Accept has answered
+		a.writeProblem(w, r, httpwire.NewStatusProblem(cmp.Or(refusal.status, http.StatusBadRequest), "%v", err))
+		return
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(httpwire.MaxMessage)
@@ -65,6 +68,32 @@ func (a *API) onSocket(w http.ResponseWriter, r *http.Request, serve func(*execS
 	}
 	serve(s)
 }
+
+// refusalWriter keeps back that a WebSocket was refused, which is said as a problem.
+type refusalWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *refusalWriter) WriteHeader(status int) {
+	if status >= http.StatusBadRequest {
+		w.status = status
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements io.Writer.
+func (w *refusalWriter) Write(p []byte) (int, error) {
+	if w.status != 0 {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap lets the connection be taken over.
+func (w *refusalWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // execSession is one command, or one attached client, on one WebSocket. Two goroutines belong to it
 // while the command runs: receive reads messages, feedInput hands them to the

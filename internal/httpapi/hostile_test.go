@@ -44,6 +44,16 @@ func TestRefusals(t *testing.T) {
 		{"documentation pages", "GET", "/docs", "", 404, ""},
 		{"wrong method", "PUT", "/v1/sandboxes", "", 405, ""},
 		{"query: unknown", "GET", "/v1/sandboxes?stat=running", "", 400, "stat"},
+		{"query: unknown to a route of ours", "GET", one + "/ports/80?wiat=1s", "", 400, "wiat"},
+		{"query: unknown to a WebSocket", "GET", one + "/exec?cwd=%2F", "", 400, "cwd"},
+		{"query: number without a value", "GET", "/v1/sandboxes?limit=", "", 400, "limit"},
+		{"query: state without a value", "GET", "/v1/sandboxes?state=", "", 400, "state"},
+		{"query: name without a value", "GET", "/v1/sandboxes?name=", "", 400, "name"},
+		{"query: flag without a value", "GET", one + "/logs?follow", "", 400, "follow"},
+		{"query: one of two without a value", "GET", "/v1/sandboxes?metadata=k%3Dv&metadata=", "", 400, "metadata"},
+		{"query: two values", "GET", "/v1/sandboxes?limit=1&limit=2", "", 400, "limit"},
+		{"query: percent", "GET", "/v1/sandboxes?name=%zz", "", 400, "query"},
+		{"query: semicolon", "GET", "/v1/sandboxes?limit=1;state=running", "", 400, "query"},
 		{"query: state", "GET", "/v1/sandboxes?state=dead", "", 400, "state"},
 		{"query: limit 0", "GET", "/v1/sandboxes?limit=0", "", 400, "limit"},
 		{"query: limit", "GET", "/v1/sandboxes?limit=1001", "", 400, "limit"},
@@ -122,6 +132,67 @@ func TestRefusals(t *testing.T) {
 				t.Error("no Allow header")
 			}
 		})
+	}
+}
+
+func TestMediaTypesAreComparedAsHTTPDoes(t *testing.T) {
+	c := testClient(t, apitest.Serve(t, &apitest.Service{CreateFunc: func(context.Context, sandbox.CreateRequest) (*sandbox.Sandbox, error) {
+		return someSandbox(sbxA), nil
+	}}))
+	for mediaType, status := range map[string]int{
+		"APPLICATION/JSON": 201, "Application/Json; charset=UTF-8": 201, "application/json;charset=\"utf-8\"": 201, "application/json; charset": 201, " application/json ": 201,
+		"application/jsonp": 415, "text/json": 415, "TEXT/PLAIN": 415,
+	} {
+		if got := ask(t, c, "POST", "/v1/sandboxes", `{"image":"a"}`, "Content-Type", mediaType); got.status != status {
+			t.Errorf("%q: status %d, want %d: %s", mediaType, got.status, status, got.body)
+		}
+	}
+}
+
+// hungUp is the connection of a client that goes away while it is answered.
+type hungUp struct {
+	http.ResponseWriter
+	leave    func()
+	statuses []int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *hungUp) WriteHeader(status int) { w.statuses = append(w.statuses, status) }
+
+// Write implements io.Writer.
+func (w *hungUp) Write([]byte) (int, error) {
+	w.leave()
+	return 0, io.ErrClosedPipe
+}
+
+func TestAnAnswerHasOneStatus(t *testing.T) {
+	api := httpapi.New(httpapi.Config{Identify: apitest.Owner, Service: &apitest.Service{GetFunc: func(context.Context, string) (*sandbox.Sandbox, error) {
+		return someSandbox(sbxA), nil
+	}}})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	w := &hungUp{ResponseWriter: httptest.NewRecorder(), leave: cancel}
+	api.ServeHTTP(w, httptest.NewRequest("GET", "/v1/sandboxes/a", nil).WithContext(ctx))
+	if !slices.Equal(w.statuses, []int{200}) {
+		t.Errorf("statuses %v", w.statuses)
+	}
+}
+
+func TestAWebSocketIsRefusedWithAProblem(t *testing.T) {
+	c := testClient(t, apitest.Serve(t, &apitest.Service{}))
+	const path = "/v1/sandboxes/" + sbxA + "/exec"
+	for name, h := range map[string]struct {
+		headers []string
+		status  int
+	}{
+		"without a key":  {nil, 400},
+		"old version":    {[]string{"Sec-WebSocket-Version", "8", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA=="}, 400},
+		"another origin": {[]string{"Origin", "https://evil.example", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA=="}, 403},
+	} {
+		got := ask(t, c, "GET", path, "", append([]string{"Connection", "Upgrade", "Upgrade", "websocket"}, h.headers...)...)
+		if got.problem(t); got.status != h.status {
+			t.Errorf("%s: status %d, want %d: %s", name, got.status, h.status, got.body)
+		}
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
+	"mime"
 	"net"
 	"net/http"
 	"path"
@@ -108,7 +110,14 @@ func (a *API) route(w *responseWriter, r *http.Request) {
 		return
 	}
 	if pattern != "" {
-		a.written(w, r, pattern, func(w *responseWriter, r *http.Request) { a.once(w, r, pattern, a.mux.ServeHTTP) })
+		a.written(w, r, pattern, func(w *responseWriter, r *http.Request) {
+			if err := a.checkQuery(pattern, r.URL.RawQuery); err != nil {
+				a.writeProblem(w, r, err)
+				return
+			}
+			plainMediaType(r.Header)
+			a.once(w, r, pattern, a.mux.ServeHTTP)
+		})
 		return
 	}
 	probe := &probeWriter{header: http.Header{}}
@@ -120,6 +129,15 @@ func (a *API) route(w *responseWriter, r *http.Request) {
 	allow := probe.header.Get("Allow")
 	w.Header().Set("Allow", allow)
 	a.writeProblem(w, r, httpwire.NewStatusProblem(probe.status, "%s is not possible here: use %s", r.Method, allow))
+}
+
+// plainMediaType writes the media type of a body as the framework compares it: in lower
+// case, and without parameters. JSON has none, and is always UTF-8.
+func plainMediaType(h http.Header) {
+	mediaType, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err == nil || errors.Is(err, mime.ErrInvalidMediaParameter) {
+		h.Set("Content-Type", mediaType)
+	}
 }
 
 func noRoute(r *http.Request) error {
@@ -181,11 +199,14 @@ type responseWriter struct {
 	conn   net.Conn
 }
 
+// WriteHeader implements http.ResponseWriter. A status after the one of the answer is
+// dropped: the framework sets one when the client went away while it was answered, and
+// proxies one when a connection that was taken over breaks.
 func (w *responseWriter) WriteHeader(status int) {
-	if w.status < http.StatusOK { // others come before the one that counts
-		w.status = status
+	if w.status == http.StatusSwitchingProtocols || w.status >= http.StatusOK { // others come before the one that counts
+		return
 	}
-	w.begun = true
+	w.status, w.begun = status, true
 	w.ResponseWriter.WriteHeader(status)
 }
 

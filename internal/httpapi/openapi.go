@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -50,6 +51,19 @@ func eventContent(a *API, text string, data ...any) *huma.MediaType {
 	return &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: text}}
 }
 
+// documentedRoute returns a pattern of the mux, "METHOD /path", as the document writes it.
+func documentedRoute(pattern string) string {
+	return strings.Replace(pattern, "{ref...}", "{ref}", 1)
+}
+
+// operationID returns what the document calls a route, or "".
+func (a *API) operationID(route string) string {
+	if op := a.operations[route]; op != nil {
+		return op.OperationID
+	}
+	return ""
+}
+
 // routeOpenAPI serves the document. It comes last: the document is rendered
 // once, from the routes there are.
 func (a *API) routeOpenAPI() {
@@ -58,11 +72,11 @@ func (a *API) routeOpenAPI() {
 			"application/openapi+json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}},
 		}},
 	})
-	a.operations = map[string]string{}
+	a.operations = map[string]*huma.Operation{}
 	for path, item := range a.huma.OpenAPI().Paths {
 		for method, op := range map[string]*huma.Operation{"GET": item.Get, "PUT": item.Put, "POST": item.Post, "DELETE": item.Delete, "PATCH": item.Patch, "HEAD": item.Head} {
 			if op != nil {
-				a.operations[method+" "+path] = op.OperationID
+				a.operations[method+" "+path] = op
 			}
 		}
 	}

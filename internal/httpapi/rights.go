@@ -64,7 +64,7 @@ const proxyRoute = "GET /v1/sandboxes/{id}/ports/{port}/{path}"
 // rightOf returns what a route demands: "METHOD /path". A route that nobody thought
 // of demands most unless it only looks.
 func rightOf(route string) right {
-	route = strings.Replace(route, "{ref...}", "{ref}", 1)
+	route = documentedRoute(route)
 	if r, ok := exceptions[route]; ok {
 		return r
 	}

@@ -52,8 +52,8 @@ type API struct {
 	// draining ends with Drain, and what only follows something ends with it.
 	draining context.Context
 	drain    context.CancelFunc
-	// operations are the ids of routes in the document.
-	operations map[string]string
+	// operations are the routes as the document describes them.
+	operations map[string]*huma.Operation
 }
 
 // New returns the REST interface to cfg.Service.
@@ -118,7 +118,6 @@ func humaConfig(version string) huma.Config {
 	cfg.CreateHooks = nil
 	cfg.Formats = map[string]huma.Format{"application/json": textFormat, "json": textFormat}
 	cfg.Components.SecuritySchemes = securitySchemes()
-	cfg.RejectUnknownQueryParameters = true
 	cfg.Info.Description = "Ramet forks live sandboxes. Errors are RFC 9457 problem documents whose member `code` programs may decide on."
 	return cfg
 }

@@ -12,6 +12,7 @@ import (
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/sentry/devices/memdev"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/pipefs"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/user"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
@@ -262,11 +263,7 @@ func (g *Guest) openStdio(ctx context.Context, mns *vfs.MountNamespace, fds *ker
 			return fmt.Errorf("create stdin: %w", err)
 		}
 	} else {
-		root := mns.Root(ctx)
-		defer root.DecRef(ctx)
-		null, err := g.k.VFS().OpenAt(ctx, auth.NewRootCredentials(g.k.RootUserNamespace()), pathAt(root, "/dev/null"), &vfs.OpenOptions{
-			Flags: linux.O_RDONLY | linux.O_NONBLOCK, // the guest may have put a fifo there
-		})
+		null, err := g.openNull(ctx, mns)
 		if err != nil {
 			return fmt.Errorf("open /dev/null: %w", err)
 		}
@@ -286,6 +283,21 @@ func (g *Guest) openStdio(ctx context.Context, mns *vfs.MountNamespace, fds *ker
 		}
 	}
 	return nil
+}
+
+// openNull opens what is at /dev/null, or the device itself where the guest has removed
+// that, or covered it with something that cannot be opened.
+func (g *Guest) openNull(ctx context.Context, mns *vfs.MountNamespace) (*vfs.FileDescription, error) {
+	root := mns.Root(ctx)
+	defer root.DecRef(ctx)
+	opts := vfs.OpenOptions{Flags: linux.O_RDONLY | linux.O_NONBLOCK} // the guest may have put a fifo there
+	file, err := g.k.VFS().OpenAt(ctx, auth.NewRootCredentials(g.k.RootUserNamespace()), pathAt(root, "/dev/null"), &opts)
+	if err == nil {
+		return file, nil
+	}
+	null := g.k.VFS().NewAnonVirtualDentry("null")
+	defer null.DecRef(ctx)
+	return memdev.NewNullFD(ctx, null.Mount(), null.Dentry(), opts)
 }
 
 // place makes file, which it takes over, the descriptor fd.

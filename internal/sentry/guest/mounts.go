@@ -26,6 +26,7 @@ import (
 
 	"ramet.dev/ramet/internal/cowfs"
 	"ramet.dev/ramet/internal/guestinit"
+	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/sentry/rootfs"
 )
 
@@ -98,7 +99,11 @@ func (m *mount) mountAt(ctx context.Context, k *kernel.Kernel, creds *auth.Crede
 		Flags:                m.flags,
 		GetFilesystemOptions: vfs.GetFilesystemOptions{Data: m.data, InternalData: m.internal, InternalMount: true},
 	}
-	if _, err := k.VFS().MountAt(ctx, creds, "none", pathAt(root, m.path), m.fs, opts); err != nil {
+	_, err := k.VFS().MountAt(ctx, creds, "none", pathAt(root, m.path), m.fs, opts)
+	switch {
+	case linuxerr.Equals(linuxerr.ENOENT, err), linuxerr.Equals(linuxerr.ELOOP, err), linuxerr.Equals(linuxerr.ENOTDIR, err):
+		return sandbox.Errorf(sandbox.CodeUnsupported, "mount %s: the image has no directory there, but something that leads to none: %w", m.path, err)
+	case err != nil:
 		return fmt.Errorf("mount %s: %w", m.path, err)
 	}
 	return nil
