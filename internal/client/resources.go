@@ -27,7 +27,7 @@ func (c *Client) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error) 
 // List returns all sandboxes that match, oldest first.
 func (c *Client) List(ctx context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
 	query := url.Values{}
-	for k, v := range map[string]string{"state": string(f.State), "image": f.Image, "name": f.Name} {
+	for k, v := range map[string]string{"state": string(f.State), "image": f.Image, "name": f.Name, "parent": f.Parent, "ancestor": f.Ancestor} {
 		if v != "" {
 			query.Set(k, v)
 		}

@@ -200,7 +200,7 @@ func (c *conformance) judge(request, method, path string, op *huma.Operation, re
 // plain are values that fit by what a field is called, as no schema says what a
 // reference is.
 var plain = map[string]string{
-	"id": "base", "ref": "python", "to": "kid", "image": "python", "name": "some-name", "context": "python-1", "sandbox": "base", "tree": "base",
+	"id": "base", "ref": "python", "to": "kid", "image": "python", "name": "some-name", "context": "python-1", "sandbox": "base", "tree": "base", "parent": "base", "ancestor": "base",
 	"snapshot": "snap", "path": "/tmp/x", "from": "base", "page_token": "", "wait": "1s", "X-Ramet-Wait": "1s", "Last-Event-ID": "1", "tenant": "acme",
 	"mode": "0644", "user": "root", "cwd": "/tmp", "metadata": "k=v", "names": "some-name", "Range": "bytes=0-1", "signal": "TERM", "language": "python",
 }

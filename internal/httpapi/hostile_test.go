@@ -61,6 +61,8 @@ func TestRefusals(t *testing.T) {
 		{"query: token", "GET", "/v1/sandboxes?page_token=%21", "", 400, "page_token"},
 		{"query: forged token", "GET", "/v1/sandboxes?page_token=MS4uLi8uLg", "", 400, "page_token"},
 		{"query: metadata", "GET", "/v1/sandboxes?metadata=k", "", 400, "metadata"},
+		{"query: parent", "GET", "/v1/sandboxes?parent=img_aaaaaaaaaaaaaaaa", "", 400, "parent"},
+		{"query: ancestor", "GET", "/v1/sandboxes?ancestor=..", "", 400, "ancestor"},
 		{"diff without to", "GET", one + "/diff", "", 400, "to"},
 		{"diff with what", "GET", one + "/diff?to=img_aaaaaaaaaaaaaaaa", "", 400, "to"},
 		{"diff path", "GET", one + "/diff?to=a&path=../x", "", 400, "path"},

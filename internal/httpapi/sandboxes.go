@@ -22,13 +22,15 @@ type listInput struct {
 	Image    string   `query:"image" doc:"only sandboxes of this image, by id or name"`
 	Name     string   `query:"name" doc:"only the sandbox of this name"`
 	Metadata []string `query:"metadata,explode" doc:"key=value; only sandboxes with all of these"`
+	Parent   string   `query:"parent" doc:"only sandboxes that were forked from this one or restored from this snapshot; a sandbox by id or name, a snapshot by id; an id may be of one that is gone"`
+	Ancestor string   `query:"ancestor" doc:"only sandboxes that descend from this one or from this snapshot, over any number of generations; as parent"`
 }
 
 func (a *API) routeSandboxes() {
 	const tag, one = "sandboxes", "/v1/sandboxes/{id}"
 	register(a, withStatus(operation(http.MethodPost, "/v1/sandboxes", "create-sandbox", tag, "Create a sandbox from an image or a snapshot",
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany, statusNoStorage), http.StatusCreated), a.create)
-	register(a, operation(http.MethodGet, "/v1/sandboxes", "list-sandboxes", tag, "List sandboxes"), a.listSandboxes)
+	register(a, operation(http.MethodGet, "/v1/sandboxes", "list-sandboxes", tag, "List sandboxes", statusNotFound), a.listSandboxes)
 	register(a, operation(http.MethodGet, one, "get-sandbox", tag, "Look at a sandbox", statusNotFound), onSandbox(a.svc.Get))
 	register(a, operation(http.MethodPatch, one, "update-sandbox", tag, "Change a sandbox's name, metadata and lifecycle",
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported), a.update)
@@ -73,10 +75,10 @@ func (a *API) listSandboxes(ctx context.Context, in *listInput) (*out[httpwire.L
 	if in.Image != "" {
 		err = validImageRef("image", in.Image)
 	}
-	if err := cmp.Or(err, validNames("name", in.Name)); err != nil {
+	if err := cmp.Or(err, validNames("name", in.Name), validOptionalSide("parent", in.Parent), validOptionalSide("ancestor", in.Ancestor)); err != nil {
 		return nil, err
 	}
-	all, err := a.svc.List(ctx, sandbox.ListFilter{State: sandbox.State(in.State), Image: in.Image, Name: in.Name, Metadata: metadata})
+	all, err := a.svc.List(ctx, sandbox.ListFilter{State: sandbox.State(in.State), Image: in.Image, Name: in.Name, Metadata: metadata, Parent: in.Parent, Ancestor: in.Ancestor})
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,14 @@ func validSide(field, ref string) error {
 	return sandbox.ValidRef(sandbox.KindSandbox, field, ref)
 }
 
+// validOptionalSide is validSide for a reference that may be absent.
+func validOptionalSide(field, ref string) error {
+	if ref == "" {
+		return nil
+	}
+	return validSide(field, ref)
+}
+
 // validNames checks names that are optional.
 func validNames(field string, names ...string) error {
 	for _, name := range names {

@@ -377,10 +377,19 @@ func (m *Manager) List(ctx context.Context, f sandbox.ListFilter) ([]sandbox.San
 		}
 	}
 	boxes := oldestFirst(m.visible(ctx))
+	var err error
+	if f.Parent, err = m.ancestorID(ctx, boxes, f.Parent); err != nil {
+		return nil, err
+	}
+	if f.Ancestor, err = m.ancestorID(ctx, boxes, f.Ancestor); err != nil {
+		return nil, err
+	}
 	list := make([]sandbox.Sandbox, 0, len(boxes))
 	for _, b := range boxes {
 		v := b.view()
 		switch {
+		case f.Parent != "" && v.Parent != f.Parent && v.Snapshot != f.Parent:
+		case f.Ancestor != "" && (v.ID == f.Ancestor || !slices.Contains(b.lineNow(), f.Ancestor)):
 		case f.State != "" && v.State != f.State:
 		case image != "" && v.Image != image:
 		case f.Name != "" && v.Name != f.Name:

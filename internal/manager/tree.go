@@ -27,7 +27,6 @@ func (m *Manager) Tree(ctx context.Context, ref string) ([]*sandbox.TreeNode, er
 		}
 		root = id
 	}
-	bound := cmp.Or(access.From(ctx).Tree, access.From(ctx).Sandbox)
 	nodes := map[string]*sandbox.TreeNode{}
 	parents := map[string]string{}
 	node := func(id string) *sandbox.TreeNode {
@@ -43,10 +42,7 @@ func (m *Manager) Tree(ctx context.Context, ref string) ([]*sandbox.TreeNode, er
 		return n
 	}
 	for _, l := range m.lineages(ctx) {
-		line := append(slices.Clone(l.ancestors), l.node.ID)
-		if i := slices.Index(line, bound); i > 0 {
-			line = line[i:] // what is above is not for the caller to know
-		}
+		line := seenLine(ctx, append(slices.Clone(l.ancestors), l.node.ID))
 		for i, id := range line {
 			node(id)
 			if i > 0 {
@@ -77,6 +73,27 @@ func byAge(a, b *sandbox.TreeNode) int {
 		return -1
 	}
 	return 1
+}
+
+// seenLine returns what the caller may know of a line, which begins at a created sandbox.
+func seenLine(ctx context.Context, line []string) []string {
+	bound := cmp.Or(access.From(ctx).Tree, access.From(ctx).Sandbox)
+	return line[max(slices.Index(line, bound), 0):]
+}
+
+// ancestorID returns the id of the sandbox or snapshot called ref, empty if ref is. An id may
+// be of one that is gone, if a sandbox of seen, all that the caller sees, descends from it.
+func (m *Manager) ancestorID(ctx context.Context, seen []*box, ref string) (string, error) {
+	if ref == "" {
+		return "", nil
+	}
+	id, err := m.lineageID(ctx, ref)
+	if sandbox.CodeOf(err) == sandbox.CodeNotFound && slices.ContainsFunc(seen, func(b *box) bool {
+		return slices.Contains(seenLine(ctx, b.lineNow()), ref)
+	}) {
+		return ref, nil
+	}
+	return id, err
 }
 
 // lineageID returns the id of the sandbox or snapshot called ref.

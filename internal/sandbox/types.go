@@ -134,6 +134,10 @@ type ListFilter struct {
 	Image    string
 	Name     string
 	Metadata map[string]string
+	// Parent, an id or name, is what they were forked or restored from, and Ancestor
+	// what they descend from over any number of generations. Both may be a sandbox or
+	// the id of a snapshot, and the id of one that is gone.
+	Parent, Ancestor string
 }
 
 // ExecRequest asks for one command. Exactly one of Argv and Shell is set.

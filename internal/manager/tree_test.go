@@ -1,0 +1,66 @@
+package manager
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// TestListByAncestor lists a tree in which a sandbox that has descendants is gone.
+func TestListByAncestor(t *testing.T) {
+	m, root := managerOf(t, nil)
+	gone, snap := sandbox.NewID(sandbox.KindSandbox), sandbox.NewID(sandbox.KindSnapshot)
+	m.names[owned{access.DefaultTenant, "base"}] = root.id
+	names := map[string]string{root.id: "base"}
+	child := func(name, parent, from string, ancestors ...string) string {
+		b := boxIn(t, m, nil)
+		b.rec.Sandbox.Parent, b.rec.Sandbox.Snapshot, b.rec.Ancestors = parent, from, ancestors
+		b.rec.Sandbox.CreatedAt = time.Unix(int64(len(names)), 0)
+		names[b.id] = name
+		return b.id
+	}
+	kid := child("kid", root.id, "", root.id)
+	child("grandkid", kid, "", root.id, kid)
+	child("orphan", gone, "", root.id, gone)
+	child("restored", "", snap, root.id, snap)
+	child("stranger", "", "")
+
+	everything := access.Owner(0)
+	inKid := access.Caller{Tenant: access.DefaultTenant, Scope: sandbox.ScopeRead, Tree: kid}
+	for _, c := range []struct {
+		what   string
+		caller access.Caller
+		filter sandbox.ListFilter
+		want   []string // nil if there is no such ancestor
+	}{
+		{"children by name", everything, sandbox.ListFilter{Parent: "base"}, []string{"kid"}},
+		{"children by id", everything, sandbox.ListFilter{Parent: root.id}, []string{"kid"}},
+		{"descendants", everything, sandbox.ListFilter{Ancestor: "base"}, []string{"kid", "grandkid", "orphan", "restored"}},
+		{"both", everything, sandbox.ListFilter{Ancestor: root.id, Parent: kid}, []string{"grandkid"}},
+		{"of none", everything, sandbox.ListFilter{Ancestor: kid, State: sandbox.StateFailed}, []string{}},
+		{"of one that is gone", everything, sandbox.ListFilter{Parent: gone}, []string{"orphan"}},
+		{"of a snapshot that is gone", everything, sandbox.ListFilter{Parent: snap}, []string{"restored"}},
+		{"of an unknown name", everything, sandbox.ListFilter{Parent: "nobody"}, nil},
+		{"of an unknown id", everything, sandbox.ListFilter{Ancestor: sandbox.NewID(sandbox.KindSandbox)}, nil},
+		{"in a tree", inKid, sandbox.ListFilter{Ancestor: kid}, []string{"grandkid"}},
+		{"above a tree", inKid, sandbox.ListFilter{Ancestor: root.id}, nil},
+	} {
+		list, err := m.List(access.With(t.Context(), c.caller), c.filter)
+		if c.want == nil {
+			if sandbox.CodeOf(err) != sandbox.CodeNotFound {
+				t.Errorf("%s: %v, %v, want not_found", c.what, list, err)
+			}
+			continue
+		}
+		got := make([]string, len(list))
+		for i, s := range list {
+			got[i] = names[s.ID]
+		}
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, %v, want %v", c.what, got, err, c.want)
+		}
+	}
+}
