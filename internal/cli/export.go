@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +27,7 @@ func (a *app) exportCommand() *cobra.Command {
   oci    an archive of an OCI image layout: the image as one layer, and the changes
   tar    all files of the root file system
 
-What is in /dev, /proc, /sys and /tmp, /etc/hostname and /etc/machine-id are the image's.`,
+What is in /dev, /proc, /sys and /tmp, and ` + identityFiles() + ` are the image's.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -50,6 +51,13 @@ What is in /dev, /proc, /sys and /tmp, /etc/hostname and /etc/machine-id are the
 	completeValues(cmd, "format", string(sandbox.ExportLayer), string(sandbox.ExportOCI), string(sandbox.ExportTar))
 	f.BoolVar(&req.Gzip, "gzip", false, "compress; with oci, the layers in the archive")
 	return cmd
+}
+
+// identityFiles lists the files that tell a sandbox who it is.
+func identityFiles() string {
+	files := sandbox.IdentityFiles()
+	last := len(files) - 1
+	return strings.Join(files[:last], ", ") + " and " + files[last]
 }
 
 // exportFile writes to a file, which is complete or as it was before. What is no
@@ -124,8 +132,9 @@ func (a *app) commitCommand() *cobra.Command {
 		Short: "Make an image of the files of a sandbox or snapshot",
 		Long: `Make an image of the files of a sandbox or snapshot as they are at one moment; the sandbox goes on.
 
-What is in /dev, /proc, /sys and /tmp, /etc/hostname and /etc/machine-id are the image's that it
-was made from, and so is the configuration: environment, command, directory and user.`,
+What is in /dev, /proc, /sys and /tmp, and ` + identityFiles() + `
+are the image's that it was made from, and so is the configuration: environment, command, directory
+and user.`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {

@@ -14,6 +14,10 @@ var configureFirst = []string{"base-passwd", "base-files"}
 // would convert a running system: the tree is made merged from the start.
 const mergedMarker = "usr-is-merged"
 
+// netbase has /etc/services and /etc/protocols, by which getservbyname(3) and getprotobyname(3) know names. It has
+// 13 KiB and no dependencies; an archive without it builds an image without them.
+const netbase = "netbase"
+
 // deps are the parsed relations of one selected package.
 type deps struct {
 	needs     []alternatives // Pre-Depends, then Depends
@@ -40,7 +44,7 @@ type resolver struct {
 	choices   []choice
 }
 
-// resolve selects the essential packages of u, those included, and all that
+// resolve selects the essential packages of u, netbase, those included, and all that
 // they depend on. order then lists them. Both depend on the input only, not on
 // map order.
 func resolve(u *universe, include []string) (*resolver, error) {
@@ -70,7 +74,7 @@ func resolve(u *universe, include []string) (*resolver, error) {
 func (r *resolver) seed(include []string) error {
 	var base []string
 	for name, p := range r.u.byName {
-		if p.essential || name == mergedMarker {
+		if p.essential || name == mergedMarker || name == netbase {
 			base = append(base, name)
 		}
 	}

@@ -59,6 +59,11 @@ func TestResolve(t *testing.T) {
 			want:     "libx base-passwd base-files aa",
 		},
 		{
+			name:     "netbase, if there is one",
+			universe: "Package: aa\nEssential: yes\n\nPackage: netbase\n\nPackage: other\n",
+			want:     "aa netbase",
+		},
+		{
 			name:     "first alternative",
 			universe: "Package: aa\nDepends: bb | cc\n\nPackage: bb\n\nPackage: cc\n",
 			include:  []string{"aa"}, want: "bb aa",

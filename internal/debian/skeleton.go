@@ -83,6 +83,10 @@ func (r *rootWriter) end(arch string, aptSources, plan string) error {
 		{planFile, 0o644, plan},
 		{dpkgDir + "arch", 0o644, arch + "\n"},
 	}
+	// mount(8), df(1) and many other programs read what is mounted there.
+	if err := r.symlinkTo("etc/mtab", "../proc/self/mounts"); err != nil {
+		return err
+	}
 	for _, f := range files {
 		if err := r.write(f.path, f.mode, []byte(f.text)); err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 
 // unasked are paths that are only compared when they are asked for: where the
 // sandbox's own mounts are, what is temporary, and the files of its identity.
-var unasked = []string{"/dev", "/proc", "/sys", "/tmp", "/etc/hostname", "/etc/machine-id"}
+var unasked = append([]string{"/dev", "/proc", "/sys", "/tmp"}, sandbox.IdentityFiles()...)
 
 // Diff compares the files of two sandboxes or snapshots of one tree, or of one
 // image. It takes time in proportion to what they changed since they parted;

@@ -16,7 +16,7 @@ import (
 
 // unmerged are paths that no merge touches: where the sandbox's own mounts are,
 // and the files of its identity.
-var unmerged = []string{"/dev", "/proc", "/sys", "/etc/hostname", "/etc/machine-id"}
+var unmerged = append([]string{"/dev", "/proc", "/sys"}, sandbox.IdentityFiles()...)
 
 const (
 	// maxSides bounds how many are merged at once.

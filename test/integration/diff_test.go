@@ -38,14 +38,14 @@ func TestDiff(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.children(r)
-	// Host name and machine id differ, but only who asks for them gets them.
+	// The files of the identity differ, but only who asks for them gets them.
 	for _, pair := range [][2]string{{"parent", "a"}, {"a", "b"}, {"a", "a"}} {
 		if c := n.diff(pair[0], pair[1], sandbox.DiffRequest{}); len(c) > 0 {
 			t.Errorf("untouched %v differ: %+v", pair, c)
 		}
 	}
 	asked := n.diff("parent", "a", sandbox.DiffRequest{Paths: []string{"/etc"}})
-	if len(asked) != 2 || asked[0].Path != "/etc/hostname" || asked[1].Path != "/etc/machine-id" {
+	if len(asked) != 3 || asked[0].Path != sandbox.HostnameFile || asked[1].Path != sandbox.HostsFile || asked[2].Path != sandbox.MachineIDFile {
 		t.Errorf("below /etc differ: %+v", asked)
 	}
 

@@ -24,6 +24,9 @@ func (n *node) mustBe(s *sandbox.Sandbox, forkIndex int) {
 	if got := n.guest(s.ID, "say", "env:RAMET_SANDBOX_ID", "env:RAMET_FORK_INDEX", "env:HOSTNAME", "file:/etc/hostname", "file:/etc/machine-id"); got != want {
 		n.t.Errorf("inside of %s is %q, not %q", s.ID, got, want)
 	}
+	if hosts := n.guest(s.ID, "say", "file:/etc/hosts"); !strings.HasPrefix(hosts, "127.0.0.1\tlocalhost\n::1\tlocalhost ") || strings.Count(hosts, "\n127.0.1.1\t"+host+"\t") != 1 || strings.Count(hosts, "127.0.1.1") != 1 {
+		n.t.Errorf("/etc/hosts of %s is %q", s.ID, hosts)
+	}
 	if got := strings.Fields(n.guest(s.ID, "id")); got[2] != host {
 		n.t.Errorf("host name of %s is %q, not %q", s.ID, got[2], host)
 	}
@@ -225,4 +228,22 @@ func TestIdentityInTheWay(t *testing.T) {
 			t.Errorf("%s says that it is %q", ref, got)
 		}
 	}
+}
+
+// TestHosts checks what becomes of the lines of /etc/hosts that a user wrote, and that the file is there though the
+// image has none.
+func TestHosts(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	const local = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+	n.mustRead("box", sandbox.HostsFile, local+"127.0.1.1\tbox\t# ramet\n")
+	const before, after = "127.0.0.1 localhost\n10.0.0.1 db # mine\n", "10.0.0.2 cache"
+	n.guest("box", "write", sandbox.HostsFile, before+"127.0.1.1 box # ramet\n"+after)
+	child := n.fork("box", 1)[0]
+	n.mustRead(child.ID, sandbox.HostsFile, before+"127.0.1.1\t"+child.Identity.Hostname+"\t# ramet\n"+after)
+	n.mustRead("box", sandbox.HostsFile, before+"127.0.1.1 box # ramet\n"+after)
+	// A file without a line of ours gets one.
+	n.guest("box", "write", sandbox.HostsFile, after)
+	child = n.fork("box", 1)[0]
+	n.mustRead(child.ID, sandbox.HostsFile, local+after+"\n127.0.1.1\t"+child.Identity.Hostname+"\t# ramet\n")
 }

@@ -72,19 +72,33 @@ func errUnwritten(files []string) error {
 // writeIdentity writes the files that tell a sandbox who it is. It returns those that
 // cannot be written, with the reason.
 func (g *Guest) writeIdentity(ctx context.Context) (unwritten []string, err error) {
-	for _, f := range []struct{ path, text string }{
-		{"/etc/hostname", g.id.Hostname + "\n"},
-		{"/etc/machine-id", g.id.MachineID + "\n"},
-	} {
-		err := g.writeFile(ctx, f.path, f.text)
+	for _, name := range sandbox.IdentityFiles() {
+		err := g.writeIdentityFile(ctx, name)
 		if linuxerr.Equals(linuxerr.ENOSPC, err) {
-			return nil, sandbox.Errorf(sandbox.CodeNoSpace, "write the sandbox's %s: the disk is full, or its limit reached", f.path)
+			return nil, sandbox.Errorf(sandbox.CodeNoSpace, "write the sandbox's %s: the disk is full, or its limit reached", name)
 		}
 		if err != nil {
-			unwritten = append(unwritten, f.path+": "+err.Error())
+			unwritten = append(unwritten, name+": "+err.Error())
 		}
 	}
 	return unwritten, nil
+}
+
+func (g *Guest) writeIdentityFile(ctx context.Context, name string) error {
+	text := g.id.Hostname + "\n"
+	switch name {
+	case sandbox.MachineIDFile:
+		text = g.id.MachineID + "\n"
+	case sandbox.HostsFile:
+		old, err := g.readHosts(ctx, name)
+		if err != nil {
+			return err
+		}
+		if text = hostsOf(old, g.id.Hostname); text == old {
+			return nil // as of a sandbox that wakes
+		}
+	}
+	return g.writeFile(ctx, name, text)
 }
 
 func (g *Guest) writeFile(ctx context.Context, name, text string) error {
