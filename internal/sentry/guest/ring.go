@@ -163,6 +163,9 @@ func (r *ring) bounds() (first, next int64) {
 func (r *ring) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
 	r.ended = true
 	for _, rd := range r.readers {
 		rd.until = r.next

@@ -362,3 +362,29 @@ func TestRingEndsWithItsProcess(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestThawEnded asks for the output of processes as a child inherits them, before anything attends to them: what has
+// ended has an end, and what runs has none.
+func TestThawEnded(t *testing.T) {
+	parent := newTable()
+	for pid, ended := range []int64{0, 1} {
+		p := &process{pid: int32(pid), ended: ended, keep: 1}
+		p.ready(parent)
+		write(t, p.out, wire.Stdout, "text")
+		parent.list = append(parent.list, p)
+	}
+	child := newTable()
+	for _, p := range parent.list {
+		child.list = append(child.list, &process{pid: p.pid, ended: p.ended, keep: p.keep})
+	}
+	if err := child.thaw(parent.freeze()); err != nil {
+		t.Fatal(err)
+	}
+	for pid, want := range []error{errPending, io.EOF} {
+		rd := child.list[pid].out.newReader(4, false)
+		if _, err := rd.try(); err != want {
+			t.Errorf("process %d: %v, not %v", pid, err, want)
+		}
+		rd.close()
+	}
+}

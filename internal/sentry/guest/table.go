@@ -228,6 +228,9 @@ func (t *table) thaw(outs []snapfile.Output) error {
 		}
 		p.ready(t)
 		p.out.thaw(&outs[i])
+		if p.ended != 0 {
+			p.out.end() // who asks before its watch runs is told that it has ended, too
+		}
 		p.inherited = true
 		if p.forgotten {
 			p.out.close()
