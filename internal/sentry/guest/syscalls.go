@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/sentry/arch"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 
 	"ramet.dev/ramet/internal/sentry/brief"
@@ -12,9 +14,14 @@ import (
 // replaceCalls puts our own in the place of some of gVisor's system calls.
 func replaceCalls() error {
 	for name, ours := range map[string]func(original kernel.SyscallFn) kernel.SyscallFn{
-		"fallocate": passOnModes,
-		"mmap":      brief.Mmap,
-		"mprotect":  brief.Mprotect,
+		"fallocate":  passOnModes,
+		"mmap":       brief.Mmap,
+		"mprotect":   brief.Mprotect,
+		"open_tree":  missing,
+		"move_mount": missing,
+		"fsopen":     missing,
+		"fsconfig":   missing,
+		"fsmount":    missing,
 	} {
 		for _, table := range kernel.SyscallTables() {
 			number, err := table.LookupNo(name)
@@ -30,4 +37,14 @@ func replaceCalls() error {
 		}
 	}
 	return nil
+}
+
+// missing is a system call that this kernel has not got. Those for mounts by descriptor
+// make objects that gVisor cannot save (mountfd.Fd): whoever kept one would keep the
+// sandbox from being forked. Programs fall back to mount(2), as they do on Linux before
+// 5.2, provided that all of these calls are missing.
+func missing(kernel.SyscallFn) kernel.SyscallFn {
+	return func(*kernel.Task, uintptr, arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
+		return 0, nil, linuxerr.ENOSYS
+	}
 }

@@ -57,6 +57,9 @@ func init() {
 		"sweeping": sweeping,
 		"cpuid":    sayCPUID,
 		"vectors":  vectors,
+		"kinds":    kinds,
+		"kind":     keepKind,
+		"check":    checkKinds,
 
 		"fs":      fs,
 		"serve":   serve,
