@@ -59,6 +59,7 @@ type copying struct {
 	total    int64 // bytes, 0 if not known
 	shown    int64 // bytes when progress was last told
 	res      copyResult
+	warnings []string // printed when no progress is drawn any more
 }
 
 func (a *app) cpCommand() *cobra.Command {
@@ -87,6 +88,9 @@ func (a *app) cpCommand() *cobra.Command {
 			cp := &copying{app: a, c: c, user: user, follow: follow, progress: a.newProgress(ctx)}
 			err = cp.run(ctx, src, dst)
 			cp.progress.end(err == nil)
+			for _, warning := range cp.warnings {
+				fmt.Fprintln(a.Err, "ramet: warning:", warning)
+			}
 			if err != nil || dst.isStream() {
 				return err
 			}
@@ -236,7 +240,7 @@ func (cp *copying) upload(ctx context.Context, name string, dst place) error {
 	defer pack.wait()
 	err = cp.unpack(ctx, dst.ref, dir, cp.counted(pack))
 	for _, s := range pack.close() {
-		fmt.Fprintf(cp.Err, "ramet: warning: %s is not copied: it is a socket or device\n", printablePath(s))
+		cp.leftOut(s, "socket or device")
 	}
 	cp.res.Path = to
 	return err
@@ -323,7 +327,7 @@ func (cp *copying) download(ctx context.Context, src place, name string) error {
 	err = u.all(cp.counted(in))
 	cp.res.Files, cp.res.Directories, cp.res.Bytes = u.files, u.directories, u.bytes
 	for _, s := range u.skipped {
-		fmt.Fprintf(cp.Err, "ramet: warning: %s is not copied: it is a pipe or device\n", printablePath(s))
+		cp.leftOut(s, "pipe or device")
 	}
 	return err
 }
@@ -331,6 +335,11 @@ func (cp *copying) download(ctx context.Context, src place, name string) error {
 // notCopied refuses to copy name itself; below a directory, such a file is left out.
 func notCopied(name, kind string) error {
 	return sandbox.Errorf(sandbox.CodeUnsupported, "%q is not copied: it is a %s", name, kind)
+}
+
+// leftOut warns that name, below the directory that is copied, is not copied.
+func (cp *copying) leftOut(name, kind string) {
+	cp.warnings = append(cp.warnings, fmt.Sprintf("%s is not copied: it is a %s", printablePath(name), kind))
 }
 
 // replaceable refuses to put a copy in the place of what is no file: a device would be gone.
@@ -412,7 +421,7 @@ func (r *countedReader) Read(p []byte) (int, error) {
 	cp.res.Bytes += int64(n)
 	if cp.res.Bytes-cp.shown >= progressStep {
 		cp.shown = cp.res.Bytes
-		cp.progress.update(sandbox.Progress{Phase: "copy", Done: cp.res.Bytes, Total: cp.total})
+		cp.progress.update(sandbox.Progress{Phase: "copy", Done: cp.res.Bytes, Total: cp.total, Detail: byteSize(cp.res.Bytes)})
 	}
 	return n, err
 }

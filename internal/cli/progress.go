@@ -2,29 +2,41 @@ package cli
 
 import (
 	"context"
-	"sync/atomic"
+	"fmt"
+	"os"
+	"sync"
 
+	"github.com/mattn/go-runewidth"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"ramet.dev/ramet/internal/sandbox"
 )
 
-const barWidth = 64
+const (
+	// barWidth is the width of a bar where the terminal is wide enough.
+	barWidth = 64
+	// detailWidth is the width of the text beside a bar where the terminal is too narrow for both.
+	detailWidth = 24
+)
 
 // progress shows how far long work is.
 type progress interface {
 	update(sandbox.Progress)
+	// end returns when the last state is shown. Later updates are ignored.
 	end(ok bool)
 }
 
-// newProgress returns bars on a terminal, and nothing elsewhere or beside JSON: whoever
-// keeps what a command says wants its result.
+// newProgress returns bars on a terminal that can redraw them, and nothing elsewhere or beside
+// JSON: a reader of what a command says wants its result.
 func (a *app) newProgress(ctx context.Context) progress {
-	if a.json || !isTerminal(a.Err) {
+	if a.json || !isTerminal(a.Err) || os.Getenv("TERM") == "dumb" {
 		return noProgress{}
 	}
-	return &barProgress{bars: mpb.NewWithContext(ctx, mpb.WithOutput(a.Err), mpb.WithWidth(barWidth))}
+	return &barProgress{
+		bars:   mpb.NewWithContext(ctx, mpb.WithOutput(a.Err), mpb.WithWidth(barWidth)),
+		phases: map[string]*phaseBar{},
+	}
 }
 
 type noProgress struct{}
@@ -32,42 +44,94 @@ type noProgress struct{}
 func (noProgress) update(sandbox.Progress) {}
 func (noProgress) end(bool)                {}
 
-// barProgress has one bar for each phase.
+// barProgress has one bar for each phase. A phase that comes back resumes its bar.
 type barProgress struct {
-	bars   *mpb.Progress
-	bar    *mpb.Bar
-	phase  string
-	detail *atomic.Value // of the bar: each keeps its last one
+	bars *mpb.Progress
+
+	mu     sync.Mutex // an upload may still be read when its request has failed
+	phases map[string]*phaseBar
+	ended  bool
 }
 
 func (b *barProgress) update(p sandbox.Progress) {
-	if b.bar == nil || p.Phase != b.phase {
-		b.finish(true)
-		b.phase, b.detail = p.Phase, &atomic.Value{}
-		detail := b.detail
-		b.bar = b.bars.AddBar(p.Total,
-			mpb.PrependDecorators(decor.Name(printable(p.Phase), decor.WCSyncSpaceR)),
-			mpb.AppendDecorators(decor.NewPercentage("%d"), decor.Any(func(decor.Statistics) string {
-				text, _ := detail.Load().(string)
-				return " " + text
-			})))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return
 	}
-	b.detail.Store(printable(p.Detail))
-	b.bar.SetTotal(p.Total, false)
-	b.bar.SetCurrent(p.Done)
+	bar := b.phases[p.Phase]
+	if bar == nil {
+		if bar = newPhaseBar(b.bars, p.Phase); bar == nil {
+			return
+		}
+		b.phases[p.Phase] = bar
+	}
+	bar.update(p)
 }
 
 func (b *barProgress) end(ok bool) {
-	b.finish(ok)
+	b.mu.Lock()
+	b.ended = true
+	for _, bar := range b.phases {
+		bar.end(ok)
+	}
+	b.mu.Unlock()
 	b.bars.Wait()
 }
 
-func (b *barProgress) finish(ok bool) {
-	switch {
-	case b.bar == nil:
-	case ok:
-		b.bar.SetTotal(max(b.bar.Current(), 1), true) // what was done is all there was
-	default:
-		b.bar.Abort(false)
+// phaseBar is the bar of one phase, with a text beside it.
+type phaseBar struct {
+	bar *mpb.Bar
+
+	mu     sync.Mutex
+	detail string
+}
+
+// newPhaseBar returns nil if bars are drawn no more, since the user interrupted the command or
+// the terminal is gone.
+func newPhaseBar(bars *mpb.Progress, phase string) *phaseBar {
+	p := &phaseBar{}
+	// Only a bar that is made without a total can be completed whatever its total is by then.
+	bar, err := bars.Add(0, mpb.BarStyle().Build(),
+		mpb.PrependDecorators(decor.Name(printable(phase), decor.WCSyncSpaceR)),
+		mpb.AppendDecorators(decor.Any(percentage, decor.WC{W: len("100%")}), decor.Any(p.text)))
+	if err != nil {
+		return nil
 	}
+	p.bar = bar
+	return p
+}
+
+// percentage is empty as long as nobody knows the total.
+func percentage(s decor.Statistics) string {
+	if s.Total <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d%%", int(100*min(float64(s.Current)/float64(s.Total), 1)))
+}
+
+func (p *phaseBar) update(to sandbox.Progress) {
+	p.mu.Lock()
+	p.detail = printable(to.Detail)
+	p.mu.Unlock()
+	p.bar.SetTotal(max(to.Total, 0), false)
+	p.bar.SetCurrent(to.Done)
+}
+
+// end draws a bar of done work as complete: what was done is all there was.
+func (p *phaseBar) end(ok bool) {
+	if ok {
+		p.bar.SetTotal(max(p.bar.Current(), 1), true)
+	} else {
+		p.bar.Abort(false)
+	}
+}
+
+// text returns the detail, cut to what the terminal has room for.
+func (p *phaseBar) text(s decor.Statistics) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	const spaces = 2 // that mpb draws around a bar
+	room := max(s.AvailableWidth-spaces-barWidth, min(detailWidth, s.AvailableWidth/2))
+	return runewidth.FillRight(runewidth.Truncate(" "+p.detail, room, "…"), room)
 }
