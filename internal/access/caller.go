@@ -8,7 +8,7 @@ import (
 )
 
 // DefaultTenant is whose things are that the owner of the daemon makes.
-const DefaultTenant = "default"
+const DefaultTenant = sandbox.DefaultTenant
 
 // Caller is on whose behalf something is done. The one without a tenant is nobody:
 // it sees nothing, and may do nothing.
@@ -20,6 +20,9 @@ type Caller struct {
 	Tree, Sandbox string
 	// Owner says that it is the user whose daemon it is, at its socket.
 	Owner bool
+	// AllTenants is set for the length of a request in which an operator asked to see
+	// the things of all tenants.
+	AllTenants bool
 	// UID is the owner's or root's; Token the id of another caller's token; By the
 	// sandbox that asks for something by itself. They say who it was.
 	UID   uint32
@@ -50,6 +53,23 @@ func From(ctx context.Context) Caller {
 	return c
 }
 
+// Operator reports whether c answers for the whole daemon: its owner, or the holder
+// of a token of the default tenant with scope admin that is bound to nothing.
+func (c Caller) Operator() bool {
+	return c.Owner || c.Tenant == DefaultTenant && c.Token != "" && c.Scope.Covers(sandbox.ScopeAdmin) && !c.Bound()
+}
+
+// WithAllTenants returns a context in which the caller, who must be an operator,
+// sees the things of all tenants.
+func WithAllTenants(ctx context.Context) (context.Context, error) {
+	c := From(ctx)
+	if !c.Operator() {
+		return nil, sandbox.Errorf(sandbox.CodeForbidden, "all_tenants: only the owner of the daemon, at its socket, or a token of tenant %s with scope admin that is bound to nothing may ask about all tenants", DefaultTenant)
+	}
+	c.AllTenants = true
+	return With(ctx, c), nil
+}
+
 // Known refuses nobody.
 func (c Caller) Known() error {
 	if c.Tenant == "" {
@@ -66,7 +86,11 @@ func (c Caller) Bound() bool { return c.Tree != "" || c.Sandbox != "" }
 // by any sandbox or snapshot in it, and is all that is below.
 func (c Caller) Sees(tenant string, line []string) bool {
 	switch {
-	case c.Tenant == "", tenant != c.Tenant, len(line) == 0:
+	case c.Tenant == "", len(line) == 0:
+		return false
+	case c.AllTenants:
+		return true
+	case tenant != c.Tenant:
 		return false
 	case c.Sandbox != "":
 		return line[len(line)-1] == c.Sandbox

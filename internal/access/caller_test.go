@@ -34,6 +34,33 @@ func TestWhoSeesWhat(t *testing.T) {
 	}
 }
 
+func TestOnlyOperatorsSeeAllTenants(t *testing.T) {
+	for name, c := range map[string]struct {
+		caller   Caller
+		operator bool
+	}{
+		"the owner":                        {Owner(0), true},
+		"an unbound admin of default":      {Caller{Tenant: DefaultTenant, Scope: sandbox.ScopeAdmin, Token: "tok"}, true},
+		"an exec token of default":         {Caller{Tenant: DefaultTenant, Scope: sandbox.ScopeExec, Token: "tok"}, false},
+		"an admin of a tree":               {Caller{Tenant: DefaultTenant, Scope: sandbox.ScopeAdmin, Token: "tok", Tree: "r"}, false},
+		"an admin of a sandbox":            {Caller{Tenant: DefaultTenant, Scope: sandbox.ScopeAdmin, Token: "tok", Sandbox: "r"}, false},
+		"an admin of another tenant":       {Caller{Tenant: "a", Scope: sandbox.ScopeAdmin, Token: "tok"}, false},
+		"a sandbox of default, for itself": {Itself(DefaultTenant, "r"), false},
+		"nobody":                           {Caller{}, false},
+	} {
+		ctx, err := WithAllTenants(With(context.Background(), c.caller))
+		if (err == nil) != c.operator || err != nil && sandbox.CodeOf(err) != sandbox.CodeForbidden {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil && !From(ctx).Sees("b", []string{"r"}) {
+			t.Errorf("%s does not see another tenant's", name)
+		}
+		if c.caller.Sees("b", []string{"r"}) {
+			t.Errorf("%s sees another tenant's without having asked to", name)
+		}
+	}
+}
+
 func TestBoundCallersCannotMakeWhatTheyWouldNotSee(t *testing.T) {
 	for name, c := range map[string]struct {
 		caller             Caller

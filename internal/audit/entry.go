@@ -51,6 +51,18 @@ func (n *Note) Object(id string) {
 	}
 }
 
+// Of says whose the thing is, if it is another tenant's than the caller's.
+func (n *Note) Of(tenant string) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.e.Of == "" {
+		n.e.Of = tenant
+	}
+}
+
 // Set adds what came of it.
 func (n *Note) Set(change func(*sandbox.AuditDetails)) {
 	if n == nil {

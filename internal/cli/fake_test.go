@@ -11,16 +11,18 @@ import (
 	"strings"
 	"time"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/httpapi/apitest"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
 const (
-	baseID = "sbx_aaaaaaaaaaaaaaaa"
-	kidID  = "sbx_bbbbbbbbbbbbbbbb"
-	newID  = "sbx_cccccccccccccccc"
-	snapID = "snap_aaaaaaaaaaaaaaaa"
+	baseID  = "sbx_aaaaaaaaaaaaaaaa"
+	kidID   = "sbx_bbbbbbbbbbbbbbbb"
+	theirID = "sbx_dddddddddddddddd"
+	newID   = "sbx_cccccccccccccccc"
+	snapID  = "snap_aaaaaaaaaaaaaaaa"
 	// ownSnapID was taken by a sandbox by itself, which calls it good.
 	ownSnapID = "snap_bbbbbbbbbbbbbbbb"
 	imgID     = "img_aaaaaaaaaaaaaaaa"
@@ -43,8 +45,14 @@ func fakeSandbox(id, name, parent string) *sandbox.Sandbox {
 	}
 }
 
-// find knows two sandboxes by id and name.
-func find(_ context.Context, ref string) (*sandbox.Sandbox, error) {
+// find knows two sandboxes by id and name, and another tenant's by its id if the caller
+// asks for the things of all tenants.
+func find(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+	if ref == theirID && access.From(ctx).AllTenants {
+		sb := fakeSandbox(theirID, "main", "")
+		sb.Tenant = "acme"
+		return sb, nil
+	}
 	switch ref {
 	case baseID, "base":
 		return fakeSandbox(baseID, "base", ""), nil
@@ -79,8 +87,11 @@ func fakeService() *apitest.Service {
 		CreateFunc: fakeCreate, GetFunc: find, ExecFunc: fakeExec, ForkFunc: fakeFork, DiffFunc: fakeDiff, MergeFunc: fakeMerge, EventsFunc: fakeEvents, CreateImageFunc: fakeImage(img),
 		PauseFunc: inState(sandbox.StatePaused), ResumeFunc: inState(sandbox.StateRunning),
 		HibernateFunc: inState(sandbox.StateHibernated), WakeFunc: inState(sandbox.StateRunning),
-		ListFunc: func(_ context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
+		ListFunc: func(ctx context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
 			all := []sandbox.Sandbox{*fakeSandbox(baseID, "base", ""), *fakeSandbox(kidID, "kid", baseID)}
+			if theirs, err := find(ctx, theirID); err == nil {
+				all = append(all, *theirs)
+			}
 			return slices.DeleteFunc(all, func(s sandbox.Sandbox) bool {
 				return (f.State != "" && f.State != s.State) || (f.Metadata != nil && f.Metadata["k"] != "v")
 			}), nil

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,20 +92,38 @@ func (a *app) makeImage(ctx context.Context, c *client.Client, req sandbox.Image
 }
 
 func (a *app) imageLs() *cobra.Command {
-	return &cobra.Command{
-		Use: "ls", Short: "List images", Args: cobra.NoArgs,
+	var view tenantView
+	cmd := &cobra.Command{
+		Use: "ls [-A]", Short: "List images", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
-			images, err := c.Images(ctx)
+			images, err := c.Images(ctx, view.options()...)
 			if err != nil {
 				return err
 			}
-			var rows [][]string
-			for _, i := range images {
-				rows = append(rows, []string{i.ID, strings.Join(i.Names, " "), byteSize(i.SizeBytes), age(i.CreatedAt, time.Now()), i.Source})
-			}
-			return a.show(images, table([]string{"ID", "NAMES", "SIZE", "AGE", "SOURCE"}, rows))
+			return a.show(images, table(view.row("TENANT", "ID", "NAMES", "SIZE", "AGE", "SOURCE"), imageRows(images, view)))
 		}),
 	}
+	view.flag(cmd.Flags())
+	return cmd
+}
+
+// imageRows returns a row for each image, or for each tenant that has a name for it.
+func imageRows(images []sandbox.Image, view tenantView) (rows [][]string) {
+	for _, i := range images {
+		add := func(tenant string, names []string) {
+			rows = append(rows, view.row(tenant, i.ID, strings.Join(names, " "), byteSize(i.SizeBytes), age(i.CreatedAt, time.Now()), i.Source))
+		}
+		if len(i.Names) > 0 {
+			add(tenantName(""), i.Names)
+		}
+		for _, tenant := range slices.Sorted(maps.Keys(i.Tenants)) {
+			add(tenant, i.Tenants[tenant])
+		}
+		if len(i.Names)+len(i.Tenants) == 0 {
+			add("", nil) // nobody's
+		}
+	}
+	return rows
 }
 
 func (a *app) imageRm() *cobra.Command {

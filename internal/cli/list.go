@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,30 +23,32 @@ func (a *app) lsCommand() *cobra.Command {
 	var state string
 	var meta []string
 	var quiet bool
+	var view tenantView
 	cmd := &cobra.Command{
 		SuggestFor: []string{"get", "list"},
-		Use:        "ls [--state STATE] [--image IMAGE] [--meta K=V] [-q]", Short: "List sandboxes", Args: cobra.NoArgs,
+		Use:        "ls [--state STATE] [--image IMAGE] [--meta K=V] [-A] [-q]", Short: "List sandboxes", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) (err error) {
 			filter.State = sandbox.State(state)
 			if filter.Metadata, err = parsePairs("meta", meta); err != nil {
 				return err
 			}
-			sandboxes, err := c.List(ctx, filter)
+			sandboxes, err := c.List(ctx, filter, view.options()...)
 			if err != nil {
 				return err
 			}
-			return a.show(sandboxes, sandboxTable(sandboxes, quiet))
+			return a.show(sandboxes, sandboxTable(sandboxes, view, quiet))
 		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&state, "state", "", "only sandboxes in this state")
 	f.StringVar(&filter.Image, "image", "", "only sandboxes of this image")
 	f.StringArrayVar(&meta, "meta", nil, "only sandboxes with this metadata K=V; may be repeated")
+	view.flag(f)
 	f.BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	return cmd
 }
 
-func sandboxTable(sandboxes []sandbox.Sandbox, quiet bool) func(io.Writer) error {
+func sandboxTable(sandboxes []sandbox.Sandbox, view tenantView, quiet bool) func(io.Writer) error {
 	var rows [][]string
 	var ids strings.Builder
 	for _, s := range sandboxes {
@@ -54,7 +57,7 @@ func sandboxTable(sandboxes []sandbox.Sandbox, quiet bool) func(io.Writer) error
 		if image == "" {
 			image = s.Image
 		}
-		rows = append(rows, []string{s.ID, s.Name, string(s.State), image, s.Parent, age(s.CreatedAt, time.Now()), shortened(joinPairs(s.Metadata))})
+		rows = append(rows, view.row(tenantName(s.Tenant), s.ID, s.Name, string(s.State), image, s.Parent, age(s.CreatedAt, time.Now()), shortened(joinPairs(s.Metadata))))
 	}
 	if quiet {
 		return func(w io.Writer) error {
@@ -62,7 +65,7 @@ func sandboxTable(sandboxes []sandbox.Sandbox, quiet bool) func(io.Writer) error
 			return err
 		}
 	}
-	return table([]string{"ID", "NAME", "STATE", "IMAGE", "PARENT", "AGE", "METADATA"}, rows)
+	return table(view.row("TENANT", "ID", "NAME", "STATE", "IMAGE", "PARENT", "AGE", "METADATA"), rows)
 }
 
 // shortened cuts what is too long for a table; inspect shows all of it.
@@ -102,13 +105,21 @@ func (a *app) inspectCommand() *cobra.Command {
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if sandbox.IsID(sandbox.KindSnapshot, args[0]) {
-				snap, err := c.GetSnapshot(ctx, args[0])
+				var snap *sandbox.Snapshot
+				err := anywhere(args[0], func(opts ...client.Option) (err error) {
+					snap, err = c.GetSnapshot(ctx, args[0], opts...)
+					return err
+				})
 				if err != nil {
 					return err
 				}
 				return a.show(snap, snapshotPairs(snap))
 			}
-			sb, err := c.Get(ctx, args[0])
+			var sb *sandbox.Sandbox
+			err := anywhere(args[0], func(opts ...client.Option) (err error) {
+				sb, err = c.Get(ctx, args[0], opts...)
+				return err
+			})
 			if sandbox.CodeOf(err) == sandbox.CodeNotFound {
 				if snap, serr := c.GetSnapshot(ctx, args[0]); serr == nil {
 					return a.show(snap, snapshotPairs(snap))
@@ -144,7 +155,7 @@ func sandboxPairs(s *sandbox.Sandbox) func(io.Writer) error {
 		image += " (" + s.ImageName + ")"
 	}
 	return pairs(
-		"id", s.ID, "name", s.Name, "state", string(s.State), "reason", s.Reason, "image", image, "parent", s.Parent, "snapshot", s.Snapshot,
+		"id", s.ID, "tenant", s.Tenant, "name", s.Name, "state", string(s.State), "reason", s.Reason, "image", image, "parent", s.Parent, "snapshot", s.Snapshot,
 		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339),
 		"limits", limitsOf(s.Limits),
 		"memory", memoryOf(s), "disk", diskOf(s),
@@ -177,7 +188,7 @@ func selfControl(c *sandbox.SelfControl) string {
 
 func snapshotPairs(s *sandbox.Snapshot) func(io.Writer) error {
 	return pairs(
-		"id", s.ID, "name", s.Name, "label", s.Label, "state", string(s.State), "reason", s.Reason, "sandbox", s.Sandbox, "parent", s.Parent, "image", s.Image,
+		"id", s.ID, "tenant", s.Tenant, "name", s.Name, "label", s.Label, "state", string(s.State), "reason", s.Reason, "sandbox", s.Sandbox, "parent", s.Parent, "image", s.Image,
 		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339), "on disk", strconv.FormatBool(s.OnDisk),
 		"size", byteSize(s.SizeBytes), "depends on", strings.Join(s.DependsOn, " "), "expires", expiry(s.ExpiresAt), "pause", millis(s.PauseMS), "engine", s.Engine, "metadata", joinPairs(s.Metadata),
 	)
@@ -199,16 +210,25 @@ func joinPairs(m map[string]string) string {
 }
 
 func (a *app) treeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "tree [SBX]", Short: "Show which sandbox and snapshot came from which", Args: cobra.MaximumNArgs(1),
+	var view tenantView
+	cmd := &cobra.Command{
+		Use: "tree [SBX] [-A]", Short: "Show which sandbox and snapshot came from which", Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			roots, err := c.Tree(ctx, strings.Join(args, ""))
+			roots, err := c.Tree(ctx, strings.Join(args, ""), view.options()...)
 			if err != nil {
 				return err
 			}
+			slices.SortStableFunc(roots, func(x, y *sandbox.TreeNode) int { return cmp.Compare(tenantName(x.Tenant), tenantName(y.Tenant)) })
 			return a.show(roots, func(w io.Writer) error {
+				tenant := ""
 				for _, root := range roots {
+					if t := tenantName(root.Tenant); view.all && t != tenant {
+						tenant = t
+						if err := line("tenant " + printable(tenant))(w); err != nil {
+							return err
+						}
+					}
 					if err := writeTree(w, root, "", ""); err != nil {
 						return err
 					}
@@ -217,6 +237,8 @@ func (a *app) treeCommand() *cobra.Command {
 			})
 		}),
 	}
+	view.flag(cmd.Flags())
+	return cmd
 }
 
 // writeTree prints node after first, and everything below it after rest.
@@ -267,9 +289,9 @@ func (a *app) rmCommand() *cobra.Command {
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.removeEach(args, func(ref string) error {
 				if sandbox.IsID(sandbox.KindSnapshot, ref) {
-					return c.DeleteSnapshot(ctx, ref, how)
+					return anywhere(ref, func(opts ...client.Option) error { return c.DeleteSnapshot(ctx, ref, how, opts...) })
 				}
-				err := c.Destroy(ctx, ref)
+				err := anywhere(ref, func(opts ...client.Option) error { return c.Destroy(ctx, ref, opts...) })
 				if sandbox.CodeOf(err) == sandbox.CodeNotFound && !sandbox.IsID(sandbox.KindSandbox, ref) {
 					if _, serr := c.GetSnapshot(ctx, ref); serr == nil {
 						return c.DeleteSnapshot(ctx, ref, how)

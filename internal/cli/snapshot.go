@@ -61,10 +61,11 @@ func (a *app) verifyCommand() *cobra.Command {
 
 func (a *app) snapshotsCommand() *cobra.Command {
 	var quiet bool
+	var view tenantView
 	cmd := &cobra.Command{
-		Use: "snapshots [-q]", Short: "List snapshots", Args: cobra.NoArgs,
+		Use: "snapshots [-A] [-q]", Short: "List snapshots", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
-			snaps, err := c.Snapshots(ctx)
+			snaps, err := c.Snapshots(ctx, view.options()...)
 			if err != nil {
 				return err
 			}
@@ -76,15 +77,16 @@ func (a *app) snapshotsCommand() *cobra.Command {
 				if s.OnDisk {
 					where = byteSize(s.SizeBytes)
 				}
-				rows = append(rows, []string{s.ID, nameOrLabel(&s), string(s.State), s.Sandbox, where, age(s.CreatedAt, time.Now())})
+				rows = append(rows, view.row(tenantName(s.Tenant), s.ID, nameOrLabel(&s), string(s.State), s.Sandbox, where, age(s.CreatedAt, time.Now())))
 			}
 			if quiet && !a.json {
 				_, err := io.WriteString(a.Out, ids.String())
 				return err
 			}
-			return a.show(snaps, table([]string{"ID", "NAME", "STATE", "SANDBOX", "SIZE", "AGE"}, rows))
+			return a.show(snaps, table(view.row("TENANT", "ID", "NAME", "STATE", "SANDBOX", "SIZE", "AGE"), rows))
 		}),
 	}
+	view.flag(cmd.Flags())
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	return cmd
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"ramet.dev/ramet/internal/client"
 	"ramet.dev/ramet/internal/sandbox"
@@ -21,6 +23,44 @@ func (a *app) tenantCommand() *cobra.Command {
 	}
 	cmd.AddCommand(a.tenantLsCommand(), a.tenantShowCommand(), a.tenantQuotaCommand(), a.tenantGiveCommand())
 	return cmd
+}
+
+// tenantView says whose things a command is about: the caller's tenant's, or those of
+// all tenants.
+type tenantView struct{ all bool }
+
+func (v *tenantView) flag(f *pflag.FlagSet) {
+	f.BoolVarP(&v.all, "all-tenants", "A", false, "those of all tenants, for the owner of the daemon")
+}
+
+func (v *tenantView) options() []client.Option {
+	if !v.all {
+		return nil
+	}
+	return []client.Option{client.AllTenants}
+}
+
+// row returns a row of a list, after the tenant if it is of all tenants.
+func (v *tenantView) row(tenant string, cells ...string) []string {
+	if !v.all {
+		return cells
+	}
+	return append([]string{tenant}, cells...)
+}
+
+func tenantName(recorded string) string { return cmp.Or(recorded, sandbox.DefaultTenant) }
+
+// anywhere does something to the thing with the id ref, another tenant's included if
+// the caller may.
+func anywhere(ref string, do func(...client.Option) error) error {
+	err := do()
+	if sandbox.CodeOf(err) != sandbox.CodeNotFound || !sandbox.IsID(sandbox.KindSandbox, ref) && !sandbox.IsID(sandbox.KindSnapshot, ref) {
+		return err
+	}
+	if again := do(client.AllTenants); sandbox.CodeOf(again) != sandbox.CodeForbidden {
+		return again
+	}
+	return err
 }
 
 func (a *app) tenantLsCommand() *cobra.Command {

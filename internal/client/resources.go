@@ -14,19 +14,35 @@ import (
 // pageSize is the largest page the daemon gives.
 const pageSize = 1000
 
+// Option changes what a request is about.
+type Option func(url.Values)
+
+// AllTenants has a request be about the things of all tenants, which only operators may
+// ask for.
+func AllTenants(query url.Values) { query.Set("all_tenants", "true") }
+
+// queryOf returns the query that options make.
+func queryOf(opts []Option) url.Values {
+	query := url.Values{}
+	for _, o := range opts {
+		o(query)
+	}
+	return query
+}
+
 // Create makes a sandbox.
 func (c *Client) Create(ctx context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error) {
 	return call[*sandbox.Sandbox](ctx, c, http.MethodPost, "/v1/sandboxes", nil, req)
 }
 
 // Get looks at a sandbox.
-func (c *Client) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
-	return on[*sandbox.Sandbox](ctx, c, http.MethodGet, "sandboxes", ref, "", nil, nil)
+func (c *Client) Get(ctx context.Context, ref string, opts ...Option) (*sandbox.Sandbox, error) {
+	return on[*sandbox.Sandbox](ctx, c, http.MethodGet, "sandboxes", ref, "", queryOf(opts), nil)
 }
 
 // List returns all sandboxes that match, oldest first.
-func (c *Client) List(ctx context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
-	query := url.Values{}
+func (c *Client) List(ctx context.Context, f sandbox.ListFilter, opts ...Option) ([]sandbox.Sandbox, error) {
+	query := queryOf(opts)
 	for k, v := range map[string]string{"state": string(f.State), "image": f.Image, "name": f.Name, "parent": f.Parent, "ancestor": f.Ancestor} {
 		if v != "" {
 			query.Set(k, v)
@@ -44,8 +60,8 @@ func (c *Client) Update(ctx context.Context, ref string, req sandbox.UpdateReque
 }
 
 // Destroy ends a sandbox.
-func (c *Client) Destroy(ctx context.Context, ref string) error {
-	_, err := on[struct{}](ctx, c, http.MethodDelete, "sandboxes", ref, "", nil, nil)
+func (c *Client) Destroy(ctx context.Context, ref string, opts ...Option) error {
+	_, err := on[struct{}](ctx, c, http.MethodDelete, "sandboxes", ref, "", queryOf(opts), nil)
 	return err
 }
 
@@ -108,8 +124,8 @@ func (c *Client) Merge(ctx context.Context, into string, req sandbox.MergeReques
 }
 
 // Tree returns the lineage below ref, or all of it if ref is empty.
-func (c *Client) Tree(ctx context.Context, ref string) ([]*sandbox.TreeNode, error) {
-	query := url.Values{}
+func (c *Client) Tree(ctx context.Context, ref string, opts ...Option) ([]*sandbox.TreeNode, error) {
+	query := queryOf(opts)
 	if ref != "" {
 		query.Set("sandbox", ref)
 	}
@@ -123,18 +139,18 @@ func (c *Client) Snapshot(ctx context.Context, ref string, req sandbox.SnapshotR
 }
 
 // Snapshots returns all snapshots, oldest first.
-func (c *Client) Snapshots(ctx context.Context) ([]sandbox.Snapshot, error) {
-	return all[sandbox.Snapshot](ctx, c, "/v1/snapshots", url.Values{})
+func (c *Client) Snapshots(ctx context.Context, opts ...Option) ([]sandbox.Snapshot, error) {
+	return all[sandbox.Snapshot](ctx, c, "/v1/snapshots", queryOf(opts))
 }
 
 // GetSnapshot looks at a snapshot.
-func (c *Client) GetSnapshot(ctx context.Context, ref string) (*sandbox.Snapshot, error) {
-	return on[*sandbox.Snapshot](ctx, c, http.MethodGet, "snapshots", ref, "", nil, nil)
+func (c *Client) GetSnapshot(ctx context.Context, ref string, opts ...Option) (*sandbox.Snapshot, error) {
+	return on[*sandbox.Snapshot](ctx, c, http.MethodGet, "snapshots", ref, "", queryOf(opts), nil)
 }
 
 // DeleteSnapshot deletes a snapshot.
-func (c *Client) DeleteSnapshot(ctx context.Context, ref string, how sandbox.SnapshotDeletion) error {
-	query := url.Values{}
+func (c *Client) DeleteSnapshot(ctx context.Context, ref string, how sandbox.SnapshotDeletion, opts ...Option) error {
+	query := queryOf(opts)
 	if how.Cascade {
 		query.Set("cascade", "true")
 	}
@@ -161,8 +177,8 @@ func (c *Client) Rollback(ctx context.Context, ref, snap string) (*sandbox.Sandb
 }
 
 // Images returns all images, oldest first.
-func (c *Client) Images(ctx context.Context) ([]sandbox.Image, error) {
-	return all[sandbox.Image](ctx, c, "/v1/images", url.Values{})
+func (c *Client) Images(ctx context.Context, opts ...Option) ([]sandbox.Image, error) {
+	return all[sandbox.Image](ctx, c, "/v1/images", queryOf(opts))
 }
 
 // GetImage looks at an image.

@@ -43,6 +43,7 @@ type mergeInput struct {
 }
 
 type treeInput struct {
+	ReachInput
 	Sandbox string `query:"sandbox" doc:"only the lineage below this sandbox"`
 }
 
@@ -136,6 +137,10 @@ func (a *API) tree(ctx context.Context, in *treeInput) (*out[httpwire.List[*sand
 		if err := sandbox.ValidRef(sandbox.KindSandbox, "sandbox", in.Sandbox); err != nil {
 			return nil, err
 		}
+	}
+	ctx, err := in.reach(ctx)
+	if err != nil {
+		return nil, err
 	}
 	roots, err := a.svc.Tree(ctx, in.Sandbox)
 	return &out[httpwire.List[*sandbox.TreeNode]]{httpwire.List[*sandbox.TreeNode]{Items: list(roots)}}, err

@@ -17,6 +17,7 @@ type imageInput struct {
 
 type imagesInput struct {
 	PageInput
+	ReachInput
 	Name string `query:"name" doc:"only the image of this name"`
 }
 
@@ -82,6 +83,10 @@ func (a *API) makeImage(w http.ResponseWriter, r *http.Request, accept string, w
 }
 
 func (a *API) listImages(ctx context.Context, in *imagesInput) (*out[httpwire.List[sandbox.Image]], error) {
+	ctx, err := in.reach(ctx)
+	if err != nil {
+		return nil, err
+	}
 	all, err := a.svc.Images(ctx)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"ramet.dev/ramet/internal/access"
 )
 
 // The statuses that routes add to those of every operation.
@@ -26,6 +28,25 @@ type out[T any] struct{ Body T }
 // because the framework passes over embedded types that are not.
 type IDInput struct {
 	ID string `path:"id" doc:"id or name"`
+}
+
+// ReachInput is the input of what an operator may ask about the things of all tenants.
+type ReachInput struct {
+	AllTenants bool `query:"all_tenants" doc:"of all tenants, whose sandboxes and snapshots are named by their ids; only for the owner of the daemon, and tokens of the default tenant with scope admin that are bound to nothing"`
+}
+
+// reach returns a context in which the caller sees what it asked to see.
+func (in *ReachInput) reach(ctx context.Context) (context.Context, error) {
+	if !in.AllTenants {
+		return ctx, nil
+	}
+	return access.WithAllTenants(ctx)
+}
+
+// ThingInput is the input of looking at or removing one sandbox or snapshot.
+type ThingInput struct {
+	IDInput
+	ReachInput
 }
 
 // operation describes a route. Every one may fail with these statuses, whatever

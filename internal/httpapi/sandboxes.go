@@ -18,6 +18,7 @@ type updateInput struct {
 
 type listInput struct {
 	PageInput
+	ReachInput
 	State    string   `query:"state" enum:"creating,running,paused,hibernated,failed" doc:"only sandboxes in this state"`
 	Image    string   `query:"image" doc:"only sandboxes of this image, by id or name"`
 	Name     string   `query:"name" doc:"only the sandbox of this name"`
@@ -31,7 +32,7 @@ func (a *API) routeSandboxes() {
 	register(a, withStatus(operation(http.MethodPost, "/v1/sandboxes", "create-sandbox", tag, "Create a sandbox from an image or a snapshot",
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany, statusNoStorage), http.StatusCreated), a.create)
 	register(a, operation(http.MethodGet, "/v1/sandboxes", "list-sandboxes", tag, "List sandboxes", statusNotFound), a.listSandboxes)
-	register(a, operation(http.MethodGet, one, "get-sandbox", tag, "Look at a sandbox", statusNotFound), onSandbox(a.svc.Get))
+	register(a, operation(http.MethodGet, one, "get-sandbox", tag, "Look at a sandbox", statusNotFound), a.get)
 	register(a, operation(http.MethodPatch, one, "update-sandbox", tag, "Change a sandbox's name, metadata and lifecycle",
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported), a.update)
 	register(a, operation(http.MethodDelete, one, "destroy-sandbox", tag, "End a sandbox", statusNotFound, statusConflict), a.destroy)
@@ -67,6 +68,14 @@ func (a *API) create(ctx context.Context, in *createInput) (*out[*sandbox.Sandbo
 	return &out[*sandbox.Sandbox]{sb}, err
 }
 
+func (a *API) get(ctx context.Context, in *ThingInput) (*out[*sandbox.Sandbox], error) {
+	ctx, err := in.reach(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return onSandbox(a.svc.Get)(ctx, &in.IDInput)
+}
+
 func (a *API) listSandboxes(ctx context.Context, in *listInput) (*out[httpwire.List[sandbox.Sandbox]], error) {
 	metadata, err := parseMetadata(in.Metadata)
 	if err != nil {
@@ -76,6 +85,9 @@ func (a *API) listSandboxes(ctx context.Context, in *listInput) (*out[httpwire.L
 		err = validImageRef("image", in.Image)
 	}
 	if err := cmp.Or(err, validNames("name", in.Name), validOptionalSide("parent", in.Parent), validOptionalSide("ancestor", in.Ancestor)); err != nil {
+		return nil, err
+	}
+	if ctx, err = in.reach(ctx); err != nil {
 		return nil, err
 	}
 	all, err := a.svc.List(ctx, sandbox.ListFilter{State: sandbox.State(in.State), Image: in.Image, Name: in.Name, Metadata: metadata, Parent: in.Parent, Ancestor: in.Ancestor})
@@ -99,8 +111,12 @@ func (a *API) update(ctx context.Context, in *updateInput) (*out[*sandbox.Sandbo
 	return &out[*sandbox.Sandbox]{sb}, err
 }
 
-func (a *API) destroy(ctx context.Context, in *IDInput) (*struct{}, error) {
+func (a *API) destroy(ctx context.Context, in *ThingInput) (*struct{}, error) {
 	if err := validSandbox(in.ID); err != nil {
+		return nil, err
+	}
+	ctx, err := in.reach(ctx)
+	if err != nil {
 		return nil, err
 	}
 	return nil, a.svc.Destroy(ctx, in.ID)

@@ -26,13 +26,14 @@ type rollbackInput struct {
 }
 
 type deleteSnapshotInput struct {
-	IDInput
+	ThingInput
 	Cascade bool `query:"cascade" doc:"delete the snapshots that depend on it, too"`
 	Flatten bool `query:"flatten" doc:"write the snapshots that depend on it anew, so that they do not"`
 }
 
 type snapshotsInput struct {
 	PageInput
+	ReachInput
 	State    string   `query:"state" enum:"creating,uploading,ready,failed,deleted" doc:"only snapshots in this state; deleted ones, of which others need part, are only listed so"`
 	Image    string   `query:"image" doc:"only snapshots of sandboxes of this image, by id"`
 	Name     string   `query:"name" doc:"only the snapshot of this name"`
@@ -87,6 +88,9 @@ func (a *API) listSnapshots(ctx context.Context, in *snapshotsInput) (*out[httpw
 	if err != nil {
 		return nil, err
 	}
+	if ctx, err = in.reach(ctx); err != nil {
+		return nil, err
+	}
 	all, err := a.svc.Snapshots(ctx)
 	if err != nil {
 		return nil, err
@@ -108,8 +112,12 @@ func (a *API) listSnapshots(ctx context.Context, in *snapshotsInput) (*out[httpw
 // differs reports whether a filter that is set does not match.
 func differs(filter, value string) bool { return filter != "" && filter != value }
 
-func (a *API) getSnapshot(ctx context.Context, in *IDInput) (*out[*sandbox.Snapshot], error) {
+func (a *API) getSnapshot(ctx context.Context, in *ThingInput) (*out[*sandbox.Snapshot], error) {
 	if err := validSnapshot("id", in.ID); err != nil {
+		return nil, err
+	}
+	ctx, err := in.reach(ctx)
+	if err != nil {
 		return nil, err
 	}
 	snap, err := a.svc.GetSnapshot(ctx, in.ID)
@@ -122,6 +130,10 @@ func (a *API) deleteSnapshot(ctx context.Context, in *deleteSnapshotInput) (*str
 	}
 	if in.Cascade && in.Flatten {
 		return nil, sandbox.Invalid("flatten", "what depends on the snapshot is deleted or written anew, not both")
+	}
+	ctx, err := in.reach(ctx)
+	if err != nil {
+		return nil, err
 	}
 	return nil, a.svc.DeleteSnapshot(ctx, in.ID, sandbox.SnapshotDeletion{Cascade: in.Cascade, Flatten: in.Flatten})
 }

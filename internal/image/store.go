@@ -33,6 +33,7 @@ type Store struct {
 	named  bool   // images without one of them are not seen,
 	// unless nameless is set and nobody has a name for them.
 	nameless bool
+	everyone bool // what images are called by others is told
 }
 
 // Open returns the store in dir, which it makes if needed, and removes what

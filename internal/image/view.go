@@ -27,6 +27,10 @@ func (s *Store) For(owner string) *Store {
 // for.
 func (s *Store) ForAll() *Store { return &Store{dir: s.dir, named: true, nameless: true} }
 
+// ForEveryone returns the store with all images, which say how others than the owner ""
+// call them.
+func (s *Store) ForEveryone() *Store { return &Store{dir: s.dir, everyone: true} }
+
 // key returns what a name is called in names.json.
 func (s *Store) key(name string) string { return s.prefix + name }
 
@@ -49,7 +53,31 @@ func (s *Store) visible(r record, n names, id, ref string) (sandbox.Image, error
 	if s.named && len(own) == 0 && !(s.nameless && s.elsewhere(n, id) == 0) {
 		return sandbox.Image{}, sandbox.NotFound("image", ref)
 	}
-	return r.image(id, own), nil
+	img := r.image(id, own)
+	if s.everyone {
+		img.Tenants = othersNames(n, id)
+	}
+	return img, nil
+}
+
+// othersNames returns the names that an image has for each owner but "".
+func othersNames(n names, id string) map[string][]string {
+	var out map[string][]string
+	for key, named := range n.Names {
+		owned, others := strings.CutPrefix(key, ownerMark)
+		if named != id || !others {
+			continue
+		}
+		if out == nil {
+			out = map[string][]string{}
+		}
+		owner, name, _ := strings.Cut(owned, "/")
+		out[owner] = append(out[owner], name)
+	}
+	for _, list := range out {
+		slices.Sort(list)
+	}
+	return out
 }
 
 // elsewhere returns how many names of others an image has.

@@ -21,8 +21,8 @@ func (m *Manager) AppendAudit(e sandbox.AuditEntry) {
 	}
 }
 
-// AuditEntries returns what was done in the caller's tenant, and in all for the owner
-// of the daemon.
+// AuditEntries returns what was done in the caller's tenant and to its things, and all
+// for the owner of the daemon.
 func (m *Manager) AuditEntries(ctx context.Context, since int64, limit int) ([]sandbox.AuditEntry, error) {
 	c := access.From(ctx)
 	if err := c.Known(); err != nil {
@@ -30,7 +30,7 @@ func (m *Manager) AuditEntries(ctx context.Context, since int64, limit int) ([]s
 	}
 	var list []sandbox.AuditEntry
 	err := m.audit.Entries(ctx, since, func(e sandbox.AuditEntry) bool {
-		if c.Owner || e.Tenant == c.Tenant {
+		if c.Owner || e.Tenant == c.Tenant || e.Of == c.Tenant {
 			list = append(list, e)
 		}
 		return len(list) < limit

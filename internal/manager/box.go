@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/cgroup"
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
@@ -90,6 +91,16 @@ func (b *box) view() sandbox.Sandbox {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.rec.Sandbox
+}
+
+// viewFor is view for the caller. Of another tenant's sandbox that does not have the
+// environment, which may hold secrets.
+func (b *box) viewFor(ctx context.Context) sandbox.Sandbox {
+	v := b.view()
+	if tenantOf(v.Tenant) != access.From(ctx).Tenant {
+		v.Env = nil
+	}
+	return v
 }
 
 // controls reports whether the sandbox may control itself.
@@ -355,7 +366,7 @@ func (m *Manager) Get(ctx context.Context, ref string) (*sandbox.Sandbox, error)
 // inspect returns all that is known of a sandbox. What it uses is left out where
 // that cannot be read now.
 func (m *Manager) inspect(ctx context.Context, b *box) *sandbox.Sandbox {
-	v := b.view()
+	v := b.viewFor(ctx)
 	if v.Lifecycle.IdleTimeout() > 0 {
 		at := b.usedAt(m.clock.Now()).UTC()
 		v.ActiveAt = &at
@@ -386,7 +397,7 @@ func (m *Manager) List(ctx context.Context, f sandbox.ListFilter) ([]sandbox.San
 	}
 	list := make([]sandbox.Sandbox, 0, len(boxes))
 	for _, b := range boxes {
-		v := b.view()
+		v := b.viewFor(ctx)
 		switch {
 		case f.Parent != "" && v.Parent != f.Parent && v.Snapshot != f.Parent:
 		case f.Ancestor != "" && (v.ID == f.Ancestor || !slices.Contains(b.lineNow(), f.Ancestor)):

@@ -24,6 +24,9 @@ func (m *Manager) Images(ctx context.Context) ([]sandbox.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	if access.From(ctx).AllTenants {
+		images = m.images.ForEveryone()
+	}
 	return images.List()
 }
 

@@ -46,6 +46,7 @@ func (m *Manager) resolveSnapshot(ctx context.Context, ref string) (*snapshot, e
 // hideable is what not every caller sees.
 type hideable interface {
 	seenBy(access.Caller) bool
+	tenant() string
 }
 
 // find looks up what ref, an id or a name, refers to. Here alone it is decided
@@ -63,6 +64,9 @@ func find[T hideable](ctx context.Context, m *Manager, ref string, names map[own
 		return thing, false
 	}
 	audit.Of(ctx).Object(id)
+	if of := thing.tenant(); of != caller.Tenant {
+		audit.Of(ctx).Of(of)
+	}
 	return thing, true
 }
 
@@ -118,6 +122,13 @@ func (b *box) tenant() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.rec.tenant()
+}
+
+// tenant returns whose snapshot it is.
+func (s *snapshot) tenant() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rec.tenant()
 }
 
 // line returns the ids of what the sandbox descends from, itself the last.

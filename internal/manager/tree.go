@@ -44,7 +44,7 @@ func (m *Manager) Tree(ctx context.Context, ref string) ([]*sandbox.TreeNode, er
 	for _, l := range m.lineages(ctx) {
 		line := seenLine(ctx, append(slices.Clone(l.ancestors), l.node.ID))
 		for i, id := range line {
-			node(id)
+			node(id).Tenant = l.node.Tenant // a line is one tenant's
 			if i > 0 {
 				parents[id] = line[i-1]
 			}
@@ -120,7 +120,7 @@ func (m *Manager) lineages(ctx context.Context) []lineage {
 		b.mu.Lock()
 		s := &b.rec.Sandbox
 		out = append(out, lineage{
-			sandbox.TreeNode{ID: b.id, Name: s.Name, Kind: "sandbox", State: string(s.State), CreatedAt: s.CreatedAt}, b.rec.Ancestors,
+			sandbox.TreeNode{ID: b.id, Tenant: s.Tenant, Name: s.Name, Kind: "sandbox", State: string(s.State), CreatedAt: s.CreatedAt}, b.rec.Ancestors,
 		})
 		b.mu.Unlock()
 	}
@@ -128,7 +128,7 @@ func (m *Manager) lineages(ctx context.Context) []lineage {
 		x.mu.Lock()
 		s := &x.rec.Snapshot
 		out = append(out, lineage{
-			sandbox.TreeNode{ID: x.id, Name: s.Name, Label: x.rec.Label, Kind: "snapshot", State: string(s.State), CreatedAt: s.CreatedAt}, x.rec.Ancestors,
+			sandbox.TreeNode{ID: x.id, Tenant: s.Tenant, Name: s.Name, Label: x.rec.Label, Kind: "snapshot", State: string(s.State), CreatedAt: s.CreatedAt}, x.rec.Ancestors,
 		})
 		x.mu.Unlock()
 	}

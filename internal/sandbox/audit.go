@@ -16,6 +16,7 @@ type AuditEntry struct {
 	Request string        `json:"request,omitempty" doc:"id of the request"`
 	Action  string        `json:"action" doc:"operation of the REST interface; self- before it if a sandbox did it by itself"`
 	Object  string        `json:"object,omitempty" doc:"id of what it was done to, or the name that was not found"`
+	Of      string        `json:"of,omitempty" doc:"tenant whose thing it was done to, if that is not the tenant who did it"`
 	Result  string        `json:"result" doc:"ok, or the code of the error"`
 	Details *AuditDetails `json:"details,omitempty"`
 }

@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// DefaultTenant is the tenant that the owner of the daemon works in. Sandboxes,
+// snapshots and trees of it have an empty Tenant.
+const DefaultTenant = "default"
+
 // Limits bound what one sandbox may use. Zero means the node's default; the
 // effective values are reported back.
 type Limits struct {
@@ -346,6 +350,7 @@ type Diff struct {
 // TreeNode is one sandbox or snapshot in the lineage.
 type TreeNode struct {
 	ID        string      `json:"id"`
+	Tenant    string      `json:"tenant,omitempty" doc:"whose it is; absent for the default tenant"`
 	Name      string      `json:"name,omitempty"`
 	Label     string      `json:"label,omitempty" doc:"of a snapshot that a sandbox took by itself: what that calls it"`
 	Kind      string      `json:"kind" doc:"sandbox or snapshot"`
@@ -375,17 +380,19 @@ type Port struct {
 
 // Image is a read-only root file system.
 type Image struct {
-	ID        string    `json:"id"`
-	Names     []string  `json:"names"`
-	Digest    string    `json:"digest" doc:"sha256 of the EROFS file"`
-	SizeBytes int64     `json:"size_bytes"`
-	CreatedAt time.Time `json:"created_at"`
-	Source    string    `json:"source,omitempty"`
-	Env       []string  `json:"env,omitempty"`
-	Cmd       []string  `json:"cmd,omitempty"`
-	Entry     []string  `json:"entrypoint,omitempty"`
-	Cwd       string    `json:"working_dir,omitempty"`
-	User      string    `json:"user,omitempty"`
+	ID    string   `json:"id"`
+	Names []string `json:"names"`
+	// Tenants are only in lists of all tenants' images.
+	Tenants   map[string][]string `json:"tenants,omitempty" doc:"the names that other tenants have for it, in a list of all tenants' images"`
+	Digest    string              `json:"digest" doc:"sha256 of the EROFS file"`
+	SizeBytes int64               `json:"size_bytes"`
+	CreatedAt time.Time           `json:"created_at"`
+	Source    string              `json:"source,omitempty"`
+	Env       []string            `json:"env,omitempty"`
+	Cmd       []string            `json:"cmd,omitempty"`
+	Entry     []string            `json:"entrypoint,omitempty"`
+	Cwd       string              `json:"working_dir,omitempty"`
+	User      string              `json:"user,omitempty"`
 }
 
 // Pruned is what was removed because nobody needed it.

@@ -3,10 +3,16 @@ package integration
 import (
 	"bytes"
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	who "ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/httpapi/apitest"
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -171,6 +177,100 @@ func TestBoundCallers(t *testing.T) {
 	}
 	if _, err := n.m.Get(tree, n.children(forked)[0].ID); err != nil {
 		t.Errorf("a child is not in its tree: %v", err)
+	}
+}
+
+// TestOperatorsReachAllTenants asks as the owner, and with a token of the default tenant
+// that is bound to nothing, for the things of all tenants, and removes a tenant's. The
+// tenant is told of that in its audit.
+func TestOperatorsReachAllTenants(t *testing.T) {
+	n := newNode(t)
+	owner := who.With(asOwner, who.Owner(0))
+	n.giveImage("acme")
+	theirs, err := n.m.Create(as("acme"), sandbox.CreateRequest{Image: "box", Name: "main", Env: map[string]string{"KEY": "secret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := n.m.Snapshot(as("acme"), "main", sandbox.SnapshotRequest{Name: "kept"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := n.create("main")
+	secret := func(req sandbox.TokenRequest) string {
+		tok, err := n.m.CreateToken(owner, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tok.Secret
+	}
+	admin := secret(sandbox.TokenRequest{Scope: sandbox.ScopeAdmin})
+	remote := httpapi.New(httpapi.Config{Service: n.m, Version: "test"})
+	local := httpapi.New(httpapi.Config{Service: n.m, Version: "test", Identify: apitest.Owner})
+
+	for by, ask := range map[string]func(method, target string) *httptest.ResponseRecorder{
+		"owner": func(method, target string) *httptest.ResponseRecorder { return askAs(local, "", method, target, "") },
+		"admin": func(method, target string) *httptest.ResponseRecorder {
+			return askAs(remote, admin, method, target, "")
+		},
+	} {
+		for target, want := range map[string][2]bool{ // the own, the tenant's
+			"/v1/sandboxes":                                    {true, false},
+			"/v1/sandboxes?all_tenants=true":                   {true, true},
+			"/v1/tree?all_tenants=true":                        {true, true},
+			"/v1/tree":                                         {true, false},
+			"/v1/snapshots?all_tenants=true":                   {false, true},
+			"/v1/snapshots":                                    {false, false},
+			"/v1/sandboxes/main?all_tenants=true":              {true, false}, // a name is the own
+			"/v1/sandboxes/" + theirs.ID + "?all_tenants=true": {false, true},
+			"/v1/snapshots/" + snap.ID + "?all_tenants=true":   {false, true},
+		} {
+			w := ask("GET", target)
+			body := w.Body.String()
+			if w.Code != http.StatusOK || strings.Contains(body, own.ID) != want[0] || strings.Contains(body, theirs.ID) != want[1] || want[1] != strings.Contains(body, `"acme"`) {
+				t.Errorf("%s: GET %s: status %d %s", by, target, w.Code, body)
+			}
+			if strings.Contains(body, "KEY") {
+				t.Errorf("%s: GET %s tells a tenant's environment: %s", by, target, body)
+			}
+		}
+		w := ask("GET", "/v1/images?all_tenants=true")
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"tenants":{"acme":["box"]}`) {
+			t.Errorf("%s: images of all: status %d %s", by, w.Code, w.Body)
+		}
+		if w := ask("GET", "/v1/images"); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "acme") {
+			t.Errorf("%s: own images: status %d %s", by, w.Code, w.Body)
+		}
+		if w := ask("DELETE", "/v1/sandboxes/"+theirs.ID); w.Code != http.StatusNotFound {
+			t.Errorf("%s: a tenant's sandbox is removed by who did not ask to reach it: status %d", by, w.Code)
+		}
+	}
+	for name, token := range map[string]string{
+		"a tenant": secret(sandbox.TokenRequest{Tenant: "acme", Scope: sandbox.ScopeAdmin}), "reader": secret(sandbox.TokenRequest{Scope: sandbox.ScopeRead}),
+		"bound": secret(sandbox.TokenRequest{Scope: sandbox.ScopeAdmin, Tree: "main"}),
+	} {
+		for _, target := range []string{"/v1/sandboxes", "/v1/tree", "/v1/snapshots", "/v1/images", "/v1/sandboxes/" + theirs.ID, "/v1/snapshots/" + snap.ID} {
+			if w := askAs(remote, token, "GET", target+"?all_tenants=true", ""); w.Code != http.StatusForbidden {
+				t.Errorf("%s: GET %s of all tenants: status %d %s", name, target, w.Code, w.Body)
+			}
+		}
+	}
+	if w := askAs(local, "", "DELETE", "/v1/sandboxes/"+theirs.ID+"?all_tenants=true", ""); w.Code != http.StatusNoContent {
+		t.Errorf("the owner removes a tenant's sandbox: status %d %s", w.Code, w.Body)
+	}
+	if w := askAs(remote, admin, "DELETE", "/v1/snapshots/"+snap.ID+"?all_tenants=true", ""); w.Code != http.StatusNoContent {
+		t.Errorf("an operator removes a tenant's snapshot: status %d %s", w.Code, w.Body)
+	}
+	if list, err := n.m.List(as("acme"), sandbox.ListFilter{}); err != nil || len(list) != 0 {
+		t.Errorf("the tenant still has %+v, %v", list, err)
+	}
+	entries, err := n.m.AuditEntries(as("acme"), 0, 1000)
+	told := func(action, object string) bool {
+		return slices.ContainsFunc(entries, func(e sandbox.AuditEntry) bool {
+			return e.Action == action && e.Object == object && e.Of == "acme" && e.Tenant == who.DefaultTenant && e.Result == "ok"
+		})
+	}
+	if err != nil || !told("destroy-sandbox", theirs.ID) || !told("delete-snapshot", snap.ID) {
+		t.Errorf("the tenant's audit is %+v, %v", entries, err)
 	}
 }
 
