@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -238,7 +239,7 @@ func (m *Manager) openSnapshot(ctx context.Context, s *snapshot) error {
 	old := s.freeze
 	if old != nil && slices.Equal(old.generations, f.generations) { // an earlier daemon restored sandboxes from it
 		m.gens.release(f.generations...) // which the freeze holds
-		old.file, old.files = f.file, f.files
+		old.file, old.stamp, old.files = f.file, f.stamp, f.files
 		return nil
 	}
 	s.freeze = f
@@ -255,9 +256,9 @@ func (m *Manager) openSnapshot(ctx context.Context, s *snapshot) error {
 // checkSnapshot compares s with its digests, and returns what it says. The caller
 // owns a reference, and one on each generation.
 func (m *Manager) checkSnapshot(ctx context.Context, s *snapshot, state *os.File) (*freeze, error) {
-	h := sha256.New()
-	if _, err := io.Copy(h, state); err != nil || hex.EncodeToString(h.Sum(nil)) != s.rec.Digest {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s does not match its digest", s.id)
+	read, err := m.checkState(s, state)
+	if err != nil {
+		return nil, err
 	}
 	data, err := mapWhole(state)
 	if err != nil {
@@ -271,7 +272,45 @@ func (m *Manager) checkSnapshot(ctx context.Context, s *snapshot, state *os.File
 	if err := m.addParts(ctx, s, snap); err != nil {
 		return nil, err
 	}
-	return &freeze{id: s.id, file: state, generations: append([]string{}, snap.Generations...), files: snap.Files, history: s.rec.History, refs: 1}, nil
+	return &freeze{id: s.id, file: state, stamp: read, generations: append([]string{}, snap.Generations...), files: snap.Files, history: s.rec.History, refs: 1}, nil
+}
+
+// checkState compares the state of s with its digest. It returns the stamp of the file that it read.
+func (m *Manager) checkState(s *snapshot, state *os.File) (stamp, error) {
+	read, err := stampOf(state) // before: a change while it is read is seen the next time
+	if err != nil {
+		return stamp{}, err
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(state, 0, math.MaxInt64)); err != nil || hex.EncodeToString(h.Sum(nil)) != s.rec.Digest {
+		return stamp{}, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot %s does not match its digest", s.id)
+	}
+	return read, nil
+}
+
+// recheck compares the files of s, a snapshot on disk that is open, with their digests if they changed since that was
+// done last. The caller holds s.mu.
+func (m *Manager) recheck(ctx context.Context, s *snapshot) error {
+	now, err := stampOf(s.freeze.file)
+	if err != nil {
+		return err
+	}
+	if now != s.freeze.stamp {
+		if s.freeze.stamp, err = m.checkState(s, s.freeze.file); err != nil {
+			return err
+		}
+	}
+	for _, name := range s.freeze.generations {
+		f, err := m.openGeneration(ctx, s, name)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return sandbox.Errorf(sandbox.CodeCorrupt, "open snapshot %s: %w", s.id, err)
+		}
+		f.Close()
+	}
+	return nil
 }
 
 // addParts takes a reference on each generation of a snapshot on disk, or on none.
@@ -297,22 +336,7 @@ func (m *Manager) addParts(ctx context.Context, s *snapshot, snap *snapfile.Snap
 // addPart takes a reference on a generation of s, of which size bytes are referred to.
 // The caller holds s.mu.
 func (m *Manager) addPart(ctx context.Context, s *snapshot, name string, size int64) error {
-	id, file, ok := ofDisk(name)
-	if !ok || id != s.id && !slices.Contains(s.rec.Needs, id) {
-		return fmt.Errorf("%q is no generation of it", name)
-	}
-	of := s
-	if id != s.id {
-		m.mu.Lock()
-		of = m.snaps[id]
-		m.mu.Unlock()
-		if of == nil {
-			return fmt.Errorf("snapshot %s, which has part of it, is gone", id)
-		}
-		of.mu.Lock() // it is older than s: nobody locks the two in another order
-		defer of.mu.Unlock()
-	}
-	f, err := m.openPart(ctx, of, file)
+	f, err := m.openGeneration(ctx, s, name)
 	if err != nil {
 		return err
 	}
@@ -321,6 +345,27 @@ func (m *Manager) addPart(ctx context.Context, s *snapshot, name string, size in
 		return fmt.Errorf("%s has not %d bytes", name, size)
 	}
 	return m.gens.add(name, f)
+}
+
+// openGeneration opens a generation of s, which is a file of s or of a snapshot that s
+// needs: see openPart. The caller holds s.mu.
+func (m *Manager) openGeneration(ctx context.Context, s *snapshot, name string) (*os.File, error) {
+	id, file, ok := ofDisk(name)
+	if !ok || id != s.id && !slices.Contains(s.rec.Needs, id) {
+		return nil, fmt.Errorf("%q is no generation of it", name)
+	}
+	of := s
+	if id != s.id {
+		m.mu.Lock()
+		of = m.snaps[id]
+		m.mu.Unlock()
+		if of == nil {
+			return nil, fmt.Errorf("snapshot %s, which has part of it, is gone", id)
+		}
+		of.mu.Lock() // it is older than s: nobody locks the two in another order
+		defer of.mu.Unlock()
+	}
+	return m.openPart(ctx, of, file)
 }
 
 // openPart opens a file of s and compares it with its digest, unless it is the very

@@ -56,6 +56,9 @@ type freeze struct {
 	// file is the snapshot file; nil after a restart of the daemon, when no
 	// more children can be made unless it is a snapshot on disk that is opened.
 	file *os.File
+	// stamp is that of file, of a snapshot on disk, when it was compared with its digest.
+	// Guarded by the snapshot's mu.
+	stamp stamp
 
 	refs int // guarded by Manager.mu
 }

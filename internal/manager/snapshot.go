@@ -322,6 +322,10 @@ func (m *Manager) source(ctx context.Context, s *snapshot) (*freeze, error) {
 		if err := m.openSnapshot(ctx, s); err != nil {
 			return nil, err
 		}
+	} else if snap.OnDisk && snap.State == sandbox.SnapshotReady {
+		if err := m.recheck(ctx, s); err != nil {
+			return nil, err
+		}
 	}
 	m.hold(s.freeze, 1)
 	return s.freeze, nil

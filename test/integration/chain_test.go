@@ -319,6 +319,67 @@ func TestSnapshotFilesAreChecked(t *testing.T) {
 	}
 }
 
+// TestSnapshotFilesAreCheckedAgain damages files of a snapshot in place, after sandboxes were restored from it by the
+// daemon that runs.
+func TestSnapshotFilesAreCheckedAgain(t *testing.T) {
+	n := newNode(t)
+	n.create("base")
+	n.hold("base", "-value", "one", "-only", held)
+	n.guest("base", "write", "/root/file", strings.Repeat("text", 4096))
+	first := n.snapshot("base", sandbox.SnapshotRequest{})
+	n.change("base", "one", "two")
+	second := n.snapshot("base", sandbox.SnapshotRequest{})
+	n.restoredHolds(first.ID, "one")
+	n.restoredHolds(second.ID, "two")
+	dir := filepath.Join(n.paths.Snapshots(), first.ID)
+	for _, name := range []string{"state", "memory", "files"} {
+		file := filepath.Join(dir, name)
+		place := firstByte(t, file)
+		addTo(t, file, place, 1)
+		_, err := n.m.Restore(asOwner, first.ID, sandbox.RestoreRequest{})
+		wantCode(t, err, sandbox.CodeCorrupt)
+		if name == "memory" { // of which the second has part
+			_, err = n.m.Restore(asOwner, second.ID, sandbox.RestoreRequest{})
+			wantCode(t, err, sandbox.CodeCorrupt)
+		}
+		addTo(t, file, place, 255)
+		n.restoredHolds(first.ID, "one")
+		n.restoredHolds(second.ID, "two")
+	}
+}
+
+// firstByte returns the place of the first byte of a file that is not zero.
+func firstByte(t *testing.T, file string) int64 {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.IndexFunc(data, func(r rune) bool { return r != 0 })
+	if at < 0 {
+		t.Fatalf("%s has nothing but zeros", file)
+	}
+	return int64(at)
+}
+
+// addTo adds to one byte of a file.
+func addTo(t *testing.T, file string, place int64, what byte) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], place); err != nil {
+		t.Fatal(err)
+	}
+	b[0] += what
+	if _, err := f.WriteAt(b[:], place); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // copySparse copies a file with its holes, and returns where something is in it.
 func copySparse(t *testing.T, from, to string) (somewhere int64) {
 	t.Helper()
