@@ -123,6 +123,17 @@ func completeValues(cmd *cobra.Command, option string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(option, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
+// completeStates completes the option of the state of a sandbox.
+func completeStates(cmd *cobra.Command) {
+	completeValues(cmd, "state", string(sandbox.StateCreating), string(sandbox.StateRunning), string(sandbox.StatePaused), string(sandbox.StateHibernated), string(sandbox.StateFailed))
+}
+
+// completeOption completes what an option of cmd names.
+func (a *app) completeOption(cmd *cobra.Command, option string, next completion) {
+	// An error says that there is no such option.
+	_ = cmd.RegisterFlagCompletionFunc(option, next)
+}
+
 func candidate(id, name string) []string {
 	if name == "" {
 		return []string{id}

@@ -16,6 +16,7 @@ func (a *app) createCommand() *cobra.Command {
 	var self string
 	var life lifecycleOptions
 	var keep int
+	var quiet bool
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
 		SuggestFor:        []string{"new", "run", "start"},
@@ -58,7 +59,7 @@ func (a *app) createCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(sb, line(sb.ID))
+			return a.showIDs(sb, quiet, []string{sb.ID}, line(sb.ID))
 		}),
 	}
 	f := cmd.Flags()
@@ -71,6 +72,7 @@ func (a *app) createCommand() *cobra.Command {
 	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V for all commands, or K from here; may be repeated")
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
 	life.flags(cmd)
+	quietVar(f, &quiet)
 	f.IntVar(&keep, "auto-checkpoint", 0, "keep its state after every command and cell: the last N, from 2 to 1000, see timeline")
 	f.StringVar(&self, "self-control", "", "let processes in it fork, snapshot, roll back and tag it by the command ramet there, so often in all: forks=N,depth=N[,snapshots=N]")
 	f.StringSliceVar(&req.Require, "require", nil, "isolation layer without which the sandbox must not start: sentry, systrap, seccomp, no_new_privs, capabilities_dropped, user_namespace, namespaces, empty_root, rlimits or cgroup; may be repeated")

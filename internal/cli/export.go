@@ -127,6 +127,7 @@ func (c *countWriter) report() {
 
 func (a *app) commitCommand() *cobra.Command {
 	var req sandbox.CommitRequest
+	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "commit SANDBOX|SNAPSHOT NAME [-m MESSAGE]",
 		Short: "Make an image of the files of a sandbox or snapshot",
@@ -139,7 +140,7 @@ and user.`,
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			req.Name = args[1]
-			p := a.newProgress(ctx)
+			p := a.progressUnless(ctx, quiet)
 			img, err := c.Commit(ctx, args[0], req, p.update)
 			p.end(err == nil)
 			if err != nil {
@@ -149,5 +150,6 @@ and user.`,
 		}),
 	}
 	cmd.Flags().StringVarP(&req.Message, "message", "m", "", "what the image is, for people")
+	quietVar(cmd.Flags(), &quiet)
 	return cmd
 }

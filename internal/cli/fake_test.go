@@ -92,8 +92,16 @@ func fakeService() *apitest.Service {
 			if theirs, err := find(ctx, theirID); err == nil {
 				all = append(all, *theirs)
 			}
+			above := cmp.Or(f.Parent, f.Ancestor)
+			if above != "" {
+				sb, err := find(ctx, above)
+				if err != nil {
+					return nil, err
+				}
+				above = sb.ID
+			}
 			return slices.DeleteFunc(all, func(s sandbox.Sandbox) bool {
-				return (f.State != "" && f.State != s.State) || (f.Metadata != nil && f.Metadata["k"] != "v")
+				return above != "" && s.Parent != above || (f.State != "" && f.State != s.State) || (f.Metadata != nil && f.Metadata["k"] != "v")
 			}), nil
 		},
 		ExportFunc: fakeExport, CommitFunc: func(ctx context.Context, ref string, req sandbox.CommitRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
@@ -206,7 +214,7 @@ func fakeService() *apitest.Service {
 		TimelineFuncs: fakeTimeline(),
 		TenantFuncs:   fakeTenants(),
 		RollbackFunc: func(ctx context.Context, ref, snapRef string) (*sandbox.Sandbox, error) {
-			if snapRef != "clean" && snapRef != snapID {
+			if snapRef != "clean" && snapRef != snapID && snapRef != ownSnapID {
 				return nil, sandbox.NotFound("snapshot", snapRef)
 			}
 			return find(ctx, ref)
@@ -292,7 +300,7 @@ func fakeFork(ctx context.Context, ref string, req sandbox.ForkRequest) (*sandbo
 			name = req.Names[i]
 		}
 		if strings.HasSuffix(name, "-3") {
-			res.Children = append(res.Children, sandbox.Child{Error: sandbox.Errorf(sandbox.CodeNoMemory, "no memory for %s", name)})
+			res.Children = append(res.Children, sandbox.Child{Name: name, Error: sandbox.Errorf(sandbox.CodeNoMemory, "no memory for %s", name)})
 			continue
 		}
 		sb := fakeSandbox(id, name, baseID)

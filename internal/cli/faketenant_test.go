@@ -18,6 +18,10 @@ func fakeTenants() apitest.TenantFuncs {
 		return t, nil
 	}
 	return apitest.TenantFuncs{
+		TenantsFunc: func(ctx context.Context) ([]sandbox.Tenant, error) {
+			acme, err := get(ctx, "acme")
+			return []sandbox.Tenant{*acme}, err
+		},
 		GetTenantFunc: get,
 		UpdateTenantFunc: func(ctx context.Context, name string, req sandbox.TenantUpdate) (*sandbox.Tenant, error) {
 			t, err := get(ctx, name)

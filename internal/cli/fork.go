@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -28,7 +29,7 @@ func (o *childOptions) flags(cmd *cobra.Command) {
 	nameVar(f, &o.name, "name; with -n 2 and more P gives P-1, P-2, …")
 	f.StringArrayVarP(&o.env, "env", "e", nil, "variable K=V for commands in them, or K from here; may be repeated")
 	f.StringArrayVar(&o.meta, "meta", nil, "metadata K=V; may be repeated")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "print ids only")
+	quietVar(f, &o.quiet)
 	o.life.flags(cmd)
 }
 
@@ -121,34 +122,32 @@ func checkCount(n int) error {
 	return nil
 }
 
-// showChildren prints the children. If one failed, the exit code is its error's.
+// showChildren prints the children. If one failed, the exit code is its error's; quiet has
+// the ids of the others on standard output, and what failed on standard error.
 func (a *app) showChildren(res *sandbox.ForkResult, quiet bool) error {
 	var failed error
-	rows := make([][]string, 0, len(res.Children))
-	for _, child := range res.Children {
+	rows, ids := make([][]string, 0, len(res.Children)), []string{}
+	for i, child := range res.Children {
 		switch {
 		case child.Sandbox != nil:
+			ids = append(ids, child.Sandbox.ID)
 			ready := millis(child.ReadyMS)
 			if child.Sandbox.State == sandbox.StateCreating {
 				ready = string(child.Sandbox.State)
 			}
 			rows = append(rows, []string{child.Sandbox.ID, child.Sandbox.Name, ready, failedHooks(child.Identity)})
 		case child.Error != nil:
-			rows = append(rows, []string{"", child.Name, "", string(child.Error.Code) + ": " + child.Error.Error()})
+			why := string(child.Error.Code) + ": " + child.Error.Error()
+			rows = append(rows, []string{"", child.Name, "", why})
+			if quiet && !a.json {
+				fmt.Fprintln(a.Err, "ramet:", printable(cmp.Or(child.Name, fmt.Sprintf("child %d", i+1))+": "+why))
+			}
 			if failed == nil {
 				failed = ExitError(child.Error.Code.ExitCode())
 			}
 		}
 	}
-	err := a.show(res, func(w io.Writer) error {
-		if quiet {
-			for _, row := range rows {
-				if row[0] != "" {
-					fmt.Fprintln(w, row[0])
-				}
-			}
-			return nil
-		}
+	err := a.showIDs(res, quiet, ids, func(w io.Writer) error {
 		if err := table([]string{"ID", "NAME", "READY", "ERROR"}, rows)(w); err != nil {
 			return err
 		}
@@ -199,14 +198,17 @@ func (a *app) resumeCommand() *cobra.Command {
 
 // oneSandbox is a command that does one thing to one sandbox.
 func (a *app) oneSandbox(use, short string, do func(*client.Client, context.Context, string) (*sandbox.Sandbox, error)) *cobra.Command {
-	return &cobra.Command{
+	var quiet bool
+	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			sb, err := do(c, ctx, args[0])
 			if err != nil {
 				return err
 			}
-			return a.show(sb, line(sb.ID+"  "+string(sb.State)))
+			return a.showIDs(sb, quiet, []string{sb.ID}, line(sb.ID+"  "+string(sb.State)))
 		}),
 	}
+	quietVar(cmd.Flags(), &quiet)
+	return cmd
 }

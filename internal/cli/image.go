@@ -26,21 +26,24 @@ func (a *app) imageCommand() *cobra.Command {
 
 func (a *app) imageBuild() *cobra.Command {
 	build := &sandbox.ImageBuild{}
+	var quiet bool
 	cmd := &cobra.Command{
 		Use: "build NAME [--from debian] [--suite SUITE] [--include PACKAGE]", Short: "Make an image of a distribution's packages", Args: cobra.ExactArgs(1),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: args[0], Build: build})
+			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: args[0], Build: build}, quiet)
 		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&build.From, "from", "debian", "distribution")
 	f.StringVar(&build.Suite, "suite", "", "release of the distribution (default: this machine's)")
 	f.StringSliceVar(&build.Include, "include", nil, "package to install; may be repeated")
+	quietVar(f, &quiet)
 	return cmd
 }
 
 func (a *app) imageImport() *cobra.Command {
 	var name, choice string
+	var quiet bool
 	cmd := &cobra.Command{
 		Use: "import [NAME] PATH [--select NAME:TAG]", Short: "Make an image of a directory, a tar, a docker-save or OCI archive, or an OCI layout", Args: cobra.RangeArgs(1, 2),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -57,32 +60,35 @@ func (a *app) imageImport() *cobra.Command {
 			if name == "" {
 				name = imageName(path)
 			}
-			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: name, Path: path, Select: choice})
+			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: name, Path: path, Select: choice}, quiet)
 		}),
 	}
 	nameVar(cmd.Flags(), &name, "name of the image (default: from the path)")
 	cmd.Flags().StringVar(&choice, "select", "", "which image, of an archive that holds several")
+	quietVar(cmd.Flags(), &quiet)
 	return cmd
 }
 
 func (a *app) imagePull() *cobra.Command {
 	var name string
+	var quiet bool
 	cmd := &cobra.Command{
 		Use: "pull REF [--name NAME]", Short: "Get an image from a registry", Args: cobra.ExactArgs(1),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if name == "" {
 				name = args[0]
 			}
-			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: name, Ref: args[0]})
+			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: name, Ref: args[0]}, quiet)
 		}),
 	}
 	nameVar(cmd.Flags(), &name, "name of the image (default: the reference)")
+	quietVar(cmd.Flags(), &quiet)
 	return cmd
 }
 
-// makeImage makes an image and shows how far that is, unless JSON is asked for.
-func (a *app) makeImage(ctx context.Context, c *client.Client, req sandbox.ImageRequest) error {
-	p := a.newProgress(ctx)
+// makeImage makes an image and shows how far that is, unless JSON or the id alone is asked for.
+func (a *app) makeImage(ctx context.Context, c *client.Client, req sandbox.ImageRequest, quiet bool) error {
+	p := a.progressUnless(ctx, quiet)
 	img, err := c.CreateImage(ctx, req, p.update)
 	p.end(err == nil)
 	if err != nil {
@@ -93,17 +99,20 @@ func (a *app) makeImage(ctx context.Context, c *client.Client, req sandbox.Image
 
 func (a *app) imageLs() *cobra.Command {
 	var view tenantView
+	var quiet bool
 	cmd := &cobra.Command{
-		Use: "ls [-A]", Short: "List images", Args: cobra.NoArgs,
+		Use: "ls", Short: "List images", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			images, err := c.Images(ctx, view.options()...)
 			if err != nil {
 				return err
 			}
-			return a.show(images, table(view.row("TENANT", "ID", "NAMES", "SIZE", "AGE", "SOURCE"), imageRows(images, view)))
+			ids := idsOf(images, func(i *sandbox.Image) string { return i.ID })
+			return a.showIDs(images, quiet, ids, table(view.row("TENANT", "ID", "NAMES", "SIZE", "AGE", "SOURCE"), imageRows(images, view)))
 		}),
 	}
 	view.flag(cmd.Flags())
+	quietVar(cmd.Flags(), &quiet)
 	return cmd
 }
 
@@ -136,16 +145,19 @@ func (a *app) imageRm() *cobra.Command {
 }
 
 func (a *app) imagePrune() *cobra.Command {
-	return &cobra.Command{
+	var quiet bool
+	cmd := &cobra.Command{
 		Use: "prune", Short: "Remove the images that have no name any more and that no sandbox or snapshot needs", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			pruned, err := c.PruneImages(ctx)
 			if err != nil {
 				return err
 			}
-			return a.show(pruned, line(strings.Join(append(pruned.Removed, byteSize(pruned.FreedBytes)+" freed"), "\n")))
+			return a.showIDs(pruned, quiet, pruned.Removed, lines(append(pruned.Removed, byteSize(pruned.FreedBytes)+" freed")))
 		}),
 	}
+	quietVar(cmd.Flags(), &quiet)
+	return cmd
 }
 
 func (a *app) imageInspect() *cobra.Command {

@@ -66,6 +66,7 @@ func (o *lifecycleOptions) request() (*sandbox.LifecycleRequest, error) {
 
 func (a *app) updateCommand() *cobra.Command {
 	var life lifecycleOptions
+	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "update SBX [--ttl DURATION] [--idle-timeout DURATION] [--idle-action ACTION] [--auto-wake=false] [--keep-snapshots N] [--snapshot-max-age DURATION]",
 		Short: "Change when a sandbox ends or rests by itself, and which snapshots are kept", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
@@ -81,10 +82,11 @@ func (a *app) updateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(sb, line(sb.ID+"  "+lifecycle(sb.Lifecycle)))
+			return a.showIDs(sb, quiet, []string{sb.ID}, line(sb.ID+"  "+lifecycle(sb.Lifecycle)))
 		}),
 	}
 	life.flags(cmd)
+	quietVar(cmd.Flags(), &quiet)
 	return cmd
 }
 

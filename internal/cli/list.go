@@ -25,8 +25,8 @@ func (a *app) lsCommand() *cobra.Command {
 	var quiet bool
 	var view tenantView
 	cmd := &cobra.Command{
-		SuggestFor: []string{"get", "list"},
-		Use:        "ls [--state STATE] [--image IMAGE] [--meta K=V] [-A] [-q]", Short: "List sandboxes", Args: cobra.NoArgs,
+		SuggestFor: []string{"get"},
+		Use:        "ls", Short: "List sandboxes", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) (err error) {
 			filter.State = sandbox.State(state)
 			if filter.Metadata, err = parsePairs("meta", meta); err != nil {
@@ -36,34 +36,30 @@ func (a *app) lsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(sandboxes, sandboxTable(sandboxes, view, quiet))
+			return a.showIDs(sandboxes, quiet, idsOf(sandboxes, func(s *sandbox.Sandbox) string { return s.ID }), sandboxTable(sandboxes, view))
 		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&state, "state", "", "only sandboxes in this state")
 	f.StringVar(&filter.Image, "image", "", "only sandboxes of this image")
 	f.StringArrayVar(&meta, "meta", nil, "only sandboxes with this metadata K=V; may be repeated")
+	f.Var(notEmpty{&filter.Parent, "is not a sandbox"}, "parent", "only sandboxes that were forked from this one or restored from a snapshot of it, or from this snapshot")
 	view.flag(f)
-	f.BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	quietVar(f, &quiet)
+	completeStates(cmd)
+	a.completeOption(cmd, "parent", a.completeBoth)
+	a.completeOption(cmd, "image", a.completeImages)
 	return cmd
 }
 
-func sandboxTable(sandboxes []sandbox.Sandbox, view tenantView, quiet bool) func(io.Writer) error {
+func sandboxTable(sandboxes []sandbox.Sandbox, view tenantView) func(io.Writer) error {
 	var rows [][]string
-	var ids strings.Builder
 	for _, s := range sandboxes {
-		ids.WriteString(s.ID + "\n")
 		image := s.ImageName
 		if image == "" {
 			image = s.Image
 		}
 		rows = append(rows, view.row(tenantName(s.Tenant), s.ID, s.Name, string(s.State), image, s.Parent, age(s.CreatedAt, time.Now()), shortened(joinPairs(s.Metadata))))
-	}
-	if quiet {
-		return func(w io.Writer) error {
-			_, err := io.WriteString(w, ids.String())
-			return err
-		}
 	}
 	return table(view.row("TENANT", "ID", "NAME", "STATE", "IMAGE", "PARENT", "AGE", "METADATA"), rows)
 }
@@ -283,10 +279,24 @@ type notRemoved struct {
 
 func (a *app) rmCommand() *cobra.Command {
 	var how sandbox.SnapshotDeletion
+	var sel selection
 	cmd := &cobra.Command{
 		SuggestFor: []string{"delete", "destroy", "remove", "stop", "terminate"},
-		Use:        "rm SBX|SNAP… [--cascade] [--flatten]", Short: "End sandboxes or delete snapshots; of the same name, the sandbox", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeBoth,
+		Use:        "rm SBX|SNAP…", Short: "End sandboxes or delete snapshots",
+		Long: `End sandboxes or delete snapshots; of the same name, the sandbox.
+
+--children, --state and --meta select sandboxes in place of names: those to which
+all of them apply. --children selects what 'ramet tree' shows below a sandbox,
+over any number of generations; the sandbox itself and all snapshots stay. If
+nothing is selected, nothing is removed and the exit code is 0.`,
+		Args: sel.args, ValidArgsFunction: a.completeBoth,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
+			switch {
+			case sel.given():
+				return a.removeSelected(ctx, c, &sel)
+			case sel.dryRun:
+				return a.wouldRemove(ctx, c, args, sel.quiet)
+			}
 			return a.removeEach(args, func(ref string) error {
 				if sandbox.IsID(sandbox.KindSnapshot, ref) {
 					return anywhere(ref, func(opts ...client.Option) error { return c.DeleteSnapshot(ctx, ref, how, opts...) })
@@ -304,6 +314,9 @@ func (a *app) rmCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&how.Cascade, "cascade", false, "delete the snapshots that depend on these, too")
 	f.BoolVar(&how.Flatten, "flatten", false, "write the snapshots that depend on these anew, so that they do not")
+	sel.flags(cmd)
+	completeStates(cmd)
+	a.completeOption(cmd, "children", a.completeBoth)
 	return cmd
 }
 
@@ -344,7 +357,7 @@ func (a *app) removeEach(refs []string, remove func(string) error) error {
 		}
 		return ExitError(sandbox.CodeOf(err).ExitCode())
 	}
-	return a.show(removed{Removed: done}, line(strings.Join(done, "\n")))
+	return a.show(removed{Removed: done}, lines(done))
 }
 
 // memoryOf describes what a sandbox occupies, if it was looked at.

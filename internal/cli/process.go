@@ -19,7 +19,7 @@ import (
 )
 
 func (a *app) psCommand() *cobra.Command {
-	var all, whole bool
+	var all, whole, quiet bool
 	cmd := &cobra.Command{
 		Use: "ps [-a] [--no-trunc] SBX", Short: "List the processes in a sandbox", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -27,11 +27,13 @@ func (a *app) psCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(ps, processTable(ps, time.Now(), whole))
+			pids := idsOf(ps, func(p *sandbox.Process) string { return strconv.Itoa(p.PID) })
+			return a.showIDs(ps, quiet, pids, processTable(ps, time.Now(), whole))
 		}),
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also background processes that have ended")
 	cmd.Flags().BoolVar(&whole, "no-trunc", false, "show long commands whole")
+	quietOf(cmd.Flags(), &quiet, "process ids")
 	return cmd
 }
 

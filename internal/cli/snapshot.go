@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +16,7 @@ import (
 func (a *app) snapshotCommand() *cobra.Command {
 	var req sandbox.SnapshotRequest
 	var meta []string
-	var noWait bool
+	var noWait, quiet bool
 	cmd := &cobra.Command{
 		SuggestFor:        []string{"checkpoint", "save"},
 		Use:               "snapshot SBX [--name NAME] [--memory] [--no-wait] [--meta K=V]",
@@ -35,7 +35,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(snap, line(snap.ID))
+			return a.showIDs(snap, quiet, []string{snap.ID}, line(snap.ID))
 		}),
 	}
 	f := cmd.Flags()
@@ -43,51 +43,50 @@ func (a *app) snapshotCommand() *cobra.Command {
 	f.BoolVar(&req.Memory, "memory", false, "keep it in memory only: faster, and gone when the daemon ends")
 	f.BoolVar(&noWait, "no-wait", false, "return as soon as the sandbox goes on; it is written to disk in the background, and can be restored at once")
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
+	quietVar(f, &quiet)
 	return cmd
 }
 
 func (a *app) verifyCommand() *cobra.Command {
-	return &cobra.Command{
+	var quiet bool
+	cmd := &cobra.Command{
 		Use: "verify SNAP", Short: "Compare all of a snapshot on disk with its digests", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSnapshots),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			snap, err := c.VerifySnapshot(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			return a.show(snap, line(snap.ID+"  "+string(snap.State)))
+			return a.showIDs(snap, quiet, []string{snap.ID}, line(snap.ID+"  "+string(snap.State)))
 		}),
 	}
+	quietVar(cmd.Flags(), &quiet)
+	return cmd
 }
 
 func (a *app) snapshotsCommand() *cobra.Command {
 	var quiet bool
 	var view tenantView
 	cmd := &cobra.Command{
-		Use: "snapshots [-A] [-q]", Short: "List snapshots", Args: cobra.NoArgs,
+		Use: "snapshots", Short: "List snapshots", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			snaps, err := c.Snapshots(ctx, view.options()...)
 			if err != nil {
 				return err
 			}
 			var rows [][]string
-			var ids strings.Builder
 			for _, s := range snaps {
-				ids.WriteString(s.ID + "\n")
 				where := "memory"
 				if s.OnDisk {
 					where = byteSize(s.SizeBytes)
 				}
 				rows = append(rows, view.row(tenantName(s.Tenant), s.ID, nameOrLabel(&s), string(s.State), s.Sandbox, where, age(s.CreatedAt, time.Now())))
 			}
-			if quiet && !a.json {
-				_, err := io.WriteString(a.Out, ids.String())
-				return err
-			}
-			return a.show(snaps, table(view.row("TENANT", "ID", "NAME", "STATE", "SANDBOX", "SIZE", "AGE"), rows))
+			ids := idsOf(snaps, func(s *sandbox.Snapshot) string { return s.ID })
+			return a.showIDs(snaps, quiet, ids, table(view.row("TENANT", "ID", "NAME", "STATE", "SANDBOX", "SIZE", "AGE"), rows))
 		}),
 	}
 	view.flag(cmd.Flags())
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	quietVar(cmd.Flags(), &quiet)
 	return cmd
 }
 
@@ -101,16 +100,19 @@ func nameOrLabel(s *sandbox.Snapshot) string {
 
 func (a *app) rollbackCommand() *cobra.Command {
 	var step int
+	var quiet bool
 	cmd := &cobra.Command{
-		Use: "rollback SBX SNAP|--step=N", Short: "Return a sandbox to a snapshot of it, or to a step of its timeline; it keeps its id",
+		SuggestFor: []string{"revert", "undo"},
+		Use:        "rollback SBX [SNAP]", Short: "Return a sandbox to a snapshot or a step of its own",
+		Long: `Return a sandbox to a snapshot of it or of one of its ancestors, or to a step of
+its timeline. It keeps its id, name and limits.
+
+Without SNAP that is the last snapshot that was taken of it.`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("step") {
-				if len(args) > 1 {
-					return errors.New("a snapshot and a step are two states: name one")
-				}
-				return cobra.ExactArgs(1)(cmd, args)
+			if cmd.Flags().Changed("step") && len(args) > 1 {
+				return errors.New("a snapshot and a step are two states: name one")
 			}
-			return cobra.ExactArgs(2)(cmd, args)
+			return cobra.RangeArgs(1, 2)(cmd, args)
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 1 {
@@ -118,19 +120,48 @@ func (a *app) rollbackCommand() *cobra.Command {
 			}
 			return a.completeFirst(a.completeSandboxes)(cmd, args, prefix)
 		},
-		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
-			var sb *sandbox.Sandbox
-			if len(args) == 1 {
-				sb, err = c.Rewind(ctx, args[0], step)
-			} else {
-				sb, err = c.Rollback(ctx, args[0], args[1])
-			}
-			if err != nil {
+	}
+	f := cmd.Flags()
+	f.IntVar(&step, "step", 0, "number of a step that ramet timeline lists")
+	quietVar(f, &quiet)
+	cmd.RunE = a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
+		var sb *sandbox.Sandbox
+		said := ""
+		switch {
+		case f.Changed("step"):
+			sb, err = c.Rewind(ctx, args[0], step)
+		case len(args) == 2:
+			sb, err = c.Rollback(ctx, args[0], args[1])
+		default:
+			var last *sandbox.Snapshot
+			if last, err = lastSnapshot(ctx, c, args[0]); err != nil {
 				return err
 			}
-			return a.show(sb, line(sb.ID+"  "+string(sb.State)))
-		}),
-	}
-	cmd.Flags().IntVar(&step, "step", 0, "number of a step that ramet timeline lists")
+			said = "  " + strings.TrimRight(last.ID+" "+nameOrLabel(last), " ") + ", taken " + age(last.CreatedAt, time.Now()) + " ago"
+			sb, err = c.Rollback(ctx, args[0], last.ID)
+		}
+		if err != nil {
+			return err
+		}
+		return a.showIDs(sb, quiet, []string{sb.ID}, line(printable(sb.ID+"  "+string(sb.State)+said)))
+	})
 	return cmd
+}
+
+// lastSnapshot returns the last snapshot of a sandbox that it can return to.
+func lastSnapshot(ctx context.Context, c *client.Client, ref string) (*sandbox.Snapshot, error) {
+	sb, err := c.Get(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	snaps, err := c.SnapshotsOf(ctx, sb.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range slices.Backward(snaps) {
+		if s.State == sandbox.SnapshotReady || s.State == sandbox.SnapshotUploading {
+			return &s, nil
+		}
+	}
+	return nil, sandbox.Errorf(sandbox.CodeNotFound, "there is no snapshot of sandbox %q to return to; name one of an ancestor, or take one by 'ramet snapshot %s'", ref, ref)
 }

@@ -11,7 +11,8 @@ import (
 )
 
 func (a *app) tagCommand() *cobra.Command {
-	return &cobra.Command{
+	var quiet bool
+	cmd := &cobra.Command{
 		Use: "tag SBX K=V…|K-…", Short: "Set metadata of a sandbox, and remove that of keys with a dash behind them",
 		Args: cobra.MinimumNArgs(2), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -23,9 +24,11 @@ func (a *app) tagCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(sb, line(printable(sb.ID+"  "+joinPairs(sb.Metadata))))
+			return a.showIDs(sb, quiet, []string{sb.ID}, line(printable(sb.ID+"  "+joinPairs(sb.Metadata))))
 		}),
 	}
+	quietVar(cmd.Flags(), &quiet)
+	return cmd
 }
 
 // parseTags reads changes of metadata: K=V to set, and K- to remove.
@@ -50,7 +53,8 @@ func parseTags(args []string) (map[string]*string, error) {
 }
 
 func (a *app) renameCommand() *cobra.Command {
-	return &cobra.Command{
+	var quiet bool
+	cmd := &cobra.Command{
 		Use: "rename SBX NAME", Short: "Give a sandbox another name; its host name stays", Args: cobra.ExactArgs(2),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -61,7 +65,9 @@ func (a *app) renameCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(sb, line(printable(sb.ID+"  "+sb.Name)))
+			return a.showIDs(sb, quiet, []string{sb.ID}, line(printable(sb.ID+"  "+sb.Name)))
 		}),
 	}
+	quietVar(cmd.Flags(), &quiet)
+	return cmd
 }

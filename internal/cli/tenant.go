@@ -64,16 +64,20 @@ func anywhere(ref string, do func(...client.Option) error) error {
 }
 
 func (a *app) tenantLsCommand() *cobra.Command {
-	return &cobra.Command{
+	var quiet bool
+	cmd := &cobra.Command{
 		Use: "ls", Short: "List tenants, with what they use of what they may have", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			tenants, err := c.Tenants(ctx)
 			if err != nil {
 				return err
 			}
-			return a.show(tenants, tenantTable(tenants...))
+			names := idsOf(tenants, func(t *sandbox.Tenant) string { return t.Name })
+			return a.showIDs(tenants, quiet, names, tenantTable(tenants...))
 		}),
 	}
+	quietOf(cmd.Flags(), &quiet, "names")
+	return cmd
 }
 
 func (a *app) tenantShowCommand() *cobra.Command {
@@ -182,6 +186,7 @@ func parseLimit(option, s string) (int64, error) {
 
 func (a *app) tenantGiveCommand() *cobra.Command {
 	var name string
+	var quiet bool
 	cmd := &cobra.Command{
 		Use: "give TENANT IMAGE [--name NAME]", Short: "Let a tenant use an image", Args: cobra.ExactArgs(2),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -189,9 +194,10 @@ func (a *app) tenantGiveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(img, line(printable(img.ID+"  "+strings.Join(img.Names, ", "))))
+			return a.showIDs(img, quiet, []string{img.ID}, line(printable(img.ID+"  "+strings.Join(img.Names, ", "))))
 		}),
 	}
 	nameVar(cmd.Flags(), &name, "what the image is called there; as here if absent")
+	quietVar(cmd.Flags(), &quiet)
 	return cmd
 }

@@ -68,6 +68,7 @@ func wholeSeconds(field string, d time.Duration) (int64, error) {
 
 func (a *app) tokenLsCommand() *cobra.Command {
 	var tenant string
+	var quiet bool
 	cmd := &cobra.Command{
 		Use: "ls [--tenant NAME]", Short: "List tokens, without their secrets", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
@@ -86,10 +87,12 @@ func (a *app) tokenLsCommand() *cobra.Command {
 				}
 				rows = append(rows, []string{t.ID, t.Name, t.Tenant, string(t.Scope), bound, cmp.Or(expiry(t.ExpiresAt), "never"), age(t.CreatedAt, time.Now())})
 			}
-			return a.show(tokens, table([]string{"ID", "NAME", "TENANT", "SCOPE", "BOUND TO", "EXPIRES", "AGE"}, rows))
+			ids := idsOf(tokens, func(t *sandbox.Token) string { return t.ID })
+			return a.showIDs(tokens, quiet, ids, table([]string{"ID", "NAME", "TENANT", "SCOPE", "BOUND TO", "EXPIRES", "AGE"}, rows))
 		}),
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only those of this tenant")
+	quietVar(cmd.Flags(), &quiet)
 	return cmd
 }
 

@@ -41,25 +41,25 @@ func helpTopic(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// flagError says what is wrong with the value of a number or switch, in place of
-// which function did not like it.
+// flagError says what is wrong with the value of an option as all errors say it: the
+// option, what was typed, and what may be.
 func flagError(err error) error {
 	var value *pflag.InvalidValueError
-	var number *strconv.NumError
-	if !errors.As(err, &value) || !errors.As(err, &number) {
+	if !errors.As(err, &value) {
 		return err
 	}
-	name, wrong := "--"+value.GetFlag().Name, "is not a number"
-	if short := value.GetFlag().Shorthand; short != "" {
-		name = "-" + short
-	}
+	wrong := errors.Unwrap(value)
+	var number *strconv.NumError
 	switch {
+	case !errors.As(wrong, &number):
 	case number.Func == "ParseBool":
-		wrong = "is neither true nor false"
+		wrong = errors.New("is neither true nor false")
 	case errors.Is(number, strconv.ErrRange):
-		wrong = "is too large a number"
+		wrong = errors.New("is too large a number")
+	default:
+		wrong = errors.New("is not a number")
 	}
-	return fmt.Errorf("%s: %q %s", name, value.GetValue(), wrong)
+	return fmt.Errorf("--%s: %q %w", value.GetFlag().Name, value.GetValue(), wrong)
 }
 
 // argumentError says of an error of the framework, which counts arguments, which

@@ -28,6 +28,9 @@ func parseMiB(option, s string) (int64, error) {
 		unit = map[byte]float64{'M': 1, 'G': 1 << 10, 'T': 1 << 20}[number[n-1]]
 		number = number[:n-1]
 	}
+	if n, err := strconv.ParseFloat(s, 64); err == nil && n > 0 && !math.IsInf(n, 0) {
+		return 0, sandbox.Invalid(option, "%q is a size without a unit: say %sM", s, s)
+	}
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil || unit == 0 || !(v > 0 && v*unit <= 1<<40) { // neither is true of NaN
 		return 0, sandbox.Invalid(option, "%q is not a size: say 512M or 2G", s)
@@ -40,7 +43,8 @@ func durationVar(f *pflag.FlagSet, to *time.Duration, name, usage string) {
 	f.Var((*duration)(to), name, usage)
 }
 
-// duration is a pflag.Value that says how times are written.
+// duration is a pflag.Value that says how times are written. Its errors, as those of all values
+// here, go on where flagError has said which option it is and what was typed.
 type duration time.Duration
 
 // Set implements pflag.Value.
@@ -49,10 +53,10 @@ func (d *duration) Set(s string) error {
 	if err != nil {
 		if n, err := strconv.ParseFloat(s, 64); err == nil && n > 0 {
 			if _, err := time.ParseDuration(s + "s"); err == nil {
-				return fmt.Errorf("a time needs a unit: say %ss", s)
+				return fmt.Errorf("is a time without a unit: say %ss", s)
 			}
 		}
-		return errors.New("it is not a time: say 90s, 10m or 12h")
+		return errors.New("is not a time: say 90s, 10m or 12h")
 	}
 	*d = duration(v)
 	return nil
@@ -71,14 +75,14 @@ func (*duration) Type() string { return "duration" }
 
 // nameVar adds an option that is a name. What else a name may be, the daemon knows.
 func nameVar(f *pflag.FlagSet, to *string, usage string) {
-	f.Var(notEmpty{to, "a name has at least one character; leave the option out for none"}, "name", usage)
+	f.Var(notEmpty{to, "is not a name: leave the option out for none"}, "name", usage)
 }
 
 // addressVar adds an option that is a local address to listen on, of this host alone if
 // it is absent. net.Listen would take an empty one for all addresses.
 func addressVar(f *pflag.FlagSet, to *string, usage string) {
 	*to = "127.0.0.1"
-	f.Var(notEmpty{to, "an address has at least one character: say 0.0.0.0 or :: for all"}, "address", usage)
+	f.Var(notEmpty{to, "is not an address: say 0.0.0.0 or :: for all"}, "address", usage)
 }
 
 // notEmpty is a pflag.Value. An empty text is refused: it is a variable of a script that

@@ -143,6 +143,11 @@ func (c *Client) Snapshots(ctx context.Context, opts ...Option) ([]sandbox.Snaps
 	return all[sandbox.Snapshot](ctx, c, "/v1/snapshots", queryOf(opts))
 }
 
+// SnapshotsOf returns the snapshots of the sandbox with this id, oldest first.
+func (c *Client) SnapshotsOf(ctx context.Context, id string) ([]sandbox.Snapshot, error) {
+	return all[sandbox.Snapshot](ctx, c, "/v1/snapshots", url.Values{"sandbox": {id}})
+}
+
 // GetSnapshot looks at a snapshot.
 func (c *Client) GetSnapshot(ctx context.Context, ref string, opts ...Option) (*sandbox.Snapshot, error) {
 	return on[*sandbox.Snapshot](ctx, c, http.MethodGet, "snapshots", ref, "", queryOf(opts), nil)

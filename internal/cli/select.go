@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// selection chooses what rm removes: by what sandboxes are, in place of their names.
+type selection struct {
+	cmd             *cobra.Command
+	children, state string
+	meta            []string
+	dryRun, quiet   bool
+}
+
+func (s *selection) flags(cmd *cobra.Command) {
+	s.cmd = cmd
+	f := cmd.Flags()
+	f.Var(notEmpty{&s.children, "is not a sandbox"}, "children", "sandboxes that descend from this one or from this snapshot: forks and restores, and theirs")
+	f.Var(notEmpty{&s.state, "is not creating, running, paused, hibernated or failed"}, "state", "sandboxes in this state, such as failed")
+	f.StringArrayVar(&s.meta, "meta", nil, "sandboxes with this metadata K=V; may be repeated")
+	f.BoolVar(&s.dryRun, "dry-run", false, "print what would be removed and remove nothing")
+	quietVar(f, &s.quiet)
+}
+
+// given reports whether sandboxes are selected.
+func (s *selection) given() bool {
+	f := s.cmd.Flags()
+	return f.Changed("children") || f.Changed("state") || f.Changed("meta")
+}
+
+// args checks the arguments of rm: names, or a selection in place of them.
+func (s *selection) args(cmd *cobra.Command, args []string) error {
+	f := cmd.Flags()
+	switch {
+	case s.given() && len(args) > 0:
+		return errors.New("name what is to be removed, or select it by --children, --state and --meta, not both")
+	case s.given() && (f.Changed("cascade") || f.Changed("flatten")):
+		return errors.New("--cascade and --flatten are for snapshots, and --children, --state and --meta select sandboxes")
+	case s.dryRun && f.Changed("cascade"):
+		return errors.New("--dry-run cannot say which snapshots --cascade would delete besides")
+	case !s.given() && len(args) == 0:
+		return errors.New("name what is to be removed, or select it by --children, --state and --meta")
+	}
+	return nil
+}
+
+// find returns the sandboxes that are selected: those to which all that was said applies.
+func (s *selection) find(ctx context.Context, c *client.Client) ([]sandbox.Sandbox, error) {
+	metadata, err := parsePairs("meta", s.meta)
+	if err != nil {
+		return nil, err
+	}
+	return c.List(ctx, sandbox.ListFilter{Ancestor: s.children, State: sandbox.State(s.state), Metadata: metadata})
+}
+
+// removeSelected removes the sandboxes that are selected. One that is gone by then is
+// removed as well.
+func (a *app) removeSelected(ctx context.Context, c *client.Client, s *selection) error {
+	found, err := s.find(ctx, c)
+	if err != nil {
+		return err
+	}
+	if s.dryRun {
+		rows := make([][]string, len(found))
+		for i, sb := range found {
+			rows[i] = []string{sb.ID, sb.Name, string(sb.State)}
+		}
+		return a.showRemovable(rows, s.quiet)
+	}
+	return a.removeEach(idsOf(found, func(s *sandbox.Sandbox) string { return s.ID }), func(id string) error {
+		if err := c.Destroy(ctx, id); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+			return err
+		}
+		return nil
+	})
+}
+
+// removable is what rm prints with --dry-run and --json.
+type removable struct {
+	DryRun  bool     `json:"dry_run"`
+	Removed []string `json:"removed"`
+}
+
+// showRemovable shows what would be removed: ids, names and states.
+func (a *app) showRemovable(rows [][]string, quiet bool) error {
+	ids := idsOf(rows, func(row *[]string) string { return (*row)[0] })
+	if len(rows) == 0 {
+		quiet = true // there is nothing below a heading
+	}
+	return a.showIDs(removable{DryRun: true, Removed: ids}, quiet, ids, table([]string{"ID", "NAME", "STATE"}, rows))
+}
+
+// wouldRemove shows which sandboxes and snapshots refs name.
+func (a *app) wouldRemove(ctx context.Context, c *client.Client, refs []string, quiet bool) error {
+	var rows [][]string
+	var errs []error
+	for _, ref := range refs {
+		row, err := removableRow(ctx, c, ref)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		rows = append(rows, row)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return a.showRemovable(rows, quiet)
+}
+
+// removableRow describes what rm removes for ref: of the same name, the sandbox.
+func removableRow(ctx context.Context, c *client.Client, ref string) ([]string, error) {
+	var err error
+	if !sandbox.IsID(sandbox.KindSnapshot, ref) {
+		var sb *sandbox.Sandbox
+		err = anywhere(ref, func(opts ...client.Option) (err error) {
+			sb, err = c.Get(ctx, ref, opts...)
+			return err
+		})
+		if err == nil {
+			return []string{sb.ID, sb.Name, string(sb.State)}, nil
+		}
+		if sandbox.CodeOf(err) != sandbox.CodeNotFound || sandbox.IsID(sandbox.KindSandbox, ref) {
+			return nil, err
+		}
+	}
+	var snap *sandbox.Snapshot
+	serr := anywhere(ref, func(opts ...client.Option) (err error) {
+		snap, err = c.GetSnapshot(ctx, ref, opts...)
+		return err
+	})
+	if serr != nil {
+		return nil, cmp.Or(err, serr)
+	}
+	return []string{snap.ID, nameOrLabel(snap), "snapshot, " + string(snap.State)}, nil
+}
