@@ -72,6 +72,7 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		return nil, nil, err
 	}
 	g.dropInherited()
+	beginGeneration(g.k)
 	st.mark("mount")
 	unwritten, err := g.becomeSelf()
 	if err != nil {

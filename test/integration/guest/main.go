@@ -56,6 +56,8 @@ func init() {
 		"sweep":    sweep,
 		"sweeping": sweeping,
 		"cpuid":    sayCPUID,
+		"forkids":  forkIDs,
+		"wipe":     wipeOnFork,
 		"vectors":  vectors,
 		"kinds":    kinds,
 		"kind":     keepKind,

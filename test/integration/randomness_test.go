@@ -1,0 +1,166 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// drawing is a program that answers each line with its process id and random numbers, and
+// answers it has given, of all sandboxes that it was copied to.
+type drawing struct {
+	n    *node
+	pid  int
+	line string
+	own  string // the process id that it says is its own
+	seen map[string]string
+}
+
+// draw asks the copy of the program in a sandbox, and checks that it knows its process id
+// and that nobody was told the same numbers.
+func (d *drawing) draw(ref string) {
+	d.n.t.Helper()
+	f := d.n.follow(ref, d.pid, -1)
+	defer f.detach()
+	f.say(d.line + "\n")
+	var fields []string
+	eventually(d.n.t, "an answer", func() error {
+		text, _ := f.text()
+		if !strings.HasSuffix(text, "\n") {
+			return fmt.Errorf("it is %q", text)
+		}
+		fields = strings.Fields(text)
+		return nil
+	})
+	if len(fields) < 2 {
+		d.n.t.Fatalf("the answer is %q", fields)
+	}
+	if d.own == "" {
+		d.own = fields[0]
+	}
+	if fields[0] != d.own {
+		d.n.t.Errorf("in %s process %s says it is %s", ref, d.own, fields[0])
+	}
+	for i, value := range fields[1:] {
+		value = fmt.Sprint(i, " ", value)
+		if other := d.seen[value]; other != "" {
+			d.n.t.Errorf("%s and %s have drawn the same %s", other, ref, value)
+		}
+		d.seen[value] = ref
+	}
+}
+
+// drawEverywhere draws in a sandbox and in copies of it of each kind.
+func drawEverywhere(n *node, ref string, all []*drawing) {
+	n.t.Helper()
+	draw := func(ref string) {
+		n.t.Helper()
+		for _, d := range all {
+			d.draw(ref)
+		}
+	}
+	draw(ref)
+	draw(ref)
+	children := n.fork(ref, 3)
+	grandchildren := n.fork(children[0].ID, 2) // of one that has not drawn
+	n.snapshot(ref, sandbox.SnapshotRequest{Name: "drawn"})
+	for range 2 {
+		r, err := n.m.Restore(asOwner, "drawn", sandbox.RestoreRequest{})
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		children = append(children, n.children(r)...)
+	}
+	for _, c := range append(children, grandchildren...) {
+		draw(c.ID)
+	}
+	for _, c := range n.fork(children[1].ID, 2) { // of one that has
+		draw(c.ID)
+	}
+	draw(ref)
+	for range 2 {
+		if _, err := n.m.Rollback(asOwner, ref, "drawn"); err != nil {
+			n.t.Fatal(err)
+		}
+		draw(ref)
+	}
+	n.hibernate(children[2].ID)
+	draw(children[2].ID)
+}
+
+// TestForkID has a program whose code looks like that of OpenSSL's generator: it is told
+// another number in each copy and, after a fork of its own, its process id in none.
+func TestForkID(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	pid := n.start("box", sandbox.StartRequest{Stdin: true}, "forkids")
+	f := n.follow("box", pid, 0)
+	f.say("now\n")
+	f.await(fmt.Sprintf("%d %d 0\n", pid, pid)) // nobody was copied yet
+	f.detach()
+	told := map[string]bool{fmt.Sprint(pid): true}
+	ref := "box"
+	for range 3 {
+		ref = n.fork(ref, 1)[0].ID
+		f := n.follow(ref, pid, -1)
+		f.say("now\n")
+		var own, id string
+		var differed int
+		eventually(t, "an answer", func() error {
+			text, _ := f.text()
+			_, err := fmt.Sscan(text, &own, &id, &differed)
+			return err
+		})
+		f.detach()
+		if own != fmt.Sprint(pid) || told[id] || differed != 0 {
+			t.Errorf("generation %d of process %d is told that it is %s, and its generator %s; %d answers differ", len(told), pid, own, id, differed)
+		}
+		told[id] = true
+	}
+}
+
+// drawingPrograms are programs that draw random numbers for each line, with what they draw
+// from.
+var drawingPrograms = []struct {
+	start sandbox.StartRequest
+	line  string
+}{
+	{sandbox.StartRequest{Argv: []string{"python3", "-uc", "import os, ssl, sys\nfor _ in sys.stdin: print(os.getpid(), ssl.RAND_bytes(12).hex())"}}, ""},
+	{sandbox.StartRequest{Argv: []string{"node", "-e", `const c = require("crypto")
+require("readline").createInterface({input: process.stdin}).on("line", () =>
+  console.log(process.pid, c.randomBytes(12).toString("hex")))`}}, ""},
+	{sandbox.StartRequest{Argv: []string{"psql", "-qAtF", " ", "postgres"}, User: "postgres", Env: map[string]string{"PGHOST": "/tmp"}}, "select pg_backend_pid(), gen_random_uuid();"},
+}
+
+// TestRandomPrograms copies programs that draw from OpenSSL.
+func TestRandomPrograms(t *testing.T) {
+	n := newDatabaseNode(t, []string{"/usr/bin/python3", "/usr/bin/node", "/usr/lib/postgresql/15/bin/postgres"})
+	if _, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "databases", Name: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	n.longExec("box", sandbox.ExecRequest{User: "postgres", Shell: `/usr/lib/postgresql/15/bin/pg_ctl -s -w -D /var/lib/postgresql/15/main -l /tmp/log start \
+		-o "-c config_file=/etc/postgresql/15/main/postgresql.conf -c ssl=off -c unix_socket_directories=/tmp"`})
+	var all []*drawing
+	for _, p := range drawingPrograms {
+		p.start.Stdin = true
+		started, err := n.m.StartProcess(asOwner, "box", p.start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, &drawing{n: n, pid: started.PID, line: p.line, seen: map[string]string{}})
+	}
+	drawEverywhere(n, "box", all)
+}
+
+// TestWipeOnFork checks that gVisor refuses memory that is wiped in a child of fork(2): it
+// would have to be in one of ours.
+func TestWipeOnFork(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	if got, want := n.guest("box", "wipe"), syscall.EINVAL.Error()+"\n"; got != want {
+		t.Errorf("madvise(MADV_WIPEONFORK) says %q, not %q", got, want)
+	}
+}
