@@ -129,13 +129,13 @@ func (a *app) commitCommand() *cobra.Command {
 	var req sandbox.CommitRequest
 	var quiet bool
 	cmd := &cobra.Command{
-		Use:   "commit SANDBOX|SNAPSHOT NAME [-m MESSAGE]",
+		Use:   "commit SANDBOX|SNAPSHOT NAME [-m MESSAGE] [--force]",
 		Short: "Make an image of the files of a sandbox or snapshot",
 		Long: `Make an image of the files of a sandbox or snapshot as they are at one moment; the sandbox goes on.
 
 What is in /dev, /proc, /sys and /tmp, and ` + identityFiles() + `
 are the image's that it was made from, and so is the configuration: environment, command, directory
-and user.`,
+and user. A name that an image has is refused, unless --force says that it is to move.`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -151,5 +151,6 @@ and user.`,
 	}
 	cmd.Flags().StringVarP(&req.Message, "message", "m", "", "what the image is, for people")
 	quietVar(cmd.Flags(), &quiet)
+	cmd.Flags().BoolVar(&req.Replace, "force", false, "take the name from the image that has it, which stays without it")
 	return cmd
 }

@@ -187,10 +187,11 @@ func parseLimit(option, s string) (int64, error) {
 func (a *app) tenantGiveCommand() *cobra.Command {
 	var name string
 	var quiet bool
+	var force bool
 	cmd := &cobra.Command{
-		Use: "give TENANT IMAGE [--name NAME]", Short: "Let a tenant use an image", Args: cobra.ExactArgs(2),
+		Use: "give TENANT IMAGE [--name NAME] [--force]", Short: "Let a tenant use an image", Args: cobra.ExactArgs(2),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			img, err := c.GiveImage(ctx, args[0], sandbox.GiveRequest{Image: args[1], Name: name})
+			img, err := c.GiveImage(ctx, args[0], sandbox.GiveRequest{Image: args[1], Name: name, Replace: force})
 			if err != nil {
 				return err
 			}
@@ -199,5 +200,6 @@ func (a *app) tenantGiveCommand() *cobra.Command {
 	}
 	nameVar(cmd.Flags(), &name, "what the image is called there; as here if absent")
 	quietVar(cmd.Flags(), &quiet)
+	cmd.Flags().BoolVar(&force, "force", false, "take the name from another image of the tenant")
 	return cmd
 }

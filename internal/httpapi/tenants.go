@@ -55,7 +55,7 @@ func (a *API) routeTenants() {
 			t, err := a.svc.UpdateTenant(ctx, in.Tenant, in.Body)
 			return &out[*sandbox.Tenant]{t}, err
 		})
-	register(a, withStatus(operation(http.MethodPost, one+"/images", "give-image", tag, "Let a tenant use an image", statusNotFound, statusTooLarge, statusUnsupported), http.StatusCreated),
+	register(a, withStatus(operation(http.MethodPost, one+"/images", "give-image", tag, "Let a tenant use an image", statusNotFound, statusConflict, statusTooLarge, statusUnsupported), http.StatusCreated),
 		func(ctx context.Context, in *giveInput) (*out[*sandbox.Image], error) {
 			if err := validImageRef("image", in.Body.Image); err != nil {
 				return nil, err

@@ -16,6 +16,8 @@ type Options struct {
 	// Name to give to the image. Pull derives one from the reference if it is
 	// empty, the other importers then give none.
 	Name string
+	// KeepName refuses, with CodeNameTaken, a name that another image has.
+	KeepName bool
 	// Source is shown to people; the importers know a default, except for those
 	// that read a stream.
 	Source string
@@ -74,7 +76,7 @@ func (s *Store) build(ctx context.Context, opt Options, fill func(b *builder) er
 	if err != nil {
 		return sandbox.Image{}, err
 	}
-	img, err := s.commit(f, digest, sum.Size, Meta{Name: b.opt.Name, Source: b.source, Config: b.config})
+	img, err := s.commit(f, digest, sum.Size, Meta{Name: b.opt.Name, KeepName: b.opt.KeepName, Source: b.source, Config: b.config})
 	if err != nil {
 		return sandbox.Image{}, err
 	}

@@ -29,6 +29,24 @@ func (s *Store) Tag(ref, name string) (sandbox.Image, error) {
 	return s.Resolve(name)
 }
 
+// A name that another image has moves to the new one when somebody asks for the image of
+// that name to be made (build, import, pull), or says that it is to be replaced. Without
+// that it is an error: an image that is made of what happens to be in a sandbox, or is
+// given to another owner, does not take the place of one by a slip.
+
+// CheckName returns a CodeNameTaken error if an image has the name that is not id, which
+// may be empty.
+func (s *Store) CheckName(name, id string) error {
+	n, err := s.readNames()
+	if err != nil {
+		return err
+	}
+	if has := n.Names[s.key(name)]; has != "" && has != id {
+		return sandbox.Errorf(sandbox.CodeNameTaken, "name: image %s is called %q already: choose another name, or take it from that image (--force, \"replace\": true)", has, name)
+	}
+	return nil
+}
+
 // setName must run under the store's lock.
 func (s *Store) setName(name, id string) error {
 	n, err := s.readNames()

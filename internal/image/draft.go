@@ -55,9 +55,10 @@ func (s *Store) newSpool() (*os.File, error) {
 
 // Meta is what the store keeps of an image besides its contents.
 type Meta struct {
-	Name   string // to give to the image; "" for none
-	Source string // where it came from, for people
-	Config Config
+	Name     string // to give to the image; "" for none
+	KeepName bool   // refuse a name that another image has
+	Source   string // where it came from, for people
+	Config   Config
 }
 
 // commit makes an image of the complete EROFS file f, made by newTemp. An image
@@ -73,6 +74,11 @@ func (s *Store) commit(f *os.File, digest [sha256.Size]byte, size int64, meta Me
 		return sandbox.Image{}, fmt.Errorf("sync image: %w", err)
 	}
 	err := s.locked(func() error {
+		if meta.KeepName {
+			if err := s.CheckName(meta.Name, id); err != nil {
+				return err
+			}
+		}
 		known, err := s.readRecord(id)
 		switch {
 		case err == nil && known.Digest != r.Digest:

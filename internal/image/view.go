@@ -91,8 +91,9 @@ func (s *Store) elsewhere(n names, id string) int {
 	return count - len(s.namesOf(n, id))
 }
 
-// Give gives an image, by its id, to another owner under a name.
-func (s *Store) Give(id, owner, name string) (sandbox.Image, error) {
+// Give gives an image, by its id, to another owner under a name. If the owner has another
+// image of that name, that is a CodeNameTaken error unless replace is set.
+func (s *Store) Give(id, owner, name string, replace bool) (sandbox.Image, error) {
 	if _, err := s.Resolve(id); err != nil {
 		return sandbox.Image{}, err
 	}
@@ -101,7 +102,15 @@ func (s *Store) Give(id, owner, name string) (sandbox.Image, error) {
 		return sandbox.Image{}, err
 	}
 	to := s.For(owner)
-	if err := s.locked(func() error { return to.setName(name, id) }); err != nil {
+	err = s.locked(func() error {
+		if !replace {
+			if err := to.CheckName(name, id); err != nil {
+				return err
+			}
+		}
+		return to.setName(name, id)
+	})
+	if err != nil {
 		return sandbox.Image{}, err
 	}
 	return to.Resolve(id)

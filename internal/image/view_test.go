@@ -83,3 +83,39 @@ func TestOwnersSeeTheirOwn(t *testing.T) {
 		t.Errorf("everybody sees what a has: %v", err)
 	}
 }
+
+// TestNamesAreNotTakenUnasked makes and gives images under a name that another image has.
+func TestNamesAreNotTakenUnasked(t *testing.T) {
+	s, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := s.For("a")
+	first, other, theirs := makeFor(t, s, "x", "1"), makeFor(t, s, "other", "2"), makeFor(t, a, "x", "3")
+	keep := func(link string) error {
+		_, err := s.Make(context.Background(), Options{Name: "x", KeepName: true}, func(d *Draft) error {
+			return d.Put("link", &erofs.Node{Kind: erofs.Symlink, Mode: 0o777, Target: link})
+		})
+		return err
+	}
+	if err := keep("4"); sandbox.CodeOf(err) != sandbox.CodeNameTaken {
+		t.Errorf("another image takes the name: %v", err)
+	}
+	if err := keep("1"); err != nil {
+		t.Errorf("the image that has the name is made again: %v", err)
+	}
+	if _, err := s.Give(other.ID, "a", "x", false); sandbox.CodeOf(err) != sandbox.CodeNameTaken {
+		t.Errorf("a name is given that another image has there: %v", err)
+	}
+	for of, want := range map[*Store]string{s: first.ID, a: theirs.ID} {
+		if img, err := of.Resolve("x"); err != nil || img.ID != want {
+			t.Errorf("x is %+v, %v; want %s", img, err, want)
+		}
+	}
+	if list, err := s.List(); err != nil || len(list) != 3 {
+		t.Errorf("%d images are left, %v", len(list), err)
+	}
+	if img, err := s.Give(other.ID, "a", "x", true); err != nil || img.ID != other.ID {
+		t.Errorf("the name is replaced: %+v, %v", img, err)
+	}
+}

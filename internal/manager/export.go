@@ -68,7 +68,12 @@ func (m *Manager) Commit(ctx context.Context, ref string, req sandbox.CommitRequ
 	if err != nil {
 		return nil, err
 	}
-	img, err := images.Make(ctx, image.Options{Name: name, Source: source, Config: &config, Progress: progress}, func(d *image.Draft) error {
+	if !req.Replace {
+		if err := images.CheckName(name, ""); err != nil { // before the work; Make looks again
+			return nil, fmt.Errorf("commit: %w", err)
+		}
+	}
+	img, err := images.Make(ctx, image.Options{Name: name, KeepName: !req.Replace, Source: source, Config: &config, Progress: progress}, func(d *image.Draft) error {
 		return packError(p.src.Fill(ctx, d))
 	})
 	if err != nil {

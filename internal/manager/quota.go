@@ -285,7 +285,7 @@ func (m *Manager) GiveImage(ctx context.Context, tenant string, req sandbox.Give
 		name = img.Names[0]
 	}
 	audit.Of(ctx).Object(tenant)
-	given, err := from.Give(img.ID, ownerIn(tenant), name)
+	given, err := from.Give(img.ID, ownerIn(tenant), name, req.Replace)
 	if err != nil {
 		return nil, err
 	}

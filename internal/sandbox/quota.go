@@ -37,6 +37,8 @@ type TenantUpdate struct {
 type GiveRequest struct {
 	Image string `json:"image" doc:"id or name of an image that the caller has"`
 	Name  string `json:"name,omitempty" doc:"what it is called there; its name here if absent"`
+	// Replace is for a name that another image has there.
+	Replace bool `json:"replace,omitempty" doc:"take the name from another image of the tenant; without it that is a conflict"`
 }
 
 // Exceeded says which limit was in the way, and how much it is.

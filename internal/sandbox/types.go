@@ -438,6 +438,7 @@ type ExportRequest struct {
 type CommitRequest struct {
 	Name    string `json:"name" doc:"name to give the image"`
 	Message string `json:"message,omitempty" maxLength:"1000" doc:"what the image is, for people"`
+	Replace bool   `json:"replace,omitempty" doc:"take the name from the image that has it; without it a name that an image has is a conflict"`
 }
 
 // Progress is one step of long work.

@@ -295,7 +295,16 @@ func TestCommitErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.guest("box", "write", "/srv/more", "")
-	second := n.commit("box", "name")
+	if _, err := n.m.Commit(ctx, "box", sandbox.CommitRequest{Name: "name"}, nothing); sandbox.CodeOf(err) != sandbox.CodeNameTaken || !strings.Contains(err.Error(), first.ID) {
+		t.Errorf("a name that %s has is taken: %v", first.ID, err)
+	}
+	if img, err := n.m.GetImage(ctx, "name"); err != nil || img.ID != first.ID {
+		t.Errorf("the name is %+v's, %v", img, err)
+	}
+	second, err := n.m.Commit(ctx, "box", sandbox.CommitRequest{Name: "name", Replace: true}, nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if first.ID == second.ID || len(second.Names) != 1 {
 		t.Errorf("images %+v and %+v", first, second)
 	}

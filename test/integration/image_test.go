@@ -68,7 +68,7 @@ func TestImagesWithoutANameArePruned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, err := n.m.Commit(ctx, "user", sandbox.CommitRequest{Name: "box"}, func(sandbox.Progress) {})
+	now, err := n.m.Commit(ctx, "user", sandbox.CommitRequest{Name: "box", Replace: true}, func(sandbox.Progress) {})
 	if err != nil || now.ID == old.ID {
 		t.Fatalf("%+v, %v", now, err)
 	}

@@ -38,7 +38,7 @@ func (n *node) giveImageAs(tenant, name string) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	if _, err := store.Give(img.ID, tenant, name); err != nil {
+	if _, err := store.Give(img.ID, tenant, name, false); err != nil {
 		n.t.Fatal(err)
 	}
 }
