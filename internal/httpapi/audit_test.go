@@ -50,7 +50,7 @@ func TestChangesAreWrittenDown(t *testing.T) {
 		got = append(got, e.Action+" "+e.Object+" "+e.Result)
 	}
 	want := []string{
-		"fork-sandbox " + sbxA + " ok", "destroy-sandbox x not_found", "pause-sandbox x internal", "exec a sandbox_died", "fork-sandbox a forbidden",
+		"fork-sandbox " + sbxA + " ok", "destroy-sandbox x not_found", "pause-sandbox x internal", "exec-command a sandbox_died", "fork-sandbox a forbidden",
 		"create-sandbox  invalid_argument", "remove-image a/b:c unsupported", "destroy-sandbox  invalid_argument",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {

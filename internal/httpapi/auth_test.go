@@ -90,7 +90,7 @@ func TestEveryRouteAsksWhoIsThere(t *testing.T) {
 			if w := do(api, method, target, bearer("nobody")...); w.Code != http.StatusUnauthorized {
 				t.Errorf("%s with a bad token: status %d", route, w.Code)
 			}
-			if len(op.Security) != 1 || len(op.Security[0]["token"]) != 1 {
+			if len(op.Security) < 2 || len(op.Security[0]["token"]) != 1 {
 				t.Errorf("%s: the document says %v", route, op.Security)
 				continue
 			}

@@ -167,8 +167,8 @@ func (c *conformance) judge(request, method, path string, op *huma.Operation, re
 		}
 	}
 	described := op.Responses[strconv.Itoa(resp.StatusCode)]
-	if described == nil && resp.StatusCode >= 400 {
-		described = op.Responses["default"]
+	if described != nil && described.Ref != "" {
+		described = c.api.Document().Components.Responses[strings.TrimPrefix(described.Ref, "#/components/responses/")]
 	}
 	// A value may be one that leads to another route, or to none.
 	if described == nil && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed) {

@@ -72,9 +72,7 @@ func (a *API) routeContexts() {
 			}
 			return nil, a.svc.DestroyContext(ctx, in.ID, in.Context)
 		})
-	interrupt := operation(http.MethodPost, one+"/interrupt", "interrupt-context", tag, "Interrupt what an interpreter runs", statusNotFound, statusConflict)
-	interrupt.Description = "A cell may ignore that and go on: a restart of the context ends it."
-	register(a, interrupt,
+	register(a, operation(http.MethodPost, one+"/interrupt", "interrupt-context", tag, "Interrupt what an interpreter runs", statusNotFound, statusConflict),
 		func(ctx context.Context, in *ContextInput) (*out[httpwire.Interrupted], error) {
 			if err := in.valid(); err != nil {
 				return nil, err
@@ -94,8 +92,9 @@ func (a *API) routeContexts() {
 	content := jsonContent(a, sandbox.RunResult{})
 	orNull(a, "RunResult", "error")
 	content[httpwire.EventType] = eventContent(a,
-		"Events `stdout` and `stderr` (Chunk) and `result` (an object with one entry for each media type), then one `exit` (RunResult without streams and results) or `error` (Problem).",
-		httpwire.Chunk{}, sandbox.RunResult{}, httpwire.Problem{})
+		"Events `stdout` and `stderr` (Chunk) and `result` (an object with one entry for each media type), then one `exit` (RunResult without streams and results) or `error` (Problem).", events{
+			httpwire.EventStdout: httpwire.Chunk{}, httpwire.EventStderr: httpwire.Chunk{}, httpwire.EventExit: sandbox.RunResult{}, httpwire.EventError: httpwire.Problem{},
+		})
 	op := operation(http.MethodPost, "/v1/sandboxes/{id}/run-code", "run-code", tag, "Run code in a stateful interpreter",
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany)
 	op.MaxBodyBytes = maxRunBody

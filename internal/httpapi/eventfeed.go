@@ -36,7 +36,8 @@ type sandboxEventsInput struct {
 func (a *API) routeEvents() {
 	const tag = "events"
 	responses := map[string]*huma.Response{"200": {Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{
-		httpwire.EventType: eventContent(a, "Events `event` (Event), each with its sequence number as its id, at last `end` or `error` (Problem).", sandbox.Event{}, httpwire.Problem{}),
+		httpwire.EventType: eventContent(a, "Events `event` (Event), each with its sequence number as its id, at last `end` or `error` (Problem).",
+			events{httpwire.EventEvent: sandbox.Event{}, httpwire.EventError: httpwire.Problem{}}),
 	}}}
 	registerStream(a, operation(http.MethodGet, "/v1/events", "list-events", tag, "What happened to sandboxes, and what happens"), responses,
 		func(in *EventsInput) error { return in.check() },

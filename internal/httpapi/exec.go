@@ -28,9 +28,10 @@ func (a *API) routeExec() {
 	content[httpwire.FrameType] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary",
 		Description: "Frames: a byte 1 (stdout), 2 (stderr) or 3 (the last frame, {\"exit\": ExecResult} or {\"error\": Problem}), the length in 4 bytes, big-endian, and the bytes."}}
 	content[httpwire.EventType] = eventContent(a,
-		"Events `stdout` and `stderr` (Chunk), then one `exit` (ExecResult without the streams) or `error` (Problem).",
-		httpwire.Chunk{}, sandbox.ExecResult{}, httpwire.Problem{})
-	op := operation(http.MethodPost, path, "exec", "processes", "Run a command in a sandbox",
+		"Events `stdout` and `stderr` (Chunk), then one `exit` (ExecResult without the streams) or `error` (Problem).", events{
+			httpwire.EventStdout: httpwire.Chunk{}, httpwire.EventStderr: httpwire.Chunk{}, httpwire.EventExit: sandbox.ExecResult{}, httpwire.EventError: httpwire.Problem{},
+		})
+	op := operation(http.MethodPost, path, "exec-command", "processes", "Run a command in a sandbox",
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported)
 	op.MaxBodyBytes = maxExecBody
 	registerStream(a, op, map[string]*huma.Response{"200": {Description: http.StatusText(http.StatusOK), Content: content}},
@@ -42,10 +43,7 @@ func (a *API) routeExec() {
 		}, a.exec)
 
 	a.mux.HandleFunc("GET "+path, a.execSocket)
-	a.document(path, http.MethodGet, "exec-socket", "Run a command with standard input over a WebSocket: "+
-		"the client's first text message is an ExecRequest; binary messages begin with a byte 0 (stdin; nothing after it is its end), 1 (stdout) or 2 (stderr); "+
-		"the server's last message is text, {\"exit\": ExecResult} or {\"error\": Problem}.", "processes",
-		map[string]*huma.Response{"101": {Description: http.StatusText(http.StatusSwitchingProtocols)}},
+	a.document(path, http.MethodGet, "open-exec", "Run a command with standard input over a WebSocket", "processes", socketResponse(a, sandbox.ExecRequest{}, httpwire.Final{}),
 		&huma.Param{Name: "id", In: "path", Required: true, Description: "id or name", Schema: &huma.Schema{Type: huma.TypeString}})
 }
 

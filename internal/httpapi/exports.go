@@ -52,10 +52,9 @@ func (a *API) routeExports() {
 
 // archiveResponse documents an answer that is a tar.
 func archiveResponse() map[string]*huma.Response {
-	binary := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
 	return map[string]*huma.Response{"200": {
 		Description: "The archive. One that is cut off ends without the end of its HTTP message.",
-		Content:     map[string]*huma.MediaType{typeTar: binary, typeGzip: binary},
+		Content:     bytesOf(tarType, typeGzip),
 	}}
 }
 
@@ -68,11 +67,8 @@ func (a *API) snapshotID(ctx context.Context, ref string) (string, error) {
 	return s.ID, nil
 }
 
-// The media types of an export.
-const (
-	typeTar  = "application/x-tar"
-	typeGzip = "application/gzip"
-)
+// typeGzip is the media type of an export that is compressed as a whole.
+const typeGzip = "application/gzip"
 
 // exportBuffer is how much is collected before it is sent, in bytes: archives come
 // in small pieces.
@@ -88,7 +84,7 @@ func (a *API) export(w http.ResponseWriter, r *http.Request, in *exportInput, re
 		}
 	}
 	req := sandbox.ExportRequest{Format: sandbox.ExportFormat(in.Format), Gzip: in.Gzip}
-	body := &archiveBody{w: w, mediaType: typeTar}
+	body := &archiveBody{w: w, mediaType: tarType}
 	if req.Gzip && req.Format != sandbox.ExportOCI {
 		body.mediaType = typeGzip
 	}

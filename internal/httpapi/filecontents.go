@@ -44,9 +44,6 @@ type extractInput struct {
 
 // routeContents adds the routes whose bodies are not JSON.
 func (a *API) routeContents(files string, onFile func(method, path, id, summary string, errors ...int) huma.Operation) {
-	bytesOf := func(mediaType string) map[string]*huma.MediaType {
-		return map[string]*huma.MediaType{mediaType: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
-	}
 	response := func(status int, content map[string]*huma.MediaType) map[string]*huma.Response {
 		return map[string]*huma.Response{fmt.Sprint(status): {Description: http.StatusText(status), Content: content}}
 	}
@@ -54,6 +51,9 @@ func (a *API) routeContents(files string, onFile func(method, path, id, summary 
 		all := response(http.StatusOK, content)
 		for _, status := range []int{http.StatusPartialContent, http.StatusNotModified} {
 			all[fmt.Sprint(status)] = &huma.Response{Description: http.StatusText(status)}
+		}
+		if content != nil {
+			all[fmt.Sprint(http.StatusPartialContent)].Content = bytesOf(octets, "multipart/byteranges")
 		}
 		return all
 	}

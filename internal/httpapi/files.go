@@ -80,7 +80,7 @@ type searchInput struct {
 	Name       string `query:"name" maxLength:"4096" doc:"a glob as in a list"`
 	Content    string `query:"content" maxLength:"4096" doc:"what a line of the file must have in it; binary files are passed over"`
 	Regexp     bool   `query:"regexp" doc:"content is a regular expression (RE2)"`
-	IgnoreCase bool   `query:"ignore_case"`
+	IgnoreCase bool   `query:"ignore_case" doc:"upper and lower case are the same in content"`
 	Limit      int    `query:"limit" minimum:"1" maximum:"10000" default:"1000" doc:"matches"`
 }
 
@@ -119,7 +119,8 @@ func (a *API) routeFiles() {
 	registerStream(a, op, map[string]*huma.Response{"200": {
 		Description: http.StatusText(http.StatusOK),
 		Content: map[string]*huma.MediaType{httpwire.EventType: eventContent(a,
-			"Events `files` (FileEvents), the first one when the watch has begun, at last perhaps `error` (Problem).", sandbox.FileEvents{}, httpwire.Problem{})},
+			"Events `files` (FileEvents), the first one when the watch has begun, at last perhaps `error` (Problem).",
+			events{httpwire.EventFiles: sandbox.FileEvents{}, httpwire.EventError: httpwire.Problem{}})},
 	}}, func(in *watchInput) error { return validSandbox(in.ID) }, a.watchFiles)
 }
 

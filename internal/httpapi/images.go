@@ -47,8 +47,9 @@ func (a *API) routeImages() {
 func imageResponses(a *API) map[string]*huma.Response {
 	return map[string]*huma.Response{
 		"200": {Description: "Progress, if events are accepted", Content: map[string]*huma.MediaType{
-			httpwire.EventType: eventContent(a, "Events `progress` (Progress), then one `image` (Image) or `error` (Problem).",
-				sandbox.Progress{}, sandbox.Image{}, httpwire.Problem{}),
+			httpwire.EventType: eventContent(a, "Events `progress` (Progress), then one `image` (Image) or `error` (Problem).", events{
+				httpwire.EventProgress: sandbox.Progress{}, httpwire.EventImage: sandbox.Image{}, httpwire.EventError: httpwire.Problem{},
+			}),
 		}},
 		"201": {Description: http.StatusText(http.StatusCreated), Content: jsonContent(a, sandbox.Image{})},
 	}

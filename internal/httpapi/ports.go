@@ -20,12 +20,6 @@ import (
 // maxPortWait bounds how long a request waits until somebody listens.
 const maxPortWait = 10 * time.Minute
 
-const tunnelDoc = "Wait until a TCP port is listened on, and say by whom. With `Connection: Upgrade` and `Upgrade: tcp` " +
-	"the connection becomes one to the port: after `101 Switching Protocols` all bytes are passed on in both directions, and each ends by itself."
-
-const proxyDoc = "Pass a request on to a web server in the sandbox. All methods, WebSockets and streams are passed on, as is the path behind the port with its query; " +
-	"`X-Forwarded-Prefix` tells the server what comes before. Requests whose Host is PORT-SANDBOX.localhost are passed on too, with the whole path: for that, the `_` of an id may be written `-`."
-
 func (a *API) routePorts() {
 	const tag, ports = "ports", "/v1/sandboxes/{id}/ports"
 	register(a, operation(http.MethodGet, ports, "list-ports", tag, "List the ports that processes in a sandbox listen on", statusNotFound, statusConflict), a.listPorts)
@@ -38,10 +32,10 @@ func (a *API) routePorts() {
 	port := param("port", "path", "TCP port", &huma.Schema{Type: huma.TypeInteger, Minimum: &lowest, Maximum: &highest})
 	responses := jsonResponse(a, sandbox.Port{})
 	responses["101"] = &huma.Response{Description: http.StatusText(http.StatusSwitchingProtocols)}
-	a.document(ports+"/{port}", http.MethodGet, "reach-port", tunnelDoc, tag, responses, id, port,
+	a.document(ports+"/{port}", http.MethodGet, "reach-port", "Wait for a port, or connect to it", tag, responses, id, port,
 		param("wait", "query", "how long to wait, such as 10s; at most 10m, and not at all if absent", &huma.Schema{Type: huma.TypeString}))
-	a.document(ports+"/{port}/{path}", http.MethodGet, "proxy-port", proxyDoc, tag,
-		map[string]*huma.Response{"200": {Description: "What the server in the sandbox answers"}},
+	a.document(ports+"/{port}/{path}", http.MethodGet, "proxy-port", "Pass a request on to a web server in a sandbox", tag,
+		map[string]*huma.Response{"200": {Description: "What the server in the sandbox answers, with its status", Content: bytesOf("*/*")}},
 		id, port, param("path", "path", "path for the server; may have slashes", &huma.Schema{Type: huma.TypeString}),
 		param(httpwire.WaitHeader, "header", "how long to wait until somebody listens, as above", &huma.Schema{Type: huma.TypeString}))
 }

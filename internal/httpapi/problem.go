@@ -16,8 +16,9 @@ import (
 const maxReported = 4
 
 // The framework has no setting of an API for its errors and their words, only these
-// variables.
+// variables. That a list is never null is true of all types.
 func init() {
+	huma.DefaultArrayNullable = false
 	validation.MsgExpectedMinimumNumber, validation.MsgExpectedMaximumNumber = "it must be at least %v", "it must be at most %v"
 	validation.MsgExpectedMinLength, validation.MsgExpectedMaxLength = "its length must be at least %d", "its length must be at most %d"
 	validation.MsgExpectedMinItems, validation.MsgExpectedMaxItems = "there must be at least %d", "there must be at most %d"

@@ -138,9 +138,11 @@ func (a *API) routeProcesses() {
 
 func (a *API) routeOutput(one string) {
 	const tag = "processes"
-	op := operation(http.MethodGet, one+"/output", "process-output", tag, "Read what a process that was started here wrote", statusNotFound, statusConflict)
+	op := operation(http.MethodGet, one+"/output", "read-output", tag, "Read what a process that was started here wrote", statusNotFound, statusConflict)
 	content := eventContent(a, "Events `stdout` and `stderr` (Chunk) and, where output is not kept any more, `lost` (Lost); then one `position` (Position) or `error` (Problem). "+
-		"The id of an event is the sequence number to go on from.", httpwire.Chunk{}, httpwire.Lost{}, sandbox.Position{}, httpwire.Problem{})
+		"The id of an event is the sequence number to go on from.", events{
+		httpwire.EventStdout: httpwire.Chunk{}, httpwire.EventStderr: httpwire.Chunk{}, httpwire.EventLost: httpwire.Lost{}, httpwire.EventPosition: sandbox.Position{}, httpwire.EventError: httpwire.Problem{},
+	})
 	registerStream(a, op, map[string]*huma.Response{
 		"200": {Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{httpwire.EventType: content}},
 	}, func(in *outputInput) error {
@@ -148,24 +150,20 @@ func (a *API) routeOutput(one string) {
 		return cmp.Or(validSandbox(in.ID), err)
 	}, a.output)
 
-	logs := operation(http.MethodGet, "/v1/sandboxes/{id}/logs", "sandbox-logs", tag, "Read what all processes wrote that were started here", statusNotFound, statusConflict)
+	logs := operation(http.MethodGet, "/v1/sandboxes/{id}/logs", "read-logs", tag, "Read what all processes wrote that were started here", statusNotFound, statusConflict)
 	content = eventContent(a, "Events `stdout` and `stderr` (LogChunk) and, where output is not kept any more, `lost` (LogLost), with the process each is of; `position` (LogPosition) when all of one process was told, "+
-		"with the number from which its output can be read on; at last `end` or `error` (Problem).", httpwire.LogChunk{}, httpwire.LogLost{}, httpwire.LogPosition{}, httpwire.Problem{})
+		"with the number from which its output can be read on; at last `end` or `error` (Problem).", events{
+		httpwire.EventStdout: httpwire.LogChunk{}, httpwire.EventStderr: httpwire.LogChunk{}, httpwire.EventLost: httpwire.LogLost{}, httpwire.EventPosition: httpwire.LogPosition{}, httpwire.EventError: httpwire.Problem{},
+	})
 	registerStream(a, logs, map[string]*huma.Response{
 		"200": {Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{httpwire.EventType: content}},
 	}, func(in *logsInput) error { return validSandbox(in.ID) }, a.logs)
 
 	a.mux.HandleFunc("GET "+one+"/attach", a.attachSocket)
-	a.document(one+"/attach", http.MethodGet, "attach-process", "Attach to a process over a WebSocket; when it ends, the process goes on. "+
-		"From the client: binary messages that begin with a byte 0 (input; nothing after it is its end), and text, Control. "+
-		"From the server: binary messages of output, which begin with the stream (a byte 1 or 2), the sequence number of the first byte and the time in nanoseconds since 1970 (8 bytes each, big-endian), "+
-		"and text, AttachMessage; the last one has a position or an error.", tag,
-		map[string]*huma.Response{"101": {Description: http.StatusText(http.StatusSwitchingProtocols)}},
+	a.document(one+"/attach", http.MethodGet, "attach-process", "Attach to a process over a WebSocket", tag, socketResponse(a, httpwire.Control{}, httpwire.AttachMessage{}),
 		&huma.Param{Name: "id", In: "path", Required: true, Description: "id or name", Schema: &huma.Schema{Type: huma.TypeString}},
 		&huma.Param{Name: "pid", In: "path", Required: true, Description: "process id in the sandbox", Schema: &huma.Schema{Type: huma.TypeInteger}},
 		&huma.Param{Name: "from", In: "query", Description: "as of output", Schema: &huma.Schema{Type: huma.TypeInteger}})
-	schemaOf(a, httpwire.Control{})
-	schemaOf(a, httpwire.AttachMessage{})
 }
 
 // onProcess is the answer about one process.

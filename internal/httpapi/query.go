@@ -10,9 +10,10 @@ import (
 	"ramet.dev/ramet/internal/sandbox"
 )
 
-// mayBeEmpty are parameters of the query that have a meaning without a value. A client
-// that reads a list to its end asks for the first page as for the others.
-var mayBeEmpty = []string{"page_token"}
+// mayBeEmpty are parameters of the query that are looked at without a value. A client that
+// reads a list to its end asks for the first page as for the others, and what paths must be
+// is said where they are checked.
+var mayBeEmpty = []string{"page_token", "path"}
 
 // checkQuery refuses a query that the route of a request would pass over in part: a
 // parameter that is unknown, has no value, or has two where one is possible. The

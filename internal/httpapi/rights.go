@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"ramet.dev/ramet/internal/access"
+	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -88,12 +89,22 @@ func (r right) allow(c access.Caller) error {
 	return nil
 }
 
-// tokenScheme is how the document calls the way to authenticate.
-const tokenScheme = "token"
+// How the document calls the ways to authenticate.
+const (
+	tokenScheme   = "token"
+	headerScheme  = "token-header"
+	browserScheme = "browser-token"
+)
 
 func securitySchemes() map[string]*huma.SecurityScheme {
-	return map[string]*huma.SecurityScheme{tokenScheme: {Type: "http", Scheme: "bearer",
-		Description: "A secret that `ramet token create` told, by any but the owner of the daemon at its socket. Besides as a bearer token, it is taken from the header X-Ramet-Token, and of a browser's WebSockets and event streams from the parameter access_token."}}
+	return map[string]*huma.SecurityScheme{
+		tokenScheme: {Type: "http", Scheme: "bearer",
+			Description: "A secret that `ramet token create` told. The owner of the daemon needs none at its socket. Operations list the scope that they need: read, exec or admin."},
+		headerScheme: {Type: "apiKey", In: "header", Name: httpwire.TokenHeader,
+			Description: "The same secret, where Authorization is for a server in a sandbox."},
+		browserScheme: {Type: "apiKey", In: "query", Name: tokenParameter,
+			Description: "The secret of a token that was made for browsers, which cannot set headers of WebSockets and event streams."},
+	}
 }
 
 // security documents what a route demands.
@@ -102,5 +113,14 @@ func security(method, path string) []map[string][]string {
 	if r.open {
 		return []map[string][]string{}
 	}
-	return []map[string][]string{{tokenScheme: {string(r.scope)}}}
+	return []map[string][]string{{tokenScheme: {string(r.scope)}}, {headerScheme: {string(r.scope)}}}
+}
+
+// documentBrowser adds the way in which browsers authenticate to an operation that answers
+// with a WebSocket or a stream of events.
+func documentBrowser(op *huma.Operation) {
+	ok, socket := op.Responses["200"], op.Responses["101"]
+	if op.Method == http.MethodGet && (ok == nil && socket != nil || ok != nil && ok.Content[httpwire.EventType] != nil) {
+		op.Security = append(op.Security, map[string][]string{browserScheme: op.Security[0][tokenScheme]})
+	}
 }

@@ -146,7 +146,7 @@ func recorder(calls *[]string) *apitest.Service {
 		},
 		StatsFunc: func(_ context.Context, ref string) (*sandbox.Stats, error) {
 			note("Stats", ref)
-			return &sandbox.Stats{Processes: 3}, nil
+			return &sandbox.Stats{State: sandbox.StateRunning, Processes: 3}, nil
 		},
 		ForkFunc: func(_ context.Context, ref string, req sandbox.ForkRequest) (*sandbox.ForkResult, error) {
 			note("Fork", ref, req)
@@ -154,7 +154,7 @@ func recorder(calls *[]string) *apitest.Service {
 		},
 		MergeFunc: func(_ context.Context, into string, req sandbox.MergeRequest) (*sandbox.MergeResult, error) {
 			note("Merge", into, req)
-			return &sandbox.MergeResult{Into: into}, nil
+			return &sandbox.MergeResult{Into: into, Strategy: sandbox.MergeLeave}, nil
 		},
 		DiffFunc: func(_ context.Context, a, b string, req sandbox.DiffRequest) (*sandbox.Diff, error) {
 			note("Diff", a, b, req)
@@ -188,7 +188,7 @@ func recorder(calls *[]string) *apitest.Service {
 		TimelineFuncs: apitest.TimelineFuncs{
 			RewindFunc: func(_ context.Context, ref string, step int) (*sandbox.Sandbox, error) {
 				note("Rewind", ref, step)
-				return &sandbox.Sandbox{ID: sbxA}, nil
+				return someSandbox(sbxA), nil
 			},
 			TimelineFunc: func(_ context.Context, ref string) ([]sandbox.Step, error) { note("Timeline", ref); return nil, nil },
 			BisectFunc: func(_ context.Context, ref string, req sandbox.BisectRequest) (*sandbox.BisectResult, error) {

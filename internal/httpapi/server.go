@@ -141,14 +141,11 @@ func (a *API) routeHealth() {
 		}
 		writeJSON(w, status, "application/json", h)
 	}
-	for path, id := range map[string]string{"/healthz": "health", "/readyz": "ready"} {
+	for path, id := range map[string]string{"/healthz": "get-health", "/readyz": "get-readiness"} {
 		a.mux.HandleFunc("GET "+path, health)
 		a.document(path, http.MethodGet, id, "Is the daemon alive, and does it take requests?", "daemon", jsonResponse(a, httpwire.Health{}))
 	}
 }
-
-// metricsType is what Prometheus reads.
-const metricsType = "text/plain; version=0.0.4; charset=utf-8"
 
 // routeMetrics serves what the daemon counts: of all tenants, so it is not for each of
 // them, see rightOf.
@@ -160,7 +157,7 @@ func (a *API) routeMetrics() {
 		}
 		a.metrics.ServeHTTP(w, r)
 	})
-	a.document("/metrics", http.MethodGet, "metrics", "What the daemon has and how long what took, for Prometheus", "daemon", map[string]*huma.Response{
-		"200": {Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{metricsType: {Schema: &huma.Schema{Type: huma.TypeString}}}},
+	a.document("/metrics", http.MethodGet, "get-metrics", "What the daemon has and how long what took, for Prometheus", "daemon", map[string]*huma.Response{
+		"200": {Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}},
 	})
 }

@@ -22,16 +22,16 @@ import (
 
 // Control is a text message of an attached client.
 type Control struct {
-	Resize *sandbox.TerminalSize  `json:"resize,omitempty"`
-	Signal *sandbox.SignalRequest `json:"signal,omitempty"`
+	Resize *sandbox.TerminalSize  `json:"resize,omitempty" doc:"new size of the terminal"`
+	Signal *sandbox.SignalRequest `json:"signal,omitempty" doc:"signal for the process"`
 }
 
 // AttachMessage is a text message to an attached client; exactly one of its
 // fields is set. Lost is followed by others, the rest are the last message.
 type AttachMessage struct {
-	Lost     *Lost             `json:"lost,omitempty"`
-	Position *sandbox.Position `json:"position,omitempty"`
-	Error    *Problem          `json:"error,omitempty"`
+	Lost     *Lost             `json:"lost,omitempty" doc:"output that is not kept any more"`
+	Position *sandbox.Position `json:"position,omitempty" doc:"the process has ended, or there is no more"`
+	Error    *Problem          `json:"error,omitempty" doc:"why no more follows"`
 }
 
 const outputHeader = 1 + 8 + 8

@@ -20,34 +20,34 @@ const (
 
 // Chunk is the data of one stdout or stderr event.
 type Chunk struct {
-	Data     string    `json:"data"`
+	Data     string    `json:"data" doc:"the output"`
 	Encoding string    `json:"encoding" enum:"utf8,base64" doc:"base64 where the bytes are not UTF-8, or shorter so"`
 	Seq      int64     `json:"seq" doc:"sequence number of the first byte: how many bytes of both streams came before"`
-	TS       time.Time `json:"ts"`
+	TS       time.Time `json:"ts" doc:"when it was read"`
 }
 
 // Lost is the data of an event, or part of a message, that stands for output that
 // is not kept any more.
 type Lost struct {
 	Seq   int64 `json:"seq" doc:"sequence number of the first byte that is missing"`
-	Bytes int64 `json:"bytes"`
+	Bytes int64 `json:"bytes" doc:"how much is missing"`
 }
 
 // LogChunk is a Chunk of one of several processes.
 type LogChunk struct {
-	PID int `json:"pid"`
+	PID int `json:"pid" doc:"process that wrote it"`
 	Chunk
 }
 
 // LogLost is a Lost of one of several processes.
 type LogLost struct {
-	PID int `json:"pid"`
+	PID int `json:"pid" doc:"process that wrote it"`
 	Lost
 }
 
 // LogPosition says where the output of one of several processes has been read to.
 type LogPosition struct {
-	PID int `json:"pid"`
+	PID int `json:"pid" doc:"process that was read"`
 	sandbox.Position
 }
 

@@ -26,15 +26,15 @@ const WaitHeader = "X-Ramet-Wait"
 
 // List is one page of a list.
 type List[T any] struct {
-	Items         []T    `json:"items" nullable:"false"`
+	Items         []T    `json:"items" doc:"the page" nullable:"false"`
 	NextPageToken string `json:"next_page_token,omitempty" doc:"page_token of the next page; absent on the last one"`
 }
 
 // Health is the answer to /healthz and /readyz.
 type Health struct {
-	Status  string `json:"status" doc:"ok, or draining while the daemon ends"`
-	Version string `json:"version"`
-	PID     int    `json:"pid"`
+	Status  string `json:"status" enum:"ok,draining" doc:"ok, or draining while the daemon ends"`
+	Version string `json:"version" doc:"version of the daemon"`
+	PID     int    `json:"pid" doc:"process id of the daemon"`
 }
 
 // RollbackRequest says what a sandbox returns to: a snapshot or a step.

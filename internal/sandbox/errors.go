@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // Code is the machine-readable class of an Error. It is part of the interface:
@@ -79,6 +81,9 @@ var codeTable = map[Code]codeInfo{
 	CodeChanged:       {412, 4, "Precondition failed"},
 }
 
+// Codes returns all codes, in the order of the alphabet.
+func Codes() []Code { return slices.Sorted(maps.Keys(codeTable)) }
+
 // HTTPStatus returns the status a problem document of code c carries.
 func (c Code) HTTPStatus() int { return c.info().status }
 
@@ -98,12 +103,12 @@ func (c Code) info() codeInfo {
 // Error is an error that a user may see. Everything else that reaches the user
 // is reported as CodeInternal.
 type Error struct {
-	Code   Code   `json:"code"`
-	Detail string `json:"detail"`
+	Code   Code   `json:"code" doc:"the kind of error"`
+	Detail string `json:"detail" doc:"what happened"`
 	// Field names the field or option at fault, if one is.
-	Field string `json:"field,omitempty"`
+	Field string `json:"field,omitempty" doc:"field or option at fault"`
 	// Exceeded says which quota was in the way, if one was.
-	Exceeded *Exceeded `json:"exceeded,omitempty"`
+	Exceeded *Exceeded `json:"exceeded,omitempty" doc:"which quota was in the way"`
 	cause    error
 }
 

@@ -43,10 +43,10 @@ func (k EventKind) Valid() bool { return slices.Contains(EventKinds, k) }
 // environments is not part of it.
 type Event struct {
 	// Seq grows with every event of a daemon, and from one daemon to the next.
-	Seq       int64     `json:"seq"`
-	Time      time.Time `json:"time"`
-	Kind      EventKind `json:"kind"`
-	SandboxID string    `json:"sandbox_id"`
+	Seq       int64     `json:"seq" doc:"sequence number, which grows with every event"`
+	Time      time.Time `json:"time" doc:"when it happened"`
+	Kind      EventKind `json:"kind,omitempty" doc:"what happened; absent in an event that stands for others"`
+	SandboxID string    `json:"sandbox_id" doc:"sandbox that it happened to"`
 	Name      string    `json:"name,omitempty" doc:"of the sandbox"`
 	Parent    string    `json:"parent,omitempty" doc:"created: the sandbox that it was forked from"`
 	Snapshot  string    `json:"snapshot,omitempty" doc:"id of the snapshot that it was about"`
@@ -65,7 +65,7 @@ type Event struct {
 	Line   []string `json:"-"`
 	// Lost stands for events that are not kept any more: so many before this one,
 	// which says nothing else then but Seq.
-	Lost int64 `json:"lost,omitempty"`
+	Lost int64 `json:"lost,omitempty" doc:"as many events before this one are not kept any more; it says nothing else but seq"`
 	// Restarted stands for what happened before this daemon began to keep events, of
 	// which nobody knows how much there was. It says nothing else but Seq.
 	Restarted bool `json:"restarted,omitempty" doc:"since was a number of an earlier daemon: what happened after that until this one started is not known"`

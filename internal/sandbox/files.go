@@ -30,15 +30,15 @@ func ValidPath(field, s string) error {
 
 // FileInfo describes a file in a sandbox.
 type FileInfo struct {
-	Path   string    `json:"path"`
+	Path   string    `json:"path" doc:"absolute path"`
 	Exact  []byte    `json:"path_base64,omitempty" doc:"the bytes of the path, if they are not UTF-8"`
-	Type   string    `json:"type" doc:"file, dir, symlink, fifo, socket or device"`
+	Type   string    `json:"type" enum:"file,dir,symlink,fifo,socket,device" doc:"file, dir, symlink, fifo, socket or device"`
 	Size   int64     `json:"size" doc:"bytes"`
 	Mode   string    `json:"mode" doc:"octal"`
-	UID    uint32    `json:"uid"`
-	GID    uint32    `json:"gid"`
-	MTime  time.Time `json:"modified_at"`
-	Links  uint32    `json:"links"`
+	UID    uint32    `json:"uid" doc:"number of the owner"`
+	GID    uint32    `json:"gid" doc:"number of the group"`
+	MTime  time.Time `json:"modified_at" doc:"when the contents were changed last"`
+	Links  uint32    `json:"links" doc:"number of hard links"`
 	Target string    `json:"target,omitempty" doc:"of a symbolic link"`
 	// ExactTarget is in JSON only, as Exact is.
 	ExactTarget []byte `json:"target_base64,omitempty" doc:"the bytes of the target, if they are not UTF-8"`
@@ -172,14 +172,14 @@ type SearchRequest struct {
 
 // Match is one line, or one file, that a search found.
 type Match struct {
-	File FileInfo `json:"file"`
+	File FileInfo `json:"file" doc:"the file"`
 	Line int      `json:"line,omitempty" doc:"number of the line, from 1; absent in a search by name"`
 	Text string   `json:"text,omitempty" doc:"the line, cut to 1024 bytes"`
 }
 
 // SearchResult is what a search found.
 type SearchResult struct {
-	Matches   []Match `json:"matches"`
+	Matches   []Match `json:"matches" doc:"what was found"`
 	Truncated bool    `json:"truncated" doc:"there is more than the limit"`
 }
 
@@ -200,10 +200,10 @@ type WatchRequest struct {
 
 // FileEvent is a change of one path.
 type FileEvent struct {
-	Path  string `json:"path"`
+	Path  string `json:"path" doc:"absolute path"`
 	Exact []byte `json:"path_base64,omitempty" doc:"the bytes of the path, if they are not UTF-8"`
 	Kind  string `json:"kind" enum:"created,modified,deleted,attributes" doc:"what happened last to the path; a move is deleted and created"`
-	Dir   bool   `json:"dir,omitempty"`
+	Dir   bool   `json:"dir,omitempty" doc:"it is a directory"`
 }
 
 type fileEventJSON FileEvent
@@ -231,5 +231,5 @@ type FileEvents struct {
 	Ready bool `json:"ready,omitempty" doc:"from now on all changes are told"`
 	// Overflow says that changes were lost: look at the files again.
 	Overflow bool        `json:"overflow,omitempty" doc:"more happened than was kept: look at the files again"`
-	Changes  []FileEvent `json:"changes"`
+	Changes  []FileEvent `json:"changes" doc:"what changed"`
 }

@@ -33,7 +33,7 @@ type Lifecycle struct {
 type LifecycleRequest struct {
 	TTLMS            *int64     `json:"ttl_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"the sandbox is destroyed so long from now; 0 is never"`
 	IdleTimeoutMS    *int64     `json:"idle_timeout_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"how long nobody may use it, from 1000; 0 is without end"`
-	IdleAction       IdleAction `json:"idle_action,omitempty" enum:"hibernate,pause,destroy" doc:"what happens then; hibernate if absent"`
+	IdleAction       IdleAction `json:"idle_action,omitempty" doc:"what happens then; hibernate if absent"`
 	AutoWake         *bool      `json:"auto_wake,omitempty" doc:"whether a request that needs it running wakes it; true if absent"`
 	KeepSnapshots    *int       `json:"keep_snapshots,omitempty" minimum:"0" maximum:"1000000" doc:"how many snapshots without a name its tree keeps: the latest; 0 is all"`
 	SnapshotMaxAgeMS *int64     `json:"snapshot_max_age_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"how long its later snapshots without a name are kept, from 1000; 0 is without end"`

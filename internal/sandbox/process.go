@@ -4,27 +4,27 @@ import "time"
 
 // Process is one process in a sandbox.
 type Process struct {
-	PID        int       `json:"pid"`
-	PPID       int       `json:"ppid"`
-	UID        int       `json:"uid"`
-	Threads    int       `json:"threads"`
+	PID        int       `json:"pid" doc:"process id in the sandbox"`
+	PPID       int       `json:"ppid" doc:"process id of the parent"`
+	UID        int       `json:"uid" doc:"number of the user"`
+	Threads    int       `json:"threads" doc:"number of threads"`
 	State      string    `json:"state" doc:"as ps shows it, or \"ended\""`
-	Command    string    `json:"command"`
-	CPUSeconds float64   `json:"cpu_seconds"`
+	Command    string    `json:"command" doc:"command line"`
+	CPUSeconds float64   `json:"cpu_seconds" doc:"processor time"`
 	MemoryMiB  float64   `json:"memory_mib" doc:"resident memory, with what is shared"`
-	StartedAt  time.Time `json:"started_at"`
+	StartedAt  time.Time `json:"started_at" doc:"when it was started"`
 	// Kept is set for a process that was started through the interface: its
 	// output is kept, and it can be attached to.
-	Kept *KeptProcess `json:"kept,omitempty"`
+	Kept *KeptProcess `json:"kept,omitempty" doc:"set if it was started by this interface: its output is kept, and it can be attached to"`
 }
 
 // ProcessChange is one process that differs between two sandboxes.
 type ProcessChange struct {
-	PID        int        `json:"pid"`
-	PPID       int        `json:"ppid"`
-	UID        int        `json:"uid"`
+	PID        int        `json:"pid" doc:"process id in the sandbox"`
+	PPID       int        `json:"ppid" doc:"process id of the parent"`
+	UID        int        `json:"uid" doc:"number of the user"`
 	Kind       ChangeKind `json:"kind" doc:"added, deleted, or modified: it has executed another program"`
-	Command    string     `json:"command"`
+	Command    string     `json:"command" doc:"command line"`
 	OldCommand string     `json:"old_command,omitempty" doc:"in the first sandbox, if it differs"`
 }
 
@@ -36,23 +36,23 @@ type KeptProcess struct {
 	Inherited bool        `json:"inherited" doc:"it was started in a sandbox that this one came from"`
 	FirstSeq  int64       `json:"first_seq" doc:"sequence number of the oldest byte of output that is kept"`
 	NextSeq   int64       `json:"next_seq" doc:"sequence number of the next byte of output: how many bytes were written"`
-	EndedAt   *time.Time  `json:"ended_at,omitempty"`
+	EndedAt   *time.Time  `json:"ended_at,omitempty" doc:"when it ended; absent if it runs"`
 	Exit      *ExecResult `json:"exit,omitempty" doc:"how it ended; without output"`
 }
 
 // TerminalSize is the size of a terminal in characters.
 type TerminalSize struct {
-	Cols uint16 `json:"cols" minimum:"1" maximum:"65535"`
-	Rows uint16 `json:"rows" minimum:"1" maximum:"65535"`
+	Cols uint16 `json:"cols" doc:"characters in a line" minimum:"1" maximum:"65535"`
+	Rows uint16 `json:"rows" doc:"lines" minimum:"1" maximum:"65535"`
 }
 
 // StartRequest asks for a process that needs no caller. Exactly one of Argv and
 // Shell is set.
 type StartRequest struct {
-	Argv          []string          `json:"argv,omitempty"`
+	Argv          []string          `json:"argv,omitempty" doc:"program and arguments, without a shell"`
 	Shell         string            `json:"shell,omitempty" doc:"run by /bin/sh -c"`
-	Env           map[string]string `json:"env,omitempty"`
-	Cwd           string            `json:"cwd,omitempty"`
+	Env           map[string]string `json:"env,omitempty" doc:"environment of commands"`
+	Cwd           string            `json:"cwd,omitempty" doc:"absolute path of the directory that it starts in; the default of the sandbox if absent"`
 	User          string            `json:"user,omitempty" doc:"name or uid, optionally :group"`
 	Stdin         bool              `json:"stdin,omitempty" doc:"keep standard input open for writing; else it is /dev/null"`
 	Terminal      *TerminalSize     `json:"terminal,omitempty" doc:"give it a terminal of this size, which is its input and its output"`

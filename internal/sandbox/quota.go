@@ -12,19 +12,19 @@ type Quota struct {
 
 // Consumption is what a tenant or a tree has and uses.
 type Consumption struct {
-	Sandboxes  int64   `json:"sandboxes"`
+	Sandboxes  int64   `json:"sandboxes" doc:"sandboxes, those included that are paused or hibernated"`
 	Depth      int64   `json:"depth" doc:"of the deepest"`
-	MemoryMiB  float64 `json:"memory_mib"`
-	DiskMiB    float64 `json:"disk_mib"`
-	CPUSeconds float64 `json:"cpu_seconds"`
+	MemoryMiB  float64 `json:"memory_mib" doc:"memory of sandboxes that run or are paused"`
+	DiskMiB    float64 `json:"disk_mib" doc:"files that sandboxes wrote, and snapshots on disk"`
+	CPUSeconds float64 `json:"cpu_seconds" doc:"processor time in all"`
 }
 
 // Tenant is what is known of a tenant.
 type Tenant struct {
-	Name  string      `json:"name"`
+	Name  string      `json:"name" doc:"name of the tenant"`
 	Quota Quota       `json:"quota" doc:"of all that it has together"`
 	Tree  Quota       `json:"tree_quota" doc:"of each of its trees"`
-	Usage Consumption `json:"usage"`
+	Usage Consumption `json:"usage" doc:"what it has and uses"`
 }
 
 // TenantUpdate asks for other quotas. What is absent stays as it is.
@@ -45,8 +45,8 @@ type GiveRequest struct {
 type Exceeded struct {
 	Limit string `json:"limit" doc:"member of the quota"`
 	// Of is whose: "tenant NAME" or "tree ID".
-	Of    string  `json:"of"`
-	Max   int64   `json:"max"`
-	Used  float64 `json:"used"`
-	Asked int64   `json:"asked,omitempty"`
+	Of    string  `json:"of" doc:"whose: \"tenant NAME\" or \"tree ID\""`
+	Max   int64   `json:"max" doc:"how much that may be"`
+	Used  float64 `json:"used" doc:"how much it is"`
+	Asked int64   `json:"asked,omitempty" doc:"how much more the request asks for"`
 }

@@ -33,7 +33,7 @@ type Step struct {
 	Command   string        `json:"command,omitempty" doc:"what led to it, as long as it is not very long"`
 	Context   string        `json:"context,omitempty" doc:"run_code: the interpreter"`
 	ExitCode  int           `json:"exit_code" doc:"of the command"`
-	At        time.Time     `json:"at"`
+	At        time.Time     `json:"at" doc:"when the command ended"`
 	Snapshot  string        `json:"snapshot,omitempty" doc:"id of the checkpoint, which no list shows"`
 	State     SnapshotState `json:"state" doc:"of the checkpoint; ready and uploading ones can be returned to"`
 	SizeBytes int64         `json:"size_bytes" doc:"bytes on disk: what differs from the steps before"`
@@ -43,10 +43,10 @@ type Step struct {
 // BisectRequest looks for the first step at which a command fails. Exactly one of Argv
 // and Shell is set.
 type BisectRequest struct {
-	Argv      []string          `json:"argv,omitempty"`
+	Argv      []string          `json:"argv,omitempty" doc:"program and arguments, without a shell"`
 	Shell     string            `json:"shell,omitempty" doc:"run by /bin/sh -c"`
-	Env       map[string]string `json:"env,omitempty"`
-	Cwd       string            `json:"cwd,omitempty"`
+	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of the sandbox"`
+	Cwd       string            `json:"cwd,omitempty" doc:"absolute path of the directory that it starts in; the default of the sandbox if absent"`
 	User      string            `json:"user,omitempty" doc:"name or uid, optionally :group"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" minimum:"0" doc:"of each run, 0 is no limit; a run that is killed has failed"`
 }
@@ -58,13 +58,13 @@ type BisectResult struct {
 	// What the command did at First, or at the last step.
 	ExitCode int    `json:"exit_code" doc:"of the command at that step"`
 	Stdout   string `json:"stdout" doc:"the end of what it wrote there"`
-	Stderr   string `json:"stderr"`
+	Stderr   string `json:"stderr" doc:"the end of what it wrote to standard error there"`
 	Tried    []Try  `json:"tried" nullable:"false" doc:"the runs, in their order"`
 }
 
 // Try is one run of a bisection.
 type Try struct {
-	Step     int  `json:"step"`
-	ExitCode int  `json:"exit_code"`
-	TimedOut bool `json:"timed_out,omitempty"`
+	Step     int  `json:"step" doc:"number of the step"`
+	ExitCode int  `json:"exit_code" doc:"exit code of the command"`
+	TimedOut bool `json:"timed_out,omitempty" doc:"the run was killed"`
 }

@@ -22,16 +22,16 @@ func (s Scope) Covers(other Scope) bool { return s.Valid() && scopeRank[s] >= sc
 
 // Token is what is known of a token but its secret.
 type Token struct {
-	ID        string     `json:"id"`
+	ID        string     `json:"id" doc:"id of the token"`
 	Name      string     `json:"name,omitempty" doc:"for people"`
-	Tenant    string     `json:"tenant"`
-	Scope     Scope      `json:"scope" enum:"read,exec,admin"`
+	Tenant    string     `json:"tenant" doc:"whose things it gives access to"`
+	Scope     Scope      `json:"scope" doc:"how much it may do"`
 	Tree      string     `json:"tree,omitempty" doc:"it sees only what descends from this sandbox or snapshot, and itself"`
 	Sandbox   string     `json:"sandbox,omitempty" doc:"it sees only this sandbox"`
 	Browser   bool       `json:"browser,omitempty" doc:"it may stand in a URL, as the parameter access_token"`
-	CreatedAt time.Time  `json:"created_at"`
+	CreatedAt time.Time  `json:"created_at" doc:"when it was made"`
 	CreatedBy string     `json:"created_by,omitempty" doc:"token that made it, with which it is removed; empty if the owner of the daemon did"`
-	RotatedAt *time.Time `json:"rotated_at,omitempty"`
+	RotatedAt *time.Time `json:"rotated_at,omitempty" doc:"when its secret was replaced last"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"absent if it never does"`
 }
 
@@ -39,7 +39,7 @@ type Token struct {
 type TokenRequest struct {
 	Name       string `json:"name,omitempty" maxLength:"100" doc:"for people"`
 	Tenant     string `json:"tenant,omitempty" doc:"the caller's own if absent; only the owner of the daemon may name another"`
-	Scope      Scope  `json:"scope" enum:"read,exec,admin"`
+	Scope      Scope  `json:"scope" doc:"how much it may do"`
 	Tree       string `json:"tree,omitempty" doc:"sandbox or snapshot, by id or name: the token sees only what descends from it, and itself"`
 	Sandbox    string `json:"sandbox,omitempty" doc:"id or name: the token sees only this sandbox"`
 	TTLSeconds int64  `json:"ttl_s,omitempty" minimum:"0" maximum:"315360000" doc:"how long it is valid; 0 is without end, but not longer than the token that makes it"`

@@ -34,14 +34,14 @@ type Isolation struct {
 	Sentry     Layer  `json:"sentry" doc:"guest system calls are served by a user-space kernel"`
 	Systrap    Layer  `json:"systrap" doc:"guest code runs in processes that can make no host system calls"`
 	Seccomp    Layer  `json:"seccomp" doc:"the user-space kernel's own system calls are filtered"`
-	NoNewPrivs Layer  `json:"no_new_privs"`
-	Caps       Layer  `json:"capabilities_dropped"`
-	UserNS     Layer  `json:"user_namespace"`
+	NoNewPrivs Layer  `json:"no_new_privs" doc:"no process can gain privileges of the host"`
+	Caps       Layer  `json:"capabilities_dropped" doc:"the user-space kernel has no capabilities"`
+	UserNS     Layer  `json:"user_namespace" doc:"the user-space kernel is nobody on the host"`
 	Namespaces Layer  `json:"namespaces" doc:"own mount, pid, ipc and uts namespaces, and an empty network namespace that it shares with the daemon's other sandboxes"`
 	EmptyRoot  Layer  `json:"empty_root" doc:"an empty, read-only root directory"`
-	Rlimits    Layer  `json:"rlimits"`
-	Cgroup     Layer  `json:"cgroup"`
-	CgroupKind string `json:"cgroup_kind,omitempty" doc:"v1, v2 or empty"`
+	Rlimits    Layer  `json:"rlimits" doc:"the resources of the user-space kernel are bounded"`
+	Cgroup     Layer  `json:"cgroup" doc:"memory and processor time are bounded by a control group"`
+	CgroupKind string `json:"cgroup_kind,omitempty" enum:"v1,v2" doc:"absent without a control group"`
 }
 
 // Memory is what a sandbox occupies on the host.
@@ -59,10 +59,10 @@ type Disk struct {
 
 // Identity is what makes a fork different from its siblings.
 type Identity struct {
-	SandboxID string       `json:"sandbox_id"`
-	ForkIndex int          `json:"fork_index"`
-	Hostname  string       `json:"hostname"`
-	MachineID string       `json:"machine_id"`
+	SandboxID string       `json:"sandbox_id" doc:"id of the sandbox"`
+	ForkIndex int          `json:"fork_index" doc:"number among the children of one fork, from 0"`
+	Hostname  string       `json:"hostname" doc:"host name"`
+	MachineID string       `json:"machine_id" doc:"contents of /etc/machine-id"`
 	Hooks     []HookResult `json:"hooks,omitempty" doc:"outcome of each hook in /etc/ramet/fork.d"`
 	Reseeded  []Reseed     `json:"reseeded,omitempty" doc:"the random generators of each inherited context"`
 	Unwritten []string     `json:"unwritten,omitempty" doc:"files in it that should say who it is and cannot be written, with the reason"`
@@ -70,43 +70,43 @@ type Identity struct {
 
 // HookResult is the outcome of one fork hook.
 type HookResult struct {
-	Name       string  `json:"name"`
-	ExitCode   int     `json:"exit_code"`
+	Name       string  `json:"name" doc:"file name of the hook"`
+	ExitCode   int     `json:"exit_code" doc:"exit code of the hook"`
 	TimedOut   bool    `json:"timed_out,omitempty" doc:"it was killed after 10 s"`
 	Output     string  `json:"output,omitempty" doc:"stdout and stderr, at most 4 KiB"`
-	DurationMS float64 `json:"duration_ms"`
+	DurationMS float64 `json:"duration_ms" doc:"how long it ran"`
 }
 
 // Sandbox is a sandbox as users see it.
 type Sandbox struct {
-	ID        string            `json:"id"`
+	ID        string            `json:"id" doc:"id of the sandbox"`
 	Tenant    string            `json:"tenant,omitempty" doc:"whose it is; absent for the default tenant"`
 	Name      string            `json:"name" doc:"or empty"`
-	State     State             `json:"state"`
+	State     State             `json:"state" doc:"where it is in its life"`
 	Reason    string            `json:"reason,omitempty" doc:"why the sandbox failed"`
 	Image     string            `json:"image" doc:"image id"`
-	ImageName string            `json:"image_name,omitempty"`
+	ImageName string            `json:"image_name,omitempty" doc:"name of the image when the sandbox was made"`
 	Parent    string            `json:"parent" doc:"sandbox this one was forked from, or empty"`
 	Snapshot  string            `json:"snapshot,omitempty" doc:"snapshot this one was restored from"`
 	Depth     int               `json:"depth" doc:"forks and restores between this sandbox and a created one"`
-	CreatedAt time.Time         `json:"created_at"`
-	Limits    Limits            `json:"limits"`
-	Env       map[string]string `json:"env,omitempty"`
+	CreatedAt time.Time         `json:"created_at" doc:"when it was made"`
+	Limits    Limits            `json:"limits" doc:"effective limits"`
+	Env       map[string]string `json:"env,omitempty" doc:"environment of its commands"`
 	Cwd       string            `json:"working_dir,omitempty" doc:"where commands start that name no directory; the image's WORKDIR"`
 	User      string            `json:"user,omitempty" doc:"whom commands run as that name no user; the image's USER"`
-	Metadata  map[string]string `json:"metadata,omitempty"`
+	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels for programs: keys and values of text"`
 	Lifecycle *Lifecycle        `json:"lifecycle,omitempty" doc:"when it ends or rests by itself; absent if that was never asked for"`
 	ActiveAt  *time.Time        `json:"active_at,omitempty" doc:"when it was used last, if it has an idle timeout"`
 	// AutoCheckpoint is nil if only users take snapshots of it.
 	AutoCheckpoint *AutoCheckpoint `json:"auto_checkpoint,omitempty" doc:"its state is kept after every command and cell"`
 	// SelfControl is nil if processes of the sandbox may not control it.
-	SelfControl *SelfControl `json:"self_control,omitempty"`
-	Identity    Identity     `json:"identity"`
-	Isolation   Isolation    `json:"isolation"`
+	SelfControl *SelfControl `json:"self_control,omitempty" doc:"what its processes may do to it; absent if nothing"`
+	Identity    Identity     `json:"identity" doc:"what makes it different from its relatives"`
+	Isolation   Isolation    `json:"isolation" doc:"layers that confine it"`
 	// Memory is left out of lists: it takes a look at each process.
-	Memory *Memory `json:"memory,omitempty"`
+	Memory *Memory `json:"memory,omitempty" doc:"what it occupies in memory; absent in lists"`
 	// Disk is left out with it.
-	Disk *Disk `json:"disk,omitempty"`
+	Disk *Disk `json:"disk,omitempty" doc:"what its files take; absent in lists"`
 }
 
 // SelfControl is what a sandbox may do to itself. Forks and snapshots are those of
@@ -120,16 +120,16 @@ type SelfControl struct {
 // CreateRequest asks for a new sandbox.
 type CreateRequest struct {
 	Image          string            `json:"image" doc:"image id or name, or snapshot id or name; an image goes first"`
-	Name           string            `json:"name,omitempty" minLength:"1"`
-	Limits         Limits            `json:"limits,omitempty"`
-	Env            map[string]string `json:"env,omitempty"`
-	Metadata       map[string]string `json:"metadata,omitempty"`
+	Name           string            `json:"name,omitempty" doc:"name to give the sandbox, unique among those of the tenant" minLength:"1"`
+	Limits         Limits            `json:"limits,omitempty" doc:"what is absent is the default of the daemon"`
+	Env            map[string]string `json:"env,omitempty" doc:"environment of its commands"`
+	Metadata       map[string]string `json:"metadata,omitempty" doc:"labels for programs: keys and values of text"`
 	Lifecycle      *LifecycleRequest `json:"lifecycle,omitempty" doc:"when it ends or rests by itself"`
 	AutoCheckpoint *AutoCheckpoint   `json:"auto_checkpoint,omitempty" doc:"keep its state after every command and cell in the foreground"`
 	SelfControl    *SelfControl      `json:"self_control,omitempty" doc:"let processes in the sandbox fork, snapshot, roll back and tag it, by the command ramet and the socket /run/ramet.sock"`
 	// Require lists isolation layers without which the sandbox must not start
 	// (the JSON names of Isolation's fields).
-	Require []string `json:"require,omitempty" doc:"isolation layers that must be on"`
+	Require []string `json:"require,omitempty" enum:"sentry,systrap,seccomp,no_new_privs,capabilities_dropped,user_namespace,namespaces,empty_root,rlimits,cgroup" doc:"isolation layers that must be on"`
 }
 
 // ListFilter selects sandboxes. Empty fields match all.
@@ -146,10 +146,10 @@ type ListFilter struct {
 
 // ExecRequest asks for one command. Exactly one of Argv and Shell is set.
 type ExecRequest struct {
-	Argv      []string          `json:"argv,omitempty"`
+	Argv      []string          `json:"argv,omitempty" doc:"program and arguments, without a shell"`
 	Shell     string            `json:"shell,omitempty" doc:"run by /bin/sh -c"`
-	Env       map[string]string `json:"env,omitempty"`
-	Cwd       string            `json:"cwd,omitempty"`
+	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of the sandbox"`
+	Cwd       string            `json:"cwd,omitempty" doc:"absolute path of the directory that it starts in; the default of the sandbox if absent"`
 	User      string            `json:"user,omitempty" doc:"name or uid, optionally :group"`
 	Stdin     string            `json:"stdin,omitempty" doc:"text given on standard input"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" minimum:"0" doc:"0 is no limit; at the limit the command and its process group are killed"`
@@ -158,14 +158,14 @@ type ExecRequest struct {
 // ExecResult is the outcome of a command. A command that fails is a result, not
 // an error.
 type ExecResult struct {
-	Stdout     string  `json:"stdout"`
-	Stderr     string  `json:"stderr"`
+	Stdout     string  `json:"stdout" doc:"standard output"`
+	Stderr     string  `json:"stderr" doc:"standard error"`
 	ExitCode   int     `json:"exit_code" doc:"128+signal if a signal ended it"`
-	OK         bool    `json:"ok"`
+	OK         bool    `json:"ok" doc:"the exit code is 0"`
 	Signal     string  `json:"signal" doc:"the signal that ended it, or empty"`
-	TimedOut   bool    `json:"timed_out,omitempty"`
+	TimedOut   bool    `json:"timed_out,omitempty" doc:"it was killed at its deadline"`
 	Idle       bool    `json:"idle,omitempty" doc:"it was the idle timeout"`
-	DurationMS float64 `json:"duration_ms"`
+	DurationMS float64 `json:"duration_ms" doc:"how long it ran"`
 	Truncated  bool    `json:"truncated,omitempty" doc:"a stream, or what a cell showed or resulted in, was longer than is kept"`
 }
 
@@ -173,7 +173,7 @@ type ExecResult struct {
 type ForkRequest struct {
 	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"children; one for each name if absent, or 1"`
 	Names     []string          `json:"names,omitempty" doc:"one for each child"`
-	Metadata  map[string]string `json:"metadata,omitempty"`
+	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the children, instead of those of the parent"`
 	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the children"`
 	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when the children end or rest by themselves; what is absent is the parent's, counted from now"`
 	// TimeoutMS bounds each child; a child that is late is reported as its
@@ -200,44 +200,44 @@ type ForkResult struct {
 	PauseMS    float64 `json:"pause_ms" doc:"how long the source stood still"`
 	SnapshotMS float64 `json:"snapshot_ms" doc:"from the call to the finished snapshot"`
 	ReturnMS   float64 `json:"return_ms" doc:"from the call to its return"`
-	Children   []Child `json:"children"`
+	Children   []Child `json:"children" doc:"one entry for each child, in the order of their indexes"`
 }
 
 // Child is one child of a fork: a sandbox or an error.
 type Child struct {
-	Sandbox  *Sandbox  `json:"sandbox,omitempty"`
+	Sandbox  *Sandbox  `json:"sandbox,omitempty" doc:"the child; absent if it failed"`
 	ReadyMS  float64   `json:"ready_ms,omitempty" doc:"from the call until the child could run commands"`
-	Identity *Identity `json:"identity,omitempty"`
-	Error    *Error    `json:"error,omitempty"`
+	Identity *Identity `json:"identity,omitempty" doc:"what makes the child different from its siblings"`
+	Error    *Error    `json:"error,omitempty" doc:"why there is no child"`
 	Name     string    `json:"name,omitempty" doc:"what a child with an error was to be called"`
 }
 
 // Snapshot is a frozen state that any number of sandboxes can be restored from.
 type Snapshot struct {
-	ID        string            `json:"id"`
+	ID        string            `json:"id" doc:"id of the snapshot"`
 	Tenant    string            `json:"tenant,omitempty" doc:"whose it is; absent for the default tenant"`
 	Name      string            `json:"name" doc:"or empty"`
 	Label     string            `json:"label,omitempty" doc:"what the sandbox calls it that took it by itself: no name, which it is found by outside"`
-	State     SnapshotState     `json:"state"`
-	Reason    string            `json:"reason,omitempty"`
+	State     SnapshotState     `json:"state" doc:"where it is in its life"`
+	Reason    string            `json:"reason,omitempty" doc:"why it failed"`
 	Sandbox   string            `json:"sandbox" doc:"sandbox it was taken of"`
 	Parent    string            `json:"parent,omitempty" doc:"snapshot that the sandbox came from"`
-	Image     string            `json:"image"`
-	Depth     int               `json:"depth"`
-	CreatedAt time.Time         `json:"created_at"`
+	Image     string            `json:"image" doc:"image id"`
+	Depth     int               `json:"depth" doc:"forks and restores between the sandbox and a created one"`
+	CreatedAt time.Time         `json:"created_at" doc:"when it was made"`
 	OnDisk    bool              `json:"on_disk" doc:"survives the daemon and the host"`
 	SizeBytes int64             `json:"size_bytes" doc:"bytes on disk"`
-	PauseMS   float64           `json:"pause_ms"`
+	PauseMS   float64           `json:"pause_ms" doc:"how long the sandbox stood still"`
 	Engine    string            `json:"engine" doc:"engine version that can restore it"`
 	DependsOn []string          `json:"depends_on,omitempty" doc:"snapshots that have part of it: only what differs from them is stored"`
 	ExpiresAt *time.Time        `json:"expires_at,omitempty" doc:"when it is deleted, by a rule of its tree"`
-	Metadata  map[string]string `json:"metadata,omitempty"`
+	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels for programs: keys and values of text"`
 }
 
 // SnapshotRequest asks for a snapshot of a running sandbox.
 type SnapshotRequest struct {
-	Name     string            `json:"name,omitempty" minLength:"1"`
-	Metadata map[string]string `json:"metadata,omitempty"`
+	Name     string            `json:"name,omitempty" doc:"name to give the snapshot, unique among those of the tenant" minLength:"1"`
+	Metadata map[string]string `json:"metadata,omitempty" doc:"labels for programs: keys and values of text"`
 	// Memory keeps the snapshot in memory only: faster, gone when the daemon ends.
 	Memory bool `json:"memory,omitempty" doc:"keep in memory, do not write to disk; gone when the daemon ends"`
 	// Wait is nil or true unless the caller goes on before the snapshot is on disk.
@@ -254,9 +254,9 @@ type SnapshotDeletion struct {
 // RestoreRequest asks for new sandboxes from a snapshot.
 type RestoreRequest struct {
 	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"new sandboxes; one for each name if absent, or 1"`
-	Names     []string          `json:"names,omitempty"`
-	Metadata  map[string]string `json:"metadata,omitempty"`
-	Env       map[string]string `json:"env,omitempty"`
+	Names     []string          `json:"names,omitempty" doc:"one for each sandbox"`
+	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the sandboxes, instead of those of the snapshot"`
+	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the sandboxes"`
 	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when they end or rest by themselves; what is absent is that of the sandbox that was frozen, counted from now"`
 }
 
@@ -277,19 +277,19 @@ const Undecided ChangeKind = "undecided"
 // Change is one path that differs between two sandboxes. An old type, mode and
 // owner are given where they differ.
 type Change struct {
-	Path       string     `json:"path"`
+	Path       string     `json:"path" doc:"absolute path, in the second sandbox or, if deleted, in the first"`
 	Kind       ChangeKind `json:"kind" doc:"added, modified, deleted or renamed; what was renamed may be modified too, what is below a renamed directory is only listed if it was"`
 	Exact      []byte     `json:"path_base64,omitempty" doc:"the bytes of the path, if they are not UTF-8"`
 	OldPath    string     `json:"old_path,omitempty" doc:"in the first sandbox, if the file or a directory above it was renamed"`
 	OldExact   []byte     `json:"old_path_base64,omitempty" doc:"the bytes of the old path, if they are not UTF-8"`
-	Type       string     `json:"type" doc:"file, dir, symlink, fifo, socket or device"`
-	OldType    string     `json:"old_type,omitempty"`
+	Type       string     `json:"type" enum:"file,dir,symlink,fifo,socket,device" doc:"file, dir, symlink, fifo, socket or device"`
+	OldType    string     `json:"old_type,omitempty" enum:"file,dir,symlink,fifo,socket,device" doc:"in the first one, if it differs"`
 	Size       int64      `json:"size" doc:"bytes in the second sandbox, or in the first if deleted"`
-	OldSize    int64      `json:"old_size,omitempty"`
+	OldSize    int64      `json:"old_size,omitempty" doc:"bytes in the first one, if they differ"`
 	Mode       string     `json:"mode" doc:"octal"`
-	OldMode    string     `json:"old_mode,omitempty"`
+	OldMode    string     `json:"old_mode,omitempty" doc:"in the first one, if it differs"`
 	Owner      string     `json:"owner" doc:"numbers of user and group"`
-	OldOwner   string     `json:"old_owner,omitempty"`
+	OldOwner   string     `json:"old_owner,omitempty" doc:"in the first one, if it differs"`
 	Content    bool       `json:"content,omitempty" doc:"the contents of a file, the target of a link or the number of a device differ"`
 	Xattrs     []string   `json:"xattrs,omitempty" doc:"extended attributes that differ"`
 	Insertions int        `json:"insertions,omitempty" doc:"lines that are new, on request"`
@@ -338,10 +338,10 @@ type DiffRequest struct {
 
 // Diff is the difference from one sandbox or snapshot to another.
 type Diff struct {
-	From    string   `json:"from"`
-	To      string   `json:"to"`
+	From    string   `json:"from" doc:"id of the first side"`
+	To      string   `json:"to" doc:"id of the second side"`
 	Base    string   `json:"base" doc:"nearest common ancestor"`
-	Changes []Change `json:"changes"`
+	Changes []Change `json:"changes" doc:"paths that differ"`
 	// Processes and Variables are only there on request.
 	Processes []ProcessChange  `json:"processes,omitzero" doc:"processes that differ, on request"`
 	Variables []VariableChange `json:"variables,omitzero" doc:"variables of contexts that differ, on request"`
@@ -349,56 +349,56 @@ type Diff struct {
 
 // TreeNode is one sandbox or snapshot in the lineage.
 type TreeNode struct {
-	ID        string      `json:"id"`
+	ID        string      `json:"id" doc:"id of the sandbox or snapshot"`
 	Tenant    string      `json:"tenant,omitempty" doc:"whose it is; absent for the default tenant"`
-	Name      string      `json:"name,omitempty"`
+	Name      string      `json:"name,omitempty" doc:"name, if it has one"`
 	Label     string      `json:"label,omitempty" doc:"of a snapshot that a sandbox took by itself: what that calls it"`
-	Kind      string      `json:"kind" doc:"sandbox or snapshot"`
-	State     string      `json:"state"`
+	Kind      string      `json:"kind" enum:"sandbox,snapshot" doc:"sandbox or snapshot"`
+	State     string      `json:"state" enum:"creating,running,paused,hibernated,failed,destroyed,uploading,ready,deleted" doc:"where it is in its life; destroyed for what only descendants are left of"`
 	CreatedAt time.Time   `json:"created_at,omitzero" doc:"absent of what is destroyed"`
-	Children  []*TreeNode `json:"children,omitempty"`
+	Children  []*TreeNode `json:"children,omitempty" doc:"what came from it"`
 }
 
 // Stats is what a sandbox uses now. One that is hibernated, or still being made, has
 // no memory and no processes.
 type Stats struct {
-	State      State   `json:"state"`
-	Memory     Memory  `json:"memory"`
-	Disk       Disk    `json:"disk"`
-	CPUSeconds float64 `json:"cpu_seconds"`
-	Processes  int     `json:"processes"`
+	State      State   `json:"state" doc:"where the sandbox is in its life"`
+	Memory     Memory  `json:"memory" doc:"what it occupies in memory"`
+	Disk       Disk    `json:"disk" doc:"what its files take"`
+	CPUSeconds float64 `json:"cpu_seconds" doc:"processor time in all"`
+	Processes  int     `json:"processes" doc:"number of processes"`
 }
 
 // Port is a port that a process in a sandbox listens on.
 type Port struct {
-	Port     int    `json:"port"`
-	Protocol string `json:"protocol" doc:"tcp or udp"`
+	Port     int    `json:"port" doc:"number of the port"`
+	Protocol string `json:"protocol" enum:"tcp,udp" doc:"tcp or udp"`
 	Address  string `json:"address" doc:"in the sandbox; 0.0.0.0 and :: are all"`
 	PID      int    `json:"pid,omitempty" doc:"the first process that has it open"`
-	Command  string `json:"command,omitempty"`
+	Command  string `json:"command,omitempty" doc:"command of that process"`
 }
 
 // Image is a read-only root file system.
 type Image struct {
-	ID    string   `json:"id"`
-	Names []string `json:"names"`
+	ID    string   `json:"id" doc:"id of the image"`
+	Names []string `json:"names" doc:"names by which it is found"`
 	// Tenants are only in lists of all tenants' images.
 	Tenants   map[string][]string `json:"tenants,omitempty" doc:"the names that other tenants have for it, in a list of all tenants' images"`
 	Digest    string              `json:"digest" doc:"sha256 of the EROFS file"`
-	SizeBytes int64               `json:"size_bytes"`
-	CreatedAt time.Time           `json:"created_at"`
-	Source    string              `json:"source,omitempty"`
-	Env       []string            `json:"env,omitempty"`
-	Cmd       []string            `json:"cmd,omitempty"`
-	Entry     []string            `json:"entrypoint,omitempty"`
-	Cwd       string              `json:"working_dir,omitempty"`
-	User      string              `json:"user,omitempty"`
+	SizeBytes int64               `json:"size_bytes" doc:"size of the file"`
+	CreatedAt time.Time           `json:"created_at" doc:"when it was made"`
+	Source    string              `json:"source,omitempty" doc:"where it came from"`
+	Env       []string            `json:"env,omitempty" doc:"environment of commands, as NAME=VALUE"`
+	Cmd       []string            `json:"cmd,omitempty" doc:"default arguments"`
+	Entry     []string            `json:"entrypoint,omitempty" doc:"default program"`
+	Cwd       string              `json:"working_dir,omitempty" doc:"directory in which commands start"`
+	User      string              `json:"user,omitempty" doc:"user whom commands run as"`
 }
 
 // Pruned is what was removed because nobody needed it.
 type Pruned struct {
 	Removed    []string `json:"removed" nullable:"false" doc:"ids of images"`
-	FreedBytes int64    `json:"freed_bytes"`
+	FreedBytes int64    `json:"freed_bytes" doc:"bytes of disk that are free again"`
 }
 
 // ImageRequest asks for an image. Exactly one of Build, Path and Ref is set.
@@ -443,8 +443,8 @@ type CommitRequest struct {
 
 // Progress is one step of long work.
 type Progress struct {
-	Phase  string `json:"phase"`
-	Done   int64  `json:"done"`
-	Total  int64  `json:"total"`
-	Detail string `json:"detail,omitempty"`
+	Phase  string `json:"phase" doc:"what is being done"`
+	Done   int64  `json:"done" doc:"how much is done"`
+	Total  int64  `json:"total" doc:"how much there is to do; 0 if that is not known"`
+	Detail string `json:"detail,omitempty" doc:"what it is done to"`
 }

@@ -89,7 +89,7 @@ func TestAuditSaysWhatWasDone(t *testing.T) {
 	n.reopen() // its end is on the disk
 	want := map[string]func(sandbox.AuditEntry) bool{
 		"create-sandbox": func(e sandbox.AuditEntry) bool { return e.Object == root.ID && e.Details.Image == root.Image },
-		"exec":           func(e sandbox.AuditEntry) bool { return e.Object == root.ID },
+		"exec-command":   func(e sandbox.AuditEntry) bool { return e.Object == root.ID },
 		"fork-sandbox": func(e sandbox.AuditEntry) bool {
 			return e.Result != "ok" || e.Details.Parent == root.ID && len(e.Details.Children) == 2 && e.Details.Children[0] == kids[0].ID && e.Details.Freeze != ""
 		},
