@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -96,10 +97,13 @@ func (a *app) runCell(ctx context.Context, c *client.Client, ref string, req san
 	if a.json {
 		return c.RunCode(ctx, ref, req)
 	}
-	return c.RunCodeStream(ctx, ref, req, client.RunIO{Stdout: a.Out, Stderr: a.Err, Result: func(forms map[string]json.RawMessage) error {
-		_, err := fmt.Fprintln(a.Out, plainForm(forms))
+	stdout, endOut := visible(a.Out)
+	stderr, endErr := visible(a.Err)
+	res, err := c.RunCodeStream(ctx, ref, req, client.RunIO{Stdout: stdout, Stderr: stderr, Result: func(forms map[string]json.RawMessage) error {
+		_, err := fmt.Fprintln(stdout, plainForm(forms))
 		return err
 	}})
+	return res, errors.Join(err, endOut(), endErr())
 }
 
 // plainForm returns what of a result can be shown in a terminal.
@@ -111,14 +115,21 @@ func plainForm(forms map[string]json.RawMessage) string {
 	var rich []string
 	for mime := range forms {
 		if mime != "text/plain" {
-			rich = append(rich, printable(mime))
+			rich = append(rich, mime)
 		}
 	}
 	if len(rich) > 0 {
 		slices.Sort(rich)
 		text += fmt.Sprintf("  %s", rich)
 	}
-	return withoutControls(text, "\n\t")
+	return text
+}
+
+// sayVisibly writes text that code in a sandbox has made.
+func (a *app) sayVisibly(text string) {
+	w, finish := visible(a.Err)
+	fmt.Fprint(w, text)
+	_ = finish() // as with all that is said on standard error
 }
 
 // explainRun says what is missing of what a cell has shown, and why it failed.
@@ -133,8 +144,8 @@ func (a *app) explainRun(res *sandbox.RunResult) {
 		return
 	}
 	if res.Error.Traceback != "" {
-		fmt.Fprint(a.Err, withoutControls(res.Error.Traceback, "\n\t"))
+		a.sayVisibly(res.Error.Traceback)
 		return
 	}
-	fmt.Fprintf(a.Err, "ramet: %s: %s\n", printable(res.Error.Name), withoutControls(res.Error.Value, "\n\t"))
+	a.sayVisibly(fmt.Sprintf("ramet: %s: %s\n", res.Error.Name, res.Error.Value))
 }
