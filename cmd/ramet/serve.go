@@ -51,7 +51,7 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 		NewService: svc.open,
 		Around:     func(next http.Handler) http.Handler { return poller.Handler(traces.Handler(next)) },
 		Metrics:    svc.metrics.Handler(),
-		Listen:     daemon.Listen{Address: opts.Listen, CertFile: opts.CertFile, KeyFile: opts.KeyFile},
+		Listen:     daemon.Listen{Address: opts.Listen, CertFile: opts.CertFile, KeyFile: opts.KeyFile, PortDomain: opts.PortDomain},
 	}
 	if opts.Background {
 		if cfg.Handover, err = daemon.Inherit(); err != nil {

@@ -45,6 +45,7 @@ var arrows = []struct {
 	{"internal/store", []string{"internal/sandbox"}, "documents are opaque to it"},
 	{"internal/tracing", []string{"internal/sandbox"}, "it is told what happens; who does it is not its business"},
 	{"internal/metrics", []string{"internal/sandbox"}, "it is told what happens; who does it is not its business"},
+	{"internal/portproxy", []string{"internal/access", "internal/httpwire", "internal/sandbox"}, "headers, hosts and who was let in; it opens no connection and knows no route"},
 	{"internal/httpwire", []string{"internal/sandbox"}, "what server and client agree on; it knows neither"},
 
 	{"internal/pack", []string{"internal/cowfs", "internal/erofs"}, "files in, archives out: it knows neither what a sandbox nor what an image store is"},
@@ -58,11 +59,11 @@ var arrows = []struct {
 		"internal/merge", "internal/sandbox", "internal/snapfile", "internal/store", "internal/textdiff", "internal/token", "internal/wire",
 	}, "the use cases; it implements httpapi.Service and must never link gVisor, so that daemon code is tested without it"},
 
-	{"internal/httpapi", []string{"internal/access", "internal/audit", "internal/httpwire", "internal/peer", "internal/sandbox"}, "it declares the Service it needs and knows none"},
+	{"internal/httpapi", []string{"internal/access", "internal/audit", "internal/httpwire", "internal/peer", "internal/portproxy", "internal/sandbox"}, "it declares the Service it needs and knows none"},
 	{"internal/httpapi/apitest", []string{"internal/access", "internal/httpapi", "internal/sandbox"}, "a service for tests"},
 	{"internal/workload/fakedaemon", []string{"internal/client", "internal/httpapi", "internal/httpapi/apitest", "internal/httpwire", "internal/sandbox", "internal/workload"}, "a daemon for tests"},
 	{"internal/client", []string{"internal/httpwire", "internal/peer", "internal/sandbox"}, "how a daemon is found or started is not its business"},
-	{"internal/daemon", []string{"internal/access", "internal/client", "internal/httpapi", "internal/httpwire", "internal/paths", "internal/sandbox"}, "it must never know what a Service does"},
+	{"internal/daemon", []string{"internal/access", "internal/client", "internal/httpapi", "internal/httpwire", "internal/paths", "internal/portproxy", "internal/sandbox"}, "it must never know what a Service does"},
 	{"internal/cli", []string{"internal/client", "internal/httpwire", "internal/peer", "internal/sandbox"}, "the command line is a client like any other: what it can do, REST can do"},
 	{"internal/workload", []string{"internal/client", "internal/sandbox"}, "it finds out what any user of the client could"},
 	{"internal/demo", []string{"internal/client", "internal/sandbox", "internal/workload"}, "it shows what any user of the client can do"},

@@ -40,6 +40,8 @@ type ServeOptions struct {
 	Background bool
 	// Listen is HOST:PORT, or empty; the files are PEM.
 	Listen, CertFile, KeyFile string
+	// PortDomain is what the hosts of ports end with, or empty.
+	PortDomain string
 }
 
 // Hook is a command whose work is done outside this package.

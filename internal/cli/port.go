@@ -36,15 +36,20 @@ type forward struct {
 func (a *app) portCommand() *cobra.Command {
 	var address string
 	var wait time.Duration
+	var forBrowser bool
 	cmd := &cobra.Command{
 		SuggestFor: []string{"expose", "forward", "port-forward"},
 		Use:        "port SBX [PORT[:LOCAL]...]",
-		Short:      "List the ports that a sandbox listens on, or forward local ports to it",
+		Short:      "List the ports that a sandbox listens on, forward local ports to it, or open one in a browser",
 		Long: "List the ports that processes in a sandbox listen on.\n\n" +
-			"With PORT, connections to a local port are forwarded to it until the command is interrupted. LOCAL is that port, the same one if absent, and any that is free if 0.",
+			"With PORT, connections to a local port are forwarded to it until the command is interrupted. LOCAL is that port, the same one if absent, and any that is free if 0.\n\n" +
+			"With --url, nothing is forwarded: it prints a URL that a browser can open once, within 5 minutes, and by which it reaches the port through the daemon. The daemon has to listen for browsers, see 'ramet serve --help'.",
 		Args: cobra.MatchAll(cobra.MinimumNArgs(1), func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 && wait != 0 {
 				return errors.New("--wait is for a PORT that somebody is to listen on: say which")
+			}
+			if forBrowser && len(args) != 2 {
+				return errors.New("--url is of one PORT")
 			}
 			return nil
 		}),
@@ -52,6 +57,9 @@ func (a *app) portCommand() *cobra.Command {
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if len(args) == 1 {
 				return a.listPorts(ctx, c, args[0])
+			}
+			if forBrowser {
+				return a.printPortURL(ctx, c, args[0], args[1], wait)
 			}
 			var forwards []*forward
 			for _, arg := range args[1:] {
@@ -65,6 +73,7 @@ func (a *app) portCommand() *cobra.Command {
 		}),
 	}
 	addressVar(cmd.Flags(), &address, "local address to listen on")
+	cmd.Flags().BoolVar(&forBrowser, "url", false, "print a URL that a browser can open once to reach PORT through the daemon")
 	durationVar(cmd.Flags(), &wait, "wait", "how long to wait until the sandbox listens")
 	return cmd
 }
@@ -83,6 +92,24 @@ func (a *app) listPorts(ctx context.Context, c *client.Client, ref string) error
 		rows = append(rows, []string{strconv.Itoa(p.Port), p.Protocol, p.Address, process})
 	}
 	return a.show(ports, table([]string{"PORT", "PROTOCOL", "ADDRESS", "PROCESS"}, rows))
+}
+
+// printPortURL prints where a browser finds a port.
+func (a *app) printPortURL(ctx context.Context, c *client.Client, ref, port string, wait time.Duration) error {
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return sandbox.Invalid("port", "%q is not a port from 1 to 65535", port)
+	}
+	if wait > 0 {
+		if _, err := c.WaitPort(ctx, ref, int(n), wait); err != nil {
+			return err
+		}
+	}
+	s, err := c.OpenPort(ctx, ref, sandbox.PortSessionRequest{Port: int(n)})
+	if err != nil {
+		return err
+	}
+	return a.show(s, line(s.URL))
 }
 
 // parseForward reads PORT or PORT:LOCAL. The system chooses a LOCAL that is 0.

@@ -53,6 +53,7 @@ func (a *app) serveCommand() *cobra.Command {
 	f.StringVar(&opts.Listen, "listen", "", "HOST:PORT to listen on besides the socket, for those with a token")
 	f.StringVar(&opts.CertFile, "tls-cert", "", "certificate in PEM form, with those that lead to a known authority; read again when it changes")
 	f.StringVar(&opts.KeyFile, "tls-key", "", "the certificate's key")
+	f.StringVar(&opts.PortDomain, "port-domain", "", "DOMAIN[:PORT]: browsers find ports at https://PORT-SANDBOX.DOMAIN, which all lead here; localhost, for browsers on this machine, if absent")
 	cmd.Flags().BoolVar(&opts.Background, "background", false, "used by ramet itself")
 	if err := cmd.Flags().MarkHidden("background"); err != nil {
 		panic(err) // the flag was defined the line before

@@ -31,6 +31,11 @@ func (c *Client) WaitPort(ctx context.Context, ref string, port int, wait time.D
 	return on[*sandbox.Port](ctx, c, http.MethodGet, "sandboxes", ref, "/ports/"+strconv.Itoa(port), waitQuery(wait), nil)
 }
 
+// OpenPort returns a URL by which a browser reaches a TCP port.
+func (c *Client) OpenPort(ctx context.Context, ref string, req sandbox.PortSessionRequest) (*sandbox.PortSession, error) {
+	return on[*sandbox.PortSession](ctx, c, http.MethodPost, "sandboxes", ref, "/port-sessions", nil, req)
+}
+
 func waitQuery(wait time.Duration) url.Values {
 	if wait <= 0 {
 		return nil

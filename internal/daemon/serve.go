@@ -14,6 +14,7 @@ import (
 
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/paths"
+	"ramet.dev/ramet/internal/portproxy"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -100,15 +101,19 @@ func Serve(ctx context.Context, cfg Config) (err error) {
 		return fmt.Errorf("start daemon: %w", err)
 	}
 	listeners := []net.Listener{l}
+	var hosts portproxy.Hosts
 	if cfg.Listen.Address != "" {
 		tcp, err := cfg.Listen.open()
 		if err != nil {
 			return errors.Join(fmt.Errorf("start daemon: %w", err), l.Close())
 		}
 		listeners = append(listeners, tcp)
+		if hosts, err = cfg.Listen.portHosts(tcp.Addr()); err != nil {
+			return errors.Join(fmt.Errorf("start daemon: %w", err), closeAll(listeners))
+		}
 		cfg.Logger.Info("listening for those with a token", "address", tcp.Addr().String(), "tls", cfg.Listen.CertFile != "")
 	}
-	s := newServer(cfg, svc, work, stopWork)
+	s := newServer(cfg, svc, hosts, work, stopWork)
 	listening = true
 	if err := release(startLock); err != nil {
 		return errors.Join(err, closeAll(listeners))
@@ -176,8 +181,8 @@ type server struct {
 	stopWork context.CancelCauseFunc
 }
 
-func newServer(cfg Config, svc httpapi.Service, work context.Context, stopWork context.CancelCauseFunc) *server {
-	api := httpapi.New(httpapi.Config{Service: svc, Identify: whoConnected, Version: cfg.Version, Logger: cfg.Logger, Metrics: cfg.Metrics})
+func newServer(cfg Config, svc httpapi.Service, hosts portproxy.Hosts, work context.Context, stopWork context.CancelCauseFunc) *server {
+	api := httpapi.New(httpapi.Config{Service: svc, Identify: whoConnected, Version: cfg.Version, Logger: cfg.Logger, Metrics: cfg.Metrics, PortHosts: hosts})
 	timeout := cfg.DrainTimeout
 	if timeout == 0 {
 		timeout = DefaultDrainTimeout

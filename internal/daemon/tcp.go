@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"ramet.dev/ramet/internal/portproxy"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -18,15 +19,18 @@ type Listen struct {
 	Address string
 	// CertFile and KeyFile are PEM files. They are read again when they change.
 	CertFile, KeyFile string
+	// PortDomain is what the hosts of ports end with, DOMAIN or DOMAIN:PORT. If it is
+	// empty, they are below localhost, which is for browsers on this machine.
+	PortDomain string
 }
 
 // check says whether the options make sense. Tokens must not travel in the clear, so
 // beyond this machine it needs a certificate.
 func (l Listen) check() error {
-	if l.Address == "" && l.CertFile+l.KeyFile != "" {
-		return sandbox.Invalid("listen", "a certificate is of no use at the socket: give --listen HOST:PORT")
-	}
 	if l.Address == "" {
+		if l.CertFile+l.KeyFile+l.PortDomain != "" {
+			return sandbox.Invalid("listen", "a certificate and a domain of ports are of no use at the socket: give --listen HOST:PORT")
+		}
 		return nil
 	}
 	if (l.CertFile == "") != (l.KeyFile == "") {
@@ -35,6 +39,11 @@ func (l Listen) check() error {
 	host, _, err := net.SplitHostPort(l.Address)
 	if err != nil {
 		return sandbox.Invalid("listen", "%q is not HOST:PORT", l.Address)
+	}
+	if l.PortDomain != "" {
+		if _, err := portproxy.ParseHosts(l.PortDomain, l.CertFile != "", ""); err != nil {
+			return err
+		}
 	}
 	if l.CertFile == "" && !isLoopback(host) {
 		return sandbox.Invalid("listen", "%s can be reached from other machines, and tokens must not travel in the clear: give --tls-cert and --tls-key, or listen on 127.0.0.1 and let a proxy with TLS pass requests on", l.Address)
@@ -67,6 +76,21 @@ func (l Listen) open() (net.Listener, error) {
 		return tls.NewListener(tcp, config), nil
 	}
 	return tcp, nil
+}
+
+// portHosts returns the hosts of ports that lead to a listener of open.
+func (l Listen) portHosts(at net.Addr) (portproxy.Hosts, error) {
+	host, port, err := net.SplitHostPort(at.String())
+	if err != nil {
+		return portproxy.Hosts{}, fmt.Errorf("name hosts of ports: %w", err)
+	}
+	switch secure := l.CertFile != ""; {
+	case l.PortDomain != "":
+		return portproxy.ParseHosts(l.PortDomain, secure, port)
+	case isLoopback(host):
+		return portproxy.ParseHosts("localhost", secure, port)
+	}
+	return portproxy.Hosts{}, nil // those who come from elsewhere would find themselves at localhost
 }
 
 func isLoopback(host string) bool {

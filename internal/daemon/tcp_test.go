@@ -10,8 +10,10 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +63,7 @@ func TestListensInTheClearOnThisMachineOnly(t *testing.T) {
 	}
 	for name, l := range map[string]Listen{
 		"no key": {Address: "127.0.0.1:0", CertFile: "c"}, "no certificate": {Address: "127.0.0.1:0", KeyFile: "k"}, "nowhere": {CertFile: "c", KeyFile: "k"},
+		"ports of nowhere": {PortDomain: "ports.example.com"}, "no domain": {Address: "127.0.0.1:0", PortDomain: "a/b"},
 	} {
 		if err := l.check(); sandbox.CodeOf(err) != sandbox.CodeInvalid {
 			t.Errorf("%s: %v", name, err)
@@ -68,6 +71,31 @@ func TestListensInTheClearOnThisMachineOnly(t *testing.T) {
 	}
 	if _, err := (Listen{Address: "127.0.0.1:0", CertFile: "/nonexistent", KeyFile: "/nonexistent"}).open(); sandbox.CodeOf(err) != sandbox.CodeInvalid {
 		t.Errorf("a certificate that is not there: %v", err)
+	}
+}
+
+// TestHostsOfPorts: browsers on this machine find ports below localhost, and others only
+// where they were told a domain.
+func TestHostsOfPorts(t *testing.T) {
+	local, far := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7300}, &net.TCPAddr{IP: net.IPv4zero, Port: 8443}
+	for _, c := range []struct {
+		l    Listen
+		at   net.Addr
+		want string // the URL's beginning
+	}{
+		{Listen{}, local, "http://80-sbx-a.localhost:7300/"},
+		{Listen{CertFile: "c"}, local, "https://80-sbx-a.localhost:7300/"},
+		{Listen{CertFile: "c"}, far, ""},
+		{Listen{CertFile: "c", PortDomain: "ports.example.com"}, far, "https://80-sbx-a.ports.example.com:8443/"},
+		{Listen{PortDomain: "ports.example.com"}, local, "https://80-sbx-a.ports.example.com/"},
+	} {
+		h, err := c.l.portHosts(c.at)
+		if err != nil || h.ForBrowsers() != (c.want != "") {
+			t.Errorf("%+v: %+v, %v", c.l, h, err)
+		}
+		if got := h.URL("sbx_a", 80, &url.URL{Path: "/"}, "x"); c.want != "" && !strings.HasPrefix(got, c.want) {
+			t.Errorf("%+v leads to %s", c.l, got)
+		}
 	}
 }
 

@@ -3,20 +3,17 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/portproxy"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
 // Identify says who has connected, or false if only a token can say.
 type Identify func(*http.Request) (access.Caller, bool)
-
-// tokenParameter is where a browser puts a token that cannot set headers.
-const tokenParameter = "access_token"
 
 // strangerTimeout is how long the rest of a request may take that says nothing to us.
 const strangerTimeout = 2 * time.Second
@@ -25,6 +22,7 @@ var (
 	errNoToken = sandbox.Errorf(sandbox.CodeUnknownUser, "who asks? Send a token as Authorization: Bearer, or use the daemon's socket")
 	errForeign = sandbox.Errorf(sandbox.CodeUnknownUser, "the bearer token is none of Ramet's, which begin with %s", httpwire.SecretPrefix)
 	errRevoked = sandbox.Errorf(sandbox.CodeUnknownUser, "the token is no longer valid")
+	errInURL   = sandbox.Errorf(sandbox.CodeUnknownUser, "a token in a URL is taken for WebSockets and event streams only, of browsers: send it as Authorization: Bearer")
 )
 
 // takeSecret removes our token from a request and returns it, or "". What is not
@@ -34,14 +32,10 @@ func takeSecret(r *http.Request) (secret string, inURL bool) {
 		secret = s
 		r.Header.Del(httpwire.TokenHeader)
 	}
-	scheme, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if value = strings.TrimSpace(value); strings.EqualFold(scheme, "Bearer") && strings.HasPrefix(value, httpwire.SecretPrefix) {
-		r.Header.Del("Authorization")
-		if secret == "" {
-			secret = value
-		}
+	if found := portproxy.CutAuthorization(r.Header); secret == "" {
+		secret = found
 	}
-	if found, rest := cutParameter(r.URL.RawQuery); found != "" {
+	if found, rest := portproxy.CutToken(r.URL.RawQuery); found != "" {
 		u := *r.URL
 		u.RawQuery = rest
 		r.URL, r.RequestURI = &u, u.RequestURI()
@@ -52,43 +46,29 @@ func takeSecret(r *http.Request) (secret string, inURL bool) {
 	return secret, inURL
 }
 
-// cutParameter removes our tokens from a query, and leaves the rest as it is.
-func cutParameter(query string) (secret, rest string) {
-	if !strings.Contains(query, tokenParameter) {
-		return "", query
-	}
-	var kept []string
-	for part := range strings.SplitSeq(query, "&") {
-		name, value, _ := strings.Cut(part, "=")
-		plain, err := url.QueryUnescape(value)
-		if name == tokenParameter && err == nil && strings.HasPrefix(plain, httpwire.SecretPrefix) {
-			secret = plain
-			continue
+// authenticate finds out who asks. secret is what takeSecret returned, and counts if it
+// was in the URL only if that may be.
+func (a *API) authenticate(r *http.Request, secret string, inURL, mayBe bool) (*Session, error) {
+	if secret != "" {
+		if inURL && !mayBe {
+			return nil, errInURL
 		}
-		kept = append(kept, part)
+		return a.svc.Authenticate(r.Context(), secret, inURL)
 	}
-	return secret, strings.Join(kept, "&")
+	if a.whois != nil {
+		if c, ok := a.whois(r); ok {
+			return &Session{Caller: c}, nil
+		}
+	}
+	return nil, errNoToken
 }
 
-// identify finds out who asks, and returns the request with the caller in its
-// context, which ends with the caller's token. It changes r's headers.
-func (a *API) identify(r *http.Request) (*http.Request, context.CancelFunc, error) {
-	secret, inURL := takeSecret(r)
-	ctx := r.Context()
-	nothing := func() {}
-	if secret == "" {
-		if a.whois != nil {
-			if c, ok := a.whois(r); ok {
-				return r.WithContext(access.With(ctx, c)), nothing, nil
-			}
-		}
-		return r, nothing, errNoToken
-	}
-	s, err := a.svc.Authenticate(ctx, secret, inURL)
-	if err != nil {
-		return r, nothing, err
-	}
-	ctx, cancel := context.WithCancelCause(access.With(ctx, s.Caller))
+type sessionKey struct{}
+
+// during returns r with the caller in its context, which ends with s.
+func during(r *http.Request, s *Session) (*http.Request, context.CancelFunc) {
+	ctx := context.WithValue(access.With(r.Context(), s.Caller), sessionKey{}, s)
+	ctx, cancel := context.WithCancelCause(ctx)
 	ends := []func(){func() { cancel(nil) }}
 	if !s.Until.IsZero() {
 		timer := time.AfterFunc(time.Until(s.Until), func() { cancel(errRevoked) })
@@ -110,7 +90,7 @@ func (a *API) identify(r *http.Request) (*http.Request, context.CancelFunc, erro
 		for _, end := range ends {
 			end()
 		}
-	}, nil
+	}
 }
 
 // admit returns r for whom it is from, if that one may do what it asks for.
@@ -120,9 +100,14 @@ func (a *API) admit(w http.ResponseWriter, r *http.Request, route string) (*http
 		leaveBody(w, r)
 		return r, func() {}, nil
 	}
-	r, end, err := a.identify(r)
+	secret, inURL := takeSecret(r)
+	s, err := a.authenticate(r, secret, inURL, need.inURL && isStream(r))
+	end := func() {}
+	if err == nil {
+		r, end = during(r, s)
+	}
 	// Whom a token is to name, it does not let in as the owner if it is mangled.
-	if err == nil && route != proxyRoute && strings.HasPrefix(strings.ToLower(r.Header.Get("Authorization")), "bearer ") {
+	if err == nil && strings.HasPrefix(strings.ToLower(r.Header.Get("Authorization")), "bearer ") {
 		err = errForeign
 	}
 	if err == nil {
@@ -132,6 +117,11 @@ func (a *API) admit(w http.ResponseWriter, r *http.Request, route string) (*http
 		leaveBody(w, r)
 	}
 	return r, end, err
+}
+
+// isStream reports whether r is what browsers cannot set headers for.
+func isStream(r *http.Request) bool {
+	return r.Method == http.MethodGet && (strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || acceptsEvents(r.Header.Get("Accept")))
 }
 
 // leaveBody bounds how long a stranger may take to send a body that nobody reads: the

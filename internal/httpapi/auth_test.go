@@ -138,8 +138,12 @@ func TestServiceIsToldWhoAsks(t *testing.T) {
 	}
 }
 
+// secretText has the form of a token's secret.
+const secretText = httpwire.SecretPrefix + "abcdefghijklmnopqrstuvwxyz234567abcdefghijklmnopqrst"
+
 // TestTokenGoesNoFurther has a request passed on to a server in a sandbox: it gets
-// what is meant for it, and not the token, wherever that stood.
+// what is meant for it, and not the token, wherever that stood. One in the URL lets
+// nobody in, and does not go further either.
 func TestTokenGoesNoFurther(t *testing.T) {
 	for name, c := range map[string]struct {
 		target  string
@@ -147,9 +151,13 @@ func TestTokenGoesNoFurther(t *testing.T) {
 		auth    string
 		query   string
 	}{
-		"bearer":        {"/", bearer("exec"), "", ""},
-		"header":        {"/?a=1", []string{httpwire.TokenHeader, "ramet_exec", "Authorization", "Bearer theirs"}, "Bearer theirs", "a=1"},
-		"parameter":     {"/?a=%20&access_token=ramet_exec&b", nil, "", "a=%20&b"},
+		"bearer":    {"/", bearer("exec"), "", ""},
+		"header":    {"/?a=1", []string{httpwire.TokenHeader, "ramet_exec", "Authorization", "Bearer theirs"}, "Bearer theirs", "a=1"},
+		"parameter": {"/?a=%20&access_token=ramet_exec&b&access%5Ftoken=ramet_exec", bearer("exec"), "", "a=%20&b"},
+		"twice":     {"/", []string{"Authorization", "Bearer ramet_exec", "Authorization", "Bearer " + secretText, "Authorization", "Basic " + secretText}, "", ""},
+		"second":    {"/", []string{"Authorization", "Bearer theirs", "Authorization", "bearer  ramet_exec"}, "Bearer theirs", ""},
+		"elsewhere": {"/", append(bearer("exec"), "Referer", "http://api/x?access_token=ramet_exec&a=1", "Cookie", "a=1; ramet-port=x; b="+secretText+"; __Host-ramet-port=y; c=2",
+			"X-Original-Url", "/?t="+secretText, "X-Ramet-Wait", "1s"), "", ""},
 		"its parameter": {"/?access_token=theirs", bearer("exec"), "", "access_token=theirs"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +172,7 @@ func TestTokenGoesNoFurther(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := 0; i < len(c.headers); i += 2 {
-				req.Header.Set(c.headers[i], c.headers[i+1])
+				req.Header.Add(c.headers[i], c.headers[i+1])
 			}
 			resp, err := outside.Client().Do(req)
 			if err != nil {
@@ -175,7 +183,18 @@ func TestTokenGoesNoFurther(t *testing.T) {
 			if seen == nil {
 				t.Fatalf("status %d", resp.StatusCode)
 			}
-			if seen.Header.Get("Authorization") != c.auth || seen.URL.RawQuery != c.query || seen.Header.Get(httpwire.TokenHeader) != "" {
+			for name, values := range seen.Header {
+				if text := strings.Join(values, "\n"); strings.Contains(text, httpwire.SecretPrefix) || strings.HasPrefix(name, "X-Ramet") {
+					t.Errorf("the server was sent %s: %s", name, text)
+				}
+			}
+			if got := seen.Header.Get("Cookie"); got != "" && got != "a=1; c=2" {
+				t.Errorf("cookies %q", got)
+			}
+			if got := seen.Header.Get("Referer"); got != "" && got != "http://api/x?a=1" {
+				t.Errorf("referer %q", got)
+			}
+			if strings.Join(seen.Header["Authorization"], "\n") != c.auth || seen.URL.RawQuery != c.query || seen.Header.Get(httpwire.TokenHeader) != "" {
 				t.Errorf("the server was sent %q, %q, %q", seen.Header.Get("Authorization"), seen.URL.RawQuery, seen.Header.Get(httpwire.TokenHeader))
 			}
 		})

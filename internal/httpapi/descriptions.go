@@ -81,9 +81,10 @@ var descriptions = map[string]string{
 	"read-archive":   "A tar with all that is at the path. One that is cut off ends without the end of its HTTP message." + pathsAsBytes,
 	"write-archive":  "The body is a tar, of any length. Entries that lead out of the directory are refused." + pathsAsBytes,
 
-	"list-ports": "Ports on which processes in the sandbox listen, TCP and UDP.",
-	"reach-port": "Waits until the port is listened on, and answers by whom. With `Connection: Upgrade` and `Upgrade: tcp` the connection becomes one to the port: after `101 Switching Protocols` all bytes are passed on in both directions, and each ends by itself.",
-	"proxy-port": "Passes a request on to a web server in the sandbox. All methods, WebSockets and streams are passed on, as is the path behind the port with its query; `X-Forwarded-Prefix` tells the server what comes before. Requests whose Host is PORT-SANDBOX.localhost are passed on too, with the whole path: for that, the `_` of an id may be written `-`.",
+	"list-ports":        "Ports on which processes in the sandbox listen, TCP and UDP.",
+	"reach-port":        "Waits until the port is listened on, and answers by whom. With `Connection: Upgrade` and `Upgrade: tcp` the connection becomes one to the port: after `101 Switching Protocols` all bytes are passed on in both directions, and each ends by itself.",
+	"proxy-port":        "Passes a request of a program on to a web server in the sandbox. All methods, WebSockets and streams are passed on, as is the path behind the port with its query; `X-Forwarded-Prefix` tells the server what comes before. Pages are not shown to browsers here: they have hosts of their own, see `open-port-session`. Requests whose Host is PORT-SANDBOX.DOMAIN are passed on too, with the whole path: for that, the `_` of an id is written `-`, and DOMAIN is `localhost` unless the daemon was told another.",
+	"open-port-session": "Answers with a URL that a browser can open once, at a host of this port alone. There it gets a cookie, by which it reaches this port and nothing else, for at most 12 hours and no longer than the caller's token is valid and the daemon runs.",
 
 	"fork-sandbox":    "Makes children that have everything of the running source: files, memory, processes and open files. The source stands still for milliseconds and shares its memory with the children, copy-on-write. A child that fails is an entry with an error; the request fails if there is no child at all. If the client or the daemon goes away meanwhile, nothing half-made is left." + needsRunning,
 	"promote-sandbox": "The parent goes on with the state of this child, under its own id and name, and the child is gone.",

@@ -51,7 +51,7 @@ type Answer struct {
 }
 
 // secretAnswers are routes whose answers are told once.
-var secretAnswers = map[string]bool{"POST /v1/tokens": true, "POST /v1/tokens/{id}/rotate": true}
+var secretAnswers = map[string]bool{"POST /v1/tokens": true, "POST /v1/tokens/{id}/rotate": true, "POST /v1/sandboxes/{id}/port-sessions": true}
 
 // keyParam documents the header.
 func keyParam() *huma.Param {

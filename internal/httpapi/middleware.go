@@ -64,7 +64,7 @@ func (a *API) logRequest(w *responseWriter, r *http.Request, began time.Time) {
 		return
 	}
 	path := r.URL.Path
-	if p, err := proxyTarget(r); p != nil || err != nil {
+	if p, err := a.proxyTarget(r); p != nil || err != nil {
 		path = "(a port)"
 	}
 	a.log.LogAttrs(r.Context(), level, "request", slog.String("request", requestID(r.Context())), slog.String("method", r.Method),
@@ -79,13 +79,7 @@ func requestID(ctx context.Context) string {
 // route answers what no route matches itself: the mux would say so in plain
 // text, and redirect unclean paths.
 func (a *API) route(w *responseWriter, r *http.Request) {
-	if p, err := proxyTarget(r); p != nil || err != nil {
-		if err != nil {
-			a.writeProblem(w, r, err)
-			return
-		}
-		r, end, err := a.admit(w, r, proxyRoute)
-		defer end()
+	if p, err := a.proxyTarget(r); p != nil || err != nil {
 		if err != nil {
 			a.writeProblem(w, r, err)
 			return

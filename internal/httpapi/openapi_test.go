@@ -284,6 +284,7 @@ POST /v1/sandboxes/{id}/fork
 POST /v1/sandboxes/{id}/hibernate
 POST /v1/sandboxes/{id}/merge
 POST /v1/sandboxes/{id}/pause
+POST /v1/sandboxes/{id}/port-sessions
 POST /v1/sandboxes/{id}/processes
 POST /v1/sandboxes/{id}/processes/{pid}/resize
 POST /v1/sandboxes/{id}/processes/{pid}/signal

@@ -1,19 +1,21 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/peer"
+	"ramet.dev/ramet/internal/portproxy"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -27,6 +29,8 @@ func (a *API) routePorts() {
 	param := func(name, in, doc string, schema *huma.Schema) *huma.Param {
 		return &huma.Param{Name: name, In: in, Required: in == "path", Description: doc, Schema: schema}
 	}
+	register(a, withStatus(operation(http.MethodPost, "/v1/sandboxes/{id}/port-sessions", "open-port-session", tag, "Let a browser reach a port",
+		statusNotFound, statusTooLarge, statusUnsupported), http.StatusCreated), a.openPortSession)
 	id := param("id", "path", "id or name", &huma.Schema{Type: huma.TypeString})
 	lowest, highest := 1.0, 65535.0
 	port := param("port", "path", "TCP port", &huma.Schema{Type: huma.TypeInteger, Minimum: &lowest, Maximum: &highest})
@@ -48,15 +52,6 @@ func (a *API) listPorts(ctx context.Context, in *IDInput) (*out[httpwire.List[sa
 	return &out[httpwire.List[sandbox.Port]]{httpwire.List[sandbox.Port]{Items: list(l)}}, err
 }
 
-// parsePort reads the number of a port, without signs or leading zeros.
-func parsePort(s string) (uint16, error) {
-	n, err := strconv.ParseUint(s, 10, 16)
-	if err != nil || n == 0 || strconv.FormatUint(n, 10) != s {
-		return 0, sandbox.Invalid("port", "%q is not a port: 1 to 65535", s)
-	}
-	return uint16(n), nil
-}
-
 func parseWait(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
@@ -71,7 +66,7 @@ func parseWait(s string) (time.Duration, error) {
 // onePort waits for a port, or becomes a connection to it.
 func (a *API) onePort(w http.ResponseWriter, r *http.Request) {
 	ref := r.PathValue("id")
-	port, err := parsePort(r.PathValue("port"))
+	port, err := portproxy.ParsePort(r.PathValue("port"))
 	if err == nil {
 		err = validSandbox(ref)
 	}
@@ -107,6 +102,41 @@ func (a *API) onePort(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	writeJSON(w, http.StatusOK, "application/json", found)
+}
+
+type portSessionInput struct {
+	ID   string `path:"id" doc:"id or name"`
+	Body sandbox.PortSessionRequest
+}
+
+func (a *API) openPortSession(ctx context.Context, in *portSessionInput) (*out[sandbox.PortSession], error) {
+	if err := validSandbox(in.ID); err != nil {
+		return nil, err
+	}
+	path, err := portproxy.ParsePath(cmp.Or(in.Body.Path, "/"))
+	if err != nil {
+		return nil, err
+	}
+	s, err := a.svc.Get(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !a.hosts.ForBrowsers() {
+		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "browsers cannot reach this daemon: let it listen for them, as in `ramet serve --listen 127.0.0.1:7300`, or with --tls-cert, --tls-key and --port-domain for those on other machines. `ramet port SBX PORT` forwards a local port without that")
+	}
+	port := uint16(in.Body.Port) // its range was checked
+	code, until := a.browses.Issue(portSession(ctx, s.ID, port))
+	return &out[sandbox.PortSession]{sandbox.PortSession{URL: a.hosts.URL(s.ID, port, path, code), ExpiresAt: until.UTC()}}, nil
+}
+
+// portSession is what the caller may do at a port, and no longer.
+func portSession(ctx context.Context, id string, port uint16) portproxy.Session {
+	by, _ := ctx.Value(sessionKey{}).(*Session)
+	c := by.Caller
+	return portproxy.Session{
+		Sandbox: id, Port: port, Until: by.Until, Gone: by.Gone,
+		Caller: access.Caller{Tenant: c.Tenant, Scope: sandbox.ScopeExec, Sandbox: id, UID: c.UID, Token: c.Token},
+	}
 }
 
 // halfCloser is what connections that requests come on have.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/portproxy"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -21,54 +22,48 @@ import (
 
 // proxied says where a request is passed on to.
 type proxied struct {
-	ref    string
-	port   uint16
-	prefix string // of the path, which the server does not see
+	portproxy.Target
+	// prefix is of the path, which the server does not see. It is empty if the host of the
+	// request is that of the port.
+	prefix string
+	page   string // host of the server's pages, which then have one
 	wait   time.Duration
 }
 
-type proxiedKey struct{}
+// server is what the server thinks that it is.
+func (p *proxied) server() string { return "localhost:" + strconv.Itoa(int(p.Port)) }
 
-// localSuffix ends host names that always mean this machine (RFC 6761).
-const localSuffix = ".localhost"
+type proxiedKey struct{}
 
 // proxyTarget returns where r is to be passed on to, or nil if it is for this
 // interface. Paths are compared as they were sent: a server in a sandbox may
 // have any, and none is cleaned on the way.
-func proxyTarget(r *http.Request) (*proxied, error) {
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
+func (a *API) proxyTarget(r *http.Request) (*proxied, error) {
+	t, err := a.hosts.Parse(r.Host)
+	if err != nil {
+		return nil, err
 	}
-	if label, ok := strings.CutSuffix(strings.ToLower(host), localSuffix); ok {
-		if port, ref, ok := strings.Cut(label, "-"); ok {
-			return newProxied(r, ref, port, "")
+	p := &proxied{}
+	if t != nil {
+		p.Target, p.page = *t, r.Host
+	} else {
+		parts := strings.SplitN(r.URL.EscapedPath(), "/", 7)
+		if len(parts) < 7 || parts[1] != "v1" || parts[2] != "sandboxes" || parts[4] != "ports" {
+			return nil, nil
 		}
+		if p.Ref, err = url.PathUnescape(parts[3]); err != nil {
+			return nil, sandbox.Invalid("id", "%q is not an id or name", parts[3])
+		}
+		if err := validSandbox(p.Ref); err != nil {
+			return nil, err
+		}
+		if p.Port, err = portproxy.ParsePort(parts[5]); err != nil {
+			return nil, err
+		}
+		p.prefix = strings.Join(parts[:6], "/")
 	}
-	parts := strings.SplitN(r.URL.EscapedPath(), "/", 7)
-	if len(parts) < 7 || parts[1] != "v1" || parts[2] != "sandboxes" || parts[4] != "ports" {
-		return nil, nil
-	}
-	ref, err := url.PathUnescape(parts[3])
-	if err != nil {
-		return nil, sandbox.Invalid("id", "%q is not an id or name", parts[3])
-	}
-	return newProxied(r, ref, parts[5], strings.Join(parts[:6], "/"))
-}
-
-func newProxied(r *http.Request, ref, port, prefix string) (*proxied, error) {
-	n, err := parsePort(port)
-	if err != nil {
-		return nil, err
-	}
-	if id := strings.Replace(ref, "-", "_", 1); prefix == "" && sandbox.IsID(sandbox.KindSandbox, id) {
-		ref = id // names of hosts have no underscores
-	}
-	if err := validSandbox(ref); err != nil {
-		return nil, err
-	}
-	wait, err := parseWait(r.Header.Get(httpwire.WaitHeader))
-	return &proxied{ref: ref, port: n, prefix: prefix, wait: wait}, err
+	p.wait, err = parseWait(r.Header.Get(httpwire.WaitHeader))
+	return p, err
 }
 
 // newProxy returns what passes requests on.
@@ -78,7 +73,7 @@ func (a *API) newProxy() *httputil.ReverseProxy {
 		Transport: &http.Transport{
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				p := ctx.Value(proxiedKey{}).(*proxied)
-				return a.svc.DialPort(ctx, p.ref, p.port, p.wait)
+				return a.svc.DialPort(ctx, p.Ref, p.Port, p.wait)
 			},
 			DisableKeepAlives:      true,
 			DisableCompression:     true,
@@ -86,7 +81,9 @@ func (a *API) newProxy() *httputil.ReverseProxy {
 		},
 		FlushInterval: -1, // streams are streams
 		ModifyResponse: func(resp *http.Response) error {
+			p := resp.Request.Context().Value(proxiedKey{}).(*proxied)
 			resp.Header.Del(httpwire.RequestIDHeader) // ours is there already
+			portproxy.CleanResponse(resp.Header, p.prefix, p.page, p.server())
 			return nil
 		},
 		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
@@ -101,8 +98,8 @@ func (a *API) newProxy() *httputil.ReverseProxy {
 
 func rewrite(pr *httputil.ProxyRequest) {
 	p := pr.In.Context().Value(proxiedKey{}).(*proxied)
-	host := "localhost:" + strconv.Itoa(int(p.port)) // what the server thinks that it is
-	pr.Out.URL.Scheme, pr.Out.URL.Host, pr.Out.Host = "http", host, host
+	pr.Out.URL.Scheme, pr.Out.URL.Host, pr.Out.Host = "http", p.server(), p.server()
+	portproxy.CleanRequest(pr.Out.Header, p.page, p.server())
 	if p.prefix != "" {
 		raw := strings.TrimPrefix(pr.In.URL.EscapedPath(), p.prefix)
 		plain, err := url.PathUnescape(raw)
@@ -115,14 +112,91 @@ func rewrite(pr *httputil.ProxyRequest) {
 		pr.Out.Header.Del("X-Forwarded-Prefix")
 	}
 	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // as it is, for the server to judge
-	pr.Out.Header.Del(httpwire.WaitHeader)
 	pr.SetXForwarded()
 }
 
-// proxy passes a request on.
-func (a *API) proxy(w http.ResponseWriter, r *http.Request, p *proxied) {
+var (
+	errNavigation  = sandbox.Errorf(sandbox.CodeForbidden, "pages of sandboxes are not shown here, where others would be theirs too: open the URL that `ramet port SBX PORT --url` prints, or POST …/port-sessions returns")
+	errForeignPage = sandbox.Errorf(sandbox.CodeForbidden, "a page of another host asks for this: only pages of this host may")
+	errNoSession   = sandbox.Errorf(sandbox.CodeUnknownUser, "this browser was not let in, or its time is over: open the URL that `ramet port SBX PORT --url` prints, or POST …/port-sessions returns")
+)
+
+// proxy passes a request on for those who may reach the port.
+func (a *API) proxy(w *responseWriter, r *http.Request, p *proxied) {
+	code, query := portproxy.CutCode(r.URL.RawQuery)
+	if code != "" && p.prefix == "" && r.Method == http.MethodGet {
+		a.beginPortSession(w, r, p, code, query)
+		return
+	}
+	s, err := a.atPort(r, p)
+	if err == nil {
+		err = rightOf(proxyRoute).allow(s.Caller)
+	}
+	if err != nil {
+		leaveBody(w, r)
+		a.writeProblem(w, r, err)
+		return
+	}
+	r, end := during(r, s)
+	defer end()
 	if timed, ok := r.Body.(*timedBody); ok {
 		r.Body = timed.ReadCloser // as long as the server wants
 	}
-	a.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), proxiedKey{}, p)))
+	a.reverse.ServeHTTP(finalWriter{w}, r.WithContext(context.WithValue(r.Context(), proxiedKey{}, p)))
+}
+
+// atPort finds out who wants to reach a port: a program, by a token or the connection it
+// has, or a browser, by its cookie. A token in the URL lets nobody in.
+func (a *API) atPort(r *http.Request, p *proxied) (*Session, error) {
+	secret, inURL := takeSecret(r)
+	if p.prefix != "" {
+		if portproxy.Navigates(r) {
+			return nil, errNavigation
+		}
+		return a.authenticate(r, secret, inURL, false)
+	}
+	if secret == "" || inURL {
+		if s := a.browses.Find(a.hosts.Secrets(r), p.Target); s != nil {
+			if portproxy.Foreign(r) {
+				return nil, errForeignPage
+			}
+			return &Session{Caller: s.Caller, Until: s.Until, Gone: s.Gone}, nil
+		}
+	}
+	s, err := a.authenticate(r, secret, inURL, false)
+	if err == errNoToken {
+		err = errNoSession
+	}
+	return s, err
+}
+
+// beginPortSession lets the browser in that opens a URL with a code. It goes on to the
+// page without the code, which is in no history then, and in no Referer.
+func (a *API) beginPortSession(w http.ResponseWriter, r *http.Request, p *proxied, code, query string) {
+	leaveBody(w, r)
+	secret, until, err := a.browses.Redeem(code, p.Target)
+	if err != nil {
+		a.writeProblem(w, r, err)
+		return
+	}
+	// Two slashes would begin the name of a host.
+	to := "/" + strings.TrimLeft(r.URL.EscapedPath(), "/")
+	if query != "" {
+		to += "?" + query
+	}
+	http.SetCookie(w, a.hosts.Cookie(secret, int(time.Until(until).Seconds())))
+	w.Header().Set("Location", to)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// finalWriter leaves out what a server says before its answer, which may have headers too.
+type finalWriter struct{ *responseWriter }
+
+// WriteHeader shadows that of the responseWriter.
+func (w finalWriter) WriteHeader(status int) {
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
+		w.responseWriter.WriteHeader(status)
+	}
 }

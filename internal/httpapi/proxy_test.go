@@ -34,7 +34,12 @@ func TestProxyTarget(t *testing.T) {
 		{"80-sbx-aaaaaaaaaaaaaaaa.localhost", "/", someID, "", 80, ""},
 		{"80-" + someID + ".localhost", "/", someID, "", 80, ""},
 		{"0-a.localhost", "/", "", "", 0, sandbox.CodeInvalid},
-		{"x-a.localhost", "/", "", "", 0, sandbox.CodeInvalid},
+		{"x-a.localhost", "/", "", "", 0, ""},
+		{"80-a.b.localhost", "/", "", "", 0, sandbox.CodeInvalid},
+		{"80-.localhost", "/", "", "", 0, sandbox.CodeInvalid},
+		{"80-..localhost", "/", "", "", 0, sandbox.CodeInvalid},
+		{"080-a.localhost", "/", "", "", 0, sandbox.CodeInvalid},
+		{"80-a.localhost.", "/v1/sandboxes", "", "", 0, ""},
 		{"localhost", "/v1/sandboxes", "", "", 0, ""},
 		{"80-a.localhost.example.com", "/v1/sandboxes", "", "", 0, ""},
 	} {
@@ -42,12 +47,12 @@ func TestProxyTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := proxyTarget(&http.Request{Host: c.host, URL: u, Header: http.Header{}})
+		p, err := (&API{}).proxyTarget(&http.Request{Host: c.host, URL: u, Header: http.Header{}})
 		if sandbox.CodeOf(err) != c.code {
 			t.Errorf("%s %s: %v", c.host, c.path, err)
 			continue
 		}
-		if err == nil && (p == nil) != (c.ref == "") || err == nil && p != nil && (p.ref != c.ref || p.port != c.port || p.prefix != c.prefix) {
+		if err == nil && (p == nil) != (c.ref == "") || err == nil && p != nil && (p.Ref != c.ref || p.Port != c.port || p.prefix != c.prefix) {
 			t.Errorf("%s %s: %+v", c.host, c.path, p)
 		}
 	}
@@ -61,11 +66,11 @@ func FuzzProxyTarget(f *testing.F) {
 		if err != nil {
 			return
 		}
-		p, err := proxyTarget(&http.Request{Host: host, URL: u, Header: http.Header{}})
+		p, err := (&API{}).proxyTarget(&http.Request{Host: host, URL: u, Header: http.Header{}})
 		if err != nil || p == nil {
 			return
 		}
-		if p.port == 0 || sandbox.ValidRef(sandbox.KindSandbox, "id", p.ref) != nil || !strings.HasPrefix(u.EscapedPath(), p.prefix) {
+		if p.Port == 0 || sandbox.ValidRef(sandbox.KindSandbox, "id", p.Ref) != nil || !strings.HasPrefix(u.EscapedPath(), p.prefix) {
 			t.Errorf("%q %q leads to %+v", host, uri, p)
 		}
 	})

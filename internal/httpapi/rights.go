@@ -8,6 +8,7 @@ import (
 
 	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/portproxy"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -19,6 +20,9 @@ type right struct {
 	operator bool
 	// open is for those that say nothing about anybody.
 	open bool
+	// inURL is for WebSockets and event streams that browsers read, which cannot set
+	// headers for them: there a token may stand in the URL.
+	inURL bool
 }
 
 // exceptions are the routes that demand something else than the rule says. They
@@ -29,8 +33,14 @@ var exceptions = map[string]right{
 	"GET /openapi.json": {open: true},
 	"GET /metrics":      {scope: sandbox.ScopeRead, operator: true},
 
+	"GET /v1/events":                                {scope: sandbox.ScopeRead, inURL: true},
+	"GET /v1/sandboxes/{id}/events":                 {scope: sandbox.ScopeRead, inURL: true},
+	"GET /v1/sandboxes/{id}/files/watch":            {scope: sandbox.ScopeRead, inURL: true},
+	"GET /v1/sandboxes/{id}/logs":                   {scope: sandbox.ScopeRead, inURL: true},
+	"GET /v1/sandboxes/{id}/processes/{pid}/output": {scope: sandbox.ScopeRead, inURL: true},
+
 	// Doing something in a sandbox.
-	"GET /v1/sandboxes/{id}/exec":                          {scope: sandbox.ScopeExec},
+	"GET /v1/sandboxes/{id}/exec":                          {scope: sandbox.ScopeExec, inURL: true},
 	"POST /v1/sandboxes/{id}/exec":                         {scope: sandbox.ScopeExec},
 	"POST /v1/sandboxes/{id}/run-code":                     {scope: sandbox.ScopeExec},
 	"POST /v1/sandboxes/{id}/contexts":                     {scope: sandbox.ScopeExec},
@@ -39,7 +49,7 @@ var exceptions = map[string]right{
 	"POST /v1/sandboxes/{id}/contexts/{context}/restart":   {scope: sandbox.ScopeExec},
 	"POST /v1/sandboxes/{id}/processes":                    {scope: sandbox.ScopeExec},
 	"DELETE /v1/sandboxes/{id}/processes/{pid}":            {scope: sandbox.ScopeExec},
-	"GET /v1/sandboxes/{id}/processes/{pid}/attach":        {scope: sandbox.ScopeExec},
+	"GET /v1/sandboxes/{id}/processes/{pid}/attach":        {scope: sandbox.ScopeExec, inURL: true},
 	"POST /v1/sandboxes/{id}/processes/{pid}/resize":       {scope: sandbox.ScopeExec},
 	"POST /v1/sandboxes/{id}/processes/{pid}/signal":       {scope: sandbox.ScopeExec},
 	"POST /v1/sandboxes/{id}/processes/{pid}/stdin":        {scope: sandbox.ScopeExec},
@@ -51,6 +61,7 @@ var exceptions = map[string]right{
 	"POST /v1/sandboxes/{id}/files/move":                   {scope: sandbox.ScopeExec},
 	"GET /v1/sandboxes/{id}/ports/{port}":                  {scope: sandbox.ScopeExec},
 	"GET /v1/sandboxes/{id}/ports/{port}/{path}":           {scope: sandbox.ScopeExec},
+	"POST /v1/sandboxes/{id}/port-sessions":                {scope: sandbox.ScopeExec},
 	// Secrets of others are not told, but who has which rights is no reader's business.
 	"GET /v1/tokens":       {scope: sandbox.ScopeAdmin},
 	"GET /v1/tenants":      {scope: sandbox.ScopeAdmin, operator: true},
@@ -102,7 +113,7 @@ func securitySchemes() map[string]*huma.SecurityScheme {
 			Description: "A secret that `ramet token create` told. The owner of the daemon needs none at its socket. Operations list the scope that they need: read, exec or admin."},
 		headerScheme: {Type: "apiKey", In: "header", Name: httpwire.TokenHeader,
 			Description: "The same secret, where Authorization is for a server in a sandbox."},
-		browserScheme: {Type: "apiKey", In: "query", Name: tokenParameter,
+		browserScheme: {Type: "apiKey", In: "query", Name: portproxy.TokenParameter,
 			Description: "The secret of a token that was made for browsers, which cannot set headers of WebSockets and event streams."},
 	}
 }
@@ -119,8 +130,7 @@ func security(method, path string) []map[string][]string {
 // documentBrowser adds the way in which browsers authenticate to an operation that answers
 // with a WebSocket or a stream of events.
 func documentBrowser(op *huma.Operation) {
-	ok, socket := op.Responses["200"], op.Responses["101"]
-	if op.Method == http.MethodGet && (ok == nil && socket != nil || ok != nil && ok.Content[httpwire.EventType] != nil) {
+	if rightOf(op.Method + " " + op.Path).inURL {
 		op.Security = append(op.Security, map[string][]string{browserScheme: op.Security[0][tokenScheme]})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/portproxy"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -35,6 +36,8 @@ type Config struct {
 	Logger   *slog.Logger
 	// Metrics serves /metrics.
 	Metrics http.Handler
+	// PortHosts are the hosts of ports.
+	PortHosts portproxy.Hosts
 }
 
 // API is the REST interface as an http.Handler.
@@ -47,6 +50,8 @@ type API struct {
 	mux     *http.ServeMux
 	huma    huma.API
 	reverse *httputil.ReverseProxy
+	hosts   portproxy.Hosts
+	browses *portproxy.Sessions
 	gate    gate
 	flights flights
 	// draining ends with Drain, and what only follows something ends with it.
@@ -61,7 +66,7 @@ func New(cfg Config) *API {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &API{svc: cfg.Service, whois: cfg.Identify, version: cfg.Version, metrics: cfg.Metrics, log: cfg.Logger, mux: http.NewServeMux()}
+	a := &API{svc: cfg.Service, whois: cfg.Identify, version: cfg.Version, metrics: cfg.Metrics, log: cfg.Logger, mux: http.NewServeMux(), hosts: cfg.PortHosts, browses: portproxy.NewSessions()}
 	a.draining, a.drain = context.WithCancel(context.Background())
 	a.reverse = a.newProxy()
 	a.huma = humago.New(router{a.mux}, humaConfig(cfg.Version))

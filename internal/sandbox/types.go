@@ -378,6 +378,18 @@ type Port struct {
 	Command  string `json:"command,omitempty" doc:"command of that process"`
 }
 
+// PortSessionRequest asks for a URL by which a browser reaches a port of a sandbox.
+type PortSessionRequest struct {
+	Port int    `json:"port" minimum:"1" maximum:"65535" doc:"TCP port in the sandbox"`
+	Path string `json:"path,omitempty" maxLength:"4096" doc:"of the page to open, with its query, such as /lab; / if absent"`
+}
+
+// PortSession is a URL by which one browser reaches a port of a sandbox.
+type PortSession struct {
+	URL       string    `json:"url" doc:"to be opened once; whoever opens it is let in"`
+	ExpiresAt time.Time `json:"expires_at" doc:"when it cannot be opened any more"`
+}
+
 // Image is a read-only root file system.
 type Image struct {
 	ID    string   `json:"id" doc:"id of the image"`

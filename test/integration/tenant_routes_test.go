@@ -28,6 +28,7 @@ var bodies = map[string]string{
 	"POST /v1/sandboxes/{id}/bisect":                 `{"argv":["true"]}`,
 	"POST /v1/sandboxes/{id}/run-code":               `{"code":"1"}`,
 	"POST /v1/sandboxes/{id}/merge":                  `{"from":["BOX"]}`,
+	"POST /v1/sandboxes/{id}/port-sessions":          `{"port":80}`,
 	"POST /v1/sandboxes/{id}/processes":              `{"argv":["/bin/guest"]}`,
 	"POST /v1/sandboxes/{id}/processes/{pid}/resize": `{"rows":1,"cols":1}`,
 	"POST /v1/sandboxes/{id}/processes/{pid}/signal": `{"signal":"KILL"}`,

@@ -1,0 +1,221 @@
+package portproxy
+
+import (
+	"net/http"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"ramet.dev/ramet/internal/httpwire"
+)
+
+const (
+	// TokenParameter is where a browser puts a token that cannot set headers.
+	TokenParameter = "access_token"
+	// codeParameter is where the URL has its code that lets a browser in.
+	codeParameter = "ramet_code"
+)
+
+// token is the secret of a token wherever it stands.
+var token = regexp.MustCompile(regexp.QuoteMeta(httpwire.SecretPrefix) + `[a-z2-7]{52}`)
+
+// CutAuthorization removes all values of Authorization that have a token of ours, and
+// returns the first one that is a bearer's.
+func CutAuthorization(h http.Header) (secret string) {
+	h["Authorization"] = slices.DeleteFunc(h["Authorization"], func(v string) bool {
+		scheme, value, _ := strings.Cut(v, " ")
+		value = strings.TrimSpace(value)
+		if !strings.EqualFold(scheme, "Bearer") || !strings.HasPrefix(value, httpwire.SecretPrefix) {
+			return token.MatchString(v)
+		}
+		if secret == "" {
+			secret = value
+		}
+		return true
+	})
+	if len(h["Authorization"]) == 0 {
+		delete(h, "Authorization")
+	}
+	return secret
+}
+
+// cut removes the parameters from a query of which take says so, and leaves the rest as
+// it is. It returns the value of the last of them.
+func cut(query, name string, take func(value string) bool) (taken, rest string) {
+	var kept []string
+	for part := range strings.SplitSeq(query, "&") {
+		key, value, _ := strings.Cut(part, "=")
+		plainKey, kerr := url.QueryUnescape(key)
+		plain, verr := url.QueryUnescape(value)
+		if kerr == nil && verr == nil && plainKey == name && take(plain) {
+			taken = plain
+			continue
+		}
+		kept = append(kept, part)
+	}
+	return taken, strings.Join(kept, "&")
+}
+
+// CutToken removes our tokens from a query.
+func CutToken(query string) (secret, rest string) {
+	return cut(query, TokenParameter, func(v string) bool { return strings.HasPrefix(v, httpwire.SecretPrefix) })
+}
+
+// CutCode removes our codes from a query.
+func CutCode(query string) (code, rest string) {
+	return cut(query, codeParameter, func(string) bool { return true })
+}
+
+// CleanRequest removes from the header of a request what is ours. host is that of the
+// page, if requests of its own reach the server: to the server, whose host is another,
+// they come from itself.
+func CleanRequest(h http.Header, host, server string) {
+	CutAuthorization(h)
+	h.Del(httpwire.TokenHeader)
+	h.Del(httpwire.WaitHeader)
+	cookies := h["Cookie"]
+	h.Del("Cookie")
+	for _, line := range cookies {
+		if line = cleanCookies(line); line != "" {
+			h.Add("Cookie", line)
+		}
+	}
+	referer := h.Get("Referer")
+	h.Del("Referer")
+	if referer = cleanURL(referer, host, server); referer != "" {
+		h.Set("Referer", referer)
+	}
+	if origin, err := url.Parse(h.Get("Origin")); err == nil && host != "" && origin.Host == host {
+		h.Set("Origin", "http://"+server)
+	}
+	for name, values := range h {
+		if h[name] = slices.DeleteFunc(values, token.MatchString); len(h[name]) == 0 {
+			delete(h, name)
+		}
+	}
+}
+
+// cleanCookies removes our cookies from a line of some, and leaves others as they are.
+func cleanCookies(line string) string {
+	var kept []string
+	for part := range strings.SplitSeq(line, ";") {
+		part = strings.TrimSpace(part)
+		if name, _, _ := strings.Cut(part, "="); part == "" || isOurCookie(strings.TrimSpace(name)) || token.MatchString(part) {
+			continue
+		}
+		kept = append(kept, part)
+	}
+	return strings.Join(kept, "; ")
+}
+
+func isOurCookie(name string) bool { return name == plainCookie || name == secureCookie }
+
+// cleanURL removes tokens and codes from the URL of a page, and makes the host of a page
+// that of its server. It returns "" for what is no URL.
+func cleanURL(text, host, server string) string {
+	u, err := url.Parse(text)
+	if err != nil || text == "" {
+		return ""
+	}
+	_, u.RawQuery = CutToken(u.RawQuery)
+	_, u.RawQuery = CutCode(u.RawQuery)
+	if host != "" && u.Host == host {
+		u.Scheme, u.Host = "http", server
+	}
+	return u.String()
+}
+
+// wide are headers that tell a browser something about a whole origin, or about more: all
+// hosts of a domain, or requests to come. None of them is for the server to say.
+var wide = []string{
+	"Accept-Ch", "Alt-Svc", "Clear-Site-Data", "Critical-Ch", "Expect-Ct", "Nel", "Origin-Agent-Cluster", "Public-Key-Pins", "Public-Key-Pins-Report-Only",
+	"Report-To", "Reporting-Endpoints", "Sec-Session-Registration", "Secure-Session-Registration", "Set-Login", "Strict-Transport-Security", "Use-As-Dictionary",
+	// These have a web server before the daemon send files of its own.
+	"X-Accel-Redirect", "X-Lighttpd-Send-File", "X-Sendfile",
+}
+
+// CleanResponse removes from the header of a server's answer what would reach further than
+// its own pages. Below a prefix, on an origin that is others' too, that is more, and
+// nothing there may run as a page. host is that of the page, as in CleanRequest.
+func CleanResponse(h http.Header, prefix, host, server string) {
+	for _, name := range wide {
+		h.Del(name)
+	}
+	cookies := (&http.Response{Header: h}).Cookies()
+	h.Del("Set-Cookie")
+	for _, c := range cookies {
+		if c = cleanCookie(c, prefix); c != nil {
+			h.Add("Set-Cookie", c.String())
+		}
+	}
+	if prefix == "" {
+		h.Set("Origin-Agent-Cluster", "?1") // else pages of two hosts may agree to be one origin
+		if u, err := url.Parse(h.Get("Location")); err == nil && u.Host == server {
+			u.Scheme, u.User, u.Host = "", nil, host
+			h.Set("Location", u.String())
+		}
+		return
+	}
+	h.Del("Service-Worker-Allowed")
+	h.Add("Content-Security-Policy", "sandbox")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+}
+
+// cleanCookie returns a cookie of a server as it may be set: for its own host only, and
+// below the prefix, which is where the server's root is. It returns nil for none.
+func cleanCookie(c *http.Cookie, prefix string) *http.Cookie {
+	if isOurCookie(c.Name) {
+		return nil
+	}
+	c.Domain = ""
+	if prefix == "" {
+		return c
+	}
+	if strings.HasPrefix(strings.ToLower(c.Name), "__host-") {
+		return nil // it is good for a whole origin only
+	}
+	p := c.Path
+	if !strings.HasPrefix(p, "/") {
+		p = "/"
+	}
+	end := ""
+	if strings.HasSuffix(p, "/") {
+		end = "/"
+	}
+	if c.Path = prefix + strings.TrimSuffix(path.Clean(p), "/") + end; c.Valid() != nil {
+		return nil
+	}
+	return c
+}
+
+// Navigates reports whether a browser would show the answer to r, or run it: as a page, in
+// a frame, as a script or worker.
+func Navigates(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Dest") {
+	case "", "empty", "websocket":
+	default:
+		return true
+	}
+	return r.Header.Get("Sec-Fetch-Mode") == "navigate" || r.Header.Get("Service-Worker") != ""
+}
+
+// Foreign reports whether a browser sends r for a page of another host, which could have
+// the server do things, or read what it tells a WebSocket. Links to a page are followed.
+// Cookies are no help: hosts of one domain are one site to them.
+func Foreign(r *http.Request) bool {
+	looks := r.Method == http.MethodGet || r.Method == http.MethodHead
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "same-origin", "none":
+		return false
+	case "": // an old browser
+		if origin := r.Header.Get("Origin"); origin != "" {
+			u, err := url.Parse(origin)
+			return err != nil || !strings.EqualFold(u.Host, r.Host)
+		}
+		return !looks
+	}
+	return !looks || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
+}
