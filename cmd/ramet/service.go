@@ -25,7 +25,11 @@ import (
 const poolVariable = "RAMET_POOL"
 
 // service builds what the daemon serves: the composition root.
-type service struct{ metrics *metrics.Metrics }
+type service struct {
+	metrics *metrics.Metrics
+	// packageCache is how many bytes of cached packages are kept.
+	packageCache int64
+}
 
 // open implements daemon.NewService.
 func (s *service) open(ctx context.Context, p paths.Paths, log *slog.Logger) (httpapi.Service, io.Closer, error) {
@@ -51,7 +55,7 @@ func (s *service) open(ctx context.Context, p paths.Paths, log *slog.Logger) (ht
 		return nil, nil, err
 	}
 	m, err := manager.Open(ctx, manager.Config{
-		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log, Observer: observers{s.metrics, tracing.Observer{}},
+		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log, Observer: observers{s.metrics, tracing.Observer{}}, PackageCache: s.packageCache,
 	})
 	if err != nil {
 		program.Close()

@@ -42,6 +42,8 @@ type ServeOptions struct {
 	Listen, CertFile, KeyFile string
 	// PortDomain is what the hosts of ports end with, or empty.
 	PortDomain string
+	// PackageCache is how many bytes of packages are kept that builds have fetched.
+	PackageCache int64
 }
 
 // Hook is a command whose work is done outside this package.

@@ -174,7 +174,10 @@ func fakeService() *apitest.Service {
 			}
 			return []*sandbox.TreeNode{root}, nil
 		},
-		PruneImagesFunc: func(context.Context) (*sandbox.Pruned, error) {
+		PruneImagesFunc: func(_ context.Context, req sandbox.PruneRequest) (*sandbox.Pruned, error) {
+			if req.Cache {
+				return &sandbox.Pruned{Removed: []string{}, Packages: 9, FreedBytes: 3<<20 + req.CacheUnusedMS<<10}, nil
+			}
 			return &sandbox.Pruned{Removed: []string{"img_bbbbbbbbbbbbbbbb"}, FreedBytes: 97 << 20}, nil
 		},
 		SnapshotFunc: func(_ context.Context, _ string, req sandbox.SnapshotRequest) (*sandbox.Snapshot, error) {
@@ -396,38 +399,6 @@ func fakeMerge(ctx context.Context, into string, req sandbox.MergeRequest) (*san
 		{Path: "/srv/old\xff", Kind: sandbox.Deleted, From: kidID, Type: "file", Size: 5 << 20, Mode: "0644", Owner: "0:0"},
 	}
 	return r, nil
-}
-
-// fakeExport writes what was asked for; kid's export breaks off in the middle.
-func fakeExport(ctx context.Context, ref string, req sandbox.ExportRequest, w io.Writer) error {
-	if _, err := find(ctx, ref); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintln(w, ref, req.Format, req.Gzip); err != nil || ref != "kid" {
-		return err
-	}
-	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
-		return err
-	}
-	return sandbox.Errorf(sandbox.CodeCorrupt, "page 7 is none")
-}
-
-func fakeImage(img *sandbox.Image) func(context.Context, sandbox.ImageRequest, func(sandbox.Progress)) (*sandbox.Image, error) {
-	return func(_ context.Context, req sandbox.ImageRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
-		progress(sandbox.Progress{Phase: "fetch", Done: 1, Total: 3, Detail: "first"})
-		progress(sandbox.Progress{Phase: "fetch", Done: 2, Total: 3, Detail: "first"})
-		progress(sandbox.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "second"})
-		progress(sandbox.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "first"})
-		progress(sandbox.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "second"})
-		progress(sandbox.Progress{Phase: "write", Done: 0, Total: 0})
-		if req.Name == "bad" {
-			return nil, sandbox.Errorf(sandbox.CodeHostile, "path leaves the root")
-		}
-		out := *img
-		source, err := json.Marshal(req)
-		out.Names, out.Source = []string{req.Name}, string(source)
-		return &out, err
-	}
 }
 
 // fakeLogs has lines of 14, in pieces, and of 12, whose last one has no end; with

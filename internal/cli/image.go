@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"path/filepath"
@@ -145,18 +146,33 @@ func (a *app) imageRm() *cobra.Command {
 }
 
 func (a *app) imagePrune() *cobra.Command {
+	var req sandbox.PruneRequest
+	var unused time.Duration
 	var quiet bool
 	cmd := &cobra.Command{
-		Use: "prune", Short: "Remove the images that have no name any more and that no sandbox or snapshot needs", Args: cobra.NoArgs,
-		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
-			pruned, err := c.PruneImages(ctx)
+		Use: "prune [--cache [--unused-for DURATION]]", Short: "Remove the images that have no name any more and that no sandbox or snapshot needs", Args: cobra.NoArgs,
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) (err error) {
+			if req.CacheUnusedMS, err = timeoutMS("unused-for", unused); err != nil {
+				return err
+			}
+			if unused > 0 && !req.Cache {
+				return sandbox.Invalid("unused-for", "it is about cached packages: say --cache as well")
+			}
+			pruned, err := c.PruneImages(ctx, req)
 			if err != nil {
 				return err
 			}
-			return a.showIDs(pruned, quiet, pruned.Removed, lines(append(pruned.Removed, byteSize(pruned.FreedBytes)+" freed")))
+			said := slices.Clone(pruned.Removed)
+			if req.Cache {
+				said = append(said, fmt.Sprintf("%d cached packages and lists of packages", pruned.Packages))
+			}
+			return a.showIDs(pruned, quiet, pruned.Removed, lines(append(said, byteSize(pruned.FreedBytes)+" freed")))
 		}),
 	}
-	quietVar(cmd.Flags(), &quiet)
+	f := cmd.Flags()
+	f.BoolVar(&req.Cache, "cache", false, "also the packages that builds have fetched and kept, for the next build")
+	durationVar(f, &unused, "unused-for", "of those only what no build has used for so long, such as 168h")
+	quietVar(f, &quiet)
 	return cmd
 }
 

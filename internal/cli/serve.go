@@ -43,17 +43,26 @@ func (a *app) showVersion() error {
 
 func (a *app) serveCommand() *cobra.Command {
 	var opts ServeOptions
+	var packages string
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Be the daemon of this user, in the foreground", Args: cobra.NoArgs,
 		Long: "Be the daemon of this user, in the foreground, until SIGINT or SIGTERM.\n\nOther commands start a daemon by themselves if none is running.\n\n" +
 			"With --listen it serves others as well, who need tokens (see 'ramet token'). Beyond this machine it needs a certificate.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.Serve(cmd.Context(), opts) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			most, err := parseMiB("package-cache", packages)
+			if err != nil {
+				return err
+			}
+			opts.PackageCache = most << 20
+			return a.Serve(cmd.Context(), opts)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.Listen, "listen", "", "HOST:PORT to listen on besides the socket, for those with a token")
 	f.StringVar(&opts.CertFile, "tls-cert", "", "certificate in PEM form, with those that lead to a known authority; read again when it changes")
 	f.StringVar(&opts.KeyFile, "tls-key", "", "the certificate's key")
 	f.StringVar(&opts.PortDomain, "port-domain", "", "DOMAIN[:PORT]: browsers find ports at https://PORT-SANDBOX.DOMAIN, which all lead here; localhost, for browsers on this machine, if absent")
+	f.StringVar(&packages, "package-cache", "4G", "size of the packages that are kept for the next build of an image; beyond it those that were used longest ago go")
 	cmd.Flags().BoolVar(&opts.Background, "background", false, "used by ramet itself")
 	if err := cmd.Flags().MarkHidden("background"); err != nil {
 		panic(err) // the flag was defined the line before

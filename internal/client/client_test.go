@@ -208,7 +208,7 @@ func TestMethods(t *testing.T) {
 	check("Rollback", "[x y]", sb, v, err)
 	check("Destroy", "[x]", nil, nil, errors.Join(c.Destroy(ctx, "x")))
 	list, err := c.List(ctx, sandbox.ListFilter{State: "paused", Image: "i", Name: "n", Metadata: map[string]string{"k": "v=&"}})
-	check("List", "[{State:paused Image:i Name:n Metadata:map[k:v=&]}]", []sandbox.Sandbox{*sb}, list, err)
+	check("List", "[{State:paused Image:i Name:n Metadata:map[k:v=&] Parent: Ancestor:}]", []sandbox.Sandbox{*sb}, list, err)
 	ps, err := c.Processes(ctx, "x", true)
 	check("Processes", "[x true]", []sandbox.Process{{PID: 1}}, ps, err)
 	started, err := c.StartProcess(ctx, "x", sandbox.StartRequest{Argv: []string{"a", "b"}})
@@ -518,7 +518,7 @@ func TestExportAndCommit(t *testing.T) {
 	}
 	var phases string
 	img, err := c.Commit(t.Context(), "x", sandbox.CommitRequest{Name: "n", Message: "m"}, func(p sandbox.Progress) { phases += p.Phase })
-	if err != nil || img.ID != "img_aaaaaaaaaaaaaaaa" || got != "x{n m}" || phases != "pack" {
+	if err != nil || img.ID != "img_aaaaaaaaaaaaaaaa" || got != "x{n m false}" || phases != "pack" {
 		t.Errorf("Commit: %+v, %v after %s, %s", img, err, got, phases)
 	}
 }

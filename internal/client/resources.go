@@ -192,9 +192,9 @@ func (c *Client) GetImage(ctx context.Context, ref string) (*sandbox.Image, erro
 }
 
 // PruneImages removes the images that have no name any more and that nothing is made
-// of.
-func (c *Client) PruneImages(ctx context.Context) (*sandbox.Pruned, error) {
-	return call[*sandbox.Pruned](ctx, c, http.MethodPost, "/v1/images/prune", nil, nil)
+// of, and what else is asked for.
+func (c *Client) PruneImages(ctx context.Context, req sandbox.PruneRequest) (*sandbox.Pruned, error) {
+	return call[*sandbox.Pruned](ctx, c, http.MethodPost, "/v1/images/prune", nil, req)
 }
 
 // RemoveImage removes an image or one of its names.

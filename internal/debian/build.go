@@ -61,6 +61,7 @@ func Build(ctx context.Context, opts Options, w io.Writer) (*Result, error) {
 	if err != nil {
 		return nil, userError(err)
 	}
+	defer c.close()
 	res, err := build(ctx, &opts, newFetcher(&opts, c), w)
 	return res, userError(err)
 }

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // leftoverAge is how old a temporary file must be to belong to a dead process.
@@ -19,13 +21,24 @@ const leftoverAge = 24 * time.Hour
 // cache keeps files under their SHA-256. A file appears by rename only, and its
 // digest is checked again at every use, so that neither a crash nor bit rot can
 // give wrong content. Processes may share a directory.
-type cache struct{ dir string }
+//
+// The time of change of a file is when it was used last. Whoever uses the cache holds
+// a shared lock on it, so that nothing is removed under it.
+type cache struct {
+	dir  string
+	lock *os.File
+}
 
-// openCache makes the directories below dir and removes what crashed runs left.
+// openCache makes the directories below dir and removes what crashed runs left. Close
+// lets others remove from the cache.
 func openCache(dir string) (*cache, error) {
 	c := &cache{dir: dir}
 	if err := os.MkdirAll(c.tmp(), 0o700); err != nil {
 		return nil, fmt.Errorf("make package cache: %w", err)
+	}
+	var err error
+	if c.lock, err = lockCache(dir, unix.LOCK_SH); err != nil {
+		return nil, err
 	}
 	old, _ := os.ReadDir(c.tmp())
 	for _, e := range old {
@@ -35,6 +48,8 @@ func openCache(dir string) (*cache, error) {
 	}
 	return c, nil
 }
+
+func (c *cache) close() { c.lock.Close() }
 
 func (c *cache) tmp() string { return filepath.Join(c.dir, "tmp") }
 
@@ -59,6 +74,8 @@ func (c *cache) has(ctx context.Context, d digest) (bool, error) {
 		return false, fmt.Errorf("read cached file: %w", err)
 	}
 	if n == d.size && hex.EncodeToString(h.Sum(nil)) == d.sha256 {
+		now := time.Now()
+		_ = os.Chtimes(c.path(d), now, now) // another user's cache may be used all the same
 		return true, nil
 	}
 	if err := os.Remove(c.path(d)); err != nil && !errors.Is(err, os.ErrNotExist) {

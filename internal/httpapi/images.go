@@ -21,6 +21,8 @@ type imagesInput struct {
 	Name string `query:"name" doc:"only the image of this name"`
 }
 
+type pruneInput struct{ Body *sandbox.PruneRequest }
+
 type imageCreateInput struct {
 	Accept string `header:"Accept" hidden:"true"`
 	Body   sandbox.ImageRequest
@@ -36,9 +38,10 @@ func (a *API) routeImages() {
 	register(a, operation(http.MethodGet, "/v1/images/{ref}", "get-image", tag, "Look at an image", statusNotFound), a.getImage)
 	register(a, operation(http.MethodDelete, "/v1/images/{ref}", "remove-image", tag, "Remove an image, or one of its names",
 		statusNotFound, statusConflict), a.removeImage)
-	register(a, operation(http.MethodPost, "/v1/images/prune", "prune-images", tag, "Remove the images that have no name any more and that nothing is made of"),
-		func(ctx context.Context, _ *struct{}) (*out[*sandbox.Pruned], error) {
-			pruned, err := a.svc.PruneImages(ctx)
+	register(a, operation(http.MethodPost, "/v1/images/prune", "prune-images", tag, "Remove the images that have no name any more and that nothing is made of, and cached packages if asked for",
+		statusConflict, statusTooLarge, statusUnsupported),
+		func(ctx context.Context, in *pruneInput) (*out[*sandbox.Pruned], error) {
+			pruned, err := a.svc.PruneImages(ctx, present(in.Body))
 			return &out[*sandbox.Pruned]{pruned}, err
 		})
 }

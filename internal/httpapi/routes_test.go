@@ -202,8 +202,8 @@ func recorder(calls *[]string) *apitest.Service {
 		},
 		ImagesFunc:   func(context.Context) ([]sandbox.Image, error) { note("Images"); return []sandbox.Image{*img}, nil },
 		GetImageFunc: func(_ context.Context, ref string) (*sandbox.Image, error) { note("GetImage", ref); return img, nil },
-		PruneImagesFunc: func(context.Context) (*sandbox.Pruned, error) {
-			note("PruneImages")
+		PruneImagesFunc: func(_ context.Context, req sandbox.PruneRequest) (*sandbox.Pruned, error) {
+			note("PruneImages", req)
 			return &sandbox.Pruned{Removed: []string{"img_a"}, FreedBytes: 7}, nil
 		},
 		RemoveImageFunc: func(_ context.Context, ref string) error { note("RemoveImage", ref); return nil },
@@ -318,7 +318,8 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/images/python", "", `GetImage "python"`, 200, imgA},
 		{"GET", "/v1/images/docker.io/library/python:3.12", "", `GetImage "docker.io/library/python:3.12"`, 200, imgA},
 		{"GET", "/v1/images/localhost:5000%2Fa%2Fb@sha256:00", "", `GetImage "localhost:5000/a/b@sha256:00"`, 200, imgA},
-		{"POST", "/v1/images/prune", "", "PruneImages", 200, `{"removed":["img_a"],"freed_bytes":7}`},
+		{"POST", "/v1/images/prune", `{"cache":true,"cache_unused_ms":5}`, `PruneImages {"cache":true,"cache_unused_ms":5}`, 200, `{"removed":["img_a"],"freed_bytes":7}`},
+		{"POST", "/v1/images/prune", "", "PruneImages {}", 200, `{"removed":["img_a"],"freed_bytes":7}`},
 		{"DELETE", "/v1/images/a/b", "", `RemoveImage "a/b"`, 204, ""},
 		{"POST", "/v1/images", `{"name":"x","path":"/tmp/x.tar"}`, `CreateImage {"name":"x","path":"/tmp/x.tar"}`, 201, imgA},
 		{"GET", "/healthz", "", "", 200, `"status":"ok","version":"test"`},

@@ -83,8 +83,9 @@ type Service interface {
 	Images(ctx context.Context) ([]sandbox.Image, error)
 	GetImage(ctx context.Context, ref string) (*sandbox.Image, error)
 	RemoveImage(ctx context.Context, ref string) error
-	// PruneImages removes images without a name that nothing is made of.
-	PruneImages(ctx context.Context) (*sandbox.Pruned, error)
+	// PruneImages removes images without a name that nothing is made of, and what else
+	// is asked for.
+	PruneImages(ctx context.Context, req sandbox.PruneRequest) (*sandbox.Pruned, error)
 	// CreateImage calls progress from one goroutine at a time and not after it
 	// returned.
 	CreateImage(ctx context.Context, req sandbox.ImageRequest, progress func(sandbox.Progress)) (*sandbox.Image, error)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/debian"
@@ -95,17 +96,28 @@ func (m *Manager) removeImage(caller access.Caller, from *image.Store, ref strin
 var errNeeded = errors.New("the image is needed")
 
 // PruneImages removes the images that have no name any more, as builds and imports of
-// the same name leave them, and that nothing is made of.
-func (m *Manager) PruneImages(ctx context.Context) (*sandbox.Pruned, error) {
+// the same name leave them, and that nothing is made of. The cached packages are all
+// tenants'.
+func (m *Manager) PruneImages(ctx context.Context, req sandbox.PruneRequest) (*sandbox.Pruned, error) {
 	caller := access.From(ctx)
 	if err := caller.MayMakeTree("or remove images"); err != nil {
 		return nil, err
+	}
+	if req.Cache && !caller.Operator() {
+		return nil, sandbox.Errorf(sandbox.CodeForbidden, "cache: the cached packages are all tenants': the owner of the daemon removes them, or a token of tenant %s with scope admin that is bound to nothing", access.DefaultTenant)
 	}
 	list, err := m.Images(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := &sandbox.Pruned{Removed: []string{}}
+	if req.Cache {
+		gone, err := debian.PruneCache(m.cfg.Paths.PackageCache(), time.Duration(req.CacheUnusedMS)*time.Millisecond)
+		if err != nil {
+			return nil, fmt.Errorf("prune cached packages: %w", err)
+		}
+		out.Packages, out.FreedBytes = gone.Files, gone.Bytes
+	}
 	for _, img := range list {
 		if len(img.Names) > 0 {
 			continue
@@ -263,6 +275,7 @@ func (m *Manager) buildImage(ctx context.Context, req *sandbox.ImageBuild, opt i
 	}
 	defer m.beginBuild()()
 	unpacked, err := m.unpackDebian(ctx, req, opt.Progress)
+	m.boundPackages()
 	if err != nil {
 		return sandbox.Image{}, fmt.Errorf("build image: %w", err)
 	}
@@ -307,6 +320,22 @@ func (m *Manager) unpackDebian(ctx context.Context, req *sandbox.ImageBuild, pro
 		}, w)
 		return err
 	})
+}
+
+// boundPackages keeps the cached packages within their bound. While another build uses
+// them, it is that build's to do.
+func (m *Manager) boundPackages() {
+	if m.cfg.PackageCache <= 0 {
+		return
+	}
+	gone, err := debian.BoundCache(m.cfg.Paths.PackageCache(), m.cfg.PackageCache)
+	switch {
+	case sandbox.CodeOf(err) == sandbox.CodeConflict:
+	case err != nil:
+		m.log.Warn("bound the package cache", "error", err)
+	case gone.Files > 0:
+		m.log.Info("removed cached packages", "files", gone.Files, "bytes", gone.Bytes)
+	}
 }
 
 // importFrom makes an image of the tar stream that fill writes.

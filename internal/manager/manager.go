@@ -46,6 +46,8 @@ type Config struct {
 	BootID string
 	// HostMemory is nil to ask the host.
 	HostMemory HostMemory
+	// PackageCache is how many bytes of cached packages are kept; 0 for all.
+	PackageCache int64
 	// Observer may be nil.
 	Observer Observer
 }

@@ -410,7 +410,14 @@ type Image struct {
 // Pruned is what was removed because nobody needed it.
 type Pruned struct {
 	Removed    []string `json:"removed" nullable:"false" doc:"ids of images"`
-	FreedBytes int64    `json:"freed_bytes" doc:"bytes of disk that are free again"`
+	Packages   int      `json:"packages,omitempty" doc:"cached packages and lists of packages that were removed"`
+	FreedBytes int64    `json:"freed_bytes" doc:"bytes of disk that are free again, of images and packages"`
+}
+
+// PruneRequest says what is removed besides images that nobody needs.
+type PruneRequest struct {
+	Cache         bool  `json:"cache,omitempty" doc:"also the packages that builds have fetched and kept; only for operators"`
+	CacheUnusedMS int64 `json:"cache_unused_ms,omitempty" minimum:"0" doc:"of those only what no build has used for so long; 0 is all"`
 }
 
 // ImageRequest asks for an image. Exactly one of Build, Path and Ref is set.

@@ -74,7 +74,7 @@ func TestImagesWithoutANameArePruned(t *testing.T) {
 	}
 	prune := func(want ...string) {
 		t.Helper()
-		p, err := n.m.PruneImages(ctx)
+		p, err := n.m.PruneImages(ctx, sandbox.PruneRequest{})
 		if err != nil || !slices.Equal(p.Removed, append([]string{}, want...)) || (p.FreedBytes > 0) != (len(want) > 0) {
 			t.Errorf("pruned are %+v, %v, not %q", p, err, want)
 		}

@@ -54,7 +54,7 @@ type Service struct {
 	ImagesFunc      func(context.Context) ([]sandbox.Image, error)
 	GetImageFunc    func(context.Context, string) (*sandbox.Image, error)
 	RemoveImageFunc func(context.Context, string) error
-	PruneImagesFunc func(context.Context) (*sandbox.Pruned, error)
+	PruneImagesFunc func(context.Context, sandbox.PruneRequest) (*sandbox.Pruned, error)
 	CreateImageFunc func(context.Context, sandbox.ImageRequest, func(sandbox.Progress)) (*sandbox.Image, error)
 }
 
@@ -233,8 +233,8 @@ func (s *Service) GetImage(ctx context.Context, ref string) (*sandbox.Image, err
 }
 
 // PruneImages implements httpapi.Service.
-func (s *Service) PruneImages(ctx context.Context) (*sandbox.Pruned, error) {
-	return call(s.PruneImagesFunc != nil, func() (*sandbox.Pruned, error) { return s.PruneImagesFunc(ctx) })
+func (s *Service) PruneImages(ctx context.Context, req sandbox.PruneRequest) (*sandbox.Pruned, error) {
+	return call(s.PruneImagesFunc != nil, func() (*sandbox.Pruned, error) { return s.PruneImagesFunc(ctx, req) })
 }
 
 // RemoveImage implements httpapi.Service.
