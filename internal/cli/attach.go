@@ -31,6 +31,7 @@ type attachOptions struct {
 	input  bool
 	keys   []byte // that detach
 	redraw bool   // have what is on the terminal drawn again
+	gone   bool   // the sandbox is removed afterwards
 }
 
 func addDetachKeys(f *pflag.FlagSet, keys *string) {
@@ -123,7 +124,7 @@ func (a *app) execKept(ctx context.Context, c *client.Client, opts execOptions) 
 	if opts.detach {
 		return a.show(p, line(fmt.Sprint(p.PID)))
 	}
-	at := attachOptions{ref: opts.ref, pid: p.PID, input: opts.interactive, keys: keys}
+	at := attachOptions{ref: opts.ref, pid: p.PID, input: opts.interactive, keys: keys, gone: opts.remove}
 	x, err := a.attachConsole(open, c, con, at)
 	switch {
 	case err == nil:
@@ -206,7 +207,7 @@ func (a *app) attachConsole(ctx context.Context, c *client.Client, con *console,
 // the error that this command ends with.
 func (a *app) leave(ctx context.Context, opts attachOptions, err error) error {
 	detached := errors.Is(err, errDetached)
-	if detached || ctx.Err() != nil {
+	if (detached || ctx.Err() != nil) && !opts.gone {
 		fmt.Fprintf(a.Err, "\nramet: the process runs on; 'ramet attach %s %d' connects again\n", opts.ref, opts.pid)
 	}
 	if detached {

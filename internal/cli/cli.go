@@ -198,7 +198,7 @@ func (a *app) rootCommand() *cobra.Command {
 	a.remote.flags(root.PersistentFlags())
 	root.AddCommand(
 		a.createCommand(), a.lsCommand(), a.psCommand(), a.treeCommand(), a.inspectCommand(), a.statsCommand(), a.rmCommand(),
-		a.tagCommand(), a.renameCommand(), a.execCommand(), a.runCodeCommand(), a.attachCommand(), a.logsCommand(), a.eventsCommand(), a.killCommand(),
+		a.tagCommand(), a.renameCommand(), a.execCommand(), a.shellCommand(), a.runCodeCommand(), a.attachCommand(), a.logsCommand(), a.eventsCommand(), a.killCommand(),
 		a.forkCommand(), a.promoteCommand(), a.snapshotCommand(), a.snapshotsCommand(), a.verifyCommand(), a.restoreCommand(),
 		a.rollbackCommand(), a.timelineCommand(), a.bisectCommand(), a.diffCommand(), a.mergeCommand(), a.cpCommand(), a.portCommand(), a.exportCommand(), a.commitCommand(), a.pauseCommand(), a.resumeCommand(), a.hibernateCommand(), a.wakeCommand(), a.updateCommand(), a.imageCommand(), a.tokenCommand(), a.auditCommand(), a.tenantCommand(), a.serveCommand(), a.versionCommand(),
 	)

@@ -27,6 +27,7 @@ type execOptions struct {
 	tty, detach bool
 	detachKeys  string
 	idleTimeout time.Duration
+	fromOptions
 
 	ref     string
 	command []string
@@ -35,17 +36,14 @@ type execOptions struct {
 func (a *app) execCommand() *cobra.Command {
 	var opts execOptions
 	cmd := &cobra.Command{
-		Use:   "exec [-it] [-d] [--env K=V] [--cwd DIR] [--user USER] [--timeout DURATION] SBX CMD…  |  exec SBX -c 'SHELL COMMAND'",
+		Use:   "exec [-it] [-d] [--env K=V] [--cwd DIR] [--user USER] [--timeout DURATION] SBX CMD…  |  exec SBX -c 'SHELL COMMAND'  |  exec --from SNAPSHOT|IMAGE [--rm] -- CMD…",
 		Short: "Run a command in a sandbox; its exit code is ramet's, 128+N if signal N ended it",
 		Args: func(cmd *cobra.Command, args []string) error {
 			return opts.split(cmd.Flags(), args)
 		},
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
-			if opts.tty || opts.detach {
-				return a.execKept(ctx, c, opts)
-			}
-			return a.exec(ctx, c, opts)
+			return a.runExec(ctx, c, opts)
 		}),
 	}
 	f := cmd.Flags()
@@ -60,6 +58,7 @@ func (a *app) execCommand() *cobra.Command {
 	f.BoolVarP(&opts.detach, "detach", "d", false, "leave the command running in the background and print its process id")
 	durationVar(f, &opts.idleTimeout, "idle-timeout", "with -t or -d: kill the command after this time without output or input")
 	addDetachKeys(f, &opts.detachKeys)
+	opts.fromOptions.flags(a, cmd)
 	return cmd
 }
 
@@ -75,7 +74,9 @@ func (o *execOptions) split(f *pflag.FlagSet, args []string) error {
 		err := f.Parse(rest)
 		return f.Args(), err
 	}
-	if len(args) > 0 {
+	if o.from != "" { // no sandbox is named
+		o.command = args
+	} else if len(args) > 0 {
 		var err error
 		o.ref = args[0]
 		if o.command, err = parse(args[1:]); err != nil {
@@ -94,6 +95,15 @@ func (o *execOptions) split(f *pflag.FlagSet, args []string) error {
 	}
 	if help, err := f.GetBool("help"); err == nil && help {
 		return pflag.ErrHelp // cobra shows it
+	}
+	if err := o.fromOptions.valid(f, o.ref); err != nil {
+		return err
+	}
+	if o.remove && o.detach {
+		return fmt.Errorf("--rm removes the sandbox when its command has ended, which nobody waits for with -d")
+	}
+	if len(o.command) == 0 && o.from != "" {
+		return fmt.Errorf("exec --from needs a command")
 	}
 	if len(o.command) == 0 {
 		return fmt.Errorf("exec needs a sandbox and a command")

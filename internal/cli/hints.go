@@ -32,7 +32,7 @@ func hintOf(cmd *cobra.Command, err error, text string) string {
 	if cmd == nil {
 		return ""
 	}
-	if missing := noImage.FindStringSubmatch(text); missing != nil && cmd.Name() == "create" && sandbox.CodeOf(err) == sandbox.CodeNotFound {
+	if missing := noImage.FindStringSubmatch(text); missing != nil && makesSandbox(cmd) && sandbox.CodeOf(err) == sandbox.CodeNotFound {
 		if sandbox.IsID(sandbox.KindSnapshot, missing[1]) {
 			return ", nor a snapshot of that id: see 'ramet snapshots'"
 		}
@@ -42,4 +42,9 @@ func hintOf(cmd *cobra.Command, err error, text string) string {
 		return ": see 'ramet image ls'; 'ramet image build " + missing[1] + "' makes one of that name, 'ramet image pull' and 'ramet image import' get one from elsewhere"
 	}
 	return ""
+}
+
+// makesSandbox reports whether cmd is to make a sandbox of an image.
+func makesSandbox(cmd *cobra.Command) bool {
+	return cmd.Name() == "create" || cmd.Flags().Lookup("rm") != nil // with --from
 }

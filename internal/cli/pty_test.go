@@ -24,7 +24,7 @@ const ptyTimeout = 30 * time.Second
 // sessionScript is the shell that a person would start ramet from. It leads the session, since
 // what a session's leader has written last may be lost when it ends. It tells the exit code as
 // the terminal's title, which is the end of ramet's output, and stays until the test has looked.
-const sessionScript = `trap : INT; ramet "$@" 3<&-; printf '\033]2;ended %d\007' $? >/dev/tty; read -r _ <&3 || :`
+const sessionScript = `trap : INT; if [ -n "$STDIN" ]; then printf %s "$STDIN" | ramet "$@" 3<&-; else ramet "$@" 3<&-; fi; printf '\033]2;ended %d\007' $? >/dev/tty; read -r _ <&3 || :`
 
 // onTerminal is a command whose terminal is emulated, so that a test sees what a person would.
 type onTerminal struct {
@@ -47,6 +47,7 @@ type terminalOptions struct {
 	cols, rows     uint16
 	env            []string
 	stdout, stderr io.Writer
+	stdin          string
 }
 
 // startOnTerminal runs ramet against the daemon at socket.
@@ -65,7 +66,7 @@ func startOnTerminal(t *testing.T, socket string, opts terminalOptions, args ...
 	defer hold.Close()
 	x.release = release
 	x.cmd = exec.Command("sh", append([]string{"-c", sessionScript, "sh"}, args...)...)
-	x.cmd.Env = append(append(os.Environ(), envSocket+"="+socket, envVersion+"=test", "TERM=xterm-256color"), opts.env...)
+	x.cmd.Env = append(append(os.Environ(), envSocket+"="+socket, envVersion+"=test", "TERM=xterm-256color", "STDIN="+opts.stdin), opts.env...)
 	x.cmd.Stdout, x.cmd.Stderr, x.cmd.ExtraFiles = opts.stdout, opts.stderr, []*os.File{hold}
 	if x.tty, err = pty.StartWithSize(x.cmd, &pty.Winsize{Cols: opts.cols, Rows: opts.rows}); err != nil {
 		t.Fatal(err)

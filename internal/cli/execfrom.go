@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// removeWithin is how long the removal of a sandbox that exec made may take.
+const removeWithin = 30 * time.Second
+
+// fromOptions are the options of commands that can make the sandbox they work in.
+type fromOptions struct {
+	from   string // snapshot or image; empty if the sandbox is there
+	remove bool
+}
+
+func (o *fromOptions) flags(a *app, cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.from, "from", "", "make a sandbox for this command from a snapshot or an image; of the same name, the snapshot")
+	f.BoolVar(&o.remove, "rm", false, "with --from: remove the sandbox when the command has ended, failed or was interrupted")
+	// An error says that there is no such option.
+	_ = cmd.RegisterFlagCompletionFunc("from", a.completeSources)
+}
+
+// valid checks the options against each other; ref is a sandbox that was named.
+func (o *fromOptions) valid(f *pflag.FlagSet, ref string) error {
+	switch {
+	case o.from == "" && f.Changed("from"):
+		return errors.New("--from: a snapshot or an image must be named")
+	case o.from != "" && ref != "":
+		return fmt.Errorf("--from makes the sandbox: %q must not be named too", ref)
+	case o.from == "" && o.remove:
+		return errors.New("--rm is for sandboxes that --from makes")
+	}
+	return nil
+}
+
+// completeSources completes what sandboxes are made from.
+func (a *app) completeSources(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	snapshots, _ := a.completeSnapshots(cmd, args, prefix)
+	images, directive := a.completeImages(cmd, args, prefix)
+	return append(snapshots, images...), directive
+}
+
+// runExec runs the command of opts in the sandbox that they name or have made.
+func (a *app) runExec(ctx context.Context, c *client.Client, opts execOptions) (err error) {
+	if opts.from != "" {
+		if opts.ref, err = a.makeFrom(ctx, c, opts.from); err != nil {
+			return err
+		}
+		if !opts.remove {
+			fmt.Fprintf(a.Err, "ramet: the sandbox is %s\n", opts.ref)
+		} else {
+			opts.detachKeys = ""
+			if !opts.tty { // with a terminal, the process is told to hang up before
+				var stop func()
+				ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
+				defer stop()
+			}
+			defer func() { err = a.removeMade(ctx, opts.ref, err) }()
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if opts.tty || opts.detach {
+		return a.execKept(ctx, c, opts)
+	}
+	return a.exec(ctx, c, opts)
+}
+
+// makeFrom makes a sandbox from a snapshot or an image. An interrupt does not end the call, for
+// nobody would know the id then: the caller looks at ctx when the sandbox is there.
+func (a *app) makeFrom(ctx context.Context, c *client.Client, from string) (id string, err error) {
+	ctx = context.WithoutCancel(ctx)
+	image := from
+	if !sandbox.IsID(sandbox.KindSnapshot, from) && !sandbox.IsID(sandbox.KindImage, from) {
+		switch snap, err := c.GetSnapshot(ctx, from); {
+		case err == nil:
+			image = snap.ID
+		case sandbox.CodeOf(err) != sandbox.CodeNotFound:
+			return "", err
+		}
+	}
+	sb, err := c.Create(ctx, sandbox.CreateRequest{Image: image})
+	if err != nil {
+		return "", err
+	}
+	return sb.ID, nil
+}
+
+// removeMade removes a sandbox, interrupted or not, and returns the error that its command
+// ends with. The daemon may be another one by now.
+func (a *app) removeMade(ctx context.Context, id string, ended error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeWithin)
+	defer cancel()
+	err := a.client.Destroy(ctx, id)
+	if err == nil || sandbox.CodeOf(err) == sandbox.CodeNotFound {
+		return ended
+	}
+	fmt.Fprintf(a.Err, "ramet: warning: sandbox %s was not removed: %v\n", id, err)
+	if ended == nil {
+		ended = ExitError(sandbox.CodeOf(err).ExitCode())
+	}
+	return ended
+}
