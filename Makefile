@@ -41,6 +41,10 @@ $(GUEST):
 $(SENTRY): $(GUEST)
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w' -o $@ ./cmd/ramet-sentry
 
+.PHONY: man
+man: build ## write man pages of all commands to bin/man/man1
+	$(BIN) man bin/man/man1
+
 .PHONY: demo
 demo: build ## show the main job on this machine
 	$(BIN) demo $(ARGS)

@@ -43,8 +43,10 @@ func (a *app) attachCommand() *cobra.Command {
 	var keys string
 	var interactive, noStdin bool
 	cmd := &cobra.Command{
-		Use: "attach [-i] [--from SEQ] [--no-stdin] SBX PID", Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeProcesses(1, true),
-		Short: "Connect with a background process or a terminal; an interrupt, or ctrl-p ctrl-q in a terminal, leaves it running",
+		Use: "attach SBX PID", Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeProcesses(1, true),
+		Short: "Connect to a process that runs in the background",
+		Long: "Connect to a process that runs in the background, with a terminal or without: one that exec -d started, that a terminal was left of, or that a child inherited. " +
+			"The exit code is the process's. An interrupt leaves it running, and in a terminal ctrl-p ctrl-q does.",
 	}
 	f := cmd.Flags()
 	f.Int64Var(&opts.from, "from", 0, "first show its output from this sequence number on; -1, which is what terminals have, for none")

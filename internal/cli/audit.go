@@ -16,7 +16,7 @@ import (
 
 func (a *app) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "audit", Short: "Show who did what, and whether that is as it was written", Args: cobra.NoArgs,
+		Use: "audit", Short: "Show who did what, and check that the record is whole", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.auditLsCommand(), a.auditVerifyCommand())
@@ -26,7 +26,7 @@ func (a *app) auditCommand() *cobra.Command {
 func (a *app) auditLsCommand() *cobra.Command {
 	var since int64
 	cmd := &cobra.Command{
-		Use: "ls [--since N]", Short: "List changes, the oldest first; with --json one document a line", Args: cobra.NoArgs,
+		Use: "ls", Short: "List changes, the oldest first", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			var rows [][]string
 			err := c.Audit(ctx, since, func(e sandbox.AuditEntry) error {
@@ -85,7 +85,7 @@ func detailsText(d *sandbox.AuditDetails) string {
 func (a *app) auditVerifyCommand() *cobra.Command {
 	var head string
 	cmd := &cobra.Command{
-		Use: "verify [--head N:DIGEST]", Short: "Find lines that were changed, removed or moved; the exit code is 1 if there are any", Args: cobra.NoArgs,
+		Use: "verify", Short: "Find lines that were changed, removed or moved", Args: cobra.NoArgs,
 		Long: "Find lines that were changed, removed or moved; the exit code is 1 if there are any.\n\n" +
 			"Who can write to the data directory can write the whole audit anew. Keep the head that this shows elsewhere: with --head it must still be there.",
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {

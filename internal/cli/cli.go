@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -157,7 +156,7 @@ func usageOf(cmd *cobra.Command) string {
 	if cmd.HasSubCommands() {
 		return see
 	}
-	return "usage: " + strings.TrimSuffix(cmd.UseLine(), " [flags]") + "\n" + see
+	return "usage: " + cmd.UseLine() + "\n" + see
 }
 
 // asksForJSON reports whether args that were not understood ask for JSON.
@@ -176,10 +175,14 @@ func asksForJSON(args []string) bool {
 func (a *app) rootCommand() *cobra.Command {
 	var version bool
 	root := &cobra.Command{
-		Use:           "ramet",
-		Short:         "Fork live sandboxes: files, memory and running processes",
+		Use:   "ramet",
+		Short: "Fork live sandboxes: files, memory and running processes",
+		Long: "Run code in sandboxes that can be forked while they live: files, memory and running processes.\n\n" +
+			"The first command starts a daemon for your user. Names may be used wherever an id may.",
 		SilenceErrors: true,
-		SilenceUsage:  true,
+		// So many letters may be wrong in a word for a command to be suggested.
+		SuggestionsMinimumDistance: 2,
+		SilenceUsage:               true,
 		PersistentPreRun: func(*cobra.Command, []string) {
 			a.running = true
 		},
@@ -196,13 +199,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.SetErr(a.Err)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	a.remote.flags(root.PersistentFlags())
-	root.AddCommand(
-		a.createCommand(), a.lsCommand(), a.psCommand(), a.treeCommand(), a.inspectCommand(), a.statsCommand(), a.rmCommand(),
-		a.tagCommand(), a.renameCommand(), a.execCommand(), a.shellCommand(), a.runCodeCommand(), a.attachCommand(), a.logsCommand(), a.eventsCommand(), a.killCommand(),
-		a.forkCommand(), a.promoteCommand(), a.snapshotCommand(), a.snapshotsCommand(), a.verifyCommand(), a.restoreCommand(),
-		a.rollbackCommand(), a.timelineCommand(), a.bisectCommand(), a.diffCommand(), a.mergeCommand(), a.cpCommand(), a.portCommand(), a.exportCommand(), a.commitCommand(), a.pauseCommand(), a.resumeCommand(), a.hibernateCommand(), a.wakeCommand(), a.updateCommand(), a.imageCommand(), a.tokenCommand(), a.auditCommand(), a.tenantCommand(), a.serveCommand(), a.versionCommand(),
-	)
-	a.addHooks(root)
+	a.addCommands(root)
 	sayUsage(root)
 	return root
 }

@@ -19,9 +19,11 @@ func (a *app) createCommand() *cobra.Command {
 	var quiet bool
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
-		SuggestFor:        []string{"new", "run", "start"},
-		Use:               "create IMAGE [--name NAME] [--cpus N] [--memory SIZE] [--disk SIZE] [--pids N] [--open-files N] [--env K=V] [--meta K=V] [--ttl DURATION] [--idle-timeout DURATION] [--idle-action ACTION] [--auto-checkpoint N] [--self-control forks=N,depth=N[,snapshots=N]] [--require LAYER]",
-		Short:             "Create a sandbox from an image, or from a snapshot's id",
+		SuggestFor: []string{"new", "run", "start"},
+		Use:        "create IMAGE",
+		Short:      "Create a sandbox from an image or a snapshot",
+		Long: "Create a sandbox from an image, or from a snapshot; of the same name, the image. It has the image's environment, directory and user; the image's command is not started.\n\n" +
+			"What is not limited by an option has the limits of the daemon. --ttl and --idle-timeout end it or let it rest by itself.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeImages,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {

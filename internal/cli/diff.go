@@ -17,8 +17,10 @@ import (
 func (a *app) diffCommand() *cobra.Command {
 	var req sandbox.DiffRequest
 	cmd := &cobra.Command{
-		Use:               "diff A B [PATH…] [--hunks] [--stat] [--processes] [--variables]",
-		Short:             "Compare the files of two sandboxes or snapshots of one tree or image",
+		Use:   "diff A B [PATH…]",
+		Short: "Compare the files of two sandboxes or snapshots",
+		Long: "Compare the files of two sandboxes or snapshots of one tree or image: A is what was before, B what is now. With PATH only that and what is below it is compared, else all but /tmp, /dev, /proc, /sys, host name and machine id.\n\n" +
+			"Each line begins with A (added), D (deleted), M (modified) or R (renamed).",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.completeBoth,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {

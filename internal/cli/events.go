@@ -16,7 +16,7 @@ func (a *app) eventsCommand() *cobra.Command {
 	var req sandbox.EventRequest
 	var kinds []string
 	cmd := &cobra.Command{
-		Use: "events [-f] [--since SEQ] [--kind KIND] [SBX]", Short: "Show what happened to sandboxes",
+		Use: "events [SBX]", Short: "Show what happened to sandboxes",
 		Long:              "Show what happened to sandboxes, a line for each event: its sequence number, which --since goes on from, its time, its kind and its sandbox.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),

@@ -36,8 +36,11 @@ type execOptions struct {
 func (a *app) execCommand() *cobra.Command {
 	var opts execOptions
 	cmd := &cobra.Command{
-		Use:   "exec [-it] [-d] [--env K=V] [--cwd DIR] [--user USER] [--timeout DURATION] SBX CMD…  |  exec SBX -c 'SHELL COMMAND'  |  exec --from SNAPSHOT|IMAGE [--rm] -- CMD…",
-		Short: "Run a command in a sandbox; its exit code is ramet's, 128+N if signal N ended it",
+		Use:   "exec [flags] SBX CMD…",
+		Short: "Run a command in a sandbox",
+		Long: "Run a command in a sandbox. Its exit code is ramet's, 128+N if signal N ended it.\n\n" +
+			"Options stand before the command. What follows its first word is the command's, as with docker and kubectl. With -c the command is one argument, text for /bin/sh -c.\n\n" +
+			"With --from, in place of SBX, a new sandbox is made for the command, from a snapshot or an image; --rm removes it afterwards.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			return opts.split(cmd.Flags(), args)
 		},

@@ -19,12 +19,12 @@ func (a *app) exportCommand() *cobra.Command {
 	var req sandbox.ExportRequest
 	var output, format string
 	cmd := &cobra.Command{
-		Use:   "export SANDBOX|SNAPSHOT [-o FILE] [--format layer|oci|tar] [--gzip]",
-		Short: "Write the files of a sandbox or snapshot, or their changes, as an archive",
+		Use:   "export SBX|SNAP",
+		Short: "Write the files of a sandbox or snapshot as an archive",
 		Long: `Write the files of a sandbox or snapshot as they are at one moment; the sandbox goes on.
 
   layer  what differs from the image, as a layer to be put on it, with whiteouts
-  oci    an archive of an OCI image layout: the image as one layer, and the changes
+  oci    an archive of an OCI image layout: the image and the changes as layers
   tar    all files of the root file system
 
 What is in /dev, /proc, /sys and /tmp, and ` + identityFiles() + ` are the image's.`,
@@ -129,13 +129,11 @@ func (a *app) commitCommand() *cobra.Command {
 	var req sandbox.CommitRequest
 	var quiet bool
 	cmd := &cobra.Command{
-		Use:   "commit SANDBOX|SNAPSHOT NAME [-m MESSAGE] [--force]",
+		Use:   "commit SBX|SNAP NAME",
 		Short: "Make an image of the files of a sandbox or snapshot",
 		Long: `Make an image of the files of a sandbox or snapshot as they are at one moment; the sandbox goes on.
 
-What is in /dev, /proc, /sys and /tmp, and ` + identityFiles() + `
-are the image's that it was made from, and so is the configuration: environment, command, directory
-and user. A name that an image has is refused, unless --force says that it is to move.`,
+What is in /dev, /proc, /sys and /tmp, and ` + identityFiles() + ` are the image's that it was made from, and so is the configuration: environment, command, directory and user. A name that an image has is refused, unless --force says that it is to move.`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {

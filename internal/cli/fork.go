@@ -38,9 +38,11 @@ func (a *app) forkCommand() *cobra.Command {
 	var timeout time.Duration
 	var wait bool
 	cmd := &cobra.Command{
-		SuggestFor:        []string{"branch", "clone"},
-		Use:               "fork SBX [-n N] [--name P] [--wait=false] [--timeout DURATION] [--env K=V] [--meta K=V] [--ttl DURATION] [--idle-timeout DURATION]",
-		Short:             "Fork a running sandbox: files, memory and processes",
+		SuggestFor: []string{"branch", "clone"},
+		Use:        "fork SBX",
+		Short:      "Fork a running sandbox: files, memory and processes",
+		Long: "Fork a running sandbox. Each child has its files, its memory and its processes as they are at one moment, and an id, a host name and a RAMET_FORK_INDEX of its own; the sandbox goes on.\n\n" +
+			"A child that fails does not harm the others: it is listed with the reason, and the exit code is that of the first failure.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -80,8 +82,9 @@ func (a *app) forkCommand() *cobra.Command {
 func (a *app) restoreCommand() *cobra.Command {
 	var opts childOptions
 	cmd := &cobra.Command{
-		Use:               "restore SNAP [-n N] [--name P] [--env K=V] [--meta K=V] [--ttl DURATION] [--idle-timeout DURATION]",
+		Use:               "restore SNAP",
 		Short:             "Make new sandboxes from a snapshot",
+		Long:              "Make new sandboxes from a snapshot, with the files, memory and processes that it has. To return the sandbox itself to a snapshot, use rollback.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSnapshots),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {

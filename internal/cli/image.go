@@ -29,7 +29,8 @@ func (a *app) imageBuild() *cobra.Command {
 	build := &sandbox.ImageBuild{}
 	var quiet bool
 	cmd := &cobra.Command{
-		Use: "build NAME [--from debian] [--suite SUITE] [--include PACKAGE]", Short: "Make an image of a distribution's packages", Args: cobra.ExactArgs(1),
+		Use: "build NAME", Short: "Make an image of a distribution's packages",
+		Long: "Make an image of a distribution's packages, from the mirrors that this machine uses. Packages are verified; their scripts run in a sandbox.", Args: cobra.ExactArgs(1),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: args[0], Build: build}, quiet)
 		}),
@@ -46,7 +47,8 @@ func (a *app) imageImport() *cobra.Command {
 	var name, choice string
 	var quiet bool
 	cmd := &cobra.Command{
-		Use: "import [NAME] PATH [--select NAME:TAG]", Short: "Make an image of a directory, a tar, a docker-save or OCI archive, or an OCI layout", Args: cobra.RangeArgs(1, 2),
+		Use: "import [NAME] PATH", Short: "Make an image of a directory or an archive",
+		Long: "Make an image of a directory, a tar archive, an archive of docker save, or an archive or directory of an OCI image layout.", Args: cobra.RangeArgs(1, 2),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			path, err := filepath.Abs(args[len(args)-1])
 			if err != nil {
@@ -74,7 +76,7 @@ func (a *app) imagePull() *cobra.Command {
 	var name string
 	var quiet bool
 	cmd := &cobra.Command{
-		Use: "pull REF [--name NAME]", Short: "Get an image from a registry", Args: cobra.ExactArgs(1),
+		Use: "pull REF", Short: "Get an image from a registry", Args: cobra.ExactArgs(1),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if name == "" {
 				name = args[0]
@@ -150,7 +152,7 @@ func (a *app) imagePrune() *cobra.Command {
 	var unused time.Duration
 	var quiet bool
 	cmd := &cobra.Command{
-		Use: "prune [--cache [--unused-for DURATION]]", Short: "Remove the images that have no name any more and that no sandbox or snapshot needs", Args: cobra.NoArgs,
+		Use: "prune", Short: "Remove images that have no name and that nothing needs", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) (err error) {
 			if req.CacheUnusedMS, err = timeoutMS("unused-for", unused); err != nil {
 				return err
@@ -178,7 +180,7 @@ func (a *app) imagePrune() *cobra.Command {
 
 func (a *app) imageInspect() *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect IMAGE", Short: "Look at an image", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeImages,
+		Use: "inspect IMAGE", Short: "Show all that is known of an image", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeImages,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			i, err := c.GetImage(ctx, args[0])
 			if err != nil {

@@ -68,8 +68,8 @@ func (a *app) updateCommand() *cobra.Command {
 	var life lifecycleOptions
 	var quiet bool
 	cmd := &cobra.Command{
-		Use:   "update SBX [--ttl DURATION] [--idle-timeout DURATION] [--idle-action ACTION] [--auto-wake=false] [--keep-snapshots N] [--snapshot-max-age DURATION]",
-		Short: "Change when a sandbox ends or rests by itself, and which snapshots are kept", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		Use:   "update SBX",
+		Short: "Change when a sandbox ends or rests by itself", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			change, err := life.request()
 			if err != nil {
@@ -91,7 +91,7 @@ func (a *app) updateCommand() *cobra.Command {
 }
 
 func (a *app) hibernateCommand() *cobra.Command {
-	return a.oneSandbox("hibernate SBX", "Put a sandbox on disk; the next request that needs it wakes it", (*client.Client).Hibernate)
+	return a.oneSandbox("hibernate SBX", "Put a sandbox on disk until it is needed again", (*client.Client).Hibernate)
 }
 
 func (a *app) wakeCommand() *cobra.Command {

@@ -75,7 +75,7 @@ func shortened(s string) string {
 
 func (a *app) statsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "stats SBX", Short: "What a sandbox uses now", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		Use: "stats SBX", Short: "Show what a sandbox uses now", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			st, err := c.Stats(ctx, args[0])
 			if err != nil {
@@ -97,7 +97,7 @@ func statsRow(st *sandbox.Stats) []string {
 func (a *app) inspectCommand() *cobra.Command {
 	return &cobra.Command{
 		SuggestFor: []string{"describe", "info", "show"},
-		Use:        "inspect SBX|SNAP", Short: "Look at a sandbox or a snapshot", Args: cobra.ExactArgs(1),
+		Use:        "inspect SBX|SNAP", Short: "Show all that is known of a sandbox or snapshot", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if sandbox.IsID(sandbox.KindSnapshot, args[0]) {
@@ -208,7 +208,7 @@ func joinPairs(m map[string]string) string {
 func (a *app) treeCommand() *cobra.Command {
 	var view tenantView
 	cmd := &cobra.Command{
-		Use: "tree [SBX] [-A]", Short: "Show which sandbox and snapshot came from which", Args: cobra.MaximumNArgs(1),
+		Use: "tree [SBX]", Short: "Show which sandbox and snapshot came from which", Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			roots, err := c.Tree(ctx, strings.Join(args, ""), view.options()...)
@@ -285,10 +285,7 @@ func (a *app) rmCommand() *cobra.Command {
 		Use:        "rm SBX|SNAP…", Short: "End sandboxes or delete snapshots",
 		Long: `End sandboxes or delete snapshots; of the same name, the sandbox.
 
---children, --state and --meta select sandboxes in place of names: those to which
-all of them apply. --children selects what 'ramet tree' shows below a sandbox,
-over any number of generations; the sandbox itself and all snapshots stay. If
-nothing is selected, nothing is removed and the exit code is 0.`,
+--children, --state and --meta select sandboxes in place of names: those to which all of them apply. --children selects what 'ramet tree' shows below a sandbox, over any number of generations; the sandbox itself and all snapshots stay. If nothing is selected, nothing is removed and the exit code is 0.`,
 		Args: sel.args, ValidArgsFunction: a.completeBoth,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			switch {

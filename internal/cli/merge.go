@@ -16,13 +16,11 @@ func (a *app) mergeCommand() *cobra.Command {
 	var req sandbox.MergeRequest
 	var strategy string
 	cmd := &cobra.Command{
-		Use:   "merge INTO FROM… [--path PATH]… [--exclude NAME]… [--strategy leave|ours|theirs|fail] [--dry-run]",
-		Short: "Bring what others changed in their files since they parted to a running sandbox",
+		Use:   "merge INTO FROM…",
+		Short: "Bring what others changed in files to a running sandbox",
 		Long: `Bring what others changed in their files since they parted to a running sandbox.
 
-Texts are merged line by line. What both sides changed in different ways is a
-conflict: it is listed, and the path stays as it is in INTO unless the strategy
-says otherwise. The exit code is 4 if conflicts are left.`,
+Texts are merged line by line. What both sides changed in different ways is a conflict: it is listed, and the path stays as it is in INTO unless the strategy says otherwise. The exit code is 4 if conflicts are left.`,
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {

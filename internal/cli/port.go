@@ -39,8 +39,8 @@ func (a *app) portCommand() *cobra.Command {
 	var forBrowser bool
 	cmd := &cobra.Command{
 		SuggestFor: []string{"expose", "forward", "port-forward"},
-		Use:        "port SBX [PORT[:LOCAL]...]",
-		Short:      "List the ports that a sandbox listens on, forward local ports to it, or open one in a browser",
+		Use:        "port SBX [PORT[:LOCAL]…]",
+		Short:      "List the ports of a sandbox, or forward local ports to it",
 		Long: "List the ports that processes in a sandbox listen on.\n\n" +
 			"With PORT, connections to a local port are forwarded to it until the command is interrupted. LOCAL is that port, the same one if absent, and any that is free if 0.\n\n" +
 			"With --url, nothing is forwarded: it prints a URL that a browser can open once, within 5 minutes, and by which it reaches the port through the daemon. The daemon has to listen for browsers, see 'ramet serve --help'.",

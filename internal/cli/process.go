@@ -21,7 +21,7 @@ import (
 func (a *app) psCommand() *cobra.Command {
 	var all, whole, quiet bool
 	cmd := &cobra.Command{
-		Use: "ps [-a] [--no-trunc] SBX", Short: "List the processes in a sandbox", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		Use: "ps SBX", Short: "List the processes in a sandbox", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			ps, err := c.Processes(ctx, args[0], all)
 			if err != nil {
@@ -79,7 +79,7 @@ func shortCommand(command string) string {
 func (a *app) killCommand() *cobra.Command {
 	var req sandbox.SignalRequest
 	cmd := &cobra.Command{
-		Use: "kill [-s SIGNAL] [-g] SBX PID…", Short: "Send a signal to processes in a sandbox", Args: cobra.MinimumNArgs(2),
+		Use: "kill SBX PID…", Short: "Send a signal to processes in a sandbox", Args: cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.completeProcesses(math.MaxInt, false),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			pids := make([]int, len(args)-1)
@@ -138,7 +138,7 @@ func (a *app) logsCommand() *cobra.Command {
 	var req sandbox.AttachRequest
 	var times bool
 	cmd := &cobra.Command{
-		Use: "logs [-f] [--since SEQ] [-t] SBX [PID]", Short: "Show what a background process wrote, or all of them", Args: cobra.RangeArgs(1, 2),
+		Use: "logs SBX [PID]", Short: "Show what background processes wrote", Args: cobra.RangeArgs(1, 2),
 		ValidArgsFunction: a.completeProcesses(1, true),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if len(args) == 1 {

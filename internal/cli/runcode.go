@@ -22,11 +22,10 @@ func (a *app) runCodeCommand() *cobra.Command {
 	var req sandbox.RunCodeRequest
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "run-code SBX [--lang python|node|bash] [--context NAME] [--timeout DURATION] [CODE|-]",
-		Short: "Run code in a stateful interpreter in a sandbox; without CODE it is read from standard input",
-		Long: "Run code in a stateful interpreter in a sandbox. What it defines is there for the next run, and in every fork.\n" +
-			"Each language has a context of its own, which is made when it is first needed; others are named by --context\n" +
-			"and made when they are first needed, for python or what --lang says.",
+		Use:   "run-code SBX [CODE|-]",
+		Short: "Run code in a stateful interpreter of a sandbox",
+		Long: "Run code in a stateful interpreter of a sandbox; without CODE it is read from standard input. What it defines is there for the next run, and in every fork.\n\n" +
+			"Each language has a context of its own, which is made when it is first needed; others are named by --context and made when they are first needed, for python or what --lang says.",
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {

@@ -27,7 +27,7 @@ func NewVersion(version, commit string) Version {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Say which build of ramet this is", Args: cobra.NoArgs,
+		Use: "version", Short: "Print which build of ramet this is", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return a.showVersion() },
 	}
 }
@@ -45,8 +45,8 @@ func (a *app) serveCommand() *cobra.Command {
 	var opts ServeOptions
 	var packages string
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Be the daemon of this user, in the foreground", Args: cobra.NoArgs,
-		Long: "Be the daemon of this user, in the foreground, until SIGINT or SIGTERM.\n\nOther commands start a daemon by themselves if none is running.\n\n" +
+		Use: "serve", Short: "Run the daemon in the foreground", Args: cobra.NoArgs,
+		Long: "Run the daemon of this user in the foreground, until SIGINT or SIGTERM.\n\nOther commands start a daemon by themselves if none is running.\n\n" +
 			"With --listen it serves others as well, who need tokens (see 'ramet token'). Beyond this machine it needs a certificate.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			most, err := parseMiB("package-cache", packages)
@@ -70,8 +70,8 @@ func (a *app) serveCommand() *cobra.Command {
 	return cmd
 }
 
-// addHooks adds the commands whose work is done elsewhere.
-func (a *app) addHooks(root *cobra.Command) {
+// hookCommands returns the commands whose work is done elsewhere.
+func (a *app) hookCommands() (commands []*cobra.Command) {
 	for _, h := range []struct {
 		use, short string
 		hook       *Hook
@@ -82,9 +82,10 @@ func (a *app) addHooks(root *cobra.Command) {
 		{"doctor", "Say what this machine can do, and what to do about the rest", a.Doctor, false},
 	} {
 		if h.hook != nil {
-			root.AddCommand(a.hookCommand(h.use, h.short, h.hook, h.daemon))
+			commands = append(commands, a.hookCommand(h.use, h.short, h.hook, h.daemon))
 		}
 	}
+	return commands
 }
 
 func (a *app) hookCommand(use, short string, hook *Hook, daemon bool) *cobra.Command {

@@ -17,9 +17,9 @@ func (a *app) shellCommand() *cobra.Command {
 	opts := execOptions{interactive: true, shell: true, command: []string{anyShell}}
 	cmd := &cobra.Command{
 		SuggestFor: []string{"sh", "bash", "ssh", "login", "console"},
-		Use:        "shell SBX  |  shell --from SNAPSHOT|IMAGE [--rm]",
-		Short:      "Open a shell in a sandbox: bash, or sh where there is none",
-		Long: "Open a shell in a sandbox: bash, or sh where there is none. It has a terminal if this command has one, and else\n" +
+		Use:        "shell SBX",
+		Short:      "Open a shell in a sandbox: bash, or sh if there is none",
+		Long: "Open a shell in a sandbox: bash, or sh where there is none. It has a terminal if this command has one, and else " +
 			"runs what it reads from standard input. In a terminal, ctrl-p ctrl-q leaves it running, and 'ramet attach' connects again.",
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {

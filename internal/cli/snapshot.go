@@ -19,8 +19,9 @@ func (a *app) snapshotCommand() *cobra.Command {
 	var noWait, quiet bool
 	cmd := &cobra.Command{
 		SuggestFor:        []string{"checkpoint", "save"},
-		Use:               "snapshot SBX [--name NAME] [--memory] [--no-wait] [--meta K=V]",
+		Use:               "snapshot SBX",
 		Short:             "Keep the present state of a running sandbox",
+		Long:              "Keep the present state of a running sandbox: files, memory and processes. It is written to disk, and is there until it is removed or a rule of its tree says otherwise.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
@@ -104,8 +105,7 @@ func (a *app) rollbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		SuggestFor: []string{"revert", "undo"},
 		Use:        "rollback SBX [SNAP]", Short: "Return a sandbox to a snapshot or a step of its own",
-		Long: `Return a sandbox to a snapshot of it or of one of its ancestors, or to a step of
-its timeline. It keeps its id, name and limits.
+		Long: `Return a sandbox to a snapshot of it or of one of its ancestors, or to a step of its timeline. It keeps its id, name and limits.
 
 Without SNAP that is the last snapshot that was taken of it.`,
 		Args: func(cmd *cobra.Command, args []string) error {

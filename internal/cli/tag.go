@@ -13,7 +13,8 @@ import (
 func (a *app) tagCommand() *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
-		Use: "tag SBX K=V…|K-…", Short: "Set metadata of a sandbox, and remove that of keys with a dash behind them",
+		Use: "tag SBX K=V…|K-…", Short: "Set or remove metadata of a sandbox",
+		Long: "Set metadata of a sandbox by KEY=VALUE, and remove it by KEY-. Children and snapshots that are made later inherit it.",
 		Args: cobra.MinimumNArgs(2), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			change, err := parseTags(args[1:])

@@ -18,7 +18,7 @@ import (
 
 func (a *app) tenantCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "tenant", Short: "Say what tenants may have, and look at what they use", Args: cobra.NoArgs,
+		Use: "tenant", Short: "Say what tenants may have, and show what they use", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.tenantLsCommand(), a.tenantShowCommand(), a.tenantQuotaCommand(), a.tenantGiveCommand())
@@ -66,7 +66,7 @@ func anywhere(ref string, do func(...client.Option) error) error {
 func (a *app) tenantLsCommand() *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List tenants, with what they use of what they may have", Args: cobra.NoArgs,
+		Use: "ls", Short: "List tenants, with what they use and may have", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			tenants, err := c.Tenants(ctx)
 			if err != nil {
@@ -82,7 +82,7 @@ func (a *app) tenantLsCommand() *cobra.Command {
 
 func (a *app) tenantShowCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "show TENANT", Short: "Show what a tenant uses of what it may have", Args: cobra.ExactArgs(1),
+		Use: "show TENANT", Short: "Show what a tenant uses and may have", Args: cobra.ExactArgs(1),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			t, err := c.GetTenant(ctx, args[0])
 			if err != nil {
@@ -129,9 +129,9 @@ func (a *app) tenantQuotaCommand() *cobra.Command {
 	var memory, disk string
 	var tree bool
 	cmd := &cobra.Command{
-		Use:   "quota TENANT [--tree] [--sandboxes N] [--depth N] [--memory SIZE] [--disk SIZE] [--cpu-seconds N]",
-		Short: "Change what a tenant, or each of its trees, may have; what is not given stays as it is",
-		Long: "Change what a tenant, or each of its trees, may have. What is not given stays as it is; 0 takes a limit away.\n" +
+		Use:   "quota TENANT",
+		Short: "Change what a tenant, or each of its trees, may have",
+		Long: "Change what a tenant, or each of its trees, may have. What is not given stays as it is; 0 takes a limit away.\n\n" +
 			"The tenant need not be there yet: what is set holds from its first token or sandbox on. ramet tenant show TENANT shows what is set.",
 		Args: cobra.ExactArgs(1),
 	}
@@ -189,7 +189,7 @@ func (a *app) tenantGiveCommand() *cobra.Command {
 	var quiet bool
 	var force bool
 	cmd := &cobra.Command{
-		Use: "give TENANT IMAGE [--name NAME] [--force]", Short: "Let a tenant use an image", Args: cobra.ExactArgs(2),
+		Use: "give TENANT IMAGE", Short: "Let a tenant use an image", Args: cobra.ExactArgs(2),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			img, err := c.GiveImage(ctx, args[0], sandbox.GiveRequest{Image: args[1], Name: name, Replace: force})
 			if err != nil {

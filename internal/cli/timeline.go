@@ -17,7 +17,7 @@ import (
 
 func (a *app) timelineCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "timeline SBX", Short: "List the states that a sandbox with --auto-checkpoint can return to", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
+		Use: "timeline SBX", Short: "List the steps that a sandbox can return to", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			steps, err := c.Timeline(ctx, args[0])
 			if err != nil {
@@ -56,9 +56,9 @@ func (a *app) bisectCommand() *cobra.Command {
 	var shell bool
 	var env []string
 	cmd := &cobra.Command{
-		Use:   "bisect SBX [--timeout DURATION] -- CMD…  |  bisect SBX -c 'SHELL COMMAND'",
+		Use:   "bisect SBX -- CMD…",
 		Short: "Find the first step of a sandbox at which a command fails",
-		Long: "Find the first step of a sandbox at which a command fails. The command runs in sandboxes that are restored from some of the steps.\n" +
+		Long: "Find the first step of a sandbox at which a command fails. The command runs in sandboxes that are restored from some of the steps.\n\n" +
 			"The exit code is 1 if no step is to blame: the command succeeds at the last one, or fails already at the first that is kept.",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),

@@ -15,7 +15,7 @@ func (a *app) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "token", Short: "Make and remove the tokens by which others use this daemon", Args: cobra.NoArgs,
 		Long: "Make and remove the tokens by which others use this daemon.\n\n" +
-			"A token belongs to one tenant, who sees nothing of other tenants. It may look (read), do things in sandboxes (exec), or make and remove them (admin),\n" +
+			"A token belongs to one tenant, who sees nothing of other tenants. It may look (read), do things in sandboxes (exec), or make and remove them (admin), " +
 			"in all of the tenant's sandboxes, in those that descend from one, or in one alone. Its secret is shown once.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -28,7 +28,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 	var scope string
 	var ttl time.Duration
 	cmd := &cobra.Command{
-		Use: "create --scope read|exec|admin [--tenant NAME] [--tree SBX | --sandbox SBX] [--ttl TIME] [--name TEXT] [--browser]", Short: "Make a token and show its secret, once", Args: cobra.NoArgs,
+		Use: "create --scope read|exec|admin", Short: "Make a token and show its secret, once", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) (err error) {
 			if scope == "" {
 				return sandbox.Errorf(sandbox.CodeInvalid, "--scope is required: read, exec or admin")
@@ -70,7 +70,7 @@ func (a *app) tokenLsCommand() *cobra.Command {
 	var tenant string
 	var quiet bool
 	cmd := &cobra.Command{
-		Use: "ls [--tenant NAME]", Short: "List tokens, without their secrets", Args: cobra.NoArgs,
+		Use: "ls", Short: "List tokens, without their secrets", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			tokens, err := c.Tokens(ctx, tenant)
 			if err != nil {
@@ -99,7 +99,7 @@ func (a *app) tokenLsCommand() *cobra.Command {
 func (a *app) tokenRotateCommand() *cobra.Command {
 	var grace time.Duration
 	cmd := &cobra.Command{
-		Use: "rotate TOKEN-ID [--grace TIME]", Short: "Give a token another secret and show it, once", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeTokens),
+		Use: "rotate TOKEN-ID", Short: "Give a token another secret and show it, once", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeTokens),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			seconds, err := wholeSeconds("grace", grace)
 			if err != nil {

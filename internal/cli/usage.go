@@ -16,17 +16,13 @@ import (
 // arguments.
 func sayUsage(root *cobra.Command) {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
-	root.InitDefaultHelpCmd()
-	commands := []*cobra.Command{root}
-	for len(commands) > 0 {
-		cmd := commands[0]
-		commands = append(commands[1:], cmd.Commands()...)
+	for _, cmd := range withChildren(root) {
 		switch check := cmd.Args; {
 		case cmd.Parent() == root && cmd.Name() == "help":
 			cmd.Args = helpTopic
 		case check != nil:
 			cmd.Args = func(cmd *cobra.Command, args []string) error {
-				return argumentError(cmd, len(args), check(cmd, args))
+				return argumentError(cmd, args, check(cmd, args))
 			}
 		}
 	}
@@ -63,25 +59,49 @@ func flagError(err error) error {
 }
 
 // argumentError says of an error of the framework, which counts arguments, which
-// of those in the usage line are missing, or that there are too many.
-func argumentError(cmd *cobra.Command, given int, err error) error {
-	if err == nil || !(strings.HasPrefix(err.Error(), "accepts ") || strings.HasPrefix(err.Error(), "requires ")) {
+// of those in the usage line are missing, or which are too many.
+func argumentError(cmd *cobra.Command, args []string, err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	counted := strings.HasPrefix(text, "accepts ") || strings.HasPrefix(text, "requires ")
+	if !counted && (cmd.HasSubCommands() || !strings.HasPrefix(text, "unknown command ")) { // what NoArgs says of any argument
 		return err
 	}
 	needed, more := arguments(cmd.Use)
 	switch {
-	case given < len(needed):
-		missing := needed[given:]
+	case len(args) < len(needed):
+		missing := needed[len(args):]
 		verb := " is missing"
 		if len(missing) > 1 {
 			verb = " are missing"
 		}
 		return errors.New(strings.ReplaceAll(strings.Join(missing, " and "), "|", " or ") + verb)
-	case given > len(needed)+len(more):
-		takes := append([]string{strings.Join(needed, " and ")}, more...)
-		return fmt.Errorf("%d arguments are too many: it takes %s", given, strings.TrimSpace(strings.Join(takes, " ")))
+	case len(args) > len(needed)+len(more):
+		return tooMany(cmd, args[len(needed)+len(more):], needed, more)
 	}
 	return err
+}
+
+// tooMany says which arguments are too many. One is often the value of an option.
+func tooMany(cmd *cobra.Command, extra, needed, more []string) error {
+	takes := strings.TrimSpace(strings.Join(append([]string{strings.Join(needed, " and ")}, more...), " "))
+	if takes == "" {
+		takes = "no arguments"
+	}
+	said := fmt.Sprintf("%q is one argument too many: %s takes %s", extra[0], cmd.Name(), takes)
+	if len(extra) > 1 {
+		return fmt.Errorf("%d arguments are too many, from %q on: %s takes %s", len(extra), extra[0], cmd.Name(), takes)
+	}
+	option := "name"
+	if _, err := strconv.Atoi(extra[0]); err == nil {
+		option = "count"
+	}
+	if f := cmd.Flags().Lookup(option); f != nil && !f.Changed {
+		said += fmt.Sprintf("; say --%s %s if that is its %s", option, extra[0], option)
+	}
+	return errors.New(said)
 }
 
 // An argument in a usage line begins with a capital letter; what is in brackets may

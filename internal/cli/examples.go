@@ -1,0 +1,152 @@
+package cli
+
+// examples returns what help pages show of each command, by its path below ramet. A test
+// has each line understood as ramet would.
+func examples() map[string]string {
+	return map[string]string{
+		"ramet": `ramet image build python --include python3
+ramet create python --name base
+ramet exec base -- python3 -c 'print(6 * 7)'
+ramet fork base -n 3 --name try
+ramet diff base try-1
+ramet promote try-1`,
+
+		"create": `ramet create python --name base
+ramet create python --cpus 2 --memory 2G --disk 10G --env KEY=value
+ramet create python --ttl 24h --idle-timeout 10m
+ramet create python --self-control forks=20,depth=3,snapshots=5`,
+		"ls": `ramet ls
+ramet ls --state failed -q
+ramet ls --parent base --meta plan=a --json`,
+		"tree": `ramet tree
+ramet tree base`,
+		"inspect": `ramet inspect base
+ramet inspect base --json | jq .limits`,
+		"tag": `ramet tag base plan=a step=2
+ramet tag base plan-`,
+		"rename": `ramet rename try-2 winner`,
+		"update": `ramet update base --ttl 24h
+ramet update base --idle-timeout 1h --idle-action pause
+ramet update base --keep-snapshots 5 --snapshot-max-age 48h`,
+		"pause":  `ramet pause base`,
+		"resume": `ramet resume base`,
+		"hibernate": `ramet hibernate base
+ramet exec base -- ls    # wakes it`,
+		"wake": `ramet wake base`,
+		"rm": `ramet rm try-1 try-3
+ramet rm --children base --dry-run
+ramet rm --children base
+ramet rm --state failed --meta plan=a
+ramet rm good --cascade`,
+
+		"exec": `ramet exec base -- python3 -c 'print(6 * 7)'
+ramet exec base -c 'cd /srv && make test'
+ramet exec -it base bash
+ramet exec --from good --rm -- make test
+ramet exec -d base -- python3 -m http.server 8000
+ramet exec -i --cwd /srv --user nobody base -- tar -xf - < project.tar`,
+		"shell": `ramet shell base
+ramet shell --from python --rm`,
+		"run-code": `ramet run-code base 'x = 6 * 7; x'
+ramet run-code base --lang node 'const y = 1; y + 1'
+ramet run-code base - < cell.py`,
+		"attach": `ramet attach base 14
+ramet attach -i base 14 < input.txt`,
+		"ps": `ramet ps base
+ramet ps -a --no-trunc base`,
+		"logs": `ramet logs base
+ramet logs -f -t base 14`,
+		"kill": `ramet kill base 14
+ramet kill -s INT -g base 14 15`,
+		"cp": `ramet cp ./project base:/srv/project
+ramet cp base:/root/answer .
+ramet cp base:/srv/project - | tar -tf -`,
+		"port": `ramet port base
+ramet port base 8000
+ramet port base 8000:8001 --wait 10s
+ramet port base 8000 --url`,
+
+		"fork": `ramet fork base
+ramet fork base -n 3 --name try
+ramet fork base -n 5 -q --meta plan=a --env SEED=1
+ramet fork base --wait=false`,
+		"diff": `ramet diff base try-1
+ramet diff base try-1 /srv --hunks
+ramet diff try-1 try-2 --processes --variables`,
+		"merge": `ramet merge base try-1 try-2 --dry-run
+ramet merge base try-1 try-2 --exclude __pycache__
+ramet merge base try-3 --strategy theirs --path /srv/app`,
+		"promote": `ramet promote try-1`,
+
+		"snapshot": `ramet snapshot base --name good
+ramet snapshot base --memory -q`,
+		"snapshots": `ramet snapshots
+ramet snapshots -q`,
+		"restore": `ramet restore good
+ramet restore good -n 2 --name again`,
+		"rollback": `ramet rollback base
+ramet rollback base good
+ramet rollback base --step 2`,
+		"verify":   `ramet verify good`,
+		"timeline": `ramet timeline base`,
+		"bisect": `ramet bisect base -- make test
+ramet bisect base -c 'cd /srv && make test' --timeout 1m`,
+
+		"image": `ramet image build python --include python3,python3-numpy
+ramet image ls`,
+		"image build": `ramet image build python --include python3,python3-numpy
+ramet image build web --suite bookworm --include nodejs --include npm`,
+		"image import": `ramet image import mine ./rootfs
+ramet image import app.tar --select app:2`,
+		"image pull": `ramet image pull docker.io/library/python:3.13 --name python`,
+		"image ls": `ramet image ls
+ramet image ls -q`,
+		"image rm": `ramet image rm python`,
+		"image prune": `ramet image prune
+ramet image prune --cache --unused-for 168h`,
+		"image inspect": `ramet image inspect python`,
+		"commit":        `ramet commit base tools -m 'with the tools'`,
+		"export": `ramet export base -o changes.tar
+ramet export base --format oci -o base.tar
+ramet export base --format tar --gzip > files.tar.gz`,
+
+		"stats": `ramet stats base`,
+		"events": `ramet events -f
+ramet events base --since 120 --kind created --json`,
+		"audit": `ramet audit ls
+ramet audit verify`,
+		"audit ls":     `ramet audit ls --since 100 --json`,
+		"audit verify": `ramet audit verify`,
+
+		"serve": `ramet serve
+ramet serve --listen :7443 --tls-cert cert.pem --tls-key key.pem`,
+		"token": `ramet token create --scope exec --tenant acme --ttl 12h
+ramet token ls`,
+		"token create": `ramet token create --scope admin --tenant acme --name ci
+ramet token create --scope exec --tree base --ttl 12h`,
+		"token ls":     `ramet token ls --tenant acme`,
+		"token rotate": `ramet token rotate tok_3famkokrbrsecelu --grace 10m`,
+		"token rm":     `ramet token rm tok_3famkokrbrsecelu`,
+		"tenant": `ramet tenant ls
+ramet tenant quota acme --sandboxes 20 --memory 8G`,
+		"tenant ls":   `ramet tenant ls`,
+		"tenant show": `ramet tenant show acme`,
+		"tenant quota": `ramet tenant quota acme --sandboxes 20 --memory 8G
+ramet tenant quota acme --tree --depth 4`,
+		"tenant give": `ramet tenant give acme python`,
+
+		"demo":   `ramet demo`,
+		"bench":  `ramet bench`,
+		"doctor": `ramet doctor`,
+		"man":    `ramet man ~/.local/share/man/man1`,
+		"version": `ramet version
+ramet version --json`,
+		"help": `ramet help fork
+ramet help image build`,
+		"completion":            `ramet completion bash`,
+		"completion bash":       `ramet completion bash > ~/.local/share/bash-completion/completions/ramet`,
+		"completion zsh":        `ramet completion zsh > "${fpath[1]}/_ramet"`,
+		"completion fish":       `ramet completion fish > ~/.config/fish/completions/ramet.fish`,
+		"completion powershell": `ramet completion powershell | Out-String | Invoke-Expression`,
+	}
+}

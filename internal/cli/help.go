@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// helpWidth is how many columns a help page has at most.
+const helpWidth = 80
+
+// group is a part of the list of commands.
+type group struct {
+	title    string
+	commands []*cobra.Command
+}
+
+// groups returns the commands, each in the group that its users look for it in.
+func (a *app) groups() []group {
+	return []group{
+		{"Sandboxes", []*cobra.Command{
+			a.createCommand(), a.lsCommand(), a.treeCommand(), a.inspectCommand(), a.tagCommand(), a.renameCommand(), a.updateCommand(),
+			a.pauseCommand(), a.resumeCommand(), a.hibernateCommand(), a.wakeCommand(), a.rmCommand(),
+		}},
+		{"Run code and files", []*cobra.Command{
+			a.execCommand(), a.shellCommand(), a.runCodeCommand(), a.attachCommand(), a.psCommand(), a.logsCommand(), a.killCommand(), a.cpCommand(), a.portCommand(),
+		}},
+		{"Fork, compare, merge", []*cobra.Command{a.forkCommand(), a.diffCommand(), a.mergeCommand(), a.promoteCommand()}},
+		{"Snapshots", []*cobra.Command{
+			a.snapshotCommand(), a.snapshotsCommand(), a.restoreCommand(), a.rollbackCommand(), a.verifyCommand(), a.timelineCommand(), a.bisectCommand(),
+		}},
+		{"Images", []*cobra.Command{a.imageCommand(), a.commitCommand(), a.exportCommand()}},
+		{"Observe", []*cobra.Command{a.statsCommand(), a.eventsCommand(), a.auditCommand()}},
+		{"Service", []*cobra.Command{a.serveCommand(), a.tokenCommand(), a.tenantCommand()}},
+		{groupProgram, append(a.hookCommands(), a.manCommand(), a.versionCommand())},
+	}
+}
+
+// groupProgram is the title of the group of commands that are about the program itself.
+const groupProgram = "This program"
+
+// addCommands adds all commands to root, in groups and with examples.
+func (a *app) addCommands(root *cobra.Command) {
+	for _, g := range a.groups() {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, cmd := range g.commands {
+			cmd.GroupID = g.title
+		}
+		root.AddCommand(g.commands...)
+	}
+	root.SetHelpCommandGroupID(groupProgram)
+	root.SetCompletionCommandGroupID(groupProgram)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(cmd.OutOrStdout(), cmd) })
+	examples := examples()
+	for _, cmd := range withChildren(root) {
+		if lines := examples[strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")]; lines != "" {
+			cmd.Example = "  " + strings.ReplaceAll(lines, "\n", "\n  ")
+		}
+	}
+}
+
+// withChildren returns cmd and all commands below it.
+func withChildren(cmd *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{cmd}
+	for i := 0; i < len(all); i++ {
+		all = append(all, all[i].Commands()...)
+	}
+	return all
+}
+
+// writeHelp writes the help page of a command. cobra's own page is as wide as its longest
+// line.
+func writeHelp(w io.Writer, cmd *cobra.Command) {
+	var b strings.Builder
+	about := cmd.Long
+	if about == "" {
+		about = cmd.Short
+	}
+	fmt.Fprintf(&b, "%s\n\nUsage:\n", wrapped(strings.TrimSpace(about), helpWidth))
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "  %s COMMAND [flags]\n", cmd.CommandPath())
+	} else {
+		fmt.Fprintf(&b, "  %s\n", cmd.UseLine())
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
+	}
+	for _, g := range cmd.Groups() {
+		writeCommands(&b, g.Title, visibleIn(cmd, g.ID))
+	}
+	writeCommands(&b, "Commands:", visibleIn(cmd, ""))
+	if cmd.HasAvailableLocalFlags() {
+		fmt.Fprintf(&b, "\nFlags:\n%s", cmd.LocalFlags().FlagUsagesWrapped(helpWidth))
+	}
+	if cmd.HasAvailableInheritedFlags() {
+		fmt.Fprintf(&b, "\nGlobal flags:\n%s", cmd.InheritedFlags().FlagUsagesWrapped(helpWidth))
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\n'%s COMMAND --help' tells more of a command.\n", cmd.CommandPath())
+	}
+	for text := range strings.Lines(b.String()) {
+		// An error is one of standard output, where nobody is left to be told.
+		_, _ = io.WriteString(w, strings.TrimRight(text, " \n")+"\n")
+	}
+}
+
+// visibleIn returns the commands below cmd that users see and that are in a group; in none
+// if it is empty.
+func visibleIn(cmd *cobra.Command, group string) (list []*cobra.Command) {
+	for _, c := range cmd.Commands() {
+		if c.GroupID == group && (c.IsAvailableCommand() || c.Name() == "help") {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// writeCommands lists commands, if there are any.
+func writeCommands(w io.Writer, title string, commands []*cobra.Command) {
+	if len(commands) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s\n", title)
+	for _, cmd := range commands {
+		fmt.Fprintf(w, "  %-*s  %s\n", cmd.NamePadding(), cmd.Name(), cmd.Short)
+	}
+}
+
+// wrapped breaks the lines of a text that are longer than width; a line that goes on is
+// indented as it began.
+func wrapped(text string, width int) string {
+	var out []string
+	for _, whole := range strings.Split(text, "\n") {
+		indent := whole[:len(whole)-len(strings.TrimLeft(whole, " "))]
+		current := ""
+		for _, word := range strings.Fields(whole) {
+			switch {
+			case current == "":
+				current = indent + word
+			case len([]rune(whole)) <= width: // it may be a table: its spaces stay
+				current = whole
+			case len([]rune(current))+1+len([]rune(word)) > width:
+				out = append(out, current)
+				current = indent + word
+			default:
+				current += " " + word
+			}
+		}
+		out = append(out, current)
+	}
+	return strings.Join(out, "\n")
+}

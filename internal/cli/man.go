@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
+
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// manSection is that of commands of users.
+const manSection = "1"
+
+func (a *app) manCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "man DIR", Short: "Write man pages of all commands to a directory", Args: cobra.ExactArgs(1),
+		Long: "Write man pages of all commands to a directory, which is made if it is not there: ramet.1, ramet-fork.1, ramet-image-build.1 and so on. The same version of ramet writes the same bytes.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files, err := writeMan(cmd.Root(), args[0], a.Version.Version)
+			if err != nil {
+				return sandbox.Invalid("dir", "%w", err)
+			}
+			return a.show(map[string]any{"dir": args[0], "pages": files}, line(fmt.Sprintf("%s in %s", count(int64(len(files)), "page"), printable(args[0]))))
+		},
+	}
+}
+
+// writeMan writes a page of root and of each command below it that users see, and returns
+// the names of the files. It changes the texts of the commands.
+func writeMan(root *cobra.Command, dir, version string) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	root.DisableAutoGenTag = true // the tag has the date
+	commands := withChildren(root)
+	escapeMarkdown(commands)
+	var index strings.Builder
+	for _, g := range root.Groups() {
+		fmt.Fprintf(&index, "\n\n### %s\n", strings.TrimSuffix(g.Title, ":"))
+		for _, cmd := range visibleIn(root, g.ID) {
+			fmt.Fprintf(&index, "\n**%s**\n: %s\n", cmd.Name(), cmd.Short)
+		}
+	}
+	root.Long += "\n\n# COMMANDS" + index.String()
+	var files []string
+	for _, cmd := range commands {
+		if cmd != root && !cmd.IsAvailableCommand() {
+			continue
+		}
+		page, err := manPage(cmd, version)
+		if err != nil {
+			return nil, err
+		}
+		name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + "." + manSection
+		if err := os.WriteFile(filepath.Join(dir, name), page, 0o644); err != nil {
+			return nil, err
+		}
+		files = append(files, name)
+	}
+	return files, nil
+}
+
+// manPage returns the page of a command, without a date: a build has none.
+func manPage(cmd *cobra.Command, version string) ([]byte, error) {
+	var none time.Time
+	header := &doc.GenManHeader{Section: manSection, Date: &none, Source: "ramet " + version, Manual: "Ramet"}
+	var page bytes.Buffer
+	if err := doc.GenMan(cmd, header, &page); err != nil {
+		return nil, err
+	}
+	return bytes.Replace(page.Bytes(), []byte(`"`+none.Format("Jan 2006")+`"`), []byte(`""`), 1), nil
+}
+
+// escapeMarkdown has the texts of commands be what they are in help pages: the generator
+// takes them for Markdown.
+func escapeMarkdown(commands []*cobra.Command) {
+	escape := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `_`, `\_`, `<`, `\<`, `>`, `\>`, `[`, `\[`, `]`, `\]`, "`", "\\`", `#`, `\#`).Replace
+	escaped := map[*pflag.Flag]bool{}
+	for _, cmd := range commands {
+		cmd.Short = escape(cmd.Short)
+		var long []string
+		for _, text := range strings.Split(cmd.Long, "\n") {
+			if strings.HasPrefix(text, " ") || strings.HasPrefix(text, "\t") {
+				long = append(long, "    "+strings.TrimSpace(text)) // as it is, not part of a paragraph
+				continue
+			}
+			long = append(long, escape(text))
+		}
+		cmd.Long = strings.Join(long, "\n")
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !escaped[f] {
+				f.Usage, escaped[f] = escape(f.Usage), true
+			}
+		})
+		cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if !escaped[f] {
+				f.Usage, escaped[f] = escape(f.Usage), true
+			}
+		})
+	}
+}
