@@ -23,10 +23,12 @@ type PullOptions struct {
 	// Insecure allows plain HTTP. Registries on the loopback interface need no
 	// permission.
 	Insecure bool
+	// Anonymous leaves the credentials of this process's user alone.
+	Anonymous bool
 }
 
 // Pull makes an image of one in a registry, with the credentials of docker's and
-// podman's configuration. Everything is checked against its digest. Errors:
+// podman's configuration unless it is to be anonymous. Everything is checked against its digest. Errors:
 // CodeInvalid for ref, CodeNotFound, CodeUnavailable if the registry cannot be
 // reached or denies access, CodeUnsupported if the image is for other machines.
 func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (sandbox.Image, error) {
@@ -44,11 +46,15 @@ func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (sandbox.
 	if opt.Name == "" {
 		opt.Name = localName(parsed)
 	}
+	var credentials authn.Keychain = authn.DefaultKeychain
+	if opt.Anonymous {
+		credentials = authn.NewMultiKeychain() // which knows none
+	}
 	return s.build(ctx, opt.Options, func(b *builder) error {
 		b.progress.begin(PhaseFetch, 0)
 		remoteImage, err := remote.Image(parsed,
 			remote.WithContext(ctx),
-			remote.WithAuthFromKeychain(authn.DefaultKeychain),
+			remote.WithAuthFromKeychain(credentials),
 			remote.WithPlatform(platform),
 			remote.WithTransport(registryTransport{remote.DefaultTransport}),
 		)

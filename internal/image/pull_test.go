@@ -196,6 +196,9 @@ func TestPullUsesCredentials(t *testing.T) {
 	img, err := s.Pull(context.Background(), ref, PullOptions{})
 	check(t, err)
 	wantTestImage(t, s, img)
+	if _, err := s.Pull(context.Background(), ref, PullOptions{Anonymous: true}); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+		t.Errorf("without credentials: %v", err)
+	}
 }
 
 func TestPullStopsWhenCancelled(t *testing.T) {

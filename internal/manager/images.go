@@ -247,7 +247,8 @@ func (m *Manager) CreateImage(ctx context.Context, req sandbox.ImageRequest, pro
 	var img sandbox.Image
 	switch {
 	case req.Ref != "":
-		img, err = images.Pull(ctx, req.Ref, image.PullOptions{Options: opt})
+		// The credentials are the owner's: other tenants see what is public.
+		img, err = images.Pull(ctx, req.Ref, image.PullOptions{Options: opt, Anonymous: caller.Tenant != access.DefaultTenant})
 	case req.Path != "":
 		if !filepath.IsAbs(req.Path) {
 			return nil, sandbox.Invalid("path", "%q is not an absolute path", req.Path)
