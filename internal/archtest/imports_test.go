@@ -70,11 +70,12 @@ var arrows = []struct {
 	{"internal/bench", []string{"internal/client", "internal/hostuse", "internal/sandbox", "internal/workload"}, "it measures as a user would; it must not ask the engine"},
 
 	{"internal/sentry", []string{"internal/interp", "internal/sandbox", "internal/sentry/guest", "internal/sentry/selffork", "internal/wire"}, "the confined side: short enough to be audited alone"},
-	{"internal/sentry/guest", []string{"internal/control", "internal/guestinit", "internal/interp", "internal/sandbox", "internal/sentry/brief", "internal/sentry/cow", "internal/sentry/fpstate", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/cowfs", "internal/snapfile", "internal/wire"}, "the confined side; how calls reach it is not its business"},
+	{"internal/sentry/guest", []string{"internal/control", "internal/guestinit", "internal/interp", "internal/sandbox", "internal/sentry/brief", "internal/sentry/cow", "internal/sentry/fpstate", "internal/sentry/limitfs", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/cowfs", "internal/snapfile", "internal/wire"}, "the confined side; how calls reach it is not its business"},
 	{"internal/sentry/selffork", nil, "a process and its threads: it does not know what they do, nor gVisor"},
 	{"internal/sentry/brief", nil, "when the platform pays ahead: it does not know what a sandbox is"},
 	{"internal/sentry/cow", []string{"internal/snapfile"}, "memory only: it does not know what a sandbox is"},
 	{"internal/sentry/fpstate", nil, "registers only: it does not know what a sandbox is"},
+	{"internal/sentry/limitfs", nil, "numbers to show: it does not know what a sandbox is"},
 	{"internal/sentry/reseed", nil, "random generators of programs: it does not know what a sandbox is"},
 	{"internal/sentry/rootfs", []string{"internal/cowfs"}, "files only: it does not know what a sandbox is"},
 

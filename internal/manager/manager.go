@@ -291,7 +291,7 @@ func millis(t time.Time) float64 { return float64(time.Since(t).Microseconds()) 
 
 // stateVersion changes when what Ramet itself puts into a sandbox's saved state
 // does.
-const stateVersion = 9
+const stateVersion = 10
 
 // engine is what a snapshot's format depends on.
 func (m *Manager) engine() string { return fmt.Sprintf("%s, state %d", m.cfg.Engine, stateVersion) }

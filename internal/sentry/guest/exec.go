@@ -230,6 +230,7 @@ func (g *Guest) processArgs(ctx context.Context, mns *vfs.MountNamespace, req *w
 		PIDNamespace:         g.k.RootPIDNamespace(),
 		MountNamespace:       mns,
 		InitialCgroupV2:      group,
+		CgroupNamespace:      g.k.GlobalInit().Leader().CgroupNamespace(), // for as long as init runs
 		Origin:               kernel.OriginExec,
 	}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 
@@ -52,6 +51,9 @@ func Initialize() error {
 		return fmt.Errorf("initialize random source: %w", err)
 	}
 	readMaxMappings()
+	if err := readMachine(); err != nil {
+		return err
+	}
 	return replaceCalls()
 }
 
@@ -141,6 +143,7 @@ type Guest struct {
 func (b *Blank) Boot(id wire.Common, image, command *os.File) (*Guest, error) {
 	useProcessors() // the network stack has as many goroutines for TCP, and so have all descendants
 	unsettled(id.Limits.MemoryMiB)
+	showMemory(id.Limits)
 	k := &kernel.Kernel{Platform: b.plat, AllowSUID: true} // as on any machine: sudo, su
 	k.SetMemoryFile(b.mem.MemoryFile())
 	vdso, err := loader.PrepareVDSO(b.mem.MemoryFile())
@@ -160,7 +163,7 @@ func (b *Blank) Boot(id wire.Common, image, command *os.File) (*Guest, error) {
 		Timekeeper:           tk,
 		RootUserNamespace:    userNS,
 		RootNetworkNamespace: inet.NewRootNamespace(stack, nil, userNS),
-		ApplicationCores:     uint(runtime.NumCPU()),
+		ApplicationCores:     processorsOf(id.Limits),
 		Vdso:                 vdso,
 		VdsoParams:           params,
 		RootUTSNamespace:     kernel.NewUTSNamespace(id.Hostname, "", userNS),
@@ -235,6 +238,8 @@ func (g *Guest) createInit(mns *vfs.MountNamespace, creds *auth.Credentials) err
 	}
 	fds := g.k.NewFDTable()
 	defer fds.DecRef(ctx)
+	groups := g.newGroupNamespace(ctx, group)
+	defer groups.DecRef(ctx)
 	_, _, err = g.k.CreateProcess(kernel.CreateProcessArgs{
 		File:                 file,
 		Argv:                 []string{"init"},
@@ -248,6 +253,7 @@ func (g *Guest) createInit(mns *vfs.MountNamespace, creds *auth.Credentials) err
 		PIDNamespace:         g.k.RootPIDNamespace(),
 		MountNamespace:       mns,
 		InitialCgroupV2:      group,
+		CgroupNamespace:      groups,
 	})
 	if err != nil {
 		return fmt.Errorf("start init: %w", err)

@@ -38,6 +38,7 @@ type LoadFiles struct {
 // own. The guest runs when it returns.
 func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, error) {
 	unsettled(req.Limits.MemoryMiB)
+	showMemory(req.Limits)
 	st := begin()
 	data, err := mapFile(files.Snapshot)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"gvisor.dev/gvisor/pkg/fspath"
 	"gvisor.dev/gvisor/pkg/sentry/devices/memdev"
 	"gvisor.dev/gvisor/pkg/sentry/devices/ttydev"
-	"gvisor.dev/gvisor/pkg/sentry/fsimpl/cgroup2fs"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/dev"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/devpts"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/devtmpfs"
@@ -27,14 +26,15 @@ import (
 	"ramet.dev/ramet/internal/cowfs"
 	"ramet.dev/ramet/internal/guestinit"
 	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/sentry/limitfs"
 	"ramet.dev/ramet/internal/sentry/rootfs"
 )
 
 func registerFilesystems(k *kernel.Kernel) error {
 	v := k.VFS()
 	user := &vfs.RegisterFilesystemTypeOptions{AllowUserMount: true, AllowUserList: true}
-	// The guest must not mount it: it would find its own limits there.
-	v.MustRegisterFilesystemType(cgroup2fs.Name, &cgroup2fs.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{})
+	// In the place of gVisor's of that name: see package limitfs.
+	v.MustRegisterFilesystemType(limitfs.Name, &limitfs.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{AllowUserList: true})
 	v.MustRegisterFilesystemType(devpts.Name, &devpts.FilesystemType{}, user)
 	v.MustRegisterFilesystemType(dev.Name, &dev.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{})
 	v.MustRegisterFilesystemType(devtmpfs.Name, &devtmpfs.FilesystemType{}, user)
@@ -68,13 +68,15 @@ func (g *Guest) mountAll(ctx context.Context, creds *auth.Credentials) (*vfs.Mou
 	}
 	root := mns.Root(ctx)
 	defer root.DecRef(ctx)
-	for _, m := range append(statelessMounts(), []mount{
+	for _, m := range append(g.statelessMounts(), []mount{
 		{path: "/dev", fs: dev.Name, flags: vfs.MountFlags{NoSUID: true}},
 		{path: "/dev/pts", fs: devpts.Name, flags: vfs.MountFlags{NoSUID: true, NoExec: true}},
 		{path: "/dev/shm", fs: tmpfs.Name, data: "mode=1777", flags: vfs.MountFlags{NoSUID: true, NoDev: true}},
 	}...) {
-		if err := makeDir(ctx, k, creds, root, m.path, 0o755); err != nil {
-			return nil, err
+		if m.path != groupDir { // which is there
+			if err := makeDir(ctx, k, creds, root, m.path, 0o755); err != nil {
+				return nil, err
+			}
 		}
 		if err := m.mountAt(ctx, k, creds, root); err != nil {
 			return nil, err
@@ -91,12 +93,14 @@ func (g *Guest) mountAll(ctx context.Context, creds *auth.Credentials) (*vfs.Mou
 type mount struct {
 	path, fs, data string
 	flags          vfs.MountFlags
+	readOnly       bool
 	internal       any
 }
 
 func (m *mount) mountAt(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, root vfs.VirtualDentry) error {
 	opts := &vfs.MountOptions{
 		Flags:                m.flags,
+		ReadOnly:             m.readOnly,
 		GetFilesystemOptions: vfs.GetFilesystemOptions{Data: m.data, InternalData: m.internal, InternalMount: true},
 	}
 	_, err := k.VFS().MountAt(ctx, creds, "none", pathAt(root, m.path), m.fs, opts)
@@ -105,19 +109,31 @@ func (m *mount) mountAt(ctx context.Context, k *kernel.Kernel, creds *auth.Crede
 		return sandbox.Errorf(sandbox.CodeUnsupported, "mount %s: the image has no directory there, but something that leads to none: %w", m.path, err)
 	case err != nil:
 		return fmt.Errorf("mount %s: %w", m.path, err)
+	case m.fs != proc.Name:
+		return nil
 	}
-	return nil
+	vd, err := k.VFS().GetDentryAt(ctx, creds, pathAt(root, m.path), &vfs.GetDentryOptions{})
+	if err != nil {
+		return fmt.Errorf("find %s: %w", m.path, err)
+	}
+	defer vd.DecRef(ctx)
+	return limitfs.ReplaceProc(ctx, vd.Dentry())
 }
+
+// groupDir is where programs look for control groups.
+const groupDir = "/sys/fs/cgroup"
 
 // statelessMounts returns the file systems that only show the kernel's state
 // and have none of their own. Their hundreds of inodes are a third of what a
 // save would have to write, so a freeze takes them away for as long as it
-// lasts, and children mount new ones: see detachStateless.
-func statelessMounts() []mount {
+// lasts, and children mount new ones: see detachStateless. One that is mounted in
+// another comes behind that.
+func (g *Guest) statelessMounts() []mount {
 	flags := vfs.MountFlags{NoExec: true, NoSUID: true, NoDev: true}
 	return []mount{
 		{path: "/proc", fs: proc.Name, flags: flags, internal: &proc.InternalData{}},
 		{path: "/sys", fs: sys.Name, flags: flags, internal: &sys.InternalData{}},
+		{path: groupDir, fs: limitfs.Name, flags: flags, readOnly: true, internal: shownLimits(g.id.Limits)},
 	}
 }
 
@@ -131,7 +147,7 @@ func (g *Guest) detachStateless(ctx context.Context) error {
 	}
 	defer root.DecRef(ctx)
 	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
-	for _, m := range statelessMounts() {
+	for _, m := range slices.Backward(g.statelessMounts()) {
 		if !g.isMounted(ctx, creds, root, m) {
 			continue // the guest unmounted it, or mounted something else there
 		}
@@ -162,7 +178,7 @@ func (g *Guest) attachStateless(ctx context.Context) error {
 	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
 	detached := g.table.detached
 	g.table.detached = nil
-	for _, m := range statelessMounts() {
+	for _, m := range g.statelessMounts() {
 		if slices.Contains(detached, m.path) {
 			if err := m.mountAt(ctx, g.k, creds, root); err != nil {
 				return err

@@ -22,12 +22,7 @@ func (g *Guest) limitTasks(ctx context.Context, creds *auth.Credentials, max int
 	if err := fs.RootCgroup().WriteControl(ctx, "cgroup.subtree_control", "+pids"); err != nil {
 		return fmt.Errorf("limit tasks: %w", err)
 	}
-	mnt, err := g.k.VFS().MountDisconnected(ctx, creds, "", cgroup2fs.Name, &vfs.MountOptions{
-		GetFilesystemOptions: vfs.GetFilesystemOptions{InternalMount: true},
-	})
-	if err != nil {
-		return fmt.Errorf("limit tasks: %w", err)
-	}
+	mnt := cgroup2fs.NewInternalMount(g.k, g.k.VFS())
 	defer mnt.DecRef(ctx)
 	if err := makeDir(ctx, g.k, creds, vfs.MakeVirtualDentry(mnt, mnt.Root()), taskGroup, 0o755); err != nil {
 		return fmt.Errorf("limit tasks: %w", err)

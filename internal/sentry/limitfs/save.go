@@ -1,0 +1,60 @@
+package limitfs
+
+import (
+	"context"
+
+	"gvisor.dev/gvisor/pkg/state"
+)
+
+// The methods below are what gVisor's state package asks of saved types: a process may have a file open, or its
+// working directory here. Upstream generates them with a tool that is not part of its Go module.
+
+const prefix = "ramet.dev/ramet/internal/sentry/limitfs."
+
+func (*FilesystemType) StateTypeName() string                   { return prefix + "FilesystemType" }
+func (*FilesystemType) StateFields() []string                   { return nil }
+func (*FilesystemType) StateSave(state.Sink)                    {}
+func (*FilesystemType) StateLoad(context.Context, state.Source) {}
+
+func (*filesystem) StateTypeName() string { return prefix + "filesystem" }
+func (*filesystem) StateFields() []string { return []string{"Filesystem", "minor"} }
+func (fs *filesystem) StateSave(sink state.Sink) {
+	sink.Save(0, &fs.Filesystem)
+	sink.Save(1, &fs.minor)
+}
+func (fs *filesystem) StateLoad(_ context.Context, src state.Source) {
+	src.Load(0, &fs.Filesystem)
+	src.Load(1, &fs.minor)
+}
+
+func (*directory) StateTypeName() string       { return prefix + "directory" }
+func (*directory) StateFields() []string       { return []string{"StaticDirectory"} }
+func (d *directory) StateSave(sink state.Sink) { sink.Save(0, &d.StaticDirectory) }
+func (d *directory) StateLoad(_ context.Context, src state.Source) {
+	src.Load(0, &d.StaticDirectory)
+}
+
+func (*file) StateTypeName() string { return prefix + "file" }
+func (*file) StateFields() []string {
+	return []string{"DynamicBytesFile", "name", "memory", "cpu", "pids"}
+}
+func (f *file) fields() []any {
+	return []any{&f.DynamicBytesFile, &f.name, &f.limits.Memory, &f.limits.CPU, &f.limits.Pids}
+}
+func (f *file) StateSave(sink state.Sink) {
+	for i, field := range f.fields() {
+		sink.Save(i, field)
+	}
+}
+func (f *file) StateLoad(_ context.Context, src state.Source) {
+	for i, field := range f.fields() {
+		src.Load(i, field)
+	}
+}
+
+func init() {
+	state.Register((*FilesystemType)(nil))
+	state.Register((*filesystem)(nil))
+	state.Register((*directory)(nil))
+	state.Register((*file)(nil))
+}
