@@ -118,6 +118,13 @@ ramet audit verify`,
 		"audit ls":     `ramet audit ls --since 100 --json`,
 		"audit verify": `ramet audit verify`,
 
+		"api": `ramet api sandboxes/base
+ramet api sandboxes -f image=python -f name=new -F 'limits[memory_mib]=512'
+ramet api sandboxes/base/fork -F count=2 -f 'names[]=a' -f 'names[]=b'
+ramet api -X DELETE sandboxes/new
+ramet api snapshots --paginate | jq -r '.items[].id'
+ramet api -H 'Accept: text/event-stream' events -X GET -f follow=true
+ramet api /metrics`,
 		"serve": `ramet serve
 ramet serve --listen :7443 --tls-cert cert.pem --tls-key key.pem`,
 		"token": `ramet token create --scope exec --tenant acme --ttl 12h

@@ -33,7 +33,7 @@ func (a *app) groups() []group {
 		}},
 		{"Images", []*cobra.Command{a.imageCommand(), a.commitCommand(), a.exportCommand()}},
 		{"Observe", []*cobra.Command{a.statsCommand(), a.eventsCommand(), a.auditCommand()}},
-		{"Service", []*cobra.Command{a.serveCommand(), a.tokenCommand(), a.tenantCommand()}},
+		{"Service", []*cobra.Command{a.serveCommand(), a.tokenCommand(), a.tenantCommand(), a.apiCommand()}},
 		{groupProgram, append(a.hookCommands(), a.manCommand(), a.versionCommand())},
 	}
 }
