@@ -110,6 +110,13 @@ oracle:
 	@if ! command -v fsck.erofs >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		{ apt-get -q install -y --no-install-recommends erofs-utils || { apt-get -q update && apt-get -q install -y --no-install-recommends erofs-utils; }; } >/dev/null 2>&1 || echo 'erofs-utils cannot be installed: its part of the tests is skipped'; fi
 
+# The tests that can go on for longer than `make test` lets them: requests to the REST
+# interface, generated for SOAK with a token of each scope.
+SOAK ?= 10m
+.PHONY: soak
+soak: $(SENTRY) ## generate requests to the REST interface for SOAK with each scope
+	RAMET_TEST_BUILD=1 RAMET_SOAK=$(SOAK) CGO_ENABLED=0 $(GO) test -v -count=1 -timeout 6h -run TestGeneratedRequests ./test/restapi
+
 .PHONY: race
 race: $(SENTRY) ## run the unit tests with the race detector, several times
 	CGO_ENABLED=1 $(GO) test -race -count=5 -timeout 30m $(call packages,no)

@@ -86,6 +86,7 @@ var arrows = []struct {
 	{"cmd/ramet-sentry", []string{"internal/sentry"}, "it starts for every sandbox, so it links nothing that a sandbox does not need"},
 	{"cmd/ramet-guest", []string{"internal/control"}, "it runs inside of sandboxes, as a stranger's program"},
 	{"test/integration", nil, "tests only"},
+	{"test/restapi", nil, "tests only, of the daemon as others see it"},
 	{"test/integration/guest", nil, "it runs inside of a sandbox, as a stranger's program"},
 }
 
