@@ -131,7 +131,7 @@ var drawingPrograms = []struct {
 	{sandbox.StartRequest{Argv: []string{"python3", "-uc", "import os, ssl, sys\nfor _ in sys.stdin: print(os.getpid(), ssl.RAND_bytes(12).hex())"}}, ""},
 	{sandbox.StartRequest{Argv: []string{"node", "-e", `const c = require("crypto")
 require("readline").createInterface({input: process.stdin}).on("line", () =>
-  console.log(process.pid, c.randomBytes(12).toString("hex")))`}}, ""},
+  console.log(process.pid, c.randomBytes(12).toString("hex"), c.randomUUID(), c.randomInt(2**47)))`}}, ""},
 	{sandbox.StartRequest{Argv: []string{"psql", "-qAtF", " ", "postgres"}, User: "postgres", Env: map[string]string{"PGHOST": "/tmp"}}, "select pg_backend_pid(), gen_random_uuid();"},
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 	"gvisor.dev/gvisor/pkg/sentry/mm"
@@ -228,6 +229,25 @@ func memories(k *kernel.Kernel) (all []*mm.MemoryManager) {
 		})
 	}
 	return all
+}
+
+// Memories returns the memory of each process of k once.
+func Memories(k *kernel.Kernel) []*mm.MemoryManager { return memories(k) }
+
+// InUse returns the ranges of addresses that a process has private memory at: what it has
+// mapped and never touched is not among them, and reading that would take memory. The
+// process must not run.
+func InUse(memory *mm.MemoryManager) (ranges []hostarch.AddrRange) {
+	for _, s := range segmentsOf[piece](piecesOf(memory)) {
+		switch last := len(ranges) - 1; {
+		case !s.Value.private:
+		case last >= 0 && ranges[last].End == s.Start:
+			ranges[last].End = s.End
+		default:
+			ranges = append(ranges, hostarch.AddrRange{Start: s.Start, End: s.End})
+		}
+	}
+	return ranges
 }
 
 // maxSmallPieces is the largest mapping that is copied in small pieces, in

@@ -80,6 +80,8 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		return nil, nil, err
 	}
 	st.mark("identity")
+	g.renewDrawn()
+	st.mark("renew")
 	useProcessors()
 	if err := g.k.Start(); err != nil {
 		return nil, nil, fmt.Errorf("start kernel: %w", err)

@@ -3,9 +3,13 @@ package guest
 import (
 	gocontext "context"
 
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/mm"
 	"gvisor.dev/gvisor/pkg/state"
 
+	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/reseed"
 )
 
@@ -28,6 +32,30 @@ func beginGeneration(k *kernel.Kernel) {
 	r.loads++
 	k.AddStateToCheckpoint(randomnessKey, r)
 	reseed.Begin(r.loads)
+}
+
+// renewDrawn replaces what programs have drawn ahead of random numbers. Nothing runs yet.
+func (g *Guest) renewDrawn() {
+	ctx := g.k.SupervisorContext()
+	for _, m := range cow.Memories(g.k) {
+		program := executableOf(ctx, m)
+		if !reseed.IsNode(program) {
+			continue
+		}
+		if err := reseed.RenewNode(ctx, m, cow.InUse(m)); err != nil {
+			log.Warningf("Random numbers that %s has drawn ahead: %v", program, err)
+		}
+	}
+}
+
+// executableOf returns the path of what a process executes, or "".
+func executableOf(ctx context.Context, m *mm.MemoryManager) string {
+	file := m.Executable()
+	if file == nil {
+		return ""
+	}
+	defer file.DecRef(ctx)
+	return file.MappedName(ctx)
 }
 
 func (*randomness) StateTypeName() string {

@@ -10,6 +10,8 @@
 // that it reports (caller.go): that is there in a shared library and in a program that is
 // linked statically, stripped or not.
 //
+// Node draws ahead from OpenSSL: RenewNode replaces what it has drawn (node.go).
+//
 // It must never know what a sandbox is. What it reads of a program's memory may be
 // anything: no reading may be without bounds.
 package reseed
