@@ -55,31 +55,93 @@ func (p *packer) pack(to io.Writer, name, prefix string, follow bool) error {
 		}
 		name = resolved
 	}
+	info, err := os.Lstat(name)
+	if err != nil {
+		return err
+	}
 	w := tar.NewWriter(to)
-	err := filepath.WalkDir(name, func(at string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(name, at)
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it went meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		return p.add(w, at, path.Join(prefix, filepath.ToSlash(rel)), info)
-	})
+	if info.IsDir() {
+		err = p.packTree(w, name, prefix, info)
+	} else {
+		err = p.packOne(w, name, prefix, info)
+	}
 	if err != nil {
 		return err
 	}
 	return w.Close()
 }
 
-func (p *packer) add(w *tar.Writer, name, as string, info fs.FileInfo) error {
+// packOne packs what is no directory.
+func (p *packer) packOne(w *tar.Writer, name, prefix string, info fs.FileInfo) error {
+	dir, err := os.OpenRoot(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return p.add(w, dir, filepath.Base(name), name, prefix, info)
+}
+
+func (p *packer) packTree(w *tar.Writer, name, prefix string, info fs.FileInfo) error {
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	d := &dirs{root: root}
+	defer d.close()
+	if err := p.add(w, root, ".", name, prefix, info); err != nil {
+		return err
+	}
+	return p.packDir(w, d, ".", name, prefix)
+}
+
+// packDir packs what is in the directory at rel, which the user knows as name.
+func (p *packer) packDir(w *tar.Writer, d *dirs, rel, name, prefix string) error {
+	dir, err := d.at(rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it went meanwhile
+	}
+	var entries []fs.DirEntry
+	if err == nil {
+		entries, err = fs.ReadDir(dir.FS(), ".")
+	}
+	if err != nil {
+		return packError(name, err)
+	}
+	for _, e := range entries {
+		name, as, rel := filepath.Join(name, e.Name()), path.Join(prefix, e.Name()), filepath.Join(rel, e.Name())
+		if dir, err = d.at(filepath.Dir(rel)); err != nil { // one below was open since
+			return packError(name, err)
+		}
+		info, err := dir.Lstat(e.Name())
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it went meanwhile
+		}
+		if err == nil {
+			err = p.add(w, dir, e.Name(), name, as, info)
+		}
+		if err != nil {
+			return packError(name, err)
+		}
+		if info.IsDir() {
+			if err := p.packDir(w, d, rel, name, as); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// packError says of an error of one file or directory which it is.
+func packError(name string, err error) error {
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		return &fs.PathError{Op: of.Op, Path: name, Err: of.Err}
+	}
+	return fmt.Errorf("pack %q: %w", name, err)
+}
+
+// add adds base in dir, which the user knows as name.
+func (p *packer) add(w *tar.Writer, dir *os.Root, base, name, as string, info fs.FileInfo) error {
 	if info.Mode()&(fs.ModeSocket|fs.ModeDevice) != 0 {
 		p.skipped = append(p.skipped, name)
 		return nil
@@ -89,11 +151,11 @@ func (p *packer) add(w *tar.Writer, name, as string, info fs.FileInfo) error {
 	var err error
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		if link, err = os.Readlink(name); err != nil {
+		if link, err = dir.Readlink(base); err != nil {
 			return err
 		}
 	case info.Mode().IsRegular():
-		if f, err = os.Open(name); err != nil {
+		if f, err = dir.Open(base); err != nil {
 			return err
 		}
 		defer f.Close()
@@ -112,13 +174,13 @@ func (p *packer) add(w *tar.Writer, name, as string, info fs.FileInfo) error {
 	h.Uid, h.Gid, h.Uname, h.Gname = 0, 0, "", ""
 	h.AccessTime, h.ChangeTime = h.ModTime, h.ModTime
 	if err := w.WriteHeader(h); err != nil {
-		return fmt.Errorf("pack %q: %w", name, err)
+		return err
 	}
 	if f == nil {
 		return nil
 	}
 	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{io.LimitReader(f, h.Size)}, p.buf); err != nil {
-		return fmt.Errorf("pack %q: %w", name, err)
+		return err
 	}
 	return w.Flush() // an error says that the file has become shorter
 }
@@ -132,9 +194,10 @@ func (p *packer) add(w *tar.Writer, name, as string, info fs.FileInfo) error {
 // no name may lead through a link.
 type unpacker struct {
 	root    *os.Root
-	name    string // what the first element of each name becomes
-	parent  string // a directory that onlyDirs has found good
-	dirs    []*tar.Header
+	name    string   // what the first element of each name becomes
+	below   *dirs    // directories below root
+	in      *os.Root // the one that the entry is in
+	made    []*tar.Header
 	files   int64
 	bytes   int64
 	skipped []string
@@ -145,10 +208,10 @@ type unpacker struct {
 
 func newUnpacker(dir, name string) (*unpacker, error) {
 	root, err := os.OpenRoot(dir)
-	return &unpacker{root: root, name: name, buf: make([]byte, copyBuffer)}, err
+	return &unpacker{root: root, name: name, below: &dirs{root: root}, buf: make([]byte, copyBuffer)}, err
 }
 
-func (u *unpacker) close() { u.root.Close() }
+func (u *unpacker) close() { u.below.close() }
 
 func (u *unpacker) all(from io.Reader) error {
 	in := tar.NewReader(from)
@@ -172,9 +235,13 @@ func (u *unpacker) all(from io.Reader) error {
 			u.files++
 		}
 	}
-	slices.Reverse(u.dirs)
-	for _, h := range u.dirs {
-		if err := u.attributes(h); err != nil {
+	slices.Reverse(u.made)
+	for _, h := range u.made {
+		err := u.enter(filepath.Dir(h.Name))
+		if err == nil {
+			err = u.attributes(h)
+		}
+		if err != nil {
 			return u.failed(h.Name, err)
 		}
 	}
@@ -197,29 +264,19 @@ func (u *unpacker) rename(name string) (string, error) {
 	}
 	parts[0] = u.name
 	renamed := filepath.Join(parts...)
-	return renamed, u.onlyDirs(filepath.Dir(renamed))
+	return renamed, u.enter(filepath.Dir(renamed))
 }
 
-// onlyDirs refuses a directory whose path leads through a link. The archive of an
-// honest sandbox has none: it has each directory before what is in it.
-func (u *unpacker) onlyDirs(dir string) error {
-	if dir == u.parent {
-		return nil // it still is: unpacking replaces no directory
+// enter makes the directory the one that entries are made in. It refuses a path that leads
+// through a link. The archive of an honest sandbox has none: it has each directory before what
+// is in it. What was found good stays so: unpacking replaces no directory.
+func (u *unpacker) enter(dir string) (err error) {
+	u.in, err = u.below.at(dir)
+	var no *errNotDir
+	if errors.As(err, &no) {
+		return sandbox.Errorf(sandbox.CodeHostile, "the sandbox's archive leads through %q, which is no directory", u.path(no.path))
 	}
-	for i := range len(dir) + 1 {
-		if i < len(dir) && dir[i] != filepath.Separator {
-			continue
-		}
-		st, err := u.root.Lstat(dir[:i])
-		if err != nil {
-			return err
-		}
-		if !st.IsDir() {
-			return sandbox.Errorf(sandbox.CodeHostile, "the sandbox's archive leads through %q, which is no directory", u.path(dir[:i]))
-		}
-	}
-	u.parent = dir
-	return nil
+	return err
 }
 
 func (u *unpacker) entry(h *tar.Header, in io.Reader) error {
@@ -229,13 +286,16 @@ func (u *unpacker) entry(h *tar.Header, in io.Reader) error {
 	case tar.TypeReg:
 		return u.file(h, in)
 	case tar.TypeSymlink:
-		return u.replace(h.Name, func() error { return u.root.Symlink(h.Linkname, h.Name) })
+		return u.replace(h.Name, func(base string) error { return u.in.Symlink(h.Linkname, base) })
 	case tar.TypeLink:
 		to, err := u.rename(h.Linkname)
 		if err != nil {
 			return err
 		}
-		return u.replace(h.Name, func() error { return u.root.Link(to, h.Name) })
+		if err := u.enter(filepath.Dir(h.Name)); err != nil {
+			return err
+		}
+		return u.replace(h.Name, func(string) error { return u.root.Link(to, h.Name) })
 	}
 	u.files--
 	u.skipped = append(u.skipped, u.path(h.Name))
@@ -245,11 +305,11 @@ func (u *unpacker) entry(h *tar.Header, in io.Reader) error {
 // dir makes a directory. One that exists keeps the attributes that it has, and a
 // link gives way, but for one at the top: that may be the user's own.
 func (u *unpacker) dir(h *tar.Header) error {
-	top := h.Name == u.name
-	err := u.root.Mkdir(h.Name, 0o700)
+	top, base := h.Name == u.name, filepath.Base(h.Name)
+	err := u.in.Mkdir(base, 0o700)
 	made := !errors.Is(err, fs.ErrExist)
 	if !made {
-		st, statErr := u.root.Lstat(h.Name)
+		st, statErr := u.in.Lstat(base)
 		switch {
 		case statErr != nil:
 			return statErr
@@ -259,9 +319,9 @@ func (u *unpacker) dir(h *tar.Header) error {
 		case top:
 			return sandbox.Errorf(sandbox.CodeConflict, "a directory cannot be copied over a symbolic link")
 		default:
-			err = u.root.Remove(h.Name)
+			err = u.in.Remove(base)
 			if err == nil {
-				err = u.root.Mkdir(h.Name, 0o700)
+				err = u.in.Mkdir(base, 0o700)
 			}
 			made = true
 		}
@@ -270,42 +330,43 @@ func (u *unpacker) dir(h *tar.Header) error {
 		return err
 	}
 	if top && u.name != "." {
-		root, err := u.root.OpenRoot(h.Name)
+		root, err := u.in.OpenRoot(base)
 		if err != nil {
 			return err
 		}
-		u.root.Close()
-		u.root, u.name, u.parent, h.Name = root, ".", "", "."
+		u.below.close()
+		u.root, u.name, u.below, h.Name = root, ".", &dirs{root: root}, "."
 	}
 	if made {
-		u.dirs = append(u.dirs, h)
+		u.made = append(u.made, h)
 	}
 	return nil
 }
 
 // replace makes what is no directory, in place of what is none.
-func (u *unpacker) replace(name string, create func() error) error {
-	err := create()
+func (u *unpacker) replace(name string, create func(base string) error) error {
+	base := filepath.Base(name)
+	err := create(base)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	st, err := u.root.Lstat(name)
+	st, err := u.in.Lstat(base)
 	if err != nil || st.IsDir() {
 		return errors.Join(fs.ErrExist, err)
 	}
 	if err := replaceable(u.path(name), st); err != nil {
 		return err
 	}
-	if err := u.root.Remove(name); err != nil {
+	if err := u.in.Remove(base); err != nil {
 		return err
 	}
-	return create()
+	return create(base)
 }
 
 func (u *unpacker) file(h *tar.Header, in io.Reader) error {
 	var f *os.File
-	err := u.replace(h.Name, func() (err error) {
-		f, err = u.root.OpenFile(h.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	err := u.replace(h.Name, func(base string) (err error) {
+		f, err = u.in.OpenFile(base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		return err
 	})
 	if err != nil {
@@ -319,11 +380,13 @@ func (u *unpacker) file(h *tar.Header, in io.Reader) error {
 	return u.attributes(h)
 }
 
+// attributes gives what is in the directory in use its own.
 func (u *unpacker) attributes(h *tar.Header) error {
-	if err := u.root.Chmod(h.Name, h.FileInfo().Mode().Perm()); err != nil {
+	base := filepath.Base(h.Name)
+	if err := u.in.Chmod(base, h.FileInfo().Mode().Perm()); err != nil {
 		return err
 	}
-	return u.root.Chtimes(h.Name, h.ModTime, h.ModTime)
+	return u.in.Chtimes(base, h.ModTime, h.ModTime)
 }
 
 // zeros are what holes of files have.

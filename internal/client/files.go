@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -73,7 +74,11 @@ type body struct {
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
+	switch {
+	case err == nil || err == io.EOF:
+	case errors.Is(err, io.ErrUnexpectedEOF) && b.ctx.Err() == nil: // the daemon breaks off when it cannot go on
+		err = sandbox.Errorf(sandbox.CodeUnavailable, "call daemon: the answer broke off in the middle: the sandbox, the daemon or the connection ended (%w)", err)
+	default:
 		err = connectionError(b.ctx, err)
 	}
 	return n, err

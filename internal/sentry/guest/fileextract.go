@@ -165,6 +165,10 @@ func entryError(name string, err error) error {
 	return fileError(name, err)
 }
 
+// maxEntryName is the length of the longest path in an archive, in bytes. Programs make longer
+// paths than a system call takes by going into one directory after the other; so does unpacking.
+const maxEntryName = 64 << 10
+
 // entryName checks the name of an entry and returns it without what means
 // nothing: "." is the directory itself.
 func entryName(name string) (string, error) {
@@ -174,8 +178,8 @@ func entryName(name string) (string, error) {
 	if slices.Contains(strings.Split(name, "/"), "..") {
 		return "", sandbox.Errorf(sandbox.CodeHostile, "the archive's name %q leads out of the directory", name)
 	}
-	if len(name) > sandbox.MaxPath {
-		return "", sandbox.Errorf(sandbox.CodeHostile, "the archive has a name of %d bytes", len(name))
+	if len(name) > maxEntryName {
+		return "", sandbox.Errorf(sandbox.CodeLimit, "the archive's name %q… has %d bytes: a path in an archive has at most %d", name[:100], len(name), maxEntryName)
 	}
 	return path.Clean(strings.TrimLeft("./"+strings.TrimLeft(name, "/"), "/")), nil
 }
