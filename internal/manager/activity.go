@@ -25,6 +25,10 @@ type activity struct {
 	// waits for the outcome, and calls wanted first, unless it is nil.
 	resting bool
 	wanted  context.CancelCauseFunc
+	// failures is how often in a row the sandbox could not be put to rest by itself. That
+	// is not tried again before retry, or before somebody has used it.
+	failures int
+	retry    time.Time
 	// stubborn says that it could not be put to disk when memory was short, and that
 	// nobody has used it since: others are tried first.
 	stubborn bool
@@ -77,6 +81,7 @@ func (m *Manager) begin(b *box, ok []sandbox.State) *launch.Sentry {
 	}
 	b.activity.uses++
 	b.activity.at, b.activity.stubborn = now, false
+	b.activity.failures, b.activity.retry = 0, time.Time{}
 	return b.sentry
 }
 

@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"ramet.dev/ramet/internal/sandbox"
@@ -20,6 +21,33 @@ const lookAgain = 4
 
 // minLook bounds that.
 const minLook = time.Second
+
+// What fails is tried again after firstRetry, and then ever less often, up to lastRetry:
+// a reason that lasts, as an object that cannot be saved, is not worth a freeze a second.
+const (
+	firstRetry = 10 * time.Second
+	lastRetry  = 10 * time.Minute
+)
+
+// failing notes that b could not be put to rest by itself. It reports whether this is the
+// first time since somebody used it.
+func (b *box) failing(now time.Time) (first bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := &b.activity
+	a.retry = now.Add(min(firstRetry<<min(a.failures, 16), lastRetry))
+	a.failures++
+	return a.failures == 1
+}
+
+// unrested notes, and tells the first time, that b could not be put to rest by itself.
+func (m *Manager) unrested(b *box, action sandbox.IdleAction, err error) {
+	if !b.failing(m.clock.Now()) {
+		return
+	}
+	m.log.Warn("put an idle sandbox to rest; it is tried again, ever less often, and not logged", "id", b.id, "action", action, "error", err)
+	m.tellOf(sandbox.EventUnrested, b, sandbox.Event{Reason: fmt.Sprintf("%s: %v", action, err)})
+}
 
 // arm sets when the times of b are to be looked at next.
 func (m *Manager) arm(boxes ...*box) {
@@ -47,7 +75,11 @@ func (b *box) nextLook(now time.Time) (at time.Time, any bool) {
 		return at, any
 	}
 	look := now.Add(max(idle/lookAgain, minLook))
-	if end := b.activity.at.Add(idle); b.activity.uses == 0 && end.After(now) && end.Before(look) {
+	end := b.activity.at.Add(idle)
+	if end.Before(b.activity.retry) {
+		end = b.activity.retry
+	}
+	if b.activity.uses == 0 && end.After(now) && end.Before(look) {
 		look = end
 	}
 	if !any || look.Before(at) {
@@ -69,7 +101,7 @@ func (b *box) expired(now time.Time) bool {
 func (b *box) idle(now time.Time) sandbox.IdleAction {
 	s := &b.rec.Sandbox
 	timeout := s.Lifecycle.IdleTimeout()
-	if timeout == 0 || s.State != sandbox.StateRunning || b.activity.uses > 0 || b.activity.resting || now.Before(b.activity.at.Add(timeout)) {
+	if timeout == 0 || s.State != sandbox.StateRunning || b.activity.uses > 0 || b.activity.resting || now.Before(b.activity.at.Add(timeout)) || now.Before(b.activity.retry) {
 		return ""
 	}
 	return s.Lifecycle.IdleAction
@@ -105,7 +137,7 @@ func (m *Manager) ring(id string) {
 	}
 	m.chore(func(ctx context.Context) {
 		if err := m.restIdle(ctx, b, action); err != nil {
-			m.log.Warn("put an idle sandbox to rest", "id", b.id, "action", action, "error", err)
+			m.unrested(b, action, err)
 		}
 		m.arm(b)
 	})

@@ -2,6 +2,8 @@ package manager
 
 import (
 	"io"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,4 +124,54 @@ func TestWatchingIsNoUse(t *testing.T) {
 		<-over // how the fake ends it does not matter
 	}
 	typed.Close()
+}
+
+// TestRestIsTriedLessAndLessOften has a sandbox that cannot be paused, as it would be one
+// that cannot be saved.
+func TestRestIsTriedLessAndLessOften(t *testing.T) {
+	var tries atomic.Int64
+	m, b := managerOf(t, func(c *wire.Call) (any, error) {
+		if c.Op == wire.OpPause {
+			tries.Add(1)
+			return nil, sandbox.Errorf(sandbox.CodeUnsupported, "process 7 holds an object that cannot be saved")
+		}
+		return struct{}{}, nil
+	})
+	clock := alarmtest.New(time.Now())
+	m.clock = clock
+	idle := int64(1000)
+	b.rec.Sandbox.Lifecycle = b.rec.Sandbox.Lifecycle.Changed(&sandbox.LifecycleRequest{IdleTimeoutMS: &idle, IdleAction: sandbox.IdlePause}, clock.Now())
+	m.touch(b)
+	pass := func(d time.Duration) {
+		for end := clock.Now().Add(d); clock.Now().Before(end); {
+			at, any := b.nextLook(clock.Now())
+			if !any || !at.After(clock.Now()) {
+				t.Fatalf("it is looked at next at %v, %t, and it is %v", at, any, clock.Now())
+			}
+			clock.Advance(at.Sub(clock.Now()))
+			m.ring(b.id)
+			m.chores.Wait()
+		}
+	}
+	pass(time.Hour)
+	before := tries.Load()
+	if before < 8 || before > 14 {
+		t.Errorf("it was tried %d times in an hour", before)
+	}
+	if m.begin(b, []sandbox.State{sandbox.StateRunning}) == nil {
+		t.Fatal("it cannot be used")
+	}
+	m.endUse(b)
+	pass(3 * time.Second)
+	if n := tries.Load() - before; n != 1 {
+		t.Errorf("after a use it was tried %d times, not once", n)
+	}
+	var told []sandbox.Event
+	err := m.Events(asOwner, sandbox.EventRequest{Kinds: []sandbox.EventKind{sandbox.EventUnrested}}, func() {}, func(e sandbox.Event) error {
+		told = append(told, e)
+		return nil
+	})
+	if err != nil || len(told) != 2 || !strings.Contains(told[0].Reason, "pause: ") || !strings.Contains(told[0].Reason, "process 7") {
+		t.Errorf("told, once for the first hour and once after the use: %+v, %v", told, err)
+	}
 }

@@ -195,7 +195,7 @@ func (m *Manager) putAway(ctx context.Context, b *box) bool {
 	case sandbox.CodeOf(err) == sandbox.CodeCanceled: // it is used again, or room is no longer wanted
 	case err != nil:
 		b.setStubborn()
-		m.log.Warn("put a sandbox to disk because memory is short", "id", b.id, "error", err)
+		m.unrested(b, sandbox.IdleHibernate, err)
 	case v != nil:
 		m.log.Info("memory is short: a sandbox was put to disk that nobody used", "id", b.id)
 		m.AppendAudit(sandbox.AuditEntry{Time: time.Now().UTC(), Tenant: b.tenant(), Action: "hibernate-for-memory", Object: b.id, Result: "ok"})

@@ -28,12 +28,15 @@ const (
 	EventRan         EventKind = "code_run"
 	EventFailed      EventKind = "failed"
 	EventDestroyed   EventKind = "destroyed"
+	// EventUnrested says that an idle sandbox could not be hibernated or paused. That is
+	// tried again, ever less often, and told once until somebody uses the sandbox.
+	EventUnrested EventKind = "rest_failed"
 )
 
 // EventKinds are all there are.
 var EventKinds = []EventKind{
 	EventCreated, EventForked, EventSnapshotted, EventRolledBack, EventPromoted, EventMerged, EventCommitted, EventUpdated, EventPaused, EventResumed, EventHibernated, EventWoken,
-	EventStarted, EventExecuted, EventRan, EventFailed, EventDestroyed,
+	EventStarted, EventExecuted, EventRan, EventFailed, EventDestroyed, EventUnrested,
 }
 
 // Valid says whether it is one of EventKinds.
@@ -58,7 +61,7 @@ type Event struct {
 	PID       int       `json:"pid,omitempty" doc:"process_started"`
 	Context   string    `json:"context,omitempty" doc:"code_run"`
 	ExitCode  *int      `json:"exit_code,omitempty" doc:"executed, code_run"`
-	Reason    string    `json:"reason,omitempty" doc:"failed; paused and destroyed, if it was by itself"`
+	Reason    string    `json:"reason,omitempty" doc:"failed; rest_failed; paused and destroyed, if it was by itself"`
 	// Tenant and Line say who may see it: Line are the ids of what the sandbox
 	// descends from, itself the last.
 	Tenant string   `json:"-"`

@@ -24,6 +24,7 @@ var missingKinds = map[string]string{
 	"ENOTSUP":         "name-to-handle shm-tmpfile",
 	"EPERM":           "packet packet-raw raw-icmp raw-ip raw6",
 	"ENODEV":          "perf",
+	"ENOSPC":          "sysv-huge", // a freeze would take as long as it is large
 }
 
 // missingForRoot and missingForUsers are those for which it matters who asks.

@@ -159,7 +159,7 @@ func (f *freezing) saveKernel(ctx context.Context, file *os.File) error {
 	})
 	g.k.BeforeResume(ctx) // the file systems were prepared, whatever came of it
 	if err != nil {
-		return sandbox.Errorf(sandbox.CodeInternal, "save kernel state: %w", err)
+		return g.saveError(ctx, err)
 	}
 	f.stages.mark("save")
 	return nil

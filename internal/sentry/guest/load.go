@@ -226,12 +226,12 @@ func loadError(err, refused error, saved []byte) error {
 	}
 	var incompatible *cpuid.ErrIncompatible
 	if !errors.As(err, &incompatible) {
-		return sandbox.Errorf(sandbox.CodeCorrupt, "load kernel state: %w", err)
+		return sandbox.Errorf(sandbox.CodeCorrupt, "load kernel state: %w", withoutStack(err))
 	}
 	if missing := missingFeatures(saved); len(missing) > 0 {
 		return sandbox.Errorf(sandbox.CodeUnsupported, "this processor lacks features that the sandbox has seen and may use: %s", strings.Join(missing, ", "))
 	}
-	return sandbox.Errorf(sandbox.CodeUnsupported, "this processor is too unlike the one that the sandbox has seen: %w", err)
+	return sandbox.Errorf(sandbox.CodeUnsupported, "this processor is too unlike the one that the sandbox has seen: %w", withoutStack(err))
 }
 
 // missingFeatures returns the features that this processor lacks. The kernel

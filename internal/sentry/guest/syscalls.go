@@ -19,6 +19,7 @@ func replaceCalls() error {
 		"getpid":     reseed.Getpid,
 		"mmap":       brief.Mmap,
 		"mprotect":   brief.Mprotect,
+		"shmget":     boundSegments,
 		"open_tree":  missing,
 		"move_mount": missing,
 		"fsopen":     missing,

@@ -17,12 +17,13 @@ import (
 // systemKinds are System V's objects, namespaces, mounts, and threads that wait.
 func systemKinds() map[string]kind {
 	all := map[string]kind{
-		"sysv-shm": sysvMemory,
-		"sysv-sem": sysvSemaphore,
-		"sysv-msg": sysvMessages,
-		"seccomp":  seccomp(0),
-		"traced":   traced,
-		"stopped":  stoppedChild,
+		"sysv-shm":  sysvMemory,
+		"sysv-sem":  sysvSemaphore,
+		"sysv-huge": made(func() error { return second(rawCall(unix.SYS_SHMGET, unix.IPC_PRIVATE, 1<<46, unix.IPC_CREAT|0o600)) }),
+		"sysv-msg":  sysvMessages,
+		"seccomp":   seccomp(0),
+		"traced":    traced,
+		"stopped":   stoppedChild,
 		"robust": made(func() error {
 			return second(rawCall(unix.SYS_SET_ROBUST_LIST, uintptr(unsafe.Pointer(&robust)), 24))
 		}),

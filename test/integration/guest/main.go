@@ -62,6 +62,8 @@ func init() {
 		"kinds":    kinds,
 		"kind":     keepKind,
 		"check":    checkKinds,
+		"attempts": attempts,
+		"attempt":  attempt,
 
 		"fs":      fs,
 		"serve":   serve,
