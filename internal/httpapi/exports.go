@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -38,7 +39,7 @@ func (a *API) routeExports() {
 		{"sandboxes", "sandbox", "sandbox, or of a snapshot", either, nil},
 		{"snapshots", "snapshot", "snapshot", snapshot, a.snapshotID},
 	} {
-		op := operation(http.MethodGet, "/v1/"+on.kind+"/{id}/export", "export-"+on.id, tag, "The files of a "+on.doc+", as a tar", statusNotFound, statusConflict)
+		op := operation(http.MethodGet, "/v1/"+on.kind+"/{id}/export", "export-"+on.id, tag, "The files of a "+on.doc+", as a tar", statusNotFound, statusConflict, statusTooMany)
 		registerStream(a, op, archiveResponse(), func(in *exportInput) error { return on.valid(in.ID) }, func(w http.ResponseWriter, r *http.Request, in *exportInput) {
 			a.export(w, r, in, on.resolve)
 		})
@@ -84,7 +85,8 @@ func (a *API) export(w http.ResponseWriter, r *http.Request, in *exportInput, re
 		}
 	}
 	req := sandbox.ExportRequest{Format: sandbox.ExportFormat(in.Format), Gzip: in.Gzip}
-	body := &archiveBody{w: w, mediaType: tarType}
+	body := a.archiveBody(w, tarType)
+	defer body.end()
 	if req.Gzip && req.Format != sandbox.ExportOCI {
 		body.mediaType = typeGzip
 	}
@@ -103,15 +105,29 @@ func (a *API) export(w http.ResponseWriter, r *http.Request, in *exportInput, re
 	}
 }
 
+// readTimeout is how long a client may take to read a piece of an archive: one who reads
+// nothing would keep the turns of others, and what is pinned, for ever.
+const readTimeout = time.Minute
+
 // archiveBody begins an answer with its first write.
 type archiveBody struct {
 	w         http.ResponseWriter
+	conn      *http.ResponseController
+	timeout   time.Duration // of each write
 	mediaType string
 	begun     bool
 }
 
+func (a *API) archiveBody(w http.ResponseWriter, mediaType string) *archiveBody {
+	return &archiveBody{w: w, conn: http.NewResponseController(w), timeout: a.readTimeout, mediaType: mediaType}
+}
+
+// end leaves the connection for other answers.
+func (b *archiveBody) end() { _ = b.conn.SetWriteDeadline(time.Time{}) } // there is none in tests
+
 // Write implements io.Writer.
 func (b *archiveBody) Write(p []byte) (int, error) {
+	_ = b.conn.SetWriteDeadline(time.Now().Add(b.timeout)) // likewise
 	if !b.begun {
 		b.begun = true
 		b.w.Header().Set("Content-Type", b.mediaType)

@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/httpapi/apitest"
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -88,5 +93,55 @@ func TestExportEndsWithTheClient(t *testing.T) {
 	resp.Body.Close()
 	if err := <-ended; err == nil {
 		t.Error("the export ended by itself")
+	}
+}
+
+// TestExportEndsWhenNobodyReads: a client that stays and reads nothing does not keep an
+// export under way.
+func TestExportEndsWhenNobodyReads(t *testing.T) {
+	ended := make(chan error, 1)
+	api := httpapi.New(httpapi.Config{Identify: apitest.Owner, Service: &apitest.Service{ExportFunc: func(_ context.Context, _ string, _ sandbox.ExportRequest, w io.Writer) error {
+		for piece := make([]byte, 1<<20); ; {
+			if _, err := w.Write(piece); err != nil {
+				ended <- err
+				return err
+			}
+		}
+	}}})
+	api.SetReadTimeout(50 * time.Millisecond)
+	s := httptest.NewServer(api)
+	defer s.Close()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /v1/sandboxes/a/export HTTP/1.1\r\nHost: ramet\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it goes on")
+	}
+}
+
+// TestRefusedTurnSaysWhenToComeBack: in both ways in which problems are answered.
+func TestRefusedTurnSaysWhenToComeBack(t *testing.T) {
+	busy := sandbox.Errorf(sandbox.CodeLimit, "busy")
+	busy.Exceeded = &sandbox.Exceeded{Limit: "operations", RetrySeconds: 3}
+	svc := &apitest.Service{
+		ExportFunc: func(context.Context, string, sandbox.ExportRequest, io.Writer) error { return busy },
+		DiffFunc:   func(context.Context, string, string, sandbox.DiffRequest) (*sandbox.Diff, error) { return nil, busy },
+	}
+	c := testClient(t, apitest.Serve(t, svc))
+	for _, path := range []string{"/v1/sandboxes/a/export", "/v1/sandboxes/a/diff?to=b"} {
+		got := ask(t, c, "GET", path, "")
+		if p := got.problem(t); got.status != http.StatusTooManyRequests || p.Code != sandbox.CodeLimit || got.header.Get("Retry-After") != "3" {
+			t.Errorf("%s: %+v", path, got)
+		}
 	}
 }

@@ -218,7 +218,8 @@ func (a *API) writeArchive(w http.ResponseWriter, r *http.Request, in *extractIn
 }
 
 func (a *API) readArchive(w http.ResponseWriter, r *http.Request, in *FileInput) {
-	out := &archiveWriter{w: w}
+	out := a.archiveBody(w, tarType)
+	defer out.end()
 	err := a.svc.ReadArchive(r.Context(), in.ID, in.file(), out)
 	switch {
 	case err == nil:
@@ -227,20 +228,4 @@ func (a *API) readArchive(w http.ResponseWriter, r *http.Request, in *FileInput)
 	default:
 		panic(http.ErrAbortHandler) // what was sent must not be taken for the whole
 	}
-}
-
-// archiveWriter begins the answer with the first bytes.
-type archiveWriter struct {
-	w     http.ResponseWriter
-	begun bool
-}
-
-// Write implements io.Writer.
-func (a *archiveWriter) Write(p []byte) (int, error) {
-	if !a.begun {
-		a.begun = true
-		a.w.Header().Set("Content-Type", tarType)
-		a.w.WriteHeader(http.StatusOK)
-	}
-	return a.w.Write(p)
 }

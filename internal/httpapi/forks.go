@@ -53,7 +53,7 @@ func (a *API) routeForks() {
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany, statusNoStorage), a.fork)
 	register(a, operation(http.MethodPost, one+"/promote", "promote-sandbox", tag, "Give a child's state to its parent",
 		statusNotFound, statusConflict), onSandbox(a.svc.Promote))
-	register(a, operation(http.MethodGet, one+"/diff", "diff-sandboxes", tag, "Compare two sandboxes or snapshots of one tree or image", statusNotFound, statusConflict), a.diff)
+	register(a, operation(http.MethodGet, one+"/diff", "diff-sandboxes", tag, "Compare two sandboxes or snapshots of one tree or image", statusNotFound, statusConflict, statusTooMany), a.diff)
 	register(a, operation(http.MethodPost, one+"/merge", "merge-sandboxes", tag, "Bring what others changed in their files since they parted to a running sandbox",
 		statusNotFound, statusConflict, statusTooLarge, statusUnsupported, statusTooMany, statusNoStorage), a.merge)
 	register(a, operation(http.MethodGet, "/v1/tree", "get-tree", tag, "The lineage of sandboxes and snapshots", statusNotFound), a.tree)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -160,6 +161,7 @@ func (a *API) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="ramet"`)
 	}
+	maps.Copy(w.Header(), p.GetHeaders())
 	writeJSON(w, p.Status, httpwire.ProblemType, p)
 }
 

@@ -52,8 +52,10 @@ type API struct {
 	reverse *httputil.ReverseProxy
 	hosts   portproxy.Hosts
 	browses *portproxy.Sessions
-	gate    gate
-	flights flights
+	// readTimeout is shorter in tests.
+	readTimeout time.Duration
+	gate        gate
+	flights     flights
 	// draining ends with Drain, and what only follows something ends with it.
 	draining context.Context
 	drain    context.CancelFunc
@@ -66,7 +68,7 @@ func New(cfg Config) *API {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &API{svc: cfg.Service, whois: cfg.Identify, version: cfg.Version, metrics: cfg.Metrics, log: cfg.Logger, mux: http.NewServeMux(), hosts: cfg.PortHosts, browses: portproxy.NewSessions()}
+	a := &API{svc: cfg.Service, whois: cfg.Identify, version: cfg.Version, metrics: cfg.Metrics, log: cfg.Logger, mux: http.NewServeMux(), hosts: cfg.PortHosts, browses: portproxy.NewSessions(), readTimeout: readTimeout}
 	a.draining, a.drain = context.WithCancel(context.Background())
 	a.reverse = a.newProxy()
 	a.huma = humago.New(router{a.mux}, humaConfig(cfg.Version))

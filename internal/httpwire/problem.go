@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -68,6 +69,15 @@ func (p *Problem) Unwrap() error { return p.sandboxError() }
 
 // GetStatus returns the HTTP status. The REST framework asks for it.
 func (p *Problem) GetStatus() int { return p.Status }
+
+// GetHeaders returns headers that go with p. The REST framework asks for them.
+func (p *Problem) GetHeaders() http.Header {
+	h := http.Header{}
+	if p.Exceeded != nil && p.Exceeded.RetrySeconds > 0 {
+		h.Set("Retry-After", strconv.FormatInt(p.Exceeded.RetrySeconds, 10))
+	}
+	return h
+}
 
 // ContentType replaces the media type of a response that carries p.
 func (p *Problem) ContentType(string) string { return ProblemType }

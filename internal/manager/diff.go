@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/cowfs"
 	"ramet.dev/ramet/internal/sandbox"
 )
@@ -27,6 +28,11 @@ func (m *Manager) Diff(ctx context.Context, fromRef, toRef string, req sandbox.D
 	if err != nil {
 		return nil, err
 	}
+	turn, err := m.heavy.Take(ctx, access.From(ctx).Tenant)
+	if err != nil {
+		return nil, fmt.Errorf("diff: %w", err)
+	}
+	defer turn()
 	from, err := m.look(ctx, fromRef)
 	if err != nil {
 		return nil, fmt.Errorf("diff: %w", err)

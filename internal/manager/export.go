@@ -21,6 +21,11 @@ import (
 func (m *Manager) Export(ctx context.Context, ref string, req sandbox.ExportRequest, w io.Writer) (err error) {
 	ctx, ended := m.observe(ctx, "export")
 	defer ended(&err)
+	turn, err := m.heavy.Take(ctx, access.From(ctx).Tenant)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	defer turn()
 	p, err := m.packing(ctx, ref)
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
@@ -51,6 +56,11 @@ func (m *Manager) Commit(ctx context.Context, ref string, req sandbox.CommitRequ
 	if err != nil {
 		return nil, err
 	}
+	turn, err := m.heavy.Take(ctx, access.From(ctx).Tenant)
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	defer turn()
 	p, err := m.packing(ctx, ref)
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/httpapi"
 	"ramet.dev/ramet/internal/launch"
 	"ramet.dev/ramet/internal/sandbox"
@@ -178,6 +179,11 @@ func (m *Manager) items(ctx context.Context, ref string, call *wire.File, end an
 
 // ReadArchive implements httpapi.FileService.
 func (m *Manager) ReadArchive(ctx context.Context, ref string, f sandbox.FileRef, to io.Writer) error {
+	turn, err := m.archives.Take(ctx, access.From(ctx).Tenant)
+	if err != nil {
+		return err
+	}
+	defer turn()
 	return m.items(ctx, ref, fileCall(wire.FileArchive, f), &struct{}{}, func(body []byte) error {
 		_, err := to.Write(body)
 		return err
@@ -186,10 +192,15 @@ func (m *Manager) ReadArchive(ctx context.Context, ref string, f sandbox.FileRef
 
 // WriteArchive implements httpapi.FileService.
 func (m *Manager) WriteArchive(ctx context.Context, ref string, f sandbox.FileRef, parents bool, from io.Reader) (*sandbox.ExtractResult, error) {
+	turn, err := m.archives.Take(ctx, access.From(ctx).Tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer turn()
 	call := fileCall(wire.FileExtract, f)
 	call.Parents = parents
 	var res sandbox.ExtractResult
-	err := m.onFiles(ctx, ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &res) })
+	err = m.onFiles(ctx, ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &res) })
 	return &res, err
 }
 

@@ -3,6 +3,7 @@ package manager
 import (
 	"math"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +23,18 @@ const (
 	// files are on, a sandbox may be allowed: what was written for a larger machine
 	// works, and a unit too many is noticed.
 	overcommit = 4
+)
+
+// Operations under way at once. Heavy ones keep lists of what changed in the daemon's
+// memory, and take a processor each; archives have buffers only. Each takes as long as its
+// client does to read it.
+const (
+	heavyPerTenant    = 4
+	heavyAtOnce       = 8
+	archivesPerTenant = 16
+	archivesAtOnce    = 64
+	// patienceForTurn is how long one waits for its turn.
+	patienceForTurn = 30 * time.Second
 )
 
 // machine is what bounds the limits of new sandboxes.

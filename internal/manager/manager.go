@@ -68,6 +68,8 @@ type Manager struct {
 	audit    *audit.Log
 	ledger   *quota.Ledger
 	admitted admission
+	heavy    *quota.Turns // exports and the like
+	archives *quota.Turns // of files of sandboxes
 	// hostMemory says how much memory is free.
 	hostMemory HostMemory
 
@@ -116,6 +118,8 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 		m.clock = alarm.System{}
 	}
 	m.alarms = alarm.New(m.clock)
+	m.heavy = quota.NewTurns("exports, commits, comparisons and merges", heavyPerTenant, heavyAtOnce, patienceForTurn)
+	m.archives = quota.NewTurns("archives", archivesPerTenant, archivesAtOnce, patienceForTurn)
 	m.admitted.making, m.admitted.inTree = map[string]int64{}, map[string]int64{}
 	if m.hostMemory = cfg.HostMemory; m.hostMemory == nil {
 		m.hostMemory = readHostMemory

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"ramet.dev/ramet/internal/access"
 	"ramet.dev/ramet/internal/cowfs"
 	"ramet.dev/ramet/internal/merge"
 	"ramet.dev/ramet/internal/sandbox"
@@ -59,6 +60,11 @@ func (m *Manager) Merge(ctx context.Context, ref string, req sandbox.MergeReques
 	if err != nil {
 		return nil, err
 	}
+	turn, err := m.heavy.Take(ctx, access.From(ctx).Tenant)
+	if err != nil {
+		return nil, fmt.Errorf("merge: %w", err)
+	}
+	defer turn()
 	_, done, err := m.use(ctx, b, sandbox.StateRunning, sandbox.StatePaused)
 	if err != nil {
 		return nil, err

@@ -43,10 +43,12 @@ type GiveRequest struct {
 
 // Exceeded says which limit was in the way, and how much it is.
 type Exceeded struct {
-	Limit string `json:"limit" doc:"member of the quota"`
+	Limit string `json:"limit" doc:"member of the quota; operations are those that are under way at once"`
 	// Of is whose: "tenant NAME" or "tree ID".
-	Of    string  `json:"of" doc:"whose: \"tenant NAME\" or \"tree ID\""`
+	Of    string  `json:"of" doc:"whose: \"tenant NAME\", \"tree ID\" or \"the daemon\""`
 	Max   int64   `json:"max" doc:"how much that may be"`
 	Used  float64 `json:"used" doc:"how much it is"`
 	Asked int64   `json:"asked,omitempty" doc:"how much more the request asks for"`
+	// RetrySeconds is set where it helps to ask again.
+	RetrySeconds int64 `json:"retry_s,omitempty" doc:"in how many seconds to ask again, if that helps; so does the header Retry-After"`
 }
