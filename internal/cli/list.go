@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -203,66 +202,6 @@ func joinPairs(m map[string]string) string {
 		out = append(out, k+"="+m[k])
 	}
 	return strings.Join(out, " ")
-}
-
-func (a *app) treeCommand() *cobra.Command {
-	var view tenantView
-	cmd := &cobra.Command{
-		Use: "tree [SBX]", Short: "Show which sandbox and snapshot came from which", Args: cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
-		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			roots, err := c.Tree(ctx, strings.Join(args, ""), view.options()...)
-			if err != nil {
-				return err
-			}
-			slices.SortStableFunc(roots, func(x, y *sandbox.TreeNode) int { return cmp.Compare(tenantName(x.Tenant), tenantName(y.Tenant)) })
-			return a.show(roots, func(w io.Writer) error {
-				tenant := ""
-				for _, root := range roots {
-					if t := tenantName(root.Tenant); view.all && t != tenant {
-						tenant = t
-						if err := line("tenant " + printable(tenant))(w); err != nil {
-							return err
-						}
-					}
-					if err := writeTree(w, root, "", ""); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}),
-	}
-	view.flag(cmd.Flags())
-	return cmd
-}
-
-// writeTree prints node after first, and everything below it after rest.
-func writeTree(w io.Writer, node *sandbox.TreeNode, first, rest string) error {
-	label := node.ID
-	if node.Name != "" {
-		label += " " + node.Name
-	}
-	if node.Label != "" {
-		label += " (" + node.Label + ")" // as in lists
-	}
-	state := node.State
-	if node.Kind != "sandbox" {
-		state = node.Kind + ", " + state
-	}
-	if err := line(first + printable(label) + " (" + state + ")")(w); err != nil {
-		return err
-	}
-	for i, child := range node.Children {
-		branch, below := "├── ", "│   "
-		if i == len(node.Children)-1 {
-			branch, below = "└── ", "    "
-		}
-		if err := writeTree(w, child, rest+branch, rest+below); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // removed is what rm prints with --json.

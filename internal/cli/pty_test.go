@@ -176,6 +176,24 @@ func (x *onTerminal) types(keys string) {
 	}
 }
 
+// bytes returns all that was written to the terminal.
+func (x *onTerminal) bytes() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.raw.String()
+}
+
+// resize gives the terminal another size.
+func (x *onTerminal) resize(cols, rows uint16) {
+	x.t.Helper()
+	x.mu.Lock()
+	x.screen.Resize(int(cols), int(rows))
+	x.mu.Unlock()
+	if err := pty.Setsize(x.tty, &pty.Winsize{Cols: cols, Rows: rows}); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
 // ends waits until the command has ended, checks its exit code and that the terminal is as it
 // was, and returns the last screen.
 func (x *onTerminal) ends(code int) []string {
