@@ -43,6 +43,8 @@ func TestRefusals(t *testing.T) {
 		{"unknown route", "GET", "/v1/contexts", "", 404, ""},
 		{"documentation pages", "GET", "/docs", "", 404, ""},
 		{"wrong method", "PUT", "/v1/sandboxes", "", 405, ""},
+		{"wrong method of a list", "DELETE", "/v1/images", "", 405, ""},
+		{"wrong method of a list with a query", "DELETE", "/v1/images?limit=1", "", 405, ""},
 		{"query: unknown", "GET", "/v1/sandboxes?stat=running", "", 400, "stat"},
 		{"query: unknown to a route of ours", "GET", one + "/ports/80?wiat=1s", "", 400, "wiat"},
 		{"query: unknown to a WebSocket", "GET", one + "/exec?cwd=%2F", "", 400, "cwd"},

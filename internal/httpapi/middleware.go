@@ -15,6 +15,8 @@ import (
 	"path"
 	"regexp"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"ramet.dev/ramet/internal/audit"
@@ -93,6 +95,9 @@ func (a *API) route(w *responseWriter, r *http.Request) {
 		return
 	}
 	h, pattern := a.mux.Handler(r)
+	if prefix, ok := strings.CutSuffix(pattern, "/{ref...}"); ok && prefix == r.Method+" "+r.URL.Path {
+		pattern, h = "", a.otherMethods(r.URL.Path) // the mux would redirect to the path with a slash
+	}
 	// Who asks for what is not there has to say who it is, too.
 	r, end, err := a.admit(w, r, pattern)
 	defer end()
@@ -133,6 +138,22 @@ func plainMediaType(h http.Header) {
 	if err == nil || errors.Is(err, mime.ErrInvalidMediaParameter) {
 		h.Set("Content-Type", mediaType)
 	}
+}
+
+// otherMethods answers as the mux does where a path has other methods than that of the
+// request.
+func (a *API) otherMethods(path string) http.Handler {
+	var allow []string
+	for _, op := range a.operations {
+		if op.Path == path {
+			allow = append(allow, op.Method)
+		}
+	}
+	slices.Sort(allow)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Allow", strings.Join(allow, ", "))
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	})
 }
 
 func noRoute(r *http.Request) error {

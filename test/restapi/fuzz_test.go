@@ -53,7 +53,7 @@ func TestGeneratedRequests(t *testing.T) {
 			args := []string{"run", doc, "--url", d.url, "-H", "Authorization: Bearer " + secret, "--no-color", "--workers", "1",
 				"--phases", "coverage,fuzzing", "--mode", "all", "--max-examples", fmt.Sprint(examples), "--max-time", fmt.Sprint(int(budget.Seconds())),
 				"--request-timeout", "30", "--generation-database", "none", "--no-shrink", "--suppress-health-check", "all", "--continue-on-failure", "--warnings", "off",
-				"--checks", "no_defect,status_code_conformance,content_type_conformance,response_schema_conformance,no_scope_does_more",
+				"--checks", "no_defect,status_code_conformance,content_type_conformance,response_schema_conformance,negative_data_rejection,unsupported_method,ignored_auth,missing_required_header,no_scope_does_more",
 				// These go on for as long as their client wants.
 				"--exclude-operation-id", "watch-files",
 				// Pages of servers in sandboxes are not described here.

@@ -69,7 +69,7 @@ func node(t *testing.T) string {
 				t.Fatal(err)
 			}
 		}
-		return exec.CommandContext(ctx, "npm", "ci", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund")
+		return exec.CommandContext(ctx, "npm", "ci", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1")
 	})
 	return filepath.Join(dir, "node_modules", ".bin")
 }
@@ -79,7 +79,7 @@ func python(t *testing.T) string {
 	t.Helper()
 	need(t, "python3")
 	dir := installed(t, "python", "requirements.txt", func(ctx context.Context, dir string) *exec.Cmd {
-		return exec.CommandContext(ctx, "sh", "-ec", `python3 -m venv "$1"; "$1/bin/pip" install --disable-pip-version-check -q -r testdata/requirements.txt`, "sh", dir)
+		return exec.CommandContext(ctx, "sh", "-ec", `python3 -m venv "$1"; "$1/bin/pip" install --disable-pip-version-check --retries 1 -q -r testdata/requirements.txt`, "sh", dir)
 	})
 	return filepath.Join(dir, "bin")
 }
