@@ -82,6 +82,7 @@ type app struct {
 	remote  remote
 	running bool // the arguments are understood; errors are no longer about them
 	client  *client.Client
+	typed   []string // ids in the error, each before what the user called it
 }
 
 // ExitError ends a command with a code and no message: what there is to say was
@@ -132,7 +133,7 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error, args 
 		fmt.Fprintf(a.Err, "ramet: %v\n%s", err, usageOf(cmd))
 	default:
 		for _, err := range eachOf(err) {
-			fmt.Fprintln(a.Err, "ramet:", inWords(cmd, err))
+			fmt.Fprintln(a.Err, "ramet:", a.asTyped(inWords(cmd, err)))
 		}
 	}
 	if !a.running {
@@ -211,7 +212,9 @@ func (a *app) connected(run func(ctx context.Context, c *client.Client, args []s
 		if err != nil {
 			return err
 		}
-		return run(cmd.Context(), c, args)
+		err = run(cmd.Context(), c, args)
+		a.learnTyped(cmd.Context(), a.client, args, err)
+		return err
 	}
 }
 

@@ -83,7 +83,7 @@ func (a *app) cpCommand() *cobra.Command {
 				return err
 			}
 			if (src.ref == "") == (dst.ref == "") {
-				return sandbox.Invalid("path", "one of SRC and DST, and not both, must be SBX:PATH")
+				return sandbox.Errorf(sandbox.CodeInvalid, "one of SRC and DST, and not both, must be SBX:PATH")
 			}
 			cp := &copying{app: a, c: c, user: user, follow: follow, progress: a.newProgress(ctx)}
 			err = cp.run(ctx, src, dst)

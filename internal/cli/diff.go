@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -25,6 +26,9 @@ func (a *app) diffCommand() *cobra.Command {
 		ValidArgsFunction: a.completeBoth,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			req.Paths = args[2:]
+			if slices.Contains(req.Paths, "") {
+				return sandbox.Errorf(sandbox.CodeInvalid, "PATH is empty")
+			}
 			d, err := c.Diff(ctx, args[0], args[1], req)
 			if err != nil {
 				return err

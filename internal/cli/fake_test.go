@@ -125,7 +125,7 @@ func fakeService() *apitest.Service {
 		DestroyFunc: func(ctx context.Context, ref string) error { _, err := find(ctx, ref); return err },
 		PromoteFunc: func(_ context.Context, ref string) (*sandbox.Sandbox, error) {
 			if ref == "base" {
-				return nil, sandbox.Errorf(sandbox.CodeWrongState, "sandbox %q is no child", ref)
+				return nil, sandbox.Errorf(sandbox.CodeWrongState, "sandbox %s is no child", baseID)
 			}
 			return fakeSandbox(baseID, "base", ""), nil
 		},

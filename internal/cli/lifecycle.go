@@ -76,7 +76,7 @@ func (a *app) updateCommand() *cobra.Command {
 				return err
 			}
 			if change == nil {
-				return sandbox.Invalid("lifecycle", "nothing is to be changed: say --ttl, --idle-timeout, --idle-action, --auto-wake, --keep-snapshots or --snapshot-max-age")
+				return sandbox.Errorf(sandbox.CodeInvalid, "nothing is to be changed: say --ttl, --idle-timeout, --idle-action, --auto-wake, --keep-snapshots or --snapshot-max-age")
 			}
 			sb, err := c.Update(ctx, args[0], sandbox.UpdateRequest{Lifecycle: change})
 			if err != nil {

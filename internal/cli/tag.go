@@ -60,7 +60,7 @@ func (a *app) renameCommand() *cobra.Command {
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if args[1] == "" {
-				return sandbox.Invalid("name", "it is empty")
+				return sandbox.Errorf(sandbox.CodeInvalid, "NAME is empty")
 			}
 			sb, err := c.Update(ctx, args[0], sandbox.UpdateRequest{Name: &args[1]})
 			if err != nil {

@@ -151,9 +151,12 @@ func (a *app) tenantQuotaCommand() *cobra.Command {
 		}
 		limits := []string{"sandboxes", "depth", "memory", "disk", "cpu-seconds"}
 		if !slices.ContainsFunc(limits, f.Changed) {
-			return sandbox.Invalid("quota", "nothing is to be changed: say --sandboxes, --depth, --memory, --disk or --cpu-seconds; ramet tenant show %s shows what is set", args[0])
+			return sandbox.Errorf(sandbox.CodeInvalid, "nothing is to be changed: say --sandboxes, --depth, --memory, --disk or --cpu-seconds; ramet tenant show %s shows what is set", args[0])
 		}
 		t, err := c.GetTenant(ctx, args[0])
+		if sandbox.CodeOf(err) == sandbox.CodeNotFound { // it begins with its quota
+			t, err = &sandbox.Tenant{Name: args[0]}, nil
+		}
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,9 @@ var optionOf = map[string][]string{
 var (
 	// inRequest is where the daemon's framework says that something is wrong.
 	inRequest = regexp.MustCompile(`\b(?:body|query|path|header)\.([A-Za-z_][\w.-]*)(?:\[\d+\])?: `)
-	unit      = regexp.MustCompile(`[_-](?:ms|s|mib|kib)$`)
+	// operations are what the daemon was doing for a command.
+	operations = regexp.MustCompile(`^(?:(?:attach|build (?:image|Debian root file system)|commit|create sandbox|diff|exec|export|fork|import image|merge|pull image|restore|rollback|run code|signal|snapshot|start|update sandbox): )+`)
+	unit       = regexp.MustCompile(`[_-](?:ms|s|mib|kib)$`)
 )
 
 // inWords returns err, of cmd, as a person is told: fields of requests are called
@@ -31,9 +33,7 @@ var (
 // can be done about it is added.
 func inWords(cmd *cobra.Command, err error) string {
 	text := sayOptions.Replace(withOptions(cmd, err))
-	if cmd != nil && cmd.Name() == "logs" { // it follows a process as attach does
-		text = strings.TrimPrefix(text, "attach: ")
-	}
+	text = text[len(operations.FindString(text)):] // the user knows which command he gave
 	return text + hintOf(cmd, err, text)
 }
 
@@ -48,7 +48,8 @@ func withOptions(cmd *cobra.Command, err error) string {
 	if !ok { // several errors, or one that says it in its own words
 		return text
 	}
-	name, detail := nameOf(cmd, e.Field), e.Detail
+	name, given := nameOf(cmd, e.Field)
+	detail := e.Detail
 	// Who wraps an error that names a field names it once more.
 	again := regexp.MustCompile(`^(?:[a-z ]+: )*` + regexp.QuoteMeta(e.Field) + ": ")
 	detail = detail[len(again.FindString(detail)):]
@@ -56,16 +57,21 @@ func withOptions(cmd *cobra.Command, err error) string {
 		detail = detail[len(said[0]):]
 	}
 	detail = inRequest.ReplaceAllStringFunc(detail, func(said string) string {
-		return nameOf(cmd, inRequest.FindStringSubmatch(said)[1]) + ": "
+		name, _ := nameOf(cmd, inRequest.FindStringSubmatch(said)[1])
+		return name + ": "
 	})
+	if !given && strings.HasPrefix(detail, `"`) { // of an argument, what was typed says which one it is
+		return before + detail
+	}
 	return before + name + ": " + detail
 }
 
 // nameOf returns the option of cmd that a field comes from, or the field in words; a
-// variable of the environment is called as it is.
-func nameOf(cmd *cobra.Command, field string) string {
+// variable of the environment is called as it is. given says that it is no argument: the
+// option, or the variable, is what was given.
+func nameOf(cmd *cobra.Command, field string) (name string, given bool) {
 	if strings.HasPrefix(field, "RAMET_") {
-		return field
+		return field, true
 	}
 	first, _, within := strings.Cut(field, ".")
 	last := field[strings.LastIndex(field, ".")+1:]
@@ -75,10 +81,11 @@ func nameOf(cmd *cobra.Command, field string) string {
 		if cmd == nil || cmd.Flags().Lookup(option) == nil {
 			continue
 		}
+		given = cmd.Flags().Changed(option)
 		if within && option == strings.ReplaceAll(first, "_", "-") {
 			option += " " + strings.ReplaceAll(plain, "_", " ")
 		}
-		return "--" + option
+		return "--" + option, given
 	}
-	return strings.ReplaceAll(plain, "_", " ")
+	return strings.ReplaceAll(plain, "_", " "), false
 }

@@ -19,6 +19,9 @@ func TestInWords(t *testing.T) {
 	cmd := &cobra.Command{Use: "x"}
 	for _, option := range []string{"memory", "timeout", "since", "self-control", "cwd", "meta", "pids", "ttl"} {
 		cmd.Flags().String(option, "", "")
+		if err := cmd.Flags().Set(option, "given"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, c := range []struct {
 		err  error
@@ -35,8 +38,8 @@ func TestInWords(t *testing.T) {
 		{sandbox.Invalid("self_control.forks", "0 is not from 1"), "--self-control forks: 0 is not from 1"},
 		{sandbox.AsError(fmt.Errorf("exec: %w", sandbox.Invalid("cwd", `"/x" is no directory`))), `--cwd: "/x" is no directory`},
 		{sandbox.Invalid("metadata", "%q is not a key", "k"), `--meta: "k" is not a key`},
-		{sandbox.AsError(fmt.Errorf("update sandbox: %w", sandbox.Invalid("name", "%q is not a name: 1 to 63", "-"))), `name: "-" is not a name: 1 to 63`},
-		{sandbox.Invalid("id", "%q is not a name", "."), `id: "." is not a name`},
+		{sandbox.AsError(fmt.Errorf("update sandbox: %w", sandbox.Invalid("name", "%q is not a name: 1 to 63", "-"))), `"-" is not a name: 1 to 63`},
+		{sandbox.Invalid("id", "%q is not a name", "."), `"." is not a name`},
 		{sandbox.Invalid("keep_kib", "8 is too much"), "keep: 8 is too much"},
 		{fmt.Errorf("listen: %w", sandbox.Invalid("cwd", "no")), "listen: --cwd: no"},
 		{errors.Join(sandbox.Invalid("cwd", "no"), errors.New("more")), "cwd: no\nmore"},
@@ -62,7 +65,9 @@ func TestDaemonsWordsAreOptionsHere(t *testing.T) {
 		{"ls", sandbox.Errorf(sandbox.CodeUnknownUser, "who asks? Send a token as Authorization: Bearer, or use the daemon's socket"),
 			"who asks? Give a token in RAMET_TOKEN or by --token-file, or use the daemon's socket"},
 		{"logs", sandbox.Errorf(sandbox.CodeNotFound, "attach: no process 14"), "no process 14"},
-		{"attach", sandbox.Errorf(sandbox.CodeNotFound, "attach: no process 14"), "attach: no process 14"},
+		{"attach", sandbox.Errorf(sandbox.CodeNotFound, "attach: no process 14"), "no process 14"},
+		{"image build", sandbox.Errorf(sandbox.CodeNotFound, "build image: build Debian root file system: no package x"), "no package x"},
+		{"exec", sandbox.Errorf(sandbox.CodeWrongState, "exec: sandbox x is paused"), "sandbox x is paused"},
 		{"create", sandbox.NotFound("image", "x"),
 			`no image "x": see 'ramet image ls'; 'ramet image build x' makes one of that name, 'ramet image pull' and 'ramet image import' get one from elsewhere`},
 		{"create", sandbox.NotFound("image", "snap_aaaaaaaaaaaaaaaa"), `no image "snap_aaaaaaaaaaaaaaaa", nor a snapshot of that id: see 'ramet snapshots'`},

@@ -215,6 +215,20 @@ func (g *generations) sizes() map[string]int64 {
 
 // Tenants returns all tenants that have anything.
 func (m *Manager) Tenants(ctx context.Context) ([]sandbox.Tenant, error) {
+	names, err := m.tenantNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []sandbox.Tenant
+	for name := range names {
+		list = append(list, *m.tenant(name))
+	}
+	return list, nil
+}
+
+// tenantNames returns the tenants that have a quota, a token, a sandbox or an image, and the
+// default one.
+func (m *Manager) tenantNames(ctx context.Context) (map[string]bool, error) {
 	names := map[string]bool{access.DefaultTenant: true}
 	for _, t := range m.ledger.Tenants() {
 		names[t] = true
@@ -225,11 +239,16 @@ func (m *Manager) Tenants(ctx context.Context) ([]sandbox.Tenant, error) {
 	for _, b := range m.all() {
 		names[b.tenant()] = true
 	}
-	var list []sandbox.Tenant
-	for name := range names {
-		list = append(list, *m.tenant(name))
+	images, err := m.images.ForEveryone().List()
+	if err != nil {
+		return nil, err
 	}
-	return list, nil
+	for _, i := range images {
+		for t := range i.Tenants {
+			names[t] = true
+		}
+	}
+	return names, nil
 }
 
 func (m *Manager) tenant(name string) *sandbox.Tenant {
@@ -245,6 +264,13 @@ func (m *Manager) GetTenant(ctx context.Context, name string) (*sandbox.Tenant, 
 	}
 	if err := token.ValidTenant(name); err != nil {
 		return nil, err
+	}
+	names, err := m.tenantNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !names[name] {
+		return nil, sandbox.NotFound("tenant", name)
 	}
 	return m.tenant(name), nil
 }
