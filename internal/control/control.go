@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"reflect"
+	"strings"
 )
 
 const (
@@ -149,8 +152,13 @@ type Change struct {
 	OldExact []byte `json:"old_path_base64,omitempty"`
 }
 
-// Parse reads a request. Unknown fields are errors.
+// Parse reads a request. Fields that are unknown, spelt otherwise or said twice are
+// errors: encoding/json would take "OP" for "op", and the last of two, so that a request
+// would not be what it looks like.
 func Parse(line []byte) (*Request, error) {
+	if err := checkNames(line); err != nil {
+		return nil, err
+	}
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	var r *Request
@@ -164,4 +172,57 @@ func Parse(line []byte) (*Request, error) {
 		return nil, errors.New("a request is an object")
 	}
 	return r, nil
+}
+
+// fields are the names that a Request has.
+var fields = func() map[string]bool {
+	names := map[string]bool{}
+	for f := range reflect.TypeFor[Request]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names[name] = true
+	}
+	return names
+}()
+
+// checkNames returns an error if an object of the document says a name twice, or if the
+// outermost has one that a Request has not. What is no document is left to the decoder.
+func checkNames(line []byte) error {
+	type object struct {
+		names map[string]bool // nil of an array
+		value bool            // what comes next is the value of a name
+	}
+	var open []object
+	for d := json.NewDecoder(bytes.NewReader(line)); ; {
+		t, err := d.Token()
+		if err != nil {
+			return nil
+		}
+		var in *object
+		if len(open) > 0 {
+			in = &open[len(open)-1]
+		}
+		if t == json.Delim('}') || t == json.Delim(']') {
+			open = open[:len(open)-1]
+			continue
+		}
+		if name, ok := t.(string); ok && in != nil && in.names != nil && !in.value {
+			if in.names[name] {
+				return fmt.Errorf("field %q is said twice", name)
+			}
+			if len(open) == 1 && !fields[name] {
+				return fmt.Errorf("unknown field %q", name)
+			}
+			in.names[name], in.value = true, true
+			continue
+		}
+		if in != nil {
+			in.value = false
+		}
+		switch t {
+		case json.Delim('{'):
+			open = append(open, object{names: map[string]bool{}})
+		case json.Delim('['):
+			open = append(open, object{})
+		}
+	}
 }

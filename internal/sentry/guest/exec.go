@@ -213,7 +213,7 @@ func (g *Guest) processArgs(ctx context.Context, mns *vfs.MountNamespace, req *w
 	if err != nil {
 		return nil, fmt.Errorf("find home directory: %w", err)
 	}
-	group, err := g.tasks(ctx)
+	group, err := g.commandTasks(ctx)
 	if err != nil {
 		return nil, err
 	}

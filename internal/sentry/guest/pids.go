@@ -3,6 +3,7 @@ package guest
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/cgroup2fs"
@@ -16,24 +17,35 @@ import (
 // as well; this one is an error that a guest can handle.
 const taskGroup = "/guest"
 
+// reserveGroup is the group of commands that are started from outside while it has
+// more room than the task group: whoever wants to end a fork bomb needs a task to do it with. No
+// process gets into it otherwise, but what such a command starts.
+const reserveGroup = "/reserve"
+
+// reservedTasks returns how many tasks may be in it, for a limit: a program in Go that
+// ends others has up to eight.
+func reservedTasks(limit int64) int64 { return max(8, min(limit/4, 32)) }
+
 // limitTasks makes the task group.
-func (g *Guest) limitTasks(ctx context.Context, creds *auth.Credentials, max int64) error {
+func (g *Guest) limitTasks(ctx context.Context, creds *auth.Credentials, limit int64) error {
 	fs := g.k.Cgroup2FS()
 	if err := fs.RootCgroup().WriteControl(ctx, "cgroup.subtree_control", "+pids"); err != nil {
 		return fmt.Errorf("limit tasks: %w", err)
 	}
 	mnt := cgroup2fs.NewInternalMount(g.k, g.k.VFS())
 	defer mnt.DecRef(ctx)
-	if err := makeDir(ctx, g.k, creds, vfs.MakeVirtualDentry(mnt, mnt.Root()), taskGroup, 0o755); err != nil {
-		return fmt.Errorf("limit tasks: %w", err)
-	}
-	group, err := fs.FindCgroup(ctx, taskGroup)
-	if err != nil {
-		return fmt.Errorf("limit tasks: %w", err)
-	}
 	const initTask = 1 // which is ours, not the user's
-	if err := group.WriteControl(ctx, "pids.max", strconv.FormatInt(max+initTask, 10)); err != nil {
-		return fmt.Errorf("limit tasks: %w", err)
+	for name, most := range map[string]int64{taskGroup: limit + initTask, reserveGroup: reservedTasks(limit)} {
+		if err := makeDir(ctx, g.k, creds, vfs.MakeVirtualDentry(mnt, mnt.Root()), name, 0o755); err != nil {
+			return fmt.Errorf("limit tasks: %w", err)
+		}
+		group, err := fs.FindCgroup(ctx, name)
+		if err != nil {
+			return fmt.Errorf("limit tasks: %w", err)
+		}
+		if err := group.WriteControl(ctx, "pids.max", strconv.FormatInt(most, 10)); err != nil {
+			return fmt.Errorf("limit tasks: %w", err)
+		}
 	}
 	return nil
 }
@@ -49,4 +61,40 @@ func (g *Guest) tasks(ctx context.Context) (kernel.Cgroup2, error) {
 		return nil, fmt.Errorf("find task group: %w", err)
 	}
 	return group, nil
+}
+
+// commandTasks returns the control group for a command from outside: the task group, or
+// the reserve if that has more room.
+func (g *Guest) commandTasks(ctx context.Context) (kernel.Cgroup2, error) {
+	group, err := g.tasks(ctx)
+	if group == nil || err != nil {
+		return group, err
+	}
+	reserve, err := g.k.Cgroup2FS().FindCgroup(ctx, reserveGroup)
+	if err != nil {
+		return group, nil // the sandbox comes from a snapshot without one
+	}
+	free, err := freeTasks(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	if kept, err := freeTasks(ctx, reserve); err != nil || kept <= free {
+		return group, err
+	}
+	return reserve, nil
+}
+
+// freeTasks returns how many tasks may still be made in a group with a limit.
+func freeTasks(ctx context.Context, group kernel.Cgroup2) (int64, error) {
+	var numbers [2]int64
+	for i, name := range []string{"pids.max", "pids.current"} {
+		text, err := group.ReadControl(ctx, name)
+		if err == nil {
+			numbers[i], err = strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("count tasks: %w", err)
+		}
+	}
+	return numbers[0] - numbers[1], nil
 }

@@ -40,6 +40,7 @@ func init() {
 		"fill":     fill,
 		"kill":     kill,
 		"brood":    brood,
+		"bomb":     bomb,
 		"opens":    opens,
 		"raise":    raise,
 		"leave":    leave,

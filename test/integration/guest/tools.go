@@ -267,6 +267,17 @@ func kill(args []string) (int, error) {
 	return 0, nil
 }
 
+// bomb starts processes that start processes, until no more can be, and goes on when some
+// end.
+func bomb(args []string) (int, error) {
+	for {
+		c := exec.Command("/proc/self/exe", "bomb")
+		if c.Start() != nil {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
 // brood starts that many children in its process group, prints their process
 // ids and waits for them. If one cannot be started it ends all.
 func brood(args []string) (int, error) {
