@@ -112,6 +112,7 @@ var restricted = []struct {
 	{"github.com/danielgtaylor/huma", []string{"internal/httpapi"}, nil, "the REST framework can be replaced in one package"},
 	{"github.com/prometheus", []string{"internal/metrics"}, nil, "what is counted is known in many places, how it is read in one"},
 	{"go.opentelemetry.io", []string{"internal/tracing"}, nil, "how traces are made is known in one place"},
+	{"github.com/chromedp", nil, []string{"internal/httpapi"}, "a browser is for tests"},
 	{"github.com/spf13/cobra", []string{"internal/cli"}, nil, "the command line framework can be replaced in one package"},
 	{"github.com/google/go-containerregistry", []string{"internal/image"}, nil, "registries and archives are known in one place"},
 	{"github.com/ProtonMail/go-crypto", []string{"internal/debian"}, nil, "signatures are checked in one place"},
