@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ type childOptions struct {
 	name      string
 	env, meta []string
 	quiet     bool
+	require   []string
 	life      lifecycleOptions
 }
 
@@ -30,6 +32,7 @@ func (o *childOptions) flags(cmd *cobra.Command) {
 	f.StringArrayVarP(&o.env, "env", "e", nil, "variable K=V for commands in them, or K from here; may be repeated")
 	f.StringArrayVar(&o.meta, "meta", nil, "metadata K=V; may be repeated")
 	quietVar(f, &o.quiet)
+	f.StringSliceVar(&o.require, "require", nil, sandbox.FreshRandomness+": make none with a random generator that is known to repeat and has no new seed")
 	o.life.flags(cmd)
 }
 
@@ -46,7 +49,7 @@ func (a *app) forkCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			req := sandbox.ForkRequest{Count: opts.count, Names: childNames(opts.name, opts.count)}
+			req := sandbox.ForkRequest{Count: opts.count, Names: childNames(opts.name, opts.count), Require: opts.require}
 			var err error
 			if req.TimeoutMS, err = timeoutMS("timeout", timeout); err != nil {
 				return err
@@ -88,7 +91,7 @@ func (a *app) restoreCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSnapshots),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			req := sandbox.RestoreRequest{Count: opts.count, Names: childNames(opts.name, opts.count)}
+			req := sandbox.RestoreRequest{Count: opts.count, Names: childNames(opts.name, opts.count), Require: opts.require}
 			var err error
 			if req.Env, err = parseEnv(opts.env); err != nil {
 				return err
@@ -160,7 +163,24 @@ func (a *app) showChildren(res *sandbox.ForkResult, quiet bool) error {
 	if err != nil {
 		return err
 	}
+	if !quiet && !a.json {
+		a.showRepeating(res)
+	}
 	return failed
+}
+
+// showRepeating prints which programs of the children have random generators without a new
+// seed. All children have the same programs.
+func (a *app) showRepeating(res *sandbox.ForkResult) {
+	i := slices.IndexFunc(res.Children, func(c sandbox.Child) bool { return c.Identity != nil })
+	if i < 0 {
+		return
+	}
+	for _, r := range res.Children[i].Identity.Reseeded {
+		if r.Program != "" {
+			fmt.Fprintln(a.Err, "ramet: note:", printable(r.Program+": "+strings.Join(r.Failed, "; ")))
+		}
+	}
 }
 
 // failedHooks says which hooks of a child failed, and the last words of each.

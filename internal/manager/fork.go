@@ -64,11 +64,16 @@ func (m *Manager) fork(ctx context.Context, b *box, req sandbox.ForkRequest, by 
 	if err := sandbox.ValidMetadata("metadata", merged(parent.Metadata, req.Metadata)); err != nil {
 		return nil, err
 	}
+	fresh, err := sandbox.RequiresFresh(req.Require)
+	if err != nil {
+		return nil, err
+	}
 	batch, err := m.newBatch(b.tenant(), began, req.Count, req.Names, req.Env, req.TimeoutMS)
 	if err != nil {
 		return nil, err
 	}
 	defer batch.close()
+	batch.fresh = fresh
 	made, err := m.admit(ctx, b.tenant(), b.lineNow(), len(batch.drafts))
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
@@ -161,6 +166,7 @@ type batch struct {
 	ahead []chan struct{} // closed when that sentry is readied or is not to be; nil where none was taken ahead
 	done  bool
 	begun bool // the children are made in the background
+	fresh bool // see wire.Load.FreshRandomness
 }
 
 // newBatch checks the request and reserves the names.
@@ -355,7 +361,7 @@ func (b *batch) load(ctx context.Context, i int, f *freeze, files []*os.File, ho
 	}
 	s := b.sentries[i]
 	var loaded wire.Loaded
-	call := &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: d.common(), Generations: f.generations, RunHooks: hooks}}
+	call := &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: d.common(), Generations: f.generations, RunHooks: hooks, FreshRandomness: b.fresh}}
 	if b.asked != 0 {
 		call.Load.Answer = answerTo(b.asked, b.reply(&d.rec.Sandbox))
 	}

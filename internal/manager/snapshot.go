@@ -354,11 +354,16 @@ func (m *Manager) restore(ctx context.Context, s *snapshot, req sandbox.RestoreR
 	if err := req.Lifecycle.Valid(); err != nil {
 		return nil, err
 	}
+	fresh, err := sandbox.RequiresFresh(req.Require)
+	if err != nil {
+		return nil, err
+	}
 	batch, err := m.newBatch(s.rec.tenant(), began, req.Count, req.Names, req.Env, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer batch.close()
+	batch.fresh = fresh
 	made, err := m.admit(ctx, s.rec.tenant(), append(slices.Clone(s.rec.Ancestors), s.id), len(batch.drafts))
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)

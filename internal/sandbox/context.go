@@ -68,10 +68,13 @@ type RunResult struct {
 	ExecutionCount int                          `json:"execution_count" doc:"number of the cell in its context"`
 }
 
-// Reseed is what became of the random generators of an inherited interpreter.
+// Reseed is what became of the random generators of an inherited interpreter, or those of
+// the processes of a program that have no new seed.
 type Reseed struct {
-	Context    string   `json:"context" doc:"name of the context"`
-	Language   string   `json:"language" enum:"python,node,bash" doc:"language of the interpreter"`
+	Context    string   `json:"context,omitempty" doc:"name of the context"`
+	Language   string   `json:"language,omitempty" enum:"python,node,bash" doc:"language of the interpreter"`
+	Program    string   `json:"program,omitempty" doc:"path of a program, if the entry is about processes and not a context"`
+	PIDs       []int    `json:"pids,omitempty" doc:"its processes, 32 at most"`
 	Generators []string `json:"generators" doc:"those that have a new seed, or get it before anything can use them"`
 	Failed     []string `json:"failed,omitempty" doc:"those that have not, and why"`
 	Pending    bool     `json:"pending,omitempty" doc:"a cell was running: the generators get their seed when it has ended, before the next one"`

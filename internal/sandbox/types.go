@@ -64,7 +64,7 @@ type Identity struct {
 	Hostname  string       `json:"hostname" doc:"host name"`
 	MachineID string       `json:"machine_id" doc:"contents of /etc/machine-id"`
 	Hooks     []HookResult `json:"hooks,omitempty" doc:"outcome of each hook in /etc/ramet/fork.d"`
-	Reseeded  []Reseed     `json:"reseeded,omitempty" doc:"the random generators of each inherited context"`
+	Reseeded  []Reseed     `json:"reseeded,omitempty" doc:"the random generators of each inherited context, and of processes those that have no new seed"`
 	Unwritten []string     `json:"unwritten,omitempty" doc:"files in it that should say who it is and cannot be written, with the reason"`
 }
 
@@ -179,6 +179,8 @@ type ForkRequest struct {
 	// TimeoutMS bounds each child; a child that is late is reported as its
 	// error and does not harm the others.
 	TimeoutMS int64 `json:"timeout_ms,omitempty" minimum:"0" maximum:"600000" doc:"deadline for each child, 30000 if absent"`
+	// Require is FreshRandomness or nothing.
+	Require []string `json:"require,omitempty" enum:"fresh-randomness" doc:"fresh-randomness: make no child with a random generator that is known to repeat and has no new seed"`
 	// Wait is nil or true unless the caller goes on before the children run.
 	Wait *bool `json:"wait,omitempty" doc:"false: return as soon as the snapshot is taken; the children have their ids and are creating until they run or have failed, and requests to one wait for that"`
 }
@@ -258,6 +260,22 @@ type RestoreRequest struct {
 	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the sandboxes, instead of those of the snapshot"`
 	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the sandboxes"`
 	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when they end or rest by themselves; what is absent is that of the sandbox that was frozen, counted from now"`
+	// Require is FreshRandomness or nothing.
+	Require []string `json:"require,omitempty" enum:"fresh-randomness" doc:"fresh-randomness: make no sandbox with a random generator that is known to repeat and has no new seed"`
+}
+
+// FreshRandomness is what a fork and a restore can be required to have.
+const FreshRandomness = "fresh-randomness"
+
+// RequiresFresh reports whether require names FreshRandomness, or returns an error if it
+// names anything else.
+func RequiresFresh(require []string) (bool, error) {
+	for _, name := range require {
+		if name != FreshRandomness {
+			return false, Invalid("require", "%q cannot be required of a copy: there is %s", name, FreshRandomness)
+		}
+	}
+	return len(require) > 0, nil
 }
 
 // ChangeKind says what happened to a path.

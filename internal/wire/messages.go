@@ -124,6 +124,9 @@ type Load struct {
 	// RunHooks says that the hooks in /etc/ramet/fork.d must run before the
 	// reply.
 	RunHooks bool `json:"run_hooks"`
+	// FreshRandomness says that the sandbox must not run with a random generator that is
+	// known to repeat and has no new seed.
+	FreshRandomness bool `json:"fresh_randomness,omitempty"`
 	// Answer is for the request of the sandbox that it was frozen for.
 	Answer *ControlAnswer `json:"answer,omitempty"`
 }

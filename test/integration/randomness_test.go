@@ -2,6 +2,8 @@ package integration
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -119,6 +121,55 @@ func TestForkID(t *testing.T) {
 			t.Errorf("generation %d of process %d is told that it is %s, and its generator %s; %d answers differ", len(told), pid, own, id, differed)
 		}
 		told[id] = true
+	}
+}
+
+// TestRequireFreshRandomness has a process with a library whose generator takes no new seed:
+// it is named, and nobody who requires fresh randomness gets a copy of it.
+func TestRequireFreshRandomness(t *testing.T) {
+	n := newNode(t)
+	n.create("box")
+	require := []string{sandbox.FreshRandomness}
+	r, err := n.m.Fork(asOwner, "box", sandbox.ForkRequest{Require: require})
+	if err != nil || len(r.Children[0].Identity.Reseeded) > 0 {
+		t.Fatalf("nothing draws random numbers, and a fork says %+v, %v", r, err)
+	}
+	n.children(r)
+	program, err := os.ReadFile(guestProgram())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const library = "/tmp/libgnutls.so.30"
+	mode := uint32(0o755)
+	n.put("box", sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: library}, Mode: &mode}, string(program))
+	started, err := n.m.StartProcess(asOwner, "box", sandbox.StartRequest{Argv: []string{library, "forkids"}, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := n.fork("box", 1)[0]
+	if got := child.Identity.Reseeded; len(got) != 1 || got[0].Program != library || !slices.Equal(got[0].PIDs, []int{started.PID}) || !slices.Equal(got[0].Failed, []string{"GnuTLS takes no new seed"}) {
+		t.Errorf("identity says %+v", got)
+	}
+	n.snapshot("box", sandbox.SnapshotRequest{Name: "kept"})
+	fork := func() (*sandbox.ForkResult, error) {
+		return n.m.Fork(asOwner, "box", sandbox.ForkRequest{Count: 2, Require: require})
+	}
+	restore := func() (*sandbox.ForkResult, error) {
+		return n.m.Restore(asOwner, "kept", sandbox.RestoreRequest{Count: 2, Require: require})
+	}
+	for what, try := range map[string]func() (*sandbox.ForkResult, error){"fork": fork, "restore": restore} {
+		r, err := try()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range r.Children {
+			if c.Sandbox != nil || sandbox.CodeOf(c.Error) != sandbox.CodeUnsupported || !strings.Contains(c.Error.Error(), library+": GnuTLS takes no new seed") {
+				t.Errorf("%s: %+v, %v", what, c.Sandbox, c.Error)
+			}
+		}
+	}
+	if _, err := n.m.Fork(asOwner, "box", sandbox.ForkRequest{Require: []string{"luck"}}); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+		t.Errorf("luck is required, and a fork says %v", err)
 	}
 }
 

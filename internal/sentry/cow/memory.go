@@ -231,9 +231,6 @@ func memories(k *kernel.Kernel) (all []*mm.MemoryManager) {
 	return all
 }
 
-// Memories returns the memory of each process of k once.
-func Memories(k *kernel.Kernel) []*mm.MemoryManager { return memories(k) }
-
 // InUse returns the ranges of addresses that a process has private memory at: what it has
 // mapped and never touched is not among them, and reading that would take memory. The
 // process must not run.

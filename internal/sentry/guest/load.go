@@ -80,7 +80,12 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		return nil, nil, err
 	}
 	st.mark("identity")
-	g.renewDrawn()
+	repeating := g.renewDrawn()
+	if req.FreshRandomness {
+		if err := requireFresh(repeating); err != nil {
+			return nil, nil, err
+		}
+	}
 	st.mark("renew")
 	useProcessors()
 	if err := g.k.Start(); err != nil {
@@ -90,7 +95,12 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	if g.control != nil {
 		g.serveSocket()
 	}
-	out := &wire.Loaded{Unwritten: unwritten, Reseeded: g.attendContexts()}
+	out := &wire.Loaded{Unwritten: unwritten, Reseeded: append(g.attendContexts(), repeating...)}
+	if req.FreshRandomness {
+		if err := requireFresh(out.Reseeded); err != nil {
+			return nil, nil, err
+		}
+	}
 	st.mark("seed")
 	if req.RunHooks {
 		if out.Hooks, err = g.runHooks(); err != nil {

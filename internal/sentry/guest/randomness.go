@@ -1,14 +1,18 @@
 package guest
 
 import (
+	"cmp"
 	gocontext "context"
+	"maps"
+	"slices"
+	"strings"
 
 	"gvisor.dev/gvisor/pkg/context"
-	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/mm"
 	"gvisor.dev/gvisor/pkg/state"
 
+	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/reseed"
 )
@@ -34,18 +38,64 @@ func beginGeneration(k *kernel.Kernel) {
 	reseed.Begin(r.loads)
 }
 
-// renewDrawn replaces what programs have drawn ahead of random numbers. Nothing runs yet.
-func (g *Guest) renewDrawn() {
-	ctx := g.k.SupervisorContext()
-	for _, m := range cow.Memories(g.k) {
-		program := executableOf(ctx, m)
-		if !reseed.IsNode(program) {
+// mostPIDs is how many processes of a program are named.
+const mostPIDs = 32
+
+// renewDrawn replaces what programs have drawn ahead of random numbers, and returns the
+// programs with generators that have no new seed. Nothing runs yet.
+func (g *Guest) renewDrawn() []sandbox.Reseed {
+	ctx, programs := g.k.SupervisorContext(), map[string]*sandbox.Reseed{}
+	root, seen := g.k.TaskSet().Root, map[*mm.MemoryManager]bool{nil: true} // that of a task that is exiting
+	for _, t := range root.Tasks() {
+		var m *mm.MemoryManager
+		t.WithMuLocked(func(t *kernel.Task) { m = t.MemoryManager() })
+		if seen[m] {
 			continue
 		}
-		if err := reseed.RenewNode(ctx, m, cow.InUse(m)); err != nil {
-			log.Warningf("Random numbers that %s has drawn ahead: %v", program, err)
+		seen[m] = true
+		program, failed := executableOf(ctx, m), reseed.Unaware(ctx, m)
+		if reseed.IsNode(program) {
+			if err := reseed.RenewNode(ctx, m, cow.InUse(m)); err != nil {
+				failed = append(failed, "crypto.randomUUID and crypto.randomInt: "+err.Error())
+			}
+		}
+		if len(failed) == 0 {
+			continue
+		}
+		r := programs[program]
+		if r == nil {
+			r = &sandbox.Reseed{Program: program, Generators: []string{}}
+			programs[program] = r
+		}
+		if len(r.PIDs) < mostPIDs {
+			r.PIDs = append(r.PIDs, int(root.IDOfThreadGroup(t.ThreadGroup())))
+		}
+		for _, f := range failed {
+			if !slices.Contains(r.Failed, f) {
+				r.Failed = append(r.Failed, f)
+			}
 		}
 	}
+	var all []sandbox.Reseed
+	for _, program := range slices.Sorted(maps.Keys(programs)) {
+		slices.Sort(programs[program].PIDs)
+		all = append(all, *programs[program])
+	}
+	return all
+}
+
+// requireFresh returns an error if a generator has no new seed, or not yet.
+func requireFresh(all []sandbox.Reseed) error {
+	for _, r := range all {
+		name := cmp.Or(r.Program, "context "+r.Context)
+		switch {
+		case len(r.Failed) > 0:
+			return sandbox.Errorf(sandbox.CodeUnsupported, "fresh randomness was required and cannot be had: %s: %s", name, strings.Join(r.Failed, "; "))
+		case r.Pending:
+			return sandbox.Errorf(sandbox.CodeUnsupported, "fresh randomness was required and cannot be had: %s takes its new seed when its cell has ended", name)
+		}
+	}
+	return nil
 }
 
 // executableOf returns the path of what a process executes, or "".
