@@ -224,7 +224,9 @@ func (m *Manager) destroyLocked(b *box, reason string) error {
 	m.unreserveLocked(b.tenant(), []string{b.view().Name})
 	m.mu.Unlock()
 	m.alarms.Clear(b.id)
-	if err := m.store.Apply(context.Background(), store.Change{Table: store.Sandboxes, ID: b.id}, store.Change{Table: store.Activity, ID: b.id}, store.Change{Table: store.Timelines, ID: b.id}); err != nil {
+	changes := m.noteGone(b.lineNow(), goneRecord{Name: b.view().Name})
+	changes = append(changes, store.Change{Table: store.Sandboxes, ID: b.id}, store.Change{Table: store.Activity, ID: b.id}, store.Change{Table: store.Timelines, ID: b.id})
+	if err := m.store.Apply(context.Background(), changes...); err != nil {
 		// A record without a sentry is collected at the next start.
 		m.log.Error("forget a destroyed sandbox", "id", b.id, "error", err)
 	}

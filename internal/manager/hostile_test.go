@@ -53,7 +53,7 @@ func managerOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Manager, *
 	m := &Manager{
 		background: t.Context(), imageUses: map[string]int{}, ledger: ledger, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: feed.New(keptEvents),
 		boxes: map[string]*box{}, names: map[owned]string{}, snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
-		freezes: map[string]*freeze{}, grants: map[string]*grant{}, patience: patience, clock: alarm.System{}, alarms: alarm.New(alarm.System{}),
+		goneNames: map[string]goneRecord{}, freezes: map[string]*freeze{}, grants: map[string]*grant{}, patience: patience, clock: alarm.System{}, alarms: alarm.New(alarm.System{}),
 	}
 	return m, boxIn(t, m, answers)
 }

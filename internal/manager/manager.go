@@ -78,6 +78,7 @@ type Manager struct {
 	names      map[owned]string // of sandboxes and of those being made, to ids
 	snaps      map[string]*snapshot
 	snapNames  map[owned]string
+	goneNames  map[string]goneRecord // of what has living descendants, by id
 	freezes    map[string]*freeze
 	grants     map[string]*grant
 	controlled map[*launch.Sentry]bool // whose requests are served
@@ -111,7 +112,7 @@ func Open(ctx context.Context, cfg Config) (_ *Manager, err error) {
 		cfg: cfg, log: cfg.Log, gens: newGenerations(), events: feed.New(keptEvents),
 		boxes: map[string]*box{}, names: map[owned]string{},
 		snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
-		freezes: map[string]*freeze{}, grants: map[string]*grant{}, controlled: map[*launch.Sentry]bool{}, imageUses: map[string]int{}, closing: make(chan struct{}),
+		goneNames: map[string]goneRecord{}, freezes: map[string]*freeze{}, grants: map[string]*grant{}, controlled: map[*launch.Sentry]bool{}, imageUses: map[string]int{}, closing: make(chan struct{}),
 		patience: patience, clock: cfg.Clock, rests: make(chan struct{}, restsAtOnce),
 	}
 	if m.clock == nil {

@@ -35,7 +35,7 @@ func (m *Manager) recover(ctx context.Context) (adopted map[*box]*launch.Sentry,
 		m: m, ctx: ctx, records: map[string]freezeRecord{},
 		sentry: map[string]*launch.Sentry{}, adopted: map[*box]*launch.Sentry{}, pins: map[string][]string{},
 	}
-	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.findHibernated, r.readActivity, r.readTimelines, r.readGrants, r.sweep} {
+	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.findHibernated, r.readActivity, r.readTimelines, r.readGone, r.readGrants, r.sweep} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("recover: %w", err)
 		}

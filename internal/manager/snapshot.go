@@ -265,10 +265,12 @@ func (m *Manager) removeSnapshot(s *snapshot) bool {
 	s.mu.Lock()
 	f := s.freeze
 	s.freeze = nil
+	called := goneRecord{Name: s.rec.Snapshot.Name, Label: s.rec.Label}
 	s.rec.Snapshot.State, s.rec.Snapshot.Reason = sandbox.SnapshotFailed, "it was deleted" // so that nobody opens it again
 	s.mu.Unlock()
 	m.drop(f)
-	if err := m.store.Apply(context.Background(), store.Change{Table: store.Snapshots, ID: s.id}); err != nil {
+	changes := m.noteGone(append(slices.Clone(s.rec.Ancestors), s.id), called)
+	if err := m.store.Apply(context.Background(), append(changes, store.Change{Table: store.Snapshots, ID: s.id})...); err != nil {
 		m.log.Error("forget a snapshot", "id", s.id, "error", err)
 	}
 	m.forget(s.rec.Control)

@@ -3,6 +3,7 @@ package manager
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"ramet.dev/ramet/internal/access"
@@ -27,6 +28,9 @@ func (m *Manager) Tree(ctx context.Context, ref string) ([]*sandbox.TreeNode, er
 		}
 		root = id
 	}
+	m.mu.Lock()
+	gone := maps.Clone(m.goneNames)
+	m.mu.Unlock()
 	nodes := map[string]*sandbox.TreeNode{}
 	parents := map[string]string{}
 	node := func(id string) *sandbox.TreeNode {
@@ -36,7 +40,7 @@ func (m *Manager) Tree(ctx context.Context, ref string) ([]*sandbox.TreeNode, er
 			if sandbox.IsID(sandbox.KindSnapshot, id) {
 				kind = "snapshot"
 			}
-			n = &sandbox.TreeNode{ID: id, Kind: kind, State: string(sandbox.StateDestroyed)}
+			n = &sandbox.TreeNode{ID: id, Name: gone[id].Name, Label: gone[id].Label, Kind: kind, State: string(sandbox.StateDestroyed)}
 			nodes[id] = n
 		}
 		return n

@@ -31,6 +31,7 @@ const (
 	Grants    Table = "grants"
 	Activity  Table = "activity"  // when sandboxes were used last
 	Timelines Table = "timelines" // steps of sandboxes that are checkpointed by themselves
+	Gone      Table = "gone"      // names of sandboxes and snapshots that are gone and have descendants
 	Tokens    Table = "tokens"
 	Tenants   Table = "tenants"
 	Answers   Table = "answers" // to requests that may come again
@@ -95,7 +96,7 @@ func (s *Store) migrate(ctx context.Context, mayMake func() error) error {
 			return fmt.Errorf("make store: %w", err)
 		}
 	}
-	for _, t := range []Table{Sandboxes, Snapshots, Freezes, Grants, Activity, Timelines, Tokens, Tenants, Answers} {
+	for _, t := range []Table{Sandboxes, Snapshots, Freezes, Grants, Activity, Timelines, Gone, Tokens, Tenants, Answers} {
 		if _, err := s.db.ExecContext(ctx, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (id TEXT PRIMARY KEY, doc BLOB NOT NULL) WITHOUT ROWID", t)); err != nil {
 			return fmt.Errorf("make store: %w", err)
 		}
