@@ -108,6 +108,10 @@ func TestShownLimitsInUse(t *testing.T) {
 			t.Errorf("the load is %q", got)
 		}
 	}
+	total := want[strings.Index(want, "MemTotal"):]
+	if got, want := n.guest(ref, "sysinfo"), fmt.Sprintf("%s%d processors\ntrue\n", total, runtime.NumCPU()); got != want {
+		t.Errorf("sysinfo(2) and sched_getaffinity(2) say %q, not %q", got, want)
+	}
 	// Nobody can raise his limit there.
 	out, err := n.run(ref, sandbox.ExecRequest{Argv: []string{"guest", "write", "/sys/fs/cgroup/pids.max", "max"}, User: "root"}, "")
 	if err != nil || out.ExitCode == 0 {

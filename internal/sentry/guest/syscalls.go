@@ -20,6 +20,7 @@ func replaceCalls() error {
 		"mmap":       brief.Mmap,
 		"mprotect":   brief.Mprotect,
 		"shmget":     boundSegments,
+		"sysinfo":    showLoad,
 		"open_tree":  missing,
 		"move_mount": missing,
 		"fsopen":     missing,

@@ -43,7 +43,7 @@ var procFiles = map[string]contents{
 		}
 	},
 	"loadavg": func(buf *bytes.Buffer, _ *Limits, k *kernel.Kernel) {
-		load := averages.now(k)
+		load := LoadAverages(k)
 		root := k.RootPIDNamespace()
 		last := kernel.ThreadID(0)
 		for _, tg := range root.ThreadGroups() {
@@ -82,6 +82,9 @@ func ReplaceProc(ctx context.Context, root *vfs.Dentry) error {
 	averages.now(kernel.KernelFromContext(ctx))
 	return nil
 }
+
+// LoadAverages returns the load averages of the last one, five and fifteen minutes.
+func LoadAverages(k *kernel.Kernel) [3]float64 { return averages.now(k) }
 
 // averages are the load averages of the kernel, of which a process has one.
 var averages loadAverages

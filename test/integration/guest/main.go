@@ -26,6 +26,7 @@ func init() {
 		"tee":      tee,
 		"env":      env,
 		"id":       id,
+		"sysinfo":  sysinfo,
 		"write":    write,
 		"rm":       remove,
 		"fifo":     fifos,

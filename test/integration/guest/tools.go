@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -80,6 +81,18 @@ func env([]string) (int, error) {
 	for _, kv := range os.Environ() {
 		fmt.Println(kv)
 	}
+	return 0, nil
+}
+
+// sysinfo keeps a processor busy, and prints the memory there is, the processors it may use and whether there is a load.
+func sysinfo([]string) (int, error) {
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+	}
+	var info syscall.Sysinfo_t
+	if err := syscall.Sysinfo(&info); err != nil {
+		return 1, err
+	}
+	fmt.Printf("MemTotal: %d kB\n%d processors\n%t\n", info.Totalram*uint64(info.Unit)>>10, runtime.NumCPU(), info.Loads[0] > 0)
 	return 0, nil
 }
 
