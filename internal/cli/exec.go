@@ -25,6 +25,7 @@ type execOptions struct {
 	cwd, user   string
 	timeout     time.Duration
 	tty, detach bool
+	quiet       bool // there is nothing but the process id to print with detach
 	detachKeys  string
 	idleTimeout time.Duration
 	fromOptions
@@ -60,6 +61,7 @@ func (a *app) execCommand() *cobra.Command {
 	f.BoolVarP(&opts.tty, "tty", "t", false, "give the command a terminal")
 	f.BoolVarP(&opts.detach, "detach", "d", false, "leave the command running in the background and print its process id")
 	durationVar(f, &opts.idleTimeout, "idle-timeout", "with -t or -d: kill the command after this time without output or input")
+	f.BoolVarP(&opts.quiet, "quiet", "q", false, "with -d: print the process id only")
 	addDetachKeys(f, &opts.detachKeys)
 	opts.fromOptions.flags(a, cmd)
 	return cmd
@@ -113,6 +115,9 @@ func (o *execOptions) split(f *pflag.FlagSet, args []string) error {
 	}
 	if o.shell && o.command[0] == "" {
 		return fmt.Errorf("the text for -c (--shell) is empty")
+	}
+	if o.quiet && !o.detach {
+		return fmt.Errorf("--quiet is for commands with -d")
 	}
 	if o.idleTimeout != 0 && !o.tty && !o.detach {
 		return fmt.Errorf("--idle-timeout is for commands with -t or -d")
