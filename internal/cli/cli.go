@@ -83,6 +83,8 @@ type app struct {
 	running bool // the arguments are understood; errors are no longer about them
 	client  *client.Client
 	typed   []string // ids in the error, each before what the user called it
+	// sameVersion says that the daemon is of this version: it knows all that this knows.
+	sameVersion bool
 }
 
 // ExitError ends a command with a code and no message: what there is to say was
@@ -223,7 +225,7 @@ func (a *app) connect(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.client = c
+	a.client, a.sameVersion = c, h.Version == a.Version.Version
 	if cfg, err := a.remote.config(); h.Version != a.Version.Version && err == nil && cfg.Address == "" {
 		fmt.Fprintf(a.Err, "ramet: warning: the running daemon is version %s and this command is %s; 'kill %d' ends that daemon, and the next command starts a new one\n",
 			h.Version, a.Version.Version, h.PID)

@@ -3,7 +3,9 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -163,7 +165,7 @@ func (a *app) exec(ctx context.Context, c *client.Client, opts execOptions) erro
 
 // execOver runs req with the streams that the options ask for.
 func (a *app) execOver(ctx context.Context, c *client.Client, ref string, req sandbox.ExecRequest, interactive bool) (*sandbox.ExecResult, error) {
-	if a.json && !interactive {
+	if a.json && !interactive && a.remote.key != "" { // an answer that is repeated is a whole one
 		return c.Exec(ctx, ref, req)
 	}
 	streams := client.ExecIO{Stdout: a.Out, Stderr: a.Err}
@@ -171,17 +173,52 @@ func (a *app) execOver(ctx context.Context, c *client.Client, ref string, req sa
 		streams.Stdin = a.In
 	}
 	if !a.json {
-		return c.ExecStream(ctx, ref, req, streams)
+		return a.execThrough(ctx, c, ref, req, streams)
 	}
 	var stdout, stderr headBuffer
 	streams.Stdout, streams.Stderr = &stdout, &stderr
-	res, err := c.ExecStream(ctx, ref, req, streams)
+	res, err := a.execThrough(ctx, c, ref, req, streams)
 	if err != nil {
 		return nil, err
 	}
 	res.Stdout, res.Stderr = stdout.buf.String(), stderr.buf.String()
 	res.Truncated = stdout.cut || stderr.cut
 	return res, nil
+}
+
+// execThrough runs req through as many daemons as it takes, if it has no standard input:
+// the command goes on while there is none, and nothing of its output is missed.
+func (a *app) execThrough(ctx context.Context, c *client.Client, ref string, req sandbox.ExecRequest, streams client.ExecIO) (*sandbox.ExecResult, error) {
+	if streams.Stdin != nil || a.remote.key != "" || !a.sameVersion {
+		return c.ExecStream(ctx, ref, req, streams)
+	}
+	req.Key = rand.Text()
+	var written int64
+	streams.Stdout, streams.Stderr = &tally{streams.Stdout, &written}, &tally{streams.Stderr, &written}
+	for {
+		res, err := c.ExecStream(ctx, ref, req, streams)
+		if sandbox.CodeOf(err) != sandbox.CodeUnavailable || ctx.Err() != nil {
+			return res, err
+		}
+		if c, err = a.reconnect(ctx, time.Now().Add(reconnectFor), err); err != nil {
+			return nil, err
+		}
+		from := written
+		req.From = &from
+	}
+}
+
+// tally counts what several writers have written.
+type tally struct {
+	io.Writer
+	sum *int64
+}
+
+// Write implements io.Writer.
+func (t *tally) Write(p []byte) (int, error) {
+	n, err := t.Writer.Write(p)
+	*t.sum += int64(n)
+	return n, err
 }
 
 // timeoutMS converts a timeout; less than a millisecond would mean none.

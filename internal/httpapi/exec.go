@@ -49,6 +49,10 @@ func (a *API) routeExec() {
 
 func (a *API) exec(w http.ResponseWriter, r *http.Request, in *execInput) {
 	req, stdin := takeStdin(in.Body)
+	if !accepts(in.Accept, httpwire.FrameType) && req.Key != "" {
+		a.writeProblem(w, r, sandbox.Invalid("key", "only a command whose answer is in frames (Accept: %s) can be come back to", httpwire.FrameType))
+		return
+	}
 	if accepts(in.Accept, httpwire.FrameType) {
 		a.execFrames(w, r, in.ID, req, stdin)
 		return

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -12,6 +13,12 @@ import (
 
 // execFrames runs a command and answers in frames, see httpwire.FrameType.
 func (a *API) execFrames(w http.ResponseWriter, r *http.Request, ref string, req sandbox.ExecRequest, stdin io.Reader) {
+	if req.Key != "" { // the command goes on, and the next daemon can be asked for it
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		defer context.AfterFunc(a.draining, func() { cancel(errDraining) })()
+		r = r.WithContext(ctx)
+	}
 	body, ctx := newStreamBody(w, r, httpwire.FrameType)
 	defer body.cancel()
 	f := &framesWriter{body: body}

@@ -158,6 +158,9 @@ func (s *execSession) readRequest() (sandbox.ExecRequest, error) {
 	if err := httpwire.DecodeStrict(msg, &req); err != nil {
 		return req, sandbox.Errorf(sandbox.CodeInvalid, "the first message must be an ExecRequest: %w", err)
 	}
+	if req.Key != "" {
+		return req, sandbox.Invalid("key", "a command with standard input cannot be come back to")
+	}
 	return req, validExec(req)
 }
 

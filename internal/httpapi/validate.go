@@ -86,6 +86,12 @@ func validExec(req sandbox.ExecRequest) error {
 	if req.TimeoutMS < 0 {
 		return sandbox.Invalid("timeout_ms", "%d is negative", req.TimeoutMS)
 	}
+	if req.From != nil && req.Key == "" {
+		return sandbox.Invalid("from", "a command is come back to by its key, which is absent")
+	}
+	if req.Key != "" && req.Stdin != "" {
+		return sandbox.Invalid("key", "a command with standard input cannot be come back to")
+	}
 	if len(req.Stdin) > maxStdin {
 		return sandbox.Invalid("stdin", "%d bytes are more than %d: stream them over a WebSocket", len(req.Stdin), maxStdin)
 	}

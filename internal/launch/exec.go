@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/wire"
@@ -16,15 +17,44 @@ type ExecIO struct {
 }
 
 // Exec runs a command to its end. When ctx is cancelled, the command's process
-// group is killed. It returns without waiting for a Stdin that blocks in Read.
+// group is killed, unless it has a key and the cause is CodeUnavailable. It returns without waiting for a Stdin that blocks in Read.
 func (s *Sentry) Exec(ctx context.Context, req *wire.Exec, xio ExecIO) (*wire.Exited, error) {
 	req.Stdin = xio.Stdin != nil
-	call := &wire.Call{Op: wire.OpExec, Exec: req}
-	c, span, done, err := s.openTraced(ctx, call)
+	return s.runCommand(ctx, &wire.Call{Op: wire.OpExec, Exec: req}, xio)
+}
+
+// ResumeExec comes back to a command with a key that lost its connection.
+func (s *Sentry) ResumeExec(ctx context.Context, req *wire.Exec, xio ExecIO) (*wire.Exited, error) {
+	return s.runCommand(ctx, &wire.Call{Op: wire.OpReattach, Exec: req}, xio)
+}
+
+func (s *Sentry) runCommand(ctx context.Context, call *wire.Call, xio ExecIO) (*wire.Exited, error) {
+	open := ctx
+	if call.Exec.Key != "" {
+		open = context.WithoutCancel(ctx) // it is said first why the connection ends
+	}
+	c, span, done, err := s.openTraced(open, call)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+	over := func() {}
+	if call.Exec.Key != "" {
+		leave := sync.OnceFunc(func() {
+			if sandbox.CodeOf(context.Cause(ctx)) != sandbox.CodeUnavailable { // else this daemon ends, and its caller comes back
+				_ = c.Send(wire.TypeCancel, nil) // the command may be over
+			}
+			c.Close()
+		})
+		stop := context.AfterFunc(ctx, leave)
+		ended := false
+		over = func() { ended = true }
+		defer func() {
+			if stop(); !ended {
+				leave()
+			}
+		}()
+	}
 	if xio.Stdin != nil {
 		go sendStdin(c, xio.Stdin, true)
 	}
@@ -41,6 +71,7 @@ func (s *Sentry) Exec(ctx context.Context, req *wire.Exec, xio ExecIO) (*wire.Ex
 			to = xio.Stderr
 		default:
 			defer p.Close()
+			over()
 			var out wire.Exited
 			if err := p.Decode(&out); err != nil {
 				return nil, err

@@ -32,7 +32,10 @@ func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest,
 	if err != nil {
 		return nil, err
 	}
-	if err := m.mayRun(b); err != nil {
+	command.Key = req.Key
+	if req.From != nil {
+		command.From = *req.From
+	} else if err := m.mayRun(b); err != nil {
 		return nil, fmt.Errorf("exec: %w", err)
 	}
 	sentry, done, err := m.use(ctx, b, sandbox.StateRunning)
@@ -42,7 +45,11 @@ func (m *Manager) Exec(ctx context.Context, ref string, req sandbox.ExecRequest,
 	defer done()
 	stepped := m.stepping(ctx, b)
 	began := time.Now()
-	exited, err := sentry.Exec(ctx, command, launch.ExecIO{Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr})
+	run := sentry.Exec
+	if req.From != nil {
+		run = sentry.ResumeExec
+	}
+	exited, err := run(ctx, command, launch.ExecIO{Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr})
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", m.explain(b, sentry, err))
 	}

@@ -153,6 +153,9 @@ type ExecRequest struct {
 	User      string            `json:"user,omitempty" doc:"name or uid, optionally :group"`
 	Stdin     string            `json:"stdin,omitempty" doc:"text given on standard input"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" minimum:"0" doc:"0 is no limit; at the limit the command and its process group are killed"`
+	// Key lets the command go on without its daemon. From is for who asks the next one.
+	Key  string `json:"key,omitempty" pattern:"^[A-Za-z0-9]{16,64}$" doc:"an unguessable text of the caller's: if the daemon ends, the command, which has no standard input, goes on for 30 s, in which the caller can come back with the same request and from; only for answers in frames"`
+	From *int64 `json:"from,omitempty" minimum:"0" doc:"come back to the command with this key, and to its output at this byte of both streams together; nothing is started"`
 }
 
 // ExecResult is the outcome of a command. A command that fails is a result, not

@@ -137,7 +137,9 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 	case wire.OpCommit:
 		return s.commit()
 	case wire.OpExec:
-		return s.exec(g, c, call.Exec)
+		return s.exec(g, c, call.Exec, g.Exec)
+	case wire.OpReattach:
+		return s.exec(g, c, call.Exec, g.ResumeExec)
 	case wire.OpFile:
 		return s.file(g, c, call.File)
 	case wire.OpStart, wire.OpAttach, wire.OpWait, wire.OpInput, wire.OpSignal, wire.OpResize, wire.OpForget, wire.OpPS, wire.OpProcess:

@@ -1,6 +1,7 @@
 package sentry
 
 import (
+	"sync/atomic"
 	"time"
 
 	"ramet.dev/ramet/internal/sandbox"
@@ -8,23 +9,29 @@ import (
 	"ramet.dev/ramet/internal/wire"
 )
 
-// exec runs a command whose streams are packets of c.
-func (s *server) exec(g *guest.Guest, c *wire.Conn, req *wire.Exec) (any, error) {
+// exec runs a command whose streams are packets of c, or comes back to one.
+func (s *server) exec(g *guest.Guest, c *wire.Conn, req *wire.Exec, run func(*wire.Exec, guest.ExecIO) (*wire.Exited, error)) (any, error) {
 	if req == nil || len(req.Argv) == 0 {
 		return nil, errCall
 	}
 	in := newInput(c)
-	go in.receive(req.Stdin, nil)
+	var canceled atomic.Bool
+	go in.receive(req.Stdin, func(p *wire.Packet) {
+		if p.Type == wire.TypeCancel {
+			canceled.Store(true)
+		}
+	})
 	xio := guest.ExecIO{
-		Stdout: packetWriter{c, wire.TypeStdout},
-		Stderr: packetWriter{c, wire.TypeStderr},
-		Done:   in.gone,
+		Stdout:   packetWriter{c, wire.TypeStdout},
+		Stderr:   packetWriter{c, wire.TypeStderr},
+		Done:     in.gone,
+		Canceled: canceled.Load,
 	}
 	if req.Stdin {
 		xio.Stdin = in.data
 	}
 	defer in.stop()
-	return g.Exec(req, xio)
+	return run(req, xio)
 }
 
 // attach connects a process with c.

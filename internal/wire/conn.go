@@ -32,6 +32,7 @@ const (
 	TypeChunk  Type = 'o'
 	TypeResize Type = 'w'
 	TypePart   Type = 'p'
+	TypeCancel Type = 'x' // the caller of an exec with a key does not come back
 	// TypeRequest and TypeAnswer are a ControlRequest and a ControlAnswer.
 	TypeRequest Type = 'q'
 	TypeAnswer  Type = 'a'

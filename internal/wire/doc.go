@@ -14,6 +14,9 @@
 //	                       <-   Stdout bytes, Stderr bytes
 //	                       <-   Reply{exit status}
 //
+// An exec with a key goes on when the connection is lost, for its caller to come back,
+// unless a Cancel was sent before.
+//
 // An attach is the same, but that output comes as chunks with sequence numbers and
 // the size of a terminal may be sent:
 //

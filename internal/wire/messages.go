@@ -19,6 +19,7 @@ const (
 	OpLoad     Op = "load"     // + snapshot FD, image FD, generation FDs; become a child
 	OpCommit   Op = "commit"   // outlive the connection that made the sandbox
 	OpExec     Op = "exec"     // run a command, see the package comment
+	OpReattach Op = "reattach" // come back to one after another daemon
 	OpFile     Op = "file"     // do something with files, see File
 	OpStart    Op = "start"    // start a process; reply Started
 	OpAttach   Op = "attach"   // follow a process, see the package comment
@@ -50,7 +51,7 @@ const (
 // Receives reports whether the one who serves the call goes on receiving, if only
 // to notice that the caller went away.
 func (o Op) Receives() bool {
-	return o == OpExec || o == OpControl || o == OpAttach || o == OpWait || o == OpInput || o == OpContext || o == OpRun || o == OpFile || o == OpDial
+	return o == OpExec || o == OpReattach || o == OpControl || o == OpAttach || o == OpWait || o == OpInput || o == OpContext || o == OpRun || o == OpFile || o == OpDial
 }
 
 // Call is the body of a TypeCall packet. Exactly the field of its op is set.
@@ -183,6 +184,11 @@ type Exec struct {
 	Terminal *sandbox.TerminalSize `json:"terminal,omitempty"`
 	// Keep is how much output is kept for clients that come later, in bytes.
 	Keep int64 `json:"keep,omitempty"`
+	// Key is what an exec is called that goes on when its connection is lost, until it
+	// is resumed, unless TypeCancel came before. From is the first byte that is wanted
+	// of one that is resumed.
+	Key  string `json:"key,omitempty"`
+	From int64  `json:"from,omitempty"`
 }
 
 // Started is the reply to Start.

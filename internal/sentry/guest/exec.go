@@ -36,6 +36,8 @@ type ExecIO struct {
 	Stdin          <-chan []byte // closed at end of input
 	Stdout, Stderr io.Writer
 	Done           <-chan struct{}
+	// Canceled says, when Done is closed, whether the caller does not come back.
+	Canceled func() bool
 }
 
 // execKeep is how much output of a command with a caller is kept, in bytes. What
@@ -46,24 +48,32 @@ const execKeep = 128 << 10
 // behind is discarded after that, so that they never see a broken pipe.
 func (g *Guest) Exec(req *wire.Exec, xio ExecIO) (*wire.Exited, error) {
 	began, st := gotime.Now(), begin()
-	p, out, err := g.launch(req, execKeep, true)
+	keep := int64(execKeep)
+	if req.Key != "" {
+		keep += resumeBlocks * blockSize
+		if err := g.commands.add(req.Key); err != nil {
+			return nil, err
+		}
+	}
+	p, out, err := g.launch(req, keep, true)
 	if err != nil {
+		g.commands.remove(req.Key)
 		return startFailure(err, xio.Stderr, began)
 	}
 	st.mark("start")
 	if p.stdin != nil {
 		go g.feed(p, xio.Stdin)
 	}
-	err = copyChunks(out, xio)
-	out.close()
-	if err != io.EOF {
-		g.kill(p) // nobody wants it any more
+	r := &foreground{key: req.Key, p: p, out: out, began: began}
+	if req.Key != "" {
+		out.hold(resumeBlocks)
 	}
-	<-p.done
-	exited := g.exitOf(p)
-	g.forget(p)
+	exited, err := g.follow(r, xio)
+	if err != nil {
+		return nil, err
+	}
 	st.mark("run")
-	exited.DurationMS, exited.Timed = millis(gotime.Since(began)), st.timed()
+	exited.Timed = st.timed()
 	return exited, nil
 }
 

@@ -132,6 +132,7 @@ type Guest struct {
 	io       sync.RWMutex
 	matching sync.Mutex // see fileOp.doMatching; above io
 	table    *table
+	commands commands
 	held     *held
 	contexts *contexts
 	control  *controller // nil if the sandbox may not control itself

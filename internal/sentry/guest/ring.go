@@ -133,6 +133,10 @@ func (r *ring) drop() bool {
 		if rd.whole && rd.pos < b.end() {
 			return false
 		}
+		// What is kept for a reader that may go back is given up when memory is short.
+		if rd.held > 0 && r.total.Load() <= totalOutput && (len(r.blocks) <= rd.held || rd.pos < r.blocks[rd.held].start) {
+			return false
+		}
 	}
 	r.blocks = slices.Delete(r.blocks, 0, 1)
 	r.total.Add(-int64(cap(b.data)))
@@ -240,6 +244,7 @@ type reader struct {
 	pos   int64 // guarded by r.mu
 	until int64 // likewise; where it ends, math.MaxInt64 while that is not known
 	whole bool  // the ring must wait for it rather than drop what it has not read
+	held  int   // blocks that it has read and may go back to; guarded by r.mu
 	wake  *alarm
 	buf   []byte
 	taken int64 // length of the chunk that was returned last
@@ -264,6 +269,25 @@ func (rd *reader) close() {
 	defer r.mu.Unlock()
 	r.readers = slices.DeleteFunc(r.readers, func(x *reader) bool { return x == rd })
 	r.wakeAll()
+}
+
+// hold has the ring keep so many blocks that the reader has read already. There must be
+// room for some more.
+func (rd *reader) hold(blocks int) {
+	rd.r.mu.Lock()
+	defer rd.r.mu.Unlock()
+	rd.held = blocks
+}
+
+// goBack has the reader go on from the byte from, and reports whether that is kept.
+func (rd *reader) goBack(from int64) bool {
+	rd.r.mu.Lock()
+	defer rd.r.mu.Unlock()
+	if from < rd.r.first() || from > rd.pos+rd.taken {
+		return false
+	}
+	rd.pos, rd.taken = from, 0
+	return true
 }
 
 // errPending is returned by try if the process may still write something.

@@ -1,0 +1,109 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/internal/sandbox"
+)
+
+// cutWriter takes so many bytes and loses what comes later, as a client does whose
+// daemon ends.
+type cutWriter struct {
+	bytes.Buffer
+	most int
+	cut  func()
+}
+
+// Write implements io.Writer.
+func (w *cutWriter) Write(p []byte) (int, error) {
+	w.Buffer.Write(p[:min(len(p), w.most-w.Len())])
+	if w.Len() == w.most {
+		w.cut()
+	}
+	return len(p), nil
+}
+
+var errDaemonEnds = sandbox.Errorf(sandbox.CodeUnavailable, "the daemon ends")
+
+// runCut runs a command with a key until it has written so many bytes and its caller is
+// cut off for a reason.
+func (n *node) runCut(why error, key string, most int, args ...string) *cutWriter {
+	n.t.Helper()
+	ctx, cancel := context.WithCancelCause(asOwner)
+	defer cancel(nil)
+	out := &cutWriter{most: most, cut: func() { cancel(why) }}
+	_, err := n.m.Exec(ctx, "box", sandbox.ExecRequest{Argv: append([]string{"/bin/guest"}, args...), Key: key}, httpapi.ExecIO{Stdout: out, Stderr: out})
+	if !errors.Is(err, why) {
+		n.t.Fatalf("exec that was cut off: %v", err)
+	}
+	return out
+}
+
+// resume comes back to a command.
+func (n *node) resume(key string, from int) (string, *sandbox.ExecResult, error) {
+	var out bytes.Buffer
+	at := int64(from)
+	res, err := n.m.Exec(asOwner, "box", sandbox.ExecRequest{Argv: []string{"-"}, Key: key, From: &at}, httpapi.ExecIO{Stdout: &out, Stderr: &out})
+	return out.String(), res, err
+}
+
+// TestExecGoesOnThroughDaemons has daemons end under commands in the foreground. Their
+// callers come back, once and again, and get all of the output once, and the exit code.
+func TestExecGoesOnThroughDaemons(t *testing.T) {
+	const key = "AAAAAAAAAAAAAAAAAAAA"
+	n := newNode(t)
+	n.create("box")
+	first := n.runCut(errDaemonEnds, key, 4, "say", "one", "sleep:1s", "two", "exit:7")
+	n.reopen()
+	rest, res, err := n.resume(key, first.Len())
+	if err != nil || first.String()+rest != "one\ntwo\n" || res.ExitCode != 7 {
+		t.Errorf("wrote %q and %q, %+v, %v", first, rest, res, err)
+	}
+	if _, _, err := n.resume(key, 0); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		t.Errorf("come back to what has ended: %v", err)
+	}
+
+	const size = 6_400_000
+	for _, most := range []int{1, 100_000, 3_000_000} {
+		key := fmt.Sprintf("%s%d", key, most)
+		got := n.runCut(errDaemonEnds, key, most, "spew", fmt.Sprint(size))
+		n.reopen()
+		rest, res, err := n.resume(key, got.Len())
+		if err != nil || !res.OK {
+			t.Fatalf("after %d bytes: %+v, %v", most, res, err)
+		}
+		whole := got.String() + rest
+		if len(whole) != size {
+			t.Errorf("after %d bytes: %d bytes in all, want %d", most, len(whole), size)
+		}
+		for i := 0; i+16 <= len(whole); i += 16 {
+			if whole[i:i+16] != "0123456789abcde\n" {
+				t.Fatalf("after %d bytes: %q at %d", most, whole[i:i+16], i)
+			}
+		}
+	}
+}
+
+// TestExecEndsWithItsCaller cuts callers off who do not come back: their commands are
+// killed.
+func TestExecEndsWithItsCaller(t *testing.T) {
+	const key = "BBBBBBBBBBBBBBBBBBBB"
+	n := newNode(t)
+	n.create("box")
+	n.runCut(errors.New("the client went away"), key, 4, "say", "one", "sleep:1000s")
+	eventually(t, "end of the command", func() error {
+		list, err := n.m.Processes(asOwner, "box", true)
+		if err != nil || len(list) != 0 {
+			return fmt.Errorf("%+v, %v", list, err)
+		}
+		return nil
+	})
+	if _, _, err := n.resume(key, 4); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		t.Errorf("come back to what was ended: %v", err)
+	}
+}
