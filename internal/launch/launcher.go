@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -264,7 +266,8 @@ func (s *Sentry) endUnknown() {
 func isolate(attr *syscall.SysProcAttr) {
 	uid, gid := os.Geteuid(), os.Getegid()
 	if uid == 0 {
-		uid, gid = nobody, nobody
+		uid = ownUser()
+		gid = uid
 	}
 	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
@@ -273,8 +276,43 @@ func isolate(attr *syscall.SysProcAttr) {
 	attr.GidMappingsEnableSetgroups = os.Geteuid() == 0 // so that root's groups can go
 }
 
-// nobody is the user that sentries of a root daemon run as.
+// nobody is the user that sentries of a root daemon run as where there is no other.
 const nobody = 65534
+
+// The users that sentries of root daemons run as, each zygote's another one: beyond those
+// of systemd's containers and below the negative ones (systemd.io/UIDS-GIDS).
+const (
+	firstUser = 0x70000000
+	manyUsers = 1 << 28
+)
+
+// ownUser returns a user, and group, that nobody else has: as the host's nobody, sentries
+// could be killed by whatever else runs as that. In a container that has no such users it
+// returns nobody.
+func ownUser() int {
+	for _, name := range []string{"uid_map", "gid_map"} {
+		text, err := os.ReadFile("/proc/self/" + name)
+		if err != nil || !hasUsers(string(text)) {
+			return nobody
+		}
+	}
+	var b [4]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return nobody
+	}
+	return firstUser + int(binary.LittleEndian.Uint32(b[:])%manyUsers)
+}
+
+// hasUsers reports whether a map of a user namespace has all that ownUser returns.
+func hasUsers(idMap string) bool {
+	for line := range strings.Lines(idMap) {
+		var first, host, count int64
+		if _, err := fmt.Sscan(line, &first, &host, &count); err == nil && first <= firstUser && first+count >= firstUser+manyUsers {
+			return true
+		}
+	}
+	return false
+}
 
 // probeNamespaces starts a process in namespaces of all kinds that sentries have.
 func probeNamespaces(ctx context.Context) error {

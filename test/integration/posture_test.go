@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -279,7 +280,18 @@ func TestPosture(t *testing.T) {
 	if created.Isolation.UserNS != sandbox.LayerOn {
 		t.Skip("this user cannot make user namespaces: ramet says so, and confines with the rest")
 	}
-	user := "65534 65534 65534 65534" // nobody
+	user := statusOf(t, fmt.Sprintf("/proc/%d/status", n.sentryOf("created")))["Uid"]
+	if os.Getuid() == 0 {
+		uid, err := strconv.Atoi(strings.Fields(user)[0])
+		if err != nil || uid < 0x70000000 {
+			t.Errorf("a sentry runs as the users %s, which others may run as", user)
+		}
+		kill := exec.CommandContext(t.Context(), "/bin/sh", "-c", fmt.Sprintf("kill -0 %d", n.sentryOf("created")))
+		kill.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		if out, err := kill.CombinedOutput(); err == nil {
+			t.Errorf("the host's nobody can signal a sentry: %s", out)
+		}
+	}
 	if uid := os.Getuid(); uid != 0 {
 		user = strings.TrimSpace(strings.Repeat(strconv.Itoa(uid)+" ", 4))
 	}
