@@ -18,8 +18,8 @@ import (
 	"ramet.dev/ramet/internal/tracing"
 )
 
-// serve is the daemon. Its log goes to standard error, which is the log file of
-// a daemon in the background.
+// serve is the daemon. Its log goes to standard error. That of a daemon in the
+// background is a file, which is put aside when it is full.
 func serve(ctx context.Context, opts cli.ServeOptions) error {
 	// Nothing the daemon makes is for other users; a file's owner may not widen
 	// this by the shell it was started from.
@@ -29,7 +29,15 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 		return err
 	}
 	version := buildVersion().Version
-	log, err := newLogger(os.Stderr, os.Getenv(logVariable))
+	var handover *daemon.Handover
+	var stderr io.Writer = os.Stderr
+	if opts.Background {
+		if handover, err = daemon.Inherit(); err != nil {
+			return err
+		}
+		stderr = daemon.NewLog(p)
+	}
+	log, err := newLogger(stderr, os.Getenv(logVariable))
 	if err != nil {
 		return err
 	}
@@ -51,12 +59,8 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 		NewService: svc.open,
 		Around:     func(next http.Handler) http.Handler { return poller.Handler(traces.Handler(next)) },
 		Metrics:    svc.metrics.Handler(),
+		Handover:   handover,
 		Listen:     daemon.Listen{Address: opts.Listen, CertFile: opts.CertFile, KeyFile: opts.KeyFile, PortDomain: opts.PortDomain},
-	}
-	if opts.Background {
-		if cfg.Handover, err = daemon.Inherit(); err != nil {
-			return err
-		}
 	}
 	return daemon.Serve(ctx, cfg)
 }

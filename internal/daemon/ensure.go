@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -21,8 +20,6 @@ import (
 const (
 	// healthTimeout bounds the first question to a daemon that listens.
 	healthTimeout = 10 * time.Second
-	// maxLog is the size at which a daemon that starts puts the log aside.
-	maxLog = 8 << 20
 	// maxLogTail is how much of its log a daemon that died is quoted with.
 	maxLogTail = 2 << 10
 )
@@ -84,7 +81,7 @@ func nobodyListens(err error) bool {
 
 // start starts a daemon, which inherits startLock, and waits for its message.
 func start(ctx context.Context, p paths.Paths, startLock *os.File) error {
-	log, err := openLog(p.Log())
+	log, err := openLog(p.Log(), maxLog)
 	if err != nil {
 		return err
 	}
@@ -128,20 +125,6 @@ func start(ctx context.Context, p paths.Paths, startLock *os.File) error {
 		return sandbox.Errorf(sandbox.CodeUnavailable, "start daemon: %w%s", err, logTail(log, end))
 	}
 	return err
-}
-
-// openLog opens the log of daemons, after putting a large one aside.
-func openLog(path string) (*os.File, error) {
-	if fi, err := os.Stat(path); err == nil && fi.Size() > maxLog {
-		if err := os.Rename(path, path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("put log aside: %w", err)
-		}
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
-	}
-	return f, nil
 }
 
 // logTail quotes what a daemon wrote to the log from offset on.

@@ -170,27 +170,6 @@ func TestADaemonThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-func TestALargeLogIsPutAside(t *testing.T) {
-	p := testPaths(t)
-	if err := p.MakeData(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(p.Log(), make([]byte, maxLog+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := openLog(p.Log())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if fi, err := f.Stat(); err != nil || fi.Size() != 0 {
-		t.Errorf("new log: %v, %v", fi, err)
-	}
-	if fi, err := os.Stat(p.Log() + ".1"); err != nil || fi.Size() != maxLog+1 {
-		t.Errorf("old log: %v, %v", fi, err)
-	}
-}
-
 func TestInheritRefusesAPerson(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {

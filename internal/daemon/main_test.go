@@ -52,7 +52,7 @@ func daemonMain() int {
 		panic(err)
 	}
 	err = Serve(ctx, Config{
-		Paths: p, Version: "test", Handover: h, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Paths: p, Version: "test", Handover: h, Logger: slog.New(slog.NewTextHandler(NewLog(p), nil)),
 		NewService: func(context.Context, paths.Paths, *slog.Logger) (httpapi.Service, io.Closer, error) {
 			if os.Getenv(envBehaviour) == "refuse" {
 				return nil, nil, sandbox.Errorf(sandbox.CodeIsolation, "no user namespaces")
