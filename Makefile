@@ -95,9 +95,9 @@ test-unit: $(SENTRY)
 	echo "== go test $$race, packages that do not link gVisor's kernel"; \
 	RAMET_TEST_BUILD=1 CGO_ENABLED=$$cgo $(GO) test -v $$race -timeout 10m $(call packages,no) $(report)
 
-# RAMET_TEST_BUILD has the image made that git, SQLite, PostgreSQL and Node are in, of Debian
-# packages, and Python's libraries installed with pip. Both are kept in the user's cache.
-# Where there is no mirror their tests are skipped.
+# RAMET_TEST_BUILD has the image made that databases, interpreters and servers are in, of
+# Debian packages, and Python's libraries and Node's own build installed with pip and npm.
+# All are kept in the user's cache. Where there is no mirror their tests are skipped.
 .PHONY: test-sentry
 test-sentry: $(SENTRY)
 	@mkdir -p $(CACHE)

@@ -34,8 +34,8 @@ const (
 //go:embed testdata/databases
 var databaseScripts embed.FS
 
-// databasesBuild is what the image with databases and interpreters is made of.
-var databasesBuild = sandbox.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql", "nodejs"}}
+// databasesBuild is what the image with databases, interpreters and servers is made of.
+var databasesBuild = sandbox.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql", "nodejs", "nginx", "openssh-server", "curl"}}
 
 // databasesName is the name of that image where it is kept: one that was made of
 // something else has another.

