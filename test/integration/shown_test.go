@@ -112,6 +112,16 @@ func TestShownLimitsInUse(t *testing.T) {
 	if got, want := n.guest(ref, "sysinfo"), fmt.Sprintf("%s%d processors\ntrue\n", total, runtime.NumCPU()); got != want {
 		t.Errorf("sysinfo(2) and sched_getaffinity(2) say %q, not %q", got, want)
 	}
+	// What the sandbox's kernel does not know is not shown as zero.
+	if got := n.guest(ref, "say", "file:/sys/fs/cgroup/cpu.stat"); !regexp.MustCompile(`^usage_usec \d+\nuser_usec \d+\nsystem_usec \d+\n$`).MatchString(got) {
+		t.Errorf("the processor time is %q", got)
+	}
+	for _, name := range []string{"memory.events", "memory.oom.group", "pids.events"} {
+		out, err := n.run(ref, sandbox.ExecRequest{Argv: []string{"guest", "say", "file:/sys/fs/cgroup/" + name}}, "")
+		if err != nil || out.ExitCode == 0 || !strings.Contains(out.stderr.String(), "no such file") {
+			t.Errorf("%s: %v %+v", name, err, out)
+		}
+	}
 	// Nobody can raise his limit there.
 	out, err := n.run(ref, sandbox.ExecRequest{Argv: []string{"guest", "write", "/sys/fs/cgroup/pids.max", "max"}, User: "root"}, "")
 	if err != nil || out.ExitCode == 0 {

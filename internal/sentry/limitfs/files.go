@@ -26,17 +26,20 @@ func (*file) StatFS(context.Context, *vfs.Filesystem) (linux.Statfs, error) { re
 
 // Generate implements vfs.DynamicBytesSource.Generate.
 func (f *file) Generate(ctx context.Context, buf *bytes.Buffer) error {
-	make, ok := groupFiles[f.name]
+	write, ok := groupFiles[f.name]
 	if !ok {
-		make = procFiles[f.name]
+		write = procFiles[f.name]
 	}
-	make(buf, &f.limits, kernel.KernelFromContext(ctx))
+	write(buf, &f.limits, kernel.KernelFromContext(ctx))
 	return nil
 }
 
 type contents func(buf *bytes.Buffer, l *Limits, k *kernel.Kernel)
 
-// groupFiles are the files of a control group, see cgroup-v2.rst of the Linux documentation.
+// groupFiles are the files of a control group, see cgroup-v2.rst of the Linux documentation. Programs take a file or a
+// line that is absent for one that this kernel does not have, so what is not known inside of the sandbox is left out:
+// what happened at a limit (memory.events, pids.events), whether the host then ends all processes (memory.oom.group), how
+// long processors were withheld (cpu.stat), and what the kernel uses itself (memory.stat).
 var groupFiles = map[string]contents{
 	"cgroup.controllers":     text("cpuset cpu memory pids\n"),
 	"cgroup.events":          text("populated 1\nfrozen 0\n"),
@@ -64,7 +67,7 @@ var groupFiles = map[string]contents{
 	},
 	"cpu.stat": func(buf *bytes.Buffer, _ *Limits, k *kernel.Kernel) {
 		used := k.CPUStats()
-		fmt.Fprintf(buf, "usage_usec %d\nuser_usec %d\nsystem_usec %d\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n",
+		fmt.Fprintf(buf, "usage_usec %d\nuser_usec %d\nsystem_usec %d\n",
 			(used.UserTime + used.SysTime).Microseconds(), used.UserTime.Microseconds(), used.SysTime.Microseconds())
 	},
 	"cpu.weight":            text("100\n"),
@@ -76,17 +79,15 @@ var groupFiles = map[string]contents{
 	"memory.current": func(buf *bytes.Buffer, _ *Limits, k *kernel.Kernel) {
 		fmt.Fprintln(buf, memory(k).used)
 	},
-	"memory.events": text("low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n"),
-	"memory.high":   text("max\n"),
-	"memory.low":    text("0\n"),
+	"memory.high": text("max\n"),
+	"memory.low":  text("0\n"),
 	"memory.max": func(buf *bytes.Buffer, l *Limits, _ *kernel.Kernel) {
 		fmt.Fprintln(buf, limit(l.Memory))
 	},
-	"memory.min":       text("0\n"),
-	"memory.oom.group": text("0\n"),
+	"memory.min": text("0\n"),
 	"memory.stat": func(buf *bytes.Buffer, _ *Limits, k *kernel.Kernel) {
 		m := memory(k)
-		fmt.Fprintf(buf, "anon %d\nfile %d\nkernel 0\nshmem %d\nfile_mapped 0\nfile_dirty 0\nfile_writeback 0\ninactive_anon 0\nactive_anon %d\ninactive_file 0\nactive_file 0\nunevictable 0\n",
+		fmt.Fprintf(buf, "anon %d\nfile %d\nshmem %d\nfile_dirty 0\nfile_writeback 0\ninactive_anon 0\nactive_anon %d\ninactive_file 0\nactive_file 0\nunevictable 0\n",
 			m.used-m.shared, m.shared, m.shared, m.used)
 	},
 	"memory.swap.current": text("0\n"),
@@ -95,7 +96,6 @@ var groupFiles = map[string]contents{
 	"pids.current": func(buf *bytes.Buffer, _ *Limits, k *kernel.Kernel) {
 		fmt.Fprintln(buf, max(0, k.RootPIDNamespace().NumTasks()-1)) // without init, which is ours
 	},
-	"pids.events": text("max 0\n"),
 	"pids.max": func(buf *bytes.Buffer, l *Limits, _ *kernel.Kernel) {
 		fmt.Fprintln(buf, limit(l.Pids))
 	},
