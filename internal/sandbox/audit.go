@@ -23,7 +23,7 @@ type AuditEntry struct {
 
 // AuditDetails is what came of a change.
 type AuditDetails struct {
-	Parent    string   `json:"parent,omitempty" doc:"sandbox that was forked, or promoted to"`
+	Parent    string   `json:"parent,omitempty" doc:"sandbox that was forked, that was promoted to, or that the restored snapshot is of"`
 	Children  []string `json:"children,omitempty" doc:"sandboxes that were made"`
 	Failed    int      `json:"failed,omitempty" doc:"children that could not be made"`
 	Freeze    string   `json:"freeze,omitempty" doc:"frozen state that children were made from"`

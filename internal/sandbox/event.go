@@ -51,7 +51,7 @@ type Event struct {
 	Kind      EventKind `json:"kind,omitempty" doc:"what happened; absent in an event that stands for others"`
 	SandboxID string    `json:"sandbox_id" doc:"sandbox that it happened to"`
 	Name      string    `json:"name,omitempty" doc:"of the sandbox"`
-	Parent    string    `json:"parent,omitempty" doc:"created: the sandbox that it was forked from"`
+	Parent    string    `json:"parent,omitempty" doc:"created: the sandbox that it was forked from, or that its snapshot is of"`
 	Snapshot  string    `json:"snapshot,omitempty" doc:"id of the snapshot that it was about"`
 	Child     string    `json:"child,omitempty" doc:"promoted: the sandbox whose state it is"`
 	Children  []string  `json:"children,omitempty" doc:"forked: the new sandboxes"`

@@ -86,8 +86,8 @@ type Sandbox struct {
 	Reason    string            `json:"reason,omitempty" doc:"why the sandbox failed"`
 	Image     string            `json:"image" doc:"image id"`
 	ImageName string            `json:"image_name,omitempty" doc:"name of the image when the sandbox was made"`
-	Parent    string            `json:"parent" doc:"sandbox this one was forked from, or empty"`
-	Snapshot  string            `json:"snapshot,omitempty" doc:"snapshot this one was restored from"`
+	Parent    string            `json:"parent" doc:"sandbox that this one was forked from, or that the snapshot it was restored from is of; empty if it was created"`
+	Snapshot  string            `json:"snapshot,omitempty" doc:"snapshot that this one was restored from"`
 	Depth     int               `json:"depth" doc:"forks and restores between this sandbox and a created one"`
 	CreatedAt time.Time         `json:"created_at" doc:"when it was made"`
 	Limits    Limits            `json:"limits" doc:"effective limits"`

@@ -56,6 +56,13 @@ func TestTree(t *testing.T) {
 		x.mustHold(id, x.values[id])
 	}
 	x.checkLineage()
+	// A sandbox that is gone keeps its name in the tree while it has descendants, in the next daemon too.
+	if i := slices.Index(x.alive, root.ID); i >= 0 {
+		x.destroy(root.ID)
+		x.alive = slices.Delete(x.alive, i, i+1)
+	}
+	x.reopen()
+	x.checkLineage()
 	x.prune(0)
 }
 
@@ -128,5 +135,10 @@ func (x *tree) checkLineage() {
 	}
 	if seen != len(x.alive) || len(roots) != 1 {
 		x.t.Errorf("tree has %d roots and %d living sandboxes, not 1 and %d", len(roots), seen, len(x.alive))
+	}
+	for _, r := range roots {
+		if r.Name != "root" {
+			x.t.Errorf("the root of the tree is named %q", r.Name)
+		}
 	}
 }
