@@ -53,6 +53,8 @@ const (
 // The words of V8: numbers are in the upper half, pointers have the last bit set.
 type word uint64
 
+func wordOf(b []byte, i int) word { return word(binary.LittleEndian.Uint64(b[8*i:])) }
+
 func small(n int) word         { return word(n) << 32 }
 func (w word) isSmall() bool   { return uint32(w) == 0 && w>>32 < 1<<31 }
 func (w word) number() int     { return int(w >> 32) }
@@ -131,7 +133,11 @@ type nodeProcess struct {
 func (n *nodeProcess) scan(at hostarch.Addr, buf []byte) error {
 	buf = buf[:n.m.read(at, buf)]
 	for i := 0; i+8 <= len(buf); i += 8 {
-		if word(binary.LittleEndian.Uint64(buf[i:])) != small(uuidBatchSize) {
+		if wordOf(buf[i:], 0) != small(uuidBatchSize) {
+			continue
+		}
+		// A heap may have millions of numbers 128: what follows is mostly in buf.
+		if i+nearBytes <= len(buf) && !isNear(buf[i:]) {
 			continue
 		}
 		c, ok := n.contextWith(at + hostarch.Addr(i))
@@ -151,10 +157,18 @@ type randomContext struct {
 	variables map[string]int
 }
 
+// nearBytes is the size of kBatchSize and the three variables that follow.
+const nearBytes = 8 * 4
+
+// isNear reports whether b may begin with kBatchSize and the variables that follow.
+func isNear(b []byte) bool {
+	batch := wordOf(b, 3)
+	return wordOf(b, 1).isPointer() && wordOf(b, 2).isPointer() && batch.isSmall() && batch.number() < uuidBatchSize
+}
+
 // contextWith returns the context of the module if its kBatchSize is at an address.
 func (n *nodeProcess) contextWith(at hostarch.Addr) (c randomContext, ok bool) {
-	near := n.words(at, 4)
-	if len(near) < 4 || !near[1].isPointer() || !near[2].isPointer() || !near[3].isSmall() || near[3].number() >= uuidBatchSize {
+	if near := make([]byte, nearBytes); n.m.read(at, near) < nearBytes || !isNear(near) {
 		return c, false
 	}
 	n.candidates++
@@ -345,7 +359,7 @@ func (n *nodeProcess) words(at hostarch.Addr, count int) []word {
 	b := make([]byte, 8*count)
 	words := make([]word, n.m.read(at, b)/8)
 	for i := range words {
-		words[i] = word(binary.LittleEndian.Uint64(b[8*i:]))
+		words[i] = wordOf(b, i)
 	}
 	return words
 }
