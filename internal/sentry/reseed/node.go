@@ -46,6 +46,9 @@ const (
 	// mostCandidates bounds how many places are looked at closely. A program of Node has
 	// some hundreds.
 	mostCandidates = 1 << 14
+	// mostObjects bounds how many objects are read for all places together. A program can
+	// make memory in which each place leads to thousands, and nothing else runs meanwhile.
+	mostObjects = 1 << 20
 	// scanned is how much memory is read at once, in bytes.
 	scanned = 256 << 10
 )
@@ -123,6 +126,7 @@ type nodeProcess struct {
 	m          writable
 	buf        []byte
 	candidates int
+	objects    int // that were read
 	renewed    int
 	// lost: the arrays of a context were not found. It may be one that was left behind by
 	// a collection.
@@ -141,11 +145,11 @@ func (n *nodeProcess) scan(at hostarch.Addr, buf []byte) error {
 			continue
 		}
 		c, ok := n.contextWith(at + hostarch.Addr(i))
-		if n.candidates > mostCandidates {
-			return errManyCandidates
-		}
 		if ok {
 			n.renew(c)
+		}
+		if n.candidates > mostCandidates || n.objects > mostObjects {
+			return errManyCandidates
 		}
 	}
 	return nil
@@ -345,8 +349,11 @@ const notANumber = 0x7ff8_0000_0000_0000
 
 // object returns the first words of an object, so many or fewer. If it was moved in a
 // collection that is under way, or was over when its old place had not been used again, its
-// first word is where to, without the bit of a pointer.
+// first word is where to, without the bit of a pointer. Beyond mostObjects there are none.
 func (n *nodeProcess) object(w word, count int) []word {
+	if n.objects++; n.objects > mostObjects {
+		return nil
+	}
 	words := n.words(w.at(), count)
 	if len(words) > 0 && words[0]%8 == 0 && words[0] > hostarch.PageSize {
 		return n.words(hostarch.Addr(words[0]), count)

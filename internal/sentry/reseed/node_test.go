@@ -234,6 +234,42 @@ func TestRenewNodeMany(t *testing.T) {
 	}
 }
 
+// meteredMemory counts how often it is read, and is empty from a number on.
+type meteredMemory struct {
+	writable
+	reads, most int
+}
+
+func (m *meteredMemory) read(at hostarch.Addr, p []byte) int {
+	if m.reads++; m.reads > m.most {
+		return 0
+	}
+	return m.writable.read(at, p)
+}
+
+// TestRenewNodeBounded has memory where each place that looks like the cache leads to
+// scopes with the right number of variables, all of which have a name: some 10^8 reads.
+func TestRenewNodeBounded(t *testing.T) {
+	h := &heap{fakeMemory: fakeMemory{at: heapAt, data: make([]byte, 512<<10)}, next: heapAt}
+	h.object() // the map of all
+	name := h.name("some name")
+	const variables = uuidBatchSize - ownSlots // kBatchSize is the number of slots, too
+	info := []word{0, 0, small(variables)}
+	for range variables + 8 {
+		info = append(info, name)
+	}
+	scope := h.object(info...)
+	for h.next+32 <= heapAt+hostarch.Addr(len(h.data)) {
+		h.put(small(uuidBatchSize), scope, scope, small(7))
+	}
+	const most = 4 * mostObjects
+	m := &meteredMemory{writable: h, most: most}
+	err := renewNode(m, []hostarch.AddrRange{{Start: heapAt, End: heapAt + hostarch.Addr(len(h.data))}})
+	if err != errManyCandidates || m.reads > most {
+		t.Errorf("%d reads, error %v", m.reads, err)
+	}
+}
+
 // FuzzRenewNode has any memory: it is read within bounds, and written to nowhere else.
 func FuzzRenewNode(f *testing.F) {
 	h, d := newHeap(), module{names: moduleNames(), head: 6, table: true}
