@@ -23,6 +23,8 @@ var optionOf = map[string][]string{
 var (
 	// inRequest is where the daemon's framework says that something is wrong.
 	inRequest = regexp.MustCompile(`\b(?:body|query|path|header)\.([A-Za-z_][\w.-]*)(?:\[\d+\])?: `)
+	// element is which one of a list a field is.
+	element = regexp.MustCompile(`\[\d+\]$`)
 	// operations are what the daemon was doing for a command.
 	operations = regexp.MustCompile(`^(?:(?:attach|build (?:image|Debian root file system)|commit|create sandbox|diff|exec|export|fork|import image|merge|pull image|restore|rollback|run code|signal|snapshot|start|update sandbox): )+`)
 	unit       = regexp.MustCompile(`[_-](?:ms|s|mib|kib)$`)
@@ -48,12 +50,13 @@ func withOptions(cmd *cobra.Command, err error) string {
 	if !ok { // several errors, or one that says it in its own words
 		return text
 	}
-	name, given := nameOf(cmd, e.Field)
+	field := element.ReplaceAllString(e.Field, "")
+	name, given := nameOf(cmd, field)
 	detail := e.Detail
 	// Who wraps an error that names a field names it once more.
 	again := regexp.MustCompile(`^(?:[a-z ]+: )*` + regexp.QuoteMeta(e.Field) + ": ")
 	detail = detail[len(again.FindString(detail)):]
-	if said := inRequest.FindStringSubmatch(detail); said != nil && said[1] == e.Field && strings.HasPrefix(detail, said[0]) {
+	if said := inRequest.FindStringSubmatch(detail); said != nil && said[1] == field && strings.HasPrefix(detail, said[0]) {
 		detail = detail[len(said[0]):]
 	}
 	detail = inRequest.ReplaceAllStringFunc(detail, func(said string) string {

@@ -17,7 +17,7 @@ import (
 
 func TestInWords(t *testing.T) {
 	cmd := &cobra.Command{Use: "x"}
-	for _, option := range []string{"memory", "timeout", "since", "self-control", "cwd", "meta", "pids", "ttl"} {
+	for _, option := range []string{"memory", "timeout", "since", "self-control", "cwd", "meta", "pids", "ttl", "require"} {
 		cmd.Flags().String(option, "", "")
 		if err := cmd.Flags().Set(option, "given"); err != nil {
 			t.Fatal(err)
@@ -32,6 +32,7 @@ func TestInWords(t *testing.T) {
 		{sandbox.Invalid("limits.memory_mib", "1 is too little"), "--memory: 1 is too little"},
 		{sandbox.Invalid("limits.pids", "body.limits.pids: expected number >= 0"), "--pids: expected number >= 0"},
 		{sandbox.Invalid("limits.pids", "body.limits.pids: expected number; body.limits.memory_mib: expected number"), "--pids: expected number; --memory: expected number"},
+		{sandbox.Invalid("require[1]", "body.require[1]: it must be one of: sentry, systrap"), "--require: it must be one of: sentry, systrap"},
 		{sandbox.Invalid("timeout_ms", "-1 is negative"), "--timeout: -1 is negative"},
 		{sandbox.Invalid("ttl_s", "an end is needed"), "--ttl: an end is needed"},
 		{sandbox.Invalid("from", "query.from: expected number >= -1"), "--since: expected number >= -1"},

@@ -22,6 +22,7 @@ func init() {
 	validation.MsgExpectedMinimumNumber, validation.MsgExpectedMaximumNumber = "it must be at least %v", "it must be at most %v"
 	validation.MsgExpectedMinLength, validation.MsgExpectedMaxLength = "its length must be at least %d", "its length must be at most %d"
 	validation.MsgExpectedMinItems, validation.MsgExpectedMaxItems = "there must be at least %d", "there must be at most %d"
+	validation.MsgExpectedOneOf = "it must be one of: %s"
 	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
 		return frameworkProblem(status, msg, errs)
 	}
