@@ -33,6 +33,7 @@ var arrows = []struct {
 
 	{"internal/wire", []string{"internal/interp", "internal/sandbox", "internal/snapfile"}, "the host side and the sentry meet here only"},
 	{"internal/paths", []string{"internal/sandbox"}, "it names places and reads nothing there"},
+	{"internal/hostuser", nil, "numbers that are free; who takes them is not its business"},
 	{"internal/cgroup", []string{"internal/sandbox"}, "it does not know what runs in a group"},
 	{"internal/access", []string{"internal/sandbox"}, "who may see what; it knows neither the things nor how requests reach it"},
 	{"internal/alarm", nil, "times and ids; what becomes due is not its business"},
@@ -51,9 +52,9 @@ var arrows = []struct {
 	{"internal/pack", []string{"internal/cowfs", "internal/erofs"}, "files in, archives out: it knows neither what a sandbox nor what an image store is"},
 	{"internal/image", []string{"internal/erofs", "internal/sandbox"}, "it does not know what a sandbox is made of, or which images run"},
 	{"internal/debian", []string{"internal/sandbox"}, "it makes a tar stream; who stores it is not its business"},
-	{"internal/doctor", []string{"internal/cgroup", "internal/idlepoll"}, "it tries the machine, not the daemon"},
+	{"internal/doctor", []string{"internal/cgroup", "internal/hostuser", "internal/idlepoll"}, "it tries the machine, not the daemon"},
 
-	{"internal/launch", []string{"internal/cgroup", "internal/interp", "internal/sandbox", "internal/tracing", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
+	{"internal/launch", []string{"internal/cgroup", "internal/hostuser", "internal/interp", "internal/sandbox", "internal/tracing", "internal/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/manager", []string{
 		"internal/access", "internal/alarm", "internal/answers", "internal/audit", "internal/cgroup", "internal/control", "internal/cowfs", "internal/debian", "internal/feed", "internal/hostuse", "internal/httpapi", "internal/image", "internal/interp", "internal/launch", "internal/pack", "internal/paths", "internal/quota",
 		"internal/merge", "internal/sandbox", "internal/snapfile", "internal/store", "internal/textdiff", "internal/token", "internal/wire",

@@ -77,6 +77,6 @@ func (a *app) createCommand() *cobra.Command {
 	quietVar(f, &quiet)
 	f.IntVar(&keep, "auto-checkpoint", 0, "keep its state after every command and cell: the last N, from 2 to 1000, see timeline")
 	f.StringVar(&self, "self-control", "", "let processes in it fork, snapshot, roll back and tag it by the command ramet there, so often in all: forks=N,depth=N[,snapshots=N]")
-	f.StringSliceVar(&req.Require, "require", nil, "isolation layer without which the sandbox must not start: sentry, systrap, seccomp, no_new_privs, capabilities_dropped, user_namespace, namespaces, empty_root, rlimits or cgroup; may be repeated")
+	f.StringSliceVar(&req.Require, "require", nil, "isolation layer without which the sandbox must not start: sentry, systrap, seccomp, no_new_privs, capabilities_dropped, user_namespace, own_user, namespaces, empty_root, rlimits or cgroup; may be repeated")
 	return cmd
 }

@@ -37,7 +37,7 @@ func fakeSandbox(id, name, parent string) *sandbox.Sandbox {
 		Identity: sandbox.Identity{SandboxID: id, Hostname: cmp.Or(name, id)},
 		Isolation: sandbox.Isolation{
 			Sentry: sandbox.LayerOn, Systrap: sandbox.LayerOn, Seccomp: sandbox.LayerOn, NoNewPrivs: sandbox.LayerOn, Caps: sandbox.LayerOn,
-			UserNS: sandbox.LayerOn, Namespaces: sandbox.LayerOn, EmptyRoot: sandbox.LayerOn, Rlimits: sandbox.LayerOn, Cgroup: sandbox.LayerOff,
+			UserNS: sandbox.LayerOn, OwnUser: sandbox.LayerOff, Namespaces: sandbox.LayerOn, EmptyRoot: sandbox.LayerOn, Rlimits: sandbox.LayerOn, Cgroup: sandbox.LayerOff,
 		},
 		Memory:   &sandbox.Memory{PrivateMiB: 12.5, SharedMiB: 30},
 		Disk:     &sandbox.Disk{UsedMiB: 3, LimitMiB: 1024, PrivateMiB: 0.5},

@@ -47,6 +47,7 @@ var probes = []struct {
 	{"kernel", probeKernel},
 	{"cpu", probeCPU},
 	{"user_namespaces", probeUserNamespaces},
+	{"own_users", probeOwnUsers},
 	{"namespaces", probeNamespaces},
 	{"mounts", probeMounts},
 	{"namespace_limits", probeNamespaceLimits},

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/hostuser"
 )
 
 // sandboxNamespaces are those that every sandbox's process is in: its own, but for the
@@ -37,6 +39,17 @@ func probeUserNamespaces(ctx context.Context, m *machine) Finding {
 		return fail(m.userNamespaceRemedy(), "cannot make a user namespace: %v", err)
 	}
 	return ok("user %d can make user namespaces", os.Geteuid())
+}
+
+// probeOwnUsers says which users of the host sandboxes run as.
+func probeOwnUsers(_ context.Context, m *machine) Finding {
+	if uid := os.Geteuid(); uid != 0 {
+		return ok("sandboxes run as user %d: only a daemon that is root's can give each its own", uid)
+	}
+	if _, err := hostuser.FreeRange(m.path("")); err != nil {
+		return warn("in a container: share the host's user namespace, or run the daemon as an ordinary user", "all sandboxes run as the host's nobody (65534), whose other processes can end them: %v", err)
+	}
+	return ok("each sandbox runs as a user of the host that nothing else is")
 }
 
 // userNamespaceRemedy finds the setting that forbids user namespaces.

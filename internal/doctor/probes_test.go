@@ -168,6 +168,21 @@ func TestUserNamespaceRemedies(t *testing.T) {
 	}
 }
 
+// TestOwnUsers has a container whose user namespace is that of an ordinary one.
+func TestOwnUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the sandboxes of an ordinary user are that user")
+	}
+	const all, some = "0 0 4294967295\n", "0 100000 65536\n"
+	for uids, want := range map[string]Status{all: StatusOK, some: StatusWarn} {
+		m := &machine{root: fakeRoot(t, map[string]string{"proc/self/uid_map": uids, "proc/self/gid_map": all})}
+		f := probeOwnUsers(t.Context(), m)
+		if f.Status != want || (want == StatusWarn) != strings.Contains(f.Detail, "nobody (65534)") {
+			t.Errorf("users %q: %+v", uids, f)
+		}
+	}
+}
+
 func TestNamespacesNamesTheCulprits(t *testing.T) {
 	m := &machine{root: t.TempDir(), child: func(_ context.Context, r childRequest) (childReply, error) {
 		if r.cloneflags&(unix.CLONE_NEWNET|unix.CLONE_NEWPID) != 0 {

@@ -23,7 +23,7 @@ func exampleSandbox(id, name, parent string, depth int) *sandbox.Sandbox {
 		Limits:   sandbox.Limits{CPUs: 2, MemoryMiB: 1024, DiskMiB: 2048, Pids: 512, OpenFiles: 4096},
 		Identity: sandbox.Identity{SandboxID: id, ForkIndex: depth, Hostname: name, MachineID: "0f5d3c1e9a7b4d62a1c8e0b3f4d5a697"},
 		Isolation: sandbox.Isolation{
-			Sentry: sandbox.LayerOn, Systrap: sandbox.LayerOn, Seccomp: sandbox.LayerOn, NoNewPrivs: sandbox.LayerOn, Caps: sandbox.LayerOn, UserNS: sandbox.LayerOn,
+			Sentry: sandbox.LayerOn, Systrap: sandbox.LayerOn, Seccomp: sandbox.LayerOn, NoNewPrivs: sandbox.LayerOn, Caps: sandbox.LayerOn, UserNS: sandbox.LayerOn, OwnUser: sandbox.LayerOff,
 			Namespaces: sandbox.LayerOn, EmptyRoot: sandbox.LayerOn, Rlimits: sandbox.LayerOn, Cgroup: sandbox.LayerOff,
 		},
 	}

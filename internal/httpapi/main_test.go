@@ -31,7 +31,7 @@ var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func someSandbox(id string) *sandbox.Sandbox {
 	on := sandbox.LayerOn
 	return &sandbox.Sandbox{ID: id, State: sandbox.StateRunning, Image: imgA, CreatedAt: created, Isolation: sandbox.Isolation{
-		Sentry: on, Systrap: on, Seccomp: on, NoNewPrivs: on, Caps: on, UserNS: on, Namespaces: on, EmptyRoot: on, Rlimits: on, Cgroup: sandbox.LayerOff,
+		Sentry: on, Systrap: on, Seccomp: on, NoNewPrivs: on, Caps: on, UserNS: on, OwnUser: sandbox.LayerOff, Namespaces: on, EmptyRoot: on, Rlimits: on, Cgroup: sandbox.LayerOff,
 	}}
 }
 

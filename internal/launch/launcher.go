@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -14,13 +13,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/cgroup"
+	"ramet.dev/ramet/internal/hostuser"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/wire"
 )
@@ -52,6 +51,7 @@ type Config struct {
 type Launcher struct {
 	cfg      Config
 	nsReason string // why there are no namespaces; empty if there are
+	noUsers  string // why sentries have no users of their own; empty if they do
 	nursery  nursery
 	patience time.Duration // adoptPatience but in tests
 	hello    time.Duration // helloPatience but in tests
@@ -74,7 +74,11 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	} else if err != nil {
 		l.nsReason = err.Error()
 	}
-	l.nursery = newNursery(cfg, l.nsReason == "")
+	l.noUsers = whyNoUsers(l.nsReason)
+	if l.noUsers != "" && os.Geteuid() == 0 {
+		cfg.Log.Warn("sentries share a user of the host", "reason", l.noUsers)
+	}
+	l.nursery = newNursery(cfg, l.nsReason == "", l.noUsers == "")
 	return l, nil
 }
 
@@ -109,6 +113,9 @@ func (l *Launcher) Missing() map[string]string {
 		for _, layer := range []string{"user_namespace", "namespaces", "empty_root"} {
 			m[layer] = l.nsReason
 		}
+	}
+	if l.noUsers != "" {
+		m["own_user"] = l.noUsers
 	}
 	if l.cfg.Cgroups == nil {
 		m["cgroup"] = "no control group can be made by this user"
@@ -260,65 +267,55 @@ func (s *Sentry) endUnknown() {
 	}
 }
 
-// isolate asks for new namespaces, in which the zygote makes those of sentries. Root
-// of the host is nobody in them. A pid namespace is left out: the first process of one
-// cannot make siblings.
-func isolate(attr *syscall.SysProcAttr) {
-	uid, gid := os.Geteuid(), os.Getegid()
-	if uid == 0 {
-		uid = ownUser()
-		gid = uid
+// whyNoUsers returns why no sentry can have a user of its own, or nothing if each can.
+func whyNoUsers(nsReason string) string {
+	if uid := os.Geteuid(); uid != 0 {
+		return fmt.Sprintf("the daemon is user %d, and only root can give others", uid)
 	}
-	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
-	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
-	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
-	attr.Credential = &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: os.Geteuid() != 0}
-	attr.GidMappingsEnableSetgroups = os.Geteuid() == 0 // so that root's groups can go
+	if nsReason != "" {
+		return nsReason
+	}
+	if _, err := hostuser.FreeRange("/"); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
-// nobody is the user that sentries of a root daemon run as where there is no other.
+// nobody is the user that sentries of a root daemon run as where they have none of their
+// own.
 const nobody = 65534
 
-// The users that sentries of root daemons run as, each zygote's another one: beyond those
-// of systemd's containers and below the negative ones (systemd.io/UIDS-GIDS).
-const (
-	firstUser = 0x70000000
-	manyUsers = 1 << 28
-)
-
-// ownUser returns a user, and group, that nobody else has: as the host's nobody, sentries
-// could be killed by whatever else runs as that. In a container that has no such users it
-// returns nobody.
-func ownUser() int {
-	for _, name := range []string{"uid_map", "gid_map"} {
-		text, err := os.ReadFile("/proc/self/" + name)
-		if err != nil || !hasUsers(string(text)) {
-			return nobody
+// isolate asks for new namespaces, in which the zygote makes those of sentries. Root in
+// them is an ordinary user of the host: the daemon's, or with ownUsers the first of a free
+// range, of which the others are for sentries. A pid namespace is left out: the first
+// process of one cannot make siblings.
+func isolate(attr *syscall.SysProcAttr, ownUsers bool) error {
+	uid, gid, count := os.Geteuid(), os.Getegid(), 1
+	switch {
+	case ownUsers:
+		first, err := hostuser.FreeRange("/")
+		if err != nil {
+			return err
 		}
+		uid, gid, count = first, first, hostuser.RangeSize
+	case uid == 0:
+		uid, gid = nobody, nobody
 	}
-	var b [4]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return nobody
-	}
-	return firstUser + int(binary.LittleEndian.Uint32(b[:])%manyUsers)
-}
-
-// hasUsers reports whether a map of a user namespace has all that ownUser returns.
-func hasUsers(idMap string) bool {
-	for line := range strings.Lines(idMap) {
-		var first, host, count int64
-		if _, err := fmt.Sscan(line, &first, &host, &count); err == nil && first <= firstUser && first+count >= firstUser+manyUsers {
-			return true
-		}
-	}
-	return false
+	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: count}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: count}}
+	attr.Credential = &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: os.Geteuid() != 0}
+	attr.GidMappingsEnableSetgroups = os.Geteuid() == 0 // so that root's groups can go
+	return nil
 }
 
 // probeNamespaces starts a process in namespaces of all kinds that sentries have.
 func probeNamespaces(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "version")
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	isolate(cmd.SysProcAttr)
+	if err := isolate(cmd.SysProcAttr, false); err != nil {
+		return err
+	}
 	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID // sentries have one, their parent cannot
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("make namespaces: %w", err)

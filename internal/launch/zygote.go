@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"ramet.dev/ramet/internal/hostuser"
 	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/wire"
 )
@@ -28,13 +29,14 @@ const (
 type nursery struct {
 	cfg        Config
 	namespaces bool
+	ownUsers   bool
 
 	turn   chan struct{} // has room for the one who uses what follows
 	zygote *zygote       // nil until one is needed, and after one has failed
 }
 
-func newNursery(cfg Config, namespaces bool) nursery {
-	return nursery{cfg: cfg, namespaces: namespaces, turn: make(chan struct{}, 1)}
+func newNursery(cfg Config, namespaces, ownUsers bool) nursery {
+	return nursery{cfg: cfg, namespaces: namespaces, ownUsers: ownUsers, turn: make(chan struct{}, 1)}
 }
 
 // bear returns the process id of a new sentry that has duplicates of fds, in the order
@@ -61,14 +63,19 @@ func (n *nursery) bear(ctx context.Context, fds []int) (pid int, err error) {
 	return pid, err
 }
 
-// ready makes sure that there is a zygote. The caller has the turn.
+// ready makes sure that there is a zygote, and that it has a user for the next sentry: no
+// user is given twice. Another zygote has none of the same, see hostuser.FreeRange. The
+// caller has the turn.
 func (n *nursery) ready() error {
+	if n.zygote != nil && n.ownUsers && n.zygote.lastUser == hostuser.RangeSize-1 {
+		n.end()
+	}
 	if n.zygote != nil {
 		return nil
 	}
 	var err error
 	for range startAttempts {
-		if n.zygote, err = startZygote(n.cfg, n.namespaces); err == nil {
+		if n.zygote, err = startZygote(n.cfg, n.namespaces, n.ownUsers); err == nil {
 			break
 		}
 	}
@@ -101,11 +108,13 @@ type zygote struct {
 	journal  *slog.Logger
 	patience time.Duration // startPatience, then birthPatience but in tests
 	broken   bool          // nobody knows what it is doing
+	ownUsers bool
+	lastUser int // the last that a sentry was given, with ownUsers
 }
 
 // startZygote returns when it is ready.
-func startZygote(cfg Config, namespaces bool) (z *zygote, err error) {
-	arg, err := json.Marshal(wire.ZygoteConfig{BuildID: cfg.BuildID, Namespaces: namespaces})
+func startZygote(cfg Config, namespaces, ownUsers bool) (z *zygote, err error) {
+	arg, err := json.Marshal(wire.ZygoteConfig{BuildID: cfg.BuildID, Namespaces: namespaces, OwnUsers: ownUsers})
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +123,7 @@ func startZygote(cfg Config, namespaces bool) (z *zygote, err error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	z = &zygote{conn: ours, log: filepath.Join(cfg.Dir, "zygote.log"), journal: cfg.Log, patience: startPatience}
+	z = &zygote{conn: ours, log: filepath.Join(cfg.Dir, "zygote.log"), journal: cfg.Log, patience: startPatience, ownUsers: ownUsers}
 	log, err := os.OpenFile(z.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
 		ours.Close()
@@ -134,9 +143,12 @@ func startZygote(cfg Config, namespaces bool) (z *zygote, err error) {
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if namespaces {
-		isolate(cmd.SysProcAttr)
+		err = isolate(cmd.SysProcAttr, ownUsers)
 	}
-	if err := cmd.Start(); err != nil {
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
 		ours.Close()
 		os.Remove(z.log)
 		return nil, err
@@ -153,7 +165,10 @@ func startZygote(cfg Config, namespaces bool) (z *zygote, err error) {
 
 // bear is nursery.bear.
 func (z *zygote) bear(fds []int) (pid int, err error) {
-	if err := z.conn.SendJSON(wire.TypeCall, wire.Birth{}, fds...); err != nil {
+	if z.ownUsers {
+		z.lastUser++
+	}
+	if err := z.conn.SendJSON(wire.TypeCall, wire.Birth{User: z.lastUser}, fds...); err != nil {
 		z.broken = true
 		return 0, z.explain(err)
 	}

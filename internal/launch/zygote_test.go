@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ramet.dev/ramet/internal/hostuser"
 	"ramet.dev/ramet/internal/sandbox"
 )
 
@@ -36,7 +37,7 @@ func TestZygoteRefuses(t *testing.T) {
 
 func TestZygoteDoesNotAnswer(t *testing.T) {
 	l := newLauncher(t, mute)
-	z, err := startZygote(l.cfg, false)
+	z, err := startZygote(l.cfg, false, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +64,28 @@ func TestCancelledStartLeavesTheZygote(t *testing.T) {
 	start(t, l)
 	if l.nursery.zygote != first {
 		t.Error("another zygote was started")
+	}
+}
+
+// TestUsersRunOut has a zygote that has given its last user but one.
+func TestUsersRunOut(t *testing.T) {
+	l := newLauncher(t, normal)
+	if why := l.Missing()["own_user"]; why != "" {
+		t.Skipf("sentries have no users of their own: %s", why)
+	}
+	start(t, l)
+	first := l.nursery.zygote
+	if first.lastUser != 1 {
+		t.Errorf("the first sentry is user %d", first.lastUser)
+	}
+	first.lastUser = hostuser.RangeSize - 2
+	start(t, l)
+	if l.nursery.zygote != first || first.lastUser != hostuser.RangeSize-1 {
+		t.Errorf("the last user was not given: the zygote is at %d", first.lastUser)
+	}
+	start(t, l)
+	if l.nursery.zygote == first || l.nursery.zygote.lastUser != 1 {
+		t.Errorf("no other zygote gives the next one: it is at %d", l.nursery.zygote.lastUser)
 	}
 }
 

@@ -36,7 +36,8 @@ type Isolation struct {
 	Seccomp    Layer  `json:"seccomp" doc:"the user-space kernel's own system calls are filtered"`
 	NoNewPrivs Layer  `json:"no_new_privs" doc:"no process can gain privileges of the host"`
 	Caps       Layer  `json:"capabilities_dropped" doc:"the user-space kernel has no capabilities"`
-	UserNS     Layer  `json:"user_namespace" doc:"the user-space kernel is nobody on the host"`
+	UserNS     Layer  `json:"user_namespace" doc:"the user-space kernel is not the host's root, and has no other of the host's users in its namespace"`
+	OwnUser    Layer  `json:"own_user" doc:"the user-space kernel is a user of the host that nothing else is, other sandboxes included; only a daemon that is root's can have that"`
 	Namespaces Layer  `json:"namespaces" doc:"own mount, pid, ipc and uts namespaces, and an empty network namespace that it shares with the daemon's other sandboxes"`
 	EmptyRoot  Layer  `json:"empty_root" doc:"an empty, read-only root directory"`
 	Rlimits    Layer  `json:"rlimits" doc:"the resources of the user-space kernel are bounded"`
@@ -129,7 +130,7 @@ type CreateRequest struct {
 	SelfControl    *SelfControl      `json:"self_control,omitempty" doc:"let processes in the sandbox fork, snapshot, roll back and tag it, by the command ramet and the socket /run/ramet.sock"`
 	// Require lists isolation layers without which the sandbox must not start
 	// (the JSON names of Isolation's fields).
-	Require []string `json:"require,omitempty" enum:"sentry,systrap,seccomp,no_new_privs,capabilities_dropped,user_namespace,namespaces,empty_root,rlimits,cgroup" doc:"isolation layers that must be on"`
+	Require []string `json:"require,omitempty" enum:"sentry,systrap,seccomp,no_new_privs,capabilities_dropped,user_namespace,own_user,namespaces,empty_root,rlimits,cgroup" doc:"isolation layers that must be on"`
 }
 
 // ListFilter selects sandboxes. Empty fields match all.

@@ -22,7 +22,7 @@ import (
 //  4. no_new_privs, so that nothing can come back
 func confine(cfg wire.ZygoteConfig) (sandbox.Isolation, error) {
 	iso := sandbox.Isolation{
-		UserNS: sandbox.LayerOff, Namespaces: sandbox.LayerOff, EmptyRoot: sandbox.LayerOff,
+		UserNS: sandbox.LayerOff, OwnUser: sandbox.LayerOff, Namespaces: sandbox.LayerOff, EmptyRoot: sandbox.LayerOff,
 		Cgroup: sandbox.LayerOff, Seccomp: sandbox.LayerOff,
 	}
 	if cfg.Namespaces {
@@ -30,6 +30,9 @@ func confine(cfg wire.ZygoteConfig) (sandbox.Isolation, error) {
 			return iso, fmt.Errorf("enter empty root: %w", err)
 		}
 		iso.UserNS, iso.Namespaces, iso.EmptyRoot = sandbox.LayerOn, sandbox.LayerOn, sandbox.LayerOn
+	}
+	if cfg.OwnUsers {
+		iso.OwnUser = sandbox.LayerOn // a sentry that cannot have its own is not born
 	}
 	if err := setLimits(); err != nil {
 		return iso, err

@@ -129,11 +129,11 @@ func (z *zygote) forkAll() (*birth, error) {
 		if n%births == 0 {
 			debug.FreeOSMemory()
 		}
-		fds, err := awaitBirth()
+		asked, fds, err := awaitBirth()
 		if err != nil {
 			return nil, err
 		}
-		pid, err := z.fork(fds)
+		pid, err := z.fork(asked.User, fds)
 		if err == nil && pid == 0 {
 			unix.Close(fdControl)
 			z.forker.Close()
@@ -157,37 +157,40 @@ func (z *zygote) forkAll() (*birth, error) {
 	}
 }
 
-// awaitBirth returns the descriptors that come with a Birth. It uses plain system
+// awaitBirth returns a Birth and the descriptors that come with it. It uses plain system
 // calls: what package net registers with the runtime's poller, every sentry would
 // inherit.
-func awaitBirth() ([]int, error) {
+func awaitBirth() (asked wire.Birth, fds []int, err error) {
 	var data [64]byte
 	oob := make([]byte, unix.CmsgSpace(4*(birthFiles+wire.MaxEntrances)))
-	n, noob, flags, err := 0, 0, 0, error(unix.EINTR)
-	for err == unix.EINTR {
+	n, noob, flags := 0, 0, 0
+	for err = unix.EINTR; err == unix.EINTR; {
 		n, noob, flags, _, err = unix.Recvmsg(fdControl, data[:], oob, unix.MSG_CMSG_CLOEXEC)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("await birth: %w", err)
+		return asked, nil, fmt.Errorf("await birth: %w", err)
 	}
 	if n == 0 {
 		os.Exit(0) // the daemon is gone
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:noob])
 	if err != nil {
-		return nil, fmt.Errorf("await birth: %w", err)
+		return asked, nil, fmt.Errorf("await birth: %w", err)
 	}
 	if len(messages) != 1 || flags&unix.MSG_CTRUNC != 0 {
-		return nil, errors.New("await birth: descriptors were lost")
+		return asked, nil, errors.New("await birth: descriptors were lost")
 	}
-	fds, err := unix.ParseUnixRights(&messages[0])
+	if err := json.Unmarshal(data[min(n, 1):n], &asked); err != nil { // behind the type
+		return asked, nil, fmt.Errorf("await birth: %w", err)
+	}
+	fds, err = unix.ParseUnixRights(&messages[0])
 	if err != nil {
-		return nil, fmt.Errorf("await birth: %w", err)
+		return asked, nil, fmt.Errorf("await birth: %w", err)
 	}
 	if len(fds) < birthFiles {
-		return nil, fmt.Errorf("await birth: %d descriptors", len(fds))
+		return asked, nil, fmt.Errorf("await birth: %d descriptors", len(fds))
 	}
-	return fds, nil
+	return asked, fds, nil
 }
 
 // answer sends one packet as wire.Conn does.
@@ -202,14 +205,17 @@ func answer(t wire.Type, v any) error {
 	return nil
 }
 
-// fork forks a sentry. It returns 0 in the sentry.
-func (z *zygote) fork(fds []int) (pid int, err error) {
+// fork forks a sentry, which is that user of the zygote's namespace. It returns 0 in the
+// sentry.
+func (z *zygote) fork(user int, fds []int) (pid int, err error) {
 	fresh, err := guest.NewPlatformFile()
 	if err != nil {
 		return 0, err
 	}
 	defer unix.Close(fresh) // in both
-	pid, err = z.forker.Fork(z.child(fds, fresh))
+	c := z.child(fds, fresh)
+	c.User = uintptr(user)
+	pid, err = z.forker.Fork(c)
 	for _, short := range []error{unix.EAGAIN, unix.ENOMEM, unix.ENOSPC} { // ENOSPC: too many namespaces
 		if errors.Is(err, short) {
 			return 0, sandbox.Errorf(sandbox.CodeLimit, "the host refused another process: %w", err)

@@ -119,7 +119,7 @@ func access(t *testing.T, info []byte) string {
 }
 
 // statusOf returns fields of proc_pid_status(5).
-func statusOf(t *testing.T, path string) map[string]string {
+func statusOf(t testing.TB, path string) map[string]string {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -280,26 +280,12 @@ func TestPosture(t *testing.T) {
 	if created.Isolation.UserNS != sandbox.LayerOn {
 		t.Skip("this user cannot make user namespaces: ramet says so, and confines with the rest")
 	}
-	user := statusOf(t, fmt.Sprintf("/proc/%d/status", n.sentryOf("created")))["Uid"]
-	if os.Getuid() == 0 {
-		uid, err := strconv.Atoi(strings.Fields(user)[0])
-		if err != nil || uid < 0x70000000 {
-			t.Errorf("a sentry runs as the users %s, which others may run as", user)
-		}
-		kill := exec.CommandContext(t.Context(), "/bin/sh", "-c", fmt.Sprintf("kill -0 %d", n.sentryOf("created")))
-		kill.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		if out, err := kill.CombinedOutput(); err == nil {
-			t.Errorf("the host's nobody can signal a sentry: %s", out)
-		}
-	}
-	if uid := os.Getuid(); uid != 0 {
-		user = strings.TrimSpace(strings.Repeat(strconv.Itoa(uid)+" ", 4))
-	}
+	root := os.Getuid() == 0
 	common := posture{
-		Name: "ramet-sentry", User: user, NoNewPrivs: "1", Seccomp: "2", RootReadOnly: true, Mounts: 1,
+		Name: "ramet-sentry", NoNewPrivs: "1", Seccomp: "2", RootReadOnly: true, Mounts: 1,
 		Limits: map[string]string{"core": "0/0", "locked memory": "0/0", "queues": "0/0"},
 	}
-	if os.Getuid() != 0 {
+	if !root {
 		common.Groups = statusOf(t, "/proc/self/status")["Groups"] // only root can give them up
 	}
 	all := []string{"null", "own log", "own memory", "own files", "gVisor: statistics", "gVisor: shared with stubs", "control socket", "events"}
@@ -315,6 +301,11 @@ func TestPosture(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n.mustHold(name, "start")
 			p := common
+			uid := os.Getuid()
+			if root {
+				uid = ownUserOf(t, want.pid)
+			}
+			p.User = fourTimes(uid)
 			p.Files = slices.Sorted(slices.Values(want.files))
 			if diff := cmp.Diff(p, postureOf(t, want.pid)); diff != "" {
 				t.Errorf("sentry (-want +got):\n%s", diff)
@@ -341,7 +332,10 @@ func TestPosture(t *testing.T) {
 		on := sandbox.LayerOn
 		want := sandbox.Isolation{
 			Sentry: on, Systrap: on, Seccomp: on, NoNewPrivs: on, Caps: on, UserNS: on, Namespaces: on, EmptyRoot: on, Rlimits: on,
-			Cgroup: created.Isolation.Cgroup, CgroupKind: created.Isolation.CgroupKind,
+			OwnUser: sandbox.LayerOff, Cgroup: created.Isolation.Cgroup, CgroupKind: created.Isolation.CgroupKind,
+		}
+		if root {
+			want.OwnUser = on
 		}
 		if diff := cmp.Diff(want, created.Isolation); diff != "" {
 			t.Errorf("isolation (-want +got):\n%s", diff)
@@ -350,6 +344,101 @@ func TestPosture(t *testing.T) {
 			t.Errorf("cgroup is reported %s, but there are groups: %v", want.Cgroup, inGroup)
 		}
 	})
+}
+
+// fourTimes is how the status of a process shows a user or group that it is in every respect.
+func fourTimes(id int) string {
+	return strings.TrimSpace(strings.Repeat(strconv.Itoa(id)+" ", 4))
+}
+
+// ownUserOf returns the user of a sentry, which must be its group as well, and a user that
+// nothing else of the host is but its stubs.
+func ownUserOf(t *testing.T, sentry int) int {
+	t.Helper()
+	status := statusOf(t, fmt.Sprintf("/proc/%d/status", sentry))
+	uid, err := strconv.Atoi(strings.Fields(status["Uid"])[0])
+	if err != nil || uid < 0x70000000 || status["Uid"] != fourTimes(uid) || status["Gid"] != fourTimes(uid) {
+		t.Fatalf("sentry %d runs as the users %s and groups %s: not one of its own", sentry, status["Uid"], status["Gid"])
+	}
+	namespace := func(pid string) (string, error) { return os.Readlink(filepath.Join("/proc", pid, "ns/pid")) }
+	own, err := namespace(strconv.Itoa(sentry)) // which its stubs are in, too
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, err := filepath.Glob("/proc/[0-9]*/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		pid := filepath.Base(filepath.Dir(path))
+		its, nerr := namespace(pid)
+		text, err := os.ReadFile(path)
+		if its == own || err != nil || nerr != nil {
+			continue // what ended is no other
+		}
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); (f[0] == "Uid:" || f[0] == "Gid:") && slices.Contains(f, strconv.Itoa(uid)) {
+				t.Errorf("process %s runs as sentry %d does: %s", pid, sentry, strings.TrimSpace(line))
+			}
+		}
+	}
+	return uid
+}
+
+// TestOwnUsers has sandboxes of every origin and of two daemons, one after the other. Each
+// must be a user of its own, and whoever is another one must not be able to end it.
+func TestOwnUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the sandboxes of an ordinary user are that user")
+	}
+	n := newNode(t)
+	n.create("a")
+	n.create("b")
+	n.forkNamed("a", "child")
+	users := map[int]string{}
+	check := func(ref string) {
+		t.Helper()
+		sentry := n.sentryOf(ref)
+		uid := ownUserOf(t, sentry)
+		if other := users[uid]; other != "" && other != ref {
+			t.Errorf("%s and %s are the same user %d", ref, other, uid)
+		}
+		users[uid] = ref
+		for _, other := range []int{65534, n.userOf("a") + 1000, uid &^ 0xffff} {
+			for _, pid := range append(childrenOf(t, sentry), sentry) {
+				kill := exec.CommandContext(t.Context(), "/bin/sh", "-c", fmt.Sprintf("kill -0 %d", pid))
+				kill.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(other), Gid: uint32(other)}}
+				if out, err := kill.CombinedOutput(); err == nil || !strings.Contains(string(out), "not permitted") {
+					t.Errorf("user %d can signal process %d of %s: %v %s", other, pid, ref, err, out)
+				}
+			}
+		}
+	}
+	for _, ref := range []string{"a", "b", "child"} {
+		check(ref)
+	}
+	before := n.userOf("a")
+	n.reopen()
+	n.create("c")
+	n.forkNamed("a", "grandchild")
+	n.forkNamed("child", "cousin")
+	for _, ref := range []string{"a", "b", "child", "c", "grandchild", "cousin"} {
+		check(ref)
+	}
+	if got := n.userOf("a"); got != before {
+		t.Errorf("a sandbox that was adopted is user %d, and was %d", got, before)
+	}
+}
+
+// userOf returns the user that a sandbox's sentry is.
+func (n *node) userOf(ref string) int {
+	n.t.Helper()
+	status := statusOf(n.t, fmt.Sprintf("/proc/%d/status", n.sentryOf(ref)))
+	uid, err := strconv.Atoi(strings.Fields(status["Uid"])[0])
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return uid
 }
 
 // TestCPUIDIsTheCPUs has a guest ask what gVisor would not answer if it were asked: that

@@ -26,6 +26,11 @@ type Step struct {
 // Child says how the child differs from its parent.
 type Child struct {
 	Flags uintptr // of clone(2): namespaces, CLONE_PARENT
+	// User is the user, and the group, that the child is, also as the owner of its new
+	// user namespace, in which it cannot name one; 0 for those of the parent, which needs
+	// CAP_SETUID, CAP_SETGID and CAP_SETPCAP, and must be one user and group in every
+	// respect, else.
+	User  uintptr
 	Steps []Step
 }
 
@@ -127,7 +132,7 @@ func (f *Forker) Fork(c Child) (pid int, err error) {
 	defer runtime.UnlockOSThread()
 	s := split{
 		tasks: f.tasks.Fd(), group: os.Getpid(), self: uintptr(unix.Gettid()), noted: ownNoted(),
-		steps: c.Steps, pollers: f.pollers,
+		steps: c.Steps, pollers: f.pollers, user: c.User,
 		flags: c.Flags | uintptr(unix.SIGCHLD),
 	}
 	if s.noted == 0 {
@@ -184,6 +189,7 @@ type split struct {
 	steps   []Step
 	pollers []poller
 	flags   uintptr // of clone(2)
+	user    uintptr // of the child; 0 for the parent's
 }
 
 // failure says what went wrong; nothing did if what is empty.
@@ -198,7 +204,7 @@ func (s *split) run() (pid int, failed failure) {
 	arriving, arrived = 0, 0
 	atomic.AddUint32(&round, 1)
 	if failed = s.holdAll(); failed.what == "" {
-		r, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, s.flags, 0, 0, 0, 0, 0)
+		r, errno := s.clone()
 		if errno != 0 {
 			failed = failure{"clone", errno}
 		} else if r == 0 {
@@ -210,6 +216,61 @@ func (s *split) run() (pid int, failed failure) {
 	atomic.AddUint32(&round, 1)
 	syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&round)), futexWakePrivate, maxThreads, 0, 0, 0)
 	return pid, failed
+}
+
+// clone makes the child. The user of a process is that of each of its threads, so this
+// one is the child's user for so long: what it has been goes to the child, and comes back
+// here. It keeps its capabilities meanwhile.
+//
+//go:nosplit
+//go:norace
+func (s *split) clone() (pid uintptr, errno syscall.Errno) {
+	if s.user == 0 {
+		pid, _, errno = syscall.RawSyscall6(unix.SYS_CLONE, s.flags, 0, 0, 0, 0, 0)
+		return pid, errno
+	}
+	uid, _, _ := syscall.RawSyscall(unix.SYS_GETUID, 0, 0, 0)
+	gid, _, _ := syscall.RawSyscall(unix.SYS_GETGID, 0, 0, 0)
+	bits, _, errno := syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_GET_SECUREBITS, 0, 0)
+	if errno == 0 {
+		_, _, errno = syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, bits|noSetuidFixup, 0)
+	}
+	if errno != 0 {
+		return 0, errno
+	}
+	if errno = become(s.user, s.user); errno == 0 {
+		if pid, _, errno = syscall.RawSyscall6(unix.SYS_CLONE, s.flags, 0, 0, 0, 0, 0); errno == 0 && pid == 0 {
+			return 0, 0
+		}
+	}
+	back := become(uid, gid)
+	if back == 0 {
+		_, _, back = syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, bits, 0)
+	}
+	if back != 0 {
+		die("be the same user again", back)
+	}
+	return pid, errno
+}
+
+// noSetuidFixup is the bit by which another user has the same capabilities.
+const noSetuidFixup = 1 << 2
+
+// become changes all users and groups of this thread but the supplementary groups. What
+// changes its user becomes one that others of that user may not trace, and a child too,
+// which then could not trace its own.
+//
+//go:nosplit
+//go:norace
+func become(uid, gid uintptr) (errno syscall.Errno) {
+	if _, _, errno = syscall.RawSyscall(unix.SYS_SETRESGID, gid, gid, gid); errno != 0 {
+		return errno
+	}
+	if _, _, errno = syscall.RawSyscall(unix.SYS_SETRESUID, uid, uid, uid); errno != 0 {
+		return errno
+	}
+	_, _, errno = syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0)
+	return errno
 }
 
 // holdAll returns when no other thread runs. A thread that has not been held may

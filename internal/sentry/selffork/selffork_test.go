@@ -25,6 +25,7 @@ var programs = map[string]func() error{
 	"poller": pollers,
 	"text":   text,
 	"steps":  steps,
+	"user":   user,
 }
 
 const asProgram = "SELFFORK_PROGRAM"
@@ -65,6 +66,13 @@ func TestSteps(t *testing.T) {
 	if out := run(t, "steps"); out != "no such step\n" {
 		t.Errorf("the child said %q", out)
 	}
+}
+
+func TestChildIsAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user has no other users")
+	}
+	run(t, "user")
 }
 
 // forkers has the one of all forks of a process, by its id: a child has the parent's, too.
@@ -314,4 +322,82 @@ func steps() error {
 		return fmt.Errorf("the child: %w", err)
 	}
 	return nil
+}
+
+// user forks children of other users, in new user namespaces and in its own. Another
+// thread than the one that forked must be the user, too.
+func user() error {
+	// is compares users, groups and whether others of the same user may trace this process.
+	is := func(want, overflow int) error {
+		for range 20 {
+			errs := make(chan error)
+			go func() {
+				var r, e, s, gr, ge, gs int
+				r, e, s = unix.Getresuid()
+				gr, ge, gs = unix.Getresgid()
+				if got, all := []int{r, e, s, gr, ge, gs}, slices.Repeat([]int{overflow}, 6); !slices.Equal(got, all) {
+					errs <- fmt.Errorf("users and groups are %v, not all %d", got, overflow)
+					return
+				}
+				d, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+				if d != 1 {
+					err = fmt.Errorf("it is dumpable: %d, %w", d, err)
+				}
+				errs <- err
+			}()
+			if err := <-errs; err != nil {
+				return fmt.Errorf("user %d: %w", want, err)
+			}
+		}
+		return nil
+	}
+	for i := range 20 {
+		id := 0x70000000 + i
+		own := fork(Child{User: uintptr(id)}, func() error {
+			// It has the parent's capabilities, so it can fork another user itself.
+			return errors.Join(is(id, id), fork(Child{User: uintptr(id + 100)}, func() error { return is(id+100, id+100) }))
+		})
+		// Its parent sees it as what it is; it has no names for users.
+		r, w, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		forker, err := forkerOf(os.Getpid())
+		if err != nil {
+			return err
+		}
+		pid, err := forker.Fork(Child{User: uintptr(id), Flags: unix.CLONE_NEWUSER})
+		if err != nil {
+			return err
+		}
+		if pid == 0 {
+			w.Close()
+			err := is(id, 65534)
+			_, _ = syscall.Read(int(r.Fd()), make([]byte, 1)) // until the parent has looked
+			if err != nil {
+				fmt.Println("child:", err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}
+		var st unix.Stat_t
+		err = unix.Stat(fmt.Sprintf("/proc/%d", pid), &st)
+		if err == nil && (int(st.Uid) != id || int(st.Gid) != id) {
+			err = fmt.Errorf("the child in a namespace is user %d of group %d, not %d", st.Uid, st.Gid, id)
+		}
+		r.Close()
+		w.Close()
+		var ws unix.WaitStatus
+		if _, werr := unix.Wait4(pid, &ws, 0, nil); werr != nil || ws != 0 {
+			err = errors.Join(err, fmt.Errorf("child in a namespace: status %d (%w)", ws, werr))
+		}
+		if err := errors.Join(own, err, is(0, 0)); err != nil {
+			return err
+		}
+	}
+	bits, err := unix.PrctlRetInt(unix.PR_GET_SECUREBITS, 0, 0, 0, 0)
+	if bits != 0 {
+		err = fmt.Errorf("the secure bits are %#x (%w)", bits, err)
+	}
+	return err
 }
