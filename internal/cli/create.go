@@ -67,8 +67,8 @@ func (a *app) createCommand() *cobra.Command {
 	f := cmd.Flags()
 	nameVar(f, &req.Name, "name, usable wherever an id is")
 	f.Float64Var(&req.Limits.CPUs, "cpus", 0, "CPU cores")
-	f.StringVar(&memory, "memory", "", "guest memory, such as 512M or 2G")
-	f.StringVar(&disk, "disk", "", "what may be written to files, such as 512M or 2G")
+	sizeVar(f, &memory, "memory", "guest memory, such as 512M or 2G")
+	sizeVar(f, &disk, "disk", "what may be written to files, such as 512M or 2G")
 	f.Int64Var(&req.Limits.Pids, "pids", 0, "processes and threads")
 	f.Int64Var(&req.Limits.OpenFiles, "open-files", 0, "files that each process may have open")
 	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V for all commands, or K from here; may be repeated")
@@ -77,6 +77,6 @@ func (a *app) createCommand() *cobra.Command {
 	quietVar(f, &quiet)
 	f.IntVar(&keep, "auto-checkpoint", 0, "keep its state after every command and cell: the last N, from 2 to 1000, see timeline")
 	f.StringVar(&self, "self-control", "", "let processes in it fork, snapshot, roll back and tag it by the command ramet there, so often in all: forks=N,depth=N[,snapshots=N]")
-	f.StringSliceVar(&req.Require, "require", nil, "isolation layer without which the sandbox must not start: sentry, systrap, seccomp, no_new_privs, capabilities_dropped, user_namespace, own_user, namespaces, empty_root, rlimits or cgroup; may be repeated")
+	requireVar(f, &req.Require, "isolation layer without which the sandbox must not start: sentry, systrap, seccomp, no_new_privs, capabilities_dropped, user_namespace, own_user, namespaces, empty_root, rlimits or cgroup; may be repeated")
 	return cmd
 }

@@ -19,7 +19,7 @@ ramet create python --self-control forks=20,depth=3,snapshots=5`,
 ramet ls --state failed -q
 ramet ls --parent base --meta plan=a --json`,
 		"tree": `ramet tree
-ramet tree base`,
+ramet tree base --watch`,
 		"inspect": `ramet inspect base
 ramet inspect base --json | jq .limits`,
 		"tag": `ramet tag base plan=a step=2

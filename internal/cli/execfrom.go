@@ -93,6 +93,11 @@ func (a *app) makeFrom(ctx context.Context, c *client.Client, from string) (id s
 		}
 	}
 	sb, err := c.Create(ctx, sandbox.CreateRequest{Image: image})
+	if sandbox.CodeOf(err) == sandbox.CodeNotFound && sandbox.ValidName("name", from) == nil {
+		if _, serr := c.Get(ctx, from); serr == nil {
+			return "", sandbox.Errorf(sandbox.CodeNotFound, "no snapshot or image %q: it is a sandbox, of which 'ramet snapshot %s' makes a snapshot", from, from)
+		}
+	}
 	if err != nil {
 		return "", err
 	}

@@ -30,7 +30,7 @@ func (m *made) service() *apitest.Service {
 	svc := fakeService()
 	m.started = make(chan struct{}, 1)
 	svc.CreateFunc = func(_ context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error) {
-		if req.Image == "nosuch" {
+		if req.Image == "nosuch" || req.Image == "base" {
 			return nil, sandbox.NotFound("image", req.Image)
 		}
 		m.mu.Lock()
@@ -124,6 +124,9 @@ func TestExecFrom(t *testing.T) {
 	m.check(t, snapID, newID+" []true | x", true)
 	run(127, "exec", "--from", imgID, "--rm", "broken")
 	m.check(t, imgID, newID+" [broken]", true)
+	if _, said := run(3, "exec", "--from", "base", "--rm", "true"); !strings.Contains(said, "it is a sandbox, of which 'ramet snapshot base' makes a snapshot") {
+		t.Errorf("from a sandbox it said %q", said)
+	}
 	if _, said := run(3, "exec", "--from", "nosuch", "--rm", "true"); !strings.Contains(said, "'ramet image build nosuch' makes one") {
 		t.Errorf("it said %q", said)
 	}

@@ -32,7 +32,7 @@ func (o *childOptions) flags(cmd *cobra.Command) {
 	f.StringArrayVarP(&o.env, "env", "e", nil, "variable K=V for commands in them, or K from here; may be repeated")
 	f.StringArrayVar(&o.meta, "meta", nil, "metadata K=V; may be repeated")
 	quietVar(f, &o.quiet)
-	f.StringSliceVar(&o.require, "require", nil, sandbox.FreshRandomness+": make none with a random generator that is known to repeat and has no new seed")
+	requireVar(f, &o.require, sandbox.FreshRandomness+": make none with a random generator that is known to repeat and has no new seed")
 	o.life.flags(cmd)
 }
 

@@ -16,6 +16,8 @@ import (
 var sayOptions = strings.NewReplacer(
 	"all at once (cascade)", "all at once (--cascade)",
 	"independent of it (flatten)", "independent of it (--flatten)",
+	`(--force, "replace": true)`, "(--force)",
+	"all_tenants: only", "--all-tenants: only",
 	"create it with auto_checkpoint", "create it with --auto-checkpoint N",
 	"Send a token as Authorization: Bearer, or use the daemon's socket", "Give a token in "+envToken+" or by --token-file, or use the daemon's socket",
 )

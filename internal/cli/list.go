@@ -39,8 +39,8 @@ func (a *app) lsCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&state, "state", "", "only sandboxes in this state")
-	f.StringVar(&filter.Image, "image", "", "only sandboxes of this image")
+	stateVar(f, &state, "only sandboxes in this state")
+	f.Var(notEmpty{&filter.Image, "is not an image"}, "image", "only sandboxes of this image")
 	f.StringArrayVar(&meta, "meta", nil, "only sandboxes with this metadata K=V; may be repeated")
 	f.Var(notEmpty{&filter.Parent, "is not a sandbox"}, "parent", "only sandboxes that were forked from this one or restored from a snapshot of it, or from this snapshot")
 	view.flag(f)
@@ -239,8 +239,11 @@ func (a *app) rmCommand() *cobra.Command {
 				}
 				err := anywhere(ref, func(opts ...client.Option) error { return c.Destroy(ctx, ref, opts...) })
 				if sandbox.CodeOf(err) == sandbox.CodeNotFound && !sandbox.IsID(sandbox.KindSandbox, ref) {
-					if _, serr := c.GetSnapshot(ctx, ref); serr == nil {
+					switch _, serr := c.GetSnapshot(ctx, ref); {
+					case serr == nil:
 						return c.DeleteSnapshot(ctx, ref, how)
+					case sandbox.CodeOf(serr) == sandbox.CodeNotFound:
+						return sandbox.NotFound("sandbox or snapshot", ref)
 					}
 				}
 				return err

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 
@@ -33,10 +34,18 @@ func (a *app) newProgress(ctx context.Context) progress {
 	if a.json || !isTerminal(a.Err) || os.Getenv("TERM") == "dumb" {
 		return noProgress{}
 	}
-	return &barProgress{
-		bars:   mpb.NewWithContext(ctx, mpb.WithOutput(a.Err), mpb.WithWidth(barWidth)),
+	drawing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	b := &barProgress{
+		bars:   mpb.NewWithContext(drawing, mpb.WithOutput(a.Err), mpb.WithWidth(barWidth)),
+		stop:   stop,
 		phases: map[string]*phaseBar{},
 	}
+	// The terminal shows ^C where the cursor is, and mpb draws its last state in that column.
+	b.keep = context.AfterFunc(ctx, func() {
+		_, _ = io.WriteString(a.Err, "\r")
+		stop()
+	})
+	return b
 }
 
 type noProgress struct{}
@@ -47,6 +56,8 @@ func (noProgress) end(bool)                {}
 // barProgress has one bar for each phase. A phase that comes back resumes its bar.
 type barProgress struct {
 	bars *mpb.Progress
+	stop context.CancelFunc // ends the drawing
+	keep func() bool        // has it go on when the command is interrupted
 
 	mu     sync.Mutex // an upload may still be read when its request has failed
 	phases map[string]*phaseBar
@@ -77,6 +88,8 @@ func (b *barProgress) end(ok bool) {
 	}
 	b.mu.Unlock()
 	b.bars.Wait()
+	b.keep()
+	b.stop()
 }
 
 // phaseBar is the bar of one phase, with a text beside it.

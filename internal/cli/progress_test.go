@@ -137,8 +137,7 @@ func TestProgressInterrupted(t *testing.T) {
 		x := startOnTerminal(t, socket, terminalOptions{cols: cols, rows: 30}, "image", "build", "py", "--include", "python3")
 		x.sees(`^seal +\[`)
 		x.types("\x03")
-		lines := x.ends(130)
-		wantScreen(t, lines[len(lines)-1:], `^ramet: interrupted$`)
+		wantScreen(t, x.ends(130), `^download +\[`, `^unpack +\[`, `^configure +\[`, `^seal +\[`, `^ramet: interrupted$`)
 		<-interrupted
 	}
 	dir := t.TempDir()

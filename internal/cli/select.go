@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -23,7 +22,7 @@ func (s *selection) flags(cmd *cobra.Command) {
 	s.cmd = cmd
 	f := cmd.Flags()
 	f.Var(notEmpty{&s.children, "is not a sandbox"}, "children", "sandboxes that descend from this one or from this snapshot: forks and restores, and theirs")
-	f.Var(notEmpty{&s.state, "is not creating, running, paused, hibernated or failed"}, "state", "sandboxes in this state, such as failed")
+	stateVar(f, &s.state, "sandboxes in this state, such as failed")
 	f.StringArrayVar(&s.meta, "meta", nil, "sandboxes with this metadata K=V; may be repeated")
 	f.BoolVar(&s.dryRun, "dry-run", false, "print what would be removed and remove nothing")
 	quietVar(f, &s.quiet)
@@ -136,8 +135,11 @@ func removableRow(ctx context.Context, c *client.Client, ref string) ([]string, 
 		snap, err = c.GetSnapshot(ctx, ref, opts...)
 		return err
 	})
+	if err != nil && sandbox.CodeOf(serr) == sandbox.CodeNotFound {
+		return nil, sandbox.NotFound("sandbox or snapshot", ref)
+	}
 	if serr != nil {
-		return nil, cmp.Or(err, serr)
+		return nil, serr
 	}
 	return []string{snap.ID, nameOrLabel(snap), "snapshot, " + string(snap.State)}, nil
 }

@@ -62,7 +62,8 @@ func (a *app) serveCommand() *cobra.Command {
 	f.StringVar(&opts.CertFile, "tls-cert", "", "certificate in PEM form, with those that lead to a known authority; read again when it changes")
 	f.StringVar(&opts.KeyFile, "tls-key", "", "the certificate's key")
 	f.StringVar(&opts.PortDomain, "port-domain", "", "DOMAIN[:PORT]: browsers find ports at https://PORT-SANDBOX.DOMAIN, which all lead here; localhost, for browsers on this machine, if absent")
-	f.StringVar(&packages, "package-cache", "4G", "size of the packages that are kept for the next build of an image; beyond it those that were used longest ago go")
+	packages = "4G"
+	sizeVar(f, &packages, "package-cache", "size of the packages that are kept for the next build of an image; beyond it those that were used longest ago go")
 	cmd.Flags().BoolVar(&opts.Background, "background", false, "used by ramet itself")
 	if err := cmd.Flags().MarkHidden("background"); err != nil {
 		panic(err) // the flag was defined the line before

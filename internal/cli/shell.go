@@ -20,7 +20,7 @@ func (a *app) shellCommand() *cobra.Command {
 		Use:        "shell SBX",
 		Short:      "Open a shell in a sandbox: bash, or sh if there is none",
 		Long: "Open a shell in a sandbox: bash, or sh where there is none. It has a terminal if this command has one, and else " +
-			"runs what it reads from standard input. In a terminal, ctrl-p ctrl-q leaves it running, and 'ramet attach' connects again.",
+			"runs what it reads from standard input. In a terminal, ctrl-p ctrl-q leaves it running, and 'ramet attach' connects again; not with --rm, which removes the sandbox.",
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			opts.tty = isTerminal(a.In)

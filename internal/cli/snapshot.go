@@ -112,6 +112,9 @@ Without SNAP that is the last snapshot that was taken of it.`,
 			if cmd.Flags().Changed("step") && len(args) > 1 {
 				return errors.New("a snapshot and a step are two states: name one")
 			}
+			if len(args) == 2 && args[1] == "" {
+				return errors.New(`"" is not a snapshot: leave it out for the last one`)
+			}
 			return cobra.RangeArgs(1, 2)(cmd, args)
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {

@@ -139,8 +139,8 @@ func (a *app) tenantQuotaCommand() *cobra.Command {
 	f.BoolVar(&tree, "tree", false, "what each tree of sandboxes may have, and not all of them together")
 	f.Int64Var(&given.Sandboxes, "sandboxes", 0, "sandboxes at a time; 0 is no limit, here as below")
 	f.Int64Var(&given.Depth, "depth", 0, "generations below the first sandbox")
-	f.StringVar(&memory, "memory", "", "memory of sandboxes, such as 8G; what several share counts once")
-	f.StringVar(&disk, "disk", "", "written files and snapshots, such as 20G")
+	sizeVar(f, &memory, "memory", "memory of sandboxes, such as 8G; what several share counts once")
+	sizeVar(f, &disk, "disk", "written files and snapshots, such as 20G")
 	f.Int64Var(&given.CPUSeconds, "cpu-seconds", 0, "processor time in all")
 	cmd.RunE = a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
 		if given.MemoryMiB, err = parseLimit("memory", memory); err != nil {

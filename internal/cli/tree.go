@@ -22,7 +22,7 @@ func (a *app) treeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tree [SBX] [--watch]", Short: "Show which sandbox and snapshot came from which", Args: cobra.MaximumNArgs(1),
 		Long: "Show which sandbox and snapshot came from which. On a terminal states have colours, unless NO_COLOR is set.\n\n" +
-			"With --watch it is drawn again whenever something happens, with the memory that each sandbox has for itself and its\n" +
+			"With --watch it is drawn again whenever something happens, with the memory that each sandbox has for itself and its " +
 			"metadata, until it is interrupted.",
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {

@@ -38,6 +38,16 @@ func parseMiB(option, s string) (int64, error) {
 	return int64(math.Ceil(v * unit)), nil
 }
 
+// sizeVar adds an option that parseMiB reads, empty if it is absent.
+func sizeVar(f *pflag.FlagSet, to *string, name, usage string) {
+	f.Var(notEmpty{to, "is not a size: say 512M or 2G"}, name, usage)
+}
+
+// requireVar adds an option that names what must be there. An empty list would ask for nothing.
+func requireVar(f *pflag.FlagSet, to *[]string, usage string) {
+	f.Var(namesList{to}, "require", usage)
+}
+
 // durationVar adds an option that is a time, 0 if it is absent.
 func durationVar(f *pflag.FlagSet, to *time.Duration, name, usage string) {
 	f.Var((*duration)(to), name, usage)
@@ -78,6 +88,11 @@ func nameVar(f *pflag.FlagSet, to *string, usage string) {
 	f.Var(notEmpty{to, "is not a name: leave the option out for none"}, "name", usage)
 }
 
+// stateVar adds an option that is a state of sandboxes.
+func stateVar(f *pflag.FlagSet, to *string, usage string) {
+	f.Var(notEmpty{to, "is not creating, running, paused, hibernated or failed"}, "state", usage)
+}
+
 // addressVar adds an option that is a local address to listen on, of this host alone if
 // it is absent. net.Listen would take an empty one for all addresses.
 func addressVar(f *pflag.FlagSet, to *string, usage string) {
@@ -111,6 +126,31 @@ func (n notEmpty) String() string {
 
 // Type implements pflag.Value.
 func (notEmpty) Type() string { return "string" }
+
+// namesList is a pflag.Value: names separated by commas, none of which is empty. It may be
+// given repeatedly.
+type namesList struct{ to *[]string }
+
+// Set implements pflag.Value.
+func (n namesList) Set(s string) error {
+	names := strings.Split(s, ",")
+	if slices.Contains(names, "") {
+		return errors.New("names nothing: leave the option out for none")
+	}
+	*n.to = append(*n.to, names...)
+	return nil
+}
+
+// String implements pflag.Value.
+func (n namesList) String() string {
+	if n.to == nil { // pflag asks the zero value
+		return ""
+	}
+	return strings.Join(*n.to, ",")
+}
+
+// Type implements pflag.Value.
+func (namesList) Type() string { return "strings" }
 
 // validCPUs refuses what no request can carry.
 func validCPUs(n float64) error {

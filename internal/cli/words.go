@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -27,7 +28,9 @@ var (
 	element = regexp.MustCompile(`\[\d+\]$`)
 	// operations are what the daemon was doing for a command.
 	operations = regexp.MustCompile(`^(?:(?:attach|build (?:image|Debian root file system)|commit|create sandbox|diff|exec|export|fork|import image|merge|pull image|restore|rollback|run code|signal|snapshot|start|update sandbox): )+`)
-	unit       = regexp.MustCompile(`[_-](?:ms|s|mib|kib)$`)
+	// oneOf is how the daemon says what a value may be. It leaves out what it was.
+	oneOf = regexp.MustCompile(`^it must be one of: (.*)$`)
+	unit  = regexp.MustCompile(`[_-](?:ms|s|mib|kib)$`)
 )
 
 // inWords returns err, of cmd, as a person is told: fields of requests are called
@@ -54,7 +57,7 @@ func withOptions(cmd *cobra.Command, err error) string {
 	name, given := nameOf(cmd, field)
 	detail := e.Detail
 	// Who wraps an error that names a field names it once more.
-	again := regexp.MustCompile(`^(?:[a-z ]+: )*` + regexp.QuoteMeta(e.Field) + ": ")
+	again := regexp.MustCompile(`^(?:[a-z ]+: )*` + regexp.QuoteMeta(field) + ": ")
 	detail = detail[len(again.FindString(detail)):]
 	if said := inRequest.FindStringSubmatch(detail); said != nil && said[1] == field && strings.HasPrefix(detail, said[0]) {
 		detail = detail[len(said[0]):]
@@ -63,6 +66,9 @@ func withOptions(cmd *cobra.Command, err error) string {
 		name, _ := nameOf(cmd, inRequest.FindStringSubmatch(said)[1])
 		return name + ": "
 	})
+	if may := oneOf.FindStringSubmatch(detail); may != nil && given && strings.HasPrefix(name, "--") {
+		detail = fmt.Sprintf("%q is not one of %s", cmd.Flags().Lookup(strings.Fields(name[2:])[0]).Value, may[1])
+	}
 	if !given && strings.HasPrefix(detail, `"`) { // of an argument, what was typed says which one it is
 		return before + detail
 	}

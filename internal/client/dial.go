@@ -84,7 +84,7 @@ func (c *Client) As(token, idempotencyKey string) (*Client, error) {
 func checkURL(cfg Config) error {
 	u, err := url.Parse(cfg.Address)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil {
-		return sandbox.Invalid("address", "%q is neither unix:PATH nor an http or https URL", withoutUser(cfg.Address))
+		return sandbox.Invalid("address", "%q is not the address of a daemon: say https://HOST:PORT or unix:PATH", withoutUser(cfg.Address))
 	}
 	ip := net.ParseIP(u.Hostname())
 	if local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback(); cfg.Token != "" && u.Scheme == "http" && !local {

@@ -122,7 +122,7 @@ func (a *API) openPortSession(ctx context.Context, in *portSessionInput) (*out[s
 		return nil, err
 	}
 	if !a.hosts.ForBrowsers() {
-		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "browsers cannot reach this daemon: let it listen for them, as in `ramet serve --listen 127.0.0.1:7300`, or with --tls-cert, --tls-key and --port-domain for those on other machines. `ramet port SBX PORT` forwards a local port without that")
+		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "browsers cannot reach this daemon: let it listen for them, as in 'ramet serve --listen 127.0.0.1:7300', or with --tls-cert, --tls-key and --port-domain for those on other machines. 'ramet port SBX PORT' forwards a local port without that")
 	}
 	port := uint16(in.Body.Port) // its range was checked
 	code, until := a.browses.Issue(portSession(ctx, s.ID, port))

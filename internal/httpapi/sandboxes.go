@@ -23,7 +23,7 @@ type listInput struct {
 	Image    string   `query:"image" doc:"only sandboxes of this image, by id or name"`
 	Name     string   `query:"name" doc:"only the sandbox of this name"`
 	Metadata []string `query:"metadata,explode" doc:"key=value; only sandboxes with all of these"`
-	Parent   string   `query:"parent" doc:"only sandboxes that were forked from this one or restored from a snapshot of it, or that were restored from this snapshot; a sandbox by id or name, a snapshot by id; an id may be of one that is gone"`
+	Parent   string   `query:"parent" doc:"only sandboxes that were forked from this one or restored from a snapshot of it, or that were restored from this snapshot; each by id or name, of the same name the sandbox; an id may be of one that is gone"`
 	Ancestor string   `query:"ancestor" doc:"only sandboxes that descend from this one or from this snapshot, over any number of generations; as parent"`
 }
 

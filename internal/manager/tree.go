@@ -85,8 +85,9 @@ func seenLine(ctx context.Context, line []string) []string {
 	return line[max(slices.Index(line, bound), 0):]
 }
 
-// ancestorID returns the id of the sandbox or snapshot called ref, empty if ref is. An id may
-// be of one that is gone, if a sandbox of seen, all that the caller sees, descends from it.
+// ancestorID returns the id of the sandbox or snapshot called ref, of the same name the sandbox,
+// empty if ref is. An id may be of one that is gone, if a sandbox of seen, all that the caller
+// sees, descends from it.
 func (m *Manager) ancestorID(ctx context.Context, seen []*box, ref string) (string, error) {
 	if ref == "" {
 		return "", nil
@@ -96,6 +97,11 @@ func (m *Manager) ancestorID(ctx context.Context, seen []*box, ref string) (stri
 		return slices.Contains(seenLine(ctx, b.lineNow()), ref)
 	}) {
 		return ref, nil
+	}
+	if sandbox.CodeOf(err) == sandbox.CodeNotFound {
+		if s, serr := m.resolveSnapshot(ctx, ref); serr == nil {
+			return s.id, nil
+		}
 	}
 	return id, err
 }

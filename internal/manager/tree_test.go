@@ -14,6 +14,9 @@ func TestListByAncestor(t *testing.T) {
 	m, root := managerOf(t, nil)
 	gone, snap := sandbox.NewID(sandbox.KindSandbox), sandbox.NewID(sandbox.KindSnapshot)
 	m.names[owned{access.DefaultTenant, "base"}] = root.id
+	kept := &snapshot{id: sandbox.NewID(sandbox.KindSnapshot), rec: snapRecord{Ancestors: []string{root.id}}}
+	m.snaps[kept.id] = kept
+	m.snapNames[owned{access.DefaultTenant, "kept"}], m.snapNames[owned{access.DefaultTenant, "base"}] = kept.id, kept.id
 	names := map[string]string{root.id: "base"}
 	child := func(name, parent, from string, ancestors ...string) string {
 		b := boxIn(t, m, nil)
@@ -26,6 +29,7 @@ func TestListByAncestor(t *testing.T) {
 	child("grandkid", kid, "", root.id, kid)
 	child("orphan", gone, "", root.id, gone)
 	child("restored", "", snap, root.id, snap)
+	child("again", "", kept.id, root.id, kept.id)
 	child("stranger", "", "")
 
 	everything := access.Owner(0)
@@ -38,7 +42,9 @@ func TestListByAncestor(t *testing.T) {
 	}{
 		{"children by name", everything, sandbox.ListFilter{Parent: "base"}, []string{"kid"}},
 		{"children by id", everything, sandbox.ListFilter{Parent: root.id}, []string{"kid"}},
-		{"descendants", everything, sandbox.ListFilter{Ancestor: "base"}, []string{"kid", "grandkid", "orphan", "restored"}},
+		{"descendants", everything, sandbox.ListFilter{Ancestor: "base"}, []string{"kid", "grandkid", "orphan", "restored", "again"}},
+		{"of a snapshot by name", everything, sandbox.ListFilter{Parent: "kept"}, []string{"again"}},
+		{"descendants of a snapshot by name", everything, sandbox.ListFilter{Ancestor: "kept"}, []string{"again"}},
 		{"both", everything, sandbox.ListFilter{Ancestor: root.id, Parent: kid}, []string{"grandkid"}},
 		{"of none", everything, sandbox.ListFilter{Ancestor: kid, State: sandbox.StateFailed}, []string{}},
 		{"of one that is gone", everything, sandbox.ListFilter{Parent: gone}, []string{"orphan"}},
