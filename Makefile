@@ -102,7 +102,7 @@ test-unit: $(SENTRY)
 test-sentry: $(SENTRY)
 	@mkdir -p $(CACHE)
 	@echo "== go test, packages that link gVisor's kernel, as $$(id -un)"
-	@RAMET_TEST_BUILD=1 CGO_ENABLED=0 $(GO) test -v -timeout 30m $(call packages,yes) $(report)
+	@RAMET_TEST_BUILD=1 CGO_ENABLED=0 $(GO) test -v -timeout 45m $(call packages,yes) $(report)
 
 # fsck.erofs judges our images besides gVisor's reader. Nothing depends on it.
 .PHONY: oracle

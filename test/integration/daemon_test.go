@@ -139,7 +139,7 @@ func useOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
 		}
 	case 3:
 		fmt.Println("commit")
-		if _, err := m.Commit(ctx, first, sandbox.CommitRequest{Name: "committed"}, func(sandbox.Progress) {}); err != nil {
+		if _, err := m.Commit(ctx, first, sandbox.CommitRequest{Name: "committed", Replace: true}, func(sandbox.Progress) {}); err != nil {
 			return err
 		}
 		fmt.Println("export")
