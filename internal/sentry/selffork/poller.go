@@ -100,7 +100,7 @@ func (p *poller) renew() syscall.Errno {
 		}
 		event := unix.EpollEvent{Events: t.events, Fd: int32(uint32(t.data)), Pad: int32(uint32(t.data >> 32))}
 		_, _, errno = syscall.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(p.fd), unix.EPOLL_CTL_ADD, uintptr(t.fd), uintptr(unsafe.Pointer(&event)), 0, 0)
-		if errno == unix.EBADF { // it was closed since
+		if errno == unix.EBADF || errno == unix.EPERM { // it was closed since, and its number is a file's that is never polled
 			errno = 0
 		}
 	}
