@@ -14,8 +14,8 @@ SHELL       := /bin/bash
 export GOFLAGS += -buildvcs=false
 
 BIN     := bin/ramet
-SENTRY  := internal/sentrybin/elf/ramet-sentry
-GUEST   := internal/sentrybin/elf/ramet-guest
+SENTRY  := internal/engine/sentrybin/elf/ramet-sentry
+GUEST   := internal/engine/sentrybin/elf/ramet-guest
 CACHE   := .cache
 RUNSC   := $(CACHE)/runsc
 LOG     := $(CACHE)/test.log

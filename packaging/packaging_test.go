@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/paths"
+	"ramet.dev/ramet/internal/storage/paths"
 )
 
 func read(t *testing.T, file string) string {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"syscall"
 
-	"ramet.dev/ramet/internal/control"
+	"ramet.dev/ramet/internal/engine/control"
 )
 
 // ask says a request on the socket and returns the answer without its newline. It

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"ramet.dev/ramet/internal/control"
+	"ramet.dev/ramet/internal/engine/control"
 )
 
 const (

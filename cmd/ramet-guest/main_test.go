@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/control"
+	"ramet.dev/ramet/internal/engine/control"
 )
 
 func TestParse(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"ramet.dev/ramet/internal/control"
+	"ramet.dev/ramet/internal/engine/control"
 )
 
 // text shows an answer to people, and to scripts that compare words.

@@ -12,13 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli"
-	"ramet.dev/ramet/internal/client"
 	"ramet.dev/ramet/internal/daemon"
 	"ramet.dev/ramet/internal/doctor"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/paths"
-	"ramet.dev/ramet/internal/tracing"
+	"ramet.dev/ramet/internal/observe/tracing"
+	"ramet.dev/ramet/internal/storage/paths"
 )
 
 func main() { os.Exit(run(os.Args)) }

@@ -13,12 +13,12 @@ import (
 	"strings"
 	"testing"
 
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli"
-	"ramet.dev/ramet/internal/client"
 	"ramet.dev/ramet/internal/doctor"
-	"ramet.dev/ramet/internal/httpapi/apitest"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
 // envMain makes the test binary be ramet.
@@ -88,13 +88,13 @@ func TestDoctorElsewhere(t *testing.T) {
 		}})
 	}
 	serve := func(err error) string {
-		return "unix:" + apitest.Serve(t, &apitest.Service{ListFunc: func(context.Context, sandbox.ListFilter) ([]sandbox.Sandbox, error) { return nil, err }})
+		return "unix:" + apitest.Serve(t, &apitest.Service{ListFunc: func(context.Context, api.ListFilter) ([]api.Sandbox, error) { return nil, err }})
 	}
 	there := serve(nil)
 	if f := ask(there); f.Status != doctor.StatusOK || !strings.HasPrefix(f.Detail, there+": version ") {
 		t.Errorf("a daemon: %+v", f)
 	}
-	if f := ask(serve(sandbox.Errorf(sandbox.CodeUnknownUser, "the token is not valid"))); f.Status != doctor.StatusFail || !strings.Contains(f.Detail, "token is not valid") || f.Remedy == "" {
+	if f := ask(serve(api.Errorf(api.CodeUnknownUser, "the token is not valid"))); f.Status != doctor.StatusFail || !strings.Contains(f.Detail, "token is not valid") || f.Remedy == "" {
 		t.Errorf("a token that is not valid: %+v", f)
 	}
 	if f := ask("unix:" + filepath.Join(t.TempDir(), "socket")); f.Status != doctor.StatusFail || f.Remedy == "" {
@@ -155,7 +155,7 @@ func TestNewLogger(t *testing.T) {
 			}
 		}
 	}
-	if _, err := newLogger(io.Discard, "loud"); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+	if _, err := newLogger(io.Discard, "loud"); api.CodeOf(err) != api.CodeInvalid {
 		t.Errorf("loud: %v", err)
 	}
 }

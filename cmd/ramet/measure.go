@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/bench"
 	"ramet.dev/ramet/internal/cli"
-	"ramet.dev/ramet/internal/client"
 	"ramet.dev/ramet/internal/demo"
-	"ramet.dev/ramet/internal/sandbox"
 	"ramet.dev/ramet/internal/workload"
 )
 
@@ -53,7 +53,7 @@ func benchHook() *cli.Hook {
 // noArguments refuses arguments that are not options.
 func noArguments(args []string) error {
 	if len(args) > 0 {
-		return sandbox.Errorf(sandbox.CodeInvalid, "%q is not an option, and there is nothing else to say", args[0])
+		return api.Errorf(api.CodeInvalid, "%q is not an option, and there is nothing else to say", args[0])
 	}
 	return nil
 }

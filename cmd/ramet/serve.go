@@ -9,13 +9,13 @@ import (
 	"strings"
 	"syscall"
 
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/cli"
 	"ramet.dev/ramet/internal/daemon"
-	"ramet.dev/ramet/internal/idlepoll"
-	"ramet.dev/ramet/internal/metrics"
-	"ramet.dev/ramet/internal/paths"
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/tracing"
+	"ramet.dev/ramet/internal/engine/idlepoll"
+	"ramet.dev/ramet/internal/observe/metrics"
+	"ramet.dev/ramet/internal/observe/tracing"
+	"ramet.dev/ramet/internal/storage/paths"
 )
 
 // serve is the daemon. Its log goes to standard error. That of a daemon in the
@@ -83,7 +83,7 @@ func newLogger(w io.Writer, setting string) (*slog.Logger, error) {
 		case word == "json":
 			json = true
 		case err != nil:
-			return nil, sandbox.Invalid(logVariable, "%q is not debug, info, warn or error, and not text or json", word)
+			return nil, api.Invalid(logVariable, "%q is not debug, info, warn or error, and not text or json", word)
 		default:
 			opts.Level = level
 		}

@@ -12,13 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/manager"
-	"ramet.dev/ramet/internal/metrics"
-	"ramet.dev/ramet/internal/paths"
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/sentrybin"
-	"ramet.dev/ramet/internal/tracing"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/sentrybin"
+	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/observe/metrics"
+	"ramet.dev/ramet/internal/observe/tracing"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/storage/paths"
 )
 
 // poolVariable sets how many blank sentries the daemon keeps ready.
@@ -32,18 +32,18 @@ type service struct {
 }
 
 // open implements daemon.NewService.
-func (s *service) open(ctx context.Context, p paths.Paths, log *slog.Logger) (httpapi.Service, io.Closer, error) {
+func (s *service) open(ctx context.Context, p paths.Paths, log *slog.Logger) (rest.Service, io.Closer, error) {
 	var host unix.Sysinfo_t
 	if err := unix.Sysinfo(&host); err != nil {
 		return nil, nil, fmt.Errorf("read the size of memory: %w", err)
 	}
-	pool := manager.DefaultPoolSize(host.Totalram * uint64(host.Unit))
+	pool := node.DefaultPoolSize(host.Totalram * uint64(host.Unit))
 	if v := os.Getenv(poolVariable); v != "" {
 		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 || n > manager.MaxPoolSize {
-			return nil, nil, sandbox.Invalid(poolVariable, "%q is not a number from 0 to %d", v, manager.MaxPoolSize)
+		if err != nil || n < 0 || n > node.MaxPoolSize {
+			return nil, nil, api.Invalid(poolVariable, "%q is not a number from 0 to %d", v, node.MaxPoolSize)
 		}
-		pool = manager.FixedPoolSize(n)
+		pool = node.FixedPoolSize(n)
 	}
 	program, err := sentrybin.Open()
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *service) open(ctx context.Context, p paths.Paths, log *slog.Logger) (ht
 		program.Close()
 		return nil, nil, err
 	}
-	m, err := manager.Open(ctx, manager.Config{
+	m, err := node.Open(ctx, node.Config{
 		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log, Observer: observers{s.metrics, tracing.Observer{}}, PackageCache: s.packageCache,
 	})
 	if err != nil {
@@ -79,9 +79,9 @@ func (cs closers) Close() error {
 }
 
 // observers are told one after the other, of ends in the other order.
-type observers []manager.Observer
+type observers []node.Observer
 
-// Begin implements manager.Observer.
+// Begin implements node.Observer.
 func (os observers) Begin(ctx context.Context, operation string) (context.Context, func(error)) {
 	ends := make([]func(error), len(os))
 	for i, o := range os {
@@ -94,7 +94,7 @@ func (os observers) Begin(ctx context.Context, operation string) (context.Contex
 	}
 }
 
-// Figure implements manager.Observer.
+// Figure implements node.Observer.
 func (os observers) Figure(name string, value float64) {
 	for _, o := range os {
 		o.Figure(name, value)

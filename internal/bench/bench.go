@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/hostuse"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/observe/hostuse"
 	"ramet.dev/ramet/internal/workload"
 )
 
@@ -58,11 +58,11 @@ func Run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options
 
 func run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options, p pace) (err error) {
 	if opts.Runs < 0 {
-		return sandbox.Invalid("runs", "%d is not a number of runs", opts.Runs)
+		return api.Invalid("runs", "%d is not a number of runs", opts.Runs)
 	}
 	for _, name := range opts.Only {
 		if !slices.Contains(cases, name) {
-			return sandbox.Invalid("only", "%q is none of %s", name, strings.Join(cases, ", "))
+			return api.Invalid("only", "%q is none of %s", name, strings.Join(cases, ", "))
 		}
 	}
 	if opts.Runs == 0 {
@@ -149,7 +149,7 @@ func (b *bench) wants(name string) bool {
 // prepare looks after the image and says what else could be in the way.
 func (b *bench) prepare(ctx context.Context) error {
 	phases := map[string]bool{}
-	_, err := workload.Image(ctx, b.c, workload.PythonImage, func(p sandbox.Progress) {
+	_, err := workload.Image(ctx, b.c, workload.PythonImage, func(p api.Progress) {
 		if !phases[p.Phase] {
 			phases[p.Phase] = true
 			b.progress("build image: %s", p.Phase)
@@ -158,7 +158,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	others, err := b.c.List(ctx, sandbox.ListFilter{State: sandbox.StateRunning})
+	others, err := b.c.List(ctx, api.ListFilter{State: api.StateRunning})
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if hostuse.Visible(b.daemon) {
 		return nil
 	}
-	return sandbox.Errorf(sandbox.CodeUnsupported, "the daemon, process %d, is not on this machine or cannot be seen: its memory and processor time cannot be measured", b.daemon)
+	return api.Errorf(api.CodeUnsupported, "the daemon, process %d, is not on this machine or cannot be seen: its memory and processor time cannot be measured", b.daemon)
 }
 
 // add makes a row of the samples of a case.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/workload"
 	"ramet.dev/ramet/internal/workload/fakedaemon"
 )
@@ -164,17 +164,17 @@ func TestLeavesOutWhatDoesNotFit(t *testing.T) {
 
 func TestRunRefuses(t *testing.T) {
 	b, d := fakeBench(t)
-	if err := run(t.Context(), b.c, io.Discard, io.Discard, Options{Runs: -1}, fast); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+	if err := run(t.Context(), b.c, io.Discard, io.Discard, Options{Runs: -1}, fast); api.CodeOf(err) != api.CodeInvalid {
 		t.Errorf("runs -1: %v", err)
 	}
-	if err := run(t.Context(), b.c, io.Discard, io.Discard, Options{Only: []string{caseExec, "nothing"}}, fast); sandbox.CodeOf(err) != sandbox.CodeInvalid || !strings.Contains(err.Error(), "nothing") {
+	if err := run(t.Context(), b.c, io.Discard, io.Discard, Options{Only: []string{caseExec, "nothing"}}, fast); api.CodeOf(err) != api.CodeInvalid || !strings.Contains(err.Error(), "nothing") {
 		t.Errorf("only what there is not: %v", err)
 	}
 	// A failure is reported and leaves nothing.
-	d.FailChild = func(int) *sandbox.Error { return sandbox.Errorf(sandbox.CodeNoMemory, "no memory is left") }
+	d.FailChild = func(int) *api.Error { return api.Errorf(api.CodeNoMemory, "no memory is left") }
 	var out, log bytes.Buffer
 	err := run(t.Context(), b.c, &out, &log, Options{Quick: true}, fast)
-	if sandbox.CodeOf(err) != sandbox.CodeNoMemory || !strings.HasPrefix(err.Error(), "bench: fork of a source of 24 MiB, n 1: child 1 of 1") {
+	if api.CodeOf(err) != api.CodeNoMemory || !strings.HasPrefix(err.Error(), "bench: fork of a source of 24 MiB, n 1: child 1 of 1") {
 		t.Errorf("error is %v", err)
 	}
 	if d.Left() != 0 || out.Len() != 0 || !strings.Contains(log.String(), "create") {
@@ -190,7 +190,7 @@ func TestInterrupted(t *testing.T) {
 		return "0\n", 0
 	}
 	err := run(ctx, b.c, io.Discard, io.Discard, Options{Quick: true, JSON: true}, fast)
-	if sandbox.CodeOf(err) != sandbox.CodeCanceled || d.Left() != 0 {
+	if api.CodeOf(err) != api.CodeCanceled || d.Left() != 0 {
 		t.Errorf("%v, %d are left", err, d.Left())
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"ramet.dev/ramet/internal/hostuse"
+	"ramet.dev/ramet/internal/observe/hostuse"
 	"ramet.dev/ramet/internal/workload"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"ramet.dev/ramet/internal/hostuse"
+	"ramet.dev/ramet/internal/observe/hostuse"
 )
 
 // pace says how to wait for processes to settle.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/workload"
 )
 
@@ -143,7 +143,7 @@ func (b *bench) diff(ctx context.Context, ref string) (sample, error) {
 	}
 	work := b.speed.sample()
 	began := time.Now()
-	d, err := b.c.Diff(ctx, forked.IDs()[0], forked.IDs()[1], sandbox.DiffRequest{Paths: []string{"/root/files"}})
+	d, err := b.c.Diff(ctx, forked.IDs()[0], forked.IDs()[1], api.DiffRequest{Paths: []string{"/root/files"}})
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"time"
 
-	"ramet.dev/ramet/internal/hostuse"
+	"ramet.dev/ramet/internal/observe/hostuse"
 )
 
 // usage is the processor time of the machine and our part of it.

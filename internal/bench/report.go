@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/hostuse"
+	"ramet.dev/ramet/internal/observe/hostuse"
 )
 
 // Report is the result of a run, for --json.

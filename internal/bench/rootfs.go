@@ -10,8 +10,8 @@ import (
 	"os"
 	"path"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 // exportRoot copies the files of a sandbox into the empty directory dir, which
@@ -30,7 +30,7 @@ func exportRoot(ctx context.Context, c *client.Client, ref, dir string) error {
 		r.CloseWithError(err) // ends the other side if it still writes
 		unpacked <- err
 	}()
-	res, err := c.ExecStream(ctx, ref, sandbox.ExecRequest{
+	res, err := c.ExecStream(ctx, ref, api.ExecRequest{
 		Argv: []string{"tar", "--create", "--one-file-system", "--directory=/", "."},
 	}, client.ExecIO{Stdout: w})
 	if err == nil && !res.OK {

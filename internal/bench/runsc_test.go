@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/workload/fakedaemon"
 )
 
@@ -215,9 +215,9 @@ func TestExportRoot(t *testing.T) {
 		tar.Header{Name: "./dev", Typeflag: tar.TypeChar, Mode: 0o666},
 	)
 	code := 0
-	d.ExecFunc = func(_ context.Context, _ string, _ sandbox.ExecRequest, streams httpapi.ExecIO) (*sandbox.ExecResult, error) {
+	d.ExecFunc = func(_ context.Context, _ string, _ api.ExecRequest, streams rest.ExecIO) (*api.ExecResult, error) {
 		_, err := streams.Stdout.Write(content)
-		return &sandbox.ExecResult{OK: code == 0, ExitCode: code}, err
+		return &api.ExecResult{OK: code == 0, ExitCode: code}, err
 	}
 	c := d.Connect(t)
 	dir := t.TempDir()

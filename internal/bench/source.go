@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/hostuse"
+	"ramet.dev/ramet/internal/observe/hostuse"
 	"ramet.dev/ramet/internal/workload"
 )
 

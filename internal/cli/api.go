@@ -20,9 +20,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/sandbox"
 )
 
 // apiOptions are one request of the REST API.
@@ -139,12 +139,12 @@ func (a *app) apiRequest(path string, opts apiOptions) (*apiRequest, error) {
 		return nil, err
 	}
 	if r.query, err = url.ParseQuery(r.url.RawQuery); err != nil {
-		return nil, sandbox.Invalid("path", "%q has no query such as a=b&c=d", path)
+		return nil, api.Invalid("path", "%q has no query such as a=b&c=d", path)
 	}
 	for _, h := range opts.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return nil, sandbox.Invalid("header", "%q is not NAME: VALUE", h)
+			return nil, api.Invalid("header", "%q is not NAME: VALUE", h)
 		}
 		r.header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
@@ -156,11 +156,11 @@ func (a *app) apiRequest(path string, opts apiOptions) (*apiRequest, error) {
 	}
 	switch {
 	case opts.paging && (r.method != http.MethodGet || opts.inputIs || opts.include):
-		return nil, sandbox.Invalid("paginate", "it is for a list: a GET without --input and --include")
+		return nil, api.Invalid("paginate", "it is for a list: a GET without --input and --include")
 	case opts.inputIs:
 		in, err := a.openInput(opts.input)
 		if err != nil {
-			return nil, sandbox.Invalid("input", "%w", err)
+			return nil, api.Invalid("input", "%w", err)
 		}
 		r.body, r.close = in, func() { in.Close() }
 	case r.method != http.MethodGet && r.method != http.MethodHead && len(opts.fields) > 0:
@@ -196,7 +196,7 @@ func apiURL(path string) (*url.URL, error) {
 	}
 	u, err := url.Parse(at)
 	if err != nil || u.Host != "" || strings.Contains(strings.SplitN(path, "?", 2)[0], "://") || path == "" {
-		return nil, sandbox.Invalid("path", "%q is not a path such as sandboxes/base or /healthz; --host names the daemon", path)
+		return nil, api.Invalid("path", "%q is not a path such as sandboxes/base or /healthz; --host names the daemon", path)
 	}
 	u.Fragment = ""
 	return u, nil
@@ -242,18 +242,18 @@ func (a *app) apiValue(f apiField) (key string, value any, err error) {
 		case isFile:
 			in, err := a.openInput(name)
 			if err != nil {
-				return "", nil, sandbox.Invalid("field", "%w", err)
+				return "", nil, api.Invalid("field", "%w", err)
 			}
 			defer in.Close()
 			content, err := io.ReadAll(in)
 			if err != nil {
-				return "", nil, sandbox.Invalid("field", "%w", err)
+				return "", nil, api.Invalid("field", "%w", err)
 			}
 			text, value = string(content), string(content)
 		}
 	}
 	if httpwire.NotUTF8(key+text) >= 0 {
-		return "", nil, sandbox.Invalid("field", "%q is not UTF-8: only text can be given here", key)
+		return "", nil, api.Invalid("field", "%q is not UTF-8: only text can be given here", key)
 	}
 	return key, value, nil
 }
@@ -265,14 +265,14 @@ var fieldName = regexp.MustCompile(`^([^\[\]]+)((?:\[[^\[\]]+\])*)(\[\])?$`)
 func setField(in map[string]any, name string, value any) error {
 	parts := fieldName.FindStringSubmatch(name)
 	if parts == nil {
-		return sandbox.Invalid("field", "%q is not KEY, KEY[SUB] or KEY[]", name)
+		return api.Invalid("field", "%q is not KEY, KEY[SUB] or KEY[]", name)
 	}
 	last := parts[1]
 	if parts[2] != "" {
 		for _, sub := range strings.Split(strings.Trim(parts[2], "[]"), "][") {
 			within, ok := in[last].(map[string]any)
 			if !ok && in[last] != nil {
-				return sandbox.Invalid("field", "%q is within %q, which has a value of its own", name, last)
+				return api.Invalid("field", "%q is within %q, which has a value of its own", name, last)
 			}
 			if !ok {
 				within = map[string]any{}
@@ -283,14 +283,14 @@ func setField(in map[string]any, name string, value any) error {
 	}
 	if parts[3] == "" {
 		if _, twice := in[last]; twice {
-			return sandbox.Invalid("field", "%q is given twice; of a list it is %s[]", name, name)
+			return api.Invalid("field", "%q is given twice; of a list it is %s[]", name, name)
 		}
 		in[last] = value
 		return nil
 	}
 	list, ok := in[last].([]any)
 	if !ok && in[last] != nil {
-		return sandbox.Invalid("field", "%q is a list, and has a value of its own", name)
+		return api.Invalid("field", "%q is a list, and has a value of its own", name)
 	}
 	in[last] = append(list, value)
 	return nil
@@ -315,7 +315,7 @@ func (a *app) apiPages(ctx context.Context, c *client.Client, r *apiRequest, opt
 		err = json.NewDecoder(resp.Body).Decode(&page)
 		resp.Body.Close()
 		if err != nil || page.Items == nil {
-			return sandbox.Invalid("paginate", "what %s answers is not a list", r.url.Path)
+			return api.Invalid("paginate", "what %s answers is not a list", r.url.Path)
 		}
 		whole.Items = append(whole.Items, page.Items...)
 		if page.Next == "" {

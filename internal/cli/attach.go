@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 const (
@@ -70,10 +70,10 @@ func (a *app) attachCommand() *cobra.Command {
 			opts.from = -1
 		}
 		if p.Kept == nil {
-			return sandbox.Errorf(sandbox.CodeNotFound, "process %d was not started in the background: its output is not kept", opts.pid)
+			return api.Errorf(api.CodeNotFound, "process %d was not started in the background: its output is not kept", opts.pid)
 		}
 		if interactive && !p.Kept.Stdin && p.Kept.EndedAt == nil {
-			return sandbox.Errorf(sandbox.CodeWrongState, "standard input of process %d is closed, or never was open: exec -d -i opens it", opts.pid)
+			return api.Errorf(api.CodeWrongState, "standard input of process %d is closed, or never was open: exec -d -i opens it", opts.pid)
 		}
 		opts.input = interactive || tty && !noStdin && isTerminal(a.In)
 		x, err := a.attach(ctx, c, opts, tty)
@@ -93,7 +93,7 @@ func (a *app) attachCommand() *cobra.Command {
 // to it.
 func (a *app) execKept(ctx context.Context, c *client.Client, opts execOptions) error {
 	if opts.tty && a.json && !opts.detach {
-		return sandbox.Invalid("tty", "a terminal has no JSON output")
+		return api.Invalid("tty", "a terminal has no JSON output")
 	}
 	req, err := startRequest(opts)
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *app) execKept(ctx context.Context, c *client.Client, opts execOptions) 
 		size := con.size()
 		req.Terminal = &size
 	} else if opts.tty {
-		req.Terminal = &sandbox.TerminalSize{Cols: 80, Rows: 24}
+		req.Terminal = &api.TerminalSize{Cols: 80, Rows: 24}
 	}
 	open, stop := ctx, func() {}
 	hangUps := con != nil && !signal.Ignored(syscall.SIGHUP) // as nohup has it
@@ -142,7 +142,7 @@ func (a *app) execKept(ctx context.Context, c *client.Client, opts execOptions) 
 }
 
 // sayTimeout tells why a process was killed, if its time was over.
-func (a *app) sayTimeout(x *sandbox.ExecResult, whole, idle string) {
+func (a *app) sayTimeout(x *api.ExecResult, whole, idle string) {
 	if x.Idle {
 		whole = idle
 	}
@@ -151,8 +151,8 @@ func (a *app) sayTimeout(x *sandbox.ExecResult, whole, idle string) {
 	}
 }
 
-func startRequest(opts execOptions) (sandbox.StartRequest, error) {
-	req := sandbox.StartRequest{Argv: opts.command, Cwd: opts.cwd, User: opts.user, Stdin: opts.interactive && !opts.tty}
+func startRequest(opts execOptions) (api.StartRequest, error) {
+	req := api.StartRequest{Argv: opts.command, Cwd: opts.cwd, User: opts.user, Stdin: opts.interactive && !opts.tty}
 	if opts.shell {
 		req.Argv, req.Shell = nil, opts.command[0]
 	}
@@ -167,7 +167,7 @@ func startRequest(opts execOptions) (sandbox.StartRequest, error) {
 	return req, err
 }
 
-func exitError(x *sandbox.ExecResult) error {
+func exitError(x *api.ExecResult) error {
 	if x.ExitCode != 0 {
 		return ExitError(x.ExitCode)
 	}
@@ -176,7 +176,7 @@ func exitError(x *sandbox.ExecResult) error {
 
 // attach connects with a process until it ends. The error is errDetached if the user left it
 // running.
-func (a *app) attach(ctx context.Context, c *client.Client, opts attachOptions, tty bool) (*sandbox.ExecResult, error) {
+func (a *app) attach(ctx context.Context, c *client.Client, opts attachOptions, tty bool) (*api.ExecResult, error) {
 	if tty && isTerminal(a.In) {
 		con, err := a.openConsole(opts.input)
 		if err != nil {
@@ -192,7 +192,7 @@ func (a *app) attach(ctx context.Context, c *client.Client, opts attachOptions, 
 }
 
 // attachConsole connects a process's terminal with the user's.
-func (a *app) attachConsole(ctx context.Context, c *client.Client, con *console, opts attachOptions) (*sandbox.ExecResult, error) {
+func (a *app) attachConsole(ctx context.Context, c *client.Client, con *console, opts attachOptions) (*api.ExecResult, error) {
 	streams := client.AttachIO{Output: a.writeChunk}
 	if opts.input {
 		streams.Stdin = &detachReader{in: terminalInput{a.In}, keys: opts.keys}
@@ -227,9 +227,9 @@ func (a *app) hangUp(ctx context.Context, con *console, opts attachOptions) erro
 	ctx, cancel := context.WithTimeout(ctx, hangUpWithin)
 	defer cancel()
 	tell := func() error {
-		for _, req := range []sandbox.SignalRequest{{Signal: "HUP", Group: true, Foreground: true}, {Signal: "CONT", Group: true}} {
+		for _, req := range []api.SignalRequest{{Signal: "HUP", Group: true, Foreground: true}, {Signal: "CONT", Group: true}} {
 			err := a.client.SignalProcess(ctx, opts.ref, opts.pid, req)
-			if sandbox.CodeOf(err) == sandbox.CodeUnavailable {
+			if api.CodeOf(err) == api.CodeUnavailable {
 				return err
 			}
 		}
@@ -253,9 +253,9 @@ func (a *app) hangUp(ctx context.Context, con *console, opts attachOptions) erro
 }
 
 // stayAttached attaches again, to where it was, if the daemon goes away.
-func (a *app) stayAttached(ctx context.Context, c *client.Client, opts attachOptions, streams client.AttachIO) (*sandbox.ExecResult, error) {
+func (a *app) stayAttached(ctx context.Context, c *client.Client, opts attachOptions, streams client.AttachIO) (*api.ExecResult, error) {
 	write := streams.Output
-	streams.Output = func(chunk sandbox.Chunk) error {
+	streams.Output = func(chunk api.Chunk) error {
 		opts.from = chunk.Seq + chunk.Lost + int64(len(chunk.Data))
 		return write(chunk)
 	}
@@ -272,11 +272,11 @@ func (a *app) stayAttached(ctx context.Context, c *client.Client, opts attachOpt
 		close(done)
 		if err == nil {
 			if pos.Exit == nil {
-				return nil, sandbox.Errorf(sandbox.CodeInternal, "the connection with process %d ended before it did", opts.pid)
+				return nil, api.Errorf(api.CodeInternal, "the connection with process %d ended before it did", opts.pid)
 			}
 			return pos.Exit, nil
 		}
-		if sandbox.CodeOf(err) != sandbox.CodeUnavailable || ctx.Err() != nil {
+		if api.CodeOf(err) != api.CodeUnavailable || ctx.Err() != nil {
 			return nil, err
 		}
 		if c, err = a.reconnect(ctx, time.Now().Add(reconnectFor), err); err != nil {

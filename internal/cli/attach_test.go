@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
 // TestHangUp: what runs in the foreground and the process itself are told, by the next daemon
@@ -24,17 +24,17 @@ func TestHangUp(t *testing.T) {
 	var did []string
 	ends := true
 	svc := &apitest.Service{}
-	svc.SignalProcessFunc = func(_ context.Context, _ string, _ int, req sandbox.SignalRequest) error {
+	svc.SignalProcessFunc = func(_ context.Context, _ string, _ int, req api.SignalRequest) error {
 		if did = append(did, fmt.Sprint(req)); req.Signal == "CONT" {
-			return sandbox.NotFound("process", "7") // it has ended
+			return api.NotFound("process", "7") // it has ended
 		}
 		return nil
 	}
-	svc.WaitProcessFunc = func(context.Context, string, int) (*sandbox.ExecResult, error) {
+	svc.WaitProcessFunc = func(context.Context, string, int) (*api.ExecResult, error) {
 		if did = append(did, "wait"); !ends {
-			return nil, sandbox.Errorf(sandbox.CodeCanceled, "too long")
+			return nil, api.Errorf(api.CodeCanceled, "too long")
 		}
-		return &sandbox.ExecResult{}, nil
+		return &api.ExecResult{}, nil
 	}
 	svc.RemoveProcessFunc = func(context.Context, string, int) error {
 		did = append(did, "remove")

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -29,7 +29,7 @@ func (a *app) auditLsCommand() *cobra.Command {
 		Use: "ls", Short: "List changes, the oldest first", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			var rows [][]string
-			err := c.Audit(ctx, since, func(e sandbox.AuditEntry) error {
+			err := c.Audit(ctx, since, func(e api.AuditEntry) error {
 				if a.json {
 					return a.writeJSON(e)
 				}
@@ -47,7 +47,7 @@ func (a *app) auditLsCommand() *cobra.Command {
 }
 
 // whoDid says for people whose entry it is.
-func whoDid(e sandbox.AuditEntry) string {
+func whoDid(e api.AuditEntry) string {
 	switch {
 	case e.By != "":
 		return e.By
@@ -59,7 +59,7 @@ func whoDid(e sandbox.AuditEntry) string {
 	return "daemon"
 }
 
-func detailsText(d *sandbox.AuditDetails) string {
+func detailsText(d *api.AuditDetails) string {
 	if d == nil {
 		return ""
 	}

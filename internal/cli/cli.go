@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/sandbox"
 )
 
 // exitUsage is the exit code for arguments that make no sense.
@@ -119,12 +119,12 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error, args 
 	case errors.As(err, &exit):
 		return int(exit)
 	case !a.running:
-		err = sandbox.Errorf(sandbox.CodeInvalid, "%w", err)
+		err = api.Errorf(api.CodeInvalid, "%w", err)
 		a.json = asksForJSON(args)
 	}
-	code := sandbox.CodeOf(err)
+	code := api.CodeOf(err)
 	if ctx.Err() != nil { // whatever failed, failed because of it
-		err, code = sandbox.Errorf(sandbox.CodeCanceled, "interrupted"), sandbox.CodeCanceled
+		err, code = api.Errorf(api.CodeCanceled, "interrupted"), api.CodeCanceled
 	}
 	switch {
 	case a.json:

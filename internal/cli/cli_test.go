@@ -17,12 +17,12 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli"
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/httpapi/apitest"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
 const (
@@ -55,7 +55,7 @@ func testDeps(socket, version string) cli.Deps {
 		Version: cli.Version{Version: version, Commit: "0123", Go: "go1", OS: "linux", Arch: "amd64"},
 		Connect: func(ctx context.Context, start bool) (*client.Client, httpwire.Health, error) {
 			if socket == "" {
-				return nil, httpwire.Health{}, sandbox.Errorf(sandbox.CodeUnavailable, "nobody listens, start=%t", start)
+				return nil, httpwire.Health{}, api.Errorf(api.CodeUnavailable, "nobody listens, start=%t", start)
 			}
 			c, err := client.New("unix:" + socket)
 			if err != nil {
@@ -118,10 +118,10 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 func TestInterruptOfTerminal(t *testing.T) {
 	entered := make(chan struct{})
 	svc := &apitest.Service{ProcessFuncs: apitest.ProcessFuncs{
-		StartProcessFunc: func(context.Context, string, sandbox.StartRequest) (*sandbox.Process, error) {
-			return &sandbox.Process{PID: 13}, nil
+		StartProcessFunc: func(context.Context, string, api.StartRequest) (*api.Process, error) {
+			return &api.Process{PID: 13}, nil
 		},
-		AttachFunc: func(ctx context.Context, _ string, _ int, _ sandbox.AttachRequest, _ httpapi.AttachIO) (*sandbox.Position, error) {
+		AttachFunc: func(ctx context.Context, _ string, _ int, _ api.AttachRequest, _ rest.AttachIO) (*api.Position, error) {
 			close(entered)
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -140,7 +140,7 @@ func TestInterruptOfTerminal(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	for _, args := range [][]string{{"exec", "base", "--", "hang"}, {"exec", "-i", "base", "hang"}, {"exec", "--json", "base", "hang"}} {
 		entered, ended := make(chan struct{}), make(chan error, 1)
-		svc := &apitest.Service{ExecFunc: func(ctx context.Context, _ string, _ sandbox.ExecRequest, _ httpapi.ExecIO) (*sandbox.ExecResult, error) {
+		svc := &apitest.Service{ExecFunc: func(ctx context.Context, _ string, _ api.ExecRequest, _ rest.ExecIO) (*api.ExecResult, error) {
 			close(entered)
 			<-ctx.Done()
 			ended <- ctx.Err()

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 // completeTimeout is how long a person waits for a completion.
@@ -29,7 +29,7 @@ func (a *app) completeFirst(next completion) completion {
 
 func (a *app) completeSandboxes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return a.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
-		all, err := c.List(ctx, sandbox.ListFilter{})
+		all, err := c.List(ctx, api.ListFilter{})
 		for _, s := range all {
 			refs = append(refs, candidate(s.ID, s.Name)...)
 		}
@@ -125,7 +125,7 @@ func completeValues(cmd *cobra.Command, option string, values ...string) {
 
 // completeStates completes the option of the state of a sandbox.
 func completeStates(cmd *cobra.Command) {
-	completeValues(cmd, "state", string(sandbox.StateCreating), string(sandbox.StateRunning), string(sandbox.StatePaused), string(sandbox.StateHibernated), string(sandbox.StateFailed))
+	completeValues(cmd, "state", string(api.StateCreating), string(api.StateRunning), string(api.StatePaused), string(api.StateHibernated), string(api.StateFailed))
 }
 
 // completeOption completes what an option of cmd names.

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/term"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // console is the user's terminal, if there is one, while a process uses it.
@@ -22,7 +22,7 @@ type console struct {
 	in    *os.File // nil if nothing is typed
 	out   *os.File // nil if output goes elsewhere
 	old   *term.State
-	sizes chan sandbox.TerminalSize
+	sizes chan api.TerminalSize
 
 	ended   sync.Once
 	changed chan os.Signal
@@ -33,7 +33,7 @@ type console struct {
 // openConsole finds the user's terminal, which must be where input comes from if
 // there is to be any.
 func (a *app) openConsole(input bool) (*console, error) {
-	con := &console{sizes: make(chan sandbox.TerminalSize, 1)}
+	con := &console{sizes: make(chan api.TerminalSize, 1)}
 	if isTerminal(a.Out) {
 		con.out = a.Out.(*os.File)
 	}
@@ -42,24 +42,24 @@ func (a *app) openConsole(input bool) (*console, error) {
 	}
 	in, ok := a.In.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return nil, sandbox.Invalid("tty", "standard input is not a terminal: leave out -t or -i")
+		return nil, api.Invalid("tty", "standard input is not a terminal: leave out -t or -i")
 	}
 	con.in = in
 	return con, nil
 }
 
 // size returns the size of the user's terminal.
-func (con *console) size() sandbox.TerminalSize {
+func (con *console) size() api.TerminalSize {
 	for _, f := range []*os.File{con.out, con.in} {
 		if f == nil {
 			continue
 		}
 		cols, rows, err := term.GetSize(int(f.Fd()))
 		if err == nil && cols > 0 && rows > 0 && cols <= 0xffff && rows <= 0xffff {
-			return sandbox.TerminalSize{Cols: uint16(cols), Rows: uint16(rows)}
+			return api.TerminalSize{Cols: uint16(cols), Rows: uint16(rows)}
 		}
 	}
-	return sandbox.TerminalSize{Cols: 80, Rows: 24}
+	return api.TerminalSize{Cols: 80, Rows: 24}
 }
 
 // closed says whether the terminal was closed under us.
@@ -114,7 +114,7 @@ func (con *console) begin(redraw bool) error {
 // program that does not see it draws nothing.
 const redrawDelay = 50 * time.Millisecond
 
-func (con *console) send(size sandbox.TerminalSize) {
+func (con *console) send(size api.TerminalSize) {
 	select {
 	case con.sizes <- size:
 	case <-con.stop:
@@ -162,13 +162,13 @@ func parseDetachKeys(text string) ([]byte, error) {
 		name, ctrl := strings.CutPrefix(key, "ctrl-")
 		switch {
 		case len(name) != 1 || name[0] > 0x7e || name[0] <= ' ':
-			return nil, sandbox.Invalid("detach-keys", "%q is neither a key nor ctrl- and a key", key)
+			return nil, api.Invalid("detach-keys", "%q is neither a key nor ctrl- and a key", key)
 		case !ctrl:
 			keys = append(keys, name[0])
 		case strings.Contains("abcdefghijklmnopqrstuvwxyz@[\\]^_", name):
 			keys = append(keys, strings.ToUpper(name)[0]&0x1f)
 		default:
-			return nil, sandbox.Invalid("detach-keys", "there is no %q: ctrl- goes with a to z, @, [, \\, ], ^ and _", key)
+			return nil, api.Invalid("detach-keys", "there is no %q: ctrl- goes with a to z, @, [, \\, ], ^ and _", key)
 		}
 	}
 	return keys, nil

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 func TestParseDetachKeys(t *testing.T) {
@@ -19,7 +19,7 @@ func TestParseDetachKeys(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"ctrl-", "ctrl-1", "ctrl-pp", "ab", ",", "a,", "é", " ", "\x01"} {
-		if got, err := parseDetachKeys(bad); sandbox.CodeOf(err) != sandbox.CodeInvalid || err == nil {
+		if got, err := parseDetachKeys(bad); api.CodeOf(err) != api.CodeInvalid || err == nil {
 			t.Errorf("%q: %q, %v", bad, got, err)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 // place is one side of a copy: a path in a sandbox, a path here, or a stream.
@@ -36,7 +36,7 @@ func parsePlace(arg string) (place, error) {
 		return place{path: arg}, nil
 	}
 	if !strings.HasPrefix(p, "/") {
-		return place{}, sandbox.Invalid("path", "%q is not an absolute path in a sandbox; a file here with a colon in its name is written ./%s", p, arg)
+		return place{}, api.Invalid("path", "%q is not an absolute path in a sandbox; a file here with a colon in its name is written ./%s", p, arg)
 	}
 	return place{ref: ref, path: p}, nil
 }
@@ -83,7 +83,7 @@ func (a *app) cpCommand() *cobra.Command {
 				return err
 			}
 			if (src.ref == "") == (dst.ref == "") {
-				return sandbox.Errorf(sandbox.CodeInvalid, "one of SRC and DST, and not both, must be SBX:PATH")
+				return api.Errorf(api.CodeInvalid, "one of SRC and DST, and not both, must be SBX:PATH")
 			}
 			cp := &copying{app: a, c: c, user: user, follow: follow, progress: a.newProgress(ctx)}
 			err = cp.run(ctx, src, dst)
@@ -128,7 +128,7 @@ func (cp *copying) run(ctx context.Context, src, dst place) error {
 		return cp.fromStream(ctx, dst)
 	case dst.isStream():
 		if cp.json {
-			return sandbox.Invalid("json", "standard output has the file")
+			return api.Invalid("json", "standard output has the file")
 		}
 		return cp.toStream(ctx, src)
 	case src.ref == "":
@@ -137,14 +137,14 @@ func (cp *copying) run(ctx context.Context, src, dst place) error {
 	return cp.download(ctx, src, dst.path)
 }
 
-func (cp *copying) file(path string) sandbox.FileRef {
-	return sandbox.FileRef{Path: path, User: cp.user}
+func (cp *copying) file(path string) api.FileRef {
+	return api.FileRef{Path: path, User: cp.user}
 }
 
 // target returns what is at a path in a sandbox, or nil if nothing is.
-func (cp *copying) target(ctx context.Context, p place) (*sandbox.FileInfo, error) {
+func (cp *copying) target(ctx context.Context, p place) (*api.FileInfo, error) {
 	info, err := cp.c.StatFile(ctx, p.ref, cp.file(p.path))
-	if sandbox.CodeOf(err) == sandbox.CodeNotFound {
+	if api.CodeOf(err) == api.CodeNotFound {
 		// The sandbox may be what was not found.
 		if _, err := cp.c.StatFile(ctx, p.ref, cp.file("/")); err != nil {
 			return nil, err
@@ -162,7 +162,7 @@ func (cp *copying) fromStream(ctx context.Context, dst place) error {
 	if info != nil && info.Type == "dir" {
 		return cp.unpack(ctx, dst.ref, dst.path, cp.counted(cp.In))
 	}
-	_, err = cp.c.WriteFile(ctx, dst.ref, sandbox.WriteRequest{FileRef: cp.file(dst.path), Atomic: true}, cp.counted(cp.In))
+	_, err = cp.c.WriteFile(ctx, dst.ref, api.WriteRequest{FileRef: cp.file(dst.path), Atomic: true}, cp.counted(cp.In))
 	cp.res.Path, cp.res.Files = dst.path, 1
 	return err
 }
@@ -212,7 +212,7 @@ func (cp *copying) upload(ctx context.Context, name string, dst place) error {
 	}
 	info, err := stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return sandbox.NotFound("file or directory", name)
+		return api.NotFound("file or directory", name)
 	}
 	if err != nil {
 		return localError(err)
@@ -252,9 +252,9 @@ func destination(name string, isDir bool, dst string, exists, dstIsDir bool) (to
 	contents := strings.HasSuffix(name, "/.") || name == "."
 	switch {
 	case !exists && !isDir && strings.HasSuffix(dst, "/"):
-		return "", false, sandbox.NotFound("directory", dst)
+		return "", false, api.NotFound("directory", dst)
 	case exists && !dstIsDir && isDir:
-		return "", false, sandbox.Errorf(sandbox.CodeConflict, "%q is a file: a directory cannot be copied over it", dst)
+		return "", false, api.Errorf(api.CodeConflict, "%q is a file: a directory cannot be copied over it", dst)
 	case dstIsDir && isDir && contents:
 		return dst, true, nil
 	case dstIsDir:
@@ -275,7 +275,7 @@ func (cp *copying) uploadFile(ctx context.Context, name string, info fs.FileInfo
 	defer f.Close()
 	cp.total = info.Size()
 	mode := uint32(info.Mode().Perm())
-	_, err = cp.c.WriteFile(ctx, dst.ref, sandbox.WriteRequest{FileRef: cp.file(dst.path), Mode: &mode, Atomic: true}, cp.counted(f))
+	_, err = cp.c.WriteFile(ctx, dst.ref, api.WriteRequest{FileRef: cp.file(dst.path), Mode: &mode, Atomic: true}, cp.counted(f))
 	cp.res.Path, cp.res.Files = dst.path, 1
 	return err
 }
@@ -334,7 +334,7 @@ func (cp *copying) download(ctx context.Context, src place, name string) error {
 
 // notCopied refuses to copy name itself; below a directory, such a file is left out.
 func notCopied(name, kind string) error {
-	return sandbox.Errorf(sandbox.CodeUnsupported, "%q is not copied: it is a %s", name, kind)
+	return api.Errorf(api.CodeUnsupported, "%q is not copied: it is a %s", name, kind)
 }
 
 // leftOut warns that name, below the directory that is copied, is not copied.
@@ -345,13 +345,13 @@ func (cp *copying) leftOut(name, kind string) {
 // replaceable refuses to put a copy in the place of what is no file: a device would be gone.
 func replaceable(name string, st fs.FileInfo) error {
 	if st.Mode()&(fs.ModeDevice|fs.ModeSocket|fs.ModeNamedPipe) != 0 {
-		return sandbox.Errorf(sandbox.CodeConflict, "%q is not replaced: it is a pipe, socket or device", name)
+		return api.Errorf(api.CodeConflict, "%q is not replaced: it is a pipe, socket or device", name)
 	}
 	return nil
 }
 
 // downloadFile writes beside the file and replaces it when all has arrived.
-func (cp *copying) downloadFile(ctx context.Context, ref string, f sandbox.FileRef, info *sandbox.FileInfo, to string) error {
+func (cp *copying) downloadFile(ctx context.Context, ref string, f api.FileRef, info *api.FileInfo, to string) error {
 	in, size, err := cp.c.ReadFile(ctx, ref, f)
 	if err != nil {
 		return err
@@ -396,9 +396,9 @@ func inDir(path string, err error) error {
 func localError(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return sandbox.Errorf(sandbox.CodeNotFound, "%w", err)
+		return api.Errorf(api.CodeNotFound, "%w", err)
 	case errors.Is(err, fs.ErrPermission):
-		return sandbox.Errorf(sandbox.CodePermission, "%w", err)
+		return api.Errorf(api.CodePermission, "%w", err)
 	}
 	return err
 }
@@ -421,7 +421,7 @@ func (r *countedReader) Read(p []byte) (int, error) {
 	cp.res.Bytes += int64(n)
 	if cp.res.Bytes-cp.shown >= progressStep {
 		cp.shown = cp.res.Bytes
-		cp.progress.update(sandbox.Progress{Phase: "copy", Done: cp.res.Bytes, Total: cp.total, Detail: byteSize(cp.res.Bytes)})
+		cp.progress.update(api.Progress{Phase: "copy", Done: cp.res.Bytes, Total: cp.total, Detail: byteSize(cp.res.Bytes)})
 	}
 	return n, err
 }

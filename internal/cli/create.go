@@ -5,12 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 func (a *app) createCommand() *cobra.Command {
-	var req sandbox.CreateRequest
+	var req api.CreateRequest
 	var memory, disk string
 	var env, meta []string
 	var self string
@@ -49,7 +49,7 @@ func (a *app) createCommand() *cobra.Command {
 				}
 			}
 			if cmd.Flags().Changed("auto-checkpoint") {
-				req.AutoCheckpoint = &sandbox.AutoCheckpoint{Keep: keep}
+				req.AutoCheckpoint = &api.AutoCheckpoint{Keep: keep}
 			}
 			if err := req.AutoCheckpoint.Valid(); err != nil {
 				return err

@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 func (a *app) diffCommand() *cobra.Command {
-	var req sandbox.DiffRequest
+	var req api.DiffRequest
 	cmd := &cobra.Command{
 		Use:   "diff A B [PATH…]",
 		Short: "Compare the files of two sandboxes or snapshots",
@@ -27,7 +27,7 @@ func (a *app) diffCommand() *cobra.Command {
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			req.Paths = args[2:]
 			if slices.Contains(req.Paths, "") {
-				return sandbox.Errorf(sandbox.CodeInvalid, "PATH is empty")
+				return api.Errorf(api.CodeInvalid, "PATH is empty")
 			}
 			d, err := c.Diff(ctx, args[0], args[1], req)
 			if err != nil {
@@ -49,15 +49,15 @@ func (a *app) diffCommand() *cobra.Command {
 }
 
 // noHunks are the reasons for which a file is shown without its lines.
-var noHunks = map[sandbox.NoHunks]string{
-	sandbox.NoHunksBinary:   "no text",
-	sandbox.NoHunksTooLarge: "too large to show",
-	sandbox.NoHunksLimit:    "too much to show",
+var noHunks = map[api.NoHunks]string{
+	api.NoHunksBinary:   "no text",
+	api.NoHunksTooLarge: "too large to show",
+	api.NoHunksLimit:    "too much to show",
 }
 
 // writeDiff prints one line for each changed path, as version control does: A, M, D
 // or R.
-func writeDiff(w io.Writer, d *sandbox.Diff) error {
+func writeDiff(w io.Writer, d *api.Diff) error {
 	if len(d.Changes)+len(d.Processes)+len(d.Variables) == 0 {
 		return line("no differences")(w)
 	}
@@ -76,10 +76,10 @@ func writeDiff(w io.Writer, d *sandbox.Diff) error {
 }
 
 // writeProcesses prints one line for each process that differs.
-func writeProcesses(w io.Writer, changes []sandbox.ProcessChange) error {
+func writeProcesses(w io.Writer, changes []api.ProcessChange) error {
 	for _, c := range changes {
 		what := printable(c.Command)
-		if c.Kind == sandbox.Modified {
+		if c.Kind == api.Modified {
 			what = printable(c.OldCommand) + " → " + what
 		}
 		letter := strings.ToUpper(string(c.Kind[:min(1, len(c.Kind))]))
@@ -91,13 +91,13 @@ func writeProcesses(w io.Writer, changes []sandbox.ProcessChange) error {
 }
 
 // writeVariables prints one line for each variable that differs, or may.
-func writeVariables(w io.Writer, changes []sandbox.VariableChange) error {
+func writeVariables(w io.Writer, changes []api.VariableChange) error {
 	for _, c := range changes {
 		what := printable(c.Repr)
 		switch c.Kind {
-		case sandbox.Modified:
+		case api.Modified:
 			what = printable(c.OldRepr) + " → " + what
-		case sandbox.Undecided:
+		case api.Undecided:
 			what += "  (only a part was compared, which is the same)"
 		}
 		kind := printable(c.Type)
@@ -113,7 +113,7 @@ func writeVariables(w io.Writer, changes []sandbox.VariableChange) error {
 }
 
 // pathsOf returns the path of a change, behind the one it had before.
-func pathsOf(c *sandbox.Change) string {
+func pathsOf(c *api.Change) string {
 	if c.OldPath != "" {
 		return printablePath(c.OldPath) + " → " + printablePath(c.Path)
 	}
@@ -121,7 +121,7 @@ func pathsOf(c *sandbox.Change) string {
 }
 
 // details returns what is said of a change besides its path.
-func details(c *sandbox.Change) []string {
+func details(c *api.Change) []string {
 	var all []string
 	note := func(what, old, now string) {
 		if old != "" && old != now {
@@ -133,7 +133,7 @@ func details(c *sandbox.Change) []string {
 		note("", c.OldType, c.Type)
 	case c.Type != "file":
 		all = append(all, c.Type)
-	case c.OldSize != c.Size && (c.Kind == sandbox.Modified || c.Kind == sandbox.Renamed):
+	case c.OldSize != c.Size && (c.Kind == api.Modified || c.Kind == api.Renamed):
 		all = append(all, sizeChange(c.OldSize, c.Size))
 	default:
 		all = append(all, byteSize(c.Size))
@@ -153,7 +153,7 @@ func details(c *sandbox.Change) []string {
 const maxBar = 40
 
 // writeStat prints how many lines differ in each file, with a bar, and in all.
-func writeStat(w io.Writer, d *sandbox.Diff) error {
+func writeStat(w io.Writer, d *api.Diff) error {
 	width, most, added, deleted := 0, 0, 0, 0
 	for _, c := range d.Changes {
 		width = max(width, utf8.RuneCountInString(pathsOf(&c)))

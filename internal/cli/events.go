@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
-	var req sandbox.EventRequest
+	var req api.EventRequest
 	var kinds []string
 	cmd := &cobra.Command{
 		Use: "events [SBX]", Short: "Show what happened to sandboxes",
@@ -25,7 +25,7 @@ func (a *app) eventsCommand() *cobra.Command {
 				req.Sandbox = args[0]
 			}
 			for _, k := range kinds {
-				req.Kinds = append(req.Kinds, sandbox.EventKind(k))
+				req.Kinds = append(req.Kinds, api.EventKind(k))
 			}
 			return c.Events(ctx, req, a.writeEvent)
 		}),
@@ -38,7 +38,7 @@ func (a *app) eventsCommand() *cobra.Command {
 }
 
 // writeEvent prints one line, whose first word is what --since takes.
-func (a *app) writeEvent(e sandbox.Event) error {
+func (a *app) writeEvent(e api.Event) error {
 	if a.json {
 		return a.writeJSON(e)
 	}
@@ -55,7 +55,7 @@ func (a *app) writeEvent(e sandbox.Event) error {
 }
 
 // eventWords are what an event says besides.
-func eventWords(e *sandbox.Event) (words []string) {
+func eventWords(e *api.Event) (words []string) {
 	add := func(key, value string) {
 		if value != "" {
 			words = append(words, key+"="+value)

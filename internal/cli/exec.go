@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 // maxCollected is how much of each stream --json keeps; the daemon keeps as
@@ -139,7 +139,7 @@ func (a *app) exec(ctx context.Context, c *client.Client, opts execOptions) erro
 	if err != nil {
 		return err
 	}
-	req := sandbox.ExecRequest{Argv: opts.command, Env: env, Cwd: opts.cwd, User: opts.user, TimeoutMS: timeout}
+	req := api.ExecRequest{Argv: opts.command, Env: env, Cwd: opts.cwd, User: opts.user, TimeoutMS: timeout}
 	if opts.shell {
 		req.Argv, req.Shell = nil, opts.command[0]
 	}
@@ -164,7 +164,7 @@ func (a *app) exec(ctx context.Context, c *client.Client, opts execOptions) erro
 }
 
 // execOver runs req with the streams that the options ask for.
-func (a *app) execOver(ctx context.Context, c *client.Client, ref string, req sandbox.ExecRequest, interactive bool) (*sandbox.ExecResult, error) {
+func (a *app) execOver(ctx context.Context, c *client.Client, ref string, req api.ExecRequest, interactive bool) (*api.ExecResult, error) {
 	if a.json && !interactive && a.remote.key != "" { // an answer that is repeated is a whole one
 		return c.Exec(ctx, ref, req)
 	}
@@ -188,7 +188,7 @@ func (a *app) execOver(ctx context.Context, c *client.Client, ref string, req sa
 
 // execThrough runs req through as many daemons as it takes, if it has no standard input:
 // the command goes on while there is none, and nothing of its output is missed.
-func (a *app) execThrough(ctx context.Context, c *client.Client, ref string, req sandbox.ExecRequest, streams client.ExecIO) (*sandbox.ExecResult, error) {
+func (a *app) execThrough(ctx context.Context, c *client.Client, ref string, req api.ExecRequest, streams client.ExecIO) (*api.ExecResult, error) {
 	if streams.Stdin != nil || a.remote.key != "" || !a.sameVersion {
 		return c.ExecStream(ctx, ref, req, streams)
 	}
@@ -197,7 +197,7 @@ func (a *app) execThrough(ctx context.Context, c *client.Client, ref string, req
 	streams.Stdout, streams.Stderr = &tally{streams.Stdout, &written}, &tally{streams.Stderr, &written}
 	for {
 		res, err := c.ExecStream(ctx, ref, req, streams)
-		if sandbox.CodeOf(err) != sandbox.CodeUnavailable || ctx.Err() != nil {
+		if api.CodeOf(err) != api.CodeUnavailable || ctx.Err() != nil {
 			return res, err
 		}
 		if c, err = a.reconnect(ctx, time.Now().Add(reconnectFor), err); err != nil {
@@ -224,7 +224,7 @@ func (t *tally) Write(p []byte) (int, error) {
 // timeoutMS converts a timeout; less than a millisecond would mean none.
 func timeoutMS(field string, d time.Duration) (int64, error) {
 	if d < 0 || (d > 0 && d < time.Millisecond) {
-		return 0, sandbox.Invalid(field, "%s is not a time of a millisecond or more", d)
+		return 0, api.Invalid(field, "%s is not a time of a millisecond or more", d)
 	}
 	return d.Milliseconds(), nil
 }

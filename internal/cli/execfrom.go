@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 // removeWithin is how long the removal of a sandbox that exec made may take.
@@ -84,18 +84,18 @@ func (a *app) runExec(ctx context.Context, c *client.Client, opts execOptions) (
 func (a *app) makeFrom(ctx context.Context, c *client.Client, from string) (id string, err error) {
 	ctx = context.WithoutCancel(ctx)
 	image := from
-	if !sandbox.IsID(sandbox.KindSnapshot, from) && !sandbox.IsID(sandbox.KindImage, from) {
+	if !api.IsID(api.KindSnapshot, from) && !api.IsID(api.KindImage, from) {
 		switch snap, err := c.GetSnapshot(ctx, from); {
 		case err == nil:
 			image = snap.ID
-		case sandbox.CodeOf(err) != sandbox.CodeNotFound:
+		case api.CodeOf(err) != api.CodeNotFound:
 			return "", err
 		}
 	}
-	sb, err := c.Create(ctx, sandbox.CreateRequest{Image: image})
-	if sandbox.CodeOf(err) == sandbox.CodeNotFound && sandbox.ValidName("name", from) == nil {
+	sb, err := c.Create(ctx, api.CreateRequest{Image: image})
+	if api.CodeOf(err) == api.CodeNotFound && api.ValidName("name", from) == nil {
 		if _, serr := c.Get(ctx, from); serr == nil {
-			return "", sandbox.Errorf(sandbox.CodeNotFound, "no snapshot or image %q: it is a sandbox, of which 'ramet snapshot %s' makes a snapshot", from, from)
+			return "", api.Errorf(api.CodeNotFound, "no snapshot or image %q: it is a sandbox, of which 'ramet snapshot %s' makes a snapshot", from, from)
 		}
 	}
 	if err != nil {
@@ -110,12 +110,12 @@ func (a *app) removeMade(ctx context.Context, id string, ended error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeWithin)
 	defer cancel()
 	err := a.client.Destroy(ctx, id)
-	if err == nil || sandbox.CodeOf(err) == sandbox.CodeNotFound {
+	if err == nil || api.CodeOf(err) == api.CodeNotFound {
 		return ended
 	}
 	fmt.Fprintf(a.Err, "ramet: warning: sandbox %s was not removed: %v\n", id, err)
 	if ended == nil {
-		ended = ExitError(sandbox.CodeOf(err).ExitCode())
+		ended = ExitError(api.CodeOf(err).ExitCode())
 	}
 	return ended
 }

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/httpapi/apitest"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
 // made counts the sandboxes that a command makes and removes.
@@ -29,9 +29,9 @@ type made struct {
 func (m *made) service() *apitest.Service {
 	svc := fakeService()
 	m.started = make(chan struct{}, 1)
-	svc.CreateFunc = func(_ context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error) {
+	svc.CreateFunc = func(_ context.Context, req api.CreateRequest) (*api.Sandbox, error) {
 		if req.Image == "nosuch" || req.Image == "base" {
-			return nil, sandbox.NotFound("image", req.Image)
+			return nil, api.NotFound("image", req.Image)
 		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -44,7 +44,7 @@ func (m *made) service() *apitest.Service {
 		m.removed = append(m.removed, ref)
 		return nil
 	}
-	svc.ExecFunc = func(ctx context.Context, ref string, req sandbox.ExecRequest, s httpapi.ExecIO) (*sandbox.ExecResult, error) {
+	svc.ExecFunc = func(ctx context.Context, ref string, req api.ExecRequest, s rest.ExecIO) (*api.ExecResult, error) {
 		m.runs(fmt.Sprint(ref, " ", req.Argv, req.Shell))
 		if slices.Contains(req.Argv, "hang") {
 			m.started <- struct{}{}
@@ -53,19 +53,19 @@ func (m *made) service() *apitest.Service {
 			return nil, ctx.Err()
 		}
 		if slices.Contains(req.Argv, "broken") {
-			return nil, sandbox.Errorf(sandbox.CodeNoCommand, "broken: command not found")
+			return nil, api.Errorf(api.CodeNoCommand, "broken: command not found")
 		}
 		if s.Stdin != nil {
 			_, _ = io.Copy(s.Stdout, s.Stdin)
 		}
-		return &sandbox.ExecResult{ExitCode: 7}, nil
+		return &api.ExecResult{ExitCode: 7}, nil
 	}
-	svc.StartProcessFunc = func(_ context.Context, ref string, req sandbox.StartRequest) (*sandbox.Process, error) {
+	svc.StartProcessFunc = func(_ context.Context, ref string, req api.StartRequest) (*api.Process, error) {
 		m.runs(fmt.Sprint(ref, " ", req.Argv, req.Shell))
-		return &sandbox.Process{PID: 15, Kept: &sandbox.KeptProcess{Terminal: true, Stdin: true}}, nil
+		return &api.Process{PID: 15, Kept: &api.KeptProcess{Terminal: true, Stdin: true}}, nil
 	}
-	svc.AttachFunc = func(_ context.Context, _ string, _ int, _ sandbox.AttachRequest, s httpapi.AttachIO) (*sandbox.Position, error) {
-		if err := s.Output(sandbox.Chunk{Data: []byte("prompt$ ")}); err != nil {
+	svc.AttachFunc = func(_ context.Context, _ string, _ int, _ api.AttachRequest, s rest.AttachIO) (*api.Position, error) {
+		if err := s.Output(api.Chunk{Data: []byte("prompt$ ")}); err != nil {
 			return nil, err
 		}
 		var typed []byte
@@ -74,11 +74,11 @@ func (m *made) service() *apitest.Service {
 				return nil, err
 			}
 			typed = append(typed, key[0])
-			if err := s.Output(sandbox.Chunk{Data: fmt.Appendf(nil, "<%q>", key)}); err != nil {
+			if err := s.Output(api.Chunk{Data: fmt.Appendf(nil, "<%q>", key)}); err != nil {
 				return nil, err
 			}
 		}
-		return &sandbox.Position{Exit: &sandbox.ExecResult{ExitCode: 9}}, s.Output(sandbox.Chunk{Data: []byte("\r\n")})
+		return &api.Position{Exit: &api.ExecResult{ExitCode: 9}}, s.Output(api.Chunk{Data: []byte("\r\n")})
 	}
 	return svc
 }

@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 func (a *app) exportCommand() *cobra.Command {
-	var req sandbox.ExportRequest
+	var req api.ExportRequest
 	var output, format string
 	cmd := &cobra.Command{
 		Use:   "export SBX|SNAP",
@@ -31,15 +31,15 @@ What is in /dev, /proc, /sys and /tmp, and ` + identityFiles() + ` are the image
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			req.Format = sandbox.ExportFormat(format)
+			req.Format = api.ExportFormat(format)
 			if output != "-" {
 				return a.exportFile(ctx, c, args[0], req, output)
 			}
 			switch {
 			case a.json:
-				return sandbox.Invalid("output", "--json needs -o FILE: the archive goes to standard output")
+				return api.Invalid("output", "--json needs -o FILE: the archive goes to standard output")
 			case isTerminal(a.Out):
-				return sandbox.Invalid("output", "an archive is not for a terminal: use -o FILE, or redirect standard output")
+				return api.Invalid("output", "an archive is not for a terminal: use -o FILE, or redirect standard output")
 			}
 			_, err := a.export(ctx, c, args[0], req, a.Out)
 			return err
@@ -47,22 +47,22 @@ What is in /dev, /proc, /sys and /tmp, and ` + identityFiles() + ` are the image
 	}
 	f := cmd.Flags()
 	f.StringVarP(&output, "output", "o", "-", "file to write, - for standard output")
-	f.StringVar(&format, "format", string(sandbox.ExportLayer), "layer, oci or tar")
-	completeValues(cmd, "format", string(sandbox.ExportLayer), string(sandbox.ExportOCI), string(sandbox.ExportTar))
+	f.StringVar(&format, "format", string(api.ExportLayer), "layer, oci or tar")
+	completeValues(cmd, "format", string(api.ExportLayer), string(api.ExportOCI), string(api.ExportTar))
 	f.BoolVar(&req.Gzip, "gzip", false, "compress; with oci, the layers in the archive")
 	return cmd
 }
 
 // identityFiles lists the files that tell a sandbox who it is.
 func identityFiles() string {
-	files := sandbox.IdentityFiles()
+	files := api.IdentityFiles()
 	last := len(files) - 1
 	return strings.Join(files[:last], ", ") + " and " + files[last]
 }
 
 // exportFile writes to a file, which is complete or as it was before. What is no
 // regular file is written to as it is.
-func (a *app) exportFile(ctx context.Context, c *client.Client, ref string, req sandbox.ExportRequest, path string) (err error) {
+func (a *app) exportFile(ctx context.Context, c *client.Client, ref string, req api.ExportRequest, path string) (err error) {
 	temp, flags := path, os.O_WRONLY
 	if st, err := os.Stat(path); err != nil || st.Mode().IsRegular() {
 		temp, flags = filepath.Join(filepath.Dir(path), ".ramet-export-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL
@@ -72,7 +72,7 @@ func (a *app) exportFile(ctx context.Context, c *client.Client, ref string, req 
 		if temp != path {
 			err = inDir(path, err)
 		}
-		return sandbox.Invalid("output", "%w", err)
+		return api.Invalid("output", "%w", err)
 	}
 	defer func() {
 		f.Close() // again, if all went well
@@ -94,7 +94,7 @@ func (a *app) exportFile(ctx context.Context, c *client.Client, ref string, req 
 }
 
 // export writes to w, shows how far that is and returns how much it was.
-func (a *app) export(ctx context.Context, c *client.Client, ref string, req sandbox.ExportRequest, w io.Writer) (int64, error) {
+func (a *app) export(ctx context.Context, c *client.Client, ref string, req api.ExportRequest, w io.Writer) (int64, error) {
 	p := a.newProgress(ctx)
 	out := &countWriter{w: w, progress: p}
 	out.report() // it may take a while until there is something
@@ -122,11 +122,11 @@ func (c *countWriter) Write(p []byte) (int, error) {
 }
 
 func (c *countWriter) report() {
-	c.progress.update(sandbox.Progress{Phase: "export", Done: c.n, Detail: byteSize(c.n)}) // nobody knows of how much
+	c.progress.update(api.Progress{Phase: "export", Done: c.n, Detail: byteSize(c.n)}) // nobody knows of how much
 }
 
 func (a *app) commitCommand() *cobra.Command {
-	var req sandbox.CommitRequest
+	var req api.CommitRequest
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "commit SBX|SNAP NAME",

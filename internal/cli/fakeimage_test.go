@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // fakeExport writes what was asked for; kid's export breaks off in the middle.
-func fakeExport(ctx context.Context, ref string, req sandbox.ExportRequest, w io.Writer) error {
+func fakeExport(ctx context.Context, ref string, req api.ExportRequest, w io.Writer) error {
 	if _, err := find(ctx, ref); err != nil {
 		return err
 	}
@@ -20,19 +20,19 @@ func fakeExport(ctx context.Context, ref string, req sandbox.ExportRequest, w io
 	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
 		return err
 	}
-	return sandbox.Errorf(sandbox.CodeCorrupt, "page 7 is none")
+	return api.Errorf(api.CodeCorrupt, "page 7 is none")
 }
 
-func fakeImage(img *sandbox.Image) func(context.Context, sandbox.ImageRequest, func(sandbox.Progress)) (*sandbox.Image, error) {
-	return func(_ context.Context, req sandbox.ImageRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
-		progress(sandbox.Progress{Phase: "fetch", Done: 1, Total: 3, Detail: "first"})
-		progress(sandbox.Progress{Phase: "fetch", Done: 2, Total: 3, Detail: "first"})
-		progress(sandbox.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "second"})
-		progress(sandbox.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "first"})
-		progress(sandbox.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "second"})
-		progress(sandbox.Progress{Phase: "write", Done: 0, Total: 0})
+func fakeImage(img *api.Image) func(context.Context, api.ImageRequest, func(api.Progress)) (*api.Image, error) {
+	return func(_ context.Context, req api.ImageRequest, progress func(api.Progress)) (*api.Image, error) {
+		progress(api.Progress{Phase: "fetch", Done: 1, Total: 3, Detail: "first"})
+		progress(api.Progress{Phase: "fetch", Done: 2, Total: 3, Detail: "first"})
+		progress(api.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "second"})
+		progress(api.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "first"})
+		progress(api.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "second"})
+		progress(api.Progress{Phase: "write", Done: 0, Total: 0})
 		if req.Name == "bad" {
-			return nil, sandbox.Errorf(sandbox.CodeHostile, "path leaves the root")
+			return nil, api.Errorf(api.CodeHostile, "path leaves the root")
 		}
 		out := *img
 		source, err := json.Marshal(req)

@@ -3,31 +3,31 @@ package cli_test
 import (
 	"context"
 
-	"ramet.dev/ramet/internal/httpapi/apitest"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
 // fakeTenants knows acme, whose quotas every command finds as they are here.
 func fakeTenants() apitest.TenantFuncs {
-	get := func(_ context.Context, name string) (*sandbox.Tenant, error) {
+	get := func(_ context.Context, name string) (*api.Tenant, error) {
 		if name != "acme" {
-			return nil, sandbox.NotFound("tenant", name)
+			return nil, api.NotFound("tenant", name)
 		}
-		return &sandbox.Tenant{
-			Name: name, Quota: sandbox.Quota{Sandboxes: 20, Depth: 3, MemoryMiB: 2048, DiskMiB: 512, CPUSeconds: 60},
-			Tree: sandbox.Quota{Sandboxes: 5, Depth: 2},
+		return &api.Tenant{
+			Name: name, Quota: api.Quota{Sandboxes: 20, Depth: 3, MemoryMiB: 2048, DiskMiB: 512, CPUSeconds: 60},
+			Tree: api.Quota{Sandboxes: 5, Depth: 2},
 		}, nil
 	}
 	return apitest.TenantFuncs{
-		TenantsFunc: func(ctx context.Context) ([]sandbox.Tenant, error) {
+		TenantsFunc: func(ctx context.Context) ([]api.Tenant, error) {
 			acme, err := get(ctx, "acme")
-			return []sandbox.Tenant{*acme}, err
+			return []api.Tenant{*acme}, err
 		},
 		GetTenantFunc: get,
-		UpdateTenantFunc: func(ctx context.Context, name string, req sandbox.TenantUpdate) (*sandbox.Tenant, error) {
+		UpdateTenantFunc: func(ctx context.Context, name string, req api.TenantUpdate) (*api.Tenant, error) {
 			t, err := get(ctx, name)
 			if err != nil {
-				t, err = &sandbox.Tenant{Name: name}, nil
+				t, err = &api.Tenant{Name: name}, nil
 			}
 			if req.Quota != nil {
 				t.Quota = *req.Quota

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 // childOptions are the options of fork and restore.
@@ -32,7 +32,7 @@ func (o *childOptions) flags(cmd *cobra.Command) {
 	f.StringArrayVarP(&o.env, "env", "e", nil, "variable K=V for commands in them, or K from here; may be repeated")
 	f.StringArrayVar(&o.meta, "meta", nil, "metadata K=V; may be repeated")
 	quietVar(f, &o.quiet)
-	requireVar(f, &o.require, sandbox.FreshRandomness+": make none with a random generator that is known to repeat and has no new seed")
+	requireVar(f, &o.require, api.FreshRandomness+": make none with a random generator that is known to repeat and has no new seed")
 	o.life.flags(cmd)
 }
 
@@ -49,7 +49,7 @@ func (a *app) forkCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			req := sandbox.ForkRequest{Count: opts.count, Names: childNames(opts.name, opts.count), Require: opts.require}
+			req := api.ForkRequest{Count: opts.count, Names: childNames(opts.name, opts.count), Require: opts.require}
 			var err error
 			if req.TimeoutMS, err = timeoutMS("timeout", timeout); err != nil {
 				return err
@@ -91,7 +91,7 @@ func (a *app) restoreCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSnapshots),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			req := sandbox.RestoreRequest{Count: opts.count, Names: childNames(opts.name, opts.count), Require: opts.require}
+			req := api.RestoreRequest{Count: opts.count, Names: childNames(opts.name, opts.count), Require: opts.require}
 			var err error
 			if req.Env, err = parseEnv(opts.env); err != nil {
 				return err
@@ -123,14 +123,14 @@ const maxCount = 1000
 // and one that JSON would leave out and the daemon so take for one.
 func checkCount(n int) error {
 	if n < 1 || n > maxCount {
-		return sandbox.Invalid("count", "%d is not from 1 to %d", n, maxCount)
+		return api.Invalid("count", "%d is not from 1 to %d", n, maxCount)
 	}
 	return nil
 }
 
 // showChildren prints the children. If one failed, the exit code is its error's; quiet has
 // the ids of the others on standard output, and what failed on standard error.
-func (a *app) showChildren(res *sandbox.ForkResult, quiet bool) error {
+func (a *app) showChildren(res *api.ForkResult, quiet bool) error {
 	var failed error
 	rows, ids := make([][]string, 0, len(res.Children)), []string{}
 	for i, child := range res.Children {
@@ -138,7 +138,7 @@ func (a *app) showChildren(res *sandbox.ForkResult, quiet bool) error {
 		case child.Sandbox != nil:
 			ids = append(ids, child.Sandbox.ID)
 			ready := millis(child.ReadyMS)
-			if child.Sandbox.State == sandbox.StateCreating {
+			if child.Sandbox.State == api.StateCreating {
 				ready = string(child.Sandbox.State)
 			}
 			rows = append(rows, []string{child.Sandbox.ID, child.Sandbox.Name, ready, failedHooks(child.Identity)})
@@ -171,8 +171,8 @@ func (a *app) showChildren(res *sandbox.ForkResult, quiet bool) error {
 
 // showRepeating prints which programs of the children have random generators without a new
 // seed. All children have the same programs.
-func (a *app) showRepeating(res *sandbox.ForkResult) {
-	i := slices.IndexFunc(res.Children, func(c sandbox.Child) bool { return c.Identity != nil })
+func (a *app) showRepeating(res *api.ForkResult) {
+	i := slices.IndexFunc(res.Children, func(c api.Child) bool { return c.Identity != nil })
 	if i < 0 {
 		return
 	}
@@ -185,7 +185,7 @@ func (a *app) showRepeating(res *sandbox.ForkResult) {
 
 // failedHooks says which hooks of a child failed, and the last words of each.
 // The child runs all the same.
-func failedHooks(id *sandbox.Identity) string {
+func failedHooks(id *api.Identity) string {
 	if id == nil {
 		return ""
 	}
@@ -220,7 +220,7 @@ func (a *app) resumeCommand() *cobra.Command {
 }
 
 // oneSandbox is a command that does one thing to one sandbox.
-func (a *app) oneSandbox(use, short string, do func(*client.Client, context.Context, string) (*sandbox.Sandbox, error)) *cobra.Command {
+func (a *app) oneSandbox(use, short string, do func(*client.Client, context.Context, string) (*api.Sandbox, error)) *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),

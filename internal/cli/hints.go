@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // sayOptions has what the daemon tells all its callers name the options of the
@@ -34,11 +34,11 @@ func hintOf(cmd *cobra.Command, err error, text string) string {
 	if cmd == nil {
 		return ""
 	}
-	if missing := noImage.FindStringSubmatch(text); missing != nil && makesSandbox(cmd) && sandbox.CodeOf(err) == sandbox.CodeNotFound {
-		if sandbox.IsID(sandbox.KindSnapshot, missing[1]) {
+	if missing := noImage.FindStringSubmatch(text); missing != nil && makesSandbox(cmd) && api.CodeOf(err) == api.CodeNotFound {
+		if api.IsID(api.KindSnapshot, missing[1]) {
 			return ", nor a snapshot of that id: see 'ramet snapshots'"
 		}
-		if sandbox.IsID(sandbox.KindSandbox, missing[1]) {
+		if api.IsID(api.KindSandbox, missing[1]) {
 			return ": it is the id of a sandbox, of which 'ramet fork' makes more"
 		}
 		return ": see 'ramet image ls'; 'ramet image build " + missing[1] + "' makes one of that name, 'ramet image pull' and 'ramet image import' get one from elsewhere"

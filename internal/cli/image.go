@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 func (a *app) imageCommand() *cobra.Command {
@@ -26,13 +26,13 @@ func (a *app) imageCommand() *cobra.Command {
 }
 
 func (a *app) imageBuild() *cobra.Command {
-	build := &sandbox.ImageBuild{}
+	build := &api.ImageBuild{}
 	var quiet bool
 	cmd := &cobra.Command{
 		Use: "build NAME", Short: "Make an image of a distribution's packages",
 		Long: "Make an image of a distribution's packages, from the mirrors that this machine uses. Packages are verified; their scripts run in a sandbox.", Args: cobra.ExactArgs(1),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: args[0], Build: build}, quiet)
+			return a.makeImage(ctx, c, api.ImageRequest{Name: args[0], Build: build}, quiet)
 		}),
 	}
 	f := cmd.Flags()
@@ -52,18 +52,18 @@ func (a *app) imageImport() *cobra.Command {
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			path, err := filepath.Abs(args[len(args)-1])
 			if err != nil {
-				return sandbox.Invalid("path", "%v", err)
+				return api.Invalid("path", "%v", err)
 			}
 			if len(args) == 2 {
 				if name != "" && name != args[0] {
-					return sandbox.Invalid("name", "%q and %q are two names", args[0], name)
+					return api.Invalid("name", "%q and %q are two names", args[0], name)
 				}
 				name = args[0]
 			}
 			if name == "" {
 				name = imageName(path)
 			}
-			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: name, Path: path, Select: choice}, quiet)
+			return a.makeImage(ctx, c, api.ImageRequest{Name: name, Path: path, Select: choice}, quiet)
 		}),
 	}
 	nameVar(cmd.Flags(), &name, "name of the image (default: from the path)")
@@ -81,7 +81,7 @@ func (a *app) imagePull() *cobra.Command {
 			if name == "" {
 				name = args[0]
 			}
-			return a.makeImage(ctx, c, sandbox.ImageRequest{Name: name, Ref: args[0]}, quiet)
+			return a.makeImage(ctx, c, api.ImageRequest{Name: name, Ref: args[0]}, quiet)
 		}),
 	}
 	nameVar(cmd.Flags(), &name, "name of the image (default: the reference)")
@@ -90,7 +90,7 @@ func (a *app) imagePull() *cobra.Command {
 }
 
 // makeImage makes an image and shows how far that is, unless JSON or the id alone is asked for.
-func (a *app) makeImage(ctx context.Context, c *client.Client, req sandbox.ImageRequest, quiet bool) error {
+func (a *app) makeImage(ctx context.Context, c *client.Client, req api.ImageRequest, quiet bool) error {
 	p := a.progressUnless(ctx, quiet)
 	img, err := c.CreateImage(ctx, req, p.update)
 	p.end(err == nil)
@@ -110,7 +110,7 @@ func (a *app) imageLs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ids := idsOf(images, func(i *sandbox.Image) string { return i.ID })
+			ids := idsOf(images, func(i *api.Image) string { return i.ID })
 			return a.showIDs(images, quiet, ids, table(view.row("TENANT", "ID", "NAMES", "SIZE", "AGE", "SOURCE"), imageRows(images, view)))
 		}),
 	}
@@ -120,7 +120,7 @@ func (a *app) imageLs() *cobra.Command {
 }
 
 // imageRows returns a row for each image, or for each tenant that has a name for it.
-func imageRows(images []sandbox.Image, view tenantView) (rows [][]string) {
+func imageRows(images []api.Image, view tenantView) (rows [][]string) {
 	for _, i := range images {
 		add := func(tenant string, names []string) {
 			rows = append(rows, view.row(tenant, i.ID, strings.Join(names, " "), byteSize(i.SizeBytes), age(i.CreatedAt, time.Now()), i.Source))
@@ -148,7 +148,7 @@ func (a *app) imageRm() *cobra.Command {
 }
 
 func (a *app) imagePrune() *cobra.Command {
-	var req sandbox.PruneRequest
+	var req api.PruneRequest
 	var unused time.Duration
 	var quiet bool
 	cmd := &cobra.Command{
@@ -158,7 +158,7 @@ func (a *app) imagePrune() *cobra.Command {
 				return err
 			}
 			if unused > 0 && !req.Cache {
-				return sandbox.Invalid("unused-for", "it is about cached packages: say --cache as well")
+				return api.Invalid("unused-for", "it is about cached packages: say --cache as well")
 			}
 			pruned, err := c.PruneImages(ctx, req)
 			if err != nil {
@@ -191,7 +191,7 @@ func (a *app) imageInspect() *cobra.Command {
 	}
 }
 
-func imagePairs(i *sandbox.Image) func(io.Writer) error {
+func imagePairs(i *api.Image) func(io.Writer) error {
 	return pairs(
 		"id", i.ID, "names", strings.Join(i.Names, " "), "digest", i.Digest, "size", byteSize(i.SizeBytes), "created", i.CreatedAt.Format(time.RFC3339),
 		"source", i.Source, "env", strings.Join(i.Env, " "), "entrypoint", strings.Join(i.Entry, " "), "cmd", strings.Join(i.Cmd, " "),

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 // lifecycleOptions say when a sandbox ends or rests by itself.
@@ -35,8 +35,8 @@ func (o *lifecycleOptions) flags(cmd *cobra.Command) {
 }
 
 // request returns what was asked for, nil if nothing was.
-func (o *lifecycleOptions) request() (*sandbox.LifecycleRequest, error) {
-	r := &sandbox.LifecycleRequest{IdleAction: sandbox.IdleAction(o.action)}
+func (o *lifecycleOptions) request() (*api.LifecycleRequest, error) {
+	r := &api.LifecycleRequest{IdleAction: api.IdleAction(o.action)}
 	asked := o.action != ""
 	for _, d := range []struct {
 		option string
@@ -76,9 +76,9 @@ func (a *app) updateCommand() *cobra.Command {
 				return err
 			}
 			if change == nil {
-				return sandbox.Errorf(sandbox.CodeInvalid, "nothing is to be changed: say --ttl, --idle-timeout, --idle-action, --auto-wake, --keep-snapshots or --snapshot-max-age")
+				return api.Errorf(api.CodeInvalid, "nothing is to be changed: say --ttl, --idle-timeout, --idle-action, --auto-wake, --keep-snapshots or --snapshot-max-age")
 			}
-			sb, err := c.Update(ctx, args[0], sandbox.UpdateRequest{Lifecycle: change})
+			sb, err := c.Update(ctx, args[0], api.UpdateRequest{Lifecycle: change})
 			if err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func (a *app) wakeCommand() *cobra.Command {
 }
 
 // lifecycle describes when a sandbox ends or rests by itself.
-func lifecycle(l *sandbox.Lifecycle) string {
+func lifecycle(l *api.Lifecycle) string {
 	if l == nil {
 		return ""
 	}

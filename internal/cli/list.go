@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 func (a *app) lsCommand() *cobra.Command {
-	var filter sandbox.ListFilter
+	var filter api.ListFilter
 	var state string
 	var meta []string
 	var quiet bool
@@ -27,7 +27,7 @@ func (a *app) lsCommand() *cobra.Command {
 		SuggestFor: []string{"get"},
 		Use:        "ls", Short: "List sandboxes", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) (err error) {
-			filter.State = sandbox.State(state)
+			filter.State = api.State(state)
 			if filter.Metadata, err = parsePairs("meta", meta); err != nil {
 				return err
 			}
@@ -35,7 +35,7 @@ func (a *app) lsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.showIDs(sandboxes, quiet, idsOf(sandboxes, func(s *sandbox.Sandbox) string { return s.ID }), sandboxTable(sandboxes, view))
+			return a.showIDs(sandboxes, quiet, idsOf(sandboxes, func(s *api.Sandbox) string { return s.ID }), sandboxTable(sandboxes, view))
 		}),
 	}
 	f := cmd.Flags()
@@ -51,7 +51,7 @@ func (a *app) lsCommand() *cobra.Command {
 	return cmd
 }
 
-func sandboxTable(sandboxes []sandbox.Sandbox, view tenantView) func(io.Writer) error {
+func sandboxTable(sandboxes []api.Sandbox, view tenantView) func(io.Writer) error {
 	var rows [][]string
 	for _, s := range sandboxes {
 		image := s.ImageName
@@ -85,9 +85,9 @@ func (a *app) statsCommand() *cobra.Command {
 	}
 }
 
-func statsRow(st *sandbox.Stats) []string {
+func statsRow(st *api.Stats) []string {
 	disk := diskUsed(&st.Disk, " / ")
-	if st.State == sandbox.StateHibernated || st.State == sandbox.StateCreating { // no process on the host
+	if st.State == api.StateHibernated || st.State == api.StateCreating { // no process on the host
 		return []string{string(st.State), "", "", disk, "", ""}
 	}
 	return []string{string(st.State), mib(st.Memory.PrivateMiB), mib(st.Memory.SharedMiB), disk, fmt.Sprintf("%.2f s", st.CPUSeconds), strconv.Itoa(st.Processes)}
@@ -99,8 +99,8 @@ func (a *app) inspectCommand() *cobra.Command {
 		Use:        "inspect SBX|SNAP", Short: "Show all that is known of a sandbox or snapshot", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			if sandbox.IsID(sandbox.KindSnapshot, args[0]) {
-				var snap *sandbox.Snapshot
+			if api.IsID(api.KindSnapshot, args[0]) {
+				var snap *api.Snapshot
 				err := anywhere(args[0], func(opts ...client.Option) (err error) {
 					snap, err = c.GetSnapshot(ctx, args[0], opts...)
 					return err
@@ -110,12 +110,12 @@ func (a *app) inspectCommand() *cobra.Command {
 				}
 				return a.show(snap, snapshotPairs(snap))
 			}
-			var sb *sandbox.Sandbox
+			var sb *api.Sandbox
 			err := anywhere(args[0], func(opts ...client.Option) (err error) {
 				sb, err = c.Get(ctx, args[0], opts...)
 				return err
 			})
-			if sandbox.CodeOf(err) == sandbox.CodeNotFound {
+			if api.CodeOf(err) == api.CodeNotFound {
 				if snap, serr := c.GetSnapshot(ctx, args[0]); serr == nil {
 					return a.show(snap, snapshotPairs(snap))
 				}
@@ -128,15 +128,15 @@ func (a *app) inspectCommand() *cobra.Command {
 	}
 }
 
-func sandboxPairs(s *sandbox.Sandbox) func(io.Writer) error {
+func sandboxPairs(s *api.Sandbox) func(io.Writer) error {
 	i := s.Isolation
-	layers := map[string]sandbox.Layer{
+	layers := map[string]api.Layer{
 		"sentry": i.Sentry, "systrap": i.Systrap, "seccomp": i.Seccomp, "no_new_privs": i.NoNewPrivs, "capabilities_dropped": i.Caps,
 		"user_namespace": i.UserNS, "own_user": i.OwnUser, "namespaces": i.Namespaces, "empty_root": i.EmptyRoot, "rlimits": i.Rlimits, "cgroup": i.Cgroup,
 	}
 	var on, off []string
 	for _, name := range slices.Sorted(maps.Keys(layers)) {
-		if layers[name] == sandbox.LayerOn {
+		if layers[name] == api.LayerOn {
 			on = append(on, name)
 		} else {
 			off = append(off, name)
@@ -159,7 +159,7 @@ func sandboxPairs(s *sandbox.Sandbox) func(io.Writer) error {
 }
 
 // limitsOf returns the limits that there are, or an empty text.
-func limitsOf(l sandbox.Limits) string {
+func limitsOf(l api.Limits) string {
 	var out []string
 	add := func(limited bool, format string, value any) {
 		if limited {
@@ -174,14 +174,14 @@ func limitsOf(l sandbox.Limits) string {
 	return strings.Join(out, ", ")
 }
 
-func selfControl(c *sandbox.SelfControl) string {
+func selfControl(c *api.SelfControl) string {
 	if c == nil {
 		return ""
 	}
 	return fmt.Sprintf("%d forks and %d snapshots of the whole tree, %d generations", c.Forks, c.Snapshots, c.Depth)
 }
 
-func snapshotPairs(s *sandbox.Snapshot) func(io.Writer) error {
+func snapshotPairs(s *api.Snapshot) func(io.Writer) error {
 	return pairs(
 		"id", s.ID, "tenant", s.Tenant, "name", s.Name, "label", s.Label, "state", string(s.State), "reason", s.Reason, "sandbox", s.Sandbox, "parent", s.Parent, "image", s.Image,
 		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339), "on disk", strconv.FormatBool(s.OnDisk),
@@ -212,12 +212,12 @@ type removed struct {
 
 // notRemoved is what could not be removed, and why.
 type notRemoved struct {
-	Ref   string         `json:"ref"`
-	Error *sandbox.Error `json:"error"`
+	Ref   string     `json:"ref"`
+	Error *api.Error `json:"error"`
 }
 
 func (a *app) rmCommand() *cobra.Command {
-	var how sandbox.SnapshotDeletion
+	var how api.SnapshotDeletion
 	var sel selection
 	cmd := &cobra.Command{
 		SuggestFor: []string{"delete", "destroy", "remove", "stop", "terminate"},
@@ -234,16 +234,16 @@ func (a *app) rmCommand() *cobra.Command {
 				return a.wouldRemove(ctx, c, args, sel.quiet)
 			}
 			return a.removeEach(args, func(ref string) error {
-				if sandbox.IsID(sandbox.KindSnapshot, ref) {
+				if api.IsID(api.KindSnapshot, ref) {
 					return anywhere(ref, func(opts ...client.Option) error { return c.DeleteSnapshot(ctx, ref, how, opts...) })
 				}
 				err := anywhere(ref, func(opts ...client.Option) error { return c.Destroy(ctx, ref, opts...) })
-				if sandbox.CodeOf(err) == sandbox.CodeNotFound && !sandbox.IsID(sandbox.KindSandbox, ref) {
+				if api.CodeOf(err) == api.CodeNotFound && !api.IsID(api.KindSandbox, ref) {
 					switch _, serr := c.GetSnapshot(ctx, ref); {
 					case serr == nil:
 						return c.DeleteSnapshot(ctx, ref, how)
-					case sandbox.CodeOf(serr) == sandbox.CodeNotFound:
-						return sandbox.NotFound("sandbox or snapshot", ref)
+					case api.CodeOf(serr) == api.CodeNotFound:
+						return api.NotFound("sandbox or snapshot", ref)
 					}
 				}
 				return err
@@ -275,7 +275,7 @@ func (a *app) removeEach(refs []string, remove func(string) error) error {
 				done = append(done, refs[i])
 				again = true // others may not be in use any more
 			}
-			return sandbox.CodeOf(errs[i]) != sandbox.CodeConflict
+			return api.CodeOf(errs[i]) != api.CodeConflict
 		})
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -288,19 +288,19 @@ func (a *app) removeEach(refs []string, remove func(string) error) error {
 		out := removed{Removed: done}
 		for i, err := range errs {
 			if err != nil {
-				out.Failed = append(out.Failed, notRemoved{refs[i], sandbox.AsError(err)})
+				out.Failed = append(out.Failed, notRemoved{refs[i], api.AsError(err)})
 			}
 		}
 		if err := a.writeJSON(out); err != nil {
 			return err
 		}
-		return ExitError(sandbox.CodeOf(err).ExitCode())
+		return ExitError(api.CodeOf(err).ExitCode())
 	}
 	return a.show(removed{Removed: done}, lines(done))
 }
 
 // memoryOf describes what a sandbox occupies, if it was looked at.
-func memoryOf(s *sandbox.Sandbox) string {
+func memoryOf(s *api.Sandbox) string {
 	if s.Memory == nil {
 		return ""
 	}
@@ -308,7 +308,7 @@ func memoryOf(s *sandbox.Sandbox) string {
 }
 
 // diskOf describes what a sandbox's files take, if it was looked at.
-func diskOf(s *sandbox.Sandbox) string {
+func diskOf(s *api.Sandbox) string {
 	if s.Disk == nil {
 		return ""
 	}
@@ -316,7 +316,7 @@ func diskOf(s *sandbox.Sandbox) string {
 }
 
 // diskUsed says what is used of the limit, if there is one.
-func diskUsed(d *sandbox.Disk, of string) string {
+func diskUsed(d *api.Disk, of string) string {
 	if d.LimitMiB == 0 {
 		return mib(d.UsedMiB)
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 // allLogs shows what all background processes of a sandbox wrote; to follow means
@@ -15,7 +15,7 @@ import (
 // meanwhile.
 func (a *app) allLogs(ctx context.Context, c *client.Client, ref string, follow, times bool) error {
 	if a.json {
-		return c.Logs(ctx, ref, follow, func(p sandbox.LogPiece) error {
+		return c.Logs(ctx, ref, follow, func(p api.LogPiece) error {
 			if p.Read != nil {
 				return nil
 			}
@@ -28,7 +28,7 @@ func (a *app) allLogs(ctx context.Context, c *client.Client, ref string, follow,
 			_ = w.flush() // the error of what came before is the one that counts
 		}
 	}()
-	return c.Logs(ctx, ref, follow, func(p sandbox.LogPiece) error {
+	return c.Logs(ctx, ref, follow, func(p api.LogPiece) error {
 		if p.Read != nil {
 			for _, stderr := range []bool{false, true} {
 				if w := lines[stream{p.PID, stderr}]; w != nil {
@@ -77,7 +77,7 @@ type lineWriter struct {
 	stamp string
 }
 
-func (w *lineWriter) write(c sandbox.Chunk) error {
+func (w *lineWriter) write(c api.Chunk) error {
 	if w.times {
 		w.stamp = stampOf(c)
 	}
@@ -109,6 +109,6 @@ func (w *lineWriter) flush() error {
 }
 
 func (w *lineWriter) line(text []byte) error {
-	_, err := fmt.Fprintf(w.app.streamOf(sandbox.Chunk{Stderr: w.stderr}), "%s | %s%s\n", strconv.Itoa(w.pid), w.stamp, text)
+	_, err := fmt.Fprintf(w.app.streamOf(api.Chunk{Stderr: w.stderr}), "%s | %s%s\n", strconv.Itoa(w.pid), w.stamp, text)
 	return err
 }

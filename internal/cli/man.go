@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // manSection is that of commands of users.
@@ -25,7 +25,7 @@ func (a *app) manCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := writeMan(cmd.Root(), args[0], a.Version.Version)
 			if err != nil {
-				return sandbox.Errorf(sandbox.CodeInvalid, "%w", err)
+				return api.Errorf(api.CodeInvalid, "%w", err)
 			}
 			return a.show(map[string]any{"dir": args[0], "pages": files}, line(fmt.Sprintf("%s in %s", count(int64(len(files)), "page"), printable(args[0]))))
 		},

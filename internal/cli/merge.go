@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 func (a *app) mergeCommand() *cobra.Command {
-	var req sandbox.MergeRequest
+	var req api.MergeRequest
 	var strategy string
 	cmd := &cobra.Command{
 		Use:   "merge INTO FROM…",
@@ -24,7 +24,7 @@ Texts are merged line by line. What both sides changed in different ways is a co
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			req.From, req.Strategy = args[1:], sandbox.MergeStrategy(strategy)
+			req.From, req.Strategy = args[1:], api.MergeStrategy(strategy)
 			r, err := c.Merge(ctx, args[0], req)
 			if err != nil {
 				return err
@@ -33,16 +33,16 @@ Texts are merged line by line. What both sides changed in different ways is a co
 				return err
 			}
 			if r.Unresolved() > 0 {
-				return ExitError(sandbox.CodeConflict.ExitCode())
+				return ExitError(api.CodeConflict.ExitCode())
 			}
 			return nil
 		}),
 	}
 	cmd.Flags().StringArrayVar(&req.Paths, "path", nil, "only this path and what is below it; may be repeated (default all but /tmp)")
 	cmd.Flags().StringArrayVar(&req.Exclude, "exclude", nil, "not what is called so, nor what is below it, such as __pycache__ or '*.o'; may be repeated")
-	cmd.Flags().StringVar(&strategy, "strategy", string(sandbox.MergeLeave),
+	cmd.Flags().StringVar(&strategy, "strategy", string(api.MergeLeave),
 		"conflicts: 'leave' those paths, decide for 'ours' (INTO) or 'theirs' (the last FROM), or 'fail': change nothing at all")
-	completeValues(cmd, "strategy", string(sandbox.MergeLeave), string(sandbox.MergeOurs), string(sandbox.MergeTheirs), string(sandbox.MergeFail))
+	completeValues(cmd, "strategy", string(api.MergeLeave), string(api.MergeOurs), string(api.MergeTheirs), string(api.MergeFail))
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "say what would be done and change nothing")
 	return cmd
 }
@@ -58,7 +58,7 @@ var mergeReasons = map[string]string{
 
 // writeMerge prints one line for each path that changed, as diff does, and more of
 // each conflict. from is what the user calls the sides.
-func writeMerge(w io.Writer, r *sandbox.MergeResult, from []string) error {
+func writeMerge(w io.Writer, r *api.MergeResult, from []string) error {
 	names := map[string]string{}
 	for i, s := range r.Sides[:min(len(r.Sides), len(from))] {
 		names[s.From] = from[i]
@@ -68,7 +68,7 @@ func writeMerge(w io.Writer, r *sandbox.MergeResult, from []string) error {
 		switch {
 		case c.OldType != "":
 			what = c.OldType + " → " + c.Type
-		case c.Type == "file" && c.Kind == sandbox.Modified && c.OldSize != c.Size:
+		case c.Type == "file" && c.Kind == api.Modified && c.OldSize != c.Size:
 			what = sizeChange(c.OldSize, c.Size)
 		case c.Type == "file":
 			what = byteSize(c.Size)
@@ -88,11 +88,11 @@ func writeMerge(w io.Writer, r *sandbox.MergeResult, from []string) error {
 	return line(mergeSummary(r))(w)
 }
 
-func mergedPath(c *sandbox.MergeChange) string {
-	return pathsOf(&sandbox.Change{Path: c.Path, OldPath: c.OldPath})
+func mergedPath(c *api.MergeChange) string {
+	return pathsOf(&api.Change{Path: c.Path, OldPath: c.OldPath})
 }
 
-func writeConflict(w io.Writer, c *sandbox.MergeConflict, names map[string]string) error {
+func writeConflict(w io.Writer, c *api.MergeConflict, names map[string]string) error {
 	who := names[c.From]
 	if c.OursFrom != "" {
 		who = names[c.OursFrom] + " and " + who
@@ -112,7 +112,7 @@ func writeConflict(w io.Writer, c *sandbox.MergeConflict, names map[string]strin
 	}
 	for _, v := range []struct {
 		name string
-		v    *sandbox.MergeVersion
+		v    *api.MergeVersion
 	}{{"base", c.Base}, {"ours", c.Ours}, {"theirs", c.Theirs}} {
 		if err := line(fmt.Sprintf("    %-7s %s", v.name, versionText(v.v)))(w); err != nil {
 			return err
@@ -135,7 +135,7 @@ func writeConflict(w io.Writer, c *sandbox.MergeConflict, names map[string]strin
 	return nil
 }
 
-func versionText(v *sandbox.MergeVersion) string {
+func versionText(v *api.MergeVersion) string {
 	if v == nil {
 		return "nothing"
 	}
@@ -153,10 +153,10 @@ func versionText(v *sandbox.MergeVersion) string {
 	return s
 }
 
-func mergeSummary(r *sandbox.MergeResult) string {
+func mergeSummary(r *api.MergeResult) string {
 	changed, left := len(r.Applied), r.Unresolved()
 	switch {
-	case r.Strategy == sandbox.MergeFail && left > 0:
+	case r.Strategy == api.MergeFail && left > 0:
 		return plural(left, "conflict", "conflicts") + ": nothing was changed"
 	case changed == 0 && left == 0:
 		return "nothing to merge"

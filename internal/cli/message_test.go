@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"ramet.dev/ramet/internal/cli"
-	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
 // TestMessages: what is wrong is said in the first line: the option, if it is one, what was

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // packer is a directory, or a link, of this machine as a tar stream. What is in
@@ -260,7 +260,7 @@ func (u *unpacker) path(name string) string { return filepath.Join(u.root.Name()
 func (u *unpacker) rename(name string) (string, error) {
 	parts := strings.Split(strings.TrimRight(name, "/"), "/")
 	if path.IsAbs(name) || slices.Contains(parts, "..") || strings.ContainsRune(name, 0) {
-		return "", sandbox.Errorf(sandbox.CodeHostile, "the sandbox's archive has the name %q", name)
+		return "", api.Errorf(api.CodeHostile, "the sandbox's archive has the name %q", name)
 	}
 	parts[0] = u.name
 	renamed := filepath.Join(parts...)
@@ -274,7 +274,7 @@ func (u *unpacker) enter(dir string) (err error) {
 	u.in, err = u.below.at(dir)
 	var no *errNotDir
 	if errors.As(err, &no) {
-		return sandbox.Errorf(sandbox.CodeHostile, "the sandbox's archive leads through %q, which is no directory", u.path(no.path))
+		return api.Errorf(api.CodeHostile, "the sandbox's archive leads through %q, which is no directory", u.path(no.path))
 	}
 	return err
 }
@@ -317,7 +317,7 @@ func (u *unpacker) dir(h *tar.Header) error {
 			err = nil
 		case st.Mode()&fs.ModeSymlink == 0:
 		case top:
-			return sandbox.Errorf(sandbox.CodeConflict, "a directory cannot be copied over a symbolic link")
+			return api.Errorf(api.CodeConflict, "a directory cannot be copied over a symbolic link")
 		default:
 			err = u.in.Remove(base)
 			if err == nil {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 type entry struct {
@@ -47,14 +47,14 @@ func TestUnpackerStaysInside(t *testing.T) {
 	dir := entry{Header: tar.Header{Typeflag: tar.TypeDir, Name: "top/", Mode: 0o755}}
 	for name, c := range map[string]struct {
 		entries []entry
-		code    sandbox.Code // empty if only the outside must stay as it is
+		code    api.Code // empty if only the outside must stay as it is
 	}{
-		"dots":              {[]entry{dir, file("top/../../victim")}, sandbox.CodeHostile},
-		"absolute":          {[]entry{file("/victim")}, sandbox.CodeHostile},
+		"dots":              {[]entry{dir, file("top/../../victim")}, api.CodeHostile},
+		"absolute":          {[]entry{file("/victim")}, api.CodeHostile},
 		"through a link":    {[]entry{dir, link("top/l", "../.."), file("top/l/victim")}, ""},
 		"over a link":       {[]entry{dir, link("top/victim", "../../victim"), file("top/victim")}, ""},
 		"absolute link":     {[]entry{dir, link("top/l", "OUTSIDE"), file("top/l/victim")}, ""},
-		"hard link of dots": {[]entry{dir, {Header: tar.Header{Typeflag: tar.TypeLink, Name: "top/h", Linkname: "top/../../victim"}}, file("top/h")}, sandbox.CodeHostile},
+		"hard link of dots": {[]entry{dir, {Header: tar.Header{Typeflag: tar.TypeLink, Name: "top/h", Linkname: "top/../../victim"}}, file("top/h")}, api.CodeHostile},
 		"hard link by link": {[]entry{dir, link("top/l", "../.."), {Header: tar.Header{Typeflag: tar.TypeLink, Name: "top/h", Linkname: "top/l/victim"}}}, ""},
 		"mode by a link":    {[]entry{dir, link("top/d", "OUTSIDE"), {Header: tar.Header{Typeflag: tar.TypeDir, Name: "top/d/", Mode: 0}}}, ""},
 		"the top is a link": {[]entry{link("top", "OUTSIDE"), file("top/victim")}, ""},
@@ -78,7 +78,7 @@ func TestUnpackerStaysInside(t *testing.T) {
 			}
 			defer u.close()
 			err = u.all(archiveOf(t, c.entries...))
-			if c.code != "" && sandbox.CodeOf(err) != c.code {
+			if c.code != "" && api.CodeOf(err) != c.code {
 				t.Errorf("error = %v", err)
 			}
 			if b, err := os.ReadFile(victim); err != nil || string(b) != "mine" {
@@ -109,20 +109,20 @@ func TestUnpackerLeavesWhatIsBeside(t *testing.T) {
 	dirOverLink, fileInIt := of(tar.TypeDir, "top/l/", ""), of(tar.TypeReg, "top/l/victim", "")
 	for name, c := range map[string]struct {
 		archives [][]entry
-		code     sandbox.Code // of the last; empty if it is unpacked
+		code     api.Code // of the last; empty if it is unpacked
 	}{
 		"a link becomes a directory":   {[][]entry{{top, toParent}, {top, dirOverLink, fileInIt}}, ""},
 		"at once":                      {[][]entry{{top, toParent, dirOverLink, fileInIt}}, ""},
-		"through a link":               {[][]entry{{top, toParent, fileInIt}}, sandbox.CodeHostile},
-		"through an earlier link":      {[][]entry{{top, toParent}, {top, fileInIt}}, sandbox.CodeHostile},
-		"through a link inside":        {[][]entry{{top, of(tar.TypeDir, "top/d/", ""), of(tar.TypeSymlink, "top/l", "d"), fileInIt}}, sandbox.CodeHostile},
-		"a directory through a link":   {[][]entry{{top, toParent, of(tar.TypeDir, "top/l/new/", "")}}, sandbox.CodeHostile},
-		"a link through a link":        {[][]entry{{top, toParent, of(tar.TypeSymlink, "top/l/victim", "new")}}, sandbox.CodeHostile},
-		"a hard link through a link":   {[][]entry{{top, toParent, of(tar.TypeLink, "top/h", "top/l/victim")}}, sandbox.CodeHostile},
-		"a file that becomes a link":   {[][]entry{{top, of(tar.TypeReg, "top/l", ""), of(tar.TypeFifo, "top/l/p", ""), toParent, fileInIt}}, sandbox.CodeHostile},
-		"the top is a link":            {[][]entry{{of(tar.TypeSymlink, "top", "."), of(tar.TypeReg, "top/victim", "")}}, sandbox.CodeHostile},
-		"the top is an earlier link":   {[][]entry{{of(tar.TypeSymlink, "top", ".")}, {top, of(tar.TypeReg, "top/victim", "")}}, sandbox.CodeConflict},
-		"the top is a link and is not": {[][]entry{{of(tar.TypeSymlink, "top", "."), top, of(tar.TypeReg, "top/victim", "")}}, sandbox.CodeConflict},
+		"through a link":               {[][]entry{{top, toParent, fileInIt}}, api.CodeHostile},
+		"through an earlier link":      {[][]entry{{top, toParent}, {top, fileInIt}}, api.CodeHostile},
+		"through a link inside":        {[][]entry{{top, of(tar.TypeDir, "top/d/", ""), of(tar.TypeSymlink, "top/l", "d"), fileInIt}}, api.CodeHostile},
+		"a directory through a link":   {[][]entry{{top, toParent, of(tar.TypeDir, "top/l/new/", "")}}, api.CodeHostile},
+		"a link through a link":        {[][]entry{{top, toParent, of(tar.TypeSymlink, "top/l/victim", "new")}}, api.CodeHostile},
+		"a hard link through a link":   {[][]entry{{top, toParent, of(tar.TypeLink, "top/h", "top/l/victim")}}, api.CodeHostile},
+		"a file that becomes a link":   {[][]entry{{top, of(tar.TypeReg, "top/l", ""), of(tar.TypeFifo, "top/l/p", ""), toParent, fileInIt}}, api.CodeHostile},
+		"the top is a link":            {[][]entry{{of(tar.TypeSymlink, "top", "."), of(tar.TypeReg, "top/victim", "")}}, api.CodeHostile},
+		"the top is an earlier link":   {[][]entry{{of(tar.TypeSymlink, "top", ".")}, {top, of(tar.TypeReg, "top/victim", "")}}, api.CodeConflict},
+		"the top is a link and is not": {[][]entry{{of(tar.TypeSymlink, "top", "."), top, of(tar.TypeReg, "top/victim", "")}}, api.CodeConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -142,7 +142,7 @@ func TestUnpackerLeavesWhatIsBeside(t *testing.T) {
 				err = u.all(archiveOf(t, archive...))
 				u.close()
 			}
-			if (err == nil) != (c.code == "") || err != nil && sandbox.CodeOf(err) != c.code {
+			if (err == nil) != (c.code == "") || err != nil && api.CodeOf(err) != c.code {
 				t.Errorf("error = %v", err)
 			}
 			b, err := os.ReadFile(victim)
@@ -214,7 +214,7 @@ func TestDevicesAreNotReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := replaceable(pipe, st); sandbox.CodeOf(err) != sandbox.CodeConflict || !strings.Contains(err.Error(), pipe) {
+	if err := replaceable(pipe, st); api.CodeOf(err) != api.CodeConflict || !strings.Contains(err.Error(), pipe) {
 		t.Errorf("a file: %v", err)
 	}
 	u, err := newUnpacker(dir, "pipe")
@@ -223,7 +223,7 @@ func TestDevicesAreNotReplaced(t *testing.T) {
 	}
 	defer u.close()
 	err = u.all(archiveOf(t, entry{tar.Header{Typeflag: tar.TypeReg, Name: "x", Mode: 0o600}, "data"}))
-	if sandbox.CodeOf(err) != sandbox.CodeConflict {
+	if api.CodeOf(err) != api.CodeConflict {
 		t.Errorf("an archive: %v", err)
 	}
 	if st, err := os.Lstat(pipe); err != nil || st.Mode()&fs.ModeNamedPipe == 0 {
@@ -309,13 +309,13 @@ func TestDestination(t *testing.T) {
 		exists, isDst bool
 		to            string
 		into          bool
-		code          sandbox.Code
+		code          api.Code
 	}{
 		{"f", false, "/d", true, true, "/d/f", false, ""},
 		{"f", false, "/d/", true, true, "/d/f", false, ""},
 		{"f", false, "/g", true, false, "/g", false, ""},
 		{"f", false, "/g", false, false, "/g", false, ""},
-		{"f", false, "/g/", false, false, "", false, sandbox.CodeNotFound},
+		{"f", false, "/g/", false, false, "", false, api.CodeNotFound},
 		{"d", true, "/g", false, false, "/g", false, ""},
 		{"d", true, "/g/", false, false, "/g", false, ""},
 		{"d", true, "/g", true, true, "/g/d", false, ""},
@@ -323,11 +323,11 @@ func TestDestination(t *testing.T) {
 		{"d/.", true, "/g", true, true, "/g", true, ""},
 		{".", true, "/g", true, true, "/g", true, ""},
 		{"d/.", true, "/g", false, false, "/g", false, ""},
-		{"d", true, "/g", true, false, "", false, sandbox.CodeConflict},
+		{"d", true, "/g", true, false, "", false, api.CodeConflict},
 		{"/", true, "/g", true, true, "/g", true, ""},
 	} {
 		to, into, err := destination(c.src, c.isDir, c.dst, c.exists, c.isDst)
-		if to != c.to || into != c.into || (err == nil) != (c.code == "") || err != nil && sandbox.CodeOf(err) != c.code {
+		if to != c.to || into != c.into || (err == nil) != (c.code == "") || err != nil && api.CodeOf(err) != c.code {
 			t.Errorf("%+v: %q %t %v", c, to, into, err)
 		}
 	}
@@ -342,7 +342,7 @@ func TestParsePlace(t *testing.T) {
 			t.Errorf("%q: %+v, %v", arg, got, err)
 		}
 	}
-	if _, err := parsePlace("a:b"); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+	if _, err := parsePlace("a:b"); api.CodeOf(err) != api.CodeInvalid {
 		t.Errorf("a relative path: %v", err)
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/peer"
-	"ramet.dev/ramet/internal/sandbox"
 )
 
 // forwardLinger is how long a server in a sandbox may take to answer somebody who
@@ -98,14 +98,14 @@ func (a *app) listPorts(ctx context.Context, c *client.Client, ref string) error
 func (a *app) printPortURL(ctx context.Context, c *client.Client, ref, port string, wait time.Duration) error {
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
-		return sandbox.Invalid("port", "%q is not a port from 1 to 65535", port)
+		return api.Invalid("port", "%q is not a port from 1 to 65535", port)
 	}
 	if wait > 0 {
 		if _, err := c.WaitPort(ctx, ref, int(n), wait); err != nil {
 			return err
 		}
 	}
-	s, err := c.OpenPort(ctx, ref, sandbox.PortSessionRequest{Port: int(n)})
+	s, err := c.OpenPort(ctx, ref, api.PortSessionRequest{Port: int(n)})
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func parseForward(arg, address string) (*forward, error) {
 	port, err := strconv.ParseUint(remote, 10, 16)
 	here, lerr := strconv.ParseUint(local, 10, 16)
 	if err != nil || lerr != nil || port == 0 {
-		return nil, sandbox.Invalid("port", "%q is not PORT or PORT:LOCAL, PORT from 1 to 65535 and LOCAL from 0 (any that is free) to 65535", arg)
+		return nil, api.Invalid("port", "%q is not PORT or PORT:LOCAL, PORT from 1 to 65535 and LOCAL from 0 (any that is free) to 65535", arg)
 	}
 	return &forward{Port: int(port), Address: net.JoinHostPort(address, strconv.FormatUint(here, 10))}, nil
 }

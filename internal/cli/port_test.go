@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/cli"
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/httpapi/apitest"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
 // TestForward forwards a port to an echo, until it is interrupted.
@@ -39,9 +39,9 @@ func TestForward(t *testing.T) {
 	}()
 	svc := &apitest.Service{
 		GetFunc: find,
-		DialPortFunc: func(ctx context.Context, _ string, port uint16, _ time.Duration) (httpapi.PortConn, error) {
+		DialPortFunc: func(ctx context.Context, _ string, port uint16, _ time.Duration) (rest.PortConn, error) {
 			if port != 80 {
-				return nil, sandbox.Errorf(sandbox.CodeUnavailable, "nothing listens")
+				return nil, api.Errorf(api.CodeUnavailable, "nothing listens")
 			}
 			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", l.Addr().String())
 			if err != nil {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/sandbox"
 )
 
 func (a *app) psCommand() *cobra.Command {
@@ -27,7 +27,7 @@ func (a *app) psCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			pids := idsOf(ps, func(p *sandbox.Process) string { return strconv.Itoa(p.PID) })
+			pids := idsOf(ps, func(p *api.Process) string { return strconv.Itoa(p.PID) })
 			return a.showIDs(ps, quiet, pids, processTable(ps, time.Now(), whole))
 		}),
 	}
@@ -41,7 +41,7 @@ func (a *app) psCommand() *cobra.Command {
 // of contexts, for one, have programs among their arguments.
 const maxCommand = 80
 
-func processTable(ps []sandbox.Process, now time.Time, whole bool) func(io.Writer) error {
+func processTable(ps []api.Process, now time.Time, whole bool) func(io.Writer) error {
 	var rows [][]string
 	for _, p := range ps {
 		kind, exit := "", ""
@@ -77,7 +77,7 @@ func shortCommand(command string) string {
 }
 
 func (a *app) killCommand() *cobra.Command {
-	var req sandbox.SignalRequest
+	var req api.SignalRequest
 	cmd := &cobra.Command{
 		Use: "kill SBX PID…", Short: "Send a signal to processes in a sandbox", Args: cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.completeProcesses(math.MaxInt, false),
@@ -100,18 +100,18 @@ func (a *app) killCommand() *cobra.Command {
 // signalled is a process that was to get a signal, as JSON says it.
 type signalled struct {
 	PID int `json:"pid"`
-	sandbox.SignalRequest
-	Error *sandbox.Error `json:"error,omitempty"`
+	api.SignalRequest
+	Error *api.Error `json:"error,omitempty"`
 }
 
 // signalEach signals all it can and returns what went wrong, the first code of which
 // decides the exit code. If some got the signal, JSON says which.
-func (a *app) signalEach(pids []int, req sandbox.SignalRequest, signal func(int) error) error {
+func (a *app) signalEach(pids []int, req api.SignalRequest, signal func(int) error) error {
 	list, errs, failed := make([]signalled, len(pids)), make([]error, len(pids)), 0
 	for i, pid := range pids {
 		list[i] = signalled{PID: pid, SignalRequest: req}
 		if errs[i] = signal(pid); errs[i] != nil {
-			list[i].Error = sandbox.AsError(errs[i])
+			list[i].Error = api.AsError(errs[i])
 			failed++
 		}
 	}
@@ -123,19 +123,19 @@ func (a *app) signalEach(pids []int, req sandbox.SignalRequest, signal func(int)
 	if werr := a.writeJSON(list); werr != nil || err == nil {
 		return werr
 	}
-	return ExitError(sandbox.CodeOf(err).ExitCode())
+	return ExitError(api.CodeOf(err).ExitCode())
 }
 
 func parsePID(arg string) (int, error) {
 	pid, err := strconv.Atoi(arg)
 	if err != nil || pid < 1 {
-		return 0, sandbox.Invalid("pid", "%q is not a process id, as ramet ps shows them", arg)
+		return 0, api.Invalid("pid", "%q is not a process id, as ramet ps shows them", arg)
 	}
 	return pid, nil
 }
 
 func (a *app) logsCommand() *cobra.Command {
-	var req sandbox.AttachRequest
+	var req api.AttachRequest
 	var times bool
 	cmd := &cobra.Command{
 		Use: "logs SBX [PID]", Short: "Show what background processes wrote", Args: cobra.RangeArgs(1, 2),
@@ -143,7 +143,7 @@ func (a *app) logsCommand() *cobra.Command {
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if len(args) == 1 {
 				if req.From != 0 {
-					return sandbox.Invalid("since", "sequence numbers are of one process: give its id")
+					return api.Invalid("since", "sequence numbers are of one process: give its id")
 				}
 				return a.allLogs(ctx, c, args[0], req.Follow, times)
 			}
@@ -173,8 +173,8 @@ type lostLine struct {
 	Lost httpwire.Lost `json:"lost"`
 }
 
-func (a *app) logWriter(times bool) func(sandbox.Chunk) error {
-	return func(c sandbox.Chunk) error {
+func (a *app) logWriter(times bool) func(api.Chunk) error {
+	return func(c api.Chunk) error {
 		if a.json {
 			return json.NewEncoder(a.Out).Encode(lineOf(c))
 		}
@@ -188,11 +188,11 @@ func (a *app) logWriter(times bool) func(sandbox.Chunk) error {
 }
 
 // stampOf is what --timestamps puts before a piece.
-func stampOf(c sandbox.Chunk) string {
+func stampOf(c api.Chunk) string {
 	return fmt.Sprintf("%s %d ", c.Time.UTC().Format(time.RFC3339Nano), c.Seq)
 }
 
-func lineOf(c sandbox.Chunk) any {
+func lineOf(c api.Chunk) any {
 	if c.Lost > 0 {
 		return lostLine{httpwire.Lost{Seq: c.Seq, Bytes: c.Lost}}
 	}
@@ -203,7 +203,7 @@ func lineOf(c sandbox.Chunk) any {
 	return logLine{stream, httpwire.NewChunk(c.Data, c.Seq, c.Time)}
 }
 
-func (a *app) streamOf(c sandbox.Chunk) io.Writer {
+func (a *app) streamOf(c api.Chunk) io.Writer {
 	if c.Stderr {
 		return a.Err
 	}
@@ -211,7 +211,7 @@ func (a *app) streamOf(c sandbox.Chunk) io.Writer {
 }
 
 // writeChunk passes on a piece of output, or says that one is missing.
-func (a *app) writeChunk(c sandbox.Chunk) error {
+func (a *app) writeChunk(c api.Chunk) error {
 	if c.Lost > 0 {
 		_, err := fmt.Fprintf(a.Err, "ramet: %d bytes of output from %d on are not kept any more\n", c.Lost, c.Seq)
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 
 // progress shows how far long work is.
 type progress interface {
-	update(sandbox.Progress)
+	update(api.Progress)
 	// end returns when the last state is shown. Later updates are ignored.
 	end(ok bool)
 }
@@ -50,8 +50,8 @@ func (a *app) newProgress(ctx context.Context) progress {
 
 type noProgress struct{}
 
-func (noProgress) update(sandbox.Progress) {}
-func (noProgress) end(bool)                {}
+func (noProgress) update(api.Progress) {}
+func (noProgress) end(bool)            {}
 
 // barProgress has one bar for each phase. A phase that comes back resumes its bar.
 type barProgress struct {
@@ -64,7 +64,7 @@ type barProgress struct {
 	ended  bool
 }
 
-func (b *barProgress) update(p sandbox.Progress) {
+func (b *barProgress) update(p api.Progress) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
@@ -123,7 +123,7 @@ func percentage(s decor.Statistics) string {
 	return fmt.Sprintf("%d%%", int(100*min(float64(s.Current)/float64(s.Total), 1)))
 }
 
-func (p *phaseBar) update(to sandbox.Progress) {
+func (p *phaseBar) update(to api.Progress) {
 	p.mu.Lock()
 	p.detail = printable(to.Detail)
 	p.mu.Unlock()

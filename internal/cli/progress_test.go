@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/httpapi/apitest"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
 // terminalWidths are narrow, usual and wide ones.
@@ -58,26 +58,26 @@ func TestProgressOfCopies(t *testing.T) {
 
 // imagePhases are what a build reports: two phases by turns, one that nobody knows the size of,
 // and one whose size grows.
-func imagePhases(report func(sandbox.Progress)) {
+func imagePhases(report func(api.Progress)) {
 	const packages = 40
 	for i := range packages {
 		name := fmt.Sprintf("a-package-with-a-name-that-is-longer-than-terminals-are-wide-%d_all.deb", i)
-		report(sandbox.Progress{Phase: "download", Done: int64(i + 1), Total: packages, Detail: name})
-		report(sandbox.Progress{Phase: "unpack", Done: int64(i), Total: int64(i + 2), Detail: "\x1b[2J" + name})
+		report(api.Progress{Phase: "download", Done: int64(i + 1), Total: packages, Detail: name})
+		report(api.Progress{Phase: "unpack", Done: int64(i), Total: int64(i + 2), Detail: "\x1b[2J" + name})
 	}
-	report(sandbox.Progress{Phase: "configure", Done: 7})
-	report(sandbox.Progress{Phase: "seal", Detail: "empty"})
+	report(api.Progress{Phase: "configure", Done: 7})
+	report(api.Progress{Phase: "seal", Detail: "empty"})
 }
 
 // TestProgressOfImages has one bar for each phase of a build, whether it succeeds or fails.
 func TestProgressOfImages(t *testing.T) {
 	svc := fakeService()
-	svc.CreateImageFunc = func(_ context.Context, req sandbox.ImageRequest, report func(sandbox.Progress)) (*sandbox.Image, error) {
+	svc.CreateImageFunc = func(_ context.Context, req api.ImageRequest, report func(api.Progress)) (*api.Image, error) {
 		imagePhases(report)
 		if req.Name == "bad" {
-			return nil, sandbox.Errorf(sandbox.CodeHostile, "path leaves the root")
+			return nil, api.Errorf(api.CodeHostile, "path leaves the root")
 		}
-		return &sandbox.Image{ID: imgID}, nil
+		return &api.Image{ID: imgID}, nil
 	}
 	socket := apitest.Serve(t, svc)
 	for _, cols := range terminalWidths {
@@ -85,7 +85,7 @@ func TestProgressOfImages(t *testing.T) {
 		wantScreen(t, x.ends(0), fullBar("download"), fullBar("unpack"), fullBar("configure"), fullBar("seal"), "^"+imgID+"$")
 
 		x = startOnTerminal(t, socket, terminalOptions{cols: cols, rows: 30}, "image", "build", "bad", "--include", "python3")
-		wantScreen(t, x.ends(int(sandbox.CodeHostile.ExitCode())), `^download +\[=+\] 100%`, `^unpack +\[[=>-]+\]  ?9\d%`, `^configure +\[-+\]`, `^seal +\[-+\]`, `^ramet: path leaves the root$`)
+		wantScreen(t, x.ends(int(api.CodeHostile.ExitCode())), `^download +\[=+\] 100%`, `^unpack +\[[=>-]+\]  ?9\d%`, `^configure +\[-+\]`, `^seal +\[-+\]`, `^ramet: path leaves the root$`)
 	}
 }
 
@@ -93,9 +93,9 @@ func TestProgressOfImages(t *testing.T) {
 // sequences.
 func TestProgressElsewhere(t *testing.T) {
 	svc := fakeService()
-	svc.CreateImageFunc = func(_ context.Context, _ sandbox.ImageRequest, report func(sandbox.Progress)) (*sandbox.Image, error) {
+	svc.CreateImageFunc = func(_ context.Context, _ api.ImageRequest, report func(api.Progress)) (*api.Image, error) {
 		imagePhases(report)
-		return &sandbox.Image{ID: imgID}, nil
+		return &api.Image{ID: imgID}, nil
 	}
 	socket := apitest.Serve(t, svc)
 	build := []string{"image", "build", "py", "--include", "python3"}
@@ -119,13 +119,13 @@ func TestProgressElsewhere(t *testing.T) {
 func TestProgressInterrupted(t *testing.T) {
 	svc := fakeService()
 	interrupted := make(chan struct{}, 1)
-	svc.CreateImageFunc = func(ctx context.Context, _ sandbox.ImageRequest, report func(sandbox.Progress)) (*sandbox.Image, error) {
+	svc.CreateImageFunc = func(ctx context.Context, _ api.ImageRequest, report func(api.Progress)) (*api.Image, error) {
 		imagePhases(report)
 		<-ctx.Done()
 		interrupted <- struct{}{}
 		return nil, ctx.Err()
 	}
-	svc.ExportFunc = func(ctx context.Context, _ string, _ sandbox.ExportRequest, w io.Writer) error {
+	svc.ExportFunc = func(ctx context.Context, _ string, _ api.ExportRequest, w io.Writer) error {
 		if _, err := w.Write(make([]byte, 1<<20)); err != nil {
 			return err
 		}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/sandbox"
 )
 
 // remote says which daemon to talk to, if it is not the user's own. A token is no
@@ -45,23 +45,23 @@ func (r *remote) address() string { return cmp.Or(r.host, os.Getenv(envHost)) }
 func (r *remote) config() (cfg client.Config, err error) {
 	cfg.Address, cfg.IdempotencyKey = r.address(), r.key
 	if r.keyOption.Changed && r.key == "" { // as of a variable that is not set
-		return cfg, sandbox.Invalid("idempotency-key", "an empty key would not keep this from being done twice")
+		return cfg, api.Invalid("idempotency-key", "an empty key would not keep this from being done twice")
 	}
 	if file := cmp.Or(r.caFile, os.Getenv(envCA)); file != "" {
 		if cfg.CA, err = os.ReadFile(file); err != nil {
-			return cfg, sandbox.Invalid("ca", "%v", err)
+			return cfg, api.Invalid("ca", "%v", err)
 		}
 	}
 	cfg.Token = os.Getenv(envToken)
 	if file := cmp.Or(r.tokenFile, os.Getenv(envTokenFile)); file != "" && (r.tokenFile != "" || cfg.Token == "") {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return cfg, sandbox.Invalid("token-file", "%v", err)
+			return cfg, api.Invalid("token-file", "%v", err)
 		}
 		cfg.Token = string(text)
 	}
 	if cfg.Token = strings.TrimSpace(cfg.Token); cfg.Token != "" && !strings.HasPrefix(cfg.Token, httpwire.SecretPrefix) {
-		return cfg, sandbox.Invalid("token", "a token begins with %s, and what was given does not", httpwire.SecretPrefix)
+		return cfg, api.Invalid("token", "a token begins with %s, and what was given does not", httpwire.SecretPrefix)
 	}
 	return cfg, nil
 }

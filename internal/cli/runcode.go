@@ -11,15 +11,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 // maxCode is more than the daemon takes, in bytes.
 const maxCode = 8 << 20
 
 func (a *app) runCodeCommand() *cobra.Command {
-	var req sandbox.RunCodeRequest
+	var req api.RunCodeRequest
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "run-code SBX [CODE|-]",
@@ -58,7 +58,7 @@ func (a *app) code(args []string) (string, error) {
 	return string(text), nil
 }
 
-func (a *app) runCode(ctx context.Context, c *client.Client, ref string, req sandbox.RunCodeRequest) error {
+func (a *app) runCode(ctx context.Context, c *client.Client, ref string, req api.RunCodeRequest) error {
 	res, err := a.runCodeOver(ctx, c, ref, req)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (a *app) runCode(ctx context.Context, c *client.Client, ref string, req san
 	case res.ExitCode != 0:
 		return ExitError(res.ExitCode)
 	case res.TimedOut: // it was interrupted, and took that for nothing
-		return ExitError(sandbox.CodeCanceled.ExitCode())
+		return ExitError(api.CodeCanceled.ExitCode())
 	case !res.OK:
 		return ExitError(1)
 	}
@@ -83,16 +83,16 @@ func (a *app) runCode(ctx context.Context, c *client.Client, ref string, req san
 
 // runCodeOver runs a cell in the context that req names, in a new one for Python if
 // that is not there and no language is said.
-func (a *app) runCodeOver(ctx context.Context, c *client.Client, ref string, req sandbox.RunCodeRequest) (*sandbox.RunResult, error) {
+func (a *app) runCodeOver(ctx context.Context, c *client.Client, ref string, req api.RunCodeRequest) (*api.RunResult, error) {
 	res, err := a.runCell(ctx, c, ref, req)
-	if sandbox.CodeOf(err) == sandbox.CodeNotFound && req.Context != "" && req.Language == "" {
+	if api.CodeOf(err) == api.CodeNotFound && req.Context != "" && req.Language == "" {
 		req.Language = "python"
 		return a.runCell(ctx, c, ref, req)
 	}
 	return res, err
 }
 
-func (a *app) runCell(ctx context.Context, c *client.Client, ref string, req sandbox.RunCodeRequest) (*sandbox.RunResult, error) {
+func (a *app) runCell(ctx context.Context, c *client.Client, ref string, req api.RunCodeRequest) (*api.RunResult, error) {
 	if a.json {
 		return c.RunCode(ctx, ref, req)
 	}
@@ -132,7 +132,7 @@ func (a *app) sayVisibly(text string) {
 }
 
 // explainRun says what is missing of what a cell has shown, and why it failed.
-func (a *app) explainRun(res *sandbox.RunResult) {
+func (a *app) explainRun(res *api.RunResult) {
 	if res.Truncated {
 		fmt.Fprintln(a.Err, "ramet: what the code showed or resulted in was too large, and was cut or left out")
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 // selection chooses what rm removes: by what sandboxes are, in place of their names.
@@ -51,12 +51,12 @@ func (s *selection) args(cmd *cobra.Command, args []string) error {
 }
 
 // find returns the sandboxes that are selected: those to which all that was said applies.
-func (s *selection) find(ctx context.Context, c *client.Client) ([]sandbox.Sandbox, error) {
+func (s *selection) find(ctx context.Context, c *client.Client) ([]api.Sandbox, error) {
 	metadata, err := parsePairs("meta", s.meta)
 	if err != nil {
 		return nil, err
 	}
-	return c.List(ctx, sandbox.ListFilter{Ancestor: s.children, State: sandbox.State(s.state), Metadata: metadata})
+	return c.List(ctx, api.ListFilter{Ancestor: s.children, State: api.State(s.state), Metadata: metadata})
 }
 
 // removeSelected removes the sandboxes that are selected. One that is gone by then is
@@ -73,8 +73,8 @@ func (a *app) removeSelected(ctx context.Context, c *client.Client, s *selection
 		}
 		return a.showRemovable(rows, s.quiet)
 	}
-	return a.removeEach(idsOf(found, func(s *sandbox.Sandbox) string { return s.ID }), func(id string) error {
-		if err := c.Destroy(ctx, id); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	return a.removeEach(idsOf(found, func(s *api.Sandbox) string { return s.ID }), func(id string) error {
+		if err := c.Destroy(ctx, id); api.CodeOf(err) != api.CodeNotFound {
 			return err
 		}
 		return nil
@@ -117,8 +117,8 @@ func (a *app) wouldRemove(ctx context.Context, c *client.Client, refs []string, 
 // removableRow describes what rm removes for ref: of the same name, the sandbox.
 func removableRow(ctx context.Context, c *client.Client, ref string) ([]string, error) {
 	var err error
-	if !sandbox.IsID(sandbox.KindSnapshot, ref) {
-		var sb *sandbox.Sandbox
+	if !api.IsID(api.KindSnapshot, ref) {
+		var sb *api.Sandbox
 		err = anywhere(ref, func(opts ...client.Option) (err error) {
 			sb, err = c.Get(ctx, ref, opts...)
 			return err
@@ -126,17 +126,17 @@ func removableRow(ctx context.Context, c *client.Client, ref string) ([]string, 
 		if err == nil {
 			return []string{sb.ID, sb.Name, string(sb.State)}, nil
 		}
-		if sandbox.CodeOf(err) != sandbox.CodeNotFound || sandbox.IsID(sandbox.KindSandbox, ref) {
+		if api.CodeOf(err) != api.CodeNotFound || api.IsID(api.KindSandbox, ref) {
 			return nil, err
 		}
 	}
-	var snap *sandbox.Snapshot
+	var snap *api.Snapshot
 	serr := anywhere(ref, func(opts ...client.Option) (err error) {
 		snap, err = c.GetSnapshot(ctx, ref, opts...)
 		return err
 	})
-	if err != nil && sandbox.CodeOf(serr) == sandbox.CodeNotFound {
-		return nil, sandbox.NotFound("sandbox or snapshot", ref)
+	if err != nil && api.CodeOf(serr) == api.CodeNotFound {
+		return nil, api.NotFound("sandbox or snapshot", ref)
 	}
 	if serr != nil {
 		return nil, serr

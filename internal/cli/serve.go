@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/httpwire"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/client"
 )
 
 // anyShell becomes the best shell that there is.

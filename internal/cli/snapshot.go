@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 func (a *app) snapshotCommand() *cobra.Command {
-	var req sandbox.SnapshotRequest
+	var req api.SnapshotRequest
 	var meta []string
 	var noWait, quiet bool
 	cmd := &cobra.Command{
@@ -82,7 +82,7 @@ func (a *app) snapshotsCommand() *cobra.Command {
 				}
 				rows = append(rows, view.row(tenantName(s.Tenant), s.ID, nameOrLabel(&s), string(s.State), s.Sandbox, where, age(s.CreatedAt, time.Now())))
 			}
-			ids := idsOf(snaps, func(s *sandbox.Snapshot) string { return s.ID })
+			ids := idsOf(snaps, func(s *api.Snapshot) string { return s.ID })
 			return a.showIDs(snaps, quiet, ids, table(view.row("TENANT", "ID", "NAME", "STATE", "SANDBOX", "SIZE", "AGE"), rows))
 		}),
 	}
@@ -92,7 +92,7 @@ func (a *app) snapshotsCommand() *cobra.Command {
 }
 
 // nameOrLabel returns what a snapshot is called: by the sandbox alone, in brackets.
-func nameOrLabel(s *sandbox.Snapshot) string {
+func nameOrLabel(s *api.Snapshot) string {
 	if s.Name == "" && s.Label != "" {
 		return "(" + s.Label + ")"
 	}
@@ -128,7 +128,7 @@ Without SNAP that is the last snapshot that was taken of it.`,
 	f.IntVar(&step, "step", 0, "number of a step that ramet timeline lists")
 	quietVar(f, &quiet)
 	cmd.RunE = a.connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
-		var sb *sandbox.Sandbox
+		var sb *api.Sandbox
 		said := ""
 		switch {
 		case f.Changed("step"):
@@ -136,7 +136,7 @@ Without SNAP that is the last snapshot that was taken of it.`,
 		case len(args) == 2:
 			sb, err = c.Rollback(ctx, args[0], args[1])
 		default:
-			var last *sandbox.Snapshot
+			var last *api.Snapshot
 			if last, err = lastSnapshot(ctx, c, args[0]); err != nil {
 				return err
 			}
@@ -152,7 +152,7 @@ Without SNAP that is the last snapshot that was taken of it.`,
 }
 
 // lastSnapshot returns the last snapshot of a sandbox that it can return to.
-func lastSnapshot(ctx context.Context, c *client.Client, ref string) (*sandbox.Snapshot, error) {
+func lastSnapshot(ctx context.Context, c *client.Client, ref string) (*api.Snapshot, error) {
 	sb, err := c.Get(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -162,9 +162,9 @@ func lastSnapshot(ctx context.Context, c *client.Client, ref string) (*sandbox.S
 		return nil, err
 	}
 	for _, s := range slices.Backward(snaps) {
-		if s.State == sandbox.SnapshotReady || s.State == sandbox.SnapshotUploading {
+		if s.State == api.SnapshotReady || s.State == api.SnapshotUploading {
 			return &s, nil
 		}
 	}
-	return nil, sandbox.Errorf(sandbox.CodeNotFound, "there is no snapshot of sandbox %q to return to; name one of an ancestor, or take one by 'ramet snapshot %s'", ref, ref)
+	return nil, api.Errorf(api.CodeNotFound, "there is no snapshot of sandbox %q to return to; name one of an ancestor, or take one by 'ramet snapshot %s'", ref, ref)
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 func (a *app) tagCommand() *cobra.Command {
@@ -21,7 +21,7 @@ func (a *app) tagCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			sb, err := c.Update(ctx, args[0], sandbox.UpdateRequest{Metadata: change})
+			sb, err := c.Update(ctx, args[0], api.UpdateRequest{Metadata: change})
 			if err != nil {
 				return err
 			}
@@ -38,13 +38,13 @@ func parseTags(args []string) (map[string]*string, error) {
 	for _, arg := range args {
 		k, v, set := strings.Cut(arg, "=")
 		if !set && !strings.HasSuffix(arg, "-") {
-			return nil, sandbox.Invalid("metadata", "%q is neither KEY=VALUE nor KEY-", arg)
+			return nil, api.Invalid("metadata", "%q is neither KEY=VALUE nor KEY-", arg)
 		}
 		if !set {
 			k = strings.TrimSuffix(arg, "-")
 		}
 		if _, twice := change[k]; twice {
-			return nil, sandbox.Invalid("metadata", "%q is given twice", k)
+			return nil, api.Invalid("metadata", "%q is given twice", k)
 		}
 		if change[k] = nil; set {
 			change[k] = &v
@@ -60,9 +60,9 @@ func (a *app) renameCommand() *cobra.Command {
 		ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if args[1] == "" {
-				return sandbox.Errorf(sandbox.CodeInvalid, "NAME is empty")
+				return api.Errorf(api.CodeInvalid, "NAME is empty")
 			}
-			sb, err := c.Update(ctx, args[0], sandbox.UpdateRequest{Name: &args[1]})
+			sb, err := c.Update(ctx, args[0], api.UpdateRequest{Name: &args[1]})
 			if err != nil {
 				return err
 			}

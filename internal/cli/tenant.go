@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 func (a *app) tenantCommand() *cobra.Command {
@@ -48,16 +48,16 @@ func (v *tenantView) row(tenant string, cells ...string) []string {
 	return append([]string{tenant}, cells...)
 }
 
-func tenantName(recorded string) string { return cmp.Or(recorded, sandbox.DefaultTenant) }
+func tenantName(recorded string) string { return cmp.Or(recorded, api.DefaultTenant) }
 
 // anywhere does something to the thing with the id ref, another tenant's included if
 // the caller may.
 func anywhere(ref string, do func(...client.Option) error) error {
 	err := do()
-	if sandbox.CodeOf(err) != sandbox.CodeNotFound || !sandbox.IsID(sandbox.KindSandbox, ref) && !sandbox.IsID(sandbox.KindSnapshot, ref) {
+	if api.CodeOf(err) != api.CodeNotFound || !api.IsID(api.KindSandbox, ref) && !api.IsID(api.KindSnapshot, ref) {
 		return err
 	}
-	if again := do(client.AllTenants); sandbox.CodeOf(again) != sandbox.CodeForbidden {
+	if again := do(client.AllTenants); api.CodeOf(again) != api.CodeForbidden {
 		return again
 	}
 	return err
@@ -72,7 +72,7 @@ func (a *app) tenantLsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := idsOf(tenants, func(t *sandbox.Tenant) string { return t.Name })
+			names := idsOf(tenants, func(t *api.Tenant) string { return t.Name })
 			return a.showIDs(tenants, quiet, names, tenantTable(tenants...))
 		}),
 	}
@@ -93,7 +93,7 @@ func (a *app) tenantShowCommand() *cobra.Command {
 	}
 }
 
-func tenantTable(tenants ...sandbox.Tenant) func(io.Writer) error {
+func tenantTable(tenants ...api.Tenant) func(io.Writer) error {
 	of := func(used float64, limit int64) string {
 		text := strconv.FormatFloat(used, 'f', 0, 64)
 		if limit > 0 {
@@ -111,7 +111,7 @@ func tenantTable(tenants ...sandbox.Tenant) func(io.Writer) error {
 	return table([]string{"TENANT", "SANDBOXES", "DEPTH", "MEMORY MiB", "DISK MiB", "CPU s", "EACH TREE"}, rows)
 }
 
-func quotaText(q sandbox.Quota) string {
+func quotaText(q api.Quota) string {
 	var words []string
 	for _, v := range []struct {
 		name string
@@ -125,7 +125,7 @@ func quotaText(q sandbox.Quota) string {
 }
 
 func (a *app) tenantQuotaCommand() *cobra.Command {
-	var given sandbox.Quota
+	var given api.Quota
 	var memory, disk string
 	var tree bool
 	cmd := &cobra.Command{
@@ -151,18 +151,18 @@ func (a *app) tenantQuotaCommand() *cobra.Command {
 		}
 		limits := []string{"sandboxes", "depth", "memory", "disk", "cpu-seconds"}
 		if !slices.ContainsFunc(limits, f.Changed) {
-			return sandbox.Errorf(sandbox.CodeInvalid, "nothing is to be changed: say --sandboxes, --depth, --memory, --disk or --cpu-seconds; ramet tenant show %s shows what is set", args[0])
+			return api.Errorf(api.CodeInvalid, "nothing is to be changed: say --sandboxes, --depth, --memory, --disk or --cpu-seconds; ramet tenant show %s shows what is set", args[0])
 		}
 		t, err := c.GetTenant(ctx, args[0])
-		if sandbox.CodeOf(err) == sandbox.CodeNotFound { // it begins with its quota
-			t, err = &sandbox.Tenant{Name: args[0]}, nil
+		if api.CodeOf(err) == api.CodeNotFound { // it begins with its quota
+			t, err = &api.Tenant{Name: args[0]}, nil
 		}
 		if err != nil {
 			return err
 		}
-		q, req := &t.Quota, sandbox.TenantUpdate{Quota: &t.Quota}
+		q, req := &t.Quota, api.TenantUpdate{Quota: &t.Quota}
 		if tree {
-			q, req = &t.Tree, sandbox.TenantUpdate{Tree: &t.Tree}
+			q, req = &t.Tree, api.TenantUpdate{Tree: &t.Tree}
 		}
 		for i, at := range []struct{ to, from *int64 }{
 			{&q.Sandboxes, &given.Sandboxes}, {&q.Depth, &given.Depth}, {&q.MemoryMiB, &given.MemoryMiB}, {&q.DiskMiB, &given.DiskMiB}, {&q.CPUSeconds, &given.CPUSeconds},
@@ -194,7 +194,7 @@ func (a *app) tenantGiveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "give TENANT IMAGE", Short: "Let a tenant use an image", Args: cobra.ExactArgs(2),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			img, err := c.GiveImage(ctx, args[0], sandbox.GiveRequest{Image: args[1], Name: name, Replace: force})
+			img, err := c.GiveImage(ctx, args[0], api.GiveRequest{Image: args[1], Name: name, Replace: force})
 			if err != nil {
 				return err
 			}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 func (a *app) timelineCommand() *cobra.Command {
@@ -29,7 +29,7 @@ func (a *app) timelineCommand() *cobra.Command {
 				if s.Current {
 					at = "*"
 				}
-				if s.Kind == sandbox.StepStart {
+				if s.Kind == api.StepStart {
 					exit = ""
 				}
 				rows = append(rows, []string{strconv.Itoa(s.Step), at, string(s.Kind), exit, string(s.State), byteSize(s.SizeBytes), age(s.At, time.Now()), commandLine(s.Command)})
@@ -40,7 +40,7 @@ func (a *app) timelineCommand() *cobra.Command {
 }
 
 // autoCheckpoint describes which steps are kept.
-func autoCheckpoint(c *sandbox.AutoCheckpoint) string {
+func autoCheckpoint(c *api.AutoCheckpoint) string {
 	if c == nil {
 		return ""
 	}
@@ -51,7 +51,7 @@ func autoCheckpoint(c *sandbox.AutoCheckpoint) string {
 func commandLine(text string) string { return shortened(strings.Join(strings.Fields(text), " ")) }
 
 func (a *app) bisectCommand() *cobra.Command {
-	var req sandbox.BisectRequest
+	var req api.BisectRequest
 	var timeout time.Duration
 	var shell bool
 	var env []string
@@ -71,10 +71,10 @@ func (a *app) bisectCommand() *cobra.Command {
 			}
 			if req.Argv = args[1:]; shell {
 				if len(args) > 2 {
-					return sandbox.Invalid("shell", "with -c (--shell) the command is one argument: quote it")
+					return api.Invalid("shell", "with -c (--shell) the command is one argument: quote it")
 				}
 				if args[1] == "" {
-					return sandbox.Invalid("shell", "its text is empty")
+					return api.Invalid("shell", "its text is empty")
 				}
 				req.Argv, req.Shell = nil, args[1]
 			}
@@ -102,11 +102,11 @@ func (a *app) bisectCommand() *cobra.Command {
 
 // blames reports whether a step broke the command: it succeeds at some, all of which
 // are before the first at which it fails.
-func blames(res *sandbox.BisectResult) bool {
-	return res.First != nil && slices.ContainsFunc(res.Tried, func(t sandbox.Try) bool { return t.ExitCode == 0 && !t.TimedOut })
+func blames(res *api.BisectResult) bool {
+	return res.First != nil && slices.ContainsFunc(res.Tried, func(t api.Try) bool { return t.ExitCode == 0 && !t.TimedOut })
 }
 
-func writeBisection(w io.Writer, res *sandbox.BisectResult) error {
+func writeBisection(w io.Writer, res *api.BisectResult) error {
 	var b strings.Builder
 	for _, t := range res.Tried {
 		fmt.Fprintf(&b, "step %d: exit code %d", t.Step, t.ExitCode)
@@ -118,13 +118,13 @@ func writeBisection(w io.Writer, res *sandbox.BisectResult) error {
 	switch s := res.First; {
 	case s == nil:
 		b.WriteString("it succeeds at the last step\n")
-	case !blames(res) && s.Kind == sandbox.StepStart:
+	case !blames(res) && s.Kind == api.StepStart:
 		b.WriteString("it fails at the start already: no step is to blame\n")
 	case !blames(res):
 		fmt.Fprintf(&b, "it fails at step %d already, the first that is kept: which one is to blame is not known\n", s.Step)
 	default:
 		fmt.Fprintf(&b, "first failing step: %d\n", s.Step)
-		if s.Kind != sandbox.StepStart {
+		if s.Kind != api.StepStart {
 			fmt.Fprintf(&b, "made by %s: %s (exit code %d)\n", s.Kind, printable(commandLine(s.Command)), s.ExitCode)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 func (a *app) tokenCommand() *cobra.Command {
@@ -24,17 +24,17 @@ func (a *app) tokenCommand() *cobra.Command {
 }
 
 func (a *app) tokenCreateCommand() *cobra.Command {
-	var req sandbox.TokenRequest
+	var req api.TokenRequest
 	var scope string
 	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use: "create --scope read|exec|admin", Short: "Make a token and show its secret, once", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) (err error) {
 			if scope == "" {
-				return sandbox.Errorf(sandbox.CodeInvalid, "--scope is required: read, exec or admin")
+				return api.Errorf(api.CodeInvalid, "--scope is required: read, exec or admin")
 			}
-			if req.Scope = sandbox.Scope(scope); !req.Scope.Valid() {
-				return sandbox.Invalid("scope", "%q is not read, exec or admin", scope)
+			if req.Scope = api.Scope(scope); !req.Scope.Valid() {
+				return api.Invalid("scope", "%q is not read, exec or admin", scope)
 			}
 			if req.TTLSeconds, err = wholeSeconds("ttl", ttl); err != nil {
 				return err
@@ -53,7 +53,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 	f.StringVar(&req.Sandbox, "sandbox", "", "it sees only this sandbox")
 	durationVar(f, &ttl, "ttl", "how long it is valid, such as 12h; without end if absent")
 	f.StringVar(&req.Name, "name", "", "what it is for")
-	completeValues(cmd, "scope", string(sandbox.ScopeRead), string(sandbox.ScopeExec), string(sandbox.ScopeAdmin))
+	completeValues(cmd, "scope", string(api.ScopeRead), string(api.ScopeExec), string(api.ScopeAdmin))
 	f.BoolVar(&req.Browser, "browser", false, "it may stand in a URL (access_token=); needs --sandbox and a --ttl of at most 1h")
 	return cmd
 }
@@ -61,7 +61,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 // wholeSeconds returns a duration in seconds, without leaving anything out.
 func wholeSeconds(field string, d time.Duration) (int64, error) {
 	if d < 0 || d%time.Second != 0 {
-		return 0, sandbox.Invalid(field, "%v is not a number of whole seconds, such as 90s or 12h", d)
+		return 0, api.Invalid(field, "%v is not a number of whole seconds, such as 90s or 12h", d)
 	}
 	return int64(d / time.Second), nil
 }
@@ -87,7 +87,7 @@ func (a *app) tokenLsCommand() *cobra.Command {
 				}
 				rows = append(rows, []string{t.ID, t.Name, t.Tenant, string(t.Scope), bound, cmp.Or(expiry(t.ExpiresAt), "never"), age(t.CreatedAt, time.Now())})
 			}
-			ids := idsOf(tokens, func(t *sandbox.Token) string { return t.ID })
+			ids := idsOf(tokens, func(t *api.Token) string { return t.ID })
 			return a.showIDs(tokens, quiet, ids, table([]string{"ID", "NAME", "TENANT", "SCOPE", "BOUND TO", "EXPIRES", "AGE"}, rows))
 		}),
 	}
@@ -105,7 +105,7 @@ func (a *app) tokenRotateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t, err := c.RotateToken(ctx, args[0], sandbox.RotateRequest{GraceSeconds: seconds})
+			t, err := c.RotateToken(ctx, args[0], api.RotateRequest{GraceSeconds: seconds})
 			if err != nil {
 				return err
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/mattn/go-runewidth"
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 func (a *app) treeCommand() *cobra.Command {
@@ -50,13 +50,13 @@ type tree struct {
 	colours bool
 }
 
-func (t *tree) get(ctx context.Context, c *client.Client) ([]*sandbox.TreeNode, error) {
+func (t *tree) get(ctx context.Context, c *client.Client) ([]*api.TreeNode, error) {
 	roots, err := c.Tree(ctx, t.ref, t.view.options()...)
-	slices.SortStableFunc(roots, func(x, y *sandbox.TreeNode) int { return cmp.Compare(tenantName(x.Tenant), tenantName(y.Tenant)) })
+	slices.SortStableFunc(roots, func(x, y *api.TreeNode) int { return cmp.Compare(tenantName(x.Tenant), tenantName(y.Tenant)) })
 	return roots, err
 }
 
-func (t *tree) write(w io.Writer, roots []*sandbox.TreeNode) error {
+func (t *tree) write(w io.Writer, roots []*api.TreeNode) error {
 	for _, l := range t.lines(roots) {
 		text := l.text
 		if l.node != nil {
@@ -72,7 +72,7 @@ func (t *tree) write(w io.Writer, roots []*sandbox.TreeNode) error {
 // treeLine is one line of a drawing. It is a heading if it has no node.
 type treeLine struct {
 	text string
-	node *sandbox.TreeNode
+	node *api.TreeNode
 }
 
 func (l *treeLine) kind() string {
@@ -82,7 +82,7 @@ func (l *treeLine) kind() string {
 	return printable(l.node.Kind) + ", "
 }
 
-func (t *tree) lines(roots []*sandbox.TreeNode) (lines []treeLine) {
+func (t *tree) lines(roots []*api.TreeNode) (lines []treeLine) {
 	tenant := ""
 	for _, root := range roots {
 		if name := tenantName(root.Tenant); t.view.all && name != tenant {
@@ -95,7 +95,7 @@ func (t *tree) lines(roots []*sandbox.TreeNode) (lines []treeLine) {
 }
 
 // appendTree appends node after first, and everything below it after rest.
-func appendTree(lines []treeLine, node *sandbox.TreeNode, first, rest string) []treeLine {
+func appendTree(lines []treeLine, node *api.TreeNode, first, rest string) []treeLine {
 	label := node.ID
 	if node.Name != "" {
 		label += " " + node.Name
@@ -133,15 +133,15 @@ const (
 // stateColour returns the colour of a state of a sandbox or a snapshot.
 func stateColour(state string) string {
 	switch state {
-	case string(sandbox.StateRunning), string(sandbox.SnapshotReady):
+	case string(api.StateRunning), string(api.SnapshotReady):
 		return green
-	case string(sandbox.StatePaused):
+	case string(api.StatePaused):
 		return yellow
-	case string(sandbox.StateHibernated):
+	case string(api.StateHibernated):
 		return blue
-	case string(sandbox.StateFailed):
+	case string(api.StateFailed):
 		return red
-	case string(sandbox.StateDestroyed):
+	case string(api.StateDestroyed):
 		return faint
 	}
 	return cyan // it is being made or changed

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"ramet.dev/ramet/internal/httpapi/apitest"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
 // TestTreeColours colours states on a terminal, for users who want that, and nowhere else.
@@ -57,16 +57,16 @@ func (g *growing) grow(by int) {
 func (g *growing) service() *apitest.Service {
 	svc := fakeService()
 	g.happened = make(chan struct{})
-	svc.TreeFunc = func(context.Context, string) ([]*sandbox.TreeNode, error) {
+	svc.TreeFunc = func(context.Context, string) ([]*api.TreeNode, error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		root := &sandbox.TreeNode{ID: baseID, Name: "base", Kind: "sandbox", State: "running"}
+		root := &api.TreeNode{ID: baseID, Name: "base", Kind: "sandbox", State: "running"}
 		for i := range g.children {
-			root.Children = append(root.Children, &sandbox.TreeNode{ID: fmt.Sprintf("sbx_%016d", i), Name: "try", Kind: "sandbox", State: "hibernated"})
+			root.Children = append(root.Children, &api.TreeNode{ID: fmt.Sprintf("sbx_%016d", i), Name: "try", Kind: "sandbox", State: "hibernated"})
 		}
-		return []*sandbox.TreeNode{root}, nil
+		return []*api.TreeNode{root}, nil
 	}
-	svc.EventsFunc = func(ctx context.Context, _ sandbox.EventRequest, began func(), each func(sandbox.Event) error) error {
+	svc.EventsFunc = func(ctx context.Context, _ api.EventRequest, began func(), each func(api.Event) error) error {
 		began()
 		for seq := int64(1); ; seq++ {
 			select {
@@ -74,7 +74,7 @@ func (g *growing) service() *apitest.Service {
 				return ctx.Err()
 			case <-g.happened:
 			}
-			if err := each(sandbox.Event{Seq: seq, Kind: sandbox.EventCreated, SandboxID: baseID}); err != nil {
+			if err := each(api.Event{Seq: seq, Kind: api.EventCreated, SandboxID: baseID}); err != nil {
 				return err
 			}
 		}

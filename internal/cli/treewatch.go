@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/term"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 const (
@@ -26,10 +26,10 @@ const (
 // watch draws the tree again whenever something happens, until ctx ends.
 func (t *tree) watch(ctx context.Context, c *client.Client) error {
 	if t.json {
-		return sandbox.Invalid("watch", "a drawing has no JSON output: 'ramet events --follow --json' has what happens")
+		return api.Invalid("watch", "a drawing has no JSON output: 'ramet events --follow --json' has what happens")
 	}
 	if !isTerminal(t.Out) || os.Getenv("TERM") == "dumb" {
-		return sandbox.Invalid("watch", "standard output is no terminal that can be drawn on: 'ramet events --follow' prints what happens")
+		return api.Invalid("watch", "standard output is no terminal that can be drawn on: 'ramet events --follow' prints what happens")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var follower sync.WaitGroup
@@ -37,7 +37,7 @@ func (t *tree) watch(ctx context.Context, c *client.Client) error {
 	defer cancel()
 	changed, ended := make(chan struct{}, 1), make(chan error, 1)
 	follower.Go(func() {
-		ended <- c.Events(ctx, sandbox.EventRequest{Since: -1, Follow: true}, func(sandbox.Event) error {
+		ended <- c.Events(ctx, api.EventRequest{Since: -1, Follow: true}, func(api.Event) error {
 			select {
 			case changed <- struct{}{}:
 			default: // it is to be drawn again anyway
@@ -77,7 +77,7 @@ func (t *tree) draw(ctx context.Context, c *client.Client, s *screen) error {
 	if err != nil {
 		return err
 	}
-	sandboxes, err := c.List(ctx, sandbox.ListFilter{}, t.view.options()...)
+	sandboxes, err := c.List(ctx, api.ListFilter{}, t.view.options()...)
 	if err != nil {
 		return err
 	}
@@ -106,8 +106,8 @@ func (t *tree) draw(ctx context.Context, c *client.Client, s *screen) error {
 
 // private returns what memory a sandbox has for itself, and nothing for what has none or has
 // gone meanwhile.
-func (t *tree) private(ctx context.Context, c *client.Client, node *sandbox.TreeNode) string {
-	if node.State != string(sandbox.StateRunning) && node.State != string(sandbox.StatePaused) {
+func (t *tree) private(ctx context.Context, c *client.Client, node *api.TreeNode) string {
+	if node.State != string(api.StateRunning) && node.State != string(api.StatePaused) {
 		return ""
 	}
 	st, err := c.Stats(ctx, node.ID)

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 // maxTyped bounds how many arguments are looked up for an error.
@@ -28,7 +28,7 @@ func (a *app) learnTyped(ctx context.Context, c *client.Client, args []string, e
 	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
 	for _, name := range args[:min(len(args), maxTyped)] {
-		if sandbox.ValidName("name", name) != nil {
+		if api.ValidName("name", name) != nil {
 			continue
 		}
 		if sb, err := c.Get(ctx, name); err == nil && slices.Contains(ids, sb.ID) {

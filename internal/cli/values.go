@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // parseMiB reads a size such as 512M or 2G. A bare number is refused: it is
@@ -29,11 +29,11 @@ func parseMiB(option, s string) (int64, error) {
 		number = number[:n-1]
 	}
 	if n, err := strconv.ParseFloat(s, 64); err == nil && n > 0 && !math.IsInf(n, 0) {
-		return 0, sandbox.Invalid(option, "%q is a size without a unit: say %sM", s, s)
+		return 0, api.Invalid(option, "%q is a size without a unit: say %sM", s, s)
 	}
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil || unit == 0 || !(v > 0 && v*unit <= 1<<40) { // neither is true of NaN
-		return 0, sandbox.Invalid(option, "%q is not a size: say 512M or 2G", s)
+		return 0, api.Invalid(option, "%q is not a size: say 512M or 2G", s)
 	}
 	return int64(math.Ceil(v * unit)), nil
 }
@@ -155,7 +155,7 @@ func (namesList) Type() string { return "strings" }
 // validCPUs refuses what no request can carry.
 func validCPUs(n float64) error {
 	if math.IsNaN(n) || math.IsInf(n, 0) {
-		return sandbox.Invalid("cpus", "%v is not a number of processors: say 0.5 or 2", n)
+		return api.Invalid("cpus", "%v is not a number of processors: say 0.5 or 2", n)
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func parsePairs(option string, args []string) (map[string]string, error) {
 	for _, arg := range args {
 		k, v, ok := strings.Cut(arg, "=")
 		if !ok || k == "" {
-			return nil, sandbox.Invalid(option, "%q is not KEY=VALUE", arg)
+			return nil, api.Invalid(option, "%q is not KEY=VALUE", arg)
 		}
 		if m == nil {
 			m = map[string]string{}
@@ -177,9 +177,9 @@ func parsePairs(option string, args []string) (map[string]string, error) {
 }
 
 // parseSelfControl reads what a sandbox may do to itself.
-func parseSelfControl(s string) (*sandbox.SelfControl, error) {
+func parseSelfControl(s string) (*api.SelfControl, error) {
 	const option = "self-control"
-	c := &sandbox.SelfControl{}
+	c := &api.SelfControl{}
 	fields := map[string]*int{"forks": &c.Forks, "depth": &c.Depth, "snapshots": &c.Snapshots}
 	given := map[string]bool{}
 	for _, part := range strings.Split(s, ",") {
@@ -187,15 +187,15 @@ func parseSelfControl(s string) (*sandbox.SelfControl, error) {
 		field := fields[k]
 		n, err := strconv.Atoi(v)
 		if field == nil || err != nil || n < 0 {
-			return nil, sandbox.Invalid(option, "%q is not forks=N, depth=N or snapshots=N", part)
+			return nil, api.Invalid(option, "%q is not forks=N, depth=N or snapshots=N", part)
 		}
 		if given[k] {
-			return nil, sandbox.Invalid(option, "%s is given twice", k)
+			return nil, api.Invalid(option, "%s is given twice", k)
 		}
 		*field, given[k] = n, true
 	}
 	if c.Forks == 0 || c.Depth == 0 {
-		return nil, sandbox.Invalid(option, "%q does not say forks=N and depth=N", s)
+		return nil, api.Invalid(option, "%q does not say forks=N and depth=N", s)
 	}
 	return c, nil
 }
@@ -208,7 +208,7 @@ func parseEnv(args []string) (map[string]string, error) {
 		if arg != "" && !strings.Contains(arg, "=") {
 			v, ok := os.LookupEnv(arg)
 			if !ok {
-				return nil, sandbox.Invalid("env", "%s is not set here; say %s=VALUE", arg, arg)
+				return nil, api.Invalid("env", "%s is not set here; say %s=VALUE", arg, arg)
 			}
 			args[i] = arg + "=" + v
 		}

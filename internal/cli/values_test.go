@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 func TestParseMiB(t *testing.T) {
@@ -15,7 +15,7 @@ func TestParseMiB(t *testing.T) {
 		}
 	}
 	for _, in := range []string{"512", "M", "0M", "-1M", "1K", "NaNM", "InfG", "1e300T", "1 M x", "B", "iB"} {
-		if got, err := parseMiB("memory", in); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+		if got, err := parseMiB("memory", in); api.CodeOf(err) != api.CodeInvalid {
 			t.Errorf("parseMiB(%q) = %d, %v", in, got, err)
 		}
 	}

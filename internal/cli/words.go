@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // optionOf are the options that fields of requests come from where their names
@@ -45,7 +45,7 @@ func inWords(cmd *cobra.Command, err error) string {
 // withOptions returns err with fields called as the options of cmd are.
 func withOptions(cmd *cobra.Command, err error) string {
 	text := err.Error()
-	var e *sandbox.Error
+	var e *api.Error
 	if !errors.As(err, &e) || e.Field == "" {
 		return text
 	}

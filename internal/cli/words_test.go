@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 func TestInWords(t *testing.T) {
@@ -28,28 +28,28 @@ func TestInWords(t *testing.T) {
 		want string
 	}{
 		{errors.New("plain"), "plain"},
-		{sandbox.NotFound("image", "x"), `no image "x"`},
-		{sandbox.Invalid("limits.memory_mib", "1 is too little"), "--memory: 1 is too little"},
-		{sandbox.Invalid("limits.pids", "body.limits.pids: expected number >= 0"), "--pids: expected number >= 0"},
-		{sandbox.Invalid("limits.pids", "body.limits.pids: expected number; body.limits.memory_mib: expected number"), "--pids: expected number; --memory: expected number"},
-		{sandbox.Invalid("require[1]", "body.require[1]: it must be one of: sentry, systrap"), `--require: "given" is not one of sentry, systrap`},
-		{sandbox.Invalid("timeout_ms", "-1 is negative"), "--timeout: -1 is negative"},
-		{sandbox.Invalid("ttl_s", "an end is needed"), "--ttl: an end is needed"},
-		{sandbox.Invalid("from", "query.from: expected number >= -1"), "--since: expected number >= -1"},
-		{sandbox.Invalid("self_control.forks", "0 is not from 1"), "--self-control forks: 0 is not from 1"},
-		{sandbox.AsError(fmt.Errorf("exec: %w", sandbox.Invalid("cwd", `"/x" is no directory`))), `--cwd: "/x" is no directory`},
-		{sandbox.Invalid("metadata", "%q is not a key", "k"), `--meta: "k" is not a key`},
-		{sandbox.AsError(fmt.Errorf("update sandbox: %w", sandbox.Invalid("name", "%q is not a name: 1 to 63", "-"))), `"-" is not a name: 1 to 63`},
-		{sandbox.Invalid("id", "%q is not a name", "."), `"." is not a name`},
-		{sandbox.Invalid("keep_kib", "8 is too much"), "keep: 8 is too much"},
-		{fmt.Errorf("listen: %w", sandbox.Invalid("cwd", "no")), "listen: --cwd: no"},
-		{errors.Join(sandbox.Invalid("cwd", "no"), errors.New("more")), "cwd: no\nmore"},
+		{api.NotFound("image", "x"), `no image "x"`},
+		{api.Invalid("limits.memory_mib", "1 is too little"), "--memory: 1 is too little"},
+		{api.Invalid("limits.pids", "body.limits.pids: expected number >= 0"), "--pids: expected number >= 0"},
+		{api.Invalid("limits.pids", "body.limits.pids: expected number; body.limits.memory_mib: expected number"), "--pids: expected number; --memory: expected number"},
+		{api.Invalid("require[1]", "body.require[1]: it must be one of: sentry, systrap"), `--require: "given" is not one of sentry, systrap`},
+		{api.Invalid("timeout_ms", "-1 is negative"), "--timeout: -1 is negative"},
+		{api.Invalid("ttl_s", "an end is needed"), "--ttl: an end is needed"},
+		{api.Invalid("from", "query.from: expected number >= -1"), "--since: expected number >= -1"},
+		{api.Invalid("self_control.forks", "0 is not from 1"), "--self-control forks: 0 is not from 1"},
+		{api.AsError(fmt.Errorf("exec: %w", api.Invalid("cwd", `"/x" is no directory`))), `--cwd: "/x" is no directory`},
+		{api.Invalid("metadata", "%q is not a key", "k"), `--meta: "k" is not a key`},
+		{api.AsError(fmt.Errorf("update sandbox: %w", api.Invalid("name", "%q is not a name: 1 to 63", "-"))), `"-" is not a name: 1 to 63`},
+		{api.Invalid("id", "%q is not a name", "."), `"." is not a name`},
+		{api.Invalid("keep_kib", "8 is too much"), "keep: 8 is too much"},
+		{fmt.Errorf("listen: %w", api.Invalid("cwd", "no")), "listen: --cwd: no"},
+		{errors.Join(api.Invalid("cwd", "no"), errors.New("more")), "cwd: no\nmore"},
 	} {
 		if got := inWords(cmd, c.err); got != c.want {
 			t.Errorf("%v: %q, want %q", c.err, got, c.want)
 		}
 	}
-	if got := inWords(nil, sandbox.Invalid("limits.cpus", "no")); got != "cpus: no" {
+	if got := inWords(nil, api.Invalid("limits.cpus", "no")); got != "cpus: no" {
 		t.Errorf("without a command: %q", got)
 	}
 }
@@ -60,24 +60,24 @@ func TestDaemonsWordsAreOptionsHere(t *testing.T) {
 		err     error
 		want    string
 	}{
-		{"rm", sandbox.Errorf(sandbox.CodeConflict, "delete them first, or all at once (cascade), or have them made independent of it (flatten)"),
+		{"rm", api.Errorf(api.CodeConflict, "delete them first, or all at once (cascade), or have them made independent of it (flatten)"),
 			"delete them first, or all at once (--cascade), or have them made independent of it (--flatten)"},
-		{"bisect", sandbox.Errorf(sandbox.CodeWrongState, "no steps: create it with auto_checkpoint"), "no steps: create it with --auto-checkpoint N"},
-		{"ls", sandbox.Errorf(sandbox.CodeUnknownUser, "who asks? Send a token as Authorization: Bearer, or use the daemon's socket"),
+		{"bisect", api.Errorf(api.CodeWrongState, "no steps: create it with auto_checkpoint"), "no steps: create it with --auto-checkpoint N"},
+		{"ls", api.Errorf(api.CodeUnknownUser, "who asks? Send a token as Authorization: Bearer, or use the daemon's socket"),
 			"who asks? Give a token in RAMET_TOKEN or by --token-file, or use the daemon's socket"},
-		{"logs", sandbox.Errorf(sandbox.CodeNotFound, "attach: no process 14"), "no process 14"},
-		{"attach", sandbox.Errorf(sandbox.CodeNotFound, "attach: no process 14"), "no process 14"},
-		{"image build", sandbox.Errorf(sandbox.CodeNotFound, "build image: build Debian root file system: no package x"), "no package x"},
-		{"exec", sandbox.Errorf(sandbox.CodeWrongState, "exec: sandbox x is paused"), "sandbox x is paused"},
-		{"create", sandbox.NotFound("image", "x"),
+		{"logs", api.Errorf(api.CodeNotFound, "attach: no process 14"), "no process 14"},
+		{"attach", api.Errorf(api.CodeNotFound, "attach: no process 14"), "no process 14"},
+		{"image build", api.Errorf(api.CodeNotFound, "build image: build Debian root file system: no package x"), "no package x"},
+		{"exec", api.Errorf(api.CodeWrongState, "exec: sandbox x is paused"), "sandbox x is paused"},
+		{"create", api.NotFound("image", "x"),
 			`no image "x": see 'ramet image ls'; 'ramet image build x' makes one of that name, 'ramet image pull' and 'ramet image import' get one from elsewhere`},
-		{"create", sandbox.NotFound("image", "snap_aaaaaaaaaaaaaaaa"), `no image "snap_aaaaaaaaaaaaaaaa", nor a snapshot of that id: see 'ramet snapshots'`},
-		{"create", sandbox.NotFound("image", "sbx_aaaaaaaaaaaaaaaa"), `no image "sbx_aaaaaaaaaaaaaaaa": it is the id of a sandbox, of which 'ramet fork' makes more`},
-		{"rm", sandbox.NotFound("image", "x"), `no image "x"`},
-		{"commit", sandbox.Errorf(sandbox.CodeNameTaken, `choose another name, or take it from that image (--force, "replace": true)`), "choose another name, or take it from that image (--force)"},
-		{"ls", sandbox.Errorf(sandbox.CodeForbidden, "all_tenants: only the owner of the daemon"), "--all-tenants: only the owner of the daemon"},
-		{"create", sandbox.Errorf(sandbox.CodeInvalid, `no image "x"`), `no image "x"`},
-		{"ls", sandbox.Errorf(sandbox.CodeUnavailable, "call daemon: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}),
+		{"create", api.NotFound("image", "snap_aaaaaaaaaaaaaaaa"), `no image "snap_aaaaaaaaaaaaaaaa", nor a snapshot of that id: see 'ramet snapshots'`},
+		{"create", api.NotFound("image", "sbx_aaaaaaaaaaaaaaaa"), `no image "sbx_aaaaaaaaaaaaaaaa": it is the id of a sandbox, of which 'ramet fork' makes more`},
+		{"rm", api.NotFound("image", "x"), `no image "x"`},
+		{"commit", api.Errorf(api.CodeNameTaken, `choose another name, or take it from that image (--force, "replace": true)`), "choose another name, or take it from that image (--force)"},
+		{"ls", api.Errorf(api.CodeForbidden, "all_tenants: only the owner of the daemon"), "--all-tenants: only the owner of the daemon"},
+		{"create", api.Errorf(api.CodeInvalid, `no image "x"`), `no image "x"`},
+		{"ls", api.Errorf(api.CodeUnavailable, "call daemon: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}),
 			"call daemon: tls: failed to verify certificate: x509: certificate signed by unknown authority; give its certificate with --ca or RAMET_CA"},
 	} {
 		if got := inWords(&cobra.Command{Use: c.command + " X"}, c.err); got != c.want {
@@ -104,8 +104,8 @@ func TestEveryArgumentIsKnown(t *testing.T) {
 
 func TestRequireNamesEveryLayer(t *testing.T) {
 	usage := (&app{}).createCommand().Flags().Lookup("require").Usage
-	for field := range reflect.TypeFor[sandbox.Isolation]().Fields() {
-		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); field.Type == reflect.TypeFor[sandbox.Layer]() && !strings.Contains(usage, name) {
+	for field := range reflect.TypeFor[api.Isolation]().Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); field.Type == reflect.TypeFor[api.Layer]() && !strings.Contains(usage, name) {
 			t.Errorf("%s is not in %q", name, usage)
 		}
 	}
@@ -113,12 +113,12 @@ func TestRequireNamesEveryLayer(t *testing.T) {
 
 func TestLimitsAreThoseThatThereAre(t *testing.T) {
 	for _, c := range []struct {
-		limits sandbox.Limits
+		limits api.Limits
 		want   string
 	}{
-		{sandbox.Limits{}, ""},
-		{sandbox.Limits{CPUs: 0.5, Pids: 20}, "0.5 cpus, 20 pids"},
-		{sandbox.Limits{CPUs: 2, MemoryMiB: 512, DiskMiB: 1024, Pids: 100, OpenFiles: 64}, "2 cpus, 512 MiB memory, 1024 MiB disk, 100 pids, 64 open files"},
+		{api.Limits{}, ""},
+		{api.Limits{CPUs: 0.5, Pids: 20}, "0.5 cpus, 20 pids"},
+		{api.Limits{CPUs: 2, MemoryMiB: 512, DiskMiB: 1024, Pids: 100, OpenFiles: 64}, "2 cpus, 512 MiB memory, 1024 MiB disk, 100 pids, 64 open files"},
 	} {
 		if got := limitsOf(c.limits); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.limits, got, c.want)
@@ -127,7 +127,7 @@ func TestLimitsAreThoseThatThereAre(t *testing.T) {
 }
 
 func TestLongCommandsAreCut(t *testing.T) {
-	ps := []sandbox.Process{{PID: 1, Command: strings.Repeat("é", maxCommand)}, {PID: 2, Command: strings.Repeat("x", maxCommand) + "end"}}
+	ps := []api.Process{{PID: 1, Command: strings.Repeat("é", maxCommand)}, {PID: 2, Command: strings.Repeat("x", maxCommand) + "end"}}
 	var cut, whole strings.Builder
 	if err := errors.Join(processTable(ps, time.Now(), false)(&cut), processTable(ps, time.Now(), true)(&whole)); err != nil {
 		t.Fatal(err)

@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/paths"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/storage/paths"
 )
 
 const (
@@ -48,7 +48,7 @@ func Connect(ctx context.Context, p paths.Paths) (*client.Client, httpwire.Healt
 // the daemon is ready, or says why it cannot be.
 func Ensure(ctx context.Context, p paths.Paths) (*client.Client, httpwire.Health, error) {
 	c, h, err := Connect(ctx, p)
-	if sandbox.CodeOf(err) == sandbox.CodeUnavailable && !nobodyListens(err) {
+	if api.CodeOf(err) == api.CodeUnavailable && !nobodyListens(err) {
 		c, h, err = Connect(ctx, p) // it may have died while it was asked
 	}
 	if err == nil || !nobodyListens(err) {
@@ -122,7 +122,7 @@ func start(ctx context.Context, p paths.Paths, startLock *os.File) error {
 		return fmt.Errorf("start daemon: %w", err)
 	}
 	if err = parseStarted(line); errors.Is(err, errSaidNothing) {
-		return sandbox.Errorf(sandbox.CodeUnavailable, "start daemon: %w%s", err, logTail(log, end))
+		return api.Errorf(api.CodeUnavailable, "start daemon: %w%s", err, logTail(log, end))
 	}
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"ramet.dev/ramet/internal/paths"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/storage/paths"
 )
 
 // useEnv makes p the paths of processes that are started from now on, and ends
@@ -145,18 +145,18 @@ func TestEnsureWhileTheDaemonDies(t *testing.T) {
 
 func TestADaemonThatCannotStartSaysWhy(t *testing.T) {
 	for behaviour, want := range map[string]struct {
-		code sandbox.Code
+		code api.Code
 		text string
 	}{
-		"refuse": {sandbox.CodeIsolation, "no user namespaces"},
-		"crash":  {sandbox.CodeUnavailable, "segmentation fault, so to speak"},
+		"refuse": {api.CodeIsolation, "no user namespaces"},
+		"crash":  {api.CodeUnavailable, "segmentation fault, so to speak"},
 	} {
 		t.Run(behaviour, func(t *testing.T) {
 			p := testPaths(t)
 			useEnv(t, p)
 			t.Setenv(envBehaviour, behaviour)
 			_, _, err := Ensure(t.Context(), p)
-			if sandbox.CodeOf(err) != want.code || !strings.Contains(err.Error(), want.text) {
+			if api.CodeOf(err) != want.code || !strings.Contains(err.Error(), want.text) {
 				t.Errorf("Ensure = %v", err)
 			}
 			// The lock is free again: a second attempt is not stuck.

@@ -6,8 +6,8 @@ import (
 	"os"
 	"syscall"
 
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/sandbox"
 )
 
 // The descriptors that a daemon in the background inherits.
@@ -30,7 +30,7 @@ func Inherit() (*Handover, error) {
 	for fd, want := range map[int]uint32{readyFD: syscall.S_IFIFO, startLockFD: syscall.S_IFREG} {
 		var st syscall.Stat_t
 		if err := syscall.Fstat(fd, &st); err != nil || st.Mode&syscall.S_IFMT != want {
-			return nil, sandbox.Invalid("background", "only ramet itself starts a daemon in the background: use serve without it")
+			return nil, api.Invalid("background", "only ramet itself starts a daemon in the background: use serve without it")
 		}
 		syscall.CloseOnExec(fd)
 	}

@@ -11,8 +11,8 @@ import (
 	"os"
 	"syscall"
 
-	"ramet.dev/ramet/internal/access"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/service/access"
 )
 
 // listen makes the socket at path, in place of one that a dead daemon left. The
@@ -23,7 +23,7 @@ func listen(path string, log *slog.Logger) (net.Listener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("look for an old socket: %w", err)
 	case fi.Mode().Type() != fs.ModeSocket:
-		return nil, sandbox.Errorf(sandbox.CodeConflict, "%s is in the way: it is not a socket", path)
+		return nil, api.Errorf(api.CodeConflict, "%s is in the way: it is not a socket", path)
 	default:
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("remove old socket: %w", err)

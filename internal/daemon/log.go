@@ -9,7 +9,7 @@ import (
 	"sync"
 	"syscall"
 
-	"ramet.dev/ramet/internal/paths"
+	"ramet.dev/ramet/internal/storage/paths"
 )
 
 const (

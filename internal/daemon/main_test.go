@@ -13,10 +13,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/httpapi/apitest"
-	"ramet.dev/ramet/internal/paths"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/server/rest/apitest"
+	"ramet.dev/ramet/internal/storage/paths"
 )
 
 // envBehaviour tells a daemon that is this test binary how to fail.
@@ -53,9 +53,9 @@ func daemonMain() int {
 	}
 	err = Serve(ctx, Config{
 		Paths: p, Version: "test", Handover: h, Logger: slog.New(slog.NewTextHandler(NewLog(p), nil)),
-		NewService: func(context.Context, paths.Paths, *slog.Logger) (httpapi.Service, io.Closer, error) {
+		NewService: func(context.Context, paths.Paths, *slog.Logger) (rest.Service, io.Closer, error) {
 			if os.Getenv(envBehaviour) == "refuse" {
-				return nil, nil, sandbox.Errorf(sandbox.CodeIsolation, "no user namespaces")
+				return nil, nil, api.Errorf(api.CodeIsolation, "no user namespaces")
 			}
 			return &apitest.Service{}, nil, nil
 		},
@@ -79,7 +79,7 @@ func ensureMain() int {
 		return 1
 	}
 	defer c.Close()
-	if _, err := c.Tree(context.Background(), ""); sandbox.CodeOf(err) != sandbox.CodeUnsupported {
+	if _, err := c.Tree(context.Background(), ""); api.CodeOf(err) != api.CodeUnsupported {
 		fmt.Println("the daemon does not answer:", errors.Unwrap(err), err)
 		return 1
 	}

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/paths"
-	"ramet.dev/ramet/internal/portproxy"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/portproxy"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/storage/paths"
 )
 
 const (
@@ -31,11 +31,11 @@ const (
 
 // errEnding is what requests end with that are given up. Its code is the one by
 // which who is attached to a process knows to come back to the next daemon.
-var errEnding = sandbox.Errorf(sandbox.CodeUnavailable, "the daemon is ending")
+var errEnding = api.Errorf(api.CodeUnavailable, "the daemon is ending")
 
 // NewService builds what a daemon serves. ctx lives until the daemon has
 // drained; then the Closer, which may be nil, is closed.
-type NewService func(ctx context.Context, p paths.Paths, log *slog.Logger) (httpapi.Service, io.Closer, error)
+type NewService func(ctx context.Context, p paths.Paths, log *slog.Logger) (rest.Service, io.Closer, error)
 
 // Config says how to be a daemon. All fields but the last five must be set.
 type Config struct {
@@ -127,7 +127,7 @@ func Serve(ctx context.Context, cfg Config) (err error) {
 func takeOver(ctx context.Context, cfg Config) (*os.File, error) {
 	if conn, err := net.Dial("unix", cfg.Paths.Socket()); err == nil {
 		conn.Close()
-		return nil, sandbox.Errorf(sandbox.CodeConflict, "a daemon is running already%s: end it with kill first, sandboxes run on meanwhile", holder(cfg.Paths.Lock()))
+		return nil, api.Errorf(api.CodeConflict, "a daemon is running already%s: end it with kill first, sandboxes run on meanwhile", holder(cfg.Paths.Lock()))
 	}
 	cfg.Logger.Debug("waiting for a daemon that is ending")
 	lock, err := acquire(ctx, cfg.Paths.Lock())
@@ -174,25 +174,25 @@ func closeService(c io.Closer) error {
 
 // server is a daemon that listens.
 type server struct {
-	api      *httpapi.API
+	api      *rest.API
 	http     *http.Server
 	log      *slog.Logger
 	timeout  time.Duration
 	stopWork context.CancelCauseFunc
 }
 
-func newServer(cfg Config, svc httpapi.Service, hosts portproxy.Hosts, work context.Context, stopWork context.CancelCauseFunc) *server {
-	api := httpapi.New(httpapi.Config{Service: svc, Identify: whoConnected, Version: cfg.Version, Logger: cfg.Logger, Metrics: cfg.Metrics, PortHosts: hosts})
+func newServer(cfg Config, svc rest.Service, hosts portproxy.Hosts, work context.Context, stopWork context.CancelCauseFunc) *server {
+	handlers := rest.New(rest.Config{Service: svc, Identify: whoConnected, Version: cfg.Version, Logger: cfg.Logger, Metrics: cfg.Metrics, PortHosts: hosts})
 	timeout := cfg.DrainTimeout
 	if timeout == 0 {
 		timeout = DefaultDrainTimeout
 	}
-	var handler http.Handler = api
+	var handler http.Handler = handlers
 	if cfg.Around != nil {
-		handler = cfg.Around(api)
+		handler = cfg.Around(handlers)
 	}
 	return &server{
-		api: api, log: cfg.Logger, timeout: timeout, stopWork: stopWork,
+		api: handlers, log: cfg.Logger, timeout: timeout, stopWork: stopWork,
 		http: &http.Server{
 			Handler:           handler,
 			ReadHeaderTimeout: headerTimeout,

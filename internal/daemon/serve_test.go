@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/httpapi/apitest"
-	"ramet.dev/ramet/internal/paths"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/server/rest/apitest"
+	"ramet.dev/ramet/internal/storage/paths"
 )
 
 // running is a daemon in this process.
@@ -49,7 +49,7 @@ func beginDaemon(t *testing.T, p paths.Paths, svc *apitest.Service, drain time.D
 	r := &running{stop: stop, done: make(chan error, 1)}
 	cfg := Config{
 		Paths: p, Version: "test", Logger: slog.New(slog.DiscardHandler), DrainTimeout: drain, Handover: &Handover{ready: readyWrite},
-		NewService: func(context.Context, paths.Paths, *slog.Logger) (httpapi.Service, io.Closer, error) {
+		NewService: func(context.Context, paths.Paths, *slog.Logger) (rest.Service, io.Closer, error) {
 			return svc, closerFunc(func() error { r.closed = true; return nil }), nil
 		},
 	}
@@ -90,7 +90,7 @@ func TestOneDaemonPerRuntimeDirectory(t *testing.T) {
 	p := testPaths(t)
 	testDaemon(t, p, &apitest.Service{}, 0)
 	err := Serve(t.Context(), Config{Paths: p, Logger: slog.New(slog.DiscardHandler)})
-	if sandbox.CodeOf(err) != sandbox.CodeConflict || !strings.Contains(err.Error(), "process") {
+	if api.CodeOf(err) != api.CodeConflict || !strings.Contains(err.Error(), "process") {
 		t.Errorf("a second daemon: %v", err)
 	}
 	connect(t, p)
@@ -129,11 +129,11 @@ func TestWhatIsNoSocketStays(t *testing.T) {
 	}
 	err := Serve(t.Context(), Config{
 		Paths: p, Logger: slog.New(slog.DiscardHandler),
-		NewService: func(context.Context, paths.Paths, *slog.Logger) (httpapi.Service, io.Closer, error) {
+		NewService: func(context.Context, paths.Paths, *slog.Logger) (rest.Service, io.Closer, error) {
 			return &apitest.Service{}, nil, nil
 		},
 	})
-	if sandbox.CodeOf(err) != sandbox.CodeConflict {
+	if api.CodeOf(err) != api.CodeConflict {
 		t.Errorf("Serve = %v", err)
 	}
 	if b, err := os.ReadFile(p.Socket()); err != nil || string(b) != "precious" {
@@ -153,7 +153,7 @@ func TestServiceIsClosedWhenTheStartIsInterrupted(t *testing.T) {
 	defer stop()
 	err := Serve(ctx, Config{
 		Paths: p, Logger: slog.New(slog.DiscardHandler),
-		NewService: func(context.Context, paths.Paths, *slog.Logger) (httpapi.Service, io.Closer, error) {
+		NewService: func(context.Context, paths.Paths, *slog.Logger) (rest.Service, io.Closer, error) {
 			events = append(events, "build")
 			stop()
 			return &apitest.Service{}, closerFunc(func() error {
@@ -172,11 +172,11 @@ func TestServiceIsClosedWhenTheStartIsInterrupted(t *testing.T) {
 
 // blocked is a command that waits for release or for its context.
 func blocked(entered chan<- struct{}, release <-chan struct{}) *apitest.Service {
-	return &apitest.Service{ExecFunc: func(ctx context.Context, _ string, _ sandbox.ExecRequest, _ httpapi.ExecIO) (*sandbox.ExecResult, error) {
+	return &apitest.Service{ExecFunc: func(ctx context.Context, _ string, _ api.ExecRequest, _ rest.ExecIO) (*api.ExecResult, error) {
 		entered <- struct{}{}
 		select {
 		case <-release:
-			return &sandbox.ExecResult{OK: true}, nil
+			return &api.ExecResult{OK: true}, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -195,7 +195,7 @@ func TestDrainLetsRequestsEnd(t *testing.T) {
 			if withInput {
 				streams.Stdin = strings.NewReader("")
 			}
-			_, err := c.ExecStream(context.Background(), "a", sandbox.ExecRequest{Shell: "x"}, streams)
+			_, err := c.ExecStream(context.Background(), "a", api.ExecRequest{Shell: "x"}, streams)
 			result <- err
 		}()
 		<-entered
@@ -246,7 +246,7 @@ func TestDrainGivesUp(t *testing.T) {
 			if withInput {
 				streams.Stdin = strings.NewReader("")
 			}
-			_, err := c.ExecStream(context.Background(), "a", sandbox.ExecRequest{Shell: "x"}, streams)
+			_, err := c.ExecStream(context.Background(), "a", api.ExecRequest{Shell: "x"}, streams)
 			result <- err
 		}()
 		<-entered
@@ -254,7 +254,7 @@ func TestDrainGivesUp(t *testing.T) {
 		if err := d.wait(); err != nil {
 			t.Errorf("input %t: Serve = %v", withInput, err)
 		}
-		if err := <-result; sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+		if err := <-result; api.CodeOf(err) != api.CodeUnavailable {
 			t.Errorf("input %t: the request that was given up: %v, want one that says to come back", withInput, err)
 		}
 	}
@@ -265,7 +265,7 @@ func TestASuccessorWaitsForTheDrain(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	first := testDaemon(t, p, blocked(entered, release), time.Minute)
 	c := connect(t, p)
-	go func() { _, _ = c.Exec(context.Background(), "a", sandbox.ExecRequest{Shell: "x"}) }()
+	go func() { _, _ = c.Exec(context.Background(), "a", api.ExecRequest{Shell: "x"}) }()
 	<-entered
 	first.stop()
 	waitUntilGone(t, p)
@@ -314,7 +314,7 @@ func TestLockCanBeGivenUp(t *testing.T) {
 // A connection of another user is closed without an answer. The kernel takes the
 // credentials from the connecting thread, so one thread becomes that user.
 func TestOtherUsersAreRefused(t *testing.T) {
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@" + sandbox.NewID("sbx"), Net: "unix"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@" + api.NewID("sbx"), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"ramet.dev/ramet/internal/portproxy"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/portproxy"
 )
 
 // Listen says where a daemon listens besides its socket. Whoever comes there needs
@@ -29,16 +29,16 @@ type Listen struct {
 func (l Listen) check() error {
 	if l.Address == "" {
 		if l.CertFile+l.KeyFile+l.PortDomain != "" {
-			return sandbox.Invalid("listen", "a certificate and a domain of ports are of no use at the socket: give --listen HOST:PORT")
+			return api.Invalid("listen", "a certificate and a domain of ports are of no use at the socket: give --listen HOST:PORT")
 		}
 		return nil
 	}
 	if (l.CertFile == "") != (l.KeyFile == "") {
-		return sandbox.Invalid("tls-cert", "a certificate and its key belong together: give --tls-cert and --tls-key, or neither")
+		return api.Invalid("tls-cert", "a certificate and its key belong together: give --tls-cert and --tls-key, or neither")
 	}
 	host, _, err := net.SplitHostPort(l.Address)
 	if err != nil {
-		return sandbox.Invalid("listen", "%q is not HOST:PORT", l.Address)
+		return api.Invalid("listen", "%q is not HOST:PORT", l.Address)
 	}
 	if l.PortDomain != "" {
 		if _, err := portproxy.ParseHosts(l.PortDomain, l.CertFile != "", ""); err != nil {
@@ -46,7 +46,7 @@ func (l Listen) check() error {
 		}
 	}
 	if l.CertFile == "" && !isLoopback(host) {
-		return sandbox.Invalid("listen", "%s can be reached from other machines, and tokens must not travel in the clear: give --tls-cert and --tls-key, or listen on 127.0.0.1 and let a proxy with TLS pass requests on", l.Address)
+		return api.Invalid("listen", "%s can be reached from other machines, and tokens must not travel in the clear: give --tls-cert and --tls-key, or listen on 127.0.0.1 and let a proxy with TLS pass requests on", l.Address)
 	}
 	return nil
 }
@@ -66,11 +66,11 @@ func (l Listen) open() (net.Listener, error) {
 	}
 	tcp, err := net.Listen("tcp", l.Address)
 	if err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeUnavailable, "listen on %s: %w", l.Address, err)
+		return nil, api.Errorf(api.CodeUnavailable, "listen on %s: %w", l.Address, err)
 	}
 	if addr, ok := tcp.Addr().(*net.TCPAddr); !secure && (!ok || !addr.IP.IsLoopback()) {
 		tcp.Close() // the name of a host led elsewhere
-		return nil, sandbox.Invalid("listen", "%s is %s, which is not this machine alone: give --tls-cert and --tls-key", l.Address, tcp.Addr())
+		return nil, api.Invalid("listen", "%s is %s, which is not this machine alone: give --tls-cert and --tls-key", l.Address, tcp.Addr())
 	}
 	if config != nil {
 		return tls.NewListener(tcp, config), nil
@@ -124,7 +124,7 @@ func (k *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		}
 	}
 	if k.cert == nil {
-		return nil, fmt.Errorf("read certificate: %w", sandbox.Invalid("tls-cert", "%v", err))
+		return nil, fmt.Errorf("read certificate: %w", api.Invalid("tls-cert", "%v", err))
 	}
 	return k.cert, nil
 }

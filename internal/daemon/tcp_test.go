@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // writePair writes a certificate of the given serial number for 127.0.0.1 and its
@@ -57,7 +57,7 @@ func TestListensInTheClearOnThisMachineOnly(t *testing.T) {
 		"127.0.0.1:0": true, "[::1]:0": true, "localhost:0": true, "127.9.9.9:80": true,
 		":0": false, "0.0.0.0:0": false, "[::]:0": false, "192.0.2.1:0": false, "example.org:80": false, "localhost.example.org:80": false, "127.0.0.1": false, "127.0.0.1.example.org:1": false,
 	} {
-		if err := (Listen{Address: address}).check(); (err == nil) != ok || err != nil && sandbox.CodeOf(err) != sandbox.CodeInvalid {
+		if err := (Listen{Address: address}).check(); (err == nil) != ok || err != nil && api.CodeOf(err) != api.CodeInvalid {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -65,11 +65,11 @@ func TestListensInTheClearOnThisMachineOnly(t *testing.T) {
 		"no key": {Address: "127.0.0.1:0", CertFile: "c"}, "no certificate": {Address: "127.0.0.1:0", KeyFile: "k"}, "nowhere": {CertFile: "c", KeyFile: "k"},
 		"ports of nowhere": {PortDomain: "ports.example.com"}, "no domain": {Address: "127.0.0.1:0", PortDomain: "a/b"},
 	} {
-		if err := l.check(); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+		if err := l.check(); api.CodeOf(err) != api.CodeInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := (Listen{Address: "127.0.0.1:0", CertFile: "/nonexistent", KeyFile: "/nonexistent"}).open(); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+	if _, err := (Listen{Address: "127.0.0.1:0", CertFile: "/nonexistent", KeyFile: "/nonexistent"}).open(); api.CodeOf(err) != api.CodeInvalid {
 		t.Errorf("a certificate that is not there: %v", err)
 	}
 }

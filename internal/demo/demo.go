@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"ramet.dev/ramet/internal/client"
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/workload"
 )
 

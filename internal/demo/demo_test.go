@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/workload/fakedaemon"
 )
 
@@ -139,7 +139,7 @@ func TestNotices(t *testing.T) {
 		lie  func(d *fakedaemon.Daemon)
 	}{
 		"a child fails": {"Fork", func(d *fakedaemon.Daemon) {
-			d.FailChild = func(i int) *sandbox.Error { return sandbox.Errorf(sandbox.CodeNoMemory, "no memory is left") }
+			d.FailChild = func(i int) *api.Error { return api.Errorf(api.CodeNoMemory, "no memory is left") }
 		}},
 		"the source has its children's variables": {"Nobody else noticed", lying(func(b *fakedaemon.Box, program string) {
 			if strings.Contains(program, "in globals()") {
@@ -150,24 +150,24 @@ func TestNotices(t *testing.T) {
 		"another plan was run":    {"Diverge", answering(`"plan":"line"`, `"plan":"mean"`, "finish(")},
 		"no JSON":                 {"Diverge", answering(`{`, `<`, "finish(")},
 		"the diff lacks a file": {"Compare", func(d *fakedaemon.Daemon) {
-			d.DiffFunc = func(context.Context, string, string, sandbox.DiffRequest) (*sandbox.Diff, error) {
-				return &sandbox.Diff{}, nil
+			d.DiffFunc = func(context.Context, string, string, api.DiffRequest) (*api.Diff, error) {
+				return &api.Diff{}, nil
 			}
 		}},
 		"promote does nothing": {"Promote", func(d *fakedaemon.Daemon) {
-			d.PromoteFunc = func(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
-				list, err := d.ListFunc(ctx, sandbox.ListFilter{})
+			d.PromoteFunc = func(ctx context.Context, ref string) (*api.Sandbox, error) {
+				list, err := d.ListFunc(ctx, api.ListFilter{})
 				for _, sb := range list {
 					if sb.Parent == "" {
 						return &sb, err
 					}
 				}
-				return nil, sandbox.NotFound("sandbox", ref)
+				return nil, api.NotFound("sandbox", ref)
 			}
 		}},
 		"promote is of another sandbox": {"Promote", func(d *fakedaemon.Daemon) {
 			promote := d.PromoteFunc
-			d.PromoteFunc = func(ctx context.Context, ref string) (*sandbox.Sandbox, error) {
+			d.PromoteFunc = func(ctx context.Context, ref string) (*api.Sandbox, error) {
 				sb, err := promote(ctx, ref)
 				if err != nil {
 					return nil, err
@@ -200,8 +200,8 @@ func TestNotices(t *testing.T) {
 			d.Agent = func(*fakedaemon.Box, string) (string, int) { return "no python3\n", 127 }
 		}},
 		"an unknown image": {"Image", func(d *fakedaemon.Daemon) {
-			d.GetImageFunc = func(_ context.Context, ref string) (*sandbox.Image, error) {
-				return nil, sandbox.NotFound("image", ref)
+			d.GetImageFunc = func(_ context.Context, ref string) (*api.Image, error) {
+				return nil, api.NotFound("image", ref)
 			}
 			d.CreateImageFunc = nil
 		}},
@@ -254,7 +254,7 @@ func TestInterrupted(t *testing.T) {
 		return agent(b, program)
 	}
 	err := Run(ctx, d.Connect(t), new(bytes.Buffer), Options{Image: "python"})
-	if sandbox.CodeOf(err) != sandbox.CodeCanceled || d.Left() != 0 {
+	if api.CodeOf(err) != api.CodeCanceled || d.Left() != 0 {
 		t.Errorf("%v, %d sandboxes are left", err, d.Left())
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/workload"
 )
 
@@ -99,13 +99,13 @@ func (d *demo) compare(ctx context.Context) error {
 	if other.Plan == d.best.Plan {
 		other = d.report.Plans[1]
 	}
-	diff, err := d.c.Diff(ctx, other.Sandbox, d.best.Sandbox, sandbox.DiffRequest{Hunks: true})
+	diff, err := d.c.Diff(ctx, other.Sandbox, d.best.Sandbox, api.DiffRequest{Hunks: true})
 	if err != nil {
 		return err
 	}
 	d.report.Diff = diff.Changes
-	want := map[string]sandbox.ChangeKind{
-		"/root/" + other.Plan + ".npy": sandbox.Deleted, "/root/" + d.best.Plan + ".npy": sandbox.Added, "/root/result.txt": sandbox.Modified,
+	want := map[string]api.ChangeKind{
+		"/root/" + other.Plan + ".npy": api.Deleted, "/root/" + d.best.Plan + ".npy": api.Added, "/root/result.txt": api.Modified,
 	}
 	d.say("What differs between the files of %q and those of %q:\n", other.Plan, d.best.Plan)
 	for _, c := range diff.Changes {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/workload"
 )
 
@@ -68,9 +68,9 @@ func (d *demo) samples(ctx context.Context) ([]float64, error) {
 }
 
 // askOne checks who child i is and what it has inherited.
-func (d *demo) askOne(ctx context.Context, child *sandbox.Sandbox, i int, sample float64) error {
+func (d *demo) askOne(ctx context.Context, child *api.Sandbox, i int, sample float64) error {
 	program := fmt.Sprintf("data[%d] += %d\nprint(plan, repr(float(data[%d])))", firstSample+i, i, firstSample+i)
-	res, err := d.c.Exec(ctx, child.ID, sandbox.ExecRequest{
+	res, err := d.c.Exec(ctx, child.ID, api.ExecRequest{
 		Shell: "hostname && exec " + workload.AskPath + " " + strconv.Itoa(workload.Port), Stdin: program,
 	})
 	if err != nil {

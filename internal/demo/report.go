@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/workload"
 )
 
@@ -17,12 +17,12 @@ type Report struct {
 	Sandbox string `json:"sandbox"`
 	Steps   []Step `json:"steps"`
 	// Plans has one entry a child of the first fork.
-	Plans    []Outcome        `json:"plans"`
-	Diff     []sandbox.Change `json:"diff"`
-	Promoted Outcome          `json:"promoted" doc:"what the source says after it took over the best child's state"`
-	Answers  int              `json:"answers" doc:"children of the second fork whose answer was right"`
-	Forks    []ForkRow        `json:"forks"`
-	TotalMS  float64          `json:"total_ms"`
+	Plans    []Outcome    `json:"plans"`
+	Diff     []api.Change `json:"diff"`
+	Promoted Outcome      `json:"promoted" doc:"what the source says after it took over the best child's state"`
+	Answers  int          `json:"answers" doc:"children of the second fork whose answer was right"`
+	Forks    []ForkRow    `json:"forks"`
+	TotalMS  float64      `json:"total_ms"`
 }
 
 // Step is one step of the demonstration.

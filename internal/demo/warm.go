@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/workload"
 )
 
@@ -18,7 +18,7 @@ var warmProgram string
 func (d *demo) image(ctx context.Context) error {
 	began := time.Now()
 	seen := map[string]bool{}
-	img, err := workload.Image(ctx, d.c, d.opts.Image, func(p sandbox.Progress) {
+	img, err := workload.Image(ctx, d.c, d.opts.Image, func(p api.Progress) {
 		if len(seen) == 0 {
 			d.say("There is no image %q yet: it is built of Debian packages, as an ordinary user would.", d.opts.Image)
 		}

@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/cgroup"
+	"ramet.dev/ramet/internal/engine/cgroup"
 )
 
 // runEnv makes this test binary print the findings for the data directory that

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/hostuser"
+	"ramet.dev/ramet/internal/engine/hostuser"
 )
 
 // sandboxNamespaces are those that every sandbox's process is in: its own, but for the

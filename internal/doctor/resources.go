@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/idlepoll"
+	"ramet.dev/ramet/internal/engine/idlepoll"
 )
 
 const (

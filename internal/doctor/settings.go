@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/cgroup"
+	"ramet.dev/ramet/internal/engine/cgroup"
 )
 
 // minKernel has pidfd_open, the last of the calls that nothing can stand in for.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // An attach over a WebSocket:
@@ -22,22 +22,22 @@ import (
 
 // Control is a text message of an attached client.
 type Control struct {
-	Resize *sandbox.TerminalSize  `json:"resize,omitempty" doc:"new size of the terminal"`
-	Signal *sandbox.SignalRequest `json:"signal,omitempty" doc:"signal for the process"`
+	Resize *api.TerminalSize  `json:"resize,omitempty" doc:"new size of the terminal"`
+	Signal *api.SignalRequest `json:"signal,omitempty" doc:"signal for the process"`
 }
 
 // AttachMessage is a text message to an attached client; exactly one of its
 // fields is set. Lost is followed by others, the rest are the last message.
 type AttachMessage struct {
-	Lost     *Lost             `json:"lost,omitempty" doc:"output that is not kept any more"`
-	Position *sandbox.Position `json:"position,omitempty" doc:"the process has ended, or there is no more"`
-	Error    *Problem          `json:"error,omitempty" doc:"why no more follows"`
+	Lost     *Lost         `json:"lost,omitempty" doc:"output that is not kept any more"`
+	Position *api.Position `json:"position,omitempty" doc:"the process has ended, or there is no more"`
+	Error    *Problem      `json:"error,omitempty" doc:"why no more follows"`
 }
 
 const outputHeader = 1 + 8 + 8
 
 // AppendOutput appends the binary message that carries a chunk that is not lost.
-func AppendOutput(dst []byte, c sandbox.Chunk) []byte {
+func AppendOutput(dst []byte, c api.Chunk) []byte {
 	stream := StreamStdout
 	if c.Stderr {
 		stream = StreamStderr
@@ -49,11 +49,11 @@ func AppendOutput(dst []byte, c sandbox.Chunk) []byte {
 }
 
 // ParseOutput splits a binary message of the server. The data alias it.
-func ParseOutput(message []byte) (sandbox.Chunk, error) {
+func ParseOutput(message []byte) (api.Chunk, error) {
 	if len(message) < outputHeader || message[0] != byte(StreamStdout) && message[0] != byte(StreamStderr) {
-		return sandbox.Chunk{}, errors.New("parse output: this is no output")
+		return api.Chunk{}, errors.New("parse output: this is no output")
 	}
-	return sandbox.Chunk{
+	return api.Chunk{
 		Stderr: message[0] == byte(StreamStderr),
 		Seq:    int64(binary.BigEndian.Uint64(message[1:])),
 		Time:   time.Unix(0, int64(binary.BigEndian.Uint64(message[9:]))),

@@ -6,7 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // MaxChunk is how many bytes of output one event or frame carries at most.
@@ -48,7 +48,7 @@ type LogLost struct {
 // LogPosition says where the output of one of several processes has been read to.
 type LogPosition struct {
 	PID int `json:"pid" doc:"process that was read"`
-	sandbox.Position
+	api.Position
 }
 
 // NewChunk wraps p, which should not be longer than MaxChunk.

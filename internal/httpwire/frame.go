@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // An exec over a WebSocket:
@@ -36,8 +36,8 @@ const MaxMessage = 1 << 20
 
 // Final is the last message of an exec; exactly one of its fields is set.
 type Final struct {
-	Exit  *sandbox.ExecResult `json:"exit,omitempty" doc:"how the command ended"`
-	Error *Problem            `json:"error,omitempty" doc:"why it could not be run"`
+	Exit  *api.ExecResult `json:"exit,omitempty" doc:"how the command ended"`
+	Error *Problem        `json:"error,omitempty" doc:"why it could not be run"`
 }
 
 // AppendFrame appends the binary message that carries payload on stream s.

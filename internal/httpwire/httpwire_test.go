@@ -14,18 +14,18 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 func TestProblemKeepsTheErrorAcrossTheWire(t *testing.T) {
-	for code, status := range map[sandbox.Code]int{
-		sandbox.CodeInvalid: 400, sandbox.CodeNotFound: 404, sandbox.CodeNameTaken: 409, sandbox.CodeConflict: 409,
-		sandbox.CodeWrongState: 409, sandbox.CodeLimit: 429, sandbox.CodeNoMemory: 507, sandbox.CodeNoSpace: 507,
-		sandbox.CodeIsolation: 422, sandbox.CodePermission: 403, sandbox.CodeTimeout: 504, sandbox.CodeCanceled: 499, sandbox.CodeSandboxDied: 409,
-		sandbox.CodeHostile: 422, sandbox.CodeCorrupt: 422, sandbox.CodeUnavailable: 503, sandbox.CodeUnsupported: 422,
-		sandbox.CodeInternal: 500,
+	for code, status := range map[api.Code]int{
+		api.CodeInvalid: 400, api.CodeNotFound: 404, api.CodeNameTaken: 409, api.CodeConflict: 409,
+		api.CodeWrongState: 409, api.CodeLimit: 429, api.CodeNoMemory: 507, api.CodeNoSpace: 507,
+		api.CodeIsolation: 422, api.CodePermission: 403, api.CodeTimeout: 504, api.CodeCanceled: 499, api.CodeSandboxDied: 409,
+		api.CodeHostile: 422, api.CodeCorrupt: 422, api.CodeUnavailable: 503, api.CodeUnsupported: 422,
+		api.CodeInternal: 500,
 	} {
-		err := sandbox.Errorf(code, "it broke")
+		err := api.Errorf(code, "it broke")
 		err.Field = "name"
 		doc, jerr := json.Marshal(NewProblem(fmt.Errorf("wrapped: %w", err)))
 		if jerr != nil {
@@ -35,7 +35,7 @@ func TestProblemKeepsTheErrorAcrossTheWire(t *testing.T) {
 		if jerr := json.Unmarshal(doc, &p); jerr != nil {
 			t.Fatal(jerr)
 		}
-		var back *sandbox.Error
+		var back *api.Error
 		if !errors.As(error(p), &back) {
 			t.Fatalf("%s: no sandbox.Error in %s", code, doc)
 		}
@@ -155,7 +155,7 @@ func TestDecodeStrict(t *testing.T) {
 		"{\"argv\":[\"\xff\"]}": false, `{"argv":["\udcff"]}`: false, `{"argv":["\ud83d"]}`: false, `{"argv":["\ud83d\ud83d\ude00"]}`: false,
 		``: false, `{`: false, `{"argv":"a"}`: false, `{"nope":1}`: false, `{} {}`: false, `{}x`: false, `[]`: false,
 	} {
-		var req sandbox.ExecRequest
+		var req api.ExecRequest
 		if err := DecodeStrict([]byte(in), &req); (err == nil) != ok {
 			t.Errorf("DecodeStrict(%q) = %v, want ok=%v", in, err, ok)
 		}
@@ -293,13 +293,13 @@ func FuzzFrame(f *testing.F) {
 		if s, p, err := ParseFrame(in); err == nil && !bytes.Equal(AppendFrame(nil, s, p), in) {
 			t.Fatalf("frame %q changed", in)
 		}
-		var req sandbox.ExecRequest
+		var req api.ExecRequest
 		if DecodeStrict(in, &req) == nil {
 			out, err := json.Marshal(req)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var again sandbox.ExecRequest
+			var again api.ExecRequest
 			if err := DecodeStrict(out, &again); err != nil {
 				t.Fatalf("%s does not decode again: %v", out, err)
 			}

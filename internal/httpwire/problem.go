@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // ProblemType is the media type of a problem document (RFC 9457).
@@ -18,14 +18,14 @@ const problemBase = "https://ramet.dev/problems/"
 // Problem is an error as REST and the CLI's --json show it: an RFC 9457
 // document with the extra members code, field and request_id.
 type Problem struct {
-	Type      string            `json:"type" format:"uri" doc:"names the kind of problem"`
-	Title     string            `json:"title" doc:"the kind of problem in words"`
-	Status    int               `json:"status" doc:"HTTP status"`
-	Detail    string            `json:"detail" doc:"what happened this time"`
-	Code      sandbox.Code      `json:"code" doc:"the kind of problem for programs; never renamed"`
-	Field     string            `json:"field,omitempty" doc:"field or option at fault"`
-	Exceeded  *sandbox.Exceeded `json:"exceeded,omitempty" doc:"which quota was in the way, and how much it is"`
-	RequestID string            `json:"request_id,omitempty" doc:"identifies the request in the daemon's log"`
+	Type      string        `json:"type" format:"uri" doc:"names the kind of problem"`
+	Title     string        `json:"title" doc:"the kind of problem in words"`
+	Status    int           `json:"status" doc:"HTTP status"`
+	Detail    string        `json:"detail" doc:"what happened this time"`
+	Code      api.Code      `json:"code" doc:"the kind of problem for programs; never renamed"`
+	Field     string        `json:"field,omitempty" doc:"field or option at fault"`
+	Exceeded  *api.Exceeded `json:"exceeded,omitempty" doc:"which quota was in the way, and how much it is"`
+	RequestID string        `json:"request_id,omitempty" doc:"identifies the request in the daemon's log"`
 }
 
 // NewProblem returns the document that shows err, which must not be nil. A
@@ -35,7 +35,7 @@ func NewProblem(err error) *Problem {
 	if errors.As(err, &p) {
 		return p
 	}
-	e := sandbox.AsError(err)
+	e := api.AsError(err)
 	return &Problem{
 		Type:     problemBase + string(e.Code),
 		Title:    e.Code.Title(),
@@ -50,7 +50,7 @@ func NewProblem(err error) *Problem {
 // NewStatusProblem returns a document for a request that HTTP itself refuses:
 // the status says more than any code of ours.
 func NewStatusProblem(status int, format string, args ...any) *Problem {
-	p := NewProblem(sandbox.Errorf(sandbox.CodeInvalid, format, args...))
+	p := NewProblem(api.Errorf(api.CodeInvalid, format, args...))
 	p.Status, p.Title = status, http.StatusText(status)
 	return p
 }
@@ -58,13 +58,13 @@ func NewStatusProblem(status int, format string, args ...any) *Problem {
 // Error implements error.
 func (p *Problem) Error() string {
 	text := p.sandboxError().Error()
-	if p.Code == sandbox.CodeInternal && p.RequestID != "" {
+	if p.Code == api.CodeInternal && p.RequestID != "" {
 		return fmt.Sprintf("%s (request %s)", text, p.RequestID)
 	}
 	return text
 }
 
-// Unwrap makes errors.As find the *sandbox.Error that p shows.
+// Unwrap makes errors.As find the *api.Error that p shows.
 func (p *Problem) Unwrap() error { return p.sandboxError() }
 
 // GetStatus returns the HTTP status. The REST framework asks for it.
@@ -82,6 +82,6 @@ func (p *Problem) GetHeaders() http.Header {
 // ContentType replaces the media type of a response that carries p.
 func (p *Problem) ContentType(string) string { return ProblemType }
 
-func (p *Problem) sandboxError() *sandbox.Error {
-	return &sandbox.Error{Code: p.Code, Detail: p.Detail, Field: p.Field, Exceeded: p.Exceeded}
+func (p *Problem) sandboxError() *api.Error {
+	return &api.Error{Code: p.Code, Detail: p.Detail, Field: p.Field, Exceeded: p.Exceeded}
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // archive gives the files of a container image by their names in it.
@@ -170,5 +170,5 @@ func openDir(path string) (dirArchive, error) {
 
 // ambiguous asks the user to choose.
 func ambiguous(names []string) error {
-	return sandbox.Invalid("select", "archive holds several images, name one of: %s", strings.Join(names, ", "))
+	return api.Invalid("select", "archive holds several images, name one of: %s", strings.Join(names, ", "))
 }

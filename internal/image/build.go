@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"ramet.dev/ramet/internal/erofs"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/storage/erofs"
 )
 
 // Options are the parameters of an import. The zero value is usable.
@@ -30,7 +30,7 @@ type Options struct {
 	Select string
 	// Progress is called from the importing goroutine, at most about ten times a
 	// second.
-	Progress func(sandbox.Progress)
+	Progress func(api.Progress)
 }
 
 // builder makes one image.
@@ -51,34 +51,34 @@ type builder struct {
 
 // build runs fill and makes an image of what it put in the tree. Whatever goes
 // wrong, nothing is left behind.
-func (s *Store) build(ctx context.Context, opt Options, fill func(b *builder) error) (sandbox.Image, error) {
+func (s *Store) build(ctx context.Context, opt Options, fill func(b *builder) error) (api.Image, error) {
 	if opt.Name != "" {
 		var err error
 		if opt.Name, err = ParseName("name", opt.Name); err != nil {
-			return sandbox.Image{}, err
+			return api.Image{}, err
 		}
 	}
 	f, err := s.newTemp()
 	if err != nil {
-		return sandbox.Image{}, importError(err)
+		return api.Image{}, importError(err)
 	}
 	defer discard(f)
 	b := newBuilder(ctx, s, opt, f)
 	if err := fill(b); err != nil {
-		return sandbox.Image{}, fmt.Errorf("make image: %w", importError(err))
+		return api.Image{}, fmt.Errorf("make image: %w", importError(err))
 	}
 	sum, err := b.finish()
 	if err != nil {
-		return sandbox.Image{}, fmt.Errorf("make image: %w", importError(err))
+		return api.Image{}, fmt.Errorf("make image: %w", importError(err))
 	}
 	b.progress.begin(PhaseSeal, sum.Size)
 	digest, err := hashFile(ctx, f, sum.Size, b.progress.add)
 	if err != nil {
-		return sandbox.Image{}, err
+		return api.Image{}, err
 	}
 	img, err := s.commit(f, digest, sum.Size, Meta{Name: b.opt.Name, KeepName: b.opt.KeepName, Source: b.source, Config: b.config})
 	if err != nil {
-		return sandbox.Image{}, err
+		return api.Image{}, err
 	}
 	b.progress.end()
 	return img, nil
@@ -97,7 +97,7 @@ func (b *builder) finish() (erofs.Summary, error) {
 		b.config = *b.opt.Config
 	}
 	if b.tree.Empty() {
-		return erofs.Summary{}, sandbox.Errorf(sandbox.CodeInvalid, "there are no files to make an image of")
+		return erofs.Summary{}, api.Errorf(api.CodeInvalid, "there are no files to make an image of")
 	}
 	return b.writer.Finish(b.tree, erofs.Options{UUID: b.config.uuid()})
 }

@@ -6,15 +6,15 @@ import (
 	"io/fs"
 	"os"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // Tag gives the image that ref means another name. A name that another image has
 // moves. Errors: CodeInvalid for the name, else as of Resolve.
-func (s *Store) Tag(ref, name string) (sandbox.Image, error) {
+func (s *Store) Tag(ref, name string) (api.Image, error) {
 	name, err := ParseName("name", name)
 	if err != nil {
-		return sandbox.Image{}, err
+		return api.Image{}, err
 	}
 	err = s.locked(func() error {
 		img, err := s.Resolve(ref)
@@ -24,7 +24,7 @@ func (s *Store) Tag(ref, name string) (sandbox.Image, error) {
 		return s.setName(name, img.ID)
 	})
 	if err != nil {
-		return sandbox.Image{}, err
+		return api.Image{}, err
 	}
 	return s.Resolve(name)
 }
@@ -42,7 +42,7 @@ func (s *Store) CheckName(name, id string) error {
 		return err
 	}
 	if has := n.Names[s.key(name)]; has != "" && has != id {
-		return sandbox.Errorf(sandbox.CodeNameTaken, "name: image %s is called %q already: choose another name, or take it from that image (--force, \"replace\": true)", has, name)
+		return api.Errorf(api.CodeNameTaken, "name: image %s is called %q already: choose another name, or take it from that image (--force, \"replace\": true)", has, name)
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (s *Store) Remove(ref string, inUse func(id string) error) (removed bool, e
 // Remove. That the image is gone, or has a name again, is no error.
 func (s *Store) RemoveNameless(id string, inUse func(id string) error) (removed bool, err error) {
 	err = s.locked(func() error {
-		if _, err := s.readRecord(id); sandbox.CodeOf(err) == sandbox.CodeNotFound {
+		if _, err := s.readRecord(id); api.CodeOf(err) == api.CodeNotFound {
 			return nil
 		}
 		n, err := s.readNames()

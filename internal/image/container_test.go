@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // testLayers is an image that uses what layers can do: whiteouts, opaque
@@ -68,7 +68,7 @@ func testImage(t *testing.T, layers ...[]byte) v1.Image {
 }
 
 // wantTestImage checks files and configuration of an imported testLayers.
-func wantTestImage(t *testing.T, s *Store, img sandbox.Image) {
+func wantTestImage(t *testing.T, s *Store, img api.Image) {
 	t.Helper()
 	got := readStored(t, s, img.ID)
 	wantFiles(t, got, testLayerFiles())
@@ -154,7 +154,7 @@ func TestImportContainerImages(t *testing.T) {
 	}
 	digests := map[string]bool{}
 	s := openStore(t)
-	add := func(t *testing.T, got sandbox.Image, err error) {
+	add := func(t *testing.T, got api.Image, err error) {
 		t.Helper()
 		check(t, err)
 		wantTestImage(t, s, got)
@@ -239,9 +239,9 @@ func TestImportPathTellsRootsFromImages(t *testing.T) {
 	check(t, err)
 	wantFiles(t, readStored(t, s, img.ID), map[string]string{"etc/f": "f"})
 	_, err = s.ImportPath(context.Background(), dir+"/nothing", Options{})
-	wantCode(t, err, sandbox.CodeNotFound)
+	wantCode(t, err, api.CodeNotFound)
 	_, err = s.ImportPath(context.Background(), "/dev/null", Options{})
-	wantCode(t, err, sandbox.CodeInvalid)
+	wantCode(t, err, api.CodeInvalid)
 }
 
 func TestSelectAmongImages(t *testing.T) {
@@ -251,9 +251,9 @@ func TestSelectAmongImages(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := openStore(t)
 			_, err := s.ImportStream(context.Background(), bytes.NewReader(data), Options{})
-			wantCode(t, err, sandbox.CodeInvalid)
+			wantCode(t, err, api.CodeInvalid)
 			_, err = s.ImportStream(context.Background(), bytes.NewReader(data), Options{Select: "v9"})
-			wantCode(t, err, sandbox.CodeInvalid)
+			wantCode(t, err, api.CodeInvalid)
 			wantNothingLeft(t, s)
 			choice := map[string]string{"oci": "v1", "save": "image:v1"}[kind]
 			img, err := s.ImportStream(context.Background(), bytes.NewReader(data), Options{Select: choice})
@@ -284,7 +284,7 @@ func TestPlatformIsChosen(t *testing.T) {
 	wantFiles(t, readStored(t, s, img.ID), map[string]string{"amd64": ""})
 
 	_, err = s.ImportPath(context.Background(), writeLayout(t, other), Options{})
-	wantCode(t, err, sandbox.CodeUnsupported)
+	wantCode(t, err, api.CodeUnsupported)
 }
 
 func TestDamagedContainerImagesAreRefused(t *testing.T) {
@@ -298,27 +298,27 @@ func TestDamagedContainerImagesAreRefused(t *testing.T) {
 	blob := func(dir string, h v1.Hash) string { return filepath.Join(dir, "blobs", "sha256", h.Hex) }
 	for what, c := range map[string]struct {
 		damage func(dir string) error
-		code   sandbox.Code
+		code   api.Code
 	}{
-		"missing layer": {func(dir string) error { return os.Remove(blob(dir, layerDigest)) }, sandbox.CodeCorrupt},
+		"missing layer": {func(dir string) error { return os.Remove(blob(dir, layerDigest)) }, api.CodeCorrupt},
 		"other layer": {func(dir string) error {
 			return os.WriteFile(blob(dir, layerDigest), makeTar(t, entry{name: "evil"}), 0o600)
-		}, sandbox.CodeCorrupt},
+		}, api.CodeCorrupt},
 		"appended layer": {func(dir string) error {
 			f, err := os.OpenFile(blob(dir, layerDigest), os.O_APPEND|os.O_WRONLY, 0)
 			check(t, err)
 			defer f.Close()
 			_, err = f.Write([]byte{0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0}) // a zstd frame to skip
 			return err
-		}, sandbox.CodeCorrupt},
-		"other config":  {func(dir string) error { return os.WriteFile(blob(dir, configDigest), []byte("{}"), 0o600) }, sandbox.CodeCorrupt},
-		"layer is link": {func(dir string) error { return swapForLink(t, blob(dir, layerDigest)) }, sandbox.CodeHostile},
-		"no index":      {func(dir string) error { return os.WriteFile(dir+"/index.json", []byte("{"), 0o600) }, sandbox.CodeCorrupt},
-		"empty index":   {func(dir string) error { return os.WriteFile(dir+"/index.json", []byte("{}"), 0o600) }, sandbox.CodeCorrupt},
+		}, api.CodeCorrupt},
+		"other config":  {func(dir string) error { return os.WriteFile(blob(dir, configDigest), []byte("{}"), 0o600) }, api.CodeCorrupt},
+		"layer is link": {func(dir string) error { return swapForLink(t, blob(dir, layerDigest)) }, api.CodeHostile},
+		"no index":      {func(dir string) error { return os.WriteFile(dir+"/index.json", []byte("{"), 0o600) }, api.CodeCorrupt},
+		"empty index":   {func(dir string) error { return os.WriteFile(dir+"/index.json", []byte("{}"), 0o600) }, api.CodeCorrupt},
 		"path as digest": {func(dir string) error {
 			return os.WriteFile(dir+"/index.json", []byte(`{"manifests":[{"digest":"sha256:../../../etc/passwd"}]}`), 0o600)
-		}, sandbox.CodeCorrupt},
-		"large index": {func(dir string) error { return os.WriteFile(dir+"/index.json", make([]byte, maxDocument+1), 0o600) }, sandbox.CodeHostile},
+		}, api.CodeCorrupt},
+		"large index": {func(dir string) error { return os.WriteFile(dir+"/index.json", make([]byte, maxDocument+1), 0o600) }, api.CodeHostile},
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir := writeLayout(t, img)
@@ -354,7 +354,7 @@ func TestHostileLayersAreRefused(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			s := openStore(t)
 			_, err := s.ImportPath(context.Background(), writeLayout(t, testImage(t, data)), Options{})
-			wantCode(t, err, sandbox.CodeHostile)
+			wantCode(t, err, api.CodeHostile)
 			wantNothingLeft(t, s)
 		})
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 const readAhead = 256 << 10
@@ -45,7 +45,7 @@ func decompress(input *countReader, limits Limits) (*stream, error) {
 		// One stream only: the guard does not look behind its end.
 		plain, err = xz.ReaderConfig{SingleStream: true}.NewReader(&xzGuard{r: raw, max: maxWindow})
 	case bytes.HasPrefix(magic, []byte("BZh")):
-		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "archive is compressed with bzip2: only gzip, zstd and xz are supported")
+		return nil, api.Errorf(api.CodeUnsupported, "archive is compressed with bzip2: only gzip, zstd and xz are supported")
 	default:
 		plain, err, s.compressed = raw, nil, false
 	}

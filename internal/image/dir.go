@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/erofs"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/storage/erofs"
 )
 
 // ImportDir makes an image of the directory at path. Symbolic links in it are
@@ -24,7 +24,7 @@ import (
 // (/proc, /sys) are left empty, and so is this store. A file that changes while
 // it is read is stored as it was read; one that cannot be read is an error. Extended
 // attributes are kept as ImportTar keeps them.
-func (s *Store) ImportDir(ctx context.Context, path string, opt Options) (sandbox.Image, error) {
+func (s *Store) ImportDir(ctx context.Context, path string, opt Options) (api.Image, error) {
 	if opt.Source == "" {
 		opt.Source = path
 	}
@@ -34,7 +34,7 @@ func (s *Store) ImportDir(ctx context.Context, path string, opt Options) (sandbo
 			return inputError(path, err)
 		}
 		if !st.IsDir() {
-			return sandbox.Invalid("path", "%q is not a directory", path)
+			return api.Invalid("path", "%q is not a directory", path)
 		}
 		b.progress.begin(PhaseUnpack, 0)
 		w := &dirWalk{b: b, root: path, device: statOf(st).Dev, links: map[fileID]string{}}
@@ -128,7 +128,7 @@ func (w *dirWalk) visit(path string, _ fs.DirEntry, err error) error {
 	case fs.ModeDevice:
 		n.Kind = erofs.BlockDevice
 	default:
-		return sandbox.Errorf(sandbox.CodeUnsupported, "%q is of an unknown type", path)
+		return api.Errorf(api.CodeUnsupported, "%q is of an unknown type", path)
 	}
 	return w.b.put(name, n)
 }
@@ -149,7 +149,7 @@ func (w *dirWalk) file(path, name string, n *erofs.Node, id fileID) error {
 		return inputError(path, err)
 	}
 	if !st.Mode().IsRegular() || idOfFile(st) != id {
-		return sandbox.Errorf(sandbox.CodeConflict, "%q changed while it was read", path)
+		return api.Errorf(api.CodeConflict, "%q changed while it was read", path)
 	}
 	n.Kind = erofs.Regular
 	return w.b.putFile(name, n, struct{ io.Reader }{w.b.input(f)}, st.Size())
@@ -208,9 +208,9 @@ func isKernelFS(path string) bool {
 func inputError(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return sandbox.NotFound("file", path)
+		return api.NotFound("file", path)
 	case errors.Is(err, fs.ErrPermission):
-		return sandbox.Invalid("path", "%q cannot be read: permission denied", path)
+		return api.Invalid("path", "%q cannot be read: permission denied", path)
 	}
 	return fmt.Errorf("read input: %w", err)
 }

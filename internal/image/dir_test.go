@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 func mkfile(t *testing.T, path, content string, mode os.FileMode) {
@@ -105,22 +105,22 @@ func TestImportDirDevices(t *testing.T) {
 	check(t, unix.Mknod(root+"/device", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
 	s = openStore(t)
 	_, err = s.ImportDir(context.Background(), root, Options{})
-	wantCode(t, err, sandbox.CodeHostile)
+	wantCode(t, err, api.CodeHostile)
 	wantNothingLeft(t, s)
 }
 
 func TestImportDirErrors(t *testing.T) {
 	s := openStore(t)
 	_, err := s.ImportDir(context.Background(), t.TempDir()+"/nothing", Options{})
-	wantCode(t, err, sandbox.CodeNotFound)
+	wantCode(t, err, api.CodeNotFound)
 	file := t.TempDir() + "/file"
 	mkfile(t, file, "x", 0o644)
 	_, err = s.ImportDir(context.Background(), file, Options{})
-	wantCode(t, err, sandbox.CodeInvalid)
+	wantCode(t, err, api.CodeInvalid)
 	_, err = s.ImportDir(context.Background(), t.TempDir(), Options{})
-	wantCode(t, err, sandbox.CodeInvalid)
+	wantCode(t, err, api.CodeInvalid)
 	_, err = s.ImportDir(context.Background(), filepath.Dir(file), Options{Name: "Bad"})
-	wantCode(t, err, sandbox.CodeInvalid)
+	wantCode(t, err, api.CodeInvalid)
 	_, err = s.ImportDir(context.Background(), filepath.Dir(file), Options{Limits: Limits{Entries: 1, TotalBytes: 1}})
 	if err != nil {
 		t.Errorf("one file of one byte is within limits: %v", err)
@@ -128,11 +128,11 @@ func TestImportDirErrors(t *testing.T) {
 	mkfile(t, filepath.Dir(file)+"/second", "y", 0o644)
 	s = openStore(t)
 	_, err = s.ImportDir(context.Background(), filepath.Dir(file), Options{Limits: Limits{TotalBytes: 1}})
-	wantCode(t, err, sandbox.CodeHostile)
+	wantCode(t, err, api.CodeHostile)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err = s.ImportDir(ctx, filepath.Dir(file), Options{})
-	wantCode(t, err, sandbox.CodeCanceled)
+	wantCode(t, err, api.CodeCanceled)
 	wantNothingLeft(t, s)
 }
 
@@ -190,13 +190,13 @@ func TestXattrsAreBounded(t *testing.T) {
 	}
 	s := openStore(t)
 	_, err := importTar(t, s, makeTar(t, entries...), Options{Limits: Limits{XattrBytes: 1 << 20}})
-	wantCode(t, err, sandbox.CodeHostile)
+	wantCode(t, err, api.CodeHostile)
 	wantNothingLeft(t, s)
 	for name, records := range map[string]map[string]string{
 		"a name too long": {"SCHILY.xattr.user." + strings.Repeat("n", 300): ""}, "no name": {"SCHILY.xattr.user.": ""}, "a value too long": {"SCHILY.xattr.user.a": strings.Repeat("x", 1<<16)},
 	} {
 		_, err := importTar(t, s, makeTar(t, entry{name: "f", Header: tar.Header{PAXRecords: records}}), Options{})
-		if sandbox.CodeOf(err) != sandbox.CodeHostile {
+		if api.CodeOf(err) != api.CodeHostile {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

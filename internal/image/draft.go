@@ -13,7 +13,7 @@ import (
 	"os"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // newTemp returns an empty file among the blobs that Open in other processes
@@ -63,7 +63,7 @@ type Meta struct {
 
 // commit makes an image of the complete EROFS file f, made by newTemp. An image
 // that the store has already gets the name only.
-func (s *Store) commit(f *os.File, digest [sha256.Size]byte, size int64, meta Meta) (sandbox.Image, error) {
+func (s *Store) commit(f *os.File, digest [sha256.Size]byte, size int64, meta Meta) (api.Image, error) {
 	id := idOf(digest)
 	r := record{
 		Version: formatVersion, Digest: hex.EncodeToString(digest[:]), Size: size,
@@ -71,7 +71,7 @@ func (s *Store) commit(f *os.File, digest [sha256.Size]byte, size int64, meta Me
 	}
 	// Most of the writing happens here, outside the lock.
 	if err := f.Sync(); err != nil {
-		return sandbox.Image{}, fmt.Errorf("sync image: %w", err)
+		return api.Image{}, fmt.Errorf("sync image: %w", err)
 	}
 	err := s.locked(func() error {
 		if meta.KeepName {
@@ -82,8 +82,8 @@ func (s *Store) commit(f *os.File, digest [sha256.Size]byte, size int64, meta Me
 		known, err := s.readRecord(id)
 		switch {
 		case err == nil && known.Digest != r.Digest:
-			return sandbox.Errorf(sandbox.CodeConflict, "images sha256:%s and sha256:%s have the same id %s", known.Digest, r.Digest, id)
-		case err != nil && sandbox.CodeOf(err) != sandbox.CodeNotFound:
+			return api.Errorf(api.CodeConflict, "images sha256:%s and sha256:%s have the same id %s", known.Digest, r.Digest, id)
+		case err != nil && api.CodeOf(err) != api.CodeNotFound:
 			return err
 		}
 		// A good file stays, for the page cache it shares with running sandboxes.
@@ -103,7 +103,7 @@ func (s *Store) commit(f *os.File, digest [sha256.Size]byte, size int64, meta Me
 		return s.setName(meta.Name, id)
 	})
 	if err != nil {
-		return sandbox.Image{}, fmt.Errorf("add image: %w", importError(err))
+		return api.Image{}, fmt.Errorf("add image: %w", importError(err))
 	}
 	return s.Resolve(id)
 }
@@ -118,33 +118,33 @@ type AddOptions struct {
 // Add stores an EROFS file that Ramet has made before, perhaps elsewhere: one of
 // the same configuration, or it is refused. Errors: CodeCorrupt if it is none or
 // has another digest, CodeHostile if it is too large.
-func (s *Store) Add(ctx context.Context, r io.Reader, opt AddOptions) (sandbox.Image, error) {
+func (s *Store) Add(ctx context.Context, r io.Reader, opt AddOptions) (api.Image, error) {
 	var err error
 	if opt.Name != "" {
 		if opt.Name, err = ParseName("name", opt.Name); err != nil {
-			return sandbox.Image{}, err
+			return api.Image{}, err
 		}
 	}
 	limit := Limits{TotalBytes: opt.MaxBytes}.withDefaults().TotalBytes
 	f, err := s.newTemp()
 	if err != nil {
-		return sandbox.Image{}, err
+		return api.Image{}, err
 	}
 	defer discard(f)
 	hash := sha256.New()
 	size, err := io.Copy(io.MultiWriter(f, hash), io.LimitReader(&countReader{ctx: ctx, r: r}, limit+1))
 	if err != nil {
-		return sandbox.Image{}, fmt.Errorf("add image: %w", importError(err))
+		return api.Image{}, fmt.Errorf("add image: %w", importError(err))
 	}
 	if size > limit {
-		return sandbox.Image{}, refused("image is larger than %d bytes", limit)
+		return api.Image{}, refused("image is larger than %d bytes", limit)
 	}
 	digest := [sha256.Size]byte(hash.Sum(nil))
 	if got := "sha256:" + hex.EncodeToString(digest[:]); opt.Digest != "" && opt.Digest != got {
-		return sandbox.Image{}, corrupt("image has digest %s, expected is %s", got, opt.Digest)
+		return api.Image{}, corrupt("image has digest %s, expected is %s", got, opt.Digest)
 	}
 	if err := checkSuperblock(f, size, opt.Config); err != nil {
-		return sandbox.Image{}, err
+		return api.Image{}, err
 	}
 	return s.commit(f, digest, size, opt.Meta)
 }

@@ -7,28 +7,28 @@ import (
 	"io"
 	"syscall"
 
-	"ramet.dev/ramet/internal/erofs"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/storage/erofs"
 )
 
-// Errors that a user may see are *sandbox.Error: CodeHostile for input that
+// Errors that a user may see are *api.Error: CodeHostile for input that
 // breaks a rule or limit, CodeCorrupt for damaged or truncated input and for
 // contents that do not match their digest, CodeUnsupported for formats that are
 // not known, and CodeNotFound, CodeConflict, CodeInvalid, CodeUnavailable and
 // CodeNoSpace in their plain sense.
 
 func refused(format string, args ...any) error {
-	return sandbox.Errorf(sandbox.CodeHostile, format, args...)
+	return api.Errorf(api.CodeHostile, format, args...)
 }
 
 func corrupt(format string, args ...any) error {
-	return sandbox.Errorf(sandbox.CodeCorrupt, format, args...)
+	return api.Errorf(api.CodeCorrupt, format, args...)
 }
 
 // readError gives an error of a decoder its class. Errors of the host and those
 // that have a class stay what they are.
 func readError(err error) error {
-	var classed *sandbox.Error
+	var classed *api.Error
 	var host syscall.Errno
 	switch {
 	case err == nil, errors.As(err, &classed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -44,14 +44,14 @@ func readError(err error) error {
 // importError gives errors of writing an image their class.
 func importError(err error) error {
 	var entry *erofs.EntryError
-	var classed *sandbox.Error
+	var classed *api.Error
 	switch {
 	case err == nil, errors.As(err, &classed):
 		return err
 	case errors.As(err, &entry):
 		return refused("%w", err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return sandbox.Errorf(sandbox.CodeNoSpace, "no room for the image: %w", err)
+		return api.Errorf(api.CodeNoSpace, "no room for the image: %w", err)
 	case errors.Is(err, erofs.ErrTooLarge):
 		return refused("%w", err)
 	}

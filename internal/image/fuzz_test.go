@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 var fuzzLimits = Limits{TotalBytes: 1 << 20, FileBytes: 1 << 20, Entries: 5000, Ratio: 100}
@@ -35,7 +35,7 @@ func FuzzImportTar(f *testing.F) {
 		b := newBuilder(context.Background(), nil, Options{Limits: fuzzLimits}, image)
 		err = importError(fuzzBuild(b, data, layer))
 		if err != nil {
-			if sandbox.CodeOf(err) == sandbox.CodeInternal {
+			if api.CodeOf(err) == api.CodeInternal {
 				t.Fatalf("untyped error: %v", err)
 			}
 			return
@@ -94,7 +94,7 @@ func FuzzContainerArchive(f *testing.F) {
 		if err == nil && len(img.layers) != len(img.config.RootFS.DiffIDs) {
 			t.Fatal("layers and configuration do not fit")
 		}
-		if err != nil && sandbox.CodeOf(err) == sandbox.CodeInternal {
+		if err != nil && api.CodeOf(err) == api.CodeInternal {
 			t.Fatalf("untyped error: %v", err)
 		}
 	})

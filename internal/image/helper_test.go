@@ -18,8 +18,8 @@ import (
 	"github.com/ulikunitz/xz"
 	gverofs "gvisor.dev/gvisor/pkg/erofs"
 
-	"ramet.dev/ramet/internal/erofs"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/storage/erofs"
 )
 
 func openStore(t *testing.T) *Store {
@@ -33,9 +33,9 @@ func openStore(t *testing.T) *Store {
 
 // wantCode fails the test unless err has the code. Only typed errors do: a
 // defect would have CodeInternal.
-func wantCode(t *testing.T, err error, code sandbox.Code) {
+func wantCode(t *testing.T, err error, code api.Code) {
 	t.Helper()
-	if got := sandbox.CodeOf(err); got != code {
+	if got := api.CodeOf(err); got != code {
 		t.Fatalf("got %q (%v), want %q", got, err, code)
 	}
 }
@@ -131,7 +131,7 @@ func compress(tb testing.TB, how string, data []byte) []byte {
 	return buf.Bytes()
 }
 
-func importTar(t *testing.T, s *Store, data []byte, opt Options) (sandbox.Image, error) {
+func importTar(t *testing.T, s *Store, data []byte, opt Options) (api.Image, error) {
 	t.Helper()
 	return s.ImportTar(context.Background(), bytes.NewReader(data), opt)
 }

@@ -6,24 +6,24 @@ import (
 	"io"
 	"os"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // ImportPath makes an image of what is at path: a directory, an OCI layout, an
 // archive made by docker save or its kin, or a tar of a root file system. The
 // archives may be compressed with gzip, zstd or xz.
-func (s *Store) ImportPath(ctx context.Context, path string, opt Options) (sandbox.Image, error) {
+func (s *Store) ImportPath(ctx context.Context, path string, opt Options) (api.Image, error) {
 	if opt.Source == "" {
 		opt.Source = path
 	}
 	st, err := os.Stat(path)
 	if err != nil {
-		return sandbox.Image{}, inputError(path, err)
+		return api.Image{}, inputError(path, err)
 	}
 	if st.IsDir() {
 		a, err := openDir(path)
 		if err != nil {
-			return sandbox.Image{}, err
+			return api.Image{}, err
 		}
 		defer a.root.Close()
 		if has(a, "oci-layout") && has(a, "index.json") {
@@ -32,11 +32,11 @@ func (s *Store) ImportPath(ctx context.Context, path string, opt Options) (sandb
 		return s.ImportDir(ctx, path, opt)
 	}
 	if !st.Mode().IsRegular() {
-		return sandbox.Image{}, sandbox.Invalid("path", "%q is neither a directory nor a regular file", path)
+		return api.Image{}, api.Invalid("path", "%q is neither a directory nor a regular file", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return sandbox.Image{}, inputError(path, err)
+		return api.Image{}, inputError(path, err)
 	}
 	defer f.Close()
 	return s.ImportStream(ctx, f, opt)
@@ -46,7 +46,7 @@ func (s *Store) ImportPath(ctx context.Context, path string, opt Options) (sandb
 // is. Archives of container images are not ordered for streaming; they are
 // copied to the store's disk first, unless r is a plain file. Cancelling takes
 // effect at the next read.
-func (s *Store) ImportStream(ctx context.Context, r io.Reader, opt Options) (sandbox.Image, error) {
+func (s *Store) ImportStream(ctx context.Context, r io.Reader, opt Options) (api.Image, error) {
 	return s.build(ctx, opt, func(b *builder) error {
 		b.progress.begin(PhaseUnpack, fileSize(r))
 		in, err := decompress(b.input(r), b.limits)
@@ -95,7 +95,7 @@ func (b *builder) tarFile(f *os.File) error {
 	return b.rootfs(&stream{Reader: bufio.NewReaderSize(b.input(f), readAhead)})
 }
 
-func (s *Store) importArchive(ctx context.Context, a archive, opt Options) (sandbox.Image, error) {
+func (s *Store) importArchive(ctx context.Context, a archive, opt Options) (api.Image, error) {
 	return s.build(ctx, opt, func(b *builder) error {
 		img, err := readContainerArchive(a, opt.Select)
 		if err != nil {

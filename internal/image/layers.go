@@ -11,7 +11,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // platform is the only one that sandboxes run.
@@ -38,14 +38,14 @@ func newContainerImage(config *v1.ConfigFile, layers []containerLayer, source st
 		return nil, refused("image has %d layers: it may have %d", len(layers), maxLayers)
 	}
 	if config.OS != "" && config.OS != platform.OS || config.Architecture != "" && config.Architecture != platform.Architecture {
-		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "image is for %s/%s: sandboxes run %s", config.OS, config.Architecture, platform)
+		return nil, api.Errorf(api.CodeUnsupported, "image is for %s/%s: sandboxes run %s", config.OS, config.Architecture, platform)
 	}
 	if len(config.RootFS.DiffIDs) != len(layers) {
 		return nil, corrupt("image has %d layers, its configuration lists %d", len(layers), len(config.RootFS.DiffIDs))
 	}
 	for i, id := range config.RootFS.DiffIDs {
 		if id.Algorithm != "sha256" {
-			return nil, sandbox.Errorf(sandbox.CodeUnsupported, "layer has a digest of the kind %q: only sha256 is supported", id.Algorithm)
+			return nil, api.Errorf(api.CodeUnsupported, "layer has a digest of the kind %q: only sha256 is supported", id.Algorithm)
 		}
 		layers[i].diffID = id
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"io"
 
-	"ramet.dev/ramet/internal/erofs"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/storage/erofs"
 )
 
 // Draft is an image that Make makes. Errors of its methods are to be passed on.
@@ -14,7 +14,7 @@ type Draft struct{ b *builder }
 // Make makes an image of what fill puts in the draft. It is bounded as imports are,
 // with CodeLimit, but takes device nodes: the files are not a stranger's archive. If
 // fill fails, nothing is left, and its error is returned.
-func (s *Store) Make(ctx context.Context, opt Options, fill func(*Draft) error) (sandbox.Image, error) {
+func (s *Store) Make(ctx context.Context, opt Options, fill func(*Draft) error) (api.Image, error) {
 	img, err := s.build(ctx, opt, func(b *builder) error {
 		b.devices = true
 		b.progress.begin(PhasePack, 0)
@@ -24,8 +24,8 @@ func (s *Store) Make(ctx context.Context, opt Options, fill func(*Draft) error) 
 		b.progress.end()
 		return nil
 	})
-	if sandbox.CodeOf(err) == sandbox.CodeHostile {
-		err = sandbox.Errorf(sandbox.CodeLimit, "%w", err)
+	if api.CodeOf(err) == api.CodeHostile {
+		err = api.Errorf(api.CodeLimit, "%w", err)
 	}
 	return img, err
 }

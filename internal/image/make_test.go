@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/erofs"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/storage/erofs"
 )
 
 func TestMake(t *testing.T) {
@@ -21,7 +21,7 @@ func TestMake(t *testing.T) {
 			file(d, "etc/a", "text"), d.Link("b", "etc/a"), d.Put("srv/null", &erofs.Node{Kind: erofs.CharDevice, Major: 1, Minor: 3}))
 	}
 	var phases []string
-	img, err := s.Make(t.Context(), Options{Name: "made", Source: "a test", Progress: func(p sandbox.Progress) { phases = append(phases, p.Phase) }}, fill)
+	img, err := s.Make(t.Context(), Options{Name: "made", Source: "a test", Progress: func(p api.Progress) { phases = append(phases, p.Phase) }}, fill)
 	if err != nil || len(img.Names) != 1 || img.Source != "a test" || len(phases) == 0 || phases[0] != PhasePack {
 		t.Fatalf("%+v, %v, phases %v", img, err, phases)
 	}
@@ -43,26 +43,26 @@ func TestMakeFails(t *testing.T) {
 		ctx  context.Context
 		opt  Options
 		fill func(d *Draft) error
-		code sandbox.Code
+		code api.Code
 		is   error
 	}{
-		"the caller": {t.Context(), Options{}, func(*Draft) error { return own }, sandbox.CodeInternal, own},
+		"the caller": {t.Context(), Options{}, func(*Draft) error { return own }, api.CodeInternal, own},
 		"too large": {t.Context(), Options{Limits: Limits{FileBytes: 3}}, func(d *Draft) error {
 			return d.PutFile("f", &erofs.Node{Kind: erofs.Regular}, strings.NewReader("1234"), 4)
-		}, sandbox.CodeLimit, nil},
+		}, api.CodeLimit, nil},
 		"too many": {t.Context(), Options{Limits: Limits{Entries: 1}}, func(d *Draft) error {
 			return d.Put("a/b/c", &erofs.Node{Kind: erofs.Fifo})
-		}, sandbox.CodeLimit, nil},
-		"a bad name": {t.Context(), Options{Name: "No Name"}, func(*Draft) error { return nil }, sandbox.CodeInvalid, nil},
-		"nothing":    {t.Context(), Options{}, func(*Draft) error { return nil }, sandbox.CodeInvalid, nil},
+		}, api.CodeLimit, nil},
+		"a bad name": {t.Context(), Options{Name: "No Name"}, func(*Draft) error { return nil }, api.CodeInvalid, nil},
+		"nothing":    {t.Context(), Options{}, func(*Draft) error { return nil }, api.CodeInvalid, nil},
 		"cancelled": {cancelled, Options{}, func(d *Draft) error {
 			cancel()
 			return d.Put("a", &erofs.Node{Kind: erofs.Fifo})
-		}, sandbox.CodeCanceled, nil},
+		}, api.CodeCanceled, nil},
 	} {
 		s := openStore(t)
 		_, err := s.Make(c.ctx, c.opt, c.fill)
-		if got := sandbox.CodeOf(err); got != c.code || c.is != nil && !errors.Is(err, c.is) {
+		if got := api.CodeOf(err); got != c.code || c.is != nil && !errors.Is(err, c.is) {
 			t.Errorf("%s: %v has code %q, want %q", name, err, got, c.code)
 		}
 		wantNothingLeft(t, s)

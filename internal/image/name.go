@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 const (
@@ -29,9 +29,9 @@ func ParseName(field, s string) (string, error) {
 	case len(s) > maxNameLen, !namePattern.MatchString(s),
 		strings.Contains(repo, "//"), strings.HasSuffix(repo, "/"),
 		strings.Contains("/"+repo+"/", "/./"), strings.Contains("/"+repo+"/", "/../"):
-		return "", sandbox.Invalid(field, "%q is not an image name: at most %d of a-z, 0-9, '.', '_', '-' and '/', beginning with a letter or digit, and an optional ':tag'", s, maxNameLen)
-	case strings.HasPrefix(s, string(sandbox.KindImage)+"_"):
-		return "", sandbox.Invalid(field, "%q is not an image name: names do not look like ids", s)
+		return "", api.Invalid(field, "%q is not an image name: at most %d of a-z, 0-9, '.', '_', '-' and '/', beginning with a letter or digit, and an optional ':tag'", s, maxNameLen)
+	case strings.HasPrefix(s, string(api.KindImage)+"_"):
+		return "", api.Invalid(field, "%q is not an image name: names do not look like ids", s)
 	}
 	return strings.TrimSuffix(s, defaultTag), nil
 }

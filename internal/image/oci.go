@@ -12,7 +12,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // maxIndexDepth bounds indexes of indexes; docker save makes two.
@@ -106,9 +106,9 @@ func chooseManifest(a archive, rawIndex []byte, choice string, depth int) (v1.De
 	case len(found) > 1:
 		return v1.Descriptor{}, ambiguous(names)
 	case len(found) == 0 && choice != "" && len(names) > 0:
-		return v1.Descriptor{}, sandbox.Invalid("select", "archive has no image %q; it has %s", choice, strings.Join(names, ", "))
+		return v1.Descriptor{}, api.Invalid("select", "archive has no image %q; it has %s", choice, strings.Join(names, ", "))
 	case len(found) == 0 && len(others) > 0:
-		return v1.Descriptor{}, sandbox.Errorf(sandbox.CodeUnsupported, "image is for %s: sandboxes run %s", strings.Join(others, ", "), platform)
+		return v1.Descriptor{}, api.Errorf(api.CodeUnsupported, "image is for %s: sandboxes run %s", strings.Join(others, ", "), platform)
 	case len(found) == 0:
 		return v1.Descriptor{}, corrupt("index lists no image")
 	}
@@ -139,7 +139,7 @@ func sameName(full, typed string) bool {
 // blobName returns where a layout keeps a blob. Digests come from the archive.
 func blobName(h v1.Hash) (string, error) {
 	if h.Algorithm != "sha256" || len(h.Hex) != 64 || strings.Trim(h.Hex, "0123456789abcdef") != "" {
-		return "", sandbox.Errorf(sandbox.CodeUnsupported, "%q is not a sha256 digest", h.String())
+		return "", api.Errorf(api.CodeUnsupported, "%q is not a sha256 digest", h.String())
 	}
 	return "blobs/sha256/" + h.Hex, nil
 }
@@ -201,7 +201,7 @@ func readDockerSave(a archive, choice string) (*containerImage, error) {
 	case len(all) == 0:
 		return nil, corrupt("manifest.json lists no image")
 	case len(fit) == 0:
-		return nil, sandbox.Invalid("select", "archive has no image %q; it has %s", choice, strings.Join(names, ", "))
+		return nil, api.Invalid("select", "archive has no image %q; it has %s", choice, strings.Join(names, ", "))
 	case len(fit) > 1:
 		return nil, ambiguous(names)
 	}

@@ -3,7 +3,7 @@ package image
 import (
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // The phases of an import, as Progress.Phase shows them.
@@ -19,14 +19,14 @@ const reportEvery = 100 * time.Millisecond
 
 // progress calls back from the goroutine that imports.
 type progress struct {
-	call func(sandbox.Progress)
-	now  sandbox.Progress
+	call func(api.Progress)
+	now  api.Progress
 	last time.Time
 }
 
 // begin starts a phase and reports it.
 func (p *progress) begin(phase string, total int64) {
-	p.now = sandbox.Progress{Phase: phase, Total: total}
+	p.now = api.Progress{Phase: phase, Total: total}
 	p.send()
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // PullOptions are the parameters of Pull.
@@ -31,14 +31,14 @@ type PullOptions struct {
 // podman's configuration unless it is to be anonymous. Everything is checked against its digest. Errors:
 // CodeInvalid for ref, CodeNotFound, CodeUnavailable if the registry cannot be
 // reached or denies access, CodeUnsupported if the image is for other machines.
-func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (sandbox.Image, error) {
+func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (api.Image, error) {
 	var how []name.Option
 	if opt.Insecure {
 		how = append(how, name.Insecure)
 	}
 	parsed, err := name.ParseReference(ref, how...)
 	if err != nil {
-		return sandbox.Image{}, sandbox.Invalid("ref", "%q is not a reference: %w", ref, err)
+		return api.Image{}, api.Invalid("ref", "%q is not a reference: %w", ref, err)
 	}
 	if opt.Source == "" {
 		opt.Source = parsed.Name()
@@ -144,7 +144,7 @@ type registryBody struct{ io.ReadCloser }
 func (b registryBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		err = sandbox.Errorf(sandbox.CodeUnavailable, "connection to the registry broke: %w", err)
+		err = api.Errorf(api.CodeUnavailable, "connection to the registry broke: %w", err)
 	}
 	return n, err
 }
@@ -152,17 +152,17 @@ func (b registryBody) Read(p []byte) (int, error) {
 // registryError gives errors of the registry's client their class.
 func registryError(ref string, err error) error {
 	var answer *transport.Error
-	var classed *sandbox.Error
+	var classed *api.Error
 	var connection net.Error // what http.Client returns is one
 	switch {
 	case err == nil, errors.As(err, &classed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound:
-		return sandbox.Errorf(sandbox.CodeNotFound, "registry has no image %q: %w", ref, err)
+		return api.Errorf(api.CodeNotFound, "registry has no image %q: %w", ref, err)
 	case errors.As(err, &answer):
-		return sandbox.Errorf(sandbox.CodeUnavailable, "registry refuses %q: %w", ref, err)
+		return api.Errorf(api.CodeUnavailable, "registry refuses %q: %w", ref, err)
 	case errors.As(err, &connection):
-		return sandbox.Errorf(sandbox.CodeUnavailable, "registry of %q cannot be reached: %w", ref, err)
+		return api.Errorf(api.CodeUnavailable, "registry of %q cannot be reached: %w", ref, err)
 	}
 	return corrupt("registry gives a damaged image %q: %w", ref, err)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // testRegistry is a registry in this process. change may alter its answers.
@@ -56,9 +56,9 @@ func TestPull(t *testing.T) {
 	reg := startRegistry(t)
 	ref := reg.push(t, "team/tool:v1", testImage(t, testLayers(t)...))
 	s := openStore(t)
-	var last sandbox.Progress
+	var last api.Progress
 	fetched := int64(0)
-	img, err := s.Pull(context.Background(), ref, PullOptions{Options: Options{Progress: func(p sandbox.Progress) {
+	img, err := s.Pull(context.Background(), ref, PullOptions{Options: Options{Progress: func(p api.Progress) {
 		if p.Phase == PhaseFetch && p.Total > 0 && p.Done == p.Total {
 			fetched = p.Done
 		}
@@ -99,7 +99,7 @@ func TestPullChoosesPlatform(t *testing.T) {
 		t.Errorf("by digest: %v, %v", byDigest.ID, err)
 	}
 	_, err = s.Pull(context.Background(), reg.push(t, "arm:v1", other), PullOptions{})
-	wantCode(t, err, sandbox.CodeUnsupported)
+	wantCode(t, err, api.CodeUnsupported)
 }
 
 func TestPullErrors(t *testing.T) {
@@ -126,26 +126,26 @@ func TestPullErrors(t *testing.T) {
 	for what, c := range map[string]struct {
 		ref    string
 		change func(http.ResponseWriter, *http.Request, http.Handler)
-		code   sandbox.Code
+		code   api.Code
 	}{
-		"bad reference": {"UPPER/case", nil, sandbox.CodeInvalid},
-		"no image":      {reg.host + "/nothing:v1", nil, sandbox.CodeNotFound},
-		"no tag":        {reg.host + "/tool:v2", nil, sandbox.CodeNotFound},
+		"bad reference": {"UPPER/case", nil, api.CodeInvalid},
+		"no image":      {reg.host + "/nothing:v1", nil, api.CodeNotFound},
+		"no tag":        {reg.host + "/tool:v2", nil, api.CodeNotFound},
 		"other layer": {ref, layer(func(w http.ResponseWriter, body []byte) {
 			w.Write(compress(t, "gzip", makeTar(t, entry{name: "evil"})))
-		}), sandbox.CodeCorrupt},
+		}), api.CodeCorrupt},
 		"flipped bit": {ref, layer(func(w http.ResponseWriter, body []byte) {
 			body[len(body)-5] ^= 1 // in gzip's trailer
 			w.Write(body)
-		}), sandbox.CodeCorrupt},
-		"short layer": {ref, layer(func(w http.ResponseWriter, body []byte) { w.Write(body[:len(body)/2]) }), sandbox.CodeCorrupt},
-		"long layer":  {ref, layer(func(w http.ResponseWriter, body []byte) { w.Write(append(body, 0)) }), sandbox.CodeCorrupt},
+		}), api.CodeCorrupt},
+		"short layer": {ref, layer(func(w http.ResponseWriter, body []byte) { w.Write(body[:len(body)/2]) }), api.CodeCorrupt},
+		"long layer":  {ref, layer(func(w http.ResponseWriter, body []byte) { w.Write(append(body, 0)) }), api.CodeCorrupt},
 		"broken connection": {ref, layer(func(w http.ResponseWriter, body []byte) {
 			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 			w.Write(body[:len(body)/2])
 			w.(http.Flusher).Flush() // the client tries again unless the answer has begun
 			panic(http.ErrAbortHandler)
-		}), sandbox.CodeUnavailable},
+		}), api.CodeUnavailable},
 		"other manifest": {reg.host + "/tool@" + manifest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			if strings.Contains(r.URL.Path, "/manifests/") {
 				w.Header().Set("Content-Type", "application/vnd.docker.distribution.manifest.v2+json")
@@ -153,11 +153,11 @@ func TestPullErrors(t *testing.T) {
 				return
 			}
 			next.ServeHTTP(w, r)
-		}, sandbox.CodeCorrupt},
+		}, api.CodeCorrupt},
 		"denied": {ref, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
 			w.WriteHeader(http.StatusUnauthorized)
-		}, sandbox.CodeUnavailable},
+		}, api.CodeUnavailable},
 	} {
 		t.Run(what, func(t *testing.T) {
 			reg.change = c.change
@@ -175,7 +175,7 @@ func TestPullNoRegistry(t *testing.T) {
 	server.Close() // its port answers no more
 	s := openStore(t)
 	_, err := s.Pull(context.Background(), strings.TrimPrefix(server.URL, "http://")+"/tool:v1", PullOptions{})
-	wantCode(t, err, sandbox.CodeUnavailable)
+	wantCode(t, err, api.CodeUnavailable)
 	wantNothingLeft(t, s)
 }
 
@@ -196,7 +196,7 @@ func TestPullUsesCredentials(t *testing.T) {
 	img, err := s.Pull(context.Background(), ref, PullOptions{})
 	check(t, err)
 	wantTestImage(t, s, img)
-	if _, err := s.Pull(context.Background(), ref, PullOptions{Anonymous: true}); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+	if _, err := s.Pull(context.Background(), ref, PullOptions{Anonymous: true}); api.CodeOf(err) != api.CodeUnavailable {
 		t.Errorf("without credentials: %v", err)
 	}
 }
@@ -215,7 +215,7 @@ func TestPullStopsWhenCancelled(t *testing.T) {
 	}
 	s := openStore(t)
 	_, err := s.Pull(ctx, ref, PullOptions{})
-	wantCode(t, err, sandbox.CodeCanceled)
+	wantCode(t, err, api.CodeCanceled)
 	wantNothingLeft(t, s)
 }
 

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // formatVersion is raised when records or names change so that older programs
@@ -55,11 +55,11 @@ type names struct {
 }
 
 func idOf(digest [sha256.Size]byte) string {
-	return sandbox.EncodeID(sandbox.KindImage, [10]byte(digest[:10]))
+	return api.EncodeID(api.KindImage, [10]byte(digest[:10]))
 }
 
-func (r record) image(id string, names []string) sandbox.Image {
-	return sandbox.Image{
+func (r record) image(id string, names []string) api.Image {
+	return api.Image{
 		ID: id, Names: names, Digest: "sha256:" + r.Digest, SizeBytes: r.Size, CreatedAt: r.Created, Source: r.Source,
 		Env: r.Config.Env, Cmd: r.Config.Cmd, Entry: r.Config.Entrypoint, Cwd: r.Config.WorkingDir, User: r.Config.User,
 	}
@@ -71,7 +71,7 @@ func (s *Store) readRecord(id string) (record, error) {
 	var r record
 	switch err := readDocument(s.recordPath(id), &r, &r.Version); {
 	case errors.Is(err, fs.ErrNotExist):
-		return record{}, sandbox.NotFound("image", id)
+		return record{}, api.NotFound("image", id)
 	case err != nil:
 		return record{}, err
 	}
@@ -102,7 +102,7 @@ func readDocument(path string, into any, version *int) error {
 		return corrupt("decode %s: %w", filepath.Base(path), err)
 	}
 	if *version != formatVersion {
-		return sandbox.Errorf(sandbox.CodeUnsupported, "%s has format version %d: this program knows %d", filepath.Base(path), *version, formatVersion)
+		return api.Errorf(api.CodeUnsupported, "%s has format version %d: this program knows %d", filepath.Base(path), *version, formatVersion)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 const (
@@ -119,7 +119,7 @@ func removeUnlocked(path string) error {
 }
 
 // List returns all images that are seen, newest first.
-func (s *Store) List() ([]sandbox.Image, error) {
+func (s *Store) List() ([]api.Image, error) {
 	n, err := s.readNames()
 	if err != nil {
 		return nil, err
@@ -128,10 +128,10 @@ func (s *Store) List() ([]sandbox.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := []sandbox.Image{}
+	out := []api.Image{}
 	for _, id := range ids {
 		r, err := s.readRecord(id)
-		if sandbox.CodeOf(err) == sandbox.CodeNotFound {
+		if api.CodeOf(err) == api.CodeNotFound {
 			continue // removed meanwhile
 		}
 		if err != nil {
@@ -141,7 +141,7 @@ func (s *Store) List() ([]sandbox.Image, error) {
 			out = append(out, img)
 		}
 	}
-	slices.SortFunc(out, func(a, b sandbox.Image) int {
+	slices.SortFunc(out, func(a, b api.Image) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return out, nil
@@ -156,7 +156,7 @@ func (s *Store) ids(prefix string) ([]string, error) {
 	var out []string
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), ".json")
-		if ok && sandbox.IsID(sandbox.KindImage, id) && strings.HasPrefix(id, prefix) {
+		if ok && api.IsID(api.KindImage, id) && strings.HasPrefix(id, prefix) {
 			out = append(out, id)
 		}
 	}
@@ -166,47 +166,47 @@ func (s *Store) ids(prefix string) ([]string, error) {
 // Resolve returns the image that ref means: an id, an unambiguous beginning of
 // one (8 characters or more, "img_" included) or a name. Errors: CodeNotFound,
 // CodeInvalid, CodeConflict if ref is ambiguous.
-func (s *Store) Resolve(ref string) (sandbox.Image, error) {
+func (s *Store) Resolve(ref string) (api.Image, error) {
 	img, _, err := s.resolve(ref)
 	return img, err
 }
 
 // resolve also returns the name that ref is, or "".
-func (s *Store) resolve(ref string) (img sandbox.Image, name string, err error) {
+func (s *Store) resolve(ref string) (img api.Image, name string, err error) {
 	n, err := s.readNames()
 	if err != nil {
-		return sandbox.Image{}, "", err
+		return api.Image{}, "", err
 	}
 	id := ref
 	switch {
-	case sandbox.IsID(sandbox.KindImage, ref):
+	case api.IsID(api.KindImage, ref):
 	case idPrefixPattern.MatchString(ref) && len(ref) >= minPrefixLen:
 		ids, err := s.ids(ref)
 		if err != nil {
-			return sandbox.Image{}, "", err
+			return api.Image{}, "", err
 		}
 		ids = slices.DeleteFunc(ids, func(id string) bool {
 			_, err := s.visible(record{}, n, id, id)
 			return err != nil
 		})
 		if len(ids) > 1 {
-			return sandbox.Image{}, "", sandbox.Errorf(sandbox.CodeConflict, "%q is the beginning of %d image ids: %s", ref, len(ids), strings.Join(ids, ", "))
+			return api.Image{}, "", api.Errorf(api.CodeConflict, "%q is the beginning of %d image ids: %s", ref, len(ids), strings.Join(ids, ", "))
 		}
 		if len(ids) == 1 {
 			id = ids[0]
 		}
 	default:
 		if name, err = ParseName("image", ref); err != nil {
-			return sandbox.Image{}, "", err
+			return api.Image{}, "", err
 		}
 		id = n.Names[s.key(name)]
 	}
-	if !sandbox.IsID(sandbox.KindImage, id) {
-		return sandbox.Image{}, "", sandbox.NotFound("image", ref)
+	if !api.IsID(api.KindImage, id) {
+		return api.Image{}, "", api.NotFound("image", ref)
 	}
 	r, err := s.readRecord(id)
 	if err != nil {
-		return sandbox.Image{}, "", err
+		return api.Image{}, "", err
 	}
 	img, err = s.visible(r, n, id, ref)
 	return img, name, err
@@ -215,8 +215,8 @@ func (s *Store) resolve(ref string) (img sandbox.Image, name string, err error) 
 // Path returns the path of the image's file. The file never changes; whoever has
 // it open keeps it when the image is removed. Errors as of Resolve.
 func (s *Store) Path(id string) (string, error) {
-	if !sandbox.IsID(sandbox.KindImage, id) {
-		return "", sandbox.Invalid("image", "%q is not an image id", id)
+	if !api.IsID(api.KindImage, id) {
+		return "", api.Invalid("image", "%q is not an image id", id)
 	}
 	r, err := s.readRecord(id)
 	if err != nil {

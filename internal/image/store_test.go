@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 func TestParseName(t *testing.T) {
@@ -29,14 +29,14 @@ func TestParseName(t *testing.T) {
 		"img_abcdefgh", "a\x00", "é", strings.Repeat("n", 129),
 	} {
 		_, err := ParseName("name", in)
-		if got := sandbox.CodeOf(err); got != sandbox.CodeInvalid {
+		if got := api.CodeOf(err); got != api.CodeInvalid {
 			t.Errorf("%q: got %v", in, err)
 		}
 	}
 }
 
 // addImage makes an image whose only file has the given content.
-func addImage(t *testing.T, s *Store, content, name string) sandbox.Image {
+func addImage(t *testing.T, s *Store, content, name string) api.Image {
 	t.Helper()
 	img, err := importTar(t, s, makeTar(t, entry{name: "f", content: content}), Options{Name: name})
 	if err != nil {
@@ -48,7 +48,7 @@ func addImage(t *testing.T, s *Store, content, name string) sandbox.Image {
 func TestResolve(t *testing.T) {
 	s := openStore(t)
 	a, b := addImage(t, s, "a", "a"), addImage(t, s, "b", "x/b:1")
-	if !sandbox.IsID(sandbox.KindImage, a.ID) {
+	if !api.IsID(api.KindImage, a.ID) {
 		t.Fatalf("id %q", a.ID)
 	}
 	for ref, want := range map[string]string{
@@ -58,17 +58,17 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%q: got %q, %v, want %q", ref, got.ID, err, want)
 		}
 	}
-	for ref, code := range map[string]sandbox.Code{
-		"x/b": sandbox.CodeNotFound, "nothing": sandbox.CodeNotFound, "img_aaaaaaaaaaaaaaaa": sandbox.CodeNotFound,
-		"img_aaaaa": sandbox.CodeNotFound, a.ID[:7]: sandbox.CodeInvalid, "../" + a.ID: sandbox.CodeInvalid, "": sandbox.CodeInvalid,
+	for ref, code := range map[string]api.Code{
+		"x/b": api.CodeNotFound, "nothing": api.CodeNotFound, "img_aaaaaaaaaaaaaaaa": api.CodeNotFound,
+		"img_aaaaa": api.CodeNotFound, a.ID[:7]: api.CodeInvalid, "../" + a.ID: api.CodeInvalid, "": api.CodeInvalid,
 	} {
 		_, err := s.Resolve(ref)
-		if got := sandbox.CodeOf(err); got != code {
+		if got := api.CodeOf(err); got != code {
 			t.Errorf("%q: got %v, want %s", ref, err, code)
 		}
 	}
 	_, err := s.Path("../../etc/passwd")
-	wantCode(t, err, sandbox.CodeInvalid)
+	wantCode(t, err, api.CodeInvalid)
 }
 
 func TestAmbiguousPrefix(t *testing.T) {
@@ -84,25 +84,25 @@ func TestAmbiguousPrefix(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.Resolve(img.ID[:12])
-	wantCode(t, err, sandbox.CodeConflict)
+	wantCode(t, err, api.CodeConflict)
 	// A record whose digest does not fit its id is not believed.
 	_, err = s.Resolve(string(other))
-	wantCode(t, err, sandbox.CodeCorrupt)
+	wantCode(t, err, api.CodeCorrupt)
 }
 
 func TestRemoveNameless(t *testing.T) {
 	s := openStore(t)
 	free := func(string) error { return nil }
-	used := sandbox.Errorf(sandbox.CodeConflict, "used")
+	used := api.Errorf(api.CodeConflict, "used")
 	old := addImage(t, s, "a", "one")
 	now := addImage(t, s, "b", "one")
 	other := addImage(t, s.For("other"), "c", "theirs")
-	for _, id := range []string{now.ID, other.ID, sandbox.NewID(sandbox.KindImage)} {
+	for _, id := range []string{now.ID, other.ID, api.NewID(api.KindImage)} {
 		if gone, err := s.RemoveNameless(id, func(string) error { return used }); gone || err != nil {
 			t.Errorf("one with a name, or none: %t, %v", gone, err)
 		}
 	}
-	if gone, err := s.RemoveNameless(old.ID, func(string) error { return used }); gone || sandbox.CodeOf(err) != sandbox.CodeConflict {
+	if gone, err := s.RemoveNameless(old.ID, func(string) error { return used }); gone || api.CodeOf(err) != api.CodeConflict {
 		t.Errorf("one that is used: %t, %v", gone, err)
 	}
 	for _, want := range []bool{true, false} {
@@ -118,7 +118,7 @@ func TestRemoveNameless(t *testing.T) {
 func TestTagAndRemove(t *testing.T) {
 	s := openStore(t)
 	free := func(string) error { return nil }
-	used := sandbox.Errorf(sandbox.CodeConflict, "used")
+	used := api.Errorf(api.CodeConflict, "used")
 	a, b := addImage(t, s, "a", "one"), addImage(t, s, "b", "two")
 	if img, err := s.Tag("one", "three:v"); err != nil || fmt.Sprint(img.Names) != "[one three:v]" {
 		t.Fatalf("Tag: %v, %v", img.Names, err)
@@ -127,9 +127,9 @@ func TestTagAndRemove(t *testing.T) {
 		t.Fatalf("Tag does not move a name: %v, %v", img.Names, err)
 	}
 	_, err := s.Tag("one", "Bad")
-	wantCode(t, err, sandbox.CodeInvalid)
+	wantCode(t, err, api.CodeInvalid)
 	_, err = s.Tag("nothing", "name")
-	wantCode(t, err, sandbox.CodeNotFound)
+	wantCode(t, err, api.CodeNotFound)
 
 	if gone, err := s.Remove("two", func(string) error { return used }); err != nil || gone {
 		t.Fatalf("removing one of two names asks for use: %v, %v", gone, err)
@@ -140,7 +140,7 @@ func TestTagAndRemove(t *testing.T) {
 		}
 		return nil
 	})
-	wantCode(t, err, sandbox.CodeConflict)
+	wantCode(t, err, api.CodeConflict)
 	if img, err := s.Resolve("one"); err != nil || img.ID != b.ID {
 		t.Fatalf("a refused removal changed something: %v, %v", img, err)
 	}
@@ -148,7 +148,7 @@ func TestTagAndRemove(t *testing.T) {
 		t.Fatalf("Remove of the last name: %v, %v", gone, err)
 	}
 	_, err = s.Remove("one", free)
-	wantCode(t, err, sandbox.CodeNotFound)
+	wantCode(t, err, api.CodeNotFound)
 	if gone, err := s.Remove(a.ID, free); err != nil || !gone {
 		t.Fatalf("Remove by id: %v, %v", gone, err)
 	}
@@ -181,14 +181,14 @@ func TestVerifyFindsDamage(t *testing.T) {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := sandbox.CodeOf(s.Verify(context.Background(), img.ID)); got != sandbox.CodeCorrupt {
+		if got := api.CodeOf(s.Verify(context.Background(), img.ID)); got != api.CodeCorrupt {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, s.Verify(context.Background(), img.ID), sandbox.CodeCorrupt)
+	wantCode(t, s.Verify(context.Background(), img.ID), api.CodeCorrupt)
 	// Importing it again repairs it.
 	addImage(t, s, strings.Repeat("content", 1000), "a")
 	if err := s.Verify(context.Background(), img.ID); err != nil {
@@ -216,15 +216,15 @@ func TestAdd(t *testing.T) {
 	for name, c := range map[string]struct {
 		blob []byte
 		opt  AddOptions
-		code sandbox.Code
+		code api.Code
 	}{
-		"other digest": {blob, AddOptions{Meta: Meta{Config: config}, Digest: "sha256:00"}, sandbox.CodeCorrupt},
-		"other config": {blob, AddOptions{Digest: img.Digest}, sandbox.CodeCorrupt},
-		"superblock":   {bad, AddOptions{Meta: Meta{Config: config}}, sandbox.CodeCorrupt},
-		"truncated":    {blob[:len(blob)-4096], AddOptions{Meta: Meta{Config: config}}, sandbox.CodeCorrupt},
-		"no image":     {[]byte("text"), AddOptions{}, sandbox.CodeCorrupt},
-		"too large":    {blob, AddOptions{Meta: Meta{Config: config}, MaxBytes: 4096}, sandbox.CodeHostile},
-		"name":         {blob, AddOptions{Meta: Meta{Config: config, Name: "Bad"}}, sandbox.CodeInvalid},
+		"other digest": {blob, AddOptions{Meta: Meta{Config: config}, Digest: "sha256:00"}, api.CodeCorrupt},
+		"other config": {blob, AddOptions{Digest: img.Digest}, api.CodeCorrupt},
+		"superblock":   {bad, AddOptions{Meta: Meta{Config: config}}, api.CodeCorrupt},
+		"truncated":    {blob[:len(blob)-4096], AddOptions{Meta: Meta{Config: config}}, api.CodeCorrupt},
+		"no image":     {[]byte("text"), AddOptions{}, api.CodeCorrupt},
+		"too large":    {blob, AddOptions{Meta: Meta{Config: config}, MaxBytes: 4096}, api.CodeHostile},
+		"name":         {blob, AddOptions{Meta: Meta{Config: config, Name: "Bad"}}, api.CodeInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := to.Add(context.Background(), bytes.NewReader(c.blob), c.opt)
@@ -295,12 +295,12 @@ func TestDocumentsOfOtherVersionsAreNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := s.Resolve("a")
-	wantCode(t, err, sandbox.CodeUnsupported)
+	wantCode(t, err, api.CodeUnsupported)
 	if err := os.WriteFile(s.path(namesFile), []byte(`{"version":`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.List()
-	wantCode(t, err, sandbox.CodeCorrupt)
+	wantCode(t, err, api.CodeCorrupt)
 }
 
 // TestConcurrentChanges uses two stores on one directory, as two processes do:

@@ -11,8 +11,8 @@ import (
 	"path"
 	"strings"
 
-	"ramet.dev/ramet/internal/erofs"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/storage/erofs"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 // xz. The entries may come in any order, and later ones replace earlier ones.
 // Of extended attributes, those are kept that a sandbox can have: user.*,
 // trusted.* and file capabilities. Cancelling takes effect at the next read.
-func (s *Store) ImportTar(ctx context.Context, r io.Reader, opt Options) (sandbox.Image, error) {
+func (s *Store) ImportTar(ctx context.Context, r io.Reader, opt Options) (api.Image, error) {
 	return s.build(ctx, opt, func(b *builder) error {
 		b.progress.begin(PhaseUnpack, fileSize(r))
 		in, err := decompress(b.input(r), b.limits)
@@ -149,7 +149,7 @@ func (b *builder) applyEntry(h *tar.Header, content io.Reader) error {
 	case tar.TypeXGlobalHeader: // comments such as git's commit id
 		return nil
 	default:
-		return sandbox.Errorf(sandbox.CodeUnsupported, "%q has the unknown tar type %q", h.Name, fmt.Sprintf("%c", h.Typeflag))
+		return api.Errorf(api.CodeUnsupported, "%q has the unknown tar type %q", h.Name, fmt.Sprintf("%c", h.Typeflag))
 	}
 	return b.put(h.Name, n)
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // smallRoot holds what a root file system does, in an order that archives may
@@ -73,11 +73,11 @@ func TestImportTarCompressions(t *testing.T) {
 func TestImportTarOptions(t *testing.T) {
 	s := openStore(t)
 	config := Config{Env: []string{"PATH=/bin"}, Cmd: []string{"sh"}, Entrypoint: []string{"tini", "--"}, WorkingDir: "/w", User: "u:g"}
-	var last sandbox.Progress
+	var last api.Progress
 	phases := map[string]bool{}
 	img, err := importTar(t, s, smallRoot(t), Options{
 		Name: "n", Source: "a test", Config: &config, SquashOwners: true,
-		Progress: func(p sandbox.Progress) { last = p; phases[p.Phase] = true },
+		Progress: func(p api.Progress) { last = p; phases[p.Phase] = true },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -108,34 +108,34 @@ func TestImportTarRefuses(t *testing.T) {
 	half := strings.Repeat("h", 1<<19)
 	for name, c := range map[string]struct {
 		data []byte
-		code sandbox.Code
+		code api.Code
 	}{
-		"escape":              {makeTar(t, entry{name: "../etc/passwd", content: "x"}), sandbox.CodeHostile},
-		"inner escape":        {makeTar(t, entry{name: "a/../../x", content: "x"}), sandbox.CodeHostile},
-		"hard link escape":    {makeTar(t, linkEntry(tar.TypeLink, "l", "../../etc/passwd")), sandbox.CodeHostile},
-		"dangling hard link":  {makeTar(t, linkEntry(tar.TypeLink, "l", "/etc/passwd")), sandbox.CodeHostile},
-		"link to a directory": {makeTar(t, dirEntry("d"), linkEntry(tar.TypeLink, "l", "d")), sandbox.CodeHostile},
-		"loop of symlinks":    {makeTar(t, linkEntry(tar.TypeSymlink, "l", "l"), entry{name: "l/x"}), sandbox.CodeHostile},
-		"block device":        {makeTar(t, entry{name: "disk", Header: tar.Header{Typeflag: tar.TypeBlock}}), sandbox.CodeHostile},
-		"device near dev":     {makeTar(t, entry{name: "dev/../device", Header: tar.Header{Typeflag: tar.TypeChar}}), sandbox.CodeHostile},
-		"long name":           {makeTar(t, entry{name: strings.Repeat("n", 256)}), sandbox.CodeHostile},
-		"long path":           {makeTar(t, entry{name: long}), sandbox.CodeHostile},
-		"long target":         {makeTar(t, linkEntry(tar.TypeSymlink, "l", long)), sandbox.CodeHostile},
-		"owner out of range":  {makeTar(t, entry{name: "o", Header: tar.Header{Uid: 1 << 32}}), sandbox.CodeHostile},
-		"file below a file":   {makeTar(t, entry{name: "f"}, entry{name: "f/x"}), sandbox.CodeHostile},
-		"too large a file":    {makeTar(t, entry{name: "f", content: half + "h"}), sandbox.CodeHostile},
-		"too much in all":     {makeTar(t, entry{name: "a", content: half}, entry{name: "a", content: half}, entry{name: "c", content: "c"}), sandbox.CodeHostile},
-		"too many files":      {makeTar(t, many...), sandbox.CodeHostile},
-		"too many parents":    {makeTar(t, entry{name: strings.Repeat("p/", 60) + "f"}), sandbox.CodeHostile},
-		"endless tail":        {append(bytes.Clone(good), make([]byte, 4<<20)...), sandbox.CodeHostile},
-		"in a header":         {good[:len(good)-1024-512-256], sandbox.CodeCorrupt},
-		"before the end mark": {good[:len(good)-1024], sandbox.CodeCorrupt},
-		"in a file":           {good[:4096], sandbox.CodeCorrupt},
-		"no input":            {nil, sandbox.CodeCorrupt},
-		"no tar":              {bytes.Repeat([]byte("no tar "), 1000), sandbox.CodeCorrupt},
-		"empty tar":           {makeTar(t), sandbox.CodeInvalid},
-		"bzip2":               {[]byte("BZh91AY&SY"), sandbox.CodeUnsupported},
-		"unknown type":        {makeTar(t, entry{name: "v", Header: tar.Header{Typeflag: 'V'}}), sandbox.CodeUnsupported},
+		"escape":              {makeTar(t, entry{name: "../etc/passwd", content: "x"}), api.CodeHostile},
+		"inner escape":        {makeTar(t, entry{name: "a/../../x", content: "x"}), api.CodeHostile},
+		"hard link escape":    {makeTar(t, linkEntry(tar.TypeLink, "l", "../../etc/passwd")), api.CodeHostile},
+		"dangling hard link":  {makeTar(t, linkEntry(tar.TypeLink, "l", "/etc/passwd")), api.CodeHostile},
+		"link to a directory": {makeTar(t, dirEntry("d"), linkEntry(tar.TypeLink, "l", "d")), api.CodeHostile},
+		"loop of symlinks":    {makeTar(t, linkEntry(tar.TypeSymlink, "l", "l"), entry{name: "l/x"}), api.CodeHostile},
+		"block device":        {makeTar(t, entry{name: "disk", Header: tar.Header{Typeflag: tar.TypeBlock}}), api.CodeHostile},
+		"device near dev":     {makeTar(t, entry{name: "dev/../device", Header: tar.Header{Typeflag: tar.TypeChar}}), api.CodeHostile},
+		"long name":           {makeTar(t, entry{name: strings.Repeat("n", 256)}), api.CodeHostile},
+		"long path":           {makeTar(t, entry{name: long}), api.CodeHostile},
+		"long target":         {makeTar(t, linkEntry(tar.TypeSymlink, "l", long)), api.CodeHostile},
+		"owner out of range":  {makeTar(t, entry{name: "o", Header: tar.Header{Uid: 1 << 32}}), api.CodeHostile},
+		"file below a file":   {makeTar(t, entry{name: "f"}, entry{name: "f/x"}), api.CodeHostile},
+		"too large a file":    {makeTar(t, entry{name: "f", content: half + "h"}), api.CodeHostile},
+		"too much in all":     {makeTar(t, entry{name: "a", content: half}, entry{name: "a", content: half}, entry{name: "c", content: "c"}), api.CodeHostile},
+		"too many files":      {makeTar(t, many...), api.CodeHostile},
+		"too many parents":    {makeTar(t, entry{name: strings.Repeat("p/", 60) + "f"}), api.CodeHostile},
+		"endless tail":        {append(bytes.Clone(good), make([]byte, 4<<20)...), api.CodeHostile},
+		"in a header":         {good[:len(good)-1024-512-256], api.CodeCorrupt},
+		"before the end mark": {good[:len(good)-1024], api.CodeCorrupt},
+		"in a file":           {good[:4096], api.CodeCorrupt},
+		"no input":            {nil, api.CodeCorrupt},
+		"no tar":              {bytes.Repeat([]byte("no tar "), 1000), api.CodeCorrupt},
+		"empty tar":           {makeTar(t), api.CodeInvalid},
+		"bzip2":               {[]byte("BZh91AY&SY"), api.CodeUnsupported},
+		"unknown type":        {makeTar(t, entry{name: "v", Header: tar.Header{Typeflag: 'V'}}), api.CodeUnsupported},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t)
@@ -153,14 +153,14 @@ func TestImportTarRefusesDamagedCompression(t *testing.T) {
 			s := openStore(t)
 			data := compress(t, how, root)
 			for _, cut := range []int{len(data) - 1, len(data) - 6, len(data) / 2, 12, 7} {
-				if _, err := importTar(t, s, data[:cut], Options{}); sandbox.CodeOf(err) != sandbox.CodeCorrupt {
+				if _, err := importTar(t, s, data[:cut], Options{}); api.CodeOf(err) != api.CodeCorrupt {
 					t.Errorf("cut to %d of %d: %v", cut, len(data), err)
 				}
 			}
 			bad := bytes.Clone(data)
 			bad[len(bad)/2] ^= 0x55
 			_, err := importTar(t, s, bad, Options{})
-			wantCode(t, err, sandbox.CodeCorrupt)
+			wantCode(t, err, api.CodeCorrupt)
 			wantNothingLeft(t, s)
 		})
 	}
@@ -172,7 +172,7 @@ func TestImportTarRefusesBombs(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			s := openStore(t)
 			_, err := importTar(t, s, compress(t, how, bomb), Options{Limits: Limits{RatioFrom: 4 << 20}})
-			wantCode(t, err, sandbox.CodeHostile)
+			wantCode(t, err, api.CodeHostile)
 			wantNothingLeft(t, s)
 			if _, err := importTar(t, s, compress(t, how, bomb), Options{}); err != nil {
 				t.Errorf("a small file of zeros is refused: %v", err)
@@ -205,9 +205,9 @@ func (f readFunc) Read(p []byte) (int, error) {
 
 func TestInputErrorsAreNotBlamedOnTheArchive(t *testing.T) {
 	s := openStore(t)
-	broken := sandbox.Errorf(sandbox.CodeUnavailable, "connection broke")
+	broken := api.Errorf(api.CodeUnavailable, "connection broke")
 	r := io.MultiReader(bytes.NewReader(smallRoot(t)[:2048]), readFunc(func([]byte) (int, error) { return 0, broken }))
 	_, err := s.ImportTar(context.Background(), r, Options{})
-	wantCode(t, err, sandbox.CodeUnavailable)
+	wantCode(t, err, api.CodeUnavailable)
 	wantNothingLeft(t, s)
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // Contents are kept once, whoever has them; names are an owner's. An owner sees the
@@ -48,10 +48,10 @@ func (s *Store) namesOf(n names, id string) []string {
 }
 
 // visible returns the image as the owner sees it, or a CodeNotFound error.
-func (s *Store) visible(r record, n names, id, ref string) (sandbox.Image, error) {
+func (s *Store) visible(r record, n names, id, ref string) (api.Image, error) {
 	own := s.namesOf(n, id)
 	if s.named && len(own) == 0 && !(s.nameless && s.elsewhere(n, id) == 0) {
-		return sandbox.Image{}, sandbox.NotFound("image", ref)
+		return api.Image{}, api.NotFound("image", ref)
 	}
 	img := r.image(id, own)
 	if s.everyone {
@@ -93,13 +93,13 @@ func (s *Store) elsewhere(n names, id string) int {
 
 // Give gives an image, by its id, to another owner under a name. If the owner has another
 // image of that name, that is a CodeNameTaken error unless replace is set.
-func (s *Store) Give(id, owner, name string, replace bool) (sandbox.Image, error) {
+func (s *Store) Give(id, owner, name string, replace bool) (api.Image, error) {
 	if _, err := s.Resolve(id); err != nil {
-		return sandbox.Image{}, err
+		return api.Image{}, err
 	}
 	name, err := ParseName("name", name)
 	if err != nil {
-		return sandbox.Image{}, err
+		return api.Image{}, err
 	}
 	to := s.For(owner)
 	err = s.locked(func() error {
@@ -111,7 +111,7 @@ func (s *Store) Give(id, owner, name string, replace bool) (sandbox.Image, error
 		return to.setName(name, id)
 	})
 	if err != nil {
-		return sandbox.Image{}, err
+		return api.Image{}, err
 	}
 	return to.Resolve(id)
 }

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"testing"
 
-	"ramet.dev/ramet/internal/erofs"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/storage/erofs"
 )
 
 // makeFor makes an image with one file of the given contents.
-func makeFor(t *testing.T, s *Store, name, link string) sandbox.Image {
+func makeFor(t *testing.T, s *Store, name, link string) api.Image {
 	t.Helper()
 	img, err := s.Make(context.Background(), Options{Name: name}, func(d *Draft) error {
 		return d.Put("link", &erofs.Node{Kind: erofs.Symlink, Mode: 0o777, Target: link})
@@ -63,23 +63,23 @@ func TestOwnersSeeTheirOwn(t *testing.T) {
 	if removed, err := b.Remove(both.ID, func(string) error { return nil }); err != nil || removed {
 		t.Errorf("b removes what a has: %t, %v", removed, err)
 	}
-	if _, err := b.Resolve(both.ID); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	if _, err := b.Resolve(both.ID); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("b sees what it removed: %v", err)
 	}
 	if img, err := a.Resolve("x"); err != nil || img.ID != ofA.ID {
 		t.Errorf("a has %v, %v", img, err)
 	}
 	makeFor(t, b, "x", "3") // the name moves
-	if _, err := b.Resolve(ofB.ID); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	if _, err := b.Resolve(ofB.ID); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("b sees what has no name of it: %v", err)
 	}
-	if _, err := host.Resolve(ofB.ID); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	if _, err := host.Resolve(ofB.ID); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("the default owner sees what has no name: %v", err)
 	}
 	if _, err := raw.ForAll().Resolve(ofB.ID); err != nil {
 		t.Errorf("nobody sees what has no name: %v", err)
 	}
-	if _, err := raw.ForAll().Resolve(ofA.ID); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	if _, err := raw.ForAll().Resolve(ofA.ID); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("everybody sees what a has: %v", err)
 	}
 }
@@ -98,13 +98,13 @@ func TestNamesAreNotTakenUnasked(t *testing.T) {
 		})
 		return err
 	}
-	if err := keep("4"); sandbox.CodeOf(err) != sandbox.CodeNameTaken {
+	if err := keep("4"); api.CodeOf(err) != api.CodeNameTaken {
 		t.Errorf("another image takes the name: %v", err)
 	}
 	if err := keep("1"); err != nil {
 		t.Errorf("the image that has the name is made again: %v", err)
 	}
-	if _, err := s.Give(other.ID, "a", "x", false); sandbox.CodeOf(err) != sandbox.CodeNameTaken {
+	if _, err := s.Give(other.ID, "a", "x", false); api.CodeOf(err) != api.CodeNameTaken {
 		t.Errorf("a name is given that another image has there: %v", err)
 	}
 	for of, want := range map[*Store]string{s: first.ID, a: theirs.ID} {

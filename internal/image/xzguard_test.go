@@ -11,7 +11,7 @@ import (
 
 	"github.com/ulikunitz/xz"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // mixed is data that makes all kinds of LZMA2 chunks: random and repeated parts.
@@ -92,7 +92,7 @@ func TestXZGuardRefusesLargeDictionaries(t *testing.T) {
 		}
 		b[16] = dictByte(c.dict)
 		_, err = io.ReadAll(&xzGuard{r: bytes.NewReader(b), max: maxWindow})
-		if got := sandbox.CodeOf(err) == sandbox.CodeHostile; got != c.refused {
+		if got := api.CodeOf(err) == api.CodeHostile; got != c.refused {
 			t.Errorf("dictionary of %d: %v", c.dict, err)
 		}
 	}
@@ -119,7 +119,7 @@ func FuzzXZGuard(f *testing.F) {
 		if err == nil && !bytes.Equal(out, data) {
 			t.Fatal("data changed on the way")
 		}
-		if err != nil && sandbox.CodeOf(err) == sandbox.CodeInternal {
+		if err != nil && api.CodeOf(err) == api.CodeInternal {
 			t.Fatalf("untyped error: %v", err)
 		}
 	})

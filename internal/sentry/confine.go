@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // confine gives up what neither the zygote nor a sentry will need. The order matters:
@@ -20,34 +20,34 @@ import (
 //  3. capabilities, in all threads, if there are no namespaces: else a sentry gets new
 //     ones with its own, see child
 //  4. no_new_privs, so that nothing can come back
-func confine(cfg wire.ZygoteConfig) (sandbox.Isolation, error) {
-	iso := sandbox.Isolation{
-		UserNS: sandbox.LayerOff, OwnUser: sandbox.LayerOff, Namespaces: sandbox.LayerOff, EmptyRoot: sandbox.LayerOff,
-		Cgroup: sandbox.LayerOff, Seccomp: sandbox.LayerOff,
+func confine(cfg wire.ZygoteConfig) (api.Isolation, error) {
+	iso := api.Isolation{
+		UserNS: api.LayerOff, OwnUser: api.LayerOff, Namespaces: api.LayerOff, EmptyRoot: api.LayerOff,
+		Cgroup: api.LayerOff, Seccomp: api.LayerOff,
 	}
 	if cfg.Namespaces {
 		if err := emptyRoot(); err != nil {
 			return iso, fmt.Errorf("enter empty root: %w", err)
 		}
-		iso.UserNS, iso.Namespaces, iso.EmptyRoot = sandbox.LayerOn, sandbox.LayerOn, sandbox.LayerOn
+		iso.UserNS, iso.Namespaces, iso.EmptyRoot = api.LayerOn, api.LayerOn, api.LayerOn
 	}
 	if cfg.OwnUsers {
-		iso.OwnUser = sandbox.LayerOn // a sentry that cannot have its own is not born
+		iso.OwnUser = api.LayerOn // a sentry that cannot have its own is not born
 	}
 	if err := setLimits(); err != nil {
 		return iso, err
 	}
-	iso.Rlimits = sandbox.LayerOn
+	iso.Rlimits = api.LayerOn
 	if !cfg.Namespaces {
 		if err := dropCapabilities(); err != nil {
 			return iso, fmt.Errorf("drop capabilities: %w", err)
 		}
 	}
-	iso.Caps = sandbox.LayerOn
+	iso.Caps = api.LayerOn
 	if err := allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
 		return iso, fmt.Errorf("set no_new_privs: %w", err)
 	}
-	iso.NoNewPrivs = sandbox.LayerOn
+	iso.NoNewPrivs = api.LayerOn
 	return iso, nil
 }
 

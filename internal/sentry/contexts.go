@@ -3,10 +3,10 @@ package sentry
 import (
 	"time"
 
-	"ramet.dev/ramet/internal/interp"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/interp"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/guest"
-	"ramet.dev/ramet/internal/wire"
 )
 
 // context runs one call that concerns the interpreters of a sandbox.
@@ -72,7 +72,7 @@ func (in *input) all(most int) ([]byte, error) {
 				return all, nil
 			}
 			if all = append(all, data...); len(all) > most {
-				return nil, sandbox.Invalid("code", "it is longer than %d bytes", most)
+				return nil, api.Invalid("code", "it is longer than %d bytes", most)
 			}
 		case <-in.gone:
 			return nil, errCall

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/guest"
-	"ramet.dev/ramet/internal/wire"
 )
 
 // file serves a call about files, whose shape package wire describes.
@@ -22,7 +22,7 @@ func (s *server) file(g *guest.Guest, c *wire.Conn, req *wire.File) (any, error)
 		if field == "to" && req.Verb != wire.FileMove {
 			continue
 		}
-		if err := sandbox.ValidPath(field, string(path)); err != nil {
+		if err := api.ValidPath(field, string(path)); err != nil {
 			return nil, err
 		}
 	}
@@ -37,9 +37,9 @@ func (s *server) file(g *guest.Guest, c *wire.Conn, req *wire.File) (any, error)
 	case wire.FileMkdir, wire.FileMove, wire.FileRemove, wire.FileChmod:
 		return g.Change(req, alive)
 	case wire.FileList:
-		return g.List(req, alive, func(f *sandbox.FileInfo) error { return c.SendJSON(wire.TypeItem, f) })
+		return g.List(req, alive, func(f *api.FileInfo) error { return c.SendJSON(wire.TypeItem, f) })
 	case wire.FileSearch:
-		return g.Search(req, alive, func(m *sandbox.Match) error { return c.SendJSON(wire.TypeItem, m) })
+		return g.Search(req, alive, func(m *api.Match) error { return c.SendJSON(wire.TypeItem, m) })
 	case wire.FileArchive:
 		return struct{}{}, g.Archive(req, alive, packetWriter{c, wire.TypeData})
 	case wire.FileExtract:
@@ -47,7 +47,7 @@ func (s *server) file(g *guest.Guest, c *wire.Conn, req *wire.File) (any, error)
 	case wire.FileWatch:
 		return nil, watch(g, c, req, alive)
 	}
-	return nil, sandbox.Errorf(sandbox.CodeInvalid, "no verb %q", req.Verb)
+	return nil, api.Errorf(api.CodeInvalid, "no verb %q", req.Verb)
 }
 
 // caller returns a function that fails when nobody waits for the answer any
@@ -143,7 +143,7 @@ func (r *packetReader) next() ([]byte, error) {
 	}
 	p, err := r.c.Receive()
 	if err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeCanceled, "the caller went away")
+		return nil, api.Errorf(api.CodeCanceled, "the caller went away")
 	}
 	p.Close()
 	if p.Type != wire.TypeData {
@@ -177,7 +177,7 @@ func watch(g *guest.Guest, c *wire.Conn, req *wire.File, alive func() error) err
 		return err
 	}
 	defer w.Close()
-	send := make(chan *sandbox.FileEvents)
+	send := make(chan *api.FileEvents)
 	sent := make(chan error, 1)
 	var sending sync.WaitGroup
 	defer sending.Wait()
@@ -191,7 +191,7 @@ func watch(g *guest.Guest, c *wire.Conn, req *wire.File, alive func() error) err
 			sent <- err
 		}
 	})
-	send <- &sandbox.FileEvents{Ready: true, Changes: []sandbox.FileEvent{}}
+	send <- &api.FileEvents{Ready: true, Changes: []api.FileEvent{}}
 	busy := true
 	check := time.NewTicker(hangUpCheck)
 	defer check.Stop()

@@ -10,7 +10,7 @@ import (
 	saved "gvisor.dev/gvisor/pkg/sentry/pgalloc/pgalloc_metadata_go_proto"
 	"gvisor.dev/gvisor/pkg/state"
 
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // learn has packages make the tables that they make when they first meet a type: how it is

@@ -8,10 +8,10 @@ import (
 
 	"gvisor.dev/gvisor/pkg/log"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/guest"
 	"ramet.dev/ramet/internal/sentry/selffork"
-	"ramet.dev/ramet/internal/wire"
 )
 
 // Main runs the zygote, or in a fork of it a sentry, and returns its exit code. args
@@ -73,7 +73,7 @@ func run(arg string) error {
 		return err
 	}
 	iso := z.isolation
-	iso.Seccomp, iso.Sentry, iso.Systrap = sandbox.LayerOn, sandbox.LayerOn, sandbox.LayerOn
+	iso.Seccomp, iso.Sentry, iso.Systrap = api.LayerOn, api.LayerOn, api.LayerOn
 	s := newServer(blank, iso, lifeline, listener)
 	hello := wire.Hello{BuildID: cfg.BuildID, PID: os.Getpid(), Isolation: iso}
 	if err := lifeline.SendJSON(wire.TypeReply, hello); err != nil {

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/guest"
-	"ramet.dev/ramet/internal/wire"
 )
 
 // lingerTime is how long data of a caller who has gone waits for the sandbox to

@@ -1,9 +1,9 @@
 package sentry
 
 import (
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/guest"
-	"ramet.dev/ramet/internal/wire"
 )
 
 // process runs one call that concerns the processes of a sandbox.
@@ -41,8 +41,8 @@ const (
 
 // pageOf returns as many of all, which are in order, as fit one packet, beginning
 // behind a process id.
-func pageOf(all []sandbox.Process, after int) wire.Processes {
-	page := wire.Processes{List: []sandbox.Process{}}
+func pageOf(all []api.Process, after int) wire.Processes {
+	page := wire.Processes{List: []api.Process{}}
 	size := 0
 	for _, p := range all {
 		if p.PID <= after {

@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestPagesOfProcesses puts pages together again.
 func TestPagesOfProcesses(t *testing.T) {
-	var all []sandbox.Process
+	var all []api.Process
 	for pid := 2; pid < 500; pid++ {
-		all = append(all, sandbox.Process{PID: pid, Command: strings.Repeat("\x01", pid*17%4096)})
+		all = append(all, api.Process{PID: pid, Command: strings.Repeat("\x01", pid*17%4096)})
 	}
 	after, got := 0, 0
 	for {

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/guest"
-	"ramet.dev/ramet/internal/wire"
 )
 
 // server serves the calls of the host side. Each connection has a goroutine of
@@ -22,7 +22,7 @@ import (
 type server struct {
 	lifeline  *wire.Conn
 	listener  *net.UnixListener
-	isolation sandbox.Isolation
+	isolation api.Isolation
 
 	mu        sync.Mutex
 	blank     *guest.Blank // until Boot or Load took it
@@ -30,7 +30,7 @@ type server struct {
 	committed bool
 }
 
-func newServer(blank *guest.Blank, iso sandbox.Isolation, lifeline *wire.Conn, listener *net.UnixListener) *server {
+func newServer(blank *guest.Blank, iso api.Isolation, lifeline *wire.Conn, listener *net.UnixListener) *server {
 	return &server{blank: blank, isolation: iso, lifeline: lifeline, listener: listener}
 }
 
@@ -67,7 +67,7 @@ func (s *server) serveConn(c *wire.Conn) {
 	defer p.Close()
 	var call wire.Call
 	if err := json.Unmarshal(p.Body, &call); err != nil {
-		_ = c.Fail(sandbox.Errorf(sandbox.CodeInvalid, "decode call: %w", err)) // the peer may be gone
+		_ = c.Fail(api.Errorf(api.CodeInvalid, "decode call: %w", err)) // the peer may be gone
 		return
 	}
 	if !call.Op.Receives() {
@@ -93,7 +93,7 @@ func (s *server) answer(c *wire.Conn, call *wire.Call, reply any) error {
 	}
 	err := c.SendJSON(wire.TypeReply, reply, fds...)
 	if errors.Is(err, wire.ErrTooLarge) || errors.Is(err, wire.ErrTooManyFiles) {
-		return sandbox.Errorf(sandbox.CodeLimit, "the answer to %s is too large", call.Op)
+		return api.Errorf(api.CodeLimit, "the answer to %s is too large", call.Op)
 	}
 	if g, _ := s.running(); err != nil && g != nil {
 		switch call.Op { // what nobody knows of
@@ -112,7 +112,7 @@ type withFiles struct {
 	fds  []int
 }
 
-var errCall = sandbox.Errorf(sandbox.CodeInvalid, "call has no body of its op")
+var errCall = api.Errorf(api.CodeInvalid, "call has no body of its op")
 
 // dispatch runs one call and returns the body of its reply.
 func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, error) {
@@ -175,7 +175,7 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 	case wire.OpResume:
 		return struct{}{}, g.Resume()
 	}
-	return nil, sandbox.Errorf(sandbox.CodeInvalid, "no op %q", call.Op)
+	return nil, api.Errorf(api.CodeInvalid, "no op %q", call.Op)
 }
 
 // running returns the sandbox, or an error while there is none.
@@ -183,7 +183,7 @@ func (s *server) running() (*guest.Guest, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.guest == nil {
-		return nil, sandbox.Errorf(sandbox.CodeWrongState, "sentry is blank")
+		return nil, api.Errorf(api.CodeWrongState, "sentry is blank")
 	}
 	return s.guest, nil
 }
@@ -194,7 +194,7 @@ func (s *server) takeBlank() (*guest.Blank, error) {
 	defer s.mu.Unlock()
 	b := s.blank
 	if b == nil {
-		return nil, sandbox.Errorf(sandbox.CodeWrongState, "sentry is not blank")
+		return nil, api.Errorf(api.CodeWrongState, "sentry is not blank")
 	}
 	s.blank = nil
 	return b, nil

@@ -4,9 +4,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/guest"
-	"ramet.dev/ramet/internal/wire"
 )
 
 // exec runs a command whose streams are packets of c, or comes back to one.
@@ -41,7 +41,7 @@ func (s *server) attach(g *guest.Guest, c *wire.Conn, req *wire.Attach) (any, er
 	}
 	in := newInput(c)
 	go in.receive(req.Stdin, func(p *wire.Packet) {
-		var size sandbox.TerminalSize
+		var size api.TerminalSize
 		if p.Type == wire.TypeResize && p.Decode(&size) == nil {
 			_ = g.Resize(&wire.Resize{PID: req.PID, Size: size}) // it may have ended
 		}

@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/guest"
 	"ramet.dev/ramet/internal/sentry/selffork"
-	"ramet.dev/ramet/internal/wire"
 )
 
 // fdControl is the descriptor that the zygote is started with: one of a SOCK_SEQPACKET
@@ -34,8 +34,8 @@ const fdControl = 3
 // random numbers from there that matter.
 type zygote struct {
 	namespaces bool
-	isolation  sandbox.Isolation // of its children
-	proc       *os.Root          // /proc/self, which it cannot reach by name any more
+	isolation  api.Isolation // of its children
+	proc       *os.Root      // /proc/self, which it cannot reach by name any more
 	lastCap    uintptr
 	platform   int // descriptor of the platform's file, see guest.PlatformFile
 	forker     *selffork.Forker
@@ -147,7 +147,7 @@ func (z *zygote) forkAll() (*birth, error) {
 			return nil, err
 		}
 		if err != nil {
-			err = answer(wire.TypeFail, sandbox.AsError(err))
+			err = answer(wire.TypeFail, api.AsError(err))
 		} else {
 			err = answer(wire.TypeReply, wire.Born{PID: pid})
 		}
@@ -218,7 +218,7 @@ func (z *zygote) fork(user int, fds []int) (pid int, err error) {
 	pid, err = z.forker.Fork(c)
 	for _, short := range []error{unix.EAGAIN, unix.ENOMEM, unix.ENOSPC} { // ENOSPC: too many namespaces
 		if errors.Is(err, short) {
-			return 0, sandbox.Errorf(sandbox.CodeLimit, "the host refused another process: %w", err)
+			return 0, api.Errorf(api.CodeLimit, "the host refused another process: %w", err)
 		}
 	}
 	var errno unix.Errno
@@ -226,7 +226,7 @@ func (z *zygote) fork(user int, fds []int) (pid int, err error) {
 		return 0, errors.Join(errUnfit, err)
 	}
 	if errors.Is(err, unix.EPERM) {
-		return 0, sandbox.Errorf(sandbox.CodeIsolation, "the host does not let a process in a user namespace make another one (is kernel.unprivileged_userns_clone 0?): %w", err)
+		return 0, api.Errorf(api.CodeIsolation, "the host does not let a process in a user namespace make another one (is kernel.unprivileged_userns_clone 0?): %w", err)
 	}
 	return pid, err
 }

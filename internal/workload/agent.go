@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // Where the parts of a warm sandbox are, for who starts them by other means.
@@ -47,7 +47,7 @@ func (s *Session) Warm(ctx context.Context, ref string) error {
 			return err
 		}
 	}
-	_, err := s.run(ctx, ref, sandbox.ExecRequest{
+	_, err := s.run(ctx, ref, api.ExecRequest{
 		Argv: []string{"/bin/sh", "-c", startScript, "start", strconv.Itoa(Port)}, TimeoutMS: startTimeout.Milliseconds(),
 	})
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Session) Warm(ctx context.Context, ref string) error {
 
 // WriteFile makes an executable file in a sandbox.
 func (s *Session) WriteFile(ctx context.Context, ref, path, text string) error {
-	_, err := s.run(ctx, ref, sandbox.ExecRequest{Argv: []string{"/bin/sh", "-c", `cat >"$1" && chmod 755 "$1"`, "write", path}, Stdin: text})
+	_, err := s.run(ctx, ref, api.ExecRequest{Argv: []string{"/bin/sh", "-c", `cat >"$1" && chmod 755 "$1"`, "write", path}, Stdin: text})
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
@@ -69,7 +69,7 @@ func (s *Session) WriteFile(ctx context.Context, ref, path, text string) error {
 // printed, without the end of the last line. The request is made inside the
 // sandbox, over its loopback network.
 func (s *Session) Ask(ctx context.Context, ref, program string) (string, error) {
-	out, err := s.run(ctx, ref, sandbox.ExecRequest{Argv: []string{AskPath, strconv.Itoa(Port)}, Stdin: program})
+	out, err := s.run(ctx, ref, api.ExecRequest{Argv: []string{AskPath, strconv.Itoa(Port)}, Stdin: program})
 	if err != nil {
 		return "", fmt.Errorf("ask the warm process of %s: %w", ref, err)
 	}
@@ -78,11 +78,11 @@ func (s *Session) Ask(ctx context.Context, ref, program string) (string, error) 
 
 // Shell runs a command line in a sandbox and returns what it printed.
 func (s *Session) Shell(ctx context.Context, ref, command string) (string, error) {
-	return s.run(ctx, ref, sandbox.ExecRequest{Shell: command})
+	return s.run(ctx, ref, api.ExecRequest{Shell: command})
 }
 
 // run runs a command that must succeed.
-func (s *Session) run(ctx context.Context, ref string, req sandbox.ExecRequest) (string, error) {
+func (s *Session) run(ctx context.Context, ref string, req api.ExecRequest) (string, error) {
 	res, err := s.c.Exec(ctx, ref, req)
 	if err != nil {
 		return "", err

@@ -7,13 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // Forked is a fork with its times. All but Pause are counted from the call, on
 // the client's clock.
 type Forked struct {
-	Children []sandbox.Sandbox
+	Children []api.Sandbox
 	// Pause is how long the source stood still, as the daemon says.
 	Pause time.Duration
 	// Return is when the call returned.
@@ -34,7 +34,7 @@ func (f *Forked) IDs() []string {
 }
 
 // probe is the command that a child answers to show that it is ready.
-func probe() sandbox.ExecRequest { return sandbox.ExecRequest{Argv: []string{"/bin/true"}} }
+func probe() api.ExecRequest { return api.ExecRequest{Argv: []string{"/bin/true"}} }
 
 // Probe runs the command with which children show that they are ready.
 func (s *Session) Probe(ctx context.Context, ref string) error {
@@ -62,7 +62,7 @@ func (s *Session) ForkUntouched(ctx context.Context, ref string, n int) (*Forked
 
 func (s *Session) fork(ctx context.Context, ref string, n int, prefix string) (*Forked, time.Time, error) {
 	began := time.Now()
-	res, err := s.c.Fork(ctx, ref, sandbox.ForkRequest{Count: n, Names: childNames(n, prefix), Metadata: s.label()})
+	res, err := s.c.Fork(ctx, ref, api.ForkRequest{Count: n, Names: childNames(n, prefix), Metadata: s.label()})
 	if err != nil {
 		return nil, began, err
 	}
@@ -73,7 +73,7 @@ func (s *Session) fork(ctx context.Context, ref string, n int, prefix string) (*
 // Restore makes n sandboxes of a snapshot and has each of them run a command.
 func (s *Session) Restore(ctx context.Context, ref string, n int) (*Forked, error) {
 	began := time.Now()
-	res, err := s.c.Restore(ctx, ref, sandbox.RestoreRequest{Count: n, Metadata: s.label()})
+	res, err := s.c.Restore(ctx, ref, api.RestoreRequest{Count: n, Metadata: s.label()})
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func childNames(n int, prefix string) []string {
 }
 
 // forked looks at the outcome of a call that has just returned.
-func forked(res *sandbox.ForkResult, began time.Time) (*Forked, error) {
+func forked(res *api.ForkResult, began time.Time) (*Forked, error) {
 	f := &Forked{Return: time.Since(began), Pause: time.Duration(res.PauseMS * float64(time.Millisecond))}
 	for i, child := range res.Children {
 		if child.Error != nil {

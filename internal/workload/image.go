@@ -4,26 +4,26 @@ import (
 	"context"
 	"fmt"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 // PythonImage is the name of the image that is built where it is missing.
 const PythonImage = "python"
 
 // pythonBuild is what the image is made of.
-func pythonBuild() *sandbox.ImageBuild {
-	return &sandbox.ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy"}}
+func pythonBuild() *api.ImageBuild {
+	return &api.ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy"}}
 }
 
 // Image returns the image called name. PythonImage is built if there is none,
 // and only then progress is called.
-func Image(ctx context.Context, c *client.Client, name string, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+func Image(ctx context.Context, c *client.Client, name string, progress func(api.Progress)) (*api.Image, error) {
 	img, err := c.GetImage(ctx, name)
-	if err == nil || name != PythonImage || sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	if err == nil || name != PythonImage || api.CodeOf(err) != api.CodeNotFound {
 		return img, err
 	}
-	img, err = c.CreateImage(ctx, sandbox.ImageRequest{Name: name, Build: pythonBuild()}, progress)
+	img, err = c.CreateImage(ctx, api.ImageRequest{Name: name, Build: pythonBuild()}, progress)
 	if err != nil {
 		return nil, fmt.Errorf("build image %s: %w", name, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/workload"
 	"ramet.dev/ramet/internal/workload/fakedaemon"
 )
@@ -79,11 +79,11 @@ func TestImage(t *testing.T) {
 	d := fakedaemon.New()
 	c := d.Connect(t)
 	phases := ""
-	progress := func(p sandbox.Progress) { phases += p.Phase + " " }
+	progress := func(p api.Progress) { phases += p.Phase + " " }
 	if img, err := workload.Image(t.Context(), c, "python", progress); err != nil || img.ID != "img_aaaaaaaaaaaaaaaa" || phases != "" {
 		t.Errorf("there: %+v, %v, progress %q", img, err, phases)
 	}
-	if _, err := workload.Image(t.Context(), c, "other", progress); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	if _, err := workload.Image(t.Context(), c, "other", progress); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("an image that is not ours to build: %v", err)
 	}
 	d.ImageMissing = true
@@ -91,7 +91,7 @@ func TestImage(t *testing.T) {
 	if err != nil || img.ID != "img_bbbbbbbbbbbbbbbb" || phases != "download unpack unpack seal " {
 		t.Errorf("missing: %+v, %v, progress %q", img, err, phases)
 	}
-	want := sandbox.ImageRequest{Name: "python", Build: &sandbox.ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy"}}}
+	want := api.ImageRequest{Name: "python", Build: &api.ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy"}}}
 	if d := cmp.Diff(want, d.Built); d != "" {
 		t.Error(d)
 	}
@@ -139,9 +139,9 @@ func TestForkTimes(t *testing.T) {
 
 func TestForkReportsChild(t *testing.T) {
 	d := fakedaemon.New()
-	d.FailChild = func(i int) *sandbox.Error {
+	d.FailChild = func(i int) *api.Error {
 		if i == 1 {
-			return sandbox.Errorf(sandbox.CodeNoMemory, "no memory is left")
+			return api.Errorf(api.CodeNoMemory, "no memory is left")
 		}
 		return nil
 	}
@@ -151,7 +151,7 @@ func TestForkReportsChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.Fork(t.Context(), source.ID, 3, "")
-	if sandbox.CodeOf(err) != sandbox.CodeNoMemory || !strings.Contains(err.Error(), "child 2 of 3") {
+	if api.CodeOf(err) != api.CodeNoMemory || !strings.Contains(err.Error(), "child 2 of 3") {
 		t.Errorf("error is %v", err)
 	}
 	if err := s.Close(t.Context()); err != nil || d.Left() != 0 {
@@ -191,7 +191,7 @@ func TestCloseFindsLateChildren(t *testing.T) {
 	d.DestroyFunc = func(ctx context.Context, ref string) error {
 		if !late {
 			late = true
-			if _, err := d.ForkFunc(ctx, ref, sandbox.ForkRequest{Count: 3}); err != nil {
+			if _, err := d.ForkFunc(ctx, ref, api.ForkRequest{Count: 3}); err != nil {
 				return err
 			}
 		}
@@ -223,7 +223,7 @@ func TestCloseGoesOn(t *testing.T) {
 	var failed atomic.Bool // calls come at the same time
 	d.DestroyFunc = func(ctx context.Context, ref string) error {
 		if failed.CompareAndSwap(false, true) {
-			return sandbox.Errorf(sandbox.CodeInternal, "a defect")
+			return api.Errorf(api.CodeInternal, "a defect")
 		}
 		return destroy(ctx, ref)
 	}
@@ -233,7 +233,7 @@ func TestCloseGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Close(t.Context()); sandbox.CodeOf(err) != sandbox.CodeInternal {
+	if err := s.Close(t.Context()); api.CodeOf(err) != api.CodeInternal {
 		t.Errorf("error is %v", err)
 	}
 	// What failed the first time is tried again before the end.

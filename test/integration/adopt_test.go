@@ -12,13 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/launch"
-	"ramet.dev/ramet/internal/manager"
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node"
 )
 
-// liar stands between a new manager and a sentry, and changes what the sentry
+// liar stands between a new node and a sentry, and changes what the sentry
 // answers to an Adopt: it is a sentry that was taken over.
 type liar struct {
 	t      testing.TB
@@ -37,7 +37,7 @@ func (l *liar) listen(socket string) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	ul.SetUnlinkOnClose(false) // the manager removes it
+	ul.SetUnlinkOnClose(false) // the node removes it
 	done := make(chan struct{})
 	l.t.Cleanup(func() {
 		ul.Close()
@@ -101,13 +101,13 @@ func numbers(files []*os.File) []int {
 }
 
 // socketOf returns the socket of a sandbox's sentry.
-func (n *node) socketOf(ref string) string {
+func (n *testNode) socketOf(ref string) string {
 	n.t.Helper()
 	_, key := n.processOf(ref)
 	return filepath.Join(n.paths.Sandboxes(), key+".sock")
 }
 
-// TestAdoptedMemoryIsCompared opens a new manager while the sentry of a child
+// TestAdoptedMemoryIsCompared opens a new node while the sentry of a child
 // gives other memory files than it was given: it must not be believed, and the
 // parent, whose memory it speaks of, must go on with its own.
 func TestAdoptedMemoryIsCompared(t *testing.T) {
@@ -160,7 +160,7 @@ func TestAdoptedMemoryIsCompared(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.State != sandbox.StateFailed || !strings.Contains(s.Reason, "file") {
+			if s.State != api.StateFailed || !strings.Contains(s.Reason, "file") {
 				t.Errorf("the child is %s: %q", s.State, s.Reason)
 			}
 			n.mustHold("parent", "zero")
@@ -171,7 +171,7 @@ func TestAdoptedMemoryIsCompared(t *testing.T) {
 	}
 }
 
-// TestAdoptedMemoryIsRecorded opens a new manager on records of a version that
+// TestAdoptedMemoryIsRecorded opens a new node on records of a version that
 // did not keep which memory files there are: its sandboxes go on, and the
 // manager after that one compares.
 func TestAdoptedMemoryIsRecorded(t *testing.T) {
@@ -181,7 +181,7 @@ func TestAdoptedMemoryIsRecorded(t *testing.T) {
 	child := n.fork("parent", 1)[0].ID
 	socket := n.socketOf(child)
 	n.close()
-	db, err := sql.Open("sqlite", "file:"+n.paths.Registry()) // the manager's driver
+	db, err := sql.Open("sqlite", "file:"+n.paths.Registry()) // the node's driver
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,13 +204,13 @@ func TestAdoptedMemoryIsRecorded(t *testing.T) {
 	l := &liar{t: t, change: func(_ *wire.Adopted, files []*os.File) { files[0], files[1] = files[1], files[0] }}
 	l.listen(socket)
 	n.open()
-	if s, err := n.m.Get(asOwner, child); err != nil || s.State != sandbox.StateFailed {
+	if s, err := n.m.Get(asOwner, child); err != nil || s.State != api.StateFailed {
 		t.Errorf("the child is %+v (%v)", s, err)
 	}
 	n.mustHold("parent", "zero")
 }
 
-// TestOpenWhenShort opens a manager with no more descriptors than so many left to
+// TestOpenWhenShort opens a node with no more descriptors than so many left to
 // this process. That must never be the end of a sandbox.
 func TestOpenWhenShort(t *testing.T) {
 	const sandboxes = 12 // so many that they need more than all else that is opened
@@ -220,23 +220,23 @@ func TestOpenWhenShort(t *testing.T) {
 	n.hold("parent", "-value", "zero", "-only", "heap,bulk")
 	n.fork("parent", sandboxes-1)
 	n.close()
-	kinds := map[sandbox.Code]int{}
+	kinds := map[api.Code]int{}
 	for free := 0; n.m == nil; free++ {
 		var err error
-		withDescriptors(t, free, func() { n.m, err = manager.Open(asOwner, n.config()) })
+		withDescriptors(t, free, func() { n.m, err = node.Open(asOwner, n.config()) })
 		if err != nil {
-			kinds[sandbox.CodeOf(err)]++
+			kinds[api.CodeOf(err)]++
 		}
 		if got := len(n.sentries()); got != sandboxes {
 			t.Fatalf("with %d descriptors %d of %d sandboxes live (%v)", free, got, sandboxes, err)
 		}
 	}
 	t.Logf("failures by code: %v", kinds)
-	if kinds[sandbox.CodeLimit] < sandboxes {
+	if kinds[api.CodeLimit] < sandboxes {
 		t.Error("it failed too rarely while it took over sandboxes: the test proves nothing")
 	}
 	n.fds["pipe"] += 2 // Go leaves one when it cannot fork into a user namespace
-	list, err := n.m.List(asOwner, sandbox.ListFilter{State: sandbox.StateRunning})
+	list, err := n.m.List(asOwner, api.ListFilter{State: api.StateRunning})
 	if err != nil || len(list) != sandboxes {
 		t.Fatalf("%d of %d sandboxes are running (%v)", len(list), sandboxes, err)
 	}

@@ -11,11 +11,11 @@ import (
 	"sync"
 	"testing"
 
-	who "ramet.dev/ramet/internal/access"
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/httpapi/apitest"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/server/rest/apitest"
+	who "ramet.dev/ramet/internal/service/access"
 )
 
 // sharedLog keeps a log that several write to.
@@ -39,11 +39,11 @@ func TestAuditSaysWhatWasDone(t *testing.T) {
 	n.log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	n.open()
 	t.Cleanup(n.finish)
-	api := httpapi.New(httpapi.Config{Service: n.m, Identify: apitest.Owner, Logger: n.log})
-	server := httptest.NewServer(http.HandlerFunc(api.ServeHTTP))
+	routes := rest.New(rest.Config{Service: n.m, Identify: apitest.Owner, Logger: n.log})
+	server := httptest.NewServer(http.HandlerFunc(routes.ServeHTTP))
 	defer server.Close()
 	ctx := asOwner
-	issued, err := n.m.CreateToken(who.With(ctx, who.Owner(0)), sandbox.TokenRequest{Scope: sandbox.ScopeAdmin})
+	issued, err := n.m.CreateToken(who.With(ctx, who.Owner(0)), api.TokenRequest{Scope: api.ScopeAdmin})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,54 +58,54 @@ func TestAuditSaysWhatWasDone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	root, err := c.Create(ctx, sandbox.CreateRequest{Image: "box", Env: map[string]string{"TOKEN": secret}, Metadata: map[string]string{"k": secret}})
+	root, err := c.Create(ctx, api.CreateRequest{Image: "box", Env: map[string]string{"TOKEN": secret}, Metadata: map[string]string{"k": secret}})
 	check(err)
-	_, err = c.Exec(ctx, root.ID, sandbox.ExecRequest{Argv: []string{"/bin/guest", secret}, Env: map[string]string{"T": secret}, Stdin: secret})
+	_, err = c.Exec(ctx, root.ID, api.ExecRequest{Argv: []string{"/bin/guest", secret}, Env: map[string]string{"T": secret}, Stdin: secret})
 	check(err)
-	_, err = c.WriteFile(ctx, root.ID, sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: "/" + secret}}, strings.NewReader(secret))
+	_, err = c.WriteFile(ctx, root.ID, api.WriteRequest{FileRef: api.FileRef{Path: "/" + secret}}, strings.NewReader(secret))
 	check(err)
-	forked, err := c.Fork(ctx, root.ID, sandbox.ForkRequest{Count: 2, Env: map[string]string{"T": secret}})
+	forked, err := c.Fork(ctx, root.ID, api.ForkRequest{Count: 2, Env: map[string]string{"T": secret}})
 	check(err)
 	kids := n.children(forked)
-	_, err = c.WriteFile(ctx, kids[0].ID, sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: "/new"}}, strings.NewReader(secret))
+	_, err = c.WriteFile(ctx, kids[0].ID, api.WriteRequest{FileRef: api.FileRef{Path: "/new"}}, strings.NewReader(secret))
 	check(err)
-	diff, err := c.Diff(ctx, root.ID, kids[0].ID, sandbox.DiffRequest{})
+	diff, err := c.Diff(ctx, root.ID, kids[0].ID, api.DiffRequest{})
 	check(err)
-	_, err = c.Merge(ctx, root.ID, sandbox.MergeRequest{From: []string{kids[0].ID}})
+	_, err = c.Merge(ctx, root.ID, api.MergeRequest{From: []string{kids[0].ID}})
 	check(err)
-	snap, err := c.Snapshot(ctx, root.ID, sandbox.SnapshotRequest{Name: "kept"})
+	snap, err := c.Snapshot(ctx, root.ID, api.SnapshotRequest{Name: "kept"})
 	check(err)
-	restored, err := c.Restore(ctx, snap.ID, sandbox.RestoreRequest{})
+	restored, err := c.Restore(ctx, snap.ID, api.RestoreRequest{})
 	check(err)
 	_, err = c.Promote(ctx, kids[1].ID)
 	check(err)
 	check(c.Destroy(ctx, kids[0].ID))
 	check(c.Destroy(ctx, n.children(restored)[0].ID))
-	check(c.DeleteSnapshot(ctx, snap.ID, sandbox.SnapshotDeletion{}))
-	if _, err := c.Fork(ctx, kids[0].ID, sandbox.ForkRequest{}); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	check(c.DeleteSnapshot(ctx, snap.ID, api.SnapshotDeletion{}))
+	if _, err := c.Fork(ctx, kids[0].ID, api.ForkRequest{}); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("fork of what is gone: %v", err)
 	}
 
 	n.reopen() // its end is on the disk
-	want := map[string]func(sandbox.AuditEntry) bool{
-		"create-sandbox": func(e sandbox.AuditEntry) bool { return e.Object == root.ID && e.Details.Image == root.Image },
-		"exec-command":   func(e sandbox.AuditEntry) bool { return e.Object == root.ID },
-		"fork-sandbox": func(e sandbox.AuditEntry) bool {
+	want := map[string]func(api.AuditEntry) bool{
+		"create-sandbox": func(e api.AuditEntry) bool { return e.Object == root.ID && e.Details.Image == root.Image },
+		"exec-command":   func(e api.AuditEntry) bool { return e.Object == root.ID },
+		"fork-sandbox": func(e api.AuditEntry) bool {
 			return e.Result != "ok" || e.Details.Parent == root.ID && len(e.Details.Children) == 2 && e.Details.Children[0] == kids[0].ID && e.Details.Freeze != ""
 		},
-		"diff-sandboxes": func(e sandbox.AuditEntry) bool {
+		"diff-sandboxes": func(e api.AuditEntry) bool {
 			return e.Details.Changes == len(diff.Changes) && e.Details.Base == root.ID && len(e.Details.Digest) == 64
 		},
-		"merge-sandboxes": func(e sandbox.AuditEntry) bool {
+		"merge-sandboxes": func(e api.AuditEntry) bool {
 			return e.Details.From[0] == kids[0].ID && e.Details.Changes == 1 && len(e.Details.Digest) == 64
 		},
-		"create-snapshot": func(e sandbox.AuditEntry) bool { return e.Details.Snapshot == snap.ID && len(e.Details.Digest) == 64 },
-		"restore-snapshot": func(e sandbox.AuditEntry) bool {
+		"create-snapshot": func(e api.AuditEntry) bool { return e.Details.Snapshot == snap.ID && len(e.Details.Digest) == 64 },
+		"restore-snapshot": func(e api.AuditEntry) bool {
 			return e.Object == snap.ID && len(e.Details.Children) == 1 && len(e.Details.Digest) == 64
 		},
-		"promote-sandbox": func(e sandbox.AuditEntry) bool { return e.Object == kids[1].ID && e.Details.Parent == root.ID },
-		"destroy-sandbox": func(e sandbox.AuditEntry) bool { return e.Object != "" },
-		"delete-snapshot": func(e sandbox.AuditEntry) bool { return e.Object == snap.ID },
+		"promote-sandbox": func(e api.AuditEntry) bool { return e.Object == kids[1].ID && e.Details.Parent == root.ID },
+		"destroy-sandbox": func(e api.AuditEntry) bool { return e.Object != "" },
+		"delete-snapshot": func(e api.AuditEntry) bool { return e.Object == snap.ID },
 	}
 	entries, err := n.m.AuditEntries(ctx, 0, 1000)
 	check(err)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestForkBombCanBeEnded has a program start others until the limit of processes is met,
@@ -18,10 +18,10 @@ func TestForkBombCanBeEnded(t *testing.T) {
 		t.Skip("there are no control groups for this user, so limits are refused")
 	}
 	const most = 200
-	if _, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", Name: "box", Limits: sandbox.Limits{Pids: most}}); err != nil {
+	if _, err := n.m.Create(asOwner, api.CreateRequest{Image: "box", Name: "box", Limits: api.Limits{Pids: most}}); err != nil {
 		t.Fatal(err)
 	}
-	n.start("box", sandbox.StartRequest{}, "bomb")
+	n.start("box", api.StartRequest{}, "bomb")
 	eventually(t, "the limit is met", func() error {
 		out, err := n.exec("box", "cat", "/sys/fs/cgroup/pids.current")
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // untriedCalls are not made by TestSystemCalls: see the test of the list in
@@ -29,7 +29,7 @@ func TestSystemCalls(t *testing.T) {
 	for seed, user := range []string{"root", "worker"} {
 		t.Run(user, func(t *testing.T) {
 			n.create(user)
-			out, err := n.run(user, sandbox.ExecRequest{Argv: []string{"guest", "attempts", "-seed", strconv.Itoa(seed), "-skip", strings.Join(skip, ",")}, User: user}, "")
+			out, err := n.run(user, api.ExecRequest{Argv: []string{"guest", "attempts", "-seed", strconv.Itoa(seed), "-skip", strings.Join(skip, ",")}, User: user}, "")
 			if err != nil || !out.OK {
 				t.Fatalf("%v: %s %s", err, out.stdout.String(), out.stderr.String())
 			}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestCancel cancels each operation at random moments. What was cancelled must
@@ -20,7 +20,7 @@ func TestCancel(t *testing.T) {
 	n.reopen() // so that all sentries are a sandbox's
 	n.create("base")
 	n.hold("base", "-value", "zero", "-only", "heap,files,child")
-	if _, err := n.m.Snapshot(asOwner, "base", sandbox.SnapshotRequest{Name: "start"}); err != nil {
+	if _, err := n.m.Snapshot(asOwner, "base", api.SnapshotRequest{Name: "start"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.m.Rollback(asOwner, "base", "start"); err != nil {
@@ -34,19 +34,19 @@ func TestCancel(t *testing.T) {
 		run  func(context.Context) error
 	}{
 		{"create", window(40 * time.Millisecond), func(ctx context.Context) error {
-			_, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "new"})
+			_, err := n.m.Create(ctx, api.CreateRequest{Image: "box", Name: "new"})
 			return err
 		}},
 		{"fork", window(80 * time.Millisecond), func(ctx context.Context) error {
-			_, err := n.m.Fork(ctx, "base", sandbox.ForkRequest{Count: 2, Names: []string{"new", "newer"}})
+			_, err := n.m.Fork(ctx, "base", api.ForkRequest{Count: 2, Names: []string{"new", "newer"}})
 			return err
 		}},
 		{"restore", window(80 * time.Millisecond), func(ctx context.Context) error {
-			_, err := n.m.Restore(ctx, "start", sandbox.RestoreRequest{Names: []string{"new"}})
+			_, err := n.m.Restore(ctx, "start", api.RestoreRequest{Names: []string{"new"}})
 			return err
 		}},
 		{"snapshot", window(60 * time.Millisecond), func(ctx context.Context) error {
-			_, err := n.m.Snapshot(ctx, "base", sandbox.SnapshotRequest{Name: "new"})
+			_, err := n.m.Snapshot(ctx, "base", api.SnapshotRequest{Name: "new"})
 			return err
 		}},
 		{"rollback", window(80 * time.Millisecond), func(ctx context.Context) error {
@@ -54,19 +54,19 @@ func TestCancel(t *testing.T) {
 			return err
 		}},
 		{"commit", window(40 * time.Millisecond), func(ctx context.Context) error {
-			_, err := n.m.Commit(ctx, "base", sandbox.CommitRequest{Name: "new"}, func(sandbox.Progress) {})
+			_, err := n.m.Commit(ctx, "base", api.CommitRequest{Name: "new"}, func(api.Progress) {})
 			if err == nil {
 				err = n.m.RemoveImage(asOwner, "new")
-			} else if _, rerr := n.m.GetImage(asOwner, "new"); sandbox.CodeOf(rerr) != sandbox.CodeNotFound {
+			} else if _, rerr := n.m.GetImage(asOwner, "new"); api.CodeOf(rerr) != api.CodeNotFound {
 				t.Errorf("a cancelled commit left an image: %v", rerr)
 			}
 			return err
 		}},
 		{"export", window(20 * time.Millisecond), func(ctx context.Context) error {
-			return n.m.Export(ctx, "base", sandbox.ExportRequest{Format: sandbox.ExportOCI}, io.Discard)
+			return n.m.Export(ctx, "base", api.ExportRequest{Format: api.ExportOCI}, io.Discard)
 		}},
 		{"exec", window(20 * time.Millisecond), func(ctx context.Context) error {
-			_, err := n.m.Exec(ctx, "base", sandbox.ExecRequest{Argv: []string{"guest", "sleep", "1h"}}, discard())
+			_, err := n.m.Exec(ctx, "base", api.ExecRequest{Argv: []string{"guest", "sleep", "1h"}}, discard())
 			return err
 		}},
 	} {
@@ -76,7 +76,7 @@ func TestCancel(t *testing.T) {
 
 const cancelRounds = 12
 
-func (n *node) cancelOften(t *testing.T, most window, run func(context.Context) error, idle map[string]int) {
+func (n *testNode) cancelOften(t *testing.T, most window, run func(context.Context) error, idle map[string]int) {
 	rng := seeded(t)
 	cancelled := 0
 	for range cancelRounds {
@@ -87,7 +87,7 @@ func (n *node) cancelOften(t *testing.T, most window, run func(context.Context) 
 		}
 		if err != nil {
 			cancelled++
-			wantCode(t, err, sandbox.CodeCanceled)
+			wantCode(t, err, api.CodeCanceled)
 			if names := n.names(t); len(names) != 1 || len(snaps) != 1 {
 				t.Errorf("left sandboxes %v and %d snapshots", names, len(snaps))
 			}
@@ -140,9 +140,9 @@ func (w *window) cancelled(rng *rand.Rand, run func(context.Context) error) erro
 }
 
 // names returns the names or ids of all sandboxes.
-func (n *node) names(t testing.TB) []string {
+func (n *testNode) names(t testing.TB) []string {
 	t.Helper()
-	list, err := n.m.List(asOwner, sandbox.ListFilter{})
+	list, err := n.m.List(asOwner, api.ListFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,10 +155,10 @@ func (n *node) names(t testing.TB) []string {
 
 // destroyAllButStart destroys all but the sandbox "base" and the snapshot
 // "start".
-func (n *node) destroyAllButStart() {
+func (n *testNode) destroyAllButStart() {
 	n.t.Helper()
 	ctx := asOwner
-	list, err := n.m.List(ctx, sandbox.ListFilter{})
+	list, err := n.m.List(ctx, api.ListFilter{})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func (n *node) destroyAllButStart() {
 		if s.Name == "start" {
 			continue
 		}
-		if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{}); err != nil {
+		if err := n.m.DeleteSnapshot(ctx, s.ID, api.SnapshotDeletion{}); err != nil {
 			n.t.Error(err)
 		}
 	}

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/manager"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node"
 )
 
-func (n *node) snapshot(ref string, req sandbox.SnapshotRequest) *sandbox.Snapshot {
+func (n *testNode) snapshot(ref string, req api.SnapshotRequest) *api.Snapshot {
 	n.t.Helper()
 	s, err := n.m.Snapshot(asOwner, ref, req)
 	if err != nil {
@@ -28,9 +28,9 @@ func (n *node) snapshot(ref string, req sandbox.SnapshotRequest) *sandbox.Snapsh
 }
 
 // restoredHolds checks that what is restored from a snapshot holds value.
-func (n *node) restoredHolds(snap, value string) {
+func (n *testNode) restoredHolds(snap, value string) {
 	n.t.Helper()
-	r, err := n.m.Restore(asOwner, snap, sandbox.RestoreRequest{})
+	r, err := n.m.Restore(asOwner, snap, api.RestoreRequest{})
 	if err != nil {
 		n.t.Fatalf("restore %s: %v", snap, err)
 	}
@@ -40,9 +40,9 @@ func (n *node) restoredHolds(snap, value string) {
 }
 
 // snapshotIs waits until a snapshot is in a state, and returns it.
-func (n *node) snapshotIs(ref string, want sandbox.SnapshotState) *sandbox.Snapshot {
+func (n *testNode) snapshotIs(ref string, want api.SnapshotState) *api.Snapshot {
 	n.t.Helper()
-	var s *sandbox.Snapshot
+	var s *api.Snapshot
 	eventually(n.t, ref+" is "+string(want), func() (err error) {
 		if s, err = n.m.GetSnapshot(asOwner, ref); err == nil && s.State != want {
 			err = fmt.Errorf("it is %s: %s", s.State, s.Reason)
@@ -52,10 +52,10 @@ func (n *node) snapshotIs(ref string, want sandbox.SnapshotState) *sandbox.Snaps
 	return s
 }
 
-func (n *node) snapshotIsGone(ref string) {
+func (n *testNode) snapshotIsGone(ref string) {
 	n.t.Helper()
 	eventually(n.t, ref+" is gone", func() error {
-		if s, err := n.m.GetSnapshot(asOwner, ref); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		if s, err := n.m.GetSnapshot(asOwner, ref); api.CodeOf(err) != api.CodeNotFound {
 			return fmt.Errorf("it is %+v, %w", s, err)
 		}
 		return nil
@@ -69,20 +69,20 @@ func TestSnapshotChain(t *testing.T) {
 	n := newNode(t)
 	n.create("base")
 	n.hold("base", "-value", "one", "-only", held)
-	one := n.snapshot("base", sandbox.SnapshotRequest{Name: "one"})
+	one := n.snapshot("base", api.SnapshotRequest{Name: "one"})
 	n.change("base", "one", "two")
-	two := n.snapshot("base", sandbox.SnapshotRequest{Name: "two"})
+	two := n.snapshot("base", api.SnapshotRequest{Name: "two"})
 	if !slices.Equal(two.DependsOn, []string{one.ID}) || two.SizeBytes >= one.SizeBytes {
 		t.Errorf("the second snapshot depends on %v and has %d bytes, the first %d", two.DependsOn, two.SizeBytes, one.SizeBytes)
 	}
 	// What is restored has pages of both, and so has what is taken of it.
-	r, err := n.m.Restore(ctx, "two", sandbox.RestoreRequest{Names: []string{"kid"}})
+	r, err := n.m.Restore(ctx, "two", api.RestoreRequest{Names: []string{"kid"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.children(r)
 	n.change("kid", "two", "three")
-	three := n.snapshot("kid", sandbox.SnapshotRequest{Name: "three"})
+	three := n.snapshot("kid", api.SnapshotRequest{Name: "three"})
 	if !slices.Contains(three.DependsOn, two.ID) {
 		t.Errorf("the third depends on %v", three.DependsOn)
 	}
@@ -94,15 +94,15 @@ func TestSnapshotChain(t *testing.T) {
 		}
 	}
 
-	err = n.m.DeleteSnapshot(ctx, "one", sandbox.SnapshotDeletion{})
-	wantCode(t, err, sandbox.CodeConflict)
+	err = n.m.DeleteSnapshot(ctx, "one", api.SnapshotDeletion{})
+	wantCode(t, err, api.CodeConflict)
 	if err == nil || !strings.Contains(err.Error(), two.ID+" (two)") {
 		t.Errorf("what depends on it is not named: %v", err)
 	}
-	wantCode(t, n.m.DeleteSnapshot(ctx, "one", sandbox.SnapshotDeletion{Cascade: true, Flatten: true}), sandbox.CodeInvalid)
+	wantCode(t, n.m.DeleteSnapshot(ctx, "one", api.SnapshotDeletion{Cascade: true, Flatten: true}), api.CodeInvalid)
 
 	// Without the first, the others are whole, and so is what was restored from them.
-	if err := n.m.DeleteSnapshot(ctx, "one", sandbox.SnapshotDeletion{Flatten: true}); err != nil {
+	if err := n.m.DeleteSnapshot(ctx, "one", api.SnapshotDeletion{Flatten: true}); err != nil {
 		t.Fatal(err)
 	}
 	n.snapshotIsGone("one")
@@ -123,8 +123,8 @@ func TestSnapshotChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.mustHold("base", "two")
-	four := n.snapshot("base", sandbox.SnapshotRequest{})
-	if err := n.m.DeleteSnapshot(ctx, "two", sandbox.SnapshotDeletion{Cascade: true}); err != nil {
+	four := n.snapshot("base", api.SnapshotRequest{})
+	if err := n.m.DeleteSnapshot(ctx, "two", api.SnapshotDeletion{Cascade: true}); err != nil {
 		t.Fatal(err)
 	}
 	n.snapshotIsGone(four.ID)
@@ -137,7 +137,7 @@ func TestSnapshotChain(t *testing.T) {
 	for _, s := range list {
 		if s.ID != three.ID {
 			t.Errorf("%s is left", s.ID)
-		} else if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{}); err != nil {
+		} else if err := n.m.DeleteSnapshot(ctx, s.ID, api.SnapshotDeletion{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -153,25 +153,25 @@ func TestSnapshotInTheBackground(t *testing.T) {
 	n.create("base")
 	n.hold("base", "-value", "one", "-only", held)
 	no := false
-	s := n.snapshot("base", sandbox.SnapshotRequest{Name: "s", Wait: &no})
-	if s.State != sandbox.SnapshotUploading && s.State != sandbox.SnapshotReady {
+	s := n.snapshot("base", api.SnapshotRequest{Name: "s", Wait: &no})
+	if s.State != api.SnapshotUploading && s.State != api.SnapshotReady {
 		t.Errorf("it is %s", s.State)
 	}
 	n.change("base", "one", "two")
-	r, err := n.m.Restore(ctx, "s", sandbox.RestoreRequest{Names: []string{"early"}})
+	r, err := n.m.Restore(ctx, "s", api.RestoreRequest{Names: []string{"early"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.children(r)
 	n.mustHold("early", "one")
-	n.snapshotIs("s", sandbox.SnapshotReady)
+	n.snapshotIs("s", api.SnapshotReady)
 	for range 2 {
 		n.restoredHolds("s", "one")
 		n.mustHold("early", "one")
 		n.mustHold("base", "two")
 		n.reopen()
 	}
-	if err := n.m.DeleteSnapshot(ctx, "s", sandbox.SnapshotDeletion{}); err != nil {
+	if err := n.m.DeleteSnapshot(ctx, "s", api.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
 	n.mustHold("early", "one")
@@ -185,14 +185,14 @@ func TestDeletionMeetsFlattening(t *testing.T) {
 	n.create("base")
 	n.hold("base", "-value", "0", "-only", "heap,bulk")
 	for i := range 6 {
-		first := n.snapshot("base", sandbox.SnapshotRequest{}).ID
+		first := n.snapshot("base", api.SnapshotRequest{}).ID
 		n.change("base", fmt.Sprint(i), fmt.Sprint(i+1))
-		second := n.snapshot("base", sandbox.SnapshotRequest{}).ID
-		if s := n.snapshotIs(second, sandbox.SnapshotReady); !slices.Contains(s.DependsOn, first) {
+		second := n.snapshot("base", api.SnapshotRequest{}).ID
+		if s := n.snapshotIs(second, api.SnapshotReady); !slices.Contains(s.DependsOn, first) {
 			t.Fatalf("the second depends on %v: the test proves nothing", s.DependsOn)
 		}
 		gone := make(chan error, 1)
-		go func() { gone <- n.m.DeleteSnapshot(ctx, first, sandbox.SnapshotDeletion{Flatten: true}) }()
+		go func() { gone <- n.m.DeleteSnapshot(ctx, first, api.SnapshotDeletion{Flatten: true}) }()
 		eventually(t, "the second is written anew", func() error {
 			if entries, err := os.ReadDir(n.paths.Snapshots()); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == second+".tmp" }) {
 				return err
@@ -202,7 +202,7 @@ func TestDeletionMeetsFlattening(t *testing.T) {
 			}
 			return errors.New("not yet")
 		})
-		if err := n.m.DeleteSnapshot(ctx, second, sandbox.SnapshotDeletion{}); err != nil {
+		if err := n.m.DeleteSnapshot(ctx, second, api.SnapshotDeletion{}); err != nil {
 			t.Error(err)
 		}
 		if err := <-gone; err != nil {
@@ -223,22 +223,22 @@ func TestSnapshotsAreRetained(t *testing.T) {
 	ctx := asOwner
 	n, clock := newTimedNode(t)
 	keep := 2
-	n.createWith("base", sandbox.LifecycleRequest{KeepSnapshots: &keep, SnapshotMaxAgeMS: ms(time.Hour)})
+	n.createWith("base", api.LifecycleRequest{KeepSnapshots: &keep, SnapshotMaxAgeMS: ms(time.Hour)})
 	n.hold("base", "-value", "0", "-only", held)
-	named := n.snapshot("base", sandbox.SnapshotRequest{Name: "named"})
+	named := n.snapshot("base", api.SnapshotRequest{Name: "named"})
 	var ids []string
 	for i := range 4 {
 		n.change("base", fmt.Sprint(i), fmt.Sprint(i+1))
-		ids = append(ids, n.snapshot("base", sandbox.SnapshotRequest{}).ID)
+		ids = append(ids, n.snapshot("base", api.SnapshotRequest{}).ID)
 	}
 	deleted := 0
 	for _, id := range ids[:2] { // they may be there for those that are made of them
 		s, err := n.m.GetSnapshot(ctx, id)
-		if sandbox.CodeOf(err) == sandbox.CodeNotFound || err == nil && s.State == sandbox.SnapshotDeleted {
+		if api.CodeOf(err) == api.CodeNotFound || err == nil && s.State == api.SnapshotDeleted {
 			deleted++
 		}
-		_, err = n.m.Restore(ctx, id, sandbox.RestoreRequest{})
-		if code := sandbox.CodeOf(err); code != sandbox.CodeNotFound && code != sandbox.CodeWrongState {
+		_, err = n.m.Restore(ctx, id, api.RestoreRequest{})
+		if code := api.CodeOf(err); code != api.CodeNotFound && code != api.CodeWrongState {
 			t.Errorf("restore of one that is deleted: %v", err)
 		}
 	}
@@ -251,7 +251,7 @@ func TestSnapshotsAreRetained(t *testing.T) {
 	clock.Advance(time.Hour)
 	n.snapshotIsGone(ids[3])
 	n.restoredHolds("named", "0")
-	if err := n.m.DeleteSnapshot(ctx, named.ID, sandbox.SnapshotDeletion{}); err != nil {
+	if err := n.m.DeleteSnapshot(ctx, named.ID, api.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
@@ -268,9 +268,9 @@ func TestSnapshotFilesAreChecked(t *testing.T) {
 	n := newNode(t)
 	n.create("base")
 	n.hold("base", "-value", "one", "-only", held)
-	one := n.snapshot("base", sandbox.SnapshotRequest{})
+	one := n.snapshot("base", api.SnapshotRequest{})
 	n.change("base", "one", "two")
-	two := n.snapshot("base", sandbox.SnapshotRequest{})
+	two := n.snapshot("base", api.SnapshotRequest{})
 	// A copy has the same contents, and is used.
 	memory := filepath.Join(n.paths.Snapshots(), one.ID, "memory")
 	if err := os.Rename(memory, memory+".old"); err != nil {
@@ -301,19 +301,19 @@ func TestSnapshotFilesAreChecked(t *testing.T) {
 	}
 	n.reopen()
 	for _, id := range []string{one.ID, two.ID} {
-		_, err := n.m.Restore(ctx, id, sandbox.RestoreRequest{})
-		wantCode(t, err, sandbox.CodeCorrupt)
+		_, err := n.m.Restore(ctx, id, api.RestoreRequest{})
+		wantCode(t, err, api.CodeCorrupt)
 	}
 	_, err = n.m.VerifySnapshot(ctx, one.ID)
-	wantCode(t, err, sandbox.CodeCorrupt)
-	if s := n.snapshotIs(one.ID, sandbox.SnapshotFailed); !strings.Contains(s.Reason, "does not match its digest") {
+	wantCode(t, err, api.CodeCorrupt)
+	if s := n.snapshotIs(one.ID, api.SnapshotFailed); !strings.Contains(s.Reason, "does not match its digest") {
 		t.Errorf("it failed because %s", s.Reason)
 	}
 	n.reopen()
-	_, err = n.m.Restore(ctx, two.ID, sandbox.RestoreRequest{})
-	wantCode(t, err, sandbox.CodeCorrupt) // as before: it is still checked
+	_, err = n.m.Restore(ctx, two.ID, api.RestoreRequest{})
+	wantCode(t, err, api.CodeCorrupt) // as before: it is still checked
 	for _, id := range []string{two.ID, one.ID} {
-		if err := n.m.DeleteSnapshot(ctx, id, sandbox.SnapshotDeletion{}); err != nil {
+		if err := n.m.DeleteSnapshot(ctx, id, api.SnapshotDeletion{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -326,9 +326,9 @@ func TestSnapshotFilesAreCheckedAgain(t *testing.T) {
 	n.create("base")
 	n.hold("base", "-value", "one", "-only", held)
 	n.guest("base", "write", "/root/file", strings.Repeat("text", 4096))
-	first := n.snapshot("base", sandbox.SnapshotRequest{})
+	first := n.snapshot("base", api.SnapshotRequest{})
 	n.change("base", "one", "two")
-	second := n.snapshot("base", sandbox.SnapshotRequest{})
+	second := n.snapshot("base", api.SnapshotRequest{})
 	n.restoredHolds(first.ID, "one")
 	n.restoredHolds(second.ID, "two")
 	dir := filepath.Join(n.paths.Snapshots(), first.ID)
@@ -336,11 +336,11 @@ func TestSnapshotFilesAreCheckedAgain(t *testing.T) {
 		file := filepath.Join(dir, name)
 		place := firstByte(t, file)
 		addTo(t, file, place, 1)
-		_, err := n.m.Restore(asOwner, first.ID, sandbox.RestoreRequest{})
-		wantCode(t, err, sandbox.CodeCorrupt)
+		_, err := n.m.Restore(asOwner, first.ID, api.RestoreRequest{})
+		wantCode(t, err, api.CodeCorrupt)
 		if name == "memory" { // of which the second has part
-			_, err = n.m.Restore(asOwner, second.ID, sandbox.RestoreRequest{})
-			wantCode(t, err, sandbox.CodeCorrupt)
+			_, err = n.m.Restore(asOwner, second.ID, api.RestoreRequest{})
+			wantCode(t, err, api.CodeCorrupt)
 		}
 		addTo(t, file, place, 255)
 		n.restoredHolds(first.ID, "one")
@@ -415,10 +415,10 @@ func copySparse(t *testing.T, from, to string) (somewhere int64) {
 }
 
 // uploadOnce takes snapshots of "base" without waiting for them, and deletes some.
-func uploadOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
+func uploadOnce(ctx context.Context, m *node.Node, rng *rand.Rand) error {
 	no := false
 	fmt.Println("snapshot")
-	if _, err := m.Snapshot(ctx, "base", sandbox.SnapshotRequest{Wait: &no}); err != nil {
+	if _, err := m.Snapshot(ctx, "base", api.SnapshotRequest{Wait: &no}); err != nil {
 		return err
 	}
 	if rng.IntN(2) > 0 {
@@ -429,10 +429,10 @@ func uploadOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
 	if err != nil || len(list) < 3 {
 		return err
 	}
-	how := sandbox.SnapshotDeletion{Cascade: rng.IntN(2) == 0}
+	how := api.SnapshotDeletion{Cascade: rng.IntN(2) == 0}
 	how.Flatten = !how.Cascade
 	err = m.DeleteSnapshot(ctx, list[rng.IntN(len(list))].ID, how)
-	if code := sandbox.CodeOf(err); code == sandbox.CodeWrongState || code == sandbox.CodeNotFound {
+	if code := api.CodeOf(err); code == api.CodeWrongState || code == api.CodeNotFound {
 		return nil
 	}
 	return err
@@ -448,7 +448,7 @@ func TestUploadsSurviveKills(t *testing.T) {
 	n.create("base")
 	n.hold("base", "-value", "zero", "-only", held)
 	n.close()
-	states := map[sandbox.SnapshotState]int{}
+	states := map[api.SnapshotState]int{}
 	for range rounds {
 		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64(), Uploads: true})
 		for range 1 + rng.IntN(6) {
@@ -463,25 +463,25 @@ func TestUploadsSurviveKills(t *testing.T) {
 		}
 		for _, s := range list {
 			states[s.State]++
-			if _, err := n.m.GetSnapshot(ctx, s.ID); sandbox.CodeOf(err) == sandbox.CodeNotFound {
+			if _, err := n.m.GetSnapshot(ctx, s.ID); api.CodeOf(err) == api.CodeNotFound {
 				continue // deleted with another one
 			}
 			switch s.State {
-			case sandbox.SnapshotReady:
+			case api.SnapshotReady:
 				n.restoredHolds(s.ID, "zero")
 				if _, err := n.m.VerifySnapshot(ctx, s.ID); err != nil {
 					t.Error(err)
 				}
-			case sandbox.SnapshotFailed:
+			case api.SnapshotFailed:
 				if files := filesBelow(t, filepath.Join(n.paths.Snapshots(), s.ID)); len(files) != 0 {
 					t.Errorf("a failed snapshot has files %v", files)
 				}
-			case sandbox.SnapshotDeleted:
+			case api.SnapshotDeleted:
 				continue
 			default:
 				t.Errorf("%s is %s", s.ID, s.State)
 			}
-			if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{Cascade: true}); err != nil && sandbox.CodeOf(err) != sandbox.CodeNotFound {
+			if err := n.m.DeleteSnapshot(ctx, s.ID, api.SnapshotDeletion{Cascade: true}); err != nil && api.CodeOf(err) != api.CodeNotFound {
 				t.Error(err)
 			}
 		}

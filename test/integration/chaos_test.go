@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // chaos is a node that several users do random things to at once.
 type chaos struct {
-	*node
+	*testNode
 	mu   sync.Mutex
 	done map[string]int // operations that succeeded
 	lost map[string]int // and that came too late
@@ -24,10 +24,10 @@ type chaos struct {
 func TestManyUsers(t *testing.T) {
 	const users, duration = 6, 8 * time.Second
 	rng := seeded(t)
-	c := &chaos{node: newNode(t), done: map[string]int{}, lost: map[string]int{}}
+	c := &chaos{testNode: newNode(t), done: map[string]int{}, lost: map[string]int{}}
 	c.create("base")
 	c.hold("base", "-value", "zero", "-only", "heap,bulk,files,child,shared-bulk,tcp", "-bulk", "2")
-	if _, err := c.m.Snapshot(asOwner, "base", sandbox.SnapshotRequest{Name: "start"}); err != nil {
+	if _, err := c.m.Snapshot(asOwner, "base", api.SnapshotRequest{Name: "start"}); err != nil {
 		t.Fatal(err)
 	}
 	until := time.Now().Add(duration)
@@ -50,7 +50,7 @@ func TestManyUsers(t *testing.T) {
 		}
 	}
 	for _, s := range c.list() {
-		if s.State == sandbox.StatePaused {
+		if s.State == api.StatePaused {
 			if _, err := c.m.Resume(asOwner, s.ID); err != nil {
 				t.Error(err)
 			}
@@ -59,8 +59,8 @@ func TestManyUsers(t *testing.T) {
 	}
 }
 
-func (c *chaos) list() []sandbox.Sandbox {
-	list, err := c.m.List(asOwner, sandbox.ListFilter{})
+func (c *chaos) list() []api.Sandbox {
+	list, err := c.m.List(asOwner, api.ListFilter{})
 	if err != nil {
 		c.t.Error(err)
 	}
@@ -79,7 +79,7 @@ func (c *chaos) step(rng *rand.Rand) {
 	ops := []chaosOp{
 		{"exec", func() error { return c.holds(some.ID, "zero", "heap", "child") }},
 		{"exec", func() error { _, err := c.exec(some.ID, "true"); return err }},
-		{"diff", func() error { _, err := c.m.Diff(ctx, some.ID, other.ID, sandbox.DiffRequest{}); return err }},
+		{"diff", func() error { _, err := c.m.Diff(ctx, some.ID, other.ID, api.DiffRequest{}); return err }},
 		{"look", func() error {
 			if _, err := c.m.Tree(ctx, ""); err != nil {
 				return err
@@ -88,12 +88,12 @@ func (c *chaos) step(rng *rand.Rand) {
 			return err
 		}},
 		{"snapshot", func() error {
-			s, err := c.m.Snapshot(ctx, some.ID, sandbox.SnapshotRequest{Memory: rng.IntN(2) == 0})
+			s, err := c.m.Snapshot(ctx, some.ID, api.SnapshotRequest{Memory: rng.IntN(2) == 0})
 			if err != nil {
 				return err
 			}
-			err = c.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{Flatten: true})
-			if sandbox.CodeOf(err) == sandbox.CodeWrongState {
+			err = c.m.DeleteSnapshot(ctx, s.ID, api.SnapshotDeletion{Flatten: true})
+			if api.CodeOf(err) == api.CodeWrongState {
 				return nil // another one that depends on it is being written
 			}
 			return err
@@ -111,10 +111,10 @@ func (c *chaos) step(rng *rand.Rand) {
 	if len(list) < enough {
 		ops = append(ops,
 			chaosOp{"fork", func() error {
-				_, err := c.m.Fork(ctx, some.ID, sandbox.ForkRequest{Count: 1 + rng.IntN(2)})
+				_, err := c.m.Fork(ctx, some.ID, api.ForkRequest{Count: 1 + rng.IntN(2)})
 				return err
 			}},
-			chaosOp{"restore", func() error { _, err := c.m.Restore(ctx, "start", sandbox.RestoreRequest{}); return err }},
+			chaosOp{"restore", func() error { _, err := c.m.Restore(ctx, "start", api.RestoreRequest{}); return err }},
 		)
 	}
 	if some.Name != "base" {
@@ -134,7 +134,7 @@ type chaosOp struct {
 
 // tooLate are the errors of an operation on something that another user
 // destroyed, paused or changed meanwhile.
-var tooLate = []sandbox.Code{sandbox.CodeNotFound, sandbox.CodeWrongState, sandbox.CodeConflict, sandbox.CodeSandboxDied}
+var tooLate = []api.Code{api.CodeNotFound, api.CodeWrongState, api.CodeConflict, api.CodeSandboxDied}
 
 func (c *chaos) try(op chaosOp) {
 	began := time.Now()
@@ -147,7 +147,7 @@ func (c *chaos) try(op chaosOp) {
 	switch {
 	case err == nil:
 		c.done[op.name]++
-	case slices.Contains(tooLate, sandbox.CodeOf(err)):
+	case slices.Contains(tooLate, api.CodeOf(err)):
 		c.lost[op.name]++
 	default:
 		c.t.Errorf("%s: %v", op.name, err)

@@ -16,22 +16,22 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/server/rest"
 )
 
 // commit makes an image of a sandbox or snapshot.
-func (n *node) commit(ref, name string) *sandbox.Image {
+func (n *testNode) commit(ref, name string) *api.Image {
 	n.t.Helper()
-	img, err := n.m.Commit(asOwner, ref, sandbox.CommitRequest{Name: name}, func(sandbox.Progress) {})
+	img, err := n.m.Commit(asOwner, ref, api.CommitRequest{Name: name}, func(api.Progress) {})
 	if err != nil {
 		n.t.Fatalf("commit %s: %v", ref, err)
 	}
 	return img
 }
 
-func (n *node) export(ref string, req sandbox.ExportRequest) []byte {
+func (n *testNode) export(ref string, req api.ExportRequest) []byte {
 	n.t.Helper()
 	var out bytes.Buffer
 	if err := n.m.Export(asOwner, ref, req, &out); err != nil {
@@ -41,25 +41,25 @@ func (n *node) export(ref string, req sandbox.ExportRequest) []byte {
 }
 
 // createFrom makes a sandbox of an image.
-func (n *node) createFrom(image, name string) *sandbox.Sandbox {
+func (n *testNode) createFrom(image, name string) *api.Sandbox {
 	n.t.Helper()
-	s, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: image, Name: name})
+	s, err := n.m.Create(asOwner, api.CreateRequest{Image: image, Name: name})
 	if err != nil {
 		n.t.Fatalf("create %s from %s: %v", name, image, err)
 	}
 	return s
 }
 
-var asLayer = sandbox.ExportRequest{Format: sandbox.ExportLayer}
+var asLayer = api.ExportRequest{Format: api.ExportLayer}
 
 // importBytes makes an image of an archive, as a user does.
-func (n *node) importBytes(name string, archive []byte) {
+func (n *testNode) importBytes(name string, archive []byte) {
 	n.t.Helper()
 	path := filepath.Join(newDir(n.t), "archive")
 	if err := os.WriteFile(path, archive, 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	if _, err := n.m.CreateImage(asOwner, sandbox.ImageRequest{Name: name, Path: path}, func(sandbox.Progress) {}); err != nil {
+	if _, err := n.m.CreateImage(asOwner, api.ImageRequest{Name: name, Path: path}, func(api.Progress) {}); err != nil {
 		n.t.Fatalf("import %s: %v", name, err)
 	}
 }
@@ -89,7 +89,7 @@ func TestCommit(t *testing.T) {
 	n := newNode(t)
 	config := image.Config{Env: []string{"A=b"}, Cmd: []string{"guest"}, WorkingDir: "/srv", User: "worker"}
 	n.importWith(image.Options{Name: "set", Config: &config})
-	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "set", Name: "parent", Env: map[string]string{"SECRET": "x"}}); err != nil {
+	if _, err := n.m.Create(ctx, api.CreateRequest{Image: "set", Name: "parent", Env: map[string]string{"SECRET": "x"}}); err != nil {
 		t.Fatal(err)
 	}
 	if left := tarNames(t, n.export("parent", asLayer)); len(left) > 0 {
@@ -97,7 +97,7 @@ func TestCommit(t *testing.T) {
 	}
 	asRoot := func(ref string, args ...string) {
 		t.Helper()
-		out, err := n.run(ref, sandbox.ExecRequest{Argv: append([]string{"guest"}, args...), User: "root"}, "")
+		out, err := n.run(ref, api.ExecRequest{Argv: append([]string{"guest"}, args...), User: "root"}, "")
 		if err != nil || out.ExitCode != 0 {
 			t.Fatalf("%s: %v: %v %s", ref, args, err, out.stderr.String())
 		}
@@ -112,7 +112,7 @@ func TestCommit(t *testing.T) {
 	if want := []string{"srv/changed", "srv/.wh.deleted", "srv/moved", "srv/new/deep/file", "srv/.wh.text"}; !slices.Equal(layer, want) {
 		t.Errorf("layer has %v, want %v", layer, want)
 	}
-	img, err := n.m.Commit(ctx, "parent", sandbox.CommitRequest{Name: "one:2", Message: "a try"}, func(sandbox.Progress) {})
+	img, err := n.m.Commit(ctx, "parent", api.CommitRequest{Name: "one:2", Message: "a try"}, func(api.Progress) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,11 +120,11 @@ func TestCommit(t *testing.T) {
 		t.Errorf("image %+v", img)
 	}
 	for name, memory := range map[string]bool{"in-memory": true, "on-disk": false} {
-		if _, err := n.m.Snapshot(ctx, "parent", sandbox.SnapshotRequest{Name: name, Memory: memory}); err != nil {
+		if _, err := n.m.Snapshot(ctx, "parent", api.SnapshotRequest{Name: name, Memory: memory}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r, err := n.m.Fork(ctx, "parent", sandbox.ForkRequest{Names: []string{"child"}})
+	r, err := n.m.Fork(ctx, "parent", api.ForkRequest{Names: []string{"child"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,24 +137,24 @@ func TestCommit(t *testing.T) {
 		}
 	}
 	// Of a snapshot the same bytes come each time.
-	whole := sandbox.ExportRequest{Format: sandbox.ExportOCI, Gzip: true}
+	whole := api.ExportRequest{Format: api.ExportOCI, Gzip: true}
 	if !bytes.Equal(n.export("on-disk", whole), n.export("on-disk", whole)) {
 		t.Error("two archives of one snapshot differ")
 	}
 	for i, ref := range []string{"child", "in-memory", "on-disk"} {
-		n.importBytes(fmt.Sprint("imported-", i), n.export(ref, sandbox.ExportRequest{Format: sandbox.ExportOCI, Gzip: i == 0}))
+		n.importBytes(fmt.Sprint("imported-", i), n.export(ref, api.ExportRequest{Format: api.ExportOCI, Gzip: i == 0}))
 	}
 	for _, from := range []string{"one:2", "imported-0", "imported-1", "imported-2"} {
 		s := n.createFrom(from, strings.ReplaceAll(from, ":", "-"))
 		if s.Env["A"] != "b" || s.Env["SECRET"] != "" || s.Cwd != "/srv" || s.User != "worker" {
 			t.Errorf("sandbox of %s: %+v", from, s)
 		}
-		out, err := n.run(s.ID, sandbox.ExecRequest{Argv: []string{"guest", "cat", "/srv/new/deep/file", "/srv/changed", "/srv/moved", "/srv/kept"}, User: "root"}, "")
+		out, err := n.run(s.ID, api.ExecRequest{Argv: []string{"guest", "cat", "/srv/new/deep/file", "/srv/changed", "/srv/moved", "/srv/kept"}, User: "root"}, "")
 		if err != nil || out.stdout.String() != "hello\nother\nno programkept\n" {
 			t.Errorf("in %s: %q %v %s", from, out.stdout.String(), err, out.stderr.String())
 		}
 		for _, gone := range []string{"/srv/deleted", "/srv/text", "/tmp/left-out"} {
-			if out, err := n.run(s.ID, sandbox.ExecRequest{Argv: []string{"guest", "cat", gone}}, ""); err != nil || out.ExitCode == 0 {
+			if out, err := n.run(s.ID, api.ExecRequest{Argv: []string{"guest", "cat", gone}}, ""); err != nil || out.ExitCode == 0 {
 				t.Errorf("in %s there is %s (%v)", from, gone, err)
 			}
 		}
@@ -176,14 +176,14 @@ func TestCommitOfWhatChanges(t *testing.T) {
 	g := &gate{open: make(chan struct{}), waiting: make(chan struct{})}
 	close(g.open)
 	command.Go(func() {
-		_, err := n.m.Exec(ctx, "parent", sandbox.ExecRequest{Argv: []string{"guest", "churn", "/srv/churn"}}, httpapi.ExecIO{Stdout: g, Stderr: io.Discard})
-		wantCode(t, err, sandbox.CodeCanceled)
+		_, err := n.m.Exec(ctx, "parent", api.ExecRequest{Argv: []string{"guest", "churn", "/srv/churn"}}, rest.ExecIO{Stdout: g, Stderr: io.Discard})
+		wantCode(t, err, api.CodeCanceled)
 	})
 	<-g.waiting
 	// Of the seven names one is missing at any moment, or is being made.
 	alone := func() error {
 		found := map[string]bool{}
-		for _, name := range tarNames(t, n.export("parent", sandbox.ExportRequest{Format: sandbox.ExportTar})) {
+		for _, name := range tarNames(t, n.export("parent", api.ExportRequest{Format: api.ExportTar})) {
 			if rest, ok := strings.CutPrefix(name, "srv/churn/"); ok {
 				found[strings.TrimSuffix(rest, "/deep/file")] = true
 			}
@@ -220,8 +220,8 @@ func TestCommitIsTheSandbox(t *testing.T) {
 		want := b.files()
 		packed := fmt.Sprint("commit-", generation)
 		f.commit(b.ref, packed)
-		f.importBytes(packed+"-oci", f.export(b.ref, sandbox.ExportRequest{Format: sandbox.ExportOCI}))
-		f.importBytes(packed+"-tar", f.export(b.ref, sandbox.ExportRequest{Format: sandbox.ExportTar, Gzip: true}))
+		f.importBytes(packed+"-oci", f.export(b.ref, api.ExportRequest{Format: api.ExportOCI}))
+		f.importBytes(packed+"-tar", f.export(b.ref, api.ExportRequest{Format: api.ExportTar, Gzip: true}))
 		for _, from := range []string{packed + "-tar", packed + "-oci", packed} {
 			ref := f.createFrom(from, "of-"+from).ID
 			f.long(ref, "fs", "fuzz", "start", "-without", f.without, "-dir", dir)
@@ -270,22 +270,22 @@ func TestCommitErrors(t *testing.T) {
 	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
-	nothing := func(sandbox.Progress) {}
+	nothing := func(api.Progress) {}
 	for _, c := range []struct {
 		ref, name string
-		code      sandbox.Code
-	}{{"nobody", "x", sandbox.CodeNotFound}, {"box", "No Name", sandbox.CodeInvalid}, {"box", "", sandbox.CodeInvalid}, {"snap_aaaaaaaaaaaaaaaa", "x", sandbox.CodeNotFound}} {
-		_, err := n.m.Commit(ctx, c.ref, sandbox.CommitRequest{Name: c.name}, nothing)
+		code      api.Code
+	}{{"nobody", "x", api.CodeNotFound}, {"box", "No Name", api.CodeInvalid}, {"box", "", api.CodeInvalid}, {"snap_aaaaaaaaaaaaaaaa", "x", api.CodeNotFound}} {
+		_, err := n.m.Commit(ctx, c.ref, api.CommitRequest{Name: c.name}, nothing)
 		wantCode(t, err, c.code)
 	}
-	wantCode(t, n.m.Export(ctx, "nobody", asLayer, io.Discard), sandbox.CodeNotFound)
-	wantCode(t, n.m.Export(ctx, "box", sandbox.ExportRequest{Format: "zip"}, io.Discard), sandbox.CodeInvalid)
+	wantCode(t, n.m.Export(ctx, "nobody", asLayer, io.Discard), api.CodeNotFound)
+	wantCode(t, n.m.Export(ctx, "box", api.ExportRequest{Format: "zip"}, io.Discard), api.CodeInvalid)
 	broken := errors.New("nobody reads")
-	if err := n.m.Export(ctx, "box", sandbox.ExportRequest{Format: sandbox.ExportTar}, failingWriter{broken}); !errors.Is(err, broken) {
+	if err := n.m.Export(ctx, "box", api.ExportRequest{Format: api.ExportTar}, failingWriter{broken}); !errors.Is(err, broken) {
 		t.Errorf("with a broken writer: %v", err)
 	}
 	n.guest("box", "write", "/srv/.wh.x", "")
-	wantCode(t, n.m.Export(ctx, "box", asLayer, io.Discard), sandbox.CodeUnsupported)
+	wantCode(t, n.m.Export(ctx, "box", asLayer, io.Discard), api.CodeUnsupported)
 	// A paused one has files, too, and one name moves from image to image.
 	if _, err := n.m.Pause(ctx, "box"); err != nil {
 		t.Fatal(err)
@@ -295,13 +295,13 @@ func TestCommitErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.guest("box", "write", "/srv/more", "")
-	if _, err := n.m.Commit(ctx, "box", sandbox.CommitRequest{Name: "name"}, nothing); sandbox.CodeOf(err) != sandbox.CodeNameTaken || !strings.Contains(err.Error(), first.ID) {
+	if _, err := n.m.Commit(ctx, "box", api.CommitRequest{Name: "name"}, nothing); api.CodeOf(err) != api.CodeNameTaken || !strings.Contains(err.Error(), first.ID) {
 		t.Errorf("a name that %s has is taken: %v", first.ID, err)
 	}
 	if img, err := n.m.GetImage(ctx, "name"); err != nil || img.ID != first.ID {
 		t.Errorf("the name is %+v's, %v", img, err)
 	}
-	second, err := n.m.Commit(ctx, "box", sandbox.CommitRequest{Name: "name", Replace: true}, nothing)
+	second, err := n.m.Commit(ctx, "box", api.CommitRequest{Name: "name", Replace: true}, nothing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestCommitErrors(t *testing.T) {
 	}
 	// It is an image like any other.
 	s := n.createFrom("name", "user")
-	wantCode(t, n.m.RemoveImage(ctx, "name"), sandbox.CodeConflict)
+	wantCode(t, n.m.RemoveImage(ctx, "name"), api.CodeConflict)
 	n.destroy(s.ID)
 	for _, ref := range []string{"name", first.ID} {
 		if err := n.m.RemoveImage(ctx, ref); err != nil {
@@ -332,11 +332,11 @@ func TestPackedMeanwhile(t *testing.T) {
 	g := &gate{open: make(chan struct{}), waiting: make(chan struct{})}
 	var out bytes.Buffer
 	done := inBackground(func() error {
-		return n.m.Export(ctx, "box", sandbox.ExportRequest{Format: sandbox.ExportTar}, io.MultiWriter(g, &out))
+		return n.m.Export(ctx, "box", api.ExportRequest{Format: api.ExportTar}, io.MultiWriter(g, &out))
 	})
 	<-g.waiting
 	n.destroy("box")
-	wantCode(t, n.m.RemoveImage(ctx, "box"), sandbox.CodeConflict)
+	wantCode(t, n.m.RemoveImage(ctx, "box"), api.CodeConflict)
 	close(g.open)
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -368,8 +368,8 @@ func TestCommitDiskFull(t *testing.T) {
 	n.guest("box", "fill", "/srv/large", "30")
 	images := filesBelow(t, n.paths.Images())
 	for range 2 {
-		_, err := n.m.Commit(ctx, "box", sandbox.CommitRequest{Name: "large"}, func(sandbox.Progress) {})
-		wantCode(t, err, sandbox.CodeNoSpace)
+		_, err := n.m.Commit(ctx, "box", api.CommitRequest{Name: "large"}, func(api.Progress) {})
+		wantCode(t, err, api.CodeNoSpace)
 		if left := filesBelow(t, n.paths.Images()); !slices.Equal(left, images) {
 			t.Fatalf("images were %v, are %v", images, left)
 		}

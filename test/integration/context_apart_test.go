@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestContextsAreApart interrupts and restarts one context while another one runs.
@@ -12,7 +12,7 @@ func TestContextsAreApart(t *testing.T) {
 	ctx := asOwner
 	x := newContextTest(t)
 	for _, name := range []string{"left", "right"} {
-		if _, err := x.m.CreateContext(ctx, "box", sandbox.ContextRequest{Language: "python", Name: name}); err != nil {
+		if _, err := x.m.CreateContext(ctx, "box", api.ContextRequest{Language: "python", Name: name}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -20,7 +20,7 @@ func TestContextsAreApart(t *testing.T) {
 		t.Helper()
 		out := make(chan *ran, 1)
 		go func() {
-			r, err := x.try("box", sandbox.RunCodeRequest{Context: name, Code: fmt.Sprintf(
+			r, err := x.try("box", api.RunCodeRequest{Context: name, Code: fmt.Sprintf(
 				"import os, time\nopen('/tmp/begun-%s', 'w').close()\nwhile not os.path.exists('/tmp/%s'): time.sleep(0.01)\nos.remove('/tmp/begun-%[1]s'); '%[1]s is done'", name, until)})
 			if err != nil {
 				t.Error(err)
@@ -36,7 +36,7 @@ func TestContextsAreApart(t *testing.T) {
 		t.Errorf("interrupted: %v, %v", was, err)
 	}
 	(<-left).wantError(t, "KeyboardInterrupt", 130)
-	if out, err := x.run("box", sandbox.ExecRequest{Argv: []string{"rm", "/tmp/begun-left"}}, ""); err != nil || out.ExitCode != 0 {
+	if out, err := x.run("box", api.ExecRequest{Argv: []string{"rm", "/tmp/begun-left"}}, ""); err != nil || out.ExitCode != 0 {
 		t.Fatal(err)
 	}
 	left = begin("left", "never")
@@ -45,15 +45,15 @@ func TestContextsAreApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := x.m.RestartContext(ctx, "box", "left")
-	if err != nil || c.State != sandbox.ContextIdle || c.PID == old[0].PID {
+	if err != nil || c.State != api.ContextIdle || c.PID == old[0].PID {
 		t.Errorf("restarted: %+v, %v", c, err)
 	}
-	(<-left).wantError(t, sandbox.ContextDied, 137)
+	(<-left).wantError(t, api.ContextDied, 137)
 	now, err := x.m.Contexts(ctx, "box")
-	if err != nil || len(now) != 2 || now[1].State != sandbox.ContextBusy || now[1].PID != old[1].PID || now[1].Restarts != 0 {
+	if err != nil || len(now) != 2 || now[1].State != api.ContextBusy || now[1].PID != old[1].PID || now[1].Restarts != 0 {
 		t.Errorf("the other one: %+v, %v", now, err)
 	}
-	if out, err := x.run("box", sandbox.ExecRequest{Argv: []string{"touch", "/tmp/go"}}, ""); err != nil || out.ExitCode != 0 {
+	if out, err := x.run("box", api.ExecRequest{Argv: []string{"touch", "/tmp/go"}}, ""); err != nil || out.ExitCode != 0 {
 		t.Fatal(err)
 	}
 	if r := <-right; r.Result != "'right is done'" {

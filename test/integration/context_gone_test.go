@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // longer is more than what a cell gets, in seconds, to end by an interrupt after its
@@ -21,11 +21,11 @@ func (x *contextTest) leave(begun string, call func(context.Context) error) {
 	ended := inBackground(func() error { return call(ctx) })
 	eventually(x.t, "it has begun", func() error { return x.hasFile("box", begun) })
 	cancel()
-	wantCode(x.t, <-ended, sandbox.CodeCanceled)
+	wantCode(x.t, <-ended, api.CodeCanceled)
 }
 
 // leaveCell is leave of a cell.
-func (x *contextTest) leaveCell(begun string, req sandbox.RunCodeRequest) {
+func (x *contextTest) leaveCell(begun string, req api.RunCodeRequest) {
 	x.t.Helper()
 	x.leave(begun, func(ctx context.Context) error {
 		_, err := x.m.RunCode(ctx, "box", req, discardRun())
@@ -48,8 +48,8 @@ func TestContextCallerGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			request := func(code string, timeoutMS int64) sandbox.RunCodeRequest {
-				return sandbox.RunCodeRequest{Context: name, Language: c.language, Code: code, TimeoutMS: timeoutMS}
+			request := func(code string, timeoutMS int64) api.RunCodeRequest {
+				return api.RunCodeRequest{Context: name, Language: c.language, Code: code, TimeoutMS: timeoutMS}
 			}
 			x.leaveCell("/tmp/"+name, request(fmt.Sprintf(c.code, name), c.timeoutMS))
 			if r, err := x.try("box", request(c.next, 0)); err != nil || r.stdout.String() != "new\n" {
@@ -73,7 +73,7 @@ func TestContextCallerGone(t *testing.T) {
 func TestContextInterruptKillsNothing(t *testing.T) {
 	x := newContextTest(t)
 	ended := inBackground(func() error {
-		r, err := x.try("box", sandbox.RunCodeRequest{Code: fmt.Sprintf("import time\ntry: open('/tmp/begun', 'w').close(); time.sleep(1000)\nexcept KeyboardInterrupt: time.sleep(%d)\n'went on'", longer)})
+		r, err := x.try("box", api.RunCodeRequest{Code: fmt.Sprintf("import time\ntry: open('/tmp/begun', 'w').close(); time.sleep(1000)\nexcept KeyboardInterrupt: time.sleep(%d)\n'went on'", longer)})
 		if err == nil && r.Result != "'went on'" {
 			err = fmt.Errorf("%+v", r.RunResult)
 		}
@@ -104,7 +104,7 @@ class Slow:
 slow = Slow()`, longer))
 	child := x.fork("box", 1)[0].ID
 	x.leave("/tmp/begun", func(ctx context.Context) error {
-		_, err := x.m.Diff(ctx, "box", child, sandbox.DiffRequest{Variables: true})
+		_, err := x.m.Diff(ctx, "box", child, api.DiffRequest{Variables: true})
 		return err
 	})
 	if got := x.value("box", "type(slow).__name__"); got != "'Slow'" {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestContextForkAsleep forks an interpreter in which nothing runs between cells: it
@@ -15,7 +15,7 @@ func TestContextForkAsleep(t *testing.T) {
 	x.value("box", "import random\nrandom.seed(1)")
 	child := x.fork("box", 1)[0].ID
 	before := x.privateMiB(child)
-	r, err := x.m.Fork(asOwner, child, sandbox.ForkRequest{Count: 2})
+	r, err := x.m.Fork(asOwner, child, api.ForkRequest{Count: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +39,8 @@ func TestContextThreadsAreSeeded(t *testing.T) {
 	x.value("box", "import random, _thread, os, time\nrandom.seed(1)\ndrawn = []\ndef draw():\n    while not os.path.exists('/tmp/go'): time.sleep(0.01)\n    drawn.append(random.random())")
 	x.value("box", "_thread.start_new_thread(draw, ()); None")
 	numbers := map[string]bool{}
-	for _, c := range append(x.fork("box", 2), &sandbox.Sandbox{ID: "box"}) {
-		if out, err := x.run(c.ID, sandbox.ExecRequest{Shell: "touch /tmp/go"}, ""); err != nil || out.ExitCode != 0 {
+	for _, c := range append(x.fork("box", 2), &api.Sandbox{ID: "box"}) {
+		if out, err := x.run(c.ID, api.ExecRequest{Shell: "touch /tmp/go"}, ""); err != nil || out.ExitCode != 0 {
 			t.Fatal(err)
 		}
 		numbers[x.value(c.ID, "while not drawn: time.sleep(0.01)\ndrawn[0]")] = true

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest"
 )
 
 // endless is a cell that prints until nobody reads it, and says how far it got.
@@ -24,8 +24,8 @@ func (x *contextTest) unread(name string, timeoutMS int64) (ended <-chan error, 
 	x.t.Helper()
 	g := &gate{open: make(chan struct{}), waiting: make(chan struct{})}
 	ended = inBackground(func() error {
-		req := sandbox.RunCodeRequest{Context: name, Code: fmt.Sprintf(endless, name), TimeoutMS: timeoutMS}
-		_, err := x.m.RunCode(asOwner, "box", req, httpapi.RunIO{
+		req := api.RunCodeRequest{Context: name, Code: fmt.Sprintf(endless, name), TimeoutMS: timeoutMS}
+		_, err := x.m.RunCode(asOwner, "box", req, rest.RunIO{
 			Stdout: g, Stderr: g, Result: func(map[string]json.RawMessage) error { return nil },
 		})
 		return err
@@ -64,7 +64,7 @@ func TestContextUnread(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := x.m.CreateContext(ctx, "box", sandbox.ContextRequest{Language: "python", Name: name}); err != nil {
+			if _, err := x.m.CreateContext(ctx, "box", api.ContextRequest{Language: "python", Name: name}); err != nil {
 				t.Fatal(err)
 			}
 			ended, open := x.unread(name, c.timeoutMS)
@@ -73,7 +73,7 @@ func TestContextUnread(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			r, err := x.try("box", sandbox.RunCodeRequest{Context: name, Code: "kept"})
+			r, err := x.try("box", api.RunCodeRequest{Context: name, Code: "kept"})
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -84,7 +84,7 @@ func TestContextUnread(t *testing.T) {
 			}
 			open()
 			if err := <-ended; !c.died {
-				wantCode(t, err, sandbox.CodeTimeout)
+				wantCode(t, err, api.CodeTimeout)
 			} else if err != nil {
 				t.Error(err)
 			}
@@ -112,13 +112,13 @@ func TestContextLeavesWriters(t *testing.T) {
 	ctx, cancel := context.WithTimeout(asOwner, patience)
 	defer cancel()
 	out := &slowReader{}
-	r, err := x.m.RunCode(ctx, "box", sandbox.RunCodeRequest{Code: `import os, subprocess
+	r, err := x.m.RunCode(ctx, "box", api.RunCodeRequest{Code: `import os, subprocess
 for stream in 1, 2, 1, 2: subprocess.Popen(['yes'], start_new_session=True, stdout=stream)
-os._exit(3)`}, httpapi.RunIO{Stdout: out, Stderr: out, Result: func(map[string]json.RawMessage) error { return nil }})
+os._exit(3)`}, rest.RunIO{Stdout: out, Stderr: out, Result: func(map[string]json.RawMessage) error { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	(&ran{RunResult: r}).wantError(t, sandbox.ContextDied, 3)
+	(&ran{RunResult: r}).wantError(t, api.ContextDied, 3)
 	if got := x.value("box", "1 + 1"); got != "2" {
 		t.Error(got)
 	}
@@ -138,12 +138,12 @@ func testContextSeedsLate(t *testing.T, first string, pending bool) {
 	pid := x.value("box", first+"import os, random\nrandom.seed(1)\nos.getpid()")
 	signal := func(ref, name string) {
 		t.Helper()
-		if out, err := x.run(ref, sandbox.ExecRequest{Shell: "kill -" + name + " " + pid}, ""); err != nil || out.ExitCode != 0 {
+		if out, err := x.run(ref, api.ExecRequest{Shell: "kill -" + name + " " + pid}, ""); err != nil || out.ExitCode != 0 {
 			t.Fatalf("%v, %v", out, err)
 		}
 	}
 	signal("box", "STOP")
-	r, err := x.m.Fork(asOwner, "box", sandbox.ForkRequest{Count: 1})
+	r, err := x.m.Fork(asOwner, "box", api.ForkRequest{Count: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,8 +153,8 @@ func testContextSeedsLate(t *testing.T, first string, pending bool) {
 	}
 	for range 2 {
 		began := time.Now()
-		_, err = x.try(child, sandbox.RunCodeRequest{Code: "random.random()", TimeoutMS: 300})
-		wantCode(t, err, sandbox.CodeTimeout)
+		_, err = x.try(child, api.RunCodeRequest{Code: "random.random()", TimeoutMS: 300})
+		wantCode(t, err, api.CodeTimeout)
 		if d := time.Since(began); d > patience {
 			t.Errorf("it took %v", d)
 		}
@@ -177,8 +177,8 @@ func TestContextInterruptsBeforeTheCell(t *testing.T) {
 		{"python", "import os; print(os.getpid())", "import time; time.sleep(1000)", "print('next')"},
 		{"bash", "echo $$", "sleep 1000", "echo next"},
 	} {
-		request := func(code string) sandbox.RunCodeRequest {
-			return sandbox.RunCodeRequest{Code: code, Language: c.language, TimeoutMS: 30_000}
+		request := func(code string) api.RunCodeRequest {
+			return api.RunCodeRequest{Code: code, Language: c.language, TimeoutMS: 30_000}
 		}
 		interrupted := func(do func()) {
 			t.Helper()
@@ -212,7 +212,7 @@ func TestContextInterruptsBeforeTheCell(t *testing.T) {
 		}
 		signal := func(name string) {
 			t.Helper()
-			if out, err := x.run("box", sandbox.ExecRequest{Shell: "kill -" + name + " " + r.stdout.String()}, ""); err != nil || out.ExitCode != 0 {
+			if out, err := x.run("box", api.ExecRequest{Shell: "kill -" + name + " " + r.stdout.String()}, ""); err != nil || out.ExitCode != 0 {
 				t.Fatalf("%v, %v", out, err)
 			}
 		}

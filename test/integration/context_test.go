@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest"
 )
 
 // contextTest is a node with a sandbox that has Python and Bash.
-type contextTest struct{ *node }
+type contextTest struct{ *testNode }
 
 func newContextTest(t *testing.T) *contextTest {
 	return newContextTestOf(t, "/usr/bin/python3", "/bin/bash")
@@ -24,7 +24,7 @@ func newContextTest(t *testing.T) *contextTest {
 
 func newContextTestOf(t *testing.T, needs ...string) *contextTest {
 	n := newDatabaseNode(t, needs)
-	if _, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "databases", Name: "box"}); err != nil {
+	if _, err := n.m.Create(asOwner, api.CreateRequest{Image: "databases", Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
 	return &contextTest{n}
@@ -32,17 +32,17 @@ func newContextTestOf(t *testing.T, needs ...string) *contextTest {
 
 // ran is what came of a cell.
 type ran struct {
-	*sandbox.RunResult
+	*api.RunResult
 	stdout, stderr bytes.Buffer
 }
 
-func (x *contextTest) try(ref string, req sandbox.RunCodeRequest) (*ran, error) {
+func (x *contextTest) try(ref string, req api.RunCodeRequest) (*ran, error) {
 	ctx, cancel := context.WithTimeout(asOwner, fsPatience)
 	defer cancel()
 	r := &ran{}
 	var shown []map[string]json.RawMessage
 	var err error
-	r.RunResult, err = x.m.RunCode(ctx, ref, req, httpapi.RunIO{Stdout: &r.stdout, Stderr: &r.stderr, Result: func(forms map[string]json.RawMessage) error {
+	r.RunResult, err = x.m.RunCode(ctx, ref, req, rest.RunIO{Stdout: &r.stdout, Stderr: &r.stderr, Result: func(forms map[string]json.RawMessage) error {
 		shown = append(shown, forms)
 		return nil
 	}})
@@ -55,7 +55,7 @@ func (x *contextTest) try(ref string, req sandbox.RunCodeRequest) (*ran, error) 
 // cell runs Python code, whatever comes of it.
 func (x *contextTest) cell(ref, code string) *ran {
 	x.t.Helper()
-	r, err := x.try(ref, sandbox.RunCodeRequest{Code: code})
+	r, err := x.try(ref, api.RunCodeRequest{Code: code})
 	if err != nil {
 		x.t.Fatalf("%s: %s: %v", ref, code, err)
 	}
@@ -74,7 +74,7 @@ func (x *contextTest) value(ref, code string) string {
 
 func (x *contextTest) shell(ref, code string) *ran {
 	x.t.Helper()
-	r, err := x.try(ref, sandbox.RunCodeRequest{Code: code, Language: "bash"})
+	r, err := x.try(ref, api.RunCodeRequest{Code: code, Language: "bash"})
 	if err != nil {
 		x.t.Fatalf("%s: %s: %v", ref, code, err)
 	}
@@ -104,35 +104,35 @@ func TestContextCells(t *testing.T) {
 	if r := x.shell("box", "echo $v $PWD"); r.stdout.String() != "1 /tmp\n" {
 		t.Errorf("%q", r.stdout.String())
 	}
-	if out, err := x.run("box", sandbox.ExecRequest{Shell: "mv /usr/bin/node /usr/bin/no-node; true"}, ""); err != nil || out.ExitCode != 0 {
+	if out, err := x.run("box", api.ExecRequest{Shell: "mv /usr/bin/node /usr/bin/no-node; true"}, ""); err != nil || out.ExitCode != 0 {
 		t.Fatal(err)
 	}
-	_, err := x.try("box", sandbox.RunCodeRequest{Code: "1", Language: "node"})
-	wantCode(t, err, sandbox.CodeUnsupported)
+	_, err := x.try("box", api.RunCodeRequest{Code: "1", Language: "node"})
+	wantCode(t, err, api.CodeUnsupported)
 	if err == nil || !strings.Contains(err.Error(), "no node") {
 		t.Error(err)
 	}
-	for _, req := range []sandbox.RunCodeRequest{{Language: "ruby"}, {Context: "python", Language: "bash"}, {Context: "No Name"}, {Code: "a\x00b"}, {Code: strings.Repeat("#", 5<<20)}, {TimeoutMS: -1}} {
+	for _, req := range []api.RunCodeRequest{{Language: "ruby"}, {Context: "python", Language: "bash"}, {Context: "No Name"}, {Code: "a\x00b"}, {Code: strings.Repeat("#", 5<<20)}, {TimeoutMS: -1}} {
 		_, err := x.try("box", req)
-		wantCode(t, err, sandbox.CodeInvalid)
+		wantCode(t, err, api.CodeInvalid)
 	}
-	_, err = x.try("box", sandbox.RunCodeRequest{Context: "nobody"})
-	wantCode(t, err, sandbox.CodeNotFound)
+	_, err = x.try("box", api.RunCodeRequest{Context: "nobody"})
+	wantCode(t, err, api.CodeNotFound)
 	list, err := x.m.Contexts(asOwner, "box")
-	if err != nil || len(list) != 2 || list[0].Name != "python" || list[0].State != sandbox.ContextIdle || !strings.HasPrefix(list[0].Version, "3.") || list[1].Name != "bash" {
+	if err != nil || len(list) != 2 || list[0].Name != "python" || list[0].State != api.ContextIdle || !strings.HasPrefix(list[0].Version, "3.") || list[1].Name != "bash" {
 		t.Errorf("%+v, %v", list, err)
 	}
-	for _, req := range []sandbox.RunCodeRequest{{Context: "mine", Language: "bash", Code: "v=2"}, {Context: "mine", Language: "bash", Code: "test $v = 2"}, {Context: "mine", Code: "test $v = 2"}} {
+	for _, req := range []api.RunCodeRequest{{Context: "mine", Language: "bash", Code: "v=2"}, {Context: "mine", Language: "bash", Code: "test $v = 2"}, {Context: "mine", Code: "test $v = 2"}} {
 		if r, err := x.try("box", req); err != nil || r.Context != "mine" || r.ExitCode != 0 {
 			t.Errorf("%+v: %+v, %v", req, r, err)
 		}
 	}
-	_, err = x.try("box", sandbox.RunCodeRequest{Context: "mine", Language: "python", Code: "1"})
-	wantCode(t, err, sandbox.CodeInvalid)
-	_, err = x.try("box", sandbox.RunCodeRequest{Context: "nobody", Language: "node", Code: "1"})
-	wantCode(t, err, sandbox.CodeUnsupported)
-	_, err = x.try("box", sandbox.RunCodeRequest{Context: "No Name", Language: "bash", Code: "1"})
-	wantCode(t, err, sandbox.CodeInvalid)
+	_, err = x.try("box", api.RunCodeRequest{Context: "mine", Language: "python", Code: "1"})
+	wantCode(t, err, api.CodeInvalid)
+	_, err = x.try("box", api.RunCodeRequest{Context: "nobody", Language: "node", Code: "1"})
+	wantCode(t, err, api.CodeUnsupported)
+	_, err = x.try("box", api.RunCodeRequest{Context: "No Name", Language: "bash", Code: "1"})
+	wantCode(t, err, api.CodeInvalid)
 	if list, err = x.m.Contexts(asOwner, "box"); err != nil || len(list) != 3 {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -174,7 +174,7 @@ func TestContextForks(t *testing.T) {
 	x := newContextTest(t)
 	x.value("box", "import random\ndata = ['parent']\nclass C: pass\nc = C()\nrandom.seed(1)")
 	x.shell("box", "v=parent; cd /srv; f() { echo $v $PWD; }")
-	r, err := x.m.Fork(asOwner, "box", sandbox.ForkRequest{Count: 2})
+	r, err := x.m.Fork(asOwner, "box", api.ForkRequest{Count: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,11 +203,11 @@ func TestContextForks(t *testing.T) {
 	}
 	// Of a child, of a snapshot on disk, and after the daemon was another one.
 	grandchild := x.fork(children[0].ID, 1)[0].ID
-	if _, err := x.m.Snapshot(asOwner, children[1].ID, sandbox.SnapshotRequest{Name: "kept"}); err != nil {
+	if _, err := x.m.Snapshot(asOwner, children[1].ID, api.SnapshotRequest{Name: "kept"}); err != nil {
 		t.Fatal(err)
 	}
 	x.reopen()
-	restored, err := x.m.Restore(asOwner, "kept", sandbox.RestoreRequest{})
+	restored, err := x.m.Restore(asOwner, "kept", api.RestoreRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,14 +224,14 @@ func TestContextForkDuringRun(t *testing.T) {
 	x := newContextTest(t)
 	x.value("box", "import time, os, random, random as r2\nrandom.seed(1)")
 	done := inBackground(func() error {
-		r, err := x.try("box", sandbox.RunCodeRequest{Code: "open('/tmp/begun', 'w').close()\nwhile not os.path.exists('/tmp/go'): time.sleep(0.01)\nprint('over')\nresult = 'over'\nresult"})
+		r, err := x.try("box", api.RunCodeRequest{Code: "open('/tmp/begun', 'w').close()\nwhile not os.path.exists('/tmp/go'): time.sleep(0.01)\nprint('over')\nresult = 'over'\nresult"})
 		if err == nil && (r.Result != "'over'" || r.stdout.String() != "over\n") {
 			err = fmt.Errorf("%+v %q", r.RunResult, r.stdout.String())
 		}
 		return err
 	})
 	eventually(t, "the cell runs", func() error { return x.hasFile("box", "/tmp/begun") })
-	r, err := x.m.Fork(asOwner, "box", sandbox.ForkRequest{Count: 2})
+	r, err := x.m.Fork(asOwner, "box", api.ForkRequest{Count: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestContextForkDuringRun(t *testing.T) {
 		t.Errorf("identity says %+v", s)
 	}
 	next := inBackground(func() error {
-		r, err := x.try(goesOn, sandbox.RunCodeRequest{Code: "result, random.random()"})
+		r, err := x.try(goesOn, api.RunCodeRequest{Code: "result, random.random()"})
 		if err == nil && !strings.HasPrefix(r.Result, "('over', ") {
 			err = fmt.Errorf("%+v", r.RunResult)
 		}
@@ -255,7 +255,7 @@ func TestContextForkDuringRun(t *testing.T) {
 	}
 	x.cell(interrupted, "result").wantError(t, "NameError", 1)
 	for _, ref := range []string{goesOn, "box"} {
-		if out, err := x.run(ref, sandbox.ExecRequest{Shell: "touch /tmp/go"}, ""); err != nil || out.ExitCode != 0 {
+		if out, err := x.run(ref, api.ExecRequest{Shell: "touch /tmp/go"}, ""); err != nil || out.ExitCode != 0 {
 			t.Fatal(err)
 		}
 	}
@@ -267,7 +267,7 @@ func TestContextForkDuringRun(t *testing.T) {
 }
 
 func (x *contextTest) hasFile(ref, path string) error {
-	out, err := x.run(ref, sandbox.ExecRequest{Argv: []string{"test", "-e", path}}, "")
+	out, err := x.run(ref, api.ExecRequest{Argv: []string{"test", "-e", path}}, "")
 	if err == nil && out.ExitCode != 0 {
 		err = fmt.Errorf("%s is missing", path)
 	}
@@ -277,7 +277,7 @@ func (x *contextTest) hasFile(ref, path string) error {
 func TestContextInterruptAndTimeout(t *testing.T) {
 	x := newContextTest(t)
 	x.value("box", "kept = 1; import time, signal")
-	r, err := x.try("box", sandbox.RunCodeRequest{Code: "while True: pass", TimeoutMS: 300})
+	r, err := x.try("box", api.RunCodeRequest{Code: "while True: pass", TimeoutMS: 300})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,12 +290,12 @@ func TestContextInterruptAndTimeout(t *testing.T) {
 	// A caller who goes away interrupts.
 	ctx, cancel := context.WithCancel(asOwner)
 	gone := inBackground(func() error {
-		_, err := x.m.RunCode(ctx, "box", sandbox.RunCodeRequest{Code: "try:\n    open('/tmp/begun', 'w').close()\n    time.sleep(1000)\nfinally:\n    kept = 2"}, discardRun())
+		_, err := x.m.RunCode(ctx, "box", api.RunCodeRequest{Code: "try:\n    open('/tmp/begun', 'w').close()\n    time.sleep(1000)\nfinally:\n    kept = 2"}, discardRun())
 		return err
 	})
 	eventually(t, "the cell runs", func() error { return x.hasFile("box", "/tmp/begun") })
 	cancel()
-	wantCode(t, <-gone, sandbox.CodeCanceled)
+	wantCode(t, <-gone, api.CodeCanceled)
 	if got := x.value("box", "kept"); got != "2" {
 		t.Error(got)
 	}
@@ -303,18 +303,18 @@ func TestContextInterruptAndTimeout(t *testing.T) {
 		t.Errorf("nothing runs: %v, %v", was, err)
 	}
 	// What does not end by an interrupt is killed.
-	r, err = x.try("box", sandbox.RunCodeRequest{Code: "print('last', flush=True)\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: time.sleep(1)", TimeoutMS: 300})
+	r, err = x.try("box", api.RunCodeRequest{Code: "print('last', flush=True)\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: time.sleep(1)", TimeoutMS: 300})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.wantError(t, sandbox.ContextDied, 137); !r.TimedOut || r.Signal != "SIGKILL" || r.stdout.String() != "last\n" {
+	if r.wantError(t, api.ContextDied, 137); !r.TimedOut || r.Signal != "SIGKILL" || r.stdout.String() != "last\n" {
 		t.Errorf("%+v %q", r.RunResult, r.stdout.String())
 	}
 	x.cell("box", "kept").wantError(t, "NameError", 1)
 	if r := x.shell("box", "kept=1"); !r.OK {
 		t.Errorf("%+v", r.RunResult)
 	}
-	if r, err := x.try("box", sandbox.RunCodeRequest{Code: "sleep 1000", Language: "bash", TimeoutMS: 200}); err != nil || !r.TimedOut || r.ExitCode != 130 {
+	if r, err := x.try("box", api.RunCodeRequest{Code: "sleep 1000", Language: "bash", TimeoutMS: 200}); err != nil || !r.TimedOut || r.ExitCode != 130 {
 		t.Errorf("%+v, %v", r.RunResult, err)
 	}
 	if r := x.shell("box", "echo $kept"); r.stdout.String() != "1\n" {
@@ -322,46 +322,46 @@ func TestContextInterruptAndTimeout(t *testing.T) {
 	}
 }
 
-func discardRun() httpapi.RunIO {
+func discardRun() rest.RunIO {
 	d := discard()
-	return httpapi.RunIO{Stdout: d.Stdout, Stderr: d.Stderr, Result: func(map[string]json.RawMessage) error { return nil }}
+	return rest.RunIO{Stdout: d.Stdout, Stderr: d.Stderr, Result: func(map[string]json.RawMessage) error { return nil }}
 }
 
 func TestContextEnds(t *testing.T) {
 	ctx := asOwner
 	x := newContextTest(t)
-	x.cell("box", "import os; print('x'); os._exit(3)").wantError(t, sandbox.ContextDied, 3)
+	x.cell("box", "import os; print('x'); os._exit(3)").wantError(t, api.ContextDied, 3)
 	if got := x.value("box", "import os; os.getpid() > 1"); got != "True" {
 		t.Error(got)
 	}
-	x.cell("box", "os.kill(os.getpid(), 9)").wantError(t, sandbox.ContextDied, 137)
-	x.cell("box", "import os; os.write(201, b'no frame, and more than a head has')").wantError(t, sandbox.ContextDied, 137)
+	x.cell("box", "os.kill(os.getpid(), 9)").wantError(t, api.ContextDied, 137)
+	x.cell("box", "import os; os.write(201, b'no frame, and more than a head has')").wantError(t, api.ContextDied, 137)
 	list, err := x.m.Contexts(ctx, "box")
-	if err != nil || len(list) != 1 || list[0].State != sandbox.ContextEnded || list[0].Restarts != 2 {
+	if err != nil || len(list) != 1 || list[0].State != api.ContextEnded || list[0].Restarts != 2 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	x.value("box", "kept = 1")
 	c, err := x.m.RestartContext(ctx, "box", "python")
-	if err != nil || c.Restarts != 4 || c.State != sandbox.ContextIdle {
+	if err != nil || c.Restarts != 4 || c.State != api.ContextIdle {
 		t.Errorf("%+v, %v", c, err)
 	}
 	x.cell("box", "kept").wantError(t, "NameError", 1)
-	made, err := x.m.CreateContext(ctx, "box", sandbox.ContextRequest{Language: "python", Cwd: "/srv", Env: map[string]string{"K": "v"}})
+	made, err := x.m.CreateContext(ctx, "box", api.ContextRequest{Language: "python", Cwd: "/srv", Env: map[string]string{"K": "v"}})
 	if err != nil || made.Name != "python-1" {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	r, err := x.try("box", sandbox.RunCodeRequest{Context: made.Name, Code: "import os; os.getcwd(), os.environ['K']"})
+	r, err := x.try("box", api.RunCodeRequest{Context: made.Name, Code: "import os; os.getcwd(), os.environ['K']"})
 	if err != nil || r.Result != "('/srv', 'v')" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	_, err = x.m.CreateContext(ctx, "box", sandbox.ContextRequest{Language: "python", Name: made.Name})
-	wantCode(t, err, sandbox.CodeNameTaken)
-	_, err = x.m.CreateContext(ctx, "box", sandbox.ContextRequest{Language: "python", Cwd: "/nowhere"})
-	wantCode(t, err, sandbox.CodeInvalid)
+	_, err = x.m.CreateContext(ctx, "box", api.ContextRequest{Language: "python", Name: made.Name})
+	wantCode(t, err, api.CodeNameTaken)
+	_, err = x.m.CreateContext(ctx, "box", api.ContextRequest{Language: "python", Cwd: "/nowhere"})
+	wantCode(t, err, api.CodeInvalid)
 	// Who runs something when a context is ended, is told.
 	running := inBackground(func() error {
-		r, err := x.try("box", sandbox.RunCodeRequest{Context: made.Name, Code: "open('/tmp/begun', 'w').close()\nimport time; time.sleep(1000)"})
-		if err == nil && (r.Error == nil || r.Error.Name != sandbox.ContextDied) {
+		r, err := x.try("box", api.RunCodeRequest{Context: made.Name, Code: "open('/tmp/begun', 'w').close()\nimport time; time.sleep(1000)"})
+		if err == nil && (r.Error == nil || r.Error.Name != api.ContextDied) {
 			err = fmt.Errorf("%+v", r.RunResult)
 		}
 		return err
@@ -373,9 +373,9 @@ func TestContextEnds(t *testing.T) {
 	if err := <-running; err != nil {
 		t.Error(err)
 	}
-	wantCode(t, x.m.DestroyContext(ctx, "box", made.Name), sandbox.CodeNotFound)
+	wantCode(t, x.m.DestroyContext(ctx, "box", made.Name), api.CodeNotFound)
 	// An ended context is inherited as one.
-	x.cell("box", "import os; os._exit(0)").wantError(t, sandbox.ContextDied, 0)
+	x.cell("box", "import os; os._exit(0)").wantError(t, api.ContextDied, 0)
 	child := x.fork("box", 1)[0].ID
 	if got := x.value(child, "1 + 1"); got != "2" {
 		t.Error(got)
@@ -389,7 +389,7 @@ func TestContextQueue(t *testing.T) {
 	x := newContextTest(t)
 	x.value("box", "order = []; import time, os")
 	first := inBackground(func() error {
-		_, err := x.try("box", sandbox.RunCodeRequest{Code: "while not os.path.exists('/tmp/go'): time.sleep(0.01)"})
+		_, err := x.try("box", api.RunCodeRequest{Code: "while not os.path.exists('/tmp/go'): time.sleep(0.01)"})
 		return err
 	})
 	waiting := func(n int) {
@@ -399,7 +399,7 @@ func TestContextQueue(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if list[0].Waiting != n || list[0].State != sandbox.ContextBusy {
+			if list[0].Waiting != n || list[0].State != api.ContextBusy {
 				return fmt.Errorf("%+v", list[0])
 			}
 			return nil
@@ -409,7 +409,7 @@ func TestContextQueue(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 10 {
 		all.Go(func() {
-			if r, err := x.try("box", sandbox.RunCodeRequest{Code: fmt.Sprintf("order.append(%d)\nprint(%d)", i, i)}); err != nil || r.stdout.String() != fmt.Sprintln(i) {
+			if r, err := x.try("box", api.RunCodeRequest{Code: fmt.Sprintf("order.append(%d)\nprint(%d)", i, i)}); err != nil || r.stdout.String() != fmt.Sprintln(i) {
 				t.Errorf("%d: %+v, %v", i, r, err)
 			}
 		})
@@ -418,15 +418,15 @@ func TestContextQueue(t *testing.T) {
 	// One who does not wait any more has no turn.
 	impatient, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	_, err := x.m.RunCode(impatient, "box", sandbox.RunCodeRequest{Code: "order.append('impatient')"}, discardRun())
+	_, err := x.m.RunCode(impatient, "box", api.RunCodeRequest{Code: "order.append('impatient')"}, discardRun())
 	if err == nil {
 		t.Error("it was run")
 	}
-	other, err := x.m.CreateContext(ctx, "box", sandbox.ContextRequest{Language: "python", Name: "other"})
+	other, err := x.m.CreateContext(ctx, "box", api.ContextRequest{Language: "python", Name: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := x.try("box", sandbox.RunCodeRequest{Context: other.Name, Code: "open('/tmp/go', 'w').close()\n1"}); err != nil || r.Result != "1" {
+	if r, err := x.try("box", api.RunCodeRequest{Context: other.Name, Code: "open('/tmp/go', 'w').close()\n1"}); err != nil || r.Result != "1" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if err := <-first; err != nil {
@@ -446,13 +446,13 @@ func TestContextVariables(t *testing.T) {
 	children := x.fork("box", 2)
 	a, b := children[0].ID, children[1].ID
 	x.value(b, "changed.append(2)\ndel gone\nnew = {'k': 1}\ndef f(): return 2")
-	if _, err := x.m.CreateContext(ctx, b, sandbox.ContextRequest{Language: "python", Name: "other"}); err != nil {
+	if _, err := x.m.CreateContext(ctx, b, api.ContextRequest{Language: "python", Name: "other"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.try(b, sandbox.RunCodeRequest{Context: "other", Code: "only = 1"}); err != nil {
+	if _, err := x.try(b, api.RunCodeRequest{Context: "other", Code: "only = 1"}); err != nil {
 		t.Fatal(err)
 	}
-	d, err := x.m.Diff(ctx, a, b, sandbox.DiffRequest{Variables: true})
+	d, err := x.m.Diff(ctx, a, b, api.DiffRequest{Variables: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -467,18 +467,18 @@ func TestContextVariables(t *testing.T) {
 	if strings.Join(got, "\n") != want {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), want)
 	}
-	if d, err := x.m.Diff(ctx, a, a, sandbox.DiffRequest{Variables: true}); err != nil || len(d.Variables) != 0 {
+	if d, err := x.m.Diff(ctx, a, a, api.DiffRequest{Variables: true}); err != nil || len(d.Variables) != 0 {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if d, err := x.m.Diff(ctx, a, b, sandbox.DiffRequest{}); err != nil || d.Variables != nil {
+	if d, err := x.m.Diff(ctx, a, b, api.DiffRequest{}); err != nil || d.Variables != nil {
 		t.Errorf("%+v, %v", d, err)
 	}
-	s, err := x.m.Snapshot(ctx, a, sandbox.SnapshotRequest{Memory: true})
+	s, err := x.m.Snapshot(ctx, a, api.SnapshotRequest{Memory: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = x.m.Diff(ctx, s.ID, b, sandbox.DiffRequest{Variables: true})
-	wantCode(t, err, sandbox.CodeInvalid)
+	_, err = x.m.Diff(ctx, s.ID, b, api.DiffRequest{Variables: true})
+	wantCode(t, err, api.CodeInvalid)
 }
 
 func TestContextNode(t *testing.T) {
@@ -486,7 +486,7 @@ func TestContextNode(t *testing.T) {
 	x := newContextTestOf(t, "/usr/bin/node")
 	node := func(ref, code string, timeoutMS int64) *ran {
 		t.Helper()
-		r, err := x.try(ref, sandbox.RunCodeRequest{Code: code, Language: "node", TimeoutMS: timeoutMS})
+		r, err := x.try(ref, api.RunCodeRequest{Code: code, Language: "node", TimeoutMS: timeoutMS})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -517,7 +517,7 @@ func TestContextNode(t *testing.T) {
 		}
 	}
 	node(b, "list.push(2); let fresh = 'x'; 0", 0)
-	d, err := x.m.Diff(ctx, a, b, sandbox.DiffRequest{Variables: true})
+	d, err := x.m.Diff(ctx, a, b, api.DiffRequest{Variables: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -528,7 +528,7 @@ func TestContextNode(t *testing.T) {
 	if want := "node added fresh 'x'\nnode modified list [ 1, 2 ]"; strings.Join(got, "\n") != want {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), want)
 	}
-	node("box", "process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})", 0).wantError(t, sandbox.ContextDied, 137)
+	node("box", "process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})", 0).wantError(t, api.ContextDied, 137)
 }
 
 // TestContextAfterDaemon kills nothing but takes the daemon from under a cell: its
@@ -538,7 +538,7 @@ func TestContextAfterDaemon(t *testing.T) {
 	x.value("box", "import time, os")
 	ctx, cancel := context.WithCancel(asOwner)
 	left := inBackground(func() error {
-		_, err := x.m.RunCode(ctx, "box", sandbox.RunCodeRequest{Code: "open('/tmp/begun', 'w').close()\nwhile True:\n    try:\n        while not os.path.exists('/tmp/go'): time.sleep(0.01)\n        break\n    except KeyboardInterrupt:\n        print('late')\n'late answer'"}, discardRun())
+		_, err := x.m.RunCode(ctx, "box", api.RunCodeRequest{Code: "open('/tmp/begun', 'w').close()\nwhile True:\n    try:\n        while not os.path.exists('/tmp/go'): time.sleep(0.01)\n        break\n    except KeyboardInterrupt:\n        print('late')\n'late answer'"}, discardRun())
 		return err
 	})
 	eventually(t, "the cell runs", func() error { return x.hasFile("box", "/tmp/begun") })
@@ -555,7 +555,7 @@ func TestContextAfterDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := inBackground(func() error {
-		r, err := x.try("box", sandbox.RunCodeRequest{Code: "print('next')\n'next answer'"})
+		r, err := x.try("box", api.RunCodeRequest{Code: "print('next')\n'next answer'"})
 		if err == nil && (r.Result != "'next answer'" || r.stdout.String() != "next\n" || r.ExecutionCount != 3) {
 			err = fmt.Errorf("%+v %q", r.RunResult, r.stdout.String())
 		}
@@ -563,12 +563,12 @@ func TestContextAfterDaemon(t *testing.T) {
 	})
 	eventually(t, "it waits", func() error {
 		list, err := x.m.Contexts(asOwner, "box")
-		if err == nil && (list[0].State != sandbox.ContextBusy || list[0].Waiting != 1) {
+		if err == nil && (list[0].State != api.ContextBusy || list[0].Waiting != 1) {
 			err = fmt.Errorf("%+v", list[0])
 		}
 		return err
 	})
-	if out, err := x.run("box", sandbox.ExecRequest{Shell: "touch /tmp/go"}, ""); err != nil || out.ExitCode != 0 {
+	if out, err := x.run("box", api.ExecRequest{Shell: "touch /tmp/go"}, ""); err != nil || out.ExitCode != 0 {
 		t.Fatal(err)
 	}
 	if err := <-next; err != nil {

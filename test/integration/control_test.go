@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/control"
-	"ramet.dev/ramet/internal/manager"
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/sentrybin"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/control"
+	"ramet.dev/ramet/internal/engine/sentrybin"
+	"ramet.dev/ramet/internal/node"
 )
 
 // newControlNode opens a node that has the command of sandboxes.
-func newControlNode(t *testing.T) *node {
+func newControlNode(t *testing.T) *testNode {
 	t.Helper()
 	command, err := sentrybin.OpenCommand()
 	if errors.Is(err, sentrybin.ErrMissing) {
@@ -38,9 +38,9 @@ func newControlNode(t *testing.T) *node {
 }
 
 // createFree makes a sandbox that may control itself.
-func (n *node) createFree(name string, may sandbox.SelfControl) *sandbox.Sandbox {
+func (n *testNode) createFree(name string, may api.SelfControl) *api.Sandbox {
 	n.t.Helper()
-	s, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", Name: name, SelfControl: &may, Metadata: map[string]string{"outside": "1"}})
+	s, err := n.m.Create(asOwner, api.CreateRequest{Image: "box", Name: name, SelfControl: &may, Metadata: map[string]string{"outside": "1"}})
 	if err != nil {
 		n.t.Fatalf("create: %v", err)
 	}
@@ -48,7 +48,7 @@ func (n *node) createFree(name string, may sandbox.SelfControl) *sandbox.Sandbox
 }
 
 // say has a process say one request, and returns the answer.
-func (n *node) say(ref, line string) control.Reply {
+func (n *testNode) say(ref, line string) control.Reply {
 	n.t.Helper()
 	var r control.Reply
 	if out := n.guest(ref, "control", "say", line); json.Unmarshal([]byte(out), &r) != nil {
@@ -57,7 +57,7 @@ func (n *node) say(ref, line string) control.Reply {
 	return r
 }
 
-func (n *node) info(ref string) *control.Info {
+func (n *testNode) info(ref string) *control.Info {
 	n.t.Helper()
 	r := n.say(ref, `{"op":"info"}`)
 	if r.Info == nil {
@@ -67,7 +67,7 @@ func (n *node) info(ref string) *control.Info {
 }
 
 // wantRefused checks for an error that has words in it.
-func (n *node) wantRefused(ref, line string, code sandbox.Code, words string) {
+func (n *testNode) wantRefused(ref, line string, code api.Code, words string) {
 	n.t.Helper()
 	r := n.say(ref, line)
 	if r.Error == nil || r.Error.Code != string(code) || !strings.Contains(r.Error.Error(), words) || r.Error.ExitCode != code.ExitCode() {
@@ -76,9 +76,9 @@ func (n *node) wantRefused(ref, line string, code sandbox.Code, words string) {
 }
 
 // tagged returns the sandboxes with metadata k=v.
-func (n *node) tagged(k, v string) []sandbox.Sandbox {
+func (n *testNode) tagged(k, v string) []api.Sandbox {
 	n.t.Helper()
-	list, err := n.m.List(asOwner, sandbox.ListFilter{Metadata: map[string]string{k: v}})
+	list, err := n.m.List(asOwner, api.ListFilter{Metadata: map[string]string{k: v}})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -94,11 +94,11 @@ func TestControlIsOffByDefault(t *testing.T) {
 			t.Errorf("%v: %v %s", args, err, out.stderr.String())
 		}
 	}
-	for field, c := range map[string]sandbox.SelfControl{
+	for field, c := range map[string]api.SelfControl{
 		"self_control.forks": {Depth: 1}, "self_control.depth": {Forks: 1}, "self_control.snapshots": {Forks: 1, Depth: 1, Snapshots: 101},
 	} {
-		_, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", SelfControl: &c})
-		if sandbox.CodeOf(err) != sandbox.CodeInvalid || sandbox.AsError(err).Field != field {
+		_, err := n.m.Create(asOwner, api.CreateRequest{Image: "box", SelfControl: &c})
+		if api.CodeOf(err) != api.CodeInvalid || api.AsError(err).Field != field {
 			t.Errorf("%+v: %v, want an error about %s", c, err, field)
 		}
 	}
@@ -107,7 +107,7 @@ func TestControlIsOffByDefault(t *testing.T) {
 // TestControlAgent has an agent branch its sandbox from within.
 func TestControlAgent(t *testing.T) {
 	n := newControlNode(t)
-	root := n.createFree("root", sandbox.SelfControl{Forks: 6, Depth: 2})
+	root := n.createFree("root", api.SelfControl{Forks: 6, Depth: 2})
 	if out := n.guest("root", "control", "agent", "3"); !strings.HasPrefix(out, "parent sbx_") || len(strings.Fields(out)) != 4 {
 		t.Errorf("the agent printed %q", out)
 	}
@@ -144,13 +144,13 @@ func TestControlAgent(t *testing.T) {
 	if d == nil || !reflect.DeepEqual(d.Changes, want) {
 		t.Errorf("diff %+v, want %+v", d, want)
 	}
-	n.wantRefused(info.Children[0].ID, `{"op":"diff","with":"`+info.Children[1].ID+`"}`, sandbox.CodeNotFound, "no snapshot")
-	n.wantRefused("root", `{"op":"fork","count":0}`, sandbox.CodeInvalid, "0 is not from 1 to")
-	n.wantRefused("root", `{"op":"fork","count":3}`, sandbox.CodeLimit, "forks: 4 of 6")
-	n.wantRefused("root", `{"op":"snapshot"}`, sandbox.CodeLimit, "snapshots: 0 of 0")
-	n.wantRefused("root", `{"op":"tag","set":{"outside":"2"}}`, sandbox.CodeConflict, "set from outside")
-	n.wantRefused("root", `{"op":"fork","metadata":{"outside":"2"}}`, sandbox.CodeConflict, "set from outside")
-	n.wantRefused("root", `{"op":"tag","set":{"a b":"2"}}`, sandbox.CodeInvalid, "is not a key")
+	n.wantRefused(info.Children[0].ID, `{"op":"diff","with":"`+info.Children[1].ID+`"}`, api.CodeNotFound, "no snapshot")
+	n.wantRefused("root", `{"op":"fork","count":0}`, api.CodeInvalid, "0 is not from 1 to")
+	n.wantRefused("root", `{"op":"fork","count":3}`, api.CodeLimit, "forks: 4 of 6")
+	n.wantRefused("root", `{"op":"snapshot"}`, api.CodeLimit, "snapshots: 0 of 0")
+	n.wantRefused("root", `{"op":"tag","set":{"outside":"2"}}`, api.CodeConflict, "set from outside")
+	n.wantRefused("root", `{"op":"fork","metadata":{"outside":"2"}}`, api.CodeConflict, "set from outside")
+	n.wantRefused("root", `{"op":"tag","set":{"a b":"2"}}`, api.CodeInvalid, "is not a key")
 	if r := n.say("root", `{"op":"tag","set":{"a":"1","b":"2"}}`); r.Tagged == nil || !maps.Equal(r.Tagged.Metadata, map[string]string{"outside": "1", "a": "1", "b": "2"}) {
 		t.Errorf("tagged %+v", r)
 	}
@@ -159,10 +159,10 @@ func TestControlAgent(t *testing.T) {
 	}
 	// What was changed from outside meanwhile is not the sandbox's any more.
 	mine := "mine"
-	if _, err := n.m.Update(asOwner, "root", sandbox.UpdateRequest{Metadata: map[string]*string{"a": &mine}}); err != nil {
+	if _, err := n.m.Update(asOwner, "root", api.UpdateRequest{Metadata: map[string]*string{"a": &mine}}); err != nil {
 		t.Fatal(err)
 	}
-	n.wantRefused("root", `{"op":"tag","remove":["a"]}`, sandbox.CodeConflict, "set from outside")
+	n.wantRefused("root", `{"op":"tag","remove":["a"]}`, api.CodeConflict, "set from outside")
 	// What is forked from outside shares the budget, and is nobody's own child.
 	out := n.fork("root", 1)[0]
 	if i := n.info(out.ID); i.Budget != n.info("root").Budget || len(n.info("root").Children) != 3 {
@@ -171,12 +171,12 @@ func TestControlAgent(t *testing.T) {
 	if r := n.say(out.ID, `{"op":"fork","count":2}`); len(r.Children) != 2 {
 		t.Errorf("%+v", r)
 	}
-	n.wantRefused("root", `{"op":"fork"}`, sandbox.CodeLimit, "forks: 6 of 6")
+	n.wantRefused("root", `{"op":"fork"}`, api.CodeLimit, "forks: 6 of 6")
 	// The budget goes with the last who has it.
 	if grants := n.count("grants"); grants != 1 {
 		t.Errorf("%d grants are recorded", grants)
 	}
-	list, err := n.m.List(asOwner, sandbox.ListFilter{})
+	list, err := n.m.List(asOwner, api.ListFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,9 +192,9 @@ func TestControlAgent(t *testing.T) {
 // make more than was granted.
 func TestControlRelatives(t *testing.T) {
 	n := newControlNode(t)
-	n.createFree("root", sandbox.SelfControl{Forks: 10, Depth: 3})
+	n.createFree("root", api.SelfControl{Forks: 10, Depth: 3})
 	for range 3 {
-		n.start("root", sandbox.StartRequest{}, "control", "fork", "3")
+		n.start("root", api.StartRequest{}, "control", "fork", "3")
 	}
 	eventually(t, "the budget", func() error {
 		if i := n.info("root"); i.Budget.Forks.Left != 0 {
@@ -209,7 +209,7 @@ func TestControlRelatives(t *testing.T) {
 		return nil
 	})
 	for _, s := range n.tagged("made", "1") {
-		if r := n.say(s.ID, `{"op":"fork"}`); r.Error == nil || r.Error.Code != string(sandbox.CodeLimit) {
+		if r := n.say(s.ID, `{"op":"fork"}`); r.Error == nil || r.Error.Code != string(api.CodeLimit) {
 			t.Errorf("%s could fork once more: %+v", s.ID, r)
 		}
 	}
@@ -223,8 +223,8 @@ func TestControlRelatives(t *testing.T) {
 func TestControlSnapshots(t *testing.T) {
 	n := newControlNode(t)
 	ctx := asOwner
-	root := n.createFree("root", sandbox.SelfControl{Forks: 5, Depth: 3, Snapshots: 3})
-	n.wantRefused("root", `{"op":"rollback"}`, sandbox.CodeNotFound, "made no snapshot")
+	root := n.createFree("root", api.SelfControl{Forks: 5, Depth: 3, Snapshots: 3})
+	n.wantRefused("root", `{"op":"rollback"}`, api.CodeNotFound, "made no snapshot")
 	before := n.say("root", `{"op":"snapshot","name":"good","memory":true}`).Snapshot
 	if before == nil || before.Name != "good" {
 		t.Fatalf("snapshot %+v", before)
@@ -238,12 +238,12 @@ func TestControlSnapshots(t *testing.T) {
 		t.Errorf("diff %+v", d)
 	}
 	tree, err := n.m.Tree(asOwnerIn(t), "root")
-	if err != nil || len(tree) != 1 || !slices.ContainsFunc(tree[0].Children, func(c *sandbox.TreeNode) bool { return c.ID == before.ID && c.Label == "good" && c.Name == "" }) {
+	if err != nil || len(tree) != 1 || !slices.ContainsFunc(tree[0].Children, func(c *api.TreeNode) bool { return c.ID == before.ID && c.Label == "good" && c.Name == "" }) {
 		t.Errorf("the tree is %+v, %v", tree, err)
 	}
 	// One that waits is told of the snapshot, and in what is made from it that it
 	// was restored.
-	n.start("root", sandbox.StartRequest{}, "control", "note", `{"op":"snapshot","name":"second"}`)
+	n.start("root", api.StartRequest{}, "control", "note", `{"op":"snapshot","name":"second"}`)
 	eventually(t, "the snapshot", func() error {
 		out, err := n.exec("root", "cat", "/srv/note")
 		if err != nil || !strings.Contains(out.stdout.String(), `{"snapshot":{"id":"snap_`) {
@@ -252,7 +252,7 @@ func TestControlSnapshots(t *testing.T) {
 		return nil
 	})
 	second := n.info("root").Snapshots[1].ID
-	restored, err := n.m.Restore(ctx, second, sandbox.RestoreRequest{})
+	restored, err := n.m.Restore(ctx, second, api.RestoreRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,16 +268,16 @@ func TestControlSnapshots(t *testing.T) {
 	if s := n.info(kid).Snapshots; len(s) != 1 || s[0] != *before {
 		t.Errorf("the child knows %+v", s)
 	}
-	n.wantRefused(kid, `{"op":"rollback","snapshot":"`+second+`"}`, sandbox.CodeNotFound, "no snapshot")
-	foreign, err := n.m.Snapshot(ctx, "root", sandbox.SnapshotRequest{Name: "outside", Memory: true})
+	n.wantRefused(kid, `{"op":"rollback","snapshot":"`+second+`"}`, api.CodeNotFound, "no snapshot")
+	foreign, err := n.m.Snapshot(ctx, "root", api.SnapshotRequest{Name: "outside", Memory: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, ref := range []string{foreign.ID, "outside"} {
-		n.wantRefused("root", `{"op":"rollback","snapshot":"`+ref+`"}`, sandbox.CodeNotFound, "no snapshot")
+		n.wantRefused("root", `{"op":"rollback","snapshot":"`+ref+`"}`, api.CodeNotFound, "no snapshot")
 	}
 
-	n.start("root", sandbox.StartRequest{}, "control", "note", `{"op":"rollback","snapshot":"good"}`)
+	n.start("root", api.StartRequest{}, "control", "note", `{"op":"rollback","snapshot":"good"}`)
 	eventually(t, "the rollback", func() error {
 		out, err := n.exec("root", "cat", "/srv/after")
 		if err != nil || out.ExitCode == 0 {
@@ -294,9 +294,9 @@ func TestControlSnapshots(t *testing.T) {
 // TestControlHostile has guests say what they should not, and not listen.
 func TestControlHostile(t *testing.T) {
 	n := newControlNode(t)
-	n.createFree("root", sandbox.SelfControl{Forks: 5, Depth: 3})
+	n.createFree("root", api.SelfControl{Forks: 5, Depth: 3})
 	n.guest("root", "control", "garbage")
-	pid := n.start("root", sandbox.StartRequest{}, "control", "deaf")
+	pid := n.start("root", api.StartRequest{}, "control", "deaf")
 	f := n.follow("root", pid, 0)
 	f.await("deaf\n")
 	n.info("root")
@@ -309,9 +309,9 @@ func TestControlHostile(t *testing.T) {
 // answers: those in the child are told to ask again, and can.
 func TestControlAskAgain(t *testing.T) {
 	n := newControlNode(t)
-	n.createFree("root", sandbox.SelfControl{Forks: 5, Depth: 3})
+	n.createFree("root", api.SelfControl{Forks: 5, Depth: 3})
 	for range 4 { // more than are answered at once
-		n.start("root", sandbox.StartRequest{}, "control", "storm")
+		n.start("root", api.StartRequest{}, "control", "storm")
 	}
 	var seen []string
 	eventually(t, "a request that waited", func() error {
@@ -320,12 +320,12 @@ func TestControlAskAgain(t *testing.T) {
 		out := n.guest(kid, "cat", "/srv/storm")
 		seen = append(seen, strings.Fields(out)...)
 		n.destroy(kid)
-		if !slices.Contains(seen, string(sandbox.CodeCanceled)) {
+		if !slices.Contains(seen, string(api.CodeCanceled)) {
 			return errors.New("none")
 		}
 		return nil
 	})
-	if others := slices.DeleteFunc(seen, func(s string) bool { return s == string(sandbox.CodeCanceled) }); len(others) > 0 {
+	if others := slices.DeleteFunc(seen, func(s string) bool { return s == string(api.CodeCanceled) }); len(others) > 0 {
 		t.Errorf("processes were told %v", others)
 	}
 	if out := n.guest("root", "cat", "/srv/storm"); out != "" {
@@ -335,10 +335,10 @@ func TestControlAskAgain(t *testing.T) {
 
 // openAfterDeath opens the node after its daemon was killed. A process that the
 // daemon was just starting may hold its lock a moment longer.
-func (n *node) openAfterDeath() {
+func (n *testNode) openAfterDeath() {
 	n.t.Helper()
 	eventually(n.t, "the lock of the records", func() (err error) {
-		n.m, err = manager.Open(asOwner, n.config())
+		n.m, err = node.Open(asOwner, n.config())
 		return err
 	})
 }
@@ -350,11 +350,11 @@ func TestControlDaemonDies(t *testing.T) {
 	const forks = 12
 	rng := seeded(t)
 	n := newControlNode(t)
-	n.createFree("base", sandbox.SelfControl{Forks: forks, Depth: 3})
+	n.createFree("base", api.SelfControl{Forks: forks, Depth: 3})
 	n.close()
 	for range 6 {
 		n.openAfterDeath()
-		n.start("base", sandbox.StartRequest{}, "control", "fork", "2")
+		n.start("base", api.StartRequest{}, "control", "fork", "2")
 		n.close()
 		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64()})
 		p.next()
@@ -377,12 +377,12 @@ func TestControlDaemonDies(t *testing.T) {
 		t.Errorf("%d were made, and of %d %d are left", made, forks, left)
 	}
 	for _, s := range n.tagged("made", "1") {
-		if s.State == sandbox.StateRunning {
+		if s.State == api.StateRunning {
 			n.info(s.ID)
 		}
 	}
 	eventually(t, "the end of the budget", func() error {
-		if r := n.say("base", `{"op":"fork"}`); r.Error == nil || r.Error.Code != string(sandbox.CodeLimit) {
+		if r := n.say("base", `{"op":"fork"}`); r.Error == nil || r.Error.Code != string(api.CodeLimit) {
 			return fmt.Errorf("%+v", r)
 		}
 		return nil

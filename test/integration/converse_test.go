@@ -6,28 +6,28 @@ import (
 	"fmt"
 	"io"
 
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest"
 )
 
 // conversation is a command that answers each line with its number.
 type conversation struct {
-	n     *node
+	n     *testNode
 	in    *io.PipeWriter
 	out   *bufio.Reader
 	ended chan error
 	said  int
 }
 
-func (n *node) converse(ref string) *conversation {
+func (n *testNode) converse(ref string) *conversation {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	c := &conversation{n: n, in: inW, out: bufio.NewReader(outR), ended: make(chan error, 1)}
 	go func() {
 		ctx, cancel := context.WithTimeout(asOwner, 2*patience)
 		defer cancel()
-		r, err := n.m.Exec(ctx, ref, sandbox.ExecRequest{Argv: []string{"guest", "count"}},
-			httpapi.ExecIO{Stdin: inR, Stdout: outW, Stderr: io.Discard})
+		r, err := n.m.Exec(ctx, ref, api.ExecRequest{Argv: []string{"guest", "count"}},
+			rest.ExecIO{Stdin: inR, Stdout: outW, Stderr: io.Discard})
 		if err == nil && r.ExitCode != 0 {
 			err = fmt.Errorf("exit code %d", r.ExitCode)
 		}

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/sandbox"
 )
 
 // crashRounds is how often each kind of process is killed.
@@ -103,16 +103,16 @@ func TestClientDies(t *testing.T) {
 
 // checkWhole checks that base and every other sandbox hold value, and that there
 // are no processes and files but theirs.
-func (n *node) checkWhole(base, value string) {
+func (n *testNode) checkWhole(base, value string) {
 	n.t.Helper()
 	ctx := asOwner
 	n.mustHold(base, value)
-	list, err := n.m.List(ctx, sandbox.ListFilter{})
+	list, err := n.m.List(ctx, api.ListFilter{})
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	for _, s := range list {
-		if s.State != sandbox.StateRunning {
+		if s.State != api.StateRunning {
 			n.t.Errorf("%s is %s: %s", s.ID, s.State, s.Reason)
 		}
 		if s.Name == base {
@@ -127,7 +127,7 @@ func (n *node) checkWhole(base, value string) {
 	}
 	eventually(n.t, "processes and files", func() error {
 		// A client that was killed may have left a fork that is still under way.
-		list, err := n.m.List(ctx, sandbox.ListFilter{})
+		list, err := n.m.List(ctx, api.ListFilter{})
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (n *node) checkWhole(base, value string) {
 }
 
 // checkSnapshots checks that every snapshot on disk has a record and is ready.
-func (n *node) checkSnapshots() {
+func (n *testNode) checkSnapshots() {
 	n.t.Helper()
 	snaps, err := n.m.Snapshots(asOwner)
 	if err != nil {
@@ -151,7 +151,7 @@ func (n *node) checkSnapshots() {
 	}
 	known := map[string]bool{}
 	for _, s := range snaps {
-		if s.State != sandbox.SnapshotReady && s.OnDisk {
+		if s.State != api.SnapshotReady && s.OnDisk {
 			n.t.Errorf("snapshot %s is %s", s.ID, s.State)
 		}
 		known[s.ID] = true
@@ -169,7 +169,7 @@ func (n *node) checkSnapshots() {
 
 // checkImages checks that every image is what its digest says, and that there is
 // nothing else among them.
-func (n *node) checkImages() {
+func (n *testNode) checkImages() {
 	n.t.Helper()
 	ctx := asOwner
 	images, err := n.m.Images(ctx)
@@ -190,10 +190,10 @@ func (n *node) checkImages() {
 	}
 }
 
-func (n *node) destroyAllBut(base string) {
+func (n *testNode) destroyAllBut(base string) {
 	n.t.Helper()
 	ctx := asOwner
-	list, err := n.m.List(ctx, sandbox.ListFilter{})
+	list, err := n.m.List(ctx, api.ListFilter{})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func (n *node) destroyAllBut(base string) {
 // sentries returns this node's sentry processes, without those that guest code
 // runs in: a sentry leads its session. So does the first process of its platform while
 // it is being made.
-func (n *node) sentries() []int {
+func (n *testNode) sentries() []int {
 	return slices.DeleteFunc(n.processes(), func(pid int) bool { return sessionOf(pid) != pid || isZygote(pid) })
 }
 
@@ -258,12 +258,12 @@ func TestChildSentryDies(t *testing.T) {
 				}
 			}
 		}()
-		r, err := n.m.Fork(asOwner, "base", sandbox.ForkRequest{Count: 3})
+		r, err := n.m.Fork(asOwner, "base", api.ForkRequest{Count: 3})
 		<-killed
 		// One that is being killed has no more processes for a moment, and may still
 		// say so.
 		died := func(err error) {
-			if c := sandbox.CodeOf(err); c != sandbox.CodeSandboxDied && c != sandbox.CodeLimit {
+			if c := api.CodeOf(err); c != api.CodeSandboxDied && c != api.CodeLimit {
 				t.Errorf("error has code %q: %v", c, err)
 			}
 			failed++
@@ -305,7 +305,7 @@ func TestZygoteDies(t *testing.T) {
 				}
 			}
 		}()
-		r, err := n.m.Fork(asOwner, "base", sandbox.ForkRequest{Count: 4})
+		r, err := n.m.Fork(asOwner, "base", api.ForkRequest{Count: 4})
 		<-killed
 		if err != nil {
 			t.Fatal(err)
@@ -326,15 +326,15 @@ func TestZygoteDies(t *testing.T) {
 }
 
 // sentryOf returns the process id of a sandbox's sentry.
-func (n *node) sentryOf(ref string) int {
+func (n *testNode) sentryOf(ref string) int {
 	n.t.Helper()
 	pid, _ := n.processOf(ref)
 	return pid
 }
 
 // processOf returns the process id and the key of a sandbox's sentry, from its
-// record, which only the manager may open otherwise.
-func (n *node) processOf(ref string) (pid int, key string) {
+// record, which only the node may open otherwise.
+func (n *testNode) processOf(ref string) (pid int, key string) {
 	n.t.Helper()
 	s, err := n.m.Get(asOwner, ref)
 	if err != nil {
@@ -356,10 +356,10 @@ func (n *node) processOf(ref string) (pid int, key string) {
 	return rec.PID, rec.Key
 }
 
-// records opens the manager's records for reading.
-func (n *node) records() *sql.DB {
+// records opens the node's records for reading.
+func (n *testNode) records() *sql.DB {
 	n.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+n.paths.Registry()+"?mode=ro") // the manager's driver
+	db, err := sql.Open("sqlite", "file:"+n.paths.Registry()+"?mode=ro") // the node's driver
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -367,7 +367,7 @@ func (n *node) records() *sql.DB {
 }
 
 // count returns how many records are in a table.
-func (n *node) count(table string) (count int) {
+func (n *testNode) count(table string) (count int) {
 	n.t.Helper()
 	db := n.records()
 	defer db.Close()
@@ -393,10 +393,10 @@ func TestSourceSentryDies(t *testing.T) {
 			moment(rng, 50*time.Millisecond)
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}()
-		r, err := n.m.Fork(asOwner, source, sandbox.ForkRequest{Count: 2})
+		r, err := n.m.Fork(asOwner, source, api.ForkRequest{Count: 2})
 		<-done
 		if err != nil {
-			wantCode(t, err, sandbox.CodeSandboxDied)
+			wantCode(t, err, api.CodeSandboxDied)
 		} else {
 			for _, c := range n.children(r) {
 				n.mustHold(c.ID, "zero")
@@ -410,20 +410,20 @@ func TestSourceSentryDies(t *testing.T) {
 }
 
 // mustFail waits until ref has failed because its sentry was killed.
-func (n *node) mustFail(ref string) {
+func (n *testNode) mustFail(ref string) {
 	n.t.Helper()
 	n.mustFailWith(ref, "killed")
 }
 
 // mustFailWith waits until ref has failed and says why.
-func (n *node) mustFailWith(ref, why string) {
+func (n *testNode) mustFailWith(ref, why string) {
 	n.t.Helper()
 	eventually(n.t, "state of "+ref, func() error {
 		s, err := n.m.Get(asOwner, ref)
 		if err != nil {
 			return err
 		}
-		if s.State != sandbox.StateFailed || !strings.Contains(s.Reason, why) {
+		if s.State != api.StateFailed || !strings.Contains(s.Reason, why) {
 			return fmt.Errorf("it is %s with the reason %q", s.State, s.Reason)
 		}
 		return nil
@@ -431,7 +431,7 @@ func (n *node) mustFailWith(ref, why string) {
 }
 
 // killSentry kills a process and waits until it is gone.
-func (n *node) killSentry(pid int) {
+func (n *testNode) killSentry(pid int) {
 	n.t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		n.t.Fatal(err)

@@ -15,12 +15,12 @@ import (
 	"syscall"
 	"testing"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/httpapi/apitest"
-	"ramet.dev/ramet/internal/manager"
-	"ramet.dev/ramet/internal/paths"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/server/rest/apitest"
+	"ramet.dev/ramet/internal/storage/paths"
 )
 
 // victim is what a process is told that is going to be killed: a daemon that
@@ -62,8 +62,8 @@ func daemonLoop(v victim, rng *rand.Rand) error {
 		return err
 	}
 	ctx := asOwner
-	m, err := manager.Open(ctx, manager.Config{
-		Paths: p, Executable: "/proc/self/exe", Engine: v.Engine, PoolSize: manager.FixedPoolSize(rng.IntN(3)), Log: slog.New(slog.DiscardHandler),
+	m, err := node.Open(ctx, node.Config{
+		Paths: p, Executable: "/proc/self/exe", Engine: v.Engine, PoolSize: node.FixedPoolSize(rng.IntN(3)), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return err
@@ -94,8 +94,8 @@ func daemonLoop(v victim, rng *rand.Rand) error {
 }
 
 // mergeOnce merges "kid" into a new child of "base".
-func mergeOnce(ctx context.Context, m *manager.Manager, _ *rand.Rand) error {
-	r, err := m.Fork(ctx, "base", sandbox.ForkRequest{})
+func mergeOnce(ctx context.Context, m *node.Node, _ *rand.Rand) error {
+	r, err := m.Fork(ctx, "base", api.ForkRequest{})
 	if err != nil {
 		return err
 	}
@@ -103,15 +103,15 @@ func mergeOnce(ctx context.Context, m *manager.Manager, _ *rand.Rand) error {
 		return err
 	}
 	fmt.Println("merge")
-	_, err = m.Merge(ctx, r.Children[0].Sandbox.ID, sandbox.MergeRequest{From: []string{"kid"}})
+	_, err = m.Merge(ctx, r.Children[0].Sandbox.ID, api.MergeRequest{From: []string{"kid"}})
 	return err
 }
 
 // useOnce makes children of "base" and of one of them, and uses and destroys
 // some.
-func useOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
+func useOnce(ctx context.Context, m *node.Node, rng *rand.Rand) error {
 	fmt.Println("fork")
-	r, err := m.Fork(ctx, "base", sandbox.ForkRequest{Count: 1 + rng.IntN(3)})
+	r, err := m.Fork(ctx, "base", api.ForkRequest{Count: 1 + rng.IntN(3)})
 	if err != nil {
 		return err
 	}
@@ -124,12 +124,12 @@ func useOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
 	switch rng.IntN(5) {
 	case 0:
 		fmt.Println("fork a child")
-		if _, err := m.Fork(ctx, first, sandbox.ForkRequest{}); err != nil {
+		if _, err := m.Fork(ctx, first, api.ForkRequest{}); err != nil {
 			return err
 		}
 	case 1:
 		fmt.Println("snapshot")
-		s, err := m.Snapshot(ctx, first, sandbox.SnapshotRequest{Memory: rng.IntN(2) == 0})
+		s, err := m.Snapshot(ctx, first, api.SnapshotRequest{Memory: rng.IntN(2) == 0})
 		if err != nil {
 			return err
 		}
@@ -139,11 +139,11 @@ func useOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
 		}
 	case 3:
 		fmt.Println("commit")
-		if _, err := m.Commit(ctx, first, sandbox.CommitRequest{Name: "committed", Replace: true}, func(sandbox.Progress) {}); err != nil {
+		if _, err := m.Commit(ctx, first, api.CommitRequest{Name: "committed", Replace: true}, func(api.Progress) {}); err != nil {
 			return err
 		}
 		fmt.Println("export")
-		if err := m.Export(ctx, first, sandbox.ExportRequest{Format: sandbox.ExportOCI}, io.Discard); err != nil {
+		if err := m.Export(ctx, first, api.ExportRequest{Format: api.ExportOCI}, io.Discard); err != nil {
 			return err
 		}
 	case 2:
@@ -169,7 +169,7 @@ func clientLoop(v victim, rng *rand.Rand) error {
 	wait := !v.Unawaited
 	for {
 		fmt.Println("fork")
-		if _, err := c.Fork(asOwner, "base", sandbox.ForkRequest{Count: 1 + rng.IntN(3), Wait: &wait}); err != nil {
+		if _, err := c.Fork(asOwner, "base", api.ForkRequest{Count: 1 + rng.IntN(3), Wait: &wait}); err != nil {
 			return err
 		}
 	}
@@ -228,20 +228,20 @@ func (p *process) kill() (said []string) {
 
 // serve serves the node's REST interface until the end of the test and returns
 // the socket's path.
-func (n *node) serve() string {
+func (n *testNode) serve() string {
 	n.t.Helper()
 	l, err := net.Listen("unix", n.paths.Socket())
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	api := httpapi.New(httpapi.Config{Service: n.m, Identify: apitest.Owner, Version: "test"})
-	s := &http.Server{Handler: api}
+	server := rest.New(rest.Config{Service: n.m, Identify: apitest.Owner, Version: "test"})
+	s := &http.Server{Handler: server}
 	served := make(chan error)
 	go func() { served <- s.Serve(l) }()
 	n.t.Cleanup(func() {
 		s.Close()
 		<-served // always an error, that of Close
-		api.Wait()
+		server.Wait()
 	})
 	return n.paths.Socket()
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/launch"
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/snapfile"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/engine/snapfile"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // TestForkChainEnds makes generation after generation, each of which keeps some
@@ -23,7 +23,7 @@ func TestForkChainEnds(t *testing.T) {
 	n.hold(last, "-value", "0", "-only", "strata")
 	depth, limit := 0, error(nil)
 	for ; limit == nil && depth <= most; depth++ {
-		r, err := n.m.Fork(ctx, last, sandbox.ForkRequest{})
+		r, err := n.m.Fork(ctx, last, api.ForkRequest{})
 		if limit = err; err != nil {
 			break
 		}
@@ -32,25 +32,25 @@ func TestForkChainEnds(t *testing.T) {
 		last = child
 		n.change(last, fmt.Sprint(depth), fmt.Sprint(depth+1))
 	}
-	wantCode(t, limit, sandbox.CodeLimit)
+	wantCode(t, limit, api.CodeLimit)
 	if depth != most || !strings.Contains(fmt.Sprint(limit), fmt.Sprintf("%d files", 2*(most+1))) {
 		t.Errorf("after %d generations: %v", depth, limit)
 	}
 	if s, err := n.m.Get(ctx, last); err != nil || s.Depth != most {
 		t.Errorf("the last one is %+v (%v)", s, err)
 	}
-	if _, err := n.m.Snapshot(ctx, last, sandbox.SnapshotRequest{Name: "memory", Memory: true}); err != nil {
+	if _, err := n.m.Snapshot(ctx, last, api.SnapshotRequest{Name: "memory", Memory: true}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := n.m.Restore(ctx, "memory", sandbox.RestoreRequest{})
-	wantCode(t, err, sandbox.CodeLimit)
+	_, err := n.m.Restore(ctx, "memory", api.RestoreRequest{})
+	wantCode(t, err, api.CodeLimit)
 	_, err = n.m.Rollback(ctx, last, "memory")
-	wantCode(t, err, sandbox.CodeLimit)
+	wantCode(t, err, api.CodeLimit)
 	n.mustHold(last, fmt.Sprint(depth))
 
 	n.reopen() // all its memory files fit the answer to a new daemon as well
 	n.mustHold(last, fmt.Sprint(depth))
-	if _, err := n.m.Snapshot(ctx, last, sandbox.SnapshotRequest{Name: "disk"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, last, api.SnapshotRequest{Name: "disk"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.m.Rollback(ctx, last, "disk"); err != nil {
@@ -100,7 +100,7 @@ func TestTooManyMappings(t *testing.T) {
 	files := []*os.File{many, e.image, source.Memory(), e.files[pages], again}
 	call := &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: wire.Common{ID: "sbx_child", Hostname: "child"}, Generations: frozen.Generations}}
 	_, err = s.Call(asOwner, call, nil, files...)
-	wantCode(t, err, sandbox.CodeLimit)
+	wantCode(t, err, api.CodeLimit)
 	if !strings.Contains(fmt.Sprint(err), "vm.max_map_count") {
 		t.Errorf("it does not say what to do: %v", err)
 	}

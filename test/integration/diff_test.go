@@ -12,12 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest"
 )
 
 // diff returns the changes from one sandbox to another.
-func (n *node) diff(from, to string, req sandbox.DiffRequest) []sandbox.Change {
+func (n *testNode) diff(from, to string, req api.DiffRequest) []api.Change {
 	n.t.Helper()
 	d, err := n.m.Diff(asOwner, from, to, req)
 	if err != nil {
@@ -33,29 +33,29 @@ func TestDiff(t *testing.T) {
 	n.guest("parent", "write", "/root/same", "one\ntwo\n")
 	n.guest("parent", "write", "/root/dir/file", "in a directory\n")
 	n.guest("parent", "write", "/root/rewritten", "x")
-	r, err := n.m.Fork(asOwner, "parent", sandbox.ForkRequest{Names: []string{"a", "b"}})
+	r, err := n.m.Fork(asOwner, "parent", api.ForkRequest{Names: []string{"a", "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.children(r)
 	// The files of the identity differ, but only who asks for them gets them.
 	for _, pair := range [][2]string{{"parent", "a"}, {"a", "b"}, {"a", "a"}} {
-		if c := n.diff(pair[0], pair[1], sandbox.DiffRequest{}); len(c) > 0 {
+		if c := n.diff(pair[0], pair[1], api.DiffRequest{}); len(c) > 0 {
 			t.Errorf("untouched %v differ: %+v", pair, c)
 		}
 	}
-	asked := n.diff("parent", "a", sandbox.DiffRequest{Paths: []string{"/etc"}})
-	if len(asked) != 3 || asked[0].Path != sandbox.HostnameFile || asked[1].Path != sandbox.HostsFile || asked[2].Path != sandbox.MachineIDFile {
+	asked := n.diff("parent", "a", api.DiffRequest{Paths: []string{"/etc"}})
+	if len(asked) != 3 || asked[0].Path != api.HostnameFile || asked[1].Path != api.HostsFile || asked[2].Path != api.MachineIDFile {
 		t.Errorf("below /etc differ: %+v", asked)
 	}
 
 	ctx := asOwner
 	for name, memory := range map[string]bool{"in-memory": true, "on-disk": false} {
-		if _, err := n.m.Snapshot(ctx, "parent", sandbox.SnapshotRequest{Name: name, Memory: memory}); err != nil {
+		if _, err := n.m.Snapshot(ctx, "parent", api.SnapshotRequest{Name: name, Memory: memory}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if r, err = n.m.Restore(ctx, "on-disk", sandbox.RestoreRequest{Names: []string{"restored"}}); err != nil {
+	if r, err = n.m.Restore(ctx, "on-disk", api.RestoreRequest{Names: []string{"restored"}}); err != nil {
 		t.Fatal(err)
 	}
 	n.children(r)
@@ -73,39 +73,39 @@ func TestDiff(t *testing.T) {
 		n.guest("a", change...)
 	}
 	const root = "0:0"
-	want := []sandbox.Change{
-		{Path: "/root/dir/file", Kind: sandbox.Deleted, Type: "file", Size: 15, Mode: "0644", Owner: root},
-		{Path: "/root/dir/other", Kind: sandbox.Added, Type: "file", Size: 8, Mode: "0644", Owner: root},
-		{Path: "/root/link", Kind: sandbox.Added, Type: "symlink", Size: 9, Mode: "0777", Owner: root},
-		{Path: "/root/new", Kind: sandbox.Added, Type: "file", Size: 6, Mode: "0644", Owner: root},
-		{Path: "/root/same", Kind: sandbox.Modified, Type: "file", Size: 6, OldSize: 8, Mode: "0644", Owner: root, Content: true},
-		{Path: "/srv/changed", Kind: sandbox.Modified, Type: "file", Size: 6, OldSize: 6, Mode: "0600", OldMode: "0644", Owner: root, Content: true},
-		{Path: "/srv/deleted", Kind: sandbox.Deleted, Type: "file", Size: 6, Mode: "0644", Owner: root},
-		{Path: "/srv/moved", OldPath: "/srv/text", Kind: sandbox.Renamed, Type: "file", Size: 10, OldSize: 10, Mode: "0644", Owner: root},
+	want := []api.Change{
+		{Path: "/root/dir/file", Kind: api.Deleted, Type: "file", Size: 15, Mode: "0644", Owner: root},
+		{Path: "/root/dir/other", Kind: api.Added, Type: "file", Size: 8, Mode: "0644", Owner: root},
+		{Path: "/root/link", Kind: api.Added, Type: "symlink", Size: 9, Mode: "0777", Owner: root},
+		{Path: "/root/new", Kind: api.Added, Type: "file", Size: 6, Mode: "0644", Owner: root},
+		{Path: "/root/same", Kind: api.Modified, Type: "file", Size: 6, OldSize: 8, Mode: "0644", Owner: root, Content: true},
+		{Path: "/srv/changed", Kind: api.Modified, Type: "file", Size: 6, OldSize: 6, Mode: "0600", OldMode: "0644", Owner: root, Content: true},
+		{Path: "/srv/deleted", Kind: api.Deleted, Type: "file", Size: 6, Mode: "0644", Owner: root},
+		{Path: "/srv/moved", OldPath: "/srv/text", Kind: api.Renamed, Type: "file", Size: 10, OldSize: 10, Mode: "0644", Owner: root},
 	}
 	for _, base := range []string{"parent", "b", "in-memory", "on-disk", "restored"} {
-		if d := cmp.Diff(want, n.diff(base, "a", sandbox.DiffRequest{})); d != "" {
+		if d := cmp.Diff(want, n.diff(base, "a", api.DiffRequest{})); d != "" {
 			t.Errorf("%s to a (-want +got):\n%s", base, d)
 		}
 	}
-	if _, err := n.m.Diff(ctx, "parent", "nobody", sandbox.DiffRequest{}); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	if _, err := n.m.Diff(ctx, "parent", "nobody", api.DiffRequest{}); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("with nobody: %v", err)
 	}
-	n.create("stranger")                                                            // of the same image
-	if c := n.diff("stranger", "a", sandbox.DiffRequest{}); len(c) != len(want)+1 { // neither were the others written there
+	n.create("stranger")                                                        // of the same image
+	if c := n.diff("stranger", "a", api.DiffRequest{}); len(c) != len(want)+1 { // neither were the others written there
 		t.Errorf("from a stranger: %+v", c)
 	}
-	below := n.diff("parent", "a", sandbox.DiffRequest{Paths: []string{"/srv", "/root/same"}, Hunks: true})
+	below := n.diff("parent", "a", api.DiffRequest{Paths: []string{"/srv", "/root/same"}, Hunks: true})
 	if len(below) != 4 || !strings.Contains(below[0].Hunks, "-two\n+2\n") || !strings.Contains(below[0].Hunks, "a/root/same") {
 		t.Errorf("below the paths: %+v", below)
 	}
 	// The other way round, what was added is deleted.
-	for _, c := range n.diff("a", "parent", sandbox.DiffRequest{Paths: []string{"/root/new", "/srv/deleted"}}) {
-		if c.Path == "/root/new" && c.Kind != sandbox.Deleted || c.Path == "/srv/deleted" && c.Kind != sandbox.Added {
+	for _, c := range n.diff("a", "parent", api.DiffRequest{Paths: []string{"/root/new", "/srv/deleted"}}) {
+		if c.Path == "/root/new" && c.Kind != api.Deleted || c.Path == "/srv/deleted" && c.Kind != api.Added {
 			t.Errorf("backwards: %+v", c)
 		}
 	}
-	d, err := n.m.Diff(asOwner, "a", "b", sandbox.DiffRequest{})
+	d, err := n.m.Diff(asOwner, "a", "b", api.DiffRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,13 +132,13 @@ func TestDiffOfWhatChanges(t *testing.T) {
 		g := &gate{open: make(chan struct{}), waiting: make(chan struct{})}
 		close(g.open)
 		commands.Go(func() {
-			_, err := n.m.Exec(ctx, ref, sandbox.ExecRequest{Argv: []string{"guest", "churn", "/srv/churn"}}, httpapi.ExecIO{Stdout: g, Stderr: io.Discard})
-			wantCode(t, err, sandbox.CodeCanceled)
+			_, err := n.m.Exec(ctx, ref, api.ExecRequest{Argv: []string{"guest", "churn", "/srv/churn"}}, rest.ExecIO{Stdout: g, Stderr: io.Discard})
+			wantCode(t, err, api.CodeCanceled)
 		})
 		<-g.waiting
 	}
 	for range 100 {
-		d, err := n.m.Diff(ctx, "parent", child, sandbox.DiffRequest{Hunks: true})
+		d, err := n.m.Diff(ctx, "parent", child, api.DiffRequest{Hunks: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestDiffIsFast(t *testing.T) {
 	n := newNode(t)
 	n.create("parent")
 	n.guest("parent", "many", "/srv/many", fmt.Sprint(files), "1", strings.Repeat("text\n", 100))
-	r, err := n.m.Fork(asOwner, "parent", sandbox.ForkRequest{Names: []string{"a", "b"}})
+	r, err := n.m.Fork(asOwner, "parent", api.ForkRequest{Names: []string{"a", "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestDiffIsFast(t *testing.T) {
 	var times []time.Duration
 	for range 50 {
 		began := time.Now()
-		changes := n.diff("a", "b", sandbox.DiffRequest{Hunks: true})
+		changes := n.diff("a", "b", api.DiffRequest{Hunks: true})
 		times = append(times, time.Since(began))
 		if len(changes) != 21 {
 			t.Fatalf("%d changes: %+v", len(changes), changes)
@@ -193,9 +193,9 @@ func TestDiffOfNoPath(t *testing.T) {
 	n.create("base")
 	child := n.fork("base", 1)[0].ID
 	n.guest(child, "edit", "put /new x")
-	for path, code := range map[string]sandbox.Code{"/new": "", "/": "", "/tmp": "", "/new/below": sandbox.CodeNotFound, "/typo": sandbox.CodeNotFound} {
+	for path, code := range map[string]api.Code{"/new": "", "/": "", "/tmp": "", "/new/below": api.CodeNotFound, "/typo": api.CodeNotFound} {
 		for _, sides := range [][2]string{{"base", child}, {child, "base"}} {
-			_, err := n.m.Diff(asOwnerIn(t), sides[0], sides[1], sandbox.DiffRequest{Paths: []string{"/etc", path}})
+			_, err := n.m.Diff(asOwnerIn(t), sides[0], sides[1], api.DiffRequest{Paths: []string{"/etc", path}})
 			wantCode(t, err, code)
 			if code != "" && err != nil && !strings.Contains(err.Error(), path) {
 				t.Errorf("%s: %v", path, err)

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/manager"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node"
 )
 
 // unmountLater unmounts a directory when the test has ended.
@@ -76,24 +76,24 @@ func fillHostDisk(t *testing.T, disk string, box, parent []string) {
 	}
 }
 
-func fillHostDiskOnce(n *node, ref, kind string) {
+func fillHostDiskOnce(n *testNode, ref, kind string) {
 	n.t.Helper()
 	ctx := asOwner
 	n.t.Log(n.long(ref, "fs", "fill", "/var/full", kind))
 	n.mustHold("other", "zero")
 	// There is no room for a child. In case there was some left, it must be a whole one.
-	if r, err := n.m.Fork(ctx, ref, sandbox.ForkRequest{Count: 1}); err != nil {
-		wantCode(n.t, err, sandbox.CodeNoSpace)
+	if r, err := n.m.Fork(ctx, ref, api.ForkRequest{Count: 1}); err != nil {
+		wantCode(n.t, err, api.CodeNoSpace)
 	} else if c := r.Children[0]; c.Error != nil {
-		wantCode(n.t, c.Error, sandbox.CodeNoSpace)
+		wantCode(n.t, c.Error, api.CodeNoSpace)
 	} else {
 		n.long(c.Sandbox.ID, "fs", "clear", "/var/full")
 		n.destroy(c.Sandbox.ID)
 	}
-	_, err := n.m.Snapshot(ctx, ref, sandbox.SnapshotRequest{})
-	wantCode(n.t, err, sandbox.CodeNoSpace)
-	if s, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box"}); err != nil {
-		wantCode(n.t, err, sandbox.CodeNoSpace)
+	_, err := n.m.Snapshot(ctx, ref, api.SnapshotRequest{})
+	wantCode(n.t, err, api.CodeNoSpace)
+	if s, err := n.m.Create(ctx, api.CreateRequest{Image: "box"}); err != nil {
+		wantCode(n.t, err, api.CodeNoSpace)
 	} else {
 		n.destroy(s.ID)
 	}
@@ -161,7 +161,7 @@ func TestRecordsAreLost(t *testing.T) {
 	n := newNode(t)
 	n.create("base")
 	n.hold("base", "-value", "one", "-only", "heap")
-	kept := n.snapshot("base", sandbox.SnapshotRequest{})
+	kept := n.snapshot("base", api.SnapshotRequest{})
 	n.close()
 	registry := n.paths.Registry()
 	text, err := os.ReadFile(registry)
@@ -173,12 +173,12 @@ func TestRecordsAreLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // what the first one leaves is no reason for the second one
-			m, err := manager.Open(asOwner, n.config())
+			m, err := node.Open(asOwner, n.config())
 			if err == nil {
 				m.Close()
 				t.Fatal("it starts")
 			}
-			wantCode(t, err, sandbox.CodeCorrupt)
+			wantCode(t, err, api.CodeCorrupt)
 			if !strings.Contains(err.Error(), registry) || !strings.Contains(err.Error(), n.paths.Snapshots()) {
 				t.Errorf("it does not say what to do: %v", err)
 			}
@@ -201,7 +201,7 @@ func TestRecordsAreLost(t *testing.T) {
 // when the child has some of its own.
 func TestDiskUse(t *testing.T) {
 	n := newNode(t)
-	if _, err := n.m.Create(asOwnerIn(t), sandbox.CreateRequest{Image: "box", Name: "box", Limits: sandbox.Limits{DiskMiB: 64}}); err != nil {
+	if _, err := n.m.Create(asOwnerIn(t), api.CreateRequest{Image: "box", Name: "box", Limits: api.Limits{DiskMiB: 64}}); err != nil {
 		t.Fatal(err)
 	}
 	check := func(ref string, used, private float64) {
@@ -219,14 +219,14 @@ func TestDiskUse(t *testing.T) {
 		}
 	}
 	check("box", 0, 0)
-	n.put("box", sandbox.WriteRequest{FileRef: at("/srv/parents")}, strings.Repeat("p", 4<<20))
+	n.put("box", api.WriteRequest{FileRef: at("/srv/parents")}, strings.Repeat("p", 4<<20))
 	check("box", 4, 4)
 	child := n.fork("box", 1)[0].ID
 	check(child, 4, 0)
-	n.put(child, sandbox.WriteRequest{FileRef: at("/srv/childs")}, strings.Repeat("c", 2<<20))
+	n.put(child, api.WriteRequest{FileRef: at("/srv/childs")}, strings.Repeat("c", 2<<20))
 	check(child, 6, 2)
 	check("box", 4, 4)
-	if err := n.change1(child, sandbox.FileChange{FileRef: at("/srv/parents"), Action: sandbox.FileRemove}); err != nil {
+	if err := n.change1(child, api.FileChange{FileRef: at("/srv/parents"), Action: api.FileRemove}); err != nil {
 		t.Fatal(err)
 	}
 	check(child, 2, 2)
@@ -236,13 +236,13 @@ func TestDiskUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.State != sandbox.StateHibernated || st.Processes != 0 || st.Memory != (sandbox.Memory{}) || st.Disk.UsedMiB < 4 || st.Disk.UsedMiB > 5 || st.Disk.PrivateMiB < 4 || st.Disk.LimitMiB != 64 {
+	if st.State != api.StateHibernated || st.Processes != 0 || st.Memory != (api.Memory{}) || st.Disk.UsedMiB < 4 || st.Disk.UsedMiB > 5 || st.Disk.PrivateMiB < 4 || st.Disk.LimitMiB != 64 {
 		t.Errorf("a hibernated sandbox uses %+v", st)
 	}
-	if s := n.get("box"); s.Disk == nil || *s.Disk != st.Disk || s.Memory != nil || s.State != sandbox.StateHibernated {
+	if s := n.get("box"); s.Disk == nil || *s.Disk != st.Disk || s.Memory != nil || s.State != api.StateHibernated {
 		t.Errorf("it is shown as %+v", s)
 	}
-	if list, err := n.m.List(asOwnerIn(t), sandbox.ListFilter{}); err != nil || list[0].Disk != nil {
+	if list, err := n.m.List(asOwnerIn(t), api.ListFilter{}); err != nil || list[0].Disk != nil {
 		t.Errorf("a list asks all sandboxes for their disk: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package integration tests the engine with real sandboxes: a manager in this
+// Package integration tests the engine with real sandboxes: a node in this
 // process, sentries that are this test binary started again, and one program in
 // an image (see guest). It needs no network and no root.
 //

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/manager"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/server/rest"
 )
 
 // withoutChurn are features of the fuzzer that would make files the program that
@@ -23,10 +23,10 @@ const withoutChurn = "samegroup"
 
 // snapshotOnce changes files of "base", says what they are, and takes a snapshot. A
 // line "ready" means that the call has returned.
-func snapshotOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
+func snapshotOnce(ctx context.Context, m *node.Node, rng *rand.Rand) error {
 	run := func(args ...string) (string, error) {
 		var out, stderr bytes.Buffer
-		r, err := m.Exec(ctx, "base", sandbox.ExecRequest{Argv: append([]string{"guest", "fs"}, args...)}, httpapi.ExecIO{Stdout: &out, Stderr: &stderr})
+		r, err := m.Exec(ctx, "base", api.ExecRequest{Argv: append([]string{"guest", "fs"}, args...)}, rest.ExecIO{Stdout: &out, Stderr: &stderr})
 		if err == nil && r.ExitCode != 0 {
 			err = fmt.Errorf("%v: %s", args, stderr.String())
 		}
@@ -42,7 +42,7 @@ func snapshotOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error
 	}
 	name := fmt.Sprintf("s%d", rng.IntN(1e9))
 	fmt.Println("snapshot", name, sum)
-	if _, err := m.Snapshot(ctx, "base", sandbox.SnapshotRequest{Name: name}); err != nil {
+	if _, err := m.Snapshot(ctx, "base", api.SnapshotRequest{Name: name}); err != nil {
 		return err
 	}
 	fmt.Println("ready", name)
@@ -111,14 +111,14 @@ func TestSnapshotsSurviveKills(t *testing.T) {
 // verifySnapshots restores what was taken, and removes it. If "base" was killed, one
 // of the restored takes its place. It returns how many were said to be ready, and how
 // many were not and are there.
-func (n *node) verifySnapshots(seen taken) (said, unsaid int) {
+func (n *testNode) verifySnapshots(seen taken) (said, unsaid int) {
 	n.t.Helper()
 	ctx := asOwner
 	base, err := n.m.Get(ctx, "base")
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	failed := base.State != sandbox.StateRunning
+	failed := base.State != api.StateRunning
 	if failed {
 		n.destroy("base")
 	}
@@ -126,13 +126,13 @@ func (n *node) verifySnapshots(seen taken) (said, unsaid int) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	there := map[string]sandbox.Snapshot{}
+	there := map[string]api.Snapshot{}
 	for _, s := range snaps {
 		there[s.Name] = s
 	}
 	for name, s := range seen {
 		found, ok := there[name]
-		if !ok || found.State != sandbox.SnapshotReady {
+		if !ok || found.State != api.SnapshotReady {
 			if s.ready {
 				n.t.Errorf("snapshot %s was ready and is %+v", name, found)
 			}
@@ -141,7 +141,7 @@ func (n *node) verifySnapshots(seen taken) (said, unsaid int) {
 		if said++; !s.ready {
 			said, unsaid = said-1, unsaid+1
 		}
-		req := sandbox.RestoreRequest{}
+		req := api.RestoreRequest{}
 		if failed {
 			req.Names = []string{"base"}
 		}
@@ -172,7 +172,7 @@ func (n *node) verifySnapshots(seen taken) (said, unsaid int) {
 	}
 	n.checkSnapshots()
 	for _, s := range slices.Backward(snaps) {
-		if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{}); err != nil {
+		if err := n.m.DeleteSnapshot(ctx, s.ID, api.SnapshotDeletion{}); err != nil {
 			n.t.Error(err)
 		}
 	}
@@ -180,7 +180,7 @@ func (n *node) verifySnapshots(seen taken) (said, unsaid int) {
 }
 
 // journalIn checks the journal in a sandbox and returns how far it is.
-func (n *node) journalIn(ref string) int {
+func (n *testNode) journalIn(ref string) int {
 	n.t.Helper()
 	at, err := strconv.Atoi(n.long(ref, "fs", "journal", "check", "/var/journal"))
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // operations are all that a reference to a sandbox can be given to.
-func (n *node) operations() map[string]func(ref string) error {
+func (n *testNode) operations() map[string]func(ref string) error {
 	ctx := asOwner
 	return map[string]func(ref string) error{
 		"get":       func(ref string) error { _, err := n.m.Get(ctx, ref); return err },
@@ -26,24 +26,24 @@ func (n *node) operations() map[string]func(ref string) error {
 		"exec":      func(ref string) error { _, err := n.exec(ref, "true"); return err },
 		"processes": func(ref string) error { _, err := n.m.Processes(ctx, ref, false); return err },
 		"stats":     func(ref string) error { _, err := n.m.Stats(ctx, ref); return err },
-		"fork":      func(ref string) error { _, err := n.m.Fork(ctx, ref, sandbox.ForkRequest{}); return err },
+		"fork":      func(ref string) error { _, err := n.m.Fork(ctx, ref, api.ForkRequest{}); return err },
 		"promote":   func(ref string) error { _, err := n.m.Promote(ctx, ref); return err },
-		"diff from": func(ref string) error { _, err := n.m.Diff(ctx, ref, "box", sandbox.DiffRequest{}); return err },
-		"diff to":   func(ref string) error { _, err := n.m.Diff(ctx, "box", ref, sandbox.DiffRequest{}); return err },
+		"diff from": func(ref string) error { _, err := n.m.Diff(ctx, ref, "box", api.DiffRequest{}); return err },
+		"diff to":   func(ref string) error { _, err := n.m.Diff(ctx, "box", ref, api.DiffRequest{}); return err },
 		"tree": func(ref string) error {
 			if ref == "" {
-				return sandbox.Invalid("id", "stands for all") // no reference at all
+				return api.Invalid("id", "stands for all") // no reference at all
 			}
 			_, err := n.m.Tree(ctx, ref)
 			return err
 		},
-		"snapshot":      func(ref string) error { _, err := n.m.Snapshot(ctx, ref, sandbox.SnapshotRequest{}); return err },
+		"snapshot":      func(ref string) error { _, err := n.m.Snapshot(ctx, ref, api.SnapshotRequest{}); return err },
 		"rollback":      func(ref string) error { _, err := n.m.Rollback(ctx, ref, "start"); return err },
 		"rollback to":   func(ref string) error { _, err := n.m.Rollback(ctx, "box", ref); return err },
-		"restore":       func(ref string) error { _, err := n.m.Restore(ctx, ref, sandbox.RestoreRequest{}); return err },
+		"restore":       func(ref string) error { _, err := n.m.Restore(ctx, ref, api.RestoreRequest{}); return err },
 		"get snapshot":  func(ref string) error { _, err := n.m.GetSnapshot(ctx, ref); return err },
-		"drop snapshot": func(ref string) error { return n.m.DeleteSnapshot(ctx, ref, sandbox.SnapshotDeletion{}) },
-		"create":        func(ref string) error { _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: ref}); return err },
+		"drop snapshot": func(ref string) error { return n.m.DeleteSnapshot(ctx, ref, api.SnapshotDeletion{}) },
+		"create":        func(ref string) error { _, err := n.m.Create(ctx, api.CreateRequest{Image: ref}); return err },
 		"get image":     func(ref string) error { _, err := n.m.GetImage(ctx, ref); return err },
 		"remove image":  func(ref string) error { return n.m.RemoveImage(ctx, ref) },
 	}
@@ -54,7 +54,7 @@ func (n *node) operations() map[string]func(ref string) error {
 func TestBadReferences(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
-	if _, err := n.m.Snapshot(asOwner, "box", sandbox.SnapshotRequest{Name: "start"}); err != nil {
+	if _, err := n.m.Snapshot(asOwner, "box", api.SnapshotRequest{Name: "start"}); err != nil {
 		t.Fatal(err)
 	}
 	before := filesBelow(t, n.paths.DataDir())
@@ -62,7 +62,7 @@ func TestBadReferences(t *testing.T) {
 		"", " ", ".", "..", "../box", "/", "/etc/passwd", "box/", "box/..", "box\x00", "box\n", "BOX", "%2e%2e", "sbx_", "snap_", "img_",
 		"sbx_../../../../../../x", "snap_../../../../../x", "sbx_aaaaaaaaaaaaaaa1", strings.Repeat("a", 64), strings.Repeat("a", 1<<16),
 		"ä", "\xff\xfe", "-box", "box;rm", "$(x)", "*", "none", "none-such", "sha256:", "sha256:" + strings.Repeat("0", 64),
-		sandbox.NewID(sandbox.KindSandbox), sandbox.NewID(sandbox.KindSnapshot), sandbox.NewID(sandbox.KindImage),
+		api.NewID(api.KindSandbox), api.NewID(api.KindSnapshot), api.NewID(api.KindImage),
 	}
 	rng := seeded(t)
 	for range 200 {
@@ -71,7 +71,7 @@ func TestBadReferences(t *testing.T) {
 	for name, op := range n.operations() {
 		for _, ref := range refs {
 			err := op(ref)
-			if c := sandbox.CodeOf(err); c != sandbox.CodeInvalid && c != sandbox.CodeNotFound {
+			if c := api.CodeOf(err); c != api.CodeInvalid && c != api.CodeNotFound {
 				t.Errorf("%s %q: code %q: %v", name, ref[:min(len(ref), 80)], c, err)
 			}
 		}
@@ -97,32 +97,32 @@ func TestNames(t *testing.T) {
 	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
-	_, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "box"})
-	wantCode(t, err, sandbox.CodeNameTaken)
-	_, err = n.m.Fork(ctx, "box", sandbox.ForkRequest{Names: []string{"free", "box"}})
-	wantCode(t, err, sandbox.CodeNameTaken)
-	_, err = n.m.Fork(ctx, "box", sandbox.ForkRequest{Names: []string{"free", "free"}})
-	wantCode(t, err, sandbox.CodeNameTaken)
-	_, err = n.m.Fork(ctx, "box", sandbox.ForkRequest{Names: []string{"free", "Not A Name"}})
-	wantCode(t, err, sandbox.CodeInvalid)
+	_, err := n.m.Create(ctx, api.CreateRequest{Image: "box", Name: "box"})
+	wantCode(t, err, api.CodeNameTaken)
+	_, err = n.m.Fork(ctx, "box", api.ForkRequest{Names: []string{"free", "box"}})
+	wantCode(t, err, api.CodeNameTaken)
+	_, err = n.m.Fork(ctx, "box", api.ForkRequest{Names: []string{"free", "free"}})
+	wantCode(t, err, api.CodeNameTaken)
+	_, err = n.m.Fork(ctx, "box", api.ForkRequest{Names: []string{"free", "Not A Name"}})
+	wantCode(t, err, api.CodeInvalid)
 	// None of those may have kept "free".
-	r, err := n.m.Fork(ctx, "box", sandbox.ForkRequest{Names: []string{"free"}})
+	r, err := n.m.Fork(ctx, "box", api.ForkRequest{Names: []string{"free"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.destroy(n.children(r)[0].ID)
 	n.create("free")
-	if _, err := n.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "snap"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, "box", api.SnapshotRequest{Name: "snap"}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = n.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "snap"})
-	wantCode(t, err, sandbox.CodeNameTaken)
-	_, err = n.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "No Name"})
-	wantCode(t, err, sandbox.CodeInvalid)
-	if err := n.m.DeleteSnapshot(ctx, "snap", sandbox.SnapshotDeletion{}); err != nil {
+	_, err = n.m.Snapshot(ctx, "box", api.SnapshotRequest{Name: "snap"})
+	wantCode(t, err, api.CodeNameTaken)
+	_, err = n.m.Snapshot(ctx, "box", api.SnapshotRequest{Name: "No Name"})
+	wantCode(t, err, api.CodeInvalid)
+	if err := n.m.DeleteSnapshot(ctx, "snap", api.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.m.Snapshot(ctx, "free", sandbox.SnapshotRequest{Name: "snap"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, "free", api.SnapshotRequest{Name: "snap"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -132,7 +132,7 @@ func TestWrongState(t *testing.T) {
 	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
-	if _, err := n.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "start"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, "box", api.SnapshotRequest{Name: "start"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("destroyed", func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestWrongState(t *testing.T) {
 		n.destroy(gone)
 		for name, op := range n.operations() {
 			for _, ref := range []string{gone, "gone"} {
-				if err := op(ref); sandbox.CodeOf(err) != sandbox.CodeNotFound && sandbox.CodeOf(err) != sandbox.CodeInvalid {
+				if err := op(ref); api.CodeOf(err) != api.CodeNotFound && api.CodeOf(err) != api.CodeInvalid {
 					t.Errorf("%s %s: %v", name, ref, err)
 				}
 			}
@@ -148,12 +148,12 @@ func TestWrongState(t *testing.T) {
 	})
 	t.Run("paused", func(t *testing.T) {
 		n.hold("box", "-value", "zero", "-only", "heap,chatter,timerfd")
-		if s, err := n.m.Pause(ctx, "box"); err != nil || s.State != sandbox.StatePaused {
+		if s, err := n.m.Pause(ctx, "box"); err != nil || s.State != api.StatePaused {
 			t.Fatalf("pause: %+v %v", s, err)
 		}
 		ops := n.operations()
 		for _, name := range []string{"exec", "fork", "snapshot", "pause"} {
-			if err := ops[name]("box"); sandbox.CodeOf(err) != sandbox.CodeWrongState {
+			if err := ops[name]("box"); api.CodeOf(err) != api.CodeWrongState {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -162,10 +162,10 @@ func TestWrongState(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if s, err := n.m.Resume(ctx, "box"); err != nil || s.State != sandbox.StateRunning {
+		if s, err := n.m.Resume(ctx, "box"); err != nil || s.State != api.StateRunning {
 			t.Fatalf("resume: %+v %v", s, err)
 		}
-		if err := ops["resume"]("box"); sandbox.CodeOf(err) != sandbox.CodeWrongState {
+		if err := ops["resume"]("box"); api.CodeOf(err) != api.CodeWrongState {
 			t.Errorf("second resume: %v", err)
 		}
 		n.mustHold("box", "zero")
@@ -190,7 +190,7 @@ func TestWrongState(t *testing.T) {
 		n.mustFail("box")
 		ops := n.operations()
 		for _, name := range []string{"exec", "fork", "snapshot", "pause", "resume", "processes", "stats"} {
-			if err := ops[name]("box"); sandbox.CodeOf(err) != sandbox.CodeSandboxDied {
+			if err := ops[name]("box"); api.CodeOf(err) != api.CodeSandboxDied {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -204,7 +204,7 @@ func TestWrongState(t *testing.T) {
 		}
 		n.mustFail("box")
 		n.destroy("box")
-		if err := ops["destroy"]("box"); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		if err := ops["destroy"]("box"); api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("second destroy: %v", err)
 		}
 	})
@@ -215,56 +215,56 @@ func TestBadRequests(t *testing.T) {
 	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
-	fork := func(req sandbox.ForkRequest) func() error {
+	fork := func(req api.ForkRequest) func() error {
 		return func() error { _, err := n.m.Fork(ctx, "box", req); return err }
 	}
-	create := func(req sandbox.CreateRequest) func() error {
+	create := func(req api.CreateRequest) func() error {
 		req.Image = "box"
 		return func() error { _, err := n.m.Create(ctx, req); return err }
 	}
 	for name, run := range map[string]func() error{
-		"negative count":     fork(sandbox.ForkRequest{Count: -1}),
-		"too many":           fork(sandbox.ForkRequest{Count: 1001}),
-		"fewer names":        fork(sandbox.ForkRequest{Count: 3, Names: []string{"a", "b"}}),
-		"more names":         fork(sandbox.ForkRequest{Count: 1, Names: []string{"a", "b"}}),
-		"negative deadline":  fork(sandbox.ForkRequest{TimeoutMS: -1}),
-		"variable":           fork(sandbox.ForkRequest{Env: map[string]string{"1A": "x"}}),
-		"empty variable":     create(sandbox.CreateRequest{Env: map[string]string{"": "x"}}),
-		"NUL":                create(sandbox.CreateRequest{Env: map[string]string{"A": "a\x00"}}),
-		"name":               create(sandbox.CreateRequest{Name: "../x"}),
-		"name of an id":      create(sandbox.CreateRequest{Name: sandbox.NewID(sandbox.KindSandbox) + "/"}),
-		"unknown layer":      create(sandbox.CreateRequest{Require: []string{"moat"}}),
-		"negative processor": create(sandbox.CreateRequest{Limits: sandbox.Limits{CPUs: -1}}),
-		"many processors":    create(sandbox.CreateRequest{Limits: sandbox.Limits{CPUs: 1000}}),
-		"much memory":        create(sandbox.CreateRequest{Limits: sandbox.Limits{MemoryMiB: 1 << 24}}),
-		"little memory":      create(sandbox.CreateRequest{Limits: sandbox.Limits{MemoryMiB: 1}}),
-		"negative disk":      create(sandbox.CreateRequest{Limits: sandbox.Limits{DiskMiB: -5}}),
-		"many processes":     create(sandbox.CreateRequest{Limits: sandbox.Limits{Pids: 1 << 40}}),
-		"few open files":     create(sandbox.CreateRequest{Limits: sandbox.Limits{OpenFiles: 63}}),
-		"many open files":    create(sandbox.CreateRequest{Limits: sandbox.Limits{OpenFiles: 1<<20 + 1}}),
+		"negative count":     fork(api.ForkRequest{Count: -1}),
+		"too many":           fork(api.ForkRequest{Count: 1001}),
+		"fewer names":        fork(api.ForkRequest{Count: 3, Names: []string{"a", "b"}}),
+		"more names":         fork(api.ForkRequest{Count: 1, Names: []string{"a", "b"}}),
+		"negative deadline":  fork(api.ForkRequest{TimeoutMS: -1}),
+		"variable":           fork(api.ForkRequest{Env: map[string]string{"1A": "x"}}),
+		"empty variable":     create(api.CreateRequest{Env: map[string]string{"": "x"}}),
+		"NUL":                create(api.CreateRequest{Env: map[string]string{"A": "a\x00"}}),
+		"name":               create(api.CreateRequest{Name: "../x"}),
+		"name of an id":      create(api.CreateRequest{Name: api.NewID(api.KindSandbox) + "/"}),
+		"unknown layer":      create(api.CreateRequest{Require: []string{"moat"}}),
+		"negative processor": create(api.CreateRequest{Limits: api.Limits{CPUs: -1}}),
+		"many processors":    create(api.CreateRequest{Limits: api.Limits{CPUs: 1000}}),
+		"much memory":        create(api.CreateRequest{Limits: api.Limits{MemoryMiB: 1 << 24}}),
+		"little memory":      create(api.CreateRequest{Limits: api.Limits{MemoryMiB: 1}}),
+		"negative disk":      create(api.CreateRequest{Limits: api.Limits{DiskMiB: -5}}),
+		"many processes":     create(api.CreateRequest{Limits: api.Limits{Pids: 1 << 40}}),
+		"few open files":     create(api.CreateRequest{Limits: api.Limits{OpenFiles: 63}}),
+		"many open files":    create(api.CreateRequest{Limits: api.Limits{OpenFiles: 1<<20 + 1}}),
 		"relative diff path": func() error {
-			_, err := n.m.Diff(ctx, "box", "box", sandbox.DiffRequest{Paths: []string{"etc"}})
+			_, err := n.m.Diff(ctx, "box", "box", api.DiffRequest{Paths: []string{"etc"}})
 			return err
 		},
 		"two image sources": func() error {
-			_, err := n.m.CreateImage(ctx, sandbox.ImageRequest{Name: "x", Path: "/", Ref: "x"}, func(sandbox.Progress) {})
+			_, err := n.m.CreateImage(ctx, api.ImageRequest{Name: "x", Path: "/", Ref: "x"}, func(api.Progress) {})
 			return err
 		},
 		"an image selected of a registry's": func() error {
-			_, err := n.m.CreateImage(ctx, sandbox.ImageRequest{Name: "x", Ref: "x", Select: "y"}, func(sandbox.Progress) {})
+			_, err := n.m.CreateImage(ctx, api.ImageRequest{Name: "x", Ref: "x", Select: "y"}, func(api.Progress) {})
 			return err
 		},
 	} {
-		t.Run(name, func(t *testing.T) { wantCode(t, run(), sandbox.CodeInvalid) })
+		t.Run(name, func(t *testing.T) { wantCode(t, run(), api.CodeInvalid) })
 	}
 	if names := n.names(t); len(names) != 1 {
 		t.Errorf("left sandboxes %v", names)
 	}
-	if err := n.m.RemoveImage(ctx, "box"); sandbox.CodeOf(err) != sandbox.CodeConflict {
+	if err := n.m.RemoveImage(ctx, "box"); api.CodeOf(err) != api.CodeConflict {
 		t.Errorf("remove the image of a sandbox: %v", err)
 	}
 	_, err := n.m.Promote(ctx, "box")
-	wantCode(t, err, sandbox.CodeConflict)
+	wantCode(t, err, api.CodeConflict)
 }
 
 // TestForkDeadline gives children no time: each must be reported, and none left.
@@ -272,7 +272,7 @@ func TestForkDeadline(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
 	n.hold("box", "-value", "zero")
-	r, err := n.m.Fork(asOwner, "box", sandbox.ForkRequest{Names: []string{"a", "b", "c"}, TimeoutMS: 1})
+	r, err := n.m.Fork(asOwner, "box", api.ForkRequest{Names: []string{"a", "b", "c"}, TimeoutMS: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestForkDeadline(t *testing.T) {
 		t.Errorf("%d children are reported", len(r.Children))
 	}
 	for i, c := range r.Children {
-		if c.Sandbox != nil || c.Error == nil || c.Error.Code != sandbox.CodeTimeout || c.Name != []string{"a", "b", "c"}[i] {
+		if c.Sandbox != nil || c.Error == nil || c.Error.Code != api.CodeTimeout || c.Name != []string{"a", "b", "c"}[i] {
 			t.Errorf("child is %+v", c)
 		}
 	}
@@ -299,12 +299,12 @@ func TestForeignSnapshot(t *testing.T) {
 	n.guest("parent", "write", "/mark", "parent")
 	n.create("stranger")
 	for _, s := range []string{"parent", "stranger"} {
-		if _, err := n.m.Snapshot(ctx, s, sandbox.SnapshotRequest{Name: "of-" + s}); err != nil {
+		if _, err := n.m.Snapshot(ctx, s, api.SnapshotRequest{Name: "of-" + s}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	child := n.fork("parent", 1)[0].ID
-	if _, err := n.m.Snapshot(ctx, child, sandbox.SnapshotRequest{Name: "of-child"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, child, api.SnapshotRequest{Name: "of-child"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -319,7 +319,7 @@ func TestForeignSnapshot(t *testing.T) {
 			t.Errorf("%s to %s: %v", c.ref, c.snap, err)
 		}
 		if !c.ok {
-			wantCode(t, err, sandbox.CodeConflict)
+			wantCode(t, err, api.CodeConflict)
 		}
 		if got := n.guest("parent", "cat", "/mark"); got != "parent" {
 			t.Errorf("after %s to %s the parent has %q", c.ref, c.snap, got)
@@ -382,17 +382,17 @@ func TestCorruptSnapshot(t *testing.T) {
 		{"memory, missing", "memory", remove},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := n.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{})
+			s, err := n.m.Snapshot(ctx, "box", api.SnapshotRequest{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.damage(t, filepath.Join(n.paths.Snapshots(), s.ID, c.file))
-			_, err = n.m.Restore(ctx, s.ID, sandbox.RestoreRequest{})
-			wantCode(t, err, sandbox.CodeCorrupt)
+			_, err = n.m.Restore(ctx, s.ID, api.RestoreRequest{})
+			wantCode(t, err, api.CodeCorrupt)
 			_, err = n.m.Rollback(ctx, "box", s.ID)
-			wantCode(t, err, sandbox.CodeCorrupt)
+			wantCode(t, err, api.CodeCorrupt)
 			n.mustHold("box", "zero")
-			if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{}); err != nil {
+			if err := n.m.DeleteSnapshot(ctx, s.ID, api.SnapshotDeletion{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -419,14 +419,14 @@ func TestDiskFull(t *testing.T) {
 	n.create("large")
 	n.hold("large", "-value", "zero", "-bulk", "64", "-only", "heap,bulk")
 	for range 3 {
-		_, err := n.m.Snapshot(ctx, "large", sandbox.SnapshotRequest{Name: "big"})
-		wantCode(t, err, sandbox.CodeNoSpace)
+		_, err := n.m.Snapshot(ctx, "large", api.SnapshotRequest{Name: "big"})
+		wantCode(t, err, api.CodeNoSpace)
 		if left := filesBelow(t, n.paths.Snapshots()); len(left) > 0 {
 			t.Fatalf("left %v", left)
 		}
 	}
 	n.mustHold("large", "zero")
-	if _, err := n.m.Snapshot(ctx, "small", sandbox.SnapshotRequest{Name: "big"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, "small", api.SnapshotRequest{Name: "big"}); err != nil {
 		t.Errorf("there is room again, but: %v", err)
 	}
 	if snaps, err := n.m.Snapshots(ctx); err != nil || len(snaps) != 1 {
@@ -435,10 +435,10 @@ func TestDiskFull(t *testing.T) {
 }
 
 // hasGroups says whether this machine and user have control groups.
-func (n *node) hasGroups() bool {
+func (n *testNode) hasGroups() bool {
 	s := n.create("probe")
 	defer n.destroy("probe")
-	return s.Isolation.Cgroup == sandbox.LayerOn
+	return s.Isolation.Cgroup == api.LayerOn
 }
 
 // TestLimitsNeedGroups asks for limits where they cannot be had.
@@ -448,10 +448,10 @@ func TestLimitsNeedGroups(t *testing.T) {
 		t.Skip("this user has control groups, so limits are not refused: run as another one")
 	}
 	ctx := asOwner
-	_, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Limits: sandbox.Limits{MemoryMiB: 64}})
-	wantCode(t, err, sandbox.CodeIsolation)
-	_, err = n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Require: []string{"cgroup"}})
-	wantCode(t, err, sandbox.CodeIsolation)
+	_, err := n.m.Create(ctx, api.CreateRequest{Image: "box", Limits: api.Limits{MemoryMiB: 64}})
+	wantCode(t, err, api.CodeIsolation)
+	_, err = n.m.Create(ctx, api.CreateRequest{Image: "box", Require: []string{"cgroup"}})
+	wantCode(t, err, api.CodeIsolation)
 	if names := n.names(t); len(names) > 0 {
 		t.Errorf("left sandboxes %v", names)
 	}
@@ -465,7 +465,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Skip("there are no control groups for this user, so there is no limit of memory")
 	}
 	ctx := asOwner
-	_, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "box", Limits: sandbox.Limits{MemoryMiB: 64}})
+	_, err := n.m.Create(ctx, api.CreateRequest{Image: "box", Name: "box", Limits: api.Limits{MemoryMiB: 64}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -479,13 +479,13 @@ func TestOutOfMemory(t *testing.T) {
 			t.Errorf("%s cannot use what it may: %v", ref, err)
 		}
 		_, err := n.exec(ref, "eat", "400")
-		wantCode(t, err, sandbox.CodeNoMemory)
+		wantCode(t, err, api.CodeNoMemory)
 		eventually(t, ref, func() error {
 			s, err := n.m.Get(ctx, ref)
 			if err != nil {
 				return err
 			}
-			if s.State != sandbox.StateFailed || !strings.Contains(s.Reason, "memory limit") {
+			if s.State != api.StateFailed || !strings.Contains(s.Reason, "memory limit") {
 				return fmt.Errorf("it is %s: %q", s.State, s.Reason)
 			}
 			return nil
@@ -501,13 +501,13 @@ func TestTaskLimit(t *testing.T) {
 	if !n.hasGroups() {
 		t.Skip("there are no control groups for this user, so limits are refused")
 	}
-	_, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", Name: "box", Limits: sandbox.Limits{Pids: 64}})
+	_, err := n.m.Create(asOwner, api.CreateRequest{Image: "box", Name: "box", Limits: api.Limits{Pids: 64}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.guest("box", "true")
 	for _, ref := range []string{"box", n.fork("box", 1)[0].ID} {
-		out, err := n.run(ref, sandbox.ExecRequest{Argv: []string{"guest", "brood", "200"}, TimeoutMS: 20_000}, "")
+		out, err := n.run(ref, api.ExecRequest{Argv: []string{"guest", "brood", "200"}, TimeoutMS: 20_000}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -522,7 +522,7 @@ func TestTaskLimit(t *testing.T) {
 // TestDiskLimit writes more than a sandbox may.
 func TestDiskLimit(t *testing.T) {
 	n := newNode(t)
-	_, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", Name: "box", Limits: sandbox.Limits{DiskMiB: 16}})
+	_, err := n.m.Create(asOwner, api.CreateRequest{Image: "box", Name: "box", Limits: api.Limits{DiskMiB: 16}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // events returns the kinds of what happened, in order.
-func (n *node) events(req sandbox.EventRequest) (kinds []sandbox.EventKind, all []sandbox.Event) {
+func (n *testNode) events(req api.EventRequest) (kinds []api.EventKind, all []api.Event) {
 	n.t.Helper()
-	err := n.m.Events(asOwnerIn(n.t), req, func() {}, func(e sandbox.Event) error {
+	err := n.m.Events(asOwnerIn(n.t), req, func() {}, func(e api.Event) error {
 		kinds, all = append(kinds, e.Kind), append(all, e)
 		return nil
 	})
@@ -27,13 +27,13 @@ func (n *node) events(req sandbox.EventRequest) (kinds []sandbox.EventKind, all 
 func TestEvents(t *testing.T) {
 	n := newNode(t)
 	began, ended := make(chan struct{}), make(chan error, 1)
-	var followed []sandbox.EventKind
+	var followed []api.EventKind
 	ctx, cancel := context.WithCancel(asOwnerIn(t))
 	defer cancel()
 	go func() {
-		ended <- n.m.Events(ctx, sandbox.EventRequest{Since: -1, Follow: true}, func() { close(began) }, func(e sandbox.Event) error {
+		ended <- n.m.Events(ctx, api.EventRequest{Since: -1, Follow: true}, func() { close(began) }, func(e api.Event) error {
 			followed = append(followed, e.Kind)
-			if e.Kind == sandbox.EventDestroyed {
+			if e.Kind == api.EventDestroyed {
 				return errStop
 			}
 			return nil
@@ -42,16 +42,16 @@ func TestEvents(t *testing.T) {
 	<-began
 	base := n.create("base")
 	n.guest("base", "true")
-	p, err := n.m.StartProcess(asOwnerIn(t), "base", sandbox.StartRequest{Argv: []string{"guest", "true"}})
+	p, err := n.m.StartProcess(asOwnerIn(t), "base", api.StartRequest{Argv: []string{"guest", "true"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := n.m.Snapshot(asOwnerIn(t), "base", sandbox.SnapshotRequest{Name: "s"})
+	snap, err := n.m.Snapshot(asOwnerIn(t), "base", api.SnapshotRequest{Name: "s"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	children := n.fork("base", 2)
-	for _, do := range []func(context.Context, string) (*sandbox.Sandbox, error){n.m.Pause, n.m.Resume} {
+	for _, do := range []func(context.Context, string) (*api.Sandbox, error){n.m.Pause, n.m.Resume} {
 		if _, err := do(asOwnerIn(t), "base"); err != nil {
 			t.Fatal(err)
 		}
@@ -69,8 +69,8 @@ func TestEvents(t *testing.T) {
 		t.Errorf("following ended with %v", err)
 	}
 
-	of := func(id string) (kinds []sandbox.EventKind) {
-		_, all := n.events(sandbox.EventRequest{})
+	of := func(id string) (kinds []api.EventKind) {
+		_, all := n.events(api.EventRequest{})
 		for _, e := range all {
 			if e.SandboxID == id {
 				kinds = append(kinds, e.Kind)
@@ -78,33 +78,33 @@ func TestEvents(t *testing.T) {
 		}
 		return kinds
 	}
-	want := []sandbox.EventKind{
-		sandbox.EventCreated, sandbox.EventExecuted, sandbox.EventStarted, sandbox.EventSnapshotted, sandbox.EventForked, sandbox.EventPaused,
-		sandbox.EventResumed, sandbox.EventRolledBack, sandbox.EventPromoted, sandbox.EventDestroyed,
+	want := []api.EventKind{
+		api.EventCreated, api.EventExecuted, api.EventStarted, api.EventSnapshotted, api.EventForked, api.EventPaused,
+		api.EventResumed, api.EventRolledBack, api.EventPromoted, api.EventDestroyed,
 	}
 	if got := of(base.ID); !slices.Equal(got, want) {
 		t.Errorf("of the parent:\n%v\nand not\n%v", got, want)
 	}
-	if got := of(children[0].ID); !slices.Equal(got, []sandbox.EventKind{sandbox.EventCreated, sandbox.EventDestroyed}) {
+	if got := of(children[0].ID); !slices.Equal(got, []api.EventKind{api.EventCreated, api.EventDestroyed}) {
 		t.Errorf("of the child that was promoted: %v", got)
 	}
-	kinds, failed := n.events(sandbox.EventRequest{Sandbox: children[1].ID})
-	if !slices.Equal(kinds, []sandbox.EventKind{sandbox.EventCreated, sandbox.EventFailed}) || failed[1].Reason == "" || failed[0].Parent != base.ID {
+	kinds, failed := n.events(api.EventRequest{Sandbox: children[1].ID})
+	if !slices.Equal(kinds, []api.EventKind{api.EventCreated, api.EventFailed}) || failed[1].Reason == "" || failed[0].Parent != base.ID {
 		t.Errorf("of the child that was killed: %+v", failed)
 	}
-	_, some := n.events(sandbox.EventRequest{Kinds: []sandbox.EventKind{sandbox.EventForked, sandbox.EventSnapshotted, sandbox.EventStarted}})
+	_, some := n.events(api.EventRequest{Kinds: []api.EventKind{api.EventForked, api.EventSnapshotted, api.EventStarted}})
 	if len(some) != 3 || some[0].PID != p.PID || some[1].Snapshot != snap.ID || !slices.Equal(some[2].Children, []string{children[0].ID, children[1].ID}) {
 		t.Errorf("selected: %+v", some)
 	}
-	if last := followed[len(followed)-1]; last != sandbox.EventDestroyed || followed[0] != sandbox.EventCreated {
+	if last := followed[len(followed)-1]; last != api.EventDestroyed || followed[0] != api.EventCreated {
 		t.Errorf("followed: %v", followed)
 	}
-	kinds, _ = n.events(sandbox.EventRequest{Since: some[0].Seq, Kinds: []sandbox.EventKind{sandbox.EventStarted, sandbox.EventSnapshotted}})
-	if !slices.Equal(kinds, []sandbox.EventKind{sandbox.EventSnapshotted}) {
+	kinds, _ = n.events(api.EventRequest{Since: some[0].Seq, Kinds: []api.EventKind{api.EventStarted, api.EventSnapshotted}})
+	if !slices.Equal(kinds, []api.EventKind{api.EventSnapshotted}) {
 		t.Errorf("since the start: %v", kinds)
 	}
 	n.destroy(children[1].ID)
-	if err := n.m.DeleteSnapshot(asOwnerIn(t), "s", sandbox.SnapshotDeletion{}); err != nil {
+	if err := n.m.DeleteSnapshot(asOwnerIn(t), "s", api.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -117,7 +117,7 @@ func TestEventsOfOneSandboxEnd(t *testing.T) {
 	n.create("base")
 	began, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- n.m.Events(asOwnerIn(t), sandbox.EventRequest{Sandbox: "base", Follow: true, Since: -1}, func() { close(began) }, func(sandbox.Event) error { return nil })
+		ended <- n.m.Events(asOwnerIn(t), api.EventRequest{Sandbox: "base", Follow: true, Since: -1}, func() { close(began) }, func(api.Event) error { return nil })
 	}()
 	<-began
 	n.destroy("base")
@@ -129,7 +129,7 @@ func TestEventsOfOneSandboxEnd(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("the events of a sandbox that is destroyed do not end")
 	}
-	for name, req := range map[string]sandbox.EventRequest{"since": {Since: -2}, "kind": {Kinds: []sandbox.EventKind{"x"}}, "sandbox": {Sandbox: "base"}} {
+	for name, req := range map[string]api.EventRequest{"since": {Since: -2}, "kind": {Kinds: []api.EventKind{"x"}}, "sandbox": {Sandbox: "base"}} {
 		if err := n.m.Events(asOwnerIn(t), req, func() { t.Error("it begins") }, nil); err == nil {
 			t.Errorf("%s: no error", name)
 		}

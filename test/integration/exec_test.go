@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/server/rest"
 )
 
 // TestExecOutcomes runs commands that end in every way there is.
@@ -23,11 +23,11 @@ func TestExecOutcomes(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
 	n.guest("box", "write", "/srv/script", "#!/no/such/interpreter\n", "755")
-	guest := func(args ...string) sandbox.ExecRequest {
-		return sandbox.ExecRequest{Argv: append([]string{"guest"}, args...)}
+	guest := func(args ...string) api.ExecRequest {
+		return api.ExecRequest{Argv: append([]string{"guest"}, args...)}
 	}
 	for name, c := range map[string]struct {
-		req            sandbox.ExecRequest
+		req            api.ExecRequest
 		stdin          string
 		code           int
 		signal         string
@@ -38,23 +38,23 @@ func TestExecOutcomes(t *testing.T) {
 		"both streams":   {req: guest("say", "out", "err:bad"), stdout: "out\n", stderr: "bad\n"},
 		"killed":         {req: guest("kill", "9"), code: 137, signal: "SIGKILL"},
 		"terminated":     {req: guest("kill", "15"), code: 143, signal: "SIGTERM"},
-		"no command":     {req: sandbox.ExecRequest{Argv: []string{"nosuch"}}, code: 127, stderr: "nosuch"},
-		"no such path":   {req: sandbox.ExecRequest{Argv: []string{"/bin/nosuch"}}, code: 127, stderr: "nosuch"},
-		"not executable": {req: sandbox.ExecRequest{Argv: []string{"/srv/text"}}, code: 126, stderr: "ramet: /srv/text: permission denied\n"},
-		"a directory":    {req: sandbox.ExecRequest{Argv: []string{"/srv"}}, code: 126, stderr: "/srv"},
-		"no program":     {req: sandbox.ExecRequest{Argv: []string{"/srv/broken"}}, code: 126, stderr: "/srv/broken"},
-		"no interpreter": {req: sandbox.ExecRequest{Argv: []string{"/srv/script"}}, code: 126, stderr: "ramet: /srv/script: the interpreter that the file asks for is not there\n"},
-		"no shell":       {req: sandbox.ExecRequest{Shell: "true"}, code: 127, stderr: "/bin/sh"},
+		"no command":     {req: api.ExecRequest{Argv: []string{"nosuch"}}, code: 127, stderr: "nosuch"},
+		"no such path":   {req: api.ExecRequest{Argv: []string{"/bin/nosuch"}}, code: 127, stderr: "nosuch"},
+		"not executable": {req: api.ExecRequest{Argv: []string{"/srv/text"}}, code: 126, stderr: "ramet: /srv/text: permission denied\n"},
+		"a directory":    {req: api.ExecRequest{Argv: []string{"/srv"}}, code: 126, stderr: "/srv"},
+		"no program":     {req: api.ExecRequest{Argv: []string{"/srv/broken"}}, code: 126, stderr: "/srv/broken"},
+		"no interpreter": {req: api.ExecRequest{Argv: []string{"/srv/script"}}, code: 126, stderr: "ramet: /srv/script: the interpreter that the file asks for is not there\n"},
+		"no shell":       {req: api.ExecRequest{Shell: "true"}, code: 127, stderr: "/bin/sh"},
 		"no input":       {req: guest("cat"), stdout: ""},
 		"input":          {req: guest("cat"), stdin: "some input", stdout: "some input"},
-		"environment":    {req: sandbox.ExecRequest{Argv: []string{"guest", "say", "env:A", "env:HOME"}, Env: map[string]string{"A": "b c"}}, stdout: "b c\n/root\n"},
-		"directory":      {req: sandbox.ExecRequest{Argv: []string{"guest", "id"}, Cwd: "/srv"}, stdout: "0 0 box /srv"},
+		"environment":    {req: api.ExecRequest{Argv: []string{"guest", "say", "env:A", "env:HOME"}, Env: map[string]string{"A": "b c"}}, stdout: "b c\n/root\n"},
+		"directory":      {req: api.ExecRequest{Argv: []string{"guest", "id"}, Cwd: "/srv"}, stdout: "0 0 box /srv"},
 		"root":           {req: guest("id"), stdout: "0 0 box /"},
-		"user":           {req: sandbox.ExecRequest{Argv: []string{"guest", "id"}, User: "worker"}, stdout: "1000 1001 box /"},
-		"user and group": {req: sandbox.ExecRequest{Argv: []string{"guest", "id"}, User: "worker:others"}, stdout: "1000 1002 box /"},
-		"number":         {req: sandbox.ExecRequest{Argv: []string{"guest", "id"}, User: "1000"}, stdout: "1000 1001 box /"},
-		"unknown number": {req: sandbox.ExecRequest{Argv: []string{"guest", "id"}, User: "4242"}, stdout: "4242 0 box /"},
-		"numbers":        {req: sandbox.ExecRequest{Argv: []string{"guest", "id"}, User: "4242:17"}, stdout: "4242 17 box /"},
+		"user":           {req: api.ExecRequest{Argv: []string{"guest", "id"}, User: "worker"}, stdout: "1000 1001 box /"},
+		"user and group": {req: api.ExecRequest{Argv: []string{"guest", "id"}, User: "worker:others"}, stdout: "1000 1002 box /"},
+		"number":         {req: api.ExecRequest{Argv: []string{"guest", "id"}, User: "1000"}, stdout: "1000 1001 box /"},
+		"unknown number": {req: api.ExecRequest{Argv: []string{"guest", "id"}, User: "4242"}, stdout: "4242 0 box /"},
+		"numbers":        {req: api.ExecRequest{Argv: []string{"guest", "id"}, User: "4242:17"}, stdout: "4242 17 box /"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := n.run("box", c.req, c.stdin)
@@ -89,13 +89,13 @@ func TestSetIDPrograms(t *testing.T) {
 	}
 	for name, mode := range map[string]string{"both": "6755", "user": "4755", "group": "2755", "none": "755"} {
 		path := "/srv/" + name
-		n.put("box", sandbox.WriteRequest{FileRef: at(path)}, string(program))
+		n.put("box", api.WriteRequest{FileRef: at(path)}, string(program))
 		n.guest("box", "edit", "chown "+path+" 1000.1001", "chmod "+path+" "+mode)
 	}
 	child := n.fork("box", 1)[0].ID
 	for _, ref := range []string{"box", child} {
 		for name, want := range map[string]string{"both": "1000 1001 ", "user": "1000 17 ", "group": "4242 1001 ", "none": "4242 17 "} {
-			out, err := n.run(ref, sandbox.ExecRequest{Argv: []string{"/srv/" + name, "id"}, User: "4242:17"}, "")
+			out, err := n.run(ref, api.ExecRequest{Argv: []string{"/srv/" + name, "id"}, User: "4242:17"}, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,27 +112,27 @@ func TestExecRefuses(t *testing.T) {
 	n.create("box")
 	id := []string{"guest", "id"}
 	for name, c := range map[string]struct {
-		req  sandbox.ExecRequest
-		code sandbox.Code
+		req  api.ExecRequest
+		code api.Code
 	}{
-		"unknown user":    {sandbox.ExecRequest{Argv: id, User: "nobody-at-all"}, sandbox.CodeInvalid},
-		"unknown group":   {sandbox.ExecRequest{Argv: id, User: "worker:nogroup"}, sandbox.CodeInvalid},
-		"empty user":      {sandbox.ExecRequest{Argv: id, User: ":"}, sandbox.CodeInvalid},
-		"user of a path":  {sandbox.ExecRequest{Argv: id, User: "../root"}, sandbox.CodeInvalid},
-		"negative user":   {sandbox.ExecRequest{Argv: id, User: "-1"}, sandbox.CodeInvalid},
-		"huge user":       {sandbox.ExecRequest{Argv: id, User: "4294967296"}, sandbox.CodeInvalid},
-		"no user":         {sandbox.ExecRequest{Argv: id, User: "4294967295"}, sandbox.CodeInvalid},
-		"no command":      {sandbox.ExecRequest{}, sandbox.CodeInvalid},
-		"empty command":   {sandbox.ExecRequest{Argv: []string{""}}, sandbox.CodeInvalid},
-		"two commands":    {sandbox.ExecRequest{Argv: id, Shell: "true"}, sandbox.CodeInvalid},
-		"relative cwd":    {sandbox.ExecRequest{Argv: id, Cwd: "srv"}, sandbox.CodeInvalid},
-		"missing cwd":     {sandbox.ExecRequest{Argv: id, Cwd: "/nosuch"}, sandbox.CodeInvalid},
-		"cwd is a file":   {sandbox.ExecRequest{Argv: id, Cwd: "/srv/text"}, sandbox.CodeInvalid},
-		"bad variable":    {sandbox.ExecRequest{Argv: id, Env: map[string]string{"A=B": "c"}}, sandbox.CodeInvalid},
-		"NUL in variable": {sandbox.ExecRequest{Argv: id, Env: map[string]string{"A": "\x00"}}, sandbox.CodeInvalid},
-		"NUL in argument": {sandbox.ExecRequest{Argv: []string{"guest", "say", "a\x00b"}}, sandbox.CodeInvalid},
-		"huge argument":   {sandbox.ExecRequest{Argv: []string{"guest", "say", strings.Repeat("a", 1<<20)}}, sandbox.CodeLimit},
-		"negative limit":  {sandbox.ExecRequest{Argv: id, TimeoutMS: -1}, sandbox.CodeInvalid},
+		"unknown user":    {api.ExecRequest{Argv: id, User: "nobody-at-all"}, api.CodeInvalid},
+		"unknown group":   {api.ExecRequest{Argv: id, User: "worker:nogroup"}, api.CodeInvalid},
+		"empty user":      {api.ExecRequest{Argv: id, User: ":"}, api.CodeInvalid},
+		"user of a path":  {api.ExecRequest{Argv: id, User: "../root"}, api.CodeInvalid},
+		"negative user":   {api.ExecRequest{Argv: id, User: "-1"}, api.CodeInvalid},
+		"huge user":       {api.ExecRequest{Argv: id, User: "4294967296"}, api.CodeInvalid},
+		"no user":         {api.ExecRequest{Argv: id, User: "4294967295"}, api.CodeInvalid},
+		"no command":      {api.ExecRequest{}, api.CodeInvalid},
+		"empty command":   {api.ExecRequest{Argv: []string{""}}, api.CodeInvalid},
+		"two commands":    {api.ExecRequest{Argv: id, Shell: "true"}, api.CodeInvalid},
+		"relative cwd":    {api.ExecRequest{Argv: id, Cwd: "srv"}, api.CodeInvalid},
+		"missing cwd":     {api.ExecRequest{Argv: id, Cwd: "/nosuch"}, api.CodeInvalid},
+		"cwd is a file":   {api.ExecRequest{Argv: id, Cwd: "/srv/text"}, api.CodeInvalid},
+		"bad variable":    {api.ExecRequest{Argv: id, Env: map[string]string{"A=B": "c"}}, api.CodeInvalid},
+		"NUL in variable": {api.ExecRequest{Argv: id, Env: map[string]string{"A": "\x00"}}, api.CodeInvalid},
+		"NUL in argument": {api.ExecRequest{Argv: []string{"guest", "say", "a\x00b"}}, api.CodeInvalid},
+		"huge argument":   {api.ExecRequest{Argv: []string{"guest", "say", strings.Repeat("a", 1<<20)}}, api.CodeLimit},
+		"negative limit":  {api.ExecRequest{Argv: id, TimeoutMS: -1}, api.CodeInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := n.run("box", c.req, "")
@@ -150,7 +150,7 @@ func TestExecTimeout(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
 	began := time.Now()
-	out, err := n.run("box", sandbox.ExecRequest{Argv: []string{"guest", "brood", "3"}, TimeoutMS: 2500}, "")
+	out, err := n.run("box", api.ExecRequest{Argv: []string{"guest", "brood", "3"}, TimeoutMS: 2500}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,16 +187,16 @@ func TestExecLeavesWriters(t *testing.T) {
 	ctx := asOwner
 	for _, c := range []struct {
 		name string
-		req  sandbox.ExecRequest
+		req  api.ExecRequest
 		code int
 	}{
-		{"end", sandbox.ExecRequest{Argv: []string{"guest", "leave", "0s"}}, 0},
-		{"timeout", sandbox.ExecRequest{Argv: []string{"guest", "leave", "1h"}, TimeoutMS: 2500}, 137},
+		{"end", api.ExecRequest{Argv: []string{"guest", "leave", "0s"}}, 0},
+		{"timeout", api.ExecRequest{Argv: []string{"guest", "leave", "1h"}, TimeoutMS: 2500}, 137},
 	} {
 		box := n.create("").ID
 		out := &slowReader{}
 		limited, cancel := context.WithTimeout(ctx, patience)
-		r, err := n.m.Exec(limited, box, c.req, httpapi.ExecIO{Stdout: out, Stderr: out})
+		r, err := n.m.Exec(limited, box, c.req, rest.ExecIO{Stdout: out, Stderr: out})
 		cancel()
 		if err != nil {
 			t.Fatal(err)
@@ -211,8 +211,8 @@ func TestExecLeavesWriters(t *testing.T) {
 		n.destroy(box)
 	}
 	n.create("box")
-	for _, tty := range []*sandbox.TerminalSize{nil, {Rows: 10, Cols: 10}} {
-		pid := n.start("box", sandbox.StartRequest{Terminal: tty}, "leave", "0s")
+	for _, tty := range []*api.TerminalSize{nil, {Rows: 10, Cols: 10}} {
+		pid := n.start("box", api.StartRequest{Terminal: tty}, "leave", "0s")
 		f := n.follow("box", pid, 0)
 		if x := f.exit(); !x.OK {
 			t.Errorf("it ended with %+v", *x)
@@ -229,7 +229,7 @@ func TestExecLeavesWriters(t *testing.T) {
 }
 
 // noProcesses checks that nothing runs in ref.
-func (n *node) noProcesses(ref string) error {
+func (n *testNode) noProcesses(ref string) error {
 	list, err := n.m.Processes(asOwner, ref, false)
 	if err == nil && len(list) > 0 {
 		err = fmt.Errorf("still run: %+v", list)
@@ -245,7 +245,7 @@ func TestExecKeepsEveryByte(t *testing.T) {
 	data := make([]byte, 1<<20)
 	rng := rand.NewChaCha8([32]byte{1})
 	rng.Read(data)
-	out, err := n.run("box", sandbox.ExecRequest{Argv: []string{"guest", "tee"}}, string(data))
+	out, err := n.run("box", api.ExecRequest{Argv: []string{"guest", "tee"}}, string(data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestExecManyAtOnce(t *testing.T) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			out, err := n.run("box", sandbox.ExecRequest{Argv: []string{"guest", "cat"}}, fmt.Sprint("input of ", i))
+			out, err := n.run("box", api.ExecRequest{Argv: []string{"guest", "cat"}}, fmt.Sprint("input of ", i))
 			if err != nil {
 				t.Error(err)
 			} else if got := out.stdout.String(); out.ExitCode != 0 || got != fmt.Sprint("input of ", i) {
@@ -302,8 +302,8 @@ func TestSlowReader(t *testing.T) {
 	g := &gate{open: make(chan struct{}), waiting: make(chan struct{})}
 	done := make(chan error)
 	go func() {
-		r, err := n.m.Exec(asOwner, "box", sandbox.ExecRequest{Argv: []string{"guest", "spew", fmt.Sprint(size)}},
-			httpapi.ExecIO{Stdout: g, Stderr: io.Discard})
+		r, err := n.m.Exec(asOwner, "box", api.ExecRequest{Argv: []string{"guest", "spew", fmt.Sprint(size)}},
+			rest.ExecIO{Stdout: g, Stderr: io.Discard})
 		if err == nil && r.ExitCode != 0 {
 			err = fmt.Errorf("exit code %d", r.ExitCode)
 		}
@@ -362,14 +362,14 @@ func TestExecCancelBehindUnreadInput(t *testing.T) {
 	input := flood{make(chan struct{})}
 	done := make(chan error, 1)
 	go func() {
-		_, err := n.m.Exec(ctx, "box", sandbox.ExecRequest{Argv: []string{"guest", "brood", "2"}}, httpapi.ExecIO{Stdin: input, Stdout: io.Discard, Stderr: io.Discard})
+		_, err := n.m.Exec(ctx, "box", api.ExecRequest{Argv: []string{"guest", "brood", "2"}}, rest.ExecIO{Stdin: input, Stdout: io.Discard, Stderr: io.Discard})
 		done <- err
 	}()
 	input.untilBackedUp()
 	cancel()
 	select {
 	case err := <-done:
-		wantCode(t, err, sandbox.CodeCanceled)
+		wantCode(t, err, api.CodeCanceled)
 	case <-time.After(patience):
 		t.Fatal("the call does not return")
 	}
@@ -381,7 +381,7 @@ func TestExecOutlived(t *testing.T) {
 	ctx := asOwner
 	n := newNode(t)
 	n.create("base")
-	if _, err := n.m.Snapshot(ctx, "base", sandbox.SnapshotRequest{Name: "start"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, "base", api.SnapshotRequest{Name: "start"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -396,7 +396,7 @@ func TestExecOutlived(t *testing.T) {
 		close(g.open)
 		done := make(chan error)
 		go func() {
-			_, err := n.m.Exec(ctx, "base", sandbox.ExecRequest{Argv: []string{"guest", "brood", "1"}}, httpapi.ExecIO{Stdout: g, Stderr: io.Discard})
+			_, err := n.m.Exec(ctx, "base", api.ExecRequest{Argv: []string{"guest", "brood", "1"}}, rest.ExecIO{Stdout: g, Stderr: io.Discard})
 			done <- err
 		}()
 		<-g.waiting
@@ -404,7 +404,7 @@ func TestExecOutlived(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := <-done
-		wantCode(t, err, sandbox.CodeSandboxDied)
+		wantCode(t, err, api.CodeSandboxDied)
 		if err == nil || !strings.Contains(err.Error(), c.said) || strings.Contains(err.Error(), "killed") {
 			t.Errorf("the command's error does not speak of a %s: %v", c.said, err)
 		}
@@ -417,19 +417,19 @@ func TestImageDefaults(t *testing.T) {
 	ctx := asOwner
 	n := newNode(t)
 	n.importWith(image.Options{Name: "worker", Config: &image.Config{Env: []string{"PATH=/bin"}, WorkingDir: "/srv", User: "worker"}})
-	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "worker", Name: "w"}); err != nil {
+	if _, err := n.m.Create(ctx, api.CreateRequest{Image: "worker", Name: "w"}); err != nil {
 		t.Fatal(err)
 	}
 	child := n.fork("w", 1)[0].ID
-	if _, err := n.m.Snapshot(ctx, child, sandbox.SnapshotRequest{Name: "kept"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, child, api.SnapshotRequest{Name: "kept"}); err != nil {
 		t.Fatal(err)
 	}
-	restored, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "kept"})
+	restored, err := n.m.Create(ctx, api.CreateRequest{Image: "kept"})
 	if err != nil {
 		t.Fatalf("create from the name of a snapshot: %v", err)
 	}
 	for _, ref := range []string{"w", child, restored.ID} {
-		for want, req := range map[string]sandbox.ExecRequest{
+		for want, req := range map[string]api.ExecRequest{
 			"1000 1001 /srv": {},
 			"0 0 /":          {User: "root", Cwd: "/"},
 		} {

@@ -3,7 +3,7 @@ package integration
 import (
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestFifosInTheWay replaces what a command needs by fifos, which nobody writes to:
@@ -13,7 +13,7 @@ func TestFifosInTheWay(t *testing.T) {
 	n.create("base")
 	n.guest("base", "fifo", "/tool", "/dev/shm/tool")
 	for _, name := range []string{"/tool", "/dev/shm/tool"} {
-		out, err := n.run("base", sandbox.ExecRequest{Argv: []string{name}}, "")
+		out, err := n.run("base", api.ExecRequest{Argv: []string{name}}, "")
 		if err != nil || out.ExitCode != 126 {
 			t.Errorf("%s: %+v, %v", name, out, err)
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 func tarOf(t *testing.T, entries ...*tar.Header) *bytes.Buffer {
@@ -82,17 +82,17 @@ func TestArchivesKeepEverything(t *testing.T) {
 		t.Errorf("archive:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	// A single file, and as a user who may not give files away.
-	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/mine"), Action: sandbox.FileMkdir, Mode: mode(0o777)}); err != nil {
+	if err := n.change1(ref, api.FileChange{FileRef: at("/srv/mine"), Action: api.FileMkdir, Mode: mode(0o777)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/mine"), Action: sandbox.FileChmod, Mode: mode(0o777)}); err != nil {
+	if err := n.change1(ref, api.FileChange{FileRef: at("/srv/mine"), Action: api.FileChmod, Mode: mode(0o777)}); err != nil {
 		t.Fatal(err)
 	}
 	out.Reset()
 	if err := n.m.ReadArchive(asOwnerIn(t), ref, at("/srv/in/d/f"), &out); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.m.WriteArchive(asOwnerIn(t), ref, sandbox.FileRef{Path: "/srv/mine", User: "5000:5001"}, false, &out); err != nil {
+	if _, err := n.m.WriteArchive(asOwnerIn(t), ref, api.FileRef{Path: "/srv/mine", User: "5000:5001"}, false, &out); err != nil {
 		t.Fatal(err)
 	}
 	if f, err := n.m.StatFile(asOwnerIn(t), ref, at("/srv/mine/f")); err != nil || f.UID != 5000 || f.GID != 5001 || f.Size != 8 {
@@ -112,17 +112,17 @@ func TestHostileArchives(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		entries []*tar.Header
-		code    sandbox.Code
+		code    api.Code
 	}{
-		"dots":                  {[]*tar.Header{reg("../evil")}, sandbox.CodeHostile},
-		"dots inside":           {[]*tar.Header{reg("a/../../evil")}, sandbox.CodeHostile},
-		"through a link":        {[]*tar.Header{link("l", "/etc"), reg("l/evil")}, sandbox.CodeHostile},
-		"through a short link":  {[]*tar.Header{link("l", ".."), reg("l/evil")}, sandbox.CodeHostile},
-		"directory by a link":   {[]*tar.Header{link("l", "/etc"), {Typeflag: tar.TypeDir, Name: "l/", Mode: 0o700}}, sandbox.CodeHostile},
-		"hard link of dots":     {[]*tar.Header{{Typeflag: tar.TypeLink, Name: "h", Linkname: "../kept"}}, sandbox.CodeHostile},
-		"hard link by a link":   {[]*tar.Header{link("l", "/etc"), {Typeflag: tar.TypeLink, Name: "h", Linkname: "l/passwd"}}, sandbox.CodeHostile},
-		"device":                {[]*tar.Header{{Typeflag: tar.TypeChar, Name: "zero", Devmajor: 1, Devminor: 5}}, sandbox.CodeUnsupported},
-		"file over a directory": {[]*tar.Header{{Typeflag: tar.TypeDir, Name: "x/", Mode: 0o755}, reg("x/y"), reg("x")}, sandbox.CodeInvalid},
+		"dots":                  {[]*tar.Header{reg("../evil")}, api.CodeHostile},
+		"dots inside":           {[]*tar.Header{reg("a/../../evil")}, api.CodeHostile},
+		"through a link":        {[]*tar.Header{link("l", "/etc"), reg("l/evil")}, api.CodeHostile},
+		"through a short link":  {[]*tar.Header{link("l", ".."), reg("l/evil")}, api.CodeHostile},
+		"directory by a link":   {[]*tar.Header{link("l", "/etc"), {Typeflag: tar.TypeDir, Name: "l/", Mode: 0o700}}, api.CodeHostile},
+		"hard link of dots":     {[]*tar.Header{{Typeflag: tar.TypeLink, Name: "h", Linkname: "../kept"}}, api.CodeHostile},
+		"hard link by a link":   {[]*tar.Header{link("l", "/etc"), {Typeflag: tar.TypeLink, Name: "h", Linkname: "l/passwd"}}, api.CodeHostile},
+		"device":                {[]*tar.Header{{Typeflag: tar.TypeChar, Name: "zero", Devmajor: 1, Devminor: 5}}, api.CodeUnsupported},
+		"file over a directory": {[]*tar.Header{{Typeflag: tar.TypeDir, Name: "x/", Mode: 0o755}, reg("x/y"), reg("x")}, api.CodeInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv/"+strings.ReplaceAll(name, " ", "-")), true, tarOf(t, c.entries...))
@@ -140,18 +140,18 @@ func TestHostileArchives(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv/trap"), false, tarOf(t, reg("d/evil")))
-	wantCode(t, err, sandbox.CodeHostile)
+	wantCode(t, err, api.CodeHostile)
 	for _, bad := range []string{"no archive at all, but long enough to be a header" + strings.Repeat("x", 600), "\x1f\x8b\x08gzip" + strings.Repeat("\x01", 600)} {
 		_, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv"), false, strings.NewReader(bad))
-		wantCode(t, err, sandbox.CodeInvalid)
+		wantCode(t, err, api.CodeInvalid)
 	}
 	cut := &io.LimitedReader{R: tarOf(t, reg("cut")), N: 512 + 2}
 	_, err = n.m.WriteArchive(asOwnerIn(t), ref, at("/srv"), false, cut)
-	if wantCode(t, err, sandbox.CodeInvalid); !strings.Contains(err.Error(), "ends too early") {
+	if wantCode(t, err, api.CodeInvalid); !strings.Contains(err.Error(), "ends too early") {
 		t.Errorf("an archive that was cut off: %v", err)
 	}
 	for _, f := range []string{"/evil", "/etc/evil", "/srv/evil"} {
 		_, err := n.m.StatFile(asOwnerIn(t), ref, at(f))
-		wantCode(t, err, sandbox.CodeNotFound)
+		wantCode(t, err, api.CodeNotFound)
 	}
 }

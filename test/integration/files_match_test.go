@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestFilesMatchOnce has several write the same version of a file at the same time: it
@@ -14,8 +14,8 @@ func TestFilesMatchOnce(t *testing.T) {
 	n := newNode(t)
 	ref := n.create("").ID
 	for round := range 40 {
-		w := sandbox.WriteRequest{FileRef: at("/tmp/file"), Atomic: round%2 == 0}
-		w.IfMatch = []string{n.put(ref, sandbox.WriteRequest{FileRef: w.FileRef}, "first").ETag}
+		w := api.WriteRequest{FileRef: at("/tmp/file"), Atomic: round%2 == 0}
+		w.IfMatch = []string{n.put(ref, api.WriteRequest{FileRef: w.FileRef}, "first").ETag}
 		var calls []<-chan error
 		for i := range 6 {
 			calls = append(calls, inBackground(func() error {
@@ -28,7 +28,7 @@ func TestFilesMatchOnce(t *testing.T) {
 			if err := <-c; err == nil {
 				done++
 			} else {
-				wantCode(t, err, sandbox.CodeChanged)
+				wantCode(t, err, api.CodeChanged)
 			}
 		}
 		if done != 1 {
@@ -43,11 +43,11 @@ func TestFilesOnOtherConditions(t *testing.T) {
 	n := newNode(t)
 	ref := n.create("").ID
 	for _, atomic := range []bool{false, true} {
-		w := sandbox.WriteRequest{FileRef: at("/tmp/file"), Atomic: atomic}
+		w := api.WriteRequest{FileRef: at("/tmp/file"), Atomic: atomic}
 		now := n.put(ref, w, "first")
 		w.IfNoneMatch = []string{"other", now.ETag}
 		_, err := n.m.WriteFile(asOwnerIn(t), ref, w, strings.NewReader("x"))
-		wantCode(t, err, sandbox.CodeChanged)
+		wantCode(t, err, api.CodeChanged)
 		n.mustRead(ref, "/tmp/file", "first")
 		w.IfNoneMatch = []string{"other", "*"}
 		if n.put(ref, w, "second").Created {
@@ -59,26 +59,26 @@ func TestFilesOnOtherConditions(t *testing.T) {
 		n.mustRead(ref, w.Path, "third")
 	}
 	for name, tag := range map[string]func() string{
-		"its own":    func() string { return n.etag(ref, sandbox.FileRef{Path: "/tmp/link", NoFollow: true}) },
+		"its own":    func() string { return n.etag(ref, api.FileRef{Path: "/tmp/link", NoFollow: true}) },
 		"the file's": func() string { return n.etag(ref, at("/tmp/link")) },
 	} {
 		n.guest(ref, "edit", "sym /tmp/link /tmp/file")
-		remove := sandbox.FileChange{FileRef: at("/tmp/link"), Action: sandbox.FileRemove, IfMatch: []string{"other"}}
-		wantCode(t, n.change1(ref, remove), sandbox.CodeChanged)
+		remove := api.FileChange{FileRef: at("/tmp/link"), Action: api.FileRemove, IfMatch: []string{"other"}}
+		wantCode(t, n.change1(ref, remove), api.CodeChanged)
 		if remove.IfMatch = append(remove.IfMatch, tag()); remove.IfMatch[1] == "" {
 			t.Fatalf("%s: there is no ETag", name)
 		}
 		if err := n.change1(ref, remove); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := n.m.StatFile(asOwnerIn(t), ref, sandbox.FileRef{Path: "/tmp/link", NoFollow: true}); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		if _, err := n.m.StatFile(asOwnerIn(t), ref, api.FileRef{Path: "/tmp/link", NoFollow: true}); api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("%s: the link is there: %v", name, err)
 		}
 		n.mustRead(ref, "/tmp/file", "second")
 	}
 }
 
-func (n *node) etag(ref string, f sandbox.FileRef) string {
+func (n *testNode) etag(ref string, f api.FileRef) string {
 	n.t.Helper()
 	info, err := n.m.StatFile(asOwnerIn(n.t), ref, f)
 	if err != nil {
@@ -92,7 +92,7 @@ func TestFileThatCannotBeReadFromItsBeginning(t *testing.T) {
 	n := newNode(t)
 	ref := n.create("").ID
 	_, err := n.m.OpenFile(asOwnerIn(t), ref, at("/proc/1/mem"))
-	wantCode(t, err, sandbox.CodeUnsupported)
+	wantCode(t, err, api.CodeUnsupported)
 	f, err := n.m.OpenFile(asOwnerIn(t), ref, at("/proc/1/cmdline"))
 	if err != nil {
 		t.Fatal(err)

@@ -13,13 +13,13 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
-func at(path string) sandbox.FileRef { return sandbox.FileRef{Path: path} }
+func at(path string) api.FileRef { return api.FileRef{Path: path} }
 
-// put writes a file through the manager.
-func (n *node) put(ref string, req sandbox.WriteRequest, contents string) *sandbox.FileInfo {
+// put writes a file through the node.
+func (n *testNode) put(ref string, req api.WriteRequest, contents string) *api.FileInfo {
 	n.t.Helper()
 	info, err := n.m.WriteFile(asOwner, ref, req, strings.NewReader(contents))
 	if err != nil {
@@ -28,8 +28,8 @@ func (n *node) put(ref string, req sandbox.WriteRequest, contents string) *sandb
 	return info
 }
 
-// read reads a file through the manager.
-func (n *node) read(ref string, f sandbox.FileRef) (string, error) {
+// read reads a file through the node.
+func (n *testNode) read(ref string, f api.FileRef) (string, error) {
 	file, err := n.m.OpenFile(asOwner, ref, f)
 	if err != nil {
 		return "", err
@@ -39,20 +39,20 @@ func (n *node) read(ref string, f sandbox.FileRef) (string, error) {
 	return string(b), err
 }
 
-func (n *node) mustRead(ref, path, want string) {
+func (n *testNode) mustRead(ref, path, want string) {
 	n.t.Helper()
 	if got, err := n.read(ref, at(path)); err != nil || got != want {
 		n.t.Errorf("%q has %q, not %q (%v)", path, got, want, err)
 	}
 }
 
-func (n *node) change1(ref string, c sandbox.FileChange) error {
+func (n *testNode) change1(ref string, c api.FileChange) error {
 	_, err := n.m.ChangeFile(asOwner, ref, c)
 	return err
 }
 
 // list returns the paths of all pages.
-func (n *node) list(ref string, req sandbox.ListRequest) []string {
+func (n *testNode) list(ref string, req api.ListRequest) []string {
 	n.t.Helper()
 	var paths []string
 	for {
@@ -77,8 +77,8 @@ func TestFilesAreWrittenAndRead(t *testing.T) {
 	ref := n.create("").ID
 	for _, atomic := range []bool{false, true} {
 		dir := fmt.Sprintf("/srv/w-%t", atomic)
-		w := sandbox.WriteRequest{FileRef: at(dir + "/sub/file"), Atomic: atomic}
-		if _, err := n.m.WriteFile(asOwnerIn(t), ref, w, strings.NewReader("x")); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		w := api.WriteRequest{FileRef: at(dir + "/sub/file"), Atomic: atomic}
+		if _, err := n.m.WriteFile(asOwnerIn(t), ref, w, strings.NewReader("x")); api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("write without the directory: %v", err)
 		}
 		w.Parents = true
@@ -86,7 +86,7 @@ func TestFilesAreWrittenAndRead(t *testing.T) {
 		if first.Mode != "0644" || first.UID != 0 || first.Size != 6 || first.Type != "file" || !first.Created {
 			t.Errorf("new file: %+v", first)
 		}
-		if err := n.change1(ref, sandbox.FileChange{FileRef: w.FileRef, Action: sandbox.FileChmod, Mode: mode(0o4711)}); err != nil {
+		if err := n.change1(ref, api.FileChange{FileRef: w.FileRef, Action: api.FileChmod, Mode: mode(0o4711)}); err != nil {
 			t.Error(err)
 		}
 		second := n.put(ref, w, "2nd")
@@ -100,7 +100,7 @@ func TestFilesAreWrittenAndRead(t *testing.T) {
 		stale := w
 		stale.IfMatch = []string{first.ETag}
 		_, err := n.m.WriteFile(asOwnerIn(t), ref, stale, strings.NewReader("x"))
-		wantCode(t, err, sandbox.CodeChanged)
+		wantCode(t, err, api.CodeChanged)
 		now, err := n.m.StatFile(asOwnerIn(t), ref, w.FileRef)
 		if err != nil {
 			t.Fatal(err)
@@ -113,19 +113,19 @@ func TestFilesAreWrittenAndRead(t *testing.T) {
 		only := w
 		only.New = true
 		_, err = n.m.WriteFile(asOwnerIn(t), ref, only, strings.NewReader("x"))
-		wantCode(t, err, sandbox.CodeChanged)
-		wantCode(t, n.change1(ref, sandbox.FileChange{FileRef: w.FileRef, Action: sandbox.FileRemove, IfMatch: stale.IfMatch}), sandbox.CodeChanged)
+		wantCode(t, err, api.CodeChanged)
+		wantCode(t, n.change1(ref, api.FileChange{FileRef: w.FileRef, Action: api.FileRemove, IfMatch: stale.IfMatch}), api.CodeChanged)
 		n.mustRead(ref, w.Path, "third")
 		gone := w
-		gone.Path, gone.IfMatch = dir+"/gone", []string{sandbox.AnyETag}
+		gone.Path, gone.IfMatch = dir+"/gone", []string{api.AnyETag}
 		_, err = n.m.WriteFile(asOwnerIn(t), ref, gone, strings.NewReader("x"))
-		wantCode(t, err, sandbox.CodeChanged)
-		wantCode(t, n.change1(ref, sandbox.FileChange{FileRef: gone.FileRef, Action: sandbox.FileRemove, IfMatch: gone.IfMatch}), sandbox.CodeChanged)
-		if got := n.list(ref, sandbox.ListRequest{FileRef: at(dir), Limit: 100}); !slices.Equal(got, []string{dir + "/sub", dir + "/sub/file"}) {
+		wantCode(t, err, api.CodeChanged)
+		wantCode(t, n.change1(ref, api.FileChange{FileRef: gone.FileRef, Action: api.FileRemove, IfMatch: gone.IfMatch}), api.CodeChanged)
+		if got := n.list(ref, api.ListRequest{FileRef: at(dir), Limit: 100}); !slices.Equal(got, []string{dir + "/sub", dir + "/sub/file"}) {
 			t.Errorf("%s has %q", dir, got)
 		}
 	}
-	more := sandbox.WriteRequest{FileRef: at("/srv/w-true/sub/file"), Append: true}
+	more := api.WriteRequest{FileRef: at("/srv/w-true/sub/file"), Append: true}
 	n.put(ref, more, " and more")
 	n.mustRead(ref, more.Path, "third and more")
 	// The guest sees the same.
@@ -141,15 +141,15 @@ func TestFilesAreWrittenAndRead(t *testing.T) {
 func TestFilesThatAreRefused(t *testing.T) {
 	n := newNode(t)
 	ref := n.create("").ID
-	for path, code := range map[string]sandbox.Code{
-		"": sandbox.CodeInvalid, "relative": sandbox.CodeInvalid, "/a\x00b": sandbox.CodeInvalid, "/" + strings.Repeat("a/", 3000): sandbox.CodeInvalid,
-		"/" + strings.Repeat("n", 300): sandbox.CodeInvalid, "/nothing": sandbox.CodeNotFound, "/srv/kept/below": sandbox.CodeInvalid,
-		"/srv": sandbox.CodeUnsupported, "/dev/zero": sandbox.CodeUnsupported, "/dev/tty": sandbox.CodeUnsupported,
+	for path, code := range map[string]api.Code{
+		"": api.CodeInvalid, "relative": api.CodeInvalid, "/a\x00b": api.CodeInvalid, "/" + strings.Repeat("a/", 3000): api.CodeInvalid,
+		"/" + strings.Repeat("n", 300): api.CodeInvalid, "/nothing": api.CodeNotFound, "/srv/kept/below": api.CodeInvalid,
+		"/srv": api.CodeUnsupported, "/dev/zero": api.CodeUnsupported, "/dev/tty": api.CodeUnsupported,
 	} {
 		_, err := n.read(ref, at(path))
 		wantCode(t, err, code)
 		if strings.HasPrefix(path, "/dev") {
-			_, err = n.m.WriteFile(asOwnerIn(t), ref, sandbox.WriteRequest{FileRef: at(path)}, strings.NewReader("x"))
+			_, err = n.m.WriteFile(asOwnerIn(t), ref, api.WriteRequest{FileRef: at(path)}, strings.NewReader("x"))
 			wantCode(t, err, code)
 		}
 	}
@@ -159,10 +159,10 @@ func TestFilesThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := n.read(ref, at("/srv/pipe"))
-	wantCode(t, err, sandbox.CodeUnsupported)
+	wantCode(t, err, api.CodeUnsupported)
 	for _, atomic := range []bool{false, true} {
-		_, err = n.m.WriteFile(asOwnerIn(t), ref, sandbox.WriteRequest{FileRef: at("/srv/pipe"), Atomic: atomic}, strings.NewReader("x"))
-		wantCode(t, err, sandbox.CodeUnsupported)
+		_, err = n.m.WriteFile(asOwnerIn(t), ref, api.WriteRequest{FileRef: at("/srv/pipe"), Atomic: atomic}, strings.NewReader("x"))
+		wantCode(t, err, api.CodeUnsupported)
 	}
 	// A link, where it is not to be followed; and one that leads round in a circle.
 	links := tarOf(t, &tar.Header{Typeflag: tar.TypeSymlink, Name: "link", Linkname: "kept"}, &tar.Header{Typeflag: tar.TypeSymlink, Name: "loop", Linkname: "loop"})
@@ -170,53 +170,53 @@ func TestFilesThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.mustRead(ref, "/srv/link", "kept\n")
-	_, err = n.read(ref, sandbox.FileRef{Path: "/srv/link", NoFollow: true})
-	wantCode(t, err, sandbox.CodeUnsupported)
+	_, err = n.read(ref, api.FileRef{Path: "/srv/link", NoFollow: true})
+	wantCode(t, err, api.CodeUnsupported)
 	_, err = n.read(ref, at("/srv/loop"))
-	wantCode(t, err, sandbox.CodeInvalid)
+	wantCode(t, err, api.CodeInvalid)
 	for _, atomic := range []bool{false, true} {
-		_, err = n.m.WriteFile(asOwnerIn(t), ref, sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: "/srv/link", NoFollow: true}, Atomic: atomic}, strings.NewReader("x"))
-		wantCode(t, err, sandbox.CodeUnsupported)
-		n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/link"), Atomic: atomic}, "through")
+		_, err = n.m.WriteFile(asOwnerIn(t), ref, api.WriteRequest{FileRef: api.FileRef{Path: "/srv/link", NoFollow: true}, Atomic: atomic}, strings.NewReader("x"))
+		wantCode(t, err, api.CodeUnsupported)
+		n.put(ref, api.WriteRequest{FileRef: at("/srv/link"), Atomic: atomic}, "through")
 		n.mustRead(ref, "/srv/kept", "through")
 	}
 	// Another user's permissions are enforced.
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/root/secret"), Mode: mode(0o600)}, "s")
-	worker := sandbox.FileRef{Path: "/root/secret", User: "worker"}
+	n.put(ref, api.WriteRequest{FileRef: at("/root/secret"), Mode: mode(0o600)}, "s")
+	worker := api.FileRef{Path: "/root/secret", User: "worker"}
 	_, err = n.read(ref, worker)
-	wantCode(t, err, sandbox.CodePermission)
+	wantCode(t, err, api.CodePermission)
 	for _, atomic := range []bool{false, true} {
-		_, err = n.m.WriteFile(asOwnerIn(t), ref, sandbox.WriteRequest{FileRef: worker, Atomic: atomic}, strings.NewReader("x"))
-		wantCode(t, err, sandbox.CodePermission)
-		_, err = n.m.WriteFile(asOwnerIn(t), ref, sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: "/etc/new", User: "1000"}, Atomic: atomic}, strings.NewReader("x"))
-		wantCode(t, err, sandbox.CodePermission)
+		_, err = n.m.WriteFile(asOwnerIn(t), ref, api.WriteRequest{FileRef: worker, Atomic: atomic}, strings.NewReader("x"))
+		wantCode(t, err, api.CodePermission)
+		_, err = n.m.WriteFile(asOwnerIn(t), ref, api.WriteRequest{FileRef: api.FileRef{Path: "/etc/new", User: "1000"}, Atomic: atomic}, strings.NewReader("x"))
+		wantCode(t, err, api.CodePermission)
 	}
-	wantCode(t, n.change1(ref, sandbox.FileChange{FileRef: worker, Action: sandbox.FileRemove}), sandbox.CodePermission)
-	_, err = n.read(ref, sandbox.FileRef{Path: "/srv/kept", User: "nobody-here"})
-	wantCode(t, err, sandbox.CodeInvalid)
+	wantCode(t, n.change1(ref, api.FileChange{FileRef: worker, Action: api.FileRemove}), api.CodePermission)
+	_, err = n.read(ref, api.FileRef{Path: "/srv/kept", User: "nobody-here"})
+	wantCode(t, err, api.CodeInvalid)
 	n.mustRead(ref, "/root/secret", "s")
-	if l, err := n.m.StatFile(asOwnerIn(t), ref, sandbox.FileRef{Path: "/srv/link", NoFollow: true}); err != nil || l.Type != "symlink" || l.Target != "kept" {
+	if l, err := n.m.StatFile(asOwnerIn(t), ref, api.FileRef{Path: "/srv/link", NoFollow: true}); err != nil || l.Type != "symlink" || l.Target != "kept" {
 		t.Errorf("the link is %+v, %v", l, err)
 	}
-	wantCode(t, n.change1(ref, sandbox.FileChange{FileRef: at("/srv"), Action: sandbox.FileRemove}), sandbox.CodeConflict)
-	wantCode(t, n.change1(ref, sandbox.FileChange{FileRef: at("/"), Action: sandbox.FileRemove}), sandbox.CodeConflict)
+	wantCode(t, n.change1(ref, api.FileChange{FileRef: at("/srv"), Action: api.FileRemove}), api.CodeConflict)
+	wantCode(t, n.change1(ref, api.FileChange{FileRef: at("/"), Action: api.FileRemove}), api.CodeConflict)
 }
 
 // TestBrokenUpload ends uploads in the middle.
 func TestBrokenUpload(t *testing.T) {
 	n := newNode(t)
 	ref := n.create("").ID
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/file")}, "old")
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/file")}, "old")
 	broken := func() io.Reader {
 		return io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)), errReader{})
 	}
-	_, err := n.m.WriteFile(asOwnerIn(t), ref, sandbox.WriteRequest{FileRef: at("/srv/file"), Atomic: true}, broken())
+	_, err := n.m.WriteFile(asOwnerIn(t), ref, api.WriteRequest{FileRef: at("/srv/file"), Atomic: true}, broken())
 	if !errors.Is(err, errBroken) {
 		t.Errorf("error is %v", err)
 	}
 	want := []string{"/srv/broken", "/srv/changed", "/srv/deleted", "/srv/file", "/srv/kept", "/srv/text"}
 	eventually(t, "the temporary file goes", func() error {
-		if got := n.list(ref, sandbox.ListRequest{FileRef: at("/srv"), Limit: 100}); !slices.Equal(got, want) {
+		if got := n.list(ref, api.ListRequest{FileRef: at("/srv"), Limit: 100}); !slices.Equal(got, want) {
 			return fmt.Errorf("/srv has %q", got)
 		}
 		return nil
@@ -233,14 +233,14 @@ func (errReader) Read([]byte) (int, error) { return 0, errBroken }
 // TestFullDiskWhileUploading writes more than the disk's limit.
 func TestFullDiskWhileUploading(t *testing.T) {
 	n := newNode(t)
-	s, err := n.m.Create(asOwnerIn(t), sandbox.CreateRequest{Image: "box", Limits: sandbox.Limits{DiskMiB: 8}})
+	s, err := n.m.Create(asOwnerIn(t), api.CreateRequest{Image: "box", Limits: api.Limits{DiskMiB: 8}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	endless := rand.NewChaCha8([32]byte{})
-	_, err = n.m.WriteFile(asOwnerIn(t), s.ID, sandbox.WriteRequest{FileRef: at("/srv/file"), Atomic: true}, endless)
-	wantCode(t, err, sandbox.CodeNoSpace)
-	if err := n.change1(s.ID, sandbox.FileChange{FileRef: at("/srv/file"), Action: sandbox.FileRemove}); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	_, err = n.m.WriteFile(asOwnerIn(t), s.ID, api.WriteRequest{FileRef: at("/srv/file"), Atomic: true}, endless)
+	wantCode(t, err, api.CodeNoSpace)
+	if err := n.change1(s.ID, api.FileChange{FileRef: at("/srv/file"), Action: api.FileRemove}); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("half a file is there: %v", err)
 	}
 	var bomb bytes.Buffer
@@ -249,11 +249,11 @@ func TestFullDiskWhileUploading(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = n.m.WriteArchive(asOwnerIn(t), s.ID, at("/srv"), false, io.MultiReader(&bomb, endless))
-	wantCode(t, err, sandbox.CodeNoSpace)
-	if err := n.change1(s.ID, sandbox.FileChange{FileRef: at("/srv/bomb"), Action: sandbox.FileRemove}); err != nil {
+	wantCode(t, err, api.CodeNoSpace)
+	if err := n.change1(s.ID, api.FileChange{FileRef: at("/srv/bomb"), Action: api.FileRemove}); err != nil {
 		t.Error(err)
 	}
-	n.put(s.ID, sandbox.WriteRequest{FileRef: at("/srv/file")}, "small")
+	n.put(s.ID, api.WriteRequest{FileRef: at("/srv/file")}, "small")
 }
 
 // oddNames are names that no text has.
@@ -266,12 +266,12 @@ func TestFilesWithOddNames(t *testing.T) {
 	for _, name := range oddNames {
 		p := "/srv/odd/" + name
 		want = append(want, p)
-		n.put(ref, sandbox.WriteRequest{FileRef: at(p), Parents: true, Atomic: true}, name)
+		n.put(ref, api.WriteRequest{FileRef: at(p), Parents: true, Atomic: true}, name)
 		n.mustRead(ref, p, name)
 	}
 	slices.Sort(want)
 	for _, limit := range []int{1, 3, 100} {
-		if got := n.list(ref, sandbox.ListRequest{FileRef: at("/srv/odd"), Limit: limit}); !slices.Equal(got, want) {
+		if got := n.list(ref, api.ListRequest{FileRef: at("/srv/odd"), Limit: limit}); !slices.Equal(got, want) {
 			t.Errorf("with %d on a page: %q", limit, got)
 		}
 	}
@@ -285,11 +285,11 @@ func TestFilesWithOddNames(t *testing.T) {
 	for _, name := range oddNames {
 		n.mustRead(ref, "/srv/copy/odd/"+name, name)
 	}
-	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/odd"), Action: sandbox.FileRemove, Recursive: true}); err != nil {
+	if err := n.change1(ref, api.FileChange{FileRef: at("/srv/odd"), Action: api.FileRemove, Recursive: true}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := n.m.StatFile(asOwnerIn(t), ref, at("/srv/odd"))
-	wantCode(t, err, sandbox.CodeNotFound)
+	wantCode(t, err, api.CodeNotFound)
 }
 
 func TestFilesAreListed(t *testing.T) {
@@ -299,22 +299,22 @@ func TestFilesAreListed(t *testing.T) {
 		"/srv/l/a", "/srv/l/a/b", "/srv/l/a/b/c.txt", "/srv/l/a/d.txt", "/srv/l/a.txt", "/srv/l/link", "/srv/l/z",
 	}
 	for _, f := range []string{"a/b/c.txt", "a/d.txt", "a.txt", "z"} {
-		n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/l/" + f), Parents: true}, f)
+		n.put(ref, api.WriteRequest{FileRef: at("/srv/l/" + f), Parents: true}, f)
 	}
 	if _, err := n.m.WriteArchive(asOwnerIn(t), ref, at("/srv/l"), false, tarOf(t, &tar.Header{Typeflag: tar.TypeSymlink, Name: "link", Linkname: "/etc"})); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		req  sandbox.ListRequest
+		req  api.ListRequest
 		want []string
 	}{
-		{sandbox.ListRequest{}, all},
-		{sandbox.ListRequest{Depth: 1}, []string{"/srv/l/a", "/srv/l/a.txt", "/srv/l/link", "/srv/l/z"}},
-		{sandbox.ListRequest{Depth: 2}, []string{"/srv/l/a", "/srv/l/a/b", "/srv/l/a/d.txt", "/srv/l/a.txt", "/srv/l/link", "/srv/l/z"}},
-		{sandbox.ListRequest{Glob: "*.txt"}, []string{"/srv/l/a/b/c.txt", "/srv/l/a/d.txt", "/srv/l/a.txt"}},
-		{sandbox.ListRequest{Glob: "a/*.txt"}, []string{"/srv/l/a/d.txt"}},
-		{sandbox.ListRequest{Glob: "a/**/*.txt"}, []string{"/srv/l/a/b/c.txt", "/srv/l/a/d.txt"}},
-		{sandbox.ListRequest{Glob: "nothing"}, nil},
+		{api.ListRequest{}, all},
+		{api.ListRequest{Depth: 1}, []string{"/srv/l/a", "/srv/l/a.txt", "/srv/l/link", "/srv/l/z"}},
+		{api.ListRequest{Depth: 2}, []string{"/srv/l/a", "/srv/l/a/b", "/srv/l/a/d.txt", "/srv/l/a.txt", "/srv/l/link", "/srv/l/z"}},
+		{api.ListRequest{Glob: "*.txt"}, []string{"/srv/l/a/b/c.txt", "/srv/l/a/d.txt", "/srv/l/a.txt"}},
+		{api.ListRequest{Glob: "a/*.txt"}, []string{"/srv/l/a/d.txt"}},
+		{api.ListRequest{Glob: "a/**/*.txt"}, []string{"/srv/l/a/b/c.txt", "/srv/l/a/d.txt"}},
+		{api.ListRequest{Glob: "nothing"}, nil},
 	} {
 		c.req.Path = "/srv/l"
 		for _, c.req.Limit = range []int{1, 2, 1000} {
@@ -323,15 +323,15 @@ func TestFilesAreListed(t *testing.T) {
 			}
 		}
 	}
-	_, err := n.m.ListFiles(asOwnerIn(t), ref, sandbox.ListRequest{FileRef: at("/srv/l"), Glob: "[", Limit: 1})
-	wantCode(t, err, sandbox.CodeInvalid)
-	_, err = n.m.ListFiles(asOwnerIn(t), ref, sandbox.ListRequest{FileRef: at("/srv/l/z"), Limit: 1})
-	wantCode(t, err, sandbox.CodeInvalid)
+	_, err := n.m.ListFiles(asOwnerIn(t), ref, api.ListRequest{FileRef: at("/srv/l"), Glob: "[", Limit: 1})
+	wantCode(t, err, api.CodeInvalid)
+	_, err = n.m.ListFiles(asOwnerIn(t), ref, api.ListRequest{FileRef: at("/srv/l/z"), Limit: 1})
+	wantCode(t, err, api.CodeInvalid)
 	// The directory itself may be a link; links below it are not followed.
-	if got := n.list(ref, sandbox.ListRequest{FileRef: at("/srv/l/link"), Glob: "passwd", Limit: 10}); !slices.Equal(got, []string{"/srv/l/link/passwd"}) {
+	if got := n.list(ref, api.ListRequest{FileRef: at("/srv/l/link"), Glob: "passwd", Limit: 10}); !slices.Equal(got, []string{"/srv/l/link/passwd"}) {
 		t.Errorf("through a link: %q", got)
 	}
-	search := func(req sandbox.SearchRequest) string {
+	search := func(req api.SearchRequest) string {
 		t.Helper()
 		req.Path = "/srv/l"
 		if req.Limit == 0 {
@@ -350,9 +350,9 @@ func TestFilesAreListed(t *testing.T) {
 		}
 		return strings.Join(out, " ")
 	}
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/l/z")}, "one\nTWO two\n\nthree two")
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/l/bin")}, "two\x00two\n")
-	for want, req := range map[string]sandbox.SearchRequest{
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/l/z")}, "one\nTWO two\n\nthree two")
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/l/bin")}, "two\x00two\n")
+	for want, req := range map[string]api.SearchRequest{
 		"a/b/c.txt:0: a/d.txt:0:":   {Glob: "[cd].txt"},
 		"z:2:TWO two z:4:three two": {Text: "two"},
 		"z:2:TWO two":               {Text: "TWO"},
@@ -361,15 +361,15 @@ func TestFilesAreListed(t *testing.T) {
 		"a.txt:1:a.txt":             {Text: "^a.txt", Regexp: true},
 	} {
 		if req.Limit == 2 {
-			n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/l/zz")}, "one")
+			n.put(ref, api.WriteRequest{FileRef: at("/srv/l/zz")}, "one")
 		}
 		if got := search(req); got != want {
 			t.Errorf("%+v: %q, not %q", req, got, want)
 		}
 	}
-	_, err = n.m.SearchFiles(asOwnerIn(t), ref, sandbox.SearchRequest{FileRef: at("/srv"), Text: "(", Regexp: true, Limit: 1})
-	wantCode(t, err, sandbox.CodeInvalid)
-	if f := sandbox.AsError(err).Field; f != "content" { // as the interface calls it
+	_, err = n.m.SearchFiles(asOwnerIn(t), ref, api.SearchRequest{FileRef: at("/srv"), Text: "(", Regexp: true, Limit: 1})
+	wantCode(t, err, api.CodeInvalid)
+	if f := api.AsError(err).Field; f != "content" { // as the interface calls it
 		t.Errorf("a broken expression is an error of the field %q", f)
 	}
 }
@@ -382,11 +382,11 @@ func TestForkWhileFilesAreOpen(t *testing.T) {
 	ref := n.create("").ID
 	data := make([]byte, 4<<20)
 	rand.NewChaCha8([32]byte{1}).Read(data)
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/big")}, string(data))
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/big")}, string(data))
 	in, upload := io.Pipe()
 	uploaded := make(chan error, 1)
 	go func() {
-		_, err := n.m.WriteFile(asOwner, ref, sandbox.WriteRequest{FileRef: at("/srv/new"), Atomic: true}, in)
+		_, err := n.m.WriteFile(asOwner, ref, api.WriteRequest{FileRef: at("/srv/new"), Atomic: true}, in)
 		uploaded <- err
 	}()
 	write := func(s string) {
@@ -403,9 +403,9 @@ func TestForkWhileFilesAreOpen(t *testing.T) {
 	if _, err := io.CopyN(sum, down, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	watch := n.watch(ref, sandbox.WatchRequest{FileRef: at("/srv"), Recursive: true})
+	watch := n.watch(ref, api.WatchRequest{FileRef: at("/srv"), Recursive: true})
 	temporary := func(ref string) error {
-		for _, p := range n.list(ref, sandbox.ListRequest{FileRef: at("/srv"), Limit: 100}) {
+		for _, p := range n.list(ref, api.ListRequest{FileRef: at("/srv"), Limit: 100}) {
 			if strings.HasPrefix(path.Base(p), ".ramet-") {
 				return fmt.Errorf("%s has %s", ref, p)
 			}
@@ -425,7 +425,7 @@ func TestForkWhileFilesAreOpen(t *testing.T) {
 			t.Error(err)
 		}
 		n.mustRead(k.ID, "/srv/big", string(data))
-		n.put(k.ID, sandbox.WriteRequest{FileRef: at("/srv/kid"), Atomic: true}, k.ID)
+		n.put(k.ID, api.WriteRequest{FileRef: at("/srv/kid"), Atomic: true}, k.ID)
 	}
 	write("after")
 	upload.Close()
@@ -446,7 +446,7 @@ func TestForkWhileFilesAreOpen(t *testing.T) {
 		t.Error("the download differs")
 	}
 	_, err = n.m.StatFile(asOwnerIn(t), kids[1].ID, at("/srv/new"))
-	wantCode(t, err, sandbox.CodeNotFound)
+	wantCode(t, err, api.CodeNotFound)
 }
 
 // TestLargeDirectory lists, forks, packs and removes a directory of many files.
@@ -462,17 +462,17 @@ func TestLargeDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, limit := range []int{999, 10_000} {
-		got := n.list(ref, sandbox.ListRequest{FileRef: at("/srv/many"), Limit: limit})
+		got := n.list(ref, api.ListRequest{FileRef: at("/srv/many"), Limit: limit})
 		if len(got) != files || !slices.IsSorted(got) || got[files-1] != "/srv/many/09999" {
 			t.Errorf("%d on a page: %d files, in order %t", limit, len(got), slices.IsSorted(got))
 		}
 	}
 	kid := n.fork(ref, 1)[0]
-	if err := n.change1(kid.ID, sandbox.FileChange{FileRef: at("/srv/many"), Action: sandbox.FileRemove, Recursive: true}); err != nil {
+	if err := n.change1(kid.ID, api.FileChange{FileRef: at("/srv/many"), Action: api.FileRemove, Recursive: true}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := n.m.StatFile(asOwnerIn(t), kid.ID, at("/srv/many"))
-	wantCode(t, err, sandbox.CodeNotFound)
+	wantCode(t, err, api.CodeNotFound)
 	var archive bytes.Buffer
 	if err := n.m.ReadArchive(asOwnerIn(t), ref, at("/srv/many"), &archive); err != nil {
 		t.Fatal(err)
@@ -487,7 +487,7 @@ func TestLargeDirectory(t *testing.T) {
 func TestSlowClients(t *testing.T) {
 	n := newNode(t)
 	ref := n.create("").ID
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/big")}, strings.Repeat("0123456789abcdef", 1<<20))
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/big")}, strings.Repeat("0123456789abcdef", 1<<20))
 	c, raw := restOf(t, n)
 	var bodies []io.Closer
 	for range 8 {
@@ -507,7 +507,7 @@ func TestSlowClients(t *testing.T) {
 	}
 	kid := n.fork(ref, 1)[0]
 	for _, id := range []string{ref, kid.ID} {
-		n.put(id, sandbox.WriteRequest{FileRef: at("/srv/new")}, id)
+		n.put(id, api.WriteRequest{FileRef: at("/srv/new")}, id)
 		n.mustRead(id, "/srv/new", id)
 	}
 	for _, b := range bodies {
@@ -524,30 +524,30 @@ func TestSlowClients(t *testing.T) {
 func TestFilesOfOtherStates(t *testing.T) {
 	n := newNode(t)
 	ref := n.create("").ID
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/f")}, "before")
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/f")}, "before")
 	if _, err := n.m.Pause(asOwnerIn(t), ref); err != nil {
 		t.Fatal(err)
 	}
 	n.mustRead(ref, "/srv/f", "before")
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/f"), Atomic: true}, "paused")
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/f"), Atomic: true}, "paused")
 	_, err := n.m.DialPort(asOwnerIn(t), ref, 80, 0)
-	wantCode(t, err, sandbox.CodeWrongState)
+	wantCode(t, err, api.CodeWrongState)
 	if _, err := n.m.Resume(asOwnerIn(t), ref); err != nil {
 		t.Fatal(err)
 	}
 	if got := n.guest(ref, "cat", "/srv/f"); got != "paused" {
 		t.Errorf("the guest reads %q", got)
 	}
-	snap, err := n.m.Snapshot(asOwnerIn(t), ref, sandbox.SnapshotRequest{})
+	snap, err := n.m.Snapshot(asOwnerIn(t), ref, api.SnapshotRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/f")}, "after")
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/f")}, "after")
 	// An upload that is under way is cut off by a rollback, and leaves nothing.
 	in, upload := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := n.m.WriteFile(asOwner, ref, sandbox.WriteRequest{FileRef: at("/srv/up"), Atomic: true}, in)
+		_, err := n.m.WriteFile(asOwner, ref, api.WriteRequest{FileRef: at("/srv/up"), Atomic: true}, in)
 		in.CloseWithError(errBroken)
 		ended <- err
 	}()
@@ -565,7 +565,7 @@ func TestFilesOfOtherStates(t *testing.T) {
 	}
 	n.mustRead(ref, "/srv/f", "paused")
 	_, err = n.m.StatFile(asOwnerIn(t), ref, at("/srv/up"))
-	wantCode(t, err, sandbox.CodeNotFound)
+	wantCode(t, err, api.CodeNotFound)
 }
 
 // TestArchiveOfADeepTree looks at the names in an archive of directories within each
@@ -574,7 +574,7 @@ func TestArchiveOfADeepTree(t *testing.T) {
 	n := newNode(t)
 	n.create("base")
 	for _, name := range []string{"/srv/q/d1/d2/d3/f", "/srv/q/d1/g", "/srv/q/d1/d2/h"} {
-		n.put("base", sandbox.WriteRequest{FileRef: at(name), Parents: true}, name)
+		n.put("base", api.WriteRequest{FileRef: at(name), Parents: true}, name)
 	}
 	var archive bytes.Buffer
 	if err := n.m.ReadArchive(asOwnerIn(t), "base", at("/srv/q"), &archive); err != nil {

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestForksWhileFilesAndPortsAreUsed forks a sandbox and its children while its
@@ -18,7 +18,7 @@ func TestForksWhileFilesAndPortsAreUsed(t *testing.T) {
 	n := newNode(t)
 	ref := n.create("").ID
 	n.startServer(ref, "tcp", "127.0.0.1:80")
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/tree/a/f"), Parents: true}, strings.Repeat("line\n", 50_000))
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/tree/a/f"), Parents: true}, strings.Repeat("line\n", 50_000))
 	ctx, stop := context.WithCancel(asOwner)
 	var wg sync.WaitGroup
 	forever := func(what string, do func(i int) error) {
@@ -37,7 +37,7 @@ func TestForksWhileFilesAndPortsAreUsed(t *testing.T) {
 	}
 	background := asOwner
 	forever("write", func(i int) error {
-		f := sandbox.WriteRequest{FileRef: at(fmt.Sprintf("/srv/w%d", i%5)), Atomic: i%2 == 0}
+		f := api.WriteRequest{FileRef: at(fmt.Sprintf("/srv/w%d", i%5)), Atomic: i%2 == 0}
 		_, err := n.m.WriteFile(background, ref, f, strings.NewReader(strings.Repeat("x", i%300_000)))
 		return err
 	})
@@ -49,7 +49,7 @@ func TestForksWhileFilesAndPortsAreUsed(t *testing.T) {
 		return err
 	})
 	forever("list", func(int) error {
-		_, err := n.m.ListFiles(background, ref, sandbox.ListRequest{FileRef: at("/srv"), Limit: 100})
+		_, err := n.m.ListFiles(background, ref, api.ListRequest{FileRef: at("/srv"), Limit: 100})
 		return err
 	})
 	forever("archive", func(int) error {
@@ -61,7 +61,7 @@ func TestForksWhileFilesAndPortsAreUsed(t *testing.T) {
 		return err
 	})
 	forever("search", func(int) error {
-		_, err := n.m.SearchFiles(background, ref, sandbox.SearchRequest{FileRef: at("/srv/tree"), Text: "line", Limit: 10})
+		_, err := n.m.SearchFiles(background, ref, api.SearchRequest{FileRef: at("/srv/tree"), Text: "line", Limit: 10})
 		return err
 	})
 	forever("dial", func(i int) error {
@@ -75,12 +75,12 @@ func TestForksWhileFilesAndPortsAreUsed(t *testing.T) {
 		}
 		return roundTrip(c, strings.Repeat("y", 1+i%100_000))
 	})
-	watch := n.watch(ref, sandbox.WatchRequest{FileRef: at("/srv"), Recursive: true})
+	watch := n.watch(ref, api.WatchRequest{FileRef: at("/srv"), Recursive: true})
 	for range 5 {
 		kids := n.fork(ref, 2)
 		grandkid := n.fork(kids[0].ID, 1)[0]
 		for _, k := range append(kids, grandkid) {
-			for _, f := range n.list(k.ID, sandbox.ListRequest{FileRef: at("/srv"), Glob: ".ramet-*", Limit: 10}) {
+			for _, f := range n.list(k.ID, api.ListRequest{FileRef: at("/srv"), Glob: ".ramet-*", Limit: 10}) {
 				t.Errorf("%s has %s", k.ID, f)
 			}
 			n.mustRead(k.ID, "/srv/tree/a/f", strings.Repeat("line\n", 50_000))

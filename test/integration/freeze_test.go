@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/launch"
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // tryFreeze freezes s to file and returns the error.
@@ -123,7 +123,7 @@ func TestNothingHappensAtRest(t *testing.T) {
 		// What was frozen is given up before the sandbox is ended, or goes on.
 		e.call(s, &wire.Call{Op: wire.OpRelease, Release: &wire.Release{ID: what}}, nil)
 		for op, do := range map[string]func() error{"mkdir": func() error { return mkdir("/" + what) }, "input": input, "signal": signal} {
-			if err := do(); sandbox.CodeOf(err) != sandbox.CodeWrongState || !strings.Contains(err.Error(), "hibernated") {
+			if err := do(); api.CodeOf(err) != api.CodeWrongState || !strings.Contains(err.Error(), "hibernated") {
 				t.Errorf("%s of a sandbox that rests: %v", op, err)
 			}
 		}

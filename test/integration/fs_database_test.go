@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/manager"
-	"ramet.dev/ramet/internal/paths"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/storage/paths"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 var databaseScripts embed.FS
 
 // databasesBuild is what the image with databases, interpreters and servers is made of.
-var databasesBuild = sandbox.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql", "nodejs", "nginx", "openssh-server", "curl"}}
+var databasesBuild = api.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql", "nodejs", "nginx", "openssh-server", "curl"}}
 
 // databasesName is the name of that image where it is kept: one that was made of
 // something else has another.
@@ -68,7 +68,7 @@ func TestFSPostgres(t *testing.T) {
 
 // databaseTest is a node with a sandbox in which a database is written to.
 type databaseTest struct {
-	*node
+	*testNode
 	database
 	rng *rand.Rand
 }
@@ -80,14 +80,14 @@ type databaseTest struct {
 func testDatabase(t *testing.T, d database) {
 	ctx := asOwner
 	x := &databaseTest{newDatabaseNode(t, d.needs), d, seeded(t)}
-	if _, err := x.m.Create(ctx, sandbox.CreateRequest{Image: "databases", Name: "box"}); err != nil {
+	if _, err := x.m.Create(ctx, api.CreateRequest{Image: "databases", Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := databaseScripts.ReadFile("testdata/databases/" + d.script)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := x.run("box", sandbox.ExecRequest{Shell: "cat > /srv/" + d.script}, string(text)); err != nil || out.ExitCode != 0 {
+	if out, err := x.run("box", api.ExecRequest{Shell: "cat > /srv/" + d.script}, string(text)); err != nil || out.ExitCode != 0 {
 		t.Fatalf("write script: %v %+v", err, out)
 	}
 	x.call("box", "start")
@@ -112,10 +112,10 @@ func testDatabase(t *testing.T, d database) {
 		x.destroy(goesOn)
 	})
 	before := x.progress("box")
-	if _, err := x.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "kept"}); err != nil {
+	if _, err := x.m.Snapshot(ctx, "box", api.SnapshotRequest{Name: "kept"}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := x.m.Restore(ctx, "kept", sandbox.RestoreRequest{})
+	r, err := x.m.Restore(ctx, "kept", api.RestoreRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func (x *databaseTest) judge(ref string, least int, end string) {
 // call runs the script of the database.
 func (x *databaseTest) call(ref, verb string) string {
 	x.t.Helper()
-	return x.longExec(ref, sandbox.ExecRequest{Argv: []string{x.interpreter, "/srv/" + x.script, verb}, User: x.user, Env: map[string]string{"HOME": "/tmp"}})
+	return x.longExec(ref, api.ExecRequest{Argv: []string{x.interpreter, "/srv/" + x.script, verb}, User: x.user, Env: map[string]string{"HOME": "/tmp"}})
 }
 
 func (x *databaseTest) progress(ref string) int {
@@ -155,7 +155,7 @@ func (x *databaseTest) progress(ref string) int {
 
 // newDatabaseNode opens a node with the image "databases", or another one that
 // has the files.
-func newDatabaseNode(t *testing.T, needs []string) *node {
+func newDatabaseNode(t *testing.T, needs []string) *testNode {
 	t.Helper()
 	if os.Geteuid() != 0 && os.Getenv(envAssets) != "" {
 		t.Skip("root ran the same: file systems of sandboxes do not depend on who starts them")
@@ -165,10 +165,10 @@ func newDatabaseNode(t *testing.T, needs []string) *node {
 		if !n.borrow(from.dir, from.name) {
 			continue
 		}
-		if _, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "databases", Name: "probe"}); err != nil {
+		if _, err := n.m.Create(asOwner, api.CreateRequest{Image: "databases", Name: "probe"}); err != nil {
 			t.Fatal(err)
 		}
-		out, err := n.run("probe", sandbox.ExecRequest{Shell: "ls " + strings.Join(needs, " ")}, "")
+		out, err := n.run("probe", api.ExecRequest{Shell: "ls " + strings.Join(needs, " ")}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,8 +228,8 @@ func buildDatabases(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	n := &node{t: t, paths: p, build: "test-" + randomHex(), log: slog.New(slog.DiscardHandler)}
-	m, err := manager.Open(asOwner, n.config())
+	n := &testNode{t: t, paths: p, build: "test-" + randomHex(), log: slog.New(slog.DiscardHandler)}
+	m, err := node.Open(asOwner, n.config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,10 +238,10 @@ func buildDatabases(t *testing.T, dir string) {
 		return
 	}
 	begin := time.Now()
-	_, unbuilt = m.CreateImage(asOwner, sandbox.ImageRequest{
+	_, unbuilt = m.CreateImage(asOwner, api.ImageRequest{
 		Name:  databasesName(),
 		Build: &databasesBuild,
-	}, func(sandbox.Progress) {})
+	}, func(api.Progress) {})
 	if unbuilt != nil {
 		t.Skipf("the image with databases cannot be made: %v", unbuilt)
 	}
@@ -250,7 +250,7 @@ func buildDatabases(t *testing.T, dir string) {
 
 // borrow gives the node an image of another data directory, under the name
 // "databases", without copying it.
-func (n *node) borrow(dir, name string) bool {
+func (n *testNode) borrow(dir, name string) bool {
 	n.t.Helper()
 	images := filepath.Join(dir, "images")
 	if _, err := os.Stat(filepath.Join(images, "names.json")); errors.Is(err, os.ErrNotExist) {
@@ -261,7 +261,7 @@ func (n *node) borrow(dir, name string) bool {
 		n.t.Fatal(err)
 	}
 	img, err := theirs.Resolve(name)
-	if sandbox.CodeOf(err) == sandbox.CodeNotFound {
+	if api.CodeOf(err) == api.CodeNotFound {
 		return false
 	}
 	if err != nil {

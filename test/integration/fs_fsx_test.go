@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // fsxOfImage is a file of the image "fs".
@@ -62,11 +62,11 @@ func TestFSX(t *testing.T) {
 			check(source, children[0].ID, children[1].ID)
 			grandchild := n.fork(children[0].ID, 1)[0].ID
 			n.destroy(children[0].ID)
-			s, err := n.m.Snapshot(ctx, grandchild, sandbox.SnapshotRequest{})
+			s, err := n.m.Snapshot(ctx, grandchild, api.SnapshotRequest{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := n.m.Restore(ctx, s.ID, sandbox.RestoreRequest{})
+			r, err := n.m.Restore(ctx, s.ID, api.RestoreRequest{})
 			if err != nil {
 				t.Fatal(err)
 			}

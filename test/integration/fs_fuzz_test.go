@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // fuzzOp, fuzzStep, fuzzRequest and fuzzReply are what "guest fs fuzz" speaks;
@@ -56,7 +56,7 @@ type fuzzReply struct {
 
 // fuzz is a test that compares sandboxes with a file system of the host.
 type fuzz struct {
-	*node
+	*testNode
 	rng     *rand.Rand
 	without string // features that are not used
 	runs    int
@@ -68,7 +68,7 @@ const fuzzKnown = "samegroup"
 
 func newFuzz(t *testing.T) *fuzz {
 	t.Helper()
-	f := &fuzz{node: newFSNode(t), rng: seeded(t), without: fuzzKnown + "," + os.Getenv(envWithout)}
+	f := &fuzz{testNode: newFSNode(t), rng: seeded(t), without: fuzzKnown + "," + os.Getenv(envWithout)}
 	if os.Geteuid() != 0 {
 		f.without += ",chown,user,suid,image" // which the host side cannot do
 	}
@@ -170,7 +170,7 @@ func (f *fuzz) start() *fuzzBox {
 // do has a sandbox do what is asked.
 func (b *fuzzBox) do(req fuzzRequest) fuzzReply {
 	b.f.t.Helper()
-	out, err := b.f.run(b.ref, sandbox.ExecRequest{Argv: []string{"guest", "fs", "fuzz", "do"}}, string(fuzzEncode([]fuzzRequest{req})))
+	out, err := b.f.run(b.ref, api.ExecRequest{Argv: []string{"guest", "fs", "fuzz", "do"}}, string(fuzzEncode([]fuzzRequest{req})))
 	if err != nil || out.ExitCode != 0 {
 		b.f.t.Fatalf("%s: %+v: %v %+v: %s", b.ref, b.plan, err, out.ExecResult, lastOf(out.stderr.String()))
 	}
@@ -386,12 +386,12 @@ func TestFSFuzzForks(t *testing.T) {
 				done["snapshot"]++
 				snapshots++
 				name := fmt.Sprintf("snapshot-%d-%d", f.runs, snapshots)
-				if _, err := f.m.Snapshot(ctx, b.ref, sandbox.SnapshotRequest{Name: name, Memory: k == 5}); err != nil {
+				if _, err := f.m.Snapshot(ctx, b.ref, api.SnapshotRequest{Name: name, Memory: k == 5}); err != nil {
 					t.Fatal(err)
 				}
 				then := b.child(b.ref)
 				b.work(100)
-				r, err := f.m.Restore(ctx, name, sandbox.RestoreRequest{})
+				r, err := f.m.Restore(ctx, name, api.RestoreRequest{})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/server/rest"
 )
 
 // envFuzz is how long each of the tests that do random things goes on, instead of
@@ -71,7 +71,7 @@ var fsTar = sync.OnceValues(func() (string, error) {
 })
 
 // newFSNode opens a node with the image "fs".
-func newFSNode(t testing.TB) *node {
+func newFSNode(t testing.TB) *testNode {
 	t.Helper()
 	if os.Geteuid() != 0 && os.Getenv(envAssets) != "" {
 		t.Skip("root ran the same: file systems of sandboxes do not depend on who starts them")
@@ -98,9 +98,9 @@ func newFSNode(t testing.TB) *node {
 
 // createFS makes a sandbox of the image "fs" in which diskMiB may be written, or
 // anything if it is 0.
-func (n *node) createFS(name string, diskMiB int64) {
+func (n *testNode) createFS(name string, diskMiB int64) {
 	n.t.Helper()
-	_, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "fs", Name: name, Limits: sandbox.Limits{DiskMiB: diskMiB}})
+	_, err := n.m.Create(asOwner, api.CreateRequest{Image: "fs", Name: name, Limits: api.Limits{DiskMiB: diskMiB}})
 	if err != nil {
 		n.t.Fatalf("create: %v", err)
 	}
@@ -108,17 +108,17 @@ func (n *node) createFS(name string, diskMiB int64) {
 
 // long runs a command of the guest program that may take longer than others,
 // and must succeed.
-func (n *node) long(ref string, args ...string) string {
+func (n *testNode) long(ref string, args ...string) string {
 	n.t.Helper()
-	return n.longExec(ref, sandbox.ExecRequest{Argv: append([]string{"guest"}, args...)})
+	return n.longExec(ref, api.ExecRequest{Argv: append([]string{"guest"}, args...)})
 }
 
-func (n *node) longExec(ref string, req sandbox.ExecRequest) string {
+func (n *testNode) longExec(ref string, req api.ExecRequest) string {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(asOwner, fsPatience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	r, err := n.m.Exec(ctx, ref, req, httpapi.ExecIO{Stdout: &stdout, Stderr: &stderr})
+	r, err := n.m.Exec(ctx, ref, req, rest.ExecIO{Stdout: &stdout, Stderr: &stderr})
 	if err != nil {
 		n.t.Fatalf("%s: %v%s: %v", ref, req.Argv, req.Shell, err)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestFSStress does random operations in four threads that share a directory
@@ -48,10 +48,10 @@ func TestFSStress(t *testing.T) {
 			f.destroy(grandchild, c.ID)
 		}
 	})
-	if _, err := f.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "kept"}); err != nil {
+	if _, err := f.m.Snapshot(ctx, "box", api.SnapshotRequest{Name: "kept"}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := f.m.Restore(ctx, "kept", sandbox.RestoreRequest{})
+	r, err := f.m.Restore(ctx, "kept", api.RestoreRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

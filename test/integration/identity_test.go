@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // mustBe checks that the inside of a sandbox agrees with what it is said to be.
-func (n *node) mustBe(s *sandbox.Sandbox, forkIndex int) {
+func (n *testNode) mustBe(s *api.Sandbox, forkIndex int) {
 	n.t.Helper()
 	id := s.Identity
 	host := s.Name
@@ -39,11 +39,11 @@ func TestIdentity(t *testing.T) {
 	n := newNode(t)
 	parent := n.create("parent")
 	n.mustBe(parent, 0)
-	r, err := n.m.Fork(ctx, "parent", sandbox.ForkRequest{Names: []string{"a", "b", "c"}, Env: map[string]string{"X": "of the fork"}})
+	r, err := n.m.Fork(ctx, "parent", api.ForkRequest{Names: []string{"a", "b", "c"}, Env: map[string]string{"X": "of the fork"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := append([]*sandbox.Sandbox{parent}, n.children(r)...)
+	all := append([]*api.Sandbox{parent}, n.children(r)...)
 	for i, c := range n.children(r) {
 		n.mustBe(c, i)
 		if got := n.guest(c.ID, "say", "env:X"); got != "of the fork\n" {
@@ -61,10 +61,10 @@ func TestIdentity(t *testing.T) {
 	if got := n.guest("parent", "say", "env:X"); got != "\n" {
 		t.Errorf("X in the parent is %q", got)
 	}
-	if _, err := n.m.Snapshot(ctx, "parent", sandbox.SnapshotRequest{Name: "snap"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, "parent", api.SnapshotRequest{Name: "snap"}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = n.m.Restore(ctx, "snap", sandbox.RestoreRequest{Count: 2}); err != nil {
+	if r, err = n.m.Restore(ctx, "snap", api.RestoreRequest{Count: 2}); err != nil {
 		t.Fatal(err)
 	}
 	all = append(all, n.children(r)...)
@@ -95,11 +95,11 @@ func TestIdentity(t *testing.T) {
 	}
 	n.mustBe(promoted, 0)
 	_, err = n.m.Get(ctx, "b")
-	wantCode(t, err, sandbox.CodeNotFound)
+	wantCode(t, err, api.CodeNotFound)
 }
 
 // hook puts a script for the guest program where fork hooks are.
-func (n *node) hook(ref, name, script, mode string) {
+func (n *testNode) hook(ref, name, script, mode string) {
 	n.t.Helper()
 	n.guest(ref, "write", "/etc/ramet/fork.d/"+name, "#!/bin/guest "+script+"\n", mode)
 }
@@ -118,12 +118,12 @@ func TestHooks(t *testing.T) {
 	n.hook("box", "10-identity", "say env:RAMET_SANDBOX_ID env:RAMET_FORK_INDEX file:/etc/machine-id", "755")
 	n.hook("box", "40-acts", "write /var/hooked yes", "755")
 	n.hook("box", "50-disabled", "say no", "644")
-	if err := n.change1("box", sandbox.FileChange{FileRef: at("/etc/ramet/fork.d/55-directory"), Action: sandbox.FileMkdir}); err != nil {
+	if err := n.change1("box", api.FileChange{FileRef: at("/etc/ramet/fork.d/55-directory"), Action: api.FileMkdir}); err != nil {
 		t.Fatal(err)
 	}
 	n.hook("box", "60-crashes", "kill 9", "755")
 	n.hook("box", "70-spews", "spew 100000", "755")
-	r, err := n.m.Fork(ctx, "box", sandbox.ForkRequest{Count: 2})
+	r, err := n.m.Fork(ctx, "box", api.ForkRequest{Count: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestHooks(t *testing.T) {
 		if c.Error != nil {
 			t.Fatal(c.Error)
 		}
-		want := []sandbox.HookResult{
+		want := []api.HookResult{
 			{Name: "10-identity", Output: fmt.Sprintf("%s\n%d\n%s\n", c.Sandbox.ID, i, c.Identity.MachineID)},
 			{Name: "20-fails", ExitCode: 7, Output: "about-to-fail\nno-luck\n"},
 			{Name: "30-after", Output: "after\nthe\none\nthat\nfailed\n"},
@@ -180,7 +180,7 @@ func TestHookHangs(t *testing.T) {
 	n.create("box")
 	n.hook("box", "10-hangs", "brood 2", "755")
 	n.hook("box", "20-after", "say after", "755")
-	r, err := n.m.Fork(asOwner, "box", sandbox.ForkRequest{})
+	r, err := n.m.Fork(asOwner, "box", api.ForkRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,9 +198,9 @@ func TestIdentityInTheWay(t *testing.T) {
 	ctx := asOwnerIn(t)
 	n := newNode(t)
 	n.create("box")
-	for _, c := range []sandbox.FileChange{
-		{FileRef: at("/etc/machine-id"), Action: sandbox.FileRemove},
-		{FileRef: at("/etc/machine-id"), Action: sandbox.FileMkdir},
+	for _, c := range []api.FileChange{
+		{FileRef: at("/etc/machine-id"), Action: api.FileRemove},
+		{FileRef: at("/etc/machine-id"), Action: api.FileMkdir},
 	} {
 		if err := n.change1("box", c); err != nil {
 			t.Fatal(err)
@@ -222,7 +222,7 @@ func TestIdentityInTheWay(t *testing.T) {
 	}
 	// A child cannot be told that it is another one now, which promotion would need.
 	_, err := n.m.Promote(ctx, child.ID)
-	wantCode(t, err, sandbox.CodeUnsupported)
+	wantCode(t, err, api.CodeUnsupported)
 	for ref, host := range map[string]string{"box": "box", child.ID: child.Identity.Hostname} {
 		if got := n.guest(ref, "say", "env:HOSTNAME", "file:/etc/hostname"); got != host+"\n"+host+"\n" {
 			t.Errorf("%s says that it is %q", ref, got)
@@ -236,14 +236,14 @@ func TestHosts(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
 	const local = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
-	n.mustRead("box", sandbox.HostsFile, local+"127.0.1.1\tbox\t# ramet\n")
+	n.mustRead("box", api.HostsFile, local+"127.0.1.1\tbox\t# ramet\n")
 	const before, after = "127.0.0.1 localhost\n10.0.0.1 db # mine\n", "10.0.0.2 cache"
-	n.guest("box", "write", sandbox.HostsFile, before+"127.0.1.1 box # ramet\n"+after)
+	n.guest("box", "write", api.HostsFile, before+"127.0.1.1 box # ramet\n"+after)
 	child := n.fork("box", 1)[0]
-	n.mustRead(child.ID, sandbox.HostsFile, before+"127.0.1.1\t"+child.Identity.Hostname+"\t# ramet\n"+after)
-	n.mustRead("box", sandbox.HostsFile, before+"127.0.1.1 box # ramet\n"+after)
+	n.mustRead(child.ID, api.HostsFile, before+"127.0.1.1\t"+child.Identity.Hostname+"\t# ramet\n"+after)
+	n.mustRead("box", api.HostsFile, before+"127.0.1.1 box # ramet\n"+after)
 	// A file without a line of ours gets one.
-	n.guest("box", "write", sandbox.HostsFile, after)
+	n.guest("box", "write", api.HostsFile, after)
 	child = n.fork("box", 1)[0]
-	n.mustRead(child.ID, sandbox.HostsFile, local+after+"\n127.0.1.1\t"+child.Identity.Hostname+"\t# ramet\n")
+	n.mustRead(child.ID, api.HostsFile, local+after+"\n127.0.1.1\t"+child.Identity.Hostname+"\t# ramet\n")
 }

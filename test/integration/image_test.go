@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"ramet.dev/ramet/internal/manager"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node"
 )
 
 // TestImageIsRemovedMeanwhile removes an image while the only sandbox that needs
@@ -28,26 +28,26 @@ func TestImageIsRemovedMeanwhile(t *testing.T) {
 			return nil
 		})
 		meanwhile()
-		wantCode(t, n.m.RemoveImage(ctx, "box"), sandbox.CodeConflict)
+		wantCode(t, n.m.RemoveImage(ctx, "box"), api.CodeConflict)
 		if err := <-done; err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		wantCode(t, n.m.RemoveImage(ctx, "box"), sandbox.CodeConflict)
+		wantCode(t, n.m.RemoveImage(ctx, "box"), api.CodeConflict)
 		n.destroy(n.fork(what, 1)[0].ID)
 	}
 	while("created", func() error {
-		_, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "created"})
+		_, err := n.m.Create(ctx, api.CreateRequest{Image: "box", Name: "created"})
 		return err
 	}, func() {})
-	if _, err := n.m.Snapshot(ctx, "created", sandbox.SnapshotRequest{Name: "disk"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, "created", api.SnapshotRequest{Name: "disk"}); err != nil {
 		t.Fatal(err)
 	}
 	n.destroy("created")
 	while("restored", func() error {
-		_, err := n.m.Restore(ctx, "disk", sandbox.RestoreRequest{Names: []string{"restored"}})
+		_, err := n.m.Restore(ctx, "disk", api.RestoreRequest{Names: []string{"restored"}})
 		return err
 	}, func() {
-		if err := n.m.DeleteSnapshot(ctx, "disk", sandbox.SnapshotDeletion{}); err != nil {
+		if err := n.m.DeleteSnapshot(ctx, "disk", api.SnapshotDeletion{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -68,13 +68,13 @@ func TestImagesWithoutANameArePruned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, err := n.m.Commit(ctx, "user", sandbox.CommitRequest{Name: "box", Replace: true}, func(sandbox.Progress) {})
+	now, err := n.m.Commit(ctx, "user", api.CommitRequest{Name: "box", Replace: true}, func(api.Progress) {})
 	if err != nil || now.ID == old.ID {
 		t.Fatalf("%+v, %v", now, err)
 	}
 	prune := func(want ...string) {
 		t.Helper()
-		p, err := n.m.PruneImages(ctx, sandbox.PruneRequest{})
+		p, err := n.m.PruneImages(ctx, api.PruneRequest{})
 		if err != nil || !slices.Equal(p.Removed, append([]string{}, want...)) || (p.FreedBytes > 0) != (len(want) > 0) {
 			t.Errorf("pruned are %+v, %v, not %q", p, err, want)
 		}
@@ -84,7 +84,7 @@ func TestImagesWithoutANameArePruned(t *testing.T) {
 	prune(old.ID)
 	prune()
 	_, err = n.m.GetImage(ctx, old.ID)
-	wantCode(t, err, sandbox.CodeNotFound)
+	wantCode(t, err, api.CodeNotFound)
 	n.create("later")
 	n.checkImages()
 }
@@ -96,7 +96,7 @@ func inBackground(f func() error) <-chan error {
 	return done
 }
 
-// TestSecondDaemonTouchesNothing opens a manager on the data directory of
+// TestSecondDaemonTouchesNothing opens a node on the data directory of
 // another one: it must be refused before it collects what looks abandoned.
 func TestSecondDaemonTouchesNothing(t *testing.T) {
 	n := newNode(t)
@@ -104,8 +104,8 @@ func TestSecondDaemonTouchesNothing(t *testing.T) {
 	if err := os.WriteFile(abandoned, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := manager.Open(asOwner, n.config())
-	wantCode(t, err, sandbox.CodeConflict)
+	_, err := node.Open(asOwner, n.config())
+	wantCode(t, err, api.CodeConflict)
 	if _, err := os.Stat(abandoned); err != nil {
 		t.Errorf("it was collected: %v", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // An archive of docker save with two images is refused until one is named, and the
@@ -22,12 +22,12 @@ func TestOneOfSeveralImagesIsImported(t *testing.T) {
 	if err := os.WriteFile(path, savedImages(t, "app:1", "app:2"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	add := func(choice string) (*sandbox.Image, error) {
-		return n.m.CreateImage(asOwner, sandbox.ImageRequest{Name: "two", Path: path, Select: choice}, func(sandbox.Progress) {})
+	add := func(choice string) (*api.Image, error) {
+		return n.m.CreateImage(asOwner, api.ImageRequest{Name: "two", Path: path, Select: choice}, func(api.Progress) {})
 	}
 	for choice, says := range map[string]string{"": "app:1, app:2", "app:3": `no image "app:3"`} {
 		_, err := add(choice)
-		wantCode(t, err, sandbox.CodeInvalid)
+		wantCode(t, err, api.CodeInvalid)
 		if !strings.Contains(err.Error(), says) {
 			t.Errorf("select %q: %v", choice, err)
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestInherit forks, forks the fork, snapshots to disk and restores, rolls back
@@ -38,11 +38,11 @@ func TestInherit(t *testing.T) {
 	n.change(grandchild, "one", "three")
 	n.change(one, "one", "four")
 
-	if _, err := n.m.Snapshot(ctx, grandchild, sandbox.SnapshotRequest{Name: "disk"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, grandchild, api.SnapshotRequest{Name: "disk"}); err != nil {
 		t.Fatal(err)
 	}
 	n.change(grandchild, "three", "five")
-	fromDisk, err := n.m.Restore(ctx, "disk", sandbox.RestoreRequest{Count: 2})
+	fromDisk, err := n.m.Restore(ctx, "disk", api.RestoreRequest{Count: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,17 +77,17 @@ func TestForkUnderLoad(t *testing.T) {
 	n.create("busy")
 	talk := n.converse("busy")
 	for range 5 {
-		forked := make(chan *sandbox.ForkResult, 1)
+		forked := make(chan *api.ForkResult, 1)
 		go func() {
 			defer close(forked)
-			r, err := n.m.Fork(asOwner, "busy", sandbox.ForkRequest{Count: 2})
+			r, err := n.m.Fork(asOwner, "busy", api.ForkRequest{Count: 2})
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			forked <- r
 		}()
-		var r *sandbox.ForkResult
+		var r *api.ForkResult
 		for r == nil && !t.Failed() {
 			talk.next()
 			select {
@@ -143,7 +143,7 @@ func TestForkWhileMemoryIsWritten(t *testing.T) {
 	})
 	for range 4 {
 		before := rounds("busy")
-		r, err := n.m.Fork(asOwner, "busy", sandbox.ForkRequest{Count: 2})
+		r, err := n.m.Fork(asOwner, "busy", api.ForkRequest{Count: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestClosedConnectionsAreForgotten(t *testing.T) {
 	n.create("box")
 	snapshot := func() int64 {
 		t.Helper()
-		s, err := n.m.Snapshot(asOwner, "box", sandbox.SnapshotRequest{})
+		s, err := n.m.Snapshot(asOwner, "box", api.SnapshotRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}

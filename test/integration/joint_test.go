@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestForksAtOnce forks one sandbox from many sides. They may share moments of it,
@@ -33,7 +33,7 @@ func TestForksAtOnce(t *testing.T) {
 	// One that does not wait for its fork harms no other.
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := n.m.Fork(gone, "base", sandbox.ForkRequest{Count: 1}); err == nil {
+	if _, err := n.m.Fork(gone, "base", api.ForkRequest{Count: 1}); err == nil {
 		t.Error("a fork that nobody waited for was made")
 	}
 	if err := n.forkSees("other", "/tmp/x"); err != nil {
@@ -44,7 +44,7 @@ func TestForksAtOnce(t *testing.T) {
 	for err := range fail {
 		t.Error(err)
 	}
-	list, err := n.m.List(ctx, sandbox.ListFilter{})
+	list, err := n.m.List(ctx, api.ListFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,12 +56,12 @@ func TestForksAtOnce(t *testing.T) {
 }
 
 // forkSees writes a file, forks, and looks for the file in the child.
-func (n *node) forkSees(ref, path string) error {
+func (n *testNode) forkSees(ref, path string) error {
 	ctx := asOwner
 	if out, err := n.exec(ref, "edit", "put "+path+" "+path); err != nil || !out.OK {
 		return fmt.Errorf("write: %v, %v", out, err)
 	}
-	r, err := n.m.Fork(ctx, ref, sandbox.ForkRequest{Count: 1})
+	r, err := n.m.Fork(ctx, ref, api.ForkRequest{Count: 1})
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 )
 
 // note is the file that the users of a mixed load write, beside what the holder has.
@@ -20,7 +20,7 @@ const note = "/srv/note"
 // mixed is what several users of a daemon were told. It is all that they know: the
 // daemon is a process that may be killed at any time.
 type mixed struct {
-	node   *node
+	node   *testNode
 	client *client.Client
 	killed atomic.Bool
 
@@ -40,7 +40,7 @@ type told struct {
 	// Everything else is protected by mixed.mu.
 	mu     sync.RWMutex
 	name   string
-	states []sandbox.State
+	states []api.State
 	values []string // of the holder; "" if there is none
 	notes  []string // the file's contents; "" if there is none
 	dying  bool     // to destroy it was asked for
@@ -63,7 +63,7 @@ type making struct {
 	value, note string
 }
 
-func newMixed(n *node) *mixed {
+func newMixed(n *testNode) *mixed {
 	return &mixed{node: n, boxes: map[string]*told{}, shots: map[string]*shot{}, begun: map[int]*making{}, done: map[string]int{}, torn: map[string]int{}}
 }
 
@@ -85,7 +85,7 @@ func (x *mixed) use(ctx context.Context, rng *rand.Rand) {
 		switch {
 		case err == nil:
 			x.done[op]++
-		case sandbox.CodeOf(err) == sandbox.CodeUnavailable && x.killed.Load():
+		case api.CodeOf(err) == api.CodeUnavailable && x.killed.Load():
 			x.torn[op]++
 			x.mu.Unlock()
 			return
@@ -171,7 +171,7 @@ func (x *mixed) makes(value, note string, names []string, call func() error) fun
 // add enters sandboxes that were made. The caller holds mu.
 func (x *mixed) add(m *making) {
 	for _, name := range m.names {
-		x.boxes[name] = &told{name: name, states: []sandbox.State{sandbox.StateRunning}, values: []string{m.value}, notes: []string{m.note}}
+		x.boxes[name] = &told{name: name, states: []api.State{api.StateRunning}, values: []string{m.value}, notes: []string{m.note}}
 	}
 }
 
@@ -181,13 +181,13 @@ func (x *mixed) create(ctx context.Context, rng *rand.Rand, _ *told, _ *shot) fu
 	}
 	name := x.name("new")
 	return x.makes("", "", []string{name}, func() error {
-		_, err := x.client.Create(ctx, sandbox.CreateRequest{Image: "box", Name: name})
+		_, err := x.client.Create(ctx, api.CreateRequest{Image: "box", Name: name})
 		return err
 	})
 }
 
 // born returns an error unless r has so many children.
-func born(r *sandbox.ForkResult, err error, count int) error {
+func born(r *api.ForkResult, err error, count int) error {
 	if err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (x *mixed) fork(ctx context.Context, rng *rand.Rand, b *told, _ *shot) func
 		names = append(names, x.name("kid"))
 	}
 	made := x.makes(b.values[0], b.notes[0], names, func() error {
-		r, err := x.client.Fork(ctx, b.name, sandbox.ForkRequest{Count: len(names), Names: names})
+		r, err := x.client.Fork(ctx, b.name, api.ForkRequest{Count: len(names), Names: names})
 		return born(r, err, len(names))
 	})
 	return func() error {
@@ -226,7 +226,7 @@ func (x *mixed) restore(ctx context.Context, rng *rand.Rand, _ *told, s *shot) f
 	}
 	names := []string{x.name("back")}
 	made := x.makes(s.value, s.note, names, func() error {
-		r, err := x.client.Restore(ctx, s.name, sandbox.RestoreRequest{Names: names})
+		r, err := x.client.Restore(ctx, s.name, api.RestoreRequest{Names: names})
 		return born(r, err, len(names))
 	})
 	return func() error {
@@ -245,11 +245,11 @@ func (x *mixed) snapshot(disk, wait bool) func(context.Context, *rand.Rand, *tol
 		x.mayWake(b)
 		return func() error {
 			defer b.mu.RUnlock()
-			got, err := x.client.Snapshot(ctx, b.name, sandbox.SnapshotRequest{Name: s.name, Memory: !disk, Wait: &wait})
+			got, err := x.client.Snapshot(ctx, b.name, api.SnapshotRequest{Name: s.name, Memory: !disk, Wait: &wait})
 			if err != nil {
 				return err
 			}
-			if wait && got.State != sandbox.SnapshotReady {
+			if wait && got.State != api.SnapshotReady {
 				return fmt.Errorf("it is %s", got.State)
 			}
 			x.mu.Lock()
@@ -267,11 +267,11 @@ func (x *mixed) deleteSnapshot(ctx context.Context, rng *rand.Rand, _ *told, s *
 	s.dying = true
 	return func() error {
 		defer s.mu.Unlock()
-		err := x.client.DeleteSnapshot(ctx, s.name, sandbox.SnapshotDeletion{Flatten: rng.IntN(2) == 0})
+		err := x.client.DeleteSnapshot(ctx, s.name, api.SnapshotDeletion{Flatten: rng.IntN(2) == 0})
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		switch {
-		case sandbox.CodeOf(err) == sandbox.CodeWrongState || sandbox.CodeOf(err) == sandbox.CodeConflict:
+		case api.CodeOf(err) == api.CodeWrongState || api.CodeOf(err) == api.CodeConflict:
 			s.dying = false // others depend on it
 			return nil
 		case err == nil:
@@ -283,8 +283,8 @@ func (x *mixed) deleteSnapshot(ctx context.Context, rng *rand.Rand, _ *told, s *
 
 // mayWake notes that b runs if it has slept. The caller holds mu.
 func (x *mixed) mayWake(b *told) {
-	if !slices.Contains(b.states, sandbox.StateRunning) {
-		b.states = append(b.states, sandbox.StateRunning)
+	if !slices.Contains(b.states, api.StateRunning) {
+		b.states = append(b.states, api.StateRunning)
 	}
 }
 
@@ -312,10 +312,10 @@ func (x *mixed) look(ctx context.Context, _ *rand.Rand, b *told, _ *shot) func()
 }
 
 // runs notes that a command in b has succeeded.
-func (b *told) runs() { b.states = []sandbox.State{sandbox.StateRunning} }
+func (b *told) runs() { b.states = []api.State{api.StateRunning} }
 
 func (x *mixed) exec(ctx context.Context, ref string, argv ...string) error {
-	r, err := x.client.Exec(ctx, ref, sandbox.ExecRequest{Argv: argv})
+	r, err := x.client.Exec(ctx, ref, api.ExecRequest{Argv: argv})
 	if err == nil && r.ExitCode != 0 {
 		err = fmt.Errorf("%v: exit code %d: %s%s", argv, r.ExitCode, r.Stdout, r.Stderr)
 	}
@@ -334,13 +334,13 @@ func (x *mixed) change(ctx context.Context, rng *rand.Rand, b *told, _ *shot) fu
 func (x *mixed) write(ctx context.Context, rng *rand.Rand, b *told, _ *shot) func() error {
 	text := x.name("text")
 	return x.changes(b, func() error {
-		_, err := x.client.WriteFile(ctx, b.name, sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: note}, Atomic: true}, strings.NewReader(text))
+		_, err := x.client.WriteFile(ctx, b.name, api.WriteRequest{FileRef: api.FileRef{Path: note}, Atomic: true}, strings.NewReader(text))
 		return err
 	}, func() { b.notes = append(b.notes, text); x.mayWake(b) }, func() { b.notes = []string{text}; b.runs() })
 }
 
 func (x *mixed) pause(ctx context.Context, _ *rand.Rand, b *told, _ *shot) func() error {
-	if !slices.Equal(b.states, []sandbox.State{sandbox.StateRunning}) {
+	if !slices.Equal(b.states, []api.State{api.StateRunning}) {
 		return nil
 	}
 	return x.changes(b, func() error {
@@ -348,14 +348,14 @@ func (x *mixed) pause(ctx context.Context, _ *rand.Rand, b *told, _ *shot) func(
 			return err
 		}
 		x.mu.Lock()
-		b.states = []sandbox.State{sandbox.StatePaused}
+		b.states = []api.State{api.StatePaused}
 		x.mu.Unlock()
 		x.mu.Lock()
-		b.states = append(b.states, sandbox.StateRunning)
+		b.states = append(b.states, api.StateRunning)
 		x.mu.Unlock()
 		_, err := x.client.Resume(ctx, b.name)
 		return err
-	}, func() { b.states = append(b.states, sandbox.StatePaused) }, b.runs)
+	}, func() { b.states = append(b.states, api.StatePaused) }, b.runs)
 }
 
 // rest puts b to disk, or wakes it.
@@ -363,11 +363,11 @@ func (x *mixed) rest(ctx context.Context, _ *rand.Rand, b *told, _ *shot) func()
 	switch {
 	case len(b.states) != 1:
 		return nil
-	case b.states[0] == sandbox.StateHibernated:
+	case b.states[0] == api.StateHibernated:
 		return x.changes(b, func() error { _, err := x.client.Wake(ctx, b.name); return err }, func() { x.mayWake(b) }, b.runs)
 	}
 	return x.changes(b, func() error { _, err := x.client.Hibernate(ctx, b.name); return err },
-		func() { b.states = append(b.states, sandbox.StateHibernated) }, func() { b.states = []sandbox.State{sandbox.StateHibernated} })
+		func() { b.states = append(b.states, api.StateHibernated) }, func() { b.states = []api.State{api.StateHibernated} })
 }
 
 func (x *mixed) rollback(ctx context.Context, _ *rand.Rand, _ *told, s *shot) func() error {
@@ -400,10 +400,10 @@ func (x *mixed) destroy(ctx context.Context, _ *rand.Rand, b *told, _ *shot) fun
 
 // settle compares what there is with what the users were told, and takes what
 // actually happened for what was not acknowledged. It returns what is wrong.
-func (x *mixed) settle(list []sandbox.Sandbox, snaps []sandbox.Snapshot) error {
+func (x *mixed) settle(list []api.Sandbox, snaps []api.Snapshot) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	there := map[string]*sandbox.Sandbox{}
+	there := map[string]*api.Sandbox{}
 	for i := range list {
 		there[list[i].Name] = &list[i]
 	}
@@ -434,7 +434,7 @@ func (x *mixed) settle(list []sandbox.Sandbox, snaps []sandbox.Snapshot) error {
 		case !slices.Contains(b.states, s.State):
 			wrong("sandbox %s is %s (%s), not one of %v", name, s.State, s.Reason, b.states)
 		default:
-			b.states, b.dying = []sandbox.State{s.State}, false
+			b.states, b.dying = []api.State{s.State}, false
 		}
 	}
 	for name, s := range there {
@@ -444,25 +444,25 @@ func (x *mixed) settle(list []sandbox.Sandbox, snaps []sandbox.Snapshot) error {
 }
 
 // settleSnapshots is settle for snapshots.
-func (x *mixed) settleSnapshots(snaps []sandbox.Snapshot) error {
+func (x *mixed) settleSnapshots(snaps []api.Snapshot) error {
 	var errs []error
 	for _, found := range snaps {
 		s := x.shots[found.Name]
 		switch {
-		case s == nil && found.State == sandbox.SnapshotDeleted: // kept for those that have part of it
+		case s == nil && found.State == api.SnapshotDeleted: // kept for those that have part of it
 		case s == nil:
 			errs = append(errs, fmt.Errorf("nobody knows of snapshot %q, which is %s", found.Name, found.State))
-		case found.State == sandbox.SnapshotReady && found.OnDisk && s.disk:
+		case found.State == api.SnapshotReady && found.OnDisk && s.disk:
 			s.there, s.ready, s.dying = true, true, false
 			continue
-		case found.State == sandbox.SnapshotDeleted && s.dying:
-		case found.State != sandbox.SnapshotFailed || s.disk && s.ready:
+		case found.State == api.SnapshotDeleted && s.dying:
+		case found.State != api.SnapshotFailed || s.disk && s.ready:
 			errs = append(errs, fmt.Errorf("snapshot %s, of which was said that it is ready: %v, is %s: %s", found.Name, s.ready, found.State, found.Reason))
 		}
 		delete(x.shots, found.Name)
 	}
 	for name, s := range x.shots {
-		listed := slices.ContainsFunc(snaps, func(f sandbox.Snapshot) bool { return f.Name == name })
+		listed := slices.ContainsFunc(snaps, func(f api.Snapshot) bool { return f.Name == name })
 		if !listed && s.there && !s.dying {
 			errs = append(errs, fmt.Errorf("snapshot %s is lost", name))
 		}

@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/httpapi/apitest"
-	"ramet.dev/ramet/internal/manager"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
 // envKills is how often each test that kills processes at random moments does so,
@@ -117,8 +117,8 @@ func (x *mixed) load(rng *rand.Rand) {
 	wg.Wait()
 }
 
-// serveOwn serves a manager's interface until the process is killed.
-func serveOwn(m *manager.Manager, socket string) error {
+// serveOwn serves a node's interface until the process is killed.
+func serveOwn(m *node.Node, socket string) error {
 	if err := os.Remove(socket); err != nil && !os.IsNotExist(err) {
 		return err
 	}
@@ -127,15 +127,15 @@ func serveOwn(m *manager.Manager, socket string) error {
 		return err
 	}
 	fmt.Println("serving")
-	return http.Serve(l, httpapi.New(httpapi.Config{Service: m, Identify: apitest.Owner, Version: "test"}))
+	return http.Serve(l, rest.New(rest.Config{Service: m, Identify: apitest.Owner, Version: "test"}))
 }
 
 // checkMixed checks that everything is there that the users of x were told of, and
 // nothing else. It returns how many snapshots it has loaded.
-func (n *node) checkMixed(x *mixed) (loaded int) {
+func (n *testNode) checkMixed(x *mixed) (loaded int) {
 	n.t.Helper()
 	ctx := asOwner
-	list, err := n.m.List(ctx, sandbox.ListFilter{})
+	list, err := n.m.List(ctx, api.ListFilter{})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func (n *node) checkMixed(x *mixed) (loaded int) {
 	}
 	n.checkOwned()
 	for _, b := range x.boxes {
-		if b.states[0] == sandbox.StatePaused {
+		if b.states[0] == api.StatePaused {
 			if _, err := n.m.Resume(ctx, b.name); err != nil {
 				n.t.Error(err)
 			}
@@ -160,13 +160,13 @@ func (n *node) checkMixed(x *mixed) (loaded int) {
 		b.runs()
 	}
 	for _, s := range snaps {
-		if s.State != sandbox.SnapshotReady {
-			if files := filesBelow(n.t, filepath.Join(n.paths.Snapshots(), s.ID)); s.State == sandbox.SnapshotFailed && len(files) != 0 {
+		if s.State != api.SnapshotReady {
+			if files := filesBelow(n.t, filepath.Join(n.paths.Snapshots(), s.ID)); s.State == api.SnapshotFailed && len(files) != 0 {
 				n.t.Errorf("a failed snapshot has files %v", files)
 			}
 			continue
 		}
-		r, err := n.m.Restore(ctx, s.ID, sandbox.RestoreRequest{})
+		r, err := n.m.Restore(ctx, s.ID, api.RestoreRequest{})
 		if err != nil {
 			n.t.Errorf("snapshot %s is ready: %v", s.Name, err)
 			continue
@@ -180,8 +180,8 @@ func (n *node) checkMixed(x *mixed) (loaded int) {
 		}
 	}
 	for _, s := range slices.Backward(snaps) {
-		if s.State == sandbox.SnapshotFailed {
-			if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{}); err != nil {
+		if s.State == api.SnapshotFailed {
+			if err := n.m.DeleteSnapshot(ctx, s.ID, api.SnapshotDeletion{}); err != nil {
 				n.t.Error(err)
 			}
 		}
@@ -192,7 +192,7 @@ func (n *node) checkMixed(x *mixed) (loaded int) {
 
 // mustBeOneOf checks that the holder and the file in ref are among what is possible,
 // and returns what they are.
-func (n *node) mustBeOneOf(ref string, values, notes []string) (value, text []string) {
+func (n *testNode) mustBeOneOf(ref string, values, notes []string) (value, text []string) {
 	n.t.Helper()
 	value, text = []string{""}, []string{""}
 	if values[0] != "" {
@@ -219,7 +219,7 @@ func (n *node) mustBeOneOf(ref string, values, notes []string) (value, text []st
 
 // checkOwned checks that each process, socket, log, control group and file of the
 // node belongs to a sandbox, a snapshot or the pool, and that those have theirs.
-func (n *node) checkOwned() {
+func (n *testNode) checkOwned() {
 	n.t.Helper()
 	eventually(n.t, "processes, files and groups", func() error {
 		awake, kept, _ := n.recorded()
@@ -270,7 +270,7 @@ func (n *node) checkOwned() {
 // neither a sandbox nor a snapshot comes (a daemon keeps them that has a snapshot open,
 // and the next one does not), and snapshots that are deleted or one sandbox's own, which
 // nothing refers to.
-func (n *node) recorded() (awake int, onDisk, stray []string) {
+func (n *testNode) recorded() (awake int, onDisk, stray []string) {
 	n.t.Helper()
 	db := n.records()
 	defer db.Close()
@@ -308,30 +308,30 @@ func (n *node) recorded() (awake int, onDisk, stray []string) {
 	}
 	each("sandboxes", func(_ string, doc []byte) error {
 		var rec struct {
-			Sandbox                   sandbox.Sandbox
+			Sandbox                   api.Sandbox
 			Freeze, Hibernation, Base string
 		}
 		err := json.Unmarshal(doc, &rec)
 		need(rec.Freeze)
 		referred[rec.Hibernation], referred[rec.Base] = true, true
-		if s := rec.Sandbox.State; s == sandbox.StateRunning || s == sandbox.StatePaused {
+		if s := rec.Sandbox.State; s == api.StateRunning || s == api.StatePaused {
 			awake++
 		}
 		return err
 	})
 	each("snapshots", func(id string, doc []byte) error {
 		var rec struct {
-			Snapshot sandbox.Snapshot
+			Snapshot api.Snapshot
 			Private  string
 			Needs    []string
 		}
 		err := json.Unmarshal(doc, &rec)
 		need(id)
-		hidden[id] = rec.Private != "" || rec.Snapshot.State == sandbox.SnapshotDeleted
+		hidden[id] = rec.Private != "" || rec.Snapshot.State == api.SnapshotDeleted
 		for _, other := range rec.Needs {
 			referred[other] = true
 		}
-		if s := rec.Snapshot; s.OnDisk && (s.State == sandbox.SnapshotReady || s.State == sandbox.SnapshotDeleted) {
+		if s := rec.Snapshot; s.OnDisk && (s.State == api.SnapshotReady || s.State == api.SnapshotDeleted) {
 			onDisk = append(onDisk, id)
 		}
 		return err
@@ -351,7 +351,7 @@ func (n *node) recorded() (awake int, onDisk, stray []string) {
 
 // checkEmptied removes all but the base, and checks that nothing is kept in memory or
 // recorded for anything else.
-func (n *node) checkEmptied(x *mixed) {
+func (n *testNode) checkEmptied(x *mixed) {
 	n.t.Helper()
 	n.destroyAllBut("base")
 	base := x.boxes["base"]

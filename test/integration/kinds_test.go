@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // missingKinds are the kinds of kernel objects that sandboxes do not have, by the error
@@ -80,7 +80,7 @@ func TestKindsOfObjects(t *testing.T) {
 	check := func(name, ref string) {
 		t.Helper()
 		for user, count := range held {
-			out, err := n.run(ref, sandbox.ExecRequest{Argv: []string{"guest", "check"}, User: user}, "")
+			out, err := n.run(ref, api.ExecRequest{Argv: []string{"guest", "check"}, User: user}, "")
 			if err != nil || !out.OK {
 				t.Errorf("%s, %s: %v: %s%s", name, user, err, out.stdout.String(), out.stderr.String())
 			} else if works := strings.Fields(out.stdout.String())[0]; works != strconv.Itoa(count) {
@@ -92,8 +92,8 @@ func TestKindsOfObjects(t *testing.T) {
 	child := n.fork("box", 1)[0]
 	check("child", child.ID)
 	check("grandchild", n.fork(child.ID, 1)[0].ID)
-	n.snapshot(child.ID, sandbox.SnapshotRequest{Name: "disk"})
-	r, err := n.m.Restore(asOwner, "disk", sandbox.RestoreRequest{})
+	n.snapshot(child.ID, api.SnapshotRequest{Name: "disk"})
+	r, err := n.m.Restore(asOwner, "disk", api.RestoreRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,9 +104,9 @@ func TestKindsOfObjects(t *testing.T) {
 
 // startKinds has the guest program make every kind of object as user, or those that are
 // named, and returns what came of each: "held", or the name of an error.
-func (n *node) startKinds(ref, user string, names ...string) map[string]string {
+func (n *testNode) startKinds(ref, user string, names ...string) map[string]string {
 	n.t.Helper()
-	out, err := n.run(ref, sandbox.ExecRequest{Argv: append([]string{"guest", "kinds"}, names...), User: user}, "")
+	out, err := n.run(ref, api.ExecRequest{Argv: append([]string{"guest", "kinds"}, names...), User: user}, "")
 	if err != nil || !out.OK {
 		n.t.Fatalf("%s: %v: %s%s", user, err, out.stdout.String(), out.stderr.String())
 	}

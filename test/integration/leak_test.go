@@ -19,11 +19,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // finish ends a node and checks that nothing of it is left.
-func (n *node) finish() {
+func (n *testNode) finish() {
 	n.t.Helper()
 	if n.m == nil {
 		return
@@ -36,10 +36,10 @@ func (n *node) finish() {
 	n.checkNothingLeft()
 }
 
-func (n *node) destroyAll() {
+func (n *testNode) destroyAll() {
 	n.t.Helper()
 	ctx := asOwner
-	list, err := n.m.List(ctx, sandbox.ListFilter{})
+	list, err := n.m.List(ctx, api.ListFilter{})
 	if err != nil {
 		n.t.Error(err)
 	}
@@ -56,18 +56,18 @@ func (n *node) destroyAll() {
 }
 
 // deleteAll deletes the snapshots of a list, the last one first.
-func (n *node) deleteAll(snaps []sandbox.Snapshot) {
+func (n *testNode) deleteAll(snaps []api.Snapshot) {
 	n.t.Helper()
 	for _, s := range slices.Backward(snaps) {
-		err := n.m.DeleteSnapshot(asOwner, s.ID, sandbox.SnapshotDeletion{})
-		if err != nil && (s.State != sandbox.SnapshotDeleted || sandbox.CodeOf(err) != sandbox.CodeNotFound) { // one that is deleted goes with what has part of it
+		err := n.m.DeleteSnapshot(asOwner, s.ID, api.SnapshotDeletion{})
+		if err != nil && (s.State != api.SnapshotDeleted || api.CodeOf(err) != api.CodeNotFound) { // one that is deleted goes with what has part of it
 			n.t.Error(err)
 		}
 	}
 }
 
 // checkNothingLeft checks what a closed node without sandboxes must not have.
-func (n *node) checkNothingLeft() {
+func (n *testNode) checkNothingLeft() {
 	n.t.Helper()
 	eventually(n.t, "processes", func() error {
 		if left := n.processes(); len(left) > 0 {
@@ -102,7 +102,7 @@ func (n *node) checkNothingLeft() {
 // processes returns the host processes of this node's sentries, blank ones
 // included: their command lines have the build id. What runs guest code was
 // forked from them and has it too.
-func (n *node) processes() []int {
+func (n *testNode) processes() []int {
 	var pids []int
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -186,10 +186,10 @@ func filesBelow(t testing.TB, dir string) []string {
 
 // groups returns the directories of this node's control groups, its own
 // included.
-func (n *node) groups() []string {
+func (n *testNode) groups() []string {
 	h := fnv.New32a()
 	h.Write([]byte(n.paths.RuntimeDir()))
-	name := fmt.Sprintf("ramet-%08x", h.Sum32()) // as package manager calls it
+	name := fmt.Sprintf("ramet-%08x", h.Sum32()) // as package node calls it
 	var dirs []string
 	err := filepath.WalkDir("/sys/fs/cgroup", func(p string, d fs.DirEntry, err error) error {
 		switch {

@@ -10,17 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/alarm/alarmtest"
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/manager"
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/store"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/node/timer/timertest"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/storage/store"
 )
 
 // held are the things that a sandbox in these tests has.
 const held = "heap,bulk,files,child,tcp,pipe,memfd"
 
-func (n *node) get(ref string) *sandbox.Sandbox {
+func (n *testNode) get(ref string) *api.Sandbox {
 	n.t.Helper()
 	s, err := n.m.Get(asOwner, ref)
 	if err != nil {
@@ -29,19 +29,19 @@ func (n *node) get(ref string) *sandbox.Sandbox {
 	return s
 }
 
-func (n *node) hibernate(ref string) {
+func (n *testNode) hibernate(ref string) {
 	n.t.Helper()
 	s, err := n.m.Hibernate(asOwner, ref)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	if s.State != sandbox.StateHibernated || s.Memory != nil {
+	if s.State != api.StateHibernated || s.Memory != nil {
 		n.t.Fatalf("%s is %s", ref, s.State)
 	}
 }
 
 // mustRest waits until a sandbox is in a state.
-func (n *node) mustRest(ref string, want sandbox.State) {
+func (n *testNode) mustRest(ref string, want api.State) {
 	n.t.Helper()
 	eventually(n.t, fmt.Sprintf("%s is %s", ref, want), func() error {
 		s, err := n.m.Get(asOwner, ref)
@@ -56,10 +56,10 @@ func (n *node) mustRest(ref string, want sandbox.State) {
 }
 
 // mustBeGone waits until a sandbox is destroyed.
-func (n *node) mustBeGone(ref string) {
+func (n *testNode) mustBeGone(ref string) {
 	n.t.Helper()
 	eventually(n.t, ref+" is destroyed", func() error {
-		if _, err := n.m.Get(asOwner, ref); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		if _, err := n.m.Get(asOwner, ref); api.CodeOf(err) != api.CodeNotFound {
 			return fmt.Errorf("it is there, or %w", err)
 		}
 		return nil
@@ -79,53 +79,53 @@ func TestHibernate(t *testing.T) {
 		t.Errorf("the snapshots are %v, %v", list, err)
 	}
 	_, err := n.m.Hibernate(ctx, "base")
-	wantCode(t, err, sandbox.CodeWrongState)
+	wantCode(t, err, api.CodeWrongState)
 	_, err = n.m.Pause(ctx, "base")
-	wantCode(t, err, sandbox.CodeWrongState)
+	wantCode(t, err, api.CodeWrongState)
 	_, err = n.m.Processes(ctx, "base", false)
-	wantCode(t, err, sandbox.CodeWrongState)
+	wantCode(t, err, api.CodeWrongState)
 
 	// It is forked and compared as it lies there.
 	kid := n.fork("base", 1)[0]
 	n.mustHold(kid.ID, "one")
 	n.change(kid.ID, "one", "two")
-	d, err := n.m.Diff(ctx, "base", kid.ID, sandbox.DiffRequest{})
+	d, err := n.m.Diff(ctx, "base", kid.ID, api.DiffRequest{})
 	if err != nil || len(d.Changes) == 0 || d.From != base.ID {
 		t.Errorf("the difference is %+v, %v", d, err)
 	}
-	if s := n.get("base"); s.State != sandbox.StateHibernated {
+	if s := n.get("base"); s.State != api.StateHibernated {
 		t.Errorf("it is %s", s.State)
 	}
 
 	// It is there after a restart, and a command wakes it.
 	n.reopen()
 	n.mustHold("base", "one")
-	if s := n.get("base"); s.State != sandbox.StateRunning || s.ID != base.ID || s.Identity.MachineID != base.Identity.MachineID {
+	if s := n.get("base"); s.State != api.StateRunning || s.ID != base.ID || s.Identity.MachineID != base.Identity.MachineID {
 		t.Errorf("it woke as %+v", s)
 	}
 	n.mustHold(kid.ID, "two")
 	n.change("base", "one", "three")
 	_, err = n.m.Wake(ctx, "base")
-	wantCode(t, err, sandbox.CodeWrongState)
+	wantCode(t, err, api.CodeWrongState)
 
 	// So does an access to files, after it was paused before.
 	if _, err := n.m.Pause(ctx, "base"); err != nil {
 		t.Fatal(err)
 	}
 	n.hibernate("base")
-	if _, err := n.m.StatFile(ctx, "base", sandbox.FileRef{Path: "/etc"}); err != nil {
+	if _, err := n.m.StatFile(ctx, "base", api.FileRef{Path: "/etc"}); err != nil {
 		t.Error(err)
 	}
 	n.mustHold("base", "three")
 
 	// Not if it must not.
 	no := false
-	if _, err := n.m.Update(ctx, "base", sandbox.UpdateRequest{Lifecycle: &sandbox.LifecycleRequest{AutoWake: &no}}); err != nil {
+	if _, err := n.m.Update(ctx, "base", api.UpdateRequest{Lifecycle: &api.LifecycleRequest{AutoWake: &no}}); err != nil {
 		t.Fatal(err)
 	}
 	n.hibernate("base")
 	_, err = n.exec("base", "true")
-	wantCode(t, err, sandbox.CodeWrongState)
+	wantCode(t, err, api.CodeWrongState)
 	if _, err := n.m.Wake(ctx, "base"); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestHibernatedIsPromotedToAndRolledBack(t *testing.T) {
 	n := newNode(t)
 	n.create("base")
 	n.hold("base", "-value", "one", "-only", held)
-	s, err := n.m.Snapshot(ctx, "base", sandbox.SnapshotRequest{Name: "s"})
+	s, err := n.m.Snapshot(ctx, "base", api.SnapshotRequest{Name: "s"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,24 +156,24 @@ func TestHibernatedIsPromotedToAndRolledBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.mustHold("base", "one")
-	if err := n.m.DeleteSnapshot(ctx, s.ID, sandbox.SnapshotDeletion{}); err != nil {
+	if err := n.m.DeleteSnapshot(ctx, s.ID, api.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // newTimedNode opens a node whose clock the test moves.
-func newTimedNode(t *testing.T) (*node, *alarmtest.Clock) {
+func newTimedNode(t *testing.T) (*testNode, *timertest.Clock) {
 	n := newClosedNode(t, newDir(t)+"/data")
-	clock := alarmtest.New(time.Now())
+	clock := timertest.New(time.Now())
 	n.clock = clock
 	n.open()
 	t.Cleanup(n.finish)
 	return n, clock
 }
 
-func (n *node) createWith(name string, life sandbox.LifecycleRequest) {
+func (n *testNode) createWith(name string, life api.LifecycleRequest) {
 	n.t.Helper()
-	if _, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", Name: name, Lifecycle: &life}); err != nil {
+	if _, err := n.m.Create(asOwner, api.CreateRequest{Image: "box", Name: name, Lifecycle: &life}); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -186,10 +186,10 @@ func ms(d time.Duration) *int64 {
 func TestIdleSandboxesRest(t *testing.T) {
 	ctx := asOwner
 	n, clock := newTimedNode(t)
-	n.createWith("sleeper", sandbox.LifecycleRequest{IdleTimeoutMS: ms(time.Minute)})
-	n.createWith("dozer", sandbox.LifecycleRequest{IdleTimeoutMS: ms(time.Minute), IdleAction: sandbox.IdlePause})
-	n.createWith("brief", sandbox.LifecycleRequest{IdleTimeoutMS: ms(time.Minute), IdleAction: sandbox.IdleDestroy})
-	n.createWith("mortal", sandbox.LifecycleRequest{TTLMS: ms(time.Hour)})
+	n.createWith("sleeper", api.LifecycleRequest{IdleTimeoutMS: ms(time.Minute)})
+	n.createWith("dozer", api.LifecycleRequest{IdleTimeoutMS: ms(time.Minute), IdleAction: api.IdlePause})
+	n.createWith("brief", api.LifecycleRequest{IdleTimeoutMS: ms(time.Minute), IdleAction: api.IdleDestroy})
+	n.createWith("mortal", api.LifecycleRequest{TTLMS: ms(time.Hour)})
 	n.create("plain")
 	n.hold("sleeper", "-value", "one", "-only", held)
 
@@ -198,13 +198,13 @@ func TestIdleSandboxesRest(t *testing.T) {
 	ready := &signalWriter{wrote: make(chan struct{})}
 	stop, cancel := context.WithCancel(ctx)
 	go func() {
-		_, err := n.m.Exec(stop, "brief", sandbox.ExecRequest{Argv: []string{"guest", "sleep", "1h"}}, httpapi.ExecIO{Stdout: ready, Stderr: ready})
+		_, err := n.m.Exec(stop, "brief", api.ExecRequest{Argv: []string{"guest", "sleep", "1h"}}, rest.ExecIO{Stdout: ready, Stderr: ready})
 		out <- err
 	}()
 	<-ready.wrote
 	clock.Advance(time.Minute)
-	n.mustRest("sleeper", sandbox.StateHibernated)
-	n.mustRest("dozer", sandbox.StatePaused)
+	n.mustRest("sleeper", api.StateHibernated)
+	n.mustRest("dozer", api.StatePaused)
 	clock.Advance(10 * time.Minute)
 	n.guest("brief", "true")
 	n.guest("plain", "true")
@@ -212,14 +212,14 @@ func TestIdleSandboxesRest(t *testing.T) {
 	// Who needs them wakes them.
 	n.mustHold("sleeper", "one")
 	n.guest("dozer", "true")
-	n.mustRest("dozer", sandbox.StateRunning)
+	n.mustRest("dozer", api.StateRunning)
 
 	// What was paused by somebody stays so.
 	if _, err := n.m.Pause(ctx, "dozer"); err != nil {
 		t.Fatal(err)
 	}
 	_, err := n.exec("dozer", "true")
-	wantCode(t, err, sandbox.CodeWrongState)
+	wantCode(t, err, api.CodeWrongState)
 
 	cancel()
 	<-out
@@ -236,7 +236,7 @@ func TestIdleSandboxesRest(t *testing.T) {
 	// A ttl ends a sandbox whatever it does.
 	clock.Advance(time.Hour)
 	n.mustBeGone("mortal")
-	n.mustRest("sleeper", sandbox.StateHibernated)
+	n.mustRest("sleeper", api.StateHibernated)
 }
 
 // signalWriter says when it was written to.
@@ -255,8 +255,8 @@ func (w *signalWriter) Write(p []byte) (int, error) {
 
 func TestTimersGoOnAfterARestart(t *testing.T) {
 	n, clock := newTimedNode(t)
-	n.createWith("sleeper", sandbox.LifecycleRequest{IdleTimeoutMS: ms(time.Hour)})
-	n.createWith("mortal", sandbox.LifecycleRequest{TTLMS: ms(time.Hour)})
+	n.createWith("sleeper", api.LifecycleRequest{IdleTimeoutMS: ms(time.Hour)})
+	n.createWith("mortal", api.LifecycleRequest{TTLMS: ms(time.Hour)})
 	kid := n.fork("sleeper", 1)[0]
 	if kid.Lifecycle.IdleTimeout() != time.Hour {
 		t.Errorf("a child has %+v", kid.Lifecycle)
@@ -266,10 +266,10 @@ func TestTimersGoOnAfterARestart(t *testing.T) {
 	n.reopen()
 	clock.Advance(45 * time.Minute)
 	n.mustBeGone("mortal")
-	n.mustRest(kid.ID, sandbox.StateHibernated)
-	n.mustRest("sleeper", sandbox.StateRunning)
+	n.mustRest(kid.ID, api.StateHibernated)
+	n.mustRest("sleeper", api.StateRunning)
 	clock.Advance(45 * time.Minute)
-	n.mustRest("sleeper", sandbox.StateHibernated)
+	n.mustRest("sleeper", api.StateHibernated)
 }
 
 func TestHostRestart(t *testing.T) {
@@ -282,17 +282,17 @@ func TestHostRestart(t *testing.T) {
 	n.create("asleep")
 	n.hold("asleep", "-value", "one", "-only", held)
 	n.hibernate("asleep")
-	kept, err := n.m.Snapshot(ctx, "running", sandbox.SnapshotRequest{Name: "kept"})
+	kept, err := n.m.Snapshot(ctx, "running", api.SnapshotRequest{Name: "kept"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.boot = "second" // the sentries of the first run are left over, as it were
 	n.reopen()
-	if s := n.get("running"); s.State != sandbox.StateFailed || s.Reason != "host restarted" {
+	if s := n.get("running"); s.State != api.StateFailed || s.Reason != "host restarted" {
 		t.Errorf("it is %s: %s", s.State, s.Reason)
 	}
 	_, err = n.exec("running", "true")
-	wantCode(t, err, sandbox.CodeSandboxDied)
+	wantCode(t, err, api.CodeSandboxDied)
 	eventually(t, "sentries of the first run are collected", func() error {
 		if s := n.sentries(); len(s) > n.pool {
 			return fmt.Errorf("%d sentries", len(s))
@@ -300,25 +300,25 @@ func TestHostRestart(t *testing.T) {
 		return nil
 	})
 	n.mustHold("asleep", "one")
-	r, err := n.m.Restore(ctx, kept.ID, sandbox.RestoreRequest{Count: 1})
+	r, err := n.m.Restore(ctx, kept.ID, api.RestoreRequest{Count: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.guest(n.children(r)[0].ID, "true")
-	if err := n.m.DeleteSnapshot(ctx, kept.ID, sandbox.SnapshotDeletion{}); err != nil {
+	if err := n.m.DeleteSnapshot(ctx, kept.ID, api.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // sleepOnce hibernates "base" and wakes it.
-func sleepOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
+func sleepOnce(ctx context.Context, m *node.Node, rng *rand.Rand) error {
 	fmt.Println("hibernate")
-	if _, err := m.Hibernate(ctx, "base"); sandbox.CodeOf(err) != "" && sandbox.CodeOf(err) != sandbox.CodeWrongState {
+	if _, err := m.Hibernate(ctx, "base"); api.CodeOf(err) != "" && api.CodeOf(err) != api.CodeWrongState {
 		return err
 	}
 	fmt.Println("wake")
 	if rng.IntN(2) == 0 {
-		_, err := m.Fork(ctx, "base", sandbox.ForkRequest{})
+		_, err := m.Fork(ctx, "base", api.ForkRequest{})
 		if err != nil {
 			return err
 		}
@@ -336,7 +336,7 @@ func TestHibernationSurvivesKills(t *testing.T) {
 	n.create("base")
 	n.hold("base", "-value", "zero", "-only", held)
 	n.close()
-	states := map[sandbox.State]int{}
+	states := map[api.State]int{}
 	for range rounds {
 		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64(), Sleeps: true})
 		p.next()
@@ -370,14 +370,14 @@ func TestPausingIsNobodysState(t *testing.T) {
 	}
 	n.rewrite(base.ID, `"state":"paused"`, `"state":"running"`)
 	n.open()
-	if s := n.get("base"); s.State != sandbox.StateRunning {
+	if s := n.get("base"); s.State != api.StateRunning {
 		t.Errorf("it is %s", s.State)
 	}
 	n.mustHold("base", "one")
 }
 
 // rewrite changes the record of a sandbox while no daemon runs.
-func (n *node) rewrite(id, old, new string) {
+func (n *testNode) rewrite(id, old, new string) {
 	n.t.Helper()
 	ctx := asOwner
 	s, err := store.Open(ctx, n.paths.Registry())

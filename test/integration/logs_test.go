@@ -9,23 +9,23 @@ import (
 	"sync"
 	"testing"
 
-	who "ramet.dev/ramet/internal/access"
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest"
+	who "ramet.dev/ramet/internal/service/access"
 )
 
 // logged is what the logs of a sandbox said of each process.
 type logged struct {
 	mu   sync.Mutex
 	text map[int]string
-	read map[int]*sandbox.Position
+	read map[int]*api.Position
 }
 
 func newLogged() *logged {
-	return &logged{text: map[int]string{}, read: map[int]*sandbox.Position{}}
+	return &logged{text: map[int]string{}, read: map[int]*api.Position{}}
 }
 
-func (l *logged) take(p sandbox.LogPiece) error {
+func (l *logged) take(p api.LogPiece) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text[p.PID] += string(p.Chunk.Data)
@@ -35,7 +35,7 @@ func (l *logged) take(p sandbox.LogPiece) error {
 	return nil
 }
 
-func (l *logged) of(pid int) (string, *sandbox.Position) {
+func (l *logged) of(pid int) (string, *api.Position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// Lines of standard output and standard error come in either order.
@@ -48,11 +48,11 @@ func (l *logged) of(pid int) (string, *sandbox.Position) {
 func TestLogs(t *testing.T) {
 	n := newNode(t)
 	n.create("base")
-	ended := n.start("base", sandbox.StartRequest{}, "say", "first", "err:second")
+	ended := n.start("base", api.StartRequest{}, "say", "first", "err:second")
 	if _, err := n.m.WaitProcess(asOwnerIn(t), "base", ended); err != nil {
 		t.Fatal(err)
 	}
-	runs := n.start("base", sandbox.StartRequest{Stdin: true}, "cat")
+	runs := n.start("base", api.StartRequest{Stdin: true}, "cat")
 	child := n.fork("base", 1)[0].ID
 	for _, ref := range []string{"base", child} {
 		l := newLogged()
@@ -83,14 +83,14 @@ func TestLogs(t *testing.T) {
 	began, over := make(chan struct{}), make(chan error, 1)
 	go func() { over <- n.m.Logs(asOwnerIn(t), "base", true, func() { close(began) }, l.take) }()
 	<-began
-	later := n.start("base", sandbox.StartRequest{}, "say", "later")
+	later := n.start("base", api.StartRequest{}, "say", "later")
 	if err := n.m.WriteProcess(asOwnerIn(t), "base", runs, strings.NewReader("typed\n"), false); err != nil {
 		t.Fatal(err)
 	}
 	for pid, want := range map[int]string{ended: "first\nsecond\n", runs: "typed\n", later: "later\n"} {
 		eventually(t, "what was followed", func() error {
 			if got, _ := l.of(pid); got != want {
-				return sandbox.Errorf(sandbox.CodeInternal, "process %d wrote %q, not %q", pid, got, want)
+				return api.Errorf(api.CodeInternal, "process %d wrote %q, not %q", pid, got, want)
 			}
 			return nil
 		})
@@ -99,24 +99,24 @@ func TestLogs(t *testing.T) {
 	if err := <-over; err != nil {
 		t.Errorf("the logs of a sandbox that is destroyed end with %v", err)
 	}
-	wantCode(t, n.m.Logs(asOwnerIn(t), "base", true, func() { t.Error("they begin") }, l.take), sandbox.CodeNotFound)
+	wantCode(t, n.m.Logs(asOwnerIn(t), "base", true, func() { t.Error("they begin") }, l.take), api.CodeNotFound)
 }
 
 // TestLogsOverHTTP reads them as a client does, with a token and with a stranger's.
 func TestLogsOverHTTP(t *testing.T) {
 	n := newNode(t)
-	api := httpapi.New(httpapi.Config{Service: n.m, Version: "test"})
+	server := rest.New(rest.Config{Service: n.m, Version: "test"})
 	n.create("base")
-	pid := n.start("base", sandbox.StartRequest{}, "say", "hello")
+	pid := n.start("base", api.StartRequest{}, "say", "hello")
 	if _, err := n.m.WaitProcess(asOwnerIn(t), "base", pid); err != nil {
 		t.Fatal(err)
 	}
 	for by, c := range map[string]struct {
-		req    sandbox.TokenRequest
+		req    api.TokenRequest
 		status int
 	}{
-		"a reader":  {sandbox.TokenRequest{Scope: sandbox.ScopeRead}, http.StatusOK},
-		"strangers": {sandbox.TokenRequest{Scope: sandbox.ScopeAdmin, Tenant: "other"}, http.StatusNotFound},
+		"a reader":  {api.TokenRequest{Scope: api.ScopeRead}, http.StatusOK},
+		"strangers": {api.TokenRequest{Scope: api.ScopeAdmin, Tenant: "other"}, http.StatusNotFound},
 	} {
 		tok, err := n.m.CreateToken(who.With(asOwner, who.Owner(0)), c.req)
 		if err != nil {
@@ -125,7 +125,7 @@ func TestLogsOverHTTP(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/sandboxes/base/logs", nil)
 		r.Header.Set("Authorization", "Bearer "+tok.Secret)
 		w := httptest.NewRecorder()
-		api.ServeHTTP(w, r)
+		server.ServeHTTP(w, r)
 		if w.Code != c.status {
 			t.Errorf("%s: status %d: %s", by, w.Code, w.Body)
 		}
@@ -134,5 +134,5 @@ func TestLogsOverHTTP(t *testing.T) {
 			t.Errorf("%s: %s", by, w.Body)
 		}
 	}
-	api.Wait()
+	server.Wait()
 }

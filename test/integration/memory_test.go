@@ -10,14 +10,14 @@ import (
 	"sync"
 	"testing"
 
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/launch"
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
 )
 
 // privateMiB returns how much memory only ref has.
-func (n *node) privateMiB(ref string) float64 {
+func (n *testNode) privateMiB(ref string) float64 {
 	n.t.Helper()
 	st, err := n.m.Stats(asOwner, ref)
 	if err != nil {
@@ -30,13 +30,13 @@ func (n *node) privateMiB(ref string) float64 {
 func TestCreateTellsMemory(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
-	snap := n.snapshot("box", sandbox.SnapshotRequest{Memory: true})
+	snap := n.snapshot("box", api.SnapshotRequest{Memory: true})
 	img, err := n.m.Get(asOwner, "box")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, from := range []string{img.Image, snap.ID} {
-		sb, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: from})
+		sb, err := n.m.Create(asOwner, api.CreateRequest{Image: from})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,19 +98,19 @@ func TestSnapshotPinsMemory(t *testing.T) {
 	n.create("box")
 	n.hold("box", "-value", "zero", "-bulk", fmt.Sprint(size), "-only", "heap,bulk")
 	before := n.privateMiB("box")
-	if _, err := n.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "memory", Memory: true}); err != nil {
+	if _, err := n.m.Snapshot(ctx, "box", api.SnapshotRequest{Name: "memory", Memory: true}); err != nil {
 		t.Fatal(err)
 	}
 	n.change("box", "zero", "one")
 	if p := n.privateMiB("box"); p < before+size-slack {
 		t.Errorf("box has %v MiB: the snapshot in memory does not count", p)
 	}
-	r, err := n.m.Restore(ctx, "memory", sandbox.RestoreRequest{})
+	r, err := n.m.Restore(ctx, "memory", api.RestoreRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	restored := n.children(r)[0].ID
-	if err := n.m.DeleteSnapshot(ctx, "memory", sandbox.SnapshotDeletion{}); err != nil {
+	if err := n.m.DeleteSnapshot(ctx, "memory", api.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
 	n.mustHold(restored, "zero")
@@ -122,7 +122,7 @@ func TestSnapshotPinsMemory(t *testing.T) {
 		return nil
 	}
 	eventually(t, "memory of the deleted snapshot", gone)
-	disk, err := n.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "disk"})
+	disk, err := n.m.Snapshot(ctx, "box", api.SnapshotRequest{Name: "disk"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestParentsGoFirst(t *testing.T) {
 	n.mustHold(last, "two")
 }
 
-// engine is a launcher with an image, without a manager, for what only the
+// engine is a launcher with an image, without a node, for what only the
 // protocol of the sentry shows.
 type engine struct {
 	t     testing.TB
@@ -370,11 +370,11 @@ func TestInheritedCommandsLeaveNothing(t *testing.T) {
 			defer end.Close()
 			xio := launch.ExecIO{Stdin: in, Stdout: io.Discard, Stderr: io.Discard}
 			_, err := source.Exec(ctx, &wire.Exec{Argv: []string{"guest", "cat"}}, xio)
-			wantCode(t, err, sandbox.CodeCanceled)
+			wantCode(t, err, api.CodeCanceled)
 		})
 	}
-	count := func(s *launch.Sentry, want int) []sandbox.Process {
-		var list []sandbox.Process
+	count := func(s *launch.Sentry, want int) []api.Process {
+		var list []api.Process
 		eventually(t, "commands", func() error {
 			var reply wire.Processes
 			e.call(s, &wire.Call{Op: wire.OpPS, Page: &wire.Page{}}, &reply)

@@ -7,12 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // conflicting makes a parent and the children a and b that do not agree in any way
 // there is.
-func (n *node) conflicting() {
+func (n *testNode) conflicting() {
 	n.t.Helper()
 	n.create("parent")
 	n.edit("parent", "mkdir /m/dir/sub", "put /m/dir/sub/x x", "mkdir /m/gone", "put /m/gone/x x", `"put /m/bin \x01\xff1"`, "put /m/text 1\n2\n3\n4\n5\n",
@@ -38,14 +38,14 @@ func TestMergeConflicts(t *testing.T) {
 	before := n.guest("parent", "list", "/m")
 	ctx := asOwner
 
-	failed := n.merge("parent", sandbox.MergeRequest{From: []string{"a", "b"}, Strategy: sandbox.MergeFail})
+	failed := n.merge("parent", api.MergeRequest{From: []string{"a", "b"}, Strategy: api.MergeFail})
 	if failed.Unresolved() != len(inConflict) || len(failed.Applied) > 0 || n.guest("parent", "list", "/m") != before {
 		t.Errorf("a merge that must not have conflicts did something: %+v", failed)
 	}
-	mustOutcome(t, n.merge("parent", sandbox.MergeRequest{
+	mustOutcome(t, n.merge("parent", api.MergeRequest{
 		From: []string{"a", "b"}, DryRun: true, Exclude: []string{"text", "bin", "k*", "d*", "[cl]*", "mode", "new", "gone"},
 	}), map[string]string{"/m/file": "modified"})
-	r := n.merge("parent", sandbox.MergeRequest{From: []string{"a", "b"}})
+	r := n.merge("parent", api.MergeRequest{From: []string{"a", "b"}})
 	want := map[string]string{"/m/clean": "added", "/m/file": "modified", "/m/dir/sub/x": "deleted"}
 	for p, why := range inConflict {
 		want[p] = "conflict:" + why
@@ -67,15 +67,15 @@ func TestMergeConflicts(t *testing.T) {
 		/m/new 100644 0.0 "b"
 		/m/text 100644 0.0 "1\nb\n3\n4\n5\n"`)
 
-	by := map[string]sandbox.MergeConflict{}
+	by := map[string]api.MergeConflict{}
 	for _, c := range r.Conflicts {
 		by[c.Path] = c
 	}
-	if c := by["/m/bin"]; c.NoHunks != sandbox.NoHunksBinary || c.Base.SHA256 == c.Ours.SHA256 || c.Ours.SHA256 == c.Theirs.SHA256 || len(c.Base.SHA256) != 64 || c.Ours.Size != 3 {
+	if c := by["/m/bin"]; c.NoHunks != api.NoHunksBinary || c.Base.SHA256 == c.Ours.SHA256 || c.Ours.SHA256 == c.Theirs.SHA256 || len(c.Base.SHA256) != 64 || c.Ours.Size != 3 {
 		t.Errorf("binary: %+v", c)
 	}
-	text := []sandbox.MergeHunk{{
-		Base: sandbox.MergeLines{Start: 2, Text: "2\n"}, Ours: sandbox.MergeLines{Start: 2, Text: "b\n"}, Theirs: sandbox.MergeLines{Start: 2, Text: "a\n"},
+	text := []api.MergeHunk{{
+		Base: api.MergeLines{Start: 2, Text: "2\n"}, Ours: api.MergeLines{Start: 2, Text: "b\n"}, Theirs: api.MergeLines{Start: 2, Text: "a\n"},
 	}}
 	if d := cmp.Diff(text, by["/m/text"].Hunks); d != "" {
 		t.Errorf("hunks of the text (-want +got):\n%s", d)
@@ -95,15 +95,15 @@ func TestMergeConflicts(t *testing.T) {
 	if c := by["/m/mode"]; c.Base.Mode != "0644" || c.Ours.Mode != "0755" || c.Theirs.Mode != "0600" {
 		t.Errorf("modes: %+v", c)
 	}
-	for what, req := range map[string]sandbox.MergeRequest{
+	for what, req := range map[string]api.MergeRequest{
 		"itself": {From: []string{"parent"}}, "twice": {From: []string{"a", "a"}}, "none": {}, "strategy": {From: []string{"a"}, Strategy: "magic"},
 		"path": {From: []string{"a"}, Paths: []string{"x"}}, "pattern": {From: []string{"a"}, Exclude: []string{"["}}, "a path for a pattern": {From: []string{"a"}, Exclude: []string{"a/b"}},
 	} {
-		if _, err := n.m.Merge(ctx, "parent", req); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+		if _, err := n.m.Merge(ctx, "parent", req); api.CodeOf(err) != api.CodeInvalid {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := n.m.Merge(ctx, "parent", sandbox.MergeRequest{From: []string{"nobody"}}); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	if _, err := n.m.Merge(ctx, "parent", api.MergeRequest{From: []string{"nobody"}}); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("nobody: %v", err)
 	}
 }
@@ -113,7 +113,7 @@ func TestMergeStrategies(t *testing.T) {
 	n := newNode(t)
 	n.conflicting()
 	n.forkNamed("parent", "for-ours") // the base is the same
-	r := n.merge("for-ours", sandbox.MergeRequest{From: []string{"a"}, Strategy: sandbox.MergeOurs})
+	r := n.merge("for-ours", api.MergeRequest{From: []string{"a"}, Strategy: api.MergeOurs})
 	want := map[string]string{"/m/clean": "added", "/m/file": "modified", "/m/dir/sub/x": "deleted"}
 	for p, why := range inConflict {
 		want[p] = "conflict:" + why + ":ours"
@@ -124,7 +124,7 @@ func TestMergeStrategies(t *testing.T) {
 		t.Errorf("ours: %q", got)
 	}
 
-	r = n.merge("parent", sandbox.MergeRequest{From: []string{"a"}, Strategy: sandbox.MergeTheirs})
+	r = n.merge("parent", api.MergeRequest{From: []string{"a"}, Strategy: api.MergeTheirs})
 	if r.Unresolved() > 0 {
 		t.Errorf("conflicts are left: %v", outcome(r))
 	}
@@ -143,7 +143,7 @@ func TestMergeStrategies(t *testing.T) {
 		/m/mode 100600 0.0 "x"
 		/m/new 100644 0.0 "a"
 		/m/text 100644 0.0 "1\na\n3\n4\nsix\n"`)
-	if c := n.diff("parent", "a", sandbox.DiffRequest{Paths: []string{"/m"}}); len(c) != 1 || c[0].Path != "/m/gone/x" { // which we deleted, and they did not touch
+	if c := n.diff("parent", "a", api.DiffRequest{Paths: []string{"/m"}}); len(c) != 1 || c[0].Path != "/m/gone/x" { // which we deleted, and they did not touch
 		t.Errorf("all of theirs differs from them in %+v", c)
 	}
 }
@@ -160,7 +160,7 @@ func TestMergeKinds(t *testing.T) {
 		"put /m/hole 1", "size /m/hole 3000000", "mkdir /m/closed", "put /m/closed/x x", "chmod /m/closed 0", `"put /m/\xfe\xff strange"`,
 		"put /m/p1 p", "ln /m/p2 /m/p1", "rm /srv/deleted", "mv /srv/text /m/moved", "chmod /srv/kept 600")
 	n.edit("parent", "ln /m/c /m/a", "chmod /m/one 600")
-	r := n.merge("parent", sandbox.MergeRequest{From: []string{"kid"}})
+	r := n.merge("parent", api.MergeRequest{From: []string{"kid"}})
 	if len(r.Conflicts) > 0 {
 		t.Fatalf("conflicts: %v", outcome(r))
 	}
@@ -189,7 +189,7 @@ func TestMergeKinds(t *testing.T) {
 	if got := n.guest("parent", "list", "/srv"); strings.Contains(got, "/srv/deleted") || strings.Contains(got, "/srv/text") || !strings.Contains(got, "/srv/kept 100600") {
 		t.Errorf("files of the image: %s", got)
 	}
-	if c := n.diff("kid", "parent", sandbox.DiffRequest{}); len(c) != 3 { // c, one's mode under two names, hole
+	if c := n.diff("kid", "parent", api.DiffRequest{}); len(c) != 3 { // c, one's mode under two names, hole
 		got := map[string]string{}
 		for _, x := range c {
 			got[x.Path] = string(x.Kind)

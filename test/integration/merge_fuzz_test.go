@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/textdiff"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/storage/textdiff"
 )
 
 // lines returns what "guest list" says of each path below /m, without which names
 // are of one file.
-func (n *node) lines(ref string) map[string]string {
+func (n *testNode) lines(ref string) map[string]string {
 	n.t.Helper()
 	all := map[string]string{}
 	for l := range strings.SplitSeq(strings.TrimSpace(n.guest(ref, "list", "/m")), "\n") {
@@ -110,9 +110,9 @@ func TestMergeFuzz(t *testing.T) {
 			n.edit(ref, edits[len(edits)-1]...)
 			sides = append(sides, n.lines(ref))
 		}
-		strategy := []sandbox.MergeStrategy{sandbox.MergeLeave, sandbox.MergeTheirs, sandbox.MergeOurs}[rng.IntN(3)]
-		dry := n.merge("p", sandbox.MergeRequest{From: kids, Strategy: strategy, DryRun: true})
-		r := n.merge("p", sandbox.MergeRequest{From: kids, Strategy: strategy})
+		strategy := []api.MergeStrategy{api.MergeLeave, api.MergeTheirs, api.MergeOurs}[rng.IntN(3)]
+		dry := n.merge("p", api.MergeRequest{From: kids, Strategy: strategy, DryRun: true})
+		r := n.merge("p", api.MergeRequest{From: kids, Strategy: strategy})
 		got := n.lines("p")
 		fail := func(why string) {
 			t.Fatalf("round %d, %s: %s\nedits %q\nbase %q\nsides %q\ngot %q\noutcome %v", round, strategy, why, edits, base, sides[1:], got, outcome(r))
@@ -120,7 +120,7 @@ func TestMergeFuzz(t *testing.T) {
 		if fmt.Sprint(outcome(dry)) != fmt.Sprint(outcome(r)) {
 			fail(fmt.Sprintf("a dry run said %v", outcome(dry)))
 		}
-		if strategy != sandbox.MergeLeave && r.Unresolved() > 0 {
+		if strategy != api.MergeLeave && r.Unresolved() > 0 {
 			fail("conflicts are left")
 		}
 		checkMerged(base, sides[1:], got, r, fail)
@@ -169,12 +169,12 @@ func hasAll(base, got string, versions map[string]bool) bool {
 }
 
 // checkMerged compares the result of a merge with what must come of it.
-func checkMerged(base map[string]string, sides []map[string]string, got map[string]string, r *sandbox.MergeResult, fail func(string)) {
+func checkMerged(base map[string]string, sides []map[string]string, got map[string]string, r *api.MergeResult, fail func(string)) {
 	said := func(at string) bool {
-		if slices.ContainsFunc(r.Applied, func(c sandbox.MergeChange) bool { return c.Path == at && c.Merged }) {
+		if slices.ContainsFunc(r.Applied, func(c api.MergeChange) bool { return c.Path == at && c.Merged }) {
 			return true
 		}
-		return slices.ContainsFunc(r.Conflicts, func(c sandbox.MergeConflict) bool {
+		return slices.ContainsFunc(r.Conflicts, func(c api.MergeConflict) bool {
 			return c.Path == at || strings.HasPrefix(at, c.Path+"/") || strings.HasPrefix(c.Path, at+"/")
 		})
 	}
@@ -187,7 +187,7 @@ func checkMerged(base map[string]string, sides []map[string]string, got map[stri
 		applied[c.Path] = true
 	}
 	moved := func(at string) bool {
-		return slices.ContainsFunc(r.Applied, func(c sandbox.MergeChange) bool {
+		return slices.ContainsFunc(r.Applied, func(c api.MergeChange) bool {
 			return c.OldPath != "" && (strings.HasPrefix(at+"/", c.OldPath+"/") || strings.HasPrefix(at+"/", c.Path+"/"))
 		})
 	}

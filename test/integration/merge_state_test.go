@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestMergeBases merges sandboxes and snapshots that parted in all the ways there
@@ -25,12 +25,12 @@ func TestMergeBases(t *testing.T) {
 	n.edit("late", "put /m/from-late x", "rm /m/p1")
 	n.edit("grand", "put /m/from-grand x")
 	for name, memory := range map[string]bool{"mem": true, "disk": false} {
-		if _, err := n.m.Snapshot(ctx, "late", sandbox.SnapshotRequest{Name: name, Memory: memory}); err != nil {
+		if _, err := n.m.Snapshot(ctx, "late", api.SnapshotRequest{Name: name, Memory: memory}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	n.edit("late", "put /m/later x")
-	r, err := n.m.Restore(ctx, "disk", sandbox.RestoreRequest{Names: []string{"restored"}})
+	r, err := n.m.Restore(ctx, "disk", api.RestoreRequest{Names: []string{"restored"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestMergeBases(t *testing.T) {
 
 	merged := func(into string, want map[string]string, from ...string) {
 		t.Helper()
-		r := n.merge(into, sandbox.MergeRequest{From: from, DryRun: true})
+		r := n.merge(into, api.MergeRequest{From: from, DryRun: true})
 		t.Helper()
 		mustOutcome(t, r, want)
 	}
@@ -95,13 +95,13 @@ func TestMergeBaseGone(t *testing.T) {
 	n.edit("p", "mkdir /m")
 	n.forkNamed("p", "kid")
 	n.edit("kid", "put /m/kid x")
-	if _, err := n.m.Snapshot(ctx, "kid", sandbox.SnapshotRequest{Name: "disk"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, "kid", api.SnapshotRequest{Name: "disk"}); err != nil {
 		t.Fatal(err)
 	}
-	mustOutcome(t, n.merge("p", sandbox.MergeRequest{From: []string{"disk"}, DryRun: true}), map[string]string{"/m/kid": "added"})
+	mustOutcome(t, n.merge("p", api.MergeRequest{From: []string{"disk"}, DryRun: true}), map[string]string{"/m/kid": "added"})
 	n.destroy("kid")
-	_, err := n.m.Merge(ctx, "p", sandbox.MergeRequest{From: []string{"disk"}})
-	wantCode(t, err, sandbox.CodeConflict)
+	_, err := n.m.Merge(ctx, "p", api.MergeRequest{From: []string{"disk"}})
+	wantCode(t, err, api.CodeConflict)
 	if err == nil || !strings.Contains(err.Error(), "are gone") {
 		t.Errorf("it says: %v", err)
 	}
@@ -116,19 +116,19 @@ func TestMergePaths(t *testing.T) {
 	n.edit("box", "put /m/ours x", "rm /m/gone")
 	n.edit("child", "put /m/theirs x", "rm /m/gone")
 	for _, path := range []string{"/m/ours", "/m/gone", "/m/kept", "/m", "/"} {
-		n.merge("box", sandbox.MergeRequest{From: []string{"child"}, Paths: []string{path}, DryRun: true})
+		n.merge("box", api.MergeRequest{From: []string{"child"}, Paths: []string{path}, DryRun: true})
 	}
 	for _, path := range []string{"/nosuch", "/m/kept/below", "/m/theirs2"} {
-		_, err := n.m.Merge(asOwner, "box", sandbox.MergeRequest{From: []string{"child"}, Paths: []string{"/m/theirs", path}})
-		if wantCode(t, err, sandbox.CodeNotFound); !strings.Contains(err.Error(), path) {
+		_, err := n.m.Merge(asOwner, "box", api.MergeRequest{From: []string{"child"}, Paths: []string{"/m/theirs", path}})
+		if wantCode(t, err, api.CodeNotFound); !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 	n.mustRead("child", "/m/theirs", "x")
-	if _, err := n.read("box", at("/m/theirs")); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	if _, err := n.read("box", at("/m/theirs")); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("a merge that was refused brought a file: %v", err)
 	}
-	r := n.merge("box", sandbox.MergeRequest{From: []string{"child"}, Paths: []string{"/m/theirs"}})
+	r := n.merge("box", api.MergeRequest{From: []string{"child"}, Paths: []string{"/m/theirs"}})
 	mustOutcome(t, r, map[string]string{"/m/theirs": "added"})
 }
 
@@ -136,7 +136,7 @@ func TestMergePaths(t *testing.T) {
 func TestMergeFullDisk(t *testing.T) {
 	ctx := asOwner
 	n := newNode(t)
-	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "p", Limits: sandbox.Limits{DiskMiB: 8}}); err != nil {
+	if _, err := n.m.Create(ctx, api.CreateRequest{Image: "box", Name: "p", Limits: api.Limits{DiskMiB: 8}}); err != nil {
 		t.Fatal(err)
 	}
 	n.edit("p", "mkdir /m", "put /m/old x", "put /m/text "+mergeText)
@@ -145,17 +145,17 @@ func TestMergeFullDisk(t *testing.T) {
 	n.guest("kid", "fill", "/m/large", "3")
 	n.guest("p", "fill", "/root/own", "5")
 	before := n.guest("p", "list", "/m")
-	_, err := n.m.Merge(ctx, "p", sandbox.MergeRequest{From: []string{"kid"}})
-	wantCode(t, err, sandbox.CodeNoSpace)
+	_, err := n.m.Merge(ctx, "p", api.MergeRequest{From: []string{"kid"}})
+	wantCode(t, err, api.CodeNoSpace)
 	if after := n.guest("p", "list", "/m"); after != before {
 		t.Errorf("something happened:\n%s\nwas\n%s", after, before)
 	}
 	n.guest("p", "rm", "/root/own")
-	if r := n.merge("p", sandbox.MergeRequest{From: []string{"kid"}}); len(r.Applied) != 4 {
+	if r := n.merge("p", api.MergeRequest{From: []string{"kid"}}); len(r.Applied) != 4 {
 		t.Errorf("with room: %v", outcome(r))
 	}
 	for range 30 { // what was written before it failed was given back
-		n.merge("p", sandbox.MergeRequest{From: []string{"kid"}})
+		n.merge("p", api.MergeRequest{From: []string{"kid"}})
 	}
 }
 
@@ -171,8 +171,8 @@ func TestMergeTakesBack(t *testing.T) {
 	n.edit("p", "mount /m/zz/in", "mount /m/zy")
 	before := n.guest("p", "list", "/m")
 	for what, paths := range map[string][]string{"a file": nil, "attributes": {"/m/a", "/m/dir", "/m/mode", "/m/l2", "/m/newdir", "/m/zy"}} {
-		_, err := n.m.Merge(asOwner, "p", sandbox.MergeRequest{From: []string{"kid"}, Paths: paths})
-		wantCode(t, err, sandbox.CodeConflict)
+		_, err := n.m.Merge(asOwner, "p", api.MergeRequest{From: []string{"kid"}, Paths: paths})
+		wantCode(t, err, api.CodeConflict)
 		if err == nil || !strings.Contains(err.Error(), "mounted") {
 			t.Errorf("%s: it says: %v", what, err)
 		}
@@ -180,7 +180,7 @@ func TestMergeTakesBack(t *testing.T) {
 			t.Errorf("%s: something happened:\n%s\nwas\n%s", what, after, before)
 		}
 	}
-	if r := n.merge("p", sandbox.MergeRequest{From: []string{"kid"}, Paths: []string{"/m/a", "/m/dir", "/m/mode", "/m/l2", "/m/new"}}); len(r.Applied) != 6 {
+	if r := n.merge("p", api.MergeRequest{From: []string{"kid"}, Paths: []string{"/m/a", "/m/dir", "/m/mode", "/m/l2", "/m/new"}}); len(r.Applied) != 6 {
 		t.Errorf("the rest: %v", outcome(r))
 	}
 }
@@ -193,7 +193,7 @@ func TestMergeUnderProcesses(t *testing.T) {
 	n.guest("p", "stay", "/m/work/deep", "/m/work/open", "/tmp/pipe", "/tmp/report")
 	n.forkNamed("p", "kid")
 	n.edit("kid", "put /m/work/open new", "put /m/work/deep/file x", "chmod /m/work 700")
-	n.merge("p", sandbox.MergeRequest{From: []string{"kid"}})
+	n.merge("p", api.MergeRequest{From: []string{"kid"}})
 	report := func(want ...string) {
 		t.Helper()
 		n.edit("p", "add /tmp/pipe x")
@@ -219,7 +219,7 @@ func TestMergeUnderProcesses(t *testing.T) {
 	// What a child renames is renamed, and the process is still in it.
 	n.forkNamed("p", "mover")
 	n.edit("mover", "mkdir /m/new", "mv /m/work /m/new/moved", "put /m/new/moved/deep/file y", "rm /m/new/moved/deep/made", "put /m/new/moved/more x", "chmod /m/new/moved 711")
-	mustOutcome(t, n.merge("p", sandbox.MergeRequest{From: []string{"mover"}}), map[string]string{
+	mustOutcome(t, n.merge("p", api.MergeRequest{From: []string{"mover"}}), map[string]string{
 		"/m/new": "added", "/m/new/moved": "renamed", "/m/new/moved/deep/file": "modified", "/m/new/moved/deep/made": "deleted", "/m/new/moved/more": "added",
 	})
 	report(`cwd true "/m/new/moved/deep", file "old"`)
@@ -236,7 +236,7 @@ func TestMergeUnderProcesses(t *testing.T) {
 	// A child in which it goes on as well.
 	n.forkNamed("p", "later")
 	n.edit("later", "rm /m/new")
-	r := n.merge("p", sandbox.MergeRequest{From: []string{"later"}})
+	r := n.merge("p", api.MergeRequest{From: []string{"later"}})
 	if r.Unresolved() > 0 {
 		t.Fatalf("conflicts: %v", outcome(r))
 	}
@@ -259,7 +259,7 @@ func TestMergeOfWhatChanges(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = n.m.Exec(ctx, "p", sandbox.ExecRequest{Argv: []string{"guest", "scribble", "/m/busy/x"}}, discard()) // until it is cancelled
+		_, _ = n.m.Exec(ctx, "p", api.ExecRequest{Argv: []string{"guest", "scribble", "/m/busy/x"}}, discard()) // until it is cancelled
 	}()
 	eventually(t, "the writer", func() error {
 		if out, err := n.exec("p", "cat", "/m/busy/x"); err != nil || out.stdout.String() == "x" {
@@ -267,15 +267,15 @@ func TestMergeOfWhatChanges(t *testing.T) {
 		}
 		return nil
 	})
-	mustOutcome(t, n.merge("p", sandbox.MergeRequest{From: []string{"kid"}}), map[string]string{"/m/quiet": "modified", "/m/busy/new": "added"})
-	_, err := n.m.Merge(asOwner, "p", sandbox.MergeRequest{From: []string{"other"}, Strategy: sandbox.MergeTheirs})
+	mustOutcome(t, n.merge("p", api.MergeRequest{From: []string{"kid"}}), map[string]string{"/m/quiet": "modified", "/m/busy/new": "added"})
+	_, err := n.m.Merge(asOwner, "p", api.MergeRequest{From: []string{"other"}, Strategy: api.MergeTheirs})
 	if err != nil { // or it was quicker than the writer
-		wantCode(t, err, sandbox.CodeConflict)
+		wantCode(t, err, api.CodeConflict)
 	}
 	if _, err := n.m.Pause(asOwner, "p"); err != nil {
 		t.Fatal(err)
 	}
-	if r := n.merge("p", sandbox.MergeRequest{From: []string{"other"}, Strategy: sandbox.MergeTheirs}); err != nil && len(r.Applied) != 1 {
+	if r := n.merge("p", api.MergeRequest{From: []string{"other"}, Strategy: api.MergeTheirs}); err != nil && len(r.Applied) != 1 {
 		t.Errorf("into one that is paused: %v", outcome(r))
 	}
 	if _, err := n.m.Resume(asOwner, "p"); err != nil {
@@ -287,7 +287,7 @@ func TestMergeOfWhatChanges(t *testing.T) {
 
 // mergeBase makes "base" and "kid", which changes much. It returns what is below /m
 // in either.
-func (n *node) mergeBase() (before, after string) {
+func (n *testNode) mergeBase() (before, after string) {
 	n.t.Helper()
 	n.create("base")
 	n.guest("base", "many", "/m", "300", "1", "old")
@@ -299,12 +299,12 @@ func (n *node) mergeBase() (before, after string) {
 }
 
 // mustBeWhole checks that sandbox is as it was before a merge or after it.
-func (n *node) mustBeWhole(ref, before, after string) {
+func (n *testNode) mustBeWhole(ref, before, after string) {
 	n.t.Helper()
 	if got := n.guest(ref, "list", "/m"); got != before && got != after {
 		n.t.Errorf("half a merge: %d bytes of list, not %d or %d", len(got), len(before), len(after))
 	}
-	for _, c := range n.diff("base", ref, sandbox.DiffRequest{}) {
+	for _, c := range n.diff("base", ref, api.DiffRequest{}) {
 		if !strings.HasPrefix(c.Path, "/m/") {
 			n.t.Errorf("something is left behind: %+v", c)
 		}
@@ -320,11 +320,11 @@ func TestMergeCancelled(t *testing.T) {
 	for range crashRounds(t) {
 		into := n.fork("base", 1)[0].ID
 		err := most.cancelled(rng, func(ctx context.Context) error {
-			_, err := n.m.Merge(ctx, into, sandbox.MergeRequest{From: []string{"kid"}})
+			_, err := n.m.Merge(ctx, into, api.MergeRequest{From: []string{"kid"}})
 			return err
 		})
 		if err != nil {
-			wantCode(t, err, sandbox.CodeCanceled)
+			wantCode(t, err, api.CodeCanceled)
 			cancelled++
 		}
 		n.mustBeWhole(into, before, after)
@@ -347,7 +347,7 @@ func TestMergeDaemonDies(t *testing.T) {
 		moment(rng, 60*time.Millisecond)
 		p.kill()
 		n.open()
-		list, err := n.m.List(asOwner, sandbox.ListFilter{})
+		list, err := n.m.List(asOwner, api.ListFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -359,7 +359,7 @@ func TestMergeDaemonDies(t *testing.T) {
 		}
 	}
 	into := n.fork("base", 1)[0].ID
-	n.merge(into, sandbox.MergeRequest{From: []string{"kid"}})
+	n.merge(into, api.MergeRequest{From: []string{"kid"}})
 	if got := n.guest(into, "list", "/m"); got != after {
 		t.Errorf("after all that a merge does something else")
 	}

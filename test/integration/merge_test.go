@@ -6,11 +6,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // merge merges others into a sandbox. What they change is below /m.
-func (n *node) merge(into string, req sandbox.MergeRequest) *sandbox.MergeResult {
+func (n *testNode) merge(into string, req api.MergeRequest) *api.MergeResult {
 	n.t.Helper()
 	r, err := n.m.Merge(asOwner, into, req)
 	if err != nil {
@@ -20,13 +20,13 @@ func (n *node) merge(into string, req sandbox.MergeRequest) *sandbox.MergeResult
 }
 
 // edit changes files in a sandbox, see "guest edit".
-func (n *node) edit(ref string, changes ...string) {
+func (n *testNode) edit(ref string, changes ...string) {
 	n.t.Helper()
 	n.guest(ref, append([]string{"edit"}, changes...)...)
 }
 
 // mustList compares what is below /m in a sandbox.
-func (n *node) mustList(ref, want string) {
+func (n *testNode) mustList(ref, want string) {
 	n.t.Helper()
 	var lines []string
 	for l := range strings.SplitSeq(want, "\n") {
@@ -41,9 +41,9 @@ func (n *node) mustList(ref, want string) {
 }
 
 // forkNamed makes children of these names.
-func (n *node) forkNamed(ref string, names ...string) {
+func (n *testNode) forkNamed(ref string, names ...string) {
 	n.t.Helper()
-	r, err := n.m.Fork(asOwner, ref, sandbox.ForkRequest{Names: names})
+	r, err := n.m.Fork(asOwner, ref, api.ForkRequest{Names: names})
 	if err != nil {
 		n.t.Fatalf("fork %s: %v", ref, err)
 	}
@@ -51,7 +51,7 @@ func (n *node) forkNamed(ref string, names ...string) {
 }
 
 // outcome is what happened to each path, in one word each.
-func outcome(r *sandbox.MergeResult) map[string]string {
+func outcome(r *api.MergeResult) map[string]string {
 	out := map[string]string{}
 	for _, c := range r.Applied {
 		out[c.Path] = string(c.Kind)
@@ -69,7 +69,7 @@ func outcome(r *sandbox.MergeResult) map[string]string {
 	return out
 }
 
-func mustOutcome(t *testing.T, r *sandbox.MergeResult, want map[string]string) {
+func mustOutcome(t *testing.T, r *api.MergeResult, want map[string]string) {
 	t.Helper()
 	if d := cmp.Diff(want, outcome(r)); d != "" {
 		t.Errorf("outcome (-want +got):\n%s", d)
@@ -88,9 +88,9 @@ func TestMerge(t *testing.T) {
 	n.edit("b", "rm /m/old", "put /m/text "+strings.Replace(mergeText, "9\n", "nine\n", 1), "chmod /m/run 755")
 	n.edit("c", "put /m/b new", "xattr /m/run user.a b", "rm /m/link", "sym /m/link other", "chown /m/dir 7.8")
 	n.edit("parent", "put /m/text "+strings.Replace(mergeText, "5\n", "five\n", 1), "put /m/own y")
-	dry := n.merge("parent", sandbox.MergeRequest{From: []string{"a", "b", "c"}, DryRun: true})
+	dry := n.merge("parent", api.MergeRequest{From: []string{"a", "b", "c"}, DryRun: true})
 	before := n.guest("parent", "list", "/m")
-	r := n.merge("parent", sandbox.MergeRequest{From: []string{"a", "b", "c"}})
+	r := n.merge("parent", api.MergeRequest{From: []string{"a", "b", "c"}})
 	want := map[string]string{
 		"/m/a": "added", "/m/b": "added", "/m/text": "modified merged", "/m/new": "added", "/m/new/dir": "added", "/m/new/dir/file": "added",
 		"/m/old": "deleted", "/m/run": "modified merged", "/m/link": "modified", "/m/dir": "modified",
@@ -113,28 +113,28 @@ func TestMerge(t *testing.T) {
 		/m/own 100644 0.0 "y"
 		/m/run 100755 0.0 user.a="b" "x"
 		/m/text 100644 0.0 "one\n2\n3\n4\nfive\n6\n7\n8\nnine\n"`)
-	for _, c := range n.diff("a", "parent", sandbox.DiffRequest{}) {
+	for _, c := range n.diff("a", "parent", api.DiffRequest{}) {
 		if !strings.HasPrefix(c.Path, "/m/") {
 			t.Errorf("something is left behind: %+v", c)
 		}
 	}
 	// A second time there is nothing to do.
-	again := n.merge("parent", sandbox.MergeRequest{From: []string{"a", "c"}})
+	again := n.merge("parent", api.MergeRequest{From: []string{"a", "c"}})
 	if len(again.Applied)+len(again.Conflicts) > 0 {
 		t.Errorf("merged again: %+v", again)
 	}
 	// The result can be forked and compared.
 	n.forkNamed("parent", "next")
 	n.edit("next", "put /m/after x")
-	changes := n.diff("parent", "next", sandbox.DiffRequest{})
+	changes := n.diff("parent", "next", api.DiffRequest{})
 	if len(changes) != 1 || changes[0].Path != "/m/after" {
 		t.Errorf("a child of the result differs in %+v", changes)
 	}
-	mustOutcome(t, n.merge("parent", sandbox.MergeRequest{From: []string{"next"}}), map[string]string{"/m/after": "added"})
+	mustOutcome(t, n.merge("parent", api.MergeRequest{From: []string{"next"}}), map[string]string{"/m/after": "added"})
 	var sides []string
 	for _, s := range r.Sides {
 		sides = append(sides, s.From)
-		if !sandbox.IsID(sandbox.KindSnapshot, s.Base) {
+		if !api.IsID(api.KindSnapshot, s.Base) {
 			t.Errorf("base of %s is %q", s.From, s.Base)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestMetadata follows the metadata and the name of a sandbox through changes,
@@ -13,43 +13,43 @@ import (
 func TestMetadata(t *testing.T) {
 	n := newNode(t)
 	ctx := asOwner
-	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Metadata: map[string]string{"a b": ""}}); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+	if _, err := n.m.Create(ctx, api.CreateRequest{Image: "box", Metadata: map[string]string{"a b": ""}}); api.CodeOf(err) != api.CodeInvalid {
 		t.Errorf("create with a bad key: %v", err)
 	}
-	root, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "root", Metadata: map[string]string{"who": "root", "all": "1"}})
+	root, err := n.m.Create(ctx, api.CreateRequest{Image: "box", Name: "root", Metadata: map[string]string{"who": "root", "all": "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	forked, err := n.m.Fork(ctx, "root", sandbox.ForkRequest{Metadata: map[string]string{"who": "kid"}})
+	forked, err := n.m.Fork(ctx, "root", api.ForkRequest{Metadata: map[string]string{"who": "kid"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	kid := n.children(forked)[0].ID
 	value := "2"
-	if _, err := n.m.Update(ctx, kid, sandbox.UpdateRequest{Metadata: map[string]*string{"step": &value, "all": nil}}); err != nil {
+	if _, err := n.m.Update(ctx, kid, api.UpdateRequest{Metadata: map[string]*string{"step": &value, "all": nil}}); err != nil {
 		t.Fatal(err)
 	}
-	snap, err := n.m.Snapshot(ctx, kid, sandbox.SnapshotRequest{Metadata: map[string]string{"kept": ""}})
+	snap, err := n.m.Snapshot(ctx, kid, api.SnapshotRequest{Metadata: map[string]string{"kept": ""}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	restored, err := n.m.Restore(ctx, snap.ID, sandbox.RestoreRequest{})
+	restored, err := n.m.Restore(ctx, snap.ID, api.RestoreRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	again := n.children(restored)[0].ID
 
 	taken, free := "root", "main"
-	if _, err := n.m.Update(ctx, kid, sandbox.UpdateRequest{Name: &taken}); sandbox.CodeOf(err) != sandbox.CodeNameTaken {
+	if _, err := n.m.Update(ctx, kid, api.UpdateRequest{Name: &taken}); api.CodeOf(err) != api.CodeNameTaken {
 		t.Errorf("rename to a taken name: %v", err)
 	}
-	if _, err := n.m.Update(ctx, "root", sandbox.UpdateRequest{Name: &free}); err != nil {
+	if _, err := n.m.Update(ctx, "root", api.UpdateRequest{Name: &free}); err != nil {
 		t.Error(err)
 	}
-	if _, err := n.m.Update(ctx, "root", sandbox.UpdateRequest{Name: &free}); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	if _, err := n.m.Update(ctx, "root", api.UpdateRequest{Name: &free}); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("the old name is still known: %v", err)
 	}
-	if _, err := n.m.Update(ctx, kid, sandbox.UpdateRequest{Name: &taken}); err != nil {
+	if _, err := n.m.Update(ctx, kid, api.UpdateRequest{Name: &taken}); err != nil {
 		t.Errorf("the old name is not free: %v", err)
 	}
 
@@ -68,7 +68,7 @@ func TestMetadata(t *testing.T) {
 	}
 	for filter, want := range map[string]int{"who=kid": 2, "who=root": 1, "kept=": 1, "all=": 0} {
 		k, v, _ := strings.Cut(filter, "=")
-		list, err := n.m.List(ctx, sandbox.ListFilter{Metadata: map[string]string{k: v}})
+		list, err := n.m.List(ctx, api.ListFilter{Metadata: map[string]string{k: v}})
 		if err != nil || len(list) != want {
 			t.Errorf("%s lists %d (%v), want %d", filter, len(list), err, want)
 		}

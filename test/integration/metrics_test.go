@@ -10,17 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/alarm/alarmtest"
-	"ramet.dev/ramet/internal/metrics"
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/tracing"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node/timer/timertest"
+	"ramet.dev/ramet/internal/observe/metrics"
+	"ramet.dev/ramet/internal/observe/tracing"
 )
 
 // TestMetricsOfRealWork does things with sandboxes and reads what was counted.
 func TestMetricsOfRealWork(t *testing.T) {
 	ctx := asOwner
 	n := newClosedNode(t, newDir(t)+"/data")
-	counts, clock := metrics.New("test"), alarmtest.New(time.Now())
+	counts, clock := metrics.New("test"), timertest.New(time.Now())
 	n.observer, n.clock = counts, clock
 	n.open()
 	t.Cleanup(n.finish)
@@ -53,20 +53,20 @@ func TestMetricsOfRealWork(t *testing.T) {
 	children := n.fork("source", 2)
 	n.guest(children[0].ID, "true")
 	n.guest(children[0].ID, "true")
-	_, err := n.m.Snapshot(ctx, "source", sandbox.SnapshotRequest{Name: "kept"})
+	_, err := n.m.Snapshot(ctx, "source", api.SnapshotRequest{Name: "kept"})
 	must(err)
-	_, err = n.m.Restore(ctx, "kept", sandbox.RestoreRequest{Count: 1})
+	_, err = n.m.Restore(ctx, "kept", api.RestoreRequest{Count: 1})
 	must(err)
-	_, err = n.m.Diff(ctx, "source", children[0].ID, sandbox.DiffRequest{})
+	_, err = n.m.Diff(ctx, "source", children[0].ID, api.DiffRequest{})
 	must(err)
 	_, err = n.m.Pause(ctx, children[1].ID)
 	must(err)
-	_, err = n.m.Merge(ctx, "source", sandbox.MergeRequest{From: []string{children[0].ID}})
+	_, err = n.m.Merge(ctx, "source", api.MergeRequest{From: []string{children[0].ID}})
 	must(err)
-	if _, err := n.m.Fork(ctx, "nobody", sandbox.ForkRequest{}); err == nil {
+	if _, err := n.m.Fork(ctx, "nobody", api.ForkRequest{}); err == nil {
 		t.Fatal("nobody was forked")
 	}
-	if _, err := n.m.Fork(ctx, children[1].ID, sandbox.ForkRequest{}); err == nil {
+	if _, err := n.m.Fork(ctx, children[1].ID, api.ForkRequest{}); err == nil {
 		t.Fatal("a paused sandbox was forked")
 	}
 	busy := read()
@@ -162,18 +162,18 @@ func TestTracesOfRealWork(t *testing.T) {
 	n := newNode(t)
 	n.create("source")
 	ctx, ended := traces.Root(asOwner, "test", "")
-	r, err := n.m.Fork(ctx, "source", sandbox.ForkRequest{Count: 2})
+	r, err := n.m.Fork(ctx, "source", api.ForkRequest{Count: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	child := n.children(r)[0].ID
-	if _, err := n.m.Exec(ctx, child, sandbox.ExecRequest{Argv: []string{"guest", "write", "/srv/new", "x"}}, discard()); err != nil {
+	if _, err := n.m.Exec(ctx, child, api.ExecRequest{Argv: []string{"guest", "write", "/srv/new", "x"}}, discard()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.m.Diff(ctx, "source", child, sandbox.DiffRequest{}); err != nil {
+	if _, err := n.m.Diff(ctx, "source", child, api.DiffRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := n.m.Merge(ctx, "source", sandbox.MergeRequest{From: []string{child}}); err != nil || len(m.Applied) != 1 {
+	if m, err := n.m.Merge(ctx, "source", api.MergeRequest{From: []string{child}}); err != nil || len(m.Applied) != 1 {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	ended("")

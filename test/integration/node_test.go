@@ -20,13 +20,13 @@ import (
 
 	"go.uber.org/goleak"
 
-	who "ramet.dev/ramet/internal/access"
-	"ramet.dev/ramet/internal/alarm"
-	"ramet.dev/ramet/internal/httpapi"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/manager"
-	"ramet.dev/ramet/internal/paths"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/node/timer"
+	"ramet.dev/ramet/internal/server/rest"
+	who "ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/storage/paths"
 )
 
 // asOwner is the context of what the owner of the daemon does.
@@ -39,10 +39,10 @@ func asOwnerIn(t testing.TB) context.Context { return who.With(t.Context(), who.
 // that may be busy with something else.
 const patience = 30 * time.Second
 
-// node is a manager on directories of its own.
-type node struct {
+// node is a node on directories of its own.
+type testNode struct {
 	t     testing.TB
-	m     *manager.Manager
+	m     *node.Node
 	paths paths.Paths
 	build string // build id: tells this node's sentries from others
 	pool  int
@@ -50,22 +50,22 @@ type node struct {
 	// command is the one inside of sandboxes that may control themselves, nil if
 	// the test needs none.
 	command *os.File
-	clock   alarm.Clock        // nil for the machine's
-	boot    string             // which run of the host it is; empty for the real one
-	memory  manager.HostMemory // nil for the machine's
+	clock   timer.Clock     // nil for the machine's
+	boot    string          // which run of the host it is; empty for the real one
+	memory  node.HostMemory // nil for the machine's
 	// observer is told of operations, if it is set.
-	observer manager.Observer
-	// What was there before the manager was.
+	observer node.Observer
+	// What was there before the node was.
 	fds        map[string]int
 	goroutines goleak.Option
 }
 
 // newNode opens a node with the image "box". At the end of the test all
 // sandboxes are destroyed and nothing may be left.
-func newNode(t testing.TB) *node { return newNodeIn(t, filepath.Join(newDir(t), "data")) }
+func newNode(t testing.TB) *testNode { return newNodeIn(t, filepath.Join(newDir(t), "data")) }
 
 // newNodeIn opens a node with the data directory data.
-func newNodeIn(t testing.TB, data string) *node {
+func newNodeIn(t testing.TB, data string) *testNode {
 	t.Helper()
 	n := newClosedNode(t, data)
 	n.open()
@@ -74,7 +74,7 @@ func newNodeIn(t testing.TB, data string) *node {
 }
 
 // newClosedNode makes the directories of a node with the image "box".
-func newClosedNode(t testing.TB, data string) *node {
+func newClosedNode(t testing.TB, data string) *testNode {
 	t.Helper()
 	p, err := paths.New(filepath.Join(newDir(t), "run"), data)
 	if err != nil {
@@ -85,7 +85,7 @@ func newClosedNode(t testing.TB, data string) *node {
 			t.Fatal(err)
 		}
 	}
-	n := &node{t: t, paths: p, build: "test-" + randomHex(), pool: 2, log: slog.New(slog.NewTextHandler(testWriter{t}, nil))}
+	n := &testNode{t: t, paths: p, build: "test-" + randomHex(), pool: 2, log: slog.New(slog.NewTextHandler(testWriter{t}, nil))}
 	n.fds, n.goroutines = openFiles(t), goleak.IgnoreCurrent()
 	n.importImage("box")
 	return n
@@ -121,9 +121,9 @@ func (w testWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (n *node) importImage(name string) { n.importWith(image.Options{Name: name}) }
+func (n *testNode) importImage(name string) { n.importWith(image.Options{Name: name}) }
 
-func (n *node) importWith(opt image.Options) {
+func (n *testNode) importWith(opt image.Options) {
 	n.t.Helper()
 	store, err := image.Open(n.paths.Images())
 	if err != nil {
@@ -139,23 +139,23 @@ func (n *node) importWith(opt image.Options) {
 	}
 }
 
-func (n *node) config() manager.Config {
-	return manager.Config{
-		Paths: n.paths, Executable: "/proc/self/exe", Engine: n.build, PoolSize: manager.FixedPoolSize(n.pool), Command: n.command, Log: n.log, Clock: n.clock, BootID: n.boot, Observer: n.observer, HostMemory: n.memory,
+func (n *testNode) config() node.Config {
+	return node.Config{
+		Paths: n.paths, Executable: "/proc/self/exe", Engine: n.build, PoolSize: node.FixedPoolSize(n.pool), Command: n.command, Log: n.log, Clock: n.clock, BootID: n.boot, Observer: n.observer, HostMemory: n.memory,
 	}
 }
 
-func (n *node) open() {
+func (n *testNode) open() {
 	n.t.Helper()
-	m, err := manager.Open(asOwner, n.config())
+	m, err := node.Open(asOwner, n.config())
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	n.m = m
 }
 
-// close closes the manager, as a daemon that ends does. Its sandboxes run on.
-func (n *node) close() {
+// close closes the node, as a daemon that ends does. Its sandboxes run on.
+func (n *testNode) close() {
 	n.t.Helper()
 	if err := n.m.Close(); err != nil {
 		n.t.Fatal(err)
@@ -163,17 +163,17 @@ func (n *node) close() {
 	n.m = nil
 }
 
-// reopen closes the manager and opens a new one, as a restarted daemon does.
-func (n *node) reopen() {
+// reopen closes the node and opens a new one, as a restarted daemon does.
+func (n *testNode) reopen() {
 	n.t.Helper()
 	n.close()
 	n.open()
 }
 
 // create makes a sandbox of the image "box".
-func (n *node) create(name string) *sandbox.Sandbox {
+func (n *testNode) create(name string) *api.Sandbox {
 	n.t.Helper()
-	s, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", Name: name})
+	s, err := n.m.Create(asOwner, api.CreateRequest{Image: "box", Name: name})
 	if err != nil {
 		n.t.Fatalf("create: %v", err)
 	}
@@ -181,18 +181,18 @@ func (n *node) create(name string) *sandbox.Sandbox {
 }
 
 // fork makes count children, all of which must succeed.
-func (n *node) fork(ref string, count int) []*sandbox.Sandbox {
+func (n *testNode) fork(ref string, count int) []*api.Sandbox {
 	n.t.Helper()
-	r, err := n.m.Fork(asOwner, ref, sandbox.ForkRequest{Count: count})
+	r, err := n.m.Fork(asOwner, ref, api.ForkRequest{Count: count})
 	if err != nil {
 		n.t.Fatalf("fork %s: %v", ref, err)
 	}
 	return n.children(r)
 }
 
-func (n *node) children(r *sandbox.ForkResult) []*sandbox.Sandbox {
+func (n *testNode) children(r *api.ForkResult) []*api.Sandbox {
 	n.t.Helper()
-	var out []*sandbox.Sandbox
+	var out []*api.Sandbox
 	for i, c := range r.Children {
 		if c.Error != nil {
 			n.t.Fatalf("child %d: %v", i, c.Error)
@@ -202,7 +202,7 @@ func (n *node) children(r *sandbox.ForkResult) []*sandbox.Sandbox {
 	return out
 }
 
-func (n *node) destroy(refs ...string) {
+func (n *testNode) destroy(refs ...string) {
 	n.t.Helper()
 	for _, ref := range refs {
 		if err := n.m.Destroy(asOwner, ref); err != nil {
@@ -214,19 +214,19 @@ func (n *node) destroy(refs ...string) {
 // output is what a command wrote.
 type output struct {
 	stdout, stderr bytes.Buffer
-	*sandbox.ExecResult
+	*api.ExecResult
 }
 
 // exec runs a command of the guest program, whatever its exit code.
-func (n *node) exec(ref string, args ...string) (*output, error) {
-	return n.run(ref, sandbox.ExecRequest{Argv: append([]string{"guest"}, args...)}, "")
+func (n *testNode) exec(ref string, args ...string) (*output, error) {
+	return n.run(ref, api.ExecRequest{Argv: append([]string{"guest"}, args...)}, "")
 }
 
-func (n *node) run(ref string, req sandbox.ExecRequest, stdin string) (*output, error) {
+func (n *testNode) run(ref string, req api.ExecRequest, stdin string) (*output, error) {
 	ctx, cancel := context.WithTimeout(asOwner, patience)
 	defer cancel()
 	out := &output{}
-	xio := httpapi.ExecIO{Stdout: &out.stdout, Stderr: &out.stderr}
+	xio := rest.ExecIO{Stdout: &out.stdout, Stderr: &out.stderr}
 	if stdin != "" {
 		xio.Stdin = strings.NewReader(stdin)
 	}
@@ -237,7 +237,7 @@ func (n *node) run(ref string, req sandbox.ExecRequest, stdin string) (*output, 
 
 // guest runs a command of the guest program, which must succeed, and returns its
 // output.
-func (n *node) guest(ref string, args ...string) string {
+func (n *testNode) guest(ref string, args ...string) string {
 	n.t.Helper()
 	out, err := n.exec(ref, args...)
 	if err != nil {
@@ -250,7 +250,7 @@ func (n *node) guest(ref string, args ...string) string {
 }
 
 // hold starts the holder in a sandbox.
-func (n *node) hold(ref string, args ...string) {
+func (n *testNode) hold(ref string, args ...string) {
 	n.t.Helper()
 	n.guest(ref, append([]string{"start"}, args...)...)
 }
@@ -263,7 +263,7 @@ type reply struct {
 	Errors map[string]string `json:"errors"`
 }
 
-func (n *node) ask(ref string, args ...string) (*reply, error) {
+func (n *testNode) ask(ref string, args ...string) (*reply, error) {
 	out, err := n.exec(ref, append([]string{"ask"}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ref, err)
@@ -277,14 +277,14 @@ func (n *node) ask(ref string, args ...string) (*reply, error) {
 
 // mustHold checks that all items of the holder in ref, or those named, are in
 // the state want.
-func (n *node) mustHold(ref, want string, items ...string) {
+func (n *testNode) mustHold(ref, want string, items ...string) {
 	n.t.Helper()
 	if err := n.holds(ref, want, items...); err != nil {
 		n.t.Fatal(err)
 	}
 }
 
-func (n *node) holds(ref, want string, items ...string) error {
+func (n *testNode) holds(ref, want string, items ...string) error {
 	r, err := n.ask(ref, items...)
 	if err != nil {
 		return err
@@ -294,7 +294,7 @@ func (n *node) holds(ref, want string, items ...string) error {
 
 // change checks that all items of the holder in ref are in the state from, and
 // brings them into the state to.
-func (n *node) change(ref, from, to string) {
+func (n *testNode) change(ref, from, to string) {
 	n.t.Helper()
 	r, err := n.ask(ref, "="+to)
 	if err == nil {
@@ -344,12 +344,12 @@ func eventually(t testing.TB, what string, check func() error) {
 }
 
 // wantCode fails the test unless err is of the code.
-func wantCode(t testing.TB, err error, code sandbox.Code) {
+func wantCode(t testing.TB, err error, code api.Code) {
 	t.Helper()
-	if got := sandbox.CodeOf(err); got != code {
+	if got := api.CodeOf(err); got != code {
 		t.Errorf("error has code %q, not %q: %v", got, code, err)
 	}
 }
 
 // discard is output that nobody wants.
-func discard() httpapi.ExecIO { return httpapi.ExecIO{Stdout: io.Discard, Stderr: io.Discard} }
+func discard() rest.ExecIO { return rest.ExecIO{Stdout: io.Discard, Stderr: io.Discard} }

@@ -8,16 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/manager"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/node"
 )
 
 // forkWithoutWaiting makes count children that are still being made.
-func (n *node) forkWithoutWaiting(ref string, count int) []*sandbox.Sandbox {
+func (n *testNode) forkWithoutWaiting(ref string, count int) []*api.Sandbox {
 	n.t.Helper()
 	wait := false
-	r, err := n.m.Fork(asOwner, ref, sandbox.ForkRequest{Count: count, Wait: &wait})
+	r, err := n.m.Fork(asOwner, ref, api.ForkRequest{Count: count, Wait: &wait})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func (n *node) forkWithoutWaiting(ref string, count int) []*sandbox.Sandbox {
 		n.t.Fatalf("%d children, not %d", len(children), count)
 	}
 	for i, c := range children {
-		if c.State != sandbox.StateCreating || r.Children[i].ReadyMS != 0 || r.Children[i].Identity.MachineID == "" {
+		if c.State != api.StateCreating || r.Children[i].ReadyMS != 0 || r.Children[i].Identity.MachineID == "" {
 			n.t.Errorf("child %d is %s, ready after %v ms, with the identity %+v", i, c.State, r.Children[i].ReadyMS, r.Children[i].Identity)
 		}
 	}
@@ -43,9 +43,9 @@ func TestForkWithoutWaiting(t *testing.T) {
 	uses := map[string]func(id string) error{
 		"exec": func(id string) error { return n.holds(id, "zero") },
 		"ps":   func(id string) error { _, err := n.m.Processes(ctx, id, false); return err },
-		"diff": func(id string) error { _, err := n.m.Diff(ctx, "base", id, sandbox.DiffRequest{}); return err },
+		"diff": func(id string) error { _, err := n.m.Diff(ctx, "base", id, api.DiffRequest{}); return err },
 		"fork": func(id string) error {
-			r, err := n.m.Fork(ctx, id, sandbox.ForkRequest{})
+			r, err := n.m.Fork(ctx, id, api.ForkRequest{})
 			if err == nil && r.Children[0].Error == nil {
 				n.mustHold(r.Children[0].Sandbox.ID, "zero")
 			}
@@ -87,7 +87,7 @@ func TestForkWithoutWaiting(t *testing.T) {
 }
 
 // slow makes a sandbox whose children take as long as a hook may.
-func (n *node) slow(name string) {
+func (n *testNode) slow(name string) {
 	n.t.Helper()
 	n.create(name)
 	n.hook(name, "10-hangs", "sleep 1h", "755")
@@ -102,15 +102,15 @@ func TestUnreadyChildIsRemoved(t *testing.T) {
 	waits, cancel := context.WithCancelCause(asOwner)
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := n.m.Exec(waits, child.ID, sandbox.ExecRequest{Argv: []string{"guest", "say", "x"}}, discard())
+		_, err := n.m.Exec(waits, child.ID, api.ExecRequest{Argv: []string{"guest", "say", "x"}}, discard())
 		waiting <- err
 	}()
-	gone := sandbox.Errorf(sandbox.CodeCanceled, "the client is gone")
+	gone := api.Errorf(api.CodeCanceled, "the client is gone")
 	cancel(gone)
-	if err := <-waiting; sandbox.CodeOf(err) != sandbox.CodeCanceled {
+	if err := <-waiting; api.CodeOf(err) != api.CodeCanceled {
 		t.Errorf("who goes away while he waits is told %v", err)
 	}
-	list, err := n.m.List(asOwner, sandbox.ListFilter{State: sandbox.StateCreating})
+	list, err := n.m.List(asOwner, api.ListFilter{State: api.StateCreating})
 	if err != nil || len(list) != 1 || list[0].ID != child.ID {
 		t.Errorf("being made are %v, %v", list, err)
 	}
@@ -121,14 +121,14 @@ func TestUnreadyChildIsRemoved(t *testing.T) {
 	}
 
 	wait := false
-	r, err := n.m.Fork(asOwner, "base", sandbox.ForkRequest{Names: []string{"late"}, Wait: &wait, TimeoutMS: 200})
+	r, err := n.m.Fork(asOwner, "base", api.ForkRequest{Names: []string{"late"}, Wait: &wait, TimeoutMS: 200})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.children(r)
 	n.mustFailWith("late", "not ready within")
 	_, err = n.exec("late", "say", "x")
-	wantCode(t, err, sandbox.CodeSandboxDied)
+	wantCode(t, err, api.CodeSandboxDied)
 	n.destroy("late")
 	n.checkOwned()
 	n.destroy("base")
@@ -148,7 +148,7 @@ func TestDaemonEndsWhileChildrenStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.open()
-	if s := n.get(child.ID); s.State != sandbox.StateRunning || len(s.Identity.Hooks) != 1 {
+	if s := n.get(child.ID); s.State != api.StateRunning || len(s.Identity.Hooks) != 1 {
 		t.Errorf("a child of a daemon that ended in peace is %s: %s, with hooks %+v", s.State, s.Reason, s.Identity.Hooks)
 	}
 	n.close()
@@ -162,7 +162,7 @@ func TestDaemonEndsWhileChildrenStart(t *testing.T) {
 	}
 	defer c.Close()
 	wait := false
-	r, err := c.Fork(asOwner, "base", sandbox.ForkRequest{Names: []string{"a", "b", "c"}, Wait: &wait})
+	r, err := c.Fork(asOwner, "base", api.ForkRequest{Names: []string{"a", "b", "c"}, Wait: &wait})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,12 +193,12 @@ func TestDaemonDiesAfterForks(t *testing.T) {
 		moment(rng, 100*time.Millisecond)
 		p.kill()
 		n.open()
-		list, err := n.m.List(asOwner, sandbox.ListFilter{})
+		list, err := n.m.List(asOwner, api.ListFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range list {
-			if s.State == sandbox.StateFailed && strings.Contains(s.Reason, "the daemon ended before it ran") {
+			if s.State == api.StateFailed && strings.Contains(s.Reason, "the daemon ended before it ran") {
 				failed++
 				n.destroy(s.ID)
 			} else {
@@ -227,13 +227,13 @@ func TestClientDiesAfterForks(t *testing.T) {
 		p.next()
 		moment(rng, 60*time.Millisecond)
 		p.kill()
-		for _, do := range []func(context.Context, string) (*sandbox.Sandbox, error){n.m.Pause, n.m.Resume} {
+		for _, do := range []func(context.Context, string) (*api.Sandbox, error){n.m.Pause, n.m.Resume} {
 			if _, err := do(asOwnerIn(t), "base"); err != nil { // waits for forks that are under way
 				t.Fatal(err)
 			}
 		}
 		eventually(t, "what is being made", func() error {
-			list, err := n.m.List(asOwner, sandbox.ListFilter{State: sandbox.StateCreating})
+			list, err := n.m.List(asOwner, api.ListFilter{State: api.StateCreating})
 			if err == nil && len(list) > 0 {
 				err = fmt.Errorf("%d sandboxes", len(list))
 			}
@@ -246,10 +246,10 @@ func TestClientDiesAfterForks(t *testing.T) {
 }
 
 // forkOnce makes children that it does not wait for, and removes some.
-func forkOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
+func forkOnce(ctx context.Context, m *node.Node, rng *rand.Rand) error {
 	wait := false
 	fmt.Println("fork")
-	r, err := m.Fork(ctx, "base", sandbox.ForkRequest{Count: 1 + rng.IntN(4), Wait: &wait})
+	r, err := m.Fork(ctx, "base", api.ForkRequest{Count: 1 + rng.IntN(4), Wait: &wait})
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func forkOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
 	first := r.Children[0].Sandbox.ID
 	switch rng.IntN(3) {
 	case 0:
-		if _, err := m.Fork(ctx, first, sandbox.ForkRequest{Wait: &wait}); err != nil {
+		if _, err := m.Fork(ctx, first, api.ForkRequest{Wait: &wait}); err != nil {
 			return err
 		}
 	case 1:

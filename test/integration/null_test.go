@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // Commands have an empty input also where the guest removed /dev/null, or a link
@@ -19,7 +19,7 @@ func TestCommandsRunWithoutDevNull(t *testing.T) {
 	} {
 		n.create(name)
 		n.guest(name, append([]string{"edit"}, edits...)...)
-		p, err := n.m.StartProcess(asOwner, name, sandbox.StartRequest{Argv: []string{"guest", "sleep", "1h"}})
+		p, err := n.m.StartProcess(asOwner, name, api.StartRequest{Argv: []string{"guest", "sleep", "1h"}})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -52,9 +52,9 @@ func TestAnImageWhoseDevLeadsNowhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := n.m.CreateImage(asOwner, sandbox.ImageRequest{Name: "link", Path: path}, func(sandbox.Progress) {}); err != nil {
+	if _, err := n.m.CreateImage(asOwner, api.ImageRequest{Name: "link", Path: path}, func(api.Progress) {}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = n.m.Create(asOwner, sandbox.CreateRequest{Image: "link"})
-	wantCode(t, err, sandbox.CodeUnsupported)
+	_, err = n.m.Create(asOwner, api.CreateRequest{Image: "link"})
+	wantCode(t, err, api.CodeUnsupported)
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestOpenFilesLimit opens files in a sandbox with a limit of them, and in what
@@ -12,7 +12,7 @@ import (
 func TestOpenFilesLimit(t *testing.T) {
 	n := newNode(t)
 	ctx := asOwnerIn(t)
-	s, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "box", Limits: sandbox.Limits{OpenFiles: 64}})
+	s, err := n.m.Create(ctx, api.CreateRequest{Image: "box", Name: "box", Limits: api.Limits{OpenFiles: 64}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,8 +24,8 @@ func TestOpenFilesLimit(t *testing.T) {
 	if hooks := child.Identity.Hooks; len(hooks) != 1 || hooks[0].Output != "64 EMFILE\n" {
 		t.Errorf("hooks of the child: %+v", hooks)
 	}
-	n.snapshot("box", sandbox.SnapshotRequest{Name: "snap"})
-	r, err := n.m.Restore(ctx, "snap", sandbox.RestoreRequest{})
+	n.snapshot("box", api.SnapshotRequest{Name: "snap"})
+	r, err := n.m.Restore(ctx, "snap", api.RestoreRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestOpenFilesLimit(t *testing.T) {
 			}
 			for _, user := range []string{"root", "worker"} {
 				run := func(args ...string) *output {
-					out, err := n.run(ref, sandbox.ExecRequest{Argv: append([]string{"guest"}, args...), User: user}, "")
+					out, err := n.run(ref, api.ExecRequest{Argv: append([]string{"guest"}, args...), User: user}, "")
 					if err != nil {
 						t.Fatalf("%s: %v: %v", user, args, err)
 					}

@@ -16,20 +16,20 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/httpapi/apitest"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
 // startServer starts a server in a sandbox and waits until it listens.
-func (n *node) startServer(ref, kind, addr string) {
+func (n *testNode) startServer(ref, kind, addr string) {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(asOwner)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = n.m.Exec(ctx, ref, sandbox.ExecRequest{Argv: []string{"guest", "serve", kind, addr}}, discard()) // it is cancelled
+		_, _ = n.m.Exec(ctx, ref, api.ExecRequest{Argv: []string{"guest", "serve", kind, addr}}, discard()) // it is cancelled
 	}()
 	n.t.Cleanup(func() { cancel(); <-ended })
 	_, port, err := net.SplitHostPort(addr)
@@ -38,7 +38,7 @@ func (n *node) startServer(ref, kind, addr string) {
 	}
 	eventually(n.t, "somebody listens on "+addr, func() error {
 		ports, err := n.m.Ports(asOwner, ref)
-		if err == nil && !slices.ContainsFunc(ports, func(p sandbox.Port) bool { return fmt.Sprint(p.Port) == port }) {
+		if err == nil && !slices.ContainsFunc(ports, func(p api.Port) bool { return fmt.Sprint(p.Port) == port }) {
 			err = fmt.Errorf("ports are %v", ports)
 		}
 		return err
@@ -46,7 +46,7 @@ func (n *node) startServer(ref, kind, addr string) {
 }
 
 // dialPort connects and says the first line.
-func (n *node) dialPort(ref string, port uint16, line string) httpapi.PortConn {
+func (n *testNode) dialPort(ref string, port uint16, line string) rest.PortConn {
 	n.t.Helper()
 	c, err := n.m.DialPort(asOwner, ref, port, 0)
 	if err != nil {
@@ -106,7 +106,7 @@ func TestPortsAreListed(t *testing.T) {
 		}
 	}
 	_, err := n.m.DialPort(asOwnerIn(t), ref, 84, 0)
-	wantCode(t, err, sandbox.CodeUnavailable)
+	wantCode(t, err, api.CodeUnavailable)
 }
 
 func TestPortConnections(t *testing.T) {
@@ -159,7 +159,7 @@ func TestPortConnections(t *testing.T) {
 	// The sandbox resets.
 	c = n.dialPort(ref, 80, "reset")
 	_, err = io.ReadAll(c)
-	wantCode(t, err, sandbox.CodeUnavailable)
+	wantCode(t, err, api.CodeUnavailable)
 	// A client that reads nothing, and a sandbox that does not, hold up nobody.
 	for range 3 {
 		n.dialPort(ref, 80, "send 1000000000")
@@ -200,7 +200,7 @@ func TestManyPortConnections(t *testing.T) {
 	for range 520 {
 		c, err := n.m.DialPort(asOwnerIn(t), ref, 80, 0)
 		if err != nil {
-			wantCode(t, err, sandbox.CodeLimit)
+			wantCode(t, err, api.CodeLimit)
 			refused++
 			continue
 		}
@@ -221,7 +221,7 @@ func TestForkWithConnections(t *testing.T) {
 	ref := n.create("").ID
 	n.startServer(ref, "tcp", "127.0.0.1:80")
 	n.startServer(ref, "tcp", "[::1]:81")
-	var conns []httpapi.PortConn
+	var conns []rest.PortConn
 	for _, port := range []uint16{80, 81} {
 		c := n.dialPort(ref, port, fmt.Sprintf("echo /srv/%d", port))
 		if err := roundTrip(c, "before"); err != nil {
@@ -255,7 +255,7 @@ func TestForkWithConnections(t *testing.T) {
 	}
 	for _, port := range []uint16{80, 81} {
 		_, err := n.m.StatFile(asOwnerIn(t), ref, at(fmt.Sprintf("/srv/%d", port)))
-		wantCode(t, err, sandbox.CodeNotFound)
+		wantCode(t, err, api.CodeNotFound)
 	}
 	// What holds a connection when its sandbox goes is told.
 	n.destroy(ref)
@@ -265,15 +265,15 @@ func TestForkWithConnections(t *testing.T) {
 }
 
 // restOf serves the REST interface of a node.
-func restOf(t *testing.T, n *node) (*client.Client, *http.Client) {
+func restOf(t *testing.T, n *testNode) (*client.Client, *http.Client) {
 	t.Helper()
 	socket := filepath.Join(newDir(t), "s")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := httpapi.New(httpapi.Config{Service: n.m, Identify: apitest.Owner, Version: "test"})
-	srv := &http.Server{Handler: api, ReadHeaderTimeout: time.Minute}
+	server := rest.New(rest.Config{Service: n.m, Identify: apitest.Owner, Version: "test"})
+	srv := &http.Server{Handler: server, ReadHeaderTimeout: time.Minute}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	c, err := client.New("unix:" + socket)
@@ -287,7 +287,7 @@ func restOf(t *testing.T, n *node) (*client.Client, *http.Client) {
 		c.Close()
 		srv.Close()
 		<-served
-		api.Wait()
+		server.Wait()
 	})
 	return c, raw
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // posture is how a process is confined, as the host sees it.
@@ -265,19 +265,19 @@ func TestPosture(t *testing.T) {
 	created := n.create("created")
 	n.hold("created")
 	n.fork("created", 1)
-	r, err := n.m.Fork(ctx, "created", sandbox.ForkRequest{Names: []string{"forked"}})
+	r, err := n.m.Fork(ctx, "created", api.ForkRequest{Names: []string{"forked"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.children(r)
-	if _, err := n.m.Snapshot(ctx, "forked", sandbox.SnapshotRequest{Name: "disk"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, "forked", api.SnapshotRequest{Name: "disk"}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = n.m.Restore(ctx, "disk", sandbox.RestoreRequest{Names: []string{"restored"}}); err != nil {
+	if r, err = n.m.Restore(ctx, "disk", api.RestoreRequest{Names: []string{"restored"}}); err != nil {
 		t.Fatal(err)
 	}
 	n.children(r)
-	if created.Isolation.UserNS != sandbox.LayerOn {
+	if created.Isolation.UserNS != api.LayerOn {
 		t.Skip("this user cannot make user namespaces: ramet says so, and confines with the rest")
 	}
 	root := os.Getuid() == 0
@@ -329,10 +329,10 @@ func TestPosture(t *testing.T) {
 		})
 	}
 	t.Run("reported", func(t *testing.T) {
-		on := sandbox.LayerOn
-		want := sandbox.Isolation{
+		on := api.LayerOn
+		want := api.Isolation{
 			Sentry: on, Systrap: on, Seccomp: on, NoNewPrivs: on, Caps: on, UserNS: on, Namespaces: on, EmptyRoot: on, Rlimits: on,
-			OwnUser: sandbox.LayerOff, Cgroup: created.Isolation.Cgroup, CgroupKind: created.Isolation.CgroupKind,
+			OwnUser: api.LayerOff, Cgroup: created.Isolation.Cgroup, CgroupKind: created.Isolation.CgroupKind,
 		}
 		if root {
 			want.OwnUser = on
@@ -431,7 +431,7 @@ func TestOwnUsers(t *testing.T) {
 }
 
 // userOf returns the user that a sandbox's sentry is.
-func (n *node) userOf(ref string) int {
+func (n *testNode) userOf(ref string) int {
 	n.t.Helper()
 	status := statusOf(n.t, fmt.Sprintf("/proc/%d/status", n.sentryOf(ref)))
 	uid, err := strconv.Atoi(strings.Fields(status["Uid"])[0])

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest"
 )
 
 // start starts a command of the guest program in the background.
-func (n *node) start(ref string, req sandbox.StartRequest, args ...string) int {
+func (n *testNode) start(ref string, req api.StartRequest, args ...string) int {
 	n.t.Helper()
 	req.Argv = append([]string{"guest"}, args...)
 	p, err := n.m.StartProcess(asOwner, ref, req)
@@ -36,27 +36,27 @@ type follower struct {
 	cancel context.CancelFunc
 	in     *io.PipeWriter
 	mu     sync.Mutex
-	chunks []sandbox.Chunk
+	chunks []api.Chunk
 	next   int64
 	ended  chan struct{}
-	pos    *sandbox.Position
+	pos    *api.Position
 	err    error
 }
 
-func (n *node) follow(ref string, pid int, from int64) *follower {
+func (n *testNode) follow(ref string, pid int, from int64) *follower {
 	ctx, cancel := context.WithTimeout(asOwner, 2*patience)
 	r, w := io.Pipe()
 	f := &follower{t: n.t, cancel: cancel, in: w, next: from, ended: make(chan struct{})}
 	go func() {
 		defer close(f.ended)
-		f.pos, f.err = n.m.Attach(ctx, ref, pid, sandbox.AttachRequest{From: from, Follow: true}, httpapi.AttachIO{Stdin: r, Output: f.take})
+		f.pos, f.err = n.m.Attach(ctx, ref, pid, api.AttachRequest{From: from, Follow: true}, rest.AttachIO{Stdin: r, Output: f.take})
 		r.CloseWithError(errors.New("detached"))
 	}()
 	n.t.Cleanup(f.detach)
 	return f
 }
 
-func (f *follower) take(c sandbox.Chunk) error {
+func (f *follower) take(c api.Chunk) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c.Seq != f.next && f.next >= 0 {
@@ -113,7 +113,7 @@ func (f *follower) detach() {
 }
 
 // exit waits for the process to end by itself.
-func (f *follower) exit() *sandbox.ExecResult {
+func (f *follower) exit() *api.ExecResult {
 	f.t.Helper()
 	<-f.ended
 	if f.err != nil || f.pos == nil || f.pos.Exit == nil {
@@ -131,7 +131,7 @@ func TestProcessOutlivesItsClients(t *testing.T) {
 	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
-	pid := n.start("box", sandbox.StartRequest{Stdin: true}, "count")
+	pid := n.start("box", api.StartRequest{Stdin: true}, "count")
 	a := n.follow("box", pid, 0)
 	a.say("one\n")
 	a.await("1 one\n")
@@ -167,12 +167,12 @@ func TestProcessOutlivesItsClients(t *testing.T) {
 	if x, err := n.m.WaitProcess(ctx, "box", pid); err != nil || !x.OK {
 		t.Errorf("wait: %+v, %v", x, err)
 	}
-	wantCode(t, n.m.WriteProcess(ctx, "box", pid, strings.NewReader("x"), false), sandbox.CodeWrongState)
+	wantCode(t, n.m.WriteProcess(ctx, "box", pid, strings.NewReader("x"), false), api.CodeWrongState)
 	if err := n.m.RemoveProcess(ctx, "box", pid); err != nil {
 		t.Error(err)
 	}
 	_, err := n.m.Process(ctx, "box", pid)
-	if wantCode(t, err, sandbox.CodeNotFound); !strings.HasPrefix(err.Error(), "no process ") {
+	if wantCode(t, err, api.CodeNotFound); !strings.HasPrefix(err.Error(), "no process ") {
 		t.Errorf("it says: %v", err)
 	}
 }
@@ -184,13 +184,13 @@ func TestProcessesInChildren(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
 	began := time.Now()
-	pid := n.start("box", sandbox.StartRequest{Stdin: true}, "count")
+	pid := n.start("box", api.StartRequest{Stdin: true}, "count")
 	mine := n.follow("box", pid, 0)
 	mine.say("before\n")
 	mine.await("1 before\n")
 	exec := n.converse("box")
 	exec.next()
-	over := n.start("box", sandbox.StartRequest{}, "say", "over")
+	over := n.start("box", api.StartRequest{}, "say", "over")
 	if _, err := n.m.WaitProcess(ctx, "box", over); err != nil {
 		t.Fatal(err)
 	}
@@ -245,17 +245,17 @@ func TestProcessesInSnapshots(t *testing.T) {
 	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
-	pid := n.start("box", sandbox.StartRequest{Stdin: true}, "count")
+	pid := n.start("box", api.StartRequest{Stdin: true}, "count")
 	f := n.follow("box", pid, 0)
 	f.say("before\n")
 	f.await("1 before\n")
-	if _, err := n.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "s"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, "box", api.SnapshotRequest{Name: "s"}); err != nil {
 		t.Fatal(err)
 	}
 	f.detach()
 	n.destroy("box")
 	n.reopen()
-	r, err := n.m.Restore(ctx, "s", sandbox.RestoreRequest{Count: 1})
+	r, err := n.m.Restore(ctx, "s", api.RestoreRequest{Count: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestProcessKeepsTheEnd(t *testing.T) {
 	n.create("box")
 	const size = 3 << 20
 	for _, keep := range []int64{64, 0, 16384} {
-		pid := n.start("box", sandbox.StartRequest{KeepKiB: keep}, "spew", fmt.Sprint(size))
+		pid := n.start("box", api.StartRequest{KeepKiB: keep}, "spew", fmt.Sprint(size))
 		if x, err := n.m.WaitProcess(ctx, "box", pid); err != nil || !x.OK {
 			t.Fatalf("%+v, %v", x, err)
 		}
@@ -312,13 +312,13 @@ func TestProcessSlowClient(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
 	const size = 32 << 20
-	pid := n.start("box", sandbox.StartRequest{}, "spew", fmt.Sprint(size))
+	pid := n.start("box", api.StartRequest{}, "spew", fmt.Sprint(size))
 	waiting, open := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	f := &follower{t: t}
 	done := make(chan error, 1)
 	go func() {
-		_, err := n.m.Attach(ctx, "box", pid, sandbox.AttachRequest{Follow: true}, httpapi.AttachIO{Output: func(c sandbox.Chunk) error {
+		_, err := n.m.Attach(ctx, "box", pid, api.AttachRequest{Follow: true}, rest.AttachIO{Output: func(c api.Chunk) error {
 			once.Do(func() { close(waiting) })
 			<-open
 			return f.take(c)
@@ -344,7 +344,7 @@ func TestProcessEnds(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
 	for name, c := range map[string]struct {
-		req    sandbox.StartRequest
+		req    api.StartRequest
 		args   []string
 		do     func(pid int) error
 		signal string
@@ -360,14 +360,14 @@ func TestProcessEnds(t *testing.T) {
 					}
 					return nil
 				})
-				return n.m.SignalProcess(ctx, "box", pid, sandbox.SignalRequest{Signal: "term", Group: true})
+				return n.m.SignalProcess(ctx, "box", pid, api.SignalRequest{Signal: "term", Group: true})
 			}},
 		"number": {args: []string{"sleep", "1h"}, signal: "SIGKILL",
 			do: func(pid int) error {
-				return n.m.SignalProcess(ctx, "box", pid, sandbox.SignalRequest{Signal: "9"})
+				return n.m.SignalProcess(ctx, "box", pid, api.SignalRequest{Signal: "9"})
 			}},
-		"timeout": {req: sandbox.StartRequest{TimeoutMS: 300}, args: []string{"sleep", "1h"}, signal: "SIGKILL", timed: true},
-		"idle":    {req: sandbox.StartRequest{IdleTimeoutMS: 300}, args: []string{"say", "x", "sleep:1h"}, signal: "SIGKILL", timed: true, idle: true},
+		"timeout": {req: api.StartRequest{TimeoutMS: 300}, args: []string{"sleep", "1h"}, signal: "SIGKILL", timed: true},
+		"idle":    {req: api.StartRequest{IdleTimeoutMS: 300}, args: []string{"say", "x", "sleep:1h"}, signal: "SIGKILL", timed: true, idle: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pid := n.start("box", c.req, c.args...)
@@ -386,7 +386,7 @@ func TestProcessEnds(t *testing.T) {
 			eventually(t, "processes", func() error { return n.noProcesses("box") })
 		})
 	}
-	busy := n.start("box", sandbox.StartRequest{IdleTimeoutMS: 4000}, "say", "sleep:1500ms", "a", "sleep:1500ms", "b", "sleep:1500ms")
+	busy := n.start("box", api.StartRequest{IdleTimeoutMS: 4000}, "say", "sleep:1500ms", "a", "sleep:1500ms", "b", "sleep:1500ms")
 	if x, err := n.m.WaitProcess(ctx, "box", busy); err != nil || !x.OK {
 		t.Errorf("one that writes now and then ended with %+v, %v", x, err)
 	}
@@ -396,7 +396,7 @@ func TestProcessEnds(t *testing.T) {
 func TestProcessTimeoutIsInherited(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
-	pid := n.start("box", sandbox.StartRequest{TimeoutMS: 3000}, "sleep", "1h")
+	pid := n.start("box", api.StartRequest{TimeoutMS: 3000}, "sleep", "1h")
 	child := n.fork("box", 1)[0].ID
 	began := time.Now()
 	for _, ref := range []string{"box", child} {
@@ -414,45 +414,45 @@ func TestProcessRefuses(t *testing.T) {
 	ctx := asOwner
 	n := newNode(t)
 	n.create("box")
-	pid := n.start("box", sandbox.StartRequest{}, "sleep", "1h")
+	pid := n.start("box", api.StartRequest{}, "sleep", "1h")
 	attach := func(pid int, from int64) error {
-		_, err := n.m.Attach(ctx, "box", pid, sandbox.AttachRequest{From: from}, httpapi.AttachIO{Output: func(sandbox.Chunk) error { return nil }})
+		_, err := n.m.Attach(ctx, "box", pid, api.AttachRequest{From: from}, rest.AttachIO{Output: func(api.Chunk) error { return nil }})
 		return err
 	}
-	launch := func(req sandbox.StartRequest) error {
+	launch := func(req api.StartRequest) error {
 		_, err := n.m.StartProcess(ctx, "box", req)
 		return err
 	}
 	sleep := []string{"guest", "sleep", "1h"}
 	for name, c := range map[string]struct {
 		err  error
-		code sandbox.Code
+		code api.Code
 	}{
-		"attach to nothing":   {attach(4242, 0), sandbox.CodeNotFound},
-		"attach to init":      {attach(1, 0), sandbox.CodeNotFound},
-		"from the future":     {attach(pid, 1<<40), sandbox.CodeInvalid},
-		"from before":         {attach(pid, -2), sandbox.CodeInvalid},
-		"input without stdin": {n.m.WriteProcess(ctx, "box", pid, strings.NewReader("x"), false), sandbox.CodeWrongState},
-		"resize without tty":  {n.m.ResizeProcess(ctx, "box", pid, sandbox.TerminalSize{Cols: 1, Rows: 1}), sandbox.CodeWrongState},
-		"no such signal":      {n.m.SignalProcess(ctx, "box", pid, sandbox.SignalRequest{Signal: "NO"}), sandbox.CodeInvalid},
-		"signal 65":           {n.m.SignalProcess(ctx, "box", pid, sandbox.SignalRequest{Signal: "65"}), sandbox.CodeInvalid},
-		"signal 0":            {n.m.SignalProcess(ctx, "box", pid, sandbox.SignalRequest{Signal: "0"}), sandbox.CodeInvalid},
-		"signal to init":      {n.m.SignalProcess(ctx, "box", 1, sandbox.SignalRequest{Signal: "9"}), sandbox.CodeNotFound},
-		"signal to nothing":   {n.m.SignalProcess(ctx, "box", 4242, sandbox.SignalRequest{Signal: "9"}), sandbox.CodeNotFound},
-		"no command":          {launch(sandbox.StartRequest{}), sandbox.CodeInvalid},
-		"unknown command":     {launch(sandbox.StartRequest{Argv: []string{"nosuch"}}), sandbox.CodeNoCommand},
-		"a directory":         {launch(sandbox.StartRequest{Argv: []string{"/tmp"}}), sandbox.CodeNotExecutable},
-		"too much output":     {launch(sandbox.StartRequest{Argv: sleep, KeepKiB: 1 << 20}), sandbox.CodeInvalid},
-		"endless timeout":     {launch(sandbox.StartRequest{Argv: sleep, TimeoutMS: 1 << 62}), sandbox.CodeInvalid},
-		"negative idle":       {launch(sandbox.StartRequest{Argv: sleep, IdleTimeoutMS: -1}), sandbox.CodeInvalid},
-		"terminal and stdin":  {launch(sandbox.StartRequest{Argv: sleep, Stdin: true, Terminal: &sandbox.TerminalSize{Cols: 1, Rows: 1}}), sandbox.CodeInvalid},
-		"no such sandbox":     {n.m.RemoveProcess(ctx, "nosuch", pid), sandbox.CodeNotFound},
-		"remove what was not": {n.m.RemoveProcess(ctx, "box", 4242), sandbox.CodeNotFound},
+		"attach to nothing":   {attach(4242, 0), api.CodeNotFound},
+		"attach to init":      {attach(1, 0), api.CodeNotFound},
+		"from the future":     {attach(pid, 1<<40), api.CodeInvalid},
+		"from before":         {attach(pid, -2), api.CodeInvalid},
+		"input without stdin": {n.m.WriteProcess(ctx, "box", pid, strings.NewReader("x"), false), api.CodeWrongState},
+		"resize without tty":  {n.m.ResizeProcess(ctx, "box", pid, api.TerminalSize{Cols: 1, Rows: 1}), api.CodeWrongState},
+		"no such signal":      {n.m.SignalProcess(ctx, "box", pid, api.SignalRequest{Signal: "NO"}), api.CodeInvalid},
+		"signal 65":           {n.m.SignalProcess(ctx, "box", pid, api.SignalRequest{Signal: "65"}), api.CodeInvalid},
+		"signal 0":            {n.m.SignalProcess(ctx, "box", pid, api.SignalRequest{Signal: "0"}), api.CodeInvalid},
+		"signal to init":      {n.m.SignalProcess(ctx, "box", 1, api.SignalRequest{Signal: "9"}), api.CodeNotFound},
+		"signal to nothing":   {n.m.SignalProcess(ctx, "box", 4242, api.SignalRequest{Signal: "9"}), api.CodeNotFound},
+		"no command":          {launch(api.StartRequest{}), api.CodeInvalid},
+		"unknown command":     {launch(api.StartRequest{Argv: []string{"nosuch"}}), api.CodeNoCommand},
+		"a directory":         {launch(api.StartRequest{Argv: []string{"/tmp"}}), api.CodeNotExecutable},
+		"too much output":     {launch(api.StartRequest{Argv: sleep, KeepKiB: 1 << 20}), api.CodeInvalid},
+		"endless timeout":     {launch(api.StartRequest{Argv: sleep, TimeoutMS: 1 << 62}), api.CodeInvalid},
+		"negative idle":       {launch(api.StartRequest{Argv: sleep, IdleTimeoutMS: -1}), api.CodeInvalid},
+		"terminal and stdin":  {launch(api.StartRequest{Argv: sleep, Stdin: true, Terminal: &api.TerminalSize{Cols: 1, Rows: 1}}), api.CodeInvalid},
+		"no such sandbox":     {n.m.RemoveProcess(ctx, "nosuch", pid), api.CodeNotFound},
+		"remove what was not": {n.m.RemoveProcess(ctx, "box", 4242), api.CodeNotFound},
 		"remove what runs":    {n.m.RemoveProcess(ctx, "box", pid), ""},
-		"remove what is gone": {n.m.RemoveProcess(ctx, "box", pid), sandbox.CodeNotFound},
+		"remove what is gone": {n.m.RemoveProcess(ctx, "box", pid), api.CodeNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.code == "" && c.err != nil || c.code != "" && sandbox.CodeOf(c.err) != c.code {
+			if c.code == "" && c.err != nil || c.code != "" && api.CodeOf(c.err) != c.code {
 				t.Errorf("error is %v, not of code %q", c.err, c.code)
 			}
 		})
@@ -467,7 +467,7 @@ func TestForkWhileOutputFlows(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
 	const size = 12 << 20
-	pid := n.start("box", sandbox.StartRequest{KeepKiB: 16384}, "spew", fmt.Sprint(size))
+	pid := n.start("box", api.StartRequest{KeepKiB: 16384}, "spew", fmt.Sprint(size))
 	refs := []string{"box"}
 	for range 3 {
 		refs = append(refs, n.fork("box", 1)[0].ID)
@@ -504,7 +504,7 @@ func TestManyShortCommands(t *testing.T) {
 	run := func(count int) {
 		t.Helper()
 		for range count {
-			if _, err := n.run("box", sandbox.ExecRequest{Argv: []string{"guest", "true"}}, "input that nobody reads"); err != nil {
+			if _, err := n.run("box", api.ExecRequest{Argv: []string{"guest", "true"}}, "input that nobody reads"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -522,7 +522,7 @@ func TestManyShortCommands(t *testing.T) {
 		t.Errorf("still listed: %+v, %v", list, err)
 	}
 	for range 150 { // more than fit one answer
-		n.start("box", sandbox.StartRequest{}, "true")
+		n.start("box", api.StartRequest{}, "true")
 	}
 	eventually(t, "processes", func() error { return n.noProcesses("box") })
 	if list, err := n.m.Processes(ctx, "box", true); err != nil || len(list) != 150 {

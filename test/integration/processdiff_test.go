@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // Two children have an inherited process in common, and differ by the one that each
@@ -14,12 +14,12 @@ import (
 func TestDiffProcesses(t *testing.T) {
 	n := newNode(t)
 	n.create("base")
-	start := func(ref, time string) int { return n.start(ref, sandbox.StartRequest{}, "sleep", time) }
+	start := func(ref, time string) int { return n.start(ref, api.StartRequest{}, "sleep", time) }
 	start("base", "1h")
 	ended := start("base", "1h")
-	snap := n.snapshot("base", sandbox.SnapshotRequest{})
+	snap := n.snapshot("base", api.SnapshotRequest{})
 	n.forkNamed("base", "left", "right")
-	r, err := n.m.Restore(asOwner, snap.ID, sandbox.RestoreRequest{Names: []string{"again"}})
+	r, err := n.m.Restore(asOwner, snap.ID, api.RestoreRequest{Names: []string{"again"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestDiffProcesses(t *testing.T) {
 	}
 
 	one, other := start("left", "2h"), start("right", "3h")
-	if err := n.m.SignalProcess(asOwner, "right", ended, sandbox.SignalRequest{Signal: "KILL"}); err != nil {
+	if err := n.m.SignalProcess(asOwner, "right", ended, api.SignalRequest{Signal: "KILL"}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -44,17 +44,17 @@ func TestDiffProcesses(t *testing.T) {
 		}
 		return nil
 	})
-	if d, err := n.m.Diff(asOwner, "left", "right", sandbox.DiffRequest{}); err != nil || d.Processes != nil {
+	if d, err := n.m.Diff(asOwner, "left", "right", api.DiffRequest{}); err != nil || d.Processes != nil {
 		t.Errorf("nobody asked for processes: %+v, %v", d, err)
 	}
-	_, err = n.m.Diff(asOwner, snap.ID, "left", sandbox.DiffRequest{Processes: true})
-	wantCode(t, err, sandbox.CodeInvalid)
+	_, err = n.m.Diff(asOwner, snap.ID, "left", api.DiffRequest{Processes: true})
+	wantCode(t, err, api.CodeInvalid)
 }
 
 // processDiff returns how the processes of two sandboxes differ, in any order.
-func (n *node) processDiff(from, to string) []string {
+func (n *testNode) processDiff(from, to string) []string {
 	n.t.Helper()
-	d, err := n.m.Diff(asOwner, from, to, sandbox.DiffRequest{Processes: true})
+	d, err := n.m.Diff(asOwner, from, to, api.DiffRequest{Processes: true})
 	if err != nil {
 		n.t.Fatalf("diff %s %s: %v", from, to, err)
 	}

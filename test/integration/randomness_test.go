@@ -13,13 +13,13 @@ import (
 	"syscall"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // drawing is a program that answers each line with its process id and random numbers, and
 // answers it has given, of all sandboxes that it was copied to.
 type drawing struct {
-	n    *node
+	n    *testNode
 	pid  int
 	line string
 	own  string // the process id that it says is its own
@@ -61,7 +61,7 @@ func (d *drawing) draw(ref string) {
 }
 
 // drawEverywhere draws in a sandbox and in copies of it of each kind.
-func drawEverywhere(n *node, ref string, all []*drawing) {
+func drawEverywhere(n *testNode, ref string, all []*drawing) {
 	n.t.Helper()
 	draw := func(ref string) {
 		n.t.Helper()
@@ -73,9 +73,9 @@ func drawEverywhere(n *node, ref string, all []*drawing) {
 	draw(ref)
 	children := n.fork(ref, 3)
 	grandchildren := n.fork(children[0].ID, 2) // of one that has not drawn
-	n.snapshot(ref, sandbox.SnapshotRequest{Name: "drawn"})
+	n.snapshot(ref, api.SnapshotRequest{Name: "drawn"})
 	for range 2 {
-		r, err := n.m.Restore(asOwner, "drawn", sandbox.RestoreRequest{})
+		r, err := n.m.Restore(asOwner, "drawn", api.RestoreRequest{})
 		if err != nil {
 			n.t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func drawEverywhere(n *node, ref string, all []*drawing) {
 func TestForkID(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
-	pid := n.start("box", sandbox.StartRequest{Stdin: true}, "forkids")
+	pid := n.start("box", api.StartRequest{Stdin: true}, "forkids")
 	f := n.follow("box", pid, 0)
 	f.say("now\n")
 	f.await(fmt.Sprintf("%d %d 0\n", pid, pid)) // nobody was copied yet
@@ -134,8 +134,8 @@ func TestForkID(t *testing.T) {
 func TestRequireFreshRandomness(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
-	require := []string{sandbox.FreshRandomness}
-	r, err := n.m.Fork(asOwner, "box", sandbox.ForkRequest{Require: require})
+	require := []string{api.FreshRandomness}
+	r, err := n.m.Fork(asOwner, "box", api.ForkRequest{Require: require})
 	if err != nil || len(r.Children[0].Identity.Reseeded) > 0 {
 		t.Fatalf("nothing draws random numbers, and a fork says %+v, %v", r, err)
 	}
@@ -146,8 +146,8 @@ func TestRequireFreshRandomness(t *testing.T) {
 	}
 	const library = "/tmp/libgnutls.so.30"
 	mode := uint32(0o755)
-	n.put("box", sandbox.WriteRequest{FileRef: sandbox.FileRef{Path: library}, Mode: &mode}, string(program))
-	started, err := n.m.StartProcess(asOwner, "box", sandbox.StartRequest{Argv: []string{library, "forkids"}, Stdin: true})
+	n.put("box", api.WriteRequest{FileRef: api.FileRef{Path: library}, Mode: &mode}, string(program))
+	started, err := n.m.StartProcess(asOwner, "box", api.StartRequest{Argv: []string{library, "forkids"}, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,25 +155,25 @@ func TestRequireFreshRandomness(t *testing.T) {
 	if got := child.Identity.Reseeded; len(got) != 1 || got[0].Program != library || !slices.Equal(got[0].PIDs, []int{started.PID}) || !slices.Equal(got[0].Failed, []string{"GnuTLS takes no new seed"}) {
 		t.Errorf("identity says %+v", got)
 	}
-	n.snapshot("box", sandbox.SnapshotRequest{Name: "kept"})
-	fork := func() (*sandbox.ForkResult, error) {
-		return n.m.Fork(asOwner, "box", sandbox.ForkRequest{Count: 2, Require: require})
+	n.snapshot("box", api.SnapshotRequest{Name: "kept"})
+	fork := func() (*api.ForkResult, error) {
+		return n.m.Fork(asOwner, "box", api.ForkRequest{Count: 2, Require: require})
 	}
-	restore := func() (*sandbox.ForkResult, error) {
-		return n.m.Restore(asOwner, "kept", sandbox.RestoreRequest{Count: 2, Require: require})
+	restore := func() (*api.ForkResult, error) {
+		return n.m.Restore(asOwner, "kept", api.RestoreRequest{Count: 2, Require: require})
 	}
-	for what, try := range map[string]func() (*sandbox.ForkResult, error){"fork": fork, "restore": restore} {
+	for what, try := range map[string]func() (*api.ForkResult, error){"fork": fork, "restore": restore} {
 		r, err := try()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range r.Children {
-			if c.Sandbox != nil || sandbox.CodeOf(c.Error) != sandbox.CodeUnsupported || !strings.Contains(c.Error.Error(), library+": GnuTLS takes no new seed") {
+			if c.Sandbox != nil || api.CodeOf(c.Error) != api.CodeUnsupported || !strings.Contains(c.Error.Error(), library+": GnuTLS takes no new seed") {
 				t.Errorf("%s: %+v, %v", what, c.Sandbox, c.Error)
 			}
 		}
 	}
-	if _, err := n.m.Fork(asOwner, "box", sandbox.ForkRequest{Require: []string{"luck"}}); sandbox.CodeOf(err) != sandbox.CodeInvalid {
+	if _, err := n.m.Fork(asOwner, "box", api.ForkRequest{Require: []string{"luck"}}); api.CodeOf(err) != api.CodeInvalid {
 		t.Errorf("luck is required, and a fork says %v", err)
 	}
 }
@@ -192,32 +192,32 @@ require("readline").createInterface({input: process.stdin}).on("line", () =>
 // drawingPrograms are programs that draw random numbers for each line, with what they draw
 // from.
 var drawingPrograms = []struct {
-	start sandbox.StartRequest
+	start api.StartRequest
 	line  string
 }{
-	{sandbox.StartRequest{Argv: []string{"python3", "-uc", "import os, ssl, sys\nfor _ in sys.stdin: print(os.getpid(), ssl.RAND_bytes(12).hex())"}}, ""},
-	{sandbox.StartRequest{Argv: []string{"node", "-e", nodeScript}}, ""},
-	{sandbox.StartRequest{Argv: []string{"psql", "-qAtF", " ", "postgres"}, User: "postgres", Env: map[string]string{"PGHOST": "/tmp"}}, "select pg_backend_pid(), gen_random_uuid();"},
-	{sandbox.StartRequest{Argv: []string{"python3", "/srv/nginx.py"}}, ""},
-	{sandbox.StartRequest{Argv: []string{"python3", "/srv/openssh.py"}}, ""},
-	{sandbox.StartRequest{Argv: []string{"python3", "/srv/curl.py"}}, ""},
+	{api.StartRequest{Argv: []string{"python3", "-uc", "import os, ssl, sys\nfor _ in sys.stdin: print(os.getpid(), ssl.RAND_bytes(12).hex())"}}, ""},
+	{api.StartRequest{Argv: []string{"node", "-e", nodeScript}}, ""},
+	{api.StartRequest{Argv: []string{"psql", "-qAtF", " ", "postgres"}, User: "postgres", Env: map[string]string{"PGHOST": "/tmp"}}, "select pg_backend_pid(), gen_random_uuid();"},
+	{api.StartRequest{Argv: []string{"python3", "/srv/nginx.py"}}, ""},
+	{api.StartRequest{Argv: []string{"python3", "/srv/openssh.py"}}, ""},
+	{api.StartRequest{Argv: []string{"python3", "/srv/curl.py"}}, ""},
 }
 
 // TestRandomPrograms copies programs that draw from OpenSSL, in a shared library or, in the
 // build of Node that its project makes, linked statically.
 func TestRandomPrograms(t *testing.T) {
 	n := newDatabaseNode(t, []string{"/usr/bin/python3", "/usr/bin/node", "/usr/lib/postgresql/15/bin/postgres", "/usr/sbin/nginx", "/usr/sbin/sshd", "/usr/bin/curl"})
-	if _, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "databases", Name: "box"}); err != nil {
+	if _, err := n.m.Create(asOwner, api.CreateRequest{Image: "databases", Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
-	n.longExec("box", sandbox.ExecRequest{User: "postgres", Shell: `/usr/lib/postgresql/15/bin/pg_ctl -s -w -D /var/lib/postgresql/15/main -l /tmp/log start \
+	n.longExec("box", api.ExecRequest{User: "postgres", Shell: `/usr/lib/postgresql/15/bin/pg_ctl -s -w -D /var/lib/postgresql/15/main -l /tmp/log start \
 		-o "-c config_file=/etc/postgresql/15/main/postgresql.conf -c ssl=off -c unix_socket_directories=/tmp"`})
 	for _, name := range []string{"nginx.py", "openssh.py", "curl.py"} {
 		text, err := randomScripts.ReadFile("testdata/random/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.put("box", sandbox.WriteRequest{FileRef: at("/srv/" + name)}, string(text))
+		n.put("box", api.WriteRequest{FileRef: at("/srv/" + name)}, string(text))
 	}
 	programs := drawingPrograms
 	t.Run("Node from npm", func(t *testing.T) { // whose absence does not keep the others from being tested
@@ -228,7 +228,7 @@ func TestRandomPrograms(t *testing.T) {
 		}
 		defer f.Close()
 		mode := uint32(0o755)
-		if _, err := n.m.WriteFile(asOwner, "box", sandbox.WriteRequest{FileRef: at(program), Mode: &mode}, f); err != nil {
+		if _, err := n.m.WriteFile(asOwner, "box", api.WriteRequest{FileRef: at(program), Mode: &mode}, f); err != nil {
 			t.Fatal(err)
 		}
 		programs = append(slices.Clone(programs), programs[1])

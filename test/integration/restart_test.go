@@ -5,11 +5,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
-// TestRestart opens a new manager while sandboxes run: they must not notice, and
+// TestRestart opens a new node while sandboxes run: they must not notice, and
 // everything must be as it was, the memory that relatives hold included.
 func TestRestart(t *testing.T) {
 	const size, slack = 64, 24 // MiB
@@ -18,7 +18,7 @@ func TestRestart(t *testing.T) {
 	n.create("parent")
 	n.hold("parent", "-value", "zero", "-bulk", fmt.Sprint(size))
 	before := n.privateMiB("parent")
-	r, err := n.m.Fork(ctx, "parent", sandbox.ForkRequest{Names: []string{"child", "paused"}})
+	r, err := n.m.Fork(ctx, "parent", api.ForkRequest{Names: []string{"child", "paused"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestRestart(t *testing.T) {
 	n.fork("child", 1)
 	n.change("parent", "zero", "one")
 	for name, memory := range map[string]bool{"disk": false, "memory": true} {
-		if _, err := n.m.Snapshot(ctx, "child", sandbox.SnapshotRequest{Name: name, Memory: memory}); err != nil {
+		if _, err := n.m.Snapshot(ctx, "child", api.SnapshotRequest{Name: name, Memory: memory}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -44,7 +44,7 @@ func TestRestart(t *testing.T) {
 	}
 	n.mustHold("parent", "one")
 	n.mustHold("child", "two")
-	if s, err := n.m.Get(ctx, "paused"); err != nil || s.State != sandbox.StatePaused {
+	if s, err := n.m.Get(ctx, "paused"); err != nil || s.State != api.StatePaused {
 		t.Fatalf("paused is %+v (%v)", s, err)
 	}
 	if _, err := n.m.Resume(ctx, "paused"); err != nil {
@@ -53,9 +53,9 @@ func TestRestart(t *testing.T) {
 	n.mustHold("paused", "zero")
 	n.mustHold(n.fork("child", 1)[0].ID, "two")
 
-	_, err = n.m.Restore(ctx, "memory", sandbox.RestoreRequest{})
-	wantCode(t, err, sandbox.CodeWrongState)
-	if r, err = n.m.Restore(ctx, "disk", sandbox.RestoreRequest{}); err != nil {
+	_, err = n.m.Restore(ctx, "memory", api.RestoreRequest{})
+	wantCode(t, err, api.CodeWrongState)
+	if r, err = n.m.Restore(ctx, "disk", api.RestoreRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	restored := n.children(r)[0].ID
@@ -79,12 +79,12 @@ func TestRestart(t *testing.T) {
 	n.mustHold("parent", "one")
 }
 
-// TestRestartWithoutSentry opens a new manager after a sentry died unseen.
+// TestRestartWithoutSentry opens a new node after a sentry died unseen.
 func TestRestartWithoutSentry(t *testing.T) {
 	ctx := asOwner
 	n := newNode(t)
 	n.create("gone")
-	if _, err := n.m.Snapshot(ctx, "gone", sandbox.SnapshotRequest{Name: "saved"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, "gone", api.SnapshotRequest{Name: "saved"}); err != nil {
 		t.Fatal(err)
 	}
 	n.create("other")
@@ -96,10 +96,10 @@ func TestRestartWithoutSentry(t *testing.T) {
 	n.open()
 	n.guest("other", "true")
 	s, err := n.m.Get(ctx, "gone")
-	if err != nil || s.State != sandbox.StateFailed || s.Reason == "" {
+	if err != nil || s.State != api.StateFailed || s.Reason == "" {
 		t.Fatalf("gone is %+v (%v)", s, err)
 	}
-	if _, err := n.exec("gone", "true"); sandbox.CodeOf(err) != sandbox.CodeSandboxDied {
+	if _, err := n.exec("gone", "true"); api.CodeOf(err) != api.CodeSandboxDied {
 		t.Errorf("exec: %v", err)
 	}
 	if _, err := n.m.Rollback(ctx, "gone", "saved"); err != nil {
@@ -108,7 +108,7 @@ func TestRestartWithoutSentry(t *testing.T) {
 	n.guest("gone", "true")
 }
 
-// TestRestartAfterHalfPromotion opens a new manager after one that died when it
+// TestRestartAfterHalfPromotion opens a new node after one that died when it
 // had told a child that it is its parent, and not recorded it yet.
 func TestRestartAfterHalfPromotion(t *testing.T) {
 	ctx := asOwner
@@ -128,7 +128,7 @@ func TestRestartAfterHalfPromotion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Finish()
-	other := wire.Common{ID: sandbox.NewID(sandbox.KindSandbox), Hostname: "other", MachineID: box.Identity.MachineID}
+	other := wire.Common{ID: api.NewID(api.KindSandbox), Hostname: "other", MachineID: box.Identity.MachineID}
 	if err := c.SendJSON(wire.TypeCall, wire.Call{Op: wire.OpIdentify, Identify: &other}); err != nil {
 		t.Fatal(err)
 	}
@@ -151,13 +151,13 @@ func TestRestartWithRestored(t *testing.T) {
 	n := newNode(t)
 	n.create("box")
 	n.hold("box", "-value", "zero", "-only", "heap,bulk")
-	if _, err := n.m.Snapshot(ctx, "box", sandbox.SnapshotRequest{Name: "disk"}); err != nil {
+	if _, err := n.m.Snapshot(ctx, "box", api.SnapshotRequest{Name: "disk"}); err != nil {
 		t.Fatal(err)
 	}
 	n.destroy("box")
 	restore := func(name string) {
 		t.Helper()
-		r, err := n.m.Restore(ctx, "disk", sandbox.RestoreRequest{Names: []string{name}})
+		r, err := n.m.Restore(ctx, "disk", api.RestoreRequest{Names: []string{name}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestRestartWithRestored(t *testing.T) {
 	restore("again")
 	n.destroy("again")
 	restore("last")
-	if err := n.m.DeleteSnapshot(ctx, "disk", sandbox.SnapshotDeletion{}); err != nil {
+	if err := n.m.DeleteSnapshot(ctx, "disk", api.SnapshotDeletion{}); err != nil {
 		t.Fatal(err)
 	}
 	n.destroy("after")

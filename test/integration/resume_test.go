@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"testing"
 
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest"
 )
 
 // cutWriter takes so many bytes, loses the rest of those that it is given with them, and
@@ -31,16 +31,16 @@ func (w *cutWriter) Write(p []byte) (int, error) {
 
 var errCut = errors.New("cut off")
 
-var errDaemonEnds = sandbox.Errorf(sandbox.CodeUnavailable, "the daemon ends")
+var errDaemonEnds = api.Errorf(api.CodeUnavailable, "the daemon ends")
 
 // runCut runs a command with a key until it has written so many bytes and its caller is
 // cut off for a reason.
-func (n *node) runCut(why error, key string, most int, args ...string) *cutWriter {
+func (n *testNode) runCut(why error, key string, most int, args ...string) *cutWriter {
 	n.t.Helper()
 	ctx, cancel := context.WithCancelCause(asOwner)
 	defer cancel(nil)
 	out := &cutWriter{most: most, cut: func() { cancel(why) }}
-	_, err := n.m.Exec(ctx, "box", sandbox.ExecRequest{Argv: append([]string{"/bin/guest"}, args...), Key: key}, httpapi.ExecIO{Stdout: out, Stderr: out})
+	_, err := n.m.Exec(ctx, "box", api.ExecRequest{Argv: append([]string{"/bin/guest"}, args...), Key: key}, rest.ExecIO{Stdout: out, Stderr: out})
 	if !errors.Is(err, why) && !errors.Is(err, errCut) {
 		n.t.Fatalf("exec that was cut off: %v", err)
 	}
@@ -48,10 +48,10 @@ func (n *node) runCut(why error, key string, most int, args ...string) *cutWrite
 }
 
 // resume comes back to a command.
-func (n *node) resume(key string, from int) (string, *sandbox.ExecResult, error) {
+func (n *testNode) resume(key string, from int) (string, *api.ExecResult, error) {
 	var out bytes.Buffer
 	at := int64(from)
-	res, err := n.m.Exec(asOwner, "box", sandbox.ExecRequest{Argv: []string{"-"}, Key: key, From: &at}, httpapi.ExecIO{Stdout: &out, Stderr: &out})
+	res, err := n.m.Exec(asOwner, "box", api.ExecRequest{Argv: []string{"-"}, Key: key, From: &at}, rest.ExecIO{Stdout: &out, Stderr: &out})
 	return out.String(), res, err
 }
 
@@ -67,7 +67,7 @@ func TestExecGoesOnThroughDaemons(t *testing.T) {
 	if err != nil || first.String()+rest != "one\ntwo\n" || res.ExitCode != 7 {
 		t.Errorf("wrote %q and %q, %+v, %v", first, rest, res, err)
 	}
-	if _, _, err := n.resume(key, 0); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	if _, _, err := n.resume(key, 0); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("come back to what has ended: %v", err)
 	}
 
@@ -106,7 +106,7 @@ func TestExecEndsWithItsCaller(t *testing.T) {
 		}
 		return nil
 	})
-	if _, _, err := n.resume(key, 4); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+	if _, _, err := n.resume(key, 4); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("come back to what was ended: %v", err)
 	}
 }

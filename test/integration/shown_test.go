@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // shown is what a sandbox is shown of what it may use.
-func (n *node) shown(ref string) string {
+func (n *testNode) shown(ref string) string {
 	n.t.Helper()
 	var b strings.Builder
 	for _, file := range []string{
@@ -50,18 +50,18 @@ func TestLimitsAreShown(t *testing.T) {
 	}
 	machine := memTotal(string(host))
 	for name, c := range map[string]struct {
-		limits sandbox.Limits
+		limits api.Limits
 		want   string
 	}{
-		"without":    {sandbox.Limits{}, wantShown("max 100000", "max", "max", all, machine, runtime.NumCPU())},
-		"with":       {sandbox.Limits{CPUs: 0.5, Pids: 50}, wantShown("50000 100000", "max", "50", "0", machine, 1)},
-		"of-memory":  {sandbox.Limits{MemoryMiB: 400}, wantShown("max 100000", "419430400", "max", all, "MemTotal: 409600 kB", runtime.NumCPU())},
-		"of-all-cpu": {sandbox.Limits{CPUs: float64(runtime.NumCPU())}, wantShown(fmt.Sprint(runtime.NumCPU()*100000, " 100000"), "max", "max", all, machine, runtime.NumCPU())},
+		"without":    {api.Limits{}, wantShown("max 100000", "max", "max", all, machine, runtime.NumCPU())},
+		"with":       {api.Limits{CPUs: 0.5, Pids: 50}, wantShown("50000 100000", "max", "50", "0", machine, 1)},
+		"of-memory":  {api.Limits{MemoryMiB: 400}, wantShown("max 100000", "419430400", "max", all, "MemTotal: 409600 kB", runtime.NumCPU())},
+		"of-all-cpu": {api.Limits{CPUs: float64(runtime.NumCPU())}, wantShown(fmt.Sprint(runtime.NumCPU()*100000, " 100000"), "max", "max", all, machine, runtime.NumCPU())},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			_, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", Name: name, Limits: c.limits})
-			if (c.limits.MemoryMiB > 0 || c.limits.CPUs > 0) && sandbox.CodeOf(err) == sandbox.CodeIsolation {
+			_, err := n.m.Create(asOwner, api.CreateRequest{Image: "box", Name: name, Limits: c.limits})
+			if (c.limits.MemoryMiB > 0 || c.limits.CPUs > 0) && api.CodeOf(err) == api.CodeIsolation {
 				return // there are no control groups here, so there is no such limit to be shown
 			}
 			if err != nil {
@@ -76,8 +76,8 @@ func TestLimitsAreShown(t *testing.T) {
 			check(name)
 			child := n.fork(name, 1)[0].ID
 			check(child)
-			snap := n.snapshot(child, sandbox.SnapshotRequest{})
-			r, err := n.m.Restore(asOwner, snap.ID, sandbox.RestoreRequest{})
+			snap := n.snapshot(child, api.SnapshotRequest{})
+			r, err := n.m.Restore(asOwner, snap.ID, api.RestoreRequest{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,15 +91,15 @@ func TestLimitsAreShown(t *testing.T) {
 // are part of the saved state.
 func TestShownLimitsInUse(t *testing.T) {
 	n := newNode(t)
-	var limits sandbox.Limits
+	var limits api.Limits
 	if n.hasGroups() {
 		limits.Pids = 50
 	}
-	if _, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "box", Name: "box", Limits: limits}); err != nil {
+	if _, err := n.m.Create(asOwner, api.CreateRequest{Image: "box", Name: "box", Limits: limits}); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"/sys/fs/cgroup", "/proc"} {
-		n.start("box", sandbox.StartRequest{Stdin: true, Cwd: dir}, "cat")
+		n.start("box", api.StartRequest{Stdin: true, Cwd: dir}, "cat")
 	}
 	want := n.shown("box")
 	ref := "box"
@@ -121,14 +121,14 @@ func TestShownLimitsInUse(t *testing.T) {
 		t.Errorf("the processor time is %q", got)
 	}
 	for _, name := range []string{"memory.events", "memory.oom.group", "pids.events"} {
-		out, err := n.run(ref, sandbox.ExecRequest{Argv: []string{"guest", "say", "file:/sys/fs/cgroup/" + name}}, "")
+		out, err := n.run(ref, api.ExecRequest{Argv: []string{"guest", "say", "file:/sys/fs/cgroup/" + name}}, "")
 		if err != nil || out.ExitCode == 0 || !strings.Contains(out.stderr.String(), "no such file") {
 			t.Errorf("%s: %v %+v", name, err, out)
 		}
 	}
 	// Nobody can raise a limit there.
 	before := n.guest(ref, "say", "file:/sys/fs/cgroup/pids.max")
-	out, err := n.run(ref, sandbox.ExecRequest{Argv: []string{"guest", "write", "/sys/fs/cgroup/pids.max", "max"}, User: "root"}, "")
+	out, err := n.run(ref, api.ExecRequest{Argv: []string{"guest", "write", "/sys/fs/cgroup/pids.max", "max"}, User: "root"}, "")
 	if err != nil || out.ExitCode == 0 {
 		t.Errorf("pids.max was written: %v %+v", err, out)
 	}

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	who "ramet.dev/ramet/internal/access"
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/server/rest"
+	who "ramet.dev/ramet/internal/service/access"
 )
 
 // bodies are requests that would be carried out if the caller saw the thing in the
@@ -68,24 +68,24 @@ var anyParameter = regexp.MustCompile(`\{[^}]*\}`)
 // nothing is done to them.
 func TestAnotherTenantReachesNothing(t *testing.T) {
 	n := newNode(t)
-	api := httpapi.New(httpapi.Config{Service: n.m, Version: "test"})
+	server := rest.New(rest.Config{Service: n.m, Version: "test"})
 	owner := who.With(asOwner, who.Owner(0))
 	n.giveImage("a")
 	box := n.createAs(as("a"), "secretbox")
-	img, err := n.m.Commit(as("a"), "secretbox", sandbox.CommitRequest{Name: "secretimage"}, func(sandbox.Progress) {})
+	img, err := n.m.Commit(as("a"), "secretbox", api.CommitRequest{Name: "secretimage"}, func(api.Progress) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := n.m.Snapshot(as("a"), "secretbox", sandbox.SnapshotRequest{Name: "secretsnap"})
+	snap, err := n.m.Snapshot(as("a"), "secretbox", api.SnapshotRequest{Name: "secretsnap"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine, err := n.m.CreateToken(owner, sandbox.TokenRequest{Tenant: "a", Scope: sandbox.ScopeAdmin, Name: "secrettoken"})
+	mine, err := n.m.CreateToken(owner, api.TokenRequest{Tenant: "a", Scope: api.ScopeAdmin, Name: "secrettoken"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.create("own")
-	secret := func(req sandbox.TokenRequest) string {
+	secret := func(req api.TokenRequest) string {
 		tok, err := n.m.CreateToken(owner, req)
 		if err != nil {
 			t.Fatal(err)
@@ -93,16 +93,16 @@ func TestAnotherTenantReachesNothing(t *testing.T) {
 		return tok.Secret
 	}
 	secrets := map[string]string{
-		"another tenant":        secret(sandbox.TokenRequest{Tenant: "b", Scope: sandbox.ScopeAdmin}),
-		"the default tenant":    secret(sandbox.TokenRequest{Scope: sandbox.ScopeAdmin}),
-		"bound to another tree": secret(sandbox.TokenRequest{Scope: sandbox.ScopeAdmin, Tree: "own"}),
+		"another tenant":        secret(api.TokenRequest{Tenant: "b", Scope: api.ScopeAdmin}),
+		"the default tenant":    secret(api.TokenRequest{Scope: api.ScopeAdmin}),
+		"bound to another tree": secret(api.TokenRequest{Scope: api.ScopeAdmin, Tree: "own"}),
 	}
 	things := map[string][]string{
 		"sandboxes": {box.ID, box.Name}, "snapshots": {snap.ID, snap.Name}, "images": {img.ID, "secretimage"}, "tokens": {mine.ID},
 	}
 	mineAre := []string{box.ID, box.Name, snap.ID, snap.Name, mine.ID, mine.Name, img.ID, "secretimage"}
 	var doc struct{ Paths map[string]map[string]any }
-	if err := json.Unmarshal(askAs(api, "", "GET", "/openapi.json", "").Body.Bytes(), &doc); err != nil {
+	if err := json.Unmarshal(askAs(server, "", "GET", "/openapi.json", "").Body.Bytes(), &doc); err != nil {
 		t.Fatal(err)
 	}
 	asked := 0
@@ -125,7 +125,7 @@ func TestAnotherTenantReachesNothing(t *testing.T) {
 						target = anyParameter.ReplaceAllString(first+"}", ref) + anyParameter.ReplaceAllString(strings.TrimPrefix(path, first+"}"), "1")
 					}
 					fill := strings.NewReplacer("SNAP", snap.ID, "IMAGE", img.ID, "BOX", box.ID)
-					w := askAs(api, token, strings.ToUpper(method), target+fill.Replace(queries[route]), fill.Replace(bodies[route]))
+					w := askAs(server, token, strings.ToUpper(method), target+fill.Replace(queries[route]), fill.Replace(bodies[route]))
 					asked++
 					if sockets[route] && w.Code == http.StatusUpgradeRequired {
 						continue // see below
@@ -145,27 +145,27 @@ func TestAnotherTenantReachesNothing(t *testing.T) {
 	if asked < 200 {
 		t.Errorf("%d requests were made", asked)
 	}
-	if entries, err := n.m.AuditEntries(as("b"), 0, 1000); err != nil || len(entries) == 0 || slices.ContainsFunc(entries, func(e sandbox.AuditEntry) bool { return e.Tenant != "b" }) {
+	if entries, err := n.m.AuditEntries(as("b"), 0, 1000); err != nil || len(entries) == 0 || slices.ContainsFunc(entries, func(e api.AuditEntry) bool { return e.Tenant != "b" }) {
 		t.Errorf("the audit for another tenant: %+v, %v", entries, err)
 	}
-	server := httptest.NewServer(api)
-	defer server.Close()
+	web := httptest.NewServer(server)
+	defer web.Close()
 	for by, token := range secrets {
-		c, err := client.Open(client.Config{Address: server.URL, Token: token})
+		c, err := client.Open(client.Config{Address: web.URL, Token: token})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		_, err = c.ExecStream(asOwner, box.ID, sandbox.ExecRequest{Argv: []string{"/bin/guest"}}, client.ExecIO{Stdin: strings.NewReader("")})
-		if sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		_, err = c.ExecStream(asOwner, box.ID, api.ExecRequest{Argv: []string{"/bin/guest"}}, client.ExecIO{Stdin: strings.NewReader("")})
+		if api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("exec with input, %s: %v", by, err)
 		}
-		if _, err := c.DialPort(asOwner, box.ID, 80, 0); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		if _, err := c.DialPort(asOwner, box.ID, 80, 0); api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("connect to a port, %s: %v", by, err)
 		}
 	}
 	after, err := n.m.Get(as("a"), box.ID)
-	if err != nil || after.Name != box.Name || after.State != sandbox.StateRunning {
+	if err != nil || after.Name != box.Name || after.State != api.StateRunning {
 		t.Errorf("the sandbox is %+v, %v", after, err)
 	}
 	if _, err := n.m.GetSnapshot(as("a"), snap.ID); err != nil {
@@ -174,10 +174,10 @@ func TestAnotherTenantReachesNothing(t *testing.T) {
 	if _, err := n.m.Authenticate(asOwner, mine.Secret, false); err != nil {
 		t.Error(err)
 	}
-	if w := askAs(api, mine.Secret, "GET", "/v1/sandboxes/secretbox", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), box.ID) {
+	if w := askAs(server, mine.Secret, "GET", "/v1/sandboxes/secretbox", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), box.ID) {
 		t.Errorf("its own tenant: status %d %s", w.Code, w.Body)
 	}
-	if err := errors.Join(n.m.Destroy(as("a"), box.ID), n.m.DeleteSnapshot(as("a"), snap.ID, sandbox.SnapshotDeletion{})); err != nil {
+	if err := errors.Join(n.m.Destroy(as("a"), box.ID), n.m.DeleteSnapshot(as("a"), snap.ID, api.SnapshotDeletion{})); err != nil {
 		t.Error(err)
 	}
 }
@@ -192,13 +192,13 @@ func toldBack(request, thing string, named map[string]string) bool {
 	return false
 }
 
-func askAs(api http.Handler, secret, method, target, body string) *httptest.ResponseRecorder {
+func askAs(server http.Handler, secret, method, target, body string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, bytes.NewReader([]byte(body)))
 	r.Header.Set("Content-Type", "application/json")
 	if secret != "" {
 		r.Header.Set("Authorization", "Bearer "+secret)
 	}
 	w := httptest.NewRecorder()
-	api.ServeHTTP(w, r)
+	server.ServeHTTP(w, r)
 	return w
 }

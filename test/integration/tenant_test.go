@@ -10,25 +10,25 @@ import (
 	"strings"
 	"testing"
 
-	who "ramet.dev/ramet/internal/access"
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/httpapi/apitest"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/server/rest/apitest"
+	who "ramet.dev/ramet/internal/service/access"
 )
 
 // as returns the context of a caller that may do everything within a tenant.
 func as(tenant string) context.Context {
-	return who.With(asOwner, who.Caller{Tenant: tenant, Scope: sandbox.ScopeAdmin})
+	return who.With(asOwner, who.Caller{Tenant: tenant, Scope: api.ScopeAdmin})
 }
 
 // giveImage lets a tenant use the image "box".
-func (n *node) giveImage(tenant string) {
+func (n *testNode) giveImage(tenant string) {
 	n.t.Helper()
 	n.giveImageAs(tenant, "box")
 }
 
-func (n *node) giveImageAs(tenant, name string) {
+func (n *testNode) giveImageAs(tenant, name string) {
 	n.t.Helper()
 	store, err := image.Open(n.paths.Images())
 	if err != nil {
@@ -44,9 +44,9 @@ func (n *node) giveImageAs(tenant, name string) {
 }
 
 // createAs makes a sandbox of a tenant.
-func (n *node) createAs(ctx context.Context, name string) *sandbox.Sandbox {
+func (n *testNode) createAs(ctx context.Context, name string) *api.Sandbox {
 	n.t.Helper()
-	s, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: name})
+	s, err := n.m.Create(ctx, api.CreateRequest{Image: "box", Name: name})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func (n *node) createAs(ctx context.Context, name string) *sandbox.Sandbox {
 func TestTenantsHaveNamesOfTheirOwn(t *testing.T) {
 	n := newNode(t)
 	for _, tenant := range []string{"a", "b"} {
-		if _, err := n.m.Create(as(tenant), sandbox.CreateRequest{Image: "box"}); sandbox.CodeOf(err) != sandbox.CodeNotFound {
+		if _, err := n.m.Create(as(tenant), api.CreateRequest{Image: "box"}); api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("%s creates of another's image: %v", tenant, err)
 		}
 		n.giveImage(tenant)
@@ -67,12 +67,12 @@ func TestTenantsHaveNamesOfTheirOwn(t *testing.T) {
 	boxes, snaps := map[string]string{}, map[string]string{}
 	for name, ctx := range owners {
 		boxes[name] = n.createAs(ctx, "main").ID
-		s, err := n.m.Snapshot(ctx, "main", sandbox.SnapshotRequest{Name: "kept"})
+		s, err := n.m.Snapshot(ctx, "main", api.SnapshotRequest{Name: "kept"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		snaps[name] = s.ID
-		forked, err := n.m.Fork(ctx, "main", sandbox.ForkRequest{Names: []string{"kid"}})
+		forked, err := n.m.Fork(ctx, "main", api.ForkRequest{Names: []string{"kid"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,14 +90,14 @@ func TestTenantsHaveNamesOfTheirOwn(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := n.m.DeleteSnapshot(ctx, "kept", sandbox.SnapshotDeletion{}); err != nil {
+		if err := n.m.DeleteSnapshot(ctx, "kept", api.SnapshotDeletion{}); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
 // seesOnly looks as one of several at what all of them have.
-func (n *node) seesOnly(ctx context.Context, me string, boxes, snaps map[string]string) {
+func (n *testNode) seesOnly(ctx context.Context, me string, boxes, snaps map[string]string) {
 	n.t.Helper()
 	for name, id := range boxes {
 		_, err := n.m.Get(ctx, id)
@@ -105,14 +105,14 @@ func (n *node) seesOnly(ctx context.Context, me string, boxes, snaps map[string]
 		if own := name == me; (err == nil) != own || (serr == nil) != own {
 			n.t.Errorf("%s looks at the things of %s: %v, %v", me, name, err, serr)
 		}
-		if name != me && (sandbox.CodeOf(err) != sandbox.CodeNotFound || err.Error() != sandbox.NotFound("sandbox", id).Error()) {
+		if name != me && (api.CodeOf(err) != api.CodeNotFound || err.Error() != api.NotFound("sandbox", id).Error()) {
 			n.t.Errorf("%s is told of %s's: %v", me, name, err)
 		}
 	}
 	if s, err := n.m.Get(ctx, "main"); err != nil || s.ID != boxes[me] {
 		n.t.Errorf("main is %v for %s: %v", s, me, err)
 	}
-	list, err := n.m.List(ctx, sandbox.ListFilter{})
+	list, err := n.m.List(ctx, api.ListFilter{})
 	if err != nil || len(list) != 2 {
 		n.t.Errorf("%s lists %d sandboxes: %v", me, len(list), err)
 	}
@@ -124,7 +124,7 @@ func (n *node) seesOnly(ctx context.Context, me string, boxes, snaps map[string]
 	}
 	stop := context.AfterFunc(ctx, func() {})
 	defer stop()
-	err = n.m.Events(ctx, sandbox.EventRequest{}, func() {}, func(e sandbox.Event) error {
+	err = n.m.Events(ctx, api.EventRequest{}, func() {}, func(e api.Event) error {
 		if e.Name != "main" && e.Name != "kid" || e.Name == "main" && e.SandboxID != boxes[me] {
 			n.t.Errorf("%s is told of %s of %s", me, e.Kind, e.SandboxID)
 		}
@@ -141,8 +141,8 @@ func TestBoundCallers(t *testing.T) {
 	root, other := n.create("root"), n.create("other")
 	kid := n.fork("root", 1)[0]
 	grandchild := n.fork(kid.ID, 1)[0]
-	tree := who.With(asOwner, who.Caller{Tenant: who.DefaultTenant, Scope: sandbox.ScopeAdmin, Tree: kid.ID})
-	alone := who.With(asOwner, who.Caller{Tenant: who.DefaultTenant, Scope: sandbox.ScopeAdmin, Sandbox: kid.ID})
+	tree := who.With(asOwner, who.Caller{Tenant: who.DefaultTenant, Scope: api.ScopeAdmin, Tree: kid.ID})
+	alone := who.With(asOwner, who.Caller{Tenant: who.DefaultTenant, Scope: api.ScopeAdmin, Sandbox: kid.ID})
 	for name, c := range map[string]struct {
 		ctx  context.Context
 		sees map[string]bool
@@ -150,28 +150,28 @@ func TestBoundCallers(t *testing.T) {
 		"tree":    {tree, map[string]bool{kid.ID: true, grandchild.ID: true}},
 		"sandbox": {alone, map[string]bool{kid.ID: true}},
 	} {
-		for _, s := range []*sandbox.Sandbox{root, other, kid, grandchild} {
+		for _, s := range []*api.Sandbox{root, other, kid, grandchild} {
 			if _, err := n.m.Get(c.ctx, s.ID); (err == nil) != c.sees[s.ID] {
 				t.Errorf("%s: %s: %v", name, s.ID, err)
 			}
 		}
-		if list, err := n.m.List(c.ctx, sandbox.ListFilter{}); err != nil || len(list) != len(c.sees) {
+		if list, err := n.m.List(c.ctx, api.ListFilter{}); err != nil || len(list) != len(c.sees) {
 			t.Errorf("%s lists %d: %v", name, len(list), err)
 		}
 		if roots, err := n.m.Tree(c.ctx, ""); err != nil || len(roots) != 1 || roots[0].ID != kid.ID {
 			t.Errorf("%s has the trees %+v: %v", name, roots, err)
 		}
-		if _, err := n.m.Create(c.ctx, sandbox.CreateRequest{Image: "box"}); sandbox.CodeOf(err) != sandbox.CodeForbidden {
+		if _, err := n.m.Create(c.ctx, api.CreateRequest{Image: "box"}); api.CodeOf(err) != api.CodeForbidden {
 			t.Errorf("%s creates: %v", name, err)
 		}
-		if _, err := n.m.Promote(c.ctx, kid.ID); sandbox.CodeOf(err) != sandbox.CodeConflict {
+		if _, err := n.m.Promote(c.ctx, kid.ID); api.CodeOf(err) != api.CodeConflict {
 			t.Errorf("%s promotes to what it does not see: %v", name, err)
 		}
 	}
-	if _, err := n.m.Fork(alone, kid.ID, sandbox.ForkRequest{}); sandbox.CodeOf(err) != sandbox.CodeForbidden {
+	if _, err := n.m.Fork(alone, kid.ID, api.ForkRequest{}); api.CodeOf(err) != api.CodeForbidden {
 		t.Errorf("a caller bound to a sandbox forks it: %v", err)
 	}
-	forked, err := n.m.Fork(tree, kid.ID, sandbox.ForkRequest{})
+	forked, err := n.m.Fork(tree, kid.ID, api.ForkRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,25 +187,25 @@ func TestOperatorsReachAllTenants(t *testing.T) {
 	n := newNode(t)
 	owner := who.With(asOwner, who.Owner(0))
 	n.giveImage("acme")
-	theirs, err := n.m.Create(as("acme"), sandbox.CreateRequest{Image: "box", Name: "main", Env: map[string]string{"KEY": "secret"}})
+	theirs, err := n.m.Create(as("acme"), api.CreateRequest{Image: "box", Name: "main", Env: map[string]string{"KEY": "secret"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := n.m.Snapshot(as("acme"), "main", sandbox.SnapshotRequest{Name: "kept"})
+	snap, err := n.m.Snapshot(as("acme"), "main", api.SnapshotRequest{Name: "kept"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	own := n.create("main")
-	secret := func(req sandbox.TokenRequest) string {
+	secret := func(req api.TokenRequest) string {
 		tok, err := n.m.CreateToken(owner, req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return tok.Secret
 	}
-	admin := secret(sandbox.TokenRequest{Scope: sandbox.ScopeAdmin})
-	remote := httpapi.New(httpapi.Config{Service: n.m, Version: "test"})
-	local := httpapi.New(httpapi.Config{Service: n.m, Version: "test", Identify: apitest.Owner})
+	admin := secret(api.TokenRequest{Scope: api.ScopeAdmin})
+	remote := rest.New(rest.Config{Service: n.m, Version: "test"})
+	local := rest.New(rest.Config{Service: n.m, Version: "test", Identify: apitest.Owner})
 
 	for by, ask := range map[string]func(method, target string) *httptest.ResponseRecorder{
 		"owner": func(method, target string) *httptest.ResponseRecorder { return askAs(local, "", method, target, "") },
@@ -245,8 +245,8 @@ func TestOperatorsReachAllTenants(t *testing.T) {
 		}
 	}
 	for name, token := range map[string]string{
-		"a tenant": secret(sandbox.TokenRequest{Tenant: "acme", Scope: sandbox.ScopeAdmin}), "reader": secret(sandbox.TokenRequest{Scope: sandbox.ScopeRead}),
-		"bound": secret(sandbox.TokenRequest{Scope: sandbox.ScopeAdmin, Tree: "main"}),
+		"a tenant": secret(api.TokenRequest{Tenant: "acme", Scope: api.ScopeAdmin}), "reader": secret(api.TokenRequest{Scope: api.ScopeRead}),
+		"bound": secret(api.TokenRequest{Scope: api.ScopeAdmin, Tree: "main"}),
 	} {
 		for _, target := range []string{"/v1/sandboxes", "/v1/tree", "/v1/snapshots", "/v1/images", "/v1/sandboxes/" + theirs.ID, "/v1/snapshots/" + snap.ID} {
 			if w := askAs(remote, token, "GET", target+"?all_tenants=true", ""); w.Code != http.StatusForbidden {
@@ -260,12 +260,12 @@ func TestOperatorsReachAllTenants(t *testing.T) {
 	if w := askAs(remote, admin, "DELETE", "/v1/snapshots/"+snap.ID+"?all_tenants=true", ""); w.Code != http.StatusNoContent {
 		t.Errorf("an operator removes a tenant's snapshot: status %d %s", w.Code, w.Body)
 	}
-	if list, err := n.m.List(as("acme"), sandbox.ListFilter{}); err != nil || len(list) != 0 {
+	if list, err := n.m.List(as("acme"), api.ListFilter{}); err != nil || len(list) != 0 {
 		t.Errorf("the tenant still has %+v, %v", list, err)
 	}
 	entries, err := n.m.AuditEntries(as("acme"), 0, 1000)
 	told := func(action, object string) bool {
-		return slices.ContainsFunc(entries, func(e sandbox.AuditEntry) bool {
+		return slices.ContainsFunc(entries, func(e api.AuditEntry) bool {
 			return e.Action == action && e.Object == object && e.Of == "acme" && e.Tenant == who.DefaultTenant && e.Result == "ok"
 		})
 	}
@@ -281,13 +281,13 @@ func TestExportsCallImagesAsTheTenantDoes(t *testing.T) {
 	n.giveImageAs("a", "ours")
 	n.giveImageAs("b", "theirs")
 	ctx := as("a")
-	s, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "ours"})
+	s, err := n.m.Create(ctx, api.CreateRequest{Image: "ours"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"ours", s.Image} {
 		var out bytes.Buffer
-		if err := n.m.Export(ctx, s.ID, sandbox.ExportRequest{Format: sandbox.ExportOCI}, &out); err != nil {
+		if err := n.m.Export(ctx, s.ID, api.ExportRequest{Format: api.ExportOCI}, &out); err != nil {
 			t.Fatal(err)
 		}
 		found := regexp.MustCompile(`"ramet image ([^"]*)"`).FindSubmatch(out.Bytes())

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
-var terminal = sandbox.StartRequest{Terminal: &sandbox.TerminalSize{Cols: 100, Rows: 30}}
+var terminal = api.StartRequest{Terminal: &api.TerminalSize{Cols: 100, Rows: 30}}
 
 // shows waits until the follower's output ends with lines, as a terminal ends
 // them.
@@ -33,7 +33,7 @@ func TestTerminal(t *testing.T) {
 	f.shows("100 x 30")
 	resize := func(ref string, cols, rows uint16) {
 		t.Helper()
-		if err := n.m.ResizeProcess(ctx, ref, pid, sandbox.TerminalSize{Cols: cols, Rows: rows}); err != nil {
+		if err := n.m.ResizeProcess(ctx, ref, pid, api.TerminalSize{Cols: cols, Rows: rows}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestTerminal(t *testing.T) {
 	if x := again.exit(); !x.OK {
 		t.Errorf("it ended with %+v", *x)
 	}
-	wantCode(t, n.m.ResizeProcess(ctx, child, pid, *terminal.Terminal), sandbox.CodeWrongState)
+	wantCode(t, n.m.ResizeProcess(ctx, child, pid, *terminal.Terminal), api.CodeWrongState)
 }
 
 // TestTerminalIsTheUsers lets an ordinary user have a terminal, and removes it

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/manager"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/server/rest"
 )
 
-func (n *node) timeline(ref string) []sandbox.Step {
+func (n *testNode) timeline(ref string) []api.Step {
 	n.t.Helper()
 	steps, err := n.m.Timeline(asOwner, ref)
 	if err != nil {
@@ -29,7 +29,7 @@ func (n *node) timeline(ref string) []sandbox.Step {
 func TestTimeline(t *testing.T) {
 	ctx := asOwner
 	n := newNode(t)
-	box, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "box", AutoCheckpoint: &sandbox.AutoCheckpoint{Keep: 6}})
+	box, err := n.m.Create(ctx, api.CreateRequest{Image: "box", Name: "box", AutoCheckpoint: &api.AutoCheckpoint{Keep: 6}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestTimeline(t *testing.T) {
 	for _, s := range steps {
 		numbers = append(numbers, s.Step)
 	}
-	if !slices.Equal(numbers, []int{1, 2, 3, 4, 5, 6}) || !steps[5].Current || steps[3].Kind != sandbox.StepExec || steps[3].Command != "guest edit 'rm /precious'" ||
+	if !slices.Equal(numbers, []int{1, 2, 3, 4, 5, 6}) || !steps[5].Current || steps[3].Kind != api.StepExec || steps[3].Command != "guest edit 'rm /precious'" ||
 		steps[5].Command != `guest edit 'put /other it'\''s here'` {
 		t.Fatalf("the steps are %+v", steps)
 	}
@@ -55,11 +55,11 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("the snapshots are %v, %v", list, err)
 	}
 	_, err = n.m.GetSnapshot(ctx, steps[0].Snapshot)
-	wantCode(t, err, sandbox.CodeNotFound)
+	wantCode(t, err, api.CodeNotFound)
 
 	// The first command that breaks it is found, and nothing is left of the search.
 	for range 2 {
-		r, err := n.m.Bisect(ctx, "box", sandbox.BisectRequest{Argv: []string{"guest", "say", "file:/precious"}})
+		r, err := n.m.Bisect(ctx, "box", api.BisectRequest{Argv: []string{"guest", "say", "file:/precious"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,12 +69,12 @@ func TestTimeline(t *testing.T) {
 		}
 		n.reopen() // steps are there after a restart
 	}
-	if r, err := n.m.Bisect(ctx, "box", sandbox.BisectRequest{Argv: []string{"guest", "true"}}); err != nil || r.First != nil || len(r.Tried) != 1 {
+	if r, err := n.m.Bisect(ctx, "box", api.BisectRequest{Argv: []string{"guest", "true"}}); err != nil || r.First != nil || len(r.Tried) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	_, err = n.m.Bisect(ctx, "box", sandbox.BisectRequest{})
-	wantCode(t, err, sandbox.CodeInvalid)
-	if list, err := n.m.List(ctx, sandbox.ListFilter{}); err != nil || len(list) != 1 {
+	_, err = n.m.Bisect(ctx, "box", api.BisectRequest{})
+	wantCode(t, err, api.CodeInvalid)
+	if list, err := n.m.List(ctx, api.ListFilter{}); err != nil || len(list) != 1 {
 		t.Errorf("the sandboxes are %v, %v", list, err)
 	}
 
@@ -94,7 +94,7 @@ func TestTimeline(t *testing.T) {
 		}
 		kid := n.fork("box", 1)[0].ID // looks without a step in the parent
 		n.mustHold(kid, c.want)
-		if steps := n.timeline(kid); len(steps) != 2 || steps[0].Kind != sandbox.StepStart {
+		if steps := n.timeline(kid); len(steps) != 2 || steps[0].Kind != api.StepStart {
 			t.Errorf("a child has the steps %+v", steps)
 		}
 		n.destroy(kid)
@@ -105,13 +105,13 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("after going on from step 2 the steps are %+v", steps)
 	}
 	_, err = n.m.Rewind(ctx, "box", 5)
-	wantCode(t, err, sandbox.CodeNotFound)
+	wantCode(t, err, api.CodeNotFound)
 	if err == nil || !strings.Contains(err.Error(), "it has 1 to 2, 7") {
 		t.Errorf("an unknown step: %v", err)
 	}
 	n.create("plain")
-	_, err = n.m.Bisect(ctx, "plain", sandbox.BisectRequest{Argv: []string{"guest", "true"}})
-	wantCode(t, err, sandbox.CodeWrongState)
+	_, err = n.m.Bisect(ctx, "plain", api.BisectRequest{Argv: []string{"guest", "true"}})
+	wantCode(t, err, api.CodeWrongState)
 	n.destroy("plain", "box")
 	eventually(t, "checkpoints are collected", func() error {
 		if files := filesBelow(t, n.paths.Snapshots()); len(files) != 0 {
@@ -122,9 +122,9 @@ func TestTimeline(t *testing.T) {
 }
 
 // stepOnce runs a command in "base", and sometimes returns to an earlier step.
-func stepOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
+func stepOnce(ctx context.Context, m *node.Node, rng *rand.Rand) error {
 	fmt.Println("exec")
-	_, err := m.Exec(ctx, "base", sandbox.ExecRequest{Argv: []string{"guest", "edit", fmt.Sprintf("put /file%d x", rng.IntN(9))}}, httpapi.ExecIO{Stdout: io.Discard, Stderr: io.Discard})
+	_, err := m.Exec(ctx, "base", api.ExecRequest{Argv: []string{"guest", "edit", fmt.Sprintf("put /file%d x", rng.IntN(9))}}, rest.ExecIO{Stdout: io.Discard, Stderr: io.Discard})
 	if err != nil || rng.IntN(4) > 0 {
 		return err
 	}
@@ -134,7 +134,7 @@ func stepOnce(ctx context.Context, m *manager.Manager, rng *rand.Rand) error {
 		return err
 	}
 	_, err = m.Rewind(ctx, "base", steps[rng.IntN(len(steps))].Step)
-	if sandbox.CodeOf(err) == sandbox.CodeWrongState {
+	if api.CodeOf(err) == api.CodeWrongState {
 		return nil // an earlier daemon was killed before it was on disk
 	}
 	return err
@@ -146,7 +146,7 @@ func TestStepsSurviveKills(t *testing.T) {
 	ctx := asOwner
 	rng := seeded(t)
 	n := newNode(t)
-	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "box", Name: "base", AutoCheckpoint: &sandbox.AutoCheckpoint{Keep: 5}}); err != nil {
+	if _, err := n.m.Create(ctx, api.CreateRequest{Image: "box", Name: "base", AutoCheckpoint: &api.AutoCheckpoint{Keep: 5}}); err != nil {
 		t.Fatal(err)
 	}
 	n.hold("base", "-value", "zero", "-only", held)
@@ -155,7 +155,7 @@ func TestStepsSurviveKills(t *testing.T) {
 	}
 	n.close()
 	rounds := kills(t, 5, 2)
-	states := map[sandbox.SnapshotState]int{}
+	states := map[api.SnapshotState]int{}
 	for range rounds {
 		p := startVictim(t, victim{Runtime: n.paths.RuntimeDir(), Data: n.paths.DataDir(), Engine: n.build, Seed: rng.Uint64(), Steps: true})
 		for range 2 + rng.IntN(5) {
@@ -165,14 +165,14 @@ func TestStepsSurviveKills(t *testing.T) {
 		p.kill()
 		n.open()
 		for _, s := range n.timeline("base") {
-			if states[s.State]++; s.State == sandbox.SnapshotReady {
+			if states[s.State]++; s.State == api.SnapshotReady {
 				if _, err := n.m.Rewind(ctx, "base", s.Step); err != nil {
 					t.Errorf("step %d: %v", s.Step, err)
 				}
 				kid := n.fork("base", 1)[0].ID
 				n.mustHold(kid, "zero")
 				n.destroy(kid)
-			} else if s.State != sandbox.SnapshotFailed {
+			} else if s.State != api.SnapshotFailed {
 				t.Errorf("a step is %+v", s)
 			}
 		}

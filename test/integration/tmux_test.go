@@ -15,11 +15,11 @@ import (
 	"strings"
 	"testing"
 
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli"
-	"ramet.dev/ramet/internal/client"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/sandbox"
 )
 
 // cliMain is the command line for the daemon at a socket: SOCKET ARG…
@@ -40,7 +40,7 @@ var screenTools = []string{"bash", "dash", "stty", "sleep", "cat", "seq", "clear
 
 // importTools makes the image "tools" of programs of this host, with what they are
 // linked with.
-func (n *node) importTools() {
+func (n *testNode) importTools() {
 	n.t.Helper()
 	files := map[string]string{} // host's path of each path in the image
 	for _, name := range screenTools {
@@ -104,7 +104,7 @@ type tmux struct {
 
 // newTmux runs a command of ours in a terminal of 90 columns and 25 rows, and a
 // shell after it.
-func (n *node) newTmux(socket string, args ...string) *tmux {
+func (n *testNode) newTmux(socket string, args ...string) *tmux {
 	n.t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
 		n.t.Skip("this host has no tmux")
@@ -170,7 +170,7 @@ func TestPersonAtATerminal(t *testing.T) {
 	ctx := asOwner
 	n := newNode(t)
 	n.importTools()
-	if _, err := n.m.Create(ctx, sandbox.CreateRequest{Image: "tools", Name: "box"}); err != nil {
+	if _, err := n.m.Create(ctx, api.CreateRequest{Image: "tools", Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
 	socket := n.serve()
@@ -235,7 +235,7 @@ func TestPersonAtATerminal(t *testing.T) {
 func TestTerminalIsClosed(t *testing.T) {
 	n := newNode(t)
 	n.importTools()
-	if _, err := n.m.Create(asOwner, sandbox.CreateRequest{Image: "tools", Name: "box"}); err != nil {
+	if _, err := n.m.Create(asOwner, api.CreateRequest{Image: "tools", Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
 	socket := n.serve()
@@ -280,7 +280,7 @@ func TestTerminalIsClosed(t *testing.T) {
 }
 
 // awaitCommand waits until a command runs in ref.
-func (n *node) awaitCommand(ref, command string) {
+func (n *testNode) awaitCommand(ref, command string) {
 	n.t.Helper()
 	eventually(n.t, command, func() error {
 		list, err := n.m.Processes(asOwner, ref, false)
@@ -294,7 +294,7 @@ func (n *node) awaitCommand(ref, command string) {
 }
 
 // shell returns the process id of the one terminal in ref.
-func (n *node) shell(ref string) int {
+func (n *testNode) shell(ref string) int {
 	n.t.Helper()
 	list, err := n.m.Processes(asOwner, ref, false)
 	if err != nil {
@@ -310,7 +310,7 @@ func (n *node) shell(ref string) int {
 }
 
 // reattach connects again with the terminal in a child of box.
-func (n *node) reattach(socket string, pid int) {
+func (n *testNode) reattach(socket string, pid int) {
 	n.t.Helper()
 	child := n.fork("box", 1)[0].ID
 	n.build += "x" // for another terminal

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // treeItems are where each sandbox of the tree keeps a value of its own: in
@@ -23,7 +23,7 @@ const (
 
 // tree is a tree of sandboxes that grows and is pruned at random.
 type tree struct {
-	*node
+	*testNode
 	rng    *rand.Rand
 	alive  []string
 	values map[string]string // what each must hold
@@ -39,7 +39,7 @@ func TestTree(t *testing.T) {
 	if os.Geteuid() != 0 {
 		forks = 50 // the same again, without control groups
 	}
-	x := &tree{node: newNode(t), rng: seeded(t), values: map[string]string{}, depth: map[string]int{}}
+	x := &tree{testNode: newNode(t), rng: seeded(t), values: map[string]string{}, depth: map[string]int{}}
 	root := x.create("root")
 	x.hold("root", "-value", "root", "-bulk", "1", "-only", treeItems)
 	x.born(root.ID, "root", 0)
@@ -118,12 +118,12 @@ func (x *tree) checkLineage() {
 		x.t.Fatal(err)
 	}
 	seen := 0
-	var visit func(n *sandbox.TreeNode, depth int)
-	visit = func(n *sandbox.TreeNode, depth int) {
+	var visit func(n *api.TreeNode, depth int)
+	visit = func(n *api.TreeNode, depth int) {
 		if d, ok := x.depth[n.ID]; !ok || d != depth {
 			x.t.Errorf("%s is at depth %d of the tree, not %d", n.ID, depth, d)
 		}
-		if n.State == string(sandbox.StateRunning) {
+		if n.State == string(api.StateRunning) {
 			seen++
 		}
 		for _, c := range n.Children {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // heldWriter holds an export up at its first byte.
@@ -37,7 +37,7 @@ func TestExportsAreBounded(t *testing.T) {
 		n.createAs(as(tenant), "main")
 		for range each {
 			wg.Go(func() {
-				if err := n.m.Export(as(tenant), "main", sandbox.ExportRequest{Format: sandbox.ExportTar}, &heldWriter{began: began, tenant: tenant, proceed: proceed}); err != nil {
+				if err := n.m.Export(as(tenant), "main", api.ExportRequest{Format: api.ExportTar}, &heldWriter{began: began, tenant: tenant, proceed: proceed}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -54,11 +54,11 @@ func TestExportsAreBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(as("a"))
 	diff := make(chan error, 1)
 	go func() {
-		_, err := n.m.Diff(ctx, "main", "main", sandbox.DiffRequest{})
+		_, err := n.m.Diff(ctx, "main", "main", api.DiffRequest{})
 		diff <- err
 	}()
 	cancel()
-	if err := <-diff; sandbox.CodeOf(err) != sandbox.CodeCanceled {
+	if err := <-diff; api.CodeOf(err) != api.CodeCanceled {
 		t.Errorf("a comparison besides: %v", err)
 	}
 	if len(began) != 0 {
@@ -66,7 +66,7 @@ func TestExportsAreBounded(t *testing.T) {
 	}
 	close(proceed)
 	wg.Wait()
-	if _, err := n.m.Diff(as("a"), "main", "main", sandbox.DiffRequest{}); err != nil {
+	if _, err := n.m.Diff(as("a"), "main", "main", api.DiffRequest{}); err != nil {
 		t.Errorf("a comparison afterwards: %v", err)
 	}
 	for _, tenant := range []string{"a", "b"} {

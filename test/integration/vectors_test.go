@@ -3,7 +3,7 @@ package integration
 import (
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestVectorRegisters stops a process that keeps values in vector registers, two thousand
@@ -15,12 +15,12 @@ func TestVectorRegisters(t *testing.T) {
 	n.long("box", "vectors", "2000")
 
 	const kept = "keeping\n" // and nothing of registers
-	pid := n.start("box", sandbox.StartRequest{}, "vectors", "keep")
+	pid := n.start("box", api.StartRequest{}, "vectors", "keep")
 	n.follow("box", pid, 0).await(kept)
 	mustKeep := func(ref string) {
 		t.Helper()
 		f := n.follow(ref, pid, 0)
-		err := n.m.SignalProcess(asOwner, ref, pid, sandbox.SignalRequest{Signal: "KILL"})
+		err := n.m.SignalProcess(asOwner, ref, pid, api.SignalRequest{Signal: "KILL"})
 		x := f.exit()
 		if out, _ := f.text(); err != nil || x.ExitCode != 128+9 || out != kept {
 			t.Errorf("%s: %v; before it was killed it ended with %+v: %s", ref, err, x, out)

@@ -10,25 +10,25 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // watching is a watch under way. seen is what it told.
 type watching struct {
-	n      *node
-	events chan sandbox.FileEvents
+	n      *testNode
+	events chan api.FileEvents
 	cancel context.CancelFunc
 	ended  chan error
 	seen   []string
 	lost   bool
 }
 
-func (n *node) watch(ref string, req sandbox.WatchRequest) *watching {
+func (n *testNode) watch(ref string, req api.WatchRequest) *watching {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(asOwner)
-	w := &watching{n: n, events: make(chan sandbox.FileEvents, 1<<16), cancel: cancel, ended: make(chan error, 1)}
+	w := &watching{n: n, events: make(chan api.FileEvents, 1<<16), cancel: cancel, ended: make(chan error, 1)}
 	go func() {
-		w.ended <- n.m.WatchFiles(ctx, ref, req, func(e sandbox.FileEvents) error {
+		w.ended <- n.m.WatchFiles(ctx, ref, req, func(e api.FileEvents) error {
 			w.events <- e
 			return nil
 		})
@@ -76,45 +76,45 @@ func (w *watching) end() {
 func TestWatchTellsChanges(t *testing.T) {
 	n := newNode(t)
 	ref := n.create("").ID
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/sub/file"), Parents: true}, "x")
-	flat := n.watch(ref, sandbox.WatchRequest{FileRef: at("/srv/d")})
-	deep := n.watch(ref, sandbox.WatchRequest{FileRef: at("/srv/d"), Recursive: true, DebounceMS: 10})
-	one := n.watch(ref, sandbox.WatchRequest{FileRef: at("/srv/d/sub/file")})
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/d/sub/file"), Parents: true}, "x")
+	flat := n.watch(ref, api.WatchRequest{FileRef: at("/srv/d")})
+	deep := n.watch(ref, api.WatchRequest{FileRef: at("/srv/d"), Recursive: true, DebounceMS: 10})
+	one := n.watch(ref, api.WatchRequest{FileRef: at("/srv/d/sub/file")})
 
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/sub/file")}, "y")
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/d/sub/file")}, "y")
 	deep.wait("modified /srv/d/sub/file")
 	one.wait("modified /srv/d/sub/file")
 	// One that is replaced, as editors do and an atomic write does, is watched on, and
 	// its neighbours are not.
 	for range 2 {
 		one.seen = nil
-		n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/sub/file"), Atomic: true}, "z")
+		n.put(ref, api.WriteRequest{FileRef: at("/srv/d/sub/file"), Atomic: true}, "z")
 		one.wait("created /srv/d/sub/file")
-		n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/sub/neighbour")}, "z")
-		n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/sub/file")}, "zz")
+		n.put(ref, api.WriteRequest{FileRef: at("/srv/d/sub/neighbour")}, "z")
+		n.put(ref, api.WriteRequest{FileRef: at("/srv/d/sub/file")}, "zz")
 		one.wait("modified /srv/d/sub/file")
 		if got := strings.Join(one.seen, " "); strings.Contains(got, "deleted") || strings.Contains(got, "neighbour") {
 			t.Errorf("told was %q", one.seen)
 		}
 	}
 	// Directories that appear are watched, and what is in them already is told.
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/new/er/file"), Parents: true}, "z")
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/d/new/er/file"), Parents: true}, "z")
 	flat.wait("created /srv/d/new")
 	deep.wait("created /srv/d/new", "created /srv/d/new/er", "created /srv/d/new/er/file")
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/new/er/other\xff\n")}, "z")
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/d/new/er/other\xff\n")}, "z")
 	deep.wait("created /srv/d/new/er/other\xff\n")
 	// A directory that moves has another path.
-	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/d/new"), Action: sandbox.FileMove, To: "/srv/d/moved"}); err != nil {
+	if err := n.change1(ref, api.FileChange{FileRef: at("/srv/d/new"), Action: api.FileMove, To: "/srv/d/moved"}); err != nil {
 		t.Fatal(err)
 	}
 	deep.wait("deleted /srv/d/new", "created /srv/d/moved", "created /srv/d/moved/er/file")
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/d/moved/er/late")}, "z")
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/d/moved/er/late")}, "z")
 	deep.wait("created /srv/d/moved/er/late")
-	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/d/moved/er/late"), Action: sandbox.FileChmod, Mode: mode(0)}); err != nil {
+	if err := n.change1(ref, api.FileChange{FileRef: at("/srv/d/moved/er/late"), Action: api.FileChmod, Mode: mode(0)}); err != nil {
 		t.Fatal(err)
 	}
 	deep.wait("attributes /srv/d/moved/er/late")
-	if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/d/moved"), Action: sandbox.FileRemove, Recursive: true}); err != nil {
+	if err := n.change1(ref, api.FileChange{FileRef: at("/srv/d/moved"), Action: api.FileRemove, Recursive: true}); err != nil {
 		t.Fatal(err)
 	}
 	deep.wait("deleted /srv/d/moved/er/late", "deleted /srv/d/moved")
@@ -127,17 +127,17 @@ func TestWatchTellsChanges(t *testing.T) {
 		}
 	}
 	one.seen = nil
-	for _, action := range []sandbox.FileAction{sandbox.FileRemove, sandbox.FileMkdir} {
-		if err := n.change1(ref, sandbox.FileChange{FileRef: at("/srv/d/sub/file"), Action: action}); err != nil {
+	for _, action := range []api.FileAction{api.FileRemove, api.FileMkdir} {
+		if err := n.change1(ref, api.FileChange{FileRef: at("/srv/d/sub/file"), Action: action}); err != nil {
 			t.Fatal(err)
 		}
-		one.wait(map[sandbox.FileAction]string{sandbox.FileRemove: "deleted /srv/d/sub/file", sandbox.FileMkdir: "created /srv/d/sub/file"}[action])
+		one.wait(map[api.FileAction]string{api.FileRemove: "deleted /srv/d/sub/file", api.FileMkdir: "created /srv/d/sub/file"}[action])
 	}
 	for _, w := range []*watching{flat, deep, one} {
 		w.end()
 	}
-	err := n.m.WatchFiles(asOwnerIn(t), ref, sandbox.WatchRequest{FileRef: at("/srv/nothing")}, func(sandbox.FileEvents) error { return nil })
-	wantCode(t, err, sandbox.CodeNotFound)
+	err := n.m.WatchFiles(asOwnerIn(t), ref, api.WatchRequest{FileRef: at("/srv/nothing")}, func(api.FileEvents) error { return nil })
+	wantCode(t, err, api.CodeNotFound)
 }
 
 // TestWatchCollects changes one file many times: who asked for changes of a second
@@ -146,11 +146,11 @@ func TestWatchCollects(t *testing.T) {
 	n := newNode(t)
 	ref := n.create("").ID
 	const writes = 60
-	w := n.watch(ref, sandbox.WatchRequest{FileRef: at("/srv"), DebounceMS: 1000})
+	w := n.watch(ref, api.WatchRequest{FileRef: at("/srv"), DebounceMS: 1000})
 	for range writes {
-		n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/often")}, "x")
+		n.put(ref, api.WriteRequest{FileRef: at("/srv/often")}, "x")
 	}
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/last")}, "x")
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/last")}, "x")
 	w.wait("created /srv/last")
 	told := 0
 	for _, s := range w.seen {
@@ -169,8 +169,8 @@ func TestWatchCollects(t *testing.T) {
 func TestWatchOverflows(t *testing.T) {
 	n := newNode(t)
 	ref := n.create("").ID
-	watch := n.watch(ref, sandbox.WatchRequest{FileRef: at("/srv"), Recursive: true, DebounceMS: 60_000})
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/first")}, "x")
+	watch := n.watch(ref, api.WatchRequest{FileRef: at("/srv"), Recursive: true, DebounceMS: 60_000})
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/first")}, "x")
 	watch.end()
 	slow := make(chan struct{})
 	ctx, cancel := context.WithCancel(asOwnerIn(t))
@@ -182,7 +182,7 @@ func TestWatchOverflows(t *testing.T) {
 	lost, ready := make(chan bool, 1), make(chan bool, 1)
 	go func() {
 		defer close(ended)
-		_ = n.m.WatchFiles(ctx, ref, sandbox.WatchRequest{FileRef: at("/srv"), Recursive: true}, func(e sandbox.FileEvents) error {
+		_ = n.m.WatchFiles(ctx, ref, api.WatchRequest{FileRef: at("/srv"), Recursive: true}, func(e api.FileEvents) error {
 			if e.Ready {
 				ready <- true
 				select {
@@ -218,8 +218,8 @@ func TestWatchOverflows(t *testing.T) {
 func TestStoresChangeETags(t *testing.T) {
 	n := newNode(t)
 	ref := n.create("").ID
-	n.put(ref, sandbox.WriteRequest{FileRef: at("/srv/mapped")}, strings.Repeat("x", 4096))
-	pid := n.start(ref, sandbox.StartRequest{Stdin: true}, "store", "/srv/mapped")
+	n.put(ref, api.WriteRequest{FileRef: at("/srv/mapped")}, strings.Repeat("x", 4096))
+	pid := n.start(ref, api.StartRequest{Stdin: true}, "store", "/srv/mapped")
 	f := n.follow(ref, pid, 0)
 	tagIn := func(ref string) string {
 		t.Helper()

@@ -20,7 +20,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
 	"gvisor.dev/gvisor/pkg/sentry/usage"
 
-	"ramet.dev/ramet/internal/snapfile"
+	"ramet.dev/ramet/internal/engine/snapfile"
 )
 
 // This file pins the internals of gVisor that copy-on-write memory relies on.

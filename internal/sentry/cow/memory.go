@@ -15,7 +15,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/mm"
 	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
 
-	"ramet.dev/ramet/internal/snapfile"
+	"ramet.dev/ramet/internal/engine/snapfile"
 )
 
 // Generation is an ancestor's memory file, open read-only.

@@ -10,7 +10,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 	"gvisor.dev/gvisor/pkg/sentry/state/stateio"
 
-	"ramet.dev/ramet/internal/snapfile"
+	"ramet.dev/ramet/internal/engine/snapfile"
 )
 
 const (

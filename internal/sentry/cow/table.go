@@ -7,7 +7,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 
-	"ramet.dev/ramet/internal/snapfile"
+	"ramet.dev/ramet/internal/engine/snapfile"
 )
 
 // Table maps ranges of a memory file to generations. Its extents are sorted,

@@ -6,7 +6,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 	"pgregory.net/rapid"
 
-	"ramet.dev/ramet/internal/snapfile"
+	"ramet.dev/ramet/internal/engine/snapfile"
 )
 
 // The model of a set of ranges is how often each page is in it.

@@ -16,18 +16,18 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/sentry/cow"
 )
 
 // asideKey names what was set aside in the kernel's saved state.
 const asideKey = "ramet.aside"
 
-// aside keeps, while the kernel is saved, what gVisor would save byte by byte: each
+// sideState keeps, while the kernel is saved, what gVisor would save byte by byte: each
 // byte of a slice is an object of its own, that takes as long to write and to read as
 // any. The registers of a thread are 4096 of them, the buffer of a pipe up to a million,
 // though it be empty: two thirds of a usual state. A string is one object.
-type aside struct {
+type sideState struct {
 	tasks     []*kernel.Task
 	registers []string // of each of tasks: what it has in fpu.State
 	pipes     []*pipe.Pipe
@@ -38,14 +38,14 @@ type aside struct {
 
 // setAside takes out of the kernel what is kept in a, and what a child makes anew. The
 // kernel must be paused until putBack has been called.
-func (g *Guest) setAside(ctx context.Context) (a *aside, putBack func(), err error) {
+func (g *Guest) setAside(ctx context.Context) (a *sideState, putBack func(), err error) {
 	mapped, putMapped, err := g.mem.TakeMapped(ctx, g.k)
 	if err != nil {
 		return nil, nil, err
 	}
 	network := g.netStack()
 	counters, putCounters := takeCounters(network)
-	a = &aside{mapped: mapped, counters: counters}
+	a = &sideState{mapped: mapped, counters: counters}
 	back := []func(){putMapped, putCounters}
 	for _, n := range []tcpip.NetworkProtocolNumber{ipv4.ProtocolNumber, ipv6.ProtocolNumber} {
 		back = append(back, takeInterfaces(network.NetworkProtocolInstance(n)))
@@ -76,14 +76,14 @@ func (g *Guest) setAside(ctx context.Context) (a *aside, putBack func(), err err
 	}, nil
 }
 
-func (a *aside) takeRegisters(t *kernel.Task, registers *fpu.State) (putBack func()) {
+func (a *sideState) takeRegisters(t *kernel.Task, registers *fpu.State) (putBack func()) {
 	was := *registers
 	a.tasks, a.registers = append(a.tasks, t), append(a.registers, string(was))
 	*registers = noRegisters
 	return func() { *registers = was }
 }
 
-func (a *aside) takeContents(p *pipe.Pipe) (putBack func()) {
+func (a *sideState) takeContents(p *pipe.Pipe) (putBack func()) {
 	b := bufferOf(p)
 	buf, off := *b.buf, *b.off
 	a.pipes, a.contents = append(a.pipes, p), append(a.contents, b.contents())
@@ -95,13 +95,13 @@ func (a *aside) takeContents(p *pipe.Pipe) (putBack func()) {
 var noRegisters = make(fpu.State, fpu.FP_XSTATE_MAGIC2_SIZE)
 
 // restore puts the bytes into the kernel that was loaded with a.
-func (a *aside) restore(mem *cow.Memory) error {
+func (a *sideState) restore(mem *cow.Memory) error {
 	if len(a.registers) != len(a.tasks) || len(a.contents) != len(a.pipes) {
-		return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has the registers of %d of %d threads and the contents of %d of %d pipes", len(a.registers), len(a.tasks), len(a.contents), len(a.pipes))
+		return api.Errorf(api.CodeCorrupt, "saved state has the registers of %d of %d threads and the contents of %d of %d pipes", len(a.registers), len(a.tasks), len(a.contents), len(a.pipes))
 	}
 	for i, t := range a.tasks {
 		if t == nil || len(a.registers[i]) < len(noRegisters) {
-			return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has registers of no thread")
+			return api.Errorf(api.CodeCorrupt, "saved state has registers of no thread")
 		}
 		if err := setRegisters(t.Arch().FloatingPointData(), a.registers[i]); err != nil {
 			return err
@@ -109,14 +109,14 @@ func (a *aside) restore(mem *cow.Memory) error {
 	}
 	for i, p := range a.pipes {
 		if p == nil || !bufferOf(p).fill(a.contents[i]) {
-			return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has other contents of a pipe than it says")
+			return api.Errorf(api.CodeCorrupt, "saved state has other contents of a pipe than it says")
 		}
 	}
 	if a.mapped == nil {
-		return sandbox.Errorf(sandbox.CodeCorrupt, "saved state does not say what is mapped")
+		return api.Errorf(api.CodeCorrupt, "saved state does not say what is mapped")
 	}
 	if err := mem.PutMapped(a.mapped); err != nil {
-		return sandbox.Errorf(sandbox.CodeCorrupt, "saved state: %w", err)
+		return api.Errorf(api.CodeCorrupt, "saved state: %w", err)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (a *aside) restore(mem *cow.Memory) error {
 func setRegisters(registers *fpu.State, saved string) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = sandbox.Errorf(sandbox.CodeUnsupported, "this processor cannot hold the registers of a thread: %v", r)
+			err = api.Errorf(api.CodeUnsupported, "this processor cannot hold the registers of a thread: %v", r)
 		}
 	}()
 	*registers = fpu.State(saved)
@@ -176,11 +176,11 @@ func (b pipeBuffer) fill(contents string) bool {
 	return true
 }
 
-func (*aside) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.aside" }
-func (*aside) StateFields() []string {
+func (*sideState) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.sideState" }
+func (*sideState) StateFields() []string {
 	return []string{"tasks", "registers", "pipes", "contents", "mapped", "counters"}
 }
-func (a *aside) StateSave(sink state.Sink) {
+func (a *sideState) StateSave(sink state.Sink) {
 	sink.Save(0, &a.tasks)
 	sink.Save(1, &a.registers)
 	sink.Save(2, &a.pipes)
@@ -188,7 +188,7 @@ func (a *aside) StateSave(sink state.Sink) {
 	sink.Save(4, &a.mapped)
 	sink.Save(5, &a.counters)
 }
-func (a *aside) StateLoad(_ gocontext.Context, src state.Source) {
+func (a *sideState) StateLoad(_ gocontext.Context, src state.Source) {
 	src.Load(0, &a.tasks)
 	src.Load(1, &a.registers)
 	src.Load(2, &a.pipes)
@@ -197,4 +197,4 @@ func (a *aside) StateLoad(_ gocontext.Context, src state.Source) {
 	src.Load(5, &a.counters)
 }
 
-func init() { state.Register((*aside)(nil)) }
+func init() { state.Register((*sideState)(nil)) }

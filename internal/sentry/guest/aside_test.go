@@ -14,7 +14,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel/pipe"
 	"gvisor.dev/gvisor/pkg/state"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 func TestCanaryPipe(t *testing.T) {
@@ -45,7 +45,7 @@ func TestPipeComesBack(t *testing.T) {
 		p := pipe.NewPipe(false, pipe.MinimumPipeSize)
 		b := bufferOf(p)
 		*b.buf, *b.off, *b.size = []byte(c.ring), c.off, c.size
-		var a aside
+		var a sideState
 		putBack := a.takeContents(p)
 		contents := a.contents[0]
 		if contents != c.want || a.pipes[0] != p {
@@ -91,7 +91,7 @@ func TestRegistersComeBack(t *testing.T) {
 	const inXMM = 200 // an offset in what XMM registers are saved in
 	was := fpu.NewState()
 	copy(was[inXMM:], "sixteen bytes of")
-	var a aside
+	var a sideState
 	registers := was
 	putBack := a.takeRegisters(nil, &registers)
 	registers = slices.Clone(registers)
@@ -112,14 +112,14 @@ func TestRegistersComeBack(t *testing.T) {
 		t.Error("others are put back than were taken")
 	}
 	copy(was[512:], strings.Repeat("\xff", 8)) // XSTATE_BV: all that there could ever be
-	if err := setRegisters(&registers, string(was)); sandbox.CodeOf(err) != sandbox.CodeUnsupported {
+	if err := setRegisters(&registers, string(was)); api.CodeOf(err) != api.CodeUnsupported {
 		t.Errorf("registers that this processor lacks: %v", err)
 	}
 }
 
 func TestAsideIsChecked(t *testing.T) {
-	for _, a := range []*aside{{registers: []string{"x"}}, {contents: []string{"x"}}, {pipes: []*pipe.Pipe{nil}, contents: []string{""}}, {}} {
-		if err := a.restore(nil); sandbox.CodeOf(err) != sandbox.CodeCorrupt {
+	for _, a := range []*sideState{{registers: []string{"x"}}, {contents: []string{"x"}}, {pipes: []*pipe.Pipe{nil}, contents: []string{""}}, {}} {
+		if err := a.restore(nil); api.CodeOf(err) != api.CodeCorrupt {
 			t.Errorf("%+v is restored: %v", a, err)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 const (
@@ -25,17 +25,17 @@ func (g *Guest) Start(req *wire.Exec) (*wire.Started, error) {
 		keep = defaultKeep
 	}
 	if keep < 0 || keep > maxKeep {
-		return nil, sandbox.Invalid("keep_kib", "from 0 to %d KiB of output can be kept, not %d", maxKeep>>10, keep>>10)
+		return nil, api.Invalid("keep_kib", "from 0 to %d KiB of output can be kept, not %d", maxKeep>>10, keep>>10)
 	}
 	p, _, err := g.launch(req, keep, false)
 	if err != nil {
 		var se *startError
 		if errors.As(err, &se) {
-			code := sandbox.CodeNotExecutable
+			code := api.CodeNotExecutable
 			if se.code == exitNotFound {
-				code = sandbox.CodeNoCommand
+				code = api.CodeNoCommand
 			}
-			err = sandbox.Errorf(code, "%s", se.msg)
+			err = api.Errorf(code, "%s", se.msg)
 		}
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (g *Guest) Attach(req *wire.Attach, aio AttachIO) (*wire.Attached, error) {
 	case from == -1:
 		from = next
 	case from < 0 || from > next:
-		return nil, sandbox.Invalid("from", "process %d has written %d bytes: from is a number from 0 to that, or -1 for what it writes from now on", req.PID, next)
+		return nil, api.Invalid("from", "process %d has written %d bytes: from is a number from 0 to that, or -1 for what it writes from now on", req.PID, next)
 	}
 	out := p.out.newReader(from, false)
 	defer out.close()
@@ -84,7 +84,7 @@ func (g *Guest) Attach(req *wire.Attach, aio AttachIO) (*wire.Attached, error) {
 	attached := &wire.Attached{Next: out.position()}
 	if err == io.EOF {
 		if !g.ended(p) {
-			return nil, sandbox.Errorf(sandbox.CodeNotFound, "process %d was removed", req.PID)
+			return nil, api.Errorf(api.CodeNotFound, "process %d was removed", req.PID)
 		}
 		attached.Exited = g.exitOf(p)
 	}

@@ -4,8 +4,8 @@ import (
 	"testing"
 	gotime "time"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // TestTimeoutsStandStill pauses for longer than the timeouts of two processes. Both
@@ -71,7 +71,7 @@ func TestSeedsAreAwaited(t *testing.T) {
 		t.Errorf("it ended while the guest was paused: %v", err)
 	case <-gotime.After(gotime.Second):
 		g.table.clock.start()
-		if err := <-ended; sandbox.CodeOf(err) != sandbox.CodeTimeout {
+		if err := <-ended; api.CodeOf(err) != api.CodeTimeout {
 			t.Errorf("it ended with %v", err)
 		}
 	}

@@ -20,8 +20,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // See canary_test.go of package cow for what this is.
@@ -98,7 +98,7 @@ func TestCountersComeBack(t *testing.T) {
 		}
 	}
 	for _, damaged := range []string{"", values[:len(values)-1], values + "\x00"} {
-		if err := setCounters(countersOf(to), damaged); sandbox.CodeOf(err) != sandbox.CodeCorrupt {
+		if err := setCounters(countersOf(to), damaged); api.CodeOf(err) != api.CodeCorrupt {
 			t.Errorf("%d bytes of %d: %v", len(damaged), len(values), err)
 		}
 	}
@@ -164,7 +164,7 @@ type savable interface {
 // what is saved comes back.
 func TestCanarySavedTypes(t *testing.T) {
 	cpuid.Initialize()
-	for _, x := range []savable{&table{}, &process{}, &alarm{}, &aside{}} {
+	for _, x := range []savable{&table{}, &process{}, &alarm{}, &sideState{}} {
 		typ := reflect.TypeOf(x).Elem()
 		t.Run(typ.Name(), func(t *testing.T) {
 			if want := typ.PkgPath() + "." + typ.Name(); x.StateTypeName() != want {

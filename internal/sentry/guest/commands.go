@@ -5,8 +5,8 @@ import (
 	"sync"
 	gotime "time"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 const (
@@ -47,7 +47,7 @@ func (cs *commands) add(key string) error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.list[key] != nil {
-		return sandbox.Errorf(sandbox.CodeConflict, "key: a command has this key already")
+		return api.Errorf(api.CodeConflict, "key: a command has this key already")
 	}
 	if cs.list == nil {
 		cs.list = map[string]*keptCommand{}
@@ -84,7 +84,7 @@ func (cs *commands) take(key string, done <-chan struct{}) (*foreground, error) 
 	k := cs.list[key]
 	cs.mu.Unlock()
 	if k == nil {
-		return nil, sandbox.Errorf(sandbox.CodeNotFound, "no command has this key: it was not started, or its time without a caller was over")
+		return nil, api.Errorf(api.CodeNotFound, "no command has this key: it was not started, or its time without a caller was over")
 	}
 	select {
 	case r := <-k.free:
@@ -95,7 +95,7 @@ func (cs *commands) take(key string, done <-chan struct{}) (*foreground, error) 
 	case <-done:
 		return nil, errGone
 	case <-gotime.After(takeOverWithin):
-		return nil, sandbox.Errorf(sandbox.CodeConflict, "key: the command with this key has a caller")
+		return nil, api.Errorf(api.CodeConflict, "key: the command with this key has a caller")
 	}
 }
 
@@ -107,7 +107,7 @@ func (g *Guest) ResumeExec(req *wire.Exec, xio ExecIO) (*wire.Exited, error) {
 	}
 	if !r.out.goBack(req.From) {
 		g.endCommand(r, true)
-		return nil, sandbox.Errorf(sandbox.CodeLimit, "the output of the command from byte %d on is not kept any more: the command was ended", req.From)
+		return nil, api.Errorf(api.CodeLimit, "the output of the command from byte %d on is not kept any more: the command was ended", req.From)
 	}
 	return g.follow(r, xio)
 }

@@ -11,9 +11,9 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/state"
 
-	"ramet.dev/ramet/internal/interp"
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/interp"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 const (
@@ -104,7 +104,7 @@ type turns struct {
 	stop    chan struct{} // has an item when what runs shall end, nil until somebody uses it
 }
 
-var errQueue = sandbox.Errorf(sandbox.CodeLimit, "%d runs wait for this context already", maxWaiting)
+var errQueue = api.Errorf(api.CodeLimit, "%d runs wait for this context already", maxWaiting)
 
 // take waits for the turn, or for gone.
 func (t *turns) take(gone <-chan struct{}) error {
@@ -215,7 +215,7 @@ func (c *contexts) find(name string) (*codeContext, error) {
 	if i := c.indexLocked(name); i >= 0 {
 		return c.list[i], nil
 	}
-	return nil, sandbox.NotFound("context", name)
+	return nil, api.NotFound("context", name)
 }
 
 func (c *contexts) indexLocked(name string) int {
@@ -230,13 +230,13 @@ func (g *Guest) addContext(name string, spec *wire.ContextSpec) (*codeContext, e
 		return nil, errPaused
 	}
 	if _, ok := interp.ProgramOf(spec.Language); !ok {
-		return nil, sandbox.Invalid("language", "%q is not python, node or bash", spec.Language)
+		return nil, api.Invalid("language", "%q is not python, node or bash", spec.Language)
 	}
 	c := g.contexts
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.list) >= maxContexts {
-		return nil, sandbox.Errorf(sandbox.CodeLimit, "the sandbox has %d contexts already", maxContexts)
+		return nil, api.Errorf(api.CodeLimit, "the sandbox has %d contexts already", maxContexts)
 	}
 	for name == "" {
 		c.made++
@@ -245,7 +245,7 @@ func (g *Guest) addContext(name string, spec *wire.ContextSpec) (*codeContext, e
 		}
 	}
 	if c.indexLocked(name) >= 0 {
-		return nil, sandbox.Errorf(sandbox.CodeNameTaken, "a context %q exists", name)
+		return nil, api.Errorf(api.CodeNameTaken, "a context %q exists", name)
 	}
 	x := &codeContext{
 		name: name, language: string(spec.Language), cwd: spec.Cwd, user: spec.User, env: spec.Env, created: gotime.Now().UnixNano(),
@@ -255,23 +255,23 @@ func (g *Guest) addContext(name string, spec *wire.ContextSpec) (*codeContext, e
 }
 
 // Contexts lists the contexts, the oldest first.
-func (g *Guest) Contexts() []sandbox.Context {
+func (g *Guest) Contexts() []api.Context {
 	g.contexts.mu.Lock()
 	list := slices.Clone(g.contexts.list)
 	g.contexts.mu.Unlock()
-	all := []sandbox.Context{}
+	all := []api.Context{}
 	for _, c := range list {
 		all = append(all, *g.describeContext(c))
 	}
 	return all
 }
 
-func (g *Guest) describeContext(c *codeContext) *sandbox.Context {
+func (g *Guest) describeContext(c *codeContext) *api.Context {
 	g.contexts.mu.Lock()
 	in, restarts := c.in, c.restarts
 	g.contexts.mu.Unlock()
-	out := &sandbox.Context{
-		Name: c.name, Language: c.language, State: sandbox.ContextEnded, Cwd: c.cwd,
+	out := &api.Context{
+		Name: c.name, Language: c.language, State: api.ContextEnded, Cwd: c.cwd,
 		Waiting: c.turns.count(), Restarts: int(restarts), CreatedAt: gotime.Unix(0, c.created),
 	}
 	if in == nil {
@@ -282,15 +282,15 @@ func (g *Guest) describeContext(c *codeContext) *sandbox.Context {
 	if in.over {
 		return out
 	}
-	out.PID, out.Version, out.State = int(in.pid), in.version, sandbox.ContextIdle
+	out.PID, out.Version, out.State = int(in.pid), in.version, api.ContextIdle
 	if in.busy != 0 || !in.ready {
-		out.State = sandbox.ContextBusy
+		out.State = api.ContextBusy
 	}
 	return out
 }
 
 // MakeContext makes a context and starts its interpreter.
-func (g *Guest) MakeContext(req *wire.Context, gone <-chan struct{}) (*sandbox.Context, error) {
+func (g *Guest) MakeContext(req *wire.Context, gone <-chan struct{}) (*api.Context, error) {
 	c, err := g.addContext(req.Name, &req.ContextSpec)
 	if err != nil {
 		return nil, err
@@ -319,7 +319,7 @@ func (g *Guest) InterruptContext(name string) (*wire.Interrupted, error) {
 
 // RestartContext gives a context a new interpreter. What it runs ends with the old
 // one; those who wait get the new one.
-func (g *Guest) RestartContext(name string, gone <-chan struct{}) (*sandbox.Context, error) {
+func (g *Guest) RestartContext(name string, gone <-chan struct{}) (*api.Context, error) {
 	c, err := g.contexts.find(name)
 	if err != nil {
 		return nil, err

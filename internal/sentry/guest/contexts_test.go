@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // TestContextEndsInOneStep: a fork must not come between the removal of a context and
@@ -21,7 +21,7 @@ func TestContextEndsInOneStep(t *testing.T) {
 		defer close(ended)
 		g.removeContext(c)
 	}()
-	for err := error(nil); sandbox.CodeOf(err) != sandbox.CodeNotFound; _, err = g.contexts.find("c") {
+	for err := error(nil); api.CodeOf(err) != api.CodeNotFound; _, err = g.contexts.find("c") {
 		runtime.Gosched()
 	}
 	for range 10_000 {

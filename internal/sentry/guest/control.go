@@ -20,9 +20,9 @@ import (
 	"gvisor.dev/gvisor/pkg/usermem"
 	"gvisor.dev/gvisor/pkg/waiter"
 
-	"ramet.dev/ramet/internal/control"
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/control"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 const (
@@ -87,7 +87,7 @@ func (g *Guest) makeControl(command *os.File) error {
 		return fmt.Errorf("make %s: %w", control.SocketPath, err.ToError())
 	}
 	if err := g.bindControl(ep.(transport.BoundEndpoint)); err != nil {
-		return sandbox.Errorf(sandbox.CodeInvalid, "make %s: %w", control.SocketPath, err)
+		return api.Errorf(api.CodeInvalid, "make %s: %w", control.SocketPath, err)
 	}
 	if err := ep.Listen(ctx, controlBacklog); err != nil {
 		return fmt.Errorf("make %s: %w", control.SocketPath, err.ToError())
@@ -155,7 +155,7 @@ func (g *Guest) writeCommand(command *os.File) error {
 		}
 	}
 	if linuxerr.Equals(linuxerr.ENOSPC, err) {
-		return sandbox.Errorf(sandbox.CodeNoSpace, "write %s: the disk is full, or its limit below the %d KiB that the command takes", control.CommandPath, len(data)>>10)
+		return api.Errorf(api.CodeNoSpace, "write %s: the disk is full, or its limit below the %d KiB that the command takes", control.CommandPath, len(data)>>10)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", control.CommandPath, err)
@@ -227,7 +227,7 @@ func (c *controller) thaw(answer *wire.ControlAnswer) {
 		case answer != nil && t.pending == answer.ID:
 			t.out = append(append(t.out, answer.Reply...), '\n')
 		default:
-			t.out = append(t.out, refusal(sandbox.Errorf(sandbox.CodeCanceled, "the sandbox was forked, restored or rolled back while this waited: ask again"))...)
+			t.out = append(t.out, refusal(api.Errorf(api.CodeCanceled, "the sandbox was forked, restored or rolled back while this waited: ask again"))...)
 		}
 		t.pending = 0
 	}
@@ -235,7 +235,7 @@ func (c *controller) thaw(answer *wire.ControlAnswer) {
 
 // refusal is the line that reports err.
 func refusal(err error) []byte {
-	e := sandbox.AsError(err)
+	e := api.AsError(err)
 	line, merr := json.Marshal(control.Reply{Error: &control.Error{Code: string(e.Code), Detail: e.Detail, Field: e.Field, ExitCode: e.Code.ExitCode()}})
 	if merr != nil { // text and a number always can be
 		line = []byte(`{"error":{"code":"internal","detail":"the answer cannot be encoded","exit_code":1}}`)

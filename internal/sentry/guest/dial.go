@@ -13,7 +13,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 const (
@@ -53,10 +53,10 @@ func (g *Guest) Dial(port uint16, wait gotime.Duration, gone <-chan struct{}) (*
 			}
 		}
 		if err == nil {
-			err = sandbox.Errorf(sandbox.CodeUnavailable, "nothing in the sandbox listens on TCP port %d", port)
+			err = api.Errorf(api.CodeUnavailable, "nothing in the sandbox listens on TCP port %d", port)
 		}
 		left := gotime.Until(until)
-		if left <= 0 || sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+		if left <= 0 || api.CodeOf(err) != api.CodeUnavailable {
 			return nil, err
 		}
 		select {
@@ -67,7 +67,7 @@ func (g *Guest) Dial(port uint16, wait gotime.Duration, gone <-chan struct{}) (*
 	}
 }
 
-var errCallerGone = sandbox.Errorf(sandbox.CodeCanceled, "the caller went away")
+var errCallerGone = api.Errorf(api.CodeCanceled, "the caller went away")
 
 // listeners returns the addresses to reach a port by.
 func (g *Guest) listeners(port uint16) ([]netip.Addr, error) {
@@ -122,7 +122,7 @@ func (g *Guest) connect(addr netip.AddrPort, gone <-chan struct{}) (*Conn, error
 			return nil, errCallerGone
 		case <-timeout.C:
 			c.Abort()
-			return nil, sandbox.Errorf(sandbox.CodeTimeout, "whoever listens on port %d accepts no connections", addr.Port())
+			return nil, api.Errorf(api.CodeTimeout, "whoever listens on port %d accepts no connections", addr.Port())
 		}
 		if done, err := c.connected(addr); done {
 			if err != nil {
@@ -147,7 +147,7 @@ func (c *Conn) begin(protocol tcpip.NetworkProtocolNumber, addr netip.AddrPort) 
 	c.ep = ep
 	if !g.holdConn(c.ep) {
 		ep.Close()
-		return sandbox.Errorf(sandbox.CodeLimit, "the sandbox has %d connections from outside", maxConns)
+		return api.Errorf(api.CodeLimit, "the sandbox has %d connections from outside", maxConns)
 	}
 	c.wq.EventRegister(&c.onRead)
 	c.wq.EventRegister(&c.onWrite)
@@ -162,7 +162,7 @@ func (c *Conn) begin(protocol tcpip.NetworkProtocolNumber, addr netip.AddrPort) 
 }
 
 func connectError(addr netip.AddrPort, err tcpip.Error) error {
-	return sandbox.Errorf(sandbox.CodeUnavailable, "connect to %s in the sandbox: %s", addr, err)
+	return api.Errorf(api.CodeUnavailable, "connect to %s in the sandbox: %s", addr, err)
 }
 
 // connected reports whether the handshake is over, and with what.
@@ -175,7 +175,7 @@ func (c *Conn) connected(addr netip.AddrPort) (bool, error) {
 	return c.ep.Readiness(waiter.WritableEvents)&waiter.WritableEvents != 0, nil
 }
 
-var errReset = sandbox.Errorf(sandbox.CodeUnavailable, "the sandbox reset the connection")
+var errReset = api.Errorf(api.CodeUnavailable, "the sandbox reset the connection")
 
 // Read reads what the sandbox sends, until stop is closed. io.EOF says that
 // nothing more comes.

@@ -10,12 +10,12 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/cowfs"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/snapfile"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/rootfs"
-	"ramet.dev/ramet/internal/snapfile"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
 // disk is what the root file system is made of: the image, the files of ancestors
@@ -52,11 +52,11 @@ func (d *disk) open(state cowfs.State) (*rootfs.Source, error) {
 	}
 	store, err := cowfs.NewStore(d.own, base, d.inherited)
 	if err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "open files: %w", err)
+		return nil, api.Errorf(api.CodeCorrupt, "open files: %w", err)
 	}
 	tree, err := cowfs.Open(store, d.data, state)
 	if err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "open files: %w", err)
+		return nil, api.Errorf(api.CodeCorrupt, "open files: %w", err)
 	}
 	return &rootfs.Source{Tree: tree, Own: d.own, Image: d.image, Bytes: d.data}, nil
 }
@@ -72,7 +72,7 @@ func (d *disk) find(k *kernel.Kernel) error {
 		fs.DecRef(ctx)
 	}
 	if d.fs == nil {
-		return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no root file system")
+		return api.Errorf(api.CodeCorrupt, "saved state has no root file system")
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (d *disk) find(k *kernel.Kernel) error {
 func (d *disk) pin(id, self string, gens []string) (snapfile.Files, []string, error) {
 	state, segments, err := rootfs.Pin(d.fs, id)
 	if errors.Is(err, cowfs.ErrNoSpace) {
-		return snapfile.Files{}, nil, sandbox.Errorf(sandbox.CodeNoSpace, "write what changed of files: %w", err)
+		return snapfile.Files{}, nil, api.Errorf(api.CodeNoSpace, "write what changed of files: %w", err)
 	}
 	if err != nil {
 		return snapfile.Files{}, nil, fmt.Errorf("pin files: %w", err)
@@ -148,7 +148,7 @@ func mapFile(f *os.File) ([]byte, error) {
 		return nil, fmt.Errorf("stat %s: %w", f.Name(), err)
 	}
 	if st.Size() == 0 {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "%s is empty", f.Name())
+		return nil, api.Errorf(api.CodeCorrupt, "%s is empty", f.Name())
 	}
 	data, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel/pipe"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // Exit codes of commands that could not be started, as shells give them.
@@ -186,7 +186,7 @@ func (g *Guest) create(req *wire.Exec, keep int64) (*process, error) {
 	if err != nil {
 		g.abandon(p)
 		if most := g.id.Limits.Pids; most > 0 && err.Error() == linuxerr.EAGAIN.Error() {
-			return nil, sandbox.Errorf(sandbox.CodeLimit, "the sandbox has as many processes as its limit allows, %d", most)
+			return nil, api.Errorf(api.CodeLimit, "the sandbox has as many processes as its limit allows, %d", most)
 		}
 		return nil, &startError{exitNotExecutable, req.Argv[0] + ": " + loadFailure(args.Filename, err)}
 	}
@@ -217,7 +217,7 @@ func (g *Guest) processArgs(ctx context.Context, mns *vfs.MountNamespace, req *w
 	}
 	// The kernel takes whatever is there.
 	if mode, err := g.modeOf(ctx, mns, cwd); err != nil || mode.FileType() != linux.ModeDirectory {
-		return nil, sandbox.Invalid("cwd", "%q is not a directory in the sandbox", cwd)
+		return nil, api.Invalid("cwd", "%q is not a directory in the sandbox", cwd)
 	}
 	env, err := user.MaybeAddExecUserHome(ctx, mns, creds.RealKUID, g.environ(req))
 	if err != nil {

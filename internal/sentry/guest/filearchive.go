@@ -9,8 +9,8 @@ import (
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 const (
@@ -105,7 +105,7 @@ func (l *linkedFiles) add(id fileID, name string, links uint32) error {
 		return nil
 	}
 	if l.size += linkedCost + len(name); l.size > maxLinkedBytes {
-		return sandbox.Errorf(sandbox.CodeLimit, "there are so many files with several names that these take more than %d MiB: pack them in parts", maxLinkedBytes>>20)
+		return api.Errorf(api.CodeLimit, "there are so many files with several names that these take more than %d MiB: pack them in parts", maxLinkedBytes>>20)
 	}
 	l.names[id] = linkedFile{name, links - 1}
 	return nil
@@ -148,7 +148,7 @@ func (a *archiver) add(e *walked) error {
 
 func (a *archiver) header(e *walked, h *tar.Header) error {
 	if err := a.tar.WriteHeader(h); err != nil {
-		return sandbox.Errorf(sandbox.CodeUnsupported, "%q cannot be put into an archive: %w", e.info.Path, err)
+		return api.Errorf(api.CodeUnsupported, "%q cannot be put into an archive: %w", e.info.Path, err)
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (a *archiver) addFile(e *walked, h *tar.Header) error {
 		return err
 	})
 	if err = fileError(e.info.Path, err); err != nil {
-		if sandbox.CodeOf(err) == sandbox.CodeNotFound {
+		if api.CodeOf(err) == api.CodeNotFound {
 			return nil
 		}
 		return err

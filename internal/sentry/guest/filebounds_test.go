@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // wantLimit checks that err is of a limit that it names.
 func wantLimit(t *testing.T, err error) {
 	t.Helper()
-	if sandbox.CodeOf(err) != sandbox.CodeLimit || !strings.Contains(err.Error(), " MiB") {
+	if api.CodeOf(err) != api.CodeLimit || !strings.Contains(err.Error(), " MiB") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -93,7 +93,7 @@ func TestWatchIsBounded(t *testing.T) {
 	if w.size != 0 || len(w.paths)+len(w.byPath) != 0 {
 		t.Errorf("%d bytes are left of %d and %d watches", w.size, len(w.paths), len(w.byPath))
 	}
-	x := &Watcher{pending: map[string]*sandbox.FileEvent{}}
+	x := &Watcher{pending: map[string]*api.FileEvent{}}
 	for i := 0; !x.lost && i < maxPending; i++ {
 		x.note(fmt.Sprint(long, i), "created", false)
 	}

@@ -7,8 +7,8 @@ import (
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // removeBatch is how many names of a directory are removed at a time.
@@ -16,7 +16,7 @@ const removeBatch = 4096
 
 // Change makes a directory, moves, removes or changes modes, and describes what
 // is there then. alive is asked now and then whether to go on.
-func (g *Guest) Change(req *wire.File, alive func() error) (*sandbox.FileInfo, error) {
+func (g *Guest) Change(req *wire.File, alive func() error) (*api.FileInfo, error) {
 	o, err := g.changeOp(req.User)
 	if err != nil {
 		return nil, err
@@ -32,14 +32,14 @@ func (g *Guest) Change(req *wire.File, alive func() error) (*sandbox.FileInfo, e
 		if err := o.remove(name, req.IfMatch, req.Recursive, alive); err != nil {
 			return nil, err
 		}
-		return &sandbox.FileInfo{Path: name}, nil
+		return &api.FileInfo{Path: name}, nil
 	case wire.FileChmod:
 		err = o.chmod(name, *req.Mode, req.Recursive, !req.NoFollow, alive)
 	}
 	if err != nil {
 		return nil, err
 	}
-	var info *sandbox.FileInfo
+	var info *api.FileInfo
 	err = o.do(func(root vfs.VirtualDentry) error {
 		info, err = o.info(root, name, req.Verb == wire.FileChmod) // what has the mode now
 		return err
@@ -84,7 +84,7 @@ func (o *fileOp) move(req *wire.File, name string) error {
 	})
 	switch {
 	case linuxerr.Equals(linuxerr.EXDEV, err):
-		return sandbox.Errorf(sandbox.CodeUnsupported, "%q and %q are on different file systems: copy it", name, to)
+		return api.Errorf(api.CodeUnsupported, "%q and %q are on different file systems: copy it", name, to)
 	case linuxerr.Equals(linuxerr.EEXIST, err), linuxerr.Equals(linuxerr.ENOTEMPTY, err):
 		return fileError(to, err)
 	}
@@ -127,7 +127,7 @@ func (o *fileOp) remove(name string, tags []string, recursive bool, alive func()
 			if err == nil {
 				err = o.remove(child, nil, true, alive)
 			}
-			if err != nil && sandbox.CodeOf(err) != sandbox.CodeNotFound {
+			if err != nil && api.CodeOf(err) != api.CodeNotFound {
 				return err
 			}
 		}
@@ -143,7 +143,7 @@ func (o *fileOp) remove(name string, tags []string, recursive bool, alive func()
 // chmod changes modes. A symbolic link has none: with follow what it leads to gets it.
 func (o *fileOp) chmod(name string, mode uint32, recursive, follow bool, alive func() error) error {
 	if !follow {
-		var info *sandbox.FileInfo
+		var info *api.FileInfo
 		err := o.do(func(root vfs.VirtualDentry) (err error) {
 			info, err = o.info(root, name, false)
 			return err
@@ -152,7 +152,7 @@ func (o *fileOp) chmod(name string, mode uint32, recursive, follow bool, alive f
 			return fileError(name, err)
 		}
 		if info.Type == typeSymlink {
-			return sandbox.Errorf(sandbox.CodeUnsupported, "%q is a symbolic link, which has no mode of its own", name)
+			return api.Errorf(api.CodeUnsupported, "%q is a symbolic link, which has no mode of its own", name)
 		}
 	}
 	set := func(name string, follow bool) error {
@@ -168,7 +168,7 @@ func (o *fileOp) chmod(name string, mode uint32, recursive, follow bool, alive f
 			if e.info.Type == typeSymlink {
 				return nil // its mode means nothing
 			}
-			if err := set(e.info.Path, false); err != nil && sandbox.CodeOf(err) != sandbox.CodeNotFound {
+			if err := set(e.info.Path, false); err != nil && api.CodeOf(err) != api.CodeNotFound {
 				return err
 			}
 			return nil

@@ -13,8 +13,8 @@ import (
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 const (
@@ -37,7 +37,7 @@ const (
 // those that were there before included; how much it makes is bounded by the
 // limit of the disk, as for everybody in the sandbox. alive is asked now and then
 // whether to go on: a few bytes can stand for a large file of holes.
-func (g *Guest) Extract(req *wire.File, alive func() error, from io.Reader) (*sandbox.ExtractResult, error) {
+func (g *Guest) Extract(req *wire.File, alive func() error, from io.Reader) (*api.ExtractResult, error) {
 	o, err := g.changeOp(req.User)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ type extractor struct {
 	dir    *heldFile
 	buf    []byte
 	dirs   madeDirs
-	result sandbox.ExtractResult
+	result api.ExtractResult
 }
 
 // madeDirs are directories that get their attributes when all is in them.
@@ -104,7 +104,7 @@ func (d *madeDirs) add(name string, h *tar.Header) error {
 		d.size += dirCost + len(record) + len(value)
 	}
 	if d.size > maxDirBytes {
-		return sandbox.Errorf(sandbox.CodeLimit, "the names and attributes of the archive's directories take more than %d MiB: unpack it in parts", maxDirBytes>>20)
+		return api.Errorf(api.CodeLimit, "the names and attributes of the archive's directories take more than %d MiB: unpack it in parts", maxDirBytes>>20)
 	}
 	d.list = append(d.list, dir)
 	return nil
@@ -124,7 +124,7 @@ func (x *extractor) all(in *tar.Reader) error {
 			return archiveError(err)
 		}
 		if x.result.Files++; x.result.Files > maxEntries {
-			return sandbox.Errorf(sandbox.CodeHostile, "the archive has more than %d entries", maxEntries)
+			return api.Errorf(api.CodeHostile, "the archive has more than %d entries", maxEntries)
 		}
 		if h.Typeflag == tar.TypeDir {
 			x.result.Directories++
@@ -148,19 +148,19 @@ func (x *extractor) all(in *tar.Reader) error {
 
 // archiveError tells a broken archive from a broken connection.
 func archiveError(err error) error {
-	var known *sandbox.Error
+	var known *api.Error
 	if errors.As(err, &known) {
 		return err
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return sandbox.Errorf(sandbox.CodeInvalid, "read archive: it ends too early: what it had before is there")
+		return api.Errorf(api.CodeInvalid, "read archive: it ends too early: what it had before is there")
 	}
-	return sandbox.Errorf(sandbox.CodeInvalid, "read archive: %w: it must be an uncompressed tar", err)
+	return api.Errorf(api.CodeInvalid, "read archive: %w: it must be an uncompressed tar", err)
 }
 
 func entryError(name string, err error) error {
 	if linuxerr.Equals(linuxerr.EXDEV, err) {
-		return sandbox.Errorf(sandbox.CodeHostile, "the archive's entry %q leads out of the directory, by a symbolic link", name)
+		return api.Errorf(api.CodeHostile, "the archive's entry %q leads out of the directory, by a symbolic link", name)
 	}
 	return fileError(name, err)
 }
@@ -173,13 +173,13 @@ const maxEntryName = 64 << 10
 // nothing: "." is the directory itself.
 func entryName(name string) (string, error) {
 	if strings.ContainsRune(name, 0) {
-		return "", sandbox.Errorf(sandbox.CodeHostile, "the archive has a name with a NUL byte")
+		return "", api.Errorf(api.CodeHostile, "the archive has a name with a NUL byte")
 	}
 	if slices.Contains(strings.Split(name, "/"), "..") {
-		return "", sandbox.Errorf(sandbox.CodeHostile, "the archive's name %q leads out of the directory", name)
+		return "", api.Errorf(api.CodeHostile, "the archive's name %q leads out of the directory", name)
 	}
 	if len(name) > maxEntryName {
-		return "", sandbox.Errorf(sandbox.CodeLimit, "the archive's name %q… has %d bytes: a path in an archive has at most %d", name[:100], len(name), maxEntryName)
+		return "", api.Errorf(api.CodeLimit, "the archive's name %q… has %d bytes: a path in an archive has at most %d", name[:100], len(name), maxEntryName)
 	}
 	return path.Clean(strings.TrimLeft("./"+strings.TrimLeft(name, "/"), "/")), nil
 }
@@ -229,7 +229,7 @@ func (x *extractor) entry(name string, h *tar.Header, contents io.Reader) error 
 	case tar.TypeXGlobalHeader:
 		return nil
 	}
-	return sandbox.Errorf(sandbox.CodeUnsupported, "entries of type %q are not made: devices, and kinds that only some programs know", h.Typeflag)
+	return api.Errorf(api.CodeUnsupported, "entries of type %q are not made: devices, and kinds that only some programs know", h.Typeflag)
 }
 
 // parents makes the missing directories above name.

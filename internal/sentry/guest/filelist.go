@@ -12,8 +12,8 @@ import (
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 )
 
 // List calls each with the files of one page and returns where the next begins.
-func (g *Guest) List(req *wire.File, alive func() error, each func(*sandbox.FileInfo) error) (*wire.Listed, error) {
+func (g *Guest) List(req *wire.File, alive func() error, each func(*api.FileInfo) error) (*wire.Listed, error) {
 	o, err := g.fileOp(req.User)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (g *Guest) List(req *wire.File, alive func() error, each func(*sandbox.File
 	return out, nil
 }
 
-// selected reports whether a glob, see sandbox.ListRequest, selects a relative
+// selected reports whether a glob, see api.ListRequest, selects a relative
 // path. No glob selects all.
 func selected(glob, rel string) bool {
 	switch {
@@ -106,14 +106,14 @@ func matchParts(glob, parts []string) bool {
 func checkGlob(glob string) error {
 	for part := range strings.SplitSeq(glob, "/") {
 		if _, err := path.Match(part, ""); err != nil {
-			return sandbox.Invalid("glob", "%q is not a pattern: a '[' is not closed, or a '\\' ends it", glob)
+			return api.Invalid("glob", "%q is not a pattern: a '[' is not closed, or a '\\' ends it", glob)
 		}
 	}
 	return nil
 }
 
 // Search calls each with what matches.
-func (g *Guest) Search(req *wire.File, alive func() error, each func(*sandbox.Match) error) (*wire.Listed, error) {
+func (g *Guest) Search(req *wire.File, alive func() error, each func(*api.Match) error) (*wire.Listed, error) {
 	o, err := g.fileOp(req.User)
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ type search struct {
 	op        *fileOp
 	req       *wire.File
 	alive     func() error
-	each      func(*sandbox.Match) error
+	each      func(*api.Match) error
 	found     func(line []byte) bool // nil in a search by name
 	count     int
 	size      int // of paths and lines, in bytes
@@ -161,7 +161,7 @@ func finder(req *wire.File) (func([]byte) bool, error) {
 	}
 	re, err := regexp.Compile(expr)
 	if err != nil {
-		return nil, sandbox.Invalid("content", "not a regular expression: %w", err)
+		return nil, api.Invalid("content", "not a regular expression: %w", err)
 	}
 	return re.Match, nil
 }
@@ -171,7 +171,7 @@ func (s *search) visit(e *walked) error {
 	case !selected(string(s.req.Glob), e.rel):
 		return nil
 	case s.found == nil:
-		return s.add(&sandbox.Match{File: *e.info})
+		return s.add(&api.Match{File: *e.info})
 	case e.info.Type != typeFile || e.info.Size == 0 || e.info.Size > maxSearched:
 		return nil
 	}
@@ -203,7 +203,7 @@ func (s *search) lines(f *OpenFile) error {
 		line = bytes.TrimSuffix(line, []byte("\n"))
 		if (len(line) > 0 || err == nil) && s.found(line) {
 			text := strings.ToValidUTF8(string(line[:min(len(line), maxShown)]), "\uFFFD")
-			if err := s.add(&sandbox.Match{File: *f.Info, Line: number, Text: text}); err != nil {
+			if err := s.add(&api.Match{File: *f.Info, Line: number, Text: text}); err != nil {
 				return err
 			}
 		}
@@ -218,7 +218,7 @@ func (s *search) lines(f *OpenFile) error {
 	}
 }
 
-func (s *search) add(m *sandbox.Match) error {
+func (s *search) add(m *api.Match) error {
 	if s.count == s.req.Limit || s.size > maxPage {
 		s.truncated = true
 		return errEnough

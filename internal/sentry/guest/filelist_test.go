@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 func TestSelected(t *testing.T) {
@@ -68,7 +68,7 @@ func TestEntryName(t *testing.T) {
 		got, err := entryName(name)
 		if err != nil {
 			refused++
-			if code := sandbox.CodeOf(err); code != sandbox.CodeHostile && (code != sandbox.CodeLimit || len(name) <= maxEntryName) {
+			if code := api.CodeOf(err); code != api.CodeHostile && (code != api.CodeLimit || len(name) <= maxEntryName) {
 				t.Errorf("%q: %v", name, err)
 			}
 			continue

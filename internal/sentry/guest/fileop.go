@@ -16,8 +16,8 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // fileOp is an operation of the host side on files, as a user of the sandbox.
@@ -122,7 +122,7 @@ func (o *fileOp) stat(root vfs.VirtualDentry, name string, follow bool) (linux.S
 }
 
 // info describes the file at name, with the target of a link.
-func (o *fileOp) info(root vfs.VirtualDentry, name string, follow bool) (*sandbox.FileInfo, error) {
+func (o *fileOp) info(root vfs.VirtualDentry, name string, follow bool) (*api.FileInfo, error) {
 	st, err := o.stat(root, name, follow)
 	if err != nil {
 		return nil, err
@@ -157,8 +157,8 @@ func typeOf(mode uint16) string {
 	return "device"
 }
 
-func infoOf(name string, st *linux.Statx) *sandbox.FileInfo {
-	f := &sandbox.FileInfo{
+func infoOf(name string, st *linux.Statx) *api.FileInfo {
+	f := &api.FileInfo{
 		Path: name, Type: typeOf(st.Mode), Mode: fmt.Sprintf("%04o", st.Mode&^linux.S_IFMT), UID: st.UID, GID: st.GID,
 		Size: int64(min(st.Size, math.MaxInt64)), MTime: st.Mtime.ToTime().UTC(), Links: st.Nlink,
 	}
@@ -172,7 +172,7 @@ func infoOf(name string, st *linux.Statx) *sandbox.FileInfo {
 // may wait for somebody in the sandbox, and reading it may never end.
 func regular(name string, st *linux.Statx) error {
 	if t := typeOf(st.Mode); t != typeFile {
-		return sandbox.Errorf(sandbox.CodeUnsupported, "%q is a %s: only regular files have contents that can be read or written here", name, t)
+		return api.Errorf(api.CodeUnsupported, "%q is a %s: only regular files have contents that can be read or written here", name, t)
 	}
 	return nil
 }
@@ -184,14 +184,14 @@ func checkMatch(name string, tags []string, st *linux.Statx, err error) error {
 	case len(tags) == 0:
 		return nil
 	case linuxerr.Equals(linuxerr.ENOENT, err):
-		return sandbox.Errorf(sandbox.CodeChanged, "%q does not exist, and was to have an ETag", name)
+		return api.Errorf(api.CodeChanged, "%q does not exist, and was to have an ETag", name)
 	case err != nil:
 		return err
-	case slices.Contains(tags, sandbox.AnyETag):
+	case slices.Contains(tags, api.AnyETag):
 		return nil
 	}
 	if tag := infoOf(name, st).ETag; tag == "" || !slices.Contains(tags, tag) {
-		return sandbox.Errorf(sandbox.CodeChanged, "%q has changed: its ETag is another one", name)
+		return api.Errorf(api.CodeChanged, "%q has changed: its ETag is another one", name)
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func checkNoneMatch(name string, tags []string, st *linux.Statx, err error) erro
 		return nil
 	}
 	if tag := infoOf(name, st).ETag; tag != "" && slices.Contains(tags, tag) {
-		return sandbox.Errorf(sandbox.CodeChanged, "%q is as it was: its ETag is among those that it was not to have", name)
+		return api.Errorf(api.CodeChanged, "%q is as it was: its ETag is among those that it was not to have", name)
 	}
 	return nil
 }
@@ -211,41 +211,41 @@ func checkNoneMatch(name string, tags []string, st *linux.Statx, err error) erro
 // fileCodes are the codes of what file systems say; all else is a defect.
 var fileCodes = []struct {
 	errno *gverrors.Error
-	code  sandbox.Code
+	code  api.Code
 }{
-	{linuxerr.ENOENT, sandbox.CodeNotFound},
-	{linuxerr.EACCES, sandbox.CodePermission},
-	{linuxerr.EPERM, sandbox.CodePermission},
-	{linuxerr.EROFS, sandbox.CodePermission},
-	{linuxerr.EEXIST, sandbox.CodeConflict},
-	{linuxerr.ENOTEMPTY, sandbox.CodeConflict},
-	{linuxerr.EBUSY, sandbox.CodeConflict},
-	{linuxerr.ETXTBSY, sandbox.CodeConflict},
-	{linuxerr.ENOSPC, sandbox.CodeNoSpace},
-	{linuxerr.EDQUOT, sandbox.CodeNoSpace},
-	{linuxerr.ENOMEM, sandbox.CodeNoMemory},
-	{linuxerr.EFBIG, sandbox.CodeLimit},
-	{linuxerr.EMLINK, sandbox.CodeLimit},
-	{linuxerr.EXDEV, sandbox.CodeUnsupported},
-	{linuxerr.EOPNOTSUPP, sandbox.CodeUnsupported},
-	{linuxerr.ENXIO, sandbox.CodeUnsupported},
-	{linuxerr.ENOTDIR, sandbox.CodeInvalid},
-	{linuxerr.EISDIR, sandbox.CodeInvalid},
-	{linuxerr.ELOOP, sandbox.CodeInvalid},
-	{linuxerr.ENAMETOOLONG, sandbox.CodeInvalid},
-	{linuxerr.EINVAL, sandbox.CodeInvalid},
+	{linuxerr.ENOENT, api.CodeNotFound},
+	{linuxerr.EACCES, api.CodePermission},
+	{linuxerr.EPERM, api.CodePermission},
+	{linuxerr.EROFS, api.CodePermission},
+	{linuxerr.EEXIST, api.CodeConflict},
+	{linuxerr.ENOTEMPTY, api.CodeConflict},
+	{linuxerr.EBUSY, api.CodeConflict},
+	{linuxerr.ETXTBSY, api.CodeConflict},
+	{linuxerr.ENOSPC, api.CodeNoSpace},
+	{linuxerr.EDQUOT, api.CodeNoSpace},
+	{linuxerr.ENOMEM, api.CodeNoMemory},
+	{linuxerr.EFBIG, api.CodeLimit},
+	{linuxerr.EMLINK, api.CodeLimit},
+	{linuxerr.EXDEV, api.CodeUnsupported},
+	{linuxerr.EOPNOTSUPP, api.CodeUnsupported},
+	{linuxerr.ENXIO, api.CodeUnsupported},
+	{linuxerr.ENOTDIR, api.CodeInvalid},
+	{linuxerr.EISDIR, api.CodeInvalid},
+	{linuxerr.ELOOP, api.CodeInvalid},
+	{linuxerr.ENAMETOOLONG, api.CodeInvalid},
+	{linuxerr.EINVAL, api.CodeInvalid},
 }
 
 // fileError says what happened at name. Errors that say so already pass.
 func fileError(name string, err error) error {
-	var known *sandbox.Error
+	var known *api.Error
 	if err == nil || errors.As(err, &known) {
 		return err
 	}
 	for _, c := range fileCodes {
 		if linuxerr.Equals(c.errno, err) {
-			e := sandbox.Errorf(c.code, "%q: %s", name, unix.Errno(c.errno.Errno()).Error())
-			if c.code == sandbox.CodeInvalid {
+			e := api.Errorf(c.code, "%q: %s", name, unix.Errno(c.errno.Errno()).Error())
+			if c.code == api.CodeInvalid {
 				e.Field = "path"
 			}
 			return e
@@ -298,7 +298,7 @@ func (o *fileOp) names(dir, after string, inclusive bool, most int) ([]string, e
 // below joins a directory and a name in it.
 func below(dir, name string) (string, error) {
 	if len(dir)+1+len(name) > maxWalkPath {
-		return "", sandbox.Errorf(sandbox.CodeLimit, "a directory is too deep: its path has more than %d bytes", maxWalkPath)
+		return "", api.Errorf(api.CodeLimit, "a directory is too deep: its path has more than %d bytes", maxWalkPath)
 	}
 	if strings.HasSuffix(dir, "/") {
 		return dir + name, nil
@@ -307,12 +307,12 @@ func below(dir, name string) (string, error) {
 }
 
 // Stat describes one file.
-func (g *Guest) Stat(req *wire.File) (*sandbox.FileInfo, error) {
+func (g *Guest) Stat(req *wire.File) (*api.FileInfo, error) {
 	o, err := g.fileOp(req.User)
 	if err != nil {
 		return nil, err
 	}
-	var info *sandbox.FileInfo
+	var info *api.FileInfo
 	name := string(req.Path)
 	err = o.do(func(root vfs.VirtualDentry) error {
 		info, err = o.info(root, name, !req.NoFollow)

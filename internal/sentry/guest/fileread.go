@@ -8,8 +8,8 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/usermem"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // maxGenerated is how much is read of a file that says it is empty and is not,
@@ -18,7 +18,7 @@ const maxGenerated = 4 << 20
 
 // OpenFile is a file of the sandbox that is being read.
 type OpenFile struct {
-	Info *sandbox.FileInfo
+	Info *api.FileInfo
 	op   *fileOp
 	held *heldFile
 	// generated is the contents of a file that is made when it is read.
@@ -48,7 +48,7 @@ func (g *Guest) OpenFile(req *wire.File) (*OpenFile, error) {
 		f.generated, err = io.ReadAll(io.NewSectionReader(f, 0, maxGenerated))
 		f.Info.Size = int64(len(f.generated))
 		if linuxerr.Equals(linuxerr.EIO, err) { // as of /proc/1/mem, in which there is nothing at 0
-			err = sandbox.Errorf(sandbox.CodeUnsupported, "%q is made when it is read, and cannot be read from its beginning: %v", name, err)
+			err = api.Errorf(api.CodeUnsupported, "%q is made when it is read, and cannot be read from its beginning: %v", name, err)
 		}
 	}
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // walkBatch is how many names of a directory are kept at a time.
@@ -33,7 +33,7 @@ type walk struct {
 // walked is a file that a walk has come to.
 type walked struct {
 	rel  string // below the directory where the walk began
-	info *sandbox.FileInfo
+	info *api.FileInfo
 	st   linux.Statx
 	// follow says that info is of what a symbolic link leads to.
 	follow bool

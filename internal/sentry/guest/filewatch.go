@@ -10,8 +10,8 @@ import (
 	"gvisor.dev/gvisor/pkg/usermem"
 	"gvisor.dev/gvisor/pkg/waiter"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 const (
@@ -46,7 +46,7 @@ type Watcher struct {
 	beside    bool // then: the directory that it is in is watched too, and tells when another file takes its place
 	recursive bool
 	watches   watches
-	pending   map[string]*sandbox.FileEvent
+	pending   map[string]*api.FileEvent
 	order     []string // of pending, the first change first
 	waiting   int      // bytes of order
 	lost      bool
@@ -88,7 +88,7 @@ func (g *Guest) Watch(req *wire.File, alive func() error) (*Watcher, error) {
 	}
 	w := &Watcher{
 		op: o, ring: newAlarm(), top: path.Clean(string(req.Path)), recursive: req.Recursive,
-		watches: watches{paths: map[int32]string{}, byPath: map[string]int32{}}, pending: map[string]*sandbox.FileEvent{}, buf: make([]byte, watchBuffer),
+		watches: watches{paths: map[int32]string{}, byPath: map[string]int32{}}, pending: map[string]*api.FileEvent{}, buf: make([]byte, watchBuffer),
 	}
 	w.entry.Init(w.ring, waiter.ReadableEvents)
 	link := false // what it leads to is in another directory
@@ -120,7 +120,7 @@ func (g *Guest) Watch(req *wire.File, alive func() error) (*Watcher, error) {
 	}
 	if w.watches.full() {
 		w.Close()
-		return nil, sandbox.Errorf(sandbox.CodeLimit, "%q has more than %d directories, or their paths take more than %d MiB: watch some of them", w.top, maxWatches-1, maxWatchedBytes>>20)
+		return nil, api.Errorf(api.CodeLimit, "%q has more than %d directories, or their paths take more than %d MiB: watch some of them", w.top, maxWatches-1, maxWatchedBytes>>20)
 	}
 	return w, nil
 }
@@ -303,7 +303,7 @@ func (w *Watcher) note(name, kind string, isDir bool) {
 		w.lost = true
 		return
 	}
-	w.pending[name] = &sandbox.FileEvent{Path: name, Kind: kind, Dir: isDir}
+	w.pending[name] = &api.FileEvent{Path: name, Kind: kind, Dir: isDir}
 	w.order = append(w.order, name)
 	w.waiting += len(name)
 }
@@ -312,8 +312,8 @@ func (w *Watcher) note(name, kind string, isDir bool) {
 func (w *Watcher) Pending() bool { return w.lost || len(w.order) > 0 }
 
 // Take returns the oldest changes that were collected.
-func (w *Watcher) Take() *sandbox.FileEvents {
-	out := &sandbox.FileEvents{Overflow: w.lost, Changes: []sandbox.FileEvent{}}
+func (w *Watcher) Take() *api.FileEvents {
+	out := &api.FileEvents{Overflow: w.lost, Changes: []api.FileEvent{}}
 	w.lost = false
 	size := 0
 	for len(w.order) > 0 && len(out.Changes) < maxTold && size < maxToldBytes {

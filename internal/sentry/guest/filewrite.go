@@ -12,8 +12,8 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/usermem"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // newFileMode is that of files whose mode nobody gave.
@@ -37,7 +37,7 @@ func (g *Guest) CreateFile(req *wire.File) (*FileWriter, error) {
 	}
 	w := &FileWriter{op: o, req: req, name: string(req.Path)}
 	if strings.HasSuffix(w.name, "/") {
-		return nil, sandbox.Invalid("path", "%q names a directory", w.name)
+		return nil, api.Invalid("path", "%q names a directory", w.name)
 	}
 	if req.Parents {
 		if err := o.makeParents(w.name); err != nil {
@@ -53,7 +53,7 @@ func (g *Guest) CreateFile(req *wire.File) (*FileWriter, error) {
 // refused says why the file is not written.
 func (w *FileWriter) refused(err error) error {
 	if w.req.New && linuxerr.Equals(linuxerr.EEXIST, err) {
-		return sandbox.Errorf(sandbox.CodeChanged, "%q exists, and was to be a new file", w.name)
+		return api.Errorf(api.CodeChanged, "%q exists, and was to be a new file", w.name)
 	}
 	return fileError(w.name, err)
 }
@@ -187,8 +187,8 @@ func (w *FileWriter) Write(data []byte) (int, error) {
 }
 
 // Commit ends the file and describes it.
-func (w *FileWriter) Commit() (*sandbox.FileInfo, error) {
-	var info *sandbox.FileInfo
+func (w *FileWriter) Commit() (*api.FileInfo, error) {
+	var info *api.FileInfo
 	err := w.op.doMatching(w.tags(), func(root vfs.VirtualDentry) error {
 		if err := w.finish(root); err != nil {
 			return err

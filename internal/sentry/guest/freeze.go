@@ -9,11 +9,11 @@ import (
 
 	"gvisor.dev/gvisor/pkg/context"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/snapfile"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/rootfs"
-	"ramet.dev/ramet/internal/snapfile"
-	"ramet.dev/ramet/internal/wire"
 )
 
 // Freeze writes a snapshot of the running sandbox to file, an empty memory
@@ -149,7 +149,7 @@ func (f *freezing) saveKernel(ctx context.Context, file *os.File) error {
 	f.writer = cow.NewWriter(pinned, file, snapfile.PagesOffset)
 	set, putBack, err := g.setAside(ctx)
 	if err != nil {
-		return sandbox.Errorf(sandbox.CodeInternal, "save kernel state: %w", err)
+		return api.Errorf(api.CodeInternal, "save kernel state: %w", err)
 	}
 	g.k.AddStateToCheckpoint(asideKey, set)
 	defer g.k.PopCheckpointState(asideKey)

@@ -15,8 +15,8 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/usermem"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 const (
@@ -66,16 +66,16 @@ func (g *Guest) becomeSelf() (unwritten []string, err error) {
 }
 
 func errUnwritten(files []string) error {
-	return sandbox.Errorf(sandbox.CodeUnsupported, "the files that tell a sandbox who it is cannot be written: %s", strings.Join(files, ", "))
+	return api.Errorf(api.CodeUnsupported, "the files that tell a sandbox who it is cannot be written: %s", strings.Join(files, ", "))
 }
 
 // writeIdentity writes the files that tell a sandbox who it is. It returns those that
 // cannot be written, with the reason.
 func (g *Guest) writeIdentity(ctx context.Context) (unwritten []string, err error) {
-	for _, name := range sandbox.IdentityFiles() {
+	for _, name := range api.IdentityFiles() {
 		err := g.writeIdentityFile(ctx, name)
 		if linuxerr.Equals(linuxerr.ENOSPC, err) {
-			return nil, sandbox.Errorf(sandbox.CodeNoSpace, "write the sandbox's %s: the disk is full, or its limit reached", name)
+			return nil, api.Errorf(api.CodeNoSpace, "write the sandbox's %s: the disk is full, or its limit reached", name)
 		}
 		if err != nil {
 			unwritten = append(unwritten, name+": "+err.Error())
@@ -87,9 +87,9 @@ func (g *Guest) writeIdentity(ctx context.Context) (unwritten []string, err erro
 func (g *Guest) writeIdentityFile(ctx context.Context, name string) error {
 	text := g.id.Hostname + "\n"
 	switch name {
-	case sandbox.MachineIDFile:
+	case api.MachineIDFile:
 		text = g.id.MachineID + "\n"
-	case sandbox.HostsFile:
+	case api.HostsFile:
 		old, err := g.readHosts(ctx, name)
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (g *Guest) writeFile(ctx context.Context, name, text string) error {
 
 // runHooks runs the fork hooks and returns the outcome of each. A hook that
 // fails does not stop the others: the caller decides.
-func (g *Guest) runHooks() ([]sandbox.HookResult, error) {
+func (g *Guest) runHooks() ([]api.HookResult, error) {
 	ctx := g.rootContext()
 	names, err := g.listDir(ctx, hooksDir)
 	if err != nil || len(names) == 0 {
@@ -150,7 +150,7 @@ func (g *Guest) runHooks() ([]sandbox.HookResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	var results []sandbox.HookResult
+	var results []api.HookResult
 	for _, name := range names {
 		if !o.mayBeHook(path.Join(hooksDir, name)) {
 			continue
@@ -163,7 +163,7 @@ func (g *Guest) runHooks() ([]sandbox.HookResult, error) {
 		if err != nil {
 			return nil, fmt.Errorf("run fork hook %s: %w", name, err)
 		}
-		results = append(results, sandbox.HookResult{
+		results = append(results, api.HookResult{
 			Name: name, ExitCode: exited.Code, TimedOut: exited.TimedOut, Output: out.String(), DurationMS: exited.DurationMS,
 		})
 	}

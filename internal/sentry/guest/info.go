@@ -10,8 +10,8 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/mm"
 	"gvisor.dev/gvisor/pkg/usermem"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // Info describes the sandbox. The caller adds what only the process knows.
@@ -59,7 +59,7 @@ func (g *Guest) pins() []string {
 
 // Processes lists the processes of the sandbox but init, and with ended also those
 // that were started from outside and have ended.
-func (g *Guest) Processes(ended bool) []sandbox.Process {
+func (g *Guest) Processes(ended bool) []api.Process {
 	g.ops.RLock()
 	defer g.ops.RUnlock()
 	kept := map[int]*process{}
@@ -67,7 +67,7 @@ func (g *Guest) Processes(ended bool) []sandbox.Process {
 		kept[int(p.pid)] = p
 	}
 	root := g.k.RootPIDNamespace()
-	list := []sandbox.Process{}
+	list := []api.Process{}
 	for _, tg := range root.ThreadGroups() {
 		leader := tg.Leader()
 		pid := int(root.IDOfThreadGroup(tg))
@@ -91,25 +91,25 @@ func (g *Guest) Processes(ended bool) []sandbox.Process {
 		} else if !ended {
 			continue
 		}
-		list = append(list, sandbox.Process{PID: pid, State: state, Command: k.command, StartedAt: gotime.Unix(0, k.started), Kept: g.keptOf(k)})
+		list = append(list, api.Process{PID: pid, State: state, Command: k.command, StartedAt: gotime.Unix(0, k.started), Kept: g.keptOf(k)})
 	}
-	slices.SortFunc(list, func(a, b sandbox.Process) int { return a.PID - b.PID })
+	slices.SortFunc(list, func(a, b api.Process) int { return a.PID - b.PID })
 	return list
 }
 
 // Process describes one process, which is in the list of all.
-func (g *Guest) Process(pid int) (*sandbox.Process, error) {
+func (g *Guest) Process(pid int) (*api.Process, error) {
 	for _, p := range g.Processes(true) {
 		if p.PID == pid {
 			return &p, nil
 		}
 	}
-	return nil, sandbox.Errorf(sandbox.CodeNotFound, "no process %d is in the sandbox", pid)
+	return nil, api.Errorf(api.CodeNotFound, "no process %d is in the sandbox", pid)
 }
 
-func (g *Guest) describe(pid int, tg *kernel.ThreadGroup, leader *kernel.Task) sandbox.Process {
+func (g *Guest) describe(pid int, tg *kernel.ThreadGroup, leader *kernel.Task) api.Process {
 	cpu := tg.CPUStats()
-	p := sandbox.Process{
+	p := api.Process{
 		PID:        pid,
 		UID:        int(leader.Credentials().EffectiveKUID),
 		Threads:    tg.Count(),
@@ -126,10 +126,10 @@ func (g *Guest) describe(pid int, tg *kernel.ThreadGroup, leader *kernel.Task) s
 }
 
 // keptOf describes a process that was started from outside.
-func (g *Guest) keptOf(p *process) *sandbox.KeptProcess {
+func (g *Guest) keptOf(p *process) *api.KeptProcess {
 	first, next := p.out.bounds()
 	g.table.mu.Lock()
-	k := &sandbox.KeptProcess{Terminal: p.tty, Stdin: p.stdin != nil || p.terminal != nil, Inherited: p.inherited, FirstSeq: first, NextSeq: next}
+	k := &api.KeptProcess{Terminal: p.tty, Stdin: p.stdin != nil || p.terminal != nil, Inherited: p.inherited, FirstSeq: first, NextSeq: next}
 	ended := p.ended
 	g.table.mu.Unlock()
 	if ended == 0 {

@@ -6,7 +6,7 @@ import (
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // The guest's first process has the mount namespace that everything is looked up
@@ -24,7 +24,7 @@ func (g *Guest) AwaitInit() string {
 	return fmt.Sprintf("exit code %d", ws.ExitStatus())
 }
 
-var errInitExited = sandbox.Errorf(sandbox.CodeSandboxDied, "init exited")
+var errInitExited = api.Errorf(api.CodeSandboxDied, "init exited")
 
 // mountNamespace returns that of the first process. The caller owns a reference.
 func (g *Guest) mountNamespace() (*vfs.MountNamespace, error) {

@@ -4,8 +4,8 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/waiter"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // Input writes to a process, and may end its input. It blocks while the process
@@ -43,7 +43,7 @@ func (g *Guest) write(p *process, data []byte, end, answered bool, stop <-chan s
 	}
 	to := g.inputOf(p)
 	if *to == nil {
-		return sandbox.Errorf(sandbox.CodeWrongState, "standard input of process %d is closed, or never was open", p.pid)
+		return api.Errorf(api.CodeWrongState, "standard input of process %d is closed, or never was open", p.pid)
 	}
 	if len(data) > 0 {
 		pm := g.newPump(*to, waiter.WritableEvents)
@@ -72,10 +72,10 @@ func (g *Guest) inputOf(p *process) **vfs.FileDescription {
 }
 
 func errEnded(p *process) error {
-	return sandbox.Errorf(sandbox.CodeWrongState, "process %d has ended", p.pid)
+	return api.Errorf(api.CodeWrongState, "process %d has ended", p.pid)
 }
 
-var errGone = sandbox.Errorf(sandbox.CodeCanceled, "the caller went away")
+var errGone = api.Errorf(api.CodeCanceled, "the caller went away")
 
 // feed moves in to the stdin of p until in is closed or p has exited. What comes
 // after the guest closed its end is discarded.
@@ -103,7 +103,7 @@ func (pm *pump) writeAll(p *process, data []byte, stop <-chan struct{}) error {
 			return nil
 		}
 		if err != nil && !wouldBlock(err) {
-			return sandbox.Errorf(sandbox.CodeWrongState, "write to process %d: %w", p.pid, err)
+			return api.Errorf(api.CodeWrongState, "write to process %d: %w", p.pid, err)
 		}
 		if err == nil {
 			continue

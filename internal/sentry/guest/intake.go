@@ -4,8 +4,8 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/waiter"
 
-	"ramet.dev/ramet/internal/interp"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/internal/engine/interp"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // intake reads what an interpreter writes. One goroutine reads all of its pipes, in

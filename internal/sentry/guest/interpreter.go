@@ -14,9 +14,9 @@ import (
 	"gvisor.dev/gvisor/pkg/usermem"
 	"gvisor.dev/gvisor/pkg/waiter"
 
-	"ramet.dev/ramet/internal/interp"
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/interp"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 const (
@@ -53,7 +53,7 @@ func (g *Guest) started(c *codeContext) (*interpreter, error) {
 		g.killInterpreter(in)
 		in.awaitEnd()
 		g.setInterpreter(c, old)
-		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "the %s interpreter %w: exit code %d%s", c.language, err, exitedOf(linux.WaitStatus(in.status)).Code, because(what.String()))
+		return nil, api.Errorf(api.CodeUnsupported, "the %s interpreter %w: exit code %d%s", c.language, err, exitedOf(linux.WaitStatus(in.status)).Code, because(what.String()))
 	}
 	in.leave(first)
 	c.unseeded, c.seeding = false, nil
@@ -79,7 +79,7 @@ func (g *Guest) startInterpreter(c *codeContext, first *run) (*interpreter, erro
 	ended := c.ended
 	g.contexts.mu.Unlock()
 	if ended {
-		return nil, sandbox.NotFound("context", c.name)
+		return nil, api.NotFound("context", c.name)
 	}
 	in, err := g.launchInterpreter(c)
 	if err != nil {
@@ -137,7 +137,7 @@ func (in *interpreter) awaitReady(clock *awake) error {
 func (g *Guest) launchInterpreter(c *codeContext) (*interpreter, error) {
 	program, ok := interp.ProgramOf(interp.Language(c.language))
 	if !ok {
-		return nil, sandbox.Invalid("language", "%q is not python, node or bash", c.language)
+		return nil, api.Invalid("language", "%q is not python, node or bash", c.language)
 	}
 	ctx := g.rootContext()
 	mns, err := g.mountNamespace()
@@ -172,7 +172,7 @@ func (g *Guest) launchInterpreter(c *codeContext) (*interpreter, error) {
 	tg, pid, err := g.k.CreateProcess(*args)
 	if err != nil {
 		g.closePipes(in)
-		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "%s: %w", args.Filename, err)
+		return nil, api.Errorf(api.CodeUnsupported, "%s: %w", args.Filename, err)
 	}
 	in.tg, in.pid, in.unsent = tg, int32(pid), program.Text
 	return in, nil
@@ -192,7 +192,7 @@ func (g *Guest) findInterpreter(args *kernel.CreateProcessArgs, names []string) 
 		args.Filename = path
 		return nil
 	}
-	return sandbox.Errorf(sandbox.CodeUnsupported, "the sandbox has no %s: its image needs the interpreter", strings.Join(names, " or "))
+	return api.Errorf(api.CodeUnsupported, "the sandbox has no %s: its image needs the interpreter", strings.Join(names, " or "))
 }
 
 // openControl makes the pipes of requests and answers.

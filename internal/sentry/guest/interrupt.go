@@ -5,7 +5,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 
-	"ramet.dev/ramet/internal/interp"
+	"ramet.dev/ramet/internal/engine/interp"
 )
 
 // interruptAgain is when Node and Bash get a signal, again: Node does not listen

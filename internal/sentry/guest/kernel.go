@@ -25,11 +25,11 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/sighandling"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/sentry/brief"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/rootfs"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/internal/sentry/systraptuning"
 )
 
 // Blank is a process that is ready to become a sandbox: everything is made that
@@ -83,7 +83,7 @@ func NewBlank(born func() (memory, files *os.File)) (*Blank, error) {
 	if err != nil {
 		return nil, err
 	}
-	cheap, err := brief.NewPlatform(systrap)
+	cheap, err := systraptuning.NewPlatform(systrap)
 	if err != nil {
 		return nil, fmt.Errorf("create platform: %w", err)
 	}
@@ -270,7 +270,7 @@ func (g *Guest) Pause() error {
 	g.ops.Lock()
 	defer g.ops.Unlock()
 	if g.paused {
-		return sandbox.Errorf(sandbox.CodeWrongState, "sandbox is paused already")
+		return api.Errorf(api.CodeWrongState, "sandbox is paused already")
 	}
 	g.k.Pause()
 	g.stands()
@@ -288,7 +288,7 @@ func (g *Guest) Resume() error {
 	g.ops.Lock()
 	defer g.ops.Unlock()
 	if !g.paused {
-		return sandbox.Errorf(sandbox.CodeWrongState, "sandbox is not paused")
+		return api.Errorf(api.CodeWrongState, "sandbox is not paused")
 	}
 	g.resume()
 	return nil
@@ -355,6 +355,6 @@ func (g *Guest) KeepOnly(ids []string) {
 }
 
 // errResting is what those are told who would change what is written to disk.
-var errResting = sandbox.Errorf(sandbox.CodeWrongState, "the sandbox is being hibernated")
+var errResting = api.Errorf(api.CodeWrongState, "the sandbox is being hibernated")
 
-var errPaused = sandbox.Errorf(sandbox.CodeWrongState, "sandbox is paused")
+var errPaused = api.Errorf(api.CodeWrongState, "sandbox is paused")

@@ -5,8 +5,8 @@ import (
 	"sync"
 	gotime "time"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // linkPatience is how long a request waits for a daemon. A child's is not there
@@ -38,7 +38,7 @@ func (l *link) init() { l.changed, l.waiting = make(chan struct{}), map[uint64]c
 // may not control itself.
 func (g *Guest) Control(d *Daemon, receive func() (*wire.ControlAnswer, error)) error {
 	if g.control == nil {
-		return sandbox.Errorf(sandbox.CodeWrongState, "the sandbox may not control itself")
+		return api.Errorf(api.CodeWrongState, "the sandbox may not control itself")
 	}
 	l := &g.control.link
 	d.gone = make(chan struct{})
@@ -110,7 +110,7 @@ func (l *link) ask(id uint64, request json.RawMessage) []byte {
 		select {
 		case <-changed:
 		case <-timeout.C:
-			return refusal(sandbox.Errorf(sandbox.CodeUnavailable, "there was no daemon for %v", linkPatience))
+			return refusal(api.Errorf(api.CodeUnavailable, "there was no daemon for %v", linkPatience))
 		}
 	}
 }
@@ -127,6 +127,6 @@ func awaitAnswer(answer <-chan []byte, gone <-chan struct{}) []byte {
 	case a := <-answer:
 		return a
 	default:
-		return refusal(sandbox.Errorf(sandbox.CodeUnavailable, "the daemon ended while it worked on this: see what info says before you ask again"))
+		return refusal(api.Errorf(api.CodeUnavailable, "the daemon ended while it worked on this: see what info says before you ask again"))
 	}
 }

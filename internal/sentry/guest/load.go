@@ -20,11 +20,11 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/state"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/snapfile"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/rootfs"
-	"ramet.dev/ramet/internal/snapfile"
-	"ramet.dev/ramet/internal/wire"
 )
 
 // LoadFiles are the descriptors a child is made from. Load takes them over.
@@ -47,7 +47,7 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	defer unix.Munmap(data)
 	snap, err := snapfile.Parse(data)
 	if err != nil {
-		return nil, nil, sandbox.Errorf(sandbox.CodeCorrupt, "%w", err)
+		return nil, nil, api.Errorf(api.CodeCorrupt, "%w", err)
 	}
 	if err := checkMappings(snap.Table); err != nil {
 		return nil, nil, err
@@ -143,7 +143,7 @@ func readMaxMappings() {
 // checkMappings refuses inherited memory that is in too many pieces to be mapped.
 func checkMappings(table cow.Table) error {
 	if n := table.Mappings(); n+ownMappings > maxMappings {
-		return sandbox.Errorf(sandbox.CodeLimit, "the memory of the sandbox is in so many pieces that a child needs %d mappings, and this host gives it %d (vm.max_map_count, less %d): raise that, "+
+		return api.Errorf(api.CodeLimit, "the memory of the sandbox is in so many pieces that a child needs %d mappings, and this host gives it %d (vm.max_map_count, less %d): raise that, "+
 			"or take a snapshot of it on disk and roll it back to that, or restore that, which joins pieces", n, maxMappings-ownMappings, ownMappings)
 	}
 	return nil
@@ -152,12 +152,12 @@ func checkMappings(table cow.Table) error {
 // inherit pairs the snapshot's generations with the descriptors.
 func (b *Blank) inherit(snap *snapfile.Snapshot, names []string, files []*os.File) ([]cow.Generation, error) {
 	if len(names) != len(files) || len(names) != len(snap.Generations) {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot refers to %d generations, got %d", len(snap.Generations), len(files))
+		return nil, api.Errorf(api.CodeCorrupt, "snapshot refers to %d generations, got %d", len(snap.Generations), len(files))
 	}
 	gens := make([]cow.Generation, len(names))
 	for i, name := range names {
 		if name != snap.Generations[i] {
-			return nil, sandbox.Errorf(sandbox.CodeCorrupt, "snapshot's generation %d is %q, not %q", i, snap.Generations[i], name)
+			return nil, api.Errorf(api.CodeCorrupt, "snapshot's generation %d is %q, not %q", i, snap.Generations[i], name)
 		}
 		gens[i] = cow.Generation{Name: name, File: files[i]}
 	}
@@ -181,11 +181,11 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		return nil, loadError(err, b.plat.Refused(), snap.State)
 	}
 	if err := loader.Wait(); err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "load memory: %w", err)
+		return nil, api.Errorf(api.CodeCorrupt, "load memory: %w", err)
 	}
 	b.mem.Settle(snap.Held)
 	if network.aside == nil {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state has no network")
+		return nil, api.Errorf(api.CodeCorrupt, "saved state has no network")
 	}
 	if err := network.aside.restore(b.mem); err != nil {
 		return nil, err
@@ -223,7 +223,7 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 func popState[E any](k *kernel.Kernel, key, without string) (*E, error) {
 	v, _ := k.PopCheckpointState(key).(*E)
 	if v == nil {
-		return nil, sandbox.Errorf(sandbox.CodeCorrupt, "saved state %s", without)
+		return nil, api.Errorf(api.CodeCorrupt, "saved state %s", without)
 	}
 	return v, nil
 }
@@ -232,16 +232,16 @@ func popState[E any](k *kernel.Kernel, key, without string) (*E, error) {
 // the host refused a process for it, if it did.
 func loadError(err, refused error, saved []byte) error {
 	if refused != nil { // err is a panic's, of which nothing but a text is left
-		return sandbox.Errorf(sandbox.CodeLimit, "the host refused the sandbox a process, or memory for one: %w", refused)
+		return api.Errorf(api.CodeLimit, "the host refused the sandbox a process, or memory for one: %w", refused)
 	}
 	var incompatible *cpuid.ErrIncompatible
 	if !errors.As(err, &incompatible) {
-		return sandbox.Errorf(sandbox.CodeCorrupt, "load kernel state: %w", withoutStack(err))
+		return api.Errorf(api.CodeCorrupt, "load kernel state: %w", withoutStack(err))
 	}
 	if missing := missingFeatures(saved); len(missing) > 0 {
-		return sandbox.Errorf(sandbox.CodeUnsupported, "this processor lacks features that the sandbox has seen and may use: %s", strings.Join(missing, ", "))
+		return api.Errorf(api.CodeUnsupported, "this processor lacks features that the sandbox has seen and may use: %s", strings.Join(missing, ", "))
 	}
-	return sandbox.Errorf(sandbox.CodeUnsupported, "this processor is too unlike the one that the sandbox has seen: %w", withoutStack(err))
+	return api.Errorf(api.CodeUnsupported, "this processor is too unlike the one that the sandbox has seen: %w", withoutStack(err))
 }
 
 // missingFeatures returns the features that this processor lacks. The kernel

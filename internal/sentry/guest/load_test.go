@@ -11,9 +11,9 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/state"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/sentry/cow"
-	"ramet.dev/ramet/internal/snapfile"
 )
 
 // TestOtherProcessor loads a kernel that has shown its guest features that no
@@ -28,18 +28,18 @@ func TestOtherProcessor(t *testing.T) {
 	}
 	k := &kernel.Kernel{}
 	err := loadError(k.LoadFrom(ctx, bytes.NewReader(saved.Bytes()), nil, nil, nil, nil, nil, nil), nil, saved.Bytes())
-	if sandbox.CodeOf(err) != sandbox.CodeUnsupported || !strings.HasSuffix(err.Error(), ": 3dnow, lwp") {
-		t.Errorf("it is refused with code %q: %v", sandbox.CodeOf(err), err)
+	if api.CodeOf(err) != api.CodeUnsupported || !strings.HasSuffix(err.Error(), ": 3dnow, lwp") {
+		t.Errorf("it is refused with code %q: %v", api.CodeOf(err), err)
 	}
 	damaged := saved.Bytes()[:saved.Len()/2]
 	k = &kernel.Kernel{}
 	err = loadError(k.LoadFrom(ctx, bytes.NewReader(damaged), nil, nil, nil, nil, nil, nil), nil, damaged)
-	if sandbox.CodeOf(err) != sandbox.CodeCorrupt {
-		t.Errorf("a damaged state is refused with code %q: %v", sandbox.CodeOf(err), err)
+	if api.CodeOf(err) != api.CodeCorrupt {
+		t.Errorf("a damaged state is refused with code %q: %v", api.CodeOf(err), err)
 	}
 	err = loadError(err, unix.ENOMEM, damaged)
-	if sandbox.CodeOf(err) != sandbox.CodeLimit || strings.Contains(err.Error(), "load kernel state") {
-		t.Errorf("without a process it is refused with code %q: %v", sandbox.CodeOf(err), err)
+	if api.CodeOf(err) != api.CodeLimit || strings.Contains(err.Error(), "load kernel state") {
+		t.Errorf("without a process it is refused with code %q: %v", api.CodeOf(err), err)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestCheckMappings(t *testing.T) {
 	if err := checkMappings(table(room)); err != nil {
 		t.Errorf("%d pieces: %v", room, err)
 	}
-	if err := checkMappings(table(room + 1)); sandbox.CodeOf(err) != sandbox.CodeLimit {
+	if err := checkMappings(table(room + 1)); api.CodeOf(err) != api.CodeLimit {
 		t.Errorf("%d pieces: %v", room+1, err)
 	}
 }

@@ -23,11 +23,11 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/usermem"
 
-	"ramet.dev/ramet/internal/cowfs"
-	"ramet.dev/ramet/internal/guestinit"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/sentry/guestinit"
 	"ramet.dev/ramet/internal/sentry/limitfs"
 	"ramet.dev/ramet/internal/sentry/rootfs"
+	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
 func registerFilesystems(k *kernel.Kernel) error {
@@ -106,7 +106,7 @@ func (m *mount) mountAt(ctx context.Context, k *kernel.Kernel, creds *auth.Crede
 	_, err := k.VFS().MountAt(ctx, creds, "none", pathAt(root, m.path), m.fs, opts)
 	switch {
 	case linuxerr.Equals(linuxerr.ENOENT, err), linuxerr.Equals(linuxerr.ELOOP, err), linuxerr.Equals(linuxerr.ENOTDIR, err):
-		return sandbox.Errorf(sandbox.CodeUnsupported, "mount %s: the image has no directory there, but something that leads to none: %w", m.path, err)
+		return api.Errorf(api.CodeUnsupported, "mount %s: the image has no directory there, but something that leads to none: %w", m.path, err)
 	case err != nil:
 		return fmt.Errorf("mount %s: %w", m.path, err)
 	case m.fs != proc.Name:

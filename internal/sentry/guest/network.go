@@ -28,7 +28,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // loopbackNIC is the index of lo, as on Linux.
@@ -104,12 +104,12 @@ func (loopbackConfig) ConfigureNetwork(is inet.Stack) error {
 // it makes the interface, which counts in them. aside is where they were found.
 type inheritedNetwork struct {
 	k     *kernel.Kernel
-	aside *aside
+	aside *sideState
 }
 
 // ConfigureNetwork implements inet.NetworkArgs.
 func (n *inheritedNetwork) ConfigureNetwork(is inet.Stack) error {
-	set, err := popState[aside](n.k, asideKey, "does not have what was set aside")
+	set, err := popState[sideState](n.k, asideKey, "does not have what was set aside")
 	if err != nil {
 		return err
 	}
@@ -150,14 +150,14 @@ func setCounters(counters []**tcpip.StatCounter, values string) error {
 	for i, c := range counters {
 		value, n := binary.Uvarint(b)
 		if n <= 0 {
-			return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has %d of %d counters of the network", i, len(counters))
+			return api.Errorf(api.CodeCorrupt, "saved state has %d of %d counters of the network", i, len(counters))
 		}
 		*c = &tcpip.StatCounter{}
 		(*c).IncrementBy(value)
 		b = b[n:]
 	}
 	if len(b) > 0 {
-		return sandbox.Errorf(sandbox.CodeCorrupt, "saved state has more than %d counters of the network", len(counters))
+		return api.Errorf(api.CodeCorrupt, "saved state has more than %d counters of the network", len(counters))
 	}
 	return nil
 }

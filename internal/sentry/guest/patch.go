@@ -20,10 +20,10 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/usermem"
 
-	"ramet.dev/ramet/internal/cowfs"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/rootfs"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
 // Patch makes the changes in file to the sandbox's files, all or none. Contents
@@ -46,7 +46,7 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 	}
 	defer p.root.DecRef(ctx)
 	if p.root.Mount().Filesystem() != g.disk.fs {
-		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "the sandbox has changed its root to another file system")
+		return nil, api.Errorf(api.CodeUnsupported, "the sandbox has changed its root to another file system")
 	}
 	defer p.close()
 	if err := p.stage(file); err != nil {
@@ -91,7 +91,7 @@ const stagedID = "staged"
 // readPatch decodes the changes.
 func readPatch(req *wire.Patch, file *os.File) ([]wire.PatchOp, error) {
 	if req.OpsAt < 0 || req.OpsSize < 0 || req.OpsSize > wire.MaxPatchBytes {
-		return nil, sandbox.Errorf(sandbox.CodeLimit, "changes of %d bytes", req.OpsSize)
+		return nil, api.Errorf(api.CodeLimit, "changes of %d bytes", req.OpsSize)
 	}
 	in := json.NewDecoder(bufio.NewReader(io.NewSectionReader(file, req.OpsAt, req.OpsSize)))
 	var ops []wire.PatchOp
@@ -102,13 +102,13 @@ func readPatch(req *wire.Patch, file *os.File) ([]wire.PatchOp, error) {
 			return ops, nil
 		}
 		if err != nil {
-			return nil, sandbox.Errorf(sandbox.CodeInvalid, "decode changes: %w", err)
+			return nil, api.Errorf(api.CodeInvalid, "decode changes: %w", err)
 		}
 		if !cleanPath(op.Path) || len(op.From) > 0 && !cleanPath(op.From) {
-			return nil, sandbox.Errorf(sandbox.CodeInvalid, "%q is not a clean absolute path", op.Path)
+			return nil, api.Errorf(api.CodeInvalid, "%q is not a clean absolute path", op.Path)
 		}
 		if ops = append(ops, op); len(ops) > wire.MaxPatchOps {
-			return nil, sandbox.Errorf(sandbox.CodeLimit, "more than %d changes", wire.MaxPatchOps)
+			return nil, api.Errorf(api.CodeLimit, "more than %d changes", wire.MaxPatchOps)
 		}
 	}
 }
@@ -125,11 +125,11 @@ func patchError(err error) error {
 	}
 	switch {
 	case linuxerr.Equals(linuxerr.ENOSPC, known):
-		return sandbox.Errorf(sandbox.CodeNoSpace, "%w: the sandbox's disk has no room for the changes", err)
+		return api.Errorf(api.CodeNoSpace, "%w: the sandbox's disk has no room for the changes", err)
 	case linuxerr.Equals(linuxerr.EROFS, known):
-		return sandbox.Errorf(sandbox.CodeWrongState, "%w: the sandbox has made its root file system read-only", err)
+		return api.Errorf(api.CodeWrongState, "%w: the sandbox has made its root file system read-only", err)
 	case linuxerr.Equals(linuxerr.EBUSY, known):
-		return sandbox.Errorf(sandbox.CodeConflict, "%w: the sandbox has something mounted there", err)
+		return api.Errorf(api.CodeConflict, "%w: the sandbox has something mounted there", err)
 	}
 	return err
 }
@@ -258,7 +258,7 @@ func (p *patching) stale(pin string, root cowfs.Page) (string, error) {
 		return "", err
 	}
 	if !ok {
-		return "", sandbox.Errorf(sandbox.CodeInvalid, "no view %q", pin)
+		return "", api.Errorf(api.CodeInvalid, "no view %q", pin)
 	}
 	if len(changes) == 0 {
 		return "", nil

@@ -15,8 +15,8 @@ import (
 	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // apply makes all changes, or none and returns an error. The guest stands still.
@@ -45,7 +45,7 @@ func (p *patching) takeBack() error {
 	p.freeReserve()
 	for _, undo := range slices.Backward(p.undo) {
 		if err := undo(); err != nil {
-			return sandbox.Errorf(sandbox.CodeInternal, "changes cannot be taken back; what is missing is in %s: %w", p.trash, err)
+			return api.Errorf(api.CodeInternal, "changes cannot be taken back; what is missing is in %s: %w", p.trash, err)
 		}
 	}
 	return nil

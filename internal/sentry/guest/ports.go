@@ -11,7 +11,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/socket"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // maxPorts is how many ports are listed: as many as fit a packet with the
@@ -23,10 +23,10 @@ const maxPortCommand = 64
 
 // Ports lists the TCP ports that processes of the sandbox listen on, and the UDP
 // ports that they have bound, in order.
-func (g *Guest) Ports() []sandbox.Port {
+func (g *Guest) Ports() []api.Port {
 	g.io.RLock()
 	defer g.io.RUnlock()
-	found := map[*vfs.FileDescription]*sandbox.Port{}
+	found := map[*vfs.FileDescription]*api.Port{}
 	for _, record := range g.k.ListSockets() {
 		if p := g.portOf(record.Sock); p != nil {
 			found[record.Sock] = p
@@ -35,18 +35,18 @@ func (g *Guest) Ports() []sandbox.Port {
 	if len(found) > 0 {
 		g.findOwners(found)
 	}
-	list := []sandbox.Port{}
+	list := []api.Port{}
 	for _, p := range found {
 		list = append(list, *p)
 	}
-	slices.SortFunc(list, func(a, b sandbox.Port) int {
+	slices.SortFunc(list, func(a, b api.Port) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Address, b.Address), cmp.Compare(a.PID, b.PID))
 	})
 	return list[:min(len(list), maxPorts)]
 }
 
 // portOf returns where a socket listens, or nil.
-func (g *Guest) portOf(file *vfs.FileDescription) *sandbox.Port {
+func (g *Guest) portOf(file *vfs.FileDescription) *api.Port {
 	if !file.TryIncRef() {
 		return nil // it is being closed
 	}
@@ -77,7 +77,7 @@ func (g *Guest) portOf(file *vfs.FileDescription) *sandbox.Port {
 	if !ok || addr.Port() == 0 {
 		return nil
 	}
-	return &sandbox.Port{Port: int(addr.Port()), Protocol: protocol, Address: addr.Addr().String()}
+	return &api.Port{Port: int(addr.Port()), Protocol: protocol, Address: addr.Addr().String()}
 }
 
 func addressOf(name linux.SockAddr) (netip.AddrPort, bool) {
@@ -94,7 +94,7 @@ func addressOf(name linux.SockAddr) (netip.AddrPort, bool) {
 }
 
 // findOwners notes the first process that has each socket open.
-func (g *Guest) findOwners(found map[*vfs.FileDescription]*sandbox.Port) {
+func (g *Guest) findOwners(found map[*vfs.FileDescription]*api.Port) {
 	ctx := g.rootContext()
 	root := g.k.RootPIDNamespace()
 	groups := root.ThreadGroups()

@@ -13,7 +13,7 @@ import (
 	"gvisor.dev/gvisor/pkg/usermem"
 	"gvisor.dev/gvisor/pkg/waiter"
 
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // pump is the sentry's end of one guest pipe, or of a terminal.

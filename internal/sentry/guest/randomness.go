@@ -12,7 +12,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/mm"
 	"gvisor.dev/gvisor/pkg/state"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/reseed"
 )
@@ -43,8 +43,8 @@ const mostPIDs = 32
 
 // renewDrawn replaces what programs have drawn ahead of random numbers, and returns the
 // programs with generators that have no new seed. Nothing runs yet.
-func (g *Guest) renewDrawn() []sandbox.Reseed {
-	ctx, programs := g.k.SupervisorContext(), map[string]*sandbox.Reseed{}
+func (g *Guest) renewDrawn() []api.Reseed {
+	ctx, programs := g.k.SupervisorContext(), map[string]*api.Reseed{}
 	root, seen := g.k.TaskSet().Root, map[*mm.MemoryManager]bool{nil: true} // that of a task that is exiting
 	for _, t := range root.Tasks() {
 		var m *mm.MemoryManager
@@ -64,7 +64,7 @@ func (g *Guest) renewDrawn() []sandbox.Reseed {
 		}
 		r := programs[program]
 		if r == nil {
-			r = &sandbox.Reseed{Program: program, Generators: []string{}}
+			r = &api.Reseed{Program: program, Generators: []string{}}
 			programs[program] = r
 		}
 		if len(r.PIDs) < mostPIDs {
@@ -76,7 +76,7 @@ func (g *Guest) renewDrawn() []sandbox.Reseed {
 			}
 		}
 	}
-	var all []sandbox.Reseed
+	var all []api.Reseed
 	for _, program := range slices.Sorted(maps.Keys(programs)) {
 		slices.Sort(programs[program].PIDs)
 		all = append(all, *programs[program])
@@ -85,14 +85,14 @@ func (g *Guest) renewDrawn() []sandbox.Reseed {
 }
 
 // requireFresh returns an error if a generator has no new seed, or not yet.
-func requireFresh(all []sandbox.Reseed) error {
+func requireFresh(all []api.Reseed) error {
 	for _, r := range all {
 		name := cmp.Or(r.Program, "context "+r.Context)
 		switch {
 		case len(r.Failed) > 0:
-			return sandbox.Errorf(sandbox.CodeUnsupported, "fresh randomness was required and cannot be had: %s: %s", name, strings.Join(r.Failed, "; "))
+			return api.Errorf(api.CodeUnsupported, "fresh randomness was required and cannot be had: %s: %s", name, strings.Join(r.Failed, "; "))
 		case r.Pending:
-			return sandbox.Errorf(sandbox.CodeUnsupported, "fresh randomness was required and cannot be had: %s takes its new seed when its cell has ended", name)
+			return api.Errorf(api.CodeUnsupported, "fresh randomness was required and cannot be had: %s takes its new seed when its cell has ended", name)
 		}
 	}
 	return nil

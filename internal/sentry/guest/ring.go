@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	gotime "time"
 
-	"ramet.dev/ramet/internal/snapfile"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/internal/engine/snapfile"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // write adds text to r, as a pipe with it would.
@@ -325,7 +325,7 @@ func TestTableBoundsTheForgotten(t *testing.T) {
 		}
 		all = append(all, p)
 	}
-	if err := tab.makeRoom(); err != errManyLeft || sandbox.CodeOf(err) != sandbox.CodeLimit {
+	if err := tab.makeRoom(); err != errManyLeft || api.CodeOf(err) != api.CodeLimit {
 		t.Errorf("room for one more: %v", err)
 	}
 	tab.closed(all[5], &all[5].stdout)

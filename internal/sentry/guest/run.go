@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	gotime "time"
 
-	"ramet.dev/ramet/internal/interp"
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/interp"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 const (
@@ -116,7 +116,7 @@ func (r *run) part(p interp.Part) {
 	}
 }
 
-var errUnread = sandbox.Errorf(sandbox.CodeTimeout, "the output was not read, so the run was interrupted and the rest of it dropped")
+var errUnread = api.Errorf(api.CodeTimeout, "the output was not read, so the run was interrupted and the rest of it dropped")
 
 // Run has a context do something, after those who came before. It returns when
 // that is done, also if the caller went away: the run is interrupted then, and a cell
@@ -125,7 +125,7 @@ func (g *Guest) Run(req *wire.Run, payload []byte, rio RunIO) (*wire.Ran, error)
 	c, err := g.contexts.find(req.Context)
 	if err != nil && req.Make != nil {
 		c, err = g.addContext(req.Context, req.Make)
-		if sandbox.CodeOf(err) == sandbox.CodeNameTaken { // at the same moment
+		if api.CodeOf(err) == api.CodeNameTaken { // at the same moment
 			c, err = g.contexts.find(req.Context)
 		}
 	}
@@ -133,7 +133,7 @@ func (g *Guest) Run(req *wire.Run, payload []byte, rio RunIO) (*wire.Ran, error)
 		return nil, err
 	}
 	if req.Make != nil && string(req.Make.Language) != c.language {
-		return nil, sandbox.Invalid("language", "the context %q is of %s", c.name, c.language)
+		return nil, api.Invalid("language", "the context %q is of %s", c.name, c.language)
 	}
 	if err := c.turns.take(rio.Gone); err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ type seeding struct {
 // seed gives the generators of an inherited interpreter new seeds. It reads that
 // when it has the time: if that is after late, or after gone, whoever has the
 // turn next waits for it. The caller has the turn.
-func (g *Guest) seed(c *codeContext, in *interpreter, late *wait, gone <-chan struct{}) (*sandbox.Reseed, error) {
+func (g *Guest) seed(c *codeContext, in *interpreter, late *wait, gone <-chan struct{}) (*api.Reseed, error) {
 	s := c.seeding
 	if s == nil {
 		var bytes [32]byte
@@ -275,7 +275,7 @@ func (g *Guest) seed(c *codeContext, in *interpreter, late *wait, gone <-chan st
 	select {
 	case <-s.run.done:
 	case <-late.over:
-		return nil, sandbox.Errorf(sandbox.CodeTimeout, "the interpreter of context %s, which was inherited, has not taken its new random seeds in this time: the cell has not begun", c.name)
+		return nil, api.Errorf(api.CodeTimeout, "the interpreter of context %s, which was inherited, has not taken its new random seeds in this time: the cell has not begun", c.name)
 	case <-gone:
 		return nil, errGone
 	}
@@ -290,18 +290,18 @@ func (g *Guest) seed(c *codeContext, in *interpreter, late *wait, gone <-chan st
 	return out, nil
 }
 
-func reseedOf(c *codeContext) *sandbox.Reseed {
-	return &sandbox.Reseed{Context: c.name, Language: c.language, Generators: []string{}}
+func reseedOf(c *codeContext) *api.Reseed {
+	return &api.Reseed{Context: c.name, Language: c.language, Generators: []string{}}
 }
 
 // attendContexts takes care of the interpreters that were started in the parent,
 // and gives their generators new seeds. Those that run a cell get them when it has
 // ended, before the next one; those in which nothing can run until they are asked
 // for something, then.
-func (g *Guest) attendContexts() []sandbox.Reseed {
+func (g *Guest) attendContexts() []api.Reseed {
 	late := make(chan struct{})
 	defer gotime.AfterFunc(seedPatience, func() { close(late) }).Stop()
-	seeded := map[*codeContext]chan *sandbox.Reseed{}
+	seeded := map[*codeContext]chan *api.Reseed{}
 	list := slices.Clone(g.contexts.list)
 	for _, c := range list {
 		if c.in == nil {
@@ -315,7 +315,7 @@ func (g *Guest) attendContexts() []sandbox.Reseed {
 		}
 		seeded[c] = g.attendContext(c)
 	}
-	var all []sandbox.Reseed
+	var all []api.Reseed
 	for _, c := range list {
 		if seeded[c] == nil {
 			continue
@@ -334,9 +334,9 @@ func (g *Guest) attendContexts() []sandbox.Reseed {
 
 // attendContext takes care of an inherited interpreter. What comes of its
 // generators is sent at once if they must wait.
-func (g *Guest) attendContext(c *codeContext) chan *sandbox.Reseed {
+func (g *Guest) attendContext(c *codeContext) chan *api.Reseed {
 	in := c.in
-	told := make(chan *sandbox.Reseed, 2)
+	told := make(chan *api.Reseed, 2)
 	c.unseeded = true
 	if in.ready && in.busy == 0 && in.calm && in.tg.Count() == 1 {
 		// No code of the user's can run in it until the next request: it has one

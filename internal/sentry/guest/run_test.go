@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"ramet.dev/ramet/internal/interp"
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/interp"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 func TestTurnsAreTakenInOrder(t *testing.T) {
@@ -34,11 +34,11 @@ func TestTurnsAreTakenInOrder(t *testing.T) {
 			runtime.Gosched() // it is about to wait
 		}
 	}
-	if err := q.take(nil); sandbox.CodeOf(err) != sandbox.CodeLimit {
+	if err := q.take(nil); api.CodeOf(err) != api.CodeLimit {
 		t.Errorf("one more may wait: %v", err)
 	}
 	close(gone[1])
-	if err := <-ended; sandbox.CodeOf(err) != sandbox.CodeCanceled {
+	if err := <-ended; api.CodeOf(err) != api.CodeCanceled {
 		t.Errorf("the one who went away: %v", err)
 	}
 	q.give()

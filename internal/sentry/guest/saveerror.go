@@ -13,7 +13,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/state"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // withoutStack returns the reason of an error of gVisor's state package, which has the
@@ -50,12 +50,12 @@ func (g *Guest) saveError(ctx context.Context, err error) error {
 	err = withoutStack(err)
 	name := unsavableType(err)
 	if name == "" {
-		return sandbox.Errorf(sandbox.CodeInternal, "save kernel state: %w", err)
+		return api.Errorf(api.CodeInternal, "save kernel state: %w", err)
 	}
 	if holder := holderOf(ctx, g.k, name); holder != "" {
-		return sandbox.Errorf(sandbox.CodeUnsupported, "%s, an object that cannot be saved (%s): close it, or end the process", holder, name)
+		return api.Errorf(api.CodeUnsupported, "%s, an object that cannot be saved (%s): close it, or end the process", holder, name)
 	}
-	return sandbox.Errorf(sandbox.CodeUnsupported, "an object in the sandbox cannot be saved (%s)", name)
+	return api.Errorf(api.CodeUnsupported, "an object in the sandbox cannot be saved (%s)", name)
 }
 
 // holderOf says which process holds an object of the type that name names: it, or what

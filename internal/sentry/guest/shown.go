@@ -13,7 +13,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/usage"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/sentry/limitfs"
 )
 
@@ -35,7 +35,7 @@ func readMachine() error {
 
 // showMemory sets what /proc/meminfo and sysinfo(2) show as the memory there is. It is gVisor's variable, of the whole
 // process, and must not change while a guest runs.
-func showMemory(l sandbox.Limits) {
+func showMemory(l api.Limits) {
 	total := machineMemory
 	if limit := uint64(l.MemoryMiB) << 20; limit > 0 {
 		total = min(total, limit)
@@ -65,7 +65,7 @@ func showLoad(original kernel.SyscallFn) kernel.SyscallFn {
 
 // processorsOf returns how many processors a new sandbox sees. It is part of the saved state: programs have things for
 // each of them, so a child sees as many, wherever it runs.
-func processorsOf(l sandbox.Limits) uint {
+func processorsOf(l api.Limits) uint {
 	n := runtime.NumCPU()
 	if l.CPUs > 0 {
 		n = min(n, int(math.Ceil(l.CPUs)))
@@ -74,7 +74,7 @@ func processorsOf(l sandbox.Limits) uint {
 }
 
 // shownLimits returns what the files of the control group show.
-func shownLimits(l sandbox.Limits) limitfs.Limits {
+func shownLimits(l api.Limits) limitfs.Limits {
 	return limitfs.Limits{Memory: l.MemoryMiB << 20, CPU: int64(math.Round(l.CPUs * limitfs.Period)), Pids: l.Pids}
 }
 

@@ -6,8 +6,8 @@ import (
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // Signal sends a signal to any process of the sandbox but init.
@@ -18,7 +18,7 @@ func (g *Guest) Signal(req *wire.Signal) error {
 		return errResting
 	}
 	if req.Number < 1 || req.Number > linux.SignalMaximum {
-		return sandbox.Invalid("signal", "%d is not a signal: they are numbered from 1 to %d", req.Number, linux.SignalMaximum)
+		return api.Invalid("signal", "%d is not a signal: they are numbered from 1 to %d", req.Number, linux.SignalMaximum)
 	}
 	// Before the process is told: what is in the foreground is not known when it has ended.
 	var front *kernel.ProcessGroup
@@ -30,7 +30,7 @@ func (g *Guest) Signal(req *wire.Signal) error {
 	info := &linux.SignalInfo{Signo: int32(req.Number)}
 	tg := g.k.RootPIDNamespace().ThreadGroupWithID(kernel.ThreadID(req.PID))
 	if tg == nil || req.PID <= 1 {
-		return sandbox.Errorf(sandbox.CodeNotFound, "no process %d runs in the sandbox", req.PID)
+		return api.Errorf(api.CodeNotFound, "no process %d runs in the sandbox", req.PID)
 	}
 	pg := tg.ProcessGroup()
 	var err error
@@ -50,7 +50,7 @@ func gone(pid int, err error) error {
 	if err == nil {
 		return nil
 	}
-	return sandbox.Errorf(sandbox.CodeNotFound, "process %d is about to end: %w", pid, err)
+	return api.Errorf(api.CodeNotFound, "process %d is about to end: %w", pid, err)
 }
 
 // kill kills p and its process group, if it runs.

@@ -3,7 +3,7 @@ package guest
 import (
 	gotime "time"
 
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // stages measures what is done one after the other.

@@ -8,8 +8,8 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/arch"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 
-	"ramet.dev/ramet/internal/sentry/brief"
 	"ramet.dev/ramet/internal/sentry/reseed"
+	"ramet.dev/ramet/internal/sentry/systraptuning"
 )
 
 // replaceCalls puts our own in the place of some of gVisor's system calls.
@@ -17,8 +17,8 @@ func replaceCalls() error {
 	for name, ours := range map[string]func(original kernel.SyscallFn) kernel.SyscallFn{
 		"fallocate":  passOnModes,
 		"getpid":     reseed.Getpid,
-		"mmap":       brief.Mmap,
-		"mprotect":   brief.Mprotect,
+		"mmap":       systraptuning.Mmap,
+		"mprotect":   systraptuning.Mprotect,
 		"shmget":     boundSegments,
 		"sysinfo":    showLoad,
 		"open_tree":  missing,

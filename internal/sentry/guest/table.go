@@ -12,8 +12,8 @@ import (
 	"gvisor.dev/gvisor/pkg/state"
 	"gvisor.dev/gvisor/pkg/waiter"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/snapfile"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/snapfile"
 )
 
 const (
@@ -25,8 +25,8 @@ const (
 )
 
 var (
-	errTableFull = sandbox.Errorf(sandbox.CodeLimit, "%d processes that were started from outside are running already", maxProcesses)
-	errManyLeft  = sandbox.Errorf(sandbox.CodeLimit, "%d commands have ended whose output is held open by processes that they left behind: end some of those, or start such processes with their output redirected", maxProcesses)
+	errTableFull = api.Errorf(api.CodeLimit, "%d processes that were started from outside are running already", maxProcesses)
+	errManyLeft  = api.Errorf(api.CodeLimit, "%d commands have ended whose output is held open by processes that they left behind: end some of those, or start such processes with their output redirected", maxProcesses)
 )
 
 // table is the processes that were started from outside. It is part of the saved
@@ -154,7 +154,7 @@ func (t *table) find(pid int) (*process, error) {
 	if i := t.indexLocked(pid); i >= 0 {
 		return t.list[i], nil
 	}
-	return nil, sandbox.Errorf(sandbox.CodeNotFound, "no process %d was started from outside, or it has ended and was forgotten", pid)
+	return nil, api.Errorf(api.CodeNotFound, "no process %d was started from outside, or it has ended and was forgotten", pid)
 }
 
 // all returns the processes, oldest first.
@@ -220,11 +220,11 @@ func (t *table) thaw(outs []snapfile.Output) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(outs) != len(t.list) {
-		return sandbox.Errorf(sandbox.CodeCorrupt, "snapshot has the output of %d processes, not of %d", len(outs), len(t.list))
+		return api.Errorf(api.CodeCorrupt, "snapshot has the output of %d processes, not of %d", len(outs), len(t.list))
 	}
 	for i, p := range t.list {
 		if outs[i].PID != p.pid {
-			return sandbox.Errorf(sandbox.CodeCorrupt, "snapshot has the output of process %d where that of %d should be", outs[i].PID, p.pid)
+			return api.Errorf(api.CodeCorrupt, "snapshot has the output of process %d where that of %d should be", outs[i].PID, p.pid)
 		}
 		p.ready(t)
 		p.out.thaw(&outs[i])

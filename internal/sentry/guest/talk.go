@@ -12,8 +12,8 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/socket/unix/transport"
 	"gvisor.dev/gvisor/pkg/state"
 
-	"ramet.dev/ramet/internal/control"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/control"
 )
 
 // talk is one connection to the control socket. One request at a time is served
@@ -31,8 +31,8 @@ const replyPatience = 30 * gotime.Second
 
 var (
 	errAgain   = errors.New("nothing to do for now")
-	errTooLong = sandbox.Errorf(sandbox.CodeInvalid, "a request is one line of at most %d bytes", control.MaxLine)
-	errNoJSON  = sandbox.Errorf(sandbox.CodeInvalid, "a request is one JSON object in a line")
+	errTooLong = api.Errorf(api.CodeInvalid, "a request is one line of at most %d bytes", control.MaxLine)
+	errNoJSON  = api.Errorf(api.CodeInvalid, "a request is one JSON object in a line")
 )
 
 // serveTalk answers requests until the other side closes the connection, says
@@ -127,7 +127,7 @@ func (g *Guest) send(t *talk) error {
 		select {
 		case <-t.hearing.wake.c:
 		case <-timeout.C:
-			return sandbox.Errorf(sandbox.CodeTimeout, "the answer was not read")
+			return api.Errorf(api.CodeTimeout, "the answer was not read")
 		}
 	}
 }

@@ -13,14 +13,14 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	gsync "gvisor.dev/gvisor/pkg/sync"
 
-	"ramet.dev/ramet/internal/sandbox"
-	"ramet.dev/ramet/internal/wire"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 // openTerminal makes a terminal of the sandbox the standard streams in fds, puts
 // its other end into p and returns it as the controlling one for a new process.
 // It is an object of the guest's kernel, so a child inherits it.
-func (g *Guest) openTerminal(ctx context.Context, mns *vfs.MountNamespace, creds *auth.Credentials, fds *kernel.FDTable, p *process, size sandbox.TerminalSize) (*kernel.TTY, error) {
+func (g *Guest) openTerminal(ctx context.Context, mns *vfs.MountNamespace, creds *auth.Credentials, fds *kernel.FDTable, p *process, size api.TerminalSize) (*kernel.TTY, error) {
 	root := mns.Root(ctx)
 	defer root.DecRef(ctx)
 	// O_NOCTTY: it must not become the terminal of who opens it.
@@ -66,7 +66,7 @@ func (g *Guest) onTerminal(pid int, do func(*terminal)) error {
 	g.table.mu.Lock()
 	defer g.table.mu.Unlock()
 	if !p.tty {
-		return sandbox.Errorf(sandbox.CodeWrongState, "process %d has no terminal", p.pid)
+		return api.Errorf(api.CodeWrongState, "process %d has no terminal", p.pid)
 	}
 	if p.terminal == nil {
 		return errEnded(p)
@@ -90,7 +90,7 @@ type terminal struct {
 func terminalOf(master *vfs.FileDescription) (*terminal, error) {
 	impl := reflect.ValueOf(master.Impl())
 	if impl.Kind() != reflect.Pointer || impl.Elem().Type().Name() != "masterFileDescription" {
-		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "the sandbox has no terminals: /dev/pts/ptmx is something else")
+		return nil, api.Errorf(api.CodeUnsupported, "the sandbox has no terminals: /dev/pts/ptmx is something else")
 	}
 	t := impl.Elem().FieldByName("t").Elem()
 	line := t.FieldByName("ld").Elem()
@@ -115,7 +115,7 @@ func (t *terminal) foreground() *kernel.ProcessGroup {
 }
 
 // resize does what ioctl(TIOCSWINSZ) does.
-func (t *terminal) resize(size sandbox.TerminalSize) {
+func (t *terminal) resize(size api.TerminalSize) {
 	t.sizeMu.Lock()
 	defer t.sizeMu.Unlock()
 	if t.size.Row == size.Rows && t.size.Col == size.Cols {

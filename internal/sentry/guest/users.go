@@ -12,7 +12,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
 )
 
 // maxAccounts bounds what is read of /etc/passwd and /etc/group, in bytes: the
@@ -68,7 +68,7 @@ func (g *Guest) account(ctx context.Context, mns *vfs.MountNamespace, account st
 	case numErr == nil:
 		return number, 0, nil // as Docker: an unknown uid has group 0
 	}
-	return 0, 0, sandbox.Invalid("user", "no user %q in the sandbox's /etc/passwd", account)
+	return 0, 0, api.Invalid("user", "no user %q in the sandbox's /etc/passwd", account)
 }
 
 func (g *Guest) group(ctx context.Context, mns *vfs.MountNamespace, group string) (gid uint32, err error) {
@@ -83,7 +83,7 @@ func (g *Guest) group(ctx context.Context, mns *vfs.MountNamespace, group string
 		return err == nil
 	})
 	if !found {
-		return 0, sandbox.Invalid("user", "no group %q in the sandbox's /etc/group", group)
+		return 0, api.Invalid("user", "no group %q in the sandbox's /etc/group", group)
 	}
 	return gid, nil
 }

@@ -8,7 +8,7 @@ import (
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/cowfs"
+	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
 // dentry implements vfs.DentryImpl: a name of an inode. It holds a reference on

@@ -8,7 +8,7 @@ import (
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/cowfs"
+	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
 // directoryFD is an open directory.

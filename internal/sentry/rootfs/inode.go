@@ -14,7 +14,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/socket/unix/transport"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/cowfs"
+	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
 // inode is a file of any kind, while it is in memory.

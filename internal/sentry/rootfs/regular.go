@@ -18,7 +18,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/usermem"
 
-	"ramet.dev/ramet/internal/cowfs"
+	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
 // regularFD is an open regular file.

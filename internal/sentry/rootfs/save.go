@@ -9,7 +9,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/state"
 
-	"ramet.dev/ramet/internal/cowfs"
+	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
 // A saved file system is its open inodes and dentries, and the number of the

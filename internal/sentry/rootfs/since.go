@@ -6,7 +6,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/cowfs"
+	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
 // sinceID names the pin that Since holds while it looks.

@@ -9,16 +9,16 @@ import (
 	"sync"
 	"testing"
 
-	"ramet.dev/ramet/internal/client"
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/httpapi/apitest"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/server/rest/apitest"
 	"ramet.dev/ramet/internal/workload"
 )
 
 // Box is a sandbox and what is in its memory.
 type Box struct {
-	sandbox.Sandbox
+	api.Sandbox
 	Vars map[string]string
 }
 
@@ -29,7 +29,7 @@ type Daemon struct {
 	// Agent is the warm process: what it prints, and its exit code.
 	Agent func(b *Box, program string) (string, int)
 	// FailChild makes children fail, by their index; nil for none.
-	FailChild func(i int) *sandbox.Error
+	FailChild func(i int) *api.Error
 	// ImageMissing makes the image be built first.
 	ImageMissing bool
 	// Stream is how many bytes a dd writes, and a server sends.
@@ -39,20 +39,20 @@ type Daemon struct {
 
 	mu    sync.Mutex
 	boxes map[string]*Box
-	snaps map[string]sandbox.Snapshot
+	snaps map[string]api.Snapshot
 	next  int
 	// attached are the sandboxes whose process was attached to.
 	attached []string
 	servers  sync.WaitGroup
 	// Built is the last image request.
-	Built sandbox.ImageRequest
+	Built api.ImageRequest
 	// Most is how many sandboxes there were at a time.
 	Most int
 }
 
 // New returns a daemon without sandboxes.
 func New() *Daemon {
-	d := &Daemon{boxes: map[string]*Box{}, snaps: map[string]sandbox.Snapshot{}}
+	d := &Daemon{boxes: map[string]*Box{}, snaps: map[string]api.Snapshot{}}
 	d.CreateFunc, d.ListFunc, d.DestroyFunc, d.ExecFunc, d.StatsFunc = d.create, d.list, d.destroy, d.exec, d.stats
 	d.RunCodeFunc = d.runCode
 	d.Files, d.StartProcessFunc, d.AttachFunc, d.DialPortFunc = &files{}, d.startProcess, d.attach, d.dialPort
@@ -84,9 +84,9 @@ func (d *Daemon) Left() int {
 func (d *Daemon) add(name, parent string, index int, metadata, vars map[string]string) *Box {
 	d.next++
 	id := fmt.Sprintf("sbx_%s", strings.Repeat(string(rune('a'+d.next%26)), 13)+fmt.Sprintf("%c%c%c", 'a'+d.next/676%26, 'a'+d.next/26%26, 'a'+d.next%26))
-	b := &Box{Vars: maps.Clone(vars), Sandbox: sandbox.Sandbox{
-		ID: id, Name: name, State: sandbox.StateRunning, Parent: parent, Metadata: metadata,
-		Identity: sandbox.Identity{SandboxID: id, ForkIndex: index, Hostname: "host-" + id[4:]},
+	b := &Box{Vars: maps.Clone(vars), Sandbox: api.Sandbox{
+		ID: id, Name: name, State: api.StateRunning, Parent: parent, Metadata: metadata,
+		Identity: api.Identity{SandboxID: id, ForkIndex: index, Hostname: "host-" + id[4:]},
 	}}
 	if b.Vars == nil {
 		b.Vars = map[string]string{}
@@ -100,10 +100,10 @@ func (d *Daemon) find(ref string) (*Box, error) {
 	if b := d.boxes[ref]; b != nil {
 		return b, nil
 	}
-	return nil, sandbox.NotFound("sandbox", ref)
+	return nil, api.NotFound("sandbox", ref)
 }
 
-func (d *Daemon) create(_ context.Context, req sandbox.CreateRequest) (*sandbox.Sandbox, error) {
+func (d *Daemon) create(_ context.Context, req api.CreateRequest) (*api.Sandbox, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	sb := d.add(req.Name, "", 0, req.Metadata, nil).Sandbox
@@ -111,22 +111,22 @@ func (d *Daemon) create(_ context.Context, req sandbox.CreateRequest) (*sandbox.
 }
 
 // runCode knows one cell.
-func (d *Daemon) runCode(_ context.Context, ref string, req sandbox.RunCodeRequest, _ httpapi.RunIO) (*sandbox.RunResult, error) {
+func (d *Daemon) runCode(_ context.Context, ref string, req api.RunCodeRequest, _ rest.RunIO) (*api.RunResult, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, err := d.find(ref); err != nil {
 		return nil, err
 	}
 	if req.Code != "1+1" {
-		return &sandbox.RunResult{Error: &sandbox.RunError{Name: "NameError", Value: req.Code}}, nil
+		return &api.RunResult{Error: &api.RunError{Name: "NameError", Value: req.Code}}, nil
 	}
-	return &sandbox.RunResult{Result: "2"}, nil
+	return &api.RunResult{Result: "2"}, nil
 }
 
-func (d *Daemon) list(_ context.Context, f sandbox.ListFilter) ([]sandbox.Sandbox, error) {
+func (d *Daemon) list(_ context.Context, f api.ListFilter) ([]api.Sandbox, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	list := []sandbox.Sandbox{}
+	list := []api.Sandbox{}
 next:
 	for _, b := range d.boxes {
 		for k, v := range f.Metadata {
@@ -149,14 +149,14 @@ func (d *Daemon) destroy(_ context.Context, ref string) error {
 	return nil
 }
 
-func (d *Daemon) stats(_ context.Context, ref string) (*sandbox.Stats, error) {
+func (d *Daemon) stats(_ context.Context, ref string) (*api.Stats, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, err := d.find(ref)
-	return &sandbox.Stats{Memory: sandbox.Memory{PrivateMiB: 7}}, err
+	return &api.Stats{Memory: api.Memory{PrivateMiB: 7}}, err
 }
 
-func (d *Daemon) exec(_ context.Context, ref string, req sandbox.ExecRequest, streams httpapi.ExecIO) (*sandbox.ExecResult, error) {
+func (d *Daemon) exec(_ context.Context, ref string, req api.ExecRequest, streams rest.ExecIO) (*api.ExecResult, error) {
 	if len(req.Argv) > 0 && req.Argv[0] == "dd" {
 		return d.dd(streams.Stdout)
 	}
@@ -186,10 +186,10 @@ func (d *Daemon) exec(_ context.Context, ref string, req sandbox.ExecRequest, st
 	if _, err := io.WriteString(streams.Stdout, out); err != nil {
 		return nil, err
 	}
-	return &sandbox.ExecResult{OK: code == 0, ExitCode: code}, nil
+	return &api.ExecResult{OK: code == 0, ExitCode: code}, nil
 }
 
-func (d *Daemon) fork(_ context.Context, ref string, req sandbox.ForkRequest) (*sandbox.ForkResult, error) {
+func (d *Daemon) fork(_ context.Context, ref string, req api.ForkRequest) (*api.ForkResult, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	parent, err := d.find(ref)
@@ -199,12 +199,12 @@ func (d *Daemon) fork(_ context.Context, ref string, req sandbox.ForkRequest) (*
 	return d.children(parent, req.Count, req.Names), nil
 }
 
-func (d *Daemon) children(parent *Box, n int, names []string) *sandbox.ForkResult {
-	res := &sandbox.ForkResult{PauseMS: 12.5}
+func (d *Daemon) children(parent *Box, n int, names []string) *api.ForkResult {
+	res := &api.ForkResult{PauseMS: 12.5}
 	for i := range n {
 		if d.FailChild != nil {
 			if err := d.FailChild(i); err != nil {
-				res.Children = append(res.Children, sandbox.Child{Error: err})
+				res.Children = append(res.Children, api.Child{Error: err})
 				continue
 			}
 		}
@@ -213,12 +213,12 @@ func (d *Daemon) children(parent *Box, n int, names []string) *sandbox.ForkResul
 			name = names[i]
 		}
 		sb := d.add(name, parent.ID, i, parent.Metadata, parent.Vars).Sandbox
-		res.Children = append(res.Children, sandbox.Child{Sandbox: &sb})
+		res.Children = append(res.Children, api.Child{Sandbox: &sb})
 	}
 	return res
 }
 
-func (d *Daemon) promote(_ context.Context, ref string) (*sandbox.Sandbox, error) {
+func (d *Daemon) promote(_ context.Context, ref string) (*api.Sandbox, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	child, err := d.find(ref)
@@ -235,52 +235,52 @@ func (d *Daemon) promote(_ context.Context, ref string) (*sandbox.Sandbox, error
 }
 
 // diff has a file for each plan that ran, and one that changed.
-func (d *Daemon) diff(_ context.Context, from, to string, _ sandbox.DiffRequest) (*sandbox.Diff, error) {
+func (d *Daemon) diff(_ context.Context, from, to string, _ api.DiffRequest) (*api.Diff, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a, errA := d.find(from)
 	b, errB := d.find(to)
 	if errA != nil || errB != nil {
-		return nil, sandbox.NotFound("sandbox", from)
+		return nil, api.NotFound("sandbox", from)
 	}
-	return &sandbox.Diff{From: from, To: to, Changes: []sandbox.Change{
-		{Path: "/root/" + b.Vars["plan"] + ".npy", Kind: sandbox.Added, Size: 8},
-		{Path: "/root/" + a.Vars["plan"] + ".npy", Kind: sandbox.Deleted, Size: 8},
-		{Path: "/root/result.txt", Kind: sandbox.Modified, Size: 8, Hunks: "-old\n+new\n"},
+	return &api.Diff{From: from, To: to, Changes: []api.Change{
+		{Path: "/root/" + b.Vars["plan"] + ".npy", Kind: api.Added, Size: 8},
+		{Path: "/root/" + a.Vars["plan"] + ".npy", Kind: api.Deleted, Size: 8},
+		{Path: "/root/result.txt", Kind: api.Modified, Size: 8, Hunks: "-old\n+new\n"},
 	}}, nil
 }
 
 const snapID = "snap_aaaaaaaaaaaaaaaa"
 
-func (d *Daemon) snapshot(_ context.Context, ref string, req sandbox.SnapshotRequest) (*sandbox.Snapshot, error) {
+func (d *Daemon) snapshot(_ context.Context, ref string, req api.SnapshotRequest) (*api.Snapshot, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, err := d.find(ref); err != nil {
 		return nil, err
 	}
-	s := sandbox.Snapshot{ID: snapID, Sandbox: ref, State: sandbox.SnapshotReady, Metadata: req.Metadata, PauseMS: 3}
+	s := api.Snapshot{ID: snapID, Sandbox: ref, State: api.SnapshotReady, Metadata: req.Metadata, PauseMS: 3}
 	d.snaps[s.ID] = s
 	return &s, nil
 }
 
-func (d *Daemon) snapshots(context.Context) ([]sandbox.Snapshot, error) {
+func (d *Daemon) snapshots(context.Context) ([]api.Snapshot, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	list := []sandbox.Snapshot{}
+	list := []api.Snapshot{}
 	for _, s := range d.snaps {
 		list = append(list, s)
 	}
 	return list, nil
 }
 
-func (d *Daemon) deleteSnapshot(_ context.Context, ref string, _ sandbox.SnapshotDeletion) error {
+func (d *Daemon) deleteSnapshot(_ context.Context, ref string, _ api.SnapshotDeletion) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.snaps, ref)
 	return nil
 }
 
-func (d *Daemon) restore(_ context.Context, ref string, req sandbox.RestoreRequest) (*sandbox.ForkResult, error) {
+func (d *Daemon) restore(_ context.Context, ref string, req api.RestoreRequest) (*api.ForkResult, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	of, err := d.find(d.snaps[ref].Sandbox)
@@ -290,21 +290,21 @@ func (d *Daemon) restore(_ context.Context, ref string, req sandbox.RestoreReque
 	return d.children(of, req.Count, req.Names), nil
 }
 
-func (d *Daemon) image(_ context.Context, ref string) (*sandbox.Image, error) {
+func (d *Daemon) image(_ context.Context, ref string) (*api.Image, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ImageMissing || ref != workload.PythonImage {
-		return nil, sandbox.NotFound("image", ref)
+		return nil, api.NotFound("image", ref)
 	}
-	return &sandbox.Image{ID: "img_aaaaaaaaaaaaaaaa", SizeBytes: 3 << 20}, nil
+	return &api.Image{ID: "img_aaaaaaaaaaaaaaaa", SizeBytes: 3 << 20}, nil
 }
 
-func (d *Daemon) createImage(_ context.Context, req sandbox.ImageRequest, progress func(sandbox.Progress)) (*sandbox.Image, error) {
+func (d *Daemon) createImage(_ context.Context, req api.ImageRequest, progress func(api.Progress)) (*api.Image, error) {
 	for i, phase := range []string{"download", "unpack", "unpack", "seal"} {
-		progress(sandbox.Progress{Phase: phase, Done: int64(i)})
+		progress(api.Progress{Phase: phase, Done: int64(i)})
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.Built, d.ImageMissing = req, false
-	return &sandbox.Image{ID: "img_bbbbbbbbbbbbbbbb", SizeBytes: 3 << 20}, nil
+	return &api.Image{ID: "img_bbbbbbbbbbbbbbbb", SizeBytes: 3 << 20}, nil
 }

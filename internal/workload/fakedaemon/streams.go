@@ -8,25 +8,25 @@ import (
 	"slices"
 	"time"
 
-	"ramet.dev/ramet/internal/httpapi"
-	"ramet.dev/ramet/internal/sandbox"
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest"
 )
 
 // files has the one file that was written last.
 type files struct {
-	httpapi.FileService // what is missing
-	content             []byte
+	rest.FileService // what is missing
+	content          []byte
 }
 
-// WriteFile implements httpapi.FileService.
-func (f *files) WriteFile(_ context.Context, _ string, _ sandbox.WriteRequest, from io.Reader) (*sandbox.FileInfo, error) {
+// WriteFile implements rest.FileService.
+func (f *files) WriteFile(_ context.Context, _ string, _ api.WriteRequest, from io.Reader) (*api.FileInfo, error) {
 	content, err := io.ReadAll(from)
 	f.content = content
-	return &sandbox.FileInfo{Type: "file", Size: int64(len(content))}, err
+	return &api.FileInfo{Type: "file", Size: int64(len(content))}, err
 }
 
-// OpenFile implements httpapi.FileService.
-func (f *files) OpenFile(context.Context, string, sandbox.FileRef) (httpapi.OpenFile, error) {
+// OpenFile implements rest.FileService.
+func (f *files) OpenFile(context.Context, string, api.FileRef) (rest.OpenFile, error) {
 	return openFile{bytes.NewReader(f.content)}, nil
 }
 
@@ -35,41 +35,41 @@ type openFile struct{ *bytes.Reader }
 // Close implements io.Closer.
 func (openFile) Close() error { return nil }
 
-// Info implements httpapi.OpenFile.
-func (f openFile) Info() sandbox.FileInfo { return sandbox.FileInfo{Type: "file", Size: f.Size()} }
+// Info implements rest.OpenFile.
+func (f openFile) Info() api.FileInfo { return api.FileInfo{Type: "file", Size: f.Size()} }
 
 // dd is a command that writes Stream bytes.
-func (d *Daemon) dd(w io.Writer) (*sandbox.ExecResult, error) {
+func (d *Daemon) dd(w io.Writer) (*api.ExecResult, error) {
 	_, err := w.Write(make([]byte, d.Stream))
-	return &sandbox.ExecResult{OK: true}, err
+	return &api.ExecResult{OK: true}, err
 }
 
 // startProcess makes a process, the same in all children, whose output is a word.
-func (d *Daemon) startProcess(_ context.Context, ref string, _ sandbox.StartRequest) (*sandbox.Process, error) {
+func (d *Daemon) startProcess(_ context.Context, ref string, _ api.StartRequest) (*api.Process, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, err := d.find(ref)
-	return &sandbox.Process{PID: pid}, err
+	return &api.Process{PID: pid}, err
 }
 
 const pid = 7
 
-func (d *Daemon) attach(ctx context.Context, ref string, p int, _ sandbox.AttachRequest, streams httpapi.AttachIO) (*sandbox.Position, error) {
+func (d *Daemon) attach(ctx context.Context, ref string, p int, _ api.AttachRequest, streams rest.AttachIO) (*api.Position, error) {
 	d.mu.Lock()
 	_, err := d.find(ref)
 	d.attached = append(d.attached, ref)
 	d.mu.Unlock()
 	if err != nil || p != pid {
-		return nil, sandbox.NotFound("process", ref)
+		return nil, api.NotFound("process", ref)
 	}
 	if !d.Silent {
-		if err := streams.Output(sandbox.Chunk{Data: []byte("started\n")}); err != nil {
+		if err := streams.Output(api.Chunk{Data: []byte("started\n")}); err != nil {
 			return nil, err
 		}
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return &sandbox.Position{Exit: &sandbox.ExecResult{}}, nil
+	return &api.Position{Exit: &api.ExecResult{}}, nil
 }
 
 // Attached returns the sandboxes whose process was attached to.
@@ -80,7 +80,7 @@ func (d *Daemon) Attached() []string {
 }
 
 // dialPort connects with a server that sends Stream bytes.
-func (d *Daemon) dialPort(ctx context.Context, _ string, _ uint16, _ time.Duration) (httpapi.PortConn, error) {
+func (d *Daemon) dialPort(ctx context.Context, _ string, _ uint16, _ time.Duration) (rest.PortConn, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err

@@ -1,0 +1,77 @@
+package api
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// Kind is the prefix that tells what an identifier names.
+type Kind string
+
+// The kinds of identifier that Ramet hands out.
+const (
+	KindSandbox  Kind = "sbx"
+	KindSnapshot Kind = "snap"
+	KindImage    Kind = "img"
+	KindToken    Kind = "tok"
+)
+
+// idBytes gives 80 random bits: 16 characters of base32 without padding, too
+// many to guess and short enough to type.
+const idBytes = 10
+
+var (
+	base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+	idPattern   = pattern(`^(sbx|snap|img|tok)_[a-z2-7]{16}$`)
+	idPrefix    = pattern(`^(sbx|snap|img|tok)_`)
+	namePattern = pattern(`^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$`)
+)
+
+// pattern returns a regular expression that is compiled when it is first needed:
+// each sentry would pay for it at its start, and most need none.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
+
+// NewID returns a fresh random identifier of kind k.
+func NewID(k Kind) string {
+	var b [idBytes]byte
+	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	return EncodeID(k, b)
+}
+
+// EncodeID returns the identifier of kind k made of the given bytes. Images use
+// it to derive their id from their digest.
+func EncodeID(k Kind, b [idBytes]byte) string {
+	return string(k) + "_" + base32Lower.EncodeToString(b[:])
+}
+
+// IsID reports whether s is a well-formed identifier of kind k. Only strings
+// that pass may become part of a path.
+func IsID(k Kind, s string) bool {
+	return idPattern().MatchString(s) && strings.HasPrefix(s, string(k)+"_")
+}
+
+// ValidName returns a CodeInvalid error that names field unless s is usable as
+// the name of a sandbox or snapshot. Names look like host names, because a
+// sandbox's name becomes its host name, and never like an id.
+func ValidName(field, s string) error {
+	if !namePattern().MatchString(s) || strings.Contains(s, "..") {
+		return Invalid(field, "%q is not a name: 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning and ending with a letter or digit", s)
+	}
+	if idPrefix().MatchString(s) {
+		return Invalid(field, "%q is not a name: sbx_, snap_, img_ and tok_ begin ids", s)
+	}
+	return nil
+}
+
+// ValidRef returns a CodeInvalid error unless s is an id of kind k or a name.
+func ValidRef(k Kind, field, s string) error {
+	if IsID(k, s) {
+		return nil
+	}
+	return ValidName(field, s)
+}

@@ -1,0 +1,71 @@
+package api
+
+import (
+	"maps"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of the metadata of one sandbox or snapshot.
+const (
+	MaxMetadata      = 64
+	maxMetadataKey   = 128  // bytes
+	maxMetadataValue = 1024 // bytes
+)
+
+var metadataKey = pattern(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
+
+// ValidMetadata returns a CodeInvalid error that names field unless all of
+// metadata may be stored. Keys are like those of Kubernetes, so that they can be
+// written as arguments and in queries; values are text without a NUL byte.
+func ValidMetadata(field string, metadata map[string]string) error {
+	if len(metadata) > MaxMetadata {
+		return Invalid(field, "%d keys are more than %d", len(metadata), MaxMetadata)
+	}
+	for k, v := range metadata {
+		if err := ValidMetadataKey(field, k); err != nil {
+			return err
+		}
+		if len(v) > maxMetadataValue || !utf8.ValidString(v) || strings.Contains(v, "\x00") {
+			return Invalid(field, "the value of %s is not UTF-8 of at most %d bytes without NUL", k, maxMetadataValue)
+		}
+	}
+	return nil
+}
+
+// ValidMetadataKey checks one key as ValidMetadata does.
+func ValidMetadataKey(field, k string) error {
+	if len(k) > maxMetadataKey || !metadataKey().MatchString(k) {
+		return Invalid(field, "%.200q is not a key: 1 to %d of letters, digits and '._/-', beginning and ending with a letter or digit", k, maxMetadataKey)
+	}
+	return nil
+}
+
+// UpdateRequest asks for changes of what a sandbox is called. What is absent
+// stays as it is.
+type UpdateRequest struct {
+	Name *string `json:"name,omitempty" doc:"new name; empty for none. The host name stays"`
+	// Metadata has the keys to set, and with nil those to remove.
+	Metadata  map[string]*string `json:"metadata,omitempty" doc:"keys to set, and with null keys to remove"`
+	Lifecycle *LifecycleRequest  `json:"lifecycle,omitempty" doc:"when it ends or rests by itself; what is absent in it stays"`
+}
+
+// ChangeMetadata returns metadata with the changes of an UpdateRequest. It
+// returns a CodeInvalid error if the result would not be valid.
+func ChangeMetadata(metadata map[string]string, change map[string]*string) (map[string]string, error) {
+	out := maps.Clone(metadata)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for k, v := range change {
+		if err := ValidMetadataKey("metadata", k); err != nil {
+			return nil, err
+		}
+		if v == nil {
+			delete(out, k)
+		} else {
+			out[k] = *v
+		}
+	}
+	return out, ValidMetadata("metadata", out)
+}

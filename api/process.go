@@ -1,0 +1,104 @@
+package api
+
+import "time"
+
+// Process is one process in a sandbox.
+type Process struct {
+	PID        int       `json:"pid" doc:"process id in the sandbox"`
+	PPID       int       `json:"ppid" doc:"process id of the parent"`
+	UID        int       `json:"uid" doc:"number of the user"`
+	Threads    int       `json:"threads" doc:"number of threads"`
+	State      string    `json:"state" doc:"as ps shows it, or \"ended\""`
+	Command    string    `json:"command" doc:"command line"`
+	CPUSeconds float64   `json:"cpu_seconds" doc:"processor time"`
+	MemoryMiB  float64   `json:"memory_mib" doc:"resident memory, with what is shared"`
+	StartedAt  time.Time `json:"started_at" doc:"when it was started"`
+	// Kept is set for a process that was started through the interface: its
+	// output is kept, and it can be attached to.
+	Kept *KeptProcess `json:"kept,omitempty" doc:"set if it was started by this interface: its output is kept, and it can be attached to"`
+}
+
+// ProcessChange is one process that differs between two sandboxes.
+type ProcessChange struct {
+	PID        int        `json:"pid" doc:"process id in the sandbox"`
+	PPID       int        `json:"ppid" doc:"process id of the parent"`
+	UID        int        `json:"uid" doc:"number of the user"`
+	Kind       ChangeKind `json:"kind" doc:"added, deleted, or modified: it has executed another program"`
+	Command    string     `json:"command" doc:"command line"`
+	OldCommand string     `json:"old_command,omitempty" doc:"in the first sandbox, if it differs"`
+}
+
+// KeptProcess is what is known of a process that was started through the
+// interface, which may have ended.
+type KeptProcess struct {
+	Terminal  bool        `json:"terminal" doc:"it has a terminal"`
+	Stdin     bool        `json:"stdin" doc:"its standard input is open for writing"`
+	Inherited bool        `json:"inherited" doc:"it was started in a sandbox that this one came from"`
+	FirstSeq  int64       `json:"first_seq" doc:"sequence number of the oldest byte of output that is kept"`
+	NextSeq   int64       `json:"next_seq" doc:"sequence number of the next byte of output: how many bytes were written"`
+	EndedAt   *time.Time  `json:"ended_at,omitempty" doc:"when it ended; absent if it runs"`
+	Exit      *ExecResult `json:"exit,omitempty" doc:"how it ended; without output"`
+}
+
+// TerminalSize is the size of a terminal in characters.
+type TerminalSize struct {
+	Cols uint16 `json:"cols" doc:"characters in a line" minimum:"1" maximum:"65535"`
+	Rows uint16 `json:"rows" doc:"lines" minimum:"1" maximum:"65535"`
+}
+
+// StartRequest asks for a process that needs no caller. Exactly one of Argv and
+// Shell is set.
+type StartRequest struct {
+	Argv          []string          `json:"argv,omitempty" doc:"program and arguments, without a shell"`
+	Shell         string            `json:"shell,omitempty" doc:"run by /bin/sh -c"`
+	Env           map[string]string `json:"env,omitempty" doc:"environment of commands"`
+	Cwd           string            `json:"cwd,omitempty" doc:"absolute path of the directory that it starts in; the default of the sandbox if absent"`
+	User          string            `json:"user,omitempty" doc:"name or uid, optionally :group"`
+	Stdin         bool              `json:"stdin,omitempty" doc:"keep standard input open for writing; else it is /dev/null"`
+	Terminal      *TerminalSize     `json:"terminal,omitempty" doc:"give it a terminal of this size, which is its input and its output"`
+	TimeoutMS     int64             `json:"timeout_ms,omitempty" minimum:"0" doc:"0 is no limit; at the limit the process and its group are killed"`
+	IdleTimeoutMS int64             `json:"idle_timeout_ms,omitempty" minimum:"0" doc:"the same after so long without output or input"`
+	KeepKiB       int64             `json:"keep_kib,omitempty" minimum:"0" maximum:"16384" doc:"how much of the end of its output is kept, in KiB; 1024 if absent"`
+}
+
+// SignalRequest asks for a signal.
+type SignalRequest struct {
+	Signal     string `json:"signal" doc:"name with or without SIG, or number"`
+	Group      bool   `json:"group,omitempty" doc:"to all of the process's group"`
+	Foreground bool   `json:"foreground,omitempty" doc:"also to all of the group in the foreground of the process's terminal, which is what a shell runs there; the process is told first"`
+}
+
+// Chunk is a piece of what a process wrote, or, with Lost, the place where a piece
+// is not kept any more.
+type Chunk struct {
+	Stderr bool
+	// Seq is the sequence number of the first byte: the number of bytes of both
+	// streams that came before.
+	Seq  int64
+	Time time.Time
+	Data []byte
+	Lost int64 // bytes; if not 0, only Seq means something besides
+}
+
+// LogPiece is a piece of what one of several processes wrote, or says where that one
+// has been read to.
+type LogPiece struct {
+	PID   int
+	Chunk Chunk
+	Read  *Position // if not nil, Chunk means nothing
+}
+
+// AttachRequest says which part of a process's output is wanted.
+type AttachRequest struct {
+	// From is the sequence number of the first byte, -1 for what is written from
+	// now on.
+	From int64
+	// Follow asks for all until the process ends, else for what there is.
+	Follow bool
+}
+
+// Position is where the output of a process has been read to.
+type Position struct {
+	NextSeq int64       `json:"next_seq" doc:"sequence number of the next byte"`
+	Exit    *ExecResult `json:"exit,omitempty" doc:"how the process ended; without output"`
+}

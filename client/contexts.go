@@ -1,0 +1,112 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/httpwire"
+)
+
+// Contexts lists the interpreters in a sandbox.
+func (c *Client) Contexts(ctx context.Context, ref string) ([]api.Context, error) {
+	l, err := on[httpwire.List[api.Context]](ctx, c, http.MethodGet, "sandboxes", ref, "/contexts", nil, nil)
+	return l.Items, err
+}
+
+// CreateContext starts an interpreter.
+func (c *Client) CreateContext(ctx context.Context, ref string, req api.ContextRequest) (*api.Context, error) {
+	return on[*api.Context](ctx, c, http.MethodPost, "sandboxes", ref, "/contexts", nil, req)
+}
+
+// InterruptContext interrupts what an interpreter runs, and reports whether it ran
+// anything. A cell that ignores that is ended by RestartContext.
+func (c *Client) InterruptContext(ctx context.Context, ref, name string) (bool, error) {
+	i, err := on[httpwire.Interrupted](ctx, c, http.MethodPost, "sandboxes", ref, contextPath(name, "/interrupt"), nil, nil)
+	return i.Interrupted, err
+}
+
+// RestartContext gives a context a new interpreter.
+func (c *Client) RestartContext(ctx context.Context, ref, name string) (*api.Context, error) {
+	return on[*api.Context](ctx, c, http.MethodPost, "sandboxes", ref, contextPath(name, "/restart"), nil, nil)
+}
+
+// DestroyContext ends a context.
+func (c *Client) DestroyContext(ctx context.Context, ref, name string) error {
+	_, err := on[struct{}](ctx, c, http.MethodDelete, "sandboxes", ref, contextPath(name, ""), nil, nil)
+	return err
+}
+
+func contextPath(name, rest string) string { return "/contexts/" + url.PathEscape(name) + rest }
+
+// RunCode runs a cell to its end and returns what came of it. The daemon keeps at
+// most 8 MiB of each stream.
+func (c *Client) RunCode(ctx context.Context, ref string, req api.RunCodeRequest) (*api.RunResult, error) {
+	return on[*api.RunResult](ctx, c, http.MethodPost, "sandboxes", ref, "/run-code", nil, req)
+}
+
+// RunIO takes what comes of a cell; nil fields drop it.
+type RunIO struct {
+	Stdout, Stderr io.Writer
+	Result         func(map[string]json.RawMessage) error
+}
+
+// RunCodeStream runs a cell and passes on what comes of it meanwhile; the result
+// has no streams and no results. When ctx ends, the cell is interrupted.
+func (c *Client) RunCodeStream(ctx context.Context, ref string, req api.RunCodeRequest, streams RunIO) (*api.RunResult, error) {
+	if streams.Stdout == nil {
+		streams.Stdout = io.Discard
+	}
+	if streams.Stderr == nil {
+		streams.Stderr = io.Discard
+	}
+	p, err := path("sandboxes", ref, "/run-code")
+	if err != nil {
+		return nil, err
+	}
+	var res *api.RunResult
+	err = c.events(ctx, http.MethodPost, p, nil, req, func(ev httpwire.Event) (done bool, err error) {
+		switch ev.Name {
+		case httpwire.EventStdout:
+			return false, writeChunk(streams.Stdout, ev.Data)
+		case httpwire.EventStderr:
+			return false, writeChunk(streams.Stderr, ev.Data)
+		case httpwire.EventResult:
+			var forms map[string]json.RawMessage
+			if err := json.Unmarshal(ev.Data, &forms); err != nil {
+				return false, fmt.Errorf("decode result: %w", err)
+			}
+			if streams.Result != nil {
+				return false, streams.Result(forms)
+			}
+		case httpwire.EventExit:
+			return true, json.Unmarshal(ev.Data, &res)
+		}
+		return false, nil
+	})
+	return res, err
+}
+
+func writeChunk(w io.Writer, data []byte) error {
+	_, p, err := parseChunk(data)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(p); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
+
+// parseChunk reads what an event says of a piece of output.
+func parseChunk(data []byte) (chunk httpwire.Chunk, p []byte, err error) {
+	if err := json.Unmarshal(data, &chunk); err != nil {
+		return chunk, nil, fmt.Errorf("decode output: %w", err)
+	}
+	p, err = chunk.Bytes()
+	return chunk, p, err
+}

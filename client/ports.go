@@ -1,0 +1,176 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/peer"
+)
+
+// Ports lists the ports that processes in a sandbox listen on.
+func (c *Client) Ports(ctx context.Context, ref string) ([]api.Port, error) {
+	l, err := on[httpwire.List[api.Port]](ctx, c, http.MethodGet, "sandboxes", ref, "/ports", nil, nil)
+	return l.Items, err
+}
+
+// WaitPort waits until somebody listens on a TCP port, and says who.
+func (c *Client) WaitPort(ctx context.Context, ref string, port int, wait time.Duration) (*api.Port, error) {
+	return on[*api.Port](ctx, c, http.MethodGet, "sandboxes", ref, "/ports/"+strconv.Itoa(port), waitQuery(wait), nil)
+}
+
+// OpenPort returns a URL by which a browser reaches a TCP port.
+func (c *Client) OpenPort(ctx context.Context, ref string, req api.PortSessionRequest) (*api.PortSession, error) {
+	return on[*api.PortSession](ctx, c, http.MethodPost, "sandboxes", ref, "/port-sessions", nil, req)
+}
+
+func waitQuery(wait time.Duration) url.Values {
+	if wait <= 0 {
+		return nil
+	}
+	return url.Values{"wait": {wait.String()}}
+}
+
+// PortConn is a connection to a port of a sandbox. Each direction ends by
+// itself.
+type PortConn struct {
+	net.Conn
+	early *bufio.Reader // what came with the answer, then nil
+	ended atomic.Bool   // CloseWrite was called
+}
+
+var errBrokenOff = api.Errorf(api.CodeUnavailable, "the connection to the sandbox broke off")
+
+// end is what err, of reading, means. A daemon closes both directions of a
+// connection whose other half has not ended only if something is wrong; sockets
+// of a path have no other way to say so.
+func (p *PortConn) end(err error) error {
+	raw, ok := p.Conn.(syscall.Conn)
+	if err != io.EOF || p.ended.Load() || !ok {
+		return err
+	}
+	sc, serr := raw.SyscallConn()
+	if serr != nil {
+		return err
+	}
+	fds := []unix.PollFd{{}}
+	_ = sc.Control(func(fd uintptr) { // it fails if it was closed here
+		fds[0].Fd = int32(fd)
+		_, _ = unix.Poll(fds, 0) // then nothing is known
+	})
+	if fds[0].Revents&unix.POLLHUP != 0 {
+		return errBrokenOff
+	}
+	return err
+}
+
+// Read implements net.Conn.
+func (p *PortConn) Read(buf []byte) (int, error) {
+	if p.early != nil {
+		if p.early.Buffered() > 0 {
+			return p.early.Read(buf)
+		}
+		p.early = nil
+	}
+	n, err := p.Conn.Read(buf)
+	return n, p.end(err)
+}
+
+// CloseWrite says that nothing more is sent.
+func (p *PortConn) CloseWrite() error {
+	p.ended.Store(true)
+	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return p.Conn.Close()
+}
+
+// WriteTo implements io.WriterTo: the system moves the bytes where it can.
+func (p *PortConn) WriteTo(w io.Writer) (int64, error) {
+	var n int64
+	if p.early != nil {
+		early, err := io.CopyN(w, p.early, int64(p.early.Buffered()))
+		p.early = nil
+		if n = early; err != nil {
+			return n, err
+		}
+	}
+	rest, err := io.Copy(w, p.Conn)
+	if err == nil {
+		if err = p.end(io.EOF); err == io.EOF {
+			err = nil
+		}
+	}
+	return n + rest, err
+}
+
+// DialPort connects to a TCP port of a sandbox. It waits until somebody listens
+// as long as wait says. ctx bounds the call and not the connection.
+func (c *Client) DialPort(ctx context.Context, ref string, port int, wait time.Duration) (*PortConn, error) {
+	p, err := path("sandboxes", ref, "/ports/"+strconv.Itoa(port))
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+p+"?"+waitQuery(wait).Encode(), nil)
+	if err != nil {
+		return nil, api.Errorf(api.CodeInvalid, "make request: %w", err)
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", "tcp")
+	c.creds.sign(req.Method, req.Header)
+	conn, err := c.dial(ctx, req.URL)
+	if err != nil {
+		return nil, connectionError(ctx, err)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	in := bufio.NewReader(conn)
+	var resp *http.Response
+	if err = req.Write(conn); err == nil {
+		resp, err = http.ReadResponse(in, req)
+	}
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	switch {
+	case err != nil:
+		err = connectionError(ctx, err)
+	case resp.StatusCode != http.StatusSwitchingProtocols:
+		err = problemOf(resp)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &PortConn{Conn: conn, early: in}, nil
+}
+
+// dial opens a connection to the daemon that is not one of the pool.
+func (c *Client) dial(ctx context.Context, u *url.URL) (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: peer.KeepAliveConfig}
+	switch {
+	case c.socket != "":
+		return dialer.DialContext(ctx, "unix", c.socket)
+	case u.Scheme == "https":
+		return (&tls.Dialer{NetDialer: dialer, Config: c.creds.tls}).DialContext(ctx, "tcp", hostPort(u, "443"))
+	}
+	return dialer.DialContext(ctx, "tcp", hostPort(u, "80"))
+}
+
+func hostPort(u *url.URL, port string) string {
+	if u.Port() != "" {
+		port = u.Port()
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}

@@ -1,0 +1,255 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/coder/websocket"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/httpwire"
+)
+
+// Processes lists the processes in a sandbox, with all also those that were started
+// by StartProcess and have ended.
+func (c *Client) Processes(ctx context.Context, ref string, all bool) ([]api.Process, error) {
+	query := url.Values{}
+	if all {
+		query.Set("all", "true")
+	}
+	l, err := on[httpwire.List[api.Process]](ctx, c, http.MethodGet, "sandboxes", ref, "/processes", query, nil)
+	return l.Items, err
+}
+
+// StartProcess starts a process in the background.
+func (c *Client) StartProcess(ctx context.Context, ref string, req api.StartRequest) (*api.Process, error) {
+	return on[*api.Process](ctx, c, http.MethodPost, "sandboxes", ref, "/processes", nil, req)
+}
+
+// Process looks at a process.
+func (c *Client) Process(ctx context.Context, ref string, pid int) (*api.Process, error) {
+	return on[*api.Process](ctx, c, http.MethodGet, "sandboxes", ref, processPath(pid, ""), nil, nil)
+}
+
+// WaitProcess waits for the end of a process that was started by StartProcess.
+func (c *Client) WaitProcess(ctx context.Context, ref string, pid int) (*api.ExecResult, error) {
+	return on[*api.ExecResult](ctx, c, http.MethodGet, "sandboxes", ref, processPath(pid, "/wait"), nil, nil)
+}
+
+// WriteProcess writes data, at most 8 MiB, to a process, and with end closes its
+// standard input then. It blocks while the process does not read.
+func (c *Client) WriteProcess(ctx context.Context, ref string, pid int, data []byte, end bool) error {
+	query := url.Values{}
+	if end {
+		query.Set("end", "true")
+	}
+	if data == nil {
+		data = []byte{}
+	}
+	_, err := on[struct{}](ctx, c, http.MethodPost, "sandboxes", ref, processPath(pid, "/stdin"), query, data)
+	return err
+}
+
+// SignalProcess sends a signal to any process in the sandbox.
+func (c *Client) SignalProcess(ctx context.Context, ref string, pid int, req api.SignalRequest) error {
+	_, err := on[struct{}](ctx, c, http.MethodPost, "sandboxes", ref, processPath(pid, "/signal"), nil, req)
+	return err
+}
+
+// ResizeProcess sets the size of a process's terminal.
+func (c *Client) ResizeProcess(ctx context.Context, ref string, pid int, size api.TerminalSize) error {
+	_, err := on[struct{}](ctx, c, http.MethodPost, "sandboxes", ref, processPath(pid, "/resize"), nil, size)
+	return err
+}
+
+// RemoveProcess kills a process that was started by StartProcess, with its group, if
+// it runs, and drops its output.
+func (c *Client) RemoveProcess(ctx context.Context, ref string, pid int) error {
+	_, err := on[struct{}](ctx, c, http.MethodDelete, "sandboxes", ref, processPath(pid, ""), nil, nil)
+	return err
+}
+
+// Output reads what a process wrote and hands it to each, which must not keep the
+// data.
+func (c *Client) Output(ctx context.Context, ref string, pid int, req api.AttachRequest, each func(api.Chunk) error) (*api.Position, error) {
+	p, err := path("sandboxes", ref, processPath(pid, "/output"))
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{"from": {strconv.FormatInt(req.From, 10)}, "follow": {strconv.FormatBool(req.Follow)}}
+	var pos *api.Position
+	err = c.events(ctx, http.MethodGet, p, query, nil, func(ev httpwire.Event) (done bool, err error) {
+		if ev.Name == httpwire.EventPosition {
+			return true, json.Unmarshal(ev.Data, &pos)
+		}
+		if chunk, known, err := outputOf(ev); err != nil || !known {
+			return false, err
+		} else {
+			return false, each(chunk)
+		}
+	})
+	return pos, err
+}
+
+// Logs reads what all processes of a sandbox wrote that were started in the
+// background, or follows them until the sandbox is destroyed, and hands it to each,
+// which must not keep the data.
+func (c *Client) Logs(ctx context.Context, ref string, follow bool, each func(api.LogPiece) error) error {
+	p, err := path("sandboxes", ref, "/logs")
+	if err != nil {
+		return err
+	}
+	return c.events(ctx, http.MethodGet, p, url.Values{"follow": {strconv.FormatBool(follow)}}, nil, func(ev httpwire.Event) (done bool, err error) {
+		var of struct{ PID int }
+		if err := json.Unmarshal(ev.Data, &of); err != nil {
+			return false, fmt.Errorf("decode logs: %w", err)
+		}
+		piece := api.LogPiece{PID: of.PID}
+		switch ev.Name {
+		case httpwire.EventEnd:
+			return true, nil
+		case httpwire.EventPosition:
+			if err := json.Unmarshal(ev.Data, &piece.Read); err != nil {
+				return false, fmt.Errorf("decode logs: %w", err)
+			}
+		default:
+			var known bool
+			if piece.Chunk, known, err = outputOf(ev); !known || err != nil {
+				return false, err
+			}
+		}
+		return false, each(piece)
+	})
+}
+
+// outputOf returns the piece of output that an event has, if it has one.
+func outputOf(ev httpwire.Event) (_ api.Chunk, known bool, err error) {
+	switch ev.Name {
+	case httpwire.EventStdout, httpwire.EventStderr:
+		chunk, data, err := parseChunk(ev.Data)
+		return api.Chunk{Stderr: ev.Name == httpwire.EventStderr, Seq: chunk.Seq, Time: chunk.TS, Data: data}, true, err
+	case httpwire.EventLost:
+		var lost httpwire.Lost
+		if err := json.Unmarshal(ev.Data, &lost); err != nil {
+			return api.Chunk{}, true, fmt.Errorf("decode output: %w", err)
+		}
+		return api.Chunk{Seq: lost.Seq, Lost: lost.Bytes}, true, nil
+	}
+	return api.Chunk{}, false, nil
+}
+
+// AttachIO connects a caller with a process. Stdin and Sizes may be nil.
+type AttachIO struct {
+	// Stdin closes the process's input at its own end, unless that is a terminal.
+	Stdin io.Reader
+	// Sizes are those of the caller's terminal.
+	Sizes <-chan api.TerminalSize
+	// Output is called with each chunk and must not keep the data.
+	Output func(api.Chunk) error
+}
+
+// Attach follows a process until it ends. When ctx ends, the process goes on. One
+// read of Stdin that blocks then is left behind.
+func (c *Client) Attach(ctx context.Context, ref string, pid int, from int64, streams AttachIO) (*api.Position, error) {
+	p, err := path("sandboxes", ref, processPath(pid, "/attach"))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conn, err := c.openSocket(ctx, p+"?from="+strconv.FormatInt(from, 10))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.CloseNow()
+	inputErr := make(chan error, 1)
+	if streams.Stdin != nil {
+		go func() { // ends with the connection, or with the read it is in
+			if err := sendInput(ctx, conn, streams.Stdin); err != nil {
+				inputErr <- err
+				cancel()
+			}
+		}()
+	}
+	if streams.Sizes != nil {
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			sendSizes(ctx, conn, streams.Sizes)
+		}()
+		defer func() {
+			cancel()
+			<-sent
+		}()
+	}
+	pos, err := receiveChunks(ctx, conn, streams.Output)
+	if err != nil {
+		select {
+		case err = <-inputErr: // the cause of the other
+		default:
+		}
+	}
+	return pos, err
+}
+
+// sendSizes ends with sizes or with the connection.
+func sendSizes(ctx context.Context, conn *websocket.Conn, sizes <-chan api.TerminalSize) {
+	for {
+		select {
+		case size, ok := <-sizes:
+			if !ok {
+				return
+			}
+			msg, err := json.Marshal(httpwire.Control{Resize: &size})
+			if err != nil || conn.Write(ctx, websocket.MessageText, msg) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// receiveChunks hands over what the process writes, until the last message.
+func receiveChunks(ctx context.Context, conn *websocket.Conn, each func(api.Chunk) error) (*api.Position, error) {
+	for {
+		kind, msg, err := conn.Read(ctx)
+		if err != nil {
+			return nil, connectionError(ctx, err)
+		}
+		if kind == websocket.MessageBinary {
+			chunk, err := httpwire.ParseOutput(msg)
+			if err != nil {
+				return nil, connectionError(ctx, err)
+			}
+			if err := each(chunk); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		var m httpwire.AttachMessage
+		if err := json.Unmarshal(msg, &m); err != nil {
+			return nil, connectionError(ctx, err)
+		}
+		switch {
+		case m.Lost != nil:
+			if err := each(api.Chunk{Seq: m.Lost.Seq, Lost: m.Lost.Bytes}); err != nil {
+				return nil, err
+			}
+		case m.Error != nil:
+			return nil, m.Error
+		case m.Position != nil:
+			return m.Position, nil
+		default:
+			return nil, connectionError(ctx, errors.New("a message is empty"))
+		}
+	}
+}
+
+func processPath(pid int, rest string) string { return "/processes/" + strconv.Itoa(pid) + rest }

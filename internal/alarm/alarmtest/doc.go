@@ -1,4 +1,0 @@
-// Package alarmtest has a clock for tests.
-//
-// The package must never be part of a program.
-package alarmtest

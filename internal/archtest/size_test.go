@@ -1,0 +1,106 @@
+package archtest
+
+import (
+	"bytes"
+	"go/ast"
+	"testing"
+)
+
+// A package is a page of ideas, and a type is one of them.
+const (
+	maxPackageLines = 2500 // of all files but tests
+	maxMethods      = 30   // of one type, those of embedded types not counted
+)
+
+// largePackages and largeTypes are what exceeds the limits, with its size as the limit of
+// its own. An entry only ever gets smaller.
+var largePackages = map[string]int{
+	"internal/cli":           7928,
+	"internal/image":         2859,
+	"internal/image/debian":  4183,
+	"internal/node":          11690,
+	"internal/sentry/guest":  10663,
+	"internal/sentry/rootfs": 3517,
+	"internal/server/rest":   5630,
+	"internal/storage/cowfs": 5516,
+}
+
+var largeTypes = map[string]int{
+	"client.Client":                        89,
+	"internal/bench.bench":                 37,
+	"internal/cli.app":                     140,
+	"internal/engine/launch.Sentry":        38,
+	"internal/image.Store":                 39,
+	"internal/node.Node":                   287,
+	"internal/sentry/guest.Guest":          166,
+	"internal/sentry/rootfs.filesystem":    88,
+	"internal/sentry/rootfs.inode":         42,
+	"internal/server/rest.API":             106,
+	"internal/server/rest/apitest.Service": 42,
+	"internal/storage/cowfs.FS":            69,
+	"internal/storage/cowfs.Store":         36,
+}
+
+func TestPackagesAreSmall(t *testing.T) {
+	lines := map[string]int{}
+	for _, s := range goFiles(t) {
+		if !s.isTest() && !within(s.dir, []string{"test"}) {
+			lines[s.dir] += bytes.Count(s.text, []byte("\n"))
+		}
+	}
+	checkSizes(t, "lines", lines, maxPackageLines, largePackages)
+}
+
+func TestTypesAreSmall(t *testing.T) {
+	methods := map[string]int{}
+	for _, s := range goFiles(t) {
+		if s.isTest() || within(s.dir, []string{"test"}) {
+			continue
+		}
+		for _, d := range s.ast.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				methods[s.dir+"."+receiver(f.Recv.List[0].Type)]++
+			}
+		}
+	}
+	checkSizes(t, "methods", methods, maxMethods, largeTypes)
+}
+
+// checkSizes compares sizes with a limit, and with the limits of their own that exceptions
+// have. An exception that is larger than needed is a fault too: it would hide growth.
+func checkSizes(t *testing.T, unit string, sizes map[string]int, limit int, exceptions map[string]int) {
+	t.Helper()
+	for name, size := range sizes {
+		own, excepted := exceptions[name]
+		switch {
+		case !excepted && size > limit:
+			t.Errorf("%s has %d %s, more than %d: split it by idea", name, size, unit, limit)
+		case excepted && size > own:
+			t.Errorf("%s has %d %s, more than the %d it had: split it by idea", name, size, unit, own)
+		case excepted && size <= limit:
+			t.Errorf("%s has %d %s: remove its exception", name, size, unit)
+		case excepted && size < own-own/20:
+			t.Errorf("%s has %d %s: lower its exception of %d", name, size, unit, own)
+		}
+	}
+	for name := range exceptions {
+		if sizes[name] == 0 {
+			t.Errorf("%s is excepted and does not exist", name)
+		}
+	}
+}
+
+// receiver returns the name of the type in a receiver.
+func receiver(x ast.Expr) string {
+	switch x := x.(type) {
+	case *ast.StarExpr:
+		return receiver(x.X)
+	case *ast.IndexExpr:
+		return receiver(x.X)
+	case *ast.IndexListExpr:
+		return receiver(x.X)
+	case *ast.Ident:
+		return x.Name
+	}
+	return ""
+}

@@ -1,0 +1,157 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
+)
+
+// adoptPatience is how long a sentry may take to answer a new daemon. It may be
+// in the middle of a freeze that the old one asked for.
+const adoptPatience = time.Minute
+
+// Adopt finds a committed sentry that an earlier daemon started, by its key,
+// process id and start time. It returns what the sentry says about itself and
+// the generations it holds, in the order of Adopted.Generations. A sentry that
+// does not answer as it should is killed, but not when ctx ends or this process
+// is short of something: see IsShort.
+func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uint64) (*Sentry, *wire.Adopted, []*os.File, error) {
+	if !ValidKey(key) {
+		return nil, nil, nil, api.Errorf(api.CodeCorrupt, "%q is no sentry", key)
+	}
+	s := &Sentry{key: key, dir: l.cfg.Dir, journal: l.cfg.Log, pid: pid, done: make(chan struct{})}
+	if l.cfg.Cgroups != nil {
+		if g, err := l.cfg.Cgroups.Open(key); err == nil {
+			s.group = g
+		}
+	}
+	if err := s.watch(pid, startTime); IsShort(err) {
+		return nil, nil, nil, fmt.Errorf("adopt sentry: %w", err)
+	} else if err != nil {
+		s.end = err
+		close(s.done)
+		s.Kill() // collects what it left
+		return nil, nil, nil, err
+	}
+	var info wire.Adopted
+	patient, cancel := context.WithTimeout(ctx, adoptPatience)
+	defer cancel()
+	files, err := s.Call(patient, &wire.Call{Op: wire.OpAdopt}, &info)
+	if err == nil && len(files) != 2+len(info.Generations) {
+		err = api.Errorf(api.CodeCorrupt, "sentry sent %d descriptors for %d generations", len(files), len(info.Generations))
+	}
+	if err == nil {
+		s.memory, err = ReadOnly(files[0])
+		files[0].Close()
+	}
+	if err == nil {
+		s.files, err = ReadOnly(files[1])
+		files[1].Close()
+	}
+	if err != nil {
+		for _, f := range files {
+			f.Close()
+		}
+		if ctx.Err() == nil && !IsShort(err) { // else it is this daemon that gives up, and the sandbox runs on
+			s.Kill()
+		}
+		return nil, nil, nil, fmt.Errorf("adopt sentry: %w", err)
+	}
+	s.hello.Isolation = info.Isolation
+	return s, &info, files[2:], nil
+}
+
+// IsShort reports whether err says that this process can have no more
+// descriptors or memory. It says nothing about a sentry then.
+func IsShort(err error) bool {
+	for _, short := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, wire.ErrFilesLost} {
+		if errors.Is(err, short) {
+			return true
+		}
+	}
+	return false
+}
+
+// watch closes done when the process has ended, which is not our child.
+func (s *Sentry) watch(pid int, startTime uint64) error {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if IsShort(err) {
+		return fmt.Errorf("open process: %w", err)
+	}
+	if err != nil {
+		return api.Errorf(api.CodeSandboxDied, "sentry ended while no daemon ran")
+	}
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		unix.Close(fd)
+		return fmt.Errorf("open process: %w", err)
+	}
+	// Checked after the descriptors are open: from here on the process cannot
+	// be mistaken for another one.
+	if st, err := StartTime(pid); err != nil || st != startTime {
+		unix.Close(fd)
+		_ = process.Release() // nothing that fails
+		if IsShort(err) {
+			return err
+		}
+		return api.Errorf(api.CodeSandboxDied, "sentry ended while no daemon ran")
+	}
+	s.process = process
+	go func() {
+		defer process.Release()
+		awaitPidfd(fd)
+		s.end = s.explain(nil)
+		close(s.done)
+	}()
+	return nil
+}
+
+// awaitExit returns when the process pid has ended. It costs a goroutine, not a
+// thread as waiting for a child does. If the host has no process descriptors it
+// returns at once.
+func awaitExit(pid int) {
+	if fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK); err == nil {
+		awaitPidfd(fd)
+	}
+}
+
+// awaitPidfd returns when the process behind fd has ended, and closes fd.
+func awaitPidfd(fd int) {
+	f := os.NewFile(uintptr(fd), "pidfd") // non-blocking, so the runtime's poller has it
+	defer f.Close()
+	c, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	// A process descriptor is readable when the process has ended.
+	_ = c.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	})
+}
+
+// StartTime returns when a process started, in the kernel's clock ticks since
+// boot (proc_pid_stat(5)): with the process id it names a process for ever.
+func StartTime(pid int) (uint64, error) {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, fmt.Errorf("read start time: %w", err)
+	}
+	// The name may contain anything, so count from its closing parenthesis.
+	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	const startTimeField = 19 // the 22nd of all
+	if len(fields) <= startTimeField {
+		return 0, fmt.Errorf("read start time: process %d has %d fields", pid, len(fields))
+	}
+	return strconv.ParseUint(fields[startTimeField], 10, 64)
+}

@@ -1,0 +1,441 @@
+package launch
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/cgroup"
+	"ramet.dev/ramet/internal/engine/hostuser"
+	"ramet.dev/ramet/internal/engine/wire"
+)
+
+// keyPattern is the form of a sentry's key, which names its socket, its log and
+// its control group.
+var keyPattern = regexp.MustCompile(`^pool_[0-9a-f]{16}$`)
+
+// Config says how sentries are started.
+type Config struct {
+	// Executable is the program whose "sentry" subcommand is a sentry.
+	Executable string
+	// Dir is where sockets and logs of sentries are kept: a directory that
+	// only this user can enter.
+	Dir string
+	// FilesDir is a directory of a disk, where files without a name are made for
+	// what sandboxes write to their file systems.
+	FilesDir string
+	// BuildID must be what the sentries report: both sides come from one
+	// binary.
+	BuildID string
+	// Cgroups makes control groups; nil where there are none.
+	Cgroups *cgroup.Hierarchy
+	// Log is told of the stacks of sentries that crash; nil is slog.Default.
+	Log *slog.Logger
+}
+
+// Launcher starts sentries. It is safe for concurrent use.
+type Launcher struct {
+	cfg      Config
+	nsReason string // why there are no namespaces; empty if there are
+	noUsers  string // why sentries have no users of their own; empty if they do
+	nursery  zygotePool
+	patience time.Duration // adoptPatience but in tests
+	hello    time.Duration // helloPatience but in tests
+}
+
+// New checks what the machine allows. Close gives back what the Launcher has made.
+func New(ctx context.Context, cfg Config) (*Launcher, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	l := &Launcher{cfg: cfg, patience: adoptPatience, hello: helloPatience}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make sentry directory: %w", err)
+	}
+	if err := keepInherited(); err != nil {
+		return nil, fmt.Errorf("keep descriptors from sentries: %w", err)
+	}
+	if err := probeNamespaces(ctx); IsShort(err) {
+		return nil, err // the machine gives them
+	} else if err != nil {
+		l.nsReason = err.Error()
+	}
+	l.noUsers = whyNoUsers(l.nsReason)
+	if l.noUsers != "" && os.Geteuid() == 0 {
+		cfg.Log.Warn("sentries share a user of the host", "reason", l.noUsers)
+	}
+	l.nursery = newZygotePool(cfg, l.nsReason == "", l.noUsers == "")
+	return l, nil
+}
+
+// Close ends the process that sentries are forks of. No sentry may be started any
+// more; those that were go on.
+func (l *Launcher) Close() { l.nursery.close() }
+
+// keepInherited makes sure that no descriptor that somebody else started this
+// process with reaches a sentry. All that Go opens are closed on exec already.
+func keepInherited() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			return err
+		}
+		if fd > 2 {
+			unix.CloseOnExec(fd) // fails for that of the directory, which is closed
+		}
+	}
+	return nil
+}
+
+// Missing returns the isolation layers that sentries do without on this
+// machine, by their JSON names, each with the reason.
+func (l *Launcher) Missing() map[string]string {
+	m := map[string]string{}
+	if l.nsReason != "" {
+		for _, layer := range []string{"user_namespace", "namespaces", "empty_root"} {
+			m[layer] = l.nsReason
+		}
+	}
+	if l.noUsers != "" {
+		m["own_user"] = l.noUsers
+	}
+	if l.cfg.Cgroups == nil {
+		m["cgroup"] = "no control group can be made by this user"
+	}
+	return m
+}
+
+// startAttempts is how often a sentry, or the zygote, is started that ends before it
+// is ready. The platform maps its code at a random address, and when that is taken it
+// looks for a free one in /proc, which the empty root does not have: about one zygote
+// in five hundred dies of it.
+const startAttempts = 3
+
+// helloPatience is how long a sentry may take from its birth until it is ready, which is
+// some milliseconds, and more where many are born at once. It waits for ever for a process
+// of the platform that somebody killed, as the kernel does when memory is short.
+const helloPatience = 15 * time.Second
+
+// Start starts a blank sentry and waits until it is ready. Cancelling ctx kills
+// it.
+func (l *Launcher) Start(ctx context.Context) (s *Sentry, err error) {
+	for range startAttempts {
+		s, err = l.startOnce(ctx)
+		if api.CodeOf(err) != api.CodeSandboxDied || ctx.Err() != nil {
+			break
+		}
+	}
+	return s, err
+}
+
+func (l *Launcher) startOnce(ctx context.Context) (_ *Sentry, err error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	s := &Sentry{key: key, dir: l.cfg.Dir, journal: l.cfg.Log, done: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			s.Kill()
+		}
+	}()
+	if err := l.spawnGiven(ctx, s); err != nil {
+		return nil, err
+	}
+	patient, cancel := context.WithTimeoutCause(ctx, l.hello, api.Errorf(api.CodeSandboxDied, "the sentry was not ready within %v", l.hello))
+	defer cancel()
+	if err := s.awaitHello(patient, l.cfg); err != nil {
+		if patient.Err() != nil && ctx.Err() == nil {
+			l.cfg.Log.Warn("sentry given up", "sentry", s.key, "error", err)
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// spawnGiven starts the process. When it returns, only the process has the
+// descriptors it was given: its end is the end of the lifeline.
+func (l *Launcher) spawnGiven(ctx context.Context, s *Sentry) error {
+	var given donation
+	defer given.close()
+	lifeline, err := l.donate(s, &given)
+	if err != nil {
+		return err
+	}
+	s.lifeline = lifeline
+	return l.spawn(ctx, s, &given)
+}
+
+// donate makes the descriptors that the sentry is born with, in the order that
+// package sentry expects, and keeps the other ends.
+func (l *Launcher) donate(s *Sentry, given *donation) (*wire.Conn, error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	given.add(theirs)
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: s.socket(), Net: "unixpacket"})
+	if err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("listen for sentry: %w", err)
+	}
+	listener.SetUnlinkOnClose(false)
+	file, err := listener.File()
+	listener.Close()
+	if err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("listen for sentry: %w", err)
+	}
+	given.add(file)
+	memory, readOnly, err := memoryFile("ramet:" + s.key)
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	given.add(memory)
+	s.memory = readOnly
+	files, err := NewPageFile(l.cfg.FilesDir)
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	given.add(files)
+	if s.files, err = ReadOnly(files); err != nil {
+		ours.Close()
+		return nil, err
+	}
+	return ours, nil
+}
+
+// spawn starts the process with what was donated.
+func (l *Launcher) spawn(ctx context.Context, s *Sentry, given *donation) error {
+	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open sentry log: %w", err)
+	}
+	given.add(log)
+	if l.cfg.Cgroups != nil {
+		if s.group, err = l.cfg.Cgroups.New(s.key, cgroup.Limits{}); err != nil {
+			return fmt.Errorf("make control group: %w", err)
+		}
+		entrances, err := s.group.Entrances()
+		given.files = append(given.files, entrances...)
+		if err != nil {
+			return err
+		}
+	}
+	fds := make([]int, len(given.files))
+	for i, f := range given.files {
+		fds[i] = int(f.Fd())
+	}
+	if s.pid, err = l.nursery.spawn(ctx, fds); err != nil {
+		s.endUnknown()
+		return fmt.Errorf("start sentry: %w", err)
+	}
+	if s.process, err = os.FindProcess(s.pid); err != nil {
+		return fmt.Errorf("start sentry: %w", err)
+	}
+	go s.reap()
+	return nil
+}
+
+// endUnknown ends the process if it was born all the same: the zygote may have ended
+// before it said so.
+func (s *Sentry) endUnknown() {
+	for _, pid := range s.processes() {
+		if s.killProcess(pid) == nil {
+			_, _ = unix.Wait4(pid, nil, 0, nil) // our child, whoever made it
+		}
+	}
+}
+
+// whyNoUsers returns why no sentry can have a user of its own, or nothing if each can.
+func whyNoUsers(nsReason string) string {
+	if uid := os.Geteuid(); uid != 0 {
+		return fmt.Sprintf("the daemon is user %d, and only root can give others", uid)
+	}
+	if nsReason != "" {
+		return nsReason
+	}
+	if _, err := hostuser.FreeRange("/"); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// nobody is the user that sentries of a root daemon run as where they have none of their
+// own.
+const nobody = 65534
+
+// isolate asks for new namespaces, in which the zygote makes those of sentries. Root in
+// them is an ordinary user of the host: the daemon's, or with ownUsers the first of a free
+// range, of which the others are for sentries. A pid namespace is left out: the first
+// process of one cannot make siblings.
+func isolate(attr *syscall.SysProcAttr, ownUsers bool) error {
+	uid, gid, count := os.Geteuid(), os.Getegid(), 1
+	switch {
+	case ownUsers:
+		first, err := hostuser.FreeRange("/")
+		if err != nil {
+			return err
+		}
+		uid, gid, count = first, first, hostuser.RangeSize
+	case uid == 0:
+		uid, gid = nobody, nobody
+	}
+	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: count}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: count}}
+	attr.Credential = &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: os.Geteuid() != 0}
+	attr.GidMappingsEnableSetgroups = os.Geteuid() == 0 // so that root's groups can go
+	return nil
+}
+
+// probeNamespaces starts a process in namespaces of all kinds that sentries have.
+func probeNamespaces(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "version")
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if err := isolate(cmd.SysProcAttr, false); err != nil {
+		return err
+	}
+	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID // sentries have one, their parent cannot
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("make namespaces: %w", err)
+	}
+	return nil
+}
+
+func newKey() (string, error) {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", fmt.Errorf("read random bytes: %w", err)
+	}
+	return "pool_" + hex.EncodeToString(b[:]), nil
+}
+
+// ValidKey reports whether key may name a sentry.
+func ValidKey(key string) bool { return keyPattern.MatchString(key) }
+
+// donation collects descriptors for a child process; they are closed here once
+// it has them.
+type donation struct{ files []*os.File }
+
+func (d *donation) add(f *os.File) { d.files = append(d.files, f) }
+
+func (d *donation) close() {
+	for _, f := range d.files {
+		f.Close()
+	}
+}
+
+func socketPair() (ours *wire.Conn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make lifeline: %w", err)
+	}
+	f := os.NewFile(uintptr(fds[0]), "lifeline")
+	defer f.Close()
+	theirs = os.NewFile(uintptr(fds[1]), "lifeline")
+	c, err := net.FileConn(f)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, fmt.Errorf("make lifeline: %w", err)
+	}
+	return wire.NewConn(c.(*net.UnixConn)), theirs, nil
+}
+
+// NewFile returns an empty file in memory.
+func NewFile(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("make memory file: %w", errors.Join(err, memoryHint(err)))
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// Seal keeps everybody, also those who have the file open for writing, from changing a
+// file from NewFile, and returns it open for reading, in place of f, which it closes.
+// Else what was checked of it could change, and reading a mapping of it end this
+// process. It fails while somebody has the file mapped to be written to.
+func Seal(f *os.File) (*os.File, error) {
+	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, fmt.Errorf("seal memory file: %w", err)
+	}
+	// Kernels before 6.7 do not map a sealed file that is open for writing.
+	ro, err := ReadOnly(f)
+	if err != nil {
+		return nil, err
+	}
+	f.Close()
+	return ro, nil
+}
+
+func memoryHint(err error) error {
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		return api.Errorf(api.CodeLimit, "the limit of open files is reached")
+	}
+	return nil
+}
+
+// memoryFile returns a sandbox's memory file and a read-only view of it, which
+// is all that relatives ever get.
+func memoryFile(name string) (rw, ro *os.File, err error) {
+	if rw, err = NewFile(name); err != nil {
+		return nil, nil, err
+	}
+	if ro, err = ReadOnly(rw); err != nil {
+		rw.Close()
+		return nil, nil, err
+	}
+	return rw, ro, nil
+}
+
+// NewPageFile makes a file on disk that has no name: it goes when nobody has it open.
+func NewPageFile(dir string) (*os.File, error) {
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		return os.NewFile(uintptr(fd), "files"), nil
+	}
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) { // not all file systems can
+		return unlinkedFile(dir)
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return nil, api.Errorf(api.CodeNoSpace, "make file for the sandbox's files in %s: %w", dir, err)
+	}
+	return nil, fmt.Errorf("make file for the sandbox's files in %s: %w", dir, errors.Join(err, memoryHint(err)))
+}
+
+// unlinkedFile is what NewPageFile does where there is no O_TMPFILE. A file that a
+// crash leaves behind is empty.
+func unlinkedFile(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "files-")
+	if err == nil {
+		err = os.Remove(f.Name())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make file for the sandbox's files: %w", err)
+	}
+	return f, nil
+}
+
+func (s *Sentry) socket() string { return filepath.Join(s.dir, s.key+".sock") }
+func (s *Sentry) log() string    { return filepath.Join(s.dir, s.key+".log") }

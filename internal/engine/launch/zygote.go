@@ -1,0 +1,207 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/hostuser"
+	"ramet.dev/ramet/internal/engine/wire"
+)
+
+// What the zygote may take for its own start, which is tens of milliseconds, and for a
+// sentry, which is some: while it does not answer, nobody else gets one.
+const (
+	startPatience = time.Minute
+	birthPatience = 10 * time.Second
+)
+
+// zygotePool has the zygote, the process that forks itself into sentries: package sentry
+// says why. They are children of this process, as if it had started them. It is safe
+// for concurrent use; the zygote makes one sentry at a time.
+type zygotePool struct {
+	cfg        Config
+	namespaces bool
+	ownUsers   bool
+
+	turn   chan struct{} // has room for the one who uses what follows
+	zygote *zygote       // nil until one is needed, and after one has failed
+}
+
+func newZygotePool(cfg Config, namespaces, ownUsers bool) zygotePool {
+	return zygotePool{cfg: cfg, namespaces: namespaces, ownUsers: ownUsers, turn: make(chan struct{}, 1)}
+}
+
+// spawn returns the process id of a new sentry that has duplicates of fds, in the order
+// of wire.Birth. It blocks while others are born, and for its own birth also when ctx is
+// cancelled meanwhile: that takes milliseconds, and ends with a process or none.
+func (n *zygotePool) spawn(ctx context.Context, fds []int) (pid int, err error) {
+	select {
+	case n.turn <- struct{}{}:
+		defer func() { <-n.turn }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	if err := n.ready(); err != nil {
+		return 0, err
+	}
+	pid, err = n.zygote.spawn(fds)
+	if n.zygote.broken {
+		n.end()
+		return 0, api.Errorf(api.CodeSandboxDied, "fork zygote: %w", err)
+	}
+	return pid, err
+}
+
+// ready makes sure that there is a zygote, and that it has a user for the next sentry: no
+// user is given twice. Another zygote has none of the same, see hostuser.FreeRange. The
+// caller has the turn.
+func (n *zygotePool) ready() error {
+	if n.zygote != nil && n.ownUsers && n.zygote.lastUser == hostuser.RangeSize-1 {
+		n.end()
+	}
+	if n.zygote != nil {
+		return nil
+	}
+	var err error
+	for range startAttempts {
+		if n.zygote, err = startZygote(n.cfg, n.namespaces, n.ownUsers); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("start zygote: %w", err)
+	}
+	return nil
+}
+
+// close ends the zygote. Its sentries go on.
+func (n *zygotePool) close() {
+	n.turn <- struct{}{}
+	defer func() { <-n.turn }()
+	n.end()
+}
+
+// end ends the zygote if there is one. The caller has the turn.
+func (n *zygotePool) end() {
+	if n.zygote != nil {
+		n.zygote.end()
+		n.zygote = nil
+	}
+}
+
+// zygote is the process.
+type zygote struct {
+	cmd      *exec.Cmd
+	conn     *wire.Conn
+	log      string
+	journal  *slog.Logger
+	patience time.Duration // startPatience, then birthPatience but in tests
+	broken   bool          // nobody knows what it is doing
+	ownUsers bool
+	lastUser int // the last that a sentry was given, with ownUsers
+}
+
+// startZygote returns when it is ready.
+func startZygote(cfg Config, namespaces, ownUsers bool) (z *zygote, err error) {
+	arg, err := json.Marshal(wire.ZygoteConfig{BuildID: cfg.BuildID, Namespaces: namespaces, OwnUsers: ownUsers})
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	z = &zygote{conn: ours, log: filepath.Join(cfg.Dir, "zygote.log"), journal: cfg.Log, patience: startPatience, ownUsers: ownUsers}
+	log, err := os.OpenFile(z.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
+	if err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(cfg.Executable, "sentry", string(arg))
+	cmd.Args[0] = "ramet-sentry"
+	// Nothing of the daemon's environment reaches a sandbox. A sentry uses one processor
+	// until it is a sandbox, see useProcessors in package guest: it has fewer threads
+	// then. A fixed number keeps the runtime from asking for the affinity mask every
+	// second, which the filter refuses, and from keeping files of the control group
+	// open to that end.
+	cmd.Env = []string{"GOMAXPROCS=1", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if namespaces {
+		err = isolate(cmd.SysProcAttr, ownUsers)
+	}
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		ours.Close()
+		os.Remove(z.log)
+		return nil, err
+	}
+	theirs.Close() // now the end of the process is the end of ours
+	z.cmd = cmd
+	if _, err := z.receive(); err != nil {
+		z.end()
+		return nil, err
+	}
+	z.patience = birthPatience
+	return z, nil
+}
+
+// spawn is nursery.bear.
+func (z *zygote) spawn(fds []int) (pid int, err error) {
+	if z.ownUsers {
+		z.lastUser++
+	}
+	if err := z.conn.SendJSON(wire.TypeCall, wire.Birth{User: z.lastUser}, fds...); err != nil {
+		z.broken = true
+		return 0, z.explain(err)
+	}
+	return z.receive()
+}
+
+func (z *zygote) receive() (pid int, err error) {
+	err = z.conn.SetReadDeadline(time.Now().Add(z.patience))
+	var p *wire.Packet
+	if err == nil {
+		p, err = z.conn.Receive()
+	}
+	if err != nil {
+		z.broken = true
+		return 0, z.explain(err)
+	}
+	defer p.Close()
+	var born wire.Born
+	err = p.Decode(&born)
+	return born.PID, err
+}
+
+// explain adds the process's last word.
+func (z *zygote) explain(err error) error {
+	log, _ := readEnd(z.log, 1<<20) // there may be none
+	tellCrash(z.journal, "zygote", log)
+	return fmt.Errorf("%w: %s", err, reasonIn(string(log)))
+}
+
+// end ends the process and waits for it.
+func (z *zygote) end() {
+	z.conn.Close()
+	_ = z.cmd.Process.Kill() // it may have ended
+	_ = z.cmd.Wait()         // its result is that of the kill
+	os.Remove(z.log)
+}

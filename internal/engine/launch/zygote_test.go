@@ -1,0 +1,109 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/hostuser"
+)
+
+func TestZygoteDoesNotStart(t *testing.T) {
+	_, err := newLauncher(t, stillborn).Start(context.Background())
+	if err == nil || !strings.Contains(err.Error(), deathCry) {
+		t.Errorf("the reason is %v", err)
+	}
+}
+
+// TestZygoteRefuses checks that a refusal is passed on, and is not the zygote's end.
+func TestZygoteRefuses(t *testing.T) {
+	l := newLauncher(t, refusing)
+	var first *zygote
+	for range 2 {
+		_, err := l.Start(context.Background())
+		wantCode(t, err, api.CodeLimit)
+		if first == nil {
+			first = l.nursery.zygote
+		}
+	}
+	if l.nursery.zygote != first {
+		t.Error("another zygote was started")
+	}
+}
+
+func TestZygoteDoesNotAnswer(t *testing.T) {
+	l := newLauncher(t, mute)
+	z, err := startZygote(l.cfg, false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z.patience = 100 * time.Millisecond
+	l.nursery.zygote = z
+	if _, err := l.nursery.spawn(context.Background(), nil); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("birth: %v", err)
+	}
+	if alive(z.cmd.Process.Pid) {
+		t.Error("it lives, and nobody knows what it is doing")
+	}
+}
+
+// TestCancelledStartLeavesTheZygote has somebody give up: others must not notice.
+func TestCancelledStartLeavesTheZygote(t *testing.T) {
+	l := newLauncher(t, normal)
+	start(t, l)
+	first := l.nursery.zygote
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := l.Start(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("start: %v", err)
+	}
+	start(t, l)
+	if l.nursery.zygote != first {
+		t.Error("another zygote was started")
+	}
+}
+
+// TestUsersRunOut has a zygote that has given its last user but one.
+func TestUsersRunOut(t *testing.T) {
+	l := newLauncher(t, normal)
+	if why := l.Missing()["own_user"]; why != "" {
+		t.Skipf("sentries have no users of their own: %s", why)
+	}
+	start(t, l)
+	first := l.nursery.zygote
+	if first.lastUser != 1 {
+		t.Errorf("the first sentry is user %d", first.lastUser)
+	}
+	first.lastUser = hostuser.RangeSize - 2
+	start(t, l)
+	if l.nursery.zygote != first || first.lastUser != hostuser.RangeSize-1 {
+		t.Errorf("the last user was not given: the zygote is at %d", first.lastUser)
+	}
+	start(t, l)
+	if l.nursery.zygote == first || l.nursery.zygote.lastUser != 1 {
+		t.Errorf("no other zygote gives the next one: it is at %d", l.nursery.zygote.lastUser)
+	}
+}
+
+// TestWaitForTheZygoteIsCancelled has somebody wait for a zygote that is at work for
+// another one.
+func TestWaitForTheZygoteIsCancelled(t *testing.T) {
+	l := newLauncher(t, normal)
+	l.nursery.turn <- struct{}{}
+	ctx, cancel := context.WithCancel(context.Background())
+	gone := make(chan error, 1)
+	go func() {
+		_, err := l.nursery.spawn(ctx, nil)
+		gone <- err
+	}()
+	cancel()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Errorf("birth: %v", err)
+	}
+	<-l.nursery.turn
+	start(t, l)
+}

@@ -1,0 +1,62 @@
+package wire
+
+// Verb names what a File call does.
+type Verb string
+
+// The verbs. What the fields of File mean is said in package api.
+const (
+	FileStat    Verb = "stat"
+	FileRead    Verb = "read"
+	FileWrite   Verb = "write"
+	FileMkdir   Verb = "mkdir"
+	FileMove    Verb = "move"
+	FileRemove  Verb = "remove"
+	FileChmod   Verb = "chmod"
+	FileList    Verb = "list"
+	FileSearch  Verb = "search"
+	FileArchive Verb = "archive"
+	FileExtract Verb = "extract"
+	FileWatch   Verb = "watch"
+)
+
+// File is a call about files. Paths are bytes, because JSON strings cannot carry
+// all of them.
+type File struct {
+	Verb       Verb     `json:"verb"`
+	Path       []byte   `json:"path"`
+	User       string   `json:"user,omitempty"`
+	NoFollow   bool     `json:"no_follow,omitempty"`
+	To         []byte   `json:"to,omitempty"`
+	Mode       *uint32  `json:"mode,omitempty"`
+	Atomic     bool     `json:"atomic,omitempty"`
+	Append     bool     `json:"append,omitempty"`
+	Parents    bool     `json:"parents,omitempty"`
+	New        bool     `json:"new,omitempty"`
+	Keep       bool     `json:"keep,omitempty"`
+	Recursive  bool     `json:"recursive,omitempty"`
+	IfMatch    []string `json:"if_match,omitempty"`
+	NoneMatch  []string `json:"none_match,omitempty"`
+	Depth      int      `json:"depth,omitempty"`
+	Glob       []byte   `json:"glob,omitempty"`
+	Limit      int      `json:"limit,omitempty"`
+	After      []byte   `json:"after,omitempty"`
+	Text       []byte   `json:"text,omitempty"`
+	Regexp     bool     `json:"regexp,omitempty"`
+	IgnoreCase bool     `json:"ignore_case,omitempty"`
+	DebounceMS int      `json:"debounce_ms,omitempty"`
+}
+
+// Range is the body of a TypeRange packet. As many Data packets follow as the
+// bytes take, less where the file has ended, and one that is empty.
+type Range struct {
+	Offset int64 `json:"offset"`
+	Length int64 `json:"length"`
+}
+
+// Listed is the reply to a list and a search.
+type Listed struct {
+	// Next is where the next page of a list begins.
+	Next []byte `json:"next,omitempty"`
+	// Truncated says that a search ended at its limit.
+	Truncated bool `json:"truncated,omitempty"`
+}

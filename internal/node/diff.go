@@ -1,0 +1,190 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/storage/cowfs"
+)
+
+// unasked are paths that are only compared when they are asked for: where the
+// sandbox's own mounts are, what is temporary, and the files of its identity.
+var unasked = append([]string{"/dev", "/proc", "/sys", "/tmp"}, api.IdentityFiles()...)
+
+// Diff compares the files of two sandboxes or snapshots of one tree, or of one
+// image. It takes time in proportion to what they changed since they parted;
+// sandboxes go on meanwhile.
+func (m *Node) Diff(ctx context.Context, fromRef, toRef string, req api.DiffRequest) (_ *api.Diff, err error) {
+	ctx, ended := m.observe(ctx, "diff")
+	defer ended(&err)
+	filter, err := newFilter(req.Paths)
+	if err != nil {
+		return nil, err
+	}
+	turn, err := m.heavy.Take(ctx, access.From(ctx).Tenant)
+	if err != nil {
+		return nil, fmt.Errorf("diff: %w", err)
+	}
+	defer turn()
+	from, err := m.openView(ctx, fromRef)
+	if err != nil {
+		return nil, fmt.Errorf("diff: %w", err)
+	}
+	defer from.close()
+	to, err := m.openView(ctx, toRef)
+	if err != nil {
+		return nil, fmt.Errorf("diff: %w", err)
+	}
+	defer to.close()
+	if err := inEither(filter.Only, from, to); err != nil {
+		return nil, fmt.Errorf("diff: %w", err)
+	}
+	d := &api.Diff{From: from.id, To: to.id, Base: commonAncestor(from.line, to.line)}
+	changes, err := changesOf(ctx, from, to, filter)
+	if err != nil {
+		return nil, fmt.Errorf("diff: %w", err)
+	}
+	d.Changes = make([]api.Change, len(changes))
+	for i := range changes {
+		d.Changes[i] = describe(&changes[i])
+	}
+	if req.Hunks || req.Stat {
+		h := hunker{old: readerOf(from.files), new: readerOf(to.files), hunks: req.Hunks, left: maxHunks, unread: maxRead}
+		if err := h.addTo(ctx, d.Changes, changes); err != nil {
+			return nil, fmt.Errorf("diff: %w", filesError(err))
+		}
+	}
+	if req.Processes {
+		if d.Processes, err = m.processChanges(ctx, fromRef, toRef); err != nil {
+			return nil, fmt.Errorf("diff: %w", err)
+		}
+	}
+	if req.Variables {
+		if d.Variables, err = m.variables(ctx, fromRef, toRef); err != nil {
+			return nil, fmt.Errorf("diff: %w", err)
+		}
+	}
+	noteDiff(ctx, d)
+	return d, nil
+}
+
+// changesOf compares two moments.
+func changesOf(ctx context.Context, from, to *fsView, filter cowfs.Filter) ([]cowfs.Change, error) {
+	if from.image != to.image {
+		return nil, api.Errorf(api.CodeConflict, "%s and %s are of different images", from.id, to.id)
+	}
+	changes, err := cowfs.Changes(ctx, from.files, to.files, filter)
+	return changes, filesError(err)
+}
+
+// filesError gives errors of reading files a code.
+func filesError(err error) error {
+	switch {
+	case cowfs.IsCorrupt(err):
+		return api.Errorf(api.CodeCorrupt, "%w", err)
+	case errors.Is(err, cowfs.ErrLimit):
+		return api.Errorf(api.CodeLimit, "%w: name paths to look at less", err)
+	}
+	return err
+}
+
+// newFilter selects what is at and below paths, or all but what is unasked.
+func newFilter(paths []string) (cowfs.Filter, error) {
+	if len(paths) == 0 {
+		return cowfs.Filter{Except: unasked}, nil
+	}
+	var f cowfs.Filter
+	for _, p := range paths {
+		if !strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0) {
+			return f, api.Invalid("paths", "%q is not an absolute path", p)
+		}
+		f.Only = append(f.Only, path.Clean(p))
+	}
+	return f, nil
+}
+
+// inEither refuses paths at which neither of the two has anything.
+func inEither(paths []string, from, to *fsView) error {
+	for _, p := range paths {
+		found := false
+		for _, mo := range []*fsView{from, to} {
+			_, err := mo.files.Find(p)
+			if err != nil && !errors.Is(err, cowfs.ErrNotExist) {
+				return filesError(err)
+			}
+			found = found || err == nil
+		}
+		if !found {
+			return api.Errorf(api.CodeNotFound, "%q is in neither of the two, where links are not followed", p)
+		}
+	}
+	return nil
+}
+
+var changeKinds = [...]api.ChangeKind{
+	cowfs.Added: api.Added, cowfs.Deleted: api.Deleted, cowfs.Modified: api.Modified, cowfs.Renamed: api.Renamed,
+}
+
+// describe returns a change as users see it.
+func describe(c *cowfs.Change) api.Change {
+	now, old := &c.New.Attr, &c.Old.Attr
+	if c.Kind == cowfs.Deleted {
+		now = old
+	}
+	out := api.Change{
+		Path: c.Path, OldPath: c.From, Kind: changeKinds[c.Kind], Type: typeOf(now), Size: sizeOf(now), Mode: modeOf(now), Owner: ownerOf(now),
+		Content: c.Differs&(cowfs.DiffersData|cowfs.DiffersTarget|cowfs.DiffersDevice) != 0, Xattrs: c.Xattrs,
+	}
+	if c.Kind == cowfs.Added || c.Kind == cowfs.Deleted {
+		return out
+	}
+	out.OldSize = sizeOf(old)
+	if c.Differs&cowfs.DiffersType != 0 {
+		out.OldType = typeOf(old)
+	}
+	if c.Differs&cowfs.DiffersMode != 0 {
+		out.OldMode = modeOf(old)
+	}
+	if c.Differs&cowfs.DiffersOwner != 0 {
+		out.OldOwner = ownerOf(old)
+	}
+	return out
+}
+
+func isFile(a *cowfs.Attr) bool { return a.Mode&unix.S_IFMT == unix.S_IFREG }
+
+func typeOf(a *cowfs.Attr) string {
+	switch a.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return "dir"
+	case unix.S_IFLNK:
+		return "symlink"
+	case unix.S_IFIFO:
+		return "fifo"
+	case unix.S_IFSOCK:
+		return "socket"
+	case unix.S_IFREG:
+		return "file"
+	}
+	return "device"
+}
+
+// sizeOf returns the size of what a file contains. How large a directory is says
+// nothing.
+func sizeOf(a *cowfs.Attr) int64 {
+	if a.IsDir() {
+		return 0
+	}
+	return int64(a.Size)
+}
+
+func modeOf(a *cowfs.Attr) string { return fmt.Sprintf("%04o", a.Mode&0o7777) }
+
+func ownerOf(a *cowfs.Attr) string { return fmt.Sprintf("%d:%d", a.UID, a.GID) }

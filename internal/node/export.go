@@ -1,0 +1,174 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/pack"
+)
+
+// Export writes the files of a sandbox or snapshot as they are at one moment. The
+// sandbox goes on meanwhile.
+func (m *Node) Export(ctx context.Context, ref string, req api.ExportRequest, w io.Writer) (err error) {
+	ctx, ended := m.observe(ctx, "export")
+	defer ended(&err)
+	turn, err := m.heavy.Take(ctx, access.From(ctx).Tenant)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	defer turn()
+	p, err := m.packing(ctx, ref)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	defer p.close()
+	write := func(w io.Writer) error { return p.src.Layer(ctx, w) }
+	switch req.Format {
+	case api.ExportLayer:
+	case api.ExportTar:
+		write = func(w io.Writer) error { return p.src.Tar(ctx, w) }
+	case api.ExportOCI:
+		return packError(p.src.OCI(ctx, w, p.archive(req.Gzip)))
+	default:
+		return api.Invalid("format", "%q is not known: layer, oci and tar are", req.Format)
+	}
+	if req.Gzip {
+		return packError(pack.Gzip(w, write))
+	}
+	return packError(write(w))
+}
+
+// Commit makes an image of the files of a sandbox or snapshot as they are at one
+// moment. The sandbox goes on meanwhile.
+func (m *Node) Commit(ctx context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (_ *api.Image, err error) {
+	ctx, ended := m.observe(ctx, "commit")
+	defer ended(&err)
+	name, err := image.ParseName("name", req.Name)
+	if err != nil {
+		return nil, err
+	}
+	turn, err := m.heavy.Take(ctx, access.From(ctx).Tenant)
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	defer turn()
+	p, err := m.packing(ctx, ref)
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	defer p.close()
+	source := "commit of " + p.title
+	if req.Message != "" {
+		source += ": " + req.Message
+	}
+	config := image.Config{Env: p.image.Env, Cmd: p.image.Cmd, Entrypoint: p.image.Entry, WorkingDir: p.image.Cwd, User: p.image.User}
+	if err := access.From(ctx).MayMakeTree("images"); err != nil {
+		return nil, err
+	}
+	images, err := m.imagesFor(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !req.Replace {
+		if err := images.CheckName(name, ""); err != nil { // before the work; Make looks again
+			return nil, fmt.Errorf("commit: %w", err)
+		}
+	}
+	img, err := images.Make(ctx, image.Options{Name: name, KeepName: !req.Replace, Source: source, Config: &config, Progress: progress}, func(d *image.Draft) error {
+		return packError(p.src.Fill(ctx, d))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	noteImage(ctx, img.ID)
+	if b, err := m.resolve(ctx, p.id); err == nil { // else it was of a snapshot
+		m.tellOf(api.EventCommitted, b, api.Event{Image: img.ID})
+	}
+	return &img, nil
+}
+
+// packing is a moment that is packed.
+type packing struct {
+	*fsView
+	src   pack.Source
+	image api.Image
+	title string // of the sandbox or snapshot: its name, or its id
+}
+
+// packing pins the files that ref refers to, until close.
+func (m *Node) packing(ctx context.Context, ref string) (_ *packing, err error) {
+	mo, err := m.openView(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			mo.close()
+		}
+	}()
+	mo.undo = append(mo.undo, m.useImage(mo.image))
+	p := &packing{fsView: mo, title: ref}
+	if p.image, err = m.images.Resolve(mo.image); err != nil {
+		return nil, err
+	}
+	// Names are the caller's, who may have none for it any more.
+	seen, err := m.findImage(ctx, mo.image)
+	if err != nil && api.CodeOf(err) != api.CodeNotFound {
+		return nil, err
+	}
+	p.image.Names = seen.Names
+	p.src, err = m.sourceOf(mo)
+	return p, err
+}
+
+// sourceOf returns what is packed of a moment, until that is closed.
+func (m *Node) sourceOf(mo *fsView) (src pack.Source, err error) {
+	data, err := m.mapImage(mo.image)
+	if err != nil {
+		return src, err
+	}
+	mo.undo = append(mo.undo, func() { _ = unix.Munmap(data) }) // its arguments are right
+	base, err := cowfs.NewFiles(cowfs.OpenView(nil, 0), data)
+	if err != nil {
+		return src, api.Errorf(api.CodeCorrupt, "open image %s: %w", mo.image, err)
+	}
+	return pack.Source{Image: base, Files: mo.files, Keep: unasked}, nil
+}
+
+// archive describes an archive of what is packed. What a sandbox was given besides
+// its image's configuration, its environment above all, stays out: it may be
+// secret.
+func (p *packing) archive(zipped bool) pack.Archive {
+	base := p.image.ID
+	if len(p.image.Names) > 0 {
+		base = p.image.Names[0]
+	}
+	return pack.Archive{
+		Name: p.title, Tag: "latest", Gzip: zipped,
+		Config:  pack.Config{Env: p.image.Env, Cmd: p.image.Cmd, Entrypoint: p.image.Entry, WorkingDir: p.image.Cwd, User: p.image.User},
+		Base:    pack.Step{Created: p.image.CreatedAt, CreatedBy: "ramet image " + base, Comment: p.image.Source},
+		Changes: pack.Step{Created: p.at.UTC().Truncate(time.Second), CreatedBy: "ramet export " + p.title},
+	}
+}
+
+// packError gives errors of packing a code.
+func packError(err error) error {
+	switch {
+	case errors.Is(err, pack.ErrUnfit):
+		return api.Errorf(api.CodeUnsupported, "%w", err)
+	case errors.Is(err, pack.ErrLimit):
+		return api.Errorf(api.CodeLimit, "%w", err)
+	case cowfs.IsCorrupt(err):
+		return api.Errorf(api.CodeCorrupt, "%w", err)
+	}
+	return err
+}

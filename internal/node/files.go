@@ -1,0 +1,227 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service/access"
+)
+
+// Files are read and written by the sandbox's sentry, through its kernel: that
+// alone sees what is mounted, enforces permissions, keeps to the limit of the
+// disk and tells those who watch. It works in paused sandboxes too.
+
+// maxItems bounds the results of one list or search, in bytes of JSON: above
+// what a sentry sends that keeps to its own bounds.
+const maxItems = 64 << 20
+
+// useFiles returns a sandbox that ref names and its sentry, which is used until done
+// is called.
+func (m *Node) useFiles(ctx context.Context, ref string) (b *instance, sentry *launch.Sentry, done func(), err error) {
+	if b, err = m.resolve(ctx, ref); err != nil {
+		return nil, nil, nil, err
+	}
+	sentry, done, err = m.use(ctx, b, api.StateRunning, api.StatePaused)
+	return b, sentry, done, err
+}
+
+// onFiles runs do with the sentry of a sandbox.
+func (m *Node) onFiles(ctx context.Context, ref string, do func(*launch.Sentry) error) error {
+	b, sentry, done, err := m.useFiles(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := do(sentry); err != nil {
+		return m.explain(b, sentry, err)
+	}
+	return nil
+}
+
+func fileCall(verb wire.Verb, f api.FileRef) *wire.File {
+	return &wire.File{Verb: verb, Path: []byte(f.Path), User: f.User, NoFollow: f.NoFollow}
+}
+
+// fileInfo makes a call that is answered with the description of a file.
+func (m *Node) fileInfo(ctx context.Context, ref string, req *wire.File) (*api.FileInfo, error) {
+	var info api.FileInfo
+	err := m.onFiles(ctx, ref, func(s *launch.Sentry) error {
+		_, err := s.Call(ctx, &wire.Call{Op: wire.OpFile, File: req}, &info)
+		return err
+	})
+	return &info, err
+}
+
+// StatFile implements rest.FileService.
+func (m *Node) StatFile(ctx context.Context, ref string, f api.FileRef) (*api.FileInfo, error) {
+	return m.fileInfo(ctx, ref, fileCall(wire.FileStat, f))
+}
+
+// openFile is a launch.File as httpapi knows it. The sandbox is used until it is closed.
+type openFile struct {
+	*launch.File
+	done func()
+}
+
+// Close implements io.Closer.
+func (f openFile) Close() error {
+	defer f.done()
+	return f.File.Close()
+}
+
+// Info implements rest.OpenFile.
+func (f openFile) Info() api.FileInfo { return f.File.Info }
+
+// OpenFile implements rest.FileService.
+func (m *Node) OpenFile(ctx context.Context, ref string, f api.FileRef) (rest.OpenFile, error) {
+	b, sentry, done, err := m.useFiles(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	open, err := sentry.OpenFile(ctx, fileCall(wire.FileRead, f))
+	if err != nil {
+		done()
+		return nil, m.explain(b, sentry, err)
+	}
+	return openFile{open, sync.OnceFunc(done)}, nil
+}
+
+// WriteFile implements rest.FileService.
+func (m *Node) WriteFile(ctx context.Context, ref string, req api.WriteRequest, from io.Reader) (*api.FileInfo, error) {
+	if req.Atomic && req.Append {
+		return nil, api.Invalid("append", "what is appended cannot be written atomically")
+	}
+	call := fileCall(wire.FileWrite, req.FileRef)
+	call.Mode, call.Atomic, call.Append, call.Parents = req.Mode, req.Atomic, req.Append, req.Parents
+	call.IfMatch, call.NoneMatch, call.New = req.IfMatch, req.IfNoneMatch, req.New
+	var info api.FileInfo
+	err := m.onFiles(ctx, ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &info) })
+	return &info, err
+}
+
+// ChangeFile implements rest.FileService.
+func (m *Node) ChangeFile(ctx context.Context, ref string, c api.FileChange) (*api.FileInfo, error) {
+	verbs := map[api.FileAction]wire.Verb{
+		api.FileMkdir: wire.FileMkdir, api.FileMove: wire.FileMove, api.FileRemove: wire.FileRemove, api.FileChmod: wire.FileChmod,
+	}
+	verb, ok := verbs[c.Action]
+	if !ok {
+		return nil, fmt.Errorf("change files: no action %q", c.Action)
+	}
+	if c.Action == api.FileChmod && c.Mode == nil {
+		return nil, api.Invalid("mode", "a mode is missing")
+	}
+	call := fileCall(verb, c.FileRef)
+	call.To, call.Mode, call.Parents, call.Recursive, call.Keep, call.IfMatch = []byte(c.To), c.Mode, c.Parents, c.Recursive, c.Keep, c.IfMatch
+	return m.fileInfo(ctx, ref, call)
+}
+
+// ListFiles implements rest.FileService.
+func (m *Node) ListFiles(ctx context.Context, ref string, req api.ListRequest) (*api.FileList, error) {
+	call := fileCall(wire.FileList, req.FileRef)
+	call.Depth, call.Glob, call.Limit, call.After = req.Depth, []byte(req.Glob), req.Limit, []byte(req.After)
+	room := maxItems
+	list := &api.FileList{Files: []api.FileInfo{}}
+	var end wire.Listed
+	err := m.items(ctx, ref, call, &end, func(body []byte) error {
+		if room -= len(body); len(list.Files) == req.Limit || room < 0 {
+			return errTooMany
+		}
+		var f api.FileInfo
+		if err := json.Unmarshal(body, &f); err != nil {
+			return fmt.Errorf("decode list of files: %w", err)
+		}
+		list.Files = append(list.Files, f)
+		return nil
+	})
+	list.Next = string(end.Next)
+	return list, err
+}
+
+// SearchFiles implements rest.FileService.
+func (m *Node) SearchFiles(ctx context.Context, ref string, req api.SearchRequest) (*api.SearchResult, error) {
+	call := fileCall(wire.FileSearch, req.FileRef)
+	call.Glob, call.Text, call.Regexp, call.IgnoreCase, call.Limit = []byte(req.Glob), []byte(req.Text), req.Regexp, req.IgnoreCase, req.Limit
+	room := maxItems
+	res := &api.SearchResult{Matches: []api.Match{}}
+	var end wire.Listed
+	err := m.items(ctx, ref, call, &end, func(body []byte) error {
+		if room -= len(body); len(res.Matches) == req.Limit || room < 0 {
+			return errTooMany
+		}
+		var match api.Match
+		if err := json.Unmarshal(body, &match); err != nil {
+			return fmt.Errorf("decode match: %w", err)
+		}
+		res.Matches = append(res.Matches, match)
+		return nil
+	})
+	res.Truncated = end.Truncated
+	return res, err
+}
+
+// errTooMany is for a sentry that does not keep to what was agreed.
+var errTooMany = api.Errorf(api.CodeCorrupt, "the sandbox's answer has more in it than was asked for")
+
+// items makes a call that is answered with results one by one.
+func (m *Node) items(ctx context.Context, ref string, call *wire.File, end any, each func([]byte) error) error {
+	return m.onFiles(ctx, ref, func(s *launch.Sentry) error {
+		return s.FileStream(ctx, call, func(_ wire.Type, body []byte) error { return each(body) }, end)
+	})
+}
+
+// ReadArchive implements rest.FileService.
+func (m *Node) ReadArchive(ctx context.Context, ref string, f api.FileRef, to io.Writer) error {
+	turn, err := m.archives.Take(ctx, access.From(ctx).Tenant)
+	if err != nil {
+		return err
+	}
+	defer turn()
+	return m.items(ctx, ref, fileCall(wire.FileArchive, f), &struct{}{}, func(body []byte) error {
+		_, err := to.Write(body)
+		return err
+	})
+}
+
+// WriteArchive implements rest.FileService.
+func (m *Node) WriteArchive(ctx context.Context, ref string, f api.FileRef, parents bool, from io.Reader) (*api.ExtractResult, error) {
+	turn, err := m.archives.Take(ctx, access.From(ctx).Tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer turn()
+	call := fileCall(wire.FileExtract, f)
+	call.Parents = parents
+	var res api.ExtractResult
+	err = m.onFiles(ctx, ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &res) })
+	return &res, err
+}
+
+// WatchFiles implements rest.FileService.
+func (m *Node) WatchFiles(ctx context.Context, ref string, req api.WatchRequest, each func(api.FileEvents) error) error {
+	call := fileCall(wire.FileWatch, req.FileRef)
+	call.Recursive, call.DebounceMS = req.Recursive, req.DebounceMS
+	b, sentry, done, err := m.useFiles(ctx, ref)
+	if err != nil {
+		return err
+	}
+	done() // at once: who only looks does not use the sandbox
+	err = sentry.FileStream(ctx, call, func(_ wire.Type, body []byte) error {
+		var events api.FileEvents
+		if err := json.Unmarshal(body, &events); err != nil {
+			return fmt.Errorf("decode events: %w", err)
+		}
+		return each(events)
+	}, &struct{}{})
+	if err != nil {
+		return m.explain(b, sentry, err)
+	}
+	return nil
+}

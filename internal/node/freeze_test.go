@@ -1,0 +1,165 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/engine/snapfile"
+	"ramet.dev/ramet/internal/engine/wire"
+)
+
+// TestReleaseIsSilentWhenTheSourceEnds has a source fail to give up its pins,
+// which only matters while a sandbox runs in it.
+func TestReleaseIsSilentWhenTheSourceEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		used, dies, warns bool
+	}{
+		"in use":  {used: true, warns: true},
+		"removed": {},
+		"ended":   {used: true, dies: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			m := &Node{patience: patience, log: slog.New(slog.NewTextHandler(&log, nil)), instances: map[string]*instance{}}
+			source := fakeSource(t, c.dies)
+			if c.used {
+				m.instances["sbx"] = &instance{id: "sbx", sentry: source}
+			}
+			m.release(&freeze{id: "snap", source: source})
+			if got := strings.Contains(log.String(), "level=WARN"); got != c.warns {
+				t.Errorf("log has a warning: %t, want %t: %s", got, c.warns, log.String())
+			}
+		})
+	}
+}
+
+// fakeSource is a sentry that refuses all, if dies is set with its death.
+func fakeSource(t *testing.T, dies bool) *launch.Sentry {
+	t.Helper()
+	return fakeSentry(t, func(process *os.Process, self *launch.Sentry, _ *wire.Call) (any, error) {
+		if dies {
+			_ = process.Kill() // its end is what counts
+			<-self.Done()
+		}
+		return nil, api.Errorf(api.CodeNoMemory, "refused")
+	})
+}
+
+// fakes counts fake sentries: each has a key of its own.
+var fakes atomic.Int64
+
+// fakeSentry adopts a process that does nothing as a sentry. The test answers in
+// its place.
+func fakeSentry(t *testing.T, answers func(process *os.Process, self *launch.Sentry, call *wire.Call) (any, error)) *launch.Sentry {
+	t.Helper()
+	ctx, dir, key := context.Background(), t.TempDir(), fmt.Sprintf("pool_%016x", fakes.Add(1))
+	process := exec.Command("sleep", "infinity")
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, key+".sock"), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	memory, err := launch.NewFile("memory")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { memory.Close() })
+	fd := int(memory.Fd())
+	adopted := make(chan *launch.Sentry, 1)
+	go func() {
+		for {
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			answer(wire.NewConn(c), fd, func(call *wire.Call) (any, error) {
+				self := <-adopted
+				adopted <- self
+				return answers(process.Process, self, call)
+			})
+		}
+	}()
+	launcher, err := launch.New(ctx, launch.Config{Executable: "/bin/true", Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(launcher.Close)
+	start, err := launch.StartTime(process.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, _, err := launcher.Adopt(ctx, key, process.Process.Pid, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	adopted <- s
+	t.Cleanup(func() {
+		s.Kill()
+		_ = process.Wait() // says that it was killed
+	})
+	return s
+}
+
+// answer answers one call.
+func answer(c *wire.Conn, memory int, answers func(*wire.Call) (any, error)) {
+	defer c.Finish()
+	p, err := c.Receive()
+	if err != nil {
+		return
+	}
+	defer p.Close()
+	var call wire.Call
+	if json.Unmarshal(p.Body, &call) == nil && call.Op == wire.OpAdopt {
+		_ = c.SendJSON(wire.TypeReply, wire.Adopted{}, memory, memory) // the peer's errors tell
+		return
+	}
+	reply, err := answers(&call)
+	if err != nil {
+		_ = c.Fail(err)
+		return
+	}
+	_ = c.SendJSON(wire.TypeReply, reply)
+}
+
+// TestStateIsOfWhatTheSentrySaid writes a snapshot whose state is of more memory than
+// was checked when it was frozen, and one that brings about a panic.
+func TestStateIsOfWhatTheSentrySaid(t *testing.T) {
+	m, _ := nodeOf(t, nil)
+	m.gens = newGenerations()
+	file, err := launch.NewFile("snapshot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&snapfile.Snapshot{Generations: []string{"snap_stranger/memory"}}).WriteTo(file); err != nil {
+		t.Fatal(err)
+	}
+	if file, err = launch.Seal(file); err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	f, s := &freeze{file: file}, &snapshot{id: api.NewID(api.KindSnapshot)}
+	plan := func(*snapfile.Snapshot) (*laid, func(string) bool) { panic("not expected") }
+	if _, err := m.lay(asOwner, s, 0, f, plan); api.CodeOf(err) != api.CodeCorrupt || !strings.Contains(err.Error(), "other memory than it said") {
+		t.Errorf("memory of a stranger: %v", err)
+	}
+	f.generations = []string{"missing"}
+	m.gens = nil
+	if _, err := m.lay(asOwner, s, 0, f, plan); api.CodeOf(err) != api.CodeInternal {
+		t.Errorf("a panic: %v", err)
+	}
+}

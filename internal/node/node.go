@@ -1,0 +1,302 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/cgroup"
+	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/node/quota"
+	"ramet.dev/ramet/internal/node/timer"
+	"ramet.dev/ramet/internal/observe/events"
+	"ramet.dev/ramet/internal/server/audit"
+	"ramet.dev/ramet/internal/server/idempotency"
+	"ramet.dev/ramet/internal/server/token"
+	"ramet.dev/ramet/internal/storage/paths"
+	"ramet.dev/ramet/internal/storage/store"
+)
+
+// Config says where a node keeps things and what it may use.
+type Config struct {
+	Paths paths.Paths
+	// Executable is the program that sentries are started from.
+	Executable string
+	// Engine names what the state of a sandbox depends on: a snapshot can only
+	// be restored by the engine that made it.
+	Engine string
+	// PoolSize is how many blank sentries are kept ready.
+	PoolSize launch.PoolSize
+	// Command is the program by which a sandbox controls itself, sealed; nil
+	// if none may.
+	Command *os.File
+	Log     *slog.Logger
+	// Clock is what sandboxes' times are measured by; nil for the machine's.
+	Clock timer.Clock
+	// BootID tells one start of the host from another; empty to ask the host.
+	BootID string
+	// HostMemory is nil to ask the host.
+	HostMemory HostMemory
+	// PackageCache is how many bytes of cached packages are kept; 0 for all.
+	PackageCache int64
+	// Observer may be nil.
+	Observer Observer
+}
+
+// Node implements httpapi.Service. It is safe for concurrent use.
+type Node struct {
+	cfg      Config
+	log      *slog.Logger
+	store    *store.Store
+	images   *image.Store
+	cgroups  *cgroup.Hierarchy
+	launcher *launch.Launcher
+	pool     *launch.Pool
+	gens     *generations
+	events   *events.Log
+	tokens   *token.Registry
+	*idempotency.Store
+	audit    *audit.Log
+	ledger   *quota.Ledger
+	admitted admission
+	heavy    *quota.Turns // exports and the like
+	archives *quota.Turns // of files of sandboxes
+	// hostMemory says how much memory is free.
+	hostMemory HostMemory
+
+	mu         sync.Mutex
+	instances  map[string]*instance
+	names      map[owned]string // of sandboxes and of those being made, to ids
+	snaps      map[string]*snapshot
+	snapNames  map[owned]string
+	goneNames  map[string]goneRecord // of what has living descendants, by id
+	freezes    map[string]*freeze
+	budgets    map[string]*budget
+	controlled map[*launch.Sentry]bool // whose requests are served
+
+	imageMu   sync.Mutex     // held while an image is removed
+	imageUses map[string]int // by what is being made, by id; guarded by imageMu
+	building  int            // builds under way; likewise
+
+	flattening sync.Mutex // held while a snapshot on disk is written anew
+
+	watchers sync.WaitGroup
+	closing  chan struct{} // closed by Close: sentries are left alone
+
+	patience   time.Duration // see patience; shorter in tests
+	clock      timer.Clock
+	alarms     *timer.Queue
+	rests      chan struct{} // has a value for each sandbox that is being put to disk because it is idle
+	background context.Context
+	cancel     context.CancelFunc // ends background
+	chores     sync.WaitGroup     // what is done in background
+
+	uploading     context.Context
+	cancelUploads context.CancelFunc // ends uploading
+	uploads       sync.WaitGroup     // what is written, and which children are made, in uploading
+}
+
+// Open opens the node's records, finds the sandboxes that an earlier daemon left
+// running and starts the pool.
+func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
+	m := &Node{
+		cfg: cfg, log: cfg.Log, gens: newGenerations(), events: events.New(keptEvents),
+		instances: map[string]*instance{}, names: map[owned]string{},
+		snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
+		goneNames: map[string]goneRecord{}, freezes: map[string]*freeze{}, budgets: map[string]*budget{}, controlled: map[*launch.Sentry]bool{}, imageUses: map[string]int{}, closing: make(chan struct{}),
+		patience: patience, clock: cfg.Clock, rests: make(chan struct{}, restsAtOnce),
+	}
+	if m.clock == nil {
+		m.clock = timer.System{}
+	}
+	m.alarms = timer.New(m.clock)
+	m.heavy = quota.NewTurns("exports, commits, comparisons and merges", heavyPerTenant, heavyAtOnce, patienceForTurn)
+	m.archives = quota.NewTurns("archives", archivesPerTenant, archivesAtOnce, patienceForTurn)
+	m.admitted.making, m.admitted.inTree = map[string]int64{}, map[string]int64{}
+	if m.hostMemory = cfg.HostMemory; m.hostMemory == nil {
+		m.hostMemory = readHostMemory
+	}
+	m.background, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	m.uploading, m.cancelUploads = context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		if err != nil {
+			m.cancel()
+			m.cancelUploads()
+		}
+	}()
+	if m.cfg.BootID, err = bootID(cfg.BootID); err != nil {
+		return nil, err
+	}
+	// First of all: it keeps other daemons away from what is touched below.
+	if m.store, err = store.OpenIf(ctx, cfg.Paths.Registry(), func() error { return nothingKept(cfg.Paths) }); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			m.store.Close()
+		}
+	}()
+	if err := m.store.Hold(os.Getpid(), cfg.Paths.RuntimeDir()); err != nil {
+		return nil, err
+	}
+	if m.tokens, err = token.Open(ctx, m.store); err != nil {
+		return nil, err
+	}
+	if m.audit, err = audit.Open(cfg.Paths.Audit(), m.log); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			m.audit.Close()
+		}
+	}()
+	if m.ledger, err = quota.Open(ctx, m.store); err != nil {
+		return nil, err
+	}
+	if m.Store, err = idempotency.Open(ctx, m.store); err != nil {
+		return nil, err
+	}
+	if m.cgroups, err = cgroup.Detect(cgroup.Options{Parent: groupName(cfg.Paths)}); err != nil {
+		if !errors.Is(err, cgroup.ErrUnavailable) {
+			return nil, fmt.Errorf("find control groups: %w", err)
+		}
+		m.log.Info("no control groups: limits will be refused", "reason", err)
+		m.cgroups = nil
+	} else if err := m.cgroups.Prepare(); err != nil {
+		m.log.Info("no control groups: limits will be refused", "reason", err)
+		m.cgroups = nil
+	}
+	if m.images, err = image.Open(cfg.Paths.Images()); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{cfg.Paths.Snapshots(), cfg.Paths.Files()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make data directory: %w", err)
+		}
+	}
+	m.launcher, err = launch.New(ctx, launch.Config{
+		Executable: cfg.Executable, Dir: cfg.Paths.Sandboxes(), FilesDir: cfg.Paths.Files(), BuildID: cfg.Engine, Cgroups: m.cgroups, Log: m.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	adopted, err := m.recover(ctx)
+	if err != nil {
+		m.launcher.Close()
+		return nil, err
+	}
+	m.pool = launch.NewPool(m.launcher, cfg.PoolSize, m.log)
+	// Not before: recovery does not lock what watchers change, and sandboxes ask
+	// for forks at once.
+	for b, sentry := range adopted {
+		m.watch(b, sentry)
+	}
+	m.arm(m.all()...)
+	m.armSnapshots(m.allSnapshots()...)
+	m.collectSnapshots()
+	m.chore(m.attend)
+	m.chore(m.keepRoom)
+	m.chore(func(ctx context.Context) { m.alarms.Run(ctx, m.ring) })
+	return m, nil
+}
+
+// nothingKept returns an error if there are snapshots on disk: without the records they
+// would be taken for what a daemon left that died, and removed.
+func nothingKept(p paths.Paths) error {
+	entries, err := os.ReadDir(p.Snapshots())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("look for snapshots: %w", err)
+	}
+	for _, e := range entries {
+		if api.IsID(api.KindSnapshot, e.Name()) {
+			return api.Errorf(api.CodeCorrupt, "%s has no records, but there are snapshots in %s: put back a copy of the former with its -wal, or move the latter aside", p.Registry(), p.Snapshots())
+		}
+	}
+	return nil
+}
+
+// bootID returns id or, if that is empty, what the host calls its present run.
+func bootID(id string) (string, error) {
+	if id != "" {
+		return id, nil
+	}
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("find out which run of the host this is: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// groupName tells daemons apart that share a control group.
+func groupName(p paths.Paths) string {
+	h := fnv.New32a()
+	h.Write([]byte(p.RuntimeDir()))
+	return fmt.Sprintf("ramet-%08x", h.Sum32())
+}
+
+// Close ends the pool and lets go of the sandboxes, which run on.
+func (m *Node) Close() error {
+	close(m.closing)
+	m.cancel()
+	m.endUploads() // first: a chore may wait for a child that is being made
+	m.chores.Wait()
+	m.saveActivity(m.all()...)
+	m.pool.Close()
+	m.watchers.Wait()
+	m.launcher.Close()
+	var err error
+	if m.cgroups != nil {
+		err = m.cgroups.Close() // stays while sandboxes are in it
+	}
+	m.bookAll()
+	m.saveLedger(context.Background())
+	return errors.Join(err, m.audit.Close(), m.store.Close())
+}
+
+const (
+	// MaxPoolSize bounds the pool.
+	MaxPoolSize = 1024
+	// Each blank sentry takes some 7 MiB, so a default pool takes at most a
+	// hundredth of the machine's memory.
+	memoryPerPooled = 700 << 20
+	minDefaultPool  = 8
+	maxDefaultPool  = 32
+	// While somebody forks into very many, a pool may take a twentieth.
+	memoryPerBurst = memoryPerPooled / 5
+	maxBurstPool   = 128
+)
+
+// DefaultPoolSize is how many blank sentries are kept ready on a machine with so
+// many bytes of memory: a third of a large fork, and at least enough for a small
+// one with some to spare; after a larger fork enough for the next one like it.
+func DefaultPoolSize(memory uint64) launch.PoolSize {
+	bounded := func(n, most uint64) int { return int(min(max(n, minDefaultPool), most)) }
+	return launch.PoolSize{Least: bounded(memory/memoryPerPooled, maxDefaultPool), Most: bounded(memory/memoryPerBurst, maxBurstPool)}
+}
+
+// FixedPoolSize is that of a pool that keeps n.
+func FixedPoolSize(n int) launch.PoolSize { return launch.PoolSize{Least: n, Most: n} }
+
+// newLoading returns a channel with room for as many children of one source as may
+// load their state at the same time: more than there are processors only makes each
+// of them slower.
+func newLoading() chan struct{} { return make(chan struct{}, 2*runtime.NumCPU()) }
+
+// millis returns how long ago t was.
+func millis(t time.Time) float64 { return float64(time.Since(t).Microseconds()) / 1000 }
+
+// stateVersion changes when what Ramet itself puts into a sandbox's saved state
+// does.
+const stateVersion = 11
+
+// engine is what a snapshot's format depends on.
+func (m *Node) engine() string { return fmt.Sprintf("%s, state %d", m.cfg.Engine, stateVersion) }

@@ -1,0 +1,108 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"ramet.dev/ramet/api"
+)
+
+// Observer is told what the node does, where it does it: requests and what
+// sandboxes ask for by themselves alike. Its methods are called by many goroutines
+// and must return at once.
+type Observer interface {
+	// Begin is told of an operation that begins, and the function of its end. The
+	// context is that of the operation.
+	Begin(ctx context.Context, operation string) (context.Context, func(error))
+	// Figure is told a figure that was measured, in the unit that ends its name.
+	Figure(name string, value float64)
+}
+
+// The figures besides how long operations took as a whole.
+const (
+	// FigurePause is how long a sandbox stood still to be frozen, and
+	// FigureMergePause until names in it were changed.
+	FigurePause      = "pause_seconds"
+	FigureMergePause = "merge_pause_seconds"
+	// FigureChildReady is the time from the call to when one child is ready, and
+	// FigureAllReady to when all of a fork or restore are.
+	FigureChildReady = "child_ready_seconds"
+	FigureAllReady   = "all_ready_seconds"
+	// FigureFirstExec is how long the first command in a child took, which copies
+	// what the later ones need not.
+	FigureFirstExec = "child_first_exec_seconds"
+	// FigureChildCPU is the processor time of a child some seconds after it was made,
+	// from the start of its processes, and FigureChildPrivate the memory that it alone
+	// has then.
+	FigureChildCPU     = "child_cpu_seconds"
+	FigureChildPrivate = "child_private_bytes"
+	// FigureIdleCPU is the share of one processor that a sandbox took which nobody
+	// used.
+	FigureIdleCPU = "idle_cpu_ratio"
+)
+
+// observe tells the observer, if there is one, of an operation. The end is told by
+//
+//	defer ended(&err)
+func (m *Node) observe(ctx context.Context, operation string) (_ context.Context, ended func(*error)) {
+	if m.cfg.Observer == nil {
+		return ctx, func(*error) {}
+	}
+	ctx, end := m.cfg.Observer.Begin(ctx, operation)
+	return ctx, func(err *error) { end(*err) }
+}
+
+// metric tells one in seconds, which took so many milliseconds.
+func (m *Node) metric(name string, ms float64) {
+	if m.cfg.Observer != nil {
+		m.cfg.Observer.Figure(name, ms/1000)
+	}
+}
+
+// firstUse notes that a command or cell ran in b, which took so long.
+func (m *Node) firstUse(b *instance, began time.Time) {
+	if b.fresh.Swap(false) {
+		m.metric(FigureFirstExec, millis(began))
+	}
+}
+
+// Usage counts what there is. It asks no sandbox.
+func (m *Node) Usage() api.Usage {
+	u := api.Usage{Sandboxes: map[api.State]int{}, Snapshots: map[api.SnapshotState]int{}, PoolReady: m.pool.Ready()}
+	own := map[string]int64{} // memory files, by name
+	for _, b := range m.all() {
+		b.mu.Lock()
+		u.Sandboxes[b.rec.Sandbox.State]++
+		if s := b.sentry; s != nil {
+			own[s.Key()] = allocated(s.Memory()) // 0 if it is closed by now
+		}
+		b.mu.Unlock()
+	}
+	for _, s := range m.allSnapshots() {
+		u.Snapshots[s.view().State]++
+	}
+	m.mu.Lock()
+	for _, f := range m.freezes {
+		if f.source != nil {
+			u.Pins++
+		}
+	}
+	m.mu.Unlock()
+	shared := m.gens.memory()
+	for name, bytes := range shared {
+		u.SharedBytes += bytes
+		delete(own, name)
+	}
+	for _, bytes := range own {
+		u.PrivateBytes += bytes
+	}
+	return u
+}
+
+// snapshotOf returns the operation that a request for a snapshot is.
+func snapshotOf(req *api.SnapshotRequest) string {
+	if req.Memory {
+		return "snapshot_memory"
+	}
+	return "snapshot_disk"
+}

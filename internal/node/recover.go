@@ -1,0 +1,416 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/storage/store"
+)
+
+// recovery is the start of a node: it brings together what the records say
+// and what really runs. Reality wins.
+type recovery struct {
+	m       *Node
+	ctx     context.Context
+	records map[string]freezeRecord
+	sentry  map[string]*launch.Sentry // adopted, by key
+	adopted map[*instance]*launch.Sentry
+	pins    map[string][]string // to keep, by key
+	changes []store.Change
+}
+
+// recover finds the sandboxes and snapshots of an earlier daemon, and collects
+// what it left half made. It returns the sandboxes that run, to be watched.
+func (m *Node) recover(ctx context.Context) (adopted map[*instance]*launch.Sentry, err error) {
+	r := &recovery{
+		m: m, ctx: ctx, records: map[string]freezeRecord{},
+		sentry: map[string]*launch.Sentry{}, adopted: map[*instance]*launch.Sentry{}, pins: map[string][]string{},
+	}
+	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.findHibernated, r.readActivity, r.readTimelines, r.readGone, r.readGrants, r.sweep} {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("recover: %w", err)
+		}
+	}
+	if err := m.store.Apply(ctx, r.changes...); err != nil {
+		return nil, err
+	}
+	return r.adopted, nil
+}
+
+func (r *recovery) readFreezes() error {
+	return r.m.store.Each(r.ctx, store.Freezes, func(id string, doc []byte) error {
+		var f freezeRecord
+		if err := json.Unmarshal(doc, &f); err != nil {
+			return corrupt("freeze", id, err)
+		}
+		r.records[id] = f
+		return nil
+	})
+}
+
+func corrupt(what, id string, err error) error {
+	return api.Errorf(api.CodeCorrupt, "record of %s %s: %w", what, id, err)
+}
+
+// adoptBoxes adopts the sentry of every sandbox that should have one.
+func (r *recovery) adoptBoxes() error {
+	gens := map[string][]string{} // of each box, by id
+	err := r.m.store.Each(r.ctx, store.Sandboxes, func(id string, doc []byte) error {
+		b := &instance{id: id}
+		if err := json.Unmarshal(doc, &b.rec); err != nil {
+			return corrupt("sandbox", id, err)
+		}
+		if s := b.rec.Sandbox.State; s != api.StateFailed && s != api.StateHibernated {
+			names, err := r.adopt(b)
+			if r.ctx.Err() != nil {
+				return context.Cause(r.ctx) // the next daemon adopts it
+			}
+			if launch.IsShort(err) { // likewise
+				return api.Errorf(api.CodeLimit, "sandbox %s runs, but this daemon cannot take it over: %w: raise its limits (see ramet doctor) and start it again", id, err)
+			}
+			if err != nil {
+				r.m.log.Warn("sandbox did not survive", "id", id, "reason", err)
+				b.rec.Sandbox.State, b.rec.Sandbox.Reason = api.StateFailed, err.Error()
+				b.rec.Freeze = ""
+				r.changes = append(r.changes, store.Change{Table: store.Sandboxes, ID: id, Doc: b.rec})
+			}
+			gens[id] = names
+		}
+		r.m.instances[id] = b
+		if n := b.rec.Sandbox.Name; n != "" {
+			r.m.names[owned{b.rec.tenant(), n}] = id
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// Only now all sources are known.
+	for id, b := range r.m.instances {
+		if b.sentry == nil {
+			continue
+		}
+		if b.rec.Freeze != "" {
+			b.freeze = r.freeze(b.rec.Freeze)
+			r.m.hold(b.freeze, 1)
+			if b.freeze.generations != nil {
+				r.m.gens.release(gens[id]...)
+				continue
+			}
+			b.freeze.generations = gens[id]
+			if r.records[b.freeze.id].Generations == nil {
+				r.changes = append(r.changes, store.Change{Table: store.Freezes, ID: b.freeze.id, Doc: r.m.recordOf(b.freeze)})
+			}
+		}
+	}
+	return nil
+}
+
+// adopt connects b to its sentry and returns the generations that it holds, on
+// each of which the caller then holds a reference.
+func (r *recovery) adopt(b *instance) ([]string, error) {
+	if b.rec.Sandbox.State == api.StateCreating {
+		return nil, errNotStarted // its sentry is swept, if it has one
+	}
+	if boot := b.rec.Boot; boot != "" && boot != r.m.cfg.BootID {
+		return nil, errHostRestarted
+	}
+	s, info, files, err := r.m.launcher.Adopt(r.ctx, b.rec.Key, b.rec.PID, b.rec.Start)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	if err := r.addMemory(b, s, info.Generations, files); err != nil {
+		if !launch.IsShort(err) {
+			s.Kill()
+		}
+		return nil, err
+	}
+	b.sentry = s
+	r.sentry[b.rec.Key], r.adopted[b] = s, s
+	if b.rec.Resting {
+		b.rec.Resting = false
+		r.changes = append(r.changes, store.Change{Table: store.Sandboxes, ID: b.id, Doc: b.rec})
+	}
+	paused := info.State == string(api.StatePaused)
+	if paused && b.rec.Sandbox.State == api.StateRunning {
+		paused = !r.letRun(b, s)
+	}
+	b.rec.Sandbox.State = api.StateRunning
+	if paused {
+		b.rec.Sandbox.State = api.StatePaused
+	}
+	if info.ID != b.id {
+		// The old daemon ended in the middle of a promotion, which did not
+		// happen then.
+		if err := r.m.identify(r.ctx, s, &b.rec.Sandbox); err != nil {
+			r.m.log.Warn("give a sandbox its identity back", "id", b.id, "error", err)
+		}
+	}
+	return info.Generations, nil
+}
+
+// errHostRestarted is why a sandbox failed that ran when the host ended.
+var errHostRestarted = api.Errorf(api.CodeSandboxDied, "host restarted")
+
+// letRun resumes a sandbox that the old daemon was pausing or hibernating, and had
+// told nobody of. It reports whether that worked.
+func (r *recovery) letRun(b *instance, s *launch.Sentry) bool {
+	_, err := s.Call(r.ctx, &wire.Call{Op: wire.OpResume}, nil)
+	if api.CodeOf(err) == api.CodeWrongState {
+		err = nil // it was not paused any more: its sentry had nobody to tell of the freeze
+	}
+	if err != nil {
+		r.m.log.Warn("resume a sandbox that was being paused or hibernated", "id", b.id, "error", err)
+	}
+	return err == nil
+}
+
+// addMemory takes a reference on each generation of b, or on none. It refuses
+// memory files that are not those of the records: a sentry that was taken over
+// could give its own in place of a relative's, whose children would then read
+// it. What a version of Ramet that kept no such records left is believed once,
+// and recorded.
+func (r *recovery) addMemory(b *instance, s *launch.Sentry, names []string, files []*os.File) error {
+	own, err := launch.IDOf(s.Memory())
+	if err != nil {
+		return err
+	}
+	if b.rec.Memory == (launch.FileID{}) {
+		b.rec.Memory = own
+		r.changes = append(r.changes, store.Change{Table: store.Sandboxes, ID: b.id, Doc: b.rec})
+	}
+	if b.rec.Memory != own {
+		return api.Errorf(api.CodeCorrupt, "the sentry's own memory file is not the one it was started with")
+	}
+	if pages, err := launch.IDOf(s.Files()); err != nil {
+		return err
+	} else if b.rec.Files != pages {
+		return api.Errorf(api.CodeCorrupt, "the sentry's own file of pages is not the one it was started with")
+	}
+	if err := r.checkGenerations(b, names, files); err != nil {
+		return err
+	}
+	for i, name := range names {
+		if err := r.m.gens.add(name, files[i]); err != nil {
+			r.m.gens.release(names[:i]...)
+			return err
+		}
+	}
+	return nil
+}
+
+// checkGenerations compares what the sentry of b says that it maps with what it
+// was given.
+func (r *recovery) checkGenerations(b *instance, names []string, files []*os.File) error {
+	rec, known := r.records[b.rec.Freeze]
+	if !known && (b.rec.Freeze != "" || len(names) > 0) {
+		return api.Errorf(api.CodeCorrupt, "the sentry maps %d memory files and has no record of them", len(names))
+	}
+	if !known || rec.Generations == nil {
+		return nil
+	}
+	if len(names) != len(rec.Generations) {
+		return api.Errorf(api.CodeCorrupt, "the sentry maps %d memory files, not %d as recorded", len(names), len(rec.Generations))
+	}
+	for i, name := range names {
+		id, err := launch.IDOf(files[i])
+		if err != nil {
+			return err
+		}
+		if rec.Generations[i] != (generationRecord{Name: name, File: id}) {
+			return api.Errorf(api.CodeCorrupt, "memory file %d of the sentry is not the one recorded as %q", i, rec.Generations[i].Name)
+		}
+	}
+	return nil
+}
+
+// freeze returns the freeze id with all it depends on.
+func (r *recovery) freeze(id string) *freeze {
+	if f, ok := r.m.freezes[id]; ok {
+		return f
+	}
+	rec := r.records[id]
+	f := &freeze{id: id, source: r.sentry[rec.Source], files: rec.Files, history: rec.History}
+	for _, g := range rec.Generations {
+		f.fileNames = append(f.fileNames, g.Name)
+	}
+	if f.source != nil {
+		r.pins[rec.Source] = append(r.pins[rec.Source], id)
+	}
+	r.m.freezes[id] = f
+	if rec.Parent != "" {
+		f.parent = r.freeze(rec.Parent)
+		f.parent.refs++
+	}
+	return f
+}
+
+// releasePins drops what the old daemon pinned and nobody needs, and forgets
+// freezes that nobody holds.
+func (r *recovery) releasePins() error {
+	for key, s := range r.sentry {
+		keep := append([]string{}, r.pins[key]...)
+		if _, err := s.Call(r.ctx, &wire.Call{Op: wire.OpRelease, Release: &wire.Release{Keep: keep}}, nil); err != nil {
+			r.m.log.Warn("release frozen memory", "sentry", key, "error", err)
+		}
+	}
+	for id := range r.records {
+		if r.m.freezes[id] == nil {
+			r.changes = append(r.changes, store.Change{Table: store.Freezes, ID: id})
+		}
+	}
+	return nil
+}
+
+func (r *recovery) readSnapshots() error {
+	return r.m.store.Each(r.ctx, store.Snapshots, func(id string, doc []byte) error {
+		s := &snapshot{id: id}
+		if err := json.Unmarshal(doc, &s.rec); err != nil {
+			return corrupt("snapshot", id, err)
+		}
+		snap := &s.rec.Snapshot
+		lost := ""
+		switch {
+		case snap.State == api.SnapshotReady && !snap.OnDisk:
+			lost = "it was in memory only, and the daemon was restarted"
+		case snap.State == api.SnapshotCreating || snap.State == api.SnapshotUploading:
+			lost = errDaemonEnded.Error()
+		}
+		if lost != "" {
+			s.rec.fail(lost)
+			r.changes = append(r.changes, store.Change{Table: store.Snapshots, ID: id, Doc: s.rec})
+		}
+		s.chained = chained{needs: s.rec.Needs, settled: true, failed: snap.State == api.SnapshotFailed, deleted: snap.State == api.SnapshotDeleted, buried: snap.State == api.SnapshotDeleted}
+		if f := r.m.freezes[id]; f != nil && snap.State == api.SnapshotReady && s.rec.Version == 0 {
+			f.refs++ // sandboxes were restored from it: it is theirs and the snapshot's
+			s.freeze = f
+		}
+		r.m.snaps[id] = s
+		name := owned{s.rec.tenant(), snap.Name}
+		if _, taken := r.m.snapNames[name]; snap.Name != "" && (s.usable() || s.failed && !taken) {
+			r.m.snapNames[name] = id
+		}
+		return nil
+	})
+}
+
+// findHibernated lets those fail whose snapshot is not there.
+func (r *recovery) findHibernated() error {
+	for id, b := range r.m.instances {
+		s := r.m.snaps[b.rec.Hibernation]
+		if b.rec.Sandbox.State == api.StateHibernated && (s == nil || !s.usable()) {
+			b.rec.Sandbox.State, b.rec.Sandbox.Reason = api.StateFailed, "it was hibernated, and the snapshot of that is gone"
+			r.changes = append(r.changes, store.Change{Table: store.Sandboxes, ID: id, Doc: b.rec})
+		}
+	}
+	return nil
+}
+
+// readActivity finds out when sandboxes were used last. What was used later than
+// was written down has not become idle earlier for it.
+func (r *recovery) readActivity() error {
+	at := map[string]time.Time{}
+	err := r.m.store.Each(r.ctx, store.Activity, func(id string, doc []byte) error {
+		var a activityRecord
+		if err := json.Unmarshal(doc, &a); err != nil {
+			return corrupt("activity of sandbox", id, err)
+		}
+		if r.m.instances[id] == nil {
+			r.changes = append(r.changes, store.Change{Table: store.Activity, ID: id})
+		}
+		at[id] = a.At
+		return nil
+	})
+	now := r.m.clock.Now()
+	for id, b := range r.m.instances {
+		b.activity.at, b.activity.saved = now, at[id]
+		if saved, ok := at[id]; ok {
+			if used := saved.Add(max(b.rec.Sandbox.Lifecycle.IdleTimeout()/lookAgain, minLook)); used.Before(now) {
+				b.activity.at = used
+			}
+		}
+	}
+	return err
+}
+
+// readTimelines gives sandboxes their steps.
+func (r *recovery) readTimelines() error {
+	return r.m.store.Each(r.ctx, store.Timelines, func(id string, doc []byte) error {
+		b := r.m.instances[id]
+		if b == nil {
+			r.changes = append(r.changes, store.Change{Table: store.Timelines, ID: id})
+			return nil
+		}
+		if err := json.Unmarshal(doc, &b.timeline); err != nil {
+			return corrupt("timeline of sandbox", id, err)
+		}
+		return nil
+	})
+}
+
+// sweep ends sentries and removes files that belong to nothing.
+func (r *recovery) sweep() error {
+	keep := func(key string) bool { return r.sentry[key] != nil }
+	if err := r.m.launcher.Sweep(r.ctx, keep); err != nil {
+		r.m.log.Warn("end sentries that nobody needs", "error", err)
+	}
+	if r.m.cgroups != nil {
+		if _, err := r.m.cgroups.Sweep(r.ctx, keep); err != nil {
+			r.m.log.Warn("collect control groups", "error", err)
+		}
+	}
+	dir := r.m.cfg.Paths.Snapshots()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		id, _, _ := strings.Cut(e.Name(), ".")
+		if !api.IsID(api.KindSnapshot, id) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if s := r.m.snaps[id]; e.Name() != id || s == nil || s.failed && s.rec.Parts == nil {
+			err = os.RemoveAll(path)
+		} else {
+			err = sweepSnapshot(path, &s.rec)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepSnapshot removes what is left over of other versions of a snapshot.
+func sweepSnapshot(dir string, rec *snapRecord) error {
+	if rec.Parts == nil {
+		return nil // of a version of Ramet that kept no list
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !slices.Contains(rec.files(), e.Name()) {
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

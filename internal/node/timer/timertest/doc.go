@@ -1,0 +1,4 @@
+// Package timertest has a clock for tests.
+//
+// The package must never be part of a program.
+package timertest

@@ -1,0 +1,155 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/service/access"
+)
+
+// lineage is one line from a created sandbox down to a living resource.
+type lineage struct {
+	node      api.TreeNode
+	ancestors []string
+}
+
+// Tree returns the lineage of everything that lives, or of what descends from
+// ref. Ancestors that are gone but have living descendants are shown as
+// destroyed.
+func (m *Node) Tree(ctx context.Context, ref string) ([]*api.TreeNode, error) {
+	root := ""
+	if ref != "" {
+		id, err := m.lineageID(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		root = id
+	}
+	m.mu.Lock()
+	gone := maps.Clone(m.goneNames)
+	m.mu.Unlock()
+	nodes := map[string]*api.TreeNode{}
+	parents := map[string]string{}
+	node := func(id string) *api.TreeNode {
+		n, ok := nodes[id]
+		if !ok {
+			kind := "sandbox"
+			if api.IsID(api.KindSnapshot, id) {
+				kind = "snapshot"
+			}
+			n = &api.TreeNode{ID: id, Name: gone[id].Name, Label: gone[id].Label, Kind: kind, State: string(api.StateDestroyed)}
+			nodes[id] = n
+		}
+		return n
+	}
+	for _, l := range m.lineages(ctx) {
+		line := seenLine(ctx, append(slices.Clone(l.ancestors), l.node.ID))
+		for i, id := range line {
+			node(id).Tenant = l.node.Tenant // a line is one tenant's
+			if i > 0 {
+				parents[id] = line[i-1]
+			}
+		}
+		*node(l.node.ID) = l.node
+	}
+	for id, p := range parents {
+		nodes[p].Children = append(nodes[p].Children, nodes[id])
+	}
+	var roots []*api.TreeNode
+	for id, n := range nodes {
+		slices.SortFunc(n.Children, byAge)
+		if root == id || root == "" && parents[id] == "" {
+			roots = append(roots, n)
+		}
+	}
+	slices.SortFunc(roots, byAge)
+	return roots, nil
+}
+
+func byAge(a, b *api.TreeNode) int {
+	if c := a.CreatedAt.Compare(b.CreatedAt); c != 0 {
+		return c
+	}
+	if a.ID < b.ID {
+		return -1
+	}
+	return 1
+}
+
+// seenLine returns what the caller may know of a line, which begins at a created sandbox.
+func seenLine(ctx context.Context, line []string) []string {
+	bound := cmp.Or(access.From(ctx).Tree, access.From(ctx).Sandbox)
+	return line[max(slices.Index(line, bound), 0):]
+}
+
+// ancestorID returns the id of the sandbox or snapshot called ref, of the same name the sandbox,
+// empty if ref is. An id may be of one that is gone, if a sandbox of seen, all that the caller
+// sees, descends from it.
+func (m *Node) ancestorID(ctx context.Context, seen []*instance, ref string) (string, error) {
+	if ref == "" {
+		return "", nil
+	}
+	id, err := m.lineageID(ctx, ref)
+	if api.CodeOf(err) == api.CodeNotFound && slices.ContainsFunc(seen, func(b *instance) bool {
+		return slices.Contains(seenLine(ctx, b.lineage()), ref)
+	}) {
+		return ref, nil
+	}
+	if api.CodeOf(err) == api.CodeNotFound {
+		if s, serr := m.resolveSnapshot(ctx, ref); serr == nil {
+			return s.id, nil
+		}
+	}
+	return id, err
+}
+
+// lineageID returns the id of the sandbox or snapshot called ref.
+func (m *Node) lineageID(ctx context.Context, ref string) (string, error) {
+	if api.IsID(api.KindSnapshot, ref) {
+		s, err := m.resolveSnapshot(ctx, ref)
+		if err != nil {
+			return "", err
+		}
+		return s.id, nil
+	}
+	b, err := m.resolve(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	return b.id, nil
+}
+
+// lineages returns the line of every sandbox and snapshot that the caller sees. A snapshot hangs
+// below the sandbox it was taken of.
+func (m *Node) lineages(ctx context.Context) []lineage {
+	var out []lineage
+	for _, b := range m.visible(ctx) {
+		b.mu.Lock()
+		s := &b.rec.Sandbox
+		out = append(out, lineage{
+			api.TreeNode{ID: b.id, Tenant: s.Tenant, Name: s.Name, Kind: "sandbox", State: string(s.State), CreatedAt: s.CreatedAt}, b.rec.Ancestors,
+		})
+		b.mu.Unlock()
+	}
+	for _, x := range m.visibleSnapshots(ctx) {
+		x.mu.Lock()
+		s := &x.rec.Snapshot
+		out = append(out, lineage{
+			api.TreeNode{ID: x.id, Tenant: s.Tenant, Name: s.Name, Label: x.rec.Label, Kind: "snapshot", State: string(s.State), CreatedAt: s.CreatedAt}, x.rec.Ancestors,
+		})
+		x.mu.Unlock()
+	}
+	return out
+}
+
+// commonAncestor returns the last id that both lines have, or "".
+func commonAncestor(a, b []string) string {
+	base := ""
+	for i := 0; i < len(a) && i < len(b) && a[i] == b[i]; i++ {
+		base = a[i]
+	}
+	return base
+}

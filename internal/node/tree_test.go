@@ -1,0 +1,72 @@
+package node
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/service/access"
+)
+
+// TestListByAncestor lists a tree in which a sandbox that has descendants is gone.
+func TestListByAncestor(t *testing.T) {
+	m, root := nodeOf(t, nil)
+	gone, snap := api.NewID(api.KindSandbox), api.NewID(api.KindSnapshot)
+	m.names[owned{access.DefaultTenant, "base"}] = root.id
+	kept := &snapshot{id: api.NewID(api.KindSnapshot), rec: snapRecord{Ancestors: []string{root.id}}}
+	m.snaps[kept.id] = kept
+	m.snapNames[owned{access.DefaultTenant, "kept"}], m.snapNames[owned{access.DefaultTenant, "base"}] = kept.id, kept.id
+	names := map[string]string{root.id: "base"}
+	child := func(name, parent, from string, ancestors ...string) string {
+		b := boxIn(t, m, nil)
+		b.rec.Sandbox.Parent, b.rec.Sandbox.Snapshot, b.rec.Ancestors = parent, from, ancestors
+		b.rec.Sandbox.CreatedAt = time.Unix(int64(len(names)), 0)
+		names[b.id] = name
+		return b.id
+	}
+	kid := child("kid", root.id, "", root.id)
+	child("grandkid", kid, "", root.id, kid)
+	child("orphan", gone, "", root.id, gone)
+	child("restored", "", snap, root.id, snap)
+	child("again", "", kept.id, root.id, kept.id)
+	child("stranger", "", "")
+
+	everything := access.Owner(0)
+	inKid := access.Caller{Tenant: access.DefaultTenant, Scope: api.ScopeRead, Tree: kid}
+	for _, c := range []struct {
+		what   string
+		caller access.Caller
+		filter api.ListFilter
+		want   []string // nil if there is no such ancestor
+	}{
+		{"children by name", everything, api.ListFilter{Parent: "base"}, []string{"kid"}},
+		{"children by id", everything, api.ListFilter{Parent: root.id}, []string{"kid"}},
+		{"descendants", everything, api.ListFilter{Ancestor: "base"}, []string{"kid", "grandkid", "orphan", "restored", "again"}},
+		{"of a snapshot by name", everything, api.ListFilter{Parent: "kept"}, []string{"again"}},
+		{"descendants of a snapshot by name", everything, api.ListFilter{Ancestor: "kept"}, []string{"again"}},
+		{"both", everything, api.ListFilter{Ancestor: root.id, Parent: kid}, []string{"grandkid"}},
+		{"of none", everything, api.ListFilter{Ancestor: kid, State: api.StateFailed}, []string{}},
+		{"of one that is gone", everything, api.ListFilter{Parent: gone}, []string{"orphan"}},
+		{"of a snapshot that is gone", everything, api.ListFilter{Parent: snap}, []string{"restored"}},
+		{"of an unknown name", everything, api.ListFilter{Parent: "nobody"}, nil},
+		{"of an unknown id", everything, api.ListFilter{Ancestor: api.NewID(api.KindSandbox)}, nil},
+		{"in a tree", inKid, api.ListFilter{Ancestor: kid}, []string{"grandkid"}},
+		{"above a tree", inKid, api.ListFilter{Ancestor: root.id}, nil},
+	} {
+		list, err := m.List(access.With(t.Context(), c.caller), c.filter)
+		if c.want == nil {
+			if api.CodeOf(err) != api.CodeNotFound {
+				t.Errorf("%s: %v, %v, want not_found", c.what, list, err)
+			}
+			continue
+		}
+		got := make([]string, len(list))
+		for i, s := range list {
+			got[i] = names[s.ID]
+		}
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, %v, want %v", c.what, got, err, c.want)
+		}
+	}
+}

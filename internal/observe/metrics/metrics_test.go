@@ -1,0 +1,82 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/api"
+)
+
+// read returns what Prometheus gets.
+func read(t *testing.T, m *Metrics) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if w.Code != 200 {
+		t.Fatalf("status %d: %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+func TestMetrics(t *testing.T) {
+	m := New("v1")
+	if text := read(t, m); strings.Contains(text, "ramet_sandboxes") || !strings.Contains(text, `ramet_build_info{version="v1"} 1`) {
+		t.Errorf("before there is anything:\n%s", text)
+	}
+	ctx := context.WithValue(t.Context(), t, "x")
+	for _, err := range []error{nil, nil, api.NotFound("sandbox", "x"), errors.New("x")} {
+		got, end := m.Begin(ctx, "fork")
+		if got.Value(t) != "x" {
+			t.Error("the context is another one")
+		}
+		end(err)
+	}
+	_, end := m.Begin(ctx, "exec")
+	m.Figure("pause_seconds", 0.007)
+	m.Figure("child_private_bytes", 600<<10)
+	m.Figure("idle_cpu_ratio", 0.0003)
+	m.Figure("nonsense", 3600)
+	m.Watch(func() api.Usage {
+		return api.Usage{
+			Sandboxes: map[api.State]int{api.StateRunning: 3, "new": 1}, Snapshots: map[api.SnapshotState]int{api.SnapshotReady: 2},
+			PoolReady: 8, Pins: 5, PrivateBytes: 1 << 20, SharedBytes: 2 << 20,
+		}
+	})
+	text := read(t, m)
+	for _, line := range []string{
+		`ramet_operation_seconds_count{operation="fork"} 2`,
+		`ramet_operations_total{code="ok",operation="fork"} 2`,
+		`ramet_operations_total{code="not_found",operation="fork"} 1`,
+		`ramet_operations_total{code="internal",operation="fork"} 1`,
+		`ramet_operations_active{operation="fork"} 0`,
+		`ramet_operations_active{operation="exec"} 1`,
+		`ramet_pause_seconds_bucket{le="0.006"} 0`,
+		`ramet_pause_seconds_bucket{le="0.008"} 1`,
+		`ramet_child_ready_seconds_count 0`,
+		`ramet_child_private_bytes_bucket{le="524288"} 0`,
+		`ramet_child_private_bytes_bucket{le="786432"} 1`,
+		`ramet_idle_cpu_ratio_bucket{le="0.0005"} 1`,
+		`ramet_sandboxes{state="running"} 3`,
+		`ramet_sandboxes{state="paused"} 0`,
+		`ramet_sandboxes{state="new"} 1`,
+		`ramet_snapshots{state="ready"} 2`,
+		`ramet_pool_ready 8`,
+		`ramet_pins 5`,
+		`ramet_memory_bytes{kind="private"} 1.048576e+06`,
+		`ramet_memory_bytes{kind="shared"} 2.097152e+06`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("there is no %s", line)
+		}
+	}
+	if strings.Contains(text, "nonsense") || strings.Contains(text, `ramet_operation_seconds_count{operation="exec"}`) {
+		t.Error("what is unknown, or has not ended, was counted")
+	}
+	end(nil)
+	if t.Failed() {
+		t.Log(text)
+	}
+}

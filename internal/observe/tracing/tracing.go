@@ -1,0 +1,156 @@
+package tracing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"ramet.dev/ramet/api"
+)
+
+const (
+	scope       = "ramet.dev/ramet"
+	serviceName = "service.name"
+	// sentryService is the service that spans of sentries belong to.
+	sentryService = "ramet-sentry"
+)
+
+// propagator reads and writes traceparent, see the W3C's Trace Context.
+var propagator = propagation.TraceContext{}
+
+// Tracing makes traces and sends them off. A nil one does nothing.
+type Tracing struct {
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+}
+
+// Open reads the environment, in which the usual variables OTEL_* are, and returns
+// nil unless a collector is named there. What goes wrong with sending is reported.
+func Open(service, version string, getenv func(string) string, report func(error)) (*Tracing, error) {
+	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none" {
+		return nil, nil
+	}
+	exporter, err := newExporter(getenv)
+	if exporter == nil || err != nil {
+		return nil, err
+	}
+	// What the environment says of the resource wins.
+	of, err := resource.New(context.Background(),
+		resource.WithAttributes(attribute.String(serviceName, service), attribute.String("service.version", version)), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("describe this program for traces: %w", err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(report)) // there is no other way to hear of it
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(of))
+	return &Tracing{provider: provider, tracer: provider.Tracer(scope)}, nil
+}
+
+// Close sends what has not been sent.
+func (t *Tracing) Close(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	return t.provider.Shutdown(ctx)
+}
+
+// Root begins a span that belongs to traceparent, if that is one, and else to a new
+// trace. Its end is told what failed, "" for nothing.
+func (t *Tracing) Root(ctx context.Context, name, traceparent string) (context.Context, func(failure string)) {
+	if t == nil {
+		return ctx, func(string) {}
+	}
+	ctx = propagator.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
+	ctx, span := t.tracer.Start(ctx, name)
+	return ctx, func(failure string) {
+		if failure != "" {
+			span.SetStatus(codes.Error, failure)
+		}
+		span.End()
+	}
+}
+
+// Start begins a span below that of ctx. Without one there it does nothing.
+func Start(ctx context.Context, name string) (context.Context, func(error)) {
+	parent := trace.SpanFromContext(ctx)
+	if !parent.IsRecording() {
+		return ctx, func(error) {}
+	}
+	ctx, span := parent.TracerProvider().Tracer(scope).Start(ctx, name)
+	return ctx, func(err error) {
+		if err != nil { // its text may have words of a guest
+			span.SetStatus(codes.Error, string(api.CodeOf(err)))
+		}
+		span.End()
+	}
+}
+
+// Observer has a manager's operations be spans.
+type Observer struct{}
+
+// Begin begins the span of an operation.
+func (Observer) Begin(ctx context.Context, operation string) (context.Context, func(error)) {
+	return Start(ctx, "manager "+operation)
+}
+
+// Figure does nothing: a span has its own times.
+func (Observer) Figure(string, float64) {}
+
+const (
+	// maxStages and maxStage bound what a sentry can put into a trace.
+	maxStages = 32
+	maxStage  = 40
+)
+
+// Stage is a part of what a sentry says that it did for a call.
+type Stage struct {
+	Name string
+	MS   float64
+}
+
+// Sentry has stages be spans of the sentry below that of ctx, of a call that it has
+// answered just now. One comes after the other, and none before the call: sentries are
+// not believed.
+func Sentry(ctx context.Context, call string, stages []Stage) {
+	parent, ok := trace.SpanFromContext(ctx).(sdk.ReadWriteSpan)
+	if !ok || !parent.IsRecording() {
+		return
+	}
+	stages = stages[:min(len(stages), maxStages)]
+	starts := make([]time.Time, len(stages)+1)
+	began := parent.StartTime()
+	at := began.Add(time.Since(began)) // as the library reckons the end of a span
+	starts[len(stages)] = at
+	for i, st := range slices.Backward(stages) {
+		// Whatever is no number of milliseconds within the call takes none, or all.
+		left := at.Sub(began)
+		if ms := float64(left) / float64(time.Millisecond); st.MS > 0 && st.MS < ms {
+			left = time.Duration(st.MS * float64(time.Millisecond))
+		} else if !(st.MS > 0) {
+			left = 0
+		}
+		at = at.Add(-left)
+		starts[i] = at
+	}
+	tracer := parent.TracerProvider().Tracer(scope)
+	for i, st := range stages {
+		name := strings.ToValidUTF8(st.Name[:min(len(st.Name), maxStage)], "?")
+		_, span := tracer.Start(ctx, call+" "+name, trace.WithTimestamp(starts[i]), trace.WithAttributes(ofSentry))
+		span.End(trace.WithTimestamp(starts[i+1]))
+	}
+}
+
+// ofSentry marks spans of sentries, which the daemon sends for them.
+var ofSentry = attribute.String("ramet.process", "sentry")
+
+var errProtocol = errors.New("only http/json is spoken, which collectors take at the same address as http/protobuf")

@@ -1,0 +1,92 @@
+package systraptuning
+
+import (
+	"runtime"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/hostarch"
+	"gvisor.dev/gvisor/pkg/sentry/arch"
+	"gvisor.dev/gvisor/pkg/sentry/platform"
+)
+
+// Platform is a systrap platform that is cheap for brief programs.
+type Platform struct {
+	platform.Platform
+	polling polling
+}
+
+// NewPlatform returns inner made cheap, which must be the systrap platform or pass address
+// spaces on to it as they are.
+func NewPlatform(inner platform.Platform) (*Platform, error) {
+	polling, err := pollingOf(inner)
+	if err != nil {
+		return nil, err
+	}
+	return &Platform{inner, polling}, nil
+}
+
+// NewAddressSpace implements platform.Platform.
+func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
+	inner, err := p.Platform.NewAddressSpace()
+	if err != nil {
+		return nil, err
+	}
+	return &addressSpace{AddressSpace: inner}, nil
+}
+
+// NewContext implements platform.Platform.
+func (p *Platform) NewContext(ctx context.Context) platform.Context {
+	return &task{Context: p.Platform.NewContext(ctx), polling: p.polling}
+}
+
+// task is used by one goroutine, as every platform.Context is.
+type task struct {
+	platform.Context
+	polling polling
+	view    view
+	cold    cold
+}
+
+// Switch implements platform.Context.
+func (t *task) Switch(ctx context.Context, mm platform.MemoryManager, ac *arch.Context64, cpu int32) (*linux.SignalInfo, hostarch.AccessType, error) {
+	as := mm.AddressSpace().(*addressSpace)
+	if !as.begun.Load() && !as.begun.Swap(true) { // a sync.Once would make a closure each time
+		growStack()
+		begin(ctx, ac)
+	}
+	t.polling.allow(as.switches.Load() > pollAfter || as.switches.Add(1) > pollAfter)
+	t.view = view{mm, as.AddressSpace}
+	if as.traps.Load() > rewriteAfter {
+		return t.Context.Switch(ctx, &t.view, ac, cpu)
+	}
+	t.cold = cold{ctx, mm, as}
+	return t.Context.Switch(&t.cold, &t.view, ac, cpu)
+}
+
+// PullFullState implements platform.Context.
+func (t *task) PullFullState(as platform.AddressSpace, ac *arch.Context64) error {
+	if ours, ok := as.(*addressSpace); ok {
+		as = ours.AddressSpace
+	}
+	return t.Context.PullFullState(as, ac)
+}
+
+// view is the memory manager of a process for systrap, which asserts the type of its
+// address space.
+type view struct {
+	platform.MemoryManager
+	as platform.AddressSpace
+}
+
+// AddressSpace implements platform.MemoryManager.
+func (v *view) AddressSpace() platform.AddressSpace { return v.as }
+
+// growStack has the goroutine's stack grow once, while there is little on it, to what a
+// system call of a usual program takes. Else it is copied again and again on the way there.
+//
+//go:noinline
+func growStack() {
+	var room [11 << 10]byte // more than half of 16 KiB, the size that it gets
+	runtime.KeepAlive(&room)
+}

@@ -1,0 +1,164 @@
+package idempotency
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/storage/store"
+)
+
+const (
+	// Lifetime is how long an answer is kept.
+	Lifetime = 24 * time.Hour
+	// most bounds the answers of one tenant, the oldest of which go first: none
+	// pushes out another's.
+	most = 20000
+)
+
+// Store is all answers. It is safe for concurrent use.
+type Store struct {
+	store *store.Store
+	now   func() time.Time
+	most  int
+
+	mu     sync.Mutex
+	known  map[string]mark
+	shares map[string]*share // by tenant
+}
+
+// mark is what is known of an answer without reading it.
+type mark struct {
+	tenant string
+	at     time.Time
+}
+
+// share is the answers of one tenant.
+type share struct {
+	n     int    // those that are known
+	order []kept // oldest first; some are forgotten already, but not most
+}
+
+// slack is how many forgotten answers may be in an order in any case.
+const slack = 1000
+
+type kept struct {
+	key string
+	at  time.Time
+}
+
+// Open reads which answers there are, and forgets old ones.
+func Open(ctx context.Context, s *store.Store) (*Store, error) {
+	b := &Store{store: s, now: time.Now, most: most, known: map[string]mark{}, shares: map[string]*share{}}
+	err := s.Each(ctx, store.Answers, func(key string, doc []byte) error {
+		var a rest.Answer
+		if err := json.Unmarshal(doc, &a); err != nil {
+			return api.Errorf(api.CodeCorrupt, "record of answer %s: %w", key, err)
+		}
+		b.add(key, mark{a.Tenant, a.At})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read answers: %w", err)
+	}
+	for _, of := range b.shares {
+		slices.SortFunc(of.order, func(x, y kept) int { return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.key, y.key)) })
+	}
+	return b, s.Apply(ctx, b.outdated()...)
+}
+
+// add makes an answer known, which may be known already.
+func (b *Store) add(key string, m mark) {
+	b.drop(key)
+	of := b.shares[m.tenant]
+	if of == nil {
+		of = &share{}
+		b.shares[m.tenant] = of
+	}
+	b.known[key] = m
+	of.n++
+	if len(of.order) > 2*of.n+slack {
+		of.order = slices.DeleteFunc(of.order, b.gone)
+	}
+	of.order = append(of.order, kept{key, m.at})
+}
+
+// drop makes an answer unknown.
+func (b *Store) drop(key string) {
+	if m, ok := b.known[key]; ok {
+		b.shares[m.tenant].n--
+		delete(b.known, key)
+	}
+}
+
+// outdated forgets what is too old, or too much for one tenant, and returns what is
+// to be deleted.
+func (b *Store) outdated() (changes []store.Change) {
+	for tenant, of := range b.shares {
+		for len(of.order) > 0 {
+			first := of.order[0]
+			gone := b.gone(first)
+			if !gone && of.n <= b.most && b.now().Sub(first.at) < Lifetime {
+				break
+			}
+			of.order = of.order[1:]
+			if !gone {
+				b.drop(first.key)
+				changes = append(changes, store.Change{Table: store.Answers, ID: first.key})
+			}
+		}
+		if len(of.order) == 0 {
+			delete(b.shares, tenant)
+		}
+	}
+	return changes
+}
+
+// Answer implements rest.AnswerService.
+func (b *Store) Answer(ctx context.Context, key string) (*rest.Answer, error) {
+	b.mu.Lock()
+	m, ok := b.known[key]
+	b.mu.Unlock()
+	if !ok || b.now().Sub(m.at) >= Lifetime {
+		return nil, nil
+	}
+	var a rest.Answer
+	found, err := b.store.Get(ctx, store.Answers, key, &a)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &a, nil
+}
+
+// KeepAnswer implements rest.AnswerService.
+func (b *Store) KeepAnswer(ctx context.Context, key string, a rest.Answer) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a.At = b.now().UTC().Round(0)
+	changes := append(b.outdated(), store.Change{Table: store.Answers, ID: key, Doc: a})
+	if err := b.store.Apply(ctx, changes...); err != nil {
+		return fmt.Errorf("keep answer: %w", err)
+	}
+	b.add(key, mark{a.Tenant, a.At})
+	return nil
+}
+
+// gone reports whether an answer was forgotten, or written again.
+func (b *Store) gone(k kept) bool {
+	m, ok := b.known[k.key]
+	return !ok || !m.at.Equal(k.at)
+}
+
+// ForgetAnswer implements rest.AnswerService.
+func (b *Store) ForgetAnswer(ctx context.Context, key string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drop(key)
+	return b.store.Apply(ctx, store.Change{Table: store.Answers, ID: key})
+}

@@ -1,0 +1,278 @@
+package apitest
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/rest"
+)
+
+// Service calls its functions. A nil one answers with a CodeUnsupported error.
+type Service struct {
+	ProcessFuncs
+	Files        rest.FileService
+	PortsFunc    func(context.Context, string) ([]api.Port, error)
+	DialPortFunc func(context.Context, string, uint16, time.Duration) (rest.PortConn, error)
+	ContextFuncs
+	TokenFuncs
+	Answers
+	Audit
+	TenantFuncs
+	EventsFunc         func(context.Context, api.EventRequest, func(), func(api.Event) error) error
+	CreateFunc         func(context.Context, api.CreateRequest) (*api.Sandbox, error)
+	GetFunc            func(context.Context, string) (*api.Sandbox, error)
+	ListFunc           func(context.Context, api.ListFilter) ([]api.Sandbox, error)
+	UpdateFunc         func(context.Context, string, api.UpdateRequest) (*api.Sandbox, error)
+	DestroyFunc        func(context.Context, string) error
+	PauseFunc          func(context.Context, string) (*api.Sandbox, error)
+	ResumeFunc         func(context.Context, string) (*api.Sandbox, error)
+	HibernateFunc      func(context.Context, string) (*api.Sandbox, error)
+	WakeFunc           func(context.Context, string) (*api.Sandbox, error)
+	ExecFunc           func(context.Context, string, api.ExecRequest, rest.ExecIO) (*api.ExecResult, error)
+	StatsFunc          func(context.Context, string) (*api.Stats, error)
+	ForkFunc           func(context.Context, string, api.ForkRequest) (*api.ForkResult, error)
+	PromoteFunc        func(context.Context, string) (*api.Sandbox, error)
+	DiffFunc           func(context.Context, string, string, api.DiffRequest) (*api.Diff, error)
+	MergeFunc          func(context.Context, string, api.MergeRequest) (*api.MergeResult, error)
+	ExportFunc         func(context.Context, string, api.ExportRequest, io.Writer) error
+	CommitFunc         func(context.Context, string, api.CommitRequest, func(api.Progress)) (*api.Image, error)
+	TreeFunc           func(context.Context, string) ([]*api.TreeNode, error)
+	SnapshotFunc       func(context.Context, string, api.SnapshotRequest) (*api.Snapshot, error)
+	SnapshotsFunc      func(context.Context) ([]api.Snapshot, error)
+	GetSnapshotFunc    func(context.Context, string) (*api.Snapshot, error)
+	DeleteSnapshotFunc func(context.Context, string, api.SnapshotDeletion) error
+	VerifySnapshotFunc func(context.Context, string) (*api.Snapshot, error)
+	RestoreFunc        func(context.Context, string, api.RestoreRequest) (*api.ForkResult, error)
+	RollbackFunc       func(context.Context, string, string) (*api.Sandbox, error)
+	TimelineFuncs
+	ImagesFunc      func(context.Context) ([]api.Image, error)
+	GetImageFunc    func(context.Context, string) (*api.Image, error)
+	RemoveImageFunc func(context.Context, string) error
+	PruneImagesFunc func(context.Context, api.PruneRequest) (*api.Pruned, error)
+	CreateImageFunc func(context.Context, api.ImageRequest, func(api.Progress)) (*api.Image, error)
+}
+
+var _ rest.Service = (*Service)(nil)
+
+var errUnset = api.Errorf(api.CodeUnsupported, "the test sets no function for this")
+
+func call[R any](set bool, f func() (R, error)) (R, error) {
+	if !set {
+		var zero R
+		return zero, errUnset
+	}
+	return f()
+}
+
+// Ports implements rest.PortService.
+func (s *Service) Ports(ctx context.Context, ref string) ([]api.Port, error) {
+	return call(s.PortsFunc != nil, func() ([]api.Port, error) { return s.PortsFunc(ctx, ref) })
+}
+
+// DialPort implements rest.PortService.
+func (s *Service) DialPort(ctx context.Context, ref string, port uint16, wait time.Duration) (rest.PortConn, error) {
+	return call(s.DialPortFunc != nil, func() (rest.PortConn, error) { return s.DialPortFunc(ctx, ref, port, wait) })
+}
+
+// Events implements rest.EventService.
+func (s *Service) Events(ctx context.Context, req api.EventRequest, began func(), each func(api.Event) error) error {
+	if s.EventsFunc == nil {
+		return errUnset
+	}
+	return s.EventsFunc(ctx, req, began, each)
+}
+
+// Create implements rest.Service.
+func (s *Service) Create(ctx context.Context, req api.CreateRequest) (*api.Sandbox, error) {
+	return call(s.CreateFunc != nil, func() (*api.Sandbox, error) { return s.CreateFunc(ctx, req) })
+}
+
+// Get implements rest.Service.
+func (s *Service) Get(ctx context.Context, ref string) (*api.Sandbox, error) {
+	return call(s.GetFunc != nil, func() (*api.Sandbox, error) { return s.GetFunc(ctx, ref) })
+}
+
+// List implements rest.Service.
+func (s *Service) List(ctx context.Context, f api.ListFilter) ([]api.Sandbox, error) {
+	return call(s.ListFunc != nil, func() ([]api.Sandbox, error) { return s.ListFunc(ctx, f) })
+}
+
+// Update implements rest.Service.
+func (s *Service) Update(ctx context.Context, ref string, req api.UpdateRequest) (*api.Sandbox, error) {
+	return call(s.UpdateFunc != nil, func() (*api.Sandbox, error) { return s.UpdateFunc(ctx, ref, req) })
+}
+
+// Destroy implements rest.Service.
+func (s *Service) Destroy(ctx context.Context, ref string) error {
+	if s.DestroyFunc == nil {
+		return errUnset
+	}
+	return s.DestroyFunc(ctx, ref)
+}
+
+// Pause implements rest.Service.
+func (s *Service) Pause(ctx context.Context, ref string) (*api.Sandbox, error) {
+	return call(s.PauseFunc != nil, func() (*api.Sandbox, error) { return s.PauseFunc(ctx, ref) })
+}
+
+// Resume implements rest.Service.
+func (s *Service) Resume(ctx context.Context, ref string) (*api.Sandbox, error) {
+	return call(s.ResumeFunc != nil, func() (*api.Sandbox, error) { return s.ResumeFunc(ctx, ref) })
+}
+
+// Hibernate implements rest.Service.
+func (s *Service) Hibernate(ctx context.Context, ref string) (*api.Sandbox, error) {
+	return call(s.HibernateFunc != nil, func() (*api.Sandbox, error) { return s.HibernateFunc(ctx, ref) })
+}
+
+// Wake implements rest.Service.
+func (s *Service) Wake(ctx context.Context, ref string) (*api.Sandbox, error) {
+	return call(s.WakeFunc != nil, func() (*api.Sandbox, error) { return s.WakeFunc(ctx, ref) })
+}
+
+// Exec implements rest.Service.
+func (s *Service) Exec(ctx context.Context, ref string, req api.ExecRequest, streams rest.ExecIO) (*api.ExecResult, error) {
+	return call(s.ExecFunc != nil, func() (*api.ExecResult, error) { return s.ExecFunc(ctx, ref, req, streams) })
+}
+
+// Stats implements rest.Service.
+func (s *Service) Stats(ctx context.Context, ref string) (*api.Stats, error) {
+	return call(s.StatsFunc != nil, func() (*api.Stats, error) { return s.StatsFunc(ctx, ref) })
+}
+
+// Fork implements rest.Service.
+func (s *Service) Fork(ctx context.Context, ref string, req api.ForkRequest) (*api.ForkResult, error) {
+	return call(s.ForkFunc != nil, func() (*api.ForkResult, error) { return s.ForkFunc(ctx, ref, req) })
+}
+
+// Promote implements rest.Service.
+func (s *Service) Promote(ctx context.Context, ref string) (*api.Sandbox, error) {
+	return call(s.PromoteFunc != nil, func() (*api.Sandbox, error) { return s.PromoteFunc(ctx, ref) })
+}
+
+// Diff implements rest.Service.
+func (s *Service) Diff(ctx context.Context, from, to string, req api.DiffRequest) (*api.Diff, error) {
+	return call(s.DiffFunc != nil, func() (*api.Diff, error) { return s.DiffFunc(ctx, from, to, req) })
+}
+
+// Merge implements rest.Service.
+func (s *Service) Merge(ctx context.Context, into string, req api.MergeRequest) (*api.MergeResult, error) {
+	return call(s.MergeFunc != nil, func() (*api.MergeResult, error) { return s.MergeFunc(ctx, into, req) })
+}
+
+// Tree implements rest.Service.
+func (s *Service) Tree(ctx context.Context, ref string) ([]*api.TreeNode, error) {
+	return call(s.TreeFunc != nil, func() ([]*api.TreeNode, error) { return s.TreeFunc(ctx, ref) })
+}
+
+// Snapshot implements rest.Service.
+func (s *Service) Snapshot(ctx context.Context, ref string, req api.SnapshotRequest) (*api.Snapshot, error) {
+	return call(s.SnapshotFunc != nil, func() (*api.Snapshot, error) { return s.SnapshotFunc(ctx, ref, req) })
+}
+
+// Snapshots implements rest.Service.
+func (s *Service) Snapshots(ctx context.Context) ([]api.Snapshot, error) {
+	return call(s.SnapshotsFunc != nil, func() ([]api.Snapshot, error) { return s.SnapshotsFunc(ctx) })
+}
+
+// GetSnapshot implements rest.Service.
+func (s *Service) GetSnapshot(ctx context.Context, ref string) (*api.Snapshot, error) {
+	return call(s.GetSnapshotFunc != nil, func() (*api.Snapshot, error) { return s.GetSnapshotFunc(ctx, ref) })
+}
+
+// DeleteSnapshot implements rest.Service.
+func (s *Service) DeleteSnapshot(ctx context.Context, ref string, how api.SnapshotDeletion) error {
+	if s.DeleteSnapshotFunc == nil {
+		return errUnset
+	}
+	return s.DeleteSnapshotFunc(ctx, ref, how)
+}
+
+// VerifySnapshot implements rest.Service.
+func (s *Service) VerifySnapshot(ctx context.Context, ref string) (*api.Snapshot, error) {
+	return call(s.VerifySnapshotFunc != nil, func() (*api.Snapshot, error) { return s.VerifySnapshotFunc(ctx, ref) })
+}
+
+// Export implements rest.Service.
+func (s *Service) Export(ctx context.Context, ref string, req api.ExportRequest, w io.Writer) error {
+	if s.ExportFunc == nil {
+		return errUnset
+	}
+	return s.ExportFunc(ctx, ref, req, w)
+}
+
+// Commit implements rest.Service.
+func (s *Service) Commit(ctx context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (*api.Image, error) {
+	return call(s.CommitFunc != nil, func() (*api.Image, error) { return s.CommitFunc(ctx, ref, req, progress) })
+}
+
+// Restore implements rest.Service.
+func (s *Service) Restore(ctx context.Context, ref string, req api.RestoreRequest) (*api.ForkResult, error) {
+	return call(s.RestoreFunc != nil, func() (*api.ForkResult, error) { return s.RestoreFunc(ctx, ref, req) })
+}
+
+// Rollback implements rest.Service.
+func (s *Service) Rollback(ctx context.Context, ref, snap string) (*api.Sandbox, error) {
+	return call(s.RollbackFunc != nil, func() (*api.Sandbox, error) { return s.RollbackFunc(ctx, ref, snap) })
+}
+
+// Images implements rest.Service.
+func (s *Service) Images(ctx context.Context) ([]api.Image, error) {
+	return call(s.ImagesFunc != nil, func() ([]api.Image, error) { return s.ImagesFunc(ctx) })
+}
+
+// GetImage implements rest.Service.
+func (s *Service) GetImage(ctx context.Context, ref string) (*api.Image, error) {
+	return call(s.GetImageFunc != nil, func() (*api.Image, error) { return s.GetImageFunc(ctx, ref) })
+}
+
+// PruneImages implements rest.Service.
+func (s *Service) PruneImages(ctx context.Context, req api.PruneRequest) (*api.Pruned, error) {
+	return call(s.PruneImagesFunc != nil, func() (*api.Pruned, error) { return s.PruneImagesFunc(ctx, req) })
+}
+
+// RemoveImage implements rest.Service.
+func (s *Service) RemoveImage(ctx context.Context, ref string) error {
+	if s.RemoveImageFunc == nil {
+		return errUnset
+	}
+	return s.RemoveImageFunc(ctx, ref)
+}
+
+// CreateImage implements rest.Service.
+func (s *Service) CreateImage(ctx context.Context, req api.ImageRequest, progress func(api.Progress)) (*api.Image, error) {
+	return call(s.CreateImageFunc != nil, func() (*api.Image, error) { return s.CreateImageFunc(ctx, req, progress) })
+}
+
+// Serve serves svc on a unix socket until the test ends, when it waits for all
+// requests, and returns the socket's path.
+func Serve(t testing.TB, svc rest.Service) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := rest.New(rest.Config{Service: svc, Identify: Owner, Version: "test"})
+	ctx, cancel := context.WithCancel(context.Background())
+	srv := &http.Server{Handler: api, BaseContext: func(net.Listener) context.Context { return ctx }}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := srv.Close(); err != nil {
+			t.Errorf("close server: %v", err)
+		}
+		if err := <-done; err != http.ErrServerClosed {
+			t.Errorf("serve: %v", err)
+		}
+		api.Wait()
+	})
+	return socket
+}

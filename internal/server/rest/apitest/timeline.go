@@ -1,0 +1,29 @@
+package apitest
+
+import (
+	"context"
+
+	"ramet.dev/ramet/api"
+)
+
+// TimelineFuncs are the functions of a Service that are about timelines.
+type TimelineFuncs struct {
+	RewindFunc   func(context.Context, string, int) (*api.Sandbox, error)
+	TimelineFunc func(context.Context, string) ([]api.Step, error)
+	BisectFunc   func(context.Context, string, api.BisectRequest) (*api.BisectResult, error)
+}
+
+// Rewind implements httpapi.Service.
+func (f *TimelineFuncs) Rewind(ctx context.Context, ref string, step int) (*api.Sandbox, error) {
+	return call(f.RewindFunc != nil, func() (*api.Sandbox, error) { return f.RewindFunc(ctx, ref, step) })
+}
+
+// Timeline implements httpapi.Service.
+func (f *TimelineFuncs) Timeline(ctx context.Context, ref string) ([]api.Step, error) {
+	return call(f.TimelineFunc != nil, func() ([]api.Step, error) { return f.TimelineFunc(ctx, ref) })
+}
+
+// Bisect implements httpapi.Service.
+func (f *TimelineFuncs) Bisect(ctx context.Context, ref string, req api.BisectRequest) (*api.BisectResult, error) {
+	return call(f.BisectFunc != nil, func() (*api.BisectResult, error) { return f.BisectFunc(ctx, ref, req) })
+}

@@ -1,0 +1,80 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/httpwire"
+)
+
+// EventService is the part of Service that tells what happens.
+type EventService interface {
+	// Events calls each with events until there are no more, or, if the request asks
+	// to follow, until ctx ends or the one sandbox is destroyed. It calls began before,
+	// when nothing that happens is missed any more.
+	Events(ctx context.Context, req api.EventRequest, began func(), each func(api.Event) error) error
+}
+
+// EventsInput is the query of events.
+type EventsInput struct {
+	Kind        []api.EventKind `query:"kind,explode" doc:"only these; may be repeated"`
+	Since       int64           `query:"since" minimum:"-1" doc:"sequence number of the last event that is known; 0 for all that are kept, -1 for those from now on"`
+	Follow      bool            `query:"follow" doc:"go on with what happens until the client goes away or the sandbox is destroyed"`
+	LastEventID string          `header:"Last-Event-ID" doc:"instead of since, of a client that comes back"`
+}
+
+type sandboxEventsInput struct {
+	IDInput
+	EventsInput
+}
+
+func (a *API) routeEvents() {
+	const tag = "events"
+	responses := map[string]*huma.Response{"200": {Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{
+		httpwire.EventType: eventContent(a, "Events `event` (Event), each with its sequence number as its id, at last `end` or `error` (Problem).",
+			events{httpwire.EventEvent: api.Event{}, httpwire.EventError: httpwire.Problem{}}),
+	}}}
+	registerStream(a, operation(http.MethodGet, "/v1/events", "list-events", tag, "What happened to sandboxes, and what happens"), responses,
+		func(in *EventsInput) error { return in.check() },
+		func(w http.ResponseWriter, r *http.Request, in *EventsInput) { a.events(w, r, in.request("")) })
+	registerStream(a, operation(http.MethodGet, "/v1/sandboxes/{id}/events", "list-sandbox-events", tag, "What happened to a sandbox, and what happens", statusNotFound), responses,
+		func(in *sandboxEventsInput) error { return errors.Join(validSandbox(in.ID), in.check()) },
+		func(w http.ResponseWriter, r *http.Request, in *sandboxEventsInput) {
+			a.events(w, r, in.request(in.ID))
+		})
+}
+
+func (in *EventsInput) check() error {
+	for _, k := range in.Kind {
+		if !k.Valid() {
+			return api.Invalid("kind", "%q is none of %v", k, api.EventKinds)
+		}
+	}
+	if in.LastEventID != "" {
+		since, err := strconv.ParseInt(in.LastEventID, 10, 64)
+		if err != nil || since < 0 {
+			return api.Invalid("Last-Event-ID", "%q is no sequence number", in.LastEventID)
+		}
+		in.Since = since
+	}
+	return nil
+}
+
+func (in *EventsInput) request(ref string) api.EventRequest {
+	return api.EventRequest{Sandbox: ref, Kinds: in.Kind, Since: in.Since, Follow: in.Follow}
+}
+
+func (a *API) events(w http.ResponseWriter, r *http.Request, req api.EventRequest) {
+	events, ctx := a.follow(w, r, req.Follow)
+	defer events.close()
+	if err := a.svc.Events(ctx, req, events.begin, events.sendEvent); err != nil {
+		a.endFollowing(ctx, events, r, err)
+		return
+	}
+	_ = events.send(httpwire.EventEnd, struct{}{}) // nobody is left to be told
+}

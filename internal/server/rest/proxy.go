@@ -1,0 +1,202 @@
+package rest
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/server/portproxy"
+)
+
+// What is passed on to a web server in a sandbox is read and written anew by
+// net/http, so that the server sees exactly one request however a client framed
+// it, and has a connection of its own, so that nothing is left over for another.
+
+// proxied says where a request is passed on to.
+type proxied struct {
+	portproxy.Target
+	// prefix is of the path, which the server does not see. It is empty if the host of the
+	// request is that of the port.
+	prefix string
+	page   string // host of the server's pages, which then have one
+	wait   time.Duration
+}
+
+// server is what the server thinks that it is.
+func (p *proxied) server() string { return "localhost:" + strconv.Itoa(int(p.Port)) }
+
+type proxiedKey struct{}
+
+// proxyTarget returns where r is to be passed on to, or nil if it is for this
+// interface. Paths are compared as they were sent: a server in a sandbox may
+// have any, and none is cleaned on the way.
+func (a *API) proxyTarget(r *http.Request) (*proxied, error) {
+	t, err := a.hosts.Parse(r.Host)
+	if err != nil {
+		return nil, err
+	}
+	p := &proxied{}
+	if t != nil {
+		p.Target, p.page = *t, r.Host
+	} else {
+		parts := strings.SplitN(r.URL.EscapedPath(), "/", 7)
+		if len(parts) < 7 || parts[1] != "v1" || parts[2] != "sandboxes" || parts[4] != "ports" {
+			return nil, nil
+		}
+		if p.Ref, err = url.PathUnescape(parts[3]); err != nil {
+			return nil, api.Invalid("id", "%q is not an id or name", parts[3])
+		}
+		if err := validSandbox(p.Ref); err != nil {
+			return nil, err
+		}
+		if p.Port, err = portproxy.ParsePort(parts[5]); err != nil {
+			return nil, err
+		}
+		p.prefix = strings.Join(parts[:6], "/")
+	}
+	p.wait, err = parseWait(r.Header.Get(httpwire.WaitHeader))
+	return p, err
+}
+
+// newProxy returns what passes requests on.
+func (a *API) newProxy() *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite: rewrite,
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				p := ctx.Value(proxiedKey{}).(*proxied)
+				return a.svc.DialPort(ctx, p.Ref, p.Port, p.wait)
+			},
+			DisableKeepAlives:      true,
+			DisableCompression:     true,
+			MaxResponseHeaderBytes: 1 << 20,
+		},
+		FlushInterval: -1, // streams are streams
+		ModifyResponse: func(resp *http.Response) error {
+			p := resp.Request.Context().Value(proxiedKey{}).(*proxied)
+			resp.Header.Del(httpwire.RequestIDHeader) // ours is there already
+			portproxy.CleanResponse(resp.Header, p.prefix, p.page, p.server())
+			return nil
+		},
+		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if code := api.CodeOf(err); code == api.CodeInternal {
+				err = api.Errorf(api.CodeUnavailable, "the server in the sandbox did not answer as HTTP does: %w", err)
+			}
+			a.writeProblem(w, r, err)
+		},
+	}
+}
+
+func rewrite(pr *httputil.ProxyRequest) {
+	p := pr.In.Context().Value(proxiedKey{}).(*proxied)
+	pr.Out.URL.Scheme, pr.Out.URL.Host, pr.Out.Host = "http", p.server(), p.server()
+	portproxy.CleanRequest(pr.Out.Header, p.page, p.server())
+	if p.prefix != "" {
+		raw := strings.TrimPrefix(pr.In.URL.EscapedPath(), p.prefix)
+		plain, err := url.PathUnescape(raw)
+		if err != nil {
+			plain = raw // it was parsed before
+		}
+		pr.Out.URL.Path, pr.Out.URL.RawPath = plain, raw
+		pr.Out.Header.Set("X-Forwarded-Prefix", p.prefix)
+	} else {
+		pr.Out.Header.Del("X-Forwarded-Prefix")
+	}
+	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // as it is, for the server to judge
+	pr.SetXForwarded()
+}
+
+var (
+	errNavigation  = api.Errorf(api.CodeForbidden, "pages of sandboxes are not shown here, where others would be theirs too: open the URL that `ramet port SBX PORT --url` prints, or POST …/port-sessions returns")
+	errForeignPage = api.Errorf(api.CodeForbidden, "a page of another host asks for this: only pages of this host may")
+	errNoSession   = api.Errorf(api.CodeUnknownUser, "this browser was not let in, or its time is over: open the URL that `ramet port SBX PORT --url` prints, or POST …/port-sessions returns")
+)
+
+// proxy passes a request on for those who may reach the port.
+func (a *API) proxy(w *responseWriter, r *http.Request, p *proxied) {
+	code, query := portproxy.CutCode(r.URL.RawQuery)
+	if code != "" && p.prefix == "" && r.Method == http.MethodGet {
+		a.beginPortSession(w, r, p, code, query)
+		return
+	}
+	s, err := a.atPort(r, p)
+	if err == nil {
+		err = rightOf(proxyRoute).allow(s.Caller)
+	}
+	if err != nil {
+		leaveBody(w, r)
+		a.writeProblem(w, r, err)
+		return
+	}
+	r, end := during(r, s)
+	defer end()
+	if timed, ok := r.Body.(*timedBody); ok {
+		r.Body = timed.ReadCloser // as long as the server wants
+	}
+	a.reverse.ServeHTTP(finalWriter{w}, r.WithContext(context.WithValue(r.Context(), proxiedKey{}, p)))
+}
+
+// atPort finds out who wants to reach a port: a program, by a token or the connection it
+// has, or a browser, by its cookie. A token in the URL lets nobody in.
+func (a *API) atPort(r *http.Request, p *proxied) (*Session, error) {
+	secret, inURL := takeSecret(r)
+	if p.prefix != "" {
+		if portproxy.Navigates(r) {
+			return nil, errNavigation
+		}
+		return a.authenticate(r, secret, inURL, false)
+	}
+	if secret == "" || inURL {
+		if s := a.browses.Find(a.hosts.Secrets(r), p.Target); s != nil {
+			if portproxy.Foreign(r) {
+				return nil, errForeignPage
+			}
+			return &Session{Caller: s.Caller, Until: s.Until, Gone: s.Gone}, nil
+		}
+	}
+	s, err := a.authenticate(r, secret, inURL, false)
+	if err == errNoToken {
+		err = errNoSession
+	}
+	return s, err
+}
+
+// beginPortSession lets the browser in that opens a URL with a code. It goes on to the
+// page without the code, which is in no history then, and in no Referer.
+func (a *API) beginPortSession(w http.ResponseWriter, r *http.Request, p *proxied, code, query string) {
+	leaveBody(w, r)
+	secret, until, err := a.browses.Redeem(code, p.Target)
+	if err != nil {
+		a.writeProblem(w, r, err)
+		return
+	}
+	// Two slashes would begin the name of a host.
+	to := "/" + strings.TrimLeft(r.URL.EscapedPath(), "/")
+	if query != "" {
+		to += "?" + query
+	}
+	http.SetCookie(w, a.hosts.Cookie(secret, int(time.Until(until).Seconds())))
+	w.Header().Set("Location", to)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// finalWriter leaves out what a server says before its answer, which may have headers too.
+type finalWriter struct{ *responseWriter }
+
+// WriteHeader shadows that of the responseWriter.
+func (w finalWriter) WriteHeader(status int) {
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
+		w.responseWriter.WriteHeader(status)
+	}
+}

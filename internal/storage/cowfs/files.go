@@ -1,0 +1,366 @@
+package cowfs
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"ramet.dev/ramet/internal/storage/erofs"
+)
+
+// Files reads the files of a tree and of the image below it. Like the View it
+// reads through, it believes neither: what it returns is right or an error that
+// wraps ErrCorrupt. What it cannot see is the shape of the whole, so whoever walks
+// it bounds depth and number. It is not safe for concurrent use.
+type Files struct {
+	view  *View
+	image *erofs.Reader // nil: none
+	data  []byte        // what image reads
+	links imageLinks    // see imagePlaces
+}
+
+// NewFiles returns the files of a view above an image, which is nil if there is
+// none, and usually mapped. Both stay with the caller.
+func NewFiles(view *View, image []byte) (*Files, error) {
+	f := &Files{view: view, data: image}
+	if image != nil {
+		var err error
+		if f.image, err = erofs.NewReader(image); err != nil {
+			return nil, fmt.Errorf("open image: %w", err)
+		}
+	}
+	return f, view.err
+}
+
+// Root returns the root directory's number.
+func (f *Files) Root() Ino { return rootOf(f.image) }
+
+func rootOf(image *erofs.Reader) Ino {
+	if image == nil {
+		return FirstIno
+	}
+	return Ino(image.Root())
+}
+
+// Node is a file as one tree has it.
+type Node struct {
+	Ino  Ino
+	Attr Attr
+}
+
+// Node returns the file with a number. If there is none the error wraps
+// ErrNotExist.
+func (f *Files) Node(ino Ino) (Node, error) {
+	n := Node{Ino: ino}
+	var buf [keyRoom]byte
+	val, ok, err := f.view.Get(key(&buf, ino, keyAttr))
+	if err != nil {
+		return n, err
+	}
+	if ok {
+		return n, n.Attr.Decode(val)
+	}
+	in, err := f.imageInode(ino)
+	if err != nil {
+		return n, err
+	}
+	n.Attr = imageAttr(&in)
+	return n, nil
+}
+
+func (f *Files) imageInode(ino Ino) (erofs.Inode, error) {
+	if f.image == nil || !ino.OfImage() {
+		return erofs.Inode{}, fmt.Errorf("inode %d: %w", ino, ErrNotExist)
+	}
+	return f.image.Inode(uint64(ino))
+}
+
+// Lookup finds an entry of a directory.
+func (f *Files) Lookup(dir Ino, name string) (ino Ino, ok bool, err error) {
+	if !validName(name) {
+		return 0, false, nil
+	}
+	var buf [keyRoom]byte
+	val, ok, err := f.view.Get(entryKey(&buf, dir, name))
+	if err != nil {
+		return 0, false, err
+	}
+	if ok {
+		ino, typ, err := entryOf(val)
+		return ino, err == nil && typ != whiteout, err
+	}
+	return f.imageLookup(dir, name)
+}
+
+// imageLookup is Lookup as far as the image goes.
+func (f *Files) imageLookup(dir Ino, name string) (Ino, bool, error) {
+	if f.image == nil || !dir.OfImage() {
+		return 0, false, nil
+	}
+	in, err := f.image.Inode(uint64(dir))
+	if err != nil || in.Mode&TypeMask != TypeDir {
+		return 0, false, err
+	}
+	nid, _, ok, err := f.image.Lookup(&in, name)
+	return Ino(nid), ok, err
+}
+
+// validName says whether a name can be part of a path.
+func validName(name string) bool {
+	return name != "" && name != "." && name != ".." && len(name) <= erofs.MaxNameLen && strings.IndexByte(name, '/') < 0 && strings.IndexByte(name, 0) < 0
+}
+
+// Entries calls fn for the entries of a directory in the order of their names,
+// until it returns an error, which it returns.
+func (f *Files) Entries(dir Ino, fn func(name string, ino Ino) error) error {
+	image := f.image
+	if image != nil && dir.OfImage() {
+		// One that was made where the image has something else is none of it.
+		if in, err := image.Inode(uint64(dir)); err != nil {
+			return err
+		} else if in.Mode&TypeMask != TypeDir {
+			image = nil
+		}
+	}
+	var bad error
+	err := mergeEntries(f.view, image, dir, "", func(e Entry) bool {
+		if !validName(e.Name) {
+			bad = fmt.Errorf("%w: directory %d: entry %q", ErrCorrupt, dir, e.Name)
+		} else {
+			bad = fn(e.Name, e.Ino)
+		}
+		return bad == nil
+	})
+	return firstError(bad, err)
+}
+
+// Find resolves a clean absolute path without following symbolic links. If there
+// is nothing the error wraps ErrNotExist.
+func (f *Files) Find(path string) (Node, error) {
+	n, err := f.Node(f.Root())
+	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		if err != nil || name == "" {
+			break
+		}
+		if !n.Attr.IsDir() {
+			return n, fmt.Errorf("%s: %w", path, ErrNotExist)
+		}
+		ino, ok, err := f.Lookup(n.Ino, name)
+		if err != nil {
+			return n, err
+		}
+		if !ok {
+			return n, fmt.Errorf("%s: %w", path, ErrNotExist)
+		}
+		if n, err = f.Node(ino); err != nil {
+			return n, err
+		}
+	}
+	return n, err
+}
+
+// Target returns the target of a symbolic link.
+func (f *Files) Target(ino Ino) (string, error) {
+	var buf [keyRoom]byte
+	b, err := getBlob(f.view, key(&buf, ino, keyTarget))
+	if b != nil || err != nil {
+		return string(b), err
+	}
+	in, err := f.imageInode(ino)
+	if err != nil {
+		return "", fmt.Errorf("%w: the target of link %d: %w", ErrCorrupt, ino, err)
+	}
+	return f.image.Readlink(&in)
+}
+
+// Xattrs returns the names of a file's extended attributes, in their order.
+func (f *Files) Xattrs(ino Ino) ([]string, error) {
+	return xattrNames(f.view, f.image, ino)
+}
+
+// Xattr returns an extended attribute, nil if there is none.
+func (f *Files) Xattr(ino Ino, name string) ([]byte, error) {
+	if name == "" || len(name) > MaxXattrName {
+		return nil, nil
+	}
+	return xattr(f.view, f.image, ino, name)
+}
+
+// IsCorrupt says whether an error is about a tree or an image that makes no sense.
+func IsCorrupt(err error) bool {
+	for _, e := range []error{ErrCorrupt, ErrNotExist, erofs.ErrCorrupt, erofs.ErrUnsupported} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// ErrTooLarge says that a file has more bytes than were asked for.
+var ErrTooLarge = errors.New("file is too large")
+
+// ReadFile returns what a regular file contains, if it has at most limit bytes.
+func (f *Files) ReadFile(ctx context.Context, n *Node, limit int64) ([]byte, error) {
+	if n.Attr.Size > uint64(limit) {
+		return nil, fmt.Errorf("%w: it has %d bytes", ErrTooLarge, n.Attr.Size)
+	}
+	buf := make([]byte, n.Attr.Size)
+	return buf, f.ReadAt(ctx, n, 0, buf)
+}
+
+// ReadAt fills buf from a regular file. All of it is within the file.
+func (f *Files) ReadAt(ctx context.Context, n *Node, off uint64, buf []byte) error {
+	for len(buf) > 0 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		r, err := f.Map(n, off/PageSize, blocksIn(off+uint64(len(buf)))-off/PageSize)
+		if err != nil {
+			return err
+		}
+		skip := off % PageSize
+		size := min(r.N*PageSize-skip, uint64(len(buf)))
+		if err := f.readRun(n, &r, skip, buf[:size]); err != nil {
+			return err
+		}
+		off, buf = off+size, buf[size:]
+	}
+	return nil
+}
+
+// Map returns the longest run of a regular file that begins at block and has at
+// most n blocks.
+func (f *Files) Map(n *Node, block, most uint64) (Run, error) {
+	r, _, err := findRun(f.view, f.image, n.Ino, &n.Attr, block, most)
+	return r, err
+}
+
+// readRun fills buf from a run, skip bytes behind its beginning.
+func (f *Files) readRun(n *Node, r *Run, skip uint64, buf []byte) error {
+	switch {
+	case r.Page != 0:
+		return f.view.ReadAt(r.Page+Page(skip/PageSize), int(skip%PageSize), buf)
+	case r.Zero():
+		clear(buf)
+		return nil
+	}
+	// The image's part may be shorter than the run.
+	start := r.Block*PageSize + skip
+	part := uint64(0)
+	if start < n.Attr.ImageEnd {
+		part = min(uint64(len(buf)), n.Attr.ImageEnd-start)
+	}
+	off := r.ImageOffset + skip
+	if off > uint64(len(f.data)) || part > uint64(len(f.data))-off {
+		return fmt.Errorf("%w: inode %d: the image's data at %d", ErrCorrupt, n.Ino, off)
+	}
+	copy(buf, f.data[off:off+part])
+	clear(buf[part:])
+	return nil
+}
+
+// place is where an entry is.
+type place struct {
+	dir  Ino
+	name string
+}
+
+// places returns where a file is, as far as the tree says: all of a file's places
+// if it was made, and those of a file of the image by which it was changed or that
+// it was given.
+func (f *Files) places(ino Ino) ([]place, error) {
+	var all []place
+	var buf [keyRoom]byte
+	err := f.view.Scan(key(&buf, ino, keyParent), func(k, _ []byte) bool {
+		i, kind, rest := keyOf(k)
+		if i != ino || kind != keyParent {
+			return false
+		}
+		if len(rest) > 8 {
+			all = append(all, place{Ino(binary.BigEndian.Uint64(rest)), string(rest[8:])})
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f.verify(ino, all)
+}
+
+// verify returns those places where the file is.
+func (f *Files) verify(ino Ino, all []place) ([]place, error) {
+	kept := all[:0]
+	for _, p := range all {
+		there, ok, err := f.Lookup(p.dir, p.name)
+		if err != nil {
+			return nil, err
+		}
+		if ok && there == ino {
+			kept = append(kept, p)
+		}
+	}
+	return kept, nil
+}
+
+// Paths returns where a file is, in the order of its paths. It is not quick for a
+// file of the image: see imagePlaces.
+func (f *Files) Paths(ino Ino) ([]string, error) {
+	places, err := f.allPlaces(ino)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, p := range places {
+		dir, ok, err := f.dirPath(p.dir)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			all = append(all, strings.TrimSuffix(dir, "/")+"/"+p.name)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// allPlaces returns all places of a file, in the tree and in the image.
+func (f *Files) allPlaces(ino Ino) ([]place, error) {
+	made, err := f.places(ino)
+	if err != nil {
+		return nil, err
+	}
+	came, err := f.imagePlaces(ino)
+	return append(made, came...), err
+}
+
+// dirPath returns the path of a directory. ok is false if it has none.
+func (f *Files) dirPath(dir Ino) (at string, ok bool, err error) {
+	for dir != f.Root() {
+		places, err := f.allPlaces(dir)
+		if err != nil || len(places) == 0 {
+			return "", false, err
+		}
+		if at = "/" + places[0].name + at; len(at) > maxPathLen {
+			return "", false, fmt.Errorf("%w: a path is longer than %d bytes", ErrLimit, maxPathLen)
+		}
+		dir = places[0].dir
+	}
+	if at == "" {
+		at = "/"
+	}
+	return at, true, nil
+}
+
+// SameData says whether two regular files of one size contain the same. What they
+// share is not read.
+func SameData(ctx context.Context, a *Files, x *Node, b *Files, y *Node) (bool, error) {
+	d := differ{ctx: ctx, sides: [2]*Files{a, b}, left: mayCompare(a, b)}
+	same, err := d.sameData(x, y)
+	if err != nil {
+		return false, fmt.Errorf("compare files: %w", err)
+	}
+	return same, nil
+}

@@ -1,0 +1,74 @@
+package cowfs
+
+import (
+	"fmt"
+	"slices"
+
+	"ramet.dev/ramet/internal/storage/erofs"
+)
+
+// imageLinks says where in an image directories are, and files that have several
+// names. The image itself only leads from names to inodes. Finding it out takes a
+// walk of the whole image, so it is done when the first such place is asked for.
+type imageLinks map[Ino][]place
+
+func newImageLinks(image *erofs.Reader) (imageLinks, error) {
+	links := imageLinks{}
+	root := Ino(image.Root())
+	for todo := []Ino{root}; len(todo) > 0; {
+		dir := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		in, err := image.Inode(uint64(dir))
+		if err != nil {
+			return nil, err
+		}
+		var bad error
+		err = image.Entries(&in, "", func(name string, _ uint8, nid uint64) bool {
+			var child erofs.Inode
+			if child, bad = image.Inode(nid); bad != nil {
+				return false
+			}
+			isDir := child.Mode&TypeMask == TypeDir
+			if isDir && (links[Ino(nid)] != nil || Ino(nid) == root) {
+				bad = fmt.Errorf("%w: directory %d of the image has two names", ErrCorrupt, nid)
+				return false
+			}
+			if isDir {
+				todo = append(todo, Ino(nid))
+			}
+			if isDir || child.Nlink > 1 {
+				links[Ino(nid)] = append(links[Ino(nid)], place{dir, name})
+			}
+			return true
+		})
+		if err := firstError(bad, err); err != nil {
+			return nil, err
+		}
+	}
+	return links, nil
+}
+
+// imagePlaces returns where the image has a directory, or a file with several
+// names, of those places the ones where it still is.
+func (f *Files) imagePlaces(ino Ino) ([]place, error) {
+	if f.image == nil || !ino.OfImage() {
+		return nil, nil
+	}
+	if f.links == nil {
+		links, err := newImageLinks(f.image)
+		if err != nil {
+			return nil, err
+		}
+		f.links = links
+	}
+	return f.verify(ino, slices.Clone(f.links[ino]))
+}
+
+// manyNames says whether the image has a file under several names.
+func (f *Files) manyNames(ino Ino) bool {
+	if f.image == nil || !ino.OfImage() {
+		return false
+	}
+	in, err := f.image.Inode(uint64(ino))
+	return err == nil && in.Nlink > 1 && in.Mode&TypeMask != TypeDir
+}

@@ -1,0 +1,44 @@
+package paths
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"ramet.dev/ramet/api"
+)
+
+// MakeRuntime makes the runtime directory if it is missing and checks that no
+// other user can put a socket of his own there, or has: the directory may be
+// below /tmp.
+func (p Paths) MakeRuntime() error {
+	forbidden := os.FileMode(0o022)
+	if p.private {
+		forbidden = 0o077
+	}
+	return makeOwn(p.runtimeDir, forbidden)
+}
+
+// MakeData makes the data directory if it is missing and checks that no other
+// user can write to it.
+func (p Paths) MakeData() error { return makeOwn(p.dataDir, 0o022) }
+
+func makeOwn(dir string, forbidden os.FileMode) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	fi, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("check directory: %w", err)
+	}
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	switch {
+	case !fi.IsDir():
+		return api.Errorf(api.CodeIsolation, "%s is not a directory", dir)
+	case !ok || int(st.Uid) != os.Getuid():
+		return api.Errorf(api.CodeIsolation, "%s belongs to another user", dir)
+	case fi.Mode().Perm()&forbidden != 0:
+		return api.Errorf(api.CodeIsolation, "%s is open to other users (mode %#o): chmod 700 it", dir, fi.Mode().Perm())
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package paths
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"ramet.dev/ramet/api"
+)
+
+// Paths holds the two directories of a daemon; its methods name what is in
+// them. Both are absolute.
+type Paths struct {
+	runtimeDir string
+	dataDir    string
+	// private demands that nobody else may even read runtimeDir. It is off only
+	// for a directory the user chose by hand.
+	private bool
+}
+
+// RuntimeDir returns the directory of sockets and locks.
+func (p Paths) RuntimeDir() string { return p.runtimeDir }
+
+// DataDir returns the directory of what outlives the daemon.
+func (p Paths) DataDir() string { return p.dataDir }
+
+// Socket returns the path of the REST socket.
+func (p Paths) Socket() string { return filepath.Join(p.runtimeDir, "ramet.sock") }
+
+// Lock returns the path of the file whose lock is held while a daemon lives.
+func (p Paths) Lock() string { return filepath.Join(p.runtimeDir, "ramet.lock") }
+
+// StartLock returns the path of the file whose lock is held while a daemon
+// starts.
+func (p Paths) StartLock() string { return filepath.Join(p.runtimeDir, "start.lock") }
+
+// Sandboxes returns the directory of the control sockets of sandboxes.
+func (p Paths) Sandboxes() string { return filepath.Join(p.runtimeDir, "sandboxes") }
+
+// Log returns the path of the log of a daemon that has no terminal.
+func (p Paths) Log() string { return filepath.Join(p.dataDir, "daemon.log") }
+
+// Registry returns the path of the database of sandboxes, snapshots and images.
+func (p Paths) Registry() string { return filepath.Join(p.dataDir, "registry.db") }
+
+// Audit returns the directory of the audit.
+func (p Paths) Audit() string { return filepath.Join(p.dataDir, "audit") }
+
+// Images returns the directory of images.
+func (p Paths) Images() string { return filepath.Join(p.dataDir, "images") }
+
+// PackageCache returns the directory of distribution packages that were fetched.
+func (p Paths) PackageCache() string { return filepath.Join(p.dataDir, "packages") }
+
+// Files is where the files without names are that sandboxes write to.
+func (p Paths) Files() string { return filepath.Join(p.dataDir, "files") }
+
+// Snapshots returns the directory of snapshots.
+func (p Paths) Snapshots() string { return filepath.Join(p.dataDir, "snapshots") }
+
+// Snapshot returns the path of one snapshot's directory.
+func (p Paths) Snapshot(id string) (string, error) {
+	if !api.IsID(api.KindSnapshot, id) {
+		return "", fmt.Errorf("make path: %w", api.Invalid("id", "%q is not the id of a snapshot", id))
+	}
+	return filepath.Join(p.Snapshots(), id), nil
+}

@@ -1,0 +1,280 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"modernc.org/sqlite" // the "sqlite" driver
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"ramet.dev/ramet/api"
+)
+
+// Table names a kind of record.
+type Table string
+
+// The tables.
+const (
+	Sandboxes Table = "sandboxes"
+	Snapshots Table = "snapshots"
+	Freezes   Table = "freezes"
+	Grants    Table = "grants"
+	Activity  Table = "activity"  // when sandboxes were used last
+	Timelines Table = "timelines" // steps of sandboxes that are checkpointed by themselves
+	Gone      Table = "gone"      // names of sandboxes and snapshots that are gone and have descendants
+	Tokens    Table = "tokens"
+	Tenants   Table = "tenants"
+	Answers   Table = "answers" // to requests that may come again
+)
+
+// formatVersion changes with every incompatible change of the documents. An
+// older program refuses a newer store.
+const formatVersion = 1
+
+// Store is an open database. It is safe for concurrent use.
+type Store struct {
+	db   *sql.DB
+	lock *os.File
+	path string
+}
+
+// Open opens the database at path and makes it if there is none. One process at
+// a time may have it open: each would take the other's sandboxes for lost.
+func Open(ctx context.Context, path string) (*Store, error) {
+	return OpenIf(ctx, path, func() error { return nil })
+}
+
+// OpenIf is Open. Before it makes a database, which it does also in place of one that
+// has lost all it had, it asks mayMake, whose error it returns.
+func OpenIf(ctx context.Context, path string, mayMake func() error) (_ *Store, err error) {
+	lock, err := acquire(ctx, path+".lock")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			lock.Close()
+		}
+	}()
+	// Sandboxes do not survive the host, so records need not survive a power
+	// failure at every moment either: normal is safe against crashes of the
+	// process and keeps fsync out of the way of a fork.
+	dsn := "file:" + url.PathEscape(path) + "?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(5000)&_txlock=immediate"
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	db.SetMaxOpenConns(1) // one writer; the daemon reads at start only
+	s := &Store{db: db, lock: lock, path: path}
+	if err := s.migrate(ctx, mayMake); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) migrate(ctx context.Context, mayMake func() error) error {
+	var version int
+	if err := s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return api.Errorf(api.CodeCorrupt, "open store: %s: %w", s.path, err)
+	}
+	if version != 0 && version != formatVersion {
+		return api.Errorf(api.CodeUnsupported, "open store: its format is version %d, this program knows %d", version, formatVersion)
+	}
+	if version == 0 {
+		if err := mayMake(); err != nil {
+			return fmt.Errorf("make store: %w", err)
+		}
+	}
+	for _, t := range []Table{Sandboxes, Snapshots, Freezes, Grants, Activity, Timelines, Gone, Tokens, Tenants, Answers} {
+		if _, err := s.db.ExecContext(ctx, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (id TEXT PRIMARY KEY, doc BLOB NOT NULL) WITHOUT ROWID", t)); err != nil {
+			return fmt.Errorf("make store: %w", err)
+		}
+	}
+	if _, err := s.db.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", formatVersion)); err != nil {
+		return fmt.Errorf("make store: %w", err)
+	}
+	if version == 0 {
+		// After a loss of power it must not look as if it had lost what it never had.
+		return s.Sync(ctx)
+	}
+	return nil
+}
+
+// lockPatience is how long a lock is waited for. A daemon that was killed while it
+// started a process leaves the lock to that, until the process becomes its program.
+const lockPatience = 2 * time.Second
+
+// acquire takes the lock that the returned file holds while it is open.
+func acquire(ctx context.Context, path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			if err := f.Truncate(0); err != nil { // it names who had it before
+				f.Close()
+				return nil, fmt.Errorf("lock store: %w", err)
+			}
+			return f, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			f.Close()
+			return nil, fmt.Errorf("lock store: %w", err)
+		}
+		select {
+		case <-time.After(lockPatience / 100):
+		case <-ctx.Done():
+			text, err := io.ReadAll(io.LimitReader(f, maxHolder))
+			if err = errors.Join(err, f.Close()); err != nil {
+				return nil, fmt.Errorf("read lock of store: %w", err)
+			}
+			return nil, inUse(filepath.Dir(path), strings.TrimSpace(string(text)))
+		}
+	}
+}
+
+// maxHolder bounds what is read of a lock, in bytes.
+const maxHolder = 16 << 10
+
+// Hold writes down who has the store, for the one whom Open refuses it: a process whose
+// sockets are in runtimeDir.
+func (s *Store) Hold(pid int, runtimeDir string) error {
+	if _, err := s.lock.WriteAt(fmt.Appendf(nil, "%d %q\n", pid, runtimeDir), 0); err != nil {
+		return fmt.Errorf("write lock of store: %w", err)
+	}
+	return nil
+}
+
+// inUse is the error of a store in dir that the process has which holder, a text of
+// Hold, names; one of an earlier version has written nothing.
+func inUse(dir, holder string) error {
+	var pid int
+	var runtimeDir string
+	if _, err := fmt.Sscanf(holder, "%d %q", &pid, &runtimeDir); err != nil {
+		return api.Errorf(api.CodeConflict, "another daemon uses %s: if it is yours, set XDG_RUNTIME_DIR or RAMET_RUNTIME_DIR as it was when that one started, else give this one another RAMET_DATA_DIR", dir)
+	}
+	return api.Errorf(api.CodeConflict, "the daemon of process %d, whose sockets are in %s, uses %s: to talk to it, set RAMET_RUNTIME_DIR=%s; for a daemon of its own, set another RAMET_DATA_DIR", pid, runtimeDir, dir, runtimeDir)
+}
+
+// Close closes the database.
+func (s *Store) Close() error { return errors.Join(s.db.Close(), s.lock.Close()) }
+
+// Change is one record to write, or to delete if Doc is nil.
+type Change struct {
+	Table Table
+	ID    string
+	Doc   any
+}
+
+// Apply makes all changes or none. A full disk is api.CodeNoSpace.
+func (s *Store) Apply(ctx context.Context, changes ...Change) error {
+	if err := s.apply(ctx, changes); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // the database calls it an interruption
+		}
+		var failed *sqlite.Error
+		if errors.As(err, &failed) && failed.Code() == sqlite3.SQLITE_FULL {
+			return api.Errorf(api.CodeNoSpace, "write to store: %w", err)
+		}
+		return fmt.Errorf("write to store: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) apply(ctx context.Context, changes []Change) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // no effect after Commit
+	for _, c := range changes {
+		if c.Doc == nil {
+			_, err = tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM %s WHERE id = ?", c.Table), c.ID)
+		} else {
+			var doc []byte
+			if doc, err = json.Marshal(c.Doc); err != nil {
+				return err
+			}
+			_, err = tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (id, doc) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET doc = excluded.doc", c.Table), c.ID, doc)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// Sync makes all changes so far survive a power failure.
+func (s *Store) Sync(ctx context.Context) error {
+	var busy, log, moved int
+	if err := s.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(FULL)").Scan(&busy, &log, &moved); err != nil {
+		return fmt.Errorf("sync store: %w", err)
+	}
+	if busy != 0 || moved < log {
+		return fmt.Errorf("sync store: %d of %d pages are on disk", moved, log)
+	}
+	return nil
+}
+
+// Get reads one document, and reports whether it is there.
+func (s *Store) Get(ctx context.Context, t Table, id string, doc any) (bool, error) {
+	var text []byte
+	err := s.db.QueryRowContext(ctx, fmt.Sprintf("SELECT doc FROM %s WHERE id = ?", t), id).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, s.readError(err)
+	}
+	if err := json.Unmarshal(text, doc); err != nil {
+		return false, api.Errorf(api.CodeCorrupt, "record %s in %s: %w", id, t, err)
+	}
+	return true, nil
+}
+
+// Each calls fn with every document of a table, ordered by id.
+func (s *Store) Each(ctx context.Context, t Table, fn func(id string, doc []byte) error) error {
+	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT id, doc FROM %s ORDER BY id", t))
+	if err != nil {
+		return s.readError(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		var doc []byte
+		if err := rows.Scan(&id, &doc); err != nil {
+			return s.readError(err)
+		}
+		if err := fn(id, doc); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return s.readError(err)
+	}
+	return nil
+}
+
+// readError says which file is damaged, if one is.
+func (s *Store) readError(err error) error {
+	var failed *sqlite.Error
+	if errors.As(err, &failed) && (failed.Code()&0xff == sqlite3.SQLITE_CORRUPT || failed.Code() == sqlite3.SQLITE_NOTADB) {
+		return api.Errorf(api.CodeCorrupt, "read store: %s is damaged: put back a copy of it with its -wal; sandboxes that run go on, and snapshots stay: %w", s.path, err)
+	}
+	return fmt.Errorf("read store: %w", err)
+}
