@@ -9,11 +9,14 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// Audit calls each with the entries after since, oldest first, until there are no
+// Audit reads the audit log of the daemon.
+type Audit struct{ conn *connection }
+
+// Entries calls each with the entries after since, oldest first, until there are no
 // more or it fails.
-func (c *Client) Audit(ctx context.Context, since int64, each func(api.AuditEntry) error) error {
+func (s *Audit) Entries(ctx context.Context, since int64, each func(api.AuditEntry) error) error {
 	for {
-		page, err := get[httpwire.List[api.AuditEntry]](ctx, c, "/v1/audit", url.Values{
+		page, err := get[httpwire.List[api.AuditEntry]](ctx, s.conn, "/v1/audit", url.Values{
 			"since": {strconv.FormatInt(since, 10)}, "limit": {strconv.Itoa(pageSize)},
 		})
 		if err != nil {
@@ -31,12 +34,12 @@ func (c *Client) Audit(ctx context.Context, since int64, each func(api.AuditEntr
 	}
 }
 
-// VerifyAudit asks whether the audit is as it was written. head is what an earlier
+// Verify asks whether the audit is as it was written. head is what an earlier
 // report said, or empty.
-func (c *Client) VerifyAudit(ctx context.Context, head string) (*api.AuditReport, error) {
+func (s *Audit) Verify(ctx context.Context, head string) (*api.AuditReport, error) {
 	query := url.Values{}
 	if head != "" {
 		query.Set("head", head)
 	}
-	return get[*api.AuditReport](ctx, c, "/v1/audit/verify", query)
+	return get[*api.AuditReport](ctx, s.conn, "/v1/audit/verify", query)
 }

@@ -25,9 +25,44 @@ const (
 	maxProblem = 1 << 20
 )
 
-// Client is a connection pool to one daemon. Its methods may be called
-// concurrently; they block until the daemon answers or ctx ends.
+// Client talks to one daemon over a pool of connections. All methods, those of its
+// services included, may be called concurrently. They block until the daemon answers or
+// ctx ends.
 type Client struct {
+	Sandboxes *Sandboxes
+	Processes *Processes
+	Contexts  *Contexts
+	Files     *Files
+	Ports     *Ports
+	Snapshots *Snapshots
+	Images    *Images
+	Tokens    *Tokens
+	Tenants   *Tenants
+	Audit     *Audit
+
+	conn *connection
+}
+
+// newClient returns a client whose services share a connection.
+func newClient(conn *connection) *Client {
+	return &Client{
+		Sandboxes: &Sandboxes{conn},
+		Processes: &Processes{conn},
+		Contexts:  &Contexts{conn},
+		Files:     &Files{conn},
+		Ports:     &Ports{conn},
+		Snapshots: &Snapshots{conn},
+		Images:    &Images{conn},
+		Tokens:    &Tokens{conn},
+		Tenants:   &Tenants{conn},
+		Audit:     &Audit{conn},
+		conn:      conn,
+	}
+}
+
+// connection is a pool of connections to one daemon, with the credentials that requests
+// carry.
+type connection struct {
 	http   *http.Client
 	base   string
 	socket string // path; empty if the daemon is reached by a URL
@@ -35,16 +70,16 @@ type Client struct {
 }
 
 // Close ends the idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { c.conn.http.CloseIdleConnections() }
 
 // Around has wrap stand between c and the daemon. It must come before any call.
 func (c *Client) Around(wrap func(http.RoundTripper) http.RoundTripper) {
-	c.http.Transport = wrap(c.http.Transport)
+	c.conn.http.Transport = wrap(c.conn.http.Transport)
 }
 
 // Health asks whether the daemon is alive, and which version it is.
-func (c *Client) Health(ctx context.Context) (httpwire.Health, error) {
-	return get[httpwire.Health](ctx, c, "/healthz", nil)
+func (c *Client) Health(ctx context.Context) (api.Health, error) {
+	return get[api.Health](ctx, c.conn, "/healthz", nil)
 }
 
 // segment makes a ref one segment of a path. It must not be one that a server
@@ -68,7 +103,7 @@ func path(kind, ref, rest string) (string, error) {
 // send makes one request, whose body is JSON unless it is bytes, with header, which may
 // be nil, besides what the body needs. The caller closes the body of the response, whose
 // status is one of success.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any, accept string, header http.Header) (*http.Response, error) {
+func (c *connection) send(ctx context.Context, method, path string, query url.Values, body any, accept string, header http.Header) (*http.Response, error) {
 	var reader io.Reader
 	contentType := "application/json"
 	if raw, ok := body.([]byte); ok {
@@ -104,7 +139,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 }
 
 // call makes a request and decodes the answer into a T.
-func call[T any](ctx context.Context, c *Client, method, path string, query url.Values, body any) (T, error) {
+func call[T any](ctx context.Context, c *connection, method, path string, query url.Values, body any) (T, error) {
 	var v T
 	resp, err := c.send(ctx, method, path, query, body, "application/json", nil)
 	if err != nil {
@@ -125,7 +160,7 @@ func call[T any](ctx context.Context, c *Client, method, path string, query url.
 	return v, nil
 }
 
-func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+func get[T any](ctx context.Context, c *connection, path string, query url.Values) (T, error) {
 	return call[T](ctx, c, http.MethodGet, path, query, nil)
 }
 

@@ -190,92 +190,92 @@ func TestMethods(t *testing.T) {
 		}
 	}
 	create := api.CreateRequest{Image: "python", Limits: api.Limits{MemoryMiB: 7}, Env: map[string]string{"A": "b"}}
-	v, err := c.Create(ctx, create)
+	v, err := c.Sandboxes.Create(ctx, create)
 	check("Create", fmt.Sprintf("%+v", []any{create}), sb, v, err)
-	v, err = c.Get(ctx, "x")
+	v, err = c.Sandboxes.Get(ctx, "x")
 	check("Get", "[x]", sb, v, err)
-	v, err = c.Pause(ctx, "x")
+	v, err = c.Sandboxes.Pause(ctx, "x")
 	check("Pause", "[x]", sb, v, err)
-	v, err = c.Resume(ctx, "x")
+	v, err = c.Sandboxes.Resume(ctx, "x")
 	check("Resume", "[x]", sb, v, err)
-	v, err = c.Hibernate(ctx, "x")
+	v, err = c.Sandboxes.Hibernate(ctx, "x")
 	check("Hibernate", "[x]", sb, v, err)
-	v, err = c.Wake(ctx, "x")
+	v, err = c.Sandboxes.Wake(ctx, "x")
 	check("Wake", "[x]", sb, v, err)
-	v, err = c.Promote(ctx, "x")
+	v, err = c.Sandboxes.Promote(ctx, "x")
 	check("Promote", "[x]", sb, v, err)
-	v, err = c.Rollback(ctx, "x", "y")
+	v, err = c.Sandboxes.Rollback(ctx, "x", "y")
 	check("Rollback", "[x y]", sb, v, err)
-	check("Destroy", "[x]", nil, nil, errors.Join(c.Destroy(ctx, "x")))
-	list, err := c.List(ctx, api.ListFilter{State: "paused", Image: "i", Name: "n", Metadata: map[string]string{"k": "v=&"}})
+	check("Destroy", "[x]", nil, nil, errors.Join(c.Sandboxes.Destroy(ctx, "x")))
+	list, err := c.Sandboxes.List(ctx, api.ListFilter{State: "paused", Image: "i", Name: "n", Metadata: map[string]string{"k": "v=&"}})
 	check("List", "[{State:paused Image:i Name:n Metadata:map[k:v=&] Parent: Ancestor:}]", []api.Sandbox{*sb}, list, err)
-	ps, err := c.Processes(ctx, "x", true)
+	ps, err := c.Processes.List(ctx, "x", true)
 	check("Processes", "[x true]", []api.Process{{PID: 1}}, ps, err)
-	started, err := c.StartProcess(ctx, "x", api.StartRequest{Argv: []string{"a", "b"}})
+	started, err := c.Processes.Start(ctx, "x", api.StartRequest{Argv: []string{"a", "b"}})
 	check("StartProcess", "[x [a b]]", &api.Process{PID: 7}, started, err)
-	p, err := c.Process(ctx, "x", 7)
+	p, err := c.Processes.Get(ctx, "x", 7)
 	check("Process", "[x 7]", &api.Process{PID: 7}, p, err)
-	exit, err := c.WaitProcess(ctx, "x", 7)
+	exit, err := c.Processes.Wait(ctx, "x", 7)
 	check("WaitProcess", "[x 7]", &api.ExecResult{ExitCode: 3}, exit, err)
-	check("WriteProcess", "[x 7 a\x00b true]", nil, nil, c.WriteProcess(ctx, "x", 7, []byte("a\x00b"), true))
-	check("SignalProcess", "[x 7 {Signal:TERM Group:true Foreground:true}]", nil, nil, c.SignalProcess(ctx, "x", 7, api.SignalRequest{Signal: "TERM", Group: true, Foreground: true}))
-	check("ResizeProcess", "[x 7 {Cols:80 Rows:24}]", nil, nil, c.ResizeProcess(ctx, "x", 7, api.TerminalSize{Cols: 80, Rows: 24}))
-	check("RemoveProcess", "[x 7]", nil, nil, c.RemoveProcess(ctx, "x", 7))
-	contexts, err := c.Contexts(ctx, "x")
+	check("WriteProcess", "[x 7 a\x00b true]", nil, nil, c.Processes.Write(ctx, "x", 7, []byte("a\x00b"), true))
+	check("SignalProcess", "[x 7 {Signal:TERM Group:true Foreground:true}]", nil, nil, c.Processes.Signal(ctx, "x", 7, api.SignalRequest{Signal: "TERM", Group: true, Foreground: true}))
+	check("ResizeProcess", "[x 7 {Cols:80 Rows:24}]", nil, nil, c.Processes.Resize(ctx, "x", 7, api.TerminalSize{Cols: 80, Rows: 24}))
+	check("RemoveProcess", "[x 7]", nil, nil, c.Processes.Remove(ctx, "x", 7))
+	contexts, err := c.Contexts.List(ctx, "x")
 	check("Contexts", "[x]", []api.Context{{Name: "c", CreatedAt: at}}, contexts, err)
-	cc, err := c.CreateContext(ctx, "x", api.ContextRequest{Language: "node"})
+	cc, err := c.Contexts.Create(ctx, "x", api.ContextRequest{Language: "node"})
 	check("CreateContext", "[x {Language:node Name: Cwd: User: Env:map[]}]", &api.Context{Name: "c", CreatedAt: at}, cc, err)
-	was, err := c.InterruptContext(ctx, "x", "c")
+	was, err := c.Contexts.Interrupt(ctx, "x", "c")
 	check("InterruptContext", "[x c]", true, was, err)
-	cc, err = c.RestartContext(ctx, "x", "c")
+	cc, err = c.Contexts.Restart(ctx, "x", "c")
 	check("RestartContext", "[x c]", &api.Context{Name: "c", CreatedAt: at}, cc, err)
-	check("DestroyContext", "[x c]", nil, nil, c.DestroyContext(ctx, "x", "c"))
+	check("DestroyContext", "[x c]", nil, nil, c.Contexts.Destroy(ctx, "x", "c"))
 	forms := map[string]json.RawMessage{"a/b": json.RawMessage(`[1]`)}
 	code := api.RunCodeRequest{Code: "1+1", Language: "node"}
-	run, err := c.RunCode(ctx, "x", code)
+	run, err := c.Contexts.RunCode(ctx, "x", code)
 	whole := &api.RunResult{Result: "2", Results: []map[string]json.RawMessage{forms}}
 	whole.Stdout, whole.Stderr = "\uFFFD", "\uFFFD"
 	check("RunCode", fmt.Sprintf("%+v", []any{"x", code}), whole, run, err)
 	var out, errs strings.Builder
 	var shown []map[string]json.RawMessage
-	run, err = c.RunCodeStream(ctx, "x", code, client.RunIO{Stdout: &out, Stderr: &errs, Result: func(f map[string]json.RawMessage) error {
+	run, err = c.Contexts.RunCodeStream(ctx, "x", code, client.RunIO{Stdout: &out, Stderr: &errs, Result: func(f map[string]json.RawMessage) error {
 		shown = append(shown, f)
 		return nil
 	}})
 	check("RunCodeStream", fmt.Sprintf("%+v", []any{"x", code}), &api.RunResult{Result: "2", Results: []map[string]json.RawMessage{}}, run, err)
 	check("RunCodeStream's output", fmt.Sprintf("%+v", []any{"x", code}), []any{"\xff", "\xff", []map[string]json.RawMessage{forms}}, []any{out.String(), errs.String(), shown}, nil)
-	st, err := c.Stats(ctx, "x")
+	st, err := c.Sandboxes.Stats(ctx, "x")
 	check("Stats", "[x]", &api.Stats{Processes: 2}, st, err)
-	f, err := c.Fork(ctx, "x", api.ForkRequest{Count: 2})
+	f, err := c.Sandboxes.Fork(ctx, "x", api.ForkRequest{Count: 2})
 	check("Fork", fmt.Sprintf("%+v", []any{"x", api.ForkRequest{Count: 2}}), forked, f, err)
-	f, err = c.Restore(ctx, "x", api.RestoreRequest{Count: 2})
+	f, err = c.Snapshots.Restore(ctx, "x", api.RestoreRequest{Count: 2})
 	check("Restore", fmt.Sprintf("%+v", []any{"x", api.RestoreRequest{Count: 2}}), forked, f, err)
-	d, err := c.Diff(ctx, "x", "y", api.DiffRequest{Paths: []string{"/a b", "/c"}, Hunks: true, Stat: true, Processes: true, Variables: true})
+	d, err := c.Sandboxes.Diff(ctx, "x", "y", api.DiffRequest{Paths: []string{"/a b", "/c"}, Hunks: true, Stat: true, Processes: true, Variables: true})
 	check("Diff", "[x y {Paths:[/a b /c] Hunks:true Stat:true Processes:true Variables:true}]", diff, d, err)
-	tr, err := c.Tree(ctx, "")
+	tr, err := c.Sandboxes.Tree(ctx, "")
 	check("Tree", "[]", node, tr, err)
-	sn, err := c.Snapshot(ctx, "x", api.SnapshotRequest{Name: "s"})
+	sn, err := c.Snapshots.Create(ctx, "x", api.SnapshotRequest{Name: "s"})
 	check("Snapshot", fmt.Sprintf("%+v", []any{"x", api.SnapshotRequest{Name: "s"}}), snap, sn, err)
-	sn, err = c.GetSnapshot(ctx, "x")
+	sn, err = c.Snapshots.Get(ctx, "x")
 	check("GetSnapshot", "[x]", snap, sn, err)
-	sns, err := c.Snapshots(ctx)
+	sns, err := c.Snapshots.List(ctx)
 	check("Snapshots", "[]", []api.Snapshot{*snap}, sns, err)
-	check("DeleteSnapshot", "[x]", nil, nil, c.DeleteSnapshot(ctx, "x", api.SnapshotDeletion{}))
-	rw, err := c.Rewind(ctx, "x", 3)
+	check("DeleteSnapshot", "[x]", nil, nil, c.Snapshots.Delete(ctx, "x", api.SnapshotDeletion{}))
+	rw, err := c.Sandboxes.Rewind(ctx, "x", 3)
 	check("Rewind", "[x 3]", sb, rw, err)
-	steps, err := c.Timeline(ctx, "x")
+	steps, err := c.Sandboxes.Timeline(ctx, "x")
 	check("Timeline", "[x]", []api.Step{{Step: 3}}, steps, err)
-	bi, err := c.Bisect(ctx, "x", api.BisectRequest{Shell: "y"})
+	bi, err := c.Sandboxes.Bisect(ctx, "x", api.BisectRequest{Shell: "y"})
 	check("Bisect", fmt.Sprintf("%+v", []any{"x", api.BisectRequest{Shell: "y"}}), &api.BisectResult{Tried: []api.Try{}}, bi, err)
-	sn, err = c.VerifySnapshot(ctx, "x")
+	sn, err = c.Snapshots.Verify(ctx, "x")
 	check("VerifySnapshot", "[x]", snap, sn, err)
-	im, err := c.GetImage(ctx, "host:1/a/b@sha256:0")
+	im, err := c.Images.Get(ctx, "host:1/a/b@sha256:0")
 	check("GetImage", "[host:1/a/b@sha256:0]", img, im, err)
-	ims, err := c.Images(ctx)
+	ims, err := c.Images.List(ctx)
 	check("Images", "[]", []api.Image{*img}, ims, err)
-	check("RemoveImage", "[a/b]", nil, nil, c.RemoveImage(ctx, "a/b"))
+	check("RemoveImage", "[a/b]", nil, nil, c.Images.Remove(ctx, "a/b"))
 	req := api.ExecRequest{Argv: []string{"a"}, TimeoutMS: 5}
-	res, err := c.Exec(ctx, "x", req)
+	res, err := c.Processes.Exec(ctx, "x", req)
 	check("Exec", fmt.Sprintf("%+v", []any{"x", req}), &api.ExecResult{OK: true}, res, err)
 }
 
@@ -287,7 +287,7 @@ func TestListReadsAllPages(t *testing.T) {
 	c := connect(t, &apitest.Service{ListFunc: func(context.Context, api.ListFilter) ([]api.Sandbox, error) {
 		return append([]api.Sandbox(nil), all...), nil
 	}})
-	got, err := c.List(t.Context(), api.ListFilter{})
+	got, err := c.Sandboxes.List(t.Context(), api.ListFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +304,7 @@ func TestErrorsComeBackTyped(t *testing.T) {
 	c := connect(t, &apitest.Service{GetFunc: func(_ context.Context, ref string) (*api.Sandbox, error) {
 		return nil, api.NotFound("sandbox", ref)
 	}})
-	_, err := c.Get(t.Context(), "nope")
+	_, err := c.Sandboxes.Get(t.Context(), "nope")
 	var e *api.Error
 	var p *httpwire.Problem
 	if !errors.As(err, &e) || e.Code != api.CodeNotFound || e.Detail != `no sandbox "nope"` {
@@ -314,24 +314,24 @@ func TestErrorsComeBackTyped(t *testing.T) {
 		t.Errorf("problem %+v", p)
 	}
 	for _, ref := range []string{"", ".", ".."} {
-		if _, err := c.Get(t.Context(), ref); api.CodeOf(err) != api.CodeInvalid {
+		if _, err := c.Sandboxes.Get(t.Context(), ref); api.CodeOf(err) != api.CodeInvalid {
 			t.Errorf("Get(%q) = %v", ref, err)
 		}
 	}
-	if _, err := c.Get(t.Context(), "../../x"); api.CodeOf(err) != api.CodeInvalid {
+	if _, err := c.Sandboxes.Get(t.Context(), "../../x"); api.CodeOf(err) != api.CodeInvalid {
 		t.Errorf("a path as id: %v", err)
 	}
 }
 
 func TestNobodyListens(t *testing.T) {
 	c := connectTo(t, "unix:"+filepath.Join(t.TempDir(), "none"))
-	_, err := c.Tree(t.Context(), "")
+	_, err := c.Sandboxes.Tree(t.Context(), "")
 	if api.CodeOf(err) != api.CodeUnavailable || strings.Contains(err.Error(), "http://ramet") {
 		t.Errorf("error %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.Tree(ctx, ""); api.CodeOf(err) != api.CodeCanceled {
+	if _, err := c.Sandboxes.Tree(ctx, ""); api.CodeOf(err) != api.CodeCanceled {
 		t.Errorf("with a cancelled context: %v", err)
 	}
 }
@@ -350,14 +350,14 @@ func TestNotADaemon(t *testing.T) {
 	} {
 		srv := httptest.NewServer(h)
 		c := connectTo(t, srv.URL)
-		_, err := c.ExecStream(t.Context(), "a", api.ExecRequest{}, client.ExecIO{})
+		_, err := c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{}, client.ExecIO{})
 		if api.CodeOf(err) != api.CodeUnavailable && name != "no JSON" {
 			t.Errorf("%s: ExecStream = %v", name, err)
 		}
-		if _, err = c.Get(t.Context(), "a"); api.CodeOf(err) != api.CodeUnavailable {
+		if _, err = c.Sandboxes.Get(t.Context(), "a"); api.CodeOf(err) != api.CodeUnavailable {
 			t.Errorf("%s: Get = %v", name, err)
 		}
-		if _, err = c.ExecStream(t.Context(), "a", api.ExecRequest{}, client.ExecIO{Stdin: strings.NewReader("")}); api.CodeOf(err) != api.CodeUnavailable {
+		if _, err = c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{}, client.ExecIO{Stdin: strings.NewReader("")}); api.CodeOf(err) != api.CodeUnavailable {
 			t.Errorf("%s: ExecStream with input = %v", name, err)
 		}
 		c.Close()
@@ -372,7 +372,7 @@ func TestWithoutTLS(t *testing.T) {
 	defer srv.Close()
 	c := connectTo(t, "http://"+srv.Listener.Addr().String())
 	defer c.Close()
-	if _, err := c.Get(t.Context(), "a"); api.CodeOf(err) != api.CodeUnavailable || !strings.Contains(err.Error(), "try https instead of http") {
+	if _, err := c.Sandboxes.Get(t.Context(), "a"); api.CodeOf(err) != api.CodeUnavailable || !strings.Contains(err.Error(), "try https instead of http") {
 		t.Errorf("http to a server of https: %v", err)
 	}
 }
@@ -401,7 +401,7 @@ func TestExecStream(t *testing.T) {
 		} else {
 			streams.Stdin = bytes.NewReader(in)
 		}
-		res, err := c.ExecStream(t.Context(), "a", api.ExecRequest{Shell: "x"}, streams)
+		res, err := c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{Shell: "x"}, streams)
 		if err != nil || res.ExitCode != 9 || !bytes.Equal(stdout.Bytes(), want) || stderr.String() != "err" {
 			t.Errorf("input of %d bytes: %+v, %v, %d bytes out, stderr %q", len(in), res, err, stdout.Len(), stderr.String())
 		}
@@ -427,25 +427,25 @@ func TestExecStreamErrors(t *testing.T) {
 			}
 			return nil
 		}
-		_, err := c.ExecStream(t.Context(), "gone", api.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: input()})
+		_, err := c.Processes.ExecStream(t.Context(), "gone", api.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: input()})
 		if api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("input %t: %v", withInput, err)
 		}
-		_, err = c.ExecStream(t.Context(), "a", api.ExecRequest{}, client.ExecIO{Stdin: input()})
+		_, err = c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{}, client.ExecIO{Stdin: input()})
 		if api.CodeOf(err) != api.CodeInvalid {
 			t.Errorf("input %t, invalid request: %v", withInput, err)
 		}
-		_, err = c.ExecStream(t.Context(), "a", api.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: input(), Stdout: failingWriter{broken}})
+		_, err = c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: input(), Stdout: failingWriter{broken}})
 		if !errors.Is(err, broken) {
 			t.Errorf("input %t, broken output: %v", withInput, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err = c.ExecStream(ctx, "a", api.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: input(), Stdout: cancellingWriter(cancel)})
+		_, err = c.Processes.ExecStream(ctx, "a", api.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: input(), Stdout: cancellingWriter(cancel)})
 		if api.CodeOf(err) != api.CodeCanceled {
 			t.Errorf("input %t, cancelled: %v", withInput, err)
 		}
 	}
-	_, err := c.ExecStream(t.Context(), "a", api.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: failingReader{broken}})
+	_, err := c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: failingReader{broken}})
 	if !errors.Is(err, broken) {
 		t.Errorf("broken input: %v", err)
 	}
@@ -473,11 +473,11 @@ func TestCreateImage(t *testing.T) {
 	}})
 	var seen []api.Progress
 	collect := func(p api.Progress) { seen = append(seen, p) }
-	img, err := c.CreateImage(t.Context(), api.ImageRequest{Name: "x", Ref: "y"}, collect)
+	img, err := c.Images.Create(t.Context(), api.ImageRequest{Name: "x", Ref: "y"}, collect)
 	if err != nil || img.ID != "img_aaaaaaaaaaaaaaaa" || !reflect.DeepEqual(seen, []api.Progress{{Phase: "fetch", Done: 1, Total: 2, Detail: "layer"}}) {
 		t.Errorf("CreateImage = %+v, %v after %+v", img, err, seen)
 	}
-	if _, err := c.CreateImage(t.Context(), api.ImageRequest{Name: "bad", Ref: "y"}, collect); api.CodeOf(err) != api.CodeHostile {
+	if _, err := c.Images.Create(t.Context(), api.ImageRequest{Name: "bad", Ref: "y"}, collect); api.CodeOf(err) != api.CodeHostile {
 		t.Errorf("a failure after progress: %v", err)
 	}
 }
@@ -502,22 +502,22 @@ func TestExportAndCommit(t *testing.T) {
 		},
 	})
 	var out bytes.Buffer
-	if err := c.Export(t.Context(), "x", api.ExportRequest{Format: "oci", Gzip: true}, &out); err != nil || got != "x{oci true}" || out.Len() != 1<<20 {
+	if err := c.Sandboxes.Export(t.Context(), "x", api.ExportRequest{Format: "oci", Gzip: true}, &out); err != nil || got != "x{oci true}" || out.Len() != 1<<20 {
 		t.Errorf("Export: %v after %s and %d bytes", err, got, out.Len())
 	}
 	out.Reset()
-	if err := c.Export(t.Context(), "none", api.ExportRequest{Format: "tar"}, &out); api.CodeOf(err) != api.CodeNotFound || out.Len() > 0 {
+	if err := c.Sandboxes.Export(t.Context(), "none", api.ExportRequest{Format: "tar"}, &out); api.CodeOf(err) != api.CodeNotFound || out.Len() > 0 {
 		t.Errorf("Export of nothing: %v", err)
 	}
-	if err := c.Export(t.Context(), "cut-off", api.ExportRequest{Format: "tar"}, &out); api.CodeOf(err) != api.CodeUnavailable {
+	if err := c.Sandboxes.Export(t.Context(), "cut-off", api.ExportRequest{Format: "tar"}, &out); api.CodeOf(err) != api.CodeUnavailable {
 		t.Errorf("Export that breaks off: %v", err)
 	}
 	full := errors.New("full")
-	if err := c.Export(t.Context(), "x", api.ExportRequest{Format: "tar"}, failingWriter{full}); !errors.Is(err, full) {
+	if err := c.Sandboxes.Export(t.Context(), "x", api.ExportRequest{Format: "tar"}, failingWriter{full}); !errors.Is(err, full) {
 		t.Errorf("Export to a full disk: %v", err)
 	}
 	var phases string
-	img, err := c.Commit(t.Context(), "x", api.CommitRequest{Name: "n", Message: "m"}, func(p api.Progress) { phases += p.Phase })
+	img, err := c.Images.Commit(t.Context(), "x", api.CommitRequest{Name: "n", Message: "m"}, func(p api.Progress) { phases += p.Phase })
 	if err != nil || img.ID != "img_aaaaaaaaaaaaaaaa" || got != "x{n m false}" || phases != "pack" {
 		t.Errorf("Commit: %+v, %v after %s, %s", img, err, got, phases)
 	}
@@ -541,11 +541,11 @@ func BenchmarkExec(b *testing.B) {
 				req := api.ExecRequest{Argv: []string{"true"}}
 				switch mode {
 				case "collect":
-					_, err = c.Exec(b.Context(), "a", req)
+					_, err = c.Processes.Exec(b.Context(), "a", req)
 				case "stream":
-					_, err = c.ExecStream(b.Context(), "a", req, client.ExecIO{})
+					_, err = c.Processes.ExecStream(b.Context(), "a", req, client.ExecIO{})
 				case "socket":
-					_, err = c.ExecStream(b.Context(), "a", req, client.ExecIO{Stdin: strings.NewReader("x")})
+					_, err = c.Processes.ExecStream(b.Context(), "a", req, client.ExecIO{Stdin: strings.NewReader("x")})
 				}
 				if err != nil {
 					b.Fatal(err)
@@ -567,7 +567,7 @@ func FuzzProblem(f *testing.F) {
 		client.SetTransport(c, roundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {mediaType}}, Body: io.NopCloser(strings.NewReader(body))}, nil
 		}))
-		_, err := c.Get(context.Background(), "a")
+		_, err := c.Sandboxes.Get(context.Background(), "a")
 		if err == nil || api.CodeOf(err) == "" {
 			t.Fatalf("status %d: %v", status, err)
 		}

@@ -12,32 +12,35 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// Contexts lists the interpreters in a sandbox.
-func (c *Client) Contexts(ctx context.Context, ref string) ([]api.Context, error) {
-	l, err := on[httpwire.List[api.Context]](ctx, c, http.MethodGet, "sandboxes", ref, "/contexts", nil, nil)
+// Contexts runs code in the interpreters of a sandbox.
+type Contexts struct{ conn *connection }
+
+// List lists the interpreters in a sandbox.
+func (s *Contexts) List(ctx context.Context, ref string) ([]api.Context, error) {
+	l, err := on[httpwire.List[api.Context]](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/contexts", nil, nil)
 	return l.Items, err
 }
 
-// CreateContext starts an interpreter.
-func (c *Client) CreateContext(ctx context.Context, ref string, req api.ContextRequest) (*api.Context, error) {
-	return on[*api.Context](ctx, c, http.MethodPost, "sandboxes", ref, "/contexts", nil, req)
+// Create starts an interpreter.
+func (s *Contexts) Create(ctx context.Context, ref string, req api.ContextRequest) (*api.Context, error) {
+	return on[*api.Context](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/contexts", nil, req)
 }
 
-// InterruptContext interrupts what an interpreter runs, and reports whether it ran
+// Interrupt interrupts what an interpreter runs, and reports whether it ran
 // anything. A cell that ignores that is ended by RestartContext.
-func (c *Client) InterruptContext(ctx context.Context, ref, name string) (bool, error) {
-	i, err := on[httpwire.Interrupted](ctx, c, http.MethodPost, "sandboxes", ref, contextPath(name, "/interrupt"), nil, nil)
+func (s *Contexts) Interrupt(ctx context.Context, ref, name string) (bool, error) {
+	i, err := on[httpwire.Interrupted](ctx, s.conn, http.MethodPost, "sandboxes", ref, contextPath(name, "/interrupt"), nil, nil)
 	return i.Interrupted, err
 }
 
-// RestartContext gives a context a new interpreter.
-func (c *Client) RestartContext(ctx context.Context, ref, name string) (*api.Context, error) {
-	return on[*api.Context](ctx, c, http.MethodPost, "sandboxes", ref, contextPath(name, "/restart"), nil, nil)
+// Restart gives a context a new interpreter.
+func (s *Contexts) Restart(ctx context.Context, ref, name string) (*api.Context, error) {
+	return on[*api.Context](ctx, s.conn, http.MethodPost, "sandboxes", ref, contextPath(name, "/restart"), nil, nil)
 }
 
-// DestroyContext ends a context.
-func (c *Client) DestroyContext(ctx context.Context, ref, name string) error {
-	_, err := on[struct{}](ctx, c, http.MethodDelete, "sandboxes", ref, contextPath(name, ""), nil, nil)
+// Destroy ends a context.
+func (s *Contexts) Destroy(ctx context.Context, ref, name string) error {
+	_, err := on[struct{}](ctx, s.conn, http.MethodDelete, "sandboxes", ref, contextPath(name, ""), nil, nil)
 	return err
 }
 
@@ -45,8 +48,8 @@ func contextPath(name, rest string) string { return "/contexts/" + url.PathEscap
 
 // RunCode runs a cell to its end and returns what came of it. The daemon keeps at
 // most 8 MiB of each stream.
-func (c *Client) RunCode(ctx context.Context, ref string, req api.RunCodeRequest) (*api.RunResult, error) {
-	return on[*api.RunResult](ctx, c, http.MethodPost, "sandboxes", ref, "/run-code", nil, req)
+func (s *Contexts) RunCode(ctx context.Context, ref string, req api.RunCodeRequest) (*api.RunResult, error) {
+	return on[*api.RunResult](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/run-code", nil, req)
 }
 
 // RunIO takes what comes of a cell; nil fields drop it.
@@ -57,7 +60,7 @@ type RunIO struct {
 
 // RunCodeStream runs a cell and passes on what comes of it meanwhile; the result
 // has no streams and no results. When ctx ends, the cell is interrupted.
-func (c *Client) RunCodeStream(ctx context.Context, ref string, req api.RunCodeRequest, streams RunIO) (*api.RunResult, error) {
+func (s *Contexts) RunCodeStream(ctx context.Context, ref string, req api.RunCodeRequest, streams RunIO) (*api.RunResult, error) {
 	if streams.Stdout == nil {
 		streams.Stdout = io.Discard
 	}
@@ -69,7 +72,7 @@ func (c *Client) RunCodeStream(ctx context.Context, ref string, req api.RunCodeR
 		return nil, err
 	}
 	var res *api.RunResult
-	err = c.events(ctx, http.MethodPost, p, nil, req, func(ev httpwire.Event) (done bool, err error) {
+	err = s.conn.events(ctx, http.MethodPost, p, nil, req, func(ev httpwire.Event) (done bool, err error) {
 		switch ev.Name {
 		case httpwire.EventStdout:
 			return false, writeChunk(streams.Stdout, ev.Data)

@@ -54,30 +54,30 @@ func Open(cfg Config) (*Client, error) {
 		DisableCompression:    true, // output is streamed; gzip would hold it back
 		ExpectContinueTimeout: time.Second,
 	}
-	c := &Client{base: strings.TrimSuffix(cfg.Address, "/"), creds: creds}
+	conn := &connection{base: strings.TrimSuffix(cfg.Address, "/"), creds: creds}
 	if path, ok := strings.CutPrefix(cfg.Address, "unix:"); ok {
 		transport.Proxy = nil
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", path)
 		}
-		c.base, c.socket = "http://ramet", path
+		conn.base, conn.socket = "http://ramet", path
 	} else if err := checkURL(cfg); err != nil {
 		return nil, err
 	}
-	c.http = &http.Client{
+	conn.http = &http.Client{
 		Transport: &signing{creds: creds, next: transport},
 		// No route redirects; following one would turn a POST into a GET.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return c, nil
+	return newClient(conn), nil
 }
 
 // As returns a client of the same daemon with other credentials.
 func (c *Client) As(token, idempotencyKey string) (*Client, error) {
-	if c.socket == "" {
+	if c.conn.socket == "" {
 		return nil, api.Invalid("token", "only at a socket a client takes another token")
 	}
-	return Open(Config{Address: "unix:" + c.socket, Token: token, IdempotencyKey: idempotencyKey})
+	return Open(Config{Address: "unix:" + c.conn.socket, Token: token, IdempotencyKey: idempotencyKey})
 }
 
 // checkURL refuses what is no daemon's address, and to send a token in the clear.

@@ -23,19 +23,19 @@ func TestWhatIsNotTextIsNotSent(t *testing.T) {
 	})
 	ctx := context.Background()
 	exec := func(req api.ExecRequest) error {
-		_, err := c.Exec(ctx, "a", req)
+		_, err := c.Processes.Exec(ctx, "a", req)
 		return err
 	}
 	stream := func(in string) error {
-		_, err := c.ExecStream(ctx, "a", api.ExecRequest{Argv: []string{"echo", "\xff"}}, client.ExecIO{Stdin: strings.NewReader(in)})
+		_, err := c.Processes.ExecStream(ctx, "a", api.ExecRequest{Argv: []string{"echo", "\xff"}}, client.ExecIO{Stdin: strings.NewReader(in)})
 		return err
 	}
 	create := func(req api.CreateRequest) error {
-		_, err := c.Create(ctx, req)
+		_, err := c.Sandboxes.Create(ctx, req)
 		return err
 	}
 	name := "b\xe9"
-	_, renamed := c.Update(ctx, "a", api.UpdateRequest{Name: &name})
+	_, renamed := c.Sandboxes.Update(ctx, "a", api.UpdateRequest{Name: &name})
 	for _, got := range []struct {
 		err           error
 		field, detail string

@@ -26,7 +26,7 @@ func (c *Client) Events(ctx context.Context, req api.EventRequest, each func(api
 	for _, k := range req.Kinds {
 		q.Add("kind", string(k))
 	}
-	return c.events(ctx, http.MethodGet, p, q, nil, func(ev httpwire.Event) (done bool, err error) {
+	return c.conn.events(ctx, http.MethodGet, p, q, nil, func(ev httpwire.Event) (done bool, err error) {
 		switch ev.Name {
 		case httpwire.EventEnd:
 			return true, nil

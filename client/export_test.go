@@ -3,4 +3,4 @@ package client
 import "net/http"
 
 // SetTransport replaces what c sends requests with.
-func SetTransport(c *Client, t http.RoundTripper) { c.http.Transport = t }
+func SetTransport(c *Client, t http.RoundTripper) { c.conn.http.Transport = t }

@@ -15,6 +15,9 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
+// Files reads and changes the files of a sandbox.
+type Files struct{ conn *connection }
+
 // filePage is the largest page of files that the daemon gives.
 const filePage = 10_000
 
@@ -46,19 +49,19 @@ func (q query) mode(mode *uint32) {
 	}
 }
 
-// StatFile describes a file.
-func (c *Client) StatFile(ctx context.Context, ref string, f api.FileRef) (*api.FileInfo, error) {
-	return on[*api.FileInfo](ctx, c, http.MethodGet, "sandboxes", ref, "/files/stat", fileQuery(f).Values, nil)
+// Stat describes a file.
+func (s *Files) Stat(ctx context.Context, ref string, f api.FileRef) (*api.FileInfo, error) {
+	return on[*api.FileInfo](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/files/stat", fileQuery(f).Values, nil)
 }
 
-// ReadFile returns the contents of a regular file and its size. The caller
+// Read returns the contents of a regular file and its size. The caller
 // closes the reader, which fails if the connection breaks off.
-func (c *Client) ReadFile(ctx context.Context, ref string, f api.FileRef) (io.ReadCloser, int64, error) {
+func (s *Files) Read(ctx context.Context, ref string, f api.FileRef) (io.ReadCloser, int64, error) {
 	p, err := path("sandboxes", ref, "/files")
 	if err != nil {
 		return nil, 0, err
 	}
-	resp, err := c.send(ctx, http.MethodGet, p, fileQuery(f).Values, nil, "*/*", nil)
+	resp, err := s.conn.send(ctx, http.MethodGet, p, fileQuery(f).Values, nil, "*/*", nil)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -96,9 +99,9 @@ func ifMatch(tags []string) http.Header {
 	return header
 }
 
-// WriteFile writes a regular file. An error of from breaks the request off. If
+// Write writes a regular file. An error of from breaks the request off. If
 // from has a method Size() int64 that is not zero, it must have that many bytes.
-func (c *Client) WriteFile(ctx context.Context, ref string, req api.WriteRequest, from io.Reader) (*api.FileInfo, error) {
+func (s *Files) Write(ctx context.Context, ref string, req api.WriteRequest, from io.Reader) (*api.FileInfo, error) {
 	q := fileQuery(req.FileRef)
 	q.mode(req.Mode)
 	q.flag("atomic", req.Atomic)
@@ -111,17 +114,17 @@ func (c *Client) WriteFile(ctx context.Context, ref string, req api.WriteRequest
 	if req.New {
 		header.Set("If-None-Match", "*")
 	}
-	return upload[*api.FileInfo](ctx, c, ref, "/files", q.Values, header, "application/octet-stream", from)
+	return upload[*api.FileInfo](ctx, s.conn, ref, "/files", q.Values, header, "application/octet-stream", from)
 }
 
 // ReadArchive returns a file or directory as a tar stream. The caller closes
 // the reader, which fails if the connection breaks off.
-func (c *Client) ReadArchive(ctx context.Context, ref string, f api.FileRef) (io.ReadCloser, error) {
+func (s *Files) ReadArchive(ctx context.Context, ref string, f api.FileRef) (io.ReadCloser, error) {
 	p, err := path("sandboxes", ref, "/files/archive")
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.send(ctx, http.MethodGet, p, fileQuery(f).Values, nil, "*/*", nil)
+	resp, err := s.conn.send(ctx, http.MethodGet, p, fileQuery(f).Values, nil, "*/*", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -129,14 +132,14 @@ func (c *Client) ReadArchive(ctx context.Context, ref string, f api.FileRef) (io
 }
 
 // WriteArchive unpacks a tar stream below a directory.
-func (c *Client) WriteArchive(ctx context.Context, ref string, f api.FileRef, parents bool, from io.Reader) (*api.ExtractResult, error) {
+func (s *Files) WriteArchive(ctx context.Context, ref string, f api.FileRef, parents bool, from io.Reader) (*api.ExtractResult, error) {
 	q := fileQuery(f)
 	q.flag("parents", parents)
-	return upload[*api.ExtractResult](ctx, c, ref, "/files/archive", q.Values, nil, "application/x-tar", from)
+	return upload[*api.ExtractResult](ctx, s.conn, ref, "/files/archive", q.Values, nil, "application/x-tar", from)
 }
 
 // upload puts a body that is streamed.
-func upload[T any](ctx context.Context, c *Client, ref, rest string, q url.Values, header http.Header, mediaType string, from io.Reader) (T, error) {
+func upload[T any](ctx context.Context, c *connection, ref, rest string, q url.Values, header http.Header, mediaType string, from io.Reader) (T, error) {
 	var v T
 	p, err := path("sandboxes", ref, rest)
 	if err != nil {
@@ -189,9 +192,9 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ChangeFile makes a directory, moves, removes or changes modes. The result
+// Change makes a directory, moves, removes or changes modes. The result
 // describes what is there then; it is nil for what was removed.
-func (c *Client) ChangeFile(ctx context.Context, ref string, ch api.FileChange) (*api.FileInfo, error) {
+func (s *Files) Change(ctx context.Context, ref string, ch api.FileChange) (*api.FileInfo, error) {
 	q := fileQuery(ch.FileRef)
 	q.text("to", ch.To)
 	q.mode(ch.Mode)
@@ -199,12 +202,12 @@ func (c *Client) ChangeFile(ctx context.Context, ref string, ch api.FileChange) 
 	q.flag("recursive", ch.Recursive)
 	q.flag("keep", ch.Keep)
 	if ch.Action == api.FileRemove {
-		return nil, c.removeFile(ctx, ref, q.Values, ifMatch(ch.IfMatch))
+		return nil, s.conn.removeFile(ctx, ref, q.Values, ifMatch(ch.IfMatch))
 	}
-	return on[*api.FileInfo](ctx, c, http.MethodPost, "sandboxes", ref, "/files/"+string(ch.Action), q.Values, nil)
+	return on[*api.FileInfo](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/files/"+string(ch.Action), q.Values, nil)
 }
 
-func (c *Client) removeFile(ctx context.Context, ref string, q url.Values, header http.Header) error {
+func (c *connection) removeFile(ctx context.Context, ref string, q url.Values, header http.Header) error {
 	p, err := path("sandboxes", ref, "/files")
 	if err != nil {
 		return err
@@ -217,14 +220,14 @@ func (c *Client) removeFile(ctx context.Context, ref string, q url.Values, heade
 	return nil
 }
 
-// ListFiles calls each with the files below a directory, in order.
-func (c *Client) ListFiles(ctx context.Context, ref string, req api.ListRequest, each func(api.FileInfo) error) error {
+// List calls each with the files below a directory, in order.
+func (s *Files) List(ctx context.Context, ref string, req api.ListRequest, each func(api.FileInfo) error) error {
 	q := fileQuery(req.FileRef)
 	q.Set("depth", strconv.Itoa(req.Depth))
 	q.text("glob", req.Glob)
 	q.Set("limit", strconv.Itoa(filePage))
 	for {
-		page, err := on[httpwire.List[api.FileInfo]](ctx, c, http.MethodGet, "sandboxes", ref, "/files/list", q.Values, nil)
+		page, err := on[httpwire.List[api.FileInfo]](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/files/list", q.Values, nil)
 		if err != nil {
 			return err
 		}
@@ -240,8 +243,8 @@ func (c *Client) ListFiles(ctx context.Context, ref string, req api.ListRequest,
 	}
 }
 
-// SearchFiles searches files by name and content.
-func (c *Client) SearchFiles(ctx context.Context, ref string, req api.SearchRequest) (*api.SearchResult, error) {
+// Search searches files by name and content.
+func (s *Files) Search(ctx context.Context, ref string, req api.SearchRequest) (*api.SearchResult, error) {
 	q := fileQuery(req.FileRef)
 	q.text("name", req.Glob)
 	q.text("content", req.Text)
@@ -250,11 +253,11 @@ func (c *Client) SearchFiles(ctx context.Context, ref string, req api.SearchRequ
 	if req.Limit > 0 {
 		q.Set("limit", strconv.Itoa(req.Limit))
 	}
-	return on[*api.SearchResult](ctx, c, http.MethodGet, "sandboxes", ref, "/files/search", q.Values, nil)
+	return on[*api.SearchResult](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/files/search", q.Values, nil)
 }
 
-// WatchFiles calls each with changes until ctx ends or each fails.
-func (c *Client) WatchFiles(ctx context.Context, ref string, req api.WatchRequest, each func(api.FileEvents) error) error {
+// Watch calls each with changes until ctx ends or each fails.
+func (s *Files) Watch(ctx context.Context, ref string, req api.WatchRequest, each func(api.FileEvents) error) error {
 	p, err := path("sandboxes", ref, "/files/watch")
 	if err != nil {
 		return err
@@ -262,7 +265,7 @@ func (c *Client) WatchFiles(ctx context.Context, ref string, req api.WatchReques
 	q := fileQuery(req.FileRef)
 	q.flag("recursive", req.Recursive)
 	q.Set("debounce_ms", strconv.Itoa(req.DebounceMS))
-	return c.events(ctx, http.MethodGet, p, q.Values, nil, func(ev httpwire.Event) (bool, error) {
+	return s.conn.events(ctx, http.MethodGet, p, q.Values, nil, func(ev httpwire.Event) (bool, error) {
 		if ev.Name != httpwire.EventFiles {
 			return false, nil
 		}

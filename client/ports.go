@@ -20,20 +20,23 @@ import (
 	"ramet.dev/ramet/internal/peer"
 )
 
-// Ports lists the ports that processes in a sandbox listen on.
-func (c *Client) Ports(ctx context.Context, ref string) ([]api.Port, error) {
-	l, err := on[httpwire.List[api.Port]](ctx, c, http.MethodGet, "sandboxes", ref, "/ports", nil, nil)
+// Ports reaches the TCP ports of a sandbox.
+type Ports struct{ conn *connection }
+
+// List lists the ports that processes in a sandbox listen on.
+func (s *Ports) List(ctx context.Context, ref string) ([]api.Port, error) {
+	l, err := on[httpwire.List[api.Port]](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/ports", nil, nil)
 	return l.Items, err
 }
 
-// WaitPort waits until somebody listens on a TCP port, and says who.
-func (c *Client) WaitPort(ctx context.Context, ref string, port int, wait time.Duration) (*api.Port, error) {
-	return on[*api.Port](ctx, c, http.MethodGet, "sandboxes", ref, "/ports/"+strconv.Itoa(port), waitQuery(wait), nil)
+// Wait waits until somebody listens on a TCP port, and says who.
+func (s *Ports) Wait(ctx context.Context, ref string, port int, wait time.Duration) (*api.Port, error) {
+	return on[*api.Port](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/ports/"+strconv.Itoa(port), waitQuery(wait), nil)
 }
 
-// OpenPort returns a URL by which a browser reaches a TCP port.
-func (c *Client) OpenPort(ctx context.Context, ref string, req api.PortSessionRequest) (*api.PortSession, error) {
-	return on[*api.PortSession](ctx, c, http.MethodPost, "sandboxes", ref, "/port-sessions", nil, req)
+// Open returns a URL by which a browser reaches a TCP port.
+func (s *Ports) Open(ctx context.Context, ref string, req api.PortSessionRequest) (*api.PortSession, error) {
+	return on[*api.PortSession](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/port-sessions", nil, req)
 }
 
 func waitQuery(wait time.Duration) url.Values {
@@ -116,21 +119,21 @@ func (p *PortConn) WriteTo(w io.Writer) (int64, error) {
 	return n + rest, err
 }
 
-// DialPort connects to a TCP port of a sandbox. It waits until somebody listens
+// Dial connects to a TCP port of a sandbox. It waits until somebody listens
 // as long as wait says. ctx bounds the call and not the connection.
-func (c *Client) DialPort(ctx context.Context, ref string, port int, wait time.Duration) (*PortConn, error) {
+func (s *Ports) Dial(ctx context.Context, ref string, port int, wait time.Duration) (*PortConn, error) {
 	p, err := path("sandboxes", ref, "/ports/"+strconv.Itoa(port))
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+p+"?"+waitQuery(wait).Encode(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.conn.base+p+"?"+waitQuery(wait).Encode(), nil)
 	if err != nil {
 		return nil, api.Errorf(api.CodeInvalid, "make request: %w", err)
 	}
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "tcp")
-	c.creds.sign(req.Method, req.Header)
-	conn, err := c.dial(ctx, req.URL)
+	s.conn.creds.sign(req.Method, req.Header)
+	conn, err := s.conn.dial(ctx, req.URL)
 	if err != nil {
 		return nil, connectionError(ctx, err)
 	}
@@ -157,7 +160,7 @@ func (c *Client) DialPort(ctx context.Context, ref string, port int, wait time.D
 }
 
 // dial opens a connection to the daemon that is not one of the pool.
-func (c *Client) dial(ctx context.Context, u *url.URL) (net.Conn, error) {
+func (c *connection) dial(ctx context.Context, u *url.URL) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: peer.KeepAliveConfig}
 	switch {
 	case c.socket != "":

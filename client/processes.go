@@ -16,35 +16,38 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// Processes lists the processes in a sandbox, with all also those that were started
+// Processes runs and observes the processes of a sandbox.
+type Processes struct{ conn *connection }
+
+// List lists the processes in a sandbox, with all also those that were started
 // by StartProcess and have ended.
-func (c *Client) Processes(ctx context.Context, ref string, all bool) ([]api.Process, error) {
+func (s *Processes) List(ctx context.Context, ref string, all bool) ([]api.Process, error) {
 	query := url.Values{}
 	if all {
 		query.Set("all", "true")
 	}
-	l, err := on[httpwire.List[api.Process]](ctx, c, http.MethodGet, "sandboxes", ref, "/processes", query, nil)
+	l, err := on[httpwire.List[api.Process]](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/processes", query, nil)
 	return l.Items, err
 }
 
-// StartProcess starts a process in the background.
-func (c *Client) StartProcess(ctx context.Context, ref string, req api.StartRequest) (*api.Process, error) {
-	return on[*api.Process](ctx, c, http.MethodPost, "sandboxes", ref, "/processes", nil, req)
+// Start starts a process in the background.
+func (s *Processes) Start(ctx context.Context, ref string, req api.StartRequest) (*api.Process, error) {
+	return on[*api.Process](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/processes", nil, req)
 }
 
-// Process looks at a process.
-func (c *Client) Process(ctx context.Context, ref string, pid int) (*api.Process, error) {
-	return on[*api.Process](ctx, c, http.MethodGet, "sandboxes", ref, processPath(pid, ""), nil, nil)
+// Get looks at a process.
+func (s *Processes) Get(ctx context.Context, ref string, pid int) (*api.Process, error) {
+	return on[*api.Process](ctx, s.conn, http.MethodGet, "sandboxes", ref, processPath(pid, ""), nil, nil)
 }
 
-// WaitProcess waits for the end of a process that was started by StartProcess.
-func (c *Client) WaitProcess(ctx context.Context, ref string, pid int) (*api.ExecResult, error) {
-	return on[*api.ExecResult](ctx, c, http.MethodGet, "sandboxes", ref, processPath(pid, "/wait"), nil, nil)
+// Wait waits for the end of a process that was started by StartProcess.
+func (s *Processes) Wait(ctx context.Context, ref string, pid int) (*api.ExecResult, error) {
+	return on[*api.ExecResult](ctx, s.conn, http.MethodGet, "sandboxes", ref, processPath(pid, "/wait"), nil, nil)
 }
 
-// WriteProcess writes data, at most 8 MiB, to a process, and with end closes its
+// Write writes data, at most 8 MiB, to a process, and with end closes its
 // standard input then. It blocks while the process does not read.
-func (c *Client) WriteProcess(ctx context.Context, ref string, pid int, data []byte, end bool) error {
+func (s *Processes) Write(ctx context.Context, ref string, pid int, data []byte, end bool) error {
 	query := url.Values{}
 	if end {
 		query.Set("end", "true")
@@ -52,39 +55,39 @@ func (c *Client) WriteProcess(ctx context.Context, ref string, pid int, data []b
 	if data == nil {
 		data = []byte{}
 	}
-	_, err := on[struct{}](ctx, c, http.MethodPost, "sandboxes", ref, processPath(pid, "/stdin"), query, data)
+	_, err := on[struct{}](ctx, s.conn, http.MethodPost, "sandboxes", ref, processPath(pid, "/stdin"), query, data)
 	return err
 }
 
-// SignalProcess sends a signal to any process in the sandbox.
-func (c *Client) SignalProcess(ctx context.Context, ref string, pid int, req api.SignalRequest) error {
-	_, err := on[struct{}](ctx, c, http.MethodPost, "sandboxes", ref, processPath(pid, "/signal"), nil, req)
+// Signal sends a signal to any process in the sandbox.
+func (s *Processes) Signal(ctx context.Context, ref string, pid int, req api.SignalRequest) error {
+	_, err := on[struct{}](ctx, s.conn, http.MethodPost, "sandboxes", ref, processPath(pid, "/signal"), nil, req)
 	return err
 }
 
-// ResizeProcess sets the size of a process's terminal.
-func (c *Client) ResizeProcess(ctx context.Context, ref string, pid int, size api.TerminalSize) error {
-	_, err := on[struct{}](ctx, c, http.MethodPost, "sandboxes", ref, processPath(pid, "/resize"), nil, size)
+// Resize sets the size of a process's terminal.
+func (s *Processes) Resize(ctx context.Context, ref string, pid int, size api.TerminalSize) error {
+	_, err := on[struct{}](ctx, s.conn, http.MethodPost, "sandboxes", ref, processPath(pid, "/resize"), nil, size)
 	return err
 }
 
-// RemoveProcess kills a process that was started by StartProcess, with its group, if
+// Remove kills a process that was started by StartProcess, with its group, if
 // it runs, and drops its output.
-func (c *Client) RemoveProcess(ctx context.Context, ref string, pid int) error {
-	_, err := on[struct{}](ctx, c, http.MethodDelete, "sandboxes", ref, processPath(pid, ""), nil, nil)
+func (s *Processes) Remove(ctx context.Context, ref string, pid int) error {
+	_, err := on[struct{}](ctx, s.conn, http.MethodDelete, "sandboxes", ref, processPath(pid, ""), nil, nil)
 	return err
 }
 
 // Output reads what a process wrote and hands it to each, which must not keep the
 // data.
-func (c *Client) Output(ctx context.Context, ref string, pid int, req api.AttachRequest, each func(api.Chunk) error) (*api.Position, error) {
+func (s *Processes) Output(ctx context.Context, ref string, pid int, req api.AttachRequest, each func(api.Chunk) error) (*api.Position, error) {
 	p, err := path("sandboxes", ref, processPath(pid, "/output"))
 	if err != nil {
 		return nil, err
 	}
 	query := url.Values{"from": {strconv.FormatInt(req.From, 10)}, "follow": {strconv.FormatBool(req.Follow)}}
 	var pos *api.Position
-	err = c.events(ctx, http.MethodGet, p, query, nil, func(ev httpwire.Event) (done bool, err error) {
+	err = s.conn.events(ctx, http.MethodGet, p, query, nil, func(ev httpwire.Event) (done bool, err error) {
 		if ev.Name == httpwire.EventPosition {
 			return true, json.Unmarshal(ev.Data, &pos)
 		}
@@ -100,12 +103,12 @@ func (c *Client) Output(ctx context.Context, ref string, pid int, req api.Attach
 // Logs reads what all processes of a sandbox wrote that were started in the
 // background, or follows them until the sandbox is destroyed, and hands it to each,
 // which must not keep the data.
-func (c *Client) Logs(ctx context.Context, ref string, follow bool, each func(api.LogPiece) error) error {
+func (s *Processes) Logs(ctx context.Context, ref string, follow bool, each func(api.LogPiece) error) error {
 	p, err := path("sandboxes", ref, "/logs")
 	if err != nil {
 		return err
 	}
-	return c.events(ctx, http.MethodGet, p, url.Values{"follow": {strconv.FormatBool(follow)}}, nil, func(ev httpwire.Event) (done bool, err error) {
+	return s.conn.events(ctx, http.MethodGet, p, url.Values{"follow": {strconv.FormatBool(follow)}}, nil, func(ev httpwire.Event) (done bool, err error) {
 		var of struct{ PID int }
 		if err := json.Unmarshal(ev.Data, &of); err != nil {
 			return false, fmt.Errorf("decode logs: %w", err)
@@ -156,14 +159,14 @@ type AttachIO struct {
 
 // Attach follows a process until it ends. When ctx ends, the process goes on. One
 // read of Stdin that blocks then is left behind.
-func (c *Client) Attach(ctx context.Context, ref string, pid int, from int64, streams AttachIO) (*api.Position, error) {
+func (s *Processes) Attach(ctx context.Context, ref string, pid int, from int64, streams AttachIO) (*api.Position, error) {
 	p, err := path("sandboxes", ref, processPath(pid, "/attach"))
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	conn, err := c.openSocket(ctx, p+"?from="+strconv.FormatInt(from, 10))
+	conn, err := s.conn.openSocket(ctx, p+"?from="+strconv.FormatInt(from, 10))
 	if err != nil {
 		return nil, err
 	}

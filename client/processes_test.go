@@ -48,35 +48,35 @@ func TestOutputAndAttach(t *testing.T) {
 		fmt.Fprintf(&got, "%d %d %t %q\n", c.Seq, c.Lost, c.Stderr, c.Data)
 		return nil
 	}
-	pos, err := c.Output(t.Context(), "x", 7, api.AttachRequest{From: 9}, each)
+	pos, err := c.Processes.Output(t.Context(), "x", 7, api.AttachRequest{From: 9}, each)
 	if want := "2 3 false \"\"\n5 0 false \"output\\xff\"\n50 0 true \"e\"\n"; err != nil || got.String() != want || pos.NextSeq != 9 {
 		t.Errorf("output %+v, %v: %s", pos, err, got.String())
 	}
 	got.Reset()
 	sizes := make(chan api.TerminalSize, 1)
 	sizes <- api.TerminalSize{Cols: 90, Rows: 20}
-	pos, err = c.Attach(t.Context(), "x", 7, 9, client.AttachIO{Stdin: strings.NewReader("in"), Sizes: sizes, Output: each})
+	pos, err = c.Processes.Attach(t.Context(), "x", 7, 9, client.AttachIO{Stdin: strings.NewReader("in"), Sizes: sizes, Output: each})
 	if want := "2 3 false \"\"\n5 0 false \"output\\xffin at 90x20\"\n50 0 true \"e\"\n"; err != nil || got.String() != want || pos.NextSeq != 9 {
 		t.Errorf("attach %+v, %v: %s", pos, err, got.String())
 	}
 
-	if _, err = c.Output(t.Context(), "x", 404, api.AttachRequest{}, each); api.CodeOf(err) != api.CodeNotFound {
+	if _, err = c.Processes.Output(t.Context(), "x", 404, api.AttachRequest{}, each); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("output: %v", err)
 	}
-	if _, err = c.Attach(t.Context(), "x", 404, 0, client.AttachIO{Output: each}); api.CodeOf(err) != api.CodeNotFound {
+	if _, err = c.Processes.Attach(t.Context(), "x", 404, 0, client.AttachIO{Output: each}); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("attach: %v", err)
 	}
 	full := errors.New("full")
 	fail := func(api.Chunk) error { return full }
-	if _, err = c.Output(t.Context(), "x", 7, api.AttachRequest{}, fail); !errors.Is(err, full) {
+	if _, err = c.Processes.Output(t.Context(), "x", 7, api.AttachRequest{}, fail); !errors.Is(err, full) {
 		t.Errorf("output: %v", err)
 	}
 	sizes <- api.TerminalSize{Cols: 1, Rows: 1}
-	if _, err = c.Attach(t.Context(), "x", 7, 0, client.AttachIO{Stdin: strings.NewReader(""), Sizes: sizes, Output: fail}); !errors.Is(err, full) {
+	if _, err = c.Processes.Attach(t.Context(), "x", 7, 0, client.AttachIO{Stdin: strings.NewReader(""), Sizes: sizes, Output: fail}); !errors.Is(err, full) {
 		t.Errorf("attach: %v", err)
 	}
 	broken := errors.New("broken")
-	if _, err = c.Attach(t.Context(), "x", 7, 0, client.AttachIO{Stdin: failingReader{broken}, Sizes: sizes, Output: each}); !errors.Is(err, broken) {
+	if _, err = c.Processes.Attach(t.Context(), "x", 7, 0, client.AttachIO{Stdin: failingReader{broken}, Sizes: sizes, Output: each}); !errors.Is(err, broken) {
 		t.Errorf("attach: %v", err)
 	}
 }

@@ -16,14 +16,14 @@ func (c *Client) Raw(ctx context.Context, method, path string, header http.Heade
 	if !strings.HasPrefix(path, "/") {
 		return nil, api.Invalid("path", "%q does not begin with a slash", path)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, c.conn.base+path, body)
 	if err != nil {
 		return nil, api.Errorf(api.CodeInvalid, "make request: %w", err)
 	}
 	for name, values := range header {
 		req.Header[name] = values
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.conn.http.Do(req)
 	if err != nil {
 		return nil, connectionError(ctx, err)
 	}

@@ -11,6 +11,15 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
+// Sandboxes manages sandboxes: their life, lineage, differences and timeline.
+type Sandboxes struct{ conn *connection }
+
+// Snapshots manages snapshots of sandboxes.
+type Snapshots struct{ conn *connection }
+
+// Images manages the images that sandboxes start from.
+type Images struct{ conn *connection }
+
 // pageSize is the largest page the daemon gives.
 const pageSize = 1000
 
@@ -31,17 +40,17 @@ func queryOf(opts []Option) url.Values {
 }
 
 // Create makes a sandbox.
-func (c *Client) Create(ctx context.Context, req api.CreateRequest) (*api.Sandbox, error) {
-	return call[*api.Sandbox](ctx, c, http.MethodPost, "/v1/sandboxes", nil, req)
+func (s *Sandboxes) Create(ctx context.Context, req api.CreateRequest) (*api.Sandbox, error) {
+	return call[*api.Sandbox](ctx, s.conn, http.MethodPost, "/v1/sandboxes", nil, req)
 }
 
 // Get looks at a sandbox.
-func (c *Client) Get(ctx context.Context, ref string, opts ...Option) (*api.Sandbox, error) {
-	return on[*api.Sandbox](ctx, c, http.MethodGet, "sandboxes", ref, "", queryOf(opts), nil)
+func (s *Sandboxes) Get(ctx context.Context, ref string, opts ...Option) (*api.Sandbox, error) {
+	return on[*api.Sandbox](ctx, s.conn, http.MethodGet, "sandboxes", ref, "", queryOf(opts), nil)
 }
 
 // List returns all sandboxes that match, oldest first.
-func (c *Client) List(ctx context.Context, f api.ListFilter, opts ...Option) ([]api.Sandbox, error) {
+func (s *Sandboxes) List(ctx context.Context, f api.ListFilter, opts ...Option) ([]api.Sandbox, error) {
 	query := queryOf(opts)
 	for k, v := range map[string]string{"state": string(f.State), "image": f.Image, "name": f.Name, "parent": f.Parent, "ancestor": f.Ancestor} {
 		if v != "" {
@@ -51,57 +60,57 @@ func (c *Client) List(ctx context.Context, f api.ListFilter, opts ...Option) ([]
 	for k, v := range f.Metadata {
 		query.Add("metadata", k+"="+v)
 	}
-	return all[api.Sandbox](ctx, c, "/v1/sandboxes", query)
+	return all[api.Sandbox](ctx, s.conn, "/v1/sandboxes", query)
 }
 
 // Update changes a sandbox's name, metadata and lifecycle.
-func (c *Client) Update(ctx context.Context, ref string, req api.UpdateRequest) (*api.Sandbox, error) {
-	return on[*api.Sandbox](ctx, c, http.MethodPatch, "sandboxes", ref, "", nil, req)
+func (s *Sandboxes) Update(ctx context.Context, ref string, req api.UpdateRequest) (*api.Sandbox, error) {
+	return on[*api.Sandbox](ctx, s.conn, http.MethodPatch, "sandboxes", ref, "", nil, req)
 }
 
 // Destroy ends a sandbox.
-func (c *Client) Destroy(ctx context.Context, ref string, opts ...Option) error {
-	_, err := on[struct{}](ctx, c, http.MethodDelete, "sandboxes", ref, "", queryOf(opts), nil)
+func (s *Sandboxes) Destroy(ctx context.Context, ref string, opts ...Option) error {
+	_, err := on[struct{}](ctx, s.conn, http.MethodDelete, "sandboxes", ref, "", queryOf(opts), nil)
 	return err
 }
 
 // Pause stops the processes of a sandbox.
-func (c *Client) Pause(ctx context.Context, ref string) (*api.Sandbox, error) {
-	return on[*api.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/pause", nil, nil)
+func (s *Sandboxes) Pause(ctx context.Context, ref string) (*api.Sandbox, error) {
+	return on[*api.Sandbox](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/pause", nil, nil)
 }
 
 // Resume lets the processes of a paused sandbox go on.
-func (c *Client) Resume(ctx context.Context, ref string) (*api.Sandbox, error) {
-	return on[*api.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/resume", nil, nil)
+func (s *Sandboxes) Resume(ctx context.Context, ref string) (*api.Sandbox, error) {
+	return on[*api.Sandbox](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/resume", nil, nil)
 }
 
 // Hibernate puts a sandbox on disk.
-func (c *Client) Hibernate(ctx context.Context, ref string) (*api.Sandbox, error) {
-	return on[*api.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/hibernate", nil, nil)
+func (s *Sandboxes) Hibernate(ctx context.Context, ref string) (*api.Sandbox, error) {
+	return on[*api.Sandbox](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/hibernate", nil, nil)
 }
 
 // Wake lets a hibernated sandbox run again.
-func (c *Client) Wake(ctx context.Context, ref string) (*api.Sandbox, error) {
-	return on[*api.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/wake", nil, nil)
+func (s *Sandboxes) Wake(ctx context.Context, ref string) (*api.Sandbox, error) {
+	return on[*api.Sandbox](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/wake", nil, nil)
 }
 
 // Stats says what a sandbox uses now.
-func (c *Client) Stats(ctx context.Context, ref string) (*api.Stats, error) {
-	return on[*api.Stats](ctx, c, http.MethodGet, "sandboxes", ref, "/stats", nil, nil)
+func (s *Sandboxes) Stats(ctx context.Context, ref string) (*api.Stats, error) {
+	return on[*api.Stats](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/stats", nil, nil)
 }
 
 // Fork makes children of a running sandbox.
-func (c *Client) Fork(ctx context.Context, ref string, req api.ForkRequest) (*api.ForkResult, error) {
-	return on[*api.ForkResult](ctx, c, http.MethodPost, "sandboxes", ref, "/fork", nil, req)
+func (s *Sandboxes) Fork(ctx context.Context, ref string, req api.ForkRequest) (*api.ForkResult, error) {
+	return on[*api.ForkResult](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/fork", nil, req)
 }
 
 // Promote gives a child's state to its parent, which is returned.
-func (c *Client) Promote(ctx context.Context, ref string) (*api.Sandbox, error) {
-	return on[*api.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/promote", nil, nil)
+func (s *Sandboxes) Promote(ctx context.Context, ref string) (*api.Sandbox, error) {
+	return on[*api.Sandbox](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/promote", nil, nil)
 }
 
 // Diff compares two sandboxes or snapshots.
-func (c *Client) Diff(ctx context.Context, from, to string, req api.DiffRequest) (*api.Diff, error) {
+func (s *Sandboxes) Diff(ctx context.Context, from, to string, req api.DiffRequest) (*api.Diff, error) {
 	query := url.Values{"to": {to}, "path": slices.Clone(req.Paths)}
 	if req.Hunks {
 		query.Set("hunks", "1")
@@ -115,46 +124,46 @@ func (c *Client) Diff(ctx context.Context, from, to string, req api.DiffRequest)
 	if req.Variables {
 		query.Set("variables", "1")
 	}
-	return on[*api.Diff](ctx, c, http.MethodGet, "sandboxes", from, "/diff", query, nil)
+	return on[*api.Diff](ctx, s.conn, http.MethodGet, "sandboxes", from, "/diff", query, nil)
 }
 
 // Merge brings what others changed in their files to the sandbox into.
-func (c *Client) Merge(ctx context.Context, into string, req api.MergeRequest) (*api.MergeResult, error) {
-	return on[*api.MergeResult](ctx, c, http.MethodPost, "sandboxes", into, "/merge", nil, req)
+func (s *Sandboxes) Merge(ctx context.Context, into string, req api.MergeRequest) (*api.MergeResult, error) {
+	return on[*api.MergeResult](ctx, s.conn, http.MethodPost, "sandboxes", into, "/merge", nil, req)
 }
 
 // Tree returns the lineage below ref, or all of it if ref is empty.
-func (c *Client) Tree(ctx context.Context, ref string, opts ...Option) ([]*api.TreeNode, error) {
+func (s *Sandboxes) Tree(ctx context.Context, ref string, opts ...Option) ([]*api.TreeNode, error) {
 	query := queryOf(opts)
 	if ref != "" {
 		query.Set("sandbox", ref)
 	}
-	l, err := get[httpwire.List[*api.TreeNode]](ctx, c, "/v1/tree", query)
+	l, err := get[httpwire.List[*api.TreeNode]](ctx, s.conn, "/v1/tree", query)
 	return l.Items, err
 }
 
-// Snapshot keeps the state of a running sandbox.
-func (c *Client) Snapshot(ctx context.Context, ref string, req api.SnapshotRequest) (*api.Snapshot, error) {
-	return on[*api.Snapshot](ctx, c, http.MethodPost, "sandboxes", ref, "/snapshots", nil, req)
+// Create keeps the state of a running sandbox.
+func (s *Snapshots) Create(ctx context.Context, ref string, req api.SnapshotRequest) (*api.Snapshot, error) {
+	return on[*api.Snapshot](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/snapshots", nil, req)
 }
 
-// Snapshots returns all snapshots, oldest first.
-func (c *Client) Snapshots(ctx context.Context, opts ...Option) ([]api.Snapshot, error) {
-	return all[api.Snapshot](ctx, c, "/v1/snapshots", queryOf(opts))
+// List returns all snapshots, oldest first.
+func (s *Snapshots) List(ctx context.Context, opts ...Option) ([]api.Snapshot, error) {
+	return all[api.Snapshot](ctx, s.conn, "/v1/snapshots", queryOf(opts))
 }
 
-// SnapshotsOf returns the snapshots of the sandbox with this id, oldest first.
-func (c *Client) SnapshotsOf(ctx context.Context, id string) ([]api.Snapshot, error) {
-	return all[api.Snapshot](ctx, c, "/v1/snapshots", url.Values{"sandbox": {id}})
+// ListOf returns the snapshots of the sandbox with this id, oldest first.
+func (s *Snapshots) ListOf(ctx context.Context, id string) ([]api.Snapshot, error) {
+	return all[api.Snapshot](ctx, s.conn, "/v1/snapshots", url.Values{"sandbox": {id}})
 }
 
-// GetSnapshot looks at a snapshot.
-func (c *Client) GetSnapshot(ctx context.Context, ref string, opts ...Option) (*api.Snapshot, error) {
-	return on[*api.Snapshot](ctx, c, http.MethodGet, "snapshots", ref, "", queryOf(opts), nil)
+// Get looks at a snapshot.
+func (s *Snapshots) Get(ctx context.Context, ref string, opts ...Option) (*api.Snapshot, error) {
+	return on[*api.Snapshot](ctx, s.conn, http.MethodGet, "snapshots", ref, "", queryOf(opts), nil)
 }
 
-// DeleteSnapshot deletes a snapshot.
-func (c *Client) DeleteSnapshot(ctx context.Context, ref string, how api.SnapshotDeletion, opts ...Option) error {
+// Delete deletes a snapshot.
+func (s *Snapshots) Delete(ctx context.Context, ref string, how api.SnapshotDeletion, opts ...Option) error {
 	query := queryOf(opts)
 	if how.Cascade {
 		query.Set("cascade", "true")
@@ -162,49 +171,49 @@ func (c *Client) DeleteSnapshot(ctx context.Context, ref string, how api.Snapsho
 	if how.Flatten {
 		query.Set("flatten", "true")
 	}
-	_, err := on[struct{}](ctx, c, http.MethodDelete, "snapshots", ref, "", query, nil)
+	_, err := on[struct{}](ctx, s.conn, http.MethodDelete, "snapshots", ref, "", query, nil)
 	return err
 }
 
-// VerifySnapshot compares all of a snapshot on disk with its digests.
-func (c *Client) VerifySnapshot(ctx context.Context, ref string) (*api.Snapshot, error) {
-	return on[*api.Snapshot](ctx, c, http.MethodPost, "snapshots", ref, "/verify", nil, nil)
+// Verify compares all of a snapshot on disk with its digests.
+func (s *Snapshots) Verify(ctx context.Context, ref string) (*api.Snapshot, error) {
+	return on[*api.Snapshot](ctx, s.conn, http.MethodPost, "snapshots", ref, "/verify", nil, nil)
 }
 
 // Restore makes sandboxes from a snapshot.
-func (c *Client) Restore(ctx context.Context, ref string, req api.RestoreRequest) (*api.ForkResult, error) {
-	return on[*api.ForkResult](ctx, c, http.MethodPost, "snapshots", ref, "/restore", nil, req)
+func (s *Snapshots) Restore(ctx context.Context, ref string, req api.RestoreRequest) (*api.ForkResult, error) {
+	return on[*api.ForkResult](ctx, s.conn, http.MethodPost, "snapshots", ref, "/restore", nil, req)
 }
 
 // Rollback returns a sandbox to a snapshot of it.
-func (c *Client) Rollback(ctx context.Context, ref, snap string) (*api.Sandbox, error) {
-	return on[*api.Sandbox](ctx, c, http.MethodPost, "sandboxes", ref, "/rollback", nil, httpwire.RollbackRequest{Snapshot: snap})
+func (s *Sandboxes) Rollback(ctx context.Context, ref, snap string) (*api.Sandbox, error) {
+	return on[*api.Sandbox](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/rollback", nil, httpwire.RollbackRequest{Snapshot: snap})
 }
 
-// Images returns all images, oldest first.
-func (c *Client) Images(ctx context.Context, opts ...Option) ([]api.Image, error) {
-	return all[api.Image](ctx, c, "/v1/images", queryOf(opts))
+// List returns all images, oldest first.
+func (s *Images) List(ctx context.Context, opts ...Option) ([]api.Image, error) {
+	return all[api.Image](ctx, s.conn, "/v1/images", queryOf(opts))
 }
 
-// GetImage looks at an image.
-func (c *Client) GetImage(ctx context.Context, ref string) (*api.Image, error) {
-	return on[*api.Image](ctx, c, http.MethodGet, "images", ref, "", nil, nil)
+// Get looks at an image.
+func (s *Images) Get(ctx context.Context, ref string) (*api.Image, error) {
+	return on[*api.Image](ctx, s.conn, http.MethodGet, "images", ref, "", nil, nil)
 }
 
-// PruneImages removes the images that have no name any more and that nothing is made
+// Prune removes the images that have no name any more and that nothing is made
 // of, and what else is asked for.
-func (c *Client) PruneImages(ctx context.Context, req api.PruneRequest) (*api.Pruned, error) {
-	return call[*api.Pruned](ctx, c, http.MethodPost, "/v1/images/prune", nil, req)
+func (s *Images) Prune(ctx context.Context, req api.PruneRequest) (*api.Pruned, error) {
+	return call[*api.Pruned](ctx, s.conn, http.MethodPost, "/v1/images/prune", nil, req)
 }
 
-// RemoveImage removes an image or one of its names.
-func (c *Client) RemoveImage(ctx context.Context, ref string) error {
-	_, err := on[struct{}](ctx, c, http.MethodDelete, "images", ref, "", nil, nil)
+// Remove removes an image or one of its names.
+func (s *Images) Remove(ctx context.Context, ref string) error {
+	_, err := on[struct{}](ctx, s.conn, http.MethodDelete, "images", ref, "", nil, nil)
 	return err
 }
 
 // on makes a request that concerns one resource.
-func on[T any](ctx context.Context, c *Client, method, kind, ref, rest string, query url.Values, body any) (T, error) {
+func on[T any](ctx context.Context, c *connection, method, kind, ref, rest string, query url.Values, body any) (T, error) {
 	p, err := path(kind, ref, rest)
 	if err != nil {
 		var zero T
@@ -214,7 +223,7 @@ func on[T any](ctx context.Context, c *Client, method, kind, ref, rest string, q
 }
 
 // all collects the pages of a list.
-func all[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
+func all[T any](ctx context.Context, c *connection, path string, query url.Values) ([]T, error) {
 	query.Set("limit", strconv.Itoa(pageSize))
 	items := []T{}
 	for {

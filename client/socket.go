@@ -14,7 +14,7 @@ import (
 )
 
 // openSocket opens a WebSocket.
-func (c *Client) openSocket(ctx context.Context, path string) (*websocket.Conn, error) {
+func (c *connection) openSocket(ctx context.Context, path string) (*websocket.Conn, error) {
 	conn, resp, err := websocket.Dial(ctx, c.base+path, &websocket.DialOptions{HTTPClient: c.http})
 	if err != nil {
 		if resp != nil {
@@ -28,7 +28,7 @@ func (c *Client) openSocket(ctx context.Context, path string) (*websocket.Conn, 
 
 // execSocket runs a command over a WebSocket, which carries standard input as
 // well.
-func (c *Client) execSocket(ctx context.Context, path string, req api.ExecRequest, streams ExecIO) (*api.ExecResult, error) {
+func (c *connection) execSocket(ctx context.Context, path string, req api.ExecRequest, streams ExecIO) (*api.ExecResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	first, err := encode(req)

@@ -21,15 +21,15 @@ type ExecIO struct {
 
 // Exec runs a command to its end and returns what it wrote. The daemon keeps at
 // most 8 MiB of each stream.
-func (c *Client) Exec(ctx context.Context, ref string, req api.ExecRequest) (*api.ExecResult, error) {
-	return on[*api.ExecResult](ctx, c, http.MethodPost, "sandboxes", ref, "/exec", nil, req)
+func (s *Processes) Exec(ctx context.Context, ref string, req api.ExecRequest) (*api.ExecResult, error) {
+	return on[*api.ExecResult](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/exec", nil, req)
 }
 
 // ExecStream runs a command and copies its streams meanwhile; the result has
 // empty Stdout and Stderr. When ctx ends, the command is killed. Should the
 // command end while a read of Stdin blocks, the call returns and leaves that one
 // read behind.
-func (c *Client) ExecStream(ctx context.Context, ref string, req api.ExecRequest, streams ExecIO) (*api.ExecResult, error) {
+func (s *Processes) ExecStream(ctx context.Context, ref string, req api.ExecRequest, streams ExecIO) (*api.ExecResult, error) {
 	if streams.Stdout == nil {
 		streams.Stdout = io.Discard
 	}
@@ -41,9 +41,9 @@ func (c *Client) ExecStream(ctx context.Context, ref string, req api.ExecRequest
 		return nil, err
 	}
 	if streams.Stdin != nil {
-		return c.execSocket(ctx, p, req, streams)
+		return s.conn.execSocket(ctx, p, req, streams)
 	}
-	resp, err := c.send(ctx, http.MethodPost, p, nil, req, httpwire.FrameType, nil)
+	resp, err := s.conn.send(ctx, http.MethodPost, p, nil, req, httpwire.FrameType, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (c *Client) ExecStream(ctx context.Context, ref string, req api.ExecRequest
 
 // Export copies the files of a sandbox or snapshot to w, in the form that the
 // request asks for. If it fails, what was written is not all.
-func (c *Client) Export(ctx context.Context, ref string, req api.ExportRequest, w io.Writer) error {
+func (s *Sandboxes) Export(ctx context.Context, ref string, req api.ExportRequest, w io.Writer) error {
 	p, err := path("sandboxes", ref, "/export")
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (c *Client) Export(ctx context.Context, ref string, req api.ExportRequest, 
 	if req.Gzip {
 		query.Set("gzip", "1")
 	}
-	resp, err := c.send(ctx, http.MethodGet, p, query, nil, "*/*", nil)
+	resp, err := s.conn.send(ctx, http.MethodGet, p, query, nil, "*/*", nil)
 	if err != nil {
 		return err
 	}
@@ -103,21 +103,21 @@ const exportBuffer = 256 << 10
 
 // Commit makes an image of the files of a sandbox or snapshot. progress is called
 // from the calling goroutine.
-func (c *Client) Commit(ctx context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (*api.Image, error) {
+func (s *Images) Commit(ctx context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (*api.Image, error) {
 	p, err := path("sandboxes", ref, "/commit")
 	if err != nil {
 		return nil, err
 	}
-	return c.makeImage(ctx, p, req, progress)
+	return s.conn.makeImage(ctx, p, req, progress)
 }
 
-// CreateImage builds, imports or pulls an image. progress is called from the
+// Create builds, imports or pulls an image. progress is called from the
 // calling goroutine.
-func (c *Client) CreateImage(ctx context.Context, req api.ImageRequest, progress func(api.Progress)) (*api.Image, error) {
-	return c.makeImage(ctx, "/v1/images", req, progress)
+func (s *Images) Create(ctx context.Context, req api.ImageRequest, progress func(api.Progress)) (*api.Image, error) {
+	return s.conn.makeImage(ctx, "/v1/images", req, progress)
 }
 
-func (c *Client) makeImage(ctx context.Context, path string, req any, progress func(api.Progress)) (*api.Image, error) {
+func (c *connection) makeImage(ctx context.Context, path string, req any, progress func(api.Progress)) (*api.Image, error) {
 	var img *api.Image
 	err := c.events(ctx, http.MethodPost, path, nil, req, func(ev httpwire.Event) (done bool, err error) {
 		switch ev.Name {
@@ -138,7 +138,7 @@ func (c *Client) makeImage(ctx context.Context, path string, req any, progress f
 // events makes a request and hands the events of the answer to each, until it
 // reports the last one. Unknown events are its business; the daemon's error
 // event is not.
-func (c *Client) events(ctx context.Context, method, path string, query url.Values, body any, each func(httpwire.Event) (done bool, err error)) error {
+func (c *connection) events(ctx context.Context, method, path string, query url.Values, body any, each func(httpwire.Event) (done bool, err error)) error {
 	resp, err := c.send(ctx, method, path, query, body, httpwire.EventType, nil)
 	if err != nil {
 		return err

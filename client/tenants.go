@@ -8,23 +8,26 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// Tenants returns all tenants.
-func (c *Client) Tenants(ctx context.Context) ([]api.Tenant, error) {
-	l, err := get[httpwire.List[api.Tenant]](ctx, c, "/v1/tenants", nil)
+// Tenants manages tenants and their quotas.
+type Tenants struct{ conn *connection }
+
+// List returns all tenants.
+func (s *Tenants) List(ctx context.Context) ([]api.Tenant, error) {
+	l, err := get[httpwire.List[api.Tenant]](ctx, s.conn, "/v1/tenants", nil)
 	return l.Items, err
 }
 
-// GetTenant looks at a tenant.
-func (c *Client) GetTenant(ctx context.Context, name string) (*api.Tenant, error) {
-	return on[*api.Tenant](ctx, c, http.MethodGet, "tenants", name, "", nil, nil)
+// Get looks at a tenant.
+func (s *Tenants) Get(ctx context.Context, name string) (*api.Tenant, error) {
+	return on[*api.Tenant](ctx, s.conn, http.MethodGet, "tenants", name, "", nil, nil)
 }
 
-// UpdateTenant changes what a tenant may have.
-func (c *Client) UpdateTenant(ctx context.Context, name string, req api.TenantUpdate) (*api.Tenant, error) {
-	return on[*api.Tenant](ctx, c, http.MethodPatch, "tenants", name, "", nil, req)
+// Update changes what a tenant may have.
+func (s *Tenants) Update(ctx context.Context, name string, req api.TenantUpdate) (*api.Tenant, error) {
+	return on[*api.Tenant](ctx, s.conn, http.MethodPatch, "tenants", name, "", nil, req)
 }
 
 // GiveImage lets a tenant use an image.
-func (c *Client) GiveImage(ctx context.Context, tenant string, req api.GiveRequest) (*api.Image, error) {
-	return on[*api.Image](ctx, c, http.MethodPost, "tenants", tenant, "/images", nil, req)
+func (s *Tenants) GiveImage(ctx context.Context, tenant string, req api.GiveRequest) (*api.Image, error) {
+	return on[*api.Image](ctx, s.conn, http.MethodPost, "tenants", tenant, "/images", nil, req)
 }

@@ -70,7 +70,7 @@ func probeDaemon(ctx context.Context, opts cli.HookOptions) doctor.Finding {
 	}
 	defer c.Close()
 	f.Detail = fmt.Sprintf("%s: version %s, %s", opts.Host, h.Version, h.Status)
-	if _, err := c.List(ctx, api.ListFilter{Name: "doctor"}); err != nil { // whoever asks for their health is answered
+	if _, err := c.Sandboxes.List(ctx, api.ListFilter{Name: "doctor"}); err != nil { // whoever asks for their health is answered
 		f.Detail += ": " + err.Error()
 		f.Remedy = "check the token that you show it"
 		return f

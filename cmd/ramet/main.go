@@ -12,11 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli"
 	"ramet.dev/ramet/internal/daemon"
 	"ramet.dev/ramet/internal/doctor"
-	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/observe/tracing"
 	"ramet.dev/ramet/internal/storage/paths"
 )
@@ -91,10 +91,10 @@ func deps() cli.Deps {
 	}
 }
 
-func connect(ctx context.Context, start bool) (*client.Client, httpwire.Health, error) {
+func connect(ctx context.Context, start bool) (*client.Client, api.Health, error) {
 	p, err := paths.Find()
 	if err != nil {
-		return nil, httpwire.Health{}, err
+		return nil, api.Health{}, err
 	}
 	find := daemon.Connect
 	if start {

@@ -17,7 +17,6 @@ import (
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli"
 	"ramet.dev/ramet/internal/doctor"
-	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
@@ -78,10 +77,10 @@ func TestDoctor(t *testing.T) {
 // and that the rest is about this machine.
 func TestDoctorElsewhere(t *testing.T) {
 	ask := func(host string) doctor.Finding {
-		return probeDaemon(context.Background(), cli.HookOptions{Host: host, Reach: func(ctx context.Context) (*client.Client, httpwire.Health, error) {
+		return probeDaemon(context.Background(), cli.HookOptions{Host: host, Reach: func(ctx context.Context) (*client.Client, api.Health, error) {
 			c, err := client.New(host)
 			if err != nil {
-				return nil, httpwire.Health{}, err
+				return nil, api.Health{}, err
 			}
 			h, err := c.Health(ctx)
 			return c, h, err

@@ -158,7 +158,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	others, err := b.c.List(ctx, api.ListFilter{State: api.StateRunning})
+	others, err := b.c.Sandboxes.List(ctx, api.ListFilter{State: api.StateRunning})
 	if err != nil {
 		return err
 	}

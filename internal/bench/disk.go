@@ -34,7 +34,7 @@ func (b *bench) disk(ctx context.Context, ref string, p plan, n int) error {
 		}
 		delete(r, pauseMS) // nothing stands still
 		restores = append(restores, r)
-		if err := b.c.DeleteSnapshot(ctx, snap.ID, api.SnapshotDeletion{}); err != nil {
+		if err := b.c.Snapshots.Delete(ctx, snap.ID, api.SnapshotDeletion{}); err != nil {
 			return err
 		}
 	}

@@ -143,7 +143,7 @@ func (b *bench) diff(ctx context.Context, ref string) (sample, error) {
 	}
 	work := b.speed.sample()
 	began := time.Now()
-	d, err := b.c.Diff(ctx, forked.IDs()[0], forked.IDs()[1], api.DiffRequest{Paths: []string{"/root/files"}})
+	d, err := b.c.Sandboxes.Diff(ctx, forked.IDs()[0], forked.IDs()[1], api.DiffRequest{Paths: []string{"/root/files"}})
 	if err != nil {
 		return nil, err
 	}

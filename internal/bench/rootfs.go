@@ -30,7 +30,7 @@ func exportRoot(ctx context.Context, c *client.Client, ref, dir string) error {
 		r.CloseWithError(err) // ends the other side if it still writes
 		unpacked <- err
 	}()
-	res, err := c.ExecStream(ctx, ref, api.ExecRequest{
+	res, err := c.Processes.ExecStream(ctx, ref, api.ExecRequest{
 		Argv: []string{"tar", "--create", "--one-file-system", "--directory=/", "."},
 	}, client.ExecIO{Stdout: w})
 	if err == nil && !res.OK {

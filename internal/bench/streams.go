@@ -47,7 +47,7 @@ func (b *bench) streams(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.c.StartProcess(ctx, sb.ID, api.StartRequest{Argv: []string{"python3", "-c", b.sender()}}); err != nil {
+	if _, err := b.c.Processes.Start(ctx, sb.ID, api.StartRequest{Argv: []string{"python3", "-c", b.sender()}}); err != nil {
 		return err
 	}
 	if err := b.meter().settle(ctx, 1); err != nil {
@@ -86,7 +86,7 @@ while True:
 
 func (b *bench) streamStdout(ctx context.Context, ref string) (int64, error) {
 	var n counter
-	res, err := b.c.ExecStream(ctx, ref, api.ExecRequest{
+	res, err := b.c.Processes.ExecStream(ctx, ref, api.ExecRequest{
 		Argv: []string{"dd", "if=/dev/zero", "bs=" + strconv.Itoa(streamBlock), "count=" + strconv.FormatInt(b.stream/streamBlock, 10), "status=none"},
 	}, client.ExecIO{Stdout: &n})
 	if err == nil && !res.OK {
@@ -102,7 +102,7 @@ func (b *bench) streamWrite(ctx context.Context, ref string) (int64, error) {
 	for i := range blocks {
 		blocks[i] = bytes.NewReader(block)
 	}
-	info, err := b.c.WriteFile(ctx, ref, api.WriteRequest{FileRef: api.FileRef{Path: streamFile}}, io.MultiReader(blocks...))
+	info, err := b.c.Files.Write(ctx, ref, api.WriteRequest{FileRef: api.FileRef{Path: streamFile}}, io.MultiReader(blocks...))
 	if err != nil {
 		return 0, err
 	}
@@ -110,7 +110,7 @@ func (b *bench) streamWrite(ctx context.Context, ref string) (int64, error) {
 }
 
 func (b *bench) streamRead(ctx context.Context, ref string) (int64, error) {
-	file, _, err := b.c.ReadFile(ctx, ref, api.FileRef{Path: streamFile})
+	file, _, err := b.c.Files.Read(ctx, ref, api.FileRef{Path: streamFile})
 	if err != nil {
 		return 0, err
 	}
@@ -119,7 +119,7 @@ func (b *bench) streamRead(ctx context.Context, ref string) (int64, error) {
 }
 
 func (b *bench) streamConn(ctx context.Context, ref string) (int64, error) {
-	conn, err := b.c.DialPort(ctx, ref, streamPort, portWait)
+	conn, err := b.c.Ports.Dial(ctx, ref, streamPort, portWait)
 	if err != nil {
 		return 0, err
 	}
@@ -159,7 +159,7 @@ func (b *bench) attaches(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := b.c.StartProcess(ctx, sb.ID, api.StartRequest{Shell: "echo started; exec sleep infinity"})
+	p, err := b.c.Processes.Start(ctx, sb.ID, api.StartRequest{Shell: "echo started; exec sleep infinity"})
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ var errEnough = errors.New("the first output is there")
 
 // firstOutput attaches to a process and leaves it when it has some of its output.
 func (b *bench) firstOutput(ctx context.Context, ref string, pid int) error {
-	_, err := b.c.Attach(ctx, ref, pid, 0, client.AttachIO{Output: func(api.Chunk) error { return errEnough }})
+	_, err := b.c.Processes.Attach(ctx, ref, pid, 0, client.AttachIO{Output: func(api.Chunk) error { return errEnough }})
 	switch {
 	case errors.Is(err, errEnough):
 		return nil

@@ -61,7 +61,7 @@ func (a *app) attachCommand() *cobra.Command {
 			return err
 		}
 		opts.ref = args[0]
-		p, err := c.Process(ctx, opts.ref, opts.pid)
+		p, err := c.Processes.Get(ctx, opts.ref, opts.pid)
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (a *app) execKept(ctx context.Context, c *client.Client, opts execOptions) 
 		open, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
 	}
 	defer stop()
-	p, err := c.StartProcess(ctx, opts.ref, req)
+	p, err := c.Processes.Start(ctx, opts.ref, req)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (a *app) execKept(ctx context.Context, c *client.Client, opts execOptions) 
 		return a.leave(ctx, at, err)
 	}
 	// Its output was seen. If it is gone by now, so much the better.
-	_ = c.RemoveProcess(ctx, opts.ref, p.PID)
+	_ = c.Processes.Remove(ctx, opts.ref, p.PID)
 	a.sayTimeout(x, opts.timeout.String(), opts.idleTimeout.String()+" without output or input")
 	return exitError(x)
 }
@@ -228,7 +228,7 @@ func (a *app) hangUp(ctx context.Context, con *console, opts attachOptions) erro
 	defer cancel()
 	tell := func() error {
 		for _, req := range []api.SignalRequest{{Signal: "HUP", Group: true, Foreground: true}, {Signal: "CONT", Group: true}} {
-			err := a.client.SignalProcess(ctx, opts.ref, opts.pid, req)
+			err := a.client.Processes.Signal(ctx, opts.ref, opts.pid, req)
 			if api.CodeOf(err) == api.CodeUnavailable {
 				return err
 			}
@@ -242,10 +242,10 @@ func (a *app) hangUp(ctx context.Context, con *console, opts attachOptions) erro
 		}
 	}
 	if err == nil {
-		_, err = a.client.WaitProcess(ctx, opts.ref, opts.pid)
+		_, err = a.client.Processes.Wait(ctx, opts.ref, opts.pid)
 	}
 	if err == nil {
-		_ = a.client.RemoveProcess(ctx, opts.ref, opts.pid) // as of one whose end was seen
+		_ = a.client.Processes.Remove(ctx, opts.ref, opts.pid) // as of one whose end was seen
 	} else if !con.closed() {
 		fmt.Fprintf(a.Err, "\nramet: the process was told to hang up and did not end; 'ramet attach %s %d' connects again\n", opts.ref, opts.pid)
 	}
@@ -268,7 +268,7 @@ func (a *app) stayAttached(ctx context.Context, c *client.Client, opts attachOpt
 		if in != nil {
 			streams.Stdin = &turn{sharedInput: in, done: done}
 		}
-		pos, err := c.Attach(ctx, opts.ref, opts.pid, opts.from, streams)
+		pos, err := c.Processes.Attach(ctx, opts.ref, opts.pid, opts.from, streams)
 		close(done)
 		if err == nil {
 			if pos.Exit == nil {

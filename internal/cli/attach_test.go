@@ -14,7 +14,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
-	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
@@ -61,8 +60,8 @@ func TestHangUp(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		a := &app{Stdio: Stdio{Err: &out}, client: connect(c.socket), Deps: Deps{Connect: func(context.Context, bool) (*client.Client, httpwire.Health, error) {
-			return connect(socket), httpwire.Health{}, nil
+		a := &app{Stdio: Stdio{Err: &out}, client: connect(c.socket), Deps: Deps{Connect: func(context.Context, bool) (*client.Client, api.Health, error) {
+			return connect(socket), api.Health{}, nil
 		}}}
 		a.remote.flags(flags)
 		did, ends = nil, c.ends

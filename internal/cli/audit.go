@@ -29,7 +29,7 @@ func (a *app) auditLsCommand() *cobra.Command {
 		Use: "ls", Short: "List changes, the oldest first", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			var rows [][]string
-			err := c.Audit(ctx, since, func(e api.AuditEntry) error {
+			err := c.Audit.Entries(ctx, since, func(e api.AuditEntry) error {
 				if a.json {
 					return a.writeJSON(e)
 				}
@@ -89,7 +89,7 @@ func (a *app) auditVerifyCommand() *cobra.Command {
 		Long: "Find lines that were changed, removed or moved; the exit code is 1 if there are any.\n\n" +
 			"Who can write to the data directory can write the whole audit anew. Keep the head that this shows elsewhere: with --head it must still be there.",
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
-			r, err := c.VerifyAudit(ctx, head)
+			r, err := c.Audit.Verify(ctx, head)
 			if err != nil {
 				return err
 			}

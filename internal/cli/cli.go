@@ -24,7 +24,7 @@ type Deps struct {
 	Version Version
 	// Connect returns a client of the user's daemon and says which daemon that
 	// is. If start is set, one is started where none is running.
-	Connect func(ctx context.Context, start bool) (*client.Client, httpwire.Health, error)
+	Connect func(ctx context.Context, start bool) (*client.Client, api.Health, error)
 	// Serve is a daemon until ctx ends.
 	Serve func(ctx context.Context, opts ServeOptions) error
 	// Doctor, Demo and Bench are commands only where they are set.
@@ -65,7 +65,7 @@ type HookOptions struct {
 	// Host is the daemon that --host or its variable names, empty for the user's own,
 	// and Reach connects to it. A Hook with a client has that daemon's already.
 	Host  string
-	Reach func(context.Context) (*client.Client, httpwire.Health, error)
+	Reach func(context.Context) (*client.Client, api.Health, error)
 }
 
 // Stdio are the standard streams of a command.

@@ -20,7 +20,6 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli"
-	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
 )
@@ -53,13 +52,13 @@ func testDeps(socket, version string) cli.Deps {
 	repeat := 0
 	return cli.Deps{
 		Version: cli.Version{Version: version, Commit: "0123", Go: "go1", OS: "linux", Arch: "amd64"},
-		Connect: func(ctx context.Context, start bool) (*client.Client, httpwire.Health, error) {
+		Connect: func(ctx context.Context, start bool) (*client.Client, api.Health, error) {
 			if socket == "" {
-				return nil, httpwire.Health{}, api.Errorf(api.CodeUnavailable, "nobody listens, start=%t", start)
+				return nil, api.Health{}, api.Errorf(api.CodeUnavailable, "nobody listens, start=%t", start)
 			}
 			c, err := client.New("unix:" + socket)
 			if err != nil {
-				return nil, httpwire.Health{}, err
+				return nil, api.Health{}, err
 			}
 			h, err := c.Health(ctx)
 			return c, h, err
@@ -74,7 +73,7 @@ func testDeps(socket, version string) cli.Deps {
 		Bench: &cli.Hook{
 			Flags: func(f *pflag.FlagSet) { f.IntVar(&repeat, "repeat", 1, "times") },
 			Run: func(ctx context.Context, c *client.Client, stdout io.Writer, _ cli.HookOptions) error {
-				sb, err := c.Get(ctx, "base")
+				sb, err := c.Sandboxes.Get(ctx, "base")
 				if err == nil {
 					_, err = fmt.Fprintln(stdout, "bench", sb.ID, repeat)
 				}

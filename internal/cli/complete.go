@@ -29,7 +29,7 @@ func (a *app) completeFirst(next completion) completion {
 
 func (a *app) completeSandboxes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return a.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
-		all, err := c.List(ctx, api.ListFilter{})
+		all, err := c.Sandboxes.List(ctx, api.ListFilter{})
 		for _, s := range all {
 			refs = append(refs, candidate(s.ID, s.Name)...)
 		}
@@ -39,7 +39,7 @@ func (a *app) completeSandboxes(cmd *cobra.Command, _ []string, _ string) ([]str
 
 func (a *app) completeSnapshots(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return a.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
-		all, err := c.Snapshots(ctx)
+		all, err := c.Snapshots.List(ctx)
 		for _, s := range all {
 			refs = append(refs, candidate(s.ID, s.Name)...)
 		}
@@ -56,7 +56,7 @@ func (a *app) completeBoth(cmd *cobra.Command, args []string, prefix string) ([]
 
 func (a *app) completeImages(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return a.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
-		all, err := c.Images(ctx)
+		all, err := c.Images.List(ctx)
 		for _, i := range all {
 			refs = append(append(refs, i.ID), i.Names...)
 		}
@@ -96,7 +96,7 @@ func (a *app) completeProcesses(most int, kept bool) completion {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return a.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
-			all, err := c.Processes(ctx, args[0], kept)
+			all, err := c.Processes.List(ctx, args[0], kept)
 			for _, p := range all {
 				if p.Kept != nil || !kept {
 					refs = append(refs, strconv.Itoa(p.PID)+"\t"+printable(shortCommand(p.Command)))
@@ -109,7 +109,7 @@ func (a *app) completeProcesses(most int, kept bool) completion {
 
 func (a *app) completeTokens(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return a.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
-		all, err := c.Tokens(ctx, "")
+		all, err := c.Tokens.List(ctx, "")
 		for _, t := range all {
 			refs = append(refs, t.ID+"\t"+strings.TrimSpace(string(t.Scope)+" "+t.Name))
 		}

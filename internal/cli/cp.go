@@ -143,10 +143,10 @@ func (cp *copying) file(path string) api.FileRef {
 
 // target returns what is at a path in a sandbox, or nil if nothing is.
 func (cp *copying) target(ctx context.Context, p place) (*api.FileInfo, error) {
-	info, err := cp.c.StatFile(ctx, p.ref, cp.file(p.path))
+	info, err := cp.c.Files.Stat(ctx, p.ref, cp.file(p.path))
 	if api.CodeOf(err) == api.CodeNotFound {
 		// The sandbox may be what was not found.
-		if _, err := cp.c.StatFile(ctx, p.ref, cp.file("/")); err != nil {
+		if _, err := cp.c.Files.Stat(ctx, p.ref, cp.file("/")); err != nil {
 			return nil, err
 		}
 		return nil, nil
@@ -162,13 +162,13 @@ func (cp *copying) fromStream(ctx context.Context, dst place) error {
 	if info != nil && info.Type == "dir" {
 		return cp.unpack(ctx, dst.ref, dst.path, cp.counted(cp.In))
 	}
-	_, err = cp.c.WriteFile(ctx, dst.ref, api.WriteRequest{FileRef: cp.file(dst.path), Atomic: true}, cp.counted(cp.In))
+	_, err = cp.c.Files.Write(ctx, dst.ref, api.WriteRequest{FileRef: cp.file(dst.path), Atomic: true}, cp.counted(cp.In))
 	cp.res.Path, cp.res.Files = dst.path, 1
 	return err
 }
 
 func (cp *copying) unpack(ctx context.Context, ref, dir string, from io.Reader) error {
-	res, err := cp.c.WriteArchive(ctx, ref, cp.file(dir), false, from)
+	res, err := cp.c.Files.WriteArchive(ctx, ref, cp.file(dir), false, from)
 	if err != nil {
 		return err
 	}
@@ -177,15 +177,15 @@ func (cp *copying) unpack(ctx context.Context, ref, dir string, from io.Reader) 
 }
 
 func (cp *copying) toStream(ctx context.Context, src place) error {
-	info, err := cp.c.StatFile(ctx, src.ref, cp.file(src.path))
+	info, err := cp.c.Files.Stat(ctx, src.ref, cp.file(src.path))
 	if err != nil {
 		return err
 	}
 	var in io.ReadCloser
 	if info.Type == "dir" {
-		in, err = cp.c.ReadArchive(ctx, src.ref, cp.file(src.path))
+		in, err = cp.c.Files.ReadArchive(ctx, src.ref, cp.file(src.path))
 	} else {
-		in, cp.total, err = cp.c.ReadFile(ctx, src.ref, cp.file(src.path))
+		in, cp.total, err = cp.c.Files.Read(ctx, src.ref, cp.file(src.path))
 	}
 	if err != nil {
 		return err
@@ -275,7 +275,7 @@ func (cp *copying) uploadFile(ctx context.Context, name string, info fs.FileInfo
 	defer f.Close()
 	cp.total = info.Size()
 	mode := uint32(info.Mode().Perm())
-	_, err = cp.c.WriteFile(ctx, dst.ref, api.WriteRequest{FileRef: cp.file(dst.path), Mode: &mode, Atomic: true}, cp.counted(f))
+	_, err = cp.c.Files.Write(ctx, dst.ref, api.WriteRequest{FileRef: cp.file(dst.path), Mode: &mode, Atomic: true}, cp.counted(f))
 	cp.res.Path, cp.res.Files = dst.path, 1
 	return err
 }
@@ -284,7 +284,7 @@ func (cp *copying) uploadFile(ctx context.Context, name string, info fs.FileInfo
 func (cp *copying) download(ctx context.Context, src place, name string) error {
 	ref := cp.file(src.path)
 	ref.NoFollow = !cp.follow && !strings.HasSuffix(src.path, "/") && !strings.HasSuffix(src.path, "/.")
-	info, err := cp.c.StatFile(ctx, src.ref, ref)
+	info, err := cp.c.Files.Stat(ctx, src.ref, ref)
 	if err != nil {
 		return err
 	}
@@ -310,7 +310,7 @@ func (cp *copying) download(ctx context.Context, src place, name string) error {
 	if info.Type == "file" {
 		return cp.downloadFile(ctx, src.ref, ref, info, to)
 	}
-	in, err := cp.c.ReadArchive(ctx, src.ref, ref)
+	in, err := cp.c.Files.ReadArchive(ctx, src.ref, ref)
 	if err != nil {
 		return err
 	}
@@ -352,7 +352,7 @@ func replaceable(name string, st fs.FileInfo) error {
 
 // downloadFile writes beside the file and replaces it when all has arrived.
 func (cp *copying) downloadFile(ctx context.Context, ref string, f api.FileRef, info *api.FileInfo, to string) error {
-	in, size, err := cp.c.ReadFile(ctx, ref, f)
+	in, size, err := cp.c.Files.Read(ctx, ref, f)
 	if err != nil {
 		return err
 	}

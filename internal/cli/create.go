@@ -57,7 +57,7 @@ func (a *app) createCommand() *cobra.Command {
 			if req.Lifecycle, err = life.request(); err != nil {
 				return err
 			}
-			sb, err := c.Create(ctx, req)
+			sb, err := c.Sandboxes.Create(ctx, req)
 			if err != nil {
 				return err
 			}

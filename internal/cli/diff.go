@@ -29,7 +29,7 @@ func (a *app) diffCommand() *cobra.Command {
 			if slices.Contains(req.Paths, "") {
 				return api.Errorf(api.CodeInvalid, "PATH is empty")
 			}
-			d, err := c.Diff(ctx, args[0], args[1], req)
+			d, err := c.Sandboxes.Diff(ctx, args[0], args[1], req)
 			if err != nil {
 				return err
 			}

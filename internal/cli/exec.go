@@ -166,7 +166,7 @@ func (a *app) exec(ctx context.Context, c *client.Client, opts execOptions) erro
 // execOver runs req with the streams that the options ask for.
 func (a *app) execOver(ctx context.Context, c *client.Client, ref string, req api.ExecRequest, interactive bool) (*api.ExecResult, error) {
 	if a.json && !interactive && a.remote.key != "" { // an answer that is repeated is a whole one
-		return c.Exec(ctx, ref, req)
+		return c.Processes.Exec(ctx, ref, req)
 	}
 	streams := client.ExecIO{Stdout: a.Out, Stderr: a.Err}
 	if interactive {
@@ -190,13 +190,13 @@ func (a *app) execOver(ctx context.Context, c *client.Client, ref string, req ap
 // the command goes on while there is none, and nothing of its output is missed.
 func (a *app) execThrough(ctx context.Context, c *client.Client, ref string, req api.ExecRequest, streams client.ExecIO) (*api.ExecResult, error) {
 	if streams.Stdin != nil || a.remote.key != "" || !a.sameVersion {
-		return c.ExecStream(ctx, ref, req, streams)
+		return c.Processes.ExecStream(ctx, ref, req, streams)
 	}
 	req.Key = rand.Text()
 	var written int64
 	streams.Stdout, streams.Stderr = &tally{streams.Stdout, &written}, &tally{streams.Stderr, &written}
 	for {
-		res, err := c.ExecStream(ctx, ref, req, streams)
+		res, err := c.Processes.ExecStream(ctx, ref, req, streams)
 		if api.CodeOf(err) != api.CodeUnavailable || ctx.Err() != nil {
 			return res, err
 		}

@@ -85,16 +85,16 @@ func (a *app) makeFrom(ctx context.Context, c *client.Client, from string) (id s
 	ctx = context.WithoutCancel(ctx)
 	image := from
 	if !api.IsID(api.KindSnapshot, from) && !api.IsID(api.KindImage, from) {
-		switch snap, err := c.GetSnapshot(ctx, from); {
+		switch snap, err := c.Snapshots.Get(ctx, from); {
 		case err == nil:
 			image = snap.ID
 		case api.CodeOf(err) != api.CodeNotFound:
 			return "", err
 		}
 	}
-	sb, err := c.Create(ctx, api.CreateRequest{Image: image})
+	sb, err := c.Sandboxes.Create(ctx, api.CreateRequest{Image: image})
 	if api.CodeOf(err) == api.CodeNotFound && api.ValidName("name", from) == nil {
-		if _, serr := c.Get(ctx, from); serr == nil {
+		if _, serr := c.Sandboxes.Get(ctx, from); serr == nil {
 			return "", api.Errorf(api.CodeNotFound, "no snapshot or image %q: it is a sandbox, of which 'ramet snapshot %s' makes a snapshot", from, from)
 		}
 	}
@@ -109,7 +109,7 @@ func (a *app) makeFrom(ctx context.Context, c *client.Client, from string) (id s
 func (a *app) removeMade(ctx context.Context, id string, ended error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeWithin)
 	defer cancel()
-	err := a.client.Destroy(ctx, id)
+	err := a.client.Sandboxes.Destroy(ctx, id)
 	if err == nil || api.CodeOf(err) == api.CodeNotFound {
 		return ended
 	}

@@ -98,7 +98,7 @@ func (a *app) export(ctx context.Context, c *client.Client, ref string, req api.
 	p := a.newProgress(ctx)
 	out := &countWriter{w: w, progress: p}
 	out.report() // it may take a while until there is something
-	err := c.Export(ctx, ref, req, out)
+	err := c.Sandboxes.Export(ctx, ref, req, out)
 	p.end(err == nil)
 	if err == nil && !a.json {
 		fmt.Fprintf(a.Err, "%s, %s\n", req.Format, byteSize(out.n))
@@ -139,7 +139,7 @@ What is in /dev, /proc, /sys and /tmp, and ` + identityFiles() + ` are the image
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			req.Name = args[1]
 			p := a.progressUnless(ctx, quiet)
-			img, err := c.Commit(ctx, args[0], req, p.update)
+			img, err := c.Images.Commit(ctx, args[0], req, p.update)
 			p.end(err == nil)
 			if err != nil {
 				return err

@@ -69,7 +69,7 @@ func (a *app) forkCommand() *cobra.Command {
 			if !wait {
 				req.Wait = &wait
 			}
-			res, err := c.Fork(ctx, args[0], req)
+			res, err := c.Sandboxes.Fork(ctx, args[0], req)
 			if err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ func (a *app) restoreCommand() *cobra.Command {
 			if err := checkCount(opts.count); err != nil {
 				return err
 			}
-			res, err := c.Restore(ctx, args[0], req)
+			res, err := c.Snapshots.Restore(ctx, args[0], req)
 			if err != nil {
 				return err
 			}
@@ -208,24 +208,24 @@ func failedHooks(id *api.Identity) string {
 }
 
 func (a *app) promoteCommand() *cobra.Command {
-	return a.oneSandbox("promote CHILD", "Give a child's state to its parent", (*client.Client).Promote)
+	return a.oneSandbox("promote CHILD", "Give a child's state to its parent", (*client.Sandboxes).Promote)
 }
 
 func (a *app) pauseCommand() *cobra.Command {
-	return a.oneSandbox("pause SBX", "Stop all processes of a sandbox; its memory stays", (*client.Client).Pause)
+	return a.oneSandbox("pause SBX", "Stop all processes of a sandbox; its memory stays", (*client.Sandboxes).Pause)
 }
 
 func (a *app) resumeCommand() *cobra.Command {
-	return a.oneSandbox("resume SBX", "Let the processes of a paused sandbox go on", (*client.Client).Resume)
+	return a.oneSandbox("resume SBX", "Let the processes of a paused sandbox go on", (*client.Sandboxes).Resume)
 }
 
 // oneSandbox is a command that does one thing to one sandbox.
-func (a *app) oneSandbox(use, short string, do func(*client.Client, context.Context, string) (*api.Sandbox, error)) *cobra.Command {
+func (a *app) oneSandbox(use, short string, do func(*client.Sandboxes, context.Context, string) (*api.Sandbox, error)) *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			sb, err := do(c, ctx, args[0])
+			sb, err := do(c.Sandboxes, ctx, args[0])
 			if err != nil {
 				return err
 			}

@@ -92,7 +92,7 @@ func (a *app) imagePull() *cobra.Command {
 // makeImage makes an image and shows how far that is, unless JSON or the id alone is asked for.
 func (a *app) makeImage(ctx context.Context, c *client.Client, req api.ImageRequest, quiet bool) error {
 	p := a.progressUnless(ctx, quiet)
-	img, err := c.CreateImage(ctx, req, p.update)
+	img, err := c.Images.Create(ctx, req, p.update)
 	p.end(err == nil)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (a *app) imageLs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List images", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
-			images, err := c.Images(ctx, view.options()...)
+			images, err := c.Images.List(ctx, view.options()...)
 			if err != nil {
 				return err
 			}
@@ -142,7 +142,7 @@ func (a *app) imageRm() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm IMAGE…", Short: "Remove images, or names of them", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeImages,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			return a.removeEach(args, func(ref string) error { return c.RemoveImage(ctx, ref) })
+			return a.removeEach(args, func(ref string) error { return c.Images.Remove(ctx, ref) })
 		}),
 	}
 }
@@ -160,7 +160,7 @@ func (a *app) imagePrune() *cobra.Command {
 			if unused > 0 && !req.Cache {
 				return api.Invalid("unused-for", "it is about cached packages: say --cache as well")
 			}
-			pruned, err := c.PruneImages(ctx, req)
+			pruned, err := c.Images.Prune(ctx, req)
 			if err != nil {
 				return err
 			}
@@ -182,7 +182,7 @@ func (a *app) imageInspect() *cobra.Command {
 	return &cobra.Command{
 		Use: "inspect IMAGE", Short: "Show all that is known of an image", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeImages,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			i, err := c.GetImage(ctx, args[0])
+			i, err := c.Images.Get(ctx, args[0])
 			if err != nil {
 				return err
 			}

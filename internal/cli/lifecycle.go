@@ -78,7 +78,7 @@ func (a *app) updateCommand() *cobra.Command {
 			if change == nil {
 				return api.Errorf(api.CodeInvalid, "nothing is to be changed: say --ttl, --idle-timeout, --idle-action, --auto-wake, --keep-snapshots or --snapshot-max-age")
 			}
-			sb, err := c.Update(ctx, args[0], api.UpdateRequest{Lifecycle: change})
+			sb, err := c.Sandboxes.Update(ctx, args[0], api.UpdateRequest{Lifecycle: change})
 			if err != nil {
 				return err
 			}
@@ -91,11 +91,11 @@ func (a *app) updateCommand() *cobra.Command {
 }
 
 func (a *app) hibernateCommand() *cobra.Command {
-	return a.oneSandbox("hibernate SBX", "Put a sandbox on disk until it is needed again", (*client.Client).Hibernate)
+	return a.oneSandbox("hibernate SBX", "Put a sandbox on disk until it is needed again", (*client.Sandboxes).Hibernate)
 }
 
 func (a *app) wakeCommand() *cobra.Command {
-	return a.oneSandbox("wake SBX", "Let a hibernated sandbox run again", (*client.Client).Wake)
+	return a.oneSandbox("wake SBX", "Let a hibernated sandbox run again", (*client.Sandboxes).Wake)
 }
 
 // lifecycle describes when a sandbox ends or rests by itself.

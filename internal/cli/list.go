@@ -31,7 +31,7 @@ func (a *app) lsCommand() *cobra.Command {
 			if filter.Metadata, err = parsePairs("meta", meta); err != nil {
 				return err
 			}
-			sandboxes, err := c.List(ctx, filter, view.options()...)
+			sandboxes, err := c.Sandboxes.List(ctx, filter, view.options()...)
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func (a *app) statsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "stats SBX", Short: "Show what a sandbox uses now", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			st, err := c.Stats(ctx, args[0])
+			st, err := c.Sandboxes.Stats(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ func (a *app) inspectCommand() *cobra.Command {
 			if api.IsID(api.KindSnapshot, args[0]) {
 				var snap *api.Snapshot
 				err := anywhere(args[0], func(opts ...client.Option) (err error) {
-					snap, err = c.GetSnapshot(ctx, args[0], opts...)
+					snap, err = c.Snapshots.Get(ctx, args[0], opts...)
 					return err
 				})
 				if err != nil {
@@ -112,11 +112,11 @@ func (a *app) inspectCommand() *cobra.Command {
 			}
 			var sb *api.Sandbox
 			err := anywhere(args[0], func(opts ...client.Option) (err error) {
-				sb, err = c.Get(ctx, args[0], opts...)
+				sb, err = c.Sandboxes.Get(ctx, args[0], opts...)
 				return err
 			})
 			if api.CodeOf(err) == api.CodeNotFound {
-				if snap, serr := c.GetSnapshot(ctx, args[0]); serr == nil {
+				if snap, serr := c.Snapshots.Get(ctx, args[0]); serr == nil {
 					return a.show(snap, snapshotPairs(snap))
 				}
 			}
@@ -235,13 +235,13 @@ func (a *app) rmCommand() *cobra.Command {
 			}
 			return a.removeEach(args, func(ref string) error {
 				if api.IsID(api.KindSnapshot, ref) {
-					return anywhere(ref, func(opts ...client.Option) error { return c.DeleteSnapshot(ctx, ref, how, opts...) })
+					return anywhere(ref, func(opts ...client.Option) error { return c.Snapshots.Delete(ctx, ref, how, opts...) })
 				}
-				err := anywhere(ref, func(opts ...client.Option) error { return c.Destroy(ctx, ref, opts...) })
+				err := anywhere(ref, func(opts ...client.Option) error { return c.Sandboxes.Destroy(ctx, ref, opts...) })
 				if api.CodeOf(err) == api.CodeNotFound && !api.IsID(api.KindSandbox, ref) {
-					switch _, serr := c.GetSnapshot(ctx, ref); {
+					switch _, serr := c.Snapshots.Get(ctx, ref); {
 					case serr == nil:
-						return c.DeleteSnapshot(ctx, ref, how)
+						return c.Snapshots.Delete(ctx, ref, how)
 					case api.CodeOf(serr) == api.CodeNotFound:
 						return api.NotFound("sandbox or snapshot", ref)
 					}

@@ -15,7 +15,7 @@ import (
 // meanwhile.
 func (a *app) allLogs(ctx context.Context, c *client.Client, ref string, follow, times bool) error {
 	if a.json {
-		return c.Logs(ctx, ref, follow, func(p api.LogPiece) error {
+		return c.Processes.Logs(ctx, ref, follow, func(p api.LogPiece) error {
 			if p.Read != nil {
 				return nil
 			}
@@ -28,7 +28,7 @@ func (a *app) allLogs(ctx context.Context, c *client.Client, ref string, follow,
 			_ = w.flush() // the error of what came before is the one that counts
 		}
 	}()
-	return c.Logs(ctx, ref, follow, func(p api.LogPiece) error {
+	return c.Processes.Logs(ctx, ref, follow, func(p api.LogPiece) error {
 		if p.Read != nil {
 			for _, stderr := range []bool{false, true} {
 				if w := lines[stream{p.PID, stderr}]; w != nil {

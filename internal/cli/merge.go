@@ -25,7 +25,7 @@ Texts are merged line by line. What both sides changed in different ways is a co
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			req.From, req.Strategy = args[1:], api.MergeStrategy(strategy)
-			r, err := c.Merge(ctx, args[0], req)
+			r, err := c.Sandboxes.Merge(ctx, args[0], req)
 			if err != nil {
 				return err
 			}

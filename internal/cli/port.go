@@ -79,7 +79,7 @@ func (a *app) portCommand() *cobra.Command {
 }
 
 func (a *app) listPorts(ctx context.Context, c *client.Client, ref string) error {
-	ports, err := c.Ports(ctx, ref)
+	ports, err := c.Ports.List(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -101,11 +101,11 @@ func (a *app) printPortURL(ctx context.Context, c *client.Client, ref, port stri
 		return api.Invalid("port", "%q is not a port from 1 to 65535", port)
 	}
 	if wait > 0 {
-		if _, err := c.WaitPort(ctx, ref, int(n), wait); err != nil {
+		if _, err := c.Ports.Wait(ctx, ref, int(n), wait); err != nil {
 			return err
 		}
 	}
-	s, err := c.OpenPort(ctx, ref, api.PortSessionRequest{Port: int(n)})
+	s, err := c.Ports.Open(ctx, ref, api.PortSessionRequest{Port: int(n)})
 	if err != nil {
 		return err
 	}
@@ -130,10 +130,10 @@ func parseForward(arg, address string) (*forward, error) {
 func (a *app) forward(ctx context.Context, c *client.Client, ref string, forwards []*forward, wait time.Duration) error {
 	for _, f := range forwards {
 		if wait > 0 {
-			if _, err := c.WaitPort(ctx, ref, f.Port, wait); err != nil {
+			if _, err := c.Ports.Wait(ctx, ref, f.Port, wait); err != nil {
 				return err
 			}
-		} else if _, err := c.Get(ctx, ref); err != nil {
+		} else if _, err := c.Sandboxes.Get(ctx, ref); err != nil {
 			return err // before anything listens for nothing
 		}
 	}
@@ -187,7 +187,7 @@ func (a *app) accept(ctx context.Context, c *client.Client, ref string, f *forwa
 // have ended, or whoever connected is gone. The error is one of connecting.
 func forwardOne(ctx context.Context, c *client.Client, ref string, port int, here net.Conn, linger time.Duration) error {
 	defer here.Close()
-	there, err := c.DialPort(ctx, ref, port, 0)
+	there, err := c.Ports.Dial(ctx, ref, port, 0)
 	if err != nil {
 		peer.Reset(here) // so whoever connected sees
 		return err

@@ -23,7 +23,7 @@ func (a *app) psCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ps SBX", Short: "List the processes in a sandbox", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			ps, err := c.Processes(ctx, args[0], all)
+			ps, err := c.Processes.List(ctx, args[0], all)
 			if err != nil {
 				return err
 			}
@@ -89,7 +89,7 @@ func (a *app) killCommand() *cobra.Command {
 					return err
 				}
 			}
-			return a.signalEach(pids, req, func(pid int) error { return c.SignalProcess(ctx, args[0], pid, req) })
+			return a.signalEach(pids, req, func(pid int) error { return c.Processes.Signal(ctx, args[0], pid, req) })
 		}),
 	}
 	cmd.Flags().StringVarP(&req.Signal, "signal", "s", "TERM", "name or number")
@@ -151,7 +151,7 @@ func (a *app) logsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = c.Output(ctx, args[0], pid, req, a.logWriter(times))
+			_, err = c.Processes.Output(ctx, args[0], pid, req, a.logWriter(times))
 			return err
 		}),
 	}

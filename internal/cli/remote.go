@@ -68,10 +68,10 @@ func (r *remote) config() (cfg client.Config, err error) {
 
 // reach returns a client of the daemon that the options name, or else of the
 // user's own.
-func (a *app) reach(ctx context.Context, start bool) (*client.Client, httpwire.Health, error) {
+func (a *app) reach(ctx context.Context, start bool) (*client.Client, api.Health, error) {
 	cfg, err := a.remote.config()
 	if err != nil {
-		return nil, httpwire.Health{}, err
+		return nil, api.Health{}, err
 	}
 	if cfg.Address == "" && cfg.Token == "" && cfg.IdempotencyKey == "" {
 		return a.Connect(ctx, start)
@@ -87,7 +87,7 @@ func (a *app) reach(ctx context.Context, start bool) (*client.Client, httpwire.H
 	}
 	c, err := client.Open(cfg)
 	if err != nil {
-		return nil, httpwire.Health{}, err
+		return nil, api.Health{}, err
 	}
 	h, err := c.Health(ctx)
 	if err != nil {

@@ -94,11 +94,11 @@ func (a *app) runCodeOver(ctx context.Context, c *client.Client, ref string, req
 
 func (a *app) runCell(ctx context.Context, c *client.Client, ref string, req api.RunCodeRequest) (*api.RunResult, error) {
 	if a.json {
-		return c.RunCode(ctx, ref, req)
+		return c.Contexts.RunCode(ctx, ref, req)
 	}
 	stdout, endOut := visible(a.Out)
 	stderr, endErr := visible(a.Err)
-	res, err := c.RunCodeStream(ctx, ref, req, client.RunIO{Stdout: stdout, Stderr: stderr, Result: func(forms map[string]json.RawMessage) error {
+	res, err := c.Contexts.RunCodeStream(ctx, ref, req, client.RunIO{Stdout: stdout, Stderr: stderr, Result: func(forms map[string]json.RawMessage) error {
 		_, err := fmt.Fprintln(stdout, plainForm(forms))
 		return err
 	}})

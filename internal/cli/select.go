@@ -56,7 +56,7 @@ func (s *selection) find(ctx context.Context, c *client.Client) ([]api.Sandbox, 
 	if err != nil {
 		return nil, err
 	}
-	return c.List(ctx, api.ListFilter{Ancestor: s.children, State: api.State(s.state), Metadata: metadata})
+	return c.Sandboxes.List(ctx, api.ListFilter{Ancestor: s.children, State: api.State(s.state), Metadata: metadata})
 }
 
 // removeSelected removes the sandboxes that are selected. One that is gone by then is
@@ -74,7 +74,7 @@ func (a *app) removeSelected(ctx context.Context, c *client.Client, s *selection
 		return a.showRemovable(rows, s.quiet)
 	}
 	return a.removeEach(idsOf(found, func(s *api.Sandbox) string { return s.ID }), func(id string) error {
-		if err := c.Destroy(ctx, id); api.CodeOf(err) != api.CodeNotFound {
+		if err := c.Sandboxes.Destroy(ctx, id); api.CodeOf(err) != api.CodeNotFound {
 			return err
 		}
 		return nil
@@ -120,7 +120,7 @@ func removableRow(ctx context.Context, c *client.Client, ref string) ([]string, 
 	if !api.IsID(api.KindSnapshot, ref) {
 		var sb *api.Sandbox
 		err = anywhere(ref, func(opts ...client.Option) (err error) {
-			sb, err = c.Get(ctx, ref, opts...)
+			sb, err = c.Sandboxes.Get(ctx, ref, opts...)
 			return err
 		})
 		if err == nil {
@@ -132,7 +132,7 @@ func removableRow(ctx context.Context, c *client.Client, ref string) ([]string, 
 	}
 	var snap *api.Snapshot
 	serr := anywhere(ref, func(opts ...client.Option) (err error) {
-		snap, err = c.GetSnapshot(ctx, ref, opts...)
+		snap, err = c.Snapshots.Get(ctx, ref, opts...)
 		return err
 	})
 	if err != nil && api.CodeOf(serr) == api.CodeNotFound {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
-	"ramet.dev/ramet/internal/httpwire"
 )
 
 // Version says which build this is.
@@ -93,7 +93,7 @@ func (a *app) hookCommand(use, short string, hook *Hook, daemon bool) *cobra.Com
 	run := func(ctx context.Context, c *client.Client, args []string) error {
 		opts := HookOptions{JSON: a.json, Args: args, Stderr: a.Err}
 		opts.Host = a.remote.address()
-		opts.Reach = func(ctx context.Context) (*client.Client, httpwire.Health, error) { return a.reach(ctx, false) }
+		opts.Reach = func(ctx context.Context) (*client.Client, api.Health, error) { return a.reach(ctx, false) }
 		return hook.Run(ctx, c, a.Out, opts)
 	}
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: a.connected(run)}

@@ -32,7 +32,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 				wait := false
 				req.Wait = &wait
 			}
-			snap, err := c.Snapshot(ctx, args[0], req)
+			snap, err := c.Snapshots.Create(ctx, args[0], req)
 			if err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ func (a *app) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify SNAP", Short: "Compare all of a snapshot on disk with its digests", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSnapshots),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			snap, err := c.VerifySnapshot(ctx, args[0])
+			snap, err := c.Snapshots.Verify(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -70,7 +70,7 @@ func (a *app) snapshotsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "snapshots", Short: "List snapshots", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
-			snaps, err := c.Snapshots(ctx, view.options()...)
+			snaps, err := c.Snapshots.List(ctx, view.options()...)
 			if err != nil {
 				return err
 			}
@@ -132,16 +132,16 @@ Without SNAP that is the last snapshot that was taken of it.`,
 		said := ""
 		switch {
 		case f.Changed("step"):
-			sb, err = c.Rewind(ctx, args[0], step)
+			sb, err = c.Sandboxes.Rewind(ctx, args[0], step)
 		case len(args) == 2:
-			sb, err = c.Rollback(ctx, args[0], args[1])
+			sb, err = c.Sandboxes.Rollback(ctx, args[0], args[1])
 		default:
 			var last *api.Snapshot
 			if last, err = lastSnapshot(ctx, c, args[0]); err != nil {
 				return err
 			}
 			said = "  " + strings.TrimRight(last.ID+" "+nameOrLabel(last), " ") + ", taken " + age(last.CreatedAt, time.Now()) + " ago"
-			sb, err = c.Rollback(ctx, args[0], last.ID)
+			sb, err = c.Sandboxes.Rollback(ctx, args[0], last.ID)
 		}
 		if err != nil {
 			return err
@@ -153,11 +153,11 @@ Without SNAP that is the last snapshot that was taken of it.`,
 
 // lastSnapshot returns the last snapshot of a sandbox that it can return to.
 func lastSnapshot(ctx context.Context, c *client.Client, ref string) (*api.Snapshot, error) {
-	sb, err := c.Get(ctx, ref)
+	sb, err := c.Sandboxes.Get(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	snaps, err := c.SnapshotsOf(ctx, sb.ID)
+	snaps, err := c.Snapshots.ListOf(ctx, sb.ID)
 	if err != nil {
 		return nil, err
 	}

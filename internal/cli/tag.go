@@ -21,7 +21,7 @@ func (a *app) tagCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			sb, err := c.Update(ctx, args[0], api.UpdateRequest{Metadata: change})
+			sb, err := c.Sandboxes.Update(ctx, args[0], api.UpdateRequest{Metadata: change})
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ func (a *app) renameCommand() *cobra.Command {
 			if args[1] == "" {
 				return api.Errorf(api.CodeInvalid, "NAME is empty")
 			}
-			sb, err := c.Update(ctx, args[0], api.UpdateRequest{Name: &args[1]})
+			sb, err := c.Sandboxes.Update(ctx, args[0], api.UpdateRequest{Name: &args[1]})
 			if err != nil {
 				return err
 			}

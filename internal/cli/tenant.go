@@ -68,7 +68,7 @@ func (a *app) tenantLsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List tenants, with what they use and may have", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
-			tenants, err := c.Tenants(ctx)
+			tenants, err := c.Tenants.List(ctx)
 			if err != nil {
 				return err
 			}
@@ -84,7 +84,7 @@ func (a *app) tenantShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show TENANT", Short: "Show what a tenant uses and may have", Args: cobra.ExactArgs(1),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			t, err := c.GetTenant(ctx, args[0])
+			t, err := c.Tenants.Get(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -153,7 +153,7 @@ func (a *app) tenantQuotaCommand() *cobra.Command {
 		if !slices.ContainsFunc(limits, f.Changed) {
 			return api.Errorf(api.CodeInvalid, "nothing is to be changed: say --sandboxes, --depth, --memory, --disk or --cpu-seconds; ramet tenant show %s shows what is set", args[0])
 		}
-		t, err := c.GetTenant(ctx, args[0])
+		t, err := c.Tenants.Get(ctx, args[0])
 		if api.CodeOf(err) == api.CodeNotFound { // it begins with its quota
 			t, err = &api.Tenant{Name: args[0]}, nil
 		}
@@ -171,7 +171,7 @@ func (a *app) tenantQuotaCommand() *cobra.Command {
 				*at.to = *at.from
 			}
 		}
-		if t, err = c.UpdateTenant(ctx, args[0], req); err != nil {
+		if t, err = c.Tenants.Update(ctx, args[0], req); err != nil {
 			return err
 		}
 		return a.show(t, tenantTable(*t))
@@ -194,7 +194,7 @@ func (a *app) tenantGiveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "give TENANT IMAGE", Short: "Let a tenant use an image", Args: cobra.ExactArgs(2),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			img, err := c.GiveImage(ctx, args[0], api.GiveRequest{Image: args[1], Name: name, Replace: force})
+			img, err := c.Tenants.GiveImage(ctx, args[0], api.GiveRequest{Image: args[1], Name: name, Replace: force})
 			if err != nil {
 				return err
 			}

@@ -19,7 +19,7 @@ func (a *app) timelineCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "timeline SBX", Short: "List the steps that a sandbox can return to", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeFirst(a.completeSandboxes),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			steps, err := c.Timeline(ctx, args[0])
+			steps, err := c.Sandboxes.Timeline(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -78,7 +78,7 @@ func (a *app) bisectCommand() *cobra.Command {
 				}
 				req.Argv, req.Shell = nil, args[1]
 			}
-			res, err := c.Bisect(ctx, args[0], req)
+			res, err := c.Sandboxes.Bisect(ctx, args[0], req)
 			if err != nil {
 				return err
 			}

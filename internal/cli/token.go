@@ -39,7 +39,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 			if req.TTLSeconds, err = wholeSeconds("ttl", ttl); err != nil {
 				return err
 			}
-			t, err := c.CreateToken(ctx, req)
+			t, err := c.Tokens.Create(ctx, req)
 			if err != nil {
 				return err
 			}
@@ -72,7 +72,7 @@ func (a *app) tokenLsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List tokens, without their secrets", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
-			tokens, err := c.Tokens(ctx, tenant)
+			tokens, err := c.Tokens.List(ctx, tenant)
 			if err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ func (a *app) tokenRotateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t, err := c.RotateToken(ctx, args[0], api.RotateRequest{GraceSeconds: seconds})
+			t, err := c.Tokens.Rotate(ctx, args[0], api.RotateRequest{GraceSeconds: seconds})
 			if err != nil {
 				return err
 			}
@@ -120,7 +120,7 @@ func (a *app) tokenRmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm TOKEN-ID…", Short: "End tokens, and those that they made", Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeTokens,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			return a.removeEach(args, func(id string) error { return c.RemoveToken(ctx, id) })
+			return a.removeEach(args, func(id string) error { return c.Tokens.Remove(ctx, id) })
 		}),
 	}
 }

@@ -51,7 +51,7 @@ type tree struct {
 }
 
 func (t *tree) get(ctx context.Context, c *client.Client) ([]*api.TreeNode, error) {
-	roots, err := c.Tree(ctx, t.ref, t.view.options()...)
+	roots, err := c.Sandboxes.Tree(ctx, t.ref, t.view.options()...)
 	slices.SortStableFunc(roots, func(x, y *api.TreeNode) int { return cmp.Compare(tenantName(x.Tenant), tenantName(y.Tenant)) })
 	return roots, err
 }

@@ -77,7 +77,7 @@ func (t *tree) draw(ctx context.Context, c *client.Client, s *screen) error {
 	if err != nil {
 		return err
 	}
-	sandboxes, err := c.List(ctx, api.ListFilter{}, t.view.options()...)
+	sandboxes, err := c.Sandboxes.List(ctx, api.ListFilter{}, t.view.options()...)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (t *tree) private(ctx context.Context, c *client.Client, node *api.TreeNode
 	if node.State != string(api.StateRunning) && node.State != string(api.StatePaused) {
 		return ""
 	}
-	st, err := c.Stats(ctx, node.ID)
+	st, err := c.Sandboxes.Stats(ctx, node.ID)
 	if err != nil {
 		return ""
 	}

@@ -31,10 +31,10 @@ func (a *app) learnTyped(ctx context.Context, c *client.Client, args []string, e
 		if api.ValidName("name", name) != nil {
 			continue
 		}
-		if sb, err := c.Get(ctx, name); err == nil && slices.Contains(ids, sb.ID) {
+		if sb, err := c.Sandboxes.Get(ctx, name); err == nil && slices.Contains(ids, sb.ID) {
 			a.typed = append(a.typed, sb.ID, `"`+name+`"`)
 		}
-		if snap, err := c.GetSnapshot(ctx, name); err == nil && slices.Contains(ids, snap.ID) {
+		if snap, err := c.Snapshots.Get(ctx, name); err == nil && slices.Contains(ids, snap.ID) {
 			a.typed = append(a.typed, snap.ID, `"`+name+`"`)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
-	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/storage/paths"
 )
 
@@ -28,10 +27,10 @@ var errSaidNothing = errors.New("the daemon ended while it started")
 
 // Connect returns a client of the running daemon, and which one that is. A
 // CodeUnavailable error says that none is running.
-func Connect(ctx context.Context, p paths.Paths) (*client.Client, httpwire.Health, error) {
+func Connect(ctx context.Context, p paths.Paths) (*client.Client, api.Health, error) {
 	c, err := client.New("unix:" + p.Socket())
 	if err != nil {
-		return nil, httpwire.Health{}, err
+		return nil, api.Health{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -46,7 +45,7 @@ func Connect(ctx context.Context, p paths.Paths) (*client.Client, httpwire.Healt
 // Ensure returns a client of the daemon of p and starts that daemon if none is
 // running: this program with the arguments "serve --background". It blocks until
 // the daemon is ready, or says why it cannot be.
-func Ensure(ctx context.Context, p paths.Paths) (*client.Client, httpwire.Health, error) {
+func Ensure(ctx context.Context, p paths.Paths) (*client.Client, api.Health, error) {
 	c, h, err := Connect(ctx, p)
 	if api.CodeOf(err) == api.CodeUnavailable && !nobodyListens(err) {
 		c, h, err = Connect(ctx, p) // it may have died while it was asked

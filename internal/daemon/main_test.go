@@ -79,7 +79,7 @@ func ensureMain() int {
 		return 1
 	}
 	defer c.Close()
-	if _, err := c.Tree(context.Background(), ""); api.CodeOf(err) != api.CodeUnsupported {
+	if _, err := c.Sandboxes.Tree(context.Background(), ""); api.CodeOf(err) != api.CodeUnsupported {
 		fmt.Println("the daemon does not answer:", errors.Unwrap(err), err)
 		return 1
 	}

@@ -195,7 +195,7 @@ func TestDrainLetsRequestsEnd(t *testing.T) {
 			if withInput {
 				streams.Stdin = strings.NewReader("")
 			}
-			_, err := c.ExecStream(context.Background(), "a", api.ExecRequest{Shell: "x"}, streams)
+			_, err := c.Processes.ExecStream(context.Background(), "a", api.ExecRequest{Shell: "x"}, streams)
 			result <- err
 		}()
 		<-entered
@@ -246,7 +246,7 @@ func TestDrainGivesUp(t *testing.T) {
 			if withInput {
 				streams.Stdin = strings.NewReader("")
 			}
-			_, err := c.ExecStream(context.Background(), "a", api.ExecRequest{Shell: "x"}, streams)
+			_, err := c.Processes.ExecStream(context.Background(), "a", api.ExecRequest{Shell: "x"}, streams)
 			result <- err
 		}()
 		<-entered
@@ -265,7 +265,7 @@ func TestASuccessorWaitsForTheDrain(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	first := testDaemon(t, p, blocked(entered, release), time.Minute)
 	c := connect(t, p)
-	go func() { _, _ = c.Exec(context.Background(), "a", api.ExecRequest{Shell: "x"}) }()
+	go func() { _, _ = c.Processes.Exec(context.Background(), "a", api.ExecRequest{Shell: "x"}) }()
 	<-entered
 	first.stop()
 	waitUntilGone(t, p)

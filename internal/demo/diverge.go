@@ -99,7 +99,7 @@ func (d *demo) compare(ctx context.Context) error {
 	if other.Plan == d.best.Plan {
 		other = d.report.Plans[1]
 	}
-	diff, err := d.c.Diff(ctx, other.Sandbox, d.best.Sandbox, api.DiffRequest{Hunks: true})
+	diff, err := d.c.Sandboxes.Diff(ctx, other.Sandbox, d.best.Sandbox, api.DiffRequest{Hunks: true})
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (d *demo) compare(ctx context.Context) error {
 
 // promote gives the best child's state to the source and looks for it there.
 func (d *demo) promote(ctx context.Context) error {
-	sb, err := d.c.Promote(ctx, d.best.Sandbox)
+	sb, err := d.c.Sandboxes.Promote(ctx, d.best.Sandbox)
 	if err != nil {
 		return err
 	}

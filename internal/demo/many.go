@@ -70,7 +70,7 @@ func (d *demo) samples(ctx context.Context) ([]float64, error) {
 // askOne checks who child i is and what it has inherited.
 func (d *demo) askOne(ctx context.Context, child *api.Sandbox, i int, sample float64) error {
 	program := fmt.Sprintf("data[%d] += %d\nprint(plan, repr(float(data[%d])))", firstSample+i, i, firstSample+i)
-	res, err := d.c.Exec(ctx, child.ID, api.ExecRequest{
+	res, err := d.c.Processes.Exec(ctx, child.ID, api.ExecRequest{
 		Shell: "hostname && exec " + workload.AskPath + " " + strconv.Itoa(workload.Port), Stdin: program,
 	})
 	if err != nil {

@@ -30,13 +30,6 @@ type List[T any] struct {
 	NextPageToken string `json:"next_page_token,omitempty" doc:"page_token of the next page; absent on the last one"`
 }
 
-// Health is the answer to /healthz and /readyz.
-type Health struct {
-	Status  string `json:"status" enum:"ok,draining" doc:"ok, or draining while the daemon ends"`
-	Version string `json:"version" doc:"version of the daemon"`
-	PID     int    `json:"pid" doc:"process id of the daemon"`
-}
-
 // RollbackRequest says what a sandbox returns to: a snapshot or a step.
 type RollbackRequest struct {
 	Snapshot string `json:"snapshot,omitempty" doc:"snapshot id or name"`

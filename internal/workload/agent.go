@@ -83,7 +83,7 @@ func (s *Session) Shell(ctx context.Context, ref, command string) (string, error
 
 // run runs a command that must succeed.
 func (s *Session) run(ctx context.Context, ref string, req api.ExecRequest) (string, error) {
-	res, err := s.c.Exec(ctx, ref, req)
+	res, err := s.c.Processes.Exec(ctx, ref, req)
 	if err != nil {
 		return "", err
 	}

@@ -62,7 +62,7 @@ func (s *Session) ForkUntouched(ctx context.Context, ref string, n int) (*Forked
 
 func (s *Session) fork(ctx context.Context, ref string, n int, prefix string) (*Forked, time.Time, error) {
 	began := time.Now()
-	res, err := s.c.Fork(ctx, ref, api.ForkRequest{Count: n, Names: childNames(n, prefix), Metadata: s.label()})
+	res, err := s.c.Sandboxes.Fork(ctx, ref, api.ForkRequest{Count: n, Names: childNames(n, prefix), Metadata: s.label()})
 	if err != nil {
 		return nil, began, err
 	}
@@ -73,7 +73,7 @@ func (s *Session) fork(ctx context.Context, ref string, n int, prefix string) (*
 // Restore makes n sandboxes of a snapshot and has each of them run a command.
 func (s *Session) Restore(ctx context.Context, ref string, n int) (*Forked, error) {
 	began := time.Now()
-	res, err := s.c.Restore(ctx, ref, api.RestoreRequest{Count: n, Metadata: s.label()})
+	res, err := s.c.Snapshots.Restore(ctx, ref, api.RestoreRequest{Count: n, Metadata: s.label()})
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (s *Session) answer(ctx context.Context, f *Forked, began time.Time) error 
 func (s *Session) PrivateMiB(ctx context.Context, ids []string) (float64, error) {
 	each := make([]float64, len(ids))
 	err := Each(ctx, len(ids), func(ctx context.Context, i int) error {
-		st, err := s.c.Stats(ctx, ids[i])
+		st, err := s.c.Sandboxes.Stats(ctx, ids[i])
 		if err != nil {
 			return fmt.Errorf("read statistics of %s: %w", ids[i], err)
 		}

@@ -19,11 +19,11 @@ func pythonBuild() *api.ImageBuild {
 // Image returns the image called name. PythonImage is built if there is none,
 // and only then progress is called.
 func Image(ctx context.Context, c *client.Client, name string, progress func(api.Progress)) (*api.Image, error) {
-	img, err := c.GetImage(ctx, name)
+	img, err := c.Images.Get(ctx, name)
 	if err == nil || name != PythonImage || api.CodeOf(err) != api.CodeNotFound {
 		return img, err
 	}
-	img, err = c.CreateImage(ctx, api.ImageRequest{Name: name, Build: pythonBuild()}, progress)
+	img, err = c.Images.Create(ctx, api.ImageRequest{Name: name, Build: pythonBuild()}, progress)
 	if err != nil {
 		return nil, fmt.Errorf("build image %s: %w", name, err)
 	}

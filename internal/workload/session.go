@@ -43,13 +43,13 @@ func (s *Session) label() map[string]string { return map[string]string{labelKey:
 
 // Create makes a sandbox that belongs to the session. A name is optional.
 func (s *Session) Create(ctx context.Context, image, name string) (*api.Sandbox, error) {
-	return s.c.Create(ctx, api.CreateRequest{Image: image, Name: name, Metadata: s.label()})
+	return s.c.Sandboxes.Create(ctx, api.CreateRequest{Image: image, Name: name, Metadata: s.label()})
 }
 
 // RunCode runs Python code, which must succeed, in the sandbox's default context,
 // and returns the text of its value.
 func (s *Session) RunCode(ctx context.Context, ref, code string) (string, error) {
-	r, err := s.c.RunCode(ctx, ref, api.RunCodeRequest{Code: code})
+	r, err := s.c.Contexts.RunCode(ctx, ref, api.RunCodeRequest{Code: code})
 	if err != nil {
 		return "", err
 	}
@@ -61,7 +61,7 @@ func (s *Session) RunCode(ctx context.Context, ref, code string) (string, error)
 
 // Snapshot makes a snapshot on disk that belongs to the session.
 func (s *Session) Snapshot(ctx context.Context, ref string) (*api.Snapshot, error) {
-	return s.c.Snapshot(ctx, ref, api.SnapshotRequest{Metadata: s.label()})
+	return s.c.Snapshots.Create(ctx, ref, api.SnapshotRequest{Metadata: s.label()})
 }
 
 // Destroy ends sandboxes, several at a time. One that cannot be destroyed is no
@@ -69,7 +69,7 @@ func (s *Session) Snapshot(ctx context.Context, ref string) (*api.Snapshot, erro
 func (s *Session) Destroy(ctx context.Context, ids ...string) error {
 	errs := make([]error, len(ids))
 	err := Each(ctx, len(ids), func(ctx context.Context, i int) error {
-		if err := s.c.Destroy(ctx, ids[i]); err != nil && api.CodeOf(err) != api.CodeNotFound {
+		if err := s.c.Sandboxes.Destroy(ctx, ids[i]); err != nil && api.CodeOf(err) != api.CodeNotFound {
 			errs[i] = fmt.Errorf("destroy sandbox %s: %w", ids[i], err)
 		}
 		return nil
@@ -79,7 +79,7 @@ func (s *Session) Destroy(ctx context.Context, ids ...string) error {
 
 // Living returns the sandboxes of the session.
 func (s *Session) Living(ctx context.Context) ([]api.Sandbox, error) {
-	return s.c.List(ctx, api.ListFilter{Metadata: s.label()})
+	return s.c.Sandboxes.List(ctx, api.ListFilter{Metadata: s.label()})
 }
 
 // Close ends all sandboxes and snapshots of the session, also such as the client
@@ -116,14 +116,14 @@ func (s *Session) closeSandboxes(ctx context.Context) error {
 }
 
 func (s *Session) closeSnapshots(ctx context.Context) error {
-	list, err := s.c.Snapshots(ctx)
+	list, err := s.c.Snapshots.List(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for i := range slices.Backward(list) { // others depend on the oldest
 		if list[i].Metadata[labelKey] == s.name {
-			errs = append(errs, s.c.DeleteSnapshot(ctx, list[i].ID, api.SnapshotDeletion{}))
+			errs = append(errs, s.c.Snapshots.Delete(ctx, list[i].ID, api.SnapshotDeletion{}))
 		}
 	}
 	return errors.Join(errs...)

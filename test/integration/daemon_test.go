@@ -169,7 +169,7 @@ func clientLoop(v victim, rng *rand.Rand) error {
 	wait := !v.Unawaited
 	for {
 		fmt.Println("fork")
-		if _, err := c.Fork(asOwner, "base", api.ForkRequest{Count: 1 + rng.IntN(3), Wait: &wait}); err != nil {
+		if _, err := c.Sandboxes.Fork(asOwner, "base", api.ForkRequest{Count: 1 + rng.IntN(3), Wait: &wait}); err != nil {
 			return err
 		}
 	}

@@ -491,11 +491,11 @@ func TestSlowClients(t *testing.T) {
 	c, raw := restOf(t, n)
 	var bodies []io.Closer
 	for range 8 {
-		file, _, err := c.ReadFile(asOwnerIn(t), ref, at("/srv/big"))
+		file, _, err := c.Files.Read(asOwnerIn(t), ref, at("/srv/big"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		archive, err := c.ReadArchive(asOwnerIn(t), ref, at("/srv"))
+		archive, err := c.Files.ReadArchive(asOwnerIn(t), ref, at("/srv"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -181,7 +181,7 @@ func (x *mixed) create(ctx context.Context, rng *rand.Rand, _ *told, _ *shot) fu
 	}
 	name := x.name("new")
 	return x.makes("", "", []string{name}, func() error {
-		_, err := x.client.Create(ctx, api.CreateRequest{Image: "box", Name: name})
+		_, err := x.client.Sandboxes.Create(ctx, api.CreateRequest{Image: "box", Name: name})
 		return err
 	})
 }
@@ -211,7 +211,7 @@ func (x *mixed) fork(ctx context.Context, rng *rand.Rand, b *told, _ *shot) func
 		names = append(names, x.name("kid"))
 	}
 	made := x.makes(b.values[0], b.notes[0], names, func() error {
-		r, err := x.client.Fork(ctx, b.name, api.ForkRequest{Count: len(names), Names: names})
+		r, err := x.client.Sandboxes.Fork(ctx, b.name, api.ForkRequest{Count: len(names), Names: names})
 		return born(r, err, len(names))
 	})
 	return func() error {
@@ -226,7 +226,7 @@ func (x *mixed) restore(ctx context.Context, rng *rand.Rand, _ *told, s *shot) f
 	}
 	names := []string{x.name("back")}
 	made := x.makes(s.value, s.note, names, func() error {
-		r, err := x.client.Restore(ctx, s.name, api.RestoreRequest{Names: names})
+		r, err := x.client.Snapshots.Restore(ctx, s.name, api.RestoreRequest{Names: names})
 		return born(r, err, len(names))
 	})
 	return func() error {
@@ -245,7 +245,7 @@ func (x *mixed) snapshot(disk, wait bool) func(context.Context, *rand.Rand, *tol
 		x.mayWake(b)
 		return func() error {
 			defer b.mu.RUnlock()
-			got, err := x.client.Snapshot(ctx, b.name, api.SnapshotRequest{Name: s.name, Memory: !disk, Wait: &wait})
+			got, err := x.client.Snapshots.Create(ctx, b.name, api.SnapshotRequest{Name: s.name, Memory: !disk, Wait: &wait})
 			if err != nil {
 				return err
 			}
@@ -267,7 +267,7 @@ func (x *mixed) deleteSnapshot(ctx context.Context, rng *rand.Rand, _ *told, s *
 	s.dying = true
 	return func() error {
 		defer s.mu.Unlock()
-		err := x.client.DeleteSnapshot(ctx, s.name, api.SnapshotDeletion{Flatten: rng.IntN(2) == 0})
+		err := x.client.Snapshots.Delete(ctx, s.name, api.SnapshotDeletion{Flatten: rng.IntN(2) == 0})
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		switch {
@@ -315,7 +315,7 @@ func (x *mixed) look(ctx context.Context, _ *rand.Rand, b *told, _ *shot) func()
 func (b *told) runs() { b.states = []api.State{api.StateRunning} }
 
 func (x *mixed) exec(ctx context.Context, ref string, argv ...string) error {
-	r, err := x.client.Exec(ctx, ref, api.ExecRequest{Argv: argv})
+	r, err := x.client.Processes.Exec(ctx, ref, api.ExecRequest{Argv: argv})
 	if err == nil && r.ExitCode != 0 {
 		err = fmt.Errorf("%v: exit code %d: %s%s", argv, r.ExitCode, r.Stdout, r.Stderr)
 	}
@@ -334,7 +334,7 @@ func (x *mixed) change(ctx context.Context, rng *rand.Rand, b *told, _ *shot) fu
 func (x *mixed) write(ctx context.Context, rng *rand.Rand, b *told, _ *shot) func() error {
 	text := x.name("text")
 	return x.changes(b, func() error {
-		_, err := x.client.WriteFile(ctx, b.name, api.WriteRequest{FileRef: api.FileRef{Path: note}, Atomic: true}, strings.NewReader(text))
+		_, err := x.client.Files.Write(ctx, b.name, api.WriteRequest{FileRef: api.FileRef{Path: note}, Atomic: true}, strings.NewReader(text))
 		return err
 	}, func() { b.notes = append(b.notes, text); x.mayWake(b) }, func() { b.notes = []string{text}; b.runs() })
 }
@@ -344,7 +344,7 @@ func (x *mixed) pause(ctx context.Context, _ *rand.Rand, b *told, _ *shot) func(
 		return nil
 	}
 	return x.changes(b, func() error {
-		if _, err := x.client.Pause(ctx, b.name); err != nil {
+		if _, err := x.client.Sandboxes.Pause(ctx, b.name); err != nil {
 			return err
 		}
 		x.mu.Lock()
@@ -353,7 +353,7 @@ func (x *mixed) pause(ctx context.Context, _ *rand.Rand, b *told, _ *shot) func(
 		x.mu.Lock()
 		b.states = append(b.states, api.StateRunning)
 		x.mu.Unlock()
-		_, err := x.client.Resume(ctx, b.name)
+		_, err := x.client.Sandboxes.Resume(ctx, b.name)
 		return err
 	}, func() { b.states = append(b.states, api.StatePaused) }, b.runs)
 }
@@ -364,9 +364,9 @@ func (x *mixed) rest(ctx context.Context, _ *rand.Rand, b *told, _ *shot) func()
 	case len(b.states) != 1:
 		return nil
 	case b.states[0] == api.StateHibernated:
-		return x.changes(b, func() error { _, err := x.client.Wake(ctx, b.name); return err }, func() { x.mayWake(b) }, b.runs)
+		return x.changes(b, func() error { _, err := x.client.Sandboxes.Wake(ctx, b.name); return err }, func() { x.mayWake(b) }, b.runs)
 	}
-	return x.changes(b, func() error { _, err := x.client.Hibernate(ctx, b.name); return err },
+	return x.changes(b, func() error { _, err := x.client.Sandboxes.Hibernate(ctx, b.name); return err },
 		func() { b.states = append(b.states, api.StateHibernated) }, func() { b.states = []api.State{api.StateHibernated} })
 }
 
@@ -375,7 +375,7 @@ func (x *mixed) rollback(ctx context.Context, _ *rand.Rand, _ *told, s *shot) fu
 		return nil
 	}
 	b := x.boxes[s.of]
-	run := x.changes(b, func() error { _, err := x.client.Rollback(ctx, b.name, s.name); return err },
+	run := x.changes(b, func() error { _, err := x.client.Sandboxes.Rollback(ctx, b.name, s.name); return err },
 		func() {
 			b.values, b.notes = append(b.values, s.value), append(b.notes, s.note)
 			x.mayWake(b)
@@ -395,7 +395,7 @@ func (x *mixed) destroy(ctx context.Context, _ *rand.Rand, b *told, _ *shot) fun
 	if b.name == "base" {
 		return nil
 	}
-	return x.changes(b, func() error { return x.client.Destroy(ctx, b.name) }, func() { b.dying = true }, func() { delete(x.boxes, b.name) })
+	return x.changes(b, func() error { return x.client.Sandboxes.Destroy(ctx, b.name) }, func() { b.dying = true }, func() { delete(x.boxes, b.name) })
 }
 
 // settle compares what there is with what the users were told, and takes what

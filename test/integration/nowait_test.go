@@ -162,7 +162,7 @@ func TestDaemonEndsWhileChildrenStart(t *testing.T) {
 	}
 	defer c.Close()
 	wait := false
-	r, err := c.Fork(asOwner, "base", api.ForkRequest{Names: []string{"a", "b", "c"}, Wait: &wait})
+	r, err := c.Sandboxes.Fork(asOwner, "base", api.ForkRequest{Names: []string{"a", "b", "c"}, Wait: &wait})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -353,11 +353,11 @@ func TestPortProxy(t *testing.T) {
 	if status, _ := ask("GET", "http://ramet/", "80-no_such.localhost", ""); status != 404 {
 		t.Errorf("a host that is no sandbox: %d", status)
 	}
-	if p, err := c.WaitPort(asOwnerIn(t), "web", 80, time.Second); err != nil || p.Port != 80 || p.PID == 0 {
+	if p, err := c.Ports.Wait(asOwnerIn(t), "web", 80, time.Second); err != nil || p.Port != 80 || p.PID == 0 {
 		t.Errorf("WaitPort = %+v, %v", p, err)
 	}
 	// An upgrade, as WebSockets begin.
-	conn, err := c.DialPort(asOwnerIn(t), "web", 80, 0)
+	conn, err := c.Ports.Dial(asOwnerIn(t), "web", 80, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -390,7 +390,7 @@ func TestPortProxy(t *testing.T) {
 	both.Close()
 	// A reset comes all the way.
 	n.startServer("web", "tcp", "127.0.0.1:81")
-	if conn, err = c.DialPort(asOwnerIn(t), "web", 81, 0); err != nil {
+	if conn, err = c.Ports.Dial(asOwnerIn(t), "web", 81, 0); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintln(conn, "reset")

@@ -156,11 +156,11 @@ func TestAnotherTenantReachesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		_, err = c.ExecStream(asOwner, box.ID, api.ExecRequest{Argv: []string{"/bin/guest"}}, client.ExecIO{Stdin: strings.NewReader("")})
+		_, err = c.Processes.ExecStream(asOwner, box.ID, api.ExecRequest{Argv: []string{"/bin/guest"}}, client.ExecIO{Stdin: strings.NewReader("")})
 		if api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("exec with input, %s: %v", by, err)
 		}
-		if _, err := c.DialPort(asOwner, box.ID, 80, 0); api.CodeOf(err) != api.CodeNotFound {
+		if _, err := c.Ports.Dial(asOwner, box.ID, 80, 0); api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("connect to a port, %s: %v", by, err)
 		}
 	}

@@ -18,16 +18,15 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli"
-	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/image"
 )
 
 // cliMain is the command line for the daemon at a socket: SOCKET ARG…
 func cliMain(args []string) int {
-	deps := cli.Deps{Connect: func(ctx context.Context, _ bool) (*client.Client, httpwire.Health, error) {
+	deps := cli.Deps{Connect: func(ctx context.Context, _ bool) (*client.Client, api.Health, error) {
 		c, err := client.New("unix:" + args[0])
 		if err != nil {
-			return nil, httpwire.Health{}, err
+			return nil, api.Health{}, err
 		}
 		h, err := c.Health(ctx)
 		return c, h, err

@@ -142,7 +142,7 @@ var textFormat = huma.Format{
 
 func (a *API) routeHealth() {
 	health := func(w http.ResponseWriter, r *http.Request) {
-		h, status := httpwire.Health{Status: "ok", Version: a.version, PID: os.Getpid()}, http.StatusOK
+		h, status := api.Health{Status: "ok", Version: a.version, PID: os.Getpid()}, http.StatusOK
 		if a.gate.isClosed() && r.URL.Path == "/readyz" {
 			h.Status, status = "draining", http.StatusServiceUnavailable
 		}
@@ -150,7 +150,7 @@ func (a *API) routeHealth() {
 	}
 	for path, id := range map[string]string{"/healthz": "get-health", "/readyz": "get-readiness"} {
 		a.mux.HandleFunc("GET "+path, health)
-		a.document(path, http.MethodGet, id, "Is the daemon alive, and does it take requests?", "daemon", jsonResponse(a, httpwire.Health{}))
+		a.document(path, http.MethodGet, id, "Is the daemon alive, and does it take requests?", "daemon", jsonResponse(a, api.Health{}))
 	}
 }
 
