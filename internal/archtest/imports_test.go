@@ -115,7 +115,7 @@ var restricted = []struct {
 	{"go.opentelemetry.io", []string{"internal/observe/tracing"}, nil, "how traces are made is known in one place"},
 	{"github.com/chromedp", nil, []string{"internal/server/rest"}, "a browser is for tests"},
 	{"github.com/spf13/cobra", []string{"internal/cli"}, nil, "the command line framework can be replaced in one package"},
-	{"github.com/google/go-containerregistry", []string{"internal/image"}, nil, "registries and archives are known in one place"},
+	{"github.com/google/go-containerregistry", []string{"internal/image", "internal/storage/pack"}, nil, "registries are known in one place; archives are written with its types of documents"},
 	{"github.com/ProtonMail/go-crypto", []string{"internal/image/debian"}, nil, "signatures are checked in one place"},
 	{"testing", testSupport, []string{"."}, "test code is not for the product"},
 	{"math/rand", nil, nil, "the generator of the old package can be seeded by accident: use math/rand/v2 or crypto/rand"},

@@ -7,7 +7,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
+	"github.com/therootcompany/xz"
 
 	"ramet.dev/ramet/api"
 )
@@ -42,8 +42,7 @@ func decompress(input *countReader, limits Limits) (*stream, error) {
 			plain, s.close = d, d.Close
 		}
 	case bytes.HasPrefix(magic, []byte("\xfd7zXZ\x00")):
-		// One stream only: the guard does not look behind its end.
-		plain, err = xz.ReaderConfig{SingleStream: true}.NewReader(&xzGuard{r: raw, max: maxWindow})
+		plain, err = xz.NewReader(raw, maxWindow)
 	case bytes.HasPrefix(magic, []byte("BZh")):
 		return nil, api.Errorf(api.CodeUnsupported, "archive is compressed with bzip2: only gzip, zstd and xz are supported")
 	default:

@@ -7,6 +7,8 @@ import (
 	"io"
 	"syscall"
 
+	"github.com/therootcompany/xz"
+
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/storage/erofs"
 )
@@ -35,6 +37,8 @@ func readError(err error) error {
 		return err
 	case errors.As(err, &host):
 		return fmt.Errorf("read input: %w", err)
+	case errors.Is(err, xz.ErrMemlimit):
+		return refused("xz archive needs a dictionary of more than %d bytes", maxWindow)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return corrupt("archive is truncated: %w", io.ErrUnexpectedEOF)
 	}

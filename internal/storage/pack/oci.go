@@ -12,23 +12,22 @@ import (
 	"io"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/gzip"
 )
 
-// Config is what an archive says about running its image.
-type Config struct {
-	Env        []string `json:"Env,omitempty"`
-	Cmd        []string `json:"Cmd,omitempty"`
-	Entrypoint []string `json:"Entrypoint,omitempty"`
-	WorkingDir string   `json:"WorkingDir,omitempty"`
-	User       string   `json:"User,omitempty"`
+// Config says how a container of the image is run.
+type Config = v1.Config
+
+// Step says how one layer was made, for people.
+type Step struct {
+	Created            time.Time
+	CreatedBy, Comment string
 }
 
-// Step is what made one layer, for people.
-type Step struct {
-	Created   time.Time `json:"created"`
-	CreatedBy string    `json:"created_by,omitempty"`
-	Comment   string    `json:"comment,omitempty"`
+func (s Step) history() v1.History {
+	return v1.History{Created: v1.Time{Time: s.Created}, CreatedBy: s.CreatedBy, Comment: s.Comment}
 }
 
 // Archive describes an archive of an image.
@@ -42,14 +41,13 @@ type Archive struct {
 	Gzip bool
 }
 
-// Types of what is in an archive, from the OCI image specification.
-const (
-	typeIndex     = "application/vnd.oci.image.index.v1+json"
-	typeManifest  = "application/vnd.oci.image.manifest.v1+json"
-	typeConfig    = "application/vnd.oci.image.config.v1+json"
-	typeLayer     = "application/vnd.oci.image.layer.v1.tar"
-	typeLayerGzip = "application/vnd.oci.image.layer.v1.tar+gzip"
-)
+// dockerManifest is an entry of manifest.json, the list of images that docker save
+// writes.
+type dockerManifest struct {
+	Config   string
+	RepoTags []string
+	Layers   []string
+}
 
 // OCI writes a tar of an OCI image layout: the files of the image as one layer and
 // the changes as another. It has what older versions of docker load look for, too.
@@ -68,12 +66,13 @@ func (s *Source) oci(ctx context.Context, w io.Writer, a *Archive) error {
 		{write: func(w io.Writer) error { return base.bottom(ctx, w) }},
 		{write: func(w io.Writer) error { return s.Layer(ctx, w) }},
 	}
-	mediaType := typeLayer
+	mediaType := types.OCIUncompressedLayer
 	if a.Gzip {
-		mediaType = typeLayerGzip
+		mediaType = types.OCILayer
 	}
-	var diffIDs, paths []string
-	var descriptors []descriptor
+	var diffIDs []v1.Hash
+	var paths []string
+	var descriptors []v1.Descriptor
 	for _, l := range layers {
 		plain, packed := newMeter(io.Discard), newMeter(io.Discard)
 		if !a.Gzip {
@@ -87,26 +86,22 @@ func (s *Source) oci(ctx context.Context, w io.Writer, a *Archive) error {
 		l.digest, l.size = packed.digest(), packed.n
 		diffIDs = append(diffIDs, plain.digest())
 		paths = append(paths, l.path())
-		descriptors = append(descriptors, descriptor{MediaType: mediaType, Digest: l.digest, Size: l.size})
+		descriptors = append(descriptors, l.descriptor(mediaType))
 		if write := l.write; a.Gzip {
 			l.write = func(w io.Writer) error { return Gzip(w, write) }
 		}
 	}
-	config := document(map[string]any{
-		"created": a.Changes.Created, "architecture": "amd64", "os": "linux", "config": a.Config,
-		"rootfs": map[string]any{"type": "layers", "diff_ids": diffIDs}, "history": []Step{a.Base, a.Changes},
+	config := document(v1.ConfigFile{
+		Created: v1.Time{Time: a.Changes.Created}, Architecture: "amd64", OS: "linux", Config: a.Config,
+		RootFS: v1.RootFS{Type: "layers", DiffIDs: diffIDs}, History: []v1.History{a.Base.history(), a.Changes.history()},
 	})
-	manifest := document(map[string]any{
-		"schemaVersion": 2, "mediaType": typeManifest, "layers": descriptors,
-		"config": descriptor{MediaType: typeConfig, Digest: config.digest, Size: config.size},
+	manifest := document(v1.Manifest{
+		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: config.descriptor(types.OCIConfigJSON), Layers: descriptors,
 	})
-	index := document(map[string]any{
-		"schemaVersion": 2, "mediaType": typeIndex, "manifests": []descriptor{{
-			MediaType: typeManifest, Digest: manifest.digest, Size: manifest.size,
-			Annotations: map[string]string{"org.opencontainers.image.ref.name": a.Tag, "io.containerd.image.name": "docker.io/library/" + a.Name + ":" + a.Tag},
-		}},
-	})
-	old := document([]map[string]any{{"Config": config.path(), "RepoTags": []string{a.Name + ":" + a.Tag}, "Layers": paths}})
+	image := manifest.descriptor(types.OCIManifestSchema1)
+	image.Annotations = map[string]string{"org.opencontainers.image.ref.name": a.Tag, "io.containerd.image.name": "docker.io/library/" + a.Name + ":" + a.Tag}
+	index := document(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{image}})
+	old := document([]dockerManifest{{Config: config.path(), RepoTags: []string{a.Name + ":" + a.Tag}, Layers: paths}})
 	layout := document(map[string]string{"imageLayoutVersion": "1.0.0"})
 	out := tar.NewWriter(w)
 	for _, f := range []struct {
@@ -123,21 +118,19 @@ func (s *Source) oci(ctx context.Context, w io.Writer, a *Archive) error {
 	return out.Close()
 }
 
-type descriptor struct {
-	MediaType   string            `json:"mediaType"`
-	Digest      string            `json:"digest"`
-	Size        int64             `json:"size"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-}
-
 // blob is a file of an archive.
 type blob struct {
-	digest string // "sha256:…"
+	digest v1.Hash
 	size   int64
 	write  func(io.Writer) error
 }
 
-func (b *blob) path() string { return "blobs/sha256/" + b.digest[len("sha256:"):] }
+func (b *blob) path() string { return "blobs/" + b.digest.Algorithm + "/" + b.digest.Hex }
+
+// descriptor refers to the blob from another one.
+func (b *blob) descriptor(mediaType types.MediaType) v1.Descriptor {
+	return v1.Descriptor{MediaType: mediaType, Digest: b.digest, Size: b.size}
+}
 
 // document returns a blob with v's JSON.
 func document(v any) *blob {
@@ -145,8 +138,9 @@ func document(v any) *blob {
 	if err != nil {
 		panic(err) // strings, numbers and times of this century always encode
 	}
-	sum := sha256.Sum256(text)
-	return &blob{digest: "sha256:" + hex.EncodeToString(sum[:]), size: int64(len(text)), write: func(w io.Writer) error {
+	m := newMeter(io.Discard)
+	m.Write(text) // io.Discard takes everything
+	return &blob{digest: m.digest(), size: m.n, write: func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	}}
@@ -184,7 +178,9 @@ func (m *meter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (m *meter) digest() string { return "sha256:" + hex.EncodeToString(m.hash.Sum(nil)) }
+func (m *meter) digest() v1.Hash {
+	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(m.hash.Sum(nil))}
+}
 
 // Gzip compresses what write writes.
 func Gzip(w io.Writer, write func(io.Writer) error) error {
