@@ -68,7 +68,7 @@ var arrows = []struct {
 	{"internal/cli", []string{"client", "internal/httpwire", "internal/peer", "api"}, "the command line is a client like any other: what it can do, REST can do"},
 	{"internal/workload", []string{"client", "api"}, "it finds out what any user of the client could"},
 	{"internal/demo", []string{"client", "api", "internal/workload"}, "it shows what any user of the client can do"},
-	{"internal/bench", []string{"client", "internal/observe/hostuse", "api", "internal/workload"}, "it measures as a user would; it must not ask the engine"},
+	{"internal/bench", []string{"client", "internal/engine/idlepoll", "internal/observe/hostuse", "api", "internal/workload"}, "it measures as a user would; it must not ask the engine, and it holds a setting of the machine to measure its worth"},
 
 	{"internal/sentry", []string{"internal/engine/interp", "api", "internal/sentry/guest", "internal/sentry/selffork", "internal/engine/wire"}, "the confined side: short enough to be audited alone"},
 	{"internal/sentry/guest", []string{"internal/engine/control", "internal/sentry/guestinit", "internal/engine/interp", "api", "internal/sentry/systraptuning", "internal/sentry/cow", "internal/sentry/fpstate", "internal/sentry/limitfs", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/storage/cowfs", "internal/engine/snapfile", "internal/engine/wire"}, "the confined side; how calls reach it is not its business"},

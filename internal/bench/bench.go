@@ -12,6 +12,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/engine/idlepoll"
 	"ramet.dev/ramet/internal/observe/hostuse"
 	"ramet.dev/ramet/internal/workload"
 )
@@ -44,6 +45,7 @@ type bench struct {
 	log    io.Writer // progress
 	daemon int       // its process
 	pace   pace
+	hold   func() (release func() error, err error) // makes idle processors poll
 	speed  speed
 	stream int64 // bytes of one that is measured, whole blocks
 	report Report
@@ -78,7 +80,7 @@ func run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options
 	if err != nil {
 		return err
 	}
-	b := &bench{c: c, s: workload.Open(c, "bench"), opts: opts, log: log, daemon: health.PID, pace: p, stream: streamBytes}
+	b := &bench{c: c, s: workload.Open(c, "bench"), opts: opts, log: log, daemon: health.PID, pace: p, hold: idlepoll.Hold, stream: streamBytes}
 	b.report.Notes = []string{}
 	if b.report.Machine, err = thisMachine(health.Version); err != nil {
 		return err

@@ -92,6 +92,29 @@ func TestOnly(t *testing.T) {
 	}
 }
 
+// TestExecPolling: processors poll during the case and no longer, and a machine on which they
+// cannot has a note instead of the row.
+func TestExecPolling(t *testing.T) {
+	b, d := fakeBench(t)
+	b.opts.Only = []string{caseExec, caseExecPoll}
+	holds, releases := 0, 0
+	b.hold = func() (func() error, error) {
+		holds++
+		return func() error { releases++; return nil }, nil
+	}
+	if err := b.single(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.report.Rows; len(r) != 2 || r[1].Case != caseExecPoll || r[1].RoundtripMS == nil || holds != 1 || releases != 1 || d.Left() != 0 {
+		t.Errorf("%d holds, %d releases, rows are %+v", holds, releases, r)
+	}
+	b.hold = func() (func() error, error) { return nil, os.ErrPermission }
+	b.opts.Only = []string{caseExecPoll}
+	if err := b.single(t.Context()); err != nil || len(b.report.Rows) != 2 || len(b.report.Notes) != 1 || !strings.Contains(b.report.Notes[0], caseExecPoll) {
+		t.Errorf("%v, %+v", err, b.report)
+	}
+}
+
 // TestStreams: what arrived is counted, and nothing that is missing is measured.
 func TestStreams(t *testing.T) {
 	b, d := fakeBench(t)

@@ -61,6 +61,7 @@ type Row struct {
 const (
 	caseCreate    = "create"
 	caseExec      = "exec"
+	caseExecPoll  = "exec-idle-poll"
 	caseRunCode   = "run_code"
 	caseFork      = "fork"
 	caseUntouched = "fork-untouched"
@@ -77,8 +78,9 @@ const (
 	caseRunsc     = "runsc-restore"
 )
 
-// cases are all there are.
-var cases = []string{caseCreate, caseExec, caseRunCode, caseFork, caseUntouched, caseWritten, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseStreams, caseAttach, caseRunsc}
+// cases are all there are. caseExecPoll runs only if Options.Only names it: it changes the
+// power use of the whole machine.
+var cases = []string{caseCreate, caseExec, caseExecPoll, caseRunCode, caseFork, caseUntouched, caseWritten, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseStreams, caseAttach, caseRunsc}
 
 // kind is what makes a row different from others.
 type kind struct {

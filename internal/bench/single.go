@@ -2,7 +2,9 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"ramet.dev/ramet/internal/workload"
@@ -23,6 +25,16 @@ func (b *bench) single(ctx context.Context) error {
 	}
 	if b.wants(caseExec) {
 		if err := b.roundtrips(ctx, caseExec, b.s.Probe); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(b.opts.Only, caseExecPoll) {
+		// Idle processors poll during the whole case, as they do in the first milliseconds of a
+		// request with RAMET_IDLE_POLL=on.
+		release, err := b.hold()
+		if err != nil {
+			b.note("%s is left out: %v", caseExecPoll, err)
+		} else if err := errors.Join(b.roundtrips(ctx, caseExecPoll, b.s.Probe), release()); err != nil {
 			return err
 		}
 	}

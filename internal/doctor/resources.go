@@ -105,9 +105,9 @@ func existingAncestor(dir string) (string, error) {
 
 func probeIdlePoll(_ context.Context, m *machine) Finding {
 	if err := idlepoll.Usable(m.path("")); err != nil {
-		return ok("idle processors are left alone, and commands take up to a millisecond longer: %v", err)
+		return ok("idle processors cannot poll while a request is new, whatever RAMET_IDLE_POLL says: %v", err)
 	}
-	return ok("idle processors can poll while a request is new")
+	return ok("idle processors can poll while a request is new, and commands are up to a millisecond faster, if the daemon has RAMET_IDLE_POLL=auto")
 }
 
 func probeKVM(_ context.Context, m *machine) Finding {

@@ -34,21 +34,21 @@ const (
 	latencyAny  = -1
 )
 
-// Poller has processors poll when there is a request. A nil Poller does nothing. It may be
-// used by several goroutines.
+// Poller makes idle processors poll while a request is new. A nil Poller does nothing. It is
+// safe for concurrent use.
 type Poller struct {
 	log *slog.Logger
 
 	mu     sync.Mutex
 	device io.WriteCloser
 	until  time.Time
-	timer  *time.Timer // ends polling; nil if nobody polls
+	timer  *time.Timer // ends polling; nil while processors may sleep
 	closed bool
 }
 
-// Open returns a Poller as setting says: "on", "off", which returns nil, or "auto" or
-// nothing, which returns nil where Usable returns an error, and logs it. The error of another
-// setting is a *api.Error for the field name.
+// Open returns the Poller of a setting. "off" and the empty setting give nil. "on" gives a
+// Poller, or an error where the device refuses. "auto" gives a Poller, or nil and a line in
+// the log where Usable returns an error. Another setting is a *api.Error for the field name.
 func Open(name, setting string, log *slog.Logger) (*Poller, error) {
 	return open("/", name, setting, log)
 }
@@ -56,7 +56,7 @@ func Open(name, setting string, log *slog.Logger) (*Poller, error) {
 // open is Open with another root directory.
 func open(root, name, setting string, log *slog.Logger) (*Poller, error) {
 	switch setting {
-	case "off":
+	case "", "off":
 		return nil, nil
 	case "on":
 		p, err := start(root, log)
@@ -64,7 +64,7 @@ func open(root, name, setting string, log *slog.Logger) (*Poller, error) {
 			return nil, fmt.Errorf("%s=%s: %w", name, setting, err)
 		}
 		return p, nil
-	case "", "auto":
+	case "auto":
 		err := Usable(root)
 		if err == nil {
 			var p *Poller
@@ -78,21 +78,36 @@ func open(root, name, setting string, log *slog.Logger) (*Poller, error) {
 	return nil, api.Invalid(name, "%q is not auto, on or off", setting)
 }
 
+// Hold makes idle processors poll until release is called. It is for measurements.
+func Hold() (release func() error, err error) {
+	p, err := start("/", slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.write(latencyNone); err != nil {
+		p.device.Close()
+		return nil, err
+	}
+	return p.Close, nil
+}
+
 func start(root string, log *slog.Logger) (*Poller, error) {
 	d, err := os.OpenFile(filepath.Join(root, device), os.O_WRONLY, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open what takes requests for latency: %w", err)
+		return nil, fmt.Errorf("open the latency device: %w", err)
 	}
 	p := &Poller{log: log, device: d}
-	if err := p.write(latencyAny); err != nil { // it is tried now, and not at the first request
+	// A device that refuses is found now and not at the first request.
+	if err := p.write(latencyAny); err != nil {
 		d.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-// Usable returns why idle processors are left alone by "auto" on the machine whose devices
-// are below root, if they are: there are too many, or this user may not.
+// Usable returns why the setting "auto" leaves idle processors alone on the machine whose
+// devices are below root: there are too many processors, or the user may not write to the
+// device. It returns nil where "auto" uses them.
 func Usable(root string) error {
 	text, err := os.ReadFile(filepath.Join(root, onlineCPU))
 	if err != nil {
@@ -110,7 +125,7 @@ func Usable(root string) error {
 	return nil
 }
 
-// countCPU returns how many processors a list has, such as "0-3,7".
+// countCPU returns how many processors a list such as "0-3,7" has.
 func countCPU(list string) (n int, err error) {
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(part, "-")
@@ -133,7 +148,7 @@ func countCPU(list string) (n int, err error) {
 	return n, nil
 }
 
-// Handler tells p of each request before next has it.
+// Handler starts polling for each request and then passes it to next.
 func (p *Poller) Handler(next http.Handler) http.Handler {
 	if p == nil {
 		return next
@@ -144,8 +159,7 @@ func (p *Poller) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// request has processors poll from now on for a few milliseconds. It takes some
-// microseconds.
+// request makes processors poll for one window from now on. It takes some microseconds.
 func (p *Poller) request() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +173,7 @@ func (p *Poller) request() {
 	p.timer = time.AfterFunc(window, p.rest)
 }
 
-// rest ends what request began, unless there was another one.
+// rest ends polling, unless a later request has extended it.
 func (p *Poller) rest() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +188,8 @@ func (p *Poller) rest() {
 	p.ask(latencyAny)
 }
 
-// ask gives up for good when the device refuses. p.mu is held.
+// ask writes a request for latency to the device. When the device refuses, ask closes p for
+// good. p.mu is held.
 func (p *Poller) ask(latency int32) bool {
 	err := p.write(latency)
 	if err != nil {
@@ -191,7 +206,7 @@ func (p *Poller) write(latency int32) error {
 	return nil
 }
 
-// Close takes back what was asked for.
+// Close ends polling and closes the device.
 func (p *Poller) Close() error {
 	if p == nil {
 		return nil

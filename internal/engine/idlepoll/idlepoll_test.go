@@ -169,7 +169,8 @@ func TestOpen(t *testing.T) {
 		open                    bool
 		err                     string
 	}{
-		{"0-1\n", there, "", true, ""},
+		{"0-1\n", there, "", false, ""},
+		{"0-1\n", there, "auto", true, ""},
 		{"0-3,8-11\n", there, "auto", true, ""},
 		{"0-3,8-12\n", there, "auto", false, ""},
 		{"0-127\n", there, "on", true, ""},
@@ -178,9 +179,9 @@ func TestOpen(t *testing.T) {
 		{"\n", there, "auto", false, ""},
 		{"3-0\n", there, "auto", false, ""},
 		{"0\n", there, "yes", false, `"yes" is not auto, on or off`},
-		{"0\n", "", "", false, ""},
+		{"0\n", "", "auto", false, ""},
 		{"0\n", "", "on", false, "X=on: open"},
-		{"0\n", "/dev/full", "", false, ""},
+		{"0\n", "/dev/full", "auto", false, ""},
 		{"0\n", "/dev/full", "on", false, "X=on: ask for latency -1"},
 	} {
 		root := machine(t, c.online, c.target)

@@ -11,12 +11,17 @@
 // The sections, in the order of the header:
 //
 //	pages        copied pages, page-aligned
-//	index        which file ranges the copied pages are: start, end
+//	index        the memory-file ranges of the copied pages: start, end
 //	state        the kernel's state, gVisor's format
 //	meta         the memory file's state, gVisor's format
-//	table        extents: start, end, generation
+//	table        extents of the memory file: start, end, generation
 //	generations  the names of the generations, JSON array of strings
-//	held         references in meta that freezes hold: start, end, how many
+//	held         references in meta that freezes hold: start, end, count
+//	files        the root of the file tree and the segments of its pages, JSON (Files)
+//	outputs      the kept output of processes (output.go)
+//
+// A generation is an earlier memory file of the lineage that the sandbox still shares
+// pages with; extents and segments refer to generations by their index.
 //
 // The package must never import gVisor: the daemon reads and rewrites these
 // files, and it does not interpret state or meta.

@@ -66,9 +66,10 @@ func OpenIf(ctx context.Context, path string, mayMake func() error) (_ *Store, e
 			lock.Close()
 		}
 	}()
-	// Sandboxes do not survive the host, so records need not survive a power
-	// failure at every moment either: normal is safe against crashes of the
-	// process and keeps fsync out of the way of a fork.
+	// A running sandbox does not survive the host, so most records need not survive a
+	// power failure: synchronous=NORMAL is safe against crashes of the process and keeps
+	// fsync out of the path of a fork. Hibernated sandboxes and snapshots on disk do
+	// survive: their callers use Sync.
 	dsn := "file:" + url.PathEscape(path) + "?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(5000)&_txlock=immediate"
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
