@@ -55,7 +55,11 @@ var arrows = []struct {
 	{"internal/doctor", []string{"internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/idlepoll"}, "it tries the machine, not the daemon"},
 
 	{"internal/engine/launch", []string{"internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/interp", "api", "internal/observe/tracing", "internal/engine/wire"}, "it must never link gVisor, nor know names, lineage or images"},
+	{"internal/node/fsview", []string{"api", "internal/storage/cowfs"}, "files at one moment; how they are opened is not its business"},
+	{"internal/node/compare", []string{"api", "internal/engine/interp", "internal/engine/wire", "internal/node/fsview", "internal/server/audit", "internal/storage/cowfs", "internal/storage/merge", "internal/storage/textdiff"},
+		"it is given views of files, processes and variables; it shares the views with what else reads them and never opens one"},
 	{"internal/node", []string{
+		"internal/node/compare", "internal/node/fsview",
 		"internal/service/access", "internal/node/timer", "internal/server/idempotency", "internal/server/audit", "internal/engine/cgroup", "internal/engine/control", "internal/storage/cowfs", "internal/image/debian", "internal/observe/events", "internal/observe/hostuse", "internal/server/rest", "internal/image", "internal/engine/interp", "internal/engine/launch", "internal/storage/pack", "internal/storage/paths", "internal/node/quota",
 		"internal/storage/merge", "api", "internal/engine/snapfile", "internal/storage/store", "internal/storage/textdiff", "internal/server/token", "internal/engine/wire",
 	}, "the use cases; it implements httpapi.Service and must never link gVisor, so that daemon code is tested without it"},

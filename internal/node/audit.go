@@ -2,9 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/audit"
@@ -52,39 +49,12 @@ func noteChildren(ctx context.Context, f *freeze, image string, children []api.C
 	})
 }
 
-// answerDigest returns a digest of a list that was answered, by which it is known again.
-func answerDigest(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return "" // text and numbers always can be
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
-}
-
 // note writes down that it is about s.
 func (s *snapshot) note(ctx context.Context) {
 	audit.Of(ctx).Set(func(d *api.AuditDetails) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		d.Snapshot, d.Digest, d.Image = s.id, s.rec.Digest, s.rec.Snapshot.Image
-	})
-}
-
-// noteDiff writes down what a comparison said.
-func noteDiff(ctx context.Context, diff *api.Diff) {
-	audit.Of(ctx).Set(func(d *api.AuditDetails) {
-		d.From, d.Base, d.Changes, d.Digest = []string{diff.From, diff.To}, diff.Base, len(diff.Changes), answerDigest(diff.Changes)
-	})
-}
-
-// noteMerge writes down what a merge decided.
-func noteMerge(ctx context.Context, from []*fsView, req *api.MergeRequest, res *api.MergeResult) {
-	audit.Of(ctx).Set(func(d *api.AuditDetails) {
-		for _, mo := range from {
-			d.From = append(d.From, mo.id)
-		}
-		d.Strategy, d.DryRun, d.Changes, d.Conflicts, d.Digest = string(req.Strategy), req.DryRun, len(res.Applied), len(res.Conflicts), answerDigest(res)
 	})
 }
 

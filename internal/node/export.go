@@ -11,6 +11,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/cowfs"
 	"ramet.dev/ramet/internal/storage/pack"
@@ -21,7 +22,7 @@ import (
 func (m *Node) Export(ctx context.Context, ref string, req api.ExportRequest, w io.Writer) (err error) {
 	ctx, ended := m.observe(ctx, "export")
 	defer ended(&err)
-	turn, err := m.heavy.Take(ctx, access.From(ctx).Tenant)
+	turn, err := m.heavyTurn(ctx)
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
@@ -30,7 +31,7 @@ func (m *Node) Export(ctx context.Context, ref string, req api.ExportRequest, w 
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
-	defer p.close()
+	defer p.Close()
 	write := func(w io.Writer) error { return p.src.Layer(ctx, w) }
 	switch req.Format {
 	case api.ExportLayer:
@@ -56,7 +57,7 @@ func (m *Node) Commit(ctx context.Context, ref string, req api.CommitRequest, pr
 	if err != nil {
 		return nil, err
 	}
-	turn, err := m.heavy.Take(ctx, access.From(ctx).Tenant)
+	turn, err := m.heavyTurn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
@@ -65,7 +66,7 @@ func (m *Node) Commit(ctx context.Context, ref string, req api.CommitRequest, pr
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
-	defer p.close()
+	defer p.Close()
 	source := "commit of " + p.title
 	if req.Message != "" {
 		source += ": " + req.Message
@@ -90,7 +91,7 @@ func (m *Node) Commit(ctx context.Context, ref string, req api.CommitRequest, pr
 		return nil, fmt.Errorf("commit: %w", err)
 	}
 	noteImage(ctx, img.ID)
-	if b, err := m.resolve(ctx, p.id); err == nil { // else it was of a snapshot
+	if b, err := m.resolve(ctx, p.ID); err == nil { // else it was of a snapshot
 		m.tellOf(api.EventCommitted, b, api.Event{Image: img.ID})
 	}
 	return &img, nil
@@ -98,7 +99,7 @@ func (m *Node) Commit(ctx context.Context, ref string, req api.CommitRequest, pr
 
 // packing is a moment that is packed.
 type packing struct {
-	*fsView
+	*fsview.View
 	src   pack.Source
 	image api.Image
 	title string // of the sandbox or snapshot: its name, or its id
@@ -112,16 +113,16 @@ func (m *Node) packing(ctx context.Context, ref string) (_ *packing, err error) 
 	}
 	defer func() {
 		if err != nil {
-			mo.close()
+			mo.Close()
 		}
 	}()
-	mo.undo = append(mo.undo, m.useImage(mo.image))
-	p := &packing{fsView: mo, title: ref}
-	if p.image, err = m.images.Resolve(mo.image); err != nil {
+	mo.OnClose(m.useImage(mo.Image))
+	p := &packing{View: mo, title: ref}
+	if p.image, err = m.images.Resolve(mo.Image); err != nil {
 		return nil, err
 	}
 	// Names are the caller's, who may have none for it any more.
-	seen, err := m.findImage(ctx, mo.image)
+	seen, err := m.findImage(ctx, mo.Image)
 	if err != nil && api.CodeOf(err) != api.CodeNotFound {
 		return nil, err
 	}
@@ -131,17 +132,17 @@ func (m *Node) packing(ctx context.Context, ref string) (_ *packing, err error) 
 }
 
 // sourceOf returns what is packed of a moment, until that is closed.
-func (m *Node) sourceOf(mo *fsView) (src pack.Source, err error) {
-	data, err := m.mapImage(mo.image)
+func (m *Node) sourceOf(mo *fsview.View) (src pack.Source, err error) {
+	data, err := m.mapImage(mo.Image)
 	if err != nil {
 		return src, err
 	}
-	mo.undo = append(mo.undo, func() { _ = unix.Munmap(data) }) // its arguments are right
+	mo.OnClose(func() { _ = unix.Munmap(data) }) // its arguments are right
 	base, err := cowfs.NewFiles(cowfs.OpenView(nil, 0), data)
 	if err != nil {
-		return src, api.Errorf(api.CodeCorrupt, "open image %s: %w", mo.image, err)
+		return src, api.Errorf(api.CodeCorrupt, "open image %s: %w", mo.Image, err)
 	}
-	return pack.Source{Image: base, Files: mo.files, Keep: unasked}, nil
+	return pack.Source{Image: base, Files: mo.Files, Keep: fsview.SkippedPaths()}, nil
 }
 
 // archive describes an archive of what is packed. What a sandbox was given besides
@@ -156,7 +157,7 @@ func (p *packing) archive(zipped bool) pack.Archive {
 		Name: p.title, Tag: "latest", Gzip: zipped,
 		Config:  pack.Config{Env: p.image.Env, Cmd: p.image.Cmd, Entrypoint: p.image.Entry, WorkingDir: p.image.Cwd, User: p.image.User},
 		Base:    pack.Step{Created: p.image.CreatedAt, CreatedBy: "ramet image " + base, Comment: p.image.Source},
-		Changes: pack.Step{Created: p.at.UTC().Truncate(time.Second), CreatedBy: "ramet export " + p.title},
+		Changes: pack.Step{Created: p.At.UTC().Truncate(time.Second), CreatedBy: "ramet export " + p.title},
 	}
 }
 

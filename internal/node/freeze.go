@@ -14,6 +14,7 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -27,8 +28,8 @@ type freezeRecord struct {
 	// not keep them.
 	Generations []generationRecord `json:"generations"`
 	// Files says where in Generations the files are, for comparing.
-	Files   snapfile.Files `json:"files,omitzero"`
-	History []forkPoint    `json:"history,omitempty"`
+	Files   snapfile.Files     `json:"files,omitzero"`
+	History []fsview.ForkPoint `json:"history,omitempty"`
 }
 
 type generationRecord struct {
@@ -52,7 +53,7 @@ type freeze struct {
 	fileNames []string
 	// history is what led here, the freeze itself the last; nil if an earlier
 	// version kept none.
-	history []forkPoint
+	history []fsview.ForkPoint
 	// file is the snapshot file; nil after a restart of the daemon, when no
 	// more children can be made unless it is a snapshot on disk that is opened.
 	file *os.File
@@ -103,7 +104,7 @@ func (m *Node) freezeBox(ctx context.Context, b *instance, rest bool) (*freeze, 
 		return nil, nil, err
 	}
 	m.metric(FigurePause, frozen.PauseMS)
-	f.history = f.parent.follow(forkPoint{Freeze: f.id, Line: sentry.Key(), Seq: frozen.Seq})
+	f.history = f.parent.follow(fsview.ForkPoint{Freeze: f.id, Line: sentry.Key(), Seq: frozen.Seq})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.freezes[f.id] = f
@@ -390,4 +391,16 @@ func (g *generations) files(names []string) ([]*os.File, error) {
 		files[i] = x.file
 	}
 	return files, nil
+}
+
+// follow returns the history of next, which comes after f. A nil f is the beginning of a
+// created sandbox. The result is nil if the history of f is not known.
+func (f *freeze) follow(next fsview.ForkPoint) []fsview.ForkPoint {
+	if f == nil {
+		return []fsview.ForkPoint{next}
+	}
+	if f.history == nil {
+		return nil
+	}
+	return fsview.Extend(f.history, next)
 }

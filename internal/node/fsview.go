@@ -13,34 +13,13 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
-// fsView is the files of a sandbox or snapshot as they are at one moment. They
-// stay so until close, whatever the sandbox does meanwhile.
-type fsView struct {
-	id    string
-	image string
-	at    time.Time
-	line  []string // ids of what it descends from, itself the last
-	files *cowfs.Files
-	// history is what led here, see point; nil if that is not known.
-	history []forkPoint
-	// pin and root name the files to the sentry of a sandbox.
-	pin  string
-	root uint64
-	undo []func()
-}
-
-func (m *fsView) close() {
-	for _, undo := range slices.Backward(m.undo) {
-		undo()
-	}
-}
-
 // openView returns the files of the sandbox or snapshot that ref refers to. Of names
 // that both have, the sandbox's counts.
-func (m *Node) openView(ctx context.Context, ref string) (*fsView, error) {
+func (m *Node) openView(ctx context.Context, ref string) (*fsview.View, error) {
 	if !api.IsID(api.KindSnapshot, ref) {
 		b, err := m.resolve(ctx, ref)
 		if err == nil {
@@ -64,7 +43,7 @@ func (m *Node) openView(ctx context.Context, ref string) (*fsView, error) {
 }
 
 // viewInstance has the sentry keep the present files. The sandbox goes on.
-func (m *Node) viewInstance(ctx context.Context, b *instance) (*fsView, error) {
+func (m *Node) viewInstance(ctx context.Context, b *instance) (*fsview.View, error) {
 	if err := b.made(ctx); err != nil {
 		return nil, err
 	}
@@ -73,16 +52,16 @@ func (m *Node) viewInstance(ctx context.Context, b *instance) (*fsView, error) {
 		return nil, err
 	}
 	b.mu.Lock()
-	mo := &fsView{id: b.id, image: b.rec.Sandbox.Image, at: time.Now(), line: append(slices.Clone(b.rec.Ancestors), b.id)}
+	view := &fsview.View{ID: b.id, Image: b.rec.Sandbox.Image, At: time.Now(), Lineage: append(slices.Clone(b.rec.Ancestors), b.id)}
 	b.mu.Unlock()
-	mo.undo = append(mo.undo, func() { m.drop(origin) })
-	mo.history = origin.follow(forkPoint{Line: s.Key(), Seq: math.MaxInt64})
-	err = m.pinFiles(ctx, mo, s, origin)
+	view.OnClose(func() { m.drop(origin) })
+	view.History = origin.follow(fsview.ForkPoint{Line: s.Key(), Seq: math.MaxInt64})
+	err = m.pinFiles(ctx, view, s, origin)
 	if err != nil {
-		mo.close()
+		view.Close()
 		return nil, m.explain(b, s, err)
 	}
-	return mo, nil
+	return view, nil
 }
 
 // holdRunning returns the sentry of b and the freeze that it was made from, if
@@ -105,15 +84,16 @@ func (m *Node) holdRunning(b *instance) (*launch.Sentry, *freeze, error) {
 	return s, b.freeze, nil
 }
 
-func (m *Node) pinFiles(ctx context.Context, mo *fsView, s *launch.Sentry, origin *freeze) error {
+// pinFiles has the sentry s keep its present files for view, and opens them.
+func (m *Node) pinFiles(ctx context.Context, view *fsview.View, s *launch.Sentry, origin *freeze) error {
 	name := s.FilesName()
 	if err := m.gens.add(name, s.Files()); err != nil {
 		return err
 	}
-	mo.undo = append(mo.undo, func() { m.gens.release(name) })
+	view.OnClose(func() { m.gens.release(name) })
 	// As with a freeze's, a pin of this name is dropped by the next daemon.
 	id := api.NewID(api.KindSnapshot)
-	mo.undo = append(mo.undo, func() { m.release(&freeze{id: id, source: s}) })
+	view.OnClose(func() { m.release(&freeze{id: id, source: s}) })
 	var v wire.Viewed
 	if _, err := s.Call(ctx, &wire.Call{Op: wire.OpView, View: &wire.View{ID: id, SelfFiles: name}}, &v); err != nil {
 		return err
@@ -124,42 +104,43 @@ func (m *Node) pinFiles(ctx context.Context, mo *fsView, s *launch.Sentry, origi
 	if err := (&freeze{source: s, parent: origin}).checkGenerations(v.Generations); err != nil {
 		return err
 	}
-	mo.pin, mo.root = id, v.Files.Root
-	return m.openFiles(mo, &v.Files, v.Generations)
+	view.Pin, view.Root = id, v.Files.Root
+	return m.openFiles(view, &v.Files, v.Generations)
 }
 
-func (m *Node) viewSnapshot(ctx context.Context, s *snapshot) (*fsView, error) {
+// viewSnapshot returns the files of s.
+func (m *Node) viewSnapshot(ctx context.Context, s *snapshot) (*fsview.View, error) {
 	f, err := m.source(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
-	mo := &fsView{id: s.id, image: s.rec.Snapshot.Image, at: s.rec.Snapshot.CreatedAt, line: append(slices.Clone(s.rec.Ancestors), s.id), history: f.history}
+	view := &fsview.View{ID: s.id, Image: s.rec.Snapshot.Image, At: s.rec.Snapshot.CreatedAt, Lineage: append(slices.Clone(s.rec.Ancestors), s.id), History: f.history}
 	s.mu.Unlock()
-	mo.undo = append(mo.undo, func() { m.drop(f) })
-	if err := m.openFiles(mo, &f.files, f.generations); err != nil {
-		mo.close()
+	view.OnClose(func() { m.drop(f) })
+	if err := m.openFiles(view, &f.files, f.generations); err != nil {
+		view.Close()
 		return nil, err
 	}
-	return mo, nil
+	return view, nil
 }
 
 // viewHibernated returns the files of b, which is on disk as s and is not woken for
 // it.
-func (m *Node) viewHibernated(ctx context.Context, b *instance, s *snapshot) (*fsView, error) {
-	mo, err := m.viewSnapshot(ctx, s)
+func (m *Node) viewHibernated(ctx context.Context, b *instance, s *snapshot) (*fsview.View, error) {
+	view, err := m.viewSnapshot(ctx, s)
 	if err == nil {
-		mo.id = b.id
+		view.ID = b.id
 	}
-	return mo, err
+	return view, err
 }
 
-// openFiles opens the tree that files describes, with its generations' names.
-func (m *Node) openFiles(mo *fsView, files *snapfile.Files, gens []string) error {
+// openFiles opens the tree that files describes. gens names its generations.
+func (m *Node) openFiles(view *fsview.View, files *snapfile.Files, gens []string) error {
 	if err := m.gens.acquire(gens); err != nil {
 		return err
 	}
-	mo.undo = append(mo.undo, func() { m.gens.release(gens...) })
+	view.OnClose(func() { m.gens.release(gens...) })
 	open, err := m.gens.files(gens)
 	if err != nil {
 		return err
@@ -168,17 +149,18 @@ func (m *Node) openFiles(mo *fsView, files *snapfile.Files, gens []string) error
 	for i, s := range files.Segments {
 		segments[i] = cowfs.Segment{Start: cowfs.Page(s.Start), End: cowfs.Page(s.End), File: open[s.Gen]}
 	}
-	image, err := m.mapImage(mo.image)
+	image, err := m.mapImage(view.Image)
 	if err != nil {
 		return err
 	}
-	mo.undo = append(mo.undo, func() { _ = unix.Munmap(image) }) // its arguments are right
-	if mo.files, err = cowfs.NewFiles(cowfs.OpenView(segments, cowfs.Page(files.Root)), image); err != nil {
-		return api.Errorf(api.CodeCorrupt, "open files of %s: %w", mo.id, err)
+	view.OnClose(func() { _ = unix.Munmap(image) }) // its arguments are right
+	if view.Files, err = cowfs.NewFiles(cowfs.OpenView(segments, cowfs.Page(files.Root)), image); err != nil {
+		return api.Errorf(api.CodeCorrupt, "open files of %s: %w", view.ID, err)
 	}
 	return nil
 }
 
+// mapImage maps the image with an id into memory.
 func (m *Node) mapImage(id string) ([]byte, error) {
 	f, err := m.openImage(id)
 	if err != nil {
@@ -190,4 +172,71 @@ func (m *Node) mapImage(id string) ([]byte, error) {
 		return nil, fmt.Errorf("map image: %w", err)
 	}
 	return data, nil
+}
+
+// openMergeBase returns the files from which two views went different ways. The id of the
+// result is that of a snapshot, a freeze or the image.
+func (m *Node) openMergeBase(ctx context.Context, a, b *fsview.View) (*fsview.View, error) {
+	if a.Image != b.Image {
+		return nil, api.Errorf(api.CodeConflict, "%s and %s are of different images", a.ID, b.ID)
+	}
+	if a.History == nil || b.History == nil {
+		return nil, api.Errorf(api.CodeConflict, "it is not known when %s and %s parted: they were forked by an earlier version of Ramet", a.ID, b.ID)
+	}
+	p, ok := fsview.MergeBase(a.History, b.History)
+	if !ok {
+		view := &fsview.View{ID: a.Image, Image: a.Image}
+		if err := m.openFiles(view, &snapfile.Files{}, nil); err != nil {
+			view.Close()
+			return nil, err
+		}
+		return view, nil
+	}
+	m.mu.Lock()
+	f, s := m.freezes[p.Freeze], m.snaps[p.Freeze]
+	if f != nil {
+		f.refs++
+	}
+	m.mu.Unlock()
+	if f != nil && len(f.files.Segments) > 0 {
+		return m.viewFreeze(f, a.Image)
+	}
+	m.drop(f)
+	if s != nil && s.view().State == api.SnapshotReady {
+		return m.viewSnapshot(ctx, s)
+	}
+	return nil, api.Errorf(api.CodeConflict, "the files from which %s and %s went different ways are gone: they are kept as long as a sandbox or a snapshot in memory "+
+		"that was made from them, or they themselves as a snapshot; a snapshot on disk keeps only its own", a.ID, b.ID)
+}
+
+// viewFreeze returns the files of f, on which it takes over a reference.
+func (m *Node) viewFreeze(f *freeze, image string) (*fsview.View, error) {
+	view := &fsview.View{ID: f.id, Image: image}
+	view.OnClose(func() { m.drop(f) })
+	names := f.generations
+	if names == nil {
+		names = f.fileNames
+	}
+	files, names := onlyFiles(&f.files, names)
+	if err := m.openFiles(view, &files, names); err != nil {
+		view.Close()
+		return nil, err
+	}
+	return view, nil
+}
+
+// onlyFiles returns files without the generations that none of their segments is in.
+func onlyFiles(files *snapfile.Files, gens []string) (snapfile.Files, []string) {
+	out := snapfile.Files{Root: files.Root, Segments: slices.Clone(files.Segments)}
+	var names []string
+	for i := range out.Segments {
+		s := &out.Segments[i]
+		n := slices.Index(names, gens[s.Gen])
+		if n < 0 {
+			n = len(names)
+			names = append(names, gens[s.Gen])
+		}
+		s.Gen = uint32(n)
+	}
+	return out, names
 }

@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/image/debian"
+	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -396,8 +397,8 @@ func runStep(ctx context.Context, sentry *launch.Sentry, step debian.Step) error
 // packRoot makes an image of a scratch sandbox's root file system above the image
 // it was made of.
 func (m *Node) packRoot(ctx context.Context, sentry *launch.Sentry, imageID string, opt image.Options) (api.Image, error) {
-	mo := &fsView{id: "the build", image: imageID}
-	defer mo.close()
+	mo := &fsview.View{ID: "the build", Image: imageID}
+	defer mo.Close()
 	if err := m.pinFiles(ctx, mo, sentry, nil); err != nil {
 		return api.Image{}, err
 	}

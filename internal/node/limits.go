@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"math"
 	"runtime"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/service/access"
 )
 
 // Bounds of limits that a user may ask for.
@@ -85,4 +87,9 @@ func mostMiB(has int64, why string) (int64, string) {
 		return has * overcommit, why
 	}
 	return maxMiB, ""
+}
+
+// heavyTurn waits until a heavy operation of the caller may begin.
+func (m *Node) heavyTurn(ctx context.Context) (done func(), err error) {
+	return m.heavy.Take(ctx, access.From(ctx).Tenant)
 }

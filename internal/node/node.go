@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/engine/cgroup"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/node/compare"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/observe/events"
@@ -65,6 +66,7 @@ type Node struct {
 	events   *events.Log
 	tokens   *token.Registry
 	*idempotency.Store
+	*compare.Comparer
 	audit    *audit.Log
 	ledger   *quota.Ledger
 	admitted admission
@@ -121,6 +123,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	m.alarms = timer.New(m.clock)
 	m.heavy = quota.NewTurns("exports, commits, comparisons and merges", heavyPerTenant, heavyAtOnce, patienceForTurn)
 	m.archives = quota.NewTurns("archives", archivesPerTenant, archivesAtOnce, patienceForTurn)
+	m.Comparer = m.newComparer()
 	m.admitted.making, m.admitted.inTree = map[string]int64{}, map[string]int64{}
 	if m.hostMemory = cfg.HostMemory; m.hostMemory == nil {
 		m.hostMemory = readHostMemory

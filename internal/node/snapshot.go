@@ -11,22 +11,23 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/control"
+	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
 // snapRecord is what is stored of a snapshot.
 type snapRecord struct {
-	Snapshot  api.Snapshot  `json:"snapshot"`
-	Ancestors []string      `json:"ancestors,omitempty"` // the frozen sandbox is the last
-	History   []forkPoint   `json:"history,omitempty"`   // the snapshot itself is the last
-	Source    api.Sandbox   `json:"source"`              // as it was when it was frozen
-	Digest    string        `json:"digest,omitempty"`    // sha256 of the snapshot file on disk
-	Control   *controlGrant `json:"control,omitempty"`   // the right of what is made from it
-	Asked     uint64        `json:"asked,omitempty"`     // the sandbox's own request for it, 0 if it was not asked for so
-	Label     string        `json:"label,omitempty"`     // what the sandbox calls it
-	Private   string        `json:"private,omitempty"`   // the sandbox that alone returns to it; nobody sees it
-	Processor []string      `json:"processor,omitempty"` // what the processor could where it was made
+	Snapshot  api.Snapshot       `json:"snapshot"`
+	Ancestors []string           `json:"ancestors,omitempty"` // the frozen sandbox is the last
+	History   []fsview.ForkPoint `json:"history,omitempty"`   // the snapshot itself is the last
+	Source    api.Sandbox        `json:"source"`              // as it was when it was frozen
+	Digest    string             `json:"digest,omitempty"`    // sha256 of the snapshot file on disk
+	Control   *controlGrant      `json:"control,omitempty"`   // the right of what is made from it
+	Asked     uint64             `json:"asked,omitempty"`     // the sandbox's own request for it, 0 if it was not asked for so
+	Label     string             `json:"label,omitempty"`     // what the sandbox calls it
+	Private   string             `json:"private,omitempty"`   // the sandbox that alone returns to it; nobody sees it
+	Processor []string           `json:"processor,omitempty"` // what the processor could where it was made
 	// Version counts how often its files were written anew, Parts are those besides the
 	// state, and Needs the snapshots to whose files it refers.
 	Version int             `json:"version,omitempty"`

@@ -144,12 +144,3 @@ func (m *Node) lineages(ctx context.Context) []lineage {
 	}
 	return out
 }
-
-// commonAncestor returns the last id that both lines have, or "".
-func commonAncestor(a, b []string) string {
-	base := ""
-	for i := 0; i < len(a) && i < len(b) && a[i] == b[i]; i++ {
-		base = a[i]
-	}
-	return base
-}

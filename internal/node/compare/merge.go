@@ -1,4 +1,4 @@
-package node
+package compare
 
 import (
 	"context"
@@ -9,15 +9,10 @@ import (
 	"strings"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/storage/cowfs"
 	"ramet.dev/ramet/internal/storage/merge"
 )
-
-// unmerged are paths that no merge touches: where the sandbox's own mounts are,
-// and the files of its identity.
-var unmerged = append([]string{"/dev", "/proc", "/sys"}, api.IdentityFiles()...)
 
 const (
 	// maxSides bounds how many are merged at once.
@@ -35,8 +30,8 @@ var strategies = map[api.MergeStrategy]merge.Strategy{
 // sandbox: all that is not in conflict, or nothing if it fails. It takes time in
 // proportion to what changed. The sandbox stands still for the part in which names
 // change; others go on.
-func (m *Node) Merge(ctx context.Context, ref string, req api.MergeRequest) (_ *api.MergeResult, err error) {
-	ctx, ended := m.observe(ctx, "merge")
+func (c *Comparer) Merge(ctx context.Context, ref string, req api.MergeRequest) (_ *api.MergeResult, err error) {
+	ctx, ended := c.cfg.Observe(ctx, "merge")
 	defer ended(&err)
 	if req.Strategy == "" {
 		req.Strategy = api.MergeLeave
@@ -56,23 +51,21 @@ func (m *Node) Merge(ctx context.Context, ref string, req api.MergeRequest) (_ *
 			return nil, api.Invalid("exclude", "%q is not a pattern of names, such as *.o", pattern)
 		}
 	}
-	b, err := m.resolve(ctx, ref)
+	target, err := c.cfg.Target(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	turn, err := m.heavy.Take(ctx, access.From(ctx).Tenant)
+	turn, err := c.cfg.Turn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("merge: %w", err)
 	}
 	defer turn()
-	_, done, err := m.use(ctx, b, api.StateRunning, api.StatePaused)
+	release, err := target.Hold(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
-	b.op.RLock() // it keeps its sentry
-	defer b.op.RUnlock()
-	g := &merging{m: m, box: b, req: &req, filter: filter}
+	defer release()
+	g := &merging{cfg: &c.cfg, target: target, req: &req, filter: filter}
 	defer g.close()
 	if err := g.open(ctx); err != nil {
 		return nil, err
@@ -84,39 +77,39 @@ func (m *Node) Merge(ctx context.Context, ref string, req api.MergeRequest) (_ *
 		}
 		if done {
 			if n := len(g.result.Applied); n > 0 && !req.DryRun {
-				m.tellOf(api.EventMerged, b, api.Event{From: req.From, Paths: n})
+				target.Merged(req.From, n)
 			}
 			noteMerge(ctx, g.from, &req, g.result)
 			return g.result, nil
 		}
 	}
-	return nil, api.Errorf(api.CodeConflict, "merge: sandbox %s goes on changing %s: pause it, or merge other paths", b.id, g.stale)
+	return nil, api.Errorf(api.CodeConflict, "merge: sandbox %s goes on changing %s: pause it, or merge other paths", target.ID(), g.stale)
 }
 
 // mergeFilter selects what is at and below paths, or all that is usually merged.
 func mergeFilter(paths []string) (cowfs.Filter, error) {
 	f, err := newFilter(paths)
-	f.Except = unmerged
+	f.Except = fsview.OwnPaths()
 	if len(paths) == 0 {
-		f.Except = append(slices.Clone(unmerged), "/tmp")
+		f.Except = fsview.SkippedPaths()
 	}
 	return f, err
 }
 
 // merging is a merge under way.
 type merging struct {
-	m      *Node
-	box    *instance
+	cfg    *Config
+	target Target
 	req    *api.MergeRequest
 	filter cowfs.Filter
-	from   []*fsView
+	from   []*fsview.View
 	result *api.MergeResult
 	stale  string // what the sandbox changed meanwhile
 }
 
 func (g *merging) close() {
-	for _, mo := range g.from {
-		mo.close()
+	for _, view := range g.from {
+		view.Close()
 	}
 }
 
@@ -136,15 +129,15 @@ func (g *merging) selects(at string) bool {
 // open takes the moments that are merged.
 func (g *merging) open(ctx context.Context) error {
 	for _, ref := range g.req.From {
-		mo, err := g.m.openView(ctx, ref)
+		view, err := g.cfg.View(ctx, ref)
 		if err != nil {
 			return fmt.Errorf("merge: %w", err)
 		}
-		g.from = append(g.from, mo)
-		if mo.id == g.box.id {
+		g.from = append(g.from, view)
+		if view.ID == g.target.ID() {
 			return api.Invalid("from", "%q is the sandbox that is merged into", ref)
 		}
-		if slices.ContainsFunc(g.from[:len(g.from)-1], func(x *fsView) bool { return x.id == mo.id }) {
+		if slices.ContainsFunc(g.from[:len(g.from)-1], func(x *fsview.View) bool { return x.ID == view.ID }) {
 			return api.Invalid("from", "%q is there twice", ref)
 		}
 	}
@@ -154,22 +147,22 @@ func (g *merging) open(ctx context.Context) error {
 // try plans the merge and carries it out. done is false if the sandbox changed
 // what the plan is about.
 func (g *merging) try(ctx context.Context) (done bool, err error) {
-	into, err := g.m.viewInstance(ctx, g.box)
+	into, err := g.target.View(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer into.close()
+	defer into.Close()
 	left := newMergeBudget()
-	ours := newMergeTree(into.files, left)
+	ours := newMergeTree(into.Files, left)
 	plan := merge.New(ours, strategies[g.req.Strategy], g.selects)
-	g.result = &api.MergeResult{Into: into.id, DryRun: g.req.DryRun, Strategy: g.req.Strategy, Applied: []api.MergeChange{}}
-	sides := append([]*fsView{into}, g.from...)
+	g.result = &api.MergeResult{Into: into.ID, DryRun: g.req.DryRun, Strategy: g.req.Strategy, Applied: []api.MergeChange{}}
+	sides := append([]*fsview.View{into}, g.from...)
 	for _, from := range g.from {
-		base, err := g.m.base(ctx, into, from)
+		base, err := g.cfg.MergeBase(ctx, into, from)
 		if err != nil {
 			return false, err
 		}
-		defer base.close() // the plan refers to it
+		defer base.Close() // the plan refers to it
 		sides = append(sides, base)
 		if err := g.plan(ctx, plan, base, into, from, left); err != nil {
 			return false, err
@@ -203,11 +196,11 @@ func (g *merging) try(ctx context.Context) (done bool, err error) {
 
 // known refuses a path that was asked for and is at no side, nor was when they parted:
 // it is a mistake that "nothing to merge" would hide.
-func (g *merging) known(sides []*fsView) error {
+func (g *merging) known(sides []*fsview.View) error {
 	for _, at := range g.filter.Only {
 		missing := 0
 		for _, side := range sides {
-			switch _, err := side.files.Find(at); {
+			switch _, err := side.Files.Find(at); {
 			case errors.Is(err, cowfs.ErrNotExist):
 				missing++
 			case err != nil:
@@ -224,9 +217,9 @@ func (g *merging) known(sides []*fsView) error {
 }
 
 // plan adds one side to the plan.
-func (g *merging) plan(ctx context.Context, plan *merge.Plan, base, into, from *fsView, left *mergeBudget) (err error) {
-	g.result.Sides = append(g.result.Sides, api.MergeSide{From: from.id, Base: base.id})
-	side := merge.Side{Name: from.id, Base: newMergeTree(base.files, left), Tree: newMergeTree(from.files, left)}
+func (g *merging) plan(ctx context.Context, plan *merge.Plan, base, into, from *fsview.View, left *mergeBudget) (err error) {
+	g.result.Sides = append(g.result.Sides, api.MergeSide{From: from.ID, Base: base.ID})
+	side := merge.Side{Name: from.ID, Base: newMergeTree(base.Files, left), Tree: newMergeTree(from.Files, left)}
 	if side.Ours, err = g.changes(ctx, base, into); err != nil {
 		return err
 	}
@@ -236,8 +229,8 @@ func (g *merging) plan(ctx context.Context, plan *merge.Plan, base, into, from *
 	return plan.Merge(ctx, side)
 }
 
-func (g *merging) changes(ctx context.Context, from, to *fsView) ([]merge.Change, error) {
-	changes, err := cowfs.Changes(ctx, from.files, to.files, g.filter)
+func (g *merging) changes(ctx context.Context, from, to *fsview.View) ([]merge.Change, error) {
+	changes, err := cowfs.Changes(ctx, from.Files, to.Files, g.filter)
 	out := make([]merge.Change, len(changes))
 	for i, c := range changes {
 		out[i] = merge.Change{Path: c.Path, From: c.From, Renamed: c.Kind == cowfs.Renamed}
@@ -247,22 +240,22 @@ func (g *merging) changes(ctx context.Context, from, to *fsView) ([]merge.Change
 
 // carryOut has the sentry do what is planned. It looks first whether the files are
 // still those of the plan.
-func (g *merging) carryOut(ctx context.Context, into *fsView, ops []merge.Op) (done bool, err error) {
-	patch, err := g.m.writePatch(ctx, ops)
+func (g *merging) carryOut(ctx context.Context, into *fsview.View, ops []merge.Op) (done bool, err error) {
+	file, err := g.cfg.NewFile()
 	if err != nil {
 		return false, err
 	}
-	defer patch.file.Close()
-	patch.body.View, patch.body.Root = into.pin, into.root
-	sentry, err := g.box.running(api.StateRunning, api.StatePaused)
+	defer file.Close()
+	patch, err := writePatch(ctx, file, ops)
 	if err != nil {
 		return false, err
 	}
-	var patched wire.Patched
-	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpPatch, Patch: &patch.body}, &patched, patch.file); err != nil {
-		return false, g.m.explain(g.box, sentry, err)
+	patch.body.View, patch.body.Root = into.Pin, into.Root
+	patched, err := g.target.Patch(ctx, &patch.body, file)
+	if err != nil {
+		return false, err
 	}
 	g.stale, g.result.PauseMS = string(patched.Stale), patched.PauseMS
-	g.m.metric(FigureMergePause, patched.PauseMS)
+	g.cfg.MergePaused(patched.PauseMS)
 	return g.stale == "", nil
 }

@@ -1,4 +1,4 @@
-package node
+package compare
 
 import (
 	"cmp"
@@ -10,22 +10,22 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// processChanges compares the processes of two running sandboxes.
-func (m *Node) processChanges(ctx context.Context, fromRef, toRef string) ([]api.ProcessChange, error) {
-	from, err := m.processesOf(ctx, fromRef)
+// processes compares the processes of two running sandboxes.
+func (c *Comparer) processes(ctx context.Context, fromRef, toRef string) ([]api.ProcessChange, error) {
+	from, err := c.processesOf(ctx, fromRef)
 	if err != nil {
 		return nil, err
 	}
-	to, err := m.processesOf(ctx, toRef)
+	to, err := c.processesOf(ctx, toRef)
 	if err != nil {
 		return nil, err
 	}
 	return compareProcesses(from, to), nil
 }
 
-// processesOf lists the processes of what has some.
-func (m *Node) processesOf(ctx context.Context, ref string) ([]api.Process, error) {
-	list, err := m.Processes(ctx, ref, false)
+// processesOf lists the processes of a running sandbox.
+func (c *Comparer) processesOf(ctx context.Context, ref string) ([]api.Process, error) {
+	list, err := c.cfg.Guests.Processes(ctx, ref, false)
 	if api.CodeOf(err) == api.CodeNotFound {
 		return nil, api.Invalid("processes", "%q is not a running sandbox: only those have processes", ref)
 	}
@@ -35,16 +35,15 @@ func (m *Node) processesOf(ctx context.Context, ref string) ([]api.Process, erro
 	return list, nil
 }
 
-// processKey is what two copies of a process have in common, and two others of
-// one id have not.
+// processKey identifies a process in a sandbox and its forks: ids alone are used again.
 type processKey struct {
 	pid     int
 	started time.Time
 }
 
-// compareProcesses returns what differs, by process id. Of one that is in both, the
-// command may differ: it has executed another program. What changes by itself, such
-// as its state and what it uses, is no difference.
+// compareProcesses returns the differences, sorted by process id. A process that is on
+// both sides differs if its command does, because it has executed another program. Its
+// state and its use of resources change by themselves and are no difference.
 func compareProcesses(from, to []api.Process) []api.ProcessChange {
 	before := map[processKey]api.Process{}
 	for _, p := range from {

@@ -1,4 +1,4 @@
-package node
+package compare
 
 import (
 	"context"
@@ -130,33 +130,6 @@ func TestMergeTextsAreBounded(t *testing.T) {
 		}
 		if b, err := f.Content.Bytes(ctx); !errors.Is(err, want) || want == nil && string(b) != text {
 			t.Errorf("with %d bytes left: %q, %v", left, b, err)
-		}
-	}
-}
-
-// TestParting finds the last point that two histories have in common.
-func TestParting(t *testing.T) {
-	p := func(freeze, line string, seq int64) forkPoint { return forkPoint{Freeze: freeze, Line: line, Seq: seq} }
-	now := func(line string) forkPoint { return p("", line, 1<<62) }
-	for name, c := range map[string]struct {
-		a, b []forkPoint
-		want string
-	}{
-		"strangers":                {[]forkPoint{now("x")}, []forkPoint{now("y")}, ""},
-		"parent and child":         {[]forkPoint{now("x")}, []forkPoint{p("f", "x", 1), now("y")}, "f"},
-		"parent and grandchild":    {[]forkPoint{now("x")}, []forkPoint{p("f", "x", 1), p("g", "y", 1), now("z")}, "f"},
-		"siblings of one fork":     {[]forkPoint{p("f", "x", 1), now("y")}, []forkPoint{p("f", "x", 1), now("z")}, "f"},
-		"siblings of two forks":    {[]forkPoint{p("f", "x", 1), now("y")}, []forkPoint{p("g", "x", 2), now("z")}, "f"},
-		"nephew":                   {[]forkPoint{p("f", "x", 1), p("h", "y", 5), now("w")}, []forkPoint{p("g", "x", 2), now("z")}, "f"},
-		"a snapshot and what is":   {[]forkPoint{now("x")}, []forkPoint{p("s", "x", 3)}, "s"},
-		"a snapshot and a restore": {[]forkPoint{p("s", "x", 3)}, []forkPoint{p("s", "x", 3), now("y")}, "s"},
-		"two snapshots":            {[]forkPoint{p("s", "x", 3)}, []forkPoint{p("t", "x", 4)}, "s"},
-		"cousins":                  {[]forkPoint{p("f", "x", 1), p("g", "y", 1), now("a")}, []forkPoint{p("f", "x", 1), p("h", "z", 1), now("b")}, "f"},
-	} {
-		for _, pair := range [][2][]forkPoint{{c.a, c.b}, {c.b, c.a}} {
-			if got, ok := mergeBase(pair[0], pair[1]); got.Freeze != c.want || ok != (c.want != "") {
-				t.Errorf("%s: %q, %v", name, got.Freeze, ok)
-			}
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package compare
 
 import (
 	"context"
@@ -10,43 +10,39 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/storage/cowfs"
 )
-
-// unasked are paths that are only compared when they are asked for: where the
-// sandbox's own mounts are, what is temporary, and the files of its identity.
-var unasked = append([]string{"/dev", "/proc", "/sys", "/tmp"}, api.IdentityFiles()...)
 
 // Diff compares the files of two sandboxes or snapshots of one tree, or of one
 // image. It takes time in proportion to what they changed since they parted;
 // sandboxes go on meanwhile.
-func (m *Node) Diff(ctx context.Context, fromRef, toRef string, req api.DiffRequest) (_ *api.Diff, err error) {
-	ctx, ended := m.observe(ctx, "diff")
+func (c *Comparer) Diff(ctx context.Context, fromRef, toRef string, req api.DiffRequest) (_ *api.Diff, err error) {
+	ctx, ended := c.cfg.Observe(ctx, "diff")
 	defer ended(&err)
 	filter, err := newFilter(req.Paths)
 	if err != nil {
 		return nil, err
 	}
-	turn, err := m.heavy.Take(ctx, access.From(ctx).Tenant)
+	turn, err := c.cfg.Turn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("diff: %w", err)
 	}
 	defer turn()
-	from, err := m.openView(ctx, fromRef)
+	from, err := c.cfg.View(ctx, fromRef)
 	if err != nil {
 		return nil, fmt.Errorf("diff: %w", err)
 	}
-	defer from.close()
-	to, err := m.openView(ctx, toRef)
+	defer from.Close()
+	to, err := c.cfg.View(ctx, toRef)
 	if err != nil {
 		return nil, fmt.Errorf("diff: %w", err)
 	}
-	defer to.close()
+	defer to.Close()
 	if err := inEither(filter.Only, from, to); err != nil {
 		return nil, fmt.Errorf("diff: %w", err)
 	}
-	d := &api.Diff{From: from.id, To: to.id, Base: commonAncestor(from.line, to.line)}
+	d := &api.Diff{From: from.ID, To: to.ID, Base: fsview.CommonAncestor(from.Lineage, to.Lineage)}
 	changes, err := changesOf(ctx, from, to, filter)
 	if err != nil {
 		return nil, fmt.Errorf("diff: %w", err)
@@ -56,18 +52,18 @@ func (m *Node) Diff(ctx context.Context, fromRef, toRef string, req api.DiffRequ
 		d.Changes[i] = describe(&changes[i])
 	}
 	if req.Hunks || req.Stat {
-		h := hunker{old: readerOf(from.files), new: readerOf(to.files), hunks: req.Hunks, left: maxHunks, unread: maxRead}
+		h := hunker{old: readerOf(from.Files), new: readerOf(to.Files), hunks: req.Hunks, left: maxHunks, unread: maxRead}
 		if err := h.addTo(ctx, d.Changes, changes); err != nil {
 			return nil, fmt.Errorf("diff: %w", filesError(err))
 		}
 	}
 	if req.Processes {
-		if d.Processes, err = m.processChanges(ctx, fromRef, toRef); err != nil {
+		if d.Processes, err = c.processes(ctx, fromRef, toRef); err != nil {
 			return nil, fmt.Errorf("diff: %w", err)
 		}
 	}
 	if req.Variables {
-		if d.Variables, err = m.variables(ctx, fromRef, toRef); err != nil {
+		if d.Variables, err = c.variables(ctx, fromRef, toRef); err != nil {
 			return nil, fmt.Errorf("diff: %w", err)
 		}
 	}
@@ -75,12 +71,12 @@ func (m *Node) Diff(ctx context.Context, fromRef, toRef string, req api.DiffRequ
 	return d, nil
 }
 
-// changesOf compares two moments.
-func changesOf(ctx context.Context, from, to *fsView, filter cowfs.Filter) ([]cowfs.Change, error) {
-	if from.image != to.image {
-		return nil, api.Errorf(api.CodeConflict, "%s and %s are of different images", from.id, to.id)
+// changesOf compares the files of two views.
+func changesOf(ctx context.Context, from, to *fsview.View, filter cowfs.Filter) ([]cowfs.Change, error) {
+	if from.Image != to.Image {
+		return nil, api.Errorf(api.CodeConflict, "%s and %s are of different images", from.ID, to.ID)
 	}
-	changes, err := cowfs.Changes(ctx, from.files, to.files, filter)
+	changes, err := cowfs.Changes(ctx, from.Files, to.Files, filter)
 	return changes, filesError(err)
 }
 
@@ -95,10 +91,10 @@ func filesError(err error) error {
 	return err
 }
 
-// newFilter selects what is at and below paths, or all but what is unasked.
+// newFilter selects what is at and below paths, or all but fsview.SkippedPaths.
 func newFilter(paths []string) (cowfs.Filter, error) {
 	if len(paths) == 0 {
-		return cowfs.Filter{Except: unasked}, nil
+		return cowfs.Filter{Except: fsview.SkippedPaths()}, nil
 	}
 	var f cowfs.Filter
 	for _, p := range paths {
@@ -111,11 +107,11 @@ func newFilter(paths []string) (cowfs.Filter, error) {
 }
 
 // inEither refuses paths at which neither of the two has anything.
-func inEither(paths []string, from, to *fsView) error {
+func inEither(paths []string, from, to *fsview.View) error {
 	for _, p := range paths {
 		found := false
-		for _, mo := range []*fsView{from, to} {
-			_, err := mo.files.Find(p)
+		for _, v := range []*fsview.View{from, to} {
+			_, err := v.Files.Find(p)
 			if err != nil && !errors.Is(err, cowfs.ErrNotExist) {
 				return filesError(err)
 			}

@@ -1,0 +1,91 @@
+package node
+
+import (
+	"context"
+	"os"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/compare"
+	"ramet.dev/ramet/internal/node/fsview"
+)
+
+// newComparer puts the comparer together.
+func (m *Node) newComparer() *compare.Comparer {
+	return compare.New(compare.Config{
+		NewFile: func() (*os.File, error) { return launch.NewPageFile(m.cfg.Paths.Files()) },
+		View:    m.openView, MergeBase: m.openMergeBase, Guests: guests{m}, Turn: m.heavyTurn, Observe: m.observe,
+		Target: func(ctx context.Context, ref string) (compare.Target, error) {
+			b, err := m.resolve(ctx, ref)
+			if err != nil {
+				return nil, err
+			}
+			return &mergeTarget{m, b}, nil
+		},
+		MergePaused: func(ms float64) { m.metric(FigureMergePause, ms) },
+	})
+}
+
+// guests is what comparisons ask running sandboxes.
+type guests struct{ *Node }
+
+// Contexts implements compare.Guests. It refuses a sandbox that is paused, because its
+// interpreters cannot describe their variables.
+func (g guests) Contexts(ctx context.Context, ref string) ([]api.Context, error) {
+	list, err := g.Node.Contexts(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	b, err := g.resolve(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	_, err = b.running(api.StateRunning)
+	return list, err
+}
+
+// mergeTarget is a sandbox that is merged into.
+type mergeTarget struct {
+	m *Node
+	b *instance
+}
+
+// ID implements compare.Target.
+func (t *mergeTarget) ID() string { return t.b.id }
+
+// Hold implements compare.Target.
+func (t *mergeTarget) Hold(ctx context.Context) (release func(), err error) {
+	_, done, err := t.m.use(ctx, t.b, api.StateRunning, api.StatePaused)
+	if err != nil {
+		return nil, err
+	}
+	t.b.op.RLock()
+	return func() {
+		t.b.op.RUnlock()
+		done()
+	}, nil
+}
+
+// View implements compare.Target.
+func (t *mergeTarget) View(ctx context.Context) (*fsview.View, error) {
+	return t.m.viewInstance(ctx, t.b)
+}
+
+// Patch implements compare.Target.
+func (t *mergeTarget) Patch(ctx context.Context, patch *wire.Patch, file *os.File) (*wire.Patched, error) {
+	sentry, err := t.b.running(api.StateRunning, api.StatePaused)
+	if err != nil {
+		return nil, err
+	}
+	var patched wire.Patched
+	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpPatch, Patch: patch}, &patched, file); err != nil {
+		return nil, t.m.explain(t.b, sentry, err)
+	}
+	return &patched, nil
+}
+
+// Merged implements compare.Target.
+func (t *mergeTarget) Merged(from []string, paths int) {
+	t.m.tellOf(api.EventMerged, t.b, api.Event{From: from, Paths: paths})
+}
