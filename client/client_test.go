@@ -18,16 +18,16 @@ import (
 
 	"go.uber.org/goleak"
 
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func connect(t testing.TB, svc rest.Service) *client.Client {
+func connect(t testing.TB, svc service.Service) *client.Client {
 	t.Helper()
 	return connectTo(t, "unix:"+apitest.Serve(t, svc))
 }
@@ -89,7 +89,7 @@ func TestMethods(t *testing.T) {
 				return &api.Context{Name: "c", CreatedAt: at}, nil
 			},
 			DestroyContextFunc: func(_ context.Context, ref, name string) error { note(ref, name); return nil },
-			RunCodeFunc: func(_ context.Context, ref string, req api.RunCodeRequest, streams rest.RunIO) (*api.RunResult, error) {
+			RunCodeFunc: func(_ context.Context, ref string, req api.RunCodeRequest, streams service.RunIO) (*api.RunResult, error) {
 				note(ref, req)
 				for _, w := range []io.Writer{streams.Stdout, streams.Stderr} {
 					if _, err := io.WriteString(w, "\xff"); err != nil {
@@ -177,7 +177,7 @@ func TestMethods(t *testing.T) {
 			note(ref)
 			return nil
 		},
-		ExecFunc: func(_ context.Context, ref string, req api.ExecRequest, _ rest.ExecIO) (*api.ExecResult, error) {
+		ExecFunc: func(_ context.Context, ref string, req api.ExecRequest, _ service.ExecIO) (*api.ExecResult, error) {
 			note(ref, req)
 			return &api.ExecResult{OK: true}, nil
 		},
@@ -377,7 +377,7 @@ func TestWithoutTLS(t *testing.T) {
 	}
 }
 
-func echo(_ context.Context, _ string, _ api.ExecRequest, s rest.ExecIO) (*api.ExecResult, error) {
+func echo(_ context.Context, _ string, _ api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
 	if s.Stdin != nil {
 		if _, err := io.Copy(s.Stdout, s.Stdin); err != nil {
 			return nil, err
@@ -409,7 +409,7 @@ func TestExecStream(t *testing.T) {
 }
 
 func TestExecStreamErrors(t *testing.T) {
-	c := connect(t, &apitest.Service{ExecFunc: func(ctx context.Context, ref string, _ api.ExecRequest, s rest.ExecIO) (*api.ExecResult, error) {
+	c := connect(t, &apitest.Service{ExecFunc: func(ctx context.Context, ref string, _ api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
 		if ref == "gone" {
 			return nil, api.NotFound("sandbox", ref)
 		}

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
-	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestWhatIsNotTextIsNotSent(t *testing.T) {
 	var ran [][]string
 	c := connect(t, &apitest.Service{
-		ExecFunc: func(_ context.Context, _ string, req api.ExecRequest, _ rest.ExecIO) (*api.ExecResult, error) {
+		ExecFunc: func(_ context.Context, _ string, req api.ExecRequest, _ service.ExecIO) (*api.ExecResult, error) {
 			ran = append(ran, req.Argv)
 			return &api.ExecResult{}, nil
 		},

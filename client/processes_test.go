@@ -8,16 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
-	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
 // TestOutputAndAttach reads the same output in both ways.
 func TestOutputAndAttach(t *testing.T) {
 	c := connect(t, &apitest.Service{ProcessFuncs: apitest.ProcessFuncs{
-		AttachFunc: func(ctx context.Context, _ string, pid int, req api.AttachRequest, s rest.AttachIO) (*api.Position, error) {
+		AttachFunc: func(ctx context.Context, _ string, pid int, req api.AttachRequest, s service.AttachIO) (*api.Position, error) {
 			if pid == 404 {
 				return nil, api.NotFound("process", "404")
 			}

@@ -21,7 +21,7 @@ var largePackages = map[string]int{
 	"internal/node":          10415,
 	"internal/sentry/guest":  10663,
 	"internal/sentry/rootfs": 3517,
-	"internal/server/rest":   5630,
+	"internal/server/rest":   5346,
 	"internal/storage/cowfs": 5516,
 }
 

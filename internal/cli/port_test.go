@@ -15,8 +15,8 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/cli"
-	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
+	"ramet.dev/ramet/internal/service"
 )
 
 // TestForward forwards a port to an echo, until it is interrupted.
@@ -39,7 +39,7 @@ func TestForward(t *testing.T) {
 	}()
 	svc := &apitest.Service{
 		GetFunc: find,
-		DialPortFunc: func(ctx context.Context, _ string, port uint16, _ time.Duration) (rest.PortConn, error) {
+		DialPortFunc: func(ctx context.Context, _ string, port uint16, _ time.Duration) (service.PortConn, error) {
 			if port != 80 {
 				return nil, api.Errorf(api.CodeUnavailable, "nothing listens")
 			}

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/storage/paths"
 )
 
@@ -53,7 +53,7 @@ func daemonMain() int {
 	}
 	err = Serve(ctx, Config{
 		Paths: p, Version: "test", Handover: h, Logger: slog.New(slog.NewTextHandler(NewLog(p), nil)),
-		NewService: func(context.Context, paths.Paths, *slog.Logger) (rest.Service, io.Closer, error) {
+		NewService: func(context.Context, paths.Paths, *slog.Logger) (service.Service, io.Closer, error) {
 			if os.Getenv(envBehaviour) == "refuse" {
 				return nil, nil, api.Errorf(api.CodeIsolation, "no user namespaces")
 			}

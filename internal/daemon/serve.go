@@ -15,6 +15,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/portproxy"
 	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/storage/paths"
 )
 
@@ -35,7 +36,7 @@ var errEnding = api.Errorf(api.CodeUnavailable, "the daemon is ending")
 
 // NewService builds what a daemon serves. ctx lives until the daemon has
 // drained; then the Closer, which may be nil, is closed.
-type NewService func(ctx context.Context, p paths.Paths, log *slog.Logger) (rest.Service, io.Closer, error)
+type NewService func(ctx context.Context, p paths.Paths, log *slog.Logger) (service.Service, io.Closer, error)
 
 // Config says how to be a daemon. All fields but the last five must be set.
 type Config struct {
@@ -181,7 +182,7 @@ type server struct {
 	stopWork context.CancelCauseFunc
 }
 
-func newServer(cfg Config, svc rest.Service, hosts portproxy.Hosts, work context.Context, stopWork context.CancelCauseFunc) *server {
+func newServer(cfg Config, svc service.Service, hosts portproxy.Hosts, work context.Context, stopWork context.CancelCauseFunc) *server {
 	handlers := rest.New(rest.Config{Service: svc, Identify: whoConnected, Version: cfg.Version, Logger: cfg.Logger, Metrics: cfg.Metrics, PortHosts: hosts})
 	timeout := cfg.DrainTimeout
 	if timeout == 0 {

@@ -16,8 +16,8 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
-	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/storage/paths"
 )
 
@@ -49,7 +49,7 @@ func beginDaemon(t *testing.T, p paths.Paths, svc *apitest.Service, drain time.D
 	r := &running{stop: stop, done: make(chan error, 1)}
 	cfg := Config{
 		Paths: p, Version: "test", Logger: slog.New(slog.DiscardHandler), DrainTimeout: drain, Handover: &Handover{ready: readyWrite},
-		NewService: func(context.Context, paths.Paths, *slog.Logger) (rest.Service, io.Closer, error) {
+		NewService: func(context.Context, paths.Paths, *slog.Logger) (service.Service, io.Closer, error) {
 			return svc, closerFunc(func() error { r.closed = true; return nil }), nil
 		},
 	}
@@ -129,7 +129,7 @@ func TestWhatIsNoSocketStays(t *testing.T) {
 	}
 	err := Serve(t.Context(), Config{
 		Paths: p, Logger: slog.New(slog.DiscardHandler),
-		NewService: func(context.Context, paths.Paths, *slog.Logger) (rest.Service, io.Closer, error) {
+		NewService: func(context.Context, paths.Paths, *slog.Logger) (service.Service, io.Closer, error) {
 			return &apitest.Service{}, nil, nil
 		},
 	})
@@ -153,7 +153,7 @@ func TestServiceIsClosedWhenTheStartIsInterrupted(t *testing.T) {
 	defer stop()
 	err := Serve(ctx, Config{
 		Paths: p, Logger: slog.New(slog.DiscardHandler),
-		NewService: func(context.Context, paths.Paths, *slog.Logger) (rest.Service, io.Closer, error) {
+		NewService: func(context.Context, paths.Paths, *slog.Logger) (service.Service, io.Closer, error) {
 			events = append(events, "build")
 			stop()
 			return &apitest.Service{}, closerFunc(func() error {
@@ -172,7 +172,7 @@ func TestServiceIsClosedWhenTheStartIsInterrupted(t *testing.T) {
 
 // blocked is a command that waits for release or for its context.
 func blocked(entered chan<- struct{}, release <-chan struct{}) *apitest.Service {
-	return &apitest.Service{ExecFunc: func(ctx context.Context, _ string, _ api.ExecRequest, _ rest.ExecIO) (*api.ExecResult, error) {
+	return &apitest.Service{ExecFunc: func(ctx context.Context, _ string, _ api.ExecRequest, _ service.ExecIO) (*api.ExecResult, error) {
 		entered <- struct{}{}
 		select {
 		case <-release:

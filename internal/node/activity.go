@@ -8,7 +8,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -194,17 +194,17 @@ func (r activeReader) Read(p []byte) (int, error) {
 // activeConn notes traffic of a port as use of a sandbox. A connection without any
 // is no use.
 type activeConn struct {
-	rest.PortConn
+	service.PortConn
 	m *Node
 	b *instance
 }
 
-// Read implements rest.PortConn.
+// Read implements service.PortConn.
 func (c activeConn) Read(p []byte) (int, error) {
 	return activeReader{c.PortConn, c.m, c.b}.Read(p)
 }
 
-// Write implements rest.PortConn.
+// Write implements service.PortConn.
 func (c activeConn) Write(p []byte) (int, error) {
 	c.m.touch(c.b)
 	return c.PortConn.Write(p)

@@ -13,7 +13,7 @@ import (
 	"ramet.dev/ramet/internal/engine/interp"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 )
 
 // Contexts lists the interpreters in a sandbox.
@@ -83,7 +83,7 @@ func validLanguage(l string) error {
 }
 
 // RunCode runs one cell.
-func (m *Node) RunCode(ctx context.Context, ref string, req api.RunCodeRequest, streams rest.RunIO) (_ *api.RunResult, err error) {
+func (m *Node) RunCode(ctx context.Context, ref string, req api.RunCodeRequest, streams service.RunIO) (_ *api.RunResult, err error) {
 	ctx, ended := m.observe(ctx, "run_code")
 	defer ended(&err)
 	b, err := m.resolve(ctx, ref)

@@ -15,11 +15,11 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 )
 
 // Exec runs a command in a running sandbox.
-func (m *Node) Exec(ctx context.Context, ref string, req api.ExecRequest, streams rest.ExecIO) (_ *api.ExecResult, err error) {
+func (m *Node) Exec(ctx context.Context, ref string, req api.ExecRequest, streams service.ExecIO) (_ *api.ExecResult, err error) {
 	ctx, ended := m.observe(ctx, "exec")
 	defer ended(&err)
 	b, err := m.resolve(ctx, ref)

@@ -10,7 +10,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -59,7 +59,7 @@ func (m *Node) fileInfo(ctx context.Context, ref string, req *wire.File) (*api.F
 	return &info, err
 }
 
-// StatFile implements rest.FileService.
+// StatFile implements service.Files.
 func (m *Node) StatFile(ctx context.Context, ref string, f api.FileRef) (*api.FileInfo, error) {
 	return m.fileInfo(ctx, ref, fileCall(wire.FileStat, f))
 }
@@ -76,11 +76,11 @@ func (f openFile) Close() error {
 	return f.File.Close()
 }
 
-// Info implements rest.OpenFile.
+// Info implements service.OpenFile.
 func (f openFile) Info() api.FileInfo { return f.File.Info }
 
-// OpenFile implements rest.FileService.
-func (m *Node) OpenFile(ctx context.Context, ref string, f api.FileRef) (rest.OpenFile, error) {
+// OpenFile implements service.Files.
+func (m *Node) OpenFile(ctx context.Context, ref string, f api.FileRef) (service.OpenFile, error) {
 	b, sentry, done, err := m.useFiles(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (m *Node) OpenFile(ctx context.Context, ref string, f api.FileRef) (rest.Op
 	return openFile{open, sync.OnceFunc(done)}, nil
 }
 
-// WriteFile implements rest.FileService.
+// WriteFile implements service.Files.
 func (m *Node) WriteFile(ctx context.Context, ref string, req api.WriteRequest, from io.Reader) (*api.FileInfo, error) {
 	if req.Atomic && req.Append {
 		return nil, api.Invalid("append", "what is appended cannot be written atomically")
@@ -106,7 +106,7 @@ func (m *Node) WriteFile(ctx context.Context, ref string, req api.WriteRequest, 
 	return &info, err
 }
 
-// ChangeFile implements rest.FileService.
+// ChangeFile implements service.Files.
 func (m *Node) ChangeFile(ctx context.Context, ref string, c api.FileChange) (*api.FileInfo, error) {
 	verbs := map[api.FileAction]wire.Verb{
 		api.FileMkdir: wire.FileMkdir, api.FileMove: wire.FileMove, api.FileRemove: wire.FileRemove, api.FileChmod: wire.FileChmod,
@@ -123,7 +123,7 @@ func (m *Node) ChangeFile(ctx context.Context, ref string, c api.FileChange) (*a
 	return m.fileInfo(ctx, ref, call)
 }
 
-// ListFiles implements rest.FileService.
+// ListFiles implements service.Files.
 func (m *Node) ListFiles(ctx context.Context, ref string, req api.ListRequest) (*api.FileList, error) {
 	call := fileCall(wire.FileList, req.FileRef)
 	call.Depth, call.Glob, call.Limit, call.After = req.Depth, []byte(req.Glob), req.Limit, []byte(req.After)
@@ -145,7 +145,7 @@ func (m *Node) ListFiles(ctx context.Context, ref string, req api.ListRequest) (
 	return list, err
 }
 
-// SearchFiles implements rest.FileService.
+// SearchFiles implements service.Files.
 func (m *Node) SearchFiles(ctx context.Context, ref string, req api.SearchRequest) (*api.SearchResult, error) {
 	call := fileCall(wire.FileSearch, req.FileRef)
 	call.Glob, call.Text, call.Regexp, call.IgnoreCase, call.Limit = []byte(req.Glob), []byte(req.Text), req.Regexp, req.IgnoreCase, req.Limit
@@ -177,7 +177,7 @@ func (m *Node) items(ctx context.Context, ref string, call *wire.File, end any, 
 	})
 }
 
-// ReadArchive implements rest.FileService.
+// ReadArchive implements service.Files.
 func (m *Node) ReadArchive(ctx context.Context, ref string, f api.FileRef, to io.Writer) error {
 	turn, err := m.archives.Take(ctx, access.From(ctx).Tenant)
 	if err != nil {
@@ -190,7 +190,7 @@ func (m *Node) ReadArchive(ctx context.Context, ref string, f api.FileRef, to io
 	})
 }
 
-// WriteArchive implements rest.FileService.
+// WriteArchive implements service.Files.
 func (m *Node) WriteArchive(ctx context.Context, ref string, f api.FileRef, parents bool, from io.Reader) (*api.ExtractResult, error) {
 	turn, err := m.archives.Take(ctx, access.From(ctx).Tenant)
 	if err != nil {
@@ -204,7 +204,7 @@ func (m *Node) WriteArchive(ctx context.Context, ref string, f api.FileRef, pare
 	return &res, err
 }
 
-// WatchFiles implements rest.FileService.
+// WatchFiles implements service.Files.
 func (m *Node) WatchFiles(ctx context.Context, ref string, req api.WatchRequest, each func(api.FileEvents) error) error {
 	call := fileCall(wire.FileWatch, req.FileRef)
 	call.Recursive, call.DebounceMS = req.Recursive, req.DebounceMS

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 )
 
 // Logs calls each with what all processes of a sandbox wrote whose output is kept,
@@ -95,7 +95,7 @@ func (l *logs) read(ctx context.Context, pid int) error {
 		p.PID = pid
 		return l.each(p)
 	}
-	pos, err := l.m.Attach(ctx, l.b.id, pid, api.AttachRequest{Follow: l.follow}, rest.AttachIO{
+	pos, err := l.m.Attach(ctx, l.b.id, pid, api.AttachRequest{Follow: l.follow}, service.AttachIO{
 		Output: func(c api.Chunk) error { return tell(api.LogPiece{Chunk: c}) },
 	})
 	if err == nil {

@@ -7,10 +7,10 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 )
 
-// Ports implements rest.PortService.
+// Ports implements service.Ports.
 func (m *Node) Ports(ctx context.Context, ref string) ([]api.Port, error) {
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
@@ -28,8 +28,8 @@ func (m *Node) Ports(ctx context.Context, ref string) ([]api.Port, error) {
 	return list, nil
 }
 
-// DialPort implements rest.PortService.
-func (m *Node) DialPort(ctx context.Context, ref string, port uint16, wait time.Duration) (rest.PortConn, error) {
+// DialPort implements service.Ports.
+func (m *Node) DialPort(ctx context.Context, ref string, port uint16, wait time.Duration) (service.PortConn, error) {
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 )
 
 // maxProcesses bounds a list of processes. A sandbox has at most 65536 tasks, and
@@ -192,7 +192,7 @@ func (m *Node) RemoveProcess(ctx context.Context, ref string, pid int) error {
 }
 
 // Attach follows a process that was started from outside.
-func (m *Node) Attach(ctx context.Context, ref string, pid int, req api.AttachRequest, streams rest.AttachIO) (*api.Position, error) {
+func (m *Node) Attach(ctx context.Context, ref string, pid int, req api.AttachRequest, streams service.AttachIO) (*api.Position, error) {
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return nil, err

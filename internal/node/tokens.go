@@ -5,17 +5,17 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/audit"
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 )
 
-// Authenticate implements rest.TokenService.
-func (m *Node) Authenticate(_ context.Context, secret string, inURL bool) (*rest.Session, error) {
+// Authenticate implements service.Tokens.
+func (m *Node) Authenticate(_ context.Context, secret string, inURL bool) (*service.Session, error) {
 	s, err := m.tokens.Authenticate(secret, inURL)
 	if err != nil {
 		return nil, err
 	}
-	return &rest.Session{Caller: s.Caller, Until: s.Until, Gone: s.Gone}, nil
+	return &service.Session{Caller: s.Caller, Until: s.Until, Gone: s.Gone}, nil
 }
 
 // CreateToken makes a token. What it is bound to must be there, and be seen by the

@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 )
 
 // conversation is a command that answers each line with its number.
@@ -27,7 +27,7 @@ func (n *testNode) converse(ref string) *conversation {
 		ctx, cancel := context.WithTimeout(asOwner, 2*patience)
 		defer cancel()
 		r, err := n.m.Exec(ctx, ref, api.ExecRequest{Argv: []string{"guest", "count"}},
-			rest.ExecIO{Stdin: inR, Stdout: outW, Stderr: io.Discard})
+			service.ExecIO{Stdin: inR, Stdout: outW, Stderr: io.Discard})
 		if err == nil && r.ExitCode != 0 {
 			err = fmt.Errorf("exit code %d", r.ExitCode)
 		}

@@ -20,6 +20,7 @@ import (
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
+	"ramet.dev/ramet/internal/service"
 )
 
 // startServer starts a server in a sandbox and waits until it listens.
@@ -46,7 +47,7 @@ func (n *testNode) startServer(ref, kind, addr string) {
 }
 
 // dialPort connects and says the first line.
-func (n *testNode) dialPort(ref string, port uint16, line string) rest.PortConn {
+func (n *testNode) dialPort(ref string, port uint16, line string) service.PortConn {
 	n.t.Helper()
 	c, err := n.m.DialPort(asOwner, ref, port, 0)
 	if err != nil {
@@ -221,7 +222,7 @@ func TestForkWithConnections(t *testing.T) {
 	ref := n.create("").ID
 	n.startServer(ref, "tcp", "127.0.0.1:80")
 	n.startServer(ref, "tcp", "[::1]:81")
-	var conns []rest.PortConn
+	var conns []service.PortConn
 	for _, port := range []uint16{80, 81} {
 		c := n.dialPort(ref, port, fmt.Sprintf("echo /srv/%d", port))
 		if err := roundTrip(c, "before"); err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -57,7 +57,7 @@ type kept struct {
 func Open(ctx context.Context, s *store.Store) (*Store, error) {
 	b := &Store{store: s, now: time.Now, most: most, known: map[string]mark{}, shares: map[string]*share{}}
 	err := s.Each(ctx, store.Answers, func(key string, doc []byte) error {
-		var a rest.Answer
+		var a service.Answer
 		if err := json.Unmarshal(doc, &a); err != nil {
 			return api.Errorf(api.CodeCorrupt, "record of answer %s: %w", key, err)
 		}
@@ -120,15 +120,15 @@ func (b *Store) outdated() (changes []store.Change) {
 	return changes
 }
 
-// Answer implements rest.AnswerService.
-func (b *Store) Answer(ctx context.Context, key string) (*rest.Answer, error) {
+// Answer implements service.Idempotency.
+func (b *Store) Answer(ctx context.Context, key string) (*service.Answer, error) {
 	b.mu.Lock()
 	m, ok := b.known[key]
 	b.mu.Unlock()
 	if !ok || b.now().Sub(m.at) >= Lifetime {
 		return nil, nil
 	}
-	var a rest.Answer
+	var a service.Answer
 	found, err := b.store.Get(ctx, store.Answers, key, &a)
 	if err != nil || !found {
 		return nil, err
@@ -136,8 +136,8 @@ func (b *Store) Answer(ctx context.Context, key string) (*rest.Answer, error) {
 	return &a, nil
 }
 
-// KeepAnswer implements rest.AnswerService.
-func (b *Store) KeepAnswer(ctx context.Context, key string, a rest.Answer) error {
+// KeepAnswer implements service.Idempotency.
+func (b *Store) KeepAnswer(ctx context.Context, key string, a service.Answer) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a.At = b.now().UTC().Round(0)
@@ -155,7 +155,7 @@ func (b *Store) gone(k kept) bool {
 	return !ok || !m.at.Equal(k.at)
 }
 
-// ForgetAnswer implements rest.AnswerService.
+// ForgetAnswer implements service.Idempotency.
 func (b *Store) ForgetAnswer(ctx context.Context, key string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

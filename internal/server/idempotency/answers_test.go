@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -45,7 +45,7 @@ func (b *bench) keep(key, body string) {
 
 func (b *bench) keepFor(tenant, key, body string) {
 	b.t.Helper()
-	if err := b.KeepAnswer(context.Background(), key, rest.Answer{Tenant: tenant, Body: []byte(body)}); err != nil {
+	if err := b.KeepAnswer(context.Background(), key, service.Answer{Tenant: tenant, Body: []byte(body)}); err != nil {
 		b.t.Fatal(err)
 	}
 	b.at = b.at.Add(time.Second)

@@ -13,6 +13,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/service"
 )
 
 // attachSocket connects one WebSocket with one process; httpwire describes the
@@ -65,7 +66,7 @@ func (s *attachSession) run(a *API, from int64) {
 	wg.Go(func() { s.receive(messages) })
 	wg.Go(func() { s.feed(feed, messages) })
 
-	pos, err := a.svc.Attach(s.ctx, s.ref, s.pid, api.AttachRequest{From: from, Follow: true}, AttachIO{
+	pos, err := a.svc.Attach(s.ctx, s.ref, s.pid, api.AttachRequest{From: from, Follow: true}, service.AttachIO{
 		Stdin: stdin, Sizes: s.sizes, Output: s.send,
 	})
 	stdin.CloseWithError(errCommandEnded)

@@ -12,17 +12,6 @@ import (
 	"ramet.dev/ramet/internal/service/access"
 )
 
-// AuditService is the part of a Service that writes down who did what.
-type AuditService interface {
-	// AuditReady refuses changes that could not be written down.
-	AuditReady() error
-	// AppendAudit writes an entry, or keeps it until it can be written.
-	AppendAudit(e api.AuditEntry)
-	// AuditEntries returns at most limit entries after since that a caller may see.
-	AuditEntries(ctx context.Context, since int64, limit int) ([]api.AuditEntry, error)
-	VerifyAudit(ctx context.Context, head string) (*api.AuditReport, error)
-}
-
 // noted are routes that change nothing by their method and are written down: they
 // run commands, or say how things differ, on which people decide. left out are
 // changes that come by the hundred and say nothing.

@@ -9,6 +9,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/portproxy"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -48,7 +49,7 @@ func takeSecret(r *http.Request) (secret string, inURL bool) {
 
 // authenticate finds out who asks. secret is what takeSecret returned, and counts if it
 // was in the URL only if that may be.
-func (a *API) authenticate(r *http.Request, secret string, inURL, mayBe bool) (*Session, error) {
+func (a *API) authenticate(r *http.Request, secret string, inURL, mayBe bool) (*service.Session, error) {
 	if secret != "" {
 		if inURL && !mayBe {
 			return nil, errInURL
@@ -57,7 +58,7 @@ func (a *API) authenticate(r *http.Request, secret string, inURL, mayBe bool) (*
 	}
 	if a.whois != nil {
 		if c, ok := a.whois(r); ok {
-			return &Session{Caller: c}, nil
+			return &service.Session{Caller: c}, nil
 		}
 	}
 	return nil, errNoToken
@@ -66,7 +67,7 @@ func (a *API) authenticate(r *http.Request, secret string, inURL, mayBe bool) (*
 type sessionKey struct{}
 
 // during returns r with the caller in its context, which ends with s.
-func during(r *http.Request, s *Session) (*http.Request, context.CancelFunc) {
+func during(r *http.Request, s *service.Session) (*http.Request, context.CancelFunc) {
 	ctx := context.WithValue(access.With(r.Context(), s.Caller), sessionKey{}, s)
 	ctx, cancel := context.WithCancelCause(ctx)
 	ends := []func(){func() { cancel(nil) }}

@@ -18,11 +18,12 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 )
 
 // A token of the tests is the prefix and its scope, and perhaps its tenant.
-func testTokens(_ context.Context, secret string, _ bool) (*rest.Session, error) {
+func testTokens(_ context.Context, secret string, _ bool) (*service.Session, error) {
 	scope, tenant, ok := strings.Cut(strings.TrimPrefix(secret, httpwire.SecretPrefix), ".")
 	if !ok {
 		tenant = "acme"
@@ -30,7 +31,7 @@ func testTokens(_ context.Context, secret string, _ bool) (*rest.Session, error)
 	if !api.Scope(scope).Valid() {
 		return nil, api.Errorf(api.CodeUnknownUser, "no such token")
 	}
-	return &rest.Session{Caller: access.Caller{Tenant: tenant, Scope: api.Scope(scope), Token: "tok_" + scope}}, nil
+	return &service.Session{Caller: access.Caller{Tenant: tenant, Scope: api.Scope(scope), Token: "tok_" + scope}}, nil
 }
 
 // strangers serves a service to those with a token only.
@@ -210,8 +211,8 @@ func TestRevokedTokenEndsWhatItBegan(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}}
-	svc.AuthenticateFunc = func(context.Context, string, bool) (*rest.Session, error) {
-		return &rest.Session{Caller: access.Caller{Tenant: "a", Scope: api.ScopeRead}, Gone: gone}, nil
+	svc.AuthenticateFunc = func(context.Context, string, bool) (*service.Session, error) {
+		return &service.Session{Caller: access.Caller{Tenant: "a", Scope: api.ScopeRead}, Gone: gone}, nil
 	}
 	server := rest.New(rest.Config{Service: svc})
 	ended := make(chan *httptest.ResponseRecorder)
@@ -234,8 +235,8 @@ func TestTokenThatChangesItselfIsAnswered(t *testing.T) {
 				<-ctx.Done()
 			}
 			svc := &apitest.Service{}
-			svc.AuthenticateFunc = func(context.Context, string, bool) (*rest.Session, error) {
-				return &rest.Session{Caller: access.Caller{Tenant: "a", Scope: api.ScopeAdmin}, Gone: gone}, nil
+			svc.AuthenticateFunc = func(context.Context, string, bool) (*service.Session, error) {
+				return &service.Session{Caller: access.Caller{Tenant: "a", Scope: api.ScopeAdmin}, Gone: gone}, nil
 			}
 			svc.RotateTokenFunc = func(ctx context.Context, id string, _ api.RotateRequest) (*api.IssuedToken, error) {
 				end(ctx)
@@ -326,7 +327,7 @@ func TestDrainingEndsFollowers(t *testing.T) {
 			LogsFunc: func(ctx context.Context, _ string, _ bool, _ func(), _ func(api.LogPiece) error) error {
 				return follow(ctx)
 			},
-			AttachFunc: func(ctx context.Context, _ string, _ int, _ api.AttachRequest, _ rest.AttachIO) (*api.Position, error) {
+			AttachFunc: func(ctx context.Context, _ string, _ int, _ api.AttachRequest, _ service.AttachIO) (*api.Position, error) {
 				return nil, follow(ctx)
 			},
 		},
@@ -347,8 +348,8 @@ func TestDrainingEndsFollowers(t *testing.T) {
 }
 
 // dialTo connects to a server of the test instead of a port of a sandbox.
-func dialTo(addr string) func(context.Context, string, uint16, time.Duration) (rest.PortConn, error) {
-	return func(ctx context.Context, _ string, _ uint16, _ time.Duration) (rest.PortConn, error) {
+func dialTo(addr string) func(context.Context, string, uint16, time.Duration) (service.PortConn, error) {
+	return func(ctx context.Context, _ string, _ uint16, _ time.Duration) (service.PortConn, error) {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "tcp", addr)
 		if err != nil {

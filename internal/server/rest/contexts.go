@@ -4,36 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/service"
 )
-
-// ContextService is what the REST interface offers of the interpreters in a
-// sandbox. What is said of Service holds for it too.
-type ContextService interface {
-	Contexts(ctx context.Context, ref string) ([]api.Context, error)
-	CreateContext(ctx context.Context, ref string, req api.ContextRequest) (*api.Context, error)
-	// InterruptContext reports whether anything was running.
-	InterruptContext(ctx context.Context, ref, name string) (bool, error)
-	RestartContext(ctx context.Context, ref, name string) (*api.Context, error)
-	DestroyContext(ctx context.Context, ref, name string) error
-	// RunCode runs one cell, after those that came before. The result has empty
-	// Stdout, Stderr and Results. When ctx is cancelled, the cell is
-	// interrupted, and its interpreter killed if it goes on.
-	RunCode(ctx context.Context, ref string, req api.RunCodeRequest, streams RunIO) (*api.RunResult, error)
-}
-
-// RunIO takes what comes of a cell. A call blocks while the client does not read,
-// and fails when it is gone.
-type RunIO struct {
-	Stdout, Stderr io.Writer
-	Result         func(map[string]json.RawMessage) error
-}
 
 // maxRunResults is how much of the results a call that does not stream keeps, in
 // bytes.
@@ -138,7 +116,7 @@ func (a *API) runCode(w http.ResponseWriter, r *http.Request, in *runCodeInput) 
 	}
 	events, ctx := newEventWriter(w, r)
 	defer events.close()
-	res, err := a.svc.RunCode(ctx, in.ID, in.Body, RunIO{
+	res, err := a.svc.RunCode(ctx, in.ID, in.Body, service.RunIO{
 		Stdout: events.stream(httpwire.EventStdout), Stderr: events.stream(httpwire.EventStderr),
 		Result: func(forms map[string]json.RawMessage) error { return events.send(httpwire.EventResult, forms) },
 	})
@@ -154,7 +132,7 @@ func (a *API) runCode(w http.ResponseWriter, r *http.Request, in *runCodeInput) 
 func (a *API) collectRun(ctx context.Context, ref string, req api.RunCodeRequest) (*api.RunResult, error) {
 	var stdout, stderr boundedBuffer
 	results, size, cut := []map[string]json.RawMessage{}, 0, false
-	res, err := a.svc.RunCode(ctx, ref, req, RunIO{Stdout: &stdout, Stderr: &stderr, Result: func(forms map[string]json.RawMessage) error {
+	res, err := a.svc.RunCode(ctx, ref, req, service.RunIO{Stdout: &stdout, Stderr: &stderr, Result: func(forms map[string]json.RawMessage) error {
 		size += resultCost
 		for mime, data := range forms {
 			size += len(mime) + len(data)

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -11,14 +10,6 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
 )
-
-// EventService is the part of Service that tells what happens.
-type EventService interface {
-	// Events calls each with events until there are no more, or, if the request asks
-	// to follow, until ctx ends or the one sandbox is destroyed. It calls began before,
-	// when nothing that happens is missed any more.
-	Events(ctx context.Context, req api.EventRequest, began func(), each func(api.Event) error) error
-}
 
 // EventsInput is the query of events.
 type EventsInput struct {

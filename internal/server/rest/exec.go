@@ -11,6 +11,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/service"
 )
 
 // maxCollected is how much of each stream a call that does not stream keeps.
@@ -68,7 +69,7 @@ func (a *API) exec(w http.ResponseWriter, r *http.Request, in *execInput) {
 	}
 	events, ctx := newEventWriter(w, r)
 	defer events.close()
-	res, err := a.svc.Exec(ctx, in.ID, req, ExecIO{
+	res, err := a.svc.Exec(ctx, in.ID, req, service.ExecIO{
 		Stdin: stdin, Stdout: events.stream(httpwire.EventStdout), Stderr: events.stream(httpwire.EventStderr),
 	})
 	if err != nil {
@@ -81,7 +82,7 @@ func (a *API) exec(w http.ResponseWriter, r *http.Request, in *execInput) {
 // collect runs a command and keeps what it wrote.
 func (a *API) collect(ctx context.Context, ref string, req api.ExecRequest, stdin io.Reader) (*api.ExecResult, error) {
 	var stdout, stderr boundedBuffer
-	res, err := a.svc.Exec(ctx, ref, req, ExecIO{Stdin: stdin, Stdout: &stdout, Stderr: &stderr})
+	res, err := a.svc.Exec(ctx, ref, req, service.ExecIO{Stdin: stdin, Stdout: &stdout, Stderr: &stderr})
 	if err != nil {
 		return nil, err
 	}

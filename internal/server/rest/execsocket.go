@@ -18,6 +18,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/peer"
+	"ramet.dev/ramet/internal/service"
 )
 
 const (
@@ -130,7 +131,7 @@ func (s *execSession) run(a *API, ref string) {
 	if prefix != nil {
 		in = io.MultiReader(prefix, stdin)
 	}
-	res, err := a.svc.Exec(s.ctx, ref, req, ExecIO{
+	res, err := a.svc.Exec(s.ctx, ref, req, service.ExecIO{
 		Stdin: in, Stdout: frameWriter{s, httpwire.StreamStdout}, Stderr: frameWriter{s, httpwire.StreamStderr},
 	})
 	stdin.CloseWithError(errCommandEnded)

@@ -11,8 +11,8 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
+	"ramet.dev/ramet/internal/service"
 )
 
 const filesOfA = "/v1/sandboxes/" + sbxA + "/files"
@@ -194,7 +194,7 @@ func TestFileListCarriesAllBytes(t *testing.T) {
 }
 
 // brokenArchive fails after it has begun.
-type brokenArchive struct{ rest.FileService }
+type brokenArchive struct{ service.Files }
 
 func (brokenArchive) ReadArchive(_ context.Context, _ string, _ api.FileRef, to io.Writer) error {
 	if _, err := io.WriteString(to, strings.Repeat("x", 1<<20)); err != nil {

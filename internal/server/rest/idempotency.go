@@ -9,13 +9,13 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/audit"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -27,28 +27,6 @@ const (
 	// maxKeptAnswer bounds an answer that is kept.
 	maxKeptAnswer = 256 << 10
 )
-
-// AnswerService is the part of a Service that keeps answers to requests that may
-// come again. Keys are digests.
-type AnswerService interface {
-	// Answer returns what was kept, or nil.
-	Answer(ctx context.Context, key string) (*Answer, error)
-	KeepAnswer(ctx context.Context, key string, a Answer) error
-	ForgetAnswer(ctx context.Context, key string) error
-}
-
-// Answer is what was answered.
-type Answer struct {
-	Tenant  string    `json:"tenant,omitempty"` // among whose answers it counts
-	Request string    `json:"request"`          // digest of the request
-	At      time.Time `json:"at"`
-	// Status is 0 as long as the request is not done.
-	Status int    `json:"status,omitempty"`
-	Type   string `json:"type,omitempty"`
-	Body   []byte `json:"body,omitempty"`
-	// Left says that the body was too large, or secret.
-	Left bool `json:"left,omitempty"`
-}
 
 // secretAnswers are routes whose answers are told once.
 var secretAnswers = map[string]bool{"POST /v1/tokens": true, "POST /v1/tokens/{id}/rotate": true, "POST /v1/sandboxes/{id}/port-sessions": true}
@@ -130,7 +108,7 @@ func (a *API) once(w *responseWriter, r *http.Request, route string, serve func(
 		return
 	}
 	if err == nil {
-		err = a.svc.KeepAnswer(r.Context(), key, Answer{Tenant: caller.Tenant, Request: digest})
+		err = a.svc.KeepAnswer(r.Context(), key, service.Answer{Tenant: caller.Tenant, Request: digest})
 	}
 	if err != nil {
 		a.writeProblem(w, r, err)
@@ -140,7 +118,7 @@ func (a *API) once(w *responseWriter, r *http.Request, route string, serve func(
 	finished := false
 	defer func() { // also if it panics
 		ctx := context.WithoutCancel(r.Context()) // it is done, whether the client is there or not
-		if err := a.settle(ctx, key, Answer{Tenant: caller.Tenant, Request: digest}, rec, finished); err != nil {
+		if err := a.settle(ctx, key, service.Answer{Tenant: caller.Tenant, Request: digest}, rec, finished); err != nil {
 			a.log.Error("keep an answer", "request", requestID(ctx), "error", err)
 		}
 	}()
@@ -150,7 +128,7 @@ func (a *API) once(w *responseWriter, r *http.Request, route string, serve func(
 
 // settle keeps the answer of what was done, and forgets what failed: that may be
 // tried again.
-func (a *API) settle(ctx context.Context, key string, kept Answer, rec *recorder, finished bool) error {
+func (a *API) settle(ctx context.Context, key string, kept service.Answer, rec *recorder, finished bool) error {
 	if !finished || rec.failed || rec.status < 200 || rec.status > 299 {
 		return a.svc.ForgetAnswer(ctx, key)
 	}
@@ -162,7 +140,7 @@ func (a *API) settle(ctx context.Context, key string, kept Answer, rec *recorder
 }
 
 // replay answers as it was answered before.
-func (a *API) replay(w http.ResponseWriter, r *http.Request, before *Answer, digest string) {
+func (a *API) replay(w http.ResponseWriter, r *http.Request, before *service.Answer, digest string) {
 	switch {
 	case before.Request != digest:
 		p := httpwire.NewStatusProblem(http.StatusUnprocessableEntity, "this key was used for another request: take a new one")

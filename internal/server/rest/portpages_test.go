@@ -21,6 +21,7 @@ import (
 	"ramet.dev/ramet/internal/server/portproxy"
 	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -36,14 +37,14 @@ func portPages(t *testing.T, inside map[string]http.Handler, gone <-chan struct{
 	}
 	svc := &apitest.Service{
 		GetFunc: func(_ context.Context, ref string) (*api.Sandbox, error) { return someSandbox(ref), nil },
-		DialPortFunc: func(ctx context.Context, ref string, port uint16, _ time.Duration) (rest.PortConn, error) {
+		DialPortFunc: func(ctx context.Context, ref string, port uint16, _ time.Duration) (service.PortConn, error) {
 			if c := access.From(ctx); c.Tenant != "acme" || !c.Scope.Covers(api.ScopeExec) || addrs[ref] == "" {
 				return nil, api.NotFound("sandbox", ref)
 			}
 			return dialTo(addrs[ref])(ctx, ref, port, 0)
 		},
 	}
-	svc.AuthenticateFunc = func(ctx context.Context, secret string, inURL bool) (*rest.Session, error) {
+	svc.AuthenticateFunc = func(ctx context.Context, secret string, inURL bool) (*service.Session, error) {
 		s, err := testTokens(ctx, secret, inURL)
 		if err == nil {
 			s.Gone = gone
@@ -309,7 +310,7 @@ func TestWebSocketsToPorts(t *testing.T) {
 func TestTokensInURLs(t *testing.T) {
 	taken := false
 	svc := &apitest.Service{}
-	svc.AuthenticateFunc = func(ctx context.Context, secret string, inURL bool) (*rest.Session, error) {
+	svc.AuthenticateFunc = func(ctx context.Context, secret string, inURL bool) (*service.Session, error) {
 		taken = true
 		return nil, api.Errorf(api.CodeUnknownUser, "no")
 	}

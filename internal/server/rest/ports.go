@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/peer"
 	"ramet.dev/ramet/internal/server/portproxy"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -131,7 +132,7 @@ func (a *API) openPortSession(ctx context.Context, in *portSessionInput) (*out[a
 
 // portSession is what the caller may do at a port, and no longer.
 func portSession(ctx context.Context, id string, port uint16) portproxy.Session {
-	by, _ := ctx.Value(sessionKey{}).(*Session)
+	by, _ := ctx.Value(sessionKey{}).(*service.Session)
 	c := by.Caller
 	return portproxy.Session{
 		Sandbox: id, Port: port, Until: by.Until, Gone: by.Gone,
@@ -148,7 +149,7 @@ const portLinger = time.Minute
 
 // tunnel joins the connection of a request with one to a port until both
 // directions have ended, the client is gone, or the daemon ends.
-func (a *API) tunnel(w http.ResponseWriter, r *http.Request, port PortConn) {
+func (a *API) tunnel(w http.ResponseWriter, r *http.Request, port service.PortConn) {
 	client, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		a.writeProblem(w, r, err)
@@ -172,7 +173,7 @@ func (a *API) tunnel(w http.ResponseWriter, r *http.Request, port PortConn) {
 
 // join passes on early and what comes from client to port, and what comes from
 // port to client.
-func join(client net.Conn, early []byte, port PortConn, linger time.Duration) {
+func join(client net.Conn, early []byte, port service.PortConn, linger time.Duration) {
 	peer.KeepAlive(client)
 	var wg sync.WaitGroup
 	wg.Go(func() {

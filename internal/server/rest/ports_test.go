@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
+	"ramet.dev/ramet/internal/service"
 )
 
 // portOf is a service whose port 80 is that of a listener here.
 func portOf(addr net.Addr) *apitest.Service {
 	return &apitest.Service{
-		DialPortFunc: func(ctx context.Context, _ string, port uint16, _ time.Duration) (rest.PortConn, error) {
+		DialPortFunc: func(ctx context.Context, _ string, port uint16, _ time.Duration) (service.PortConn, error) {
 			if port != 80 {
 				return nil, api.Errorf(api.CodeUnavailable, "nobody listens on %d", port)
 			}

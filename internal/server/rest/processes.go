@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"io"
 	"net/http"
 	"strconv"
 
@@ -12,46 +11,8 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/service"
 )
-
-// ProcessService is what the REST interface offers of the processes in a sandbox.
-// What is said of Service holds for it too.
-type ProcessService interface {
-	// Processes lists what runs, and with all also what was started by
-	// StartProcess and has ended.
-	Processes(ctx context.Context, ref string, all bool) ([]api.Process, error)
-	Process(ctx context.Context, ref string, pid int) (*api.Process, error)
-	// StartProcess starts a process that nobody needs to wait for.
-	StartProcess(ctx context.Context, ref string, req api.StartRequest) (*api.Process, error)
-	// Attach copies the output of a process, and input to it. The process does not
-	// notice when ctx is cancelled. Attach must not call streams.Output after it
-	// returned, nor wait for a read of streams.Stdin.
-	Attach(ctx context.Context, ref string, pid int, req api.AttachRequest, streams AttachIO) (*api.Position, error)
-	// Logs calls each with what all processes wrote that were started by
-	// StartProcess, or if asked to follow what they and later ones write, until ctx
-	// ends or the sandbox is destroyed. It calls began before.
-	Logs(ctx context.Context, ref string, follow bool, began func(), each func(api.LogPiece) error) error
-	WaitProcess(ctx context.Context, ref string, pid int) (*api.ExecResult, error)
-	// WriteProcess writes all of in to a process, and with end closes its standard
-	// input then. It blocks while the process does not read.
-	WriteProcess(ctx context.Context, ref string, pid int, in io.Reader, end bool) error
-	// SignalProcess sends a signal to any process in the sandbox.
-	SignalProcess(ctx context.Context, ref string, pid int, req api.SignalRequest) error
-	ResizeProcess(ctx context.Context, ref string, pid int, size api.TerminalSize) error
-	// RemoveProcess kills a process with its group, if it runs, and drops what it
-	// wrote.
-	RemoveProcess(ctx context.Context, ref string, pid int) error
-}
-
-// AttachIO connects a client with a process. Stdin and Sizes may be nil.
-type AttachIO struct {
-	Stdin io.Reader
-	// Sizes are those of the client's terminal.
-	Sizes <-chan api.TerminalSize
-	// Output takes the next chunk, whose data are valid until it returns. It
-	// blocks while the client does not read, and fails when it is gone.
-	Output func(api.Chunk) error
-}
 
 // ProcessInput is the input of what concerns one process.
 type ProcessInput struct {
@@ -225,7 +186,7 @@ func (a *API) output(w http.ResponseWriter, r *http.Request, in *outputInput) {
 		a.endEvents(events, r, err)
 		return
 	}
-	pos, err := a.svc.Attach(ctx, in.ID, in.PID, api.AttachRequest{From: from, Follow: in.Follow}, AttachIO{Output: events.sendChunk})
+	pos, err := a.svc.Attach(ctx, in.ID, in.PID, api.AttachRequest{From: from, Follow: in.Follow}, service.AttachIO{Output: events.sendChunk})
 	if err != nil {
 		a.endFollowing(ctx, events, r, err)
 		return

@@ -14,6 +14,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/portproxy"
+	"ramet.dev/ramet/internal/service"
 )
 
 // What is passed on to a web server in a sandbox is read and written anew by
@@ -147,7 +148,7 @@ func (a *API) proxy(w *responseWriter, r *http.Request, p *proxied) {
 
 // atPort finds out who wants to reach a port: a program, by a token or the connection it
 // has, or a browser, by its cookie. A token in the URL lets nobody in.
-func (a *API) atPort(r *http.Request, p *proxied) (*Session, error) {
+func (a *API) atPort(r *http.Request, p *proxied) (*service.Session, error) {
 	secret, inURL := takeSecret(r)
 	if p.prefix != "" {
 		if portproxy.Navigates(r) {
@@ -160,7 +161,7 @@ func (a *API) atPort(r *http.Request, p *proxied) (*Session, error) {
 			if portproxy.Foreign(r) {
 				return nil, errForeignPage
 			}
-			return &Session{Caller: s.Caller, Until: s.Until, Gone: s.Gone}, nil
+			return &service.Session{Caller: s.Caller, Until: s.Until, Gone: s.Gone}, nil
 		}
 	}
 	s, err := a.authenticate(r, secret, inURL, false)

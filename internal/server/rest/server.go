@@ -15,6 +15,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/portproxy"
+	"ramet.dev/ramet/internal/service"
 )
 
 // The bounds of a request.
@@ -29,7 +30,7 @@ const (
 
 // Config says what an API serves. Logger and Metrics may be nil.
 type Config struct {
-	Service Service
+	Service service.Service
 	// Identify may be nil: then everybody needs a token.
 	Identify Identify
 	Version  string
@@ -42,7 +43,7 @@ type Config struct {
 
 // API is the REST interface as an http.Handler.
 type API struct {
-	svc     Service
+	svc     service.Service
 	whois   Identify
 	version string
 	metrics http.Handler

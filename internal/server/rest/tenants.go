@@ -10,15 +10,6 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// TenantService is the part of a Service that is about what tenants may have.
-type TenantService interface {
-	Tenants(ctx context.Context) ([]api.Tenant, error)
-	GetTenant(ctx context.Context, name string) (*api.Tenant, error)
-	UpdateTenant(ctx context.Context, name string, req api.TenantUpdate) (*api.Tenant, error)
-	// GiveImage lets a tenant use an image that the caller has.
-	GiveImage(ctx context.Context, tenant string, req api.GiveRequest) (*api.Image, error)
-}
-
 // TenantInput is the input of what concerns one tenant.
 type TenantInput struct {
 	Tenant string `path:"tenant" doc:"name of the tenant"`

@@ -3,30 +3,10 @@ package rest
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/service/access"
 )
-
-// TokenService is the part of a Service that says who has a token.
-type TokenService interface {
-	// Authenticate returns what a secret stands for, or a CodeUnknownUser error. inURL
-	// says that it was found there.
-	Authenticate(ctx context.Context, secret string, inURL bool) (*Session, error)
-	CreateToken(ctx context.Context, req api.TokenRequest) (*api.IssuedToken, error)
-	Tokens(ctx context.Context) ([]api.Token, error)
-	RotateToken(ctx context.Context, id string, req api.RotateRequest) (*api.IssuedToken, error)
-	RemoveToken(ctx context.Context, id string) error
-}
-
-// Session is what a secret stands for, and for how long.
-type Session struct {
-	Caller access.Caller
-	Until  time.Time       // zero is without end
-	Gone   <-chan struct{} // closed if it ends before; nil if it cannot
-}
 
 type tokenInput struct{ Body api.TokenRequest }
 

@@ -9,24 +9,24 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 )
 
 // files has the one file that was written last.
 type files struct {
-	rest.FileService // what is missing
-	content          []byte
+	service.Files // what is missing
+	content       []byte
 }
 
-// WriteFile implements rest.FileService.
+// WriteFile implements service.Files.
 func (f *files) WriteFile(_ context.Context, _ string, _ api.WriteRequest, from io.Reader) (*api.FileInfo, error) {
 	content, err := io.ReadAll(from)
 	f.content = content
 	return &api.FileInfo{Type: "file", Size: int64(len(content))}, err
 }
 
-// OpenFile implements rest.FileService.
-func (f *files) OpenFile(context.Context, string, api.FileRef) (rest.OpenFile, error) {
+// OpenFile implements service.Files.
+func (f *files) OpenFile(context.Context, string, api.FileRef) (service.OpenFile, error) {
 	return openFile{bytes.NewReader(f.content)}, nil
 }
 
@@ -35,7 +35,7 @@ type openFile struct{ *bytes.Reader }
 // Close implements io.Closer.
 func (openFile) Close() error { return nil }
 
-// Info implements rest.OpenFile.
+// Info implements service.OpenFile.
 func (f openFile) Info() api.FileInfo { return api.FileInfo{Type: "file", Size: f.Size()} }
 
 // dd is a command that writes Stream bytes.
@@ -54,7 +54,7 @@ func (d *Daemon) startProcess(_ context.Context, ref string, _ api.StartRequest)
 
 const pid = 7
 
-func (d *Daemon) attach(ctx context.Context, ref string, p int, _ api.AttachRequest, streams rest.AttachIO) (*api.Position, error) {
+func (d *Daemon) attach(ctx context.Context, ref string, p int, _ api.AttachRequest, streams service.AttachIO) (*api.Position, error) {
 	d.mu.Lock()
 	_, err := d.find(ref)
 	d.attached = append(d.attached, ref)
@@ -80,7 +80,7 @@ func (d *Daemon) Attached() []string {
 }
 
 // dialPort connects with a server that sends Stream bytes.
-func (d *Daemon) dialPort(ctx context.Context, _ string, _ uint16, _ time.Duration) (rest.PortConn, error) {
+func (d *Daemon) dialPort(ctx context.Context, _ string, _ uint16, _ time.Duration) (service.PortConn, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err

@@ -4,17 +4,17 @@ import (
 	"context"
 	"sync"
 
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 )
 
 // Answers keeps answers in memory.
 type Answers struct {
 	mu   sync.Mutex
-	kept map[string]rest.Answer
+	kept map[string]service.Answer
 }
 
-// Answer implements rest.AnswerService.
-func (s *Answers) Answer(_ context.Context, key string) (*rest.Answer, error) {
+// Answer implements service.Idempotency.
+func (s *Answers) Answer(_ context.Context, key string) (*service.Answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a, ok := s.kept[key]; ok {
@@ -23,18 +23,18 @@ func (s *Answers) Answer(_ context.Context, key string) (*rest.Answer, error) {
 	return nil, nil
 }
 
-// KeepAnswer implements rest.AnswerService.
-func (s *Answers) KeepAnswer(_ context.Context, key string, a rest.Answer) error {
+// KeepAnswer implements service.Idempotency.
+func (s *Answers) KeepAnswer(_ context.Context, key string, a service.Answer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kept == nil {
-		s.kept = map[string]rest.Answer{}
+		s.kept = map[string]service.Answer{}
 	}
 	s.kept[key] = a
 	return nil
 }
 
-// ForgetAnswer implements rest.AnswerService.
+// ForgetAnswer implements service.Idempotency.
 func (s *Answers) ForgetAnswer(_ context.Context, key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,10 +43,10 @@ func (s *Answers) ForgetAnswer(_ context.Context, key string) error {
 }
 
 // Kept returns all that is kept.
-func (s *Answers) Kept() []rest.Answer {
+func (s *Answers) Kept() []service.Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []rest.Answer
+	var all []service.Answer
 	for _, a := range s.kept {
 		all = append(all, a)
 	}

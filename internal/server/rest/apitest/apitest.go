@@ -11,14 +11,15 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 )
 
 // Service calls its functions. A nil one answers with a CodeUnsupported error.
 type Service struct {
 	ProcessFuncs
-	Files        rest.FileService
+	Files        service.Files
 	PortsFunc    func(context.Context, string) ([]api.Port, error)
-	DialPortFunc func(context.Context, string, uint16, time.Duration) (rest.PortConn, error)
+	DialPortFunc func(context.Context, string, uint16, time.Duration) (service.PortConn, error)
 	ContextFuncs
 	TokenFuncs
 	Answers
@@ -34,7 +35,7 @@ type Service struct {
 	ResumeFunc         func(context.Context, string) (*api.Sandbox, error)
 	HibernateFunc      func(context.Context, string) (*api.Sandbox, error)
 	WakeFunc           func(context.Context, string) (*api.Sandbox, error)
-	ExecFunc           func(context.Context, string, api.ExecRequest, rest.ExecIO) (*api.ExecResult, error)
+	ExecFunc           func(context.Context, string, api.ExecRequest, service.ExecIO) (*api.ExecResult, error)
 	StatsFunc          func(context.Context, string) (*api.Stats, error)
 	ForkFunc           func(context.Context, string, api.ForkRequest) (*api.ForkResult, error)
 	PromoteFunc        func(context.Context, string) (*api.Sandbox, error)
@@ -58,7 +59,7 @@ type Service struct {
 	CreateImageFunc func(context.Context, api.ImageRequest, func(api.Progress)) (*api.Image, error)
 }
 
-var _ rest.Service = (*Service)(nil)
+var _ service.Service = (*Service)(nil)
 
 var errUnset = api.Errorf(api.CodeUnsupported, "the test sets no function for this")
 
@@ -70,17 +71,17 @@ func call[R any](set bool, f func() (R, error)) (R, error) {
 	return f()
 }
 
-// Ports implements rest.PortService.
+// Ports implements service.Ports.
 func (s *Service) Ports(ctx context.Context, ref string) ([]api.Port, error) {
 	return call(s.PortsFunc != nil, func() ([]api.Port, error) { return s.PortsFunc(ctx, ref) })
 }
 
-// DialPort implements rest.PortService.
-func (s *Service) DialPort(ctx context.Context, ref string, port uint16, wait time.Duration) (rest.PortConn, error) {
-	return call(s.DialPortFunc != nil, func() (rest.PortConn, error) { return s.DialPortFunc(ctx, ref, port, wait) })
+// DialPort implements service.Ports.
+func (s *Service) DialPort(ctx context.Context, ref string, port uint16, wait time.Duration) (service.PortConn, error) {
+	return call(s.DialPortFunc != nil, func() (service.PortConn, error) { return s.DialPortFunc(ctx, ref, port, wait) })
 }
 
-// Events implements rest.EventService.
+// Events implements service.Events.
 func (s *Service) Events(ctx context.Context, req api.EventRequest, began func(), each func(api.Event) error) error {
 	if s.EventsFunc == nil {
 		return errUnset
@@ -88,27 +89,27 @@ func (s *Service) Events(ctx context.Context, req api.EventRequest, began func()
 	return s.EventsFunc(ctx, req, began, each)
 }
 
-// Create implements rest.Service.
+// Create implements service.Service.
 func (s *Service) Create(ctx context.Context, req api.CreateRequest) (*api.Sandbox, error) {
 	return call(s.CreateFunc != nil, func() (*api.Sandbox, error) { return s.CreateFunc(ctx, req) })
 }
 
-// Get implements rest.Service.
+// Get implements service.Service.
 func (s *Service) Get(ctx context.Context, ref string) (*api.Sandbox, error) {
 	return call(s.GetFunc != nil, func() (*api.Sandbox, error) { return s.GetFunc(ctx, ref) })
 }
 
-// List implements rest.Service.
+// List implements service.Service.
 func (s *Service) List(ctx context.Context, f api.ListFilter) ([]api.Sandbox, error) {
 	return call(s.ListFunc != nil, func() ([]api.Sandbox, error) { return s.ListFunc(ctx, f) })
 }
 
-// Update implements rest.Service.
+// Update implements service.Service.
 func (s *Service) Update(ctx context.Context, ref string, req api.UpdateRequest) (*api.Sandbox, error) {
 	return call(s.UpdateFunc != nil, func() (*api.Sandbox, error) { return s.UpdateFunc(ctx, ref, req) })
 }
 
-// Destroy implements rest.Service.
+// Destroy implements service.Service.
 func (s *Service) Destroy(ctx context.Context, ref string) error {
 	if s.DestroyFunc == nil {
 		return errUnset
@@ -116,77 +117,77 @@ func (s *Service) Destroy(ctx context.Context, ref string) error {
 	return s.DestroyFunc(ctx, ref)
 }
 
-// Pause implements rest.Service.
+// Pause implements service.Service.
 func (s *Service) Pause(ctx context.Context, ref string) (*api.Sandbox, error) {
 	return call(s.PauseFunc != nil, func() (*api.Sandbox, error) { return s.PauseFunc(ctx, ref) })
 }
 
-// Resume implements rest.Service.
+// Resume implements service.Service.
 func (s *Service) Resume(ctx context.Context, ref string) (*api.Sandbox, error) {
 	return call(s.ResumeFunc != nil, func() (*api.Sandbox, error) { return s.ResumeFunc(ctx, ref) })
 }
 
-// Hibernate implements rest.Service.
+// Hibernate implements service.Service.
 func (s *Service) Hibernate(ctx context.Context, ref string) (*api.Sandbox, error) {
 	return call(s.HibernateFunc != nil, func() (*api.Sandbox, error) { return s.HibernateFunc(ctx, ref) })
 }
 
-// Wake implements rest.Service.
+// Wake implements service.Service.
 func (s *Service) Wake(ctx context.Context, ref string) (*api.Sandbox, error) {
 	return call(s.WakeFunc != nil, func() (*api.Sandbox, error) { return s.WakeFunc(ctx, ref) })
 }
 
-// Exec implements rest.Service.
-func (s *Service) Exec(ctx context.Context, ref string, req api.ExecRequest, streams rest.ExecIO) (*api.ExecResult, error) {
+// Exec implements service.Service.
+func (s *Service) Exec(ctx context.Context, ref string, req api.ExecRequest, streams service.ExecIO) (*api.ExecResult, error) {
 	return call(s.ExecFunc != nil, func() (*api.ExecResult, error) { return s.ExecFunc(ctx, ref, req, streams) })
 }
 
-// Stats implements rest.Service.
+// Stats implements service.Service.
 func (s *Service) Stats(ctx context.Context, ref string) (*api.Stats, error) {
 	return call(s.StatsFunc != nil, func() (*api.Stats, error) { return s.StatsFunc(ctx, ref) })
 }
 
-// Fork implements rest.Service.
+// Fork implements service.Service.
 func (s *Service) Fork(ctx context.Context, ref string, req api.ForkRequest) (*api.ForkResult, error) {
 	return call(s.ForkFunc != nil, func() (*api.ForkResult, error) { return s.ForkFunc(ctx, ref, req) })
 }
 
-// Promote implements rest.Service.
+// Promote implements service.Service.
 func (s *Service) Promote(ctx context.Context, ref string) (*api.Sandbox, error) {
 	return call(s.PromoteFunc != nil, func() (*api.Sandbox, error) { return s.PromoteFunc(ctx, ref) })
 }
 
-// Diff implements rest.Service.
+// Diff implements service.Service.
 func (s *Service) Diff(ctx context.Context, from, to string, req api.DiffRequest) (*api.Diff, error) {
 	return call(s.DiffFunc != nil, func() (*api.Diff, error) { return s.DiffFunc(ctx, from, to, req) })
 }
 
-// Merge implements rest.Service.
+// Merge implements service.Service.
 func (s *Service) Merge(ctx context.Context, into string, req api.MergeRequest) (*api.MergeResult, error) {
 	return call(s.MergeFunc != nil, func() (*api.MergeResult, error) { return s.MergeFunc(ctx, into, req) })
 }
 
-// Tree implements rest.Service.
+// Tree implements service.Service.
 func (s *Service) Tree(ctx context.Context, ref string) ([]*api.TreeNode, error) {
 	return call(s.TreeFunc != nil, func() ([]*api.TreeNode, error) { return s.TreeFunc(ctx, ref) })
 }
 
-// Snapshot implements rest.Service.
+// Snapshot implements service.Service.
 func (s *Service) Snapshot(ctx context.Context, ref string, req api.SnapshotRequest) (*api.Snapshot, error) {
 	return call(s.SnapshotFunc != nil, func() (*api.Snapshot, error) { return s.SnapshotFunc(ctx, ref, req) })
 }
 
-// Snapshots implements rest.Service.
+// Snapshots implements service.Service.
 func (s *Service) Snapshots(ctx context.Context) ([]api.Snapshot, error) {
 	return call(s.SnapshotsFunc != nil, func() ([]api.Snapshot, error) { return s.SnapshotsFunc(ctx) })
 }
 
-// GetSnapshot implements rest.Service.
+// GetSnapshot implements service.Service.
 func (s *Service) GetSnapshot(ctx context.Context, ref string) (*api.Snapshot, error) {
 	return call(s.GetSnapshotFunc != nil, func() (*api.Snapshot, error) { return s.GetSnapshotFunc(ctx, ref) })
 }
 
-// DeleteSnapshot implements rest.Service.
+// DeleteSnapshot implements service.Service.
 func (s *Service) DeleteSnapshot(ctx context.Context, ref string, how api.SnapshotDeletion) error {
 	if s.DeleteSnapshotFunc == nil {
 		return errUnset
@@ -194,12 +195,12 @@ func (s *Service) DeleteSnapshot(ctx context.Context, ref string, how api.Snapsh
 	return s.DeleteSnapshotFunc(ctx, ref, how)
 }
 
-// VerifySnapshot implements rest.Service.
+// VerifySnapshot implements service.Service.
 func (s *Service) VerifySnapshot(ctx context.Context, ref string) (*api.Snapshot, error) {
 	return call(s.VerifySnapshotFunc != nil, func() (*api.Snapshot, error) { return s.VerifySnapshotFunc(ctx, ref) })
 }
 
-// Export implements rest.Service.
+// Export implements service.Service.
 func (s *Service) Export(ctx context.Context, ref string, req api.ExportRequest, w io.Writer) error {
 	if s.ExportFunc == nil {
 		return errUnset
@@ -207,37 +208,37 @@ func (s *Service) Export(ctx context.Context, ref string, req api.ExportRequest,
 	return s.ExportFunc(ctx, ref, req, w)
 }
 
-// Commit implements rest.Service.
+// Commit implements service.Service.
 func (s *Service) Commit(ctx context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (*api.Image, error) {
 	return call(s.CommitFunc != nil, func() (*api.Image, error) { return s.CommitFunc(ctx, ref, req, progress) })
 }
 
-// Restore implements rest.Service.
+// Restore implements service.Service.
 func (s *Service) Restore(ctx context.Context, ref string, req api.RestoreRequest) (*api.ForkResult, error) {
 	return call(s.RestoreFunc != nil, func() (*api.ForkResult, error) { return s.RestoreFunc(ctx, ref, req) })
 }
 
-// Rollback implements rest.Service.
+// Rollback implements service.Service.
 func (s *Service) Rollback(ctx context.Context, ref, snap string) (*api.Sandbox, error) {
 	return call(s.RollbackFunc != nil, func() (*api.Sandbox, error) { return s.RollbackFunc(ctx, ref, snap) })
 }
 
-// Images implements rest.Service.
+// Images implements service.Service.
 func (s *Service) Images(ctx context.Context) ([]api.Image, error) {
 	return call(s.ImagesFunc != nil, func() ([]api.Image, error) { return s.ImagesFunc(ctx) })
 }
 
-// GetImage implements rest.Service.
+// GetImage implements service.Service.
 func (s *Service) GetImage(ctx context.Context, ref string) (*api.Image, error) {
 	return call(s.GetImageFunc != nil, func() (*api.Image, error) { return s.GetImageFunc(ctx, ref) })
 }
 
-// PruneImages implements rest.Service.
+// PruneImages implements service.Service.
 func (s *Service) PruneImages(ctx context.Context, req api.PruneRequest) (*api.Pruned, error) {
 	return call(s.PruneImagesFunc != nil, func() (*api.Pruned, error) { return s.PruneImagesFunc(ctx, req) })
 }
 
-// RemoveImage implements rest.Service.
+// RemoveImage implements service.Service.
 func (s *Service) RemoveImage(ctx context.Context, ref string) error {
 	if s.RemoveImageFunc == nil {
 		return errUnset
@@ -245,14 +246,14 @@ func (s *Service) RemoveImage(ctx context.Context, ref string) error {
 	return s.RemoveImageFunc(ctx, ref)
 }
 
-// CreateImage implements rest.Service.
+// CreateImage implements service.Service.
 func (s *Service) CreateImage(ctx context.Context, req api.ImageRequest, progress func(api.Progress)) (*api.Image, error) {
 	return call(s.CreateImageFunc != nil, func() (*api.Image, error) { return s.CreateImageFunc(ctx, req, progress) })
 }
 
 // Serve serves svc on a unix socket until the test ends, when it waits for all
 // requests, and returns the socket's path.
-func Serve(t testing.TB, svc rest.Service) (socket string) {
+func Serve(t testing.TB, svc service.Service) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)

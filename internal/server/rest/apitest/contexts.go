@@ -4,10 +4,10 @@ import (
 	"context"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 )
 
-// ContextFuncs is an rest.ContextService made of functions. Those that are nil
+// ContextFuncs is a service.Contexts made of functions. Those that are nil
 // fail.
 type ContextFuncs struct {
 	ContextsFunc         func(context.Context, string) ([]api.Context, error)
@@ -15,35 +15,35 @@ type ContextFuncs struct {
 	InterruptContextFunc func(context.Context, string, string) (bool, error)
 	RestartContextFunc   func(context.Context, string, string) (*api.Context, error)
 	DestroyContextFunc   func(context.Context, string, string) error
-	RunCodeFunc          func(context.Context, string, api.RunCodeRequest, rest.RunIO) (*api.RunResult, error)
+	RunCodeFunc          func(context.Context, string, api.RunCodeRequest, service.RunIO) (*api.RunResult, error)
 }
 
-// Contexts implements rest.ContextService.
+// Contexts implements service.Contexts.
 func (s *ContextFuncs) Contexts(ctx context.Context, ref string) ([]api.Context, error) {
 	return call(s.ContextsFunc != nil, func() ([]api.Context, error) { return s.ContextsFunc(ctx, ref) })
 }
 
-// CreateContext implements rest.ContextService.
+// CreateContext implements service.Contexts.
 func (s *ContextFuncs) CreateContext(ctx context.Context, ref string, req api.ContextRequest) (*api.Context, error) {
 	return call(s.CreateContextFunc != nil, func() (*api.Context, error) { return s.CreateContextFunc(ctx, ref, req) })
 }
 
-// InterruptContext implements rest.ContextService.
+// InterruptContext implements service.Contexts.
 func (s *ContextFuncs) InterruptContext(ctx context.Context, ref, name string) (bool, error) {
 	return call(s.InterruptContextFunc != nil, func() (bool, error) { return s.InterruptContextFunc(ctx, ref, name) })
 }
 
-// RestartContext implements rest.ContextService.
+// RestartContext implements service.Contexts.
 func (s *ContextFuncs) RestartContext(ctx context.Context, ref, name string) (*api.Context, error) {
 	return call(s.RestartContextFunc != nil, func() (*api.Context, error) { return s.RestartContextFunc(ctx, ref, name) })
 }
 
-// DestroyContext implements rest.ContextService.
+// DestroyContext implements service.Contexts.
 func (s *ContextFuncs) DestroyContext(ctx context.Context, ref, name string) error {
 	return do(s.DestroyContextFunc != nil, func() error { return s.DestroyContextFunc(ctx, ref, name) })
 }
 
-// RunCode implements rest.ContextService.
-func (s *ContextFuncs) RunCode(ctx context.Context, ref string, req api.RunCodeRequest, streams rest.RunIO) (*api.RunResult, error) {
+// RunCode implements service.Contexts.
+func (s *ContextFuncs) RunCode(ctx context.Context, ref string, req api.RunCodeRequest, streams service.RunIO) (*api.RunResult, error) {
 	return call(s.RunCodeFunc != nil, func() (*api.RunResult, error) { return s.RunCodeFunc(ctx, ref, req, streams) })
 }

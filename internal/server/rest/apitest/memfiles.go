@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 )
 
-// MemFiles is an rest.FileService of one tree in memory, which all sandboxes
+// MemFiles is a service.Files of one tree in memory, which all sandboxes
 // have in common. It keeps contents, types and modes, and nothing else.
 type MemFiles struct {
 	mu    sync.Mutex
@@ -72,7 +72,7 @@ func (f memFile) info(name string) *api.FileInfo {
 	return info
 }
 
-// StatFile implements rest.FileService.
+// StatFile implements service.Files.
 func (m *MemFiles) StatFile(_ context.Context, _ string, f api.FileRef) (*api.FileInfo, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,8 +91,8 @@ type memOpen struct {
 func (o memOpen) Close() error       { return nil }
 func (o memOpen) Info() api.FileInfo { return o.info }
 
-// OpenFile implements rest.FileService.
-func (m *MemFiles) OpenFile(_ context.Context, _ string, f api.FileRef) (rest.OpenFile, error) {
+// OpenFile implements service.Files.
+func (m *MemFiles) OpenFile(_ context.Context, _ string, f api.FileRef) (service.OpenFile, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	name, file, err := m.find(f)
@@ -105,7 +105,7 @@ func (m *MemFiles) OpenFile(_ context.Context, _ string, f api.FileRef) (rest.Op
 	return memOpen{strings.NewReader(file.data), *file.info(name)}, nil
 }
 
-// WriteFile implements rest.FileService.
+// WriteFile implements service.Files.
 func (m *MemFiles) WriteFile(_ context.Context, _ string, req api.WriteRequest, from io.Reader) (*api.FileInfo, error) {
 	data, err := io.ReadAll(from)
 	if err != nil {
@@ -140,7 +140,7 @@ func matches(tags []string, f *api.FileInfo) bool {
 	return tags == nil || slices.Contains(tags, api.AnyETag) || slices.Contains(tags, f.ETag)
 }
 
-// ChangeFile implements rest.FileService.
+// ChangeFile implements service.Files.
 func (m *MemFiles) ChangeFile(_ context.Context, _ string, c api.FileChange) (*api.FileInfo, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -176,7 +176,7 @@ func (m *MemFiles) below(dir string) []string {
 	return slices.DeleteFunc(names, func(n string) bool { return n == dir || !strings.HasPrefix(n, strings.TrimSuffix(dir, "/")+"/") })
 }
 
-// ListFiles implements rest.FileService. It has neither depth nor globs.
+// ListFiles implements service.Files. It has neither depth nor globs.
 func (m *MemFiles) ListFiles(_ context.Context, _ string, req api.ListRequest) (*api.FileList, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -199,7 +199,7 @@ func (m *MemFiles) ListFiles(_ context.Context, _ string, req api.ListRequest) (
 	return l, nil
 }
 
-// SearchFiles implements rest.FileService: for names that are the glob, and
+// SearchFiles implements service.Files: for names that are the glob, and
 // files that have the text.
 func (m *MemFiles) SearchFiles(_ context.Context, _ string, req api.SearchRequest) (*api.SearchResult, error) {
 	m.mu.Lock()
@@ -214,7 +214,7 @@ func (m *MemFiles) SearchFiles(_ context.Context, _ string, req api.SearchReques
 	return res, nil
 }
 
-// ReadArchive implements rest.FileService.
+// ReadArchive implements service.Files.
 func (m *MemFiles) ReadArchive(_ context.Context, _ string, f api.FileRef, to io.Writer) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -243,7 +243,7 @@ func (m *MemFiles) ReadArchive(_ context.Context, _ string, f api.FileRef, to io
 	return w.Close()
 }
 
-// WriteArchive implements rest.FileService.
+// WriteArchive implements service.Files.
 func (m *MemFiles) WriteArchive(_ context.Context, _ string, f api.FileRef, _ bool, from io.Reader) (*api.ExtractResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -280,7 +280,7 @@ func (m *MemFiles) Put(name string, kind byte, mode int64, data string) {
 	m.files[name] = memFile{kind, mode, data}
 }
 
-// WatchFiles implements rest.FileService.
+// WatchFiles implements service.Files.
 func (m *MemFiles) WatchFiles(ctx context.Context, _ string, _ api.WatchRequest, each func(api.FileEvents) error) error {
 	if err := each(api.FileEvents{Ready: true, Changes: []api.FileEvent{}}); err != nil {
 		return err

@@ -17,22 +17,22 @@ import (
 	"ramet.dev/ramet/internal/node"
 	"ramet.dev/ramet/internal/observe/metrics"
 	"ramet.dev/ramet/internal/observe/tracing"
-	"ramet.dev/ramet/internal/server/rest"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/storage/paths"
 )
 
 // poolVariable sets how many blank sentries the daemon keeps ready.
 const poolVariable = "RAMET_POOL"
 
-// service builds what the daemon serves: the composition root.
-type service struct {
+// composition builds the node that the daemon serves.
+type composition struct {
 	metrics *metrics.Metrics
 	// packageCache is how many bytes of cached packages are kept.
 	packageCache int64
 }
 
 // open implements daemon.NewService.
-func (s *service) open(ctx context.Context, p paths.Paths, log *slog.Logger) (rest.Service, io.Closer, error) {
+func (s *composition) open(ctx context.Context, p paths.Paths, log *slog.Logger) (service.Service, io.Closer, error) {
 	var host unix.Sysinfo_t
 	if err := unix.Sysinfo(&host); err != nil {
 		return nil, nil, fmt.Errorf("read the size of memory: %w", err)

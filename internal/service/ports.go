@@ -1,4 +1,4 @@
-package rest
+package service
 
 import (
 	"context"
@@ -8,12 +8,12 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// PortService is the part of a Service that is about ports of sandboxes.
-type PortService interface {
+// Ports is the TCP ports of sandboxes.
+type Ports interface {
 	Ports(ctx context.Context, ref string) ([]api.Port, error)
-	// DialPort connects to a TCP port, and waits until somebody listens on it as
-	// long as wait says. It is a CodeUnavailable error that nobody does. ctx
-	// bounds the call and not the connection.
+	// DialPort connects to a port. It waits at most wait until a process listens there, and
+	// returns a CodeUnavailable error if none does. ctx bounds the call and not the
+	// connection.
 	DialPort(ctx context.Context, ref string, port uint16, wait time.Duration) (PortConn, error)
 }
 

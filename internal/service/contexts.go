@@ -1,0 +1,30 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+
+	"ramet.dev/ramet/api"
+)
+
+// Contexts is the stateful interpreters in sandboxes.
+type Contexts interface {
+	Contexts(ctx context.Context, ref string) ([]api.Context, error)
+	CreateContext(ctx context.Context, ref string, req api.ContextRequest) (*api.Context, error)
+	// InterruptContext reports whether anything was running.
+	InterruptContext(ctx context.Context, ref, name string) (bool, error)
+	RestartContext(ctx context.Context, ref, name string) (*api.Context, error)
+	DestroyContext(ctx context.Context, ref, name string) error
+	// RunCode runs one cell, after the cells that came before. The result has empty
+	// Stdout, Stderr and Results. When ctx is cancelled, the cell is
+	// interrupted, and its interpreter killed if it goes on.
+	RunCode(ctx context.Context, ref string, req api.RunCodeRequest, streams RunIO) (*api.RunResult, error)
+}
+
+// RunIO takes the output and the results of a cell. A call blocks while the client does not
+// read, and fails when the client is gone.
+type RunIO struct {
+	Stdout, Stderr io.Writer
+	Result         func(map[string]json.RawMessage) error
+}

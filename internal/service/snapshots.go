@@ -1,0 +1,22 @@
+package service
+
+import (
+	"context"
+
+	"ramet.dev/ramet/api"
+)
+
+// Snapshots is the stored states of sandboxes.
+type Snapshots interface {
+	Snapshot(ctx context.Context, ref string, req api.SnapshotRequest) (*api.Snapshot, error)
+	Snapshots(ctx context.Context) ([]api.Snapshot, error)
+	GetSnapshot(ctx context.Context, ref string) (*api.Snapshot, error)
+	DeleteSnapshot(ctx context.Context, ref string, how api.SnapshotDeletion) error
+	// VerifySnapshot compares all of a snapshot on disk with its digests.
+	VerifySnapshot(ctx context.Context, ref string) (*api.Snapshot, error)
+	// Restore makes sandboxes from a snapshot. Failed ones are reported as by
+	// Sandboxes.Fork.
+	Restore(ctx context.Context, snapRef string, req api.RestoreRequest) (*api.ForkResult, error)
+	// Rollback returns a sandbox to a snapshot of it. The sandbox keeps its id.
+	Rollback(ctx context.Context, ref, snapRef string) (*api.Sandbox, error)
+}
