@@ -57,7 +57,7 @@ func TestDocumentsReferToWhatExists(t *testing.T) {
 			t.Errorf("%s %s", f, fault)
 		}
 	}
-	for _, f := range []string{"README.md", "LICENSE", "CHANGELOG.md", "docs/architecture.md", "docs/threat-model.md"} {
+	for _, f := range []string{"README.md", "LICENSE", "CHANGELOG.md", "docs/architecture/overview.md", "docs/security.md"} {
 		if !slices.Contains(all, f) {
 			t.Errorf("there is no %s", f)
 		}

@@ -62,7 +62,7 @@ func compileFilter() ([]bpf.Instruction, error) {
 // linked dynamically executes CPUID some seventy times before its main function, more often
 // than it calls the kernel, and each would be a switch to the sentry and back.
 //
-// What a guest learns by it is in docs/threat-model.md.
+// What a guest learns by it is in docs/security.md.
 func leaveCPUID() error {
 	program := &seccomp.Program{
 		RuleSets: []seccomp.RuleSet{{
