@@ -59,7 +59,10 @@ var arrows = []struct {
 	{"internal/node/fsview", []string{"api", "internal/storage/cowfs"}, "files at one moment; how they are opened is not its business"},
 	{"internal/node/compare", []string{"api", "internal/engine/interp", "internal/engine/wire", "internal/node/fsview", "internal/server/audit", "internal/storage/cowfs", "internal/storage/merge", "internal/storage/textdiff"},
 		"it is given views of files, processes and variables; it shares the views with what else reads them and never opens one"},
+	{"internal/node/memfiles", []string{"api", "internal/engine/launch"}, "open files and who refers to them; what is in them is not its business"},
+	{"internal/node/snapdir", []string{"api", "internal/engine/snapfile", "internal/storage/cowfs"}, "a directory on disk; which snapshots there are, and who needs whom, is not its business"},
 	{"internal/node", []string{
+		"internal/node/memfiles", "internal/node/snapdir",
 		"internal/node/compare", "internal/node/fsview",
 		"internal/service/access", "internal/node/timer", "internal/server/idempotency", "internal/server/audit", "internal/engine/cgroup", "internal/engine/control", "internal/storage/cowfs", "internal/image/debian", "internal/observe/events", "internal/observe/hostuse", "internal/service", "internal/image", "internal/engine/interp", "internal/engine/launch", "internal/storage/pack", "internal/storage/paths", "internal/node/quota",
 		"internal/storage/merge", "api", "internal/engine/snapfile", "internal/storage/store", "internal/storage/textdiff", "internal/server/token", "internal/engine/wire",

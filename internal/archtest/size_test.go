@@ -18,7 +18,7 @@ var largePackages = map[string]int{
 	"internal/cli":           7928,
 	"internal/image":         2708,
 	"internal/image/debian":  4183,
-	"internal/node":          10415,
+	"internal/node":          9576,
 	"internal/sentry/guest":  10663,
 	"internal/sentry/rootfs": 3517,
 	"internal/server/rest":   5346,

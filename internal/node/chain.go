@@ -12,6 +12,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/snapfile"
+	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -90,29 +91,18 @@ func (m *Node) setNeeds(s *snapshot, ids []string) {
 // referring returns which snapshots s may refer to: those that its generations are
 // of, or its base's. Of too many, those that have most of it: what a chain of small
 // changes has is copied now and then, and not what it began with.
-func (m *Node) referring(s *snapshot, snap *snapfile.Snapshot, base *laid) func(id string) bool {
+func (m *Node) referring(s *snapshot, snap *snapfile.Snapshot, base *snapdir.Contents) func(id string) bool {
 	bytes := map[string]uint64{}
-	weigh(bytes, snap)
+	snapdir.Weigh(bytes, snap)
 	if base != nil {
-		weigh(bytes, base.snap)
+		snapdir.Weigh(bytes, base.Snap)
 	}
 	there := m.mayNeed(s, slices.Sorted(maps.Keys(bytes))...)
-	if len(there) > maxNeeds {
+	if len(there) > snapdir.MaxNeeds {
 		slices.SortStableFunc(there, func(a, b string) int { return cmp.Compare(bytes[b], bytes[a]) })
-		there = there[:maxNeeds/2]
+		there = there[:snapdir.MaxNeeds/2]
 	}
 	return func(id string) bool { return slices.Contains(there, id) }
-}
-
-// weigh adds how many bytes of a snapshot each of those on disk has.
-func weigh(bytes map[string]uint64, snap *snapfile.Snapshot) {
-	for _, k := range []kind{kindMemory, kindFiles} {
-		for _, e := range k.extents(snap) {
-			if id, _, ok := ofDisk(snap.Generations[e.Gen]); ok {
-				bytes[id] += e.Length()
-			}
-		}
-	}
 }
 
 // dependentsLocked returns the snapshots that users see and that need s, and those that
@@ -313,13 +303,13 @@ func (m *Node) flatten(ctx context.Context, d *snapshot, without string) (err er
 		return nil // somebody was faster
 	}
 	refers := func(id string) bool { return id == d.id || id != without && slices.Contains(old.Needs, id) }
-	w, err := m.lay(ctx, d, old.Version+1, f, func(*snapfile.Snapshot) (*laid, func(string) bool) { return nil, refers })
+	w, err := m.lay(ctx, d, old.Version+1, f, func(*snapfile.Snapshot) (*snapdir.Contents, func(string) bool) { return nil, refers })
 	if err != nil {
 		return err
 	}
-	w.size += old.Snapshot.SizeBytes
+	w.Size += old.Snapshot.SizeBytes
 	for name, p := range old.Parts {
-		w.parts[name] = p
+		w.Parts[name] = p
 	}
 	d.mu.Lock()
 	if d.rec.Snapshot.State == api.SnapshotDeleted {
@@ -327,9 +317,9 @@ func (m *Node) flatten(ctx context.Context, d *snapshot, without string) (err er
 		return nil // the new files go with the others, or are collected at the next start
 	}
 	rec := d.rec
-	w.describe(m, &rec)
+	m.describeWritten(w, &rec)
 	if err = m.store.Apply(ctx, store.Change{Table: store.Snapshots, ID: d.id, Doc: rec}); err == nil {
-		w.describe(m, &d.rec)
+		m.describeWritten(w, &d.rec)
 		f, d.freeze = d.freeze, nil
 	}
 	d.mu.Unlock()
@@ -345,7 +335,7 @@ func (m *Node) flatten(ctx context.Context, d *snapshot, without string) (err er
 	if err != nil {
 		return err
 	}
-	return os.Remove(filepath.Join(dir, versioned("state", old.Version)))
+	return os.Remove(filepath.Join(dir, snapdir.StateFile(old.Version)))
 }
 
 // beginRewrite keeps d from being collected until endRewrite. It reports whether d is
@@ -368,13 +358,4 @@ func (m *Node) endRewrite(d *snapshot) (deleted bool) {
 		m.collectSnapshots()
 	}
 	return deleted
-}
-
-// files returns the names of the files of a snapshot on disk.
-func (r *snapRecord) files() []string {
-	list := []string{versioned("state", r.Version)}
-	for name := range r.Parts {
-		list = append(list, name)
-	}
-	return list
 }

@@ -160,7 +160,7 @@ func (m *Node) stats(ctx context.Context, b *instance) (*api.Stats, error) {
 	st.Disk = api.Disk{
 		UsedMiB:    float64(info.DiskBytes) / mib,
 		LimitMiB:   b.view().Limits.DiskMiB,
-		PrivateMiB: float64(allocated(sentry.Files())) / mib,
+		PrivateMiB: float64(launch.Allocated(sentry.Files())) / mib,
 	}
 	return st, nil
 }
@@ -169,7 +169,7 @@ func (m *Node) stats(ctx context.Context, b *instance) (*api.Stats, error) {
 // processes on the host need besides.
 func privateBytes(s *launch.Sentry) (int64, error) {
 	anon, err := anonymous(s.PID())
-	return allocated(s.Memory()) + anon, err
+	return launch.Allocated(s.Memory()) + anon, err
 }
 
 // anonymous returns the bytes of anonymous memory of a sentry and the processes

@@ -3,11 +3,8 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"ramet.dev/ramet/api"
@@ -15,6 +12,8 @@ import (
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/fsview"
+	"ramet.dev/ramet/internal/node/memfiles"
+	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -26,15 +25,10 @@ type freezeRecord struct {
 	// Generations are the memory files that its children map, in their order:
 	// the children's sentries are not asked. nil in records of versions that did
 	// not keep them.
-	Generations []generationRecord `json:"generations"`
+	Generations []memfiles.Record `json:"generations"`
 	// Files says where in Generations the files are, for comparing.
 	Files   snapfile.Files     `json:"files,omitzero"`
 	History []fsview.ForkPoint `json:"history,omitempty"`
-}
-
-type generationRecord struct {
-	Name string        `json:"name"`
-	File launch.FileID `json:"file"`
 }
 
 // freeze is a moment of a sandbox, see the package comment. All but refs is
@@ -59,7 +53,7 @@ type freeze struct {
 	file *os.File
 	// stamp is that of file, of a snapshot on disk, when it was compared with its digest.
 	// Guarded by the snapshot's mu.
-	stamp stamp
+	stamp snapdir.Stamp
 
 	refs int // guarded by Manager.mu
 }
@@ -67,7 +61,7 @@ type freeze struct {
 // recordOf returns the record of f, on whose generations the caller holds a
 // reference.
 func (m *Node) recordOf(f *freeze) freezeRecord {
-	r := freezeRecord{Generations: m.gens.records(f.generations), Files: f.files, History: f.history}
+	r := freezeRecord{Generations: m.memFiles.Records(f.generations), Files: f.files, History: f.history}
 	if f.source != nil {
 		r.Source = f.source.Key()
 	}
@@ -129,14 +123,14 @@ func (m *Node) holdOrigin(b *instance) *freeze {
 // the generations.
 func (m *Node) freezeAs(ctx context.Context, f *freeze, rest bool) (*wire.Frozen, error) {
 	key := f.source.Key()
-	if err := m.gens.add(key, f.source.Memory()); err != nil {
+	if err := m.memFiles.Add(key, f.source.Memory()); err != nil {
 		return nil, deathOf(f.source, err)
 	}
-	defer m.gens.release(key) // the list has it, if any page is in it
-	if err := m.gens.add(f.source.FilesName(), f.source.Files()); err != nil {
+	defer m.memFiles.Release(key) // the list has it, if any page is in it
+	if err := m.memFiles.Add(f.source.FilesName(), f.source.Files()); err != nil {
 		return nil, deathOf(f.source, err)
 	}
-	defer m.gens.release(f.source.FilesName())
+	defer m.memFiles.Release(f.source.FilesName())
 	var frozen wire.Frozen
 	ctx, cancel := context.WithTimeoutCause(ctx, m.patience, api.Errorf(api.CodeTimeout, "the sandbox was not frozen within %v", m.patience))
 	defer cancel()
@@ -156,7 +150,7 @@ func (m *Node) freezeAs(ctx context.Context, f *freeze, rest bool) (*wire.Frozen
 		}
 	}
 	if err == nil {
-		err = m.gens.acquire(frozen.Generations)
+		err = m.memFiles.Acquire(frozen.Generations)
 	}
 	if err != nil {
 		m.release(f) // it may have been frozen all the same
@@ -197,7 +191,7 @@ func (m *Node) childFiles(f *freeze, image string) ([]*os.File, error) {
 		return nil, api.Errorf(api.CodeLimit, "the sandbox is spread over %d files, its own and those of its ancestors, and one can be made of %d: "+
 			"take a snapshot of it on disk and roll it back to that, or restore that, which makes them one", n, maxGenerations)
 	}
-	gens, err := m.gens.files(f.generations)
+	gens, err := m.memFiles.Files(f.generations)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +224,7 @@ func (m *Node) drop(f *freeze) {
 			return
 		}
 		m.unpin(f)
-		m.gens.release(f.generations...)
+		m.memFiles.Release(f.generations...)
 		if f.file != nil {
 			f.file.Close()
 		}
@@ -282,115 +276,6 @@ func (m *Node) inUse(s *launch.Sentry) bool {
 		defer b.mu.Unlock()
 		return b.sentry == s
 	})
-}
-
-// generations are the memory files that living state refers to, by name.
-type generations struct {
-	mu   sync.Mutex
-	open map[string]*generation
-}
-
-type generation struct {
-	file *os.File
-	id   launch.FileID
-	refs int
-}
-
-func newGenerations() *generations { return &generations{open: map[string]*generation{}} }
-
-// add takes a reference on the generation name, which is made of a duplicate of
-// file if there is none. A name belongs to one file: another one is an error of
-// CodeCorrupt.
-func (g *generations) add(name string, file *os.File) error {
-	id, err := launch.IDOf(file)
-	if err != nil {
-		return err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if x, ok := g.open[name]; ok {
-		if x.id != id {
-			return api.Errorf(api.CodeCorrupt, "memory %q is not the file that it was", name)
-		}
-		x.refs++
-		return nil
-	}
-	dup, err := launch.ReadOnly(file)
-	if err != nil {
-		return err
-	}
-	g.open[name] = &generation{file: dup, id: id, refs: 1}
-	return nil
-}
-
-// memory returns how many bytes are in the files that have memory, by name: those
-// of files and of snapshots on disk are parts of something, behind a slash.
-func (g *generations) memory() map[string]int64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	sizes := map[string]int64{}
-	for name, x := range g.open {
-		if !strings.Contains(name, "/") {
-			sizes[name] = allocated(x.file)
-		}
-	}
-	return sizes
-}
-
-// records returns what is stored of names, on each of which the caller holds a
-// reference.
-func (g *generations) records(names []string) []generationRecord {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	list := make([]generationRecord, len(names))
-	for i, n := range names {
-		list[i] = generationRecord{Name: n, File: g.open[n].id}
-	}
-	return list
-}
-
-// acquire takes a reference on each of names, or on none.
-func (g *generations) acquire(names []string) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, n := range names {
-		if g.open[n] == nil {
-			return api.Errorf(api.CodeInternal, "memory file %s is not known", n)
-		}
-	}
-	for _, n := range names {
-		g.open[n].refs++
-	}
-	return nil
-}
-
-// release gives up a reference on each of names.
-func (g *generations) release(names ...string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, n := range names {
-		x := g.open[n]
-		if x.refs--; x.refs == 0 {
-			x.file.Close()
-			delete(g.open, n)
-		}
-	}
-}
-
-// files returns the files of names, on each of which the caller holds a
-// reference.
-func (g *generations) files(names []string) ([]*os.File, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	files := make([]*os.File, len(names))
-	for i, n := range names {
-		x := g.open[n]
-		if x == nil {
-			return nil, fmt.Errorf("memory file %s is not open", n)
-		}
-		files[i] = x.file
-	}
-	return files, nil
 }
 
 // follow returns the history of next, which comes after f. A nil f is the beginning of a

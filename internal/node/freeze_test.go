@@ -18,6 +18,8 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/memfiles"
+	"ramet.dev/ramet/internal/node/snapdir"
 )
 
 // TestReleaseIsSilentWhenTheSourceEnds has a source fail to give up its pins,
@@ -140,7 +142,7 @@ func answer(c *wire.Conn, memory int, answers func(*wire.Call) (any, error)) {
 // was checked when it was frozen, and one that brings about a panic.
 func TestStateIsOfWhatTheSentrySaid(t *testing.T) {
 	m, _ := nodeOf(t, nil)
-	m.gens = newGenerations()
+	m.memFiles = memfiles.New()
 	file, err := launch.NewFile("snapshot")
 	if err != nil {
 		t.Fatal(err)
@@ -153,12 +155,12 @@ func TestStateIsOfWhatTheSentrySaid(t *testing.T) {
 	}
 	defer file.Close()
 	f, s := &freeze{file: file}, &snapshot{id: api.NewID(api.KindSnapshot)}
-	plan := func(*snapfile.Snapshot) (*laid, func(string) bool) { panic("not expected") }
+	plan := func(*snapfile.Snapshot) (*snapdir.Contents, func(string) bool) { panic("not expected") }
 	if _, err := m.lay(asOwner, s, 0, f, plan); api.CodeOf(err) != api.CodeCorrupt || !strings.Contains(err.Error(), "other memory than it said") {
 		t.Errorf("memory of a stranger: %v", err)
 	}
 	f.generations = []string{"missing"}
-	m.gens = nil
+	m.memFiles = nil
 	if _, err := m.lay(asOwner, s, 0, f, plan); api.CodeOf(err) != api.CodeInternal {
 		t.Errorf("a panic: %v", err)
 	}

@@ -44,7 +44,7 @@ func TestJointSharing(t *testing.T) {
 // keeps the sandbox from being destroyed.
 func TestJointSharingSurvivesAPanic(t *testing.T) {
 	m, b := nodeOf(t, func(*wire.Call) (any, error) { return struct{}{}, nil })
-	m.gens = nil // so that it panics
+	m.memFiles = nil // so that it panics
 	s, _ := b.freezeGroup.join()
 	func() {
 		defer func() {

@@ -14,6 +14,7 @@ import (
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/fsview"
+	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
@@ -87,10 +88,10 @@ func (m *Node) holdRunning(b *instance) (*launch.Sentry, *freeze, error) {
 // pinFiles has the sentry s keep its present files for view, and opens them.
 func (m *Node) pinFiles(ctx context.Context, view *fsview.View, s *launch.Sentry, origin *freeze) error {
 	name := s.FilesName()
-	if err := m.gens.add(name, s.Files()); err != nil {
+	if err := m.memFiles.Add(name, s.Files()); err != nil {
 		return err
 	}
-	view.OnClose(func() { m.gens.release(name) })
+	view.OnClose(func() { m.memFiles.Release(name) })
 	// As with a freeze's, a pin of this name is dropped by the next daemon.
 	id := api.NewID(api.KindSnapshot)
 	view.OnClose(func() { m.release(&freeze{id: id, source: s}) })
@@ -137,11 +138,11 @@ func (m *Node) viewHibernated(ctx context.Context, b *instance, s *snapshot) (*f
 
 // openFiles opens the tree that files describes. gens names its generations.
 func (m *Node) openFiles(view *fsview.View, files *snapfile.Files, gens []string) error {
-	if err := m.gens.acquire(gens); err != nil {
+	if err := m.memFiles.Acquire(gens); err != nil {
 		return err
 	}
-	view.OnClose(func() { m.gens.release(gens...) })
-	open, err := m.gens.files(gens)
+	view.OnClose(func() { m.memFiles.Release(gens...) })
+	open, err := m.memFiles.Files(gens)
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (m *Node) mapImage(id string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := mapWhole(f)
+	data, err := snapdir.MapFile(f)
 	if err != nil {
 		return nil, fmt.Errorf("map image: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/node/compare"
+	"ramet.dev/ramet/internal/node/memfiles"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/observe/events"
@@ -62,7 +63,7 @@ type Node struct {
 	cgroups  *cgroup.Hierarchy
 	launcher *launch.Launcher
 	pool     *launch.Pool
-	gens     *generations
+	memFiles *memfiles.Table
 	events   *events.Log
 	tokens   *token.Registry
 	*idempotency.Store
@@ -111,7 +112,7 @@ type Node struct {
 // running and starts the pool.
 func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	m := &Node{
-		cfg: cfg, log: cfg.Log, gens: newGenerations(), events: events.New(keptEvents),
+		cfg: cfg, log: cfg.Log, memFiles: memfiles.New(), events: events.New(keptEvents),
 		instances: map[string]*instance{}, names: map[owned]string{},
 		snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
 		goneNames: map[string]goneRecord{}, freezes: map[string]*freeze{}, budgets: map[string]*budget{}, controlled: map[*launch.Sentry]bool{}, imageUses: map[string]int{}, closing: make(chan struct{}),

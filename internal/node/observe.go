@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
 )
 
 // Observer is told what the node does, where it does it: requests and what
@@ -74,7 +75,7 @@ func (m *Node) Usage() api.Usage {
 		b.mu.Lock()
 		u.Sandboxes[b.rec.Sandbox.State]++
 		if s := b.sentry; s != nil {
-			own[s.Key()] = allocated(s.Memory()) // 0 if it is closed by now
+			own[s.Key()] = launch.Allocated(s.Memory()) // 0 if it is closed by now
 		}
 		b.mu.Unlock()
 	}
@@ -88,7 +89,7 @@ func (m *Node) Usage() api.Usage {
 		}
 	}
 	m.mu.Unlock()
-	shared := m.gens.memory()
+	shared := m.memFiles.MemorySizes()
 	for name, bytes := range shared {
 		u.SharedBytes += bytes
 		delete(own, name)

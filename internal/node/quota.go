@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/server/token"
@@ -153,7 +154,7 @@ func (m *Node) mayRun(b *instance) error {
 func (m *Node) consumption(tenant, tree string) api.Consumption {
 	var c api.Consumption
 	sizes := map[string]int64{} // of files, by name: what several share counts once
-	shared := m.gens.sizes()
+	shared := m.memFiles.Sizes()
 	add := func(f *freeze) {
 		if f == nil {
 			return
@@ -168,7 +169,7 @@ func (m *Node) consumption(tenant, tree string) api.Consumption {
 			c.Sandboxes++
 			c.Depth = max(c.Depth, int64(b.rec.Sandbox.Depth))
 			if s := b.sentry; s != nil {
-				sizes[s.Key()], sizes[s.FilesName()] = allocated(s.Memory()), allocated(s.Files()) // 0 if they are closed by now
+				sizes[s.Key()], sizes[s.FilesName()] = launch.Allocated(s.Memory()), launch.Allocated(s.Files()) // 0 if they are closed by now
 			}
 			add(b.freeze)
 		}
@@ -197,20 +198,6 @@ func (m *Node) consumption(tenant, tree string) api.Consumption {
 		c.CPUSeconds = ours
 	}
 	return c
-}
-
-// sizes returns how many bytes are in each file. Those of snapshots on disk count
-// with the snapshots.
-func (g *generations) sizes() map[string]int64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	sizes := map[string]int64{}
-	for name, x := range g.open {
-		if key, part, ok := strings.Cut(name, "/"); !ok || part == "files" && !api.IsID(api.KindSnapshot, key) {
-			sizes[name] = allocated(x.file)
-		}
-	}
-	return sizes
 }
 
 // Tenants returns all tenants that have anything.

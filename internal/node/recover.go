@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/memfiles"
+	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -103,7 +104,7 @@ func (r *recovery) adoptBoxes() error {
 			b.freeze = r.freeze(b.rec.Freeze)
 			r.m.hold(b.freeze, 1)
 			if b.freeze.generations != nil {
-				r.m.gens.release(gens[id]...)
+				r.m.memFiles.Release(gens[id]...)
 				continue
 			}
 			b.freeze.generations = gens[id]
@@ -205,8 +206,8 @@ func (r *recovery) addMemory(b *instance, s *launch.Sentry, names []string, file
 		return err
 	}
 	for i, name := range names {
-		if err := r.m.gens.add(name, files[i]); err != nil {
-			r.m.gens.release(names[:i]...)
+		if err := r.m.memFiles.Add(name, files[i]); err != nil {
+			r.m.memFiles.Release(names[:i]...)
 			return err
 		}
 	}
@@ -231,7 +232,7 @@ func (r *recovery) checkGenerations(b *instance, names []string, files []*os.Fil
 		if err != nil {
 			return err
 		}
-		if rec.Generations[i] != (generationRecord{Name: name, File: id}) {
+		if rec.Generations[i] != (memfiles.Record{Name: name, File: id}) {
 			return api.Errorf(api.CodeCorrupt, "memory file %d of the sentry is not the one recorded as %q", i, rec.Generations[i].Name)
 		}
 	}
@@ -386,30 +387,11 @@ func (r *recovery) sweep() error {
 		path := filepath.Join(dir, e.Name())
 		if s := r.m.snaps[id]; e.Name() != id || s == nil || s.failed && s.rec.Parts == nil {
 			err = os.RemoveAll(path)
-		} else {
-			err = sweepSnapshot(path, &s.rec)
+		} else if s.rec.Parts != nil { // else a version of Ramet wrote it that kept no list
+			err = snapdir.Sweep(path, s.rec.Version, s.rec.Parts)
 		}
 		if err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// sweepSnapshot removes what is left over of other versions of a snapshot.
-func sweepSnapshot(dir string, rec *snapRecord) error {
-	if rec.Parts == nil {
-		return nil // of a version of Ramet that kept no list
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if !slices.Contains(rec.files(), e.Name()) {
-			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

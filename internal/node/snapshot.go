@@ -12,6 +12,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/control"
 	"ramet.dev/ramet/internal/node/fsview"
+	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -30,9 +31,9 @@ type snapRecord struct {
 	Processor []string           `json:"processor,omitempty"` // what the processor could where it was made
 	// Version counts how often its files were written anew, Parts are those besides the
 	// state, and Needs the snapshots to whose files it refers.
-	Version int             `json:"version,omitempty"`
-	Parts   map[string]part `json:"parts,omitempty"`
-	Needs   []string        `json:"needs,omitempty"`
+	Version int                     `json:"version,omitempty"`
+	Parts   map[string]snapdir.Part `json:"parts,omitempty"`
+	Needs   []string                `json:"needs,omitempty"`
 }
 
 // snapshot is a named freeze.

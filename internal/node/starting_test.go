@@ -11,6 +11,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/node/memfiles"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -107,7 +108,7 @@ func TestSlowSentryDelaysOneChild(t *testing.T) {
 		}
 		return wire.Loaded{}, nil
 	})
-	m.gens = newGenerations()
+	m.memFiles = memfiles.New()
 	var err error
 	if m.images, err = image.Open(filepath.Join(t.TempDir(), "images")); err != nil {
 		t.Fatal(err)

@@ -63,3 +63,16 @@ func ReadOnly(f *os.File) (ro *os.File, err error) {
 		return nil
 	})
 }
+
+// Allocated returns how many bytes of a sparse file take up space, or 0 if f is closed.
+func Allocated(f *os.File) (bytes int64) {
+	_ = whileOpen(f, func(fd int) error { // an error leaves 0
+		var st unix.Stat_t
+		err := unix.Fstat(fd, &st)
+		if err == nil {
+			bytes = st.Blocks * 512
+		}
+		return err
+	})
+	return bytes
+}

@@ -1,4 +1,4 @@
-package node
+package snapdir
 
 import (
 	"bytes"
@@ -66,7 +66,7 @@ func TestLayoutHasEverything(t *testing.T) {
 			"pool_0": pagesFile(t, now), old + "/memory": pagesFile(t, then), gone + "/memory": pagesFile(t, now),
 		}
 		snap := &snapfile.Snapshot{Generations: []string{"pool_0", old + "/memory", gone + "/memory"}, Table: someExtents(rng, n, 3)}
-		base := &laid{&snapfile.Snapshot{Generations: []string{old + "/memory"}, Table: someExtents(rng, n, 1)}, []*os.File{files[old+"/memory"]}}
+		base := &Contents{&snapfile.Snapshot{Generations: []string{old + "/memory"}, Table: someExtents(rng, n, 1)}, []*os.File{files[old+"/memory"]}}
 		want := map[int]byte{}
 		for _, e := range snap.Table {
 			for p := e.Start / pageSize; p < e.End/pageSize; p++ {
@@ -77,7 +77,7 @@ func TestLayoutHasEverything(t *testing.T) {
 		}
 		dir := t.TempDir()
 		l := &layout{
-			laid: laid{snap, []*os.File{files["pool_0"], files[old+"/memory"], files[gone+"/memory"]}}, id: self, dir: dir,
+			Contents: Contents{snap, []*os.File{files["pool_0"], files[old+"/memory"], files[gone+"/memory"]}}, id: self, dir: dir,
 			refers: func(id string) bool { return id == old }, base: base,
 		}
 		if err := l.write(ctx); err != nil {
@@ -90,7 +90,7 @@ func TestLayoutHasEverything(t *testing.T) {
 			}
 			defer f.Close()
 			files[self+"/memory"] = f
-			if err := p.check(ctx, f); err != nil {
+			if err := p.Check(ctx, f); err != nil {
 				t.Error(err)
 			}
 		}
@@ -135,7 +135,7 @@ func TestPiecesStayWhole(t *testing.T) {
 			whole = append(whole, snapfile.Range{Start: uint64(at) * pageSize, End: uint64(end) * pageSize})
 			at = end + rng.IntN(20)
 		}
-		base := &laid{&snapfile.Snapshot{Generations: []string{"base"}, Table: someExtents(rng, n, 1)}, []*os.File{pagesFile(t, then)}}
+		base := &Contents{&snapfile.Snapshot{Generations: []string{"base"}, Table: someExtents(rng, n, 1)}, []*os.File{pagesFile(t, then)}}
 		c := newComparison(kindMemory, base, slices.Clone(whole))
 		at := uint64(0)
 		err := c.each(context.Background(), pagesFile(t, now), snapfile.Range{End: n * pageSize}, func(r snapfile.Range, same string) {
@@ -170,53 +170,12 @@ func TestPageHashIgnoresHoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.check(ctx, full); err != nil {
+	if err := p.Check(ctx, full); err != nil {
 		t.Error(err)
 	}
 	for _, other := range [][]byte{{1, 0, 0, 0, 2, 0}, {0, 1, 0, 0, 2, 1}, {0, 1, 0, 0, 2}} {
-		if err := p.check(ctx, pagesFile(t, other)); err == nil {
+		if err := p.Check(ctx, pagesFile(t, other)); err == nil {
 			t.Errorf("%v is taken for %v", other, pages)
 		}
-	}
-}
-
-// TestLongChainsAreFolded has a snapshot refer to more others than it may.
-func TestLongChainsAreFolded(t *testing.T) {
-	m := &Node{snaps: map[string]*snapshot{}}
-	snap := &snapfile.Snapshot{}
-	first, at := "", 0
-	for i := range maxNeeds + 1 {
-		id := api.NewID(api.KindSnapshot)
-		m.snaps[id] = &snapshot{id: id, chained: chained{settled: true}}
-		snap.Generations = append(snap.Generations, id+"/memory")
-		n := 1
-		if i == 0 {
-			first, n = id, 1000
-		}
-		snap.Table = append(snap.Table, extent(at, at+n, uint32(i)))
-		at += n
-	}
-	count := func(s *snapfile.Snapshot) (n int) {
-		may := m.referring(&snapshot{id: api.NewID(api.KindSnapshot)}, s, nil)
-		for id := range m.snaps {
-			if may(id) {
-				n++
-			}
-		}
-		if !may(first) {
-			t.Error("what has most of it is copied")
-		}
-		return n
-	}
-	if n := count(snap); n != maxNeeds/2 {
-		t.Errorf("it refers to %d snapshots", n)
-	}
-	snap.Table = snap.Table[:maxNeeds]
-	if n := count(snap); n != maxNeeds {
-		t.Errorf("a shorter chain refers to %d snapshots", n)
-	}
-	m.snaps[first].deleted = true
-	if m.referring(&snapshot{}, snap, nil)(first) {
-		t.Error("it refers to a snapshot that is deleted")
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package snapdir
 
 import (
 	"bytes"
@@ -18,17 +18,17 @@ import (
 	"ramet.dev/ramet/internal/engine/snapfile"
 )
 
-// part is what is recorded of one file of a snapshot on disk.
-type part struct {
+// Part is what is recorded of one file of a snapshot on disk besides its state.
+type Part struct {
 	Size   int64  `json:"size"`
 	Digest string `json:"digest"` // see pageHash
-	// Stamp is that of the file whose contents were found to be those of Digest: as
-	// long as it is the same, they are not read again.
-	Stamp stamp `json:"stamp"`
+	// Stamp is that of the file whose contents matched Digest: as long as the stamp is
+	// the same, the file is not read again.
+	Stamp Stamp `json:"stamp"`
 }
 
-// check compares a file with p.
-func (p *part) check(ctx context.Context, f *os.File) error {
+// Check compares a file with p.
+func (p *Part) Check(ctx context.Context, f *os.File) error {
 	name := filepath.Base(f.Name())
 	if st, err := f.Stat(); err != nil || st.Size() != p.Size {
 		return fmt.Errorf("%s is not %d bytes long", name, p.Size)
@@ -43,19 +43,21 @@ func (p *part) check(ctx context.Context, f *os.File) error {
 	return nil
 }
 
-// stamp changes with everything that changes a file, and is another one in a copy.
-type stamp struct {
+// Stamp changes with everything that changes a file. A copy of the file has another
+// stamp.
+type Stamp struct {
 	Inode   uint64 `json:"inode"`
 	Size    int64  `json:"size"`
 	Changed int64  `json:"changed"` // time of the last change of its contents or attributes, in nanoseconds
 }
 
-func stampOf(f *os.File) (stamp, error) {
+// StampOf returns the stamp that f has now.
+func StampOf(f *os.File) (Stamp, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return stamp{}, err
+		return Stamp{}, err
 	}
-	return stamp{Inode: st.Ino, Size: st.Size, Changed: st.Ctim.Nano()}, nil
+	return Stamp{Inode: st.Ino, Size: st.Size, Changed: st.Ctim.Nano()}, nil
 }
 
 // pageHash is a digest of the pages of a file that are not zero, each with its
@@ -134,10 +136,10 @@ func eachRun(buf []byte, offset int64, fn func(int64, []byte) error) error {
 
 // writePart copies ranges, each from the generation that it names, to a new file at
 // path, and leaves out what is zero. It returns how much space that takes, too.
-func writePart(ctx context.Context, path string, ranges []snapfile.Extent, gens []*os.File) (p part, space int64, err error) {
+func writePart(ctx context.Context, path string, ranges []snapfile.Extent, gens []*os.File) (p Part, space int64, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
-		return part{}, 0, err
+		return Part{}, 0, err
 	}
 	defer f.Close()
 	h, buf := newPageHash(), make([]byte, chunk)
@@ -150,15 +152,15 @@ func writePart(ctx context.Context, path string, ranges []snapfile.Extent, gens 
 			return err
 		})
 		if err != nil {
-			return part{}, 0, err
+			return Part{}, 0, err
 		}
 	}
-	p = part{Size: int64(ranges[len(ranges)-1].End), Digest: h.sum()}
+	p = Part{Size: int64(ranges[len(ranges)-1].End), Digest: h.sum()}
 	// So that a file that lost its end is not taken for one that ends in a hole.
 	if err := errors.Join(f.Truncate(p.Size), f.Sync()); err != nil {
-		return part{}, 0, err
+		return Part{}, 0, err
 	}
-	p.Stamp, err = stampOf(f)
+	p.Stamp, err = StampOf(f)
 	return p, allocated(f), err
 }
 
@@ -185,13 +187,4 @@ func allocated(f *os.File) int64 {
 		return 0
 	}
 	return st.Blocks * 512
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -1,4 +1,4 @@
-package node
+package snapdir
 
 import (
 	"bytes"
@@ -55,8 +55,8 @@ func (k kind) set(s *snapfile.Snapshot, list []snapfile.Extent) {
 const (
 	maxMorePieces = 4096
 	maxMoreFiles  = 256
-	// maxNeeds bounds how many snapshots one may refer to; each is two generations.
-	maxNeeds = 24
+	// MaxNeeds bounds how many snapshots one may refer to; each is two generations.
+	MaxNeeds = 24
 	// block is what is compared at once: smaller pieces are not worth a mapping.
 	block = 64 << 10
 )
@@ -68,9 +68,12 @@ func (k kind) maxMore() int {
 	return maxMoreFiles
 }
 
-// file returns the name of the file of a kind in a snapshot that was written so
-// often before, and versioned the name of any.
+// file returns the name of the file of a kind in a version of a snapshot, StateFile
+// that of the state, and versioned any.
 func (k kind) file(version int) string { return versioned(string(k), version) }
+
+// StateFile returns the name of the state file of a version of a snapshot.
+func StateFile(version int) string { return versioned("state", version) }
 
 func versioned(name string, version int) string {
 	if version == 0 {
@@ -79,64 +82,58 @@ func versioned(name string, version int) string {
 	return name + "." + strconv.Itoa(version)
 }
 
-// ofDisk returns the snapshot on disk, and its file, that a generation's name says it
-// is.
-func ofDisk(generation string) (id, file string, ok bool) {
+// Owner returns the snapshot on disk, and its file, that the name of a generation
+// refers to. ok is false of generations that are not on disk.
+func Owner(generation string) (id, file string, ok bool) {
 	id, file, ok = strings.Cut(generation, "/")
 	name, _, _ := strings.Cut(file, ".")
 	return id, file, ok && api.IsID(api.KindSnapshot, id) && (name == string(kindMemory) || name == string(kindFiles)) && !strings.Contains(file, "/")
 }
 
-// laid is where a snapshot's contents are.
-type laid struct {
-	snap *snapfile.Snapshot
-	gens []*os.File // of snap.Generations
-}
-
 // layout writes the contents of a snapshot to disk: what other snapshots have is
 // referred to, and the rest copied.
 type layout struct {
-	laid
+	Contents
 	id      string
 	version int
 	dir     string
 	// refers says whose parts may be referred to.
 	refers func(id string) bool
 	// base is what may have the same at the same place, or nil.
-	base *laid
+	base *Contents
 
-	parts map[string]part
+	parts map[string]Part
 	names []string // the generations of the result
 	space int64
 }
 
 // write writes all parts, and makes snap refer to where things are then.
 func (l *layout) write(ctx context.Context) error {
-	l.parts = map[string]part{}
-	before := slices.Clone(l.snap.Generations)
+	l.parts = map[string]Part{}
+	before := slices.Clone(l.Snap.Generations)
 	for _, k := range []kind{kindMemory, kindFiles} {
 		list, own, err := l.place(ctx, k, before)
 		if err != nil {
 			return err
 		}
 		if len(own) > 0 {
-			p, space, err := writePart(ctx, filepath.Join(l.dir, k.file(l.version)), own, l.gens)
+			p, space, err := writePart(ctx, filepath.Join(l.dir, k.file(l.version)), own, l.Files)
 			if err != nil {
 				return err
 			}
 			l.parts[k.file(l.version)] = p
 			l.space += space
 		}
-		k.set(l.snap, list)
+		k.set(l.Snap, list)
 	}
-	l.snap.Generations = l.names
+	l.Snap.Generations = l.names
 	return nil
 }
 
 // place returns where each extent of a kind will be, and what has to be copied for
 // that. before are the names that the extents' generations have now.
 func (l *layout) place(ctx context.Context, k kind, before []string) (list, own []snapfile.Extent, err error) {
-	in := k.extents(l.snap)
+	in := k.extents(l.Snap)
 	names, base := slices.Clone(l.names), l.base
 	var whole []snapfile.Range
 	if k == kindFiles && base != nil {
@@ -155,10 +152,10 @@ func (l *layout) place(ctx context.Context, k kind, before []string) (list, own 
 // runs returns the ranges of pages of files that must stay in one piece.
 func (l *layout) runs() ([]snapfile.Range, error) {
 	var segments []cowfs.Segment
-	for _, s := range l.snap.Files.Segments {
-		segments = append(segments, cowfs.Segment{Start: cowfs.Page(s.Start), End: cowfs.Page(s.End), File: l.gens[s.Gen]})
+	for _, s := range l.Snap.Files.Segments {
+		segments = append(segments, cowfs.Segment{Start: cowfs.Page(s.Start), End: cowfs.Page(s.End), File: l.Files[s.Gen]})
 	}
-	runs, err := cowfs.OpenView(segments, cowfs.Page(l.snap.Files.Root)).Runs()
+	runs, err := cowfs.OpenView(segments, cowfs.Page(l.Snap.Files.Root)).Runs()
 	if err != nil {
 		return nil, err
 	}
@@ -180,12 +177,12 @@ func (l *layout) placeWith(ctx context.Context, k kind, in []snapfile.Extent, be
 		list = append(list, snapfile.Extent{Range: r, Gen: gen})
 	}
 	for _, e := range in {
-		if id, _, ok := ofDisk(before[e.Gen]); ok && l.refers(id) {
+		if id, _, ok := Owner(before[e.Gen]); ok && l.refers(id) {
 			add(e.Range, before[e.Gen])
 			continue
 		}
-		err := cmp.each(ctx, l.gens[e.Gen], e.Range, func(r snapfile.Range, same string) {
-			if id, _, _ := ofDisk(same); same != "" && l.refers(id) {
+		err := cmp.each(ctx, l.Files[e.Gen], e.Range, func(r snapfile.Range, same string) {
+			if id, _, _ := Owner(same); same != "" && l.refers(id) {
 				add(r, same)
 				return
 			}
@@ -214,16 +211,16 @@ func (l *layout) generation(name string) uint32 {
 
 // comparison finds what a base has already.
 type comparison struct {
-	base      *laid
+	base      *Contents
 	list      []snapfile.Extent // what of the base is not passed yet
 	whole     []snapfile.Range  // what must stay in one piece and is not passed yet
 	now, then []byte
 }
 
-func newComparison(k kind, base *laid, whole []snapfile.Range) *comparison {
+func newComparison(k kind, base *Contents, whole []snapfile.Range) *comparison {
 	c := &comparison{base: base, whole: whole}
 	if base != nil {
-		c.list, c.now, c.then = k.extents(base.snap), make([]byte, block), make([]byte, block)
+		c.list, c.now, c.then = k.extents(base.Snap), make([]byte, block), make([]byte, block)
 	}
 	return c
 }
@@ -246,12 +243,12 @@ func (c *comparison) each(ctx context.Context, f *os.File, r snapfile.Range, fn 
 		piece := snapfile.Range{Start: r.Start, End: c.unbroken(min(r.End, max(e.Start, min(e.End, r.Start+block))))}
 		name := ""
 		if e.Start <= piece.Start && piece.End <= e.End {
-			same, err := c.same(f, c.base.gens[e.Gen], piece)
+			same, err := c.same(f, c.base.Files[e.Gen], piece)
 			if err != nil {
 				return err
 			}
 			if same {
-				name = c.base.snap.Generations[e.Gen]
+				name = c.base.Snap.Generations[e.Gen]
 			}
 		}
 		fn(piece, name)
@@ -305,9 +302,31 @@ func readFull(f *os.File, buf []byte, offset uint64) error {
 func (l *layout) needs() []string {
 	var list []string
 	for _, name := range l.names {
-		if id, _, ok := ofDisk(name); ok && id != l.id && !slices.Contains(list, id) {
+		if id, _, ok := Owner(name); ok && id != l.id && !slices.Contains(list, id) {
 			list = append(list, id)
 		}
 	}
 	return list
+}
+
+// Weigh adds to bytes how much of snap each snapshot on disk has.
+func Weigh(bytes map[string]uint64, snap *snapfile.Snapshot) {
+	for _, k := range []kind{kindMemory, kindFiles} {
+		for _, e := range k.extents(snap) {
+			if id, _, ok := Owner(snap.Generations[e.Gen]); ok {
+				bytes[id] += e.Length()
+			}
+		}
+	}
+}
+
+// Sizes returns how long the file of each generation of snap has to be.
+func Sizes(snap *snapfile.Snapshot) []int64 {
+	sizes := make([]int64, len(snap.Generations))
+	for _, k := range []kind{kindMemory, kindFiles} {
+		for _, e := range k.extents(snap) {
+			sizes[e.Gen] = max(sizes[e.Gen], int64(e.End))
+		}
+	}
+	return sizes
 }
