@@ -13,6 +13,8 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/cli/console"
+	"ramet.dev/ramet/internal/cli/session"
 	"ramet.dev/ramet/internal/httpwire"
 )
 
@@ -69,30 +71,22 @@ type HookOptions struct {
 }
 
 // Stdio are the standard streams of a command.
-type Stdio struct {
-	In       io.Reader
-	Out, Err io.Writer
-}
+type Stdio = console.Streams
+
+// ExitError ends a command with an exit code and without a message.
+type ExitError = session.ExitError
 
 // app is one run of the command line.
 type app struct {
+	*session.Session
 	Deps
-	Stdio
-	json    bool
-	remote  remote
-	running bool // the arguments are understood; errors are no longer about them
-	client  *client.Client
-	typed   []string // ids in the error, each before what the user called it
-	// sameVersion says that the daemon is of this version: it knows all that this knows.
-	sameVersion bool
+	// running is set when the arguments are parsed: later errors are not about the usage.
+	running bool
 }
 
-// ExitError ends a command with a code and no message: what there is to say was
-// said.
-type ExitError int
-
-// Error implements error.
-func (e ExitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+func newApp(deps Deps, stdio Stdio) *app {
+	return &app{Session: session.New(stdio, deps.Version.Version, deps.Connect), Deps: deps}
+}
 
 // Run runs the command that args (without the program's name) ask for and
 // returns its exit code. An interrupt cancels ctx; a second one ends the process.
@@ -100,13 +94,11 @@ func Run(ctx context.Context, deps Deps, args []string, stdio Stdio) int {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
-	a := &app{Deps: deps, Stdio: stdio}
+	a := newApp(deps, stdio)
 	root := a.rootCommand()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
-	if a.client != nil {
-		a.client.Close()
-	}
+	a.Close()
 	return a.exitCode(ctx, cmd, err, args)
 }
 
@@ -120,22 +112,22 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error, args 
 		return int(exit)
 	case !a.running:
 		err = api.Errorf(api.CodeInvalid, "%w", err)
-		a.json = asksForJSON(args)
+		a.JSON = asksForJSON(args)
 	}
 	code := api.CodeOf(err)
 	if ctx.Err() != nil { // whatever failed, failed because of it
 		err, code = api.Errorf(api.CodeCanceled, "interrupted"), api.CodeCanceled
 	}
 	switch {
-	case a.json:
-		if werr := a.writeJSON(httpwire.NewProblem(err)); werr != nil {
+	case a.JSON:
+		if werr := a.WriteJSON(httpwire.NewProblem(err)); werr != nil {
 			fmt.Fprintln(a.Err, "ramet:", werr)
 		}
 	case !a.running:
 		fmt.Fprintf(a.Err, "ramet: %v\n%s", err, usageOf(cmd))
 	default:
 		for _, err := range eachOf(err) {
-			fmt.Fprintln(a.Err, "ramet:", a.asTyped(inWords(cmd, err)))
+			fmt.Fprintln(a.Err, "ramet:", a.AsTyped(inWords(cmd, err)))
 		}
 	}
 	if !a.running {
@@ -200,35 +192,8 @@ func (a *app) rootCommand() *cobra.Command {
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
-	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
-	a.remote.flags(root.PersistentFlags())
+	a.Flags(root.PersistentFlags())
 	a.addCommands(root)
 	sayUsage(root)
 	return root
-}
-
-// connected makes the RunE of a command that talks to the daemon.
-func (a *app) connected(run func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		c, err := a.connect(cmd.Context())
-		if err != nil {
-			return err
-		}
-		err = run(cmd.Context(), c, args)
-		a.learnTyped(cmd.Context(), a.client, args, err)
-		return err
-	}
-}
-
-func (a *app) connect(ctx context.Context) (*client.Client, error) {
-	c, h, err := a.reach(ctx, true)
-	if err != nil {
-		return nil, err
-	}
-	a.client, a.sameVersion = c, h.Version == a.Version.Version
-	if cfg, err := a.remote.config(); h.Version != a.Version.Version && err == nil && cfg.Address == "" {
-		fmt.Fprintf(a.Err, "ramet: warning: the running daemon is version %s and this command is %s; 'kill %d' ends that daemon, and the next command starts a new one\n",
-			h.Version, a.Version.Version, h.PID)
-	}
-	return c, nil
 }

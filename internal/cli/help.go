@@ -6,6 +6,15 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/internal/cli/compare"
+	"ramet.dev/ramet/internal/cli/files"
+	"ramet.dev/ramet/internal/cli/images"
+	"ramet.dev/ramet/internal/cli/lineage"
+	"ramet.dev/ramet/internal/cli/processes"
+	"ramet.dev/ramet/internal/cli/run"
+	"ramet.dev/ramet/internal/cli/sandboxes"
+	"ramet.dev/ramet/internal/cli/service"
 )
 
 // helpWidth is how many columns a help page has at most.
@@ -19,21 +28,29 @@ type group struct {
 
 // groups returns the commands, each in the group that its users look for it in.
 func (a *app) groups() []group {
+	sb := sandboxes.New(a.Session)
+	lin := lineage.New(a.Session)
+	rn := run.New(a.Session)
+	ps := processes.New(a.Session)
+	fl := files.New(a.Session)
+	cmp := compare.New(a.Session)
+	img := images.New(a.Session)
+	svc := service.New(a.Session)
 	return []group{
 		{"Sandboxes", []*cobra.Command{
-			a.createCommand(), a.lsCommand(), a.treeCommand(), a.inspectCommand(), a.tagCommand(), a.renameCommand(), a.updateCommand(),
-			a.pauseCommand(), a.resumeCommand(), a.hibernateCommand(), a.wakeCommand(), a.rmCommand(),
+			sb.CreateCommand(), sb.LsCommand(), sb.TreeCommand(), sb.InspectCommand(), sb.TagCommand(), sb.RenameCommand(), sb.UpdateCommand(),
+			sb.PauseCommand(), sb.ResumeCommand(), sb.HibernateCommand(), sb.WakeCommand(), sb.RmCommand(),
 		}},
 		{"Run code and files", []*cobra.Command{
-			a.execCommand(), a.shellCommand(), a.runCodeCommand(), a.attachCommand(), a.psCommand(), a.logsCommand(), a.killCommand(), a.cpCommand(), a.portCommand(),
+			rn.ExecCommand(), rn.ShellCommand(), rn.RunCodeCommand(), rn.AttachCommand(), ps.PsCommand(), ps.LogsCommand(), ps.KillCommand(), fl.CpCommand(), ps.PortCommand(),
 		}},
-		{"Fork, compare, merge", []*cobra.Command{a.forkCommand(), a.diffCommand(), a.mergeCommand(), a.promoteCommand()}},
+		{"Fork, compare, merge", []*cobra.Command{lin.ForkCommand(), cmp.DiffCommand(), cmp.MergeCommand(), lin.PromoteCommand()}},
 		{"Snapshots", []*cobra.Command{
-			a.snapshotCommand(), a.snapshotsCommand(), a.restoreCommand(), a.rollbackCommand(), a.verifyCommand(), a.timelineCommand(), a.bisectCommand(),
+			lin.SnapshotCommand(), lin.SnapshotsCommand(), lin.RestoreCommand(), lin.RollbackCommand(), lin.VerifyCommand(), lin.TimelineCommand(), lin.BisectCommand(),
 		}},
-		{"Images", []*cobra.Command{a.imageCommand(), a.commitCommand(), a.exportCommand()}},
-		{"Observe", []*cobra.Command{a.statsCommand(), a.eventsCommand(), a.auditCommand()}},
-		{"Service", []*cobra.Command{a.serveCommand(), a.tokenCommand(), a.tenantCommand(), a.apiCommand()}},
+		{"Images", []*cobra.Command{img.ImageCommand(), img.CommitCommand(), fl.ExportCommand()}},
+		{"Observe", []*cobra.Command{sb.StatsCommand(), svc.EventsCommand(), svc.AuditCommand()}},
+		{"Service", []*cobra.Command{a.serveCommand(), svc.TokenCommand(), svc.TenantCommand(), svc.APICommand()}},
 		{groupProgram, append(a.hookCommands(), a.manCommand(), a.versionCommand())},
 	}
 }

@@ -18,7 +18,7 @@ import (
 // wholeRoot returns all commands, those that are made elsewhere included.
 func wholeRoot() *cobra.Command {
 	hook := &Hook{}
-	a := &app{Deps: Deps{Version: Version{Version: "v1"}, Doctor: hook, Demo: hook, Bench: hook}}
+	a := newApp(Deps{Version: Version{Version: "v1"}, Doctor: hook, Demo: hook, Bench: hook}, Stdio{})
 	return a.rootCommand()
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/cli/session"
 )
 
 // sayOptions has what the daemon tells all its callers name the options of the
@@ -19,7 +20,7 @@ var sayOptions = strings.NewReplacer(
 	`(--force, "replace": true)`, "(--force)",
 	"all_tenants: only", "--all-tenants: only",
 	"create it with auto_checkpoint", "create it with --auto-checkpoint N",
-	"Send a token as Authorization: Bearer, or use the daemon's socket", "Give a token in "+envToken+" or by --token-file, or use the daemon's socket",
+	"Send a token as Authorization: Bearer, or use the daemon's socket", "Give a token in "+session.EnvToken+" or by --token-file, or use the daemon's socket",
 )
 
 var noImage = regexp.MustCompile(`no image "([^"]*)"$`)
@@ -29,7 +30,7 @@ var noImage = regexp.MustCompile(`no image "([^"]*)"$`)
 func hintOf(cmd *cobra.Command, err error, text string) string {
 	var unknown x509.UnknownAuthorityError
 	if errors.As(err, &unknown) {
-		return "; give its certificate with --ca or " + envCA
+		return "; give its certificate with --ca or " + session.EnvCA
 	}
 	if cmd == nil {
 		return ""

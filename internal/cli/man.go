@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/cli/console"
 )
 
 // manSection is that of commands of users.
@@ -27,7 +28,7 @@ func (a *app) manCommand() *cobra.Command {
 			if err != nil {
 				return api.Errorf(api.CodeInvalid, "%w", err)
 			}
-			return a.show(map[string]any{"dir": args[0], "pages": files}, line(fmt.Sprintf("%s in %s", count(int64(len(files)), "page"), printable(args[0]))))
+			return a.Show(map[string]any{"dir": args[0], "pages": files}, console.Line(fmt.Sprintf("%s in %s", console.Count(int64(len(files)), "page"), console.Printable(args[0]))))
 		},
 	}
 }

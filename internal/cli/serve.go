@@ -9,6 +9,8 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/cli/console"
+	"ramet.dev/ramet/internal/cli/values"
 )
 
 // Version says which build this is.
@@ -38,7 +40,7 @@ func (a *app) showVersion() error {
 	if v.Commit != "" {
 		text += " (" + v.Commit + ")"
 	}
-	return a.show(v, line(fmt.Sprintf("%s %s %s/%s", text, v.Go, v.OS, v.Arch)))
+	return a.Show(v, console.Line(fmt.Sprintf("%s %s %s/%s", text, v.Go, v.OS, v.Arch)))
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -49,7 +51,7 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: "Run the daemon of this user in the foreground, until SIGINT or SIGTERM.\n\nOther commands start a daemon by themselves if none is running.\n\n" +
 			"With --listen it serves others as well, who need tokens (see 'ramet token'). Beyond this machine it needs a certificate.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			most, err := parseMiB("package-cache", packages)
+			most, err := values.ParseMiB("package-cache", packages)
 			if err != nil {
 				return err
 			}
@@ -63,7 +65,7 @@ func (a *app) serveCommand() *cobra.Command {
 	f.StringVar(&opts.KeyFile, "tls-key", "", "the certificate's key")
 	f.StringVar(&opts.PortDomain, "port-domain", "", "DOMAIN[:PORT]: browsers find ports at https://PORT-SANDBOX.DOMAIN, which all lead here; localhost, for browsers on this machine, if absent")
 	packages = "4G"
-	sizeVar(f, &packages, "package-cache", "size of the packages that are kept for the next build of an image; beyond it those that were used longest ago go")
+	values.SizeVar(f, &packages, "package-cache", "size of the packages that are kept for the next build of an image; beyond it those that were used longest ago go")
 	cmd.Flags().BoolVar(&opts.Background, "background", false, "used by ramet itself")
 	if err := cmd.Flags().MarkHidden("background"); err != nil {
 		panic(err) // the flag was defined the line before
@@ -91,12 +93,12 @@ func (a *app) hookCommands() (commands []*cobra.Command) {
 
 func (a *app) hookCommand(use, short string, hook *Hook, daemon bool) *cobra.Command {
 	run := func(ctx context.Context, c *client.Client, args []string) error {
-		opts := HookOptions{JSON: a.json, Args: args, Stderr: a.Err}
-		opts.Host = a.remote.address()
-		opts.Reach = func(ctx context.Context) (*client.Client, api.Health, error) { return a.reach(ctx, false) }
+		opts := HookOptions{JSON: a.JSON, Args: args, Stderr: a.Err}
+		opts.Host = a.Host()
+		opts.Reach = func(ctx context.Context) (*client.Client, api.Health, error) { return a.Reach(ctx, false) }
 		return hook.Run(ctx, c, a.Out, opts)
 	}
-	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: a.connected(run)}
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: a.Connected(run)}
 	if !daemon {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), nil, args) }
 	}

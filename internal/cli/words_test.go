@@ -5,10 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"reflect"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -99,43 +96,5 @@ func TestEveryArgumentIsKnown(t *testing.T) {
 		if got := fmt.Sprint(needed, more); got != want {
 			t.Errorf("%s: %s, want %s", use, got, want)
 		}
-	}
-}
-
-func TestRequireNamesEveryLayer(t *testing.T) {
-	usage := (&app{}).createCommand().Flags().Lookup("require").Usage
-	for field := range reflect.TypeFor[api.Isolation]().Fields() {
-		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); field.Type == reflect.TypeFor[api.Layer]() && !strings.Contains(usage, name) {
-			t.Errorf("%s is not in %q", name, usage)
-		}
-	}
-}
-
-func TestLimitsAreThoseThatThereAre(t *testing.T) {
-	for _, c := range []struct {
-		limits api.Limits
-		want   string
-	}{
-		{api.Limits{}, ""},
-		{api.Limits{CPUs: 0.5, Pids: 20}, "0.5 cpus, 20 pids"},
-		{api.Limits{CPUs: 2, MemoryMiB: 512, DiskMiB: 1024, Pids: 100, OpenFiles: 64}, "2 cpus, 512 MiB memory, 1024 MiB disk, 100 pids, 64 open files"},
-	} {
-		if got := limitsOf(c.limits); got != c.want {
-			t.Errorf("%+v: %q, want %q", c.limits, got, c.want)
-		}
-	}
-}
-
-func TestLongCommandsAreCut(t *testing.T) {
-	ps := []api.Process{{PID: 1, Command: strings.Repeat("é", maxCommand)}, {PID: 2, Command: strings.Repeat("x", maxCommand) + "end"}}
-	var cut, whole strings.Builder
-	if err := errors.Join(processTable(ps, time.Now(), false)(&cut), processTable(ps, time.Now(), true)(&whole)); err != nil {
-		t.Fatal(err)
-	}
-	if s := cut.String(); !strings.Contains(s, ps[0].Command) || strings.Contains(s, "end") || !strings.Contains(s, strings.Repeat("x", maxCommand-1)+"…\n") {
-		t.Errorf("cut:\n%s", s)
-	}
-	if s := whole.String(); !strings.Contains(s, ps[1].Command) {
-		t.Errorf("whole:\n%s", s)
 	}
 }

@@ -1,0 +1,115 @@
+package describe
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"ramet.dev/ramet/api"
+)
+
+// IdentityFiles lists the files that tell a sandbox who it is.
+func IdentityFiles() string {
+	files := api.IdentityFiles()
+	last := len(files) - 1
+	return strings.Join(files[:last], ", ") + " and " + files[last]
+}
+
+// FailedHooks says which hooks of a child failed, and the last words of each.
+// The child runs all the same.
+func FailedHooks(id *api.Identity) string {
+	if id == nil {
+		return ""
+	}
+	var failed []string
+	for _, h := range id.Hooks {
+		if h.ExitCode == 0 {
+			continue
+		}
+		text := fmt.Sprintf("hook %s: exit code %d", h.Name, h.ExitCode)
+		if h.TimedOut {
+			text = fmt.Sprintf("hook %s: killed after %.0f s", h.Name, h.DurationMS/1000)
+		}
+		out := strings.TrimSpace(h.Output)
+		if last := out[strings.LastIndexByte(out, '\n')+1:]; last != "" {
+			text += ": " + last
+		}
+		failed = append(failed, text)
+	}
+	return strings.Join(failed, "; ")
+}
+
+// Lifecycle describes when a sandbox ends or rests by itself.
+func Lifecycle(l *api.Lifecycle) string {
+	if l == nil {
+		return ""
+	}
+	var parts []string
+	if at, ok := l.Expiry(); ok {
+		parts = append(parts, "destroyed at "+at.Format(time.RFC3339))
+	}
+	if d := l.IdleTimeout(); d > 0 {
+		parts = append(parts, string(l.IdleAction)+" after "+d.String()+" without use")
+	}
+	if !l.AutoWake {
+		parts = append(parts, "woken only by wake and resume")
+	}
+	if l.KeepSnapshots > 0 {
+		parts = append(parts, fmt.Sprintf("its tree keeps %d snapshots without a name", l.KeepSnapshots))
+	}
+	if l.SnapshotMaxAgeMS > 0 {
+		parts = append(parts, "snapshots without a name are kept "+(time.Duration(l.SnapshotMaxAgeMS)*time.Millisecond).String())
+	}
+	if len(parts) == 0 {
+		return "without end"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Shortened cuts what is too long for a table; inspect shows all of it.
+func Shortened(s string) string {
+	const most = 60
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}
+
+func Expiry(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return at.Format(time.RFC3339)
+}
+
+func JoinPairs(m map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, k+"="+m[k])
+	}
+	return strings.Join(out, " ")
+}
+
+// MaxCommand is how many characters of a command a table has room for: interpreters
+// of contexts, for one, have programs among their arguments.
+const MaxCommand = 80
+
+func ShortCommand(command string) string {
+	if r := []rune(command); len(r) > MaxCommand {
+		return string(r[:MaxCommand-1]) + "…"
+	}
+	return command
+}
+
+// NameOrLabel returns what a snapshot is called: by the sandbox alone, in brackets.
+func NameOrLabel(s *api.Snapshot) string {
+	if s.Name == "" && s.Label != "" {
+		return "(" + s.Label + ")"
+	}
+	return s.Name
+}
+
+// CommandLine is a command as it fits in a table.
+func CommandLine(text string) string { return Shortened(strings.Join(strings.Fields(text), " ")) }

@@ -1,0 +1,440 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/cli/console"
+)
+
+// place is one side of a copy: a path in a sandbox, a path here, or a stream.
+type place struct {
+	ref  string // of a sandbox; empty for a path here
+	path string
+}
+
+func (p place) isStream() bool { return p.ref == "" && p.path == console.StdStream }
+
+// parsePlace reads SBX:PATH, PATH or -. A path here that has a colon in its
+// first element is written with a slash before it.
+func parsePlace(arg string) (place, error) {
+	ref, p, ok := strings.Cut(arg, ":")
+	if !ok || ref == "" || strings.Contains(ref, "/") || strings.HasPrefix(ref, ".") {
+		return place{path: arg}, nil
+	}
+	if !strings.HasPrefix(p, "/") {
+		return place{}, api.Invalid("path", "%q is not an absolute path in a sandbox; a file here with a colon in its name is written ./%s", p, arg)
+	}
+	return place{ref: ref, path: p}, nil
+}
+
+// copyResult is what --json shows.
+type copyResult struct {
+	Path        string `json:"path"`
+	Files       int64  `json:"files"`
+	Directories int64  `json:"directories"`
+	Bytes       int64  `json:"bytes"`
+}
+
+// copying is one run of cp.
+type copying struct {
+	*Group
+	c        *client.Client
+	user     string
+	follow   bool
+	progress console.Progress
+	total    int64 // bytes, 0 if not known
+	shown    int64 // bytes when progress was last told
+	res      copyResult
+	warnings []string // printed when no progress is drawn any more
+}
+
+func (g *Group) CpCommand() *cobra.Command {
+	var user string
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "cp SRC DST",
+		Short: "Copy files and directories into a sandbox or out of it",
+		Long: "Copy files and directories into a sandbox or out of it. One of SRC and DST is SBX:PATH, the other a path here or -.\n\n" +
+			"As with docker cp, a directory is copied into DST if that is a directory that exists, and becomes DST otherwise; SRC/. is what is in it.\n" +
+			"- is standard input or output: a tar archive if the path in the sandbox is a directory, and the contents of a file otherwise.",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: g.completePlaces,
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
+			src, err := parsePlace(args[0])
+			if err != nil {
+				return err
+			}
+			dst, err := parsePlace(args[1])
+			if err != nil {
+				return err
+			}
+			if (src.ref == "") == (dst.ref == "") {
+				return api.Errorf(api.CodeInvalid, "one of SRC and DST, and not both, must be SBX:PATH")
+			}
+			cp := &copying{Group: g, c: c, user: user, follow: follow, progress: g.NewProgress(ctx)}
+			err = cp.run(ctx, src, dst)
+			cp.progress.End(err == nil)
+			for _, warning := range cp.warnings {
+				fmt.Fprintln(g.Err, "ramet: warning:", warning)
+			}
+			if err != nil || dst.isStream() {
+				return err
+			}
+			return g.Show(&cp.res, console.Line(fmt.Sprintf("copied %s in %s to %s", console.ByteSize(cp.res.Bytes), cp.res.entries(), console.Printable(args[1]))))
+		}),
+	}
+	cmd.Flags().StringVarP(&user, "user", "u", "", "whose permissions count in the sandbox; root's if absent")
+	cmd.Flags().BoolVarP(&follow, "follow-link", "L", false, "copy what SRC leads to if it is a symbolic link")
+	return cmd
+}
+
+// entries says how many there were.
+func (r *copyResult) entries() string {
+	text := console.Count(r.Files, "file")
+	switch r.Directories {
+	case 0:
+	case 1:
+		text += " and 1 directory"
+	default:
+		text += fmt.Sprintf(" and %d directories", r.Directories)
+	}
+	return text
+}
+
+func (cp *copying) run(ctx context.Context, src, dst place) error {
+	switch {
+	case src.isStream():
+		return cp.fromStream(ctx, dst)
+	case dst.isStream():
+		if cp.JSON {
+			return api.Invalid("json", "standard output has the file")
+		}
+		return cp.toStream(ctx, src)
+	case src.ref == "":
+		return cp.upload(ctx, src.path, dst)
+	}
+	return cp.download(ctx, src, dst.path)
+}
+
+func (cp *copying) file(path string) api.FileRef {
+	return api.FileRef{Path: path, User: cp.user}
+}
+
+// target returns what is at a path in a sandbox, or nil if nothing is.
+func (cp *copying) target(ctx context.Context, p place) (*api.FileInfo, error) {
+	info, err := cp.c.Files.Stat(ctx, p.ref, cp.file(p.path))
+	if api.CodeOf(err) == api.CodeNotFound {
+		// The sandbox may be what was not found.
+		if _, err := cp.c.Files.Stat(ctx, p.ref, cp.file("/")); err != nil {
+			return nil, err
+		}
+		return nil, nil
+	}
+	return info, err
+}
+
+func (cp *copying) fromStream(ctx context.Context, dst place) error {
+	info, err := cp.target(ctx, dst)
+	if err != nil {
+		return err
+	}
+	if info != nil && info.Type == "dir" {
+		return cp.unpack(ctx, dst.ref, dst.path, cp.counted(cp.In))
+	}
+	_, err = cp.c.Files.Write(ctx, dst.ref, api.WriteRequest{FileRef: cp.file(dst.path), Atomic: true}, cp.counted(cp.In))
+	cp.res.Path, cp.res.Files = dst.path, 1
+	return err
+}
+
+func (cp *copying) unpack(ctx context.Context, ref, dir string, from io.Reader) error {
+	res, err := cp.c.Files.WriteArchive(ctx, ref, cp.file(dir), false, from)
+	if err != nil {
+		return err
+	}
+	cp.res.Path, cp.res.Files, cp.res.Directories, cp.res.Bytes = dir, res.Files-res.Directories, res.Directories, res.Bytes
+	return nil
+}
+
+func (cp *copying) toStream(ctx context.Context, src place) error {
+	info, err := cp.c.Files.Stat(ctx, src.ref, cp.file(src.path))
+	if err != nil {
+		return err
+	}
+	var in io.ReadCloser
+	if info.Type == "dir" {
+		in, err = cp.c.Files.ReadArchive(ctx, src.ref, cp.file(src.path))
+	} else {
+		in, cp.total, err = cp.c.Files.Read(ctx, src.ref, cp.file(src.path))
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if _, err := io.CopyBuffer(struct{ io.Writer }{cp.Out}, cp.counted(in), make([]byte, copyBuffer)); err != nil {
+		return fmt.Errorf("copy to standard output: %w", err)
+	}
+	return nil
+}
+
+const (
+	// copyBuffer is how much is copied at once, in bytes.
+	copyBuffer = 256 << 10
+	// progressStep is how many bytes there are between two tellings.
+	progressStep = 8 << 20
+)
+
+// upload copies what is at name here.
+func (cp *copying) upload(ctx context.Context, name string, dst place) error {
+	stat := os.Lstat
+	if cp.follow || strings.HasSuffix(name, "/") || strings.HasSuffix(name, "/.") {
+		stat = os.Stat
+	}
+	info, err := stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return api.NotFound("file or directory", name)
+	}
+	if err != nil {
+		return localError(err)
+	}
+	if info.Mode()&(fs.ModeSocket|fs.ModeDevice) != 0 {
+		return notCopied(name, "socket or device")
+	}
+	target, err := cp.target(ctx, dst)
+	if err != nil {
+		return err
+	}
+	to, into, err := destination(name, info.IsDir(), dst.path, target != nil, target != nil && target.Type == "dir")
+	if err != nil {
+		return err
+	}
+	if info.Mode().IsRegular() {
+		return cp.uploadFile(ctx, name, info, place{dst.ref, to})
+	}
+	cp.res.Path = to
+	dir, prefix := path.Dir(to), path.Base(to)
+	if into { // what is in it goes into what is there
+		dir, prefix = to, "."
+	}
+	pack := newPacker(name, prefix, cp.follow)
+	defer pack.wait()
+	err = cp.unpack(ctx, dst.ref, dir, cp.counted(pack))
+	for _, s := range pack.close() {
+		cp.leftOut(s, "socket or device")
+	}
+	cp.res.Path = to
+	return err
+}
+
+// destination says which path a copy of name gets, by the rules of docker cp.
+// into says that a directory's contents go into one that exists.
+func destination(name string, isDir bool, dst string, exists, dstIsDir bool) (to string, into bool, err error) {
+	contents := strings.HasSuffix(name, "/.") || name == "."
+	switch {
+	case !exists && !isDir && strings.HasSuffix(dst, "/"):
+		return "", false, api.NotFound("directory", dst)
+	case exists && !dstIsDir && isDir:
+		return "", false, api.Errorf(api.CodeConflict, "%q is a file: a directory cannot be copied over it", dst)
+	case dstIsDir && isDir && contents:
+		return dst, true, nil
+	case dstIsDir:
+		base := filepath.Base(name)
+		if base == "/" || base == ".." {
+			return dst, true, nil
+		}
+		return path.Join(dst, base), false, nil
+	}
+	return strings.TrimRight(dst, "/"), false, nil
+}
+
+func (cp *copying) uploadFile(ctx context.Context, name string, info fs.FileInfo, dst place) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return localError(err)
+	}
+	defer f.Close()
+	cp.total = info.Size()
+	mode := uint32(info.Mode().Perm())
+	_, err = cp.c.Files.Write(ctx, dst.ref, api.WriteRequest{FileRef: cp.file(dst.path), Mode: &mode, Atomic: true}, cp.counted(f))
+	cp.res.Path, cp.res.Files = dst.path, 1
+	return err
+}
+
+// download copies what is in a sandbox to name here.
+func (cp *copying) download(ctx context.Context, src place, name string) error {
+	ref := cp.file(src.path)
+	ref.NoFollow = !cp.follow && !strings.HasSuffix(src.path, "/") && !strings.HasSuffix(src.path, "/.")
+	info, err := cp.c.Files.Stat(ctx, src.ref, ref)
+	if err != nil {
+		return err
+	}
+	switch info.Type {
+	case "file", "dir", "symlink":
+	default:
+		return notCopied(src.path, info.Type)
+	}
+	st, err := os.Stat(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return localError(err)
+	}
+	to, into, err := destination(src.path, info.Type == "dir", name, st != nil, st != nil && st.IsDir())
+	if err != nil {
+		return err
+	}
+	if st, err := os.Stat(to); err == nil { // not name, which may be the directory of it
+		if err := replaceable(to, st); err != nil {
+			return err
+		}
+	}
+	cp.res.Path = to
+	if info.Type == "file" {
+		return cp.downloadFile(ctx, src.ref, ref, info, to)
+	}
+	in, err := cp.c.Files.ReadArchive(ctx, src.ref, ref)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	dir, base := filepath.Dir(to), filepath.Base(to)
+	if into {
+		dir, base = to, "."
+	}
+	u, err := newUnpacker(dir, base)
+	if err != nil {
+		return localError(inDir(filepath.Join(dir, base), err))
+	}
+	defer u.close()
+	err = u.all(cp.counted(in))
+	cp.res.Files, cp.res.Directories, cp.res.Bytes = u.files, u.directories, u.bytes
+	for _, s := range u.skipped {
+		cp.leftOut(s, "pipe or device")
+	}
+	return err
+}
+
+// notCopied refuses to copy name itself; below a directory, such a file is left out.
+func notCopied(name, kind string) error {
+	return api.Errorf(api.CodeUnsupported, "%q is not copied: it is a %s", name, kind)
+}
+
+// leftOut warns that name, below the directory that is copied, is not copied.
+func (cp *copying) leftOut(name, kind string) {
+	cp.warnings = append(cp.warnings, fmt.Sprintf("%s is not copied: it is a %s", console.PrintablePath(name), kind))
+}
+
+// replaceable refuses to put a copy in the place of what is no file: a device would be gone.
+func replaceable(name string, st fs.FileInfo) error {
+	if st.Mode()&(fs.ModeDevice|fs.ModeSocket|fs.ModeNamedPipe) != 0 {
+		return api.Errorf(api.CodeConflict, "%q is not replaced: it is a pipe, socket or device", name)
+	}
+	return nil
+}
+
+// downloadFile writes beside the file and replaces it when all has arrived.
+func (cp *copying) downloadFile(ctx context.Context, ref string, f api.FileRef, info *api.FileInfo, to string) error {
+	in, size, err := cp.c.Files.Read(ctx, ref, f)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	cp.total = size
+	tmp, err := os.CreateTemp(filepath.Dir(to), ".ramet-*")
+	if err != nil {
+		return localError(inDir(to, err))
+	}
+	defer os.Remove(tmp.Name()) // it is gone if all went well
+	defer tmp.Close()
+	if _, err := copySparse(tmp, cp.counted(in), make([]byte, copyBuffer)); err != nil {
+		return err
+	}
+	mode, err := strconv.ParseUint(info.Mode, 8, 32)
+	if err != nil {
+		return fmt.Errorf("mode of %q: %w", info.Path, err)
+	}
+	if err := errors.Join(tmp.Chmod(fs.FileMode(mode).Perm()), tmp.Close()); err != nil {
+		return localError(err)
+	}
+	if err := os.Rename(tmp.Name(), to); err != nil {
+		return localError(err)
+	}
+	cp.res.Files = 1
+	return nil
+}
+
+// inDir returns err, of making something beside path, with the directory that it
+// is about: what was to be made there is not the user's.
+func inDir(path string, err error) error {
+	var of *fs.PathError
+	if !errors.As(err, &of) {
+		return err
+	}
+	return fmt.Errorf("directory %q of %q: %w", filepath.Dir(path), filepath.Base(path), of.Err)
+}
+
+// localError gives errors of this machine's files the codes that those of a
+// sandbox have.
+func localError(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return api.Errorf(api.CodeNotFound, "%w", err)
+	case errors.Is(err, fs.ErrPermission):
+		return api.Errorf(api.CodePermission, "%w", err)
+	}
+	return err
+}
+
+// counted returns r with what is read from it counted and shown.
+func (cp *copying) counted(r io.Reader) io.Reader { return &countedReader{r, cp} }
+
+type countedReader struct {
+	io.Reader
+	cp *copying
+}
+
+// Size returns how much there is to read, or 0 if that is not known.
+func (r *countedReader) Size() int64 { return r.cp.total }
+
+// Read implements io.Reader.
+func (r *countedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	cp := r.cp
+	cp.res.Bytes += int64(n)
+	if cp.res.Bytes-cp.shown >= progressStep {
+		cp.shown = cp.res.Bytes
+		cp.progress.Update(api.Progress{Phase: "copy", Done: cp.res.Bytes, Total: cp.total, Detail: console.ByteSize(cp.res.Bytes)})
+	}
+	return n, err
+}
+
+// completePlaces completes the sandboxes that cp copies from or to. Paths here are
+// the shell's, where there may be one.
+func (g *Group) completePlaces(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	directive := cobra.ShellCompDirectiveNoSpace
+	if len(args) == 1 {
+		if src, err := parsePlace(args[0]); err != nil || src.ref != "" {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		directive |= cobra.ShellCompDirectiveNoFileComp
+	}
+	refs, _ := g.CompleteSandboxes(cmd, nil, prefix)
+	for i, ref := range refs {
+		ref, about, _ := strings.Cut(ref, "\t")
+		refs[i] = ref + ":/\t" + about
+	}
+	return refs, directive
+}

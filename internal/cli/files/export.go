@@ -1,0 +1,121 @@
+package files
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/cli/console"
+	"ramet.dev/ramet/internal/cli/describe"
+	"ramet.dev/ramet/internal/cli/values"
+)
+
+func (g *Group) ExportCommand() *cobra.Command {
+	var req api.ExportRequest
+	var output, format string
+	cmd := &cobra.Command{
+		Use:   "export SBX|SNAP",
+		Short: "Write the files of a sandbox or snapshot as an archive",
+		Long: `Write the files of a sandbox or snapshot as they are at one moment; the sandbox goes on.
+
+  layer  what differs from the image, as a layer to be put on it, with whiteouts
+  oci    an archive of an OCI image layout: the image and the changes as layers
+  tar    all files of the root file system
+
+What is in /dev, /proc, /sys and /tmp, and ` + describe.IdentityFiles() + ` are the image's.`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
+			req.Format = api.ExportFormat(format)
+			if output != "-" {
+				return g.exportFile(ctx, c, args[0], req, output)
+			}
+			switch {
+			case g.JSON:
+				return api.Invalid("output", "--json needs -o FILE: the archive goes to standard output")
+			case console.IsTerminal(g.Out):
+				return api.Invalid("output", "an archive is not for a terminal: use -o FILE, or redirect standard output")
+			}
+			_, err := g.export(ctx, c, args[0], req, g.Out)
+			return err
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVarP(&output, "output", "o", "-", "file to write, - for standard output")
+	f.StringVar(&format, "format", string(api.ExportLayer), "layer, oci or tar")
+	values.CompleteValues(cmd, "format", string(api.ExportLayer), string(api.ExportOCI), string(api.ExportTar))
+	f.BoolVar(&req.Gzip, "gzip", false, "compress; with oci, the layers in the archive")
+	return cmd
+}
+
+// exportFile writes to a file, which is complete or as it was before. What is no
+// regular file is written to as it is.
+func (g *Group) exportFile(ctx context.Context, c *client.Client, ref string, req api.ExportRequest, path string) (err error) {
+	temp, flags := path, os.O_WRONLY
+	if st, err := os.Stat(path); err != nil || st.Mode().IsRegular() {
+		temp, flags = filepath.Join(filepath.Dir(path), ".ramet-export-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL
+	}
+	f, err := os.OpenFile(temp, flags, 0o666)
+	if err != nil {
+		if temp != path {
+			err = inDir(path, err)
+		}
+		return api.Invalid("output", "%w", err)
+	}
+	defer func() {
+		f.Close() // again, if all went well
+		if err != nil && temp != path {
+			os.Remove(temp)
+		}
+	}()
+	n, err := g.export(ctx, c, ref, req, f)
+	if err == nil {
+		err = f.Close()
+	}
+	if err == nil && temp != path {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		return err
+	}
+	return g.Show(map[string]any{"path": path, "size_bytes": n}, func(io.Writer) error { return nil })
+}
+
+// export writes to w, shows how far that is and returns how much it was.
+func (g *Group) export(ctx context.Context, c *client.Client, ref string, req api.ExportRequest, w io.Writer) (int64, error) {
+	p := g.NewProgress(ctx)
+	out := &countWriter{w: w, progress: p}
+	out.report() // it may take a while until there is something
+	err := c.Sandboxes.Export(ctx, ref, req, out)
+	p.End(err == nil)
+	if err == nil && !g.JSON {
+		fmt.Fprintf(g.Err, "%s, %s\n", req.Format, console.ByteSize(out.n))
+	}
+	return out.n, err
+}
+
+// countWriter reports what is written through it.
+type countWriter struct {
+	w        io.Writer
+	n        int64
+	progress console.Progress
+}
+
+// Write implements io.Writer.
+func (c *countWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	c.report()
+	return n, err
+}
+
+func (c *countWriter) report() {
+	c.progress.Update(api.Progress{Phase: "export", Done: c.n, Detail: console.ByteSize(c.n)}) // nobody knows of how much
+}

@@ -1,0 +1,9 @@
+package files
+
+import "ramet.dev/ramet/internal/cli/session"
+
+// Group is the commands about files, in one run of the command line.
+type Group struct{ *session.Session }
+
+// New returns the commands of a session.
+func New(s *session.Session) *Group { return &Group{s} }

@@ -1,0 +1,222 @@
+package processes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/cli/console"
+	"ramet.dev/ramet/internal/cli/values"
+	"ramet.dev/ramet/internal/peer"
+)
+
+// forwardLinger is how long a server in a sandbox may take to answer somebody who
+// will not hear it.
+const forwardLinger = time.Minute
+
+// maxForwarded is how many connections of one port are forwarded at once.
+const maxForwarded = 256
+
+// forward is a port here that leads to one in a sandbox.
+type forward struct {
+	Address string `json:"address"` // here
+	Port    int    `json:"port"`    // in the sandbox
+
+	listener net.Listener
+}
+
+func (g *Group) PortCommand() *cobra.Command {
+	var address string
+	var wait time.Duration
+	var forBrowser bool
+	cmd := &cobra.Command{
+		SuggestFor: []string{"expose", "forward", "port-forward"},
+		Use:        "port SBX [PORT[:LOCAL]…]",
+		Short:      "List the ports of a sandbox, or forward local ports to it",
+		Long: "List the ports that processes in a sandbox listen on.\n\n" +
+			"With PORT, connections to a local port are forwarded to it until the command is interrupted. LOCAL is that port, the same one if absent, and any that is free if 0.\n\n" +
+			"With --url, nothing is forwarded: it prints a URL that a browser can open once, within 5 minutes, and by which it reaches the port through the daemon. The daemon has to listen for browsers, see 'ramet serve --help'.",
+		Args: cobra.MatchAll(cobra.MinimumNArgs(1), func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 && wait != 0 {
+				return errors.New("--wait is for a PORT that somebody is to listen on: say which")
+			}
+			if forBrowser && len(args) != 2 {
+				return errors.New("--url is of one PORT")
+			}
+			return nil
+		}),
+		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
+			if len(args) == 1 {
+				return g.listPorts(ctx, c, args[0])
+			}
+			if forBrowser {
+				return g.printPortURL(ctx, c, args[0], args[1], wait)
+			}
+			var forwards []*forward
+			for _, arg := range args[1:] {
+				f, err := parseForward(arg, address)
+				if err != nil {
+					return err
+				}
+				forwards = append(forwards, f)
+			}
+			return g.forward(ctx, c, args[0], forwards, wait)
+		}),
+	}
+	values.AddressVar(cmd.Flags(), &address, "local address to listen on")
+	cmd.Flags().BoolVar(&forBrowser, "url", false, "print a URL that a browser can open once to reach PORT through the daemon")
+	values.DurationVar(cmd.Flags(), &wait, "wait", "how long to wait until the sandbox listens")
+	return cmd
+}
+
+func (g *Group) listPorts(ctx context.Context, c *client.Client, ref string) error {
+	ports, err := c.Ports.List(ctx, ref)
+	if err != nil {
+		return err
+	}
+	rows := make([][]string, 0, len(ports))
+	for _, p := range ports {
+		process := ""
+		if p.PID != 0 {
+			process = strconv.Itoa(p.PID) + " " + p.Command
+		}
+		rows = append(rows, []string{strconv.Itoa(p.Port), p.Protocol, p.Address, process})
+	}
+	return g.Show(ports, console.Table([]string{"PORT", "PROTOCOL", "ADDRESS", "PROCESS"}, rows))
+}
+
+// printPortURL prints where a browser finds a port.
+func (g *Group) printPortURL(ctx context.Context, c *client.Client, ref, port string, wait time.Duration) error {
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return api.Invalid("port", "%q is not a port from 1 to 65535", port)
+	}
+	if wait > 0 {
+		if _, err := c.Ports.Wait(ctx, ref, int(n), wait); err != nil {
+			return err
+		}
+	}
+	s, err := c.Ports.Open(ctx, ref, api.PortSessionRequest{Port: int(n)})
+	if err != nil {
+		return err
+	}
+	return g.Show(s, console.Line(s.URL))
+}
+
+// parseForward reads PORT or PORT:LOCAL. The system chooses a LOCAL that is 0.
+func parseForward(arg, address string) (*forward, error) {
+	remote, local, both := strings.Cut(arg, ":")
+	if !both {
+		local = remote
+	}
+	port, err := strconv.ParseUint(remote, 10, 16)
+	here, lerr := strconv.ParseUint(local, 10, 16)
+	if err != nil || lerr != nil || port == 0 {
+		return nil, api.Invalid("port", "%q is not PORT or PORT:LOCAL, PORT from 1 to 65535 and LOCAL from 0 (any that is free) to 65535", arg)
+	}
+	return &forward{Port: int(port), Address: net.JoinHostPort(address, strconv.FormatUint(here, 10))}, nil
+}
+
+// forward listens until ctx ends.
+func (g *Group) forward(ctx context.Context, c *client.Client, ref string, forwards []*forward, wait time.Duration) error {
+	for _, f := range forwards {
+		if wait > 0 {
+			if _, err := c.Ports.Wait(ctx, ref, f.Port, wait); err != nil {
+				return err
+			}
+		} else if _, err := c.Sandboxes.Get(ctx, ref); err != nil {
+			return err // before anything listens for nothing
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, f := range forwards {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.Address)
+		if err != nil {
+			cancel()
+			return err // says by itself that it was to listen, and where
+		}
+		f.listener, f.Address = l, l.Addr().String()
+		defer context.AfterFunc(ctx, func() { l.Close() })()
+		defer l.Close()
+		if err := g.Show(f, console.Line(fmt.Sprintf("%s → %s:%d", f.Address, ref, f.Port))); err != nil {
+			cancel()
+			return err
+		}
+		wg.Go(func() {
+			g.accept(ctx, c, ref, f)
+			cancel()
+		})
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// accept forwards connections until the listener is closed.
+func (g *Group) accept(ctx context.Context, c *client.Client, ref string, f *forward) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	room := make(chan struct{}, maxForwarded)
+	for {
+		conn, err := f.listener.Accept()
+		if err != nil {
+			return
+		}
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			if err := forwardOne(ctx, c, ref, f.Port, conn, forwardLinger); err != nil && ctx.Err() == nil {
+				fmt.Fprintln(g.Err, "ramet:", console.Printable(err.Error()))
+			}
+		})
+	}
+}
+
+// forwardOne joins a connection with one to the sandbox until both directions
+// have ended, or whoever connected is gone. The error is one of connecting.
+func forwardOne(ctx context.Context, c *client.Client, ref string, port int, here net.Conn, linger time.Duration) error {
+	defer here.Close()
+	there, err := c.Ports.Dial(ctx, ref, port, 0)
+	if err != nil {
+		peer.Reset(here) // so whoever connected sees
+		return err
+	}
+	defer there.Close()
+	defer context.AfterFunc(ctx, func() {
+		here.Close()
+		there.Close()
+	})()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := io.Copy(there.Conn, here)
+		if err := errors.Join(err, there.CloseWrite()); err != nil {
+			here.Close()
+			there.Close()
+		}
+	})
+	peer.KeepAlive(here)
+	defer peer.WhenGone(here, linger, func() { there.Close() })()
+	_, err = there.WriteTo(here)
+	if tcp, ok := here.(*net.TCPConn); ok && err == nil {
+		err = tcp.CloseWrite()
+	}
+	if err != nil {
+		peer.Reset(here) // what was sent is not all
+		there.Close()
+	}
+	wg.Wait()
+	return nil
+}

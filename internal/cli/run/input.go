@@ -1,0 +1,61 @@
+package run
+
+import (
+	"errors"
+	"io"
+)
+
+// sharedInput is standard input for one connection after the other. What is typed
+// between two connections is the next one's.
+type sharedInput struct{ pieces chan piece }
+
+// piece is what one read returned.
+type piece struct {
+	data []byte
+	err  error
+}
+
+// newSharedInput starts reading in. The goroutine ends with in, or with the
+// process: nothing ends a read of a terminal.
+func newSharedInput(in io.Reader) *sharedInput {
+	s := &sharedInput{pieces: make(chan piece)}
+	go func() {
+		for {
+			buf := make([]byte, inputSize)
+			n, err := in.Read(buf)
+			s.pieces <- piece{buf[:n], err}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return s
+}
+
+// inputSize is how much is read at once, in bytes.
+const inputSize = 32 << 10
+
+// turn is the share of one connection, until done is closed.
+type turn struct {
+	*sharedInput
+	done <-chan struct{}
+	rest piece
+}
+
+var errTurnOver = errors.New("the connection ended")
+
+// Read implements io.Reader.
+func (t *turn) Read(p []byte) (int, error) {
+	if len(t.rest.data) == 0 && t.rest.err == nil {
+		select {
+		case t.rest = <-t.pieces:
+		case <-t.done:
+			return 0, errTurnOver
+		}
+	}
+	n := copy(p, t.rest.data)
+	if t.rest.data = t.rest.data[n:]; len(t.rest.data) > 0 {
+		return n, nil
+	}
+	return n, t.rest.err
+}

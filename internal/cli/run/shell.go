@@ -1,0 +1,53 @@
+package run
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/cli/console"
+)
+
+// anyShell becomes the best shell that there is.
+const anyShell = "if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh"
+
+func (g *Group) ShellCommand() *cobra.Command {
+	opts := execOptions{interactive: true, shell: true, command: []string{anyShell}}
+	cmd := &cobra.Command{
+		SuggestFor: []string{"sh", "bash", "ssh", "login", "console"},
+		Use:        "shell SBX",
+		Short:      "Open a shell in a sandbox: bash, or sh if there is none",
+		Long: "Open a shell in a sandbox: bash, or sh where there is none. It has a terminal if this command has one, and else " +
+			"runs what it reads from standard input. In a terminal, ctrl-p ctrl-q leaves it running, and 'ramet attach' connects again; not with --rm, which removes the sandbox.",
+		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, _ []string) error {
+			opts.tty = console.IsTerminal(g.In)
+			return g.runExec(ctx, c, opts)
+		}),
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return opts.shellOf(cmd, cmd.Flags(), args) }
+	f := cmd.Flags()
+	f.StringArrayVarP(&opts.env, "env", "e", nil, "variable K=V, or K from here; may be repeated")
+	f.StringVarP(&opts.cwd, "cwd", "w", "", "working directory")
+	f.StringVarP(&opts.user, "user", "u", "", "name or uid, optionally :group")
+	addDetachKeys(f, &opts.detachKeys)
+	opts.fromOptions.flags(g, cmd)
+	return cmd
+}
+
+// shellOf takes the sandbox from args, which there is only without --from.
+func (o *execOptions) shellOf(cmd *cobra.Command, f *pflag.FlagSet, args []string) error {
+	if len(args) > 0 {
+		o.ref = args[0]
+	}
+	if err := o.fromOptions.valid(f, o.ref); err != nil {
+		return err
+	}
+	if o.from == "" && len(args) == 0 {
+		return errors.New("SBX is missing: a sandbox, or --from SNAPSHOT|IMAGE")
+	}
+	return cobra.MaximumNArgs(1)(cmd, args)
+}

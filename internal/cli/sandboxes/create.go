@@ -1,0 +1,84 @@
+package sandboxes
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/cli/console"
+	"ramet.dev/ramet/internal/cli/values"
+)
+
+func (g *Group) CreateCommand() *cobra.Command {
+	var req api.CreateRequest
+	var memory, disk string
+	var env, meta []string
+	var self string
+	var life values.LifecycleFlags
+	var keep int
+	var quiet bool
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
+		SuggestFor: []string{"new", "run", "start"},
+		Use:        "create IMAGE",
+		Short:      "Create a sandbox from an image or a snapshot",
+		Long: "Create a sandbox from an image, or from a snapshot; of the same name, the image. It has the image's environment, directory and user; the image's command is not started.\n\n" +
+			"What is not limited by an option has the limits of the daemon. --ttl and --idle-timeout end it or let it rest by itself.",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: g.CompleteImages,
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
+			req.Image = args[0]
+			if err := values.ValidCPUs(req.Limits.CPUs); err != nil {
+				return err
+			}
+			if req.Limits.MemoryMiB, err = values.ParseMiB("memory", memory); err != nil {
+				return err
+			}
+			if req.Limits.DiskMiB, err = values.ParseMiB("disk", disk); err != nil {
+				return err
+			}
+			if req.Env, err = values.ParseEnv(env); err != nil {
+				return err
+			}
+			if req.Metadata, err = values.ParsePairs("meta", meta); err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("self-control") {
+				if req.SelfControl, err = values.ParseSelfControl(self); err != nil {
+					return err
+				}
+			}
+			if cmd.Flags().Changed("auto-checkpoint") {
+				req.AutoCheckpoint = &api.AutoCheckpoint{Keep: keep}
+			}
+			if err := req.AutoCheckpoint.Valid(); err != nil {
+				return err
+			}
+			if req.Lifecycle, err = life.Request(); err != nil {
+				return err
+			}
+			sb, err := c.Sandboxes.Create(ctx, req)
+			if err != nil {
+				return err
+			}
+			return g.ShowIDs(sb, quiet, []string{sb.ID}, console.Line(sb.ID))
+		}),
+	}
+	f := cmd.Flags()
+	values.NameVar(f, &req.Name, "name, usable wherever an id is")
+	f.Float64Var(&req.Limits.CPUs, "cpus", 0, "CPU cores")
+	values.SizeVar(f, &memory, "memory", "guest memory, such as 512M or 2G")
+	values.SizeVar(f, &disk, "disk", "what may be written to files, such as 512M or 2G")
+	f.Int64Var(&req.Limits.Pids, "pids", 0, "processes and threads")
+	f.Int64Var(&req.Limits.OpenFiles, "open-files", 0, "files that each process may have open")
+	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V for all commands, or K from here; may be repeated")
+	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
+	life.Flags(cmd)
+	values.QuietVar(f, &quiet)
+	f.IntVar(&keep, "auto-checkpoint", 0, "keep its state after every command and cell: the last N, from 2 to 1000, see timeline")
+	f.StringVar(&self, "self-control", "", "let processes in it fork, snapshot, roll back and tag it by the command ramet there, so often in all: forks=N,depth=N[,snapshots=N]")
+	values.RequireVar(f, &req.Require, "isolation layer without which the sandbox must not start: sentry, systrap, seccomp, no_new_privs, capabilities_dropped, user_namespace, own_user, namespaces, empty_root, rlimits or cgroup; may be repeated")
+	return cmd
+}

@@ -1,0 +1,5 @@
+// Package sandboxes is the commands that make, list, show, change and remove sandboxes.
+//
+// It never reaches into a sandbox: package run has the commands that run code there, and package
+// files those that copy.
+package sandboxes

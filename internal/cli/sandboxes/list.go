@@ -1,0 +1,115 @@
+package sandboxes
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/cli/console"
+	"ramet.dev/ramet/internal/cli/describe"
+	"ramet.dev/ramet/internal/cli/session"
+	"ramet.dev/ramet/internal/cli/values"
+)
+
+func (g *Group) LsCommand() *cobra.Command {
+	var filter api.ListFilter
+	var state string
+	var meta []string
+	var quiet bool
+	var view session.TenantView
+	cmd := &cobra.Command{
+		SuggestFor: []string{"get"},
+		Use:        "ls", Short: "List sandboxes", Args: cobra.NoArgs,
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, _ []string) (err error) {
+			filter.State = api.State(state)
+			if filter.Metadata, err = values.ParsePairs("meta", meta); err != nil {
+				return err
+			}
+			sandboxes, err := c.Sandboxes.List(ctx, filter, view.Options()...)
+			if err != nil {
+				return err
+			}
+			return g.ShowIDs(sandboxes, quiet, console.IDsOf(sandboxes, func(s *api.Sandbox) string { return s.ID }), sandboxTable(sandboxes, view))
+		}),
+	}
+	f := cmd.Flags()
+	values.StateVar(f, &state, "only sandboxes in this state")
+	values.NotEmptyVar(f, &filter.Image, "image", "is not an image", "only sandboxes of this image")
+	f.StringArrayVar(&meta, "meta", nil, "only sandboxes with this metadata K=V; may be repeated")
+	values.NotEmptyVar(f, &filter.Parent, "parent", "is not a sandbox", "only sandboxes that were forked from this one or restored from a snapshot of it, or from this snapshot")
+	view.Flag(f)
+	values.QuietVar(f, &quiet)
+	completeStates(cmd)
+	g.CompleteOption(cmd, "parent", g.CompleteBoth)
+	g.CompleteOption(cmd, "image", g.CompleteImages)
+	return cmd
+}
+
+func sandboxTable(sandboxes []api.Sandbox, view session.TenantView) func(io.Writer) error {
+	var rows [][]string
+	for _, s := range sandboxes {
+		image := s.ImageName
+		if image == "" {
+			image = s.Image
+		}
+		rows = append(rows, view.Row(session.TenantName(s.Tenant), s.ID, s.Name, string(s.State), image, s.Parent, console.Age(s.CreatedAt, time.Now()), describe.Shortened(describe.JoinPairs(s.Metadata))))
+	}
+	return console.Table(view.Row("TENANT", "ID", "NAME", "STATE", "IMAGE", "PARENT", "AGE", "METADATA"), rows)
+}
+
+func (g *Group) StatsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "stats SBX", Short: "Show what a sandbox uses now", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
+			st, err := c.Sandboxes.Stats(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return g.Show(st, console.Table([]string{"STATE", "PRIVATE", "SHARED", "DISK", "CPU", "PROCESSES"}, [][]string{statsRow(st)}))
+		}),
+	}
+}
+
+func (g *Group) InspectCommand() *cobra.Command {
+	return &cobra.Command{
+		SuggestFor: []string{"describe", "info", "show"},
+		Use:        "inspect SBX|SNAP", Short: "Show all that is known of a sandbox or snapshot", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
+			if api.IsID(api.KindSnapshot, args[0]) {
+				var snap *api.Snapshot
+				err := session.Anywhere(args[0], func(opts ...client.Option) (err error) {
+					snap, err = c.Snapshots.Get(ctx, args[0], opts...)
+					return err
+				})
+				if err != nil {
+					return err
+				}
+				return g.Show(snap, snapshotPairs(snap))
+			}
+			var sb *api.Sandbox
+			err := session.Anywhere(args[0], func(opts ...client.Option) (err error) {
+				sb, err = c.Sandboxes.Get(ctx, args[0], opts...)
+				return err
+			})
+			if api.CodeOf(err) == api.CodeNotFound {
+				if snap, serr := c.Snapshots.Get(ctx, args[0]); serr == nil {
+					return g.Show(snap, snapshotPairs(snap))
+				}
+			}
+			if err != nil {
+				return err
+			}
+			return g.Show(sb, sandboxPairs(sb))
+		}),
+	}
+}
+
+// completeStates completes the option of the state of a sandbox.
+func completeStates(cmd *cobra.Command) {
+	values.CompleteValues(cmd, "state", string(api.StateCreating), string(api.StateRunning), string(api.StatePaused), string(api.StateHibernated), string(api.StateFailed))
+}

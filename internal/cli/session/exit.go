@@ -1,0 +1,12 @@
+package session
+
+import (
+	"fmt"
+)
+
+// ExitError ends a command with an exit code and without a message: the command has printed all
+// there is to say.
+type ExitError int
+
+// Error implements error.
+func (e ExitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }

@@ -1,0 +1,63 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/cli/console"
+)
+
+// removed is what rm prints with --json.
+type removed struct {
+	Removed []string     `json:"removed"`
+	Failed  []notRemoved `json:"failed,omitempty"`
+}
+
+// notRemoved is what could not be removed, and why.
+type notRemoved struct {
+	Ref   string     `json:"ref"`
+	Error *api.Error `json:"error"`
+}
+
+// RemoveEach removes all it can and returns what went wrong, the first code of
+// which decides the exit code. Of several, JSON says which were removed.
+func (s *Session) RemoveEach(refs []string, remove func(string) error) error {
+	done := []string{}
+	errs := make([]error, len(refs))
+	todo := make([]int, len(refs))
+	for i := range refs {
+		todo[i] = i
+	}
+	for again := true; again; {
+		again = false
+		todo = slices.DeleteFunc(todo, func(i int) bool {
+			if errs[i] = remove(refs[i]); errs[i] == nil {
+				done = append(done, refs[i])
+				again = true // others may not be in use any more
+			}
+			return api.CodeOf(errs[i]) != api.CodeConflict
+		})
+	}
+	if err := errors.Join(errs...); err != nil {
+		if len(done) > 0 && !s.JSON {
+			fmt.Fprintln(s.Out, strings.Join(done, "\n"))
+		}
+		if len(refs) == 1 || !s.JSON {
+			return err
+		}
+		out := removed{Removed: done}
+		for i, err := range errs {
+			if err != nil {
+				out.Failed = append(out.Failed, notRemoved{refs[i], api.AsError(err)})
+			}
+		}
+		if err := s.WriteJSON(out); err != nil {
+			return err
+		}
+		return ExitError(api.CodeOf(err).ExitCode())
+	}
+	return s.Show(removed{Removed: done}, console.Lines(done))
+}

@@ -1,0 +1,61 @@
+package values
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/api"
+)
+
+// LifecycleFlags say when a sandbox ends or rests by itself.
+type LifecycleFlags struct {
+	cmd       *cobra.Command
+	ttl, idle time.Duration
+	action    string
+	autoWake  bool
+	keep      int
+	maxAge    time.Duration
+}
+
+func (o *LifecycleFlags) Flags(cmd *cobra.Command) {
+	o.cmd = cmd
+	f := cmd.Flags()
+	DurationVar(f, &o.ttl, "ttl", "destroy it so long from now, such as 30m; 0 is never")
+	DurationVar(f, &o.idle, "idle-timeout", "let it rest when nobody has used it for so long: no command, cell, access to files, traffic of ports or input; 0 is never")
+	f.StringVar(&o.action, "idle-action", "", "what that is: hibernate (to disk; the default), pause (in memory) or destroy")
+	CompleteValues(cmd, "idle-action", "hibernate", "pause", "destroy")
+	f.IntVar(&o.keep, "keep-snapshots", 0, "how many snapshots without a name its tree keeps, the latest; 0 is all")
+	DurationVar(f, &o.maxAge, "snapshot-max-age", "how long its snapshots without a name are kept, such as 48h; 0 is without end")
+	f.BoolVar(&o.autoWake, "auto-wake", true, "whether a request that needs it running wakes it then")
+}
+
+// Request returns what was asked for, nil if nothing was.
+func (o *LifecycleFlags) Request() (*api.LifecycleRequest, error) {
+	r := &api.LifecycleRequest{IdleAction: api.IdleAction(o.action)}
+	asked := o.action != ""
+	for _, d := range []struct {
+		option string
+		value  time.Duration
+		field  **int64
+	}{{"ttl", o.ttl, &r.TTLMS}, {"idle-timeout", o.idle, &r.IdleTimeoutMS}, {"snapshot-max-age", o.maxAge, &r.SnapshotMaxAgeMS}} {
+		if !o.cmd.Flags().Changed(d.option) { // 0 is not the same as nothing
+			continue
+		}
+		ms, err := TimeoutMS(d.option, d.value)
+		if err != nil {
+			return nil, err
+		}
+		*d.field, asked = &ms, true
+	}
+	if o.cmd.Flags().Changed("keep-snapshots") {
+		r.KeepSnapshots, asked = &o.keep, true
+	}
+	if o.cmd.Flags().Changed("auto-wake") {
+		r.AutoWake, asked = &o.autoWake, true
+	}
+	if !asked {
+		return nil, nil
+	}
+	return r, r.Valid()
+}
