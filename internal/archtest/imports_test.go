@@ -51,7 +51,10 @@ var arrows = []struct {
 	{"internal/httpwire", []string{"api"}, "what server and client agree on; it knows neither"},
 
 	{"internal/storage/pack", []string{"internal/storage/cowfs", "internal/storage/erofs"}, "files in, archives out: it knows neither what a sandbox nor what an image store is"},
-	{"internal/image", []string{"internal/storage/erofs", "api"}, "it does not know what a sandbox is made of, or which images run"},
+	{"internal/storage/hostfs", nil, "calls of the host; what is written where is not its business"},
+	{"internal/storage/hostfs/faultfs", []string{"internal/storage/hostfs"}, "faults for tests"},
+	{"internal/image/catalog", []string{"internal/storage/hostfs", "api"}, "files and their order; it does not know how an image is made or who sees it"},
+	{"internal/image", []string{"internal/image/catalog", "internal/storage/erofs", "internal/storage/hostfs", "api"}, "it does not know what a sandbox is made of, or which images run"},
 	{"internal/image/debian", []string{"api"}, "it makes a tar stream; who stores it is not its business"},
 	{"internal/doctor", []string{"internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/idlepoll"}, "it tries the machine, not the daemon"},
 
@@ -115,7 +118,7 @@ var arrows = []struct {
 }
 
 // testSupport are the packages that exist for the tests of others.
-var testSupport = []string{"internal/server/rest/apitest", "internal/workload/fakedaemon"}
+var testSupport = []string{"internal/server/rest/apitest", "internal/workload/fakedaemon", "internal/storage/hostfs/faultfs"}
 
 // restricted are imports that few may have: a path, or all below it. Tests are
 // held to it too.
@@ -131,6 +134,7 @@ var restricted = []struct {
 		"the daemon and the sentry meet in package wire only; tests let their own binary be a sentry"},
 	{module + "/internal/server/rest/apitest", testSupport, []string{"."}, "a service made for tests must never be served"},
 	{module + "/internal/workload/fakedaemon", nil, []string{"."}, "a daemon made for tests must never be served"},
+	{module + "/internal/storage/hostfs/faultfs", nil, []string{"."}, "faults made for tests must never befall users"},
 	{"modernc.org/sqlite", []string{"internal/storage/store"}, []string{"test"}, "how records are kept is known in one place"},
 	{"database/sql", []string{"internal/storage/store"}, []string{"test"}, "how records are kept is known in one place; tests look from outside"},
 	{"github.com/danielgtaylor/huma", []string{"internal/server/rest"}, nil, "the REST framework can be replaced in one package"},

@@ -58,11 +58,11 @@ func (s *Store) build(ctx context.Context, opt Options, fill func(b *builder) er
 			return api.Image{}, err
 		}
 	}
-	f, err := s.newTemp()
+	f, err := s.files.NewTemp()
 	if err != nil {
 		return api.Image{}, importError(err)
 	}
-	defer discard(f)
+	defer s.files.Discard(f)
 	b := newBuilder(ctx, s, opt, f)
 	if err := fill(b); err != nil {
 		return api.Image{}, fmt.Errorf("make image: %w", importError(err))
@@ -99,7 +99,7 @@ func (b *builder) finish() (erofs.Summary, error) {
 	if b.tree.Empty() {
 		return erofs.Summary{}, api.Errorf(api.CodeInvalid, "there are no files to make an image of")
 	}
-	return b.writer.Finish(b.tree, erofs.Options{UUID: b.config.uuid()})
+	return b.writer.Finish(b.tree, erofs.Options{UUID: b.config.UUID()})
 }
 
 // put stores n at path. Device nodes of archives are left out below /dev, because

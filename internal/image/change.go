@@ -1,11 +1,6 @@
 package image
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-
 	"ramet.dev/ramet/api"
 )
 
@@ -16,7 +11,7 @@ func (s *Store) Tag(ref, name string) (api.Image, error) {
 	if err != nil {
 		return api.Image{}, err
 	}
-	err = s.locked(func() error {
+	err = s.files.Locked(func() error {
 		img, err := s.Resolve(ref)
 		if err != nil {
 			return err
@@ -37,7 +32,7 @@ func (s *Store) Tag(ref, name string) (api.Image, error) {
 // CheckName returns a CodeNameTaken error if an image has the name that is not id, which
 // may be empty.
 func (s *Store) CheckName(name, id string) error {
-	n, err := s.readNames()
+	n, err := s.files.Names()
 	if err != nil {
 		return err
 	}
@@ -49,12 +44,12 @@ func (s *Store) CheckName(name, id string) error {
 
 // setName must run under the store's lock.
 func (s *Store) setName(name, id string) error {
-	n, err := s.readNames()
+	n, err := s.files.Names()
 	if err != nil {
 		return err
 	}
 	n.Names[s.key(name)] = id
-	return writeDocument(s.path(namesFile), n)
+	return s.files.SetNames(n)
 }
 
 // Remove takes a name away, or an image with all its names if ref is an id. An
@@ -63,12 +58,12 @@ func (s *Store) setName(name, id string) error {
 // is CodeConflict and nothing changes. The result says whether the image itself
 // went.
 func (s *Store) Remove(ref string, inUse func(id string) error) (removed bool, err error) {
-	err = s.locked(func() error {
+	err = s.files.Locked(func() error {
 		img, name, err := s.resolve(ref)
 		if err != nil {
 			return err
 		}
-		n, err := s.readNames()
+		n, err := s.files.Names()
 		if err != nil {
 			return err
 		}
@@ -86,13 +81,13 @@ func (s *Store) Remove(ref string, inUse func(id string) error) (removed bool, e
 		for _, g := range gone {
 			delete(n.Names, s.key(g))
 		}
-		if err := writeDocument(s.path(namesFile), n); err != nil {
+		if err := s.files.SetNames(n); err != nil {
 			return err
 		}
 		if !removed {
 			return nil
 		}
-		return s.removeImage(img.ID)
+		return s.files.Remove(img.ID)
 	})
 	return removed, err
 }
@@ -100,11 +95,11 @@ func (s *Store) Remove(ref string, inUse func(id string) error) (removed bool, e
 // RemoveNameless removes the image id if nobody has a name for it. inUse is as of
 // Remove. That the image is gone, or has a name again, is no error.
 func (s *Store) RemoveNameless(id string, inUse func(id string) error) (removed bool, err error) {
-	err = s.locked(func() error {
-		if _, err := s.readRecord(id); api.CodeOf(err) == api.CodeNotFound {
+	err = s.files.Locked(func() error {
+		if _, err := s.files.Record(id); api.CodeOf(err) == api.CodeNotFound {
 			return nil
 		}
-		n, err := s.readNames()
+		n, err := s.files.Names()
 		if err != nil {
 			return err
 		}
@@ -116,30 +111,11 @@ func (s *Store) RemoveNameless(id string, inUse func(id string) error) (removed 
 		if err := inUse(id); err != nil {
 			return err
 		}
-		if err := s.removeImage(id); err != nil {
+		if err := s.files.Remove(id); err != nil {
 			return err
 		}
 		removed = true
 		return nil
 	})
 	return removed, err
-}
-
-// removeImage must run under the store's lock. The record goes first: a blob
-// without one is collected by Open.
-func (s *Store) removeImage(id string) error {
-	blob, err := s.Path(id)
-	if err != nil {
-		return err
-	}
-	if err := os.Remove(s.recordPath(id)); err != nil {
-		return fmt.Errorf("remove image %s: %w", id, err)
-	}
-	if err := syncDir(s.path(recordsDir)); err != nil {
-		return err
-	}
-	if err := os.Remove(blob); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove image %s: %w", id, err)
-	}
-	return nil
 }

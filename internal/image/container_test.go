@@ -184,7 +184,7 @@ func TestImportContainerImages(t *testing.T) {
 
 func leftTemps(t *testing.T, s *Store) {
 	t.Helper()
-	left, err := filepath.Glob(s.path(blobsDir, tempPrefix+"*"))
+	left, err := filepath.Glob(pathIn(s, "blobs", ".tmp-"+"*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}

@@ -38,7 +38,7 @@ func (s *Store) ImportDir(ctx context.Context, path string, opt Options) (api.Im
 		}
 		b.progress.begin(PhaseUnpack, 0)
 		w := &dirWalk{b: b, root: path, device: statOf(st).Dev, links: map[fileID]string{}}
-		if own, err := os.Stat(s.dir); err == nil {
+		if own, err := os.Stat(s.files.Dir()); err == nil {
 			w.store = idOfFile(own)
 		}
 		if err := filepath.WalkDir(path+"/.", w.visit); err != nil { // "/.": path may be a symbolic link

@@ -1,6 +1,6 @@
-// Package image keeps root file systems: a content-addressed store of EROFS
-// images, and the importers that make them of directories, archives and
-// registries.
+// Package image keeps root file systems: a content-addressed store of EROFS images, which
+// several owners see under names of their own, and the importers that make images of
+// directories, archives and registries.
 //
 // An image is known by the SHA-256 of its file. Its id is derived from that
 // digest, and the digest covers the configuration too (environment, command,
@@ -13,18 +13,9 @@
 // compression ratios are bounded by Limits; contents are checked against the
 // digests that their archive states. A refused import leaves nothing behind.
 //
-// On disk, below the directory of the store:
+// Package catalog keeps the files: it knows their places and the order in which they are
+// written, so that a crash leaves no reference to what is missing.
 //
-//	lock               flock taken for every change
-//	blobs/DIGEST.erofs the images, read-only
-//	blobs/.tmp-*       imports under way, each flocked by its process
-//	records/ID.json    what is known of an image besides its names
-//	names.json         name to id
-//
-// Changes are made in an order that leaves no reference to what is missing: blob,
-// record, name; removals go the other way. What a crash leaves over is collected
-// by Open.
-//
-// The package must never know what a sandbox is or which images are running: the
-// caller of Remove says so.
+// The package must never know what a sandbox is or which images are running: the caller of
+// Remove says so.
 package image

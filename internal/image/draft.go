@@ -10,48 +10,12 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"os"
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/image/catalog"
+	"ramet.dev/ramet/internal/storage/hostfs"
 )
-
-// newTemp returns an empty file among the blobs that Open in other processes
-// leaves alone while it is open. The caller removes or renames it.
-func (s *Store) newTemp() (*os.File, error) {
-	var f *os.File
-	// Under the store's lock no collector can come between making and locking.
-	err := s.locked(func() error {
-		var err error
-		if f, err = os.CreateTemp(s.path(blobsDir), tempPrefix); err != nil {
-			return fmt.Errorf("make temporary image: %w", err)
-		}
-		if _, err = lockFile(f, false); err != nil {
-			discard(f)
-		}
-		return err
-	})
-	return f, err
-}
-
-func discard(f *os.File) {
-	os.Remove(f.Name()) // gone already if the image was published
-	f.Close()
-}
-
-// newSpool returns an empty file without a name: nothing is left of it when it
-// is closed.
-func (s *Store) newSpool() (*os.File, error) {
-	f, err := s.newTemp()
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("make temporary file: %w", err)
-	}
-	return f, nil
-}
 
 // Meta is what the store keeps of an image besides its contents.
 type Meta struct {
@@ -63,39 +27,24 @@ type Meta struct {
 
 // commit makes an image of the complete EROFS file f, made by newTemp. An image
 // that the store has already gets the name only.
-func (s *Store) commit(f *os.File, digest [sha256.Size]byte, size int64, meta Meta) (api.Image, error) {
-	id := idOf(digest)
-	r := record{
-		Version: formatVersion, Digest: hex.EncodeToString(digest[:]), Size: size,
+func (s *Store) commit(f hostfs.File, digest [sha256.Size]byte, size int64, meta Meta) (api.Image, error) {
+	id := catalog.ID(digest)
+	r := catalog.Record{
+		Digest: hex.EncodeToString(digest[:]), Size: size,
 		Created: time.Now().UTC().Truncate(time.Millisecond), Source: meta.Source, Config: meta.Config,
 	}
 	// Most of the writing happens here, outside the lock.
 	if err := f.Sync(); err != nil {
 		return api.Image{}, fmt.Errorf("sync image: %w", err)
 	}
-	err := s.locked(func() error {
+	err := s.files.Locked(func() error {
 		if meta.KeepName {
 			if err := s.CheckName(meta.Name, id); err != nil {
 				return err
 			}
 		}
-		known, err := s.readRecord(id)
-		switch {
-		case err == nil && known.Digest != r.Digest:
-			return api.Errorf(api.CodeConflict, "images sha256:%s and sha256:%s have the same id %s", known.Digest, r.Digest, id)
-		case err != nil && api.CodeOf(err) != api.CodeNotFound:
+		if err := s.files.Add(id, f, r); err != nil {
 			return err
-		}
-		// A good file stays, for the page cache it shares with running sandboxes.
-		if st, statErr := os.Lstat(s.blobPath(r.Digest)); statErr != nil || st.Size() != size {
-			if err := publish(f, s.blobPath(r.Digest), 0o444); err != nil {
-				return err
-			}
-		}
-		if err != nil {
-			if err := writeDocument(s.recordPath(id), r); err != nil {
-				return err
-			}
 		}
 		if meta.Name == "" {
 			return nil
@@ -126,11 +75,11 @@ func (s *Store) Add(ctx context.Context, r io.Reader, opt AddOptions) (api.Image
 		}
 	}
 	limit := Limits{TotalBytes: opt.MaxBytes}.withDefaults().TotalBytes
-	f, err := s.newTemp()
+	f, err := s.files.NewTemp()
 	if err != nil {
 		return api.Image{}, err
 	}
-	defer discard(f)
+	defer s.files.Discard(f)
 	hash := sha256.New()
 	size, err := io.Copy(io.MultiWriter(f, hash), io.LimitReader(&countReader{ctx: ctx, r: r}, limit+1))
 	if err != nil {
@@ -166,7 +115,7 @@ func checkSuperblock(f io.ReaderAt, size int64, config Config) error {
 		return corrupt("image has no valid superblock")
 	case sb[12] != 12, le.Uint32(sb[80:]) != 0, int64(le.Uint32(sb[36:]))*4096 != size:
 		return corrupt("image is truncated or was not made by this program")
-	case [16]byte(sb[48:64]) != config.uuid():
+	case [16]byte(sb[48:64]) != config.UUID():
 		return corrupt("image does not belong to its configuration")
 	}
 	return nil

@@ -41,10 +41,15 @@ func wantCode(t *testing.T, err error, code api.Code) {
 }
 
 // wantNothingLeft fails the test unless the store is as it was made.
+// pathIn returns the path of a file of the store.
+func pathIn(s *Store, elem ...string) string {
+	return filepath.Join(append([]string{s.files.Dir()}, elem...)...)
+}
+
 func wantNothingLeft(t *testing.T, s *Store) {
 	t.Helper()
-	for _, dir := range []string{blobsDir, recordsDir} {
-		entries, err := os.ReadDir(s.path(dir))
+	for _, dir := range []string{"blobs", "records"} {
+		entries, err := os.ReadDir(pathIn(s, dir))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +57,7 @@ func wantNothingLeft(t *testing.T, s *Store) {
 			t.Errorf("%s/%s was left behind", dir, e.Name())
 		}
 	}
-	if n, err := s.readNames(); err != nil || len(n.Names) > 0 {
+	if n, err := s.files.Names(); err != nil || len(n.Names) > 0 {
 		t.Errorf("names were left behind: %v, %v", n.Names, err)
 	}
 }

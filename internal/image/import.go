@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
 // ImportPath makes an image of what is at path: a directory, an OCI layout, an
@@ -57,9 +58,11 @@ func (s *Store) ImportStream(ctx context.Context, r io.Reader, opt Options) (api
 		if !mayBeContainerArchive(in.Reader) {
 			return b.rootfs(in)
 		}
-		f, isFile := r.(*os.File)
-		if !isFile || in.compressed || fileSize(r) == 0 {
-			if f, err = s.newSpool(); err != nil {
+		var f hostfs.File
+		if plain, isFile := r.(*os.File); isFile && !in.compressed && fileSize(r) > 0 {
+			f = plain
+		} else {
+			if f, err = s.files.NewSpool(); err != nil {
 				return err
 			}
 			defer f.Close()
@@ -73,7 +76,7 @@ func (s *Store) ImportStream(ctx context.Context, r io.Reader, opt Options) (api
 }
 
 // tarFile imports a plain tar of either kind.
-func (b *builder) tarFile(f *os.File) error {
+func (b *builder) tarFile(f hostfs.File) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return readError(err)
 	}

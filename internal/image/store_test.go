@@ -76,11 +76,11 @@ func TestAmbiguousPrefix(t *testing.T) {
 	img := addImage(t, s, "a", "")
 	other := []byte(img.ID)
 	other[len(other)-1] = "ab"[bytes.Count(other[len(other)-1:], []byte("a"))]
-	record, err := os.ReadFile(s.recordPath(img.ID))
+	record, err := os.ReadFile(pathIn(s, "records", img.ID+".json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(s.recordPath(string(other)), record, 0o600); err != nil {
+	if err := os.WriteFile(pathIn(s, "records", string(other)+".json"), record, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.Resolve(img.ID[:12])
@@ -244,29 +244,29 @@ func TestAdd(t *testing.T) {
 func TestOpenCollectsLeftovers(t *testing.T) {
 	s := openStore(t)
 	kept := addImage(t, s, "kept", "kept")
-	running, err := s.newTemp()
+	running, err := s.files.NewTemp()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer discard(running)
+	defer s.files.Discard(running)
 	for _, name := range []string{
-		blobsDir + "/.tmp-crashed", recordsDir + "/.tmp-1", ".tmp-2",
-		blobsDir + "/" + strings.Repeat("ab", 32) + ".erofs", // published, no record yet
+		"blobs/.tmp-crashed", "records/.tmp-1", ".tmp-2",
+		"blobs/" + strings.Repeat("ab", 32) + ".erofs", // published, no record yet
 	} {
-		if err := os.WriteFile(s.path(name), []byte("x"), 0o600); err != nil {
+		if err := os.WriteFile(pathIn(s, name), []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	foreign := s.path(blobsDir, "README")
+	foreign := pathIn(s, "blobs", "README")
 	if err := os.WriteFile(foreign, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(s.dir); err != nil {
+	if _, err := Open(s.files.Dir()); err != nil {
 		t.Fatal(err)
 	}
 	var left []string
-	for _, dir := range []string{"", blobsDir, recordsDir} {
-		entries, err := os.ReadDir(s.path(dir))
+	for _, dir := range []string{"", "blobs", "records"} {
+		entries, err := os.ReadDir(pathIn(s, dir))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,8 +275,8 @@ func TestOpenCollectsLeftovers(t *testing.T) {
 		}
 	}
 	want := []string{
-		blobsDir, "lock", namesFile, recordsDir, blobsDir + "/README", blobsDir + "/" + filepath.Base(running.Name()),
-		blobsDir + "/" + strings.TrimPrefix(kept.Digest, "sha256:") + ".erofs", recordsDir + "/" + kept.ID + ".json",
+		"blobs", "lock", "names.json", "records", "blobs/README", "blobs/" + filepath.Base(running.Name()),
+		"blobs/" + strings.TrimPrefix(kept.Digest, "sha256:") + ".erofs", "records/" + kept.ID + ".json",
 	}
 	slices.Sort(left)
 	slices.Sort(want)
@@ -291,12 +291,12 @@ func TestOpenCollectsLeftovers(t *testing.T) {
 func TestDocumentsOfOtherVersionsAreNotRead(t *testing.T) {
 	s := openStore(t)
 	img := addImage(t, s, "a", "a")
-	if err := os.WriteFile(s.recordPath(img.ID), []byte(`{"version":2}`), 0o600); err != nil {
+	if err := os.WriteFile(pathIn(s, "records", img.ID+".json"), []byte(`{"version":2}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := s.Resolve("a")
 	wantCode(t, err, api.CodeUnsupported)
-	if err := os.WriteFile(s.path(namesFile), []byte(`{"version":`), 0o600); err != nil {
+	if err := os.WriteFile(pathIn(s, "names.json"), []byte(`{"version":`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.List()
@@ -307,7 +307,7 @@ func TestDocumentsOfOtherVersionsAreNotRead(t *testing.T) {
 // every change must be there in the end.
 func TestConcurrentChanges(t *testing.T) {
 	one := openStore(t)
-	two, err := Open(one.dir)
+	two, err := Open(one.files.Dir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func TestConcurrentChanges(t *testing.T) {
 			if _, err := s.Remove(name, func(string) error { return nil }); err != nil {
 				t.Errorf("Remove: %v", err)
 			}
-			if _, err := Open(s.dir); err != nil {
+			if _, err := Open(s.files.Dir()); err != nil {
 				t.Errorf("Open: %v", err)
 			}
 		})

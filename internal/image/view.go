@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/image/catalog"
 )
 
 // Contents are kept once, whoever has them; names are an owner's. An owner sees the
@@ -16,7 +17,7 @@ const ownerMark = "@"
 // For returns the store as owner sees it: with its own names, and with the images
 // that have one of them. The owner "" has the names without an owner.
 func (s *Store) For(owner string) *Store {
-	v := &Store{dir: s.dir, named: true}
+	v := &Store{files: s.files, named: true}
 	if owner != "" {
 		v.prefix = ownerMark + owner + "/"
 	}
@@ -25,17 +26,17 @@ func (s *Store) For(owner string) *Store {
 
 // ForAll is For the owner "", who sees the images besides that nobody has a name
 // for.
-func (s *Store) ForAll() *Store { return &Store{dir: s.dir, named: true, nameless: true} }
+func (s *Store) ForAll() *Store { return &Store{files: s.files, named: true, nameless: true} }
 
 // ForEveryone returns the store with all images, which say how others than the owner ""
 // call them.
-func (s *Store) ForEveryone() *Store { return &Store{dir: s.dir, everyone: true} }
+func (s *Store) ForEveryone() *Store { return &Store{files: s.files, everyone: true} }
 
 // key returns what a name is called in names.json.
 func (s *Store) key(name string) string { return s.prefix + name }
 
 // namesOf returns the names that an image has for the owner.
-func (s *Store) namesOf(n names, id string) []string {
+func (s *Store) namesOf(n catalog.Names, id string) []string {
 	out := []string{}
 	for key, owner := range n.Names {
 		name, own := strings.CutPrefix(key, s.prefix)
@@ -48,12 +49,12 @@ func (s *Store) namesOf(n names, id string) []string {
 }
 
 // visible returns the image as the owner sees it, or a CodeNotFound error.
-func (s *Store) visible(r record, n names, id, ref string) (api.Image, error) {
+func (s *Store) visible(r catalog.Record, n catalog.Names, id, ref string) (api.Image, error) {
 	own := s.namesOf(n, id)
 	if s.named && len(own) == 0 && !(s.nameless && s.elsewhere(n, id) == 0) {
 		return api.Image{}, api.NotFound("image", ref)
 	}
-	img := r.image(id, own)
+	img := describe(r, id, own)
 	if s.everyone {
 		img.Tenants = othersNames(n, id)
 	}
@@ -61,7 +62,7 @@ func (s *Store) visible(r record, n names, id, ref string) (api.Image, error) {
 }
 
 // othersNames returns the names that an image has for each owner but "".
-func othersNames(n names, id string) map[string][]string {
+func othersNames(n catalog.Names, id string) map[string][]string {
 	var out map[string][]string
 	for key, named := range n.Names {
 		owned, others := strings.CutPrefix(key, ownerMark)
@@ -81,7 +82,7 @@ func othersNames(n names, id string) map[string][]string {
 }
 
 // elsewhere returns how many names of others an image has.
-func (s *Store) elsewhere(n names, id string) int {
+func (s *Store) elsewhere(n catalog.Names, id string) int {
 	count := 0
 	for _, named := range n.Names {
 		if named == id {
@@ -102,7 +103,7 @@ func (s *Store) Give(id, owner, name string, replace bool) (api.Image, error) {
 		return api.Image{}, err
 	}
 	to := s.For(owner)
-	err = s.locked(func() error {
+	err = s.files.Locked(func() error {
 		if !replace {
 			if err := to.CheckName(name, id); err != nil {
 				return err

@@ -1,0 +1,70 @@
+package faultfs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// mostOps bounds a sweep: what takes more operations is not worth one for each.
+const mostOps = 1000
+
+// Sweep makes each operation of a change fail once, in each way that it can, until the change
+// passes without a fault. Each time it runs try as a test of its own, with a file system that
+// has a fault planned.
+//
+// try prepares what is there before, calls change.Do with the change and says what holds
+// after it.
+func Sweep(t *testing.T, try func(t *testing.T, c *Change)) {
+	t.Helper()
+	for _, fault := range Faults {
+		for n := 1; ; n++ {
+			c := &Change{FS: &FS{}, fault: fault, n: n}
+			t.Run(fmt.Sprintf("%s/%d", fault.Name, n), func(t *testing.T) { try(t, c) })
+			if !c.done {
+				t.Fatalf("%s: the test has not called Do", fault.Name)
+			}
+			if c.Failed == nil {
+				break
+			}
+			if n == mostOps {
+				t.Fatalf("%s: the change has more than %d operations", fault.Name, mostOps)
+			}
+		}
+	}
+}
+
+// Change is one run of a Sweep.
+type Change struct {
+	// FS is the file system to use. Only operations during Do fail.
+	FS *FS
+	// Failed is the operation that failed during Do, nil if none did.
+	Failed *Event
+
+	fault Fault
+	n     int
+	done  bool
+}
+
+// Do runs a change with the fault, which is over when Do returns. It returns the error of
+// the change. An error must be there unless tolerated says that the change may go on
+// without the operation, and it must be the fault's, with its path.
+func (c *Change) Do(t *testing.T, change func() error, tolerated func(Event) bool) error {
+	t.Helper()
+	c.FS.Plan(c.fault, c.n)
+	err := change()
+	c.Failed, c.done = c.FS.Heal(), true
+	switch {
+	case c.Failed == nil && err != nil:
+		t.Fatalf("without a fault: %v", err)
+	case c.Failed == nil:
+	case err == nil:
+		if tolerated == nil || !tolerated(*c.Failed) {
+			t.Fatalf("%s of %s failed by %s, and nobody was told", c.Failed.Op, c.Failed.Path, c.fault.Name)
+		}
+	case !errors.Is(err, c.fault.Err) || !strings.Contains(err.Error(), c.Failed.Path):
+		t.Errorf("%s of %s failed by %s, and the error is %q", c.Failed.Op, c.Failed.Path, c.fault.Name, err)
+	}
+	return err
+}
