@@ -68,6 +68,14 @@ func ValidName(field, s string) error {
 	return nil
 }
 
+// ValidTenant returns a CodeInvalid error unless s may be the name of a tenant.
+func ValidTenant(s string) error {
+	if err := ValidName("tenant", s); err != nil || strings.ContainsAny(s, "._") {
+		return Invalid("tenant", "%q is not a tenant: 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit", s)
+	}
+	return nil
+}
+
 // ValidRef returns a CodeInvalid error unless s is an id of kind k or a name.
 func ValidRef(k Kind, field, s string) error {
 	if IsID(k, s) {

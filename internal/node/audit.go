@@ -57,9 +57,3 @@ func (s *snapshot) note(ctx context.Context) {
 		d.Snapshot, d.Digest, d.Image = s.id, s.rec.Digest, s.rec.Snapshot.Image
 	})
 }
-
-// noteImage writes down which image was made.
-func noteImage(ctx context.Context, id string) {
-	audit.Of(ctx).Object(id)
-	audit.Of(ctx).Set(func(d *api.AuditDetails) { d.Image = id })
-}

@@ -35,7 +35,7 @@ func (m *Node) Create(ctx context.Context, req api.CreateRequest) (*api.Sandbox,
 	if api.IsID(api.KindSnapshot, req.Image) {
 		return m.createFromSnapshot(ctx, req)
 	}
-	img, err := m.findImage(ctx, req.Image)
+	img, err := m.FindImage(ctx, req.Image)
 	if api.CodeOf(err) == api.CodeNotFound {
 		if _, serr := m.resolveSnapshot(ctx, req.Image); serr == nil {
 			return m.createFromSnapshot(ctx, req)
@@ -44,7 +44,7 @@ func (m *Node) Create(ctx context.Context, req api.CreateRequest) (*api.Sandbox,
 	if err != nil {
 		return nil, err
 	}
-	defer m.useImage(img.ID)()
+	defer m.UseImage(img.ID)()
 	if err := access.From(ctx).MayMakeTree("sandboxes of images"); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (m *Node) Create(ctx context.Context, req api.CreateRequest) (*api.Sandbox,
 func (m *Node) boot(ctx context.Context, d draft, require []string) (_ *instance, err error) {
 	ctx, ended := m.observe(ctx, "create")
 	defer ended(&err)
-	image, err := m.openImage(d.rec.Sandbox.Image)
+	image, err := m.OpenImage(d.rec.Sandbox.Image)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func (m *Node) tellOf(kind api.EventKind, b *instance, e api.Event) {
 }
 
 func (m *Node) publish(kind api.EventKind, s *api.Sandbox, e api.Event) {
-	e.Kind, e.SandboxID, e.Name, e.Tenant = kind, s.ID, s.Name, tenantOf(s.Tenant)
+	e.Kind, e.SandboxID, e.Name, e.Tenant = kind, s.ID, s.Name, access.OfRecord(s.Tenant)
 	m.events.Publish(e)
 }
 

@@ -195,7 +195,7 @@ func (m *Node) childFiles(f *freeze, image string) ([]*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	img, err := m.openImage(image)
+	img, err := m.OpenImage(image)
 	if err != nil {
 		return nil, err
 	}

@@ -150,29 +150,17 @@ func (m *Node) openFiles(view *fsview.View, files *snapfile.Files, gens []string
 	for i, s := range files.Segments {
 		segments[i] = cowfs.Segment{Start: cowfs.Page(s.Start), End: cowfs.Page(s.End), File: open[s.Gen]}
 	}
-	image, err := m.mapImage(view.Image)
+	image, err := m.OpenImage(view.Image)
 	if err != nil {
 		return err
 	}
-	view.OnClose(func() { _ = unix.Munmap(image) }) // its arguments are right
-	if view.Files, err = cowfs.NewFiles(cowfs.OpenView(segments, cowfs.Page(files.Root)), image); err != nil {
-		return api.Errorf(api.CodeCorrupt, "open files of %s: %w", view.ID, err)
-	}
-	return nil
-}
-
-// mapImage maps the image with an id into memory.
-func (m *Node) mapImage(id string) ([]byte, error) {
-	f, err := m.openImage(id)
+	defer image.Close()
+	data, err := snapdir.MapFile(image)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("map image: %w", err)
 	}
-	defer f.Close()
-	data, err := snapdir.MapFile(f)
-	if err != nil {
-		return nil, fmt.Errorf("map image: %w", err)
-	}
-	return data, nil
+	view.OnClose(func() { _ = unix.Munmap(data) }) // its arguments are right
+	return view.Open(cowfs.OpenView(segments, cowfs.Page(files.Root)), data)
 }
 
 // openMergeBase returns the files from which two views went different ways. The id of the

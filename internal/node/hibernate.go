@@ -46,7 +46,7 @@ func (m *Node) hibernateLocked(ctx context.Context, b *instance, idle idleness) 
 		return nil, err
 	}
 	defer done()
-	defer m.useImage(b.view().Image)()
+	defer m.UseImage(b.view().Image)()
 	b.mu.Lock()
 	rec := b.rec
 	b.mu.Unlock()

@@ -51,10 +51,11 @@ func nodeOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Node, *instan
 		t.Fatal(err)
 	}
 	m := &Node{
-		background: t.Context(), imageUses: map[string]int{}, ledger: ledger, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: events.New(keptEvents),
+		background: t.Context(), ledger: ledger, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: events.New(keptEvents),
 		instances: map[string]*instance{}, names: map[owned]string{}, snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
 		goneNames: map[string]goneRecord{}, freezes: map[string]*freeze{}, budgets: map[string]*budget{}, patience: patience, clock: timer.System{}, alarms: timer.New(timer.System{}),
 	}
+	m.Catalog = m.newCatalog(nil)
 	return m, boxIn(t, m, answers)
 }
 

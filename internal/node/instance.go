@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -97,7 +96,7 @@ func (b *instance) view() api.Sandbox {
 // environment, which may hold secrets.
 func (b *instance) viewFor(ctx context.Context) api.Sandbox {
 	v := b.view()
-	if tenantOf(v.Tenant) != access.From(ctx).Tenant {
+	if access.OfRecord(v.Tenant) != access.From(ctx).Tenant {
 		v.Env = nil
 	}
 	return v
@@ -163,7 +162,7 @@ func newDraft(tenant, id, name string, forkIndex int) draft {
 		host = strings.ReplaceAll(id, "_", "-")
 	}
 	return draft{rec: record{Sandbox: api.Sandbox{
-		ID: id, Tenant: ownerIn(tenant), Name: name, State: api.StateRunning, CreatedAt: time.Now().UTC(),
+		ID: id, Tenant: access.Recorded(tenant), Name: name, State: api.StateRunning, CreatedAt: time.Now().UTC(),
 		Identity: api.Identity{SandboxID: id, ForkIndex: forkIndex, Hostname: host, MachineID: newMachineID()},
 	}}}
 }
@@ -383,7 +382,7 @@ func (m *Node) inspect(ctx context.Context, b *instance) *api.Sandbox {
 func (m *Node) List(ctx context.Context, f api.ListFilter) ([]api.Sandbox, error) {
 	image := f.Image
 	if image != "" {
-		if img, err := m.findImage(ctx, image); err == nil {
+		if img, err := m.FindImage(ctx, image); err == nil {
 			image = img.ID
 		}
 	}
@@ -444,17 +443,4 @@ func hasAll(have, want map[string]string) bool {
 		}
 	}
 	return true
-}
-
-// openImage opens the image of a sandbox.
-func (m *Node) openImage(id string) (*os.File, error) {
-	path, err := m.images.Path(id)
-	if err != nil {
-		return nil, err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("open image: %w", err)
-	}
-	return f, nil
 }

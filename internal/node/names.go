@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -103,19 +102,9 @@ func seenOf[T hideable](ctx context.Context, list []T) []T {
 
 // tenant returns whose the sandbox is. Records of versions without tenants are the
 // default one's.
-func (r *record) tenant() string { return tenantOf(r.Sandbox.Tenant) }
+func (r *record) tenant() string { return access.OfRecord(r.Sandbox.Tenant) }
 
-func (r *snapRecord) tenant() string { return tenantOf(r.Snapshot.Tenant) }
-
-// tenantOf reads the tenant in a record, and ownerIn writes it.
-func tenantOf(recorded string) string { return cmp.Or(recorded, access.DefaultTenant) }
-
-func ownerIn(tenant string) string {
-	if tenant == access.DefaultTenant {
-		return ""
-	}
-	return tenant
-}
+func (r *snapRecord) tenant() string { return access.OfRecord(r.Snapshot.Tenant) }
 
 // tenant returns whose sandbox it is.
 func (b *instance) tenant() string {

@@ -14,10 +14,11 @@ import (
 // say for whom it does something is not taken for its owner.
 func TestNobodyIsRefused(t *testing.T) {
 	m, b := nodeOf(t, nil)
-	var err error
-	if m.images, err = image.Open(filepath.Join(t.TempDir(), "images")); err != nil {
+	store, err := image.Open(filepath.Join(t.TempDir(), "images"))
+	if err != nil {
 		t.Fatal(err)
 	}
+	m.Catalog = m.newCatalog(store)
 	ctx := context.Background()
 	for what, ask := range map[string]func() error{
 		"get":      func() error { _, err := m.Get(ctx, b.id); return err },

@@ -17,6 +17,7 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/node/compare"
+	"ramet.dev/ramet/internal/node/images"
 	"ramet.dev/ramet/internal/node/memfiles"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/timer"
@@ -59,7 +60,6 @@ type Node struct {
 	cfg      Config
 	log      *slog.Logger
 	store    *store.Store
-	images   *image.Store
 	cgroups  *cgroup.Hierarchy
 	launcher *launch.Launcher
 	pool     *launch.Pool
@@ -67,6 +67,7 @@ type Node struct {
 	events   *events.Log
 	tokens   *token.Registry
 	*idempotency.Store
+	*images.Catalog
 	*compare.Comparer
 	audit    *audit.Log
 	ledger   *quota.Ledger
@@ -85,10 +86,6 @@ type Node struct {
 	freezes    map[string]*freeze
 	budgets    map[string]*budget
 	controlled map[*launch.Sentry]bool // whose requests are served
-
-	imageMu   sync.Mutex     // held while an image is removed
-	imageUses map[string]int // by what is being made, by id; guarded by imageMu
-	building  int            // builds under way; likewise
 
 	flattening sync.Mutex // held while a snapshot on disk is written anew
 
@@ -115,7 +112,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		cfg: cfg, log: cfg.Log, memFiles: memfiles.New(), events: events.New(keptEvents),
 		instances: map[string]*instance{}, names: map[owned]string{},
 		snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
-		goneNames: map[string]goneRecord{}, freezes: map[string]*freeze{}, budgets: map[string]*budget{}, controlled: map[*launch.Sentry]bool{}, imageUses: map[string]int{}, closing: make(chan struct{}),
+		goneNames: map[string]goneRecord{}, freezes: map[string]*freeze{}, budgets: map[string]*budget{}, controlled: map[*launch.Sentry]bool{}, closing: make(chan struct{}),
 		patience: patience, clock: cfg.Clock, rests: make(chan struct{}, restsAtOnce),
 	}
 	if m.clock == nil {
@@ -179,9 +176,11 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		m.log.Info("no control groups: limits will be refused", "reason", err)
 		m.cgroups = nil
 	}
-	if m.images, err = image.Open(cfg.Paths.Images()); err != nil {
+	store, err := image.Open(cfg.Paths.Images())
+	if err != nil {
 		return nil, err
 	}
+	m.Catalog = m.newCatalog(store)
 	for _, dir := range []string{cfg.Paths.Snapshots(), cfg.Paths.Files()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make data directory: %w", err)

@@ -4,7 +4,6 @@ import (
 	"os"
 	"testing"
 
-	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 )
 
@@ -25,19 +24,6 @@ func TestDefaultPoolSize(t *testing.T) {
 		{24 << 30, launch.PoolSize{Least: 32, Most: 128}}, {1 << 40, launch.PoolSize{Least: 32, Most: 128}}} {
 		if got := DefaultPoolSize(c.memory); got != c.want {
 			t.Errorf("DefaultPoolSize(%d) = %+v, want %+v", c.memory, got, c.want)
-		}
-	}
-}
-
-func TestSourceOfAnImage(t *testing.T) {
-	for want, req := range map[string]api.ImageBuild{
-		"debian":                       {From: "debian"},
-		"debian bookworm":              {From: "debian", Suite: "bookworm"},
-		"debian python3 python3-numpy": {From: "debian", Include: []string{"python3", "python3-numpy"}},
-		"debian bookworm python3":      {From: "debian", Suite: "bookworm", Include: []string{"python3"}},
-	} {
-		if got := describeBuild(&req); got != want {
-			t.Errorf("the source of %+v is %q, not %q", req, got, want)
 		}
 	}
 }

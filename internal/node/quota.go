@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 
@@ -9,7 +10,6 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/server/audit"
-	"ramet.dev/ramet/internal/server/token"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -226,15 +226,11 @@ func (m *Node) tenantNames(ctx context.Context) (map[string]bool, error) {
 	for _, b := range m.all() {
 		names[b.tenant()] = true
 	}
-	images, err := m.images.ForEveryone().List()
+	owners, err := m.ImageOwners()
 	if err != nil {
 		return nil, err
 	}
-	for _, i := range images {
-		for t := range i.Tenants {
-			names[t] = true
-		}
-	}
+	maps.Copy(names, owners)
 	return names, nil
 }
 
@@ -249,7 +245,7 @@ func (m *Node) GetTenant(ctx context.Context, name string) (*api.Tenant, error) 
 	if c := access.From(ctx); !c.Owner && (c.Tenant != name || c.Bound()) {
 		return nil, api.NotFound("tenant", name)
 	}
-	if err := token.ValidTenant(name); err != nil {
+	if err := api.ValidTenant(name); err != nil {
 		return nil, err
 	}
 	names, err := m.tenantNames(ctx)
@@ -264,10 +260,10 @@ func (m *Node) GetTenant(ctx context.Context, name string) (*api.Tenant, error) 
 
 // UpdateTenant changes the quotas of a tenant. What it has already stays.
 func (m *Node) UpdateTenant(ctx context.Context, name string, req api.TenantUpdate) (*api.Tenant, error) {
-	if err := ownersOnly(ctx, "changes quotas"); err != nil {
+	if err := access.From(ctx).OwnerOnly("changes quotas"); err != nil {
 		return nil, err
 	}
-	if err := token.ValidTenant(name); err != nil {
+	if err := api.ValidTenant(name); err != nil {
 		return nil, err
 	}
 	audit.Of(ctx).Object(name)
@@ -275,40 +271,4 @@ func (m *Node) UpdateTenant(ctx context.Context, name string, req api.TenantUpda
 		return nil, err
 	}
 	return m.tenant(name), nil
-}
-
-// GiveImage lets a tenant use an image that the caller has.
-func (m *Node) GiveImage(ctx context.Context, tenant string, req api.GiveRequest) (*api.Image, error) {
-	if err := ownersOnly(ctx, "gives images away"); err != nil {
-		return nil, err
-	}
-	if err := token.ValidTenant(tenant); err != nil {
-		return nil, err
-	}
-	from, err := m.imagesFor(ctx)
-	if err != nil {
-		return nil, err
-	}
-	img, err := from.Resolve(req.Image)
-	if err != nil {
-		return nil, err
-	}
-	name := req.Name
-	if name == "" && len(img.Names) > 0 {
-		name = img.Names[0]
-	}
-	audit.Of(ctx).Object(tenant)
-	given, err := from.Give(img.ID, ownerIn(tenant), name, req.Replace)
-	if err != nil {
-		return nil, err
-	}
-	noteImage(ctx, img.ID)
-	return &given, nil
-}
-
-func ownersOnly(ctx context.Context, does string) error {
-	if !access.From(ctx).Owner {
-		return api.Errorf(api.CodeForbidden, "only the owner of the daemon %s, at its socket", does)
-	}
-	return nil
 }

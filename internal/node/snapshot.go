@@ -83,7 +83,7 @@ func (m *Node) snapshot(ctx context.Context, b *instance, req api.SnapshotReques
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
 	defer made()
-	defer m.useImage(b.view().Image)() // b may be gone before the snapshot is listed
+	defer m.UseImage(b.view().Image)() // b may be gone before the snapshot is listed
 	_, done, err := m.use(ctx, b, api.StateRunning)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
@@ -373,7 +373,7 @@ func (m *Node) restore(ctx context.Context, s *snapshot, req api.RestoreRequest,
 		return nil, fmt.Errorf("restore: %w", err)
 	}
 	defer made()
-	defer m.useImage(s.rec.Source.Image)() // s may be deleted before the sandboxes are listed
+	defer m.UseImage(s.rec.Source.Image)() // s may be deleted before the sandboxes are listed
 	f, err := m.source(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)

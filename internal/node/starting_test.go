@@ -109,15 +109,16 @@ func TestSlowSentryDelaysOneChild(t *testing.T) {
 		return wire.Loaded{}, nil
 	})
 	m.memFiles = memfiles.New()
-	var err error
-	if m.images, err = image.Open(filepath.Join(t.TempDir(), "images")); err != nil {
+	store, err := image.Open(filepath.Join(t.TempDir(), "images"))
+	if err != nil {
 		t.Fatal(err)
 	}
+	m.Catalog = m.newCatalog(store)
 	root := t.TempDir()
 	if err := os.Mkdir(filepath.Join(root, "tmp"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	img, err := m.images.ImportDir(asOwner, root, image.Options{Name: "box"})
+	img, err := store.ImportDir(asOwner, root, image.Options{Name: "box"})
 	if err != nil {
 		t.Fatal(err)
 	}

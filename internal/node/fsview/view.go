@@ -24,7 +24,27 @@ type View struct {
 	Pin  string
 	Root uint64
 
+	image   []byte // contents of the image
 	closers []func()
+}
+
+// Open opens the tree in pages above an image with the contents image, which the caller
+// keeps until Close.
+func (v *View) Open(pages *cowfs.View, image []byte) (err error) {
+	v.image = image
+	if v.Files, err = cowfs.NewFiles(pages, image); err != nil {
+		return api.Errorf(api.CodeCorrupt, "open files of %s: %w", v.ID, err)
+	}
+	return nil
+}
+
+// ImageFiles returns the files of the image alone.
+func (v *View) ImageFiles() (*cowfs.Files, error) {
+	files, err := cowfs.NewFiles(cowfs.OpenView(nil, 0), v.image)
+	if err != nil {
+		return nil, api.Errorf(api.CodeCorrupt, "open image %s: %w", v.Image, err)
+	}
+	return files, nil
 }
 
 // OnClose has Close call fn, before what was added earlier.

@@ -308,15 +308,7 @@ func check(c access.Caller, req *api.TokenRequest) error {
 	case req.Browser && (req.Sandbox == "" || req.Scope == api.ScopeAdmin):
 		return api.Invalid("browser", "a token for browsers is bound to a sandbox, and of scope read or exec")
 	}
-	return ValidTenant(req.Tenant)
-}
-
-// ValidTenant returns a CodeInvalid error unless s may be the name of a tenant.
-func ValidTenant(s string) error {
-	if err := api.ValidName("tenant", s); err != nil || strings.ContainsAny(s, "._") {
-		return api.Invalid("tenant", "%q is not a tenant: 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit", s)
-	}
-	return nil
+	return api.ValidTenant(req.Tenant)
 }
 
 func (rec *record) newSecret() string {

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -9,6 +10,18 @@ import (
 
 // DefaultTenant is whose things are that the owner of the daemon makes.
 const DefaultTenant = api.DefaultTenant
+
+// Recorded returns how records name a tenant, and OfRecord the tenant that a record names.
+// Records of versions without tenants name none and belong to DefaultTenant.
+func Recorded(tenant string) string {
+	if tenant == DefaultTenant {
+		return ""
+	}
+	return tenant
+}
+
+// OfRecord is the inverse of Recorded.
+func OfRecord(recorded string) string { return cmp.Or(recorded, DefaultTenant) }
 
 // Caller is on whose behalf something is done. The one without a tenant is nobody:
 // it sees nothing, and may do nothing.
@@ -51,6 +64,15 @@ func With(ctx context.Context, c Caller) context.Context { return context.WithVa
 func From(ctx context.Context) Caller {
 	c, _ := ctx.Value(key{}).(Caller)
 	return c
+}
+
+// OwnerOnly refuses everybody but the owner of the daemon. does is what only the owner
+// does, such as "changes quotas".
+func (c Caller) OwnerOnly(does string) error {
+	if !c.Owner {
+		return api.Errorf(api.CodeForbidden, "only the owner of the daemon %s, at its socket", does)
+	}
+	return nil
 }
 
 // Operator reports whether c answers for the whole daemon: its owner, or the holder

@@ -1,4 +1,4 @@
-package node
+package images
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
@@ -19,15 +17,15 @@ import (
 
 // Export writes the files of a sandbox or snapshot as they are at one moment. The
 // sandbox goes on meanwhile.
-func (m *Node) Export(ctx context.Context, ref string, req api.ExportRequest, w io.Writer) (err error) {
-	ctx, ended := m.observe(ctx, "export")
+func (c *Catalog) Export(ctx context.Context, ref string, req api.ExportRequest, w io.Writer) (err error) {
+	ctx, ended := c.cfg.Observe(ctx, "export")
 	defer ended(&err)
-	turn, err := m.heavyTurn(ctx)
+	turn, err := c.cfg.Turn(ctx)
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
 	defer turn()
-	p, err := m.packing(ctx, ref)
+	p, err := c.packing(ctx, ref)
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
@@ -50,19 +48,19 @@ func (m *Node) Export(ctx context.Context, ref string, req api.ExportRequest, w 
 
 // Commit makes an image of the files of a sandbox or snapshot as they are at one
 // moment. The sandbox goes on meanwhile.
-func (m *Node) Commit(ctx context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (_ *api.Image, err error) {
-	ctx, ended := m.observe(ctx, "commit")
+func (c *Catalog) Commit(ctx context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (_ *api.Image, err error) {
+	ctx, ended := c.cfg.Observe(ctx, "commit")
 	defer ended(&err)
 	name, err := image.ParseName("name", req.Name)
 	if err != nil {
 		return nil, err
 	}
-	turn, err := m.heavyTurn(ctx)
+	turn, err := c.cfg.Turn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
 	defer turn()
-	p, err := m.packing(ctx, ref)
+	p, err := c.packing(ctx, ref)
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
@@ -75,7 +73,7 @@ func (m *Node) Commit(ctx context.Context, ref string, req api.CommitRequest, pr
 	if err := access.From(ctx).MayMakeTree("images"); err != nil {
 		return nil, err
 	}
-	images, err := m.imagesFor(ctx)
+	images, err := c.visible(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -90,14 +88,12 @@ func (m *Node) Commit(ctx context.Context, ref string, req api.CommitRequest, pr
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
-	noteImage(ctx, img.ID)
-	if b, err := m.resolve(ctx, p.ID); err == nil { // else it was of a snapshot
-		m.tellOf(api.EventCommitted, b, api.Event{Image: img.ID})
-	}
+	note(ctx, img.ID)
+	c.cfg.Committed(ctx, p.ID, img.ID)
 	return &img, nil
 }
 
-// packing is a moment that is packed.
+// packing is a view that is packed.
 type packing struct {
 	*fsview.View
 	src   pack.Source
@@ -106,43 +102,38 @@ type packing struct {
 }
 
 // packing pins the files that ref refers to, until close.
-func (m *Node) packing(ctx context.Context, ref string) (_ *packing, err error) {
-	mo, err := m.openView(ctx, ref)
+func (c *Catalog) packing(ctx context.Context, ref string) (_ *packing, err error) {
+	view, err := c.cfg.View(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			mo.Close()
+			view.Close()
 		}
 	}()
-	mo.OnClose(m.useImage(mo.Image))
-	p := &packing{View: mo, title: ref}
-	if p.image, err = m.images.Resolve(mo.Image); err != nil {
+	view.OnClose(c.UseImage(view.Image))
+	p := &packing{View: view, title: ref}
+	if p.image, err = c.cfg.Store.Resolve(view.Image); err != nil {
 		return nil, err
 	}
 	// Names are the caller's, who may have none for it any more.
-	seen, err := m.findImage(ctx, mo.Image)
+	seen, err := c.FindImage(ctx, view.Image)
 	if err != nil && api.CodeOf(err) != api.CodeNotFound {
 		return nil, err
 	}
 	p.image.Names = seen.Names
-	p.src, err = m.sourceOf(mo)
+	p.src, err = sourceOf(view)
 	return p, err
 }
 
-// sourceOf returns what is packed of a moment, until that is closed.
-func (m *Node) sourceOf(mo *fsview.View) (src pack.Source, err error) {
-	data, err := m.mapImage(mo.Image)
+// sourceOf returns what is packed of a view, until that is closed.
+func sourceOf(view *fsview.View) (pack.Source, error) {
+	base, err := view.ImageFiles()
 	if err != nil {
-		return src, err
+		return pack.Source{}, err
 	}
-	mo.OnClose(func() { _ = unix.Munmap(data) }) // its arguments are right
-	base, err := cowfs.NewFiles(cowfs.OpenView(nil, 0), data)
-	if err != nil {
-		return src, api.Errorf(api.CodeCorrupt, "open image %s: %w", mo.Image, err)
-	}
-	return pack.Source{Image: base, Files: mo.Files, Keep: fsview.SkippedPaths()}, nil
+	return pack.Source{Image: base, Files: view.Files, Keep: fsview.SkippedPaths()}, nil
 }
 
 // archive describes an archive of what is packed. What a sandbox was given besides
