@@ -45,6 +45,10 @@ $(SENTRY): $(GUEST)
 man: build ## write man pages of all commands to bin/man/man1
 	$(BIN) man bin/man/man1
 
+.PHONY: docs
+docs: $(SENTRY) ## write docs/cli.md, which is generated from the commands
+	CGO_ENABLED=0 $(GO) test -count=1 ./cmd/ramet -run TestReferenceIsCurrent -update
+
 .PHONY: demo
 demo: build ## show the main job on this machine
 	$(BIN) demo $(ARGS)

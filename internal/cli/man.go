@@ -42,6 +42,7 @@ func writeMan(root *cobra.Command, dir, version string) ([]string, error) {
 	root.DisableAutoGenTag = true // the tag has the date
 	commands := withChildren(root)
 	escapeMarkdown(commands)
+	escapeFlags(commands)
 	var index strings.Builder
 	for _, g := range root.Groups() {
 		fmt.Fprintf(&index, "\n\n### %s\n", strings.TrimSuffix(g.Title, ":"))
@@ -79,31 +80,37 @@ func manPage(cmd *cobra.Command, version string) ([]byte, error) {
 	return bytes.Replace(page.Bytes(), []byte(`"`+none.Format("Jan 2006")+`"`), []byte(`""`), 1), nil
 }
 
-// escapeMarkdown has the texts of commands be what they are in help pages: the generator
-// takes them for Markdown.
+// escapeMarkdown escapes the texts of commands, which the generator takes for Markdown.
 func escapeMarkdown(commands []*cobra.Command) {
-	escape := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `_`, `\_`, `<`, `\<`, `>`, `\>`, `[`, `\[`, `]`, `\]`, "`", "\\`", `#`, `\#`).Replace
-	escaped := map[*pflag.Flag]bool{}
 	for _, cmd := range commands {
-		cmd.Short = escape(cmd.Short)
+		cmd.Short = escaped(cmd.Short)
 		var long []string
 		for _, text := range strings.Split(cmd.Long, "\n") {
 			if strings.HasPrefix(text, " ") || strings.HasPrefix(text, "\t") {
 				long = append(long, "    "+strings.TrimSpace(text)) // as it is, not part of a paragraph
 				continue
 			}
-			long = append(long, escape(text))
+			long = append(long, escaped(strings.TrimPrefix(text, "#### "))) // as cobra's own texts have it
 		}
 		cmd.Long = strings.Join(long, "\n")
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if !escaped[f] {
-				f.Usage, escaped[f] = escape(f.Usage), true
-			}
-		})
-		cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) {
-			if !escaped[f] {
-				f.Usage, escaped[f] = escape(f.Usage), true
-			}
-		})
 	}
+}
+
+// escapeFlags escapes the texts of the options of commands.
+func escapeFlags(commands []*cobra.Command) {
+	done := map[*pflag.Flag]bool{} // commands share the global ones
+	escape := func(f *pflag.Flag) {
+		if !done[f] {
+			f.Usage, done[f] = escaped(f.Usage), true
+		}
+	}
+	for _, cmd := range commands {
+		cmd.Flags().VisitAll(escape)
+		cmd.PersistentFlags().VisitAll(escape)
+	}
+}
+
+// escaped returns text with a backslash before each character that Markdown gives a meaning.
+func escaped(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `_`, `\_`, `<`, `\<`, `>`, `\>`, `[`, `\[`, `]`, `\]`, "`", "\\`", `#`, `\#`).Replace(text)
 }
