@@ -91,13 +91,15 @@ endef
 
 report := 2>&1 | awk -f .ci/quiet.awk | tee -a $(LOG)
 
+# A program with the race detector waits a second at its end for races that it has not told
+# of, and tests run hundreds of programs.
 .PHONY: test-unit
 test-unit: $(SENTRY)
 	@mkdir -p $(CACHE)
 	@cgo=1; race=-race; cc=$$($(GO) env CC); \
 	command -v $$cc >/dev/null || { cgo=0; race=; echo "skip: race detector: there is no C compiler ($$cc)" | tee -a $(LOG); }; \
 	echo "== go test $$race, packages that do not link gVisor's kernel"; \
-	RAMET_TEST_BUILD=1 CGO_ENABLED=$$cgo $(GO) test -v $$race -timeout 10m $(call packages,no) $(report)
+	GORACE=atexit_sleep_ms=0 RAMET_TEST_BUILD=1 CGO_ENABLED=$$cgo $(GO) test -v $$race -timeout 10m $(call packages,no) $(report)
 
 # RAMET_TEST_BUILD has the image made that databases, interpreters and servers are in, of
 # Debian packages, and Python's libraries and Node's own build installed with pip and npm.

@@ -91,6 +91,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv(envSocket, apitest.Serve(env.T().(testing.TB), fakeService()))
 			env.Setenv(envVersion, "test")
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command waits a second for races at its end
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
