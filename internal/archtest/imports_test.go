@@ -66,6 +66,8 @@ var arrows = []struct {
 	{"internal/node/snapdir", []string{"api", "internal/engine/snapfile", "internal/storage/cowfs"}, "a directory on disk; which snapshots there are, and who needs whom, is not its business"},
 	{"internal/node/images", []string{"api", "internal/image", "internal/image/debian", "internal/node/fsview", "internal/server/audit", "internal/service/access", "internal/storage/cowfs", "internal/storage/pack"},
 		"it is given scratch sandboxes and views of files; it never starts a sentry"},
+	{"internal/node/dataplane", []string{"api", "internal/engine/interp", "internal/engine/launch", "internal/engine/wire", "internal/service", "internal/service/access"},
+		"the inside of sandboxes; it declares what it needs of them, and knows neither how they are made nor how they rest"},
 	{"internal/node", []string{
 		"api",
 		"internal/engine/cgroup",
@@ -76,6 +78,7 @@ var arrows = []struct {
 		"internal/engine/wire",
 		"internal/image",
 		"internal/node/compare",
+		"internal/node/dataplane",
 		"internal/node/fsview",
 		"internal/node/images",
 		"internal/node/memfiles",

@@ -2,13 +2,11 @@ package node
 
 import (
 	"context"
-	"io"
 	"slices"
 	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
-	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -173,39 +171,4 @@ func (m *Node) saveActivity(boxes ...*instance) {
 	if err := m.store.Apply(context.Background(), changes...); err != nil {
 		m.log.Warn("write down when sandboxes were used", "error", err) // its timers begin earlier after a restart
 	}
-}
-
-// activeReader notes input as use of a sandbox.
-type activeReader struct {
-	io.Reader
-	m *Node
-	b *instance
-}
-
-// Read implements io.Reader.
-func (r activeReader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	if n > 0 {
-		r.m.touch(r.b)
-	}
-	return n, err
-}
-
-// activeConn notes traffic of a port as use of a sandbox. A connection without any
-// is no use.
-type activeConn struct {
-	service.PortConn
-	m *Node
-	b *instance
-}
-
-// Read implements service.PortConn.
-func (c activeConn) Read(p []byte) (int, error) {
-	return activeReader{c.PortConn, c.m, c.b}.Read(p)
-}
-
-// Write implements service.PortConn.
-func (c activeConn) Write(p []byte) (int, error) {
-	c.m.touch(c.b)
-	return c.PortConn.Write(p)
 }

@@ -26,7 +26,7 @@ func (m *Node) Bisect(ctx context.Context, ref string, req api.BisectRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	if _, err := argvOf(req.Argv, req.Shell); err != nil {
+	if _, err := api.CommandArgv(req.Argv, req.Shell); err != nil {
 		return nil, err
 	}
 	if err := access.From(ctx).MayMake("sandboxes"); err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"regexp"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
@@ -17,7 +16,7 @@ import (
 
 // Create makes a sandbox from an image or a snapshot.
 func (m *Node) Create(ctx context.Context, req api.CreateRequest) (*api.Sandbox, error) {
-	if err := validEnv(req.Env); err != nil {
+	if err := api.ValidEnv("env", req.Env); err != nil {
 		return nil, err
 	}
 	if err := m.validLimits(req.Limits); err != nil {
@@ -159,22 +158,6 @@ func (m *Node) createFromSnapshot(ctx context.Context, req api.CreateRequest) (*
 		return sb, nil
 	}
 	return made, nil // somebody was quick to end it
-}
-
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
-func validEnv(env map[string]string) error {
-	for k, v := range env {
-		if !envName.MatchString(k) {
-			return api.Invalid("env", "%q is not a variable name", k)
-		}
-		for i := range len(v) {
-			if v[i] == 0 {
-				return api.Invalid("env", "the value of %s contains a NUL byte", k)
-			}
-		}
-	}
-	return nil
 }
 
 // mergeEnv returns an image's environment with more on top.

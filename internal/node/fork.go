@@ -181,7 +181,7 @@ func (m *Node) newBatch(tenant string, began time.Time, count int, names []strin
 	if timeoutMS < 0 || timeoutMS > maxChildTimeout.Milliseconds() {
 		return nil, api.Invalid("timeout_ms", "%d is not from 0 to %d", timeoutMS, maxChildTimeout.Milliseconds())
 	}
-	if err := validEnv(env); err != nil {
+	if err := api.ValidEnv("env", env); err != nil {
 		return nil, err
 	}
 	b := &batch{

@@ -56,6 +56,7 @@ func nodeOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Node, *instan
 		goneNames: map[string]goneRecord{}, freezes: map[string]*freeze{}, budgets: map[string]*budget{}, patience: patience, clock: timer.System{}, alarms: timer.New(timer.System{}),
 	}
 	m.Catalog = m.newCatalog(nil)
+	m.Plane = m.newDataPlane()
 	return m, boxIn(t, m, answers)
 }
 

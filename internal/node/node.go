@@ -17,6 +17,7 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/node/compare"
+	"ramet.dev/ramet/internal/node/dataplane"
 	"ramet.dev/ramet/internal/node/images"
 	"ramet.dev/ramet/internal/node/memfiles"
 	"ramet.dev/ramet/internal/node/quota"
@@ -69,6 +70,7 @@ type Node struct {
 	*idempotency.Store
 	*images.Catalog
 	*compare.Comparer
+	*dataplane.Plane
 	audit    *audit.Log
 	ledger   *quota.Ledger
 	admitted admission
@@ -122,6 +124,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	m.heavy = quota.NewTurns("exports, commits, comparisons and merges", heavyPerTenant, heavyAtOnce, patienceForTurn)
 	m.archives = quota.NewTurns("archives", archivesPerTenant, archivesAtOnce, patienceForTurn)
 	m.Comparer = m.newComparer()
+	m.Plane = m.newDataPlane()
 	m.admitted.making, m.admitted.inTree = map[string]int64{}, map[string]int64{}
 	if m.hostMemory = cfg.HostMemory; m.hostMemory == nil {
 		m.hostMemory = readHostMemory

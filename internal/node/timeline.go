@@ -40,20 +40,6 @@ func shortCommand(text string) string {
 	return strings.ToValidUTF8(text[:maxCommand], "") + "…"
 }
 
-// commandText is a command as somebody would type it.
-func commandText(argv []string, shell string) string {
-	if shell != "" {
-		return shell
-	}
-	words := make([]string, len(argv))
-	for i, w := range argv {
-		if words[i] = w; w == "" || strings.ContainsAny(w, " \t\n'\"\\$`|&;<>()*?[]#~") {
-			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(words, " ")
-}
-
 // stepping takes the first step of b, if it is to be checkpointed and has none. The
 // result is to be called with what was done then, and is never nil.
 func (m *Node) stepping(ctx context.Context, b *instance) func(s api.Step) {

@@ -1,4 +1,4 @@
-package node
+package dataplane
 
 import (
 	"context"
@@ -14,33 +14,39 @@ import (
 	"ramet.dev/ramet/internal/service/access"
 )
 
-// Files are read and written by the sandbox's sentry, through its kernel: that
-// alone sees what is mounted, enforces permissions, keeps to the limit of the
-// disk and tells those who watch. It works in paused sandboxes too.
+// Files are read and written by the sandbox's sentry, through its kernel: only the
+// kernel sees what is mounted, enforces permissions, keeps to the limit of the disk and
+// notifies watches. It works in paused sandboxes too.
 
-// maxItems bounds the results of one list or search, in bytes of JSON: above
-// what a sentry sends that keeps to its own bounds.
+// maxItems bounds the results of one list or search, in bytes of JSON. It is more than
+// a sentry sends that keeps to its own bounds.
 const maxItems = 64 << 20
 
-// useFiles returns a sandbox that ref names and its sentry, which is used until done
-// is called.
-func (m *Node) useFiles(ctx context.Context, ref string) (b *instance, sentry *launch.Sentry, done func(), err error) {
-	if b, err = m.resolve(ctx, ref); err != nil {
+// files reads, writes, lists and watches files.
+type files struct {
+	base
+	archives Turns
+}
+
+// acquire returns the sandbox that ref names and its sentry, which is in use until
+// release is called.
+func (p files) acquire(ctx context.Context, ref string) (b Sandbox, sentry *launch.Sentry, release func(), err error) {
+	if b, err = p.sandboxes.Find(ctx, ref); err != nil {
 		return nil, nil, nil, err
 	}
-	sentry, done, err = m.use(ctx, b, api.StateRunning, api.StatePaused)
-	return b, sentry, done, err
+	sentry, release, err = b.Acquire(ctx, api.StateRunning, api.StatePaused)
+	return b, sentry, release, err
 }
 
 // onFiles runs do with the sentry of a sandbox.
-func (m *Node) onFiles(ctx context.Context, ref string, do func(*launch.Sentry) error) error {
-	b, sentry, done, err := m.useFiles(ctx, ref)
+func (p files) onFiles(ctx context.Context, ref string, do func(*launch.Sentry) error) error {
+	b, sentry, release, err := p.acquire(ctx, ref)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer release()
 	if err := do(sentry); err != nil {
-		return m.explain(b, sentry, err)
+		return b.Explain(sentry, err)
 	}
 	return nil
 }
@@ -50,9 +56,9 @@ func fileCall(verb wire.Verb, f api.FileRef) *wire.File {
 }
 
 // fileInfo makes a call that is answered with the description of a file.
-func (m *Node) fileInfo(ctx context.Context, ref string, req *wire.File) (*api.FileInfo, error) {
+func (p files) fileInfo(ctx context.Context, ref string, req *wire.File) (*api.FileInfo, error) {
 	var info api.FileInfo
-	err := m.onFiles(ctx, ref, func(s *launch.Sentry) error {
+	err := p.onFiles(ctx, ref, func(s *launch.Sentry) error {
 		_, err := s.Call(ctx, &wire.Call{Op: wire.OpFile, File: req}, &info)
 		return err
 	})
@@ -60,19 +66,20 @@ func (m *Node) fileInfo(ctx context.Context, ref string, req *wire.File) (*api.F
 }
 
 // StatFile implements service.Files.
-func (m *Node) StatFile(ctx context.Context, ref string, f api.FileRef) (*api.FileInfo, error) {
-	return m.fileInfo(ctx, ref, fileCall(wire.FileStat, f))
+func (p files) StatFile(ctx context.Context, ref string, f api.FileRef) (*api.FileInfo, error) {
+	return p.fileInfo(ctx, ref, fileCall(wire.FileStat, f))
 }
 
-// openFile is a launch.File as httpapi knows it. The sandbox is used until it is closed.
+// openFile is a launch.File as the service interface has it. The sandbox is in use
+// until it is closed.
 type openFile struct {
 	*launch.File
-	done func()
+	release func()
 }
 
 // Close implements io.Closer.
 func (f openFile) Close() error {
-	defer f.done()
+	defer f.release()
 	return f.File.Close()
 }
 
@@ -80,21 +87,21 @@ func (f openFile) Close() error {
 func (f openFile) Info() api.FileInfo { return f.File.Info }
 
 // OpenFile implements service.Files.
-func (m *Node) OpenFile(ctx context.Context, ref string, f api.FileRef) (service.OpenFile, error) {
-	b, sentry, done, err := m.useFiles(ctx, ref)
+func (p files) OpenFile(ctx context.Context, ref string, f api.FileRef) (service.OpenFile, error) {
+	b, sentry, release, err := p.acquire(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	open, err := sentry.OpenFile(ctx, fileCall(wire.FileRead, f))
 	if err != nil {
-		done()
-		return nil, m.explain(b, sentry, err)
+		release()
+		return nil, b.Explain(sentry, err)
 	}
-	return openFile{open, sync.OnceFunc(done)}, nil
+	return openFile{open, sync.OnceFunc(release)}, nil
 }
 
 // WriteFile implements service.Files.
-func (m *Node) WriteFile(ctx context.Context, ref string, req api.WriteRequest, from io.Reader) (*api.FileInfo, error) {
+func (p files) WriteFile(ctx context.Context, ref string, req api.WriteRequest, from io.Reader) (*api.FileInfo, error) {
 	if req.Atomic && req.Append {
 		return nil, api.Invalid("append", "what is appended cannot be written atomically")
 	}
@@ -102,12 +109,12 @@ func (m *Node) WriteFile(ctx context.Context, ref string, req api.WriteRequest, 
 	call.Mode, call.Atomic, call.Append, call.Parents = req.Mode, req.Atomic, req.Append, req.Parents
 	call.IfMatch, call.NoneMatch, call.New = req.IfMatch, req.IfNoneMatch, req.New
 	var info api.FileInfo
-	err := m.onFiles(ctx, ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &info) })
+	err := p.onFiles(ctx, ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &info) })
 	return &info, err
 }
 
 // ChangeFile implements service.Files.
-func (m *Node) ChangeFile(ctx context.Context, ref string, c api.FileChange) (*api.FileInfo, error) {
+func (p files) ChangeFile(ctx context.Context, ref string, c api.FileChange) (*api.FileInfo, error) {
 	verbs := map[api.FileAction]wire.Verb{
 		api.FileMkdir: wire.FileMkdir, api.FileMove: wire.FileMove, api.FileRemove: wire.FileRemove, api.FileChmod: wire.FileChmod,
 	}
@@ -120,17 +127,17 @@ func (m *Node) ChangeFile(ctx context.Context, ref string, c api.FileChange) (*a
 	}
 	call := fileCall(verb, c.FileRef)
 	call.To, call.Mode, call.Parents, call.Recursive, call.Keep, call.IfMatch = []byte(c.To), c.Mode, c.Parents, c.Recursive, c.Keep, c.IfMatch
-	return m.fileInfo(ctx, ref, call)
+	return p.fileInfo(ctx, ref, call)
 }
 
 // ListFiles implements service.Files.
-func (m *Node) ListFiles(ctx context.Context, ref string, req api.ListRequest) (*api.FileList, error) {
+func (p files) ListFiles(ctx context.Context, ref string, req api.ListRequest) (*api.FileList, error) {
 	call := fileCall(wire.FileList, req.FileRef)
 	call.Depth, call.Glob, call.Limit, call.After = req.Depth, []byte(req.Glob), req.Limit, []byte(req.After)
 	room := maxItems
 	list := &api.FileList{Files: []api.FileInfo{}}
 	var end wire.Listed
-	err := m.items(ctx, ref, call, &end, func(body []byte) error {
+	err := p.items(ctx, ref, call, &end, func(body []byte) error {
 		if room -= len(body); len(list.Files) == req.Limit || room < 0 {
 			return errTooMany
 		}
@@ -146,13 +153,13 @@ func (m *Node) ListFiles(ctx context.Context, ref string, req api.ListRequest) (
 }
 
 // SearchFiles implements service.Files.
-func (m *Node) SearchFiles(ctx context.Context, ref string, req api.SearchRequest) (*api.SearchResult, error) {
+func (p files) SearchFiles(ctx context.Context, ref string, req api.SearchRequest) (*api.SearchResult, error) {
 	call := fileCall(wire.FileSearch, req.FileRef)
 	call.Glob, call.Text, call.Regexp, call.IgnoreCase, call.Limit = []byte(req.Glob), []byte(req.Text), req.Regexp, req.IgnoreCase, req.Limit
 	room := maxItems
 	res := &api.SearchResult{Matches: []api.Match{}}
 	var end wire.Listed
-	err := m.items(ctx, ref, call, &end, func(body []byte) error {
+	err := p.items(ctx, ref, call, &end, func(body []byte) error {
 		if room -= len(body); len(res.Matches) == req.Limit || room < 0 {
 			return errTooMany
 		}
@@ -167,32 +174,32 @@ func (m *Node) SearchFiles(ctx context.Context, ref string, req api.SearchReques
 	return res, err
 }
 
-// errTooMany is for a sentry that does not keep to what was agreed.
+// errTooMany is the error of a sentry that sends more results than the call allows.
 var errTooMany = api.Errorf(api.CodeCorrupt, "the sandbox's answer has more in it than was asked for")
 
 // items makes a call that is answered with results one by one.
-func (m *Node) items(ctx context.Context, ref string, call *wire.File, end any, each func([]byte) error) error {
-	return m.onFiles(ctx, ref, func(s *launch.Sentry) error {
+func (p files) items(ctx context.Context, ref string, call *wire.File, end any, each func([]byte) error) error {
+	return p.onFiles(ctx, ref, func(s *launch.Sentry) error {
 		return s.FileStream(ctx, call, func(_ wire.Type, body []byte) error { return each(body) }, end)
 	})
 }
 
 // ReadArchive implements service.Files.
-func (m *Node) ReadArchive(ctx context.Context, ref string, f api.FileRef, to io.Writer) error {
-	turn, err := m.archives.Take(ctx, access.From(ctx).Tenant)
+func (p files) ReadArchive(ctx context.Context, ref string, f api.FileRef, to io.Writer) error {
+	turn, err := p.archives.Take(ctx, access.From(ctx).Tenant)
 	if err != nil {
 		return err
 	}
 	defer turn()
-	return m.items(ctx, ref, fileCall(wire.FileArchive, f), &struct{}{}, func(body []byte) error {
+	return p.items(ctx, ref, fileCall(wire.FileArchive, f), &struct{}{}, func(body []byte) error {
 		_, err := to.Write(body)
 		return err
 	})
 }
 
 // WriteArchive implements service.Files.
-func (m *Node) WriteArchive(ctx context.Context, ref string, f api.FileRef, parents bool, from io.Reader) (*api.ExtractResult, error) {
-	turn, err := m.archives.Take(ctx, access.From(ctx).Tenant)
+func (p files) WriteArchive(ctx context.Context, ref string, f api.FileRef, parents bool, from io.Reader) (*api.ExtractResult, error) {
+	turn, err := p.archives.Take(ctx, access.From(ctx).Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -200,19 +207,19 @@ func (m *Node) WriteArchive(ctx context.Context, ref string, f api.FileRef, pare
 	call := fileCall(wire.FileExtract, f)
 	call.Parents = parents
 	var res api.ExtractResult
-	err = m.onFiles(ctx, ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &res) })
+	err = p.onFiles(ctx, ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &res) })
 	return &res, err
 }
 
 // WatchFiles implements service.Files.
-func (m *Node) WatchFiles(ctx context.Context, ref string, req api.WatchRequest, each func(api.FileEvents) error) error {
+func (p files) WatchFiles(ctx context.Context, ref string, req api.WatchRequest, each func(api.FileEvents) error) error {
 	call := fileCall(wire.FileWatch, req.FileRef)
 	call.Recursive, call.DebounceMS = req.Recursive, req.DebounceMS
-	b, sentry, done, err := m.useFiles(ctx, ref)
+	b, sentry, release, err := p.acquire(ctx, ref)
 	if err != nil {
 		return err
 	}
-	done() // at once: who only looks does not use the sandbox
+	release() // at once: a caller that only looks on does not use the sandbox
 	err = sentry.FileStream(ctx, call, func(_ wire.Type, body []byte) error {
 		var events api.FileEvents
 		if err := json.Unmarshal(body, &events); err != nil {
@@ -221,7 +228,7 @@ func (m *Node) WatchFiles(ctx context.Context, ref string, req api.WatchRequest,
 		return each(events)
 	}, &struct{}{})
 	if err != nil {
-		return m.explain(b, sentry, err)
+		return b.Explain(sentry, err)
 	}
 	return nil
 }

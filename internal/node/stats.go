@@ -2,107 +2,17 @@ package node
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/service"
 )
-
-// Exec runs a command in a running sandbox.
-func (m *Node) Exec(ctx context.Context, ref string, req api.ExecRequest, streams service.ExecIO) (_ *api.ExecResult, err error) {
-	ctx, ended := m.observe(ctx, "exec")
-	defer ended(&err)
-	b, err := m.resolve(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	command, err := b.command(api.StartRequest{
-		Argv: req.Argv, Shell: req.Shell, Env: req.Env, Cwd: req.Cwd, User: req.User, TimeoutMS: req.TimeoutMS,
-	})
-	if err != nil {
-		return nil, err
-	}
-	command.Key = req.Key
-	if req.From != nil {
-		command.From = *req.From
-	} else if err := m.mayRun(b); err != nil {
-		return nil, fmt.Errorf("exec: %w", err)
-	}
-	sentry, done, err := m.use(ctx, b, api.StateRunning)
-	if err != nil {
-		return nil, fmt.Errorf("exec: %w", err)
-	}
-	defer done()
-	stepped := m.stepping(ctx, b)
-	began := time.Now()
-	run := sentry.Exec
-	if req.From != nil {
-		run = sentry.ResumeExec
-	}
-	exited, err := run(ctx, command, launch.ExecIO{Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr})
-	if err != nil {
-		return nil, fmt.Errorf("exec: %w", m.explain(b, sentry, err))
-	}
-	m.firstUse(b, began)
-	res := exited.Result()
-	stepped(api.Step{Kind: api.StepExec, Command: commandText(req.Argv, req.Shell), ExitCode: res.ExitCode})
-	m.tellOf(api.EventExecuted, b, api.Event{ExitCode: &res.ExitCode})
-	return res, nil
-}
-
-// command checks a request for a process and completes it with what b has for
-// all of them.
-func (b *instance) command(req api.StartRequest) (*wire.Exec, error) {
-	argv, err := argvOf(req.Argv, req.Shell)
-	if err != nil {
-		return nil, err
-	}
-	if err := validEnv(req.Env); err != nil {
-		return nil, err
-	}
-	if req.Cwd != "" && !strings.HasPrefix(req.Cwd, "/") {
-		return nil, api.Invalid("cwd", "%q is not an absolute path", req.Cwd)
-	}
-	for field, ms := range map[string]int64{"timeout_ms": req.TimeoutMS, "idle_timeout_ms": req.IdleTimeoutMS} {
-		if ms < 0 || ms > maxTimeoutMS {
-			return nil, api.Invalid(field, "%d is not a time from 0 to %d ms", ms, int64(maxTimeoutMS))
-		}
-	}
-	v := b.view()
-	return &wire.Exec{
-		Argv: argv, Env: req.Env, Cwd: cmp.Or(req.Cwd, v.Cwd), User: cmp.Or(req.User, v.User),
-		Stdin: req.Stdin, Terminal: req.Terminal, TimeoutMS: req.TimeoutMS, IdleTimeoutMS: req.IdleTimeoutMS, Keep: req.KeepKiB << 10,
-	}, nil
-}
-
-// maxTimeoutMS is ten years, in which no clock overflows.
-const maxTimeoutMS = 10 * 365 * 24 * 3600 * 1000
-
-func argvOf(argv []string, shell string) ([]string, error) {
-	switch {
-	case len(argv) > 0 && shell != "":
-		return nil, api.Invalid("argv", "a command has argv or shell, not both")
-	case strings.ContainsRune(shell, 0):
-		return nil, api.Invalid("shell", "the command contains a NUL byte")
-	case shell != "":
-		return []string{"/bin/sh", "-c", shell}, nil
-	case len(argv) == 0 || argv[0] == "":
-		return nil, api.Invalid("argv", "there is no command")
-	case slices.ContainsFunc(argv, func(a string) bool { return strings.ContainsRune(a, 0) }):
-		return nil, api.Invalid("argv", "an argument contains a NUL byte")
-	}
-	return argv, nil
-}
 
 // Stats returns what a sandbox uses.
 func (m *Node) Stats(ctx context.Context, ref string) (*api.Stats, error) {
