@@ -46,7 +46,7 @@ var panics = map[string]string{
 	"internal/sentry/rootfs/save.go":               "the encoder or decoder of a saved state makes it an error",
 	"internal/sentry/guestinit/assembler_amd64.go": "a constant program: its test would fail",
 	"internal/sentry/guestinit/elf_amd64.go":       "a constant program: its test would fail",
-	"internal/image/catalog/record.go":                     "encoding of strings cannot fail",
+	"internal/image/catalog/record.go":             "encoding of strings cannot fail",
 	"internal/cli/serve.go":                        "a flag that was defined the line before",
 	"internal/server/rest/openapi.go":              "types of the package itself cannot be described: its tests would fail",
 	"internal/server/rest/middleware.go":           "http.ErrAbortHandler is how net/http is told to break off an answer",

@@ -14,6 +14,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
 // kind is one of the two things that a snapshot on disk consists of besides its
@@ -96,6 +97,7 @@ type layout struct {
 	Contents
 	id      string
 	version int
+	fs      hostfs.FS
 	dir     string
 	// refers says whose parts may be referred to.
 	refers func(id string) bool
@@ -117,7 +119,7 @@ func (l *layout) write(ctx context.Context) error {
 			return err
 		}
 		if len(own) > 0 {
-			p, space, err := writePart(ctx, filepath.Join(l.dir, k.file(l.version)), own, l.Files)
+			p, space, err := writePart(ctx, l.fs, filepath.Join(l.dir, k.file(l.version)), own, l.Files)
 			if err != nil {
 				return err
 			}

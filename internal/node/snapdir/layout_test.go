@@ -12,6 +12,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/snapfile"
+	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
 const pageSize = snapfile.PageSize
@@ -77,7 +78,7 @@ func TestLayoutHasEverything(t *testing.T) {
 		}
 		dir := t.TempDir()
 		l := &layout{
-			Contents: Contents{snap, []*os.File{files["pool_0"], files[old+"/memory"], files[gone+"/memory"]}}, id: self, dir: dir,
+			Contents: Contents{snap, []*os.File{files["pool_0"], files[old+"/memory"], files[gone+"/memory"]}}, id: self, fs: hostfs.OS, dir: dir,
 			refers: func(id string) bool { return id == old }, base: base,
 		}
 		if err := l.write(ctx); err != nil {
@@ -166,7 +167,7 @@ func TestPageHashIgnoresHoles(t *testing.T) {
 	ctx := context.Background()
 	pages := []byte{0, 1, 0, 0, 2, 0}
 	full := pagesFile(t, pages)
-	p, _, err := writePart(ctx, filepath.Join(t.TempDir(), "part"), []snapfile.Extent{extent(0, 6, 0)}, []*os.File{full})
+	p, _, err := writePart(ctx, hostfs.OS, filepath.Join(t.TempDir(), "part"), []snapfile.Extent{extent(0, 6, 0)}, []*os.File{full})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/engine/snapfile"
+	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
 // Part is what is recorded of one file of a snapshot on disk besides its state.
@@ -52,7 +53,7 @@ type Stamp struct {
 }
 
 // StampOf returns the stamp that f has now.
-func StampOf(f *os.File) (Stamp, error) {
+func StampOf(f interface{ Fd() uintptr }) (Stamp, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return Stamp{}, err
@@ -136,8 +137,8 @@ func eachRun(buf []byte, offset int64, fn func(int64, []byte) error) error {
 
 // writePart copies ranges, each from the generation that it names, to a new file at
 // path, and leaves out what is zero. It returns how much space that takes, too.
-func writePart(ctx context.Context, path string, ranges []snapfile.Extent, gens []*os.File) (p Part, space int64, err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+func writePart(ctx context.Context, fsys hostfs.FS, path string, ranges []snapfile.Extent, gens []*os.File) (p Part, space int64, err error) {
+	f, err := fsys.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return Part{}, 0, err
 	}
@@ -181,7 +182,7 @@ func pagesDigest(ctx context.Context, f *os.File) (string, error) {
 }
 
 // allocated returns how many bytes of a sparse file take up space.
-func allocated(f *os.File) int64 {
+func allocated(f hostfs.File) int64 {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return 0

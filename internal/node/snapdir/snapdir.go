@@ -15,6 +15,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/snapfile"
+	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
 // Contents is where the contents of a snapshot are.
@@ -70,7 +71,12 @@ type Source struct {
 
 // Write writes a version of the snapshot id to its directory dir. Version 0 makes the
 // directory; a later version adds its files to those that are there.
-func Write(ctx context.Context, dir, id string, version int, from Source, plan Plan) (_ *Written, err error) {
+func Write(ctx context.Context, dir, id string, version int, from Source, plan Plan) (*Written, error) {
+	return write(ctx, hostfs.OS, dir, id, version, from, plan)
+}
+
+// write is Write on another file system.
+func write(ctx context.Context, fsys hostfs.FS, dir, id string, version int, from Source, plan Plan) (_ *Written, err error) {
 	state, err := OpenState(from.State)
 	if err != nil {
 		return nil, err
@@ -81,7 +87,7 @@ func Write(ctx context.Context, dir, id string, version int, from Source, plan P
 		return nil, api.Errorf(api.CodeCorrupt, "the state of the sandbox is of other memory than it said")
 	}
 	temp := dir + ".tmp"
-	if err := os.Mkdir(temp, 0o700); err != nil {
+	if err := fsys.Mkdir(temp, 0o700); err != nil {
 		return nil, err
 	}
 	whole := false
@@ -90,18 +96,18 @@ func Write(ctx context.Context, dir, id string, version int, from Source, plan P
 			os.RemoveAll(temp)
 		}
 	}()
-	l := &layout{Contents: Contents{snap, from.Files}, id: id, version: version, dir: temp}
+	l := &layout{Contents: Contents{snap, from.Files}, id: id, version: version, fs: fsys, dir: temp}
 	l.base, l.refers = plan(snap)
 	if err := l.write(ctx); err != nil {
 		return nil, err
 	}
 	pages := state.data[snapfile.PagesOffset : snapfile.PagesOffset+snap.Pages]
 	w := &Written{Version: version, Parts: l.parts, Needs: l.needs()}
-	if w.Digest, w.Size, err = writeState(filepath.Join(temp, StateFile(version)), snap, pages); err != nil {
+	if w.Digest, w.Size, err = writeState(fsys, filepath.Join(temp, StateFile(version)), snap, pages); err != nil {
 		return nil, err
 	}
 	w.Size += l.space
-	if err := put(temp, dir, version); err != nil {
+	if err := put(fsys, temp, dir, version); err != nil {
 		return nil, err
 	}
 	whole = true
@@ -110,28 +116,35 @@ func Write(ctx context.Context, dir, id string, version int, from Source, plan P
 
 // put moves what was written to its place: the directory, or the files of a new
 // version of what is there.
-func put(temp, dir string, version int) error {
-	if err := syncDir(temp); err != nil {
+func put(fsys hostfs.FS, temp, dir string, version int) error {
+	if err := fsys.SyncDir(temp); err != nil {
 		return err
 	}
 	if version == 0 {
-		return errors.Join(os.Rename(temp, dir), syncDir(filepath.Dir(dir)))
+		if err := fsys.Rename(temp, dir); err != nil {
+			return err
+		}
+		if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
+			os.RemoveAll(dir) // else a later try would find its place taken
+			return err
+		}
+		return nil
 	}
 	entries, err := os.ReadDir(temp)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if err := os.Rename(filepath.Join(temp, e.Name()), filepath.Join(dir, e.Name())); err != nil {
+		if err := fsys.Rename(filepath.Join(temp, e.Name()), filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
 	}
-	return errors.Join(os.Remove(temp), syncDir(dir))
+	return errors.Join(fsys.Remove(temp), fsys.SyncDir(dir))
 }
 
 // writeState writes the state of a snapshot, and returns its digest and size.
-func writeState(path string, snap *snapfile.Snapshot, pages []byte) (digest string, size int64, err error) {
-	state, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+func writeState(fsys hostfs.FS, path string, snap *snapfile.Snapshot, pages []byte) (digest string, size int64, err error) {
+	state, err := fsys.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", 0, err
 	}
@@ -240,13 +253,4 @@ func MapFile(f *os.File) ([]byte, error) {
 		return nil, api.Errorf(api.CodeCorrupt, "%s is empty", filepath.Base(f.Name()))
 	}
 	return unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
 const (
@@ -37,21 +38,25 @@ const (
 type Log struct {
 	dir  string
 	size int64 // of a file
+	fs   hostfs.FS
 	log  *slog.Logger
 
 	mu      sync.Mutex
-	file    *os.File
+	file    hostfs.File
 	written int64
 	seq     int64
 	prev    string
-	head    *os.File
+	head    hostfs.File
 	// pending are lines that could not be written yet.
 	pending []api.AuditEntry
 }
 
 // Open opens the audit in dir, which it makes. One process may have it open.
-func Open(dir string, log *slog.Logger) (_ *Log, err error) {
-	l := &Log{dir: dir, size: fileSize, log: log}
+func Open(dir string, log *slog.Logger) (*Log, error) { return openIn(hostfs.OS, dir, log) }
+
+// openIn is Open on another file system.
+func openIn(fsys hostfs.FS, dir string, log *slog.Logger) (_ *Log, err error) {
+	l := &Log{dir: dir, size: fileSize, fs: fsys, log: log}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open audit: %w", err)
 	}
@@ -60,7 +65,7 @@ func Open(dir string, log *slog.Logger) (_ *Log, err error) {
 			l.Close()
 		}
 	}()
-	if l.head, err = os.OpenFile(filepath.Join(dir, headFile), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	if l.head, err = l.fs.OpenFile(filepath.Join(dir, headFile), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, fmt.Errorf("open audit: %w", err)
 	}
 	files, err := filesIn(dir)
@@ -95,7 +100,7 @@ func filesIn(dir string) ([]string, error) {
 // resume goes on after the last whole line of a file, and removes half of one: it
 // is what a daemon was writing that died, and nobody was told that it was done.
 func (l *Log) resume(path string) (torn int64, err error) {
-	if l.file, err = os.OpenFile(path, os.O_RDWR, 0o600); err != nil {
+	if l.file, err = l.fs.OpenFile(path, os.O_RDWR, 0o600); err != nil {
 		return 0, err
 	}
 	data := bufio.NewReaderSize(l.file, maxLine)
@@ -183,7 +188,7 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var errs []error
-	for _, f := range []*os.File{l.file, l.head} {
+	for _, f := range []hostfs.File{l.file, l.head} {
 		if f != nil {
 			errs = append(errs, f.Sync(), f.Close())
 		}
@@ -253,7 +258,7 @@ func (l *Log) write(e api.AuditEntry) error {
 
 // rotate goes on in another file.
 func (l *Log) rotate(seq int64) error {
-	f, err := os.OpenFile(filepath.Join(l.dir, fmt.Sprintf("%016d%s", seq, fileSuffix)), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := l.fs.OpenFile(filepath.Join(l.dir, fmt.Sprintf("%016d%s", seq, fileSuffix)), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

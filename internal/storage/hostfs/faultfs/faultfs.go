@@ -61,8 +61,8 @@ type Event struct {
 type FS struct {
 	mu    sync.Mutex
 	fault Fault
-	left  int // operations of fault.Ops until it; 0: none is planned
-	hit   *Event
+	left  int     // operations of fault.Ops until it; 0: none is planned
+	hit   []Event // operations that failed
 }
 
 // Plan makes the n-th operation from now on fail that the fault can befall, counted from 1.
@@ -72,8 +72,8 @@ func (f *FS) Plan(fault Fault, n int) {
 	f.fault, f.left, f.hit = fault, n, nil
 }
 
-// Heal ends a fault and returns the operation that failed first, or nil.
-func (f *FS) Heal() *Event {
+// Heal ends a fault and returns the operations that failed.
+func (f *FS) Heal() []Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.left, f.fault = 0, Fault{}
@@ -85,18 +85,17 @@ func (f *FS) Heal() *Event {
 func (f *FS) check(op Op, path string) (short bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.left == 0 && f.hit == nil || !slices.Contains(f.fault.Ops, op) {
+	if f.left == 0 && len(f.hit) == 0 || !slices.Contains(f.fault.Ops, op) {
 		return false, nil
 	}
-	if f.hit != nil {
-		if !f.fault.Stays {
-			return false, nil
-		}
-	} else if f.left--; f.left > 0 {
+	switch {
+	case f.left > 1:
+		f.left--
 		return false, nil
-	} else {
-		f.hit = &Event{op, path}
+	case len(f.hit) > 0 && !f.fault.Stays:
+		return false, nil
 	}
+	f.left, f.hit = 0, append(f.hit, Event{op, path})
 	return f.fault.Short, &fs.PathError{Op: string(op), Path: path, Err: f.fault.Err}
 }
 

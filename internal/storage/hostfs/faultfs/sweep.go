@@ -3,6 +3,7 @@ package faultfs
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -39,7 +40,7 @@ func Sweep(t *testing.T, try func(t *testing.T, c *Change)) {
 type Change struct {
 	// FS is the file system to use. Only operations during Do fail.
 	FS *FS
-	// Failed is the operation that failed during Do, nil if none did.
+	// Failed is the operation that failed first during Do, nil if none did.
 	Failed *Event
 
 	fault Fault
@@ -47,14 +48,22 @@ type Change struct {
 	done  bool
 }
 
+// Fault returns the name of the fault.
+func (c *Change) Fault() string { return c.fault.Name }
+
 // Do runs a change with the fault, which is over when Do returns. It returns the error of
 // the change. An error must be there unless tolerated says that the change may go on
-// without the operation, and it must be the fault's, with its path.
+// without the operation that failed first. The error must be the fault's, with the path of
+// an operation that failed.
 func (c *Change) Do(t *testing.T, change func() error, tolerated func(Event) bool) error {
 	t.Helper()
 	c.FS.Plan(c.fault, c.n)
 	err := change()
-	c.Failed, c.done = c.FS.Heal(), true
+	failed := c.FS.Heal()
+	if c.done = true; len(failed) > 0 {
+		c.Failed = &failed[0]
+	}
+	named := func(e Event) bool { return strings.Contains(err.Error(), e.Path) }
 	switch {
 	case c.Failed == nil && err != nil:
 		t.Fatalf("without a fault: %v", err)
@@ -63,7 +72,7 @@ func (c *Change) Do(t *testing.T, change func() error, tolerated func(Event) boo
 		if tolerated == nil || !tolerated(*c.Failed) {
 			t.Fatalf("%s of %s failed by %s, and nobody was told", c.Failed.Op, c.Failed.Path, c.fault.Name)
 		}
-	case !errors.Is(err, c.fault.Err) || !strings.Contains(err.Error(), c.Failed.Path):
+	case !errors.Is(err, c.fault.Err) || !slices.ContainsFunc(failed, named):
 		t.Errorf("%s of %s failed by %s, and the error is %q", c.Failed.Op, c.Failed.Path, c.fault.Name, err)
 	}
 	return err
