@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	// maxChildren bounds one fork or restore.
-	maxChildren = 1000
 	// childTimeout is how long a child may take if the request does not say.
 	childTimeout = 30 * time.Second
 	// maxChildTimeout bounds that: as long as hooks of children run, nothing else can
@@ -172,8 +170,8 @@ type batch struct {
 // newBatch checks the request and reserves the names.
 func (m *Node) newBatch(tenant string, began time.Time, count int, names []string, env map[string]string, timeoutMS int64) (*batch, error) {
 	count = api.Children(count, names)
-	if count < 1 || count > maxChildren {
-		return nil, api.Invalid("count", "%d is not from 1 to %d", count, maxChildren)
+	if err := api.ValidCount(count); err != nil {
+		return nil, err
 	}
 	if len(names) > 0 && len(names) != count {
 		return nil, api.Invalid("names", "%d names for %d children", len(names), count)

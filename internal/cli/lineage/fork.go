@@ -67,7 +67,7 @@ func (g *Group) ForkCommand() *cobra.Command {
 			if req.Lifecycle, err = opts.life.Request(); err != nil {
 				return err
 			}
-			if err := checkCount(opts.count); err != nil {
+			if err := api.ValidCount(opts.count); err != nil { // JSON has no count of 0: the daemon would take it for 1
 				return err
 			}
 			if !wait {
@@ -106,7 +106,7 @@ func (g *Group) RestoreCommand() *cobra.Command {
 			if req.Lifecycle, err = opts.life.Request(); err != nil {
 				return err
 			}
-			if err := checkCount(opts.count); err != nil {
+			if err := api.ValidCount(opts.count); err != nil {
 				return err
 			}
 			res, err := c.Snapshots.Restore(ctx, args[0], req)
@@ -118,18 +118,6 @@ func (g *Group) RestoreCommand() *cobra.Command {
 	}
 	opts.flags(cmd)
 	return cmd
-}
-
-// maxCount bounds the children of one fork or restore.
-const maxCount = 1000
-
-// checkCount refuses a count that the daemon would, where it can say what is allowed,
-// and one that JSON would leave out and the daemon so take for one.
-func checkCount(n int) error {
-	if n < 1 || n > maxCount {
-		return api.Invalid("count", "%d is not from 1 to %d", n, maxCount)
-	}
-	return nil
 }
 
 // showChildren prints the children. If one failed, the exit code is its error's; quiet has

@@ -18,10 +18,6 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
-// maxCollected is how much of each stream --json keeps; the daemon keeps as
-// much where it collects.
-const maxCollected = 8 << 20
-
 type execOptions struct {
 	interactive bool
 	shell       bool
@@ -223,7 +219,7 @@ func (t *tally) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// headBuffer keeps the first maxCollected bytes.
+// headBuffer keeps the first api.MaxCollected bytes.
 type headBuffer struct {
 	buf bytes.Buffer
 	cut bool
@@ -231,7 +227,7 @@ type headBuffer struct {
 
 // Write implements io.Writer.
 func (b *headBuffer) Write(p []byte) (int, error) {
-	room := maxCollected - b.buf.Len()
+	room := api.MaxCollected - b.buf.Len()
 	b.cut = b.cut || len(p) > room
 	b.buf.Write(p[:min(len(p), room)])
 	return len(p), nil

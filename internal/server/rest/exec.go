@@ -14,9 +14,6 @@ import (
 	"ramet.dev/ramet/internal/service"
 )
 
-// maxCollected is how much of each stream a call that does not stream keeps.
-const maxCollected = 8 << 20
-
 type execInput struct {
 	IDInput
 	Accept string `header:"Accept" hidden:"true"`
@@ -104,7 +101,7 @@ func takeStdin(req api.ExecRequest) (api.ExecRequest, io.Reader) {
 	return req, in
 }
 
-// boundedBuffer keeps the first maxCollected bytes and drops the rest, so that
+// boundedBuffer keeps the first api.MaxCollected bytes and drops the rest, so that
 // the command never blocks.
 type boundedBuffer struct {
 	mu   sync.Mutex
@@ -116,7 +113,7 @@ type boundedBuffer struct {
 func (b *boundedBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	room := maxCollected - b.text.Len()
+	room := api.MaxCollected - b.text.Len()
 	if len(p) > room {
 		b.cut = true
 	}
