@@ -46,8 +46,9 @@ man: build ## write man pages of all commands to bin/man/man1
 	$(BIN) man bin/man/man1
 
 .PHONY: docs
-docs: $(SENTRY) ## write docs/cli.md, which is generated from the commands
+docs: $(SENTRY) ## write what is generated from the code: docs/cli.md, api/openapi.json, docs/rest-api.md
 	CGO_ENABLED=0 $(GO) test -count=1 ./cmd/ramet -run TestReferenceIsCurrent -update
+	CGO_ENABLED=0 $(GO) run ./internal/docgen
 
 .PHONY: demo
 demo: build ## show the main job on this machine

@@ -29,6 +29,7 @@ var arrows = []struct {
 	{"internal/peer", nil, "the ends of connections; what is said on them is not its business"},
 	{"internal/observe/hostuse", nil, "a measuring instrument must not depend on what it measures"},
 	{"internal/engine/idlepoll", []string{"api"}, "it is told that there is a request, not of what"},
+	{"internal/docgen", []string{"internal/server/rest"}, "it renders what the code says of itself"},
 	{"internal/archtest", nil, "it reads source text only"},
 
 	{"internal/engine/wire", []string{"internal/engine/interp", "api", "internal/engine/snapfile"}, "the host side and the sentry meet here only"},
@@ -97,7 +98,8 @@ var arrows = []struct {
 		"internal/storage/store",
 	}, "the use cases; it implements service.Service and must never link gVisor, so that daemon code is tested without it"},
 
-	{"internal/server/rest", []string{"internal/service", "internal/service/access", "internal/server/audit", "internal/httpwire", "internal/peer", "internal/server/portproxy", "api"}, "a protocol; it must never know an implementation of what it serves"},
+	{"internal/server/rest/drain", nil, "a count; what is counted is not its business"},
+	{"internal/server/rest", []string{"internal/server/rest/drain", "internal/service", "internal/service/access", "internal/server/audit", "internal/httpwire", "internal/peer", "internal/server/portproxy", "api"}, "a protocol; it must never know an implementation of what it serves"},
 	{"internal/server/rest/apitest", []string{"internal/service", "internal/service/access", "internal/server/rest", "api"}, "a service for tests"},
 	{"internal/workload/fakedaemon", []string{"client", "internal/service", "internal/server/rest/apitest", "internal/httpwire", "api", "internal/workload"}, "a daemon for tests"},
 	{"client", []string{"internal/httpwire", "internal/peer", "api"}, "how a daemon is found or started is not its business"},

@@ -44,13 +44,13 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.recoverPanic(rw, r)
 	// Who looks whether the daemon is well is answered to the end.
 	if r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
-		if !a.gate.enter() {
+		if !a.gate.Enter() {
 			w.Header().Set("Retry-After", "1")
 			w.Header().Set("Connection", "close")
 			a.writeProblem(rw, r, api.Errorf(api.CodeUnavailable, "the daemon is about to end, and takes no new requests: ask again"))
 			return
 		}
-		defer a.gate.leave()
+		defer a.gate.Leave()
 	}
 	r.Body = &timedBody{ReadCloser: r.Body, conn: http.NewResponseController(w)}
 	a.route(rw, r)

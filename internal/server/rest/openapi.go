@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"ramet.dev/ramet/internal/service"
 )
 
 // document adds a route that the framework does not serve to the document.
@@ -103,8 +105,18 @@ func (a *API) routeOpenAPI() {
 	if err != nil {
 		panic("render OpenAPI document: " + err.Error()) // the types of this package cannot be described: a defect
 	}
+	a.rendered = doc
 	a.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		_, _ = w.Write(doc)
 	})
 }
+
+// Document returns the OpenAPI document of the interface, as JSON, for a daemon of this
+// version.
+func Document(version string) []byte {
+	return New(Config{Service: unserved{}, Version: version}).rendered
+}
+
+// unserved stands for a service where none is called.
+type unserved struct{ service.Service }

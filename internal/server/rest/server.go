@@ -15,6 +15,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/portproxy"
+	"ramet.dev/ramet/internal/server/rest/drain"
 	"ramet.dev/ramet/internal/service"
 )
 
@@ -55,13 +56,15 @@ type API struct {
 	browses *portproxy.Sessions
 	// readTimeout is shorter in tests.
 	readTimeout time.Duration
-	gate        gate
+	gate        drain.Gate
 	flights     flights
 	// draining ends with Drain, and what only follows something ends with it.
 	draining context.Context
 	drain    context.CancelFunc
 	// operations are the routes as the document describes them.
 	operations map[string]*huma.Operation
+	// rendered is the document as JSON.
+	rendered []byte
 }
 
 // New returns the REST interface to cfg.Service.
@@ -98,13 +101,13 @@ func New(cfg Config) *API {
 // Those that are being served go on, but for those that have no end of their own: who
 // follows something, or is attached to a process, may ask the next daemon.
 func (a *API) Drain() {
-	a.gate.close()
+	a.gate.Close()
 	a.drain()
 }
 
 // Wait drains, and blocks until no request is being served, WebSockets included,
 // which http.Server.Shutdown does not wait for.
-func (a *API) Wait() { a.gate.wait() }
+func (a *API) Wait() { a.gate.Wait() }
 
 // router lets the parameter of an image route span slashes, which the mux
 // writes in a way that OpenAPI does not know.
@@ -144,7 +147,7 @@ var textFormat = huma.Format{
 func (a *API) routeHealth() {
 	health := func(w http.ResponseWriter, r *http.Request) {
 		h, status := api.Health{Status: "ok", Version: a.version, PID: os.Getpid()}, http.StatusOK
-		if a.gate.isClosed() && r.URL.Path == "/readyz" {
+		if a.gate.Closed() && r.URL.Path == "/readyz" {
 			h.Status, status = "draining", http.StatusServiceUnavailable
 		}
 		writeJSON(w, status, "application/json", h)
