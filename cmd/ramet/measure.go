@@ -18,7 +18,7 @@ func demoHook() *cli.Hook {
 	var opts demo.Options
 	return &cli.Hook{
 		Flags: func(f *pflag.FlagSet) {
-			f.StringVar(&opts.Image, "image", workload.PythonImage, "image with bash, python3 and numpy; the default one is built if it is missing")
+			f.StringVar(&opts.Image, "image", workload.PythonImage, "image with bash, python3 and numpy; the default image is built if it is missing")
 			f.BoolVar(&opts.Keep, "keep", false, "leave the source and its first children running")
 		},
 		Run: func(ctx context.Context, c *client.Client, stdout io.Writer, hook cli.HookOptions) error {
@@ -35,9 +35,9 @@ func benchHook() *cli.Hook {
 	var opts bench.Options
 	return &cli.Hook{
 		Flags: func(f *pflag.FlagSet) {
-			f.IntVar(&opts.Runs, "runs", 0, "how often each case runs; the figures are medians (default 5, with --quick 1)")
-			f.BoolVar(&opts.Quick, "quick", false, "only what the targets are about")
-			f.StringSliceVar(&opts.Only, "only", nil, "cases to run, such as create,exec (default: all)")
+			f.IntVar(&opts.Runs, "runs", 0, "runs of each case; metrics are medians (default 5, with --quick 1)")
+			f.BoolVar(&opts.Quick, "quick", false, "run only the cases that have a target")
+			f.StringSliceVar(&opts.Only, "only", nil, "cases to run, such as create,exec (default all)")
 			f.StringVar(&opts.Runsc, "runsc", "", "path of a runsc to compare with (needs root)")
 		},
 		Run: func(ctx context.Context, c *client.Client, stdout io.Writer, hook cli.HookOptions) error {

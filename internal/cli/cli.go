@@ -173,7 +173,7 @@ func (a *app) rootCommand() *cobra.Command {
 		Use:   "ramet",
 		Short: "Fork live sandboxes: files, memory and running processes",
 		Long: "Run code in sandboxes that can be forked while they live: files, memory and running processes.\n\n" +
-			"The first command starts a daemon for your user. Names may be used wherever an id may.",
+			"The first command starts a daemon for your user. A name is accepted wherever an id is.",
 		SilenceErrors: true,
 		// So many letters may be wrong in a word for a command to be suggested.
 		SuggestionsMinimumDistance: 2,
@@ -188,7 +188,7 @@ func (a *app) rootCommand() *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	root.Flags().BoolVar(&version, "version", false, "print the version, as the command of that name does")
+	root.Flags().BoolVar(&version, "version", false, "print the version, as 'ramet version' does")
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)

@@ -117,7 +117,7 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 		fmt.Fprintf(&b, "\nGlobal flags:\n%s", cmd.InheritedFlags().FlagUsagesWrapped(helpWidth))
 	}
 	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "\n'%s COMMAND --help' tells more of a command.\n", cmd.CommandPath())
+		fmt.Fprintf(&b, "\n'%s COMMAND --help' shows the help of a command.\n", cmd.CommandPath())
 	}
 	for text := range strings.Lines(b.String()) {
 		// An error is one of standard output, where nobody is left to be told.

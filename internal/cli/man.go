@@ -22,7 +22,7 @@ const manSection = "1"
 func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "man DIR", Short: "Write man pages of all commands to a directory", Args: cobra.ExactArgs(1),
-		Long: "Write man pages of all commands to a directory, which is made if it is not there: ramet.1, ramet-fork.1, ramet-image-build.1 and so on. The same version of ramet writes the same bytes.",
+		Long: "Write man pages of all commands to a directory, which is made if it does not exist: ramet.1, ramet-fork.1, ramet-image-build.1 and so on. The same version of ramet writes the same bytes.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := writeMan(cmd.Root(), args[0], a.Version.Version)
 			if err != nil {

@@ -29,7 +29,7 @@ func NewVersion(version, commit string) Version {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print which build of ramet this is", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version and build of ramet", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return a.showVersion() },
 	}
 }
@@ -49,7 +49,7 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the daemon in the foreground", Args: cobra.NoArgs,
 		Long: "Run the daemon of this user in the foreground, until SIGINT or SIGTERM.\n\nOther commands start a daemon by themselves if none is running.\n\n" +
-			"With --listen it serves others as well, who need tokens (see 'ramet token'). Beyond this machine it needs a certificate.",
+			"With --listen it also serves clients with a token over TCP (see 'ramet token'). An address that is not local needs a certificate.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			most, err := values.ParseMiB("package-cache", packages)
 			if err != nil {
@@ -60,12 +60,12 @@ func (a *app) serveCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.Listen, "listen", "", "HOST:PORT to listen on besides the socket, for those with a token")
-	f.StringVar(&opts.CertFile, "tls-cert", "", "certificate in PEM form, with those that lead to a known authority; read again when it changes")
-	f.StringVar(&opts.KeyFile, "tls-key", "", "the certificate's key")
-	f.StringVar(&opts.PortDomain, "port-domain", "", "DOMAIN[:PORT]: browsers find ports at https://PORT-SANDBOX.DOMAIN, which all lead here; localhost, for browsers on this machine, if absent")
+	f.StringVar(&opts.Listen, "listen", "", "HOST:PORT to listen on besides the socket, for clients with a token")
+	f.StringVar(&opts.CertFile, "tls-cert", "", "file with the certificate chain in PEM form; read again when it changes")
+	f.StringVar(&opts.KeyFile, "tls-key", "", "file with the key of the certificate")
+	f.StringVar(&opts.PortDomain, "port-domain", "", "DOMAIN[:PORT]: browsers find ports at https://PORT-SANDBOX.DOMAIN, which has to lead to this daemon (default localhost, for browsers on this machine)")
 	packages = "4G"
-	values.SizeVar(f, &packages, "package-cache", "size of the packages that are kept for the next build of an image; beyond it those that were used longest ago go")
+	values.SizeVar(f, &packages, "package-cache", "size of the cache of packages for image builds; the least recently used packages are removed first")
 	cmd.Flags().BoolVar(&opts.Background, "background", false, "used by ramet itself")
 	if err := cmd.Flags().MarkHidden("background"); err != nil {
 		panic(err) // the flag was defined the line before
@@ -80,9 +80,9 @@ func (a *app) hookCommands() (commands []*cobra.Command) {
 		hook       *Hook
 		daemon     bool
 	}{
-		{"demo", "Show the main job on this machine, from start to end", a.Demo, true},
-		{"bench", "Measure what the product is judged by", a.Bench, true},
-		{"doctor", "Say what this machine can do, and what to do about the rest", a.Doctor, false},
+		{"demo", "Demonstrate forking on this machine, from start to end", a.Demo, true},
+		{"bench", "Measure forks on this machine", a.Bench, true},
+		{"doctor", "Check this machine, with a remedy for each problem", a.Doctor, false},
 	} {
 		if h.hook != nil {
 			commands = append(commands, a.hookCommand(h.use, h.short, h.hook, h.daemon))

@@ -21,7 +21,7 @@ func (g *Group) DiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff A B [PATH…]",
 		Short: "Compare the files of two sandboxes or snapshots",
-		Long: "Compare the files of two sandboxes or snapshots of one tree or image: A is what was before, B what is now. With PATH only that and what is below it is compared, else all but /tmp, /dev, /proc, /sys, host name and machine id.\n\n" +
+		Long: "Compare the files of two sandboxes or snapshots of one tree or image. A is the old state, B the new one. With PATH, only the files at and below it are compared. Without, all files are, except /tmp, /dev, /proc, /sys, host name and machine id.\n\n" +
 			"Each line begins with A (added), D (deleted), M (modified) or R (renamed).",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: g.CompleteBoth,
@@ -42,10 +42,10 @@ func (g *Group) DiffCommand() *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().BoolVar(&req.Hunks, "hunks", false, "with unified diffs of text files")
-	cmd.Flags().BoolVar(&req.Stat, "stat", false, "show how many lines differ")
-	cmd.Flags().BoolVar(&req.Processes, "processes", false, "with the processes of two running sandboxes")
-	cmd.Flags().BoolVar(&req.Variables, "variables", false, "with the variables of Python and Node contexts, of two running sandboxes")
+	cmd.Flags().BoolVar(&req.Hunks, "hunks", false, "show unified diffs of text files")
+	cmd.Flags().BoolVar(&req.Stat, "stat", false, "show the number of lines that differ")
+	cmd.Flags().BoolVar(&req.Processes, "processes", false, "also compare the processes of two running sandboxes")
+	cmd.Flags().BoolVar(&req.Variables, "variables", false, "also compare the variables of Python and Node contexts of two running sandboxes")
 	return cmd
 }
 

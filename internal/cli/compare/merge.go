@@ -20,10 +20,10 @@ func (g *Group) MergeCommand() *cobra.Command {
 	var strategy string
 	cmd := &cobra.Command{
 		Use:   "merge INTO FROM…",
-		Short: "Bring what others changed in files to a running sandbox",
-		Long: `Bring what others changed in their files since they parted to a running sandbox.
+		Short: "Merge the file changes of others into a running sandbox",
+		Long: `Merge the changes that others made to their files since the merge base into a running sandbox.
 
-Texts are merged line by line. What both sides changed in different ways is a conflict: it is listed, and the path stays as it is in INTO unless the strategy says otherwise. The exit code is 4 if conflicts are left.`,
+Text files are merged line by line. A path that both sides changed in different ways is a conflict. It is listed, and stays as it is in INTO unless --strategy resolves it. The exit code is 4 if conflicts are left.`,
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: g.CompleteSandboxes,
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -41,12 +41,12 @@ Texts are merged line by line. What both sides changed in different ways is a co
 			return nil
 		}),
 	}
-	cmd.Flags().StringArrayVar(&req.Paths, "path", nil, "only this path and what is below it; may be repeated (default all but /tmp)")
-	cmd.Flags().StringArrayVar(&req.Exclude, "exclude", nil, "not what is called so, nor what is below it, such as __pycache__ or '*.o'; may be repeated")
+	cmd.Flags().StringArrayVar(&req.Paths, "path", nil, "only files at and below this path; may be repeated (default all but /tmp)")
+	cmd.Flags().StringArrayVar(&req.Exclude, "exclude", nil, "leave out files and directories of this name, such as __pycache__ or '*.o'; may be repeated")
 	cmd.Flags().StringVar(&strategy, "strategy", string(api.MergeLeave),
-		"conflicts: 'leave' those paths, decide for 'ours' (INTO) or 'theirs' (the last FROM), or 'fail': change nothing at all")
+		"on conflicts: 'leave' the paths as they are, take 'ours' (INTO) or 'theirs' (the last FROM), or 'fail' and change nothing")
 	values.CompleteValues(cmd, "strategy", string(api.MergeLeave), string(api.MergeOurs), string(api.MergeTheirs), string(api.MergeFail))
-	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "say what would be done and change nothing")
+	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "show what would be done and change nothing")
 	return cmd
 }
 

@@ -67,9 +67,9 @@ func (g *Group) CpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cp SRC DST",
 		Short: "Copy files and directories into a sandbox or out of it",
-		Long: "Copy files and directories into a sandbox or out of it. One of SRC and DST is SBX:PATH, the other a path here or -.\n\n" +
-			"As with docker cp, a directory is copied into DST if that is a directory that exists, and becomes DST otherwise; SRC/. is what is in it.\n" +
-			"- is standard input or output: a tar archive if the path in the sandbox is a directory, and the contents of a file otherwise.",
+		Long: "Copy files and directories into a sandbox or out of it. One of SRC and DST is SBX:PATH, the other a path on this machine or -.\n\n" +
+			"As with docker cp, a directory is copied into DST if DST is an existing directory, and becomes DST otherwise. SRC/. copies the contents of the directory.\n" +
+			"- is standard input or output: a tar archive if the path in the sandbox is a directory, the contents of a file otherwise.",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: g.completePlaces,
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -96,8 +96,8 @@ func (g *Group) CpCommand() *cobra.Command {
 			return g.Show(&cp.res, console.Line(fmt.Sprintf("copied %s in %s to %s", console.ByteSize(cp.res.Bytes), cp.res.entries(), console.Printable(args[1]))))
 		}),
 	}
-	cmd.Flags().StringVarP(&user, "user", "u", "", "whose permissions count in the sandbox; root's if absent")
-	cmd.Flags().BoolVarP(&follow, "follow-link", "L", false, "copy what SRC leads to if it is a symbolic link")
+	cmd.Flags().StringVarP(&user, "user", "u", "", "user in the sandbox whose permissions apply (default root)")
+	cmd.Flags().BoolVarP(&follow, "follow-link", "L", false, "follow SRC if it is a symbolic link")
 	return cmd
 }
 

@@ -23,13 +23,13 @@ func (g *Group) ExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export SBX|SNAP",
 		Short: "Write the files of a sandbox or snapshot as an archive",
-		Long: `Write the files of a sandbox or snapshot as they are at one moment; the sandbox goes on.
+		Long: `Write the files of a sandbox or snapshot at one point in time as an archive. The sandbox continues.
 
-  layer  what differs from the image, as a layer to be put on it, with whiteouts
-  oci    an archive of an OCI image layout: the image and the changes as layers
+  layer  the differences to the image, as a layer with whiteouts
+  oci    an OCI image layout: the image and the differences as layers
   tar    all files of the root file system
 
-What is in /dev, /proc, /sys and /tmp, and ` + describe.IdentityFiles() + ` are the image's.`,
+The contents of /dev, /proc, /sys and /tmp, and the files ` + describe.IdentityFiles() + ` are those of the image.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -48,10 +48,10 @@ What is in /dev, /proc, /sys and /tmp, and ` + describe.IdentityFiles() + ` are 
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVarP(&output, "output", "o", "-", "file to write, - for standard output")
+	f.StringVarP(&output, "output", "o", "-", "file to write to, - for standard output")
 	f.StringVar(&format, "format", string(api.ExportLayer), "layer, oci or tar")
 	values.CompleteValues(cmd, "format", string(api.ExportLayer), string(api.ExportOCI), string(api.ExportTar))
-	f.BoolVar(&req.Gzip, "gzip", false, "compress; with oci, the layers in the archive")
+	f.BoolVar(&req.Gzip, "gzip", false, "compress the archive; with oci, its layers")
 	return cmd
 }
 

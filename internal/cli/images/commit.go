@@ -18,9 +18,9 @@ func (g *Group) CommitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "commit SBX|SNAP NAME",
 		Short: "Make an image of the files of a sandbox or snapshot",
-		Long: `Make an image of the files of a sandbox or snapshot as they are at one moment; the sandbox goes on.
+		Long: `Make an image of the files of a sandbox or snapshot at one point in time. The sandbox continues.
 
-What is in /dev, /proc, /sys and /tmp, and ` + describe.IdentityFiles() + ` are the image's that it was made from, and so is the configuration: environment, command, directory and user. A name that an image has is refused, unless --force says that it is to move.`,
+The contents of /dev, /proc, /sys and /tmp, and the files ` + describe.IdentityFiles() + `, are those of the original image. So is the configuration: environment, command, directory and user. A name that another image has is refused unless --force moves it.`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -34,8 +34,8 @@ What is in /dev, /proc, /sys and /tmp, and ` + describe.IdentityFiles() + ` are 
 			return g.Show(img, console.Line(img.ID))
 		}),
 	}
-	cmd.Flags().StringVarP(&req.Message, "message", "m", "", "what the image is, for people")
+	cmd.Flags().StringVarP(&req.Message, "message", "m", "", "description of the image")
 	values.QuietVar(cmd.Flags(), &quiet)
-	cmd.Flags().BoolVar(&req.Replace, "force", false, "take the name from the image that has it, which stays without it")
+	cmd.Flags().BoolVar(&req.Replace, "force", false, "take the name from the image that has it; that image stays without a name")
 	return cmd
 }

@@ -32,15 +32,15 @@ func (g *Group) imageBuild() *cobra.Command {
 	build := &api.ImageBuild{}
 	var quiet bool
 	cmd := &cobra.Command{
-		Use: "build NAME", Short: "Make an image of a distribution's packages",
-		Long: "Make an image of a distribution's packages, from the mirrors that this machine uses. Packages are verified; their scripts run in a sandbox.", Args: cobra.ExactArgs(1),
+		Use: "build NAME", Short: "Make an image of packages of a distribution",
+		Long: "Make an image of packages of a distribution, from the mirrors that this machine uses. Packages are verified, and their scripts run in a sandbox.", Args: cobra.ExactArgs(1),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			return g.makeImage(ctx, c, api.ImageRequest{Name: args[0], Build: build}, quiet)
 		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&build.From, "from", "debian", "distribution")
-	f.StringVar(&build.Suite, "suite", "", "release of the distribution (default: this machine's)")
+	f.StringVar(&build.Suite, "suite", "", "release of the distribution (default that of this machine)")
 	f.StringSliceVar(&build.Include, "include", nil, "package to install; may be repeated")
 	values.QuietVar(f, &quiet)
 	return cmd
@@ -69,8 +69,8 @@ func (g *Group) imageImport() *cobra.Command {
 			return g.makeImage(ctx, c, api.ImageRequest{Name: name, Path: path, Select: choice}, quiet)
 		}),
 	}
-	values.NameVar(cmd.Flags(), &name, "name of the image (default: from the path)")
-	cmd.Flags().StringVar(&choice, "select", "", "which image, of an archive that holds several")
+	values.NameVar(cmd.Flags(), &name, "name of the image (default from the path)")
+	cmd.Flags().StringVar(&choice, "select", "", "name of the image to import, of an archive that has several")
 	values.QuietVar(cmd.Flags(), &quiet)
 	return cmd
 }
@@ -87,7 +87,7 @@ func (g *Group) imagePull() *cobra.Command {
 			return g.makeImage(ctx, c, api.ImageRequest{Name: name, Ref: args[0]}, quiet)
 		}),
 	}
-	values.NameVar(cmd.Flags(), &name, "name of the image (default: the reference)")
+	values.NameVar(cmd.Flags(), &name, "name of the image (default the reference)")
 	values.QuietVar(cmd.Flags(), &quiet)
 	return cmd
 }
@@ -143,7 +143,7 @@ func imageRows(images []api.Image, view session.TenantView) (rows [][]string) {
 
 func (g *Group) imageRm() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm IMAGE…", Short: "Remove images, or names of them", Args: cobra.MinimumNArgs(1), ValidArgsFunction: g.CompleteImages,
+		Use: "rm IMAGE…", Short: "Remove images or names of images", Args: cobra.MinimumNArgs(1), ValidArgsFunction: g.CompleteImages,
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			return g.RemoveEach(args, func(ref string) error { return c.Images.Remove(ctx, ref) })
 		}),
@@ -155,7 +155,7 @@ func (g *Group) imagePrune() *cobra.Command {
 	var unused time.Duration
 	var quiet bool
 	cmd := &cobra.Command{
-		Use: "prune", Short: "Remove images that have no name and that nothing needs", Args: cobra.NoArgs,
+		Use: "prune", Short: "Remove images without a name that nothing uses", Args: cobra.NoArgs,
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, _ []string) (err error) {
 			if req.CacheUnusedMS, err = values.TimeoutMS("unused-for", unused); err != nil {
 				return err
@@ -175,15 +175,15 @@ func (g *Group) imagePrune() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&req.Cache, "cache", false, "also the packages that builds have fetched and kept, for the next build")
-	values.DurationVar(f, &unused, "unused-for", "of those only what no build has used for so long, such as 168h")
+	f.BoolVar(&req.Cache, "cache", false, "also remove the packages that builds have cached")
+	values.DurationVar(f, &unused, "unused-for", "with --cache: only packages that no build has used for this time, such as 168h")
 	values.QuietVar(f, &quiet)
 	return cmd
 }
 
 func (g *Group) imageInspect() *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect IMAGE", Short: "Show all that is known of an image", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteImages,
+		Use: "inspect IMAGE", Short: "Show all details of an image", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteImages,
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			i, err := c.Images.Get(ctx, args[0])
 			if err != nil {

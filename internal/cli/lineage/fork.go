@@ -31,12 +31,12 @@ type childOptions struct {
 
 func (o *childOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.IntVarP(&o.count, "count", "n", 1, "how many")
+	f.IntVarP(&o.count, "count", "n", 1, "number of children")
 	values.NameVar(f, &o.name, "name; with -n 2 and more P gives P-1, P-2, …")
-	f.StringArrayVarP(&o.env, "env", "e", nil, "variable K=V for commands in them, or K from here; may be repeated")
+	f.StringArrayVarP(&o.env, "env", "e", nil, "variable K=V for commands in the children, or K with its value here; may be repeated")
 	f.StringArrayVar(&o.meta, "meta", nil, "metadata K=V; may be repeated")
 	values.QuietVar(f, &o.quiet)
-	values.RequireVar(f, &o.require, api.FreshRandomness+": make none with a random generator that is known to repeat and has no new seed")
+	values.RequireVar(f, &o.require, api.FreshRandomness+": fail if a random generator in a child is known to repeat and has no new seed")
 	o.life.Flags(cmd)
 }
 
@@ -48,8 +48,8 @@ func (g *Group) ForkCommand() *cobra.Command {
 		SuggestFor: []string{"branch", "clone"},
 		Use:        "fork SBX",
 		Short:      "Fork a running sandbox: files, memory and processes",
-		Long: "Fork a running sandbox. Each child has its files, its memory and its processes as they are at one moment, and an id, a host name and a RAMET_FORK_INDEX of its own; the sandbox goes on.\n\n" +
-			"A child that fails does not harm the others: it is listed with the reason, and the exit code is that of the first failure.",
+		Long: "Fork a running sandbox. Each child has the files, memory and processes of the sandbox at the fork point, and its own id, host name and RAMET_FORK_INDEX. The sandbox continues.\n\n" +
+			"A child that fails does not affect the others. It is listed with the reason, and the exit code is that of the first failure.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -81,7 +81,7 @@ func (g *Group) ForkCommand() *cobra.Command {
 		}),
 	}
 	opts.flags(cmd)
-	cmd.Flags().BoolVar(&wait, "wait", true, "wait until the children run; with false return as soon as the sandbox goes on: the children are creating, and commands for one wait until it runs")
+	cmd.Flags().BoolVar(&wait, "wait", true, "wait until the children run; with false, return as soon as the sandbox continues: the children are in the state creating, and commands for a child wait until it runs")
 	values.DurationVar(cmd.Flags(), &timeout, "timeout", "deadline for each child (default 30s)")
 	return cmd
 }
@@ -91,7 +91,7 @@ func (g *Group) RestoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "restore SNAP",
 		Short:             "Make new sandboxes from a snapshot",
-		Long:              "Make new sandboxes from a snapshot, with the files, memory and processes that it has. To return the sandbox itself to a snapshot, use rollback.",
+		Long:              "Make new sandboxes from a snapshot, with its files, memory and processes. To return the sandbox itself to a snapshot, use rollback.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSnapshots),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -176,5 +176,5 @@ func (g *Group) showRepeating(res *api.ForkResult) {
 }
 
 func (g *Group) PromoteCommand() *cobra.Command {
-	return g.OneSandbox("promote CHILD", "Give a child's state to its parent", (*client.Sandboxes).Promote)
+	return g.OneSandbox("promote CHILD", "Replace the state of a parent by that of its child", (*client.Sandboxes).Promote)
 }

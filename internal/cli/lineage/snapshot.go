@@ -24,8 +24,8 @@ func (g *Group) SnapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		SuggestFor:        []string{"checkpoint", "save"},
 		Use:               "snapshot SBX",
-		Short:             "Keep the present state of a running sandbox",
-		Long:              "Keep the present state of a running sandbox: files, memory and processes. It is written to disk, and is there until it is removed or a rule of its tree says otherwise.",
+		Short:             "Save the state of a running sandbox",
+		Long:              "Save the state of a running sandbox: files, memory and processes. The snapshot is written to disk and kept until it is removed or its tree's retention rule removes it.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
@@ -44,9 +44,9 @@ func (g *Group) SnapshotCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	values.NameVar(f, &req.Name, "name, usable wherever an id is")
-	f.BoolVar(&req.Memory, "memory", false, "keep it in memory only: faster, and gone when the daemon ends")
-	f.BoolVar(&noWait, "no-wait", false, "return as soon as the sandbox goes on; it is written to disk in the background, and can be restored at once")
+	values.NameVar(f, &req.Name, "name, accepted wherever an id is")
+	f.BoolVar(&req.Memory, "memory", false, "keep the snapshot in memory only: faster, and lost when the daemon ends")
+	f.BoolVar(&noWait, "no-wait", false, "return as soon as the sandbox continues; the snapshot is written to disk in the background and can be restored at once")
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
 	values.QuietVar(f, &quiet)
 	return cmd
@@ -55,7 +55,7 @@ func (g *Group) SnapshotCommand() *cobra.Command {
 func (g *Group) VerifyCommand() *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
-		Use: "verify SNAP", Short: "Compare all of a snapshot on disk with its digests", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSnapshots),
+		Use: "verify SNAP", Short: "Check all data of a snapshot on disk against its digests", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSnapshots),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			snap, err := c.Snapshots.Verify(ctx, args[0])
 			if err != nil {
@@ -100,10 +100,10 @@ func (g *Group) RollbackCommand() *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
 		SuggestFor: []string{"revert", "undo"},
-		Use:        "rollback SBX [SNAP]", Short: "Return a sandbox to a snapshot or a step of its own",
-		Long: `Return a sandbox to a snapshot of it or of one of its ancestors, or to a step of its timeline. It keeps its id, name and limits.
+		Use:        "rollback SBX [SNAP]", Short: "Return a sandbox to a snapshot or a step of its timeline",
+		Long: `Return a sandbox to a snapshot of it or of an ancestor, or to a step of its timeline. The sandbox keeps its id, name and limits.
 
-Without SNAP that is the last snapshot that was taken of it.`,
+Without SNAP, it returns to the last snapshot of it.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("step") && len(args) > 1 {
 				return errors.New("a snapshot and a step are two states: name one")
@@ -121,7 +121,7 @@ Without SNAP that is the last snapshot that was taken of it.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&step, "step", 0, "number of a step that ramet timeline lists")
+	f.IntVar(&step, "step", 0, "number of the step, as 'ramet timeline' lists it")
 	values.QuietVar(f, &quiet)
 	cmd.RunE = g.Connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
 		var sb *api.Sandbox

@@ -51,8 +51,8 @@ func (g *Group) BisectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bisect SBX -- CMD…",
 		Short: "Find the first step of a sandbox at which a command fails",
-		Long: "Find the first step of a sandbox at which a command fails. The command runs in sandboxes that are restored from some of the steps.\n\n" +
-			"The exit code is 1 if no step is to blame: the command succeeds at the last one, or fails already at the first that is kept.",
+		Long: "Find the first step in the timeline of a sandbox at which a command fails. The command runs in sandboxes that are restored from some of the steps.\n\n" +
+			"The exit code is 1 if there is no such step: the command succeeds at the last step, or fails already at the first one that is kept.",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
@@ -85,11 +85,11 @@ func (g *Group) BisectCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&shell, "shell", "c", false, "the command is text for /bin/sh -c")
-	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V, or K from here; may be repeated")
+	f.BoolVarP(&shell, "shell", "c", false, "the command is one argument, which /bin/sh -c runs")
+	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V, or K with its value here; may be repeated")
 	f.StringVarP(&req.Cwd, "cwd", "w", "", "working directory")
 	f.StringVarP(&req.User, "user", "u", "", "name or uid, optionally :group")
-	values.DurationVar(f, &timeout, "timeout", "a run that takes longer has failed, such as 10s")
+	values.DurationVar(f, &timeout, "timeout", "count a run that takes longer as failed, such as 10s")
 	return cmd
 }
 

@@ -44,8 +44,8 @@ func (g *Group) PortCommand() *cobra.Command {
 		Use:        "port SBX [PORT[:LOCAL]…]",
 		Short:      "List the ports of a sandbox, or forward local ports to it",
 		Long: "List the ports that processes in a sandbox listen on.\n\n" +
-			"With PORT, connections to a local port are forwarded to it until the command is interrupted. LOCAL is that port, the same one if absent, and any that is free if 0.\n\n" +
-			"With --url, nothing is forwarded: it prints a URL that a browser can open once, within 5 minutes, and by which it reaches the port through the daemon. The daemon has to listen for browsers, see 'ramet serve --help'.",
+			"With PORT, connections to a local port are forwarded to it until the command is interrupted. LOCAL is the local port: the same number if absent, any free port if 0.\n\n" +
+			"With --url, nothing is forwarded. The command prints a URL that a browser can open once, within 5 minutes, to reach the port through the daemon. The daemon has to listen for browsers: see 'ramet serve --help'.",
 		Args: cobra.MatchAll(cobra.MinimumNArgs(1), func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 && wait != 0 {
 				return errors.New("--wait is for a PORT that somebody is to listen on: say which")
@@ -76,7 +76,7 @@ func (g *Group) PortCommand() *cobra.Command {
 	}
 	values.AddressVar(cmd.Flags(), &address, "local address to listen on")
 	cmd.Flags().BoolVar(&forBrowser, "url", false, "print a URL that a browser can open once to reach PORT through the daemon")
-	values.DurationVar(cmd.Flags(), &wait, "wait", "how long to wait until the sandbox listens")
+	values.DurationVar(cmd.Flags(), &wait, "wait", "how long to wait until a process listens on the port")
 	return cmd
 }
 

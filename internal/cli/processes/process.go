@@ -35,8 +35,8 @@ func (g *Group) PsCommand() *cobra.Command {
 			return g.ShowIDs(ps, quiet, pids, processTable(ps, time.Now(), whole))
 		}),
 	}
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "also background processes that have ended")
-	cmd.Flags().BoolVar(&whole, "no-trunc", false, "show long commands whole")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "include background processes that have ended")
+	cmd.Flags().BoolVar(&whole, "no-trunc", false, "do not cut long commands")
 	values.QuietOf(cmd.Flags(), &quiet, "process ids")
 	return cmd
 }
@@ -85,8 +85,8 @@ func (g *Group) KillCommand() *cobra.Command {
 			return g.signalEach(pids, req, func(pid int) error { return c.Processes.Signal(ctx, args[0], pid, req) })
 		}),
 	}
-	cmd.Flags().StringVarP(&req.Signal, "signal", "s", "TERM", "name or number")
-	cmd.Flags().BoolVarP(&req.Group, "group", "g", false, "to all processes of its group")
+	cmd.Flags().StringVarP(&req.Signal, "signal", "s", "TERM", "name or number of the signal")
+	cmd.Flags().BoolVarP(&req.Group, "group", "g", false, "send it to all processes of the group")
 	return cmd
 }
 
@@ -123,7 +123,7 @@ func (g *Group) LogsCommand() *cobra.Command {
 	var req api.AttachRequest
 	var times bool
 	cmd := &cobra.Command{
-		Use: "logs SBX [PID]", Short: "Show what background processes wrote", Args: cobra.RangeArgs(1, 2),
+		Use: "logs SBX [PID]", Short: "Show the output of background processes", Args: cobra.RangeArgs(1, 2),
 		ValidArgsFunction: g.CompleteProcesses(1, true),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if len(args) == 1 {
@@ -141,9 +141,9 @@ func (g *Group) LogsCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&req.Follow, "follow", "f", false, "until the process ends; of all processes, until it is interrupted")
-	f.Int64Var(&req.From, "since", 0, "from this sequence number on, which is a number of bytes; -1 for what is written from now on")
-	f.BoolVarP(&times, "timestamps", "t", false, "put the time and the sequence number before each piece")
+	f.BoolVarP(&req.Follow, "follow", "f", false, "follow the output until the process ends; of all processes, until interrupted")
+	f.Int64Var(&req.From, "since", 0, "start at this sequence number, which counts bytes; -1 for new output only")
+	f.BoolVarP(&times, "timestamps", "t", false, "print the time and the sequence number before each piece")
 	return cmd
 }
 

@@ -29,7 +29,7 @@ type attachOptions struct {
 }
 
 func addDetachKeys(f *pflag.FlagSet, keys *string) {
-	f.StringVar(keys, "detach-keys", console.DefaultDetachKeys, "keys that end the connection and leave the process running; empty for none")
+	f.StringVar(keys, "detach-keys", console.DefaultDetachKeys, "keys that detach and leave the process running; empty for none")
 }
 
 func (g *Group) AttachCommand() *cobra.Command {
@@ -39,13 +39,13 @@ func (g *Group) AttachCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "attach SBX PID", Args: cobra.ExactArgs(2), ValidArgsFunction: g.CompleteProcesses(1, true),
 		Short: "Connect to a process that runs in the background",
-		Long: "Connect to a process that runs in the background, with a terminal or without: one that exec -d started, that a terminal was left of, or that a child inherited. " +
-			"The exit code is the process's. An interrupt leaves it running, and in a terminal ctrl-p ctrl-q does.",
+		Long: "Connect to a process that runs in the background, with a terminal or without: a process that exec -d started, that a user detached from, or that a child inherited. " +
+			"The exit code is that of the process. An interrupt, or ctrl-p ctrl-q in a terminal, detaches and leaves the process running.",
 	}
 	f := cmd.Flags()
-	f.Int64Var(&opts.from, "from", 0, "first show its output from this sequence number on; -1, which is what terminals have, for none")
-	f.BoolVarP(&interactive, "interactive", "i", false, "pass standard input on, and its end")
-	f.BoolVar(&noStdin, "no-stdin", false, "pass nothing on from this terminal to that of the process")
+	f.Int64Var(&opts.from, "from", 0, "first show the output from this sequence number on; -1 for none, which is the default for terminals")
+	f.BoolVarP(&interactive, "interactive", "i", false, "pass standard input on, and close it at its end")
+	f.BoolVar(&noStdin, "no-stdin", false, "do not pass input on from this terminal")
 	addDetachKeys(f, &keys)
 	cmd.RunE = g.Connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
 		if opts.pid, err = values.ParsePID(args[1]); err != nil {

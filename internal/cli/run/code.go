@@ -27,8 +27,8 @@ func (g *Group) RunCodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run-code SBX [CODE|-]",
 		Short: "Run code in a stateful interpreter of a sandbox",
-		Long: "Run code in a stateful interpreter of a sandbox; without CODE it is read from standard input. What it defines is there for the next run, and in every fork.\n\n" +
-			"Each language has a context of its own, which is made when it is first needed; others are named by --context and made when they are first needed, for python or what --lang says.",
+		Long: "Run code in a stateful interpreter of a sandbox. Without CODE it is read from standard input. Its variables are there in the next run and in every fork.\n\n" +
+			"Each language has a context of its own. --context names another one. Contexts are made when they are first used; a named one is for Python unless --lang names another language.",
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -42,10 +42,10 @@ func (g *Group) RunCodeCommand() *cobra.Command {
 			return g.runCode(ctx, c, args[0], req)
 		}),
 	}
-	cmd.Flags().StringVarP(&req.Language, "lang", "l", "", "python (if absent, and for a new context), node or bash")
+	cmd.Flags().StringVarP(&req.Language, "lang", "l", "", "python (the default), node or bash")
 	values.CompleteValues(cmd, "lang", "python", "node", "bash")
-	cmd.Flags().StringVar(&req.Context, "context", "", "name of a context, which is made if it is not there")
-	values.DurationVar(cmd.Flags(), &timeout, "timeout", "interrupt the code after this time, such as 10s, from when it begins, not while it waits for its turn")
+	cmd.Flags().StringVar(&req.Context, "context", "", "name of the context, which is made if it does not exist")
+	values.DurationVar(cmd.Flags(), &timeout, "timeout", "interrupt the code after this time, such as 10s; time in the queue of the context does not count")
 	return cmd
 }
 

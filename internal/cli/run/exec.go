@@ -39,9 +39,9 @@ func (g *Group) ExecCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec [flags] SBX CMD…",
 		Short: "Run a command in a sandbox",
-		Long: "Run a command in a sandbox. Its exit code is ramet's, 128+N if signal N ended it.\n\n" +
-			"Options stand before the command. What follows its first word is the command's, as with docker and kubectl. With -c the command is one argument, text for /bin/sh -c.\n\n" +
-			"With --from, in place of SBX, a new sandbox is made for the command, from a snapshot or an image; --rm removes it afterwards.",
+		Long: "Run a command in a sandbox. The exit code is that of the command, or 128+N if signal N ended it.\n\n" +
+			"Options stand before the command. All words after its first are its arguments, as with docker and kubectl. With -c the command is one argument, which /bin/sh -c runs.\n\n" +
+			"With --from in place of SBX, the command runs in a new sandbox from a snapshot or an image. --rm removes it afterwards.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			return opts.split(cmd.Flags(), args)
 		},
@@ -53,8 +53,8 @@ func (g *Group) ExecCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.BoolVarP(&opts.interactive, "interactive", "i", false, "pass standard input on")
-	f.BoolVarP(&opts.shell, "shell", "c", false, "the command is text for /bin/sh -c")
-	f.StringArrayVarP(&opts.env, "env", "e", nil, "variable K=V, or K from here; may be repeated")
+	f.BoolVarP(&opts.shell, "shell", "c", false, "the command is one argument, which /bin/sh -c runs")
+	f.StringArrayVarP(&opts.env, "env", "e", nil, "variable K=V, or K with its value here; may be repeated")
 	f.StringVarP(&opts.cwd, "cwd", "w", "", "working directory")
 	f.StringVarP(&opts.user, "user", "u", "", "name or uid, optionally :group")
 	values.DurationVar(f, &opts.timeout, "timeout", "kill the command after this time, such as 10s")

@@ -27,7 +27,7 @@ type fromOptions struct {
 
 func (o *fromOptions) flags(g *Group, cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.from, "from", "", "make a sandbox for this command from a snapshot or an image; of the same name, the snapshot")
+	f.StringVar(&o.from, "from", "", "snapshot or image to make a new sandbox from; if both have the name, the snapshot")
 	f.BoolVar(&o.remove, "rm", false, "with --from: remove the sandbox when the command has ended, failed or was interrupted")
 	// An error says that there is no such option.
 	_ = cmd.RegisterFlagCompletionFunc("from", g.completeSources)

@@ -20,8 +20,8 @@ func (g *Group) ShellCommand() *cobra.Command {
 		SuggestFor: []string{"sh", "bash", "ssh", "login", "console"},
 		Use:        "shell SBX",
 		Short:      "Open a shell in a sandbox: bash, or sh if there is none",
-		Long: "Open a shell in a sandbox: bash, or sh where there is none. It has a terminal if this command has one, and else " +
-			"runs what it reads from standard input. In a terminal, ctrl-p ctrl-q leaves it running, and 'ramet attach' connects again; not with --rm, which removes the sandbox.",
+		Long: "Open a shell in a sandbox: bash, or sh if there is none. It has a terminal if this command has one, and else " +
+			"runs the commands from standard input. In a terminal, ctrl-p ctrl-q detaches and leaves it running, and 'ramet attach' connects again. With --rm it ends with its sandbox.",
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			opts.tty = console.IsTerminal(g.In)
@@ -30,7 +30,7 @@ func (g *Group) ShellCommand() *cobra.Command {
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return opts.shellOf(cmd, cmd.Flags(), args) }
 	f := cmd.Flags()
-	f.StringArrayVarP(&opts.env, "env", "e", nil, "variable K=V, or K from here; may be repeated")
+	f.StringArrayVarP(&opts.env, "env", "e", nil, "variable K=V, or K with its value here; may be repeated")
 	f.StringVarP(&opts.cwd, "cwd", "w", "", "working directory")
 	f.StringVarP(&opts.user, "user", "u", "", "name or uid, optionally :group")
 	addDetachKeys(f, &opts.detachKeys)

@@ -24,8 +24,8 @@ func (g *Group) CreateCommand() *cobra.Command {
 		SuggestFor: []string{"new", "run", "start"},
 		Use:        "create IMAGE",
 		Short:      "Create a sandbox from an image or a snapshot",
-		Long: "Create a sandbox from an image, or from a snapshot; of the same name, the image. It has the image's environment, directory and user; the image's command is not started.\n\n" +
-			"What is not limited by an option has the limits of the daemon. --ttl and --idle-timeout end it or let it rest by itself.",
+		Long: "Create a sandbox from an image or a snapshot. If both have the name, the image is used. The sandbox has the environment, working directory and user of the image. The command of the image is not started.\n\n" +
+			"Without an option for a limit, the limit of the daemon applies. --ttl destroys the sandbox after a time, and --idle-timeout hibernates, pauses or destroys it when it is not used.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteImages,
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
@@ -67,18 +67,18 @@ func (g *Group) CreateCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	values.NameVar(f, &req.Name, "name, usable wherever an id is")
-	f.Float64Var(&req.Limits.CPUs, "cpus", 0, "CPU cores")
-	values.SizeVar(f, &memory, "memory", "guest memory, such as 512M or 2G")
-	values.SizeVar(f, &disk, "disk", "what may be written to files, such as 512M or 2G")
-	f.Int64Var(&req.Limits.Pids, "pids", 0, "processes and threads")
-	f.Int64Var(&req.Limits.OpenFiles, "open-files", 0, "files that each process may have open")
-	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V for all commands, or K from here; may be repeated")
+	values.NameVar(f, &req.Name, "name, accepted wherever an id is")
+	f.Float64Var(&req.Limits.CPUs, "cpus", 0, "processors, such as 0.5 or 2")
+	values.SizeVar(f, &memory, "memory", "memory of the sandbox, such as 512M or 2G")
+	values.SizeVar(f, &disk, "disk", "size of written files, such as 512M or 2G")
+	f.Int64Var(&req.Limits.Pids, "pids", 0, "number of processes and threads")
+	f.Int64Var(&req.Limits.OpenFiles, "open-files", 0, "number of files that each process may have open")
+	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V for all commands, or K with its value here; may be repeated")
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
 	life.Flags(cmd)
 	values.QuietVar(f, &quiet)
-	f.IntVar(&keep, "auto-checkpoint", 0, "keep its state after every command and cell: the last N, from 2 to 1000, see timeline")
-	f.StringVar(&self, "self-control", "", "let processes in it fork, snapshot, roll back and tag it by the command ramet there, so often in all: forks=N,depth=N[,snapshots=N]")
-	values.RequireVar(f, &req.Require, "isolation layer without which the sandbox must not start: sentry, systrap, seccomp, no_new_privs, capabilities_dropped, user_namespace, own_user, namespaces, empty_root, rlimits or cgroup; may be repeated")
+	f.IntVar(&keep, "auto-checkpoint", 0, "keep the state after every command and cell: the last N, from 2 to 1000; see 'ramet timeline'")
+	f.StringVar(&self, "self-control", "", "let processes in the sandbox fork, snapshot, roll back and tag it with the command ramet there, within a budget for the tree: forks=N,depth=N[,snapshots=N]")
+	values.RequireVar(f, &req.Require, "isolation layer that the sandbox needs to start: sentry, systrap, seccomp, no_new_privs, capabilities_dropped, user_namespace, own_user, namespaces, empty_root, rlimits or cgroup; may be repeated")
 	return cmd
 }

@@ -17,7 +17,7 @@ func (g *Group) UpdateCommand() *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "update SBX",
-		Short: "Change when a sandbox ends or rests by itself", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
+		Short: "Change when a sandbox is destroyed, hibernated or paused", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			change, err := life.Request()
 			if err != nil {
@@ -39,11 +39,11 @@ func (g *Group) UpdateCommand() *cobra.Command {
 }
 
 func (g *Group) HibernateCommand() *cobra.Command {
-	return g.OneSandbox("hibernate SBX", "Put a sandbox on disk until it is needed again", (*client.Sandboxes).Hibernate)
+	return g.OneSandbox("hibernate SBX", "Write a sandbox to disk and free its memory until it is used", (*client.Sandboxes).Hibernate)
 }
 
 func (g *Group) WakeCommand() *cobra.Command {
-	return g.OneSandbox("wake SBX", "Let a hibernated sandbox run again", (*client.Sandboxes).Wake)
+	return g.OneSandbox("wake SBX", "Resume a hibernated sandbox", (*client.Sandboxes).Wake)
 }
 
 func (g *Group) PauseCommand() *cobra.Command {
@@ -51,5 +51,5 @@ func (g *Group) PauseCommand() *cobra.Command {
 }
 
 func (g *Group) ResumeCommand() *cobra.Command {
-	return g.OneSandbox("resume SBX", "Let the processes of a paused sandbox go on", (*client.Sandboxes).Resume)
+	return g.OneSandbox("resume SBX", "Resume the processes of a paused sandbox", (*client.Sandboxes).Resume)
 }

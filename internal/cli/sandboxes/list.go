@@ -40,7 +40,7 @@ func (g *Group) LsCommand() *cobra.Command {
 	values.StateVar(f, &state, "only sandboxes in this state")
 	values.NotEmptyVar(f, &filter.Image, "image", "is not an image", "only sandboxes of this image")
 	f.StringArrayVar(&meta, "meta", nil, "only sandboxes with this metadata K=V; may be repeated")
-	values.NotEmptyVar(f, &filter.Parent, "parent", "is not a sandbox", "only sandboxes that were forked from this one or restored from a snapshot of it, or from this snapshot")
+	values.NotEmptyVar(f, &filter.Parent, "parent", "is not a sandbox", "only children of this sandbox or snapshot: forks and restores")
 	view.Flag(f)
 	values.QuietVar(f, &quiet)
 	completeStates(cmd)
@@ -63,7 +63,7 @@ func sandboxTable(sandboxes []api.Sandbox, view session.TenantView) func(io.Writ
 
 func (g *Group) StatsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "stats SBX", Short: "Show what a sandbox uses now", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
+		Use: "stats SBX", Short: "Show the memory, disk and processor time that a sandbox uses", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			st, err := c.Sandboxes.Stats(ctx, args[0])
 			if err != nil {
@@ -77,7 +77,7 @@ func (g *Group) StatsCommand() *cobra.Command {
 func (g *Group) InspectCommand() *cobra.Command {
 	return &cobra.Command{
 		SuggestFor: []string{"describe", "info", "show"},
-		Use:        "inspect SBX|SNAP", Short: "Show all that is known of a sandbox or snapshot", Args: cobra.ExactArgs(1),
+		Use:        "inspect SBX|SNAP", Short: "Show all details of a sandbox or snapshot", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if api.IsID(api.KindSnapshot, args[0]) {

@@ -19,10 +19,10 @@ func (g *Group) RmCommand() *cobra.Command {
 	var sel selection
 	cmd := &cobra.Command{
 		SuggestFor: []string{"delete", "destroy", "remove", "stop", "terminate"},
-		Use:        "rm SBX|SNAP…", Short: "End sandboxes or delete snapshots",
-		Long: `End sandboxes or delete snapshots; of the same name, the sandbox.
+		Use:        "rm SBX|SNAP…", Short: "Destroy sandboxes or delete snapshots",
+		Long: `Destroy sandboxes or delete snapshots. If both have the name, the sandbox is destroyed.
 
---children, --state and --meta select sandboxes in place of names: those to which all of them apply. --children selects what 'ramet tree' shows below a sandbox, over any number of generations; the sandbox itself and all snapshots stay. If nothing is selected, nothing is removed and the exit code is 0.`,
+--children, --state and --meta select sandboxes in place of names: the sandboxes that match all of them. --children selects all sandboxes that 'ramet tree' shows below a sandbox, over any number of generations; the sandbox itself and all snapshots stay. If nothing is selected, nothing is removed and the exit code is 0.`,
 		Args: sel.args, ValidArgsFunction: g.CompleteBoth,
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			switch {
@@ -49,8 +49,8 @@ func (g *Group) RmCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&how.Cascade, "cascade", false, "delete the snapshots that depend on these, too")
-	f.BoolVar(&how.Flatten, "flatten", false, "write the snapshots that depend on these anew, so that they do not")
+	f.BoolVar(&how.Cascade, "cascade", false, "also delete the snapshots that depend on these")
+	f.BoolVar(&how.Flatten, "flatten", false, "rewrite the snapshots that depend on these, so that they are independent")
 	sel.flags(cmd)
 	completeStates(cmd)
 	g.CompleteOption(cmd, "children", g.CompleteBoth)
@@ -68,7 +68,7 @@ type selection struct {
 func (s *selection) flags(cmd *cobra.Command) {
 	s.cmd = cmd
 	f := cmd.Flags()
-	values.NotEmptyVar(f, &s.children, "children", "is not a sandbox", "sandboxes that descend from this one or from this snapshot: forks and restores, and theirs")
+	values.NotEmptyVar(f, &s.children, "children", "is not a sandbox", "sandboxes that descend from this sandbox or snapshot, over all generations")
 	values.StateVar(f, &s.state, "sandboxes in this state, such as failed")
 	f.StringArrayVar(&s.meta, "meta", nil, "sandboxes with this metadata K=V; may be repeated")
 	f.BoolVar(&s.dryRun, "dry-run", false, "print what would be removed and remove nothing")

@@ -17,7 +17,7 @@ func (g *Group) TagCommand() *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
 		Use: "tag SBX K=V…|K-…", Short: "Set or remove metadata of a sandbox",
-		Long: "Set metadata of a sandbox by KEY=VALUE, and remove it by KEY-. Children and snapshots that are made later inherit it.",
+		Long: "Set metadata of a sandbox by KEY=VALUE, and remove it by KEY-. Later children and snapshots inherit the metadata.",
 		Args: cobra.MinimumNArgs(2), ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			change, err := parseTags(args[1:])
@@ -59,7 +59,7 @@ func parseTags(args []string) (map[string]*string, error) {
 func (g *Group) RenameCommand() *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
-		Use: "rename SBX NAME", Short: "Give a sandbox another name; its host name stays", Args: cobra.ExactArgs(2),
+		Use: "rename SBX NAME", Short: "Rename a sandbox; its host name stays", Args: cobra.ExactArgs(2),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if args[1] == "" {

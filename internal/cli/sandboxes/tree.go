@@ -19,9 +19,9 @@ func (g *Group) TreeCommand() *cobra.Command {
 	var view session.TenantView
 	var watch bool
 	cmd := &cobra.Command{
-		Use: "tree [SBX] [--watch]", Short: "Show which sandbox and snapshot came from which", Args: cobra.MaximumNArgs(1),
-		Long: "Show which sandbox and snapshot came from which. On a terminal states have colours, unless NO_COLOR is set.\n\n" +
-			"With --watch it is drawn again whenever something happens, with the memory that each sandbox has for itself and its " +
+		Use: "tree [SBX] [--watch]", Short: "Show the lineage of sandboxes and snapshots", Args: cobra.MaximumNArgs(1),
+		Long: "Show the lineage of sandboxes and snapshots as a tree. On a terminal, states have colours unless NO_COLOR is set.\n\n" +
+			"With --watch the tree is drawn again on every event, with the private memory of each sandbox and its " +
 			"metadata, until it is interrupted.",
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -36,7 +36,7 @@ func (g *Group) TreeCommand() *cobra.Command {
 			return g.Show(roots, func(w io.Writer) error { return t.write(w, roots) })
 		}),
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "draw it again whenever something happens")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "draw the tree again on every event")
 	view.Flag(cmd.Flags())
 	return cmd
 }

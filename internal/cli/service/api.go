@@ -70,10 +70,10 @@ func (g *Group) APICommand() *cobra.Command {
 	var opts apiOptions
 	cmd := &cobra.Command{
 		Use: "api PATH", Short: "Make a request of the REST API and print the answer",
-		Long: "Make a request of the REST API and print the answer. PATH is below /v1/ unless it begins with a slash, and may have a query.\n\n" +
-			"Fields make a JSON body, and the method POST; of a GET, and beside --input, they are the query. KEY[SUB]=VALUE is a field within a field, and KEY[]=VALUE one of a list. " +
-			"-f takes values as text. -F takes true, false, null and whole numbers for what they are, and @FILE for what is in a file, - being standard input.\n\n" +
-			"The answer is printed as it comes, streams of events as well. If the request fails, that is the problem document, and the exit code is that of the error.",
+		Long: "Make a request of the REST API and print the answer. PATH is relative to /v1/ unless it begins with a slash, and may have a query.\n\n" +
+			"Fields make a JSON body, and the method POST. With GET or --input, they are the query. KEY[SUB]=VALUE is a field in an object, and KEY[]=VALUE an element of a list. " +
+			"-f takes values as text. -F also takes true, false, null, integers, and @FILE for the contents of a file, @- for standard input.\n\n" +
+			"The answer is printed as it arrives, streams of events included. If the request fails, the problem document is printed, and the exit code is that of the error.",
 		Args: cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteFirst(cobra.FixedCompletions(
 			[]string{"sandboxes", "snapshots", "images", "tree", "events", "tokens", "tenants", "audit", "/healthz", "/readyz", "/metrics", "/openapi.json"}, cobra.ShellCompDirectiveNoFileComp)),
@@ -82,10 +82,10 @@ func (g *Group) APICommand() *cobra.Command {
 	f.StringVarP(&opts.method, "method", "X", "", "method of the request (default GET, with a body POST)")
 	f.VarP(apiFields{&opts.fields, false}, "raw-field", "f", "field whose value is text; may be repeated")
 	f.VarP(apiFields{&opts.fields, true}, "field", "F", "field whose value is a number, true, false, null, @FILE or text; may be repeated")
-	f.StringVar(&opts.input, "input", "", "file that is the body, - for standard input")
+	f.StringVar(&opts.input, "input", "", "file with the body, - for standard input")
 	f.StringArrayVarP(&opts.headers, "header", "H", nil, "header 'NAME: VALUE'; may be repeated")
-	f.BoolVarP(&opts.include, "include", "i", false, "print the status and the headers of the answer first")
-	f.BoolVar(&opts.paging, "paginate", false, "get all pages of a list, as one")
+	f.BoolVarP(&opts.include, "include", "i", false, "print the status and the headers of the answer before its body")
+	f.BoolVar(&opts.paging, "paginate", false, "get all pages of a list as one")
 	values.CompleteValues(cmd, "method", http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead)
 	cmd.RunE = g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 		opts.inputIs, opts.isPosed = f.Changed("input"), f.Changed("method")

@@ -18,7 +18,7 @@ import (
 
 func (g *Group) AuditCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "audit", Short: "Show who did what, and check that the record is whole", Args: cobra.NoArgs,
+		Use: "audit", Short: "Show who did what, and verify the audit log", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(g.auditLsCommand(), g.auditVerifyCommand())
@@ -28,7 +28,7 @@ func (g *Group) AuditCommand() *cobra.Command {
 func (g *Group) auditLsCommand() *cobra.Command {
 	var since int64
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List changes, the oldest first", Args: cobra.NoArgs,
+		Use: "ls", Short: "List the entries of the audit log, the oldest first", Args: cobra.NoArgs,
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			var rows [][]string
 			err := c.Audit.Entries(ctx, since, func(e api.AuditEntry) error {
@@ -44,7 +44,7 @@ func (g *Group) auditLsCommand() *cobra.Command {
 			return g.Show(nil, console.Table([]string{"SEQ", "TIME", "WHO", "ACTION", "OBJECT", "RESULT", "DETAILS"}, rows))
 		}),
 	}
-	cmd.Flags().Int64Var(&since, "since", 0, "number of the last entry that is known")
+	cmd.Flags().Int64Var(&since, "since", 0, "sequence number of the last entry that is known")
 	return cmd
 }
 
@@ -87,9 +87,9 @@ func detailsText(d *api.AuditDetails) string {
 func (g *Group) auditVerifyCommand() *cobra.Command {
 	var head string
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Find lines that were changed, removed or moved", Args: cobra.NoArgs,
-		Long: "Find lines that were changed, removed or moved; the exit code is 1 if there are any.\n\n" +
-			"Who can write to the data directory can write the whole audit anew. Keep the head that this shows elsewhere: with --head it must still be there.",
+		Use: "verify", Short: "Find entries that were changed, removed or moved", Args: cobra.NoArgs,
+		Long: "Find entries of the audit log that were changed, removed or moved. The exit code is 1 if there are any.\n\n" +
+			"A user who can write to the data directory can rewrite the whole log. Keep the head that this command prints in another place: with --head, the command checks that the log still has it.",
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			r, err := c.Audit.Verify(ctx, head)
 			if err != nil {
@@ -114,6 +114,6 @@ func (g *Group) auditVerifyCommand() *cobra.Command {
 			return err
 		}),
 	}
-	cmd.Flags().StringVar(&head, "head", "", "what an earlier verification showed")
+	cmd.Flags().StringVar(&head, "head", "", "head that an earlier verification printed")
 	return cmd
 }

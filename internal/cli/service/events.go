@@ -16,8 +16,8 @@ func (g *Group) EventsCommand() *cobra.Command {
 	var req api.EventRequest
 	var kinds []string
 	cmd := &cobra.Command{
-		Use: "events [SBX]", Short: "Show what happened to sandboxes",
-		Long:              "Show what happened to sandboxes, a line for each event: its sequence number, which --since goes on from, its time, its kind and its sandbox.",
+		Use: "events [SBX]", Short: "Show the events of sandboxes",
+		Long:              "Show the events of sandboxes, one line each: sequence number, which --since takes, time, kind and sandbox.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -31,9 +31,9 @@ func (g *Group) EventsCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&req.Follow, "follow", "f", false, "go on with what happens")
-	f.Int64Var(&req.Since, "since", 0, "sequence number of the last event that is known; -1 for what happens from now on")
-	f.StringSliceVar(&kinds, "kind", nil, "only this kind, such as created or failed; may be repeated")
+	f.BoolVarP(&req.Follow, "follow", "f", false, "follow new events")
+	f.Int64Var(&req.Since, "since", 0, "sequence number of the last event that is known; -1 for new events only")
+	f.StringSliceVar(&kinds, "kind", nil, "only events of this kind, such as created or failed; may be repeated")
 	return cmd
 }
 

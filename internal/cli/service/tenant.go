@@ -18,7 +18,7 @@ import (
 
 func (g *Group) TenantCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "tenant", Short: "Say what tenants may have, and show what they use", Args: cobra.NoArgs,
+		Use: "tenant", Short: "Show the usage of tenants and set their quotas", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(g.tenantLsCommand(), g.tenantShowCommand(), g.tenantQuotaCommand(), g.tenantGiveCommand())
@@ -28,7 +28,7 @@ func (g *Group) TenantCommand() *cobra.Command {
 func (g *Group) tenantLsCommand() *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List tenants, with what they use and may have", Args: cobra.NoArgs,
+		Use: "ls", Short: "List tenants with their usage and quotas", Args: cobra.NoArgs,
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			tenants, err := c.Tenants.List(ctx)
 			if err != nil {
@@ -44,7 +44,7 @@ func (g *Group) tenantLsCommand() *cobra.Command {
 
 func (g *Group) tenantShowCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "show TENANT", Short: "Show what a tenant uses and may have", Args: cobra.ExactArgs(1),
+		Use: "show TENANT", Short: "Show the usage and quotas of a tenant", Args: cobra.ExactArgs(1),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			t, err := c.Tenants.Get(ctx, args[0])
 			if err != nil {
@@ -92,18 +92,18 @@ func (g *Group) tenantQuotaCommand() *cobra.Command {
 	var tree bool
 	cmd := &cobra.Command{
 		Use:   "quota TENANT",
-		Short: "Change what a tenant, or each of its trees, may have",
-		Long: "Change what a tenant, or each of its trees, may have. What is not given stays as it is; 0 takes a limit away.\n\n" +
-			"The tenant need not be there yet: what is set holds from its first token or sandbox on. ramet tenant show TENANT shows what is set.",
+		Short: "Change the quota of a tenant or of each of its trees",
+		Long: "Change the quota of a tenant, or of each of its trees. Limits without an option stay as they are. 0 removes a limit.\n\n" +
+			"The tenant need not exist yet: the quota applies from its first token or sandbox on. 'ramet tenant show TENANT' shows it.",
 		Args: cobra.ExactArgs(1),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&tree, "tree", false, "what each tree of sandboxes may have, and not all of them together")
-	f.Int64Var(&given.Sandboxes, "sandboxes", 0, "sandboxes at a time; 0 is no limit, here as below")
-	f.Int64Var(&given.Depth, "depth", 0, "generations below the first sandbox")
-	values.SizeVar(f, &memory, "memory", "memory of sandboxes, such as 8G; what several share counts once")
-	values.SizeVar(f, &disk, "disk", "written files and snapshots, such as 20G")
-	f.Int64Var(&given.CPUSeconds, "cpu-seconds", 0, "processor time in all")
+	f.BoolVar(&tree, "tree", false, "set the quota of each tree of sandboxes in place of that of the tenant")
+	f.Int64Var(&given.Sandboxes, "sandboxes", 0, "number of sandboxes at a time; 0 is no limit, as with all options here")
+	f.Int64Var(&given.Depth, "depth", 0, "number of generations below the first sandbox")
+	values.SizeVar(f, &memory, "memory", "memory of sandboxes, such as 8G; shared memory counts once")
+	values.SizeVar(f, &disk, "disk", "size of written files and snapshots, such as 20G")
+	f.Int64Var(&given.CPUSeconds, "cpu-seconds", 0, "total processor time in seconds")
 	cmd.RunE = g.Connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
 		if given.MemoryMiB, err = parseLimit("memory", memory); err != nil {
 			return err
@@ -154,7 +154,7 @@ func (g *Group) tenantGiveCommand() *cobra.Command {
 	var quiet bool
 	var force bool
 	cmd := &cobra.Command{
-		Use: "give TENANT IMAGE", Short: "Let a tenant use an image", Args: cobra.ExactArgs(2),
+		Use: "give TENANT IMAGE", Short: "Give a tenant access to an image", Args: cobra.ExactArgs(2),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			img, err := c.Tenants.GiveImage(ctx, args[0], api.GiveRequest{Image: args[1], Name: name, Replace: force})
 			if err != nil {
@@ -163,8 +163,8 @@ func (g *Group) tenantGiveCommand() *cobra.Command {
 			return g.ShowIDs(img, quiet, []string{img.ID}, console.Line(console.Printable(img.ID+"  "+strings.Join(img.Names, ", "))))
 		}),
 	}
-	values.NameVar(cmd.Flags(), &name, "what the image is called there; as here if absent")
+	values.NameVar(cmd.Flags(), &name, "name of the image for the tenant (default the same name)")
 	values.QuietVar(cmd.Flags(), &quiet)
-	cmd.Flags().BoolVar(&force, "force", false, "take the name from another image of the tenant")
+	cmd.Flags().BoolVar(&force, "force", false, "take the name from the other image of the tenant that has it")
 	return cmd
 }

@@ -16,10 +16,10 @@ import (
 
 func (g *Group) TokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "token", Short: "Make and remove the tokens by which others use this daemon", Args: cobra.NoArgs,
-		Long: "Make and remove the tokens by which others use this daemon.\n\n" +
-			"A token belongs to one tenant, who sees nothing of other tenants. It may look (read), do things in sandboxes (exec), or make and remove them (admin), " +
-			"in all of the tenant's sandboxes, in those that descend from one, or in one alone. Its secret is shown once.",
+		Use: "token", Short: "Make and remove the tokens of clients of this daemon", Args: cobra.NoArgs,
+		Long: "Make and remove the tokens of clients of this daemon.\n\n" +
+			"A token belongs to one tenant and gives no access to other tenants. Its scope is to read (read), also to run things in sandboxes (exec), or also to make and remove them (admin), " +
+			"for all sandboxes of the tenant, for those that descend from one, or for a single one. The secret is shown once.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(g.tokenCreateCommand(), g.tokenLsCommand(), g.tokenRotateCommand(), g.tokenRmCommand())
@@ -50,14 +50,14 @@ func (g *Group) tokenCreateCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&scope, "scope", "", "how much it may do: read, exec or admin")
-	f.StringVar(&req.Tenant, "tenant", "", "whose it is; your own if absent")
-	f.StringVar(&req.Tree, "tree", "", "it sees only what descends from this sandbox or snapshot, and itself")
-	f.StringVar(&req.Sandbox, "sandbox", "", "it sees only this sandbox")
-	values.DurationVar(f, &ttl, "ttl", "how long it is valid, such as 12h; without end if absent")
-	f.StringVar(&req.Name, "name", "", "what it is for")
+	f.StringVar(&scope, "scope", "", "read, exec or admin")
+	f.StringVar(&req.Tenant, "tenant", "", "tenant of the token (default your own)")
+	f.StringVar(&req.Tree, "tree", "", "only this sandbox or snapshot and its descendants")
+	f.StringVar(&req.Sandbox, "sandbox", "", "only this sandbox")
+	values.DurationVar(f, &ttl, "ttl", "how long the token is valid, such as 12h (default without end)")
+	f.StringVar(&req.Name, "name", "", "purpose of the token")
 	values.CompleteValues(cmd, "scope", string(api.ScopeRead), string(api.ScopeExec), string(api.ScopeAdmin))
-	f.BoolVar(&req.Browser, "browser", false, "it may stand in a URL (access_token=); needs --sandbox and a --ttl of at most 1h")
+	f.BoolVar(&req.Browser, "browser", false, "accept the token in a URL (access_token=); needs --sandbox and a --ttl of at most 1h")
 	return cmd
 }
 
@@ -94,7 +94,7 @@ func (g *Group) tokenLsCommand() *cobra.Command {
 			return g.ShowIDs(tokens, quiet, ids, console.Table([]string{"ID", "NAME", "TENANT", "SCOPE", "BOUND TO", "EXPIRES", "AGE"}, rows))
 		}),
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "only those of this tenant")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "only tokens of this tenant")
 	values.QuietVar(cmd.Flags(), &quiet)
 	return cmd
 }
@@ -102,7 +102,7 @@ func (g *Group) tokenLsCommand() *cobra.Command {
 func (g *Group) tokenRotateCommand() *cobra.Command {
 	var grace time.Duration
 	cmd := &cobra.Command{
-		Use: "rotate TOKEN-ID", Short: "Give a token another secret and show it, once", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteTokens),
+		Use: "rotate TOKEN-ID", Short: "Replace the secret of a token and show it, once", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteTokens),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			seconds, err := wholeSeconds("grace", grace)
 			if err != nil {
@@ -115,13 +115,13 @@ func (g *Group) tokenRotateCommand() *cobra.Command {
 			return g.Show(t, console.Line(t.Secret))
 		}),
 	}
-	values.DurationVar(cmd.Flags(), &grace, "grace", "how long the old secret is valid besides, at most 24h")
+	values.DurationVar(cmd.Flags(), &grace, "grace", "how long the old secret stays valid, at most 24h")
 	return cmd
 }
 
 func (g *Group) tokenRmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm TOKEN-ID…", Short: "End tokens, and those that they made", Args: cobra.MinimumNArgs(1), ValidArgsFunction: g.CompleteTokens,
+		Use: "rm TOKEN-ID…", Short: "Remove tokens and the tokens that they made", Args: cobra.MinimumNArgs(1), ValidArgsFunction: g.CompleteTokens,
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			return g.RemoveEach(args, func(id string) error { return c.Tokens.Remove(ctx, id) })
 		}),

@@ -29,10 +29,10 @@ const (
 )
 
 func (r *Remote) flags(f *pflag.FlagSet) {
-	f.StringVar(&r.host, "host", "", "daemon to talk to, as https://HOST:PORT or unix:PATH; "+envHost)
-	f.StringVar(&r.tokenFile, "token-file", "", "file with the token to show there; "+envTokenFile+", or the token itself in "+EnvToken)
-	f.StringVar(&r.caFile, "ca", "", "file with the certificates, in PEM form, that the daemon's is checked with; "+EnvCA)
-	f.StringVar(&r.key, "idempotency-key", "", "do this once, however often the same command is given with this key")
+	f.StringVar(&r.host, "host", "", "daemon to connect to, as https://HOST:PORT or unix:PATH; "+envHost)
+	f.StringVar(&r.tokenFile, "token-file", "", "file with the token for the daemon; "+envTokenFile+", or the token itself in "+EnvToken)
+	f.StringVar(&r.caFile, "ca", "", "file with certificate authorities in PEM form that the daemon's certificate is checked against; "+EnvCA)
+	f.StringVar(&r.key, "idempotency-key", "", "run this command once, however often it is repeated with this key")
 	r.keyOption = f.Lookup("idempotency-key")
 }
 

@@ -14,7 +14,7 @@ import (
 type TenantView struct{ All bool }
 
 func (v *TenantView) Flag(f *pflag.FlagSet) {
-	f.BoolVarP(&v.All, "all-tenants", "A", false, "those of all tenants, for the owner of the daemon")
+	f.BoolVarP(&v.All, "all-tenants", "A", false, "include all tenants, for the owner of the daemon")
 }
 
 func (v *TenantView) Options() []client.Option {

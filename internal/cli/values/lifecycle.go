@@ -21,13 +21,13 @@ type LifecycleFlags struct {
 func (o *LifecycleFlags) Flags(cmd *cobra.Command) {
 	o.cmd = cmd
 	f := cmd.Flags()
-	DurationVar(f, &o.ttl, "ttl", "destroy it so long from now, such as 30m; 0 is never")
-	DurationVar(f, &o.idle, "idle-timeout", "let it rest when nobody has used it for so long: no command, cell, access to files, traffic of ports or input; 0 is never")
-	f.StringVar(&o.action, "idle-action", "", "what that is: hibernate (to disk; the default), pause (in memory) or destroy")
+	DurationVar(f, &o.ttl, "ttl", "destroy the sandbox after this time, such as 30m; 0 is never")
+	DurationVar(f, &o.idle, "idle-timeout", "run the idle action after this time without use: no command, cell, file access, port traffic or input; 0 is never")
+	f.StringVar(&o.action, "idle-action", "", "hibernate (to disk; the default), pause (in memory) or destroy")
 	CompleteValues(cmd, "idle-action", "hibernate", "pause", "destroy")
-	f.IntVar(&o.keep, "keep-snapshots", 0, "how many snapshots without a name its tree keeps, the latest; 0 is all")
-	DurationVar(f, &o.maxAge, "snapshot-max-age", "how long its snapshots without a name are kept, such as 48h; 0 is without end")
-	f.BoolVar(&o.autoWake, "auto-wake", true, "whether a request that needs it running wakes it then")
+	f.IntVar(&o.keep, "keep-snapshots", 0, "number of snapshots without a name that the tree keeps, the latest; 0 is all")
+	DurationVar(f, &o.maxAge, "snapshot-max-age", "how long snapshots without a name are kept, such as 48h; 0 is without end")
+	f.BoolVar(&o.autoWake, "auto-wake", true, "wake the hibernated or paused sandbox on a request that needs it running")
 }
 
 // Request returns what was asked for, nil if nothing was.
