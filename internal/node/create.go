@@ -108,9 +108,9 @@ func (m *Node) boot(ctx context.Context, d draft, require []string) (_ *instance
 	if err := detach(ctx, sentry); err != nil {
 		return nil, err
 	}
-	b := &instance{id: d.rec.Sandbox.ID, rec: d.rec, sentry: sentry}
-	if err := m.commit(ctx, []*instance{b}, m.newGrantOf(&b.rec)...); err != nil {
-		m.forget(b.rec.Control)
+	b := &instance{id: d.rec.Sandbox.ID}
+	if err := m.install(ctx, []placement{{b: b, rec: d.rec, sentry: sentry}}, m.newGrantOf(&d.rec)...); err != nil {
+		m.forget(d.rec.Control)
 		return nil, err
 	}
 	return b, nil
@@ -228,7 +228,7 @@ func (m *Node) end(b *instance) {
 	b.mu.Lock()
 	sentry, f := b.sentry, b.freeze
 	b.sentry, b.freeze = nil, nil
-	b.rec.Sandbox.State = api.StateDestroyed
+	m.become(b, api.StateDestroyed, b.rec.Sandbox.Reason)
 	b.mu.Unlock()
 	m.book(b, sentry)
 	m.endSentry(sentry)

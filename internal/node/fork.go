@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -91,7 +90,9 @@ func (m *Node) fork(ctx context.Context, b *instance, req api.ForkRequest, by *s
 	batch.loading = b.freezeGroup.slots()
 	making := ctx
 	if !req.Waits() {
-		batch.outline()
+		if err := batch.outline(); err != nil {
+			return nil, fmt.Errorf("fork: %w", err)
+		}
 		making = m.uploading
 	}
 	// Sentries are readied while the source is being frozen.
@@ -153,7 +154,7 @@ type batch struct {
 	drafts   []draft
 	children []api.Child
 	sentries []*launch.Sentry // readied ahead; nil where not
-	boxes    []*instance      // nil where a child failed
+	made     []*placement     // nil where a child is not made or failed
 	listed   []*instance      // what children are until they are made that nobody waits for
 	loading  chan struct{}    // see newLoading
 	// asked is the request of the frozen sandbox itself that is answered in the
@@ -185,7 +186,7 @@ func (m *Node) newBatch(tenant string, began time.Time, count int, names []strin
 	b := &batch{
 		m: m, tenant: tenant, began: began, timeout: childTimeout, names: names, env: env,
 		drafts: make([]draft, count), children: make([]api.Child, count),
-		sentries: make([]*launch.Sentry, count), ahead: make([]chan struct{}, count), boxes: make([]*instance, count), loading: newLoading(),
+		sentries: make([]*launch.Sentry, count), ahead: make([]chan struct{}, count), made: make([]*placement, count), loading: newLoading(),
 	}
 	if timeoutMS > 0 {
 		b.timeout = time.Duration(timeoutMS) * time.Millisecond
@@ -277,14 +278,14 @@ func (b *batch) readied(i int) {
 // make makes all children of f and commits those that succeeded. It fails only
 // if none may exist: when ctx is cancelled or records cannot be written.
 func (b *batch) make(ctx context.Context, f *freeze, image string, hooks bool) error {
-	files, err := b.m.childFiles(f, image)
+	from, err := b.m.openOrigin(f, image)
 	if err != nil {
 		return err
 	}
-	defer files[1].Close()
+	defer from.close()
 	var workers sync.WaitGroup
 	for i := range b.drafts {
-		workers.Go(func() { b.makeOne(ctx, i, f, files, hooks) })
+		workers.Go(func() { b.makeOne(ctx, i, from, hooks) })
 	}
 	workers.Wait()
 	if ctx.Err() != nil {
@@ -293,14 +294,19 @@ func (b *batch) make(ctx context.Context, f *freeze, image string, hooks bool) e
 	if err := b.commit(ctx, f); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(b.boxes, func(x *instance) bool { return x != nil }) {
-		b.m.metric(FigureAllReady, millis(b.began))
-	}
+	b.allReady()
 	return nil
 }
 
+// allReady tells how long the children took, if any was made.
+func (b *batch) allReady() {
+	if slices.ContainsFunc(b.made, func(p *placement) bool { return p != nil }) {
+		b.m.metric(FigureAllReady, millis(b.began))
+	}
+}
+
 // makeOne makes child i when it is its turn, and leaves its outcome in the batch.
-func (b *batch) makeOne(ctx context.Context, i int, f *freeze, files []*os.File, hooks bool) {
+func (b *batch) makeOne(ctx context.Context, i int, from *origin, hooks bool) {
 	b.readied(i)
 	select {
 	case b.loading <- struct{}{}:
@@ -320,7 +326,7 @@ func (b *batch) makeOne(ctx context.Context, i int, f *freeze, files []*os.File,
 			b.fail(i, b.m.panicked("making a child", v))
 		}
 	}()
-	err := b.load(ctx, i, f, files, hooks)
+	err := b.load(ctx, i, from, hooks)
 	if err == nil && time.Now().After(deadline) {
 		err = late // a busy machine may notice only now
 	}
@@ -340,7 +346,7 @@ func (m *Node) panicked(doing string, v any) error {
 
 // fail reports err as the outcome of child i and ends what there is of it.
 func (b *batch) fail(i int, err error) {
-	b.boxes[i] = nil
+	b.made[i] = nil
 	b.children[i] = api.Child{Error: api.AsError(err), Name: b.drafts[i].rec.Sandbox.Name}
 	if s := b.sentries[i]; s != nil {
 		b.sentries[i] = nil
@@ -348,7 +354,7 @@ func (b *batch) fail(i int, err error) {
 	}
 }
 
-func (b *batch) load(ctx context.Context, i int, f *freeze, files []*os.File, hooks bool) error {
+func (b *batch) load(ctx context.Context, i int, from *origin, hooks bool) error {
 	d := &b.drafts[i]
 	if b.sentries[i] == nil {
 		s, err := b.m.prepare(ctx, d, nil)
@@ -357,21 +363,25 @@ func (b *batch) load(ctx context.Context, i int, f *freeze, files []*os.File, ho
 		}
 		b.sentries[i] = s
 	}
-	s := b.sentries[i]
-	var loaded wire.Loaded
-	call := &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: d.common(), Generations: f.generations, RunHooks: hooks, FreshRandomness: b.fresh}}
+	load := wire.Load{RunHooks: hooks, FreshRandomness: b.fresh}
 	if b.asked != 0 {
-		call.Load.Answer = answerTo(b.asked, b.reply(&d.rec.Sandbox))
+		load.Answer = answerTo(b.asked, b.reply(&d.rec.Sandbox))
 	}
-	if _, err := s.Call(ctx, call, &loaded, files...); err != nil {
+	loaded, err := from.load(ctx, d, b.sentries[i], load)
+	if err != nil {
 		return err
 	}
 	id := &d.rec.Sandbox.Identity
 	id.Hooks, id.Reseeded, id.Unwritten = loaded.Hooks, loaded.Reseeded, loaded.Unwritten
-	d.rec.Freeze = f.id
-	b.boxes[i] = &instance{id: d.rec.Sandbox.ID, rec: d.rec, sentry: s, freeze: f}
-	b.boxes[i].fresh.Store(true)
-	b.boxes[i].born = b.m.clock.Now()
+	x := &instance{id: d.rec.Sandbox.ID}
+	if b.listed != nil {
+		x = b.listed[i]
+	}
+	x.fresh.Store(true)
+	x.mu.Lock()
+	x.born = b.m.clock.Now()
+	x.mu.Unlock()
+	b.made[i] = &placement{b: x, rec: d.rec, sentry: b.sentries[i], freeze: from.freeze}
 	b.children[i].ReadyMS = millis(b.began)
 	b.m.metric(FigureChildReady, b.children[i].ReadyMS)
 	return nil
@@ -379,23 +389,23 @@ func (b *batch) load(ctx context.Context, i int, f *freeze, files []*os.File, ho
 
 // commit makes the children that succeeded sandboxes.
 func (b *batch) commit(ctx context.Context, f *freeze) error {
-	var fresh []*instance
-	for i, x := range b.boxes {
-		if x == nil {
+	var fresh []placement
+	for i, p := range b.made {
+		if p == nil {
 			continue
 		}
 		// Only now that all are ready: until here they end with the daemon.
-		if err := detach(ctx, x.sentry); err != nil {
+		if err := detach(ctx, p.sentry); err != nil {
 			b.fail(i, err)
 			continue
 		}
-		fresh = append(fresh, x)
+		fresh = append(fresh, *p)
 		b.m.hold(f, 1)
 	}
 	err := context.Cause(ctx) // a cancelled fork has no children
 	if err == nil {
 		err = b.pay(len(fresh), func(more ...store.Change) error {
-			return b.m.commit(ctx, fresh, append(more, store.Change{Table: store.Freezes, ID: f.id, Doc: b.m.recordOf(f)})...)
+			return b.m.install(ctx, fresh, append(more, b.m.recorded(f))...)
 		})
 	}
 	if err != nil {
@@ -404,14 +414,14 @@ func (b *batch) commit(ctx context.Context, f *freeze) error {
 		}
 		return err
 	}
-	for i, x := range b.boxes {
-		if x == nil {
+	for i, p := range b.made {
+		if p == nil {
 			b.m.unreserve(b.tenant, b.drafts[i].rec.Sandbox.Name)
 			continue
 		}
-		v := x.view()
+		v := p.b.view()
 		b.children[i].Sandbox, b.children[i].Identity = &v, &v.Identity
-		b.sentries[i] = nil // the box's
+		b.sentries[i] = nil // the sandbox's
 	}
 	b.done = true
 	return nil

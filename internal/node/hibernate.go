@@ -87,7 +87,10 @@ func (m *Node) writeHibernation(ctx context.Context, b *instance) (err error) {
 	b.mu.Unlock()
 	rec, ready := was, s.record()
 	rec.DiskMiB = disk
-	rec.Sandbox.State, rec.Sandbox.Reason = api.StateHibernated, ""
+	if err := rec.become(api.StateHibernated, ""); err != nil {
+		m.removeSnapshot(s)
+		return err
+	}
 	rec.Hibernation, rec.Freeze, rec.process, rec.Resting, rec.Dozing = s.id, "", process{}, false, false
 	ready.Snapshot.State = api.SnapshotReady
 	err = m.store.Apply(ctx, store.Change{Table: store.Snapshots, ID: s.id, Doc: ready}, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec})
@@ -198,20 +201,10 @@ func (m *Node) wake(ctx context.Context, b *instance) (err error) {
 		return fmt.Errorf("wake: %w", err)
 	}
 	defer m.drop(f)
-	sentry, err := m.loadAs(ctx, &d, f, nil)
-	if err != nil {
+	d.rec.Base = f.id
+	if err := m.reload(ctx, b, d, f, nil); err != nil {
 		return fmt.Errorf("wake: %w", err)
 	}
-	d.rec.Freeze, d.rec.Base = f.id, f.id
-	d.rec.Sandbox.State = api.StateRunning
-	m.hold(f, 1)
-	if err := m.replace(ctx, b, d.rec, sentry, f, store.Change{Table: store.Freezes, ID: f.id, Doc: m.recordOf(f)}); err != nil {
-		sentry.Kill()
-		m.drop(f)
-		return fmt.Errorf("wake: %w", err)
-	}
-	m.touch(b)
-	m.arm(b)
 	m.tellOf(api.EventWoken, b, api.Event{})
 	return nil
 }

@@ -288,9 +288,9 @@ func TestPanicFailsOneChild(t *testing.T) {
 	var log bytes.Buffer
 	m, b := nodeOf(t, nil) // which has no pool
 	m.log = slog.New(slog.NewTextHandler(&log, nil))
-	made := &batch{m: m, timeout: time.Minute, drafts: make([]draft, 1), children: make([]api.Child, 1), sentries: make([]*launch.Sentry, 1), ahead: make([]chan struct{}, 1), boxes: []*instance{b}, loading: newLoading()}
-	made.makeOne(asOwner, 0, &freeze{}, nil, false)
-	if e := made.children[0].Error; api.CodeOf(e) != api.CodeInternal || made.boxes[0] != nil || !strings.Contains(log.String(), "panicked") {
+	made := &batch{m: m, timeout: time.Minute, drafts: make([]draft, 1), children: make([]api.Child, 1), sentries: make([]*launch.Sentry, 1), ahead: make([]chan struct{}, 1), made: []*placement{{b: b}}, loading: newLoading()}
+	made.makeOne(asOwner, 0, &origin{freeze: &freeze{}}, false)
+	if e := made.children[0].Error; api.CodeOf(e) != api.CodeInternal || made.made[0] != nil || !strings.Contains(log.String(), "panicked") {
 		t.Errorf("the child is %+v, the log %q", made.children[0], log.String())
 	}
 }

@@ -162,7 +162,7 @@ func newDraft(tenant, id, name string, forkIndex int) draft {
 		host = strings.ReplaceAll(id, "_", "-")
 	}
 	return draft{rec: record{Sandbox: api.Sandbox{
-		ID: id, Tenant: access.Recorded(tenant), Name: name, State: api.StateRunning, CreatedAt: time.Now().UTC(),
+		ID: id, Tenant: access.Recorded(tenant), Name: name, CreatedAt: time.Now().UTC(),
 		Identity: api.Identity{SandboxID: id, ForkIndex: forkIndex, Hostname: host, MachineID: newMachineID()},
 	}}}
 }
@@ -268,27 +268,63 @@ func detach(ctx context.Context, s *launch.Sentry) error {
 	return nil
 }
 
-// commit writes the records of boxes whose sentries outlive this daemon, and
-// adds the boxes: all or none. On error the sentries are left to the caller.
-func (m *Node) commit(ctx context.Context, fresh []*instance, more ...store.Change) error {
+// placement is a sandbox that is to run from now on.
+type placement struct {
+	b      *instance
+	rec    record // the record to be, but for its state
+	sentry *launch.Sentry
+	freeze *freeze // what the sandbox was made from, with a reference; nil if it was created
+}
+
+// install lets sandboxes run, all or none: new ones, those that are listed while they
+// are made, and those that get another state by a rollback, a promotion or when they are
+// woken. What a sandbox had before ends. The records are written before anybody sees the
+// change. The sentries are detached, and the caller holds op of the sandboxes that are
+// listed. On error nothing changed, and sentries and freezes are left to the caller.
+func (m *Node) install(ctx context.Context, list []placement, more ...store.Change) error {
 	changes := more
-	for _, b := range fresh {
-		b.activity.at = m.clock.Now()
-		changes = append(changes, store.Change{Table: store.Sandboxes, ID: b.id, Doc: b.rec})
+	before := make([]api.State, len(list))
+	now := m.clock.Now()
+	for i := range list {
+		b, rec := list[i].b, &list[i].rec
+		b.mu.Lock()
+		before[i] = b.rec.Sandbox.State
+		b.mu.Unlock()
+		if err := rec.runAfter(before[i]); err != nil {
+			return err
+		}
+		rec.Hibernation, rec.DiskMiB, rec.Resting, rec.Dozing = "", 0, false, false
+		changes = append(changes, store.Change{Table: store.Sandboxes, ID: b.id, Doc: *rec})
 	}
 	if err := m.store.Apply(ctx, changes...); err != nil {
 		return err
 	}
 	m.mu.Lock()
-	for _, b := range fresh {
-		m.instances[b.id] = b
+	for _, p := range list {
+		m.instances[p.b.id] = p.b
 	}
 	m.mu.Unlock()
-	m.tellCreated(fresh...)
-	for _, b := range fresh {
-		m.watch(b, b.sentry)
+	replaced := false
+	for i, p := range list {
+		p.b.mu.Lock()
+		sentry, origin := p.b.sentry, p.b.freeze
+		p.b.rec, p.b.sentry, p.b.freeze = p.rec, p.sentry, p.freeze
+		p.b.activity.at = now
+		p.b.mu.Unlock()
+		if before[i] == "" || before[i] == api.StateCreating {
+			m.tellCreated(p.b)
+		} else {
+			replaced = true
+		}
+		m.watch(p.b, p.sentry)
+		m.book(p.b, sentry)
+		m.endSentry(sentry)
+		m.drop(origin)
+		m.arm(p.b)
 	}
-	m.arm(fresh...)
+	if replaced { // a sandbox may not need its snapshot any more
+		m.collectSnapshots()
+	}
 	return nil
 }
 
@@ -324,8 +360,7 @@ func (m *Node) died(b *instance, s *launch.Sentry) {
 		return // destroyed, promoted or rolled back meanwhile
 	}
 	b.sentry = nil
-	b.rec.Sandbox.State = api.StateFailed
-	b.rec.Sandbox.Reason = s.End().Error()
+	m.become(b, api.StateFailed, s.End().Error())
 	reason, f := b.rec.Sandbox.Reason, b.freeze
 	b.freeze = nil
 	b.mu.Unlock()

@@ -86,7 +86,10 @@ func (m *Node) pauseAs(ctx context.Context, b *instance, pause, dozing bool) (er
 	b.mu.Lock()
 	rec := b.rec
 	b.mu.Unlock()
-	rec.Sandbox.State, rec.Dozing = to, dozing
+	if err := rec.become(to, ""); err != nil {
+		return errors.Join(err, call(undo))
+	}
+	rec.Dozing = dozing
 	// Nobody sees the new state before it is recorded.
 	if err := m.store.Apply(ctx, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec}); err != nil {
 		return errors.Join(err, call(undo))
@@ -94,7 +97,8 @@ func (m *Node) pauseAs(ctx context.Context, b *instance, pause, dozing bool) (er
 	b.mu.Lock()
 	alive := b.sentry == sentry
 	if alive {
-		b.rec.Sandbox.State, b.rec.Dozing = to, dozing
+		m.become(b, to, "")
+		b.rec.Dozing = dozing
 	}
 	b.mu.Unlock()
 	if !alive { // its watcher records that

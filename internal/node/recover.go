@@ -80,7 +80,7 @@ func (r *recovery) adoptBoxes() error {
 			}
 			if err != nil {
 				r.m.log.Warn("sandbox did not survive", "id", id, "reason", err)
-				b.rec.Sandbox.State, b.rec.Sandbox.Reason = api.StateFailed, err.Error()
+				r.m.become(b, api.StateFailed, err.Error())
 				b.rec.Freeze = ""
 				r.changes = append(r.changes, store.Change{Table: store.Sandboxes, ID: id, Doc: b.rec})
 			}
@@ -150,9 +150,12 @@ func (r *recovery) adopt(b *instance) ([]string, error) {
 	if paused && b.rec.Sandbox.State == api.StateRunning {
 		paused = !r.letRun(b, s)
 	}
-	b.rec.Sandbox.State = api.StateRunning
+	state := api.StateRunning
 	if paused {
-		b.rec.Sandbox.State = api.StatePaused
+		state = api.StatePaused
+	}
+	if state != b.rec.Sandbox.State {
+		r.m.become(b, state, "")
 	}
 	if info.ID != b.id {
 		// The old daemon ended in the middle of a promotion, which did not
@@ -314,7 +317,7 @@ func (r *recovery) findHibernated() error {
 	for id, b := range r.m.instances {
 		s := r.m.snaps[b.rec.Hibernation]
 		if b.rec.Sandbox.State == api.StateHibernated && (s == nil || !s.usable()) {
-			b.rec.Sandbox.State, b.rec.Sandbox.Reason = api.StateFailed, "it was hibernated, and the snapshot of that is gone"
+			r.m.become(b, api.StateFailed, "it was hibernated, and the snapshot of that is gone")
 			r.changes = append(r.changes, store.Change{Table: store.Sandboxes, ID: id, Doc: b.rec})
 		}
 	}

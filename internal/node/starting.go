@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -55,27 +54,30 @@ var (
 
 // outline describes the children as they are until they are made. It comes before
 // anything is readied for them, which changes the drafts.
-func (b *batch) outline() {
+func (b *batch) outline() error {
 	for i := range b.drafts {
 		rec := b.drafts[i].rec
-		rec.Sandbox.State = api.StateCreating
+		if err := rec.become(api.StateCreating, ""); err != nil {
+			return err
+		}
 		x := &instance{id: rec.Sandbox.ID, rec: rec, start: &start{over: make(chan struct{})}}
 		x.start.ctx, x.start.abandon = context.WithCancelCause(b.m.uploading)
 		x.op.Lock() // until it is over
 		b.listed = append(b.listed, x)
 	}
+	return nil
 }
 
 // begin lists the children, and has them made of f in the background, for which f
 // and the batch are kept. On error there are none. made is called when they count
 // as sandboxes that there are.
 func (b *batch) begin(ctx context.Context, f *freeze, image string, made func()) ([]api.Child, error) {
-	files, err := b.m.childFiles(f, image)
+	from, err := b.m.openOrigin(f, image)
 	if err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		files[1].Close()
+		from.close()
 		return nil, context.Cause(ctx)
 	}
 	var changes []store.Change
@@ -84,7 +86,7 @@ func (b *batch) begin(ctx context.Context, f *freeze, image string, made func())
 		changes = append(changes, store.Change{Table: store.Sandboxes, ID: x.id, Doc: x.rec})
 	}
 	if err := b.m.store.Apply(ctx, changes...); err != nil {
-		files[1].Close()
+		from.close()
 		return nil, err
 	}
 	children := make([]api.Child, len(b.listed))
@@ -103,42 +105,39 @@ func (b *batch) begin(ctx context.Context, f *freeze, image string, made func())
 	b.m.uploads.Go(func() {
 		defer b.m.drop(f)
 		defer kept()
-		defer files[1].Close()
+		defer from.close()
 		var workers sync.WaitGroup
 		for i, x := range b.listed {
 			workers.Go(func() {
 				defer b.conclude(i)
-				b.makeOne(x.start.ctx, i, f, files, true)
+				b.makeOne(x.start.ctx, i, from, true)
 				b.run(i, f)
 			})
 		}
 		workers.Wait()
-		if slices.ContainsFunc(b.boxes, func(x *instance) bool { return x != nil }) {
-			b.m.metric(FigureAllReady, millis(b.began))
-		}
+		b.allReady()
 	})
 	return children, nil
 }
 
 // run lets child i be the sandbox that is listed, if it was made.
 func (b *batch) run(i int, f *freeze) {
-	x, made := b.listed[i], b.boxes[i]
+	made := b.made[i]
 	if made == nil {
 		return
 	}
-	ctx := x.start.ctx
-	x.fresh.Store(true)
-	x.mu.Lock()
-	x.born = made.born
-	x.mu.Unlock()
+	ctx := made.b.start.ctx
 	b.m.hold(f, 1)
-	if err := b.m.replace(ctx, x, made.rec, made.sentry, f, store.Change{Table: store.Freezes, ID: f.id, Doc: b.m.recordOf(f)}); err != nil {
+	err := detach(ctx, made.sentry)
+	if err == nil {
+		err = b.m.install(ctx, []placement{*made}, b.m.recorded(f))
+	}
+	if err != nil {
 		b.m.drop(f)
 		b.fail(i, fmt.Errorf("fork: %w", err))
 		return
 	}
-	b.sentries[i] = nil // the box's
-	b.m.tellCreated(x)
+	b.sentries[i] = nil // the sandbox's
 }
 
 // conclude tells what became of child i to those who wait for it.
@@ -156,7 +155,7 @@ func (b *batch) conclude(i int) {
 		reason = errNotStarted
 	}
 	x.mu.Lock()
-	x.rec.Sandbox.State, x.rec.Sandbox.Reason = api.StateFailed, reason.Error()
+	b.m.become(x, api.StateFailed, reason.Error())
 	rec := x.rec
 	x.mu.Unlock()
 	b.m.log.Warn("a child could not be made", "id", x.id, "parent", rec.Sandbox.Parent, "reason", reason)

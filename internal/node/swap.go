@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
@@ -58,16 +56,8 @@ func (m *Node) rollback(ctx context.Context, b *instance, s *snapshot) (*api.San
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
 	defer m.drop(f)
-	sentry, err := m.loadAs(ctx, &d, f, answerTo(s.rec.Asked, s.restored(&d.rec.Sandbox)))
-	if err != nil {
-		return nil, fmt.Errorf("rollback: %w", err)
-	}
-	d.rec.Freeze, d.rec.Base = f.id, ""
-	d.rec.Sandbox.State, d.rec.Sandbox.Reason = api.StateRunning, ""
-	m.hold(f, 1)
-	if err := m.replace(ctx, b, d.rec, sentry, f, store.Change{Table: store.Freezes, ID: f.id, Doc: m.recordOf(f)}); err != nil {
-		sentry.Kill()
-		m.drop(f)
+	d.rec.Base = ""
+	if err := m.reload(ctx, b, d, f, answerTo(s.rec.Asked, s.restored(&d.rec.Sandbox))); err != nil {
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
 	v := b.view()
@@ -76,61 +66,34 @@ func (m *Node) rollback(ctx context.Context, b *instance, s *snapshot) (*api.San
 	return &v, nil
 }
 
-// loadAs starts a sentry with the state of f and the identity of d.
-func (m *Node) loadAs(ctx context.Context, d *draft, f *freeze, answer *wire.ControlAnswer) (*launch.Sentry, error) {
-	files, err := m.childFiles(f, d.rec.Sandbox.Image)
+// reload has b, which exists, run with the state of f and the identity of d. What b had
+// before ends. The caller holds b.op. On error nothing changed.
+func (m *Node) reload(ctx context.Context, b *instance, d draft, f *freeze, answer *wire.ControlAnswer) error {
+	from, err := m.openOrigin(f, d.rec.Sandbox.Image)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer files[1].Close()
-	sentry, err := m.prepare(ctx, d, nil)
+	defer from.close()
+	sentry, err := m.prepare(ctx, &d, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	call := &wire.Call{Op: wire.OpLoad, Load: &wire.Load{Common: d.common(), Generations: f.generations, Answer: answer}}
-	if err := begin(ctx, sentry, call, files...); err != nil {
-		sentry.Kill()
-		return nil, err
-	}
-	return sentry, nil
-}
-
-// beginPatience is how long a sandbox may take to begin to run. What is large is read
-// when it is used, so this takes milliseconds.
-const beginPatience = time.Minute
-
-// begin makes the call that makes a blank sentry a sandbox. It does not wait for ever: a
-// sentry does, for a process of its platform that somebody killed.
-func begin(ctx context.Context, sentry *launch.Sentry, call *wire.Call, files ...*os.File) error {
-	late := api.Errorf(api.CodeTimeout, "the sandbox did not begin to run within %v", beginPatience)
-	ctx, cancel := context.WithTimeoutCause(ctx, beginPatience, late)
+	starting, cancel := beginning(ctx)
 	defer cancel()
-	_, err := sentry.Call(ctx, call, nil, files...)
+	_, err = from.load(starting, &d, sentry, wire.Load{Answer: answer})
+	if err == nil {
+		err = detach(ctx, sentry)
+	}
+	if err == nil {
+		m.hold(f, 1)
+		if err = m.install(ctx, []placement{{b: b, rec: d.rec, sentry: sentry, freeze: f}}, m.recorded(f)); err != nil {
+			m.drop(f)
+		}
+	}
+	if err != nil {
+		sentry.Kill()
+	}
 	return err
-}
-
-// replace gives b another record, sentry and freeze, whose reference it takes
-// over, and ends what it had. The caller holds b.op. On error nothing changed.
-func (m *Node) replace(ctx context.Context, b *instance, rec record, sentry *launch.Sentry, f *freeze, more ...store.Change) error {
-	if err := detach(ctx, sentry); err != nil {
-		return err
-	}
-	rec.Hibernation, rec.DiskMiB, rec.Resting, rec.Dozing = "", 0, false, false
-	if err := m.store.Apply(ctx, append(more, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec})...); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	oldSentry, oldFreeze := b.sentry, b.freeze
-	b.rec, b.sentry, b.freeze = rec, sentry, f
-	b.mu.Unlock()
-	m.watch(b, sentry)
-	m.book(b, oldSentry)
-	m.endSentry(oldSentry)
-	m.drop(oldFreeze)
-	m.collectSnapshots()
-	m.touch(b)
-	m.arm(b)
-	return nil
 }
 
 // Promote gives a child's state to its parent: the parent's id and name go on
@@ -193,14 +156,17 @@ func (m *Node) identify(ctx context.Context, sentry *launch.Sentry, s *api.Sandb
 func (m *Node) handOver(ctx context.Context, child, parent *instance, rec record, sentry *launch.Sentry) error {
 	child.mu.Lock()
 	rec.Freeze, rec.process, rec.Base = child.rec.Freeze, child.rec.process, ""
-	rec.Sandbox.State, rec.Sandbox.Reason = api.StateRunning, ""
 	rec.Sandbox.Isolation = child.rec.Sandbox.Isolation
 	f := child.freeze
 	// From here on the child's watcher leaves the sentry alone.
 	child.sentry, child.freeze = nil, nil
 	name := child.rec.Sandbox.Name
 	child.mu.Unlock()
-	if err := m.replace(ctx, parent, rec, sentry, f, store.Change{Table: store.Sandboxes, ID: child.id}); err != nil {
+	err := detach(ctx, sentry)
+	if err == nil {
+		err = m.install(ctx, []placement{{b: parent, rec: rec, sentry: sentry, freeze: f}}, store.Change{Table: store.Sandboxes, ID: child.id})
+	}
+	if err != nil {
 		child.mu.Lock()
 		child.sentry, child.freeze = sentry, f
 		child.mu.Unlock()
@@ -208,7 +174,7 @@ func (m *Node) handOver(ctx context.Context, child, parent *instance, rec record
 		return err
 	}
 	child.mu.Lock()
-	child.rec.Sandbox.State = api.StateDestroyed // for those who wait for it
+	m.become(child, api.StateDestroyed, "") // for those who wait for it
 	child.mu.Unlock()
 	m.mu.Lock()
 	delete(m.instances, child.id)
