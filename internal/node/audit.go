@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/service/access"
 )
@@ -41,9 +42,9 @@ func (m *Node) VerifyAudit(ctx context.Context, head string) (*api.AuditReport, 
 }
 
 // noteChildren writes down what was made of a frozen state.
-func noteChildren(ctx context.Context, f *freeze, image string, children []api.Child, more func(*api.AuditDetails)) {
+func noteChildren(ctx context.Context, f *freezes.Freeze, image string, children []api.Child, more func(*api.AuditDetails)) {
 	audit.Of(ctx).Set(func(d *api.AuditDetails) {
-		d.Freeze, d.Image, d.Children = f.id, image, idsOf(children)
+		d.Freeze, d.Image, d.Children = f.ID, image, idsOf(children)
 		d.Failed = len(children) - len(d.Children)
 		more(d)
 	})

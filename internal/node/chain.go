@@ -220,7 +220,7 @@ func (m *Node) markDeleted(s *snapshot) {
 	s.rec.Snapshot.State = api.SnapshotDeleted
 	rec := s.rec
 	s.mu.Unlock()
-	m.drop(f)
+	m.freezes.Drop(f)
 	m.alarms.Clear(s.id)
 	if err := m.store.Apply(context.Background(), store.Change{Table: store.Snapshots, ID: s.id, Doc: rec}); err != nil {
 		m.log.Error("record that a snapshot is deleted", "id", s.id, "error", err)
@@ -297,7 +297,7 @@ func (m *Node) flatten(ctx context.Context, d *snapshot, without string) (err er
 	if err != nil {
 		return err
 	}
-	defer m.drop(f)
+	defer m.freezes.Drop(f)
 	old := d.record()
 	if !slices.Contains(old.Needs, without) {
 		return nil // somebody was faster
@@ -326,7 +326,7 @@ func (m *Node) flatten(ctx context.Context, d *snapshot, without string) (err er
 	if err != nil {
 		return err // the new files are collected at the next start
 	}
-	defer m.drop(f)
+	defer m.freezes.Drop(f)
 	m.setNeeds(d, rec.Needs)
 	if err := m.store.Sync(ctx); err != nil {
 		return err

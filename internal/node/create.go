@@ -232,7 +232,7 @@ func (m *Node) end(b *instance) {
 	b.mu.Unlock()
 	m.book(b, sentry)
 	m.endSentry(sentry)
-	m.drop(f)
+	m.freezes.Drop(f)
 }
 
 // endSentry ends a sentry, which may be nil. If others depend on its memory it
@@ -241,13 +241,7 @@ func (m *Node) endSentry(s *launch.Sentry) {
 	if s == nil {
 		return
 	}
-	m.mu.Lock()
-	needed := false
-	for _, f := range m.freezes {
-		needed = needed || f.source == s
-	}
-	m.mu.Unlock()
-	if needed {
+	if m.freezes.DependsOn(s) {
 		ctx, cancel := context.WithTimeout(context.Background(), m.patience)
 		defer cancel()
 		// If it fails, its memory is only given back later.

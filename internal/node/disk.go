@@ -13,12 +13,13 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/snapfile"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
 // writeSnapshot writes f to disk as s, which is of b.
-func (m *Node) writeSnapshot(ctx context.Context, b *instance, s *snapshot, f *freeze) error {
+func (m *Node) writeSnapshot(ctx context.Context, b *instance, s *snapshot, f *freezes.Freeze) error {
 	b.writing.Lock() // else both would be compared with what was before
 	defer b.writing.Unlock()
 	base, undo := m.baseOf(ctx, b, s)
@@ -54,7 +55,7 @@ func (m *Node) describeWritten(w *snapdir.Written, rec *snapRecord) {
 
 // lay writes the files of a version of s, which is frozen in f. plan says what it is
 // compared with and whose files it may refer to.
-func (m *Node) lay(ctx context.Context, s *snapshot, version int, f *freeze, plan snapdir.Plan) (_ *snapdir.Written, err error) {
+func (m *Node) lay(ctx context.Context, s *snapshot, version int, f *freezes.Freeze, plan snapdir.Plan) (_ *snapdir.Written, err error) {
 	// It goes by what a sentry wrote, and most who come here have nobody above them who
 	// would catch what that may bring about.
 	defer func() {
@@ -62,7 +63,7 @@ func (m *Node) lay(ctx context.Context, s *snapshot, version int, f *freeze, pla
 			err = m.panicked("writing snapshot "+s.id, v)
 		}
 	}()
-	files, err := m.memFiles.Files(f.generations)
+	files, err := m.memFiles.Files(f.Generations)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (m *Node) lay(ctx context.Context, s *snapshot, version int, f *freeze, pla
 	if err != nil {
 		return nil, err
 	}
-	return snapdir.Write(ctx, dir, s.id, version, snapdir.Source{State: f.file, Generations: f.generations, Files: files}, plan)
+	return snapdir.Write(ctx, dir, s.id, version, snapdir.Source{State: f.State, Generations: f.Generations, Files: files}, plan)
 }
 
 // baseOf returns what the next snapshot of b on disk is compared with, the last one of
@@ -86,19 +87,19 @@ func (m *Node) baseOf(ctx context.Context, b *instance, s *snapshot) (_ *snapdir
 		m.log.Warn("open a snapshot to compare the next one with", "snapshot", x.id, "error", err)
 		return nil, undo
 	}
-	state, err := snapdir.OpenState(f.file)
+	state, err := snapdir.OpenState(f.State)
 	if err == nil {
 		var files []*os.File
-		if files, err = m.memFiles.Files(f.generations); err == nil {
+		if files, err = m.memFiles.Files(f.Generations); err == nil {
 			return &snapdir.Contents{Snap: state.Snap, Files: files}, func() {
 				state.Close()
-				m.drop(f)
+				m.freezes.Drop(f)
 			}
 		}
 		state.Close()
 	}
 	m.log.Warn("read a snapshot to compare the next one with", "snapshot", x.id, "error", err)
-	m.drop(f)
+	m.freezes.Drop(f)
 	return nil, undo
 }
 
@@ -113,45 +114,41 @@ func (m *Node) openSnapshot(ctx context.Context, s *snapshot) error {
 	if err != nil {
 		return api.Errorf(api.CodeCorrupt, "open snapshot %s: %w", s.id, err)
 	}
-	f, err := m.checkSnapshot(ctx, s, state)
+	f, read, err := m.checkSnapshot(ctx, s, state)
 	if err != nil {
 		state.Close()
 		return err
 	}
+	s.stamp = read
 	old := s.freeze
-	if old != nil && slices.Equal(old.generations, f.generations) { // an earlier daemon restored sandboxes from it
-		m.memFiles.Release(f.generations...) // which the freeze holds
-		old.file, old.stamp, old.files = f.file, f.stamp, f.files
+	if old != nil && slices.Equal(old.Generations, f.Generations) { // an earlier daemon restored sandboxes from it
+		m.memFiles.Release(f.Generations...) // which the freeze holds
+		old.Reopen(*f)
 		return nil
 	}
-	s.freeze = f
-	m.mu.Lock()
-	if m.freezes[f.id] != nil { // sandboxes were restored from it when it was in memory, or of another version
-		f.id = api.NewID(api.KindSnapshot)
-	}
-	m.freezes[f.id] = f
-	m.mu.Unlock()
-	m.drop(old)
+	s.freeze = m.freezes.Opened(*f)
+	m.freezes.Drop(old)
 	return nil
 }
 
-// checkSnapshot compares s with its digests, and returns what it says. The caller
-// owns a reference, and one on each generation.
-func (m *Node) checkSnapshot(ctx context.Context, s *snapshot, state *os.File) (*freeze, error) {
+// checkSnapshot compares s with its digests. It returns the freeze that s describes,
+// which no table has yet, and the stamp of the state. The caller owns a reference on each
+// generation.
+func (m *Node) checkSnapshot(ctx context.Context, s *snapshot, state *os.File) (*freezes.Freeze, snapdir.Stamp, error) {
 	read, err := m.checkState(s, state)
 	if err != nil {
-		return nil, err
+		return nil, snapdir.Stamp{}, err
 	}
 	open, err := snapdir.OpenState(state)
 	if err != nil {
-		return nil, api.Errorf(api.CodeCorrupt, "snapshot %s: %w", s.id, err)
+		return nil, snapdir.Stamp{}, api.Errorf(api.CodeCorrupt, "snapshot %s: %w", s.id, err)
 	}
 	defer open.Close()
 	snap := open.Snap
 	if err := m.addParts(ctx, s, snap); err != nil {
-		return nil, err
+		return nil, snapdir.Stamp{}, err
 	}
-	return &freeze{id: s.id, file: state, stamp: read, generations: append([]string{}, snap.Generations...), files: snap.Files, history: s.rec.History, refs: 1}, nil
+	return &freezes.Freeze{ID: s.id, State: state, Generations: append([]string{}, snap.Generations...), Files: snap.Files, History: s.rec.History}, read, nil
 }
 
 // checkState compares the state of s with its digest. It returns the stamp of the file that it read.
@@ -166,16 +163,16 @@ func (m *Node) checkState(s *snapshot, state *os.File) (snapdir.Stamp, error) {
 // recheck compares the files of s, a snapshot on disk that is open, with their digests if they changed since that was
 // done last. The caller holds s.mu.
 func (m *Node) recheck(ctx context.Context, s *snapshot) error {
-	now, err := snapdir.StampOf(s.freeze.file)
+	now, err := snapdir.StampOf(s.freeze.State)
 	if err != nil {
 		return err
 	}
-	if now != s.freeze.stamp {
-		if s.freeze.stamp, err = m.checkState(s, s.freeze.file); err != nil {
+	if now != s.stamp {
+		if s.stamp, err = m.checkState(s, s.freeze.State); err != nil {
 			return err
 		}
 	}
-	for _, name := range s.freeze.generations {
+	for _, name := range s.freeze.Generations {
 		f, err := m.openGeneration(ctx, s, name)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -271,7 +268,7 @@ func (m *Node) verify(ctx context.Context, s *snapshot) error {
 	if err != nil {
 		return err
 	}
-	defer m.drop(f)
+	defer m.freezes.Drop(f)
 	rec := s.record()
 	for _, id := range append([]string{s.id}, rec.Needs...) {
 		m.mu.Lock()

@@ -4,7 +4,7 @@
 // What depends on what:
 //
 //	box      a sandbox: a record and a sentry process
-//	freeze   a moment of a sandbox that others were made from; it keeps the
+//	freeze   a moment of a sandbox that others were made from (package freezes); it keeps the
 //	         source's pages pinned and the memory files open that its state
 //	         refers to. Boxes, snapshots and later freezes of its children
 //	         hold it; when nobody does, its memory goes back to the host.

@@ -6,7 +6,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/node/memfiles"
 )
 
 // A sandbox goes on when the daemon is replaced by another version. That may not be
@@ -19,7 +18,6 @@ func TestOthersSandboxesAreNotFrozen(t *testing.T) {
 		}
 		return nil, api.Errorf(api.CodeNoSpace, "no room")
 	})
-	m.memFiles = memfiles.New()
 	m.cfg.Engine = "one"
 	var err error
 	if b.rec.process, err = m.processOf(b.sentry); err != nil {

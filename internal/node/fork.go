@@ -13,6 +13,7 @@ import (
 	"ramet.dev/ramet/internal/engine/control"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -87,7 +88,7 @@ func (m *Node) fork(ctx context.Context, b *instance, req api.ForkRequest, by *s
 	if by != nil {
 		batch.madeByItself(by)
 	}
-	batch.loading = b.freezeGroup.slots()
+	batch.loading = b.freezeGroup.Slots()
 	making := ctx
 	if !req.Waits() {
 		if err := batch.outline(); err != nil {
@@ -101,7 +102,7 @@ func (m *Node) fork(ctx context.Context, b *instance, req api.ForkRequest, by *s
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
-	defer m.drop(f)
+	defer m.freezes.Drop(f)
 	out := &api.ForkResult{PauseMS: pause, SnapshotMS: millis(began)}
 	if req.Waits() {
 		err = batch.make(ctx, f, parent.Image, true)
@@ -121,7 +122,7 @@ func (m *Node) fork(ctx context.Context, b *instance, req api.ForkRequest, by *s
 // freezeToFork returns the freeze that children of b are made of, on which the
 // caller owns a reference, and for how long b stood still. One that is hibernated is
 // not woken for it. The caller holds b.op.
-func (m *Node) freezeToFork(ctx context.Context, b *instance) (*freeze, float64, error) {
+func (m *Node) freezeToFork(ctx context.Context, b *instance) (*freezes.Freeze, float64, error) {
 	if b.view().State == api.StateHibernated {
 		f, err := m.hibernation(ctx, b)
 		return f, 0, err
@@ -156,7 +157,7 @@ type batch struct {
 	sentries []*launch.Sentry // readied ahead; nil where not
 	made     []*placement     // nil where a child is not made or failed
 	listed   []*instance      // what children are until they are made that nobody waits for
-	loading  chan struct{}    // see newLoading
+	loading  chan struct{}    // see freezes.NewSlots
 	// asked is the request of the frozen sandbox itself that is answered in the
 	// children, 0 for none, and reply the answer.
 	asked uint64
@@ -186,7 +187,7 @@ func (m *Node) newBatch(tenant string, began time.Time, count int, names []strin
 	b := &batch{
 		m: m, tenant: tenant, began: began, timeout: childTimeout, names: names, env: env,
 		drafts: make([]draft, count), children: make([]api.Child, count),
-		sentries: make([]*launch.Sentry, count), ahead: make([]chan struct{}, count), made: make([]*placement, count), loading: newLoading(),
+		sentries: make([]*launch.Sentry, count), ahead: make([]chan struct{}, count), made: make([]*placement, count), loading: freezes.NewSlots(),
 	}
 	if timeoutMS > 0 {
 		b.timeout = time.Duration(timeoutMS) * time.Millisecond
@@ -277,7 +278,7 @@ func (b *batch) readied(i int) {
 
 // make makes all children of f and commits those that succeeded. It fails only
 // if none may exist: when ctx is cancelled or records cannot be written.
-func (b *batch) make(ctx context.Context, f *freeze, image string, hooks bool) error {
+func (b *batch) make(ctx context.Context, f *freezes.Freeze, image string, hooks bool) error {
 	from, err := b.m.openOrigin(f, image)
 	if err != nil {
 		return err
@@ -388,7 +389,7 @@ func (b *batch) load(ctx context.Context, i int, from *origin, hooks bool) error
 }
 
 // commit makes the children that succeeded sandboxes.
-func (b *batch) commit(ctx context.Context, f *freeze) error {
+func (b *batch) commit(ctx context.Context, f *freezes.Freeze) error {
 	var fresh []placement
 	for i, p := range b.made {
 		if p == nil {
@@ -400,17 +401,17 @@ func (b *batch) commit(ctx context.Context, f *freeze) error {
 			continue
 		}
 		fresh = append(fresh, *p)
-		b.m.hold(f, 1)
+		b.m.freezes.Hold(f, 1)
 	}
 	err := context.Cause(ctx) // a cancelled fork has no children
 	if err == nil {
 		err = b.pay(len(fresh), func(more ...store.Change) error {
-			return b.m.install(ctx, fresh, append(more, b.m.recorded(f))...)
+			return b.m.install(ctx, fresh, append(more, b.m.freezes.Stored(f))...)
 		})
 	}
 	if err != nil {
 		for range fresh {
-			b.m.drop(f)
+			b.m.freezes.Drop(f)
 		}
 		return err
 	}

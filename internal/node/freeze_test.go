@@ -18,7 +18,7 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/node/memfiles"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/snapdir"
 )
 
@@ -39,7 +39,7 @@ func TestReleaseIsSilentWhenTheSourceEnds(t *testing.T) {
 			if c.used {
 				m.instances["sbx"] = &instance{id: "sbx", sentry: source}
 			}
-			m.release(&freeze{id: "snap", source: source})
+			freezes.New(nil, nil, m.log, patience, m.inUse).Unpin(source, "snap")
 			if got := strings.Contains(log.String(), "level=WARN"); got != c.warns {
 				t.Errorf("log has a warning: %t, want %t: %s", got, c.warns, log.String())
 			}
@@ -142,7 +142,6 @@ func answer(c *wire.Conn, memory int, answers func(*wire.Call) (any, error)) {
 // was checked when it was frozen, and one that brings about a panic.
 func TestStateIsOfWhatTheSentrySaid(t *testing.T) {
 	m, _ := nodeOf(t, nil)
-	m.memFiles = memfiles.New()
 	file, err := launch.NewFile("snapshot")
 	if err != nil {
 		t.Fatal(err)
@@ -154,12 +153,12 @@ func TestStateIsOfWhatTheSentrySaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	f, s := &freeze{file: file}, &snapshot{id: api.NewID(api.KindSnapshot)}
+	f, s := &freezes.Freeze{State: file}, &snapshot{id: api.NewID(api.KindSnapshot)}
 	plan := func(*snapfile.Snapshot) (*snapdir.Contents, func(string) bool) { panic("not expected") }
 	if _, err := m.lay(asOwner, s, 0, f, plan); api.CodeOf(err) != api.CodeCorrupt || !strings.Contains(err.Error(), "other memory than it said") {
 		t.Errorf("memory of a stranger: %v", err)
 	}
-	f.generations = []string{"missing"}
+	f.Generations = []string{"missing"}
 	m.memFiles = nil
 	if _, err := m.lay(asOwner, s, 0, f, plan); api.CodeOf(err) != api.CodeInternal {
 		t.Errorf("a panic: %v", err)

@@ -13,6 +13,7 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/storage/cowfs"
@@ -55,8 +56,8 @@ func (m *Node) viewInstance(ctx context.Context, b *instance) (*fsview.View, err
 	b.mu.Lock()
 	view := &fsview.View{ID: b.id, Image: b.rec.Sandbox.Image, At: time.Now(), Lineage: append(slices.Clone(b.rec.Ancestors), b.id)}
 	b.mu.Unlock()
-	view.OnClose(func() { m.drop(origin) })
-	view.History = origin.follow(fsview.ForkPoint{Line: s.Key(), Seq: math.MaxInt64})
+	view.OnClose(func() { m.freezes.Drop(origin) })
+	view.History = origin.Follow(fsview.ForkPoint{Line: s.Key(), Seq: math.MaxInt64})
 	err = m.pinFiles(ctx, view, s, origin)
 	if err != nil {
 		view.Close()
@@ -67,9 +68,7 @@ func (m *Node) viewInstance(ctx context.Context, b *instance) (*fsview.View, err
 
 // holdRunning returns the sentry of b and the freeze that it was made from, if
 // any, on which the caller then owns a reference.
-func (m *Node) holdRunning(b *instance) (*launch.Sentry, *freeze, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (m *Node) holdRunning(b *instance) (*launch.Sentry, *freezes.Freeze, error) {
 	s, err := b.running(api.StateRunning, api.StatePaused)
 	if err != nil {
 		return nil, nil, err
@@ -79,14 +78,12 @@ func (m *Node) holdRunning(b *instance) (*launch.Sentry, *freeze, error) {
 	if b.sentry != s {
 		return nil, nil, api.Errorf(api.CodeSandboxDied, "sandbox %s was given another state meanwhile", b.id)
 	}
-	if b.freeze != nil {
-		b.freeze.refs++
-	}
+	m.freezes.Hold(b.freeze, 1)
 	return s, b.freeze, nil
 }
 
 // pinFiles has the sentry s keep its present files for view, and opens them.
-func (m *Node) pinFiles(ctx context.Context, view *fsview.View, s *launch.Sentry, origin *freeze) error {
+func (m *Node) pinFiles(ctx context.Context, view *fsview.View, s *launch.Sentry, origin *freezes.Freeze) error {
 	name := s.FilesName()
 	if err := m.memFiles.Add(name, s.Files()); err != nil {
 		return err
@@ -94,7 +91,7 @@ func (m *Node) pinFiles(ctx context.Context, view *fsview.View, s *launch.Sentry
 	view.OnClose(func() { m.memFiles.Release(name) })
 	// As with a freeze's, a pin of this name is dropped by the next daemon.
 	id := api.NewID(api.KindSnapshot)
-	view.OnClose(func() { m.release(&freeze{id: id, source: s}) })
+	view.OnClose(func() { m.freezes.Unpin(s, id) })
 	var v wire.Viewed
 	if _, err := s.Call(ctx, &wire.Call{Op: wire.OpView, View: &wire.View{ID: id, SelfFiles: name}}, &v); err != nil {
 		return err
@@ -102,7 +99,7 @@ func (m *Node) pinFiles(ctx context.Context, view *fsview.View, s *launch.Sentry
 	if err := v.Files.Check(len(v.Generations)); err != nil {
 		return api.Errorf(api.CodeCorrupt, "the sandbox says where its files are: %w", err)
 	}
-	if err := (&freeze{source: s, parent: origin}).checkGenerations(v.Generations); err != nil {
+	if err := freezes.CheckGenerations(s, origin, v.Generations); err != nil {
 		return err
 	}
 	view.Pin, view.Root = id, v.Files.Root
@@ -116,10 +113,10 @@ func (m *Node) viewSnapshot(ctx context.Context, s *snapshot) (*fsview.View, err
 		return nil, err
 	}
 	s.mu.Lock()
-	view := &fsview.View{ID: s.id, Image: s.rec.Snapshot.Image, At: s.rec.Snapshot.CreatedAt, Lineage: append(slices.Clone(s.rec.Ancestors), s.id), History: f.history}
+	view := &fsview.View{ID: s.id, Image: s.rec.Snapshot.Image, At: s.rec.Snapshot.CreatedAt, Lineage: append(slices.Clone(s.rec.Ancestors), s.id), History: f.History}
 	s.mu.Unlock()
-	view.OnClose(func() { m.drop(f) })
-	if err := m.openFiles(view, &f.files, f.generations); err != nil {
+	view.OnClose(func() { m.freezes.Drop(f) })
+	if err := m.openFiles(view, &f.Files, f.Generations); err != nil {
 		view.Close()
 		return nil, err
 	}
@@ -182,15 +179,13 @@ func (m *Node) openMergeBase(ctx context.Context, a, b *fsview.View) (*fsview.Vi
 		return view, nil
 	}
 	m.mu.Lock()
-	f, s := m.freezes[p.Freeze], m.snaps[p.Freeze]
-	if f != nil {
-		f.refs++
-	}
+	s := m.snaps[p.Freeze]
 	m.mu.Unlock()
-	if f != nil && len(f.files.Segments) > 0 {
+	f := m.freezes.Lookup(p.Freeze)
+	if f != nil && len(f.Files.Segments) > 0 {
 		return m.viewFreeze(f, a.Image)
 	}
-	m.drop(f)
+	m.freezes.Drop(f)
 	if s != nil && s.view().State == api.SnapshotReady {
 		return m.viewSnapshot(ctx, s)
 	}
@@ -199,14 +194,14 @@ func (m *Node) openMergeBase(ctx context.Context, a, b *fsview.View) (*fsview.Vi
 }
 
 // viewFreeze returns the files of f, on which it takes over a reference.
-func (m *Node) viewFreeze(f *freeze, image string) (*fsview.View, error) {
-	view := &fsview.View{ID: f.id, Image: image}
-	view.OnClose(func() { m.drop(f) })
-	names := f.generations
+func (m *Node) viewFreeze(f *freezes.Freeze, image string) (*fsview.View, error) {
+	view := &fsview.View{ID: f.ID, Image: image}
+	view.OnClose(func() { m.freezes.Drop(f) })
+	names := f.Generations
 	if names == nil {
-		names = f.fileNames
+		names = f.FileNames
 	}
-	files, names := onlyFiles(&f.files, names)
+	files, names := onlyFiles(&f.Files, names)
 	if err := m.openFiles(view, &files, names); err != nil {
 		view.Close()
 		return nil, err

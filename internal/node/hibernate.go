@@ -7,6 +7,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -75,7 +76,7 @@ func (m *Node) writeHibernation(ctx context.Context, b *instance) (err error) {
 	s.rec.Private = b.id
 	f := s.freeze
 	if err := m.addSnapshot(s); err != nil {
-		m.drop(f)
+		m.freezes.Drop(f)
 		return err
 	}
 	if err := m.writeSnapshot(ctx, b, s, f); err != nil {
@@ -111,7 +112,7 @@ func (m *Node) writeHibernation(ctx context.Context, b *instance) (err error) {
 	m.markReady(s) // not before: nobody would need it
 	m.book(b, sentry)
 	m.endSentry(sentry)
-	m.drop(origin)
+	m.freezes.Drop(origin)
 	return nil
 }
 
@@ -200,8 +201,8 @@ func (m *Node) wake(ctx context.Context, b *instance) (err error) {
 	if err != nil {
 		return fmt.Errorf("wake: %w", err)
 	}
-	defer m.drop(f)
-	d.rec.Base = f.id
+	defer m.freezes.Drop(f)
+	d.rec.Base = f.ID
 	if err := m.reload(ctx, b, d, f, nil); err != nil {
 		return fmt.Errorf("wake: %w", err)
 	}
@@ -211,7 +212,7 @@ func (m *Node) wake(ctx context.Context, b *instance) (err error) {
 
 // hibernation returns the freeze of b, which is hibernated. The caller owns a
 // reference, and holds b.op.
-func (m *Node) hibernation(ctx context.Context, b *instance) (*freeze, error) {
+func (m *Node) hibernation(ctx context.Context, b *instance) (*freezes.Freeze, error) {
 	s := m.hibernated(b)
 	if s == nil {
 		return nil, api.Errorf(api.CodeCorrupt, "sandbox %s is %s, and the snapshot of that is gone", b.id, b.view().State)

@@ -23,6 +23,8 @@ import (
 	"ramet.dev/ramet/internal/engine/control"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/freezes"
+	"ramet.dev/ramet/internal/node/memfiles"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/observe/events"
@@ -53,8 +55,9 @@ func nodeOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Node, *instan
 	m := &Node{
 		background: t.Context(), ledger: ledger, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: events.New(keptEvents),
 		instances: map[string]*instance{}, names: map[owned]string{}, snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
-		goneNames: map[string]goneRecord{}, freezes: map[string]*freeze{}, budgets: map[string]*budget{}, patience: patience, clock: timer.System{}, alarms: timer.New(timer.System{}),
+		goneNames: map[string]goneRecord{}, memFiles: memfiles.New(), budgets: map[string]*budget{}, patience: patience, clock: timer.System{}, alarms: timer.New(timer.System{}),
 	}
+	m.freezes = freezes.New(m.memFiles, records, m.log, patience, m.inUse)
 	m.Catalog = m.newCatalog(nil)
 	m.Plane = m.newDataPlane()
 	return m, boxIn(t, m, answers)
@@ -288,8 +291,8 @@ func TestPanicFailsOneChild(t *testing.T) {
 	var log bytes.Buffer
 	m, b := nodeOf(t, nil) // which has no pool
 	m.log = slog.New(slog.NewTextHandler(&log, nil))
-	made := &batch{m: m, timeout: time.Minute, drafts: make([]draft, 1), children: make([]api.Child, 1), sentries: make([]*launch.Sentry, 1), ahead: make([]chan struct{}, 1), made: []*placement{{b: b}}, loading: newLoading()}
-	made.makeOne(asOwner, 0, &origin{freeze: &freeze{}}, false)
+	made := &batch{m: m, timeout: time.Minute, drafts: make([]draft, 1), children: make([]api.Child, 1), sentries: make([]*launch.Sentry, 1), ahead: make([]chan struct{}, 1), made: []*placement{{b: b}}, loading: freezes.NewSlots()}
+	made.makeOne(asOwner, 0, &origin{freeze: &freezes.Freeze{}}, false)
 	if e := made.children[0].Error; api.CodeOf(e) != api.CodeInternal || made.made[0] != nil || !strings.Contains(log.String(), "panicked") {
 		t.Errorf("the child is %+v, the log %q", made.children[0], log.String())
 	}

@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/engine/cgroup"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -69,16 +70,16 @@ type instance struct {
 	// start is nil unless it was listed before it was made.
 	start *start
 
-	freezeGroup freezeGroup // forks that come at the same time
-	fresh       atomic.Bool // a child in which nothing was run yet
+	freezeGroup freezes.Group // forks that come at the same time
+	fresh       atomic.Bool   // a child in which nothing was run yet
 	looked      looked
 	writing     sync.Mutex // held while a snapshot of it is written to disk, inside of op
 
 	mu     sync.Mutex
 	rec    record
-	sentry *launch.Sentry // nil once it failed, and while it is hibernated
-	freeze *freeze        // nil if it was created
-	born   time.Time      // when a child was ready, until its cost was told
+	sentry *launch.Sentry  // nil once it failed, and while it is hibernated
+	freeze *freezes.Freeze // nil if it was created
+	born   time.Time       // when a child was ready, until its cost was told
 
 	activity activity
 	timeline timeline
@@ -273,7 +274,7 @@ type placement struct {
 	b      *instance
 	rec    record // the record to be, but for its state
 	sentry *launch.Sentry
-	freeze *freeze // what the sandbox was made from, with a reference; nil if it was created
+	freeze *freezes.Freeze // what the sandbox was made from, with a reference; nil if it was created
 }
 
 // install lets sandboxes run, all or none: new ones, those that are listed while they
@@ -319,7 +320,7 @@ func (m *Node) install(ctx context.Context, list []placement, more ...store.Chan
 		m.watch(p.b, p.sentry)
 		m.book(p.b, sentry)
 		m.endSentry(sentry)
-		m.drop(origin)
+		m.freezes.Drop(origin)
 		m.arm(p.b)
 	}
 	if replaced { // a sandbox may not need its snapshot any more
@@ -367,7 +368,7 @@ func (m *Node) died(b *instance, s *launch.Sentry) {
 	m.log.Warn("sandbox failed", "id", b.id, "reason", reason)
 	m.tellOf(api.EventFailed, b, api.Event{Reason: reason})
 	s.Kill()
-	m.drop(f)
+	m.freezes.Drop(f)
 	m.recordFailed(b)
 }
 

@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/node/compare"
 	"ramet.dev/ramet/internal/node/dataplane"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/images"
 	"ramet.dev/ramet/internal/node/memfiles"
 	"ramet.dev/ramet/internal/node/quota"
@@ -85,7 +85,7 @@ type Node struct {
 	snaps      map[string]*snapshot
 	snapNames  map[owned]string
 	goneNames  map[string]goneRecord // of what has living descendants, by id
-	freezes    map[string]*freeze
+	freezes    *freezes.Table
 	budgets    map[string]*budget
 	controlled map[*launch.Sentry]bool // whose requests are served
 
@@ -114,7 +114,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		cfg: cfg, log: cfg.Log, memFiles: memfiles.New(), events: events.New(keptEvents),
 		instances: map[string]*instance{}, names: map[owned]string{},
 		snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
-		goneNames: map[string]goneRecord{}, freezes: map[string]*freeze{}, budgets: map[string]*budget{}, controlled: map[*launch.Sentry]bool{}, closing: make(chan struct{}),
+		goneNames: map[string]goneRecord{}, budgets: map[string]*budget{}, controlled: map[*launch.Sentry]bool{}, closing: make(chan struct{}),
 		patience: patience, clock: cfg.Clock, rests: make(chan struct{}, restsAtOnce),
 	}
 	if m.clock == nil {
@@ -152,6 +152,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if err := m.store.Hold(os.Getpid(), cfg.Paths.RuntimeDir()); err != nil {
 		return nil, err
 	}
+	m.freezes = freezes.New(m.memFiles, m.store, m.log, m.patience, m.inUse)
 	if m.tokens, err = token.Open(ctx, m.store); err != nil {
 		return nil, err
 	}
@@ -291,11 +292,6 @@ func DefaultPoolSize(memory uint64) launch.PoolSize {
 
 // FixedPoolSize is that of a pool that keeps n.
 func FixedPoolSize(n int) launch.PoolSize { return launch.PoolSize{Least: n, Most: n} }
-
-// newLoading returns a channel with room for as many children of one source as may
-// load their state at the same time: more than there are processors only makes each
-// of them slower.
-func newLoading() chan struct{} { return make(chan struct{}, 2*runtime.NumCPU()) }
 
 // millis returns how long ago t was.
 func millis(t time.Time) float64 { return float64(time.Since(t).Microseconds()) / 1000 }

@@ -82,13 +82,7 @@ func (m *Node) Usage() api.Usage {
 	for _, s := range m.allSnapshots() {
 		u.Snapshots[s.view().State]++
 	}
-	m.mu.Lock()
-	for _, f := range m.freezes {
-		if f.source != nil {
-			u.Pins++
-		}
-	}
-	m.mu.Unlock()
+	u.Pins = m.freezes.Pinned()
 	shared := m.memFiles.MemorySizes()
 	for name, bytes := range shared {
 		u.SharedBytes += bytes

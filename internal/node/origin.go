@@ -8,7 +8,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/storage/store"
+	"ramet.dev/ramet/internal/node/freezes"
 )
 
 // All sandboxes begin in the same way, whoever waits for them: a blank sentry is
@@ -23,17 +23,21 @@ import (
 
 // origin is a freeze that sandboxes are loaded from, with its files open.
 type origin struct {
-	freeze *freeze
+	freeze *freezes.Freeze
 	files  []*os.File // the state, the image and the memory files
 }
 
 // openOrigin opens the files of f. The caller holds a reference on f until close.
-func (m *Node) openOrigin(f *freeze, image string) (*origin, error) {
-	files, err := m.childFiles(f, image)
+func (m *Node) openOrigin(f *freezes.Freeze, image string) (*origin, error) {
+	files, err := m.freezes.OpenFiles(f)
 	if err != nil {
 		return nil, err
 	}
-	return &origin{f, files}, nil
+	img, err := m.OpenImage(image)
+	if err != nil {
+		return nil, err
+	}
+	return &origin{f, append([]*os.File{f.State, img}, files...)}, nil
 }
 
 // close closes the image, the only file that is the origin's own.
@@ -42,18 +46,13 @@ func (o *origin) close() { o.files[1].Close() }
 // load has a prepared sentry become the sandbox that d describes. load carries what
 // differs between the ways to make a sandbox.
 func (o *origin) load(ctx context.Context, d *draft, s *launch.Sentry, load wire.Load) (*wire.Loaded, error) {
-	load.Common, load.Generations = d.common(), o.freeze.generations
+	load.Common, load.Generations = d.common(), o.freeze.Generations
 	var loaded wire.Loaded
 	if _, err := s.Call(ctx, &wire.Call{Op: wire.OpLoad, Load: &load}, &loaded, o.files...); err != nil {
 		return nil, err
 	}
-	d.rec.Freeze = o.freeze.id
+	d.rec.Freeze = o.freeze.ID
 	return &loaded, nil
-}
-
-// recorded returns the change that stores f, which sandboxes depend on from then on.
-func (m *Node) recorded(f *freeze) store.Change {
-	return store.Change{Table: store.Freezes, ID: f.id, Doc: m.recordOf(f)}
 }
 
 // beginTimeout is how long a sandbox may take to begin to run. What is large is read

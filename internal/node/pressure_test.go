@@ -6,7 +6,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/node/memfiles"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/timer/timertest"
 	"ramet.dev/ramet/internal/server/audit"
 )
@@ -126,7 +126,7 @@ func TestOneThatDoesNotAnswerDoesNotHoldUpMakingRoom(t *testing.T) {
 		return struct{}{}, nil
 	})
 	clock := waits{timertest.New(time.Now()), make(chan time.Duration, 9)}
-	m.clock, m.memFiles = clock, memfiles.New()
+	m.clock = clock
 	next := boxIn(t, m, func(call *wire.Call) (any, error) {
 		if call.Op == wire.OpFreeze {
 			other <- "next"
@@ -195,7 +195,7 @@ func TestAFreezeHasADeadline(t *testing.T) {
 		return struct{}{}, nil
 	})
 	t.Cleanup(func() { close(hang) })
-	m.memFiles, m.patience = memfiles.New(), time.Second
+	m.freezes, m.patience = freezes.New(m.memFiles, m.store, m.log, time.Second, m.inUse), time.Second
 	for what, do := range map[string]func() error{
 		"hibernate": func() error { _, err := m.Hibernate(asOwner, b.id); return err },
 		"snapshot":  func() error { _, err := m.capture(asOwner, b, api.SnapshotRequest{}); return err },

@@ -8,6 +8,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/service/access"
@@ -155,11 +156,11 @@ func (m *Node) consumption(tenant, tree string) api.Consumption {
 	var c api.Consumption
 	sizes := map[string]int64{} // of files, by name: what several share counts once
 	shared := m.memFiles.Sizes()
-	add := func(f *freeze) {
+	add := func(f *freezes.Freeze) {
 		if f == nil {
 			return
 		}
-		for _, name := range f.generations {
+		for _, name := range f.Generations {
 			sizes[name] = shared[name]
 		}
 	}

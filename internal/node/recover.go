@@ -12,7 +12,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/node/memfiles"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -22,10 +22,8 @@ import (
 type recovery struct {
 	m       *Node
 	ctx     context.Context
-	records map[string]freezeRecord
-	sentry  map[string]*launch.Sentry // adopted, by key
+	freezes *freezes.Recovery
 	adopted map[*instance]*launch.Sentry
-	pins    map[string][]string // to keep, by key
 	changes []store.Change
 }
 
@@ -33,8 +31,7 @@ type recovery struct {
 // what it left half made. It returns the sandboxes that run, to be watched.
 func (m *Node) recover(ctx context.Context) (adopted map[*instance]*launch.Sentry, err error) {
 	r := &recovery{
-		m: m, ctx: ctx, records: map[string]freezeRecord{},
-		sentry: map[string]*launch.Sentry{}, adopted: map[*instance]*launch.Sentry{}, pins: map[string][]string{},
+		m: m, ctx: ctx, adopted: map[*instance]*launch.Sentry{},
 	}
 	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.findHibernated, r.readActivity, r.readTimelines, r.readGone, r.readGrants, r.sweep} {
 		if err := step(); err != nil {
@@ -47,15 +44,9 @@ func (m *Node) recover(ctx context.Context) (adopted map[*instance]*launch.Sentr
 	return r.adopted, nil
 }
 
-func (r *recovery) readFreezes() error {
-	return r.m.store.Each(r.ctx, store.Freezes, func(id string, doc []byte) error {
-		var f freezeRecord
-		if err := json.Unmarshal(doc, &f); err != nil {
-			return corrupt("freeze", id, err)
-		}
-		r.records[id] = f
-		return nil
-	})
+func (r *recovery) readFreezes() (err error) {
+	r.freezes, err = r.m.freezes.Recover(r.ctx)
+	return err
 }
 
 func corrupt(what, id string, err error) error {
@@ -101,16 +92,9 @@ func (r *recovery) adoptBoxes() error {
 			continue
 		}
 		if b.rec.Freeze != "" {
-			b.freeze = r.freeze(b.rec.Freeze)
-			r.m.hold(b.freeze, 1)
-			if b.freeze.generations != nil {
-				r.m.memFiles.Release(gens[id]...)
-				continue
-			}
-			b.freeze.generations = gens[id]
-			if r.records[b.freeze.id].Generations == nil {
-				r.changes = append(r.changes, store.Change{Table: store.Freezes, ID: b.freeze.id, Doc: r.m.recordOf(b.freeze)})
-			}
+			origin, changes := r.freezes.Origin(b.rec.Freeze, gens[id])
+			b.freeze = origin
+			r.changes = append(r.changes, changes...)
 		}
 	}
 	return nil
@@ -141,7 +125,8 @@ func (r *recovery) adopt(b *instance) ([]string, error) {
 		return nil, err
 	}
 	b.sentry = s
-	r.sentry[b.rec.Key], r.adopted[b] = s, s
+	r.freezes.Adopted(s)
+	r.adopted[b] = s
 	if b.rec.Resting {
 		b.rec.Resting = false
 		r.changes = append(r.changes, store.Change{Table: store.Sandboxes, ID: b.id, Doc: b.rec})
@@ -205,7 +190,7 @@ func (r *recovery) addMemory(b *instance, s *launch.Sentry, names []string, file
 	} else if b.rec.Files != pages {
 		return api.Errorf(api.CodeCorrupt, "the sentry's own file of pages is not the one it was started with")
 	}
-	if err := r.checkGenerations(b, names, files); err != nil {
+	if err := r.freezes.Check(b.rec.Freeze, names, files); err != nil {
 		return err
 	}
 	for i, name := range names {
@@ -217,66 +202,10 @@ func (r *recovery) addMemory(b *instance, s *launch.Sentry, names []string, file
 	return nil
 }
 
-// checkGenerations compares what the sentry of b says that it maps with what it
-// was given.
-func (r *recovery) checkGenerations(b *instance, names []string, files []*os.File) error {
-	rec, known := r.records[b.rec.Freeze]
-	if !known && (b.rec.Freeze != "" || len(names) > 0) {
-		return api.Errorf(api.CodeCorrupt, "the sentry maps %d memory files and has no record of them", len(names))
-	}
-	if !known || rec.Generations == nil {
-		return nil
-	}
-	if len(names) != len(rec.Generations) {
-		return api.Errorf(api.CodeCorrupt, "the sentry maps %d memory files, not %d as recorded", len(names), len(rec.Generations))
-	}
-	for i, name := range names {
-		id, err := launch.IDOf(files[i])
-		if err != nil {
-			return err
-		}
-		if rec.Generations[i] != (memfiles.Record{Name: name, File: id}) {
-			return api.Errorf(api.CodeCorrupt, "memory file %d of the sentry is not the one recorded as %q", i, rec.Generations[i].Name)
-		}
-	}
-	return nil
-}
-
-// freeze returns the freeze id with all it depends on.
-func (r *recovery) freeze(id string) *freeze {
-	if f, ok := r.m.freezes[id]; ok {
-		return f
-	}
-	rec := r.records[id]
-	f := &freeze{id: id, source: r.sentry[rec.Source], files: rec.Files, history: rec.History}
-	for _, g := range rec.Generations {
-		f.fileNames = append(f.fileNames, g.Name)
-	}
-	if f.source != nil {
-		r.pins[rec.Source] = append(r.pins[rec.Source], id)
-	}
-	r.m.freezes[id] = f
-	if rec.Parent != "" {
-		f.parent = r.freeze(rec.Parent)
-		f.parent.refs++
-	}
-	return f
-}
-
 // releasePins drops what the old daemon pinned and nobody needs, and forgets
 // freezes that nobody holds.
 func (r *recovery) releasePins() error {
-	for key, s := range r.sentry {
-		keep := append([]string{}, r.pins[key]...)
-		if _, err := s.Call(r.ctx, &wire.Call{Op: wire.OpRelease, Release: &wire.Release{Keep: keep}}, nil); err != nil {
-			r.m.log.Warn("release frozen memory", "sentry", key, "error", err)
-		}
-	}
-	for id := range r.records {
-		if r.m.freezes[id] == nil {
-			r.changes = append(r.changes, store.Change{Table: store.Freezes, ID: id})
-		}
-	}
+	r.changes = append(r.changes, r.freezes.ReleasePins(r.ctx)...)
 	return nil
 }
 
@@ -299,9 +228,8 @@ func (r *recovery) readSnapshots() error {
 			r.changes = append(r.changes, store.Change{Table: store.Snapshots, ID: id, Doc: s.rec})
 		}
 		s.chained = chained{needs: s.rec.Needs, settled: true, failed: snap.State == api.SnapshotFailed, deleted: snap.State == api.SnapshotDeleted, buried: snap.State == api.SnapshotDeleted}
-		if f := r.m.freezes[id]; f != nil && snap.State == api.SnapshotReady && s.rec.Version == 0 {
-			f.refs++ // sandboxes were restored from it: it is theirs and the snapshot's
-			s.freeze = f
+		if snap.State == api.SnapshotReady && s.rec.Version == 0 {
+			s.freeze = r.m.freezes.Lookup(id) // of sandboxes that were restored from it: it is theirs and the snapshot's
 		}
 		r.m.snaps[id] = s
 		name := owned{s.rec.tenant(), snap.Name}
@@ -368,7 +296,7 @@ func (r *recovery) readTimelines() error {
 
 // sweep ends sentries and removes files that belong to nothing.
 func (r *recovery) sweep() error {
-	keep := func(key string) bool { return r.sentry[key] != nil }
+	keep := r.freezes.IsAdopted
 	if err := r.m.launcher.Sweep(r.ctx, keep); err != nil {
 		r.m.log.Warn("end sentries that nobody needs", "error", err)
 	}

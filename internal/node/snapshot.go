@@ -11,6 +11,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/control"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/service/access"
@@ -43,7 +44,9 @@ type snapshot struct {
 	rec snapRecord
 	// freeze is what is restored from, with a reference. A snapshot on disk
 	// opens it, or its file, when it is first needed.
-	freeze *freeze
+	freeze *freezes.Freeze
+	// stamp is that of the state on disk when it was compared with its digest.
+	stamp snapdir.Stamp
 
 	chained // guarded by Manager.mu
 }
@@ -101,7 +104,7 @@ func (m *Node) snapshot(ctx context.Context, b *instance, req api.SnapshotReques
 	}
 	f := s.freeze
 	if err := m.addSnapshot(s); err != nil {
-		m.drop(f)
+		m.freezes.Drop(f)
 		return nil, err
 	}
 	if req.Wait != nil && !*req.Wait && by == nil && !req.Memory {
@@ -148,14 +151,14 @@ func (m *Node) captureAs(ctx context.Context, b *instance, req api.SnapshotReque
 	if req.Name == "" && !rest {
 		expires = source.Lifecycle.SnapshotExpiry(m.clock.Now())
 	}
-	return &snapshot{id: f.id, freeze: f, rec: snapRecord{
+	return &snapshot{id: f.ID, freeze: f, rec: snapRecord{
 		Snapshot: api.Snapshot{
-			ID: f.id, Tenant: source.Tenant, Name: req.Name, State: state, Sandbox: b.id, Parent: source.Snapshot,
+			ID: f.ID, Tenant: source.Tenant, Name: req.Name, State: state, Sandbox: b.id, Parent: source.Snapshot,
 			Image: source.Image, Depth: source.Depth, CreatedAt: time.Now().UTC(), OnDisk: !req.Memory,
 			PauseMS: frozen.PauseMS, Engine: m.engine(), Metadata: source.Metadata, ExpiresAt: expires,
 		},
 		Ancestors: ancestors,
-		History:   f.history,
+		History:   f.History,
 		Source:    source,
 		Control:   own,
 		Processor: processorFeatures(),
@@ -163,7 +166,7 @@ func (m *Node) captureAs(ctx context.Context, b *instance, req api.SnapshotReque
 }
 
 // keep makes s, of b, ready: written to disk unless it is to stay in memory.
-func (m *Node) keep(ctx context.Context, b *instance, s *snapshot, f *freeze, by *selfRequest) error {
+func (m *Node) keep(ctx context.Context, b *instance, s *snapshot, f *freezes.Freeze, by *selfRequest) error {
 	if s.rec.Snapshot.OnDisk {
 		if err := m.writeSnapshot(ctx, b, s, f); err != nil {
 			return err
@@ -220,7 +223,7 @@ func (m *Node) markReady(s *snapshot) {
 	m.mu.Lock()
 	s.settled = true
 	m.mu.Unlock()
-	m.drop(f)
+	m.freezes.Drop(f)
 	m.armSnapshots(s)
 	m.retain(s)
 }
@@ -270,7 +273,7 @@ func (m *Node) removeSnapshot(s *snapshot) bool {
 	called := goneRecord{Name: s.rec.Snapshot.Name, Label: s.rec.Label}
 	s.rec.Snapshot.State, s.rec.Snapshot.Reason = api.SnapshotFailed, "it was deleted" // so that nobody opens it again
 	s.mu.Unlock()
-	m.drop(f)
+	m.freezes.Drop(f)
 	changes := m.noteGone(append(slices.Clone(s.rec.Ancestors), s.id), called)
 	if err := m.store.Apply(context.Background(), append(changes, store.Change{Table: store.Snapshots, ID: s.id})...); err != nil {
 		m.log.Error("forget a snapshot", "id", s.id, "error", err)
@@ -309,7 +312,7 @@ func (m *Node) GetSnapshot(ctx context.Context, ref string) (*api.Snapshot, erro
 }
 
 // source returns the freeze to restore s from. The caller owns a reference.
-func (m *Node) source(ctx context.Context, s *snapshot) (*freeze, error) {
+func (m *Node) source(ctx context.Context, s *snapshot) (*freezes.Freeze, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	snap := &s.rec.Snapshot
@@ -322,7 +325,7 @@ func (m *Node) source(ctx context.Context, s *snapshot) (*freeze, error) {
 	if err := checkProcessor(s.rec.Processor, processorFeatures()); err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", s.id, err)
 	}
-	if s.freeze == nil || s.freeze.file == nil { // never while it is uploading
+	if s.freeze == nil || s.freeze.State == nil { // never while it is uploading
 		if err := m.openSnapshot(ctx, s); err != nil {
 			return nil, err
 		}
@@ -331,7 +334,7 @@ func (m *Node) source(ctx context.Context, s *snapshot) (*freeze, error) {
 			return nil, err
 		}
 	}
-	m.hold(s.freeze, 1)
+	m.freezes.Hold(s.freeze, 1)
 	return s.freeze, nil
 }
 
@@ -378,7 +381,7 @@ func (m *Node) restore(ctx context.Context, s *snapshot, req api.RestoreRequest,
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
-	defer m.drop(f)
+	defer m.freezes.Drop(f)
 	source := &s.rec.Source
 	ancestors := append(append([]string{}, s.rec.Ancestors...), s.id)
 	for i := range batch.drafts {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -71,7 +72,7 @@ func (b *batch) outline() error {
 // begin lists the children, and has them made of f in the background, for which f
 // and the batch are kept. On error there are none. made is called when they count
 // as sandboxes that there are.
-func (b *batch) begin(ctx context.Context, f *freeze, image string, made func()) ([]api.Child, error) {
+func (b *batch) begin(ctx context.Context, f *freezes.Freeze, image string, made func()) ([]api.Child, error) {
 	from, err := b.m.openOrigin(f, image)
 	if err != nil {
 		return nil, err
@@ -101,9 +102,9 @@ func (b *batch) begin(ctx context.Context, f *freeze, image string, made func())
 	b.begun = true
 	kept := b.m.promise(int64(len(b.listed)) * perSandbox)
 	made()
-	b.m.hold(f, 1)
+	b.m.freezes.Hold(f, 1)
 	b.m.uploads.Go(func() {
-		defer b.m.drop(f)
+		defer b.m.freezes.Drop(f)
 		defer kept()
 		defer from.close()
 		var workers sync.WaitGroup
@@ -121,19 +122,19 @@ func (b *batch) begin(ctx context.Context, f *freeze, image string, made func())
 }
 
 // run lets child i be the sandbox that is listed, if it was made.
-func (b *batch) run(i int, f *freeze) {
+func (b *batch) run(i int, f *freezes.Freeze) {
 	made := b.made[i]
 	if made == nil {
 		return
 	}
 	ctx := made.b.start.ctx
-	b.m.hold(f, 1)
+	b.m.freezes.Hold(f, 1)
 	err := detach(ctx, made.sentry)
 	if err == nil {
-		err = b.m.install(ctx, []placement{*made}, b.m.recorded(f))
+		err = b.m.install(ctx, []placement{*made}, b.m.freezes.Stored(f))
 	}
 	if err != nil {
-		b.m.drop(f)
+		b.m.freezes.Drop(f)
 		b.fail(i, fmt.Errorf("fork: %w", err))
 		return
 	}

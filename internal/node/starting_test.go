@@ -11,7 +11,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/node/memfiles"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -108,7 +108,6 @@ func TestSlowSentryDelaysOneChild(t *testing.T) {
 		}
 		return wire.Loaded{}, nil
 	})
-	m.memFiles = memfiles.New()
 	store, err := image.Open(filepath.Join(t.TempDir(), "images"))
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +135,7 @@ func TestSlowSentryDelaysOneChild(t *testing.T) {
 	two.ahead[0], two.sentries[1] = slow, b.sentry
 	ctx, cancel := context.WithCancelCause(asOwner)
 	over := make(chan error, 1)
-	go func() { over <- two.make(ctx, &freeze{file: state}, img.ID, false) }()
+	go func() { over <- two.make(ctx, &freezes.Freeze{State: state}, img.ID, false) }()
 	select {
 	case <-loaded:
 	case <-time.After(time.Minute):

@@ -9,6 +9,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -55,7 +56,7 @@ func (m *Node) rollback(ctx context.Context, b *instance, s *snapshot) (*api.San
 	if err != nil {
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
-	defer m.drop(f)
+	defer m.freezes.Drop(f)
 	d.rec.Base = ""
 	if err := m.reload(ctx, b, d, f, answerTo(s.rec.Asked, s.restored(&d.rec.Sandbox))); err != nil {
 		return nil, fmt.Errorf("rollback: %w", err)
@@ -68,7 +69,7 @@ func (m *Node) rollback(ctx context.Context, b *instance, s *snapshot) (*api.San
 
 // reload has b, which exists, run with the state of f and the identity of d. What b had
 // before ends. The caller holds b.op. On error nothing changed.
-func (m *Node) reload(ctx context.Context, b *instance, d draft, f *freeze, answer *wire.ControlAnswer) error {
+func (m *Node) reload(ctx context.Context, b *instance, d draft, f *freezes.Freeze, answer *wire.ControlAnswer) error {
 	from, err := m.openOrigin(f, d.rec.Sandbox.Image)
 	if err != nil {
 		return err
@@ -85,9 +86,9 @@ func (m *Node) reload(ctx context.Context, b *instance, d draft, f *freeze, answ
 		err = detach(ctx, sentry)
 	}
 	if err == nil {
-		m.hold(f, 1)
-		if err = m.install(ctx, []placement{{b: b, rec: d.rec, sentry: sentry, freeze: f}}, m.recorded(f)); err != nil {
-			m.drop(f)
+		m.freezes.Hold(f, 1)
+		if err = m.install(ctx, []placement{{b: b, rec: d.rec, sentry: sentry, freeze: f}}, m.freezes.Stored(f)); err != nil {
+			m.freezes.Drop(f)
 		}
 	}
 	if err != nil {

@@ -114,7 +114,7 @@ func (m *Node) checkpointOf(ctx context.Context, b *instance) (*snapshot, error)
 	}
 	s.rec.Private, s.rec.Snapshot.ExpiresAt = b.id, nil
 	if err := m.addSnapshot(s); err != nil {
-		m.drop(s.freeze)
+		m.freezes.Drop(s.freeze)
 		return nil, err
 	}
 	return s, nil

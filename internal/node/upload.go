@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -19,7 +20,7 @@ import (
 const uploadGrace = 10 * time.Second
 
 // upload has s, of b, written in the background.
-func (m *Node) upload(ctx context.Context, b *instance, s *snapshot, f *freeze) error {
+func (m *Node) upload(ctx context.Context, b *instance, s *snapshot, f *freezes.Freeze) error {
 	if err := m.store.Apply(ctx, store.Change{Table: store.Snapshots, ID: s.id, Doc: s.record()}); err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (m *Node) fail(s *snapshot, reason error) {
 	s.rec.fail(reason.Error())
 	rec := s.rec
 	s.mu.Unlock()
-	m.drop(f)
+	m.freezes.Drop(f)
 	if err := m.store.Apply(context.Background(), store.Change{Table: store.Snapshots, ID: s.id, Doc: rec}); err != nil {
 		m.log.Error("record that a snapshot failed", "id", s.id, "error", err)
 	}

@@ -1,18 +1,17 @@
-package node
+package freezes
 
 import (
 	"context"
 	"errors"
 	"testing"
 
-	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 )
 
-// TestJointSharing has forks come and go around one freeze: who comes before it
+// TestGroupSharesFreezes has forks come and go around one freeze: who comes before it
 // begins shares it, who comes later does not, and nobody's reference is lost.
-func TestJointSharing(t *testing.T) {
-	var j freezeGroup
+func TestGroupSharesFreezes(t *testing.T) {
+	var j Group
 	a, first := j.join()
 	if !first {
 		t.Error("the first fork is not to freeze")
@@ -40,26 +39,26 @@ func TestJointSharing(t *testing.T) {
 	}
 }
 
-// TestJointSharingSurvivesAPanic has a freeze that others wait for panic: who waits
-// keeps the sandbox from being destroyed.
-func TestJointSharingSurvivesAPanic(t *testing.T) {
-	m, b := nodeOf(t, func(*wire.Call) (any, error) { return struct{}{}, nil })
-	m.memFiles = nil // so that it panics
-	s, _ := b.freezeGroup.join()
+// TestSharingSurvivesAPanic has a freeze that others wait for panic: who waits keeps the
+// sandbox from being destroyed.
+func TestSharingSurvivesAPanic(t *testing.T) {
+	var g Group
+	p, _ := g.join()
+	defect := errors.New("a defect")
 	func() {
 		defer func() {
 			if recover() == nil {
 				t.Error("it did not panic")
 			}
 		}()
-		m.freezeShared(context.Background(), b, s)
+		g.freezeShared(context.Background(), nil, p, defect, func(context.Context) (*Freeze, *wire.Frozen, error) { panic("on purpose") })
 	}()
 	select {
-	case <-s.done:
+	case <-p.done:
 	default:
 		t.Fatal("who waits for it waits for ever")
 	}
-	if api.CodeOf(s.err) != api.CodeInternal {
-		t.Errorf("they are told %v", s.err)
+	if !errors.Is(p.err, defect) {
+		t.Errorf("they are told %v", p.err)
 	}
 }
