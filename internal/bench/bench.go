@@ -13,7 +13,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/engine/idlepoll"
-	"ramet.dev/ramet/internal/observe/hostuse"
+	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/workload"
 )
 
@@ -167,7 +167,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if len(others) > 0 {
 		b.note("%d other sandboxes of this daemon were running: their processor time is in the figures", len(others))
 	}
-	if hostuse.Visible(b.daemon) {
+	if procfs.Visible(b.daemon) {
 		return nil
 	}
 	return api.Errorf(api.CodeUnsupported, "the daemon, process %d, is not on this machine or cannot be seen: its memory and processor time cannot be measured", b.daemon)

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"ramet.dev/ramet/internal/observe/hostuse"
+	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/workload"
 )
 
@@ -75,7 +75,7 @@ func (b *bench) cannotCompare() (string, error) {
 	if os.Geteuid() != 0 {
 		return "stock runsc needs root for its containers", nil
 	}
-	m, err := hostuse.ReadMemory()
+	m, err := procfs.ReadMemory()
 	if err != nil {
 		return "", err
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"ramet.dev/ramet/internal/observe/hostuse"
+	"ramet.dev/ramet/internal/observe/procfs"
 )
 
 // pace says how to wait for processes to settle.
@@ -68,7 +68,7 @@ func (m meter) start(ctx context.Context) (*cost, error) {
 		return nil, err
 	}
 	c.work = c.speed.sample()
-	mem, err := hostuse.ReadMemory()
+	mem, err := procfs.ReadMemory()
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (c *cost) stop(ctx context.Context, s sample, n int, besides time.Duration)
 	if err := c.settle(ctx, n); err != nil {
 		return err
 	}
-	m, err := hostuse.ReadMemory()
+	m, err := procfs.ReadMemory()
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (m meter) settle(ctx context.Context, n int) error {
 
 // meter returns that of the daemon and its sandboxes.
 func (b *bench) meter() meter {
-	return meter{trees: func() (time.Duration, error) { return hostuse.TreeCPU(b.daemon) }, pace: b.pace, speed: &b.speed}
+	return meter{trees: func() (time.Duration, error) { return procfs.TreeCPU(b.daemon) }, pace: b.pace, speed: &b.speed}
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"time"
 
-	"ramet.dev/ramet/internal/observe/hostuse"
+	"ramet.dev/ramet/internal/observe/procfs"
 )
 
 // usage is the processor time of the machine and our part of it.
@@ -20,10 +20,10 @@ type usage struct {
 func (b *bench) usage() (usage, error) {
 	u := usage{at: time.Now()}
 	var err error
-	if u.busy, err = hostuse.Busy(); err != nil {
+	if u.busy, err = procfs.Busy(); err != nil {
 		return u, err
 	}
-	if u.ours, err = hostuse.TreeCPU(b.daemon, os.Getpid()); err != nil {
+	if u.ours, err = procfs.TreeCPU(b.daemon, os.Getpid()); err != nil {
 		return u, fmt.Errorf("read processor time of the daemon: %w", err)
 	}
 	return u, nil

@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/observe/hostuse"
+	"ramet.dev/ramet/internal/observe/procfs"
 )
 
 // Report is the result of a run, for --json.
@@ -48,7 +46,7 @@ type Machine struct {
 }
 
 func thisMachine(version string) (Machine, error) {
-	mem, err := hostuse.ReadMemory()
+	mem, err := procfs.ReadMemory()
 	if err != nil {
 		return Machine{}, err
 	}
@@ -61,33 +59,15 @@ func thisMachine(version string) (Machine, error) {
 		return Machine{}, fmt.Errorf("ask for the kernel's name: %w", err)
 	}
 	m.Kernel = unix.ByteSliceToString(uts.Release[:])
-	info, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return Machine{}, fmt.Errorf("read processors: %w", err)
+	if m.CPUModel, err = procfs.CPUModel(); err != nil {
+		return Machine{}, err
 	}
-	m.CPUModel = cpuModel(string(info))
 	return m, nil
-}
-
-// cpuModel returns the first model name in cpuinfo; not all architectures have
-// one.
-func cpuModel(info string) string {
-	for line := range strings.Lines(info) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }
 
 // load returns the load average of the last minute, or -1 if it is not known.
 func load() float64 {
-	line, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return -1
-	}
-	first, _, _ := strings.Cut(string(line), " ")
-	v, err := strconv.ParseFloat(first, 64)
+	v, err := procfs.Load()
 	if err != nil {
 		return -1
 	}

@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/observe/hostuse"
+	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/workload"
 )
 
@@ -202,11 +202,11 @@ func (r *runsc) await(ctx context.Context, id string) error {
 // meter returns that of all containers.
 func (r *runsc) meter() meter {
 	return meter{pace: r.pace, speed: r.speed, trees: func() (time.Duration, error) {
-		roots, err := hostuse.Find(r.dir)
+		roots, err := procfs.Find(r.dir)
 		if err != nil {
 			return 0, err
 		}
-		return hostuse.TreeCPU(roots...)
+		return procfs.TreeCPU(roots...)
 	}}
 }
 
@@ -231,7 +231,7 @@ func (r *runsc) stop(ctx context.Context, keep int) error {
 
 // kill ends the processes of containers that could not be deleted.
 func (r *runsc) kill() error {
-	left, err := hostuse.Find(r.dir)
+	left, err := procfs.Find(r.dir)
 	for _, pid := range left {
 		if e := syscall.Kill(pid, syscall.SIGKILL); e != nil && e != syscall.ESRCH {
 			err = errors.Join(err, fmt.Errorf("kill process %d: %w", pid, e))

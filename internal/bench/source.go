@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/internal/observe/hostuse"
+	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/workload"
 )
 
@@ -72,7 +72,7 @@ func (b *bench) source(ctx context.Context, p plan) error {
 		return nil
 	}
 	need := int64(p.mib + childMiB*max(1, last(p.children)))
-	if m, err := hostuse.ReadMemory(); err != nil {
+	if m, err := procfs.ReadMemory(); err != nil {
 		return err
 	} else if m.Available>>20 < need {
 		b.note("the source of %d MiB was left out: it and its children need about %d MiB of memory, %d MiB are available", p.mib, need, m.Available>>20)

@@ -56,7 +56,7 @@ func (m *Node) tellCosts(b *instance, s *launch.Sentry, seconds float64, ask boo
 	if !due || !ask {
 		return false
 	}
-	if bytes, err := privateBytes(s); err == nil { // else it has ended
+	if bytes, err := launch.PrivateBytes(s); err == nil { // else it has ended
 		m.cfg.Observer.Figure(FigureChildCPU, seconds)
 		m.cfg.Observer.Figure(FigureChildPrivate, float64(bytes))
 	}

@@ -20,6 +20,7 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/snapdir"
+	"ramet.dev/ramet/internal/observe/procfs"
 )
 
 // TestReleaseIsSilentWhenTheSourceEnds has a source fail to give up its pins,
@@ -66,8 +67,13 @@ var fakes atomic.Int64
 // its place.
 func fakeSentry(t *testing.T, answers func(process *os.Process, self *launch.Sentry, call *wire.Call) (any, error)) *launch.Sentry {
 	t.Helper()
+	return fakeSentryIn(t, exec.Command("sleep", "infinity"), answers)
+}
+
+// fakeSentryIn is fakeSentry with a process of the test, which it starts.
+func fakeSentryIn(t *testing.T, process *exec.Cmd, answers func(process *os.Process, self *launch.Sentry, call *wire.Call) (any, error)) *launch.Sentry {
+	t.Helper()
 	ctx, dir, key := context.Background(), t.TempDir(), fmt.Sprintf("pool_%016x", fakes.Add(1))
-	process := exec.Command("sleep", "infinity")
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +107,7 @@ func fakeSentry(t *testing.T, answers func(process *os.Process, self *launch.Sen
 		t.Fatal(err)
 	}
 	t.Cleanup(launcher.Close)
-	start, err := launch.StartTime(process.Process.Pid)
+	start, err := procfs.StartTime(process.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}

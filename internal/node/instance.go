@@ -17,6 +17,7 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
+	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -212,7 +213,7 @@ func (m *Node) equip(d *draft, s *launch.Sentry, require []string) error {
 
 // processOf returns what is stored of a sentry that this daemon has started.
 func (m *Node) processOf(s *launch.Sentry) (process, error) {
-	start, err := launch.StartTime(s.PID())
+	start, err := procfs.StartTime(s.PID())
 	if err != nil {
 		return process{}, err
 	}

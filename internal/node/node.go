@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/observe/events"
+	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/server/idempotency"
 	"ramet.dev/ramet/internal/server/token"
@@ -137,8 +137,10 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 			m.cancelUploads()
 		}
 	}()
-	if m.cfg.BootID, err = bootID(cfg.BootID); err != nil {
-		return nil, err
+	if m.cfg.BootID == "" {
+		if m.cfg.BootID, err = procfs.BootID(); err != nil {
+			return nil, err
+		}
 	}
 	// First of all: it keeps other daemons away from what is touched below.
 	if m.store, err = store.OpenIf(ctx, cfg.Paths.Registry(), func() error { return nothingKept(cfg.Paths) }); err != nil {
@@ -229,18 +231,6 @@ func nothingKept(p paths.Paths) error {
 		}
 	}
 	return nil
-}
-
-// bootID returns id or, if that is empty, what the host calls its present run.
-func bootID(id string) (string, error) {
-	if id != "" {
-		return id, nil
-	}
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "", fmt.Errorf("find out which run of the host this is: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
 }
 
 // groupName tells daemons apart that share a control group.

@@ -1,21 +1,15 @@
 package node
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
-	"ramet.dev/ramet/internal/observe/hostuse"
+	"ramet.dev/ramet/internal/observe/procfs"
 )
 
 // The machine is looked at every few seconds: how much memory is free, and how much
@@ -45,31 +39,10 @@ const (
 // something new.
 type HostMemory func() (free, total int64, err error)
 
-// readHostMemory reads /proc/meminfo.
+// readHostMemory is the HostMemory of this machine.
 func readHostMemory() (free, total int64, err error) {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0, 0, fmt.Errorf("read the host's memory: %w", err)
-	}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		f := strings.Fields(lines.Text())
-		if len(f) < 2 {
-			continue
-		}
-		kib, err := strconv.ParseInt(f[1], 10, 64)
-		switch {
-		case err != nil:
-		case f[0] == "MemTotal:":
-			total = kib << 10
-		case f[0] == "MemAvailable:":
-			free = kib << 10
-		}
-	}
-	if total == 0 {
-		return 0, 0, fmt.Errorf("read the host's memory: /proc/meminfo does not say it")
-	}
-	return free, total, nil
+	m, err := procfs.ReadMemory()
+	return m.Available, m.Total, err
 }
 
 // reserve is what is to stay free of a machine's memory: a fiftieth, within bounds.
@@ -251,9 +224,11 @@ func (m *Node) book(b *instance, s *launch.Sentry) (seconds float64, ok bool) {
 	if s == nil {
 		return 0, false
 	}
-	if seconds, ok = cpuOf(s); !ok {
+	used, err := s.CPU()
+	if err != nil {
 		return 0, false
 	}
+	seconds = used.Seconds()
 	b.mu.Lock()
 	tenant, tree := b.rec.tenant(), root(b.rec.lineage())
 	b.mu.Unlock()
@@ -317,36 +292,4 @@ func (m *Node) saveLedger(ctx context.Context) {
 	if err := m.ledger.Save(ctx, func(id string) bool { return trees[id] }, func(key string) bool { return processes[key] }); err != nil {
 		m.log.Error("write down what tenants used", "error", err)
 	}
-}
-
-// cpuOf returns the processor time of a sentry and of the processes that its guest's
-// code runs in.
-func cpuOf(s *launch.Sentry) (seconds float64, ok bool) {
-	if g, ok := s.GroupStats(); ok {
-		return g.CPU.Seconds(), true
-	}
-	pids := []int{s.PID()}
-	tasks, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(s.PID()), "task", "*", "children"))
-	if err != nil {
-		return 0, false
-	}
-	for _, t := range tasks {
-		text, err := os.ReadFile(t)
-		if err != nil {
-			continue // the thread has ended
-		}
-		for _, f := range strings.Fields(string(text)) {
-			if pid, err := strconv.Atoi(f); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	for i, pid := range pids {
-		used, err := hostuse.ProcessCPU(pid)
-		if err != nil && i == 0 {
-			return 0, false
-		}
-		seconds += used.Seconds()
-	}
-	return seconds, true
 }

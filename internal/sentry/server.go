@@ -321,15 +321,8 @@ func (s *server) info() (any, error) {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	info.SentryBytes = int64(mem.Sys - mem.HeapReleased)
-	var self unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &self); err != nil {
-		return nil, fmt.Errorf("read CPU time: %w", err)
-	}
-	info.CPUSeconds = seconds(self.Utime) + seconds(self.Stime)
 	return info, nil
 }
-
-func seconds(t unix.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
 
 func freeze(g *guest.Guest, c *wire.Conn, req *wire.Freeze, p *wire.Packet) (any, error) {
 	file, err := p.Take(0)

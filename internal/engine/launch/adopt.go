@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/observe/procfs"
 )
 
 // adoptPatience is how long a sentry may take to answer a new daemon. It may be
@@ -98,7 +96,7 @@ func (s *Sentry) watch(pid int, startTime uint64) error {
 	}
 	// Checked after the descriptors are open: from here on the process cannot
 	// be mistaken for another one.
-	if st, err := StartTime(pid); err != nil || st != startTime {
+	if st, err := procfs.StartTime(pid); err != nil || st != startTime {
 		unix.Close(fd)
 		_ = process.Release() // nothing that fails
 		if IsShort(err) {
@@ -138,20 +136,4 @@ func awaitPidfd(fd int) {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 		return n > 0 || err != nil && err != unix.EINTR
 	})
-}
-
-// StartTime returns when a process started, in the kernel's clock ticks since
-// boot (proc_pid_stat(5)): with the process id it names a process for ever.
-func StartTime(pid int) (uint64, error) {
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0, fmt.Errorf("read start time: %w", err)
-	}
-	// The name may contain anything, so count from its closing parenthesis.
-	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	const startTimeField = 19 // the 22nd of all
-	if len(fields) <= startTimeField {
-		return 0, fmt.Errorf("read start time: process %d has %d fields", pid, len(fields))
-	}
-	return strconv.ParseUint(fields[startTimeField], 10, 64)
 }

@@ -22,6 +22,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/cgroup"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/observe/procfs"
 )
 
 func wantCode(t testing.TB, err error, code api.Code) {
@@ -228,7 +229,7 @@ func orphan(t testing.TB, l *Launcher) (s *Sentry, startTime uint64) {
 	if _, err := s.Call(context.Background(), &wire.Call{Op: wire.OpCommit}, nil); err != nil {
 		t.Fatal(err)
 	}
-	startTime, err := StartTime(s.PID())
+	startTime, err := procfs.StartTime(s.PID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,27 +411,6 @@ func TestSweepKeepsWhatItCannotEnd(t *testing.T) {
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestStartTime(t *testing.T) {
-	want, err := StartTime(os.Getpid())
-	if err != nil || want == 0 {
-		t.Fatalf("StartTime = %d, %v", want, err)
-	}
-	name, err := os.ReadFile("/proc/self/comm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.WriteFile("/proc/self/comm", bytes.TrimSpace(name), 0)
-	if err := os.WriteFile("/proc/self/comm", []byte("a) S 1 (2 3"), 0); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := StartTime(os.Getpid()); got != want {
-		t.Errorf("under a strange name it is %d, not %d (%v)", got, want, err)
-	}
-	if _, err := StartTime(1<<22 + 1); err == nil {
-		t.Error("a process that cannot be has a start time")
 	}
 }
 

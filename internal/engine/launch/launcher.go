@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"ramet.dev/ramet/internal/engine/cgroup"
 	"ramet.dev/ramet/internal/engine/hostuser"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/observe/procfs"
 )
 
 // keyPattern is the form of a sentry's key, which names its socket, its log and
@@ -89,15 +89,11 @@ func (l *Launcher) Close() { l.nursery.close() }
 // keepInherited makes sure that no descriptor that somebody else started this
 // process with reaches a sentry. All that Go opens are closed on exec already.
 func keepInherited() error {
-	entries, err := os.ReadDir("/proc/self/fd")
+	open, err := procfs.OwnDescriptors()
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err != nil {
-			return err
-		}
+	for _, fd := range open {
 		if fd > 2 {
 			unix.CloseOnExec(fd) // fails for that of the directory, which is closed
 		}

@@ -17,6 +17,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/cgroup"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/observe/tracing"
 )
 
@@ -324,13 +325,22 @@ func (s *Sentry) SetLimits(l cgroup.Limits) error {
 	return s.group.SetLimits(l)
 }
 
-// GroupStats returns what the control group counted, and false without one.
-func (s *Sentry) GroupStats() (cgroup.Stats, bool) {
-	if s.group == nil {
-		return cgroup.Stats{}, false
+// CPU returns the processor time of the sentry and of the processes that the code of its
+// guest runs in. Quotas, statistics and metrics all read it here.
+func (s *Sentry) CPU() (time.Duration, error) {
+	if s.group != nil {
+		if st, err := s.group.Stats(); err == nil {
+			return st.CPU, nil
+		}
 	}
-	st, err := s.group.Stats()
-	return st, err == nil
+	return procfs.FamilyCPU(s.PID())
+}
+
+// PrivateBytes returns the memory that a sandbox alone has: its own pages, and what the
+// processes on the host need besides.
+func PrivateBytes(s *Sentry) (int64, error) {
+	family, err := procfs.FamilyPrivate(s.PID())
+	return Allocated(s.Memory()) + family, err
 }
 
 // Kill ends the process if it runs, waits for it and removes all that belongs

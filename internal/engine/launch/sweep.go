@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/observe/procfs"
 )
 
 // Sweep ends the sentries that keep refuses, and removes the sockets and logs
@@ -118,13 +118,13 @@ func isRefused(err error) bool {
 // processes returns the processes whose standard output is the sentry's log:
 // itself.
 func (s *Sentry) processes() []int {
-	entries, err := os.ReadDir("/proc")
+	all, err := procfs.PIDs()
 	if err != nil {
 		return nil
 	}
 	var pids []int
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil && s.isProcess(pid) {
+	for _, pid := range all {
+		if s.isProcess(pid) {
 			pids = append(pids, pid)
 		}
 	}
@@ -136,7 +136,7 @@ func (s *Sentry) isProcess(pid int) bool {
 	if err != nil {
 		return false
 	}
-	out, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid), "fd", "1"))
+	out, err := os.Stat(procfs.Descriptor(pid, 1))
 	return err == nil && os.SameFile(log, out)
 }
 

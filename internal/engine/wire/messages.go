@@ -334,7 +334,6 @@ type Info struct {
 	SharedBytes int64    `json:"shared_bytes"`
 	DiskBytes   int64    `json:"disk_bytes"` // of all that differs from the image
 	SentryBytes int64    `json:"sentry_bytes"`
-	CPUSeconds  float64  `json:"cpu_seconds"`
 	Processes   int      `json:"processes"`
 	Generations []string `json:"generations"`
 }

@@ -1,14 +1,17 @@
-package hostuse
+package procfs
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/procfs"
 )
 
 const meminfo = `MemTotal:       24684080 kB
@@ -38,22 +41,34 @@ func TestParseMemory(t *testing.T) {
 	}
 }
 
-func TestParseStat(t *testing.T) {
-	const rest = " S 17 17 17 0 -1 4194304 100 200 0 0 5 6 70 8 20 0 1 0 12345 1000 10"
+// TestReadStat reads lines of processes that the test has written.
+func TestReadStat(t *testing.T) {
+	const rest = " S 17 17 17 0 -1 4194304 100 200 0 0 5 6 70 8 20 0 1 0 12345 1000 10 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 3 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
 	for name, tc := range map[string]struct {
 		line string
 		want process
 		bad  bool
 	}{
-		"plain":           {line: "42 (sh)" + rest, want: process{pid: 42, parent: 17, reaped: 780 * time.Millisecond}},
-		"hostile command": {line: "42 (a) S 1 (b)" + rest, want: process{pid: 42, parent: 17, reaped: 780 * time.Millisecond}},
+		"plain":           {line: "42 (sh)" + rest, want: process{pid: 42, parent: 17, start: 12345, reaped: 780 * time.Millisecond}},
+		"hostile command": {line: "42 (a) S 1 (b)" + rest, want: process{pid: 42, parent: 17, start: 12345, reaped: 780 * time.Millisecond}},
 		"cut off":         {line: "42 (sh) S 17", bad: true},
 		"no command":      {line: "42", bad: true},
 		"no number":       {line: "42 (sh)" + strings.Replace(rest, "17", "x", 1), bad: true},
 		"no time":         {line: "42 (sh)" + strings.Replace(rest, "70", "x", 1), bad: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := parseStat(42, tc.line)
+			root := t.TempDir()
+			if err := os.Mkdir(filepath.Join(root, "42"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(root, "42", "stat"), []byte(tc.line), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			fs, err := procfs.NewFS(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := read(fs, 42)
 			if (err != nil) != tc.bad {
 				t.Fatalf("error is %v", err)
 			}
@@ -145,7 +160,7 @@ func TestTreeCPU(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	cmd := exec.Command("/bin/sh", "-c", "read -r _", "ramet-hostuse-test")
+	cmd := exec.Command("/bin/sh", "-c", "read -r _", "ramet-procfs-test")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +168,7 @@ func TestFind(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Find("ramet-hostuse-test")
+	got, err := Find("ramet-procfs-test")
 	in.Close()
 	_ = cmd.Wait()
 	if err != nil {
@@ -189,5 +204,35 @@ func TestParseBusy(t *testing.T) {
 	}
 	if busy, err := Busy(); err != nil || busy <= 0 {
 		t.Errorf("this machine: %v, %v", busy, err)
+	}
+}
+
+func TestStartTime(t *testing.T) {
+	want, err := StartTime(os.Getpid())
+	if err != nil || want == 0 {
+		t.Fatalf("StartTime = %d, %v", want, err)
+	}
+	name, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.WriteFile("/proc/self/comm", bytes.TrimSpace(name), 0)
+	if err := os.WriteFile("/proc/self/comm", []byte("a) S 1 (2 3"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := StartTime(os.Getpid()); got != want {
+		t.Errorf("under a strange name it is %d, not %d (%v)", got, want, err)
+	}
+	if _, err := StartTime(1<<22 + 1); err == nil {
+		t.Error("a process that cannot be has a start time")
+	}
+}
+
+func TestCPUModel(t *testing.T) {
+	if got := cpuModel("processor\t: 0\nmodel name\t: A B: C\nmodel name\t: D\n"); got != "A B: C" {
+		t.Errorf("model is %q", got)
+	}
+	if got := cpuModel("Features : fp\n"); got != "" {
+		t.Errorf("model is %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package hostuse
+package procfs
 
 import (
 	"bufio"

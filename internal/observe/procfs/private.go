@@ -1,0 +1,73 @@
+package procfs
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// FamilyPrivate returns the bytes of anonymous memory that a process and its children
+// alone have. Memory in files does not count.
+func FamilyPrivate(pid int) (int64, error) {
+	total, err := privateOf(pid)
+	if err != nil {
+		return 0, err
+	}
+	children, err := Children(pid)
+	if err != nil {
+		return 0, err
+	}
+	for _, child := range children {
+		if n, err := anonymousOf(child); err == nil { // else it has ended
+			total += n
+		}
+	}
+	return total, nil
+}
+
+// privateOf adds up the private pages in proc_pid_smaps(5) of mappings that can be written
+// to and have no file. Pages that a process has in common with other forks of its parent
+// do not count, and neither does the text of its program.
+func privateOf(pid int) (total int64, err error) {
+	f, err := os.Open(filepath.Join(point, strconv.Itoa(pid), "smaps"))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	counts := false
+	for lines := bufio.NewScanner(f); ; {
+		if !lines.Scan() {
+			return total, lines.Err()
+		}
+		fields := strings.Fields(lines.Text())
+		switch {
+		case len(fields) >= 5 && strings.Contains(fields[0], "-"): // addresses, mode, offset, device, inode
+			counts = strings.HasPrefix(fields[1], "rw") && fields[4] == "0"
+		case counts && len(fields) == 3 && (fields[0] == "Private_Dirty:" || fields[0] == "Private_Clean:"):
+			kib, err := strconv.ParseInt(fields[1], 10, 64)
+			if err != nil {
+				return 0, err
+			}
+			total += kib << 10
+		}
+	}
+}
+
+// anonymousOf reads Pss_Anon of proc_pid_smaps_rollup(5).
+func anonymousOf(pid int) (int64, error) {
+	f, err := os.Open(filepath.Join(point, strconv.Itoa(pid), "smaps_rollup"))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), "Pss_Anon:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, lines.Err()
+}
