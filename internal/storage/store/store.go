@@ -56,7 +56,13 @@ func Open(ctx context.Context, path string) (*Store, error) {
 
 // OpenIf is Open. Before it makes a database, which it does also in place of one that
 // has lost all it had, it asks mayMake, whose error it returns.
-func OpenIf(ctx context.Context, path string, mayMake func() error) (_ *Store, err error) {
+func OpenIf(ctx context.Context, path string, mayMake func() error) (*Store, error) {
+	return open(ctx, path, "", mayMake)
+}
+
+// open is OpenIf with the name of a VFS of SQLite, through which the database reaches the
+// file system, or "" for SQLite's own. Tests name one whose operations fail.
+func open(ctx context.Context, path, vfs string, mayMake func() error) (_ *Store, err error) {
 	lock, err := acquire(ctx, path+".lock")
 	if err != nil {
 		return nil, err
@@ -71,6 +77,9 @@ func OpenIf(ctx context.Context, path string, mayMake func() error) (_ *Store, e
 	// fsync out of the path of a fork. Hibernated sandboxes and snapshots on disk do
 	// survive: their callers use Sync.
 	dsn := "file:" + url.PathEscape(path) + "?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(5000)&_txlock=immediate"
+	if vfs != "" {
+		dsn += "&vfs=" + vfs
+	}
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
@@ -99,11 +108,11 @@ func (s *Store) migrate(ctx context.Context, mayMake func() error) error {
 	}
 	for _, t := range []Table{Sandboxes, Snapshots, Freezes, Grants, Activity, Timelines, Gone, Tokens, Tenants, Answers} {
 		if _, err := s.db.ExecContext(ctx, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (id TEXT PRIMARY KEY, doc BLOB NOT NULL) WITHOUT ROWID", t)); err != nil {
-			return fmt.Errorf("make store: %w", err)
+			return fmt.Errorf("make store %s: %w", s.path, err)
 		}
 	}
 	if _, err := s.db.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", formatVersion)); err != nil {
-		return fmt.Errorf("make store: %w", err)
+		return fmt.Errorf("make store %s: %w", s.path, err)
 	}
 	if version == 0 {
 		// After a loss of power it must not look as if it had lost what it never had.
@@ -190,9 +199,9 @@ func (s *Store) Apply(ctx context.Context, changes ...Change) error {
 		}
 		var failed *sqlite.Error
 		if errors.As(err, &failed) && failed.Code() == sqlite3.SQLITE_FULL {
-			return api.Errorf(api.CodeNoSpace, "write to store: %w", err)
+			return api.Errorf(api.CodeNoSpace, "write to store %s: %w", s.path, err)
 		}
-		return fmt.Errorf("write to store: %w", err)
+		return fmt.Errorf("write to store %s: %w", s.path, err)
 	}
 	return nil
 }
@@ -224,10 +233,10 @@ func (s *Store) apply(ctx context.Context, changes []Change) error {
 func (s *Store) Sync(ctx context.Context) error {
 	var busy, log, moved int
 	if err := s.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(FULL)").Scan(&busy, &log, &moved); err != nil {
-		return fmt.Errorf("sync store: %w", err)
+		return fmt.Errorf("sync store %s: %w", s.path, err)
 	}
 	if busy != 0 || moved < log {
-		return fmt.Errorf("sync store: %d of %d pages are on disk", moved, log)
+		return fmt.Errorf("sync store %s: %d of %d pages are on disk", s.path, moved, log)
 	}
 	return nil
 }

@@ -80,9 +80,10 @@ func (f *FS) Heal() []Event {
 	return f.hit
 }
 
-// check counts an operation and returns the error that it fails with, if it does. short says
-// that half of a write is to be done first.
-func (f *FS) check(op Op, path string) (short bool, err error) {
+// Fails counts an operation and returns the error that it fails with, if it does. short says
+// that half of a write is to be done first. It is exported for file systems of other kinds,
+// such as a VFS of SQLite.
+func (f *FS) Fails(op Op, path string) (short bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.left == 0 && len(f.hit) == 0 || !slices.Contains(f.fault.Ops, op) {
@@ -101,7 +102,7 @@ func (f *FS) check(op Op, path string) (short bool, err error) {
 
 // OpenFile implements hostfs.FS.
 func (f *FS) OpenFile(name string, flag int, mode fs.FileMode) (hostfs.File, error) {
-	if _, err := f.check(Open, name); err != nil {
+	if _, err := f.Fails(Open, name); err != nil {
 		return nil, err
 	}
 	return f.wrap(os.OpenFile(name, flag, mode))
@@ -109,7 +110,7 @@ func (f *FS) OpenFile(name string, flag int, mode fs.FileMode) (hostfs.File, err
 
 // CreateTemp implements hostfs.FS.
 func (f *FS) CreateTemp(dir, pattern string) (hostfs.File, error) {
-	if _, err := f.check(Open, dir); err != nil {
+	if _, err := f.Fails(Open, dir); err != nil {
 		return nil, err
 	}
 	return f.wrap(os.CreateTemp(dir, pattern))
@@ -124,7 +125,7 @@ func (f *FS) wrap(of *os.File, err error) (hostfs.File, error) {
 
 // Mkdir implements hostfs.FS.
 func (f *FS) Mkdir(name string, mode fs.FileMode) error {
-	if _, err := f.check(Mkdir, name); err != nil {
+	if _, err := f.Fails(Mkdir, name); err != nil {
 		return err
 	}
 	return hostfs.OS.Mkdir(name, mode)
@@ -132,7 +133,7 @@ func (f *FS) Mkdir(name string, mode fs.FileMode) error {
 
 // Rename implements hostfs.FS.
 func (f *FS) Rename(from, to string) error {
-	if _, err := f.check(Rename, to); err != nil {
+	if _, err := f.Fails(Rename, to); err != nil {
 		return err
 	}
 	return hostfs.OS.Rename(from, to)
@@ -140,7 +141,7 @@ func (f *FS) Rename(from, to string) error {
 
 // Remove implements hostfs.FS.
 func (f *FS) Remove(name string) error {
-	if _, err := f.check(Remove, name); err != nil {
+	if _, err := f.Fails(Remove, name); err != nil {
 		return err
 	}
 	return hostfs.OS.Remove(name)
@@ -148,7 +149,7 @@ func (f *FS) Remove(name string) error {
 
 // SyncDir implements hostfs.FS.
 func (f *FS) SyncDir(name string) error {
-	if _, err := f.check(SyncDir, name); err != nil {
+	if _, err := f.Fails(SyncDir, name); err != nil {
 		return err
 	}
 	return hostfs.OS.SyncDir(name)
@@ -191,7 +192,7 @@ func (f *file) WriteAt(b []byte, off int64) (int, error) {
 }
 
 func (f *file) write(b []byte, write func([]byte) (int, error)) (int, error) {
-	short, fault := f.fs.check(Write, f.Name())
+	short, fault := f.fs.Fails(Write, f.Name())
 	if fault == nil {
 		return write(b)
 	}
@@ -207,7 +208,7 @@ func (f *file) write(b []byte, write func([]byte) (int, error)) (int, error) {
 
 // Chmod implements hostfs.File.
 func (f *file) Chmod(mode fs.FileMode) error {
-	if _, err := f.fs.check(Chmod, f.Name()); err != nil {
+	if _, err := f.fs.Fails(Chmod, f.Name()); err != nil {
 		return err
 	}
 	return f.of.Chmod(mode)
@@ -215,7 +216,7 @@ func (f *file) Chmod(mode fs.FileMode) error {
 
 // Truncate implements hostfs.File.
 func (f *file) Truncate(size int64) error {
-	if _, err := f.fs.check(Truncate, f.Name()); err != nil {
+	if _, err := f.fs.Fails(Truncate, f.Name()); err != nil {
 		return err
 	}
 	return f.of.Truncate(size)
@@ -223,7 +224,7 @@ func (f *file) Truncate(size int64) error {
 
 // Sync implements hostfs.File.
 func (f *file) Sync() error {
-	if _, err := f.fs.check(Sync, f.Name()); err != nil {
+	if _, err := f.fs.Fails(Sync, f.Name()); err != nil {
 		return err
 	}
 	return f.of.Sync()

@@ -40,6 +40,8 @@ func Sweep(t *testing.T, try func(t *testing.T, c *Change)) {
 type Change struct {
 	// FS is the file system to use. Only operations during Do fail.
 	FS *FS
+	// Is reports whether an error is that of a fault; errors.Is if it is nil.
+	Is func(err error, f Fault) bool
 	// Failed is the operation that failed first during Do, nil if none did.
 	Failed *Event
 
@@ -72,8 +74,15 @@ func (c *Change) Do(t *testing.T, change func() error, tolerated func(Event) boo
 		if tolerated == nil || !tolerated(*c.Failed) {
 			t.Fatalf("%s of %s failed by %s, and nobody was told", c.Failed.Op, c.Failed.Path, c.fault.Name)
 		}
-	case !errors.Is(err, c.fault.Err) || !slices.ContainsFunc(failed, named):
+	case !c.is(err) || !slices.ContainsFunc(failed, named):
 		t.Errorf("%s of %s failed by %s, and the error is %q", c.Failed.Op, c.Failed.Path, c.fault.Name, err)
 	}
 	return err
+}
+
+func (c *Change) is(err error) bool {
+	if c.Is != nil {
+		return c.Is(err, c.fault)
+	}
+	return errors.Is(err, c.fault.Err)
 }
