@@ -135,7 +135,8 @@ func TestContainerIsRunAsSaid(t *testing.T) {
 		t.Fatal("the Dockerfile does not say how it is run")
 	}
 	options := strings.Join(strings.Fields(strings.NewReplacer("\\", "", "#", "").Replace(said[1])), " ")
-	if line := "`docker run " + options + " ramet`"; !strings.Contains(read(t, "../README.md"), line) {
-		t.Errorf("README.md has no %s", line)
+	manual := strings.Join(strings.Fields(read(t, "../docs/operations.md")), " ")
+	if line := "`docker run " + options + " ramet`"; !strings.Contains(manual, line) {
+		t.Errorf("docs/operations.md has no %s", line)
 	}
 }

@@ -146,6 +146,7 @@ var arrows = []struct {
 	{"cmd/ramet-guest", []string{"internal/engine/control"}, "it runs inside of sandboxes, as a stranger's program"},
 	{"test/integration", nil, "tests only"},
 	{"test/restapi", nil, "tests only, of the daemon as others see it"},
+	{"test/docs", nil, "tests only, of the program as a reader sees it"},
 	{"test/integration/guest", nil, "it runs inside of a sandbox, as a stranger's program"},
 }
 
