@@ -54,7 +54,7 @@ var panics = map[string]string{
 	"internal/server/rest/exports.go":              "as in middleware.go",
 	"internal/storage/pack/oci.go":                 "encoding of strings and numbers cannot fail",
 	"internal/sentry/cow/platform.go":              "a frozen page is about to be written: end this sandbox before it harms its relatives",
-	"internal/sentry/guest/openfiles.go":           "a constant table of gVisor",
+	"internal/sentry/spawn/limits.go":              "a constant table of gVisor",
 }
 
 // plainErrors are the files in which an error is formatted without %w, with the

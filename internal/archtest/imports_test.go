@@ -128,8 +128,22 @@ var arrows = []struct {
 	{"internal/demo", []string{"client", "api", "internal/workload"}, "it shows what any user of the client can do"},
 	{"internal/bench", []string{"client", "internal/engine/idlepoll", "internal/observe/procfs", "api", "internal/workload"}, "it measures as a user would; it must not ask the engine, and it holds a setting of the machine to measure its worth"},
 
-	{"internal/sentry", []string{"internal/engine/interp", "api", "internal/sentry/guest", "internal/sentry/selffork", "internal/engine/wire"}, "the confined side: short enough to be audited alone"},
-	{"internal/sentry/guest", []string{"internal/engine/control", "internal/sentry/guestinit", "internal/engine/interp", "api", "internal/sentry/systraptuning", "internal/sentry/cow", "internal/sentry/fpstate", "internal/sentry/limitfs", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/storage/cowfs", "internal/engine/snapfile", "internal/engine/wire"}, "the confined side; how calls reach it is not its business"},
+	{"internal/sentry", []string{"internal/engine/interp", "api", "internal/sentry/codectx", "internal/sentry/guest", "internal/sentry/guestfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/engine/wire"}, "the confined side: short enough to be audited alone"},
+	{"internal/sentry/guest", []string{
+		"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/codectx", "internal/sentry/cow", "internal/sentry/fpstate", "internal/sentry/gate", "internal/sentry/guestfs", "internal/sentry/guestinit",
+		"internal/sentry/kern", "internal/sentry/limitfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/sentry/selfctl", "internal/sentry/spawn", "internal/sentry/stages",
+		"internal/sentry/systraptuning", "internal/storage/cowfs",
+	}, "the confined side; how calls reach it is not its business"},
+	{"internal/sentry/gate", []string{"api"}, "who may use the kernel, and when; what they do with it is not its business"},
+	{"internal/sentry/kern", []string{"api"}, "what operations look up in the kernel; when they may is the gate's business"},
+	{"internal/sentry/guestfs", []string{"api", "internal/engine/wire", "internal/sentry/gate", "internal/sentry/kern"}, "files of a sandbox; what else its kernel runs is not its business"},
+	{"internal/sentry/ports", []string{"api", "internal/sentry/gate", "internal/sentry/kern"}, "ends of connections in a sandbox; what is said on them is not its business"},
+	{"internal/sentry/selfctl", []string{"api", "internal/engine/control", "internal/engine/wire", "internal/sentry/gate", "internal/sentry/kern"}, "requests of a sandbox about itself and their answers; what they ask for is not its business"},
+	{"internal/sentry/spawn", []string{"api", "internal/engine/wire", "internal/sentry/kern"}, "how a process is made; what becomes of it is not its business"},
+	{"internal/sentry/proc", []string{"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/gate", "internal/sentry/kern", "internal/sentry/spawn", "internal/sentry/stages"}, "processes that were started from outside; what they run is not its business"},
+	{"internal/sentry/codectx", []string{"api", "internal/engine/interp", "internal/engine/wire", "internal/sentry/gate", "internal/sentry/kern", "internal/sentry/spawn", "internal/sentry/stages"}, "interpreters and their runs; what code does is not its business"},
+	{"internal/sentry/stages", []string{"internal/engine/wire"}, "a stopwatch: it does not know what it measures"},
+	{"internal/sentry/savedtest", nil, "a check for tests"},
 	{"internal/sentry/selffork", nil, "a process and its threads: it does not know what they do, nor gVisor"},
 	{"internal/sentry/systraptuning", nil, "when the platform pays ahead: it does not know what a sandbox is"},
 	{"internal/sentry/cow", []string{"internal/engine/snapfile"}, "memory only: it does not know what a sandbox is"},
@@ -151,7 +165,7 @@ var arrows = []struct {
 }
 
 // testSupport are the packages that exist for the tests of others.
-var testSupport = []string{"internal/server/rest/apitest", "internal/workload/fakedaemon", "internal/storage/hostfs/faultfs"}
+var testSupport = []string{"internal/sentry/savedtest", "internal/server/rest/apitest", "internal/workload/fakedaemon", "internal/storage/hostfs/faultfs"}
 
 // restricted are imports that few may have: a path, or all below it. Tests are
 // held to it too.

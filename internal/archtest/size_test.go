@@ -17,7 +17,7 @@ const (
 var largePackages = map[string]int{
 	"internal/image/debian":  4183,
 	"internal/node":          7586,
-	"internal/sentry/guest":  10663,
+	"internal/sentry/guest":  3070,
 	"internal/sentry/rootfs": 3517,
 	"internal/server/rest":   5346,
 	"internal/storage/cowfs": 5516,
@@ -27,7 +27,7 @@ var largeTypes = map[string]int{
 	"internal/bench.bench":                 37,
 	"internal/engine/launch.Sentry":        38,
 	"internal/node.Node":                   217,
-	"internal/sentry/guest.Guest":          166,
+	"internal/sentry/guest.Guest":          32,
 	"internal/sentry/rootfs.filesystem":    88,
 	"internal/sentry/rootfs.inode":         42,
 	"internal/server/rest.API":             106,

@@ -6,6 +6,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/interp"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/sentry/codectx"
 	"ramet.dev/ramet/internal/sentry/guest"
 )
 
@@ -13,7 +14,7 @@ import (
 func (s *server) context(g *guest.Guest, c *wire.Conn, call *wire.Call) (any, error) {
 	switch {
 	case call.Op == wire.OpContexts:
-		return g.Contexts(), nil
+		return g.Contexts.List(), nil
 	case call.Op == wire.OpRun && call.Run != nil:
 		return runCode(g, c, call.Run)
 	case call.Op != wire.OpContext || call.Context == nil:
@@ -22,13 +23,13 @@ func (s *server) context(g *guest.Guest, c *wire.Conn, call *wire.Call) (any, er
 	req := call.Context
 	switch req.Action {
 	case wire.ContextMake:
-		return untilGone(c, func(gone <-chan struct{}) (any, error) { return g.MakeContext(req, gone) })
+		return untilGone(c, func(gone <-chan struct{}) (any, error) { return g.Contexts.Make(req, gone) })
 	case wire.ContextRestart:
-		return untilGone(c, func(gone <-chan struct{}) (any, error) { return g.RestartContext(req.Name, gone) })
+		return untilGone(c, func(gone <-chan struct{}) (any, error) { return g.Contexts.Restart(req.Name, gone) })
 	case wire.ContextInterrupt:
-		return g.InterruptContext(req.Name)
+		return g.Contexts.Interrupt(req.Name)
 	case wire.ContextEnd:
-		return struct{}{}, g.EndContext(req.Name)
+		return struct{}{}, g.Contexts.End(req.Name)
 	}
 	return nil, errCall
 }
@@ -43,7 +44,7 @@ func runCode(g *guest.Guest, c *wire.Conn, req *wire.Run) (any, error) {
 		return nil, err
 	}
 	var packet []byte
-	ran, err := g.Run(req, payload, guest.RunIO{
+	ran, err := g.Contexts.Run(req, payload, codectx.RunIO{
 		Gone: in.gone,
 		Cut:  func() { _ = c.SetWriteDeadline(time.Unix(1, 0)) }, // it is closed, else
 		Output: func(stream wire.Stream, data []byte) error {

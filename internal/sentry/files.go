@@ -10,6 +10,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/guest"
+	"ramet.dev/ramet/internal/sentry/guestfs"
 )
 
 // file serves a call about files, whose shape package wire describes.
@@ -29,21 +30,21 @@ func (s *server) file(g *guest.Guest, c *wire.Conn, req *wire.File) (any, error)
 	alive := caller(c)
 	switch req.Verb {
 	case wire.FileStat:
-		return g.Stat(req)
+		return g.Files.Stat(req)
 	case wire.FileRead:
 		return nil, readFile(g, c, req)
 	case wire.FileWrite:
 		return writeFile(g, c, req)
 	case wire.FileMkdir, wire.FileMove, wire.FileRemove, wire.FileChmod:
-		return g.Change(req, alive)
+		return g.Files.Change(req, alive)
 	case wire.FileList:
-		return g.List(req, alive, func(f *api.FileInfo) error { return c.SendJSON(wire.TypeItem, f) })
+		return g.Files.List(req, alive, func(f *api.FileInfo) error { return c.SendJSON(wire.TypeItem, f) })
 	case wire.FileSearch:
-		return g.Search(req, alive, func(m *api.Match) error { return c.SendJSON(wire.TypeItem, m) })
+		return g.Files.Search(req, alive, func(m *api.Match) error { return c.SendJSON(wire.TypeItem, m) })
 	case wire.FileArchive:
-		return struct{}{}, g.Archive(req, alive, packetWriter{c, wire.TypeData})
+		return struct{}{}, g.Files.Archive(req, alive, packetWriter{c, wire.TypeData})
 	case wire.FileExtract:
-		return g.Extract(req, alive, &packetReader{c: c})
+		return g.Files.Extract(req, alive, &packetReader{c: c})
 	case wire.FileWatch:
 		return nil, watch(g, c, req, alive)
 	}
@@ -64,7 +65,7 @@ func caller(c *wire.Conn) func() error {
 // readFile sends the ranges that are asked for until the caller closes the
 // connection.
 func readFile(g *guest.Guest, c *wire.Conn, req *wire.File) error {
-	f, err := g.OpenFile(req)
+	f, err := g.Files.Open(req)
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func readFile(g *guest.Guest, c *wire.Conn, req *wire.File) error {
 	}
 }
 
-func sendRange(f *guest.OpenFile, c *wire.Conn, want wire.Range, buf []byte) error {
+func sendRange(f *guestfs.OpenFile, c *wire.Conn, want wire.Range, buf []byte) error {
 	for want.Length > 0 {
 		n, err := f.ReadAt(buf[:min(int64(len(buf)), want.Length)], want.Offset)
 		if err == io.EOF {
@@ -108,7 +109,7 @@ func sendRange(f *guest.OpenFile, c *wire.Conn, want wire.Range, buf []byte) err
 }
 
 func writeFile(g *guest.Guest, c *wire.Conn, req *wire.File) (any, error) {
-	w, err := g.CreateFile(req)
+	w, err := g.Files.Create(req)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +173,7 @@ func (r *packetReader) Read(buf []byte) (int, error) {
 // watch tells of changes until the caller goes away. Changes are collected all
 // the time; a goroutine of its own sends them, because a caller may read slowly.
 func watch(g *guest.Guest, c *wire.Conn, req *wire.File, alive func() error) error {
-	w, err := g.Watch(req, alive)
+	w, err := g.Files.Watch(req, alive)
 	if err != nil {
 		return err
 	}

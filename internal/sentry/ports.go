@@ -9,6 +9,7 @@ import (
 
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/guest"
+	"ramet.dev/ramet/internal/sentry/ports"
 )
 
 // lingerTime is how long data of a caller who has gone waits for the sandbox to
@@ -22,7 +23,7 @@ func dial(g *guest.Guest, c *wire.Conn, req *wire.DialPort) error {
 	}
 	defer c.Rest()
 	gone, stop := hungUp(c, 0)
-	conn, err := g.Dial(req.Port, time.Duration(req.WaitMS)*time.Millisecond, gone)
+	conn, err := g.Ports.Dial(req.Port, time.Duration(req.WaitMS)*time.Millisecond, gone)
 	stop()
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ func hungUp(c *wire.Conn, after time.Duration) (gone <-chan struct{}, stop func(
 // inbound moves what the caller sends into the sandbox.
 type inbound struct {
 	c     *wire.Conn
-	conn  *guest.Conn
+	conn  *ports.Conn
 	ended chan struct{} // closed when the caller has sent all
 	over  chan struct{} // closed at the end of run
 	err   error         // valid when over is closed: the sandbox takes nothing more
@@ -113,7 +114,7 @@ func (in *inbound) run(giveUp <-chan struct{}) {
 
 // outbound moves what the sandbox sends to the caller. It returns nil when both
 // directions have ended, and context.Canceled when the caller is gone.
-func outbound(c *wire.Conn, conn *guest.Conn, in *inbound) error {
+func outbound(c *wire.Conn, conn *ports.Conn, in *inbound) error {
 	buf := make([]byte, wire.MaxChunk)
 	for {
 		n, err := conn.Read(buf, in.over)

@@ -11,23 +11,23 @@ func (s *server) process(g *guest.Guest, c *wire.Conn, call *wire.Call) (any, er
 	done := struct{}{}
 	switch {
 	case call.Op == wire.OpPS && call.Page != nil:
-		return pageOf(g.Processes(call.Page.Ended), call.Page.After), nil
+		return pageOf(g.Processes.List(call.Page.Ended), call.Page.After), nil
 	case call.Op == wire.OpAttach:
 		return s.attach(g, c, call.Attach)
 	case call.Op == wire.OpStart && call.Exec != nil && len(call.Exec.Argv) > 0:
-		return g.Start(call.Exec)
+		return g.Processes.Start(call.Exec)
 	case call.Op == wire.OpProcess && call.Process != nil:
-		return g.Process(call.Process.PID)
+		return g.Processes.Get(call.Process.PID)
 	case call.Op == wire.OpWait && call.Process != nil:
-		return untilGone(c, func(gone <-chan struct{}) (any, error) { return g.Wait(call.Process.PID, gone) })
+		return untilGone(c, func(gone <-chan struct{}) (any, error) { return g.Processes.Wait(call.Process.PID, gone) })
 	case call.Op == wire.OpInput && call.Input != nil:
-		return untilGone(c, func(gone <-chan struct{}) (any, error) { return done, g.Input(call.Input, gone) })
+		return untilGone(c, func(gone <-chan struct{}) (any, error) { return done, g.Processes.Input(call.Input, gone) })
 	case call.Op == wire.OpSignal && call.Signal != nil:
-		return done, g.Signal(call.Signal)
+		return done, g.Processes.Signal(call.Signal)
 	case call.Op == wire.OpResize && call.Resize != nil:
-		return done, g.Resize(call.Resize)
+		return done, g.Processes.Resize(call.Resize)
 	case call.Op == wire.OpForget && call.Process != nil:
-		return done, g.Forget(call.Process.PID)
+		return done, g.Processes.Forget(call.Process.PID)
 	}
 	return nil, errCall
 }

@@ -137,9 +137,9 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 	case wire.OpCommit:
 		return s.commit()
 	case wire.OpExec:
-		return s.exec(g, c, call.Exec, g.Exec)
+		return s.exec(g, c, call.Exec, g.Processes.Exec)
 	case wire.OpReattach:
-		return s.exec(g, c, call.Exec, g.ResumeExec)
+		return s.exec(g, c, call.Exec, g.Processes.ResumeExec)
 	case wire.OpFile:
 		return s.file(g, c, call.File)
 	case wire.OpStart, wire.OpAttach, wire.OpWait, wire.OpInput, wire.OpSignal, wire.OpResize, wire.OpForget, wire.OpPS, wire.OpProcess:
@@ -147,7 +147,7 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 	case wire.OpControl:
 		return nil, s.control(g, c)
 	case wire.OpPorts:
-		return g.Ports(), nil
+		return g.Ports.List(), nil
 	case wire.OpDial:
 		return nil, dial(g, c, call.Dial)
 	case wire.OpContexts, wire.OpContext, wire.OpRun:
@@ -171,9 +171,9 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 		}
 		return struct{}{}, g.Identify(*call.Identify)
 	case wire.OpPause:
-		return struct{}{}, g.Pause()
+		return struct{}{}, g.Gate.Pause()
 	case wire.OpResume:
-		return struct{}{}, g.Resume()
+		return struct{}{}, g.Gate.Resume()
 	}
 	return nil, api.Errorf(api.CodeInvalid, "no op %q", call.Op)
 }
@@ -299,7 +299,7 @@ func (s *server) adopt(g *guest.Guest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	memory, files, gens := g.Files()
+	memory, files, gens := g.Descriptors()
 	fds := []int{int(memory.Fd()), int(files.Fd())}
 	for _, f := range gens {
 		fds = append(fds, int(f.Fd()))

@@ -7,10 +7,12 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/guest"
+	"ramet.dev/ramet/internal/sentry/proc"
+	"ramet.dev/ramet/internal/sentry/selfctl"
 )
 
 // exec runs a command whose streams are packets of c, or comes back to one.
-func (s *server) exec(g *guest.Guest, c *wire.Conn, req *wire.Exec, run func(*wire.Exec, guest.ExecIO) (*wire.Exited, error)) (any, error) {
+func (s *server) exec(g *guest.Guest, c *wire.Conn, req *wire.Exec, run func(*wire.Exec, proc.ExecIO) (*wire.Exited, error)) (any, error) {
 	if req == nil || len(req.Argv) == 0 {
 		return nil, errCall
 	}
@@ -21,7 +23,7 @@ func (s *server) exec(g *guest.Guest, c *wire.Conn, req *wire.Exec, run func(*wi
 			canceled.Store(true)
 		}
 	})
-	xio := guest.ExecIO{
+	xio := proc.ExecIO{
 		Stdout:   packetWriter{c, wire.TypeStdout},
 		Stderr:   packetWriter{c, wire.TypeStderr},
 		Done:     in.gone,
@@ -43,7 +45,7 @@ func (s *server) attach(g *guest.Guest, c *wire.Conn, req *wire.Attach) (any, er
 	go in.receive(req.Stdin, func(p *wire.Packet) {
 		var size api.TerminalSize
 		if p.Type == wire.TypeResize && p.Decode(&size) == nil {
-			_ = g.Resize(&wire.Resize{PID: req.PID, Size: size}) // it may have ended
+			_ = g.Processes.Resize(&wire.Resize{PID: req.PID, Size: size}) // it may have ended
 		}
 	})
 	if req.Stdin {
@@ -51,7 +53,7 @@ func (s *server) attach(g *guest.Guest, c *wire.Conn, req *wire.Attach) (any, er
 	}
 	defer in.stop()
 	var packet []byte
-	return g.Attach(req, guest.AttachIO{Gone: in.gone, Output: func(chunk wire.Chunk) error {
+	return g.Processes.Attach(req, proc.AttachIO{Gone: in.gone, Output: func(chunk wire.Chunk) error {
 		packet = wire.AppendChunk(packet[:0], chunk)
 		return c.Send(wire.TypeChunk, packet)
 	}})
@@ -111,7 +113,7 @@ func (in *input) feed(g *guest.Guest, pid int) {
 		select {
 		case data, more := <-in.data:
 			if open {
-				open = g.Feed(&wire.Input{PID: pid, Data: data, End: !more}, in.gone) == nil
+				open = g.Processes.Feed(&wire.Input{PID: pid, Data: data, End: !more}, in.gone) == nil
 			}
 			if !more {
 				return
@@ -171,11 +173,11 @@ func (w packetWriter) Write(b []byte) (int, error) {
 // control passes requests of the sandbox on to c, and the answers back, until c
 // is closed.
 func (s *server) control(g *guest.Guest, c *wire.Conn) error {
-	d := &guest.Daemon{
+	d := &selfctl.Daemon{
 		Send:  func(r wire.ControlRequest) error { return c.SendJSON(wire.TypeRequest, r) },
 		Close: func() { c.Close() },
 	}
-	return g.Control(d, func() (*wire.ControlAnswer, error) {
+	return g.Control.Relay(d, func() (*wire.ControlAnswer, error) {
 		p, err := c.Receive()
 		if err != nil {
 			return nil, err

@@ -34,16 +34,18 @@ type sideState struct {
 	contents  []string // of each of pipes
 	mapped    *cow.Mapped
 	counters  string // of the network, see takeCounters
+	// detached are the mount points to mount again, see statelessMounts.
+	detached []string
 }
 
 // setAside takes out of the kernel what is kept in a, and what a child makes anew. The
 // kernel must be paused until putBack has been called.
 func (g *Guest) setAside(ctx context.Context) (a *sideState, putBack func(), err error) {
-	mapped, putMapped, err := g.mem.TakeMapped(ctx, g.k)
+	mapped, putMapped, err := g.mem.TakeMapped(ctx, g.k.Kernel)
 	if err != nil {
 		return nil, nil, err
 	}
-	network := g.netStack()
+	network := g.k.NetStack()
 	counters, putCounters := takeCounters(network)
 	a = &sideState{mapped: mapped, counters: counters}
 	back := []func(){putMapped, putCounters}
@@ -178,7 +180,7 @@ func (b pipeBuffer) fill(contents string) bool {
 
 func (*sideState) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.sideState" }
 func (*sideState) StateFields() []string {
-	return []string{"tasks", "registers", "pipes", "contents", "mapped", "counters"}
+	return []string{"tasks", "registers", "pipes", "contents", "mapped", "counters", "detached"}
 }
 func (a *sideState) StateSave(sink state.Sink) {
 	sink.Save(0, &a.tasks)
@@ -187,6 +189,7 @@ func (a *sideState) StateSave(sink state.Sink) {
 	sink.Save(3, &a.contents)
 	sink.Save(4, &a.mapped)
 	sink.Save(5, &a.counters)
+	sink.Save(6, &a.detached)
 }
 func (a *sideState) StateLoad(_ gocontext.Context, src state.Source) {
 	src.Load(0, &a.tasks)
@@ -195,6 +198,7 @@ func (a *sideState) StateLoad(_ gocontext.Context, src state.Source) {
 	src.Load(3, &a.contents)
 	src.Load(4, &a.mapped)
 	src.Load(5, &a.counters)
+	src.Load(6, &a.detached)
 }
 
 func init() { state.Register((*sideState)(nil)) }

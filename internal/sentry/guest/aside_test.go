@@ -117,6 +117,21 @@ func TestRegistersComeBack(t *testing.T) {
 	}
 }
 
+func TestDetachedComesBack(t *testing.T) {
+	a := sideState{detached: []string{"/proc", "/sys"}}
+	var saved bytes.Buffer
+	if _, err := state.Save(context.Background(), &saved, &a); err != nil {
+		t.Fatal(err)
+	}
+	var back sideState
+	if _, err := state.Load(context.Background(), &saved, &back); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(back.detached, a.detached) {
+		t.Errorf("%v came back", back.detached)
+	}
+}
+
 func TestAsideIsChecked(t *testing.T) {
 	for _, a := range []*sideState{{registers: []string{"x"}}, {contents: []string{"x"}}, {pipes: []*pipe.Pipe{nil}, contents: []string{""}}, {}} {
 		if err := a.restore(nil); api.CodeOf(err) != api.CodeCorrupt {

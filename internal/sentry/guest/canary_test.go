@@ -2,18 +2,13 @@ package guest
 
 import (
 	"bufio"
-	"bytes"
-	"context"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
 	"gvisor.dev/gvisor/pkg/atomicbitops"
-	"gvisor.dev/gvisor/pkg/cpuid"
 	"gvisor.dev/gvisor/pkg/rand"
 	"gvisor.dev/gvisor/pkg/sentry/socket/netstack"
-	"gvisor.dev/gvisor/pkg/state"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/faketime"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
@@ -21,7 +16,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/sentry/savedtest"
 )
 
 // See canary_test.go of package cow for what this is.
@@ -151,107 +146,8 @@ func TestCanaryForgetRandom(t *testing.T) {
 	}
 }
 
-// savable is what gVisor's state package asks of the types of a saved state.
-type savable interface {
-	StateTypeName() string
-	StateFields() []string
-	StateSave(state.Sink)
-	StateLoad(context.Context, state.Source)
-}
-
-// TestCanarySavedTypes checks the methods that are written by hand here and
-// generated in gVisor: that the names are those of the types and fields, and that
-// what is saved comes back.
 func TestCanarySavedTypes(t *testing.T) {
-	cpuid.Initialize()
-	for _, x := range []savable{&table{}, &process{}, &alarm{}, &sideState{}} {
-		typ := reflect.TypeOf(x).Elem()
-		t.Run(typ.Name(), func(t *testing.T) {
-			if want := typ.PkgPath() + "." + typ.Name(); x.StateTypeName() != want {
-				t.Errorf("it is saved as %q, not %q", x.StateTypeName(), want)
-			}
-			for _, f := range x.StateFields() {
-				if _, ok := typ.FieldByName(f); !ok {
-					t.Errorf("it has no field %s", f)
-				}
-			}
-			var buf bytes.Buffer
-			if _, err := state.Save(context.Background(), &buf, x); err != nil {
-				t.Fatalf("save: %v.\nIs it registered, and is the state.Sink's contract what it was?", err)
-			}
-			back := reflect.New(typ).Interface()
-			if _, err := state.Load(context.Background(), &buf, back); err != nil {
-				t.Fatalf("load: %v", err)
-			}
-		})
-	}
-}
-
-func TestTableComesBack(t *testing.T) {
-	tab := newTable()
-	for pid := range int32(2) {
-		p := &process{pid: 10 + pid, command: "x", keep: blockSize, ended: 1, status: 3 << 8}
-		p.ready(tab)
-		tab.add(p)
-	}
-	write(t, tab.list[1].out, wire.Stdout, "some output")
-	tab.detached = []string{"/proc", "/sys"}
-	outs := tab.freeze()
-	var buf bytes.Buffer
-	if _, err := state.Save(context.Background(), &buf, tab); err != nil {
-		t.Fatal(err)
-	}
-	var back table
-	if _, err := state.Load(context.Background(), &buf, &back); err != nil {
-		t.Fatal(err)
-	}
-	if err := back.thaw(outs[:1]); err == nil {
-		t.Error("the output of one process is enough for two")
-	}
-	if err := back.thaw(outs); err != nil {
-		t.Fatal(err)
-	}
-	if fmt.Sprint(back.detached) != fmt.Sprint(tab.detached) {
-		t.Errorf("%v came back", back.detached)
-	}
-	p, err := back.find(11)
-	if err != nil || !p.inherited || p.status != 3<<8 || p.command != "x" {
-		t.Fatalf("process %+v, %v came back", p, err)
-	}
-	if got := readAll(p.out, 0); got != "0:some output " {
-		t.Errorf("its output came back as %q", got)
-	}
-	back.forget(p)
-	if _, err := back.find(11); err == nil || len(back.list) != 1 {
-		t.Errorf("it is still there, one of %d", len(back.list))
-	}
-}
-
-// TestDeafAlarm rings an alarm that came out of a saved state: nobody hears it,
-// and nobody may wait for that.
-func TestDeafAlarm(t *testing.T) {
-	(&alarm{}).NotifyEvent(0)
-	a := newAlarm()
-	for range 3 {
-		a.NotifyEvent(0)
-	}
-	<-a.c
-	select {
-	case <-a.c:
-		t.Error("three rings are not one")
-	default:
-	}
-}
-
-func TestParseID(t *testing.T) {
-	for s, ok := range map[string]bool{
-		"0": true, "1000": true, "4294967294": true,
-		"4294967295": false, "4294967296": false, "-1": false, "": false, "1a": false, " 1": false, "0x10": false, "+1": false,
-	} {
-		if _, err := parseID(s); (err == nil) != ok {
-			t.Errorf("parseID(%q): %v", s, err)
-		}
-	}
+	savedtest.Check(t, []savedtest.Savable{&sideState{}, &randomness{}})
 }
 
 func TestLimitedBuffer(t *testing.T) {

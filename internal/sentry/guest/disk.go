@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 
-	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
@@ -14,7 +13,10 @@ import (
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/cow"
+	"ramet.dev/ramet/internal/sentry/gate"
+	"ramet.dev/ramet/internal/sentry/kern"
 	"ramet.dev/ramet/internal/sentry/rootfs"
+	"ramet.dev/ramet/internal/sentry/stages"
 	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
@@ -31,7 +33,7 @@ type disk struct {
 
 // newDisk takes over image. segments say where in gens the inherited pages are.
 func (b *Blank) newDisk(image *os.File, segments []snapfile.FileSegment, gens []cow.Generation) (*disk, error) {
-	data, err := mapFile(image)
+	data, err := kern.MapFile(image)
 	if err != nil {
 		return nil, fmt.Errorf("map image: %w", err)
 	}
@@ -113,46 +115,22 @@ func (d *disk) pins() []string { return rootfs.Tree(d.fs).Pins() }
 
 // View keeps the files as they are for a reader, until Release.
 func (g *Guest) View(req *wire.View, gone func() bool) (*wire.Viewed, error) {
-	st := begin()
-	g.ops.Lock()
-	defer g.ops.Unlock()
+	st := stages.Begin()
+	g.Gate.Lock()
+	defer g.Gate.Unlock()
 	if gone() {
-		return nil, errGone
+		return nil, gate.ErrGone
 	}
-	st.mark("wait")
+	st.Mark("wait")
 	var f snapfile.Files
 	var gens []string
 	var err error
-	g.still(func() { f, gens, err = g.disk.pin(req.ID, req.SelfFiles, nil) })
+	// A page may be mapped by a task that may write to it until its mappings are taken away:
+	// a reader with a copy of the page would miss what is stored until then.
+	g.Gate.Still(func() { f, gens, err = g.disk.pin(req.ID, req.SelfFiles, nil) })
 	if err != nil {
 		return nil, err
 	}
-	st.mark("pin")
-	return &wire.Viewed{Files: f, Generations: gens, Timed: st.timed()}, nil
-}
-
-// still does something while no task runs. Files are pinned like that: a page may be mapped
-// by somebody who may write to it until its mappings are taken away, and a store would be
-// lost to who has a copy of it by then. g.ops must be locked.
-func (g *Guest) still(do func()) {
-	if !g.paused {
-		g.k.Pause()
-		defer g.k.Unpause()
-	}
-	do()
-}
-
-func mapFile(f *os.File) ([]byte, error) {
-	st, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("stat %s: %w", f.Name(), err)
-	}
-	if st.Size() == 0 {
-		return nil, api.Errorf(api.CodeCorrupt, "%s is empty", f.Name())
-	}
-	data, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map %s: %w", f.Name(), err)
-	}
-	return data, nil
+	st.Mark("pin")
+	return &wire.Viewed{Files: f, Generations: gens, Timed: st.Timed()}, nil
 }

@@ -13,7 +13,9 @@ import (
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/cow"
+	"ramet.dev/ramet/internal/sentry/gate"
 	"ramet.dev/ramet/internal/sentry/rootfs"
+	"ramet.dev/ramet/internal/sentry/stages"
 )
 
 // Freeze writes a snapshot of the running sandbox to file, an empty memory
@@ -24,27 +26,27 @@ import (
 // Should gone report that the caller went away, which may have been long before it is
 // this call's turn, nothing is done.
 func (g *Guest) Freeze(req *wire.Freeze, file *os.File, gone func() bool) (*wire.Frozen, error) {
-	g.ops.Lock()
-	defer g.ops.Unlock()
+	g.Gate.Lock()
+	defer g.Gate.Unlock()
 	if gone() {
-		return nil, errGone
+		return nil, gate.ErrGone
 	}
-	if g.paused && !req.Rest {
-		return nil, errPaused
+	if g.Gate.Paused() && !req.Rest {
+		return nil, gate.ErrPaused
 	}
-	f := &freezing{g: g, stages: begin()}
+	f := &freezing{g: g, stages: stages.Begin()}
 	defer g.collector.stop()()
-	f.stages.mark("wait")
-	if !g.paused {
-		g.mem.Loosen(g.k.SupervisorContext(), g.k)
-		f.stages.mark("loosen")
+	f.stages.Mark("wait")
+	if !g.Gate.Paused() {
+		g.mem.Loosen(g.k.SupervisorContext(), g.k.Kernel)
+		f.stages.Mark("loosen")
 	}
 	// Not needed for correctness, but it keeps the search for used pages out
 	// of the pause.
 	if err := g.mem.FindCommitted(); err != nil {
 		return nil, fmt.Errorf("find used memory: %w", err)
 	}
-	f.stages.mark("find")
+	f.stages.Mark("find")
 	f.state.Grow(stateRoom)
 	frozen, err := f.run(req, file)
 	if err != nil && f.pinned != nil { // else the pins of that name are another freeze's
@@ -60,7 +62,7 @@ const stateRoom = 512 << 10
 // freezing is one freeze under way.
 type freezing struct {
 	g      *Guest
-	stages stages
+	stages stages.Stages
 	pinned *cow.Pinned
 	state  bytes.Buffer
 	meta   bytes.Buffer
@@ -90,39 +92,39 @@ func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 	if _, err := s.WriteTo(file); err != nil {
 		return nil, err
 	}
-	f.stages.mark("write")
+	f.stages.Mark("write")
 	return &wire.Frozen{
-		PauseMS:     millis(pause),
+		PauseMS:     stages.Millis(pause),
 		Generations: s.Generations,
 		StateBytes:  int64(len(s.State)),
 		CopiedBytes: s.Pages,
 		PinnedBytes: f.g.mem.PinnedBytes(req.ID),
 		Files:       s.Files,
 		Seq:         f.g.freezes,
-		Timed:       f.stages.timed(),
+		Timed:       f.stages.Timed(),
 	}, nil
 }
 
 // save is the part during which the guest stands still.
 func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 	g := f.g
-	g.io.Lock()
-	defer g.io.Unlock()
-	ran := !g.paused
+	g.Gate.LockIO()
+	defer g.Gate.UnlockIO()
+	ran := !g.Gate.Paused()
 	if ran {
 		g.k.Pause()
 		defer func() {
 			if err != nil || !req.Rest {
 				g.k.Unpause()
 			} else {
-				g.stands()
+				g.Gate.Stay()
 			}
 		}()
 	}
 	g.k.ReceiveTaskStates()
-	f.stages.mark("pause")
+	f.stages.Mark("pause")
 	ctx := g.k.SupervisorContext()
-	pinned, err := g.mem.Pin(rootfs.Passing(ctx), g.k, req.ID, req.Self)
+	pinned, err := g.mem.Pin(rootfs.Passing(ctx), g.k.Kernel, req.ID, req.Self)
 	if err != nil {
 		return err
 	}
@@ -131,26 +133,28 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 	if f.files, pinned.Generations, err = g.disk.pin(req.ID, req.SelfFiles, pinned.Generations); err != nil {
 		return err
 	}
-	f.outputs = g.table.freeze()
-	f.stages.mark("pin")
-	if err := g.detachStateless(ctx); err != nil {
+	f.outputs = g.table.Freeze()
+	f.stages.Mark("pin")
+	detached, err := g.detachStateless(ctx)
+	if err != nil {
 		return err
 	}
-	err = f.saveKernel(ctx, file)
-	err = errors.Join(err, g.attachStateless(ctx))
+	err = f.saveKernel(ctx, file, detached)
+	err = errors.Join(err, g.attachStateless(ctx, detached))
 	if err == nil && req.Rest {
-		g.resting, g.restless = req.ID, ran
+		g.Gate.Rest(req.ID, ran)
 	}
 	return err
 }
 
-func (f *freezing) saveKernel(ctx context.Context, file *os.File) error {
+func (f *freezing) saveKernel(ctx context.Context, file *os.File, detached []string) error {
 	g, pinned := f.g, f.pinned
 	f.writer = cow.NewWriter(pinned, file, snapfile.PagesOffset)
 	set, putBack, err := g.setAside(ctx)
 	if err != nil {
 		return api.Errorf(api.CodeInternal, "save kernel state: %w", err)
 	}
+	set.detached = detached
 	g.k.AddStateToCheckpoint(asideKey, set)
 	defer g.k.PopCheckpointState(asideKey)
 	err = pinned.Save(func() error {
@@ -161,7 +165,7 @@ func (f *freezing) saveKernel(ctx context.Context, file *os.File) error {
 	if err != nil {
 		return g.saveError(ctx, err)
 	}
-	f.stages.mark("save")
+	f.stages.Mark("save")
 	return nil
 }
 

@@ -9,8 +9,9 @@ import (
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
-	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
+
+	"ramet.dev/ramet/internal/sentry/kern"
 )
 
 // hostsMark ends the line of /etc/hosts that belongs to Ramet.
@@ -61,12 +62,12 @@ const maxHosts = 16 << 20
 
 // readHosts returns the contents of /etc/hosts. A file that is not there has none, nor has one that is not regular.
 func (g *Guest) readHosts(ctx context.Context, name string) (string, error) {
-	root, err := g.root(ctx)
+	root, err := g.k.Root(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer root.DecRef(ctx)
-	file, err := g.k.VFS().OpenAt(ctx, auth.NewRootCredentials(g.k.RootUserNamespace()), pathAt(root, name), &vfs.OpenOptions{
+	file, err := g.k.VFS().OpenAt(ctx, g.k.RootCredentials(), kern.PathAt(root, name), &vfs.OpenOptions{
 		Flags: linux.O_RDONLY | linux.O_NONBLOCK, // it may be a pipe, and nothing would end the wait for its writer
 	})
 	if linuxerr.Equals(linuxerr.ENOENT, err) || linuxerr.Equals(linuxerr.ELOOP, err) {
@@ -80,7 +81,7 @@ func (g *Guest) readHosts(ctx context.Context, name string) (string, error) {
 	if err != nil || linux.FileMode(st.Mode).FileType() != linux.ModeRegular {
 		return "", err
 	}
-	text, err := io.ReadAll(io.LimitReader(&fileReader{ctx, file}, maxHosts+1))
+	text, err := io.ReadAll(io.LimitReader(kern.FileReader(ctx, file), maxHosts+1))
 	if err == nil && len(text) > maxHosts {
 		err = fmt.Errorf("it has more than %d MiB", maxHosts>>20)
 	}

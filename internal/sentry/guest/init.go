@@ -3,10 +3,7 @@ package guest
 import (
 	"fmt"
 
-	"gvisor.dev/gvisor/pkg/context"
-	"gvisor.dev/gvisor/pkg/sentry/vfs"
-
-	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/sentry/kern"
 )
 
 // The guest's first process has the mount namespace that everything is looked up
@@ -19,28 +16,7 @@ func (g *Guest) AwaitInit() string {
 	first.WaitExited()
 	ws := first.ExitStatus()
 	if ws.Signaled() {
-		return signalName(ws.TerminationSignal())
+		return kern.SignalName(ws.TerminationSignal())
 	}
 	return fmt.Sprintf("exit code %d", ws.ExitStatus())
-}
-
-var errInitExited = api.Errorf(api.CodeSandboxDied, "init exited")
-
-// mountNamespace returns that of the first process. The caller owns a reference.
-func (g *Guest) mountNamespace() (*vfs.MountNamespace, error) {
-	mns := g.k.GlobalInit().Leader().GetMountNamespace()
-	if mns == nil {
-		return nil, errInitExited
-	}
-	return mns, nil
-}
-
-// root returns the root directory. The caller owns a reference.
-func (g *Guest) root(ctx context.Context) (vfs.VirtualDentry, error) {
-	mns, err := g.mountNamespace()
-	if err != nil {
-		return vfs.VirtualDentry{}, err
-	}
-	defer mns.DecRef(ctx)
-	return mns.Root(ctx), nil
 }

@@ -6,10 +6,8 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"sync"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
-	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/cpuid"
 	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/rand"
@@ -25,10 +23,17 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/sighandling"
 
-	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/sentry/codectx"
 	"ramet.dev/ramet/internal/sentry/cow"
+	"ramet.dev/ramet/internal/sentry/gate"
+	"ramet.dev/ramet/internal/sentry/guestfs"
+	"ramet.dev/ramet/internal/sentry/kern"
+	"ramet.dev/ramet/internal/sentry/ports"
+	"ramet.dev/ramet/internal/sentry/proc"
 	"ramet.dev/ramet/internal/sentry/rootfs"
+	"ramet.dev/ramet/internal/sentry/selfctl"
+	"ramet.dev/ramet/internal/sentry/spawn"
 	"ramet.dev/ramet/internal/sentry/systraptuning"
 )
 
@@ -114,29 +119,42 @@ func hostFeatures() cpuid.FeatureSet {
 
 // Guest is a running sandbox.
 type Guest struct {
-	k    *kernel.Kernel
-	mem  *cow.Memory
-	disk *disk
-	id   wire.Common
+	Gate      *gate.Gate
+	Files     *guestfs.Files
+	Processes *proc.Processes
+	Contexts  *codectx.Contexts
+	Ports     *ports.Ports
+	Control   *selfctl.Controller // nil if the sandbox may not control itself
 
-	ops     sync.RWMutex
-	paused  bool  // guarded by ops
-	freezes int64 // made so far; guarded by ops
-	// resting is the freeze that the sandbox is to rest in. What was done to it then would
-	// be lost with it: changes of files, input and signals are refused. Written with ops and io locked.
-	resting  string
-	restless bool // it ran until that freeze; guarded by ops
-
+	k         *kern.Kernel
+	mem       *cow.Memory
+	disk      *disk
+	spawner   *spawn.Spawner
+	table     *proc.Table
+	freezes   int64 // made so far; guarded by Gate
 	collector collector
-
-	io       sync.RWMutex
-	matching sync.Mutex // see fileOp.doMatching; above io
-	table    *table
-	commands commands
-	held     *held
-	contexts *contexts
-	control  *controller // nil if the sandbox may not control itself
 }
+
+func (b *Blank) newGuest(k *kernel.Kernel, id wire.Common, d *disk) *Guest {
+	g := &Guest{Gate: gate.New(k), k: &kern.Kernel{Kernel: k}, mem: b.mem, disk: d}
+	g.spawner = spawn.New(g.k, id)
+	return g
+}
+
+// equip gives the guest what is saved with its kernel.
+func (g *Guest) equip(table *proc.Table, contexts *codectx.Contexts, held *guestfs.Held, conns *ports.Conns) {
+	g.table, g.Contexts = table, contexts
+	g.Processes = proc.New(g.k, g.Gate, g.spawner, table)
+	g.Files, g.Ports = guestfs.New(g.k, g.Gate, held), ports.New(g.k, g.Gate, conns)
+	g.k.AddStateToCheckpoint(proc.TableKey, table)
+	g.k.AddStateToCheckpoint(codectx.StateKey, contexts)
+	g.k.AddStateToCheckpoint(guestfs.HeldKey, held)
+	g.k.AddStateToCheckpoint(ports.ConnsKey, conns)
+}
+
+// id returns what the sandbox is called, and has as environment and limits. It changes with
+// the gate locked.
+func (g *Guest) id() *wire.Common { return &g.spawner.Identity }
 
 // Boot makes b a new sandbox whose root file system is image, a descriptor that
 // it takes over. command is the program by which a sandbox that may control
@@ -175,34 +193,33 @@ func (b *Blank) Boot(id wire.Common, image, command *os.File) (*Guest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("initialize kernel: %w", err)
 	}
-	g := &Guest{k: k, mem: b.mem, id: id, table: newTable(), held: &held{}, contexts: newContexts()}
-	if g.disk, err = b.newDisk(image, nil, nil); err != nil {
+	d, err := b.newDisk(image, nil, nil)
+	if err != nil {
 		return nil, err
 	}
+	g := b.newGuest(k, id, d)
 	if err := g.start(command); err != nil {
 		return nil, err
 	}
-	if g.control != nil {
-		g.serveSocket()
+	if g.Control != nil {
+		g.Control.Serve()
 	}
 	return g, nil
 }
 
 // start mounts the file systems and runs init.
 func (g *Guest) start(command *os.File) error {
-	if err := registerFilesystems(g.k); err != nil {
+	if err := registerFilesystems(g.k.Kernel); err != nil {
 		return err
 	}
 	ctx := g.k.SupervisorContext()
-	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
+	creds := g.k.RootCredentials()
 	mns, err := g.mountAll(ctx, creds)
 	if err != nil {
 		return err
 	}
-	if max := g.id.Limits.Pids; max > 0 {
-		if err := g.limitTasks(ctx, creds, max); err != nil {
-			return err
-		}
+	if err := g.spawner.LimitTasks(ctx, creds); err != nil {
+		return err
 	}
 	if err := g.createInit(mns, creds); err != nil {
 		return err
@@ -215,39 +232,38 @@ func (g *Guest) start(command *os.File) error {
 		return err
 	}
 	if command != nil {
-		if err := g.makeControl(command); err != nil {
+		if g.Control, err = selfctl.New(g.k, g.Gate, command); err != nil {
 			return err
 		}
+		g.k.AddStateToCheckpoint(selfctl.StateKey, g.Control)
 	}
-	g.k.AddStateToCheckpoint(tableKey, g.table)
-	g.k.AddStateToCheckpoint(heldKey, g.held)
-	g.k.AddStateToCheckpoint(contextsKey, g.contexts)
+	g.equip(proc.NewTable(g.k, g.Gate), codectx.New(g.k, g.Gate, g.spawner), &guestfs.Held{}, &ports.Conns{})
 	return g.k.Start()
 }
 
 // createInit makes pid 1 of the static init program. It takes over mns.
 func (g *Guest) createInit(mns *vfs.MountNamespace, creds *auth.Credentials) error {
 	ctx := g.k.SupervisorContext()
-	file, err := newInitFile(ctx, g.k, creds)
+	file, err := newInitFile(ctx, g.k.Kernel, creds)
 	if err != nil {
 		return err
 	}
 	defer file.DecRef(ctx)
-	group, err := g.tasks(ctx)
+	group, err := g.spawner.Group(ctx)
 	if err != nil {
 		return err
 	}
 	fds := g.k.NewFDTable()
 	defer fds.DecRef(ctx)
-	groups := g.newGroupNamespace(ctx, group)
+	groups := g.spawner.GroupNamespace(ctx, group)
 	defer groups.DecRef(ctx)
 	_, _, err = g.k.CreateProcess(kernel.CreateProcessArgs{
 		File:                 file,
 		Argv:                 []string{"init"},
-		Credentials:          g.bounded(creds),
+		Credentials:          g.spawner.Bounded(creds),
 		FDTable:              fds,
 		Umask:                0o022,
-		Limits:               g.limits(),
+		Limits:               g.spawner.Limits(),
 		MaxSymlinkTraversals: linux.MaxSymlinkTraversals,
 		UTSNamespace:         g.k.RootUTSNamespace(),
 		IPCNamespace:         g.k.RootIPCNamespace(),
@@ -262,99 +278,41 @@ func (g *Guest) createInit(mns *vfs.MountNamespace, creds *auth.Credentials) err
 	return nil
 }
 
-// rootContext is what operations of the host side run in: root of the sandbox.
-func (g *Guest) rootContext() context.Context { return g.k.SupervisorContext() }
-
-// Pause stops all tasks until Resume.
-func (g *Guest) Pause() error {
-	g.ops.Lock()
-	defer g.ops.Unlock()
-	if g.paused {
-		return api.Errorf(api.CodeWrongState, "sandbox is paused already")
-	}
-	g.k.Pause()
-	g.stands()
-	return nil
-}
-
-// stands notes that the guest is paused.
-func (g *Guest) stands() {
-	g.paused = true
-	g.table.clock.stop()
-}
-
-// Resume lets all tasks run after Pause.
-func (g *Guest) Resume() error {
-	g.ops.Lock()
-	defer g.ops.Unlock()
-	if !g.paused {
-		return api.Errorf(api.CodeWrongState, "sandbox is not paused")
-	}
-	g.resume()
-	return nil
-}
-
-func (g *Guest) resume() {
-	g.rest("", false)
-	g.table.clock.start()
-	g.k.Unpause()
-	g.paused = false
-}
-
-// rest notes the freeze that the sandbox rests in, or none.
-func (g *Guest) rest(id string, ran bool) {
-	g.io.Lock()
-	defer g.io.Unlock()
-	g.resting, g.restless = id, ran
-}
-
 // End stops the sandbox for good and gives back the memory, and the space of files,
 // that no relative needs. The process must end after it.
 func (g *Guest) End() error {
-	g.ops.Lock() // never released: nothing may run any more
-	if !g.paused {
-		g.k.Pause()
-	}
+	g.Gate.Close()
 	return errors.Join(g.mem.Trim(), rootfs.Trim(g.disk.fs))
 }
 
 // Release drops the pins of a freeze or a view.
 func (g *Guest) Release(id string) {
-	g.ops.Lock()
-	defer g.ops.Unlock()
+	g.Gate.Lock()
+	defer g.Gate.Unlock()
 	g.release(id)
 }
 
 // Abandon undoes a freeze that nobody was told of.
 func (g *Guest) Abandon(id string) {
-	g.ops.Lock()
-	defer g.ops.Unlock()
-	if g.resting == id && g.restless {
-		g.resume()
-	}
+	g.Gate.Lock()
+	defer g.Gate.Unlock()
+	g.Gate.UndoRest(id)
 	g.release(id)
 }
 
 func (g *Guest) release(id string) {
-	if g.resting == id && !g.restless { // else until Resume: it is about to be ended, or will go on
-		g.rest("", false)
-	}
+	g.Gate.EndRest(id)
 	g.mem.Release(id)
 	g.disk.release(id)
 }
 
 // KeepOnly drops the pins of all freezes and views that are not in ids.
 func (g *Guest) KeepOnly(ids []string) {
-	g.ops.Lock()
-	defer g.ops.Unlock()
+	g.Gate.Lock()
+	defer g.Gate.Unlock()
 	for _, id := range g.pins() {
 		if !slices.Contains(ids, id) {
 			g.release(id)
 		}
 	}
 }
-
-// errResting is what those are told who would change what is written to disk.
-var errResting = api.Errorf(api.CodeWrongState, "the sandbox is being hibernated")
-
-var errPaused = api.Errorf(api.CodeWrongState, "sandbox is paused")

@@ -23,8 +23,15 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/sentry/codectx"
 	"ramet.dev/ramet/internal/sentry/cow"
+	"ramet.dev/ramet/internal/sentry/guestfs"
+	"ramet.dev/ramet/internal/sentry/kern"
+	"ramet.dev/ramet/internal/sentry/ports"
+	"ramet.dev/ramet/internal/sentry/proc"
 	"ramet.dev/ramet/internal/sentry/rootfs"
+	"ramet.dev/ramet/internal/sentry/selfctl"
+	"ramet.dev/ramet/internal/sentry/stages"
 )
 
 // LoadFiles are the descriptors a child is made from. Load takes them over.
@@ -39,8 +46,8 @@ type LoadFiles struct {
 func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, error) {
 	unsettled(req.Limits.MemoryMiB)
 	showMemory(req.Limits)
-	st := begin()
-	data, err := mapFile(files.Snapshot)
+	st := stages.Begin()
+	data, err := kern.MapFile(files.Snapshot)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,55 +67,56 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	if err != nil {
 		return nil, nil, err
 	}
-	st.mark("map")
-	g, err := b.loadKernel(snap, data, req.Common, disk)
+	st.Mark("map")
+	g, side, err := b.loadKernel(snap, data, req.Common, disk)
 	if err != nil {
 		return nil, nil, err
 	}
-	st.mark("load")
-	if g.control != nil {
-		g.control.thaw(req.Answer)
+	st.Mark("load")
+	if g.Control != nil {
+		g.Control.Thaw(g.k, g.Gate, req.Answer)
 	}
-	if err := g.attachStateless(g.rootContext()); err != nil {
+	if err := g.attachStateless(g.k.SupervisorContext(), side.detached); err != nil {
 		return nil, nil, err
 	}
-	g.dropInherited()
-	beginGeneration(g.k)
-	st.mark("mount")
+	g.Ports.DropInherited()
+	g.Files.DropInherited()
+	beginGeneration(g.k.Kernel)
+	st.Mark("mount")
 	unwritten, err := g.becomeSelf()
 	if err != nil {
 		return nil, nil, err
 	}
-	st.mark("identity")
+	st.Mark("identity")
 	repeating := g.renewDrawn()
 	if req.FreshRandomness {
 		if err := requireFresh(repeating); err != nil {
 			return nil, nil, err
 		}
 	}
-	st.mark("renew")
+	st.Mark("renew")
 	useProcessors()
 	if err := g.k.Start(); err != nil {
 		return nil, nil, fmt.Errorf("start kernel: %w", err)
 	}
-	g.attendInherited()
-	if g.control != nil {
-		g.serveSocket()
+	g.Processes.AttendInherited()
+	if g.Control != nil {
+		g.Control.Serve()
 	}
-	out := &wire.Loaded{Unwritten: unwritten, Reseeded: append(g.attendContexts(), repeating...)}
+	out := &wire.Loaded{Unwritten: unwritten, Reseeded: append(g.Contexts.AttendInherited(), repeating...)}
 	if req.FreshRandomness {
 		if err := requireFresh(out.Reseeded); err != nil {
 			return nil, nil, err
 		}
 	}
-	st.mark("seed")
+	st.Mark("seed")
 	if req.RunHooks {
 		if out.Hooks, err = g.runHooks(); err != nil {
 			return nil, nil, err
 		}
 	}
-	st.mark("start")
-	out.Timed = st.timed()
+	st.Mark("start")
+	out.Timed = st.Timed()
 	return g, out, nil
 }
 
@@ -165,7 +173,7 @@ func (b *Blank) inherit(snap *snapfile.Snapshot, names []string, files []*os.Fil
 	return gens, nil
 }
 
-func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common, disk *disk) (*Guest, error) {
+func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common, disk *disk) (*Guest, *sideState, error) {
 	pages := data[snapfile.PagesOffset : snapfile.PagesOffset+snap.Pages]
 	loader := kernel.NewAsyncMFLoader(io.NopCloser(bytes.NewReader(snap.Meta)), cow.NewReader(b.mem, snap.Copied, pages), b.mem.MemoryFile(), nil)
 	none := map[checkpoint.ResourceID]*pgalloc.MemoryFile{}
@@ -178,44 +186,49 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 	})
 	network := &inheritedNetwork{k: k}
 	if err := k.LoadFrom(ctx, bytes.NewReader(snap.State), loader, nil, network, b.clocks, &vfs.CompleteRestoreOptions{}, nil); err != nil {
-		return nil, loadError(err, b.plat.Refused(), snap.State)
+		return nil, nil, loadError(err, b.plat.Refused(), snap.State)
 	}
 	if err := loader.Wait(); err != nil {
-		return nil, api.Errorf(api.CodeCorrupt, "load memory: %w", err)
+		return nil, nil, api.Errorf(api.CodeCorrupt, "load memory: %w", err)
 	}
 	b.mem.Settle(snap.Held)
 	if network.aside == nil {
-		return nil, api.Errorf(api.CodeCorrupt, "saved state has no network")
+		return nil, nil, api.Errorf(api.CodeCorrupt, "saved state has no network")
 	}
 	if err := network.aside.restore(b.mem); err != nil {
-		return nil, err
-	}
-	inherited, err := popState[table](k, tableKey, "has no table of processes")
-	if err != nil {
-		return nil, err
-	}
-	if err := inherited.thaw(snap.Outputs); err != nil {
-		return nil, err
-	}
-	interpreters, err := popState[contexts](k, contextsKey, "has no contexts")
-	if err != nil {
-		return nil, err
-	}
-	open, err := popState[held](k, heldKey, "does not say what was open")
-	if err != nil {
-		return nil, err
-	}
-	k.AddStateToCheckpoint(tableKey, inherited)
-	k.AddStateToCheckpoint(contextsKey, interpreters)
-	k.AddStateToCheckpoint(heldKey, open)
-	own, ok := k.PopCheckpointState(controlKey).(*controller)
-	if ok {
-		k.AddStateToCheckpoint(controlKey, own)
+		return nil, nil, err
 	}
 	if err := disk.find(k); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return &Guest{k: k, mem: b.mem, disk: disk, id: id, table: inherited, held: open, contexts: interpreters, control: own}, nil
+	g := b.newGuest(k, id, disk)
+	table, err := popState[proc.Table](k, proc.TableKey, "has no table of processes")
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := table.Thaw(g.k, g.Gate, snap.Outputs); err != nil {
+		return nil, nil, err
+	}
+	contexts, err := popState[codectx.Contexts](k, codectx.StateKey, "has no contexts")
+	if err != nil {
+		return nil, nil, err
+	}
+	contexts.Thaw(g.k, g.Gate, g.spawner)
+	held, err := popState[guestfs.Held](k, guestfs.HeldKey, "does not say what was open")
+	if err != nil {
+		return nil, nil, err
+	}
+	conns, err := popState[ports.Conns](k, ports.ConnsKey, "has no connections")
+	if err != nil {
+		return nil, nil, err
+	}
+	g.equip(table, contexts, held, conns)
+	own, ok := k.PopCheckpointState(selfctl.StateKey).(*selfctl.Controller)
+	if ok {
+		g.Control = own
+		k.AddStateToCheckpoint(selfctl.StateKey, own)
+	}
+	return g, network.aside, nil
 }
 
 // popState returns what was saved under key, and takes it out of k. without says what a

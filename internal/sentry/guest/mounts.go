@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
-	"gvisor.dev/gvisor/pkg/fspath"
 	"gvisor.dev/gvisor/pkg/sentry/devices/memdev"
 	"gvisor.dev/gvisor/pkg/sentry/devices/ttydev"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/dev"
@@ -25,6 +23,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/sentry/guestinit"
+	"ramet.dev/ramet/internal/sentry/kern"
 	"ramet.dev/ramet/internal/sentry/limitfs"
 	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/storage/cowfs"
@@ -55,14 +54,14 @@ func registerFilesystems(k *kernel.Kernel) error {
 
 // mountAll makes the sandbox's mount namespace.
 func (g *Guest) mountAll(ctx context.Context, creds *auth.Credentials) (*vfs.MountNamespace, error) {
-	src, err := g.disk.open(cowfs.State{Limit: g.id.Limits.DiskMiB << 20 / cowfs.PageSize})
+	src, err := g.disk.open(cowfs.State{Limit: g.id().Limits.DiskMiB << 20 / cowfs.PageSize})
 	if err != nil {
 		return nil, err
 	}
 	k := g.k
 	mns, err := k.VFS().NewMountNamespace(ctx, creds, "", rootfs.Name, &vfs.MountOptions{
 		GetFilesystemOptions: vfs.GetFilesystemOptions{InternalMount: true, InternalData: src},
-	}, k)
+	}, k.Kernel)
 	if err != nil {
 		return nil, fmt.Errorf("mount root: %w", err)
 	}
@@ -74,7 +73,7 @@ func (g *Guest) mountAll(ctx context.Context, creds *auth.Credentials) (*vfs.Mou
 		{path: "/dev/shm", fs: tmpfs.Name, data: "mode=1777", flags: vfs.MountFlags{NoSUID: true, NoDev: true}},
 	}...) {
 		if m.path != groupDir { // which is there
-			if err := makeDir(ctx, k, creds, root, m.path, 0o755); err != nil {
+			if err := k.MakeDir(ctx, creds, root, m.path, 0o755); err != nil {
 				return nil, err
 			}
 		}
@@ -82,7 +81,7 @@ func (g *Guest) mountAll(ctx context.Context, creds *auth.Credentials) (*vfs.Mou
 			return nil, err
 		}
 	}
-	if err := makeDir(ctx, k, creds, root, "/tmp", 0o1777); err != nil {
+	if err := k.MakeDir(ctx, creds, root, "/tmp", 0o1777); err != nil {
 		return nil, err
 	}
 	g.disk.fs = root.Mount().Filesystem()
@@ -97,13 +96,13 @@ type mount struct {
 	internal       any
 }
 
-func (m *mount) mountAt(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, root vfs.VirtualDentry) error {
+func (m *mount) mountAt(ctx context.Context, k *kern.Kernel, creds *auth.Credentials, root vfs.VirtualDentry) error {
 	opts := &vfs.MountOptions{
 		Flags:                m.flags,
 		ReadOnly:             m.readOnly,
 		GetFilesystemOptions: vfs.GetFilesystemOptions{Data: m.data, InternalData: m.internal, InternalMount: true},
 	}
-	_, err := k.VFS().MountAt(ctx, creds, "none", pathAt(root, m.path), m.fs, opts)
+	_, err := k.VFS().MountAt(ctx, creds, "none", kern.PathAt(root, m.path), m.fs, opts)
 	switch {
 	case linuxerr.Equals(linuxerr.ENOENT, err), linuxerr.Equals(linuxerr.ELOOP, err), linuxerr.Equals(linuxerr.ENOTDIR, err):
 		return api.Errorf(api.CodeUnsupported, "mount %s: the image has no directory there, but something that leads to none: %w", m.path, err)
@@ -112,7 +111,7 @@ func (m *mount) mountAt(ctx context.Context, k *kernel.Kernel, creds *auth.Crede
 	case m.fs != proc.Name:
 		return nil
 	}
-	vd, err := k.VFS().GetDentryAt(ctx, creds, pathAt(root, m.path), &vfs.GetDentryOptions{})
+	vd, err := k.VFS().GetDentryAt(ctx, creds, kern.PathAt(root, m.path), &vfs.GetDentryOptions{})
 	if err != nil {
 		return fmt.Errorf("find %s: %w", m.path, err)
 	}
@@ -133,33 +132,33 @@ func (g *Guest) statelessMounts() []mount {
 	return []mount{
 		{path: "/proc", fs: proc.Name, flags: flags, internal: &proc.InternalData{}},
 		{path: "/sys", fs: sys.Name, flags: flags, internal: &sys.InternalData{}},
-		{path: groupDir, fs: limitfs.Name, flags: flags, readOnly: true, internal: shownLimits(g.id.Limits)},
+		{path: groupDir, fs: limitfs.Name, flags: flags, readOnly: true, internal: shownLimits(g.id().Limits)},
 	}
 }
 
 // detachStateless unmounts what can be mounted again without anybody noticing,
-// and notes it in the saved state. What a process uses stays. The kernel must be
+// and returns where it was mounted. What a process uses stays. The kernel must be
 // paused until attachStateless.
-func (g *Guest) detachStateless(ctx context.Context) error {
-	root, err := g.root(ctx)
+func (g *Guest) detachStateless(ctx context.Context) (detached []string, err error) {
+	root, err := g.k.Root(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer root.DecRef(ctx)
-	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
+	creds := g.k.RootCredentials()
 	for _, m := range slices.Backward(g.statelessMounts()) {
 		if !g.isMounted(ctx, creds, root, m) {
 			continue // the guest unmounted it, or mounted something else there
 		}
-		if g.k.VFS().UmountAt(ctx, creds, pathAt(root, m.path), &vfs.UmountOptions{}) == nil {
-			g.table.detached = append(g.table.detached, m.path)
+		if g.k.VFS().UmountAt(ctx, creds, kern.PathAt(root, m.path), &vfs.UmountOptions{}) == nil {
+			detached = append(detached, m.path)
 		}
 	}
-	return nil
+	return detached, nil
 }
 
 func (g *Guest) isMounted(ctx context.Context, creds *auth.Credentials, root vfs.VirtualDentry, m mount) bool {
-	vd, err := g.k.VFS().GetDentryAt(ctx, creds, pathAt(root, m.path), &vfs.GetDentryOptions{})
+	vd, err := g.k.VFS().GetDentryAt(ctx, creds, kern.PathAt(root, m.path), &vfs.GetDentryOptions{})
 	if err != nil {
 		return false
 	}
@@ -169,15 +168,13 @@ func (g *Guest) isMounted(ctx context.Context, creds *auth.Credentials, root vfs
 
 // attachStateless mounts again what detachStateless took away, in the frozen
 // sandbox or in its child.
-func (g *Guest) attachStateless(ctx context.Context) error {
-	root, err := g.root(ctx)
+func (g *Guest) attachStateless(ctx context.Context, detached []string) error {
+	root, err := g.k.Root(ctx)
 	if err != nil {
 		return err
 	}
 	defer root.DecRef(ctx)
-	creds := auth.NewRootCredentials(g.k.RootUserNamespace())
-	detached := g.table.detached
-	g.table.detached = nil
+	creds := g.k.RootCredentials()
 	for _, m := range g.statelessMounts() {
 		if slices.Contains(detached, m.path) {
 			if err := m.mountAt(ctx, g.k, creds, root); err != nil {
@@ -186,20 +183,6 @@ func (g *Guest) attachStateless(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func makeDir(ctx context.Context, k *kernel.Kernel, creds *auth.Credentials, root vfs.VirtualDentry, path string, mode linux.FileMode) error {
-	pop := pathAt(root, path)
-	pop.FollowFinalSymlink = false // mkdir(2) never does
-	err := k.VFS().MkdirAt(ctx, creds, pop, &vfs.MkdirOptions{Mode: mode})
-	if err != nil && !linuxerr.Equals(linuxerr.EEXIST, err) {
-		return fmt.Errorf("make directory %s: %w", path, err)
-	}
-	return nil
-}
-
-func pathAt(root vfs.VirtualDentry, path string) *vfs.PathOperation {
-	return &vfs.PathOperation{Root: root, Start: root, Path: fspath.Parse(path), FollowFinalSymlink: true}
 }
 
 // newInitFile returns an anonymous file with the init program.

@@ -208,7 +208,3 @@ func endpointsOf(protocol stack.NetworkProtocol) (endpoints reflect.Value, mu sy
 	mu, _ = reflect.NewAt(lock.Type(), unsafe.Pointer(lock.UnsafeAddr())).Interface().(sync.Locker)
 	return reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem(), mu
 }
-
-func (g *Guest) netStack() *stack.Stack {
-	return g.k.RootNetworkNamespace().Stack().(*netstack.Stack).Stack
-}

@@ -22,7 +22,10 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/sentry/gate"
+	"ramet.dev/ramet/internal/sentry/kern"
 	"ramet.dev/ramet/internal/sentry/rootfs"
+	"ramet.dev/ramet/internal/sentry/stages"
 	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
@@ -31,17 +34,17 @@ import (
 // still only changes names and attributes. Should gone report that the caller went
 // away before that, nothing is done.
 func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.Patched, error) {
-	st := begin()
+	st := stages.Begin()
 	ops, err := readPatch(req, file)
 	if err != nil {
 		return nil, err
 	}
 	// No freeze may come before the end: files without names would stay in it.
-	g.ops.Lock()
-	defer g.ops.Unlock()
-	ctx := g.rootContext()
-	p := &patching{g: g, ctx: ctx, gone: gone, creds: auth.NewRootCredentials(g.k.RootUserNamespace()), ops: ops, checked: map[string]bool{}, aside: map[string]string{}}
-	if p.root, err = g.root(ctx); err != nil {
+	g.Gate.Lock()
+	defer g.Gate.Unlock()
+	ctx := g.k.SupervisorContext()
+	p := &patching{g: g, ctx: ctx, gone: gone, creds: g.k.RootCredentials(), ops: ops, checked: map[string]bool{}, aside: map[string]string{}}
+	if p.root, err = g.k.Root(ctx); err != nil {
 		return nil, err
 	}
 	defer p.root.DecRef(ctx)
@@ -52,10 +55,10 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 	if err := p.stage(file); err != nil {
 		return nil, patchError(err)
 	}
-	st.mark("write")
+	st.Mark("write")
 	// Most of what was changed since the plan is looked at while the guest runs.
 	var staged cowfs.State
-	g.still(func() { staged, _, err = rootfs.Pin(g.disk.fs, stagedID) })
+	g.Gate.Still(func() { staged, _, err = rootfs.Pin(g.disk.fs, stagedID) })
 	if err != nil {
 		return nil, patchError(err)
 	}
@@ -63,17 +66,17 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 	if stale, err := p.stale(req.View, cowfs.Page(req.Root)); err != nil || stale != "" {
 		return &wire.Patched{Stale: []byte(stale)}, patchError(err)
 	}
-	st.mark("compare")
+	st.Mark("compare")
 	if gone() {
-		return nil, errGone
+		return nil, gate.ErrGone
 	}
-	g.io.Lock() // nor may the host side change files
-	defer g.io.Unlock()
-	if !g.paused {
+	g.Gate.LockIO() // nor may the host side change files
+	defer g.Gate.UnlockIO()
+	if !g.Gate.Paused() {
 		g.k.Pause()
 		defer g.k.Unpause()
 	}
-	st.mark("stop")
+	st.Mark("stop")
 	began := gotime.Now()
 	stale, err := p.stale(stagedID, staged.Root)
 	g.disk.release(stagedID) // what follows need not leave its pages alone
@@ -81,8 +84,8 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 		return &wire.Patched{Stale: []byte(stale)}, patchError(err)
 	}
 	err = patchError(p.apply())
-	st.mark("rename")
-	return &wire.Patched{PauseMS: millis(gotime.Since(began)), Timed: st.timed()}, err
+	st.Mark("rename")
+	return &wire.Patched{PauseMS: stages.Millis(gotime.Since(began)), Timed: st.Timed()}, err
 }
 
 // stagedID names the pin of the files as they are when all is ready.
@@ -161,7 +164,7 @@ func (p *patching) close() {
 }
 
 // at returns where path is, without following a link at its end.
-func (p *patching) at(path string) *vfs.PathOperation { return at(p.root, path) }
+func (p *patching) at(path string) *vfs.PathOperation { return kern.LinkAt(p.root, path) }
 
 const (
 	// stagePiece is how much is copied at once, in bytes.
@@ -205,7 +208,7 @@ func (p *patching) fill(f *vfs.FileDescription, op *wire.PatchOp, from *os.File,
 	for _, d := range op.Data {
 		for done := int64(0); done < d.N; {
 			if p.gone() { // nothing else can be done to the sandbox until this ends
-				return errGone
+				return gate.ErrGone
 			}
 			part := buf[:min(int64(len(buf)), d.N-done)]
 			if _, err := from.ReadAt(part, d.At+done); err != nil {

@@ -152,7 +152,7 @@ func (p *patching) remove(at string) error {
 	}
 	isDir := st.Mode&linux.S_IFMT == linux.S_IFDIR
 	if isDir {
-		names, err := p.g.listDir(p.ctx, at)
+		names, err := p.g.k.ListDir(p.ctx, at)
 		if err != nil {
 			return err
 		}

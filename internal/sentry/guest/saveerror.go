@@ -52,7 +52,7 @@ func (g *Guest) saveError(ctx context.Context, err error) error {
 	if name == "" {
 		return api.Errorf(api.CodeInternal, "save kernel state: %w", err)
 	}
-	if holder := holderOf(ctx, g.k, name); holder != "" {
+	if holder := holderOf(ctx, g.k.Kernel, name); holder != "" {
 		return api.Errorf(api.CodeUnsupported, "%s, an object that cannot be saved (%s): close it, or end the process", holder, name)
 	}
 	return api.Errorf(api.CodeUnsupported, "an object in the sandbox cannot be saved (%s)", name)

@@ -7,9 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/abi/linux"
-	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/sentry/arch"
-	"gvisor.dev/gvisor/pkg/sentry/fsimpl/cgroup2fs"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/usage"
 
@@ -76,15 +74,4 @@ func processorsOf(l api.Limits) uint {
 // shownLimits returns what the files of the control group show.
 func shownLimits(l api.Limits) limitfs.Limits {
 	return limitfs.Limits{Memory: l.MemoryMiB << 20, CPU: int64(math.Round(l.CPUs * limitfs.Period)), Pids: l.Pids}
-}
-
-// newGroupNamespace returns the namespace of control groups that all processes are in: what they find in
-// /proc/self/cgroup is the root, as what they find in /sys/fs/cgroup is. group is the one that they are in, nil for the
-// kernel's root.
-func (g *Guest) newGroupNamespace(ctx context.Context, group kernel.Cgroup2) *kernel.CgroupNamespace {
-	cgroup2fs.NewInternalMount(g.k, g.k.VFS()).DecRef(ctx) // before one was mounted, that file is empty
-	if group == nil {
-		group = g.k.Cgroup2FS().RootCgroup()
-	}
-	return g.k.NewCgroupNamespace(ctx, group, g.k.RootUserNamespace())
 }

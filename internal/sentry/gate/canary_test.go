@@ -1,0 +1,11 @@
+package gate
+
+import (
+	"testing"
+
+	"ramet.dev/ramet/internal/sentry/savedtest"
+)
+
+func TestCanarySavedTypes(t *testing.T) {
+	savedtest.Check(t, []savedtest.Savable{&Notifier{}})
+}

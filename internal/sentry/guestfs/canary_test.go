@@ -1,0 +1,11 @@
+package guestfs
+
+import (
+	"testing"
+
+	"ramet.dev/ramet/internal/sentry/savedtest"
+)
+
+func TestCanarySavedTypes(t *testing.T) {
+	savedtest.Check(t, []savedtest.Savable{&Held{}, &heldFile{}})
+}

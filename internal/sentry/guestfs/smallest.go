@@ -1,0 +1,46 @@
+package guestfs
+
+import (
+	"container/heap"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// smallest keeps the first strings, in order, of many.
+type smallest struct {
+	most int
+	heap stringHeap // of no more than most strings, the last one on top
+}
+
+func (s *smallest) add(name string) {
+	if len(s.heap.StringSlice) < s.most {
+		heap.Push(&s.heap, strings.Clone(name))
+		return
+	}
+	if s.most > 0 && name < s.heap.StringSlice[0] {
+		s.heap.StringSlice[0] = strings.Clone(name)
+		heap.Fix(&s.heap, 0)
+	}
+}
+
+// sorted returns what was kept, in order.
+func (s *smallest) sorted() []string {
+	slices.Sort(s.heap.StringSlice)
+	return s.heap.StringSlice
+}
+
+type stringHeap struct{ sort.StringSlice }
+
+func (h stringHeap) Less(i, j int) bool { return h.StringSlice[i] > h.StringSlice[j] }
+
+// Push implements heap.Interface.
+func (h *stringHeap) Push(x any) { h.StringSlice = append(h.StringSlice, x.(string)) }
+
+// Pop implements heap.Interface.
+func (h *stringHeap) Pop() any {
+	n := len(h.StringSlice) - 1
+	last := h.StringSlice[n]
+	h.StringSlice = h.StringSlice[:n]
+	return last
+}

@@ -1,0 +1,120 @@
+package kern
+
+import (
+	"bufio"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+
+	"ramet.dev/ramet/api"
+)
+
+// maxAccounts bounds what is read of /etc/passwd and /etc/group, in bytes: the
+// guest owns these files.
+const maxAccounts = 1 << 20
+
+// Credentials returns the credentials of name: empty for root, or a user name or uid with
+// an optional :group. Unlike gVisor's own look-up it never takes an unknown name
+// for root.
+func (k *Kernel) Credentials(ctx context.Context, mns *vfs.MountNamespace, name string) (*auth.Credentials, error) {
+	ns := k.RootUserNamespace()
+	if name == "" {
+		return auth.NewRootCredentials(ns), nil
+	}
+	account, group, hasGroup := strings.Cut(name, ":")
+	uid, gid, err := k.account(ctx, mns, account)
+	if err != nil {
+		return nil, err
+	}
+	if hasGroup {
+		if gid, err = k.group(ctx, mns, group); err != nil {
+			return nil, err
+		}
+	}
+	if uid == 0 && gid == 0 {
+		return auth.NewRootCredentials(ns), nil
+	}
+	var caps *auth.TaskCapabilities
+	if uid == 0 {
+		all := auth.NewRootCredentials(ns)
+		caps = &auth.TaskCapabilities{PermittedCaps: all.PermittedCaps, EffectiveCaps: all.EffectiveCaps, BoundingCaps: all.BoundingCaps}
+	}
+	return auth.NewUserCredentials(auth.KUID(uid), auth.KGID(gid), nil, caps, ns), nil
+}
+
+func (k *Kernel) account(ctx context.Context, mns *vfs.MountNamespace, account string) (uid, gid uint32, err error) {
+	number, numErr := parseID(account)
+	found := k.scanAccounts(ctx, mns, "/etc/passwd", func(f []string) bool {
+		if len(f) < 4 {
+			return false
+		}
+		u, uerr := parseID(f[2])
+		gr, gerr := parseID(f[3])
+		if uerr != nil || gerr != nil || f[0] != account && (numErr != nil || u != number) {
+			return false
+		}
+		uid, gid = u, gr
+		return true
+	})
+	switch {
+	case found:
+		return uid, gid, nil
+	case numErr == nil:
+		return number, 0, nil // as Docker: an unknown uid has group 0
+	}
+	return 0, 0, api.Invalid("user", "no user %q in the sandbox's /etc/passwd", account)
+}
+
+func (k *Kernel) group(ctx context.Context, mns *vfs.MountNamespace, group string) (gid uint32, err error) {
+	if n, err := parseID(group); err == nil {
+		return n, nil
+	}
+	found := k.scanAccounts(ctx, mns, "/etc/group", func(f []string) bool {
+		if len(f) < 3 || f[0] != group {
+			return false
+		}
+		gid, err = parseID(f[2])
+		return err == nil
+	})
+	if !found {
+		return 0, api.Invalid("user", "no group %q in the sandbox's /etc/group", group)
+	}
+	return gid, nil
+}
+
+// parseID parses a user or group id. The largest number stands for none, as in
+// setresuid(2).
+func parseID(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err == nil && n == math.MaxUint32 {
+		err = strconv.ErrRange
+	}
+	return uint32(n), err
+}
+
+// scanAccounts calls match with the fields of each line of path until it
+// returns true. A file that cannot be read has no lines.
+func (k *Kernel) scanAccounts(ctx context.Context, mns *vfs.MountNamespace, path string, match func([]string) bool) bool {
+	root := mns.Root(ctx)
+	defer root.DecRef(ctx)
+	file, err := k.VFS().OpenAt(ctx, k.RootCredentials(), PathAt(root, path), &vfs.OpenOptions{
+		Flags: linux.O_RDONLY | linux.O_NONBLOCK, // it may be a pipe, and nothing would end the wait for its writer
+	})
+	if err != nil {
+		return false
+	}
+	defer file.DecRef(ctx)
+	lines := bufio.NewScanner(io.LimitReader(FileReader(ctx, file), maxAccounts))
+	for lines.Scan() {
+		if match(strings.Split(lines.Text(), ":")) {
+			return true
+		}
+	}
+	return false
+}

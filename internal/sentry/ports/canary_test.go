@@ -1,0 +1,11 @@
+package ports
+
+import (
+	"testing"
+
+	"ramet.dev/ramet/internal/sentry/savedtest"
+)
+
+func TestCanarySavedTypes(t *testing.T) {
+	savedtest.Check(t, []savedtest.Savable{&Conns{}})
+}

@@ -1,0 +1,4 @@
+// Package stages measures the stages of an operation for its reply.
+//
+// It must never know what is done in them.
+package stages
