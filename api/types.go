@@ -118,6 +118,28 @@ type SelfControl struct {
 	Snapshots int `json:"snapshots,omitempty" minimum:"0" maximum:"100" doc:"snapshots that may be made in all"`
 }
 
+// The most that a sandbox may be allowed to make of itself.
+const (
+	MaxSelfForks     = 1000
+	MaxSelfDepth     = 32
+	MaxSelfSnapshots = 100
+)
+
+// Valid returns a CodeInvalid error unless c, which may be nil, can be asked for.
+func (c *SelfControl) Valid() error {
+	switch {
+	case c == nil:
+		return nil
+	case c.Forks < 1 || c.Forks > MaxSelfForks:
+		return Invalid("self_control.forks", "%d is not from 1 to %d", c.Forks, MaxSelfForks)
+	case c.Depth < 1 || c.Depth > MaxSelfDepth:
+		return Invalid("self_control.depth", "%d is not from 1 to %d", c.Depth, MaxSelfDepth)
+	case c.Snapshots < 0 || c.Snapshots > MaxSelfSnapshots:
+		return Invalid("self_control.snapshots", "%d is not from 0 to %d", c.Snapshots, MaxSelfSnapshots)
+	}
+	return nil
+}
+
 // CreateRequest asks for a new sandbox.
 type CreateRequest struct {
 	Image          string            `json:"image" doc:"image id or name, or snapshot id or name; an image goes first"`

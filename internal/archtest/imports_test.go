@@ -71,6 +71,8 @@ var arrows = []struct {
 		"the inside of sandboxes; it declares what it needs of them, and knows neither how they are made nor how they rest"},
 	{"internal/node/transition", []string{"api"}, "which states may follow each other; which things have states is not its business"},
 	{"internal/node/freezes", []string{"api", "internal/engine/launch", "internal/engine/snapfile", "internal/engine/wire", "internal/node/fsview", "internal/node/memfiles", "internal/storage/store"}, "moments that others are made from, with the files and the histories that they hold; what a sandbox or a snapshot is, is not its business"},
+	{"internal/node/selfcontrol", []string{"api", "internal/engine/control", "internal/engine/launch", "internal/engine/wire", "internal/server/audit", "internal/service/access", "internal/storage/store"},
+		"requests of guests, and what they may cost; how a sandbox is forked or recorded is not its business"},
 	{"internal/node", []string{
 		"api",
 		"internal/engine/cgroup",
@@ -87,6 +89,7 @@ var arrows = []struct {
 		"internal/node/images",
 		"internal/node/memfiles",
 		"internal/node/quota",
+		"internal/node/selfcontrol",
 		"internal/node/snapdir",
 		"internal/node/timer",
 		"internal/node/transition",

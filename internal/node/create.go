@@ -9,6 +9,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
@@ -25,7 +26,7 @@ func (m *Node) Create(ctx context.Context, req api.CreateRequest) (*api.Sandbox,
 	if err := api.ValidMetadata("metadata", req.Metadata); err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(validSelfControl(req.SelfControl), req.Lifecycle.Valid(), req.AutoCheckpoint.Valid()); err != nil {
+	if err := cmp.Or(req.SelfControl.Valid(), req.Lifecycle.Valid(), req.AutoCheckpoint.Valid()); err != nil {
 		return nil, err
 	}
 	if req.SelfControl != nil && m.cfg.Command == nil {
@@ -61,7 +62,7 @@ func (m *Node) Create(ctx context.Context, req api.CreateRequest) (*api.Sandbox,
 	s.Env, s.Cwd, s.User = mergeEnv(img.Env, req.Env), img.Cwd, img.User
 	if req.SelfControl != nil {
 		s.SelfControl = req.SelfControl
-		d.rec.Control = &controlGrant{Grant: id}
+		d.rec.Control = &selfcontrol.Grant{Budget: id}
 	}
 	made, err := m.admit(ctx, tenant, nil, 1)
 	if err != nil {
@@ -109,26 +110,11 @@ func (m *Node) boot(ctx context.Context, d draft, require []string) (_ *instance
 		return nil, err
 	}
 	b := &instance{id: d.rec.Sandbox.ID}
-	if err := m.install(ctx, []placement{{b: b, rec: d.rec, sentry: sentry}}, m.newGrantOf(&d.rec)...); err != nil {
-		m.forget(d.rec.Control)
+	if err := m.install(ctx, []placement{{b: b, rec: d.rec, sentry: sentry}}, m.newBudgetOf(&d.rec)...); err != nil {
+		m.dropBudget(d.rec.Control)
 		return nil, err
 	}
 	return b, nil
-}
-
-// newGrantOf makes the grant of a sandbox that is to control itself, and returns
-// what is to be recorded.
-func (m *Node) newGrantOf(rec *record) []store.Change {
-	if rec.Control == nil {
-		return nil
-	}
-	c := rec.Sandbox.SelfControl
-	doc := budgetRecord{Forks: c.Forks, Snapshots: c.Snapshots}
-	g := newBudget(rec.Control.Grant, doc)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.budgets[g.id] = g
-	return []store.Change{{Table: store.Grants, ID: g.id, Doc: doc}}
 }
 
 // createFromSnapshot is a restore of one with the fields of a create.
@@ -217,7 +203,7 @@ func (m *Node) destroyLocked(b *instance, reason string) error {
 	b.mu.Lock()
 	own := b.rec.Control
 	b.mu.Unlock()
-	m.forget(own)
+	m.dropBudget(own)
 	m.collectSnapshots()
 	m.tellOf(api.EventDestroyed, b, api.Event{Reason: reason})
 	return nil

@@ -14,6 +14,7 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
+	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -42,7 +43,7 @@ func (m *Node) Fork(ctx context.Context, ref string, req api.ForkRequest) (*api.
 }
 
 // fork is Fork. by is nil unless the sandbox asked for it by itself.
-func (m *Node) fork(ctx context.Context, b *instance, req api.ForkRequest, by *selfRequest) (_ *api.ForkResult, err error) {
+func (m *Node) fork(ctx context.Context, b *instance, req api.ForkRequest, by *selfcontrol.Request) (_ *api.ForkResult, err error) {
 	ctx, ended := m.observe(ctx, "fork")
 	defer ended(&err)
 	began := time.Now()
@@ -82,7 +83,7 @@ func (m *Node) fork(ctx context.Context, b *instance, req api.ForkRequest, by *s
 	b.mu.Unlock()
 	for i := range batch.drafts {
 		batch.describe(i, &parent, ancestors, req.Metadata, req.Lifecycle)
-		batch.drafts[i].rec.Control = own.inherited(by != nil).retagged(additions(req.Metadata), by != nil)
+		batch.drafts[i].rec.Control = own.Inherited(by != nil).Retagged(selfcontrol.Additions(req.Metadata), by != nil)
 		batch.drafts[i].rec.Sandbox.Parent = b.id
 	}
 	if by != nil {
@@ -160,13 +161,13 @@ type batch struct {
 	loading  chan struct{}    // see freezes.NewSlots
 	// asked is the request of the frozen sandbox itself that is answered in the
 	// children, 0 for none, and reply the answer.
-	asked uint64
-	grant *budget // what the children are paid from, likewise nil for none
-	reply func(*api.Sandbox) control.Reply
-	ahead []chan struct{} // closed when that sentry is readied or is not to be; nil where none was taken ahead
-	done  bool
-	begun bool // the children are made in the background
-	fresh bool // see wire.Load.FreshRandomness
+	asked  uint64
+	budget *selfcontrol.Budget // pays for the children; nil if none does
+	reply  func(*api.Sandbox) control.Reply
+	ahead  []chan struct{} // closed when that sentry is readied or is not to be; nil where none was taken ahead
+	done   bool
+	begun  bool // the children are made in the background
+	fresh  bool // see wire.Load.FreshRandomness
 }
 
 // newBatch checks the request and reserves the names.
@@ -220,14 +221,14 @@ func (b *batch) describe(i int, from *api.Sandbox, ancestors []string, metadata 
 }
 
 // madeByItself makes the children those that the sandbox asked for by itself.
-func (b *batch) madeByItself(by *selfRequest) {
+func (b *batch) madeByItself(by *selfcontrol.Request) {
 	for i := range b.drafts {
 		rec := &b.drafts[i].rec
 		left := *rec.Sandbox.SelfControl
 		left.Depth--
 		rec.Sandbox.SelfControl = &left
 	}
-	b.asked, b.grant = by.id, by.grant
+	b.asked, b.budget = by.ID, by.Budget
 	b.reply = func(s *api.Sandbox) control.Reply {
 		return control.Reply{Child: &control.Born{ID: s.ID, Index: s.Identity.ForkIndex, Parent: s.Parent}}
 	}
@@ -366,7 +367,7 @@ func (b *batch) load(ctx context.Context, i int, from *origin, hooks bool) error
 	}
 	load := wire.Load{RunHooks: hooks, FreshRandomness: b.fresh}
 	if b.asked != 0 {
-		load.Answer = answerTo(b.asked, b.reply(&d.rec.Sandbox))
+		load.Answer = selfcontrol.AnswerTo(b.asked, b.reply(&d.rec.Sandbox))
 	}
 	loaded, err := from.load(ctx, d, b.sentries[i], load)
 	if err != nil {
@@ -430,10 +431,10 @@ func (b *batch) commit(ctx context.Context, f *freezes.Freeze) error {
 
 // pay calls commit with what it costs to make n children.
 func (b *batch) pay(n int, commit func(...store.Change) error) error {
-	if b.grant == nil {
+	if b.budget == nil {
 		return commit()
 	}
-	return b.grant.spend(n, 0, func(c store.Change) error { return commit(c) })
+	return b.budget.Spend(n, 0, func(c store.Change) error { return commit(c) })
 }
 
 // close gives up what was not committed. What is made in the background looks after

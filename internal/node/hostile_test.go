@@ -3,8 +3,6 @@ package node
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"math"
@@ -17,15 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/engine/control"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/memfiles"
 	"ramet.dev/ramet/internal/node/quota"
+	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/observe/events"
 	"ramet.dev/ramet/internal/service/access"
@@ -55,11 +51,11 @@ func nodeOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Node, *instan
 	m := &Node{
 		background: t.Context(), ledger: ledger, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: events.New(keptEvents),
 		instances: map[string]*instance{}, names: map[owned]string{}, snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
-		goneNames: map[string]goneRecord{}, memFiles: memfiles.New(), budgets: map[string]*budget{}, patience: patience, clock: timer.System{}, alarms: timer.New(timer.System{}),
+		goneNames: map[string]goneRecord{}, memFiles: memfiles.New(), budgets: selfcontrol.NewBudgets(), patience: patience, clock: timer.System{}, alarms: timer.New(timer.System{}),
 	}
 	m.freezes = freezes.New(m.memFiles, records, m.log, patience, m.inUse)
 	m.Catalog = m.newCatalog(nil)
-	m.Plane = m.newDataPlane()
+	m.Plane, m.selfControl = m.newDataPlane(), m.newSelfControl()
 	return m, boxIn(t, m, answers)
 }
 
@@ -228,61 +224,20 @@ func TestOwnSnapshotIsKeptWhole(t *testing.T) {
 	}
 	for _, fails := range []bool{true, false} {
 		m, b := nodeOf(t, nil)
-		g := newBudget("g", budgetRecord{Forks: 1, Snapshots: 3})
-		b.rec.Control = &controlGrant{Grant: g.id}
+		g := selfcontrol.NewBudget("g", selfcontrol.Spending{Forks: 1, Snapshots: 3})
+		b.rec.Control = &selfcontrol.Grant{Budget: "g"}
 		if fails {
 			unrecordable(b)
 		}
 		s := &snapshot{id: api.NewID(api.KindSnapshot), rec: snapRecord{Snapshot: api.Snapshot{State: api.SnapshotCreating}}}
-		err := m.keep(ctx, b, s, nil, &selfRequest{id: 1, grant: g})
-		records, used, listed := count(m), g.used().UsedSnapshots, slices.Contains(b.rec.Control.Snapshots, s.id)
+		err := m.keep(ctx, b, s, nil, &selfcontrol.Request{ID: 1, Budget: g})
+		records, used, listed := count(m), g.Used().UsedSnapshots, slices.Contains(b.rec.Control.Snapshots, s.id)
 		switch ready := s.view().State == api.SnapshotReady; {
 		case fails && (err == nil || ready || listed || used != 0 || records != 0):
 			t.Errorf("a failure: %v, ready %t, listed %t, %d paid, %d records", err, ready, listed, used, records)
 		case !fails && (err != nil || !ready || !listed || used != 1 || records != 3):
 			t.Errorf("a success: %v, ready %t, listed %t, %d paid, %d records", err, ready, listed, used, records)
 		}
-	}
-}
-
-// codeOf returns the code of an answer to a sandbox's own request.
-func codeOf(t *testing.T, answer json.RawMessage) string {
-	t.Helper()
-	var r control.Reply
-	if err := json.Unmarshal(answer, &r); err != nil {
-		t.Fatal(err)
-	}
-	if r.Error == nil {
-		return ""
-	}
-	return r.Error.Code
-}
-
-// TestOwnRequestsMayNotEndTheDaemon has a request of a sandbox meet a defect.
-func TestOwnRequestsMayNotEndTheDaemon(t *testing.T) {
-	var log bytes.Buffer
-	m, b := nodeOf(t, func(*wire.Call) (any, error) { return nil, errors.New("not expected") })
-	m.log = slog.New(slog.NewTextHandler(&log, nil))
-	b.rec.Control, b.rec.Sandbox.SelfControl = &controlGrant{Grant: "g"}, &api.SelfControl{Forks: 1, Depth: 1}
-	m.budgets["g"] = &budget{id: "g"} // without what newGrant makes
-	answer := m.serve(asOwner, b.sentry, rate.NewLimiter(1, 1), []byte(`{"op":"info"}`), 1)
-	if code := codeOf(t, answer); code != string(api.CodeInternal) || !strings.Contains(log.String(), "panicked") {
-		t.Errorf("the answer is %s, the log %q", answer, log.String())
-	}
-}
-
-// TestOwnRequestsArePacedFirst has a sandbox ask that may not.
-func TestOwnRequestsArePacedFirst(t *testing.T) {
-	m, b := nodeOf(t, func(*wire.Call) (any, error) { return nil, errors.New("not expected") })
-	ctx, cancel := context.WithTimeout(asOwner, time.Minute)
-	defer cancel()
-	pace := rate.NewLimiter(rate.Every(time.Hour), 1)
-	ask := func() string { return codeOf(t, m.serve(ctx, b.sentry, pace, []byte(`{"op":"info"}`), 1)) }
-	if code := ask(); code != string(api.CodeWrongState) {
-		t.Errorf("the first request: %s", code)
-	}
-	if code := ask(); code == string(api.CodeWrongState) {
-		t.Error("the second request did not wait for its turn")
 	}
 }
 

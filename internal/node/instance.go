@@ -17,6 +17,7 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
+	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
@@ -31,7 +32,7 @@ type record struct {
 	// Freeze is what it was made from; empty if it was created.
 	Freeze string `json:"freeze,omitempty"`
 	// Control is nil if it may not control itself.
-	Control *controlGrant `json:"control,omitempty"`
+	Control *selfcontrol.Grant `json:"control,omitempty"`
 	// Hibernation is the snapshot that it is on disk as, while it is hibernated.
 	Hibernation string `json:"hibernation,omitempty"`
 	// DiskMiB is what its files took when it was hibernated.
@@ -341,7 +342,7 @@ func (m *Node) gone(b *instance) bool {
 // may make any.
 func (m *Node) watch(b *instance, s *launch.Sentry) {
 	if b.controls() {
-		m.control(s)
+		m.selfControl.Serve(m.background, s)
 	}
 	m.watchers.Add(1)
 	go func() {

@@ -20,6 +20,7 @@ import (
 	"ramet.dev/ramet/internal/node/images"
 	"ramet.dev/ramet/internal/node/memfiles"
 	"ramet.dev/ramet/internal/node/quota"
+	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/observe/events"
 	"ramet.dev/ramet/internal/observe/procfs"
@@ -71,23 +72,23 @@ type Node struct {
 	*images.Catalog
 	*compare.Comparer
 	*dataplane.Plane
-	audit    *audit.Log
-	ledger   *quota.Ledger
-	admitted admission
-	heavy    *quota.Turns // exports and the like
-	archives *quota.Turns // of files of sandboxes
+	selfControl *selfcontrol.Server
+	audit       *audit.Log
+	ledger      *quota.Ledger
+	admitted    admission
+	heavy       *quota.Turns // exports and the like
+	archives    *quota.Turns // of files of sandboxes
 	// hostMemory says how much memory is free.
 	hostMemory HostMemory
 
-	mu         sync.Mutex
-	instances  map[string]*instance
-	names      map[owned]string // of sandboxes and of those being made, to ids
-	snaps      map[string]*snapshot
-	snapNames  map[owned]string
-	goneNames  map[string]goneRecord // of what has living descendants, by id
-	freezes    *freezes.Table
-	budgets    map[string]*budget
-	controlled map[*launch.Sentry]bool // whose requests are served
+	mu        sync.Mutex
+	instances map[string]*instance
+	names     map[owned]string // of sandboxes and of those being made, to ids
+	snaps     map[string]*snapshot
+	snapNames map[owned]string
+	goneNames map[string]goneRecord // of what has living descendants, by id
+	freezes   *freezes.Table
+	budgets   *selfcontrol.Budgets
 
 	flattening sync.Mutex // held while a snapshot on disk is written anew
 
@@ -114,7 +115,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		cfg: cfg, log: cfg.Log, memFiles: memfiles.New(), events: events.New(keptEvents),
 		instances: map[string]*instance{}, names: map[owned]string{},
 		snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
-		goneNames: map[string]goneRecord{}, budgets: map[string]*budget{}, controlled: map[*launch.Sentry]bool{}, closing: make(chan struct{}),
+		goneNames: map[string]goneRecord{}, budgets: selfcontrol.NewBudgets(), closing: make(chan struct{}),
 		patience: patience, clock: cfg.Clock, rests: make(chan struct{}, restsAtOnce),
 	}
 	if m.clock == nil {
@@ -124,7 +125,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	m.heavy = quota.NewTurns("exports, commits, comparisons and merges", heavyPerTenant, heavyAtOnce, patienceForTurn)
 	m.archives = quota.NewTurns("archives", archivesPerTenant, archivesAtOnce, patienceForTurn)
 	m.Comparer = m.newComparer()
-	m.Plane = m.newDataPlane()
+	m.Plane, m.selfControl = m.newDataPlane(), m.newSelfControl()
 	m.admitted.making, m.admitted.inTree = map[string]int64{}, map[string]int64{}
 	if m.hostMemory = cfg.HostMemory; m.hostMemory == nil {
 		m.hostMemory = readHostMemory
@@ -249,6 +250,7 @@ func (m *Node) Close() error {
 	m.saveActivity(m.all()...)
 	m.pool.Close()
 	m.watchers.Wait()
+	m.selfControl.Wait()
 	m.launcher.Close()
 	var err error
 	if m.cgroups != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ func (m *Node) recover(ctx context.Context) (adopted map[*instance]*launch.Sentr
 	r := &recovery{
 		m: m, ctx: ctx, adopted: map[*instance]*launch.Sentry{},
 	}
-	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.findHibernated, r.readActivity, r.readTimelines, r.readGone, r.readGrants, r.sweep} {
+	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.findHibernated, r.readActivity, r.readTimelines, r.readGone, r.readBudgets, r.sweep} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("recover: %w", err)
 		}
@@ -326,4 +327,30 @@ func (r *recovery) sweep() error {
 		}
 	}
 	return nil
+}
+
+// readBudgets reads the budgets that a sandbox or snapshot still has, and removes the
+// records of others. It runs after all else was read.
+func (r *recovery) readBudgets() error {
+	var had []string
+	for _, b := range r.m.instances {
+		if b.rec.Control != nil {
+			had = append(had, b.rec.Control.Budget)
+		}
+	}
+	for _, s := range r.m.snaps {
+		if s.rec.Control != nil {
+			had = append(had, s.rec.Control.Budget)
+		}
+	}
+	return r.m.store.Each(r.ctx, store.Grants, func(id string, doc []byte) error {
+		if !slices.Contains(had, id) {
+			r.changes = append(r.changes, store.Change{Table: store.Grants, ID: id})
+			return nil
+		}
+		if err := r.m.budgets.Load(id, doc); err != nil {
+			return corrupt("grant", id, err)
+		}
+		return nil
+	})
 }

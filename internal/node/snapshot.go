@@ -13,6 +13,7 @@ import (
 	"ramet.dev/ramet/internal/engine/control"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/fsview"
+	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
@@ -25,7 +26,7 @@ type snapRecord struct {
 	History   []fsview.ForkPoint `json:"history,omitempty"`   // the snapshot itself is the last
 	Source    api.Sandbox        `json:"source"`              // as it was when it was frozen
 	Digest    string             `json:"digest,omitempty"`    // sha256 of the snapshot file on disk
-	Control   *controlGrant      `json:"control,omitempty"`   // the right of what is made from it
+	Control   *selfcontrol.Grant `json:"control,omitempty"`   // the right of what is made from it
 	Asked     uint64             `json:"asked,omitempty"`     // the sandbox's own request for it, 0 if it was not asked for so
 	Label     string             `json:"label,omitempty"`     // what the sandbox calls it
 	Private   string             `json:"private,omitempty"`   // the sandbox that alone returns to it; nobody sees it
@@ -70,7 +71,7 @@ func (m *Node) Snapshot(ctx context.Context, ref string, req api.SnapshotRequest
 }
 
 // snapshot is Snapshot. by is nil unless the sandbox asked for it by itself.
-func (m *Node) snapshot(ctx context.Context, b *instance, req api.SnapshotRequest, by *selfRequest) (_ *api.Snapshot, err error) {
+func (m *Node) snapshot(ctx context.Context, b *instance, req api.SnapshotRequest, by *selfcontrol.Request) (_ *api.Snapshot, err error) {
 	ctx, ended := m.observe(ctx, snapshotOf(&req))
 	defer ended(&err)
 	if req.Name != "" {
@@ -97,10 +98,8 @@ func (m *Node) snapshot(ctx context.Context, b *instance, req api.SnapshotReques
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
 	if by != nil {
-		s.rec.Asked, s.rec.Label = by.id, by.name
-		own := s.rec.Control.inherited(false)
-		own.Snapshots = append(slices.Clone(own.Snapshots), s.id)
-		s.rec.Control = own
+		s.rec.Asked, s.rec.Label = by.ID, by.Label
+		s.rec.Control = s.rec.Control.Inherited(false).WithSnapshot(s.id)
 	}
 	f := s.freeze
 	if err := m.addSnapshot(s); err != nil {
@@ -140,7 +139,7 @@ func (m *Node) captureAs(ctx context.Context, b *instance, req api.SnapshotReque
 		return nil, err
 	}
 	b.mu.Lock()
-	source, ancestors, own := b.rec.Sandbox, append(append([]string{}, b.rec.Ancestors...), b.id), b.rec.Control.inherited(false).retagged(additions(req.Metadata), false)
+	source, ancestors, own := b.rec.Sandbox, append(append([]string{}, b.rec.Ancestors...), b.id), b.rec.Control.Inherited(false).Retagged(selfcontrol.Additions(req.Metadata), false)
 	b.mu.Unlock()
 	source.Metadata = merged(source.Metadata, req.Metadata) // so that what is restored has it, too
 	state := api.SnapshotUploading
@@ -166,7 +165,7 @@ func (m *Node) captureAs(ctx context.Context, b *instance, req api.SnapshotReque
 }
 
 // keep makes s, of b, ready: written to disk unless it is to stay in memory.
-func (m *Node) keep(ctx context.Context, b *instance, s *snapshot, f *freezes.Freeze, by *selfRequest) error {
+func (m *Node) keep(ctx context.Context, b *instance, s *snapshot, f *freezes.Freeze, by *selfcontrol.Request) error {
 	if s.rec.Snapshot.OnDisk {
 		if err := m.writeSnapshot(ctx, b, s, f); err != nil {
 			return err
@@ -196,17 +195,13 @@ func (m *Node) keep(ctx context.Context, b *instance, s *snapshot, f *freezes.Fr
 // keepOwn records a snapshot that b asked for by itself, that it may return to it,
 // and what it cost: in one transaction, so that none is paid for that b does not
 // know of.
-func (m *Node) keepOwn(ctx context.Context, b *instance, done store.Change, by *selfRequest) error {
+func (m *Node) keepOwn(ctx context.Context, b *instance, done store.Change, by *selfcontrol.Request) error {
 	list := func(rec *record) error {
-		if rec.Control != nil {
-			own := *rec.Control
-			own.Snapshots = append(slices.Clone(own.Snapshots), done.ID)
-			rec.Control = &own
-		}
+		rec.Control = rec.Control.WithSnapshot(done.ID)
 		return nil
 	}
 	return m.editAnd(ctx, b, list, func(edited store.Change) error {
-		return by.grant.spend(0, 1, func(paid store.Change) error { return m.store.Apply(ctx, done, edited, paid) })
+		return by.Budget.Spend(0, 1, func(paid store.Change) error { return m.store.Apply(ctx, done, edited, paid) })
 	})
 }
 
@@ -278,7 +273,7 @@ func (m *Node) removeSnapshot(s *snapshot) bool {
 	if err := m.store.Apply(context.Background(), append(changes, store.Change{Table: store.Snapshots, ID: s.id})...); err != nil {
 		m.log.Error("forget a snapshot", "id", s.id, "error", err)
 	}
-	m.forget(s.rec.Control)
+	m.dropBudget(s.rec.Control)
 	if dir, err := m.cfg.Paths.Snapshot(s.id); err == nil {
 		os.RemoveAll(dir) // what stays is collected at the next start
 	}
@@ -386,7 +381,7 @@ func (m *Node) restore(ctx context.Context, s *snapshot, req api.RestoreRequest,
 	ancestors := append(append([]string{}, s.rec.Ancestors...), s.id)
 	for i := range batch.drafts {
 		batch.describe(i, source, ancestors, req.Metadata, req.Lifecycle)
-		batch.drafts[i].rec.Control = s.rec.Control.retagged(additions(req.Metadata), false)
+		batch.drafts[i].rec.Control = s.rec.Control.Retagged(selfcontrol.Additions(req.Metadata), false)
 		d := &batch.drafts[i].rec.Sandbox
 		d.Parent, d.Snapshot = source.ID, s.id
 		if plain {

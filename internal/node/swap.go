@@ -10,6 +10,7 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
+	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -58,7 +59,7 @@ func (m *Node) rollback(ctx context.Context, b *instance, s *snapshot) (*api.San
 	}
 	defer m.freezes.Drop(f)
 	d.rec.Base = ""
-	if err := m.reload(ctx, b, d, f, answerTo(s.rec.Asked, s.restored(&d.rec.Sandbox))); err != nil {
+	if err := m.reload(ctx, b, d, f, selfcontrol.AnswerTo(s.rec.Asked, s.restored(&d.rec.Sandbox))); err != nil {
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
 	v := b.view()

@@ -25,7 +25,7 @@ func (m *Node) Update(ctx context.Context, ref string, req api.UpdateRequest) (*
 			if rec.Sandbox.Metadata, err = api.ChangeMetadata(rec.Sandbox.Metadata, req.Metadata); err != nil {
 				return err
 			}
-			rec.Control = rec.Control.retagged(req.Metadata, false)
+			rec.Control = rec.Control.Retagged(req.Metadata, false)
 		}
 		if req.Lifecycle != nil {
 			rec.Sandbox.Lifecycle = rec.Sandbox.Lifecycle.Changed(req.Lifecycle, m.clock.Now())

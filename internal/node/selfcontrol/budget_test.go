@@ -1,4 +1,4 @@
-package node
+package selfcontrol
 
 import (
 	"errors"
@@ -11,12 +11,12 @@ import (
 	"ramet.dev/ramet/internal/storage/store"
 )
 
-// TestGrantIsShared has many relatives use one budget at the same time, some of
+// TestBudgetIsShared has many relatives use one budget at the same time, some of
 // whose forks fail or lose children.
-func TestGrantIsShared(t *testing.T) {
-	g := newBudget("g", budgetRecord{Forks: 100, Snapshots: 3})
+func TestBudgetIsShared(t *testing.T) {
+	g := NewBudget("g", Spending{Forks: 100, Snapshots: 3})
 	var mu sync.Mutex
-	var recorded budgetRecord
+	var recorded Spending
 	made := 0
 	var relatives sync.WaitGroup
 	for i := range 40 {
@@ -32,13 +32,13 @@ func TestGrantIsShared(t *testing.T) {
 					continue
 				}
 				n := i % 4 // so many children of three
-				err = g.spend(n, 0, func(c store.Change) error {
+				err = g.Spend(n, 0, func(c store.Change) error {
 					if n == 0 {
 						return errors.New("the fork failed")
 					}
 					mu.Lock()
 					defer mu.Unlock()
-					recorded = c.Doc.(budgetRecord)
+					recorded = c.Doc.(Spending)
 					made += n
 					return nil
 				})
@@ -50,7 +50,7 @@ func TestGrantIsShared(t *testing.T) {
 		}()
 	}
 	relatives.Wait()
-	if got := g.used(); got != recorded || got.UsedForks != made || made > 100 || made == 0 || g.reservedForks != 0 {
+	if got := g.Used(); got != recorded || got.UsedForks != made || made > 100 || made == 0 || g.reservedForks != 0 {
 		t.Errorf("%d were made; used %+v, recorded %+v, %d reserved", made, got, recorded, g.reservedForks)
 	}
 	if _, err := g.reserve(0, 4); api.CodeOf(err) != api.CodeLimit {
@@ -69,10 +69,10 @@ func TestGrantIsShared(t *testing.T) {
 	}
 }
 
-func TestRightTags(t *testing.T) {
+func TestGrantTags(t *testing.T) {
 	v := "v"
 	metadata := map[string]string{"user": "1"}
-	r := &controlGrant{Grant: "g"}
+	r := &Grant{Budget: "g"}
 	if err := r.mayChange(metadata, map[string]*string{"user": nil}); api.CodeOf(err) != api.CodeConflict {
 		t.Errorf("a key from outside: %v", err)
 	}
@@ -80,7 +80,7 @@ func TestRightTags(t *testing.T) {
 	if err := r.mayChange(metadata, own); err != nil {
 		t.Error(err)
 	}
-	tagged := r.retagged(own, true)
+	tagged := r.Retagged(own, true)
 	metadata = map[string]string{"user": "1", "mine": "v", "other": "v"}
 	if err := tagged.mayChange(metadata, own); err != nil {
 		t.Errorf("its own keys: %v", err)
@@ -88,30 +88,17 @@ func TestRightTags(t *testing.T) {
 	if len(r.Tags) != 0 {
 		t.Errorf("the right was changed in place: %v", r.Tags)
 	}
-	outside := tagged.retagged(map[string]*string{"mine": &v}, false)
+	outside := tagged.Retagged(map[string]*string{"mine": &v}, false)
 	if err := outside.mayChange(metadata, map[string]*string{"mine": nil}); api.CodeOf(err) != api.CodeConflict {
 		t.Errorf("its own key, set from outside: %v", err)
 	}
 	if got := slices.Sorted(maps.Keys(own)); !slices.Equal(slices.Sorted(slices.Values(tagged.Tags)), got) {
 		t.Errorf("tags %v, want %v", tagged.Tags, got)
 	}
-	if removed := tagged.retagged(map[string]*string{"mine": nil}, true); !slices.Equal(removed.Tags, []string{"other"}) {
+	if removed := tagged.Retagged(map[string]*string{"mine": nil}, true); !slices.Equal(removed.Tags, []string{"other"}) {
 		t.Errorf("after a removal: %v", removed.Tags)
 	}
-	if (*controlGrant)(nil).retagged(own, true) != nil || (*controlGrant)(nil).inherited(true) != nil {
+	if (*Grant)(nil).Retagged(own, true) != nil || (*Grant)(nil).Inherited(true) != nil {
 		t.Error("no right became one")
-	}
-}
-
-func TestValidSelfControl(t *testing.T) {
-	for _, ok := range []*api.SelfControl{nil, {Forks: 1, Depth: 1}, {Forks: 1000, Depth: 32, Snapshots: 100}} {
-		if err := validSelfControl(ok); err != nil {
-			t.Errorf("%+v: %v", ok, err)
-		}
-	}
-	for _, bad := range []api.SelfControl{{}, {Forks: 1}, {Depth: 1}, {Forks: 1001, Depth: 1}, {Forks: 1, Depth: 33}, {Forks: 1, Depth: 1, Snapshots: 101}, {Forks: -1, Depth: -1}} {
-		if err := validSelfControl(&bad); api.CodeOf(err) != api.CodeInvalid {
-			t.Errorf("%+v: %v", bad, err)
-		}
 	}
 }
