@@ -6,31 +6,73 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 var (
 	markdownLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	// codePath is a path of the repository in backquotes.
-	codePath = regexp.MustCompile("`((?:internal|cmd|test|docs|\\.ci)/[A-Za-z0-9_./-]+)`")
+	codePath = regexp.MustCompile("`((?:api|client|internal|cmd|packaging|test|docs|\\.ci)/[A-Za-z0-9_./-]+)`")
+	fence    = regexp.MustCompile("^ *```(.*)$")
+	heading  = regexp.MustCompile("^#{1,6} +(.*)$")
+	// shown is what of a heading is no part of its anchor.
+	shown = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
+// anchors returns the anchors of a document's headings, as GitHub makes them.
+func anchors(text string) []string {
+	var all []string
+	fenced := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if fence.MatchString(line) {
+			fenced = !fenced
+		}
+		m := heading.FindStringSubmatch(line)
+		if m == nil || fenced {
+			continue
+		}
+		title := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(m[1], "$1")
+		anchor := strings.ReplaceAll(shown.ReplaceAllString(strings.ToLower(title), ""), " ", "-")
+		for n := 0; ; n++ {
+			if a := anchor + strings.Repeat("-"+strconv.Itoa(n), min(n, 1)); !slices.Contains(all, a) {
+				all = append(all, a)
+				break
+			}
+		}
+	}
+	return all
+}
+
 // docFaults returns what a document refers to and is not there. all are the
-// files of the repository.
-func docFaults(file, text string, all []string) []string {
+// files of the repository, and read returns the text of one.
+func docFaults(file, text string, all []string, read func(file string) string) []string {
 	exists := func(p string) bool {
 		p = path.Clean(p)
 		return slices.ContainsFunc(all, func(f string) bool { return f == p || strings.HasPrefix(f, p+"/") })
 	}
 	var faults []string
 	for _, m := range markdownLink.FindAllStringSubmatch(text, -1) {
-		target, _, _ := strings.Cut(m[1], "#")
-		if target == "" || strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+		target, anchor, _ := strings.Cut(m[1], "#")
+		if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 			continue
 		}
-		if !exists(path.Join(path.Dir(file), target)) {
-			faults = append(faults, "links to "+m[1]+", which does not exist")
+		there := text
+		if target != "" {
+			target = path.Join(path.Dir(file), target)
+			if !exists(target) {
+				faults = append(faults, "links to "+m[1]+", which does not exist")
+				continue
+			}
+			if anchor != "" {
+				there = read(target)
+			}
+		}
+		if anchor != "" && !slices.Contains(anchors(there), anchor) {
+			faults = append(faults, "links to "+m[1]+", where no heading has that anchor")
 		}
 	}
 	for _, m := range codePath.FindAllStringSubmatch(text, -1) {
@@ -53,11 +95,11 @@ func TestDocumentsReferToWhatExists(t *testing.T) {
 		if path.Ext(f) != ".md" {
 			continue
 		}
-		for _, fault := range docFaults(f, string(read(t, f)), all) {
+		for _, fault := range docFaults(f, string(read(t, f)), all, func(file string) string { return string(read(t, file)) }) {
 			t.Errorf("%s %s", f, fault)
 		}
 	}
-	for _, f := range []string{"README.md", "LICENSE", "CHANGELOG.md", "docs/architecture/overview.md", "docs/security.md"} {
+	for _, f := range []string{"README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "docs/architecture/overview.md", "docs/security.md"} {
 		if !slices.Contains(all, f) {
 			t.Errorf("there is no %s", f)
 		}
@@ -66,13 +108,84 @@ func TestDocumentsReferToWhatExists(t *testing.T) {
 
 func TestDocFaultsAreFound(t *testing.T) {
 	all := []string{"docs/a.md", "internal/x/y.go"}
+	other := "# A `b` c: d\n```\n# no\n```\n## A b c d\n"
 	for text, want := range map[string]int{
-		"[a](a.md) [b](https://x.example/) [c](#here) [d](../internal/x)": 0,
+		"# Here\n[a](a.md) [b](https://x.example/#b) [c](#here) [d](../internal/x)": 0,
 		"[a](b.md)": 1,
 		"see `internal/x/y.go`, `internal/x` and `internal/x/`": 0,
 		"see `internal/z/y.go`":                                 1,
+		"[a](a.md#a-b-c-d) [b](a.md#a-b-c-d-1)":                 0,
+		"[a](a.md#no) [b](#no)":                                 2,
 	} {
-		if got := docFaults("docs/b.md", text, all); len(got) != want {
+		if got := docFaults("docs/b.md", text, all, func(string) string { return other }); len(got) != want {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
+
+// maxLine is the length of a line that is read without scrolling, in characters.
+const maxLine = 120
+
+// languages are those of fenced blocks. Sessions of the command line are of "console", which
+// test/docs runs.
+var languages = []string{"console", "text", "mermaid", "go", "json", "python", "sh"}
+
+// formFaults returns what makes a document hard to read, or keeps its commands from being tested.
+func formFaults(text string) []string {
+	var faults []string
+	language, n := "", 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimRight(line, "\n")
+		at := "line " + strconv.Itoa(n) + " "
+		if length := utf8.RuneCountInString(line); length > maxLine {
+			faults = append(faults, at+"has "+strconv.Itoa(length)+" characters")
+		}
+		if m := fence.FindStringSubmatch(line); m != nil {
+			switch {
+			case language != "":
+				language = ""
+			case !slices.Contains(languages, m[1]):
+				faults = append(faults, at+"begins a block of the language "+strconv.Quote(m[1]))
+				language = "text"
+			default:
+				language = m[1]
+			}
+			continue
+		}
+		if language != "" && language != "console" && strings.HasPrefix(line, "$ ") {
+			faults = append(faults, at+"is a command in a block that is not tested")
+		}
+	}
+	return faults
+}
+
+// generated are documents that programs write, which their own tests compare.
+var generated = []string{"docs/cli.md", "docs/rest-api.md"}
+
+func TestDocumentsAreEasyToRead(t *testing.T) {
+	for _, f := range ourFiles(t) {
+		if !isDoc(f) || slices.Contains(generated, f) {
+			continue
+		}
+		for _, fault := range formFaults(string(read(t, f))) {
+			t.Errorf("%s: %s", f, fault)
+		}
+	}
+	if n := strings.Count(string(read(t, "README.md")), "\n"); n > 250 {
+		t.Errorf("README.md has %d lines: details belong to docs", n)
+	}
+}
+
+func TestFormFaultsAreFound(t *testing.T) {
+	for text, want := range map[string]int{
+		strings.Repeat("ä", 120):                             0,
+		strings.Repeat("ä", 121):                             1,
+		"```console\n$ ramet ls\n```\n```text\nramet\n```\n": 0,
+		"```text\n$ ramet ls\n```\n":                         1,
+		"```\nx\n```\n":                                      1,
+	} {
+		if got := formFaults(text); len(got) != want {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
