@@ -51,7 +51,7 @@ func (g *Group) DiffCommand() *cobra.Command {
 
 // noHunks are the reasons for which a file is shown without its lines.
 var noHunks = map[api.NoHunks]string{
-	api.NoHunksBinary:   "no text",
+	api.NoHunksBinary:   "binary",
 	api.NoHunksTooLarge: "too large to show",
 	api.NoHunksLimit:    "too much to show",
 }

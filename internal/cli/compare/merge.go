@@ -53,10 +53,10 @@ Text files are merged line by line. A path that both sides changed in different 
 // mergeReasons are what people are told of a conflict.
 var mergeReasons = map[string]string{
 	"deleted":    "deleted on one side, changed on the other",
-	"type":       "the sides have files of different types",
+	"type":       "the sides have different types of file",
 	"content":    "both sides changed the contents",
 	"attributes": "both sides changed permissions, owner or attributes",
-	"directory":  "a directory is gone on one side, and the other has something in it",
+	"directory":  "one side deleted a directory in which the other has files",
 }
 
 // writeMerge prints one line for each path that changed, as diff does, and more of

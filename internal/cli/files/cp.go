@@ -120,7 +120,7 @@ func (cp *copying) run(ctx context.Context, src, dst place) error {
 		return cp.fromStream(ctx, dst)
 	case dst.isStream():
 		if cp.JSON {
-			return api.Invalid("json", "standard output has the file")
+			return api.Invalid("json", "the file goes to standard output")
 		}
 		return cp.toStream(ctx, src)
 	case src.ref == "":

@@ -242,7 +242,7 @@ func (g *Group) hangUp(ctx context.Context, con *console.Terminal, opts attachOp
 	if err == nil {
 		_ = g.Current().Processes.Remove(ctx, opts.ref, opts.pid) // as of one whose end was seen
 	} else if !con.Closed() {
-		fmt.Fprintf(g.Err, "\nramet: the process was told to hang up and did not end; 'ramet attach %s %d' connects again\n", opts.ref, opts.pid)
+		fmt.Fprintf(g.Err, "\nramet: the process got SIGHUP and did not end; 'ramet attach %s %d' connects again\n", opts.ref, opts.pid)
 	}
 	return session.ExitError(128 + int(syscall.SIGHUP))
 }
@@ -267,7 +267,7 @@ func (g *Group) stayAttached(ctx context.Context, c *client.Client, opts attachO
 		close(done)
 		if err == nil {
 			if pos.Exit == nil {
-				return nil, api.Errorf(api.CodeInternal, "the connection with process %d ended before it did", opts.pid)
+				return nil, api.Errorf(api.CodeInternal, "the connection with process %d ended before the process", opts.pid)
 			}
 			return pos.Exit, nil
 		}

@@ -112,7 +112,7 @@ func (g *Group) runCell(ctx context.Context, c *client.Client, ref string, req a
 func plainForm(forms map[string]json.RawMessage) string {
 	var text string
 	if json.Unmarshal(forms["text/plain"], &text) != nil {
-		text = "(nothing that can be shown here)"
+		text = "(no text form)"
 	}
 	var rich []string
 	for mime := range forms {

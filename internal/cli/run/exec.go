@@ -105,7 +105,7 @@ func (o *execOptions) split(f *pflag.FlagSet, args []string) error {
 		return err
 	}
 	if o.remove && o.detach {
-		return fmt.Errorf("--rm removes the sandbox when its command has ended, which nobody waits for with -d")
+		return fmt.Errorf("--rm removes the sandbox when its command ends, and -d does not wait for that")
 	}
 	if len(o.command) == 0 && o.from != "" {
 		return fmt.Errorf("exec --from needs a command")
@@ -152,7 +152,7 @@ func (g *Group) exec(ctx context.Context, c *client.Client, opts execOptions) er
 	} else {
 		g.sayTimeout(res, opts.timeout.String(), "")
 		if res.ExitCode == exitNoCommand && len(req.Argv) == 1 && strings.Contains(req.Argv[0], " ") {
-			fmt.Fprintf(g.Err, "ramet: %q was looked for as one program: exec SBX -c 'COMMAND' has a shell run it\n", req.Argv[0])
+			fmt.Fprintf(g.Err, "ramet: %q was run as the name of one program: with exec SBX -c 'COMMAND', a shell runs it\n", req.Argv[0])
 		}
 	}
 	if res.ExitCode != 0 {

@@ -37,9 +37,9 @@ func (o *fromOptions) flags(g *Group, cmd *cobra.Command) {
 func (o *fromOptions) valid(f *pflag.FlagSet, ref string) error {
 	switch {
 	case o.from == "" && f.Changed("from"):
-		return errors.New("--from: a snapshot or an image must be named")
+		return errors.New("--from names a snapshot or an image, and is empty")
 	case o.from != "" && ref != "":
-		return fmt.Errorf("--from makes the sandbox: %q must not be named too", ref)
+		return fmt.Errorf("--from makes a new sandbox: leave out %q", ref)
 	case o.from == "" && o.remove:
 		return errors.New("--rm is for sandboxes that --from makes")
 	}

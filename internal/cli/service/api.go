@@ -159,7 +159,7 @@ func (g *Group) apiRequest(path string, opts apiOptions) (*apiRequest, error) {
 	}
 	switch {
 	case opts.paging && (r.method != http.MethodGet || opts.inputIs || opts.include):
-		return nil, api.Invalid("paginate", "it is for a list: a GET without --input and --include")
+		return nil, api.Invalid("paginate", "it is for lists: a GET without --input and --include")
 	case opts.inputIs:
 		in, err := g.openInput(opts.input)
 		if err != nil {
@@ -275,7 +275,7 @@ func setField(in map[string]any, name string, value any) error {
 		for _, sub := range strings.Split(strings.Trim(parts[2], "[]"), "][") {
 			within, ok := in[last].(map[string]any)
 			if !ok && in[last] != nil {
-				return api.Invalid("field", "%q is within %q, which has a value of its own", name, last)
+				return api.Invalid("field", "%q is a field in %q, which is a value and not an object", name, last)
 			}
 			if !ok {
 				within = map[string]any{}
@@ -293,7 +293,7 @@ func setField(in map[string]any, name string, value any) error {
 	}
 	list, ok := in[last].([]any)
 	if !ok && in[last] != nil {
-		return api.Invalid("field", "%q is a list, and has a value of its own", name)
+		return api.Invalid("field", "%q is a list, and is also given as a value", name)
 	}
 	in[last] = append(list, value)
 	return nil
