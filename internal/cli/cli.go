@@ -18,18 +18,18 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// exitUsage is the exit code for arguments that make no sense.
+// exitUsage is the exit code of errors in the arguments.
 const exitUsage = 2
 
-// Deps is what the commands need of the rest of the program.
+// Deps are the parts of the program that commands call and that this package does not know.
 type Deps struct {
 	Version Version
-	// Connect returns a client of the user's daemon and says which daemon that
-	// is. If start is set, one is started where none is running.
+	// Connect returns a client of the user's own daemon, and the daemon's health. If start is
+	// set, it starts a daemon if none is running.
 	Connect func(ctx context.Context, start bool) (*client.Client, api.Health, error)
-	// Serve is a daemon until ctx ends.
+	// Serve runs a daemon until ctx ends.
 	Serve func(ctx context.Context, opts ServeOptions) error
-	// Doctor, Demo and Bench are commands only where they are set.
+	// Doctor, Demo and Bench are the work of optional commands. A nil Hook has no command.
 	Doctor *Hook
 	Demo   *Hook
 	Bench  *Hook
@@ -41,9 +41,9 @@ type ServeOptions struct {
 	Background bool
 	// Listen is HOST:PORT, or empty; the files are PEM.
 	Listen, CertFile, KeyFile string
-	// PortDomain is what the hosts of ports end with, or empty.
+	// PortDomain is the domain of the host names of ports, or empty.
 	PortDomain string
-	// PackageCache is how many bytes of packages are kept that builds have fetched.
+	// PackageCache is the size of the cache of packages for image builds, in bytes.
 	PackageCache int64
 }
 
@@ -55,8 +55,8 @@ type Hook struct {
 	Run HookFunc
 }
 
-// HookFunc is the work of a Hook. Its error decides the exit code and is shown,
-// unless it is an ExitError.
+// HookFunc is the work of a Hook. Its error decides the exit code and is printed, unless it is an
+// ExitError.
 type HookFunc func(ctx context.Context, c *client.Client, stdout io.Writer, opts HookOptions) error
 
 // HookOptions are the options that every Hook has.
@@ -102,7 +102,7 @@ func Run(ctx context.Context, deps Deps, args []string, stdio Stdio) int {
 	return a.exitCode(ctx, cmd, err, args)
 }
 
-// exitCode reports err, of cmd, and returns the exit code for it.
+// exitCode reports the error err of cmd and returns its exit code.
 func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error, args []string) int {
 	var exit ExitError
 	switch {
@@ -115,7 +115,7 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error, args 
 		a.JSON = asksForJSON(args)
 	}
 	code := api.CodeOf(err)
-	if ctx.Err() != nil { // whatever failed, failed because of it
+	if ctx.Err() != nil { // the interrupt is the cause of any other error
 		err, code = api.Errorf(api.CodeCanceled, "interrupted"), api.CodeCanceled
 	}
 	switch {
@@ -127,7 +127,7 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error, args 
 		fmt.Fprintf(a.Err, "ramet: %v\n%s", err, usageOf(cmd))
 	default:
 		for _, err := range eachOf(err) {
-			fmt.Fprintln(a.Err, "ramet:", a.AsTyped(inWords(cmd, err)))
+			fmt.Fprintln(a.Err, "ramet:", a.AsTyped(message(cmd, err)))
 		}
 	}
 	if !a.running {
@@ -139,13 +139,13 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error, args 
 // eachOf returns the errors that errors.Join made err of, or err alone.
 func eachOf(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok || fmt.Sprint(errors.Join(joined.Unwrap()...)) != err.Error() { // others have words of their own around several
+	if !ok || fmt.Sprint(errors.Join(joined.Unwrap()...)) != err.Error() { // a wrapper of several errors, with a text of its own
 		return []error{err}
 	}
 	return joined.Unwrap()
 }
 
-// usageOf says how cmd, whose arguments were not understood, is used.
+// usageOf returns the usage lines that follow an error in the arguments of cmd.
 func usageOf(cmd *cobra.Command) string {
 	see := fmt.Sprintf("see '%s --help'\n", cmd.CommandPath())
 	if cmd.HasSubCommands() {
@@ -154,7 +154,7 @@ func usageOf(cmd *cobra.Command) string {
 	return "usage: " + cmd.UseLine() + "\n" + see
 }
 
-// asksForJSON reports whether args that were not understood ask for JSON.
+// asksForJSON reports whether args that could not be parsed ask for JSON.
 func asksForJSON(args []string) bool {
 	for _, arg := range args {
 		if arg == "--" {
@@ -175,7 +175,7 @@ func (a *app) rootCommand() *cobra.Command {
 		Long: "Run code in sandboxes that can be forked while they live: files, memory and running processes.\n\n" +
 			"The first command starts a daemon for your user. A name is accepted wherever an id is.",
 		SilenceErrors: true,
-		// So many letters may be wrong in a word for a command to be suggested.
+		// SuggestionsMinimumDistance is the number of wrong letters up to which a command is suggested.
 		SuggestionsMinimumDistance: 2,
 		SilenceUsage:               true,
 		PersistentPreRun: func(*cobra.Command, []string) {
@@ -194,6 +194,6 @@ func (a *app) rootCommand() *cobra.Command {
 	root.SetErr(a.Err)
 	a.Flags(root.PersistentFlags())
 	a.addCommands(root)
-	sayUsage(root)
+	explainUsage(root)
 	return root
 }

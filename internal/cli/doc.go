@@ -1,8 +1,13 @@
-// Package cli is the command line: one file for each group of verbs. It turns
-// arguments into calls of the REST client and answers into tables, trees or
-// JSON.
+// Package cli is the command line. It turns arguments into calls of the REST client, and results
+// into tables, trees or JSON.
 //
-// It talks to a daemon only through package client; how a daemon is found,
-// started or made is given to it in Deps. Everything here must be cheap to
-// start: no package variable that takes time to make.
+// The package itself has the root command, help pages, man pages, the reference, the texts of
+// errors, and the commands about the program. Each group of commands is a package below it, which
+// gets a session.Session: the streams, the global options and the connection to a daemon. Package
+// console writes to the terminal, package values parses options, and package describe formats
+// results that several groups print.
+//
+// The command line talks to a daemon only through package client. How a daemon is found, started or
+// run is given to it in Deps. Packages below cli never import each other sideways, except for those
+// that all groups share. Starting must be cheap: no package variable takes time to make.
 package cli

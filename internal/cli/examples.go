@@ -1,7 +1,7 @@
 package cli
 
-// examples returns what help pages show of each command, by its path below ramet. A test
-// has each line understood as ramet would.
+// examples returns the examples of help pages, by the path of the command below ramet. A test
+// parses each line as ramet would.
 func examples() map[string]string {
 	return map[string]string{
 		"ramet": `ramet image build python --include python3

@@ -17,7 +17,7 @@ import (
 	"ramet.dev/ramet/internal/cli/service"
 )
 
-// helpWidth is how many columns a help page has at most.
+// helpWidth is the largest number of columns of a help page.
 const helpWidth = 80
 
 // group is a part of the list of commands.
@@ -26,7 +26,7 @@ type group struct {
 	commands []*cobra.Command
 }
 
-// groups returns the commands, each in the group that its users look for it in.
+// groups returns all commands, in the groups of the help page.
 func (a *app) groups() []group {
 	sb := sandboxes.New(a.Session)
 	lin := lineage.New(a.Session)
@@ -55,7 +55,7 @@ func (a *app) groups() []group {
 	}
 }
 
-// groupProgram is the title of the group of commands that are about the program itself.
+// groupProgram is the title of the group of commands about the program itself.
 const groupProgram = "This program"
 
 // addCommands adds all commands to root, in groups and with examples.
@@ -89,8 +89,8 @@ func withChildren(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// writeHelp writes the help page of a command. cobra's own page is as wide as its longest
-// line.
+// writeHelp writes the help page of a command. It replaces cobra's page, which does not wrap long
+// lines.
 func writeHelp(w io.Writer, cmd *cobra.Command) {
 	var b strings.Builder
 	about := cmd.Long
@@ -120,13 +120,13 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 		fmt.Fprintf(&b, "\n'%s COMMAND --help' shows the help of a command.\n", cmd.CommandPath())
 	}
 	for text := range strings.Lines(b.String()) {
-		// An error is one of standard output, where nobody is left to be told.
+		// An error here means that standard output is closed: there is no reader to report it to.
 		_, _ = io.WriteString(w, strings.TrimRight(text, " \n")+"\n")
 	}
 }
 
-// visibleIn returns the commands below cmd that users see and that are in a group; in none
-// if it is empty.
+// visibleIn returns the commands below cmd that users see and that belong to a group, or to no
+// group if it is empty.
 func visibleIn(cmd *cobra.Command, group string) (list []*cobra.Command) {
 	for _, c := range cmd.Commands() {
 		if c.GroupID == group && (c.IsAvailableCommand() || c.Name() == "help") {
@@ -147,8 +147,7 @@ func writeCommands(w io.Writer, title string, commands []*cobra.Command) {
 	}
 }
 
-// wrapped breaks the lines of a text that are longer than width; a line that goes on is
-// indented as it began.
+// wrapped breaks lines that are longer than width. The parts of a line have its indentation.
 func wrapped(text string, width int) string {
 	var out []string
 	for _, whole := range strings.Split(text, "\n") {

@@ -12,9 +12,9 @@ import (
 	"ramet.dev/ramet/internal/cli/session"
 )
 
-// sayOptions has what the daemon tells all its callers name the options of the
+// restTerms replaces the terms of the REST interface in errors of the daemon by those of the
 // command line.
-var sayOptions = strings.NewReplacer(
+var restTerms = strings.NewReplacer(
 	"all at once (cascade)", "all at once (--cascade)",
 	"independent of it (flatten)", "independent of it (--flatten)",
 	`(--force, "replace": true)`, "(--force)",
@@ -25,8 +25,7 @@ var sayOptions = strings.NewReplacer(
 
 var noImage = regexp.MustCompile(`no image "([^"]*)"$`)
 
-// hintOf returns what a person can do about err, of cmd, whose text is given, or
-// nothing.
+// hintOf returns a hint for the user on err of cmd, whose message is text, or an empty text.
 func hintOf(cmd *cobra.Command, err error, text string) string {
 	var unknown x509.UnknownAuthorityError
 	if errors.As(err, &unknown) {
@@ -47,7 +46,7 @@ func hintOf(cmd *cobra.Command, err error, text string) string {
 	return ""
 }
 
-// makesSandbox reports whether cmd is to make a sandbox of an image.
+// makesSandbox reports whether cmd makes a sandbox of an image.
 func makesSandbox(cmd *cobra.Command) bool {
 	return cmd.Name() == "create" || cmd.Flags().Lookup("rm") != nil // with --from
 }

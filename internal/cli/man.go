@@ -16,7 +16,7 @@ import (
 	"ramet.dev/ramet/internal/cli/console"
 )
 
-// manSection is that of commands of users.
+// manSection is the section of user commands.
 const manSection = "1"
 
 func (a *app) manCommand() *cobra.Command {
@@ -33,8 +33,8 @@ func (a *app) manCommand() *cobra.Command {
 	}
 }
 
-// writeMan writes a page of root and of each command below it that users see, and returns
-// the names of the files. It changes the texts of the commands.
+// writeMan writes a page for root and for each visible command below it, and returns the names of
+// the files. It changes the texts of the commands.
 func writeMan(root *cobra.Command, dir, version string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -69,7 +69,8 @@ func writeMan(root *cobra.Command, dir, version string) ([]string, error) {
 	return files, nil
 }
 
-// manPage returns the page of a command, without a date: a build has none.
+// manPage returns the page of a command. It has no date, so that the same version gives the same
+// bytes.
 func manPage(cmd *cobra.Command, version string) ([]byte, error) {
 	var none time.Time
 	header := &doc.GenManHeader{Section: manSection, Date: &none, Source: "ramet " + version, Manual: "Ramet"}
@@ -87,7 +88,7 @@ func escapeMarkdown(commands []*cobra.Command) {
 		var long []string
 		for _, text := range strings.Split(cmd.Long, "\n") {
 			if strings.HasPrefix(text, " ") || strings.HasPrefix(text, "\t") {
-				long = append(long, "    "+strings.TrimSpace(text)) // as it is, not part of a paragraph
+				long = append(long, "    "+strings.TrimSpace(text)) // a code block
 				continue
 			}
 			long = append(long, escaped(strings.TrimPrefix(text, "#### "))) // as cobra's own texts have it

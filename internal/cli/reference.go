@@ -14,8 +14,8 @@ import (
 // referenceWidth is how many columns the text of the reference has at most.
 const referenceWidth = 116
 
-// Reference returns the reference of all commands as one page of Markdown. It has the texts of
-// the help pages, and neither a date nor a version: the same commands give the same bytes.
+// Reference returns the reference of all commands as one page of Markdown. The page has the texts
+// of the help pages. It has no date and no version, so that the same commands give the same bytes.
 func Reference(deps Deps) ([]byte, error) {
 	root := newApp(deps, Stdio{}).rootCommand()
 	root.DisableAutoGenTag = true // the tag has the date
@@ -46,7 +46,7 @@ func Reference(deps Deps) ([]byte, error) {
 	return page.Bytes(), nil
 }
 
-// documentedBelow returns commands and all that users see below them, each after its parent.
+// documentedBelow returns commands and all visible commands below them, each after its parent.
 func documentedBelow(commands []*cobra.Command) (all []*cobra.Command) {
 	for _, cmd := range commands {
 		if cmd.IsAvailableCommand() || cmd.Name() == "help" {
@@ -56,16 +56,16 @@ func documentedBelow(commands []*cobra.Command) (all []*cobra.Command) {
 	return all
 }
 
-// anchor returns how links of the page name the section of a command.
+// anchor returns the name of the section of a command in links.
 func anchor(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
-// sectionHeading is a heading that cobra gives the page of a command.
+// sectionHeading matches the headings of cobra's pages.
 var sectionHeading = regexp.MustCompile(`(?m)^##`)
 
-// referenceOf returns the section of a command: cobra's page of it, with lines that are not longer
-// than others, a level below the group's heading, and without links to other pages.
+// referenceOf returns the section of a command. It is cobra's page with wrapped lines, one level
+// below the heading of the group, and without links to other pages.
 func referenceOf(cmd *cobra.Command) ([]byte, error) {
-	if cmd.Short += "."; cmd.Long != "" { // it says all that the short text says
+	if cmd.Short += "."; cmd.Long != "" { // the long text includes the short one
 		cmd.Short, cmd.Long = wrapped(strings.TrimSpace(cmd.Long), referenceWidth), ""
 	}
 	cmd.InitDefaultHelpFlag()

@@ -13,7 +13,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
-// Version says which build this is.
+// Version identifies a build.
 type Version struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
@@ -68,12 +68,12 @@ func (a *app) serveCommand() *cobra.Command {
 	values.SizeVar(f, &packages, "package-cache", "size of the cache of packages for image builds; the least recently used packages are removed first")
 	cmd.Flags().BoolVar(&opts.Background, "background", false, "used by ramet itself")
 	if err := cmd.Flags().MarkHidden("background"); err != nil {
-		panic(err) // the flag was defined the line before
+		panic(err) // the flag is defined in the line before
 	}
 	return cmd
 }
 
-// hookCommands returns the commands whose work is done elsewhere.
+// hookCommands returns the commands whose work is given in Deps.
 func (a *app) hookCommands() (commands []*cobra.Command) {
 	for _, h := range []struct {
 		use, short string

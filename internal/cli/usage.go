@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// sayUsage has all commands below root say in words what is wrong with their
+// explainUsage makes all commands below root explain what is wrong with their
 // arguments.
-func sayUsage(root *cobra.Command) {
+func explainUsage(root *cobra.Command) {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	for _, cmd := range withChildren(root) {
 		switch check := cmd.Args; {
@@ -28,7 +28,7 @@ func sayUsage(root *cobra.Command) {
 	}
 }
 
-// helpTopic refuses words that are no command, as running them is refused.
+// helpTopic refuses words that are not a command, as running them is refused.
 func helpTopic(cmd *cobra.Command, args []string) error {
 	found, rest, err := cmd.Root().Find(args)
 	if err == nil && len(rest) > 0 {
@@ -37,8 +37,8 @@ func helpTopic(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// flagError says what is wrong with the value of an option as all errors say it: the
-// option, what was typed, and what may be.
+// flagError returns the error for an invalid value of an option, in the common form: the option,
+// the value, and the accepted values.
 func flagError(err error) error {
 	var value *pflag.InvalidValueError
 	if !errors.As(err, &value) {
@@ -58,15 +58,15 @@ func flagError(err error) error {
 	return fmt.Errorf("--%s: %q %w", value.GetFlag().Name, value.GetValue(), wrong)
 }
 
-// argumentError says of an error of the framework, which counts arguments, which
-// of those in the usage line are missing, or which are too many.
+// argumentError replaces an error of cobra, which only counts arguments. It names the arguments of
+// the usage line that are missing, or those that are too many.
 func argumentError(cmd *cobra.Command, args []string, err error) error {
 	if err == nil {
 		return nil
 	}
 	text := err.Error()
 	counted := strings.HasPrefix(text, "accepts ") || strings.HasPrefix(text, "requires ")
-	if !counted && (cmd.HasSubCommands() || !strings.HasPrefix(text, "unknown command ")) { // what NoArgs says of any argument
+	if !counted && (cmd.HasSubCommands() || !strings.HasPrefix(text, "unknown command ")) { // the error of cobra.NoArgs
 		return err
 	}
 	needed, more := arguments(cmd.Use)
@@ -84,7 +84,8 @@ func argumentError(cmd *cobra.Command, args []string, err error) error {
 	return err
 }
 
-// tooMany says which arguments are too many. One is often the value of an option.
+// tooMany returns the error for superfluous arguments. They are often the value of an option, which
+// the error then suggests.
 func tooMany(cmd *cobra.Command, extra, needed, more []string) error {
 	takes := strings.TrimSpace(strings.Join(append([]string{strings.Join(needed, " and ")}, more...), " "))
 	if takes == "" {
@@ -104,17 +105,17 @@ func tooMany(cmd *cobra.Command, extra, needed, more []string) error {
 	return errors.New(said)
 }
 
-// An argument in a usage line begins with a capital letter; what is in brackets may
+// An argument in a usage line begins with a capital letter. Arguments in brackets may
 // be left out.
 var (
 	bracketed = regexp.MustCompile(`\[[^][]*\]`)
 	optional  = regexp.MustCompile(`\[[A-Z][^][]*\]`)
 )
 
-// arguments returns those that a usage line says are needed, and those that there may be
-// besides, in brackets.
+// arguments returns the required arguments of a usage line, and the optional ones with their
+// brackets.
 func arguments(use string) (needed, more []string) {
-	use, _, _ = strings.Cut(use, "  |  ") // another way to say it
+	use, _, _ = strings.Cut(use, "  |  ") // the second form of the command
 	more = optional.FindAllString(use, -1)
 	for bracketed.MatchString(use) {
 		use = bracketed.ReplaceAllString(use, "")

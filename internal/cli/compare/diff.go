@@ -49,15 +49,14 @@ func (g *Group) DiffCommand() *cobra.Command {
 	return cmd
 }
 
-// noHunks are the reasons for which a file is shown without its lines.
+// noHunks are the reasons why the lines of a file are not shown.
 var noHunks = map[api.NoHunks]string{
 	api.NoHunksBinary:   "binary",
 	api.NoHunksTooLarge: "too large to show",
 	api.NoHunksLimit:    "too much to show",
 }
 
-// writeDiff prints one line for each changed path, as version control does: A, M, D
-// or R.
+// writeDiff prints one line for each changed path, as version control does: A, M, D or R.
 func writeDiff(w io.Writer, d *api.Diff) error {
 	if len(d.Changes)+len(d.Processes)+len(d.Variables) == 0 {
 		return console.Line("no differences")(w)
@@ -91,7 +90,7 @@ func writeProcesses(w io.Writer, changes []api.ProcessChange) error {
 	return nil
 }
 
-// writeVariables prints one line for each variable that differs, or may.
+// writeVariables prints one line for each variable that differs or may differ.
 func writeVariables(w io.Writer, changes []api.VariableChange) error {
 	for _, c := range changes {
 		what := console.Printable(c.Repr)
@@ -113,7 +112,7 @@ func writeVariables(w io.Writer, changes []api.VariableChange) error {
 	return nil
 }
 
-// pathsOf returns the path of a change, behind the one it had before.
+// pathsOf returns the path of a change, and before it the old path of a renamed file.
 func pathsOf(c *api.Change) string {
 	if c.OldPath != "" {
 		return console.PrintablePath(c.OldPath) + " → " + console.PrintablePath(c.Path)
@@ -121,7 +120,7 @@ func pathsOf(c *api.Change) string {
 	return console.PrintablePath(c.Path)
 }
 
-// details returns what is said of a change besides its path.
+// details returns the attributes of a change that are shown after its path.
 func details(c *api.Change) []string {
 	var all []string
 	note := func(what, old, now string) {
@@ -150,10 +149,10 @@ func details(c *api.Change) []string {
 	return all
 }
 
-// maxBar is the longest bar of a line of writeStat.
+// maxBar is the length of the longest bar of writeStat.
 const maxBar = 40
 
-// writeStat prints how many lines differ in each file, with a bar, and in all.
+// writeStat prints the number of different lines of each file with a bar, and the sums.
 func writeStat(w io.Writer, d *api.Diff) error {
 	width, most, added, deleted := 0, 0, 0, 0
 	for _, c := range d.Changes {

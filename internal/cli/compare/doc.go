@@ -1,3 +1,4 @@
-// Package compare is the commands that compare sandboxes and merge their changes. It only shows
-// what the daemon found: it never compares files by itself.
+// Package compare has the commands that compare sandboxes and merge their changes.
+//
+// It only prints the results of the daemon, and never compares files by itself.
 package compare

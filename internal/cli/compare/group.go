@@ -2,7 +2,7 @@ package compare
 
 import "ramet.dev/ramet/internal/cli/session"
 
-// Group is the commands about differences, in one run of the command line.
+// Group is the commands of this package, for one session.
 type Group struct{ *session.Session }
 
 // New returns the commands of a session.

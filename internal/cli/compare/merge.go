@@ -50,7 +50,7 @@ Text files are merged line by line. A path that both sides changed in different 
 	return cmd
 }
 
-// mergeReasons are what people are told of a conflict.
+// mergeReasons are the explanations of conflicts.
 var mergeReasons = map[string]string{
 	"deleted":    "deleted on one side, changed on the other",
 	"type":       "the sides have different types of file",
@@ -59,8 +59,8 @@ var mergeReasons = map[string]string{
 	"directory":  "one side deleted a directory in which the other has files",
 }
 
-// writeMerge prints one line for each path that changed, as diff does, and more of
-// each conflict. from is what the user calls the sides.
+// writeMerge prints one line for each changed path, as diff does, and the details of each conflict.
+// from has the names of the sides that the user typed.
 func writeMerge(w io.Writer, r *api.MergeResult, from []string) error {
 	names := map[string]string{}
 	for i, s := range r.Sides[:min(len(r.Sides), len(from))] {

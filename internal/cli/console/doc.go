@@ -1,5 +1,5 @@
-// Package console is the user's terminal and the text that is written to it: tables, sizes,
-// ages, progress bars, colours, drawings and the raw mode in which keys are passed on.
+// Package console is the user's terminal and the text that is written to it: tables, sizes, ages,
+// progress bars, colours, drawings, and the raw mode for terminals of sandboxes.
 //
-// It never talks to a daemon, and only shows values that it is given.
+// It never talks to a daemon, and only prints values that it is given.
 package console

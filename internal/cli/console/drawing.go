@@ -15,7 +15,7 @@ func (p *Printer) Colours() bool {
 	return IsTerminal(p.Out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// The parameters of SGR, by which terminals have colours.
+// The parameters of SGR, the escape sequence for colours.
 const (
 	Bold   = "1"
 	Faint  = "2"
@@ -33,13 +33,13 @@ func Coloured(colour, text string, on bool) string {
 	return "\x1b[" + colour + "m" + Printable(text) + "\x1b[0m"
 }
 
-// Cells are the columns of one line of a table that is drawn again and again.
+// Cells are the columns of one line of a drawing.
 type Cells struct {
 	Text    []string
 	Colours []string // one each; empty for none
 }
 
-// Drawing returns lines of at most cols columns, and at most rows of them.
+// Drawing returns the lines of a drawing, cut to cols columns and rows lines.
 func Drawing(all []Cells, cols, rows int, on bool) []string {
 	widths := make([]int, len(all[0].Text))
 	for _, c := range all {
@@ -48,8 +48,8 @@ func Drawing(all []Cells, cols, rows int, on bool) []string {
 		}
 	}
 	const (
-		others = 24 // what the first column leaves at least
-		fewest = 8  // into how much a column is cut
+		others = 24 // columns that the first cell leaves to the others
+		fewest = 8  // the smallest width that a cell is cut to
 	)
 	widths[0] = min(widths[0], max(cols-others, others))
 	var out []string
@@ -63,7 +63,7 @@ func Drawing(all []Cells, cols, rows int, on bool) []string {
 		for j, text := range c.Text {
 			last := j == len(c.Text)-1
 			if room < min(widths[j], fewest) {
-				break // half a number is none
+				break // a cut number would mislead
 			}
 			if text = runewidth.Truncate(text, min(room, widths[j]), "…"); text == "" && last {
 				break
@@ -80,13 +80,14 @@ func Drawing(all []Cells, cols, rows int, on bool) []string {
 	return out
 }
 
-// Screen is the other screen of a terminal, without a cursor, from the first drawing on.
+// Screen is the alternate screen of a terminal, without a cursor. It is entered by the first
+// drawing.
 type Screen struct {
 	Out  *os.File
 	open bool
 }
 
-// Size returns how many columns and rows there are.
+// Size returns the number of columns and rows.
 func (s *Screen) Size() (cols, rows int) {
 	cols, rows, err := term.GetSize(int(s.Out.Fd()))
 	if err != nil || cols <= 0 || rows <= 0 {
@@ -107,7 +108,7 @@ func (s *Screen) Draw(lines []string) error {
 	return nil
 }
 
-// Close gives the terminal back as it was.
+// Close leaves the alternate screen.
 func (s *Screen) Close() {
 	if s.open {
 		_, _ = s.Out.WriteString("\x1b[?25h\x1b[?1049l") // the terminal may be gone

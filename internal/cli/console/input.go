@@ -9,12 +9,13 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// DefaultDetachKeys are docker's.
+// DefaultDetachKeys are those of docker.
 const DefaultDetachKeys = "ctrl-p,ctrl-q"
 
 var ErrDetached = errors.New("detached")
 
-// terminalInput is what is typed. In raw mode nobody types an end: it is that of the terminal.
+// terminalInput is the input from a terminal in raw mode. The keys of an end of file are passed on
+// in raw mode, so an end means that the terminal was closed.
 type terminalInput struct{ in io.Reader }
 
 var errTerminalClosed = errors.New("the terminal was closed")
@@ -50,8 +51,8 @@ func ParseDetachKeys(text string) ([]byte, error) {
 	return keys, nil
 }
 
-// detachReader ends with errDetached where keys are in the input. Keys that may be
-// the first of them are held back until the next one is read.
+// detachReader ends with ErrDetached after keys. A prefix of keys is held back until the next byte
+// is read.
 type detachReader struct {
 	in   io.Reader
 	keys []byte
@@ -59,8 +60,8 @@ type detachReader struct {
 	over bool
 }
 
-// NewDetachReader returns the input from a terminal in raw mode. It ends with errDetached after
-// keys, and with errTerminalClosed at its end.
+// NewDetachReader returns a reader of in, a terminal in raw mode. It ends with ErrDetached after
+// keys, and with errTerminalClosed at the end of in.
 func NewDetachReader(in io.Reader, keys []byte) io.Reader {
 	return &detachReader{in: terminalInput{in}, keys: keys}
 }

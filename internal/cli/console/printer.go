@@ -50,7 +50,7 @@ func IsTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// WriteJSON prints v on one line, or indented for a person.
+// WriteJSON prints v as JSON: on one line, or indented on a terminal.
 func (p *Printer) WriteJSON(v any) error {
 	enc := json.NewEncoder(p.Out)
 	enc.SetEscapeHTML(false)
@@ -63,7 +63,8 @@ func (p *Printer) WriteJSON(v any) error {
 	return nil
 }
 
-// Show prints v as JSON if that is asked for, else what text writes.
+// Show prints v as JSON if the user asked for JSON. Otherwise it calls text, one of the functions
+// that Line, Lines, Table and Pairs return.
 func (p *Printer) Show(v any, text func(io.Writer) error) error {
 	if p.JSON {
 		return p.WriteJSON(v)
@@ -74,7 +75,7 @@ func (p *Printer) Show(v any, text func(io.Writer) error) error {
 	return nil
 }
 
-// Line returns a text for show.
+// Line returns a text of one line.
 func Line(s string) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, s)
@@ -82,7 +83,7 @@ func Line(s string) func(io.Writer) error {
 	}
 }
 
-// Table returns a text for show: rows in aligned columns below their headings.
+// Table returns a text with rows in aligned columns below their headings.
 func Table(headings []string, rows [][]string) func(io.Writer) error {
 	return func(w io.Writer) error {
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -102,7 +103,7 @@ func Table(headings []string, rows [][]string) func(io.Writer) error {
 	}
 }
 
-// Pairs returns a text for show: names and values, without the empty ones.
+// Pairs returns a text with names and values. It omits empty values.
 func Pairs(kv ...string) func(io.Writer) error {
 	return func(w io.Writer) error {
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -115,12 +116,12 @@ func Pairs(kv ...string) func(io.Writer) error {
 	}
 }
 
-// Printable takes control characters out of what a sandbox may have chosen, so
-// that a table stays one and a terminal is not told to do things.
+// Printable replaces control characters in s, which a sandbox may have chosen, so that s neither
+// breaks a table nor controls the terminal.
 func Printable(s string) string { return WithoutControls(s, "") }
 
-// PrintablePath returns a path or, if it has quotes, backslashes or what a terminal cannot
-// show, quotes it as in Go, as the command in sandboxes does.
+// PrintablePath returns a path. It quotes a path that has quotes, backslashes or characters that a
+// terminal cannot show, as Go does, and as the command in sandboxes does.
 func PrintablePath(s string) string {
 	if q := strconv.Quote(s); q != `"`+s+`"` {
 		return q
@@ -128,7 +129,7 @@ func PrintablePath(s string) string {
 	return s
 }
 
-// WithoutControls replaces control characters that are not in keep.
+// WithoutControls replaces the control characters of s that are not in keep.
 func WithoutControls(s, keep string) string {
 	return strings.Map(func(r rune) rune {
 		if (r < ' ' || (r >= 0x7f && r < 0xa0)) && !strings.ContainsRune(keep, r) {
@@ -138,7 +139,7 @@ func WithoutControls(s, keep string) string {
 	}, s)
 }
 
-// Age returns how long ago t was, in one unit.
+// Age returns the time from t to now in one unit.
 func Age(t, now time.Time) string {
 	d := now.Sub(t)
 	switch {
@@ -170,8 +171,7 @@ func ByteSize(n int64) string {
 	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }
 
-// SizeChange says how large something was and is: in bytes where the difference is
-// too small for the unit.
+// SizeChange returns two sizes, in bytes if they look the same in a larger unit.
 func SizeChange(old, now int64) string {
 	was, is := ByteSize(old), ByteSize(now)
 	if was == is {
@@ -188,7 +188,7 @@ func (p *Printer) StreamOf(c api.Chunk) io.Writer {
 	return p.Out
 }
 
-// WriteChunk passes on a piece of output, or says that one is missing.
+// WriteChunk writes a piece of output to its stream, or a note if it was lost.
 func (p *Printer) WriteChunk(c api.Chunk) error {
 	if c.Lost > 0 {
 		_, err := fmt.Fprintf(p.Err, "ramet: %d bytes of output from %d on are not kept any more\n", c.Lost, c.Seq)
@@ -198,8 +198,8 @@ func (p *Printer) WriteChunk(c api.Chunk) error {
 	return err
 }
 
-// ShowIDs is show for a result that has ids: with quiet they are all that is printed, one
-// a line. JSON has them anyway.
+// ShowIDs is Show for a result with ids. With quiet, the text is the ids alone, one a line. JSON is
+// the whole result in any case.
 func (p *Printer) ShowIDs(v any, quiet bool, ids []string, text func(io.Writer) error) error {
 	if quiet {
 		text = Lines(ids)
@@ -207,7 +207,7 @@ func (p *Printer) ShowIDs(v any, quiet bool, ids []string, text func(io.Writer) 
 	return p.Show(v, text)
 }
 
-// Lines returns a text for show: nothing if there are none.
+// Lines returns a text with one line for each string.
 func Lines(all []string) func(io.Writer) error {
 	return func(w io.Writer) error {
 		if len(all) == 0 {
@@ -219,7 +219,7 @@ func Lines(all []string) func(io.Writer) error {
 
 func printableLines(all []string) string { return WithoutControls(strings.Join(all, "\n"), "\n") }
 
-// IDsOf returns what id says of each of list.
+// IDsOf applies id to each element of list.
 func IDsOf[T any](list []T, id func(*T) string) []string {
 	ids := make([]string, len(list))
 	for i := range list {

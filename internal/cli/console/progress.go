@@ -21,15 +21,15 @@ const (
 	detailWidth = 24
 )
 
-// Progress shows how far long work is.
+// Progress shows the progress of long work.
 type Progress interface {
 	Update(api.Progress)
 	// End returns when the last state is shown. Later updates are ignored.
 	End(ok bool)
 }
 
-// NewProgress returns bars on a terminal that can redraw them, and nothing elsewhere or beside
-// JSON: a reader of what a command says wants its result.
+// NewProgress returns progress bars if standard error is a terminal that can redraw lines, and no
+// progress otherwise or with JSON.
 func (p *Printer) NewProgress(ctx context.Context) Progress {
 	if p.JSON || !IsTerminal(p.Err) || os.Getenv("TERM") == "dumb" {
 		return noProgress{}
@@ -40,7 +40,7 @@ func (p *Printer) NewProgress(ctx context.Context) Progress {
 		stop:   stop,
 		phases: map[string]*phaseBar{},
 	}
-	// The terminal shows ^C where the cursor is, and mpb draws its last state in that column.
+	// The terminal echoes ^C at the cursor, and mpb draws its last state in that column.
 	b.keep = context.AfterFunc(ctx, func() {
 		_, _ = io.WriteString(p.Err, "\r")
 		stop()
@@ -54,13 +54,13 @@ func (noProgress) Update(api.Progress) {}
 
 func (noProgress) End(bool) {}
 
-// barProgress has one bar for each phase. A phase that comes back resumes its bar.
+// barProgress has one bar for each phase. A phase that is reported again resumes its bar.
 type barProgress struct {
 	bars *mpb.Progress
 	stop context.CancelFunc // ends the drawing
-	keep func() bool        // has it go on when the command is interrupted
+	keep func() bool        // cancels the reaction to an interrupt
 
-	mu     sync.Mutex // an upload may still be read when its request has failed
+	mu     sync.Mutex // guards the fields below: an upload may still be read after its request failed
 	phases map[string]*phaseBar
 	ended  bool
 }
@@ -101,11 +101,11 @@ type phaseBar struct {
 	detail string
 }
 
-// newPhaseBar returns nil if bars are drawn no more, since the user interrupted the command or
+// newPhaseBar returns nil if mpb has stopped drawing, because the user interrupted the command or
 // the terminal is gone.
 func newPhaseBar(bars *mpb.Progress, phase string) *phaseBar {
 	p := &phaseBar{}
-	// Only a bar that is made without a total can be completed whatever its total is by then.
+	// Only a bar that is made without a total can be completed at any total.
 	bar, err := bars.Add(0, mpb.BarStyle().Build(),
 		mpb.PrependDecorators(decor.Name(Printable(phase), decor.WCSyncSpaceR)),
 		mpb.AppendDecorators(decor.Any(percentage, decor.WC{W: len("100%")}), decor.Any(p.text)))
@@ -116,7 +116,7 @@ func newPhaseBar(bars *mpb.Progress, phase string) *phaseBar {
 	return p
 }
 
-// percentage is empty as long as nobody knows the total.
+// percentage is empty while the total is unknown.
 func percentage(s decor.Statistics) string {
 	if s.Total <= 0 {
 		return ""
@@ -132,7 +132,7 @@ func (p *phaseBar) update(to api.Progress) {
 	p.bar.SetCurrent(to.Done)
 }
 
-// end draws a bar of done work as complete: what was done is all there was.
+// end draws the bar of finished work as complete, and stops it otherwise.
 func (p *phaseBar) end(ok bool) {
 	if ok {
 		p.bar.SetTotal(max(p.bar.Current(), 1), true)
@@ -141,16 +141,16 @@ func (p *phaseBar) end(ok bool) {
 	}
 }
 
-// text returns the detail, cut to what the terminal has room for.
+// text returns the detail, cut to the room beside the bar.
 func (p *phaseBar) text(s decor.Statistics) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	const spaces = 2 // that mpb draws around a bar
+	const spaces = 2 // drawn by mpb around a bar
 	room := max(s.AvailableWidth-spaces-barWidth, min(detailWidth, s.AvailableWidth/2))
 	return runewidth.FillRight(runewidth.Truncate(" "+p.detail, room, "…"), room)
 }
 
-// ProgressUnless returns the progress of a command that may be quiet.
+// ProgressUnless is NewProgress for a command with an option for quiet.
 func (p *Printer) ProgressUnless(ctx context.Context, quiet bool) Progress {
 	if quiet {
 		return noProgress{}

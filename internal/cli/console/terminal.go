@@ -14,10 +14,10 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// Terminal is the user's terminal, if there is one, while a process uses it.
+// Terminal is the user's terminal while a process in a sandbox uses it.
 type Terminal struct {
-	in    *os.File // nil if nothing is typed
-	out   *os.File // nil if output goes elsewhere
+	in    *os.File // nil without input
+	out   *os.File // nil if output does not go to a terminal
 	old   *term.State
 	Sizes chan api.TerminalSize
 
@@ -27,8 +27,7 @@ type Terminal struct {
 	stopped sync.WaitGroup
 }
 
-// OpenTerminal finds the user's terminal, which must be where input comes from if
-// there is to be any.
+// OpenTerminal returns the user's terminal. With input, standard input must be a terminal.
 func (p *Printer) OpenTerminal(input bool) (*Terminal, error) {
 	con := &Terminal{Sizes: make(chan api.TerminalSize, 1)}
 	if IsTerminal(p.Out) {
@@ -59,7 +58,7 @@ func (con *Terminal) Size() api.TerminalSize {
 	return api.TerminalSize{Cols: 80, Rows: 24}
 }
 
-// Closed says whether the terminal was closed under us.
+// Closed reports whether the terminal was closed.
 func (con *Terminal) Closed() bool {
 	for _, f := range []*os.File{con.in, con.out} {
 		if f == nil {
@@ -72,8 +71,8 @@ func (con *Terminal) Closed() bool {
 	return false
 }
 
-// Begin passes keys on as they are typed, and the size whenever it changes. With
-// redraw it is changed at once, so that a program draws what it has.
+// Begin enters raw mode and starts to report the size of the terminal. With redraw, it first
+// reports another size for a moment, so that the program draws its screen again.
 func (con *Terminal) Begin(redraw bool) error {
 	if con.in != nil {
 		old, err := term.MakeRaw(int(con.in.Fd()))
@@ -86,7 +85,7 @@ func (con *Terminal) Begin(redraw bool) error {
 	signal.Notify(con.changed, syscall.SIGWINCH)
 	con.stopped.Go(func() {
 		if size := con.Size(); redraw {
-			size.Cols = max(1, size.Cols-1) // readline cares about columns only
+			size.Cols = max(1, size.Cols-1) // readline redraws on a change of columns only
 			con.send(size)
 			select {
 			case <-time.After(redrawDelay):
@@ -107,8 +106,8 @@ func (con *Terminal) Begin(redraw bool) error {
 	return nil
 }
 
-// redrawDelay is for how long a terminal has another size to be drawn again: a
-// program that does not see it draws nothing.
+// redrawDelay is how long the other size lasts for a redraw. A
+// program that does not notice it draws nothing.
 const redrawDelay = 50 * time.Millisecond
 
 func (con *Terminal) send(size api.TerminalSize) {
@@ -118,14 +117,14 @@ func (con *Terminal) send(size api.TerminalSize) {
 	}
 }
 
-// End gives the terminal back as it was. It may be called more than once.
+// End restores the terminal. It may be called more than once.
 func (con *Terminal) End() {
 	con.ended.Do(func() {
 		signal.Stop(con.changed)
 		close(con.stop)
 		con.stopped.Wait()
 		if con.old != nil {
-			_ = term.Restore(int(con.in.Fd()), con.old) // it may be gone
+			_ = term.Restore(int(con.in.Fd()), con.old) // the terminal may be gone
 		}
 	})
 }

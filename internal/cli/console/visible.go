@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Visible returns a writer for what code in a sandbox has written, when nobody asked for a
-// terminal for it: on a terminal control characters are shown as ^[ and the like, so that the
-// code neither draws what it likes nor has the terminal answer for the user. Elsewhere bytes
-// stay as they are. finish writes what is left.
+// Visible returns a writer for output of code in a sandbox that has no terminal of its own. If to
+// is a terminal, control characters are shown as ^[ and the like, so that the code cannot control
+// the terminal or make it answer for the user. Otherwise bytes pass unchanged. finish writes the
+// rest.
 func Visible(to io.Writer) (w io.Writer, finish func() error) {
 	if !IsTerminal(to) {
 		return to, func() error { return nil }
@@ -18,11 +18,11 @@ func Visible(to io.Writer) (w io.Writer, finish func() error) {
 	return v, v.finish
 }
 
-// visibleWriter writes control characters as cat -v does. Lines and tabs stay. A carriage return
-// becomes a new line, so that nothing is written over what was there.
+// visibleWriter writes control characters as cat -v does. Line feeds and tabs pass. A carriage
+// return becomes a line feed, so that it cannot hide the line.
 type visibleWriter struct {
 	to io.Writer
-	// rest is the beginning of a character, or a carriage return that a new line may follow.
+	// rest is an incomplete character, or a carriage return that a line feed may follow.
 	rest []byte
 }
 

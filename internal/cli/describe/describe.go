@@ -10,15 +10,15 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// IdentityFiles lists the files that tell a sandbox who it is.
+// IdentityFiles lists the files with the identity of a sandbox.
 func IdentityFiles() string {
 	files := api.IdentityFiles()
 	last := len(files) - 1
 	return strings.Join(files[:last], ", ") + " and " + files[last]
 }
 
-// FailedHooks says which hooks of a child failed, and the last words of each.
-// The child runs all the same.
+// FailedHooks returns the failed hooks of a child, with the last line of output of each. A child
+// with failed hooks runs nevertheless.
 func FailedHooks(id *api.Identity) string {
 	if id == nil {
 		return ""
@@ -41,7 +41,7 @@ func FailedHooks(id *api.Identity) string {
 	return strings.Join(failed, "; ")
 }
 
-// Lifecycle describes when a sandbox ends or rests by itself.
+// Lifecycle describes when a sandbox is destroyed, hibernated or paused.
 func Lifecycle(l *api.Lifecycle) string {
 	if l == nil {
 		return ""
@@ -68,7 +68,7 @@ func Lifecycle(l *api.Lifecycle) string {
 	return strings.Join(parts, ", ")
 }
 
-// Shortened cuts what is too long for a table; inspect shows all of it.
+// Shortened cuts a text that is too long for a table. The inspect command shows the whole text.
 func Shortened(s string) string {
 	const most = 60
 	if r := []rune(s); len(r) > most {
@@ -77,6 +77,7 @@ func Shortened(s string) string {
 	return s
 }
 
+// Expiry returns the time of an expiry, empty if there is none.
 func Expiry(at *time.Time) string {
 	if at == nil {
 		return ""
@@ -84,6 +85,7 @@ func Expiry(at *time.Time) string {
 	return at.Format(time.RFC3339)
 }
 
+// JoinPairs returns the pairs of a map in order, as K=V.
 func JoinPairs(m map[string]string) string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -92,10 +94,11 @@ func JoinPairs(m map[string]string) string {
 	return strings.Join(out, " ")
 }
 
-// MaxCommand is how many characters of a command a table has room for: interpreters
-// of contexts, for one, have programs among their arguments.
+// MaxCommand is the number of characters of a command that a table shows. The interpreters
+// of contexts have whole programs among their arguments.
 const MaxCommand = 80
 
+// ShortCommand returns a command, cut for a table.
 func ShortCommand(command string) string {
 	if r := []rune(command); len(r) > MaxCommand {
 		return string(r[:MaxCommand-1]) + "…"
@@ -103,7 +106,7 @@ func ShortCommand(command string) string {
 	return command
 }
 
-// NameOrLabel returns what a snapshot is called: by the sandbox alone, in brackets.
+// NameOrLabel returns the name of a snapshot, or in brackets the label that the sandbox gave it.
 func NameOrLabel(s *api.Snapshot) string {
 	if s.Name == "" && s.Label != "" {
 		return "(" + s.Label + ")"
@@ -111,5 +114,5 @@ func NameOrLabel(s *api.Snapshot) string {
 	return s.Name
 }
 
-// CommandLine is a command as it fits in a table.
+// CommandLine returns a command on one line, cut for a table.
 func CommandLine(text string) string { return Shortened(strings.Join(strings.Fields(text), " ")) }

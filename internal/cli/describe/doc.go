@@ -1,5 +1,4 @@
-// Package describe is what several commands say of sandboxes, snapshots and processes, in a few
-// words each.
+// Package describe formats sandboxes, snapshots and processes for the commands that print them.
 //
-// It never asks a daemon, and only describes what it is given.
+// It never asks a daemon, and only formats what it is given.
 package describe

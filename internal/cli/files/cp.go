@@ -19,16 +19,16 @@ import (
 	"ramet.dev/ramet/internal/cli/console"
 )
 
-// place is one side of a copy: a path in a sandbox, a path here, or a stream.
+// place is one side of a copy: a path in a sandbox, a local path, or a stream.
 type place struct {
-	ref  string // of a sandbox; empty for a path here
+	ref  string // of a sandbox; empty for a local path
 	path string
 }
 
 func (p place) isStream() bool { return p.ref == "" && p.path == console.StdStream }
 
-// parsePlace reads SBX:PATH, PATH or -. A path here that has a colon in its
-// first element is written with a slash before it.
+// parsePlace parses SBX:PATH, PATH or -. A local path with a colon in its first element needs a
+// slash before the colon.
 func parsePlace(arg string) (place, error) {
 	ref, p, ok := strings.Cut(arg, ":")
 	if !ok || ref == "" || strings.Contains(ref, "/") || strings.HasPrefix(ref, ".") {
@@ -40,7 +40,7 @@ func parsePlace(arg string) (place, error) {
 	return place{ref: ref, path: p}, nil
 }
 
-// copyResult is what --json shows.
+// copyResult is the JSON of a copy.
 type copyResult struct {
 	Path        string `json:"path"`
 	Files       int64  `json:"files"`
@@ -55,10 +55,10 @@ type copying struct {
 	user     string
 	follow   bool
 	progress console.Progress
-	total    int64 // bytes, 0 if not known
-	shown    int64 // bytes when progress was last told
+	total    int64 // bytes, 0 if unknown
+	shown    int64 // bytes in the last progress report
 	res      copyResult
-	warnings []string // printed when no progress is drawn any more
+	warnings []string // printed when progress bars have ended
 }
 
 func (g *Group) CpCommand() *cobra.Command {
@@ -101,7 +101,7 @@ func (g *Group) CpCommand() *cobra.Command {
 	return cmd
 }
 
-// entries says how many there were.
+// entries describes the number of files and directories.
 func (r *copyResult) entries() string {
 	text := console.Count(r.Files, "file")
 	switch r.Directories {
@@ -133,11 +133,11 @@ func (cp *copying) file(path string) api.FileRef {
 	return api.FileRef{Path: path, User: cp.user}
 }
 
-// target returns what is at a path in a sandbox, or nil if nothing is.
+// target returns the file at a path in a sandbox, or nil if there is none.
 func (cp *copying) target(ctx context.Context, p place) (*api.FileInfo, error) {
 	info, err := cp.c.Files.Stat(ctx, p.ref, cp.file(p.path))
 	if api.CodeOf(err) == api.CodeNotFound {
-		// The sandbox may be what was not found.
+		// The missing object may be the sandbox.
 		if _, err := cp.c.Files.Stat(ctx, p.ref, cp.file("/")); err != nil {
 			return nil, err
 		}
@@ -190,13 +190,13 @@ func (cp *copying) toStream(ctx context.Context, src place) error {
 }
 
 const (
-	// copyBuffer is how much is copied at once, in bytes.
+	// copyBuffer is the size of the buffer of a copy, in bytes.
 	copyBuffer = 256 << 10
-	// progressStep is how many bytes there are between two tellings.
+	// progressStep is the number of bytes between two progress reports.
 	progressStep = 8 << 20
 )
 
-// upload copies what is at name here.
+// upload copies the local file or directory name.
 func (cp *copying) upload(ctx context.Context, name string, dst place) error {
 	stat := os.Lstat
 	if cp.follow || strings.HasSuffix(name, "/") || strings.HasSuffix(name, "/.") {
@@ -225,7 +225,7 @@ func (cp *copying) upload(ctx context.Context, name string, dst place) error {
 	}
 	cp.res.Path = to
 	dir, prefix := path.Dir(to), path.Base(to)
-	if into { // what is in it goes into what is there
+	if into { // the contents go into the existing directory
 		dir, prefix = to, "."
 	}
 	pack := newPacker(name, prefix, cp.follow)
@@ -238,8 +238,8 @@ func (cp *copying) upload(ctx context.Context, name string, dst place) error {
 	return err
 }
 
-// destination says which path a copy of name gets, by the rules of docker cp.
-// into says that a directory's contents go into one that exists.
+// destination returns the path of a copy of name, by the rules of docker cp. into reports that the
+// contents of a directory go into an existing one.
 func destination(name string, isDir bool, dst string, exists, dstIsDir bool) (to string, into bool, err error) {
 	contents := strings.HasSuffix(name, "/.") || name == "."
 	switch {
@@ -272,7 +272,7 @@ func (cp *copying) uploadFile(ctx context.Context, name string, info fs.FileInfo
 	return err
 }
 
-// download copies what is in a sandbox to name here.
+// download copies a file or directory in a sandbox to the local path name.
 func (cp *copying) download(ctx context.Context, src place, name string) error {
 	ref := cp.file(src.path)
 	ref.NoFollow = !cp.follow && !strings.HasSuffix(src.path, "/") && !strings.HasSuffix(src.path, "/.")
@@ -293,7 +293,7 @@ func (cp *copying) download(ctx context.Context, src place, name string) error {
 	if err != nil {
 		return err
 	}
-	if st, err := os.Stat(to); err == nil { // not name, which may be the directory of it
+	if st, err := os.Stat(to); err == nil { // to may be in the directory name
 		if err := replaceable(to, st); err != nil {
 			return err
 		}
@@ -324,17 +324,18 @@ func (cp *copying) download(ctx context.Context, src place, name string) error {
 	return err
 }
 
-// notCopied refuses to copy name itself; below a directory, such a file is left out.
+// notCopied is the error for a file of an unsupported type. Below a directory, such files are left
+// out with a warning.
 func notCopied(name, kind string) error {
 	return api.Errorf(api.CodeUnsupported, "%q is not copied: it is a %s", name, kind)
 }
 
-// leftOut warns that name, below the directory that is copied, is not copied.
+// leftOut warns that a file below the copied directory is not copied.
 func (cp *copying) leftOut(name, kind string) {
 	cp.warnings = append(cp.warnings, fmt.Sprintf("%s is not copied: it is a %s", console.PrintablePath(name), kind))
 }
 
-// replaceable refuses to put a copy in the place of what is no file: a device would be gone.
+// replaceable refuses to replace a pipe, a socket or a device by a copy.
 func replaceable(name string, st fs.FileInfo) error {
 	if st.Mode()&(fs.ModeDevice|fs.ModeSocket|fs.ModeNamedPipe) != 0 {
 		return api.Errorf(api.CodeConflict, "%q is not replaced: it is a pipe, socket or device", name)
@@ -342,7 +343,7 @@ func replaceable(name string, st fs.FileInfo) error {
 	return nil
 }
 
-// downloadFile writes beside the file and replaces it when all has arrived.
+// downloadFile writes to a temporary file and renames it when all data has arrived.
 func (cp *copying) downloadFile(ctx context.Context, ref string, f api.FileRef, info *api.FileInfo, to string) error {
 	in, size, err := cp.c.Files.Read(ctx, ref, f)
 	if err != nil {
@@ -354,7 +355,7 @@ func (cp *copying) downloadFile(ctx context.Context, ref string, f api.FileRef, 
 	if err != nil {
 		return localError(inDir(to, err))
 	}
-	defer os.Remove(tmp.Name()) // it is gone if all went well
+	defer os.Remove(tmp.Name()) // it does not exist any more after the rename
 	defer tmp.Close()
 	if _, err := copySparse(tmp, cp.counted(in), make([]byte, copyBuffer)); err != nil {
 		return err
@@ -373,8 +374,8 @@ func (cp *copying) downloadFile(ctx context.Context, ref string, f api.FileRef, 
 	return nil
 }
 
-// inDir returns err, of making something beside path, with the directory that it
-// is about: what was to be made there is not the user's.
+// inDir replaces the name of a temporary file in err by path, because the user does not know the
+// temporary file.
 func inDir(path string, err error) error {
 	var of *fs.PathError
 	if !errors.As(err, &of) {
@@ -383,8 +384,7 @@ func inDir(path string, err error) error {
 	return fmt.Errorf("directory %q of %q: %w", filepath.Dir(path), filepath.Base(path), of.Err)
 }
 
-// localError gives errors of this machine's files the codes that those of a
-// sandbox have.
+// localError gives errors of local files the codes that errors of files in sandboxes have.
 func localError(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -395,7 +395,7 @@ func localError(err error) error {
 	return err
 }
 
-// counted returns r with what is read from it counted and shown.
+// counted returns a reader that counts the bytes of r and reports progress.
 func (cp *copying) counted(r io.Reader) io.Reader { return &countedReader{r, cp} }
 
 type countedReader struct {
@@ -403,7 +403,7 @@ type countedReader struct {
 	cp *copying
 }
 
-// Size returns how much there is to read, or 0 if that is not known.
+// Size returns the number of bytes, or 0 if it is unknown.
 func (r *countedReader) Size() int64 { return r.cp.total }
 
 // Read implements io.Reader.
@@ -418,8 +418,8 @@ func (r *countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// completePlaces completes the sandboxes that cp copies from or to. Paths here are
-// the shell's, where there may be one.
+// completePlaces completes sandboxes for the arguments of cp. The shell completes local paths,
+// where an argument may be one.
 func (g *Group) completePlaces(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

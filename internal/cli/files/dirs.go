@@ -7,25 +7,26 @@ import (
 	"strings"
 )
 
-// keptOpen is how many directories in a row stay open, and how far apart those are that stay
-// open above them.
+// keptOpen is the number of the last directories that stay open, and the distance of those that
+// stay open above them.
 const keptOpen = 64
 
-// dirs opens directories below a root one step at a time, so that their paths may be of any
-// length. Those on the way to the last one stay open as far as descriptors go, so that walking a
-// deep tree does not begin at its root for each file.
+// dirs opens directories below a root one element at a time, so that paths may have any length. It
+// keeps some of the directories on the way to the last one open, so that a walk of a deep tree does
+// not begin at the root for each file.
 type dirs struct {
 	root  *os.Root
-	names []string   // the way to the last one
-	open  []*os.Root // open[i] is below names[i]; nil if it was closed
+	names []string   // the path of the last directory
+	open  []*os.Root // open[i] is the directory of names[i]; nil if it was closed
 }
 
-// errNotDir is of a path that leads through something else, a symbolic link included.
+// errNotDir is the error of a path with an element that is not a directory. A symbolic link is not
+// one.
 type errNotDir struct{ path string }
 
 func (e *errNotDir) Error() string { return e.path + " is no directory" }
 
-// at returns the directory at a clean path below root. It is open until the next call.
+// at returns the directory at a clean path below root. It stays open until the next call.
 func (d *dirs) at(dir string) (*os.Root, error) {
 	var names []string
 	if dir != "." {
@@ -66,7 +67,7 @@ func (d *dirs) at(dir string) (*os.Root, error) {
 
 var errNoDir = errors.New("it is no directory")
 
-// openDir opens a directory, and nothing that leads to one.
+// openDir opens a directory. It does not follow a symbolic link.
 func openDir(in *os.Root, name string) (*os.Root, error) {
 	st, err := in.Lstat(name)
 	if err != nil {

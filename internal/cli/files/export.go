@@ -55,8 +55,8 @@ The contents of /dev, /proc, /sys and /tmp, and the files ` + describe.IdentityF
 	return cmd
 }
 
-// exportFile writes to a file, which is complete or as it was before. What is no
-// regular file is written to as it is.
+// exportFile writes to a temporary file and renames it, so that the file is complete or unchanged.
+// It writes directly to a file that is not regular.
 func (g *Group) exportFile(ctx context.Context, c *client.Client, ref string, req api.ExportRequest, path string) (err error) {
 	temp, flags := path, os.O_WRONLY
 	if st, err := os.Stat(path); err != nil || st.Mode().IsRegular() {
@@ -70,7 +70,7 @@ func (g *Group) exportFile(ctx context.Context, c *client.Client, ref string, re
 		return api.Invalid("output", "%w", err)
 	}
 	defer func() {
-		f.Close() // again, if all went well
+		f.Close() // without effect after success
 		if err != nil && temp != path {
 			os.Remove(temp)
 		}
@@ -88,11 +88,11 @@ func (g *Group) exportFile(ctx context.Context, c *client.Client, ref string, re
 	return g.Show(map[string]any{"path": path, "size_bytes": n}, func(io.Writer) error { return nil })
 }
 
-// export writes to w, shows how far that is and returns how much it was.
+// export writes an archive to w, reports progress and returns its size.
 func (g *Group) export(ctx context.Context, c *client.Client, ref string, req api.ExportRequest, w io.Writer) (int64, error) {
 	p := g.NewProgress(ctx)
 	out := &countWriter{w: w, progress: p}
-	out.report() // it may take a while until there is something
+	out.report() // the first bytes may take a while
 	err := c.Sandboxes.Export(ctx, ref, req, out)
 	p.End(err == nil)
 	if err == nil && !g.JSON {
@@ -101,7 +101,7 @@ func (g *Group) export(ctx context.Context, c *client.Client, ref string, req ap
 	return out.n, err
 }
 
-// countWriter reports what is written through it.
+// countWriter reports the progress of what is written to it.
 type countWriter struct {
 	w        io.Writer
 	n        int64
@@ -117,5 +117,5 @@ func (c *countWriter) Write(p []byte) (int, error) {
 }
 
 func (c *countWriter) report() {
-	c.progress.Update(api.Progress{Phase: "export", Done: c.n, Detail: console.ByteSize(c.n)}) // nobody knows of how much
+	c.progress.Update(api.Progress{Phase: "export", Done: c.n, Detail: console.ByteSize(c.n)}) // the total is unknown
 }

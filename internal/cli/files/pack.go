@@ -16,8 +16,7 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// packer is a directory, or a link, of this machine as a tar stream. What is in
-// it will be root's in the sandbox.
+// packer is a local directory or symbolic link as a tar stream. The user root owns all entries.
 type packer struct {
 	*io.PipeReader
 	done    chan struct{}
@@ -25,7 +24,7 @@ type packer struct {
 	buf     []byte
 }
 
-// newPacker packs what is at name; its name in the archive is prefix.
+// newPacker packs the file at name, under the name prefix in the archive.
 func newPacker(name, prefix string, follow bool) *packer {
 	r, w := io.Pipe()
 	p := &packer{PipeReader: r, done: make(chan struct{}), buf: make([]byte, copyBuffer)}
@@ -36,7 +35,7 @@ func newPacker(name, prefix string, follow bool) *packer {
 	return p
 }
 
-// close ends the stream and returns what was left out.
+// close ends the stream and returns the names of skipped files.
 func (p *packer) close() []string {
 	p.wait()
 	return p.skipped
@@ -71,7 +70,7 @@ func (p *packer) pack(to io.Writer, name, prefix string, follow bool) error {
 	return w.Close()
 }
 
-// packOne packs what is no directory.
+// packOne packs a file that is not a directory.
 func (p *packer) packOne(w *tar.Writer, name, prefix string, info fs.FileInfo) error {
 	dir, err := os.OpenRoot(filepath.Dir(name))
 	if err != nil {
@@ -94,11 +93,11 @@ func (p *packer) packTree(w *tar.Writer, name, prefix string, info fs.FileInfo) 
 	return p.packDir(w, d, ".", name, prefix)
 }
 
-// packDir packs what is in the directory at rel, which the user knows as name.
+// packDir packs the contents of the directory at rel, which the user knows as name.
 func (p *packer) packDir(w *tar.Writer, d *dirs, rel, name, prefix string) error {
 	dir, err := d.at(rel)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it went meanwhile
+		return nil // it was removed meanwhile
 	}
 	var entries []fs.DirEntry
 	if err == nil {
@@ -109,12 +108,12 @@ func (p *packer) packDir(w *tar.Writer, d *dirs, rel, name, prefix string) error
 	}
 	for _, e := range entries {
 		name, as, rel := filepath.Join(name, e.Name()), path.Join(prefix, e.Name()), filepath.Join(rel, e.Name())
-		if dir, err = d.at(filepath.Dir(rel)); err != nil { // one below was open since
+		if dir, err = d.at(filepath.Dir(rel)); err != nil { // reopened, because a subdirectory was opened since
 			return packError(name, err)
 		}
 		info, err := dir.Lstat(e.Name())
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it went meanwhile
+			continue // it was removed meanwhile
 		}
 		if err == nil {
 			err = p.add(w, dir, e.Name(), name, as, info)
@@ -131,7 +130,7 @@ func (p *packer) packDir(w *tar.Writer, d *dirs, rel, name, prefix string) error
 	return nil
 }
 
-// packError says of an error of one file or directory which it is.
+// packError adds the name of the file to an error.
 func packError(name string, err error) error {
 	var of *fs.PathError
 	if errors.As(err, &of) {
@@ -140,7 +139,7 @@ func packError(name string, err error) error {
 	return fmt.Errorf("pack %q: %w", name, err)
 }
 
-// add adds base in dir, which the user knows as name.
+// add packs the file base in dir, which the user knows as name.
 func (p *packer) add(w *tar.Writer, dir *os.Root, base, name, as string, info fs.FileInfo) error {
 	if info.Mode()&(fs.ModeSocket|fs.ModeDevice) != 0 {
 		p.skipped = append(p.skipped, name)
@@ -182,28 +181,28 @@ func (p *packer) add(w *tar.Writer, dir *os.Root, base, name, as string, info fs
 	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{io.LimitReader(f, h.Size)}, p.buf); err != nil {
 		return err
 	}
-	return w.Flush() // an error says that the file has become shorter
+	return w.Flush() // reports an error if the file became shorter
 }
 
-// unpacker makes files of an archive that a sandbox made. The sandbox is not to
-// be trusted: nothing is made but the top of the archive and what is beneath it,
-// whatever names and links say, set-id bits are dropped, and so are devices.
+// unpacker makes the files of an archive from a sandbox. The sandbox is not trusted: unpacker
+// writes nothing but the top entry of the archive and the entries below it, whatever names and
+// links the archive has. It drops set-id bits and devices.
 //
-// An os.Root follows links that stay in it, and these may be of this archive or
-// of an earlier one. So root becomes the top as soon as that is a directory, and
-// no name may lead through a link.
+// An os.Root follows links that stay within it, and links may come from this archive or an earlier
+// one. So root becomes the top entry as soon as that is a directory, and names must not lead
+// through links.
 type unpacker struct {
 	root    *os.Root
-	name    string   // what the first element of each name becomes
+	name    string   // replaces the first element of each name
 	below   *dirs    // directories below root
-	in      *os.Root // the one that the entry is in
+	in      *os.Root // the directory of the current entry
 	made    []*tar.Header
 	files   int64
 	bytes   int64
 	skipped []string
 	buf     []byte
 
-	directories int64 // besides files
+	directories int64 // not counted in files
 }
 
 func newUnpacker(dir, name string) (*unpacker, error) {
@@ -252,11 +251,10 @@ func (u *unpacker) failed(name string, err error) error {
 	return localError(fmt.Errorf("unpack %q: %w", u.path(name), err))
 }
 
-// path returns what a name in root is to the user.
+// path returns the path of a name in root, as the user knows it.
 func (u *unpacker) path(name string) string { return filepath.Join(u.root.Name(), name) }
 
-// rename gives the top of the archive its name here. It refuses names that lead
-// elsewhere.
+// rename replaces the first element of a name. It refuses names that lead elsewhere.
 func (u *unpacker) rename(name string) (string, error) {
 	parts := strings.Split(strings.TrimRight(name, "/"), "/")
 	if path.IsAbs(name) || slices.Contains(parts, "..") || strings.ContainsRune(name, 0) {
@@ -267,9 +265,9 @@ func (u *unpacker) rename(name string) (string, error) {
 	return renamed, u.enter(filepath.Dir(renamed))
 }
 
-// enter makes the directory the one that entries are made in. It refuses a path that leads
-// through a link. The archive of an honest sandbox has none: it has each directory before what
-// is in it. What was found good stays so: unpacking replaces no directory.
+// enter opens a directory for the entries in it. It refuses a path that leads through a link. The
+// archive of an honest sandbox has no such path: each directory comes before its entries. A
+// directory that was opened once stays valid, because unpacking replaces no directory.
 func (u *unpacker) enter(dir string) (err error) {
 	u.in, err = u.below.at(dir)
 	var no *errNotDir
@@ -302,8 +300,8 @@ func (u *unpacker) entry(h *tar.Header, in io.Reader) error {
 	return nil
 }
 
-// dir makes a directory. One that exists keeps the attributes that it has, and a
-// link gives way, but for one at the top: that may be the user's own.
+// dir makes a directory. An existing directory keeps its attributes. A link is replaced, except at
+// the top, where it may be the user's own.
 func (u *unpacker) dir(h *tar.Header) error {
 	top, base := h.Name == u.name, filepath.Base(h.Name)
 	err := u.in.Mkdir(base, 0o700)
@@ -343,7 +341,7 @@ func (u *unpacker) dir(h *tar.Header) error {
 	return nil
 }
 
-// replace makes what is no directory, in place of what is none.
+// replace makes a file that is not a directory, and replaces one that is not a directory.
 func (u *unpacker) replace(name string, create func(base string) error) error {
 	base := filepath.Base(name)
 	err := create(base)
@@ -380,7 +378,7 @@ func (u *unpacker) file(h *tar.Header, in io.Reader) error {
 	return u.attributes(h)
 }
 
-// attributes gives what is in the directory in use its own.
+// attributes sets the attributes of a file in the current directory.
 func (u *unpacker) attributes(h *tar.Header) error {
 	base := filepath.Base(h.Name)
 	if err := u.in.Chmod(base, h.FileInfo().Mode().Perm()); err != nil {
@@ -389,11 +387,11 @@ func (u *unpacker) attributes(h *tar.Header) error {
 	return u.in.Chtimes(base, h.ModTime, h.ModTime)
 }
 
-// zeros are what holes of files have.
+// zeros is compared with the data of a file to find holes.
 var zeros [copyBuffer]byte
 
-// copySparse copies to an empty file and leaves holes where there are zeros: in
-// a sandbox it costs nothing to make a file of any size of them.
+// copySparse copies to an empty file and leaves holes for zeros, because a sandbox can make a file
+// with holes of any size at no cost.
 func copySparse(f *os.File, from io.Reader, buf []byte) (int64, error) {
 	size, written := int64(0), int64(0)
 	for {

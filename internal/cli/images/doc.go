@@ -1,4 +1,4 @@
-// Package images is the commands about images: build, import, pull, list, remove and commit.
+// Package images has the commands about images: build, import, pull, list, remove and commit.
 //
-// It never reads an image: a path that is imported is read by the daemon.
+// It never reads an image: the daemon reads an imported path.
 package images

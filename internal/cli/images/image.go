@@ -92,7 +92,8 @@ func (g *Group) imagePull() *cobra.Command {
 	return cmd
 }
 
-// makeImage makes an image and shows how far that is, unless JSON or the id alone is asked for.
+// makeImage makes an image and shows the progress, unless the user asked for JSON or for the id
+// only.
 func (g *Group) makeImage(ctx context.Context, c *client.Client, req api.ImageRequest, quiet bool) error {
 	p := g.ProgressUnless(ctx, quiet)
 	img, err := c.Images.Create(ctx, req, p.Update)
@@ -135,7 +136,7 @@ func imageRows(images []api.Image, view session.TenantView) (rows [][]string) {
 			add(tenant, i.Tenants[tenant])
 		}
 		if len(i.Names)+len(i.Tenants) == 0 {
-			add("", nil) // nobody's
+			add("", nil) // no tenant has it
 		}
 	}
 	return rows
@@ -202,7 +203,8 @@ func imagePairs(i *api.Image) func(io.Writer) error {
 	)
 }
 
-// imageName makes a name of a file's: debian-12.tar.gz becomes debian-12.
+// imageName derives the name of an image from the name of a file: debian-12.tar.gz becomes
+// debian-12.
 func imageName(path string) string {
 	name := filepath.Base(path)
 	for _, ext := range []string{".gz", ".xz", ".zst", ".tar", ".tgz", ".oci"} {

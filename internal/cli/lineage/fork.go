@@ -67,7 +67,7 @@ func (g *Group) ForkCommand() *cobra.Command {
 			if req.Lifecycle, err = opts.life.Request(); err != nil {
 				return err
 			}
-			if err := api.ValidCount(opts.count); err != nil { // JSON has no count of 0: the daemon would take it for 1
+			if err := api.ValidCount(opts.count); err != nil { // JSON omits 0, which the daemon would take for 1
 				return err
 			}
 			if !wait {
@@ -120,8 +120,8 @@ func (g *Group) RestoreCommand() *cobra.Command {
 	return cmd
 }
 
-// showChildren prints the children. If one failed, the exit code is its error's; quiet has
-// the ids of the others on standard output, and what failed on standard error.
+// showChildren prints the children. If some failed, the error has the exit code of the first. With
+// quiet, the ids go to standard output, and the failures to standard error.
 func (g *Group) showChildren(res *api.ForkResult, quiet bool) error {
 	var failed error
 	rows, ids := make([][]string, 0, len(res.Children)), []string{}
@@ -161,8 +161,8 @@ func (g *Group) showChildren(res *api.ForkResult, quiet bool) error {
 	return failed
 }
 
-// showRepeating prints which programs of the children have random generators without a new
-// seed. All children have the same programs.
+// showRepeating prints the programs whose random generators have no new seed. All children have the
+// same programs.
 func (g *Group) showRepeating(res *api.ForkResult) {
 	i := slices.IndexFunc(res.Children, func(c api.Child) bool { return c.Identity != nil })
 	if i < 0 {

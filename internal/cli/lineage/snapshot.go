@@ -147,7 +147,7 @@ Without SNAP, it returns to the last snapshot of it.`,
 	return cmd
 }
 
-// lastSnapshot returns the last snapshot of a sandbox that it can return to.
+// lastSnapshot returns the last snapshot of a sandbox that a rollback can use.
 func lastSnapshot(ctx context.Context, c *client.Client, ref string) (*api.Snapshot, error) {
 	sb, err := c.Sandboxes.Get(ctx, ref)
 	if err != nil {

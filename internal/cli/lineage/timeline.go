@@ -93,8 +93,7 @@ func (g *Group) BisectCommand() *cobra.Command {
 	return cmd
 }
 
-// blames reports whether a step broke the command: it succeeds at some, all of which
-// are before the first at which it fails.
+// blames reports whether a step broke the command: it succeeds at an earlier step.
 func blames(res *api.BisectResult) bool {
 	return res.First != nil && slices.ContainsFunc(res.Tried, func(t api.Try) bool { return t.ExitCode == 0 && !t.TimedOut })
 }

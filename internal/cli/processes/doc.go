@@ -1,5 +1,5 @@
-// Package processes is the commands about what runs in a sandbox already: its processes, their
-// output, and the ports that they listen on.
+// Package processes has the commands about running processes: list, output, signals, and the ports
+// that they listen on.
 //
 // It never starts a process.
 package processes

@@ -10,9 +10,8 @@ import (
 	"ramet.dev/ramet/client"
 )
 
-// allLogs shows what all background processes of a sandbox wrote; to follow means
-// until it is interrupted or the sandbox is destroyed, with those that are started
-// meanwhile.
+// allLogs prints the output of all background processes of a sandbox. With follow, it continues
+// with new output and new processes until it is interrupted or the sandbox is destroyed.
 func (g *Group) allLogs(ctx context.Context, c *client.Client, ref string, follow, times bool) error {
 	if g.JSON {
 		return c.Processes.Logs(ctx, ref, follow, func(p api.LogPiece) error {
@@ -25,7 +24,7 @@ func (g *Group) allLogs(ctx context.Context, c *client.Client, ref string, follo
 	lines := map[stream]*lineWriter{}
 	defer func() {
 		for _, w := range lines {
-			_ = w.flush() // the error of what came before is the one that counts
+			_ = w.flush() // the first error counts
 		}
 	}()
 	return c.Processes.Logs(ctx, ref, follow, func(p api.LogPiece) error {
@@ -53,22 +52,22 @@ func (g *Group) allLogs(ctx context.Context, c *client.Client, ref string, follo
 	})
 }
 
-// stream is one of the two of a process.
+// stream identifies an output stream of a process.
 type stream struct {
 	pid    int
 	stderr bool
 }
 
-// processLine is what logs without a process prints for each piece with --json.
+// processLine is the JSON of a piece of output in the logs of all processes.
 type processLine struct {
 	PID    int `json:"pid"`
 	Output any `json:"output"`
 }
 
-// maxLine is the longest line that is waited for.
+// maxLine is the length from which an incomplete line is printed, in bytes.
 const maxLine = 64 << 10
 
-// lineWriter writes whole lines of one stream, each with the process's id before it.
+// lineWriter writes whole lines of one stream, each with the process id before it.
 type lineWriter struct {
 	app *Group
 	stream
@@ -98,7 +97,7 @@ func (w *lineWriter) write(c api.Chunk) error {
 	return nil
 }
 
-// flush writes what has no end of line yet.
+// flush writes an incomplete line.
 func (w *lineWriter) flush() error {
 	if len(w.buf) == 0 {
 		return nil

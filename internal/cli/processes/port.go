@@ -20,16 +20,16 @@ import (
 	"ramet.dev/ramet/internal/peer"
 )
 
-// forwardLinger is how long a server in a sandbox may take to answer somebody who
-// will not hear it.
+// forwardLinger is how long a connection to a sandbox stays open after its client closed both
+// directions.
 const forwardLinger = time.Minute
 
-// maxForwarded is how many connections of one port are forwarded at once.
+// maxForwarded bounds the simultaneous connections of one port.
 const maxForwarded = 256
 
-// forward is a port here that leads to one in a sandbox.
+// forward is a local port that leads to a port in a sandbox.
 type forward struct {
-	Address string `json:"address"` // here
+	Address string `json:"address"` // local
 	Port    int    `json:"port"`    // in the sandbox
 
 	listener net.Listener
@@ -96,7 +96,7 @@ func (g *Group) listPorts(ctx context.Context, c *client.Client, ref string) err
 	return g.Show(ports, console.Table([]string{"PORT", "PROTOCOL", "ADDRESS", "PROCESS"}, rows))
 }
 
-// printPortURL prints where a browser finds a port.
+// printPortURL prints the URL of a port for a browser.
 func (g *Group) printPortURL(ctx context.Context, c *client.Client, ref, port string, wait time.Duration) error {
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
@@ -114,7 +114,7 @@ func (g *Group) printPortURL(ctx context.Context, c *client.Client, ref, port st
 	return g.Show(s, console.Line(s.URL))
 }
 
-// parseForward reads PORT or PORT:LOCAL. The system chooses a LOCAL that is 0.
+// parseForward parses PORT or PORT:LOCAL. If LOCAL is 0, the system chooses it.
 func parseForward(arg, address string) (*forward, error) {
 	remote, local, both := strings.Cut(arg, ":")
 	if !both {
@@ -128,7 +128,7 @@ func parseForward(arg, address string) (*forward, error) {
 	return &forward{Port: int(port), Address: net.JoinHostPort(address, strconv.FormatUint(here, 10))}, nil
 }
 
-// forward listens until ctx ends.
+// forward listens on the local ports until ctx ends.
 func (g *Group) forward(ctx context.Context, c *client.Client, ref string, forwards []*forward, wait time.Duration) error {
 	for _, f := range forwards {
 		if wait > 0 {
@@ -136,7 +136,7 @@ func (g *Group) forward(ctx context.Context, c *client.Client, ref string, forwa
 				return err
 			}
 		} else if _, err := c.Sandboxes.Get(ctx, ref); err != nil {
-			return err // before anything listens for nothing
+			return err // before listening in vain
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -147,7 +147,7 @@ func (g *Group) forward(ctx context.Context, c *client.Client, ref string, forwa
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.Address)
 		if err != nil {
 			cancel()
-			return err // says by itself that it was to listen, and where
+			return err // the error has the address
 		}
 		f.listener, f.Address = l, l.Addr().String()
 		defer context.AfterFunc(ctx, func() { l.Close() })()
@@ -185,13 +185,13 @@ func (g *Group) accept(ctx context.Context, c *client.Client, ref string, f *for
 	}
 }
 
-// forwardOne joins a connection with one to the sandbox until both directions
-// have ended, or whoever connected is gone. The error is one of connecting.
+// forwardOne joins a local connection with one to the sandbox until both directions have ended, or
+// the local client is gone. It returns errors of connecting only.
 func forwardOne(ctx context.Context, c *client.Client, ref string, port int, here net.Conn, linger time.Duration) error {
 	defer here.Close()
 	there, err := c.Ports.Dial(ctx, ref, port, 0)
 	if err != nil {
-		peer.Reset(here) // so whoever connected sees
+		peer.Reset(here) // tells the client
 		return err
 	}
 	defer there.Close()
@@ -214,7 +214,7 @@ func forwardOne(ctx context.Context, c *client.Client, ref string, port int, her
 		err = tcp.CloseWrite()
 	}
 	if err != nil {
-		peer.Reset(here) // what was sent is not all
+		peer.Reset(here) // tells the client that data is missing
 		there.Close()
 	}
 	wg.Wait()

@@ -90,15 +90,15 @@ func (g *Group) KillCommand() *cobra.Command {
 	return cmd
 }
 
-// signalled is a process that was to get a signal, as JSON says it.
+// signalled is the JSON of a process that got a signal, or should have.
 type signalled struct {
 	PID int `json:"pid"`
 	api.SignalRequest
 	Error *api.Error `json:"error,omitempty"`
 }
 
-// signalEach signals all it can and returns what went wrong, the first code of which
-// decides the exit code. If some got the signal, JSON says which.
+// signalEach signals all processes that it can, and returns the errors. The code of the first one
+// decides the exit code. If some processes got the signal, JSON lists all.
 func (g *Group) signalEach(pids []int, req api.SignalRequest, signal func(int) error) error {
 	list, errs, failed := make([]signalled, len(pids)), make([]error, len(pids)), 0
 	for i, pid := range pids {
@@ -108,7 +108,7 @@ func (g *Group) signalEach(pids []int, req api.SignalRequest, signal func(int) e
 			failed++
 		}
 	}
-	same := func(x, y error) bool { return x != nil && y != nil && x.Error() == y.Error() } // as of a sandbox that is not there
+	same := func(x, y error) bool { return x != nil && y != nil && x.Error() == y.Error() } // such as for a missing sandbox
 	err := errors.Join(slices.CompactFunc(errs, same)...)
 	if !g.JSON || failed == len(pids) {
 		return err
@@ -147,13 +147,13 @@ func (g *Group) LogsCommand() *cobra.Command {
 	return cmd
 }
 
-// logLine is what logs prints for each piece with --json.
+// logLine is the JSON of a piece of output.
 type logLine struct {
 	Stream string `json:"stream"`
 	httpwire.Chunk
 }
 
-// lostLine is what it prints where pieces are missing.
+// lostLine is the JSON of lost output.
 type lostLine struct {
 	Lost httpwire.Lost `json:"lost"`
 }
@@ -172,7 +172,7 @@ func (g *Group) logWriter(times bool) func(api.Chunk) error {
 	}
 }
 
-// stampOf is what --timestamps puts before a piece.
+// stampOf returns the prefix of a piece with --timestamps.
 func stampOf(c api.Chunk) string {
 	return fmt.Sprintf("%s %d ", c.Time.UTC().Format(time.RFC3339Nano), c.Seq)
 }

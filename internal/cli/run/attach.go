@@ -23,9 +23,9 @@ type attachOptions struct {
 	pid    int
 	from   int64
 	input  bool
-	keys   []byte // that detach
-	redraw bool   // have what is on the terminal drawn again
-	gone   bool   // the sandbox is removed afterwards
+	keys   []byte // detach keys
+	redraw bool   // make the program draw its screen again
+	gone   bool   // the sandbox is removed afterwards: nobody can attach again
 }
 
 func addDetachKeys(f *pflag.FlagSet, keys *string) {
@@ -77,14 +77,13 @@ func (g *Group) AttachCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		g.sayTimeout(x, "its timeout", "its idle timeout")
+		g.reportTimeout(x, "its timeout", "its idle timeout")
 		return exitOf(x)
 	})
 	return cmd
 }
 
-// execKept runs a command as a background process, and with a terminal attaches
-// to it.
+// execKept starts a command as a background process, and attaches to it unless --detach is given.
 func (g *Group) execKept(ctx context.Context, c *client.Client, opts execOptions) error {
 	if opts.tty && g.JSON && !opts.detach {
 		return api.Invalid("tty", "a terminal has no JSON output")
@@ -108,7 +107,7 @@ func (g *Group) execKept(ctx context.Context, c *client.Client, opts execOptions
 		req.Terminal = &api.TerminalSize{Cols: 80, Rows: 24}
 	}
 	open, stop := ctx, func() {}
-	hangUps := con != nil && !signal.Ignored(syscall.SIGHUP) // as nohup has it
+	hangUps := con != nil && !signal.Ignored(syscall.SIGHUP) // nohup ignores the signal
 	if hangUps {
 		open, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
 	}
@@ -121,7 +120,7 @@ func (g *Group) execKept(ctx context.Context, c *client.Client, opts execOptions
 		return g.Show(p, console.Line(fmt.Sprint(p.PID)))
 	}
 	at := attachOptions{ref: opts.ref, pid: p.PID, input: opts.interactive, keys: keys, gone: opts.remove}
-	x, err := g.attachConsole(open, c, con, at)
+	x, err := g.attachTerminal(open, c, con, at)
 	switch {
 	case err == nil:
 	case hangUps && !errors.Is(err, console.ErrDetached) && ctx.Err() == nil && (open.Err() != nil || con.Closed()):
@@ -129,14 +128,14 @@ func (g *Group) execKept(ctx context.Context, c *client.Client, opts execOptions
 	default:
 		return g.leave(ctx, at, err)
 	}
-	// Its output was seen. If it is gone by now, so much the better.
+	// The user saw the output, so the process is not kept. It may be gone already.
 	_ = c.Processes.Remove(ctx, opts.ref, p.PID)
-	g.sayTimeout(x, opts.timeout.String(), opts.idleTimeout.String()+" without output or input")
+	g.reportTimeout(x, opts.timeout.String(), opts.idleTimeout.String()+" without output or input")
 	return exitOf(x)
 }
 
-// sayTimeout tells why a process was killed, if its time was over.
-func (g *Group) sayTimeout(x *api.ExecResult, whole, idle string) {
+// reportTimeout prints why a process was killed, if a timeout killed it.
+func (g *Group) reportTimeout(x *api.ExecResult, whole, idle string) {
 	if x.Idle {
 		whole = idle
 	}
@@ -161,7 +160,7 @@ func startRequest(opts execOptions) (api.StartRequest, error) {
 	return req, err
 }
 
-// exitOf returns the error that ends this command as a process ended.
+// exitOf returns the error with the exit code of a process.
 func exitOf(x *api.ExecResult) error {
 	if x.ExitCode != 0 {
 		return session.ExitError(x.ExitCode)
@@ -169,15 +168,14 @@ func exitOf(x *api.ExecResult) error {
 	return nil
 }
 
-// attach connects with a process until it ends. The error is errDetached if the user left it
-// running.
+// attach connects to a process until it ends. The error is ErrDetached if the user detached.
 func (g *Group) attach(ctx context.Context, c *client.Client, opts attachOptions, tty bool) (*api.ExecResult, error) {
 	if tty && console.IsTerminal(g.In) {
 		con, err := g.OpenTerminal(opts.input)
 		if err != nil {
 			return nil, err
 		}
-		return g.attachConsole(ctx, c, con, opts)
+		return g.attachTerminal(ctx, c, con, opts)
 	}
 	streams := client.AttachIO{Output: g.WriteChunk}
 	if opts.input {
@@ -186,8 +184,8 @@ func (g *Group) attach(ctx context.Context, c *client.Client, opts attachOptions
 	return g.stayAttached(ctx, c, opts, streams)
 }
 
-// attachConsole connects a process's terminal with the user's.
-func (g *Group) attachConsole(ctx context.Context, c *client.Client, con *console.Terminal, opts attachOptions) (*api.ExecResult, error) {
+// attachTerminal connects the terminal of a process with the user's.
+func (g *Group) attachTerminal(ctx context.Context, c *client.Client, con *console.Terminal, opts attachOptions) (*api.ExecResult, error) {
 	streams := client.AttachIO{Output: g.WriteChunk}
 	if opts.input {
 		streams.Stdin = console.NewDetachReader(g.In, opts.keys)
@@ -200,8 +198,8 @@ func (g *Group) attachConsole(ctx context.Context, c *client.Client, con *consol
 	return g.stayAttached(ctx, c, opts, streams)
 }
 
-// leave says that a process runs on, if it was the user who left its terminal, and returns
-// the error that this command ends with.
+// leave returns the error that this command ends with when err ended the connection. If the process
+// continues, it prints how to attach again.
 func (g *Group) leave(ctx context.Context, opts attachOptions, err error) error {
 	detached := errors.Is(err, console.ErrDetached)
 	if (detached || ctx.Err() != nil) && !opts.gone {
@@ -213,13 +211,13 @@ func (g *Group) leave(ctx context.Context, opts attachOptions, err error) error 
 	return err
 }
 
-// hangUpWithin is how long a process has to end when its terminal does, and be forgotten.
-const hangUpWithin = 15 * time.Second
+// hangUpTimeout bounds the time that a process has to end after its terminal was closed.
+const hangUpTimeout = 15 * time.Second
 
-// hangUp tells a process and what it has in the foreground that their terminal was closed, as
-// Linux does, and returns the error that this command ends with.
+// hangUp sends SIGHUP and SIGCONT to a process and its foreground process group, as Linux does when
+// a terminal is closed. It returns the error that this command ends with.
 func (g *Group) hangUp(ctx context.Context, con *console.Terminal, opts attachOptions) error {
-	ctx, cancel := context.WithTimeout(ctx, hangUpWithin)
+	ctx, cancel := context.WithTimeout(ctx, hangUpTimeout)
 	defer cancel()
 	tell := func() error {
 		for _, req := range []api.SignalRequest{{Signal: "HUP", Group: true, Foreground: true}, {Signal: "CONT", Group: true}} {
@@ -228,11 +226,11 @@ func (g *Group) hangUp(ctx context.Context, con *console.Terminal, opts attachOp
 				return err
 			}
 		}
-		return nil // one that ended meanwhile need not be told
+		return nil // a process that has ended needs no signal
 	}
 	err := tell()
-	if err != nil { // the daemon went away with the terminal
-		if _, err = g.Reconnect(ctx, time.Now().Add(hangUpWithin), err); err == nil {
+	if err != nil { // the daemon ended with the terminal
+		if _, err = g.Reconnect(ctx, time.Now().Add(hangUpTimeout), err); err == nil {
 			err = tell()
 		}
 	}
@@ -240,14 +238,14 @@ func (g *Group) hangUp(ctx context.Context, con *console.Terminal, opts attachOp
 		_, err = g.Current().Processes.Wait(ctx, opts.ref, opts.pid)
 	}
 	if err == nil {
-		_ = g.Current().Processes.Remove(ctx, opts.ref, opts.pid) // as of one whose end was seen
+		_ = g.Current().Processes.Remove(ctx, opts.ref, opts.pid) // as after a process that ended while attached
 	} else if !con.Closed() {
 		fmt.Fprintf(g.Err, "\nramet: the process got SIGHUP and did not end; 'ramet attach %s %d' connects again\n", opts.ref, opts.pid)
 	}
 	return session.ExitError(128 + int(syscall.SIGHUP))
 }
 
-// stayAttached attaches again, to where it was, if the daemon goes away.
+// stayAttached attaches again at the same position if the daemon goes away.
 func (g *Group) stayAttached(ctx context.Context, c *client.Client, opts attachOptions, streams client.AttachIO) (*api.ExecResult, error) {
 	write := streams.Output
 	streams.Output = func(chunk api.Chunk) error {

@@ -18,7 +18,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
-// maxCode is more than the daemon takes, in bytes.
+// maxCode bounds what is read of standard input, in bytes. The daemon accepts less, and judges the code.
 const maxCode = 8 << 20
 
 func (g *Group) RunCodeCommand() *cobra.Command {
@@ -49,7 +49,7 @@ func (g *Group) RunCodeCommand() *cobra.Command {
 	return cmd
 }
 
-// code returns the code that args name.
+// code returns the argument with the code, or standard input.
 func (g *Group) code(args []string) (string, error) {
 	if len(args) > 0 && args[0] != "-" {
 		return args[0], nil
@@ -62,7 +62,7 @@ func (g *Group) code(args []string) (string, error) {
 }
 
 func (g *Group) runCode(ctx context.Context, c *client.Client, ref string, req api.RunCodeRequest) error {
-	res, err := g.runCodeOver(ctx, c, ref, req)
+	res, err := g.runInContext(ctx, c, ref, req)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (g *Group) runCode(ctx context.Context, c *client.Client, ref string, req a
 	switch {
 	case res.ExitCode != 0:
 		return session.ExitError(res.ExitCode)
-	case res.TimedOut: // it was interrupted, and took that for nothing
+	case res.TimedOut: // the code handled the interrupt and succeeded
 		return session.ExitError(api.CodeCanceled.ExitCode())
 	case !res.OK:
 		return session.ExitError(1)
@@ -84,9 +84,9 @@ func (g *Group) runCode(ctx context.Context, c *client.Client, ref string, req a
 	return nil
 }
 
-// runCodeOver runs a cell in the context that req names, in a new one for Python if
-// that is not there and no language is said.
-func (g *Group) runCodeOver(ctx context.Context, c *client.Client, ref string, req api.RunCodeRequest) (*api.RunResult, error) {
+// runInContext runs a cell in the context of req. If that does not exist and no language is given,
+// it makes one for Python.
+func (g *Group) runInContext(ctx context.Context, c *client.Client, ref string, req api.RunCodeRequest) (*api.RunResult, error) {
 	res, err := g.runCell(ctx, c, ref, req)
 	if api.CodeOf(err) == api.CodeNotFound && req.Context != "" && req.Language == "" {
 		req.Language = "python"
@@ -108,7 +108,7 @@ func (g *Group) runCell(ctx context.Context, c *client.Client, ref string, req a
 	return res, errors.Join(err, endOut(), endErr())
 }
 
-// plainForm returns what of a result can be shown in a terminal.
+// plainForm returns the form of a result that a terminal can show.
 func plainForm(forms map[string]json.RawMessage) string {
 	var text string
 	if json.Unmarshal(forms["text/plain"], &text) != nil {
@@ -127,14 +127,14 @@ func plainForm(forms map[string]json.RawMessage) string {
 	return text
 }
 
-// sayVisibly writes text that code in a sandbox has made.
-func (g *Group) sayVisibly(text string) {
+// printVisible writes text of code in a sandbox to standard error.
+func (g *Group) printVisible(text string) {
 	w, finish := console.Visible(g.Err)
 	fmt.Fprint(w, text)
-	_ = finish() // as with all that is said on standard error
+	_ = finish() // errors of standard error are ignored, as everywhere
 }
 
-// explainRun says what is missing of what a cell has shown, and why it failed.
+// explainRun prints whether output is missing, and why a cell failed.
 func (g *Group) explainRun(res *api.RunResult) {
 	if res.Truncated {
 		fmt.Fprintln(g.Err, "ramet: what the code showed or resulted in was too large, and was cut or left out")
@@ -146,8 +146,8 @@ func (g *Group) explainRun(res *api.RunResult) {
 		return
 	}
 	if res.Error.Traceback != "" {
-		g.sayVisibly(res.Error.Traceback)
+		g.printVisible(res.Error.Traceback)
 		return
 	}
-	g.sayVisibly(fmt.Sprintf("ramet: %s: %s\n", res.Error.Name, res.Error.Value))
+	g.printVisible(fmt.Sprintf("ramet: %s: %s\n", res.Error.Name, res.Error.Value))
 }

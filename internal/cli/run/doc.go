@@ -1,6 +1,5 @@
-// Package run is the commands that run code in a sandbox and stay connected with it: exec,
-// shell, run-code and attach.
+// Package run has the commands that run code in a sandbox and stay connected to it: exec, shell,
+// run-code and attach.
 //
-// It only connects streams and terminals with processes: which processes there are is shown by
-// package processes.
+// It only connects streams and terminals with processes: package processes lists them.
 package run

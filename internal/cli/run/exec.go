@@ -25,7 +25,7 @@ type execOptions struct {
 	cwd, user   string
 	timeout     time.Duration
 	tty, detach bool
-	quiet       bool // there is nothing but the process id to print with detach
+	quiet       bool // has no effect: --detach prints the process id alone anyway
 	detachKeys  string
 	idleTimeout time.Duration
 	fromOptions
@@ -67,19 +67,18 @@ func (g *Group) ExecCommand() *cobra.Command {
 	return cmd
 }
 
-// split takes args apart, which begin at the sandbox. Options may stand before
-// it and between it and the command, and behind the text of --shell. The first
-// word of another command ends them: what follows is the command's, as it is
-// with docker and kubectl.
+// split parses args, which begin at the sandbox. Options may stand before the sandbox, between it
+// and the command, and after the text of --shell. The first word of another command ends the
+// options, as with docker and kubectl.
 func (o *execOptions) split(f *pflag.FlagSet, args []string) error {
 	parse := func(rest []string) ([]string, error) {
-		if f.ArgsLenAtDash() >= 0 { // a -- ended the options
+		if f.ArgsLenAtDash() >= 0 { // -- ended the options
 			return rest, nil
 		}
 		err := f.Parse(rest)
 		return f.Args(), err
 	}
-	if o.from != "" { // no sandbox is named
+	if o.from != "" { // args have no sandbox
 		o.command = args
 	} else if len(args) > 0 {
 		var err error
@@ -125,7 +124,7 @@ func (o *execOptions) split(f *pflag.FlagSet, args []string) error {
 	return nil
 }
 
-// exitNoCommand is what shells, and exec, end with if there is no such command.
+// exitNoCommand is the exit code of shells, and of exec, if a command does not exist.
 const exitNoCommand = 127
 
 func (g *Group) exec(ctx context.Context, c *client.Client, opts execOptions) error {
@@ -141,7 +140,7 @@ func (g *Group) exec(ctx context.Context, c *client.Client, opts execOptions) er
 	if opts.shell {
 		req.Argv, req.Shell = nil, opts.command[0]
 	}
-	res, err := g.execOver(ctx, c, opts.ref, req, opts.interactive)
+	res, err := g.execWithStreams(ctx, c, opts.ref, req, opts.interactive)
 	if err != nil {
 		return err
 	}
@@ -150,7 +149,7 @@ func (g *Group) exec(ctx context.Context, c *client.Client, opts execOptions) er
 			return err
 		}
 	} else {
-		g.sayTimeout(res, opts.timeout.String(), "")
+		g.reportTimeout(res, opts.timeout.String(), "")
 		if res.ExitCode == exitNoCommand && len(req.Argv) == 1 && strings.Contains(req.Argv[0], " ") {
 			fmt.Fprintf(g.Err, "ramet: %q was run as the name of one program: with exec SBX -c 'COMMAND', a shell runs it\n", req.Argv[0])
 		}
@@ -161,9 +160,9 @@ func (g *Group) exec(ctx context.Context, c *client.Client, opts execOptions) er
 	return nil
 }
 
-// execOver runs req with the streams that the options ask for.
-func (g *Group) execOver(ctx context.Context, c *client.Client, ref string, req api.ExecRequest, interactive bool) (*api.ExecResult, error) {
-	if g.JSON && !interactive && g.OnlyOnce() { // an answer that is repeated is a whole one
+// execWithStreams runs req with the streams that the options ask for.
+func (g *Group) execWithStreams(ctx context.Context, c *client.Client, ref string, req api.ExecRequest, interactive bool) (*api.ExecResult, error) {
+	if g.JSON && !interactive && g.OnlyOnce() { // a repeated answer cannot be a stream
 		return c.Processes.Exec(ctx, ref, req)
 	}
 	streams := client.ExecIO{Stdout: g.Out, Stderr: g.Err}
@@ -171,11 +170,11 @@ func (g *Group) execOver(ctx context.Context, c *client.Client, ref string, req 
 		streams.Stdin = g.In
 	}
 	if !g.JSON {
-		return g.execThrough(ctx, c, ref, req, streams)
+		return g.execResumable(ctx, c, ref, req, streams)
 	}
 	var stdout, stderr headBuffer
 	streams.Stdout, streams.Stderr = &stdout, &stderr
-	res, err := g.execThrough(ctx, c, ref, req, streams)
+	res, err := g.execResumable(ctx, c, ref, req, streams)
 	if err != nil {
 		return nil, err
 	}
@@ -184,9 +183,9 @@ func (g *Group) execOver(ctx context.Context, c *client.Client, ref string, req 
 	return res, nil
 }
 
-// execThrough runs req through as many daemons as it takes, if it has no standard input:
-// the command goes on while there is none, and nothing of its output is missed.
-func (g *Group) execThrough(ctx context.Context, c *client.Client, ref string, req api.ExecRequest, streams client.ExecIO) (*api.ExecResult, error) {
+// execResumable runs a command. If it has no standard input, and the daemon goes away, it resumes
+// the output at the next daemon: the command continues meanwhile, and no output is lost.
+func (g *Group) execResumable(ctx context.Context, c *client.Client, ref string, req api.ExecRequest, streams client.ExecIO) (*api.ExecResult, error) {
 	if streams.Stdin != nil || g.OnlyOnce() || !g.DaemonIsCurrent() {
 		return c.Processes.ExecStream(ctx, ref, req, streams)
 	}
@@ -206,7 +205,7 @@ func (g *Group) execThrough(ctx context.Context, c *client.Client, ref string, r
 	}
 }
 
-// tally counts what several writers have written.
+// tally counts the bytes that several writers write.
 type tally struct {
 	io.Writer
 	sum *int64

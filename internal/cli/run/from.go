@@ -16,12 +16,12 @@ import (
 	"ramet.dev/ramet/internal/cli/session"
 )
 
-// removeWithin is how long the removal of a sandbox that exec made may take.
-const removeWithin = 30 * time.Second
+// removeTimeout bounds the removal of a sandbox that --from made.
+const removeTimeout = 30 * time.Second
 
-// fromOptions are the options of commands that can make the sandbox they work in.
+// fromOptions are the options of commands that can make their sandbox.
 type fromOptions struct {
-	from   string // snapshot or image; empty if the sandbox is there
+	from   string // snapshot or image; empty for an existing sandbox
 	remove bool
 }
 
@@ -33,7 +33,7 @@ func (o *fromOptions) flags(g *Group, cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("from", g.completeSources)
 }
 
-// valid checks the options against each other; ref is a sandbox that was named.
+// valid checks the options. ref is the sandbox in the arguments, if there is one.
 func (o *fromOptions) valid(f *pflag.FlagSet, ref string) error {
 	switch {
 	case o.from == "" && f.Changed("from"):
@@ -46,14 +46,14 @@ func (o *fromOptions) valid(f *pflag.FlagSet, ref string) error {
 	return nil
 }
 
-// completeSources completes what sandboxes are made from.
+// completeSources completes snapshots and images.
 func (g *Group) completeSources(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	snapshots, _ := g.CompleteSnapshots(cmd, args, prefix)
 	images, directive := g.CompleteImages(cmd, args, prefix)
 	return append(snapshots, images...), directive
 }
 
-// runExec runs the command of opts in the sandbox that they name or have made.
+// runExec runs the command of opts in an existing sandbox, or in a new one with --from.
 func (g *Group) runExec(ctx context.Context, c *client.Client, opts execOptions) (err error) {
 	if opts.from != "" {
 		if opts.ref, err = g.makeFrom(ctx, c, opts.from); err != nil {
@@ -63,7 +63,7 @@ func (g *Group) runExec(ctx context.Context, c *client.Client, opts execOptions)
 			fmt.Fprintf(g.Err, "ramet: the sandbox is %s\n", opts.ref)
 		} else {
 			opts.detachKeys = ""
-			if !opts.tty { // with a terminal, the process is told to hang up before
+			if !opts.tty { // with a terminal, hangUp handles the signal
 				var stop func()
 				ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
 				defer stop()
@@ -80,8 +80,8 @@ func (g *Group) runExec(ctx context.Context, c *client.Client, opts execOptions)
 	return g.exec(ctx, c, opts)
 }
 
-// makeFrom makes a sandbox from a snapshot or an image. An interrupt does not end the call, for
-// nobody would know the id then: the caller looks at ctx when the sandbox is there.
+// makeFrom makes a sandbox from a snapshot or an image. An interrupt does not cancel the call,
+// because the id of the sandbox would be lost. The caller checks ctx afterwards.
 func (g *Group) makeFrom(ctx context.Context, c *client.Client, from string) (id string, err error) {
 	ctx = context.WithoutCancel(ctx)
 	image := from
@@ -105,10 +105,10 @@ func (g *Group) makeFrom(ctx context.Context, c *client.Client, from string) (id
 	return sb.ID, nil
 }
 
-// removeMade removes a sandbox, interrupted or not, and returns the error that its command
-// ends with. The daemon may be another one by now.
+// removeMade removes a sandbox that makeFrom made, also after an interrupt, and returns the error
+// that the command ends with.
 func (g *Group) removeMade(ctx context.Context, id string, ended error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()
 	err := g.Current().Sandboxes.Destroy(ctx, id)
 	if err == nil || api.CodeOf(err) == api.CodeNotFound {

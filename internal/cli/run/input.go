@@ -5,18 +5,18 @@ import (
 	"io"
 )
 
-// sharedInput is standard input for one connection after the other. What is typed
-// between two connections is the next one's.
+// sharedInput is standard input for a sequence of connections. Input that arrives between two
+// connections goes to the next one.
 type sharedInput struct{ pieces chan piece }
 
-// piece is what one read returned.
+// piece is the result of one read.
 type piece struct {
 	data []byte
 	err  error
 }
 
-// newSharedInput starts reading in. The goroutine ends with in, or with the
-// process: nothing ends a read of a terminal.
+// newSharedInput starts to read in. Its goroutine ends with in or with this process, because a read
+// of a terminal cannot be cancelled.
 func newSharedInput(in io.Reader) *sharedInput {
 	s := &sharedInput{pieces: make(chan piece)}
 	go func() {
@@ -32,10 +32,10 @@ func newSharedInput(in io.Reader) *sharedInput {
 	return s
 }
 
-// inputSize is how much is read at once, in bytes.
+// inputSize is the size of a read in bytes.
 const inputSize = 32 << 10
 
-// turn is the share of one connection, until done is closed.
+// turn is the reader of one connection. It ends when done is closed.
 type turn struct {
 	*sharedInput
 	done <-chan struct{}

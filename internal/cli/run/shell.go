@@ -11,7 +11,7 @@ import (
 	"ramet.dev/ramet/internal/cli/console"
 )
 
-// anyShell becomes the best shell that there is.
+// anyShell runs the best shell that is installed.
 const anyShell = "if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh"
 
 func (g *Group) ShellCommand() *cobra.Command {
@@ -38,7 +38,7 @@ func (g *Group) ShellCommand() *cobra.Command {
 	return cmd
 }
 
-// shellOf takes the sandbox from args, which there is only without --from.
+// shellOf takes the sandbox from args. With --from, args have none.
 func (o *execOptions) shellOf(cmd *cobra.Command, f *pflag.FlagSet, args []string) error {
 	if len(args) > 0 {
 		o.ref = args[0]

@@ -16,7 +16,7 @@ import (
 
 func statsRow(st *api.Stats) []string {
 	disk := diskUsed(&st.Disk, " / ")
-	if st.State == api.StateHibernated || st.State == api.StateCreating { // no process on the host
+	if st.State == api.StateHibernated || st.State == api.StateCreating { // there is no process on the host
 		return []string{string(st.State), "", "", disk, "", ""}
 	}
 	return []string{string(st.State), console.MiB(st.Memory.PrivateMiB), console.MiB(st.Memory.SharedMiB), disk, fmt.Sprintf("%.2f s", st.CPUSeconds), strconv.Itoa(st.Processes)}
@@ -37,7 +37,7 @@ func sandboxPairs(s *api.Sandbox) func(io.Writer) error {
 		}
 	}
 	if len(on) == 0 {
-		off = nil // it has no process that could have any
+		off = nil // there is no process that could have layers
 	}
 	image := s.Image
 	if s.ImageName != "" {
@@ -52,7 +52,7 @@ func sandboxPairs(s *api.Sandbox) func(io.Writer) error {
 	)
 }
 
-// limitsOf returns the limits that there are, or an empty text.
+// limitsOf returns the limits that are set, or an empty text.
 func limitsOf(l api.Limits) string {
 	var out []string
 	add := func(limited bool, format string, value any) {
@@ -83,7 +83,7 @@ func snapshotPairs(s *api.Snapshot) func(io.Writer) error {
 	)
 }
 
-// memoryOf describes what a sandbox occupies, if it was looked at.
+// memoryOf describes the memory of a sandbox, if it was measured.
 func memoryOf(s *api.Sandbox) string {
 	if s.Memory == nil {
 		return ""
@@ -91,7 +91,7 @@ func memoryOf(s *api.Sandbox) string {
 	return console.MiB(s.Memory.PrivateMiB) + " private, " + console.MiB(s.Memory.SharedMiB) + " shared"
 }
 
-// diskOf describes what a sandbox's files take, if it was looked at.
+// diskOf describes the files of a sandbox, if they were measured.
 func diskOf(s *api.Sandbox) string {
 	if s.Disk == nil {
 		return ""
@@ -99,7 +99,7 @@ func diskOf(s *api.Sandbox) string {
 	return diskUsed(s.Disk, " of ") + " used, " + console.MiB(s.Disk.PrivateMiB) + " private"
 }
 
-// diskUsed says what is used of the limit, if there is one.
+// diskUsed returns the used size and the limit, if there is one.
 func diskUsed(d *api.Disk, of string) string {
 	if d.LimitMiB == 0 {
 		return console.MiB(d.UsedMiB)
@@ -107,7 +107,7 @@ func diskUsed(d *api.Disk, of string) string {
 	return console.MiB(d.UsedMiB) + of + console.MiB(float64(d.LimitMiB))
 }
 
-// autoCheckpoint describes which steps are kept.
+// autoCheckpoint describes the steps that are kept.
 func autoCheckpoint(c *api.AutoCheckpoint) string {
 	if c == nil {
 		return ""

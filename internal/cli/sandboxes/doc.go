@@ -1,5 +1,5 @@
-// Package sandboxes is the commands that make, list, show, change and remove sandboxes.
+// Package sandboxes has the commands that make, list, show, change and remove sandboxes.
 //
-// It never reaches into a sandbox: package run has the commands that run code there, and package
-// files those that copy.
+// It never reaches into a sandbox: package run has the commands that run code, and package files
+// those that copy files.
 package sandboxes

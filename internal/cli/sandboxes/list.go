@@ -82,7 +82,7 @@ func (g *Group) InspectCommand() *cobra.Command {
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			if api.IsID(api.KindSnapshot, args[0]) {
 				var snap *api.Snapshot
-				err := session.Anywhere(args[0], func(opts ...client.Option) (err error) {
+				err := session.AcrossTenants(args[0], func(opts ...client.Option) (err error) {
 					snap, err = c.Snapshots.Get(ctx, args[0], opts...)
 					return err
 				})
@@ -92,7 +92,7 @@ func (g *Group) InspectCommand() *cobra.Command {
 				return g.Show(snap, snapshotPairs(snap))
 			}
 			var sb *api.Sandbox
-			err := session.Anywhere(args[0], func(opts ...client.Option) (err error) {
+			err := session.AcrossTenants(args[0], func(opts ...client.Option) (err error) {
 				sb, err = c.Sandboxes.Get(ctx, args[0], opts...)
 				return err
 			})
@@ -109,7 +109,7 @@ func (g *Group) InspectCommand() *cobra.Command {
 	}
 }
 
-// completeStates completes the option of the state of a sandbox.
+// completeStates completes the option for a state of sandboxes.
 func completeStates(cmd *cobra.Command) {
 	values.CompleteValues(cmd, "state", string(api.StateCreating), string(api.StateRunning), string(api.StatePaused), string(api.StateHibernated), string(api.StateFailed))
 }

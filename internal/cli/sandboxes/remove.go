@@ -33,9 +33,9 @@ func (g *Group) RmCommand() *cobra.Command {
 			}
 			return g.RemoveEach(args, func(ref string) error {
 				if api.IsID(api.KindSnapshot, ref) {
-					return session.Anywhere(ref, func(opts ...client.Option) error { return c.Snapshots.Delete(ctx, ref, how, opts...) })
+					return session.AcrossTenants(ref, func(opts ...client.Option) error { return c.Snapshots.Delete(ctx, ref, how, opts...) })
 				}
-				err := session.Anywhere(ref, func(opts ...client.Option) error { return c.Sandboxes.Destroy(ctx, ref, opts...) })
+				err := session.AcrossTenants(ref, func(opts ...client.Option) error { return c.Sandboxes.Destroy(ctx, ref, opts...) })
 				if api.CodeOf(err) == api.CodeNotFound && !api.IsID(api.KindSandbox, ref) {
 					switch _, serr := c.Snapshots.Get(ctx, ref); {
 					case serr == nil:
@@ -57,7 +57,7 @@ func (g *Group) RmCommand() *cobra.Command {
 	return cmd
 }
 
-// selection chooses what rm removes: by what sandboxes are, in place of their names.
+// selection is the options of rm that select sandboxes in place of names.
 type selection struct {
 	cmd             *cobra.Command
 	children, state string
@@ -75,13 +75,13 @@ func (s *selection) flags(cmd *cobra.Command) {
 	values.QuietVar(f, &s.quiet)
 }
 
-// given reports whether sandboxes are selected.
+// given reports whether an option selects sandboxes.
 func (s *selection) given() bool {
 	f := s.cmd.Flags()
 	return f.Changed("children") || f.Changed("state") || f.Changed("meta")
 }
 
-// args checks the arguments of rm: names, or a selection in place of them.
+// args checks the arguments of rm: names or a selection, not both.
 func (s *selection) args(cmd *cobra.Command, args []string) error {
 	f := cmd.Flags()
 	switch {
@@ -97,7 +97,7 @@ func (s *selection) args(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// find returns the sandboxes that are selected: those to which all that was said applies.
+// find returns the sandboxes that match all options.
 func (s *selection) find(ctx context.Context, c *client.Client) ([]api.Sandbox, error) {
 	metadata, err := values.ParsePairs("meta", s.meta)
 	if err != nil {
@@ -106,8 +106,8 @@ func (s *selection) find(ctx context.Context, c *client.Client) ([]api.Sandbox, 
 	return c.Sandboxes.List(ctx, api.ListFilter{Ancestor: s.children, State: api.State(s.state), Metadata: metadata})
 }
 
-// removeSelected removes the sandboxes that are selected. One that is gone by then is
-// removed as well.
+// removeSelected removes the selected sandboxes. A sandbox that does not exist any more counts as
+// removed.
 func (g *Group) removeSelected(ctx context.Context, c *client.Client, s *selection) error {
 	found, err := s.find(ctx, c)
 	if err != nil {
@@ -128,22 +128,22 @@ func (g *Group) removeSelected(ctx context.Context, c *client.Client, s *selecti
 	})
 }
 
-// removable is what rm prints with --dry-run and --json.
+// removable is the JSON of rm with --dry-run.
 type removable struct {
 	DryRun  bool     `json:"dry_run"`
 	Removed []string `json:"removed"`
 }
 
-// showRemovable shows what would be removed: ids, names and states.
+// showRemovable prints what would be removed: ids, names and states.
 func (g *Group) showRemovable(rows [][]string, quiet bool) error {
 	ids := console.IDsOf(rows, func(row *[]string) string { return (*row)[0] })
 	if len(rows) == 0 {
-		quiet = true // there is nothing below a heading
+		quiet = true // no heading without rows
 	}
 	return g.ShowIDs(removable{DryRun: true, Removed: ids}, quiet, ids, console.Table([]string{"ID", "NAME", "STATE"}, rows))
 }
 
-// wouldRemove shows which sandboxes and snapshots refs name.
+// wouldRemove prints the sandboxes and snapshots that refs name.
 func (g *Group) wouldRemove(ctx context.Context, c *client.Client, refs []string, quiet bool) error {
 	var rows [][]string
 	var errs []error
@@ -161,12 +161,13 @@ func (g *Group) wouldRemove(ctx context.Context, c *client.Client, refs []string
 	return g.showRemovable(rows, quiet)
 }
 
-// removableRow describes what rm removes for ref: of the same name, the sandbox.
+// removableRow describes what rm removes for ref. If a sandbox and a snapshot have the name, that
+// is the sandbox.
 func removableRow(ctx context.Context, c *client.Client, ref string) ([]string, error) {
 	var err error
 	if !api.IsID(api.KindSnapshot, ref) {
 		var sb *api.Sandbox
-		err = session.Anywhere(ref, func(opts ...client.Option) (err error) {
+		err = session.AcrossTenants(ref, func(opts ...client.Option) (err error) {
 			sb, err = c.Sandboxes.Get(ctx, ref, opts...)
 			return err
 		})
@@ -178,7 +179,7 @@ func removableRow(ctx context.Context, c *client.Client, ref string) ([]string, 
 		}
 	}
 	var snap *api.Snapshot
-	serr := session.Anywhere(ref, func(opts ...client.Option) (err error) {
+	serr := session.AcrossTenants(ref, func(opts ...client.Option) (err error) {
 		snap, err = c.Snapshots.Get(ctx, ref, opts...)
 		return err
 	})

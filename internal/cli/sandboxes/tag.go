@@ -35,7 +35,7 @@ func (g *Group) TagCommand() *cobra.Command {
 	return cmd
 }
 
-// parseTags reads changes of metadata: K=V to set, and K- to remove.
+// parseTags parses changes of metadata: K=V sets a key, and K- removes it.
 func parseTags(args []string) (map[string]*string, error) {
 	change := map[string]*string{}
 	for _, arg := range args {

@@ -41,10 +41,10 @@ func (g *Group) TreeCommand() *cobra.Command {
 	return cmd
 }
 
-// tree is one run of the command.
+// tree is one run of the tree command.
 type tree struct {
 	*Group
-	ref     string // of the sandbox at the top; empty for all
+	ref     string // the sandbox at the top; empty for all
 	view    session.TenantView
 	colours bool
 }
@@ -70,7 +70,7 @@ func (t *tree) write(w io.Writer, roots []*api.TreeNode) error {
 	return nil
 }
 
-// treeLine is one line of a drawing. It is a heading if it has no node.
+// treeLine is one line of a tree. A line without a node is a heading.
 type treeLine struct {
 	text string
 	node *api.TreeNode
@@ -95,7 +95,8 @@ func (t *tree) lines(roots []*api.TreeNode) (lines []treeLine) {
 	return lines
 }
 
-// appendTree appends node after first, and everything below it after rest.
+// appendTree appends the line of node with the prefix first, and the lines below it with the prefix
+// rest.
 func appendTree(lines []treeLine, node *api.TreeNode, first, rest string) []treeLine {
 	label := node.ID
 	if node.Name != "" {

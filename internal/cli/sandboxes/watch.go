@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// treeEvery is how often a tree is drawn again though nothing happened: memory changes.
+	// treeEvery is the time between drawings without events, because memory changes.
 	treeEvery = 2 * time.Second
-	// treePause is the shortest time between two drawings.
+	// treePause is the shortest time between drawings.
 	treePause = 100 * time.Millisecond
 )
 
-// watch draws the tree again whenever something happens, until ctx ends.
+// watch draws the tree on every event until ctx ends.
 func (t *tree) watch(ctx context.Context, c *client.Client) error {
 	if t.JSON {
 		return api.Invalid("watch", "a drawing has no JSON output: 'ramet events --follow --json' has what happens")
@@ -38,7 +38,7 @@ func (t *tree) watch(ctx context.Context, c *client.Client) error {
 		ended <- c.Events(ctx, api.EventRequest{Since: -1, Follow: true}, func(api.Event) error {
 			select {
 			case changed <- struct{}{}:
-			default: // it is to be drawn again anyway
+			default: // a drawing is due already
 			}
 			return nil
 		})
@@ -91,7 +91,7 @@ func (t *tree) draw(ctx context.Context, c *client.Client, s *console.Screen) er
 			continue
 		}
 		private := ""
-		if len(all) < rows { // it is shown
+		if len(all) < rows { // the line fits on the screen
 			private = t.private(ctx, c, l.node)
 		}
 		all = append(all, console.Cells{
@@ -102,8 +102,8 @@ func (t *tree) draw(ctx context.Context, c *client.Client, s *console.Screen) er
 	return s.Draw(console.Drawing(all, cols, rows, t.colours))
 }
 
-// private returns what memory a sandbox has for itself, and nothing for what has none or has
-// gone meanwhile.
+// private returns the private memory of a sandbox. It is empty for snapshots and for sandboxes
+// without a process.
 func (t *tree) private(ctx context.Context, c *client.Client, node *api.TreeNode) string {
 	if node.State != string(api.StateRunning) && node.State != string(api.StatePaused) {
 		return ""

@@ -28,24 +28,24 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// apiOptions are one request of the REST API.
+// apiOptions are the options of one request.
 type apiOptions struct {
-	method           string
-	fields           []apiField
-	headers          []string
-	input            string
-	include, paging  bool
-	inputIs, isPosed bool // whether --input and --method are given
+	method              string
+	fields              []apiField
+	headers             []string
+	input               string
+	include, paging     bool
+	hasInput, hasMethod bool // the user gave --input, --method
 }
 
-// apiField is a field of the body, or of the query. Typed ones are numbers, booleans or null
-// where they look like it, and of files where they begin with @.
+// apiField is a field of the body or of the query. The value of a typed field is a number, a
+// boolean or null if it looks like one, and the contents of a file if it begins with @.
 type apiField struct {
 	text  string
 	typed bool
 }
 
-// apiFields is a pflag.Value that keeps the order in which both options for fields are given.
+// apiFields is a pflag.Value that keeps the order of both options for fields.
 type apiFields struct {
 	to    *[]apiField
 	typed bool
@@ -88,7 +88,7 @@ func (g *Group) APICommand() *cobra.Command {
 	f.BoolVar(&opts.paging, "paginate", false, "get all pages of a list as one")
 	values.CompleteValues(cmd, "method", http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead)
 	cmd.RunE = g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
-		opts.inputIs, opts.isPosed = f.Changed("input"), f.Changed("method")
+		opts.hasInput, opts.hasMethod = f.Changed("input"), f.Changed("method")
 		return g.api(ctx, c, args[0], opts)
 	})
 	return cmd
@@ -119,7 +119,7 @@ func (g *Group) api(ctx context.Context, c *client.Client, path string, opts api
 	return g.writeAnswer(resp)
 }
 
-// apiRequest is what is to be sent.
+// apiRequest is a request that is to be sent.
 type apiRequest struct {
 	method string
 	url    *url.URL
@@ -151,16 +151,16 @@ func (g *Group) apiRequest(path string, opts apiOptions) (*apiRequest, error) {
 		}
 		r.header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
-	if !opts.isPosed {
+	if !opts.hasMethod {
 		r.method = http.MethodGet
-		if (len(opts.fields) > 0 || opts.inputIs) && !opts.paging {
+		if (len(opts.fields) > 0 || opts.hasInput) && !opts.paging {
 			r.method = http.MethodPost
 		}
 	}
 	switch {
-	case opts.paging && (r.method != http.MethodGet || opts.inputIs || opts.include):
+	case opts.paging && (r.method != http.MethodGet || opts.hasInput || opts.include):
 		return nil, api.Invalid("paginate", "it is for lists: a GET without --input and --include")
-	case opts.inputIs:
+	case opts.hasInput:
 		in, err := g.openInput(opts.input)
 		if err != nil {
 			return nil, api.Invalid("input", "%w", err)
@@ -176,7 +176,7 @@ func (g *Group) apiRequest(path string, opts apiOptions) (*apiRequest, error) {
 	if r.body != nil && r.header.Get("Content-Type") == "" {
 		r.header.Set("Content-Type", "application/json")
 	}
-	if opts.inputIs || r.body == nil {
+	if opts.hasInput || r.body == nil {
 		for _, f := range opts.fields {
 			key, value, err := g.apiValue(f)
 			if err != nil {
@@ -191,7 +191,7 @@ func (g *Group) apiRequest(path string, opts apiOptions) (*apiRequest, error) {
 	return r, nil
 }
 
-// apiURL returns what PATH leads to at the daemon.
+// apiURL returns the URL of PATH at the daemon.
 func apiURL(path string) (*url.URL, error) {
 	at := path
 	if !strings.HasPrefix(at, "/") {
@@ -205,7 +205,7 @@ func apiURL(path string) (*url.URL, error) {
 	return u, nil
 }
 
-// openInput opens a file that is read, or standard input.
+// openInput opens a file or standard input.
 func (g *Group) openInput(name string) (io.ReadCloser, error) {
 	if name == console.StdStream {
 		return io.NopCloser(g.In), nil
@@ -213,7 +213,7 @@ func (g *Group) openInput(name string) (io.ReadCloser, error) {
 	return os.Open(name)
 }
 
-// apiBody makes JSON of fields.
+// apiBody returns the JSON of fields.
 func (g *Group) apiBody(fields []apiField) ([]byte, error) {
 	body := map[string]any{}
 	for _, f := range fields {
@@ -261,10 +261,10 @@ func (g *Group) apiValue(f apiField) (key string, value any, err error) {
 	return key, value, nil
 }
 
-// fieldName is KEY, or KEY[SUB]… of which the last may be [].
+// fieldName matches KEY, or KEY[SUB]… of which the last may be [].
 var fieldName = regexp.MustCompile(`^([^\[\]]+)((?:\[[^\[\]]+\])*)(\[\])?$`)
 
-// setField puts a value where its name says.
+// setField sets the value at the place that a name describes.
 func setField(in map[string]any, name string, value any) error {
 	parts := fieldName.FindStringSubmatch(name)
 	if parts == nil {
@@ -328,7 +328,8 @@ func (g *Group) apiPages(ctx context.Context, c *client.Client, r *apiRequest, o
 	}
 }
 
-// apiProblem prints the answer to a request that failed, and tells the reason besides.
+// apiProblem prints the answer to a failed request to standard output, and the reason to standard
+// error.
 func (g *Group) apiProblem(resp *http.Response) error {
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -357,7 +358,7 @@ func mediaType(resp *http.Response) string {
 	return t
 }
 
-// writeHeaders prints what stands before the body of an answer.
+// writeHeaders prints the status and the headers of an answer.
 func (g *Group) writeHeaders(resp *http.Response) error {
 	text := resp.Proto + " " + resp.Status + "\n"
 	for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
@@ -369,8 +370,8 @@ func (g *Group) writeHeaders(resp *http.Response) error {
 	return err
 }
 
-// writeAnswer prints the body of an answer as it comes; a person sees JSON indented, and
-// control characters of what a sandbox may have written as such.
+// writeAnswer prints the body of an answer as it arrives. On a terminal, JSON is indented, and
+// control characters are made visible, because a sandbox may have written them.
 func (g *Group) writeAnswer(resp *http.Response) error {
 	w, finish := console.Visible(g.Out)
 	if console.IsTerminal(g.Out) && (mediaType(resp) == "application/json" || isProblem(resp)) {

@@ -35,7 +35,7 @@ func (g *Group) auditLsCommand() *cobra.Command {
 				if g.JSON {
 					return g.WriteJSON(e)
 				}
-				rows = append(rows, []string{strconv.FormatInt(e.Seq, 10), e.Time.Format(time.RFC3339), whoDid(e), e.Action, e.Object, e.Result, detailsText(e.Details)})
+				rows = append(rows, []string{strconv.FormatInt(e.Seq, 10), e.Time.Format(time.RFC3339), actor(e), e.Action, e.Object, e.Result, detailsText(e.Details)})
 				return nil
 			})
 			if err != nil || g.JSON {
@@ -48,8 +48,8 @@ func (g *Group) auditLsCommand() *cobra.Command {
 	return cmd
 }
 
-// whoDid says for people whose entry it is.
-func whoDid(e api.AuditEntry) string {
+// actor names the user, the token or the daemon that caused an entry.
+func actor(e api.AuditEntry) string {
 	switch {
 	case e.By != "":
 		return e.By

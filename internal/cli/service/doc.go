@@ -1,5 +1,5 @@
-// Package service is the commands for those who run a daemon for others: tokens, tenants, the
-// audit, events and requests of the REST interface.
+// Package service has the commands for the operator of a daemon: tokens, tenants, the audit log,
+// events, and requests of the REST interface.
 //
-// It never runs a daemon: how that is done is given to package cli.
+// It never runs a daemon: package cli has the serve command.
 package service

@@ -37,7 +37,7 @@ func (g *Group) EventsCommand() *cobra.Command {
 	return cmd
 }
 
-// writeEvent prints one line, whose first word is what --since takes.
+// writeEvent prints one line. Its first word is the sequence number that --since takes.
 func (g *Group) writeEvent(e api.Event) error {
 	if g.JSON {
 		return g.WriteJSON(e)
@@ -54,7 +54,7 @@ func (g *Group) writeEvent(e api.Event) error {
 	return err
 }
 
-// eventWords are what an event says besides.
+// eventWords returns the details of an event.
 func eventWords(e *api.Event) (words []string) {
 	add := func(key, value string) {
 		if value != "" {

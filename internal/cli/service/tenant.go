@@ -116,7 +116,7 @@ func (g *Group) tenantQuotaCommand() *cobra.Command {
 			return api.Errorf(api.CodeInvalid, "nothing is to be changed: say --sandboxes, --depth, --memory, --disk or --cpu-seconds; ramet tenant show %s shows what is set", args[0])
 		}
 		t, err := c.Tenants.Get(ctx, args[0])
-		if api.CodeOf(err) == api.CodeNotFound { // it begins with its quota
+		if api.CodeOf(err) == api.CodeNotFound { // the quota makes the tenant
 			t, err = &api.Tenant{Name: args[0]}, nil
 		}
 		if err != nil {
@@ -141,7 +141,7 @@ func (g *Group) tenantQuotaCommand() *cobra.Command {
 	return cmd
 }
 
-// parseLimit reads a size, or 0 for no limit.
+// parseLimit parses a size, or 0 for no limit.
 func parseLimit(option, s string) (int64, error) {
 	if s == "0" {
 		return 0, nil

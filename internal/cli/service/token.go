@@ -61,7 +61,7 @@ func (g *Group) tokenCreateCommand() *cobra.Command {
 	return cmd
 }
 
-// wholeSeconds returns a duration in seconds, without leaving anything out.
+// wholeSeconds returns a duration in seconds. It refuses fractions.
 func wholeSeconds(field string, d time.Duration) (int64, error) {
 	if d < 0 || d%time.Second != 0 {
 		return 0, api.Invalid(field, "%v is not a number of whole seconds, such as 90s or 12h", d)

@@ -14,7 +14,7 @@ import (
 	"ramet.dev/ramet/internal/cli/describe"
 )
 
-// completeTimeout is how long a person waits for a completion.
+// completeTimeout bounds the time that a user waits for a completion.
 const completeTimeout = 2 * time.Second
 
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
@@ -29,6 +29,7 @@ func (s *Session) CompleteFirst(next completion) completion {
 	}
 }
 
+// CompleteSandboxes completes ids and names of sandboxes.
 func (s *Session) CompleteSandboxes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return s.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
 		all, err := c.Sandboxes.List(ctx, api.ListFilter{})
@@ -39,6 +40,7 @@ func (s *Session) CompleteSandboxes(cmd *cobra.Command, _ []string, _ string) ([
 	})
 }
 
+// CompleteSnapshots completes ids and names of snapshots.
 func (s *Session) CompleteSnapshots(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return s.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
 		all, err := c.Snapshots.List(ctx)
@@ -56,6 +58,7 @@ func (s *Session) CompleteBoth(cmd *cobra.Command, args []string, prefix string)
 	return append(sandboxes, snapshots...), directive
 }
 
+// CompleteImages completes ids and names of images.
 func (s *Session) CompleteImages(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return s.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
 		all, err := c.Images.List(ctx)
@@ -66,8 +69,8 @@ func (s *Session) CompleteImages(cmd *cobra.Command, _ []string, _ string) ([]st
 	})
 }
 
-// CompleteProcesses completes a sandbox, and then as many processes in it as there
-// may be: those whose output is kept, or those that run.
+// CompleteProcesses completes a sandbox and then up to most processes in it: those whose output is
+// kept, or all that run.
 func (s *Session) CompleteProcesses(most int, kept bool) completion {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		switch {
@@ -88,6 +91,7 @@ func (s *Session) CompleteProcesses(most int, kept bool) completion {
 	}
 }
 
+// CompleteTokens completes ids of tokens.
 func (s *Session) CompleteTokens(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return s.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
 		all, err := c.Tokens.List(ctx, "")
@@ -98,7 +102,7 @@ func (s *Session) CompleteTokens(cmd *cobra.Command, _ []string, _ string) ([]st
 	})
 }
 
-// CompleteOption completes what an option of cmd names.
+// CompleteOption completes the values of an option of cmd with next.
 func (s *Session) CompleteOption(cmd *cobra.Command, option string, next completion) {
 	// An error says that there is no such option.
 	_ = cmd.RegisterFlagCompletionFunc(option, next)
@@ -111,7 +115,7 @@ func candidate(id, name string) []string {
 	return []string{id + "\t" + name, name + "\t" + id}
 }
 
-// complete asks the daemon that is running; a completion starts none.
+// complete lists candidates from a running daemon. It never starts one.
 func (s *Session) complete(cmd *cobra.Command, list func(context.Context, *client.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 	defer cancel()

@@ -4,8 +4,7 @@ import (
 	"fmt"
 )
 
-// ExitError ends a command with an exit code and without a message: the command has printed all
-// there is to say.
+// ExitError ends a command with an exit code and without a message.
 type ExitError int
 
 // Error implements error.

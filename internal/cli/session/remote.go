@@ -12,15 +12,15 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// Remote says which daemon to talk to, if it is not the user's own. A token is no
-// option: arguments are seen by everybody on the machine.
+// Remote has the options that name a daemon other than the user's own. There is no option for a
+// token, because all users of a machine see the arguments of a process.
 type Remote struct {
 	host, tokenFile, caFile, key string
 
 	keyOption *pflag.Flag
 }
 
-// The variables that stand for the options.
+// The environment variables of the options.
 const (
 	envHost      = "RAMET_HOST"
 	EnvToken     = "RAMET_TOKEN"
@@ -36,13 +36,13 @@ func (r *Remote) flags(f *pflag.FlagSet) {
 	r.keyOption = f.Lookup("idempotency-key")
 }
 
-// address returns where to connect, empty for the user's own daemon.
+// address returns the address of the daemon, empty for the user's own.
 func (r *Remote) address() string { return cmp.Or(r.host, os.Getenv(envHost)) }
 
-// config returns where to connect, with an empty address for the user's own daemon.
+// config returns the configuration of a client. Its address is empty for the user's own daemon.
 func (r *Remote) config() (cfg client.Config, err error) {
 	cfg.Address, cfg.IdempotencyKey = r.address(), r.key
-	if r.keyOption.Changed && r.key == "" { // as of a variable that is not set
+	if r.keyOption.Changed && r.key == "" { // usually from an unset variable
 		return cfg, api.Invalid("idempotency-key", "an empty key would not keep this from being done twice")
 	}
 	if file := cmp.Or(r.caFile, os.Getenv(EnvCA)); file != "" {

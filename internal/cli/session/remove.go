@@ -10,20 +10,20 @@ import (
 	"ramet.dev/ramet/internal/cli/console"
 )
 
-// removed is what rm prints with --json.
+// removed is the JSON of a command that removes.
 type removed struct {
 	Removed []string     `json:"removed"`
 	Failed  []notRemoved `json:"failed,omitempty"`
 }
 
-// notRemoved is what could not be removed, and why.
+// notRemoved is an object that was not removed, and the reason.
 type notRemoved struct {
 	Ref   string     `json:"ref"`
 	Error *api.Error `json:"error"`
 }
 
-// RemoveEach removes all it can and returns what went wrong, the first code of
-// which decides the exit code. Of several, JSON says which were removed.
+// RemoveEach removes all of refs that it can, and returns the errors. The code of the first one
+// decides the exit code. With several refs, JSON lists what was removed and what was not.
 func (s *Session) RemoveEach(refs []string, remove func(string) error) error {
 	done := []string{}
 	errs := make([]error, len(refs))
@@ -36,7 +36,7 @@ func (s *Session) RemoveEach(refs []string, remove func(string) error) error {
 		todo = slices.DeleteFunc(todo, func(i int) bool {
 			if errs[i] = remove(refs[i]); errs[i] == nil {
 				done = append(done, refs[i])
-				again = true // others may not be in use any more
+				again = true // objects that were in conflict may be free now
 			}
 			return api.CodeOf(errs[i]) != api.CodeConflict
 		})

@@ -29,7 +29,7 @@ type Session struct {
 	client     *client.Client // nil before the first connection
 	// sameVersion is set if the daemon has the version of this program, and so all its features.
 	sameVersion bool
-	typed       []string // pairs: an id in the error, and the name that the user typed for it
+	typedNames  []string // pairs: an id in the error, and the name that the user typed for it
 }
 
 // New returns a session that is not connected.
@@ -63,7 +63,7 @@ func (s *Session) OnlyOnce() bool { return s.remote.key != "" }
 // Host returns the address of the daemon that the user named, empty for the user's own.
 func (s *Session) Host() string { return s.remote.address() }
 
-// Connected makes the RunE of a command that talks to the daemon.
+// Connected returns the RunE of a command that needs a daemon.
 func (s *Session) Connected(run func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := s.Connect(cmd.Context())
@@ -71,11 +71,13 @@ func (s *Session) Connected(run func(ctx context.Context, c *client.Client, args
 			return err
 		}
 		err = run(cmd.Context(), c, args)
-		s.learnTyped(cmd.Context(), s.client, args, err)
+		s.resolveTyped(cmd.Context(), s.client, args, err)
 		return err
 	}
 }
 
+// Connect connects to the daemon that the options name, or to the user's own, which it starts if
+// none runs.
 func (s *Session) Connect(ctx context.Context) (*client.Client, error) {
 	c, h, err := s.Reach(ctx, true)
 	if err != nil {
@@ -89,8 +91,8 @@ func (s *Session) Connect(ctx context.Context) (*client.Client, error) {
 	return c, nil
 }
 
-// Reach returns a client of the daemon that the options name, or else of the
-// user's own.
+// Reach returns a client of the daemon that the options name, or of the user's own. If start is
+// set, it starts the latter if none runs.
 func (s *Session) Reach(ctx context.Context, start bool) (*client.Client, api.Health, error) {
 	cfg, err := s.remote.config()
 	if err != nil {
@@ -99,7 +101,7 @@ func (s *Session) Reach(ctx context.Context, start bool) (*client.Client, api.He
 	if cfg.Address == "" && cfg.Token == "" && cfg.IdempotencyKey == "" {
 		return s.connectOwn(ctx, start)
 	}
-	if cfg.Address == "" { // as somebody else, at one's own daemon
+	if cfg.Address == "" { // the user's own daemon, with a token or a key
 		c, h, err := s.connectOwn(ctx, start)
 		if err != nil {
 			return nil, h, err
@@ -121,14 +123,15 @@ func (s *Session) Reach(ctx context.Context, start bool) (*client.Client, api.He
 }
 
 const (
-	// ReconnectTimeout is how long a command waits for a daemon to come back. Attached
-	// processes run on without one.
+	// ReconnectTimeout is how long a command waits for a daemon to return. Attached
+	// processes continue meanwhile.
 	ReconnectTimeout = 20 * time.Second
 	// reconnectEvery is the time between two attempts.
 	reconnectEvery = 200 * time.Millisecond
 )
 
-// Reconnect waits for a daemon that answers.
+// Reconnect tries to reach a daemon until a time, and returns its client, or cause if there is
+// none.
 func (s *Session) Reconnect(ctx context.Context, until time.Time, cause error) (*client.Client, error) {
 	for time.Until(until) > 0 {
 		select {
@@ -146,7 +149,7 @@ func (s *Session) Reconnect(ctx context.Context, until time.Time, cause error) (
 	return nil, cause
 }
 
-// OneSandbox is a command that does one thing to one sandbox.
+// OneSandbox returns a command that calls do with one sandbox.
 func (s *Session) OneSandbox(use, short string, do func(*client.Sandboxes, context.Context, string) (*api.Sandbox, error)) *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{

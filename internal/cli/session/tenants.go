@@ -9,8 +9,7 @@ import (
 	"ramet.dev/ramet/client"
 )
 
-// TenantView says whose things a command is about: the caller's tenant's, or those of
-// all tenants.
+// TenantView is the option that extends a list from the caller's tenant to all tenants.
 type TenantView struct{ All bool }
 
 func (v *TenantView) Flag(f *pflag.FlagSet) {
@@ -24,7 +23,7 @@ func (v *TenantView) Options() []client.Option {
 	return []client.Option{client.AllTenants}
 }
 
-// Row returns a row of a list, after the tenant if it is of all tenants.
+// Row returns a row of a list. If the list has all tenants, the tenant comes first.
 func (v *TenantView) Row(tenant string, cells ...string) []string {
 	if !v.All {
 		return cells
@@ -32,11 +31,12 @@ func (v *TenantView) Row(tenant string, cells ...string) []string {
 	return append([]string{tenant}, cells...)
 }
 
+// TenantName returns the name of a recorded tenant, which is empty for the default tenant.
 func TenantName(recorded string) string { return cmp.Or(recorded, api.DefaultTenant) }
 
-// Anywhere does something to the thing with the id ref, another tenant's included if
-// the caller may.
-func Anywhere(ref string, do func(...client.Option) error) error {
+// AcrossTenants calls do for an object of the caller's tenant, and again for all tenants if it is not
+// there, ref is an id, and the caller may see other tenants.
+func AcrossTenants(ref string, do func(...client.Option) error) error {
 	err := do()
 	if api.CodeOf(err) != api.CodeNotFound || !api.IsID(api.KindSandbox, ref) && !api.IsID(api.KindSnapshot, ref) {
 		return err

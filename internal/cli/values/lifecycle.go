@@ -8,7 +8,8 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// LifecycleFlags say when a sandbox ends or rests by itself.
+// LifecycleFlags are the options for the time to live, the idle action and the retention of
+// snapshots.
 type LifecycleFlags struct {
 	cmd       *cobra.Command
 	ttl, idle time.Duration
@@ -30,7 +31,7 @@ func (o *LifecycleFlags) Flags(cmd *cobra.Command) {
 	f.BoolVar(&o.autoWake, "auto-wake", true, "wake the hibernated or paused sandbox on a request that needs it running")
 }
 
-// Request returns what was asked for, nil if nothing was.
+// Request returns the options that the user gave, or nil if there are none.
 func (o *LifecycleFlags) Request() (*api.LifecycleRequest, error) {
 	r := &api.LifecycleRequest{IdleAction: api.IdleAction(o.action)}
 	asked := o.action != ""
@@ -39,7 +40,7 @@ func (o *LifecycleFlags) Request() (*api.LifecycleRequest, error) {
 		value  time.Duration
 		field  **int64
 	}{{"ttl", o.ttl, &r.TTLMS}, {"idle-timeout", o.idle, &r.IdleTimeoutMS}, {"snapshot-max-age", o.maxAge, &r.SnapshotMaxAgeMS}} {
-		if !o.cmd.Flags().Changed(d.option) { // 0 is not the same as nothing
+		if !o.cmd.Flags().Changed(d.option) { // 0 is a value: without end
 			continue
 		}
 		ms, err := TimeoutMS(d.option, d.value)

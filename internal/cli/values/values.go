@@ -16,8 +16,8 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// ParseMiB reads a size such as 512M or 2G. A bare number is refused: it is
-// bytes to some and megabytes to others.
+// ParseMiB parses a size such as 512M or 2G. It refuses a number without a unit, which some users
+// mean as bytes and others as megabytes.
 func ParseMiB(option, s string) (int64, error) {
 	if s == "" {
 		return 0, nil
@@ -32,29 +32,30 @@ func ParseMiB(option, s string) (int64, error) {
 		return 0, api.Invalid(option, "%q is a size without a unit: say %sM", s, s)
 	}
 	v, err := strconv.ParseFloat(number, 64)
-	if err != nil || unit == 0 || !(v > 0 && v*unit <= 1<<40) { // neither is true of NaN
+	if err != nil || unit == 0 || !(v > 0 && v*unit <= 1<<40) { // both comparisons are false for NaN
 		return 0, api.Invalid(option, "%q is not a size: say 512M or 2G", s)
 	}
 	return int64(math.Ceil(v * unit)), nil
 }
 
-// SizeVar adds an option that parseMiB reads, empty if it is absent.
+// SizeVar adds an option for a size that ParseMiB parses. It is empty if it is not given.
 func SizeVar(f *pflag.FlagSet, to *string, name, usage string) {
 	f.Var(notEmpty{to, "is not a size: say 512M or 2G"}, name, usage)
 }
 
-// RequireVar adds an option that names what must be there. An empty list would ask for nothing.
+// RequireVar adds an option for requirements. An empty list is refused, as it would require
+// nothing.
 func RequireVar(f *pflag.FlagSet, to *[]string, usage string) {
 	f.Var(namesList{to}, "require", usage)
 }
 
-// DurationVar adds an option that is a time, 0 if it is absent.
+// DurationVar adds an option for a duration. It is 0 if it is not given.
 func DurationVar(f *pflag.FlagSet, to *time.Duration, name, usage string) {
 	f.Var((*duration)(to), name, usage)
 }
 
-// duration is a pflag.Value that says how times are written. Its errors, as those of all values
-// here, go on where flagError has said which option it is and what was typed.
+// duration is a pflag.Value. The errors of all values here are the end of a sentence: flagError of
+// package cli puts the option and the value before them.
 type duration time.Duration
 
 // Set implements pflag.Value.
@@ -75,7 +76,7 @@ func (d *duration) Set(s string) error {
 // String implements pflag.Value.
 func (d *duration) String() string {
 	if *d == 0 {
-		return "" // shows no default
+		return "" // help pages show no default then
 	}
 	return time.Duration(*d).String()
 }
@@ -83,31 +84,31 @@ func (d *duration) String() string {
 // Type implements pflag.Value.
 func (*duration) Type() string { return "duration" }
 
-// NameVar adds an option that is a name. What else a name may be, the daemon knows.
+// NameVar adds an option for a name. Package api judges which names are allowed.
 func NameVar(f *pflag.FlagSet, to *string, usage string) {
 	f.Var(notEmpty{to, "is not a name: leave the option out for none"}, "name", usage)
 }
 
-// StateVar adds an option that is a state of sandboxes.
+// StateVar adds an option for a state of sandboxes.
 func StateVar(f *pflag.FlagSet, to *string, usage string) {
 	f.Var(notEmpty{to, "is not creating, running, paused, hibernated or failed"}, "state", usage)
 }
 
-// AddressVar adds an option that is a local address to listen on, of this host alone if
-// it is absent. net.Listen would take an empty one for all addresses.
+// AddressVar adds an option for a local address to listen on, by default the loopback address. An
+// empty address is refused, because net.Listen takes it for all addresses.
 func AddressVar(f *pflag.FlagSet, to *string, usage string) {
 	*to = "127.0.0.1"
 	f.Var(notEmpty{to, "is not an address: say 0.0.0.0 or :: for all"}, "address", usage)
 }
 
-// NotEmptyVar adds an option whose text must not be empty; why continues the sentence that
-// refuses it.
+// NotEmptyVar adds an option whose text must not be empty. why is the end of the sentence that
+// refuses an empty text.
 func NotEmptyVar(f *pflag.FlagSet, to *string, name, why, usage string) {
 	f.Var(notEmpty{to, why}, name, usage)
 }
 
-// notEmpty is a pflag.Value. An empty text is refused: it is a variable of a script that
-// was not set.
+// notEmpty is a pflag.Value that refuses an empty text, which is usually an unset variable of a
+// script.
 type notEmpty struct {
 	to  *string
 	why string
@@ -133,8 +134,8 @@ func (n notEmpty) String() string {
 // Type implements pflag.Value.
 func (notEmpty) Type() string { return "string" }
 
-// namesList is a pflag.Value: names separated by commas, none of which is empty. It may be
-// given repeatedly.
+// namesList is a pflag.Value for names that are separated by commas and not empty. The option may
+// be repeated.
 type namesList struct{ to *[]string }
 
 // Set implements pflag.Value.
@@ -158,7 +159,7 @@ func (n namesList) String() string {
 // Type implements pflag.Value.
 func (namesList) Type() string { return "strings" }
 
-// ValidCPUs refuses what no request can carry.
+// ValidCPUs refuses numbers that JSON cannot carry.
 func ValidCPUs(n float64) error {
 	if math.IsNaN(n) || math.IsInf(n, 0) {
 		return api.Invalid("cpus", "%v is not a number of processors: say 0.5 or 2", n)
@@ -166,7 +167,7 @@ func ValidCPUs(n float64) error {
 	return nil
 }
 
-// ParsePairs reads options of the form K=V.
+// ParsePairs parses options of the form K=V.
 func ParsePairs(option string, args []string) (map[string]string, error) {
 	var m map[string]string
 	for _, arg := range args {
@@ -182,7 +183,7 @@ func ParsePairs(option string, args []string) (map[string]string, error) {
 	return m, nil
 }
 
-// ParseSelfControl reads what a sandbox may do to itself.
+// ParseSelfControl parses the self-control grant of a sandbox.
 func ParseSelfControl(s string) (*api.SelfControl, error) {
 	const option = "self-control"
 	c := &api.SelfControl{}
@@ -206,8 +207,7 @@ func ParseSelfControl(s string) (*api.SelfControl, error) {
 	return c, nil
 }
 
-// ParseEnv reads options of the form K=V, or K for the value that this process
-// has.
+// ParseEnv parses options of the form K=V, or K for the value in the environment of this process.
 func ParseEnv(args []string) (map[string]string, error) {
 	args = slices.Clone(args)
 	for i, arg := range args {
@@ -222,8 +222,8 @@ func ParseEnv(args []string) (map[string]string, error) {
 	return ParsePairs("env", args)
 }
 
-// ChildNames returns the name of an only child, P-1 to P-n for several, or nothing if
-// there is no name.
+// ChildNames returns the names of n children: the name itself for one, name-1 to name-n for
+// several, nil without a name.
 func ChildNames(name string, n int) []string {
 	switch {
 	case name == "":
@@ -244,7 +244,8 @@ func CompleteValues(cmd *cobra.Command, option string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(option, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// TimeoutMS converts a timeout; less than a millisecond would mean none.
+// TimeoutMS converts a timeout to milliseconds. It refuses less than a millisecond, which would
+// become 0, no timeout.
 func TimeoutMS(field string, d time.Duration) (int64, error) {
 	if d < 0 || (d > 0 && d < time.Millisecond) {
 		return 0, api.Invalid(field, "%s is not a time of a millisecond or more", d)
@@ -260,10 +261,10 @@ func ParsePID(arg string) (int, error) {
 	return pid, nil
 }
 
-// QuietVar adds the option that has a command print ids alone.
+// QuietVar adds the option that makes a command print ids only.
 func QuietVar(f *pflag.FlagSet, to *bool) { QuietOf(f, to, "ids") }
 
-// QuietOf is quietVar for a command whose results are not called ids.
+// QuietOf is QuietVar for a command whose results have other names than ids.
 func QuietOf(f *pflag.FlagSet, to *bool, what string) {
 	f.BoolVarP(to, "quiet", "q", false, "print "+what+" only")
 }

@@ -11,7 +11,7 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// optionOf are the options that fields of requests come from where their names
+// optionOf maps fields of requests to the options that set them, where their names
 // differ by more than a unit.
 var optionOf = map[string][]string{
 	"names":    {"name"},
@@ -22,27 +22,26 @@ var optionOf = map[string][]string{
 }
 
 var (
-	// inRequest is where the daemon's framework says that something is wrong.
+	// inRequest matches the location that the daemon's framework puts before an error.
 	inRequest = regexp.MustCompile(`\b(?:body|query|path|header)\.([A-Za-z_][\w.-]*)(?:\[\d+\])?: `)
-	// element is which one of a list a field is.
+	// element matches the index of a field in a list.
 	element = regexp.MustCompile(`\[\d+\]$`)
-	// operations are what the daemon was doing for a command.
+	// operations matches the operations that the daemon puts before an error.
 	operations = regexp.MustCompile(`^(?:(?:attach|build (?:image|Debian root file system)|commit|create sandbox|diff|exec|export|fork|import image|merge|pull image|restore|rollback|run code|signal|snapshot|start|update sandbox): )+`)
-	// oneOf is how the daemon says what a value may be. It leaves out what it was.
+	// oneOf matches the daemon's list of accepted values, which lacks the given value.
 	oneOf = regexp.MustCompile(`^it must be one of: (.*)$`)
 	unit  = regexp.MustCompile(`[_-](?:ms|s|mib|kib)$`)
 )
 
-// inWords returns err, of cmd, as a person is told: fields of requests are called
-// as the options are that they come from, or without what only REST knows, and what
-// can be done about it is added.
-func inWords(cmd *cobra.Command, err error) string {
-	text := sayOptions.Replace(withOptions(cmd, err))
-	text = text[len(operations.FindString(text)):] // the user knows which command he gave
+// message returns the text of err for the user of cmd. It replaces fields of requests by the
+// options that set them, removes terms that only the REST interface has, and adds a hint.
+func message(cmd *cobra.Command, err error) string {
+	text := restTerms.Replace(withOptions(cmd, err))
+	text = text[len(operations.FindString(text)):] // the user knows the command
 	return text + hintOf(cmd, err, text)
 }
 
-// withOptions returns err with fields called as the options of cmd are.
+// withOptions returns the text of err with fields replaced by the options of cmd.
 func withOptions(cmd *cobra.Command, err error) string {
 	text := err.Error()
 	var e *api.Error
@@ -50,13 +49,13 @@ func withOptions(cmd *cobra.Command, err error) string {
 		return text
 	}
 	before, ok := strings.CutSuffix(text, e.Error())
-	if !ok { // several errors, or one that says it in its own words
+	if !ok { // several errors, or a wrapper with a text of its own
 		return text
 	}
 	field := element.ReplaceAllString(e.Field, "")
 	name, given := nameOf(cmd, field)
 	detail := e.Detail
-	// Who wraps an error that names a field names it once more.
+	// An error that wraps one with a field repeats the name of the field.
 	again := regexp.MustCompile(`^(?:[a-z ]+: )*` + regexp.QuoteMeta(field) + ": ")
 	detail = detail[len(again.FindString(detail)):]
 	if said := inRequest.FindStringSubmatch(detail); said != nil && said[1] == field && strings.HasPrefix(detail, said[0]) {
@@ -69,15 +68,14 @@ func withOptions(cmd *cobra.Command, err error) string {
 	if may := oneOf.FindStringSubmatch(detail); may != nil && given && strings.HasPrefix(name, "--") {
 		detail = fmt.Sprintf("%q is not one of %s", cmd.Flags().Lookup(strings.Fields(name[2:])[0]).Value, may[1])
 	}
-	if !given && strings.HasPrefix(detail, `"`) { // of an argument, what was typed says which one it is
+	if !given && strings.HasPrefix(detail, `"`) { // the quoted value identifies the argument
 		return before + detail
 	}
 	return before + name + ": " + detail
 }
 
-// nameOf returns the option of cmd that a field comes from, or the field in words; a
-// variable of the environment is called as it is. given says that it is no argument: the
-// option, or the variable, is what was given.
+// nameOf returns the option of cmd that sets a field, or the name of the field in words. A variable
+// of the environment keeps its name. given reports whether the user set the option or the variable.
 func nameOf(cmd *cobra.Command, field string) (name string, given bool) {
 	if strings.HasPrefix(field, "RAMET_") {
 		return field, true

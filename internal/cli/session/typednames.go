@@ -10,14 +10,14 @@ import (
 	"ramet.dev/ramet/client"
 )
 
-// maxTyped bounds how many arguments are looked up for an error.
+// maxTyped bounds the number of arguments that are looked up for an error.
 const maxTyped = 8
 
 var idInText = regexp.MustCompile(`\b(?:sbx|snap)_[a-z2-7]+\b`)
 
-// learnTyped finds out which of the ids in err the user has called by a name, for a message
-// that says what was typed. An error is shown as it is where the daemon cannot tell.
-func (s *Session) learnTyped(ctx context.Context, c *client.Client, args []string, err error) {
+// resolveTyped finds the ids in err that the user typed as names, so that the message can have the
+// names. The message keeps the ids if the daemon does not answer.
+func (s *Session) resolveTyped(ctx context.Context, c *client.Client, args []string, err error) {
 	if err == nil || s.JSON || ctx.Err() != nil {
 		return
 	}
@@ -32,13 +32,15 @@ func (s *Session) learnTyped(ctx context.Context, c *client.Client, args []strin
 			continue
 		}
 		if sb, err := c.Sandboxes.Get(ctx, name); err == nil && slices.Contains(ids, sb.ID) {
-			s.typed = append(s.typed, sb.ID, `"`+name+`"`)
+			s.typedNames = append(s.typedNames, sb.ID, `"`+name+`"`)
 		}
 		if snap, err := c.Snapshots.Get(ctx, name); err == nil && slices.Contains(ids, snap.ID) {
-			s.typed = append(s.typed, snap.ID, `"`+name+`"`)
+			s.typedNames = append(s.typedNames, snap.ID, `"`+name+`"`)
 		}
 	}
 }
 
-// AsTyped puts the names that were typed in the place of ids.
-func (s *Session) AsTyped(text string) string { return strings.NewReplacer(s.typed...).Replace(text) }
+// AsTyped replaces ids in text by the names that the user typed.
+func (s *Session) AsTyped(text string) string {
+	return strings.NewReplacer(s.typedNames...).Replace(text)
+}

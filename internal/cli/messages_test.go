@@ -42,11 +42,11 @@ func TestInWords(t *testing.T) {
 		{fmt.Errorf("listen: %w", api.Invalid("cwd", "no")), "listen: --cwd: no"},
 		{errors.Join(api.Invalid("cwd", "no"), errors.New("more")), "cwd: no\nmore"},
 	} {
-		if got := inWords(cmd, c.err); got != c.want {
+		if got := message(cmd, c.err); got != c.want {
 			t.Errorf("%v: %q, want %q", c.err, got, c.want)
 		}
 	}
-	if got := inWords(nil, api.Invalid("limits.cpus", "no")); got != "cpus: no" {
+	if got := message(nil, api.Invalid("limits.cpus", "no")); got != "cpus: no" {
 		t.Errorf("without a command: %q", got)
 	}
 }
@@ -77,7 +77,7 @@ func TestDaemonsWordsAreOptionsHere(t *testing.T) {
 		{"ls", api.Errorf(api.CodeUnavailable, "call daemon: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}),
 			"call daemon: tls: failed to verify certificate: x509: certificate signed by unknown authority; give its certificate with --ca or RAMET_CA"},
 	} {
-		if got := inWords(&cobra.Command{Use: c.command + " X"}, c.err); got != c.want {
+		if got := message(&cobra.Command{Use: c.command + " X"}, c.err); got != c.want {
 			t.Errorf("%s: %v: %q, want %q", c.command, c.err, got, c.want)
 		}
 	}
