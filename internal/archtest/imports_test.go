@@ -42,7 +42,7 @@ var arrows = []struct {
 	{"internal/node/timer/timertest", nil, "a clock for tests"},
 	{"internal/server/idempotency", []string{"internal/service", "api", "internal/storage/store"}, "what was answered; what was asked is not its business"},
 	{"internal/server/audit", []string{"internal/service/access", "internal/storage/hostfs", "api"}, "lines and their chain; it must never see what was in requests"},
-	{"internal/node/quota", []string{"api", "internal/storage/store"}, "accounts; what they count is not its business"},
+	{"internal/node/quota", []string{"api", "internal/server/audit", "internal/service/access", "internal/storage/store"}, "accounts and what they allow; it measures nothing itself"},
 	{"internal/server/token", []string{"internal/service/access", "internal/httpwire", "api", "internal/storage/store"}, "it says who has a secret; what they see is not its business"},
 	{"internal/observe/events", []string{"api"}, "a ring with readers; what an event means is not its business"},
 	{"internal/storage/store", []string{"api"}, "documents are opaque to it"},

@@ -64,7 +64,7 @@ func (m *Node) Create(ctx context.Context, req api.CreateRequest) (*api.Sandbox,
 		s.SelfControl = req.SelfControl
 		d.rec.Control = &selfcontrol.Grant{Budget: id}
 	}
-	made, err := m.admit(ctx, tenant, nil, 1)
+	made, err := m.Admit(ctx, tenant, nil, 1)
 	if err != nil {
 		m.unreserve(tenant, req.Name)
 		return nil, fmt.Errorf("create sandbox: %w", err)

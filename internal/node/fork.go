@@ -73,7 +73,7 @@ func (m *Node) fork(ctx context.Context, b *instance, req api.ForkRequest, by *s
 	}
 	defer batch.close()
 	batch.fresh = fresh
-	made, err := m.admit(ctx, b.tenant(), b.lineage(), len(batch.drafts))
+	made, err := m.Admit(ctx, b.tenant(), b.lineage(), len(batch.drafts))
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}

@@ -189,7 +189,7 @@ func (m *Node) wake(ctx context.Context, b *instance) (err error) {
 	if err := m.mayRun(b); err != nil {
 		return fmt.Errorf("wake: %w", err)
 	}
-	admitted, err := m.admitAgain(ctx)
+	admitted, err := m.AdmitAgain(ctx)
 	if err != nil {
 		return fmt.Errorf("wake: %w", err)
 	}

@@ -49,12 +49,12 @@ func nodeOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Node, *instan
 		t.Fatal(err)
 	}
 	m := &Node{
-		background: t.Context(), ledger: ledger, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: events.New(keptEvents),
+		background: t.Context(), ledger: ledger, hostMemory: readHostMemory, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: events.New(keptEvents),
 		instances: map[string]*instance{}, names: map[owned]string{}, snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
 		goneNames: map[string]goneRecord{}, memFiles: memfiles.New(), budgets: selfcontrol.NewBudgets(), patience: patience, clock: timer.System{}, alarms: timer.New(timer.System{}),
 	}
 	m.freezes = freezes.New(m.memFiles, records, m.log, patience, m.inUse)
-	m.Catalog = m.newCatalog(nil)
+	m.Catalog, m.Admission, m.room = m.newCatalog(nil), m.newAdmission(), m.newRoom()
 	m.Plane, m.selfControl = m.newDataPlane(), m.newSelfControl()
 	return m, boxIn(t, m, answers)
 }

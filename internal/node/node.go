@@ -50,7 +50,7 @@ type Config struct {
 	// BootID tells one start of the host from another; empty to ask the host.
 	BootID string
 	// HostMemory is nil to ask the host.
-	HostMemory HostMemory
+	HostMemory quota.HostMemory
 	// PackageCache is how many bytes of cached packages are kept; 0 for all.
 	PackageCache int64
 	// Observer may be nil.
@@ -75,11 +75,12 @@ type Node struct {
 	selfControl *selfcontrol.Server
 	audit       *audit.Log
 	ledger      *quota.Ledger
-	admitted    admission
-	heavy       *quota.Turns // exports and the like
-	archives    *quota.Turns // of files of sandboxes
+	*quota.Admission
+	room     *quota.Room
+	heavy    *quota.Turns // exports and the like
+	archives *quota.Turns // of files of sandboxes
 	// hostMemory says how much memory is free.
-	hostMemory HostMemory
+	hostMemory quota.HostMemory
 
 	mu        sync.Mutex
 	instances map[string]*instance
@@ -126,7 +127,6 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	m.archives = quota.NewTurns("archives", archivesPerTenant, archivesAtOnce, patienceForTurn)
 	m.Comparer = m.newComparer()
 	m.Plane, m.selfControl = m.newDataPlane(), m.newSelfControl()
-	m.admitted.making, m.admitted.inTree = map[string]int64{}, map[string]int64{}
 	if m.hostMemory = cfg.HostMemory; m.hostMemory == nil {
 		m.hostMemory = readHostMemory
 	}
@@ -170,6 +170,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if m.ledger, err = quota.Open(ctx, m.store); err != nil {
 		return nil, err
 	}
+	m.Admission, m.room = m.newAdmission(), m.newRoom()
 	if m.Store, err = idempotency.Open(ctx, m.store); err != nil {
 		return nil, err
 	}
@@ -214,7 +215,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	m.armSnapshots(m.allSnapshots()...)
 	m.collectSnapshots()
 	m.chore(m.attend)
-	m.chore(m.keepRoom)
+	m.chore(m.room.Keep)
 	m.chore(func(ctx context.Context) { m.alarms.Run(ctx, m.ring) })
 	return m, nil
 }

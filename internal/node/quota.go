@@ -2,157 +2,39 @@ package node
 
 import (
 	"context"
-	"maps"
 	"strings"
-	"sync"
+	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/quota"
-	"ramet.dev/ramet/internal/server/audit"
-	"ramet.dev/ramet/internal/service/access"
 )
 
-// What is about to be made counts like what there is, from the moment that it is
-// allowed: of two requests for the last place one is refused.
-
-// admission is what is being made.
-type admission struct {
-	mu      sync.Mutex
-	making  map[string]int64 // sandboxes, by tenant
-	inTree  map[string]int64 // and by the tree's first sandbox
-	pending int64            // bytes of memory that they will need
-}
-
-// root returns the first sandbox of the tree that something with the line belongs
-// to, "" for a tree that is to be.
-func root(line []string) string {
-	if len(line) == 0 {
-		return ""
-	}
-	return line[0]
-}
-
-// admit refuses what would exceed a quota or does not fit the machine. line is what
-// the n new sandboxes descend from. done is called when they are there, or failed.
-// If memory is short, it waits until sandboxes are put to disk that nobody uses: the
-// caller must not hold the op of one that could be.
-func (m *Node) admit(ctx context.Context, tenant string, line []string, n int) (done func(), err error) {
-	return m.withRoom(ctx, func() (func(), error) { return m.tryAdmit(tenant, line, n) })
-}
-
-// admitAgain is admit for a sandbox that there is, and to which no process on the host
-// belongs: it counts already, and needs memory again.
-func (m *Node) admitAgain(ctx context.Context) (done func(), err error) {
-	return m.withRoom(ctx, func() (func(), error) {
-		m.admitted.mu.Lock()
-		defer m.admitted.mu.Unlock()
-		if err := m.fits(perSandbox, m.admitted.pending); err != nil {
-			return nil, err
-		}
-		return m.admitted.promiseLocked(perSandbox), nil
+// newAdmission puts the admission together. Room is made by m.room.
+func (m *Node) newAdmission() *quota.Admission {
+	return quota.NewAdmission(quota.Config{
+		Ledger: m.ledger, HostMemory: m.hostMemory, Holdings: m.holdings, Owners: m.owners,
+		MakeRoom: func(ctx context.Context) bool { return m.room.Make(ctx) },
 	})
 }
 
-// promise keeps bytes of memory for what was admitted and is not made yet.
-func (m *Node) promise(bytes int64) (done func()) {
-	m.admitted.mu.Lock()
-	defer m.admitted.mu.Unlock()
-	return m.admitted.promiseLocked(bytes)
-}
-
-// promiseLocked is promise. The caller holds a.mu.
-func (a *admission) promiseLocked(bytes int64) (done func()) {
-	a.pending += bytes
-	return sync.OnceFunc(func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.pending -= bytes
-	})
-}
-
-// withRoom makes room as long as try fails for want of memory, and there is some to make.
-func (m *Node) withRoom(ctx context.Context, try func() (func(), error)) (done func(), err error) {
-	waiting, cancel := context.WithTimeout(ctx, patienceForRoom)
-	defer cancel()
-	for {
-		done, err := try()
-		if api.CodeOf(err) != api.CodeNoMemory || waiting.Err() != nil || !m.makeRoom(waiting) {
-			return done, err
-		}
-	}
-}
-
-func (m *Node) tryAdmit(tenant string, line []string, n int) (done func(), err error) {
-	m.admitted.mu.Lock()
-	defer m.admitted.mu.Unlock()
-	tree := root(line)
-	if err := m.checkQuotas(tenant, tree, quota.Ask{Sandboxes: int64(n), Depth: int64(len(line)), Disk: n == 0}); err != nil {
-		return nil, err
-	}
-	need := int64(n) * perSandbox
-	if err := m.fits(need, m.admitted.pending); err != nil {
-		return nil, err
-	}
-	m.admitted.making[tenant] += int64(n)
-	m.admitted.inTree[tree] += int64(n)
-	kept := m.admitted.promiseLocked(need)
-	return sync.OnceFunc(func() {
-		kept()
-		m.admitted.mu.Lock()
-		defer m.admitted.mu.Unlock()
-		subtract(m.admitted.making, tenant, int64(n))
-		subtract(m.admitted.inTree, tree, int64(n))
-	}), nil
-}
-
-func subtract(from map[string]int64, key string, n int64) {
-	if from[key] -= n; from[key] == 0 {
-		delete(from, key)
-	}
-}
-
-// checkQuotas is called with admitted locked.
-func (m *Node) checkQuotas(tenant, tree string, ask quota.Ask) error {
-	ofTenant, ofTree := m.ledger.Quotas(tenant)
-	if ofTenant != (api.Quota{}) {
-		used := m.consumption(tenant, "")
-		used.Sandboxes += m.admitted.making[tenant]
-		if err := quota.Check("tenant "+tenant, ofTenant, used, ask); err != nil {
-			return err
-		}
-	}
-	if ofTree == (api.Quota{}) {
-		return nil
-	}
-	of := "tree " + tree
-	var used api.Consumption
-	if tree == "" {
-		of = "a new tree"
-	} else {
-		used = m.consumption(tenant, tree)
-		used.Sandboxes += m.admitted.inTree[tree]
-	}
-	return quota.Check(of, ofTree, used, ask)
+// newRoom puts together what frees memory.
+func (m *Node) newRoom() *quota.Room {
+	return quota.NewRoom(quota.RoomConfig{HostMemory: m.hostMemory, Idle: m.idle, After: m.clock.After, Background: m.chore})
 }
 
 // mayRun refuses to do anything in a sandbox whose processor time is used up.
 func (m *Node) mayRun(b *instance) error {
 	b.mu.Lock()
-	tenant, tree := b.rec.tenant(), root(b.rec.lineage())
+	tenant, tree := b.rec.tenant(), quota.Tree(b.rec.lineage())
 	b.mu.Unlock()
-	ofTenant, ofTree := m.ledger.Quotas(tenant)
-	all, ours := m.ledger.Spent(tenant, tree)
-	if err := quota.Check("tenant "+tenant, api.Quota{CPUSeconds: ofTenant.CPUSeconds}, api.Consumption{CPUSeconds: all}, quota.Ask{}); err != nil {
-		return err
-	}
-	return quota.Check("tree "+tree, api.Quota{CPUSeconds: ofTree.CPUSeconds}, api.Consumption{CPUSeconds: ours}, quota.Ask{})
+	return m.MayRun(tenant, tree)
 }
 
-// consumption adds up what a tenant has, or one tree of it. It asks no sandbox:
-// memory files say themselves how large they are.
-func (m *Node) consumption(tenant, tree string) api.Consumption {
+// holdings adds up what a tenant has, or one tree of it, except processor time. It asks
+// no sandbox: memory files say themselves how large they are.
+func (m *Node) holdings(tenant, tree string) api.Consumption {
 	var c api.Consumption
 	sizes := map[string]int64{} // of files, by name: what several share counts once
 	shared := m.memFiles.Sizes()
@@ -166,7 +48,7 @@ func (m *Node) consumption(tenant, tree string) api.Consumption {
 	}
 	for _, b := range m.all() {
 		b.mu.Lock()
-		if b.rec.tenant() == tenant && (tree == "" || root(b.rec.lineage()) == tree) {
+		if b.rec.tenant() == tenant && (tree == "" || quota.Tree(b.rec.lineage()) == tree) {
 			c.Sandboxes++
 			c.Depth = max(c.Depth, int64(b.rec.Sandbox.Depth))
 			if s := b.sentry; s != nil {
@@ -179,7 +61,7 @@ func (m *Node) consumption(tenant, tree string) api.Consumption {
 	const mib = 1 << 20
 	for _, s := range m.allSnapshots() {
 		s.mu.Lock()
-		if s.rec.tenant() == tenant && (tree == "" || root(s.rec.Ancestors) == tree) {
+		if s.rec.tenant() == tenant && (tree == "" || quota.Tree(s.rec.Ancestors) == tree) {
 			c.DiskMiB += float64(s.rec.Snapshot.SizeBytes) / mib
 			if !s.rec.Snapshot.OnDisk {
 				add(s.freeze)
@@ -194,82 +76,80 @@ func (m *Node) consumption(tenant, tree string) api.Consumption {
 			c.MemoryMiB += float64(bytes) / mib
 		}
 	}
-	all, ours := m.ledger.Spent(tenant, tree)
-	if c.CPUSeconds = all; tree != "" {
-		c.CPUSeconds = ours
-	}
 	return c
 }
 
-// Tenants returns all tenants that have anything.
-func (m *Node) Tenants(ctx context.Context) ([]api.Tenant, error) {
-	names, err := m.tenantNames(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var list []api.Tenant
-	for name := range names {
-		list = append(list, *m.tenant(name))
-	}
-	return list, nil
-}
-
-// tenantNames returns the tenants that have a quota, a token, a sandbox or an image, and the
-// default one.
-func (m *Node) tenantNames(ctx context.Context) (map[string]bool, error) {
-	names := map[string]bool{access.DefaultTenant: true}
-	for _, t := range m.ledger.Tenants() {
-		names[t] = true
-	}
-	for _, t := range m.tokens.List(ctx) {
-		names[t.Tenant] = true
-	}
-	for _, b := range m.all() {
-		names[b.tenant()] = true
-	}
+// owners returns the tenants that have a token, a sandbox or an image.
+func (m *Node) owners(ctx context.Context) (map[string]bool, error) {
 	owners, err := m.ImageOwners()
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(names, owners)
-	return names, nil
+	for _, t := range m.tokens.List(ctx) {
+		owners[t.Tenant] = true
+	}
+	for _, b := range m.all() {
+		owners[b.tenant()] = true
+	}
+	return owners, nil
 }
 
-func (m *Node) tenant(name string) *api.Tenant {
-	t := &api.Tenant{Name: name, Usage: m.consumption(name, "")}
-	t.Quota, t.Tree = m.ledger.Quotas(name)
-	return t
+// restAfter is for how long nobody may have used what is put to disk because memory is
+// short.
+const restAfter = 15 * time.Second
+
+// unused is the idleness of what may be put to disk because memory is short.
+func unused(b *instance, now time.Time) bool {
+	s := &b.rec.Sandbox
+	return s.State == api.StateRunning && b.activity.uses == 0 && !b.activity.resting && b.activity.at.Before(now.Add(-restAfter)) && s.Lifecycle.WakesByItself()
 }
 
-// GetTenant returns the caller's own tenant, or any for the owner of the daemon.
-func (m *Node) GetTenant(ctx context.Context, name string) (*api.Tenant, error) {
-	if c := access.From(ctx); !c.Owner && (c.Tenant != name || c.Bound()) {
-		return nil, api.NotFound("tenant", name)
+// idle returns the sandboxes that may be put to disk because memory is short.
+func (m *Node) idle() []quota.Idle {
+	var list []quota.Idle
+	now := m.clock.Now()
+	for _, b := range m.all() {
+		b.mu.Lock()
+		if b.sentry != nil && unused(b, now) {
+			list = append(list, quota.Idle{ID: b.id, UsedAt: b.activity.at, Stubborn: b.activity.stubborn, Sandbox: idleInstance{m, b}})
+		}
+		b.mu.Unlock()
 	}
-	if err := api.ValidTenant(name); err != nil {
-		return nil, err
-	}
-	names, err := m.tenantNames(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !names[name] {
-		return nil, api.NotFound("tenant", name)
-	}
-	return m.tenant(name), nil
+	return list
 }
 
-// UpdateTenant changes the quotas of a tenant. What it has already stays.
-func (m *Node) UpdateTenant(ctx context.Context, name string, req api.TenantUpdate) (*api.Tenant, error) {
-	if err := access.From(ctx).OwnerOnly("changes quotas"); err != nil {
-		return nil, err
+// idleInstance is a sandbox that nobody uses.
+type idleInstance struct {
+	m *Node
+	b *instance
+}
+
+// TryLock implements quota.Idle.
+func (i idleInstance) TryLock() bool { return i.b.op.TryLock() }
+
+// Unlock implements quota.Idle.
+func (i idleInstance) Unlock() { i.b.op.Unlock() }
+
+// Hibernate implements quota.Idle.
+func (i idleInstance) Hibernate(ctx context.Context) bool {
+	m, b := i.m, i.b
+	switch v, err := m.hibernateLocked(ctx, b, unused); {
+	case api.CodeOf(err) == api.CodeCanceled: // it is used again, or room is no longer wanted
+	case err != nil:
+		i.MarkStubborn()
+		m.unrested(b, api.IdleHibernate, err)
+	case v != nil:
+		m.log.Info("memory is short: a sandbox was put to disk that nobody used", "id", b.id)
+		m.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: b.tenant(), Action: "hibernate-for-memory", Object: b.id, Result: "ok"})
+		return true
 	}
-	if err := api.ValidTenant(name); err != nil {
-		return nil, err
-	}
-	audit.Of(ctx).Object(name)
-	if err := m.ledger.Set(ctx, name, req); err != nil {
-		return nil, err
-	}
-	return m.tenant(name), nil
+	return false
+}
+
+// MarkStubborn implements quota.Idle.
+func (i idleInstance) MarkStubborn() {
+	b := i.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.activity.stubborn = true
 }

@@ -82,7 +82,7 @@ func (m *Node) snapshot(ctx context.Context, b *instance, req api.SnapshotReques
 	if err := api.ValidMetadata("metadata", merged(b.view().Metadata, req.Metadata)); err != nil {
 		return nil, err
 	}
-	made, err := m.admit(ctx, b.tenant(), b.lineage(), 0)
+	made, err := m.Admit(ctx, b.tenant(), b.lineage(), 0)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
@@ -366,7 +366,7 @@ func (m *Node) restore(ctx context.Context, s *snapshot, req api.RestoreRequest,
 	}
 	defer batch.close()
 	batch.fresh = fresh
-	made, err := m.admit(ctx, s.rec.tenant(), append(slices.Clone(s.rec.Ancestors), s.id), len(batch.drafts))
+	made, err := m.Admit(ctx, s.rec.tenant(), append(slices.Clone(s.rec.Ancestors), s.id), len(batch.drafts))
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}

@@ -100,7 +100,7 @@ func (b *batch) begin(ctx context.Context, f *freezes.Freeze, image string, made
 	b.m.mu.Unlock()
 	b.m.arm(b.listed...)
 	b.begun = true
-	kept := b.m.promise(int64(len(b.listed)) * perSandbox)
+	kept := b.m.Promise(len(b.listed))
 	made()
 	b.m.freezes.Hold(f, 1)
 	b.m.uploads.Go(func() {

@@ -47,7 +47,7 @@ func (m *Node) rollback(ctx context.Context, b *instance, s *snapshot) (*api.San
 		return nil, api.Errorf(api.CodeConflict, "snapshot %s is of sandbox %s, which is no ancestor of %s", s.id, of, b.id)
 	}
 	if !runs {
-		admitted, err := m.admitAgain(ctx)
+		admitted, err := m.AdmitAgain(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("rollback: %w", err)
 		}

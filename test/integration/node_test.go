@@ -23,6 +23,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/service"
 	who "ramet.dev/ramet/internal/service/access"
@@ -50,9 +51,9 @@ type testNode struct {
 	// command is the one inside of sandboxes that may control themselves, nil if
 	// the test needs none.
 	command *os.File
-	clock   timer.Clock     // nil for the machine's
-	boot    string          // which run of the host it is; empty for the real one
-	memory  node.HostMemory // nil for the machine's
+	clock   timer.Clock      // nil for the machine's
+	boot    string           // which run of the host it is; empty for the real one
+	memory  quota.HostMemory // nil for the machine's
 	// observer is told of operations, if it is set.
 	observer node.Observer
 	// What was there before the node was.

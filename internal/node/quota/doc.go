@@ -1,5 +1,9 @@
-// Package quota keeps what tenants and trees of sandboxes may have, and how much
-// processor time they used.
+// Package quota keeps the accounts of tenants and decides what they may make and run.
 //
-// It must never know what a sandbox is, nor measure anything itself.
+//	Ledger     quotas and processor time, stored
+//	Turns      how many heavy operations are under way at once
+//	Admission  refuses what exceeds a quota or does not fit the host's memory
+//	Room       frees memory by putting idle sandboxes to disk
+//
+// The package never reads what a sandbox uses nor how much memory there is: it is told.
 package quota

@@ -7,6 +7,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
+	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/timer/timertest"
 	"ramet.dev/ramet/internal/server/audit"
 )
@@ -36,7 +37,7 @@ func TestBusySandboxesAreNotWaitedFor(t *testing.T) {
 	go func() {
 		defer close(done)
 		m.stopSpenders()
-		if m.makeRoom(asOwner) {
+		if m.room.Make(asOwner) {
 			t.Error("it was put to disk")
 		}
 	}()
@@ -85,8 +86,9 @@ func TestSpendersAreNotWoken(t *testing.T) {
 // host has no memory for one more.
 func TestNothingIsWokenWithoutMemory(t *testing.T) {
 	m, b := nodeOf(t, nil)
-	free := int64(perSandbox)
+	free := int64(quota.PerSandbox)
 	m.hostMemory = func() (int64, int64, error) { return free, 8 << 30, nil }
+	m.Admission, m.room = m.newAdmission(), m.newRoom()
 	b.rec.Sandbox.State = api.StateHibernated
 	s := &snapshot{id: api.NewID(api.KindSnapshot)}
 	s.rec.Ancestors, s.rec.Snapshot.Sandbox = []string{b.id}, b.id
@@ -103,12 +105,12 @@ func TestNothingIsWokenWithoutMemory(t *testing.T) {
 			t.Errorf("after %s it is %s", name, v.State)
 		}
 	}
-	free = reserve(8<<30) + perSandbox
+	free = quota.Reserve(8<<30) + quota.PerSandbox
 	if _, err := m.Wake(asOwner, b.id); api.CodeOf(err) != api.CodeCorrupt { // its snapshot is missing here
 		t.Errorf("with just enough memory: %v", err)
 	}
-	if m.admitted.pending != 0 {
-		t.Errorf("%d bytes stay promised", m.admitted.pending)
+	if n := m.Promised(); n != 0 {
+		t.Errorf("%d bytes stay promised", n)
 	}
 }
 
@@ -127,6 +129,7 @@ func TestOneThatDoesNotAnswerDoesNotHoldUpMakingRoom(t *testing.T) {
 	})
 	clock := waits{timertest.New(time.Now()), make(chan time.Duration, 9)}
 	m.clock = clock
+	m.room = m.newRoom()
 	next := boxIn(t, m, func(call *wire.Call) (any, error) {
 		if call.Op == wire.OpFreeze {
 			other <- "next"
@@ -136,14 +139,14 @@ func TestOneThatDoesNotAnswerDoesNotHoldUpMakingRoom(t *testing.T) {
 	})
 	next.activity.at = clock.Now().Add(-time.Hour)
 	done := make(chan bool, 1)
-	go func() { done <- m.makeRoom(asOwner) }()
+	go func() { done <- m.room.Make(asOwner) }()
 	<-asked
 	select {
 	case <-other:
 		t.Error("another one is put to disk at once")
 	default:
 	}
-	clock.Advance(patienceForOne)
+	clock.Advance(quota.OneTimeout)
 	select {
 	case <-other:
 	case <-time.After(time.Minute):
@@ -153,22 +156,22 @@ func TestOneThatDoesNotAnswerDoesNotHoldUpMakingRoom(t *testing.T) {
 	for waiting := false; !waiting; {
 		select {
 		case d := <-clock.begun:
-			waiting = d == patienceForRoom
+			waiting = d == quota.RoomTimeout
 		case <-done:
 			close(hang)
 			t.Fatal("the one that has not answered yet is given up")
 		}
 	}
-	if list := m.idlest(); len(list) != 1 || list[0] != next {
+	if list := m.room.Candidates(); len(list) != 1 || list[0].ID != next.id {
 		t.Errorf("%d could be put to disk while one of two does not answer", len(list))
 	}
-	clock.Advance(patienceForRoom)
+	clock.Advance(quota.RoomTimeout)
 	if <-done {
 		t.Error("none could be put to disk, and one is said to be")
 	}
 	close(hang)
 	m.chores.Wait()
-	if list := m.idlest(); len(list) != 2 {
+	if list := m.room.Candidates(); len(list) != 2 {
 		t.Errorf("%d of two could be put to disk", len(list))
 	}
 }
