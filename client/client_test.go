@@ -18,11 +18,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/rest/apitest"
+	"ramet.dev/ramet/internal/service"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -89,7 +89,7 @@ func TestMethods(t *testing.T) {
 				return &api.Context{Name: "c", CreatedAt: at}, nil
 			},
 			DestroyContextFunc: func(_ context.Context, ref, name string) error { note(ref, name); return nil },
-			RunCodeFunc: func(_ context.Context, ref string, req api.RunCodeRequest, streams service.RunIO) (*api.RunResult, error) {
+			RunCodeFunc: func(_ context.Context, ref string, req api.RunCodeRequest, streams api.RunIO) (*api.RunResult, error) {
 				note(ref, req)
 				for _, w := range []io.Writer{streams.Stdout, streams.Stderr} {
 					if _, err := io.WriteString(w, "\xff"); err != nil {
@@ -177,7 +177,7 @@ func TestMethods(t *testing.T) {
 			note(ref)
 			return nil
 		},
-		ExecFunc: func(_ context.Context, ref string, req api.ExecRequest, _ service.ExecIO) (*api.ExecResult, error) {
+		ExecFunc: func(_ context.Context, ref string, req api.ExecRequest, _ api.ExecIO) (*api.ExecResult, error) {
 			note(ref, req)
 			return &api.ExecResult{OK: true}, nil
 		},
@@ -238,7 +238,7 @@ func TestMethods(t *testing.T) {
 	check("RunCode", fmt.Sprintf("%+v", []any{"x", code}), whole, run, err)
 	var out, errs strings.Builder
 	var shown []map[string]json.RawMessage
-	run, err = c.Contexts.RunCodeStream(ctx, "x", code, client.RunIO{Stdout: &out, Stderr: &errs, Result: func(f map[string]json.RawMessage) error {
+	run, err = c.Contexts.RunCodeStream(ctx, "x", code, api.RunIO{Stdout: &out, Stderr: &errs, Result: func(f map[string]json.RawMessage) error {
 		shown = append(shown, f)
 		return nil
 	}})
@@ -350,14 +350,14 @@ func TestNotADaemon(t *testing.T) {
 	} {
 		srv := httptest.NewServer(h)
 		c := connectTo(t, srv.URL)
-		_, err := c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{}, client.ExecIO{})
+		_, err := c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{}, api.ExecIO{})
 		if api.CodeOf(err) != api.CodeUnavailable && name != "no JSON" {
 			t.Errorf("%s: ExecStream = %v", name, err)
 		}
 		if _, err = c.Sandboxes.Get(t.Context(), "a"); api.CodeOf(err) != api.CodeUnavailable {
 			t.Errorf("%s: Get = %v", name, err)
 		}
-		if _, err = c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{}, client.ExecIO{Stdin: strings.NewReader("")}); api.CodeOf(err) != api.CodeUnavailable {
+		if _, err = c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{}, api.ExecIO{Stdin: strings.NewReader("")}); api.CodeOf(err) != api.CodeUnavailable {
 			t.Errorf("%s: ExecStream with input = %v", name, err)
 		}
 		c.Close()
@@ -377,7 +377,7 @@ func TestWithoutTLS(t *testing.T) {
 	}
 }
 
-func echo(_ context.Context, _ string, _ api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
+func echo(_ context.Context, _ string, _ api.ExecRequest, s api.ExecIO) (*api.ExecResult, error) {
 	if s.Stdin != nil {
 		if _, err := io.Copy(s.Stdout, s.Stdin); err != nil {
 			return nil, err
@@ -394,7 +394,7 @@ func TestExecStream(t *testing.T) {
 	large := bytes.Repeat([]byte("0123456789abcde\n"), 1<<17) // 2 MiB, more than all buffers on the way
 	for _, in := range [][]byte{nil, {}, []byte("small"), large} {
 		var stdout, stderr bytes.Buffer
-		streams := client.ExecIO{Stdout: &stdout, Stderr: &stderr}
+		streams := api.ExecIO{Stdout: &stdout, Stderr: &stderr}
 		want := in
 		if in == nil {
 			want = []byte("out\xff")
@@ -409,7 +409,7 @@ func TestExecStream(t *testing.T) {
 }
 
 func TestExecStreamErrors(t *testing.T) {
-	c := connect(t, &apitest.Service{ExecFunc: func(ctx context.Context, ref string, _ api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
+	c := connect(t, &apitest.Service{ExecFunc: func(ctx context.Context, ref string, _ api.ExecRequest, s api.ExecIO) (*api.ExecResult, error) {
 		if ref == "gone" {
 			return nil, api.NotFound("sandbox", ref)
 		}
@@ -427,25 +427,25 @@ func TestExecStreamErrors(t *testing.T) {
 			}
 			return nil
 		}
-		_, err := c.Processes.ExecStream(t.Context(), "gone", api.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: input()})
+		_, err := c.Processes.ExecStream(t.Context(), "gone", api.ExecRequest{Shell: "x"}, api.ExecIO{Stdin: input()})
 		if api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("input %t: %v", withInput, err)
 		}
-		_, err = c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{}, client.ExecIO{Stdin: input()})
+		_, err = c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{}, api.ExecIO{Stdin: input()})
 		if api.CodeOf(err) != api.CodeInvalid {
 			t.Errorf("input %t, invalid request: %v", withInput, err)
 		}
-		_, err = c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: input(), Stdout: failingWriter{broken}})
+		_, err = c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{Shell: "x"}, api.ExecIO{Stdin: input(), Stdout: failingWriter{broken}})
 		if !errors.Is(err, broken) {
 			t.Errorf("input %t, broken output: %v", withInput, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err = c.Processes.ExecStream(ctx, "a", api.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: input(), Stdout: cancellingWriter(cancel)})
+		_, err = c.Processes.ExecStream(ctx, "a", api.ExecRequest{Shell: "x"}, api.ExecIO{Stdin: input(), Stdout: cancellingWriter(cancel)})
 		if api.CodeOf(err) != api.CodeCanceled {
 			t.Errorf("input %t, cancelled: %v", withInput, err)
 		}
 	}
-	_, err := c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{Shell: "x"}, client.ExecIO{Stdin: failingReader{broken}})
+	_, err := c.Processes.ExecStream(t.Context(), "a", api.ExecRequest{Shell: "x"}, api.ExecIO{Stdin: failingReader{broken}})
 	if !errors.Is(err, broken) {
 		t.Errorf("broken input: %v", err)
 	}
@@ -543,9 +543,9 @@ func BenchmarkExec(b *testing.B) {
 				case "collect":
 					_, err = c.Processes.Exec(b.Context(), "a", req)
 				case "stream":
-					_, err = c.Processes.ExecStream(b.Context(), "a", req, client.ExecIO{})
+					_, err = c.Processes.ExecStream(b.Context(), "a", req, api.ExecIO{})
 				case "socket":
-					_, err = c.Processes.ExecStream(b.Context(), "a", req, client.ExecIO{Stdin: strings.NewReader("x")})
+					_, err = c.Processes.ExecStream(b.Context(), "a", req, api.ExecIO{Stdin: strings.NewReader("x")})
 				}
 				if err != nil {
 					b.Fatal(err)

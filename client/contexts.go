@@ -52,21 +52,10 @@ func (s *Contexts) RunCode(ctx context.Context, ref string, req api.RunCodeReque
 	return on[*api.RunResult](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/run-code", nil, req)
 }
 
-// RunIO takes what comes of a cell; nil fields drop it.
-type RunIO struct {
-	Stdout, Stderr io.Writer
-	Result         func(map[string]json.RawMessage) error
-}
-
 // RunCodeStream runs a cell and passes on what comes of it meanwhile; the result
 // has no streams and no results. When ctx ends, the cell is interrupted.
-func (s *Contexts) RunCodeStream(ctx context.Context, ref string, req api.RunCodeRequest, streams RunIO) (*api.RunResult, error) {
-	if streams.Stdout == nil {
-		streams.Stdout = io.Discard
-	}
-	if streams.Stderr == nil {
-		streams.Stderr = io.Discard
-	}
+func (s *Contexts) RunCodeStream(ctx context.Context, ref string, req api.RunCodeRequest, streams api.RunIO) (*api.RunResult, error) {
+	streams.Stdout, streams.Stderr = api.Discard(streams.Stdout), api.Discard(streams.Stderr)
 	p, err := path("sandboxes", ref, "/run-code")
 	if err != nil {
 		return nil, err

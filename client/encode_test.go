@@ -5,9 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
@@ -16,7 +14,7 @@ import (
 func TestWhatIsNotTextIsNotSent(t *testing.T) {
 	var ran [][]string
 	c := connect(t, &apitest.Service{
-		ExecFunc: func(_ context.Context, _ string, req api.ExecRequest, _ service.ExecIO) (*api.ExecResult, error) {
+		ExecFunc: func(_ context.Context, _ string, req api.ExecRequest, _ api.ExecIO) (*api.ExecResult, error) {
 			ran = append(ran, req.Argv)
 			return &api.ExecResult{}, nil
 		},
@@ -27,7 +25,7 @@ func TestWhatIsNotTextIsNotSent(t *testing.T) {
 		return err
 	}
 	stream := func(in string) error {
-		_, err := c.Processes.ExecStream(ctx, "a", api.ExecRequest{Argv: []string{"echo", "\xff"}}, client.ExecIO{Stdin: strings.NewReader(in)})
+		_, err := c.Processes.ExecStream(ctx, "a", api.ExecRequest{Argv: []string{"echo", "\xff"}}, api.ExecIO{Stdin: strings.NewReader(in)})
 		return err
 	}
 	create := func(req api.CreateRequest) error {

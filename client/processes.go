@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -147,19 +146,9 @@ func outputOf(ev httpwire.Event) (_ api.Chunk, known bool, err error) {
 	return api.Chunk{}, false, nil
 }
 
-// AttachIO connects a caller with a process. Stdin and Sizes may be nil.
-type AttachIO struct {
-	// Stdin closes the process's input at its own end, unless that is a terminal.
-	Stdin io.Reader
-	// Sizes are those of the caller's terminal.
-	Sizes <-chan api.TerminalSize
-	// Output is called with each chunk and must not keep the data.
-	Output func(api.Chunk) error
-}
-
 // Attach follows a process until it ends. When ctx ends, the process goes on. One
 // read of Stdin that blocks then is left behind.
-func (s *Processes) Attach(ctx context.Context, ref string, pid int, from int64, streams AttachIO) (*api.Position, error) {
+func (s *Processes) Attach(ctx context.Context, ref string, pid int, from int64, streams api.AttachIO) (*api.Position, error) {
 	p, err := path("sandboxes", ref, processPath(pid, "/attach"))
 	if err != nil {
 		return nil, err

@@ -8,16 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/server/rest/apitest"
 )
 
 // TestOutputAndAttach reads the same output in both ways.
 func TestOutputAndAttach(t *testing.T) {
 	c := connect(t, &apitest.Service{ProcessFuncs: apitest.ProcessFuncs{
-		AttachFunc: func(ctx context.Context, _ string, pid int, req api.AttachRequest, s service.AttachIO) (*api.Position, error) {
+		AttachFunc: func(ctx context.Context, _ string, pid int, req api.AttachRequest, s api.AttachIO) (*api.Position, error) {
 			if pid == 404 {
 				return nil, api.NotFound("process", "404")
 			}
@@ -55,7 +53,7 @@ func TestOutputAndAttach(t *testing.T) {
 	got.Reset()
 	sizes := make(chan api.TerminalSize, 1)
 	sizes <- api.TerminalSize{Cols: 90, Rows: 20}
-	pos, err = c.Processes.Attach(t.Context(), "x", 7, 9, client.AttachIO{Stdin: strings.NewReader("in"), Sizes: sizes, Output: each})
+	pos, err = c.Processes.Attach(t.Context(), "x", 7, 9, api.AttachIO{Stdin: strings.NewReader("in"), Sizes: sizes, Output: each})
 	if want := "2 3 false \"\"\n5 0 false \"output\\xffin at 90x20\"\n50 0 true \"e\"\n"; err != nil || got.String() != want || pos.NextSeq != 9 {
 		t.Errorf("attach %+v, %v: %s", pos, err, got.String())
 	}
@@ -63,7 +61,7 @@ func TestOutputAndAttach(t *testing.T) {
 	if _, err = c.Processes.Output(t.Context(), "x", 404, api.AttachRequest{}, each); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("output: %v", err)
 	}
-	if _, err = c.Processes.Attach(t.Context(), "x", 404, 0, client.AttachIO{Output: each}); api.CodeOf(err) != api.CodeNotFound {
+	if _, err = c.Processes.Attach(t.Context(), "x", 404, 0, api.AttachIO{Output: each}); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("attach: %v", err)
 	}
 	full := errors.New("full")
@@ -72,11 +70,11 @@ func TestOutputAndAttach(t *testing.T) {
 		t.Errorf("output: %v", err)
 	}
 	sizes <- api.TerminalSize{Cols: 1, Rows: 1}
-	if _, err = c.Processes.Attach(t.Context(), "x", 7, 0, client.AttachIO{Stdin: strings.NewReader(""), Sizes: sizes, Output: fail}); !errors.Is(err, full) {
+	if _, err = c.Processes.Attach(t.Context(), "x", 7, 0, api.AttachIO{Stdin: strings.NewReader(""), Sizes: sizes, Output: fail}); !errors.Is(err, full) {
 		t.Errorf("attach: %v", err)
 	}
 	broken := errors.New("broken")
-	if _, err = c.Processes.Attach(t.Context(), "x", 7, 0, client.AttachIO{Stdin: failingReader{broken}, Sizes: sizes, Output: each}); !errors.Is(err, broken) {
+	if _, err = c.Processes.Attach(t.Context(), "x", 7, 0, api.AttachIO{Stdin: failingReader{broken}, Sizes: sizes, Output: each}); !errors.Is(err, broken) {
 		t.Errorf("attach: %v", err)
 	}
 }

@@ -28,7 +28,7 @@ func (c *connection) openSocket(ctx context.Context, path string) (*websocket.Co
 
 // execSocket runs a command over a WebSocket, which carries standard input as
 // well.
-func (c *connection) execSocket(ctx context.Context, path string, req api.ExecRequest, streams ExecIO) (*api.ExecResult, error) {
+func (c *connection) execSocket(ctx context.Context, path string, req api.ExecRequest, streams api.ExecIO) (*api.ExecResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	first, err := encode(req)
@@ -89,7 +89,7 @@ func sendInput(ctx context.Context, conn *websocket.Conn, in io.Reader) error {
 }
 
 // receiveOutput copies what the command writes, until the final message.
-func receiveOutput(ctx context.Context, conn *websocket.Conn, streams ExecIO) (httpwire.Final, error) {
+func receiveOutput(ctx context.Context, conn *websocket.Conn, streams api.ExecIO) (httpwire.Final, error) {
 	var final httpwire.Final
 	for {
 		kind, msg, err := conn.Read(ctx)

@@ -12,13 +12,6 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// ExecIO are the streams of a command. Stdin may be nil, for none; nil outputs
-// are dropped.
-type ExecIO struct {
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
-}
-
 // Exec runs a command to its end and returns what it wrote. The daemon keeps at
 // most 8 MiB of each stream.
 func (s *Processes) Exec(ctx context.Context, ref string, req api.ExecRequest) (*api.ExecResult, error) {
@@ -29,13 +22,8 @@ func (s *Processes) Exec(ctx context.Context, ref string, req api.ExecRequest) (
 // empty Stdout and Stderr. When ctx ends, the command is killed. Should the
 // command end while a read of Stdin blocks, the call returns and leaves that one
 // read behind.
-func (s *Processes) ExecStream(ctx context.Context, ref string, req api.ExecRequest, streams ExecIO) (*api.ExecResult, error) {
-	if streams.Stdout == nil {
-		streams.Stdout = io.Discard
-	}
-	if streams.Stderr == nil {
-		streams.Stderr = io.Discard
-	}
+func (s *Processes) ExecStream(ctx context.Context, ref string, req api.ExecRequest, streams api.ExecIO) (*api.ExecResult, error) {
+	streams.Stdout, streams.Stderr = api.Discard(streams.Stdout), api.Discard(streams.Stderr)
 	p, err := path("sandboxes", ref, "/exec")
 	if err != nil {
 		return nil, err

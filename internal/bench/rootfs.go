@@ -32,7 +32,7 @@ func exportRoot(ctx context.Context, c *client.Client, ref, dir string) error {
 	}()
 	res, err := c.Processes.ExecStream(ctx, ref, api.ExecRequest{
 		Argv: []string{"tar", "--create", "--one-file-system", "--directory=/", "."},
-	}, client.ExecIO{Stdout: w})
+	}, api.ExecIO{Stdout: w})
 	if err == nil && !res.OK {
 		err = fmt.Errorf("tar ended with exit code %d", res.ExitCode)
 	}

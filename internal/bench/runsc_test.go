@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/workload/fakedaemon"
 )
 
@@ -215,7 +214,7 @@ func TestExportRoot(t *testing.T) {
 		tar.Header{Name: "./dev", Typeflag: tar.TypeChar, Mode: 0o666},
 	)
 	code := 0
-	d.ExecFunc = func(_ context.Context, _ string, _ api.ExecRequest, streams service.ExecIO) (*api.ExecResult, error) {
+	d.ExecFunc = func(_ context.Context, _ string, _ api.ExecRequest, streams api.ExecIO) (*api.ExecResult, error) {
 		_, err := streams.Stdout.Write(content)
 		return &api.ExecResult{OK: code == 0, ExitCode: code}, err
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/workload"
 )
 
@@ -88,7 +87,7 @@ func (b *bench) streamStdout(ctx context.Context, ref string) (int64, error) {
 	var n counter
 	res, err := b.c.Processes.ExecStream(ctx, ref, api.ExecRequest{
 		Argv: []string{"dd", "if=/dev/zero", "bs=" + strconv.Itoa(streamBlock), "count=" + strconv.FormatInt(b.stream/streamBlock, 10), "status=none"},
-	}, client.ExecIO{Stdout: &n})
+	}, api.ExecIO{Stdout: &n})
 	if err == nil && !res.OK {
 		err = fmt.Errorf("dd ended with exit code %d", res.ExitCode)
 	}
@@ -195,7 +194,7 @@ var errEnough = errors.New("the first output is there")
 
 // firstOutput attaches to a process and leaves it when it has some of its output.
 func (b *bench) firstOutput(ctx context.Context, ref string, pid int) error {
-	_, err := b.c.Processes.Attach(ctx, ref, pid, 0, client.AttachIO{Output: func(api.Chunk) error { return errEnough }})
+	_, err := b.c.Processes.Attach(ctx, ref, pid, 0, api.AttachIO{Output: func(api.Chunk) error { return errEnough }})
 	switch {
 	case errors.Is(err, errEnough):
 		return nil

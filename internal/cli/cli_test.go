@@ -21,7 +21,6 @@ import (
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli"
 	"ramet.dev/ramet/internal/server/rest/apitest"
-	"ramet.dev/ramet/internal/service"
 )
 
 const (
@@ -121,7 +120,7 @@ func TestInterruptOfTerminal(t *testing.T) {
 		StartProcessFunc: func(context.Context, string, api.StartRequest) (*api.Process, error) {
 			return &api.Process{PID: 13}, nil
 		},
-		AttachFunc: func(ctx context.Context, _ string, _ int, _ api.AttachRequest, _ service.AttachIO) (*api.Position, error) {
+		AttachFunc: func(ctx context.Context, _ string, _ int, _ api.AttachRequest, _ api.AttachIO) (*api.Position, error) {
 			close(entered)
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -140,7 +139,7 @@ func TestInterruptOfTerminal(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	for _, args := range [][]string{{"exec", "base", "--", "hang"}, {"exec", "-i", "base", "hang"}, {"exec", "--json", "base", "hang"}} {
 		entered, ended := make(chan struct{}), make(chan error, 1)
-		svc := &apitest.Service{ExecFunc: func(ctx context.Context, _ string, _ api.ExecRequest, _ service.ExecIO) (*api.ExecResult, error) {
+		svc := &apitest.Service{ExecFunc: func(ctx context.Context, _ string, _ api.ExecRequest, _ api.ExecIO) (*api.ExecResult, error) {
 			close(entered)
 			<-ctx.Done()
 			ended <- ctx.Err()

@@ -12,7 +12,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/rest/apitest"
-	"ramet.dev/ramet/internal/service"
 )
 
 // made counts the sandboxes that a command makes and removes.
@@ -44,7 +43,7 @@ func (m *made) service() *apitest.Service {
 		m.removed = append(m.removed, ref)
 		return nil
 	}
-	svc.ExecFunc = func(ctx context.Context, ref string, req api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
+	svc.ExecFunc = func(ctx context.Context, ref string, req api.ExecRequest, s api.ExecIO) (*api.ExecResult, error) {
 		m.runs(fmt.Sprint(ref, " ", req.Argv, req.Shell))
 		if slices.Contains(req.Argv, "hang") {
 			m.started <- struct{}{}
@@ -64,7 +63,7 @@ func (m *made) service() *apitest.Service {
 		m.runs(fmt.Sprint(ref, " ", req.Argv, req.Shell))
 		return &api.Process{PID: 15, Kept: &api.KeptProcess{Terminal: true, Stdin: true}}, nil
 	}
-	svc.AttachFunc = func(_ context.Context, _ string, _ int, _ api.AttachRequest, s service.AttachIO) (*api.Position, error) {
+	svc.AttachFunc = func(_ context.Context, _ string, _ int, _ api.AttachRequest, s api.AttachIO) (*api.Position, error) {
 		if err := s.Output(api.Chunk{Data: []byte("prompt$ ")}); err != nil {
 			return nil, err
 		}

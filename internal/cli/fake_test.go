@@ -257,7 +257,7 @@ func fakeCreate(_ context.Context, req api.CreateRequest) (*api.Sandbox, error) 
 }
 
 // fakeExec is a small set of commands.
-func fakeExec(ctx context.Context, ref string, req api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
+func fakeExec(ctx context.Context, ref string, req api.ExecRequest, s api.ExecIO) (*api.ExecResult, error) {
 	if _, err := find(ctx, ref); err != nil {
 		return nil, err
 	}
@@ -448,7 +448,7 @@ func fakeProcesses() apitest.ProcessFuncs {
 		}
 		return nil, api.Errorf(api.CodeNotFound, "no process %d", pid)
 	}
-	attach := func(ctx context.Context, ref string, pid int, req api.AttachRequest, s service.AttachIO) (*api.Position, error) {
+	attach := func(ctx context.Context, ref string, pid int, req api.AttachRequest, s api.AttachIO) (*api.Position, error) {
 		if pid == 16 { // its idle timeout has ended it
 			return &api.Position{Exit: &api.ExecResult{ExitCode: 137, Signal: "SIGKILL", TimedOut: true, Idle: true}}, nil
 		}
@@ -517,7 +517,7 @@ func fakeProcesses() apitest.ProcessFuncs {
 }
 
 // fakeRun runs code that is one of a few words.
-func fakeRun(ctx context.Context, ref string, req api.RunCodeRequest, streams service.RunIO) (*api.RunResult, error) {
+func fakeRun(ctx context.Context, ref string, req api.RunCodeRequest, streams api.RunIO) (*api.RunResult, error) {
 	if ref != "base" {
 		return nil, api.NotFound("sandbox", ref)
 	}

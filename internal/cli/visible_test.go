@@ -10,7 +10,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/rest/apitest"
-	"ramet.dev/ramet/internal/service"
 )
 
 // TestRunCodeOnTerminal shows control characters that code writes, in streams, results and
@@ -18,7 +17,7 @@ import (
 func TestRunCodeOnTerminal(t *testing.T) {
 	const nasty = "\x1b[2J\x1b]2;title\a\x1b[6n"
 	svc := fakeService()
-	svc.RunCodeFunc = func(_ context.Context, _ string, _ api.RunCodeRequest, s service.RunIO) (*api.RunResult, error) {
+	svc.RunCodeFunc = func(_ context.Context, _ string, _ api.RunCodeRequest, s api.RunIO) (*api.RunResult, error) {
 		for _, text := range []string{"ä" + nasty + "\ttab\x7f\n10%\r20%\r", "\nsplit \xe2", "\x82", "\xac \xff\n\u009b2J end\xc3"} {
 			if _, err := io.WriteString(s.Stdout, text); err != nil {
 				return nil, err
@@ -31,7 +30,7 @@ func TestRunCodeOnTerminal(t *testing.T) {
 		r.ExitCode = 1
 		return r, s.Result(map[string]json.RawMessage{"text/plain": json.RawMessage(`"\u001b[2Jresult"`)})
 	}
-	svc.ExecFunc = func(_ context.Context, _ string, _ api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
+	svc.ExecFunc = func(_ context.Context, _ string, _ api.ExecRequest, s api.ExecIO) (*api.ExecResult, error) {
 		_, err := io.WriteString(s.Stdout, "gone\x1b[2J\x1b[Hexec\x1b]2;x\a")
 		return &api.ExecResult{}, err
 	}

@@ -172,7 +172,7 @@ func TestServiceIsClosedWhenTheStartIsInterrupted(t *testing.T) {
 
 // blocked is a command that waits for release or for its context.
 func blocked(entered chan<- struct{}, release <-chan struct{}) *apitest.Service {
-	return &apitest.Service{ExecFunc: func(ctx context.Context, _ string, _ api.ExecRequest, _ service.ExecIO) (*api.ExecResult, error) {
+	return &apitest.Service{ExecFunc: func(ctx context.Context, _ string, _ api.ExecRequest, _ api.ExecIO) (*api.ExecResult, error) {
 		entered <- struct{}{}
 		select {
 		case <-release:
@@ -191,7 +191,7 @@ func TestDrainLetsRequestsEnd(t *testing.T) {
 		c := connect(t, p)
 		result := make(chan error, 1)
 		go func() {
-			streams := client.ExecIO{}
+			streams := api.ExecIO{}
 			if withInput {
 				streams.Stdin = strings.NewReader("")
 			}
@@ -242,7 +242,7 @@ func TestDrainGivesUp(t *testing.T) {
 		c := connect(t, p)
 		result := make(chan error, 1)
 		go func() {
-			streams := client.ExecIO{}
+			streams := api.ExecIO{}
 			if withInput {
 				streams.Stdin = strings.NewReader("")
 			}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -140,7 +139,7 @@ func (bi *bisection) try(ctx context.Context, s *api.Step) (_ *outcome, err erro
 	}()
 	o := &outcome{stdout: tailBuffer{max: bisectOutput}, stderr: tailBuffer{max: bisectOutput}}
 	req := api.ExecRequest{Argv: slices.Clone(bi.req.Argv), Shell: bi.req.Shell, Env: bi.req.Env, Cwd: bi.req.Cwd, User: bi.req.User, TimeoutMS: bi.req.TimeoutMS}
-	res, err := bi.m.Exec(ctx, child, req, service.ExecIO{Stdout: &o.stdout, Stderr: &o.stderr})
+	res, err := bi.m.Exec(ctx, child, req, api.ExecIO{Stdout: &o.stdout, Stderr: &o.stderr})
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/timer/timertest"
 	"ramet.dev/ramet/internal/server/audit"
-	"ramet.dev/ramet/internal/service"
 )
 
 // TestRetirementIsDueAtItsEnd gives a sandbox more time while its end has to wait for
@@ -96,7 +95,7 @@ func TestWatchingIsNoUse(t *testing.T) {
 			return m.WatchFiles(asOwner, b.id, api.WatchRequest{}, func(api.FileEvents) error { return nil })
 		},
 		"attach": func() error {
-			_, err := m.Attach(asOwner, b.id, 7, api.AttachRequest{Follow: true}, service.AttachIO{Stdin: keys, Output: func(api.Chunk) error { return nil }})
+			_, err := m.Attach(asOwner, b.id, 7, api.AttachRequest{Follow: true}, api.AttachIO{Stdin: keys, Output: func(api.Chunk) error { return nil }})
 			return err
 		},
 	} {

@@ -79,7 +79,7 @@ type scratch struct {
 // Run implements images.Scratch.
 func (s *scratch) Run(ctx context.Context, argv []string, env map[string]string) (code int, output string, err error) {
 	out := &tailBuffer{}
-	exited, err := s.sentry.Exec(ctx, &wire.Exec{Argv: argv, Env: env}, launch.ExecIO{Stdout: out, Stderr: out})
+	exited, err := s.sentry.Exec(ctx, &wire.Exec{Argv: argv, Env: env}, api.ExecIO{Stdout: out, Stderr: out})
 	if err != nil {
 		return 0, "", err
 	}

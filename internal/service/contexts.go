@@ -2,8 +2,6 @@ package service
 
 import (
 	"context"
-	"encoding/json"
-	"io"
 
 	"ramet.dev/ramet/api"
 )
@@ -19,12 +17,5 @@ type Contexts interface {
 	// RunCode runs one cell, after the cells that came before. The result has empty
 	// Stdout, Stderr and Results. When ctx is cancelled, the cell is
 	// interrupted, and its interpreter killed if it goes on.
-	RunCode(ctx context.Context, ref string, req api.RunCodeRequest, streams RunIO) (*api.RunResult, error)
-}
-
-// RunIO takes the output and the results of a cell. A call blocks while the client does not
-// read, and fails when the client is gone.
-type RunIO struct {
-	Stdout, Stderr io.Writer
-	Result         func(map[string]json.RawMessage) error
+	RunCode(ctx context.Context, ref string, req api.RunCodeRequest, streams api.RunIO) (*api.RunResult, error)
 }

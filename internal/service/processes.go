@@ -14,7 +14,7 @@ type Processes interface {
 	// ctx is cancelled, the command is killed. Exec must not write to the streams after it
 	// returned, nor wait for a read of streams.Stdin: that read ends when Exec has
 	// returned.
-	Exec(ctx context.Context, ref string, req api.ExecRequest, streams ExecIO) (*api.ExecResult, error)
+	Exec(ctx context.Context, ref string, req api.ExecRequest, streams api.ExecIO) (*api.ExecResult, error)
 	// Processes lists the processes that run, and with all also those that StartProcess
 	// started and that have ended.
 	Processes(ctx context.Context, ref string, all bool) ([]api.Process, error)
@@ -24,7 +24,7 @@ type Processes interface {
 	// Attach copies the output of a process, and input to it. The process does not
 	// notice when ctx is cancelled. Attach must not call streams.Output after it
 	// returned, nor wait for a read of streams.Stdin.
-	Attach(ctx context.Context, ref string, pid int, req api.AttachRequest, streams AttachIO) (*api.Position, error)
+	Attach(ctx context.Context, ref string, pid int, req api.AttachRequest, streams api.AttachIO) (*api.Position, error)
 	// Logs calls each with the output of all processes that StartProcess started. With
 	// follow it goes on with what they and later processes write, until ctx ends or the
 	// sandbox is destroyed. It calls began before the first each.
@@ -38,23 +38,4 @@ type Processes interface {
 	ResizeProcess(ctx context.Context, ref string, pid int, size api.TerminalSize) error
 	// RemoveProcess kills a process with its group, if it runs, and drops its output.
 	RemoveProcess(ctx context.Context, ref string, pid int) error
-}
-
-// ExecIO are the streams of a command.
-type ExecIO struct {
-	// Stdin is nil for a command without standard input.
-	Stdin io.Reader
-	// Stdout and Stderr are never nil. A write blocks while the client does not
-	// read, and fails when it is gone.
-	Stdout, Stderr io.Writer
-}
-
-// AttachIO connects a client with a process. Stdin and Sizes may be nil.
-type AttachIO struct {
-	Stdin io.Reader
-	// Sizes are those of the client's terminal.
-	Sizes <-chan api.TerminalSize
-	// Output takes the next chunk, whose data are valid until it returns. It
-	// blocks while the client does not read, and fails when it is gone.
-	Output func(api.Chunk) error
 }

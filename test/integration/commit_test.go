@@ -18,7 +18,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/service"
 )
 
 // commit makes an image of a sandbox or snapshot.
@@ -176,7 +175,7 @@ func TestCommitOfWhatChanges(t *testing.T) {
 	g := &gate{open: make(chan struct{}), waiting: make(chan struct{})}
 	close(g.open)
 	command.Go(func() {
-		_, err := n.m.Exec(ctx, "parent", api.ExecRequest{Argv: []string{"guest", "churn", "/srv/churn"}}, service.ExecIO{Stdout: g, Stderr: io.Discard})
+		_, err := n.m.Exec(ctx, "parent", api.ExecRequest{Argv: []string{"guest", "churn", "/srv/churn"}}, api.ExecIO{Stdout: g, Stderr: io.Discard})
 		wantCode(t, err, api.CodeCanceled)
 	})
 	<-g.waiting

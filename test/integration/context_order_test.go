@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/service"
 )
 
 // lines notes each line of a stream.
@@ -37,7 +36,7 @@ func (x *contextTest) inOrder(language, code string, ways ...string) {
 	ctx, cancel := context.WithTimeout(asOwner, fsPatience)
 	defer cancel()
 	var got, want []string
-	if _, err := x.m.RunCode(ctx, "box", api.RunCodeRequest{Language: language, Code: code}, service.RunIO{
+	if _, err := x.m.RunCode(ctx, "box", api.RunCodeRequest{Language: language, Code: code}, api.RunIO{
 		Stdout: &lines{stream: "out ", all: &got}, Stderr: &lines{stream: "err ", all: &got},
 		Result: func(forms map[string]json.RawMessage) error {
 			got = append(got, "show "+strings.Trim(string(forms["text/plain"]), `"`))

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/service"
 )
 
 // endless is a cell that prints until nobody reads it, and says how far it got.
@@ -25,7 +24,7 @@ func (x *contextTest) unread(name string, timeoutMS int64) (ended <-chan error, 
 	g := &gate{open: make(chan struct{}), waiting: make(chan struct{})}
 	ended = inBackground(func() error {
 		req := api.RunCodeRequest{Context: name, Code: fmt.Sprintf(endless, name), TimeoutMS: timeoutMS}
-		_, err := x.m.RunCode(asOwner, "box", req, service.RunIO{
+		_, err := x.m.RunCode(asOwner, "box", req, api.RunIO{
 			Stdout: g, Stderr: g, Result: func(map[string]json.RawMessage) error { return nil },
 		})
 		return err
@@ -114,7 +113,7 @@ func TestContextLeavesWriters(t *testing.T) {
 	out := &slowReader{}
 	r, err := x.m.RunCode(ctx, "box", api.RunCodeRequest{Code: `import os, subprocess
 for stream in 1, 2, 1, 2: subprocess.Popen(['yes'], start_new_session=True, stdout=stream)
-os._exit(3)`}, service.RunIO{Stdout: out, Stderr: out, Result: func(map[string]json.RawMessage) error { return nil }})
+os._exit(3)`}, api.RunIO{Stdout: out, Stderr: out, Result: func(map[string]json.RawMessage) error { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/service"
 )
 
 // contextTest is a node with a sandbox that has Python and Bash.
@@ -42,7 +41,7 @@ func (x *contextTest) try(ref string, req api.RunCodeRequest) (*ran, error) {
 	r := &ran{}
 	var shown []map[string]json.RawMessage
 	var err error
-	r.RunResult, err = x.m.RunCode(ctx, ref, req, service.RunIO{Stdout: &r.stdout, Stderr: &r.stderr, Result: func(forms map[string]json.RawMessage) error {
+	r.RunResult, err = x.m.RunCode(ctx, ref, req, api.RunIO{Stdout: &r.stdout, Stderr: &r.stderr, Result: func(forms map[string]json.RawMessage) error {
 		shown = append(shown, forms)
 		return nil
 	}})
@@ -322,9 +321,9 @@ func TestContextInterruptAndTimeout(t *testing.T) {
 	}
 }
 
-func discardRun() service.RunIO {
+func discardRun() api.RunIO {
 	d := discard()
-	return service.RunIO{Stdout: d.Stdout, Stderr: d.Stderr, Result: func(map[string]json.RawMessage) error { return nil }}
+	return api.RunIO{Stdout: d.Stdout, Stderr: d.Stderr, Result: func(map[string]json.RawMessage) error { return nil }}
 }
 
 func TestContextEnds(t *testing.T) {

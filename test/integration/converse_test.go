@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/service"
 )
 
 // conversation is a command that answers each line with its number.
@@ -27,7 +26,7 @@ func (n *testNode) converse(ref string) *conversation {
 		ctx, cancel := context.WithTimeout(asOwner, 2*patience)
 		defer cancel()
 		r, err := n.m.Exec(ctx, ref, api.ExecRequest{Argv: []string{"guest", "count"}},
-			service.ExecIO{Stdin: inR, Stdout: outW, Stderr: io.Discard})
+			api.ExecIO{Stdin: inR, Stdout: outW, Stderr: io.Discard})
 		if err == nil && r.ExitCode != 0 {
 			err = fmt.Errorf("exit code %d", r.ExitCode)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/service"
 )
 
 // diff returns the changes from one sandbox to another.
@@ -132,7 +131,7 @@ func TestDiffOfWhatChanges(t *testing.T) {
 		g := &gate{open: make(chan struct{}), waiting: make(chan struct{})}
 		close(g.open)
 		commands.Go(func() {
-			_, err := n.m.Exec(ctx, ref, api.ExecRequest{Argv: []string{"guest", "churn", "/srv/churn"}}, service.ExecIO{Stdout: g, Stderr: io.Discard})
+			_, err := n.m.Exec(ctx, ref, api.ExecRequest{Argv: []string{"guest", "churn", "/srv/churn"}}, api.ExecIO{Stdout: g, Stderr: io.Discard})
 			wantCode(t, err, api.CodeCanceled)
 		})
 		<-g.waiting

@@ -14,7 +14,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/node"
-	"ramet.dev/ramet/internal/service"
 )
 
 // withoutChurn are features of the fuzzer that would make files the program that
@@ -26,7 +25,7 @@ const withoutChurn = "samegroup"
 func snapshotOnce(ctx context.Context, m *node.Node, rng *rand.Rand) error {
 	run := func(args ...string) (string, error) {
 		var out, stderr bytes.Buffer
-		r, err := m.Exec(ctx, "base", api.ExecRequest{Argv: append([]string{"guest", "fs"}, args...)}, service.ExecIO{Stdout: &out, Stderr: &stderr})
+		r, err := m.Exec(ctx, "base", api.ExecRequest{Argv: append([]string{"guest", "fs"}, args...)}, api.ExecIO{Stdout: &out, Stderr: &stderr})
 		if err == nil && r.ExitCode != 0 {
 			err = fmt.Errorf("%v: %s", args, stderr.String())
 		}

@@ -15,7 +15,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/service"
 )
 
 // TestExecOutcomes runs commands that end in every way there is.
@@ -196,7 +195,7 @@ func TestExecLeavesWriters(t *testing.T) {
 		box := n.create("").ID
 		out := &slowReader{}
 		limited, cancel := context.WithTimeout(ctx, patience)
-		r, err := n.m.Exec(limited, box, c.req, service.ExecIO{Stdout: out, Stderr: out})
+		r, err := n.m.Exec(limited, box, c.req, api.ExecIO{Stdout: out, Stderr: out})
 		cancel()
 		if err != nil {
 			t.Fatal(err)
@@ -303,7 +302,7 @@ func TestSlowReader(t *testing.T) {
 	done := make(chan error)
 	go func() {
 		r, err := n.m.Exec(asOwner, "box", api.ExecRequest{Argv: []string{"guest", "spew", fmt.Sprint(size)}},
-			service.ExecIO{Stdout: g, Stderr: io.Discard})
+			api.ExecIO{Stdout: g, Stderr: io.Discard})
 		if err == nil && r.ExitCode != 0 {
 			err = fmt.Errorf("exit code %d", r.ExitCode)
 		}
@@ -362,7 +361,7 @@ func TestExecCancelBehindUnreadInput(t *testing.T) {
 	input := flood{make(chan struct{})}
 	done := make(chan error, 1)
 	go func() {
-		_, err := n.m.Exec(ctx, "box", api.ExecRequest{Argv: []string{"guest", "brood", "2"}}, service.ExecIO{Stdin: input, Stdout: io.Discard, Stderr: io.Discard})
+		_, err := n.m.Exec(ctx, "box", api.ExecRequest{Argv: []string{"guest", "brood", "2"}}, api.ExecIO{Stdin: input, Stdout: io.Discard, Stderr: io.Discard})
 		done <- err
 	}()
 	input.untilBackedUp()
@@ -396,7 +395,7 @@ func TestExecOutlived(t *testing.T) {
 		close(g.open)
 		done := make(chan error)
 		go func() {
-			_, err := n.m.Exec(ctx, "base", api.ExecRequest{Argv: []string{"guest", "brood", "1"}}, service.ExecIO{Stdout: g, Stderr: io.Discard})
+			_, err := n.m.Exec(ctx, "base", api.ExecRequest{Argv: []string{"guest", "brood", "1"}}, api.ExecIO{Stdout: g, Stderr: io.Discard})
 			done <- err
 		}()
 		<-g.waiting

@@ -77,7 +77,7 @@ func TestFreezeCannotBeWritten(t *testing.T) {
 func (e *engine) mustHold(s *launch.Sentry, want string) {
 	e.t.Helper()
 	var out strings.Builder
-	r, err := s.Exec(asOwner, &wire.Exec{Argv: []string{"guest", "ask"}}, launch.ExecIO{Stdout: &out, Stderr: &out})
+	r, err := s.Exec(asOwner, &wire.Exec{Argv: []string{"guest", "ask"}}, api.ExecIO{Stdout: &out, Stderr: &out})
 	if err != nil || r.Code != 0 {
 		e.t.Fatalf("ask: %+v %v: %s", r, err, out.String())
 	}

@@ -16,7 +16,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/service"
 )
 
 // envFuzz is how long each of the tests that do random things goes on, instead of
@@ -118,7 +117,7 @@ func (n *testNode) longExec(ref string, req api.ExecRequest) string {
 	ctx, cancel := context.WithTimeout(asOwner, fsPatience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	r, err := n.m.Exec(ctx, ref, req, service.ExecIO{Stdout: &stdout, Stderr: &stderr})
+	r, err := n.m.Exec(ctx, ref, req, api.ExecIO{Stdout: &stdout, Stderr: &stderr})
 	if err != nil {
 		n.t.Fatalf("%s: %v%s: %v", ref, req.Argv, req.Shell, err)
 	}

@@ -13,7 +13,6 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/node"
 	"ramet.dev/ramet/internal/node/timer/timertest"
-	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -198,7 +197,7 @@ func TestIdleSandboxesRest(t *testing.T) {
 	ready := &signalWriter{wrote: make(chan struct{})}
 	stop, cancel := context.WithCancel(ctx)
 	go func() {
-		_, err := n.m.Exec(stop, "brief", api.ExecRequest{Argv: []string{"guest", "sleep", "1h"}}, service.ExecIO{Stdout: ready, Stderr: ready})
+		_, err := n.m.Exec(stop, "brief", api.ExecRequest{Argv: []string{"guest", "sleep", "1h"}}, api.ExecIO{Stdout: ready, Stderr: ready})
 		out <- err
 	}()
 	<-ready.wrote

@@ -246,7 +246,7 @@ func (e *engine) load(file *os.File, frozen *wire.Frozen) *launch.Sentry {
 func (e *engine) exec(s *launch.Sentry, args ...string) {
 	e.t.Helper()
 	out := &limitedLog{}
-	r, err := s.Exec(asOwner, &wire.Exec{Argv: append([]string{"guest"}, args...)}, launch.ExecIO{Stdout: out, Stderr: out})
+	r, err := s.Exec(asOwner, &wire.Exec{Argv: append([]string{"guest"}, args...)}, api.ExecIO{Stdout: out, Stderr: out})
 	if err != nil || r.Code != 0 {
 		e.t.Fatalf("%v: %+v %v: %s", args, r, err, out.text)
 	}
@@ -368,7 +368,7 @@ func TestInheritedCommandsLeaveNothing(t *testing.T) {
 		in, end := io.Pipe()
 		running.Go(func() {
 			defer end.Close()
-			xio := launch.ExecIO{Stdin: in, Stdout: io.Discard, Stderr: io.Discard}
+			xio := api.ExecIO{Stdin: in, Stdout: io.Discard, Stderr: io.Discard}
 			_, err := source.Exec(ctx, &wire.Exec{Argv: []string{"guest", "cat"}}, xio)
 			wantCode(t, err, api.CodeCanceled)
 		})

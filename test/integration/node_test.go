@@ -25,7 +25,6 @@ import (
 	"ramet.dev/ramet/internal/node"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/timer"
-	"ramet.dev/ramet/internal/service"
 	who "ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/paths"
 )
@@ -227,7 +226,7 @@ func (n *testNode) run(ref string, req api.ExecRequest, stdin string) (*output, 
 	ctx, cancel := context.WithTimeout(asOwner, patience)
 	defer cancel()
 	out := &output{}
-	xio := service.ExecIO{Stdout: &out.stdout, Stderr: &out.stderr}
+	xio := api.ExecIO{Stdout: &out.stdout, Stderr: &out.stderr}
 	if stdin != "" {
 		xio.Stdin = strings.NewReader(stdin)
 	}
@@ -353,4 +352,4 @@ func wantCode(t testing.TB, err error, code api.Code) {
 }
 
 // discard is output that nobody wants.
-func discard() service.ExecIO { return service.ExecIO{Stdout: io.Discard, Stderr: io.Discard} }
+func discard() api.ExecIO { return api.ExecIO{Stdout: io.Discard, Stderr: io.Discard} }

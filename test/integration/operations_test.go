@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/service"
 )
 
 // insideOperations are those on what is inside of a sandbox that ref names.
@@ -33,7 +32,7 @@ func (n *testNode) insideOperations() map[string]func(ref string) error {
 		"wait":           func(ref string) error { _, err := n.m.WaitProcess(ctx, ref, 4242); return err },
 		"remove process": func(ref string) error { return n.m.RemoveProcess(ctx, ref, 4242) },
 		"attach": func(ref string) error {
-			_, err := n.m.Attach(ctx, ref, 4242, api.AttachRequest{}, service.AttachIO{Output: func(api.Chunk) error { return nil }})
+			_, err := n.m.Attach(ctx, ref, 4242, api.AttachRequest{}, api.AttachIO{Output: func(api.Chunk) error { return nil }})
 			return err
 		},
 		"contexts": func(ref string) error { _, err := n.m.Contexts(ctx, ref); return err },

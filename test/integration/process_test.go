@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/service"
 )
 
 // start starts a command of the guest program in the background.
@@ -49,7 +48,7 @@ func (n *testNode) follow(ref string, pid int, from int64) *follower {
 	f := &follower{t: n.t, cancel: cancel, in: w, next: from, ended: make(chan struct{})}
 	go func() {
 		defer close(f.ended)
-		f.pos, f.err = n.m.Attach(ctx, ref, pid, api.AttachRequest{From: from, Follow: true}, service.AttachIO{Stdin: r, Output: f.take})
+		f.pos, f.err = n.m.Attach(ctx, ref, pid, api.AttachRequest{From: from, Follow: true}, api.AttachIO{Stdin: r, Output: f.take})
 		r.CloseWithError(errors.New("detached"))
 	}()
 	n.t.Cleanup(f.detach)
@@ -318,7 +317,7 @@ func TestProcessSlowClient(t *testing.T) {
 	f := &follower{t: t}
 	done := make(chan error, 1)
 	go func() {
-		_, err := n.m.Attach(ctx, "box", pid, api.AttachRequest{Follow: true}, service.AttachIO{Output: func(c api.Chunk) error {
+		_, err := n.m.Attach(ctx, "box", pid, api.AttachRequest{Follow: true}, api.AttachIO{Output: func(c api.Chunk) error {
 			once.Do(func() { close(waiting) })
 			<-open
 			return f.take(c)
@@ -416,7 +415,7 @@ func TestProcessRefuses(t *testing.T) {
 	n.create("box")
 	pid := n.start("box", api.StartRequest{}, "sleep", "1h")
 	attach := func(pid int, from int64) error {
-		_, err := n.m.Attach(ctx, "box", pid, api.AttachRequest{From: from}, service.AttachIO{Output: func(api.Chunk) error { return nil }})
+		_, err := n.m.Attach(ctx, "box", pid, api.AttachRequest{From: from}, api.AttachIO{Output: func(api.Chunk) error { return nil }})
 		return err
 	}
 	launch := func(req api.StartRequest) error {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/service"
 )
 
 // cutWriter takes so many bytes, loses the rest of those that it is given with them, and
@@ -40,7 +39,7 @@ func (n *testNode) runCut(why error, key string, most int, args ...string) *cutW
 	ctx, cancel := context.WithCancelCause(asOwner)
 	defer cancel(nil)
 	out := &cutWriter{most: most, cut: func() { cancel(why) }}
-	_, err := n.m.Exec(ctx, "box", api.ExecRequest{Argv: append([]string{"/bin/guest"}, args...), Key: key}, service.ExecIO{Stdout: out, Stderr: out})
+	_, err := n.m.Exec(ctx, "box", api.ExecRequest{Argv: append([]string{"/bin/guest"}, args...), Key: key}, api.ExecIO{Stdout: out, Stderr: out})
 	if !errors.Is(err, why) && !errors.Is(err, errCut) {
 		n.t.Fatalf("exec that was cut off: %v", err)
 	}
@@ -51,7 +50,7 @@ func (n *testNode) runCut(why error, key string, most int, args ...string) *cutW
 func (n *testNode) resume(key string, from int) (string, *api.ExecResult, error) {
 	var out bytes.Buffer
 	at := int64(from)
-	res, err := n.m.Exec(asOwner, "box", api.ExecRequest{Argv: []string{"-"}, Key: key, From: &at}, service.ExecIO{Stdout: &out, Stderr: &out})
+	res, err := n.m.Exec(asOwner, "box", api.ExecRequest{Argv: []string{"-"}, Key: key, From: &at}, api.ExecIO{Stdout: &out, Stderr: &out})
 	return out.String(), res, err
 }
 

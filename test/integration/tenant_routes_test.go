@@ -156,7 +156,7 @@ func TestAnotherTenantReachesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		_, err = c.Processes.ExecStream(asOwner, box.ID, api.ExecRequest{Argv: []string{"/bin/guest"}}, client.ExecIO{Stdin: strings.NewReader("")})
+		_, err = c.Processes.ExecStream(asOwner, box.ID, api.ExecRequest{Argv: []string{"/bin/guest"}}, api.ExecIO{Stdin: strings.NewReader("")})
 		if api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("exec with input, %s: %v", by, err)
 		}

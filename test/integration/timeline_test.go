@@ -12,7 +12,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/node"
-	"ramet.dev/ramet/internal/service"
 )
 
 func (n *testNode) timeline(ref string) []api.Step {
@@ -124,7 +123,7 @@ func TestTimeline(t *testing.T) {
 // stepOnce runs a command in "base", and sometimes returns to an earlier step.
 func stepOnce(ctx context.Context, m *node.Node, rng *rand.Rand) error {
 	fmt.Println("exec")
-	_, err := m.Exec(ctx, "base", api.ExecRequest{Argv: []string{"guest", "edit", fmt.Sprintf("put /file%d x", rng.IntN(9))}}, service.ExecIO{Stdout: io.Discard, Stderr: io.Discard})
+	_, err := m.Exec(ctx, "base", api.ExecRequest{Argv: []string{"guest", "edit", fmt.Sprintf("put /file%d x", rng.IntN(9))}}, api.ExecIO{Stdout: io.Discard, Stderr: io.Discard})
 	if err != nil || rng.IntN(4) > 0 {
 		return err
 	}

@@ -177,7 +177,7 @@ func (g *Group) attach(ctx context.Context, c *client.Client, opts attachOptions
 		}
 		return g.attachTerminal(ctx, c, con, opts)
 	}
-	streams := client.AttachIO{Output: g.WriteChunk}
+	streams := api.AttachIO{Output: g.WriteChunk}
 	if opts.input {
 		streams.Stdin = g.In
 	}

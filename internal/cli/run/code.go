@@ -101,7 +101,7 @@ func (g *Group) runCell(ctx context.Context, c *client.Client, ref string, req a
 	}
 	stdout, endOut := console.Visible(g.Out)
 	stderr, endErr := console.Visible(g.Err)
-	res, err := c.Contexts.RunCodeStream(ctx, ref, req, client.RunIO{Stdout: stdout, Stderr: stderr, Result: func(forms map[string]json.RawMessage) error {
+	res, err := c.Contexts.RunCodeStream(ctx, ref, req, api.RunIO{Stdout: stdout, Stderr: stderr, Result: func(forms map[string]json.RawMessage) error {
 		_, err := fmt.Fprintln(stdout, plainForm(forms))
 		return err
 	}})

@@ -165,7 +165,7 @@ func (g *Group) execWithStreams(ctx context.Context, c *client.Client, ref strin
 	if g.JSON && !interactive && g.OnlyOnce() { // a repeated answer cannot be a stream
 		return c.Processes.Exec(ctx, ref, req)
 	}
-	streams := client.ExecIO{Stdout: g.Out, Stderr: g.Err}
+	streams := api.ExecIO{Stdout: g.Out, Stderr: g.Err}
 	if interactive {
 		streams.Stdin = g.In
 	}

@@ -5,33 +5,29 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 )
 
-// ExecIO are the streams of a command. Stdin may be nil.
-type ExecIO struct {
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
-}
-
-// Exec runs a command to its end. When ctx is cancelled, the command's process
-// group is killed, unless it has a key and the cause is CodeUnavailable. It returns without waiting for a Stdin that blocks in Read.
-func (s *Sentry) Exec(ctx context.Context, req *wire.Exec, xio ExecIO) (*wire.Exited, error) {
-	req.Stdin = xio.Stdin != nil
-	return s.runCommand(ctx, &wire.Call{Op: wire.OpExec, Exec: req}, xio)
+// Exec runs a command to its end. When ctx is cancelled, the command's process group is
+// killed, unless the command has a key and the cause is CodeUnavailable: then this daemon
+// ends, and the caller comes back to the command through the next one.
+func (s *Sentry) Exec(ctx context.Context, req *wire.Exec, streams api.ExecIO) (*wire.Exited, error) {
+	req.Stdin = streams.Stdin != nil
+	return s.runCommand(ctx, &wire.Call{Op: wire.OpExec, Exec: req}, streams)
 }
 
 // ResumeExec comes back to a command with a key that lost its connection.
-func (s *Sentry) ResumeExec(ctx context.Context, req *wire.Exec, xio ExecIO) (*wire.Exited, error) {
-	return s.runCommand(ctx, &wire.Call{Op: wire.OpReattach, Exec: req}, xio)
+func (s *Sentry) ResumeExec(ctx context.Context, req *wire.Exec, streams api.ExecIO) (*wire.Exited, error) {
+	return s.runCommand(ctx, &wire.Call{Op: wire.OpReattach, Exec: req}, streams)
 }
 
-func (s *Sentry) runCommand(ctx context.Context, call *wire.Call, xio ExecIO) (*wire.Exited, error) {
+func (s *Sentry) runCommand(ctx context.Context, call *wire.Call, streams api.ExecIO) (*wire.Exited, error) {
 	open := ctx
 	if call.Exec.Key != "" {
-		open = context.WithoutCancel(ctx) // it is said first why the connection ends
+		open = context.WithoutCancel(ctx) // the connection must not end before the sentry is told why
 	}
 	c, span, done, err := s.openTraced(open, call)
 	if err != nil {
@@ -41,7 +37,7 @@ func (s *Sentry) runCommand(ctx context.Context, call *wire.Call, xio ExecIO) (*
 	over := func() {}
 	if call.Exec.Key != "" {
 		leave := sync.OnceFunc(func() {
-			if api.CodeOf(context.Cause(ctx)) != api.CodeUnavailable { // else this daemon ends, and its caller comes back
+			if api.CodeOf(context.Cause(ctx)) != api.CodeUnavailable {
 				_ = c.Send(wire.TypeCancel, nil) // the command may be over
 			}
 			c.Close()
@@ -55,9 +51,10 @@ func (s *Sentry) runCommand(ctx context.Context, call *wire.Call, xio ExecIO) (*
 			}
 		}()
 	}
-	if xio.Stdin != nil {
-		go sendStdin(c, xio.Stdin, true)
+	if streams.Stdin != nil {
+		go sendStdin(c, streams.Stdin, true)
 	}
+	stdout, stderr := api.Discard(streams.Stdout), api.Discard(streams.Stderr)
 	for {
 		p, err := c.Receive()
 		if err != nil {
@@ -66,9 +63,9 @@ func (s *Sentry) runCommand(ctx context.Context, call *wire.Call, xio ExecIO) (*
 		var to io.Writer
 		switch p.Type {
 		case wire.TypeStdout:
-			to = xio.Stdout
+			to = stdout
 		case wire.TypeStderr:
-			to = xio.Stderr
+			to = stderr
 		default:
 			defer p.Close()
 			over()
@@ -86,8 +83,8 @@ func (s *Sentry) runCommand(ctx context.Context, call *wire.Call, xio ExecIO) (*
 	}
 }
 
-// unwanted explains that output could not be passed on: whoever asked for it has gone,
-// unless the error says something else.
+// unwanted returns the error of a call whose output could not be passed on. The caller has
+// gone, unless err has a code of its own.
 func unwanted(err error) error {
 	if api.CodeOf(err) != api.CodeInternal {
 		return fmt.Errorf("pass on output: %w", err)
@@ -95,9 +92,9 @@ func unwanted(err error) error {
 	return api.Errorf(api.CodeCanceled, "pass on output: %w", err)
 }
 
-// sendStdin ends with in or with the connection. With broken, an error ends the
-// command's input as its end does.
-func sendStdin(c *wire.Conn, in io.Reader, broken bool) {
+// sendStdin sends in until its end, an error or the end of the connection. With
+// closeOnError, an error closes the command's input as the end of in does.
+func sendStdin(c *wire.Conn, in io.Reader, closeOnError bool) {
 	buf := make([]byte, wire.MaxChunk)
 	for {
 		n, err := in.Read(buf)
@@ -105,7 +102,7 @@ func sendStdin(c *wire.Conn, in io.Reader, broken bool) {
 			return
 		}
 		if err != nil {
-			if err == io.EOF || broken {
+			if err == io.EOF || closeOnError {
 				_ = c.Send(wire.TypeStdin, nil) // the command may be over
 			}
 			return
@@ -113,37 +110,24 @@ func sendStdin(c *wire.Conn, in io.Reader, broken bool) {
 	}
 }
 
-// AttachIO connects a caller to a process. Stdin and Sizes may be nil.
-type AttachIO struct {
-	// Stdin ends the process's input with its own end, unless that is a terminal.
-	// An error only ends what is passed on.
-	Stdin io.Reader
-	// Sizes are those of the caller's terminal.
-	Sizes <-chan api.TerminalSize
-	// Output is called with each chunk. It may block; data are valid until it
-	// returns.
-	Output func(wire.Chunk) error
-}
-
-// Attach follows a process until it ends, or fetches what there is. The process
-// does not notice how the call ends. It returns without waiting for a Stdin that
-// blocks in Read.
-func (s *Sentry) Attach(ctx context.Context, req *wire.Attach, aio AttachIO) (*wire.Attached, error) {
-	req.Stdin = aio.Stdin != nil
+// Attach follows a process until it ends, or fetches the output that there is. The process
+// does not notice how the call ends. Attach does not wait for a read of Stdin that blocks.
+func (s *Sentry) Attach(ctx context.Context, req *wire.Attach, streams api.AttachIO) (*wire.Attached, error) {
+	req.Stdin = streams.Stdin != nil
 	call := &wire.Call{Op: wire.OpAttach, Attach: req}
 	c, done, err := s.open(ctx, call)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if aio.Stdin != nil {
-		go sendStdin(c, aio.Stdin, false)
+	if streams.Stdin != nil {
+		go sendStdin(c, streams.Stdin, false)
 	}
-	if aio.Sizes != nil {
+	if streams.Sizes != nil {
 		sent, over := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(sent)
-			sendSizes(c, aio.Sizes, over)
+			sendSizes(c, streams.Sizes, over)
 		}()
 		defer func() {
 			close(over)
@@ -167,7 +151,10 @@ func (s *Sentry) Attach(ctx context.Context, req *wire.Attach, aio AttachIO) (*w
 		if err != nil {
 			return nil, err
 		}
-		if err := aio.Output(chunk); err != nil {
+		err = streams.Output(api.Chunk{
+			Stderr: chunk.Stream == wire.Stderr, Seq: chunk.Seq, Time: time.Unix(0, chunk.Time), Data: chunk.Data, Lost: chunk.Lost,
+		})
+		if err != nil {
 			return nil, unwanted(err)
 		}
 	}

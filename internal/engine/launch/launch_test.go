@@ -68,7 +68,7 @@ func TestCallIsTooLarge(t *testing.T) {
 	s := start(t, newLauncher(t, normal))
 	for text, call := range map[string]func() error{
 		"standard input": func() error {
-			_, err := s.Exec(context.Background(), &wire.Exec{Argv: []string{strings.Repeat("x", 1<<20)}}, ExecIO{})
+			_, err := s.Exec(context.Background(), &wire.Exec{Argv: []string{strings.Repeat("x", 1<<20)}}, api.ExecIO{})
 			return err
 		},
 		"254 descriptors": func() error {
@@ -155,16 +155,16 @@ func TestExec(t *testing.T) {
 	ctx := context.Background()
 	data := strings.Repeat("0123456789abcdef", 20_000)
 	var out, errs bytes.Buffer
-	r, err := s.Exec(ctx, &wire.Exec{Argv: []string{"cat"}}, ExecIO{Stdin: strings.NewReader(data), Stdout: &out, Stderr: &errs})
+	r, err := s.Exec(ctx, &wire.Exec{Argv: []string{"cat"}}, api.ExecIO{Stdin: strings.NewReader(data), Stdout: &out, Stderr: &errs})
 	if err != nil || r.Code != 1 || r.Signal != "true" || out.String() != data || errs.Len() > 0 {
 		t.Errorf("cat: %+v %v, %d of %d bytes", r, err, out.Len(), len(data))
 	}
 	out.Reset()
-	r, err = s.Exec(ctx, &wire.Exec{Argv: []string{"both", "x"}}, ExecIO{Stdout: &out, Stderr: &errs})
+	r, err = s.Exec(ctx, &wire.Exec{Argv: []string{"both", "x"}}, api.ExecIO{Stdout: &out, Stderr: &errs})
 	if err != nil || r.Code != 2 || r.Signal != "false" || out.String() != "out" || errs.String() != "err" {
 		t.Errorf("both: %+v %v %q %q", r, err, out.String(), errs.String())
 	}
-	_, err = s.Exec(ctx, &wire.Exec{Argv: []string{strings.Repeat("x", 1<<20)}}, ExecIO{Stdout: &out, Stderr: &errs})
+	_, err = s.Exec(ctx, &wire.Exec{Argv: []string{strings.Repeat("x", 1<<20)}}, api.ExecIO{Stdout: &out, Stderr: &errs})
 	wantCode(t, err, api.CodeLimit)
 }
 
@@ -185,7 +185,7 @@ func TestExecIsCancelled(t *testing.T) {
 		<-out.written
 		cancel()
 	}()
-	_, err := s.Exec(ctx, &wire.Exec{Argv: []string{"hang"}}, ExecIO{Stdout: out, Stderr: io.Discard})
+	_, err := s.Exec(ctx, &wire.Exec{Argv: []string{"hang"}}, api.ExecIO{Stdout: out, Stderr: io.Discard})
 	wantCode(t, err, api.CodeCanceled)
 	eventually(t, "the sentry notices", func() bool {
 		b := make([]byte, 11)
@@ -201,7 +201,7 @@ func (full) Write([]byte) (int, error) { return 0, unix.ENOSPC }
 
 func TestExecWriterFails(t *testing.T) {
 	s := start(t, newLauncher(t, normal))
-	_, err := s.Exec(context.Background(), &wire.Exec{Argv: []string{"hang"}}, ExecIO{Stdout: full{}, Stderr: io.Discard})
+	_, err := s.Exec(context.Background(), &wire.Exec{Argv: []string{"hang"}}, api.ExecIO{Stdout: full{}, Stderr: io.Discard})
 	if !errors.Is(err, unix.ENOSPC) || api.CodeOf(err) != api.CodeCanceled {
 		t.Errorf("exec: %s, %v", api.CodeOf(err), err)
 	}

@@ -9,16 +9,10 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 )
 
-// RunIO takes what comes of a run.
-type RunIO struct {
-	Stdout, Stderr io.Writer
-	// Part takes a part of an answer, whose data are valid until it returns.
-	Part func(interp.Part) error
-}
-
-// Run has an interpreter do something with payload. When ctx is cancelled, that is
-// interrupted.
-func (s *Sentry) Run(ctx context.Context, req *wire.Run, payload []byte, rio RunIO) (*wire.Ran, error) {
+// Run sends payload to an interpreter and reads what the interpreter writes and answers:
+// part takes the parts of answers, whose data are valid until it returns. When ctx is
+// cancelled, the interpreter is interrupted.
+func (s *Sentry) Run(ctx context.Context, req *wire.Run, payload []byte, stdout, stderr io.Writer, part func(interp.Part) error) (*wire.Ran, error) {
 	call := &wire.Call{Op: wire.OpRun, Run: req}
 	c, done, err := s.open(ctx, call)
 	if err != nil {
@@ -41,13 +35,13 @@ func (s *Sentry) Run(ctx context.Context, req *wire.Run, payload []byte, rio Run
 		p.Close()
 		switch p.Type {
 		case wire.TypeStdout:
-			_, err = rio.Stdout.Write(p.Body)
+			_, err = stdout.Write(p.Body)
 		case wire.TypeStderr:
-			_, err = rio.Stderr.Write(p.Body)
+			_, err = stderr.Write(p.Body)
 		case wire.TypePart:
-			var part interp.Part
-			if part, err = wire.ParsePart(p.Body); err == nil {
-				err = rio.Part(part)
+			var next interp.Part
+			if next, err = wire.ParsePart(p.Body); err == nil {
+				err = part(next)
 			}
 		default:
 			var ran wire.Ran

@@ -9,7 +9,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/interp"
-	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
 )
 
@@ -90,8 +89,7 @@ func (p contexts) Variables(ctx context.Context, ref, name string) ([]interp.Var
 		return nil, err
 	}
 	a := &answer{}
-	ran, err := sentry.Run(ctx, &wire.Run{Context: name, Kind: interp.KindVariables, TimeoutMS: variablesTimeout.Milliseconds()}, nil,
-		launch.RunIO{Stdout: io.Discard, Stderr: io.Discard, Part: a.take})
+	ran, err := sentry.Run(ctx, &wire.Run{Context: name, Kind: interp.KindVariables, TimeoutMS: variablesTimeout.Milliseconds()}, nil, io.Discard, io.Discard, a.take)
 	if err != nil {
 		return nil, b.Explain(sentry, err)
 	}

@@ -8,16 +8,14 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/service"
 )
 
 // commands runs commands for callers that wait for them.
 type commands struct{ base }
 
 // Exec runs a command in a running sandbox.
-func (p commands) Exec(ctx context.Context, ref string, req api.ExecRequest, streams service.ExecIO) (_ *api.ExecResult, err error) {
+func (p commands) Exec(ctx context.Context, ref string, req api.ExecRequest, streams api.ExecIO) (_ *api.ExecResult, err error) {
 	ctx, ended := p.observe(ctx, "exec")
 	defer ended(&err)
 	b, err := p.sandboxes.Find(ctx, ref)
@@ -47,7 +45,7 @@ func (p commands) Exec(ctx context.Context, ref string, req api.ExecRequest, str
 	if req.From != nil {
 		run = sentry.ResumeExec
 	}
-	exited, err := run(ctx, command, launch.ExecIO{Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr})
+	exited, err := run(ctx, command, streams)
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", b.Explain(sentry, err))
 	}

@@ -10,9 +10,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/interp"
-	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/service"
 )
 
 // contexts manages interpreters and runs code in them.
@@ -85,7 +83,7 @@ func validLanguage(l string) error {
 }
 
 // RunCode runs one cell.
-func (p contexts) RunCode(ctx context.Context, ref string, req api.RunCodeRequest, streams service.RunIO) (_ *api.RunResult, err error) {
+func (p contexts) RunCode(ctx context.Context, ref string, req api.RunCodeRequest, streams api.RunIO) (_ *api.RunResult, err error) {
 	ctx, ended := p.observe(ctx, "run_code")
 	defer ended(&err)
 	b, err := p.sandboxes.Find(ctx, ref)
@@ -107,7 +105,7 @@ func (p contexts) RunCode(ctx context.Context, ref string, req api.RunCodeReques
 	a := &answer{results: streams.Result}
 	endStep := b.Step(ctx)
 	began := time.Now()
-	ran, err := sentry.Run(ctx, run, []byte(req.Code), launch.RunIO{Stdout: streams.Stdout, Stderr: streams.Stderr, Part: a.take})
+	ran, err := sentry.Run(ctx, run, []byte(req.Code), api.Discard(streams.Stdout), api.Discard(streams.Stderr), a.take)
 	if err != nil {
 		return nil, fmt.Errorf("run code: %w", b.Explain(sentry, err))
 	}

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/service"
 )
 
 // logs reads the output of all kept processes of a sandbox.
@@ -102,7 +101,7 @@ func (l *logReader) read(ctx context.Context, pid int) error {
 		p.PID = pid
 		return l.each(p)
 	}
-	pos, err := l.processes.Attach(ctx, l.b.ID(), pid, api.AttachRequest{Follow: l.follow}, service.AttachIO{
+	pos, err := l.processes.Attach(ctx, l.b.ID(), pid, api.AttachRequest{Follow: l.follow}, api.AttachIO{
 		Output: func(c api.Chunk) error { return pass(api.LogPiece{Chunk: c}) },
 	})
 	if err == nil {

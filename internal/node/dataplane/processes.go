@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/service"
 )
 
 // maxProcesses bounds a list of processes. A sandbox has at most 65536 tasks, and
@@ -185,7 +183,7 @@ func (p processes) RemoveProcess(ctx context.Context, ref string, pid int) error
 }
 
 // Attach follows a process that was started from outside.
-func (p processes) Attach(ctx context.Context, ref string, pid int, req api.AttachRequest, streams service.AttachIO) (*api.Position, error) {
+func (p processes) Attach(ctx context.Context, ref string, pid int, req api.AttachRequest, streams api.AttachIO) (*api.Position, error) {
 	b, err := p.sandboxes.Find(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -199,14 +197,7 @@ func (p processes) Attach(ctx context.Context, ref string, pid int, req api.Atta
 	if streams.Stdin != nil {
 		streams.Stdin = touchingReader{streams.Stdin, b}
 	}
-	attached, err := sentry.Attach(ctx, &wire.Attach{PID: pid, From: req.From, Follow: req.Follow}, launch.AttachIO{
-		Stdin: streams.Stdin, Sizes: streams.Sizes,
-		Output: func(c wire.Chunk) error {
-			return streams.Output(api.Chunk{
-				Stderr: c.Stream == wire.Stderr, Seq: c.Seq, Time: time.Unix(0, c.Time), Data: c.Data, Lost: c.Lost,
-			})
-		},
-	})
+	attached, err := sentry.Attach(ctx, &wire.Attach{PID: pid, From: req.From, Follow: req.Follow}, streams)
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", b.Explain(sentry, err))
 	}

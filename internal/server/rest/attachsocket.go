@@ -13,7 +13,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/service"
 )
 
 // attachSocket connects one WebSocket with one process; httpwire describes the
@@ -66,7 +65,7 @@ func (s *attachSession) run(a *API, from int64) {
 	wg.Go(func() { s.receive(messages) })
 	wg.Go(func() { s.feed(feed, messages) })
 
-	pos, err := a.svc.Attach(s.ctx, s.ref, s.pid, api.AttachRequest{From: from, Follow: true}, service.AttachIO{
+	pos, err := a.svc.Attach(s.ctx, s.ref, s.pid, api.AttachRequest{From: from, Follow: true}, api.AttachIO{
 		Stdin: stdin, Sizes: s.sizes, Output: s.send,
 	})
 	stdin.CloseWithError(errCommandEnded)

@@ -12,7 +12,6 @@ import (
 	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
-	"ramet.dev/ramet/internal/service"
 )
 
 func TestChangesAreWrittenDown(t *testing.T) {
@@ -25,7 +24,7 @@ func TestChangesAreWrittenDown(t *testing.T) {
 		DestroyFunc: func(context.Context, string) error { return api.NotFound("sandbox", "x") },
 		GetFunc:     func(context.Context, string) (*api.Sandbox, error) { return someSandbox(sbxA), nil },
 		PauseFunc:   func(context.Context, string) (*api.Sandbox, error) { panic("oh no") },
-		ExecFunc: func(_ context.Context, _ string, _ api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
+		ExecFunc: func(_ context.Context, _ string, _ api.ExecRequest, s api.ExecIO) (*api.ExecResult, error) {
 			_, _ = s.Stdout.Write([]byte("begun"))
 			return nil, api.Errorf(api.CodeSandboxDied, "in the middle")
 		},

@@ -327,7 +327,7 @@ func TestDrainingEndsFollowers(t *testing.T) {
 			LogsFunc: func(ctx context.Context, _ string, _ bool, _ func(), _ func(api.LogPiece) error) error {
 				return follow(ctx)
 			},
-			AttachFunc: func(ctx context.Context, _ string, _ int, _ api.AttachRequest, _ service.AttachIO) (*api.Position, error) {
+			AttachFunc: func(ctx context.Context, _ string, _ int, _ api.AttachRequest, _ api.AttachIO) (*api.Position, error) {
 				return nil, follow(ctx)
 			},
 		},

@@ -10,7 +10,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/service"
 )
 
 // maxRunResults is how much of the results a call that does not stream keeps, in
@@ -116,7 +115,7 @@ func (a *API) runCode(w http.ResponseWriter, r *http.Request, in *runCodeInput) 
 	}
 	events, ctx := newEventWriter(w, r)
 	defer events.close()
-	res, err := a.svc.RunCode(ctx, in.ID, in.Body, service.RunIO{
+	res, err := a.svc.RunCode(ctx, in.ID, in.Body, api.RunIO{
 		Stdout: events.stream(httpwire.EventStdout), Stderr: events.stream(httpwire.EventStderr),
 		Result: func(forms map[string]json.RawMessage) error { return events.send(httpwire.EventResult, forms) },
 	})
@@ -132,7 +131,7 @@ func (a *API) runCode(w http.ResponseWriter, r *http.Request, in *runCodeInput) 
 func (a *API) collectRun(ctx context.Context, ref string, req api.RunCodeRequest) (*api.RunResult, error) {
 	var stdout, stderr boundedBuffer
 	results, size, cut := []map[string]json.RawMessage{}, 0, false
-	res, err := a.svc.RunCode(ctx, ref, req, service.RunIO{Stdout: &stdout, Stderr: &stderr, Result: func(forms map[string]json.RawMessage) error {
+	res, err := a.svc.RunCode(ctx, ref, req, api.RunIO{Stdout: &stdout, Stderr: &stderr, Result: func(forms map[string]json.RawMessage) error {
 		size += resultCost
 		for mime, data := range forms {
 			size += len(mime) + len(data)

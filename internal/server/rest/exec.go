@@ -11,7 +11,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/service"
 )
 
 type execInput struct {
@@ -66,7 +65,7 @@ func (a *API) exec(w http.ResponseWriter, r *http.Request, in *execInput) {
 	}
 	events, ctx := newEventWriter(w, r)
 	defer events.close()
-	res, err := a.svc.Exec(ctx, in.ID, req, service.ExecIO{
+	res, err := a.svc.Exec(ctx, in.ID, req, api.ExecIO{
 		Stdin: stdin, Stdout: events.stream(httpwire.EventStdout), Stderr: events.stream(httpwire.EventStderr),
 	})
 	if err != nil {
@@ -79,7 +78,7 @@ func (a *API) exec(w http.ResponseWriter, r *http.Request, in *execInput) {
 // collect runs a command and keeps what it wrote.
 func (a *API) collect(ctx context.Context, ref string, req api.ExecRequest, stdin io.Reader) (*api.ExecResult, error) {
 	var stdout, stderr boundedBuffer
-	res, err := a.svc.Exec(ctx, ref, req, service.ExecIO{Stdin: stdin, Stdout: &stdout, Stderr: &stderr})
+	res, err := a.svc.Exec(ctx, ref, req, api.ExecIO{Stdin: stdin, Stdout: &stdout, Stderr: &stderr})
 	if err != nil {
 		return nil, err
 	}

@@ -18,17 +18,16 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
-	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 )
 
-type execFunc = func(context.Context, string, api.ExecRequest, service.ExecIO) (*api.ExecResult, error)
+type execFunc = func(context.Context, string, api.ExecRequest, api.ExecIO) (*api.ExecResult, error)
 
 const execPath = "/v1/sandboxes/a/exec"
 
 // cat copies standard input to standard output and says "done" on standard
 // error.
-func cat(_ context.Context, _ string, req api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
+func cat(_ context.Context, _ string, req api.ExecRequest, s api.ExecIO) (*api.ExecResult, error) {
 	if req.Stdin != "" {
 		return nil, errors.New("standard input came in the request")
 	}
@@ -51,7 +50,7 @@ func TestExecCollects(t *testing.T) {
 }
 
 func TestExecTruncates(t *testing.T) {
-	c := testClient(t, apitest.Serve(t, &apitest.Service{ExecFunc: func(_ context.Context, _ string, _ api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
+	c := testClient(t, apitest.Serve(t, &apitest.Service{ExecFunc: func(_ context.Context, _ string, _ api.ExecRequest, s api.ExecIO) (*api.ExecResult, error) {
 		for range 9 {
 			if n, err := s.Stdout.Write(bytes.Repeat([]byte("x"), 1<<20)); n != 1<<20 || err != nil {
 				return nil, errors.New("a write failed beyond the limit")
@@ -70,7 +69,7 @@ func TestExecTruncates(t *testing.T) {
 }
 
 func TestExecEvents(t *testing.T) {
-	c := testClient(t, apitest.Serve(t, &apitest.Service{ExecFunc: func(_ context.Context, _ string, _ api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
+	c := testClient(t, apitest.Serve(t, &apitest.Service{ExecFunc: func(_ context.Context, _ string, _ api.ExecRequest, s api.ExecIO) (*api.ExecResult, error) {
 		for _, p := range []string{"a\nevent: exit\n\n", "\xff", strings.Repeat("b", httpwire.MaxChunk+1)} {
 			if _, err := io.WriteString(s.Stdout, p); err != nil {
 				return nil, err
@@ -123,7 +122,7 @@ func TestExecEvents(t *testing.T) {
 
 func TestExecFrames(t *testing.T) {
 	long := strings.Repeat("b", httpwire.MaxChunk+1)
-	c := testClient(t, apitest.Serve(t, &apitest.Service{ExecFunc: func(_ context.Context, _ string, _ api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
+	c := testClient(t, apitest.Serve(t, &apitest.Service{ExecFunc: func(_ context.Context, _ string, _ api.ExecRequest, s api.ExecIO) (*api.ExecResult, error) {
 		if _, err := io.WriteString(s.Stdout, "\xff"+long); err != nil {
 			return nil, err
 		}
@@ -155,7 +154,7 @@ func TestExecFrames(t *testing.T) {
 
 func TestExecFailsBeforeAndInAStream(t *testing.T) {
 	begun := false
-	c := testClient(t, apitest.Serve(t, &apitest.Service{ExecFunc: func(_ context.Context, ref string, _ api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
+	c := testClient(t, apitest.Serve(t, &apitest.Service{ExecFunc: func(_ context.Context, ref string, _ api.ExecRequest, s api.ExecIO) (*api.ExecResult, error) {
 		if begun {
 			if _, err := io.WriteString(s.Stdout, "x"); err != nil {
 				return nil, err
@@ -190,7 +189,7 @@ func TestExecFailsBeforeAndInAStream(t *testing.T) {
 // untilCancelled is a command that neither reads nor writes; it reports how its
 // context ended.
 func untilCancelled(started chan<- struct{}, ended chan<- error) execFunc {
-	return func(ctx context.Context, _ string, _ api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
+	return func(ctx context.Context, _ string, _ api.ExecRequest, s api.ExecIO) (*api.ExecResult, error) {
 		if _, err := io.WriteString(s.Stdout, "started"); err != nil {
 			return nil, err
 		}
@@ -292,7 +291,7 @@ func TestExecSocketRefuses(t *testing.T) {
 		kind websocket.MessageType
 		body string
 	}
-	wait := func(ctx context.Context, _ string, _ api.ExecRequest, _ service.ExecIO) (*api.ExecResult, error) {
+	wait := func(ctx context.Context, _ string, _ api.ExecRequest, _ api.ExecIO) (*api.ExecResult, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -324,7 +323,7 @@ func TestExecSocketRefuses(t *testing.T) {
 }
 
 func TestExecSocketTellsOfFailure(t *testing.T) {
-	conn := dial(t, apitest.Serve(t, &apitest.Service{ExecFunc: func(_ context.Context, ref string, _ api.ExecRequest, _ service.ExecIO) (*api.ExecResult, error) {
+	conn := dial(t, apitest.Serve(t, &apitest.Service{ExecFunc: func(_ context.Context, ref string, _ api.ExecRequest, _ api.ExecIO) (*api.ExecResult, error) {
 		return nil, api.NotFound("sandbox", ref)
 	}}))
 	say(t, conn, websocket.MessageText, `{"shell":"x"}`)

@@ -9,7 +9,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/service"
 )
 
 // execFrames runs a command and answers in frames, see httpwire.FrameType.
@@ -23,7 +22,7 @@ func (a *API) execFrames(w http.ResponseWriter, r *http.Request, ref string, req
 	body, ctx := newStreamBody(w, r, httpwire.FrameType)
 	defer body.cancel()
 	f := &framesWriter{body: body}
-	res, err := a.svc.Exec(ctx, ref, req, service.ExecIO{
+	res, err := a.svc.Exec(ctx, ref, req, api.ExecIO{
 		Stdin: stdin, Stdout: streamWriter{f, httpwire.StreamStdout}, Stderr: streamWriter{f, httpwire.StreamStderr},
 	})
 	final := httpwire.Final{Exit: res}

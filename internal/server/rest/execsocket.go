@@ -18,7 +18,6 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/peer"
-	"ramet.dev/ramet/internal/service"
 )
 
 const (
@@ -131,7 +130,7 @@ func (s *execSession) run(a *API, ref string) {
 	if prefix != nil {
 		in = io.MultiReader(prefix, stdin)
 	}
-	res, err := a.svc.Exec(s.ctx, ref, req, service.ExecIO{
+	res, err := a.svc.Exec(s.ctx, ref, req, api.ExecIO{
 		Stdin: in, Stdout: frameWriter{s, httpwire.StreamStdout}, Stderr: frameWriter{s, httpwire.StreamStderr},
 	})
 	stdin.CloseWithError(errCommandEnded)

@@ -17,7 +17,6 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
-	"ramet.dev/ramet/internal/service"
 )
 
 func contains(s, sub string) bool { return strings.Contains(s, sub) }
@@ -229,7 +228,7 @@ func TestPanicBecomesAProblem(t *testing.T) {
 	var logged bytes.Buffer
 	server := rest.New(rest.Config{Identify: apitest.Owner, Logger: slog.New(slog.NewTextHandler(&logged, nil)), Service: &apitest.Service{
 		GetFunc: func(context.Context, string) (*api.Sandbox, error) { panic("oh no") },
-		ExecFunc: func(_ context.Context, _ string, _ api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
+		ExecFunc: func(_ context.Context, _ string, _ api.ExecRequest, s api.ExecIO) (*api.ExecResult, error) {
 			if _, err := io.WriteString(s.Stdout, "half"); err != nil {
 				return nil, err
 			}

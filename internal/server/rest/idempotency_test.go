@@ -16,7 +16,6 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
-	"ramet.dev/ramet/internal/service"
 )
 
 // change makes a request with a key.
@@ -160,7 +159,7 @@ func TestADaemonThatDiedLeavesTheOutcomeOpen(t *testing.T) {
 }
 
 func TestSecretAndLargeAnswersAreNotKept(t *testing.T) {
-	svc := &apitest.Service{ExecFunc: func(_ context.Context, _ string, req api.ExecRequest, s service.ExecIO) (*api.ExecResult, error) {
+	svc := &apitest.Service{ExecFunc: func(_ context.Context, _ string, req api.ExecRequest, s api.ExecIO) (*api.ExecResult, error) {
 		if req.Shell == "fail" {
 			_, _ = io.WriteString(s.Stdout, "begun")
 			return nil, api.Errorf(api.CodeSandboxDied, "in the middle")

@@ -11,7 +11,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/service"
 )
 
 // ProcessInput is the input of what concerns one process.
@@ -186,7 +185,7 @@ func (a *API) output(w http.ResponseWriter, r *http.Request, in *outputInput) {
 		a.endEvents(events, r, err)
 		return
 	}
-	pos, err := a.svc.Attach(ctx, in.ID, in.PID, api.AttachRequest{From: from, Follow: in.Follow}, service.AttachIO{Output: events.sendChunk})
+	pos, err := a.svc.Attach(ctx, in.ID, in.PID, api.AttachRequest{From: from, Follow: in.Follow}, api.AttachIO{Output: events.sendChunk})
 	if err != nil {
 		a.endFollowing(ctx, events, r, err)
 		return

@@ -15,12 +15,11 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/rest/apitest"
-	"ramet.dev/ramet/internal/service"
 )
 
 const processPath = "/v1/sandboxes/" + sbxA + "/processes/7"
 
-type attachFunc = func(context.Context, string, int, api.AttachRequest, service.AttachIO) (*api.Position, error)
+type attachFunc = func(context.Context, string, int, api.AttachRequest, api.AttachIO) (*api.Position, error)
 
 func attached(f attachFunc) *apitest.Service {
 	return &apitest.Service{ProcessFuncs: apitest.ProcessFuncs{AttachFunc: f}}
@@ -31,7 +30,7 @@ var chunks = []api.Chunk{
 }
 
 // hand hands chunks to a client, and says from where it was asked to.
-func hand(_ context.Context, ref string, pid int, req api.AttachRequest, s service.AttachIO) (*api.Position, error) {
+func hand(_ context.Context, ref string, pid int, req api.AttachRequest, s api.AttachIO) (*api.Position, error) {
 	if ref != sbxA || pid != 7 {
 		return nil, fmt.Errorf("process %d of %s", pid, ref)
 	}
@@ -79,7 +78,7 @@ func TestOutput(t *testing.T) {
 // TestOutputClientGoesAway ends the reading, which must not go on for nobody.
 func TestOutputClientGoesAway(t *testing.T) {
 	ended := make(chan error, 1)
-	c := testClient(t, apitest.Serve(t, attached(func(ctx context.Context, _ string, _ int, _ api.AttachRequest, s service.AttachIO) (*api.Position, error) {
+	c := testClient(t, apitest.Serve(t, attached(func(ctx context.Context, _ string, _ int, _ api.AttachRequest, s api.AttachIO) (*api.Position, error) {
 		err := s.Output(chunks[1])
 		<-ctx.Done()
 		ended <- errors.Join(err, ctx.Err())
@@ -134,7 +133,7 @@ func hearChunks(t *testing.T, conn *websocket.Conn) (out []api.Chunk, last httpw
 
 func TestAttachSocket(t *testing.T) {
 	var signals []string
-	svc := attached(func(ctx context.Context, ref string, pid int, req api.AttachRequest, s service.AttachIO) (*api.Position, error) {
+	svc := attached(func(ctx context.Context, ref string, pid int, req api.AttachRequest, s api.AttachIO) (*api.Position, error) {
 		size := <-s.Sizes
 		in, err := io.ReadAll(s.Stdin)
 		if err != nil {
@@ -182,7 +181,7 @@ func TestAttachSocketGarbage(t *testing.T) {
 		{websocket.MessageText, "garbage"}, {websocket.MessageText, `{"nope":1}`}, {websocket.MessageText, `{"resize":{"cols":0,"rows":1}}`},
 		{websocket.MessageText, `{"signal":{"signal":"NO"}}`}, {websocket.MessageBinary, ""}, {websocket.MessageBinary, "\x01x"}, {websocket.MessageBinary, "\xff"},
 	} {
-		svc := attached(func(ctx context.Context, _ string, _ int, _ api.AttachRequest, s service.AttachIO) (*api.Position, error) {
+		svc := attached(func(ctx context.Context, _ string, _ int, _ api.AttachRequest, s api.AttachIO) (*api.Position, error) {
 			n, err := s.Stdin.Read(make([]byte, 1))
 			if n > 0 || err == io.EOF {
 				t.Errorf("%q: the process read %d bytes, %v", c.msg, n, err)
@@ -209,7 +208,7 @@ func TestAttachSocketDetaches(t *testing.T) {
 		"broken": func(conn *websocket.Conn) error { return conn.CloseNow() },
 	} {
 		reading := make(chan error, 1)
-		conn := dialProcess(t, attached(func(ctx context.Context, _ string, _ int, _ api.AttachRequest, s service.AttachIO) (*api.Position, error) {
+		conn := dialProcess(t, attached(func(ctx context.Context, _ string, _ int, _ api.AttachRequest, s api.AttachIO) (*api.Position, error) {
 			if err := s.Output(chunks[1]); err != nil {
 				return nil, err
 			}

@@ -9,7 +9,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/rest/apitest"
-	"ramet.dev/ramet/internal/service"
 )
 
 // recorder is a Service that writes down its calls and answers with something.
@@ -103,7 +102,7 @@ func recorder(calls *[]string) *apitest.Service {
 				return &api.Context{Name: name, Language: "python", State: api.ContextIdle, Restarts: 1}, nil
 			},
 			DestroyContextFunc: func(_ context.Context, ref, name string) error { note("DestroyContext", ref, name); return nil },
-			RunCodeFunc: func(_ context.Context, ref string, req api.RunCodeRequest, streams service.RunIO) (*api.RunResult, error) {
+			RunCodeFunc: func(_ context.Context, ref string, req api.RunCodeRequest, streams api.RunIO) (*api.RunResult, error) {
 				note("RunCode", ref, req)
 				io.WriteString(streams.Stdout, "out")
 				return &api.RunResult{Result: "2", Context: "python"}, streams.Result(map[string]json.RawMessage{"text/plain": json.RawMessage(`"2"`)})

@@ -12,7 +12,6 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/server/rest/apitest"
-	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/workload"
 )
 
@@ -111,7 +110,7 @@ func (d *Daemon) create(_ context.Context, req api.CreateRequest) (*api.Sandbox,
 }
 
 // runCode knows one cell.
-func (d *Daemon) runCode(_ context.Context, ref string, req api.RunCodeRequest, _ service.RunIO) (*api.RunResult, error) {
+func (d *Daemon) runCode(_ context.Context, ref string, req api.RunCodeRequest, _ api.RunIO) (*api.RunResult, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, err := d.find(ref); err != nil {
@@ -156,7 +155,7 @@ func (d *Daemon) stats(_ context.Context, ref string) (*api.Stats, error) {
 	return &api.Stats{Memory: api.Memory{PrivateMiB: 7}}, err
 }
 
-func (d *Daemon) exec(_ context.Context, ref string, req api.ExecRequest, streams service.ExecIO) (*api.ExecResult, error) {
+func (d *Daemon) exec(_ context.Context, ref string, req api.ExecRequest, streams api.ExecIO) (*api.ExecResult, error) {
 	if len(req.Argv) > 0 && req.Argv[0] == "dd" {
 		return d.dd(streams.Stdout)
 	}

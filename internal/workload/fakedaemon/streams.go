@@ -54,7 +54,7 @@ func (d *Daemon) startProcess(_ context.Context, ref string, _ api.StartRequest)
 
 const pid = 7
 
-func (d *Daemon) attach(ctx context.Context, ref string, p int, _ api.AttachRequest, streams service.AttachIO) (*api.Position, error) {
+func (d *Daemon) attach(ctx context.Context, ref string, p int, _ api.AttachRequest, streams api.AttachIO) (*api.Position, error) {
 	d.mu.Lock()
 	_, err := d.find(ref)
 	d.attached = append(d.attached, ref)

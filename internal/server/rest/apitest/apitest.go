@@ -35,7 +35,7 @@ type Service struct {
 	ResumeFunc         func(context.Context, string) (*api.Sandbox, error)
 	HibernateFunc      func(context.Context, string) (*api.Sandbox, error)
 	WakeFunc           func(context.Context, string) (*api.Sandbox, error)
-	ExecFunc           func(context.Context, string, api.ExecRequest, service.ExecIO) (*api.ExecResult, error)
+	ExecFunc           func(context.Context, string, api.ExecRequest, api.ExecIO) (*api.ExecResult, error)
 	StatsFunc          func(context.Context, string) (*api.Stats, error)
 	ForkFunc           func(context.Context, string, api.ForkRequest) (*api.ForkResult, error)
 	PromoteFunc        func(context.Context, string) (*api.Sandbox, error)
@@ -138,7 +138,7 @@ func (s *Service) Wake(ctx context.Context, ref string) (*api.Sandbox, error) {
 }
 
 // Exec implements service.Service.
-func (s *Service) Exec(ctx context.Context, ref string, req api.ExecRequest, streams service.ExecIO) (*api.ExecResult, error) {
+func (s *Service) Exec(ctx context.Context, ref string, req api.ExecRequest, streams api.ExecIO) (*api.ExecResult, error) {
 	return call(s.ExecFunc != nil, func() (*api.ExecResult, error) { return s.ExecFunc(ctx, ref, req, streams) })
 }
 

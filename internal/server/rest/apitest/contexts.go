@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/service"
 )
 
 // ContextFuncs is a service.Contexts made of functions. Those that are nil
@@ -15,7 +14,7 @@ type ContextFuncs struct {
 	InterruptContextFunc func(context.Context, string, string) (bool, error)
 	RestartContextFunc   func(context.Context, string, string) (*api.Context, error)
 	DestroyContextFunc   func(context.Context, string, string) error
-	RunCodeFunc          func(context.Context, string, api.RunCodeRequest, service.RunIO) (*api.RunResult, error)
+	RunCodeFunc          func(context.Context, string, api.RunCodeRequest, api.RunIO) (*api.RunResult, error)
 }
 
 // Contexts implements service.Contexts.
@@ -44,6 +43,6 @@ func (s *ContextFuncs) DestroyContext(ctx context.Context, ref, name string) err
 }
 
 // RunCode implements service.Contexts.
-func (s *ContextFuncs) RunCode(ctx context.Context, ref string, req api.RunCodeRequest, streams service.RunIO) (*api.RunResult, error) {
+func (s *ContextFuncs) RunCode(ctx context.Context, ref string, req api.RunCodeRequest, streams api.RunIO) (*api.RunResult, error) {
 	return call(s.RunCodeFunc != nil, func() (*api.RunResult, error) { return s.RunCodeFunc(ctx, ref, req, streams) })
 }

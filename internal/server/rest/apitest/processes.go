@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/service"
 )
 
 // ProcessFuncs is a service.Processes made of functions. Those that are nil
@@ -14,7 +13,7 @@ type ProcessFuncs struct {
 	ProcessesFunc     func(context.Context, string, bool) ([]api.Process, error)
 	ProcessFunc       func(context.Context, string, int) (*api.Process, error)
 	StartProcessFunc  func(context.Context, string, api.StartRequest) (*api.Process, error)
-	AttachFunc        func(context.Context, string, int, api.AttachRequest, service.AttachIO) (*api.Position, error)
+	AttachFunc        func(context.Context, string, int, api.AttachRequest, api.AttachIO) (*api.Position, error)
 	LogsFunc          func(context.Context, string, bool, func(), func(api.LogPiece) error) error
 	WaitProcessFunc   func(context.Context, string, int) (*api.ExecResult, error)
 	WriteProcessFunc  func(context.Context, string, int, io.Reader, bool) error
@@ -39,7 +38,7 @@ func (s *ProcessFuncs) StartProcess(ctx context.Context, ref string, req api.Sta
 }
 
 // Attach implements service.Processes.
-func (s *ProcessFuncs) Attach(ctx context.Context, ref string, pid int, req api.AttachRequest, streams service.AttachIO) (*api.Position, error) {
+func (s *ProcessFuncs) Attach(ctx context.Context, ref string, pid int, req api.AttachRequest, streams api.AttachIO) (*api.Position, error) {
 	return call(s.AttachFunc != nil, func() (*api.Position, error) { return s.AttachFunc(ctx, ref, pid, req, streams) })
 }
 
