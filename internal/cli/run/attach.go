@@ -186,7 +186,7 @@ func (g *Group) attach(ctx context.Context, c *client.Client, opts attachOptions
 
 // attachTerminal connects the terminal of a process with the user's.
 func (g *Group) attachTerminal(ctx context.Context, c *client.Client, con *console.Terminal, opts attachOptions) (*api.ExecResult, error) {
-	streams := client.AttachIO{Output: g.WriteChunk}
+	streams := api.AttachIO{Output: g.WriteChunk}
 	if opts.input {
 		streams.Stdin = console.NewDetachReader(g.In, opts.keys)
 	}
@@ -246,7 +246,7 @@ func (g *Group) hangUp(ctx context.Context, con *console.Terminal, opts attachOp
 }
 
 // stayAttached attaches again at the same position if the daemon goes away.
-func (g *Group) stayAttached(ctx context.Context, c *client.Client, opts attachOptions, streams client.AttachIO) (*api.ExecResult, error) {
+func (g *Group) stayAttached(ctx context.Context, c *client.Client, opts attachOptions, streams api.AttachIO) (*api.ExecResult, error) {
 	write := streams.Output
 	streams.Output = func(chunk api.Chunk) error {
 		opts.from = chunk.Seq + chunk.Lost + int64(len(chunk.Data))

@@ -185,7 +185,7 @@ func (g *Group) execWithStreams(ctx context.Context, c *client.Client, ref strin
 
 // execResumable runs a command. If it has no standard input, and the daemon goes away, it resumes
 // the output at the next daemon: the command continues meanwhile, and no output is lost.
-func (g *Group) execResumable(ctx context.Context, c *client.Client, ref string, req api.ExecRequest, streams client.ExecIO) (*api.ExecResult, error) {
+func (g *Group) execResumable(ctx context.Context, c *client.Client, ref string, req api.ExecRequest, streams api.ExecIO) (*api.ExecResult, error) {
 	if streams.Stdin != nil || g.OnlyOnce() || !g.DaemonIsCurrent() {
 		return c.Processes.ExecStream(ctx, ref, req, streams)
 	}
