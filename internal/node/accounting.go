@@ -95,7 +95,7 @@ func (m *Node) stopSpenders() {
 				return
 			}
 			m.log.Info("a sandbox was paused", "id", b.id, "reason", reason)
-			m.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: b.tenant(), Action: "pause-for-quota", Object: b.id, Result: "ok"})
+			m.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: b.Tenant(), Action: "pause-for-quota", Object: b.id, Result: "ok"})
 		})
 	}
 }
@@ -109,8 +109,8 @@ func (m *Node) saveLedger(ctx context.Context) {
 		processes[b.rec.Key] = true
 		b.mu.Unlock()
 	}
-	for _, s := range m.allSnapshots() {
-		trees[quota.Tree(s.rec.Ancestors)] = true
+	for _, s := range m.snapshots.All() {
+		trees[quota.Tree(s.Ancestors())] = true
 	}
 	if err := m.ledger.Save(ctx, func(id string) bool { return trees[id] }, func(key string) bool { return processes[key] }); err != nil {
 		m.log.Error("write down what tenants used", "error", err)

@@ -49,12 +49,3 @@ func noteChildren(ctx context.Context, f *freezes.Freeze, image string, children
 		more(d)
 	})
 }
-
-// note writes down that it is about s.
-func (s *snapshot) note(ctx context.Context) {
-	audit.Of(ctx).Set(func(d *api.AuditDetails) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		d.Snapshot, d.Digest, d.Image = s.id, s.rec.Digest, s.rec.Snapshot.Image
-	})
-}

@@ -109,7 +109,7 @@ func (bi *bisection) fails(ctx context.Context, i int) (bool, error) {
 }
 
 func (bi *bisection) try(ctx context.Context, s *api.Step) (_ *outcome, err error) {
-	snap := bi.m.stepSnapshot(s)
+	snap := bi.m.snapshots.Get(s.Snapshot)
 	if snap == nil {
 		return nil, api.Errorf(api.CodeConflict, "its state was dropped meanwhile")
 	}

@@ -37,7 +37,7 @@ func (m *Node) Create(ctx context.Context, req api.CreateRequest) (*api.Sandbox,
 	}
 	img, err := m.FindImage(ctx, req.Image)
 	if api.CodeOf(err) == api.CodeNotFound {
-		if _, serr := m.resolveSnapshot(ctx, req.Image); serr == nil {
+		if _, serr := m.snapshots.Find(ctx, req.Image); serr == nil {
 			return m.createFromSnapshot(ctx, req)
 		}
 	}
@@ -190,7 +190,7 @@ func (m *Node) destroyLocked(b *instance, reason string) error {
 		return api.NotFound("sandbox", b.id) // somebody was faster
 	}
 	delete(m.instances, b.id)
-	m.unreserveLocked(b.tenant(), []string{b.view().Name})
+	m.unreserveLocked(b.Tenant(), []string{b.view().Name})
 	m.mu.Unlock()
 	m.alarms.Clear(b.id)
 	changes := m.noteGone(b.lineage(), goneRecord{Name: b.view().Name})
@@ -204,7 +204,7 @@ func (m *Node) destroyLocked(b *instance, reason string) error {
 	own := b.rec.Control
 	b.mu.Unlock()
 	m.dropBudget(own)
-	m.collectSnapshots()
+	m.snapshots.Collect()
 	m.tellOf(api.EventDestroyed, b, api.Event{Reason: reason})
 	return nil
 }

@@ -67,13 +67,13 @@ func (m *Node) fork(ctx context.Context, b *instance, req api.ForkRequest, by *s
 	if err != nil {
 		return nil, err
 	}
-	batch, err := m.newBatch(b.tenant(), began, req.Count, req.Names, req.Env, req.TimeoutMS)
+	batch, err := m.newBatch(b.Tenant(), began, req.Count, req.Names, req.Env, req.TimeoutMS)
 	if err != nil {
 		return nil, err
 	}
 	defer batch.close()
 	batch.fresh = fresh
-	made, err := m.Admit(ctx, b.tenant(), b.lineage(), len(batch.drafts))
+	made, err := m.Admit(ctx, b.Tenant(), b.lineage(), len(batch.drafts))
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}

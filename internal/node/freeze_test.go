@@ -16,10 +16,8 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
-	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
-	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/observe/procfs"
 )
 
@@ -142,31 +140,4 @@ func answer(c *wire.Conn, memory int, answers func(*wire.Call) (any, error)) {
 		return
 	}
 	_ = c.SendJSON(wire.TypeReply, reply)
-}
-
-// TestStateIsOfWhatTheSentrySaid writes a snapshot whose state is of more memory than
-// was checked when it was frozen, and one that brings about a panic.
-func TestStateIsOfWhatTheSentrySaid(t *testing.T) {
-	m, _ := nodeOf(t, nil)
-	file, err := launch.NewFile("snapshot")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := (&snapfile.Snapshot{Generations: []string{"snap_stranger/memory"}}).WriteTo(file); err != nil {
-		t.Fatal(err)
-	}
-	if file, err = launch.Seal(file); err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	f, s := &freezes.Freeze{State: file}, &snapshot{id: api.NewID(api.KindSnapshot)}
-	plan := func(*snapfile.Snapshot) (*snapdir.Contents, func(string) bool) { panic("not expected") }
-	if _, err := m.lay(asOwner, s, 0, f, plan); api.CodeOf(err) != api.CodeCorrupt || !strings.Contains(err.Error(), "other memory than it said") {
-		t.Errorf("memory of a stranger: %v", err)
-	}
-	f.Generations = []string{"missing"}
-	m.memFiles = nil
-	if _, err := m.lay(asOwner, s, 0, f, plan); api.CodeOf(err) != api.CodeInternal {
-		t.Errorf("a panic: %v", err)
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/node/snapdir"
+	"ramet.dev/ramet/internal/node/snapshots"
 	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
@@ -33,11 +34,11 @@ func (m *Node) openView(ctx context.Context, ref string) (*fsview.View, error) {
 		if api.CodeOf(err) != api.CodeNotFound || api.IsID(api.KindSandbox, ref) {
 			return nil, err
 		}
-		if _, err := m.resolveSnapshot(ctx, ref); err != nil {
+		if _, err := m.snapshots.Find(ctx, ref); err != nil {
 			return nil, api.NotFound("sandbox or snapshot", ref)
 		}
 	}
-	s, err := m.resolveSnapshot(ctx, ref)
+	s, err := m.snapshots.Find(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -107,14 +108,13 @@ func (m *Node) pinFiles(ctx context.Context, view *fsview.View, s *launch.Sentry
 }
 
 // viewSnapshot returns the files of s.
-func (m *Node) viewSnapshot(ctx context.Context, s *snapshot) (*fsview.View, error) {
-	f, err := m.source(ctx, s)
+func (m *Node) viewSnapshot(ctx context.Context, s *snapshots.Snapshot) (*fsview.View, error) {
+	f, err := s.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	view := &fsview.View{ID: s.id, Image: s.rec.Snapshot.Image, At: s.rec.Snapshot.CreatedAt, Lineage: append(slices.Clone(s.rec.Ancestors), s.id), History: f.History}
-	s.mu.Unlock()
+	rec := s.Record()
+	view := &fsview.View{ID: s.ID, Image: rec.Snapshot.Image, At: rec.Snapshot.CreatedAt, Lineage: rec.Lineage(), History: f.History}
 	view.OnClose(func() { m.freezes.Drop(f) })
 	if err := m.openFiles(view, &f.Files, f.Generations); err != nil {
 		view.Close()
@@ -125,7 +125,7 @@ func (m *Node) viewSnapshot(ctx context.Context, s *snapshot) (*fsview.View, err
 
 // viewHibernated returns the files of b, which is on disk as s and is not woken for
 // it.
-func (m *Node) viewHibernated(ctx context.Context, b *instance, s *snapshot) (*fsview.View, error) {
+func (m *Node) viewHibernated(ctx context.Context, b *instance, s *snapshots.Snapshot) (*fsview.View, error) {
 	view, err := m.viewSnapshot(ctx, s)
 	if err == nil {
 		view.ID = b.id
@@ -178,15 +178,13 @@ func (m *Node) openMergeBase(ctx context.Context, a, b *fsview.View) (*fsview.Vi
 		}
 		return view, nil
 	}
-	m.mu.Lock()
-	s := m.snaps[p.Freeze]
-	m.mu.Unlock()
+	s := m.snapshots.Get(p.Freeze)
 	f := m.freezes.Lookup(p.Freeze)
 	if f != nil && len(f.Files.Segments) > 0 {
 		return m.viewFreeze(f, a.Image)
 	}
 	m.freezes.Drop(f)
-	if s != nil && s.view().State == api.SnapshotReady {
+	if s != nil && s.State() == api.SnapshotReady {
 		return m.viewSnapshot(ctx, s)
 	}
 	return nil, api.Errorf(api.CodeConflict, "the files from which %s and %s went different ways are gone: they are kept as long as a sandbox or a snapshot in memory "+

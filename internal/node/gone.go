@@ -50,8 +50,8 @@ func (m *Node) needed(ids []string) map[string]bool {
 	for _, b := range m.all() {
 		note(b.lineage())
 	}
-	for _, s := range m.allSnapshots() {
-		note(s.rec.Ancestors)
+	for _, s := range m.snapshots.All() {
+		note(s.Ancestors())
 	}
 	return needed
 }

@@ -8,6 +8,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
+	"ramet.dev/ramet/internal/node/snapshots"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -69,39 +70,38 @@ func (m *Node) writeHibernation(ctx context.Context, b *instance) (err error) {
 	ctx, ended := m.observe(ctx, "hibernate")
 	defer ended(&err)
 	disk := m.diskOf(ctx, b)
-	s, err := m.captureAs(ctx, b, api.SnapshotRequest{}, true)
+	f, frozen, err := m.captureAs(ctx, b, api.SnapshotRequest{}, true)
 	if err != nil {
 		return err
 	}
-	s.rec.Private = b.id
-	f := s.freeze
-	if err := m.addSnapshot(s); err != nil {
+	frozen.Private = b.id
+	s, err := m.snapshots.Add(f, frozen)
+	if err != nil {
 		m.freezes.Drop(f)
 		return err
 	}
-	if err := m.writeSnapshot(ctx, b, s, f); err != nil {
-		m.removeSnapshot(s)
+	if err := s.Write(ctx, f, b.chain()); err != nil {
+		s.Remove()
 		return err
 	}
 	b.mu.Lock()
 	was := b.rec
 	b.mu.Unlock()
-	rec, ready := was, s.record()
+	rec := was
 	rec.DiskMiB = disk
 	if err := rec.become(api.StateHibernated, ""); err != nil {
-		m.removeSnapshot(s)
+		s.Remove()
 		return err
 	}
-	rec.Hibernation, rec.Freeze, rec.process, rec.Resting, rec.Dozing = s.id, "", process{}, false, false
-	ready.Snapshot.State = api.SnapshotReady
-	err = m.store.Apply(ctx, store.Change{Table: store.Snapshots, ID: s.id, Doc: ready}, store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec})
+	rec.Hibernation, rec.Freeze, rec.process, rec.Resting, rec.Dozing = s.ID, "", process{}, false, false
+	err = m.store.Apply(ctx, s.ReadyRecord(), store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec})
 	if err == nil {
 		err = m.store.Sync(ctx) // it is acknowledged, and may outlive the host
 	}
 	if err != nil {
 		back := m.store.Apply(context.WithoutCancel(ctx), store.Change{Table: store.Sandboxes, ID: b.id, Doc: was})
 		if back == nil { // else the record may say that it is all there is of the sandbox
-			m.removeSnapshot(s)
+			s.Remove()
 		}
 		return errors.Join(err, back)
 	}
@@ -109,7 +109,7 @@ func (m *Node) writeHibernation(ctx context.Context, b *instance) (err error) {
 	sentry, origin := b.sentry, b.freeze
 	b.rec, b.sentry, b.freeze = rec, nil, nil
 	b.mu.Unlock()
-	m.markReady(s) // not before: nobody would need it
+	s.Ready() // not before: nobody would need it
 	m.book(b, sentry)
 	m.endSentry(sentry)
 	m.freezes.Drop(origin)
@@ -217,15 +217,13 @@ func (m *Node) hibernation(ctx context.Context, b *instance) (*freezes.Freeze, e
 	if s == nil {
 		return nil, api.Errorf(api.CodeCorrupt, "sandbox %s is %s, and the snapshot of that is gone", b.id, b.view().State)
 	}
-	return m.source(ctx, s)
+	return s.Open(ctx)
 }
 
 // hibernated returns the snapshot that b is on disk as, or nil.
-func (m *Node) hibernated(b *instance) *snapshot {
+func (m *Node) hibernated(b *instance) *snapshots.Snapshot {
 	b.mu.Lock()
 	id := b.rec.Hibernation
 	b.mu.Unlock()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.snaps[id]
+	return m.snapshots.Get(id)
 }

@@ -22,6 +22,7 @@ import (
 	"ramet.dev/ramet/internal/node/memfiles"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/selfcontrol"
+	"ramet.dev/ramet/internal/node/snapshots"
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/observe/events"
 	"ramet.dev/ramet/internal/service/access"
@@ -50,10 +51,12 @@ func nodeOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Node, *instan
 	}
 	m := &Node{
 		background: t.Context(), ledger: ledger, hostMemory: readHostMemory, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: events.New(keptEvents),
-		instances: map[string]*instance{}, names: map[owned]string{}, snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
+		instances: map[string]*instance{}, names: map[owned]string{},
 		goneNames: map[string]goneRecord{}, memFiles: memfiles.New(), budgets: selfcontrol.NewBudgets(), patience: patience, clock: timer.System{}, alarms: timer.New(timer.System{}),
 	}
 	m.freezes = freezes.New(m.memFiles, records, m.log, patience, m.inUse)
+	m.snapshots = m.newSnapshots()
+	m.Requests = snapshots.NewRequests(m.snapshots)
 	m.Catalog, m.Admission, m.room = m.newCatalog(nil), m.newAdmission(), m.newRoom()
 	m.Plane, m.selfControl = m.newDataPlane(), m.newSelfControl()
 	return m, boxIn(t, m, answers)
@@ -138,7 +141,7 @@ func TestInputKeepsToItsSandbox(t *testing.T) {
 	var first, second atomic.Int64
 	m, b := nodeOf(t, got(&first))
 	other := boxIn(t, m, got(&second))
-	name := owned{b.tenant(), "agent"}
+	name := owned{b.Tenant(), "agent"}
 	m.names[name] = b.id
 	in, out := io.Pipe()
 	done := make(chan error, 1)
@@ -229,10 +232,10 @@ func TestOwnSnapshotIsKeptWhole(t *testing.T) {
 		if fails {
 			unrecordable(b)
 		}
-		s := &snapshot{id: api.NewID(api.KindSnapshot), rec: snapRecord{Snapshot: api.Snapshot{State: api.SnapshotCreating}}}
+		s := m.snapshots.Load(snapshots.Record{Snapshot: api.Snapshot{ID: api.NewID(api.KindSnapshot), State: api.SnapshotCreating}})
 		err := m.keep(ctx, b, s, nil, &selfcontrol.Request{ID: 1, Budget: g})
-		records, used, listed := count(m), g.Used().UsedSnapshots, slices.Contains(b.rec.Control.Snapshots, s.id)
-		switch ready := s.view().State == api.SnapshotReady; {
+		records, used, listed := count(m), g.Used().UsedSnapshots, slices.Contains(b.rec.Control.Snapshots, s.ID)
+		switch ready := s.State() == api.SnapshotReady; {
 		case fails && (err == nil || ready || listed || used != 0 || records != 0):
 			t.Errorf("a failure: %v, ready %t, listed %t, %d paid, %d records", err, ready, listed, used, records)
 		case !fails && (err != nil || !ready || !listed || used != 1 || records != 3):

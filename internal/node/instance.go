@@ -326,7 +326,7 @@ func (m *Node) install(ctx context.Context, list []placement, more ...store.Chan
 		m.arm(p.b)
 	}
 	if replaced { // a sandbox may not need its snapshot any more
-		m.collectSnapshots()
+		m.snapshots.Collect()
 	}
 	return nil
 }
@@ -481,4 +481,15 @@ func hasAll(have, want map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// keeps reports whether the snapshot id is one that b, which may be nil, may return
+// to by itself.
+func (b *instance) keeps(id string) bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rec.Hibernation == id || b.rec.Base == id || b.timeline.has(id)
 }

@@ -110,7 +110,7 @@ func (b *instance) idle(now time.Time) api.IdleAction {
 // ring looks at the times of a sandbox, and has done what is due.
 func (m *Node) ring(id string) {
 	if api.IsID(api.KindSnapshot, id) {
-		m.chore(func(context.Context) { m.expire(id) })
+		m.chore(func(context.Context) { m.snapshots.Expire(id) })
 		return
 	}
 	m.mu.Lock()
@@ -186,7 +186,7 @@ func (m *Node) retire(b *instance, reason string, due func(now time.Time) bool) 
 	}
 	switch err := m.destroyLocked(b, reason); api.CodeOf(err) {
 	case "":
-		m.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: b.tenant(), Action: "retire-sandbox", Object: b.id, Result: "ok"})
+		m.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: b.Tenant(), Action: "retire-sandbox", Object: b.id, Result: "ok"})
 	case api.CodeNotFound:
 	default:
 		m.log.Warn("destroy a sandbox by itself", "id", b.id, "error", err)

@@ -23,7 +23,7 @@ func TestNobodyIsRefused(t *testing.T) {
 	for what, ask := range map[string]func() error{
 		"get":      func() error { _, err := m.Get(ctx, b.id); return err },
 		"destroy":  func() error { return m.Destroy(ctx, b.id) },
-		"snapshot": func() error { _, err := m.resolveSnapshot(ctx, api.NewID(api.KindSnapshot)); return err },
+		"snapshot": func() error { _, err := m.snapshots.Find(ctx, api.NewID(api.KindSnapshot)); return err },
 		"create":   func() error { _, err := m.Create(ctx, api.CreateRequest{Image: "box"}); return err },
 		"images":   func() error { _, err := m.Images(ctx); return err },
 		"rm image": func() error { return m.RemoveImage(ctx, "box") },

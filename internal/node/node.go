@@ -21,6 +21,7 @@ import (
 	"ramet.dev/ramet/internal/node/memfiles"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/selfcontrol"
+	"ramet.dev/ramet/internal/node/snapshots"
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/observe/events"
 	"ramet.dev/ramet/internal/observe/procfs"
@@ -85,8 +86,8 @@ type Node struct {
 	mu        sync.Mutex
 	instances map[string]*instance
 	names     map[owned]string // of sandboxes and of those being made, to ids
-	snaps     map[string]*snapshot
-	snapNames map[owned]string
+	snapshots *snapshots.Set
+	*snapshots.Requests
 	goneNames map[string]goneRecord // of what has living descendants, by id
 	freezes   *freezes.Table
 	budgets   *selfcontrol.Budgets
@@ -115,7 +116,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	m := &Node{
 		cfg: cfg, log: cfg.Log, memFiles: memfiles.New(), events: events.New(keptEvents),
 		instances: map[string]*instance{}, names: map[owned]string{},
-		snaps: map[string]*snapshot{}, snapNames: map[owned]string{},
+
 		goneNames: map[string]goneRecord{}, budgets: selfcontrol.NewBudgets(), closing: make(chan struct{}),
 		patience: patience, clock: cfg.Clock, rests: make(chan struct{}, restsAtOnce),
 	}
@@ -156,6 +157,8 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		return nil, err
 	}
 	m.freezes = freezes.New(m.memFiles, m.store, m.log, m.patience, m.inUse)
+	m.snapshots = m.newSnapshots()
+	m.Requests = snapshots.NewRequests(m.snapshots)
 	if m.tokens, err = token.Open(ctx, m.store); err != nil {
 		return nil, err
 	}
@@ -212,8 +215,8 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		m.watch(b, sentry)
 	}
 	m.arm(m.all()...)
-	m.armSnapshots(m.allSnapshots()...)
-	m.collectSnapshots()
+	m.snapshots.Arm(m.snapshots.All()...)
+	m.snapshots.Collect()
 	m.chore(m.attend)
 	m.chore(m.room.Keep)
 	m.chore(func(ctx context.Context) { m.alarms.Run(ctx, m.ring) })

@@ -69,7 +69,7 @@ func (m *Node) firstUse(b *instance, began time.Time) {
 
 // Usage counts what there is. It asks no sandbox.
 func (m *Node) Usage() api.Usage {
-	u := api.Usage{Sandboxes: map[api.State]int{}, Snapshots: map[api.SnapshotState]int{}, PoolReady: m.pool.Ready()}
+	u := api.Usage{Sandboxes: map[api.State]int{}, Snapshots: m.snapshots.Count(), PoolReady: m.pool.Ready()}
 	own := map[string]int64{} // memory files, by name
 	for _, b := range m.all() {
 		b.mu.Lock()
@@ -78,9 +78,6 @@ func (m *Node) Usage() api.Usage {
 			own[s.Key()] = launch.Allocated(s.Memory()) // 0 if it is closed by now
 		}
 		b.mu.Unlock()
-	}
-	for _, s := range m.allSnapshots() {
-		u.Snapshots[s.view().State]++
 	}
 	u.Pins = m.freezes.Pinned()
 	shared := m.memFiles.MemorySizes()

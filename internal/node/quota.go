@@ -59,15 +59,14 @@ func (m *Node) holdings(tenant, tree string) api.Consumption {
 		b.mu.Unlock()
 	}
 	const mib = 1 << 20
-	for _, s := range m.allSnapshots() {
-		s.mu.Lock()
-		if s.rec.tenant() == tenant && (tree == "" || quota.Tree(s.rec.Ancestors) == tree) {
-			c.DiskMiB += float64(s.rec.Snapshot.SizeBytes) / mib
-			if !s.rec.Snapshot.OnDisk {
-				add(s.freeze)
+	for _, s := range m.snapshots.All() {
+		rec := s.Record()
+		if rec.Tenant() == tenant && (tree == "" || quota.Tree(rec.Ancestors) == tree) {
+			c.DiskMiB += float64(rec.Snapshot.SizeBytes) / mib
+			if !rec.Snapshot.OnDisk {
+				add(s.Frozen())
 			}
 		}
-		s.mu.Unlock()
 	}
 	for name, bytes := range sizes {
 		if strings.Contains(name, "/") {
@@ -89,7 +88,7 @@ func (m *Node) owners(ctx context.Context) (map[string]bool, error) {
 		owners[t.Tenant] = true
 	}
 	for _, b := range m.all() {
-		owners[b.tenant()] = true
+		owners[b.Tenant()] = true
 	}
 	return owners, nil
 }
@@ -140,7 +139,7 @@ func (i idleInstance) Hibernate(ctx context.Context) bool {
 		m.unrested(b, api.IdleHibernate, err)
 	case v != nil:
 		m.log.Info("memory is short: a sandbox was put to disk that nobody used", "id", b.id)
-		m.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: b.tenant(), Action: "hibernate-for-memory", Object: b.id, Result: "ok"})
+		m.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: b.Tenant(), Action: "hibernate-for-memory", Object: b.id, Result: "ok"})
 		return true
 	}
 	return false

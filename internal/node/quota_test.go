@@ -8,6 +8,7 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/quota"
+	"ramet.dev/ramet/internal/node/snapshots"
 	"ramet.dev/ramet/internal/node/timer/timertest"
 	"ramet.dev/ramet/internal/server/audit"
 )
@@ -21,10 +22,10 @@ func spent(t *testing.T) (*Node, *instance) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.audit.Close() })
-	if err := m.ledger.Set(asOwner, b.tenant(), api.TenantUpdate{Quota: &api.Quota{CPUSeconds: 1}}); err != nil {
+	if err := m.ledger.Set(asOwner, b.Tenant(), api.TenantUpdate{Quota: &api.Quota{CPUSeconds: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	m.ledger.Spend(b.tenant(), b.id, "key", 2)
+	m.ledger.Spend(b.Tenant(), b.id, "key", 2)
 	return m, b
 }
 
@@ -59,9 +60,7 @@ func TestBusySandboxesAreNotWaitedFor(t *testing.T) {
 func TestSpendersAreNotWoken(t *testing.T) {
 	ctx := asOwner
 	m, b := spent(t)
-	s := &snapshot{id: api.NewID(api.KindSnapshot)}
-	s.rec.Ancestors, s.rec.Snapshot.Sandbox = []string{b.id}, b.id
-	m.snaps[s.id] = s
+	s := m.snapshots.Load(snapshots.Record{Ancestors: []string{b.id}, Snapshot: api.Snapshot{ID: api.NewID(api.KindSnapshot), Sandbox: b.id}})
 	for name, try := range map[string]struct {
 		state  api.State
 		dozing bool
@@ -71,7 +70,7 @@ func TestSpendersAreNotWoken(t *testing.T) {
 		"be woken":         {api.StateHibernated, false, func() error { return m.awaken(ctx, b) }},
 		"be woken, dozing": {api.StatePaused, true, func() error { return m.awaken(ctx, b) }},
 		"resume":           {api.StatePaused, false, func() error { _, err := m.Resume(ctx, b.id); return err }},
-		"roll back":        {api.StatePaused, false, func() error { _, err := m.Rollback(ctx, b.id, s.id); return err }},
+		"roll back":        {api.StatePaused, false, func() error { _, err := m.Rollback(ctx, b.id, s.ID); return err }},
 	} {
 		b.mu.Lock()
 		b.rec.Sandbox.State, b.rec.Dozing = try.state, try.dozing
@@ -90,13 +89,11 @@ func TestNothingIsWokenWithoutMemory(t *testing.T) {
 	m.hostMemory = func() (int64, int64, error) { return free, 8 << 30, nil }
 	m.Admission, m.room = m.newAdmission(), m.newRoom()
 	b.rec.Sandbox.State = api.StateHibernated
-	s := &snapshot{id: api.NewID(api.KindSnapshot)}
-	s.rec.Ancestors, s.rec.Snapshot.Sandbox = []string{b.id}, b.id
-	m.snaps[s.id] = s
+	s := m.snapshots.Load(snapshots.Record{Ancestors: []string{b.id}, Snapshot: api.Snapshot{ID: api.NewID(api.KindSnapshot), Sandbox: b.id}})
 	for name, try := range map[string]func() error{
 		"wake":      func() error { _, err := m.Wake(asOwner, b.id); return err },
 		"a request": func() error { _, _, err := m.use(asOwner, b, api.StateRunning); return err },
-		"roll back": func() error { _, err := m.Rollback(asOwner, b.id, s.id); return err },
+		"roll back": func() error { _, err := m.Rollback(asOwner, b.id, s.ID); return err },
 	} {
 		if err := try(); api.CodeOf(err) != api.CodeNoMemory {
 			t.Errorf("%s: %v", name, err)
@@ -201,7 +198,7 @@ func TestAFreezeHasADeadline(t *testing.T) {
 	m.freezes, m.patience = freezes.New(m.memFiles, m.store, m.log, time.Second, m.inUse), time.Second
 	for what, do := range map[string]func() error{
 		"hibernate": func() error { _, err := m.Hibernate(asOwner, b.id); return err },
-		"snapshot":  func() error { _, err := m.capture(asOwner, b, api.SnapshotRequest{}); return err },
+		"snapshot":  func() error { _, _, err := m.capture(asOwner, b, api.SnapshotRequest{}); return err },
 		"fork":      func() error { _, _, err := m.freezeForFork(asOwner, b); return err },
 	} {
 		if err := do(); api.CodeOf(err) != api.CodeTimeout {

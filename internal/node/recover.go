@@ -5,16 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
-	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -211,41 +208,15 @@ func (r *recovery) releasePins() error {
 }
 
 func (r *recovery) readSnapshots() error {
-	return r.m.store.Each(r.ctx, store.Snapshots, func(id string, doc []byte) error {
-		s := &snapshot{id: id}
-		if err := json.Unmarshal(doc, &s.rec); err != nil {
-			return corrupt("snapshot", id, err)
-		}
-		snap := &s.rec.Snapshot
-		lost := ""
-		switch {
-		case snap.State == api.SnapshotReady && !snap.OnDisk:
-			lost = "it was in memory only, and the daemon was restarted"
-		case snap.State == api.SnapshotCreating || snap.State == api.SnapshotUploading:
-			lost = errDaemonEnded.Error()
-		}
-		if lost != "" {
-			s.rec.fail(lost)
-			r.changes = append(r.changes, store.Change{Table: store.Snapshots, ID: id, Doc: s.rec})
-		}
-		s.chained = chained{needs: s.rec.Needs, settled: true, failed: snap.State == api.SnapshotFailed, deleted: snap.State == api.SnapshotDeleted, buried: snap.State == api.SnapshotDeleted}
-		if snap.State == api.SnapshotReady && s.rec.Version == 0 {
-			s.freeze = r.m.freezes.Lookup(id) // of sandboxes that were restored from it: it is theirs and the snapshot's
-		}
-		r.m.snaps[id] = s
-		name := owned{s.rec.tenant(), snap.Name}
-		if _, taken := r.m.snapNames[name]; snap.Name != "" && (s.usable() || s.failed && !taken) {
-			r.m.snapNames[name] = id
-		}
-		return nil
-	})
+	changes, err := r.m.snapshots.Recover(r.ctx)
+	r.changes = append(r.changes, changes...)
+	return err
 }
 
 // findHibernated lets those fail whose snapshot is not there.
 func (r *recovery) findHibernated() error {
 	for id, b := range r.m.instances {
-		s := r.m.snaps[b.rec.Hibernation]
-		if b.rec.Sandbox.State == api.StateHibernated && (s == nil || !s.usable()) {
+		if b.rec.Sandbox.State == api.StateHibernated && !r.m.snapshots.Usable(b.rec.Hibernation) {
 			r.m.become(b, api.StateFailed, "it was hibernated, and the snapshot of that is gone")
 			r.changes = append(r.changes, store.Change{Table: store.Sandboxes, ID: id, Doc: b.rec})
 		}
@@ -306,27 +277,7 @@ func (r *recovery) sweep() error {
 			r.m.log.Warn("collect control groups", "error", err)
 		}
 	}
-	dir := r.m.cfg.Paths.Snapshots()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		id, _, _ := strings.Cut(e.Name(), ".")
-		if !api.IsID(api.KindSnapshot, id) {
-			continue
-		}
-		path := filepath.Join(dir, e.Name())
-		if s := r.m.snaps[id]; e.Name() != id || s == nil || s.failed && s.rec.Parts == nil {
-			err = os.RemoveAll(path)
-		} else if s.rec.Parts != nil { // else a version of Ramet wrote it that kept no list
-			err = snapdir.Sweep(path, s.rec.Version, s.rec.Parts)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.m.snapshots.Sweep()
 }
 
 // readBudgets reads the budgets that a sandbox or snapshot still has, and removes the
@@ -338,9 +289,9 @@ func (r *recovery) readBudgets() error {
 			had = append(had, b.rec.Control.Budget)
 		}
 	}
-	for _, s := range r.m.snaps {
-		if s.rec.Control != nil {
-			had = append(had, s.rec.Control.Budget)
+	for _, s := range r.m.snapshots.All() {
+		if control := s.Control(); control != nil {
+			had = append(had, control.Budget)
 		}
 	}
 	return r.m.store.Each(r.ctx, store.Grants, func(id string, doc []byte) error {

@@ -39,12 +39,12 @@ func (m *Node) imageUsers(caller access.Caller, id string) (used bool, by []stri
 	}
 	for _, b := range oldestFirst(m.all()) {
 		if v := b.view(); v.Image == id {
-			note("sandbox", v.ID, v.Name, b.seenBy(caller))
+			note("sandbox", v.ID, v.Name, b.SeenBy(caller))
 		}
 	}
-	for _, s := range m.allSnapshots() {
-		if v := s.view(); v.Image == id {
-			note("snapshot", v.ID, v.Name, s.seenBy(caller))
+	for _, s := range m.snapshots.All() {
+		if v := s.View(); v.Image == id {
+			note("snapshot", v.ID, v.Name, s.SeenBy(caller))
 		}
 	}
 	return used, by

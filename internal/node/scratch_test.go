@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node/snapshots"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -16,9 +18,7 @@ func TestUsersOfAnImage(t *testing.T) {
 	}
 	named.rec.Sandbox.Name, other.rec.Sandbox.Tenant = "agent", "other"
 	for id, private := range map[string]string{"snap_kept": "", "snap_hibernated": named.id} {
-		s := &snapshot{id: id}
-		s.rec.Snapshot.ID, s.rec.Snapshot.Image, s.rec.Ancestors, s.rec.Private = id, "img", []string{named.id}, private
-		m.snaps[id] = s
+		m.snapshots.Load(snapshots.Record{Snapshot: api.Snapshot{ID: id, Image: "img"}, Ancestors: []string{named.id}, Private: private})
 	}
 	for caller, want := range map[access.Caller][]string{
 		access.Owner(0):    {"sandbox " + unnamed.id, "sandbox agent", "snapshot snap_kept"},

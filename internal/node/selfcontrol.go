@@ -21,8 +21,8 @@ func (m *Node) dropBudget(g *selfcontrol.Grant) {
 	if g == nil {
 		return
 	}
-	for _, s := range m.allSnapshots() {
-		if s.rec.Control != nil && s.rec.Control.Budget == g.Budget {
+	for _, s := range m.snapshots.All() {
+		if control := s.Control(); control != nil && control.Budget == g.Budget {
 			return
 		}
 	}
@@ -81,12 +81,10 @@ func (s self) Children(budget string) []api.Sandbox {
 }
 
 func (s self) Snapshots(ids []string) []selfcontrol.Snapshot {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
 	var list []selfcontrol.Snapshot
 	for _, id := range ids {
-		if x, ok := s.m.snaps[id]; ok {
-			list = append(list, selfcontrol.Snapshot{ID: x.id, Label: x.rec.Label})
+		if x := s.m.snapshots.Get(id); x != nil {
+			list = append(list, selfcontrol.Snapshot{ID: x.ID, Label: x.Label()})
 		}
 	}
 	return list

@@ -31,7 +31,7 @@ func (m *Node) statsAtRest(b *instance) *api.Stats {
 	switch st.State {
 	case api.StateHibernated:
 		if s := m.hibernated(b); s != nil {
-			st.Disk.PrivateMiB = float64(s.view().SizeBytes) / (1 << 20)
+			st.Disk.PrivateMiB = float64(s.View().SizeBytes) / (1 << 20)
 		}
 		return st
 	case api.StateCreating:

@@ -11,6 +11,7 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/selfcontrol"
+	"ramet.dev/ramet/internal/node/snapshots"
 	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -24,14 +25,14 @@ func (m *Node) Rollback(ctx context.Context, ref, snapRef string) (_ *api.Sandbo
 	if err != nil {
 		return nil, err
 	}
-	s, err := m.resolveSnapshot(ctx, snapRef)
+	s, err := m.snapshots.Find(ctx, snapRef)
 	if err != nil {
 		return nil, err
 	}
 	return m.rollback(ctx, b, s)
 }
 
-func (m *Node) rollback(ctx context.Context, b *instance, s *snapshot) (*api.Sandbox, error) {
+func (m *Node) rollback(ctx context.Context, b *instance, s *snapshots.Snapshot) (*api.Sandbox, error) {
 	b.op.Lock()
 	defer b.op.Unlock()
 	if _, err := b.running(api.StateRunning, api.StatePaused); err != nil && api.CodeOf(err) != api.CodeSandboxDied && b.view().State != api.StateHibernated {
@@ -43,8 +44,8 @@ func (m *Node) rollback(ctx context.Context, b *instance, s *snapshot) (*api.San
 	b.mu.Lock()
 	d, runs := draft{rec: b.rec}, b.sentry != nil
 	b.mu.Unlock()
-	if of := s.view().Sandbox; of != b.id && !slices.Contains(d.rec.Ancestors, of) {
-		return nil, api.Errorf(api.CodeConflict, "snapshot %s is of sandbox %s, which is no ancestor of %s", s.id, of, b.id)
+	if of := s.View().Sandbox; of != b.id && !slices.Contains(d.rec.Ancestors, of) {
+		return nil, api.Errorf(api.CodeConflict, "snapshot %s is of sandbox %s, which is no ancestor of %s", s.ID, of, b.id)
 	}
 	if !runs {
 		admitted, err := m.AdmitAgain(ctx)
@@ -53,18 +54,18 @@ func (m *Node) rollback(ctx context.Context, b *instance, s *snapshot) (*api.San
 		}
 		defer admitted()
 	}
-	f, err := m.source(ctx, s)
+	f, err := s.Open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
 	defer m.freezes.Drop(f)
 	d.rec.Base = ""
-	if err := m.reload(ctx, b, d, f, selfcontrol.AnswerTo(s.rec.Asked, s.restored(&d.rec.Sandbox))); err != nil {
+	if err := m.reload(ctx, b, d, f, selfcontrol.AnswerTo(s.Record().Asked, restoredFrom(s)(&d.rec.Sandbox))); err != nil {
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
 	v := b.view()
-	s.note(ctx)
-	m.tell(api.EventRolledBack, &v, api.Event{Snapshot: s.id})
+	s.Note(ctx)
+	m.tell(api.EventRolledBack, &v, api.Event{Snapshot: s.ID})
 	return &v, nil
 }
 

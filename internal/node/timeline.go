@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node/freezes"
+	"ramet.dev/ramet/internal/node/snapshots"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -75,11 +77,11 @@ func (m *Node) checkpoint(ctx context.Context, b *instance, s api.Step) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.patience) // what was done is a step, even if its caller has gone
 	defer cancel()
 	s.At, s.Command, s.State = time.Now().UTC(), shortCommand(s.Command), api.SnapshotFailed
-	snap, err := m.checkpointOf(ctx, b)
+	snap, f, err := m.checkpointOf(ctx, b)
 	if err != nil {
 		m.log.Warn("keep the state after a command", "id", b.id, "error", err)
 	} else {
-		s.Snapshot, s.State = snap.id, api.SnapshotUploading
+		s.Snapshot, s.State = snap.ID, api.SnapshotUploading
 	}
 	b.mu.Lock()
 	t := b.timeline
@@ -99,25 +101,26 @@ func (m *Node) checkpoint(ctx context.Context, b *instance, s api.Step) {
 		}
 	}
 	if snap != nil {
-		if err := m.upload(ctx, b, snap, snap.freeze); err != nil {
-			m.fail(snap, err)
+		if err := m.upload(ctx, b, snap, f); err != nil {
+			snap.Fail(err)
 		}
 	}
-	m.collectSnapshots()
+	m.snapshots.Collect()
 }
 
 // checkpointOf freezes b for a step.
-func (m *Node) checkpointOf(ctx context.Context, b *instance) (*snapshot, error) {
-	s, err := m.capture(ctx, b, api.SnapshotRequest{})
+func (m *Node) checkpointOf(ctx context.Context, b *instance) (*snapshots.Snapshot, *freezes.Freeze, error) {
+	f, rec, err := m.capture(ctx, b, api.SnapshotRequest{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s.rec.Private, s.rec.Snapshot.ExpiresAt = b.id, nil
-	if err := m.addSnapshot(s); err != nil {
-		m.freezes.Drop(s.freeze)
-		return nil, err
+	rec.Private, rec.Snapshot.ExpiresAt = b.id, nil
+	s, err := m.snapshots.Add(f, rec)
+	if err != nil {
+		m.freezes.Drop(f)
+		return nil, nil, err
 	}
-	return s, nil
+	return s, f, nil
 }
 
 // Timeline returns the steps of a sandbox, the first one first.
@@ -138,20 +141,14 @@ func (m *Node) steps(b *instance) []api.Step {
 	for i, s := range t.Steps {
 		list[i] = s.Step
 		list[i].Current = s.Step.Step == t.At
-		if x := m.stepSnapshot(&s.Step); x != nil {
-			v := x.view()
+		if x := m.snapshots.Get(s.Step.Snapshot); x != nil {
+			v := x.View()
 			list[i].State, list[i].SizeBytes = v.State, v.SizeBytes
 		} else {
 			list[i].State = api.SnapshotFailed
 		}
 	}
 	return list
-}
-
-func (m *Node) stepSnapshot(s *api.Step) *snapshot {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.snaps[s.Snapshot]
 }
 
 // Rewind returns a sandbox to a step of its timeline. Later steps stay until it goes
@@ -166,7 +163,7 @@ func (m *Node) Rewind(ctx context.Context, ref string, number int) (*api.Sandbox
 	if i < 0 {
 		return nil, api.Errorf(api.CodeNotFound, "sandbox %s has no step %d%s", b.id, number, whyNot(list, number))
 	}
-	s := m.stepSnapshot(&list[i])
+	s := m.snapshots.Get(list[i].Snapshot)
 	if s == nil {
 		return nil, api.Errorf(api.CodeWrongState, "the state of step %d was not kept", number)
 	}

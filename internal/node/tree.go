@@ -99,8 +99,8 @@ func (m *Node) ancestorID(ctx context.Context, seen []*instance, ref string) (st
 		return ref, nil
 	}
 	if api.CodeOf(err) == api.CodeNotFound {
-		if s, serr := m.resolveSnapshot(ctx, ref); serr == nil {
-			return s.id, nil
+		if s, serr := m.snapshots.Find(ctx, ref); serr == nil {
+			return s.ID, nil
 		}
 	}
 	return id, err
@@ -109,11 +109,11 @@ func (m *Node) ancestorID(ctx context.Context, seen []*instance, ref string) (st
 // lineageID returns the id of the sandbox or snapshot called ref.
 func (m *Node) lineageID(ctx context.Context, ref string) (string, error) {
 	if api.IsID(api.KindSnapshot, ref) {
-		s, err := m.resolveSnapshot(ctx, ref)
+		s, err := m.snapshots.Find(ctx, ref)
 		if err != nil {
 			return "", err
 		}
-		return s.id, nil
+		return s.ID, nil
 	}
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
@@ -134,13 +134,12 @@ func (m *Node) lineages(ctx context.Context) []lineage {
 		})
 		b.mu.Unlock()
 	}
-	for _, x := range m.visibleSnapshots(ctx) {
-		x.mu.Lock()
-		s := &x.rec.Snapshot
+	for _, x := range m.snapshots.Visible(ctx) {
+		rec := x.Record()
+		s := &rec.Snapshot
 		out = append(out, lineage{
-			api.TreeNode{ID: x.id, Tenant: s.Tenant, Name: s.Name, Label: x.rec.Label, Kind: "snapshot", State: string(s.State), CreatedAt: s.CreatedAt}, x.rec.Ancestors,
+			api.TreeNode{ID: x.ID, Tenant: s.Tenant, Name: s.Name, Label: rec.Label, Kind: "snapshot", State: string(s.State), CreatedAt: s.CreatedAt}, rec.Ancestors,
 		})
-		x.mu.Unlock()
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node/snapshots"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -14,9 +15,14 @@ func TestListByAncestor(t *testing.T) {
 	m, root := nodeOf(t, nil)
 	gone, snap := api.NewID(api.KindSandbox), api.NewID(api.KindSnapshot)
 	m.names[owned{access.DefaultTenant, "base"}] = root.id
-	kept := &snapshot{id: api.NewID(api.KindSnapshot), rec: snapRecord{Ancestors: []string{root.id}}}
-	m.snaps[kept.id] = kept
-	m.snapNames[owned{access.DefaultTenant, "kept"}], m.snapNames[owned{access.DefaultTenant, "base"}] = kept.id, kept.id
+	snapshot := func(name string) *snapshots.Snapshot {
+		return m.snapshots.Load(snapshots.Record{
+			Snapshot:  api.Snapshot{ID: api.NewID(api.KindSnapshot), Name: name, State: api.SnapshotReady},
+			Ancestors: []string{root.id},
+		})
+	}
+	kept := snapshot("kept")
+	snapshot("base") // of names that both have, the sandbox's counts
 	names := map[string]string{root.id: "base"}
 	child := func(name, parent, from string, ancestors ...string) string {
 		b := boxIn(t, m, nil)
@@ -29,7 +35,7 @@ func TestListByAncestor(t *testing.T) {
 	child("grandkid", kid, "", root.id, kid)
 	child("orphan", gone, "", root.id, gone)
 	child("restored", "", snap, root.id, snap)
-	child("again", "", kept.id, root.id, kept.id)
+	child("again", "", kept.ID, root.id, kept.ID)
 	child("stranger", "", "")
 
 	everything := access.Owner(0)

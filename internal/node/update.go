@@ -34,7 +34,7 @@ func (m *Node) Update(ctx context.Context, ref string, req api.UpdateRequest) (*
 		if req.Name == nil || *req.Name == old {
 			return nil
 		}
-		if err := m.reserve(b.tenant(), []string{*req.Name}, []string{b.id}); err != nil {
+		if err := m.reserve(b.Tenant(), []string{*req.Name}, []string{b.id}); err != nil {
 			return err
 		}
 		rec.Sandbox.Name, renamed = *req.Name, true
@@ -42,9 +42,9 @@ func (m *Node) Update(ctx context.Context, ref string, req api.UpdateRequest) (*
 	})
 	switch {
 	case renamed && err == nil:
-		m.unreserve(b.tenant(), old)
+		m.unreserve(b.Tenant(), old)
 	case renamed:
-		m.unreserve(b.tenant(), *req.Name)
+		m.unreserve(b.Tenant(), *req.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("update sandbox: %w", err)

@@ -35,7 +35,7 @@ func TestStatsAgreeWithQuotas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	booked, _ := m.ledger.Spent(b.tenant(), b.id)
+	booked, _ := m.ledger.Spent(b.Tenant(), b.id)
 	const work, rounding = 0.02, 0.05 // seconds: less than the loop takes, and more than two sleeping processes do
 	if booked < work || st.CPUSeconds < booked || st.CPUSeconds > booked+rounding {
 		t.Errorf("statistics say %v s, and %v s were booked", st.CPUSeconds, booked)

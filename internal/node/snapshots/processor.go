@@ -1,4 +1,4 @@
-package node
+package snapshots
 
 import (
 	"reflect"
@@ -13,9 +13,9 @@ import (
 // Guests execute CPUID themselves, so what they see is more than what gVisor knows of and
 // compares when it loads a kernel.
 
-// processorFeatures returns the features of this machine's processor, by the names that
+// ProcessorFeatures returns the features of this machine's processor, by the names that
 // package cpu has for them.
-func processorFeatures() (names []string) {
+func ProcessorFeatures() (names []string) {
 	v := reflect.ValueOf(cpu.X86)
 	for i := range v.NumField() {
 		if f := v.Field(i); f.Kind() == reflect.Bool && f.Bool() {

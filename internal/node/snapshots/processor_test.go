@@ -1,4 +1,4 @@
-package node
+package snapshots
 
 import (
 	"slices"
@@ -11,13 +11,12 @@ import (
 // TestSnapshotOfAnotherProcessor has a snapshot that was made where the processor could
 // more.
 func TestSnapshotOfAnotherProcessor(t *testing.T) {
-	here := processorFeatures()
+	here := ProcessorFeatures()
 	if !slices.Contains(here, "sse2") {
 		t.Fatalf("an x86-64 processor has SSE2, and this one %v", here)
 	}
-	m, _ := nodeOf(t, nil)
-	s := &snapshot{rec: snapRecord{Snapshot: api.Snapshot{State: api.SnapshotReady, Engine: m.engine()}, Processor: append([]string{"telepathy"}, here...)}}
-	_, err := m.source(asOwner, s)
+	s := setOf(t).Load(Record{Snapshot: api.Snapshot{State: api.SnapshotReady, Engine: "test"}, Processor: append([]string{"telepathy"}, here...)})
+	_, err := s.Open(t.Context())
 	if api.CodeOf(err) != api.CodeUnsupported || !strings.HasSuffix(err.Error(), ": telepathy") {
 		t.Errorf("it is refused with code %q: %v", api.CodeOf(err), err)
 	}

@@ -1,0 +1,25 @@
+// Package snapshots keeps the snapshots of a node: freezes with a record, in memory or on
+// disk.
+//
+// A snapshot on disk may refer to files of others, which it needs: such snapshots form
+// chains. A snapshot that is needed stays, whoever deletes it, and is collected when nobody
+// needs it any more. From the moment at which a snapshot may come to refer to another one,
+// that counts as needed.
+//
+// A snapshot that nobody waits for is uploading from the end of its freeze until it is on
+// disk. It is restored from live memory meanwhile, whose pins its freeze holds.
+//
+// The state of a snapshot is in one table of transitions (state.go); nothing else changes
+// it.
+//
+// Lock order: Set.flattening, Snapshot.mu, Set.mu. Set.mu guards the names, the states and
+// who needs whom, so that a decision about several snapshots is one. A record is written
+// while Snapshot.mu is held, and removed after that: it does not come back.
+//
+// Crash safety: files are written beside their place and renamed before the record says
+// ready, and the record is removed before its files. A daemon that starts finds what was
+// being made failed, and sweeps files that no record has.
+//
+// The package must never know what a sandbox runs in, nor how one is frozen or restored:
+// it is given freezes, and says from which freeze a snapshot is restored.
+package snapshots
