@@ -137,9 +137,9 @@ var arrows = []struct {
 
 	{"internal/sentry", []string{"internal/engine/interp", "api", "internal/sentry/codectx", "internal/sentry/guest", "internal/sentry/guestfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/engine/wire"}, "the confined side: short enough to be audited alone"},
 	{"internal/sentry/guest", []string{
-		"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/codectx", "internal/sentry/cow", "internal/sentry/fpstate", "internal/sentry/gate", "internal/sentry/guestfs", "internal/sentry/guestinit",
+		"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/codectx", "internal/sentry/cow", "internal/sentry/fpstate", "internal/sentry/fspatch", "internal/sentry/gate", "internal/sentry/guestfs", "internal/sentry/guestinit",
 		"internal/sentry/kern", "internal/sentry/limitfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/sentry/selfctl", "internal/sentry/spawn", "internal/sentry/stages",
-		"internal/sentry/systraptuning", "internal/storage/cowfs",
+		"internal/sentry/syscalls", "internal/storage/cowfs", "internal/sentry/systraptuning",
 	}, "the confined side; how calls reach it is not its business"},
 	{"internal/sentry/gate", []string{"api"}, "who may use the kernel, and when; what they do with it is not its business"},
 	{"internal/sentry/kern", []string{"api"}, "what operations look up in the kernel; when they may is the gate's business"},
@@ -149,6 +149,8 @@ var arrows = []struct {
 	{"internal/sentry/spawn", []string{"api", "internal/engine/wire", "internal/sentry/kern"}, "how a process is made; what becomes of it is not its business"},
 	{"internal/sentry/proc", []string{"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/gate", "internal/sentry/kern", "internal/sentry/spawn", "internal/sentry/stages"}, "processes that were started from outside; what they run is not its business"},
 	{"internal/sentry/codectx", []string{"api", "internal/engine/interp", "internal/engine/wire", "internal/sentry/gate", "internal/sentry/kern", "internal/sentry/spawn", "internal/sentry/stages"}, "interpreters and their runs; what code does is not its business"},
+	{"internal/sentry/fspatch", []string{"api", "internal/engine/wire", "internal/sentry/gate", "internal/sentry/kern", "internal/sentry/rootfs", "internal/sentry/stages", "internal/storage/cowfs"}, "changes of files at once; where they come from is not its business"},
+	{"internal/sentry/syscalls", []string{"internal/sentry/limitfs", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/sentry/systraptuning"}, "system calls; which sandbox makes them is not their business"},
 	{"internal/sentry/stages", []string{"internal/engine/wire"}, "a stopwatch: it does not know what it measures"},
 	{"internal/sentry/savedtest", nil, "a check for tests"},
 	{"internal/sentry/selffork", nil, "a process and its threads: it does not know what they do, nor gVisor"},

@@ -17,7 +17,6 @@ const (
 var largePackages = map[string]int{
 	"internal/image/debian":  4183,
 	"internal/node":          5665,
-	"internal/sentry/guest":  3070,
 	"internal/sentry/rootfs": 3517,
 	"internal/server/rest":   5346,
 	"internal/storage/cowfs": 5516,
@@ -27,7 +26,6 @@ var largeTypes = map[string]int{
 	"internal/bench.bench":                 37,
 	"internal/engine/launch.Sentry":        38,
 	"internal/node.Node":                   156,
-	"internal/sentry/guest.Guest":          32,
 	"internal/sentry/rootfs.filesystem":    88,
 	"internal/sentry/rootfs.inode":         42,
 	"internal/server/rest.API":             106,

@@ -339,7 +339,7 @@ func patch(g *guest.Guest, c *wire.Conn, req *wire.Patch, p *wire.Packet) (any, 
 		return nil, errors.Join(errCall, err)
 	}
 	defer file.Close()
-	return g.Patch(req, file, c.HungUp)
+	return g.Tree.Patch(req, file, c.HungUp)
 }
 
 func release(g *guest.Guest, req *wire.Release) (any, error) {

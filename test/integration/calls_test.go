@@ -11,7 +11,7 @@ import (
 )
 
 // untriedCalls are not made by TestSystemCalls: see the test of the list in
-// internal/sentry/guest.
+// internal/sentry/syscalls.
 var untriedCalls = []int{
 	unix.SYS_EXIT, unix.SYS_EXIT_GROUP, unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO,
 	unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_PRLIMIT64,

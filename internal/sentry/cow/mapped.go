@@ -40,16 +40,16 @@ const (
 	pieceNumbers = 4
 )
 
-// TakeMapped takes out of the memory of k's processes what they have mapped, until putBack
+// TakeMapped takes out of the memory of k's processes what they have mapped, until restore
 // is called. The kernel must be paused.
-func (m *Memory) TakeMapped(ctx context.Context, k *kernel.Kernel) (mapped *Mapped, putBack func(), err error) {
+func (m *Memory) TakeMapped(ctx context.Context, k *kernel.Kernel) (mapped *Mapped, restore func(), err error) {
 	return m.takeMapped(ctx, memories(k))
 }
 
-func (m *Memory) takeMapped(ctx context.Context, all []*mm.MemoryManager) (mapped *Mapped, putBack func(), err error) {
+func (m *Memory) takeMapped(ctx context.Context, all []*mm.MemoryManager) (mapped *Mapped, restore func(), err error) {
 	mapped = &Mapped{}
 	t := taking{Mapped: mapped, file: m.mf, objects: places[memmap.Mappable]{}, identities: places[memmap.MappingIdentity]{}, names: places[string]{}}
-	putBack = func() {
+	restore = func() {
 		for _, f := range t.back {
 			f()
 		}
@@ -57,15 +57,15 @@ func (m *Memory) takeMapped(ctx context.Context, all []*mm.MemoryManager) (mappe
 	for _, memory := range all {
 		// As a save does, which from now on finds nothing in it.
 		if err := memory.InvalidateUnsavable(ctx); err != nil {
-			putBack()
+			restore()
 			return nil, nil, fmt.Errorf("take what cannot be saved out of memory: %w", err)
 		}
 		if err := t.take(memory); err != nil {
-			putBack()
+			restore()
 			return nil, nil, err
 		}
 	}
-	return mapped, putBack, nil
+	return mapped, restore, nil
 }
 
 // taking is TakeMapped under way.
@@ -332,9 +332,9 @@ func setSegments[T any](set reflect.Value, segments []segment[T]) error {
 	return err
 }
 
-// empty empties set. What is in its tree refers to its root, so putBack has to put
+// empty empties set. What is in its tree refers to its root, so restore has to put
 // everything where it was.
-func empty(set reflect.Value) (putBack func()) {
+func empty(set reflect.Value) (restore func()) {
 	was := reflect.New(set.Type().Elem()).Elem()
 	was.Set(set.Elem())
 	set.Elem().SetZero()

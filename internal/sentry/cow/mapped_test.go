@@ -65,14 +65,14 @@ func TestMappedComesBack(t *testing.T) {
 			all, others = append(all, p.mm), append(others, newProcess(t, mem).mm)
 		}
 		areas, pieces := exported(all)
-		mapped, putBack, err := mem.takeMapped(newProcess(t, mem).ctx, all)
+		mapped, restore, err := mem.takeMapped(newProcess(t, mem).ctx, all)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if a, p := exported(all); count(a)+count(p) != 0 {
 			t.Fatalf("%d areas and %d pieces are left", count(a), count(p))
 		}
-		putBack()
+		restore()
 		if a, p := exported(all); !reflect.DeepEqual(a, areas) || !reflect.DeepEqual(p, pieces) {
 			t.Fatalf("seed %d: other things are put back than were taken", seed)
 		}

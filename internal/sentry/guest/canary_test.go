@@ -70,7 +70,7 @@ func TestCountersComeBack(t *testing.T) {
 		(*c).IncrementBy(uint64(i) * 1000)
 	}
 	stats := from.Stats()
-	values, putBack := takeCounters(from)
+	values, restore := takeCounters(from)
 	from.Stats().TCP.Retransmits.Increment() // by somebody who does not stand still
 	if objects := map[*tcpip.StatCounter]bool{}; true {
 		for _, c := range countersOf(from) {
@@ -80,7 +80,7 @@ func TestCountersComeBack(t *testing.T) {
 			t.Errorf("%d counters are left", len(objects))
 		}
 	}
-	putBack()
+	restore()
 	if from.Stats() != stats {
 		t.Error("others are put back than were taken")
 	}
@@ -115,11 +115,11 @@ func TestCanaryEndpoints(t *testing.T) {
 			t.Errorf("protocol %#x has a %v with %d entries, not a map with the endpoint of lo: takeInterfaces empties it", n, endpoints.Type(), endpoints.Len())
 		}
 		was := endpoints.MapIndex(reflect.ValueOf(loopbackNIC)).Pointer()
-		putBack := takeInterfaces(s.NetworkProtocolInstance(n))
+		restore := takeInterfaces(s.NetworkProtocolInstance(n))
 		if endpoints.IsNil() || endpoints.Len() != 0 {
 			t.Errorf("protocol %#x still has %d endpoints, or no map", n, endpoints.Len())
 		}
-		putBack()
+		restore()
 		if endpoints.Len() != 1 || endpoints.MapIndex(reflect.ValueOf(loopbackNIC)).Pointer() != was {
 			t.Errorf("protocol %#x gets back %d endpoints, or another one", n, endpoints.Len())
 		}

@@ -1,17 +1,11 @@
-// Package guest is one sandbox inside a sentry: a gVisor kernel with its mounts,
-// processes and memory, made from an image or from a snapshot.
+// Package guest is one sandbox inside a sentry: a gVisor kernel with its mounts, its first
+// process and its memory, made from an image or from a snapshot, and frozen into one.
 //
-// Lock order:
+// What the host side does with files, processes, contexts, ports and requests of a running
+// sandbox is in packages of their own, which a Guest puts together. Each of them gets the
+// kernel (package kern) and the gate (package gate), and saves its own part of the state.
 //
-//	Guest.ops        held for reading by operations that use the kernel, for
-//	                 writing by those that stop it
-//	  Guest.io       held for reading around every access of the host side to guest
-//	                 pipes, files and connections, for writing while the kernel is
-//	                 being saved
-//	    held.mu
-//	    table.mu
-//	      ring.mu
-//	    controller.mu
+// Lock order: the gate, the gate's accesses, the locks of those packages.
 //
 // The package must never know how calls reach it: package sentry decodes them.
 package guest

@@ -150,20 +150,20 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 func (f *freezing) saveKernel(ctx context.Context, file *os.File, detached []string) error {
 	g, pinned := f.g, f.pinned
 	f.writer = cow.NewWriter(pinned, file, snapfile.PagesOffset)
-	set, putBack, err := g.setAside(ctx)
+	side, restore, err := takeSideState(ctx, g.k, g.mem)
 	if err != nil {
 		return api.Errorf(api.CodeInternal, "save kernel state: %w", err)
 	}
-	set.detached = detached
-	g.k.AddStateToCheckpoint(asideKey, set)
-	defer g.k.PopCheckpointState(asideKey)
+	side.detached = detached
+	g.k.AddStateToCheckpoint(sideStateKey, side)
+	defer g.k.PopCheckpointState(sideStateKey)
 	err = pinned.Save(func() error {
-		defer putBack()
+		defer restore()
 		return g.k.SaveTo(ctx, nopCloser{&f.state}, nopCloser{&f.meta}, f.writer, false, true)
 	})
 	g.k.BeforeResume(ctx) // the file systems were prepared, whatever came of it
 	if err != nil {
-		return g.saveError(ctx, err)
+		return saveError(ctx, g.k.Kernel, err)
 	}
 	f.stages.Mark("save")
 	return nil

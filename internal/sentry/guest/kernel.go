@@ -26,6 +26,7 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/codectx"
 	"ramet.dev/ramet/internal/sentry/cow"
+	"ramet.dev/ramet/internal/sentry/fspatch"
 	"ramet.dev/ramet/internal/sentry/gate"
 	"ramet.dev/ramet/internal/sentry/guestfs"
 	"ramet.dev/ramet/internal/sentry/kern"
@@ -34,6 +35,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/sentry/selfctl"
 	"ramet.dev/ramet/internal/sentry/spawn"
+	"ramet.dev/ramet/internal/sentry/syscalls"
 	"ramet.dev/ramet/internal/sentry/systraptuning"
 )
 
@@ -59,7 +61,7 @@ func Initialize() error {
 	if err := readMachine(); err != nil {
 		return err
 	}
-	return replaceCalls()
+	return syscalls.Replace()
 }
 
 // NewBlank makes the platform, whose processes inherit the privileges that are
@@ -121,6 +123,7 @@ func hostFeatures() cpuid.FeatureSet {
 type Guest struct {
 	Gate      *gate.Gate
 	Files     *guestfs.Files
+	Tree      *fspatch.Tree
 	Processes *proc.Processes
 	Contexts  *codectx.Contexts
 	Ports     *ports.Ports
@@ -145,6 +148,7 @@ func (b *Blank) newGuest(k *kernel.Kernel, id wire.Common, d *disk) *Guest {
 func (g *Guest) equip(table *proc.Table, contexts *codectx.Contexts, held *guestfs.Held, conns *ports.Conns) {
 	g.table, g.Contexts = table, contexts
 	g.Processes = proc.New(g.k, g.Gate, g.spawner, table)
+	g.Tree = fspatch.New(g.k, g.Gate, g.disk.fs)
 	g.Files, g.Ports = guestfs.New(g.k, g.Gate, held), ports.New(g.k, g.Gate, conns)
 	g.k.AddStateToCheckpoint(proc.TableKey, table)
 	g.k.AddStateToCheckpoint(codectx.StateKey, contexts)

@@ -88,7 +88,7 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		return nil, nil, err
 	}
 	st.Mark("identity")
-	repeating := g.renewDrawn()
+	repeating := renewDrawn(g.k.Kernel)
 	if req.FreshRandomness {
 		if err := requireFresh(repeating); err != nil {
 			return nil, nil, err
@@ -192,10 +192,10 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		return nil, nil, api.Errorf(api.CodeCorrupt, "load memory: %w", err)
 	}
 	b.mem.Settle(snap.Held)
-	if network.aside == nil {
+	if network.side == nil {
 		return nil, nil, api.Errorf(api.CodeCorrupt, "saved state has no network")
 	}
-	if err := network.aside.restore(b.mem); err != nil {
+	if err := network.side.restore(b.mem); err != nil {
 		return nil, nil, err
 	}
 	if err := disk.find(k); err != nil {
@@ -228,7 +228,7 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		g.Control = own
 		k.AddStateToCheckpoint(selfctl.StateKey, own)
 	}
-	return g, network.aside, nil
+	return g, network.side, nil
 }
 
 // popState returns what was saved under key, and takes it out of k. without says what a

@@ -101,19 +101,19 @@ func (loopbackConfig) ConfigureNetwork(is inet.Stack) error {
 }
 
 // inheritedNetwork gives a child the counters that its network stack was saved without, before
-// it makes the interface, which counts in them. aside is where they were found.
+// it makes the interface, which counts in them. side is the side state that has them.
 type inheritedNetwork struct {
-	k     *kernel.Kernel
-	aside *sideState
+	k    *kernel.Kernel
+	side *sideState
 }
 
 // ConfigureNetwork implements inet.NetworkArgs.
 func (n *inheritedNetwork) ConfigureNetwork(is inet.Stack) error {
-	set, err := popState[sideState](n.k, asideKey, "does not have what was set aside")
+	set, err := popState[sideState](n.k, sideStateKey, "has no side state")
 	if err != nil {
 		return err
 	}
-	n.aside = set
+	n.side = set
 	s := is.(*netstack.Stack).Stack
 	if err := setCounters(countersOf(s), set.counters); err != nil {
 		return err
@@ -125,10 +125,10 @@ func (n *inheritedNetwork) ConfigureNetwork(is inet.Stack) error {
 	return loopbackConfig{}.ConfigureNetwork(is)
 }
 
-// takeCounters takes the counters out of a network stack until putBack is called, and
+// takeCounters takes the counters out of a network stack until restore is called, and
 // returns what they say. Each is an object of its own, a fifth of those of a usual state.
 // What is counted meanwhile, by timers, is lost.
-func takeCounters(s *stack.Stack) (values string, putBack func()) {
+func takeCounters(s *stack.Stack) (values string, restore func()) {
 	counters := countersOf(s)
 	var b []byte
 	kept := make([]*tcpip.StatCounter, len(counters))
@@ -180,11 +180,11 @@ func countersOf(s *stack.Stack) (all []**tcpip.StatCounter) {
 	return all
 }
 
-// takeInterfaces takes from a network protocol what it has of interfaces, until putBack is
+// takeInterfaces takes from a network protocol what it has of interfaces, until restore is
 // called. A child makes its interface anew, see loopbackConfig; the old one would be saved,
 // for nobody, with its counters and all that it could ever do: a fifth of the objects of a
 // usual state. A packet that is sent meanwhile goes by way of the interface.
-func takeInterfaces(protocol stack.NetworkProtocol) (putBack func()) {
+func takeInterfaces(protocol stack.NetworkProtocol) (restore func()) {
 	endpoints, mu := endpointsOf(protocol)
 	set := func(to reflect.Value) {
 		mu.Lock()

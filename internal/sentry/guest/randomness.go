@@ -43,9 +43,9 @@ const mostPIDs = 32
 
 // renewDrawn replaces what programs have drawn ahead of random numbers, and returns the
 // programs with generators that have no new seed. Nothing runs yet.
-func (g *Guest) renewDrawn() []api.Reseed {
-	ctx, programs := g.k.SupervisorContext(), map[string]*api.Reseed{}
-	root, seen := g.k.TaskSet().Root, map[*mm.MemoryManager]bool{nil: true} // that of a task that is exiting
+func renewDrawn(k *kernel.Kernel) []api.Reseed {
+	ctx, programs := k.SupervisorContext(), map[string]*api.Reseed{}
+	root, seen := k.TaskSet().Root, map[*mm.MemoryManager]bool{nil: true} // that of a task that is exiting
 	for _, t := range root.Tasks() {
 		var m *mm.MemoryManager
 		t.WithMuLocked(func(t *kernel.Task) { m = t.MemoryManager() })

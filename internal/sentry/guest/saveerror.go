@@ -46,13 +46,13 @@ func unsavableType(err error) string {
 
 // saveError says in one sentence why the kernel was not saved, and which process has the
 // object that is in the way, if one has. The kernel must be paused.
-func (g *Guest) saveError(ctx context.Context, err error) error {
+func saveError(ctx context.Context, k *kernel.Kernel, err error) error {
 	err = withoutStack(err)
 	name := unsavableType(err)
 	if name == "" {
 		return api.Errorf(api.CodeInternal, "save kernel state: %w", err)
 	}
-	if holder := holderOf(ctx, g.k.Kernel, name); holder != "" {
+	if holder := holderOf(ctx, k, name); holder != "" {
 		return api.Errorf(api.CodeUnsupported, "%s, an object that cannot be saved (%s): close it, or end the process", holder, name)
 	}
 	return api.Errorf(api.CodeUnsupported, "an object in the sandbox cannot be saved (%s)", name)

@@ -6,9 +6,6 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/pkg/abi/linux"
-	"gvisor.dev/gvisor/pkg/sentry/arch"
-	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/usage"
 
 	"ramet.dev/ramet/api"
@@ -39,26 +36,6 @@ func showMemory(l api.Limits) {
 		total = min(total, limit)
 	}
 	usage.MinimumTotalMemoryBytes, usage.MaximumTotalMemoryBytes = total, total
-}
-
-// showLoad is sysinfo(2), of which original is gVisor's: that leaves the load averages out, which the C library's
-// getloadavg(3) takes from there.
-func showLoad(original kernel.SyscallFn) kernel.SyscallFn {
-	return func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
-		n, ctl, err := original(t, sysno, args)
-		if err != nil {
-			return n, ctl, err
-		}
-		var info linux.Sysinfo
-		if _, err := info.CopyIn(t, args[0].Pointer()); err != nil {
-			return 0, nil, err
-		}
-		for i, load := range limitfs.LoadAverages(t.Kernel()) {
-			info.Loads[i] = uint64(load * (1 << 16)) // see SI_LOAD_SHIFT of sysinfo(2)
-		}
-		_, err = info.CopyOut(t, args[0].Pointer())
-		return n, ctl, err
-	}
 }
 
 // processorsOf returns how many processors a new sandbox sees. It is part of the saved state: programs have things for

@@ -1,4 +1,4 @@
-package guest
+package fspatch
 
 import (
 	"bufio"
@@ -29,26 +29,36 @@ import (
 	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
+// Tree is the root file system of a sandbox, whose files can be patched.
+type Tree struct {
+	k    *kern.Kernel
+	gate *gate.Gate
+	fs   *vfs.Filesystem
+}
+
+// New returns the root file system fs of a guest.
+func New(k *kern.Kernel, g *gate.Gate, fs *vfs.Filesystem) *Tree { return &Tree{k: k, gate: g, fs: fs} }
+
 // Patch makes the changes in file to the sandbox's files, all or none. Contents
 // are written before, to files without names; what is done while the guest stands
 // still only changes names and attributes. Should gone report that the caller went
 // away before that, nothing is done.
-func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.Patched, error) {
+func (t *Tree) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.Patched, error) {
 	st := stages.Begin()
 	ops, err := readPatch(req, file)
 	if err != nil {
 		return nil, err
 	}
 	// No freeze may come before the end: files without names would stay in it.
-	g.Gate.Lock()
-	defer g.Gate.Unlock()
-	ctx := g.k.SupervisorContext()
-	p := &patching{g: g, ctx: ctx, gone: gone, creds: g.k.RootCredentials(), ops: ops, checked: map[string]bool{}, aside: map[string]string{}}
-	if p.root, err = g.k.Root(ctx); err != nil {
+	t.gate.Lock()
+	defer t.gate.Unlock()
+	ctx := t.k.SupervisorContext()
+	p := &patching{tree: t, ctx: ctx, gone: gone, creds: t.k.RootCredentials(), ops: ops, checked: map[string]bool{}, taken: map[string]string{}}
+	if p.root, err = t.k.Root(ctx); err != nil {
 		return nil, err
 	}
 	defer p.root.DecRef(ctx)
-	if p.root.Mount().Filesystem() != g.disk.fs {
+	if p.root.Mount().Filesystem() != t.fs {
 		return nil, api.Errorf(api.CodeUnsupported, "the sandbox has changed its root to another file system")
 	}
 	defer p.close()
@@ -58,11 +68,11 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 	st.Mark("write")
 	// Most of what was changed since the plan is looked at while the guest runs.
 	var staged cowfs.State
-	g.Gate.Still(func() { staged, _, err = rootfs.Pin(g.disk.fs, stagedID) })
+	t.gate.Still(func() { staged, _, err = rootfs.Pin(t.fs, stagedID) })
 	if err != nil {
 		return nil, patchError(err)
 	}
-	defer g.disk.release(stagedID)
+	defer rootfs.Release(t.fs, stagedID)
 	if stale, err := p.stale(req.View, cowfs.Page(req.Root)); err != nil || stale != "" {
 		return &wire.Patched{Stale: []byte(stale)}, patchError(err)
 	}
@@ -70,16 +80,16 @@ func (g *Guest) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.P
 	if gone() {
 		return nil, gate.ErrGone
 	}
-	g.Gate.LockIO() // nor may the host side change files
-	defer g.Gate.UnlockIO()
-	if !g.Gate.Paused() {
-		g.k.Pause()
-		defer g.k.Unpause()
+	t.gate.LockIO() // nor may the host side change files
+	defer t.gate.UnlockIO()
+	if !t.gate.Paused() {
+		t.k.Pause()
+		defer t.k.Unpause()
 	}
 	st.Mark("stop")
 	began := gotime.Now()
 	stale, err := p.stale(stagedID, staged.Root)
-	g.disk.release(stagedID) // what follows need not leave its pages alone
+	rootfs.Release(t.fs, stagedID) // what follows need not leave its pages alone
 	if err != nil || stale != "" {
 		return &wire.Patched{Stale: []byte(stale)}, patchError(err)
 	}
@@ -139,7 +149,7 @@ func patchError(err error) error {
 
 // patching is a Patch under way.
 type patching struct {
-	g       *Guest
+	tree    *Tree
 	ctx     context.Context
 	gone    func() bool
 	creds   *auth.Credentials
@@ -151,7 +161,7 @@ type patching struct {
 
 	trash   string            // directory of what was taken away, made when it is needed
 	removed int               // how much is in it
-	aside   map[string]string // where what was taken is, by its path
+	taken   map[string]string // where what was taken away is, by its path
 	undo    []func() error
 }
 
@@ -201,7 +211,7 @@ func (p *patching) stage(from *os.File) error {
 }
 
 func (p *patching) nameless() (*vfs.FileDescription, error) {
-	return p.g.k.VFS().OpenAt(p.ctx, p.creds, p.at("/"), &vfs.OpenOptions{Flags: linux.O_TMPFILE | linux.O_DIRECTORY | linux.O_RDWR, Mode: 0o600})
+	return p.tree.k.VFS().OpenAt(p.ctx, p.creds, p.at("/"), &vfs.OpenOptions{Flags: linux.O_TMPFILE | linux.O_DIRECTORY | linux.O_RDWR, Mode: 0o600})
 }
 
 func (p *patching) fill(f *vfs.FileDescription, op *wire.PatchOp, from *os.File, buf []byte) error {
@@ -253,7 +263,7 @@ func permStat(op *wire.PatchOp) linux.Statx {
 // stale returns a path that was changed since a pin, whose tree has the root, and
 // that the changes are about, or "".
 func (p *patching) stale(pin string, root cowfs.Page) (string, error) {
-	changes, ok, err := rootfs.Since(p.g.disk.fs, pin, root)
+	changes, ok, err := rootfs.Since(p.tree.fs, pin, root)
 	if errors.Is(err, cowfs.ErrLimit) {
 		return "/", nil // more than can be looked at
 	}

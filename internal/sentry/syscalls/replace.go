@@ -1,4 +1,4 @@
-package guest
+package syscalls
 
 import (
 	"fmt"
@@ -12,8 +12,9 @@ import (
 	"ramet.dev/ramet/internal/sentry/systraptuning"
 )
 
-// replaceCalls puts our own in the place of some of gVisor's system calls.
-func replaceCalls() error {
+// Replace puts our own system calls in the place of some of gVisor's. Call it once per
+// process.
+func Replace() error {
 	for name, ours := range map[string]func(original kernel.SyscallFn) kernel.SyscallFn{
 		"fallocate":  passOnModes,
 		"getpid":     reseed.Getpid,

@@ -18,10 +18,11 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/sentry/cow"
+	"ramet.dev/ramet/internal/sentry/kern"
 )
 
-// asideKey names what was set aside in the kernel's saved state.
-const asideKey = "ramet.aside"
+// sideStateKey names the side state in the kernel's saved state.
+const sideStateKey = "ramet.sidestate"
 
 // sideState keeps, while the kernel is saved, what gVisor would save byte by byte: each
 // byte of a slice is an object of its own, that takes as long to write and to read as
@@ -38,22 +39,22 @@ type sideState struct {
 	detached []string
 }
 
-// setAside takes out of the kernel what is kept in a, and what a child makes anew. The
-// kernel must be paused until putBack has been called.
-func (g *Guest) setAside(ctx context.Context) (a *sideState, putBack func(), err error) {
-	mapped, putMapped, err := g.mem.TakeMapped(ctx, g.k.Kernel)
+// takeSideState takes the side state out of the kernel, and what a child makes anew. The
+// kernel must be paused until restore has been called.
+func takeSideState(ctx context.Context, k *kern.Kernel, mem *cow.Memory) (a *sideState, restore func(), err error) {
+	mapped, restoreMapped, err := mem.TakeMapped(ctx, k.Kernel)
 	if err != nil {
 		return nil, nil, err
 	}
-	network := g.k.NetStack()
-	counters, putCounters := takeCounters(network)
+	network := k.NetStack()
+	counters, restoreCounters := takeCounters(network)
 	a = &sideState{mapped: mapped, counters: counters}
-	back := []func(){putMapped, putCounters}
+	back := []func(){restoreMapped, restoreCounters}
 	for _, n := range []tcpip.NetworkProtocolNumber{ipv4.ProtocolNumber, ipv6.ProtocolNumber} {
 		back = append(back, takeInterfaces(network.NetworkProtocolInstance(n)))
 	}
 	tables, taken := map[*kernel.FDTable]bool{}, map[*pipe.Pipe]bool{}
-	for _, t := range g.k.TaskSet().Root.Tasks() {
+	for _, t := range k.TaskSet().Root.Tasks() {
 		var files *kernel.FDTable
 		t.WithMuLocked(func(t *kernel.Task) {
 			files = t.FDTable()
@@ -78,14 +79,14 @@ func (g *Guest) setAside(ctx context.Context) (a *sideState, putBack func(), err
 	}, nil
 }
 
-func (a *sideState) takeRegisters(t *kernel.Task, registers *fpu.State) (putBack func()) {
+func (a *sideState) takeRegisters(t *kernel.Task, registers *fpu.State) (restore func()) {
 	was := *registers
 	a.tasks, a.registers = append(a.tasks, t), append(a.registers, string(was))
 	*registers = noRegisters
 	return func() { *registers = was }
 }
 
-func (a *sideState) takeContents(p *pipe.Pipe) (putBack func()) {
+func (a *sideState) takeContents(p *pipe.Pipe) (restore func()) {
 	b := bufferOf(p)
 	buf, off := *b.buf, *b.off
 	a.pipes, a.contents = append(a.pipes, p), append(a.contents, b.contents())

@@ -1,4 +1,4 @@
-package guest
+package fspatch
 
 import (
 	"crypto/rand"
@@ -66,7 +66,7 @@ func (p *patching) checkMount(op *wire.PatchOp) error {
 	if p.checked[dir] {
 		return nil
 	}
-	vd, err := p.g.k.VFS().GetDentryAt(p.ctx, p.creds, p.at(dir), &vfs.GetDentryOptions{})
+	vd, err := p.tree.k.VFS().GetDentryAt(p.ctx, p.creds, p.at(dir), &vfs.GetDentryOptions{})
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (p *patching) checkMount(op *wire.PatchOp) error {
 
 // do makes one change. next is the next of the staged files.
 func (p *patching) do(op *wire.PatchOp, next *int) error {
-	v, at := p.g.k.VFS(), string(op.Path)
+	v, at := p.tree.k.VFS(), string(op.Path)
 	made := func(isDir bool) {
 		p.undo = append(p.undo, func() error {
 			if isDir {
@@ -96,13 +96,13 @@ func (p *patching) do(op *wire.PatchOp, next *int) error {
 		if err := p.makeTrash(); err != nil {
 			return err
 		}
-		p.aside[at] = path.Join(p.trash, "taken-"+strconv.Itoa(len(p.aside)))
-		return p.move(at, p.aside[at])
+		p.taken[at] = path.Join(p.trash, "taken-"+strconv.Itoa(len(p.taken)))
+		return p.move(at, p.taken[at])
 	case wire.PatchPlace:
-		if p.aside[string(op.From)] == "" {
+		if p.taken[string(op.From)] == "" {
 			return linuxerr.EINVAL
 		}
-		return p.move(p.aside[string(op.From)], at)
+		return p.move(p.taken[string(op.From)], at)
 	case wire.PatchLink:
 		err := v.LinkAt(p.ctx, p.creds, p.at(string(op.From)), p.at(at))
 		if err == nil {
@@ -145,14 +145,14 @@ func (p *patching) do(op *wire.PatchOp, next *int) error {
 // open see it deleted at its own path, as after unlink(2); for that it gets another
 // name, which a directory cannot have.
 func (p *patching) remove(at string) error {
-	v := p.g.k.VFS()
+	v := p.tree.k.VFS()
 	st, err := v.StatAt(p.ctx, p.creds, p.at(at), &vfs.StatOptions{Mask: linux.STATX_TYPE})
 	if err != nil {
 		return err
 	}
 	isDir := st.Mode&linux.S_IFMT == linux.S_IFDIR
 	if isDir {
-		names, err := p.g.k.ListDir(p.ctx, at)
+		names, err := p.tree.k.ListDir(p.ctx, at)
 		if err != nil {
 			return err
 		}
@@ -184,7 +184,7 @@ func (p *patching) remove(at string) error {
 
 // move renames anything.
 func (p *patching) move(from, to string) error {
-	v := p.g.k.VFS()
+	v := p.tree.k.VFS()
 	err := v.RenameAt(p.ctx, p.creds, p.at(from), p.at(to), &vfs.RenameOptions{Flags: linux.RENAME_NOREPLACE})
 	if err == nil {
 		p.undo = append(p.undo, func() error { return v.RenameAt(p.ctx, p.creds, p.at(to), p.at(from), &vfs.RenameOptions{}) })
@@ -200,7 +200,7 @@ func (p *patching) makeTrash() error {
 	var b [8]byte
 	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
 	trash := "/.ramet-merge-" + hex.EncodeToString(b[:])
-	v := p.g.k.VFS()
+	v := p.tree.k.VFS()
 	if err := v.MkdirAt(p.ctx, p.creds, p.at(trash), &vfs.MkdirOptions{Mode: 0o700}); err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (p *patching) emptyTrash() {
 	if p.trash == "" {
 		return
 	}
-	v := p.g.k.VFS()
+	v := p.tree.k.VFS()
 	var errs []error
 	for i := range p.removed {
 		at := path.Join(p.trash, strconv.Itoa(i))
@@ -233,7 +233,7 @@ func (p *patching) emptyTrash() {
 
 // setAttrs changes attributes of what is there.
 func (p *patching) setAttrs(op *wire.PatchOp) error {
-	v, at := p.g.k.VFS(), string(op.Path)
+	v, at := p.tree.k.VFS(), string(op.Path)
 	st, err := v.StatAt(p.ctx, p.creds, p.at(at), &vfs.StatOptions{Mask: linux.STATX_BASIC_STATS})
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func (p *patching) setAttrs(op *wire.PatchOp) error {
 
 // writeAttrs sets attributes, whatever they were.
 func (p *patching) writeAttrs(at string, op *wire.PatchOp) error {
-	v := p.g.k.VFS()
+	v := p.tree.k.VFS()
 	if err := v.SetStatAt(p.ctx, p.creds, p.at(at), &vfs.SetStatOptions{Stat: ownerStat(op)}); err != nil {
 		return err
 	}

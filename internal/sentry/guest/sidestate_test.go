@@ -46,7 +46,7 @@ func TestPipeComesBack(t *testing.T) {
 		b := bufferOf(p)
 		*b.buf, *b.off, *b.size = []byte(c.ring), c.off, c.size
 		var a sideState
-		putBack := a.takeContents(p)
+		restore := a.takeContents(p)
 		contents := a.contents[0]
 		if contents != c.want || a.pipes[0] != p {
 			t.Errorf("%d bytes from %d of the ring %q are %q, not %q", c.size, c.off, c.ring, contents, c.want)
@@ -58,7 +58,7 @@ func TestPipeComesBack(t *testing.T) {
 		if saved.Len() > 400 {
 			t.Errorf("it is saved as %d bytes, with what it holds", saved.Len())
 		}
-		if putBack(); string(*b.buf) != c.ring || *b.off != c.off || *b.size != c.size {
+		if restore(); string(*b.buf) != c.ring || *b.off != c.off || *b.size != c.size {
 			t.Errorf("of %d bytes from %d of %q, %d from %d of %q are left", c.size, c.off, c.ring, *b.size, *b.off, *b.buf)
 		}
 		back := pipe.NewPipe(false, pipe.MinimumPipeSize)
@@ -93,7 +93,7 @@ func TestRegistersComeBack(t *testing.T) {
 	copy(was[inXMM:], "sixteen bytes of")
 	var a sideState
 	registers := was
-	putBack := a.takeRegisters(nil, &registers)
+	restore := a.takeRegisters(nil, &registers)
 	registers = slices.Clone(registers)
 	registers.AfterLoad() // as gVisor does for what it has loaded
 	if len(registers) != len(was) {
@@ -108,7 +108,7 @@ func TestRegistersComeBack(t *testing.T) {
 	if !bytes.Equal(registers, was) {
 		t.Error("other registers come back")
 	}
-	if putBack(); &registers[0] != &was[0] || len(registers) != len(was) {
+	if restore(); &registers[0] != &was[0] || len(registers) != len(was) {
 		t.Error("others are put back than were taken")
 	}
 	copy(was[512:], strings.Repeat("\xff", 8)) // XSTATE_BV: all that there could ever be
@@ -132,7 +132,7 @@ func TestDetachedComesBack(t *testing.T) {
 	}
 }
 
-func TestAsideIsChecked(t *testing.T) {
+func TestSideStateIsChecked(t *testing.T) {
 	for _, a := range []*sideState{{registers: []string{"x"}}, {contents: []string{"x"}}, {pipes: []*pipe.Pipe{nil}, contents: []string{""}}, {}} {
 		if err := a.restore(nil); api.CodeOf(err) != api.CodeCorrupt {
 			t.Errorf("%+v is restored: %v", a, err)
