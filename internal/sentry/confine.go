@@ -13,7 +13,7 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 )
 
-// confine gives up what neither the zygote nor a sentry will need. The order matters:
+// confine gives up the privileges that neither the zygote nor a sentry needs. The order matters:
 //
 //  1. the root goes while there are still privileges to do so
 //  2. resource limits
@@ -81,7 +81,7 @@ func emptyRoot() error {
 	return nil
 }
 
-// setLimits bounds what a sentry that went wrong could take.
+// setLimits bounds the resources that a compromised sentry could take.
 func setLimits() error {
 	for _, l := range []struct {
 		name     string

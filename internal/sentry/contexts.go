@@ -10,7 +10,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/guest"
 )
 
-// context runs one call that concerns the interpreters of a sandbox.
+// context runs a call about the interpreters of a sandbox.
 func (s *server) context(g *guest.Guest, c *wire.Conn, call *wire.Call) (any, error) {
 	switch {
 	case call.Op == wire.OpContexts:
@@ -34,7 +34,7 @@ func (s *server) context(g *guest.Guest, c *wire.Conn, call *wire.Call) (any, er
 	return nil, errCall
 }
 
-// runCode has an interpreter do what comes in packets of c.
+// runCode has an interpreter run the code that comes in packets of c.
 func runCode(g *guest.Guest, c *wire.Conn, req *wire.Run) (any, error) {
 	in := newInput(c)
 	go in.receive(true, nil)

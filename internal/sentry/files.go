@@ -51,8 +51,7 @@ func (s *server) file(g *guest.Guest, c *wire.Conn, req *wire.File) (any, error)
 	return nil, api.Errorf(api.CodeInvalid, "no verb %q", req.Verb)
 }
 
-// caller returns a function that fails when nobody waits for the answer any
-// more.
+// caller returns a function that fails when the caller has closed the connection.
 func caller(c *wire.Conn) func() error {
 	return func() error {
 		if c.HungUp() {
@@ -77,7 +76,7 @@ func readFile(g *guest.Guest, c *wire.Conn, req *wire.File) error {
 	for {
 		p, err := c.Receive()
 		if err != nil {
-			return nil // the caller has what it wants
+			return nil // the caller has read enough
 		}
 		p.Close()
 		var want wire.Range

@@ -16,7 +16,7 @@ const systrap = "systrap"
 
 // The filter is compiled in the zygote, once for all sentries. It has the zygote's
 // process id in it where gVisor allows a process to end itself by a signal, which a
-// sentry does not: it has another one.
+// sentry does not need: its process id is another.
 
 // extraRules are the system calls that this design adds to gVisor's own.
 func extraRules() seccomp.SyscallRules {
@@ -62,7 +62,7 @@ func compileFilter() ([]bpf.Instruction, error) {
 // linked dynamically executes CPUID some seventy times before its main function, more often
 // than it calls the kernel, and each would be a switch to the sentry and back.
 //
-// What a guest learns by it is in docs/security.md.
+// docs/security.md says what a guest learns by it.
 func leaveCPUID() error {
 	program := &seccomp.Program{
 		RuleSets: []seccomp.RuleSet{{

@@ -13,9 +13,9 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 )
 
-// learn has packages make the tables that they make when they first meet a type: how it is
-// encoded, and that it has the methods that are asked for. The zygote does it once for all
-// sentries, of which each would take the better part of a millisecond for it.
+// learn has packages build the tables that they build when they first meet a type: how it is
+// encoded, and whether it has certain methods. The zygote does it once for all sentries: it
+// would take each of them the better part of a millisecond.
 func learn() error {
 	for _, v := range []any{wire.Hello{}, wire.Loaded{}, wire.Started{}, wire.Exited{}, wire.Frozen{}} {
 		if _, err := json.Marshal(v); err != nil {
@@ -42,8 +42,8 @@ func learn() error {
 	return nil
 }
 
-// learnSaved asks for the methods by which t, and the types of what it refers to, are
-// saved and loaded.
+// learnSaved looks up the methods by which t, and the types that it refers to, are saved and
+// loaded.
 func learnSaved(t reflect.Type, known map[reflect.Type]bool) {
 	if known[t] {
 		return

@@ -25,10 +25,10 @@ func Main(args []string) int {
 	return 1
 }
 
-// lastWord begins the line with which a process says why it ends itself.
+// lastWord begins the log line that says why a process ends itself.
 const lastWord = "sentry:"
 
-// run is the zygote until it fails, and so are the sentries that are forks of it: what
+// run is the zygote, and the sentries that are forks of it, until it fails: a process that
 // ends well exits in a call.
 func run(arg string) error {
 	var cfg wire.ZygoteConfig

@@ -12,8 +12,8 @@ import (
 	"ramet.dev/ramet/internal/sentry/ports"
 )
 
-// lingerTime is how long data of a caller who has gone waits for the sandbox to
-// read it.
+// lingerTime is how long the data of a caller that has gone waits until the sandbox reads
+// it.
 const lingerTime = 30 * time.Second
 
 // dial makes a connection to a port of c. It returns when that has ended.
@@ -40,7 +40,7 @@ func dial(g *guest.Guest, c *wire.Conn, req *wire.DialPort) error {
 	wg.Go(func() { in.run(giveUp) })
 	err = outbound(c, conn, in)
 	if errors.Is(err, context.Canceled) {
-		return nil // what the caller sent last is still on its way in
+		return nil // the last data of the caller are still on their way in
 	}
 	if err != nil {
 		_ = c.Fail(err) // the caller may be gone
@@ -78,7 +78,7 @@ func hungUp(c *wire.Conn, after time.Duration) (gone <-chan struct{}, stop func(
 	}
 }
 
-// inbound moves what the caller sends into the sandbox.
+// inbound moves data of the caller into the sandbox.
 type inbound struct {
 	c     *wire.Conn
 	conn  *ports.Conn
@@ -112,7 +112,7 @@ func (in *inbound) run(giveUp <-chan struct{}) {
 	}
 }
 
-// outbound moves what the sandbox sends to the caller. It returns nil when both
+// outbound moves data of the sandbox to the caller. It returns nil when both
 // directions have ended, and context.Canceled when the caller is gone.
 func outbound(c *wire.Conn, conn *ports.Conn, in *inbound) error {
 	buf := make([]byte, wire.MaxChunk)

@@ -6,7 +6,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/guest"
 )
 
-// process runs one call that concerns the processes of a sandbox.
+// process runs a call about the processes of a sandbox.
 func (s *server) process(g *guest.Guest, c *wire.Conn, call *wire.Call) (any, error) {
 	done := struct{}{}
 	switch {
@@ -33,13 +33,13 @@ func (s *server) process(g *guest.Guest, c *wire.Conn, call *wire.Call) (any, er
 }
 
 // maxPage is about how many bytes of JSON a page of processes has, and maxEntry
-// how many one has besides its command.
+// how many each process has besides its command.
 const (
 	maxPage  = 64 << 10
 	maxEntry = 1 << 10
 )
 
-// pageOf returns as many of all, which are in order, as fit one packet, beginning
+// pageOf returns as many of all, which are in order, as fit a packet, beginning
 // behind a process id.
 func pageOf(all []api.Process, after int) wire.Processes {
 	page := wire.Processes{List: []api.Process{}}

@@ -62,7 +62,7 @@ func (s *server) serveConn(c *wire.Conn) {
 	defer c.Close()
 	p, err := c.Receive()
 	if err != nil || p.Type != wire.TypeCall {
-		return // a peer that asks nothing gets no answer
+		return // a peer that sends no call gets no answer
 	}
 	defer p.Close()
 	var call wire.Call
@@ -81,7 +81,7 @@ func (s *server) serveConn(c *wire.Conn) {
 		_ = c.Fail(err) // likewise
 	}
 	if call.Op == wire.OpQuit {
-		os.Exit(0) // nothing can run here any more, whether memory was given back or not
+		os.Exit(0) // nothing runs here any more, whether memory was given back or not
 	}
 }
 
@@ -96,7 +96,7 @@ func (s *server) answer(c *wire.Conn, call *wire.Call, reply any) error {
 		return api.Errorf(api.CodeLimit, "the answer to %s is too large", call.Op)
 	}
 	if g, _ := s.running(); err != nil && g != nil {
-		switch call.Op { // what nobody knows of
+		switch call.Op { // pins that the caller does not know of
 		case wire.OpFreeze:
 			g.Abandon(call.Freeze.ID)
 		case wire.OpView:
@@ -212,7 +212,7 @@ func (s *server) setGuest(g *guest.Guest) {
 // the reason in the log.
 func endWithInit(g *guest.Guest) {
 	fmt.Fprintf(os.Stderr, "sentry: init exited: %s\n", g.AwaitInit())
-	_ = g.End() // what it does not give back goes with the last relative
+	_ = g.End() // memory that it does not give back goes with the last relative
 	os.Exit(1)
 }
 
@@ -285,7 +285,7 @@ func (s *server) load(req *wire.Load, p *wire.Packet) (any, error) {
 	return loaded, nil
 }
 
-// commit makes the sandbox outlive its lifeline.
+// commit detaches the sandbox from its lifeline.
 func (s *server) commit() (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,7 +293,7 @@ func (s *server) commit() (any, error) {
 	return struct{}{}, nil
 }
 
-// adopt tells a new daemon what the old one knew.
+// adopt tells a new daemon the state and the files of the sandbox.
 func (s *server) adopt(g *guest.Guest) (any, error) {
 	info, err := g.Info()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/selfctl"
 )
 
-// exec runs a command whose streams are packets of c, or comes back to one.
+// exec runs a command whose streams are packets of c, or comes back to such a command.
 func (s *server) exec(g *guest.Guest, c *wire.Conn, req *wire.Exec, run func(*wire.Exec, proc.ExecIO) (*wire.Exited, error)) (any, error) {
 	if req == nil || len(req.Argv) == 0 {
 		return nil, errCall
@@ -72,15 +72,15 @@ type input struct {
 	c       *wire.Conn
 	data    chan []byte
 	gone    chan struct{} // closed when the caller closed the connection
-	stopped chan struct{} // closed when nobody reads data any more
+	stopped chan struct{} // closed when data is not read any more
 }
 
 func newInput(c *wire.Conn) *input {
 	return &input{c: c, data: make(chan []byte), gone: make(chan struct{}), stopped: make(chan struct{})}
 }
 
-// receive runs until the connection is closed by either side. open says that
-// somebody reads data. Packets that are no input go to other, which may be nil.
+// receive runs until the connection is closed by either side. open says that data is read.
+// Packets that are no input go to other, which may be nil.
 func (in *input) receive(open bool, other func(*wire.Packet)) {
 	for {
 		p, err := in.c.Receive()
@@ -105,8 +105,8 @@ func (in *input) receive(open bool, other func(*wire.Packet)) {
 	}
 }
 
-// feed writes data to a process, and ends its input with them. What the process
-// does not take any more is dropped.
+// feed writes data to a process, and ends its input at their end. Data that the process
+// does not take any more are dropped.
 func (in *input) feed(g *guest.Guest, pid int) {
 	open := true
 	for {

@@ -23,15 +23,15 @@ import (
 // pair, on which the daemon asks for sentries.
 const fdControl = 3
 
-// zygote is the process that all sentries of a daemon are forks of. What they all need
-// is done in it, once: packages initialised, filters compiled, the root emptied. It
-// never sees anything of a sandbox, and what it reads comes from the daemon only.
+// zygote is the process that all sentries of a daemon are forks of. Work that is the same for
+// all of them is done in it, once: packages initialised, filters compiled, the root emptied.
+// It never sees data of a sandbox, and reads from the daemon only.
 //
-// What a fork has in common with its parent must be nothing that one of them could
-// tell the other by, or guess of it. See child for descriptors; of its memory nothing
-// is shared, and guest.NewBlank throws away what random bytes were read ahead. What the
-// Go runtime has for its maps and math/rand is the same in all: nothing here may take
-// random numbers from there that matter.
+// A fork must share nothing with its parent by which the two could communicate, or by which
+// one could guess a secret of the other. For descriptors see child. No memory is shared, and
+// guest.NewBlank throws away the random bytes that were read ahead. The Go runtime's seeds for
+// maps and math/rand are the same in all forks: no random number that matters may come from
+// there.
 type zygote struct {
 	namespaces bool
 	isolation  api.Isolation // of its children
@@ -50,7 +50,7 @@ func newZygote(cfg wire.ZygoteConfig) (*zygote, error) {
 	if z.proc, err = os.OpenRoot("/proc/self"); err != nil {
 		return nil, fmt.Errorf("open /proc/self: %w", err)
 	}
-	// A host without it kills whom it likes, which is no reason to have no sandboxes.
+	// Without it the host may kill the daemon first, which is no reason to have no sandboxes.
 	_ = z.offerToOOMKiller()
 	for unix.Prctl(unix.PR_CAPBSET_READ, z.lastCap+1, 0, 0, 0) == nil {
 		z.lastCap++
@@ -108,9 +108,9 @@ func (z *zygote) serve() *birth {
 	return b
 }
 
-// births is how many sentries are forked from one collection of garbage to the next:
-// the collector is off, because what is garbage here is in each of them, too, and a
-// sentry collects nothing before it is a sandbox (see settle in package guest).
+// births is how many sentries are forked from one collection of garbage to the next. The
+// collector is off; garbage of the zygote is in each sentry, too, and a sentry collects
+// nothing before it is a sandbox (see settle in package guest).
 const births = 100
 
 func (z *zygote) forkAll() (*birth, error) {
@@ -158,8 +158,8 @@ func (z *zygote) forkAll() (*birth, error) {
 }
 
 // awaitBirth returns a Birth and the descriptors that come with it. It uses plain system
-// calls: what package net registers with the runtime's poller, every sentry would
-// inherit.
+// calls, because every sentry would inherit the descriptors that package net registers with
+// the runtime's poller.
 func awaitBirth() (asked wire.Birth, fds []int, err error) {
 	var data [64]byte
 	oob := make([]byte, unix.CmsgSpace(4*(birthFiles+wire.MaxEntrances)))
@@ -193,7 +193,7 @@ func awaitBirth() (asked wire.Birth, fds []int, err error) {
 	return asked, fds, nil
 }
 
-// answer sends one packet as wire.Conn does.
+// answer sends a packet as wire.Conn does.
 func answer(t wire.Type, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -234,20 +234,20 @@ func (z *zygote) fork(user int, fds []int) (pid int, err error) {
 // errUnfit says that the zygote must be replaced.
 var errUnfit = errors.New("the zygote cannot be forked any more")
 
-// What the steps of a child refer to.
+// The memory that the steps of a child refer to.
 var (
-	myself       = [1]byte{'0'}                                     // in files of control groups: who writes it
+	myself       = [1]byte{'0'}                                     // in files of control groups: the writer itself
 	sentryName   = [16]byte([]byte("ramet-sentry\x00\x00\x00\x00")) // for ps(1), which calls the zygote by its descriptor
 	capHeader    = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	noPrivileges [2]unix.CapUserData
 )
 
-// child says how a sentry differs from the zygote: what it writes to, and who may end
-// it; namespaces; and capabilities, of which it has all in a new user namespace.
+// child says how a sentry differs from the zygote: its log, control group and session; its
+// namespaces; and its capabilities, of which it has all in a new user namespace.
 //
 // A thread that kept its bounding set would gain nothing by it: the filter allows no
-// execve, and with no_new_privs even that could not give back what is not permitted
-// (capabilities(7)). So a host that does not let it go is no reason to end.
+// execve, and with no_new_privs even that could not give back capabilities that are not
+// permitted (capabilities(7)). So a host that does not let it go is no reason to end.
 func (z *zygote) child(fds []int, fresh int) selffork.Child {
 	c := selffork.Child{Flags: unix.CLONE_PARENT, Steps: z.steps[:0]} // the daemon waits for it
 	step := func(what string, call uintptr, args ...uintptr) *selffork.Step {
@@ -276,7 +276,7 @@ func (z *zygote) child(fds []int, fresh int) selffork.Child {
 	return c
 }
 
-// adopt makes files of what a sentry needs of the descriptors it was born with.
+// adopt makes files of the descriptors that a sentry was born with and needs.
 func adopt(fds []int) *birth {
 	file := func(i int, name string) *os.File { return os.NewFile(uintptr(fds[i]), name) }
 	for _, fd := range fds[birthFiles-1:] { // the log is standard output now

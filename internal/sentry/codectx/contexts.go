@@ -54,7 +54,7 @@ func (cs *Contexts) Thaw(k *kern.Kernel, g *gate.Gate, s *spawn.Spawner) {
 	cs.k, cs.gate, cs.spawner = k, g, s
 }
 
-// codeContext is one context: an interpreter at a time, and those who wait for it.
+// codeContext is one context: an interpreter at a time, and the queue of runs for it.
 type codeContext struct {
 	// Saved and constant.
 	name, language string
@@ -62,11 +62,11 @@ type codeContext struct {
 	env            map[string]string
 	created        int64 // nanoseconds since 1970
 
-	// Saved, and changed by who has the turn, with Contexts.mu.
+	// Saved, and changed by the run that has the turn, with Contexts.mu.
 	in       *interpreter // nil until it is first needed
 	restarts int64
 
-	// Of who has the turn, not saved.
+	// Of the run that has the turn, not saved.
 	unseeded bool     // the interpreter has the generators of its parent
 	seeding  *seeding // that was asked to change this, if not nil
 
@@ -84,15 +84,15 @@ type interpreter struct {
 	mu sync.Mutex // not saved; below the gate's accesses
 	// Saved and guarded by mu.
 	unsent  []byte          // of a request
-	split   interp.Splitter // what was read of an answer
-	hello   []byte          // what was read of its first one
-	rest    []byte          // what was read of the last one that says how it rests
+	split   interp.Splitter // the part of an answer that was read
+	hello   []byte          // the part of its first answer that was read
+	rest    []byte          // the part of its last answer about its signals and generators that was read
 	ready   bool            // that was read
 	version string
 	last    uint32 // number of the last request
 	busy    uint32 // number of the request that it serves, 0 for none
-	// calm says that it said last that no signal runs code of the user's, and
-	// generators are those that it said it has.
+	// calm is whether it said last that no signal runs code of the user's, and generators
+	// are the random generators that it said it has.
 	calm       bool
 	generators []string
 	over       bool // it has ended, with status
@@ -105,7 +105,7 @@ type interpreter struct {
 	current *run          // guarded by mu
 	exited  chan struct{} // closed when the process has exited
 	said    chan struct{} // closed when it is ready
-	done    chan struct{} // closed when it is over and nobody uses its pipes any more
+	done    chan struct{} // closed when it is over and its pipes are closed
 }
 
 // prepare makes what is not saved.
@@ -214,8 +214,8 @@ func (cs *Contexts) Make(req *wire.Context, gone <-chan struct{}) (*api.Context,
 	return cs.describe(c), nil
 }
 
-// Interrupt ends what a context runs, or is about to, and reports whether that
-// is anything.
+// Interrupt ends the run that has the turn in a context, whether it has begun or not, and
+// reports whether there is one.
 func (cs *Contexts) Interrupt(name string) (*wire.Interrupted, error) {
 	c, err := cs.find(name)
 	if err != nil {
@@ -224,8 +224,8 @@ func (cs *Contexts) Interrupt(name string) (*wire.Interrupted, error) {
 	return &wire.Interrupted{Interrupted: c.turns.interrupt()}, nil
 }
 
-// Restart gives a context a new interpreter. What it runs ends with the old
-// one; those who wait get the new one.
+// Restart gives a context a new interpreter. The run that has the turn ends with the old
+// interpreter; runs that wait get the new one.
 func (cs *Contexts) Restart(name string, gone <-chan struct{}) (*api.Context, error) {
 	c, err := cs.find(name)
 	if err != nil {

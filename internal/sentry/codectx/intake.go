@@ -9,7 +9,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/gate"
 )
 
-// intake reads what an interpreter writes. One goroutine reads all of its pipes, in
+// intake reads the output of an interpreter. One goroutine reads all of its pipes, in
 // the order in which they were written.
 type intake struct {
 	in    *interpreter
@@ -26,7 +26,7 @@ const (
 	answersPipe
 )
 
-// serveInterpreter reads what an interpreter writes until it is over.
+// serve reads what an interpreter writes until it is over.
 func (in *interpreter) serve() {
 	defer close(in.done)
 	t := &intake{in: in, files: []*vfs.FileDescription{in.stdout, in.stderr, in.answers}, buf: make([]byte, wire.MaxChunk)}
@@ -51,9 +51,9 @@ func (in *interpreter) serve() {
 		listeners[i].Close()
 	}
 	t.order.stop()
-	for t.readNext() { // what it has left in the pipes, and not what others write that it left behind
+	for t.readNext() { // what it left in the pipes; not the output of processes that it left behind
 	}
-	in.kill() // what is left of its process group
+	in.kill() // the rest of its process group
 	in.finish()
 }
 
@@ -100,7 +100,7 @@ func (t *intake) readNext() bool {
 	return true
 }
 
-// note takes answers apart. What is saved of them changes together with the pipe.
+// note takes answers apart. The saved part of them changes together with the pipe.
 func (t *intake) note(data []byte) (parts []interp.Part, err error) {
 	t.in.mu.Lock()
 	defer t.in.mu.Unlock()
@@ -120,7 +120,7 @@ func (t *intake) note(data []byte) (parts []interp.Part, err error) {
 	return parts, nil
 }
 
-// run returns who waits, or nil.
+// run returns the run that waits for answers, or nil.
 func (t *intake) run() *run {
 	t.in.mu.Lock()
 	defer t.in.mu.Unlock()
@@ -131,7 +131,7 @@ func (t *intake) run() *run {
 func (t *intake) pass(part interp.Part) {
 	r := t.run()
 	if r == nil || r.id != part.Run || part.Kind == interp.KindHello || part.Kind == interp.KindRest {
-		return // of nobody, or of one who does not wait any more
+		return // no run waits for it any more
 	}
 	r.part(part)
 	if part.Kind == interp.KindDone && part.Last {

@@ -25,9 +25,10 @@ import (
 const (
 	// startTimeout is how long an interpreter may take to start.
 	startTimeout = 60 * gotime.Second
-	// startOutput is how much is told of what one says that does not start, in bytes.
+	// startOutput is how much output of an interpreter that does not start is reported, in
+	// bytes.
 	startOutput = 4 << 10
-	// maxHello bounds the first answer, and one that says how an interpreter rests, in
+	// maxHello bounds the first answer, and an answer about signals and generators, in
 	// bytes.
 	maxHello = 4 << 10
 )
@@ -221,7 +222,7 @@ func (in *interpreter) openControl(fds *kernel.FDTable) error {
 	return nil
 }
 
-// closePipes gives up the sentry's ends. Nobody uses them any more.
+// closePipes closes the sentry's ends, which are not used any more.
 func (in *interpreter) closePipes() {
 	ctx := in.k.SupervisorContext()
 	for _, f := range []**vfs.FileDescription{&in.requests, &in.answers, &in.stdout, &in.stderr} {
@@ -232,7 +233,7 @@ func (in *interpreter) closePipes() {
 	}
 }
 
-// attendInterpreter takes care of an interpreter until it is over: one that was not
+// attend takes care of an interpreter until it is over: one that was not
 // started yet would be. The goroutines end with the process.
 func (in *interpreter) attend() {
 	go func() {
@@ -242,7 +243,7 @@ func (in *interpreter) attend() {
 	go in.serve()
 }
 
-// noteLocked remembers what an answer says about the interpreter.
+// noteLocked notes what an answer says about the interpreter.
 func (in *interpreter) noteLocked(p interp.Part) error {
 	switch {
 	case p.Kind == interp.KindDone && p.Last && p.Run == in.busy:
@@ -304,8 +305,8 @@ func (in *interpreter) finish() {
 	}
 }
 
-// awaitEnd waits until an interpreter that was killed is over. Callers who do not
-// read what it has written are cut off.
+// awaitEnd waits until an interpreter that was killed is over. A caller that does not read
+// the rest of the output is cut off.
 func (in *interpreter) awaitEnd() {
 	for {
 		select {
@@ -373,7 +374,7 @@ func (in *interpreter) flushOnce() (left int, err error) {
 	return len(in.unsent), err
 }
 
-// killInterpreter kills an interpreter and its process group, if it runs.
+// kill kills an interpreter and its process group, if it runs.
 func (in *interpreter) kill() { in.signal(linux.SIGKILL) }
 
 func (in *interpreter) signal(sig linux.Signal) {

@@ -8,8 +8,8 @@ import (
 	"ramet.dev/ramet/internal/engine/interp"
 )
 
-// interruptAgain is when Node and Bash get a signal, again: Node does not listen
-// while it evaluates, and Bash loses one that comes while it starts a command.
+// interruptAgain is after how long Node and Bash get a signal again: Node does not listen
+// while it evaluates, and Bash loses a signal that comes while it starts a command.
 const interruptAgain = 300 * gotime.Millisecond
 
 // interruption is how a run is interrupted.
@@ -40,7 +40,7 @@ func (i *interruption) wasAsked() {
 }
 
 func (i *interruption) signal() {
-	if i.language != interp.Bash || i.in.hasRead() { // it dies of one before it has set its traps
+	if i.language != interp.Bash || i.in.hasRead() { // a signal ends it before it has set its traps
 		i.in.interrupt(i.run)
 	}
 	if i.language != interp.Python {
@@ -48,8 +48,8 @@ func (i *interruption) signal() {
 	}
 }
 
-// askToStop sends a request to end a run, after what is being sent. What it returns is
-// closed when that is written, or never will be.
+// askToStop sends a request to end a run, after the request that is being sent. The channel
+// is closed when the request is written, or never will be.
 func (in *interpreter) askToStop(r *run) <-chan struct{} {
 	in.gate.BeginIO()
 	in.mu.Lock()

@@ -12,14 +12,15 @@ import (
 // maxWrites bounds what an order keeps. Beyond that it is no longer exact.
 const maxWrites = 1 << 16
 
-// order is that in which the guest writes to several pipes. Whoever looks at one pipe
-// after the other cannot find it out; but a pipe tells its listeners of a write before
-// that returns, so what is in it then came before all that the writer does next.
+// order is the order in which the guest writes to several pipes. It cannot be found by
+// looking at the pipes one after the other. But a pipe notifies its listeners of a write
+// before the write returns, so the bytes in it then came before all that the writer does
+// next.
 type order struct {
 	pipes []*orderedPipe // constant
 
 	mu     sync.Mutex
-	writes []written // those that were not read yet, the oldest first
+	writes []written // the writes that were not read yet, the oldest first
 	over   bool      // no more come
 }
 
@@ -29,8 +30,8 @@ type orderedPipe struct {
 	taken  atomic.Int64 // how many were read; changes with what is in it
 }
 
-// written says that a pipe was written to, and up to where when another one was
-// written to. Of the last one that is not known yet.
+// written says that a pipe was written to, and up to where when the next pipe was
+// written to. The end of the last write is not known yet.
 type written struct {
 	pipe int
 	end  int64 // counted from when the pipe was first read
@@ -88,7 +89,7 @@ func (o *order) next() (pipe, most int) {
 	return 0, 0
 }
 
-// stop says that what is written from now on does not count. Nothing is noted any
+// stop ends the order: later writes do not count. Nothing is noted any
 // more.
 func (o *order) stop() {
 	o.mu.Lock()

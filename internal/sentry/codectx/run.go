@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// maxResults bounds what one run shows, in bytes.
+	// maxResults bounds the results of one run, in bytes.
 	maxResults = 32 << 20
-	// resultCost is what a result counts besides, however short it is: who collects
-	// them keeps something of each.
+	// resultCost is what a result counts besides its length, because its collector keeps
+	// something of each.
 	resultCost = 1 << 10
 	// interruptTimeout is how long a run may take to end after its timeout.
 	interruptTimeout = 2 * gotime.Second
-	// goneTimeout is how long a cell may after its caller went away, which is no fault
-	// of the cell's: a call of a library that cannot be interrupted may end, and what the
-	// interpreter has stays.
+	// goneTimeout is how long a cell may take to end after its caller went away, which is no
+	// fault of the cell's: a call of a library that cannot be interrupted may end, and the
+	// interpreter keeps its variables.
 	goneTimeout = 10 * gotime.Second
 	// seedTimeout is how long a fork waits until interpreters have new seeds.
 	seedTimeout = 2 * gotime.Second
 	// unreadTimeout is how long a caller may take to read a packet while others
 	// wait for the context.
 	unreadTimeout = 10 * gotime.Second
-	// unreadCheck is how often it is looked whether he does.
+	// unreadCheck is how often it is looked whether the caller reads.
 	unreadCheck = gotime.Second
 )
 
@@ -43,7 +43,7 @@ const (
 type RunIO struct {
 	Output func(wire.Stream, []byte) error
 	Part   func(interp.Part) error
-	Cut    func()          // makes those calls fail, those that wait included; does not wait itself
+	Cut    func()          // makes these calls fail, also a call that waits; does not wait itself
 	Gone   <-chan struct{} // closed when the caller went away
 }
 
@@ -58,7 +58,7 @@ type run struct {
 
 	passing atomic.Int64 // since when something waits to be passed on, in nanoseconds since 1970; 0 if nothing does
 
-	done      chan struct{} // closed when it is over; what is below is settled then
+	done      chan struct{} // closed when it is over; the fields below do not change after that
 	truncated bool
 	unread    bool // not all was passed on
 	died      *wire.Exited
@@ -68,7 +68,7 @@ func newRun(rio RunIO) *run {
 	return &run{io: rio, done: make(chan struct{})}
 }
 
-// output passes on what was printed. r may be nil: then nobody wants it.
+// output passes on what was printed. A nil run drops it.
 func (r *run) output(stream wire.Stream, data []byte) {
 	if r != nil && r.io.Output != nil {
 		r.pass(func() error { return r.io.Output(stream, data) })
@@ -92,7 +92,7 @@ func (r *run) unreadFor() gotime.Duration {
 	return 0
 }
 
-// cut says that the caller does not read: nothing is passed on to him any more.
+// cut notes that the caller does not read: nothing is passed on any more.
 func (r *run) cut() {
 	if r.io.Cut != nil {
 		r.io.Cut()
@@ -121,9 +121,9 @@ func (r *run) part(p interp.Part) {
 
 var errUnread = api.Errorf(api.CodeTimeout, "the output was not read, so the run was interrupted and the rest of it dropped")
 
-// Run has a context do something, after those who came before. It returns when
-// that is done, also if the caller went away: the run is interrupted then, and a cell
-// ended with its interpreter if it goes on.
+// Run does one run in a context, after the runs that came before. It returns when the run is
+// over, also if the caller went away: then the run is interrupted, and a cell that goes on
+// is ended with its interpreter.
 func (cs *Contexts) Run(req *wire.Run, payload []byte, rio RunIO) (*wire.Ran, error) {
 	c, err := cs.find(req.Context)
 	if err != nil && req.Make != nil {
@@ -145,7 +145,7 @@ func (cs *Contexts) Run(req *wire.Run, payload []byte, rio RunIO) (*wire.Ran, er
 	in, err := cs.started(c)
 	if err != nil {
 		if cs.interpreterOf(c) == nil {
-			cs.remove(c) // it never was one
+			cs.remove(c) // it never had an interpreter
 		}
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (cs *Contexts) Run(req *wire.Run, payload []byte, rio RunIO) (*wire.Ran, er
 	return &wire.Ran{TimedOut: timedOut, Truncated: r.truncated, Died: r.died, DurationMS: stages.Millis(gotime.Since(began))}, nil
 }
 
-// beginRun sends a request. The caller has the turn.
+// begin sends a request. The caller has the turn.
 func (in *interpreter) begin(r *run, kind interp.Kind, payload []byte) error {
 	in.gate.Enter()
 	paused := in.gate.Paused()
@@ -200,10 +200,10 @@ func (in *interpreter) begin(r *run, kind interp.Kind, payload []byte) error {
 	return nil
 }
 
-// awaitRun waits for the end of a run, and interrupts it when late is over, when its
-// caller goes away, when somebody wants it, or when its caller does not read and
-// holds others up. One who does not read is cut off then: the interpreter waits for
-// him. What goes on after the first two is killed, as nobody is left who would end it.
+// awaitRun waits for the end of a run, and interrupts it when late is over, when its caller
+// goes away, when an interrupt is asked for, or when its caller does not read and holds other
+// runs up. A caller that does not read is cut off then, because the interpreter waits for it.
+// A run that goes on after the first two is killed: it has no caller to end it.
 func (cs *Contexts) awaitRun(c *codeContext, in *interpreter, r *run, late *gate.Wait, gone <-chan struct{}) (timedOut bool) {
 	overdue, hopeless := late.C, cs.gate.Clock.After(0)
 	defer func() { hopeless.Stop() }()
@@ -222,8 +222,8 @@ func (cs *Contexts) awaitRun(c *codeContext, in *interpreter, r *run, late *gate
 			i.begin()
 		case <-gone:
 			gone = nil
-			// Who only looks at variables costs nobody their values before his timeout, and
-			// one whose time is over gets no more of it.
+			// A run that only reads variables is not worth their loss before its timeout, and a
+			// run whose time is over gets no more of it.
 			if r.kind == interp.KindCell && hopeless.C == nil {
 				hopeless = cs.gate.Clock.After(goneTimeout)
 			}
@@ -257,9 +257,9 @@ type seeding struct {
 	answer []byte // until run is done, of the goroutine that reads from the interpreter
 }
 
-// seed gives the generators of an inherited interpreter new seeds. It reads that
-// when it has the time: if that is after late, or after gone, whoever has the
-// turn next waits for it. The caller has the turn.
+// seed gives the generators of an inherited interpreter new seeds. The interpreter reads the
+// request when it has the time: if that is after late, or after gone, the next run waits for
+// it. The caller has the turn.
 func (cs *Contexts) seed(c *codeContext, in *interpreter, late *gate.Wait, gone <-chan struct{}) (*api.Reseed, error) {
 	s := c.seeding
 	if s == nil {
@@ -298,9 +298,9 @@ func reseedOf(c *codeContext) *api.Reseed {
 }
 
 // AttendInherited takes care of the interpreters that were started in the parent,
-// and gives their generators new seeds. Those that run a cell get them when it has
-// ended, before the next one; those in which nothing can run until they are asked
-// for something, then.
+// and gives their generators new seeds. An interpreter that runs a cell gets them before the
+// next run. An interpreter in which nothing can run until its next request gets them with
+// that.
 func (cs *Contexts) AttendInherited() []api.Reseed {
 	late := make(chan struct{})
 	defer gotime.AfterFunc(seedTimeout, func() { close(late) }).Stop()
@@ -335,8 +335,8 @@ func (cs *Contexts) AttendInherited() []api.Reseed {
 	return all
 }
 
-// attend takes care of an inherited interpreter. What comes of its
-// generators is sent at once if they must wait.
+// attend takes care of an inherited interpreter. The result for its generators is sent at
+// once if they must wait.
 func (cs *Contexts) attend(c *codeContext) chan *api.Reseed {
 	in := c.in
 	told := make(chan *api.Reseed, 2)

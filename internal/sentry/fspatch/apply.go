@@ -20,8 +20,8 @@ import (
 )
 
 // apply makes all changes, or none and returns an error. The guest stands still.
-// What is removed is moved to a directory of its own first, since from there it can
-// be moved back.
+// Files that are removed are moved to a directory of their own first, since from there they
+// can be moved back.
 func (p *patching) apply() error {
 	next := 0
 	for i := range p.ops {
@@ -40,7 +40,7 @@ func (p *patching) apply() error {
 	return nil
 }
 
-// takeBack undoes what was done.
+// takeBack undoes the changes that were made.
 func (p *patching) takeBack() error {
 	p.freeReserve()
 	for _, undo := range slices.Backward(p.undo) {
@@ -78,7 +78,7 @@ func (p *patching) checkMount(op *wire.PatchOp) error {
 	return nil
 }
 
-// do makes one change. next is the next of the staged files.
+// do makes a change. next is the index of the next staged file.
 func (p *patching) do(op *wire.PatchOp, next *int) error {
 	v, at := p.tree.k.VFS(), string(op.Path)
 	made := func(isDir bool) {
@@ -209,7 +209,7 @@ func (p *patching) makeTrash() error {
 	return nil
 }
 
-// emptyTrash removes for good what was removed. There is room for that: the tree
+// emptyTrash deletes the files that were removed. There is room for that: the tree
 // keeps some for deleting.
 func (p *patching) emptyTrash() {
 	if p.trash == "" {
@@ -231,7 +231,7 @@ func (p *patching) emptyTrash() {
 	}
 }
 
-// setAttrs changes attributes of what is there.
+// setAttrs changes attributes of a file that exists.
 func (p *patching) setAttrs(op *wire.PatchOp) error {
 	v, at := p.tree.k.VFS(), string(op.Path)
 	st, err := v.StatAt(p.ctx, p.creds, p.at(at), &vfs.StatOptions{Mask: linux.STATX_BASIC_STATS})

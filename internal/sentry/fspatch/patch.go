@@ -40,8 +40,8 @@ type Tree struct {
 func New(k *kern.Kernel, g *gate.Gate, fs *vfs.Filesystem) *Tree { return &Tree{k: k, gate: g, fs: fs} }
 
 // Patch makes the changes in file to the sandbox's files, all or none. Contents
-// are written before, to files without names; what is done while the guest stands
-// still only changes names and attributes. Should gone report that the caller went
+// are written before, to files without names; while the guest stands still, only names and
+// attributes change. Should gone report that the caller went
 // away before that, nothing is done.
 func (t *Tree) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.Patched, error) {
 	st := stages.Begin()
@@ -66,7 +66,7 @@ func (t *Tree) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.Pa
 		return nil, patchError(err)
 	}
 	st.Mark("write")
-	// Most of what was changed since the plan is looked at while the guest runs.
+	// Most changes since the plan are looked at while the guest runs.
 	var staged cowfs.State
 	t.gate.Still(func() { staged, _, err = rootfs.Pin(t.fs, stagedID) })
 	if err != nil {
@@ -89,7 +89,7 @@ func (t *Tree) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.Pa
 	st.Mark("stop")
 	began := gotime.Now()
 	stale, err := p.stale(stagedID, staged.Root)
-	rootfs.Release(t.fs, stagedID) // what follows need not leave its pages alone
+	rootfs.Release(t.fs, stagedID) // the changes need not leave its pages alone
 	if err != nil || stale != "" {
 		return &wire.Patched{Stale: []byte(stale)}, patchError(err)
 	}
@@ -159,9 +159,9 @@ type patching struct {
 	reserve *vfs.FileDescription
 	checked map[string]bool // directories that are not below a mount
 
-	trash   string            // directory of what was taken away, made when it is needed
+	trash   string            // directory of files that were removed or taken away, made when it is needed
 	removed int               // how much is in it
-	taken   map[string]string // where what was taken away is, by its path
+	taken   map[string]string // where files are that were taken away, by their paths
 	undo    []func() error
 }
 
@@ -179,7 +179,7 @@ func (p *patching) at(path string) *vfs.PathOperation { return kern.LinkAt(p.roo
 const (
 	// stagePiece is how much is copied at once, in bytes.
 	stagePiece = 1 << 20
-	// What is kept for undoing changes, in bytes: a leaf of the tree for each.
+	// Space that is kept for undoing changes, in bytes: a leaf of the tree for each.
 	undoRoom, undoRoomPerOp = 128 << 10, 2 << 10
 )
 

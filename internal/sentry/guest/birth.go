@@ -25,8 +25,8 @@ import (
 // that makes them forks there, and each child goes on with the constructor, in a
 // process of its own.
 
-// filterMade begins what package seccomp says when it has made a filter. The last of
-// them is that of the first process.
+// filterMade begins the log line of package seccomp about a filter that it has made. The last
+// filter is that of the first process.
 const (
 	filterMade  = "Seccomp program optimized"
 	filtersMade = 3

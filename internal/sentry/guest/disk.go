@@ -20,8 +20,8 @@ import (
 	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
-// disk is what the root file system is made of: the image, the files of ancestors
-// with pages that the sandbox inherited, and one of its own.
+// disk is the files that the root file system consists of: the image, the files of ancestors
+// with pages that the sandbox inherited, and a file of its own.
 type disk struct {
 	own       *os.File
 	image     *os.File

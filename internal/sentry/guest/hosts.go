@@ -50,17 +50,17 @@ func hostsOf(old, hostname string) string {
 	return text
 }
 
-// isOwnHost reports whether Ramet wrote line. A line that somebody added a name to is theirs.
+// isOwnHost reports whether Ramet wrote line. A line with a name that was added is the user's.
 func isOwnHost(line string) bool {
 	rest, marked := strings.CutSuffix(strings.TrimRight(line, "\r\n"), hostsMark)
 	fields := strings.Fields(rest)
 	return marked && len(fields) == 2 && fields[0] == "127.0.1.1"
 }
 
-// maxHosts bounds what is read of /etc/hosts, in bytes. Lists of blocked hosts have some MiB.
+// maxHosts bounds how much is read of /etc/hosts, in bytes. Lists of blocked hosts have some MiB.
 const maxHosts = 16 << 20
 
-// readHosts returns the contents of /etc/hosts. A file that is not there has none, nor has one that is not regular.
+// readHosts returns the contents of /etc/hosts. They are empty if it is missing, or no regular file.
 func (g *Guest) readHosts(ctx context.Context, name string) (string, error) {
 	root, err := g.k.Root(ctx)
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 	hookOutput = 4 << 10
 )
 
-// Identify makes the running sandbox another one: its parent, when it is
+// Identify gives the running sandbox another identity: that of its parent, when it is
 // promoted. Commands that run already keep their environment.
 func (g *Guest) Identify(id wire.Common) error {
 	g.Gate.Lock()
@@ -44,7 +44,7 @@ func (g *Guest) Identify(id wire.Common) error {
 	}
 	if err != nil {
 		*g.id() = old
-		_, _ = g.becomeSelf() // as far as possible: err says what is wrong
+		_, _ = g.becomeSelf() // as far as possible: err is the error that counts
 	}
 	return err
 }
@@ -145,7 +145,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns what was kept.
+// String returns the bytes that were kept.
 func (b *limitedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 )
 
-// Info describes the sandbox. The caller adds what only the process knows.
+// Info describes the sandbox. The caller adds figures of the process.
 func (g *Guest) Info() (*wire.Info, error) {
 	g.Gate.Enter()
 	defer g.Gate.Leave()

@@ -17,7 +17,6 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/loader"
 	_ "gvisor.dev/gvisor/pkg/sentry/platform/systrap" // the platform
-	_ "gvisor.dev/gvisor/pkg/sentry/syscalls/linux"   // the system call table
 	"gvisor.dev/gvisor/pkg/sentry/time"
 	"gvisor.dev/gvisor/pkg/sentry/usage"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
@@ -39,8 +38,8 @@ import (
 	"ramet.dev/ramet/internal/sentry/systraptuning"
 )
 
-// Blank is a process that is ready to become a sandbox: everything is made that
-// does not depend on which one.
+// Blank is a process that is ready to become a sandbox: it has all parts that are the same
+// in every sandbox.
 type Blank struct {
 	plat   *cow.Platform
 	mem    *cow.Memory
@@ -51,8 +50,8 @@ type Blank struct {
 // Initialize prepares gVisor's packages. Call it once per process, while the
 // host's /proc can be read.
 func Initialize() error {
-	// seccheck.Initialize is left out: it takes longer than all the rest, and
-	// without a sink for its events nothing asks for what it makes.
+	// seccheck.Initialize is left out: it takes longer than all the rest, and its result is
+	// not used without a sink for its events.
 	cpuid.Initialize()
 	if err := rand.Init(); err != nil {
 		return fmt.Errorf("initialize random source: %w", err)
@@ -96,7 +95,7 @@ func NewBlank(born func() (memory, files *os.File)) (*Blank, error) {
 	}
 	plat := cow.NewPlatform(cheap, mem)
 	if err := plat.Spare(spares); err != nil {
-		log.Warningf("Spare address spaces: %v", err) // who needs one asks the host again
+		log.Warningf("Spare address spaces: %v", err) // a process that needs one asks the host again
 	}
 	return &Blank{
 		plat:   plat,
@@ -110,9 +109,8 @@ func NewBlank(born func() (memory, files *os.File)) (*Blank, error) {
 // that hardly any sandbox is without, if only the first command.
 const spares = 2
 
-// hostFeatures returns what the kernel knows of the processor, without what it says
-// nothing of: that reads as zeros in any case, and is three quarters of what would be
-// saved.
+// hostFeatures returns the features of the processor, without leaves of zeros: leaves that
+// are missing read as zeros in any case, and they are three quarters of what would be saved.
 func hostFeatures() cpuid.FeatureSet {
 	features := cpuid.HostFeatureSet().Fixed()
 	maps.DeleteFunc(features.Function.(cpuid.Static), func(_ cpuid.In, out cpuid.Out) bool { return out == cpuid.Out{} })
@@ -144,7 +142,7 @@ func (b *Blank) newGuest(k *kernel.Kernel, id wire.Common, d *disk) *Guest {
 	return g
 }
 
-// equip gives the guest what is saved with its kernel.
+// equip gives the guest the objects that are saved with its kernel.
 func (g *Guest) equip(table *proc.Table, contexts *codectx.Contexts, held *guestfs.Held, conns *ports.Conns) {
 	g.table, g.Contexts = table, contexts
 	g.Processes = proc.New(g.k, g.Gate, g.spawner, table)
@@ -156,8 +154,8 @@ func (g *Guest) equip(table *proc.Table, contexts *codectx.Contexts, held *guest
 	g.k.AddStateToCheckpoint(ports.ConnsKey, conns)
 }
 
-// id returns what the sandbox is called, and has as environment and limits. It changes with
-// the gate locked.
+// id returns the names, environment and limits of the sandbox. They change with the gate
+// locked.
 func (g *Guest) id() *wire.Common { return &g.spawner.Identity }
 
 // Boot makes b a new sandbox whose root file system is image, a descriptor that
@@ -296,7 +294,7 @@ func (g *Guest) Release(id string) {
 	g.release(id)
 }
 
-// Abandon undoes a freeze that nobody was told of.
+// Abandon undoes a freeze whose reply was not sent.
 func (g *Guest) Abandon(id string) {
 	g.Gate.Lock()
 	defer g.Gate.Unlock()

@@ -121,8 +121,8 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 }
 
 // useProcessors lets the process run on as many processors as the host has. Before the
-// guest does, it runs on one (see birthplace): what is to be done is one goroutine's work,
-// and with more the runtime only spends time looking for something to do on them.
+// guest does, it runs on one (see birthplace): all work is that of a single goroutine, and
+// with more processors the runtime only spends time looking for work for them.
 func useProcessors() { runtime.GOMAXPROCS(runtime.NumCPU()) }
 
 const (
@@ -231,8 +231,8 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 	return g, network.side, nil
 }
 
-// popState returns what was saved under key, and takes it out of k. without says what a
-// saved state is that lacks it.
+// popState returns the value that was saved under key, and takes it out of k. without
+// completes the error "saved state …" of a state that lacks it.
 func popState[E any](k *kernel.Kernel, key, without string) (*E, error) {
 	v, _ := k.PopCheckpointState(key).(*E)
 	if v == nil {
@@ -241,8 +241,8 @@ func popState[E any](k *kernel.Kernel, key, without string) (*E, error) {
 	return v, nil
 }
 
-// loadError says what it means that the kernel in saved was not loaded. refused is why
-// the host refused a process for it, if it did.
+// loadError says why the kernel in saved was not loaded. refused is the reason for which the
+// host refused a process, if it did.
 func loadError(err, refused error, saved []byte) error {
 	if refused != nil { // err is a panic's, of which nothing but a text is left
 		return api.Errorf(api.CodeLimit, "the host refused the sandbox a process, or memory for one: %w", refused)

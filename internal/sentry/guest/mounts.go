@@ -125,7 +125,7 @@ const groupDir = "/sys/fs/cgroup"
 // statelessMounts returns the file systems that only show the kernel's state
 // and have none of their own. Their hundreds of inodes are a third of what a
 // save would have to write, so a freeze takes them away for as long as it
-// lasts, and children mount new ones: see detachStateless. One that is mounted in
+// lasts, and children mount new ones: see detachStateless. A file system that is mounted in
 // another comes behind that.
 func (g *Guest) statelessMounts() []mount {
 	flags := vfs.MountFlags{NoExec: true, NoSUID: true, NoDev: true}
@@ -136,8 +136,8 @@ func (g *Guest) statelessMounts() []mount {
 	}
 }
 
-// detachStateless unmounts what can be mounted again without anybody noticing,
-// and returns where it was mounted. What a process uses stays. The kernel must be
+// detachStateless unmounts file systems that can be mounted again without a process
+// noticing, and returns their mount points. A file system in use stays. The kernel must be
 // paused until attachStateless.
 func (g *Guest) detachStateless(ctx context.Context) (detached []string, err error) {
 	root, err := g.k.Root(ctx)
@@ -166,7 +166,7 @@ func (g *Guest) isMounted(ctx context.Context, creds *auth.Credentials, root vfs
 	return vd.Mount().Filesystem().FilesystemType().Name() == m.fs && vd.Dentry() == vd.Mount().Root()
 }
 
-// attachStateless mounts again what detachStateless took away, in the frozen
+// attachStateless mounts the file systems again that detachStateless took away, in the frozen
 // sandbox or in its child.
 func (g *Guest) attachStateless(ctx context.Context, detached []string) error {
 	root, err := g.k.Root(ctx)

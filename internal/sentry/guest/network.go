@@ -126,8 +126,8 @@ func (n *inheritedNetwork) ConfigureNetwork(is inet.Stack) error {
 }
 
 // takeCounters takes the counters out of a network stack until restore is called, and
-// returns what they say. Each is an object of its own, a fifth of those of a usual state.
-// What is counted meanwhile, by timers, is lost.
+// returns their values. Each is an object of its own, together a fifth of the objects of a
+// usual state. Events that timers count meanwhile are lost.
 func takeCounters(s *stack.Stack) (values string, restore func()) {
 	counters := countersOf(s)
 	var b []byte
@@ -180,9 +180,9 @@ func countersOf(s *stack.Stack) (all []**tcpip.StatCounter) {
 	return all
 }
 
-// takeInterfaces takes from a network protocol what it has of interfaces, until restore is
-// called. A child makes its interface anew, see loopbackConfig; the old one would be saved,
-// for nobody, with its counters and all that it could ever do: a fifth of the objects of a
+// takeInterfaces takes the interfaces from a network protocol until restore is called. A child
+// makes its interface anew, see loopbackConfig; the old interface would be saved for nothing,
+// with its counters and all that it could ever do: a fifth of the objects of a
 // usual state. A packet that is sent meanwhile goes by way of the interface.
 func takeInterfaces(protocol stack.NetworkProtocol) (restore func()) {
 	endpoints, mu := endpointsOf(protocol)

@@ -17,13 +17,12 @@ import (
 	"ramet.dev/ramet/internal/sentry/reseed"
 )
 
-// randomnessKey names what is known of random generators in the kernel's saved state.
+// randomnessKey names the count of loads in the kernel's saved state.
 const randomnessKey = "ramet.randomness"
 
-// randomness is what is known of random generators. A sandbox that was never loaded has
-// none, nor has a state that was saved before there was any.
+// randomness counts loads for random generators. A sandbox that was never loaded has none.
 type randomness struct {
-	// loads is how often the kernel was loaded, and those that it was saved from.
+	// loads is how often the kernel was loaded, and the kernels that it was saved from.
 	loads uint32
 }
 
@@ -41,7 +40,7 @@ func beginGeneration(k *kernel.Kernel) {
 // mostPIDs is how many processes of a program are named.
 const mostPIDs = 32
 
-// renewDrawn replaces what programs have drawn ahead of random numbers, and returns the
+// renewDrawn replaces random numbers that programs have drawn ahead, and returns the
 // programs with generators that have no new seed. Nothing runs yet.
 func renewDrawn(k *kernel.Kernel) []api.Reseed {
 	ctx, programs := k.SupervisorContext(), map[string]*api.Reseed{}
@@ -98,7 +97,7 @@ func requireFresh(all []api.Reseed) error {
 	return nil
 }
 
-// executableOf returns the path of what a process executes, or "".
+// executableOf returns the path of the program that a process executes, or "".
 func executableOf(ctx context.Context, m *mm.MemoryManager) string {
 	file := m.Executable()
 	if file == nil {

@@ -32,7 +32,7 @@ func withoutStack(err error) error {
 	return errors.New(line)
 }
 
-// unsavable matches what the state package says of a type that cannot be saved.
+// unsavable matches the state package's error about a type that cannot be saved.
 var unsavable = regexp.MustCompile(`^type "\*?([^"]+)" is not known$|^struct \*?(\S+) does not implement`)
 
 // unsavableType returns the type that an error of withoutStack is about, or "".
@@ -58,8 +58,8 @@ func saveError(ctx context.Context, k *kernel.Kernel, err error) error {
 	return api.Errorf(api.CodeUnsupported, "an object in the sandbox cannot be saved (%s)", name)
 }
 
-// holderOf says which process holds an object of the type that name names: it, or what
-// it keeps, is behind one of its descriptors.
+// holderOf says which process holds an object of the type that name names: the object, or an
+// object that keeps it, is behind a descriptor of the process.
 func holderOf(ctx context.Context, k *kernel.Kernel, name string) (holder string) {
 	pids := k.RootPIDNamespace()
 	for _, tg := range k.TaskSet().Root.ThreadGroups() {
@@ -86,7 +86,7 @@ func holderOf(ctx context.Context, k *kernel.Kernel, name string) (holder string
 // keptDepth is how deep in an object keepsType looks.
 const keptDepth = 3
 
-// keepsType reports whether a type is the one of that name, or has a field that is.
+// keepsType reports whether a type has the name, or has a field of a type that has it.
 func keepsType(t reflect.Type, name string, depth int) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -48,7 +48,7 @@ func processorsOf(l api.Limits) uint {
 	return uint(n)
 }
 
-// shownLimits returns what the files of the control group show.
+// shownLimits returns the limits that the files of the control group show.
 func shownLimits(l api.Limits) limitfs.Limits {
 	return limitfs.Limits{Memory: l.MemoryMiB << 20, CPU: int64(math.Round(l.CPUs * limitfs.Period)), Pids: l.Pids}
 }

@@ -24,13 +24,13 @@ import (
 // sideStateKey names the side state in the kernel's saved state.
 const sideStateKey = "ramet.sidestate"
 
-// sideState keeps, while the kernel is saved, what gVisor would save byte by byte: each
-// byte of a slice is an object of its own, that takes as long to write and to read as
-// any. The registers of a thread are 4096 of them, the buffer of a pipe up to a million,
-// though it be empty: two thirds of a usual state. A string is one object.
+// sideState keeps, while the kernel is saved, the bytes that gVisor would save one by one: each
+// byte of a slice is an object of its own, which takes as long to write and to read as
+// any other. The registers of a thread are 4096 objects, the buffer of a pipe is up to a
+// million even when it is empty: two thirds of a usual state. A string is a single object.
 type sideState struct {
 	tasks     []*kernel.Task
-	registers []string // of each of tasks: what it has in fpu.State
+	registers []string // of each of tasks: its fpu.State
 	pipes     []*pipe.Pipe
 	contents  []string // of each of pipes
 	mapped    *cow.Mapped
@@ -39,8 +39,8 @@ type sideState struct {
 	detached []string
 }
 
-// takeSideState takes the side state out of the kernel, and what a child makes anew. The
-// kernel must be paused until restore has been called.
+// takeSideState takes the side state out of the kernel, and the interfaces, which a child makes
+// anew. The kernel must be paused until restore has been called.
 func takeSideState(ctx context.Context, k *kern.Kernel, mem *cow.Memory) (a *sideState, restore func(), err error) {
 	mapped, restoreMapped, err := mem.TakeMapped(ctx, k.Kernel)
 	if err != nil {
@@ -94,7 +94,7 @@ func (a *sideState) takeContents(p *pipe.Pipe) (restore func()) {
 	return func() { *b.buf, *b.off = buf, off }
 }
 
-// noRegisters is what fpu.State.AfterLoad takes for registers that nobody has used.
+// noRegisters is what fpu.State.AfterLoad takes for registers that were never used.
 var noRegisters = make(fpu.State, fpu.FP_XSTATE_MAGIC2_SIZE)
 
 // restore puts the bytes into the kernel that was loaded with a.
@@ -124,8 +124,8 @@ func (a *sideState) restore(mem *cow.Memory) error {
 	return nil
 }
 
-// setRegisters does what loading them does, which panics if this processor has not got
-// what they are of.
+// setRegisters sets registers as gVisor's loader does, which panics if this processor lacks
+// some of them.
 func setRegisters(registers *fpu.State, saved string) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -137,8 +137,8 @@ func setRegisters(registers *fpu.State, saved string) (err error) {
 	return nil
 }
 
-// pipeBuffer is where a pipe has its contents: size bytes from off on in buf, which is
-// a ring. blocks and seq say the same as buf.
+// pipeBuffer is the fields of a pipe that have its contents: size bytes from off on in buf,
+// which is a ring. blocks and seq describe buf as well.
 type pipeBuffer struct {
 	buf       *[]byte
 	blocks    *[2]safemem.Block

@@ -19,7 +19,7 @@ const (
 	// attributes, as GNU tar and others write them.
 	xattrRecord = "SCHILY.xattr."
 	// maxLinkedBytes bounds the names that are kept of files that have several, in
-	// bytes, and linkedCost is what one counts besides.
+	// bytes, and linkedCost is what each of them counts besides its length.
 	maxLinkedBytes = 64 << 20
 	linkedCost     = 64
 	// maxXattr is Linux's bound of the size of an attribute and of the list.
@@ -187,8 +187,8 @@ func (a *archiver) addFile(e *walked, h *tar.Header) error {
 	return a.contents(f)
 }
 
-// contents writes as many bytes as the header says: what the file has grown by
-// meanwhile is left out, and what it has lost is zero.
+// contents writes as many bytes as the header says. Bytes by which the file has grown
+// meanwhile are left out, and bytes that it has lost are zero.
 func (a *archiver) contents(f *OpenFile) error {
 	for off := int64(0); off < f.Info.Size; {
 		buf := a.buf[:min(int64(len(a.buf)), f.Info.Size-off)]
@@ -208,8 +208,8 @@ func (a *archiver) contents(f *OpenFile) error {
 	return nil
 }
 
-// addXattrs adds the attributes that the user may read. What cannot be read now
-// is left out, as where there are none.
+// addXattrs adds the attributes that the user may read. Attributes that cannot be read are
+// left out.
 func (a *archiver) addXattrs(e *walked, h *tar.Header) {
 	_ = a.op.do(func(root vfs.VirtualDentry) error {
 		pop := kern.LinkAt(root, e.info.Path)

@@ -15,8 +15,8 @@ import (
 // removeBatch is how many names of a directory are removed at a time.
 const removeBatch = 4096
 
-// Change makes a directory, moves, removes or changes modes, and describes what
-// is there then. alive is asked now and then whether to go on.
+// Change makes a directory, moves, removes or changes modes, and describes the file after
+// it. alive is asked now and then whether to go on.
 func (fs *Files) Change(req *wire.File, alive func() error) (*api.FileInfo, error) {
 	o, err := fs.changeOp(req.User)
 	if err != nil {
@@ -42,7 +42,7 @@ func (fs *Files) Change(req *wire.File, alive func() error) (*api.FileInfo, erro
 	}
 	var info *api.FileInfo
 	err = o.do(func(root vfs.VirtualDentry) error {
-		info, err = o.info(root, name, req.Verb == wire.FileChmod) // what has the mode now
+		info, err = o.info(root, name, req.Verb == wire.FileChmod) // the file that has the mode now
 		return err
 	})
 	return info, fileError(name, err)
@@ -93,7 +93,7 @@ func (o *fileOp) move(req *wire.File, name string) error {
 }
 
 // remove removes name, and if it is a directory all below it if that is asked
-// for. What vanishes meanwhile is no error. tags are as for checkMatch.
+// for. Files that vanish meanwhile are no error. tags are as for checkMatch.
 func (o *fileOp) remove(name string, tags []string, recursive bool, alive func() error) error {
 	if err := alive(); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (o *fileOp) remove(name string, tags []string, recursive bool, alive func()
 	err := o.doMatching(tags, func(root vfs.VirtualDentry) error {
 		st, err := o.stat(root, name, false)
 		matched := checkMatch(name, tags, &st, err)
-		if matched != nil && err == nil && typeOf(st.Mode) == typeSymlink { // whoever reads it has the other's tag
+		if matched != nil && err == nil && typeOf(st.Mode) == typeSymlink { // a reader of the link has the tag of its target
 			if to, err := o.stat(root, name, true); err == nil && checkMatch(name, tags, &to, nil) == nil {
 				matched = nil
 			}
@@ -141,7 +141,7 @@ func (o *fileOp) remove(name string, tags []string, recursive bool, alive func()
 	}))
 }
 
-// chmod changes modes. A symbolic link has none: with follow what it leads to gets it.
+// chmod changes modes. A symbolic link has none: with follow its target gets the mode.
 func (o *fileOp) chmod(name string, mode uint32, recursive, follow bool, alive func() error) error {
 	if !follow {
 		var info *api.FileInfo

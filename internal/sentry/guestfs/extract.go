@@ -21,8 +21,8 @@ import (
 const (
 	// maxEntries is how many entries an archive may have.
 	maxEntries = 2 << 20
-	// maxDirBytes bounds what is kept of an archive's directories until all is in
-	// them, in bytes, and dirCost is what one counts besides its name and
+	// maxDirBytes bounds what is kept of an archive's directories until their files are in
+	// them, in bytes, and dirCost is what each directory counts besides its name and
 	// attributes.
 	maxDirBytes = 64 << 20
 	dirCost     = 96
@@ -30,12 +30,12 @@ const (
 	extractBuffer = 128 << 10
 )
 
-// Extract makes files of a tar stream below a directory that exists. What was
-// made stays if it fails.
+// Extract makes files of a tar stream below a directory that exists. Files that were
+// made stay if it fails.
 //
-// Nobody has checked the archive. Its names are looked up beneath the directory
+// The archive is not trusted. Its names are looked up beneath the directory
 // (openat2's RESOLVE_BENEATH), so that neither dots nor links lead out of it,
-// those that were there before included; how much it makes is bounded by the
+// not even links that were there before; how much it makes is bounded by the
 // limit of the disk, as for everybody in the sandbox. alive is asked now and then
 // whether to go on: a few bytes can stand for a large file of holes.
 func (fs *Files) Extract(req *wire.File, alive func() error, from io.Reader) (*api.ExtractResult, error) {
@@ -90,7 +90,7 @@ type madeDir struct {
 	records  map[string]string // its extended attributes
 }
 
-// add keeps what attributes needs of a header.
+// add keeps the fields of a header that attributes needs.
 func (d *madeDirs) add(name string, h *tar.Header) error {
 	dir := madeDir{name: name, mode: h.Mode, uid: h.Uid, gid: h.Gid, mtime: h.ModTime}
 	d.size += dirCost + len(name)
@@ -170,8 +170,8 @@ func entryError(name string, err error) error {
 // paths than a system call takes by going into one directory after the other; so does unpacking.
 const maxEntryName = 64 << 10
 
-// entryName checks the name of an entry and returns it without what means
-// nothing: "." is the directory itself.
+// entryName checks the name of an entry and returns it in its shortest form: "." is the
+// directory itself.
 func entryName(name string) (string, error) {
 	if strings.ContainsRune(name, 0) {
 		return "", api.Errorf(api.CodeHostile, "the archive has a name with a NUL byte")
@@ -185,8 +185,8 @@ func entryName(name string) (string, error) {
 	return path.Clean(strings.TrimLeft("./"+strings.TrimLeft(name, "/"), "/")), nil
 }
 
-// openDir opens a directory beneath the one that is unpacked into: of all of
-// gVisor's calls only this one keeps to that.
+// openDir opens a directory beneath the directory that is unpacked into. Of all of gVisor's
+// calls only OpenAt keeps to that.
 func (x *extractor) openDir(root vfs.VirtualDentry, name string) (*vfs.FileDescription, error) {
 	pop := kern.PathIn(root, x.dir.file, name)
 	pop.ResolveFlags = linux.RESOLVE_BENEATH
@@ -194,7 +194,7 @@ func (x *extractor) openDir(root vfs.VirtualDentry, name string) (*vfs.FileDescr
 	return x.op.vfs().OpenAt(x.op.ctx, x.op.creds, pop, &vfs.OpenOptions{Flags: linux.O_PATH | linux.O_DIRECTORY})
 }
 
-// beneath is a step that does something to one name in a directory beneath.
+// beneath is a step that changes one name in a directory beneath.
 func (x *extractor) beneath(name string, do func(*vfs.PathOperation) error) error {
 	return x.op.do(func(root vfs.VirtualDentry) error {
 		dir, err := x.openDir(root, path.Dir(name))
@@ -257,7 +257,7 @@ func (x *extractor) makeDir(name string, h *tar.Header) error {
 	if name == "." {
 		return nil // it was there before, with the attributes it should have
 	}
-	own := true // and no link to another one beneath
+	own := true // and no link to another directory beneath
 	err := x.beneath(name, func(pop *vfs.PathOperation) error {
 		err := x.op.vfs().MkdirAt(x.op.ctx, x.op.creds, pop, &vfs.MkdirOptions{Mode: 0o700})
 		if !linuxerr.Equals(linuxerr.EEXIST, err) {
@@ -280,8 +280,8 @@ func (x *extractor) makeDir(name string, h *tar.Header) error {
 	return x.dirs.add(name, h)
 }
 
-// replace makes what is not a directory, in place of what is there and is not
-// one either.
+// replace makes a file that is not a directory, in place of a file of that name that is
+// not a directory either.
 func (x *extractor) replace(name string, h *tar.Header, create func(*vfs.PathOperation) error) error {
 	err := x.beneath(name, func(pop *vfs.PathOperation) error {
 		err := create(pop)

@@ -13,8 +13,8 @@ import (
 const HeldKey = "ramet.held"
 
 // Held are the files that operations of the host side have open in the sandbox while they
-// run. They are saved with the kernel so that a child, in which nobody goes on with the
-// operations, can close them.
+// run. They are saved with the kernel so that a child, in which the operations do not
+// go on, can close them.
 type Held struct {
 	mu    sync.Mutex // not saved
 	files []*heldFile

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxPage is about how many bytes of paths and lines one answer has.
+	// maxPage is about how many bytes of paths and lines an answer has.
 	maxPage = 4 << 20
 	// maxLine is how much of a line is searched at once, in bytes.
 	maxLine = 64 << 10
@@ -102,7 +102,7 @@ func matchParts(glob, parts []string) bool {
 	return may[len(glob)]
 }
 
-// checkGlob refuses what path.Match cannot read.
+// checkGlob refuses globs that path.Match cannot read.
 func checkGlob(glob string) error {
 	for part := range strings.SplitSeq(glob, "/") {
 		if _, err := path.Match(part, ""); err != nil {
@@ -112,7 +112,7 @@ func checkGlob(glob string) error {
 	return nil
 }
 
-// Search calls each with what matches.
+// Search calls each with the files, or lines, that match.
 func (fs *Files) Search(req *wire.File, alive func() error, each func(*api.Match) error) (*wire.Listed, error) {
 	o, err := fs.fileOp(req.User)
 	if err != nil {
@@ -144,7 +144,7 @@ type search struct {
 	truncated bool
 }
 
-// finder returns what looks for the text in a line, or nil if there is no text.
+// finder returns a function that looks for the text in a line, or nil if there is no text.
 func finder(req *wire.File) (func([]byte) bool, error) {
 	switch {
 	case len(req.Text) == 0:

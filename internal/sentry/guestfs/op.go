@@ -92,8 +92,8 @@ func (o *fileOp) do(f func(root vfs.VirtualDentry) error) error {
 	return f(root)
 }
 
-// doMatching is do for a step that goes by what tags the file has: no other of those
-// comes between the look and what is done then.
+// doMatching is do for a step that depends on the tags of a file: no other of these steps
+// comes between the look at the tags and the change.
 func (o *fileOp) doMatching(tags []string, f func(root vfs.VirtualDentry) error) error {
 	if len(tags) > 0 {
 		o.fs.matching.Lock()
@@ -104,8 +104,8 @@ func (o *fileOp) doMatching(tags []string, f func(root vfs.VirtualDentry) error)
 
 func (o *fileOp) vfs() *vfs.VirtualFilesystem { return o.fs.k.VFS() }
 
-// unlinkIn removes a file whose name the host side chose. That it is gone is no
-// error, and nobody is there for any other.
+// unlinkIn removes a file whose name the host side chose. Errors are dropped: the file may
+// be gone, and other errors have no caller to go to.
 func (fs *Files) unlinkIn(ctx context.Context, dir *vfs.FileDescription, name string) {
 	root, err := fs.k.Root(ctx)
 	if err != nil {
@@ -115,7 +115,7 @@ func (fs *Files) unlinkIn(ctx context.Context, dir *vfs.FileDescription, name st
 	_ = fs.k.VFS().UnlinkAt(ctx, fs.k.RootCredentials(), kern.PathIn(root, dir, name))
 }
 
-// wanted is what FileInfo tells.
+// wanted are the attributes that FileInfo has.
 const wanted = linux.STATX_BASIC_STATS
 
 // stat describes the file at name. root is that of a step.
@@ -172,8 +172,8 @@ func infoOf(name string, st *linux.Statx) *api.FileInfo {
 	return f
 }
 
-// regular returns an error unless st is of a regular file: to open anything else
-// may wait for somebody in the sandbox, and reading it may never end.
+// regular returns an error unless st is of a regular file: to open another kind of file may
+// wait for a process of the sandbox, and reading it may never end.
 func regular(name string, st *linux.Statx) error {
 	if t := typeOf(st.Mode); t != typeFile {
 		return api.Errorf(api.CodeUnsupported, "%q is a %s: only regular files have contents that can be read or written here", name, t)
@@ -181,8 +181,8 @@ func regular(name string, st *linux.Statx) error {
 	return nil
 }
 
-// checkMatch refuses what was not done to one of the files that the caller has seen.
-// st describes the present one, and err is what came of looking at it.
+// checkMatch returns an error unless the file at name has one of tags, which are of files
+// that the caller has seen. st describes the file, and err is the error of stat.
 func checkMatch(name string, tags []string, st *linux.Statx, err error) error {
 	switch {
 	case len(tags) == 0:
@@ -200,10 +200,10 @@ func checkMatch(name string, tags []string, st *linux.Statx, err error) error {
 	return nil
 }
 
-// checkNoneMatch refuses what was done to one of the files that the caller has seen,
-// and did not want to be there.
+// checkNoneMatch returns an error if the file at name has one of tags, which the caller does
+// not want to be there.
 func checkNoneMatch(name string, tags []string, st *linux.Statx, err error) error {
-	if err != nil || len(tags) == 0 { // it is not there, or what is done with it tells the error
+	if err != nil || len(tags) == 0 { // it is not there, or the operation itself returns the error
 		return nil
 	}
 	if tag := infoOf(name, st).ETag; tag != "" && slices.Contains(tags, tag) {
@@ -212,7 +212,7 @@ func checkNoneMatch(name string, tags []string, st *linux.Statx, err error) erro
 	return nil
 }
 
-// fileCodes are the codes of what file systems say; all else is a defect.
+// fileCodes are the codes of errors of file systems; all other errors are defects.
 var fileCodes = []struct {
 	errno *gverrors.Error
 	code  api.Code
@@ -240,7 +240,7 @@ var fileCodes = []struct {
 	{linuxerr.EINVAL, api.CodeInvalid},
 }
 
-// fileError says what happened at name. Errors that say so already pass.
+// fileError adds name to an error, and gives it a code. Errors that have one pass.
 func fileError(name string, err error) error {
 	var known *api.Error
 	if err == nil || errors.As(err, &known) {
@@ -258,8 +258,8 @@ func fileError(name string, err error) error {
 	return fmt.Errorf("%q: %w", name, err)
 }
 
-// direntBatch is how many entries of a directory one step reads, so that a large
-// one does not keep a freeze waiting.
+// direntBatch is how many entries of a directory a step reads, so that a large directory
+// does not keep a freeze waiting.
 const direntBatch = 4096
 
 // names returns up to most names in a directory that come after the given one,
@@ -283,7 +283,7 @@ func (o *fileOp) names(dir, after string, inclusive bool, most int) ([]string, e
 		err := o.do(func(vfs.VirtualDentry) error {
 			return held.file.IterDirents(o.ctx, vfs.IterDirentsCallbackFunc(func(d vfs.Dirent) error {
 				if read == direntBatch {
-					return errEnough // and this one comes again
+					return errEnough // and this entry comes again
 				}
 				read++
 				if d.Name != "." && d.Name != ".." && (d.Name > after || inclusive && d.Name == after) {
@@ -310,7 +310,7 @@ func below(dir, name string) (string, error) {
 	return dir + "/" + name, nil
 }
 
-// Stat describes one file.
+// Stat describes a file.
 func (fs *Files) Stat(req *wire.File) (*api.FileInfo, error) {
 	o, err := fs.fileOp(req.User)
 	if err != nil {
@@ -344,7 +344,7 @@ func (o *fileOp) makeParents(name string) error {
 }
 
 // Executable reports whether name is an executable file. A link to nowhere may be meant to
-// be one: running it says what is wrong.
+// be executable: the error of running it is clearer.
 func (fs *Files) Executable(name string) (is bool, err error) {
 	o, err := fs.fileOp("")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"ramet.dev/ramet/internal/sentry/kern"
 )
 
-// maxGenerated is how much is read of a file that says it is empty and is not,
-// as those in /proc.
+// maxGenerated is how much is read of a file that says it is empty and is not, as the
+// files in /proc.
 const maxGenerated = 4 << 20
 
 // OpenFile is a file of the sandbox that is being read.
@@ -66,7 +66,7 @@ func (o *fileOp) openRegular(root vfs.VirtualDentry, name string, flags uint32, 
 	if err == nil {
 		err = regular(name, &st)
 	} else if flags&linux.O_CREAT != 0 {
-		err = nil // opening it says what is wrong
+		err = nil // opening it returns a clearer error
 	}
 	if err != nil {
 		return nil, st, err
@@ -124,7 +124,7 @@ func (f *OpenFile) Close() {
 	f.op.release(f.held)
 }
 
-// release lets go of what was held, if anything was.
+// release closes what was held, if it is not nil.
 func (o *fileOp) release(h *heldFile) {
 	if h == nil {
 		return

@@ -10,7 +10,7 @@ import (
 // smallest keeps the first strings, in order, of many.
 type smallest struct {
 	most int
-	heap stringHeap // of no more than most strings, the last one on top
+	heap stringHeap // of no more than most strings, the last of the order on top
 }
 
 func (s *smallest) add(name string) {
@@ -24,7 +24,7 @@ func (s *smallest) add(name string) {
 	}
 }
 
-// sorted returns what was kept, in order.
+// sorted returns the strings that were kept, in order.
 func (s *smallest) sorted() []string {
 	slices.Sort(s.heap.StringSlice)
 	return s.heap.StringSlice

@@ -19,8 +19,8 @@ const walkBatch = 32 << 10
 // errEnough ends a walk early.
 var errEnough = errors.New("enough")
 
-// walk visits what is below a directory, in the order of names, a directory
-// before what is in it. It follows no symbolic links below, and does not leave
+// walk visits the files below a directory, in the order of names, a directory
+// before its files. It follows no symbolic links below, and does not leave
 // the file system that it began on. Files that vanish meanwhile and directories
 // that may not be read are passed over.
 type walk struct {
@@ -36,12 +36,12 @@ type walked struct {
 	rel  string // below the directory where the walk began
 	info *api.FileInfo
 	st   linux.Statx
-	// follow says that info is of what a symbolic link leads to.
+	// follow says that info is of the target of a symbolic link.
 	follow bool
 }
 
 // run walks below dir. after, if not empty, is the relative path of a file
-// where an earlier walk ended; this one begins behind it.
+// where an earlier walk ended; this walk begins behind it.
 func (w *walk) run(dir, after string) error {
 	err := w.op.do(func(root vfs.VirtualDentry) error {
 		st, err := w.op.stat(root, dir, true)
@@ -57,7 +57,7 @@ func (w *walk) run(dir, after string) error {
 	if err != nil {
 		return fileError(dir, err)
 	}
-	// The directory may be a link, what is below it not.
+	// The directory may be a link, the files below it are not followed.
 	if !strings.HasSuffix(dir, "/") {
 		dir += "/"
 	}
@@ -92,7 +92,7 @@ func (w *walk) dir(dir, rel string, level int, after string) error {
 	}
 }
 
-// entry visits one name, and what is below it. again says that an earlier walk
+// entry visits a name, and the files below it. again says that an earlier walk
 // has visited it, and resume where in it that ended.
 func (w *walk) entry(dir, rel, name string, level int, again bool, resume string) error {
 	full, err := below(dir, name)

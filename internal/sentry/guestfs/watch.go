@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// maxWatches is how many directories one watch has, Linux's default, and
+	// maxWatches is how many directories a watch has, Linux's default, and
 	// maxWatchedBytes bounds their names together.
 	maxWatches, maxWatchedBytes = 8192, 4 << 20
 	// maxPending is how many changed paths wait to be told, maxPendingBytes bounds
-	// them together, and maxTold is how many go into one message.
+	// them together, and maxTold is how many go into a message.
 	maxPending, maxPendingBytes, maxTold = 4096, 1 << 20, 128
 	// maxToldBytes is when a message has enough paths: with one more, and all
 	// that JSON may make of them, it must fit a packet.
@@ -36,7 +36,7 @@ const (
 const watched = linux.IN_CREATE | linux.IN_DELETE | linux.IN_MODIFY | linux.IN_ATTRIB | linux.IN_MOVED_FROM | linux.IN_MOVED_TO |
 	linux.IN_DELETE_SELF | linux.IN_MOVE_SELF
 
-// Watcher tells what happens to files. It is used by one goroutine.
+// Watcher reports changes of files. It is used by a single goroutine.
 type Watcher struct {
 	op        *fileOp
 	held      *heldFile
@@ -93,7 +93,7 @@ func (fs *Files) Watch(req *wire.File, alive func() error) (*Watcher, error) {
 		watches: watches{paths: map[int32]string{}, byPath: map[string]int32{}}, pending: map[string]*api.FileEvent{}, buf: make([]byte, watchBuffer),
 	}
 	w.entry.Init(w.ring, waiter.ReadableEvents)
-	link := false // what it leads to is in another directory
+	link := false // its target is in another directory
 	err = o.do(func(root vfs.VirtualDentry) error {
 		st, err := o.stat(root, w.top, true)
 		if err != nil {
@@ -200,7 +200,7 @@ func (w *Watcher) forget(name string) {
 // Changed is signalled when there may be something to collect.
 func (w *Watcher) Changed() <-chan struct{} { return w.ring.C }
 
-// Collect takes in what has happened. It must be called soon after Changed: the
+// Collect reads the events that the kernel has. It must be called soon after Changed: the
 // kernel of the sandbox keeps events without limit.
 func (w *Watcher) Collect(alive func() error) error {
 	for {
@@ -247,7 +247,7 @@ func parseEvents(b []byte) []inotifyEvent {
 	return list
 }
 
-// event takes in one event.
+// event notes an event.
 func (w *Watcher) event(ev inotifyEvent, alive func() error) error {
 	dir, ok := w.watches.paths[ev.wd]
 	if !ok {
@@ -264,7 +264,7 @@ func (w *Watcher) event(ev inotifyEvent, alive func() error) error {
 		return nil // its parent is watched too and says the same
 	}
 	if w.single && name != w.top || w.beside && ev.mask&(linux.IN_DELETE_SELF|linux.IN_MOVE_SELF) != 0 {
-		return nil // a neighbour, and what the directory says of the name
+		return nil // an event of a neighbour, or one that the directory reports as well
 	}
 	switch {
 	case ev.mask&(linux.IN_CREATE|linux.IN_MOVED_TO) != 0:
@@ -292,8 +292,8 @@ func (w *Watcher) event(ev inotifyEvent, alive func() error) error {
 	return nil
 }
 
-// note keeps a change until it is taken: the last of each path, but for what
-// follows its creation.
+// note keeps a change until it is taken: the last change of each path, except changes that
+// follow its creation.
 func (w *Watcher) note(name, kind string, isDir bool) {
 	if e, ok := w.pending[name]; ok {
 		if kind == "created" || kind == "deleted" || e.Kind == "attributes" {

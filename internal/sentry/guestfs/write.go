@@ -17,7 +17,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/kern"
 )
 
-// newFileMode is that of files whose mode nobody gave.
+// newFileMode is the mode of new files whose request has none.
 const newFileMode = 0o644
 
 // FileWriter writes one file: Write until all is there, then Commit. Abort in
@@ -108,7 +108,7 @@ func (w *FileWriter) checkMatch(root vfs.VirtualDentry) error {
 	return cmp.Or(checkMatch(w.name, w.req.IfMatch, &st, err), checkNoneMatch(w.name, w.req.NoneMatch, &st, err))
 }
 
-// tags are those that decide whether the file is written.
+// tags are the tags that decide whether the file is written.
 func (w *FileWriter) tags() []string { return slices.Concat(w.req.IfMatch, w.req.NoneMatch) }
 
 // openBeside opens a temporary file in the directory of the file, which it will
@@ -155,7 +155,7 @@ func (w *FileWriter) followLinks(root vfs.VirtualDentry) error {
 	for range linux.MaxSymlinkTraversals {
 		target, err := w.op.vfs().ReadlinkAt(w.op.ctx, w.op.creds, kern.LinkAt(root, w.name))
 		if err != nil {
-			return nil // it is no link, or opening it says what is wrong
+			return nil // it is no link, or opening it returns a clearer error
 		}
 		if !path.IsAbs(target) {
 			target = w.name[:strings.LastIndexByte(w.name, '/')+1] + target
@@ -216,7 +216,7 @@ func (w *FileWriter) finish(root vfs.VirtualDentry) error {
 	pop := kern.PathIn(root, w.held.dir, path.Base(w.name))
 	if st, err := o.vfs().StatAt(o.ctx, o.creds, pop, &vfs.StatOptions{Mask: wanted}); err == nil {
 		mode = st.Mode &^ linux.S_IFMT
-		// Who may not give files away becomes the owner, as with any editor.
+		// A user that may not give files away becomes the owner, as with any editor.
 		_ = w.held.file.SetStat(o.ctx, vfs.SetStatOptions{Stat: linux.Statx{Mask: linux.STATX_UID | linux.STATX_GID, UID: st.UID, GID: st.GID}})
 	}
 	if err := w.held.file.SetStat(o.ctx, modeStat(uint32(w.mode(mode)))); err != nil {
@@ -233,5 +233,5 @@ func (w *FileWriter) finish(root vfs.VirtualDentry) error {
 	return nil
 }
 
-// Abort gives everything back; what was not committed and is atomic never was.
+// Abort closes the file. An atomic write that was not committed leaves nothing.
 func (w *FileWriter) Abort() { w.op.release(w.held) }

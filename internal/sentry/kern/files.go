@@ -89,15 +89,15 @@ func (k *Kernel) WriteFile(ctx context.Context, name, text string) error {
 	// It may be a pipe, and nothing would end the wait for its reader.
 	opts := &vfs.OpenOptions{Flags: linux.O_WRONLY | linux.O_CREAT | linux.O_NONBLOCK, Mode: 0o644}
 	file, err := k.VFS().OpenAt(ctx, creds, PathAt(root, name), opts)
-	if err != nil && k.VFS().UnlinkAt(ctx, creds, LinkAt(root, name)) == nil { // a link to nowhere, or such a pipe
+	if err != nil && k.VFS().UnlinkAt(ctx, creds, LinkAt(root, name)) == nil { // a link to nowhere, or a pipe without a reader
 		file, err = k.VFS().OpenAt(ctx, creds, PathAt(root, name), opts)
 	}
 	if err != nil {
 		return err
 	}
 	defer file.DecRef(ctx)
-	// What is there is overwritten in place, which the sandbox's limit does not
-	// refuse: who fills the disk can still be forked.
+	// An existing file is overwritten in place, which the limit of the disk does not
+	// refuse: a sandbox whose disk is full can still be forked.
 	n, err := file.Write(ctx, usermem.BytesIOSequence([]byte(text)), vfs.WriteOptions{})
 	if err == nil && int(n) < len(text) {
 		err = linuxerr.ENOSPC

@@ -26,7 +26,8 @@ type Kernel struct{ *kernel.Kernel }
 // in. Its end is the end of the sandbox: all other processes are killed with it.
 var errInitExited = api.Errorf(api.CodeSandboxDied, "init exited")
 
-// MountNamespace returns that of the first process. The caller owns a reference.
+// MountNamespace returns the mount namespace of the first process. The caller owns a
+// reference.
 func (k *Kernel) MountNamespace() (*vfs.MountNamespace, error) {
 	mns := k.GlobalInit().Leader().GetMountNamespace()
 	if mns == nil {
@@ -45,7 +46,7 @@ func (k *Kernel) Root(ctx context.Context) (vfs.VirtualDentry, error) {
 	return mns.Root(ctx), nil
 }
 
-// RootCredentials returns those of root.
+// RootCredentials returns the credentials of root.
 func (k *Kernel) RootCredentials() *auth.Credentials {
 	return auth.NewRootCredentials(k.RootUserNamespace())
 }
@@ -58,7 +59,7 @@ func (k *Kernel) NetStack() *stack.Stack {
 // MaxCommand is how much of a command line is shown, in bytes.
 const MaxCommand = 4 << 10
 
-// Nameless is shown of a task that has no command line.
+// Nameless returns what is shown of a task that has no command line.
 func Nameless(t *kernel.Task) string { return "[" + t.Name() + "]" }
 
 // CommandOf returns a task's command line, or its name if it has none any more.

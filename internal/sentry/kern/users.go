@@ -15,7 +15,7 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// maxAccounts bounds what is read of /etc/passwd and /etc/group, in bytes: the
+// maxAccounts bounds how much is read of /etc/passwd and /etc/group, in bytes: the
 // guest owns these files.
 const maxAccounts = 1 << 20
 

@@ -3,5 +3,5 @@
 //
 // gVisor's own cgroup2 file system is not shown to a guest, because a guest could write its limit of processes there.
 //
-// The package must never know what a sandbox is: it is told numbers.
+// The package must never know what a sandbox is: it is given numbers.
 package limitfs

@@ -14,7 +14,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 )
 
-// file is one file, whose contents are made when it is read.
+// file is a file whose contents are made when it is read.
 type file struct {
 	kernfs.DynamicBytesFile
 	name   string // in groupFiles or procFiles
@@ -125,14 +125,14 @@ func processors(buf *bytes.Buffer, _ *Limits, k *kernel.Kernel) {
 	buf.WriteString("0\n")
 }
 
-// consumption is what of the memory is used, in bytes.
+// consumption is how much memory is used, in bytes.
 type consumption struct {
 	used, total uint64
-	shared      uint64 // of what is used: files in memory
+	shared      uint64 // part of used: files in memory
 }
 
-// memory returns what the sandbox uses of what it is shown, as sysinfo(2) does: the pages that only it has. What a child
-// shares with relatives counts against nobody's limit but that of the sandbox that wrote it.
+// memory returns the memory that the sandbox uses, as sysinfo(2) does: the pages that only it has. A page that a child
+// shares with relatives counts only against the limit of the sandbox that wrote it.
 func memory(k *kernel.Kernel) consumption {
 	mf := k.MemoryFile()
 	used, err := mf.TotalUsage()

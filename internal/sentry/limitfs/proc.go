@@ -86,11 +86,11 @@ func ReplaceProc(ctx context.Context, root *vfs.Dentry) error {
 // LoadAverages returns the load averages of the last one, five and fifteen minutes.
 func LoadAverages(k *kernel.Kernel) [3]float64 { return averages.now(k) }
 
-// averages are the load averages of the kernel, of which a process has one.
+// averages are the load averages of the kernel. A process has a single kernel.
 var averages loadAverages
 
 // loadAverages are the averages of how many processors were busy in the last one, five and fifteen minutes. They are
-// made when somebody asks: between two times at which somebody does, the load counts as constant.
+// computed when they are read: between two reads, the load counts as constant.
 type loadAverages struct {
 	mu   sync.Mutex
 	at   gotime.Time // zero before the first time

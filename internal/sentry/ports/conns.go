@@ -13,7 +13,7 @@ import (
 const ConnsKey = "ramet.conns"
 
 // Conns are the sandbox's ends of connections from outside. They are saved with the kernel
-// so that a child, in which nobody goes on with them, can reset them.
+// so that a child, in which they have no other end, can reset them.
 type Conns struct {
 	mu   sync.Mutex // not saved
 	list []tcpip.Endpoint

@@ -20,7 +20,7 @@ import (
 const (
 	// maxConns is how many connections from outside a sandbox has at once.
 	maxConns = 512
-	// dialPoll is how often it is looked whether somebody listens.
+	// dialPoll is how often it is looked whether a process listens.
 	dialPoll = 20 * gotime.Millisecond
 	// handshakeTime is how long a connection to a port that is listened on may
 	// take: its queue may be full.
@@ -29,7 +29,7 @@ const (
 
 // Conn is a connection from outside to a port of the sandbox: an end of TCP in
 // the sandbox's own network stack, as a process in it would have. One goroutine
-// may read and one may write.
+// may read and another may write.
 type Conn struct {
 	ports              *Ports
 	ep                 tcpip.Endpoint
@@ -38,7 +38,7 @@ type Conn struct {
 	onRead, onWrite    waiter.Entry
 }
 
-// Dial connects to a port once somebody listens on it, and waits for that as
+// Dial connects to a port once a process listens on it, and waits for that as
 // long as wait says. It gives up when gone is closed.
 func (ps *Ports) Dial(port uint16, wait gotime.Duration, gone <-chan struct{}) (*Conn, error) {
 	until := gotime.Now().Add(wait)
@@ -90,7 +90,7 @@ func (ps *Ports) listeners(port uint16) ([]netip.Addr, error) {
 		case addr.Is4():
 			addr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 		default:
-			// It may listen on both, or on this one only.
+			// It may listen on IPv4 and IPv6, or on IPv6 only.
 			addr = netip.IPv6Loopback()
 		}
 		list = append(list, addr)
@@ -163,7 +163,7 @@ func connectError(addr netip.AddrPort, err tcpip.Error) error {
 	return api.Errorf(api.CodeUnavailable, "connect to %s in the sandbox: %s", addr, err)
 }
 
-// connected reports whether the handshake is over, and with what.
+// connected reports whether the handshake is over, and its error.
 func (c *Conn) connected(addr netip.AddrPort) (bool, error) {
 	c.ports.gate.BeginIO()
 	defer c.ports.gate.EndIO()

@@ -78,7 +78,7 @@ func (ps *Ports) portOf(file *vfs.FileDescription) *api.Port {
 	case kind == linux.SOCK_DGRAM:
 		protocol = "udp"
 		if _, _, err := s.GetPeerName(nil); err == nil {
-			return nil // connected to one peer
+			return nil // connected to a peer
 		}
 	case kind != linux.SOCK_STREAM || s.State() != linux.TCP_LISTEN:
 		return nil

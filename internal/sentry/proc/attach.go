@@ -17,7 +17,7 @@ import (
 const (
 	// defaultKeep is how much output of a process is kept, in bytes.
 	defaultKeep = 1 << 20
-	// maxKeep bounds what a caller may ask for.
+	// maxKeep bounds how much a caller may ask to be kept.
 	maxKeep = 16 << 20
 )
 
@@ -53,8 +53,9 @@ type AttachIO struct {
 	Gone <-chan struct{}
 }
 
-// Attach follows a process until it ends, or hands over what there is. Several
-// callers may be attached; one that is slow misses what the ring drops meanwhile.
+// Attach follows the output of a process until the process ends, or returns what is kept of
+// it. Several callers may be attached; a slow caller misses the output that the ring drops
+// meanwhile.
 func (ps *Processes) Attach(req *wire.Attach, aio AttachIO) (*wire.Attached, error) {
 	p, err := ps.table.find(req.PID)
 	if err != nil {
@@ -108,7 +109,7 @@ func (ps *Processes) Wait(pid int, gone <-chan struct{}) (*wire.Exited, error) {
 	}
 }
 
-// ended reports whether p's end is known. It is not yet if p was
+// hasEnded reports whether p's end is known. It is not yet if p was
 // forgotten while it ran.
 func (p *process) hasEnded() bool {
 	p.table.mu.Lock()
@@ -116,7 +117,7 @@ func (p *process) hasEnded() bool {
 	return p.ended != 0
 }
 
-// exitOf says how p ended.
+// exit says how p ended.
 func (p *process) exit() *wire.Exited {
 	p.table.mu.Lock()
 	defer p.table.mu.Unlock()

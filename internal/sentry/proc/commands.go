@@ -13,35 +13,35 @@ import (
 
 const (
 	// resumeBlocks is how much output of a command with a key is kept after it was sent,
-	// in blocks: what is on its way from here to the caller, in the buffers of two
-	// sockets and of the daemon, when that ends.
+	// in blocks: as much as the buffers of two sockets and of the daemon hold, which is lost
+	// when the daemon ends.
 	resumeBlocks = 16
-	// resumeWithin is how long such a command goes on without a caller.
+	// resumeWithin is how long a command with a key goes on without a caller.
 	resumeWithin = 30 * gotime.Second
-	// takeOverWithin is how long who comes back waits until the loss of the former
+	// takeOverWithin is how long a caller that comes back waits until the loss of its former
 	// connection is noticed.
 	takeOverWithin = 2 * gotime.Second
 )
 
-// foreground is a command with a caller, or one whose caller may come back.
+// foreground is a command with a caller, or with a caller that may come back.
 type foreground struct {
-	key   string // empty if he may not
+	key   string // empty if the caller may not come back
 	p     *process
 	out   *reader
 	began gotime.Time
 }
 
-// commands are those whose callers may come back. They are not saved: a child's
+// commands are the commands whose callers may come back. They are not saved: a child's
 // copies of them have no callers.
 type commands struct {
 	mu   sync.Mutex
 	list map[string]*keptCommand
 }
 
-// keptCommand is a run that has a key.
+// keptCommand is a command that has a key.
 type keptCommand struct {
-	free  chan *foreground // has the run while nobody follows it
-	limit *gotime.Timer    // ends it while nobody follows it
+	free  chan *foreground // has the command while it has no caller
+	limit *gotime.Timer    // ends the command while it has no caller
 }
 
 // add reserves a key.
@@ -58,14 +58,14 @@ func (cs *commands) add(key string) error {
 	return nil
 }
 
-// remove gives a key up. The empty one is nobody's.
+// remove gives a key up, unless it is empty.
 func (cs *commands) remove(key string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	delete(cs.list, key)
 }
 
-// release has a run wait for its caller, or for end.
+// release has a command wait for its caller, or for end.
 func (cs *commands) release(r *foreground, end func()) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -75,12 +75,12 @@ func (cs *commands) release(r *foreground, end func()) {
 		select {
 		case <-k.free:
 			end()
-		default: // somebody came back
+		default: // the caller came back
 		}
 	})
 }
 
-// take returns the run with a key, when nobody follows it any more.
+// take returns the command with a key, as soon as it has no caller.
 func (cs *commands) take(key string, done <-chan struct{}) (*foreground, error) {
 	cs.mu.Lock()
 	k := cs.list[key]
@@ -114,12 +114,12 @@ func (ps *Processes) ResumeExec(req *wire.Exec, xio ExecIO) (*wire.Exited, error
 	return ps.follow(r, xio)
 }
 
-// follow copies what a command writes to its caller until it ends. Without a caller it
-// is killed, unless he may come back.
+// follow copies the output of a command to its caller until the command ends. Without a
+// caller it is killed, unless the caller may come back.
 func (ps *Processes) follow(r *foreground, xio ExecIO) (*wire.Exited, error) {
 	err := copyChunks(r.out, xio)
 	if err != io.EOF && r.key != "" {
-		<-xio.Done // a failed write may be noticed before what was said last
+		<-xio.Done // a failed write may be noticed before the caller's last packet
 		if !xio.Canceled() {
 			ps.commands.release(r, func() { ps.endCommand(r, true) })
 			return nil, gate.ErrGone
@@ -132,7 +132,7 @@ func (ps *Processes) follow(r *foreground, xio ExecIO) (*wire.Exited, error) {
 func (ps *Processes) endCommand(r *foreground, kill bool) *wire.Exited {
 	r.out.close()
 	if kill {
-		r.p.kill() // nobody wants it any more
+		r.p.kill() // it has no caller any more
 	}
 	<-r.p.done
 	exited := r.p.exit()

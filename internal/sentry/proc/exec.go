@@ -38,18 +38,17 @@ const (
 	exitNotFound      = 127
 )
 
-// ExecIO connects a command to its caller. Stdin may be nil; Done says that the
-// caller went away.
+// ExecIO connects a command to its caller.
 type ExecIO struct {
-	Stdin          <-chan []byte // closed at end of input
+	Stdin          <-chan []byte // closed at end of input; nil if there is none
 	Stdout, Stderr io.Writer
-	Done           <-chan struct{}
-	// Canceled says, when Done is closed, whether the caller does not come back.
+	Done           <-chan struct{} // closed when the caller went away
+	// Canceled reports, when Done is closed, whether the caller will not come back.
 	Canceled func() bool
 }
 
-// execKeep is how much output of a command with a caller is kept, in bytes. What
-// he has not read is never dropped: the command waits.
+// execKeep is how much output of a command with a caller is kept, in bytes. Output that
+// the caller has not read is never dropped: the command waits.
 const execKeep = 128 << 10
 
 // Exec runs one command to its end. Output of processes that the command left
@@ -85,7 +84,7 @@ func (ps *Processes) Exec(req *wire.Exec, xio ExecIO) (*wire.Exited, error) {
 	return exited, nil
 }
 
-// copyChunks copies what a command writes to its caller. It returns io.EOF at the
+// copyChunks copies the output of a command to its caller. It returns io.EOF at the
 // end.
 func copyChunks(out *reader, xio ExecIO) error {
 	for {
@@ -103,7 +102,7 @@ func copyChunks(out *reader, xio ExecIO) error {
 	}
 }
 
-// startError is a command that cannot be started through its own fault.
+// startError says why a command of the caller cannot be started.
 type startError struct {
 	code int
 	msg  string

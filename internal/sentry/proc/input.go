@@ -11,13 +11,13 @@ import (
 )
 
 // Input writes to a process, and may end its input. It blocks while the process
-// does not read, or somebody else writes, until stop is closed.
+// does not read, or another caller writes, until stop is closed.
 func (ps *Processes) Input(req *wire.Input, stop <-chan struct{}) error {
 	return ps.input(req, stop, true)
 }
 
-// Feed is Input for a caller who is not told what becomes of it: what comes while the
-// sandbox rests is there for the process if it goes on after all.
+// Feed is Input for a caller that gets no answer: input that comes while the sandbox rests
+// is there for the process if the sandbox goes on after all.
 func (ps *Processes) Feed(req *wire.Input, stop <-chan struct{}) error {
 	return ps.input(req, stop, false)
 }
@@ -57,13 +57,13 @@ func (p *process) write(data []byte, end, answered bool, stop <-chan struct{}) e
 		}
 		p.touch()
 	}
-	if end && to == &p.stdin { // a terminal has no end of input but what is typed
+	if end && to == &p.stdin { // the input of a terminal ends by a typed character only
 		p.closeEnd(to)
 	}
 	return nil
 }
 
-// inputOf returns the end that p's input is written to. The caller holds p.input.
+// inputEnd returns the end that p's input is written to. The caller holds p.input.
 func (p *process) inputEnd() **vfs.FileDescription {
 	p.table.mu.Lock()
 	defer p.table.mu.Unlock()
@@ -77,8 +77,8 @@ func errEnded(p *process) error {
 	return api.Errorf(api.CodeWrongState, "process %d has ended", p.pid)
 }
 
-// feed moves in to the stdin of p until in is closed or p has exited. What comes
-// after the guest closed its end is discarded.
+// feed moves in to the stdin of p until in is closed or p has exited. Data that come
+// after the guest closed its end are discarded.
 func (p *process) feed(in <-chan []byte) {
 	open := true
 	for {

@@ -10,7 +10,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/kern"
 )
 
-// List lists the processes of the sandbox but init, and with ended also those
+// List lists the processes of the sandbox except init. With ended, it also lists processes
 // that were started from outside and have ended.
 func (ps *Processes) List(ended bool) []api.Process {
 	ps.gate.Enter()
@@ -40,7 +40,7 @@ func (ps *Processes) List(ended bool) []api.Process {
 	for pid, k := range kept {
 		state := "ended"
 		if !k.hasEnded() {
-			state = "ending" // what it has written is still being read
+			state = "ending" // its output is still being read
 		} else if !ended {
 			continue
 		}
@@ -50,7 +50,7 @@ func (ps *Processes) List(ended bool) []api.Process {
 	return list
 }
 
-// Get describes one process, which is in the list of all.
+// Get describes one process of the list.
 func (ps *Processes) Get(pid int) (*api.Process, error) {
 	for _, p := range ps.List(true) {
 		if p.PID == pid {
@@ -78,7 +78,7 @@ func (ps *Processes) describe(pid int, tg *kernel.ThreadGroup, leader *kernel.Ta
 	return p
 }
 
-// keptOf describes a process that was started from outside.
+// kept describes a process that was started from outside.
 func (p *process) kept() *api.KeptProcess {
 	first, next := p.out.bounds()
 	p.table.mu.Lock()

@@ -20,8 +20,8 @@ type pump struct {
 	file     *vfs.FileDescription
 	wake     *gate.Notifier
 	listener gate.Listener
-	// answered says that the caller is told what became of what is written: a sandbox that
-	// rests refuses it.
+	// answered says that the caller learns whether its input was taken: then a sandbox that
+	// rests refuses input.
 	answered bool
 }
 
@@ -32,9 +32,8 @@ func (t *Table) newPump(file *vfs.FileDescription, events waiter.EventMask) *pum
 	return p
 }
 
-// fill reads at most so many bytes of what is in the pipe into out. What a save
-// finds is either in the pipe or in out. It never blocks for longer than a save
-// takes.
+// fill reads at most so many bytes from the pipe into out. A save finds each byte either in
+// the pipe or in out. fill never blocks for longer than a save takes.
 func (p *pump) fill(out *ring, stream wire.Stream, most int) (int, error) {
 	p.table.gate.BeginIO()
 	defer p.table.gate.EndIO()
@@ -53,8 +52,7 @@ const (
 	batchLess = 64 << 10
 )
 
-// unread returns how many bytes are in the pipe. Terminals tell only tasks: for one
-// it is as much as there may be.
+// unread returns how many bytes are in the pipe, and for a terminal how many there may be.
 func (p *pump) unread() int {
 	p.table.gate.BeginIO()
 	defer p.table.gate.EndIO()
@@ -95,10 +93,9 @@ func (p *process) attend() {
 	go p.watch(quiet)
 }
 
-// drain moves what the guest writes into end, one of p's, to p's ring until the
-// last guest process closes it. When p has exited and what was in end then is in
-// the ring, it closes quiet: what others write that p left behind comes after p's
-// own output.
+// drain moves the output that the guest writes into end, a stream of p, to p's ring until
+// the last guest process closes the stream. When p has exited and its last output is in the
+// ring, drain closes quiet: the output of processes that p left behind comes after p's own.
 func (p *process) drain(end **vfs.FileDescription, stream wire.Stream, quiet chan struct{}) {
 	pm := p.table.newPump(*end, waiter.ReadableEvents)
 	p.out.addWriter(pm.wake)
@@ -152,13 +149,13 @@ func (p *process) drain(end **vfs.FileDescription, stream wire.Stream, quiet cha
 		case <-exited:
 			continue
 		}
-		// One who writes much in small pieces is not attended to for each of them:
-		// that takes several times as long as the writing.
+		// Small pieces that follow each other closely are read together: to read each of
+		// them takes several times as long as to write it.
 		soon := batchFor - gotime.Since(filled)
 		if soon <= 0 {
 			continue
 		}
-		if n := pm.unread(); n > 0 && n < batchLess { // none: the event was of what has been read
+		if n := pm.unread(); n > 0 && n < batchLess { // none: the event was of bytes that were read already
 			batch.Reset(soon)
 			select {
 			case <-batch.C:
@@ -168,14 +165,14 @@ func (p *process) drain(end **vfs.FileDescription, stream wire.Stream, quiet cha
 	}
 }
 
-// giveUp closes end, one of p's. It waits for who writes to it.
+// giveUp closes end, a stream of p. It waits for a writer to it.
 func (p *process) giveUp(end **vfs.FileDescription) {
 	p.input <- struct{}{}
 	defer func() { <-p.input }()
 	p.closeEnd(end)
 }
 
-// closeEnd closes end, one of p's. The caller holds p.input.
+// closeEnd closes end, a stream of p. The caller holds p.input.
 func (p *process) closeEnd(end **vfs.FileDescription) {
 	p.table.gate.BeginIO()
 	defer p.table.gate.EndIO()
@@ -212,11 +209,11 @@ func (p *process) watch(quiet []chan struct{}) {
 	close(p.done)
 }
 
-// forever is longer than anything runs.
+// forever is longer than any process runs.
 const forever = 100 * 365 * 24 * gotime.Hour
 
-// nextTimeout returns when the timeout is, on p's clock, that comes first, and
-// whether that is the idle one.
+// nextTimeout returns the first timeout, on the gate's clock, and whether it is the idle
+// timeout.
 func (p *process) nextTimeout() (due gotime.Duration, idle bool) {
 	due = forever
 	if p.deadline > 0 {

@@ -31,11 +31,10 @@ const (
 	totalOutput = 32 << 20
 )
 
-// errNoRoom is returned by fill while a reader that must not miss anything is
-// behind.
+// errNoRoom is returned by fill while a reader that must not miss output is behind.
 var errNoRoom = errors.New("output is not read")
 
-// ring keeps the end of what one process wrote. A sequence number is the number
+// ring keeps the end of the output of one process. A sequence number is the number
 // of bytes of both streams that came before.
 //
 // Bytes in a block never change, so a freeze need not copy them while the guest
@@ -50,8 +49,8 @@ type ring struct {
 	spare   []byte
 	readers []*reader
 	writers []*gate.Notifier // rung when there may be room again
-	ended   bool             // the process has: what is added is of others that it left behind
-	closed  bool             // nobody is interested any more
+	ended   bool             // the process has: more output is that of processes that it left behind
+	closed  bool             // nothing is kept any more
 }
 
 type block struct {
@@ -68,11 +67,11 @@ func newRing(total *atomic.Int64, keep int64) *ring {
 	return &ring{total: total, most: int((keep+blockSize-1)/blockSize) + 1}
 }
 
-// discarded is room for what is read and not kept, of all rings: the processes that
-// were forgotten have none.
+// discarded has buffers for output that is read and not kept: rings of forgotten processes
+// have none of their own.
 var discarded = sync.Pool{New: func() any { return new([blockSize]byte) }}
 
-// fill has read add to the end of r what it reads, which must not block.
+// fill calls read, which must not block, and adds what it reads to the end of r.
 func (r *ring) fill(stream wire.Stream, read func([]byte) (int, error)) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +126,7 @@ func (r *ring) tail() *block {
 	return b
 }
 
-// drop forgets the oldest block, unless somebody must still read it.
+// drop forgets the oldest block, unless a reader needs it.
 func (r *ring) drop() bool {
 	b := r.blocks[0]
 	for _, rd := range r.readers {
@@ -163,8 +162,8 @@ func (r *ring) bounds() (first, next int64) {
 	return r.first(), r.next
 }
 
-// end says that the output is complete. What is added from now on is for those who
-// ask for it later.
+// end says that the output is complete. Readers that exist end there; output that is added
+// from now on is for readers that come later.
 func (r *ring) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,7 +177,7 @@ func (r *ring) end() {
 	}
 }
 
-// close forgets everything, and what is added from now on.
+// close forgets the output, and drops all that is added from now on.
 func (r *ring) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,7 +220,7 @@ func (r *ring) freeze() snapfile.Output {
 	out := snapfile.Output{Next: r.next}
 	for _, b := range r.blocks {
 		if len(b.data) == 0 {
-			continue // of the last one there may be nothing yet
+			continue // the last block may be empty
 		}
 		b.frozen = true
 		out.Blocks = append(out.Blocks, snapfile.OutputBlock{Start: b.start, Data: b.data[:len(b.data):len(b.data)], Marks: b.marks[:len(b.marks):len(b.marks)]})
@@ -229,7 +228,7 @@ func (r *ring) freeze() snapfile.Output {
 	return out
 }
 
-// thaw fills an empty ring with a copy of what another one kept.
+// thaw fills an empty ring with a copy of what another ring kept.
 func (r *ring) thaw(out *snapfile.Output) {
 	r.next = out.Next
 	for _, ob := range out.Blocks {

@@ -17,7 +17,7 @@ func (ps *Processes) Signal(req *wire.Signal) error {
 	if req.Number < 1 || req.Number > linux.SignalMaximum {
 		return api.Invalid("signal", "%d is not a signal: they are numbered from 1 to %d", req.Number, linux.SignalMaximum)
 	}
-	// Before the process is told: what is in the foreground is not known when it has ended.
+	// Before the signal is sent: the foreground group is not known when the process has ended.
 	var front *kernel.ProcessGroup
 	if req.Foreground {
 		if err := ps.onTerminal(req.PID, func(t *terminal) { front = t.foreground() }); err != nil {
@@ -37,7 +37,7 @@ func (ps *Processes) Signal(req *wire.Signal) error {
 		err = ps.k.SendExternalSignalThreadGroup(tg, info)
 	}
 	if front != nil && front != pg {
-		_ = ps.k.SendExternalSignalProcessGroup(front, info) // what was in it may have ended
+		_ = ps.k.SendExternalSignalProcessGroup(front, info) // its processes may have ended
 	}
 	return gone(req.PID, err)
 }

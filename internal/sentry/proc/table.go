@@ -49,7 +49,7 @@ type Table struct {
 // NewTable returns an empty table. The caller saves it with the kernel k under TableKey.
 func NewTable(k *kern.Kernel, g *gate.Gate) *Table { return &Table{k: k, gate: g} }
 
-// process is one process that was started from outside, until it is forgotten.
+// process is a process that was started from outside, until it is forgotten.
 type process struct {
 	// Saved, and constant unless a comment says otherwise.
 	pid     int32
@@ -62,7 +62,7 @@ type process struct {
 	// Changed within an access to the gate, with Table.mu. A terminal is its own input.
 	stdin, stdout, stderr, terminal *vfs.FileDescription
 	// left and idle are the timeouts, in nanoseconds, 0 for none. left is
-	// what is left of it when the state is saved.
+	// the rest of the timeout when the state is saved.
 	left, idle int64
 	ended      int64 // nanoseconds since 1970, 0 while it runs; guarded by Table.mu
 	status     uint32
@@ -75,7 +75,7 @@ type process struct {
 	deadline  gotime.Duration // on clock, 0 for none
 	active    atomic.Int64    // when something was last written or read, on clock
 	out       *ring
-	input     chan struct{} // held by who writes
+	input     chan struct{} // has an item while a caller writes
 	exited    chan struct{} // closed when the process has exited
 	done      chan struct{} // closed when all output is in out, too
 }
@@ -96,7 +96,7 @@ func (p *process) ready(t *Table) {
 func (p *process) touch() { p.active.Store(int64(p.table.gate.Clock.Now())) }
 
 // add enters a process that is about to run, in the place that makeRoom has made.
-// One that has ended and had the same number is forgotten.
+// A process that has ended and had the same number is forgotten.
 func (t *Table) add(p *process) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,7 +107,7 @@ func (t *Table) add(p *process) {
 	t.list = append(t.list, p)
 }
 
-// makeRoom forgets processes that have ended until one more may be added, or
+// makeRoom forgets processes that have ended until another one may be added, or
 // returns an error. The place must be given to add, or up.
 func (t *Table) makeRoom() error {
 	t.mu.Lock()
@@ -190,7 +190,7 @@ func (p *process) openLocked() bool {
 	return p.stdin != nil || p.stdout != nil || p.stderr != nil || p.terminal != nil
 }
 
-// closed notes that end, one of p's, was given up.
+// closed notes that end, a stream of p, was closed.
 func (t *Table) closed(p *process, end **vfs.FileDescription) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -233,7 +233,7 @@ func (t *Table) Thaw(k *kern.Kernel, g *gate.Gate, outs []snapfile.Output) error
 		p.ready(t)
 		p.out.thaw(&outs[i])
 		if p.ended != 0 {
-			p.out.end() // who asks before its watch runs is told that it has ended, too
+			p.out.end() // readers that ask before its watch runs are told as well that it has ended
 		}
 		p.inherited = true
 		if p.forgotten {

@@ -22,7 +22,7 @@ import (
 type conn struct {
 	end     *endpoint
 	in      []byte // received and not served yet; at most control.MaxLine
-	out     []byte // to be sent; at most one reply
+	out     []byte // to be sent; at most a reply
 	pending uint64 // number of the request that is being answered, 0 for none
 }
 
@@ -66,7 +66,7 @@ func isObject(line []byte) bool {
 	return len(line) > 0 && line[0] == '{' && json.Valid(line)
 }
 
-// hear returns the next request, which is pending then, or errAgain.
+// hear returns the next request, which is pending from then on, or errAgain.
 func (c *Controller) hear(t *conn) ([]byte, error) {
 	c.gate.BeginIO()
 	defer c.gate.EndIO()
@@ -104,7 +104,7 @@ func (c *Controller) hear(t *conn) ([]byte, error) {
 	return nil, errAgain
 }
 
-// say makes line what is sent next, and the end of the pending request.
+// say makes line the next thing to send, and ends the pending request.
 func (c *Controller) say(t *conn, line []byte) {
 	c.gate.BeginIO()
 	defer c.gate.EndIO()
@@ -112,7 +112,7 @@ func (c *Controller) say(t *conn, line []byte) {
 	t.pending = 0
 }
 
-// send sends what there is to say.
+// send sends all that say has left.
 func (c *Controller) send(t *conn) error {
 	timeout := gotime.NewTimer(replyTimeout)
 	defer timeout.Stop()

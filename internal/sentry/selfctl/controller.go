@@ -116,7 +116,7 @@ func (c *Controller) Thaw(k *kern.Kernel, g *gate.Gate, answer *wire.ControlAnsw
 	}
 }
 
-// bind makes the socket's file. One that the image has there goes.
+// bind makes the socket's file, in place of a file that the image has there.
 func (c *Controller) bind(ep transport.BoundEndpoint) error {
 	ctx := c.k.SupervisorContext()
 	root, err := c.k.Root(ctx)

@@ -14,11 +14,11 @@ import (
 // before its fork is whole, and a daemon may be replaced.
 const linkTimeout = 30 * gotime.Second
 
-// link passes requests on to the daemon, if one asked for them.
+// link passes requests on to the daemon that asked for them, if there is one.
 type link struct {
 	mu      sync.Mutex
 	daemon  *Daemon       // nil for none
-	changed chan struct{} // closed when daemon is another one
+	changed chan struct{} // closed when daemon changes
 	waiting map[uint64]chan []byte
 }
 
@@ -88,7 +88,7 @@ func (l *link) answer(a *wire.ControlAnswer) {
 	}
 }
 
-// ask returns the daemon's answer to a request, or one that says why there is none.
+// ask returns the daemon's answer to a request, or a refusal that says why there is none.
 func (l *link) ask(id uint64, request json.RawMessage) []byte {
 	answer := make(chan []byte, 1)
 	l.mu.Lock()
@@ -116,8 +116,8 @@ func (l *link) ask(id uint64, request json.RawMessage) []byte {
 	}
 }
 
-// awaitAnswer waits for what was sent. Nobody knows what a daemon that ended has
-// done, so nothing is sent twice.
+// awaitAnswer waits for the answer to a request that was sent. A request is never sent twice,
+// because a daemon that ended may have done it.
 func awaitAnswer(answer <-chan []byte, gone <-chan struct{}) []byte {
 	select {
 	case a := <-answer:

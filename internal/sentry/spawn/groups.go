@@ -12,14 +12,14 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 )
 
-// taskGroup is the control group, of the guest's kernel, that all tasks of a
-// sandbox with a limit of them are in. The host's limit would hit the sentry
-// as well; this one is an error that a guest can handle.
+// taskGroup is the control group of the guest's kernel that has all tasks of a
+// sandbox with a limit of tasks. The host's limit would hit the sentry
+// as well; the limit of the group is an error that a guest can handle.
 const taskGroup = "/guest"
 
 // reserveGroup is the group of commands that are started from outside while it has
-// more room than the task group: whoever wants to end a fork bomb needs a task to do it with. No
-// process gets into it otherwise, but what such a command starts.
+// more room than the task group: a user needs a task to end a fork bomb with. Besides them,
+// only the processes that they start are in it.
 const reserveGroup = "/reserve"
 
 // reservedTasks returns how many tasks may be in it, for a limit: a program in Go that
@@ -76,7 +76,7 @@ func (s *Spawner) commandGroup(ctx context.Context) (kernel.Cgroup2, error) {
 	}
 	reserve, err := s.k.Cgroup2FS().FindCgroup(ctx, reserveGroup)
 	if err != nil {
-		return group, nil // the sandbox comes from a snapshot without one
+		return group, nil // the sandbox comes from a snapshot without a reserve
 	}
 	free, err := freeTasks(ctx, group)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/limits"
 )
 
-// Open files of a process without a limit that somebody asked for: what
-// container runtimes give.
+// Open files of a process in a sandbox without such a limit: as many as container runtimes
+// give.
 const (
 	softOpenFiles = 65536
 	hardOpenFiles = 1 << 20
@@ -29,8 +29,8 @@ func (s *Spawner) Limits() *limits.LimitSet {
 	return ls
 }
 
-// Bounded returns the credentials of a new process without what it, or what
-// it executes, could raise its limit of open files with. The kernel asks for that
+// Bounded returns the credentials of a new process without the capability by which it, or a
+// program that it executes, could raise its limit of open files. The kernel asks for that
 // capability in the root user namespace, and only the bounding set leads back to
 // it there. Its own maximum, fs.nr_open, would not do: root may write it.
 func (s *Spawner) Bounded(creds *auth.Credentials) *auth.Credentials {

@@ -23,8 +23,8 @@ import (
 
 // Spawner makes processes of a sandbox as the host side wants them.
 type Spawner struct {
-	// Identity is what the sandbox is called, and has as environment and limits. It is read
-	// by operations that have entered the gate, and written by those that have locked it.
+	// Identity is the names, environment and limits of the sandbox. Operations that have
+	// entered the gate read it, and operations that have locked the gate write it.
 	Identity wire.Common
 
 	k *kern.Kernel
@@ -87,12 +87,12 @@ func (s *Spawner) Args(ctx context.Context, mns *vfs.MountNamespace, req *wire.E
 // Stdio are the sentry's ends of the standard streams of a process.
 type Stdio struct{ Stdin, Stdout, Stderr *vfs.FileDescription }
 
-// OutputPipe is the size of the pipes for output, in bytes: what is written while nobody
-// reads.
+// OutputPipe is the size of the pipes for output, in bytes: how much is written before it
+// is read.
 const OutputPipe = 256 << 10
 
-// OpenStdio fills the standard descriptors of fds with pipes, or with /dev/null for an input
-// that nobody writes. It puts the other ends into std, after an error as many as were made.
+// OpenStdio fills the standard descriptors of fds with pipes, without stdin with /dev/null
+// for the input. It puts the other ends into std, after an error those that were made.
 func (s *Spawner) OpenStdio(ctx context.Context, mns *vfs.MountNamespace, fds *kernel.FDTable, stdin bool, std *Stdio) error {
 	newPipe := func() (r, w *vfs.FileDescription, err error) {
 		return pipefs.NewConnectedPipeFDs(ctx, s.k.PipeMount(), 0)
@@ -129,8 +129,8 @@ func (s *Spawner) OpenStdio(ctx context.Context, mns *vfs.MountNamespace, fds *k
 	return nil
 }
 
-// openNull opens what is at /dev/null, or the device itself where the guest has removed
-// that, or covered it with something that cannot be opened.
+// openNull opens /dev/null, or the device itself where the guest has removed the file, or
+// covered it with a file that cannot be opened.
 func (s *Spawner) openNull(ctx context.Context, mns *vfs.MountNamespace) (*vfs.FileDescription, error) {
 	root := mns.Root(ctx)
 	defer root.DecRef(ctx)

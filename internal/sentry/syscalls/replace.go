@@ -7,6 +7,7 @@ import (
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/arch"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	_ "gvisor.dev/gvisor/pkg/sentry/syscalls/linux" // the system call table
 
 	"ramet.dev/ramet/internal/sentry/reseed"
 	"ramet.dev/ramet/internal/sentry/systraptuning"
@@ -44,8 +45,8 @@ func Replace() error {
 	return nil
 }
 
-// missing is a system call that this kernel has not got. Those for mounts by descriptor
-// make objects that gVisor cannot save (mountfd.Fd): whoever kept one would keep the
+// missing is a system call that this kernel does not have. The calls for mounts by descriptor
+// make objects that gVisor cannot save (mountfd.Fd): a process that kept one would keep the
 // sandbox from being forked. Programs fall back to mount(2), as they do on Linux before
 // 5.2, provided that all of these calls are missing.
 func missing(kernel.SyscallFn) kernel.SyscallFn {

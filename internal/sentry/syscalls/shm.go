@@ -10,7 +10,7 @@ import (
 // maxUnused bounds the memory that is allocated and not used, in bytes, beyond which
 // no shared segment is made. Such a segment is allocated as a whole, and a freeze asks
 // the host of each of its pages whether it is used: 9 ms a GiB. gVisor bounds segments
-// by the address space alone, and one of a terabyte kept a sandbox from being forked.
+// by the address space alone, and a segment of a terabyte kept a sandbox from being forked.
 const maxUnused = 16 << 30
 
 // boundSegments is shmget(2), of which original is gVisor's.

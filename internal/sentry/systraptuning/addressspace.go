@@ -10,22 +10,22 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/platform"
 )
 
-// mostMapped is how many ranges are kept of what a process has mapped. A brief program's
-// mappings are some twenty.
+// mostMapped is how many mapped ranges of a process are kept. A short-lived program has some
+// twenty mappings.
 const mostMapped = 64
 
-// addressSpace is what a process has had of its life. GVisor unmaps a place before it maps
-// something that was copied there, also if nothing ever was: twice when a program is
-// executed, and for each library's data. Each time two threads wait for each other.
+// addressSpace counts what a process has done so far. gVisor unmaps a range before it maps a
+// copied page there, even if nothing was ever mapped there: twice when a program is
+// executed, and for the data of each library. Each time two threads wait for each other.
 type addressSpace struct {
 	platform.AddressSpace
 	begun     atomic.Bool
-	switches  atomic.Int32 // how often it went to its own code, up to pollAfter and some
+	switches  atomic.Int32 // how often it went to its own code, not counted beyond pollAfter
 	inherited sync.Once    // looks for calls that were rewritten before it was forked or restored
 	traps     atomic.Int32 // how often systrap asked whether it may rewrite
 
 	mu     sync.Mutex
-	mapped []hostarch.AddrRange // all that was ever mapped, unless it is mostMapped ranges
+	mapped []hostarch.AddrRange // all ranges that were ever mapped; incomplete once there are mostMapped
 }
 
 // MapFile implements platform.AddressSpace.

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// aheadCode and aheadData are how large a mapping may be, in bytes, that is mapped
-	// ahead. Data are copied.
+	// aheadCode and aheadData bound the size of mappings that are mapped ahead, in bytes. Data
+	// are copied.
 	aheadCode = 16 << 20
 	aheadData = 64 << 10
 	// segments is how many mappings a program or a library usually has.
 	segments = 4
 )
 
-// begin maps what a program that has just been executed, and is linked dynamically, is
-// about to touch: its stack, its linker and itself. Others are left alone, such as a
-// process that was forked or restored: they have their thread's register for local
-// variables, which no program begins with and every C library sets.
+// begin maps the pages that a dynamically linked program touches first: its stack, its linker
+// and itself. It does so only for a program that has just been executed. A process that was
+// forked or restored is told apart by its register for thread-local variables, which every C
+// library sets and no program begins with.
 func begin(ctx context.Context, ac *arch.Context64) {
 	t := kernel.TaskFromContext(ctx)
 	if t == nil || ac.TLS() != 0 {
@@ -63,15 +63,15 @@ func begin(ctx context.Context, ac *arch.Context64) {
 	}
 }
 
-// touch maps what is at an address as a fault would. What cannot be mapped is left to the
-// fault, whose error the program gets.
+// touch maps the page at an address as a fault would. A page that cannot be mapped is left to
+// the fault, whose error the program gets.
 func touch(ctx context.Context, m *mm.MemoryManager, at hostarch.Addr, access hostarch.AccessType) bool {
 	return m.HandleUserFault(ctx, at, access, at) == nil
 }
 
-// Mmap is mmap(2), of which original is gVisor's. It maps what a dynamic linker is sure to
-// touch: a segment of a library with code or data, which it places within what it has
-// reserved, the library's head, and a small file that it reads, such as its cache.
+// Mmap is mmap(2), of which original is gVisor's. It maps the pages that a dynamic linker is
+// sure to touch: a segment of a library with code or data, which the linker places in a range
+// that it has reserved, the head of the library, and a small file such as the linker's cache.
 func Mmap(original kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 		at, control, err := original(t, sysno, args)
@@ -95,8 +95,8 @@ func Mmap(original kernel.SyscallFn) kernel.SyscallFn {
 	}
 }
 
-// Mprotect is mprotect(2), of which original is gVisor's, which takes away what was mapped.
-// It maps again what may only be read from now on, as a linker has it when it has written.
+// Mprotect is mprotect(2), of which original is gVisor's, which unmaps the range. It maps a
+// range again that becomes read-only, as a linker has it after its last write.
 func Mprotect(original kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 		ret, control, err := original(t, sysno, args)

@@ -10,14 +10,14 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/platform"
 )
 
-// Platform is a systrap platform that is cheap for brief programs.
+// Platform is a systrap platform that is tuned for short-lived programs.
 type Platform struct {
 	platform.Platform
 	polling polling
 }
 
-// NewPlatform returns inner made cheap, which must be the systrap platform or pass address
-// spaces on to it as they are.
+// NewPlatform tunes inner, which must be the systrap platform or pass address spaces on to it
+// as they are.
 func NewPlatform(inner platform.Platform) (*Platform, error) {
 	polling, err := pollingOf(inner)
 	if err != nil {
@@ -40,7 +40,7 @@ func (p *Platform) NewContext(ctx context.Context) platform.Context {
 	return &task{Context: p.Platform.NewContext(ctx), polling: p.polling}
 }
 
-// task is used by one goroutine, as every platform.Context is.
+// task is used by a single goroutine, as every platform.Context is.
 type task struct {
 	platform.Context
 	polling polling
@@ -82,8 +82,8 @@ type view struct {
 // AddressSpace implements platform.MemoryManager.
 func (v *view) AddressSpace() platform.AddressSpace { return v.as }
 
-// growStack has the goroutine's stack grow once, while there is little on it, to what a
-// system call of a usual program takes. Else it is copied again and again on the way there.
+// growStack grows the goroutine's stack once, while there is little on it, to the size that
+// system calls of usual programs need. Else it is copied several times on the way there.
 //
 //go:noinline
 func growStack() {

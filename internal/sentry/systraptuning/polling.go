@@ -12,11 +12,12 @@ import (
 // for it. `true` does thirty times.
 const pollAfter = 40
 
-// What bounds systrap's polling, for all of this process: for how many ticks of the
-// processor's counter the sentry polls for a program that is to come back
-// (shared_context.go), and beside how many threads in programs a host thread polls for the
-// next one to run (metrics.go). The one is set when the platform is made, the other soon
-// after that and to twice the threads that a program may have.
+// The bounds of systrap's polling, for all of this process. deepSleepTimeout is for how many
+// ticks of the processor's counter the sentry polls for a program that is to come back
+// (shared_context.go); systrap sets it when the platform is made. fastPathContextLimit is
+// beside how many threads in programs a host thread polls for the next thread to run
+// (metrics.go); systrap sets it soon after that, to twice the threads that a program may
+// have.
 //
 //go:linkname deepSleepTimeout gvisor.dev/gvisor/pkg/sentry/platform/systrap.deepSleepTimeout
 var deepSleepTimeout uint64
@@ -24,7 +25,7 @@ var deepSleepTimeout uint64
 //go:linkname fastPathContextLimit gvisor.dev/gvisor/pkg/sentry/platform/systrap.fastPathContextLimit
 var fastPathContextLimit uint32
 
-// polling is how systrap polls where nobody keeps it from that.
+// polling is the bounds that systrap chose.
 type polling struct {
 	ticks   uint64
 	threads uint32
@@ -38,13 +39,14 @@ func pollingOf(systrap platform.Platform) (polling, error) {
 	return p, nil
 }
 
-// unpolled has the sentry look twice before it sleeps, and the host threads not at all.
+// unpolled are bounds with which the sentry looks twice before it sleeps, and host threads do
+// not poll.
 var unpolled = polling{ticks: 1}
 
-// allow has systrap poll as it likes, or not. Systrap reads what is set without
-// synchronisation and with every switch: what is right for one process of the sandbox lasts
-// until another one's next switch, and cuts short the polling for others. It costs them a
-// sleep, and nothing else.
+// allow lets systrap poll with its own bounds, or hardly at all. Systrap reads the bounds
+// without synchronisation and at every switch: the bounds for one process of the sandbox last
+// until the next switch of another process, and cut short the polling for other processes.
+// That costs them a sleep, and nothing else.
 func (p polling) allow(yes bool) {
 	if !yes {
 		p = unpolled
