@@ -19,8 +19,9 @@
 //
 // Expected and real output are compared line by line. Identifiers need not be equal, but equal
 // ones must be equal in both; times, durations and sizes from a KiB on are only compared for being
-// there, and so are the width of columns and whether a process sleeps. "…" stands for any text in a line, and a line of its own
-// for any lines. What a command writes that goes on in the background ("&") is waited for.
+// there, and so are the width of columns, whether a process sleeps, and whether a state is on disk
+// already. "…" stands for any text in a line, and a line of its own for any lines. The output of a
+// command that goes on in the background ("&") is waited for.
 //
 // A block whose first line is "# not tested: REASON" is not run: it needs another machine, root or
 // a long time. Each of them is a skipped test with that reason, so the output of the tests counts

@@ -19,6 +19,7 @@ var masks = []struct {
 	{regexp.MustCompile(`(_ms":) ?[0-9.]+`), "${1}N"},
 	{regexp.MustCompile(`\b\d+(\.\d+)? ?(µs|ms|s|m|h|d|min)\b`), "DURATION"},
 	{regexp.MustCompile(`\b\d+(\.\d+)? (KiB|MiB|GiB)\b`), "SIZE"},
+	{regexp.MustCompile(`\b(ready|uploading) +(SIZE|-|0 B) `), "READY SIZE "},
 	{regexp.MustCompile(`\b[SRD] \((sleeping|running|disk sleep)\)`), "STATE"},
 	{regexp.MustCompile(`[ \t]+`), " "},
 }
@@ -32,7 +33,13 @@ type masker map[string]string
 func (m masker) mask(line string) string {
 	line = identifier.ReplaceAllStringFunc(line, func(id string) string {
 		if m[id] == "" {
-			m[id] = fmt.Sprintf("%s_%d", id[:3], len(m)+1)
+			kind, n := id[:3], 1 // by kinds, so that an id in what "…" stands for does not matter
+			for _, other := range m {
+				if strings.HasPrefix(other, kind) {
+					n++
+				}
+			}
+			m[id] = fmt.Sprintf("%s_%d", kind, n)
 		}
 		return m[id]
 	})
