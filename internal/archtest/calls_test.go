@@ -43,18 +43,18 @@ var banned = []struct {
 
 // panics are the files in which a panic is right.
 var panics = map[string]string{
-	"internal/sentry/rootfs/save.go":               "the encoder or decoder of a saved state makes it an error",
-	"internal/sentry/guestinit/assembler_amd64.go": "a constant program: its test would fail",
-	"internal/sentry/guestinit/elf_amd64.go":       "a constant program: its test would fail",
-	"internal/image/catalog/record.go":             "encoding of strings cannot fail",
-	"internal/cli/serve.go":                        "a flag that was defined the line before",
-	"internal/server/rest/openapi.go":              "types of the package itself cannot be described: its tests would fail",
-	"internal/server/rest/middleware.go":           "http.ErrAbortHandler is how net/http is told to break off an answer",
-	"internal/server/rest/filecontents.go":         "as in middleware.go",
-	"internal/server/rest/exports.go":              "as in middleware.go",
-	"internal/storage/pack/oci.go":                 "encoding of strings and numbers cannot fail",
-	"internal/sentry/cow/platform.go":              "a frozen page is about to be written: end this sandbox before it harms its relatives",
-	"internal/sentry/spawn/limits.go":              "a constant table of gVisor",
+	"internal/sentry/rootfs/save.go":                 "the encoder or decoder of a saved state makes it an error",
+	"internal/sentry/guestinit/assembler_amd64.go":   "a constant program: its test would fail",
+	"internal/sentry/guestinit/elf_amd64.go":         "a constant program: its test would fail",
+	"internal/image/catalog/record.go":               "encoding of strings cannot fail",
+	"internal/cli/serve.go":                          "a flag that was defined the line before",
+	"internal/server/rest/route/router.go":           "types of the package itself cannot be described: its tests would fail",
+	"internal/server/rest/middleware.go":             "http.ErrAbortHandler is how net/http is told to break off an answer",
+	"internal/server/rest/dataplane/filecontents.go": "as in middleware.go",
+	"internal/server/rest/control/exports.go":        "as in middleware.go",
+	"internal/storage/pack/oci.go":                   "encoding of strings and numbers cannot fail",
+	"internal/sentry/cow/platform.go":                "a frozen page is about to be written: end this sandbox before it harms its relatives",
+	"internal/sentry/spawn/limits.go":                "a constant table of gVisor",
 }
 
 // plainErrors are the files in which an error is formatted without %w, with the

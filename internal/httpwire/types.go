@@ -1,5 +1,7 @@
 package httpwire
 
+import "strings"
+
 // RequestIDHeader carries the identifier of a request, given by the client or
 // made by the server.
 const RequestIDHeader = "X-Request-Id"
@@ -39,4 +41,15 @@ type RollbackRequest struct {
 // Interrupted is the answer to an interrupt of a context.
 type Interrupted struct {
 	Interrupted bool `json:"interrupted" doc:"else nothing was running"`
+}
+
+// Accepts reports whether a client names a media type in its Accept header.
+func Accepts(accept, want string) bool {
+	for part := range strings.SplitSeq(accept, ",") {
+		mediaType, _, _ := strings.Cut(part, ";")
+		if strings.EqualFold(strings.TrimSpace(mediaType), want) {
+			return true
+		}
+	}
+	return false
 }

@@ -1,15 +1,14 @@
 package rest
 
 import (
-	"context"
 	"net/http"
 	"regexp"
 	"strings"
 
+	"ramet.dev/ramet/internal/server/rest/answer"
+
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/audit"
-	"ramet.dev/ramet/internal/service/access"
 )
 
 // noted are routes that change nothing by their method and are written down: they
@@ -32,16 +31,15 @@ func isAudited(route string) bool {
 // written serves a request and writes down what came of it. It refuses changes that
 // could not be written down, but for those that make room.
 func (a *API) written(w *responseWriter, r *http.Request, route string, serve func(*responseWriter, *http.Request)) {
-	route = documentedRoute(route)
 	if !isAudited(route) {
 		serve(w, r)
 		return
 	}
 	if err := a.svc.AuditReady(); err != nil && r.Method != http.MethodDelete {
-		a.writeProblem(w, r, err)
+		a.WriteProblem(w, r, err)
 		return
 	}
-	ctx, note := audit.Begin(r.Context(), a.operationID(route), requestID(r.Context()))
+	ctx, note := audit.Begin(r.Context(), a.router.OperationID(route), answer.RequestID(r.Context()))
 	defer func() { // also if it panics
 		if w.status >= 400 {
 			note.Failed(api.CodeInvalid) // said by the framework, which knows no codes
@@ -77,30 +75,4 @@ func pathRef(route, path string) string {
 		return ""
 	}
 	return rest
-}
-
-type auditInput struct {
-	Since int64 `query:"since" minimum:"0" doc:"number of the last entry that is known"`
-	Limit int   `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"entries at most"`
-}
-
-type verifyInput struct {
-	Head string `query:"head" maxLength:"100" doc:"what an earlier verification said was the last line: it must still be there"`
-}
-
-func (a *API) routeAudit() {
-	const tag = "audit"
-	register(a, operation(http.MethodGet, "/v1/audit", "list-audit", tag, "Who did what, the oldest first"),
-		func(ctx context.Context, in *auditInput) (*out[httpwire.List[api.AuditEntry]], error) {
-			if access.From(ctx).Bound() {
-				return nil, api.Errorf(api.CodeForbidden, "the audit is of all of a tenant, and this token is bound to a part of it")
-			}
-			l, err := a.svc.AuditEntries(ctx, in.Since, in.Limit)
-			return &out[httpwire.List[api.AuditEntry]]{httpwire.List[api.AuditEntry]{Items: list(l)}}, err
-		})
-	register(a, operation(http.MethodGet, "/v1/audit/verify", "verify-audit", tag, "Is the audit as it was written?"),
-		func(ctx context.Context, in *verifyInput) (*out[*api.AuditReport], error) {
-			report, err := a.svc.VerifyAudit(ctx, in.Head)
-			return &out[*api.AuditReport]{report}, err
-		})
 }

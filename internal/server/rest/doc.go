@@ -1,6 +1,6 @@
-// Package rest is Ramet's REST interface /v1: it decodes and checks
-// requests, calls a Service, and encodes results, streams and errors.
+// Package rest serves the REST interface: it admits requests, records them in the audit log,
+// does those with an idempotency key once, and hands them to the operations below it or, for
+// the ports of sandboxes, to the servers in them.
 //
-// It knows HTTP and the vocabulary of package api. It must never know how a
-// Service does its work, nor how connections to it are accepted.
+// It must never know an implementation of the service that it serves.
 package rest

@@ -11,6 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"ramet.dev/ramet/internal/server/rest/answer"
+	"ramet.dev/ramet/internal/server/rest/auth"
+	"ramet.dev/ramet/internal/server/rest/dataplane"
+	"ramet.dev/ramet/internal/server/rest/route"
+	"ramet.dev/ramet/internal/server/rest/stream"
+
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/portproxy"
@@ -39,8 +45,8 @@ type proxiedKey struct{}
 // proxyTarget returns where r is to be passed on to, or nil if it is for this
 // interface. Paths are compared as they were sent: a server in a sandbox may
 // have any, and none is cleaned on the way.
-func (a *API) proxyTarget(r *http.Request) (*proxied, error) {
-	t, err := a.hosts.Parse(r.Host)
+func (x *portProxy) target(r *http.Request) (*proxied, error) {
+	t, err := x.browsers.Hosts.Parse(r.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +61,7 @@ func (a *API) proxyTarget(r *http.Request) (*proxied, error) {
 		if p.Ref, err = url.PathUnescape(parts[3]); err != nil {
 			return nil, api.Invalid("id", "%q is not an id or name", parts[3])
 		}
-		if err := validSandbox(p.Ref); err != nil {
+		if err := route.ValidSandbox(p.Ref); err != nil {
 			return nil, err
 		}
 		if p.Port, err = portproxy.ParsePort(parts[5]); err != nil {
@@ -63,18 +69,33 @@ func (a *API) proxyTarget(r *http.Request) (*proxied, error) {
 		}
 		p.prefix = strings.Join(parts[:6], "/")
 	}
-	p.wait, err = parseWait(r.Header.Get(httpwire.WaitHeader))
+	p.wait, err = dataplane.ParseWait(r.Header.Get(httpwire.WaitHeader))
 	return p, err
 }
 
-// newProxy returns what passes requests on.
-func (a *API) newProxy() *httputil.ReverseProxy {
+// portProxy passes requests on to web servers in sandboxes.
+type portProxy struct {
+	*answer.Reporter
+	svc      service.Ports
+	auth     *auth.Authenticator
+	browsers *dataplane.Browsers
+	reverse  *httputil.ReverseProxy
+}
+
+func newPortProxy(p *answer.Reporter, svc service.Ports, auth *auth.Authenticator, browsers *dataplane.Browsers) *portProxy {
+	x := &portProxy{Reporter: p, svc: svc, auth: auth, browsers: browsers}
+	x.reverse = x.newReverse()
+	return x
+}
+
+// newReverse returns what passes requests on.
+func (x *portProxy) newReverse() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: rewrite,
 		Transport: &http.Transport{
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				p := ctx.Value(proxiedKey{}).(*proxied)
-				return a.svc.DialPort(ctx, p.Ref, p.Port, p.wait)
+				return x.svc.DialPort(ctx, p.Ref, p.Port, p.wait)
 			},
 			DisableKeepAlives:      true,
 			DisableCompression:     true,
@@ -87,12 +108,12 @@ func (a *API) newProxy() *httputil.ReverseProxy {
 			portproxy.CleanResponse(resp.Header, p.prefix, p.page, p.server())
 			return nil
 		},
-		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(x.Log.Handler(), slog.LevelDebug),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if code := api.CodeOf(err); code == api.CodeInternal {
 				err = api.Errorf(api.CodeUnavailable, "the server in the sandbox did not answer as HTTP does: %w", err)
 			}
-			a.writeProblem(w, r, err)
+			x.WriteProblem(w, r, err)
 		},
 	}
 }
@@ -123,49 +144,47 @@ var (
 )
 
 // proxy passes a request on for those who may reach the port.
-func (a *API) proxy(w *responseWriter, r *http.Request, p *proxied) {
+func (x *portProxy) serve(w *responseWriter, r *http.Request, p *proxied) {
 	code, query := portproxy.CutCode(r.URL.RawQuery)
 	if code != "" && p.prefix == "" && r.Method == http.MethodGet {
-		a.beginPortSession(w, r, p, code, query)
+		x.beginSession(w, r, p, code, query)
 		return
 	}
-	s, err := a.atPort(r, p)
+	s, err := x.authenticate(r, p)
 	if err == nil {
-		err = rightOf(proxyRoute).allow(s.Caller)
+		err = auth.RightOf(auth.ProxyRoute).Allow(s.Caller)
 	}
 	if err != nil {
-		leaveBody(w, r)
-		a.writeProblem(w, r, err)
+		stream.LeaveBody(w, r)
+		x.WriteProblem(w, r, err)
 		return
 	}
-	r, end := during(r, s)
+	r, end := auth.During(r, s)
 	defer end()
-	if timed, ok := r.Body.(*timedBody); ok {
-		r.Body = timed.ReadCloser // as long as the server wants
-	}
-	a.reverse.ServeHTTP(finalWriter{w}, r.WithContext(context.WithValue(r.Context(), proxiedKey{}, p)))
+	stream.UnboundBody(r) // the server in the sandbox decides how long it waits
+	x.reverse.ServeHTTP(finalWriter{w}, r.WithContext(context.WithValue(r.Context(), proxiedKey{}, p)))
 }
 
 // atPort finds out who wants to reach a port: a program, by a token or the connection it
 // has, or a browser, by its cookie. A token in the URL lets nobody in.
-func (a *API) atPort(r *http.Request, p *proxied) (*service.Session, error) {
-	secret, inURL := takeSecret(r)
+func (x *portProxy) authenticate(r *http.Request, p *proxied) (*service.Session, error) {
+	secret, inURL := auth.TakeSecret(r)
 	if p.prefix != "" {
 		if portproxy.Navigates(r) {
 			return nil, errNavigation
 		}
-		return a.authenticate(r, secret, inURL, false)
+		return x.auth.Authenticate(r, secret, inURL, false)
 	}
 	if secret == "" || inURL {
-		if s := a.browses.Find(a.hosts.Secrets(r), p.Target); s != nil {
+		if s := x.browsers.Sessions.Find(x.browsers.Hosts.Secrets(r), p.Target); s != nil {
 			if portproxy.Foreign(r) {
 				return nil, errForeignPage
 			}
 			return &service.Session{Caller: s.Caller, Until: s.Until, Gone: s.Gone}, nil
 		}
 	}
-	s, err := a.authenticate(r, secret, inURL, false)
-	if err == errNoToken {
+	s, err := x.auth.Authenticate(r, secret, inURL, false)
+	if err == auth.ErrNoToken {
 		err = errNoSession
 	}
 	return s, err
@@ -173,11 +192,11 @@ func (a *API) atPort(r *http.Request, p *proxied) (*service.Session, error) {
 
 // beginPortSession lets the browser in that opens a URL with a code. It goes on to the
 // page without the code, which is in no history then, and in no Referer.
-func (a *API) beginPortSession(w http.ResponseWriter, r *http.Request, p *proxied, code, query string) {
-	leaveBody(w, r)
-	secret, until, err := a.browses.Redeem(code, p.Target)
+func (x *portProxy) beginSession(w http.ResponseWriter, r *http.Request, p *proxied, code, query string) {
+	stream.LeaveBody(w, r)
+	secret, until, err := x.browsers.Sessions.Redeem(code, p.Target)
 	if err != nil {
-		a.writeProblem(w, r, err)
+		x.WriteProblem(w, r, err)
 		return
 	}
 	// Two slashes would begin the name of a host.
@@ -185,7 +204,7 @@ func (a *API) beginPortSession(w http.ResponseWriter, r *http.Request, p *proxie
 	if query != "" {
 		to += "?" + query
 	}
-	http.SetCookie(w, a.hosts.Cookie(secret, int(time.Until(until).Seconds())))
+	http.SetCookie(w, x.browsers.Hosts.Cookie(secret, int(time.Until(until).Seconds())))
 	w.Header().Set("Location", to)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"ramet.dev/ramet/internal/server/rest/dataplane"
+
 	"ramet.dev/ramet/api"
 )
 
@@ -47,7 +49,7 @@ func TestProxyTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := (&API{}).proxyTarget(&http.Request{Host: c.host, URL: u, Header: http.Header{}})
+		p, err := (&portProxy{browsers: &dataplane.Browsers{}}).target(&http.Request{Host: c.host, URL: u, Header: http.Header{}})
 		if api.CodeOf(err) != c.code {
 			t.Errorf("%s %s: %v", c.host, c.path, err)
 			continue
@@ -66,7 +68,7 @@ func FuzzProxyTarget(f *testing.F) {
 		if err != nil {
 			return
 		}
-		p, err := (&API{}).proxyTarget(&http.Request{Host: host, URL: u, Header: http.Header{}})
+		p, err := (&portProxy{browsers: &dataplane.Browsers{}}).target(&http.Request{Host: host, URL: u, Header: http.Header{}})
 		if err != nil || p == nil {
 			return
 		}

@@ -4,36 +4,30 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"net/http/httputil"
 	"os"
-	"strings"
-	"time"
+
+	"ramet.dev/ramet/internal/server/rest/answer"
+	"ramet.dev/ramet/internal/server/rest/auth"
+	"ramet.dev/ramet/internal/server/rest/control"
+	"ramet.dev/ramet/internal/server/rest/dataplane"
+	"ramet.dev/ramet/internal/server/rest/idempotent"
+	"ramet.dev/ramet/internal/server/rest/openapi"
+	"ramet.dev/ramet/internal/server/rest/route"
+	"ramet.dev/ramet/internal/server/rest/stream"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/portproxy"
 	"ramet.dev/ramet/internal/server/rest/drain"
 	"ramet.dev/ramet/internal/service"
-)
-
-// The bounds of a request.
-const (
-	maxBody  = 1 << 20
-	maxStdin = 8 << 20
-	// maxExecBody leaves room for what JSON escapes in text of maxStdin bytes.
-	maxExecBody = 2*maxStdin + maxBody
-	// bodyTimeout is how long a client may take to send a body.
-	bodyTimeout = 30 * time.Second
 )
 
 // Config says what an API serves. Logger and Metrics may be nil.
 type Config struct {
 	Service service.Service
 	// Identify may be nil: then everybody needs a token.
-	Identify Identify
+	Identify auth.Identify
 	Version  string
 	Logger   *slog.Logger
 	// Metrics serves /metrics.
@@ -44,27 +38,17 @@ type Config struct {
 
 // API is the REST interface as an http.Handler.
 type API struct {
+	*answer.Reporter
 	svc     service.Service
-	whois   Identify
 	version string
 	metrics http.Handler
-	log     *slog.Logger
-	mux     *http.ServeMux
-	huma    huma.API
-	reverse *httputil.ReverseProxy
-	hosts   portproxy.Hosts
-	browses *portproxy.Sessions
-	// readTimeout is shorter in tests.
-	readTimeout time.Duration
-	gate        drain.Gate
-	flights     flights
-	// draining ends with Drain, and what only follows something ends with it.
-	draining context.Context
-	drain    context.CancelFunc
-	// operations are the routes as the document describes them.
-	operations map[string]*huma.Operation
-	// rendered is the document as JSON.
-	rendered []byte
+	router  *route.Router
+	auth    *auth.Authenticator
+	guard   *idempotent.Guard
+	ports   *portProxy
+	streams *stream.Streams
+	gate    drain.Gate
+	drain   context.CancelFunc
 }
 
 // New returns the REST interface to cfg.Service.
@@ -72,27 +56,20 @@ func New(cfg Config) *API {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &API{svc: cfg.Service, whois: cfg.Identify, version: cfg.Version, metrics: cfg.Metrics, log: cfg.Logger, mux: http.NewServeMux(), hosts: cfg.PortHosts, browses: portproxy.NewSessions(), readTimeout: readTimeout}
-	a.draining, a.drain = context.WithCancel(context.Background())
-	a.reverse = a.newProxy()
-	a.huma = humago.New(router{a.mux}, humaConfig(cfg.Version))
+	p, svc, browsers := answer.NewReporter(cfg.Logger), cfg.Service, dataplane.NewBrowsers(cfg.PortHosts)
+	draining, drain := context.WithCancel(context.Background())
+	a := &API{
+		Reporter: p, svc: svc, version: cfg.Version, metrics: cfg.Metrics, drain: drain,
+		router:  route.New(p, cfg.Version),
+		auth:    auth.New(svc, cfg.Identify),
+		guard:   idempotent.New(p, svc),
+		streams: stream.New(p, draining),
+	}
+	a.ports = newPortProxy(p, svc, a.auth, browsers)
 	a.routeHealth()
 	a.routeMetrics()
-	a.routeImages()
-	a.routeSandboxes()
-	a.routeExec()
-	a.routeFiles()
-	a.routeEvents()
-	a.routeProcesses()
-	a.routePorts()
-	a.routeContexts()
-	a.routeForks()
-	a.routeSnapshots()
-	a.routeTimeline()
-	a.routeExports()
-	a.routeTokens()
-	a.routeAudit()
-	a.routeTenants()
+	control.Register(a.router, a.streams, svc)
+	dataplane.Register(a.router, a.streams, svc, browsers)
 	a.routeOpenAPI()
 	return a
 }
@@ -109,66 +86,57 @@ func (a *API) Drain() {
 // which http.Server.Shutdown does not wait for.
 func (a *API) Wait() { a.gate.Wait() }
 
-// router lets the parameter of an image route span slashes, which the mux
-// writes in a way that OpenAPI does not know.
-type router struct{ *http.ServeMux }
-
-// HandleFunc shadows that of the mux.
-func (r router) HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request)) {
-	if prefix, ok := strings.CutSuffix(pattern, "{ref}"); ok {
-		pattern = prefix + "{ref...}"
-	}
-	r.ServeMux.HandleFunc(pattern, handler)
-}
-
-// humaConfig turns off everything of the framework that is not in our
-// interface: its documentation pages and the $schema member of bodies.
-func humaConfig(version string) huma.Config {
-	cfg := huma.DefaultConfig("Ramet", version)
-	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
-	cfg.CreateHooks = nil
-	cfg.Formats = map[string]huma.Format{"application/json": textFormat, "json": textFormat}
-	cfg.Components.SecuritySchemes = securitySchemes()
-	cfg.Info.Description = "Ramet forks live sandboxes. Errors are RFC 9457 problem documents whose member `code` programs may decide on."
-	return cfg
-}
-
-// textFormat is the framework's JSON, which refuses bodies that are no text.
-var textFormat = huma.Format{
-	Marshal: huma.DefaultJSONFormat.Marshal,
-	Unmarshal: func(data []byte, v any) error {
-		if err := httpwire.CheckText(data); err != nil {
-			return err
-		}
-		return huma.DefaultJSONFormat.Unmarshal(data, v)
-	},
-}
-
 func (a *API) routeHealth() {
 	health := func(w http.ResponseWriter, r *http.Request) {
 		h, status := api.Health{Status: "ok", Version: a.version, PID: os.Getpid()}, http.StatusOK
 		if a.gate.Closed() && r.URL.Path == "/readyz" {
 			h.Status, status = "draining", http.StatusServiceUnavailable
 		}
-		writeJSON(w, status, "application/json", h)
+		answer.WriteJSON(w, status, "application/json", h)
 	}
 	for path, id := range map[string]string{"/healthz": "get-health", "/readyz": "get-readiness"} {
-		a.mux.HandleFunc("GET "+path, health)
-		a.document(path, http.MethodGet, id, "Is the daemon alive, and does it take requests?", "daemon", jsonResponse(a, api.Health{}))
+		a.router.Handle(http.MethodGet, path, health)
+		a.router.Document(path, http.MethodGet, id, "Is the daemon alive, and does it take requests?", "daemon", route.JSONResponse(a.router, api.Health{}))
 	}
 }
 
 // routeMetrics serves what the daemon counts: of all tenants, so it is not for each of
 // them, see rightOf.
 func (a *API) routeMetrics() {
-	a.mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+	a.router.Handle(http.MethodGet, "/metrics", func(w http.ResponseWriter, r *http.Request) {
 		if a.metrics == nil {
-			a.writeProblem(w, r, api.Errorf(api.CodeUnsupported, "this daemon counts nothing"))
+			a.WriteProblem(w, r, api.Errorf(api.CodeUnsupported, "this daemon counts nothing"))
 			return
 		}
 		a.metrics.ServeHTTP(w, r)
 	})
-	a.document("/metrics", http.MethodGet, "get-metrics", "What the daemon has and how long what took, for Prometheus", "daemon", map[string]*huma.Response{
+	a.router.Document("/metrics", http.MethodGet, "get-metrics", "What the daemon has and how long what took, for Prometheus", "daemon", map[string]*huma.Response{
 		"200": {Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}},
 	})
 }
+
+// routeOpenAPI serves the document. It comes last: the document is rendered once, from the
+// routes that there are.
+func (a *API) routeOpenAPI() {
+	a.router.Document("/openapi.json", http.MethodGet, "get-openapi", "This document", "daemon", map[string]*huma.Response{
+		"200": {Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{
+			"application/openapi+json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}},
+		}},
+	})
+	a.router.Complete()
+	openapi.Complete(a.router)
+	doc := a.router.Render()
+	a.router.Handle(http.MethodGet, "/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(doc)
+	})
+}
+
+// Document returns the OpenAPI document of the interface, as JSON, for a daemon of this
+// version.
+func Document(version string) []byte {
+	return New(Config{Service: unserved{}, Version: version}).router.Render()
+}
+
+// unserved stands for a service where none is called.
+type unserved struct{ service.Service }

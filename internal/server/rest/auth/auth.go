@@ -1,0 +1,143 @@
+package auth
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"ramet.dev/ramet/internal/server/rest/stream"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/server/portproxy"
+	"ramet.dev/ramet/internal/service"
+	"ramet.dev/ramet/internal/service/access"
+)
+
+// Identify says who has connected, or false if only a token can say.
+type Identify func(*http.Request) (access.Caller, bool)
+
+var (
+	ErrNoToken = api.Errorf(api.CodeUnknownUser, "who asks? Send a token as Authorization: Bearer, or use the daemon's socket")
+	errForeign = api.Errorf(api.CodeUnknownUser, "the bearer token is none of Ramet's, which begin with %s", httpwire.SecretPrefix)
+	errRevoked = api.Errorf(api.CodeUnknownUser, "the token is no longer valid")
+	errInURL   = api.Errorf(api.CodeUnknownUser, "a token in a URL is taken for WebSockets and event streams only, of browsers: send it as Authorization: Bearer")
+)
+
+// TakeSecret removes our token from a request and returns it, or "". What is not
+// ours is meant for a server in a sandbox and stays: that must never see ours.
+func TakeSecret(r *http.Request) (secret string, inURL bool) {
+	if s := r.Header.Get(httpwire.TokenHeader); s != "" {
+		secret = s
+		r.Header.Del(httpwire.TokenHeader)
+	}
+	if found := portproxy.CutAuthorization(r.Header); secret == "" {
+		secret = found
+	}
+	if found, rest := portproxy.CutToken(r.URL.RawQuery); found != "" {
+		u := *r.URL
+		u.RawQuery = rest
+		r.URL, r.RequestURI = &u, u.RequestURI()
+		if secret == "" {
+			secret, inURL = found, true
+		}
+	}
+	return secret, inURL
+}
+
+// Authenticator knows callers by their tokens and connections.
+type Authenticator struct {
+	svc   service.Tokens
+	whois Identify
+}
+
+// New returns an authenticator that asks svc about tokens, and whois, which may
+// be nil, about callers without one.
+func New(svc service.Tokens, whois Identify) *Authenticator {
+	return &Authenticator{svc, whois}
+}
+
+// Authenticate finds out who asks. secret is what takeSecret returned, and counts if it
+// was in the URL only if that may be.
+func (a *Authenticator) Authenticate(r *http.Request, secret string, inURL, mayBe bool) (*service.Session, error) {
+	if secret != "" {
+		if inURL && !mayBe {
+			return nil, errInURL
+		}
+		return a.svc.Authenticate(r.Context(), secret, inURL)
+	}
+	if a.whois != nil {
+		if c, ok := a.whois(r); ok {
+			return &service.Session{Caller: c}, nil
+		}
+	}
+	return nil, ErrNoToken
+}
+
+type sessionKey struct{}
+
+// During returns r with the caller in its context, which ends with s.
+func During(r *http.Request, s *service.Session) (*http.Request, context.CancelFunc) {
+	ctx := context.WithValue(access.With(r.Context(), s.Caller), sessionKey{}, s)
+	ctx, cancel := context.WithCancelCause(ctx)
+	ends := []func(){func() { cancel(nil) }}
+	if !s.Until.IsZero() {
+		timer := time.AfterFunc(time.Until(s.Until), func() { cancel(errRevoked) })
+		ends = append(ends, func() { timer.Stop() })
+	}
+	if s.Gone != nil {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			select {
+			case <-s.Gone:
+				cancel(errRevoked)
+			case <-ctx.Done():
+			}
+		}()
+		ends = append(ends, func() { <-done })
+	}
+	return r.WithContext(ctx), func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+}
+
+// SessionOf returns the session of a request.
+func SessionOf(ctx context.Context) *service.Session {
+	s, _ := ctx.Value(sessionKey{}).(*service.Session)
+	return s
+}
+
+// Admit returns r for whom it is from, if that one may do what it asks for.
+func (a *Authenticator) Admit(w http.ResponseWriter, r *http.Request, route string) (*http.Request, context.CancelFunc, error) {
+	need := RightOf(route)
+	if need.Open {
+		stream.LeaveBody(w, r)
+		return r, func() {}, nil
+	}
+	secret, inURL := TakeSecret(r)
+	s, err := a.Authenticate(r, secret, inURL, need.InURL && isStream(r))
+	end := func() {}
+	if err == nil {
+		r, end = During(r, s)
+	}
+	// Whom a token is to name, it does not let in as the owner if it is mangled.
+	if err == nil && strings.HasPrefix(strings.ToLower(r.Header.Get("Authorization")), "bearer ") {
+		err = errForeign
+	}
+	if err == nil {
+		err = need.Allow(access.From(r.Context()))
+	}
+	if err != nil {
+		stream.LeaveBody(w, r)
+	}
+	return r, end, err
+}
+
+// isStream reports whether r is what browsers cannot set headers for.
+func isStream(r *http.Request) bool {
+	return r.Method == http.MethodGet && (strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || stream.AcceptsEvents(r.Header.Get("Accept")))
+}

@@ -1,0 +1,96 @@
+package auth
+
+import (
+	"net/http"
+	"strings"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/service/access"
+)
+
+// Right is what a route demands of its caller. Which things the caller sees is for
+// the service to say, where it resolves references.
+type Right struct {
+	Scope api.Scope
+	// operator is for what concerns all tenants: unbound callers of the default one.
+	operator bool
+	// Open is for those that say nothing about anybody.
+	Open bool
+	// InURL is for WebSockets and event streams that browsers read, which cannot set
+	// headers for them: there a token may stand in the URL.
+	InURL bool
+}
+
+// exceptions are the routes that demand something else than the rule says. They
+// are written as the document writes them.
+var exceptions = map[string]Right{
+	"GET /healthz":      {Open: true},
+	"GET /readyz":       {Open: true},
+	"GET /openapi.json": {Open: true},
+	"GET /metrics":      {Scope: api.ScopeRead, operator: true},
+
+	"GET /v1/events":                                {Scope: api.ScopeRead, InURL: true},
+	"GET /v1/sandboxes/{id}/events":                 {Scope: api.ScopeRead, InURL: true},
+	"GET /v1/sandboxes/{id}/files/watch":            {Scope: api.ScopeRead, InURL: true},
+	"GET /v1/sandboxes/{id}/logs":                   {Scope: api.ScopeRead, InURL: true},
+	"GET /v1/sandboxes/{id}/processes/{pid}/output": {Scope: api.ScopeRead, InURL: true},
+
+	// Doing something in a sandbox.
+	"GET /v1/sandboxes/{id}/exec":                          {Scope: api.ScopeExec, InURL: true},
+	"POST /v1/sandboxes/{id}/exec":                         {Scope: api.ScopeExec},
+	"POST /v1/sandboxes/{id}/run-code":                     {Scope: api.ScopeExec},
+	"POST /v1/sandboxes/{id}/contexts":                     {Scope: api.ScopeExec},
+	"DELETE /v1/sandboxes/{id}/contexts/{context}":         {Scope: api.ScopeExec},
+	"POST /v1/sandboxes/{id}/contexts/{context}/interrupt": {Scope: api.ScopeExec},
+	"POST /v1/sandboxes/{id}/contexts/{context}/restart":   {Scope: api.ScopeExec},
+	"POST /v1/sandboxes/{id}/processes":                    {Scope: api.ScopeExec},
+	"DELETE /v1/sandboxes/{id}/processes/{pid}":            {Scope: api.ScopeExec},
+	"GET /v1/sandboxes/{id}/processes/{pid}/attach":        {Scope: api.ScopeExec, InURL: true},
+	"POST /v1/sandboxes/{id}/processes/{pid}/resize":       {Scope: api.ScopeExec},
+	"POST /v1/sandboxes/{id}/processes/{pid}/signal":       {Scope: api.ScopeExec},
+	"POST /v1/sandboxes/{id}/processes/{pid}/stdin":        {Scope: api.ScopeExec},
+	"PUT /v1/sandboxes/{id}/files":                         {Scope: api.ScopeExec},
+	"DELETE /v1/sandboxes/{id}/files":                      {Scope: api.ScopeExec},
+	"PUT /v1/sandboxes/{id}/files/archive":                 {Scope: api.ScopeExec},
+	"POST /v1/sandboxes/{id}/files/chmod":                  {Scope: api.ScopeExec},
+	"POST /v1/sandboxes/{id}/files/mkdir":                  {Scope: api.ScopeExec},
+	"POST /v1/sandboxes/{id}/files/move":                   {Scope: api.ScopeExec},
+	"GET /v1/sandboxes/{id}/ports/{port}":                  {Scope: api.ScopeExec},
+	"GET /v1/sandboxes/{id}/ports/{port}/{path}":           {Scope: api.ScopeExec},
+	"POST /v1/sandboxes/{id}/port-sessions":                {Scope: api.ScopeExec},
+	// Secrets of others are not told, but who has which rights is no reader's business.
+	"GET /v1/tokens":       {Scope: api.ScopeAdmin},
+	"GET /v1/tenants":      {Scope: api.ScopeAdmin, operator: true},
+	"GET /v1/audit":        {Scope: api.ScopeAdmin},
+	"GET /v1/audit/verify": {Scope: api.ScopeAdmin, operator: true},
+}
+
+// ProxyRoute is what passing a request on to a sandbox counts as, whatever its
+// method.
+const ProxyRoute = "GET /v1/sandboxes/{id}/ports/{port}/{path}"
+
+// RightOf returns what a route demands: "METHOD /path". A route that nobody thought
+// of demands most unless it only looks.
+func RightOf(route string) Right {
+	if r, ok := exceptions[route]; ok {
+		return r
+	}
+	switch method, _, _ := strings.Cut(route, " "); method {
+	case http.MethodGet, http.MethodHead:
+		return Right{Scope: api.ScopeRead}
+	}
+	return Right{Scope: api.ScopeAdmin}
+}
+
+// Allow refuses a caller that a route is not for.
+func (r Right) Allow(c access.Caller) error {
+	switch {
+	case r.Open:
+		return nil
+	case r.operator && (c.Tenant != access.DefaultTenant || c.Bound()):
+		return api.Errorf(api.CodeForbidden, "this concerns all tenants: it needs a token of tenant %s that is bound to nothing", access.DefaultTenant)
+	case !c.Scope.Covers(r.Scope):
+		return api.Errorf(api.CodeForbidden, "this needs a token of scope %s, and yours is of scope %s", r.Scope, c.Scope)
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+package control
+
+import (
+	"ramet.dev/ramet/internal/server/rest/route"
+	"ramet.dev/ramet/internal/server/rest/stream"
+	"ramet.dev/ramet/internal/service"
+)
+
+// Register adds the routes of sandboxes as wholes, and of what is managed beside them.
+func Register(r *route.Router, s *stream.Streams, svc service.Service) {
+	(&images{s, svc}).routeImages(r)
+	(&sandboxes{svc}).routeSandboxes(r)
+	(&forks{svc}).routeForks(r)
+	(&snapshots{svc}).routeSnapshots(r)
+	(&timeline{svc}).routeTimeline(r)
+	(&exports{s, svc}).routeExports(r)
+	(&eventLog{s, svc}).routeEvents(r)
+	(&tokens{svc}).routeTokens(r)
+	(&auditLog{svc}).routeAudit(r)
+	(&tenants{svc}).routeTenants(r)
+}

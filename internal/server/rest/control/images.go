@@ -1,0 +1,163 @@
+package control
+
+import (
+	"context"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	"ramet.dev/ramet/internal/server/rest/answer"
+	"ramet.dev/ramet/internal/server/rest/route"
+	"ramet.dev/ramet/internal/server/rest/stream"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/service"
+)
+
+// images serves the images that sandboxes are made of.
+type images struct {
+	*stream.Streams
+	svc service.Images
+}
+
+type imageInput struct {
+	Ref string `path:"ref" doc:"id or name; slashes may be percent-encoded"`
+}
+
+type imagesInput struct {
+	route.PageInput
+	route.ReachInput
+	Name string `query:"name" doc:"only the image of this name"`
+}
+
+type pruneInput struct{ Body *api.PruneRequest }
+
+type imageCreateInput struct {
+	Accept string `header:"Accept" hidden:"true"`
+	Body   api.ImageRequest
+}
+
+func (h *images) routeImages(r *route.Router) {
+	const tag = "images"
+	create := route.Operation(http.MethodPost, "/v1/images", "create-image", tag, "Build, import or pull an image",
+		route.StatusNotFound, route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported, route.StatusNoStorage)
+	route.RegisterStream(r, route.WithStatus(create, http.StatusCreated), imageResponses(r),
+		func(in *imageCreateInput) error { return validImageRequest(in.Body) }, h.createImage)
+	route.Register(r, route.Operation(http.MethodGet, "/v1/images", "list-images", tag, "List images"), h.listImages)
+	route.Register(r, route.Operation(http.MethodGet, "/v1/images/{ref}", "get-image", tag, "Look at an image", route.StatusNotFound), h.getImage)
+	route.Register(r, route.Operation(http.MethodDelete, "/v1/images/{ref}", "remove-image", tag, "Remove an image, or one of its names",
+		route.StatusNotFound, route.StatusConflict), h.removeImage)
+	route.Register(r, route.Operation(http.MethodPost, "/v1/images/prune", "prune-images", tag, "Remove the images that have no name any more and that nothing is made of, and cached packages if asked for",
+		route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported),
+		func(ctx context.Context, in *pruneInput) (*route.Out[*api.Pruned], error) {
+			pruned, err := h.svc.PruneImages(ctx, route.Present(in.Body))
+			return route.Answer(pruned, err)
+		})
+}
+
+// imageResponses documents the answers of what makes an image.
+func imageResponses(r *route.Router) map[string]*huma.Response {
+	return map[string]*huma.Response{
+		"200": {Description: "Progress, if events are accepted", Content: map[string]*huma.MediaType{
+			httpwire.EventType: route.EventContent(r, "Events `progress` (Progress), then one `image` (Image) or `error` (Problem).", route.EventData{
+				httpwire.EventProgress: api.Progress{}, httpwire.EventImage: api.Image{}, httpwire.EventError: httpwire.Problem{},
+			}),
+		}},
+		"201": {Description: http.StatusText(http.StatusCreated), Content: route.JSONContent(r, api.Image{})},
+	}
+}
+
+func (h *images) createImage(w http.ResponseWriter, r *http.Request, in *imageCreateInput) {
+	makeImage(h.Streams, w, r, in.Accept, func(ctx context.Context, progress func(api.Progress)) (*api.Image, error) {
+		return h.svc.CreateImage(ctx, in.Body, progress)
+	})
+}
+
+// makeImage answers with an image, and before it with the progress of making it if
+// the client accepts events.
+func makeImage(s *stream.Streams, w http.ResponseWriter, r *http.Request, accept string, work func(context.Context, func(api.Progress)) (*api.Image, error)) {
+	if !stream.AcceptsEvents(accept) {
+		img, err := work(r.Context(), func(api.Progress) {})
+		if err != nil {
+			s.WriteProblem(w, r, err)
+			return
+		}
+		answer.WriteJSON(w, http.StatusCreated, "application/json", namedImage(img))
+		return
+	}
+	events, ctx := stream.NewEvents(w, r)
+	defer events.Close()
+	img, err := work(ctx, func(p api.Progress) { events.Send(httpwire.EventProgress, p) })
+	if err != nil {
+		s.EndEvents(events, r, err)
+		return
+	}
+	events.Send(httpwire.EventImage, namedImage(img))
+}
+
+func (h *images) listImages(ctx context.Context, in *imagesInput) (*route.Out[httpwire.List[api.Image]], error) {
+	ctx, err := in.Reach(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.svc.Images(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if in.Name != "" {
+		all = slices.DeleteFunc(all, func(i api.Image) bool { return !slices.Contains(i.Names, in.Name) })
+	}
+	for i := range all {
+		namedImage(&all[i])
+	}
+	return route.PageOf(all, in.PageInput, func(i *api.Image) route.PageKey { return route.KeyOf(i.CreatedAt, i.ID) }), nil
+}
+
+func (h *images) getImage(ctx context.Context, in *imageInput) (*route.Out[*api.Image], error) {
+	if err := route.ValidImageRef("ref", in.Ref); err != nil {
+		return nil, err
+	}
+	img, err := h.svc.GetImage(ctx, in.Ref)
+	if err != nil {
+		return nil, err
+	}
+	return route.Answer(namedImage(img), nil)
+}
+
+func (h *images) removeImage(ctx context.Context, in *imageInput) (*struct{}, error) {
+	if err := route.ValidImageRef("ref", in.Ref); err != nil {
+		return nil, err
+	}
+	return nil, h.svc.RemoveImage(ctx, in.Ref)
+}
+
+// namedImage makes the names of an image that has none an empty list.
+func namedImage(img *api.Image) *api.Image {
+	img.Names = route.List(img.Names)
+	return img
+}
+
+func validImageRequest(req api.ImageRequest) error {
+	if err := route.ValidImageRef("name", req.Name); err != nil {
+		return err
+	}
+	sources := 0
+	for _, given := range []bool{req.Build != nil, req.Path != "", req.Ref != ""} {
+		if given {
+			sources++
+		}
+	}
+	switch {
+	case sources != 1:
+		return api.Invalid("build", "exactly one of build, path and ref must be given")
+	case req.Path != "" && (!path.IsAbs(req.Path) || strings.Contains(req.Path, "\x00")):
+		return api.Invalid("path", "%q is not an absolute path", req.Path)
+	case req.Ref != "":
+		return route.ValidImageRef("ref", req.Ref)
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package dataplane
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"ramet.dev/ramet/internal/server/rest/route"
+	"ramet.dev/ramet/internal/server/rest/stream"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/httpwire"
+)
+
+// attachSocket connects one WebSocket with one process; httpwire describes the
+// messages.
+func (h *processes) attachSocket(w http.ResponseWriter, r *http.Request) {
+	s := attachSession{ref: r.PathValue("id"), sizes: make(chan api.TerminalSize, 1)}
+	err := route.ValidSandbox(s.ref)
+	if err == nil {
+		s.pid, err = number("pid", r.PathValue("pid"), 1)
+	}
+	from := 0
+	if text := r.URL.Query().Get("from"); err == nil && text != "" {
+		from, err = number("from", text, -1)
+	}
+	if err != nil {
+		h.WriteProblem(w, r, err)
+		return
+	}
+	h.Socket(w, r, func(conn *stream.Socket) {
+		s.Socket = conn
+		s.run(h, int64(from))
+	})
+}
+
+func number(field, text string, least int) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least {
+		return 0, api.Invalid(field, "%q is not a number of %d or more", text, least)
+	}
+	return n, nil
+}
+
+// attachSession is one client of one process.
+type attachSession struct {
+	*stream.Socket
+	ref   string
+	pid   int
+	sizes chan api.TerminalSize // the last one that was not passed on yet
+}
+
+func (s *attachSession) run(h *processes, from int64) {
+	stdin, feed := io.Pipe()
+	messages := make(chan []byte, stream.InputBacklog)
+	s.OnControl(func(msg []byte) error { return s.takeControl(h, msg) })
+	stop := context.AfterFunc(h.Draining, func() { s.End(stream.ErrDraining) }) // the process goes on, and the next daemon can be asked
+	defer stop()
+	var wg sync.WaitGroup
+	defer wg.Wait() // as of an exec
+	wg.Go(func() { s.Receive(messages) })
+	wg.Go(func() { s.feed(feed, messages) })
+
+	pos, err := h.svc.Attach(s.Context(), s.ref, s.pid, api.AttachRequest{From: from, Follow: true}, api.AttachIO{
+		Stdin: stdin, Sizes: s.sizes, Output: s.SendChunk,
+	})
+	stdin.CloseWithError(stream.ErrCommandEnded)
+	if err == nil {
+		s.Finish(httpwire.AttachMessage{Position: pos})
+		return
+	}
+	if cause := context.Cause(s.Context()); cause != nil {
+		err = cause // says more than that a context ended
+	}
+	s.Finish(httpwire.AttachMessage{Error: h.Problem(s.Context(), err)})
+}
+
+// feed writes messages to the process until there are no more. Unlike that of an
+// exec, its input does not end with the client, but only if he says so.
+func (s *attachSession) feed(to *io.PipeWriter, messages <-chan []byte) {
+	for msg := range messages {
+		if len(msg) == 0 {
+			to.Close()
+			continue
+		}
+		_, _ = to.Write(msg)
+	}
+	// An end of the pipe would be one of the process's input.
+	<-s.Context().Done()
+	to.CloseWithError(stream.ErrClientGone)
+}
+
+// takeControl does what a text message says.
+func (s *attachSession) takeControl(h *processes, msg []byte) error {
+	var c httpwire.Control
+	if err := httpwire.DecodeStrict(msg, &c); err != nil {
+		return api.Errorf(api.CodeInvalid, "a text message must be a Control: %w", err)
+	}
+	if c.Signal != nil {
+		if err := h.svc.SignalProcess(s.Context(), s.ref, s.pid, *c.Signal); api.CodeOf(err) == api.CodeInvalid {
+			return err // else it has ended, which the client is about to hear
+		}
+	}
+	if c.Resize == nil {
+		return nil
+	}
+	if c.Resize.Cols == 0 || c.Resize.Rows == 0 {
+		return api.Invalid("resize", "a terminal has from 1 to 65535 columns and rows")
+	}
+	select {
+	case <-s.sizes: // nobody needs the one before
+	default:
+	}
+	s.sizes <- *c.Resize
+	return nil
+}
