@@ -32,11 +32,11 @@ func TestBench(t *testing.T) {
 		t.Fatalf("rows: %s", out)
 	}
 	create, exec := r.Rows[0], r.Rows[1]
-	for name, figure := range map[string]*float64{
+	for name, value := range map[string]*float64{
 		"return of create": create.ReturnMS, "first command": create.FirstExecMS, "processor time": create.CPUMSPerChild,
 		"memory": create.PrivateMiBPerChild, "round trip": exec.RoundtripMS,
 	} {
-		if figure == nil || *figure <= 0 {
+		if value == nil || *value <= 0 {
 			t.Errorf("%s was not measured: %s", name, out)
 		}
 	}

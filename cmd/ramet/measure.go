@@ -53,7 +53,7 @@ func benchHook() *cli.Hook {
 // noArguments refuses arguments that are not options.
 func noArguments(args []string) error {
 	if len(args) > 0 {
-		return api.Errorf(api.CodeInvalid, "%q is not an option, and there is nothing else to say", args[0])
+		return api.Errorf(api.CodeInvalid, "%q is not an option, and the command takes no arguments", args[0])
 	}
 	return nil
 }

@@ -17,17 +17,17 @@ import (
 	"ramet.dev/ramet/internal/workload"
 )
 
-// How often each case runs unless the options say otherwise.
+// The default number of runs of each case.
 const (
 	defaultRuns = 5
 	quickRuns   = 1
 )
 
-// Options are what a user can choose.
+// Options are the choices of a user.
 type Options struct {
-	// Runs is how often each case runs; 0 is the default.
+	// Runs is the number of runs of each case; 0 is the default.
 	Runs int
-	// Quick leaves out cases that no target is about, and runs the others once.
+	// Quick leaves out cases without a target, and runs the others once.
 	Quick bool
 	// Only names the cases to run; empty for all.
 	Only []string
@@ -47,13 +47,13 @@ type bench struct {
 	pace   pace
 	hold   func() (release func() error, err error) // makes idle processors poll
 	speed  speed
-	stream int64 // bytes of one that is measured, whole blocks
+	stream transfer
 	report Report
 }
 
-// Run measures against a daemon on this machine and writes the report to out and
-// progress to log. It takes minutes. All that was made is destroyed in the end,
-// also when ctx is cancelled. That a target is missed is not an error.
+// Run measures against a daemon on this machine, and writes the report to out and progress to log.
+// It takes minutes. It destroys all that it made, also when ctx is cancelled. A missed target is
+// not an error.
 func Run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options) error {
 	return run(ctx, c, out, log, opts, realPace)
 }
@@ -80,7 +80,7 @@ func run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options
 	if err != nil {
 		return err
 	}
-	b := &bench{c: c, s: workload.Open(c, "bench"), opts: opts, log: log, daemon: health.PID, pace: p, hold: idlepoll.Hold, stream: streamBytes}
+	b := &bench{c: c, s: workload.Open(c, "bench"), opts: opts, log: log, daemon: health.PID, pace: p, hold: idlepoll.Hold, stream: transfer{c, streamBytes}}
 	b.report.Notes = []string{}
 	if b.report.Machine, err = thisMachine(health.Version); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (b *bench) wants(name string) bool {
 	return len(b.opts.Only) == 0 || slices.Contains(b.opts.Only, name)
 }
 
-// prepare looks after the image and says what else could be in the way.
+// prepare makes the image, and checks the machine for what would disturb the measurements.
 func (b *bench) prepare(ctx context.Context) error {
 	phases := map[string]bool{}
 	_, err := workload.Image(ctx, b.c, workload.PythonImage, func(p api.Progress) {
@@ -165,7 +165,7 @@ func (b *bench) prepare(ctx context.Context) error {
 		return err
 	}
 	if len(others) > 0 {
-		b.note("%d other sandboxes of this daemon were running: their processor time is in the figures", len(others))
+		b.note("%d other sandboxes of this daemon were running: their processor time is in the metrics", len(others))
 	}
 	if procfs.Visible(b.daemon) {
 		return nil
@@ -173,20 +173,20 @@ func (b *bench) prepare(ctx context.Context) error {
 	return api.Errorf(api.CodeUnsupported, "the daemon, process %d, is not on this machine or cannot be seen: its memory and processor time cannot be measured", b.daemon)
 }
 
-// add makes a row of the samples of a case.
+// add adds a row for the samples of a case.
 func (b *bench) add(k kind, samples []sample) {
 	b.report.Rows = append(b.report.Rows, newRow(k, samples))
 }
 
-// note keeps a remark for the report.
+// note adds a remark to the report.
 func (b *bench) note(format string, args ...any) {
 	b.report.Notes = append(b.report.Notes, fmt.Sprintf(format, args...))
 }
 
-// progress says what is being measured.
+// progress prints which case is measured.
 func (b *bench) progress(format string, args ...any) { fmt.Fprintf(b.log, format+"\n", args...) }
 
-// repeat runs a case as often as the options say and adds its row.
+// repeat runs a case as many times as the options say, and adds its row.
 func (b *bench) repeat(ctx context.Context, k kind, run func(ctx context.Context) (sample, error)) error {
 	b.progress("%s: source %d MiB, n %d, files %d", k.name, k.source, k.n, k.files)
 	var samples []sample

@@ -25,7 +25,7 @@ func fakeBench(t *testing.T) (*bench, *fakedaemon.Daemon) {
 	d := fakedaemon.New()
 	d.Agent = func(*fakedaemon.Box, string) (string, int) { return "0\n", 0 }
 	c := d.Connect(t)
-	return &bench{c: c, s: workload.Open(c, "test"), opts: Options{Runs: 2}, log: io.Discard, daemon: os.Getpid(), pace: fast}, d
+	return &bench{c: c, s: workload.Open(c, "test"), opts: Options{Runs: 2}, log: io.Discard, daemon: os.Getpid(), pace: fast, stream: transfer{c: c}}, d
 }
 
 func TestCases(t *testing.T) {
@@ -44,7 +44,7 @@ func TestCases(t *testing.T) {
 			t.Errorf("%s has %d runs", r.Case, r.Runs)
 		}
 		if !many && (r.ReturnMS == nil || r.CPUMSPerChild == nil) {
-			t.Errorf("%s lacks figures: %+v", r.Case, r)
+			t.Errorf("%s lacks metrics: %+v", r.Case, r)
 		}
 	}
 	best, usual := b.speed.best()
@@ -118,7 +118,7 @@ func TestExecPolling(t *testing.T) {
 // TestStreams: what arrived is counted, and nothing that is missing is measured.
 func TestStreams(t *testing.T) {
 	b, d := fakeBench(t)
-	b.stream, d.Stream = 2<<20, 2<<20
+	b.stream.bytes, d.Stream = 2<<20, 2<<20
 	if err := b.streams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestStreams(t *testing.T) {
 		t.Errorf("with a byte too few: %v", err)
 	}
 	for _, op := range []streamOp{streamOps[0], streamOps[3]} {
-		if n, err := op.run(b, t.Context(), "any"); n != 2<<20-1 || err != nil {
+		if n, err := op.run(&b.stream, t.Context(), "any"); n != 2<<20-1 || err != nil {
 			t.Errorf("%s: %d bytes, %v", op.name, n, err)
 		}
 	}

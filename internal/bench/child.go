@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// idleChildren sandboxes are watched together, for idleFor: one alone does
-	// too little to be measured.
+	// idleChildren is the number of sandboxes that are measured together for idleFor: one alone
+	// uses too little to be measured.
 	idleChildren = 20
 	idleFor      = 5 * time.Second
-	// untouchedChildren are made at once to see what an idle child costs.
+	// untouchedChildren is the number of children of the fork that shows the cost of an idle child.
 	untouchedChildren = 20
 )
 
-// fork makes n children, which answer a command each.
+// fork makes n children, each of which answers a command.
 func (b *bench) fork(ctx context.Context, ref string, n int) (sample, error) {
 	return b.children(ctx, n, func(ctx context.Context) (*workload.Forked, error) { return b.s.Fork(ctx, ref, n, "") })
 }
 
-// children measures a fork or restore and destroys what it made.
+// children measures a fork or restore, and destroys the new sandboxes.
 func (b *bench) children(ctx context.Context, n int, makeAll func(context.Context) (*workload.Forked, error)) (sample, error) {
 	c, err := b.meter().start(ctx)
 	if err != nil {
@@ -45,8 +45,8 @@ func times(f *workload.Forked) sample {
 	return sample{pauseMS: millis(f.Pause), returnMS: millis(f.Return), firstExecMS: millis(f.FirstExec), allReadyMS: millis(f.AllReady)}
 }
 
-// untouched makes children that run no command: what the fork alone costs, and
-// what an idle child holds.
+// untouched makes children that run no command. It shows the cost of the fork alone, and the memory
+// of an idle child.
 func (b *bench) untouched(ctx context.Context, ref string) (sample, error) {
 	s, err := b.children(ctx, untouchedChildren, func(ctx context.Context) (*workload.Forked, error) {
 		return b.s.ForkUntouched(ctx, ref, untouchedChildren)
@@ -56,8 +56,8 @@ func (b *bench) untouched(ctx context.Context, ref string) (sample, error) {
 	return s, err
 }
 
-// written makes a child of a source that has just written to all of its array: what it
-// may write to without a copy, a fork has to take from it.
+// written makes a child of a source that has just written to all of its array. The fork has to make
+// all of these pages copy-on-write again.
 func (b *bench) written(ctx context.Context, ref string) (sample, error) {
 	if _, err := b.s.Ask(ctx, ref, "data += 1\nprint(len(data))"); err != nil {
 		return nil, err
@@ -65,8 +65,8 @@ func (b *bench) written(ctx context.Context, ref string) (sample, error) {
 	return b.fork(ctx, ref, 1)
 }
 
-// ask makes a child whose first answer is that of the process it inherited,
-// which so has to write to memory it shares. A second question is the round trip.
+// ask makes a child, and asks the process that it inherited, which has to write to shared memory to
+// answer. A second question measures the round trip.
 func (b *bench) ask(ctx context.Context, ref string) (sample, error) {
 	c, err := b.meter().start(ctx)
 	if err != nil {
@@ -99,8 +99,7 @@ func (b *bench) ask(ctx context.Context, ref string) (sample, error) {
 	return s, b.s.Destroy(ctx, id)
 }
 
-// idle counts the processor time of sandboxes that were asked for nothing. The
-// daemon and its pool are counted with them.
+// idle measures the processor time of idle sandboxes. It includes that of the daemon and its pool.
 func (b *bench) idle(ctx context.Context, ref string) (sample, error) {
 	f, err := b.s.Fork(ctx, ref, idleChildren, "")
 	if err != nil {

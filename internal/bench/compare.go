@@ -11,31 +11,31 @@ import (
 	"sync"
 	"time"
 
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/workload"
 )
 
-// What is compared with runsc.
+// The size of the comparison with runsc.
 const (
 	runscSource   = sourceMedium
 	runscChildren = 20
-	// runscChildMiB is what a container takes beside the source's memory, of
+	// runscChildMiB is the memory of a container besides that of the source, of
 	// which each restore makes a copy.
 	runscChildMiB = 64
 )
 
-// compare does with stock runsc what fork does: a warm process goes on, and so do
-// copies of it. With runsc that is a checkpoint that leaves the source running
-// and a restore for each copy. Both sides have the same files, the same Python
-// process with the same array, the same command as the first one in a copy and
-// the same number of copies being made at a time, and their memory and processor
-// time are counted in the same way (see cost). The checkpoint's files are in the
-// page cache when they are restored.
+// compare does with stock runsc what a fork does: a warm process continues, and so do copies of it.
+// With runsc that is a checkpoint that leaves the source running, and a restore for each copy. Both
+// sides have the same files, the same Python process with the same array, the same first command in
+// a copy, and the same number of copies at a time. Their memory and processor time are measured in
+// the same way (see cost). The files of the checkpoint are in the page cache when they are
+// restored.
 //
-// The times of the row are those of the restores alone; the checkpoint is its
-// pause. Of a fork, they are the whole of it.
+// The times of the row are those of the restores alone, and its pause is the checkpoint. The times
+// of a fork include everything.
 func (b *bench) compare(ctx context.Context) (err error) {
-	reason, err := b.cannotCompare()
+	reason, err := cannotCompare(b.opts.Runsc)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (b *bench) compare(ctx context.Context) (err error) {
 		return err
 	}
 	b.progress("warm up a source of %d MiB in runsc %s", runscSource, b.report.Machine.Runsc)
-	if err := b.warmRunsc(ctx, r); err != nil {
+	if err := r.warm(ctx, b.c, b.s); err != nil {
 		return fmt.Errorf("warm up runsc: %w", err)
 	}
 	for _, n := range []int{1, runscChildren} {
@@ -64,12 +64,12 @@ func (b *bench) compare(ctx context.Context) (err error) {
 	return nil
 }
 
-// cannotCompare returns why runsc is left out, if it is.
-func (b *bench) cannotCompare() (string, error) {
-	if b.opts.Runsc == "" {
+// cannotCompare returns the reason why runsc is left out, or an empty text.
+func cannotCompare(path string) (string, error) {
+	if path == "" {
 		return "no runsc was given (--runsc PATH)", nil
 	}
-	if _, err := exec.LookPath(b.opts.Runsc); err != nil {
+	if _, err := exec.LookPath(path); err != nil {
 		return err.Error(), nil
 	}
 	if os.Geteuid() != 0 {
@@ -85,8 +85,8 @@ func (b *bench) cannotCompare() (string, error) {
 	return "", nil
 }
 
-// noteVersions says which runsc it is, and whether it is built from the gVisor
-// that is in this program.
+// noteVersions records the version of runsc, and notes if that differs from the gVisor in this
+// program.
 func (b *bench) noteVersions() error {
 	theirs, err := runscVersion(b.opts.Runsc)
 	if err != nil {
@@ -101,19 +101,19 @@ func (b *bench) noteVersions() error {
 	return nil
 }
 
-// runscSourceID is the container that is forked.
+// runscSourceID is the id of the container that is forked.
 const runscSourceID = "source"
 
-// warmRunsc makes a container with the files of our image and a warm process.
-func (b *bench) warmRunsc(ctx context.Context, r *runsc) error {
-	sb, err := b.s.Create(ctx, workload.PythonImage, "")
+// warm makes a container with the files of our image and a warm process.
+func (r *runsc) warm(ctx context.Context, c *client.Client, session *workload.Session) error {
+	sb, err := session.Create(ctx, workload.PythonImage, "")
 	if err != nil {
 		return err
 	}
-	if err := exportRoot(ctx, b.c, sb.ID, r.rootfs()); err != nil {
+	if err := exportRoot(ctx, c, sb.ID, r.rootfs()); err != nil {
 		return err
 	}
-	if err := errors.Join(b.s.Destroy(ctx, sb.ID), r.writeBundle()); err != nil {
+	if err := errors.Join(session.Destroy(ctx, sb.ID), r.writeBundle()); err != nil {
 		return err
 	}
 	if err := r.start(ctx, runscSourceID, "run"); err != nil {
@@ -126,7 +126,7 @@ func (b *bench) warmRunsc(ctx context.Context, r *runsc) error {
 	return err
 }
 
-// fork makes n copies of the source, which answer a command each.
+// fork makes n copies of the source, each of which answers a command.
 func (r *runsc) fork(ctx context.Context, n int) (sample, error) {
 	c, err := r.meter().start(ctx)
 	if err != nil {
@@ -157,8 +157,8 @@ func (r *runsc) fork(ctx context.Context, n int) (sample, error) {
 	return s, errors.Join(r.stop(ctx, 1), os.RemoveAll(r.checkpoint()))
 }
 
-// copyID names a copy. runsc finds containers by the beginning of an id, so none
-// may begin with another.
+// copyID returns the id of a copy. runsc accepts the beginning of an id, so no id may begin with
+// another.
 func copyID(i int) string { return fmt.Sprintf("copy-%03d", i) }
 
 // restore makes n copies of the checkpoint and has each run a command.

@@ -7,51 +7,49 @@ import (
 	"ramet.dev/ramet/internal/observe/procfs"
 )
 
-// pace says how to wait for processes to settle.
+// pace is the timing of the wait for idle processes.
 type pace struct {
-	// poll is how often to look.
+	// poll is the time between two readings.
 	poll time.Duration
-	// quiet is how long they must have done next to nothing.
+	// quiet is how long the processes must be idle.
 	quiet time.Duration
-	// most bounds the wait, for processes that are never quiet.
+	// most bounds the wait for processes that are never idle.
 	most time.Duration
 }
 
-// realPace suits a daemon that waits for 150 ms before it starts new sentries for
-// those that were taken from its pool.
+// realPace suits a daemon that waits for 150 ms before it starts new sentries for those that were
+// taken from its pool.
 var realPace = pace{poll: 100 * time.Millisecond, quiet: 400 * time.Millisecond, most: 5 * time.Second}
 
 const (
-	// quietShare and quietShareEach are next to nothing, of one processor: for
-	// all processes, and more for each new sandbox, since the wait is counted
-	// and must not go on because a hundred of them tick over.
+	// quietShare and quietShareEach are the shares of one processor below which processes are
+	// idle: for all together, and in addition for each new sandbox. The time of the wait is
+	// measured too, and a hundred idle sandboxes must not prolong it.
 	quietShare     = 0.03
 	quietShareEach = 0.003
-	// hostMemoryFrom is the least number of children for which the machine's
-	// own memory figure is used: it moves by some tens of MiB for reasons that
-	// have nothing to do with us.
+	// hostMemoryFrom is the number of children from which the memory of the machine is
+	// used as a metric: it varies by some tens of MiB for reasons that
+	// have nothing to do with the children.
 	hostMemoryFrom = 20
 )
 
-// cost is what a number of children cost this machine.
+// cost is the cost of a number of children on this machine.
 //
-// Processor time is that of all processes that have to do with them: the daemon
-// or the runsc commands, the sandboxes, the processes in which guest code runs,
-// and those that ended. It is taken from quiet to quiet, so that it has in it
-// also what is done ahead and afterwards: the start of the sentries that replace
-// those of the pool.
+// Processor time is that of all processes that work for them: the daemon or the runsc commands, the
+// sandboxes, the processes in which guest code runs, and those that have ended. It is measured from
+// idle to idle, so that it includes work that is done ahead and afterwards, such as the start of
+// the sentries that replace those of the pool.
 //
-// Memory is counted twice and the larger figure is reported. One is what the
-// daemon says of each child: pages that only it has. The other is by how much the
-// machine's occupied memory grew, divided by the number of children. That one
-// also has what the fork made the source copy, page tables and kernel stacks; but
-// it has what everybody else on the machine did in the meantime as well, and so
-// is only used for many children.
+// Memory is measured in two ways, and the larger result is reported. One is the daemon's: the pages
+// that only a child has. The other is the growth of the machine's occupied memory, divided by the
+// number of children. It includes the pages that the source copied because of the fork, page tables
+// and kernel stacks, but also everything that other programs did meanwhile. It is therefore used
+// for many children only.
 type cost struct {
 	meter
 	cpu    time.Duration
 	memory int64
-	work   float64 // what a piece of work took: see speed
+	work   float64 // milliseconds of a fixed piece of work: see speed
 }
 
 // meter reads the processor time of the processes that are measured.
@@ -61,7 +59,7 @@ type meter struct {
 	speed *speed
 }
 
-// start waits until the processes are quiet and starts to count.
+// start waits until the processes are idle, and starts to measure.
 func (m meter) start(ctx context.Context) (*cost, error) {
 	c := &cost{meter: m}
 	if err := c.settle(ctx, 0); err != nil {
@@ -77,8 +75,8 @@ func (m meter) start(ctx context.Context) (*cost, error) {
 	return c, err
 }
 
-// stop waits for quiet and adds to s what n children cost since the start.
-// besides is processor time that trees does not know.
+// stop waits until the processes are idle, and adds the cost of n children since the start to s.
+// besides is processor time that trees does not include.
 func (c *cost) stop(ctx context.Context, s sample, n int, besides time.Duration) error {
 	if err := c.settle(ctx, n); err != nil {
 		return err
@@ -99,8 +97,7 @@ func (c *cost) stop(ctx context.Context, s sample, n int, besides time.Duration)
 	return nil
 }
 
-// settle waits until the processes, n new sandboxes among them, have been quiet
-// for a while.
+// settle waits until the processes, with n new sandboxes among them, are idle.
 func (m meter) settle(ctx context.Context, n int) error {
 	share := quietShare + quietShareEach*float64(n)
 	ticker := time.NewTicker(m.pace.poll)
@@ -131,7 +128,7 @@ func (m meter) settle(ctx context.Context, n int) error {
 	return nil
 }
 
-// meter returns that of the daemon and its sandboxes.
+// meter returns the meter of the daemon and its sandboxes.
 func (b *bench) meter() meter {
 	return meter{trees: func() (time.Duration, error) { return procfs.TreeCPU(b.daemon) }, pace: b.pace, speed: &b.speed}
 }

@@ -9,7 +9,7 @@ import (
 	"ramet.dev/ramet/internal/workload"
 )
 
-// disk writes snapshots to disk and restores n sandboxes of each.
+// disk writes snapshots to disk and restores n sandboxes from each.
 func (b *bench) disk(ctx context.Context, ref string, p plan, n int) error {
 	b.progress("snapshot-disk and restore-disk: source %d MiB, n %d", p.mib, n)
 	var snapshots, restores []sample
@@ -32,7 +32,7 @@ func (b *bench) disk(ctx context.Context, ref string, p plan, n int) error {
 		if err != nil {
 			return fmt.Errorf("restore-disk: %w", err)
 		}
-		delete(r, pauseMS) // nothing stands still
+		delete(r, pauseMS) // a restore pauses nothing
 		restores = append(restores, r)
 		if err := b.c.Snapshots.Delete(ctx, snap.ID, api.SnapshotDeletion{}); err != nil {
 			return err

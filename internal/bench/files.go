@@ -10,20 +10,19 @@ import (
 	"ramet.dev/ramet/internal/workload"
 )
 
-// fileOps are what is done to files: in the sandbox's root file system and, in the
-// same run, in gVisor's overlay on its tmpfs, which /dev/shm is. Their rows are
-// named files-OP.
+// fileOps are the operations on files. Each is measured in the sandbox's root file system and, in
+// the same run, in gVisor's overlay on its tmpfs, which is at /dev/shm. Their rows are named
+// files-OP.
 var fileOps = []struct {
 	name string
-	most float64 // times what it takes on the overlay
+	most float64 // the largest ratio to the time on the overlay
 }{{"untar", 1.2}, {"find", 1.2}, {"stat", 1.2}, {"read4k", 1.2}, {"write4k", 1.2}, {"import", 1.1}}
 
-// filesProgram prints, as JSON, milliseconds of each op: [root file system, overlay].
-// The tree has 25 000 files of 20 KiB, some 500 MiB. The file systems take turns, and
-// the median counts: what they do of a read or a write of 4 KiB takes less time than
-// going into gVisor and back, which takes 1.5 µs or 9 as gVisor's own switch between
-// waiting awake and asleep happens to stand at that moment. import is a new Python
-// that imports numpy.
+// filesProgram prints, as JSON, the milliseconds of each operation: [root file system, overlay].
+// The tree has 25 000 files of 20 KiB, some 500 MiB. The file systems take turns, and the median
+// counts: their share of a read or a write of 4 KiB is less than the switch into gVisor and back,
+// which takes 1.5 µs or 9, depending on whether gVisor's own switch currently waits awake or
+// asleep. import is a new Python that imports numpy.
 const filesProgram = `import ctypes, json, os, random, shutil, statistics, subprocess, time
 def clock(fn):
     began = time.monotonic()
@@ -94,7 +93,7 @@ for d in ("upper", "work", "overlay"):
 print(json.dumps(out))
 `
 
-// files measures what is done to files.
+// files measures the operations on files.
 func (b *bench) files(ctx context.Context) error {
 	b.progress("%s", caseFiles)
 	sb, err := b.s.Create(ctx, workload.PythonImage, "")
@@ -127,7 +126,7 @@ func (b *bench) files(ctx context.Context) error {
 
 func fileOp(op string) string { return caseFiles + "-" + op }
 
-// changedFiles is how many files each of two children changes before a diff.
+// changedFiles is the number of files that each of two children changes before a diff.
 const changedFiles = 10
 
 // diff measures the comparison of two children of a source with many files.

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// inARow forks a new source again and again without a rest. All children stay,
-// and in between the source writes to its memory: whatever a fork leaves behind
-// is there when the next one comes.
+// inARow forks a new source again and again without a rest. All children stay, and the source
+// writes to its memory in between, so that each fork meets everything that the earlier ones left
+// behind.
 func (b *bench) inARow(ctx context.Context) error {
 	samples := make([][]sample, lastInARow)
 	for run := range b.opts.Runs {

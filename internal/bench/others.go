@@ -9,7 +9,7 @@ import (
 	"ramet.dev/ramet/internal/observe/procfs"
 )
 
-// usage is the processor time of the machine and our part of it.
+// usage is the processor time of the machine, and our part of it.
 type usage struct {
 	at         time.Time
 	busy, ours time.Duration
@@ -29,7 +29,7 @@ func (b *bench) usage() (usage, error) {
 	return u, nil
 }
 
-// othersSince returns how much of all processors others used since before.
+// othersSince returns the percentage of all processors that other processes used since before.
 func (u usage) othersSince(before usage) float64 {
 	others := (u.busy - before.busy) - (u.ours - before.ours)
 	all := u.at.Sub(before.at) * time.Duration(runtime.NumCPU())

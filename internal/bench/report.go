@@ -20,7 +20,7 @@ type Report struct {
 	Notes []string `json:"notes"`
 }
 
-// Machine is where and when the figures were measured.
+// Machine is where and when the metrics were measured.
 type Machine struct {
 	CPUs      int       `json:"cpus"`
 	CPUModel  string    `json:"cpu_model"`
@@ -34,12 +34,12 @@ type Machine struct {
 	// The load averages of the last minute.
 	LoadBefore float64 `json:"load_before"`
 	LoadAfter  float64 `json:"load_after"`
-	// OthersPercent is how much of all processors went to what is none of our
-	// processes while the daemon was measured. It is what the figures suffered
-	// from; the load averages have our own work in them.
+	// OthersPercent is the share of all processors that other processes used
+	// while the daemon was measured. It shows how much the metrics were
+	// disturbed; the load averages include our own work.
 	OthersPercent float64 `json:"others_percent"`
-	// WorkBestMS and WorkMS are what a fixed piece of work took between the samples, at
-	// best and in the median.
+	// WorkBestMS and WorkMS are the times of a fixed piece of work between the samples: the
+	// best and the median.
 	WorkBestMS float64 `json:"work_best_ms"`
 	WorkMS     float64 `json:"work_ms"`
 	Seconds    float64 `json:"seconds"`
@@ -65,7 +65,7 @@ func thisMachine(version string) (Machine, error) {
 	return m, nil
 }
 
-// load returns the load average of the last minute, or -1 if it is not known.
+// load returns the load average of the last minute, or -1 if it is unknown.
 func load() float64 {
 	v, err := procfs.Load()
 	if err != nil {

@@ -53,7 +53,7 @@ func TestNewRow(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	// The daemon's figure, where it is the larger or the only one.
+	// The daemon's metric, where it is the larger or the only one.
 	for _, s := range []sample{{privateMiB: 5}, {privateMiB: 5, hostPrivateMiB: 4}, {hostPrivateMiB: 5}} {
 		if got := newRow(k, []sample{s}).PrivateMiBPerChild; got == nil || *got != 5 {
 			t.Errorf("%v: %v", s, got)
@@ -230,13 +230,13 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestFigure(t *testing.T) {
+func TestFormatted(t *testing.T) {
 	for v, want := range map[float64]string{0: "0.00", 0.128: "0.13", 9.876: "9.88", 12.34: "12.3", 99.99: "100.0", 123.4: "123", 12345.6: "12346"} {
-		if got := figure(&v); got != want {
+		if got := formatted(&v); got != want {
 			t.Errorf("%v is %q, not %q", v, got, want)
 		}
 	}
-	if got := figure(nil); got != "-" {
+	if got := formatted(nil); got != "-" {
 		t.Errorf("nothing is %q", got)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"ramet.dev/ramet/client"
 )
 
-// exportRoot copies the files of a sandbox into the empty directory dir, which
-// then serves as the root of a container. Devices and owners are left out: the
-// container makes its own devices, and runs as the user who owns the copy.
+// exportRoot copies the files of a sandbox into the empty directory dir, which becomes the root of
+// a container. It omits devices and owners: the container makes its own devices, and runs as the
+// user who owns the copy.
 func exportRoot(ctx context.Context, c *client.Client, ref, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -27,7 +27,7 @@ func exportRoot(ctx context.Context, c *client.Client, ref, dir string) error {
 	unpacked := make(chan error, 1)
 	go func() {
 		err := unpack(root, r)
-		r.CloseWithError(err) // ends the other side if it still writes
+		r.CloseWithError(err) // ends the writer
 		unpacked <- err
 	}()
 	res, err := c.Processes.ExecStream(ctx, ref, api.ExecRequest{
@@ -36,21 +36,21 @@ func exportRoot(ctx context.Context, c *client.Client, ref, dir string) error {
 	if err == nil && !res.OK {
 		err = fmt.Errorf("tar ended with exit code %d", res.ExitCode)
 	}
-	w.CloseWithError(err) // io.EOF for the other side if nil
+	w.CloseWithError(err) // io.EOF for the reader if nil
 	if err := errors.Join(err, <-unpacked); err != nil {
 		return fmt.Errorf("export root file system: %w", err)
 	}
 	return nil
 }
 
-// unpack unpacks a tar archive below root, which nothing in it can leave: the
-// sandbox that wrote it is not trusted.
+// unpack unpacks a tar archive below root. No entry can leave root: the sandbox that wrote the
+// archive is not trusted.
 func unpack(root *os.Root, in io.Reader) error {
 	archive := tar.NewReader(in)
 	for {
 		h, err := archive.Next()
 		if err == io.EOF {
-			_, err := io.Copy(io.Discard, in) // what tar pads the end with
+			_, err := io.Copy(io.Discard, in) // the padding at the end
 			return err
 		}
 		if err != nil {
@@ -73,7 +73,7 @@ func unpackOne(root *os.Root, h *tar.Header, content io.Reader) error {
 		if err := root.Mkdir(name, 0o700); err != nil {
 			return err
 		}
-		return root.Chmod(name, perm|0o700) // root of the container may be nobody special here
+		return root.Chmod(name, perm|0o700) // root of the container may be an ordinary user here
 	case tar.TypeReg:
 		f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {

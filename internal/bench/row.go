@@ -2,58 +2,58 @@ package bench
 
 import "slices"
 
-// metric is one figure of a case.
+// metric is the index of a metric in a sample.
 type metric int
 
-// The metrics. Those in milliseconds are counted from the call.
+// The metrics. Times begin at the call.
 const (
 	pauseMS metric = iota
 	returnMS
 	firstExecMS
 	allReadyMS
 	cpuMS
-	privateMiB     // as the daemon says
-	hostPrivateMiB // as the machine's memory says
+	privateMiB     // by the daemon
+	hostPrivateMiB // by the memory of the machine
 	roundtripMS
 	mibPerSecond
 	overlayMS
 	idlePercent
-	workMS  // of a piece of work next to the sample: see speed
-	metrics // how many there are
+	workMS  // of a fixed piece of work next to the sample: see speed
+	metrics // the number of metrics
 )
 
-// sample is what one run of a case measured.
+// sample is the metrics of one run of a case.
 type sample map[metric]float64
 
-// Row is one case. Each figure is the median of the runs, or null if the case
-// does not have it.
+// Row is the result of a case. Each metric is the median of the runs, or null if the case does not
+// have it.
 type Row struct {
-	// Case is one of cases; that of caseInARow has the number of the fork behind
-	// it, fork-in-a-row-NN.
+	// Case is one of cases. That of caseInARow ends with the number of the fork:
+	// fork-in-a-row-NN.
 	Case      string `json:"case"`
 	SourceMiB int    `json:"source_mib"`
 	N         int    `json:"n"`
 	Files     int    `json:"files"`
 	Runs      int    `json:"runs"`
-	// PauseMS is how long the source stood still; for runsc-restore, how long
-	// the checkpoint took, which is not part of the row's other times.
+	// PauseMS is the pause of the source. For runsc-restore it is the time of
+	// the checkpoint, which the other times of the row do not include.
 	PauseMS     *float64 `json:"pause_ms"`
 	ReturnMS    *float64 `json:"return_ms"`
 	FirstExecMS *float64 `json:"first_exec_ms"`
 	AllReadyMS  *float64 `json:"all_ready_ms"`
-	// CPUMSPerChild has all processes in it that had to do with it: see cost.
+	// CPUMSPerChild is the processor time of all processes involved: see cost.
 	CPUMSPerChild      *float64 `json:"cpu_ms_per_child"`
 	PrivateMiBPerChild *float64 `json:"private_mib_per_child"`
 	RoundtripMS        *float64 `json:"roundtrip_ms"`
-	// MiBPerSecond is how fast the bytes of the cases streams-OP arrived.
+	// MiBPerSecond is the throughput of the cases streams-OP.
 	MiBPerSecond *float64 `json:"mib_per_second,omitempty"`
-	// OverlayMS is what RoundtripMS is compared with in the cases files-OP: the same in
-	// gVisor's overlay on its tmpfs, which is what it offers for a root file system.
+	// OverlayMS is the counterpart of RoundtripMS in the cases files-OP: the same operation in
+	// gVisor's overlay on its tmpfs, which is gVisor's own root file system.
 	OverlayMS *float64 `json:"overlay_ms,omitempty"`
 	// IdleCPUPercent is of one processor; only the case idle has it.
 	IdleCPUPercent *float64 `json:"idle_cpu_percent,omitempty"`
-	// WorkMS is what a fixed piece of work took next to the samples, as Machine.WorkBestMS:
-	// how fast the processors were just then.
+	// WorkMS is the time of a fixed piece of work next to the samples, as Machine.WorkBestMS:
+	// it shows how fast the processors were then.
 	WorkMS *float64 `json:"work_ms,omitempty"`
 }
 
@@ -78,11 +78,11 @@ const (
 	caseRunsc     = "runsc-restore"
 )
 
-// cases are all there are. caseExecPoll runs only if Options.Only names it: it changes the
+// cases are all cases. caseExecPoll runs only if Options.Only names it, because it changes the
 // power use of the whole machine.
 var cases = []string{caseCreate, caseExec, caseExecPoll, caseRunCode, caseFork, caseUntouched, caseWritten, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseStreams, caseAttach, caseRunsc}
 
-// kind is what makes a row different from others.
+// kind identifies a row.
 type kind struct {
 	name   string
 	source int // MiB
@@ -90,8 +90,8 @@ type kind struct {
 	files  int
 }
 
-// The sources, by their resident memory in MiB. The small one has no array: it is
-// what Python and numpy take.
+// The sources, by their resident memory in MiB. The small one has no array: its memory is
+// that of Python and numpy.
 const (
 	sourceSmall  = 24
 	sourceMedium = 256
@@ -117,8 +117,7 @@ func newRow(k kind, samples []sample) Row {
 	return r
 }
 
-// median returns the middle of values, the mean of the middle two if there is
-// none, and nil if there are no values.
+// median returns the median of values, or nil if there are none.
 func median(values []float64) *float64 {
 	if len(values) == 0 {
 		return nil
@@ -132,7 +131,7 @@ func median(values []float64) *float64 {
 	return &m
 }
 
-// larger returns the larger of two figures, of which either may be missing.
+// larger returns the larger of two metrics, of which either may be missing.
 func larger(a, b *float64) *float64 {
 	if a == nil || (b != nil && *b > *a) {
 		return b

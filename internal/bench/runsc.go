@@ -25,13 +25,13 @@ import (
 	"ramet.dev/ramet/internal/workload"
 )
 
-// stopTimeout bounds the end of one container when the run is over.
+// stopTimeout bounds the removal of one container at the end of the run.
 const stopTimeout = 30 * time.Second
 
 // runsc runs containers with stock runsc in a directory of its own.
 type runsc struct {
 	path  string
-	dir   string // holds all below, and is in the arguments of all its processes
+	dir   string // has all files, and is in the arguments of all processes
 	log   *os.File
 	speed *speed
 	pace  pace
@@ -64,11 +64,11 @@ func (r *runsc) rootfs() string     { return filepath.Join(r.bundle(), "rootfs")
 func (r *runsc) state() string      { return filepath.Join(r.dir, "state") }
 func (r *runsc) checkpoint() string { return filepath.Join(r.dir, "checkpoint") }
 
-// gvisorModule is the module that runsc is built from, as we are.
+// gvisorModule is the module that runsc and this program are built from.
 const gvisorModule = "gvisor.dev/gvisor"
 
-// runscVersion returns the version of the module that the program at path was built
-// from, as the go command wrote it down; runsc itself knows one only in releases.
+// runscVersion returns the version of the module that the program at path was built from, which the
+// go command records. runsc itself knows its version in releases only.
 func runscVersion(path string) (string, error) {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
@@ -80,8 +80,7 @@ func runscVersion(path string) (string, error) {
 	return "unknown", nil
 }
 
-// moduleVersion returns the version of gvisorModule in a program, empty if it has
-// none.
+// moduleVersion returns the version of gvisorModule in a program, or an empty text.
 func moduleVersion(info *debug.BuildInfo) string {
 	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
 		if m.Path == gvisorModule {
@@ -91,8 +90,8 @@ func moduleVersion(info *debug.BuildInfo) string {
 	return ""
 }
 
-// writeBundle writes what a container needs beside its root file system: the
-// same warm process as in our sandboxes, with as little around it.
+// writeBundle writes the configuration of a container: the same warm process as in our sandboxes,
+// and little else.
 func (r *runsc) writeBundle() error {
 	for path, text := range workload.Files() {
 		if err := os.WriteFile(filepath.Join(r.rootfs(), path), []byte(text), 0o755); err != nil {
@@ -125,14 +124,13 @@ func (r *runsc) writeBundle() error {
 	return nil
 }
 
-// command returns a runsc command. The options are the defaults but for those
-// that make the comparison even, or easier for runsc: the same platform, what is
-// written stays in memory as it does with us, no network to the outside, and no
-// control groups, which we do make.
+// command returns a runsc command. Options differ from the defaults where that makes the comparison
+// even, or easier for runsc: the same platform, written data stays in memory as with us, no network
+// to the outside, and no control groups, which our sandboxes have.
 func (r *runsc) command(ctx context.Context, args ...string) *exec.Cmd {
 	args = append([]string{"--root=" + r.state(), "--platform=systrap", "--overlay2=root:memory", "--network=none", "--ignore-cgroups"}, args...)
 	cmd := exec.CommandContext(ctx, r.path, args...)
-	// A file and not a pipe: a detached container keeps it.
+	// A file and not a pipe: a detached container keeps it open.
 	cmd.Stdout, cmd.Stderr = r.log, r.log
 	return cmd
 }
@@ -167,7 +165,7 @@ func (r *runsc) lastLine() string {
 	return end[strings.LastIndexByte(end, '\n')+1:]
 }
 
-// start starts or restores a container, which goes on by itself.
+// start starts or restores a container, which continues on its own.
 func (r *runsc) start(ctx context.Context, id string, args ...string) error {
 	r.mu.Lock()
 	r.ids = append(r.ids, id)
@@ -176,7 +174,7 @@ func (r *runsc) start(ctx context.Context, id string, args ...string) error {
 	return r.run(ctx, args...)
 }
 
-// probe runs the command with which our children show that they are ready.
+// probe runs the command that our children answer to show that they are ready.
 func (r *runsc) probe(ctx context.Context, id string) error {
 	return r.run(ctx, "exec", id, "/bin/true")
 }
@@ -199,7 +197,7 @@ func (r *runsc) await(ctx context.Context, id string) error {
 	return r.run(ctx, "exec", id, "/bin/bash", "-c", script)
 }
 
-// meter returns that of all containers.
+// meter returns the meter of all containers.
 func (r *runsc) meter() meter {
 	return meter{pace: r.pace, speed: r.speed, trees: func() (time.Duration, error) {
 		roots, err := procfs.Find(r.dir)
@@ -210,8 +208,8 @@ func (r *runsc) meter() meter {
 	}}
 }
 
-// stop ends all containers but the first keep. One that does not end is no reason
-// to leave the others; it stays known.
+// stop removes all containers except the first keep. It continues after a failure, and remembers
+// the containers that it could not remove.
 func (r *runsc) stop(ctx context.Context, keep int) error {
 	r.mu.Lock()
 	ids := slices.Clone(r.ids[min(keep, len(r.ids)):])
@@ -229,7 +227,7 @@ func (r *runsc) stop(ctx context.Context, keep int) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// kill ends the processes of containers that could not be deleted.
+// kill ends the processes of containers that could not be removed.
 func (r *runsc) kill() error {
 	left, err := procfs.Find(r.dir)
 	for _, pid := range left {
@@ -240,7 +238,7 @@ func (r *runsc) kill() error {
 	return err
 }
 
-// close ends everything and removes it, also when ctx has ended.
+// close removes everything, also when ctx has ended.
 func (r *runsc) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()

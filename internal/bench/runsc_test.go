@@ -165,7 +165,7 @@ func TestBundle(t *testing.T) {
 func TestCannotCompare(t *testing.T) {
 	for path, want := range map[string]string{"": "no runsc was given", "/does/not/exist": "no such file"} {
 		b := &bench{opts: Options{Runsc: path}}
-		if reason, err := b.cannotCompare(); err != nil || !strings.Contains(reason, want) {
+		if reason, err := cannotCompare(b.opts.Runsc); err != nil || !strings.Contains(reason, want) {
 			t.Errorf("%q: %q, %v", path, reason, err)
 		}
 	}
@@ -173,7 +173,7 @@ func TestCannotCompare(t *testing.T) {
 		return // below is for ordinary users
 	}
 	b := &bench{opts: Options{Runsc: "/bin/sh"}}
-	if reason, err := b.cannotCompare(); err != nil || !strings.Contains(reason, "needs root") {
+	if reason, err := cannotCompare(b.opts.Runsc); err != nil || !strings.Contains(reason, "needs root") {
 		t.Errorf("%q, %v", reason, err)
 	}
 }

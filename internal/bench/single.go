@@ -13,10 +13,10 @@ import (
 const (
 	execWarmUps = 50
 	execSamples = 100
-	speedEvery  = 10 // samples, as a piece of work is a good part of one
+	speedEvery  = 10 // samples, because the work takes a good part of the time of one
 )
 
-// single measures what concerns one sandbox: create, exec and run_code.
+// single measures operations on one sandbox: create, exec and run_code.
 func (b *bench) single(ctx context.Context) error {
 	if b.wants(caseCreate) {
 		if err := b.repeat(ctx, kind{name: caseCreate, n: 1}, b.create); err != nil {
@@ -75,15 +75,15 @@ func (b *bench) create(ctx context.Context) (sample, error) {
 	return s, b.s.Destroy(ctx, sb.ID)
 }
 
-// roundtrips measures the round trip of something that does nothing. It has samples
-// of its own number: one takes so little that a few would be noise.
+// roundtrips measures the round trip of an operation that does nothing. It takes more samples than
+// other cases, because one is so short that a few would be noise.
 func (b *bench) roundtrips(ctx context.Context, name string, do func(context.Context, string) error) error {
 	b.progress(name)
 	sb, err := b.s.Create(ctx, workload.PythonImage, "")
 	if err != nil {
 		return err
 	}
-	// The daemon makes new blank sandboxes behind a create, and many when it has just started:
+	// The daemon starts new blank sentries after a create, and many when it has just started:
 	// a round trip takes a third longer meanwhile.
 	if err := b.meter().settle(ctx, 1); err != nil {
 		return err

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// childMiB is a guess of what a child takes, to leave out what would not
+	// childMiB is an estimate of the memory of a child, to leave out cases that would not
 	// fit into this machine.
 	childMiB = 40
-	// manyFiles is the number of files of the source that has files, each of
+	// manyFiles is the number of files of the source with files, each of
 	// fileBytes.
 	manyFiles = 50_000
 	fileBytes = 20 << 10
 )
 
-// plan is what is measured of one source.
+// plan is the cases of one source.
 type plan struct {
 	mib, files int
 	children   []int
-	// untouched, written, ask, idle, diff and disk are further cases of this source; disk has
-	// the number of sandboxes that are restored at once.
+	// untouched, written, ask, idle, diff and disk are further cases of this source. disk has
+	// the numbers of sandboxes that are restored at once.
 	untouched, written, ask, idle, diff bool
 	disk                                []int
 }
@@ -47,8 +47,7 @@ func plans(quick bool) []plan {
 	}
 }
 
-// only leaves out what is not wanted. A snapshot and what is restored from it
-// are one measurement.
+// only removes the cases that are not wanted. A snapshot and its restore are one measurement.
 func (p plan) only(wants func(name string) bool) plan {
 	if !wants(caseFork) {
 		p.children = nil
@@ -61,7 +60,7 @@ func (p plan) only(wants func(name string) bool) plan {
 	return p
 }
 
-// isEmpty reports whether nothing is measured of the source.
+// isEmpty reports whether the source has no cases.
 func (p plan) isEmpty() bool {
 	return len(p.children)+len(p.disk) == 0 && !p.untouched && !p.written && !p.ask && !p.idle && !p.diff
 }
@@ -123,7 +122,7 @@ func last(list []int) int {
 	return list[len(list)-1]
 }
 
-// warm makes a source.
+// warm makes a source with an array and files.
 func (b *bench) warm(ctx context.Context, mib, files int) (string, error) {
 	sb, err := b.s.Create(ctx, workload.PythonImage, "")
 	if err != nil {
@@ -142,12 +141,12 @@ for i in range(%d):
 `, files, fileBytes)
 	}
 	if _, err = b.s.Ask(ctx, sb.ID, program+"print(len(data))"); err == nil && files > 0 {
-		unix.Sync() // the host would write the files while the first cases run
+		unix.Sync() // so that the host does not write the files during the first cases
 	}
 	return sb.ID, err
 }
 
-// arrayProgram makes the array of a source. Every page of it is written.
+// arrayProgram returns the program that makes the array of a source. It writes to every page.
 func arrayProgram(mib int) string {
 	if mib == sourceSmall {
 		mib = 0

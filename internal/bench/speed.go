@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// speed measures how fast the processors are while samples are taken. A virtual machine has
-// them for itself, as far as it can see, and gets half of one when the host has others work
-// on the same core: all takes twice as long then, and nothing else shows it. What it does not
-// show is that a processor is taken away for milliseconds at a time.
+// speed measures how fast the processors are while samples are taken. A virtual machine gets half
+// of a processor when the host has other work on the same core. Everything takes twice as long
+// then, and no other metric shows it. speed does not show that a processor is taken away for
+// milliseconds at a time.
 type speed struct {
 	took []float64 // milliseconds
 }
 
-// rounds is how often the words are counted in one piece of work, which takes a usual
-// processor a tenth of a millisecond, and pieces how many are done at a time. The first ones
-// find nothing in the processor's caches.
+// rounds is the number of times that the words are counted in one piece of work, which takes a
+// usual processor a tenth of a millisecond. pieces is the number of pieces in a sample. The first
+// ones find cold caches.
 const rounds, pieces = 80, 4
 
 const words = "sandboxes are forked with their files memory and processes and the children run where their parent runs and keep what it kept"
 
-// sample does fixed pieces of work and returns what the fastest took, in milliseconds. Like a
-// daemon they allocate, hash and branch.
+// sample does fixed pieces of work, and returns the time of the fastest in milliseconds. The work
+// allocates, hashes and branches, as a daemon does.
 func (s *speed) sample() float64 {
 	fastest := math.Inf(1)
 	for range pieces {
@@ -40,8 +40,7 @@ func (s *speed) sample() float64 {
 	return fastest
 }
 
-// best returns what a piece of work took at best and in the median, or zeros if there was
-// none.
+// best returns the best and the median time of a piece of work, or zeros without samples.
 func (s *speed) best() (best, usual float64) {
 	if len(s.took) == 0 {
 		return 0, 0

@@ -8,8 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// write writes the report for a person: all figures, and then the targets with
-// what was reached of each.
+// write writes the report as text: all metrics, and then the targets with the results.
 func (r *Report) write(w io.Writer) error {
 	m := r.Machine
 	fmt.Fprintf(w, "%d x %s, %d MiB, Linux %s; ramet %s, %s\n%.0f s, in which other processes used %.0f %% of the processors; load %.2f before, %.2f after\n",
@@ -26,8 +25,8 @@ func (r *Report) write(w io.Writer) error {
 		}
 		fmt.Fprintln(tw, strings.Join([]string{
 			row.Case, strconv.Itoa(row.SourceMiB), strconv.Itoa(row.Files), strconv.Itoa(row.N), strconv.Itoa(row.Runs),
-			figure(row.PauseMS), figure(row.ReturnMS), figure(row.FirstExecMS), figure(row.AllReadyMS),
-			figure(row.CPUMSPerChild), figure(row.PrivateMiBPerChild), figure(row.RoundtripMS), figure(row.MiBPerSecond), figure(row.OverlayMS), figure(row.IdleCPUPercent), figure(speedPercent(row.WorkMS, m.WorkBestMS)), "",
+			formatted(row.PauseMS), formatted(row.ReturnMS), formatted(row.FirstExecMS), formatted(row.AllReadyMS),
+			formatted(row.CPUMSPerChild), formatted(row.PrivateMiBPerChild), formatted(row.RoundtripMS), formatted(row.MiBPerSecond), formatted(row.OverlayMS), formatted(row.IdleCPUPercent), formatted(speedPercent(row.WorkMS, m.WorkBestMS)), "",
 		}, "\t"))
 	}
 	if err := tw.Flush(); err != nil {
@@ -56,15 +55,14 @@ func (r *Report) writeTargets(w io.Writer) error {
 			aim = fmt.Sprintf("%g %s", t.Aim, t.Unit)
 		}
 		if t.Measured != nil {
-			measured = figure(t.Measured) + " " + t.Unit
+			measured = formatted(t.Measured) + " " + t.Unit
 		}
 		fmt.Fprintf(tw, "%s\t%s %g %s\t%s\t%s\t%s\n", t.What, sign, t.Limit, t.Unit, aim, measured, t.Verdict)
 	}
 	return tw.Flush()
 }
 
-// speedPercent returns how fast the processors were when a piece of work took so long, of
-// the best that was seen.
+// speedPercent returns the speed of the processors during a piece of work, in percent of the best.
 func speedPercent(work *float64, best float64) *float64 {
 	if work == nil {
 		return nil
@@ -73,14 +71,14 @@ func speedPercent(work *float64, best float64) *float64 {
 	return &p
 }
 
-// shown reports whether people see the row of a case: of the forks in a row
-// only some, since they are there to be compared.
+// shown reports whether the table has the row of a case. Of the forks in a row it has only some,
+// which are to be compared.
 func shown(name string) bool {
 	return !strings.HasPrefix(name, "fork-in-a-row-") || name == inARow(1) || name == inARow(lastInARow/2) || name == inARow(lastInARow)
 }
 
-// figure writes a number with three digits that mean something.
-func figure(v *float64) string {
+// formatted returns a number with three significant digits.
+func formatted(v *float64) string {
 	switch {
 	case v == nil:
 		return "-"

@@ -9,24 +9,23 @@ const (
 	notMeasured = "not measured"
 )
 
-// Target is a figure that must be reached on a machine with two processors.
+// Target is a metric that must be reached on a machine with two processors.
 type Target struct {
 	What     string   `json:"what"`
 	Unit     string   `json:"unit"`
 	Measured *float64 `json:"measured"`
-	// Limit is the most that is allowed, or the least where AtLeast is set. Aim
-	// is what is wanted; 0 if there is no more to want.
+	// Limit is the largest value that is allowed, or the least if AtLeast is set. Aim
+	// is the desired value; 0 if it is the limit.
 	Limit   float64 `json:"limit"`
 	Aim     float64 `json:"aim,omitempty"`
 	AtLeast bool    `json:"at_least"`
 	Verdict string  `json:"verdict"`
 }
 
-// rows finds cases.
+// rows are the rows of a report.
 type rows []Row
 
-// find returns the row of a case without files, an empty one if it was not
-// measured.
+// find returns the row of a case without files, or an empty row if it was not measured.
 func (rs rows) find(name string, source, n int) Row { return rs.findWith(name, source, n, 0) }
 
 func (rs rows) findWith(name string, source, n, files int) Row {
@@ -38,12 +37,12 @@ func (rs rows) findWith(name string, source, n, files int) Row {
 	return Row{}
 }
 
-// lastInARow is how many forks in a row are measured.
+// lastInARow is the number of forks in a row.
 const lastInARow = 20
 
 func inARow(i int) string { return fmt.Sprintf("%s-%02d", caseInARow, i) }
 
-// targets judges the rows. Sizes and counts are those the targets name.
+// targets judges the rows.
 func targets(rs rows) []Target {
 	fork, large := func(n int) Row { return rs.find(caseFork, sourceSmall, n) }, func(n int) Row { return rs.find(caseFork, 1536, n) }
 	untouched := func(source int) Row { return rs.find(caseUntouched, source, untouchedChildren) }
@@ -64,7 +63,7 @@ func targets(rs rows) []Target {
 		{What: "exec of true, round trip", Unit: "ms", Measured: rs.find(caseExec, 0, 1).RoundtripMS, Limit: 3},
 		{What: "run_code of 1+1 in Python, round trip", Unit: "ms", Measured: rs.find(caseRunCode, 0, 1).RoundtripMS, Limit: 2},
 		{What: "CPU of an idle sandbox, of one core", Unit: "%", Measured: rs.find(caseIdle, sourceSmall, idleChildren).IdleCPUPercent, Limit: 0.2},
-		// The strict reading: our whole fork against their restores alone, as
+		// The strict comparison: our whole fork against their restores alone, as
 		// if their checkpoint cost nothing.
 		{What: "20 children of 256 MiB: time of runsc restore over ours", Unit: "x", Measured: ratio(theirs.AllReadyMS, ours.AllReadyMS), Limit: 5, AtLeast: true},
 		{What: "20 children of 256 MiB: memory of runsc over ours", Unit: "x", Measured: ratio(theirs.PrivateMiBPerChild, ours.PrivateMiBPerChild), Limit: 8, AtLeast: true},

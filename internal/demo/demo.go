@@ -18,7 +18,7 @@ const (
 	manyChildren = 100
 )
 
-// Options are what a user can choose.
+// Options are the choices of a user.
 type Options struct {
 	// Image must have bash, python3 and numpy. If it is workload.PythonImage
 	// and missing, it is built.
@@ -34,7 +34,7 @@ type demo struct {
 	c       *client.Client
 	s       *workload.Session
 	opts    Options
-	out     io.Writer // the narration; nobody reads it beside JSON
+	out     io.Writer // the narration; discarded with JSON
 	began   time.Time
 	report  Report
 	source  string  // id
@@ -45,7 +45,7 @@ type demo struct {
 	hundred *workload.Forked
 }
 
-// step is a part of the story; its title is what an error begins with.
+// step is a part of the demonstration. Errors begin with its title.
 type step struct {
 	title string
 	do    func(ctx context.Context) error
@@ -66,9 +66,8 @@ func (d *demo) steps() []step {
 	}
 }
 
-// Run runs the demonstration against a daemon and writes what happens to out. If
-// a step fails, the error names it. All that was made is destroyed in the end,
-// also when ctx is cancelled.
+// Run runs the demonstration against a daemon and writes the narration to out. If a step fails, the
+// error names it. All sandboxes are destroyed in the end, also when ctx is cancelled.
 func Run(ctx context.Context, c *client.Client, out io.Writer, opts Options) (err error) {
 	d := &demo{c: c, s: workload.Open(c, "demo"), opts: opts, out: out, began: time.Now()}
 	if opts.JSON {
@@ -76,7 +75,7 @@ func Run(ctx context.Context, c *client.Client, out io.Writer, opts Options) (er
 	}
 	done := false
 	defer func() {
-		if !done { // cleaning up is the last step
+		if !done { // the last step cleans up
 			err = errors.Join(err, d.s.Close(ctx))
 		}
 	}()
@@ -93,7 +92,7 @@ func Run(ctx context.Context, c *client.Client, out io.Writer, opts Options) (er
 	return d.finish(out)
 }
 
-// finish writes what is left to say when all went well.
+// finish writes the end of the narration.
 func (d *demo) finish(out io.Writer) error {
 	d.report.TotalMS = millis(time.Since(d.began))
 	if d.opts.JSON {
@@ -112,7 +111,7 @@ func (d *demo) finish(out io.Writer) error {
 	return nil
 }
 
-// say writes a paragraph. A reader who goes away is noticed by finish.
+// say writes a paragraph. finish reports errors of out.
 func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
 
 // ask runs a program in the warm process of a sandbox and decodes its answer.

@@ -12,7 +12,7 @@ import (
 	"ramet.dev/ramet/internal/workload"
 )
 
-// noResult is what guest/warm.py writes to /root/result.txt.
+// noResult is the text that guest/warm.py writes to /root/result.txt.
 const noResult = "nothing yet\n"
 
 // fork makes a child for each plan.
@@ -44,7 +44,7 @@ func (d *demo) forkInto(ctx context.Context, n int, prefix string) (*workload.Fo
 	return f, private, nil
 }
 
-// diverge has each child run another plan.
+// diverge runs another plan in each child.
 func (d *demo) diverge(ctx context.Context) error {
 	d.say("Every child asks the server that it inherited, at its own 127.0.0.1:%d, to run another plan on the array: predict how the", workload.Port)
 	d.say("wave goes on. Each also writes to the array and to files. A score of 1 is a perfect prediction; the noise allows 0.67.\n")
@@ -74,7 +74,7 @@ func (d *demo) diverge(ctx context.Context) error {
 	return nil
 }
 
-// isolated shows that the source does not have what its children did.
+// isolated shows that the source does not have the changes of its children.
 func (d *demo) isolated(ctx context.Context) error {
 	var now struct {
 		Plan  bool
@@ -123,7 +123,7 @@ func (d *demo) compare(ctx context.Context) error {
 	return nil
 }
 
-// promote gives the best child's state to the source and looks for it there.
+// promote replaces the state of the source by that of the best child, and checks it.
 func (d *demo) promote(ctx context.Context) error {
 	sb, err := d.c.Sandboxes.Promote(ctx, d.best.Sandbox)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"ramet.dev/ramet/internal/workload"
 )
 
-// firstSample is the sample of which the first of many children is asked.
+// firstSample is the sample that the first of many children is asked about.
 const firstSample = 1000
 
 // forkMany makes many children of the same source and checks the answer of each.
@@ -67,7 +67,7 @@ func (d *demo) samples(ctx context.Context) ([]float64, error) {
 	return values, nil
 }
 
-// askOne checks who child i is and what it has inherited.
+// askOne checks the identity of child i and the state that it has inherited.
 func (d *demo) askOne(ctx context.Context, child *api.Sandbox, i int, sample float64) error {
 	program := fmt.Sprintf("data[%d] += %d\nprint(plan, repr(float(data[%d])))", firstSample+i, i, firstSample+i)
 	res, err := d.c.Processes.Exec(ctx, child.ID, api.ExecRequest{
@@ -87,7 +87,7 @@ func (d *demo) askOne(ctx context.Context, child *api.Sandbox, i int, sample flo
 	return nil
 }
 
-// cleanUp destroys what the demonstration made, and looks whether that is so.
+// cleanUp destroys the sandboxes of the demonstration, and checks that they are gone.
 func (d *demo) cleanUp(ctx context.Context) error {
 	if d.opts.Keep {
 		if err := d.s.Destroy(ctx, d.hundred.IDs()...); err != nil {

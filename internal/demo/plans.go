@@ -1,13 +1,12 @@
 package demo
 
-// plan is one way to predict the end of the wave. Its program runs in the
-// inherited process, on the inherited variables of guest/warm.py.
+// plan is one way to predict the end of the wave. Its program runs in the inherited process, with
+// the inherited variables of guest/warm.py.
 type plan struct {
 	name, what, program string
 }
 
-// plans are worth different scores, so that one of them is the best; which one is
-// not known here but found out.
+// plans reach different scores, so that one of them is the best. The program does not know which.
 func plans() []plan {
 	return []plan{
 		{"mean", "the mean of all samples", `

@@ -10,7 +10,7 @@ import (
 	"ramet.dev/ramet/internal/workload"
 )
 
-// Report is what the demonstration found, for --json.
+// Report is the result of the demonstration, for --json.
 type Report struct {
 	Image   string `json:"image"`
 	Built   bool   `json:"built" doc:"the image was missing"`
@@ -31,7 +31,7 @@ type Step struct {
 	MS   float64 `json:"ms"`
 }
 
-// Outcome is what a plan came to.
+// Outcome is the result of a plan.
 type Outcome struct {
 	Sandbox string  `json:"sandbox"`
 	Plan    string  `json:"plan"`
@@ -40,7 +40,7 @@ type Outcome struct {
 	PID     int     `json:"pid" doc:"of the process that answered"`
 }
 
-// ForkRow is one fork in the table. Times are counted from the call.
+// ForkRow is one fork in the table. Times begin at the call.
 type ForkRow struct {
 	N           int     `json:"n"`
 	PauseMS     float64 `json:"pause_ms"`

@@ -58,7 +58,7 @@ func (d *demo) create(ctx context.Context) error {
 	return nil
 }
 
-// warm makes a state that is worth to be forked.
+// warm makes a state that is worth forking.
 func (d *demo) warm(ctx context.Context) error {
 	began := time.Now()
 	if err := d.s.Warm(ctx, d.source); err != nil {

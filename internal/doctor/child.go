@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// childArg is the first argument of a probe child. It is no name that a
+	// childArg is the first argument of a probe child. It is not a name that a
 	// person would give a subcommand.
 	childArg = "__doctor-probe"
 	// childTimeout ends a probe that hangs, say in a broken ptrace.
 	childTimeout = 10 * time.Second
 )
 
-// selfExe survives the executable's being replaced or out of reach.
+// selfExe works even if the executable was replaced or is out of reach.
 const selfExe = "/proc/self/exe"
 
 // childRequest names a probe and the namespaces in which its child runs.
@@ -33,16 +33,16 @@ type childRequest struct {
 
 // childReply is what a probe child writes to its standard output.
 type childReply struct {
-	// Error is empty if the probe found what it wants.
+	// Error is empty if the probe succeeded.
 	Error string `json:"error,omitempty"`
 	// Namespaces are the links in /proc/self/ns by name.
 	Namespaces map[string]string `json:"namespaces,omitempty"`
 }
 
-// errStart is in the error of a child that could not be started at all.
+// errStart is the error of a child that could not be started.
 var errStart = errors.New("start child")
 
-// childProbes run in a process of their own and may ruin it.
+// childProbes run in a process of their own, which they may damage.
 var childProbes = map[string]func() (childReply, error){
 	"namespaces":   childNamespaces,
 	"mounts":       childMounts,
@@ -52,8 +52,8 @@ var childProbes = map[string]func() (childReply, error){
 	"wait":         childWait,
 }
 
-// ChildMain runs a probe if args, the program's os.Args, are those of a probe
-// child, and reports whether they were. Then main must return at once.
+// ChildMain runs a probe if args, the program's os.Args, are those of a probe child, and reports
+// whether they are. Then main must return at once.
 func ChildMain(args []string) bool {
 	if len(args) != 3 || args[1] != childArg {
 		return false
@@ -71,8 +71,7 @@ func ChildMain(args []string) bool {
 	return true
 }
 
-// runChild runs a probe in a child and waits for it. A failed probe is an error
-// as well.
+// runChild runs a probe in a child and waits for it. A failed probe is an error.
 func runChild(ctx context.Context, request childRequest) (childReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, childTimeout)
 	defer cancel()
@@ -95,8 +94,7 @@ func runChild(ctx context.Context, request childRequest) (childReply, error) {
 	return reply, nil
 }
 
-// childAttr maps our user to root of the new user namespace, as every sandbox's
-// does.
+// childAttr maps the calling user to root of the new user namespace, as for sandboxes.
 func childAttr(cloneflags uintptr) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Cloneflags: cloneflags}
 	if cloneflags&syscall.CLONE_NEWUSER != 0 {

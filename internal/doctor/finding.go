@@ -25,21 +25,21 @@ type Finding struct {
 	// Name is stable: scripts select by it.
 	Name   string `json:"name"`
 	Status Status `json:"status"`
-	// Detail is what was found.
+	// Detail describes the result.
 	Detail string `json:"detail"`
 	// Remedy is what a person can do. Every StatusFail has one.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// machine is what the probes look at.
+// machine is the system that the probes read.
 type machine struct {
 	root    string // where proc, sys and dev are found
 	dataDir string
 	child   func(ctx context.Context, request childRequest) (childReply, error)
 }
 
-// probes in the order in which they are reported: from what every sandbox needs
-// to what is merely good to know.
+// probes are all probes in the order of the report, from those that every sandbox needs to optional
+// ones.
 var probes = []struct {
 	name string
 	run  func(context.Context, *machine) Finding
@@ -67,9 +67,9 @@ var probes = []struct {
 	{"kvm", probeKVM},
 }
 
-// Run probes this machine for the calling user. dataDir is where Ramet keeps its
-// data; it need not exist yet. Run takes some tens of milliseconds; when ctx is
-// done the probes that need a child fail.
+// Run probes this machine for the calling user. dataDir is the data directory of Ramet, which need
+// not exist yet. Run takes some tens of milliseconds. When ctx is done, the probes that need a
+// child fail.
 func Run(ctx context.Context, dataDir string) []Finding {
 	return (&machine{dataDir: dataDir, child: runChild}).run(ctx)
 }

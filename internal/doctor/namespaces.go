@@ -14,8 +14,8 @@ import (
 	"ramet.dev/ramet/internal/engine/hostuser"
 )
 
-// sandboxNamespaces are those that every sandbox's process is in: its own, but for the
-// network namespace, of which there is one for all sandboxes.
+// sandboxNamespaces are the namespaces of every sandbox's process: its own, except for the network
+// namespace, which all sandboxes share.
 var sandboxNamespaces = []struct {
 	name string // in /proc/self/ns
 	flag uintptr
@@ -28,8 +28,8 @@ var sandboxNamespaces = []struct {
 	{"net", unix.CLONE_NEWNET},
 }
 
-// wantedNamespaces is the number below which we warn: each sandbox takes one of
-// every kind but one.
+// wantedNamespaces is the number below which doctor warns: each sandbox takes one of every kind but
+// one.
 const wantedNamespaces = 256
 
 const remedyContainer = "if this is a container, its seccomp or AppArmor profile forbids it: start the container with a profile that allows unshare, clone and mount (docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined), or run on the host"
@@ -104,9 +104,8 @@ func (m *machine) culprits(ctx context.Context) string {
 	return " (" + strings.Join(bad, ", ") + ")"
 }
 
-// childNamespaces tells its namespaces and tries whether they give any rights:
-// some distributions let everybody make a user namespace and take away all
-// capabilities in it.
+// childNamespaces reports its namespaces and tries whether they give any rights: some distributions
+// let all users make a user namespace and take away all capabilities in it.
 func childNamespaces() (childReply, error) {
 	reply := childReply{Namespaces: map[string]string{}}
 	for _, ns := range sandboxNamespaces {
@@ -144,12 +143,11 @@ func probeMounts(ctx context.Context, m *machine) Finding {
 	return ok("an empty read-only root can be mounted")
 }
 
-// childMounts takes the steps by which a sandbox's process gets rid of the
-// host's files.
+// childMounts does the steps by which the process of a sandbox removes the files of the host.
 func childMounts() (childReply, error) {
 	target := os.TempDir()
 	if _, err := os.Stat(target); err != nil {
-		target = "/proc" // exists wherever we can run
+		target = "/proc" // exists on every supported machine
 	}
 	for _, step := range []struct {
 		what string

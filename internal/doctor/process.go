@@ -41,10 +41,10 @@ func probeSeccomp(ctx context.Context, m *machine) Finding {
 	return ok("filters work, SECCOMP_RET_TRAP is there")
 }
 
-// childSeccomp installs a filter and sees whether it bites.
+// childSeccomp installs a filter and checks that it works.
 func childSeccomp() (childReply, error) {
 	runtime.LockOSThread() // the filter is one thread's
-	// Systrap lives on SIGSYS: the trap action.
+	// Systrap needs SIGSYS, the trap action.
 	trap := uint32(unix.SECCOMP_RET_TRAP)
 	if err := seccomp(unix.SECCOMP_GET_ACTION_AVAIL, unsafe.Pointer(&trap)); err != nil {
 		return childReply{}, fmt.Errorf("ask for the seccomp trap action: %w", err)
@@ -93,7 +93,7 @@ func probePtrace(ctx context.Context, m *machine) Finding {
 	return ok("an own child can be traced (%s)", scope)
 }
 
-// childPtrace does to a child what the sentry does to its stubs.
+// childPtrace does to a child the ptrace calls that the sentry does to its stubs.
 func childPtrace() (reply childReply, err error) {
 	runtime.LockOSThread() // only the tracing thread may use ptrace
 	cmd := exec.Command(selfExe, childArg, "wait")
@@ -107,7 +107,7 @@ func childPtrace() (reply childReply, err error) {
 	}
 	defer func() {
 		stdin.Close()
-		cmd.Process.Kill() // whatever state tracing left it in
+		cmd.Process.Kill() // in any state of tracing
 		if waitErr := cmd.Wait(); waitErr != nil && !errors.As(waitErr, new(*exec.ExitError)) {
 			err = errors.Join(err, waitErr)
 		}
@@ -154,8 +154,8 @@ func probeMemfd(context.Context, *machine) Finding {
 	return ok("sealing and opening again read-only work")
 }
 
-// tryMemfd does what a fork does with the memory of a sandbox: make, write, open
-// again for the child to read only, seal.
+// tryMemfd does the steps of a fork with the memory of a sandbox: make a memory file, write to it,
+// open it again read only for the child, seal it.
 func tryMemfd() error {
 	fd, err := unix.MemfdCreate("ramet-doctor", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

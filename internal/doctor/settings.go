@@ -15,7 +15,7 @@ import (
 	"ramet.dev/ramet/internal/engine/cgroup"
 )
 
-// minKernel has pidfd_open, the last of the calls that nothing can stand in for.
+// minKernel has pidfd_open, the last of the required calls.
 var minKernel = [2]int{5, 3}
 
 // fsgsbaseKernel is the first that lets programs use the fsgsbase instructions.
@@ -73,7 +73,7 @@ func probeCPU(_ context.Context, m *machine) Finding {
 		return warn("mount /proc", "the processor's features are unknown: %v", err)
 	}
 	flags := cpuFlags(info)
-	if !m.kernelAtLeast(fsgsbaseKernel) { // older ones list it, but forbid its use
+	if !m.kernelAtLeast(fsgsbaseKernel) { // older kernels list it, but forbid its use
 		flags = slices.DeleteFunc(flags, func(f string) bool { return f == "fsgsbase" })
 	}
 	var has, lacks []string
@@ -153,7 +153,7 @@ func probeProcesses(context.Context, *machine) Finding {
 	return judgeProcesses(l.Cur, os.Geteuid() == 0)
 }
 
-// judgeProcesses judges the soft limit, which nobody raises for us.
+// judgeProcesses judges the soft limit, which nothing raises.
 func judgeProcesses(n uint64, root bool) Finding {
 	remedy := "raise the limit: LimitNPROC=65536 in the service, or `nproc` in /etc/security/limits.conf"
 	switch {

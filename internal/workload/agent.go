@@ -11,18 +11,17 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// Where the parts of a warm sandbox are, for who starts them by other means.
+// The parts of a warm sandbox, for callers that start them by other means.
 const (
 	// AgentPath is the program of the warm process. Its argument is Port.
 	AgentPath = "/root/agent.py"
 	// AskPath is a command that asks the warm process. Its argument is Port.
 	AskPath = "/root/ask"
-	// Port is where the warm process listens, on the loopback address.
+	// Port is the port of the warm process on the loopback address.
 	Port = 8000
 )
 
-// startTimeout bounds the start of the agent: it is seconds on a machine that is
-// busy with other things.
+// startTimeout bounds the start of the agent, which takes seconds on a busy machine.
 const startTimeout = 60 * time.Second
 
 var (
@@ -39,8 +38,8 @@ func Files() map[string]string {
 	return map[string]string{AgentPath: agentProgram, AskPath: askScript}
 }
 
-// Warm puts the agent into a sandbox and starts it. When it returns, the process
-// has loaded numpy and listens. It needs bash, python3 and numpy in the image.
+// Warm starts the agent in a sandbox. When it returns, the process has loaded numpy and listens.
+// The image needs bash, python3 and numpy.
 func (s *Session) Warm(ctx context.Context, ref string) error {
 	for path, text := range Files() {
 		if err := s.WriteFile(ctx, ref, path, text); err != nil {
@@ -65,9 +64,8 @@ func (s *Session) WriteFile(ctx context.Context, ref, path, text string) error {
 	return nil
 }
 
-// Ask runs a program in the warm process of a sandbox and returns what it
-// printed, without the end of the last line. The request is made inside the
-// sandbox, over its loopback network.
+// Ask runs a program in the warm process of a sandbox and returns its output without the last end
+// of line. The request is made inside the sandbox, over its loopback network.
 func (s *Session) Ask(ctx context.Context, ref, program string) (string, error) {
 	out, err := s.run(ctx, ref, api.ExecRequest{Argv: []string{AskPath, strconv.Itoa(Port)}, Stdin: program})
 	if err != nil {
@@ -76,7 +74,7 @@ func (s *Session) Ask(ctx context.Context, ref, program string) (string, error) 
 	return strings.TrimSuffix(out, "\n"), nil
 }
 
-// Shell runs a command line in a sandbox and returns what it printed.
+// Shell runs a command line in a sandbox and returns its output.
 func (s *Session) Shell(ctx context.Context, ref, command string) (string, error) {
 	return s.run(ctx, ref, api.ExecRequest{Shell: command})
 }
@@ -96,7 +94,7 @@ func (s *Session) run(ctx context.Context, ref string, req api.ExecRequest) (str
 	return res.Stdout, nil
 }
 
-// lastLine returns the line in which programs say what is wrong.
+// lastLine returns the last line, in which programs report their error.
 func lastLine(s string) string {
 	s = strings.TrimSpace(s)
 	return s[strings.LastIndexByte(s, '\n')+1:]

@@ -10,17 +10,16 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// Forked is a fork with its times. All but Pause are counted from the call, on
-// the client's clock.
+// Forked is a fork with its times. All but Pause begin at the call, on the clock of the client.
 type Forked struct {
 	Children []api.Sandbox
-	// Pause is how long the source stood still, as the daemon says.
+	// Pause is the pause of the source, as the daemon measured it.
 	Pause time.Duration
 	// Return is when the call returned.
 	Return time.Duration
-	// FirstExec is when the first child had answered a command.
+	// FirstExec is when the first child answered a command.
 	FirstExec time.Duration
-	// AllReady is when the last child had.
+	// AllReady is when the last child answered.
 	AllReady time.Duration
 }
 
@@ -36,15 +35,14 @@ func (f *Forked) IDs() []string {
 // probe is the command that a child answers to show that it is ready.
 func probe() api.ExecRequest { return api.ExecRequest{Argv: []string{"/bin/true"}} }
 
-// Probe runs the command with which children show that they are ready.
+// Probe runs the command that shows that a sandbox is ready.
 func (s *Session) Probe(ctx context.Context, ref string) error {
 	_, err := s.run(ctx, ref, probe())
 	return err
 }
 
-// Fork makes n children of a sandbox and has each of them run a command. A
-// prefix names them prefix-1, prefix-2, …; an empty one leaves them without
-// names. A child that failed is an error.
+// Fork makes n children of a sandbox and runs a command in each. It names them prefix-1, prefix-2,
+// …, or not at all if prefix is empty. A failed child is an error.
 func (s *Session) Fork(ctx context.Context, ref string, n int, prefix string) (*Forked, error) {
 	f, began, err := s.fork(ctx, ref, n, prefix)
 	if err != nil {
@@ -70,7 +68,7 @@ func (s *Session) fork(ctx context.Context, ref string, n int, prefix string) (*
 	return f, began, err
 }
 
-// Restore makes n sandboxes of a snapshot and has each of them run a command.
+// Restore makes n sandboxes from a snapshot and runs a command in each.
 func (s *Session) Restore(ctx context.Context, ref string, n int) (*Forked, error) {
 	began := time.Now()
 	res, err := s.c.Snapshots.Restore(ctx, ref, api.RestoreRequest{Count: n, Metadata: s.label()})
@@ -124,8 +122,7 @@ func (s *Session) answer(ctx context.Context, f *Forked, began time.Time) error 
 	})
 }
 
-// PrivateMiB returns how much memory each of the sandboxes has of its own, on
-// average, as the daemon says.
+// PrivateMiB returns the average private memory of the sandboxes, as the daemon measures it.
 func (s *Session) PrivateMiB(ctx context.Context, ids []string) (float64, error) {
 	each := make([]float64, len(ids))
 	err := Each(ctx, len(ids), func(ctx context.Context, i int) error {

@@ -11,13 +11,13 @@ import (
 // PythonImage is the name of the image that is built where it is missing.
 const PythonImage = "python"
 
-// pythonBuild is what the image is made of.
+// pythonBuild is the build of the image.
 func pythonBuild() *api.ImageBuild {
 	return &api.ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy"}}
 }
 
-// Image returns the image called name. PythonImage is built if there is none,
-// and only then progress is called.
+// Image returns the image with a name. It builds PythonImage if that does not exist, and calls
+// progress meanwhile.
 func Image(ctx context.Context, c *client.Client, name string, progress func(api.Progress)) (*api.Image, error) {
 	img, err := c.Images.Get(ctx, name)
 	if err == nil || name != PythonImage || api.CodeOf(err) != api.CodeNotFound {

@@ -15,21 +15,21 @@ import (
 	"ramet.dev/ramet/client"
 )
 
-// labelKey is the metadata by which a session finds what it made. Children have
-// it from their parents.
+// labelKey is the metadata by which a session finds its sandboxes and snapshots. Children inherit
+// it.
 const labelKey = "ramet.session"
 
-// closeTimeout bounds the end of a session whose context has ended.
+// closeTimeout bounds the cleanup of a session whose context has ended.
 const closeTimeout = 60 * time.Second
 
-// Session is a group of sandboxes and snapshots that end together. It may be
-// used concurrently.
+// Session is a group of sandboxes and snapshots that are destroyed together. It may be used
+// concurrently.
 type Session struct {
 	c    *client.Client
 	name string
 }
 
-// Open returns a session with a name of its own that begins with purpose.
+// Open returns a session with a unique name that begins with purpose.
 func Open(c *client.Client, purpose string) *Session {
 	var b [3]byte
 	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
@@ -64,8 +64,8 @@ func (s *Session) Snapshot(ctx context.Context, ref string) (*api.Snapshot, erro
 	return s.c.Snapshots.Create(ctx, ref, api.SnapshotRequest{Metadata: s.label()})
 }
 
-// Destroy ends sandboxes, several at a time. One that cannot be destroyed is no
-// reason to leave the others; one that is gone is no error.
+// Destroy destroys sandboxes, several at a time. It continues after a failure, and ignores
+// sandboxes that do not exist any more.
 func (s *Session) Destroy(ctx context.Context, ids ...string) error {
 	errs := make([]error, len(ids))
 	err := Each(ctx, len(ids), func(ctx context.Context, i int) error {
@@ -77,18 +77,17 @@ func (s *Session) Destroy(ctx context.Context, ids ...string) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// Living returns the sandboxes of the session.
+// Living returns the existing sandboxes of the session.
 func (s *Session) Living(ctx context.Context) ([]api.Sandbox, error) {
 	return s.c.Sandboxes.List(ctx, api.ListFilter{Metadata: s.label()})
 }
 
-// Close ends all sandboxes and snapshots of the session, also such as the client
-// was never told of because a call was interrupted. It works, for a limited
-// time, when ctx has ended.
+// Close destroys all sandboxes and snapshots of the session, also those of calls that were
+// interrupted before the client had the ids. It works for a limited time after ctx has ended.
 func (s *Session) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	// A restore that was interrupted may have come to its end meanwhile.
+	// An interrupted restore may have finished meanwhile.
 	err := errors.Join(s.closeSandboxes(ctx), s.closeSnapshots(ctx), s.closeSandboxes(ctx))
 	if err != nil {
 		return fmt.Errorf("clean up %s: %w", s.name, err)
@@ -121,7 +120,7 @@ func (s *Session) closeSnapshots(ctx context.Context) error {
 		return err
 	}
 	var errs []error
-	for i := range slices.Backward(list) { // others depend on the oldest
+	for i := range slices.Backward(list) { // later ones depend on older ones
 		if list[i].Metadata[labelKey] == s.name {
 			errs = append(errs, s.c.Snapshots.Delete(ctx, list[i].ID, api.SnapshotDeletion{}))
 		}
@@ -129,12 +128,12 @@ func (s *Session) closeSnapshots(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Workers is how many calls Each makes at a time: enough to keep the processors
-// busy, and the same for everything that is compared.
+// Workers is the number of simultaneous calls of Each: enough to keep the processors busy, and the
+// same for everything that is compared.
 func Workers() int { return 2 * runtime.NumCPU() }
 
-// Each calls do for 0 to n-1, Workers at a time, and returns the first error,
-// after which no new call is made. It waits for all calls.
+// Each calls do for 0 to n-1, Workers at a time, and returns the first error, after which it starts
+// no new call. It waits for all calls.
 func Each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -151,7 +150,7 @@ func Each(ctx context.Context, n int, do func(ctx context.Context, i int) error)
 			}
 		}()
 	}
-	for i := 0; i < n && ctx.Err() == nil; i++ { // a select alone might go on by chance
+	for i := 0; i < n && ctx.Err() == nil; i++ { // a select alone might choose the other case
 		select {
 		case next <- i:
 		case <-ctx.Done():
