@@ -75,7 +75,9 @@ var arrows = []struct {
 	{"internal/node/freezes", []string{"api", "internal/engine/launch", "internal/engine/snapfile", "internal/engine/wire", "internal/node/fsview", "internal/node/memfiles", "internal/storage/store"}, "moments that others are made from, with the files and the histories that they hold; what a sandbox or a snapshot is, is not its business"},
 	{"internal/node/visibility", []string{"internal/server/audit", "internal/service/access"}, "who sees what; how things are kept is not its business"},
 	{"internal/node/snapshots", []string{"api", "internal/engine/snapfile", "internal/node/freezes", "internal/node/fsview", "internal/node/memfiles", "internal/node/selfcontrol", "internal/node/snapdir", "internal/node/timer", "internal/node/transition", "internal/node/visibility", "internal/server/audit", "internal/service/access", "internal/storage/paths", "internal/storage/store"}, "freezes with records, of which a grant of self-control is part; what runs in a sandbox, and how it is frozen or restored, is not its business"},
+	{"internal/node/timeline", []string{"api", "internal/service/access"}, "steps and which of them are tried; it never freezes, restores or destroys a sandbox itself"},
 	{"internal/node", []string{
+		"internal/node/timeline",
 		"api",
 		"internal/engine/cgroup",
 		"internal/engine/control",

@@ -67,7 +67,7 @@ func (h handle) MayRun() error { return h.m.mayRun(h.b) }
 
 func (h handle) Explain(s *launch.Sentry, err error) error { return h.m.explain(h.b, s, err) }
 
-func (h handle) Step(ctx context.Context) func(api.Step) { return h.m.stepping(ctx, h.b) }
+func (h handle) Step(ctx context.Context) func(api.Step) { return h.m.BeginStep(ctx, h) }
 
 func (h handle) FirstUse(began time.Time) { h.m.firstUse(h.b, began) }
 

@@ -58,6 +58,7 @@ func nodeOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Node, *instan
 	m.snapshots = m.newSnapshots()
 	m.Requests = snapshots.NewRequests(m.snapshots)
 	m.Catalog, m.Admission, m.room = m.newCatalog(nil), m.newAdmission(), m.newRoom()
+	m.Timelines = m.newTimelines()
 	m.Plane, m.selfControl = m.newDataPlane(), m.newSelfControl()
 	return m, boxIn(t, m, answers)
 }

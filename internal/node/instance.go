@@ -18,6 +18,7 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/selfcontrol"
+	"ramet.dev/ramet/internal/node/timeline"
 	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
@@ -84,8 +85,7 @@ type instance struct {
 	born   time.Time       // when a child was ready, until its cost was told
 
 	activity activity
-	timeline timeline
-	stepping sync.Mutex // held while a step is added to the timeline, outside of op and mu
+	timeline timeline.Log
 }
 
 // view returns the sandbox as users see it, without its memory.
@@ -491,5 +491,5 @@ func (b *instance) keeps(id string) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.rec.Hibernation == id || b.rec.Base == id || b.timeline.has(id)
+	return b.rec.Hibernation == id || b.rec.Base == id || b.timeline.Has(id)
 }

@@ -22,6 +22,7 @@ import (
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/snapshots"
+	"ramet.dev/ramet/internal/node/timeline"
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/observe/events"
 	"ramet.dev/ramet/internal/observe/procfs"
@@ -73,6 +74,7 @@ type Node struct {
 	*images.Catalog
 	*compare.Comparer
 	*dataplane.Plane
+	*timeline.Timelines
 	selfControl *selfcontrol.Server
 	audit       *audit.Log
 	ledger      *quota.Ledger
@@ -127,6 +129,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	m.heavy = quota.NewTurns("exports, commits, comparisons and merges", heavyPerTenant, heavyAtOnce, patienceForTurn)
 	m.archives = quota.NewTurns("archives", archivesPerTenant, archivesAtOnce, patienceForTurn)
 	m.Comparer = m.newComparer()
+	m.Timelines = m.newTimelines()
 	m.Plane, m.selfControl = m.newDataPlane(), m.newSelfControl()
 	if m.hostMemory = cfg.HostMemory; m.hostMemory == nil {
 		m.hostMemory = readHostMemory

@@ -259,7 +259,7 @@ func (r *recovery) readTimelines() error {
 			r.changes = append(r.changes, store.Change{Table: store.Timelines, ID: id})
 			return nil
 		}
-		if err := json.Unmarshal(doc, &b.timeline); err != nil {
+		if err := b.timeline.Load(doc); err != nil {
 			return corrupt("timeline of sandbox", id, err)
 		}
 		return nil

@@ -1,4 +1,4 @@
-package node
+package timeline
 
 import (
 	"context"
@@ -14,14 +14,14 @@ import (
 const bisectOutput = 64 << 10
 
 // bisectGrace is how long a sandbox of a bisection lives at most, besides the time of
-// its command: one that a daemon left which was killed ends by itself.
+// its command. It ends the sandboxes that a killed daemon left.
 const bisectGrace = time.Hour
 
-// Bisect finds the first step of a sandbox at which a command fails, provided that it
-// fails at all later ones: it runs it in sandboxes that are restored from some of
-// them, and destroyed then.
-func (m *Node) Bisect(ctx context.Context, ref string, req api.BisectRequest) (*api.BisectResult, error) {
-	b, err := m.resolve(ctx, ref)
+// Bisect finds the first step of a sandbox at which a command fails, provided that the
+// command fails at all later steps. It runs the command in sandboxes that are restored
+// from some of the steps and destroyed afterwards.
+func (t *Timelines) Bisect(ctx context.Context, ref string, req api.BisectRequest) (*api.BisectResult, error) {
+	b, err := t.cfg.Sandboxes.Find(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -31,8 +31,8 @@ func (m *Node) Bisect(ctx context.Context, ref string, req api.BisectRequest) (*
 	if err := access.From(ctx).MayMake("sandboxes"); err != nil {
 		return nil, err
 	}
-	bi := &bisection{m: m, b: b, req: req, outcomes: map[int]*outcome{}, res: &api.BisectResult{Tried: []api.Try{}}}
-	for _, s := range m.steps(b) {
+	bi := &bisection{sandboxes: t.cfg.Sandboxes, req: req, outcomes: map[int]*api.ExecResult{}, res: &api.BisectResult{Tried: []api.Try{}}}
+	for _, s := range t.steps(b) {
 		if s.State == api.SnapshotReady || s.State == api.SnapshotUploading {
 			bi.steps = append(bi.steps, s)
 		}
@@ -41,7 +41,7 @@ func (m *Node) Bisect(ctx context.Context, ref string, req api.BisectRequest) (*
 		}
 	}
 	if len(bi.steps) == 0 {
-		return nil, api.Errorf(api.CodeWrongState, "sandbox %s has no steps that were kept: create it with auto_checkpoint", b.id)
+		return nil, api.Errorf(api.CodeWrongState, "sandbox %s has no steps that were kept: create it with auto_checkpoint", b.ID())
 	}
 	if err := bi.search(ctx); err != nil {
 		return nil, fmt.Errorf("bisect: %w", err)
@@ -51,17 +51,11 @@ func (m *Node) Bisect(ctx context.Context, ref string, req api.BisectRequest) (*
 
 // bisection is one that is under way.
 type bisection struct {
-	m        *Node
-	b        *instance
-	req      api.BisectRequest
-	steps    []api.Step
-	outcomes map[int]*outcome // by index of steps
-	res      *api.BisectResult
-}
-
-type outcome struct {
-	api.ExecResult
-	stdout, stderr tailBuffer
+	sandboxes Sandboxes
+	req       api.BisectRequest
+	steps     []api.Step
+	outcomes  map[int]*api.ExecResult // by index of steps
+	res       *api.BisectResult
 }
 
 // search finds the first step at which the command fails.
@@ -90,7 +84,7 @@ func (bi *bisection) search(ctx context.Context) error {
 		bi.res.First = &first
 	}
 	o := bi.outcomes[found]
-	bi.res.ExitCode, bi.res.Stdout, bi.res.Stderr = o.ExitCode, o.stdout.String(), o.stderr.String()
+	bi.res.ExitCode, bi.res.Stdout, bi.res.Stderr = o.ExitCode, o.Stdout, o.Stderr
 	return nil
 }
 
@@ -108,9 +102,9 @@ func (bi *bisection) fails(ctx context.Context, i int) (bool, error) {
 	return !o.OK, nil
 }
 
-func (bi *bisection) try(ctx context.Context, s *api.Step) (_ *outcome, err error) {
-	snap := bi.m.snapshots.Get(s.Snapshot)
-	if snap == nil {
+// try runs the command in a sandbox that is restored from a step.
+func (bi *bisection) try(ctx context.Context, s *api.Step) (_ *api.ExecResult, err error) {
+	if _, ok := bi.sandboxes.Snapshot(s.Snapshot); !ok {
 		return nil, api.Errorf(api.CodeConflict, "its state was dropped meanwhile")
 	}
 	ttl := bi.req.TimeoutMS + bisectGrace.Milliseconds()
@@ -118,7 +112,7 @@ func (bi *bisection) try(ctx context.Context, s *api.Step) (_ *outcome, err erro
 		ttl = 24 * bisectGrace.Milliseconds()
 	}
 	none := int64(0)
-	r, err := bi.m.restore(ctx, snap, api.RestoreRequest{Count: 1, Lifecycle: &api.LifecycleRequest{TTLMS: &ttl, IdleTimeoutMS: &none}}, time.Now(), true)
+	r, err := bi.sandboxes.RestoreStep(ctx, s.Snapshot, api.RestoreRequest{Count: 1, Lifecycle: &api.LifecycleRequest{TTLMS: &ttl, IdleTimeoutMS: &none}})
 	if err != nil {
 		return nil, err
 	}
@@ -127,22 +121,10 @@ func (bi *bisection) try(ctx context.Context, s *api.Step) (_ *outcome, err erro
 	}
 	child := r.Children[0].Sandbox.ID
 	defer func() {
-		bi.m.mu.Lock()
-		x := bi.m.instances[child]
-		bi.m.mu.Unlock()
-		if x == nil {
-			return
-		}
-		if derr := bi.m.destroy(x, "its bisection is over"); derr != nil && api.CodeOf(derr) != api.CodeNotFound && err == nil {
+		if derr := bi.sandboxes.Destroy(child, "its bisection is over"); derr != nil && api.CodeOf(derr) != api.CodeNotFound && err == nil {
 			err = derr
 		}
 	}()
-	o := &outcome{stdout: tailBuffer{max: bisectOutput}, stderr: tailBuffer{max: bisectOutput}}
 	req := api.ExecRequest{Argv: slices.Clone(bi.req.Argv), Shell: bi.req.Shell, Env: bi.req.Env, Cwd: bi.req.Cwd, User: bi.req.User, TimeoutMS: bi.req.TimeoutMS}
-	res, err := bi.m.Exec(ctx, child, req, api.ExecIO{Stdout: &o.stdout, Stderr: &o.stderr})
-	if err != nil {
-		return nil, err
-	}
-	o.ExecResult = *res
-	return o, nil
+	return bi.sandboxes.Run(ctx, child, req, bisectOutput)
 }

@@ -1,0 +1,102 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node/timeline"
+	"ramet.dev/ramet/internal/storage/store"
+)
+
+// newTimelines puts the service of timelines together.
+func (m *Node) newTimelines() *timeline.Timelines {
+	return timeline.New(timeline.Config{
+		Sandboxes: stepped{m}, Timeout: m.patience, Log: m.log,
+		Save: func(ctx context.Context, id string, doc any) error {
+			return m.store.Apply(ctx, store.Change{Table: store.Timelines, ID: id, Doc: doc})
+		},
+	})
+}
+
+// stepped gives package timeline access to the sandboxes of the node.
+type stepped struct{ m *Node }
+
+// The methods implement timeline.Sandboxes.
+
+func (s stepped) Find(ctx context.Context, ref string) (timeline.Sandbox, error) {
+	b, err := s.m.resolve(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return handle{s.m, b}, nil
+}
+
+func (s stepped) Snapshot(id string) (api.Snapshot, bool) {
+	x := s.m.snapshots.Get(id)
+	if x == nil {
+		return api.Snapshot{}, false
+	}
+	return x.View(), true
+}
+
+func (s stepped) RestoreStep(ctx context.Context, snapshot string, req api.RestoreRequest) (*api.ForkResult, error) {
+	x := s.m.snapshots.Get(snapshot)
+	if x == nil {
+		return nil, api.NotFound("snapshot", snapshot)
+	}
+	return s.m.restore(ctx, x, req, time.Now(), true)
+}
+
+func (s stepped) Destroy(id, reason string) error {
+	s.m.mu.Lock()
+	b := s.m.instances[id]
+	s.m.mu.Unlock()
+	if b == nil {
+		return api.NotFound("sandbox", id)
+	}
+	return s.m.destroy(b, reason)
+}
+
+func (s stepped) Run(ctx context.Context, ref string, req api.ExecRequest, output int) (*api.ExecResult, error) {
+	stdout, stderr := tailBuffer{max: output}, tailBuffer{max: output}
+	res, err := s.m.Exec(ctx, ref, req, api.ExecIO{Stdout: &stdout, Stderr: &stderr})
+	if err != nil {
+		return nil, err
+	}
+	ran := *res
+	ran.Stdout, ran.Stderr = stdout.String(), stderr.String()
+	return &ran, nil
+}
+
+func (s stepped) Collect() { s.m.snapshots.Collect() }
+
+// The methods implement timeline.Sandbox, with those in handle.go.
+
+func (h handle) Steps() *timeline.Log { return &h.b.timeline }
+
+func (h handle) Checkpoint(ctx context.Context) (string, func(context.Context), error) {
+	f, rec, err := h.m.capture(ctx, h.b, api.SnapshotRequest{})
+	if err != nil {
+		return "", nil, err
+	}
+	rec.Private, rec.Snapshot.ExpiresAt = h.b.id, nil
+	s, err := h.m.snapshots.Add(f, rec)
+	if err != nil {
+		h.m.freezes.Drop(f)
+		return "", nil, err
+	}
+	return s.ID, func(ctx context.Context) {
+		if err := h.m.upload(ctx, h.b, s, f); err != nil {
+			s.Fail(err)
+		}
+	}, nil
+}
+
+func (h handle) Rollback(ctx context.Context, snapshot string) (*api.Sandbox, error) {
+	s := h.m.snapshots.Get(snapshot)
+	if s == nil {
+		return nil, api.NotFound("snapshot", snapshot)
+	}
+	return h.m.rollback(ctx, h.b, s)
+}
