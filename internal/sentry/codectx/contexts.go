@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/gate"
 	"ramet.dev/ramet/internal/sentry/kern"
+	"ramet.dev/ramet/internal/sentry/saved"
 	"ramet.dev/ramet/internal/sentry/spawn"
 )
 
@@ -309,16 +310,8 @@ func (*codeContext) StateFields() []string {
 func (c *codeContext) fields() []any {
 	return []any{&c.name, &c.language, &c.cwd, &c.user, &c.env, &c.created, &c.in, &c.restarts}
 }
-func (c *codeContext) StateSave(sink state.Sink) {
-	for i, f := range c.fields() {
-		sink.Save(i, f)
-	}
-}
-func (c *codeContext) StateLoad(_ context.Context, src state.Source) {
-	for i, f := range c.fields() {
-		src.Load(i, f)
-	}
-}
+func (c *codeContext) StateSave(sink state.Sink)                     { saved.Save(sink, c.fields()) }
+func (c *codeContext) StateLoad(_ context.Context, src state.Source) { saved.Load(src, c.fields()) }
 
 func (*interpreter) StateTypeName() string {
 	return "ramet.dev/ramet/internal/sentry/codectx.interpreter"
@@ -337,16 +330,8 @@ func (in *interpreter) fields() []any {
 		&in.rest, &in.calm, &in.generators,
 	}
 }
-func (in *interpreter) StateSave(sink state.Sink) {
-	for i, f := range in.fields() {
-		sink.Save(i, f)
-	}
-}
-func (in *interpreter) StateLoad(_ context.Context, src state.Source) {
-	for i, f := range in.fields() {
-		src.Load(i, f)
-	}
-}
+func (in *interpreter) StateSave(sink state.Sink)                     { saved.Save(sink, in.fields()) }
+func (in *interpreter) StateLoad(_ context.Context, src state.Source) { saved.Load(src, in.fields()) }
 
 func init() {
 	state.Register((*Contexts)(nil))

@@ -26,7 +26,7 @@ const (
 	answersPipe
 )
 
-// serve reads what an interpreter writes until it is over.
+// serve reads the output of an interpreter until it is over.
 func (in *interpreter) serve() {
 	defer close(in.done)
 	t := &intake{in: in, files: []*vfs.FileDescription{in.stdout, in.stderr, in.answers}, buf: make([]byte, wire.MaxChunk)}

@@ -15,6 +15,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 	"gvisor.dev/gvisor/pkg/sentry/mm"
 	"gvisor.dev/gvisor/pkg/state"
+	"ramet.dev/ramet/internal/sentry/saved"
 )
 
 // Mapped keeps, while a kernel is saved, what its processes have mapped: all that is
@@ -189,11 +190,11 @@ func referred[T any](list []T, place uint64) (x T, err error) {
 
 // parseSegments reads segments of so many numbers each, of which parse gets those behind
 // distance and length.
-func parseSegments[T any](saved string, numbers int, parse func([]uint64) (T, error)) ([]segment[T], error) {
+func parseSegments[T any](text string, numbers int, parse func([]uint64) (T, error)) ([]segment[T], error) {
 	var segments []segment[T]
 	end := hostarch.Addr(0)
 	n := make([]uint64, numbers)
-	for b := []byte(saved); len(b) > 0; {
+	for b := []byte(text); len(b) > 0; {
 		for i := range n {
 			size := 0
 			if n[i], size = binary.Uvarint(b); size <= 0 {
@@ -357,17 +358,11 @@ func (mapped *Mapped) fields() []any {
 }
 
 // StateSave implements state.SaverLoader.
-func (mapped *Mapped) StateSave(sink state.Sink) {
-	for i, f := range mapped.fields() {
-		sink.Save(i, f)
-	}
-}
+func (mapped *Mapped) StateSave(sink state.Sink) { saved.Save(sink, mapped.fields()) }
 
 // StateLoad implements state.SaverLoader.
 func (mapped *Mapped) StateLoad(_ gocontext.Context, src state.Source) {
-	for i, f := range mapped.fields() {
-		src.Load(i, f)
-	}
+	saved.Load(src, mapped.fields())
 }
 
 func init() { state.Register((*Mapped)(nil)) }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"gvisor.dev/gvisor/pkg/state"
+	"ramet.dev/ramet/internal/sentry/saved"
 )
 
 // The methods below are what gVisor's state package asks of saved types: a process may have a file open, or its
@@ -41,16 +42,8 @@ func (*file) StateFields() []string {
 func (f *file) fields() []any {
 	return []any{&f.DynamicBytesFile, &f.name, &f.limits.Memory, &f.limits.CPU, &f.limits.Pids}
 }
-func (f *file) StateSave(sink state.Sink) {
-	for i, field := range f.fields() {
-		sink.Save(i, field)
-	}
-}
-func (f *file) StateLoad(_ context.Context, src state.Source) {
-	for i, field := range f.fields() {
-		src.Load(i, field)
-	}
-}
+func (f *file) StateSave(sink state.Sink)                     { saved.Save(sink, f.fields()) }
+func (f *file) StateLoad(_ context.Context, src state.Source) { saved.Load(src, f.fields()) }
 
 func init() {
 	state.Register((*FilesystemType)(nil))

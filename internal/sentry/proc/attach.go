@@ -109,8 +109,8 @@ func (ps *Processes) Wait(pid int, gone <-chan struct{}) (*wire.Exited, error) {
 	}
 }
 
-// hasEnded reports whether p's end is known. It is not yet if p was
-// forgotten while it ran.
+// hasEnded reports whether p's end is known. The end of a process that was forgotten while
+// it ran is not.
 func (p *process) hasEnded() bool {
 	p.table.mu.Lock()
 	defer p.table.mu.Unlock()
@@ -121,14 +121,8 @@ func (p *process) hasEnded() bool {
 func (p *process) exit() *wire.Exited {
 	p.table.mu.Lock()
 	defer p.table.mu.Unlock()
-	ws := linux.WaitStatus(p.status)
 	x := &wire.Exited{TimedOut: p.timedOut, Idle: p.timedIdle, DurationMS: stages.Millis(gotime.Duration(p.ended - p.started))}
-	if ws.Signaled() {
-		x.Code = 128 + int(ws.TerminationSignal())
-		x.Signal = kern.SignalName(ws.TerminationSignal())
-	} else {
-		x.Code = int(ws.ExitStatus())
-	}
+	x.Code, x.Signal = kern.ExitOf(linux.WaitStatus(p.status))
 	return x
 }
 

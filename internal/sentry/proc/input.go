@@ -63,7 +63,7 @@ func (p *process) write(data []byte, end, answered bool, stop <-chan struct{}) e
 	return nil
 }
 
-// inputEnd returns the end that p's input is written to. The caller holds p.input.
+// inputEnd returns the stream that p's input is written to. The caller holds p.input.
 func (p *process) inputEnd() **vfs.FileDescription {
 	p.table.mu.Lock()
 	defer p.table.mu.Unlock()

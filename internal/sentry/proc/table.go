@@ -15,6 +15,7 @@ import (
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/sentry/gate"
 	"ramet.dev/ramet/internal/sentry/kern"
+	"ramet.dev/ramet/internal/sentry/saved"
 )
 
 const (
@@ -265,16 +266,8 @@ func (*process) StateFields() []string {
 func (p *process) fields() []any {
 	return []any{&p.pid, &p.tg, &p.command, &p.started, &p.keep, &p.tty, &p.stdin, &p.stdout, &p.stderr, &p.terminal, &p.left, &p.idle, &p.ended, &p.status, &p.timedOut, &p.timedIdle, &p.forgotten}
 }
-func (p *process) StateSave(sink state.Sink) {
-	for i, f := range p.fields() {
-		sink.Save(i, f)
-	}
-}
-func (p *process) StateLoad(_ context.Context, src state.Source) {
-	for i, f := range p.fields() {
-		src.Load(i, f)
-	}
-}
+func (p *process) StateSave(sink state.Sink)                     { saved.Save(sink, p.fields()) }
+func (p *process) StateLoad(_ context.Context, src state.Source) { saved.Load(src, p.fields()) }
 
 func init() {
 	state.Register((*Table)(nil))
