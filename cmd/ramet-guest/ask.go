@@ -9,8 +9,8 @@ import (
 	"ramet.dev/ramet/internal/engine/control"
 )
 
-// ask says a request on the socket and returns the answer without its newline. It
-// waits as long as that takes. Package net would double the program.
+// ask sends a request on the socket and returns the answer without its newline. It waits without a
+// time limit. It does not use package net, which would double the size of the program.
 func ask(req control.Request) ([]byte, error) {
 	line, err := json.Marshal(req)
 	if err != nil {
@@ -48,7 +48,7 @@ func ask(req control.Request) ([]byte, error) {
 	}
 }
 
-// again does what a signal interrupted once more.
+// again repeats a system call that a signal interrupted.
 func again(do func() error) error {
 	for {
 		if err := do(); err != syscall.EINTR {

@@ -1,7 +1,7 @@
 // Command ramet-guest is `ramet` inside of a sandbox that may control itself: it
-// says one request on the socket there and shows the answer.
+// sends one request on the socket there and prints the answer.
 //
-// It is written to every such sandbox, so it is small: no package that a socket
+// It is written to every such sandbox, so it stays small: it never imports a package that a socket
 // and JSON do not need.
 package main
 
@@ -17,7 +17,7 @@ import (
 const (
 	exitFailure = 1
 	exitUsage   = 2
-	// exitChild is what `ramet fork --exit-code` returns in a child.
+	// exitChild is the exit code of `ramet fork --exit-code` in a child.
 	exitChild = 10
 )
 
@@ -87,7 +87,7 @@ func run(o *options) int {
 	return code
 }
 
-// parse reads the arguments, or says what is wrong with them.
+// parse parses the arguments, or returns an error that explains them.
 func parse(args []string) (o *options, wrong string) {
 	o = &options{}
 	var words []string

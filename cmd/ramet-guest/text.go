@@ -8,7 +8,7 @@ import (
 	"ramet.dev/ramet/internal/engine/control"
 )
 
-// text shows an answer to people, and to scripts that compare words.
+// text prints an answer for people, and for scripts that compare words.
 func text(r *control.Reply) string {
 	switch {
 	case r.Children != nil:
@@ -50,8 +50,8 @@ func changes(d *control.Diff) string {
 	return b.String()
 }
 
-// pathText returns a path or, if it has quotes, backslashes or what a terminal cannot show,
-// quotes it as in Go. exact is the path if that is not UTF-8.
+// pathText returns a path. It quotes a path that has quotes, backslashes or characters that a
+// terminal cannot show, as Go does. exact is the path if that is not UTF-8.
 func pathText(path string, exact []byte) string {
 	if exact != nil {
 		path = string(exact)

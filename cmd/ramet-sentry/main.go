@@ -1,5 +1,5 @@
-// Command ramet-sentry is the process that a sandbox is. It is embedded in ramet,
-// whose daemon starts it; it is no use to anybody else.
+// Command ramet-sentry is the process of a sandbox. It is embedded in ramet,
+// whose daemon starts it, and never runs by itself.
 package main
 
 import (

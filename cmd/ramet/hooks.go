@@ -16,19 +16,19 @@ import (
 	"ramet.dev/ramet/internal/storage/paths"
 )
 
-// report is what doctor prints with --json.
+// report is the JSON of doctor.
 type report struct {
-	// Machine is the host name of the machine that the findings are about, but for the
-	// one of the name "daemon".
+	// Machine is the host name of the machine that was probed. The finding with the name
+	// "daemon" is about the machine of that daemon.
 	Machine  string           `json:"machine"`
 	Findings []doctor.Finding `json:"findings"`
 }
 
-// patience is how long doctor waits for a daemon that it was pointed at.
-const patience = 10 * time.Second
+// daemonTimeout bounds the time that doctor waits for the daemon that the options name.
+const daemonTimeout = 10 * time.Second
 
-// runDoctor shows what the probes of this machine find, and whether the daemon answers
-// that the options name, if they do. It fails if a sandbox could not start.
+// runDoctor prints the findings of the probes of this machine and, if the options name a daemon,
+// whether that daemon answers. It fails if a sandbox could not start.
 func runDoctor(ctx context.Context, _ *client.Client, stdout io.Writer, opts cli.HookOptions) error {
 	p, err := paths.Find()
 	if err != nil {
@@ -57,10 +57,10 @@ func runDoctor(ctx context.Context, _ *client.Client, stdout io.Writer, opts cli
 	return nil
 }
 
-// probeDaemon asks the daemon that the options name, as the caller that they name. What
-// its machine can do it does not tell.
+// probeDaemon asks the daemon that the options name, with the token of the options. A daemon does
+// not report what its machine can do.
 func probeDaemon(ctx context.Context, opts cli.HookOptions) doctor.Finding {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, daemonTimeout)
 	defer cancel()
 	f := doctor.Finding{Name: "daemon", Status: doctor.StatusFail}
 	c, h, err := opts.Reach(ctx)
@@ -70,9 +70,9 @@ func probeDaemon(ctx context.Context, opts cli.HookOptions) doctor.Finding {
 	}
 	defer c.Close()
 	f.Detail = fmt.Sprintf("%s: version %s, %s", opts.Host, h.Version, h.Status)
-	if _, err := c.Sandboxes.List(ctx, api.ListFilter{Name: "doctor"}); err != nil { // whoever asks for their health is answered
+	if _, err := c.Sandboxes.List(ctx, api.ListFilter{Name: "doctor"}); err != nil { // the health check needs no token
 		f.Detail += ": " + err.Error()
-		f.Remedy = "check the token that you show it"
+		f.Remedy = "check the token"
 		return f
 	}
 	f.Status = doctor.StatusOK

@@ -1,4 +1,4 @@
-// Command ramet is everything in one binary: the command line, the daemon, and,
+// Command ramet is everything in one binary: the command line, the daemon and,
 // embedded, the program that sandboxes run in.
 package main
 
@@ -35,24 +35,24 @@ func run(args []string) int {
 }
 
 // relaxTimers lets the kernel wake this process for a timer up to two milliseconds late
-// (PR_SET_TIMERSLACK in prctl(2)). Go's monitor thread wakes every 20 µs while a program has
-// something to do, and with the usual slack that is a dozen times while a sandbox runs a
-// command, on processors that have better things to do. The price: a goroutine that is ready
-// while all others are in calls that block waits as long for one of their processors. So a
-// process that has one only is left as it is.
+// (PR_SET_TIMERSLACK in prctl(2)). Go's monitor thread wakes every 20 µs while a program has work.
+// With the usual slack, that is a dozen times while a sandbox runs a command, on processors that
+// have other work. The price: a goroutine that is ready while all others block in system calls
+// waits up to two milliseconds for one of their processors. A process with a single processor keeps
+// its slack.
 func relaxTimers() {
 	const slack = 2 * time.Millisecond
 	if runtime.GOMAXPROCS(0) > 1 {
-		// With cgo it can't be asked of all threads, and nothing changes.
+		// With cgo the call fails, and nothing changes.
 		_, _, _ = syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, uintptr(slack), 0)
 	}
 }
 
-// tracesTimeout bounds how long a command waits for its traces to be sent.
+// tracesTimeout bounds the time that a command waits until its traces are sent.
 const tracesTimeout = 3 * time.Second
 
-// traced has a command be a span, if the environment names a collector. A daemon is
-// none: each of its requests is.
+// traced makes a command a span, if the environment names a collector. A daemon is not a span: each
+// of its requests is one.
 func traced(ctx context.Context, args []string) (context.Context, func(code int)) {
 	warn := func(err error) { fmt.Fprintln(os.Stderr, "ramet: warning: traces:", err) }
 	if len(args) == 0 || args[0] == "serve" {
@@ -73,7 +73,7 @@ func traced(ctx context.Context, args []string) (context.Context, func(code int)
 	}
 }
 
-// closeTraces sends what there still is. Errors are reported as all others are.
+// closeTraces sends the remaining traces. Errors are reported as all others are.
 func closeTraces(traces *tracing.Tracing) {
 	ctx, cancel := context.WithTimeout(context.Background(), tracesTimeout)
 	defer cancel()

@@ -18,11 +18,11 @@ import (
 	"ramet.dev/ramet/internal/storage/paths"
 )
 
-// serve is the daemon. Its log goes to standard error. That of a daemon in the
-// background is a file, which is put aside when it is full.
+// serve runs the daemon. Its log goes to standard error, or to a file that is rotated when it is
+// full if the daemon runs in the background.
 func serve(ctx context.Context, opts cli.ServeOptions) error {
-	// Nothing the daemon makes is for other users; a file's owner may not widen
-	// this by the shell it was started from.
+	// No file of the daemon is for other users, whatever the umask of the shell that
+	// started it.
 	syscall.Umask(0o077)
 	p, err := paths.Find()
 	if err != nil {
@@ -65,14 +65,13 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 	return daemon.Serve(ctx, cfg)
 }
 
-// pollVariable says whether idle processors poll while a request is new.
+// pollVariable is the variable that makes idle processors poll while a request is new.
 const pollVariable = "RAMET_IDLE_POLL"
 
-// logVariable says what is logged, and how.
+// logVariable is the variable with the level and the format of the log.
 const logVariable = "RAMET_LOG"
 
-// newLogger returns a log of what setting says: a level, "json" or both, with a comma
-// between them.
+// newLogger returns a log with the given setting: a level, "json", or both separated by a comma.
 func newLogger(w io.Writer, setting string) (*slog.Logger, error) {
 	var opts slog.HandlerOptions
 	json := false

@@ -12,11 +12,11 @@ var (
 	commit  string
 )
 
-// commitLength is how much of a commit is shown.
+// commitLength is the number of characters of a commit that are shown.
 const commitLength = 12
 
-// buildVersion returns what the linker was told, or else what the go command
-// wrote into the binary.
+// buildVersion returns the version that the linker set, or else the one that the go command
+// recorded in the binary.
 func buildVersion() cli.Version {
 	v, c := version, commit
 	info, ok := debug.ReadBuildInfo()
