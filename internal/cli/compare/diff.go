@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/cli/console"
 )
 
+// DiffCommand returns the diff command.
 func (g *Group) DiffCommand() *cobra.Command {
 	var req api.DiffRequest
 	cmd := &cobra.Command{

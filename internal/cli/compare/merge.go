@@ -15,6 +15,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
+// MergeCommand returns the merge command.
 func (g *Group) MergeCommand() *cobra.Command {
 	var req api.MergeRequest
 	var strategy string

@@ -61,6 +61,7 @@ type copying struct {
 	warnings []string // printed when progress bars have ended
 }
 
+// CpCommand returns the cp command.
 func (g *Group) CpCommand() *cobra.Command {
 	var user string
 	var follow bool

@@ -17,6 +17,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
+// ExportCommand returns the export command.
 func (g *Group) ExportCommand() *cobra.Command {
 	var req api.ExportRequest
 	var output, format string

@@ -12,6 +12,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
+// CommitCommand returns the commit command.
 func (g *Group) CommitCommand() *cobra.Command {
 	var req api.CommitRequest
 	var quiet bool

@@ -19,6 +19,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
+// ImageCommand returns the image command.
 func (g *Group) ImageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "image", Short: "Build, import, pull, list and remove images", Args: cobra.NoArgs,

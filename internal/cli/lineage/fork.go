@@ -40,6 +40,31 @@ func (o *childOptions) flags(cmd *cobra.Command) {
 	o.life.Flags(cmd)
 }
 
+// children are the parsed options that fork and restore share.
+type children struct {
+	names         []string
+	env, metadata map[string]string
+	lifecycle     *api.LifecycleRequest
+}
+
+// parse parses the options. It judges the count as well, because JSON omits a count of 0, which
+// the daemon would take for 1, and because each child gets a name here.
+func (o *childOptions) parse() (made children, err error) {
+	if err := api.ValidCount(o.count); err != nil {
+		return made, err
+	}
+	made.names = values.ChildNames(o.name, o.count)
+	if made.env, err = values.ParseEnv(o.env); err != nil {
+		return made, err
+	}
+	if made.metadata, err = values.ParsePairs("meta", o.meta); err != nil {
+		return made, err
+	}
+	made.lifecycle, err = o.life.Request()
+	return made, err
+}
+
+// ForkCommand returns the fork command.
 func (g *Group) ForkCommand() *cobra.Command {
 	var opts childOptions
 	var timeout time.Duration
@@ -53,21 +78,12 @@ func (g *Group) ForkCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
-			req := api.ForkRequest{Count: opts.count, Names: values.ChildNames(opts.name, opts.count), Require: opts.require}
-			var err error
+			made, err := opts.parse()
+			if err != nil {
+				return err
+			}
+			req := api.ForkRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Require: opts.require}
 			if req.TimeoutMS, err = values.TimeoutMS("timeout", timeout); err != nil {
-				return err
-			}
-			if req.Env, err = values.ParseEnv(opts.env); err != nil {
-				return err
-			}
-			if req.Metadata, err = values.ParsePairs("meta", opts.meta); err != nil {
-				return err
-			}
-			if req.Lifecycle, err = opts.life.Request(); err != nil {
-				return err
-			}
-			if err := api.ValidCount(opts.count); err != nil { // JSON omits 0, which the daemon would take for 1
 				return err
 			}
 			if !wait {
@@ -86,6 +102,7 @@ func (g *Group) ForkCommand() *cobra.Command {
 	return cmd
 }
 
+// RestoreCommand returns the restore command.
 func (g *Group) RestoreCommand() *cobra.Command {
 	var opts childOptions
 	cmd := &cobra.Command{
@@ -95,20 +112,11 @@ func (g *Group) RestoreCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSnapshots),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
-			req := api.RestoreRequest{Count: opts.count, Names: values.ChildNames(opts.name, opts.count), Require: opts.require}
-			var err error
-			if req.Env, err = values.ParseEnv(opts.env); err != nil {
+			made, err := opts.parse()
+			if err != nil {
 				return err
 			}
-			if req.Metadata, err = values.ParsePairs("meta", opts.meta); err != nil {
-				return err
-			}
-			if req.Lifecycle, err = opts.life.Request(); err != nil {
-				return err
-			}
-			if err := api.ValidCount(opts.count); err != nil {
-				return err
-			}
+			req := api.RestoreRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Require: opts.require}
 			res, err := c.Snapshots.Restore(ctx, args[0], req)
 			if err != nil {
 				return err
@@ -175,6 +183,7 @@ func (g *Group) showRepeating(res *api.ForkResult) {
 	}
 }
 
+// PromoteCommand returns the promote command.
 func (g *Group) PromoteCommand() *cobra.Command {
 	return g.OneSandbox("promote CHILD", "Replace the state of a parent by that of its child", (*client.Sandboxes).Promote)
 }

@@ -17,6 +17,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
+// SnapshotCommand returns the snapshot command.
 func (g *Group) SnapshotCommand() *cobra.Command {
 	var req api.SnapshotRequest
 	var meta []string
@@ -52,6 +53,7 @@ func (g *Group) SnapshotCommand() *cobra.Command {
 	return cmd
 }
 
+// VerifyCommand returns the verify command.
 func (g *Group) VerifyCommand() *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
@@ -68,6 +70,7 @@ func (g *Group) VerifyCommand() *cobra.Command {
 	return cmd
 }
 
+// SnapshotsCommand returns the snapshots command.
 func (g *Group) SnapshotsCommand() *cobra.Command {
 	var quiet bool
 	var view session.TenantView
@@ -95,6 +98,7 @@ func (g *Group) SnapshotsCommand() *cobra.Command {
 	return cmd
 }
 
+// RollbackCommand returns the rollback command.
 func (g *Group) RollbackCommand() *cobra.Command {
 	var step int
 	var quiet bool

@@ -19,6 +19,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
+// TimelineCommand returns the timeline command.
 func (g *Group) TimelineCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "timeline SBX", Short: "List the steps that a sandbox can return to", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
@@ -43,6 +44,7 @@ func (g *Group) TimelineCommand() *cobra.Command {
 	}
 }
 
+// BisectCommand returns the bisect command.
 func (g *Group) BisectCommand() *cobra.Command {
 	var req api.BisectRequest
 	var timeout time.Duration

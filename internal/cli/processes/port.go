@@ -35,6 +35,7 @@ type forward struct {
 	listener net.Listener
 }
 
+// PortCommand returns the port command.
 func (g *Group) PortCommand() *cobra.Command {
 	var address string
 	var wait time.Duration

@@ -22,6 +22,7 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
+// PsCommand returns the ps command.
 func (g *Group) PsCommand() *cobra.Command {
 	var all, whole, quiet bool
 	cmd := &cobra.Command{
@@ -69,6 +70,7 @@ func processTable(ps []api.Process, now time.Time, whole bool) func(io.Writer) e
 	return console.Table([]string{"PID", "PPID", "UID", "THREADS", "STATE", "CPU", "MEMORY", "AGE", "OUTPUT", "EXIT", "COMMAND"}, rows)
 }
 
+// KillCommand returns the kill command.
 func (g *Group) KillCommand() *cobra.Command {
 	var req api.SignalRequest
 	cmd := &cobra.Command{
@@ -119,6 +121,7 @@ func (g *Group) signalEach(pids []int, req api.SignalRequest, signal func(int) e
 	return session.ExitError(api.CodeOf(err).ExitCode())
 }
 
+// LogsCommand returns the logs command.
 func (g *Group) LogsCommand() *cobra.Command {
 	var req api.AttachRequest
 	var times bool

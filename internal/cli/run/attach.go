@@ -32,6 +32,7 @@ func addDetachKeys(f *pflag.FlagSet, keys *string) {
 	f.StringVar(keys, "detach-keys", console.DefaultDetachKeys, "keys that detach and leave the process running; empty for none")
 }
 
+// AttachCommand returns the attach command.
 func (g *Group) AttachCommand() *cobra.Command {
 	var opts attachOptions
 	var keys string

@@ -21,6 +21,7 @@ import (
 // maxCode bounds what is read of standard input, in bytes. The daemon accepts less, and judges the code.
 const maxCode = 8 << 20
 
+// RunCodeCommand returns the run-code command.
 func (g *Group) RunCodeCommand() *cobra.Command {
 	var req api.RunCodeRequest
 	var timeout time.Duration

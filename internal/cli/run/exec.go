@@ -34,6 +34,7 @@ type execOptions struct {
 	command []string
 }
 
+// ExecCommand returns the exec command.
 func (g *Group) ExecCommand() *cobra.Command {
 	var opts execOptions
 	cmd := &cobra.Command{

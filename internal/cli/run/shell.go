@@ -14,6 +14,7 @@ import (
 // anyShell runs the best shell that is installed.
 const anyShell = "if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh"
 
+// ShellCommand returns the shell command.
 func (g *Group) ShellCommand() *cobra.Command {
 	opts := execOptions{interactive: true, shell: true, command: []string{anyShell}}
 	cmd := &cobra.Command{

@@ -11,6 +11,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
+// CreateCommand returns the create command.
 func (g *Group) CreateCommand() *cobra.Command {
 	var req api.CreateRequest
 	var memory, disk string

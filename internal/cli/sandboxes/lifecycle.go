@@ -12,6 +12,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
+// UpdateCommand returns the update command.
 func (g *Group) UpdateCommand() *cobra.Command {
 	var life values.LifecycleFlags
 	var quiet bool
@@ -38,18 +39,22 @@ func (g *Group) UpdateCommand() *cobra.Command {
 	return cmd
 }
 
+// HibernateCommand returns the hibernate command.
 func (g *Group) HibernateCommand() *cobra.Command {
 	return g.OneSandbox("hibernate SBX", "Write a sandbox to disk and free its memory until it is used", (*client.Sandboxes).Hibernate)
 }
 
+// WakeCommand returns the wake command.
 func (g *Group) WakeCommand() *cobra.Command {
 	return g.OneSandbox("wake SBX", "Resume a hibernated sandbox", (*client.Sandboxes).Wake)
 }
 
+// PauseCommand returns the pause command.
 func (g *Group) PauseCommand() *cobra.Command {
 	return g.OneSandbox("pause SBX", "Stop all processes of a sandbox; its memory stays", (*client.Sandboxes).Pause)
 }
 
+// ResumeCommand returns the resume command.
 func (g *Group) ResumeCommand() *cobra.Command {
 	return g.OneSandbox("resume SBX", "Resume the processes of a paused sandbox", (*client.Sandboxes).Resume)
 }

@@ -15,6 +15,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
+// LsCommand returns the ls command.
 func (g *Group) LsCommand() *cobra.Command {
 	var filter api.ListFilter
 	var state string
@@ -61,6 +62,7 @@ func sandboxTable(sandboxes []api.Sandbox, view session.TenantView) func(io.Writ
 	return console.Table(view.Row("TENANT", "ID", "NAME", "STATE", "IMAGE", "PARENT", "AGE", "METADATA"), rows)
 }
 
+// StatsCommand returns the stats command.
 func (g *Group) StatsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "stats SBX", Short: "Show the memory, disk and processor time that a sandbox uses", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
@@ -74,6 +76,7 @@ func (g *Group) StatsCommand() *cobra.Command {
 	}
 }
 
+// InspectCommand returns the inspect command.
 func (g *Group) InspectCommand() *cobra.Command {
 	return &cobra.Command{
 		SuggestFor: []string{"describe", "info", "show"},

@@ -14,6 +14,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
+// RmCommand returns the rm command.
 func (g *Group) RmCommand() *cobra.Command {
 	var how api.SnapshotDeletion
 	var sel selection

@@ -13,6 +13,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
+// TagCommand returns the tag command.
 func (g *Group) TagCommand() *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
@@ -56,6 +57,7 @@ func parseTags(args []string) (map[string]*string, error) {
 	return change, nil
 }
 
+// RenameCommand returns the rename command.
 func (g *Group) RenameCommand() *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{

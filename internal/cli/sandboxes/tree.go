@@ -15,6 +15,7 @@ import (
 	"ramet.dev/ramet/internal/cli/session"
 )
 
+// TreeCommand returns the tree command.
 func (g *Group) TreeCommand() *cobra.Command {
 	var view session.TenantView
 	var watch bool

@@ -66,6 +66,7 @@ func (apiFields) String() string { return "" }
 // Type implements pflag.Value.
 func (apiFields) Type() string { return "KEY=VALUE" }
 
+// APICommand returns the api command.
 func (g *Group) APICommand() *cobra.Command {
 	var opts apiOptions
 	cmd := &cobra.Command{

@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/cli/session"
 )
 
+// AuditCommand returns the audit command.
 func (g *Group) AuditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Show who did what, and verify the audit log", Args: cobra.NoArgs,

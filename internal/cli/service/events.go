@@ -12,6 +12,7 @@ import (
 	"ramet.dev/ramet/client"
 )
 
+// EventsCommand returns the events command.
 func (g *Group) EventsCommand() *cobra.Command {
 	var req api.EventRequest
 	var kinds []string

@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
+// TenantCommand returns the tenant command.
 func (g *Group) TenantCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tenant", Short: "Show the usage of tenants and set their quotas", Args: cobra.NoArgs,

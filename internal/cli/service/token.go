@@ -14,6 +14,7 @@ import (
 	"ramet.dev/ramet/internal/cli/values"
 )
 
+// TokenCommand returns the token command.
 func (g *Group) TokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "token", Short: "Make and remove the tokens of clients of this daemon", Args: cobra.NoArgs,
