@@ -1,6 +1,8 @@
 package api
 
 import (
+	"cmp"
+	"path"
 	"slices"
 	"strings"
 )
@@ -36,22 +38,78 @@ func ValidTimeout(field string, ms int64) error {
 	return nil
 }
 
-// CommandArgv returns the program and arguments of a request that has either argv or a
-// command line for the shell.
+// CommandArgv returns the program and arguments of a request that has exactly one of argv
+// and a command line for the shell.
 func CommandArgv(argv []string, shell string) ([]string, error) {
 	switch {
-	case len(argv) > 0 && shell != "":
-		return nil, Invalid("argv", "a command has argv or shell, not both")
+	case (len(argv) == 0) == (shell == ""):
+		return nil, Invalid("argv", "exactly one of argv and shell must be given")
 	case strings.ContainsRune(shell, 0):
 		return nil, Invalid("shell", "the command contains a NUL byte")
 	case shell != "":
 		return []string{"/bin/sh", "-c", shell}, nil
-	case len(argv) == 0 || argv[0] == "":
-		return nil, Invalid("argv", "there is no command")
+	case argv[0] == "":
+		return nil, Invalid("argv", "the first argument names the program and must not be empty")
 	case slices.ContainsFunc(argv, func(a string) bool { return strings.ContainsRune(a, 0) }):
 		return nil, Invalid("argv", "an argument contains a NUL byte")
 	}
 	return argv, nil
+}
+
+// ValidDir returns a CodeInvalid error that names field unless dir can be the directory
+// that a command starts in. Empty is the default of the sandbox.
+func ValidDir(field, dir string) error {
+	switch {
+	case dir != "" && !path.IsAbs(dir):
+		return Invalid(field, "%q is not an absolute path", dir)
+	case strings.ContainsRune(dir, 0):
+		return Invalid(field, "the path contains a NUL byte")
+	}
+	return nil
+}
+
+// validCommand checks what all requests for a command have.
+func validCommand(argv []string, shell string, env map[string]string, cwd, user string, timeoutMS int64) error {
+	if _, err := CommandArgv(argv, shell); err != nil {
+		return err
+	}
+	if strings.ContainsRune(user, 0) {
+		return Invalid("user", "the name contains a NUL byte")
+	}
+	return cmp.Or(ValidDir("cwd", cwd), ValidTimeout("timeout_ms", timeoutMS), ValidEnv("env", env))
+}
+
+// Valid returns a CodeInvalid error unless r can be carried out.
+func (r *ExecRequest) Valid() error {
+	if err := validCommand(r.Argv, r.Shell, r.Env, r.Cwd, r.User, r.TimeoutMS); err != nil {
+		return err
+	}
+	switch {
+	case r.From != nil && r.Key == "":
+		return Invalid("from", "a command is come back to by its key, which is absent")
+	case r.Key != "" && r.Stdin != "":
+		return Invalid("key", "a command with standard input cannot be come back to")
+	}
+	return nil
+}
+
+// Valid returns a CodeInvalid error unless r can be carried out.
+func (r *StartRequest) Valid() error {
+	if err := validCommand(r.Argv, r.Shell, r.Env, r.Cwd, r.User, r.TimeoutMS); err != nil {
+		return err
+	}
+	switch t := r.Terminal; {
+	case t != nil && (t.Cols == 0 || t.Rows == 0):
+		return Invalid("terminal", "a terminal has from 1 to 65535 columns and rows")
+	case t != nil && r.Stdin:
+		return Invalid("stdin", "a terminal is the standard input already")
+	}
+	return ValidTimeout("idle_timeout_ms", r.IdleTimeoutMS)
+}
+
+// Valid returns a CodeInvalid error unless r can be carried out.
+func (r *BisectRequest) Valid() error {
+	return validCommand(r.Argv, r.Shell, r.Env, r.Cwd, r.User, r.TimeoutMS)
 }
 
 // CommandText returns a command as a user would type it.

@@ -28,6 +28,17 @@ func ValidPath(field, s string) error {
 	return nil
 }
 
+// ValidTreePaths returns a CodeInvalid error that names field unless paths select files of a
+// tree: they are absolute and clean, because nobody resolves dots in a comparison.
+func ValidTreePaths(field string, paths []string) error {
+	for _, p := range paths {
+		if !path.IsAbs(p) || p != path.Clean(p) || strings.ContainsRune(p, 0) {
+			return Invalid(field, "%q is not a clean absolute path", p)
+		}
+	}
+	return nil
+}
+
 // FileInfo describes a file in a sandbox.
 type FileInfo struct {
 	Path   string    `json:"path" doc:"absolute path"`

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/base32"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -82,4 +83,38 @@ func ValidRef(k Kind, field, s string) error {
 		return nil
 	}
 	return ValidName(field, s)
+}
+
+// ValidOptionalName is ValidName for a name that may be absent.
+func ValidOptionalName(field, s string) error {
+	if s == "" {
+		return nil
+	}
+	return ValidName(field, s)
+}
+
+// ValidSource returns a CodeInvalid error unless s is the id or name of a sandbox or the id
+// of a snapshot.
+func ValidSource(field, s string) error {
+	if IsID(KindSnapshot, s) {
+		return nil
+	}
+	return ValidRef(KindSandbox, field, s)
+}
+
+// ValidChildNames returns a CodeInvalid error unless count children can have names: none, or
+// one for each of them, where an empty one is no name.
+func ValidChildNames(count int, names []string) error {
+	if len(names) != 0 && len(names) != count {
+		return Invalid("names", "there are %d names for %d children", len(names), count)
+	}
+	for i, name := range names {
+		if name != "" && slices.Contains(names[:i], name) {
+			return Invalid("names", "%q is given twice", name)
+		}
+		if err := ValidOptionalName("names", name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

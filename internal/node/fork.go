@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -173,11 +174,8 @@ type batch struct {
 // newBatch checks the request and reserves the names.
 func (m *Node) newBatch(tenant string, began time.Time, count int, names []string, env map[string]string, timeoutMS int64) (*batch, error) {
 	count = api.Children(count, names)
-	if err := api.ValidCount(count); err != nil {
+	if err := cmp.Or(api.ValidCount(count), api.ValidChildNames(count, names)); err != nil {
 		return nil, err
-	}
-	if len(names) > 0 && len(names) != count {
-		return nil, api.Invalid("names", "%d names for %d children", len(names), count)
 	}
 	if timeoutMS < 0 || timeoutMS > maxChildTimeout.Milliseconds() {
 		return nil, api.Invalid("timeout_ms", "%d is not from 0 to %d", timeoutMS, maxChildTimeout.Milliseconds())

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -96,14 +94,10 @@ func newFilter(paths []string) (cowfs.Filter, error) {
 	if len(paths) == 0 {
 		return cowfs.Filter{Except: fsview.SkippedPaths()}, nil
 	}
-	var f cowfs.Filter
-	for _, p := range paths {
-		if !strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0) {
-			return f, api.Invalid("paths", "%q is not an absolute path", p)
-		}
-		f.Only = append(f.Only, path.Clean(p))
+	if err := api.ValidTreePaths("paths", paths); err != nil {
+		return cowfs.Filter{}, err
 	}
-	return f, nil
+	return cowfs.Filter{Only: paths}, nil
 }
 
 // inEither refuses paths at which neither of the two has anything.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"ramet.dev/ramet/api"
@@ -22,12 +21,12 @@ func (p commands) Exec(ctx context.Context, ref string, req api.ExecRequest, str
 	if err != nil {
 		return nil, err
 	}
-	command, err := commandOf(b, api.StartRequest{
-		Argv: req.Argv, Shell: req.Shell, Env: req.Env, Cwd: req.Cwd, User: req.User, TimeoutMS: req.TimeoutMS,
-	})
-	if err != nil {
+	if err := req.Valid(); err != nil {
 		return nil, err
 	}
+	command := commandOf(b, api.StartRequest{
+		Argv: req.Argv, Shell: req.Shell, Env: req.Env, Cwd: req.Cwd, User: req.User, TimeoutMS: req.TimeoutMS,
+	})
 	command.Key = req.Key
 	if req.From != nil {
 		command.From = *req.From
@@ -56,24 +55,12 @@ func (p commands) Exec(ctx context.Context, ref string, req api.ExecRequest, str
 	return res, nil
 }
 
-// commandOf checks a request for a process and completes it with the defaults of b.
-func commandOf(b Sandbox, req api.StartRequest) (*wire.Exec, error) {
-	argv, err := api.CommandArgv(req.Argv, req.Shell)
-	if err != nil {
-		return nil, err
-	}
-	if err := api.ValidEnv("env", req.Env); err != nil {
-		return nil, err
-	}
-	if req.Cwd != "" && !strings.HasPrefix(req.Cwd, "/") {
-		return nil, api.Invalid("cwd", "%q is not an absolute path", req.Cwd)
-	}
-	if err := cmp.Or(api.ValidTimeout("timeout_ms", req.TimeoutMS), api.ValidTimeout("idle_timeout_ms", req.IdleTimeoutMS)); err != nil {
-		return nil, err
-	}
+// commandOf returns the command that a valid request asks for, with the defaults of b.
+func commandOf(b Sandbox, req api.StartRequest) *wire.Exec {
+	argv, _ := api.CommandArgv(req.Argv, req.Shell) // the request is valid
 	v := b.View()
 	return &wire.Exec{
 		Argv: argv, Env: req.Env, Cwd: cmp.Or(req.Cwd, v.Cwd), User: cmp.Or(req.User, v.User),
 		Stdin: req.Stdin, Terminal: req.Terminal, TimeoutMS: req.TimeoutMS, IdleTimeoutMS: req.IdleTimeoutMS, Keep: req.KeepKiB << 10,
-	}, nil
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path"
 	"strings"
 	"time"
 
@@ -28,16 +27,9 @@ func (p contexts) CreateContext(ctx context.Context, ref string, req api.Context
 	if err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(validLanguage(req.Language), api.ValidEnv("env", req.Env)); err != nil {
+	err = cmp.Or(validLanguage(req.Language), api.ValidEnv("env", req.Env), api.ValidDir("cwd", req.Cwd), api.ValidOptionalName("name", req.Name))
+	if err != nil {
 		return nil, err
-	}
-	if req.Cwd != "" && !path.IsAbs(req.Cwd) {
-		return nil, api.Invalid("cwd", "%q is not an absolute path", req.Cwd)
-	}
-	if req.Name != "" {
-		if err := api.ValidName("name", req.Name); err != nil {
-			return nil, err
-		}
 	}
 	v := b.View()
 	call := &wire.Call{Op: wire.OpContext, Context: &wire.Context{Action: wire.ContextMake, Name: req.Name, ContextSpec: wire.ContextSpec{

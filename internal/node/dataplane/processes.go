@@ -96,13 +96,10 @@ func (p processes) StartProcess(ctx context.Context, ref string, req api.StartRe
 	if err != nil {
 		return nil, err
 	}
-	command, err := commandOf(b, req)
-	if err != nil {
+	if err := req.Valid(); err != nil {
 		return nil, err
 	}
-	if req.Terminal != nil && req.Stdin {
-		return nil, api.Invalid("stdin", "a terminal is the standard input already")
-	}
+	command := commandOf(b, req)
 	if err := b.MayRun(); err != nil {
 		return nil, fmt.Errorf("start process: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"sync"
 
@@ -17,17 +16,8 @@ import (
 
 // CreateImage builds, imports or pulls an image.
 func (c *Catalog) CreateImage(ctx context.Context, req api.ImageRequest, progress func(api.Progress)) (*api.Image, error) {
-	given := 0
-	for _, is := range []bool{req.Build != nil, req.Path != "", req.Ref != ""} {
-		if is {
-			given++
-		}
-	}
-	if given != 1 {
-		return nil, api.Invalid("build", "exactly one of build, path and ref must be given")
-	}
-	if req.Select != "" && req.Path == "" {
-		return nil, api.Invalid("select", "only what is imported from a path can hold several images")
+	if err := req.Valid(); err != nil {
+		return nil, err
 	}
 	caller := access.From(ctx)
 	if err := caller.MayMakeTree("images"); err != nil {
@@ -52,9 +42,6 @@ func (c *Catalog) CreateImage(ctx context.Context, req api.ImageRequest, progres
 		// The credentials are the owner's: other tenants see what is public.
 		img, err = images.Pull(ctx, req.Ref, image.PullOptions{Options: opt, Anonymous: caller.Tenant != access.DefaultTenant})
 	case req.Path != "":
-		if !filepath.IsAbs(req.Path) {
-			return nil, api.Invalid("path", "%q is not an absolute path", req.Path)
-		}
 		opt.Select = req.Select
 		img, err = images.ImportPath(ctx, req.Path, opt)
 	default:

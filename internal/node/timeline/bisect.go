@@ -25,7 +25,7 @@ func (t *Timelines) Bisect(ctx context.Context, ref string, req api.BisectReques
 	if err != nil {
 		return nil, err
 	}
-	if _, err := api.CommandArgv(req.Argv, req.Shell); err != nil {
+	if err := req.Valid(); err != nil {
 		return nil, err
 	}
 	if err := access.From(ctx).MayMake("sandboxes"); err != nil {

@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"path"
-	"slices"
-	"strings"
 
 	"ramet.dev/ramet/internal/server/rest/route"
 
@@ -73,25 +70,12 @@ func (h *forks) routeForks(r *route.Router) {
 func (h *forks) fork(ctx context.Context, in *forkInput) (*route.Out[*api.ForkResult], error) {
 	req := route.Present(in.Body)
 	req.Count = api.Children(req.Count, req.Names)
-	err := cmp.Or(route.ValidSandbox(in.ID), validChildren(req.Count, req.Names), api.ValidEnv("env", req.Env), api.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid())
+	err := cmp.Or(route.ValidSandbox(in.ID), api.ValidChildNames(req.Count, req.Names), api.ValidEnv("env", req.Env), api.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid())
 	if err != nil {
 		return nil, err
 	}
 	res, err := h.svc.Fork(ctx, in.ID, req)
 	return forkOut(res, err)
-}
-
-// validChildren checks the names of count children.
-func validChildren(count int, names []string) error {
-	if len(names) != 0 && len(names) != count {
-		return api.Invalid("names", "there are %d names for %d children", len(names), count)
-	}
-	for i, name := range names {
-		if name != "" && slices.Contains(names[:i], name) {
-			return api.Invalid("names", "%q is given twice", name)
-		}
-	}
-	return route.ValidNames("names", names...)
 }
 
 func forkOut(res *api.ForkResult, err error) (*route.Out[*api.ForkResult], error) {
@@ -103,10 +87,10 @@ func forkOut(res *api.ForkResult, err error) (*route.Out[*api.ForkResult], error
 }
 
 func (h *forks) diff(ctx context.Context, in *diffInput) (*route.Out[*api.Diff], error) {
-	if err := cmp.Or(route.ValidSide("id", in.ID), route.ValidSide("to", in.To)); err != nil {
+	if err := cmp.Or(api.ValidSource("id", in.ID), api.ValidSource("to", in.To)); err != nil {
 		return nil, err
 	}
-	if err := validPaths("path", in.Path); err != nil {
+	if err := api.ValidTreePaths("path", in.Path); err != nil {
 		return nil, err
 	}
 	d, err := h.svc.Diff(ctx, in.ID, in.To, api.DiffRequest{Paths: in.Path, Hunks: in.Hunks, Stat: in.Stat, Processes: in.Procs, Variables: in.Vars})
@@ -117,21 +101,12 @@ func (h *forks) diff(ctx context.Context, in *diffInput) (*route.Out[*api.Diff],
 	return route.Answer(d, nil)
 }
 
-func validPaths(field string, paths []string) error {
-	for _, p := range paths {
-		if !path.IsAbs(p) || p != path.Clean(p) || strings.Contains(p, "\x00") {
-			return api.Invalid(field, "%q is not a clean absolute path", p)
-		}
-	}
-	return nil
-}
-
 func (h *forks) merge(ctx context.Context, in *mergeInput) (*route.Out[*api.MergeResult], error) {
-	if err := cmp.Or(route.ValidSandbox(in.ID), validPaths("paths", in.Body.Paths)); err != nil {
+	if err := cmp.Or(route.ValidSandbox(in.ID), api.ValidTreePaths("paths", in.Body.Paths)); err != nil {
 		return nil, err
 	}
 	for _, ref := range in.Body.From {
-		if err := route.ValidSide("from", ref); err != nil {
+		if err := api.ValidSource("from", ref); err != nil {
 			return nil, err
 		}
 	}

@@ -3,9 +3,7 @@ package control
 import (
 	"context"
 	"net/http"
-	"path"
 	"slices"
-	"strings"
 
 	"ramet.dev/ramet/internal/server/rest/answer"
 	"ramet.dev/ramet/internal/server/rest/route"
@@ -46,7 +44,7 @@ func (h *images) routeImages(r *route.Router) {
 	create := route.Operation(http.MethodPost, "/v1/images", "create-image", tag, "Build, import or pull an image",
 		route.StatusNotFound, route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported, route.StatusNoStorage)
 	route.RegisterStream(r, route.WithStatus(create, http.StatusCreated), imageResponses(r),
-		func(in *imageCreateInput) error { return validImageRequest(in.Body) }, h.createImage)
+		func(in *imageCreateInput) error { return in.Body.Valid() }, h.createImage)
 	route.Register(r, route.Operation(http.MethodGet, "/v1/images", "list-images", tag, "List images"), h.listImages)
 	route.Register(r, route.Operation(http.MethodGet, "/v1/images/{ref}", "get-image", tag, "Look at an image", route.StatusNotFound), h.getImage)
 	route.Register(r, route.Operation(http.MethodDelete, "/v1/images/{ref}", "remove-image", tag, "Remove an image, or one of its names",
@@ -118,7 +116,7 @@ func (h *images) listImages(ctx context.Context, in *imagesInput) (*route.Out[ht
 }
 
 func (h *images) getImage(ctx context.Context, in *imageInput) (*route.Out[*api.Image], error) {
-	if err := route.ValidImageRef("ref", in.Ref); err != nil {
+	if err := api.ValidImageRef("ref", in.Ref); err != nil {
 		return nil, err
 	}
 	img, err := h.svc.GetImage(ctx, in.Ref)
@@ -129,7 +127,7 @@ func (h *images) getImage(ctx context.Context, in *imageInput) (*route.Out[*api.
 }
 
 func (h *images) removeImage(ctx context.Context, in *imageInput) (*struct{}, error) {
-	if err := route.ValidImageRef("ref", in.Ref); err != nil {
+	if err := api.ValidImageRef("ref", in.Ref); err != nil {
 		return nil, err
 	}
 	return nil, h.svc.RemoveImage(ctx, in.Ref)
@@ -139,25 +137,4 @@ func (h *images) removeImage(ctx context.Context, in *imageInput) (*struct{}, er
 func namedImage(img *api.Image) *api.Image {
 	img.Names = route.List(img.Names)
 	return img
-}
-
-func validImageRequest(req api.ImageRequest) error {
-	if err := route.ValidImageRef("name", req.Name); err != nil {
-		return err
-	}
-	sources := 0
-	for _, given := range []bool{req.Build != nil, req.Path != "", req.Ref != ""} {
-		if given {
-			sources++
-		}
-	}
-	switch {
-	case sources != 1:
-		return api.Invalid("build", "exactly one of build, path and ref must be given")
-	case req.Path != "" && (!path.IsAbs(req.Path) || strings.Contains(req.Path, "\x00")):
-		return api.Invalid("path", "%q is not an absolute path", req.Path)
-	case req.Ref != "":
-		return route.ValidImageRef("ref", req.Ref)
-	}
-	return nil
 }

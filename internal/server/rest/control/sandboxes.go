@@ -67,7 +67,7 @@ func onSandbox(do func(context.Context, string) (*api.Sandbox, error)) func(cont
 
 func (h *sandboxes) create(ctx context.Context, in *createInput) (*route.Out[*api.Sandbox], error) {
 	req := in.Body
-	err := cmp.Or(route.ValidImageRef("image", req.Image), route.ValidNames("name", req.Name), api.ValidEnv("env", req.Env), api.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid(), req.AutoCheckpoint.Valid())
+	err := cmp.Or(api.ValidImageRef("image", req.Image), api.ValidOptionalName("name", req.Name), api.ValidEnv("env", req.Env), api.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid(), req.AutoCheckpoint.Valid())
 	if err != nil {
 		return nil, err
 	}
@@ -89,9 +89,9 @@ func (h *sandboxes) listSandboxes(ctx context.Context, in *listInput) (*route.Ou
 		return nil, err
 	}
 	if in.Image != "" {
-		err = route.ValidImageRef("image", in.Image)
+		err = api.ValidImageRef("image", in.Image)
 	}
-	if err := cmp.Or(err, route.ValidNames("name", in.Name), route.ValidOptionalSide("parent", in.Parent), route.ValidOptionalSide("ancestor", in.Ancestor)); err != nil {
+	if err := cmp.Or(err, api.ValidOptionalName("name", in.Name), route.ValidFilter("parent", in.Parent), route.ValidFilter("ancestor", in.Ancestor)); err != nil {
 		return nil, err
 	}
 	if ctx, err = in.Reach(ctx); err != nil {

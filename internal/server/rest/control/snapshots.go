@@ -69,7 +69,7 @@ func (h *snapshots) routeSnapshots(r *route.Router) {
 
 func (h *snapshots) snapshot(ctx context.Context, in *snapshotInput) (*route.Out[*api.Snapshot], error) {
 	req := route.Present(in.Body)
-	if err := cmp.Or(route.ValidSandbox(in.ID), route.ValidNames("name", req.Name), api.ValidMetadata("metadata", req.Metadata)); err != nil {
+	if err := cmp.Or(route.ValidSandbox(in.ID), api.ValidOptionalName("name", req.Name), api.ValidMetadata("metadata", req.Metadata)); err != nil {
 		return nil, err
 	}
 	snap, err := h.svc.Snapshot(ctx, in.ID, req)
@@ -160,7 +160,7 @@ func (h *snapshots) verifySnapshot(ctx context.Context, in *route.IDInput) (*rou
 func (h *snapshots) restore(ctx context.Context, in *restoreInput) (*route.Out[*api.ForkResult], error) {
 	req := route.Present(in.Body)
 	req.Count = api.Children(req.Count, req.Names)
-	err := cmp.Or(route.ValidSnapshot("id", in.ID), validChildren(req.Count, req.Names), api.ValidEnv("env", req.Env), api.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid())
+	err := cmp.Or(route.ValidSnapshot("id", in.ID), api.ValidChildNames(req.Count, req.Names), api.ValidEnv("env", req.Env), api.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid())
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (h *tenants) routeTenants(r *route.Router) {
 		})
 	route.Register(r, route.WithStatus(route.Operation(http.MethodPost, one+"/images", "give-image", tag, "Let a tenant use an image", route.StatusNotFound, route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported), http.StatusCreated),
 		func(ctx context.Context, in *giveInput) (*route.Out[*api.Image], error) {
-			if err := route.ValidImageRef("image", in.Body.Image); err != nil {
+			if err := api.ValidImageRef("image", in.Body.Image); err != nil {
 				return nil, err
 			}
 			img, err := h.svc.GiveImage(ctx, in.Tenant, in.Body)

@@ -36,7 +36,7 @@ func (h *timeline) timeline(ctx context.Context, in *route.IDInput) (*route.Out[
 }
 
 func (h *timeline) bisect(ctx context.Context, in *bisectInput) (*route.Out[*api.BisectResult], error) {
-	if err := cmp.Or(route.ValidSandbox(in.ID), api.ValidEnv("env", in.Body.Env)); err != nil {
+	if err := cmp.Or(route.ValidSandbox(in.ID), in.Body.Valid()); err != nil {
 		return nil, err
 	}
 	res, err := h.svc.Bisect(ctx, in.ID, in.Body)

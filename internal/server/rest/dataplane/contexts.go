@@ -99,7 +99,7 @@ func (in *ContextInput) valid() error {
 }
 
 func (h *contexts) createContext(ctx context.Context, in *createContextInput) (*route.Out[*api.Context], error) {
-	if err := cmp.Or(route.ValidSandbox(in.ID), route.ValidNames("name", in.Body.Name), api.ValidEnv("env", in.Body.Env)); err != nil {
+	if err := cmp.Or(route.ValidSandbox(in.ID), api.ValidOptionalName("name", in.Body.Name), api.ValidEnv("env", in.Body.Env), api.ValidDir("cwd", in.Body.Cwd)); err != nil {
 		return nil, err
 	}
 	c, err := h.svc.CreateContext(ctx, in.ID, in.Body)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"path"
 	"strings"
 	"sync"
 
@@ -138,32 +137,10 @@ func (b *boundedBuffer) take() (text string, cut bool) {
 	return b.text.String(), b.cut
 }
 
+// validExec checks a command whose standard input is part of the request.
 func validExec(req api.ExecRequest) error {
-	if (len(req.Argv) == 0) == (req.Shell == "") {
-		return api.Invalid("argv", "exactly one of argv and shell must be given")
-	}
-	for _, arg := range append(req.Argv, req.Shell, req.Cwd, req.User) {
-		if strings.Contains(arg, "\x00") {
-			return api.Invalid("argv", "a command, its directory and user must not have a NUL byte")
-		}
-	}
-	if len(req.Argv) > 0 && req.Argv[0] == "" {
-		return api.Invalid("argv", "the first argument names the program and must not be empty")
-	}
-	if req.Cwd != "" && !path.IsAbs(req.Cwd) {
-		return api.Invalid("cwd", "%q is not an absolute path", req.Cwd)
-	}
-	if req.TimeoutMS < 0 {
-		return api.Invalid("timeout_ms", "%d is negative", req.TimeoutMS)
-	}
-	if req.From != nil && req.Key == "" {
-		return api.Invalid("from", "a command is come back to by its key, which is absent")
-	}
-	if req.Key != "" && req.Stdin != "" {
-		return api.Invalid("key", "a command with standard input cannot be come back to")
-	}
 	if len(req.Stdin) > route.MaxStdin {
 		return api.Invalid("stdin", "%d bytes are more than %d: stream them over a WebSocket", len(req.Stdin), route.MaxStdin)
 	}
-	return api.ValidEnv("env", req.Env)
+	return req.Valid()
 }

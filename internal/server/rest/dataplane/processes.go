@@ -153,18 +153,11 @@ func toProcess(in *ProcessInput, do func() error) error {
 }
 
 func (h *processes) startProcess(ctx context.Context, in *startInput) (*route.Out[*api.Process], error) {
-	if err := cmp.Or(route.ValidSandbox(in.ID), validStart(in.Body)); err != nil {
+	if err := cmp.Or(route.ValidSandbox(in.ID), in.Body.Valid()); err != nil {
 		return nil, err
 	}
 	p, err := h.svc.StartProcess(ctx, in.ID, in.Body)
 	return route.Answer(p, err)
-}
-
-func validStart(req api.StartRequest) error {
-	if t := req.Terminal; t != nil && (t.Cols == 0 || t.Rows == 0) {
-		return api.Invalid("terminal", "a terminal has from 1 to 65535 columns and rows")
-	}
-	return validExec(api.ExecRequest{Argv: req.Argv, Shell: req.Shell, Env: req.Env, Cwd: req.Cwd, User: req.User, TimeoutMS: req.TimeoutMS})
 }
 
 func (h *processes) processes(ctx context.Context, in *processesInput) (*route.Out[httpwire.List[api.Process]], error) {

@@ -1,25 +1,23 @@
-package node
+package api
 
 import (
 	"math"
 	"strings"
 	"testing"
-
-	"ramet.dev/ramet/api"
 )
 
 func TestLimitsHaveBounds(t *testing.T) {
-	here := machine{cpus: 2, memoryMiB: 1000}
-	for _, l := range []api.Limits{
+	here := Machine{CPUs: 2, MemoryMiB: 1000}
+	for _, l := range []Limits{
 		{},
 		{CPUs: minCPUs, MemoryMiB: minMemoryMiB, DiskMiB: 1, Pids: 1, OpenFiles: minOpenFiles},
 		{CPUs: 2, MemoryMiB: 4000, DiskMiB: maxMiB, Pids: maxPids, OpenFiles: maxOpenFiles},
 	} {
-		if err := here.validLimits(l); err != nil {
+		if err := l.ValidOn(here); err != nil {
 			t.Errorf("%+v: %v", l, err)
 		}
 	}
-	for text, l := range map[string]api.Limits{
+	for text, l := range map[string]Limits{
 		"limits.cpus: -1 is not 0 (no limit) or from 0.01 to 2, which this machine has":                                 {CPUs: -1},
 		"limits.cpus: 0.001 is not 0 (no limit) or from 0.01 to 2, which this machine has":                              {CPUs: 0.001},
 		"limits.cpus: 2.5 is not 0 (no limit) or from 0.01 to 2, which this machine has":                                {CPUs: 2.5},
@@ -34,26 +32,26 @@ func TestLimitsHaveBounds(t *testing.T) {
 		"limits.open_files: 1048577 is not 0 (the default) or from 64 to 1048576":                                       {OpenFiles: 1<<20 + 1},
 		"limits.open_files: -9223372036854775808 is not 0 (the default) or from 64 to 1048576":                          {OpenFiles: math.MinInt64},
 	} {
-		if err := here.validLimits(l); api.CodeOf(err) != api.CodeInvalid || err.Error() != text {
+		if err := l.ValidOn(here); CodeOf(err) != CodeInvalid || err.Error() != text {
 			t.Errorf("%+v: %v, want %s", l, err, text)
 		}
 	}
-	small := machine{cpus: 1, diskMiB: 100}
-	if err := small.validLimits(api.Limits{DiskMiB: 400}); err != nil {
+	small := Machine{CPUs: 1, DiskMiB: 100}
+	if err := (Limits{DiskMiB: 400}).ValidOn(small); err != nil {
 		t.Error(err)
 	}
-	err := small.validLimits(api.Limits{DiskMiB: 401})
-	if want := "limits.disk_mib: 401 MiB is not from 0 (no limit) to 400 MiB, four times the file system that files of sandboxes are on"; api.CodeOf(err) != api.CodeInvalid || err.Error() != want {
+	err := Limits{DiskMiB: 401}.ValidOn(small)
+	if want := "limits.disk_mib: 401 MiB is not from 0 (no limit) to 400 MiB, four times the file system that files of sandboxes are on"; CodeOf(err) != CodeInvalid || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
-	for _, m := range []machine{{cpus: 1}, {cpus: 1, memoryMiB: 1 << 40}} { // unknown, or larger than a sandbox can be
-		if err := m.validLimits(api.Limits{MemoryMiB: maxMiB}); err != nil {
+	for _, m := range []Machine{{CPUs: 1}, {CPUs: 1, MemoryMiB: 1 << 40}} { // unknown, or larger than a sandbox can be
+		if err := (Limits{MemoryMiB: maxMiB}).ValidOn(m); err != nil {
 			t.Errorf("%+v: %v", m, err)
 		}
-		if err := m.validLimits(api.Limits{DiskMiB: maxMiB}); err != nil {
+		if err := (Limits{DiskMiB: maxMiB}).ValidOn(m); err != nil {
 			t.Errorf("%+v: %v", m, err)
 		}
-		if err := m.validLimits(api.Limits{MemoryMiB: maxMiB + 1}); api.CodeOf(err) != api.CodeInvalid || !strings.HasSuffix(err.Error(), "to 16777216 MiB") {
+		if err := (Limits{MemoryMiB: maxMiB + 1}).ValidOn(m); CodeOf(err) != CodeInvalid || !strings.HasSuffix(err.Error(), "to 16777216 MiB") {
 			t.Errorf("%+v: %v", m, err)
 		}
 	}
