@@ -9,11 +9,11 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// Audit reads the audit log of the daemon.
+// Audit reads the audit log.
 type Audit struct{ conn *connection }
 
-// Entries calls each with the entries after since, oldest first, until there are no
-// more or it fails.
+// Entries calls each with the entries after the one with the number since, the oldest
+// first, until there are no more or each fails.
 func (s *Audit) Entries(ctx context.Context, since int64, each func(api.AuditEntry) error) error {
 	for {
 		page, err := get[httpwire.List[api.AuditEntry]](ctx, s.conn, "/v1/audit", url.Values{
@@ -34,8 +34,8 @@ func (s *Audit) Entries(ctx context.Context, since int64, each func(api.AuditEnt
 	}
 }
 
-// Verify asks whether the audit is as it was written. head is what an earlier
-// report said, or empty.
+// Verify checks whether the audit log is as it was written. head is the Head of an earlier
+// report, or empty: its line must still be there.
 func (s *Audit) Verify(ctx context.Context, head string) (*api.AuditReport, error) {
 	query := url.Values{}
 	if head != "" {

@@ -12,10 +12,10 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// Contexts runs code in the interpreters of a sandbox.
+// Contexts manages stateful interpreters in sandboxes, and runs code in them.
 type Contexts struct{ conn *connection }
 
-// List lists the interpreters in a sandbox.
+// List returns the interpreters in a sandbox.
 func (s *Contexts) List(ctx context.Context, ref string) ([]api.Context, error) {
 	l, err := on[httpwire.List[api.Context]](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/contexts", nil, nil)
 	return l.Items, err
@@ -26,19 +26,19 @@ func (s *Contexts) Create(ctx context.Context, ref string, req api.ContextReques
 	return on[*api.Context](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/contexts", nil, req)
 }
 
-// Interrupt interrupts what an interpreter runs, and reports whether it ran
-// anything. A cell that ignores that is ended by RestartContext.
+// Interrupt interrupts the cell that an interpreter runs, and reports whether it ran one.
+// Restart ends a cell that ignores that.
 func (s *Contexts) Interrupt(ctx context.Context, ref, name string) (bool, error) {
 	i, err := on[httpwire.Interrupted](ctx, s.conn, http.MethodPost, "sandboxes", ref, contextPath(name, "/interrupt"), nil, nil)
 	return i.Interrupted, err
 }
 
-// Restart gives a context a new interpreter.
+// Restart gives a context a new interpreter, without the state of the old one.
 func (s *Contexts) Restart(ctx context.Context, ref, name string) (*api.Context, error) {
 	return on[*api.Context](ctx, s.conn, http.MethodPost, "sandboxes", ref, contextPath(name, "/restart"), nil, nil)
 }
 
-// Destroy ends a context.
+// Destroy ends a context and its interpreter.
 func (s *Contexts) Destroy(ctx context.Context, ref, name string) error {
 	_, err := on[struct{}](ctx, s.conn, http.MethodDelete, "sandboxes", ref, contextPath(name, ""), nil, nil)
 	return err
@@ -46,14 +46,14 @@ func (s *Contexts) Destroy(ctx context.Context, ref, name string) error {
 
 func contextPath(name, rest string) string { return "/contexts/" + url.PathEscape(name) + rest }
 
-// RunCode runs a cell to its end and returns what came of it. The daemon keeps at
+// RunCode runs a cell to its end and returns its output and results. The daemon keeps at
 // most 8 MiB of each stream.
 func (s *Contexts) RunCode(ctx context.Context, ref string, req api.RunCodeRequest) (*api.RunResult, error) {
 	return on[*api.RunResult](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/run-code", nil, req)
 }
 
-// RunCodeStream runs a cell and passes on what comes of it meanwhile; the result
-// has no streams and no results. When ctx ends, the cell is interrupted.
+// RunCodeStream runs a cell and passes on its output and results meanwhile: those of the
+// returned result are empty. When ctx ends, the cell is interrupted.
 func (s *Contexts) RunCodeStream(ctx context.Context, ref string, req api.RunCodeRequest, streams api.RunIO) (*api.RunResult, error) {
 	streams.Stdout, streams.Stderr = api.Discard(streams.Stdout), api.Discard(streams.Stderr)
 	p, err := path("sandboxes", ref, "/run-code")
@@ -94,7 +94,7 @@ func writeChunk(w io.Writer, data []byte) error {
 	return nil
 }
 
-// parseChunk reads what an event says of a piece of output.
+// parseChunk decodes the data of an event that is a piece of output.
 func parseChunk(data []byte) (chunk httpwire.Chunk, p []byte, err error) {
 	if err := json.Unmarshal(data, &chunk); err != nil {
 		return chunk, nil, fmt.Errorf("decode output: %w", err)

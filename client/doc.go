@@ -1,5 +1,15 @@
-// Package client talks to a Ramet daemon over REST. Errors of the daemon come
-// back as the *sandbox.Error they were, wrapped in the problem document.
+// Package client is the Go client of a Ramet daemon.
 //
-// It must never know how a daemon is found or started.
+// [New] and [Open] return a [Client], whose fields are services by area: Sandboxes, Processes,
+// Files, Snapshots and so on. Their requests and results are types of package api. A sandbox
+// is named by its id or its name in all calls.
+//
+// Errors are found with errors.As as an *api.Error, whose Code programs may decide on; api.CodeOf
+// returns it. A daemon that cannot be reached, or ends meanwhile, is api.CodeUnavailable; a
+// context that ends is api.CodeCanceled or api.CodeTimeout.
+//
+// Calls that stream, such as [Processes.ExecStream], call the functions and writers that they are
+// given from one goroutine at a time, and never after they returned.
+//
+// The package must never know how a daemon is found or started.
 package client

@@ -25,7 +25,7 @@ func encode(request any) ([]byte, error) {
 }
 
 // checkText refuses strings in v that are not UTF-8. field is where v is, as JSON calls
-// it, and part which of several there it is. Values are left out of the error: they may
+// it, and part says which of several values it is. Values are left out of the error: they may
 // be secrets.
 func checkText(v reflect.Value, field, part string) error {
 	switch v.Kind() {

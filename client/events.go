@@ -12,8 +12,8 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// Events calls each with events until there are no more; if the request asks to
-// follow, until ctx ends, the one sandbox is destroyed or each fails.
+// Events calls each with the events that the request selects. Without Follow it ends when
+// there are no more, else when ctx ends, the requested sandbox is destroyed or each fails.
 func (c *Client) Events(ctx context.Context, req api.EventRequest, each func(api.Event) error) error {
 	p := "/v1/events"
 	if req.Sandbox != "" {

@@ -15,13 +15,13 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// Files reads and changes the files of a sandbox.
+// Files reads and changes the files of sandboxes.
 type Files struct{ conn *connection }
 
 // filePage is the largest page of files that the daemon gives.
 const filePage = 10_000
 
-// query collects parameters and leaves out those that are not set.
+// query collects parameters and leaves out the unset ones.
 type query struct{ url.Values }
 
 func fileQuery(f api.FileRef) query {
@@ -68,7 +68,7 @@ func (s *Files) Read(ctx context.Context, ref string, f api.FileRef) (io.ReadClo
 	return &body{ctx, resp.Body}, resp.ContentLength, nil
 }
 
-// body says what broke a stream off.
+// body is the body of a response, whose errors say why it broke off.
 type body struct {
 	ctx context.Context
 	io.ReadCloser
@@ -87,7 +87,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ifMatch returns the header of a condition.
+// ifMatch returns the header that demands a file of one of the tags.
 func ifMatch(tags []string) http.Header {
 	header := http.Header{}
 	for _, tag := range tags {
@@ -99,8 +99,9 @@ func ifMatch(tags []string) http.Header {
 	return header
 }
 
-// Write writes a regular file. An error of from breaks the request off. If
-// from has a method Size() int64 that is not zero, it must have that many bytes.
+// Write writes the bytes of from to a regular file, and describes it. An error of from breaks
+// the request off. If from has a method Size() int64 whose result is not zero, from must have
+// that many bytes.
 func (s *Files) Write(ctx context.Context, ref string, req api.WriteRequest, from io.Reader) (*api.FileInfo, error) {
 	q := fileQuery(req.FileRef)
 	q.mode(req.Mode)
@@ -131,14 +132,15 @@ func (s *Files) ReadArchive(ctx context.Context, ref string, f api.FileRef) (io.
 	return &body{ctx, resp.Body}, nil
 }
 
-// WriteArchive unpacks a tar stream below a directory.
+// WriteArchive unpacks a tar stream below a directory. With parents it makes the directory and
+// those above it.
 func (s *Files) WriteArchive(ctx context.Context, ref string, f api.FileRef, parents bool, from io.Reader) (*api.ExtractResult, error) {
 	q := fileQuery(f)
 	q.flag("parents", parents)
 	return upload[*api.ExtractResult](ctx, s.conn, ref, "/files/archive", q.Values, nil, "application/x-tar", from)
 }
 
-// upload puts a body that is streamed.
+// upload makes a PUT request whose body is streamed.
 func upload[T any](ctx context.Context, c *connection, ref, rest string, q url.Values, header http.Header, mediaType string, from io.Reader) (T, error) {
 	var v T
 	p, err := path("sandboxes", ref, rest)
@@ -177,7 +179,7 @@ func upload[T any](ctx context.Context, c *connection, ref, rest string, q url.V
 	return v, nil
 }
 
-// source tells errors of reading from others: it remembers the last one.
+// source remembers the last error of reading, to tell it from an error of sending.
 type source struct {
 	io.Reader
 	err error
@@ -192,8 +194,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Change makes a directory, moves, removes or changes modes. The result
-// describes what is there then; it is nil for what was removed.
+// Change makes a directory, or moves, removes or changes the mode of a file. The result
+// describes the file afterwards, and is nil after a removal.
 func (s *Files) Change(ctx context.Context, ref string, ch api.FileChange) (*api.FileInfo, error) {
 	q := fileQuery(ch.FileRef)
 	q.text("to", ch.To)

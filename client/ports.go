@@ -20,21 +20,22 @@ import (
 	"ramet.dev/ramet/internal/peer"
 )
 
-// Ports reaches the TCP ports of a sandbox.
+// Ports reaches the TCP ports of sandboxes.
 type Ports struct{ conn *connection }
 
-// List lists the ports that processes in a sandbox listen on.
+// List returns the ports that processes in a sandbox listen on.
 func (s *Ports) List(ctx context.Context, ref string) ([]api.Port, error) {
 	l, err := on[httpwire.List[api.Port]](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/ports", nil, nil)
 	return l.Items, err
 }
 
-// Wait waits until somebody listens on a TCP port, and says who.
+// Wait waits at most wait until a process listens on a TCP port, and returns the port. It is an
+// api.CodeUnavailable error that none does.
 func (s *Ports) Wait(ctx context.Context, ref string, port int, wait time.Duration) (*api.Port, error) {
 	return on[*api.Port](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/ports/"+strconv.Itoa(port), waitQuery(wait), nil)
 }
 
-// Open returns a URL by which a browser reaches a TCP port.
+// Open returns a URL with which a browser reaches a TCP port.
 func (s *Ports) Open(ctx context.Context, ref string, req api.PortSessionRequest) (*api.PortSession, error) {
 	return on[*api.PortSession](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/port-sessions", nil, req)
 }
@@ -56,9 +57,9 @@ type PortConn struct {
 
 var errBrokenOff = api.Errorf(api.CodeUnavailable, "the connection to the sandbox broke off")
 
-// end is what err, of reading, means. A daemon closes both directions of a
-// connection whose other half has not ended only if something is wrong; sockets
-// of a path have no other way to say so.
+// end returns what an error of reading means. A daemon closes both directions of a
+// connection, one of which has not ended, only if something is wrong: Unix sockets have no
+// other way to tell that.
 func (p *PortConn) end(err error) error {
 	raw, ok := p.Conn.(syscall.Conn)
 	if err != io.EOF || p.ended.Load() || !ok {
@@ -91,7 +92,7 @@ func (p *PortConn) Read(buf []byte) (int, error) {
 	return n, p.end(err)
 }
 
-// CloseWrite says that nothing more is sent.
+// CloseWrite ends the direction to the sandbox.
 func (p *PortConn) CloseWrite() error {
 	p.ended.Store(true)
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
@@ -100,7 +101,7 @@ func (p *PortConn) CloseWrite() error {
 	return p.Conn.Close()
 }
 
-// WriteTo implements io.WriterTo: the system moves the bytes where it can.
+// WriteTo implements io.WriterTo: the kernel moves the bytes where it can.
 func (p *PortConn) WriteTo(w io.Writer) (int64, error) {
 	var n int64
 	if p.early != nil {
@@ -119,8 +120,8 @@ func (p *PortConn) WriteTo(w io.Writer) (int64, error) {
 	return n + rest, err
 }
 
-// Dial connects to a TCP port of a sandbox. It waits until somebody listens
-// as long as wait says. ctx bounds the call and not the connection.
+// Dial connects to a TCP port of a sandbox. It waits at most wait until a process listens
+// there. ctx bounds the call and not the connection.
 func (s *Ports) Dial(ctx context.Context, ref string, port int, wait time.Duration) (*PortConn, error) {
 	p, err := path("sandboxes", ref, "/ports/"+strconv.Itoa(port))
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// Processes runs and observes the processes of a sandbox.
+// Processes runs commands in sandboxes and manages their processes.
 type Processes struct{ conn *connection }
 
-// List lists the processes in a sandbox, with all also those that were started
-// by StartProcess and have ended.
+// List returns the processes in a sandbox, with all also those that Start started and that
+// have ended.
 func (s *Processes) List(ctx context.Context, ref string, all bool) ([]api.Process, error) {
 	query := url.Values{}
 	if all {
@@ -29,23 +29,23 @@ func (s *Processes) List(ctx context.Context, ref string, all bool) ([]api.Proce
 	return l.Items, err
 }
 
-// Start starts a process in the background.
+// Start starts a process in the background. The daemon keeps the end of its output.
 func (s *Processes) Start(ctx context.Context, ref string, req api.StartRequest) (*api.Process, error) {
 	return on[*api.Process](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/processes", nil, req)
 }
 
-// Get looks at a process.
+// Get returns a process.
 func (s *Processes) Get(ctx context.Context, ref string, pid int) (*api.Process, error) {
 	return on[*api.Process](ctx, s.conn, http.MethodGet, "sandboxes", ref, processPath(pid, ""), nil, nil)
 }
 
-// Wait waits for the end of a process that was started by StartProcess.
+// Wait waits for the end of a process that Start started.
 func (s *Processes) Wait(ctx context.Context, ref string, pid int) (*api.ExecResult, error) {
 	return on[*api.ExecResult](ctx, s.conn, http.MethodGet, "sandboxes", ref, processPath(pid, "/wait"), nil, nil)
 }
 
-// Write writes data, at most 8 MiB, to a process, and with end closes its
-// standard input then. It blocks while the process does not read.
+// Write writes data, at most 8 MiB, to the standard input of a process, and with end closes it
+// afterwards. It blocks while the process does not read.
 func (s *Processes) Write(ctx context.Context, ref string, pid int, data []byte, end bool) error {
 	query := url.Values{}
 	if end {
@@ -64,21 +64,21 @@ func (s *Processes) Signal(ctx context.Context, ref string, pid int, req api.Sig
 	return err
 }
 
-// Resize sets the size of a process's terminal.
+// Resize sets the size of the terminal of a process.
 func (s *Processes) Resize(ctx context.Context, ref string, pid int, size api.TerminalSize) error {
 	_, err := on[struct{}](ctx, s.conn, http.MethodPost, "sandboxes", ref, processPath(pid, "/resize"), nil, size)
 	return err
 }
 
-// Remove kills a process that was started by StartProcess, with its group, if
-// it runs, and drops its output.
+// Remove kills a process that Start started, with its process group, if it runs, and drops its
+// output.
 func (s *Processes) Remove(ctx context.Context, ref string, pid int) error {
 	_, err := on[struct{}](ctx, s.conn, http.MethodDelete, "sandboxes", ref, processPath(pid, ""), nil, nil)
 	return err
 }
 
-// Output reads what a process wrote and hands it to each, which must not keep the
-// data.
+// Output calls each with the output of a process, and returns where it ended. each must not
+// keep the data.
 func (s *Processes) Output(ctx context.Context, ref string, pid int, req api.AttachRequest, each func(api.Chunk) error) (*api.Position, error) {
 	p, err := path("sandboxes", ref, processPath(pid, "/output"))
 	if err != nil {
@@ -99,9 +99,8 @@ func (s *Processes) Output(ctx context.Context, ref string, pid int, req api.Att
 	return pos, err
 }
 
-// Logs reads what all processes of a sandbox wrote that were started in the
-// background, or follows them until the sandbox is destroyed, and hands it to each,
-// which must not keep the data.
+// Logs calls each with the output of all processes that Start started in a sandbox. With
+// follow it goes on until ctx ends or the sandbox is destroyed. each must not keep the data.
 func (s *Processes) Logs(ctx context.Context, ref string, follow bool, each func(api.LogPiece) error) error {
 	p, err := path("sandboxes", ref, "/logs")
 	if err != nil {
@@ -130,7 +129,7 @@ func (s *Processes) Logs(ctx context.Context, ref string, follow bool, each func
 	})
 }
 
-// outputOf returns the piece of output that an event has, if it has one.
+// outputOf returns the piece of output that is in an event, if the event is one of output.
 func outputOf(ev httpwire.Event) (_ api.Chunk, known bool, err error) {
 	switch ev.Name {
 	case httpwire.EventStdout, httpwire.EventStderr:
@@ -146,7 +145,8 @@ func outputOf(ev httpwire.Event) (_ api.Chunk, known bool, err error) {
 	return api.Chunk{}, false, nil
 }
 
-// Attach follows a process until it ends. When ctx ends, the process goes on. One
+// Attach connects the streams with a process until it ends. from is the sequence number of the
+// first byte of output, -1 for the output from now on. When ctx ends, the process goes on. A
 // read of Stdin that blocks then is left behind.
 func (s *Processes) Attach(ctx context.Context, ref string, pid int, from int64, streams api.AttachIO) (*api.Position, error) {
 	p, err := path("sandboxes", ref, processPath(pid, "/attach"))
@@ -190,7 +190,7 @@ func (s *Processes) Attach(ctx context.Context, ref string, pid int, from int64,
 	return pos, err
 }
 
-// sendSizes ends with sizes or with the connection.
+// sendSizes sends sizes until there are no more or the connection ends.
 func sendSizes(ctx context.Context, conn *websocket.Conn, sizes <-chan api.TerminalSize) {
 	for {
 		select {
@@ -208,7 +208,7 @@ func sendSizes(ctx context.Context, conn *websocket.Conn, sizes <-chan api.Termi
 	}
 }
 
-// receiveChunks hands over what the process writes, until the last message.
+// receiveChunks calls each with the output of the process, until the last message.
 func receiveChunks(ctx context.Context, conn *websocket.Conn, each func(api.Chunk) error) (*api.Position, error) {
 	for {
 		kind, msg, err := conn.Read(ctx)

@@ -17,17 +17,17 @@ func (s *Tenants) List(ctx context.Context) ([]api.Tenant, error) {
 	return l.Items, err
 }
 
-// Get looks at a tenant.
+// Get returns a tenant, with its quotas and what it uses.
 func (s *Tenants) Get(ctx context.Context, name string) (*api.Tenant, error) {
 	return on[*api.Tenant](ctx, s.conn, http.MethodGet, "tenants", name, "", nil, nil)
 }
 
-// Update changes what a tenant may have.
+// Update changes the quotas of a tenant.
 func (s *Tenants) Update(ctx context.Context, name string, req api.TenantUpdate) (*api.Tenant, error) {
 	return on[*api.Tenant](ctx, s.conn, http.MethodPatch, "tenants", name, "", nil, req)
 }
 
-// GiveImage lets a tenant use an image.
+// GiveImage gives a tenant an image of the caller.
 func (s *Tenants) GiveImage(ctx context.Context, tenant string, req api.GiveRequest) (*api.Image, error) {
 	return on[*api.Image](ctx, s.conn, http.MethodPost, "tenants", tenant, "/images", nil, req)
 }

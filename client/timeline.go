@@ -8,7 +8,7 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// Timeline returns the steps of a sandbox, the first one first.
+// Timeline returns the recorded steps of a sandbox, the first one first.
 func (s *Sandboxes) Timeline(ctx context.Context, ref string) ([]api.Step, error) {
 	l, err := on[httpwire.List[api.Step]](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/timeline", nil, nil)
 	return l.Items, err

@@ -7,31 +7,27 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/httpwire"
 )
 
-// Config says which daemon a client talks to, and as whom.
+// Config is the address of a daemon and the credentials of its client.
 type Config struct {
 	// Address is "unix:" and the absolute path of a socket, or an http or https URL.
 	Address string
-	// Token is the secret of a token; empty at the socket of one's own daemon.
+	// Token is the secret of a token. The owner of the daemon needs none at its socket.
 	Token string
-	// CA is the PEM text of the authorities that sign the daemon's certificate; nil
-	// for those of the system.
+	// CA is the PEM text of the authorities that may sign the certificate of the daemon.
+	// If it is nil, those of the system may.
 	CA []byte
-	// IdempotencyKey, if it is set, makes every change one that is done once, however
-	// often a client with the same key makes the same changes in the same order.
+	// IdempotencyKey, if it is set, has the daemon do each change once, however often
+	// clients with this key make the same changes in the same order.
 	IdempotencyKey string
 }
 
-// New returns a client of the daemon at address, with nothing to say who it is. It
-// does not connect.
+// New returns a client of the daemon at address, without a token. It does not connect.
 func New(address string) (*Client, error) { return Open(Config{Address: address}) }
 
 // Open returns a client. It does not connect.
@@ -80,7 +76,8 @@ func (c *Client) As(token, idempotencyKey string) (*Client, error) {
 	return Open(Config{Address: "unix:" + c.conn.socket, Token: token, IdempotencyKey: idempotencyKey})
 }
 
-// checkURL refuses what is no daemon's address, and to send a token in the clear.
+// checkURL refuses an address that is not one of a daemon, and one to which a token would be
+// sent in the clear.
 func checkURL(cfg Config) error {
 	u, err := url.Parse(cfg.Address)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil {
@@ -93,47 +90,10 @@ func checkURL(cfg Config) error {
 	return nil
 }
 
-// withoutUser leaves out of an address what may be a password.
+// withoutUser returns an address without the part that may be a password.
 func withoutUser(address string) string {
 	if i := strings.LastIndex(address, "@"); i >= 0 {
 		return "…" + address[i:]
 	}
 	return address
 }
-
-// credentials are what every request of a client carries.
-type credentials struct {
-	token string
-	key   string
-	tls   *tls.Config
-	count atomic.Int64 // of changes, each of which has a key of its own
-}
-
-// sign adds the credentials to the headers of a request.
-func (c *credentials) sign(method string, h http.Header) {
-	if c.token != "" {
-		h.Set("Authorization", "Bearer "+c.token)
-	}
-	switch method {
-	case http.MethodPost, http.MethodPatch, http.MethodDelete:
-		if c.key != "" {
-			h.Set(httpwire.IdempotencyHeader, c.key+"."+strconv.FormatInt(c.count.Add(1), 10))
-		}
-	}
-}
-
-// signing is an http.RoundTripper that signs requests.
-type signing struct {
-	creds *credentials
-	next  *http.Transport
-}
-
-// RoundTrip implements http.RoundTripper.
-func (s *signing) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context()) // a round tripper must not change its request
-	s.creds.sign(r.Method, r.Header)
-	return s.next.RoundTrip(r)
-}
-
-// CloseIdleConnections is what http.Client looks for.
-func (s *signing) CloseIdleConnections() { s.next.CloseIdleConnections() }
