@@ -147,17 +147,20 @@ func TestMethods(t *testing.T) {
 			return diff, nil
 		},
 		TreeFunc: func(_ context.Context, ref string) ([]*api.TreeNode, error) { note(ref); return node, nil },
-		SnapshotFunc: func(_ context.Context, ref string, req api.SnapshotRequest) (*api.Snapshot, error) {
-			note(ref, req)
-			return snap, nil
-		},
-		SnapshotsFunc:      func(context.Context) ([]api.Snapshot, error) { note(); return []api.Snapshot{*snap}, nil },
-		GetSnapshotFunc:    func(_ context.Context, ref string) (*api.Snapshot, error) { note(ref); return snap, nil },
-		VerifySnapshotFunc: func(_ context.Context, ref string) (*api.Snapshot, error) { note(ref); return snap, nil },
-		DeleteSnapshotFunc: func(_ context.Context, ref string, _ api.SnapshotDeletion) error { note(ref); return nil },
-		RestoreFunc: func(_ context.Context, ref string, req api.RestoreRequest) (*api.ForkResult, error) {
-			note(ref, req)
-			return forked, nil
+		SnapshotFuncs: apitest.SnapshotFuncs{
+			SnapshotFunc: func(_ context.Context, ref string, req api.SnapshotRequest) (*api.Snapshot, error) {
+				note(ref, req)
+				return snap, nil
+			},
+			SnapshotsFunc:      func(context.Context) ([]api.Snapshot, error) { note(); return []api.Snapshot{*snap}, nil },
+			GetSnapshotFunc:    func(_ context.Context, ref string) (*api.Snapshot, error) { note(ref); return snap, nil },
+			VerifySnapshotFunc: func(_ context.Context, ref string) (*api.Snapshot, error) { note(ref); return snap, nil },
+			DeleteSnapshotFunc: func(_ context.Context, ref string, _ api.SnapshotDeletion) error { note(ref); return nil },
+			RestoreFunc: func(_ context.Context, ref string, req api.RestoreRequest) (*api.ForkResult, error) {
+				note(ref, req)
+				return forked, nil
+			},
+			RollbackFunc: func(_ context.Context, a, b string) (*api.Sandbox, error) { note(a, b); return sb, nil },
 		},
 		TimelineFuncs: apitest.TimelineFuncs{
 			RewindFunc: func(_ context.Context, a string, n int) (*api.Sandbox, error) { note(a, n); return sb, nil },
@@ -170,12 +173,13 @@ func TestMethods(t *testing.T) {
 				return &api.BisectResult{}, nil
 			},
 		},
-		RollbackFunc: func(_ context.Context, a, b string) (*api.Sandbox, error) { note(a, b); return sb, nil },
-		ImagesFunc:   func(context.Context) ([]api.Image, error) { note(); return []api.Image{*img}, nil },
-		GetImageFunc: func(_ context.Context, ref string) (*api.Image, error) { note(ref); return img, nil },
-		RemoveImageFunc: func(_ context.Context, ref string) error {
-			note(ref)
-			return nil
+		ImageFuncs: apitest.ImageFuncs{
+			ImagesFunc:   func(context.Context) ([]api.Image, error) { note(); return []api.Image{*img}, nil },
+			GetImageFunc: func(_ context.Context, ref string) (*api.Image, error) { note(ref); return img, nil },
+			RemoveImageFunc: func(_ context.Context, ref string) error {
+				note(ref)
+				return nil
+			},
 		},
 		ExecFunc: func(_ context.Context, ref string, req api.ExecRequest, _ api.ExecIO) (*api.ExecResult, error) {
 			note(ref, req)
@@ -464,13 +468,13 @@ type cancellingWriter context.CancelFunc
 func (w cancellingWriter) Write(p []byte) (int, error) { w(); return len(p), nil }
 
 func TestCreateImage(t *testing.T) {
-	c := connect(t, &apitest.Service{CreateImageFunc: func(_ context.Context, req api.ImageRequest, progress func(api.Progress)) (*api.Image, error) {
+	c := connect(t, &apitest.Service{ImageFuncs: apitest.ImageFuncs{CreateImageFunc: func(_ context.Context, req api.ImageRequest, progress func(api.Progress)) (*api.Image, error) {
 		progress(api.Progress{Phase: "fetch", Done: 1, Total: 2, Detail: "layer"})
 		if req.Name == "bad" {
 			return nil, api.Errorf(api.CodeHostile, "path leaves the root")
 		}
 		return &api.Image{ID: "img_aaaaaaaaaaaaaaaa"}, nil
-	}})
+	}}})
 	var seen []api.Progress
 	collect := func(p api.Progress) { seen = append(seen, p) }
 	img, err := c.Images.Create(t.Context(), api.ImageRequest{Name: "x", Ref: "y"}, collect)
@@ -485,20 +489,22 @@ func TestCreateImage(t *testing.T) {
 func TestExportAndCommit(t *testing.T) {
 	var got string
 	c := connect(t, &apitest.Service{
-		ExportFunc: func(_ context.Context, ref string, req api.ExportRequest, w io.Writer) error {
-			got = fmt.Sprint(ref, req)
-			if ref == "none" {
-				return api.NotFound("sandbox", ref)
-			}
-			if _, err := w.Write(make([]byte, 1<<20)); err != nil || ref != "cut-off" {
-				return err
-			}
-			return api.Errorf(api.CodeCorrupt, "page 7 is none")
-		},
-		CommitFunc: func(_ context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (*api.Image, error) {
-			got = fmt.Sprint(ref, req)
-			progress(api.Progress{Phase: "pack"})
-			return &api.Image{ID: "img_aaaaaaaaaaaaaaaa"}, nil
+		ImageFuncs: apitest.ImageFuncs{
+			ExportFunc: func(_ context.Context, ref string, req api.ExportRequest, w io.Writer) error {
+				got = fmt.Sprint(ref, req)
+				if ref == "none" {
+					return api.NotFound("sandbox", ref)
+				}
+				if _, err := w.Write(make([]byte, 1<<20)); err != nil || ref != "cut-off" {
+					return err
+				}
+				return api.Errorf(api.CodeCorrupt, "page 7 is none")
+			},
+			CommitFunc: func(_ context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (*api.Image, error) {
+				got = fmt.Sprint(ref, req)
+				progress(api.Progress{Phase: "pack"})
+				return &api.Image{ID: "img_aaaaaaaaaaaaaaaa"}, nil
+			},
 		},
 	})
 	var out bytes.Buffer

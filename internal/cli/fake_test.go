@@ -84,7 +84,35 @@ func fakeService() *apitest.Service {
 	img := &api.Image{ID: imgID, Names: []string{"python", "python:3"}, Digest: "sha256:00", SizeBytes: 97 << 20, CreatedAt: created, Source: "debian", Cmd: []string{"python3"}}
 	return &apitest.Service{
 		Files:      apitest.NewMemFiles(),
-		CreateFunc: fakeCreate, GetFunc: find, ExecFunc: fakeExec, ForkFunc: fakeFork, DiffFunc: fakeDiff, MergeFunc: fakeMerge, EventsFunc: fakeEvents, CreateImageFunc: fakeImage(img),
+		CreateFunc: fakeCreate, GetFunc: find, ExecFunc: fakeExec, ForkFunc: fakeFork, DiffFunc: fakeDiff, MergeFunc: fakeMerge, EventsFunc: fakeEvents, ImageFuncs: apitest.ImageFuncs{
+			CreateImageFunc: fakeImage(img),
+			ExportFunc:      fakeExport,
+			CommitFunc: func(ctx context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (*api.Image, error) {
+				if _, err := find(ctx, ref); err != nil {
+					return nil, err
+				}
+				return fakeImage(img)(ctx, api.ImageRequest{Name: req.Name, Ref: req.Message}, progress)
+			},
+			PruneImagesFunc: func(_ context.Context, req api.PruneRequest) (*api.Pruned, error) {
+				if req.Cache {
+					return &api.Pruned{Removed: []string{}, Packages: 9, FreedBytes: 3<<20 + req.CacheUnusedMS<<10}, nil
+				}
+				return &api.Pruned{Removed: []string{"img_bbbbbbbbbbbbbbbb"}, FreedBytes: 97 << 20}, nil
+			},
+			ImagesFunc: func(context.Context) ([]api.Image, error) { return []api.Image{*img}, nil },
+			GetImageFunc: func(_ context.Context, ref string) (*api.Image, error) {
+				if ref == "none" {
+					return nil, api.NotFound("image", ref)
+				}
+				return img, nil
+			},
+			RemoveImageFunc: func(_ context.Context, ref string) error {
+				if ref == "busy" {
+					return api.Errorf(api.CodeConflict, "image %q is in use", ref)
+				}
+				return nil
+			},
+		},
 		PauseFunc: inState(api.StatePaused), ResumeFunc: inState(api.StateRunning),
 		HibernateFunc: inState(api.StateHibernated), WakeFunc: inState(api.StateRunning),
 		ListFunc: func(ctx context.Context, f api.ListFilter) ([]api.Sandbox, error) {
@@ -103,12 +131,6 @@ func fakeService() *apitest.Service {
 			return slices.DeleteFunc(all, func(s api.Sandbox) bool {
 				return above != "" && s.Parent != above || (f.State != "" && f.State != s.State) || (f.Metadata != nil && f.Metadata["k"] != "v")
 			}), nil
-		},
-		ExportFunc: fakeExport, CommitFunc: func(ctx context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (*api.Image, error) {
-			if _, err := find(ctx, ref); err != nil {
-				return nil, err
-			}
-			return fakeImage(img)(ctx, api.ImageRequest{Name: req.Name, Ref: req.Message}, progress)
 		},
 		UpdateFunc: func(ctx context.Context, ref string, req api.UpdateRequest) (*api.Sandbox, error) {
 			sb, err := find(ctx, ref)
@@ -174,67 +196,50 @@ func fakeService() *apitest.Service {
 			}
 			return []*api.TreeNode{root}, nil
 		},
-		PruneImagesFunc: func(_ context.Context, req api.PruneRequest) (*api.Pruned, error) {
-			if req.Cache {
-				return &api.Pruned{Removed: []string{}, Packages: 9, FreedBytes: 3<<20 + req.CacheUnusedMS<<10}, nil
-			}
-			return &api.Pruned{Removed: []string{"img_bbbbbbbbbbbbbbbb"}, FreedBytes: 97 << 20}, nil
-		},
-		SnapshotFunc: func(_ context.Context, _ string, req api.SnapshotRequest) (*api.Snapshot, error) {
-			out := *snap
-			out.Name, out.OnDisk, out.Metadata = req.Name, !req.Memory, req.Metadata
-			if req.Wait != nil && !*req.Wait {
-				out.State = api.SnapshotUploading
-			}
-			return &out, nil
-		},
-		SnapshotsFunc: func(context.Context) ([]api.Snapshot, error) {
-			own := *snap
-			own.ID, own.Name, own.Label = ownSnapID, "", "good"
-			return []api.Snapshot{*snap, own}, nil
-		},
-		GetSnapshotFunc: func(_ context.Context, ref string) (*api.Snapshot, error) {
-			if ref == ownSnapID {
+		SnapshotFuncs: apitest.SnapshotFuncs{
+			SnapshotFunc: func(_ context.Context, _ string, req api.SnapshotRequest) (*api.Snapshot, error) {
+				out := *snap
+				out.Name, out.OnDisk, out.Metadata = req.Name, !req.Memory, req.Metadata
+				if req.Wait != nil && !*req.Wait {
+					out.State = api.SnapshotUploading
+				}
+				return &out, nil
+			},
+			SnapshotsFunc: func(context.Context) ([]api.Snapshot, error) {
 				own := *snap
-				own.ID, own.Name, own.Label = ref, "", "good"
-				return &own, nil
-			}
-			if ref != "clean" && ref != snapID {
-				return nil, api.NotFound("snapshot", ref)
-			}
-			return snap, nil
-		},
-		VerifySnapshotFunc: func(context.Context, string) (*api.Snapshot, error) { return snap, nil },
-		DeleteSnapshotFunc: func(_ context.Context, _ string, how api.SnapshotDeletion) error {
-			if how.Cascade {
-				return nil
-			}
-			return api.Errorf(api.CodeConflict, "snapshot is in use")
-		},
-		RestoreFunc: func(ctx context.Context, _ string, req api.RestoreRequest) (*api.ForkResult, error) {
-			return fakeFork(ctx, "base", api.ForkRequest{Count: req.Count, Names: req.Names})
+				own.ID, own.Name, own.Label = ownSnapID, "", "good"
+				return []api.Snapshot{*snap, own}, nil
+			},
+			GetSnapshotFunc: func(_ context.Context, ref string) (*api.Snapshot, error) {
+				if ref == ownSnapID {
+					own := *snap
+					own.ID, own.Name, own.Label = ref, "", "good"
+					return &own, nil
+				}
+				if ref != "clean" && ref != snapID {
+					return nil, api.NotFound("snapshot", ref)
+				}
+				return snap, nil
+			},
+			VerifySnapshotFunc: func(context.Context, string) (*api.Snapshot, error) { return snap, nil },
+			DeleteSnapshotFunc: func(_ context.Context, _ string, how api.SnapshotDeletion) error {
+				if how.Cascade {
+					return nil
+				}
+				return api.Errorf(api.CodeConflict, "snapshot is in use")
+			},
+			RestoreFunc: func(ctx context.Context, _ string, req api.RestoreRequest) (*api.ForkResult, error) {
+				return fakeFork(ctx, "base", api.ForkRequest{Count: req.Count, Names: req.Names})
+			},
+			RollbackFunc: func(ctx context.Context, ref, snapRef string) (*api.Sandbox, error) {
+				if snapRef != "clean" && snapRef != snapID && snapRef != ownSnapID {
+					return nil, api.NotFound("snapshot", snapRef)
+				}
+				return find(ctx, ref)
+			},
 		},
 		TimelineFuncs: fakeTimeline(),
 		TenantFuncs:   fakeTenants(),
-		RollbackFunc: func(ctx context.Context, ref, snapRef string) (*api.Sandbox, error) {
-			if snapRef != "clean" && snapRef != snapID && snapRef != ownSnapID {
-				return nil, api.NotFound("snapshot", snapRef)
-			}
-			return find(ctx, ref)
-		},
-		ImagesFunc: func(context.Context) ([]api.Image, error) { return []api.Image{*img}, nil },
-		GetImageFunc: func(_ context.Context, ref string) (*api.Image, error) {
-			if ref == "none" {
-				return nil, api.NotFound("image", ref)
-			}
-			return img, nil
-		},
-		RemoveImageFunc: func(_ context.Context, ref string) error {
-			if ref == "busy" {
-				return api.Errorf(api.CodeConflict, "image %q is in use", ref)
-			}
-			return nil
-		},
 	}
 }
 

@@ -49,12 +49,12 @@ func TestExportOfSnapshot(t *testing.T) {
 func TestExportFails(t *testing.T) {
 	failed := api.Errorf(api.CodeCorrupt, "page 7 is none")
 	size := 0
-	c := testClient(t, apitest.Serve(t, &apitest.Service{ExportFunc: func(_ context.Context, _ string, _ api.ExportRequest, w io.Writer) error {
+	c := testClient(t, apitest.Serve(t, &apitest.Service{ImageFuncs: apitest.ImageFuncs{ExportFunc: func(_ context.Context, _ string, _ api.ExportRequest, w io.Writer) error {
 		if _, err := w.Write(make([]byte, size)); err != nil {
 			return err
 		}
 		return failed
-	}}))
+	}}}))
 	if got := ask(t, c, "GET", "/v1/sandboxes/a/export", ""); got.problem(t).Code != api.CodeCorrupt {
 		t.Errorf("before the first byte: %+v", got)
 	}
@@ -73,7 +73,7 @@ func TestExportFails(t *testing.T) {
 // TestExportEndsWithTheClient tells that the work ends when nobody reads any more.
 func TestExportEndsWithTheClient(t *testing.T) {
 	ended := make(chan error, 1)
-	c := testClient(t, apitest.Serve(t, &apitest.Service{ExportFunc: func(ctx context.Context, _ string, _ api.ExportRequest, w io.Writer) error {
+	c := testClient(t, apitest.Serve(t, &apitest.Service{ImageFuncs: apitest.ImageFuncs{ExportFunc: func(ctx context.Context, _ string, _ api.ExportRequest, w io.Writer) error {
 		for piece := make([]byte, 1<<20); ctx.Err() == nil; {
 			if _, err := w.Write(piece); err != nil {
 				ended <- err
@@ -82,7 +82,7 @@ func TestExportEndsWithTheClient(t *testing.T) {
 		}
 		ended <- ctx.Err()
 		return ctx.Err()
-	}}))
+	}}}))
 	resp, err := c.Get("http://ramet/v1/sandboxes/a/export")
 	if err != nil {
 		t.Fatal(err)
@@ -100,14 +100,14 @@ func TestExportEndsWithTheClient(t *testing.T) {
 // export under way.
 func TestExportEndsWhenNobodyReads(t *testing.T) {
 	ended := make(chan error, 1)
-	server := rest.New(rest.Config{Identify: apitest.Owner, Service: &apitest.Service{ExportFunc: func(_ context.Context, _ string, _ api.ExportRequest, w io.Writer) error {
+	server := rest.New(rest.Config{Identify: apitest.Owner, Service: &apitest.Service{ImageFuncs: apitest.ImageFuncs{ExportFunc: func(_ context.Context, _ string, _ api.ExportRequest, w io.Writer) error {
 		for piece := make([]byte, 1<<20); ; {
 			if _, err := w.Write(piece); err != nil {
 				ended <- err
 				return err
 			}
 		}
-	}}})
+	}}}})
 	server.SetReadTimeout(50 * time.Millisecond)
 	s := httptest.NewServer(server)
 	defer s.Close()
@@ -134,7 +134,7 @@ func TestRefusedTurnSaysWhenToComeBack(t *testing.T) {
 	busy := api.Errorf(api.CodeLimit, "busy")
 	busy.Exceeded = &api.Exceeded{Limit: "operations", RetrySeconds: 3}
 	svc := &apitest.Service{
-		ExportFunc: func(context.Context, string, api.ExportRequest, io.Writer) error { return busy },
+		ImageFuncs: apitest.ImageFuncs{ExportFunc: func(context.Context, string, api.ExportRequest, io.Writer) error { return busy }},
 		DiffFunc:   func(context.Context, string, string, api.DiffRequest) (*api.Diff, error) { return nil, busy },
 	}
 	c := testClient(t, apitest.Serve(t, svc))

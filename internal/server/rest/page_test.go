@@ -57,12 +57,12 @@ func TestPagesNeitherSkipNorRepeat(t *testing.T) {
 }
 
 func TestSnapshotFilters(t *testing.T) {
-	svc := &apitest.Service{SnapshotsFunc: func(context.Context) ([]api.Snapshot, error) {
+	svc := &apitest.Service{SnapshotFuncs: apitest.SnapshotFuncs{SnapshotsFunc: func(context.Context) ([]api.Snapshot, error) {
 		return []api.Snapshot{
 			{ID: snapA, Name: "a", State: api.SnapshotReady, Image: imgA, Sandbox: sbxA, CreatedAt: created, Metadata: map[string]string{"k": "v"}},
 			{ID: "snap_bbbbbbbbbbbbbbbb", Name: "b", State: api.SnapshotFailed, Sandbox: sbxB, CreatedAt: created},
 		}, nil
-	}}
+	}}}
 	c := testClient(t, apitest.Serve(t, svc))
 	for query, want := range map[string]int{
 		"": 2, "?state=ready": 1, "?state=creating": 0, "?name=b": 1, "?image=" + imgA: 1, "?sandbox=" + sbxB: 1,

@@ -160,29 +160,35 @@ func recorder(calls *[]string) *apitest.Service {
 			return &api.Diff{From: a, To: b}, nil
 		},
 		TreeFunc: func(_ context.Context, ref string) ([]*api.TreeNode, error) { note("Tree", ref); return nil, nil },
-		SnapshotFunc: func(_ context.Context, ref string, req api.SnapshotRequest) (*api.Snapshot, error) {
-			note("Snapshot", ref, req)
-			return snap, nil
-		},
-		SnapshotsFunc: func(context.Context) ([]api.Snapshot, error) {
-			note("Snapshots")
-			return []api.Snapshot{*snap}, nil
-		},
-		GetSnapshotFunc: func(_ context.Context, ref string) (*api.Snapshot, error) {
-			note("GetSnapshot", ref)
-			return snap, nil
-		},
-		DeleteSnapshotFunc: func(_ context.Context, ref string, how api.SnapshotDeletion) error {
-			note("DeleteSnapshot", ref, how)
-			return nil
-		},
-		VerifySnapshotFunc: func(_ context.Context, ref string) (*api.Snapshot, error) {
-			note("VerifySnapshot", ref)
-			return snap, nil
-		},
-		RestoreFunc: func(_ context.Context, ref string, req api.RestoreRequest) (*api.ForkResult, error) {
-			note("Restore", ref, req)
-			return &api.ForkResult{}, nil
+		SnapshotFuncs: apitest.SnapshotFuncs{
+			SnapshotFunc: func(_ context.Context, ref string, req api.SnapshotRequest) (*api.Snapshot, error) {
+				note("Snapshot", ref, req)
+				return snap, nil
+			},
+			SnapshotsFunc: func(context.Context) ([]api.Snapshot, error) {
+				note("Snapshots")
+				return []api.Snapshot{*snap}, nil
+			},
+			GetSnapshotFunc: func(_ context.Context, ref string) (*api.Snapshot, error) {
+				note("GetSnapshot", ref)
+				return snap, nil
+			},
+			DeleteSnapshotFunc: func(_ context.Context, ref string, how api.SnapshotDeletion) error {
+				note("DeleteSnapshot", ref, how)
+				return nil
+			},
+			VerifySnapshotFunc: func(_ context.Context, ref string) (*api.Snapshot, error) {
+				note("VerifySnapshot", ref)
+				return snap, nil
+			},
+			RestoreFunc: func(_ context.Context, ref string, req api.RestoreRequest) (*api.ForkResult, error) {
+				note("Restore", ref, req)
+				return &api.ForkResult{}, nil
+			},
+			RollbackFunc: func(_ context.Context, ref, snapRef string) (*api.Sandbox, error) {
+				note("Rollback", ref, snapRef)
+				return someSandbox(sbxA), nil
+			},
 		},
 		TimelineFuncs: apitest.TimelineFuncs{
 			RewindFunc: func(_ context.Context, ref string, step int) (*api.Sandbox, error) {
@@ -195,30 +201,28 @@ func recorder(calls *[]string) *apitest.Service {
 				return &api.BisectResult{}, nil
 			},
 		},
-		RollbackFunc: func(_ context.Context, ref, snapRef string) (*api.Sandbox, error) {
-			note("Rollback", ref, snapRef)
-			return someSandbox(sbxA), nil
-		},
-		ImagesFunc:   func(context.Context) ([]api.Image, error) { note("Images"); return []api.Image{*img}, nil },
-		GetImageFunc: func(_ context.Context, ref string) (*api.Image, error) { note("GetImage", ref); return img, nil },
-		PruneImagesFunc: func(_ context.Context, req api.PruneRequest) (*api.Pruned, error) {
-			note("PruneImages", req)
-			return &api.Pruned{Removed: []string{"img_a"}, FreedBytes: 7}, nil
-		},
-		RemoveImageFunc: func(_ context.Context, ref string) error { note("RemoveImage", ref); return nil },
-		ExportFunc: func(_ context.Context, ref string, req api.ExportRequest, w io.Writer) error {
-			note("Export", ref, req)
-			_, err := io.WriteString(w, "archive")
-			return err
-		},
-		CommitFunc: func(_ context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (*api.Image, error) {
-			note("Commit", ref, req)
-			return img, nil
-		},
-		CreateImageFunc: func(_ context.Context, req api.ImageRequest, progress func(api.Progress)) (*api.Image, error) {
-			note("CreateImage", req)
-			progress(api.Progress{Phase: "unpack", Done: 1, Total: 2})
-			return img, nil
+		ImageFuncs: apitest.ImageFuncs{
+			ImagesFunc:   func(context.Context) ([]api.Image, error) { note("Images"); return []api.Image{*img}, nil },
+			GetImageFunc: func(_ context.Context, ref string) (*api.Image, error) { note("GetImage", ref); return img, nil },
+			PruneImagesFunc: func(_ context.Context, req api.PruneRequest) (*api.Pruned, error) {
+				note("PruneImages", req)
+				return &api.Pruned{Removed: []string{"img_a"}, FreedBytes: 7}, nil
+			},
+			RemoveImageFunc: func(_ context.Context, ref string) error { note("RemoveImage", ref); return nil },
+			ExportFunc: func(_ context.Context, ref string, req api.ExportRequest, w io.Writer) error {
+				note("Export", ref, req)
+				_, err := io.WriteString(w, "archive")
+				return err
+			},
+			CommitFunc: func(_ context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (*api.Image, error) {
+				note("Commit", ref, req)
+				return img, nil
+			},
+			CreateImageFunc: func(_ context.Context, req api.ImageRequest, progress func(api.Progress)) (*api.Image, error) {
+				note("CreateImage", req)
+				progress(api.Progress{Phase: "unpack", Done: 1, Total: 2})
+				return img, nil
+			},
 		},
 	}
 }

@@ -2,7 +2,6 @@ package apitest
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -25,38 +24,26 @@ type Service struct {
 	Answers
 	Audit
 	TenantFuncs
-	EventsFunc         func(context.Context, api.EventRequest, func(), func(api.Event) error) error
-	CreateFunc         func(context.Context, api.CreateRequest) (*api.Sandbox, error)
-	GetFunc            func(context.Context, string) (*api.Sandbox, error)
-	ListFunc           func(context.Context, api.ListFilter) ([]api.Sandbox, error)
-	UpdateFunc         func(context.Context, string, api.UpdateRequest) (*api.Sandbox, error)
-	DestroyFunc        func(context.Context, string) error
-	PauseFunc          func(context.Context, string) (*api.Sandbox, error)
-	ResumeFunc         func(context.Context, string) (*api.Sandbox, error)
-	HibernateFunc      func(context.Context, string) (*api.Sandbox, error)
-	WakeFunc           func(context.Context, string) (*api.Sandbox, error)
-	ExecFunc           func(context.Context, string, api.ExecRequest, api.ExecIO) (*api.ExecResult, error)
-	StatsFunc          func(context.Context, string) (*api.Stats, error)
-	ForkFunc           func(context.Context, string, api.ForkRequest) (*api.ForkResult, error)
-	PromoteFunc        func(context.Context, string) (*api.Sandbox, error)
-	DiffFunc           func(context.Context, string, string, api.DiffRequest) (*api.Diff, error)
-	MergeFunc          func(context.Context, string, api.MergeRequest) (*api.MergeResult, error)
-	ExportFunc         func(context.Context, string, api.ExportRequest, io.Writer) error
-	CommitFunc         func(context.Context, string, api.CommitRequest, func(api.Progress)) (*api.Image, error)
-	TreeFunc           func(context.Context, string) ([]*api.TreeNode, error)
-	SnapshotFunc       func(context.Context, string, api.SnapshotRequest) (*api.Snapshot, error)
-	SnapshotsFunc      func(context.Context) ([]api.Snapshot, error)
-	GetSnapshotFunc    func(context.Context, string) (*api.Snapshot, error)
-	DeleteSnapshotFunc func(context.Context, string, api.SnapshotDeletion) error
-	VerifySnapshotFunc func(context.Context, string) (*api.Snapshot, error)
-	RestoreFunc        func(context.Context, string, api.RestoreRequest) (*api.ForkResult, error)
-	RollbackFunc       func(context.Context, string, string) (*api.Sandbox, error)
+	EventsFunc    func(context.Context, api.EventRequest, func(), func(api.Event) error) error
+	CreateFunc    func(context.Context, api.CreateRequest) (*api.Sandbox, error)
+	GetFunc       func(context.Context, string) (*api.Sandbox, error)
+	ListFunc      func(context.Context, api.ListFilter) ([]api.Sandbox, error)
+	UpdateFunc    func(context.Context, string, api.UpdateRequest) (*api.Sandbox, error)
+	DestroyFunc   func(context.Context, string) error
+	PauseFunc     func(context.Context, string) (*api.Sandbox, error)
+	ResumeFunc    func(context.Context, string) (*api.Sandbox, error)
+	HibernateFunc func(context.Context, string) (*api.Sandbox, error)
+	WakeFunc      func(context.Context, string) (*api.Sandbox, error)
+	ExecFunc      func(context.Context, string, api.ExecRequest, api.ExecIO) (*api.ExecResult, error)
+	StatsFunc     func(context.Context, string) (*api.Stats, error)
+	ForkFunc      func(context.Context, string, api.ForkRequest) (*api.ForkResult, error)
+	PromoteFunc   func(context.Context, string) (*api.Sandbox, error)
+	DiffFunc      func(context.Context, string, string, api.DiffRequest) (*api.Diff, error)
+	MergeFunc     func(context.Context, string, api.MergeRequest) (*api.MergeResult, error)
+	TreeFunc      func(context.Context, string) ([]*api.TreeNode, error)
+	SnapshotFuncs
+	ImageFuncs
 	TimelineFuncs
-	ImagesFunc      func(context.Context) ([]api.Image, error)
-	GetImageFunc    func(context.Context, string) (*api.Image, error)
-	RemoveImageFunc func(context.Context, string) error
-	PruneImagesFunc func(context.Context, api.PruneRequest) (*api.Pruned, error)
-	CreateImageFunc func(context.Context, api.ImageRequest, func(api.Progress)) (*api.Image, error)
 }
 
 var _ service.Service = (*Service)(nil)
@@ -170,85 +157,6 @@ func (s *Service) Merge(ctx context.Context, into string, req api.MergeRequest) 
 // Tree implements service.Service.
 func (s *Service) Tree(ctx context.Context, ref string) ([]*api.TreeNode, error) {
 	return call(s.TreeFunc != nil, func() ([]*api.TreeNode, error) { return s.TreeFunc(ctx, ref) })
-}
-
-// Snapshot implements service.Service.
-func (s *Service) Snapshot(ctx context.Context, ref string, req api.SnapshotRequest) (*api.Snapshot, error) {
-	return call(s.SnapshotFunc != nil, func() (*api.Snapshot, error) { return s.SnapshotFunc(ctx, ref, req) })
-}
-
-// Snapshots implements service.Service.
-func (s *Service) Snapshots(ctx context.Context) ([]api.Snapshot, error) {
-	return call(s.SnapshotsFunc != nil, func() ([]api.Snapshot, error) { return s.SnapshotsFunc(ctx) })
-}
-
-// GetSnapshot implements service.Service.
-func (s *Service) GetSnapshot(ctx context.Context, ref string) (*api.Snapshot, error) {
-	return call(s.GetSnapshotFunc != nil, func() (*api.Snapshot, error) { return s.GetSnapshotFunc(ctx, ref) })
-}
-
-// DeleteSnapshot implements service.Service.
-func (s *Service) DeleteSnapshot(ctx context.Context, ref string, how api.SnapshotDeletion) error {
-	if s.DeleteSnapshotFunc == nil {
-		return errUnset
-	}
-	return s.DeleteSnapshotFunc(ctx, ref, how)
-}
-
-// VerifySnapshot implements service.Service.
-func (s *Service) VerifySnapshot(ctx context.Context, ref string) (*api.Snapshot, error) {
-	return call(s.VerifySnapshotFunc != nil, func() (*api.Snapshot, error) { return s.VerifySnapshotFunc(ctx, ref) })
-}
-
-// Export implements service.Service.
-func (s *Service) Export(ctx context.Context, ref string, req api.ExportRequest, w io.Writer) error {
-	if s.ExportFunc == nil {
-		return errUnset
-	}
-	return s.ExportFunc(ctx, ref, req, w)
-}
-
-// Commit implements service.Service.
-func (s *Service) Commit(ctx context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (*api.Image, error) {
-	return call(s.CommitFunc != nil, func() (*api.Image, error) { return s.CommitFunc(ctx, ref, req, progress) })
-}
-
-// Restore implements service.Service.
-func (s *Service) Restore(ctx context.Context, ref string, req api.RestoreRequest) (*api.ForkResult, error) {
-	return call(s.RestoreFunc != nil, func() (*api.ForkResult, error) { return s.RestoreFunc(ctx, ref, req) })
-}
-
-// Rollback implements service.Service.
-func (s *Service) Rollback(ctx context.Context, ref, snap string) (*api.Sandbox, error) {
-	return call(s.RollbackFunc != nil, func() (*api.Sandbox, error) { return s.RollbackFunc(ctx, ref, snap) })
-}
-
-// Images implements service.Service.
-func (s *Service) Images(ctx context.Context) ([]api.Image, error) {
-	return call(s.ImagesFunc != nil, func() ([]api.Image, error) { return s.ImagesFunc(ctx) })
-}
-
-// GetImage implements service.Service.
-func (s *Service) GetImage(ctx context.Context, ref string) (*api.Image, error) {
-	return call(s.GetImageFunc != nil, func() (*api.Image, error) { return s.GetImageFunc(ctx, ref) })
-}
-
-// PruneImages implements service.Service.
-func (s *Service) PruneImages(ctx context.Context, req api.PruneRequest) (*api.Pruned, error) {
-	return call(s.PruneImagesFunc != nil, func() (*api.Pruned, error) { return s.PruneImagesFunc(ctx, req) })
-}
-
-// RemoveImage implements service.Service.
-func (s *Service) RemoveImage(ctx context.Context, ref string) error {
-	if s.RemoveImageFunc == nil {
-		return errUnset
-	}
-	return s.RemoveImageFunc(ctx, ref)
-}
-
-// CreateImage implements service.Service.
-func (s *Service) CreateImage(ctx context.Context, req api.ImageRequest, progress func(api.Progress)) (*api.Image, error) {
-	return call(s.CreateImageFunc != nil, func() (*api.Image, error) { return s.CreateImageFunc(ctx, req, progress) })
 }
 
 // Serve serves svc on a unix socket until the test ends, when it waits for all

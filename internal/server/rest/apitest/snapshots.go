@@ -1,0 +1,56 @@
+package apitest
+
+import (
+	"context"
+
+	"ramet.dev/ramet/api"
+)
+
+// SnapshotFuncs is a service.Snapshots made of functions. A nil one answers with a CodeUnsupported error.
+type SnapshotFuncs struct {
+	SnapshotFunc       func(context.Context, string, api.SnapshotRequest) (*api.Snapshot, error)
+	SnapshotsFunc      func(context.Context) ([]api.Snapshot, error)
+	GetSnapshotFunc    func(context.Context, string) (*api.Snapshot, error)
+	DeleteSnapshotFunc func(context.Context, string, api.SnapshotDeletion) error
+	VerifySnapshotFunc func(context.Context, string) (*api.Snapshot, error)
+	RestoreFunc        func(context.Context, string, api.RestoreRequest) (*api.ForkResult, error)
+	RollbackFunc       func(context.Context, string, string) (*api.Sandbox, error)
+}
+
+// Snapshot implements service.Snapshots.
+func (s *SnapshotFuncs) Snapshot(ctx context.Context, ref string, req api.SnapshotRequest) (*api.Snapshot, error) {
+	return call(s.SnapshotFunc != nil, func() (*api.Snapshot, error) { return s.SnapshotFunc(ctx, ref, req) })
+}
+
+// Snapshots implements service.Snapshots.
+func (s *SnapshotFuncs) Snapshots(ctx context.Context) ([]api.Snapshot, error) {
+	return call(s.SnapshotsFunc != nil, func() ([]api.Snapshot, error) { return s.SnapshotsFunc(ctx) })
+}
+
+// GetSnapshot implements service.Snapshots.
+func (s *SnapshotFuncs) GetSnapshot(ctx context.Context, ref string) (*api.Snapshot, error) {
+	return call(s.GetSnapshotFunc != nil, func() (*api.Snapshot, error) { return s.GetSnapshotFunc(ctx, ref) })
+}
+
+// DeleteSnapshot implements service.Snapshots.
+func (s *SnapshotFuncs) DeleteSnapshot(ctx context.Context, ref string, how api.SnapshotDeletion) error {
+	if s.DeleteSnapshotFunc == nil {
+		return errUnset
+	}
+	return s.DeleteSnapshotFunc(ctx, ref, how)
+}
+
+// VerifySnapshot implements service.Snapshots.
+func (s *SnapshotFuncs) VerifySnapshot(ctx context.Context, ref string) (*api.Snapshot, error) {
+	return call(s.VerifySnapshotFunc != nil, func() (*api.Snapshot, error) { return s.VerifySnapshotFunc(ctx, ref) })
+}
+
+// Restore implements service.Snapshots.
+func (s *SnapshotFuncs) Restore(ctx context.Context, ref string, req api.RestoreRequest) (*api.ForkResult, error) {
+	return call(s.RestoreFunc != nil, func() (*api.ForkResult, error) { return s.RestoreFunc(ctx, ref, req) })
+}
+
+// Rollback implements service.Snapshots.
+func (s *SnapshotFuncs) Rollback(ctx context.Context, ref, snap string) (*api.Sandbox, error) {
+	return call(s.RollbackFunc != nil, func() (*api.Sandbox, error) { return s.RollbackFunc(ctx, ref, snap) })
+}
