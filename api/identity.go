@@ -10,3 +10,23 @@ const (
 // IdentityFiles returns the paths of the identity files, sorted. They are no part of a diff unless a caller asks for
 // them by path, nor of a merge, a commit or an export.
 func IdentityFiles() []string { return []string{HostnameFile, HostsFile, MachineIDFile} }
+
+// Identity is what makes a fork different from its siblings.
+type Identity struct {
+	SandboxID string       `json:"sandbox_id" doc:"id of the sandbox"`
+	ForkIndex int          `json:"fork_index" doc:"number among the children of one fork, from 0"`
+	Hostname  string       `json:"hostname" doc:"host name"`
+	MachineID string       `json:"machine_id" doc:"contents of /etc/machine-id"`
+	Hooks     []HookResult `json:"hooks,omitempty" doc:"outcome of each hook in /etc/ramet/fork.d"`
+	Reseeded  []Reseed     `json:"reseeded,omitempty" doc:"the random generators of each inherited context, and of processes those that have no new seed"`
+	Unwritten []string     `json:"unwritten,omitempty" doc:"files in it that should say who it is and cannot be written, with the reason"`
+}
+
+// HookResult is the outcome of one fork hook.
+type HookResult struct {
+	Name       string  `json:"name" doc:"file name of the hook"`
+	ExitCode   int     `json:"exit_code" doc:"exit code of the hook"`
+	TimedOut   bool    `json:"timed_out,omitempty" doc:"it was killed after 10 s"`
+	Output     string  `json:"output,omitempty" doc:"stdout and stderr, at most 4 KiB"`
+	DurationMS float64 `json:"duration_ms" doc:"how long it ran"`
+}

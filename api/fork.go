@@ -1,0 +1,46 @@
+package api
+
+// ForkRequest asks for children of a running sandbox.
+type ForkRequest struct {
+	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"children; one for each name if absent, or 1"`
+	Names     []string          `json:"names,omitempty" doc:"one for each child"`
+	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the children, instead of those of the parent"`
+	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the children"`
+	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when the children end or rest by themselves; what is absent is the parent's, counted from now"`
+	// TimeoutMS bounds each child; a child that is late is reported as its
+	// error and does not harm the others.
+	TimeoutMS int64 `json:"timeout_ms,omitempty" minimum:"0" maximum:"600000" doc:"deadline for each child, 30000 if absent"`
+	// Require is FreshRandomness or nothing.
+	Require []string `json:"require,omitempty" enum:"fresh-randomness" doc:"fresh-randomness: make no child with a random generator that is known to repeat and has no new seed"`
+	// Wait is nil or true unless the caller goes on before the children run.
+	Wait *bool `json:"wait,omitempty" doc:"false: return as soon as the snapshot is taken; the children have their ids and are creating until they run or have failed, and requests to one wait for that"`
+}
+
+// Waits reports whether the caller waits for the children.
+func (r *ForkRequest) Waits() bool { return r.Wait == nil || *r.Wait }
+
+// Children is how many a request with a count and names asks for: if no count is
+// given, one for each name, or one.
+func Children(count int, names []string) int {
+	if count == 0 {
+		return max(1, len(names))
+	}
+	return count
+}
+
+// ForkResult is the outcome of a fork or restore, with one entry a child.
+type ForkResult struct {
+	PauseMS    float64 `json:"pause_ms" doc:"how long the source stood still"`
+	SnapshotMS float64 `json:"snapshot_ms" doc:"from the call to the finished snapshot"`
+	ReturnMS   float64 `json:"return_ms" doc:"from the call to its return"`
+	Children   []Child `json:"children" doc:"one entry for each child, in the order of their indexes"`
+}
+
+// Child is one child of a fork: a sandbox or an error.
+type Child struct {
+	Sandbox  *Sandbox  `json:"sandbox,omitempty" doc:"the child; absent if it failed"`
+	ReadyMS  float64   `json:"ready_ms,omitempty" doc:"from the call until the child could run commands"`
+	Identity *Identity `json:"identity,omitempty" doc:"what makes the child different from its siblings"`
+	Error    *Error    `json:"error,omitempty" doc:"why there is no child"`
+	Name     string    `json:"name,omitempty" doc:"what a child with an error was to be called"`
+}

@@ -1,0 +1,41 @@
+package api
+
+// Layer is the state of one isolation layer of a sandbox.
+type Layer string
+
+// The values of an isolation layer. A layer that was required and is missing
+// is an error, so there is no value for it.
+const (
+	LayerOn  Layer = "on"
+	LayerOff Layer = "off"
+)
+
+// Isolation says which layers confine a sandbox.
+type Isolation struct {
+	Sentry     Layer  `json:"sentry" doc:"guest system calls are served by a user-space kernel"`
+	Systrap    Layer  `json:"systrap" doc:"guest code runs in processes that can make no host system calls"`
+	Seccomp    Layer  `json:"seccomp" doc:"the user-space kernel's own system calls are filtered"`
+	NoNewPrivs Layer  `json:"no_new_privs" doc:"no process can gain privileges of the host"`
+	Caps       Layer  `json:"capabilities_dropped" doc:"the user-space kernel has no capabilities"`
+	UserNS     Layer  `json:"user_namespace" doc:"the user-space kernel is not the host's root, and has no other of the host's users in its namespace"`
+	OwnUser    Layer  `json:"own_user" doc:"the user-space kernel is a user of the host that nothing else is, other sandboxes included; only a daemon that is root's can have that"`
+	Namespaces Layer  `json:"namespaces" doc:"own mount, pid, ipc and uts namespaces, and an empty network namespace that it shares with the daemon's other sandboxes"`
+	EmptyRoot  Layer  `json:"empty_root" doc:"an empty, read-only root directory"`
+	Rlimits    Layer  `json:"rlimits" doc:"the resources of the user-space kernel are bounded"`
+	Cgroup     Layer  `json:"cgroup" doc:"memory and processor time are bounded by a control group"`
+	CgroupKind string `json:"cgroup_kind,omitempty" enum:"v1,v2" doc:"absent without a control group"`
+}
+
+// FreshRandomness is what a fork and a restore can be required to have.
+const FreshRandomness = "fresh-randomness"
+
+// RequiresFresh reports whether require names FreshRandomness, or returns an error if it
+// names anything else.
+func RequiresFresh(require []string) (bool, error) {
+	for _, name := range require {
+		if name != FreshRandomness {
+			return false, Invalid("require", "%q cannot be required of a copy: there is %s", name, FreshRandomness)
+		}
+	}
+	return len(require) > 0, nil
+}
