@@ -22,12 +22,12 @@ var largePackages = map[string]int{
 }
 
 var largeTypes = map[string]int{
-	"internal/engine/launch.Sentry":        38,
-	"internal/node.Node":                   149,
-	"internal/sentry/rootfs.filesystem":    88,
-	"internal/sentry/rootfs.inode":         42,
-	"internal/storage/cowfs.FS":            69,
-	"internal/storage/cowfs.Store":         36,
+	"internal/engine/launch.Sentry":     38,
+	"internal/node.Node":                149,
+	"internal/sentry/rootfs.filesystem": 88,
+	"internal/sentry/rootfs.inode":      42,
+	"internal/storage/cowfs.FS":         69,
+	"internal/storage/cowfs.Store":      36,
 }
 
 func TestPackagesAreSmall(t *testing.T) {

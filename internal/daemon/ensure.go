@@ -25,8 +25,8 @@ const (
 
 var errSaidNothing = errors.New("the daemon ended while it started")
 
-// Connect returns a client of the running daemon, and which one that is. A
-// CodeUnavailable error says that none is running.
+// Connect returns a client of the running daemon, and its health. It is a CodeUnavailable
+// error that none is running.
 func Connect(ctx context.Context, p paths.Paths) (*client.Client, api.Health, error) {
 	c, err := client.New("unix:" + p.Socket())
 	if err != nil {
@@ -126,7 +126,7 @@ func start(ctx context.Context, p paths.Paths, startLock *os.File) error {
 	return err
 }
 
-// logTail quotes what a daemon wrote to the log from offset on.
+// logTail quotes the part of the log that a daemon wrote from offset on.
 func logTail(log *os.File, offset int64) string {
 	if end, err := log.Seek(0, io.SeekEnd); err == nil {
 		offset = max(offset, end-maxLogTail)

@@ -16,16 +16,16 @@ const (
 	startLockFD = 4 // start.lock, held
 )
 
-// started is what a daemon in the background says to the command that started
+// started is the message of a daemon in the background to the command that started
 // it, once.
 type started struct {
 	Error *httpwire.Problem `json:"error,omitempty"`
 }
 
-// Handover is what the command that starts a daemon gives to it.
+// Handover is the files that the command that starts a daemon passes to it.
 type Handover struct{ ready, startLock *os.File }
 
-// Inherit takes over what Ensure handed to this process.
+// Inherit takes over the files that Ensure passed to this process.
 func Inherit() (*Handover, error) {
 	for fd, want := range map[int]uint32{readyFD: syscall.S_IFIFO, startLockFD: syscall.S_IFREG} {
 		var st syscall.Stat_t
@@ -64,7 +64,7 @@ func (h *Handover) takeStartLock() *os.File {
 	return f
 }
 
-// parseStarted reads the message of a daemon. A daemon that died said nothing.
+// parseStarted reads the message of a daemon, which is empty if the daemon died.
 func parseStarted(line []byte) error {
 	if len(line) == 0 {
 		return errSaidNothing

@@ -80,7 +80,7 @@ func withPeer(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, uid)
 }
 
-// whoConnected implements httpapi.Identify: the socket accepts nobody but the owner
+// whoConnected implements auth.Identify: the socket accepts nobody but the owner
 // and root.
 func whoConnected(r *http.Request) (access.Caller, bool) {
 	uid, ok := r.Context().Value(peerKey{}).(uint32)

@@ -30,15 +30,15 @@ const (
 	idleTimeout = 2 * time.Minute
 )
 
-// errEnding is what requests end with that are given up. Its code is the one by
-// which who is attached to a process knows to come back to the next daemon.
+// errEnding is the cause with which requests end that outlast the drain timeout. Its code
+// tells a client that is attached to a process to come back to the next daemon.
 var errEnding = api.Errorf(api.CodeUnavailable, "the daemon is ending")
 
-// NewService builds what a daemon serves. ctx lives until the daemon has
+// NewService builds the service that a daemon serves. ctx lives until the daemon has
 // drained; then the Closer, which may be nil, is closed.
 type NewService func(ctx context.Context, p paths.Paths, log *slog.Logger) (service.Service, io.Closer, error)
 
-// Config says how to be a daemon. All fields but the last five must be set.
+// Config is the configuration of a daemon. All fields but the last five must be set.
 type Config struct {
 	Paths      paths.Paths
 	Version    string
@@ -48,7 +48,7 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Metrics serves /metrics; it may be nil.
 	Metrics http.Handler
-	// Around is called with what answers requests and returns what does so instead;
+	// Around is called with the handler of requests and returns the one to use instead;
 	// it may be nil.
 	Around func(http.Handler) http.Handler
 	// Listen is where it listens besides its socket.

@@ -12,7 +12,7 @@ import (
 	"ramet.dev/ramet/internal/server/portproxy"
 )
 
-// Listen says where a daemon listens besides its socket. Whoever comes there needs
+// Listen is the address that a daemon listens on besides its socket. Clients there need
 // a token.
 type Listen struct {
 	// Address is HOST:PORT; empty for nowhere.
@@ -24,7 +24,7 @@ type Listen struct {
 	PortDomain string
 }
 
-// check says whether the options make sense. Tokens must not travel in the clear, so
+// check returns an error if the options contradict each other. Tokens must not travel in the clear, so
 // beyond this machine it needs a certificate.
 func (l Listen) check() error {
 	if l.Address == "" {

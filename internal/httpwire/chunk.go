@@ -45,7 +45,7 @@ type LogLost struct {
 	Lost
 }
 
-// LogPosition says where the output of one of several processes has been read to.
+// LogPosition is the position up to which the output of one of several processes has been read.
 type LogPosition struct {
 	PID int `json:"pid" doc:"process that was read"`
 	api.Position
@@ -59,7 +59,7 @@ func NewChunk(p []byte, seq int64, ts time.Time) Chunk {
 	return Chunk{Data: base64.StdEncoding.EncodeToString(p), Encoding: encodingBase64, Seq: seq, TS: ts}
 }
 
-// isText says whether p has so few control characters, which JSON writes with six
+// isText reports whether p has so few control characters, which JSON writes with six
 // bytes each, that base64 would not be shorter.
 func isText(p []byte) bool {
 	control := 0
@@ -71,7 +71,7 @@ func isText(p []byte) bool {
 	return control <= len(p)/16
 }
 
-// Bytes returns what was wrapped.
+// Bytes returns the output.
 func (c Chunk) Bytes() ([]byte, error) {
 	switch c.Encoding {
 	case encodingUTF8:

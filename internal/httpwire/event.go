@@ -42,7 +42,7 @@ type Event struct {
 }
 
 // AppendEvent appends the event called name with v as JSON. An id that is not
-// empty is what a client says in Last-Event-ID when it comes back.
+// empty is the value of Last-Event-ID with which a client resumes.
 func AppendEvent(dst []byte, name, id string, v any) ([]byte, error) {
 	buf := bytes.NewBuffer(dst)
 	if id != "" {

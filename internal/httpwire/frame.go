@@ -20,7 +20,7 @@ import (
 //	                            ←  binary 2 + bytes    standard error
 //	                            ←  text   Final        always the last message
 
-// Stream says what a binary message carries; it is the message's first byte.
+// Stream names the stream that a binary message carries. It is the first byte of the message.
 type Stream byte
 
 // The streams of a command.

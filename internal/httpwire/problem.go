@@ -48,7 +48,7 @@ func NewProblem(err error) *Problem {
 }
 
 // NewStatusProblem returns a document for a request that HTTP itself refuses:
-// the status says more than any code of ours.
+// the status says more than any api.Code.
 func NewStatusProblem(status int, format string, args ...any) *Problem {
 	p := NewProblem(api.Errorf(api.CodeInvalid, format, args...))
 	p.Status, p.Title = status, http.StatusText(status)

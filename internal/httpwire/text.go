@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// CheckText refuses a JSON document that says what no text is: bytes that are not
-// UTF-8, or half of a surrogate pair. encoding/json would take both for U+FFFD, so
+// CheckText refuses a JSON document that has bytes that are not UTF-8, or half of a surrogate
+// pair. encoding/json would take both for U+FFFD, so
 // something else would be done than was asked for.
 func CheckText(doc []byte) error {
 	if !utf8.Valid(doc) {

@@ -22,8 +22,8 @@ const ReplayedHeader = "Idempotency-Replayed"
 // FileModeHeader carries the mode of a file that is read, in octal.
 const FileModeHeader = "X-Ramet-File-Mode"
 
-// WaitHeader says how long a request for a server in a sandbox waits until
-// somebody listens, as Go writes durations.
+// WaitHeader is how long a request for a server in a sandbox waits until a process listens, in
+// the form of Go's durations.
 const WaitHeader = "X-Ramet-Wait"
 
 // List is one page of a list.
@@ -32,7 +32,7 @@ type List[T any] struct {
 	NextPageToken string `json:"next_page_token,omitempty" doc:"page_token of the next page; absent on the last one"`
 }
 
-// RollbackRequest says what a sandbox returns to: a snapshot or a step.
+// RollbackRequest is the body of a rollback: a snapshot or a step.
 type RollbackRequest struct {
 	Snapshot string `json:"snapshot,omitempty" doc:"snapshot id or name"`
 	Step     *int   `json:"step,omitempty" minimum:"0" doc:"number of a step of its timeline"`

@@ -17,19 +17,19 @@ import (
 // seconds reach from a cell of code, in a millisecond, to an image's export.
 var seconds = []float64{.0005, .001, .002, .003, .004, .006, .008, .01, .015, .02, .03, .04, .06, .08, .1, .15, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// bytes reach from what an idle child has to what a database has.
+// bytes reach from the memory of an idle child to that of a database.
 var bytes = prometheus.ExponentialBuckets(512<<10, 1.5, 26)
 
 // ratios are shares of one processor.
 var ratios = []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 4}
 
-// figure is one whose name is not that of an operation.
-type figure struct {
+// metric is a histogram besides the durations of operations.
+type metric struct {
 	help    string
 	buckets []float64
 }
 
-var figures = map[string]figure{
+var histograms = map[string]metric{
 	"pause_seconds":            {"How long a sandbox stood still to be forked or snapshotted.", seconds},
 	"merge_pause_seconds":      {"How long a sandbox stood still for the names that a merge changed in it.", seconds},
 	"child_ready_seconds":      {"Time from the call to when one child of a fork or restore was ready.", seconds},
@@ -46,7 +46,7 @@ type Metrics struct {
 	took     *prometheus.HistogramVec
 	ended    *prometheus.CounterVec
 	active   *prometheus.GaugeVec
-	figures  map[string]prometheus.Histogram
+	metrics  map[string]prometheus.Histogram
 
 	mu    sync.Mutex
 	usage func() api.Usage // nil until Watch
@@ -62,16 +62,16 @@ func New(version string) *Metrics {
 			Namespace: "ramet", Name: "operations_total", Help: "Operations that ended, by the code of their error, ok for none."}, []string{"operation", "code"}),
 		active: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "ramet", Name: "operations_active", Help: "Operations under way."}, []string{"operation"}),
-		figures: map[string]prometheus.Histogram{},
+		metrics: map[string]prometheus.Histogram{},
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "ramet", Name: "build_info", Help: "1, with the version of the daemon.", ConstLabels: prometheus.Labels{"version": version}})
 	build.Set(1)
 	m.registry.MustRegister(m.took, m.ended, m.active, build, (*usage)(m),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for name, f := range figures {
+	for name, f := range histograms {
 		h := prometheus.NewHistogram(histogram(name, f.buckets, f.help))
-		m.figures[name] = h
+		m.metrics[name] = h
 		m.registry.MustRegister(h)
 	}
 	return m
@@ -101,12 +101,12 @@ func (m *Metrics) Begin(ctx context.Context, operation string) (context.Context,
 
 // Figure enters a figure, in the unit that ends its name. Unknown names are left out.
 func (m *Metrics) Figure(name string, value float64) {
-	if h := m.figures[name]; h != nil {
+	if h := m.metrics[name]; h != nil {
 		h.Observe(value)
 	}
 }
 
-// Watch has of asked for what there is whenever somebody reads the metrics.
+// Watch has of called whenever the metrics are read.
 func (m *Metrics) Watch(of func() api.Usage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +118,7 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
-// usage describes what there is at the moment of reading.
+// usage collects the gauges of what the daemon has at the moment of reading.
 type usage Metrics
 
 func gauge(name, help string, labels ...string) *prometheus.Desc {

@@ -30,7 +30,7 @@ type exporter struct {
 
 const (
 	defaultTimeout = 10 * time.Second
-	// maxAnswer is how much of a refusal is told.
+	// maxAnswer is how many bytes of a refusal are reported.
 	maxAnswer = 200
 )
 

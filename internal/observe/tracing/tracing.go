@@ -36,7 +36,7 @@ type Tracing struct {
 }
 
 // Open reads the environment, in which the usual variables OTEL_* are, and returns
-// nil unless a collector is named there. What goes wrong with sending is reported.
+// nil unless the environment names a collector. Failures of sending are reported.
 func Open(service, version string, getenv func(string) string, report func(error)) (*Tracing, error) {
 	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return nil, nil
@@ -45,7 +45,7 @@ func Open(service, version string, getenv func(string) string, report func(error
 	if exporter == nil || err != nil {
 		return nil, err
 	}
-	// What the environment says of the resource wins.
+	// Attributes from the environment win.
 	of, err := resource.New(context.Background(),
 		resource.WithAttributes(attribute.String(serviceName, service), attribute.String("service.version", version)), resource.WithFromEnv())
 	if err != nil {
@@ -56,7 +56,7 @@ func Open(service, version string, getenv func(string) string, report func(error
 	return &Tracing{provider: provider, tracer: provider.Tracer(scope)}, nil
 }
 
-// Close sends what has not been sent.
+// Close sends the spans that are not sent yet.
 func (t *Tracing) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -64,8 +64,8 @@ func (t *Tracing) Close(ctx context.Context) error {
 	return t.provider.Shutdown(ctx)
 }
 
-// Root begins a span that belongs to traceparent, if that is one, and else to a new
-// trace. Its end is told what failed, "" for nothing.
+// Root begins a span below traceparent, if it is well-formed, else of a new trace. The function
+// that ends the span takes the failure, "" for none.
 func (t *Tracing) Root(ctx context.Context, name, traceparent string) (context.Context, func(failure string)) {
 	if t == nil {
 		return ctx, func(string) {}
@@ -100,7 +100,7 @@ type Observer struct{}
 
 // Begin begins the span of an operation.
 func (Observer) Begin(ctx context.Context, operation string) (context.Context, func(error)) {
-	return Start(ctx, "manager "+operation)
+	return Start(ctx, "node "+operation)
 }
 
 // Figure does nothing: a span has its own times.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"ramet.dev/ramet/api"
 )
@@ -94,6 +95,8 @@ func TestTraceFromCommandToSentry(t *testing.T) {
 	daemon := httptest.NewServer(tr.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		opCtx, end := Observer{}.Begin(r.Context(), "fork")
 		callCtx, call := Start(opCtx, "sentry freeze")
+		for began := time.Now(); time.Since(began) < 10*time.Microsecond; { // as long as its stages, at least
+		}
 		Sentry(callCtx, "freeze", []Stage{{"find", 0.001}, {"save", 0.002}})
 		call(nil)
 		end(api.NotFound("sandbox", "secret name"))
@@ -122,7 +125,7 @@ func TestTraceFromCommandToSentry(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	root, fork, freeze := c.span(t, "ramet fork"), c.span(t, "manager fork"), c.span(t, "sentry freeze")
+	root, fork, freeze := c.span(t, "ramet fork"), c.span(t, "node fork"), c.span(t, "sentry freeze")
 	var asked, served spanData
 	for _, s := range c.spans {
 		if s.Name == "POST /v1/sandboxes/{}/fork" && s.Kind == 3 {

@@ -68,7 +68,7 @@ func CutCode(query string) (code, rest string) {
 	return cut(query, codeParameter, func(string) bool { return true })
 }
 
-// CleanRequest removes from the header of a request what is ours. host is that of the
+// CleanRequest removes from the header of a request the fields that are for the daemon. host is that of the
 // page, if requests of its own reach the server: to the server, whose host is another,
 // they come from itself.
 func CleanRequest(h http.Header, host, server string) {

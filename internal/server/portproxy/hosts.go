@@ -14,7 +14,7 @@ import (
 // localDomain always means this machine, with all names below it (RFC 6761).
 const localDomain = "localhost"
 
-// Hosts says how the hosts of ports are named: PORT-SANDBOX.DOMAIN. The `_` of an id is
+// Hosts names the hosts of ports: PORT-SANDBOX.DOMAIN. The `_` of an id is
 // written `-` there, because names of hosts have none. The zero value is hosts of the
 // domain localhost that no browser can reach.
 type Hosts struct {
@@ -152,7 +152,7 @@ func (h Hosts) cookieName() string {
 	return plainCookie
 }
 
-// Secrets returns what a browser shows to be let in.
+// Secrets returns the secrets of the cookies of a browser.
 func (h Hosts) Secrets(r *http.Request) []string {
 	var secrets []string
 	for _, c := range r.CookiesNamed(h.cookieName()) {

@@ -37,7 +37,7 @@ type digest [sha256.Size]byte
 
 func digestOf(secret string) digest { return sha256.Sum256([]byte(secret)) }
 
-// pass is what a secret is good for: a code to begin a session once, a cookie to be in it.
+// pass is the use of a secret: a code begins a session once, a cookie continues it.
 type pass struct {
 	Session
 	code  bool
@@ -67,7 +67,7 @@ type Sessions struct {
 // NewSessions returns no sessions.
 func NewSessions() *Sessions { return &Sessions{now: time.Now, passes: map[digest]*pass{}} }
 
-// Issue returns a code by which one browser may begin a session, and until when.
+// Issue returns a code with which one browser may begin a session, and when the code expires.
 func (s *Sessions) Issue(of Session) (code string, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"ramet.dev/ramet/internal/server/audit"
 )
 
-// noted are routes that change nothing by their method and are written down: they
-// run commands, or say how things differ, on which people decide. left out are
-// changes that come by the hundred and say nothing.
+// noted are the routes with a method that changes nothing that are audited all the same: they
+// run commands, or answer with differences on which people decide. leftOut are changes that
+// come by the hundred and are not worth an entry.
 var (
 	noted = map[string]bool{
 		"GET /v1/sandboxes/{id}/exec": true, "GET /v1/sandboxes/{id}/processes/{pid}/attach": true, "GET /v1/sandboxes/{id}/ports/{port}": true,
@@ -22,14 +22,14 @@ var (
 	leftOut = map[string]bool{"POST /v1/sandboxes/{id}/processes/{pid}/resize": true, "POST /v1/sandboxes/{id}/processes/{pid}/stdin": true}
 )
 
-// isAudited reports whether a route is written down.
+// isAudited reports whether requests of a route have an entry in the audit log.
 func isAudited(route string) bool {
 	method, _, _ := strings.Cut(route, " ")
 	return noted[route] || method != http.MethodGet && method != http.MethodHead && !leftOut[route]
 }
 
-// written serves a request and writes down what came of it. It refuses changes that
-// could not be written down, but for those that make room.
+// written serves a request and writes its audit entry. While entries cannot be written it
+// refuses changes, except those that free space.
 func (a *API) written(w *responseWriter, r *http.Request, route string, serve func(*responseWriter, *http.Request)) {
 	if !isAudited(route) {
 		serve(w, r)

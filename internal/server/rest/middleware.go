@@ -25,7 +25,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rw := &responseWriter{ResponseWriter: w}
 	defer a.logRequest(rw, r, time.Now())
 	defer a.recoverPanic(rw, r)
-	// Who looks whether the daemon is well is answered to the end.
+	// Probes of health are answered until the end.
 	if r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
 		if !a.gate.Enter() {
 			w.Header().Set("Retry-After", "1")
@@ -39,8 +39,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.route(rw, r)
 }
 
-// logRequest writes down a request that is over: one that failed through our fault as
-// a warning. Paths for servers in sandboxes, and queries, may have secrets.
+// logRequest logs a request that has ended, at level warning if the daemon is at fault. It
+// leaves out queries, and paths for servers in sandboxes: they may have secrets.
 func (a *API) logRequest(w *responseWriter, r *http.Request, began time.Time) {
 	level := slog.LevelDebug
 	if w.status >= http.StatusInternalServerError {
@@ -73,7 +73,7 @@ func (a *API) route(w *responseWriter, r *http.Request) {
 		return
 	}
 	h, pattern := a.router.Match(r)
-	// Who asks for what is not there has to say who it is, too.
+	// A request without a route needs a known caller too.
 	r, end, err := a.auth.Admit(w, r, pattern)
 	defer end()
 	if err != nil && pattern != "" || api.CodeOf(err) == api.CodeUnknownUser {

@@ -27,7 +27,7 @@ import (
 // net/http, so that the server sees exactly one request however a client framed
 // it, and has a connection of its own, so that nothing is left over for another.
 
-// proxied says where a request is passed on to.
+// proxied is the target that a request is passed on to.
 type proxied struct {
 	portproxy.Target
 	// prefix is of the path, which the server does not see. It is empty if the host of the
@@ -37,12 +37,12 @@ type proxied struct {
 	wait   time.Duration
 }
 
-// server is what the server thinks that it is.
+// server returns the host and port that the server in the sandbox sees as its own.
 func (p *proxied) server() string { return "localhost:" + strconv.Itoa(int(p.Port)) }
 
 type proxiedKey struct{}
 
-// proxyTarget returns where r is to be passed on to, or nil if it is for this
+// target returns where r is to be passed on to, or nil if it is for this
 // interface. Paths are compared as they were sent: a server in a sandbox may
 // have any, and none is cleaned on the way.
 func (x *portProxy) target(r *http.Request) (*proxied, error) {
@@ -88,7 +88,7 @@ func newPortProxy(p *answer.Reporter, svc service.Ports, auth *auth.Authenticato
 	return x
 }
 
-// newReverse returns what passes requests on.
+// newReverse returns the proxy that passes requests on.
 func (x *portProxy) newReverse() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: rewrite,
@@ -143,7 +143,7 @@ var (
 	errNoSession   = api.Errorf(api.CodeUnknownUser, "this browser was not let in, or its time is over: open the URL that `ramet port SBX PORT --url` prints, or POST …/port-sessions returns")
 )
 
-// proxy passes a request on for those who may reach the port.
+// serve passes a request on if its caller may reach the port.
 func (x *portProxy) serve(w *responseWriter, r *http.Request, p *proxied) {
 	code, query := portproxy.CutCode(r.URL.RawQuery)
 	if code != "" && p.prefix == "" && r.Method == http.MethodGet {
@@ -165,8 +165,8 @@ func (x *portProxy) serve(w *responseWriter, r *http.Request, p *proxied) {
 	x.reverse.ServeHTTP(finalWriter{w}, r.WithContext(context.WithValue(r.Context(), proxiedKey{}, p)))
 }
 
-// atPort finds out who wants to reach a port: a program, by a token or the connection it
-// has, or a browser, by its cookie. A token in the URL lets nobody in.
+// authenticate returns the session of a request for a port: of a program by its token or its
+// connection, of a browser by its cookie. A token in the URL counts for nothing.
 func (x *portProxy) authenticate(r *http.Request, p *proxied) (*service.Session, error) {
 	secret, inURL := auth.TakeSecret(r)
 	if p.prefix != "" {
@@ -190,7 +190,7 @@ func (x *portProxy) authenticate(r *http.Request, p *proxied) (*service.Session,
 	return s, err
 }
 
-// beginPortSession lets the browser in that opens a URL with a code. It goes on to the
+// beginSession lets in the browser that opens a URL with a code. It goes on to the
 // page without the code, which is in no history then, and in no Referer.
 func (x *portProxy) beginSession(w http.ResponseWriter, r *http.Request, p *proxied, code, query string) {
 	stream.LeaveBody(w, r)
@@ -211,7 +211,7 @@ func (x *portProxy) beginSession(w http.ResponseWriter, r *http.Request, p *prox
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// finalWriter leaves out what a server says before its answer, which may have headers too.
+// finalWriter leaves out the informational answers of a server, which may have headers too.
 type finalWriter struct{ *responseWriter }
 
 // WriteHeader shadows that of the responseWriter.

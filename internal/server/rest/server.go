@@ -23,7 +23,7 @@ import (
 	"ramet.dev/ramet/internal/service"
 )
 
-// Config says what an API serves. Logger and Metrics may be nil.
+// Config is the configuration of an API. Logger and Metrics may be nil.
 type Config struct {
 	Service service.Service
 	// Identify may be nil: then everybody needs a token.
@@ -74,9 +74,9 @@ func New(cfg Config) *API {
 	return a
 }
 
-// Drain refuses new requests, and makes /readyz say that the daemon is about to end.
-// Those that are being served go on, but for those that have no end of their own: who
-// follows something, or is attached to a process, may ask the next daemon.
+// Drain refuses new requests, and makes /readyz answer that the daemon is about to end.
+// Requests that are being served go on, except those without an end of their own: a client
+// that follows something, or is attached to a process, can ask the next daemon.
 func (a *API) Drain() {
 	a.gate.Close()
 	a.drain()
@@ -100,8 +100,8 @@ func (a *API) routeHealth() {
 	}
 }
 
-// routeMetrics serves what the daemon counts: of all tenants, so it is not for each of
-// them, see rightOf.
+// routeMetrics serves the metrics of the daemon. They are of all tenants, so only operators may
+// read them, see auth.RightOf.
 func (a *API) routeMetrics() {
 	a.router.Handle(http.MethodGet, "/metrics", func(w http.ResponseWriter, r *http.Request) {
 		if a.metrics == nil {

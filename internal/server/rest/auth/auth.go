@@ -15,7 +15,7 @@ import (
 	"ramet.dev/ramet/internal/service/access"
 )
 
-// Identify says who has connected, or false if only a token can say.
+// Identify returns the caller that a connection is of, or false if only a token can tell.
 type Identify func(*http.Request) (access.Caller, bool)
 
 var (
@@ -111,7 +111,7 @@ func SessionOf(ctx context.Context) *service.Session {
 	return s
 }
 
-// Admit returns r for whom it is from, if that one may do what it asks for.
+// Admit returns r with its caller in the context, and an error if the route is not for them.
 func (a *Authenticator) Admit(w http.ResponseWriter, r *http.Request, route string) (*http.Request, context.CancelFunc, error) {
 	need := RightOf(route)
 	if need.Open {
@@ -124,7 +124,7 @@ func (a *Authenticator) Admit(w http.ResponseWriter, r *http.Request, route stri
 	if err == nil {
 		r, end = During(r, s)
 	}
-	// Whom a token is to name, it does not let in as the owner if it is mangled.
+	// A request with a mangled token is not admitted as one of the owner.
 	if err == nil && strings.HasPrefix(strings.ToLower(r.Header.Get("Authorization")), "bearer ") {
 		err = errForeign
 	}
@@ -137,7 +137,7 @@ func (a *Authenticator) Admit(w http.ResponseWriter, r *http.Request, route stri
 	return r, end, err
 }
 
-// isStream reports whether r is what browsers cannot set headers for.
+// isStream reports whether r is a request for which browsers cannot set headers.
 func isStream(r *http.Request) bool {
 	return r.Method == http.MethodGet && (strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || stream.AcceptsEvents(r.Header.Get("Accept")))
 }

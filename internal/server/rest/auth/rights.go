@@ -12,17 +12,18 @@ import (
 // the service to say, where it resolves references.
 type Right struct {
 	Scope api.Scope
-	// operator is for what concerns all tenants: unbound callers of the default one.
+	// operator is for routes that concern all tenants: they need an unbound caller of the
+	// default tenant.
 	operator bool
-	// Open is for those that say nothing about anybody.
+	// Open is for routes that tell nothing about any tenant: they need no caller.
 	Open bool
 	// InURL is for WebSockets and event streams that browsers read, which cannot set
 	// headers for them: there a token may stand in the URL.
 	InURL bool
 }
 
-// exceptions are the routes that demand something else than the rule says. They
-// are written as the document writes them.
+// exceptions are the routes that demand something else than the rule of RightOf, as the
+// document writes them.
 var exceptions = map[string]Right{
 	"GET /healthz":      {Open: true},
 	"GET /readyz":       {Open: true},
@@ -58,19 +59,19 @@ var exceptions = map[string]Right{
 	"GET /v1/sandboxes/{id}/ports/{port}":                  {Scope: api.ScopeExec},
 	"GET /v1/sandboxes/{id}/ports/{port}/{path}":           {Scope: api.ScopeExec},
 	"POST /v1/sandboxes/{id}/port-sessions":                {Scope: api.ScopeExec},
-	// Secrets of others are not told, but who has which rights is no reader's business.
+	// Lists of tokens have no secrets, but readers must not learn who has which rights.
 	"GET /v1/tokens":       {Scope: api.ScopeAdmin},
 	"GET /v1/tenants":      {Scope: api.ScopeAdmin, operator: true},
 	"GET /v1/audit":        {Scope: api.ScopeAdmin},
 	"GET /v1/audit/verify": {Scope: api.ScopeAdmin, operator: true},
 }
 
-// ProxyRoute is what passing a request on to a sandbox counts as, whatever its
-// method.
+// ProxyRoute is the route whose right a request needs that is passed on to a sandbox,
+// whatever its method.
 const ProxyRoute = "GET /v1/sandboxes/{id}/ports/{port}/{path}"
 
-// RightOf returns what a route demands: "METHOD /path". A route that nobody thought
-// of demands most unless it only looks.
+// RightOf returns the right that a route, "METHOD /path", demands. A route that is not an
+// exception demands the scope read if it only reads, else the scope admin.
 func RightOf(route string) Right {
 	if r, ok := exceptions[route]; ok {
 		return r

@@ -26,17 +26,17 @@ import (
 // maxKeptAnswer bounds an answer that is kept, in bytes.
 const maxKeptAnswer = 256 << 10
 
-// secretAnswers are routes whose answers are told once.
+// secretAnswers are the routes whose answers have a secret: they are not stored.
 var secretAnswers = map[string]bool{"POST /v1/tokens": true, "POST /v1/tokens/{id}/rotate": true, "POST /v1/sandboxes/{id}/port-sessions": true}
 
-// flights are the requests with a key that are being done.
+// flights are the requests with an idempotency key that are under way.
 type flights struct {
 	mu   sync.Mutex
 	done map[string]chan struct{}
 }
 
-// take reports whether key is the caller's now, until land; else it returns what is
-// closed when somebody else has landed.
+// take reserves key for the caller until land. If it is reserved, take returns a channel that
+// is closed when it is free.
 func (f *flights) take(key string) (mine bool, landed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,7 +67,8 @@ type Guard struct {
 // New returns a guard that stores answers in svc.
 func New(p *answer.Reporter, svc service.Idempotency) *Guard { return &Guard{Reporter: p, svc: svc} }
 
-// Once serves a request that may have come before. serve does what it asks for.
+// Once serves a request, or repeats the stored answer if a request with its key was served
+// before. serve does the request.
 func (g *Guard) Once(w http.ResponseWriter, r *http.Request, pattern string, serve func(http.ResponseWriter, *http.Request)) {
 	given := r.Header.Get(httpwire.IdempotencyHeader)
 	switch r.Method {
@@ -127,8 +128,8 @@ func (g *Guard) Once(w http.ResponseWriter, r *http.Request, pattern string, ser
 	finished = true
 }
 
-// settle keeps the answer of what was done, and forgets what failed: that may be
-// tried again.
+// settle stores the answer of a request that succeeded, and deletes the record of one that
+// failed: it may be tried again.
 func (g *Guard) settle(ctx context.Context, key string, kept service.Answer, rec *recorder, finished bool) error {
 	if !finished || rec.failed || rec.status < 200 || rec.status > 299 {
 		return g.svc.ForgetAnswer(ctx, key)
@@ -140,7 +141,7 @@ func (g *Guard) settle(ctx context.Context, key string, kept service.Answer, rec
 	return g.svc.KeepAnswer(ctx, key, kept)
 }
 
-// replay answers as it was answered before.
+// replay answers with the stored answer.
 func (g *Guard) replay(w http.ResponseWriter, r *http.Request, before *service.Answer, digest string) {
 	switch {
 	case before.Request != digest:
@@ -181,7 +182,8 @@ func takeBody(r *http.Request) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// keyFor makes the keys of different callers different ones.
+// keyFor returns the digest under which the answer to a caller's key is stored. Callers have
+// separate keys.
 func keyFor(c access.Caller, given string) string {
 	by := "owner"
 	if !c.Owner {
@@ -191,7 +193,7 @@ func keyFor(c access.Caller, given string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// recorder keeps an answer while it is given.
+// recorder records an answer while it is written.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -208,7 +210,7 @@ func (r *recorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements io.Writer. What the client does not get any more is kept, too.
+// Write implements io.Writer. Parts that the client does not receive any more are recorded too.
 func (r *recorder) Write(p []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK

@@ -28,7 +28,7 @@ const (
 	pathsAsBytes = " Paths are absolute, and may have any bytes but NUL, percent-encoded."
 )
 
-// descriptions say what the operations of the document do, by id.
+// descriptions are the descriptions of the operations, by id.
 var descriptions = map[string]string{
 	"get-health":    "Answers 200 for as long as the daemon serves requests. It needs no token.",
 	"get-readiness": "Answers 200 while new requests are taken, and 503 once the daemon is about to end. It needs no token.",

@@ -17,12 +17,12 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// statusCanceled is what others than RFC 9110 use for a request that ended before it was
+// statusCanceled is the status, not one of RFC 9110, of a request that ended before it was
 // answered.
 var statusCanceled = api.CodeCanceled.HTTPStatus()
 
-// failureTexts say what a status of failure means here, and what its response is called among
-// the components of the document.
+// failureTexts are the meanings of the statuses of failure, and the names of their responses
+// among the components of the document.
 var failureTexts = map[int]struct{ name, text string }{
 	http.StatusBadRequest:                   {"BadRequest", "The request is wrong: `field` says where, and `detail` what is allowed"},
 	http.StatusUnauthorized:                 {"Unauthorized", "There is no token, or it is not valid"},
@@ -43,7 +43,8 @@ var failureTexts = map[int]struct{ name, text string }{
 	http.StatusInsufficientStorage:          {"InsufficientStorage", "The host has no memory, or no room on its disk, left"},
 }
 
-// Complete adds what is true of all operations, or follows from the types.
+// Complete adds to the document of r what all operations have in common, or follows from the
+// types.
 func Complete(r *route.Router) {
 	doc := r.OpenAPI()
 	doc.Info.License = &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}

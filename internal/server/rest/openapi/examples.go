@@ -29,7 +29,7 @@ func exampleSandbox(id, name, parent string, depth int) *api.Sandbox {
 	}
 }
 
-// examples are those of operations, by id.
+// examples are the examples of operations, by id.
 var examples = map[string]example{
 	"create-sandbox": {
 		api.CreateRequest{Image: "python", Name: "base", Limits: api.Limits{CPUs: 2, MemoryMiB: 1024}, Metadata: map[string]string{"task": "42"}},

@@ -73,7 +73,7 @@ func documentedRoute(pattern string) string {
 	return strings.Replace(pattern, "{ref...}", "{ref}", 1)
 }
 
-// OperationID returns what the document calls a route, or "".
+// OperationID returns the id of the operation of a route, or "".
 func (r *Router) OperationID(route string) string {
 	if op := r.Operations[route]; op != nil {
 		return op.OperationID

@@ -35,8 +35,8 @@ func init() {
 	}
 }
 
-// frameworkProblem makes a problem of what the framework found wrong with a
-// request. Values are left out: they may be secrets.
+// frameworkProblem makes a problem of the faults that the framework found in a request. Values
+// are left out: they may be secrets.
 func frameworkProblem(status int, msg string, errs []error) *httpwire.Problem {
 	var details []string
 	field := ""

@@ -12,7 +12,7 @@ import (
 	"ramet.dev/ramet/internal/service/access"
 )
 
-// The statuses that routes add to those of every operation.
+// The statuses of failure that an operation may have besides those of all operations.
 const (
 	StatusTooMany     = http.StatusTooManyRequests
 	StatusNoStorage   = http.StatusInsufficientStorage
@@ -33,18 +33,18 @@ func AnswerList[T any](items []T, err error) (*Out[httpwire.List[T]], error) {
 	return Answer(httpwire.List[T]{Items: List(items)}, err)
 }
 
-// IDInput is the input of what concerns one sandbox or snapshot. It is exported
+// IDInput is the input of an operation on one sandbox or snapshot. It is exported
 // because the framework passes over embedded types that are not.
 type IDInput struct {
 	ID string `path:"id" doc:"id or name"`
 }
 
-// ReachInput is the input of what an operator may ask about the things of all tenants.
+// ReachInput is the input of an operation that operators may extend to all tenants.
 type ReachInput struct {
 	AllTenants bool `query:"all_tenants" doc:"of all tenants, whose sandboxes and snapshots are named by their ids; only for the owner of the daemon, and tokens of the default tenant with scope admin that are bound to nothing"`
 }
 
-// Reach returns a context in which the caller sees what it asked to see.
+// Reach returns a context in which the caller sees the tenants that it asked for.
 func (in *ReachInput) Reach(ctx context.Context) (context.Context, error) {
 	if !in.AllTenants {
 		return ctx, nil
@@ -52,7 +52,7 @@ func (in *ReachInput) Reach(ctx context.Context) (context.Context, error) {
 	return access.WithAllTenants(ctx)
 }
 
-// ThingInput is the input of looking at or removing one sandbox or snapshot.
+// ThingInput is the input of reading or removing one sandbox or snapshot.
 type ThingInput struct {
 	IDInput
 	ReachInput

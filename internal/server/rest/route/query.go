@@ -41,7 +41,7 @@ func (r *Router) CheckQuery(route, rawQuery string) error {
 	return nil
 }
 
-// knownParameters says which parameters the query of an operation may have.
+// knownParameters names the parameters that the query of an operation may have.
 func knownParameters(op *huma.Operation) string {
 	var names []string
 	for _, p := range op.Parameters {

@@ -18,7 +18,7 @@ import (
 const (
 	maxBody  = 1 << 20
 	MaxStdin = 8 << 20
-	// MaxExecBody leaves room for what JSON escapes in text of maxStdin bytes.
+	// MaxExecBody has room for MaxStdin bytes of text with the escapes of JSON.
 	MaxExecBody = 2*MaxStdin + maxBody
 )
 

@@ -26,7 +26,7 @@ func securitySchemes() map[string]*huma.SecurityScheme {
 	}
 }
 
-// security documents what a route demands.
+// security documents the right that a route demands.
 func security(method, path string) []map[string][]string {
 	r := auth.RightOf(method + " " + path)
 	if r.Open {

@@ -51,7 +51,7 @@ func BoundBody(w http.ResponseWriter, r *http.Request) {
 	r.Body = &timedBody{ReadCloser: r.Body, conn: http.NewResponseController(w)}
 }
 
-// UnboundBody removes what withTimedBody added.
+// UnboundBody removes the deadline that BoundBody added.
 func UnboundBody(r *http.Request) {
 	if timed, ok := r.Body.(*timedBody); ok {
 		r.Body = timed.ReadCloser
@@ -85,7 +85,7 @@ func Upload(w http.ResponseWriter, r *http.Request) (body io.Reader, done func()
 	return patientBody{r.Body, conn}, func() { _ = conn.SetReadDeadline(time.Time{}) }
 }
 
-// strangerTimeout is how long the rest of a request may take that says nothing to us.
+// strangerTimeout is how long the body of a request may take that is refused.
 const strangerTimeout = 2 * time.Second
 
 // LeaveBody bounds how long a stranger may take to send a body that nobody reads: the

@@ -79,7 +79,7 @@ func (s *Streams) Follow(w http.ResponseWriter, r *http.Request, follows bool) (
 	return e, ctx
 }
 
-// EndFollowing says why an answer ends before its client wants, unless he is gone.
+// EndFollowing tells the client why an answer ends early, unless the client is gone.
 func (s *Streams) EndFollowing(ctx context.Context, e *Events, r *http.Request, err error) {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.Canceled) { // which only the end of the connection leaves as it is
@@ -116,7 +116,7 @@ func (e *Events) Begin() {
 	_ = e.body.write(nil) // the next event finds that the client is gone
 }
 
-// SendEvent sends what happened. Its id is where to go on.
+// SendEvent sends an event. Its id is the number from which to go on.
 func (e *Events) SendEvent(ev api.Event) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -133,7 +133,7 @@ func (e *Events) SendChunk(c api.Chunk) error {
 	return e.sendLocked(streamOf(c), strconv.FormatInt(c.Seq+int64(len(c.Data)), 10), httpwire.NewChunk(c.Data, c.Seq, c.Time))
 }
 
-// streamOf returns what the event of a piece of output is called.
+// streamOf returns the name of the event that carries a piece of output.
 func streamOf(c api.Chunk) string {
 	if c.Stderr {
 		return httpwire.EventStderr
@@ -165,7 +165,7 @@ func (e *Events) Close() {
 	e.body.cancel()
 }
 
-// EndEvents tells of a failure, as a status if that is still possible.
+// EndEvents tells the client of a failure: as a status if the answer has not begun, else as an event.
 func (s *Streams) EndEvents(e *Events, r *http.Request, err error) {
 	e.mu.Lock()
 	begun := e.body.begun

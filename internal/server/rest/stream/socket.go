@@ -55,10 +55,10 @@ func (s *Streams) Socket(w http.ResponseWriter, r *http.Request, serve func(*Soc
 	serve(session)
 }
 
-// hijacked is what the writers of answers are that know the connection below a WebSocket.
+// hijacked is a writer of an answer that knows the connection below a WebSocket.
 type hijacked interface{ Conn() net.Conn }
 
-// refusalWriter keeps back that a WebSocket was refused, which is said as a problem.
+// refusalWriter withholds the refusal of a WebSocket, in place of which a problem is sent.
 type refusalWriter struct {
 	http.ResponseWriter
 	status int
@@ -104,7 +104,7 @@ type Socket struct {
 // Context returns the context of the work, which ends with the connection.
 func (s *Socket) Context() context.Context { return s.ctx }
 
-// End ends the work for a reason, which the client is told.
+// End ends the work. The client is told the reason.
 func (s *Socket) End(reason error) { s.cancel(reason) }
 
 // OnControl has take called with each text message after the first. Without it there may be
@@ -211,7 +211,7 @@ func (s *Socket) Finish(final any) {
 // Stream returns a writer that sends each write as frames of a stream.
 func (s *Socket) Stream(of httpwire.Stream) io.Writer { return frameWriter{s, of} }
 
-// frameWriter sends what a command writes.
+// frameWriter sends the output of a command.
 type frameWriter struct {
 	socket *Socket
 	stream httpwire.Stream

@@ -6,7 +6,7 @@ import (
 )
 
 // streamBody is an answer that goes on for as long as something happens. It begins
-// with the first write, so that what fails before it is told with its HTTP status.
+// with the first write, so that a failure before it is answered with its HTTP status.
 // It is used by one goroutine at a time.
 type streamBody struct {
 	w         http.ResponseWriter

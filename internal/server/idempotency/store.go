@@ -17,12 +17,12 @@ import (
 const (
 	// Lifetime is how long an answer is kept.
 	Lifetime = 24 * time.Hour
-	// most bounds the answers of one tenant, the oldest of which go first: none
-	// pushes out another's.
+	// most bounds the answers of one tenant. The oldest are deleted first, so that no tenant
+	// displaces the answers of another.
 	most = 20000
 )
 
-// Store is all answers. It is safe for concurrent use.
+// Store stores answers. It is safe for concurrent use.
 type Store struct {
 	store *store.Store
 	now   func() time.Time
@@ -33,7 +33,7 @@ type Store struct {
 	shares map[string]*share // by tenant
 }
 
-// mark is what is known of an answer without reading it.
+// mark is the part of an answer that is kept in memory.
 type mark struct {
 	tenant string
 	at     time.Time
@@ -53,7 +53,7 @@ type kept struct {
 	at  time.Time
 }
 
-// Open reads which answers there are, and forgets old ones.
+// Open reads the index of the stored answers, and deletes old ones.
 func Open(ctx context.Context, s *store.Store) (*Store, error) {
 	b := &Store{store: s, now: time.Now, most: most, known: map[string]mark{}, shares: map[string]*share{}}
 	err := s.Each(ctx, store.Answers, func(key string, doc []byte) error {
@@ -73,7 +73,7 @@ func Open(ctx context.Context, s *store.Store) (*Store, error) {
 	return b, s.Apply(ctx, b.outdated()...)
 }
 
-// add makes an answer known, which may be known already.
+// add adds an answer to the index, in place of an earlier one with its key.
 func (b *Store) add(key string, m mark) {
 	b.drop(key)
 	of := b.shares[m.tenant]
@@ -89,7 +89,7 @@ func (b *Store) add(key string, m mark) {
 	of.order = append(of.order, kept{key, m.at})
 }
 
-// drop makes an answer unknown.
+// drop removes an answer from the index.
 func (b *Store) drop(key string) {
 	if m, ok := b.known[key]; ok {
 		b.shares[m.tenant].n--
@@ -97,8 +97,8 @@ func (b *Store) drop(key string) {
 	}
 }
 
-// outdated forgets what is too old, or too much for one tenant, and returns what is
-// to be deleted.
+// outdated drops the answers that are too old, or too many for one tenant, and returns the
+// changes that delete them.
 func (b *Store) outdated() (changes []store.Change) {
 	for tenant, of := range b.shares {
 		for len(of.order) > 0 {

@@ -18,8 +18,8 @@ type Log struct {
 	changed chan struct{} // closed by the next event
 }
 
-// New returns a feed that keeps size events. Sequence numbers begin with the time in
-// microseconds, so that those of a later feed are larger.
+// New returns a log that keeps size events. Sequence numbers begin with the time in
+// microseconds, so that those of a later log are larger.
 func New(size int) *Log {
 	at := time.Now().UnixMicro()
 	return &Log{ring: make([]api.Event, size), start: at, first: at, next: at, changed: make(chan struct{})}
@@ -37,8 +37,8 @@ func (f *Log) Publish(e api.Event) {
 	f.changed = make(chan struct{})
 }
 
-// Now returns the sequence number of the last event: what a reader passes as since
-// who wants those from now on.
+// Now returns the sequence number of the last event. A reader that passes it as since gets the
+// events from now on.
 func (f *Log) Now() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,13 +48,13 @@ func (f *Log) Now() int64 {
 // Read calls each with the events after since, in order, and if follow is set with
 // those to come. It returns when ctx ends, with its cause, when each says that it is
 // done or fails, or, without follow, after the last event. Where events are not kept
-// any more each gets one whose Lost counts them; a since of 0 misses nothing. For one that
-// is no number of this feed it gets one that says so (Restarted), and then all.
+// any more each gets one whose Lost counts them; a since of 0 misses nothing. For a since that
+// is no number of this log each gets an event with Restarted, and then all events.
 func (f *Log) Read(ctx context.Context, since int64, follow bool, each func(api.Event) (done bool, err error)) error {
 	f.mu.Lock()
 	start, next := f.start, f.next
 	f.mu.Unlock()
-	if since != 0 && (since < start-1 || since >= next) { // of another feed
+	if since != 0 && (since < start-1 || since >= next) { // of another log
 		since = start - 1
 		if done, err := each(api.Event{Seq: since, Restarted: true}); done || err != nil {
 			return err
@@ -88,8 +88,8 @@ func (f *Log) Read(ctx context.Context, since int64, follow bool, each func(api.
 // batchSize bounds what is copied at once.
 const batchSize = 256
 
-// after returns some events from seq on, how many before them are lost, and what
-// tells of the next one.
+// after returns some events from seq on, how many before them are lost, and a channel that is
+// closed by the next event.
 func (f *Log) after(seq int64) (batch []api.Event, lost int64, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
