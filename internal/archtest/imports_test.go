@@ -18,7 +18,12 @@ var arrows = []struct {
 }{
 	{"api", nil, "the vocabulary: everybody speaks in it, so it depends on nobody"},
 	{"internal/engine/snapfile", nil, "a format: the daemon and the sentry share it and nothing else about memory"},
-	{"internal/storage/cowfs", []string{"internal/storage/erofs"}, "files in pages: it knows neither gVisor nor what a sandbox is, so that the daemon reads what the sentry writes"},
+	{"internal/storage/pages", nil, "pages and files of them; what is in a page is not its business"},
+	{"internal/storage/pages/pagestest", []string{"internal/storage/pages"}, "stores for tests"},
+	{"internal/storage/btree", []string{"internal/storage/pages"}, "a map in pages; it does not know what its keys mean"},
+	{"internal/storage/cowfs", []string{"internal/storage/btree", "internal/storage/erofs", "internal/storage/pages"}, "files in pages: it knows neither gVisor nor what a sandbox is, so that the daemon reads what the sentry writes"},
+	{"internal/storage/treediff", []string{"internal/storage/cowfs", "internal/storage/pages"}, "changes between two trees; it does not know who has them"},
+	{"internal/storage/erofs/erofstest", []string{"internal/storage/erofs"}, "an image for tests"},
 	{"internal/storage/textdiff", nil, "an algorithm: it does not know where texts come from"},
 	{"internal/storage/merge", []string{"internal/storage/textdiff"}, "plans only: it knows neither how trees are stored nor what a sandbox is, so that it is tested on trees in memory"},
 	{"internal/storage/erofs", nil, "a format: it knows no archive and no store"},
@@ -51,7 +56,7 @@ var arrows = []struct {
 	{"internal/server/portproxy", []string{"internal/service/access", "internal/httpwire", "api"}, "headers, hosts and who was let in; it opens no connection and knows no route"},
 	{"internal/httpwire", []string{"api"}, "what server and client agree on; it knows neither"},
 
-	{"internal/storage/pack", []string{"internal/storage/cowfs", "internal/storage/erofs"}, "files in, archives out: it knows neither what a sandbox nor what an image store is"},
+	{"internal/storage/pack", []string{"internal/storage/cowfs", "internal/storage/erofs", "internal/storage/pages"}, "files in, archives out: it knows neither what a sandbox nor what an image store is"},
 	{"internal/storage/hostfs", nil, "calls of the host; what is written where is not its business"},
 	{"internal/storage/hostfs/faultfs", []string{"internal/storage/hostfs"}, "faults for tests"},
 	{"internal/image/catalog", []string{"internal/storage/hostfs", "api"}, "files and their order; it does not know how an image is made or who sees it"},
@@ -60,11 +65,11 @@ var arrows = []struct {
 	{"internal/doctor", []string{"internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/idlepoll"}, "it tries the machine, not the daemon"},
 
 	{"internal/engine/launch", []string{"internal/observe/procfs", "internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/interp", "api", "internal/observe/tracing", "internal/engine/wire"}, "it must never link gVisor, nor know names, lineage or images"},
-	{"internal/node/fsview", []string{"api", "internal/storage/cowfs"}, "files at one moment; how they are opened is not its business"},
-	{"internal/node/compare", []string{"api", "internal/engine/interp", "internal/engine/wire", "internal/node/fsview", "internal/server/audit", "internal/storage/cowfs", "internal/storage/merge", "internal/storage/textdiff"},
+	{"internal/node/fsview", []string{"api", "internal/storage/cowfs", "internal/storage/btree"}, "files at one moment; how they are opened is not its business"},
+	{"internal/node/compare", []string{"api", "internal/engine/interp", "internal/engine/wire", "internal/node/fsview", "internal/server/audit", "internal/storage/cowfs", "internal/storage/merge", "internal/storage/textdiff", "internal/storage/pages", "internal/storage/treediff"},
 		"it is given views of files, processes and variables; it shares the views with what else reads them and never opens one"},
 	{"internal/node/memfiles", []string{"api", "internal/engine/launch"}, "open files and who refers to them; what is in them is not its business"},
-	{"internal/node/snapdir", []string{"api", "internal/engine/snapfile", "internal/storage/cowfs", "internal/storage/hostfs"}, "a directory on disk; which snapshots there are, and who needs whom, is not its business"},
+	{"internal/node/snapdir", []string{"api", "internal/engine/snapfile", "internal/storage/cowfs", "internal/storage/hostfs", "internal/storage/btree", "internal/storage/pages"}, "a directory on disk; which snapshots there are, and who needs whom, is not its business"},
 	{"internal/node/images", []string{"api", "internal/image", "internal/image/debian", "internal/node/fsview", "internal/server/audit", "internal/service/access", "internal/storage/cowfs", "internal/storage/pack"},
 		"it is given scratch sandboxes and views of files; it never starts a sentry"},
 	{"internal/node/dataplane", []string{"api", "internal/engine/interp", "internal/engine/launch", "internal/engine/wire", "internal/service", "internal/service/access"},
@@ -108,7 +113,7 @@ var arrows = []struct {
 		"internal/service/access",
 		"internal/storage/cowfs",
 		"internal/storage/paths",
-		"internal/storage/store",
+		"internal/storage/store", "internal/storage/btree", "internal/storage/pages",
 	}, "the use cases; it implements service.Service and must never link gVisor, so that daemon code is tested without it"},
 
 	{"internal/server/rest/drain", nil, "a count; what is counted is not its business"},
@@ -152,7 +157,7 @@ var arrows = []struct {
 	{"internal/sentry/guest", []string{
 		"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/codectx", "internal/sentry/cow", "internal/sentry/fpstate", "internal/sentry/fspatch", "internal/sentry/gate", "internal/sentry/guestfs", "internal/sentry/guestinit",
 		"internal/sentry/kern", "internal/sentry/limitfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/sentry/selfctl", "internal/sentry/spawn", "internal/sentry/stages",
-		"internal/sentry/syscalls", "internal/storage/cowfs", "internal/sentry/systraptuning",
+		"internal/sentry/syscalls", "internal/storage/cowfs", "internal/sentry/systraptuning", "internal/storage/pages",
 	}, "the confined side; how calls reach it is not its business"},
 	{"internal/sentry/gate", []string{"api"}, "who may use the kernel, and when; what they do with it is not its business"},
 	{"internal/sentry/kern", []string{"api"}, "what operations look up in the kernel; when they may is the gate's business"},
@@ -162,7 +167,7 @@ var arrows = []struct {
 	{"internal/sentry/spawn", []string{"api", "internal/engine/wire", "internal/sentry/kern"}, "how a process is made; what becomes of it is not its business"},
 	{"internal/sentry/proc", []string{"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/gate", "internal/sentry/kern", "internal/sentry/saved", "internal/sentry/spawn", "internal/sentry/stages"}, "processes that were started from outside; what they run is not its business"},
 	{"internal/sentry/codectx", []string{"api", "internal/engine/interp", "internal/engine/wire", "internal/sentry/gate", "internal/sentry/kern", "internal/sentry/saved", "internal/sentry/spawn", "internal/sentry/stages"}, "interpreters and their runs; what code does is not its business"},
-	{"internal/sentry/fspatch", []string{"api", "internal/engine/wire", "internal/sentry/gate", "internal/sentry/kern", "internal/sentry/rootfs", "internal/sentry/stages", "internal/storage/cowfs"}, "changes of files at once; where they come from is not its business"},
+	{"internal/sentry/fspatch", []string{"api", "internal/engine/wire", "internal/sentry/gate", "internal/sentry/kern", "internal/sentry/rootfs", "internal/sentry/stages", "internal/storage/cowfs", "internal/storage/pages", "internal/storage/treediff", "internal/storage/btree"}, "changes of files at once; where they come from is not its business"},
 	{"internal/sentry/syscalls", []string{"internal/sentry/limitfs", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/sentry/systraptuning"}, "system calls; which sandbox makes them is not their business"},
 	{"internal/sentry/stages", []string{"internal/engine/wire"}, "a stopwatch: it does not know what it measures"},
 	{"internal/sentry/saved", nil, "loops over fields: it does not know the types"},
@@ -173,7 +178,7 @@ var arrows = []struct {
 	{"internal/sentry/fpstate", nil, "registers only: it does not know what a sandbox is"},
 	{"internal/sentry/limitfs", []string{"internal/sentry/saved"}, "numbers to show: it does not know what a sandbox is"},
 	{"internal/sentry/reseed", nil, "random generators of programs: it does not know what a sandbox is"},
-	{"internal/sentry/rootfs", []string{"internal/storage/cowfs"}, "files only: it does not know what a sandbox is"},
+	{"internal/sentry/rootfs", []string{"internal/storage/cowfs", "internal/storage/pages"}, "files only: it does not know what a sandbox is"},
 
 	{"cmd/ramet", []string{
 		"internal/bench", "internal/cli", "client", "internal/daemon", "internal/demo", "internal/doctor", "internal/service",
@@ -188,7 +193,7 @@ var arrows = []struct {
 }
 
 // testSupport are the packages that exist for the tests of others.
-var testSupport = []string{"internal/sentry/savedtest", "internal/server/rest/apitest", "internal/workload/fakedaemon", "internal/storage/hostfs/faultfs"}
+var testSupport = []string{"internal/sentry/savedtest", "internal/server/rest/apitest", "internal/workload/fakedaemon", "internal/storage/hostfs/faultfs", "internal/storage/erofs/erofstest", "internal/storage/pages/pagestest"}
 
 // restricted are imports that few may have: a path, or all below it. Tests are
 // held to it too.

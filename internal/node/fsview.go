@@ -17,7 +17,8 @@ import (
 	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/node/snapshots"
-	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/btree"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // openView returns the files of the sandbox or snapshot that ref refers to. Of names
@@ -123,8 +124,7 @@ func (m *Node) viewSnapshot(ctx context.Context, s *snapshots.Snapshot) (*fsview
 	return view, nil
 }
 
-// viewHibernated returns the files of b, which is on disk as s and is not woken for
-// it.
+// viewHibernated returns the files of b, which is on disk as s. It does not wake b.
 func (m *Node) viewHibernated(ctx context.Context, b *instance, s *snapshots.Snapshot) (*fsview.View, error) {
 	view, err := m.viewSnapshot(ctx, s)
 	if err == nil {
@@ -143,9 +143,9 @@ func (m *Node) openFiles(view *fsview.View, files *snapfile.Files, gens []string
 	if err != nil {
 		return err
 	}
-	segments := make([]cowfs.Segment, len(files.Segments))
+	segments := make([]pages.Segment, len(files.Segments))
 	for i, s := range files.Segments {
-		segments[i] = cowfs.Segment{Start: cowfs.Page(s.Start), End: cowfs.Page(s.End), File: open[s.Gen]}
+		segments[i] = pages.Segment{Start: pages.Page(s.Start), End: pages.Page(s.End), File: open[s.Gen]}
 	}
 	image, err := m.OpenImage(view.Image)
 	if err != nil {
@@ -157,7 +157,7 @@ func (m *Node) openFiles(view *fsview.View, files *snapfile.Files, gens []string
 		return fmt.Errorf("map image: %w", err)
 	}
 	view.OnClose(func() { _ = unix.Munmap(data) }) // its arguments are right
-	return view.Open(cowfs.OpenView(segments, cowfs.Page(files.Root)), data)
+	return view.Open(btree.OpenView(segments, pages.Page(files.Root)), data)
 }
 
 // openMergeBase returns the files from which two views went different ways. The id of the

@@ -10,6 +10,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/treediff"
 )
 
 // Diff compares the files of two sandboxes or snapshots of one tree, or of one
@@ -70,11 +71,11 @@ func (c *Comparer) Diff(ctx context.Context, fromRef, toRef string, req api.Diff
 }
 
 // changesOf compares the files of two views.
-func changesOf(ctx context.Context, from, to *fsview.View, filter cowfs.Filter) ([]cowfs.Change, error) {
+func changesOf(ctx context.Context, from, to *fsview.View, filter treediff.Filter) ([]treediff.Change, error) {
 	if from.Image != to.Image {
 		return nil, api.Errorf(api.CodeConflict, "%s and %s are of different images", from.ID, to.ID)
 	}
-	changes, err := cowfs.Changes(ctx, from.Files, to.Files, filter)
+	changes, err := treediff.Changes(ctx, from.Files, to.Files, filter)
 	return changes, filesError(err)
 }
 
@@ -90,14 +91,14 @@ func filesError(err error) error {
 }
 
 // newFilter selects what is at and below paths, or all but fsview.SkippedPaths.
-func newFilter(paths []string) (cowfs.Filter, error) {
+func newFilter(paths []string) (treediff.Filter, error) {
 	if len(paths) == 0 {
-		return cowfs.Filter{Except: fsview.SkippedPaths()}, nil
+		return treediff.Filter{Except: fsview.SkippedPaths()}, nil
 	}
 	if err := api.ValidTreePaths("paths", paths); err != nil {
-		return cowfs.Filter{}, err
+		return treediff.Filter{}, err
 	}
-	return cowfs.Filter{Only: paths}, nil
+	return treediff.Filter{Only: paths}, nil
 }
 
 // inEither refuses paths at which neither of the two has anything.
@@ -119,30 +120,30 @@ func inEither(paths []string, from, to *fsview.View) error {
 }
 
 var changeKinds = [...]api.ChangeKind{
-	cowfs.Added: api.Added, cowfs.Deleted: api.Deleted, cowfs.Modified: api.Modified, cowfs.Renamed: api.Renamed,
+	treediff.Added: api.Added, treediff.Deleted: api.Deleted, treediff.Modified: api.Modified, treediff.Renamed: api.Renamed,
 }
 
 // describe returns a change as users see it.
-func describe(c *cowfs.Change) api.Change {
+func describe(c *treediff.Change) api.Change {
 	now, old := &c.New.Attr, &c.Old.Attr
-	if c.Kind == cowfs.Deleted {
+	if c.Kind == treediff.Deleted {
 		now = old
 	}
 	out := api.Change{
 		Path: c.Path, OldPath: c.From, Kind: changeKinds[c.Kind], Type: typeOf(now), Size: sizeOf(now), Mode: modeOf(now), Owner: ownerOf(now),
-		Content: c.Differs&(cowfs.DiffersData|cowfs.DiffersTarget|cowfs.DiffersDevice) != 0, Xattrs: c.Xattrs,
+		Content: c.Differs&(treediff.DiffersData|treediff.DiffersTarget|treediff.DiffersDevice) != 0, Xattrs: c.Xattrs,
 	}
-	if c.Kind == cowfs.Added || c.Kind == cowfs.Deleted {
+	if c.Kind == treediff.Added || c.Kind == treediff.Deleted {
 		return out
 	}
 	out.OldSize = sizeOf(old)
-	if c.Differs&cowfs.DiffersType != 0 {
+	if c.Differs&treediff.DiffersType != 0 {
 		out.OldType = typeOf(old)
 	}
-	if c.Differs&cowfs.DiffersMode != 0 {
+	if c.Differs&treediff.DiffersMode != 0 {
 		out.OldMode = modeOf(old)
 	}
-	if c.Differs&cowfs.DiffersOwner != 0 {
+	if c.Differs&treediff.DiffersOwner != 0 {
 		out.OldOwner = ownerOf(old)
 	}
 	return out

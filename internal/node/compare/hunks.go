@@ -8,6 +8,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/storage/cowfs"
 	"ramet.dev/ramet/internal/storage/textdiff"
+	"ramet.dev/ramet/internal/storage/treediff"
 )
 
 const (
@@ -36,10 +37,10 @@ func readerOf(f *cowfs.Files) reader {
 
 // addTo adds to each of changes that is of a file's contents how its lines differ,
 // or why it does not say. from are the same changes.
-func (h *hunker) addTo(ctx context.Context, changes []api.Change, from []cowfs.Change) error {
+func (h *hunker) addTo(ctx context.Context, changes []api.Change, from []treediff.Change) error {
 	for i := range changes {
 		c, f := &changes[i], &from[i]
-		isData := f.Kind == cowfs.Added || f.Kind == cowfs.Deleted || f.Differs&(cowfs.DiffersData|cowfs.DiffersType) != 0
+		isData := f.Kind == treediff.Added || f.Kind == treediff.Deleted || f.Differs&(treediff.DiffersData|treediff.DiffersType) != 0
 		size := int64(0)
 		if isFile(&f.Old.Attr) {
 			size += int64(f.Old.Attr.Size)
@@ -69,7 +70,7 @@ func (h *hunker) addTo(ctx context.Context, changes []api.Change, from []cowfs.C
 	return nil
 }
 
-func (h *hunker) compare(ctx context.Context, c *api.Change, f *cowfs.Change) error {
+func (h *hunker) compare(ctx context.Context, c *api.Change, f *treediff.Change) error {
 	var a, b []byte
 	var err error
 	if isFile(&f.Old.Attr) {

@@ -9,6 +9,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/treediff"
 )
 
 // TestHunks checks which changes are compared line by line, and what those are
@@ -29,30 +30,30 @@ func TestHunks(t *testing.T) {
 	file := func(ino cowfs.Ino, size uint64) cowfs.Node {
 		return cowfs.Node{Ino: ino, Attr: cowfs.Attr{Mode: cowfs.TypeReg, Size: size}}
 	}
-	const modified, data = cowfs.Modified, cowfs.DiffersData
+	const modified, data = treediff.Modified, treediff.DiffersData
 	dir := cowfs.Node{Ino: text, Attr: cowfs.Attr{Mode: cowfs.TypeDir}}
 	all := []struct {
-		cowfs.Change
+		treediff.Change
 		hunks               bool
 		reason              api.NoHunks
 		insertions, deleted int
 	}{
-		{cowfs.Change{Kind: modified, Old: file(text, 9), New: file(text, 9), Differs: data}, true, "", 1, 1},
-		{cowfs.Change{Kind: modified, Old: file(text, 9), New: file(text, 9), Differs: cowfs.DiffersMode}, false, "", 0, 0},
-		{cowfs.Change{Kind: cowfs.Renamed, From: "/old", Old: file(text, 9), New: file(text, 9)}, false, "", 0, 0},
-		{cowfs.Change{Kind: modified, Old: dir, New: dir, Differs: cowfs.DiffersMode}, false, "", 0, 0},
-		{cowfs.Change{Kind: modified, Old: dir, New: file(text, 9), Differs: cowfs.DiffersType}, true, "", 2, 0},
-		{cowfs.Change{Kind: cowfs.Deleted, Old: file(text, 9)}, true, "", 0, 2},
-		{cowfs.Change{Kind: modified, Old: file(binary, 9), New: file(binary, 9), Differs: data}, false, api.NoHunksBinary, 0, 0},
-		{cowfs.Change{Kind: modified, Old: file(text, 9), New: file(text, maxHunkFile+1), Differs: data}, false, api.NoHunksTooLarge, 0, 0},
-		{cowfs.Change{Kind: modified, Old: file(text, maxHunkFile+1), New: file(text, 9), Differs: data}, false, api.NoHunksTooLarge, 0, 0},
-		{cowfs.Change{Kind: cowfs.Added, New: file(big, 3000)}, true, "", 1, 0},
-		{cowfs.Change{Kind: modified, Old: file(big, 3000), New: file(big, 3000), Differs: data}, true, "", 1, 1},
-		{cowfs.Change{Kind: modified, Old: file(big, 3000), New: file(big, 3000), Differs: data}, false, api.NoHunksLimit, 1, 1},
-		{cowfs.Change{Kind: modified, Old: file(text, 9), New: file(text, 9), Differs: data}, false, api.NoHunksLimit, 0, 0},
+		{treediff.Change{Kind: modified, Old: file(text, 9), New: file(text, 9), Differs: data}, true, "", 1, 1},
+		{treediff.Change{Kind: modified, Old: file(text, 9), New: file(text, 9), Differs: treediff.DiffersMode}, false, "", 0, 0},
+		{treediff.Change{Kind: treediff.Renamed, From: "/old", Old: file(text, 9), New: file(text, 9)}, false, "", 0, 0},
+		{treediff.Change{Kind: modified, Old: dir, New: dir, Differs: treediff.DiffersMode}, false, "", 0, 0},
+		{treediff.Change{Kind: modified, Old: dir, New: file(text, 9), Differs: treediff.DiffersType}, true, "", 2, 0},
+		{treediff.Change{Kind: treediff.Deleted, Old: file(text, 9)}, true, "", 0, 2},
+		{treediff.Change{Kind: modified, Old: file(binary, 9), New: file(binary, 9), Differs: data}, false, api.NoHunksBinary, 0, 0},
+		{treediff.Change{Kind: modified, Old: file(text, 9), New: file(text, maxHunkFile+1), Differs: data}, false, api.NoHunksTooLarge, 0, 0},
+		{treediff.Change{Kind: modified, Old: file(text, maxHunkFile+1), New: file(text, 9), Differs: data}, false, api.NoHunksTooLarge, 0, 0},
+		{treediff.Change{Kind: treediff.Added, New: file(big, 3000)}, true, "", 1, 0},
+		{treediff.Change{Kind: modified, Old: file(big, 3000), New: file(big, 3000), Differs: data}, true, "", 1, 1},
+		{treediff.Change{Kind: modified, Old: file(big, 3000), New: file(big, 3000), Differs: data}, false, api.NoHunksLimit, 1, 1},
+		{treediff.Change{Kind: modified, Old: file(text, 9), New: file(text, 9), Differs: data}, false, api.NoHunksLimit, 0, 0},
 	}
 	var changes []api.Change
-	var from []cowfs.Change
+	var from []treediff.Change
 	for i := range all {
 		all[i].Path = fmt.Sprint("/", i)
 		from = append(from, all[i].Change)
@@ -71,7 +72,7 @@ func TestHunks(t *testing.T) {
 	}
 	counted := []api.Change{describe(&from[0]), describe(&from[0])}
 	h = hunker{old: files("old"), new: files("new"), left: maxHunks, unread: 30}
-	if err := h.addTo(ctx, counted, []cowfs.Change{from[0], from[0]}); err != nil {
+	if err := h.addTo(ctx, counted, []treediff.Change{from[0], from[0]}); err != nil {
 		t.Fatal(err)
 	}
 	if counted[0].Hunks != "" || counted[0].Insertions != 1 || counted[1].NoHunks != api.NoHunksLimit {

@@ -12,6 +12,7 @@ import (
 	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/storage/cowfs"
 	"ramet.dev/ramet/internal/storage/merge"
+	"ramet.dev/ramet/internal/storage/treediff"
 )
 
 const (
@@ -87,7 +88,7 @@ func (c *Comparer) Merge(ctx context.Context, ref string, req api.MergeRequest) 
 }
 
 // mergeFilter selects what is at and below paths, or all that is usually merged.
-func mergeFilter(paths []string) (cowfs.Filter, error) {
+func mergeFilter(paths []string) (treediff.Filter, error) {
 	f, err := newFilter(paths)
 	f.Except = fsview.OwnPaths()
 	if len(paths) == 0 {
@@ -101,7 +102,7 @@ type merging struct {
 	cfg    *Config
 	target Target
 	req    *api.MergeRequest
-	filter cowfs.Filter
+	filter treediff.Filter
 	from   []*fsview.View
 	result *api.MergeResult
 	stale  string // what the sandbox changed meanwhile
@@ -230,10 +231,10 @@ func (g *merging) plan(ctx context.Context, plan *merge.Plan, base, into, from *
 }
 
 func (g *merging) changes(ctx context.Context, from, to *fsview.View) ([]merge.Change, error) {
-	changes, err := cowfs.Changes(ctx, from.Files, to.Files, g.filter)
+	changes, err := treediff.Changes(ctx, from.Files, to.Files, g.filter)
 	out := make([]merge.Change, len(changes))
 	for i, c := range changes {
-		out[i] = merge.Change{Path: c.Path, From: c.From, Renamed: c.Kind == cowfs.Renamed}
+		out[i] = merge.Change{Path: c.Path, From: c.From, Renamed: c.Kind == treediff.Renamed}
 	}
 	return out, err
 }

@@ -12,6 +12,8 @@ import (
 
 	"ramet.dev/ramet/internal/storage/cowfs"
 	"ramet.dev/ramet/internal/storage/merge"
+	"ramet.dev/ramet/internal/storage/pages"
+	"ramet.dev/ramet/internal/storage/treediff"
 )
 
 // mergeTree is the files of a moment as package merge wants them.
@@ -184,7 +186,7 @@ func (c *mergeContent) Same(ctx context.Context, other merge.Content) (bool, err
 	if !ok {
 		return other.Same(ctx, c)
 	}
-	return cowfs.SameData(ctx, c.tree.files, &c.node, o.tree.files, &o.node)
+	return treediff.SameData(ctx, c.tree.files, &c.node, o.tree.files, &o.node)
 }
 
 // Bytes implements merge.Content.
@@ -212,13 +214,13 @@ const readPiece = 1 << 20
 // each calls fn for what is in the file besides holes, in pieces.
 func (c *mergeContent) each(ctx context.Context, fn func(off int64, data []byte) error) error {
 	buf := make([]byte, min(readPiece, c.node.Attr.Size))
-	blocks := (c.node.Attr.Size + cowfs.PageSize - 1) / cowfs.PageSize
+	blocks := (c.node.Attr.Size + pages.PageSize - 1) / pages.PageSize
 	for block := uint64(0); block < blocks; {
-		r, err := c.tree.files.Map(&c.node, block, min(blocks-block, readPiece/cowfs.PageSize))
+		r, err := c.tree.files.Map(&c.node, block, min(blocks-block, readPiece/pages.PageSize))
 		if err != nil {
 			return err
 		}
-		off := block * cowfs.PageSize
+		off := block * pages.PageSize
 		block += r.N
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -226,7 +228,7 @@ func (c *mergeContent) each(ctx context.Context, fn func(off int64, data []byte)
 		if r.Zero() {
 			continue
 		}
-		part := buf[:min(r.N*cowfs.PageSize, c.node.Attr.Size-off)]
+		part := buf[:min(r.N*pages.PageSize, c.node.Attr.Size-off)]
 		if err := c.tree.files.ReadAt(ctx, &c.node, off, part); err != nil {
 			return err
 		}

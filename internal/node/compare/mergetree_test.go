@@ -11,6 +11,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/storage/btree"
 	"ramet.dev/ramet/internal/storage/cowfs"
 	"ramet.dev/ramet/internal/storage/erofs"
 	"ramet.dev/ramet/internal/storage/merge"
@@ -18,7 +19,7 @@ import (
 
 // TestMergeLinksAreBounded asks for the names of a file that claims to have many.
 func TestMergeLinksAreBounded(t *testing.T) {
-	files, err := cowfs.NewFiles(cowfs.OpenView(nil, 0), nil)
+	files, err := cowfs.NewFiles(btree.OpenView(nil, 0), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func mergeImage(t *testing.T, text string, left *mergeBudget) *mergeTree {
 	ok(err)
 	image, err := os.ReadFile(f.Name())
 	ok(err)
-	files, err := cowfs.NewFiles(cowfs.OpenView(nil, 0), image)
+	files, err := cowfs.NewFiles(btree.OpenView(nil, 0), image)
 	ok(err)
 	return newMergeTree(files, left)
 }

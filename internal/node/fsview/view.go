@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/storage/btree"
 	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
@@ -30,7 +31,7 @@ type View struct {
 
 // Open opens the tree in pages above an image with the contents image, which the caller
 // keeps until Close.
-func (v *View) Open(pages *cowfs.View, image []byte) (err error) {
+func (v *View) Open(pages *btree.View, image []byte) (err error) {
 	v.image = image
 	if v.Files, err = cowfs.NewFiles(pages, image); err != nil {
 		return api.Errorf(api.CodeCorrupt, "open files of %s: %w", v.ID, err)
@@ -40,7 +41,7 @@ func (v *View) Open(pages *cowfs.View, image []byte) (err error) {
 
 // ImageFiles returns the files of the image alone.
 func (v *View) ImageFiles() (*cowfs.Files, error) {
-	files, err := cowfs.NewFiles(cowfs.OpenView(nil, 0), v.image)
+	files, err := cowfs.NewFiles(btree.OpenView(nil, 0), v.image)
 	if err != nil {
 		return nil, api.Errorf(api.CodeCorrupt, "open image %s: %w", v.Image, err)
 	}

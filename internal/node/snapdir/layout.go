@@ -13,8 +13,10 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/snapfile"
+	"ramet.dev/ramet/internal/storage/btree"
 	"ramet.dev/ramet/internal/storage/cowfs"
 	"ramet.dev/ramet/internal/storage/hostfs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // kind is one of the two things that a snapshot on disk consists of besides its
@@ -153,11 +155,11 @@ func (l *layout) place(ctx context.Context, k kind, before []string) (list, own 
 
 // runs returns the ranges of pages of files that must stay in one piece.
 func (l *layout) runs() ([]snapfile.Range, error) {
-	var segments []cowfs.Segment
+	var segments []pages.Segment
 	for _, s := range l.Snap.Files.Segments {
-		segments = append(segments, cowfs.Segment{Start: cowfs.Page(s.Start), End: cowfs.Page(s.End), File: l.Files[s.Gen]})
+		segments = append(segments, pages.Segment{Start: pages.Page(s.Start), End: pages.Page(s.End), File: l.Files[s.Gen]})
 	}
-	runs, err := cowfs.OpenView(segments, cowfs.Page(l.Snap.Files.Root)).Runs()
+	runs, err := cowfs.Runs(btree.OpenView(segments, pages.Page(l.Snap.Files.Root)))
 	if err != nil {
 		return nil, err
 	}

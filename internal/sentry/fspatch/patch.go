@@ -27,6 +27,8 @@ import (
 	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/sentry/stages"
 	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/pages"
+	"ramet.dev/ramet/internal/storage/treediff"
 )
 
 // Tree is the root file system of a sandbox, whose files can be patched.
@@ -73,7 +75,7 @@ func (t *Tree) Patch(req *wire.Patch, file *os.File, gone func() bool) (*wire.Pa
 		return nil, patchError(err)
 	}
 	defer rootfs.Release(t.fs, stagedID)
-	if stale, err := p.stale(req.View, cowfs.Page(req.Root)); err != nil || stale != "" {
+	if stale, err := p.stale(req.View, pages.Page(req.Root)); err != nil || stale != "" {
 		return &wire.Patched{Stale: []byte(stale)}, patchError(err)
 	}
 	st.Mark("compare")
@@ -262,8 +264,8 @@ func permStat(op *wire.PatchOp) linux.Statx {
 
 // stale returns a path that was changed since a pin, whose tree has the root, and
 // that the changes are about, or "".
-func (p *patching) stale(pin string, root cowfs.Page) (string, error) {
-	changes, ok, err := rootfs.Since(p.tree.fs, pin, root)
+func (p *patching) stale(pin string, root pages.Page) (string, error) {
+	changes, ok, err := since(p.tree.fs, pin, root)
 	if errors.Is(err, cowfs.ErrLimit) {
 		return "/", nil // more than can be looked at
 	}
@@ -299,8 +301,8 @@ func (p *patching) stale(pin string, root cowfs.Page) (string, error) {
 	for i := range changes {
 		c := &changes[i]
 		for _, at := range []string{c.Path, c.From} {
-			moved := c.Kind != cowfs.Modified || c.Differs&cowfs.DiffersType != 0
-			in := func(dir string) bool { return cowfs.Below(at, dir) }
+			moved := c.Kind != treediff.Modified || c.Differs&treediff.DiffersType != 0
+			in := func(dir string) bool { return treediff.Below(at, dir) }
 			if at != "" && (touched[at] || above[at] && moved || emptied[path.Dir(at)] || slices.ContainsFunc(taken, in)) {
 				return at, nil
 			}

@@ -18,6 +18,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/sentry/stages"
 	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // disk is the files that the root file system consists of: the image, the files of ancestors
@@ -26,7 +27,7 @@ type disk struct {
 	own       *os.File
 	image     *os.File
 	data      []byte // the image, mapped
-	inherited []cowfs.Segment
+	inherited []pages.Segment
 	names     []string // of the generations that inherited are in
 	fs        *vfs.Filesystem
 }
@@ -40,7 +41,7 @@ func (b *Blank) newDisk(image *os.File, segments []snapfile.FileSegment, gens []
 	d := &disk{own: b.files, image: image, data: data}
 	for _, s := range segments {
 		g := gens[s.Gen]
-		d.inherited = append(d.inherited, cowfs.Segment{Start: cowfs.Page(s.Start), End: cowfs.Page(s.End), File: g.File})
+		d.inherited = append(d.inherited, pages.Segment{Start: pages.Page(s.Start), End: pages.Page(s.End), File: g.File})
 		d.names = append(d.names, g.Name)
 	}
 	return d, nil
@@ -48,11 +49,11 @@ func (b *Blank) newDisk(image *os.File, segments []snapfile.FileSegment, gens []
 
 // open opens the tree that state describes, once.
 func (d *disk) open(state cowfs.State) (*rootfs.Source, error) {
-	base := cowfs.Page(1)
+	base := pages.Page(1)
 	if n := len(d.inherited); n > 0 {
 		base = d.inherited[n-1].End
 	}
-	store, err := cowfs.NewStore(d.own, base, d.inherited)
+	store, err := pages.NewStore(d.own, base, d.inherited)
 	if err != nil {
 		return nil, api.Errorf(api.CodeCorrupt, "open files: %w", err)
 	}
@@ -83,7 +84,7 @@ func (d *disk) find(k *kernel.Kernel) error {
 // gens with those that they are in, of which self is the sandbox's own.
 func (d *disk) pin(id, self string, gens []string) (snapfile.Files, []string, error) {
 	state, segments, err := rootfs.Pin(d.fs, id)
-	if errors.Is(err, cowfs.ErrNoSpace) {
+	if errors.Is(err, pages.ErrNoSpace) {
 		return snapfile.Files{}, nil, api.Errorf(api.CodeNoSpace, "write what changed of files: %w", err)
 	}
 	if err != nil {
@@ -109,7 +110,7 @@ func (d *disk) pin(id, self string, gens []string) (snapfile.Files, []string, er
 func (d *disk) release(id string) { rootfs.Release(d.fs, id) }
 
 // used returns the bytes that count for the limit.
-func (d *disk) used() int64 { return rootfs.Tree(d.fs).Space().Used * cowfs.PageSize }
+func (d *disk) used() int64 { return rootfs.Tree(d.fs).Space().Used * pages.PageSize }
 
 func (d *disk) pins() []string { return rootfs.Tree(d.fs).Pins() }
 

@@ -27,6 +27,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/limitfs"
 	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 func registerFilesystems(k *kernel.Kernel) error {
@@ -54,7 +55,7 @@ func registerFilesystems(k *kernel.Kernel) error {
 
 // mountAll makes the sandbox's mount namespace.
 func (g *Guest) mountAll(ctx context.Context, creds *auth.Credentials) (*vfs.MountNamespace, error) {
-	src, err := g.disk.open(cowfs.State{Limit: g.id().Limits.DiskMiB << 20 / cowfs.PageSize})
+	src, err := g.disk.open(cowfs.State{Limit: g.id().Limits.DiskMiB << 20 / pages.PageSize})
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
 	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // dentry implements vfs.DentryImpl: a name of an inode. It holds a reference on
@@ -363,7 +364,7 @@ func (fs *filesystem) flushOne(i *inode) error {
 	}
 	fs.letGo(i)
 	if i.get().Nlink > 0 && fs.inodes[i.ino] == i {
-		return cowfs.ErrNoSpace
+		return pages.ErrNoSpace
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
 	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // Name is what mount(8) shows.
@@ -111,7 +112,7 @@ type filesystem struct {
 
 // freed are pages that the tree gave up while they may still be mapped.
 type freed struct {
-	page cowfs.Page
+	page pages.Page
 	n    int
 	born uint32
 }
@@ -176,7 +177,7 @@ func (fs *filesystem) MountOptions() string { return "" }
 // Pin makes the files as they are now immutable until Release, and returns what a
 // child or a reader needs to open them. Whoever has them mapped writably loses the
 // mappings and faults them in again.
-func Pin(fsfs *vfs.Filesystem, id string) (cowfs.State, []cowfs.Segment, error) {
+func Pin(fsfs *vfs.Filesystem, id string) (cowfs.State, []pages.Segment, error) {
 	fs := fsfs.Impl().(*filesystem)
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -222,7 +223,7 @@ func errno(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, cowfs.ErrNoSpace):
+	case errors.Is(err, pages.ErrNoSpace):
 		return linuxerr.ENOSPC
 	case errors.As(err, new(*lerrors.Error)):
 		return err
@@ -241,7 +242,7 @@ func (fs *filesystem) statfs() linux.Statfs {
 		s.Free = max(0, s.Limit-s.Used)
 	}
 	return linux.Statfs{
-		Type: linux.OVERLAYFS_SUPER_MAGIC, BlockSize: cowfs.PageSize, FragmentSize: cowfs.PageSize, NameLength: linux.NAME_MAX,
+		Type: linux.OVERLAYFS_SUPER_MAGIC, BlockSize: pages.PageSize, FragmentSize: pages.PageSize, NameLength: linux.NAME_MAX,
 		// As on other file systems, some of what is free is not for everybody.
 		Blocks: uint64(s.Limit), BlocksFree: uint64(max(0, s.Limit-s.Used)), BlocksAvailable: uint64(s.Free),
 		Files: 1 << 32, FilesFree: 1 << 31,
@@ -456,7 +457,7 @@ func (fs *filesystem) IsDescendant(vfsroot, vd vfs.VirtualDentry) bool {
 }
 
 // onFree decides about pages that the tree gives up, see cowfs.FS.OnFree.
-func (fs *filesystem) onFree(p cowfs.Page, n int, born uint32) bool {
+func (fs *filesystem) onFree(p pages.Page, n int, born uint32) bool {
 	fs.refsMu.Lock()
 	defer fs.refsMu.Unlock()
 	if fs.moving == 0 && fs.refs.IsEmptyRange(pageRange(p, n)) {
@@ -509,6 +510,6 @@ func (fs *filesystem) free(gone []freed) {
 	}
 }
 
-func pageRange(p cowfs.Page, n int) memmap.FileRange {
-	return memmap.FileRange{Start: uint64(p) * cowfs.PageSize, End: (uint64(p) + uint64(n)) * cowfs.PageSize}
+func pageRange(p pages.Page, n int) memmap.FileRange {
+	return memmap.FileRange{Start: uint64(p) * pages.PageSize, End: (uint64(p) + uint64(n)) * pages.PageSize}
 }

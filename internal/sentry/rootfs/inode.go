@@ -15,6 +15,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
 	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // inode is a file of any kind, while it is in memory.
@@ -161,18 +162,18 @@ func (i *inode) noteStores() (a cowfs.Attr, stored bool) {
 // stat answers statx(2).
 func (i *inode) stat() linux.Statx {
 	a := i.told()
-	blocks := a.Blocks + (a.ImageEnd+cowfs.PageSize-1)/cowfs.PageSize
-	if whole := (a.Size + cowfs.PageSize - 1) / cowfs.PageSize; a.ImageEnd > 0 {
+	blocks := a.Blocks + (a.ImageEnd+pages.PageSize-1)/pages.PageSize
+	if whole := (a.Size + pages.PageSize - 1) / pages.PageSize; a.ImageEnd > 0 {
 		blocks = min(blocks, whole) // blocks of the image that were replaced count once
 	}
 	size := a.Size
 	if i.isDir() {
-		size = cowfs.PageSize
+		size = pages.PageSize
 	}
 	return linux.Statx{
 		Mask:    linux.STATX_BASIC_STATS | linux.STATX_BTIME,
-		Blksize: cowfs.PageSize, Nlink: a.Nlink, UID: a.UID, GID: a.GID, Mode: uint16(a.Mode), Ino: uint64(i.ino),
-		Size: size, Blocks: blocks * (cowfs.PageSize / 512),
+		Blksize: pages.PageSize, Nlink: a.Nlink, UID: a.UID, GID: a.GID, Mode: uint16(a.Mode), Ino: uint64(i.ino),
+		Size: size, Blocks: blocks * (pages.PageSize / 512),
 		Atime: timestamp(a.Atime), Btime: timestamp(a.Btime), Ctime: timestamp(a.Ctime), Mtime: timestamp(a.Mtime),
 		RdevMajor: a.Major, RdevMinor: a.Minor, DevMajor: linux.UNNAMED_MAJOR, DevMinor: i.fs.devMinor,
 	}

@@ -11,6 +11,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 
 	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // An inode implements memmap.Mappable.
@@ -85,13 +86,13 @@ func (i *inode) Translate(_ context.Context, required, optional memmap.MappableR
 	// may be of another mapping beside this one, of another file: only that page is
 	// certain. It comes again for the next.
 	if at.Write && at.Execute {
-		required.End = required.Start + cowfs.PageSize
+		required.End = required.Start + pages.PageSize
 		optional = required
 	}
 	i.translated.Store(true)
 	i.attrMu.Lock()
 	defer i.attrMu.Unlock()
-	end := (i.attr.Size + cowfs.PageSize - 1) &^ (cowfs.PageSize - 1)
+	end := (i.attr.Size + pages.PageSize - 1) &^ (pages.PageSize - 1)
 	if required.Start >= end {
 		return nil, &memmap.BusError{Err: io.EOF}
 	}
@@ -119,11 +120,11 @@ func (i *inode) Translate(_ context.Context, required, optional memmap.MappableR
 	}
 	var ts []memmap.Translation
 	for off < optional.End && off < max(required.End, required.Start+mapAround) {
-		r, err := i.fs.tree.Map(i.ino, &i.attr, off/cowfs.PageSize, (optional.End-off)/cowfs.PageSize)
+		r, err := i.fs.tree.Map(i.ino, &i.attr, off/pages.PageSize, (optional.End-off)/pages.PageSize)
 		if err != nil {
 			return ts, &memmap.BusError{Err: errno(err)}
 		}
-		end := off + r.N*cowfs.PageSize
+		end := off + r.N*pages.PageSize
 		unready := r.Zero() || write && !r.Mutable
 		if unready && off >= required.End {
 			break
@@ -159,8 +160,8 @@ func (i *inode) mapFrom(at, lowest uint64) (uint64, error) {
 	if lowest == at {
 		return at, nil
 	}
-	r, err := i.fs.tree.Map(i.ino, &i.attr, lowest/cowfs.PageSize, (at-lowest)/cowfs.PageSize+1)
-	if err != nil || at-lowest < max(r.N*cowfs.PageSize, mapAround) {
+	r, err := i.fs.tree.Map(i.ino, &i.attr, lowest/pages.PageSize, (at-lowest)/pages.PageSize+1)
+	if err != nil || at-lowest < max(r.N*pages.PageSize, mapAround) {
 		return lowest, err
 	}
 	return at - mapAround, nil
@@ -180,7 +181,7 @@ func (i *inode) fill(required, optional memmap.MappableRange) error {
 
 func (i *inode) translation(off uint64, r *cowfs.Run) (memmap.Translation, error) {
 	t := memmap.Translation{
-		Source: memmap.MappableRange{Start: off, End: off + r.N*cowfs.PageSize},
+		Source: memmap.MappableRange{Start: off, End: off + r.N*pages.PageSize},
 		File:   i.fs.image, Offset: r.ImageOffset, Perms: hostarch.ReadExecute,
 	}
 	if r.Page == 0 {
@@ -190,7 +191,7 @@ func (i *inode) translation(off uint64, r *cowfs.Run) (memmap.Translation, error
 	if err != nil {
 		return t, &memmap.BusError{Err: errno(err)}
 	}
-	t.File, t.Offset = i.fs.files[n], uint64(r.Page)*cowfs.PageSize
+	t.File, t.Offset = i.fs.files[n], uint64(r.Page)*pages.PageSize
 	if r.Mutable {
 		t.Perms = hostarch.AnyAccess
 	}
@@ -220,7 +221,7 @@ func (i *inode) invalidateAll() {
 // invalidate takes away what is mapped of [from, to). If the file ends there now,
 // that includes private copies of whole pages.
 func (i *inode) invalidate(from, to uint64, cut bool) {
-	const page = cowfs.PageSize
+	const page = pages.PageSize
 	to = (to + page - 1) &^ (page - 1)
 	whole := (from + page - 1) &^ (page - 1)
 	i.mapsMu.Lock()
@@ -277,13 +278,13 @@ func (f *hostFile) MapInternal(fr memmap.FileRange, at hostarch.AccessType) (saf
 		}
 		return hostMemory(f.image[fr.Start:fr.End]), nil
 	}
-	const page = cowfs.PageSize
+	const page = pages.PageSize
 	first := fr.Start / page
 	bytes := f.fs.tree.Store().Contents
 	if at.Write {
 		bytes = f.fs.tree.Store().Bytes
 	}
-	mem, err := bytes(cowfs.Page(first), int((fr.End+page-1)/page-first))
+	mem, err := bytes(pages.Page(first), int((fr.End+page-1)/page-first))
 	if err != nil {
 		return safemem.BlockSeq{}, &memmap.BusError{Err: errno(err)}
 	}

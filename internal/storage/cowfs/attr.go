@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"ramet.dev/ramet/internal/storage/erofs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // Ino is an inode number. Those below FirstIno are the image's.
@@ -69,7 +70,7 @@ func (a *Attr) Encode() []byte {
 // Decode is the inverse of Encode.
 func (a *Attr) Decode(b []byte) error {
 	if len(b) != attrSize {
-		return fmt.Errorf("%w: attributes of %d bytes", ErrCorrupt, len(b))
+		return fmt.Errorf("%w: attributes of %d bytes", pages.ErrCorrupt, len(b))
 	}
 	le := binary.LittleEndian
 	for i, v := range [...]*uint32{&a.Mode, &a.UID, &a.GID, &a.Nlink, &a.Major, &a.Minor} {
@@ -84,7 +85,7 @@ func (a *Attr) Decode(b []byte) error {
 		*v = int64(le.Uint64(b[40+8*i:]))
 	}
 	if a.Size > math.MaxInt64 || a.ImageEnd > math.MaxInt64 {
-		return fmt.Errorf("%w: a file of %d bytes", ErrCorrupt, a.Size)
+		return fmt.Errorf("%w: a file of %d bytes", pages.ErrCorrupt, a.Size)
 	}
 	return nil
 }

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/storage/erofs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // extent says which pages hold some consecutive blocks of a file. Page 0 is a
@@ -18,7 +18,7 @@ type extent struct {
 	ino   Ino
 	block uint64
 	n     uint64
-	page  Page
+	page  pages.Page
 	born  uint32
 }
 
@@ -27,17 +27,17 @@ const extentSize = 16
 func extentOf(k, val []byte) (extent, error) {
 	ino, kind, rest := keyOf(k)
 	if kind != keyExtent || len(rest) != 8 || len(val) != extentSize {
-		return extent{}, fmt.Errorf("%w: extent with a key of %d and a value of %d bytes", ErrCorrupt, len(k), len(val))
+		return extent{}, fmt.Errorf("%w: extent with a key of %d and a value of %d bytes", pages.ErrCorrupt, len(k), len(val))
 	}
 	e := extent{
 		ino:   ino,
 		block: binary.BigEndian.Uint64(rest),
 		n:     uint64(binary.LittleEndian.Uint32(val[8:])),
-		page:  Page(binary.LittleEndian.Uint64(val)),
+		page:  pages.Page(binary.LittleEndian.Uint64(val)),
 		born:  binary.LittleEndian.Uint32(val[12:]),
 	}
-	if e.n == 0 || e.block+e.n < e.block || e.page+Page(e.n) < e.page {
-		return extent{}, fmt.Errorf("%w: extent of %d blocks at %d", ErrCorrupt, e.n, e.block)
+	if e.n == 0 || e.block+e.n < e.block || e.page+pages.Page(e.n) < e.page {
+		return extent{}, fmt.Errorf("%w: extent of %d blocks at %d", pages.ErrCorrupt, e.n, e.block)
 	}
 	return e, nil
 }
@@ -46,7 +46,7 @@ func extentKey(buf *[keyRoom]byte, ino Ino, block uint64) []byte {
 	return binary.BigEndian.AppendUint64(key(buf, ino, keyExtent), block)
 }
 
-func (f *FS) putExtent(e extent) error {
+func (f *contents) putExtent(e extent) error {
 	var buf [keyRoom]byte
 	var val [extentSize]byte
 	binary.LittleEndian.PutUint64(val[:], uint64(e.page))
@@ -56,56 +56,12 @@ func (f *FS) putExtent(e extent) error {
 	return f.tree.Put(extentKey(&buf, e.ino, e.block), val[:])
 }
 
-func (f *FS) deleteExtent(e extent) error {
+func (f *contents) deleteExtent(e extent) error {
 	var buf [keyRoom]byte
 	f.recent.forget(e.ino)
 	_, err := f.tree.Delete(extentKey(&buf, e.ino, e.block))
 	return err
 }
-
-// recentExtents has extents that were looked up last, by the part of a file that was
-// asked for. They are kept by value: garbage from every lookup made the collector run
-// all the time beside a guest that reads at random, which cost more than the lookups.
-type recentExtents struct {
-	slots [1024]struct {
-		mu sync.Mutex // lookups run at the same time
-		e  extent
-		of uint64 // the value of changes when e was noted
-	}
-	// changes counts, for files of one remainder, the changes of their extents, which
-	// come with the tree locked.
-	changes [256]uint64
-}
-
-// recentPart is how many blocks of a file share a slot.
-const recentPart = 256
-
-func (r *recentExtents) slot(ino Ino, block uint64) int {
-	return int((uint64(ino)*31 + block/recentPart) % uint64(len(r.slots)))
-}
-
-func (r *recentExtents) changesOf(ino Ino) *uint64 {
-	return &r.changes[uint64(ino)%uint64(len(r.changes))]
-}
-
-// at returns the extent that has a block, if it was noted and is still so.
-func (r *recentExtents) at(ino Ino, block uint64) (extent, bool) {
-	s := &r.slots[r.slot(ino, block)]
-	s.mu.Lock()
-	e, of := s.e, s.of
-	s.mu.Unlock()
-	return e, e.ino == ino && block-e.block < e.n && of == *r.changesOf(ino)
-}
-
-// note keeps the extent that a block was found in.
-func (r *recentExtents) note(e extent, block uint64) {
-	s := &r.slots[r.slot(e.ino, block)]
-	s.mu.Lock()
-	s.e, s.of = e, *r.changesOf(e.ino)
-	s.mu.Unlock()
-}
-
-func (r *recentExtents) forget(ino Ino) { *r.changesOf(ino)++ }
 
 // maxExtent keeps counts in 32 bits, and copies of a piece short.
 const maxExtent = 1 << 20
@@ -150,7 +106,7 @@ type Run struct {
 	Block, N uint64
 	// Page is where they are if it is not 0, else ImageOffset in the image; if
 	// that is 0 too they are zeros.
-	Page        Page
+	Page        pages.Page
 	Mutable     bool // the pages may be written
 	ImageOffset uint64
 }
@@ -159,13 +115,13 @@ type Run struct {
 func (r *Run) Zero() bool { return r.Page == 0 && r.ImageOffset == 0 }
 
 // Map returns the longest run that begins at block and has at most n blocks.
-func (f *FS) Map(ino Ino, a *Attr, block, n uint64) (Run, error) {
+func (f *contents) Map(ino Ino, a *Attr, block, n uint64) (Run, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.run(ino, a, block, n)
 }
 
-func (f *FS) run(ino Ino, a *Attr, block, n uint64) (Run, error) {
+func (f *contents) run(ino Ino, a *Attr, block, n uint64) (Run, error) {
 	if e, ok := f.recent.at(ino, block); ok {
 		r := e.run(block, n)
 		r.Mutable = r.Page != 0 && f.store.Mutable(r.Page, e.born)
@@ -187,7 +143,7 @@ func (f *FS) run(ino Ino, a *Attr, block, n uint64) (Run, error) {
 func (e *extent) run(block, n uint64) Run {
 	r := Run{Block: block, N: min(n, e.block+e.n-block)}
 	if e.page != 0 {
-		r.Page = e.page + Page(block-e.block)
+		r.Page = e.page + pages.Page(block-e.block)
 	}
 	return r
 }
@@ -203,34 +159,36 @@ func findRun(t reader, image *erofs.Reader, ino Ino, a *Attr, block, n uint64) (
 		return e.run(block, n), e, nil
 	}
 	r = Run{Block: block, N: min(n, next-block)}
-	imageBlocks := blocksIn(a.ImageEnd)
+	imageBlocks := BlocksIn(a.ImageEnd)
 	if block >= imageBlocks {
 		return r, e, nil
 	}
 	r.N = min(r.N, imageBlocks-block)
 	if image == nil || !ino.OfImage() {
-		return r, e, fmt.Errorf("%w: inode %d has %d bytes of an image", ErrCorrupt, ino, a.ImageEnd)
+		return r, e, fmt.Errorf("%w: inode %d has %d bytes of an image", pages.ErrCorrupt, ino, a.ImageEnd)
 	}
 	in, err := image.Inode(uint64(ino))
 	if err != nil {
 		return r, e, err
 	}
 	off, err := image.DataOffset(&in)
-	r.ImageOffset = off + block*PageSize
+	r.ImageOffset = off + block*pages.PageSize
 	return r, e, err
 }
 
-func blocksIn(size uint64) uint64 { return size/PageSize + (size%PageSize+PageSize-1)/PageSize }
+func BlocksIn(size uint64) uint64 {
+	return size/pages.PageSize + (size%pages.PageSize+pages.PageSize-1)/pages.PageSize
+}
 
 // memory returns what a run that is not zero contains. The image's part may be
 // shorter than the run.
-func (f *FS) memory(r *Run, a *Attr) ([]byte, error) {
+func (f *contents) memory(r *Run, a *Attr) ([]byte, error) {
 	if r.Page != 0 {
 		return f.store.Contents(r.Page, int(r.N))
 	}
-	n := min(r.N*PageSize, a.ImageEnd-r.Block*PageSize)
+	n := min(r.N*pages.PageSize, a.ImageEnd-r.Block*pages.PageSize)
 	if r.ImageOffset > uint64(len(f.data)) || n > uint64(len(f.data))-r.ImageOffset {
-		return nil, fmt.Errorf("%w: the image's data at %d", ErrCorrupt, r.ImageOffset)
+		return nil, fmt.Errorf("%w: the image's data at %d", pages.ErrCorrupt, r.ImageOffset)
 	}
 	return f.data[r.ImageOffset : r.ImageOffset+n], nil
 }
@@ -239,17 +197,17 @@ func (f *FS) memory(r *Run, a *Attr) ([]byte, error) {
 // piece of zeros. fn returns how much it took; if that is less than size, or with
 // an error, reading ends. fn is called with the tree locked for reading; after
 // ErrUnreadable once more with a copy.
-func (f *FS) Read(ino Ino, a *Attr, off, n uint64, fn func(mem []byte, size int) (int, error)) error {
+func (f *contents) Read(ino Ino, a *Attr, off, n uint64, fn func(mem []byte, size int) (int, error)) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	for end := off + n; off < end; {
-		block := off / PageSize
-		r, err := f.run(ino, a, block, min(blocksIn(end)-block, maxExtent))
+		block := off / pages.PageSize
+		r, err := f.run(ino, a, block, min(BlocksIn(end)-block, maxExtent))
 		if err != nil {
 			return err
 		}
-		skip := off - block*PageSize
-		size := min(r.N*PageSize-skip, end-off)
+		skip := off - block*pages.PageSize
+		size := min(r.N*pages.PageSize-skip, end-off)
 		var mem []byte
 		if !r.Zero() {
 			if mem, err = f.memory(&r, a); err != nil {
@@ -266,7 +224,7 @@ func (f *FS) Read(ino Ino, a *Attr, off, n uint64, fn func(mem []byte, size int)
 		got, err := fn(mem, int(size))
 		off += uint64(got)
 		if errors.Is(err, ErrUnreadable) && r.Page != 0 {
-			got, err = f.readCopy(&r, off-block*PageSize, size-uint64(got), fn)
+			got, err = f.readCopy(&r, off-block*pages.PageSize, size-uint64(got), fn)
 			off, size = off+uint64(got), uint64(got)
 		}
 		if err != nil || got < int(size) {
@@ -287,14 +245,14 @@ type Prepared struct {
 
 // Prepare makes the blocks of [off, off+n) pages that may be written, as many of
 // them as there is space for. a is changed and stored.
-func (f *FS) Prepare(ino Ino, a *Attr, off, n uint64) (Prepared, error) {
+func (f *contents) Prepare(ino Ino, a *Attr, off, n uint64) (Prepared, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.prepare(ino, a, off, n)
 }
 
-func (f *FS) prepare(ino Ino, a *Attr, off, n uint64) (p Prepared, err error) {
-	block, end := off/PageSize, blocksIn(off+n)
+func (f *contents) prepare(ino Ino, a *Attr, off, n uint64) (p Prepared, err error) {
+	block, end := off/pages.PageSize, BlocksIn(off+n)
 	before := *a
 	for block < end {
 		r, err2 := f.run(ino, a, block, min(end-block, maxExtent))
@@ -314,11 +272,11 @@ func (f *FS) prepare(ino Ino, a *Attr, off, n uint64) (p Prepared, err error) {
 	if *a != before {
 		err = firstError(err, f.setAttr(ino, a))
 	}
-	if block*PageSize <= off {
+	if block*pages.PageSize <= off {
 		return p, err
 	}
-	p.Ready = min(block*PageSize-off, n)
-	if errors.Is(err, ErrNoSpace) {
+	p.Ready = min(block*pages.PageSize-off, n)
+	if errors.Is(err, pages.ErrNoSpace) {
 		err = nil // the caller sees that it is less than asked for
 	}
 	return p, err
@@ -326,7 +284,7 @@ func (f *FS) prepare(ino Ino, a *Attr, off, n uint64) (p Prepared, err error) {
 
 // replace gives a run, or the beginning of it, new pages with the same contents,
 // and returns how many.
-func (f *FS) replace(ino Ino, a *Attr, r Run) (uint64, error) {
+func (f *contents) replace(ino Ino, a *Attr, r Run) (uint64, error) {
 	want, err := f.roomForData(&r)
 	if err != nil {
 		return 0, err
@@ -349,25 +307,25 @@ func (f *FS) replace(ino Ino, a *Attr, r Run) (uint64, error) {
 	return n, nil
 }
 
-func (f *FS) copyOver(a *Attr, r Run, page Page, n uint64) error {
+func (f *contents) copyOver(a *Attr, r Run, page pages.Page, n uint64) error {
 	old, err := f.memory(&r, a)
 	if err != nil {
 		return err
 	}
-	old = old[:min(n*PageSize, uint64(len(old)))]
+	old = old[:min(n*pages.PageSize, uint64(len(old)))]
 	file, _, err := f.store.FileOf(page)
 	if err != nil {
 		return err
 	}
 	// Writing through a descriptor spares a page fault for each page.
-	at := int64(page) * PageSize
+	at := int64(page) * pages.PageSize
 	for len(old) > 0 {
-		n := min(len(old), int(maxCall(at)))
+		n := min(len(old), int(pages.MaxCall(at)))
 		if _, err := file.WriteAt(old[:n], at); err != nil {
 			if errors.Is(err, unix.EFAULT) { // old is not there, see ErrUnreadable
 				err = unix.ENOSPC
 			}
-			return fmt.Errorf("copy %d bytes of a file's data: %w", n, noSpace(err))
+			return fmt.Errorf("copy %d bytes of a file's data: %w", n, pages.NoSpace(err))
 		}
 		old, at = old[n:], at+int64(n)
 	}
@@ -375,7 +333,7 @@ func (f *FS) copyOver(a *Attr, r Run, page Page, n uint64) error {
 }
 
 // setExtent makes e hold its blocks, in place of what held them before.
-func (f *FS) setExtent(a *Attr, e extent) error {
+func (f *contents) setExtent(a *Attr, e extent) error {
 	if err := f.clear(a, e.ino, e.block, e.n); err != nil {
 		return err
 	}
@@ -391,14 +349,14 @@ func (f *FS) setExtent(a *Attr, e extent) error {
 
 // joinExtent stores an extent where there is none, as a part of the one before it
 // if that is possible.
-func (f *FS) joinExtent(e extent) error {
+func (f *contents) joinExtent(e extent) error {
 	if e.block > 0 {
 		left, _, err := extentAt(f.tree, e.ino, e.block-1)
 		if err != nil {
 			return err
 		}
 		// An ancestor's last page may be followed by our first: those are in two files.
-		next := left.page == 0 && e.page == 0 || left.page+Page(left.n) == e.page && f.store.Own(left.page)
+		next := left.page == 0 && e.page == 0 || left.page+pages.Page(left.n) == e.page && f.store.Own(left.page)
 		if left.n > 0 && left.n+e.n <= maxExtent && left.born == e.born && next {
 			left.n += e.n
 			return f.putExtent(left)
@@ -408,7 +366,7 @@ func (f *FS) joinExtent(e extent) error {
 }
 
 // clear removes what extents have of some blocks.
-func (f *FS) clear(a *Attr, ino Ino, block, n uint64) error {
+func (f *contents) clear(a *Attr, ino Ino, block, n uint64) error {
 	for end := block + n; block < end; {
 		e, next, err := extentAt(f.tree, ino, block)
 		if err != nil {
@@ -425,7 +383,7 @@ func (f *FS) clear(a *Attr, ino Ino, block, n uint64) error {
 			right := e
 			right.block, right.n = to, e.block+e.n-to
 			if e.page != 0 {
-				right.page = e.page + Page(to-e.block)
+				right.page = e.page + pages.Page(to-e.block)
 			}
 			if err := f.putExtent(right); err != nil {
 				return err
@@ -443,7 +401,7 @@ func (f *FS) clear(a *Attr, ino Ino, block, n uint64) error {
 		}
 		if e.page != 0 {
 			gone := e
-			gone.page, gone.n = e.page+Page(from-e.block), to-from
+			gone.page, gone.n = e.page+pages.Page(from-e.block), to-from
 			a.Blocks -= gone.n
 			f.drop(gone)
 		}
@@ -452,28 +410,17 @@ func (f *FS) clear(a *Attr, ino Ino, block, n uint64) error {
 	return nil
 }
 
-// drop gives back an extent's pages, which the tree does not refer to any more.
-func (f *FS) drop(e extent) {
-	if e.page == 0 {
-		return
-	}
-	f.state.Blocks -= int64(e.n)
-	if f.held == nil || !f.held(e.page, int(e.n), e.born) {
-		f.store.Free(e.page, int(e.n), e.born)
-	}
-}
-
 // Punch makes [off, off+n) zeros that take no space. Mappings of whole blocks in
 // it must be gone. a is changed and stored.
-func (f *FS) Punch(ino Ino, a *Attr, off, n uint64) error {
+func (f *contents) Punch(ino Ino, a *Attr, off, n uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	end := off + n
-	first, last := blocksIn(off), end/PageSize
+	first, last := BlocksIn(off), end/pages.PageSize
 	if first > last { // within one block
 		return f.zero(ino, a, off, end)
 	}
-	if err := firstError(f.zero(ino, a, off, first*PageSize), f.zero(ino, a, last*PageSize, end)); err != nil {
+	if err := firstError(f.zero(ino, a, off, first*pages.PageSize), f.zero(ino, a, last*pages.PageSize, end)); err != nil {
 		return err
 	}
 	if first == last {
@@ -482,10 +429,10 @@ func (f *FS) Punch(ino Ino, a *Attr, off, n uint64) error {
 	if err := f.clear(a, ino, first, last-first); err != nil {
 		return err
 	}
-	if of := min(last, blocksIn(a.ImageEnd)); first < of {
+	if of := min(last, BlocksIn(a.ImageEnd)); first < of {
 		in, err := f.imageInode(ino)
 		if err == nil && a.ImageEnd > in.Size {
-			err = fmt.Errorf("%w: inode %d has %d bytes of an image", ErrCorrupt, ino, a.ImageEnd)
+			err = fmt.Errorf("%w: inode %d has %d bytes of an image", pages.ErrCorrupt, ino, a.ImageEnd)
 		}
 		if err != nil {
 			return err
@@ -503,11 +450,11 @@ func (f *FS) Punch(ino Ino, a *Attr, off, n uint64) error {
 
 // Reserve gives [off, off+n) pages where it has none, so that writing there does
 // not run out of space.
-func (f *FS) Reserve(ino Ino, a *Attr, off, n uint64) error {
+func (f *contents) Reserve(ino Ino, a *Attr, off, n uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	need := uint64(0)
-	for block, end := off/PageSize, blocksIn(off+n); block < end; {
+	for block, end := off/pages.PageSize, BlocksIn(off+n); block < end; {
 		r, err := f.run(ino, a, block, end-block)
 		if err != nil {
 			return err
@@ -518,9 +465,9 @@ func (f *FS) Reserve(ino Ino, a *Attr, off, n uint64) error {
 		block += r.N
 	}
 	if f.state.Limit > 0 && need > uint64(f.space().Free) {
-		return ErrNoSpace
+		return pages.ErrNoSpace
 	}
-	for block, end := off/PageSize, blocksIn(off+n); block < end; {
+	for block, end := off/pages.PageSize, BlocksIn(off+n); block < end; {
 		r, err := f.run(ino, a, block, min(end-block, maxExtent))
 		if err != nil {
 			return err
@@ -532,7 +479,7 @@ func (f *FS) Reserve(ino Ino, a *Attr, off, n uint64) error {
 			continue // the new pages are the next run
 		}
 		if r.Mutable {
-			if err := f.store.settle(r.Page, Page(r.N)); err != nil {
+			if err := f.store.Reserve(r.Page, pages.Page(r.N)); err != nil {
 				return firstError(f.setAttr(ino, a), err)
 			}
 		}
@@ -543,19 +490,19 @@ func (f *FS) Reserve(ino Ino, a *Attr, off, n uint64) error {
 
 // Seek returns the first offset from off on where there is data, or where there
 // is none. It returns the file's size if the file ends before.
-func (f *FS) Seek(ino Ino, a *Attr, off uint64, data bool) (uint64, error) {
+func (f *contents) Seek(ino Ino, a *Attr, off uint64, data bool) (uint64, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	for off < a.Size {
-		block := off / PageSize
-		r, err := f.run(ino, a, block, blocksIn(a.Size)-block)
+		block := off / pages.PageSize
+		r, err := f.run(ino, a, block, BlocksIn(a.Size)-block)
 		if err != nil {
 			return 0, err
 		}
 		if r.Zero() != data {
 			return off, nil
 		}
-		off = (block + r.N) * PageSize
+		off = (block + r.N) * pages.PageSize
 	}
 	return a.Size, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"ramet.dev/ramet/internal/storage/erofs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // whiteout is the type of an entry that hides the image's.
@@ -22,7 +23,7 @@ const entrySize = 9
 
 func entryOf(val []byte) (Ino, uint8, error) {
 	if len(val) != entrySize {
-		return 0, 0, fmt.Errorf("%w: directory entry of %d bytes", ErrCorrupt, len(val))
+		return 0, 0, fmt.Errorf("%w: directory entry of %d bytes", pages.ErrCorrupt, len(val))
 	}
 	return Ino(binary.LittleEndian.Uint64(val[1:])), val[0], nil
 }
@@ -82,7 +83,7 @@ func (f *FS) insert(dir Ino, e Entry) error {
 	if err := f.tree.Put(parentKey(&buf, e.Ino, dir, e.Name), nil); err != nil {
 		return err
 	}
-	return f.putEntry(dir, e, putNodes)
+	return f.putEntry(dir, e, pages.PutNodes)
 }
 
 func (f *FS) putEntry(dir Ino, e Entry, leave int) error {
@@ -90,7 +91,7 @@ func (f *FS) putEntry(dir Ino, e Entry, leave int) error {
 	var val [entrySize]byte
 	val[0] = e.Type
 	binary.LittleEndian.PutUint64(val[1:], uint64(e.Ino))
-	return f.tree.put(entryKey(&buf, dir, e.Name), val[:], leave)
+	return f.tree.PutLeaving(entryKey(&buf, dir, e.Name), val[:], leave)
 }
 
 // Delete removes an entry that exists.
@@ -131,7 +132,7 @@ func (f *FS) NoteParent(ino, dir Ino, name string, room func(bytes int) error) e
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.tree.put(k, nil, 0)
+	return f.tree.PutLeaving(k, nil, 0)
 }
 
 // Entries calls fn for the entries whose names are at least from, in the order of

@@ -1,13 +1,12 @@
 // Package cowfs keeps a sandbox's files: the image's, and what the sandbox made
 // of them, in a form that a fork shares instead of copying.
 //
-// All that differs from the image is in one B+tree of 4 KiB pages, and in the
-// data pages that it points to (store.go, tree.go). Pages are numbered along a
-// line of descent and never change once a fork or a snapshot pinned them: who
-// wants to change one writes another, and the path to it, in a file of its own.
-// A fork therefore hands over one page number and some descriptors, however many
-// files there are; a diff walks only the pages that two trees do not share
-// (view.go, changes.go).
+// All that differs from the image is in one B+tree of pages (package btree), and in the
+// data pages that it points to. Pages are numbered along a line of descent and never
+// change once a fork or a snapshot pinned them (package pages): a change of one writes
+// another, and the path to it, in a file of its own. A fork therefore hands over one
+// page number and some descriptors, however many files there are; a diff reads only
+// the pages that two trees do not share (package treediff).
 //
 // # Keys
 //
@@ -28,6 +27,10 @@
 // There is no copying up: a changed page of a large file of the image is one
 // page here, and renaming a directory of the image is one entry.
 //
-// The package knows nothing of gVisor, and of neither sentry nor daemon: the
-// sentry writes trees through FS, the daemon reads them through View.
+// The sentry writes a tree through FS, the daemon reads one through Files. FS has three
+// layers, each of which knows only those below it: core.go has the attributes of inodes and
+// the space that all takes, contents.go the data of files, fs.go names, links and extended
+// attributes.
+//
+// The package must never know gVisor, a sentry or the daemon.
 package cowfs

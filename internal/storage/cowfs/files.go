@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"ramet.dev/ramet/internal/storage/btree"
 	"ramet.dev/ramet/internal/storage/erofs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // Files reads the files of a tree and of the image below it. Like the View it
@@ -16,15 +18,15 @@ import (
 // wraps ErrCorrupt. What it cannot see is the shape of the whole, so whoever walks
 // it bounds depth and number. It is not safe for concurrent use.
 type Files struct {
-	view  *View
+	view  *btree.View
 	image *erofs.Reader // nil: none
 	data  []byte        // what image reads
-	links imageLinks    // see imagePlaces
+	links linksOfImage  // see ImageLinks
 }
 
 // NewFiles returns the files of a view above an image, which is nil if there is
 // none, and usually mapped. Both stay with the caller.
-func NewFiles(view *View, image []byte) (*Files, error) {
+func NewFiles(view *btree.View, image []byte) (*Files, error) {
 	f := &Files{view: view, data: image}
 	if image != nil {
 		var err error
@@ -32,7 +34,16 @@ func NewFiles(view *View, image []byte) (*Files, error) {
 			return nil, fmt.Errorf("open image: %w", err)
 		}
 	}
-	return f, view.err
+	return f, view.Err()
+}
+
+// Bytes returns how many bytes the pages and the image have: no tree of a sandbox has more
+// data.
+func (f *Files) Bytes() int64 { return int64(f.view.Pages())*pages.PageSize + int64(len(f.data)) }
+
+// SamePlace reports whether the pages of a run are the same ones on two sides.
+func SamePlace(a, b *Files, r *Run) bool {
+	return btree.SamePages(a.view, b.view, r.Page, pages.Page(r.N))
 }
 
 // Root returns the root directory's number.
@@ -92,11 +103,11 @@ func (f *Files) Lookup(dir Ino, name string) (ino Ino, ok bool, err error) {
 		ino, typ, err := entryOf(val)
 		return ino, err == nil && typ != whiteout, err
 	}
-	return f.imageLookup(dir, name)
+	return f.ImageLookup(dir, name)
 }
 
-// imageLookup is Lookup as far as the image goes.
-func (f *Files) imageLookup(dir Ino, name string) (Ino, bool, error) {
+// ImageLookup is Lookup as far as the image goes.
+func (f *Files) ImageLookup(dir Ino, name string) (Ino, bool, error) {
 	if f.image == nil || !dir.OfImage() {
 		return 0, false, nil
 	}
@@ -128,7 +139,7 @@ func (f *Files) Entries(dir Ino, fn func(name string, ino Ino) error) error {
 	var bad error
 	err := mergeEntries(f.view, image, dir, "", func(e Entry) bool {
 		if !validName(e.Name) {
-			bad = fmt.Errorf("%w: directory %d: entry %q", ErrCorrupt, dir, e.Name)
+			bad = fmt.Errorf("%w: directory %d: entry %q", pages.ErrCorrupt, dir, e.Name)
 		} else {
 			bad = fn(e.Name, e.Ino)
 		}
@@ -171,7 +182,7 @@ func (f *Files) Target(ino Ino) (string, error) {
 	}
 	in, err := f.imageInode(ino)
 	if err != nil {
-		return "", fmt.Errorf("%w: the target of link %d: %w", ErrCorrupt, ino, err)
+		return "", fmt.Errorf("%w: the target of link %d: %w", pages.ErrCorrupt, ino, err)
 	}
 	return f.image.Readlink(&in)
 }
@@ -189,9 +200,17 @@ func (f *Files) Xattr(ino Ino, name string) ([]byte, error) {
 	return xattr(f.view, f.image, ino, name)
 }
 
+// ErrLimit says that there is more than any sandbox makes: too many changes, or too long a
+// path.
+var ErrLimit = errors.New("there are too many changes")
+
+// MaxPathLen is more than a system call takes: deeper directories can be made, one in the
+// other, but not without effort.
+const MaxPathLen = 32 << 10
+
 // IsCorrupt says whether an error is about a tree or an image that makes no sense.
 func IsCorrupt(err error) bool {
-	for _, e := range []error{ErrCorrupt, ErrNotExist, erofs.ErrCorrupt, erofs.ErrUnsupported} {
+	for _, e := range []error{pages.ErrCorrupt, ErrNotExist, erofs.ErrCorrupt, erofs.ErrUnsupported} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -217,13 +236,13 @@ func (f *Files) ReadAt(ctx context.Context, n *Node, off uint64, buf []byte) err
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		r, err := f.Map(n, off/PageSize, blocksIn(off+uint64(len(buf)))-off/PageSize)
+		r, err := f.Map(n, off/pages.PageSize, BlocksIn(off+uint64(len(buf)))-off/pages.PageSize)
 		if err != nil {
 			return err
 		}
-		skip := off % PageSize
-		size := min(r.N*PageSize-skip, uint64(len(buf)))
-		if err := f.readRun(n, &r, skip, buf[:size]); err != nil {
+		skip := off % pages.PageSize
+		size := min(r.N*pages.PageSize-skip, uint64(len(buf)))
+		if err := f.ReadRun(n, &r, skip, buf[:size]); err != nil {
 			return err
 		}
 		off, buf = off+size, buf[size:]
@@ -238,41 +257,41 @@ func (f *Files) Map(n *Node, block, most uint64) (Run, error) {
 	return r, err
 }
 
-// readRun fills buf from a run, skip bytes behind its beginning.
-func (f *Files) readRun(n *Node, r *Run, skip uint64, buf []byte) error {
+// ReadRun fills buf from a run, skip bytes behind its beginning.
+func (f *Files) ReadRun(n *Node, r *Run, skip uint64, buf []byte) error {
 	switch {
 	case r.Page != 0:
-		return f.view.ReadAt(r.Page+Page(skip/PageSize), int(skip%PageSize), buf)
+		return f.view.ReadAt(r.Page+pages.Page(skip/pages.PageSize), int(skip%pages.PageSize), buf)
 	case r.Zero():
 		clear(buf)
 		return nil
 	}
 	// The image's part may be shorter than the run.
-	start := r.Block*PageSize + skip
+	start := r.Block*pages.PageSize + skip
 	part := uint64(0)
 	if start < n.Attr.ImageEnd {
 		part = min(uint64(len(buf)), n.Attr.ImageEnd-start)
 	}
 	off := r.ImageOffset + skip
 	if off > uint64(len(f.data)) || part > uint64(len(f.data))-off {
-		return fmt.Errorf("%w: inode %d: the image's data at %d", ErrCorrupt, n.Ino, off)
+		return fmt.Errorf("%w: inode %d: the image's data at %d", pages.ErrCorrupt, n.Ino, off)
 	}
 	copy(buf, f.data[off:off+part])
 	clear(buf[part:])
 	return nil
 }
 
-// place is where an entry is.
-type place struct {
-	dir  Ino
-	name string
+// Link is where an entry is.
+type Link struct {
+	Dir  Ino
+	Name string
 }
 
-// places returns where a file is, as far as the tree says: all of a file's places
+// Links returns where a file is, as far as the tree says: all of a file's places
 // if it was made, and those of a file of the image by which it was changed or that
 // it was given.
-func (f *Files) places(ino Ino) ([]place, error) {
-	var all []place
+func (f *Files) Links(ino Ino) ([]Link, error) {
+	var all []Link
 	var buf [keyRoom]byte
 	err := f.view.Scan(key(&buf, ino, keyParent), func(k, _ []byte) bool {
 		i, kind, rest := keyOf(k)
@@ -280,7 +299,7 @@ func (f *Files) places(ino Ino) ([]place, error) {
 			return false
 		}
 		if len(rest) > 8 {
-			all = append(all, place{Ino(binary.BigEndian.Uint64(rest)), string(rest[8:])})
+			all = append(all, Link{Ino(binary.BigEndian.Uint64(rest)), string(rest[8:])})
 		}
 		return true
 	})
@@ -291,10 +310,10 @@ func (f *Files) places(ino Ino) ([]place, error) {
 }
 
 // verify returns those places where the file is.
-func (f *Files) verify(ino Ino, all []place) ([]place, error) {
+func (f *Files) verify(ino Ino, all []Link) ([]Link, error) {
 	kept := all[:0]
 	for _, p := range all {
-		there, ok, err := f.Lookup(p.dir, p.name)
+		there, ok, err := f.Lookup(p.Dir, p.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -306,61 +325,50 @@ func (f *Files) verify(ino Ino, all []place) ([]place, error) {
 }
 
 // Paths returns where a file is, in the order of its paths. It is not quick for a
-// file of the image: see imagePlaces.
+// file of the image: see ImageLinks.
 func (f *Files) Paths(ino Ino) ([]string, error) {
-	places, err := f.allPlaces(ino)
+	places, err := f.allLinks(ino)
 	if err != nil {
 		return nil, err
 	}
 	var all []string
 	for _, p := range places {
-		dir, ok, err := f.dirPath(p.dir)
+		dir, ok, err := f.dirPath(p.Dir)
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			all = append(all, strings.TrimSuffix(dir, "/")+"/"+p.name)
+			all = append(all, strings.TrimSuffix(dir, "/")+"/"+p.Name)
 		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all), nil
 }
 
-// allPlaces returns all places of a file, in the tree and in the image.
-func (f *Files) allPlaces(ino Ino) ([]place, error) {
-	made, err := f.places(ino)
+// allLinks returns all places of a file, in the tree and in the image.
+func (f *Files) allLinks(ino Ino) ([]Link, error) {
+	made, err := f.Links(ino)
 	if err != nil {
 		return nil, err
 	}
-	came, err := f.imagePlaces(ino)
+	came, err := f.ImageLinks(ino)
 	return append(made, came...), err
 }
 
 // dirPath returns the path of a directory. ok is false if it has none.
 func (f *Files) dirPath(dir Ino) (at string, ok bool, err error) {
 	for dir != f.Root() {
-		places, err := f.allPlaces(dir)
+		places, err := f.allLinks(dir)
 		if err != nil || len(places) == 0 {
 			return "", false, err
 		}
-		if at = "/" + places[0].name + at; len(at) > maxPathLen {
-			return "", false, fmt.Errorf("%w: a path is longer than %d bytes", ErrLimit, maxPathLen)
+		if at = "/" + places[0].Name + at; len(at) > MaxPathLen {
+			return "", false, fmt.Errorf("%w: a path is longer than %d bytes", ErrLimit, MaxPathLen)
 		}
-		dir = places[0].dir
+		dir = places[0].Dir
 	}
 	if at == "" {
 		at = "/"
 	}
 	return at, true, nil
-}
-
-// SameData says whether two regular files of one size contain the same. What they
-// share is not read.
-func SameData(ctx context.Context, a *Files, x *Node, b *Files, y *Node) (bool, error) {
-	d := differ{ctx: ctx, sides: [2]*Files{a, b}, left: mayCompare(a, b)}
-	same, err := d.sameData(x, y)
-	if err != nil {
-		return false, fmt.Errorf("compare files: %w", err)
-	}
-	return same, nil
 }

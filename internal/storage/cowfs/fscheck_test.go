@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+
+	"ramet.dev/ramet/internal/storage/pages"
+	"ramet.dev/ramet/internal/storage/pages/pagestest"
 )
 
 // checkFile compares a file with what fs has.
@@ -14,21 +17,21 @@ func (m *fsModel) checkFile(fs *FS, ino Ino, f *modelFile) {
 		m.t.Fatalf("inode %d has %+v, not %+v: %v", ino, a, f.attr, err)
 	}
 	for b, want := range f.blocks {
-		n := min(PageSize, a.Size-min(a.Size, b*PageSize))
-		if got := m.read(fs, ino, &a, b*PageSize, n); !bytes.Equal(got, want[:n]) {
+		n := min(pages.PageSize, a.Size-min(a.Size, b*pages.PageSize))
+		if got := m.read(fs, ino, &a, b*pages.PageSize, n); !bytes.Equal(got, want[:n]) {
 			m.t.Fatalf("inode %d: block %d is something else", ino, b)
 		}
 	}
 	for off, from := uint64(0), 0; off < a.Size && from < 100; from++ { // what is no data is zero
 		data, err := fs.Seek(ino, &a, off, true)
 		m.ok(err)
-		if got := f.load(off, min(data-off, 4*PageSize)); len(bytes.Trim(got, "\x00")) > 0 {
+		if got := f.load(off, min(data-off, 4*pages.PageSize)); len(bytes.Trim(got, "\x00")) > 0 {
 			m.t.Fatalf("inode %d: there should be data at %d", ino, off)
 		}
 		hole, err := fs.Seek(ino, &a, data, false)
 		m.ok(err)
 		n := min(hole, a.Size) - min(data, a.Size)
-		if n = min(n, 16*PageSize); !bytes.Equal(m.read(fs, ino, &a, data, n), f.load(data, n)) {
+		if n = min(n, 16*pages.PageSize); !bytes.Equal(m.read(fs, ino, &a, data, n), f.load(data, n)) {
 			m.t.Fatalf("inode %d: %d bytes at %d are something else", ino, n, data)
 		}
 		if hole <= off {
@@ -90,7 +93,7 @@ func (m *fsModel) check() {
 	}
 	m.checkPages()
 	for id, p := range m.pins {
-		pinned, err := Open(storeForTest(m.t, p.segs[len(p.segs)-1].End, p.segs), m.image, p.state)
+		pinned, err := Open(pagestest.Store(m.t, p.segs[len(p.segs)-1].End, p.segs), m.image, p.state)
 		m.ok(err)
 		for ino, f := range p.files {
 			m.checkFile(pinned, ino, f)
@@ -105,9 +108,9 @@ func (m *fsModel) check() {
 // checkPages counts the pages of the present tree.
 func (m *fsModel) checkPages() {
 	m.t.Helper()
-	checkFreeSpace(m.t, m.fs.store)
-	pages, blocks := int64(0), map[Ino]uint64{}
-	treePages(m.t, m.fs.store, m.fs.tree.Root(), func(Page) { pages++ })
+	pagestest.Check(m.t, m.fs.store)
+	count, blocks := int64(0), map[Ino]uint64{}
+	eachNode(m.t, m.fs.store, m.fs.tree.Root(), func(pages.Page) { count++ })
 	at, owner := uint64(0), Ino(0)
 	m.ok(m.fs.tree.Scan(nil, func(k, val []byte) bool {
 		ino, kind, _ := keyOf(k)
@@ -127,7 +130,7 @@ func (m *fsModel) checkPages() {
 		}
 		at = e.block + e.n
 		if e.page != 0 {
-			pages += int64(e.n)
+			count += int64(e.n)
 			blocks[ino] += e.n
 		}
 		return true
@@ -137,7 +140,7 @@ func (m *fsModel) checkPages() {
 			m.t.Fatalf("inode %d has %d pages, counted %d", ino, blocks[ino], f.attr.Blocks)
 		}
 	}
-	if s := m.fs.Space(); s.Used != pages || m.fs.State().Blocks != pages {
-		m.t.Fatalf("the tree has %d pages, counted %d", pages, s.Used)
+	if s := m.fs.Space(); s.Used != count || m.fs.State().Blocks != count {
+		m.t.Fatalf("the tree has %d pages, counted %d", count, s.Used)
 	}
 }

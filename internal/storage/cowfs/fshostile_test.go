@@ -2,6 +2,7 @@ package cowfs
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -9,15 +10,19 @@ import (
 	"syscall"
 	"testing"
 
+	"ramet.dev/ramet/internal/storage/btree"
 	"ramet.dev/ramet/internal/storage/erofs"
+	"ramet.dev/ramet/internal/storage/erofs/erofstest"
+	"ramet.dev/ramet/internal/storage/pages"
+	"ramet.dev/ramet/internal/storage/pages/pagestest"
 )
 
 // hostileFiles is a tree with all kinds of files, as an ancestor's file has it.
 type hostileFiles struct {
 	content []byte
-	end     Page
+	end     pages.Page
 	state   State
-	nodes   []Page
+	nodes   []pages.Page
 	inos    []Ino
 	image   []byte
 }
@@ -33,23 +38,25 @@ func newHostileFiles(t testing.TB, image []byte) *hostileFiles {
 	h := &hostileFiles{end: m.fs.store.End(), state: state, inos: m.inos, image: image}
 	content, err := m.fs.store.Bytes(1, int(h.end-1))
 	m.ok(err)
-	h.content = slices.Concat(make([]byte, PageSize), content)
-	treePages(t, m.fs.store, state.Root, func(p Page) { h.nodes = append(h.nodes, p) })
+	h.content = slices.Concat(make([]byte, pages.PageSize), content)
+	eachNode(t, m.fs.store, state.Root, func(p pages.Page) { h.nodes = append(h.nodes, p) })
 	return h
 }
 
 // corrupt changes some bytes of a node: mostly in what its entries say, not in its
 // shape, which other tests are about.
 func (h *hostileFiles) corrupt(r *rand.Rand, content []byte) {
-	n := (*treeNode)(content[h.nodes[r.IntN(len(h.nodes))]*PageSize:])
-	if n.level() > 0 || r.IntN(8) == 0 {
-		n[r.IntN(PageSize)] = byte(r.Uint32())
+	n := content[h.nodes[r.IntN(len(h.nodes))]*pages.PageSize:][:pages.PageSize]
+	if n[4] > 0 || r.IntN(8) == 0 { // an inner node
+		n[r.IntN(pages.PageSize)] = byte(r.Uint32())
 		return
 	}
-	key, val, ok := n.cell(r.IntN(n.count()))
-	if !ok {
+	u16 := func(at int) int { return int(binary.LittleEndian.Uint16(n[at:])) }
+	cell := u16(26 + 2*r.IntN(u16(6)))
+	if cell > pages.PageSize-4 || cell+4+u16(cell)+u16(cell+2) > pages.PageSize {
 		return
 	}
+	key, val := n[cell+4:][:u16(cell)], n[cell+4+u16(cell):][:u16(cell+2)]
 	switch b := [][]byte{key, val, val}[r.IntN(3)]; {
 	case len(b) == 0:
 	case r.IntN(2) == 0:
@@ -66,12 +73,12 @@ func (h *hostileFiles) corrupt(r *rand.Rand, content []byte) {
 // returns how often something was wrong.
 func (h *hostileFiles) use(t testing.TB, content []byte) int {
 	t.Helper()
-	file := fileWith(t, content)
+	file := pagestest.FileWith(t, content)
 	defer file.Close()
-	segs := []Segment{{1, h.end, file}}
+	segs := []pages.Segment{{Start: 1, End: h.end, File: file}}
 	// Its own pages are far away: an extent that refers to them is not found out, and
 	// harms nobody but the one who believes its ancestor.
-	f, err := Open(storeForTest(t, 1<<40, segs), h.image, h.state)
+	f, err := Open(pagestest.Store(t, 1<<40, segs), h.image, h.state)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,12 +89,12 @@ func (h *hostileFiles) use(t testing.TB, content []byte) int {
 	wrong := 0
 	try := func(err error) {
 		t.Helper()
-		if err == nil || errors.Is(err, ErrNotExist) || errors.Is(err, ErrNoSpace) {
+		if err == nil || errors.Is(err, ErrNotExist) || errors.Is(err, pages.ErrNoSpace) {
 			return
 		}
 		wrong++
 		otherKind := errors.As(err, new(syscall.Errno)) // of file
-		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, erofs.ErrCorrupt) && !errors.Is(err, ErrNotReady) && !otherKind {
+		if !errors.Is(err, pages.ErrCorrupt) && !errors.Is(err, erofs.ErrCorrupt) && !errors.Is(err, ErrNotReady) && !otherKind {
 			t.Fatalf("%v is neither a right answer nor says that pages are corrupt", err)
 		}
 	}
@@ -97,7 +104,7 @@ func (h *hostileFiles) use(t testing.TB, content []byte) int {
 	for _, ino := range h.inos {
 		try(f.Remove(ino))
 	}
-	reader, err := NewFiles(OpenView(segs, h.state.Root), h.image)
+	reader, err := NewFiles(btree.OpenView(segs, h.state.Root), h.image)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,14 +164,14 @@ func (h *hostileFiles) useFile(f *FS, ino Ino, try func(error)) {
 		_, err := f.Seek(ino, &a, 0, data)
 		try(err)
 	}
-	for off := uint64(0); off < 20*PageSize; off += 3 * PageSize {
-		p, err := f.Prepare(ino, &a, off, 2*PageSize)
+	for off := uint64(0); off < 20*pages.PageSize; off += 3 * pages.PageSize {
+		p, err := f.Prepare(ino, &a, off, 2*pages.PageSize)
 		try(err)
 		if p.Ready > 0 {
 			try(f.write(ino, &a, off, make([]byte, p.Ready)))
 		}
 	}
-	try(f.Reserve(ino, &a, 0, 30*PageSize))
+	try(f.Reserve(ino, &a, 0, 30*pages.PageSize))
 	try(f.Punch(ino, &a, 100, 1<<50))
 	try(f.Truncate(ino, &a, 12345))
 	try(f.SetAttr(ino, &a))
@@ -173,7 +180,7 @@ func (h *hostileFiles) useFile(f *FS, ino Ino, try func(error)) {
 // TestHostileFiles: whatever is in the pages of an ancestor, a child gets an answer
 // or an error, soon.
 func TestHostileFiles(t *testing.T) {
-	for _, image := range [][]byte{nil, testImage(t)} {
+	for _, image := range [][]byte{nil, erofstest.Image(t)} {
 		h := newHostileFiles(t, image)
 		sound := h.use(t, h.content)
 		r := newRand(12)
@@ -192,13 +199,13 @@ func TestHostileFiles(t *testing.T) {
 }
 
 func FuzzHostileFiles(f *testing.F) {
-	h := newHostileFiles(f, testImage(f))
+	h := newHostileFiles(f, erofstest.Image(f))
 	f.Add([]byte{1, 2, 3, 4, 5})
 	f.Fuzz(func(t *testing.T, edits []byte) {
 		bad := bytes.Clone(h.content)
 		for ; len(edits) >= 5; edits = edits[5:] {
 			node := h.nodes[(int(edits[0])<<8|int(edits[1]))%len(h.nodes)]
-			bad[int(node)*PageSize+(int(edits[2])<<8|int(edits[3]))%PageSize] = edits[4]
+			bad[int(node)*pages.PageSize+(int(edits[2])<<8|int(edits[3]))%pages.PageSize] = edits[4]
 		}
 		h.use(t, bad)
 	})
@@ -228,7 +235,7 @@ func TestFSConcurrently(t *testing.T) {
 		}
 	})
 	wg.Wait()
-	checkFreeSpace(t, m.fs.store)
+	pagestest.Check(t, m.fs.store)
 }
 
 // work changes a file of which it knows what is in it.
@@ -241,9 +248,9 @@ func (m *fsModel) work(r *rand.Rand, ino Ino, a *Attr) {
 		case 0, 1:
 			want[b] = byte(1 + r.IntN(255))
 			for ready := false; !ready; { // a pin may come in between
-				_, err := m.fs.Prepare(ino, a, b*PageSize, PageSize)
+				_, err := m.fs.Prepare(ino, a, b*pages.PageSize, pages.PageSize)
 				if err == nil {
-					err = m.fs.Write(ino, a, b*PageSize, PageSize, func(p Place) (uint64, error) {
+					err = m.fs.Write(ino, a, b*pages.PageSize, pages.PageSize, func(p Place) (uint64, error) {
 						n, err := p.WriteAt(bytes.Repeat(want[b:b+1], int(p.N)))
 						return uint64(n), err
 					})
@@ -253,11 +260,11 @@ func (m *fsModel) work(r *rand.Rand, ino Ino, a *Attr) {
 					return
 				}
 			}
-			a.Size = max(a.Size, (b+1)*PageSize)
+			a.Size = max(a.Size, (b+1)*pages.PageSize)
 		case 2:
-			if b*PageSize < a.Size {
+			if b*pages.PageSize < a.Size {
 				want[b] = 0
-				if err := m.fs.Punch(ino, a, b*PageSize, PageSize); err != nil {
+				if err := m.fs.Punch(ino, a, b*pages.PageSize, pages.PageSize); err != nil {
 					m.t.Error(err)
 				}
 			}
@@ -272,7 +279,7 @@ func (m *fsModel) work(r *rand.Rand, ino Ino, a *Attr) {
 				if mem != nil {
 					got = mem[i]
 				}
-				if w := want[(at+uint64(i))/PageSize]; got != w {
+				if w := want[(at+uint64(i))/pages.PageSize]; got != w {
 					m.t.Errorf("byte %d is %d, not %d", at+uint64(i), got, w)
 					return 0, nil
 				}

@@ -9,7 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"ramet.dev/ramet/internal/storage/erofs/erofstest"
+	"ramet.dev/ramet/internal/storage/pages"
+	"ramet.dev/ramet/internal/storage/pages/pagestest"
 )
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
 // modelFile is what an inode should be.
 type modelFile struct {
@@ -42,7 +48,7 @@ type fsModel struct {
 
 type pinnedModel struct {
 	state State
-	segs  []Segment
+	segs  []pages.Segment
 	files map[Ino]*modelFile
 }
 
@@ -59,10 +65,10 @@ func newFSModel(t testing.TB, r *rand.Rand, image []byte, limit int64) *fsModel 
 	return m
 }
 
-func (m *fsModel) open(base Page, segs []Segment, state State) {
+func (m *fsModel) open(base pages.Page, segs []pages.Segment, state State) {
 	m.t.Helper()
 	var err error
-	m.fs, err = Open(storeForTest(m.t, base, segs), m.image, state)
+	m.fs, err = Open(pagestest.Store(m.t, base, segs), m.image, state)
 	m.ok(err)
 }
 
@@ -117,12 +123,12 @@ func (m *fsModel) readImage(ino Ino) {
 // store makes data be at off in the model.
 func (m *fsModel) store(f *modelFile, off uint64, data []byte) {
 	for len(data) > 0 {
-		skip := off % PageSize
-		n := min(PageSize-skip, uint64(len(data)))
-		b := make([]byte, PageSize)
-		copy(b, f.blocks[off/PageSize])
+		skip := off % pages.PageSize
+		n := min(pages.PageSize-skip, uint64(len(data)))
+		b := make([]byte, pages.PageSize)
+		copy(b, f.blocks[off/pages.PageSize])
 		copy(b[skip:], data[:n])
-		f.blocks[off/PageSize] = b
+		f.blocks[off/pages.PageSize] = b
 		off, data = off+n, data[n:]
 	}
 }
@@ -131,10 +137,10 @@ func (m *fsModel) store(f *modelFile, off uint64, data []byte) {
 func (f *modelFile) load(off, n uint64) []byte {
 	out := make([]byte, 0, n)
 	for end := off + n; off < end; {
-		skip := off % PageSize
-		size := min(PageSize-skip, end-off)
+		skip := off % pages.PageSize
+		size := min(pages.PageSize-skip, end-off)
 		piece := make([]byte, size)
-		if b := f.blocks[off/PageSize]; b != nil {
+		if b := f.blocks[off/pages.PageSize]; b != nil {
 			copy(piece, b[skip:])
 		}
 		out, off = append(out, piece...), off+size
@@ -145,16 +151,16 @@ func (f *modelFile) load(off, n uint64) []byte {
 // zero makes a range zeros in the model.
 func (f *modelFile) zero(off, end uint64) {
 	for b := range f.blocks {
-		from, to := max(b*PageSize, off), min((b+1)*PageSize, end)
+		from, to := max(b*pages.PageSize, off), min((b+1)*pages.PageSize, end)
 		if from >= to {
 			continue
 		}
-		if to-from == PageSize {
+		if to-from == pages.PageSize {
 			delete(f.blocks, b)
 			continue
 		}
 		f.blocks[b] = bytes.Clone(f.blocks[b])
-		clear(f.blocks[b][from-b*PageSize : to-b*PageSize])
+		clear(f.blocks[b][from-b*pages.PageSize : to-b*pages.PageSize])
 	}
 }
 
@@ -172,7 +178,7 @@ func (m *fsModel) read(fs *FS, ino Ino, a *Attr, off, n uint64) []byte {
 // noSpace says whether err is that there was none, which only a limit makes right.
 func (m *fsModel) noSpace(err error) bool {
 	m.t.Helper()
-	if errors.Is(err, ErrNoSpace) && m.fs.Space().Limit > 0 {
+	if errors.Is(err, pages.ErrNoSpace) && m.fs.Space().Limit > 0 {
 		m.full++
 		return true
 	}
@@ -196,9 +202,9 @@ func (m *fsModel) offset() uint64 {
 	case 0:
 		return m.r.Uint64N(1 << 44)
 	case 1:
-		return uint64(m.r.IntN(30)) * PageSize
+		return uint64(m.r.IntN(30)) * pages.PageSize
 	default:
-		return m.r.Uint64N(40 * PageSize)
+		return m.r.Uint64N(40 * pages.PageSize)
 	}
 }
 
@@ -337,7 +343,7 @@ func (m *fsModel) xattr() {
 func (m *fsModel) write(ino Ino, f *modelFile) {
 	m.t.Helper()
 	off := m.offset()
-	data := make([]byte, 1+m.r.IntN(6*PageSize))
+	data := make([]byte, 1+m.r.IntN(6*pages.PageSize))
 	for i := range data {
 		data[i] = byte(m.r.Uint32())
 	}
@@ -371,13 +377,13 @@ func (m *fsModel) truncate(ino Ino, f *modelFile) {
 
 func (m *fsModel) punch(ino Ino, f *modelFile) {
 	m.t.Helper()
-	off, n := m.offset(), 1+m.r.Uint64N(10*PageSize)
+	off, n := m.offset(), 1+m.r.Uint64N(10*pages.PageSize)
 	if m.noSpace(m.fs.Punch(ino, &f.attr, off, n)) {
 		// Of the blocks at the ends one may be done.
 		m.ok(m.fs.SetAttr(ino, &f.attr))
 		for _, at := range []uint64{off, off + n - 1} {
-			b := at / PageSize * PageSize
-			m.store(f, b, m.read(m.fs, ino, &f.attr, b, PageSize))
+			b := at / pages.PageSize * pages.PageSize
+			m.store(f, b, m.read(m.fs, ino, &f.attr, b, pages.PageSize))
 		}
 		return
 	}
@@ -386,7 +392,7 @@ func (m *fsModel) punch(ino Ino, f *modelFile) {
 
 func (m *fsModel) reserve(ino Ino, f *modelFile) {
 	m.t.Helper()
-	m.noSpace(m.fs.Reserve(ino, &f.attr, m.offset(), 1+m.r.Uint64N(20*PageSize)))
+	m.noSpace(m.fs.Reserve(ino, &f.attr, m.offset(), 1+m.r.Uint64N(20*pages.PageSize)))
 	m.ok(m.fs.SetAttr(ino, &f.attr))
 }
 
@@ -483,7 +489,7 @@ func runFSModel(t testing.TB, seed uint64, steps int) *fsModel {
 	var image []byte
 	limit := int64(0)
 	if seed%2 == 0 {
-		image = testImage(t)
+		image = erofstest.Image(t)
 	}
 	if seed%3 == 0 {
 		limit = 200 + int64(r.IntN(300))

@@ -5,15 +5,16 @@ import (
 	"slices"
 
 	"ramet.dev/ramet/internal/storage/erofs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// imageLinks says where in an image directories are, and files that have several
+// linksOfImage says where in an image directories are, and files that have several
 // names. The image itself only leads from names to inodes. Finding it out takes a
 // walk of the whole image, so it is done when the first such place is asked for.
-type imageLinks map[Ino][]place
+type linksOfImage map[Ino][]Link
 
-func newImageLinks(image *erofs.Reader) (imageLinks, error) {
-	links := imageLinks{}
+func newLinksOfImage(image *erofs.Reader) (linksOfImage, error) {
+	links := linksOfImage{}
 	root := Ino(image.Root())
 	for todo := []Ino{root}; len(todo) > 0; {
 		dir := todo[len(todo)-1]
@@ -30,14 +31,14 @@ func newImageLinks(image *erofs.Reader) (imageLinks, error) {
 			}
 			isDir := child.Mode&TypeMask == TypeDir
 			if isDir && (links[Ino(nid)] != nil || Ino(nid) == root) {
-				bad = fmt.Errorf("%w: directory %d of the image has two names", ErrCorrupt, nid)
+				bad = fmt.Errorf("%w: directory %d of the image has two names", pages.ErrCorrupt, nid)
 				return false
 			}
 			if isDir {
 				todo = append(todo, Ino(nid))
 			}
 			if isDir || child.Nlink > 1 {
-				links[Ino(nid)] = append(links[Ino(nid)], place{dir, name})
+				links[Ino(nid)] = append(links[Ino(nid)], Link{dir, name})
 			}
 			return true
 		})
@@ -48,14 +49,14 @@ func newImageLinks(image *erofs.Reader) (imageLinks, error) {
 	return links, nil
 }
 
-// imagePlaces returns where the image has a directory, or a file with several
+// ImageLinks returns where the image has a directory, or a file with several
 // names, of those places the ones where it still is.
-func (f *Files) imagePlaces(ino Ino) ([]place, error) {
+func (f *Files) ImageLinks(ino Ino) ([]Link, error) {
 	if f.image == nil || !ino.OfImage() {
 		return nil, nil
 	}
 	if f.links == nil {
-		links, err := newImageLinks(f.image)
+		links, err := newLinksOfImage(f.image)
 		if err != nil {
 			return nil, err
 		}
@@ -64,8 +65,8 @@ func (f *Files) imagePlaces(ino Ino) ([]place, error) {
 	return f.verify(ino, slices.Clone(f.links[ino]))
 }
 
-// manyNames says whether the image has a file under several names.
-func (f *Files) manyNames(ino Ino) bool {
+// ManyNames says whether the image has a file under several names.
+func (f *Files) ManyNames(ino Ino) bool {
 	if f.image == nil || !ino.OfImage() {
 		return false
 	}

@@ -3,17 +3,20 @@ package cowfs
 import (
 	"cmp"
 	"slices"
+
+	"ramet.dev/ramet/internal/storage/btree"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // PageRun are consecutive pages [Start, End) that hold consecutive blocks of one file.
-type PageRun struct{ Start, End Page }
+type PageRun struct{ Start, End pages.Page }
 
-// Runs returns the runs of more than one page, in their order. Whoever reads such
-// pages may read them at once, so that they have to be in one segment.
-func (v *View) Runs() ([]PageRun, error) {
+// Runs returns the runs of more than one page that the files of a tree have, in their order.
+// Whoever reads such pages may read them at once, so that they have to be in one segment.
+func Runs(v *btree.View) ([]PageRun, error) {
 	var list []extent
 	var bad error
-	err := scanTree(v, v.root, nil, func(k, val []byte) bool {
+	err := v.Scan(nil, func(k, val []byte) bool {
 		if _, kind, _ := keyOf(k); kind != keyExtent {
 			return true
 		}
@@ -31,9 +34,9 @@ func (v *View) Runs() ([]PageRun, error) {
 	var last extent
 	for _, e := range list {
 		if n := len(runs); n > 0 && e.page < runs[n-1].End || n > 0 && e.page == runs[n-1].End && e.ino == last.ino && e.block == last.block+last.n {
-			runs[n-1].End = max(runs[n-1].End, e.page+Page(e.n))
+			runs[n-1].End = max(runs[n-1].End, e.page+pages.Page(e.n))
 		} else {
-			runs = append(runs, PageRun{e.page, e.page + Page(e.n)})
+			runs = append(runs, PageRun{e.page, e.page + pages.Page(e.n)})
 		}
 		last = e
 	}

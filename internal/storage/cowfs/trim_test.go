@@ -3,29 +3,55 @@ package cowfs
 import (
 	"fmt"
 	"maps"
+	"os"
 	"testing"
+
+	"golang.org/x/sys/unix"
+	"ramet.dev/ramet/internal/storage/btree"
+	"ramet.dev/ramet/internal/storage/pages"
+	"ramet.dev/ramet/internal/storage/pages/pagestest"
 )
+
+// eachNode calls fn for every node of a tree in a store.
+func eachNode(t testing.TB, s *pages.Store, root pages.Page, fn func(pages.Page)) {
+	t.Helper()
+	if err := btree.OpenTree(s, root).Check(fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dup returns another descriptor of a file.
+func dup(t testing.TB, f *os.File) *os.File {
+	t.Helper()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := os.NewFile(uintptr(fd), f.Name())
+	t.Cleanup(func() { d.Close() })
+	return d
+}
 
 // checkPin compares a pin with what it should be, read from what the store has on
 // the host.
-func (m *fsModel) checkPin(id string) (own map[Page]bool) {
+func (m *fsModel) checkPin(id string) (own map[pages.Page]bool) {
 	m.t.Helper()
 	p := m.pins[id]
-	pinned, err := Open(storeForTest(m.t, p.segs[len(p.segs)-1].End, p.segs), m.image, p.state)
+	pinned, err := Open(pagestest.Store(m.t, p.segs[len(p.segs)-1].End, p.segs), m.image, p.state)
 	m.ok(err)
 	defer pinned.store.Close()
 	for ino, f := range p.files {
 		m.checkFile(pinned, ino, f)
 	}
-	own = map[Page]bool{}
-	use := func(p Page, n uint64) {
-		for i := range Page(n) {
+	own = map[pages.Page]bool{}
+	use := func(p pages.Page, n uint64) {
+		for i := range pages.Page(n) {
 			if m.fs.store.Own(p + i) {
 				own[p+i] = true
 			}
 		}
 	}
-	treePages(m.t, pinned.store, pinned.tree.Root(), func(p Page) { use(p, 1) })
+	eachNode(m.t, pinned.store, pinned.tree.Root(), func(p pages.Page) { use(p, 1) })
 	m.ok(pinned.tree.Scan(nil, func(k, val []byte) bool {
 		if _, kind, _ := keyOf(k); kind == keyExtent {
 			e, err := extentOf(k, val)
@@ -55,7 +81,7 @@ func TestTrim(t *testing.T) {
 			m.step()
 		}
 		m.ok(m.fs.Trim())
-		needed := map[Page]bool{}
+		needed := map[pages.Page]bool{}
 		for id := range m.pins {
 			maps.Copy(needed, m.checkPin(id))
 		}
@@ -63,7 +89,7 @@ func TestTrim(t *testing.T) {
 			t.Errorf("%d pages are needed, %d used", len(needed), used)
 		}
 		// Pages that were reserved and never written take nothing.
-		if got := blocksOf(t, m.fs.store.own) / PageSize; got > int64(len(needed)) {
+		if got := pagestest.BlocksOf(t, pagestest.OwnFile(m.fs.store)) / pages.PageSize; got > int64(len(needed)) {
 			t.Errorf("%d pages are needed, %d are there", len(needed), got)
 		}
 	}
@@ -96,22 +122,23 @@ func TestDeepChain(t *testing.T) {
 	}
 	// visited is how many nodes a lookup visits.
 	visited := func(fs *FS) int {
-		n, err := fs.tree.load(fs.tree.Root(), -1)
+		n, err := fs.tree.Depth()
 		m.ok(err)
-		return n.level() + 1
-	}
-	nodes := func(fs *FS) (n int) {
-		treePages(t, fs.store, fs.tree.Root(), func(Page) { n++ })
 		return n
 	}
-	depth, size, pages := visited(fs), nodes(fs), fs.Space().Used
+	nodes := func(fs *FS) (n int) {
+		eachNode(t, fs.store, fs.tree.Root(), func(pages.Page) { n++ })
+		return n
+	}
+	depth, size, before := visited(fs), nodes(fs), fs.Space().Used
 	for generation := range generations {
 		state, segs, err := fs.Pin("fork")
 		m.ok(err)
-		child, err := Open(storeForTest(t, fs.store.End(), segs), nil, state)
+		segs[len(segs)-1].File = dup(t, segs[len(segs)-1].File)
+		child, err := Open(pagestest.Store(t, fs.store.End(), segs), nil, state)
 		m.ok(err)
 		m.ok(fs.Trim()) // the parent is destroyed
-		m.ok(fs.store.unmap())
+		m.ok(fs.store.Close())
 		fs = child
 		for range changed {
 			i := m.r.IntN(files)
@@ -120,13 +147,13 @@ func TestDeepChain(t *testing.T) {
 		}
 		// A leaf for the attributes and extents of each, what is above them, and
 		// the data; and pages that are kept for more.
-		most := int64(changed*(depth+1)+4*nodeStep) * PageSize
-		if got := blocksOf(t, fs.store.own); got > most {
+		most := int64(changed*(depth+1)+4*pages.NodeStep) * pages.PageSize
+		if got := pagestest.BlocksOf(t, pagestest.OwnFile(fs.store)); got > most {
 			t.Fatalf("generation %d takes %d KiB, at most %d are needed", generation, got>>10, most>>10)
 		}
 	}
-	if visited(fs) > depth || nodes(fs) > size+size/10 || fs.Space().Used > pages+pages/10 {
-		t.Errorf("%d nodes are visited, %d were; there are %d, %d were; %d pages, %d were", visited(fs), depth, nodes(fs), size, fs.Space().Used, pages)
+	if visited(fs) > depth || nodes(fs) > size+size/10 || fs.Space().Used > before+before/10 {
+		t.Errorf("%d nodes are visited, %d were; there are %d, %d were; %d pages, %d were", visited(fs), depth, nodes(fs), size, fs.Space().Used, before)
 	}
 	if n := len(fs.store.Segments()); n != generations+1 {
 		t.Errorf("the pages are in %d files", n)
@@ -145,8 +172,8 @@ func TestDeepChain(t *testing.T) {
 	// A reader finds an entry with as few pages.
 	state, segs, err := fs.Pin("view")
 	m.ok(err)
-	view := OpenView(segs, state.Root)
-	if _, ok, err := view.Get(entryKey(new([keyRoom]byte), root, name(1234))); err != nil || !ok || view.reads > depth {
-		t.Errorf("%d pages are read for an entry: %v, %v", view.reads, ok, err)
+	view := btree.OpenView(segs, state.Root)
+	if _, ok, err := view.Get(entryKey(new([keyRoom]byte), root, name(1234))); err != nil || !ok || view.Reads() > depth {
+		t.Errorf("%d pages are read for an entry: %v, %v", view.Reads(), ok, err)
 	}
 }

@@ -1,11 +1,15 @@
 package cowfs
 
-import "math"
+import (
+	"math"
+
+	"ramet.dev/ramet/internal/storage/pages"
+)
 
 // Truncate changes a file's size. Mappings of what is cut off must be gone. a is
 // changed and stored. If there is no space for it, neither the size nor what is in
 // the file has changed; the block that the file was to end in may have moved.
-func (f *FS) Truncate(ino Ino, a *Attr, size uint64) error {
+func (f *contents) Truncate(ino Ino, a *Attr, size uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if size < a.Size {
@@ -14,13 +18,13 @@ func (f *FS) Truncate(ino Ino, a *Attr, size uint64) error {
 		if err := f.prepareZero(ino, a, size, end); err != nil {
 			return err
 		}
-		if err := f.roomToCut(ino, blocksIn(size)); err != nil {
+		if err := f.roomToCut(ino, BlocksIn(size)); err != nil {
 			return err
 		}
 		if err := f.zero(ino, a, size, end); err != nil {
 			return err
 		}
-		if err := f.clear(a, ino, blocksIn(size), math.MaxUint64-blocksIn(size)); err != nil {
+		if err := f.clear(a, ino, BlocksIn(size), math.MaxUint64-BlocksIn(size)); err != nil {
 			return err
 		}
 	}
@@ -33,11 +37,11 @@ func (f *FS) Truncate(ino Ino, a *Attr, size uint64) error {
 	return nil
 }
 
-func roundUp(n uint64) uint64 { return blocksIn(n) * PageSize }
+func roundUp(n uint64) uint64 { return BlocksIn(n) * pages.PageSize }
 
 // roomToCut makes sure that there are nodes for removing all extents of an inode
 // from a block on and for storing its attributes.
-func (f *FS) roomToCut(ino Ino, block uint64) error {
+func (f *contents) roomToCut(ino Ino, block uint64) error {
 	e, _, err := extentAt(f.tree, ino, block)
 	if err != nil {
 		return err
@@ -45,19 +49,19 @@ func (f *FS) roomToCut(ino Ino, block uint64) error {
 	if e.n > 0 {
 		block = e.block // the part before stays
 	}
-	depth, err := f.tree.depth()
+	depth, err := f.tree.Depth()
 	if err != nil {
 		return err
 	}
 	// Leaves are emptied one after the other, and given back then: there are new ones
 	// on two ways from the root at most, that to the first and that to the present one.
 	var from, to [keyRoom]byte
-	need, err := f.tree.frozenBetween(extentKey(&from, ino, block), extentKey(&to, ino, math.MaxUint64), 2*depth)
+	need, err := f.tree.FrozenBetween(extentKey(&from, ino, block), extentKey(&to, ino, math.MaxUint64), 2*depth)
 	if err != nil {
 		return err
 	}
 	attr := key(&from, ino, keyAttr)
-	frozen, err := f.tree.frozenBetween(attr, attr, depth)
+	frozen, err := f.tree.FrozenBetween(attr, attr, depth)
 	if err != nil {
 		return err
 	}
@@ -72,15 +76,15 @@ func (f *FS) roomToCut(ino Ino, block uint64) error {
 	if need == 0 {
 		return nil
 	}
-	return f.store.ensureNodes(min(need+putNodes, clusterPages))
+	return f.store.EnsureNodes(min(need+pages.PutNodes, pages.MaxEnsured))
 }
 
 // prepareZero makes the block that [from, to) is in one that zero can write to.
-func (f *FS) prepareZero(ino Ino, a *Attr, from, to uint64) error {
+func (f *contents) prepareZero(ino Ino, a *Attr, from, to uint64) error {
 	if from >= to {
 		return nil
 	}
-	r, err := f.run(ino, a, from/PageSize, 1)
+	r, err := f.run(ino, a, from/pages.PageSize, 1)
 	if err != nil || r.Zero() {
 		return err
 	}
@@ -90,17 +94,17 @@ func (f *FS) prepareZero(ino Ino, a *Attr, from, to uint64) error {
 		return err
 	}
 	if p.Ready < to-from {
-		return ErrNoSpace
+		return pages.ErrNoSpace
 	}
 	return nil
 }
 
 // zero overwrites a part of one block with zeros.
-func (f *FS) zero(ino Ino, a *Attr, from, to uint64) error {
+func (f *contents) zero(ino Ino, a *Attr, from, to uint64) error {
 	if from >= to {
 		return nil
 	}
-	r, err := f.run(ino, a, from/PageSize, 1)
+	r, err := f.run(ino, a, from/pages.PageSize, 1)
 	if err != nil || r.Zero() {
 		return err
 	}
@@ -111,7 +115,7 @@ func (f *FS) zero(ino Ino, a *Attr, from, to uint64) error {
 }
 
 // write writes into pages that Prepare made ready.
-func (f *FS) write(ino Ino, a *Attr, off uint64, b []byte) error {
+func (f *contents) write(ino Ino, a *Attr, off uint64, b []byte) error {
 	for len(b) > 0 {
 		p, err := f.place(ino, a, off, uint64(len(b)))
 		if err != nil {

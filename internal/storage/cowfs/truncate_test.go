@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // TestTruncateIsWhole cuts a pinned file of many extents with so few nodes that they
@@ -11,22 +13,22 @@ import (
 // all.
 func TestTruncateIsWhole(t *testing.T) {
 	const (
-		blocks = 3000                  // every other one has data
-		size   = 10*PageSize + 100     // within a block of data
-		full   = 2 * blocks * PageSize // before
+		blocks = 3000                        // every other one has data
+		size   = 10*pages.PageSize + 100     // within a block of data
+		full   = 2 * blocks * pages.PageSize // before
 	)
-	data := bytes.Repeat([]byte{7}, PageSize)
+	data := bytes.Repeat([]byte{7}, pages.PageSize)
 	failed, done := 0, 0
-	for nodes := range 2 * roomNodes {
+	for nodes := range 2 * pages.RoomNodes {
 		m := newFSModel(t, nil, nil, 0)
 		ino := m.fs.NewIno()
 		f := m.add(ino, Attr{Mode: TypeReg | 0o644, Nlink: 1})
 		put := func(block uint64) {
-			p, err := m.fs.Prepare(ino, &f.attr, block*PageSize, PageSize)
-			if err != nil || p.Ready != PageSize {
+			p, err := m.fs.Prepare(ino, &f.attr, block*pages.PageSize, pages.PageSize)
+			if err != nil || p.Ready != pages.PageSize {
 				t.Fatal(p, err)
 			}
-			m.ok(m.fs.write(ino, &f.attr, block*PageSize, data))
+			m.ok(m.fs.write(ino, &f.attr, block*pages.PageSize, data))
 		}
 		for b := range uint64(blocks) {
 			put(2 * b)
@@ -36,10 +38,10 @@ func TestTruncateIsWhole(t *testing.T) {
 		if _, _, err := m.fs.Pin("pin"); err != nil {
 			t.Fatal(err)
 		}
-		put(size / PageSize)
+		put(size / pages.PageSize)
 		s := m.fs.store
-		s.most, s.growing = s.end, nil
-		for s.free1 > nodes {
+		s.Bound(0)
+		for s.ReadyNodes() > nodes {
 			_, err := s.AllocNode()
 			m.ok(err)
 		}
@@ -57,7 +59,7 @@ func TestTruncateIsWhole(t *testing.T) {
 				t.Errorf("%d nodes: the file has %+v", nodes, f.attr)
 			}
 			m.ok(m.fs.Truncate(ino, &f.attr, full)) // what was cut off must not come back
-		case !errors.Is(err, ErrNoSpace):
+		case !errors.Is(err, pages.ErrNoSpace):
 			t.Fatal(err)
 		default:
 			failed++
@@ -66,13 +68,13 @@ func TestTruncateIsWhole(t *testing.T) {
 			}
 		}
 		for b := range uint64(2 * blocks) {
-			want := make([]byte, PageSize)
-			if b%2 == 0 && (err != nil || b < size/PageSize) {
+			want := make([]byte, pages.PageSize)
+			if b%2 == 0 && (err != nil || b < size/pages.PageSize) {
 				want = data
-			} else if b == size/PageSize {
-				copy(want, data[:size%PageSize])
+			} else if b == size/pages.PageSize {
+				copy(want, data[:size%pages.PageSize])
 			}
-			if got := m.read(m.fs, ino, &f.attr, b*PageSize, PageSize); !bytes.Equal(got, want) {
+			if got := m.read(m.fs, ino, &f.attr, b*pages.PageSize, pages.PageSize); !bytes.Equal(got, want) {
 				t.Fatalf("%d nodes: after %v block %d is wrong", nodes, err, b)
 			}
 		}
@@ -92,12 +94,12 @@ func TestTruncateGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := m.fs.store
-	s.most, s.growing = s.end, nil
-	for s.free1 > 0 {
+	s.Bound(0)
+	for s.ReadyNodes() > 0 {
 		_, err := s.AllocNode()
 		m.ok(err)
 	}
-	if err := m.fs.Truncate(ino, &a, 100); !errors.Is(err, ErrNoSpace) || a.Size != 5 {
+	if err := m.fs.Truncate(ino, &a, 100); !errors.Is(err, pages.ErrNoSpace) || a.Size != 5 {
 		t.Errorf("it has %d bytes, %v", a.Size, err)
 	}
 }

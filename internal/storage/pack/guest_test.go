@@ -12,8 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ramet.dev/ramet/internal/storage/btree"
 	"ramet.dev/ramet/internal/storage/cowfs"
 	"ramet.dev/ramet/internal/storage/erofs"
+	"ramet.dev/ramet/internal/storage/pages"
+	"ramet.dev/ramet/internal/storage/treediff"
 )
 
 // guest changes files above an image as a sandbox does.
@@ -30,7 +33,7 @@ func newGuest(t testing.TB, image []byte) *guest {
 	g := &guest{t: t, image: image, clock: 1700000000_123456789}
 	fd, err := unix.MemfdCreate("pages", unix.MFD_CLOEXEC)
 	g.ok(err)
-	s, err := cowfs.NewStore(os.NewFile(uintptr(fd), "pages"), 1, nil)
+	s, err := pages.NewStore(os.NewFile(uintptr(fd), "pages"), 1, nil)
 	g.ok(err)
 	t.Cleanup(func() { s.Close() })
 	g.fs, err = cowfs.Open(s, image, cowfs.State{})
@@ -51,9 +54,9 @@ func (g *guest) source(keep ...string) *Source {
 	g.pins++
 	state, segs, err := g.fs.Pin(fmt.Sprint("pin ", g.pins))
 	g.ok(err)
-	now, err := cowfs.NewFiles(cowfs.OpenView(segs, state.Root), g.image)
+	now, err := cowfs.NewFiles(btree.OpenView(segs, state.Root), g.image)
 	g.ok(err)
-	base, err := cowfs.NewFiles(cowfs.OpenView(nil, 0), g.image)
+	base, err := cowfs.NewFiles(btree.OpenView(nil, 0), g.image)
 	g.ok(err)
 	return &Source{Image: base, Files: now, Keep: keep}
 }
@@ -299,7 +302,7 @@ func (g *guest) random(r *rand.Rand) {
 		g.link(p, q)
 	case n == 11 && p != "/" && (!a.IsDir() || r.IntN(3) == 0):
 		g.remove(p)
-	case n == 12 && p != "/" && !taken && !cowfs.Below(q, p):
+	case n == 12 && p != "/" && !taken && !treediff.Below(q, p):
 		g.rename(p, q)
 	case n == 13:
 		g.change(p, func(a *cowfs.Attr) { a.Mtime = r.Int64N(1 << 61) })

@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"ramet.dev/ramet/internal/storage/btree"
 	"ramet.dev/ramet/internal/storage/cowfs"
 	"ramet.dev/ramet/internal/storage/erofs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // forms are all ways to pack, with an end to what a hostile tree can make them write.
@@ -61,24 +63,24 @@ func TestHostileTrees(t *testing.T) {
 		"a directory in itself": {func(g *guest) {
 			ino, dir := g.must("/a/b")
 			g.ok(g.fs.Insert(ino, cowfs.Entry{Name: "up", Ino: dir, Type: 4}))
-		}, cowfs.ErrCorrupt},
+		}, pages.ErrCorrupt},
 		"a directory with two names": {func(g *guest) {
 			ino, _ := g.must("/a/b")
 			g.ok(g.fs.Insert(g.fs.Root(), cowfs.Entry{Name: "again", Ino: ino, Type: 4}))
-		}, cowfs.ErrCorrupt},
+		}, pages.ErrCorrupt},
 		"an entry that leads nowhere": {func(g *guest) {
 			g.ok(g.fs.Insert(g.fs.Root(), cowfs.Entry{Name: "none", Ino: cowfs.FirstIno + 1000, Type: 8}))
 		}, cowfs.ErrNotExist},
 		"a mode that is none": {func(g *guest) {
 			g.write("/x", 0, nil)
 			g.change("/x", func(a *cowfs.Attr) { a.Mode = 0o010644 | 0o030000 })
-		}, cowfs.ErrCorrupt},
-		"a root that is a file": {func(g *guest) { g.change("/", func(a *cowfs.Attr) { a.Mode = cowfs.TypeReg }) }, cowfs.ErrCorrupt},
+		}, pages.ErrCorrupt},
+		"a root that is a file": {func(g *guest) { g.change("/", func(a *cowfs.Attr) { a.Mode = cowfs.TypeReg }) }, pages.ErrCorrupt},
 		"a link without a target": {func(g *guest) {
 			g.symlink("/x", "y")
 			g.change("/x", func(a *cowfs.Attr) { a.Size = 5 })
 			g.create("/y", cowfs.TypeLink|0o777)
-		}, cowfs.ErrCorrupt},
+		}, pages.ErrCorrupt},
 		"more bytes than there can be": {func(g *guest) {
 			g.write("/x", 0, nil)
 			g.change("/x", func(a *cowfs.Attr) { a.Size = 1 << 62 })
@@ -116,24 +118,24 @@ func FuzzPack(f *testing.F) {
 	for i := range 40 {
 		f.Add(binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(nil, uint16(4096+i*97)), uint16(1<<16-1-i)))
 	}
-	pages, err := os.Create(filepath.Join(f.TempDir(), "pages"))
+	file, err := os.Create(filepath.Join(f.TempDir(), "pages"))
 	g.ok(err)
-	f.Cleanup(func() { pages.Close() })
+	f.Cleanup(func() { file.Close() })
 	f.Fuzz(func(t *testing.T, changes []byte) {
 		data := bytes.Clone(good)
 		for ; len(changes) >= 4; changes = changes[4:] {
 			copy(data[int(binary.LittleEndian.Uint16(changes))%(len(data)-1):], changes[2:4])
 		}
-		if _, err := pages.WriteAt(data, 0); err != nil {
+		if _, err := file.WriteAt(data, 0); err != nil {
 			t.Fatal(err)
 		}
 		seg := segs[0]
-		seg.File = pages
-		now, err := cowfs.NewFiles(cowfs.OpenView([]cowfs.Segment{seg}, state.Root), image)
+		seg.File = file
+		now, err := cowfs.NewFiles(btree.OpenView([]pages.Segment{seg}, state.Root), image)
 		if err != nil {
 			t.Fatal(err)
 		}
-		base, err := cowfs.NewFiles(cowfs.OpenView(nil, 0), image)
+		base, err := cowfs.NewFiles(btree.OpenView(nil, 0), image)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"ramet.dev/ramet/internal/storage/cowfs"
 	"ramet.dev/ramet/internal/storage/erofs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // Image is what an image is made of. Paths are relative to the root, which is "".
@@ -63,7 +64,7 @@ func (f *filler) put(file *file) error {
 	}
 	switch n.Kind {
 	case 0:
-		return fmt.Errorf("%w: /%s has the mode %#o", cowfs.ErrCorrupt, file.path, a.Mode)
+		return fmt.Errorf("%w: /%s has the mode %#o", pages.ErrCorrupt, file.path, a.Mode)
 	case erofs.Symlink:
 		if n.Target, err = file.from.Target(file.node.Ino); err != nil {
 			return fmt.Errorf("/%s: %w", file.path, err)

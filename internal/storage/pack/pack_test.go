@@ -17,8 +17,10 @@ import (
 	"testing"
 
 	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/storage/btree"
 	"ramet.dev/ramet/internal/storage/cowfs"
 	"ramet.dev/ramet/internal/storage/erofs"
+	"ramet.dev/ramet/internal/storage/treediff"
 )
 
 // tree is what files are, by path. Names of one file have the same first name.
@@ -82,7 +84,7 @@ func treeOf(t testing.TB, f *cowfs.Files) tree {
 // wanted is the tree that is packed, made of those of the sandbox and the image.
 func wanted(s *Source, now, old tree) tree {
 	kept := func(p string) bool {
-		return slices.ContainsFunc(s.Keep, func(k string) bool { return cowfs.Below(p, k) })
+		return slices.ContainsFunc(s.Keep, func(k string) bool { return treediff.Below(p, k) })
 	}
 	want := tree{}
 	for p, text := range now {
@@ -101,7 +103,7 @@ func wanted(s *Source, now, old tree) tree {
 // keptIn says whether the directory that has something to be kept is the image's.
 func keptIn(s *Source, p string) bool {
 	for _, k := range s.Keep {
-		if !cowfs.Below(p, k) {
+		if !treediff.Below(p, k) {
 			continue
 		}
 		for dir := path.Dir(k); ; dir = path.Dir(dir) {
@@ -150,7 +152,7 @@ func normal(s *Source, in tree) tree {
 	}) {
 		text := in[p]
 		if i := strings.LastIndex(text, " first "); i >= 0 {
-			side := fmt.Sprint(slices.ContainsFunc(s.Keep, func(k string) bool { return cowfs.Below(p, k) })) + text[i:]
+			side := fmt.Sprint(slices.ContainsFunc(s.Keep, func(k string) bool { return treediff.Below(p, k) })) + text[i:]
 			if first[side] == "" {
 				first[side] = p
 			}
@@ -177,7 +179,7 @@ func openStored(t testing.TB, s *image.Store, id string) (*cowfs.Files, []byte) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := cowfs.NewFiles(cowfs.OpenView(nil, 0), data)
+	f, err := cowfs.NewFiles(btree.OpenView(nil, 0), data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 const (
@@ -160,7 +161,7 @@ func fits(f *file) error {
 	}
 	for _, name := range all {
 		if strings.IndexByte(name, 0) >= 0 {
-			return fmt.Errorf("%w: /%s has an extended attribute %q", cowfs.ErrCorrupt, f.path, name)
+			return fmt.Errorf("%w: /%s has an extended attribute %q", pages.ErrCorrupt, f.path, name)
 		}
 		if strings.Contains(name, "=") {
 			return fmt.Errorf("/%s: %w: its extended attribute %q has a '=' in its name, which archives have no form for", f.path, ErrUnfit, name)
@@ -219,7 +220,7 @@ func (t *tarWriter) put(f *file) error {
 			return fmt.Errorf("/%s: %w", f.path, err)
 		}
 		if strings.IndexByte(h.Linkname, 0) >= 0 {
-			return fmt.Errorf("%w: link /%s leads to %q", cowfs.ErrCorrupt, f.path, h.Linkname)
+			return fmt.Errorf("%w: link /%s leads to %q", pages.ErrCorrupt, f.path, h.Linkname)
 		}
 	case typeFifo:
 		h.Typeflag = tar.TypeFifo
@@ -230,7 +231,7 @@ func (t *tarWriter) put(f *file) error {
 	case typeSocket:
 		return nil
 	default:
-		return fmt.Errorf("%w: /%s has the mode %#o", cowfs.ErrCorrupt, f.path, a.Mode)
+		return fmt.Errorf("%w: /%s has the mode %#o", pages.ErrCorrupt, f.path, a.Mode)
 	}
 	if f.several() {
 		if first, ok := t.first[f.identity()]; ok {

@@ -10,6 +10,7 @@ import (
 
 	"ramet.dev/ramet/internal/storage/cowfs"
 	"ramet.dev/ramet/internal/storage/erofs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // ErrUnfit is wrapped by errors about a file that the wanted form has no room for.
@@ -84,7 +85,7 @@ func (s *Source) walk(ctx context.Context, v visitor) error {
 		return err
 	}
 	if !root.node.Attr.IsDir() || !old.Attr.IsDir() {
-		return fmt.Errorf("%w: the root is not a directory", cowfs.ErrCorrupt)
+		return fmt.Errorf("%w: the root is not a directory", pages.ErrCorrupt)
 	}
 	return w.visit(&root, &old)
 }
@@ -115,7 +116,7 @@ func (w *walker) visit(f *file, old *cowfs.Node) error {
 		return nil
 	}
 	if w.entered[f.identity()] {
-		return fmt.Errorf("%w: directory %d has two names", cowfs.ErrCorrupt, f.node.Ino)
+		return fmt.Errorf("%w: directory %d has two names", pages.ErrCorrupt, f.node.Ino)
 	}
 	w.entered[f.identity()] = true
 	if old != nil && (!old.Attr.IsDir() || old.Ino != f.node.Ino) {
@@ -280,7 +281,7 @@ func (w *walker) sameData(f *file, old *cowfs.Node) (bool, error) {
 	if f.node.Attr.Size != old.Attr.Size {
 		return false, nil
 	}
-	blocks := (f.node.Attr.Size + cowfs.PageSize - 1) / cowfs.PageSize
+	blocks := (f.node.Attr.Size + pages.PageSize - 1) / pages.PageSize
 	for block := uint64(0); block < blocks; {
 		r, err := f.from.Map(&f.node, block, blocks-block)
 		if err != nil {

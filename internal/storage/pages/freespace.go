@@ -1,4 +1,4 @@
-package cowfs
+package pages
 
 import "math/bits"
 

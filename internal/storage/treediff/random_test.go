@@ -1,75 +1,20 @@
-package cowfs
+package treediff
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path"
-	"path/filepath"
 	"strings"
-	"testing"
 
-	"ramet.dev/ramet/internal/storage/erofs"
+	"ramet.dev/ramet/internal/storage/cowfs"
 )
-
-// testXattrs are extended attributes of files of testImage.
-var testXattrs = []erofs.Xattr{{Name: "user.b", Value: []byte("1")}, {Name: "user.a", Value: nil}}
-
-// testImage is an image with some of everything.
-func testImage(t testing.TB) []byte {
-	t.Helper()
-	f, err := os.Create(filepath.Join(t.TempDir(), "image"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	w, tree := erofs.NewWriter(f), erofs.NewTree()
-	put := func(p string, n erofs.Node) {
-		if err := tree.Put(p, &n); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r := newRand(7)
-	for _, d := range []string{"a", "a/b", "a/b/c", "usr", "usr/lib", "usr/bin", "empty"} {
-		put(d, erofs.Node{Kind: erofs.Directory, Mode: 0o755})
-		for i := range 4 {
-			data := make([]byte, r.IntN(4)*r.IntN(9000))
-			for i := range data {
-				data[i] = byte(r.IntN(4))
-			}
-			x, err := w.Store(bytes.NewReader(data))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d != "empty" {
-				put(fmt.Sprintf("%s/f%d", d, i), erofs.Node{Kind: erofs.Regular, Mode: 0o644, Data: x, UID: uint32(i), Xattrs: testXattrs[:i%3]})
-			}
-		}
-	}
-	put("a/b", erofs.Node{Kind: erofs.Directory, Mode: 0o755, Xattrs: testXattrs})
-	put("usr/link", erofs.Node{Kind: erofs.Symlink, Mode: 0o777, Target: "lib/f1"})
-	for to, from := range map[string]string{"a/b/hard": "a/f1", "usr/hard": "a/f1", "usr/lib/hard": "usr/bin/f2"} {
-		if err := tree.Link(to, from); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := w.Finish(tree, erofs.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(f.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
 
 // random makes one random change.
 func (g *testGuest) random(r *rand.Rand) {
 	g.t.Helper()
 	var all, dirs []string
-	var walk func(p string, ino Ino)
-	walk = func(p string, ino Ino) {
+	var walk func(p string, ino cowfs.Ino)
+	walk = func(p string, ino cowfs.Ino) {
 		a := g.attr(ino)
 		all = append(all, p)
 		if a.IsDir() {
@@ -93,7 +38,7 @@ func (g *testGuest) random(r *rand.Rand) {
 		_, _, ok := g.find(p)
 		return !ok
 	}
-	isFile := a.Mode&TypeMask == TypeReg
+	isFile := a.Mode&cowfs.TypeMask == cowfs.TypeReg
 	data := func() []byte {
 		b := make([]byte, 1+r.IntN(3)*r.IntN(8000))
 		for i := range b {
@@ -142,7 +87,7 @@ func (g *testGuest) random(r *rand.Rand) {
 			g.remove(p)
 		}
 	case 13:
-		if to, _, ok := g.find(q); p != "/" && !Below(q, p) && !Below(p, q) && (!ok || g.attr(to).Mode&TypeMask == a.Mode&TypeMask) {
+		if to, _, ok := g.find(q); p != "/" && !Below(q, p) && !Below(p, q) && (!ok || g.attr(to).Mode&cowfs.TypeMask == a.Mode&cowfs.TypeMask) {
 			g.rename(p, q)
 		}
 	case 14:
@@ -152,7 +97,7 @@ func (g *testGuest) random(r *rand.Rand) {
 	}
 	// Now and then the same bytes again, which is no change.
 	if r.IntN(8) == 0 && isFile && a.Size > 0 {
-		if ino, _, ok := g.find(p); ok && g.attr(ino).Mode&TypeMask == TypeReg {
+		if ino, _, ok := g.find(p); ok && g.attr(ino).Mode&cowfs.TypeMask == cowfs.TypeReg {
 			a := g.attr(ino)
 			var b []byte
 			g.ok(g.fs.Read(ino, &a, 0, a.Size, func(mem []byte, size int) (int, error) {

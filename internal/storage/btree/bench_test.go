@@ -1,15 +1,17 @@
-package cowfs
+package btree
 
 import (
 	"encoding/binary"
 	"fmt"
 	"testing"
+
+	"ramet.dev/ramet/internal/storage/pages/pagestest"
 )
 
 // benchTree has n keys like those of inodes and extents: 16 bytes, with values of
 // 32.
 func benchTree(b *testing.B, n int) (*Tree, func(i int) []byte) {
-	s := storeForTest(b, 1, nil)
+	s := pagestest.Store(b, 1, nil)
 	t := OpenTree(s, 0)
 	var k [16]byte
 	key := func(i int) []byte {
@@ -117,7 +119,7 @@ func BenchmarkScan(b *testing.B) {
 }
 
 func BenchmarkAllocFree(b *testing.B) {
-	s := storeForTest(b, 1, nil)
+	s := pagestest.Store(b, 1, nil)
 	for b.Loop() {
 		p, n, err := s.Alloc(4)
 		if err != nil {

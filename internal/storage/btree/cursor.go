@@ -1,15 +1,17 @@
-package cowfs
+package btree
 
 import (
 	"bytes"
 	"fmt"
+
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // nodeSource is where a cursor gets nodes from.
 type nodeSource interface {
 	// load returns the node on page p, which must be of a level; -1 is any. Its
 	// header is sound.
-	load(p Page, level int) (*treeNode, error)
+	load(p pages.Page, level int) (*treeNode, error)
 }
 
 // treeCursor walks a tree in the order of keys. It stands at a leaf's entry, or at
@@ -31,11 +33,11 @@ type cursorFrame struct {
 }
 
 func entryError(n *treeNode, i int) error {
-	return fmt.Errorf("%w: page %d: entry %d", ErrCorrupt, n.self(), i)
+	return fmt.Errorf("%w: page %d: entry %d", pages.ErrCorrupt, n.self(), i)
 }
 
 // push enters the first entry of a node.
-func (c *treeCursor) push(p Page, level int, lo, hi []byte) error {
+func (c *treeCursor) push(p pages.Page, level int, lo, hi []byte) error {
 	n, err := c.src.load(p, level)
 	if err != nil {
 		return err
@@ -48,7 +50,7 @@ func (c *treeCursor) push(p Page, level int, lo, hi []byte) error {
 		k0, _, ok0 := n.cell(first)
 		k1, _, ok1 := n.cell(last)
 		if !ok0 || !ok1 || bytes.Compare(k0, lo) < 0 || first == 1 && len(lo) > 0 && bytes.Equal(k0, lo) || hi != nil && bytes.Compare(k1, hi) >= 0 {
-			return fmt.Errorf("%w: page %d has keys that are not its parent's", ErrCorrupt, p)
+			return fmt.Errorf("%w: page %d has keys that are not its parent's", pages.ErrCorrupt, p)
 		}
 	}
 	c.stack[c.depth] = cursorFrame{n, 0, lo, hi} // levels descend, so depth is bounded
@@ -85,7 +87,7 @@ func (c *treeCursor) entry() (key, val []byte, err error) {
 }
 
 // child returns the page of the subtree ahead.
-func (c *treeCursor) child() (Page, error) {
+func (c *treeCursor) child() (pages.Page, error) {
 	f := c.top()
 	p, ok := f.n.child(f.i)
 	if !ok {
@@ -139,7 +141,7 @@ func (c *treeCursor) toKey() error {
 
 // seek goes to the leaf of key, and there to the first entry that is not below
 // it, which may be behind the last.
-func (c *treeCursor) seek(root Page, key []byte) (equal bool, err error) {
+func (c *treeCursor) seek(root pages.Page, key []byte) (equal bool, err error) {
 	if root == 0 {
 		return false, nil
 	}
@@ -168,7 +170,7 @@ func (c *treeCursor) seek(root Page, key []byte) (equal bool, err error) {
 }
 
 // scanTree calls fn for all entries from from on, until it returns false.
-func scanTree(src nodeSource, root Page, from []byte, fn func(key, val []byte) bool) error {
+func scanTree(src nodeSource, root pages.Page, from []byte, fn func(key, val []byte) bool) error {
 	c := treeCursor{src: src}
 	if _, err := c.seek(root, from); err != nil {
 		return err
@@ -196,7 +198,7 @@ func scanTree(src nodeSource, root Page, from []byte, fn func(key, val []byte) b
 }
 
 // floorTree returns the entry with the greatest key that is not above key.
-func floorTree(src nodeSource, root Page, key []byte) (k, v []byte, ok bool, err error) {
+func floorTree(src nodeSource, root pages.Page, key []byte) (k, v []byte, ok bool, err error) {
 	c := treeCursor{src: src}
 	equal, err := c.seek(root, key)
 	if err != nil || c.depth == 0 {

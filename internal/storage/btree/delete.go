@@ -1,4 +1,4 @@
-package cowfs
+package btree
 
 const (
 	// A node with less than this is merged with a neighbour, if both together are
@@ -21,7 +21,7 @@ func (t *Tree) Delete(key []byte) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := t.s.ensureNodes(need); err != nil {
+	if err := t.s.EnsureNodes(need); err != nil {
 		return false, err
 	}
 	if err := t.thaw(); err != nil {
@@ -50,7 +50,7 @@ func (t *Tree) shrink(d int) bool {
 	parent := &t.path.steps[d-1]
 	if step.n.count() == 0 {
 		t.freeNode(step.p, step.n.born())
-		t.dropEntry(parent.n, parent.i)
+		dropEntry(parent.n, parent.i)
 		return true
 	}
 	if step.n.used() >= mergeBelow {
@@ -60,7 +60,7 @@ func (t *Tree) shrink(d int) bool {
 }
 
 // dropEntry removes entry i of an inner node.
-func (t *Tree) dropEntry(n *treeNode, i int) {
+func dropEntry(n *treeNode, i int) {
 	n.remove(i)
 	if i == 0 && n.count() > 0 {
 		n.setFirstKeyEmpty()
@@ -95,7 +95,7 @@ func (t *Tree) merge(step, parent *pathStep, i int) bool {
 	if other == i {
 		left, right = n, &t.old
 	}
-	step.n.init(n.level(), t.s.epoch, step.p)
+	step.n.init(n.level(), t.s.Epoch(), step.p)
 	for j := range left.count() {
 		key, val, _ := left.cell(j)
 		step.n.appendCell(key, val)

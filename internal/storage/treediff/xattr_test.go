@@ -1,4 +1,4 @@
-package cowfs
+package treediff
 
 import (
 	"fmt"
@@ -8,12 +8,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/erofs/erofstest"
 )
 
 // TestXattrsOfImage changes attributes of files of the image and others beside
 // plain maps, over forks.
 func TestXattrsOfImage(t *testing.T) {
-	image := testImage(t)
+	image := erofstest.Image(t)
 	for seed := range uint64(8) {
 		r := newRand(seed)
 		clock := int64(1)
@@ -88,12 +91,12 @@ func wantXattrs(t *testing.T, seed uint64, g *testGuest, want map[string]map[str
 // no change.
 func TestXattrsOfImageInDiff(t *testing.T) {
 	clock := int64(1)
-	g := newTestGuest(t, testImage(t), &clock)
+	g := newTestGuest(t, erofstest.Image(t), &clock)
 	base := g.view()
-	for p, change := range map[string]func(ino Ino) error{
-		"/usr/lib/f1": func(ino Ino) error { return g.fs.SetXattr(ino, "user.b", []byte("1")) }, // as it is
-		"/usr/lib/f2": func(ino Ino) error { _, err := g.fs.RemoveXattr(ino, "user.a"); return err },
-		"/a/b":        func(ino Ino) error { return g.fs.SetXattr(ino, "user.c", nil) },
+	for p, change := range map[string]func(ino cowfs.Ino) error{
+		"/usr/lib/f1": func(ino cowfs.Ino) error { return g.fs.SetXattr(ino, "user.b", []byte("1")) }, // as it is
+		"/usr/lib/f2": func(ino cowfs.Ino) error { _, err := g.fs.RemoveXattr(ino, "user.a"); return err },
+		"/a/b":        func(ino cowfs.Ino) error { return g.fs.SetXattr(ino, "user.c", nil) },
 	} {
 		ino, _ := g.must(p)
 		g.ok(change(ino))

@@ -1,9 +1,11 @@
-package cowfs
+package btree
 
 import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // A node is a page:
@@ -24,13 +26,13 @@ import (
 // Values of inner nodes are page numbers. A child's keys are not below its own key
 // and below the next one; the first key of an inner node is empty and stands for
 // all that is below the second.
-type treeNode [PageSize]byte
+type treeNode [pages.PageSize]byte
 
 const (
 	nodeMagic      = 0x4e776f43 // CowN
 	nodeHeader     = 26
 	noEntry        = 0xffff
-	nodeCapacity   = PageSize - nodeHeader
+	nodeCapacity   = pages.PageSize - nodeHeader
 	cellHeader     = 4
 	slotSize       = 2
 	childSize      = 8
@@ -45,21 +47,21 @@ const (
 // A full node and one more cell always make two nodes: see splitPoint.
 const _ = uint(nodeCapacity - 2*maxCell)
 
-func (n *treeNode) level() int   { return int(n[4]) }
-func (n *treeNode) count() int   { return int(binary.LittleEndian.Uint16(n[6:])) }
-func (n *treeNode) born() uint32 { return binary.LittleEndian.Uint32(n[8:]) }
-func (n *treeNode) low() int     { return int(binary.LittleEndian.Uint16(n[12:])) }
-func (n *treeNode) waste() int   { return int(binary.LittleEndian.Uint16(n[14:])) }
-func (n *treeNode) self() Page   { return Page(binary.LittleEndian.Uint64(n[16:])) }
+func (n *treeNode) level() int       { return int(n[4]) }
+func (n *treeNode) count() int       { return int(binary.LittleEndian.Uint16(n[6:])) }
+func (n *treeNode) born() uint32     { return binary.LittleEndian.Uint32(n[8:]) }
+func (n *treeNode) low() int         { return int(binary.LittleEndian.Uint16(n[12:])) }
+func (n *treeNode) waste() int       { return int(binary.LittleEndian.Uint16(n[14:])) }
+func (n *treeNode) self() pages.Page { return pages.Page(binary.LittleEndian.Uint64(n[16:])) }
 
 func (n *treeNode) newest() int { return int(binary.LittleEndian.Uint16(n[24:])) }
 
-func (n *treeNode) setNewest(i int)  { binary.LittleEndian.PutUint16(n[24:], uint16(i)) }
-func (n *treeNode) setCount(v int)   { binary.LittleEndian.PutUint16(n[6:], uint16(v)) }
-func (n *treeNode) setBorn(v uint32) { binary.LittleEndian.PutUint32(n[8:], v) }
-func (n *treeNode) setLow(v int)     { binary.LittleEndian.PutUint16(n[12:], uint16(v)) }
-func (n *treeNode) setWaste(v int)   { binary.LittleEndian.PutUint16(n[14:], uint16(v)) }
-func (n *treeNode) setSelf(p Page)   { binary.LittleEndian.PutUint64(n[16:], uint64(p)) }
+func (n *treeNode) setNewest(i int)      { binary.LittleEndian.PutUint16(n[24:], uint16(i)) }
+func (n *treeNode) setCount(v int)       { binary.LittleEndian.PutUint16(n[6:], uint16(v)) }
+func (n *treeNode) setBorn(v uint32)     { binary.LittleEndian.PutUint32(n[8:], v) }
+func (n *treeNode) setLow(v int)         { binary.LittleEndian.PutUint16(n[12:], uint16(v)) }
+func (n *treeNode) setWaste(v int)       { binary.LittleEndian.PutUint16(n[14:], uint16(v)) }
+func (n *treeNode) setSelf(p pages.Page) { binary.LittleEndian.PutUint64(n[16:], uint64(p)) }
 
 func (n *treeNode) slot(i int) int {
 	at := nodeHeader + i*slotSize
@@ -73,19 +75,19 @@ func (n *treeNode) setSlot(i, off int) {
 
 // used is how much of nodeCapacity is taken.
 func (n *treeNode) used() int {
-	return n.count()*slotSize + PageSize - n.low() - n.waste()
+	return n.count()*slotSize + pages.PageSize - n.low() - n.waste()
 }
 
 // cellCost is what a cell takes of nodeCapacity.
 func cellCost(key, val []byte) int { return slotSize + cellHeader + len(key) + len(val) }
 
 // init makes an empty node of whatever the page held.
-func (n *treeNode) init(level int, born uint32, self Page) {
+func (n *treeNode) init(level int, born uint32, self pages.Page) {
 	binary.LittleEndian.PutUint32(n[0:], nodeMagic)
 	n[4], n[5] = byte(level), 0
 	n.setCount(0)
 	n.setBorn(born)
-	n.setLow(PageSize)
+	n.setLow(pages.PageSize)
 	n.setWaste(0)
 	n.setSelf(self)
 	n.setNewest(noEntry)
@@ -93,12 +95,12 @@ func (n *treeNode) init(level int, born uint32, self Page) {
 
 // checkHeader returns an error unless n can be page p of a level; -1 is any. Then
 // the slots of all entries are within the page.
-func (n *treeNode) checkHeader(p Page, level int) error {
+func (n *treeNode) checkHeader(p pages.Page, level int) error {
 	count, low := n.count(), n.low()
 	if binary.LittleEndian.Uint32(n[0:]) != nodeMagic || n.self() != p || n[5] != 0 ||
-		count == 0 || low > PageSize || nodeHeader+count*slotSize > low ||
+		count == 0 || low > pages.PageSize || nodeHeader+count*slotSize > low ||
 		n.level() > maxTreeLevel || level >= 0 && n.level() != level {
-		return fmt.Errorf("%w: page %d is no node of level %d", ErrCorrupt, p, level)
+		return fmt.Errorf("%w: page %d is no node of level %d", pages.ErrCorrupt, p, level)
 	}
 	return nil
 }
@@ -106,25 +108,25 @@ func (n *treeNode) checkHeader(p Page, level int) error {
 // cell returns entry i. It is not ok where the cell is not within the page.
 func (n *treeNode) cell(i int) (key, val []byte, ok bool) {
 	off := n.slot(i)
-	if off > PageSize-cellHeader {
+	if off > pages.PageSize-cellHeader {
 		return nil, nil, false
 	}
 	key0 := off + cellHeader
 	val0 := key0 + int(binary.LittleEndian.Uint16(n[off:]))
 	end := val0 + int(binary.LittleEndian.Uint16(n[off+2:]))
-	if end > PageSize {
+	if end > pages.PageSize {
 		return nil, nil, false
 	}
 	return n[key0:val0:val0], n[val0:end:end], true
 }
 
 // child returns the page number in entry i.
-func (n *treeNode) child(i int) (Page, bool) {
+func (n *treeNode) child(i int) (pages.Page, bool) {
 	_, val, ok := n.cell(i)
 	if !ok || len(val) != childSize {
 		return 0, false
 	}
-	return Page(binary.LittleEndian.Uint64(val)), true
+	return pages.Page(binary.LittleEndian.Uint64(val)), true
 }
 
 // find returns the first entry from from on whose key is not below key, and
@@ -160,12 +162,12 @@ func (n *treeNode) findChild(key []byte) (i int, ok bool) {
 
 // check looks at everything that a node says about itself. After it, accessors
 // do not fail.
-func (n *treeNode) check(p Page, level int) error {
+func (n *treeNode) check(p pages.Page, level int) error {
 	if err := n.checkHeader(p, level); err != nil {
 		return err
 	}
 	bad := func(what string, i int) error {
-		return fmt.Errorf("%w: page %d: %s of entry %d", ErrCorrupt, p, what, i)
+		return fmt.Errorf("%w: page %d: %s of entry %d", pages.ErrCorrupt, p, what, i)
 	}
 	inner, cells := n.level() > 0, 0
 	var before []byte
@@ -184,8 +186,8 @@ func (n *treeNode) check(p Page, level int) error {
 		before = key
 		cells += cellHeader + len(key) + len(val)
 	}
-	if cells+n.waste() != PageSize-n.low() {
-		return fmt.Errorf("%w: page %d has %d bytes of cells and %d of waste from %d on", ErrCorrupt, p, cells, n.waste(), n.low())
+	if cells+n.waste() != pages.PageSize-n.low() {
+		return fmt.Errorf("%w: page %d has %d bytes of cells and %d of waste from %d on", pages.ErrCorrupt, p, cells, n.waste(), n.low())
 	}
 	return nil
 }
@@ -241,7 +243,7 @@ func (n *treeNode) remove(i int) {
 	n.setCount(count - 1)
 	n.setNewest(noEntry)
 	if count == 1 {
-		n.setLow(PageSize)
+		n.setLow(pages.PageSize)
 		n.setWaste(0)
 	}
 }
@@ -249,7 +251,7 @@ func (n *treeNode) remove(i int) {
 // compact moves all cells together.
 func (n *treeNode) compact() {
 	old := *n
-	n.setLow(PageSize)
+	n.setLow(pages.PageSize)
 	n.setWaste(0)
 	for i := range old.count() {
 		key, val, _ := old.cell(i)
@@ -258,7 +260,7 @@ func (n *treeNode) compact() {
 }
 
 // setChild changes the page number in entry i.
-func (n *treeNode) setChild(i int, p Page) {
+func (n *treeNode) setChild(i int, p pages.Page) {
 	if _, val, ok := n.cell(i); ok && len(val) == childSize {
 		binary.LittleEndian.PutUint64(val, uint64(p))
 	}

@@ -1,4 +1,4 @@
-package cowfs
+package btree
 
 import (
 	"bytes"
@@ -6,15 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"testing"
+
+	"ramet.dev/ramet/internal/storage/pages"
+	"ramet.dev/ramet/internal/storage/pages/pagestest"
 )
 
 // TestDiffCost compares two children of a tree of 50 000 keys, with 10 keys changed
 // in each.
 func TestDiffCost(t *testing.T) {
-	s := storeForTest(t, 1, nil)
+	s := pagestest.Store(t, 1, nil)
 	tree := OpenTree(s, 0)
 	r := newRand(3)
 	keys := make([][]byte, 50000)
@@ -30,7 +32,7 @@ func TestDiffCost(t *testing.T) {
 	base, segs, root := s.End(), s.Segments(), tree.Root()
 	views, want := []*View{}, map[string]bool{}
 	for kid := range 2 {
-		ks := storeForTest(t, base, segs)
+		ks := pagestest.Store(t, base, segs)
 		kt := OpenTree(ks, root)
 		for i := range 10 {
 			k := keys[r.IntN(len(keys))]
@@ -54,7 +56,7 @@ func TestDiffCost(t *testing.T) {
 	}
 	a, b := views[0], views[1]
 	n := 0
-	err := DiffViews(a, b, func(key, av, bv []byte) error {
+	err := Diff(a, b, noData, func(key, av, bv []byte) error {
 		if !want[string(key)] {
 			t.Errorf("%q is no difference", key)
 		}
@@ -65,20 +67,20 @@ func TestDiffCost(t *testing.T) {
 		t.Errorf("%d differences, want %d: %v", n, len(want), err)
 	}
 	nodes := 0
-	treePages(t, s, root, func(Page) { nodes++ })
-	t.Logf("%d of %d nodes read, and %d", a.reads, nodes, b.reads)
-	if a.reads > 60 || b.reads > 60 {
-		t.Errorf("%d and %d pages were read for 20 differences", a.reads, b.reads)
+	treePages(t, s, root, func(pages.Page) { nodes++ })
+	t.Logf("%d of %d nodes read, and %d", a.Reads(), nodes, b.Reads())
+	if a.Reads() > 60 || b.Reads() > 60 {
+		t.Errorf("%d and %d pages were read for 20 differences", a.Reads(), b.Reads())
 	}
 	stop := errors.New("stop")
-	if err := DiffViews(a, b, func(_, _, _ []byte) error { return stop }); err != stop {
+	if err := Diff(a, b, noData, func(_, _, _ []byte) error { return stop }); err != stop {
 		t.Errorf("the error of fn became %v", err)
 	}
 }
 
 // hostileTree is a small tree in a file, with three levels.
-func hostileTree(t testing.TB) (content []byte, root Page, keys [][]byte) {
-	s := storeForTest(t, 1, nil)
+func hostileTree(t testing.TB) (content []byte, root pages.Page, keys [][]byte) {
+	s := pagestest.Store(t, 1, nil)
 	tree := OpenTree(s, 0)
 	for i := range 300 {
 		k := fmt.Appendf(bytes.Repeat([]byte("x"), 400), "%03d", i*7%300) // long separators
@@ -95,28 +97,19 @@ func hostileTree(t testing.TB) (content []byte, root Page, keys [][]byte) {
 	if err != nil || n.level() < 2 {
 		t.Fatalf("root of level %d, %v", n.level(), err)
 	}
-	return slices.Concat(make([]byte, PageSize), content), tree.Root(), keys
-}
-
-func fileWith(t testing.TB, content []byte) *os.File {
-	t.Helper()
-	f := pageFileForTest(t)
-	if _, err := f.WriteAt(content, 0); err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return slices.Concat(make([]byte, pages.PageSize), content), tree.Root(), keys
 }
 
 // readHostile does all that a View can do. It returns how often something was
 // found to be wrong.
-func readHostile(t testing.TB, content []byte, other *View, root Page, keys [][]byte) int {
-	f := fileWith(t, content)
+func readHostile(t testing.TB, content []byte, other *View, root pages.Page, keys [][]byte) int {
+	f := pagestest.FileWith(t, content)
 	defer f.Close()
-	pages := len(content) / PageSize
-	v := OpenView([]Segment{{1, Page(pages), f}}, root)
+	count := len(content) / pages.PageSize
+	v := OpenView([]pages.Segment{{Start: 1, End: pages.Page(count), File: f}}, root)
 	wrong := 0
 	try := func(err error) {
-		if err != nil && !errors.Is(err, ErrCorrupt) {
+		if err != nil && !errors.Is(err, pages.ErrCorrupt) {
 			t.Fatal(err)
 		}
 		if err != nil {
@@ -139,12 +132,12 @@ func readHostile(t testing.TB, content []byte, other *View, root Page, keys [][]
 		entries++
 		return true
 	}))
-	if entries > pages*maxNodeEntries {
-		t.Fatalf("%d entries in %d pages", entries, pages)
+	if entries > count*maxNodeEntries {
+		t.Fatalf("%d entries in %d pages", entries, count)
 	}
 	for _, pair := range [][2]*View{{v, other}, {other, v}} {
 		last = nil
-		try(DiffViews(pair[0], pair[1], func(k, a, b []byte) error {
+		try(Diff(pair[0], pair[1], noData, func(k, a, b []byte) error {
 			if bytes.Compare(last, k) >= 0 || a == nil && b == nil {
 				t.Fatalf("%q after %q", k, last)
 			}
@@ -157,7 +150,7 @@ func readHostile(t testing.TB, content []byte, other *View, root Page, keys [][]
 
 func TestHostilePages(t *testing.T) {
 	content, root, keys := hostileTree(t)
-	good := OpenView([]Segment{{1, Page(len(content) / PageSize), fileWith(t, content)}}, root)
+	good := OpenView([]pages.Segment{{Start: 1, End: pages.Page(len(content) / pages.PageSize), File: pagestest.FileWith(t, content)}}, root)
 	if n := readHostile(t, content, good, root, keys); n != 0 {
 		t.Fatalf("%d errors in a sound tree", n)
 	}
@@ -166,19 +159,19 @@ func TestHostilePages(t *testing.T) {
 	for range 400 {
 		bad := bytes.Clone(content)
 		for range 1 + r.IntN(3) {
-			p := 1 + r.IntN(len(content)/PageSize-1)
-			off := r.IntN(PageSize)
+			p := 1 + r.IntN(len(content)/pages.PageSize-1)
+			off := r.IntN(pages.PageSize)
 			if r.IntN(2) == 0 {
 				off = r.IntN(100) // header and slots
 			}
-			at := p*PageSize + off
+			at := p*pages.PageSize + off
 			switch r.IntN(3) {
 			case 0:
 				bad[at] ^= 1 << r.IntN(8)
 			case 1:
 				bad[at] = byte(r.Uint32())
 			default:
-				copy(bad[p*PageSize:], content[(1+r.IntN(len(content)/PageSize-1))*PageSize:][:PageSize])
+				copy(bad[p*pages.PageSize:], content[(1+r.IntN(len(content)/pages.PageSize-1))*pages.PageSize:][:pages.PageSize])
 			}
 		}
 		wrong += readHostile(t, bad, good, root, keys[:20])
@@ -192,13 +185,13 @@ func TestHostilePages(t *testing.T) {
 // value.
 func FuzzView(f *testing.F) {
 	content, root, keys := hostileTree(f)
-	good := OpenView([]Segment{{1, Page(len(content) / PageSize), fileWith(f, content)}}, root)
+	good := OpenView([]pages.Segment{{Start: 1, End: pages.Page(len(content) / pages.PageSize), File: pagestest.FileWith(f, content)}}, root)
 	f.Add([]byte{0, 1, 2, 3})
 	f.Fuzz(func(t *testing.T, edits []byte) {
 		bad := bytes.Clone(content)
 		for ; len(edits) >= 4; edits = edits[4:] {
 			at := int(edits[0])<<16 | int(edits[1])<<8 | int(edits[2])
-			bad[PageSize+at%(len(bad)-PageSize)] = edits[3]
+			bad[pages.PageSize+at%(len(bad)-pages.PageSize)] = edits[3]
 		}
 		readHostile(t, bad, good, root, keys[:10])
 	})
@@ -208,11 +201,11 @@ func FuzzView(f *testing.F) {
 // that a walk without bounds would take for ever.
 func TestHostileGraph(t *testing.T) {
 	const levels = 20
-	content := make([]byte, (levels+2)*PageSize)
+	content := make([]byte, (levels+2)*pages.PageSize)
 	for _, single := range []bool{false, true} {
 		for level := range levels {
-			n := (*treeNode)(content[(level+1)*PageSize:])
-			n.init(level, 1, Page(level+1))
+			n := (*treeNode)(content[(level+1)*pages.PageSize:])
+			n.init(level, 1, pages.Page(level+1))
 			if level == 0 {
 				n.appendCell([]byte("k"), nil)
 				continue
@@ -228,17 +221,17 @@ func TestHostileGraph(t *testing.T) {
 		}
 		// The other one is the same but for the page of the root, and for what is
 		// below the first key of each node: nothing can be skipped at once.
-		f := fileWith(t, content)
-		a := OpenView([]Segment{{1, levels + 1, f}}, levels)
-		b := OpenView([]Segment{{1, levels + 1, fileWith(t, content)}}, levels)
-		if err := a.Scan(nil, func(_, _ []byte) bool { return true }); !errors.Is(err, ErrCorrupt) {
+		f := pagestest.FileWith(t, content)
+		a := OpenView([]pages.Segment{{Start: 1, End: levels + 1, File: f}}, levels)
+		b := OpenView([]pages.Segment{{Start: 1, End: levels + 1, File: pagestest.FileWith(t, content)}}, levels)
+		if err := a.Scan(nil, func(_, _ []byte) bool { return true }); !errors.Is(err, pages.ErrCorrupt) {
 			t.Errorf("scan: %v", err)
 		}
-		if err := DiffViews(a, b, func(_, _, _ []byte) error { return nil }); !errors.Is(err, ErrCorrupt) {
+		if err := Diff(a, b, noData, func(_, _, _ []byte) error { return nil }); !errors.Is(err, pages.ErrCorrupt) {
 			t.Errorf("diff: %v", err)
 		}
-		c := OpenView([]Segment{{1, levels + 1, f}}, levels-1)
-		if err := DiffViews(a, c, func(_, _, _ []byte) error { return nil }); err != nil && !errors.Is(err, ErrCorrupt) {
+		c := OpenView([]pages.Segment{{Start: 1, End: levels + 1, File: f}}, levels-1)
+		if err := Diff(a, c, noData, func(_, _, _ []byte) error { return nil }); err != nil && !errors.Is(err, pages.ErrCorrupt) {
 			t.Errorf("diff of levels: %v", err)
 		}
 	}
@@ -246,38 +239,38 @@ func TestHostileGraph(t *testing.T) {
 
 func TestViewOfWhatIsNotThere(t *testing.T) {
 	content, root, keys := hostileTree(t)
-	f := fileWith(t, content)
-	end := Page(len(content) / PageSize)
-	v := OpenView([]Segment{{1, end, f}}, root)
-	buf := make([]byte, 2*PageSize)
-	if err := v.ReadAt(1, 100, buf[:5000]); err != nil || !bytes.Equal(buf[:5000], content[PageSize+100:][:5000]) {
+	f := pagestest.FileWith(t, content)
+	end := pages.Page(len(content) / pages.PageSize)
+	v := OpenView([]pages.Segment{{Start: 1, End: end, File: f}}, root)
+	buf := make([]byte, 2*pages.PageSize)
+	if err := v.ReadAt(1, 100, buf[:5000]); err != nil || !bytes.Equal(buf[:5000], content[pages.PageSize+100:][:5000]) {
 		t.Errorf("ReadAt: %v", err)
 	}
 	for _, c := range []struct {
-		p      Page
+		p      pages.Page
 		off, n int
-	}{{0, 0, 1}, {end, 0, 1}, {end - 1, 1, PageSize}, {1 << 60, 0, 1}, {1, -1, 1}, {1, 1 << 62, 1}, {^Page(0), 0, 2 * PageSize}, {end - 1, PageSize, 1}} {
-		if err := v.ReadAt(c.p, c.off, buf[:c.n]); !errors.Is(err, ErrCorrupt) {
+	}{{0, 0, 1}, {end, 0, 1}, {end - 1, 1, pages.PageSize}, {1 << 60, 0, 1}, {1, -1, 1}, {1, 1 << 62, 1}, {^pages.Page(0), 0, 2 * pages.PageSize}, {end - 1, pages.PageSize, 1}} {
+		if err := v.ReadAt(c.p, c.off, buf[:c.n]); !errors.Is(err, pages.ErrCorrupt) {
 			t.Errorf("ReadAt(%d, %d, %d): %v", c.p, c.off, c.n, err)
 		}
 	}
-	if err := f.Truncate(PageSize); err != nil {
+	if err := f.Truncate(pages.PageSize); err != nil {
 		t.Fatal(err)
 	}
-	v = OpenView([]Segment{{1, end, f}}, root)
-	if _, _, err := v.Get(keys[0]); !errors.Is(err, ErrCorrupt) {
+	v = OpenView([]pages.Segment{{Start: 1, End: end, File: f}}, root)
+	if _, _, err := v.Get(keys[0]); !errors.Is(err, pages.ErrCorrupt) {
 		t.Errorf("a file that was cut: %v", err)
 	}
-	if err := v.ReadAt(1, 0, buf); !errors.Is(err, ErrCorrupt) {
+	if err := v.ReadAt(1, 0, buf); !errors.Is(err, pages.ErrCorrupt) {
 		t.Errorf("data of a file that was cut: %v", err)
 	}
-	v = OpenView([]Segment{{5, 4, f}}, root)
-	if _, _, err := v.Get(keys[0]); !errors.Is(err, ErrCorrupt) {
+	v = OpenView([]pages.Segment{{Start: 5, End: 4, File: f}}, root)
+	if _, _, err := v.Get(keys[0]); !errors.Is(err, pages.ErrCorrupt) {
 		t.Errorf("segments that make no sense: %v", err)
 	}
-	closed := fileWith(t, nil)
+	closed := pagestest.FileWith(t, nil)
 	closed.Close()
-	if err := OpenView([]Segment{{1, 2, closed}}, 1).ReadAt(1, 0, buf); !errors.Is(err, fs.ErrClosed) {
+	if err := OpenView([]pages.Segment{{Start: 1, End: 2, File: closed}}, 1).ReadAt(1, 0, buf); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("a closed file: %v", err)
 	}
 	empty := OpenView(nil, 0)
@@ -290,19 +283,19 @@ func TestViewOfWhatIsNotThere(t *testing.T) {
 // changes nothing.
 func TestTreeOfHostilePages(t *testing.T) {
 	content, root, keys := hostileTree(t)
-	end := Page(len(content) / PageSize)
+	end := pages.Page(len(content) / pages.PageSize)
 	r := newRand(5)
 	wrong := 0
 	for range 100 {
 		bad := bytes.Clone(content)
 		for range 5 {
-			p := 1 + r.IntN(len(content)/PageSize-1)
-			bad[p*PageSize+r.IntN(200)] = byte(r.Uint32())
+			p := 1 + r.IntN(len(content)/pages.PageSize-1)
+			bad[p*pages.PageSize+r.IntN(200)] = byte(r.Uint32())
 		}
-		s := storeForTest(t, end, []Segment{{1, end, fileWith(t, bad)}})
+		s := pagestest.Store(t, end, []pages.Segment{{Start: 1, End: end, File: pagestest.FileWith(t, bad)}})
 		tree := OpenTree(s, root)
 		try := func(err error) {
-			if err != nil && !errors.Is(err, ErrCorrupt) {
+			if err != nil && !errors.Is(err, pages.ErrCorrupt) {
 				t.Fatal(err)
 			}
 			if err != nil {

@@ -1,4 +1,4 @@
-package cowfs
+package treediff
 
 import (
 	"context"
@@ -7,6 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // step does one piece of work. The order is what finds what was renamed: what both
@@ -46,7 +49,7 @@ func pop[T any](list *[]T) (x T, ok bool) {
 // enter notes that the entries of a directory are looked at.
 func (d *differ) enter(side int, f *found) error {
 	if d.walked[side][f.node.Ino] {
-		return fmt.Errorf("%w: directory %d has two names", ErrCorrupt, f.node.Ino)
+		return fmt.Errorf("%w: directory %d has two names", pages.ErrCorrupt, f.node.Ino)
 	}
 	d.walked[side][f.node.Ino] = true
 	return nil
@@ -65,7 +68,7 @@ func (d *differ) walk(p dirPair) error {
 		if p[before].node.Ino == p[after].node.Ino {
 			continue
 		}
-		err := d.sides[side].Entries(p[side].node.Ino, func(name string, _ Ino) error {
+		err := d.sides[side].Entries(p[side].node.Ino, func(name string, _ cowfs.Ino) error {
 			names[name] = true
 			return nil
 		})
@@ -129,15 +132,15 @@ func (d *differ) load(side int, f *found, have bool) (err error) {
 	if have {
 		f.node, err = d.sides[side].Node(f.node.Ino)
 	}
-	if errors.Is(err, ErrNotExist) {
-		return fmt.Errorf("%w: directory %d: entry %q: %w", ErrCorrupt, f.dir, f.name, err)
+	if errors.Is(err, cowfs.ErrNotExist) {
+		return fmt.Errorf("%w: directory %d: entry %q: %w", pages.ErrCorrupt, f.Dir, f.Name, err)
 	}
 	return err
 }
 
 // child returns what is called name in a directory, without its node.
 func (f *found) child(name string) (c found, err error) {
-	c.place = place{f.node.Ino, name}
+	c.Link = cowfs.Link{Dir: f.node.Ino, Name: name}
 	if c.path, err = join(f.path, name); err == nil {
 		c.other, err = join(f.other, name)
 	}
@@ -152,8 +155,8 @@ func (d *differ) reaches(f *found) bool {
 }
 
 func join(dir, name string) (string, error) {
-	if len(dir)+len(name) > maxPathLen {
-		return "", fmt.Errorf("%w: a path is longer than %d bytes", ErrLimit, maxPathLen)
+	if len(dir)+len(name) > cowfs.MaxPathLen {
+		return "", fmt.Errorf("%w: a path is longer than %d bytes", cowfs.ErrLimit, cowfs.MaxPathLen)
 	}
 	return strings.TrimSuffix(dir, "/") + "/" + name, nil
 }
@@ -182,32 +185,32 @@ func (d *differ) elsewhere(side int, f *found) (bool, error) {
 		return false, err
 	}
 	other := d.sides[1-side]
-	places, err := other.places(f.node.Ino)
+	places, err := other.Links(f.node.Ino)
 	if err != nil || len(places) > 0 {
 		return err == nil, err
 	}
 	// It never moved there. If this is where the image has it, it is not there on
 	// the other side.
-	if ino, ok, err := other.imageLookup(f.dir, f.name); err != nil || ok && ino == f.node.Ino {
+	if ino, ok, err := other.ImageLookup(f.Dir, f.Name); err != nil || ok && ino == f.node.Ino {
 		return false, err
 	}
-	places, err = other.imagePlaces(f.node.Ino)
+	places, err = other.ImageLinks(f.node.Ino)
 	return len(places) > 0, err
 }
 
 // same says whether a number stands for one file on both sides, see Changes.
-func (d *differ) same(ino Ino) (bool, error) {
-	var nodes [2]Node
+func (d *differ) same(ino cowfs.Ino) (bool, error) {
+	var nodes [2]cowfs.Node
 	for side := range nodes {
 		var err error
-		if nodes[side], err = d.sides[side].Node(ino); errors.Is(err, ErrNotExist) {
+		if nodes[side], err = d.sides[side].Node(ino); errors.Is(err, cowfs.ErrNotExist) {
 			return false, nil
 		} else if err != nil {
 			return false, err
 		}
 	}
 	a, b := &nodes[before].Attr, &nodes[after].Attr
-	return a.Mode&TypeMask == b.Mode&TypeMask && (ino.OfImage() || a.Btime == b.Btime), nil
+	return a.Mode&cowfs.TypeMask == b.Mode&cowfs.TypeMask && (ino.OfImage() || a.Btime == b.Btime), nil
 }
 
 // both reports how a file of both sides differs, and has what is below looked at.
@@ -245,7 +248,7 @@ func (d *differ) report(c Change, also string) error {
 	}
 	d.out = append(d.out, c)
 	if d.paths += len(c.Path) + len(c.From); d.paths > maxPaths || len(d.out) > maxChanges {
-		return fmt.Errorf("%w: more than %d, or of more than %d bytes of paths", ErrLimit, maxChanges, maxPaths)
+		return fmt.Errorf("%w: more than %d, or of more than %d bytes of paths", cowfs.ErrLimit, maxChanges, maxPaths)
 	}
 	return nil
 }
@@ -285,7 +288,7 @@ func (d *differ) settle(side int, f found) error {
 }
 
 // popFrom takes the last file of a list in a map.
-func popFrom(loose map[Ino][]found, ino Ino) (found, bool) {
+func popFrom(loose map[cowfs.Ino][]found, ino cowfs.Ino) (found, bool) {
 	list := loose[ino]
 	f, ok := pop(&list)
 	if len(list) > 0 {
@@ -313,7 +316,7 @@ func (d *differ) expand(side int, dir found) error {
 	if err := d.enter(side, &dir); err != nil {
 		return err
 	}
-	return d.sides[side].Entries(dir.node.Ino, func(name string, ino Ino) error {
+	return d.sides[side].Entries(dir.node.Ino, func(name string, ino cowfs.Ino) error {
 		if d.ctx.Err() != nil {
 			return context.Cause(d.ctx)
 		}

@@ -1,10 +1,13 @@
-package cowfs
+package treediff
 
 import (
 	"bytes"
 	"context"
 	"fmt"
 	"slices"
+
+	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // comparison is how two files differ.
@@ -13,22 +16,15 @@ type comparison struct {
 	xattrs  []string
 }
 
-// sameAttr says whether attributes differ in nothing that counts. Not all that
-// counts for the data is in them.
-func sameAttr(a, b *Attr) bool {
-	return a.Mode == b.Mode && a.UID == b.UID && a.GID == b.GID && a.Major == b.Major && a.Minor == b.Minor &&
-		(a.Size == b.Size || a.IsDir())
-}
-
 // compare compares a file with one of the other side.
-func (d *differ) compare(a, b *Node) (comparison, error) {
+func (d *differ) compare(a, b *cowfs.Node) (comparison, error) {
 	if a.Ino == b.Ino && !d.differs[a.Ino] {
 		return comparison{}, nil
 	}
 	if a.Attr.Nlink < 2 && b.Attr.Nlink < 2 || a.Attr.IsDir() {
 		return d.compareNow(a, b)
 	}
-	pair := [2]Ino{a.Ino, b.Ino}
+	pair := [2]cowfs.Ino{a.Ino, b.Ino}
 	c, ok := d.compared[pair]
 	if !ok {
 		var err error
@@ -40,27 +36,27 @@ func (d *differ) compare(a, b *Node) (comparison, error) {
 	return c, nil
 }
 
-func (d *differ) compareNow(a, b *Node) (c comparison, err error) {
+func (d *differ) compareNow(a, b *cowfs.Node) (c comparison, err error) {
 	x, y := &a.Attr, &b.Attr
 	note := func(differs bool, what Differs) {
 		if differs {
 			c.differs |= what
 		}
 	}
-	note((x.Mode^y.Mode)&^TypeMask != 0, DiffersMode)
+	note((x.Mode^y.Mode)&^cowfs.TypeMask != 0, DiffersMode)
 	note(x.UID != y.UID || x.GID != y.GID, DiffersOwner)
 	if c.xattrs, err = d.compareXattrs(a.Ino, b.Ino); err != nil {
 		return c, err
 	}
 	note(len(c.xattrs) > 0, DiffersXattrs)
-	switch kind := x.Mode & TypeMask; {
-	case kind != y.Mode&TypeMask:
+	switch kind := x.Mode & cowfs.TypeMask; {
+	case kind != y.Mode&cowfs.TypeMask:
 		c.differs |= DiffersType
-	case kind == TypeReg:
+	case kind == cowfs.TypeReg:
 		same, err := d.sameData(a, b)
 		note(!same, DiffersData)
 		return c, err
-	case kind == TypeLink:
+	case kind == cowfs.TypeLink:
 		t, err := d.sides[before].Target(a.Ino)
 		if err != nil {
 			return c, err
@@ -68,14 +64,14 @@ func (d *differ) compareNow(a, b *Node) (c comparison, err error) {
 		u, err := d.sides[after].Target(b.Ino)
 		note(t != u, DiffersTarget)
 		return c, err
-	case kind != TypeDir:
+	case kind != cowfs.TypeDir:
 		note(x.Major != y.Major || x.Minor != y.Minor, DiffersDevice)
 	}
 	return c, nil
 }
 
 // compareXattrs returns the names of the attributes that differ, in their order.
-func (d *differ) compareXattrs(a, b Ino) ([]string, error) {
+func (d *differ) compareXattrs(a, b cowfs.Ino) ([]string, error) {
 	old, err := d.sides[before].Xattrs(a)
 	if err != nil {
 		return nil, err
@@ -105,14 +101,11 @@ func (d *differ) compareXattrs(a, b Ino) ([]string, error) {
 
 // mayCompare bounds what is read to compare. No sandbox uses a page twice; a tree
 // that does can make much of little.
-func mayCompare(sides ...*Files) int64 {
+func mayCompare(sides ...*cowfs.Files) int64 {
 	const some = 1 << 30
 	n := int64(some)
 	for _, f := range sides {
-		for _, seg := range f.view.segs {
-			n += 4 * int64(seg.End-seg.Start) * PageSize
-		}
-		n += 4 * int64(len(f.data))
+		n += 4 * f.Bytes()
 	}
 	return n
 }
@@ -121,7 +114,7 @@ func mayCompare(sides ...*Files) int64 {
 const comparePiece = 256 << 10
 
 // sameData says whether two regular files contain the same.
-func (d *differ) sameData(a, b *Node) (bool, error) {
+func (d *differ) sameData(a, b *cowfs.Node) (bool, error) {
 	if a.Attr.Size != b.Attr.Size {
 		return false, nil
 	}
@@ -135,8 +128,8 @@ func (d *differ) sameData(a, b *Node) (bool, error) {
 
 // dataRuns calls fn for the parts in which two regular files of one size differ,
 // in whole pages but for the end, until it returns false.
-func (d *differ) dataRuns(a, b *Node, fn func(off, n uint64) (bool, error)) error {
-	blocks := blocksIn(a.Attr.Size)
+func (d *differ) dataRuns(a, b *cowfs.Node, fn func(off, n uint64) (bool, error)) error {
+	blocks := cowfs.BlocksIn(a.Attr.Size)
 	for block := uint64(0); block < blocks; {
 		if d.ctx.Err() != nil {
 			return context.Cause(d.ctx)
@@ -161,17 +154,17 @@ func (d *differ) dataRuns(a, b *Node, fn func(off, n uint64) (bool, error)) erro
 }
 
 // samePlace says whether two runs are one, which need not be read.
-func (d *differ) samePlace(r, s *Run) bool {
+func (d *differ) samePlace(r, s *cowfs.Run) bool {
 	if r.Page != s.Page || r.ImageOffset != s.ImageOffset {
 		return false
 	}
-	return r.Page == 0 || samePages(d.sides[before].view, d.sides[after].view, r.Page, Page(r.N))
+	return r.Page == 0 || cowfs.SamePlace(d.sides[before], d.sides[after], r)
 }
 
 // compareRun compares two runs of the same blocks.
-func (d *differ) compareRun(a, b *Node, r, s *Run, fn func(off, n uint64) (bool, error)) (goOn bool, err error) {
-	start := r.Block * PageSize
-	n := min(r.N*PageSize, a.Attr.Size-start)
+func (d *differ) compareRun(a, b *cowfs.Node, r, s *cowfs.Run, fn func(off, n uint64) (bool, error)) (goOn bool, err error) {
+	start := r.Block * pages.PageSize
+	n := min(r.N*pages.PageSize, a.Attr.Size-start)
 	if room := min(n, comparePiece); uint64(len(d.bufs[before])) < room {
 		d.bufs = [2][]byte{make([]byte, room), make([]byte, room)}
 	}
@@ -181,13 +174,13 @@ func (d *differ) compareRun(a, b *Node, r, s *Run, fn func(off, n uint64) (bool,
 		}
 		size := min(comparePiece, n-skip)
 		if d.left -= 2 * int64(size); d.left < 0 {
-			return false, fmt.Errorf("%w: files have more data than there are", ErrLimit)
+			return false, fmt.Errorf("%w: files have more data than there are", cowfs.ErrLimit)
 		}
 		x, y := d.bufs[before][:size], d.bufs[after][:size]
-		if err := d.sides[before].readRun(a, r, skip, x); err != nil {
+		if err := d.sides[before].ReadRun(a, r, skip, x); err != nil {
 			return false, err
 		}
-		if err := d.sides[after].readRun(b, s, skip, y); err != nil {
+		if err := d.sides[after].ReadRun(b, s, skip, y); err != nil {
 			return false, err
 		}
 		if bytes.Equal(x, y) {
@@ -202,8 +195,8 @@ func (d *differ) compareRun(a, b *Node, r, s *Run, fn func(off, n uint64) (bool,
 
 // differingPages calls fn for the pages in which x and y differ, which are at off.
 func differingPages(x, y []byte, off uint64, fn func(off, n uint64) (bool, error)) (goOn bool, err error) {
-	for at := 0; at < len(x); at += PageSize {
-		end := min(at+PageSize, len(x))
+	for at := 0; at < len(x); at += pages.PageSize {
+		end := min(at+pages.PageSize, len(x))
 		if bytes.Equal(x[at:end], y[at:end]) {
 			continue
 		}
@@ -212,4 +205,15 @@ func differingPages(x, y []byte, off uint64, fn func(off, n uint64) (bool, error
 		}
 	}
 	return true, nil
+}
+
+// SameData says whether two regular files of one size contain the same. What they
+// share is not read.
+func SameData(ctx context.Context, a *cowfs.Files, x *cowfs.Node, b *cowfs.Files, y *cowfs.Node) (bool, error) {
+	d := differ{ctx: ctx, sides: [2]*cowfs.Files{a, b}, left: mayCompare(a, b)}
+	same, err := d.sameData(x, y)
+	if err != nil {
+		return false, fmt.Errorf("compare files: %w", err)
+	}
+	return same, nil
 }

@@ -1,6 +1,10 @@
-package cowfs
+package btree
 
-import "fmt"
+import (
+	"fmt"
+
+	"ramet.dev/ramet/internal/storage/pages"
+)
 
 // Tree is a sorted map in pages of a store. A node that may not be changed is
 // copied first, with all nodes above it: a root that is pinned keeps reading what
@@ -10,8 +14,8 @@ import "fmt"
 // its store. Nodes that ancestors wrote are checked before they are believed;
 // nodes of our own file are not.
 type Tree struct {
-	s    *Store
-	root Page
+	s    *pages.Store
+	root pages.Page
 	path treePath // of the change under way
 	// nodes is how many more nodes there are than when the tree was opened.
 	nodes int64
@@ -23,14 +27,17 @@ type Tree struct {
 }
 
 // OpenTree returns the tree that root is the root of. 0 is an empty tree.
-func OpenTree(s *Store, root Page) *Tree { return &Tree{s: s, root: root} }
+func OpenTree(s *pages.Store, root pages.Page) *Tree { return &Tree{s: s, root: root} }
 
 // Root returns the page of the root, 0 for an empty tree. It changes with the
 // tree.
-func (t *Tree) Root() Page { return t.root }
+func (t *Tree) Root() pages.Page { return t.root }
+
+// Grown returns how many more nodes there are than when the tree was opened.
+func (t *Tree) Grown() int64 { return t.nodes }
 
 // load implements nodeSource.
-func (t *Tree) load(p Page, level int) (*treeNode, error) {
+func (t *Tree) load(p pages.Page, level int) (*treeNode, error) {
 	b, err := t.s.Bytes(p, 1)
 	if err != nil {
 		return nil, err
@@ -88,7 +95,7 @@ type treePath struct {
 }
 
 type pathStep struct {
-	p Page
+	p pages.Page
 	n *treeNode
 	i int // the entry that the next step is the child of; in the leaf, the key's
 }
@@ -144,8 +151,8 @@ func (t *Tree) frozenNodes() (int, error) {
 	return frozen, nil
 }
 
-// depth returns how many nodes there are from the root to a leaf.
-func (t *Tree) depth() (int, error) {
+// Depth returns how many nodes there are from the root to a leaf.
+func (t *Tree) Depth() (int, error) {
 	if t.root == 0 {
 		return 0, nil
 	}
@@ -156,16 +163,16 @@ func (t *Tree) depth() (int, error) {
 	return n.level() + 1, nil
 }
 
-// frozenBetween returns how many nodes have to be copied to change all keys from one
+// FrozenBetween returns how many nodes have to be copied to change all keys from one
 // to another, or most if it is more.
-func (t *Tree) frozenBetween(from, to []byte, most int) (int, error) {
+func (t *Tree) FrozenBetween(from, to []byte, most int) (int, error) {
 	if t.root == 0 {
 		return 0, nil
 	}
 	return t.frozenBelow(t.root, -1, from, to, most)
 }
 
-func (t *Tree) frozenBelow(p Page, level int, from, to []byte, most int) (int, error) {
+func (t *Tree) frozenBelow(p pages.Page, level int, from, to []byte, most int) (int, error) {
 	n, err := t.load(p, level)
 	if err != nil {
 		return 0, err
@@ -201,12 +208,12 @@ func (t *Tree) frozenBelow(p Page, level int, from, to []byte, most int) (int, e
 
 // checkInherited looks at all of a node that an ancestor wrote: it cannot refer to
 // pages of ours, which are believed.
-func (t *Tree) checkInherited(p Page, n *treeNode) error {
+func (t *Tree) checkInherited(p pages.Page, n *treeNode) error {
 	if err := n.check(p, n.level()); err != nil {
 		return err
 	}
 	for i := range n.count() {
-		if child, _ := n.child(i); n.level() > 0 && child >= t.s.base {
+		if child, _ := n.child(i); n.level() > 0 && child >= t.s.Base() {
 			return entryError(n, i)
 		}
 	}
@@ -227,7 +234,7 @@ func (t *Tree) thaw() error {
 		}
 		*n = *step.n
 		born := n.born()
-		n.setBorn(t.s.epoch)
+		n.setBorn(t.s.Epoch())
 		n.setSelf(p)
 		t.freeNode(step.p, born)
 		step.p, step.n = p, n
@@ -248,7 +255,7 @@ func (t *Tree) relink(i int) {
 }
 
 // newNode returns a page for a node, with undefined contents.
-func (t *Tree) newNode() (Page, *treeNode, error) {
+func (t *Tree) newNode() (pages.Page, *treeNode, error) {
 	p, err := t.s.AllocNode()
 	if err != nil {
 		return 0, nil, err
@@ -262,7 +269,7 @@ func (t *Tree) newNode() (Page, *treeNode, error) {
 }
 
 // freeNode gives back a node that the tree does not have any more.
-func (t *Tree) freeNode(p Page, born uint32) {
+func (t *Tree) freeNode(p pages.Page, born uint32) {
 	t.nodes--
 	t.s.Free(p, 1, born)
 }

@@ -1,17 +1,19 @@
-package cowfs
+package btree
 
 import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // Put sets the value of key. On an error nothing has changed. It leaves some nodes
 // for deletions where the host has no space for more.
-func (t *Tree) Put(key, val []byte) error { return t.put(key, val, putNodes) }
+func (t *Tree) Put(key, val []byte) error { return t.PutLeaving(key, val, pages.PutNodes) }
 
-// put is Put that leaves a number of nodes.
-func (t *Tree) put(key, val []byte, leave int) error {
+// PutLeaving is Put that leaves a number of nodes.
+func (t *Tree) PutLeaving(key, val []byte, leave int) error {
 	if len(key) == 0 || len(key) > maxKey || len(val) > maxValue {
 		return fmt.Errorf("put: key of %d bytes and value of %d bytes", len(key), len(val))
 	}
@@ -41,14 +43,14 @@ func (t *Tree) put(key, val []byte, leave int) error {
 
 // plant makes the first leaf.
 func (t *Tree) plant(key, val []byte, leave int) error {
-	if err := t.s.ensureNodes(1 + leave); err != nil {
+	if err := t.s.EnsureNodes(1 + leave); err != nil {
 		return err
 	}
 	p, n, err := t.newNode()
 	if err != nil {
 		return err
 	}
-	n.init(0, t.s.epoch, p)
+	n.init(0, t.s.Epoch(), p)
 	n.appendCell(key, val)
 	t.root = p
 	return nil
@@ -67,12 +69,12 @@ func (t *Tree) insert(key, val, old []byte, exists bool, leave int) error {
 	}
 	if used > nodeCapacity {
 		if t.path.depth == maxTreeDepth {
-			return fmt.Errorf("%w: the tree is too deep", ErrNoSpace)
+			return fmt.Errorf("%w: the tree is too deep", pages.ErrNoSpace)
 		}
 		need += t.path.depth + 1 // each node of the path is split, and there is a new root
 	}
 	if need > 0 {
-		if err := t.s.ensureNodes(need + leave); err != nil {
+		if err := t.s.EnsureNodes(need + leave); err != nil {
 			return err
 		}
 	}
@@ -116,7 +118,7 @@ func (t *Tree) insertAt(d int, key, val []byte) error {
 	if err != nil {
 		return err
 	}
-	n.init(step.n.level()+1, t.s.epoch, root)
+	n.init(step.n.level()+1, t.s.Epoch(), root)
 	var left [childSize]byte
 	binary.LittleEndian.PutUint64(left[:], uint64(step.p))
 	n.appendCell(nil, left[:])
@@ -127,7 +129,7 @@ func (t *Tree) insertAt(d int, key, val []byte) error {
 
 // split moves the upper part of a node, together with an entry that is to be its
 // step.i-th, to a new page. It returns that page and the key for it.
-func (t *Tree) split(step *pathStep, key, val []byte) (Page, []byte, error) {
+func (t *Tree) split(step *pathStep, key, val []byte) (pages.Page, []byte, error) {
 	p, right, err := t.newNode()
 	if err != nil {
 		return 0, nil, err
@@ -150,8 +152,8 @@ func (t *Tree) split(step *pathStep, key, val []byte) (Page, []byte, error) {
 	}
 	at := splitPoint(t.sizes[:count], step.i, step.i == old.newest()+1)
 
-	left.init(old.level(), t.s.epoch, step.p)
-	right.init(old.level(), t.s.epoch, p)
+	left.init(old.level(), t.s.Epoch(), step.p)
+	right.init(old.level(), t.s.Epoch(), p)
 	for j := range at {
 		left.appendCell(entry(j))
 	}

@@ -1,4 +1,4 @@
-package cowfs
+package treediff
 
 import (
 	"cmp"
@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // ChangeKind says what happened to a path.
@@ -46,7 +49,7 @@ type Change struct {
 	// From is where it is on the first side, if that is another path: because it
 	// was renamed, or a directory above it.
 	From     string
-	Old, New Node // Old is zero if it was added, New if it was deleted
+	Old, New cowfs.Node // Old is zero if it was added, New if it was deleted
 	Differs  Differs
 	// Xattrs are the names of the extended attributes that differ.
 	Xattrs []string
@@ -78,9 +81,6 @@ func Below(path, dir string) bool {
 	return strings.HasPrefix(path, dir) && (len(path) == len(dir) || dir == "/" || path[len(dir)] == '/')
 }
 
-// ErrLimit says that two sides differ in too much, or in what no sandbox makes.
-var ErrLimit = errors.New("there are too many changes")
-
 const (
 	// maxChanges bounds the changes of one answer, and maxPaths the bytes of their
 	// paths together.
@@ -88,9 +88,6 @@ const (
 	maxPaths   = 256 << 20
 	// maxDirty bounds the inodes that are looked at.
 	maxDirty = 8 << 20
-	// maxPathLen is more than a system call takes: deeper directories can be made,
-	// one in the other, but not without effort.
-	maxPathLen = 32 << 10
 )
 
 // Changes returns what differs between the files of two trees above one image, in
@@ -110,11 +107,11 @@ const (
 // through forks and that the guest cannot set: two files that have that and the
 // number in common were one before the fork. Should that ever be wrong, a file is
 // called renamed, and all in which it differs is still listed, as for any other.
-func Changes(ctx context.Context, a, b *Files, filter Filter) ([]Change, error) {
+func Changes(ctx context.Context, a, b *cowfs.Files, filter Filter) ([]Change, error) {
 	d := differ{
-		ctx: ctx, filter: filter, sides: [2]*Files{a, b}, differs: map[Ino]bool{}, names: map[Ino]map[string]bool{},
-		loose: [2]map[Ino][]found{{}, {}}, looseDirs: [2]map[Ino][]found{{}, {}}, walked: [2]map[Ino]bool{{}, {}},
-		compared: map[[2]Ino]comparison{}, left: mayCompare(a, b),
+		ctx: ctx, filter: filter, sides: [2]*cowfs.Files{a, b}, differs: map[cowfs.Ino]bool{}, names: map[cowfs.Ino]map[string]bool{},
+		loose: [2]map[cowfs.Ino][]found{{}, {}}, looseDirs: [2]map[cowfs.Ino][]found{{}, {}}, walked: [2]map[cowfs.Ino]bool{{}, {}},
+		compared: map[[2]cowfs.Ino]comparison{}, left: mayCompare(a, b),
 	}
 	if err := d.run(); err != nil {
 		return nil, fmt.Errorf("compare files: %w", err)
@@ -135,13 +132,13 @@ const (
 type differ struct {
 	ctx    context.Context
 	filter Filter
-	sides  [2]*Files
+	sides  [2]*cowfs.Files
 	out    []Change
 	paths  int // bytes of the paths in out
 	dirty  int // entries of differs and names
 
-	differs map[Ino]bool            // inodes of which something may differ
-	names   map[Ino]map[string]bool // what to look at in directories that both sides have
+	differs map[cowfs.Ino]bool            // inodes of which something may differ
+	names   map[cowfs.Ino]map[string]bool // what to look at in directories that both sides have
 
 	// todo are directories that both sides have.
 	todo []dirPair
@@ -149,25 +146,25 @@ type differ struct {
 	odd [2][]found
 	// loose and looseDirs are those of them that the other side may have elsewhere,
 	// waiting the numbers of the latter as they came.
-	loose, looseDirs [2]map[Ino][]found
-	waiting          [2][]Ino
+	loose, looseDirs [2]map[cowfs.Ino][]found
+	waiting          [2][]cowfs.Ino
 	// walked are the directories whose entries were looked at: none is twice, so
 	// directories that contain each other come to an end.
-	walked [2]map[Ino]bool
+	walked [2]map[cowfs.Ino]bool
 
-	compared map[[2]Ino]comparison // files with several names
-	left     int64                 // bytes that may still be compared
-	bufs     [2][]byte             // for comparing
+	compared map[[2]cowfs.Ino]comparison // files with several names
+	left     int64                       // bytes that may still be compared
+	bufs     [2][]byte                   // for comparing
 }
 
 // found is a file at a path of one side.
 type found struct {
-	place
+	cowfs.Link
 	path string
 	// other is its path on the other side, should it be there. It is another one
 	// below what was renamed.
 	other string
-	node  Node
+	node  cowfs.Node
 }
 
 // dirPair is a directory that both sides have.
@@ -177,7 +174,7 @@ func (d *differ) run() error {
 	if d.sides[before].Root() != d.sides[after].Root() {
 		return errors.New("they are above different images")
 	}
-	if err := DiffViews(d.sides[before].view, d.sides[after].view, d.key); err != nil {
+	if err := cowfs.EachTouched(d.sides[before], d.sides[after], d.touched); err != nil {
 		return err
 	}
 	if err := d.markAbove(); err != nil {
@@ -208,55 +205,29 @@ func (d *differ) root() (root dirPair, err error) {
 			return root, err
 		}
 		if !root[i].node.Attr.IsDir() {
-			return root, fmt.Errorf("%w: the root is not a directory", ErrCorrupt)
+			return root, fmt.Errorf("%w: the root is not a directory", pages.ErrCorrupt)
 		}
 	}
 	return root, nil
 }
 
-// key notes a key whose value differs.
-func (d *differ) key(k, old, new []byte) error {
+// touched notes what is stored differently.
+func (d *differ) touched(t cowfs.Touched) error {
 	if d.dirty%1024 == 0 && d.ctx.Err() != nil {
 		return context.Cause(d.ctx)
 	}
-	ino, kind, rest := keyOf(k)
-	switch kind {
-	case keyEntry:
-		return d.look(ino, string(rest))
-	case keyAttr:
-		if same, err := d.sameAttr(ino, old, new); same || err != nil {
-			return err
-		}
-	case keyParent:
-		return nil // it follows from an entry, or says nothing but that something changed
+	if t.Entry {
+		return d.look(t.Ino, t.Name)
 	}
-	if !d.differs[ino] {
-		d.differs[ino] = true
+	if !d.differs[t.Ino] {
+		d.differs[t.Ino] = true
 		return d.count()
 	}
 	return nil
 }
 
-// sameAttr says whether attributes differ in nothing that counts. nil is what
-// the image has.
-func (d *differ) sameAttr(ino Ino, old, new []byte) (bool, error) {
-	var attrs [2]Attr
-	for i, val := range [2][]byte{old, new} {
-		if val != nil {
-			if err := attrs[i].Decode(val); err != nil {
-				return false, err
-			}
-		} else if in, err := d.sides[i].imageInode(ino); err != nil {
-			return false, nil // this side has no such file
-		} else {
-			attrs[i] = imageAttr(&in)
-		}
-	}
-	return sameAttr(&attrs[before], &attrs[after]) && attrs[before].ImageEnd == attrs[after].ImageEnd, nil
-}
-
 // look makes a name be looked at in a directory.
-func (d *differ) look(dir Ino, name string) error {
+func (d *differ) look(dir cowfs.Ino, name string) error {
 	names := d.names[dir]
 	if names == nil {
 		names = map[string]bool{}
@@ -271,7 +242,7 @@ func (d *differ) look(dir Ino, name string) error {
 
 func (d *differ) count() error {
 	if d.dirty++; d.dirty > maxDirty {
-		return fmt.Errorf("%w: of more than %d files", ErrLimit, maxDirty)
+		return fmt.Errorf("%w: of more than %d files", cowfs.ErrLimit, maxDirty)
 	}
 	return nil
 }
@@ -279,14 +250,14 @@ func (d *differ) count() error {
 // markAbove makes what differs be found from the root: its names are looked at,
 // and those of all directories above it.
 func (d *differ) markAbove() error {
-	var todo []Ino
+	var todo []cowfs.Ino
 	for ino := range d.differs {
 		todo = append(todo, ino)
 	}
 	for ino := range d.names {
 		todo = append(todo, ino)
 	}
-	seen := map[Ino]bool{d.sides[before].Root(): true}
+	seen := map[cowfs.Ino]bool{d.sides[before].Root(): true}
 	for len(todo) > 0 {
 		ino := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -299,10 +270,10 @@ func (d *differ) markAbove() error {
 			return err
 		}
 		for _, p := range places {
-			if err := d.look(p.dir, p.name); err != nil {
+			if err := d.look(p.Dir, p.Name); err != nil {
 				return err
 			}
-			todo = append(todo, p.dir)
+			todo = append(todo, p.Dir)
 		}
 		if d.ctx.Err() != nil {
 			return context.Cause(d.ctx)
@@ -314,8 +285,8 @@ func (d *differ) markAbove() error {
 // places returns where either side has a file. What one side left where the image
 // has it, the other has there too, or else the entry differs and is looked at
 // anyway.
-func (d *differ) places(ino Ino) (all []place, err error) {
-	for _, from := range []func(*Files, Ino) ([]place, error){(*Files).places, (*Files).imagePlaces} {
+func (d *differ) places(ino cowfs.Ino) (all []cowfs.Link, err error) {
+	for _, from := range []func(*cowfs.Files, cowfs.Ino) ([]cowfs.Link, error){(*cowfs.Files).Links, (*cowfs.Files).ImageLinks} {
 		for _, f := range d.sides {
 			more, err := from(f, ino)
 			if err != nil {
@@ -323,7 +294,7 @@ func (d *differ) places(ino Ino) (all []place, err error) {
 			}
 			all = append(all, more...)
 		}
-		if len(all) > 0 && !d.sides[before].manyNames(ino) {
+		if len(all) > 0 && !d.sides[before].ManyNames(ino) {
 			break
 		}
 	}

@@ -1,4 +1,4 @@
-package cowfs
+package pages
 
 import (
 	"errors"
@@ -13,18 +13,20 @@ const (
 	// data into pieces. A cluster is aligned to it: a page's number says which
 	// cluster it may be in. It is the number of bits of nodeCluster.free.
 	clusterPages = 64
-	// nodeStep is how many pages of a cluster get their space on the host at a
+	// MaxEnsured is what EnsureNodes takes at most.
+	MaxEnsured = clusterPages
+	// NodeStep is how many pages of a cluster get their space on the host at a
 	// time: most sandboxes need only a few.
-	nodeStep = 16
+	NodeStep = 16
 	// spareNodes is how many free pages in clusters are kept. More than
 	// ensureNodes is ever asked for remain after a cluster was given back, so
 	// that what it promised holds.
 	spareNodes = 2 * clusterPages
-	// roomNodes is how many free pages there are at least when something new
-	// begins, and putNodes how many are left when a key was put: so a deletion
+	// RoomNodes is how many free pages there are at least when something new
+	// begins, and PutNodes how many are left when a key was put: so a deletion
 	// finds some on a disk that is full.
-	roomNodes = 24
-	putNodes  = 8
+	RoomNodes = 24
+	PutNodes  = 8
 
 	// punchPages is the length from which on a free range is punched out of
 	// the file: below it the system call costs more than the space is worth.
@@ -39,6 +41,29 @@ type nodeCluster struct {
 	ready int    // so many pages have their space on the host, from the first on
 	free  uint64 // bit i: page start+i is free and ready
 	pos   int    // in Store.partial, if free is not 0
+}
+
+// FreeMuch runs free, which frees many pages, and gives all that is free then back to the host
+// at once: what lies together is one hole.
+func (s *Store) FreeMuch(free func() error) error {
+	defer func(before bool) { s.noPunch = before }(s.noPunch)
+	s.noPunch = true
+	if err := free(); err != nil {
+		return err
+	}
+	return s.punchFree()
+}
+
+// ReadyNodes returns how many calls of AllocNode succeed without more space of the host.
+func (s *Store) ReadyNodes() int { return s.free1 }
+
+// Bound makes the store use no page from end on. If it uses pages up to there already, it
+// makes no more pages for nodes ready either: what needs more than are free is ErrNoSpace.
+func (s *Store) Bound(end Page) {
+	s.most = max(end, s.end)
+	if end <= s.end {
+		s.growing = nil
+	}
 }
 
 // Used returns how many pages of our own file are in use or pinned.
@@ -81,69 +106,9 @@ func (s *Store) Alloc(want int) (p Page, got int, err error) {
 	return p, int(n), nil
 }
 
-// extend returns up to want pages that were never used.
-func (s *Store) extend(want Page) (Page, int, error) {
-	want = min(want, s.most-s.end)
-	if want == 0 {
-		return 0, 0, ErrNoSpace
-	}
-	if err := s.grow(s.end + want); err != nil {
-		return 0, 0, err
-	}
-	p := s.end
-	s.end += want
-	return p, int(want), nil
-}
-
-// grow makes the own file long enough for pages below end.
-func (s *Store) grow(end Page) error {
-	if end <= s.fileEnd {
-		return nil
-	}
-	to := min((end+growStep-1)/growStep*growStep, s.most)
-	if err := s.own.Truncate(int64(to) * PageSize); err != nil {
-		return fmt.Errorf("grow page file: %w", noSpace(err))
-	}
-	s.fileEnd = to
-	return nil
-}
-
-// zeros is what wipe writes.
-var zeros [pieceSize]byte
-
-// wipe fills pages of our own file with zeros, which gives them their space on the
-// host too. Through the mapping it would be a SIGBUS where they have none and the
-// disk is full.
-func (s *Store) wipe(p, n Page) error {
-	for off, end := int64(p)*PageSize, int64(p+n)*PageSize; off < end; {
-		done, err := s.own.WriteAt(zeros[:min(end-off, int64(maxCall(off)))], off)
-		if err != nil {
-			return fmt.Errorf("fill pages with zeros: %w", noSpace(err))
-		}
-		off += int64(done)
-	}
-	return nil
-}
-
-// settle gives n pages of our own file from p on their space on the host, so that
-// writing to them does not run out of it. What is in them stays. Where the host's
-// file system has no such call nothing is done.
-func (s *Store) settle(p, n Page) error {
-	for {
-		err := unix.Fallocate(int(s.own.Fd()), 0, int64(p)*PageSize, int64(n)*PageSize)
-		switch {
-		case err == nil, errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
-			return nil
-		case errors.Is(err, unix.EINTR): // tmpfs
-		default:
-			return fmt.Errorf("allocate %d pages: %w", n, noSpace(err))
-		}
-	}
-}
-
 // AllocNode returns one page for metadata. Its contents are undefined.
 func (s *Store) AllocNode() (Page, error) {
-	if err := s.ensureNodes(1); err != nil {
+	if err := s.EnsureNodes(1); err != nil {
 		return 0, err
 	}
 	c := s.partial[len(s.partial)-1]
@@ -157,9 +122,9 @@ func (s *Store) AllocNode() (Page, error) {
 	return c.start + Page(i), nil
 }
 
-// ensureNodes makes sure that the next n calls of AllocNode succeed, whatever is
-// freed in between. n is at most clusterPages.
-func (s *Store) ensureNodes(n int) error {
+// EnsureNodes makes sure that the next n calls of AllocNode succeed, whatever is
+// freed in between. n is at most MaxEnsured.
+func (s *Store) EnsureNodes(n int) error {
 	for s.free1 < n {
 		if s.growing == nil {
 			if err := s.addCluster(); err != nil {
@@ -177,15 +142,15 @@ func (s *Store) ensureNodes(n int) error {
 func (s *Store) growCluster(c *nodeCluster) error {
 	// Space that fallocate gives is not enough: with ext4 the first store to it can
 	// still fail.
-	if err := s.wipe(c.start+Page(c.ready), nodeStep); err != nil {
+	if err := s.wipe(c.start+Page(c.ready), NodeStep); err != nil {
 		return err
 	}
 	if c.free == 0 {
 		s.addPartial(c)
 	}
-	c.free |= (1<<nodeStep - 1) << c.ready
-	c.ready += nodeStep
-	s.free1 += nodeStep
+	c.free |= (1<<NodeStep - 1) << c.ready
+	c.ready += NodeStep
+	s.free1 += NodeStep
 	if c.ready == clusterPages {
 		s.growing = nil
 	}
@@ -294,4 +259,27 @@ func (s *Store) reclaimData(start, n Page) {
 		return
 	}
 	s.free.makeClean(r)
+}
+
+// punchFree makes holes of all pages that are free, however short.
+func (s *Store) punchFree() error {
+	for _, c := range s.clusters {
+		for free := c.free; free != 0; {
+			at := bits.TrailingZeros64(free)
+			n := bits.TrailingZeros64(^(free >> at))
+			if err := s.punch(c.start+Page(at), Page(n)); err != nil {
+				return err
+			}
+			free &^= (1<<n - 1) << at
+		}
+	}
+	for _, r := range s.free.byStart {
+		if r.clean {
+			continue
+		}
+		if err := s.punch(r.start, r.n); err != nil {
+			return err
+		}
+	}
+	return nil
 }

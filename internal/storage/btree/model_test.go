@@ -1,4 +1,4 @@
-package cowfs
+package btree
 
 import (
 	"bytes"
@@ -10,13 +10,24 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"ramet.dev/ramet/internal/storage/pages"
+	"ramet.dev/ramet/internal/storage/pages/pagestest"
 )
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
+// treePages calls fn for every node of a tree in a store.
+func treePages(t testing.TB, s *pages.Store, root pages.Page, fn func(pages.Page)) {
+	t.Helper()
+	if err := OpenTree(s, root).Check(fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // modelExtent is pages of data, all filled with one number.
 type modelExtent struct {
-	p    Page
+	p    pages.Page
 	n    int
 	born uint32
 	fill uint64
@@ -24,22 +35,22 @@ type modelExtent struct {
 
 // modelState is what a tree has at one moment.
 type modelState struct {
-	root    Page
+	root    pages.Page
 	keys    map[string]string
-	extents map[Page]modelExtent
+	extents map[pages.Page]modelExtent
 }
 
 type modelPin struct {
 	modelState
-	segs []Segment
-	base Page
+	segs []pages.Segment
+	base pages.Page
 }
 
 // modelStore is a store with a tree, next to what they should be.
 type modelStore struct {
 	t     testing.TB
 	r     *rand.Rand
-	s     *Store
+	s     *pages.Store
 	tree  *Tree
 	state modelState
 	pins  map[string]modelPin
@@ -49,10 +60,10 @@ type modelStore struct {
 	next  int // key of a sequence
 }
 
-func newModel(t testing.TB, r *rand.Rand, base Page, inherited []Segment, from modelState) *modelStore {
-	s := storeForTest(t, base, inherited)
+func newModel(t testing.TB, r *rand.Rand, base pages.Page, inherited []pages.Segment, from modelState) *modelStore {
+	s := pagestest.Store(t, base, inherited)
 	m := &modelStore{t: t, r: r, s: s, tree: OpenTree(s, from.root), pins: map[string]modelPin{}, held: map[string]bool{}, style: r.IntN(5)}
-	m.state = modelState{from.root, map[string]string{}, map[Page]modelExtent{}}
+	m.state = modelState{from.root, map[string]string{}, map[pages.Page]modelExtent{}}
 	maps.Copy(m.state.keys, from.keys)
 	maps.Copy(m.state.extents, from.extents)
 	return m
@@ -188,7 +199,7 @@ func (m *modelStore) lookUp(k []byte) {
 }
 
 func (m *modelStore) alloc() {
-	p, n := allocForTest(m.t, m.s, 1+m.r.IntN(1+m.r.IntN(60)))
+	p, n := pagestest.Alloc(m.t, m.s, 1+m.r.IntN(1+m.r.IntN(60)))
 	e := modelExtent{p, n, m.s.Epoch(), m.r.Uint64()}
 	b, err := m.s.Bytes(p, n)
 	if err != nil {
@@ -213,12 +224,12 @@ func (m *modelStore) freeSome() {
 		from, n = 0, e.n
 	}
 	delete(m.state.extents, e.p)
-	m.s.Free(e.p+Page(from), n, e.born)
+	m.s.Free(e.p+pages.Page(from), n, e.born)
 	if from > 0 {
 		m.state.extents[e.p] = modelExtent{e.p, from, e.born, e.fill}
 	}
 	if end := from + n; end < e.n {
-		p := e.p + Page(end)
+		p := e.p + pages.Page(end)
 		m.state.extents[p] = modelExtent{p, e.n - end, e.born, e.fill}
 	}
 }
@@ -297,15 +308,15 @@ func (m *modelStore) checkReader(r treeReader, want map[string]string) {
 func (m *modelStore) check() {
 	m.t.Helper()
 	m.checkReader(m.tree, m.state.keys)
-	checkFreeSpace(m.t, m.s)
-	inUse := map[Page]bool{}
-	use := func(p Page) {
+	pagestest.Check(m.t, m.s)
+	inUse := map[pages.Page]bool{}
+	use := func(p pages.Page) {
 		if m.s.Own(p) {
 			inUse[p] = true
 		}
 	}
 	live := 0
-	treePages(m.t, m.s, m.tree.Root(), func(p Page) { use(p); live++ })
+	treePages(m.t, m.s, m.tree.Root(), func(p pages.Page) { use(p); live++ })
 	if n := len(m.state.keys); live > 20+n {
 		m.t.Fatalf("%d nodes for %d keys", live, n)
 	}
@@ -318,7 +329,7 @@ func (m *modelStore) check() {
 	for _, st := range states {
 		for _, e := range st.extents {
 			for i := range e.n {
-				use(e.p + Page(i))
+				use(e.p + pages.Page(i))
 			}
 		}
 	}
@@ -338,7 +349,7 @@ func (m *modelStore) checkExtent(e modelExtent, b []byte) {
 	m.t.Helper()
 	for i := 0; i < len(b); i += 8 {
 		if binary.LittleEndian.Uint64(b[i:]) != e.fill {
-			m.t.Fatalf("page %d of extent %+v was changed", i/PageSize, e)
+			m.t.Fatalf("page %d of extent %+v was changed", i/pages.PageSize, e)
 		}
 	}
 }
@@ -348,7 +359,7 @@ func (m *modelStore) checkPin(p modelPin) {
 	v := OpenView(p.segs, p.root)
 	m.checkReader(v, p.keys)
 	for _, e := range p.extents {
-		b := make([]byte, e.n*PageSize)
+		b := make([]byte, e.n*pages.PageSize)
 		if err := v.ReadAt(e.p, 0, b); err != nil {
 			m.t.Fatal(err)
 		}
@@ -356,11 +367,14 @@ func (m *modelStore) checkPin(p modelPin) {
 	}
 }
 
+// noData is for trees without pages of data.
+func noData(_, _ []byte) DataPages { return DataPages{} }
+
 // checkDiff compares DiffViews of two pins with their maps.
 func checkDiff(t testing.TB, a, b modelPin) {
 	t.Helper()
 	last, n := "", 0
-	err := DiffViews(OpenView(a.segs, a.root), OpenView(b.segs, b.root), func(key, av, bv []byte) error {
+	err := Diff(OpenView(a.segs, a.root), OpenView(b.segs, b.root), noData, func(key, av, bv []byte) error {
 		k := string(key)
 		wa, inA := a.keys[k]
 		wb, inB := b.keys[k]
@@ -432,7 +446,7 @@ func (m *modelStore) fork(steps, depth int) {
 }
 
 func runModel(t testing.TB, seed uint64, steps int) {
-	m := newModel(t, newRand(seed), 1+Page(seed%5)*37, nil, modelState{})
+	m := newModel(t, newRand(seed), 1+pages.Page(seed%5)*37, nil, modelState{})
 	m.run(steps, 2)
 	for id := range m.pins {
 		m.s.Release(id)
@@ -469,7 +483,7 @@ func TestKeysInOrderFillNodes(t *testing.T) {
 		"descending": func(i int) string { return fmt.Sprintf("!%06d", 999999-i) },
 		"in between": func(i int) string { return fmt.Sprintf("%d/%06d", i%3, i) },
 	} {
-		s := storeForTest(t, 1, nil)
+		s := pagestest.Store(t, 1, nil)
 		tree := OpenTree(s, 0)
 		const n = 30000
 		bytes := 0
@@ -496,14 +510,14 @@ func TestModelWithoutSpace(t *testing.T) {
 	refused := 0
 	for seed := range uint64(5) {
 		m := newModel(t, newRand(seed), 1, nil, modelState{})
-		m.s.most = 200 // two clusters of nodes
+		m.s.Bound(200) // two clusters of nodes
 		for range 4000 {
 			k, v := m.key(), m.val()
 			switch m.r.IntN(10) {
 			case 0, 1, 2:
 				if ok, err := m.tree.Delete(k); err == nil && ok {
 					delete(m.state.keys, string(k))
-				} else if err != nil && !errors.Is(err, ErrNoSpace) {
+				} else if err != nil && !errors.Is(err, pages.ErrNoSpace) {
 					t.Fatal(err)
 				}
 			case 3:
@@ -514,7 +528,7 @@ func TestModelWithoutSpace(t *testing.T) {
 			default:
 				if err := m.tree.Put(k, v); err == nil {
 					m.state.keys[string(k)] = string(v)
-				} else if errors.Is(err, ErrNoSpace) {
+				} else if errors.Is(err, pages.ErrNoSpace) {
 					refused++
 				} else {
 					t.Fatal(err)

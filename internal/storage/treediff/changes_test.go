@@ -1,4 +1,4 @@
-package cowfs
+package treediff
 
 import (
 	"bytes"
@@ -9,6 +9,9 @@ import (
 	"maps"
 	"path"
 	"testing"
+
+	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/erofs/erofstest"
 )
 
 // testFile is what a path has that a diff looks at.
@@ -19,11 +22,11 @@ type testFile struct {
 }
 
 // dump reads all files, slowly.
-func dump(t testing.TB, f *Files) map[string]testFile {
+func dump(t testing.TB, f *cowfs.Files) map[string]testFile {
 	t.Helper()
 	all := map[string]testFile{}
-	var walk func(p string, ino Ino)
-	walk = func(p string, ino Ino) {
+	var walk func(p string, ino cowfs.Ino)
+	walk = func(p string, ino cowfs.Ino) {
 		n, err := f.Node(ino)
 		if err != nil {
 			t.Fatal(err)
@@ -40,21 +43,21 @@ func dump(t testing.TB, f *Files) map[string]testFile {
 			}
 			x.xattrs += fmt.Sprintf("%s=%q ", name, val)
 		}
-		switch n.Attr.Mode & TypeMask {
-		case TypeReg:
+		switch n.Attr.Mode & cowfs.TypeMask {
+		case cowfs.TypeReg:
 			b, err := f.ReadFile(context.Background(), &n, 64<<20)
 			if err != nil {
 				t.Fatal(err)
 			}
 			x.data = fmt.Sprintf("%d %x", len(b), sha256.Sum256(b))
-		case TypeLink:
+		case cowfs.TypeLink:
 			if x.data, err = f.Target(ino); err != nil {
 				t.Fatal(err)
 			}
 		}
 		all[p] = x
 		if n.Attr.IsDir() {
-			err := f.Entries(ino, func(name string, child Ino) error {
+			err := f.Entries(ino, func(name string, child cowfs.Ino) error {
 				walk(path.Join(p, name), child)
 				return nil
 			})
@@ -68,7 +71,7 @@ func dump(t testing.TB, f *Files) map[string]testFile {
 }
 
 // checkSame compares what a reader sees with what the guest does.
-func (g *testGuest) checkSame(f *Files) {
+func (g *testGuest) checkSame(f *cowfs.Files) {
 	g.t.Helper()
 	for p, x := range dump(g.t, f) {
 		ino, _, ok := g.find(p)
@@ -76,7 +79,7 @@ func (g *testGuest) checkSame(f *Files) {
 			g.t.Fatalf("the guest has no %s", p)
 		}
 		a := g.attr(ino)
-		if a.Mode != x.mode || a.Mode&TypeMask != TypeReg {
+		if a.Mode != x.mode || a.Mode&cowfs.TypeMask != cowfs.TypeReg {
 			if a.Mode != x.mode {
 				g.t.Fatalf("%s has mode %o, not %o", p, x.mode, a.Mode)
 			}
@@ -96,7 +99,7 @@ func (g *testGuest) checkSame(f *Files) {
 }
 
 // checkChanges compares changes with both sides read in full.
-func checkChanges(t testing.TB, a, b *Files, filter Filter) []Change {
+func checkChanges(t testing.TB, a, b *cowfs.Files, filter Filter) []Change {
 	t.Helper()
 	changes, err := Changes(context.Background(), a, b, filter)
 	if err != nil {
@@ -162,10 +165,10 @@ func checkChanges(t testing.TB, a, b *Files, filter Filter) []Change {
 			}
 			want := Differs(0)
 			for d, differs := range map[Differs]bool{
-				DiffersMode: (x.mode^y.mode)&^TypeMask != 0, DiffersOwner: x.uid != y.uid || x.gid != y.gid, DiffersXattrs: x.xattrs != y.xattrs,
-				DiffersType:   (x.mode^y.mode)&TypeMask != 0,
-				DiffersData:   (x.mode|y.mode)&TypeMask == TypeReg && x.data != y.data,
-				DiffersTarget: (x.mode&y.mode)&TypeMask == TypeLink && x.data != y.data,
+				DiffersMode: (x.mode^y.mode)&^cowfs.TypeMask != 0, DiffersOwner: x.uid != y.uid || x.gid != y.gid, DiffersXattrs: x.xattrs != y.xattrs,
+				DiffersType:   (x.mode^y.mode)&cowfs.TypeMask != 0,
+				DiffersData:   (x.mode|y.mode)&cowfs.TypeMask == cowfs.TypeReg && x.data != y.data,
+				DiffersTarget: (x.mode&y.mode)&cowfs.TypeMask == cowfs.TypeLink && x.data != y.data,
 			} {
 				if differs {
 					want |= d
@@ -204,7 +207,7 @@ func runChanges(t testing.TB, seed uint64, image []byte) {
 			g.random(r)
 		}
 	}
-	family, views := []*testGuest{g}, []*Files{g.view()}
+	family, views := []*testGuest{g}, []*cowfs.Files{g.view()}
 	for range 4 {
 		x := family[r.IntN(len(family))]
 		var clock *int64
@@ -250,7 +253,7 @@ func count(changes []Change, kind ChangeKind) int {
 }
 
 func TestChangesOfRandomTrees(t *testing.T) {
-	image := testImage(t)
+	image := erofstest.Image(t)
 	n := uint64(80)
 	if testing.Short() {
 		n = 20
@@ -261,7 +264,7 @@ func TestChangesOfRandomTrees(t *testing.T) {
 }
 
 func FuzzChanges(f *testing.F) {
-	image := testImage(f)
+	image := erofstest.Image(f)
 	// These were wrong once.
 	f.Add(uint64(81))
 	f.Add(uint64(223))
@@ -272,11 +275,11 @@ func FuzzChanges(f *testing.F) {
 
 // TestFind looks at paths.
 func TestFind(t *testing.T) {
-	g := newTestGuest(t, testImage(t), new(int64))
+	g := newTestGuest(t, erofstest.Image(t), new(int64))
 	g.put("/a/new", "text")
 	f := g.view()
 	for p, want := range map[string]bool{"/": true, "/a": true, "/a/new": true, "/a/f0": true, "/a/none": false, "/a/new/below": false, "/usr/link/x": false} {
-		if _, err := f.Find(p); (err == nil) != want || err != nil && !errors.Is(err, ErrNotExist) {
+		if _, err := f.Find(p); (err == nil) != want || err != nil && !errors.Is(err, cowfs.ErrNotExist) {
 			t.Errorf("%s: %v", p, err)
 		}
 	}
@@ -287,7 +290,7 @@ func TestFind(t *testing.T) {
 	if b, err := f.ReadFile(context.Background(), &n, 4); err != nil || string(b) != "text" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if _, err := f.ReadFile(context.Background(), &n, 3); !errors.Is(err, ErrTooLarge) {
+	if _, err := f.ReadFile(context.Background(), &n, 3); !errors.Is(err, cowfs.ErrTooLarge) {
 		t.Errorf("a file of 4 bytes, at most 3: %v", err)
 	}
 }

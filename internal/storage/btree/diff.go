@@ -1,24 +1,29 @@
-package cowfs
+package btree
 
-import "bytes"
+import (
+	"bytes"
 
-// DiffViews calls fn in the order of keys for every key whose value is not the
+	"ramet.dev/ramet/internal/storage/pages"
+)
+
+// Diff calls fn in the order of keys for every key whose value is not the
 // same in two views, with the values, nil where there is none. It ends with the
-// first error of fn. Extents of the same numbers of pages are not the same unless
-// the pages are: siblings hand out the same numbers.
+// first error of fn. data says which pages the entry of a key refers to. Entries that
+// refer to the same numbers of pages are not the same unless the pages are: siblings
+// hand out the same numbers.
 //
 // Pages that are the same one in both are not read: a page is what it is because
 // of its number and its file, and does not change while it is pinned.
-func DiffViews(a, b *View, fn func(key, av, bv []byte) error) error {
+func Diff(a, b *View, data func(key, val []byte) DataPages, fn func(key, av, bv []byte) error) error {
 	for _, v := range []*View{a, b} {
 		if v.err != nil {
 			return v.err
 		}
 	}
-	if a.root == b.root && (a.root == 0 || samePages(a, b, a.root, 1)) {
+	if a.root == b.root && (a.root == 0 || SamePages(a, b, a.root, 1)) {
 		return nil
 	}
-	d := viewDiff{fn: fn, a: treeCursor{src: a}, b: treeCursor{src: b}, av: a, bv: b}
+	d := viewDiff{fn: fn, data: data, a: treeCursor{src: a}, b: treeCursor{src: b}, av: a, bv: b}
 	if a.root != 0 {
 		if err := d.a.push(a.root, -1, nil, nil); err != nil {
 			return err
@@ -40,8 +45,8 @@ func DiffViews(a, b *View, fn func(key, av, bv []byte) error) error {
 	return d.rest(&d.b, func(key, val []byte) error { return fn(key, nil, val) })
 }
 
-// samePages reports whether n pages from p on are the same ones in two views.
-func samePages(a, b *View, p, n Page) bool {
+// SamePages reports whether n pages from p on are the same ones in two views.
+func SamePages(a, b *View, p, n pages.Page) bool {
 	i, errA := a.segment(p, n)
 	j, errB := b.segment(p, n)
 	return errA == nil && errB == nil && a.files[i] == b.files[j]
@@ -52,6 +57,7 @@ func samePages(a, b *View, p, n Page) bool {
 type viewDiff struct {
 	a, b   treeCursor
 	av, bv *View
+	data   func(key, val []byte) DataPages
 	fn     func(key, av, bv []byte) error
 }
 
@@ -73,7 +79,7 @@ func (d *viewDiff) step() error {
 		if err != nil {
 			return err
 		}
-		if pa == pb && samePages(d.av, d.bv, pa, 1) {
+		if pa == pb && SamePages(d.av, d.bv, pa, 1) {
 			a.next()
 			b.next()
 			return nil
@@ -134,14 +140,10 @@ func (d *viewDiff) compare() error {
 	return d.fn(ka, va, vb)
 }
 
-// elsewhere says whether an entry of both views is an extent of pages that are not
-// the same.
+// elsewhere says whether an entry of both views refers to pages that are not the same.
 func (d *viewDiff) elsewhere(key, val []byte) bool {
-	if _, kind, _ := keyOf(key); kind != keyExtent {
-		return false
-	}
-	e, err := extentOf(key, val)
-	return err == nil && e.page != 0 && !samePages(d.av, d.bv, e.page, Page(e.n))
+	p := d.data(key, val)
+	return p.Start != 0 && !SamePages(d.av, d.bv, p.Start, pages.Page(p.N))
 }
 
 // only reports the key that a cursor stands at and passes it.

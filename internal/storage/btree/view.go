@@ -1,13 +1,13 @@
-package cowfs
+package btree
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"sort"
 	"syscall"
+
+	"ramet.dev/ramet/internal/storage/pages"
 )
 
 // viewCachePages bounds what a View remembers.
@@ -22,20 +22,20 @@ const viewCachePages = 512
 // pinned while the View is used. A View is not safe for concurrent use. What its
 // methods return stays valid.
 type View struct {
-	segs  []Segment
+	segs  []pages.Segment
 	files []fileID // of segs
-	root  Page
+	root  pages.Page
 	err   error // the segments make no sense
 
-	cache map[Page]*cachedNode
+	cache map[pages.Page]*cachedNode
 	clock []*cachedNode
 	hand  int
-	reads int // pages read, for tests
+	reads int // pages of trees that were read
 }
 
 type cachedNode struct {
 	node treeNode
-	p    Page
+	p    pages.Page
 	hit  bool // since the hand passed
 }
 
@@ -44,9 +44,9 @@ type fileID struct{ dev, ino uint64 }
 
 // OpenView returns a view of the tree that root is the root of. segments are
 // sorted and disjoint; their files stay with the caller.
-func OpenView(segments []Segment, root Page) *View {
-	v := &View{segs: segments, root: root, cache: map[Page]*cachedNode{}}
-	if v.err = checkSegments(segments, maxPage); v.err != nil {
+func OpenView(segments []pages.Segment, root pages.Page) *View {
+	v := &View{segs: segments, root: root, cache: map[pages.Page]*cachedNode{}}
+	if v.err = pages.CheckSegments(segments, pages.MaxPage); v.err != nil {
 		return v
 	}
 	for _, seg := range segments {
@@ -59,6 +59,20 @@ func OpenView(segments []Segment, root Page) *View {
 	}
 	return v
 }
+
+// Err returns why the segments make no sense, if they do not.
+func (v *View) Err() error { return v.err }
+
+// Pages returns how many pages the segments have.
+func (v *View) Pages() (n uint64) {
+	for _, seg := range v.segs {
+		n += uint64(seg.End - seg.Start)
+	}
+	return n
+}
+
+// Reads returns how many pages of trees were read so far: what reading costs.
+func (v *View) Reads() int { return v.reads }
 
 func identify(f *os.File) (fileID, error) {
 	info, err := f.Stat()
@@ -73,45 +87,33 @@ func identify(f *os.File) (fileID, error) {
 }
 
 // segment returns the index of the segment of n pages from p on.
-func (v *View) segment(p Page, n Page) (int, error) {
+func (v *View) segment(p pages.Page, n pages.Page) (int, error) {
 	if v.err != nil {
 		return 0, v.err
 	}
 	i := sort.Search(len(v.segs), func(i int) bool { return p < v.segs[i].End })
 	if i == len(v.segs) || p < v.segs[i].Start || n > v.segs[i].End-p {
-		return 0, fmt.Errorf("%w: there are no %d pages from %d on", ErrCorrupt, n, p)
+		return 0, fmt.Errorf("%w: there are no %d pages from %d on", pages.ErrCorrupt, n, p)
 	}
 	return i, nil
 }
 
 // ReadAt reads from data pages, beginning off bytes behind the start of page p.
 // All that is read is in one segment.
-func (v *View) ReadAt(p Page, off int, buf []byte) error {
-	if off < 0 || off > int(maxPage) {
-		return fmt.Errorf("%w: offset %d", ErrCorrupt, off)
+func (v *View) ReadAt(p pages.Page, off int, buf []byte) error {
+	if off < 0 || off > int(pages.MaxPage) {
+		return fmt.Errorf("%w: offset %d", pages.ErrCorrupt, off)
 	}
-	end := Page(off+len(buf)+PageSize-1) / PageSize
+	end := pages.Page(off+len(buf)+pages.PageSize-1) / pages.PageSize
 	i, err := v.segment(p, max(end, 1))
 	if err != nil {
 		return err
 	}
-	return readPages(v.segs[i].File, int64(p)*PageSize+int64(off), buf)
-}
-
-// readPages fills buf from offset off of a page file.
-func readPages(f *os.File, off int64, buf []byte) error {
-	_, err := f.ReadAt(buf, off)
-	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: %s ends before offset %d", ErrCorrupt, f.Name(), off+int64(len(buf)))
-	}
-	if err != nil {
-		return fmt.Errorf("read pages at offset %d: %w", off, err)
-	}
-	return nil
+	return pages.ReadPages(v.segs[i].File, int64(p)*pages.PageSize+int64(off), buf)
 }
 
 // load implements nodeSource.
-func (v *View) load(p Page, level int) (*treeNode, error) {
+func (v *View) load(p pages.Page, level int) (*treeNode, error) {
 	if c := v.cache[p]; c != nil {
 		c.hit = true
 		if err := c.node.checkHeader(p, level); err != nil {
@@ -125,7 +127,7 @@ func (v *View) load(p Page, level int) (*treeNode, error) {
 	}
 	c := &cachedNode{p: p}
 	v.reads++
-	if err := readPages(v.segs[i].File, int64(p)*PageSize, c.node[:]); err != nil {
+	if err := pages.ReadPages(v.segs[i].File, int64(p)*pages.PageSize, c.node[:]); err != nil {
 		return nil, err
 	}
 	if err := c.node.check(p, level); err != nil {

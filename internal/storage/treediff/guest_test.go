@@ -1,17 +1,25 @@
-package cowfs
+package treediff
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"path"
 	"strings"
 	"testing"
+
+	"ramet.dev/ramet/internal/storage/btree"
+	"ramet.dev/ramet/internal/storage/cowfs"
+	"ramet.dev/ramet/internal/storage/pages"
+	"ramet.dev/ramet/internal/storage/pages/pagestest"
 )
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
 // testGuest makes changes as package rootfs does, by path and without asking
 // whether it may.
 type testGuest struct {
 	t     testing.TB
-	fs    *FS
+	fs    *cowfs.FS
 	image []byte
 	clock *int64
 	pins  int
@@ -19,18 +27,18 @@ type testGuest struct {
 
 func newTestGuest(t testing.TB, image []byte, clock *int64) *testGuest {
 	g := &testGuest{t: t, image: image, clock: clock}
-	g.open(storeForTest(t, 1, nil), State{})
+	g.open(pagestest.Store(t, 1, nil), cowfs.State{})
 	if image == nil {
 		g.fs.NewIno()
-		g.set(FirstIno, Attr{Mode: TypeDir | 0o755, Nlink: 2})
+		g.set(cowfs.FirstIno, cowfs.Attr{Mode: cowfs.TypeDir | 0o755, Nlink: 2})
 	}
 	return g
 }
 
-func (g *testGuest) open(s *Store, state State) {
+func (g *testGuest) open(s *pages.Store, state cowfs.State) {
 	g.t.Helper()
 	var err error
-	if g.fs, err = Open(s, g.image, state); err != nil {
+	if g.fs, err = cowfs.Open(s, g.image, state); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -42,7 +50,7 @@ func (g *testGuest) ok(err error) {
 	}
 }
 
-func (g *testGuest) pin() (State, []Segment) {
+func (g *testGuest) pin() (cowfs.State, []pages.Segment) {
 	g.t.Helper()
 	g.pins++
 	state, segs, err := g.fs.Pin(fmt.Sprint("pin ", g.pins))
@@ -59,19 +67,19 @@ func (g *testGuest) fork(clock *int64) *testGuest {
 		clock = &now
 	}
 	c := &testGuest{t: g.t, image: g.image, clock: clock}
-	base := Page(1)
+	base := pages.Page(1)
 	if len(segs) > 0 {
 		base = segs[len(segs)-1].End
 	}
-	c.open(storeForTest(g.t, base, segs), state)
+	c.open(pagestest.Store(g.t, base, segs), state)
 	return c
 }
 
 // view returns the files as they are now.
-func (g *testGuest) view() *Files {
+func (g *testGuest) view() *cowfs.Files {
 	g.t.Helper()
 	state, segs := g.pin()
-	f, err := NewFiles(OpenView(segs, state.Root), g.image)
+	f, err := cowfs.NewFiles(btree.OpenView(segs, state.Root), g.image)
 	g.ok(err)
 	return f
 }
@@ -81,13 +89,13 @@ func (g *testGuest) now() int64 {
 	return *g.clock
 }
 
-func (g *testGuest) set(ino Ino, a Attr) {
+func (g *testGuest) set(ino cowfs.Ino, a cowfs.Attr) {
 	g.t.Helper()
 	a.Ctime = g.now()
 	g.ok(g.fs.SetAttr(ino, &a))
 }
 
-func (g *testGuest) attr(ino Ino) Attr {
+func (g *testGuest) attr(ino cowfs.Ino) cowfs.Attr {
 	g.t.Helper()
 	a, _, err := g.fs.Attr(ino)
 	g.ok(err)
@@ -95,7 +103,7 @@ func (g *testGuest) attr(ino Ino) Attr {
 }
 
 // find resolves a path, noting all on its way as before a change.
-func (g *testGuest) find(p string) (ino, dir Ino, ok bool) {
+func (g *testGuest) find(p string) (ino, dir cowfs.Ino, ok bool) {
 	g.t.Helper()
 	ino = g.fs.Root()
 	for _, name := range strings.Split(strings.Trim(p, "/"), "/") {
@@ -128,7 +136,7 @@ func (g *testGuest) note(p string) {
 	}
 }
 
-func (g *testGuest) must(p string) (ino, dir Ino) {
+func (g *testGuest) must(p string) (ino, dir cowfs.Ino) {
 	g.t.Helper()
 	g.note(p)
 	ino, dir, ok := g.find(p)
@@ -138,7 +146,7 @@ func (g *testGuest) must(p string) (ino, dir Ino) {
 	return ino, dir
 }
 
-func (g *testGuest) touchDir(dir Ino, links int) {
+func (g *testGuest) touchDir(dir cowfs.Ino, links int) {
 	g.t.Helper()
 	a := g.attr(dir)
 	a.Nlink += uint32(links)
@@ -146,27 +154,27 @@ func (g *testGuest) touchDir(dir Ino, links int) {
 	g.set(dir, a)
 }
 
-func (g *testGuest) create(p string, mode uint32) Ino {
+func (g *testGuest) create(p string, mode uint32) cowfs.Ino {
 	g.t.Helper()
 	dir, _ := g.must(path.Dir(p))
 	ino := g.fs.NewIno()
 	now := g.now()
-	a := Attr{Mode: mode, Nlink: 1, Atime: now, Mtime: now, Ctime: now, Btime: now}
+	a := cowfs.Attr{Mode: mode, Nlink: 1, Atime: now, Mtime: now, Ctime: now, Btime: now}
 	links := 0
 	if a.IsDir() {
 		a.Nlink, links = 2, 1
 	}
 	g.set(ino, a)
-	g.ok(g.fs.Insert(dir, Entry{Name: path.Base(p), Ino: ino, Type: a.DirentType()}))
+	g.ok(g.fs.Insert(dir, cowfs.Entry{Name: path.Base(p), Ino: ino, Type: a.DirentType()}))
 	g.touchDir(dir, links)
 	return ino
 }
 
-func (g *testGuest) mkdir(p string) Ino { return g.create(p, TypeDir|0o755) }
+func (g *testGuest) mkdir(p string) cowfs.Ino { return g.create(p, cowfs.TypeDir|0o755) }
 
 func (g *testGuest) symlink(p, target string) {
 	g.t.Helper()
-	ino := g.create(p, TypeLink|0o777)
+	ino := g.create(p, cowfs.TypeLink|0o777)
 	a := g.attr(ino)
 	a.Size = uint64(len(target))
 	g.set(ino, a)
@@ -179,15 +187,20 @@ func (g *testGuest) write(p string, off uint64, data []byte) {
 	g.note(p)
 	ino, _, ok := g.find(p)
 	if !ok {
-		ino = g.create(p, TypeReg|0o644)
+		ino = g.create(p, cowfs.TypeReg|0o644)
 	}
 	a := g.attr(ino)
+	end := off + uint64(len(data))
 	ready, err := g.fs.Prepare(ino, &a, off, uint64(len(data)))
 	if err != nil || ready.Ready != uint64(len(data)) {
 		g.t.Fatalf("prepare %d bytes at %d of %s: %+v, %v", len(data), off, p, ready, err)
 	}
-	g.ok(g.fs.write(ino, &a, off, data))
-	a.Size = max(a.Size, off+uint64(len(data)))
+	g.ok(g.fs.Write(ino, &a, off, uint64(len(data)), func(p cowfs.Place) (uint64, error) {
+		n, err := p.WriteAt(data[:p.N])
+		data = data[n:]
+		return uint64(n), err
+	}))
+	a.Size = max(a.Size, end)
 	a.Mtime = g.now()
 	g.set(ino, a)
 }
@@ -221,7 +234,7 @@ func (g *testGuest) chmod(p string, mode uint32) {
 	g.t.Helper()
 	ino, _ := g.must(p)
 	a := g.attr(ino)
-	a.Mode = a.Mode&TypeMask | mode
+	a.Mode = a.Mode&cowfs.TypeMask | mode
 	g.set(ino, a)
 }
 
@@ -252,7 +265,7 @@ func (g *testGuest) link(p, to string) {
 	a := g.attr(ino)
 	a.Nlink++
 	g.set(ino, a)
-	g.ok(g.fs.Insert(dir, Entry{Name: path.Base(to), Ino: ino, Type: a.DirentType()}))
+	g.ok(g.fs.Insert(dir, cowfs.Entry{Name: path.Base(to), Ino: ino, Type: a.DirentType()}))
 	g.touchDir(dir, 0)
 }
 
@@ -266,7 +279,7 @@ func (g *testGuest) remove(p string) {
 			g.remove(path.Join(p, name))
 		}
 	}
-	g.ok(g.fs.Delete(dir, Entry{Name: path.Base(p), Ino: ino}))
+	g.ok(g.fs.Delete(dir, cowfs.Entry{Name: path.Base(p), Ino: ino}))
 	g.gone(ino)
 	links := 0
 	if a.IsDir() {
@@ -276,7 +289,7 @@ func (g *testGuest) remove(p string) {
 }
 
 // gone takes a link away.
-func (g *testGuest) gone(ino Ino) {
+func (g *testGuest) gone(ino cowfs.Ino) {
 	g.t.Helper()
 	a := g.attr(ino)
 	if a.Nlink--; a.Nlink == 0 || a.IsDir() {
@@ -286,9 +299,9 @@ func (g *testGuest) gone(ino Ino) {
 	}
 }
 
-func (g *testGuest) list(dir Ino) (names []string) {
+func (g *testGuest) list(dir cowfs.Ino) (names []string) {
 	g.t.Helper()
-	g.ok(g.fs.Entries(dir, "", func(e Entry) bool {
+	g.ok(g.fs.Entries(dir, "", func(e cowfs.Entry) bool {
 		names = append(names, e.Name)
 		return true
 	}))
@@ -308,8 +321,8 @@ func (g *testGuest) rename(p, to string) {
 		g.remove(to)
 	}
 	toDir, _ := g.must(path.Dir(to))
-	g.ok(g.fs.Insert(toDir, Entry{Name: path.Base(to), Ino: ino, Type: a.DirentType()}))
-	g.ok(g.fs.Delete(dir, Entry{Name: path.Base(p), Ino: ino}))
+	g.ok(g.fs.Insert(toDir, cowfs.Entry{Name: path.Base(to), Ino: ino, Type: a.DirentType()}))
+	g.ok(g.fs.Delete(dir, cowfs.Entry{Name: path.Base(p), Ino: ino}))
 	g.touchDir(dir, 0)
 	g.touchDir(toDir, 0)
 	g.set(ino, g.attr(ino))
@@ -320,8 +333,8 @@ func (g *testGuest) exchange(p, q string) {
 	x, dirX := g.must(p)
 	y, dirY := g.must(q)
 	ax, ay := g.attr(x), g.attr(y)
-	g.ok(g.fs.Delete(dirY, Entry{Name: path.Base(q), Ino: y}))
-	g.ok(g.fs.Insert(dirY, Entry{Name: path.Base(q), Ino: x, Type: ax.DirentType()}))
-	g.ok(g.fs.Delete(dirX, Entry{Name: path.Base(p), Ino: x}))
-	g.ok(g.fs.Insert(dirX, Entry{Name: path.Base(p), Ino: y, Type: ay.DirentType()}))
+	g.ok(g.fs.Delete(dirY, cowfs.Entry{Name: path.Base(q), Ino: y}))
+	g.ok(g.fs.Insert(dirY, cowfs.Entry{Name: path.Base(q), Ino: x, Type: ax.DirentType()}))
+	g.ok(g.fs.Delete(dirX, cowfs.Entry{Name: path.Base(p), Ino: x}))
+	g.ok(g.fs.Insert(dirX, cowfs.Entry{Name: path.Base(p), Ino: y, Type: ay.DirentType()}))
 }
