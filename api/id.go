@@ -108,12 +108,21 @@ func ValidChildNames(count int, names []string) error {
 	if len(names) != 0 && len(names) != count {
 		return Invalid("names", "there are %d names for %d children", len(names), count)
 	}
-	for i, name := range names {
-		if name != "" && slices.Contains(names[:i], name) {
-			return Invalid("names", "%q is given twice", name)
-		}
+	for _, name := range names {
 		if err := ValidOptionalName("names", name); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// DistinctNames returns a CodeInvalid error that names field if a name is in names twice. It
+// is for the edge of the daemon; the node reserves names one by one, and says that the second
+// is taken.
+func DistinctNames(field string, names []string) error {
+	for i, name := range names {
+		if name != "" && slices.Contains(names[:i], name) {
+			return Invalid(field, "%q is given twice", name)
 		}
 	}
 	return nil

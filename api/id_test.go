@@ -79,3 +79,12 @@ func TestAsErrorKeepsTheWholeText(t *testing.T) {
 		t.Errorf("AsError = %+v", got)
 	}
 }
+
+func TestChildNames(t *testing.T) {
+	wantField(t, "none", "", ValidChildNames(3, nil))
+	wantField(t, "one each", "", ValidChildNames(3, []string{"a", "", "a"}))
+	wantField(t, "too few", "names", ValidChildNames(3, []string{"a"}))
+	wantField(t, "no name", "names", ValidChildNames(2, []string{"a", "Not A Name"}))
+	wantField(t, "two without a name", "", DistinctNames("names", []string{"a", "", "b", ""}))
+	wantField(t, "one twice", "names", DistinctNames("names", []string{"a", "b", "a"}))
+}
