@@ -94,9 +94,9 @@ func (os observers) Begin(ctx context.Context, operation string) (context.Contex
 	}
 }
 
-// Figure implements node.Observer.
-func (os observers) Figure(name string, value float64) {
+// Metric implements node.Observer.
+func (os observers) Metric(name string, value float64) {
 	for _, o := range os {
-		o.Figure(name, value)
+		o.Metric(name, value)
 	}
 }

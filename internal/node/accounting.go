@@ -66,7 +66,7 @@ func (m *Node) bookAll() {
 		b.mu.Lock()
 		s := b.sentry
 		b.mu.Unlock()
-		if seconds, ok := m.book(b, s); ok && m.tellCosts(b, s, seconds, asked < mostCosts) {
+		if seconds, ok := m.book(b, s); ok && m.reportCosts(b, s, seconds, asked < mostCosts) {
 			asked++
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // costs next to nothing, and written down now and then by who looks after its times
 // (lifecycle.go).
 
-// activity says since when nobody has used a box. It is guarded by box.mu.
+// activity says since when nobody has used a sandbox. It is guarded by mu.
 type activity struct {
 	uses  int       // under way
 	at    time.Time // the last one began or ended
@@ -112,7 +112,7 @@ func (b *instance) sleeps() bool {
 // errWanted ends what puts a sandbox to rest that somebody wants to use.
 var errWanted = api.Errorf(api.CodeCanceled, "somebody uses the sandbox")
 
-// idleness says whether nobody uses a box, which is locked.
+// idleness says whether nobody uses a sandbox, which is locked.
 type idleness func(b *instance, now time.Time) bool
 
 // isDue is the idleness that a lifecycle asks for.
@@ -152,7 +152,7 @@ func (b *instance) usedAt(now time.Time) time.Time {
 	return b.activity.at
 }
 
-// saveActivity writes down when boxes were used last, of those of which that has
+// saveActivity writes down when sandboxes were used last, of those of which that has
 // changed.
 func (m *Node) saveActivity(boxes ...*instance) {
 	var changes []store.Change

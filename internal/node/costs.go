@@ -20,17 +20,17 @@ const (
 	mostCosts = 16
 )
 
-// looked is what the last look at a box found. Only the goroutine that looks has it.
+// looked is what the last look at a sandbox found. Only the goroutine that looks has it.
 type looked struct {
 	sentry  *launch.Sentry
 	at      time.Time
 	seconds float64   // of the processor
-	used    time.Time // when the box had been used last; zero if it was in use, or just before
+	used    time.Time // when the sandbox had been used last; zero if it was in use, or just before
 }
 
-// tellCosts tells what b costs, whose sentry s has used so much processor time. It
+// reportCosts tells what b costs, whose sentry s has used so much processor time. It
 // reports whether it asked the host about a child.
-func (m *Node) tellCosts(b *instance, s *launch.Sentry, seconds float64, ask bool) (asked bool) {
+func (m *Node) reportCosts(b *instance, s *launch.Sentry, seconds float64, ask bool) (asked bool) {
 	if m.cfg.Observer == nil {
 		return false
 	}
@@ -51,14 +51,14 @@ func (m *Node) tellCosts(b *instance, s *launch.Sentry, seconds float64, ask boo
 	b.looked = next
 	if idle && last.sentry == s && !last.used.IsZero() && last.used.Equal(used) {
 		// What a process had used that ended just now may be missing until the next look.
-		m.cfg.Observer.Figure(FigureIdleCPU, max(0, seconds-last.seconds)/real.Sub(last.at).Seconds())
+		m.cfg.Observer.Metric(MetricIdleCPU, max(0, seconds-last.seconds)/real.Sub(last.at).Seconds())
 	}
 	if !due || !ask {
 		return false
 	}
 	if bytes, err := launch.PrivateBytes(s); err == nil { // else it has ended
-		m.cfg.Observer.Figure(FigureChildCPU, seconds)
-		m.cfg.Observer.Figure(FigureChildPrivate, float64(bytes))
+		m.cfg.Observer.Metric(MetricChildCPU, seconds)
+		m.cfg.Observer.Metric(MetricChildPrivate, float64(bytes))
 	}
 	return true
 }

@@ -17,7 +17,7 @@ func (told) Begin(ctx context.Context, _ string) (context.Context, func(error)) 
 	return ctx, func(error) {}
 }
 
-func (o told) Figure(name string, value float64) { o[name] = append(o[name], value) }
+func (o told) Metric(name string, value float64) { o[name] = append(o[name], value) }
 
 // TestWhatIdleSandboxesTake looks at a sandbox that is used now and then.
 func TestWhatIdleSandboxesTake(t *testing.T) {
@@ -27,8 +27,8 @@ func TestWhatIdleSandboxesTake(t *testing.T) {
 	m.touch(b)
 	look := func(seconds float64) int {
 		t.Helper()
-		m.tellCosts(b, b.sentry, seconds, true)
-		return len(figures[FigureIdleCPU])
+		m.reportCosts(b, b.sentry, seconds, true)
+		return len(figures[MetricIdleCPU])
 	}
 	look(1)
 	clock.Advance(costAfter)
@@ -39,7 +39,7 @@ func TestWhatIdleSandboxesTake(t *testing.T) {
 	if look(5) != 1 {
 		t.Fatal("nobody has used it, and that is not told")
 	}
-	if got := figures[FigureIdleCPU][0]; got > 3.0/60 || got < 3.0/120 {
+	if got := figures[MetricIdleCPU][0]; got > 3.0/60 || got < 3.0/120 {
 		t.Errorf("3 s in a minute is a share of %v", got)
 	}
 	if _, done, err := m.use(t.Context(), b, api.StateRunning); err != nil {
@@ -59,10 +59,10 @@ func TestWhatIdleSandboxesTake(t *testing.T) {
 	if look(9) != 2 {
 		t.Error("nobody has used it again")
 	}
-	if look(8.5) != 3 || figures[FigureIdleCPU][2] != 0 {
-		t.Errorf("a process of it has ended: %v", figures[FigureIdleCPU])
+	if look(8.5) != 3 || figures[MetricIdleCPU][2] != 0 {
+		t.Errorf("a process of it has ended: %v", figures[MetricIdleCPU])
 	}
-	if len(figures[FigureChildCPU]) != 0 {
+	if len(figures[MetricChildCPU]) != 0 {
 		t.Error("it is no child")
 	}
 }
@@ -76,20 +76,20 @@ func TestWhatChildrenCost(t *testing.T) {
 		if i > 0 {
 			b.born = clock.Now()
 		}
-		if m.tellCosts(b, b.sentry, 1, ask) {
+		if m.reportCosts(b, b.sentry, 1, ask) {
 			t.Error("it is too young")
 		}
 		clock.Advance(costAfter)
 		for again := range 2 {
-			if asked := m.tellCosts(b, b.sentry, 2, ask); asked != (ask && again == 0) {
+			if asked := m.reportCosts(b, b.sentry, 2, ask); asked != (ask && again == 0) {
 				t.Errorf("the host was asked: %v", asked)
 			}
 		}
 	}
-	if got := figures[FigureChildCPU]; len(got) != 1 || got[0] != 2 {
+	if got := figures[MetricChildCPU]; len(got) != 1 || got[0] != 2 {
 		t.Errorf("processor time is %v", got)
 	}
-	if got := figures[FigureChildPrivate]; len(got) != 1 || got[0] <= 0 {
+	if got := figures[MetricChildPrivate]; len(got) != 1 || got[0] <= 0 {
 		t.Errorf("memory is %v", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/selfcontrol"
+	"ramet.dev/ramet/internal/node/spawn"
 	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
@@ -98,15 +99,14 @@ func (m *Node) boot(ctx context.Context, d draft, require []string) (_ *instance
 			sentry.Kill()
 		}
 	}()
-	call := &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: d.common(), Control: d.rec.Control != nil}}
-	files := []*os.File{image}
-	if call.Boot.Control {
-		files = append(files, m.cfg.Command)
+	var command *os.File
+	if d.rec.Control != nil {
+		command = m.cfg.Command
 	}
-	if err := begin(ctx, sentry, call, files...); err != nil {
+	if err := spawn.Boot(ctx, sentry, &d.rec.Sandbox, image, command); err != nil {
 		return nil, err
 	}
-	if err := detach(ctx, sentry); err != nil {
+	if err := spawn.Detach(ctx, sentry); err != nil {
 		return nil, err
 	}
 	b := &instance{id: d.rec.Sandbox.ID}
@@ -192,7 +192,7 @@ func (m *Node) destroyLocked(b *instance, reason string) error {
 	delete(m.instances, b.id)
 	m.unreserveLocked(b.Tenant(), []string{b.view().Name})
 	m.mu.Unlock()
-	m.alarms.Clear(b.id)
+	m.timers.Clear(b.id)
 	changes := m.noteGone(b.lineage(), goneRecord{Name: b.view().Name})
 	changes = append(changes, store.Change{Table: store.Sandboxes, ID: b.id}, store.Change{Table: store.Activity, ID: b.id}, store.Change{Table: store.Timelines, ID: b.id})
 	if err := m.store.Apply(context.Background(), changes...); err != nil {
@@ -205,7 +205,7 @@ func (m *Node) destroyLocked(b *instance, reason string) error {
 	b.mu.Unlock()
 	m.dropBudget(own)
 	m.snapshots.Collect()
-	m.tellOf(api.EventDestroyed, b, api.Event{Reason: reason})
+	m.publish(api.EventDestroyed, b, api.Event{Reason: reason})
 	return nil
 }
 
@@ -228,7 +228,7 @@ func (m *Node) endSentry(s *launch.Sentry) {
 		return
 	}
 	if m.freezes.DependsOn(s) {
-		ctx, cancel := context.WithTimeout(context.Background(), m.patience)
+		ctx, cancel := context.WithTimeout(context.Background(), m.timeout)
 		defer cancel()
 		// If it fails, its memory is only given back later.
 		_, _ = s.Call(ctx, &wire.Call{Op: wire.OpQuit}, nil)

@@ -6,6 +6,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/spawn"
 )
 
 // A sandbox goes on when the daemon is replaced by another version. That may not be
@@ -20,13 +21,13 @@ func TestOthersSandboxesAreNotFrozen(t *testing.T) {
 	})
 	m.cfg.Engine = "one"
 	var err error
-	if b.rec.process, err = m.processOf(b.sentry); err != nil {
+	if b.rec.Process, err = spawn.ProcessOf(b.sentry, "", m.engine()); err != nil {
 		t.Fatal(err)
 	}
 	for engine, want := range map[string]api.Code{"one": api.CodeNoSpace, "two": api.CodeUnsupported} {
 		m.cfg.Engine = engine
 		for _, rest := range []bool{false, true} {
-			if _, _, err := m.freezeBox(asOwner, b, rest); api.CodeOf(err) != want {
+			if _, _, err := m.freezeInstance(asOwner, b, rest); api.CodeOf(err) != want {
 				t.Errorf("engine %s: %v", engine, err)
 			}
 		}
@@ -35,7 +36,7 @@ func TestOthersSandboxesAreNotFrozen(t *testing.T) {
 		t.Errorf("the sentry was asked %d times", n)
 	}
 	b.rec.Engine = "" // of a version that did not keep it
-	if _, _, err := m.freezeBox(asOwner, b, false); api.CodeOf(err) != api.CodeNoSpace {
+	if _, _, err := m.freezeInstance(asOwner, b, false); api.CodeOf(err) != api.CodeNoSpace {
 		t.Error(err)
 	}
 }

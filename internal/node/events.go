@@ -10,8 +10,8 @@ import (
 // keptEvents is how many events are kept, some 1 KiB each.
 const keptEvents = 4096
 
-// tell publishes what happened to a sandbox that is not destroyed yet.
-func (m *Node) tell(kind api.EventKind, s *api.Sandbox, e api.Event) {
+// publishView publishes what happened to a sandbox that is not destroyed yet.
+func (m *Node) publishView(kind api.EventKind, s *api.Sandbox, e api.Event) {
 	m.mu.Lock()
 	b := m.instances[s.ID]
 	m.mu.Unlock()
@@ -21,29 +21,29 @@ func (m *Node) tell(kind api.EventKind, s *api.Sandbox, e api.Event) {
 		e.Line = b.rec.lineage()
 		b.mu.Unlock()
 	}
-	m.publish(kind, s, e)
+	m.publishEvent(kind, s, e)
 }
 
-// tellOf is tell for a box.
-func (m *Node) tellOf(kind api.EventKind, b *instance, e api.Event) {
+// publish is tell for a sandbox.
+func (m *Node) publish(kind api.EventKind, b *instance, e api.Event) {
 	b.mu.Lock()
 	s := b.rec.Sandbox
 	e.Line = b.rec.lineage()
 	b.mu.Unlock()
-	m.publish(kind, &s, e)
+	m.publishEvent(kind, &s, e)
 }
 
-func (m *Node) publish(kind api.EventKind, s *api.Sandbox, e api.Event) {
+func (m *Node) publishEvent(kind api.EventKind, s *api.Sandbox, e api.Event) {
 	e.Kind, e.SandboxID, e.Name, e.Tenant = kind, s.ID, s.Name, access.OfRecord(s.Tenant)
 	m.events.Publish(e)
 }
 
-// tellCreated tells of new sandboxes.
-func (m *Node) tellCreated(boxes ...*instance) {
+// publishCreated tells of new sandboxes.
+func (m *Node) publishCreated(boxes ...*instance) {
 	for _, b := range boxes {
 		if b != nil {
 			v := b.view()
-			m.tell(api.EventCreated, &v, api.Event{Parent: v.Parent, Snapshot: v.Snapshot})
+			m.publishView(api.EventCreated, &v, api.Event{Parent: v.Parent, Snapshot: v.Snapshot})
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/selfcontrol"
+	"ramet.dev/ramet/internal/node/spawn"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -96,7 +97,7 @@ func (m *Node) fork(ctx context.Context, b *instance, req api.ForkRequest, by *s
 		if err := batch.outline(); err != nil {
 			return nil, fmt.Errorf("fork: %w", err)
 		}
-		making = m.uploading
+		making = m.background
 	}
 	// Sentries are readied while the source is being frozen.
 	batch.prepareAhead(making)
@@ -116,7 +117,7 @@ func (m *Node) fork(ctx context.Context, b *instance, req api.ForkRequest, by *s
 		return nil, fmt.Errorf("fork: %w", err)
 	}
 	noteChildren(ctx, f, parent.Image, out.Children, func(d *api.AuditDetails) { d.Parent = b.id })
-	m.tell(api.EventForked, &parent, api.Event{Children: idsOf(out.Children)})
+	m.publishView(api.EventForked, &parent, api.Event{Children: idsOf(out.Children)})
 	out.ReturnMS = millis(began)
 	return out, nil
 }
@@ -129,7 +130,7 @@ func (m *Node) freezeToFork(ctx context.Context, b *instance) (*freezes.Freeze, 
 		f, err := m.hibernation(ctx, b)
 		return f, 0, err
 	}
-	f, frozen, err := m.freezeForFork(ctx, b)
+	f, frozen, err := m.freezeShared(ctx, b)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -282,7 +283,7 @@ func (b *batch) make(ctx context.Context, f *freezes.Freeze, image string, hooks
 	if err != nil {
 		return err
 	}
-	defer from.close()
+	defer from.Close()
 	var workers sync.WaitGroup
 	for i := range b.drafts {
 		workers.Go(func() { b.makeOne(ctx, i, from, hooks) })
@@ -301,12 +302,12 @@ func (b *batch) make(ctx context.Context, f *freezes.Freeze, image string, hooks
 // allReady tells how long the children took, if any was made.
 func (b *batch) allReady() {
 	if slices.ContainsFunc(b.made, func(p *placement) bool { return p != nil }) {
-		b.m.metric(FigureAllReady, millis(b.began))
+		b.m.metric(MetricAllReady, millis(b.began))
 	}
 }
 
 // makeOne makes child i when it is its turn, and leaves its outcome in the batch.
-func (b *batch) makeOne(ctx context.Context, i int, from *origin, hooks bool) {
+func (b *batch) makeOne(ctx context.Context, i int, from *spawn.Origin, hooks bool) {
 	b.readied(i)
 	select {
 	case b.loading <- struct{}{}:
@@ -354,7 +355,7 @@ func (b *batch) fail(i int, err error) {
 	}
 }
 
-func (b *batch) load(ctx context.Context, i int, from *origin, hooks bool) error {
+func (b *batch) load(ctx context.Context, i int, from *spawn.Origin, hooks bool) error {
 	d := &b.drafts[i]
 	if b.sentries[i] == nil {
 		s, err := b.m.prepare(ctx, d, nil)
@@ -367,10 +368,11 @@ func (b *batch) load(ctx context.Context, i int, from *origin, hooks bool) error
 	if b.asked != 0 {
 		load.Answer = selfcontrol.AnswerTo(b.asked, b.reply(&d.rec.Sandbox))
 	}
-	loaded, err := from.load(ctx, d, b.sentries[i], load)
+	loaded, err := from.Load(ctx, b.sentries[i], &d.rec.Sandbox, load)
 	if err != nil {
 		return err
 	}
+	d.rec.Freeze = from.Freeze().ID
 	id := &d.rec.Sandbox.Identity
 	id.Hooks, id.Reseeded, id.Unwritten = loaded.Hooks, loaded.Reseeded, loaded.Unwritten
 	x := &instance{id: d.rec.Sandbox.ID}
@@ -381,9 +383,9 @@ func (b *batch) load(ctx context.Context, i int, from *origin, hooks bool) error
 	x.mu.Lock()
 	x.born = b.m.clock.Now()
 	x.mu.Unlock()
-	b.made[i] = &placement{b: x, rec: d.rec, sentry: b.sentries[i], freeze: from.freeze}
+	b.made[i] = &placement{b: x, rec: d.rec, sentry: b.sentries[i], freeze: from.Freeze()}
 	b.children[i].ReadyMS = millis(b.began)
-	b.m.metric(FigureChildReady, b.children[i].ReadyMS)
+	b.m.metric(MetricChildReady, b.children[i].ReadyMS)
 	return nil
 }
 
@@ -395,7 +397,7 @@ func (b *batch) commit(ctx context.Context, f *freezes.Freeze) error {
 			continue
 		}
 		// Only now that all are ready: until here they end with the daemon.
-		if err := detach(ctx, p.sentry); err != nil {
+		if err := spawn.Detach(ctx, p.sentry); err != nil {
 			b.fail(i, err)
 			continue
 		}

@@ -11,9 +11,9 @@ import (
 	"ramet.dev/ramet/internal/node/freezes"
 )
 
-// freezeBox freezes a running sandbox, or one that is to rest from then on and may be
+// freezeInstance freezes a running sandbox, or one that is to rest from then on and may be
 // paused. The caller holds b.op and owns a reference on the result.
-func (m *Node) freezeBox(ctx context.Context, b *instance, rest bool) (*freezes.Freeze, *wire.Frozen, error) {
+func (m *Node) freezeInstance(ctx context.Context, b *instance, rest bool) (*freezes.Freeze, *wire.Frozen, error) {
 	states := []api.State{api.StateRunning, api.StatePaused}
 	if !rest {
 		states = states[:1]
@@ -29,7 +29,7 @@ func (m *Node) freezeBox(ctx context.Context, b *instance, rest bool) (*freezes.
 	if err != nil {
 		return nil, nil, err
 	}
-	m.metric(FigurePause, frozen.PauseMS)
+	m.metric(MetricPause, frozen.PauseMS)
 	return f, frozen, nil
 }
 
@@ -43,18 +43,18 @@ func (m *Node) holdOrigin(b *instance) *freezes.Freeze {
 	return b.freeze
 }
 
-// freezeForFork is freezeBox, perhaps together with other forks. The caller holds b.op
+// freezeShared is freezeInstance, perhaps together with other forks. The caller holds b.op
 // and owns a reference on the result.
-func (m *Node) freezeForFork(ctx context.Context, b *instance) (*freezes.Freeze, *wire.Frozen, error) {
+func (m *Node) freezeShared(ctx context.Context, b *instance) (*freezes.Freeze, *wire.Frozen, error) {
 	return b.freezeGroup.Freeze(ctx, m.freezes, errDefect, func(ctx context.Context) (*freezes.Freeze, *wire.Frozen, error) {
-		return m.freezeBox(ctx, b, false)
+		return m.freezeInstance(ctx, b, false)
 	})
 }
 
-// patience bounds calls that freeze, stop or clean up: a sentry that hangs must not
+// callTimeout bounds calls that freeze, stop or clean up: a sentry that hangs must not
 // keep its sandbox from being destroyed, nor others waiting. What it did not give back
 // goes when it ends.
-const patience = 30 * time.Second
+const callTimeout = 30 * time.Second
 
 // inUse reports whether a sandbox runs in s. One that was removed or replaced is
 // about to end, if it has not, and all its memory goes with it.

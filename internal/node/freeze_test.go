@@ -33,12 +33,12 @@ func TestReleaseIsSilentWhenTheSourceEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			m := &Node{patience: patience, log: slog.New(slog.NewTextHandler(&log, nil)), instances: map[string]*instance{}}
+			m := &Node{timeout: callTimeout, log: slog.New(slog.NewTextHandler(&log, nil)), instances: map[string]*instance{}}
 			source := fakeSource(t, c.dies)
 			if c.used {
 				m.instances["sbx"] = &instance{id: "sbx", sentry: source}
 			}
-			freezes.New(nil, nil, m.log, patience, m.inUse).Unpin(source, "snap")
+			freezes.New(nil, nil, m.log, callTimeout, m.inUse).Unpin(source, "snap")
 			if got := strings.Contains(log.String(), "level=WARN"); got != c.warns {
 				t.Errorf("log has a warning: %t, want %t: %s", got, c.warns, log.String())
 			}

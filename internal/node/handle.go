@@ -71,4 +71,4 @@ func (h handle) Step(ctx context.Context) func(api.Step) { return h.m.BeginStep(
 
 func (h handle) FirstUse(began time.Time) { h.m.firstUse(h.b, began) }
 
-func (h handle) Publish(kind api.EventKind, e api.Event) { h.m.tellOf(kind, h.b, e) }
+func (h handle) Publish(kind api.EventKind, e api.Event) { h.m.publish(kind, h.b, e) }

@@ -9,6 +9,7 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/snapshots"
+	"ramet.dev/ramet/internal/node/spawn"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -61,7 +62,7 @@ func (m *Node) hibernateLocked(ctx context.Context, b *instance, idle idleness) 
 		return nil, fmt.Errorf("hibernate: %w", errors.Join(err, m.abortHibernation(b)))
 	}
 	v := b.view()
-	m.tell(api.EventHibernated, &v, api.Event{})
+	m.publishView(api.EventHibernated, &v, api.Event{})
 	return &v, nil
 }
 
@@ -93,7 +94,7 @@ func (m *Node) writeHibernation(ctx context.Context, b *instance) (err error) {
 		s.Remove()
 		return err
 	}
-	rec.Hibernation, rec.Freeze, rec.process, rec.Resting, rec.Dozing = s.ID, "", process{}, false, false
+	rec.Hibernation, rec.Freeze, rec.Process, rec.Resting, rec.Dozing = s.ID, "", spawn.Process{}, false, false
 	err = m.store.Apply(ctx, s.ReadyRecord(), store.Change{Table: store.Sandboxes, ID: b.id, Doc: rec})
 	if err == nil {
 		err = m.store.Sync(ctx) // it is acknowledged, and may outlive the host
@@ -118,7 +119,7 @@ func (m *Node) writeHibernation(ctx context.Context, b *instance) (err error) {
 
 // diskOf returns how much b's files take, in MiB, or 0 if its sentry does not say.
 func (m *Node) diskOf(ctx context.Context, b *instance) float64 {
-	ctx, cancel := context.WithTimeout(ctx, m.patience)
+	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
 	st, err := m.stats(ctx, b)
 	if err != nil {
@@ -129,7 +130,7 @@ func (m *Node) diskOf(ctx context.Context, b *instance) float64 {
 
 // abortHibernation lets b go on as it was, after it could not be hibernated.
 func (m *Node) abortHibernation(b *instance) error {
-	ctx, cancel := context.WithTimeout(context.Background(), m.patience)
+	ctx, cancel := context.WithTimeout(context.Background(), m.timeout)
 	defer cancel()
 	b.mu.Lock()
 	rec, sentry := b.rec, b.sentry
@@ -206,7 +207,7 @@ func (m *Node) wake(ctx context.Context, b *instance) (err error) {
 	if err := m.reload(ctx, b, d, f, nil); err != nil {
 		return fmt.Errorf("wake: %w", err)
 	}
-	m.tellOf(api.EventWoken, b, api.Event{})
+	m.publish(api.EventWoken, b, api.Event{})
 	return nil
 }
 

@@ -23,6 +23,7 @@ import (
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/snapshots"
+	"ramet.dev/ramet/internal/node/spawn"
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/observe/events"
 	"ramet.dev/ramet/internal/service/access"
@@ -50,11 +51,11 @@ func nodeOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Node, *instan
 		t.Fatal(err)
 	}
 	m := &Node{
-		background: t.Context(), ledger: ledger, hostMemory: readHostMemory, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: events.New(keptEvents),
+		choreContext: t.Context(), ledger: ledger, hostMemory: readHostMemory, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: events.New(keptEvents),
 		instances: map[string]*instance{}, names: map[owned]string{},
-		goneNames: map[string]goneRecord{}, memFiles: memfiles.New(), budgets: selfcontrol.NewBudgets(), patience: patience, clock: timer.System{}, alarms: timer.New(timer.System{}),
+		goneNames: map[string]goneRecord{}, memFiles: memfiles.New(), budgets: selfcontrol.NewBudgets(), timeout: callTimeout, clock: timer.System{}, timers: timer.New(timer.System{}),
 	}
-	m.freezes = freezes.New(m.memFiles, records, m.log, patience, m.inUse)
+	m.freezes = freezes.New(m.memFiles, records, m.log, callTimeout, m.inUse)
 	m.snapshots = m.newSnapshots()
 	m.Requests = snapshots.NewRequests(m.snapshots)
 	m.Catalog, m.Admission, m.room = m.newCatalog(nil), m.newAdmission(), m.newRoom()
@@ -251,7 +252,7 @@ func TestPanicFailsOneChild(t *testing.T) {
 	m, b := nodeOf(t, nil) // which has no pool
 	m.log = slog.New(slog.NewTextHandler(&log, nil))
 	made := &batch{m: m, timeout: time.Minute, drafts: make([]draft, 1), children: make([]api.Child, 1), sentries: make([]*launch.Sentry, 1), ahead: make([]chan struct{}, 1), made: []*placement{{b: b}}, loading: freezes.NewSlots()}
-	made.makeOne(asOwner, 0, &origin{freeze: &freezes.Freeze{}}, false)
+	made.makeOne(asOwner, 0, spawn.NewOrigin(&freezes.Freeze{}, nil, nil), false)
 	if e := made.children[0].Error; api.CodeOf(e) != api.CodeInternal || made.made[0] != nil || !strings.Contains(log.String(), "panicked") {
 		t.Errorf("the child is %+v, the log %q", made.children[0], log.String())
 	}

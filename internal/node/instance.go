@@ -2,9 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,18 +10,16 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/engine/cgroup"
 	"ramet.dev/ramet/internal/engine/launch"
-	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/selfcontrol"
+	"ramet.dev/ramet/internal/node/spawn"
 	"ramet.dev/ramet/internal/node/timeline"
-	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
-// record is what is stored of a box.
+// record is what is stored of a sandbox.
 type record struct {
 	Sandbox api.Sandbox `json:"sandbox"`
 	// Ancestors are the ids of the sandboxes and snapshots it descends from,
@@ -46,24 +41,7 @@ type record struct {
 	// Base is the snapshot on disk that it came from, or that was taken of it last:
 	// the next one is written as what differs from that.
 	Base string `json:"base,omitempty"`
-	process
-}
-
-// process is what is stored of a box's sentry.
-type process struct {
-	Key   string `json:"key,omitempty"`
-	PID   int    `json:"pid,omitempty"`
-	Start uint64 `json:"start,omitempty"`
-	// Boot tells in which run of the host that is.
-	Boot string `json:"boot,omitempty"`
-	// Memory is the sandbox's own memory file; zero in records of versions that
-	// did not keep it.
-	Memory launch.FileID `json:"memory,omitzero"`
-	// Files is its own file with the pages of files.
-	Files launch.FileID `json:"files,omitzero"`
-	// Engine is what it was started by, and in whose form it saves its state; absent
-	// in records of versions that did not keep it.
-	Engine string `json:"engine,omitempty"`
+	spawn.Process
 }
 
 // instance is a sandbox.
@@ -112,7 +90,7 @@ func (b *instance) controls() bool {
 	return b.rec.Control != nil
 }
 
-// running returns the box's sentry, or an error unless its state is one of ok.
+// running returns the sandbox's sentry, or an error unless its state is one of ok.
 func (b *instance) running(ok ...api.State) (*launch.Sentry, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,7 +111,7 @@ func (b *instance) running(ok ...api.State) (*launch.Sentry, error) {
 	return nil, api.Errorf(api.CodeWrongState, "sandbox %s is %s, not %s%s", b.id, s.State, ok[0], remedy)
 }
 
-// explain turns err, of a call to s that kept nobody from ending the box's
+// explain turns err, of a call to s that kept nobody from ending the sandbox's
 // sentry meanwhile, into one that says so if that is what happened.
 func (m *Node) explain(b *instance, s *launch.Sentry, err error) error {
 	if api.CodeOf(err) != api.CodeSandboxDied {
@@ -153,7 +131,7 @@ func (m *Node) explain(b *instance, s *launch.Sentry, err error) error {
 	return err
 }
 
-// draft describes a box before it has a sentry.
+// draft describes a sandbox before it has a sentry.
 type draft struct {
 	rec record
 }
@@ -166,67 +144,14 @@ func newDraft(tenant, id, name string, forkIndex int) draft {
 	}
 	return draft{rec: record{Sandbox: api.Sandbox{
 		ID: id, Tenant: access.Recorded(tenant), Name: name, CreatedAt: time.Now().UTC(),
-		Identity: api.Identity{SandboxID: id, ForkIndex: forkIndex, Hostname: host, MachineID: newMachineID()},
+		Identity: api.Identity{SandboxID: id, ForkIndex: forkIndex, Hostname: host, MachineID: spawn.NewMachineID()},
 	}}}
 }
 
-// newMachineID returns 32 hexadecimal digits, see machine-id(5).
-func newMachineID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
-	return hex.EncodeToString(b[:])
-}
-
-// common returns what the sentry is told about the sandbox.
-func (d *draft) common() wire.Common { return commonOf(&d.rec.Sandbox) }
-
-func commonOf(s *api.Sandbox) wire.Common {
-	return wire.Common{
-		ID: s.ID, Hostname: s.Identity.Hostname, MachineID: s.Identity.MachineID,
-		ForkIndex: s.Identity.ForkIndex, Env: s.Env, Limits: s.Limits,
-	}
-}
-
 // prepare readies a blank sentry for the draft: limits and required layers.
-func (m *Node) prepare(ctx context.Context, d *draft, require []string) (*launch.Sentry, error) {
-	s, err := m.pool.Get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.equip(d, s, require); err != nil {
-		s.Kill()
-		return nil, err
-	}
-	return s, nil
-}
-
-func (m *Node) equip(d *draft, s *launch.Sentry, require []string) error {
-	d.rec.Sandbox.Isolation = s.Isolation()
-	if err := requireLayers(require, s.Isolation(), m.launcher.Missing()); err != nil {
-		return err
-	}
-	var err error
-	if d.rec.process, err = m.processOf(s); err != nil {
-		return err
-	}
-	return s.SetLimits(groupLimits(d.rec.Sandbox.Limits))
-}
-
-// processOf returns what is stored of a sentry that this daemon has started.
-func (m *Node) processOf(s *launch.Sentry) (process, error) {
-	start, err := procfs.StartTime(s.PID())
-	if err != nil {
-		return process{}, err
-	}
-	memory, err := launch.IDOf(s.Memory())
-	if err != nil {
-		return process{}, err
-	}
-	files, err := launch.IDOf(s.Files())
-	if err != nil {
-		return process{}, err
-	}
-	return process{Key: s.Key(), PID: s.PID(), Start: start, Boot: m.cfg.BootID, Memory: memory, Files: files, Engine: m.engine()}, nil
+func (m *Node) prepare(ctx context.Context, d *draft, require []string) (s *launch.Sentry, err error) {
+	s, d.rec.Process, err = m.spawner.Prepare(ctx, &d.rec.Sandbox, require)
+	return s, err
 }
 
 // canFreeze refuses a sandbox that goes on in the sentry of another version: what
@@ -239,36 +164,6 @@ func (m *Node) canFreeze(b *instance) error {
 		return nil
 	}
 	return api.Errorf(api.CodeUnsupported, "sandbox %s was started by engine %s, this is %s: it runs on, and its files can be exported and committed, but it cannot be forked or frozen any more", b.id, engine, m.engine())
-}
-
-// sentryOverheadMiB is what a sentry itself may use on top of its guest's
-// memory before the limit hits.
-const sentryOverheadMiB = 64
-
-// threadsPerTask is how many host threads a guest task can cost at most: its
-// stub process with the platform's threads. The guest's own kernel counts
-// exactly; the host's limit only is there for one that went wrong.
-const threadsPerTask = 8
-
-func groupLimits(l api.Limits) cgroup.Limits {
-	g := cgroup.Limits{CPUs: l.CPUs}
-	if l.MemoryMiB > 0 {
-		g.MemoryBytes = (l.MemoryMiB + sentryOverheadMiB) << 20
-	}
-	if l.Pids > 0 {
-		const sentryThreads = 128
-		g.Pids = sentryThreads + l.Pids*threadsPerTask
-	}
-	return g
-}
-
-// detach makes a sentry outlive this daemon. If no record of it is written, the
-// next daemon ends it.
-func detach(ctx context.Context, s *launch.Sentry) error {
-	if _, err := s.Call(ctx, &wire.Call{Op: wire.OpCommit}, nil); err != nil {
-		return fmt.Errorf("commit sandbox: %w", err)
-	}
-	return nil
 }
 
 // placement is a sandbox that is to run from now on.
@@ -315,7 +210,7 @@ func (m *Node) install(ctx context.Context, list []placement, more ...store.Chan
 		p.b.activity.at = now
 		p.b.mu.Unlock()
 		if before[i] == "" || before[i] == api.StateCreating {
-			m.tellCreated(p.b)
+			m.publishCreated(p.b)
 		} else {
 			replaced = true
 		}
@@ -342,7 +237,7 @@ func (m *Node) gone(b *instance) bool {
 // may make any.
 func (m *Node) watch(b *instance, s *launch.Sentry) {
 	if b.controls() {
-		m.selfControl.Serve(m.background, s)
+		m.selfControl.Serve(m.choreContext, s)
 	}
 	m.watchers.Add(1)
 	go func() {
@@ -368,7 +263,7 @@ func (m *Node) died(b *instance, s *launch.Sentry) {
 	b.freeze = nil
 	b.mu.Unlock()
 	m.log.Warn("sandbox failed", "id", b.id, "reason", reason)
-	m.tellOf(api.EventFailed, b, api.Event{Reason: reason})
+	m.publish(api.EventFailed, b, api.Event{Reason: reason})
 	s.Kill()
 	m.freezes.Drop(f)
 	m.recordFailed(b)
@@ -449,7 +344,7 @@ func (m *Node) List(ctx context.Context, f api.ListFilter) ([]api.Sandbox, error
 	return list, nil
 }
 
-// oldestFirst sorts boxes, without the descriptions of all of them.
+// oldestFirst sorts sandboxes, without the descriptions of all of them.
 func oldestFirst(boxes []*instance) []*instance {
 	type place struct {
 		at time.Time

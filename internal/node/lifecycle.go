@@ -8,7 +8,7 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// One goroutine looks after the times of all sandboxes (Manager.ring): when one is
+// One goroutine looks after the times of all sandboxes (Node.timeIsUp): when one is
 // to be destroyed, when one is idle, and when it was used last, which is written down
 // a few times in each idle timeout. What is due is done elsewhere, so that no sandbox
 // waits for another one's disk.
@@ -40,13 +40,13 @@ func (b *instance) failing(now time.Time) (first bool) {
 	return a.failures == 1
 }
 
-// unrested notes, and tells the first time, that b could not be put to rest by itself.
-func (m *Node) unrested(b *instance, action api.IdleAction, err error) {
+// restFailed notes, and tells the first time, that b could not be put to rest by itself.
+func (m *Node) restFailed(b *instance, action api.IdleAction, err error) {
 	if !b.failing(m.clock.Now()) {
 		return
 	}
 	m.log.Warn("put an idle sandbox to rest; it is tried again, ever less often, and not logged", "id", b.id, "action", action, "error", err)
-	m.tellOf(api.EventUnrested, b, api.Event{Reason: fmt.Sprintf("%s: %v", action, err)})
+	m.publish(api.EventUnrested, b, api.Event{Reason: fmt.Sprintf("%s: %v", action, err)})
 }
 
 // arm sets when the times of b are to be looked at next.
@@ -54,9 +54,9 @@ func (m *Node) arm(boxes ...*instance) {
 	now := m.clock.Now()
 	for _, b := range boxes {
 		if at, any := b.nextLook(now); any {
-			m.alarms.Set(b.id, at)
+			m.timers.Set(b.id, at)
 		} else {
-			m.alarms.Clear(b.id)
+			m.timers.Clear(b.id)
 		}
 	}
 }
@@ -107,8 +107,8 @@ func (b *instance) idle(now time.Time) api.IdleAction {
 	return s.Lifecycle.IdleAction
 }
 
-// ring looks at the times of a sandbox, and has done what is due.
-func (m *Node) ring(id string) {
+// timeIsUp looks at the times of a sandbox, and has done what is due.
+func (m *Node) timeIsUp(id string) {
 	if api.IsID(api.KindSnapshot, id) {
 		m.chore(func(context.Context) { m.snapshots.Expire(id) })
 		return
@@ -137,7 +137,7 @@ func (m *Node) ring(id string) {
 	}
 	m.chore(func(ctx context.Context) {
 		if err := m.restIdle(ctx, b, action); err != nil {
-			m.unrested(b, action, err)
+			m.restFailed(b, action, err)
 		}
 		m.arm(b)
 	})
@@ -150,7 +150,7 @@ func (m *Node) restIdle(ctx context.Context, b *instance, action api.IdleAction)
 		m.retire(b, "its idle timeout is over", b.takeIdle)
 		return nil
 	case api.IdlePause:
-		return m.doze(ctx, b)
+		return m.pauseIdle(ctx, b)
 	}
 	select {
 	case m.rests <- struct{}{}:
@@ -195,5 +195,5 @@ func (m *Node) retire(b *instance, reason string, due func(now time.Time) bool) 
 
 // chore does something that has become due. Close waits for it, and ends ctx.
 func (m *Node) chore(do func(ctx context.Context)) {
-	m.chores.Go(func() { do(m.background) })
+	m.chores.Go(func() { do(m.choreContext) })
 }

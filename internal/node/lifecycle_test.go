@@ -32,7 +32,7 @@ func TestRetirementIsDueAtItsEnd(t *testing.T) {
 	live(10_000)
 	clock.Advance(11 * time.Second)
 	b.op.Lock()
-	m.ring(b.id)
+	m.timeIsUp(b.id)
 	live(10_000)
 	b.op.Unlock()
 	m.chores.Wait()
@@ -148,7 +148,7 @@ func TestRestIsTriedLessAndLessOften(t *testing.T) {
 				t.Fatalf("it is looked at next at %v, %t, and it is %v", at, any, clock.Now())
 			}
 			clock.Advance(at.Sub(clock.Now()))
-			m.ring(b.id)
+			m.timeIsUp(b.id)
 			m.chores.Wait()
 		}
 	}

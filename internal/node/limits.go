@@ -20,8 +20,8 @@ const (
 	heavyAtOnce       = 8
 	archivesPerTenant = 16
 	archivesAtOnce    = 64
-	// patienceForTurn is how long one waits for its turn.
-	patienceForTurn = 30 * time.Second
+	// turnTimeout is how long one waits for its turn.
+	turnTimeout = 30 * time.Second
 )
 
 // validLimits checks the limits of a new sandbox on this machine.

@@ -23,7 +23,7 @@ func (m *Node) newComparer() *compare.Comparer {
 			}
 			return &mergeTarget{m, b}, nil
 		},
-		MergePaused: func(ms float64) { m.metric(FigureMergePause, ms) },
+		MergePaused: func(ms float64) { m.metric(MetricMergePause, ms) },
 	})
 }
 
@@ -87,5 +87,5 @@ func (t *mergeTarget) Patch(ctx context.Context, patch *wire.Patch, file *os.Fil
 
 // Merged implements compare.Target.
 func (t *mergeTarget) Merged(from []string, paths int) {
-	t.m.tellOf(api.EventMerged, t.b, api.Event{From: from, Paths: paths})
+	t.m.publish(api.EventMerged, t.b, api.Event{From: from, Paths: paths})
 }

@@ -11,7 +11,7 @@ import (
 // owned is a name, which is one tenant's.
 type owned struct{ tenant, name string }
 
-// resolve returns the box that ref, an id or a name, refers to.
+// resolve returns the sandbox that ref, an id or a name, refers to.
 func (m *Node) resolve(ctx context.Context, ref string) (*instance, error) {
 	if err := api.ValidRef(api.KindSandbox, "id", ref); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (b *instance) SeenBy(c access.Caller) bool {
 	return c.Sees(b.rec.tenant(), b.rec.lineage())
 }
 
-// visible returns the boxes that the caller sees.
+// visible returns the sandboxes that the caller sees.
 func (m *Node) visible(ctx context.Context) []*instance { return visibility.Of(ctx, m.all()) }
 
 // tenant returns whose the sandbox is. Records of versions without tenants are the
@@ -58,7 +58,7 @@ func (r *record) lineage() []string {
 	return append(append(make([]string, 0, len(r.Ancestors)+1), r.Ancestors...), r.Sandbox.ID)
 }
 
-// lineage is the line of a box that others may change.
+// lineage is the line of a sandbox that others may change.
 func (b *instance) lineage() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -22,6 +22,7 @@ import (
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/snapshots"
+	"ramet.dev/ramet/internal/node/spawn"
 	"ramet.dev/ramet/internal/node/timeline"
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/observe/events"
@@ -59,7 +60,7 @@ type Config struct {
 	Observer Observer
 }
 
-// Node implements httpapi.Service. It is safe for concurrent use.
+// Node implements service.Service. It is safe for concurrent use.
 type Node struct {
 	cfg      Config
 	log      *slog.Logger
@@ -67,6 +68,7 @@ type Node struct {
 	cgroups  *cgroup.Hierarchy
 	launcher *launch.Launcher
 	pool     *launch.Pool
+	spawner  *spawn.Spawner
 	memFiles *memfiles.Table
 	events   *events.Log
 	tokens   *token.Registry
@@ -94,22 +96,20 @@ type Node struct {
 	freezes   *freezes.Table
 	budgets   *selfcontrol.Budgets
 
-	flattening sync.Mutex // held while a snapshot on disk is written anew
-
 	watchers sync.WaitGroup
 	closing  chan struct{} // closed by Close: sentries are left alone
 
-	patience   time.Duration // see patience; shorter in tests
-	clock      timer.Clock
-	alarms     *timer.Queue
-	rests      chan struct{} // has a value for each sandbox that is being put to disk because it is idle
-	background context.Context
-	cancel     context.CancelFunc // ends background
-	chores     sync.WaitGroup     // what is done in background
+	timeout      time.Duration // see callTimeout; shorter in tests
+	clock        timer.Clock
+	timers       *timer.Queue
+	rests        chan struct{} // has a value for each sandbox that is being put to disk because it is idle
+	choreContext context.Context
+	cancelChores context.CancelFunc // ends background
+	chores       sync.WaitGroup     // what is done in background
 
-	uploading     context.Context
-	cancelUploads context.CancelFunc // ends uploading
-	uploads       sync.WaitGroup     // what is written, and which children are made, in uploading
+	background       context.Context
+	cancelBackground context.CancelFunc // ends background
+	backgroundWork   sync.WaitGroup     // what is written, and which children are made, in background
 }
 
 // Open opens the node's records, finds the sandboxes that an earlier daemon left
@@ -120,26 +120,26 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		instances: map[string]*instance{}, names: map[owned]string{},
 
 		goneNames: map[string]goneRecord{}, budgets: selfcontrol.NewBudgets(), closing: make(chan struct{}),
-		patience: patience, clock: cfg.Clock, rests: make(chan struct{}, restsAtOnce),
+		timeout: callTimeout, clock: cfg.Clock, rests: make(chan struct{}, restsAtOnce),
 	}
 	if m.clock == nil {
 		m.clock = timer.System{}
 	}
-	m.alarms = timer.New(m.clock)
-	m.heavy = quota.NewTurns("exports, commits, comparisons and merges", heavyPerTenant, heavyAtOnce, patienceForTurn)
-	m.archives = quota.NewTurns("archives", archivesPerTenant, archivesAtOnce, patienceForTurn)
+	m.timers = timer.New(m.clock)
+	m.heavy = quota.NewTurns("exports, commits, comparisons and merges", heavyPerTenant, heavyAtOnce, turnTimeout)
+	m.archives = quota.NewTurns("archives", archivesPerTenant, archivesAtOnce, turnTimeout)
 	m.Comparer = m.newComparer()
 	m.Timelines = m.newTimelines()
 	m.Plane, m.selfControl = m.newDataPlane(), m.newSelfControl()
 	if m.hostMemory = cfg.HostMemory; m.hostMemory == nil {
 		m.hostMemory = readHostMemory
 	}
-	m.background, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	m.uploading, m.cancelUploads = context.WithCancel(context.WithoutCancel(ctx))
+	m.choreContext, m.cancelChores = context.WithCancel(context.WithoutCancel(ctx))
+	m.background, m.cancelBackground = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
-			m.cancel()
-			m.cancelUploads()
+			m.cancelChores()
+			m.cancelBackground()
 		}
 	}()
 	if m.cfg.BootID == "" {
@@ -159,7 +159,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if err := m.store.Hold(os.Getpid(), cfg.Paths.RuntimeDir()); err != nil {
 		return nil, err
 	}
-	m.freezes = freezes.New(m.memFiles, m.store, m.log, m.patience, m.inUse)
+	m.freezes = freezes.New(m.memFiles, m.store, m.log, m.timeout, m.inUse)
 	m.snapshots = m.newSnapshots()
 	m.Requests = snapshots.NewRequests(m.snapshots)
 	if m.tokens, err = token.Open(ctx, m.store); err != nil {
@@ -212,6 +212,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		return nil, err
 	}
 	m.pool = launch.NewPool(m.launcher, cfg.PoolSize, m.log)
+	m.spawner = spawn.New(m.pool, m.launcher, m.cfg.BootID, m.engine())
 	// Not before: recovery does not lock what watchers change, and sandboxes ask
 	// for forks at once.
 	for b, sentry := range adopted {
@@ -222,7 +223,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	m.snapshots.Collect()
 	m.chore(m.attend)
 	m.chore(m.room.Keep)
-	m.chore(func(ctx context.Context) { m.alarms.Run(ctx, m.ring) })
+	m.chore(func(ctx context.Context) { m.timers.Run(ctx, m.timeIsUp) })
 	return m, nil
 }
 
@@ -251,8 +252,8 @@ func groupName(p paths.Paths) string {
 // Close ends the pool and lets go of the sandboxes, which run on.
 func (m *Node) Close() error {
 	close(m.closing)
-	m.cancel()
-	m.endUploads() // first: a chore may wait for a child that is being made
+	m.cancelChores()
+	m.endBackground() // first: a chore may wait for a child that is being made
 	m.chores.Wait()
 	m.saveActivity(m.all()...)
 	m.pool.Close()

@@ -15,31 +15,31 @@ type Observer interface {
 	// Begin is told of an operation that begins, and the function of its end. The
 	// context is that of the operation.
 	Begin(ctx context.Context, operation string) (context.Context, func(error))
-	// Figure is told a figure that was measured, in the unit that ends its name.
-	Figure(name string, value float64)
+	// Metric is told a value that was measured, in the unit that ends its name.
+	Metric(name string, value float64)
 }
 
-// The figures besides how long operations took as a whole.
+// The metrics besides how long operations took as a whole.
 const (
-	// FigurePause is how long a sandbox stood still to be frozen, and
-	// FigureMergePause until names in it were changed.
-	FigurePause      = "pause_seconds"
-	FigureMergePause = "merge_pause_seconds"
-	// FigureChildReady is the time from the call to when one child is ready, and
-	// FigureAllReady to when all of a fork or restore are.
-	FigureChildReady = "child_ready_seconds"
-	FigureAllReady   = "all_ready_seconds"
-	// FigureFirstExec is how long the first command in a child took, which copies
+	// MetricPause is how long a sandbox stood still to be frozen, and
+	// MetricMergePause until names in it were changed.
+	MetricPause      = "pause_seconds"
+	MetricMergePause = "merge_pause_seconds"
+	// MetricChildReady is the time from the call to when one child is ready, and
+	// MetricAllReady to when all of a fork or restore are.
+	MetricChildReady = "child_ready_seconds"
+	MetricAllReady   = "all_ready_seconds"
+	// MetricFirstExec is how long the first command in a child took, which copies
 	// what the later ones need not.
-	FigureFirstExec = "child_first_exec_seconds"
-	// FigureChildCPU is the processor time of a child some seconds after it was made,
-	// from the start of its processes, and FigureChildPrivate the memory that it alone
+	MetricFirstExec = "child_first_exec_seconds"
+	// MetricChildCPU is the processor time of a child some seconds after it was made,
+	// from the start of its processes, and MetricChildPrivate the memory that it alone
 	// has then.
-	FigureChildCPU     = "child_cpu_seconds"
-	FigureChildPrivate = "child_private_bytes"
-	// FigureIdleCPU is the share of one processor that a sandbox took which nobody
+	MetricChildCPU     = "child_cpu_seconds"
+	MetricChildPrivate = "child_private_bytes"
+	// MetricIdleCPU is the share of one processor that a sandbox took which nobody
 	// used.
-	FigureIdleCPU = "idle_cpu_ratio"
+	MetricIdleCPU = "idle_cpu_ratio"
 )
 
 // observe tells the observer, if there is one, of an operation. The end is told by
@@ -53,17 +53,17 @@ func (m *Node) observe(ctx context.Context, operation string) (_ context.Context
 	return ctx, func(err *error) { end(*err) }
 }
 
-// metric tells one in seconds, which took so many milliseconds.
+// metric reports a value in seconds, which took so many milliseconds.
 func (m *Node) metric(name string, ms float64) {
 	if m.cfg.Observer != nil {
-		m.cfg.Observer.Figure(name, ms/1000)
+		m.cfg.Observer.Metric(name, ms/1000)
 	}
 }
 
 // firstUse notes that a command or cell ran in b, which took so long.
 func (m *Node) firstUse(b *instance, began time.Time) {
 	if b.fresh.Swap(false) {
-		m.metric(FigureFirstExec, millis(began))
+		m.metric(MetricFirstExec, millis(began))
 	}
 }
 

@@ -33,8 +33,8 @@ func (m *Node) pauseOrResume(ctx context.Context, ref string, pause bool) (*api.
 	return &v, nil
 }
 
-// doze pauses b because it is idle, unless somebody uses it again.
-func (m *Node) doze(ctx context.Context, b *instance) error {
+// pauseIdle pauses b because it is idle, unless somebody uses it again.
+func (m *Node) pauseIdle(ctx context.Context, b *instance) error {
 	b.op.Lock()
 	defer b.op.Unlock()
 	_, done, began := m.rest(ctx, b, isDue, api.StateRunning)
@@ -75,7 +75,7 @@ func (m *Node) pauseAs(ctx context.Context, b *instance, pause, dozing bool) (er
 	// stand still that is said to run.
 	ctx = context.WithoutCancel(ctx)
 	call := func(op wire.Op) error {
-		ctx, cancel := context.WithTimeout(ctx, m.patience)
+		ctx, cancel := context.WithTimeout(ctx, m.timeout)
 		defer cancel()
 		_, err := sentry.Call(ctx, &wire.Call{Op: op}, nil)
 		return err
@@ -110,6 +110,6 @@ func (m *Node) pauseAs(ctx context.Context, b *instance, pause, dozing bool) (er
 	if dozing {
 		e.Reason = "its idle timeout is over"
 	}
-	m.tell(kind, &rec.Sandbox, e)
+	m.publishView(kind, &rec.Sandbox, e)
 	return nil
 }

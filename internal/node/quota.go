@@ -136,7 +136,7 @@ func (i idleInstance) Hibernate(ctx context.Context) bool {
 	case api.CodeOf(err) == api.CodeCanceled: // it is used again, or room is no longer wanted
 	case err != nil:
 		i.MarkStubborn()
-		m.unrested(b, api.IdleHibernate, err)
+		m.restFailed(b, api.IdleHibernate, err)
 	case v != nil:
 		m.log.Info("memory is short: a sandbox was put to disk that nobody used", "id", b.id)
 		m.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: b.Tenant(), Action: "hibernate-for-memory", Object: b.id, Result: "ok"})

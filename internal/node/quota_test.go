@@ -195,11 +195,11 @@ func TestAFreezeHasADeadline(t *testing.T) {
 		return struct{}{}, nil
 	})
 	t.Cleanup(func() { close(hang) })
-	m.freezes, m.patience = freezes.New(m.memFiles, m.store, m.log, time.Second, m.inUse), time.Second
+	m.freezes, m.timeout = freezes.New(m.memFiles, m.store, m.log, time.Second, m.inUse), time.Second
 	for what, do := range map[string]func() error{
 		"hibernate": func() error { _, err := m.Hibernate(asOwner, b.id); return err },
 		"snapshot":  func() error { _, _, err := m.capture(asOwner, b, api.SnapshotRequest{}); return err },
-		"fork":      func() error { _, _, err := m.freezeForFork(asOwner, b); return err },
+		"fork":      func() error { _, _, err := m.freezeShared(asOwner, b); return err },
 	} {
 		if err := do(); api.CodeOf(err) != api.CodeTimeout {
 			t.Errorf("%s: %v", what, err)

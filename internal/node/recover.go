@@ -12,6 +12,7 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/freezes"
+	"ramet.dev/ramet/internal/node/spawn"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -31,7 +32,7 @@ func (m *Node) recover(ctx context.Context) (adopted map[*instance]*launch.Sentr
 	r := &recovery{
 		m: m, ctx: ctx, adopted: map[*instance]*launch.Sentry{},
 	}
-	for _, step := range []func() error{r.readFreezes, r.adoptBoxes, r.releasePins, r.readSnapshots, r.findHibernated, r.readActivity, r.readTimelines, r.readGone, r.readBudgets, r.sweep} {
+	for _, step := range []func() error{r.readFreezes, r.adoptSandboxes, r.releasePins, r.readSnapshots, r.findHibernated, r.readActivity, r.readTimelines, r.readGone, r.readBudgets, r.sweep} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("recover: %w", err)
 		}
@@ -51,9 +52,9 @@ func corrupt(what, id string, err error) error {
 	return api.Errorf(api.CodeCorrupt, "record of %s %s: %w", what, id, err)
 }
 
-// adoptBoxes adopts the sentry of every sandbox that should have one.
-func (r *recovery) adoptBoxes() error {
-	gens := map[string][]string{} // of each box, by id
+// adoptSandboxes adopts the sentry of every sandbox that should have one.
+func (r *recovery) adoptSandboxes() error {
+	gens := map[string][]string{} // of each sandbox, by id
 	err := r.m.store.Each(r.ctx, store.Sandboxes, func(id string, doc []byte) error {
 		b := &instance{id: id}
 		if err := json.Unmarshal(doc, &b.rec); err != nil {
@@ -143,7 +144,7 @@ func (r *recovery) adopt(b *instance) ([]string, error) {
 	if info.ID != b.id {
 		// The old daemon ended in the middle of a promotion, which did not
 		// happen then.
-		if err := r.m.identify(r.ctx, s, &b.rec.Sandbox); err != nil {
+		if err := spawn.Identify(r.ctx, s, &b.rec.Sandbox); err != nil {
 			r.m.log.Warn("give a sandbox its identity back", "id", b.id, "error", err)
 		}
 	}

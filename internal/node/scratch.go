@@ -12,6 +12,7 @@ import (
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/node/images"
+	"ramet.dev/ramet/internal/node/spawn"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -22,7 +23,7 @@ func (m *Node) newCatalog(store *image.Store) *images.Catalog {
 		Users: m.imageUsers, View: m.openView, Scratch: m.startScratch, Turn: m.heavyTurn, Observe: m.observe,
 		Committed: func(ctx context.Context, of, image string) {
 			if b, err := m.resolve(ctx, of); err == nil { // else it was of a snapshot
-				m.tellOf(api.EventCommitted, b, api.Event{Image: image})
+				m.publish(api.EventCommitted, b, api.Event{Image: image})
 			}
 		},
 	})
@@ -62,7 +63,7 @@ func (m *Node) startScratch(ctx context.Context, imageID string) (images.Scratch
 	if err != nil {
 		return nil, err
 	}
-	if err := begin(ctx, sentry, &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: d.common()}}, img); err != nil {
+	if err := spawn.Boot(ctx, sentry, &d.rec.Sandbox, img, nil); err != nil {
 		sentry.Kill()
 		return nil, err
 	}

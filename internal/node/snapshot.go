@@ -17,7 +17,7 @@ import (
 // newSnapshots returns the set of the node's snapshots.
 func (m *Node) newSnapshots() *snapshots.Set {
 	return snapshots.New(snapshots.Config{
-		Paths: m.cfg.Paths, Store: m.store, MemFiles: m.memFiles, Freezes: m.freezes, Alarms: m.alarms, Log: m.log, Engine: m.engine(),
+		Paths: m.cfg.Paths, Store: m.store, MemFiles: m.memFiles, Freezes: m.freezes, Alarms: m.timers, Log: m.log, Engine: m.engine(),
 		Keeps: func(sandbox, snapshot string) bool {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -91,7 +91,7 @@ func (m *Node) snapshot(ctx context.Context, b *instance, req api.SnapshotReques
 	}
 	v := s.View()
 	s.Note(ctx)
-	m.tellOf(api.EventSnapshotted, b, api.Event{Snapshot: v.ID})
+	m.publish(api.EventSnapshotted, b, api.Event{Snapshot: v.ID})
 	return &v, nil
 }
 
@@ -106,7 +106,7 @@ func (m *Node) capture(ctx context.Context, b *instance, req api.SnapshotRequest
 
 // captureAs is capture. The caller holds b.op. With rest, b rests from then on.
 func (m *Node) captureAs(ctx context.Context, b *instance, req api.SnapshotRequest, rest bool) (*freezes.Freeze, snapshots.Record, error) {
-	f, frozen, err := m.freezeBox(ctx, b, rest)
+	f, frozen, err := m.freezeInstance(ctx, b, rest)
 	if err != nil {
 		return nil, snapshots.Record{}, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/node/freezes"
+	"ramet.dev/ramet/internal/node/spawn"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -62,7 +63,7 @@ func (b *batch) outline() error {
 			return err
 		}
 		x := &instance{id: rec.Sandbox.ID, rec: rec, start: &start{over: make(chan struct{})}}
-		x.start.ctx, x.start.abandon = context.WithCancelCause(b.m.uploading)
+		x.start.ctx, x.start.abandon = context.WithCancelCause(b.m.background)
 		x.op.Lock() // until it is over
 		b.listed = append(b.listed, x)
 	}
@@ -78,7 +79,7 @@ func (b *batch) begin(ctx context.Context, f *freezes.Freeze, image string, made
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		from.close()
+		from.Close()
 		return nil, context.Cause(ctx)
 	}
 	var changes []store.Change
@@ -87,7 +88,7 @@ func (b *batch) begin(ctx context.Context, f *freezes.Freeze, image string, made
 		changes = append(changes, store.Change{Table: store.Sandboxes, ID: x.id, Doc: x.rec})
 	}
 	if err := b.m.store.Apply(ctx, changes...); err != nil {
-		from.close()
+		from.Close()
 		return nil, err
 	}
 	children := make([]api.Child, len(b.listed))
@@ -103,10 +104,10 @@ func (b *batch) begin(ctx context.Context, f *freezes.Freeze, image string, made
 	kept := b.m.Promise(len(b.listed))
 	made()
 	b.m.freezes.Hold(f, 1)
-	b.m.uploads.Go(func() {
+	b.m.backgroundWork.Go(func() {
 		defer b.m.freezes.Drop(f)
 		defer kept()
-		defer from.close()
+		defer from.Close()
 		var workers sync.WaitGroup
 		for i, x := range b.listed {
 			workers.Go(func() {
@@ -129,7 +130,7 @@ func (b *batch) run(i int, f *freezes.Freeze) {
 	}
 	ctx := made.b.start.ctx
 	b.m.freezes.Hold(f, 1)
-	err := detach(ctx, made.sentry)
+	err := spawn.Detach(ctx, made.sentry)
 	if err == nil {
 		err = b.m.install(ctx, []placement{*made}, b.m.freezes.Stored(f))
 	}
@@ -152,7 +153,7 @@ func (b *batch) conclude(i int) {
 		return
 	}
 	var reason error = failure
-	if b.m.uploading.Err() != nil {
+	if b.m.background.Err() != nil {
 		reason = errNotStarted
 	}
 	x.mu.Lock()
@@ -164,5 +165,5 @@ func (b *batch) conclude(i int) {
 		b.m.log.Error("record a child that could not be made", "id", x.id, "error", err) // the next daemon finds it failed, too
 	}
 	b.m.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: x.Tenant(), Action: "start-child", Object: x.id, Result: string(api.CodeOf(reason))})
-	b.m.tellOf(api.EventFailed, x, api.Event{Reason: reason.Error()})
+	b.m.publish(api.EventFailed, x, api.Event{Reason: reason.Error()})
 }

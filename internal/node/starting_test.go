@@ -86,7 +86,7 @@ func TestUnreadyDoesNotSurvive(t *testing.T) {
 	}
 	delete(m.instances, b.id)
 	r := &recovery{m: m, ctx: asOwner}
-	if err := r.adoptBoxes(); err != nil {
+	if err := r.adoptSandboxes(); err != nil {
 		t.Fatal(err)
 	}
 	got, err := m.Get(asOwner, "kid")

@@ -12,6 +12,7 @@ import (
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/snapshots"
+	"ramet.dev/ramet/internal/node/spawn"
 	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -65,8 +66,22 @@ func (m *Node) rollback(ctx context.Context, b *instance, s *snapshots.Snapshot)
 	}
 	v := b.view()
 	s.Note(ctx)
-	m.tell(api.EventRolledBack, &v, api.Event{Snapshot: s.ID})
+	m.publishView(api.EventRolledBack, &v, api.Event{Snapshot: s.ID})
 	return &v, nil
+}
+
+// openOrigin opens the files that sandboxes of an image are loaded from f with. The caller
+// holds a reference on f until the origin is closed.
+func (m *Node) openOrigin(f *freezes.Freeze, image string) (*spawn.Origin, error) {
+	files, err := m.freezes.OpenFiles(f)
+	if err != nil {
+		return nil, err
+	}
+	img, err := m.OpenImage(image)
+	if err != nil {
+		return nil, err
+	}
+	return spawn.NewOrigin(f, img, files), nil
 }
 
 // reload has b, which exists, run with the state of f and the identity of d. What b had
@@ -76,16 +91,17 @@ func (m *Node) reload(ctx context.Context, b *instance, d draft, f *freezes.Free
 	if err != nil {
 		return err
 	}
-	defer from.close()
+	defer from.Close()
 	sentry, err := m.prepare(ctx, &d, nil)
 	if err != nil {
 		return err
 	}
-	starting, cancel := beginning(ctx)
+	starting, cancel := spawn.Beginning(ctx)
 	defer cancel()
-	_, err = from.load(starting, &d, sentry, wire.Load{Answer: answer})
+	_, err = from.Load(starting, sentry, &d.rec.Sandbox, wire.Load{Answer: answer})
+	d.rec.Freeze = f.ID
 	if err == nil {
-		err = detach(ctx, sentry)
+		err = spawn.Detach(ctx, sentry)
 	}
 	if err == nil {
 		m.freezes.Hold(f, 1)
@@ -131,41 +147,32 @@ func (m *Node) Promote(ctx context.Context, childRef string) (_ *api.Sandbox, er
 	if rec.Sandbox.State == api.StateDestroyed { // while we waited
 		return nil, api.Errorf(api.CodeConflict, "the parent of %s, %s, is gone", child.id, parentID)
 	}
-	err = m.identify(ctx, sentry, &rec.Sandbox)
+	err = spawn.Identify(ctx, sentry, &rec.Sandbox)
 	if err == nil {
 		err = m.handOver(ctx, child, parent, rec, sentry)
 	}
 	if err != nil {
 		was := child.view()
-		return nil, fmt.Errorf("promote: %w", errors.Join(err, m.identify(context.WithoutCancel(ctx), sentry, &was)))
+		return nil, fmt.Errorf("promote: %w", errors.Join(err, spawn.Identify(context.WithoutCancel(ctx), sentry, &was)))
 	}
 	v := parent.view()
 	audit.Of(ctx).Set(func(d *api.AuditDetails) { d.Parent = parent.id })
-	m.tellOf(api.EventDestroyed, child, api.Event{})
-	m.tell(api.EventPromoted, &v, api.Event{Child: child.id})
+	m.publish(api.EventDestroyed, child, api.Event{})
+	m.publishView(api.EventPromoted, &v, api.Event{Child: child.id})
 	return &v, nil
-}
-
-// identify makes a running sentry the sandbox s.
-func (m *Node) identify(ctx context.Context, sentry *launch.Sentry, s *api.Sandbox) error {
-	id := commonOf(s)
-	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpIdentify, Identify: &id}, nil); err != nil {
-		return err
-	}
-	return sentry.SetLimits(groupLimits(s.Limits))
 }
 
 // handOver moves the child's sentry and freeze to the parent.
 func (m *Node) handOver(ctx context.Context, child, parent *instance, rec record, sentry *launch.Sentry) error {
 	child.mu.Lock()
-	rec.Freeze, rec.process, rec.Base = child.rec.Freeze, child.rec.process, ""
+	rec.Freeze, rec.Process, rec.Base = child.rec.Freeze, child.rec.Process, ""
 	rec.Sandbox.Isolation = child.rec.Sandbox.Isolation
 	f := child.freeze
 	// From here on the child's watcher leaves the sentry alone.
 	child.sentry, child.freeze = nil, nil
 	name := child.rec.Sandbox.Name
 	child.mu.Unlock()
-	err := detach(ctx, sentry)
+	err := spawn.Detach(ctx, sentry)
 	if err == nil {
 		err = m.install(ctx, []placement{{b: parent, rec: rec, sentry: sentry, freeze: f}}, store.Change{Table: store.Sandboxes, ID: child.id})
 	}

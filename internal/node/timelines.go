@@ -12,7 +12,7 @@ import (
 // newTimelines puts the service of timelines together.
 func (m *Node) newTimelines() *timeline.Timelines {
 	return timeline.New(timeline.Config{
-		Sandboxes: stepped{m}, Timeout: m.patience, Log: m.log,
+		Sandboxes: stepped{m}, Timeout: m.timeout, Log: m.log,
 		Save: func(ctx context.Context, id string, doc any) error {
 			return m.store.Apply(ctx, store.Change{Table: store.Timelines, ID: id, Doc: doc})
 		},

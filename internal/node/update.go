@@ -54,7 +54,7 @@ func (m *Node) Update(ctx context.Context, ref string, req api.UpdateRequest) (*
 		m.arm(b)
 	}
 	v := b.view()
-	m.tell(api.EventUpdated, &v, api.Event{})
+	m.publishView(api.EventUpdated, &v, api.Event{})
 	return &v, nil
 }
 

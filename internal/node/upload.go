@@ -14,18 +14,18 @@ import (
 // says so before the caller is told of it: a daemon that ends in the middle leaves a
 // snapshot that the next one finds failed, and files that it collects.
 
-// uploadGrace is how long what is being written, and a child that is being made, may
+// backgroundGrace is how long what is being written, and a child that is being made, may
 // take when the daemon is to end.
-const uploadGrace = 10 * time.Second
+const backgroundGrace = 10 * time.Second
 
 // upload has s, of b, written in the background.
 func (m *Node) upload(ctx context.Context, b *instance, s *snapshots.Snapshot, f *freezes.Freeze) error {
 	if err := m.store.Apply(ctx, s.Stored()); err != nil {
 		return err
 	}
-	m.uploads.Go(func() {
-		if err := m.keep(m.uploading, b, s, f, nil); err != nil {
-			if m.uploading.Err() != nil {
+	m.backgroundWork.Go(func() {
+		if err := m.keep(m.background, b, s, f, nil); err != nil {
+			if m.background.Err() != nil {
 				err = snapshots.ErrDaemonEnded
 			}
 			m.log.Warn("write a snapshot", "id", s.ID, "error", err)
@@ -36,15 +36,15 @@ func (m *Node) upload(ctx context.Context, b *instance, s *snapshots.Snapshot, f
 			m.snapshots.Collect() // b may not need it any more
 			return
 		}
-		m.tellOf(api.EventSnapshotted, b, api.Event{Snapshot: s.ID})
+		m.publish(api.EventSnapshotted, b, api.Event{Snapshot: s.ID})
 	})
 	return nil
 }
 
-// endUploads waits for what is being written and made, as long as it may take.
-func (m *Node) endUploads() {
-	timer := time.AfterFunc(uploadGrace, m.cancelUploads)
-	m.uploads.Wait()
+// endBackground waits for what is being written and made, as long as it may take.
+func (m *Node) endBackground() {
+	timer := time.AfterFunc(backgroundGrace, m.cancelBackground)
+	m.backgroundWork.Wait()
 	timer.Stop()
-	m.cancelUploads()
+	m.cancelBackground()
 }

@@ -99,8 +99,8 @@ func (m *Metrics) Begin(ctx context.Context, operation string) (context.Context,
 	}
 }
 
-// Figure enters a figure, in the unit that ends its name. Unknown names are left out.
-func (m *Metrics) Figure(name string, value float64) {
+// Metric enters a value, in the unit that ends its name. Unknown names are left out.
+func (m *Metrics) Metric(name string, value float64) {
 	if h := m.metrics[name]; h != nil {
 		h.Observe(value)
 	}

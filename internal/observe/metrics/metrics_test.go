@@ -35,10 +35,10 @@ func TestMetrics(t *testing.T) {
 		end(err)
 	}
 	_, end := m.Begin(ctx, "exec")
-	m.Figure("pause_seconds", 0.007)
-	m.Figure("child_private_bytes", 600<<10)
-	m.Figure("idle_cpu_ratio", 0.0003)
-	m.Figure("nonsense", 3600)
+	m.Metric("pause_seconds", 0.007)
+	m.Metric("child_private_bytes", 600<<10)
+	m.Metric("idle_cpu_ratio", 0.0003)
+	m.Metric("nonsense", 3600)
 	m.Watch(func() api.Usage {
 		return api.Usage{
 			Sandboxes: map[api.State]int{api.StateRunning: 3, "new": 1}, Snapshots: map[api.SnapshotState]int{api.SnapshotReady: 2},

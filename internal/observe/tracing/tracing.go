@@ -103,8 +103,8 @@ func (Observer) Begin(ctx context.Context, operation string) (context.Context, f
 	return Start(ctx, "node "+operation)
 }
 
-// Figure does nothing: a span has its own times.
-func (Observer) Figure(string, float64) {}
+// Metric does nothing: a span has its own times.
+func (Observer) Metric(string, float64) {}
 
 const (
 	// maxStages and maxStage bound what a sentry can put into a trace.

@@ -1,4 +1,4 @@
-package node
+package spawn
 
 import (
 	"encoding/json"

@@ -1,0 +1,195 @@
+package spawn
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/cgroup"
+	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/freezes"
+	"ramet.dev/ramet/internal/observe/procfs"
+)
+
+// Process is what is stored of the sentry of a sandbox.
+type Process struct {
+	Key   string `json:"key,omitempty"`
+	PID   int    `json:"pid,omitempty"`
+	Start uint64 `json:"start,omitempty"`
+	// Boot tells in which run of the host that is.
+	Boot string `json:"boot,omitempty"`
+	// Memory is the sandbox's own memory file; zero in records of versions that
+	// did not keep it.
+	Memory launch.FileID `json:"memory,omitzero"`
+	// Files is its own file with the pages of files.
+	Files launch.FileID `json:"files,omitzero"`
+	// Engine is what it was started by, and in whose form it saves its state; absent
+	// in records of versions that did not keep it.
+	Engine string `json:"engine,omitempty"`
+}
+
+// Spawner prepares sentries. It is safe for concurrent use.
+type Spawner struct {
+	pool     *launch.Pool
+	launcher *launch.Launcher
+	boot     string
+	engine   string
+}
+
+// New returns a spawner that takes blank sentries from pool. boot names the run of the
+// host, and engine the form in which sentries save their state.
+func New(pool *launch.Pool, launcher *launch.Launcher, boot, engine string) *Spawner {
+	return &Spawner{pool, launcher, boot, engine}
+}
+
+// Prepare takes a blank sentry for a sandbox, whose limits it sets and whose isolation it
+// notes, and returns what is to be stored of the sentry. A layer of require that is not on
+// is an error of CodeIsolation.
+func (p *Spawner) Prepare(ctx context.Context, sandbox *api.Sandbox, require []string) (*launch.Sentry, Process, error) {
+	s, err := p.pool.Get(ctx)
+	if err != nil {
+		return nil, Process{}, err
+	}
+	sandbox.Isolation = s.Isolation()
+	process, err := ProcessOf(s, p.boot, p.engine)
+	if rerr := requireLayers(require, s.Isolation(), p.launcher.Missing()); rerr != nil {
+		err = rerr
+	}
+	if err == nil {
+		err = s.SetLimits(groupLimits(sandbox.Limits))
+	}
+	if err != nil {
+		s.Kill()
+		return nil, Process{}, err
+	}
+	return s, process, nil
+}
+
+// ProcessOf returns what is stored of a sentry that this daemon has started.
+func ProcessOf(s *launch.Sentry, boot, engine string) (Process, error) {
+	start, err := procfs.StartTime(s.PID())
+	if err != nil {
+		return Process{}, err
+	}
+	memory, err := launch.IDOf(s.Memory())
+	if err != nil {
+		return Process{}, err
+	}
+	files, err := launch.IDOf(s.Files())
+	if err != nil {
+		return Process{}, err
+	}
+	return Process{Key: s.Key(), PID: s.PID(), Start: start, Boot: boot, Memory: memory, Files: files, Engine: engine}, nil
+}
+
+// Boot has a prepared sentry boot an image as a sandbox. command is the program by which
+// the sandbox controls itself, nil if it may not.
+func Boot(ctx context.Context, s *launch.Sentry, sandbox *api.Sandbox, image, command *os.File) error {
+	files := []*os.File{image}
+	if command != nil {
+		files = append(files, command)
+	}
+	ctx, cancel := Beginning(ctx)
+	defer cancel()
+	_, err := s.Call(ctx, &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: commonOf(sandbox), Control: command != nil}}, nil, files...)
+	return err
+}
+
+// Origin is a freeze that sandboxes are loaded from, with its files open.
+type Origin struct {
+	freeze *freezes.Freeze
+	files  []*os.File // the state, the image and the memory files
+}
+
+// NewOrigin returns f with the open files that it consists of. It takes over image. The
+// caller holds a reference on f until Close.
+func NewOrigin(f *freezes.Freeze, image *os.File, memory []*os.File) *Origin {
+	return &Origin{f, append([]*os.File{f.State, image}, memory...)}
+}
+
+// Freeze returns the freeze.
+func (o *Origin) Freeze() *freezes.Freeze { return o.freeze }
+
+// Close closes the image, the only file that is the origin's own.
+func (o *Origin) Close() { o.files[1].Close() }
+
+// Load has a prepared sentry become a sandbox. load carries what differs between the ways
+// to make one.
+func (o *Origin) Load(ctx context.Context, s *launch.Sentry, sandbox *api.Sandbox, load wire.Load) (*wire.Loaded, error) {
+	load.Common, load.Generations = commonOf(sandbox), o.freeze.Generations
+	var loaded wire.Loaded
+	if _, err := s.Call(ctx, &wire.Call{Op: wire.OpLoad, Load: &load}, &loaded, o.files...); err != nil {
+		return nil, err
+	}
+	return &loaded, nil
+}
+
+// beginTimeout is how long a sandbox may take to begin to run. What is large is read
+// when it is used, so this takes milliseconds.
+const beginTimeout = time.Minute
+
+// Beginning bounds a call that makes a blank sentry a sandbox: a sentry would wait for ever
+// for a process of its platform that somebody killed.
+func Beginning(ctx context.Context) (context.Context, context.CancelFunc) {
+	late := api.Errorf(api.CodeTimeout, "the sandbox did not begin to run within %v", beginTimeout)
+	return context.WithTimeoutCause(ctx, beginTimeout, late)
+}
+
+// Detach makes a sentry outlive this daemon. If no record of it is written, the next
+// daemon ends it.
+func Detach(ctx context.Context, s *launch.Sentry) error {
+	if _, err := s.Call(ctx, &wire.Call{Op: wire.OpCommit}, nil); err != nil {
+		return fmt.Errorf("commit sandbox: %w", err)
+	}
+	return nil
+}
+
+// Identify makes a running sentry the given sandbox.
+func Identify(ctx context.Context, s *launch.Sentry, sandbox *api.Sandbox) error {
+	id := commonOf(sandbox)
+	if _, err := s.Call(ctx, &wire.Call{Op: wire.OpIdentify, Identify: &id}, nil); err != nil {
+		return err
+	}
+	return s.SetLimits(groupLimits(sandbox.Limits))
+}
+
+// commonOf returns what the sentry is told about the sandbox.
+func commonOf(s *api.Sandbox) wire.Common {
+	return wire.Common{
+		ID: s.ID, Hostname: s.Identity.Hostname, MachineID: s.Identity.MachineID,
+		ForkIndex: s.Identity.ForkIndex, Env: s.Env, Limits: s.Limits,
+	}
+}
+
+// NewMachineID returns 32 hexadecimal digits, see machine-id(5).
+func NewMachineID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	return hex.EncodeToString(b[:])
+}
+
+// sentryOverheadMiB is what a sentry itself may use on top of its guest's
+// memory before the limit hits.
+const sentryOverheadMiB = 64
+
+// threadsPerTask is how many host threads a guest task can cost at most: its
+// stub process with the platform's threads. The guest's own kernel counts
+// exactly; the host's limit only is there for one that went wrong.
+const threadsPerTask = 8
+
+func groupLimits(l api.Limits) cgroup.Limits {
+	g := cgroup.Limits{CPUs: l.CPUs}
+	if l.MemoryMiB > 0 {
+		g.MemoryBytes = (l.MemoryMiB + sentryOverheadMiB) << 20
+	}
+	if l.Pids > 0 {
+		const sentryThreads = 128
+		g.Pids = sentryThreads + l.Pids*threadsPerTask
+	}
+	return g
+}
