@@ -34,8 +34,8 @@ type Gate struct {
 	// resting names the freeze that the sandbox rests in until it is ended. A change after
 	// that freeze would be lost, so changes of files, input and signals are refused.
 	// Written with ops and io locked.
-	resting  string
-	restless bool // the guest ran until that freeze; guarded by ops
+	resting   string
+	ranBefore bool // the guest ran until that freeze; guarded by ops
 	// io is held for reading around every access of the host side to guest pipes, files and
 	// connections, and for writing while the kernel is being saved.
 	io sync.RWMutex
@@ -114,13 +114,13 @@ func (g *Gate) Pause() error {
 		return api.Errorf(api.CodeWrongState, "sandbox is paused already")
 	}
 	g.k.Pause()
-	g.Stay()
+	g.KeepPaused()
 	return nil
 }
 
-// Stay makes a kernel that was just paused stay so until Resume. The caller has locked the
+// KeepPaused makes a kernel that was just paused stay so until Resume. The caller has locked the
 // gate.
-func (g *Gate) Stay() {
+func (g *Gate) KeepPaused() {
 	g.paused = true
 	g.Clock.stop()
 }
@@ -137,7 +137,7 @@ func (g *Gate) Resume() error {
 }
 
 func (g *Gate) resume() {
-	g.awake()
+	g.clearRest()
 	g.Clock.start()
 	g.k.Unpause()
 	g.paused = false
@@ -154,29 +154,29 @@ func (g *Gate) Still(do func()) {
 
 // Rest notes that the sandbox rests in the freeze id until it is ended. ran says whether the
 // guest ran until that freeze. The caller has locked the gate and its IO.
-func (g *Gate) Rest(id string, ran bool) { g.resting, g.restless = id, ran }
+func (g *Gate) Rest(id string, ran bool) { g.resting, g.ranBefore = id, ran }
 
 // EndRest ends the rest in the freeze id of a guest that was paused before it. A guest that
 // ran until the freeze is about to be ended, or rests until Resume. The caller has locked
 // the gate.
 func (g *Gate) EndRest(id string) {
-	if g.resting == id && !g.restless {
-		g.awake()
+	if g.resting == id && !g.ranBefore {
+		g.clearRest()
 	}
 }
 
 // UndoRest lets a guest run again that ran until the freeze id. The caller has locked the
 // gate.
 func (g *Gate) UndoRest(id string) {
-	if g.resting == id && g.restless {
+	if g.resting == id && g.ranBefore {
 		g.resume()
 	}
 }
 
-func (g *Gate) awake() {
+func (g *Gate) clearRest() {
 	g.io.Lock()
 	defer g.io.Unlock()
-	g.resting, g.restless = "", false
+	g.resting, g.ranBefore = "", false
 }
 
 // Close stops all tasks, and lets no operation begin any more.

@@ -117,7 +117,7 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 			if err != nil || !req.Rest {
 				g.k.Unpause()
 			} else {
-				g.Gate.Stay()
+				g.Gate.KeepPaused()
 			}
 		}()
 	}
