@@ -66,7 +66,10 @@ func TestDocs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Run(strings.ReplaceAll(name, "/", "-"), func(t *testing.T) { testPage(t, p) })
+		t.Run(strings.ReplaceAll(name, "/", "-"), func(t *testing.T) {
+			t.Parallel()
+			testPage(t, p)
+		})
 	}
 }
 
