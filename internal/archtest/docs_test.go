@@ -123,6 +123,24 @@ func TestDocFaultsAreFound(t *testing.T) {
 	}
 }
 
+// TestEveryPackageIsDescribed checks that the list of packages is whole. That it names no
+// others is checked as for all paths.
+func TestEveryPackageIsDescribed(t *testing.T) {
+	const list = "docs/architecture/packages.md"
+	text := string(read(t, list))
+	dirs := map[string]bool{}
+	for _, f := range ourFiles(t) {
+		if dir := path.Dir(f); path.Ext(f) == ".go" && !strings.Contains(f, "/testdata/") && dir != "test/integration/guest" {
+			dirs[dir] = true
+		}
+	}
+	for dir := range dirs {
+		if !strings.Contains(text, "`"+dir+"`") {
+			t.Errorf("%s does not name the package %s: add it with a line on what it is for", list, dir)
+		}
+	}
+}
+
 // maxLine is the length of a line that is read without scrolling, in characters.
 const maxLine = 120
 
