@@ -14,6 +14,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/sentrybin"
+	"ramet.dev/ramet/internal/machine"
 	"ramet.dev/ramet/internal/node"
 	"ramet.dev/ramet/internal/observe/metrics"
 	"ramet.dev/ramet/internal/observe/tracing"
@@ -54,7 +55,7 @@ func (s *composition) open(ctx context.Context, p paths.Paths, log *slog.Logger)
 		program.Close()
 		return nil, nil, err
 	}
-	m, err := node.Open(ctx, node.Config{
+	m, err := machine.Open(ctx, node.Config{
 		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log, Observer: observers{s.metrics, tracing.Observer{}}, PackageCache: s.packageCache,
 	})
 	if err != nil {

@@ -95,7 +95,7 @@ func (m *Node) stopSpenders() {
 				return
 			}
 			m.log.Info("a sandbox was paused", "id", b.id, "reason", reason)
-			m.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: b.Tenant(), Action: "pause-for-quota", Object: b.id, Result: "ok"})
+			m.cfg.Audit.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: b.Tenant(), Action: "pause-for-quota", Object: b.id, Result: "ok"})
 		})
 	}
 }

@@ -186,7 +186,7 @@ func (m *Node) retire(b *instance, reason string, due func(now time.Time) bool) 
 	}
 	switch err := m.destroyLocked(b, reason); api.CodeOf(err) {
 	case "":
-		m.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: b.Tenant(), Action: "retire-sandbox", Object: b.id, Result: "ok"})
+		m.cfg.Audit.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: b.Tenant(), Action: "retire-sandbox", Object: b.id, Result: "ok"})
 	case api.CodeNotFound:
 	default:
 		m.log.Warn("destroy a sandbox by itself", "id", b.id, "error", err)

@@ -17,11 +17,12 @@ import (
 // something else that is done to it.
 func TestRetirementIsDueAtItsEnd(t *testing.T) {
 	m, b := nodeOf(t, nil)
-	var err error
-	if m.audit, err = audit.Open(t.TempDir(), m.log); err != nil {
+	log, err := audit.Open(t.TempDir(), m.log)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { m.audit.Close() })
+	t.Cleanup(func() { log.Close() })
+	m.cfg.Audit = log
 	clock := timertest.New(time.Now())
 	m.clock = clock
 	live := func(ms int64) {

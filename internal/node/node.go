@@ -27,9 +27,6 @@ import (
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/observe/events"
 	"ramet.dev/ramet/internal/observe/procfs"
-	"ramet.dev/ramet/internal/server/audit"
-	"ramet.dev/ramet/internal/server/idempotency"
-	"ramet.dev/ramet/internal/server/token"
 	"ramet.dev/ramet/internal/storage/paths"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -37,6 +34,12 @@ import (
 // Config says where a node keeps things and what it may use.
 type Config struct {
 	Paths paths.Paths
+	// Store keeps the records. It is held by this process.
+	Store *store.Store
+	// Audit is told of what the node does by itself.
+	Audit Audit
+	// TokenTenants returns the tenants that have a token the caller may know of.
+	TokenTenants func(ctx context.Context) []string
 	// Executable is the program that sentries are started from.
 	Executable string
 	// Engine names what the state of a sandbox depends on: a snapshot can only
@@ -60,7 +63,12 @@ type Config struct {
 	Observer Observer
 }
 
-// Node implements service.Service. It is safe for concurrent use.
+// Audit takes entries of the audit.
+type Audit interface {
+	AppendAudit(e api.AuditEntry)
+}
+
+// Node implements the parts of service.Service that are about sandboxes, snapshots and images. It is safe for concurrent use.
 type Node struct {
 	cfg      Config
 	log      *slog.Logger
@@ -71,14 +79,11 @@ type Node struct {
 	spawner  *spawn.Spawner
 	memFiles *memfiles.Table
 	events   *events.Log
-	tokens   *token.Registry
-	*idempotency.Store
 	*images.Catalog
 	*compare.Comparer
 	*dataplane.Plane
 	*timeline.Timelines
 	selfControl *selfcontrol.Server
-	audit       *audit.Log
 	ledger      *quota.Ledger
 	*quota.Admission
 	room     *quota.Room
@@ -112,11 +117,11 @@ type Node struct {
 	backgroundWork   sync.WaitGroup     // what is written, and which children are made, in background
 }
 
-// Open opens the node's records, finds the sandboxes that an earlier daemon left
+// Open reads the node's records, finds the sandboxes that an earlier daemon left
 // running and starts the pool.
 func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	m := &Node{
-		cfg: cfg, log: cfg.Log, memFiles: memfiles.New(), events: events.New(keptEvents),
+		cfg: cfg, log: cfg.Log, store: cfg.Store, memFiles: memfiles.New(), events: events.New(keptEvents),
 		instances: map[string]*instance{}, names: map[owned]string{},
 
 		goneNames: map[string]goneRecord{}, budgets: selfcontrol.NewBudgets(), closing: make(chan struct{}),
@@ -147,39 +152,13 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 			return nil, err
 		}
 	}
-	// First of all: it keeps other daemons away from what is touched below.
-	if m.store, err = store.OpenIf(ctx, cfg.Paths.Registry(), func() error { return nothingKept(cfg.Paths) }); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			m.store.Close()
-		}
-	}()
-	if err := m.store.Hold(os.Getpid(), cfg.Paths.RuntimeDir()); err != nil {
-		return nil, err
-	}
 	m.freezes = freezes.New(m.memFiles, m.store, m.log, m.timeout, m.inUse)
 	m.snapshots = m.newSnapshots()
 	m.Requests = snapshots.NewRequests(m.snapshots)
-	if m.tokens, err = token.Open(ctx, m.store); err != nil {
-		return nil, err
-	}
-	if m.audit, err = audit.Open(cfg.Paths.Audit(), m.log); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			m.audit.Close()
-		}
-	}()
 	if m.ledger, err = quota.Open(ctx, m.store); err != nil {
 		return nil, err
 	}
 	m.Admission, m.room = m.newAdmission(), m.newRoom()
-	if m.Store, err = idempotency.Open(ctx, m.store); err != nil {
-		return nil, err
-	}
 	if m.cgroups, err = cgroup.Detect(cgroup.Options{Parent: groupName(cfg.Paths)}); err != nil {
 		if !errors.Is(err, cgroup.ErrUnavailable) {
 			return nil, fmt.Errorf("find control groups: %w", err)
@@ -227,21 +206,6 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	return m, nil
 }
 
-// nothingKept returns an error if there are snapshots on disk: without the records they
-// would be taken for what a daemon left that died, and removed.
-func nothingKept(p paths.Paths) error {
-	entries, err := os.ReadDir(p.Snapshots())
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("look for snapshots: %w", err)
-	}
-	for _, e := range entries {
-		if api.IsID(api.KindSnapshot, e.Name()) {
-			return api.Errorf(api.CodeCorrupt, "%s has no records, but there are snapshots in %s: put back a copy of the former with its -wal, or move the latter aside", p.Registry(), p.Snapshots())
-		}
-	}
-	return nil
-}
-
 // groupName tells daemons apart that share a control group.
 func groupName(p paths.Paths) string {
 	h := fnv.New32a()
@@ -266,7 +230,7 @@ func (m *Node) Close() error {
 	}
 	m.bookAll()
 	m.saveLedger(context.Background())
-	return errors.Join(err, m.audit.Close(), m.store.Close())
+	return err
 }
 
 const (

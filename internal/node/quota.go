@@ -84,8 +84,8 @@ func (m *Node) owners(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range m.tokens.List(ctx) {
-		owners[t.Tenant] = true
+	for _, t := range m.cfg.TokenTenants(ctx) {
+		owners[t] = true
 	}
 	for _, b := range m.all() {
 		owners[b.Tenant()] = true
@@ -139,7 +139,7 @@ func (i idleInstance) Hibernate(ctx context.Context) bool {
 		m.restFailed(b, api.IdleHibernate, err)
 	case v != nil:
 		m.log.Info("memory is short: a sandbox was put to disk that nobody used", "id", b.id)
-		m.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: b.Tenant(), Action: "hibernate-for-memory", Object: b.id, Result: "ok"})
+		m.cfg.Audit.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: b.Tenant(), Action: "hibernate-for-memory", Object: b.id, Result: "ok"})
 		return true
 	}
 	return false

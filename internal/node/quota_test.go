@@ -17,11 +17,12 @@ import (
 func spent(t *testing.T) (*Node, *instance) {
 	t.Helper()
 	m, b := nodeOf(t, func(*wire.Call) (any, error) { return struct{}{}, nil })
-	var err error
-	if m.audit, err = audit.Open(t.TempDir(), m.log); err != nil {
+	log, err := audit.Open(t.TempDir(), m.log)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { m.audit.Close() })
+	t.Cleanup(func() { log.Close() })
+	m.cfg.Audit = log
 	if err := m.ledger.Set(asOwner, b.Tenant(), api.TenantUpdate{Quota: &api.Quota{CPUSeconds: 1}}); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 // newSelfControl returns the server of the self-requests of the node's sandboxes.
 func (m *Node) newSelfControl() *selfcontrol.Server {
-	return selfcontrol.NewServer(selfcontrol.Config{Sandboxes: handles{m}, Budgets: m.budgets, Audit: m.AppendAudit, Log: m.log})
+	return selfcontrol.NewServer(selfcontrol.Config{Sandboxes: handles{m}, Budgets: m.budgets, Audit: m.cfg.Audit.AppendAudit, Log: m.log})
 }
 
 // dropBudget removes the budget of a grant, which may be nil, if no sandbox and no

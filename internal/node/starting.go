@@ -164,6 +164,6 @@ func (b *batch) conclude(i int) {
 	if err := b.m.store.Apply(context.Background(), store.Change{Table: store.Sandboxes, ID: x.id, Doc: rec}); err != nil {
 		b.m.log.Error("record a child that could not be made", "id", x.id, "error", err) // the next daemon finds it failed, too
 	}
-	b.m.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: x.Tenant(), Action: "start-child", Object: x.id, Result: string(api.CodeOf(reason))})
+	b.m.cfg.Audit.AppendAudit(api.AuditEntry{Time: time.Now().UTC(), Tenant: x.Tenant(), Action: "start-child", Object: x.id, Result: string(api.CodeOf(reason))})
 	b.m.publish(api.EventFailed, x, api.Event{Reason: reason.Error()})
 }

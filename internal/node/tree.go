@@ -22,7 +22,7 @@ type lineage struct {
 func (m *Node) Tree(ctx context.Context, ref string) ([]*api.TreeNode, error) {
 	root := ""
 	if ref != "" {
-		id, err := m.lineageID(ctx, ref)
+		id, err := m.LineageID(ctx, ref)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (m *Node) ancestorID(ctx context.Context, seen []*instance, ref string) (st
 	if ref == "" {
 		return "", nil
 	}
-	id, err := m.lineageID(ctx, ref)
+	id, err := m.LineageID(ctx, ref)
 	if api.CodeOf(err) == api.CodeNotFound && slices.ContainsFunc(seen, func(b *instance) bool {
 		return slices.Contains(seenLine(ctx, b.lineage()), ref)
 	}) {
@@ -106,8 +106,8 @@ func (m *Node) ancestorID(ctx context.Context, seen []*instance, ref string) (st
 	return id, err
 }
 
-// lineageID returns the id of the sandbox or snapshot called ref.
-func (m *Node) lineageID(ctx context.Context, ref string) (string, error) {
+// LineageID returns the id of the sandbox or snapshot called ref.
+func (m *Node) LineageID(ctx context.Context, ref string) (string, error) {
 	if api.IsID(api.KindSnapshot, ref) {
 		s, err := m.snapshots.Find(ctx, ref)
 		if err != nil {
@@ -115,6 +115,15 @@ func (m *Node) lineageID(ctx context.Context, ref string) (string, error) {
 		}
 		return s.ID, nil
 	}
+	b, err := m.resolve(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	return b.id, nil
+}
+
+// SandboxID returns the id of the sandbox called ref.
+func (m *Node) SandboxID(ctx context.Context, ref string) (string, error) {
 	b, err := m.resolve(ctx, ref)
 	if err != nil {
 		return "", err

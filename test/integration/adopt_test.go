@@ -15,7 +15,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/machine"
 )
 
 // liar stands between a new node and a sentry, and changes what the sentry
@@ -223,7 +223,7 @@ func TestOpenWhenShort(t *testing.T) {
 	kinds := map[api.Code]int{}
 	for free := 0; n.m == nil; free++ {
 		var err error
-		withDescriptors(t, free, func() { n.m, err = node.Open(asOwner, n.config()) })
+		withDescriptors(t, free, func() { n.m, err = machine.Open(asOwner, n.config()) })
 		if err != nil {
 			kinds[api.CodeOf(err)]++
 		}

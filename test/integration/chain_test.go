@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/machine"
 )
 
 func (n *testNode) snapshot(ref string, req api.SnapshotRequest) *api.Snapshot {
@@ -415,7 +415,7 @@ func copySparse(t *testing.T, from, to string) (somewhere int64) {
 }
 
 // uploadOnce takes snapshots of "base" without waiting for them, and deletes some.
-func uploadOnce(ctx context.Context, m *node.Node, rng *rand.Rand) error {
+func uploadOnce(ctx context.Context, m *machine.Machine, rng *rand.Rand) error {
 	no := false
 	fmt.Println("snapshot")
 	if _, err := m.Snapshot(ctx, "base", api.SnapshotRequest{Wait: &no}); err != nil {

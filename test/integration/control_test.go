@@ -14,7 +14,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/control"
 	"ramet.dev/ramet/internal/engine/sentrybin"
-	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/machine"
 )
 
 // newControlNode opens a node that has the command of sandboxes.
@@ -338,7 +338,7 @@ func TestControlAskAgain(t *testing.T) {
 func (n *testNode) openAfterDeath() {
 	n.t.Helper()
 	eventually(n.t, "the lock of the records", func() (err error) {
-		n.m, err = node.Open(asOwner, n.config())
+		n.m, err = machine.Open(asOwner, n.config())
 		return err
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/machine"
 	"ramet.dev/ramet/internal/node"
 	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
@@ -62,7 +63,7 @@ func daemonLoop(v victim, rng *rand.Rand) error {
 		return err
 	}
 	ctx := asOwner
-	m, err := node.Open(ctx, node.Config{
+	m, err := machine.Open(ctx, node.Config{
 		Paths: p, Executable: "/proc/self/exe", Engine: v.Engine, PoolSize: node.FixedPoolSize(rng.IntN(3)), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -94,7 +95,7 @@ func daemonLoop(v victim, rng *rand.Rand) error {
 }
 
 // mergeOnce merges "kid" into a new child of "base".
-func mergeOnce(ctx context.Context, m *node.Node, _ *rand.Rand) error {
+func mergeOnce(ctx context.Context, m *machine.Machine, _ *rand.Rand) error {
 	r, err := m.Fork(ctx, "base", api.ForkRequest{})
 	if err != nil {
 		return err
@@ -109,7 +110,7 @@ func mergeOnce(ctx context.Context, m *node.Node, _ *rand.Rand) error {
 
 // useOnce makes children of "base" and of one of them, and uses and destroys
 // some.
-func useOnce(ctx context.Context, m *node.Node, rng *rand.Rand) error {
+func useOnce(ctx context.Context, m *machine.Machine, rng *rand.Rand) error {
 	fmt.Println("fork")
 	r, err := m.Fork(ctx, "base", api.ForkRequest{Count: 1 + rng.IntN(3)})
 	if err != nil {

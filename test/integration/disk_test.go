@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/machine"
 )
 
 // unmountLater unmounts a directory when the test has ended.
@@ -173,7 +173,7 @@ func TestRecordsAreLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // what the first one leaves is no reason for the second one
-			m, err := node.Open(asOwner, n.config())
+			m, err := machine.Open(asOwner, n.config())
 			if err == nil {
 				m.Close()
 				t.Fatal("it starts")

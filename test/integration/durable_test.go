@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/machine"
 )
 
 // withoutChurn are features of the fuzzer that would make files the program that
@@ -22,7 +22,7 @@ const withoutChurn = "samegroup"
 
 // snapshotOnce changes files of "base", says what they are, and takes a snapshot. A
 // line "ready" means that the call has returned.
-func snapshotOnce(ctx context.Context, m *node.Node, rng *rand.Rand) error {
+func snapshotOnce(ctx context.Context, m *machine.Machine, rng *rand.Rand) error {
 	run := func(args ...string) (string, error) {
 		var out, stderr bytes.Buffer
 		r, err := m.Exec(ctx, "base", api.ExecRequest{Argv: append([]string{"guest", "fs"}, args...)}, api.ExecIO{Stdout: &out, Stderr: &stderr})

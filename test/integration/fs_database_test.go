@@ -17,7 +17,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/machine"
 	"ramet.dev/ramet/internal/storage/paths"
 )
 
@@ -229,7 +229,7 @@ func buildDatabases(t *testing.T, dir string) {
 		}
 	}
 	n := &testNode{t: t, paths: p, build: "test-" + randomHex(), log: slog.New(slog.DiscardHandler)}
-	m, err := node.Open(asOwner, n.config())
+	m, err := machine.Open(asOwner, n.config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/machine"
 )
 
 // TestImageIsRemovedMeanwhile removes an image while the only sandbox that needs
@@ -104,7 +104,7 @@ func TestSecondDaemonTouchesNothing(t *testing.T) {
 	if err := os.WriteFile(abandoned, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := node.Open(asOwner, n.config())
+	_, err := machine.Open(asOwner, n.config())
 	wantCode(t, err, api.CodeConflict)
 	if _, err := os.Stat(abandoned); err != nil {
 		t.Errorf("it was collected: %v", err)

@@ -18,7 +18,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
-	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/machine"
 	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
 )
@@ -118,7 +118,7 @@ func (x *mixed) load(rng *rand.Rand) {
 }
 
 // serveOwn serves a node's interface until the process is killed.
-func serveOwn(m *node.Node, socket string) error {
+func serveOwn(m *machine.Machine, socket string) error {
 	if err := os.Remove(socket); err != nil && !os.IsNotExist(err) {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/machine"
 	"ramet.dev/ramet/internal/node/timer/timertest"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -310,7 +310,7 @@ func TestHostRestart(t *testing.T) {
 }
 
 // sleepOnce hibernates "base" and wakes it.
-func sleepOnce(ctx context.Context, m *node.Node, rng *rand.Rand) error {
+func sleepOnce(ctx context.Context, m *machine.Machine, rng *rand.Rand) error {
 	fmt.Println("hibernate")
 	if _, err := m.Hibernate(ctx, "base"); api.CodeOf(err) != "" && api.CodeOf(err) != api.CodeWrongState {
 		return err

@@ -22,6 +22,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/machine"
 	"ramet.dev/ramet/internal/node"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/timer"
@@ -42,7 +43,7 @@ const patience = 30 * time.Second
 // node is a node on directories of its own.
 type testNode struct {
 	t     testing.TB
-	m     *node.Node
+	m     *machine.Machine
 	paths paths.Paths
 	build string // build id: tells this node's sentries from others
 	pool  int
@@ -147,7 +148,7 @@ func (n *testNode) config() node.Config {
 
 func (n *testNode) open() {
 	n.t.Helper()
-	m, err := node.Open(asOwner, n.config())
+	m, err := machine.Open(asOwner, n.config())
 	if err != nil {
 		n.t.Fatal(err)
 	}

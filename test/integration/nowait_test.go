@@ -10,7 +10,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
-	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/machine"
 )
 
 // forkWithoutWaiting makes count children that are still being made.
@@ -246,7 +246,7 @@ func TestClientDiesAfterForks(t *testing.T) {
 }
 
 // forkOnce makes children that it does not wait for, and removes some.
-func forkOnce(ctx context.Context, m *node.Node, rng *rand.Rand) error {
+func forkOnce(ctx context.Context, m *machine.Machine, rng *rand.Rand) error {
 	wait := false
 	fmt.Println("fork")
 	r, err := m.Fork(ctx, "base", api.ForkRequest{Count: 1 + rng.IntN(4), Wait: &wait})

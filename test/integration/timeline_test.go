@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/machine"
 )
 
 func (n *testNode) timeline(ref string) []api.Step {
@@ -121,7 +121,7 @@ func TestTimeline(t *testing.T) {
 }
 
 // stepOnce runs a command in "base", and sometimes returns to an earlier step.
-func stepOnce(ctx context.Context, m *node.Node, rng *rand.Rand) error {
+func stepOnce(ctx context.Context, m *machine.Machine, rng *rand.Rand) error {
 	fmt.Println("exec")
 	_, err := m.Exec(ctx, "base", api.ExecRequest{Argv: []string{"guest", "edit", fmt.Sprintf("put /file%d x", rng.IntN(9))}}, api.ExecIO{Stdout: io.Discard, Stderr: io.Discard})
 	if err != nil || rng.IntN(4) > 0 {

@@ -47,7 +47,7 @@ func filled(t *testing.T, n int) (dir string, files []string) {
 
 func verify(t *testing.T, l *Log, head string) *api.AuditReport {
 	t.Helper()
-	r, err := l.Verify(context.Background(), head)
+	r, err := l.VerifyAudit(context.Background(), head)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestANewChainIsFoundByAnAnchor(t *testing.T) {
 	if r := verify(t, other, anchor); r.OK {
 		t.Errorf("with an anchor: %+v", r)
 	}
-	if _, err := other.Verify(context.Background(), "30:xyz"); api.CodeOf(err) != api.CodeInvalid {
+	if _, err := other.VerifyAudit(context.Background(), "30:xyz"); api.CodeOf(err) != api.CodeInvalid {
 		t.Errorf("an anchor that is none: %v", err)
 	}
 }
@@ -230,15 +230,23 @@ func TestAFullDiskHoldsChangesUp(t *testing.T) {
 	if err := l.Append(api.AuditEntry{Action: "b", Result: "ok"}); err == nil {
 		t.Fatal("it was written")
 	}
-	if err := l.Ready(); api.CodeOf(err) != api.CodeNoSpace {
+	if err := l.AuditReady(); api.CodeOf(err) != api.CodeNoSpace {
 		t.Errorf("ready: %v", err)
 	}
 	readonly.Close()
 	l.file = whole
-	if err := l.Ready(); err != nil {
+	if err := l.AuditReady(); err != nil {
 		t.Error(err)
 	}
 	if r := verify(t, l, ""); !r.OK || r.Entries != 2 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestNobodyIsRefused reads on behalf of nobody.
+func TestNobodyIsRefused(t *testing.T) {
+	l := open(t, t.TempDir(), fileSize)
+	if _, err := l.AuditEntries(context.Background(), 0, 1); api.CodeOf(err) != api.CodeUnknownUser {
+		t.Errorf("%v", err)
 	}
 }

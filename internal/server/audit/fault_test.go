@@ -34,7 +34,7 @@ func TestFaultsOfAppend(t *testing.T) {
 		var ready error
 		err = c.Do(t, func() error {
 			err := l.Append(api.AuditEntry{Action: "b", Result: "ok"})
-			ready = l.Ready()
+			ready = l.AuditReady()
 			return err
 		}, lagging)
 		if c.Failed != nil && err != nil && faultfs.NoSpace.Name == c.Fault() && api.CodeOf(ready) != api.CodeNoSpace {
@@ -44,7 +44,7 @@ func TestFaultsOfAppend(t *testing.T) {
 		if r := verify(t, l, ""); len(r.Faults) > 0 && !(behind && len(r.Faults) == 1 && r.Faults[0].File == headFile) || r.Entries < 1 || r.Entries > 2 || (ready == nil) != (r.Entries == 2) {
 			t.Errorf("after %v: ready %v, %+v", err, ready, r)
 		}
-		if err := l.Ready(); err != nil {
+		if err := l.AuditReady(); err != nil {
 			t.Errorf("a later try: %v", err)
 		}
 		if err := l.Append(api.AuditEntry{Action: "c", Result: "ok"}); err != nil {

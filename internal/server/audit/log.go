@@ -198,7 +198,7 @@ func (l *Log) Close() error {
 }
 
 // Append writes an entry. If the disk is full, it is kept and written with the next
-// one, and Ready says so.
+// one, and AuditReady says so.
 func (l *Log) Append(e api.AuditEntry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,8 +208,16 @@ func (l *Log) Append(e api.AuditEntry) error {
 	return l.flush()
 }
 
-// Ready refuses changes that could not be written down.
-func (l *Log) Ready() error {
+// AppendAudit is Append for callers that go on without the entry: it implements
+// service.Audit.
+func (l *Log) AppendAudit(e api.AuditEntry) {
+	if err := l.Append(e); err != nil {
+		l.log.Error("write audit", "action", e.Action, "error", err)
+	}
+}
+
+// AuditReady refuses changes that could not be written down.
+func (l *Log) AuditReady() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.flush(); err != nil {

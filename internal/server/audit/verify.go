@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/service/access"
 )
 
 // maxFaults bounds a report. One change breaks one link, and a removed line one.
@@ -33,9 +34,9 @@ func (c *check) fault(f api.AuditFault, format string, args ...any) {
 	}
 }
 
-// Verify reads the whole chain and says what is wrong with it. head is what an
+// VerifyAudit reads the whole chain and says what is wrong with it. head is what an
 // earlier verification said was the last line, or empty.
-func (l *Log) Verify(ctx context.Context, head string) (*api.AuditReport, error) {
+func (l *Log) VerifyAudit(ctx context.Context, head string) (*api.AuditReport, error) {
 	c := &check{report: api.AuditReport{Faults: []api.AuditFault{}}}
 	var err error
 	if head != "" {
@@ -144,6 +145,23 @@ func (c *check) line(at api.AuditFault, line []byte, first bool) {
 	if e.Seq == c.anchor && c.prev == c.sum {
 		c.found = true
 	}
+}
+
+// AuditEntries returns what was done in the caller's tenant and to its things, and all
+// for the owner of the daemon.
+func (l *Log) AuditEntries(ctx context.Context, since int64, limit int) ([]api.AuditEntry, error) {
+	c := access.From(ctx)
+	if err := c.Known(); err != nil {
+		return nil, err
+	}
+	var list []api.AuditEntry
+	err := l.Entries(ctx, since, func(e api.AuditEntry) bool {
+		if c.Owner || e.Tenant == c.Tenant || e.Of == c.Tenant {
+			list = append(list, e)
+		}
+		return len(list) < limit
+	})
+	return list, err
 }
 
 // Entries calls each with the entries after since, the oldest first, until it

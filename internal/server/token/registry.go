@@ -18,6 +18,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -191,20 +192,11 @@ func (r *Registry) expired(rec *record) bool {
 	return rec.ExpiresAt != nil && !r.now().Before(*rec.ExpiresAt)
 }
 
-// Session is what a secret stands for.
-type Session struct {
-	Caller access.Caller
-	// Until is when it ends at the latest; zero is never.
-	Until time.Time
-	// Gone is closed when the token is removed, or its secret is replaced.
-	Gone <-chan struct{}
-}
-
 var errUnknown = api.Errorf(api.CodeUnknownUser, "the token is not valid: it may have expired, or was rotated or removed")
 
 // Authenticate returns what a secret stands for. Of one that was found in a URL it
 // is demanded that it was made for that.
-func (r *Registry) Authenticate(secret string, inURL bool) (*Session, error) {
+func (r *Registry) Authenticate(_ context.Context, secret string, inURL bool) (*service.Session, error) {
 	sum := digest(sha256.Sum256([]byte(secret)))
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -212,7 +204,7 @@ func (r *Registry) Authenticate(secret string, inURL bool) (*Session, error) {
 	if e == nil || r.expired(&e.rec) {
 		return nil, errUnknown
 	}
-	s := &Session{Caller: callerOf(&e.rec.Token), Gone: e.gone}
+	s := &service.Session{Caller: callerOf(&e.rec.Token), Gone: e.gone}
 	if e.rec.ExpiresAt != nil {
 		s.Until = *e.rec.ExpiresAt
 	}
@@ -368,8 +360,8 @@ func (r *Registry) find(ctx context.Context, id string) (*entry, error) {
 	return nil, api.NotFound("token", id)
 }
 
-// Rotate gives a token another secret. The old one is valid for some time besides.
-func (r *Registry) Rotate(ctx context.Context, id string, req api.RotateRequest) (*api.IssuedToken, error) {
+// RotateToken gives a token another secret. The old one is valid for some time besides.
+func (r *Registry) RotateToken(ctx context.Context, id string, req api.RotateRequest) (*api.IssuedToken, error) {
 	if req.GraceSeconds < 0 || req.GraceSeconds > 86400 {
 		return nil, api.Invalid("grace_s", "%d is not from 0 to 86400", req.GraceSeconds)
 	}
@@ -399,8 +391,8 @@ func (r *Registry) Rotate(ctx context.Context, id string, req api.RotateRequest)
 	return &api.IssuedToken{Token: next.rec.Token, Secret: secret}, r.sync(ctx)
 }
 
-// Remove ends a token, and with it those that it made.
-func (r *Registry) Remove(ctx context.Context, id string) error {
+// RemoveToken ends a token, and with it those that it made.
+func (r *Registry) RemoveToken(ctx context.Context, id string) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	e, err := r.find(ctx, id)

@@ -54,7 +54,7 @@ func (b *bench) make(ctx context.Context, req api.TokenRequest) *api.IssuedToken
 // as returns the context of whoever has a secret.
 func (b *bench) as(secret string) context.Context {
 	b.t.Helper()
-	s, err := b.Authenticate(secret, false)
+	s, err := b.Authenticate(context.Background(), secret, false)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func (b *bench) as(secret string) context.Context {
 }
 
 func (b *bench) refused(secret string) bool {
-	_, err := b.Authenticate(secret, false)
+	_, err := b.Authenticate(context.Background(), secret, false)
 	return api.CodeOf(err) == api.CodeUnknownUser
 }
 
@@ -84,7 +84,7 @@ func TestTokenStandsForItsCaller(t *testing.T) {
 		t.Errorf("secret %q", tok.Secret)
 	}
 	for range 2 {
-		s, err := b.Authenticate(tok.Secret, false)
+		s, err := b.Authenticate(context.Background(), tok.Secret, false)
 		want := access.Caller{Tenant: "acme", Scope: api.ScopeExec, Sandbox: "sbx_aaaaaaaaaaaaaaaa", Token: tok.ID}
 		if err != nil || s.Caller != want {
 			t.Fatalf("%+v, %v", s, err)
@@ -104,7 +104,7 @@ func TestSecretsAreNotKept(t *testing.T) {
 	b := newBench(t)
 	secrets := []string{b.make(owner, api.TokenRequest{Scope: api.ScopeRead}).Secret}
 	tok := b.make(owner, api.TokenRequest{Scope: api.ScopeRead})
-	rotated, err := b.Rotate(owner, tok.ID, api.RotateRequest{GraceSeconds: 60})
+	rotated, err := b.RotateToken(owner, tok.ID, api.RotateRequest{GraceSeconds: 60})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,8 +159,8 @@ func TestExpiry(t *testing.T) {
 func TestRotation(t *testing.T) {
 	b := newBench(t)
 	tok := b.make(owner, api.TokenRequest{Scope: api.ScopeRead})
-	first, _ := b.Authenticate(tok.Secret, false)
-	second, err := b.Rotate(owner, tok.ID, api.RotateRequest{GraceSeconds: 10})
+	first, _ := b.Authenticate(context.Background(), tok.Secret, false)
+	second, err := b.RotateToken(owner, tok.ID, api.RotateRequest{GraceSeconds: 10})
 	if err != nil || second.ID != tok.ID || second.Secret == tok.Secret {
 		t.Fatalf("%+v, %v", second, err)
 	}
@@ -171,8 +171,8 @@ func TestRotation(t *testing.T) {
 	if !b.refused(tok.Secret) || b.refused(second.Secret) {
 		t.Error("after the time of grace it is not only the new one")
 	}
-	session, _ := b.Authenticate(second.Secret, false)
-	third, err := b.Rotate(owner, tok.ID, api.RotateRequest{})
+	session, _ := b.Authenticate(context.Background(), second.Secret, false)
+	third, err := b.RotateToken(owner, tok.ID, api.RotateRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestRotationEndsWhatTheOldSecretBegan(t *testing.T) {
 	tok := b.make(owner, api.TokenRequest{Scope: api.ScopeRead})
 	session := func(secret string) <-chan struct{} {
 		t.Helper()
-		s, err := b.Authenticate(secret, false)
+		s, err := b.Authenticate(context.Background(), secret, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestRotationEndsWhatTheOldSecretBegan(t *testing.T) {
 	}
 	rotate := func(grace int64) string {
 		t.Helper()
-		next, err := b.Rotate(owner, tok.ID, api.RotateRequest{GraceSeconds: grace})
+		next, err := b.RotateToken(owner, tok.ID, api.RotateRequest{GraceSeconds: grace})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestRotationEndsWhatTheOldSecretBegan(t *testing.T) {
 		t.Error("it goes on with the secret before the last one")
 	}
 	last := session(third)
-	if err := b.Remove(owner, tok.ID); err != nil {
+	if err := b.RemoveToken(owner, tok.ID); err != nil {
 		t.Fatal(err)
 	}
 	if !ended(fourth) || !ended(last) {
@@ -233,17 +233,17 @@ func TestRemovalTakesWhatWasMade(t *testing.T) {
 	leaf := b.make(b.as(mid.Secret), api.TokenRequest{Scope: api.ScopeRead, Sandbox: "sbx_aaaaaaaaaaaaaaaa"})
 	other := b.make(owner, api.TokenRequest{Tenant: "acme", Scope: api.ScopeAdmin})
 	stranger := b.make(owner, api.TokenRequest{Tenant: "umbrella", Scope: api.ScopeAdmin})
-	if err := b.Remove(b.as(stranger.Secret), top.ID); api.CodeOf(err) != api.CodeNotFound {
+	if err := b.RemoveToken(b.as(stranger.Secret), top.ID); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("another tenant's: %v", err)
 	}
-	if err := b.Remove(b.as(mid.Secret), other.ID); api.CodeOf(err) != api.CodeNotFound {
+	if err := b.RemoveToken(b.as(mid.Secret), other.ID); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("by one that is bound: %v", err)
 	}
 	if got := len(b.List(b.as(mid.Secret))); got != 2 {
 		t.Errorf("one that is bound sees %d tokens", got)
 	}
-	session, _ := b.Authenticate(leaf.Secret, false)
-	if err := b.Remove(b.as(other.Secret), top.ID); err != nil {
+	session, _ := b.Authenticate(context.Background(), leaf.Secret, false)
+	if err := b.RemoveToken(b.as(other.Secret), top.ID); err != nil {
 		t.Fatal(err)
 	}
 	if !b.refused(top.Secret) || !b.refused(mid.Secret) || !b.refused(leaf.Secret) || !ended(session.Gone) || b.refused(other.Secret) {
@@ -285,10 +285,10 @@ func TestOnlyTokensForBrowsersStandInURLs(t *testing.T) {
 	b := newBench(t)
 	plain := b.make(owner, api.TokenRequest{Scope: api.ScopeRead})
 	browser := b.make(owner, api.TokenRequest{Scope: api.ScopeExec, Sandbox: "sbx_aaaaaaaaaaaaaaaa", TTLSeconds: 60, Browser: true})
-	if _, err := b.Authenticate(plain.Secret, true); api.CodeOf(err) != api.CodeUnknownUser {
+	if _, err := b.Authenticate(context.Background(), plain.Secret, true); api.CodeOf(err) != api.CodeUnknownUser {
 		t.Errorf("plain: %v", err)
 	}
-	if s, err := b.Authenticate(browser.Secret, true); err != nil || s.Until.IsZero() {
+	if s, err := b.Authenticate(context.Background(), browser.Secret, true); err != nil || s.Until.IsZero() {
 		t.Errorf("browser: %+v, %v", s, err)
 	}
 }
@@ -327,10 +327,10 @@ func TestNobodyWaitsForTheDisk(t *testing.T) {
 			return err
 		},
 		"rotate": func() error {
-			_, err := b.Rotate(owner, used.ID, api.RotateRequest{GraceSeconds: 60})
+			_, err := b.RotateToken(owner, used.ID, api.RotateRequest{GraceSeconds: 60})
 			return err
 		},
-		"remove": func() error { return b.Remove(owner, other.ID) },
+		"remove": func() error { return b.RemoveToken(owner, other.ID) },
 	} {
 		changed := make(chan error, 1)
 		go func() { changed <- change() }()
@@ -338,7 +338,7 @@ func TestNobodyWaitsForTheDisk(t *testing.T) {
 			<-disk.arrived
 			seen := make(chan bool, 1)
 			go func() {
-				_, err := b.Authenticate(used.Secret, false)
+				_, err := b.Authenticate(context.Background(), used.Secret, false)
 				seen <- err == nil && len(b.List(owner)) > 0
 			}()
 			select {
@@ -375,7 +375,7 @@ func TestTokenChangesItself(t *testing.T) {
 	b := newBench(t)
 	// request returns the context of a request with a secret, and what ends with others.
 	request := func(secret string) (context.Context, <-chan struct{}) {
-		s, err := b.Authenticate(secret, false)
+		s, err := b.Authenticate(context.Background(), secret, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -389,12 +389,12 @@ func TestTokenChangesItself(t *testing.T) {
 	}
 	tok := b.make(owner, api.TokenRequest{Tenant: "acme", Scope: api.ScopeAdmin})
 	ctx, others := request(tok.Secret)
-	next, err := b.Rotate(ctx, tok.ID, api.RotateRequest{})
+	next, err := b.RotateToken(ctx, tok.ID, api.RotateRequest{})
 	if err != nil || next == nil || b.refused(next.Secret) || !b.refused(tok.Secret) || !ended(others) {
 		t.Fatalf("rotation: %+v, %v", next, err)
 	}
 	ctx, others = request(next.Secret)
-	if err := b.Remove(ctx, tok.ID); err != nil || !b.refused(next.Secret) || !ended(others) {
+	if err := b.RemoveToken(ctx, tok.ID); err != nil || !b.refused(next.Secret) || !ended(others) {
 		t.Errorf("removal: %v", err)
 	}
 }

@@ -1,0 +1,54 @@
+package token
+
+import (
+	"context"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/audit"
+	"ramet.dev/ramet/internal/service/access"
+)
+
+// Bindings finds what tokens are bound to.
+type Bindings interface {
+	// LineageID returns the id of the sandbox or snapshot that the caller calls ref.
+	LineageID(ctx context.Context, ref string) (string, error)
+	// SandboxID returns the id of the sandbox that the caller calls ref.
+	SandboxID(ctx context.Context, ref string) (string, error)
+}
+
+// Service is the registry as servers call it: it implements service.Tokens.
+type Service struct {
+	*Registry
+	bindings Bindings
+}
+
+// NewService returns the service of a registry.
+func NewService(r *Registry, b Bindings) *Service { return &Service{r, b} }
+
+// CreateToken makes a token. What it is bound to must be there, and be seen by the
+// caller.
+func (s *Service) CreateToken(ctx context.Context, req api.TokenRequest) (*api.IssuedToken, error) {
+	look := ctx
+	if c := access.From(ctx); c.Owner && req.Tenant != "" {
+		look = access.With(ctx, access.Caller{Tenant: req.Tenant})
+	}
+	var err error
+	if req.Tree != "" {
+		if req.Tree, err = s.bindings.LineageID(look, req.Tree); err != nil {
+			return nil, err
+		}
+	}
+	if req.Sandbox != "" {
+		if req.Sandbox, err = s.bindings.SandboxID(look, req.Sandbox); err != nil {
+			return nil, err
+		}
+	}
+	t, err := s.Create(ctx, req)
+	if err == nil {
+		audit.Of(ctx).Set(func(d *api.AuditDetails) { d.Token = t.ID })
+	}
+	return t, err
+}
+
+// Tokens lists the tokens that the caller may know of.
+func (s *Service) Tokens(ctx context.Context) ([]api.Token, error) { return s.List(ctx), nil }
