@@ -51,7 +51,7 @@ func nodeOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Node, *instan
 		t.Fatal(err)
 	}
 	m := &Node{
-		choreContext: t.Context(), ledger: ledger, hostMemory: readHostMemory, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: events.New(keptEvents),
+		cfg: Config{Audit: noAudit{}}, choreContext: t.Context(), ledger: ledger, hostMemory: readHostMemory, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: records, events: events.New(keptEvents),
 		instances: map[string]*instance{}, names: map[owned]string{},
 		goneNames: map[string]goneRecord{}, memFiles: memfiles.New(), budgets: selfcontrol.NewBudgets(), timeout: callTimeout, clock: timer.System{}, timers: timer.New(timer.System{}),
 	}
@@ -63,6 +63,11 @@ func nodeOf(t *testing.T, answers func(*wire.Call) (any, error)) (*Node, *instan
 	m.Plane, m.selfControl = m.newDataPlane(), m.newSelfControl()
 	return m, boxIn(t, m, answers)
 }
+
+// noAudit keeps no entry.
+type noAudit struct{}
+
+func (noAudit) AppendAudit(api.AuditEntry) {}
 
 // boxIn adds a running sandbox.
 func boxIn(t *testing.T, m *Node, answers func(*wire.Call) (any, error)) *instance {
