@@ -38,6 +38,7 @@ var arrows = []struct {
 	{"internal/archtest", nil, "it reads source text only"},
 
 	{"internal/engine/wire", []string{"internal/engine/interp", "api", "internal/engine/snapfile"}, "the host side and the sentry meet here only"},
+	{"internal/network/wire", nil, "messages about flows; a sentry links it, so it knows nothing of policies or names"},
 	{"internal/storage/paths", []string{"api"}, "it names places and reads nothing there"},
 	{"internal/engine/hostuser", nil, "numbers that are free; who takes them is not its business"},
 	{"internal/engine/cgroup", []string{"api"}, "it does not know what runs in a group"},
