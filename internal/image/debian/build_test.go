@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/image/debian/fault"
 )
 
 // basePkgs is a tiny distribution.
@@ -329,7 +330,7 @@ func checkError(t *testing.T, err error, w want) {
 
 func TestBuildRefuses(t *testing.T) {
 	const inRelease = "/debian/dists/test/InRelease"
-	hostile := want{new(*SignatureError), api.CodeHostile, "InRelease"}
+	hostile := want{new(*fault.SignatureError), api.CodeHostile, "InRelease"}
 	tests := []struct {
 		name   string
 		change func(a *fakeArchive, o *Options)
@@ -353,40 +354,40 @@ func TestBuildRefuses(t *testing.T) {
 		}, hostile},
 		{"expired", func(a *fakeArchive, _ *Options) {
 			a.publish("test", releaseFields+"Valid-Until: Sun, 31 Dec 2023 00:00:00 UTC\n", basePkgs()...)
-		}, want{new(*StaleError), api.CodeHostile, "2023-12-31"}},
+		}, want{new(*fault.StaleError), api.CodeHostile, "2023-12-31"}},
 		{"another suite", func(a *fakeArchive, _ *Options) {
 			a.publish("old", releaseFields, basePkgs()...)
 			a.files[inRelease] = a.files["/debian/dists/old/InRelease"]
-		}, want{new(*MalformedError), api.CodeHostile, "another suite"}},
+		}, want{new(*fault.MalformedError), api.CodeHostile, "another suite"}},
 		{"index does not match", func(a *fakeArchive, _ *Options) {
 			for p := range a.files {
 				if strings.Contains(p, "Packages.gz") || strings.Contains(p, "by-hash") {
 					a.files[p] = bytes.Repeat([]byte("x"), len(a.files[p]))
 				}
 			}
-		}, want{new(*DigestError), api.CodeCorrupt, "Packages.gz"}},
+		}, want{new(*fault.DigestError), api.CodeCorrupt, "Packages.gz"}},
 		{"package does not match", func(a *fakeArchive, _ *Options) {
 			a.files["/debian/pool/test-3.deb"][100] ^= 1
-		}, want{new(*DigestError), api.CodeCorrupt, "package extra"}},
+		}, want{new(*fault.DigestError), api.CodeCorrupt, "package extra"}},
 		{"package is too long", func(a *fakeArchive, _ *Options) {
 			a.files["/debian/pool/test-3.deb"] = append(a.files["/debian/pool/test-3.deb"], 0)
-		}, want{new(*DigestError), api.CodeCorrupt, "package extra"}},
+		}, want{new(*fault.DigestError), api.CodeCorrupt, "package extra"}},
 		{"package is too short", func(a *fakeArchive, _ *Options) {
 			a.files["/debian/pool/test-3.deb"] = a.files["/debian/pool/test-3.deb"][:50]
-		}, want{new(*FetchError), api.CodeUnavailable, "50 of"}},
+		}, want{new(*fault.FetchError), api.CodeUnavailable, "50 of"}},
 		{"package is gone", func(a *fakeArchive, _ *Options) {
 			delete(a.files, "/debian/pool/test-3.deb")
-		}, want{new(*FetchError), api.CodeUnavailable, "404"}},
+		}, want{new(*fault.FetchError), api.CodeUnavailable, "404"}},
 		{"unknown package", func(_ *fakeArchive, o *Options) { o.Include = []string{"unknown"} },
-			want{new(*DependencyError), api.CodeNotFound, "package unknown wanted by the include list"}},
+			want{new(*fault.DependencyError), api.CodeNotFound, "package unknown wanted by the include list"}},
 		{"missing dependency", func(a *fakeArchive, _ *Options) {
 			p := basePkgs()
 			p[2].control += "\nDepends: nowhere (>= 3)"
 			a.publish("test", releaseFields, p...)
-		}, want{new(*DependencyError), api.CodeNotFound, "package nowhere (>= 3) wanted by libshell, wanted by shell"}},
+		}, want{new(*fault.DependencyError), api.CodeNotFound, "package nowhere (>= 3) wanted by libshell, wanted by shell"}},
 		{"no sources", func(a *fakeArchive, _ *Options) {
 			a.hostFile("etc/apt/sources.list.d/test.sources", "Types: deb\nEnabled: no\nURIs: "+a.url+"\nSuites: test\nComponents: main\n")
-		}, want{new(*NoSourcesError), api.CodeUnsupported, "or ask for the release that is in one"}},
+		}, want{new(*fault.NoSourcesError), api.CodeUnsupported, "or ask for the release that is in one"}},
 		{"bad mirror", func(_ *fakeArchive, o *Options) { o.Mirror = "ftp://u:secret@example.org" },
 			want{new(*api.Error), api.CodeInvalid, "mirror"}},
 		{"bad include", func(_ *fakeArchive, o *Options) { o.Include = []string{"a;b"} },
@@ -398,7 +399,7 @@ func TestBuildRefuses(t *testing.T) {
 			text = text[strings.Index(text, "Suite:"):strings.Index(text, "-----BEGIN PGP SIGNATURE")]
 			text = regexp.MustCompile(` \d+ main/binary-amd64/Packages\n`).ReplaceAllString(text, " 7 main/binary-amd64/Packages\n")
 			a.files[inRelease] = a.sign(a.key, text)
-		}, want{new(*LimitError), api.CodeLimit, "Packages"}},
+		}, want{new(*fault.LimitError), api.CodeLimit, "Packages"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -414,7 +415,7 @@ func TestBuildRefuses(t *testing.T) {
 // The index promises these packages as they are, so only their content can be
 // what stops them.
 func TestBuildRefusesPackage(t *testing.T) {
-	hostile := func(text string) want { return want{new(*MalformedError), api.CodeHostile, text} }
+	hostile := func(text string) want { return want{new(*fault.MalformedError), api.CodeHostile, text} }
 	tests := []struct {
 		name  string
 		files []fakeFile
@@ -432,8 +433,8 @@ func TestBuildRefusesPackage(t *testing.T) {
 		{"device", []fakeFile{{name: "./dev/mem", kind: tar.TypeChar}}, nil, hostile("no package may contain")},
 		{"pipe", []fakeFile{{name: "./p", kind: tar.TypeFifo}}, nil, hostile("no package may contain")},
 		{"line break", []fakeFile{{name: "./a\n/etc/x", body: "x"}}, nil, hostile("bad path")},
-		{"same file as another", []fakeFile{{name: "./bin/sh", body: "x"}}, nil, want{new(*FileConflictError), api.CodeConflict, "shell and bad both contain /usr/bin/sh"}},
-		{"file in place of the layout", []fakeFile{{name: "./usr/bin", body: "x"}}, nil, want{new(*FileConflictError), api.CodeConflict, "/usr/bin"}},
+		{"same file as another", []fakeFile{{name: "./bin/sh", body: "x"}}, nil, want{new(*fault.FileConflictError), api.CodeConflict, "shell and bad both contain /usr/bin/sh"}},
+		{"file in place of the layout", []fakeFile{{name: "./usr/bin", body: "x"}}, nil, want{new(*fault.FileConflictError), api.CodeConflict, "/usr/bin"}},
 		{"truncated", nil, func(p *fakePkg) { p.spoil = func(b []byte) []byte { return b[:len(b)-600] } }, hostile("middle of a member")},
 		{"no data", nil, func(p *fakePkg) {
 			p.spoil = func(b []byte) []byte { return b[:bytes.Index(b, []byte("data.tar"))] }

@@ -1,10 +1,5 @@
 package debian
 
-import (
-	"slices"
-	"strings"
-)
-
 // Step is one command of the second stage, to be run as root inside the image.
 type Step struct {
 	Name string   // for progress and error messages
@@ -66,68 +61,4 @@ func ConfigureSteps() []Step {
 		shell("clean", cleanScript),
 		shell("verify", verifyScript),
 	}
-}
-
-// plan is the order of the second stage. Scripts of ordinary packages rely on
-// the essential ones being configured, and preinst scripts on the packages
-// their own package pre-depends on; dpkg would have seen to both, had it
-// unpacked the packages. The essential packages' own preinst scripts are left
-// out: they prepare a tree that is made already.
-func (r *resolver) plan(order []*pkg, hasPreinst func(*pkg) bool) string {
-	var lines []string
-	done := map[*pkg]bool{}
-	configure := func(roots []*pkg) {
-		var names []string
-		for _, p := range r.closure(roots) {
-			if !done[p] {
-				done[p] = true
-				names = append(names, p.dpkgName())
-			}
-		}
-		if len(names) > 0 {
-			lines = append(lines, "configure "+strings.Join(names, " "))
-		}
-	}
-	var base []*pkg
-	for _, p := range order {
-		if p.essential || slices.Contains(configureFirst, p.name) {
-			base = append(base, p)
-		}
-	}
-	configure(base)
-	for _, p := range order {
-		if done[p] || !hasPreinst(p) {
-			continue
-		}
-		var pre []*pkg
-		rels, _ := parseRelations(p.preDepends) // parsed before, in add
-		for _, alts := range rels {
-			if q := r.satisfier(alts); q != nil {
-				pre = append(pre, q)
-			}
-		}
-		configure(pre)
-		if !done[p] { // it can be in a circle with what it pre-depends on
-			lines = append(lines, "preinst "+p.dpkgName())
-		}
-	}
-	return strings.Join(lines, "\n") + "\n"
-}
-
-// closure returns roots and all selected packages they depend on.
-func (r *resolver) closure(roots []*pkg) []*pkg {
-	out := slices.Clone(roots)
-	seen := map[*pkg]bool{}
-	for _, p := range out {
-		seen[p] = true
-	}
-	for i := 0; i < len(out); i++ {
-		for _, alts := range r.deps[out[i]].needs {
-			if q := r.satisfier(alts); q != nil && !seen[q] {
-				seen[q] = true
-				out = append(out, q)
-			}
-		}
-	}
-	return out
 }

@@ -1,7 +1,6 @@
 package debian
 
 import (
-	"io"
 	"net/http"
 	"path"
 	"runtime"
@@ -9,6 +8,10 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/image/debian/apt"
+	"ramet.dev/ramet/internal/image/debian/archive"
+	"ramet.dev/ramet/internal/image/debian/control"
+	"ramet.dev/ramet/internal/image/debian/dpkg"
 )
 
 // The phases a Progress may name. The last two overlap.
@@ -18,13 +21,6 @@ const (
 	PhaseDownload = "download" // packages; counts bytes
 	PhaseUnpack   = "unpack"   // packages; counts packages
 )
-
-// DefaultWithout are the trees a sandbox has no use for. They are about a
-// third of a small Debian.
-var DefaultWithout = []string{
-	"/usr/share/doc", "/usr/share/info", "/usr/share/lintian",
-	"/usr/share/locale", "/usr/share/man", "/var/cache",
-}
 
 // Options says what to build and from where. The zero value builds the host's
 // own suite with the essential packages only.
@@ -42,7 +38,7 @@ type Options struct {
 	// Components restricts the components. Default: those the host's sources name.
 	Components []string
 	// Without lists absolute path prefixes whose files are left out. nil means
-	// DefaultWithout; an empty slice leaves nothing out. dpkg's lists still name
+	// dpkg.DefaultWithout; an empty slice leaves nothing out. dpkg's lists still name
 	// the files, as with dpkg's own path-exclude.
 	Without []string
 	// CacheDir keeps indexes and packages by SHA-256, shared between runs and
@@ -69,7 +65,7 @@ type Options struct {
 
 	now        func() time.Time
 	retryDelay time.Duration
-	conf       aptConfig
+	conf       apt.Config
 }
 
 // Progress is one step of Build. Total is 0 while it is unknown.
@@ -91,24 +87,24 @@ func (o *Options) complete() error {
 		o.retryDelay = 500 * time.Millisecond
 	}
 	if o.Without == nil {
-		o.Without = DefaultWithout
+		o.Without = dpkg.DefaultWithout
 	}
 	if o.Arch == "" {
 		o.Arch = hostArch()
 	}
-	if !validPackageName(o.Arch) {
+	if !control.ValidName(o.Arch) {
 		return api.Invalid("arch", "must be a Debian architecture name, not %q", o.Arch)
 	}
-	if o.Suite != "" && !validSuite(o.Suite) {
+	if o.Suite != "" && !apt.ValidSuite(o.Suite) {
 		return api.Invalid("suite", "must be a suite or code name, not %q", o.Suite)
 	}
 	for _, p := range o.Include {
-		if !validPackageName(p) {
+		if !control.ValidName(p) {
 			return api.Invalid("include", "must be package names, not %q", p)
 		}
 	}
 	for _, c := range o.Components {
-		if !validSuite(c) {
+		if !apt.ValidSuite(c) {
 			return api.Invalid("components", "must be component names, not %q", c)
 		}
 	}
@@ -117,8 +113,16 @@ func (o *Options) complete() error {
 			return api.Invalid("without", "must be clean absolute paths, not %q", p)
 		}
 	}
-	o.conf = readAptConfig(o.HostRoot)
+	o.conf = apt.ReadConfig(o.HostRoot)
 	return nil
+}
+
+// trust returns which release files are accepted.
+func (o *Options) trust() archive.Trust {
+	return archive.Trust{
+		Keyrings: o.Keyrings, HostRoot: o.HostRoot, AllowUnsigned: o.AllowUnsigned, Now: o.now,
+		AllowExpired: o.AllowExpired || o.conf.Disabled("Acquire::Check-Valid-Until"),
+	}
 }
 
 func (o *Options) report(phase string, done, total int64, detail string) {
@@ -141,16 +145,4 @@ func hostArch() string {
 		return "loong64"
 	}
 	return runtime.GOARCH
-}
-
-// readLimited reads all of r, or fails if it holds more than limit bytes.
-func readLimited(what string, r io.Reader, limit int64) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(data)) > limit {
-		return nil, &LimitError{What: what, Limit: limit}
-	}
-	return data, nil
 }

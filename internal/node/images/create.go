@@ -11,6 +11,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/image/debian"
+	"ramet.dev/ramet/internal/image/debian/pkgcache"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -118,7 +119,7 @@ func (c *Catalog) boundPackages() {
 	if c.cfg.PackageCacheBytes <= 0 {
 		return
 	}
-	gone, err := debian.BoundCache(c.cfg.PackageCache, c.cfg.PackageCacheBytes)
+	gone, err := pkgcache.Bound(c.cfg.PackageCache, c.cfg.PackageCacheBytes)
 	switch {
 	case api.CodeOf(err) == api.CodeConflict:
 	case err != nil:

@@ -9,7 +9,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/image/debian"
+	"ramet.dev/ramet/internal/image/debian/pkgcache"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -67,7 +67,7 @@ func (c *Catalog) PruneImages(ctx context.Context, req api.PruneRequest) (*api.P
 	}
 	out := &api.Pruned{Removed: []string{}}
 	if req.Cache {
-		gone, err := debian.PruneCache(c.cfg.PackageCache, time.Duration(req.CacheUnusedMS)*time.Millisecond)
+		gone, err := pkgcache.Prune(c.cfg.PackageCache, time.Duration(req.CacheUnusedMS)*time.Millisecond)
 		if err != nil {
 			return nil, fmt.Errorf("prune cached packages: %w", err)
 		}
