@@ -11,12 +11,11 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/observe/procfs"
 )
 
-// adoptPatience is how long a sentry may take to answer a new daemon. It may be
+// adoptTimeout is how long a sentry may take to answer a new daemon. It may be
 // in the middle of a freeze that the old one asked for.
-const adoptPatience = time.Minute
+const adoptTimeout = time.Minute
 
 // Adopt finds a committed sentry that an earlier daemon started, by its key,
 // process id and start time. It returns what the sentry says about itself and
@@ -27,7 +26,7 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 	if !ValidKey(key) {
 		return nil, nil, nil, api.Errorf(api.CodeCorrupt, "%q is no sentry", key)
 	}
-	s := &Sentry{key: key, dir: l.cfg.Dir, journal: l.cfg.Log, pid: pid, done: make(chan struct{})}
+	s := &Sentry{process: process{key: key, dir: l.cfg.Dir, logger: l.cfg.Log, pid: pid, done: make(chan struct{})}}
 	if l.cfg.Cgroups != nil {
 		if g, err := l.cfg.Cgroups.Open(key); err == nil {
 			s.group = g
@@ -42,9 +41,9 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 		return nil, nil, nil, err
 	}
 	var info wire.Adopted
-	patient, cancel := context.WithTimeout(ctx, adoptPatience)
+	bounded, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
-	files, err := s.Call(patient, &wire.Call{Op: wire.OpAdopt}, &info)
+	files, err := s.Call(bounded, &wire.Call{Op: wire.OpAdopt}, &info)
 	if err == nil && len(files) != 2+len(info.Generations) {
 		err = api.Errorf(api.CodeCorrupt, "sentry sent %d descriptors for %d generations", len(files), len(info.Generations))
 	}
@@ -78,62 +77,4 @@ func IsShort(err error) bool {
 		}
 	}
 	return false
-}
-
-// watch closes done when the process has ended, which is not our child.
-func (s *Sentry) watch(pid int, startTime uint64) error {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if IsShort(err) {
-		return fmt.Errorf("open process: %w", err)
-	}
-	if err != nil {
-		return api.Errorf(api.CodeSandboxDied, "sentry ended while no daemon ran")
-	}
-	process, err := os.FindProcess(pid)
-	if err != nil {
-		unix.Close(fd)
-		return fmt.Errorf("open process: %w", err)
-	}
-	// Checked after the descriptors are open: from here on the process cannot
-	// be mistaken for another one.
-	if st, err := procfs.StartTime(pid); err != nil || st != startTime {
-		unix.Close(fd)
-		_ = process.Release() // nothing that fails
-		if IsShort(err) {
-			return err
-		}
-		return api.Errorf(api.CodeSandboxDied, "sentry ended while no daemon ran")
-	}
-	s.process = process
-	go func() {
-		defer process.Release()
-		awaitPidfd(fd)
-		s.end = s.explain(nil)
-		close(s.done)
-	}()
-	return nil
-}
-
-// awaitExit returns when the process pid has ended. It costs a goroutine, not a
-// thread as waiting for a child does. If the host has no process descriptors it
-// returns at once.
-func awaitExit(pid int) {
-	if fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK); err == nil {
-		awaitPidfd(fd)
-	}
-}
-
-// awaitPidfd returns when the process behind fd has ended, and closes fd.
-func awaitPidfd(fd int) {
-	f := os.NewFile(uintptr(fd), "pidfd") // non-blocking, so the runtime's poller has it
-	defer f.Close()
-	c, err := f.SyscallConn()
-	if err != nil {
-		return
-	}
-	// A process descriptor is readable when the process has ended.
-	_ = c.Read(func(fd uintptr) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return n > 0 || err != nil && err != unix.EINTR
-	})
 }

@@ -99,13 +99,13 @@ func TestStartIsCancelled(t *testing.T) {
 func TestStartIsGivenUp(t *testing.T) {
 	path, count := starts(t)
 	l := newLauncher(t, fmt.Sprintf(hanging, startAttempts-1, path))
-	l.hello = 2 * time.Second
+	l.helloTimeout = 2 * time.Second
 	start(t, l)
 	if n := count(); n != startAttempts {
 		t.Errorf("it was started %d times", n)
 	}
 	l = newLauncher(t, silent)
-	l.hello = 50 * time.Millisecond
+	l.helloTimeout = 50 * time.Millisecond
 	_, err := l.Start(context.Background())
 	wantCode(t, err, api.CodeSandboxDied)
 }
@@ -386,7 +386,7 @@ func TestSweep(t *testing.T) {
 func TestSweepKills(t *testing.T) {
 	l := newLauncher(t, stubborn)
 	s, _ := orphan(t, l)
-	l.patience = 100 * time.Millisecond
+	l.quitTimeout = 100 * time.Millisecond
 	if err := l.Sweep(context.Background(), func(string) bool { return false }); err != nil {
 		t.Error(err)
 	}
@@ -399,7 +399,7 @@ func TestSweepKills(t *testing.T) {
 // is not to be found: its socket must stay.
 func TestSweepKeepsWhatItCannotEnd(t *testing.T) {
 	l := newLauncher(t, normal)
-	l.patience = 100 * time.Millisecond
+	l.quitTimeout = 100 * time.Millisecond
 	path := filepath.Join(l.cfg.Dir, "pool_0123456789abcdef.sock")
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"syscall"
 	"time"
@@ -43,7 +42,7 @@ type Config struct {
 	BuildID string
 	// Cgroups makes control groups; nil where there are none.
 	Cgroups *cgroup.Hierarchy
-	// Log is told of the stacks of sentries that crash; nil is slog.Default.
+	// Log has the stacks of sentries that crash; nil is slog.Default.
 	Log *slog.Logger
 }
 
@@ -52,9 +51,10 @@ type Launcher struct {
 	cfg      Config
 	nsReason string // why there are no namespaces; empty if there are
 	noUsers  string // why sentries have no users of their own; empty if they do
-	nursery  zygotePool
-	patience time.Duration // adoptPatience but in tests
-	hello    time.Duration // helloPatience but in tests
+	zygotes  zygotePool
+
+	helloTimeout time.Duration // helloTimeout but in tests
+	quitTimeout  time.Duration // adoptTimeout but in tests
 }
 
 // New checks what the machine allows. Close gives back what the Launcher has made.
@@ -62,7 +62,7 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	l := &Launcher{cfg: cfg, patience: adoptPatience, hello: helloPatience}
+	l := &Launcher{cfg: cfg, quitTimeout: adoptTimeout, helloTimeout: helloTimeout}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make sentry directory: %w", err)
 	}
@@ -78,13 +78,13 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	if l.noUsers != "" && os.Geteuid() == 0 {
 		cfg.Log.Warn("sentries share a user of the host", "reason", l.noUsers)
 	}
-	l.nursery = newZygotePool(cfg, l.nsReason == "", l.noUsers == "")
+	l.zygotes = newZygotePool(cfg, l.nsReason == "", l.noUsers == "")
 	return l, nil
 }
 
 // Close ends the process that sentries are forks of. No sentry may be started any
 // more; those that were go on.
-func (l *Launcher) Close() { l.nursery.close() }
+func (l *Launcher) Close() { l.zygotes.close() }
 
 // keepInherited makes sure that no descriptor that somebody else started this
 // process with reaches a sentry. All that Go opens are closed on exec already.
@@ -122,13 +122,13 @@ func (l *Launcher) Missing() map[string]string {
 // startAttempts is how often a sentry, or the zygote, is started that ends before it
 // is ready. The platform maps its code at a random address, and when that is taken it
 // looks for a free one in /proc, which the empty root does not have: about one zygote
-// in five hundred dies of it.
+// in five hundred ends because of that.
 const startAttempts = 3
 
-// helloPatience is how long a sentry may take from its birth until it is ready, which is
-// some milliseconds, and more where many are born at once. It waits for ever for a process
+// helloTimeout is how long a sentry may take from its fork until it is ready, which is
+// some milliseconds, and more where many are started at once. It waits for ever for a process
 // of the platform that somebody killed, as the kernel does when memory is short.
-const helloPatience = 15 * time.Second
+const helloTimeout = 15 * time.Second
 
 // Start starts a blank sentry and waits until it is ready. Cancelling ctx kills
 // it.
@@ -147,19 +147,19 @@ func (l *Launcher) startOnce(ctx context.Context) (_ *Sentry, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sentry{key: key, dir: l.cfg.Dir, journal: l.cfg.Log, done: make(chan struct{})}
+	s := &Sentry{process: process{key: key, dir: l.cfg.Dir, logger: l.cfg.Log, done: make(chan struct{})}}
 	defer func() {
 		if err != nil {
 			s.Kill()
 		}
 	}()
-	if err := l.spawnGiven(ctx, s); err != nil {
+	if err := l.startProcess(ctx, s); err != nil {
 		return nil, err
 	}
-	patient, cancel := context.WithTimeoutCause(ctx, l.hello, api.Errorf(api.CodeSandboxDied, "the sentry was not ready within %v", l.hello))
+	bounded, cancel := context.WithTimeoutCause(ctx, l.helloTimeout, api.Errorf(api.CodeSandboxDied, "the sentry was not ready within %v", l.helloTimeout))
 	defer cancel()
-	if err := s.awaitHello(patient, l.cfg); err != nil {
-		if patient.Err() != nil && ctx.Err() == nil {
+	if err := s.awaitHello(bounded, l.cfg); err != nil {
+		if bounded.Err() != nil && ctx.Err() == nil {
 			l.cfg.Log.Warn("sentry given up", "sentry", s.key, "error", err)
 		}
 		return nil, err
@@ -167,9 +167,9 @@ func (l *Launcher) startOnce(ctx context.Context) (_ *Sentry, err error) {
 	return s, nil
 }
 
-// spawnGiven starts the process. When it returns, only the process has the
-// descriptors it was given: its end is the end of the lifeline.
-func (l *Launcher) spawnGiven(ctx context.Context, s *Sentry) error {
+// startProcess makes the descriptors of the process and starts it. When it returns, only
+// the process has them: its end is the end of the lifeline.
+func (l *Launcher) startProcess(ctx context.Context, s *Sentry) error {
 	var given donation
 	defer given.close()
 	lifeline, err := l.donate(s, &given)
@@ -180,7 +180,7 @@ func (l *Launcher) spawnGiven(ctx context.Context, s *Sentry) error {
 	return l.spawn(ctx, s, &given)
 }
 
-// donate makes the descriptors that the sentry is born with, in the order that
+// donate makes the descriptors that the sentry starts with, in the order that
 // package sentry expects, and keeps the other ends.
 func (l *Launcher) donate(s *Sentry, given *donation) (*wire.Conn, error) {
 	ours, theirs, err := socketPair()
@@ -188,7 +188,7 @@ func (l *Launcher) donate(s *Sentry, given *donation) (*wire.Conn, error) {
 		return nil, err
 	}
 	given.add(theirs)
-	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: s.socket(), Net: "unixpacket"})
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: s.socketPath(), Net: "unixpacket"})
 	if err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("listen for sentry: %w", err)
@@ -223,7 +223,7 @@ func (l *Launcher) donate(s *Sentry, given *donation) (*wire.Conn, error) {
 
 // spawn starts the process with what was donated.
 func (l *Launcher) spawn(ctx context.Context, s *Sentry, given *donation) error {
-	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("open sentry log: %w", err)
 	}
@@ -242,25 +242,15 @@ func (l *Launcher) spawn(ctx context.Context, s *Sentry, given *donation) error 
 	for i, f := range given.files {
 		fds[i] = int(f.Fd())
 	}
-	if s.pid, err = l.nursery.spawn(ctx, fds); err != nil {
+	if s.pid, err = l.zygotes.spawn(ctx, fds); err != nil {
 		s.endUnknown()
 		return fmt.Errorf("start sentry: %w", err)
 	}
-	if s.process, err = os.FindProcess(s.pid); err != nil {
+	if s.handle, err = os.FindProcess(s.pid); err != nil {
 		return fmt.Errorf("start sentry: %w", err)
 	}
 	go s.reap()
 	return nil
-}
-
-// endUnknown ends the process if it was born all the same: the zygote may have ended
-// before it said so.
-func (s *Sentry) endUnknown() {
-	for _, pid := range s.processes() {
-		if s.killProcess(pid) == nil {
-			_, _ = unix.Wait4(pid, nil, 0, nil) // our child, whoever made it
-		}
-	}
 }
 
 // whyNoUsers returns why no sentry can have a user of its own, or nothing if each can.
@@ -432,6 +422,3 @@ func unlinkedFile(dir string) (*os.File, error) {
 	}
 	return f, nil
 }
-
-func (s *Sentry) socket() string { return filepath.Join(s.dir, s.key+".sock") }
-func (s *Sentry) log() string    { return filepath.Join(s.dir, s.key+".log") }

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/observe/procfs"
 )
 
 // Sweep ends the sentries that keep refuses, and removes the sockets and logs
@@ -31,7 +30,7 @@ func (l *Launcher) Sweep(ctx context.Context, keep func(key string) bool) error 
 		}
 		err, swept := left[key]
 		if !swept {
-			if err = l.endStray(ctx, &Sentry{key: key, dir: l.cfg.Dir}); err != nil {
+			if err = l.endStray(ctx, &process{key: key, dir: l.cfg.Dir}); err != nil {
 				err = fmt.Errorf("end sentry %s: %w", key, err)
 			}
 			left[key] = err
@@ -49,8 +48,8 @@ func (l *Launcher) Sweep(ctx context.Context, keep func(key string) bool) error 
 
 // endStray ends a sentry of which nothing but the key is known: it asks, and
 // kills what does not listen.
-func (l *Launcher) endStray(ctx context.Context, s *Sentry) error {
-	c, err := s.dial()
+func (l *Launcher) endStray(ctx context.Context, p *process) error {
+	c, err := p.dial()
 	switch {
 	case isRefused(err):
 		return nil // it has ended
@@ -62,14 +61,14 @@ func (l *Launcher) endStray(ctx context.Context, s *Sentry) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	for _, pid := range s.processes() {
-		if err := s.killProcess(pid); err != nil {
+	for _, pid := range p.processes() {
+		if err := p.killProcess(pid); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(l.patience, endPatience))
+	ctx, cancel := context.WithTimeout(ctx, min(l.quitTimeout, endTimeout))
 	defer cancel()
-	return s.awaitRefusal(ctx)
+	return p.awaitRefusal(ctx)
 }
 
 // refusalPoll is how often awaitRefusal looks: nothing tells that a socket that
@@ -77,9 +76,9 @@ func (l *Launcher) endStray(ctx context.Context, s *Sentry) error {
 const refusalPoll = 5 * time.Millisecond
 
 // awaitRefusal waits until no process listens any more.
-func (s *Sentry) awaitRefusal(ctx context.Context) error {
+func (p *process) awaitRefusal(ctx context.Context) error {
 	for {
-		c, err := s.dial()
+		c, err := p.dial()
 		if isRefused(err) {
 			return nil
 		}
@@ -97,7 +96,7 @@ func (s *Sentry) awaitRefusal(ctx context.Context) error {
 // quit asks the sentry on c to end, and waits until it has closed c.
 func (l *Launcher) quit(ctx context.Context, c *wire.Conn) {
 	defer c.Finish()
-	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	ctx, cancel := context.WithTimeout(ctx, l.quitTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
@@ -113,59 +112,4 @@ func (l *Launcher) quit(ctx context.Context, c *wire.Conn) {
 // isRefused reports whether an error of dial says that no process listens.
 func isRefused(err error) bool {
 	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT)
-}
-
-// processes returns the processes whose standard output is the sentry's log:
-// itself.
-func (s *Sentry) processes() []int {
-	all, err := procfs.PIDs()
-	if err != nil {
-		return nil
-	}
-	var pids []int
-	for _, pid := range all {
-		if s.isProcess(pid) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
-func (s *Sentry) isProcess(pid int) bool {
-	log, err := os.Stat(s.log())
-	if err != nil {
-		return false
-	}
-	out, err := os.Stat(procfs.Descriptor(pid, 1))
-	return err == nil && os.SameFile(log, out)
-}
-
-// killProcess kills pid if it is the sentry still, and waits for its end.
-func (s *Sentry) killProcess(pid int) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err == unix.ESRCH {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open process: %w", err)
-	}
-	defer unix.Close(fd)
-	if !s.isProcess(pid) { // asked again: from here on the number cannot be another one's
-		return nil
-	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
-		return fmt.Errorf("kill process: %w", err)
-	}
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(endPatience.Milliseconds()))
-		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return fmt.Errorf("wait for process: %w", err)
-		case n == 0:
-			return fmt.Errorf("process %d did not end within %v", pid, endPatience)
-		default:
-			return nil
-		}
-	}
 }

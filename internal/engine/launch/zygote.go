@@ -16,11 +16,11 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 )
 
-// What the zygote may take for its own start, which is tens of milliseconds, and for a
-// sentry, which is some: while it does not answer, nobody else gets one.
+// The zygote takes tens of milliseconds for its own start, and some for a sentry. While it
+// does not answer, no other caller gets a sentry.
 const (
-	startPatience = time.Minute
-	birthPatience = 10 * time.Second
+	zygoteTimeout = time.Minute
+	spawnTimeout  = 10 * time.Second
 )
 
 // zygotePool has the zygote, the process that forks itself into sentries: package sentry
@@ -31,7 +31,7 @@ type zygotePool struct {
 	namespaces bool
 	ownUsers   bool
 
-	turn   chan struct{} // has room for the one who uses what follows
+	turn   chan struct{} // has room for one; its holder uses the field below
 	zygote *zygote       // nil until one is needed, and after one has failed
 }
 
@@ -40,7 +40,7 @@ func newZygotePool(cfg Config, namespaces, ownUsers bool) zygotePool {
 }
 
 // spawn returns the process id of a new sentry that has duplicates of fds, in the order
-// of wire.Birth. It blocks while others are born, and for its own birth also when ctx is
+// of wire.Birth. It blocks while others are started, and for its own start also when ctx is
 // cancelled meanwhile: that takes milliseconds, and ends with a process or none.
 func (n *zygotePool) spawn(ctx context.Context, fds []int) (pid int, err error) {
 	select {
@@ -105,9 +105,9 @@ type zygote struct {
 	cmd      *exec.Cmd
 	conn     *wire.Conn
 	log      string
-	journal  *slog.Logger
-	patience time.Duration // startPatience, then birthPatience but in tests
-	broken   bool          // nobody knows what it is doing
+	logger   *slog.Logger
+	timeout  time.Duration // zygoteTimeout, then spawnTimeout but in tests
+	broken   bool          // its state is unknown: a call failed half-way
 	ownUsers bool
 	lastUser int // the last that a sentry was given, with ownUsers
 }
@@ -123,7 +123,7 @@ func startZygote(cfg Config, namespaces, ownUsers bool) (z *zygote, err error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	z = &zygote{conn: ours, log: filepath.Join(cfg.Dir, "zygote.log"), journal: cfg.Log, patience: startPatience, ownUsers: ownUsers}
+	z = &zygote{conn: ours, log: filepath.Join(cfg.Dir, "zygote.log"), logger: cfg.Log, timeout: zygoteTimeout, ownUsers: ownUsers}
 	log, err := os.OpenFile(z.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
 		ours.Close()
@@ -159,11 +159,11 @@ func startZygote(cfg Config, namespaces, ownUsers bool) (z *zygote, err error) {
 		z.end()
 		return nil, err
 	}
-	z.patience = birthPatience
+	z.timeout = spawnTimeout
 	return z, nil
 }
 
-// spawn is nursery.bear.
+// spawn has the process fork itself into a sentry, see zygotePool.spawn.
 func (z *zygote) spawn(fds []int) (pid int, err error) {
 	if z.ownUsers {
 		z.lastUser++
@@ -176,7 +176,7 @@ func (z *zygote) spawn(fds []int) (pid int, err error) {
 }
 
 func (z *zygote) receive() (pid int, err error) {
-	err = z.conn.SetReadDeadline(time.Now().Add(z.patience))
+	err = z.conn.SetReadDeadline(time.Now().Add(z.timeout))
 	var p *wire.Packet
 	if err == nil {
 		p, err = z.conn.Receive()
@@ -191,10 +191,10 @@ func (z *zygote) receive() (pid int, err error) {
 	return born.PID, err
 }
 
-// explain adds the process's last word.
+// explain adds the reason that the process's log has, and logs a crash.
 func (z *zygote) explain(err error) error {
 	log, _ := readEnd(z.log, 1<<20) // there may be none
-	tellCrash(z.journal, "zygote", log)
+	logCrash(z.logger, "zygote", log)
 	return fmt.Errorf("%w: %s", err, reasonIn(string(log)))
 }
 

@@ -27,10 +27,10 @@ func TestZygoteRefuses(t *testing.T) {
 		_, err := l.Start(context.Background())
 		wantCode(t, err, api.CodeLimit)
 		if first == nil {
-			first = l.nursery.zygote
+			first = l.zygotes.zygote
 		}
 	}
-	if l.nursery.zygote != first {
+	if l.zygotes.zygote != first {
 		t.Error("another zygote was started")
 	}
 }
@@ -41,9 +41,9 @@ func TestZygoteDoesNotAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	z.patience = 100 * time.Millisecond
-	l.nursery.zygote = z
-	if _, err := l.nursery.spawn(context.Background(), nil); !errors.Is(err, os.ErrDeadlineExceeded) {
+	z.timeout = 100 * time.Millisecond
+	l.zygotes.zygote = z
+	if _, err := l.zygotes.spawn(context.Background(), nil); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("birth: %v", err)
 	}
 	if alive(z.cmd.Process.Pid) {
@@ -55,14 +55,14 @@ func TestZygoteDoesNotAnswer(t *testing.T) {
 func TestCancelledStartLeavesTheZygote(t *testing.T) {
 	l := newLauncher(t, normal)
 	start(t, l)
-	first := l.nursery.zygote
+	first := l.zygotes.zygote
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := l.Start(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("start: %v", err)
 	}
 	start(t, l)
-	if l.nursery.zygote != first {
+	if l.zygotes.zygote != first {
 		t.Error("another zygote was started")
 	}
 }
@@ -74,18 +74,18 @@ func TestUsersRunOut(t *testing.T) {
 		t.Skipf("sentries have no users of their own: %s", why)
 	}
 	start(t, l)
-	first := l.nursery.zygote
+	first := l.zygotes.zygote
 	if first.lastUser != 1 {
 		t.Errorf("the first sentry is user %d", first.lastUser)
 	}
 	first.lastUser = hostuser.RangeSize - 2
 	start(t, l)
-	if l.nursery.zygote != first || first.lastUser != hostuser.RangeSize-1 {
+	if l.zygotes.zygote != first || first.lastUser != hostuser.RangeSize-1 {
 		t.Errorf("the last user was not given: the zygote is at %d", first.lastUser)
 	}
 	start(t, l)
-	if l.nursery.zygote == first || l.nursery.zygote.lastUser != 1 {
-		t.Errorf("no other zygote gives the next one: it is at %d", l.nursery.zygote.lastUser)
+	if l.zygotes.zygote == first || l.zygotes.zygote.lastUser != 1 {
+		t.Errorf("no other zygote gives the next one: it is at %d", l.zygotes.zygote.lastUser)
 	}
 }
 
@@ -93,17 +93,17 @@ func TestUsersRunOut(t *testing.T) {
 // another one.
 func TestWaitForTheZygoteIsCancelled(t *testing.T) {
 	l := newLauncher(t, normal)
-	l.nursery.turn <- struct{}{}
+	l.zygotes.turn <- struct{}{}
 	ctx, cancel := context.WithCancel(context.Background())
 	gone := make(chan error, 1)
 	go func() {
-		_, err := l.nursery.spawn(ctx, nil)
+		_, err := l.zygotes.spawn(ctx, nil)
 		gone <- err
 	}()
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Errorf("birth: %v", err)
 	}
-	<-l.nursery.turn
+	<-l.zygotes.turn
 	start(t, l)
 }
