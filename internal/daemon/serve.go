@@ -23,10 +23,13 @@ const (
 	// DefaultDrainTimeout is how long requests may go on after a daemon was
 	// told to end.
 	DefaultDrainTimeout = 10 * time.Second
-	// headerTimeout bounds the head of a request; httpapi bounds its body.
+	// answerTimeout is how long requests that are given up may take to answer, and
+	// connections to close.
+	answerTimeout = 2 * time.Second
+	// headerTimeout bounds the head of a request; package rest bounds its body.
 	headerTimeout = 10 * time.Second
-	// idleTimeout is how long a connection may wait for its next request: strangers
-	// have some, too. Clients of ours let go of theirs before.
+	// idleTimeout is how long a connection may wait for its next request. Package client
+	// closes its idle connections earlier; other clients may not.
 	idleTimeout = 2 * time.Minute
 )
 
@@ -234,16 +237,35 @@ func (s *server) run(ctx context.Context, listeners []net.Listener) error {
 func (s *server) drain(socket net.Listener) {
 	s.api.Drain()
 	socket.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() {
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		s.api.Wait()
+	}()
+	if !closedWithin(answered, s.timeout) {
 		s.log.Warn("requests are given up", "after", s.timeout)
 		s.stopWork(errEnding)
-		s.http.Close()
-	})
-	s.api.Wait()
-	stop()
+		// A request whose connection is closed fails with another error than errEnding.
+		if !closedWithin(answered, answerTimeout) {
+			s.http.Close()
+		}
+		<-answered
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
 		s.http.Close()
+	}
+}
+
+// closedWithin waits for ch to be closed, and reports whether it was before the timeout.
+func closedWithin(ch <-chan struct{}, timeout time.Duration) bool {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-ch:
+		return true
+	case <-timer.C:
+		return false
 	}
 }

@@ -42,7 +42,23 @@ type follower struct {
 	err    error
 }
 
+// follow attaches to the output from a sequence number on; -1 is the output that is
+// written after follow has returned.
 func (n *testNode) follow(ref string, pid int, from int64) *follower {
+	n.t.Helper()
+	if from < 0 {
+		p, err := n.m.Process(asOwner, ref, pid)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		from = p.Kept.NextSeq
+	}
+	return n.attach(ref, pid, from)
+}
+
+// attach attaches in the background. With -1 the sandbox says where the output begins, at
+// some moment after attach has been called.
+func (n *testNode) attach(ref string, pid int, from int64) *follower {
 	ctx, cancel := context.WithTimeout(asOwner, 2*patience)
 	r, w := io.Pipe()
 	f := &follower{t: n.t, cancel: cancel, in: w, next: from, ended: make(chan struct{})}
@@ -144,7 +160,7 @@ func TestProcessOutlivesItsClients(t *testing.T) {
 	b.detach()
 	n.reopen()
 	c := n.follow("box", pid, b.next)
-	late := n.follow("box", pid, -1)
+	late := n.attach("box", pid, -1)
 	c.say("three\n")
 	c.await("3 three\n")
 	late.in.Close()

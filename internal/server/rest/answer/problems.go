@@ -3,6 +3,7 @@ package answer
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -21,6 +22,10 @@ func NewReporter(log *slog.Logger) *Reporter { return &Reporter{log} }
 // Problem returns the document for err, with the id of the request. It notes the failure in
 // the audit entry of the request, and logs a defect of the daemon.
 func (p *Reporter) Problem(ctx context.Context, err error) *httpwire.Problem {
+	// The cause says more than that a context ended, unless the client has gone.
+	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
 	doc := *httpwire.NewProblem(err)
 	doc.RequestID = RequestID(ctx)
 	audit.Of(ctx).Failed(doc.Code)
