@@ -61,6 +61,8 @@ var panics = map[string]string{
 // reason.
 var plainErrors = map[string]string{
 	"internal/sentry/guest/network.go": "tcpip.Error is no error",
+	"internal/sentry/uplink/link.go":   "tcpip.Error is no error",
+	"internal/sentry/uplink/outer.go":  "tcpip.Error is no error",
 	"internal/doctor/namespaces.go":    "the error may be nil: it is one of two things that can be wrong",
 	"internal/doctor/process.go":       "the error may be nil: it is one of two things that can be wrong",
 	"internal/storage/paths/find.go":   "a reason within a message about a setting",

@@ -174,6 +174,7 @@ var arrows = []struct {
 	{"internal/sentry/kern", []string{"api"}, "what operations look up in the kernel; when they may is the gate's business"},
 	{"internal/sentry/guestfs", []string{"api", "internal/engine/wire", "internal/sentry/gate", "internal/sentry/kern"}, "files of a sandbox; what else its kernel runs is not its business"},
 	{"internal/sentry/ports", []string{"api", "internal/sentry/gate", "internal/sentry/kern"}, "ends of connections in a sandbox; what is said on them is not its business"},
+	{"internal/sentry/uplink", []string{"api", "internal/network/wire", "internal/sentry/gate"}, "the guest's way to the gateway; what may pass is not its business"},
 	{"internal/sentry/selfctl", []string{"api", "internal/engine/control", "internal/engine/wire", "internal/sentry/gate", "internal/sentry/kern"}, "requests of a sandbox about itself and their answers; what they ask for is not its business"},
 	{"internal/sentry/spawn", []string{"api", "internal/engine/wire", "internal/sentry/kern"}, "how a process is made; what becomes of it is not its business"},
 	{"internal/sentry/proc", []string{"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/gate", "internal/sentry/kern", "internal/sentry/saved", "internal/sentry/spawn", "internal/sentry/stages"}, "processes that were started from outside; what they run is not its business"},

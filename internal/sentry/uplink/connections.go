@@ -1,0 +1,196 @@
+package uplink
+
+import (
+	"reflect"
+	"unsafe"
+
+	"gvisor.dev/gvisor/pkg/log"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/ports"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+)
+
+// TakeConnections takes the connections to the outside out of a guest's stack until restore is
+// called, and puts ends in their places that are lost. A child has no other end of any of them,
+// so each would be saved for nothing: with what is queued in both directions, and as some
+// hundred objects even when it is idle. The parent's go on; it sees nothing of this.
+//
+// Connections that are being made stay: a child sends their SYN again, to a gateway of its own.
+//
+// No task may run, and no packet may arrive, until restore has been called.
+func TakeConnections(s *stack.Stack, sockets []*kernel.SocketRecord) (restore func()) {
+	taken := map[tcpip.Endpoint]*connection{}
+	for _, ep := range outboundOf(s) {
+		if c := takeConnection(s, ep); c != nil {
+			taken[ep] = c
+		}
+	}
+	if len(taken) == 0 {
+		return func() {}
+	}
+	var back []func()
+	for _, record := range sockets {
+		field, ok := endpointOf(record)
+		if !ok {
+			continue
+		}
+		was := field.Interface().(tcpip.Endpoint)
+		if c := taken[was]; c != nil {
+			field.Set(reflect.ValueOf(tcpip.Endpoint(newLost(c.reservation.Addr, c.reservation.Port))))
+			back = append(back, func() { field.Set(reflect.ValueOf(was)) })
+		}
+	}
+	return func() {
+		for _, f := range back {
+			f()
+		}
+		for _, c := range taken {
+			c.giveBack(s)
+		}
+	}
+}
+
+// endpointOf returns the field in which a socket has its endpoint. gVisor has no accessor for it.
+func endpointOf(record *kernel.SocketRecord) (field reflect.Value, ok bool) {
+	v := reflect.ValueOf(record.Sock.Impl())
+	if v.Kind() != reflect.Pointer || v.Type().Elem().PkgPath() != netstackPackage {
+		return reflect.Value{}, false // of another family
+	}
+	field = v.Elem().FieldByName("Endpoint")
+	return field, field.IsValid() && !field.IsNil()
+}
+
+// netstackPackage has the sockets of the guest's network stack.
+const netstackPackage = "gvisor.dev/gvisor/pkg/sentry/socket/netstack"
+
+// outboundOf returns the ends of a guest's connections to the outside that have not ended, also
+// those that are being made.
+func outboundOf(s *stack.Stack) []*tcp.Endpoint {
+	var list []*tcp.Endpoint
+	for _, e := range s.RegisteredEndpoints() {
+		ep, ok := e.(*tcp.Endpoint)
+		if !ok || !alive(ep) {
+			continue
+		}
+		info := ep.Info().(*stack.TransportEndpointInfo)
+		if leaves(s, info.ID.RemoteAddress) {
+			list = append(list, ep)
+		}
+	}
+	return list
+}
+
+// leaves reports whether packets to an address leave the guest.
+func leaves(s *stack.Stack, to tcpip.Address) bool {
+	protocol := header.IPv4ProtocolNumber
+	if to.Len() != header.IPv4AddressSize {
+		protocol = header.IPv6ProtocolNumber
+	} else if header.IsV4LoopbackAddress(to) {
+		return false
+	}
+	return to.Len() > 0 && s.CheckLocalAddress(0, protocol, to) == 0
+}
+
+// alive reports whether an endpoint is connected, or about to be.
+func alive(ep *tcp.Endpoint) bool {
+	switch tcp.EndpointState(ep.State()) {
+	case tcp.StateConnecting, tcp.StateSynSent, tcp.StateSynRecv:
+		return true
+	}
+	return connected(ep)
+}
+
+// connected is EndpointState.connected of gVisor.
+func connected(ep *tcp.Endpoint) bool {
+	switch tcp.EndpointState(ep.State()) {
+	case tcp.StateEstablished, tcp.StateFinWait1, tcp.StateFinWait2, tcp.StateTimeWait, tcp.StateCloseWait, tcp.StateLastAck, tcp.StateClosing:
+		return true
+	}
+	return false
+}
+
+// connection is an endpoint that was taken out of its stack.
+type connection struct {
+	ep          *tcp.Endpoint
+	id          stack.TransportEndpointID
+	reservation ports.Reservation
+	reserved    bool
+}
+
+// takeConnection takes an endpoint from those that packets are delivered to, and from the ports
+// that are in use. It returns nil for one that is not connected.
+func takeConnection(s *stack.Stack, ep *tcp.Endpoint) *connection {
+	id := ep.Info().(*stack.TransportEndpointInfo).ID
+	ep.LockUser()
+	defer ep.UnlockUser()
+	f := fieldsOf(ep)
+	if !connected(ep) || !*f.registered {
+		return nil
+	}
+	c := &connection{ep: ep, id: id, reserved: *f.portReserved, reservation: ports.Reservation{
+		Networks: *f.networks, Transport: tcp.ProtocolNumber, Addr: id.LocalAddress, Port: id.LocalPort,
+		Flags: *f.flags, BindToDevice: *f.device, Dest: *f.destination,
+	}}
+	s.UnregisterTransportEndpoint(*f.networks, tcp.ProtocolNumber, id, ep, *f.flags, *f.device)
+	if c.reserved {
+		s.ReleasePort(c.reservation)
+	}
+	return c
+}
+
+// giveBack undoes takeConnection, unless a timer has ended the connection meanwhile.
+func (c *connection) giveBack(s *stack.Stack) {
+	c.ep.LockUser()
+	defer c.ep.UnlockUser()
+	f := fieldsOf(c.ep)
+	if !*f.registered {
+		return
+	}
+	r := c.reservation
+	if c.reserved && *f.portReserved && !s.ReserveTuple(r) {
+		log.Warningf("Port %d of a connection cannot be reserved again", r.Port)
+	}
+	if err := s.RegisterTransportEndpoint(r.Networks, tcp.ProtocolNumber, c.id, c.ep, r.Flags, r.BindToDevice); err != nil {
+		log.Warningf("A connection to %s cannot be registered again: %s", c.id.RemoteAddress, err)
+	}
+}
+
+// fields are those of an endpoint that say how it is registered. gVisor has no accessors for
+// them. They are guarded by LockUser.
+type fields struct {
+	registered, portReserved *bool
+	networks                 *[]tcpip.NetworkProtocolNumber
+	flags                    *ports.Flags
+	device                   *tcpip.NICID
+	destination              *tcpip.FullAddress
+}
+
+// offsets are where an endpoint has its fields.
+var offsets = struct{ registered, portReserved, networks, flags, device, destination uintptr }{
+	offsetOf[bool]("isRegistered"), offsetOf[bool]("isPortReserved"), offsetOf[[]tcpip.NetworkProtocolNumber]("effectiveNetProtos"),
+	offsetOf[ports.Flags]("boundPortFlags"), offsetOf[tcpip.NICID]("boundBindToDevice"), offsetOf[tcpip.FullAddress]("boundDest"),
+}
+
+// offsetOf returns the offset of an endpoint's field of type T, or noField.
+func offsetOf[T any](name string) uintptr {
+	f, ok := reflect.TypeFor[tcp.Endpoint]().FieldByName(name)
+	if !ok || f.Type != reflect.TypeFor[T]() {
+		return noField
+	}
+	return f.Offset
+}
+
+// noField is the offset of a field that gVisor does not have any more: a test finds it.
+const noField = ^uintptr(0)
+
+func fieldsOf(ep *tcp.Endpoint) fields {
+	at := func(offset uintptr) unsafe.Pointer { return unsafe.Add(unsafe.Pointer(ep), offset) }
+	return fields{
+		registered: (*bool)(at(offsets.registered)), portReserved: (*bool)(at(offsets.portReserved)),
+		networks: (*[]tcpip.NetworkProtocolNumber)(at(offsets.networks)), flags: (*ports.Flags)(at(offsets.flags)),
+		device: (*tcpip.NICID)(at(offsets.device)), destination: (*tcpip.FullAddress)(at(offsets.destination)),
+	}
+}
