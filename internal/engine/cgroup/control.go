@@ -16,8 +16,8 @@ type setting struct {
 	controller controller
 	file       string
 	value      string
-	// optional files are missing on kernels without swap accounting or before
-	// the file was invented.
+	// optional files are missing on kernels without swap accounting, and on kernels
+	// that are older than the file.
 	optional bool
 	// inherit is written instead if the kernel refuses value as invalid.
 	inherit string
@@ -59,8 +59,8 @@ func settingsV1(l Limits) []setting {
 		{controller: memory, file: "memory.memsw.limit_in_bytes", value: unlimited, optional: true},
 		{controller: memory, file: "memory.limit_in_bytes", value: mem},
 		{controller: memory, file: "memory.memsw.limit_in_bytes", value: mem, optional: true},
-		// v1 refuses a quota above that of a group further up. Then that one is
-		// the stricter limit and applies without ours.
+		// v1 refuses a quota above that of a group further up, whose quota is then the
+		// stricter limit and applies without this one.
 		{controller: cpu, file: "cpu.cfs_quota_us", value: orUnlimited(l.cpuQuotaMicros(), unlimited), inherit: unlimited},
 		{controller: pids, file: "pids.max", value: orUnlimited(l.Pids, "max")},
 	}
@@ -70,8 +70,8 @@ func settingsV2(l Limits) []setting {
 	const unlimited = "max"
 	swap, together := unlimited, "0"
 	if l.MemoryBytes > 0 {
-		// A sentry without one of its stubs, or the reverse, is of no use: all of
-		// the group dies of its memory limit.
+		// A sentry without one of its stubs is of no use, nor is a stub without its
+		// sentry: the kernel kills the whole group at its memory limit.
 		swap, together = "0", "1"
 	}
 	return []setting{

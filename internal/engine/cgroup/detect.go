@@ -108,7 +108,7 @@ func detectV2(o Options, mounts []mount, own map[controller]string) (*Hierarchy,
 	if err != nil {
 		return nil, err
 	}
-	if filepath.Base(dir) == daemonLeaf { // an earlier Prepare moved us there, or systemd
+	if filepath.Base(dir) == daemonLeaf { // an earlier Prepare, or systemd, moved this process there
 		dir = filepath.Dir(dir)
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
@@ -148,7 +148,7 @@ func detectV1(o Options, mounts []mount, own map[controller]string) (*Hierarchy,
 	return h, nil
 }
 
-// ownDir returns the directory of our own group in the hierarchy of c, where
+// ownDir returns the directory of this process's own group in the hierarchy of c, where
 // the empty controller stands for v2.
 func ownDir(root string, mounts []mount, own map[controller]string, c controller) (string, error) {
 	what := "cgroup v2"
@@ -213,7 +213,7 @@ func readMounts(root string) ([]mount, error) {
 // unescape undoes the octal escapes of mountinfo.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// readOwn returns our own group by controller, v2's under the empty one. Lines
+// readOwn returns the group of this process by controller, v2's under the empty one. Lines
 // look like "4:cpu,cpuacct:/path" and "0::/path".
 func readOwn(root string) (map[controller]string, error) {
 	b, err := os.ReadFile(filepath.Join(root, "/proc/self/cgroup"))

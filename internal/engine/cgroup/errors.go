@@ -2,14 +2,14 @@ package cgroup
 
 import "errors"
 
-// ErrUnavailable is what errors.Is finds in every *UnavailableError.
+// ErrUnavailable matches every *UnavailableError in errors.Is.
 var ErrUnavailable = errors.New("control groups are not available")
 
 // UnavailableError tells why this process cannot make control groups.
 type UnavailableError struct {
-	// Reason is what was found.
+	// Reason is the cause that was found.
 	Reason string
-	// Remedy is what a person can do about it.
+	// Remedy is a sentence about how a person can remove the cause.
 	Remedy string
 }
 

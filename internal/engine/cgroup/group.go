@@ -33,10 +33,10 @@ type Group struct {
 // ID returns the name that the group was made with.
 func (g *Group) ID() string { return g.id }
 
-// Entrances returns the files by which a process enters the group: one that has a
-// single thread writes "0" to each. On v1 that does not wait for the kernel, see the
-// package's comment; on v2 the first one of many may. The caller closes them, also those that come
-// with an error.
+// Entrances returns the files by which a process with a single thread enters the group:
+// it writes "0" to each. On v1 that does not wait for the kernel, see the package's
+// comment; on v2 the first of many processes may wait. The caller closes the files, also
+// those that come with an error.
 func (g *Group) Entrances() ([]*os.File, error) {
 	name := "tasks" // a thread may move itself without the lock that moving a process takes
 	if g.h.kind == KindV2 {
@@ -70,8 +70,8 @@ func (g *Group) Procs() ([]int, error) {
 			if err != nil {
 				return nil, fmt.Errorf("list processes of control group: %w", err)
 			}
-			// 0 is a process that our pid namespace does not see; kill(0) would
-			// hit ourselves.
+			// 0 is a process that is not in the pid namespace of this process. kill(0)
+			// would signal this process's own group.
 			if pid > 0 && pid != os.Getpid() {
 				out = append(out, pid)
 			}
@@ -81,7 +81,7 @@ func (g *Group) Procs() ([]int, error) {
 	return slices.Compact(out), nil
 }
 
-// Stats reads what the group uses.
+// Stats reads the resources that the group uses.
 func (g *Group) Stats() (Stats, error) {
 	var s Stats
 	var err error
@@ -96,11 +96,11 @@ func (g *Group) Stats() (Stats, error) {
 	return s, nil
 }
 
-// Kill sends SIGKILL to every process of the group, also to those that are born
+// Kill sends SIGKILL to every process of the group, also to those that start
 // meanwhile. It does not wait for them to be gone, Delete does. Nothing can be
 // started in the group afterwards.
 func (g *Group) Kill() error {
-	// No task may be born from here on, so that each round of the loop finds
+	// No task may start from here on, so that each round of the loop finds
 	// fewer processes. Where this fails the loop just has more rounds.
 	_ = writeFile(g.dir(pids), "pids.max", "0")
 	if g.h.kind == KindV2 {
@@ -131,10 +131,10 @@ func (g *Group) Kill() error {
 	}
 }
 
-// killBatch kills those of pids that are in the group still. A pid may be reused
-// by a stranger after it was read, so the pidfds are opened first and the pids
-// read again: one that is in the group now is what its pidfd refers to, or the
-// pidfd's process is dead and the signal goes nowhere.
+// killBatch kills the processes of pids that are in the group still. A pid may be reused
+// by an unrelated process after it was read, so the pidfds are opened first and the pids
+// read again: a pid that is in the group now is the process of its pidfd, or that process
+// is dead and the signal goes nowhere.
 func (g *Group) killBatch(batch []int, killed map[int]bool) error {
 	fds := map[int]int{}
 	defer func() {
@@ -206,7 +206,7 @@ func (g *Group) dir(c controller) string {
 	return filepath.Join(g.h.own[c], g.h.parent, g.id)
 }
 
-// readInt reads a control file that holds one number.
+// readInt reads a control file that holds a number.
 func (g *Group) readInt(c controller, name string) (int64, error) {
 	b, err := os.ReadFile(filepath.Join(g.dir(c), name))
 	if err != nil {

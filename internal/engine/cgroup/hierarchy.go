@@ -28,7 +28,7 @@ var poolPattern = regexp.MustCompile(`^pool_[a-z0-9]{1,32}$`)
 type Hierarchy struct {
 	kind   Kind
 	parent string
-	own    map[controller]string // directory of our own group; v2: the same for all
+	own    map[controller]string // directory of this process's own group; v2: the same for all
 
 	mu       sync.Mutex
 	prepared bool
@@ -77,8 +77,8 @@ func (h *Hierarchy) Prepare() error {
 	return nil
 }
 
-// New makes the group id. It fails with an error that is os.ErrExist if there is
-// one already, and leaves nothing behind when it fails.
+// New makes the group id. It fails with an error that is os.ErrExist if the group
+// exists already, and leaves nothing behind when it fails.
 func (h *Hierarchy) New(id string, limits Limits) (*Group, error) {
 	if !ValidID(id) {
 		return nil, api.Invalid("id", "%q cannot name a control group", id)
@@ -164,7 +164,7 @@ func (h *Hierarchy) Close() error {
 	return err
 }
 
-// enableOwnLocked switches the controllers on below our own v2 group.
+// enableOwnLocked switches the controllers on below this process's own v2 group.
 func (h *Hierarchy) enableOwnLocked() error {
 	own := h.own[memory]
 	err := enableControllers(own)
@@ -172,7 +172,7 @@ func (h *Hierarchy) enableOwnLocked() error {
 		return err
 	}
 	// EBUSY: only a group without processes may have groups with controllers
-	// below it (the kernel's "no internal processes" rule). So we step aside.
+	// below it (the kernel's "no internal processes" rule). So this process moves to a leaf.
 	leaf := filepath.Join(own, daemonLeaf)
 	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make the daemon's control group: %w", err)
@@ -213,7 +213,7 @@ func enableControllers(dir string) error {
 // packaging/systemd says so by name.
 const daemonLeaf = "ramet-daemon"
 
-// ownDirs returns the distinct directories of our own group: one on v2, up to
+// ownDirs returns the distinct directories of this process's own group: one on v2, up to
 // four on v1, where controllers may be mounted together.
 func (h *Hierarchy) ownDirs() []string {
 	return slices.Compact(slices.Sorted(maps.Values(h.own)))
@@ -238,8 +238,8 @@ func removeAll(dirs []string) error {
 	return errors.Join(errs...)
 }
 
-// writeFile sets a control file, which must exist: os.WriteFile would make a
-// file of a misspelt name on a fake tree.
+// writeFile sets a control file, which must exist: in the tree of a test, os.WriteFile
+// would create a file with a misspelt name.
 func writeFile(dir, name, value string) error {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
 	if err != nil {

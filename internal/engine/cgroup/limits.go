@@ -10,7 +10,7 @@ import (
 
 const (
 	// cpuPeriodMicros is the period of the CPU bandwidth controller. It is the
-	// kernel's default, so v1 groups need not be told.
+	// kernel's default, so v1 groups have it already.
 	cpuPeriodMicros = 100_000
 	// minCPUs gives the smallest quota that the kernel accepts, 1 ms a period.
 	minCPUs = 0.01
@@ -28,7 +28,7 @@ type Limits struct {
 	Pids int64
 }
 
-// Stats is what a group uses now and has used.
+// Stats has the resources that a group uses now and has used.
 type Stats struct {
 	MemoryBytes int64
 	// CPU is user and system time since the group was made.

@@ -21,21 +21,21 @@ const (
 	MaxReply = 100 << 10
 )
 
-// Op names what is asked for.
+// Op names a request.
 type Op string
 
 // The requests. There are no others: a sandbox can reach itself, the snapshots
 // that it made and the children that it made, and nothing else.
 const (
-	OpInfo     Op = "info"     // what it is and may do; reply Info
+	OpInfo     Op = "info"     // its identity, state and budget; reply Info
 	OpFork     Op = "fork"     // Count children; reply Children, and Child in each of them
-	OpSnapshot Op = "snapshot" // reply Snapshot, and Restored in what is made from it
+	OpSnapshot Op = "snapshot" // reply Snapshot, and Restored in sandboxes that are made from it
 	OpRollback Op = "rollback" // to Snapshot; a reply is an error
 	OpDiff     Op = "diff"     // files: from the snapshot With to now, or from now to the child With; reply Diff
 	OpTag      Op = "tag"      // Set and Remove metadata; reply Tagged
 )
 
-// Request is one line that a sandbox says.
+// Request is a line that a sandbox sends.
 type Request struct {
 	Op       Op                `json:"op"`
 	Count    *int              `json:"count,omitempty"`    // of OpFork; 1 if absent
@@ -48,7 +48,7 @@ type Request struct {
 	Remove   []string          `json:"remove,omitempty"`   // of OpTag
 }
 
-// Reply is one line that it is told. Exactly one field is set.
+// Reply is the line that answers a Request. Exactly one field is set.
 type Reply struct {
 	Error    *Error    `json:"error,omitempty"`
 	Info     *Info     `json:"info,omitempty"`
@@ -76,21 +76,21 @@ func (e *Error) Error() string {
 	return e.Detail
 }
 
-// Left is one limit of a budget.
+// Left is a limit of a budget, and how much of it is left.
 type Left struct {
 	Limit int `json:"limit"`
 	Left  int `json:"left"`
 }
 
-// Budget is what a sandbox may still do. Forks and Snapshots are those of all
-// that descend from the sandbox that was given the right, together.
+// Budget is how many forks and snapshots a sandbox may still make. All descendants of the
+// sandbox that self-control was granted to share Forks and Snapshots.
 type Budget struct {
 	Forks     Left `json:"forks"`
 	Depth     Left `json:"depth"`
 	Snapshots Left `json:"snapshots"`
 }
 
-// Info is what a sandbox is.
+// Info describes a sandbox to its own processes.
 type Info struct {
 	ID        string            `json:"id"`
 	Name      string            `json:"name,omitempty"`
@@ -102,14 +102,14 @@ type Info struct {
 	Children  []Child           `json:"children"`  // that it made and that live
 }
 
-// Child is one child as its parent sees it: a sandbox or an error.
+// Child is a child as its parent sees it: a sandbox or an error.
 type Child struct {
 	ID    string `json:"id,omitempty"`
 	Index int    `json:"index"`
 	Error *Error `json:"error,omitempty"`
 }
 
-// Born is what a child is told where its parent is told of its children.
+// Born is the reply of OpFork in a child, where its parent gets Children.
 type Born struct {
 	ID     string `json:"id"`
 	Index  int    `json:"index"`
@@ -122,8 +122,8 @@ type Snapshot struct {
 	Name string `json:"name,omitempty"`
 }
 
-// Restored is what is told to what was made from a snapshot, or rolled back to
-// it, where the original is told of the snapshot.
+// Restored is the reply of OpSnapshot in a sandbox that was made from the snapshot, or
+// rolled back to it, where the original gets Snapshot.
 type Restored struct {
 	ID       string   `json:"id"`
 	Index    int      `json:"index"`
@@ -135,7 +135,7 @@ type Tagged struct {
 	Metadata map[string]string `json:"metadata"`
 }
 
-// Diff is which files differ.
+// Diff lists the files that differ.
 type Diff struct {
 	From      string   `json:"from"`
 	To        string   `json:"to"`
@@ -143,7 +143,7 @@ type Diff struct {
 	Truncated int      `json:"truncated,omitempty"` // changes that are left out
 }
 
-// Change is one file that differs.
+// Change is a file that differs.
 type Change struct {
 	Kind     string `json:"kind"` // added, modified, deleted or renamed
 	Path     string `json:"path"`
@@ -152,9 +152,9 @@ type Change struct {
 	OldExact []byte `json:"old_path_base64,omitempty"`
 }
 
-// Parse reads a request. Fields that are unknown, spelt otherwise or said twice are
+// Parse reads a request. Fields that are unknown, spelt otherwise or given twice are
 // errors: encoding/json would take "OP" for "op", and the last of two, so that a request
-// would not be what it looks like.
+// would not mean what it looks like.
 func Parse(line []byte) (*Request, error) {
 	if err := checkNames(line); err != nil {
 		return nil, err
@@ -184,8 +184,8 @@ var fields = func() map[string]bool {
 	return names
 }()
 
-// checkNames returns an error if an object of the document says a name twice, or if the
-// outermost has one that a Request has not. What is no document is left to the decoder.
+// checkNames returns an error if an object of the document has a name twice, or if the
+// outermost object has a name that a Request has not. Invalid JSON is left to the decoder.
 func checkNames(line []byte) error {
 	type object struct {
 		names map[string]bool // nil of an array

@@ -1,4 +1,4 @@
-// Package hostuser finds users, and groups, of the host that nobody has, for the sentries
-// of a daemon that is root's. It must never know what is started as them, and it changes
-// nothing of the host.
+// Package hostuser finds numbers of users and groups that the host does not use, for the
+// sentries of a daemon that runs as root. It must never know what is started with them, and
+// it changes nothing on the host.
 package hostuser

@@ -21,11 +21,11 @@ const (
 	ranges = (1<<31 - first) / RangeSize
 )
 
-// errNone says that this process cannot have them.
+// errNone says that the user namespace of this process does not map the ranges.
 var errNone = fmt.Errorf("the user namespace of the daemon has no users from %d to %d: a container has all only if it shares the host's", first, first+ranges*RangeSize-1)
 
 // Check reports whether the user namespace of this process has the users that FreeRange
-// chooses of. root is where proc is found.
+// chooses from. root is where proc is found.
 func Check(root string) error {
 	for _, name := range []string{"uid_map", "gid_map"} {
 		text, err := os.ReadFile(filepath.Join(root, "proc/self", name))
@@ -51,8 +51,8 @@ func mapsAll(idMap string) bool {
 }
 
 // FreeRange returns the first of RangeSize users, and groups, that are in none of the
-// files passwd, group, subuid and subgid and that no process has that is seen here. It is
-// another one each time: daemons that do not see one another's processes should not meet.
+// files passwd, group, subuid and subgid and that no visible process has. The range is
+// random: daemons that do not see each other's processes should not choose the same.
 // root is where etc and proc are found.
 func FreeRange(root string) (int, error) {
 	if err := Check(root); err != nil {
@@ -83,7 +83,7 @@ func FreeRange(root string) (int, error) {
 	return first + free[n.Int64()]*RangeSize, nil
 }
 
-// taken knows of each range whether somebody has one of it.
+// taken has the ranges of which at least one user or group is in use.
 type taken struct{ ranges [ranges]bool }
 
 func (t *taken) add(from, count int64) {
@@ -93,7 +93,7 @@ func (t *taken) add(from, count int64) {
 	}
 }
 
-// addFile adds what is in a file of name:id:count, or of name:password:id:more.
+// addFile adds the ids in a file of name:id:count, or of name:password:id:more.
 func (t *taken) addFile(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,7 +121,7 @@ func (t *taken) addFile(path string) error {
 	return nil
 }
 
-// addProcesses adds the users and groups of all processes. One that ends meanwhile has none.
+// addProcesses adds the users and groups of all processes. A process that ends meanwhile is skipped.
 func (t *taken) addProcesses(proc string) error {
 	paths, err := filepath.Glob(filepath.Join(proc, "[0-9]*/status"))
 	if err != nil {

@@ -27,7 +27,7 @@ const (
 	window = 5 * time.Millisecond
 )
 
-// What is written to the device, which takes a signed number of microseconds: PM_QOS_DEFAULT_VALUE
+// Values for the device, which takes a signed number of microseconds. PM_QOS_DEFAULT_VALUE
 // in the kernel's pm_qos.h is no request.
 const (
 	latencyNone = 0

@@ -1,12 +1,11 @@
-// Package interp is what the interpreters of contexts are and how they are
-// spoken to: the programs that run in the guest's own Python, Node and Bash
-// (hosts/), the frames that they exchange with the sentry, and what the frames
-// say. Nothing has to be installed in an image: the text of a program is the
+// Package interp has the interpreters of contexts and their protocol: the programs that run
+// in the guest's own Python, Node and Bash (hosts/), the frames that they exchange with the
+// sentry, and the messages in the frames. Nothing has to be installed in an image: the text of a program is the
 // first thing that its interpreter is given to read.
 //
 // A program reads requests from descriptor 3 and writes answers to descriptor 4;
-// its standard streams are the user's, so that nothing that is printed, by
-// subprocesses least of all, can be taken for an answer. A frame is
+// its standard streams are the user's, so that no output, also of subprocesses, can be taken
+// for an answer. A frame is
 //
 //	K RRRRRRRR LLLLLLLL\n payload
 //
@@ -25,9 +24,9 @@
 //
 // Requests are served one after the other. An interrupt is SIGINT to the process
 // group. Node is asked first, and gets the signal if it does not listen. Python is
-// asked, too, and gets it when that is written: so it knows what a signal is for that
-// came before it had read the request. Whatever comes from a guest is bounded here
-// before anybody keeps it.
+// asked, too, and gets the signal once the request is written: so it knows the purpose of
+// a signal that comes before it has read the request. All data from a guest is bounded here
+// before it is kept.
 //
 // The package must never know about sandboxes, gVisor or HTTP.
 package interp

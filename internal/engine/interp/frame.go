@@ -16,7 +16,7 @@ const (
 	headSize = 20
 )
 
-// Kind says what a frame is.
+// Kind is the kind of a frame.
 type Kind byte
 
 // The kinds of frames, see the package comment.
@@ -25,7 +25,7 @@ const (
 	KindVariables Kind = 'v'
 	KindSeed      Kind = 's'
 	// KindInterrupt ends the request of the same number. Bash does not have it, and
-	// what runs in Python ends by the signal that comes after it.
+	// code in Python ends by the signal that comes after it.
 	KindInterrupt Kind = 'i'
 	KindHello     Kind = 'h'
 	KindRest      Kind = 'r'
@@ -33,8 +33,8 @@ const (
 	KindDone      Kind = 'd'
 )
 
-// ErrFrame is what an interpreter sent that is no frame: user code has written
-// to the descriptors, or it was changed by it.
+// ErrFrame says that an interpreter sent something else than a frame: user code has written
+// to the descriptors, or has changed the interpreter.
 var ErrFrame = errors.New("the interpreter does not keep to the protocol")
 
 // AppendFrame appends a frame.
@@ -61,8 +61,8 @@ type Splitter struct {
 	Left int // bytes of the payload to come, if the head is complete
 }
 
-// Next returns the next part of an answer and what of data comes after it. It
-// returns false when it has taken all of data and there is nothing to tell.
+// Next returns the next part of an answer, and the rest of data after it. It returns false
+// when it has taken all of data without completing a part.
 func (s *Splitter) Next(data []byte) (part Part, rest []byte, ok bool, err error) {
 	if len(s.Head) < headSize {
 		n := min(headSize-len(s.Head), len(data))

@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// Hello is what an interpreter says when it has started.
+// Hello is the first message of an interpreter, sent when it has started.
 type Hello struct {
 	Version string `json:"version"`
 	PID     int    `json:"pid"`
 }
 
-// Rest is how an interpreter is between two requests.
+// Rest is the state of an interpreter between two requests.
 type Rest struct {
 	// Handled says that a signal may run code of the user's.
 	Handled bool `json:"handled"`
@@ -21,7 +21,7 @@ type Rest struct {
 	Generators []string `json:"generators"`
 }
 
-// Error is what ended a cell.
+// Error is the error that ended a cell.
 type Error struct {
 	Name      string `json:"name"`
 	Value     string `json:"value"`
@@ -33,16 +33,15 @@ type Done struct {
 	ExitCode       int        `json:"exit_code"`
 	ExecutionCount int        `json:"execution_count"`
 	Result         *string    `json:"result"`
-	Truncated      bool       `json:"truncated"` // the result, or something that was shown, was cut or left out
+	Truncated      bool       `json:"truncated"` // the result, or another output, was cut or left out
 	Error          *Error     `json:"error"`
 	Variables      []Variable `json:"variables"`
 	Reseeded       []string   `json:"reseeded"`
 	Failed         []string   `json:"failed"`
 }
 
-// Variable describes one variable. Two that have the same digest have the same
-// value, as far as that was looked at; one that is opaque has no value that could
-// be compared.
+// Variable describes a variable. Two variables with the same digest have the same value, as
+// far as it was examined; an opaque variable has no value that can be compared.
 type Variable struct {
 	Name    string `json:"name"`
 	Type    string `json:"type"`
@@ -53,13 +52,13 @@ type Variable struct {
 	Partial bool   `json:"partial"`
 }
 
-// What of a variable is kept, and how many are: a guest says what it likes.
+// Bounds on variables and their fields, because a guest can send anything.
 const (
 	maxVariables = 2000
 	maxField     = 300 // characters
 )
 
-// Results are the forms of one thing that was shown, by media type.
+// Results are the forms of one result, by media type.
 type Results map[string]json.RawMessage
 
 // ParseHello reads the payload of a KindHello.
@@ -118,7 +117,7 @@ func clipAll(list []string) []string {
 	return list
 }
 
-// clip cuts a text that is longer than any honest one.
+// clip cuts a text that is longer than any that the programs in hosts/ send.
 func clip(s string) string {
 	if len(s) <= maxField {
 		return s

@@ -30,9 +30,9 @@ var nodeHost string
 //go:embed hosts/bash.sh
 var bashHost string
 
-// The stubs read a program's text from descriptor 3 and run it. What comes with
-// the command line is only the length, as the text would fill every list of
-// processes; those show the first line.
+// The stubs read a program's text from descriptor 3 and run it. The command line has only
+// the length of the text, because lists of processes show the command line; they show the
+// first line of a stub.
 const (
 	pythonStub = `# a context of ramet
 import os,sys

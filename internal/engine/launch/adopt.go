@@ -14,14 +14,14 @@ import (
 )
 
 // adoptTimeout is how long a sentry may take to answer a new daemon. It may be
-// in the middle of a freeze that the old one asked for.
+// in the middle of a freeze that the old daemon asked for.
 const adoptTimeout = time.Minute
 
 // Adopt finds a committed sentry that an earlier daemon started, by its key,
-// process id and start time. It returns what the sentry says about itself and
+// process id and start time. It returns the description that the sentry sends, and
 // the generations it holds, in the order of Adopted.Generations. A sentry that
 // does not answer as it should is killed, but not when ctx ends or this process
-// is short of something: see IsShort.
+// lacks descriptors or memory: see IsShort.
 func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uint64) (*Sentry, *wire.Adopted, []*os.File, error) {
 	if !ValidKey(key) {
 		return nil, nil, nil, api.Errorf(api.CodeCorrupt, "%q is no sentry", key)
@@ -37,7 +37,7 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 	} else if err != nil {
 		s.end = err
 		close(s.done)
-		s.Kill() // collects what it left
+		s.Kill() // removes the files and the control group that it left
 		return nil, nil, nil, err
 	}
 	var info wire.Adopted

@@ -37,7 +37,7 @@ func (s *Sentry) Call(ctx context.Context, call *wire.Call, out any, fds ...*os.
 	}
 	trace(span, call, out)
 	if call.Op != wire.OpAdopt {
-		return nil, nil // what comes unasked is closed
+		return nil, nil // unexpected descriptors are closed
 	}
 	files := p.Files
 	p.Files = nil
@@ -51,7 +51,7 @@ func (s *Sentry) open(ctx context.Context, call *wire.Call, fds ...*os.File) (c 
 	return c, done, err
 }
 
-// openTraced is open. It returns the context of the call's span as well.
+// openTraced does the same as open, and returns the context of the call's span as well.
 func (s *Sentry) openTraced(ctx context.Context, call *wire.Call, fds ...*os.File) (c *wire.Conn, span context.Context, done func(), err error) {
 	span, ended := tracing.Start(ctx, "sentry "+string(call.Op))
 	if c, err = s.dial(); err != nil {
@@ -71,8 +71,8 @@ func (s *Sentry) openTraced(ctx context.Context, call *wire.Call, fds ...*os.Fil
 	return c, span, done, nil
 }
 
-// trace enters what a sentry says of how it spent the time of a call, if reply has
-// that: it has no network to send spans itself.
+// trace adds the stages of a call to its span, if reply has them: a sentry has no network
+// to send spans itself.
 func trace(span context.Context, call *wire.Call, reply any) {
 	timed, ok := reply.(interface{ Spent() []wire.Stage })
 	if !ok {
@@ -100,7 +100,7 @@ func send(c *wire.Conn, call *wire.Call, files []*os.File) error {
 	return err
 }
 
-// callError says why a call broke off.
+// callError returns the reason why a call broke off.
 func (s *Sentry) callError(ctx context.Context, call *wire.Call, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", call.Op, context.Cause(ctx))

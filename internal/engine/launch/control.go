@@ -8,8 +8,8 @@ import (
 )
 
 // Control serves the requests of a sandbox that may control itself, one after the
-// other, until ctx ends, another caller takes its place or the sentry ends. What
-// serve returns is passed to who asked; if ctx has ended by then, nothing is.
+// other, until ctx ends, another caller takes its place or the sentry ends. The result of
+// serve is sent to the process that asked, unless ctx has ended by then.
 func (s *Sentry) Control(ctx context.Context, serve func(request json.RawMessage, id uint64) json.RawMessage) error {
 	call := &wire.Call{Op: wire.OpControl}
 	c, done, err := s.open(ctx, call)

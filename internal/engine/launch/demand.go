@@ -4,23 +4,24 @@ import "time"
 
 // PoolSize is how many blank sentries a pool keeps.
 type PoolSize struct {
-	// Least are always kept, Most are kept after as many were asked for at once.
+	// Least sentries are always kept. Up to Most are kept after so many were asked for at
+	// once.
 	Least, Most int
 }
 
 const (
-	// burstGap is how long nobody asks for a sentry between two bursts.
+	// burstGap is the shortest time without requests between two bursts.
 	burstGap = 500 * time.Millisecond
-	// burstMemory is how long a burst is remembered: whoever forks into a
-	// hundred does it again, or has gone.
+	// burstMemory is how long a burst is remembered: a client that forks into a hundred
+	// sandboxes does so again within that time, or has gone.
 	burstMemory = 10 * time.Minute
 )
 
 // demand learns how many sentries are asked for at once.
 type demand struct {
 	size   PoolSize
-	last   time.Time // when one was asked for
-	burst  int       // how many since the last gap
+	last   time.Time // when a sentry was last asked for
+	burst  int       // how many were asked for since the last gap
 	peak   int       // the largest burst that is remembered
 	peakAt time.Time
 }
@@ -37,8 +38,8 @@ func (d *demand) note(now time.Time) {
 	}
 }
 
-// want returns how many sentries to keep at now, and for how long that holds if
-// nobody asks for more; 0 means for ever.
+// want returns how many sentries to keep at now, and for how long that holds without
+// further requests; 0 means for ever.
 func (d *demand) want(now time.Time) (n int, holds time.Duration) {
 	n = min(d.peak, d.size.Most)
 	if n <= d.size.Least {

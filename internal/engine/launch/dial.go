@@ -30,14 +30,14 @@ type portConn struct {
 	closeOnce sync.Once
 }
 
-// CloseWriter is a connection of which each direction ends by itself.
+// CloseWriter is a connection whose directions end separately.
 type CloseWriter interface {
 	net.Conn
-	// CloseWrite says that nothing more is sent.
+	// CloseWrite ends the direction to the peer.
 	CloseWrite() error
 }
 
-// Dial connects to a TCP port of the sandbox; it waits until somebody listens as
+// Dial connects to a TCP port of the sandbox; it waits for a listener as
 // long as wait says. ctx bounds the call and not the connection.
 func (s *Sentry) Dial(ctx context.Context, port uint16, wait time.Duration) (CloseWriter, error) {
 	call := &wire.Call{Op: wire.OpDial, Dial: &wire.DialPort{Port: port, WaitMS: wait.Milliseconds()}}

@@ -15,7 +15,7 @@ type FileID struct {
 	Ino uint64 `json:"ino"`
 }
 
-// IDOf returns the id of a regular file; anything else is an error of
+// IDOf returns the id of a regular file. Another type of file is an error of
 // CodeCorrupt.
 func IDOf(f *os.File) (id FileID, err error) {
 	return id, whileOpen(f, func(fd int) error {
@@ -51,7 +51,7 @@ func whileOpen(f *os.File, fn func(fd int) error) error {
 }
 
 // ReadOnly opens the regular file behind f again, for reading only. f may come
-// from a sentry, and opening what it likes could block for ever, as a pipe does.
+// from a sentry, and opening another type of file could block for ever, as a pipe does.
 func ReadOnly(f *os.File) (ro *os.File, err error) {
 	return ro, whileOpen(f, func(fd int) error {
 		if _, err := idOf(fd); err != nil {

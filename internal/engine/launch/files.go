@@ -67,7 +67,7 @@ func (s *Sentry) FileSend(ctx context.Context, req *wire.File, from io.Reader, o
 		}
 	}
 	p, err := c.Receive()
-	if errors.Is(err, unix.ECONNRESET) { // it had data that it did not want; its answer comes behind the error
+	if errors.Is(err, unix.ECONNRESET) { // the sentry stopped reading; its answer comes behind the error
 		p, err = c.Receive()
 	}
 	if err != nil {

@@ -31,13 +31,13 @@ var keyPattern = regexp.MustCompile(`^pool_[0-9a-f]{16}$`)
 type Config struct {
 	// Executable is the program whose "sentry" subcommand is a sentry.
 	Executable string
-	// Dir is where sockets and logs of sentries are kept: a directory that
-	// only this user can enter.
+	// Dir is the directory of the sockets and logs of sentries. Only this user can
+	// enter it.
 	Dir string
-	// FilesDir is a directory of a disk, where files without a name are made for
-	// what sandboxes write to their file systems.
+	// FilesDir is a directory on a disk. Files without a name are made in it, which hold
+	// the data that sandboxes write to their file systems.
 	FilesDir string
-	// BuildID must be what the sentries report: both sides come from one
+	// BuildID must equal the build id that sentries report: both sides come from one
 	// binary.
 	BuildID string
 	// Cgroups makes control groups; nil where there are none.
@@ -57,7 +57,7 @@ type Launcher struct {
 	quitTimeout  time.Duration // adoptTimeout but in tests
 }
 
-// New checks what the machine allows. Close gives back what the Launcher has made.
+// New finds out which isolation the machine allows. Close ends the zygote.
 func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -70,7 +70,7 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 		return nil, fmt.Errorf("keep descriptors from sentries: %w", err)
 	}
 	if err := probeNamespaces(ctx); IsShort(err) {
-		return nil, err // the machine gives them
+		return nil, err // the machine has namespaces, but no resources for them now
 	} else if err != nil {
 		l.nsReason = err.Error()
 	}
@@ -82,12 +82,11 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	return l, nil
 }
 
-// Close ends the process that sentries are forks of. No sentry may be started any
-// more; those that were go on.
+// Close ends the zygote. No sentry can be started any more; running sentries go on.
 func (l *Launcher) Close() { l.zygotes.close() }
 
-// keepInherited makes sure that no descriptor that somebody else started this
-// process with reaches a sentry. All that Go opens are closed on exec already.
+// keepInherited makes sure that no descriptor that this process inherited reaches a
+// sentry. Descriptors that Go opens are closed on exec already.
 func keepInherited() error {
 	open, err := procfs.OwnDescriptors()
 	if err != nil {
@@ -127,7 +126,7 @@ const startAttempts = 3
 
 // helloTimeout is how long a sentry may take from its fork until it is ready, which is
 // some milliseconds, and more where many are started at once. It waits for ever for a process
-// of the platform that somebody killed, as the kernel does when memory is short.
+// of the platform that was killed, for example by the kernel when memory is short.
 const helloTimeout = 15 * time.Second
 
 // Start starts a blank sentry and waits until it is ready. Cancelling ctx kills
@@ -221,7 +220,7 @@ func (l *Launcher) donate(s *Sentry, given *donation) (*wire.Conn, error) {
 	return ours, nil
 }
 
-// spawn starts the process with what was donated.
+// spawn starts the process with the donated descriptors.
 func (l *Launcher) spawn(ctx context.Context, s *Sentry, given *donation) error {
 	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -267,14 +266,14 @@ func whyNoUsers(nsReason string) string {
 	return ""
 }
 
-// nobody is the user that sentries of a root daemon run as where they have none of their
+// nobody is the user of the sentries of a root daemon where they have no users of their
 // own.
 const nobody = 65534
 
 // isolate asks for new namespaces, in which the zygote makes those of sentries. Root in
 // them is an ordinary user of the host: the daemon's, or with ownUsers the first of a free
-// range, of which the others are for sentries. A pid namespace is left out: the first
-// process of one cannot make siblings.
+// range, of which the other users are for sentries. A pid namespace is left out: the first
+// process of a pid namespace cannot make siblings.
 func isolate(attr *syscall.SysProcAttr, ownUsers bool) error {
 	uid, gid, count := os.Geteuid(), os.Getegid(), 1
 	switch {
@@ -302,7 +301,7 @@ func probeNamespaces(ctx context.Context) error {
 	if err := isolate(cmd.SysProcAttr, false); err != nil {
 		return err
 	}
-	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID // sentries have one, their parent cannot
+	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID // sentries have a pid namespace, their parent cannot
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("make namespaces: %w", err)
 	}
@@ -357,10 +356,11 @@ func NewFile(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Seal keeps everybody, also those who have the file open for writing, from changing a
-// file from NewFile, and returns it open for reading, in place of f, which it closes.
-// Else what was checked of it could change, and reading a mapping of it end this
-// process. It fails while somebody has the file mapped to be written to.
+// Seal makes a file from NewFile unchangeable, also for processes that have it open for
+// writing. It returns the file open for reading, in place of f, which it closes. Without
+// the seal, contents could change after they were checked, and a shorter file would end
+// this process when it reads a mapping. Seal fails while a process has the file mapped for
+// writing.
 func Seal(f *os.File) (*os.File, error) {
 	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE | unix.F_SEAL_SEAL
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
@@ -382,8 +382,8 @@ func memoryHint(err error) error {
 	return nil
 }
 
-// memoryFile returns a sandbox's memory file and a read-only view of it, which
-// is all that relatives ever get.
+// memoryFile returns a sandbox's memory file and a read-only view of it. Other sandboxes
+// only get the view.
 func memoryFile(name string) (rw, ro *os.File, err error) {
 	if rw, err = NewFile(name); err != nil {
 		return nil, nil, err
@@ -395,7 +395,8 @@ func memoryFile(name string) (rw, ro *os.File, err error) {
 	return rw, ro, nil
 }
 
-// NewPageFile makes a file on disk that has no name: it goes when nobody has it open.
+// NewPageFile makes a file on disk that has no name: it is deleted when it is closed
+// everywhere.
 func NewPageFile(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err == nil {
@@ -410,7 +411,7 @@ func NewPageFile(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("make file for the sandbox's files in %s: %w", dir, errors.Join(err, memoryHint(err)))
 }
 
-// unlinkedFile is what NewPageFile does where there is no O_TMPFILE. A file that a
+// unlinkedFile makes a file without a name where there is no O_TMPFILE. A file that a
 // crash leaves behind is empty.
 func unlinkedFile(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "files-")

@@ -8,7 +8,7 @@ import (
 )
 
 // refillDelay is how long the pool stays quiet after a sentry was taken before
-// it starts new ones: whoever takes one is about to need the processors.
+// it starts new ones: the taker of a sentry is about to need the processors.
 const refillDelay = 150 * time.Millisecond
 
 // Pool keeps blank sentries ready. It is safe for concurrent use.
@@ -18,7 +18,7 @@ type Pool struct {
 
 	mu     sync.Mutex
 	ready  []*Sentry // guarded by mu
-	taken  time.Time // guarded by mu; when one was last taken
+	taken  time.Time // guarded by mu; when a sentry was last taken
 	demand demand    // guarded by mu
 
 	wake   chan struct{}
@@ -26,7 +26,7 @@ type Pool struct {
 	filler sync.WaitGroup
 }
 
-// NewPool starts filling a pool in the background. One of size 0 starts each
+// NewPool starts filling a pool in the background. A pool of size 0 starts each
 // sentry when it is asked for.
 func NewPool(launcher *Launcher, size PoolSize, log *slog.Logger) *Pool {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -39,7 +39,7 @@ func NewPool(launcher *Launcher, size PoolSize, log *slog.Logger) *Pool {
 	return p
 }
 
-// Close stops filling and ends the sentries that nobody took.
+// Close stops filling and ends the sentries in the pool.
 func (p *Pool) Close() {
 	p.cancel()
 	p.filler.Wait()
@@ -74,7 +74,7 @@ func (p *Pool) take() *Sentry {
 		p.ready = p.ready[1:]
 		select {
 		case <-s.Done():
-			s.Kill() // somebody killed it: collect what it left
+			s.Kill() // it was killed: remove the files that it left
 		default:
 			return s
 		}
@@ -98,7 +98,7 @@ func (p *Pool) fill(ctx context.Context) {
 		}
 		switch {
 		case full:
-			var changes <-chan time.Time // never, if nobody comes
+			var changes <-chan time.Time // never, without further requests
 			if wait > 0 {
 				changes = time.After(wait)
 			}
@@ -122,8 +122,8 @@ func (p *Pool) fill(ctx context.Context) {
 	}
 }
 
-// due returns how long to wait before the next start; or that none is needed, and
-// for how long (0: for ever), and which sentries are not needed any more.
+// due returns how long to wait before the next start, or that the pool is full and for how
+// long (0: for ever), and the sentries that are not needed any more.
 func (p *Pool) due() (wait time.Duration, full bool, surplus []*Sentry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +150,7 @@ func (p *Pool) addOne(ctx context.Context) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
-		// Get reports the error to whoever needs a sentry; here it only
+		// Get reports the error to a caller that needs a sentry; here it only
 		// makes the pool pause.
 		p.log.Warn("start a pooled sentry", "error", err)
 		p.taken = time.Now().Add(time.Second)

@@ -49,10 +49,10 @@ func (p *process) End() error { return p.end }
 func (p *process) socketPath() string { return filepath.Join(p.dir, p.key+".sock") }
 func (p *process) logPath() string    { return filepath.Join(p.dir, p.key+".log") }
 
-// reap waits for the process, which is our child, and says why it ended.
+// reap waits for the process, which is a child of this one, and records why it ended.
 func (p *process) reap() {
 	awaitExit(p.pid)
-	state, err := p.handle.Wait() // collects what is there: without a thread to wait in
+	state, err := p.handle.Wait() // returns at once: the process has ended
 	if err == nil && !state.Success() {
 		err = &exec.ExitError{ProcessState: state}
 	}
@@ -60,7 +60,7 @@ func (p *process) reap() {
 	close(p.done)
 }
 
-// watch closes done when the process has ended, which is not our child.
+// watch closes done when the process, which is not a child of this one, has ended.
 func (p *process) watch(pid int, startTime uint64) error {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if IsShort(err) {
@@ -75,10 +75,10 @@ func (p *process) watch(pid int, startTime uint64) error {
 		return fmt.Errorf("open process: %w", err)
 	}
 	// Checked after the descriptors are open: from here on the process cannot
-	// be mistaken for another one.
+	// be mistaken for another process.
 	if st, err := procfs.StartTime(pid); err != nil || st != startTime {
 		unix.Close(fd)
-		_ = process.Release() // nothing that fails
+		_ = process.Release() // cannot fail
 		if IsShort(err) {
 			return err
 		}
@@ -163,7 +163,7 @@ func (p *process) CPU() (time.Duration, error) {
 func (p *process) endUnknown() {
 	for _, pid := range p.processes() {
 		if p.killProcess(pid) == nil {
-			_, _ = unix.Wait4(pid, nil, 0, nil) // our child, although the zygote made it
+			_, _ = unix.Wait4(pid, nil, 0, nil) // it is a child of this process, although the zygote made it
 		}
 	}
 }
@@ -203,7 +203,7 @@ func (p *process) killProcess(pid int) error {
 		return fmt.Errorf("open process: %w", err)
 	}
 	defer unix.Close(fd)
-	if !p.isProcess(pid) { // asked again: from here on the number cannot be another one's
+	if !p.isProcess(pid) { // checked again: from here on the number cannot be that of another process
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {

@@ -50,8 +50,8 @@ func readEnd(path string, most int64) ([]byte, error) {
 // lastWord begins the line with which a sentry says why it ends itself.
 const lastWord = "sentry: "
 
-// reasonIn returns the line of a sentry's log that says why it ended: the Go
-// runtime's or the sentry's own last word, or just the last line.
+// reasonIn returns the line of a sentry's log that says why it ended: the line of a panic,
+// the line in which the sentry gives its reason, or just the last line.
 func reasonIn(log string) string {
 	const most = 500 // bytes, enough for any such line
 	reason := ""
@@ -75,9 +75,9 @@ func logCrash(logger *slog.Logger, name string, log []byte) {
 	}
 }
 
-// crashIn returns what a sentry's log says from the line on in which the Go runtime says
-// that it ends the program, empty if it did not. What follows is the stacks, first that of
-// the goroutine that did it.
+// crashIn returns the part of a sentry's log that begins with the line in which the Go
+// runtime reports a crash, or "" without a crash. The stacks follow that line, first the
+// stack of the goroutine that crashed.
 func crashIn(log string) string {
 	const most = 16 << 10 // bytes
 	at := 0

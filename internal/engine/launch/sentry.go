@@ -14,7 +14,7 @@ import (
 	"ramet.dev/ramet/internal/observe/procfs"
 )
 
-// Sentry is one sentry process. It is safe for concurrent use.
+// Sentry is a sentry: its process, its files and the calls to it. It is safe for concurrent use.
 type Sentry struct {
 	process
 	memory   *os.File // read-only
@@ -25,12 +25,12 @@ type Sentry struct {
 	closeOnce sync.Once
 }
 
-// Memory returns the sandbox's memory file, read-only. It belongs to the Sentry
-// but for duplicates.
+// Memory returns the sandbox's memory file, read-only. The Sentry owns
+// it; a caller may keep a duplicate.
 func (s *Sentry) Memory() *os.File { return s.memory }
 
-// Files returns the file with the pages of the sandbox's files, read-only. It
-// belongs to the Sentry but for duplicates.
+// Files returns the file with the pages of the sandbox's files, read-only. The
+// Sentry owns it; a caller may keep a duplicate.
 func (s *Sentry) Files() *os.File { return s.files }
 
 // FilesName is the name of Files among generations, as Key is that of Memory.
@@ -69,8 +69,8 @@ func (s *Sentry) awaitHello(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// PrivateBytes returns the memory that a sandbox alone has: its own pages, and what the
-// processes on the host need besides.
+// PrivateBytes returns the memory that only this sandbox uses: its own pages, and the
+// private memory of its processes on the host.
 func PrivateBytes(s *Sentry) (int64, error) {
 	family, err := procfs.FamilyPrivate(s.PID())
 	return Allocated(s.Memory()) + family, err
@@ -102,7 +102,7 @@ func (s *Sentry) release() {
 	if s.group != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = s.group.Kill()      // stubs end with their tracer; this is for one that did not
+		_ = s.group.Kill()      // stubs end with their tracer; this ends one that did not
 		_ = s.group.Delete(ctx) // a new daemon sweeps what is left
 	}
 	os.Remove(s.socketPath())

@@ -22,7 +22,7 @@ func (l *Launcher) Sweep(ctx context.Context, keep func(key string) bool) error 
 	if err != nil {
 		return fmt.Errorf("list sentries: %w", err)
 	}
-	left := map[string]error{} // by key; what came of ending each
+	left := map[string]error{} // by key; the result of ending each
 	for _, e := range entries {
 		key, _, _ := strings.Cut(e.Name(), ".")
 		if !ValidKey(key) || keep(key) {
@@ -46,8 +46,8 @@ func (l *Launcher) Sweep(ctx context.Context, keep func(key string) bool) error 
 	return errors.Join(errs...)
 }
 
-// endStray ends a sentry of which nothing but the key is known: it asks, and
-// kills what does not listen.
+// endStray ends a sentry of which only the key is known: it asks the sentry to end, and
+// kills a process that does not answer.
 func (l *Launcher) endStray(ctx context.Context, p *process) error {
 	c, err := p.dial()
 	switch {
@@ -71,8 +71,8 @@ func (l *Launcher) endStray(ctx context.Context, p *process) error {
 	return p.awaitRefusal(ctx)
 }
 
-// refusalPoll is how often awaitRefusal looks: nothing tells that a socket that
-// others listened at is closed.
+// refusalPoll is how often awaitRefusal looks: the kernel does not report that a socket of
+// another process is closed.
 const refusalPoll = 5 * time.Millisecond
 
 // awaitRefusal waits until no process listens any more.

@@ -24,7 +24,7 @@ const (
 )
 
 // zygotePool has the zygote, the process that forks itself into sentries: package sentry
-// says why. They are children of this process, as if it had started them. It is safe
+// says why. Sentries are children of this process, as if it had started them. It is safe
 // for concurrent use; the zygote makes one sentry at a time.
 type zygotePool struct {
 	cfg        Config
@@ -32,7 +32,7 @@ type zygotePool struct {
 	ownUsers   bool
 
 	turn   chan struct{} // has room for one; its holder uses the field below
-	zygote *zygote       // nil until one is needed, and after one has failed
+	zygote *zygote       // nil until it is needed, and after it has failed
 }
 
 func newZygotePool(cfg Config, namespaces, ownUsers bool) zygotePool {
@@ -64,7 +64,7 @@ func (n *zygotePool) spawn(ctx context.Context, fds []int) (pid int, err error) 
 }
 
 // ready makes sure that there is a zygote, and that it has a user for the next sentry: no
-// user is given twice. Another zygote has none of the same, see hostuser.FreeRange. The
+// user is given twice. Another zygote has other users, see hostuser.FreeRange. The
 // caller has the turn.
 func (n *zygotePool) ready() error {
 	if n.zygote != nil && n.ownUsers && n.zygote.lastUser == hostuser.RangeSize-1 {
@@ -100,7 +100,7 @@ func (n *zygotePool) end() {
 	}
 }
 
-// zygote is the process.
+// zygote is a running zygote.
 type zygote struct {
 	cmd      *exec.Cmd
 	conn     *wire.Conn
@@ -109,7 +109,7 @@ type zygote struct {
 	timeout  time.Duration // zygoteTimeout, then spawnTimeout but in tests
 	broken   bool          // its state is unknown: a call failed half-way
 	ownUsers bool
-	lastUser int // the last that a sentry was given, with ownUsers
+	lastUser int // of the last sentry, with ownUsers
 }
 
 // startZygote returns when it is ready.
@@ -202,6 +202,6 @@ func (z *zygote) explain(err error) error {
 func (z *zygote) end() {
 	z.conn.Close()
 	_ = z.cmd.Process.Kill() // it may have ended
-	_ = z.cmd.Wait()         // its result is that of the kill
+	_ = z.cmd.Wait()         // it was killed, so the result says nothing
 	os.Remove(z.log)
 }

@@ -1,13 +1,12 @@
-// Package sentrybin carries the program that sandboxes run in, embedded, so that
-// one file is all there is to install.
+// Package sentrybin has the sentry's program embedded, so that there is one file to
+// install.
 //
-// A sentry is a program of its own because it starts for every sandbox: what
-// the daemon and the command line are linked with would cost each of them
-// milliseconds and a megabyte. `make build` builds it into the directory elf
-// first.
+// A sentry is a program of its own because it starts for every sandbox: the packages that
+// the daemon and the command line are linked with would cost each sandbox milliseconds and
+// a megabyte. `make build` builds it into the directory elf first.
 //
-// Besides that it carries the command by which a sandbox that may controls itself,
-// which is written into such sandboxes.
+// It also has the command by which a sandbox controls itself, which is written into
+// sandboxes with self-control.
 //
 // The package must never know what the programs do.
 package sentrybin

@@ -69,7 +69,7 @@ func OpenCommand() (*os.File, error) {
 	return sealed("ramet-guest", src)
 }
 
-// sealed copies src to a file in memory that nobody can change.
+// sealed copies src to a file in memory that cannot be changed.
 func sealed(name string, src io.Reader) (_ *os.File, err error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -96,13 +96,13 @@ func sealed(name string, src io.Reader) (_ *os.File, err error) {
 	return file, nil
 }
 
-// Path is what to execute. It is good for children of this process until Close.
+// Path returns the path to execute. It is valid in children of this process until Close.
 func (p *Program) Path() string { return fmt.Sprintf("/proc/self/fd/%d", p.file.Fd()) }
 
 // Close gives up the file. Programs that run keep it.
 func (p *Program) Close() error { return p.file.Close() }
 
-// engineOf finds the version of gVisor in what the Go linker noted.
+// engineOf finds the version of gVisor in the build information of the program.
 func engineOf(elf io.ReaderAt) (string, error) {
 	info, err := buildinfo.Read(elf)
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// Output is what is kept of what one process wrote. It is not part of State,
+// Output is the kept output of a process. It is not part of State,
 // because its memory never changes and so need not be copied while the sandbox
 // stands still.
 type Output struct {
-	// PID is the process, as the sandbox counts.
+	// PID is the process id in the sandbox.
 	PID int32
-	// Next is the sequence number of the next byte: how many were written.
+	// Next is the sequence number of the next byte: how many bytes were written.
 	Next   int64
 	Blocks []OutputBlock
 }

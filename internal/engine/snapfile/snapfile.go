@@ -69,12 +69,12 @@ type Snapshot struct {
 	Table []Extent
 	// Generations are the names that Extent.Gen counts.
 	Generations []string
-	// Held are the references in Meta that freezes hold, not the sandbox: in a
-	// child there is nobody who would give them up.
+	// Held are the references in Meta that freezes hold, not the sandbox. A child drops
+	// them, because it does not have the freezes.
 	Held []Held
 	// Files says where the files are.
 	Files Files
-	// Outputs is what is kept of what processes wrote.
+	// Outputs is the kept output of processes.
 	Outputs []Output
 }
 
@@ -304,8 +304,8 @@ func parseHeld(b []byte) ([]Held, error) {
 	return hs, nil
 }
 
-// check refuses ranges that are empty, not aligned, too large or begin before
-// end, where the one before it ended.
+// check refuses ranges that are empty, not aligned, too large or begin before end, which is
+// the end of the range before it.
 func (r Range) check(end uint64) error {
 	if r.Start < end || r.Start >= r.End || r.End > maxOffset || r.Start%PageSize != 0 || r.End%PageSize != 0 {
 		return fmt.Errorf("bad range %#x-%#x", r.Start, r.End)

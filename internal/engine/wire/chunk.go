@@ -14,7 +14,7 @@ const (
 	Stderr Stream = 2
 )
 
-// Chunk is a piece of what a process wrote, or the gap where it was dropped.
+// Chunk is a piece of the output of a process, or a gap where output was dropped.
 type Chunk struct {
 	Stream Stream
 	// Seq is the sequence number of the first byte: the number of bytes of both

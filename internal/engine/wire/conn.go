@@ -39,7 +39,7 @@ const (
 )
 
 const (
-	// MaxChunk is the most stream data one packet carries, in bytes.
+	// MaxChunk is the most stream data in a packet, in bytes.
 	MaxChunk = 64 << 10
 	// maxPacket bounds every packet. Larger replies travel in a memory file.
 	maxPacket = 160 << 10
@@ -47,15 +47,15 @@ const (
 	MaxFiles = 253
 )
 
-// What Send returns for a message that does not fit a packet.
+// Errors of Send for a message that does not fit a packet.
 var (
 	ErrTooLarge     = errors.New("message is larger than a packet")
 	ErrTooManyFiles = fmt.Errorf("message has more than %d descriptors", MaxFiles)
 )
 
-// ErrFilesLost is returned by Receive for a message whose descriptors did not
-// all fit: there is room for as many as Linux passes, so this process may have
-// no more open.
+// ErrFilesLost is returned by Receive for a message whose descriptors were not all
+// received: the buffer has room for as many as Linux passes, so this process may not open
+// more.
 var ErrFilesLost = errors.New("descriptors of a message were lost: the limit of open files is reached")
 
 // Conn is one connection. Its methods may be called by several goroutines, but
@@ -64,11 +64,11 @@ type Conn struct {
 	c      *net.UnixConn
 	sendMu sync.Mutex
 	out    []byte // guarded by sendMu
-	in     *inbox // of the one receiver, from the first Receive on
+	in     *inbox // of the receiver, from the first Receive on
 }
 
-// inbox is room for one packet with its descriptors. Connections are short and
-// many, so they share them.
+// inbox is a buffer for a packet with its descriptors. Connections are short and many, so
+// they take buffers from a pool.
 type inbox struct {
 	data [maxPacket]byte
 	oob  []byte
@@ -102,7 +102,7 @@ func (c *Conn) HungUp() bool {
 	fds := []unix.PollFd{{Events: unix.POLLRDHUP}}
 	err = raw.Control(func(fd uintptr) {
 		fds[0].Fd = int32(fd)
-		_, _ = unix.Poll(fds, 0) // on an error nothing is known, as before
+		_, _ = unix.Poll(fds, 0) // after an error the answer is that nothing is known
 	})
 	return err != nil || fds[0].Revents&(unix.POLLRDHUP|unix.POLLHUP) != 0
 }
@@ -148,7 +148,7 @@ func (c *Conn) SendJSON(t Type, v any, fds ...int) error {
 // Fail sends err to the peer.
 func (c *Conn) Fail(err error) error { return c.SendJSON(TypeFail, api.AsError(err)) }
 
-// Finish closes the connection and rests. The one receiver calls it, when it
+// Finish closes the connection and gives back its buffers. The receiver calls it when it
 // needs no Body any more.
 func (c *Conn) Finish() {
 	c.c.Close()
@@ -156,7 +156,7 @@ func (c *Conn) Finish() {
 }
 
 // Rest gives back the buffers of a connection that is kept but not used for now.
-// The one receiver calls it, when it needs no Body any more.
+// The receiver calls it when it needs no Body any more.
 func (c *Conn) Rest() {
 	if c.in != nil {
 		inboxes.Put(c.in)
@@ -215,8 +215,8 @@ func (c *Conn) Receive() (*Packet, error) {
 	}
 	n, oobn, flags, _, err := c.c.ReadMsgUnix(c.in.data[:], c.in.oob)
 	for errors.Is(err, unix.ECONNRESET) {
-		// The peer closed while packets for it were on the way. That is said once,
-		// before what it sent.
+		// The peer closed while packets for it were on the way. The kernel reports that
+		// once, before the packets that the peer sent.
 		n, oobn, flags, _, err = c.c.ReadMsgUnix(c.in.data[:], c.in.oob)
 	}
 	p := &Packet{}

@@ -6,18 +6,18 @@ import (
 	"ramet.dev/ramet/internal/engine/interp"
 )
 
-// ContextAction is what is done with an interpreter.
+// ContextAction is an operation on an interpreter.
 type ContextAction string
 
 // The actions.
 const (
-	ContextMake      ContextAction = "make"      // reply sandbox.Context
+	ContextMake      ContextAction = "make"      // reply api.Context
 	ContextInterrupt ContextAction = "interrupt" // end what it runs; reply Interrupted
-	ContextRestart   ContextAction = "restart"   // reply sandbox.Context
+	ContextRestart   ContextAction = "restart"   // reply api.Context
 	ContextEnd       ContextAction = "end"
 )
 
-// Context asks for something to be done with an interpreter.
+// Context asks for an operation on an interpreter.
 type Context struct {
 	Action ContextAction `json:"action"`
 	Name   string        `json:"name"`
@@ -37,7 +37,7 @@ type Interrupted struct {
 	Interrupted bool `json:"interrupted"` // else nothing was running
 }
 
-// Run asks an interpreter to do something. What it sends for that comes in packets
+// Run sends a request to an interpreter. The contents of the request come in packets
 // of input after the call.
 type Run struct {
 	Context   string      `json:"context"`

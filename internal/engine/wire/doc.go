@@ -1,8 +1,8 @@
 // Package wire is the protocol between the host side and a sentry: framing,
 // messages and the passing of file descriptors.
 //
-// A sentry serves a SOCK_SEQPACKET unix socket; every packet is one message:
-// a type byte and a body. One connection carries one call:
+// A sentry serves a SOCK_SEQPACKET unix socket. A packet is a message: a type byte and a
+// body. Each call has a connection of its own:
 //
 //	host                          sentry
 //	  Call{op, body} + FDs   ->
@@ -34,7 +34,7 @@
 //	extract           Call ->  Data… -> Data{} ->                  <- Reply{ExtractResult}
 //	watch             Call ->                    <- Item{FileEvents}… until the connection is closed
 //
-// The sentry stops reading what is sent when it fails, and says so at once.
+// A sentry that fails stops reading and sends Fail at once.
 //
 // A dial becomes a connection to the port:
 //
@@ -46,15 +46,15 @@
 //
 // Both sides close it when both directions have ended, or before.
 //
-// A run is sent its code as input is, and answered with parts of what the
-// interpreter said besides its output:
+// The code of a run is sent as standard input is. Its answer has the output and the parts
+// of the interpreter's results:
 //
 //	Stdin bytes            ->   (an empty Stdin ends the code)
 //	                       <-   Stdout bytes, Stderr bytes, Part{kind, last} bytes
 //	                       <-   Reply{Ran}
 //
-// A daemon serves the requests of a sandbox that may control itself, until
-// another one does or the connection is closed:
+// A daemon serves the requests of a sandbox with self-control, until another daemon does or
+// the connection is closed:
 //
 //	Call                   ->
 //	                       <-   Request
@@ -65,8 +65,8 @@
 // interrupted.
 //
 // Both sides come in one binary and are built together, so there is no version
-// negotiation beyond the build id in Hello. Error codes are those of package
-// sandbox: types never get lost on the way.
+// negotiation beyond the build id in Hello. Error codes are those of package api, so that
+// the caller gets the type of an error.
 //
 // The package must never import gVisor, nor know what a message does.
 package wire

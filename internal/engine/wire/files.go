@@ -1,9 +1,9 @@
 package wire
 
-// Verb names what a File call does.
+// Verb is the operation of a File call.
 type Verb string
 
-// The verbs. What the fields of File mean is said in package api.
+// The verbs. Package api documents the fields of File.
 const (
 	FileStat    Verb = "stat"
 	FileRead    Verb = "read"
@@ -46,8 +46,8 @@ type File struct {
 	DebounceMS int      `json:"debounce_ms,omitempty"`
 }
 
-// Range is the body of a TypeRange packet. As many Data packets follow as the
-// bytes take, less where the file has ended, and one that is empty.
+// Range is the body of a TypeRange packet. Data packets with the
+// bytes follow, fewer where the file has ended, and then an empty one.
 type Range struct {
 	Offset int64 `json:"offset"`
 	Length int64 `json:"length"`

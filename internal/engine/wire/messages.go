@@ -19,8 +19,8 @@ const (
 	OpLoad     Op = "load"     // + snapshot FD, image FD, generation FDs; become a child
 	OpCommit   Op = "commit"   // outlive the connection that made the sandbox
 	OpExec     Op = "exec"     // run a command, see the package comment
-	OpReattach Op = "reattach" // come back to one after another daemon
-	OpFile     Op = "file"     // do something with files, see File
+	OpReattach Op = "reattach" // come back to a command that an earlier daemon started
+	OpFile     Op = "file"     // an operation on files, see File
 	OpStart    Op = "start"    // start a process; reply Started
 	OpAttach   Op = "attach"   // follow a process, see the package comment
 	OpWait     Op = "wait"     // reply Exited when a process has ended
@@ -32,7 +32,7 @@ const (
 	OpDial     Op = "dial"     // connect to a port, see the package comment
 	OpContexts Op = "contexts" // the interpreters
 	OpContext  Op = "context"  // make, interrupt, restart or end an interpreter
-	OpRun      Op = "run"      // have an interpreter do something, see the package comment
+	OpRun      Op = "run"      // a request to an interpreter, see the package comment
 	OpFreeze   Op = "freeze"   // reply + snapshot FD
 	OpView     Op = "view"     // keep the files as they are for a reader; Release ends it
 	OpRelease  Op = "release"  // drop the pins of a freeze
@@ -48,8 +48,8 @@ const (
 	OpQuit     Op = "quit"     // end the sandbox
 )
 
-// Receives reports whether the one who serves the call goes on receiving, if only
-// to notice that the caller went away.
+// Receives reports whether the server of the call goes on receiving, if only to notice that
+// the caller went away.
 func (o Op) Receives() bool {
 	return o == OpExec || o == OpReattach || o == OpControl || o == OpAttach || o == OpWait || o == OpInput || o == OpContext || o == OpRun || o == OpFile || o == OpDial
 }
@@ -77,9 +77,9 @@ type Call struct {
 	Dial     *DialPort `json:"dial,omitempty"`
 }
 
-// UnmarshalJSON implements json.Unmarshaler. What a decoder needs to know of all the
-// fields' types would take longer to find out than to make a child's call, which is
-// the one that most sentries get; so only those that are there are looked at.
+// UnmarshalJSON implements json.Unmarshaler. It decodes only the fields that are present: a
+// decoder of the whole type would need longer to prepare itself than Load takes, which is
+// the call that most sentries get.
 func (c *Call) UnmarshalJSON(b []byte) error {
 	var bodies map[string]json.RawMessage
 	if err := json.Unmarshal(b, &bodies); err != nil {
@@ -98,7 +98,7 @@ func (c *Call) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Common is what a sandbox is told about itself, however it came to be.
+// Common is the part of Boot and Load that says which sandbox it will be.
 type Common struct {
 	ID        string            `json:"id"`
 	Hostname  string            `json:"hostname"`
@@ -112,8 +112,8 @@ type Common struct {
 // comes with the call.
 type Boot struct {
 	Common
-	// Control says that the sandbox may control itself. The descriptor of the
-	// command to do it with comes behind the image.
+	// Control grants self-control. The descriptor of the guest's command comes after that
+	// of the image.
 	Control bool `json:"control,omitempty"`
 }
 
@@ -132,22 +132,22 @@ type Load struct {
 	Answer *ControlAnswer `json:"answer,omitempty"`
 }
 
-// ControlRequest is a line that a process said on the control socket. The sentry
-// has not looked at it but for that it is a JSON object.
+// ControlRequest is a line that a process sent on the control socket. The sentry has only
+// checked that it is a JSON object.
 type ControlRequest struct {
-	// ID names the request among those of this sandbox and all whose state it
+	// ID names the request among those of this sandbox and of the ancestors whose state it
 	// has.
 	ID      uint64          `json:"id"`
 	Request json.RawMessage `json:"request"`
 }
 
-// ControlAnswer is the line that it is told.
+// ControlAnswer is the line that answers a ControlRequest.
 type ControlAnswer struct {
 	ID    uint64          `json:"id"`
 	Reply json.RawMessage `json:"reply"`
 }
 
-// Stage is a part of what a sentry did for a call. One comes after the other.
+// Stage is a step of a call in the sentry. Stages follow each other.
 type Stage struct {
 	Name string  `json:"name"`
 	MS   float64 `json:"ms"`
@@ -165,12 +165,12 @@ func (t *Timed) Spent() []Stage { return t.Stages }
 type Loaded struct {
 	Hooks    []api.HookResult `json:"hooks,omitempty"`
 	Reseeded []api.Reseed     `json:"reseeded,omitempty"`
-	// Unwritten are the files that should say who the sandbox is and do not.
+	// Unwritten are the files with the sandbox's identity that could not be written.
 	Unwritten []string `json:"unwritten,omitempty"`
 	Timed
 }
 
-// Exec asks for one command.
+// Exec asks for a command.
 type Exec struct {
 	Argv      []string          `json:"argv"`
 	Env       map[string]string `json:"env,omitempty"`
@@ -184,9 +184,9 @@ type Exec struct {
 	Terminal *api.TerminalSize `json:"terminal,omitempty"`
 	// Keep is how much output is kept for clients that come later, in bytes.
 	Keep int64 `json:"keep,omitempty"`
-	// Key is what an exec is called that goes on when its connection is lost, until it
-	// is resumed, unless TypeCancel came before. From is the first byte that is wanted
-	// of one that is resumed.
+	// Key names an exec that goes on when its connection is lost, until it is resumed,
+	// unless TypeCancel came before. From is the first byte of output that is wanted when
+	// it is resumed.
 	Key  string `json:"key,omitempty"`
 	From int64  `json:"from,omitempty"`
 }
@@ -196,7 +196,7 @@ type Started struct {
 	PID int `json:"pid"`
 }
 
-// Page asks for processes, of which there may be more than fit a packet.
+// Page asks for some of the processes, which may be more than fit a packet.
 type Page struct {
 	After int  `json:"after"` // process id; 0 for the first page
 	Ended bool `json:"ended"` // also those that have ended
@@ -216,10 +216,10 @@ type Process struct {
 // Attach asks for the output of a process, which may have ended.
 type Attach struct {
 	PID int `json:"pid"`
-	// From is the sequence number of the first byte that is wanted, -1 for what
-	// is written from now on.
+	// From is the sequence number of the first byte that is wanted, -1 for output
+	// that is written from now on.
 	From   int64 `json:"from"`
-	Follow bool  `json:"follow"` // until the process ends, else what there is
+	Follow bool  `json:"follow"` // until the process ends, else only the kept output
 	Stdin  bool  `json:"stdin"`  // packets of standard input are for the process
 }
 
@@ -241,7 +241,7 @@ type Signal struct {
 	PID    int  `json:"pid"`
 	Number int  `json:"number"`
 	Group  bool `json:"group,omitempty"` // to the process's group
-	// Foreground is to the foreground group of the process's terminal as well.
+	// Foreground sends it to the foreground group of the process's terminal as well.
 	Foreground bool `json:"foreground,omitempty"`
 }
 
@@ -271,7 +271,7 @@ func (x *Exited) Result() *api.ExecResult {
 // DialPort asks for a connection to a TCP port of the sandbox.
 type DialPort struct {
 	Port uint16 `json:"port"`
-	// WaitMS is how long to wait until somebody listens.
+	// WaitMS is how long to wait for a listener.
 	WaitMS int64 `json:"wait_ms,omitempty"`
 }
 
@@ -283,13 +283,13 @@ type Freeze struct {
 	Self string `json:"self"`
 	// SelfFiles is the name of its own file of pages of files, see package cowfs.
 	SelfFiles string `json:"self_files"`
-	// Rest leaves the sandbox paused, so that nothing happens in it that is not in
-	// the snapshot; one that is paused may be frozen so, too.
+	// Rest leaves the sandbox paused, so that the snapshot has everything that happened in
+	// it. A paused sandbox may be frozen with it, too.
 	Rest bool `json:"rest,omitempty"`
 }
 
-// View asks for the files as they are now. They stay so until Release, and the
-// sandbox runs on.
+// View asks for the files as they are now. The view stays the same until Release,
+// while the sandbox runs on.
 type View struct {
 	ID        string `json:"id"`
 	SelfFiles string `json:"self_files"`
@@ -321,18 +321,18 @@ type Frozen struct {
 // Release drops the pins of a freeze. Unknown ids are no error.
 type Release struct {
 	ID string `json:"id,omitempty"`
-	// Keep, if not nil, instead drops all pins but these: a new daemon uses it
-	// to collect what the old one left. An empty list drops all.
+	// Keep, if not nil, instead drops all pins but these: a new daemon uses it to drop
+	// the pins that the old daemon left. An empty list drops all.
 	Keep []string `json:"keep"`
 }
 
-// Info is what a sentry says about itself.
+// Info describes a sentry.
 type Info struct {
 	ID          string   `json:"id"`
 	State       string   `json:"state"` // blank, running, paused
 	OwnBytes    int64    `json:"own_bytes"`
 	SharedBytes int64    `json:"shared_bytes"`
-	DiskBytes   int64    `json:"disk_bytes"` // of all that differs from the image
+	DiskBytes   int64    `json:"disk_bytes"` // of all differences from the image
 	SentryBytes int64    `json:"sentry_bytes"`
 	Processes   int      `json:"processes"`
 	Generations []string `json:"generations"`
@@ -348,18 +348,17 @@ type Adopted struct {
 	Pins        []string      `json:"pins"`
 }
 
-// Hello is what a blank sentry sends on its lifeline when it is ready.
+// Hello is the message of a blank sentry on its lifeline when it is ready.
 type Hello struct {
 	BuildID   string        `json:"build_id"`
 	PID       int           `json:"pid"`
 	Isolation api.Isolation `json:"isolation"`
 }
 
-// ZygoteConfig is the argument that the zygote is started with, as JSON: the process
-// that all sentries are forks of.
+// ZygoteConfig is the argument of the zygote, as JSON.
 type ZygoteConfig struct {
 	BuildID string `json:"build_id"`
-	// Namespaces says that the host side made new namespaces for it, and that its
+	// Namespaces says that the host side made new namespaces for the zygote, and that its
 	// children shall have their own.
 	Namespaces bool `json:"namespaces"`
 	// OwnUsers says that its user namespace has a user and a group for each child: see
@@ -371,8 +370,8 @@ type ZygoteConfig struct {
 const MaxEntrances = 8
 
 // Birth asks the zygote for a sentry. Descriptors come with it: the lifeline, the
-// listener, the memory, the files, the log, and at most MaxEntrances to whose files
-// the sentry writes "0" to enter its control group.
+// listener, the memory, the files, the log, and at most MaxEntrances files to which the
+// sentry writes "0" to enter its control group.
 type Birth struct {
 	// User is the user, and the group, that the sentry is, as the zygote's user namespace
 	// numbers them; 0 for the zygote's own.

@@ -1,9 +1,9 @@
 package wire
 
-// Patch asks for a merge's changes to be made to the files of the sandbox, all or
-// none. The changes come in a file with the call: a sequence of PatchOp as JSON,
-// which are made in their order, and contents. What the guest did since the view
-// that they were planned on is looked at first. The guest stands still meanwhile.
+// Patch asks for the changes of a merge to be made to the files of the sandbox, all or
+// none. The changes come in a file with the call: a sequence of PatchOp as JSON, which are
+// made in their order, and contents. The guest stands still meanwhile. The sentry first
+// looks for changes that the guest made since the view that the merge was planned on.
 type Patch struct {
 	// View is the id of the View, which must not be released yet, and Root its
 	// tree's root page.
@@ -23,14 +23,13 @@ const (
 
 // Patched is the reply to Patch.
 type Patched struct {
-	// Stale is a path that was changed since the view and that the Patch is about.
-	// Nothing was done.
+	// Stale is a path of the Patch that was changed since the view. Nothing was done.
 	Stale   []byte  `json:"stale,omitempty"`
 	PauseMS float64 `json:"pause_ms"`
 	Timed
 }
 
-// PatchKind says what a PatchOp does.
+// PatchKind is the kind of a PatchOp.
 type PatchKind string
 
 // The kinds of PatchOp.
@@ -38,9 +37,9 @@ const (
 	PatchRemove PatchKind = "remove" // a file or an empty directory
 	PatchMake   PatchKind = "make"   // any file, where nothing is
 	PatchLink   PatchKind = "link"   // another name of From, where nothing is
-	PatchAttrs  PatchKind = "attrs"  // mode, owner and extended attributes of what is there
-	PatchTake   PatchKind = "take"   // put anything aside, with all below
-	PatchPlace  PatchKind = "place"  // put what was taken at From where nothing is
+	PatchAttrs  PatchKind = "attrs"  // mode, owner and extended attributes of a file that exists
+	PatchTake   PatchKind = "take"   // put a file or directory aside, with all below
+	PatchPlace  PatchKind = "place"  // put the file that was taken at From where nothing is
 )
 
 // PatchOp is one change. Paths are clean and absolute, and need not be UTF-8.
@@ -55,7 +54,7 @@ type PatchOp struct {
 	Minor  uint32    `json:"minor,omitempty"`
 	Target []byte    `json:"target,omitempty"` // of a symbolic link
 	Size   int64     `json:"size,omitempty"`
-	// Data is what a regular file contains; all else is zero.
+	// Data is the contents of a regular file; the rest is zero.
 	Data []PatchData `json:"data,omitempty"`
 	// Xattrs are set, those without a value removed.
 	Xattrs []PatchXattr `json:"xattrs,omitempty"`
