@@ -18,7 +18,7 @@ import (
 
 // archive gives the files of a container image by their names in it.
 type archive interface {
-	// open returns the file and its size. A missing one is fs.ErrNotExist.
+	// open returns the file and its size. A missing file is fs.ErrNotExist.
 	open(name string) (io.ReadCloser, int64, error)
 }
 
@@ -45,7 +45,7 @@ func (d dirArchive) open(name string) (io.ReadCloser, int64, error) {
 	return f, st.Size(), nil
 }
 
-// tarArchive is a tar that can be read at any place.
+// tarArchive is an uncompressed tar with an index.
 type tarArchive struct {
 	file  io.ReaderAt
 	files map[string]tarFile
@@ -139,11 +139,11 @@ func isContainerArchive(a archive) bool {
 	return has(a, "manifest.json") || has(a, "oci-layout") && has(a, "index.json")
 }
 
-// archiveName matches what programs put first in archives of container images.
+// archiveName matches names that programs put first in archives of container images.
 var archiveName = regexp.MustCompile(`^(\./)?(blobs(/.*)?|oci-layout|index\.json|manifest\.json|repositories|(sha256:)?[0-9a-f]{64}(/.*|\.json|\.tar|\.tar\.gz)?)$`)
 
-// mayBeContainerArchive looks at the first name in a tar without consuming it. That
-// of the directory itself, which tar -C DIR . begins with, says nothing.
+// mayBeContainerArchive examines the first name in a tar without consuming it. The name of the
+// directory itself, with which tar -C DIR . begins, is skipped.
 func mayBeContainerArchive(r *bufio.Reader) bool {
 	head, err := r.Peek(min(64<<10, r.Size()))
 	if err != nil && err != io.EOF {
@@ -168,7 +168,7 @@ func openDir(path string) (dirArchive, error) {
 	return dirArchive{root}, nil
 }
 
-// ambiguous asks the user to choose.
+// ambiguous returns an error that asks the user to choose.
 func ambiguous(names []string) error {
 	return api.Invalid("select", "archive holds several images, name one of: %s", strings.Join(names, ", "))
 }

@@ -13,27 +13,27 @@ import (
 
 // Options are the parameters of an import. The zero value is usable.
 type Options struct {
-	// Name to give to the image. Pull derives one from the reference if it is
-	// empty, the other importers then give none.
+	// Name is the name of the image. If it is empty, Pull derives a name from the
+	// reference, and the other importers give the image no name.
 	Name string
 	// KeepName refuses, with CodeNameTaken, a name that another image has.
 	KeepName bool
 	// Source is shown to people; the importers know a default, except for those
 	// that read a stream.
 	Source string
-	// Config replaces what the input says about running the image.
+	// Config replaces the configuration that the input has.
 	Config *Config
 	Limits Limits
 	// SquashOwners gives all files to root.
 	SquashOwners bool
-	// Select names one image of an archive that holds several, as "name:tag".
+	// Select names an image of an archive with several images, as "name:tag".
 	Select string
 	// Progress is called from the importing goroutine, at most about ten times a
 	// second.
 	Progress func(api.Progress)
 }
 
-// builder makes one image.
+// builder makes an image.
 type builder struct {
 	ctx      context.Context
 	store    *Store
@@ -49,8 +49,8 @@ type builder struct {
 	devices  bool  // device nodes are stored
 }
 
-// build runs fill and makes an image of what it put in the tree. Whatever goes
-// wrong, nothing is left behind.
+// build runs fill and makes an image of the tree that fill has built. After an error, nothing is
+// left behind.
 func (s *Store) build(ctx context.Context, opt Options, fill func(b *builder) error) (api.Image, error) {
 	if opt.Name != "" {
 		var err error
@@ -141,8 +141,8 @@ func (b *builder) checkEntries() error {
 	return nil
 }
 
-// putFile stores a regular file with the contents that r gives. size is what is
-// known of them before, to refuse early.
+// putFile stores a regular file with the contents of r. size is the announced size, so that a
+// file that is too large is refused early.
 func (b *builder) putFile(path string, n *erofs.Node, r io.Reader, size int64) error {
 	if size > b.limits.FileBytes {
 		return refused("%q has %d bytes: a file may have %d", path, size, b.limits.FileBytes)
@@ -155,7 +155,7 @@ func (b *builder) putFile(path string, n *erofs.Node, r io.Reader, size int64) e
 	return b.put(path, n)
 }
 
-// contents reads one file within the limits.
+// contents reads a file within the limits.
 type contents struct {
 	b    *builder
 	path string

@@ -24,13 +24,13 @@ func (s *Store) Tag(ref, name string) (api.Image, error) {
 	return s.Resolve(name)
 }
 
-// A name that another image has moves to the new one when somebody asks for the image of
-// that name to be made (build, import, pull), or says that it is to be replaced. Without
-// that it is an error: an image that is made of what happens to be in a sandbox, or is
-// given to another owner, does not take the place of one by a slip.
+// A name that another image has moves to the new image if the user asks for an image of that
+// name to be made (build, import, pull), or for the image to be replaced. Otherwise it is an
+// error: an image that is committed from a sandbox, or given to another owner, does not
+// replace another image by accident.
 
-// CheckName returns a CodeNameTaken error if an image has the name that is not id, which
-// may be empty.
+// CheckName returns a CodeNameTaken error if an image other than id has the name. id may be
+// empty.
 func (s *Store) CheckName(name, id string) error {
 	n, err := s.files.Names()
 	if err != nil {
@@ -53,10 +53,10 @@ func (s *Store) setName(name, id string) error {
 }
 
 // Remove takes a name away, or an image with all its names if ref is an id. An
-// image that loses its last name goes too. inUse tells whether an image is
+// image that loses its last name is removed too. inUse tells whether an image is
 // needed; it is called with the store locked and must not use it. Then the error
-// is CodeConflict and nothing changes. The result says whether the image itself
-// went.
+// is CodeConflict and nothing changes. The result reports whether the image itself
+// was removed.
 func (s *Store) Remove(ref string, inUse func(id string) error) (removed bool, err error) {
 	err = s.files.Locked(func() error {
 		img, name, err := s.resolve(ref)
@@ -92,7 +92,7 @@ func (s *Store) Remove(ref string, inUse func(id string) error) (removed bool, e
 	return removed, err
 }
 
-// RemoveNameless removes the image id if nobody has a name for it. inUse is as of
+// RemoveNameless removes the image id if no owner has a name for it. inUse is as of
 // Remove. That the image is gone, or has a name again, is no error.
 func (s *Store) RemoveNameless(id string, inUse func(id string) error) (removed bool, err error) {
 	err = s.files.Locked(func() error {

@@ -55,8 +55,8 @@ func decompress(input *countReader, limits Limits) (*stream, error) {
 	return s, nil
 }
 
-// drain reads to the end of the stream, which makes decoders check what follows
-// the archive: checksums and the end of the compressed data.
+// drain reads to the end of the stream, so that decoders check the data after the archive:
+// checksums and the end of the compressed data.
 func (s *stream) drain() error {
 	// bufio's own WriteTo would lose an error that came with the last data.
 	if _, err := io.Copy(io.Discard, struct{ io.Reader }{s.Reader}); err != nil {

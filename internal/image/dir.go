@@ -133,8 +133,8 @@ func (w *dirWalk) visit(path string, _ fs.DirEntry, err error) error {
 	return w.b.put(name, n)
 }
 
-// file stores a regular file, if it is still the one that was looked at: the
-// open must not follow a link or wait for a pipe that took its place.
+// file stores a regular file, if it is still the same file: the open must not follow a link
+// or wait for a pipe that has replaced it.
 func (w *dirWalk) file(path, name string, n *erofs.Node, id fileID) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -156,7 +156,7 @@ func (w *dirWalk) file(path, name string, n *erofs.Node, id fileID) error {
 }
 
 // hostXattrs returns the extended attributes of a file of the host that a sandbox
-// can have, and that may be read. One that vanishes meanwhile is none.
+// can have, and that may be read. An attribute that vanishes meanwhile is left out.
 func hostXattrs(path string) ([]erofs.Xattr, error) {
 	list := make([]byte, maxXattrList)
 	n, err := unix.Llistxattr(path, list)
@@ -204,7 +204,7 @@ func isKernelFS(path string) bool {
 	return unix.Statfs(path, &st) == nil && slices.Contains(kernelFilesystems, int64(st.Type))
 }
 
-// inputError gives an error of the host about the input's path its class.
+// inputError gives an error of the host about the input's path a code.
 func inputError(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

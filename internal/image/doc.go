@@ -14,8 +14,8 @@
 // digests that their archive states. A refused import leaves nothing behind.
 //
 // Package catalog keeps the files: it knows their places and the order in which they are
-// written, so that a crash leaves no reference to what is missing.
+// written, so that a crash leaves no reference to a missing file.
 //
-// The package must never know what a sandbox is or which images are running: the caller of
-// Remove says so.
+// The package must never know what a sandbox is or which images are in use: the caller of
+// Remove reports it.
 package image

@@ -17,16 +17,16 @@ import (
 	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
-// Meta is what the store keeps of an image besides its contents.
+// Meta is the data of an image besides its contents.
 type Meta struct {
-	Name     string // to give to the image; "" for none
+	Name     string // of the image; "" for none
 	KeepName bool   // refuse a name that another image has
-	Source   string // where it came from, for people
+	Source   string // its origin, for people
 	Config   Config
 }
 
-// commit makes an image of the complete EROFS file f, made by newTemp. An image
-// that the store has already gets the name only.
+// commit makes an image of the complete EROFS file f, made by newTemp. If the store has the
+// image already, the image only gets the name.
 func (s *Store) commit(f hostfs.File, digest [sha256.Size]byte, size int64, meta Meta) (api.Image, error) {
 	id := catalog.ID(digest)
 	r := catalog.Record{
@@ -64,9 +64,9 @@ type AddOptions struct {
 	MaxBytes int64  // 0 for the default limit
 }
 
-// Add stores an EROFS file that Ramet has made before, perhaps elsewhere: one of
-// the same configuration, or it is refused. Errors: CodeCorrupt if it is none or
-// has another digest, CodeHostile if it is too large.
+// Add stores an EROFS file that Ramet has made, perhaps on another machine, with this
+// configuration. Errors: CodeCorrupt if it is no such file or has another digest, CodeHostile
+// if it is too large.
 func (s *Store) Add(ctx context.Context, r io.Reader, opt AddOptions) (api.Image, error) {
 	var err error
 	if opt.Name != "" {
@@ -98,9 +98,9 @@ func (s *Store) Add(ctx context.Context, r io.Reader, opt AddOptions) (api.Image
 	return s.commit(f, digest, size, opt.Meta)
 }
 
-// checkSuperblock tells whether f is an image that erofs.Writer can have made
-// with config. The offsets are those of the format's superblock; what is behind
-// it is checked by the sandbox's kernel, which trusts no image.
+// checkSuperblock checks that erofs.Writer can have made f with config. The offsets are those
+// of the format's superblock. The reader in the sandbox's kernel checks the rest: it trusts no
+// image.
 func checkSuperblock(f io.ReaderAt, size int64, config Config) error {
 	block := make([]byte, 4096)
 	if _, err := f.ReadAt(block, 0); err != nil {

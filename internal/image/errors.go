@@ -27,8 +27,8 @@ func corrupt(format string, args ...any) error {
 	return api.Errorf(api.CodeCorrupt, format, args...)
 }
 
-// readError gives an error of a decoder its class. Errors of the host and those
-// that have a class stay what they are.
+// readError gives an error of a decoder a code. Errors of the host, and errors with a code,
+// stay as they are.
 func readError(err error) error {
 	var classed *api.Error
 	var host syscall.Errno
@@ -45,7 +45,7 @@ func readError(err error) error {
 	return corrupt("archive is damaged: %w", err)
 }
 
-// importError gives errors of writing an image their class.
+// importError gives errors of writing an image a code.
 func importError(err error) error {
 	var entry *erofs.EntryError
 	var classed *api.Error

@@ -10,8 +10,8 @@ import (
 	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
-// ImportPath makes an image of what is at path: a directory, an OCI layout, an
-// archive made by docker save or its kin, or a tar of a root file system. The
+// ImportPath makes an image of the file at path: a directory, an OCI layout, an archive of
+// docker save or a similar program, or a tar of a root file system. The
 // archives may be compressed with gzip, zstd or xz.
 func (s *Store) ImportPath(ctx context.Context, path string, opt Options) (api.Image, error) {
 	if opt.Source == "" {
@@ -43,8 +43,7 @@ func (s *Store) ImportPath(ctx context.Context, path string, opt Options) (api.I
 	return s.ImportStream(ctx, f, opt)
 }
 
-// ImportStream makes an image of an archive as ImportPath does, whatever kind it
-// is. Archives of container images are not ordered for streaming; they are
+// ImportStream makes an image of an archive of any kind, as ImportPath does. Archives of container images are not ordered for streaming; they are
 // copied to the store's disk first, unless r is a plain file. Cancelling takes
 // effect at the next read.
 func (s *Store) ImportStream(ctx context.Context, r io.Reader, opt Options) (api.Image, error) {

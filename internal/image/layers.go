@@ -14,17 +14,17 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// platform is the only one that sandboxes run.
+// platform is the only platform of sandboxes.
 var platform = v1.Platform{OS: "linux", Architecture: "amd64"}
 
-// containerImage is an image of containers, wherever it is kept.
+// containerImage is a container image of an archive or a registry.
 type containerImage struct {
 	config *v1.ConfigFile
 	layers []containerLayer // the lowest first
 	source string
 }
 
-// containerLayer is one layer. Its contents are not trusted: the digests are.
+// containerLayer is a layer. Its digests are trusted, its contents are not.
 type containerLayer struct {
 	digest v1.Hash // of the blob; zero if unknown
 	diffID v1.Hash // of the tar in it
@@ -73,8 +73,8 @@ func (b *builder) container(phase string, img *containerImage) error {
 	return nil
 }
 
-// layer applies one layer and compares it with its digests. That comes last,
-// when the tree has its entries already: the import fails as a whole.
+// layer applies a layer and then compares it with its digests. The tree has the entries of the
+// layer by then: if the digests differ, the whole import fails.
 func (b *builder) layer(l containerLayer) error {
 	blob, err := l.open(b.ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (b *builder) layer(l containerLayer) error {
 	}
 	defer in.close()
 	plain := newVerifier(in, l.diffID)
-	// The tar reader takes single blocks, the digest would suffer.
+	// The tar reader reads single blocks, which would slow down the digest.
 	buffered := &stream{Reader: newBuffer(plain)}
 	if _, err := b.applyTar(buffered, true); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (b *builder) layer(l containerLayer) error {
 	return b.tree.NextLayer()
 }
 
-// verifier hashes what is read through it.
+// verifier hashes the data that is read through it.
 type verifier struct {
 	r    io.Reader
 	want v1.Hash
@@ -125,7 +125,8 @@ func (v *verifier) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// verify compares all that was read with the digest; none fits always.
+// verify compares the digest of the data with the expected one. No expected digest fits
+// always.
 func (v *verifier) verify(what string) error {
 	sum := v.hash.Sum(nil)
 	want, err := hex.DecodeString(v.want.Hex)

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Limits bound what an import may take. A zero field stands for its default.
+// Limits bound the resources of an import. A zero field stands for its default.
 // The lengths of paths and names are bounded by the file system itself.
 type Limits struct {
 	TotalBytes int64 // contents of all files, those replaced later included
@@ -50,7 +50,7 @@ func (l Limits) withDefaults() Limits {
 // headers and padding. Without it an endless tail of zeros would never end.
 func (l Limits) streamBytes() int64 { return 2*l.TotalBytes + 1<<20 }
 
-// countReader counts what passes, reports it and ends when the context does.
+// countReader counts and reports the bytes that are read, and ends when the context does.
 type countReader struct {
 	ctx    context.Context
 	r      io.Reader
@@ -70,7 +70,7 @@ func (c *countReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// expandReader passes on what a decoder makes of input, within limits.
+// expandReader reads the output of a decoder of input, within limits.
 type expandReader struct {
 	r      io.Reader
 	input  *countReader

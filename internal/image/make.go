@@ -8,11 +8,11 @@ import (
 	"ramet.dev/ramet/internal/storage/erofs"
 )
 
-// Draft is an image that Make makes. Errors of its methods are to be passed on.
+// Draft is an image that is being made. Its user must return the errors of its methods.
 type Draft struct{ b *builder }
 
-// Make makes an image of what fill puts in the draft. It is bounded as imports are,
-// with CodeLimit, but takes device nodes: the files are not a stranger's archive. If
+// Make makes an image of the files that fill puts in the draft. It is bounded as imports are,
+// with CodeLimit, but accepts device nodes: the files do not come from an untrusted archive. If
 // fill fails, nothing is left, and its error is returned.
 func (s *Store) Make(ctx context.Context, opt Options, fill func(*Draft) error) (api.Image, error) {
 	img, err := s.build(ctx, opt, func(b *builder) error {
@@ -38,7 +38,7 @@ func (d *Draft) Put(path string, n *erofs.Node) error {
 	return d.b.put(path, n)
 }
 
-// PutFile stores a regular file with what contents gives, of which size is known.
+// PutFile stores a regular file with contents, whose size is known.
 func (d *Draft) PutFile(path string, n *erofs.Node, contents io.Reader, size int64) error {
 	d.b.progress.detail(path)
 	return d.b.putFile(path, n, d.b.input(contents), size)

@@ -21,7 +21,7 @@ var (
 )
 
 // ParseName returns the canonical form of an image's name, in which the tag
-// "latest" is left out. It is the one place where names are judged; the error is
+// "latest" is left out. No other function checks names. The error is
 // CodeInvalid and names field.
 func ParseName(field, s string) (string, error) {
 	repo, _, _ := strings.Cut(s, ":")

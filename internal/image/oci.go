@@ -24,7 +24,7 @@ const (
 	annotationName = "io.containerd.image.name"
 )
 
-// readContainerArchive returns the one image of a, or the one that choice names.
+// readContainerArchive returns the only image of a, or the image that choice names.
 func readContainerArchive(a archive, choice string) (*containerImage, error) {
 	if has(a, "oci-layout") && has(a, "index.json") {
 		return readOCI(a, choice)
@@ -73,7 +73,7 @@ func readOCI(a archive, choice string) (*containerImage, error) {
 	return newContainerImage(config, layers, source)
 }
 
-// chooseManifest returns the manifest of the wanted image for our platform.
+// chooseManifest returns the manifest of the wanted image for platform.
 func chooseManifest(a archive, rawIndex []byte, choice string, depth int) (v1.Descriptor, error) {
 	index, err := v1.ParseIndexManifest(bytes.NewReader(rawIndex))
 	if err != nil {
@@ -130,8 +130,8 @@ func chooseManifest(a archive, rawIndex []byte, choice string, depth int) (v1.De
 	return inner, err
 }
 
-// sameName compares the name of an image in an archive, which may be complete,
-// with what a person typed.
+// sameName compares the name of an image in an archive, which may be complete, with the name
+// that a person typed.
 func sameName(full, typed string) bool {
 	return full == typed || strings.HasSuffix(full, "/"+typed)
 }
@@ -171,7 +171,7 @@ func opener(a archive, name string) func(context.Context) (io.ReadCloser, error)
 	}
 }
 
-// dockerManifest is one image in the manifest.json of docker save.
+// dockerManifest is an image in the manifest.json of docker save.
 type dockerManifest struct {
 	Config   string
 	RepoTags []string
@@ -179,8 +179,8 @@ type dockerManifest struct {
 }
 
 // readDockerSave reads the format of docker save before it became an OCI layout.
-// Layers have no digest of their own there; the configuration knows that of their
-// contents, and the configuration's name that of itself.
+// Layers have no digest of their own there: the configuration has the digests of their
+// contents, and the configuration's name has its own digest.
 func readDockerSave(a archive, choice string) (*containerImage, error) {
 	raw, err := readDocumentOf(a, "manifest.json")
 	if err != nil {

@@ -30,7 +30,7 @@ func (p *progress) begin(phase string, total int64) {
 	p.send()
 }
 
-// detail says what is worked on from now.
+// detail sets the text about the current work.
 func (p *progress) detail(s string) { p.now.Detail = s }
 
 // add counts n more bytes.

@@ -23,12 +23,13 @@ type PullOptions struct {
 	// Insecure allows plain HTTP. Registries on the loopback interface need no
 	// permission.
 	Insecure bool
-	// Anonymous leaves the credentials of this process's user alone.
+	// Anonymous does not use the credentials of this process's user.
 	Anonymous bool
 }
 
-// Pull makes an image of one in a registry, with the credentials of docker's and
-// podman's configuration unless it is to be anonymous. Everything is checked against its digest. Errors:
+// Pull makes an image of a container image in a registry, with the credentials of docker's
+// and podman's configuration unless Anonymous is set. All blobs are checked against their
+// digests. Errors:
 // CodeInvalid for ref, CodeNotFound, CodeUnavailable if the registry cannot be
 // reached or denies access, CodeUnsupported if the image is for other machines.
 func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (api.Image, error) {
@@ -48,7 +49,7 @@ func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (api.Imag
 	}
 	var credentials authn.Keychain = authn.DefaultKeychain
 	if opt.Anonymous {
-		credentials = authn.NewMultiKeychain() // which knows none
+		credentials = authn.NewMultiKeychain() // it has none
 	}
 	return s.build(ctx, opt.Options, func(b *builder) error {
 		b.progress.begin(PhaseFetch, 0)
@@ -69,8 +70,8 @@ func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (api.Imag
 	})
 }
 
-// localName returns how the image is called here: as people call it, without the
-// default registry, without ports; "" if ref is a digest or has no such form.
+// localName returns the name of a pulled image in the store: its short form, without the default
+// registry and without ports. It is "" if ref is a digest or has no short form.
 func localName(ref name.Reference) string {
 	tag, ok := ref.(name.Tag)
 	if !ok {
@@ -125,9 +126,8 @@ func describeRemote(ref string, img v1.Image) (*containerImage, error) {
 	return newContainerImage(config, layers, "")
 }
 
-// registryTransport gives errors of a connection that breaks in the middle of an
-// answer their class. What else goes wrong while an answer is read is then its
-// contents.
+// registryTransport gives a code to errors of a connection that breaks in the middle of an
+// answer. Other errors while an answer is read are then due to its contents.
 type registryTransport struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -149,11 +149,11 @@ func (b registryBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// registryError gives errors of the registry's client their class.
+// registryError gives errors of the registry's client a code.
 func registryError(ref string, err error) error {
 	var answer *transport.Error
 	var classed *api.Error
-	var connection net.Error // what http.Client returns is one
+	var connection net.Error // errors of http.Client implement it
 	switch {
 	case err == nil, errors.As(err, &classed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err

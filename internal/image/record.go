@@ -5,7 +5,7 @@ import (
 	"ramet.dev/ramet/internal/image/catalog"
 )
 
-// Config is what an image says about running it.
+// Config has the environment, command and user of an image.
 type Config = catalog.Config
 
 // describe returns the image of a record with some of its names.

@@ -18,22 +18,22 @@ import (
 	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
-// Store is a directory of images. Several processes may use one directory. All
+// Store is a directory of images, as an owner sees it. Several processes may use one directory. All
 // methods are safe for concurrent use.
 type Store struct {
 	files  *catalog.Catalog
-	prefix string // of the names that are seen
-	named  bool   // images without one of them are not seen,
-	// unless nameless is set and nobody has a name for them.
+	prefix string // of the names of the owner
+	named  bool   // images without a name of the owner are not seen,
+	// unless nameless is set and no owner has a name for them.
 	nameless bool
-	everyone bool // what images are called by others is told
+	everyone bool // images are shown with the names of other owners
 }
 
-// Open returns the store in dir, which it makes if needed, and removes what
-// crashed imports left there. It waits while another process changes the store.
+// Open returns the store in dir, which it makes if needed, and removes the files that crashed
+// imports left there. It waits while another process changes the store.
 func Open(dir string) (*Store, error) { return open(dir, hostfs.OS) }
 
-// open is Open on another file system.
+// open is Open with a given file system.
 func open(dir string, fsys hostfs.FS) (*Store, error) {
 	files, err := catalog.Open(dir, fsys)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Store) List() ([]api.Image, error) {
 }
 
 // Resolve returns the image that ref means: an id, an unambiguous beginning of
-// one (8 characters or more, "img_" included) or a name. Errors: CodeNotFound,
+// an id (8 characters or more, "img_" included) or a name. Errors: CodeNotFound,
 // CodeInvalid, CodeConflict if ref is ambiguous.
 func (s *Store) Resolve(ref string) (api.Image, error) {
 	img, _, err := s.resolve(ref)
@@ -120,8 +120,8 @@ func (s *Store) resolve(ref string) (img api.Image, name string, err error) {
 	return img, name, err
 }
 
-// Path returns the path of the image's file. The file never changes; whoever has
-// it open keeps it when the image is removed. Errors as of Resolve.
+// Path returns the path of the image's file. The file never changes; a process that
+// has it open keeps it when the image is removed. Errors as of Resolve.
 func (s *Store) Path(id string) (string, error) {
 	if !api.IsID(api.KindImage, id) {
 		return "", api.Invalid("image", "%q is not an image id", id)

@@ -25,8 +25,8 @@ const (
 
 // ImportTar makes an image of a tar of a root file system: plain, gzip, zstd or
 // xz. The entries may come in any order, and later ones replace earlier ones.
-// Of extended attributes, those are kept that a sandbox can have: user.*,
-// trusted.* and file capabilities. Cancelling takes effect at the next read.
+// It keeps the extended attributes that a sandbox can have: user.*, trusted.* and file
+// capabilities. Cancelling takes effect at the next read.
 func (s *Store) ImportTar(ctx context.Context, r io.Reader, opt Options) (api.Image, error) {
 	return s.build(ctx, opt, func(b *builder) error {
 		b.progress.begin(PhaseUnpack, fileSize(r))
@@ -49,13 +49,13 @@ func fileSize(r io.Reader) int64 {
 	return 0
 }
 
-// input counts and reports what is read of r.
+// input counts and reports the bytes that are read from r.
 func (b *builder) input(r io.Reader) *countReader {
 	return &countReader{ctx: b.ctx, r: r, report: b.progress.add}
 }
 
-// rootfs applies a tar that must be complete, end mark included: nothing else
-// tells a truncated one when it breaks off between two entries.
+// rootfs applies a tar that must be complete, end mark included: only the mark is missing in a
+// tar that was cut off between two entries.
 func (b *builder) rootfs(in *stream) error {
 	complete, err := b.applyTar(in, false)
 	if err != nil {
@@ -72,7 +72,7 @@ func (b *builder) rootfs(in *stream) error {
 }
 
 // applyTar puts the entries of a tar in the tree. In a layer, whiteouts hide
-// what is below. It reports whether the tar has an end mark.
+// files of lower layers. It reports whether the tar has an end mark.
 func (b *builder) applyTar(r io.Reader, layer bool) (complete bool, err error) {
 	counted := &countReader{ctx: b.ctx, r: r}
 	archive := tar.NewReader(counted)

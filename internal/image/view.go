@@ -8,14 +8,14 @@ import (
 	"ramet.dev/ramet/internal/image/catalog"
 )
 
-// Contents are kept once, whoever has them; names are an owner's. An owner sees the
-// images that it has a name for, and knows nothing of other names.
+// Contents are stored once for all owners; names belong to an owner. An owner sees the images
+// that it has a name for, and no names of other owners.
 
 // ownerMark begins the names of owners in names.json. No name begins with it.
 const ownerMark = "@"
 
-// For returns the store as owner sees it: with its own names, and with the images
-// that have one of them. The owner "" has the names without an owner.
+// For returns the store as owner sees it: with its own names, and the images that have such a
+// name. The owner "" has the names without an owner.
 func (s *Store) For(owner string) *Store {
 	v := &Store{files: s.files, named: true}
 	if owner != "" {
@@ -24,15 +24,14 @@ func (s *Store) For(owner string) *Store {
 	return v
 }
 
-// ForAll is For the owner "", who sees the images besides that nobody has a name
-// for.
+// ForAll returns the store as the owner "" sees it, with the images besides that no owner has
+// a name for.
 func (s *Store) ForAll() *Store { return &Store{files: s.files, named: true, nameless: true} }
 
-// ForEveryone returns the store with all images, which say how others than the owner ""
-// call them.
+// ForEveryone returns the store with all images, and with the names of all owners.
 func (s *Store) ForEveryone() *Store { return &Store{files: s.files, everyone: true} }
 
-// key returns what a name is called in names.json.
+// key returns the form of a name in names.json.
 func (s *Store) key(name string) string { return s.prefix + name }
 
 // namesOf returns the names that an image has for the owner.

@@ -28,8 +28,8 @@ type Catalog struct {
 	fs  hostfs.FS
 }
 
-// Open returns the catalog in dir, which it makes if needed, and removes what crashed
-// imports left there. It waits while another process changes the catalog.
+// Open returns the catalog in dir, which it makes if needed, and removes the files that
+// crashed imports left there. It waits while another process changes the catalog.
 func Open(dir string, fsys hostfs.FS) (*Catalog, error) {
 	c := &Catalog{dir: dir, fs: fsys}
 	for _, d := range []string{dir, c.path(blobsDir), c.path(recordsDir)} {
@@ -69,7 +69,7 @@ func (c *Catalog) collect() error {
 		case isBlob:
 			sum, err := hex.DecodeString(digest)
 			if err != nil || len(sum) != sha256.Size {
-				continue // not ours
+				continue // not a file of a catalog
 			}
 			if _, err := os.Lstat(c.recordPath(ID([sha256.Size]byte(sum)))); errors.Is(err, fs.ErrNotExist) {
 				if err := c.fs.Remove(path); err != nil {

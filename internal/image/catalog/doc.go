@@ -4,11 +4,11 @@
 //	lock               flock taken for every change
 //	blobs/DIGEST.erofs the images, read-only
 //	blobs/.tmp-*       imports under way, each flocked by its process
-//	records/ID.json    what is known of an image besides its names
+//	records/ID.json    the record of an image, without its names
 //	names.json         name to id
 //
-// Changes are made in an order that leaves no reference to what is missing: blob, record,
-// name; removals go the other way. What a crash leaves over is collected by Open. Several
+// Changes are made in an order that leaves no reference to a missing file: blob, record,
+// name; removals go the other way. Open removes the files that a crash leaves over. Several
 // processes may use one directory.
 //
 // The package must never know how an image is made or who may see it, and it looks into no

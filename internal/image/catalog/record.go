@@ -17,7 +17,7 @@ import (
 // must not read them.
 const formatVersion = 1
 
-// Config is what an image says about running it.
+// Config has the environment, command and user of an image.
 type Config struct {
 	Env        []string `json:"env,omitempty"`
 	Cmd        []string `json:"cmd,omitempty"`

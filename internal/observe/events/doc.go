@@ -1,6 +1,6 @@
-// Package events keeps the last events and hands them to whoever follows. Memory is
-// bounded by the number of events that are kept: a reader that is too slow is told
-// how many it missed, and nobody who publishes ever waits.
+// Package events keeps the last events for readers, which may follow. The number of kept
+// events bounds its memory. A reader that is too slow learns how many events it missed;
+// publishing never waits for readers.
 //
 // The package must never know what an event means.
 package events

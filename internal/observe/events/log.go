@@ -8,12 +8,12 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// Log is the last events. It is safe for concurrent use.
+// Log has the last events. It is safe for concurrent use.
 type Log struct {
 	mu      sync.Mutex
 	ring    []api.Event // event seq is at seq % len
-	start   int64       // of the first event there was
-	first   int64       // oldest that is kept
+	start   int64       // number of the first event ever
+	first   int64       // number of the oldest kept event
 	next    int64
 	changed chan struct{} // closed by the next event
 }
@@ -45,16 +45,16 @@ func (f *Log) Now() int64 {
 	return f.next - 1
 }
 
-// Read calls each with the events after since, in order, and if follow is set with
-// those to come. It returns when ctx ends, with its cause, when each says that it is
-// done or fails, or, without follow, after the last event. Where events are not kept
-// any more each gets one whose Lost counts them; a since of 0 misses nothing. For a since that
-// is no number of this log each gets an event with Restarted, and then all events.
+// Read calls each with the events after since, in order, and with follow also with later
+// events. It returns when ctx ends, with its cause, when each returns done or an error, or,
+// without follow, after the last event. In place of events that are not kept any more, each
+// gets an event whose Lost counts them; a since of 0 misses nothing. For a since that is no
+// number of this log, each gets an event with Restarted, and then all events.
 func (f *Log) Read(ctx context.Context, since int64, follow bool, each func(api.Event) (done bool, err error)) error {
 	f.mu.Lock()
 	start, next := f.start, f.next
 	f.mu.Unlock()
-	if since != 0 && (since < start-1 || since >= next) { // of another log
+	if since != 0 && (since < start-1 || since >= next) { // the number is of another log
 		since = start - 1
 		if done, err := each(api.Event{Seq: since, Restarted: true}); done || err != nil {
 			return err
@@ -85,7 +85,7 @@ func (f *Log) Read(ctx context.Context, since int64, follow bool, each func(api.
 	}
 }
 
-// batchSize bounds what is copied at once.
+// batchSize is how many events are copied at once.
 const batchSize = 256
 
 // after returns some events from seq on, how many before them are lost, and a channel that is

@@ -1,5 +1,5 @@
-// Package metrics counts what a daemon does, for Prometheus.
+// Package metrics counts the operations of a daemon and measures its resources, for Prometheus.
 //
-// It is told by whoever does the work, and must never know who that is, what is in
-// sandboxes or what they are called: labels are words of the program.
+// The packages that do the work call it. It must never know them, nor the names or contents of
+// sandboxes: labels are words of the program.
 package metrics

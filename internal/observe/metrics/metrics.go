@@ -14,13 +14,13 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// seconds reach from a cell of code, in a millisecond, to an image's export.
+// seconds are buckets from the run of a cell, a millisecond, to the export of an image.
 var seconds = []float64{.0005, .001, .002, .003, .004, .006, .008, .01, .015, .02, .03, .04, .06, .08, .1, .15, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// bytes reach from the memory of an idle child to that of a database.
+// bytes are buckets from the memory of an idle child to that of a database.
 var bytes = prometheus.ExponentialBuckets(512<<10, 1.5, 26)
 
-// ratios are shares of one processor.
+// ratios are buckets of shares of one processor.
 var ratios = []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 4}
 
 // metric is a histogram besides the durations of operations.
@@ -77,8 +77,8 @@ func New(version string) *Metrics {
 	return m
 }
 
-// histogram has both kinds of buckets: those that are written here, and for who asks
-// for them native ones, a tenth apart.
+// histogram has both kinds of buckets: the given ones, and native ones, a tenth apart, for
+// scrapers that ask for them.
 func histogram(name string, buckets []float64, help string) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{Namespace: "ramet", Name: name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100}
 }
@@ -99,14 +99,14 @@ func (m *Metrics) Begin(ctx context.Context, operation string) (context.Context,
 	}
 }
 
-// Metric enters a value, in the unit that ends its name. Unknown names are left out.
+// Metric records a value, in the unit that ends its name. Unknown names are ignored.
 func (m *Metrics) Metric(name string, value float64) {
 	if h := m.metrics[name]; h != nil {
 		h.Observe(value)
 	}
 }
 
-// Watch has of called whenever the metrics are read.
+// Watch sets the function that returns the usage whenever the metrics are read.
 func (m *Metrics) Watch(of func() api.Usage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +118,7 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
-// usage collects the gauges of what the daemon has at the moment of reading.
+// usage collects the gauges of a daemon's resources at the moment of reading.
 type usage Metrics
 
 func gauge(name, help string, labels ...string) *prometheus.Desc {
@@ -164,8 +164,8 @@ func (u *usage) Collect(ch chan<- prometheus.Metric) {
 	send(memoryDesc, float64(now.SharedBytes), "shared")
 }
 
-// states returns all states, so that a graph falls to zero and does not end, and what
-// else there is.
+// states returns all states, so that a graph falls to zero and does not end, and further states
+// in there.
 func states[S ~string](all []S, there map[S]int) []S {
 	for s := range there {
 		if !slices.Contains(all, s) {

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// BootID returns how the kernel names its present run.
+// BootID returns the id of the current boot.
 func BootID() (string, error) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -33,7 +33,7 @@ func Load() (float64, error) {
 }
 
 // CPUModel returns the name of the processor's model; empty on architectures that do not
-// say it.
+// have it.
 func CPUModel() (string, error) {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -42,8 +42,7 @@ func CPUModel() (string, error) {
 	return cpuModel(string(info)), nil
 }
 
-// cpuModel returns the first model name in cpuinfo; not all architectures have
-// one.
+// cpuModel returns the first model name in cpuinfo, or "".
 func cpuModel(info string) string {
 	for line := range strings.Lines(info) {
 		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {

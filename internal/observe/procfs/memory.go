@@ -9,18 +9,17 @@ import (
 	"strings"
 )
 
-// occupied are the lines of meminfo that sandboxes make grow and that the kernel
-// cannot take back: pages of processes and of memory files, and what the kernel
-// itself keeps for each process. The page cache is left out: it is taken back
-// when somebody needs the room.
+// occupied are the lines of meminfo that grow with sandboxes and that the kernel cannot
+// reclaim: pages of processes and of memory files, and the kernel's own memory for each
+// process. The page cache is left out: the kernel reclaims it when memory is short.
 var occupied = []string{"AnonPages", "Shmem", "PageTables", "KernelStack"}
 
 // Memory is the state of the machine's memory, in bytes.
 type Memory struct {
 	Total     int64
 	Available int64
-	// Occupied is what processes and memory files hold, with the kernel's
-	// page tables and stacks for them.
+	// Occupied is the memory of processes and memory files, with the kernel's page
+	// tables and stacks for them.
 	Occupied int64
 }
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// FamilyPrivate returns the bytes of anonymous memory that a process and its children
-// alone have. Memory in files does not count.
+// FamilyPrivate returns the bytes of anonymous memory that only a process and its children
+// have. Memory in files does not count.
 func FamilyPrivate(pid int) (int64, error) {
 	total, err := privateOf(pid)
 	if err != nil {

@@ -21,7 +21,7 @@ const userHZ = 100
 // point is where the kernel's processes are mounted.
 const point = procfs.DefaultMountPoint
 
-// process is what this package needs of proc_pid_stat(5).
+// process has fields of proc_pid_stat(5).
 type process struct {
 	pid, parent int
 	start       uint64
@@ -167,8 +167,8 @@ func FamilyCPU(pid int) (time.Duration, error) {
 
 // processTime returns the time of a living process, all its threads included,
 // and zero for one that has just ended. The process clock has nanoseconds; the
-// times in proc_pid_stat are cut down to hundredths of a second, which is as
-// long as a small sandbox works in all.
+// times in proc_pid_stat are rounded down to hundredths of a second, which is as
+// much as a small sandbox uses in all.
 func processTime(pid int) time.Duration {
 	const sched = 2 // CPUCLOCK_SCHED, see clock_getcpuclockid(3)
 	var ts unix.Timespec
@@ -194,7 +194,7 @@ func Find(text string) ([]int, error) {
 	return found, nil
 }
 
-// within returns those of all that are in the trees of roots.
+// within returns the processes of all that are in the trees of roots.
 func within(all []process, roots []int) []process {
 	children := map[int][]process{}
 	var found []process
@@ -238,7 +238,7 @@ func processes() ([]process, error) {
 	return all, nil
 }
 
-// Visible reports whether the process pid exists and may be looked at.
+// Visible reports whether the process pid exists and its directory can be read.
 func Visible(pid int) bool {
 	_, err := os.Stat(filepath.Join(point, strconv.Itoa(pid), "stat"))
 	return err == nil

@@ -1,6 +1,6 @@
-// Package tracing tells an OpenTelemetry collector how the time of a command is
-// spent: in the command, the daemon, and calls to sandboxes' sentries.
+// Package tracing sends spans to an OpenTelemetry collector: of commands, of the daemon, and of
+// calls to sandboxes' sentries.
 //
-// It does nothing unless the environment names a collector. Spans are called by what
-// is done, and must never have in them what was in commands, files and environments.
+// It does nothing unless the environment names a collector. Spans have the names of operations,
+// and must never have the contents of commands, files and environments.
 package tracing

@@ -20,8 +20,8 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// exporter sends spans as OTLP over HTTP in JSON. The library's own one is linked
-// with gRPC, which every command of ours would pay for at its start.
+// exporter sends spans as OTLP over HTTP in JSON. The library's own exporter links gRPC, which
+// would slow down the start of every command.
 type exporter struct {
 	url    string
 	header http.Header
@@ -114,7 +114,7 @@ func (e *exporter) Shutdown(context.Context) error {
 	return nil
 }
 
-// The request of OTLP, as far as it is used; 64 bit numbers are text in its JSON.
+// The request of OTLP, without unused fields. 64-bit numbers are strings in its JSON.
 type (
 	exportRequest struct {
 		ResourceSpans []resourceSpans `json:"resourceSpans"`

@@ -26,8 +26,8 @@ func (t *Tracing) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// routeOf returns a path without what names single things, which are at each second
-// place. What is for a server in a sandbox is left out: its paths may have secrets.
+// routeOf returns a path without ids and names, which are at each second place. It leaves out
+// the path for a server in a sandbox: it may have secrets.
 func routeOf(path string) string {
 	parts := strings.Split(path, "/")
 	if len(parts) < 2 || parts[1] != "v1" {
@@ -48,8 +48,8 @@ func routeOf(path string) string {
 
 var plainRoutes = []string{"/healthz", "/readyz", "/metrics", "/openapi.json"}
 
-// Transport has each request be a span below that of its context, and tells the
-// server. Requests whose contexts have none are passed on as they are.
+// Transport makes a span of each request, below the span of its context, and names it to the
+// server. It passes on requests whose contexts have no span.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
 
 type transport struct{ next http.RoundTripper }

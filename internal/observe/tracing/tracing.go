@@ -29,7 +29,7 @@ const (
 // propagator reads and writes traceparent, see the W3C's Trace Context.
 var propagator = propagation.TraceContext{}
 
-// Tracing makes traces and sends them off. A nil one does nothing.
+// Tracing makes traces and sends them. A nil Tracing does nothing.
 type Tracing struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
@@ -51,7 +51,7 @@ func Open(service, version string, getenv func(string) string, report func(error
 	if err != nil {
 		return nil, fmt.Errorf("describe this program for traces: %w", err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(report)) // there is no other way to hear of it
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(report)) // the library has no other way to report failures
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(of))
 	return &Tracing{provider: provider, tracer: provider.Tracer(scope)}, nil
 }
@@ -80,7 +80,7 @@ func (t *Tracing) Root(ctx context.Context, name, traceparent string) (context.C
 	}
 }
 
-// Start begins a span below that of ctx. Without one there it does nothing.
+// Start begins a span below that of ctx. Without a span in ctx it does nothing.
 func Start(ctx context.Context, name string) (context.Context, func(error)) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -95,7 +95,7 @@ func Start(ctx context.Context, name string) (context.Context, func(error)) {
 	}
 }
 
-// Observer has a manager's operations be spans.
+// Observer makes spans of the node's operations.
 type Observer struct{}
 
 // Begin begins the span of an operation.
@@ -112,15 +112,15 @@ const (
 	maxStage  = 40
 )
 
-// Stage is a part of what a sentry says that it did for a call.
+// Stage is a step of a call, as the sentry reports it.
 type Stage struct {
 	Name string
 	MS   float64
 }
 
-// Sentry has stages be spans of the sentry below that of ctx, of a call that it has
-// answered just now. One comes after the other, and none before the call: sentries are
-// not believed.
+// Sentry makes spans of the stages of a call that a sentry has just answered, below the span
+// of ctx. The spans follow each other and lie within the call: a sentry's times are not
+// trusted.
 func Sentry(ctx context.Context, call string, stages []Stage) {
 	parent, ok := trace.SpanFromContext(ctx).(sdk.ReadWriteSpan)
 	if !ok || !parent.IsRecording() {
@@ -129,10 +129,10 @@ func Sentry(ctx context.Context, call string, stages []Stage) {
 	stages = stages[:min(len(stages), maxStages)]
 	starts := make([]time.Time, len(stages)+1)
 	began := parent.StartTime()
-	at := began.Add(time.Since(began)) // as the library reckons the end of a span
+	at := began.Add(time.Since(began)) // computed as the library computes the end of a span
 	starts[len(stages)] = at
 	for i, st := range slices.Backward(stages) {
-		// Whatever is no number of milliseconds within the call takes none, or all.
+		// A time that is no number counts as zero, a longer one than the call as all of it.
 		left := at.Sub(began)
 		if ms := float64(left) / float64(time.Millisecond); st.MS > 0 && st.MS < ms {
 			left = time.Duration(st.MS * float64(time.Millisecond))

@@ -9,9 +9,9 @@ import (
 	"ramet.dev/ramet/internal/service/access"
 )
 
-// Note is an entry that is being made: who does something is known, and what comes
-// of it is added by whoever knows it. All its methods may be called on nil, by what
-// is done for nobody who is written down.
+// Note is an entry that is being made. Its caller and its action are known from the
+// beginning; the packages that do the work add the result. All its methods may be called on
+// nil: work that is not audited has no note.
 type Note struct {
 	mu sync.Mutex
 	e  api.AuditEntry
@@ -21,7 +21,7 @@ type Note struct {
 
 type key struct{}
 
-// Begin returns a context in which a note is made of what the caller in ctx does.
+// Begin returns a context with a new note about an action of the caller in ctx.
 func Begin(ctx context.Context, action, request string) (context.Context, *Note) {
 	c := access.From(ctx)
 	n := &Note{e: api.AuditEntry{Action: action, Request: request, Tenant: c.Tenant, Token: c.Token, By: c.By}}
@@ -38,8 +38,8 @@ func Of(ctx context.Context) *Note {
 	return n
 }
 
-// Object says what it is done to, if that was not said before: the first thing that
-// was looked up.
+// Object sets the id of the thing that the action changes, unless it is set: the first
+// thing that is looked up counts.
 func (n *Note) Object(id string) {
 	if n == nil {
 		return
@@ -51,7 +51,7 @@ func (n *Note) Object(id string) {
 	}
 }
 
-// Of says whose the thing is, if it is another tenant's than the caller's.
+// Of sets the tenant of the thing, if it is another tenant than the caller's.
 func (n *Note) Of(tenant string) {
 	if n == nil {
 		return
@@ -63,7 +63,7 @@ func (n *Note) Of(tenant string) {
 	}
 }
 
-// Set adds what came of it.
+// Set changes the details of the result.
 func (n *Note) Set(change func(*api.AuditDetails)) {
 	if n == nil {
 		return
@@ -76,7 +76,7 @@ func (n *Note) Set(change func(*api.AuditDetails)) {
 	change(n.e.Details)
 }
 
-// Failed says how it failed. The first word counts.
+// Failed sets the code of the failure. The first call counts.
 func (n *Note) Failed(code api.Code) {
 	if n == nil {
 		return
@@ -88,7 +88,7 @@ func (n *Note) Failed(code api.Code) {
 	}
 }
 
-// Drop says that nothing was done after all.
+// Drop has no entry written: nothing was changed.
 func (n *Note) Drop() {
 	if n == nil {
 		return
@@ -105,7 +105,7 @@ func (n *Note) Dropped() bool {
 	return n.dropped
 }
 
-// Entry returns what is to be written.
+// Entry returns the entry to write.
 func (n *Note) Entry() api.AuditEntry {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// fileSize is where the chain goes on in another file.
+	// fileSize is the size at which the chain goes on in another file.
 	fileSize = 64 << 20
 	// maxLine bounds a line that is read: a fork of 1000 children has 30 KiB.
 	maxLine    = 1 << 20
@@ -34,7 +34,7 @@ const (
 	mostPending = 10000
 )
 
-// Log is the audit of one daemon. It is safe for concurrent use.
+// Log is the audit log of a daemon. It is safe for concurrent use.
 type Log struct {
 	dir  string
 	size int64 // of a file
@@ -54,7 +54,7 @@ type Log struct {
 // Open opens the audit in dir, which it makes. One process may have it open.
 func Open(dir string, log *slog.Logger) (*Log, error) { return openIn(hostfs.OS, dir, log) }
 
-// openIn is Open on another file system.
+// openIn is Open with a given file system.
 func openIn(fsys hostfs.FS, dir string, log *slog.Logger) (_ *Log, err error) {
 	l := &Log{dir: dir, size: fileSize, fs: fsys, log: log}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -97,8 +97,8 @@ func filesIn(dir string) ([]string, error) {
 	return files, nil
 }
 
-// resume goes on after the last whole line of a file, and removes half of one: it
-// is what a daemon was writing that died, and nobody was told that it was done.
+// resume goes on after the last whole line of a file, and removes a partial line after it:
+// a daemon died while it wrote that line, and had reported its change to no client.
 func (l *Log) resume(path string) (torn int64, err error) {
 	if l.file, err = l.fs.OpenFile(path, os.O_RDWR, 0o600); err != nil {
 		return 0, err
@@ -125,7 +125,7 @@ func (l *Log) resume(path string) (torn int64, err error) {
 	return torn, err
 }
 
-// explain writes down what is not as an earlier daemon left it.
+// explain writes an entry about differences from the state that an earlier daemon left.
 func (l *Log) explain(torn int64) error {
 	seq, sum, err := l.readHead()
 	if err != nil {
@@ -147,7 +147,7 @@ func seqOf(line []byte) int64 {
 	var e struct {
 		Seq int64 `json:"seq"`
 	}
-	_ = json.Unmarshal(line, &e) // what is no entry is found by Verify
+	_ = json.Unmarshal(line, &e) // Verify reports a line that is no entry
 	return e.Seq
 }
 
@@ -167,7 +167,7 @@ func parseHead(text string) (seq int64, sum string, err error) {
 	return seq, sum, nil
 }
 
-// readHead returns what was written down last.
+// readHead returns the recorded number and digest of the last line.
 func (l *Log) readHead() (int64, string, error) {
 	text, err := io.ReadAll(io.NewSectionReader(l.head, 0, 200))
 	if err != nil {
@@ -178,7 +178,7 @@ func (l *Log) readHead() (int64, string, error) {
 	}
 	seq, sum, err := parseHead(string(text))
 	if err != nil {
-		return 0, "", nil // it was being written: the chain itself is what counts
+		return 0, "", nil // it was being written: the chain itself counts
 	}
 	return seq, sum, nil
 }
@@ -197,8 +197,8 @@ func (l *Log) Close() error {
 	return errors.Join(errs...)
 }
 
-// Append writes an entry. If the disk is full, it is kept and written with the next
-// one, and AuditReady says so.
+// Append writes an entry. If the disk is full, the entry is kept and written with the next
+// one, and AuditReady returns an error until then.
 func (l *Log) Append(e api.AuditEntry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,7 +216,7 @@ func (l *Log) AppendAudit(e api.AuditEntry) {
 	}
 }
 
-// AuditReady refuses changes that could not be written down.
+// AuditReady returns an error while entries cannot be written: changes are refused then.
 func (l *Log) AuditReady() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -252,7 +252,7 @@ func (l *Log) write(e api.AuditEntry) error {
 		}
 	}
 	if _, err := l.file.WriteAt(append(line, '\n'), l.written); err != nil {
-		_ = l.file.Truncate(l.written) // half a line is none; the next one is written over it
+		_ = l.file.Truncate(l.written) // a partial line does not count; the next line is written over it
 		return fmt.Errorf("write audit: %w", err)
 	}
 	l.written += int64(len(line)) + 1

@@ -34,8 +34,8 @@ func (c *check) fault(f api.AuditFault, format string, args ...any) {
 	}
 }
 
-// VerifyAudit reads the whole chain and says what is wrong with it. head is what an
-// earlier verification said was the last line, or empty.
+// VerifyAudit reads the whole chain and reports its faults. head is the last line that an
+// earlier verification reported, or empty.
 func (l *Log) VerifyAudit(ctx context.Context, head string) (*api.AuditReport, error) {
 	c := &check{report: api.AuditReport{Faults: []api.AuditFault{}}}
 	var err error
@@ -46,7 +46,7 @@ func (l *Log) VerifyAudit(ctx context.Context, head string) (*api.AuditReport, e
 	}
 	l.mu.Lock()
 	files, err := filesIn(l.dir)
-	var sizes []int64 // what is appended meanwhile is not looked at
+	var sizes []int64 // lines that are appended meanwhile are not verified
 	for _, f := range files {
 		fi, serr := os.Stat(f)
 		if err = errors.Join(err, serr); serr == nil {
@@ -111,7 +111,7 @@ func (c *check) file(ctx context.Context, path string, size int64, first bool) e
 	return nil
 }
 
-// line looks at one line.
+// line verifies a line.
 func (c *check) line(at api.AuditFault, line []byte, first bool) {
 	var e api.AuditEntry
 	in := json.NewDecoder(bytes.NewReader(line))
@@ -147,8 +147,8 @@ func (c *check) line(at api.AuditFault, line []byte, first bool) {
 	}
 }
 
-// AuditEntries returns what was done in the caller's tenant and to its things, and all
-// for the owner of the daemon.
+// AuditEntries returns the changes that were made in the caller's tenant or to its things.
+// The owner of the daemon gets all entries.
 func (l *Log) AuditEntries(ctx context.Context, since int64, limit int) ([]api.AuditEntry, error) {
 	c := access.From(ctx)
 	if err := c.Known(); err != nil {
@@ -174,7 +174,7 @@ func (l *Log) Entries(ctx context.Context, since int64, each func(api.AuditEntry
 		return err
 	}
 	for i, path := range files {
-		// A file is left out if the next one begins at or before what is asked for.
+		// A file is left out if the next one begins at or before the entry after since.
 		if i+1 < len(files) && firstOf(files[i+1]) <= since+1 {
 			continue
 		}
@@ -204,14 +204,14 @@ func entriesOf(ctx context.Context, path string, since int64, each func(api.Audi
 	for ctx.Err() == nil {
 		line, err := in.ReadSlice('\n')
 		if err == io.EOF {
-			return true, nil // half a line is being written
+			return true, nil // a line is being written
 		}
 		if err != nil {
 			return false, err
 		}
 		var e api.AuditEntry
 		if json.Unmarshal(line, &e) != nil || e.Seq <= since {
-			continue // what is no entry is found by Verify
+			continue // Verify reports a line that is no entry
 		}
 		if !each(e) {
 			return false, nil

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// TokenParameter is where a browser puts a token that cannot set headers.
+	// TokenParameter is the parameter with a token, for browsers, which cannot set headers.
 	TokenParameter = "access_token"
-	// codeParameter is where the URL has its code that lets a browser in.
+	// codeParameter is the parameter with the code that admits a browser.
 	codeParameter = "ramet_code"
 )
 
 // token is the secret of a token wherever it stands.
 var token = regexp.MustCompile(regexp.QuoteMeta(httpwire.SecretPrefix) + `[a-z2-7]{52}`)
 
-// CutAuthorization removes all values of Authorization that have a token of ours, and
-// returns the first one that is a bearer's.
+// CutAuthorization removes all values of Authorization that have a token of Ramet, and
+// returns the first bearer token of them.
 func CutAuthorization(h http.Header) (secret string) {
 	h["Authorization"] = slices.DeleteFunc(h["Authorization"], func(v string) bool {
 		scheme, value, _ := strings.Cut(v, " ")
@@ -41,7 +41,7 @@ func CutAuthorization(h http.Header) (secret string) {
 	return secret
 }
 
-// cut removes the parameters from a query of which take says so, and leaves the rest as
+// cut removes the parameters of a query for which take returns true, and leaves the rest as
 // it is. It returns the value of the last of them.
 func cut(query, name string, take func(value string) bool) (taken, rest string) {
 	var kept []string
@@ -58,19 +58,19 @@ func cut(query, name string, take func(value string) bool) (taken, rest string) 
 	return taken, strings.Join(kept, "&")
 }
 
-// CutToken removes our tokens from a query.
+// CutToken removes tokens of Ramet from a query.
 func CutToken(query string) (secret, rest string) {
 	return cut(query, TokenParameter, func(v string) bool { return strings.HasPrefix(v, httpwire.SecretPrefix) })
 }
 
-// CutCode removes our codes from a query.
+// CutCode removes codes of Ramet from a query.
 func CutCode(query string) (code, rest string) {
 	return cut(query, codeParameter, func(string) bool { return true })
 }
 
-// CleanRequest removes from the header of a request the fields that are for the daemon. host is that of the
-// page, if requests of its own reach the server: to the server, whose host is another,
-// they come from itself.
+// CleanRequest removes from the header of a request the fields that are for the daemon. host
+// is the host of the page, if requests of the page itself reach the server: they are
+// rewritten, so that the server, whose host is another, takes them for its own.
 func CleanRequest(h http.Header, host, server string) {
 	CutAuthorization(h)
 	h.Del(httpwire.TokenHeader)
@@ -97,7 +97,7 @@ func CleanRequest(h http.Header, host, server string) {
 	}
 }
 
-// cleanCookies removes our cookies from a line of some, and leaves others as they are.
+// cleanCookies removes Ramet's cookies from a line of cookies.
 func cleanCookies(line string) string {
 	var kept []string
 	for part := range strings.SplitSeq(line, ";") {
@@ -113,7 +113,7 @@ func cleanCookies(line string) string {
 func isOurCookie(name string) bool { return name == plainCookie || name == secureCookie }
 
 // cleanURL removes tokens and codes from the URL of a page, and makes the host of a page
-// that of its server. It returns "" for what is no URL.
+// that of its server. It returns "" for an invalid URL.
 func cleanURL(text, host, server string) string {
 	u, err := url.Parse(text)
 	if err != nil || text == "" {
@@ -127,8 +127,8 @@ func cleanURL(text, host, server string) string {
 	return u.String()
 }
 
-// wide are headers that tell a browser something about a whole origin, or about more: all
-// hosts of a domain, or requests to come. None of them is for the server to say.
+// wide are headers that affect a whole origin in a browser, or more: all hosts of a domain,
+// or requests to come. A server in a sandbox must not set them.
 var wide = []string{
 	"Accept-Ch", "Alt-Svc", "Clear-Site-Data", "Critical-Ch", "Expect-Ct", "Nel", "Origin-Agent-Cluster", "Public-Key-Pins", "Public-Key-Pins-Report-Only",
 	"Report-To", "Reporting-Endpoints", "Sec-Session-Registration", "Secure-Session-Registration", "Set-Login", "Strict-Transport-Security", "Use-As-Dictionary",
@@ -136,9 +136,9 @@ var wide = []string{
 	"X-Accel-Redirect", "X-Lighttpd-Send-File", "X-Sendfile",
 }
 
-// CleanResponse removes from the header of a server's answer what would reach further than
-// its own pages. Below a prefix, on an origin that is others' too, that is more, and
-// nothing there may run as a page. host is that of the page, as in CleanRequest.
+// CleanResponse removes from the header of a server's answer the fields that affect more than
+// its own pages. Below a prefix, the origin is shared with other servers: more fields are
+// removed, and nothing there may run as a page. host is that of the page, as in CleanRequest.
 func CleanResponse(h http.Header, prefix, host, server string) {
 	for _, name := range wide {
 		h.Del(name)
@@ -165,7 +165,8 @@ func CleanResponse(h http.Header, prefix, host, server string) {
 }
 
 // cleanCookie returns a cookie of a server as it may be set: for its own host only, and
-// below the prefix, which is where the server's root is. It returns nil for none.
+// below the prefix, which is where the server's root is. It returns nil if it may not be
+// set.
 func cleanCookie(c *http.Cookie, prefix string) *http.Cookie {
 	if isOurCookie(c.Name) {
 		return nil
@@ -175,7 +176,7 @@ func cleanCookie(c *http.Cookie, prefix string) *http.Cookie {
 		return c
 	}
 	if strings.HasPrefix(strings.ToLower(c.Name), "__host-") {
-		return nil // it is good for a whole origin only
+		return nil // it would be valid for a whole origin
 	}
 	p := c.Path
 	if !strings.HasPrefix(p, "/") {
@@ -202,9 +203,9 @@ func Navigates(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Mode") == "navigate" || r.Header.Get("Service-Worker") != ""
 }
 
-// Foreign reports whether a browser sends r for a page of another host, which could have
-// the server do things, or read what it tells a WebSocket. Links to a page are followed.
-// Cookies are no help: hosts of one domain are one site to them.
+// Foreign reports whether a browser sends r for a page of another host, which could cause
+// changes in the server, or read from its WebSockets. Links to a page are followed. The rules
+// of cookies do not prevent that: the hosts of a domain are the same site to them.
 func Foreign(r *http.Request) bool {
 	looks := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch r.Header.Get("Sec-Fetch-Site") {

@@ -15,8 +15,8 @@ import (
 const localDomain = "localhost"
 
 // Hosts names the hosts of ports: PORT-SANDBOX.DOMAIN. The `_` of an id is
-// written `-` there, because names of hosts have none. The zero value is hosts of the
-// domain localhost that no browser can reach.
+// written `-` there, because host names have no `_`. The zero value has the domain
+// localhost, and browsers cannot reach its hosts.
 type Hosts struct {
 	domain string // "" is localDomain
 	scheme string // of URLs; "" if browsers cannot reach them
@@ -30,8 +30,8 @@ var domainPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9
 const maxDomain = 200
 
 // ParseHosts reads DOMAIN or DOMAIN:PORT. A server listens on the port listening, with a
-// certificate if secure says so. Below a domain that is not this machine's, pages need
-// TLS: without a certificate here, a proxy before the server has one.
+// certificate if secure is set. Below a domain other than localhost, pages need TLS: without
+// a certificate here, a proxy in front of the server must have one.
 func ParseHosts(domain string, secure bool, listening string) (Hosts, error) {
 	name, port, given := strings.Cut(strings.ToLower(domain), ":")
 	if len(name) > maxDomain || !domainPattern.MatchString(name) || net.ParseIP(name) != nil {
@@ -59,7 +59,7 @@ func ParseHosts(domain string, secure bool, listening string) (Hosts, error) {
 	return h, nil
 }
 
-// Domain returns what all hosts end with, after a dot.
+// Domain returns the common end of all hosts, after a dot.
 func (h Hosts) Domain() string {
 	if h.domain == "" {
 		return localDomain
@@ -80,7 +80,7 @@ type Target struct {
 var hostLabel = regexp.MustCompile(`^([0-9]+)-(.*)$`)
 
 // Parse returns the port that the Host of a request names, nil if it names none, and a
-// CodeInvalid error if it is below the domain and names what cannot be.
+// CodeInvalid error if it is below the domain and names no possible port.
 func (h Hosts) Parse(host string) (*Target, error) {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -122,7 +122,7 @@ func (h Hosts) URL(id string, port uint16, path *url.URL, code string) string {
 	return u.String()
 }
 
-// ParsePath reads the path of a page, with its query, as it is to be opened.
+// ParsePath reads the path and the query of a page to open.
 func ParsePath(path string) (*url.URL, error) {
 	u, err := url.Parse(path)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(path, "//") {
@@ -131,14 +131,14 @@ func ParsePath(path string) (*url.URL, error) {
 	return u, nil
 }
 
-// The names of the cookie that lets a browser in. Browsers take one with the prefix
-// __Host- only from that very host, over TLS.
+// The names of the cookie that admits a browser. Browsers accept a cookie with the prefix
+// __Host- only from the host itself, over TLS.
 const (
 	plainCookie  = "ramet-port"
 	secureCookie = "__Host-ramet-port"
 )
 
-// Cookie returns the cookie that lets a browser in at the host that it comes from.
+// Cookie returns the cookie that admits a browser at the host that sets it.
 func (h Hosts) Cookie(secret string, seconds int) *http.Cookie {
 	c := &http.Cookie{Name: h.cookieName(), Value: secret, Path: "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteLaxMode}
 	c.Secure = h.scheme == "https"

@@ -13,24 +13,25 @@ import (
 const (
 	// codeLife is how long a URL with a code may be opened.
 	codeLife = 5 * time.Minute
-	// sessionLife is how long a browser that was let in stays.
+	// sessionLife is how long an admitted browser stays admitted.
 	sessionLife = 12 * time.Hour
-	// maxPasses bounds what a tenant has: the oldest makes room for a new one.
+	// maxPasses bounds the passes of a tenant: a new pass replaces the oldest.
 	maxPasses = 1000
 )
 
-// Session is a browser that may reach one port of one sandbox.
+// Session is a browser that may reach a port of a sandbox.
 type Session struct {
 	Sandbox string // id
 	Port    uint16
-	// Caller is on whose behalf it does so.
+	// Caller is the caller that admitted the browser.
 	Caller access.Caller
-	Until  time.Time       // when it ends at the latest; zero is without an end
-	Gone   <-chan struct{} // closed if it ends before; nil if it cannot
+	Until  time.Time       // when it ends at the latest; zero: never
+	Gone   <-chan struct{} // closed if it ends before Until; nil if it cannot
 }
 
-// leadsTo reports whether s is for a target. Hosts with names are nobody's: a name may be
-// another sandbox's tomorrow, and a browser keeps what the one before left there.
+// leadsTo reports whether s is for a target. No session is for a host with a name instead of
+// an id: another sandbox may get the name later, and a browser keeps the data that the
+// former sandbox stored there.
 func (s *Session) leadsTo(t Target) bool { return s.Sandbox == t.Ref && s.Port == t.Port }
 
 type digest [sha256.Size]byte
@@ -54,8 +55,8 @@ func (p *pass) live(now time.Time) bool {
 	}
 }
 
-// Sessions are the browsers that were let in, and those that are about to be. They are
-// kept in memory and end with the daemon. It is safe for concurrent use.
+// Sessions has the sessions of browsers, and codes that begin sessions. It is in memory and
+// ends with the daemon. It is safe for concurrent use.
 type Sessions struct {
 	now func() time.Time
 
@@ -64,18 +65,18 @@ type Sessions struct {
 	count  uint64
 }
 
-// NewSessions returns no sessions.
+// NewSessions returns a Sessions without sessions.
 func NewSessions() *Sessions { return &Sessions{now: time.Now, passes: map[digest]*pass{}} }
 
-// Issue returns a code with which one browser may begin a session, and when the code expires.
+// Issue returns a code with which a browser may begin a session, and when the code expires.
 func (s *Sessions) Issue(of Session) (code string, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.addLocked(pass{Session: of, code: true}, codeLife)
 }
 
-// Redeem begins the session of a code, which is no good any more then, and returns the
-// value of its cookie, and until when that is good.
+// Redeem begins the session of a code, which becomes invalid, and returns the value of the
+// session's cookie and when that expires.
 func (s *Sessions) Redeem(code string, at Target) (secret string, until time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +117,8 @@ func (s *Sessions) addLocked(p pass, life time.Duration) (secret string, ends ti
 	return secret, p.ends
 }
 
-// makeRoomLocked forgets what has ended, and the oldest pass of a tenant that has as many
-// as it may.
+// makeRoomLocked forgets passes that have ended, and the oldest pass of a tenant that has
+// the most passes that it may have.
 func (s *Sessions) makeRoomLocked(now time.Time, tenant string) {
 	n := 0
 	var oldest digest

@@ -11,9 +11,9 @@ import (
 	"ramet.dev/ramet/internal/server/audit"
 )
 
-// noted are the routes with a method that changes nothing that are audited all the same: they
-// run commands, or answer with differences on which people decide. leftOut are changes that
-// come by the hundred and are not worth an entry.
+// noted are the routes with a reading method that are audited all the same: they run commands,
+// or answer with differences that decisions are based on. leftOut are frequent changes of
+// little importance.
 var (
 	noted = map[string]bool{
 		"GET /v1/sandboxes/{id}/exec": true, "GET /v1/sandboxes/{id}/processes/{pid}/attach": true, "GET /v1/sandboxes/{id}/ports/{port}": true,
@@ -28,7 +28,7 @@ func isAudited(route string) bool {
 	return noted[route] || method != http.MethodGet && method != http.MethodHead && !leftOut[route]
 }
 
-// written serves a request and writes its audit entry. While entries cannot be written it
+// written serves a request and writes its entry in the audit log. While entries cannot be written it
 // refuses changes, except those that free space.
 func (a *API) written(w *responseWriter, r *http.Request, route string, serve func(*responseWriter, *http.Request)) {
 	if !isAudited(route) {
@@ -42,7 +42,7 @@ func (a *API) written(w *responseWriter, r *http.Request, route string, serve fu
 	ctx, note := audit.Begin(r.Context(), a.router.OperationID(route), answer.RequestID(r.Context()))
 	defer func() { // also if it panics
 		if w.status >= 400 {
-			note.Failed(api.CodeInvalid) // said by the framework, which knows no codes
+			note.Failed(api.CodeInvalid) // the framework has answered, which knows no codes
 		}
 		if note.Object(pathRef(route, r.URL.Path)); !note.Dropped() {
 			a.svc.AppendAudit(note.Entry())

@@ -57,8 +57,8 @@ func (a *API) logRequest(w *responseWriter, r *http.Request, began time.Time) {
 		slog.String("path", path), slog.Int("status", w.status), slog.Duration("took", time.Since(began)))
 }
 
-// route answers what no route matches itself: the mux would say so in plain
-// text, and redirect unclean paths.
+// route serves a request. It answers requests without a route itself: the mux would answer
+// in plain text, and redirect unclean paths.
 func (a *API) route(w *responseWriter, r *http.Request) {
 	if p, err := a.ports.target(r); p != nil || err != nil {
 		if err != nil {
@@ -77,7 +77,7 @@ func (a *API) route(w *responseWriter, r *http.Request) {
 	r, end, err := a.auth.Admit(w, r, pattern)
 	defer end()
 	if err != nil && pattern != "" || api.CodeOf(err) == api.CodeUnknownUser {
-		if api.CodeOf(err) == api.CodeForbidden { // what strangers try is not written down: they could go on for ever
+		if api.CodeOf(err) == api.CodeForbidden { // refused callers have no entries: they could fill the disk
 			a.written(w, r, pattern, func(w *responseWriter, r *http.Request) { a.WriteProblem(w, r, err) })
 			return
 		}
@@ -120,7 +120,7 @@ func noRoute(r *http.Request) error {
 }
 
 // recoverPanic answers with a problem, or ends the connection if the answer has
-// begun: a client must not take half an answer for a whole one.
+// begun: a client must not take a part of an answer for the whole.
 func (a *API) recoverPanic(w *responseWriter, r *http.Request) {
 	v := recover()
 	if v == nil {
@@ -144,11 +144,11 @@ type responseWriter struct {
 	conn   net.Conn
 }
 
-// WriteHeader implements http.ResponseWriter. A status after the one of the answer is
-// dropped: the framework sets one when the client went away while it was answered, and
-// proxies one when a connection that was taken over breaks.
+// WriteHeader implements http.ResponseWriter. It drops a second status: the framework sets
+// one when the client goes away during the answer, and a proxy sets one when a hijacked
+// connection breaks.
 func (w *responseWriter) WriteHeader(status int) {
-	if w.status == http.StatusSwitchingProtocols || w.status >= http.StatusOK { // others come before the one that counts
+	if w.status == http.StatusSwitchingProtocols || w.status >= http.StatusOK { // informational statuses come before the final one
 		return
 	}
 	w.status, w.begun = status, true

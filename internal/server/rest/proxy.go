@@ -23,17 +23,17 @@ import (
 	"ramet.dev/ramet/internal/service"
 )
 
-// What is passed on to a web server in a sandbox is read and written anew by
-// net/http, so that the server sees exactly one request however a client framed
-// it, and has a connection of its own, so that nothing is left over for another.
+// Requests for a web server in a sandbox are parsed and written anew by net/http, so that the
+// server sees exactly one request however a client framed it. Each has a connection of its
+// own, so that no bytes are left over for another request.
 
 // proxied is the target that a request is passed on to.
 type proxied struct {
 	portproxy.Target
-	// prefix is of the path, which the server does not see. It is empty if the host of the
-	// request is that of the port.
+	// prefix is the beginning of the path, which the server does not see. It is empty if
+	// the host of the request is that of the port.
 	prefix string
-	page   string // host of the server's pages, which then have one
+	page   string // host of the server's pages, if they have one of their own
 	wait   time.Duration
 }
 
@@ -42,9 +42,8 @@ func (p *proxied) server() string { return "localhost:" + strconv.Itoa(int(p.Por
 
 type proxiedKey struct{}
 
-// target returns where r is to be passed on to, or nil if it is for this
-// interface. Paths are compared as they were sent: a server in a sandbox may
-// have any, and none is cleaned on the way.
+// target returns the port that r is for, or nil if r is for this interface. Paths are
+// compared as they were sent, and are not cleaned: a server in a sandbox may have any path.
 func (x *portProxy) target(r *http.Request) (*proxied, error) {
 	t, err := x.browsers.Hosts.Parse(r.Host)
 	if err != nil {
@@ -104,7 +103,7 @@ func (x *portProxy) newReverse() *httputil.ReverseProxy {
 		FlushInterval: -1, // streams are streams
 		ModifyResponse: func(resp *http.Response) error {
 			p := resp.Request.Context().Value(proxiedKey{}).(*proxied)
-			resp.Header.Del(httpwire.RequestIDHeader) // ours is there already
+			resp.Header.Del(httpwire.RequestIDHeader) // the daemon's own is there already
 			portproxy.CleanResponse(resp.Header, p.prefix, p.page, p.server())
 			return nil
 		},
@@ -133,7 +132,7 @@ func rewrite(pr *httputil.ProxyRequest) {
 	} else {
 		pr.Out.Header.Del("X-Forwarded-Prefix")
 	}
-	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // as it is, for the server to judge
+	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // unchanged: the server checks it
 	pr.SetXForwarded()
 }
 
@@ -166,7 +165,7 @@ func (x *portProxy) serve(w *responseWriter, r *http.Request, p *proxied) {
 }
 
 // authenticate returns the session of a request for a port: of a program by its token or its
-// connection, of a browser by its cookie. A token in the URL counts for nothing.
+// connection, of a browser by its cookie. A token in the URL is ignored.
 func (x *portProxy) authenticate(r *http.Request, p *proxied) (*service.Session, error) {
 	secret, inURL := auth.TakeSecret(r)
 	if p.prefix != "" {
@@ -190,8 +189,8 @@ func (x *portProxy) authenticate(r *http.Request, p *proxied) (*service.Session,
 	return s, err
 }
 
-// beginSession lets in the browser that opens a URL with a code. It goes on to the
-// page without the code, which is in no history then, and in no Referer.
+// beginSession admits the browser that opens a URL with a code, and redirects it to the page
+// without the code, which then is in no history and in no Referer.
 func (x *portProxy) beginSession(w http.ResponseWriter, r *http.Request, p *proxied, code, query string) {
 	stream.LeaveBody(w, r)
 	secret, until, err := x.browsers.Sessions.Redeem(code, p.Target)

@@ -26,7 +26,7 @@ import (
 // Config is the configuration of an API. Logger and Metrics may be nil.
 type Config struct {
 	Service service.Service
-	// Identify may be nil: then everybody needs a token.
+	// Identify may be nil: then every caller needs a token.
 	Identify auth.Identify
 	Version  string
 	Logger   *slog.Logger

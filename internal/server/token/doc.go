@@ -1,9 +1,10 @@
-// Package token keeps the tokens of a daemon: who has a secret is the caller that
-// it was made for, until it expires, is rotated or removed.
+// Package token keeps the tokens of a daemon. A request with the secret of a token acts as
+// the caller that the token was made for, until the token expires, is rotated or is removed.
 //
-// Secrets are 256 random bits, so that their SHA-256 is kept and nothing that is
-// slow to compute: there is no dictionary to try. They are told once.
+// Secrets are 256 random bits. A dictionary is of no use against them, so a plain SHA-256 of
+// them is stored. A secret is in the answer that creates or rotates its token, and nowhere
+// else.
 //
-// The package must never write a secret anywhere, nor know what the sandboxes are
-// that tokens are bound to.
+// The package must never write a secret anywhere, nor know the sandboxes that tokens are
+// bound to.
 package token

@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	// Prefix begins every secret, so that it is known for one wherever it is found.
+	// Prefix begins every secret, so that scanners recognise a secret wherever it is found.
 	Prefix      = httpwire.SecretPrefix
 	secretBytes = 32
-	// MaxBrowser is how long a token may be valid that stands in URLs, which are
+	// MaxBrowser is the longest validity of a token that may stand in URLs, which are
 	// written to logs and histories.
 	MaxBrowser = time.Hour
-	// MaxTokens bounds those of a tenant.
+	// MaxTokens bounds the tokens of a tenant.
 	MaxTokens = 10000
 )
 
@@ -50,11 +50,11 @@ func (d *digest) UnmarshalText(text []byte) error {
 	return err
 }
 
-// record is what is stored of a token.
+// record is a token as it is stored.
 type record struct {
 	api.Token
 	Secret digest `json:"secret"`
-	// Old is the secret before, until OldUntil.
+	// Old is the secret before the last rotation, valid until OldUntil.
 	Old      *digest   `json:"old,omitempty"`
 	OldUntil time.Time `json:"old_until,omitzero"`
 }
@@ -63,12 +63,12 @@ type record struct {
 type entry struct {
 	rec  record
 	gone chan struct{} // closed when its secret is no longer valid
-	// endFormer ends what is done with the secret before, if that is not over; nil
-	// if there is none.
+	// endFormer ends the requests of the secret before the last rotation, if that secret is
+	// still valid; else it is nil.
 	endFormer func()
 }
 
-// end ends what is done with e.
+// end ends the requests of e.
 func (e *entry) end() {
 	if e.endFormer != nil {
 		e.endFormer()
@@ -76,8 +76,8 @@ func (e *entry) end() {
 	close(e.gone)
 }
 
-// replace makes next what e is with another secret. Who uses e's goes on for grace,
-// unless next ends before.
+// replace makes next the entry that has e's token with another secret. Requests of e's
+// secret go on for grace, unless next ends before.
 func (e *entry) replace(next *entry, grace time.Duration) {
 	if grace == 0 {
 		e.end()
@@ -94,20 +94,20 @@ func (e *entry) replace(next *entry, grace time.Duration) {
 	}
 }
 
-// Registry is all tokens. It is safe for concurrent use.
+// Registry has all tokens. It is safe for concurrent use.
 type Registry struct {
 	store records
 	now   func() time.Time
 
-	// changing is held by whoever changes a token, also while that is written to disk.
-	// It comes before mu, which is held for moments only: every request waits for it.
+	// changing is held while a token is changed and the change is written to disk. It
+	// comes before mu, which is held for moments only: every request waits for it.
 	changing sync.Mutex
 	mu       sync.RWMutex
 	tokens   map[string]*entry // changed with both held, so read with either
 	hashes   map[digest]*entry
 }
 
-// records is where tokens are written down. It is a store.Store.
+// records stores tokens. It is a store.Store.
 type records interface {
 	Apply(ctx context.Context, changes ...store.Change) error
 	Sync(ctx context.Context) error
@@ -156,7 +156,7 @@ func deletions(of []*entry) []store.Change {
 	return changes
 }
 
-// add makes e known, also in the place of what it was before.
+// add adds e, in place of an earlier entry of its token.
 func (r *Registry) add(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +170,7 @@ func (r *Registry) add(e *entry) {
 	}
 }
 
-// drop forgets tokens, and ends what is done with them.
+// drop forgets tokens, and ends their requests.
 func (r *Registry) drop(gone ...*entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,8 +194,8 @@ func (r *Registry) expired(rec *record) bool {
 
 var errUnknown = api.Errorf(api.CodeUnknownUser, "the token is not valid: it may have expired, or was rotated or removed")
 
-// Authenticate returns what a secret stands for. Of one that was found in a URL it
-// is demanded that it was made for that.
+// Authenticate returns the session of a secret. A secret that was found in a URL must belong
+// to a token that was made for URLs.
 func (r *Registry) Authenticate(_ context.Context, secret string, inURL bool) (*service.Session, error) {
 	sum := digest(sha256.Sum256([]byte(secret)))
 	r.mu.RLock()
@@ -208,7 +208,7 @@ func (r *Registry) Authenticate(_ context.Context, secret string, inURL bool) (*
 	if e.rec.ExpiresAt != nil {
 		s.Until = *e.rec.ExpiresAt
 	}
-	if subtle.ConstantTimeCompare(sum[:], e.rec.Secret[:]) != 1 { // it is the old one, or the map is wrong
+	if subtle.ConstantTimeCompare(sum[:], e.rec.Secret[:]) != 1 { // it is the old secret, or the map is wrong
 		if e.rec.Old == nil || subtle.ConstantTimeCompare(sum[:], e.rec.Old[:]) != 1 || !r.now().Before(e.rec.OldUntil) {
 			return nil, errUnknown
 		}
@@ -272,11 +272,11 @@ func (r *Registry) Create(ctx context.Context, req api.TokenRequest) (*api.Issue
 	return &api.IssuedToken{Token: e.rec.Token, Secret: secret}, r.sync(ctx)
 }
 
-// sync writes to disk what was changed. It does not end with ctx: the change is made,
-// and a token that changes itself ends the context of its own request.
+// sync writes changes to disk. It does not end with ctx: the change is made, and a token
+// that changes itself ends the context of its own request.
 func (r *Registry) sync(ctx context.Context) error { return r.store.Sync(context.WithoutCancel(ctx)) }
 
-// check refuses what the caller may not hand out.
+// check refuses rights that the caller may not grant.
 func check(c access.Caller, req *api.TokenRequest) error {
 	switch {
 	case req.Tenant != c.Tenant && !c.Owner:
@@ -311,7 +311,7 @@ func (rec *record) newSecret() string {
 	return secret
 }
 
-// List returns the tokens that the caller may know of, oldest first.
+// List returns the tokens that the caller may see, oldest first.
 func (r *Registry) List(ctx context.Context) []api.Token {
 	caller := access.From(ctx)
 	r.mu.RLock()
@@ -328,9 +328,9 @@ func (r *Registry) List(ctx context.Context) []api.Token {
 	return list
 }
 
-// rules reports whether a caller may look at, rotate and remove a token: the owner
-// all, who sees all of a tenant those of that tenant, and others themselves and what
-// they made.
+// rules reports whether a caller may see, rotate and remove a token. The owner may so with
+// all tokens, an unbound caller with those of its tenant, and a bound caller with its own
+// token and those that it created.
 func (r *Registry) rules(c access.Caller, e *entry) bool {
 	switch {
 	case c.Owner:
@@ -360,7 +360,7 @@ func (r *Registry) find(ctx context.Context, id string) (*entry, error) {
 	return nil, api.NotFound("token", id)
 }
 
-// RotateToken gives a token another secret. The old one is valid for some time besides.
+// RotateToken gives a token another secret. The old secret stays valid for some time.
 func (r *Registry) RotateToken(ctx context.Context, id string, req api.RotateRequest) (*api.IssuedToken, error) {
 	if req.GraceSeconds < 0 || req.GraceSeconds > 86400 {
 		return nil, api.Invalid("grace_s", "%d is not from 0 to 86400", req.GraceSeconds)
@@ -391,7 +391,7 @@ func (r *Registry) RotateToken(ctx context.Context, id string, req api.RotateReq
 	return &api.IssuedToken{Token: next.rec.Token, Secret: secret}, r.sync(ctx)
 }
 
-// RemoveToken ends a token, and with it those that it made.
+// RemoveToken ends a token and the tokens that were created with it.
 func (r *Registry) RemoveToken(ctx context.Context, id string) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()

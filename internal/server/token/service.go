@@ -8,7 +8,7 @@ import (
 	"ramet.dev/ramet/internal/service/access"
 )
 
-// Bindings finds what tokens are bound to.
+// Bindings finds the sandboxes and snapshots that tokens are bound to.
 type Bindings interface {
 	// LineageID returns the id of the sandbox or snapshot that the caller calls ref.
 	LineageID(ctx context.Context, ref string) (string, error)
@@ -25,8 +25,8 @@ type Service struct {
 // NewService returns the service of a registry.
 func NewService(r *Registry, b Bindings) *Service { return &Service{r, b} }
 
-// CreateToken makes a token. What it is bound to must be there, and be seen by the
-// caller.
+// CreateToken makes a token. The thing that it is bound to must exist, and the caller must
+// see it.
 func (s *Service) CreateToken(ctx context.Context, req api.TokenRequest) (*api.IssuedToken, error) {
 	look := ctx
 	if c := access.From(ctx); c.Owner && req.Tenant != "" {
@@ -50,5 +50,5 @@ func (s *Service) CreateToken(ctx context.Context, req api.TokenRequest) (*api.I
 	return t, err
 }
 
-// Tokens lists the tokens that the caller may know of.
+// Tokens lists the tokens that the caller may see.
 func (s *Service) Tokens(ctx context.Context) ([]api.Token, error) { return s.List(ctx), nil }

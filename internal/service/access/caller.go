@@ -8,7 +8,7 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// DefaultTenant is whose things are that the owner of the daemon makes.
+// DefaultTenant is the tenant of things that the owner of the daemon makes.
 const DefaultTenant = api.DefaultTenant
 
 // Recorded returns how records name a tenant, and OfRecord the tenant that a record names.
@@ -23,33 +23,33 @@ func Recorded(tenant string) string {
 // OfRecord is the inverse of Recorded.
 func OfRecord(recorded string) string { return cmp.Or(recorded, DefaultTenant) }
 
-// Caller is on whose behalf something is done. The one without a tenant is nobody:
-// it sees nothing, and may do nothing.
+// Caller is the user or program on whose behalf a request is served. A caller without a
+// tenant sees nothing, and may do nothing.
 type Caller struct {
 	Tenant string
 	Scope  api.Scope
-	// Tree and Sandbox, if they are set, are all of the tenant's things that the
-	// caller sees: what descends from one sandbox, or one sandbox alone.
+	// Tree and Sandbox, if one is set, bound the things of the tenant that the caller sees:
+	// a sandbox with its descendants, or a sandbox alone.
 	Tree, Sandbox string
-	// Owner says that it is the user whose daemon it is, at its socket.
+	// Owner says that the caller is the user of the daemon, at its socket.
 	Owner bool
 	// AllTenants is set for the length of a request in which an operator asked to see
 	// the things of all tenants.
 	AllTenants bool
-	// UID is the owner's or root's; Token the id of another caller's token; By the
-	// sandbox that asks for something by itself. They say who it was.
+	// UID is the owner's or root's; Token is the id of the token of another caller; By is
+	// the sandbox that made a self-request. They are for the audit log.
 	UID   uint32
 	Token string
 	By    string
 }
 
-// Owner returns the user whose daemon it is.
+// Owner returns the user of the daemon as a caller.
 func Owner(uid uint32) Caller {
 	return Caller{Tenant: DefaultTenant, Scope: api.ScopeAdmin, Owner: true, UID: uid}
 }
 
-// Itself returns a sandbox that asks for something by itself. It is bound by what
-// it was allowed and not by a scope.
+// Itself returns a sandbox with self-control as a caller. Its budget bounds it, and not a
+// scope.
 func Itself(tenant, id string) Caller {
 	return Caller{Tenant: tenant, Scope: api.ScopeAdmin, By: id}
 }
@@ -59,15 +59,15 @@ type key struct{}
 // With returns a context in which c is the caller.
 func With(ctx context.Context, c Caller) context.Context { return context.WithValue(ctx, key{}, c) }
 
-// From returns the caller. Without one it is nobody: a part of the daemon that does
-// something by itself says on whose behalf.
+// From returns the caller in ctx. Without one it returns a caller that may do nothing: parts
+// of the daemon that act without a request set a caller.
 func From(ctx context.Context) Caller {
 	c, _ := ctx.Value(key{}).(Caller)
 	return c
 }
 
-// OwnerOnly refuses everybody but the owner of the daemon. does is what only the owner
-// does, such as "changes quotas".
+// OwnerOnly refuses all callers but the owner of the daemon. does is the refused action, for
+// example "changes quotas".
 func (c Caller) OwnerOnly(does string) error {
 	if !c.Owner {
 		return api.Errorf(api.CodeForbidden, "only the owner of the daemon %s, at its socket", does)
@@ -92,7 +92,7 @@ func WithAllTenants(ctx context.Context) (context.Context, error) {
 	return With(ctx, c), nil
 }
 
-// Known refuses nobody.
+// Known refuses a caller without a tenant.
 func (c Caller) Known() error {
 	if c.Tenant == "" {
 		return api.Errorf(api.CodeUnknownUser, "nobody knows on whose behalf this is to be done")
@@ -103,9 +103,9 @@ func (c Caller) Known() error {
 // Bound reports whether c sees only a part of its tenant's things.
 func (c Caller) Bound() bool { return c.Tree != "" || c.Sandbox != "" }
 
-// Sees reports whether c may know of a sandbox: line are the ids of what it
-// descends from, the first one created first and itself the last. A tree is named
-// by any sandbox or snapshot in it, and is all that is below.
+// Sees reports whether c sees a sandbox. line has the ids of its ancestors, the oldest first,
+// and its own id last. A tree is named by
+// any sandbox or snapshot in it, and is all that descends from that.
 func (c Caller) Sees(tenant string, line []string) bool {
 	switch {
 	case c.Tenant == "", len(line) == 0:
@@ -122,8 +122,8 @@ func (c Caller) Sees(tenant string, line []string) bool {
 	return true
 }
 
-// MayMake refuses nobody, and callers whose view is too narrow to have what they make
-// in it.
+// MayMake refuses callers without a tenant, and callers that would not see the thing that
+// they make.
 func (c Caller) MayMake(what string) error {
 	if err := c.Known(); err != nil {
 		return err
@@ -134,8 +134,7 @@ func (c Caller) MayMake(what string) error {
 	return nil
 }
 
-// MayMakeTree refuses callers that are bound, for what begins a tree or belongs to
-// none.
+// MayMakeTree refuses bound callers. It is for things that begin a tree or belong to no tree.
 func (c Caller) MayMakeTree(what string) error {
 	if c.Tree != "" {
 		return api.Errorf(api.CodeForbidden, "this token is bound to the tree of %s: it cannot make %s", c.Tree, what)

@@ -122,7 +122,7 @@ func parseRelease(what string, text []byte) (*Release, error) {
 	return r, nil
 }
 
-// isSuite guards against a mirror that answers with another, validly signed,
+// isSuite reports whether r is the release of a suite. It guards against a mirror that answers with another, validly signed,
 // release.
 func (r *Release) isSuite(suite string) bool {
 	base := strings.TrimSuffix(suite, "/updates") // security suites before 2021

@@ -12,8 +12,8 @@ import (
 
 const dpkgDir = "var/lib/dpkg/"
 
-// triggers collects who is interested in what, as dpkg records it at unpack
-// time: explicit triggers by name, file triggers by path.
+// triggers has the packages that are interested in each trigger, as dpkg records them at
+// unpack time: explicit triggers by name, file triggers by path.
 type triggers map[string][]string
 
 // add reads a package's triggers file. Activations need no record: every
@@ -86,7 +86,7 @@ func (r *Writer) appendStatus(u *deb.Package, conffiles map[string]string) error
 	for i, f := range st.Fields {
 		switch strings.ToLower(string(f.Name)) {
 		case "status", "conffiles":
-			continue // dpkg's own fields; a package has no say in them
+			continue // dpkg's own fields, which no package sets
 		}
 		fmt.Fprintf(w, "%s:%s\n", f.Name, bytes.TrimRight(f.Value, " \t\r\n"))
 		if i == 0 {

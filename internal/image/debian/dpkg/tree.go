@@ -25,7 +25,7 @@ const (
 // node is one entry already written to the image.
 type node struct {
 	kind   nodeKind
-	owner  *archive.Package // nil: written by us
+	owner  *archive.Package // nil: of the base layout or generated
 	target string           // of a symbolic link
 }
 
@@ -106,7 +106,7 @@ var DefaultWithout = []string{
 	"/usr/share/locale", "/usr/share/man", "/var/cache",
 }
 
-// excluder decides which files are left out.
+// excluder has the path prefixes of the files that are left out.
 type excluder []string
 
 // keepDirs are the trees whose directories stay although their files go:

@@ -16,7 +16,7 @@ import (
 // Reporter answers requests that fail, and logs defects of the daemon.
 type Reporter struct{ Log *slog.Logger }
 
-// NewReporter returns problems that logs to log.
+// NewReporter returns a reporter that logs to log.
 func NewReporter(log *slog.Logger) *Reporter { return &Reporter{log} }
 
 // Problem returns the document for err, with the id of the request. It notes the failure in
@@ -45,7 +45,7 @@ func (p *Reporter) WriteProblem(w http.ResponseWriter, r *http.Request, err erro
 	WriteJSON(w, doc.Status, httpwire.ProblemType, doc)
 }
 
-// LateProblem is problem for an answer that has begun with the status of success.
+// LateProblem is Problem for an answer that has begun with the status of success.
 func (p *Reporter) LateProblem(ctx context.Context, err error) *httpwire.Problem {
 	if failed, ok := ctx.Value(lateKey{}).(func()); ok {
 		failed()
@@ -55,12 +55,12 @@ func (p *Reporter) LateProblem(ctx context.Context, err error) *httpwire.Problem
 
 type lateKey struct{}
 
-// WithLateFailure returns a context in which lateProblem calls failed.
+// WithLateFailure returns a context in which LateProblem calls failed.
 func WithLateFailure(ctx context.Context, failed func()) context.Context {
 	return context.WithValue(ctx, lateKey{}, failed)
 }
 
-// WriteJSON writes v as the whole answer. A failed write has no one to be told.
+// WriteJSON writes v as the whole answer. It ignores a failed write: the client is gone.
 func WriteJSON(w http.ResponseWriter, status int, mediaType string, v any) {
 	w.Header().Set("Content-Type", mediaType)
 	w.WriteHeader(status)

@@ -15,10 +15,10 @@ type Audit struct {
 	entries []api.AuditEntry
 }
 
-// AuditReady implements httpapi.AuditService.
+// AuditReady implements service.Audit.
 func (s *Audit) AuditReady() error { return s.Full }
 
-// AppendAudit implements httpapi.AuditService.
+// AppendAudit implements service.Audit.
 func (s *Audit) AppendAudit(e api.AuditEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,12 +32,12 @@ func (s *Audit) Audited() []api.AuditEntry {
 	return append([]api.AuditEntry(nil), s.entries...)
 }
 
-// AuditEntries implements httpapi.AuditService.
+// AuditEntries implements service.Audit.
 func (s *Audit) AuditEntries(context.Context, int64, int) ([]api.AuditEntry, error) {
 	return s.Audited(), nil
 }
 
-// VerifyAudit implements httpapi.AuditService.
+// VerifyAudit implements service.Audit.
 func (s *Audit) VerifyAudit(context.Context, string) (*api.AuditReport, error) {
 	return &api.AuditReport{OK: true, Faults: []api.AuditFault{}}, nil
 }

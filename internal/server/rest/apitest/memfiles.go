@@ -23,7 +23,7 @@ import (
 type MemFiles struct {
 	mu    sync.Mutex
 	files map[string]memFile
-	// Watched is told to all who watch, once.
+	// Watched is sent to each watcher once.
 	Watched api.FileEvents
 }
 
@@ -42,7 +42,7 @@ func NewMemFiles() *MemFiles {
 	}}
 }
 
-// find returns a file, links followed unless that is not wanted. mu is held.
+// find returns a file, and follows links unless f forbids it. mu is held.
 func (m *MemFiles) find(f api.FileRef) (string, memFile, error) {
 	if err := api.ValidPath("path", f.Path); err != nil {
 		return "", memFile{}, err
@@ -170,7 +170,7 @@ func (m *MemFiles) ChangeFile(_ context.Context, _ string, c api.FileChange) (*a
 	return file.info(name), nil
 }
 
-// below returns the names of what is below a directory, in order. mu is held.
+// below returns the names below a directory, in order. mu is held.
 func (m *MemFiles) below(dir string) []string {
 	names := slices.Sorted(maps.Keys(m.files))
 	return slices.DeleteFunc(names, func(n string) bool { return n == dir || !strings.HasPrefix(n, strings.TrimSuffix(dir, "/")+"/") })

@@ -14,22 +14,22 @@ type TenantFuncs struct {
 	GiveImageFunc    func(context.Context, string, api.GiveRequest) (*api.Image, error)
 }
 
-// Tenants implements httpapi.TenantService.
+// Tenants implements service.Tenants.
 func (s *TenantFuncs) Tenants(ctx context.Context) ([]api.Tenant, error) {
 	return call(s.TenantsFunc != nil, func() ([]api.Tenant, error) { return s.TenantsFunc(ctx) })
 }
 
-// GetTenant implements httpapi.TenantService.
+// GetTenant implements service.Tenants.
 func (s *TenantFuncs) GetTenant(ctx context.Context, name string) (*api.Tenant, error) {
 	return call(s.GetTenantFunc != nil, func() (*api.Tenant, error) { return s.GetTenantFunc(ctx, name) })
 }
 
-// UpdateTenant implements httpapi.TenantService.
+// UpdateTenant implements service.Tenants.
 func (s *TenantFuncs) UpdateTenant(ctx context.Context, name string, req api.TenantUpdate) (*api.Tenant, error) {
 	return call(s.UpdateTenantFunc != nil, func() (*api.Tenant, error) { return s.UpdateTenantFunc(ctx, name, req) })
 }
 
-// GiveImage implements httpapi.TenantService.
+// GiveImage implements service.Tenants.
 func (s *TenantFuncs) GiveImage(ctx context.Context, tenant string, req api.GiveRequest) (*api.Image, error) {
 	return call(s.GiveImageFunc != nil, func() (*api.Image, error) { return s.GiveImageFunc(ctx, tenant, req) })
 }

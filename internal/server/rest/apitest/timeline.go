@@ -13,17 +13,17 @@ type TimelineFuncs struct {
 	BisectFunc   func(context.Context, string, api.BisectRequest) (*api.BisectResult, error)
 }
 
-// Rewind implements httpapi.Service.
+// Rewind implements service.Timeline.
 func (f *TimelineFuncs) Rewind(ctx context.Context, ref string, step int) (*api.Sandbox, error) {
 	return call(f.RewindFunc != nil, func() (*api.Sandbox, error) { return f.RewindFunc(ctx, ref, step) })
 }
 
-// Timeline implements httpapi.Service.
+// Timeline implements service.Timeline.
 func (f *TimelineFuncs) Timeline(ctx context.Context, ref string) ([]api.Step, error) {
 	return call(f.TimelineFunc != nil, func() ([]api.Step, error) { return f.TimelineFunc(ctx, ref) })
 }
 
-// Bisect implements httpapi.Service.
+// Bisect implements service.Timeline.
 func (f *TimelineFuncs) Bisect(ctx context.Context, ref string, req api.BisectRequest) (*api.BisectResult, error) {
 	return call(f.BisectFunc != nil, func() (*api.BisectResult, error) { return f.BisectFunc(ctx, ref, req) })
 }

@@ -9,7 +9,7 @@ import (
 	"ramet.dev/ramet/internal/service/access"
 )
 
-// Owner makes everybody the owner of the daemon.
+// Owner makes every caller the owner of the daemon.
 func Owner(*http.Request) (access.Caller, bool) { return access.Owner(0), true }
 
 // TokenFuncs are the functions of a Service that are about tokens.

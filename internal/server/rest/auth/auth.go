@@ -15,7 +15,7 @@ import (
 	"ramet.dev/ramet/internal/service/access"
 )
 
-// Identify returns the caller that a connection is of, or false if only a token can tell.
+// Identify returns the caller of a connection, or false if the caller needs a token.
 type Identify func(*http.Request) (access.Caller, bool)
 
 var (
@@ -25,8 +25,8 @@ var (
 	errInURL   = api.Errorf(api.CodeUnknownUser, "a token in a URL is taken for WebSockets and event streams only, of browsers: send it as Authorization: Bearer")
 )
 
-// TakeSecret removes our token from a request and returns it, or "". What is not
-// ours is meant for a server in a sandbox and stays: that must never see ours.
+// TakeSecret removes the token of Ramet from a request and returns it, or "". Other tokens
+// are for a server in a sandbox and stay: that server must never see Ramet's.
 func TakeSecret(r *http.Request) (secret string, inURL bool) {
 	if s := r.Header.Get(httpwire.TokenHeader); s != "" {
 		secret = s
@@ -46,7 +46,7 @@ func TakeSecret(r *http.Request) (secret string, inURL bool) {
 	return secret, inURL
 }
 
-// Authenticator knows callers by their tokens and connections.
+// Authenticator finds callers by their tokens and connections.
 type Authenticator struct {
 	svc   service.Tokens
 	whois Identify
@@ -58,8 +58,8 @@ func New(svc service.Tokens, whois Identify) *Authenticator {
 	return &Authenticator{svc, whois}
 }
 
-// Authenticate finds out who asks. secret is what takeSecret returned, and counts if it
-// was in the URL only if that may be.
+// Authenticate finds the caller of a request. secret is of TakeSecret. A secret from the URL
+// counts only if mayBe is set.
 func (a *Authenticator) Authenticate(r *http.Request, secret string, inURL, mayBe bool) (*service.Session, error) {
 	if secret != "" {
 		if inURL && !mayBe {
@@ -111,7 +111,8 @@ func SessionOf(ctx context.Context) *service.Session {
 	return s
 }
 
-// Admit returns r with its caller in the context, and an error if the route is not for them.
+// Admit returns r with its caller in the context, or an error if the caller may not use the
+// route.
 func (a *Authenticator) Admit(w http.ResponseWriter, r *http.Request, route string) (*http.Request, context.CancelFunc, error) {
 	need := RightOf(route)
 	if need.Open {

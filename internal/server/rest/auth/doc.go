@@ -1,5 +1,5 @@
-// Package auth says who sends a request and whether a route is for them: which scope each
-// route demands, where a token may stand, and for how long it counts.
+// Package auth finds the caller of a request and checks its right to a route: which scope each
+// route demands, where a token may stand, and for how long it is valid.
 //
 // It must never decide which sandboxes a caller sees: the service does, where it resolves
 // references.

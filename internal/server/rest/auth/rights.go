@@ -8,22 +8,22 @@ import (
 	"ramet.dev/ramet/internal/service/access"
 )
 
-// Right is what a route demands of its caller. Which things the caller sees is for
-// the service to say, where it resolves references.
+// Right is the right that a route demands of its caller. The service decides which things the
+// caller sees, where it resolves references.
 type Right struct {
 	Scope api.Scope
 	// operator is for routes that concern all tenants: they need an unbound caller of the
 	// default tenant.
 	operator bool
-	// Open is for routes that tell nothing about any tenant: they need no caller.
+	// Open is for routes whose answers have nothing about tenants: they need no caller.
 	Open bool
 	// InURL is for WebSockets and event streams that browsers read, which cannot set
 	// headers for them: there a token may stand in the URL.
 	InURL bool
 }
 
-// exceptions are the routes that demand something else than the rule of RightOf, as the
-// document writes them.
+// exceptions are the routes that do not follow the rule of RightOf, as the document writes
+// them.
 var exceptions = map[string]Right{
 	"GET /healthz":      {Open: true},
 	"GET /readyz":       {Open: true},
@@ -36,7 +36,7 @@ var exceptions = map[string]Right{
 	"GET /v1/sandboxes/{id}/logs":                   {Scope: api.ScopeRead, InURL: true},
 	"GET /v1/sandboxes/{id}/processes/{pid}/output": {Scope: api.ScopeRead, InURL: true},
 
-	// Doing something in a sandbox.
+	// Operations inside of a sandbox.
 	"GET /v1/sandboxes/{id}/exec":                          {Scope: api.ScopeExec, InURL: true},
 	"POST /v1/sandboxes/{id}/exec":                         {Scope: api.ScopeExec},
 	"POST /v1/sandboxes/{id}/run-code":                     {Scope: api.ScopeExec},
@@ -66,8 +66,8 @@ var exceptions = map[string]Right{
 	"GET /v1/audit/verify": {Scope: api.ScopeAdmin, operator: true},
 }
 
-// ProxyRoute is the route whose right a request needs that is passed on to a sandbox,
-// whatever its method.
+// ProxyRoute is the route whose right a request needs that is passed on to a sandbox, with
+// any method.
 const ProxyRoute = "GET /v1/sandboxes/{id}/ports/{port}/{path}"
 
 // RightOf returns the right that a route, "METHOD /path", demands. A route that is not an

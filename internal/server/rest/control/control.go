@@ -6,7 +6,8 @@ import (
 	"ramet.dev/ramet/internal/service"
 )
 
-// Register adds the routes of sandboxes as wholes, and of what is managed beside them.
+// Register adds the routes of sandboxes as wholes, and of the things that are managed beside
+// them.
 func Register(r *route.Router, s *stream.Streams, svc service.Service) {
 	(&images{s, svc}).routeImages(r)
 	(&sandboxes{svc}).routeSandboxes(r)

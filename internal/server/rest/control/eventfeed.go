@@ -77,5 +77,5 @@ func (h *eventLog) events(w http.ResponseWriter, r *http.Request, req api.EventR
 		h.EndFollowing(ctx, events, r, err)
 		return
 	}
-	_ = events.Send(httpwire.EventEnd, struct{}{}) // nobody is left to be told
+	_ = events.Send(httpwire.EventEnd, struct{}{}) // fails only if the client is gone
 }

@@ -85,8 +85,8 @@ func (h *exports) snapshotID(ctx context.Context, ref string) (string, error) {
 // typeGzip is the media type of an export that is compressed as a whole.
 const typeGzip = "application/gzip"
 
-// exportBuffer is how much is collected before it is sent, in bytes: archives come
-// in small pieces.
+// exportBuffer is the size of a piece that is sent, in bytes: archives are written in small
+// pieces.
 const exportBuffer = 256 << 10
 
 func (h *exports) export(w http.ResponseWriter, r *http.Request, in *exportInput, resolve func(context.Context, string) (string, error)) {
@@ -115,7 +115,7 @@ func (h *exports) export(w http.ResponseWriter, r *http.Request, in *exportInput
 		h.WriteProblem(w, r, err)
 	default:
 		h.Problem(r.Context(), err) // to the log, if it is a defect
-		panic(http.ErrAbortHandler) // nothing else tells the client that this is not all
+		panic(http.ErrAbortHandler) // only this tells the client that the answer is not complete
 	}
 }
 

@@ -38,7 +38,7 @@ type diffInput struct {
 }
 
 // Resolve implements huma.Resolver. The framework takes paths of which the first is empty
-// for none at all, and all files would be compared.
+// for no paths, and all files would be compared.
 func (in *diffInput) Resolve(ctx huma.Context) []error {
 	asked := ctx.URL()
 	in.Path = asked.Query()["path"]

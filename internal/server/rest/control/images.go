@@ -57,7 +57,7 @@ func (h *images) routeImages(r *route.Router) {
 		})
 }
 
-// imageResponses documents the answers of what makes an image.
+// imageResponses documents the answers of the operations that make an image.
 func imageResponses(r *route.Router) map[string]*huma.Response {
 	return map[string]*huma.Response{
 		"200": {Description: "Progress, if events are accepted", Content: map[string]*huma.MediaType{
@@ -133,7 +133,7 @@ func (h *images) removeImage(ctx context.Context, in *imageInput) (*struct{}, er
 	return nil, h.svc.RemoveImage(ctx, in.Ref)
 }
 
-// namedImage makes the names of an image that has none an empty list.
+// namedImage makes the names of an image without names an empty list.
 func namedImage(img *api.Image) *api.Image {
 	img.Names = route.List(img.Names)
 	return img

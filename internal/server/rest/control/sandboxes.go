@@ -54,7 +54,7 @@ func (h *sandboxes) routeSandboxes(r *route.Router) {
 	route.Register(r, route.Operation(http.MethodGet, one+"/stats", "get-stats", tag, "What a sandbox uses now", route.StatusNotFound, route.StatusConflict), h.stats)
 }
 
-// onSandbox is the handler of a route that does one thing to one sandbox.
+// onSandbox returns the handler of a route without a body that changes a sandbox.
 func onSandbox(do func(context.Context, string) (*api.Sandbox, error)) func(context.Context, *route.IDInput) (*route.Out[*api.Sandbox], error) {
 	return func(ctx context.Context, in *route.IDInput) (*route.Out[*api.Sandbox], error) {
 		if err := route.ValidSandbox(in.ID); err != nil {

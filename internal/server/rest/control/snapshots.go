@@ -13,7 +13,7 @@ import (
 	"ramet.dev/ramet/internal/service"
 )
 
-// snapshots serves snapshots, and what sandboxes are made of them or return to.
+// snapshots serves snapshots, restores and rollbacks.
 type snapshots struct{ svc snapshotService }
 
 type snapshotService interface {

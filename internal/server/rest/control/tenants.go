@@ -16,7 +16,7 @@ import (
 // tenants serves tenants and their quotas.
 type tenants struct{ svc service.Tenants }
 
-// TenantInput is the input of what concerns one tenant.
+// TenantInput is the input of operations on a tenant.
 type TenantInput struct {
 	Tenant string `path:"tenant" doc:"name of the tenant"`
 }

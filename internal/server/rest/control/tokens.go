@@ -21,7 +21,7 @@ type tokensInput struct {
 	Tenant string `query:"tenant" doc:"only tokens of this tenant"`
 }
 
-// TokenIDInput is the input of what concerns one token.
+// TokenIDInput is the input of operations on a token.
 type TokenIDInput struct {
 	ID string `path:"id" doc:"id of the token"`
 }

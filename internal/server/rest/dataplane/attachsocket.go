@@ -14,8 +14,7 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// attachSocket connects one WebSocket with one process; httpwire describes the
-// messages.
+// attachSocket connects a WebSocket with a process; httpwire describes the messages.
 func (h *processes) attachSocket(w http.ResponseWriter, r *http.Request) {
 	s := attachSession{ref: r.PathValue("id"), sizes: make(chan api.TerminalSize, 1)}
 	err := route.ValidSandbox(s.ref)
@@ -44,12 +43,12 @@ func number(field, text string, least int) (int, error) {
 	return n, nil
 }
 
-// attachSession is one client of one process.
+// attachSession is a client that is attached to a process.
 type attachSession struct {
 	*stream.Socket
 	ref   string
 	pid   int
-	sizes chan api.TerminalSize // the last one that was not passed on yet
+	sizes chan api.TerminalSize // the last size, if it was not passed on yet
 }
 
 func (s *attachSession) run(h *processes, from int64) {
@@ -77,8 +76,8 @@ func (s *attachSession) run(h *processes, from int64) {
 	s.Finish(httpwire.AttachMessage{Error: h.Problem(s.Context(), err)})
 }
 
-// feed writes messages to the process until there are no more. Unlike that of an
-// exec, its input does not end with the client, but only if he says so.
+// feed writes messages to the process until there are no more. Unlike the input of an exec,
+// that of the process ends only if the client asks for it, and not when the client goes.
 func (s *attachSession) feed(to *io.PipeWriter, messages <-chan []byte) {
 	for msg := range messages {
 		if len(msg) == 0 {
@@ -87,12 +86,12 @@ func (s *attachSession) feed(to *io.PipeWriter, messages <-chan []byte) {
 		}
 		_, _ = to.Write(msg)
 	}
-	// An end of the pipe would be one of the process's input.
+	// The end of the pipe would end the process's input.
 	<-s.Context().Done()
 	to.CloseWithError(stream.ErrClientGone)
 }
 
-// takeControl does what a text message says.
+// takeControl carries out a text message.
 func (s *attachSession) takeControl(h *processes, msg []byte) error {
 	var c httpwire.Control
 	if err := httpwire.DecodeStrict(msg, &c); err != nil {
@@ -100,7 +99,7 @@ func (s *attachSession) takeControl(h *processes, msg []byte) error {
 	}
 	if c.Signal != nil {
 		if err := h.svc.SignalProcess(s.Context(), s.ref, s.pid, *c.Signal); api.CodeOf(err) == api.CodeInvalid {
-			return err // else it has ended, which the client is about to hear
+			return err // else the process has ended, and the client gets its end next
 		}
 	}
 	if c.Resize == nil {
@@ -110,7 +109,7 @@ func (s *attachSession) takeControl(h *processes, msg []byte) error {
 		return api.Invalid("resize", "a terminal has from 1 to 65535 columns and rows")
 	}
 	select {
-	case <-s.sizes: // nobody needs the one before
+	case <-s.sizes: // it replaces the size before
 	default:
 	}
 	s.sizes <- *c.Resize

@@ -23,14 +23,13 @@ type contexts struct {
 	svc service.Contexts
 }
 
-// maxRunResults is how much of the results a call that does not stream keeps, in
-// bytes.
+// maxRunResults bounds the results that a call without a stream keeps, in bytes.
 const maxRunResults = 32 << 20
 
-// resultCost is what a result counts besides, however short it is.
+// resultCost is added to the size of each result.
 const resultCost = 1 << 10
 
-// ContextInput is the input of what concerns one context.
+// ContextInput is the input of operations on a context.
 type ContextInput struct {
 	route.IDInput
 	Context string `path:"context" doc:"name of the context"`
@@ -135,10 +134,10 @@ func (h *contexts) runCode(w http.ResponseWriter, r *http.Request, in *runCodeIn
 		return
 	}
 	res.Results = route.List(res.Results)
-	_ = events.Send(httpwire.EventExit, res) // nobody is left to be told
+	_ = events.Send(httpwire.EventExit, res) // fails only if the client is gone
 }
 
-// collectRun runs a cell and keeps what came of it.
+// collectRun runs a cell and keeps its output and results.
 func (h *contexts) collectRun(ctx context.Context, ref string, req api.RunCodeRequest) (*api.RunResult, error) {
 	var stdout, stderr boundedBuffer
 	results, size, cut := []map[string]json.RawMessage{}, 0, false

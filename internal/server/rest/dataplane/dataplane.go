@@ -6,7 +6,7 @@ import (
 	"ramet.dev/ramet/internal/service"
 )
 
-// Register adds the routes of what happens inside of sandboxes.
+// Register adds the routes of operations inside of sandboxes.
 func Register(r *route.Router, s *stream.Streams, svc service.Service, browsers *Browsers) {
 	(&commands{s, svc}).routeExec(r)
 	(&files{s, svc}).routeFiles(r)

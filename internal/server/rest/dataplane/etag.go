@@ -17,22 +17,21 @@ type ConditionInput struct {
 	lines, noneLines  []string
 }
 
-// Resolve implements huma.Resolver: the framework takes the first line of a header, and
-// an empty one for none.
+// Resolve implements huma.Resolver. The framework takes only the first line of a header, and
+// takes an empty line for an absent header.
 func (in *ConditionInput) Resolve(ctx huma.Context) []error {
 	r, _ := humago.Unwrap(ctx)
 	in.lines, in.noneLines = r.Header.Values("If-Match"), r.Header.Values("If-None-Match")
 	return nil
 }
 
-// tags returns the ETags of which the file must have one, none if there is no
-// condition.
+// tags returns the ETags of which the file must have one, or nothing without a condition.
 func (in *ConditionInput) tags() ([]string, error) {
 	if in.lines != nil {
 		tags, err := parseETags("If-Match", strings.Join(in.lines, ", "))
 		for i, t := range tags {
 			if t.weak {
-				tags[i].value = weak + t.value // which no file has
+				tags[i].value = weak + t.value // no file has such a tag
 			}
 		}
 		return valuesOf(tags), err
@@ -74,7 +73,7 @@ type eTag struct {
 // quoteETag makes a header's value of what identifies a version of a file.
 func quoteETag(tag string) string { return `"` + tag + `"` }
 
-// weak begins validators that say of two versions no more than that they are alike.
+// weak begins validators that only say that two versions are equivalent.
 const weak = "W/"
 
 // maxETags bounds the list of a condition: they travel in one message.
@@ -98,7 +97,7 @@ func parseETags(name, header string) ([]eTag, error) {
 		if !closed || after != "" && after[0] != ',' {
 			return nil, api.Invalid(name, "%q is neither * nor a list of ETags in quotes", header)
 		}
-		// In quotes, * is no more than a tag, and one that no file has.
+		// In quotes, * is an ordinary tag, which no file has.
 		if tags, rest = append(tags, eTag{value: tag, weak: isWeak || tag == api.AnyETag}), after; len(tags) > maxETags {
 			return nil, api.Invalid(name, "it has more than %d ETags", maxETags)
 		}

@@ -83,10 +83,10 @@ func (h *commands) exec(w http.ResponseWriter, r *http.Request, in *execInput) {
 		h.EndEvents(events, r, err)
 		return
 	}
-	_ = events.Send(httpwire.EventExit, res) // nobody is left to be told
+	_ = events.Send(httpwire.EventExit, res) // fails only if the client is gone
 }
 
-// collect runs a command and keeps what it wrote.
+// collect runs a command and keeps its output.
 func (h *commands) collect(ctx context.Context, ref string, req api.ExecRequest, stdin io.Reader) (*api.ExecResult, error) {
 	var stdout, stderr boundedBuffer
 	res, err := h.svc.Exec(ctx, ref, req, api.ExecIO{Stdin: stdin, Stdout: &stdout, Stderr: &stderr})

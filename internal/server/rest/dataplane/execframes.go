@@ -32,6 +32,6 @@ func (h *commands) execFrames(w http.ResponseWriter, r *http.Request, ref string
 		final = httpwire.Final{Error: h.LateProblem(r.Context(), err)}
 	}
 	if b, err := json.Marshal(final); err == nil {
-		_ = f.Send(httpwire.StreamFinal, b) // nobody is left to be told
+		_ = f.Send(httpwire.StreamFinal, b) // fails only if the client is gone
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// execSocket runs one command over one WebSocket; httpwire describes the
-// messages.
+// execSocket runs a command over a WebSocket; httpwire describes the messages.
 func (h *commands) execSocket(w http.ResponseWriter, r *http.Request) {
 	ref := r.PathValue("id")
 	if err := route.ValidSandbox(ref); err != nil {
@@ -24,7 +23,7 @@ func (h *commands) execSocket(w http.ResponseWriter, r *http.Request) {
 	h.Socket(w, r, func(s *stream.Socket) { h.run(s, ref) })
 }
 
-// run runs the command and says the last word to the client.
+// run runs the command and sends the final message.
 func (h *commands) run(s *stream.Socket, ref string) {
 	req, err := readRequest(s)
 	if err != nil {
@@ -70,8 +69,7 @@ func readRequest(s *stream.Socket) (api.ExecRequest, error) {
 }
 
 // feedInput writes messages to the command's standard input until there are no
-// more. What comes after the end of input, or after the command closed it, is
-// dropped.
+// more. It drops messages after the end of input, and after the command has closed it.
 func feedInput(feed *io.PipeWriter, messages <-chan []byte) {
 	for msg := range messages {
 		if len(msg) == 0 {

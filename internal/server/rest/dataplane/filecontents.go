@@ -163,8 +163,8 @@ func (h *files) writeFile(w http.ResponseWriter, r *http.Request, in *writeInput
 	answer.WriteJSON(w, status, "application/json", info)
 }
 
-// wholeFile refuses a body that is a part of a file, or not its contents as they are:
-// it would take the place of the whole.
+// wholeFile refuses a body that is a part of a file, or encoded: it would replace the whole
+// file.
 func wholeFile(h http.Header) error {
 	if part := h.Get("Content-Range"); part != "" {
 		return api.Invalid("Content-Range", "files are written whole, or with append to their end, and not in parts such as %q", part)
@@ -195,6 +195,6 @@ func (h *files) readArchive(w http.ResponseWriter, r *http.Request, in *FileInpu
 	case !out.Begun:
 		h.WriteProblem(w, r, err)
 	default:
-		panic(http.ErrAbortHandler) // what was sent must not be taken for the whole
+		panic(http.ErrAbortHandler) // the client must not take its part for the whole
 	}
 }

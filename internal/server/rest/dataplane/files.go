@@ -25,7 +25,7 @@ type files struct {
 // Paths are parameters of the query everywhere, never of a JSON body: percent
 // encoding carries all bytes.
 
-// FileInput is the input of what concerns one file. It is exported for the same
+// FileInput is the input of operations on a file. It is exported for the same
 // reason as IDInput.
 type FileInput struct {
 	route.IDInput

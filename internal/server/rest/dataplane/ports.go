@@ -36,7 +36,7 @@ type portService interface {
 	Get(ctx context.Context, ref string) (*api.Sandbox, error)
 }
 
-// maxPortWait bounds how long a request waits until somebody listens.
+// maxPortWait bounds how long a request waits for a listener.
 const maxPortWait = 10 * time.Minute
 
 func (h *ports) routePorts(r *route.Router) {
@@ -146,7 +146,7 @@ func (h *ports) openPortSession(ctx context.Context, in *portSessionInput) (*rou
 	return route.Answer(api.PortSession{URL: h.browsers.Hosts.URL(s.ID, port, path, code), ExpiresAt: until.UTC()}, nil)
 }
 
-// portSession is what the caller may do at a port, and no longer.
+// portSession returns a session for a port, which ends with that of the caller.
 func portSession(ctx context.Context, id string, port uint16) portproxy.Session {
 	by := auth.SessionOf(ctx)
 	c := by.Caller
@@ -156,7 +156,7 @@ func portSession(ctx context.Context, id string, port uint16) portproxy.Session 
 	}
 }
 
-// Browsers lets browsers reach ports: by hosts of their own, once they were let in.
+// Browsers lets browsers reach ports at hosts of their own, once they are admitted.
 type Browsers struct {
 	Hosts    portproxy.Hosts
 	Sessions *portproxy.Sessions
@@ -166,7 +166,7 @@ func NewBrowsers(hosts portproxy.Hosts) *Browsers {
 	return &Browsers{hosts, portproxy.NewSessions()}
 }
 
-// halfCloser is what connections that requests come on have.
+// halfCloser is implemented by the connections of requests.
 type halfCloser interface{ CloseWrite() error }
 
 // portLinger is how long a server in a sandbox may take to answer a client that
@@ -197,8 +197,8 @@ func (h *ports) tunnel(w http.ResponseWriter, r *http.Request, port service.Port
 	join(client, early, port, portLinger)
 }
 
-// join passes on early and what comes from client to port, and what comes from
-// port to client.
+// join passes early, and then the bytes from client, to port, and the bytes from port to
+// client.
 func join(client net.Conn, early []byte, port service.PortConn, linger time.Duration) {
 	peer.KeepAlive(client)
 	var wg sync.WaitGroup
@@ -210,13 +210,13 @@ func join(client net.Conn, early []byte, port service.PortConn, linger time.Dura
 		if err == nil {
 			err = port.CloseWrite()
 		}
-		if err != nil { // one side is broken, and the other must learn of it
+		if err != nil { // one side is broken: the other must not wait
 			client.Close()
 			port.Close()
 		}
 	})
-	// Who only ends his direction waits for an answer. Who is gone does not, and
-	// looks the same to those who read.
+	// A client that only ends its direction waits for an answer. A reader cannot tell it
+	// from a client that is gone.
 	defer peer.WhenGone(client, linger, func() { port.Close() })()
 	_, err := copyAll(client, port)
 	half, ok := client.(halfCloser)
@@ -230,10 +230,10 @@ func join(client net.Conn, early []byte, port service.PortConn, linger time.Dura
 	wg.Wait()
 }
 
-// tunnelBuffer is how much is moved at once, in bytes.
+// tunnelBuffer is the size of a copy, in bytes.
 const tunnelBuffer = 64 << 10
 
-// copyAll copies with a buffer of our size.
+// copyAll copies with a buffer of tunnelBuffer bytes.
 func copyAll(to io.Writer, from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, tunnelBuffer))
 }

@@ -23,7 +23,7 @@ type processes struct {
 	svc service.Processes
 }
 
-// ProcessInput is the input of what concerns one process.
+// ProcessInput is the input of operations on a process.
 type ProcessInput struct {
 	route.IDInput
 	PID int `path:"pid" doc:"process id in the sandbox" minimum:"1"`
@@ -136,7 +136,7 @@ func (h *processes) routeOutput(r *route.Router, one string) {
 		&huma.Param{Name: "from", In: "query", Description: "as of output", Schema: &huma.Schema{Type: huma.TypeInteger}})
 }
 
-// onProcess is the answer about one process.
+// onProcess answers an operation on a process.
 func onProcess[T any](in *ProcessInput, do func() (T, error)) (*route.Out[T], error) {
 	if err := route.ValidSandbox(in.ID); err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (h *processes) output(w http.ResponseWriter, r *http.Request, in *outputInp
 		h.EndFollowing(ctx, events, r, err)
 		return
 	}
-	_ = events.Send(httpwire.EventPosition, pos) // nobody is left to be told
+	_ = events.Send(httpwire.EventPosition, pos) // fails only if the client is gone
 }
 
 func (h *processes) logs(w http.ResponseWriter, r *http.Request, in *logsInput) {
@@ -203,5 +203,5 @@ func (h *processes) logs(w http.ResponseWriter, r *http.Request, in *logsInput) 
 		h.EndFollowing(ctx, events, r, err)
 		return
 	}
-	_ = events.Send(httpwire.EventEnd, struct{}{}) // nobody is left to be told
+	_ = events.Send(httpwire.EventEnd, struct{}{}) // fails only if the client is gone
 }

@@ -9,7 +9,7 @@ type Gate struct {
 	mu     sync.Mutex
 	inside int
 	closed bool
-	empty  chan struct{} // closed when the gate is closed and nobody is inside; nil if nobody waits for that
+	empty  chan struct{} // closed when the gate is closed and no request is inside; nil until Wait is called
 }
 
 // Enter reports whether a request may be served. Leave must be called at its end.

@@ -20,8 +20,8 @@ import (
 	"ramet.dev/ramet/internal/service/access"
 )
 
-// A change with a key is done once. That it was begun is written down before, and
-// its answer after it: what a daemon that died had begun is never begun again.
+// A change with a key is done once. A record that it has begun is stored before, and its
+// answer after it: a change that a daemon had begun before it died is never begun again.
 
 // maxKeptAnswer bounds an answer that is kept, in bytes.
 const maxKeptAnswer = 256 << 10
@@ -74,7 +74,7 @@ func (g *Guard) Once(w http.ResponseWriter, r *http.Request, pattern string, ser
 	switch r.Method {
 	case http.MethodPost, http.MethodPatch, http.MethodDelete:
 	default:
-		given = "" // it changes nothing, or the same again
+		given = "" // it changes nothing, or repeating it changes nothing more
 	}
 	if given == "" {
 		serve(w, r)
@@ -119,7 +119,7 @@ func (g *Guard) Once(w http.ResponseWriter, r *http.Request, pattern string, ser
 	rec := &recorder{ResponseWriter: w, secret: secretAnswers[pattern]}
 	finished := false
 	defer func() { // also if it panics
-		ctx := context.WithoutCancel(r.Context()) // it is done, whether the client is there or not
+		ctx := context.WithoutCancel(r.Context()) // it is done even if the client has gone
 		if err := g.settle(ctx, key, service.Answer{Tenant: caller.Tenant, Request: digest}, rec, finished); err != nil {
 			g.Log.Error("keep an answer", "request", answer.RequestID(ctx), "error", err)
 		}
@@ -128,8 +128,8 @@ func (g *Guard) Once(w http.ResponseWriter, r *http.Request, pattern string, ser
 	finished = true
 }
 
-// settle stores the answer of a request that succeeded, and deletes the record of one that
-// failed: it may be tried again.
+// settle stores the answer of a request that succeeded, and deletes the record of a request
+// that failed, which may be tried again.
 func (g *Guard) settle(ctx context.Context, key string, kept service.Answer, rec *recorder, finished bool) error {
 	if !finished || rec.failed || rec.status < 200 || rec.status > 299 {
 		return g.svc.ForgetAnswer(ctx, key)
@@ -153,13 +153,13 @@ func (g *Guard) replay(w http.ResponseWriter, r *http.Request, before *service.A
 	case before.Left:
 		g.WriteProblem(w, r, api.Errorf(api.CodeConflict, "this was done before, and its answer is not kept: it is secret, or has more than %d bytes", maxKeptAnswer))
 	default:
-		audit.Of(r.Context()).Drop() // it was written down when it was done
+		audit.Of(r.Context()).Drop() // it has an entry from when it was done
 		h := w.Header()
 		if h.Set(httpwire.ReplayedHeader, "true"); before.Type != "" {
 			h.Set("Content-Type", before.Type)
 		}
 		w.WriteHeader(before.Status)
-		_, _ = w.Write(before.Body) // a failed write has no one to be told
+		_, _ = w.Write(before.Body) // fails only if the client is gone
 	}
 }
 
@@ -200,7 +200,7 @@ type recorder struct {
 	body   bytes.Buffer
 	cut    bool
 	secret bool
-	failed bool // the status said success, and the end did not
+	failed bool // the status was success, and the work failed later
 }
 
 func (r *recorder) WriteHeader(status int) {

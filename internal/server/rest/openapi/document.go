@@ -43,8 +43,8 @@ var failureTexts = map[int]struct{ name, text string }{
 	http.StatusInsufficientStorage:          {"InsufficientStorage", "The host has no memory, or no room on its disk, left"},
 }
 
-// Complete adds to the document of r what all operations have in common, or follows from the
-// types.
+// Complete adds to the document of r the parts that all operations have in common, or that
+// follow from the types.
 func Complete(r *route.Router) {
 	doc := r.OpenAPI()
 	doc.Info.License = &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}
@@ -75,8 +75,8 @@ func Complete(r *route.Router) {
 	nameClosedSets(r)
 }
 
-// documentProblems makes the failures of an operation those that any may have, and its
-// own, each a reference to the one description of it.
+// documentProblems adds the failures of an operation: those of all operations, and its own.
+// Each is a reference to its description among the components.
 func documentProblems(op *huma.Operation) {
 	switch {
 	case op.Path == "/healthz":
@@ -109,8 +109,8 @@ func documentProblems(op *huma.Operation) {
 	}
 }
 
-// documentQuery says of the parameters of a query what checkQuery demands of all of them.
-// The schemas of the framework stay as they are: it would say it in other words.
+// documentQuery documents the demands of CheckQuery on the parameters of a query. The schemas
+// of the framework stay as they are: its error messages would differ.
 func documentQuery(op *huma.Operation) {
 	least := 1
 	for i, p := range op.Parameters {
@@ -123,8 +123,8 @@ func documentQuery(op *huma.Operation) {
 	}
 }
 
-// closedSets are the types that have only these values. Each is a schema of its own, so
-// that generators of clients make one type of it.
+// closedSets are the types with a closed set of values. Each is a schema of its own, so that
+// generators of clients make a type of it.
 var closedSets = map[reflect.Type]closedSet{
 	reflect.TypeFor[api.State]():         setOf("State of a sandbox", append(api.States(), api.StateDestroyed)...),
 	reflect.TypeFor[api.SnapshotState](): setOf("State of a snapshot", append(api.SnapshotStates(), api.SnapshotDeleted)...),
@@ -184,7 +184,7 @@ func nameClosedSets(r *route.Router) {
 	for _, op := range r.Operations {
 		for i, p := range op.Parameters {
 			if p.Name == "kind" && p.Schema.Type == huma.TypeArray {
-				param, schema := *p, *p.Schema // the framework would say another field is wrong
+				param, schema := *p, *p.Schema // the framework would name another field in errors
 				schema.Items = &huma.Schema{Ref: fmt.Sprintf("#/components/schemas/%s", reflect.TypeFor[api.EventKind]().Name())}
 				param.Schema = &schema
 				op.Parameters[i] = &param

@@ -11,8 +11,8 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// example is a request and its answer. Its values are of the types that are decoded and
-// encoded, so that they stay examples when these change.
+// example is a request and its answer. Its values have the types of the interface, so that
+// they stay valid when the types change.
 type example struct{ request, response any }
 
 var exampleTime = time.Date(2026, 11, 24, 9, 30, 0, 0, time.UTC)

@@ -20,8 +20,8 @@ func SchemaOf(r *Router, v any) *huma.Schema {
 	return r.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeOf(v), true, "")
 }
 
-// OrNull documents that a member that is another type may be null, for which the
-// framework has no word.
+// OrNull documents that a member of an object type may be null, which the framework cannot
+// express.
 func OrNull(r *Router, typeName, member string) {
 	of := r.huma.OpenAPI().Components.Schemas.Map()[typeName]
 	was := of.Properties[member]
@@ -37,7 +37,7 @@ func JSONContent(r *Router, v any) map[string]*huma.MediaType {
 	return map[string]*huma.MediaType{"application/json": {Schema: SchemaOf(r, v)}}
 }
 
-// BytesOf documents a body of any of these media types that is no text.
+// BytesOf documents a body of bytes with any of these media types.
 func BytesOf(mediaTypes ...string) map[string]*huma.MediaType {
 	content := map[string]*huma.MediaType{}
 	for _, t := range mediaTypes {
@@ -49,8 +49,8 @@ func BytesOf(mediaTypes ...string) map[string]*huma.MediaType {
 // EventData are the names of server-sent events, each with a value of the type of its data.
 type EventData map[string]any
 
-// EventContent documents a stream of events. OpenAPI has no word for the data of an
-// event, so an extension names the schemas.
+// EventContent documents a stream of events. OpenAPI cannot describe the data of an event, so
+// an extension names the schemas.
 func EventContent(r *Router, text string, of EventData) *huma.MediaType {
 	schemas := map[string]any{}
 	for name, v := range of {
@@ -59,8 +59,8 @@ func EventContent(r *Router, text string, of EventData) *huma.MediaType {
 	return &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: text, Extensions: map[string]any{"x-events": schemas}}}
 }
 
-// SocketResponse documents that a connection becomes a WebSocket, and the text messages
-// on it, for which OpenAPI has no word either.
+// SocketResponse documents that a connection becomes a WebSocket, and the text messages on it,
+// which OpenAPI cannot describe either.
 func SocketResponse(r *Router, client, server any) map[string]*huma.Response {
 	return map[string]*huma.Response{"101": {
 		Description: "The connection is a WebSocket",

@@ -1,5 +1,5 @@
-// Package route registers the operations of the interface with the REST framework: how an
-// operation is described, which input its handler gets, which form its answer has.
+// Package route registers operations with the REST framework: the description of an operation,
+// the input of its handler and the form of its answer.
 //
 // It knows the framework and no operation. It must never call the service.
 package route

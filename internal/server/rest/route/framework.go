@@ -14,11 +14,11 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// maxReported is how many faults of one request a problem lists.
+// maxReported is how many faults of a request a problem lists.
 const maxReported = 4
 
-// The framework has no setting of an API for its errors and their words, only these
-// variables. That a list is never null is true of all types.
+// The framework has only these variables for its errors and their texts, and no setting of an
+// API. Lists are never null in any type.
 func init() {
 	huma.DefaultArrayNullable = false
 	validation.MsgExpectedMinimumNumber, validation.MsgExpectedMaximumNumber = "it must be at least %v", "it must be at most %v"

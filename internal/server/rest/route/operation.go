@@ -33,7 +33,7 @@ func AnswerList[T any](items []T, err error) (*Out[httpwire.List[T]], error) {
 	return Answer(httpwire.List[T]{Items: List(items)}, err)
 }
 
-// IDInput is the input of an operation on one sandbox or snapshot. It is exported
+// IDInput is the input of an operation on a sandbox or snapshot. It is exported
 // because the framework passes over embedded types that are not.
 type IDInput struct {
 	ID string `path:"id" doc:"id or name"`
@@ -44,7 +44,7 @@ type ReachInput struct {
 	AllTenants bool `query:"all_tenants" doc:"of all tenants, whose sandboxes and snapshots are named by their ids; only for the owner of the daemon, and tokens of the default tenant with scope admin that are bound to nothing"`
 }
 
-// Reach returns a context in which the caller sees the tenants that it asked for.
+// Reach returns a context in which the caller sees all tenants, if the request asks for that.
 func (in *ReachInput) Reach(ctx context.Context) (context.Context, error) {
 	if !in.AllTenants {
 		return ctx, nil
@@ -52,14 +52,14 @@ func (in *ReachInput) Reach(ctx context.Context) (context.Context, error) {
 	return access.WithAllTenants(ctx)
 }
 
-// ThingInput is the input of reading or removing one sandbox or snapshot.
+// ThingInput is the input of reading or removing a sandbox or snapshot.
 type ThingInput struct {
 	IDInput
 	ReachInput
 }
 
-// Operation describes a route. Every one may fail with these statuses, whatever
-// it does; specific ones are added.
+// Operation describes a route. Every operation may fail with the common statuses; errors has
+// its own.
 func Operation(method, path, id, tag, summary string, errors ...int) huma.Operation {
 	var params []*huma.Param
 	switch method {

@@ -14,7 +14,7 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// PageInput selects one page of a list. It is exported for the same reason as
+// PageInput selects a page of a list. It is exported for the same reason as
 // IDInput.
 type PageInput struct {
 	Limit     int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"items on a page"`
@@ -34,9 +34,8 @@ func (p *PageInput) Resolve(huma.Context) []error {
 	return nil
 }
 
-// PageKey orders a list, oldest first, and is what a token holds: a page begins
-// after a place and not at a number, so that removals between two calls skip
-// nothing.
+// PageKey orders a list, oldest first, and is the content of a page token. A page begins after
+// a key and not at a number, so that removals between two calls skip nothing.
 type PageKey struct {
 	created int64 // nanoseconds
 	id      string
@@ -64,7 +63,7 @@ func parseToken(token string) (k PageKey, ok bool) {
 }
 
 // PageOf returns the page of items that in asks for. Items may be large and many, so
-// that only their keys are sorted.
+// only their keys are sorted.
 func PageOf[T any](items []T, in PageInput, key func(*T) PageKey) *Out[httpwire.List[T]] {
 	type place struct {
 		PageKey

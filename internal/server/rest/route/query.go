@@ -10,12 +10,11 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// MayBeEmpty are parameters of the query that are looked at without a value. A client that
-// reads a list to its end asks for the first page as for the others, and what paths must be
-// is said where they are checked.
+// MayBeEmpty are parameters of the query that may have no value. A client that reads a list to
+// its end asks for the first page with an empty token, and paths have an error of their own.
 var MayBeEmpty = []string{"page_token", "path"}
 
-// CheckQuery refuses a query that the route of a request would pass over in part: a
+// CheckQuery refuses a query of which the route would ignore a part: a
 // parameter that is unknown, has no value, or has two where one is possible. The
 // framework takes a parameter without a value for an absent one.
 func (r *Router) CheckQuery(route, rawQuery string) error {

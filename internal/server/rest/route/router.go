@@ -22,13 +22,13 @@ const (
 	MaxExecBody = 2*MaxStdin + maxBody
 )
 
-// Router is the routes of the interface, and the document that describes them.
+// Router has the routes of the interface, and the document that describes them.
 type Router struct {
 	*answer.Reporter
 	mux  *http.ServeMux
 	huma huma.API
 	// Operations are the routes as the document describes them, by "METHOD /path". They are
-	// there once complete was called.
+	// complete once Complete was called.
 	Operations map[string]*huma.Operation
 }
 
@@ -46,7 +46,7 @@ func (r *Router) Handle(method, path string, handler http.HandlerFunc) {
 // ServeHTTP implements http.Handler. The request must have a route, see Match.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) { r.mux.ServeHTTP(w, req) }
 
-// Complete ends the registration of routes: operations has all of them.
+// Complete ends the registration of routes: Operations has all of them.
 func (r *Router) Complete() {
 	r.Operations = map[string]*huma.Operation{}
 	for path, item := range r.huma.OpenAPI().Paths {
@@ -97,8 +97,8 @@ func (r *Router) otherMethods(path string) http.Handler {
 	})
 }
 
-// slashMux lets the parameter of an image route span slashes, which the mux
-// writes in a way that OpenAPI does not know.
+// slashMux lets the parameter of an image route span slashes. The mux has a notation for that
+// which OpenAPI does not have.
 type slashMux struct{ *http.ServeMux }
 
 // HandleFunc shadows that of the mux.
@@ -109,8 +109,8 @@ func (r slashMux) HandleFunc(pattern string, handler func(http.ResponseWriter, *
 	r.ServeMux.HandleFunc(pattern, handler)
 }
 
-// humaConfig turns off everything of the framework that is not in our
-// interface: its documentation pages and the $schema member of bodies.
+// humaConfig turns off the parts of the framework that are not in the interface: its
+// documentation pages and the $schema member of bodies.
 func humaConfig(version string) huma.Config {
 	cfg := huma.DefaultConfig("Ramet", version)
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
@@ -121,7 +121,7 @@ func humaConfig(version string) huma.Config {
 	return cfg
 }
 
-// textFormat is the framework's JSON, which refuses bodies that are no text.
+// textFormat is the framework's JSON format. It refuses bodies that are not UTF-8.
 var textFormat = huma.Format{
 	Marshal: huma.DefaultJSONFormat.Marshal,
 	Unmarshal: func(data []byte, v any) error {

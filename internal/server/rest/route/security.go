@@ -8,7 +8,7 @@ import (
 	"ramet.dev/ramet/internal/server/portproxy"
 )
 
-// How the document calls the ways to authenticate.
+// The names of the ways to authenticate in the document.
 const (
 	TokenScheme   = "token"
 	headerScheme  = "token-header"

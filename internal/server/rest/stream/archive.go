@@ -8,8 +8,8 @@ import (
 // TarType is the media type of an archive.
 const TarType = "application/x-tar"
 
-// readTimeout is how long a client may take to read a piece of an archive: one who reads
-// nothing would keep the turns of others, and what is pinned, for ever.
+// readTimeout is how long a client may take to read a piece of an archive: a client that reads
+// nothing would keep its turn, and pinned files, for ever.
 const readTimeout = time.Minute
 
 // Archive begins an answer with its first write.
@@ -26,7 +26,7 @@ func (s *Streams) Archive(w http.ResponseWriter, mediaType string) *Archive {
 }
 
 // Close leaves the connection for other answers.
-func (b *Archive) Close() { _ = b.conn.SetWriteDeadline(time.Time{}) } // there is none in tests
+func (b *Archive) Close() { _ = b.conn.SetWriteDeadline(time.Time{}) } // tests have no connection
 
 // Write implements io.Writer.
 func (b *Archive) Write(p []byte) (int, error) {

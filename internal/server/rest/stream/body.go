@@ -13,8 +13,8 @@ import (
 // bodyTimeout is how long a client may take to send a body, or a part of a body of any length.
 const bodyTimeout = 30 * time.Second
 
-// timedBody bounds how long the body takes to arrive. The deadline must go
-// before the handler runs, else the server would take it for a lost client.
+// timedBody bounds how long the body takes to arrive. The deadline must be removed when the
+// body has ended, else the server would take it for a lost client.
 type timedBody struct {
 	io.ReadCloser
 	conn  *http.ResponseController
@@ -58,8 +58,8 @@ func UnboundBody(r *http.Request) {
 	}
 }
 
-// patientBody takes as long as the client keeps sending: each read has a
-// deadline of its own.
+// patientBody reads for as long as the client keeps sending: each read has a deadline of its
+// own.
 type patientBody struct {
 	io.ReadCloser
 	conn *http.ResponseController
@@ -85,11 +85,11 @@ func Upload(w http.ResponseWriter, r *http.Request) (body io.Reader, done func()
 	return patientBody{r.Body, conn}, func() { _ = conn.SetReadDeadline(time.Time{}) }
 }
 
-// strangerTimeout is how long the body of a request may take that is refused.
+// strangerTimeout is how long the body of a refused request may take.
 const strangerTimeout = 2 * time.Second
 
-// LeaveBody bounds how long a stranger may take to send a body that nobody reads: the
-// server waits for it before it answers.
+// LeaveBody bounds how long the client of a refused request may take to send its body: the
+// server waits for the body before it answers.
 func LeaveBody(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTimeout)) // there is none in tests

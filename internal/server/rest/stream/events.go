@@ -39,8 +39,7 @@ func NewEvents(w http.ResponseWriter, r *http.Request) (*Events, context.Context
 // messages.
 type Streams struct {
 	*answer.Reporter
-	// Draining ends when the daemon is about to end. Answers that only follow something end
-	// with it.
+	// Draining ends when the daemon is about to end. Following answers end with it.
 	Draining context.Context
 	// ReadTimeout is how long a client may take to read a piece of an archive.
 	ReadTimeout time.Duration
@@ -63,8 +62,8 @@ func (s *Streams) UntilDraining(ctx context.Context) (context.Context, context.C
 
 var ErrDraining = api.Errorf(api.CodeUnavailable, "the daemon is about to end: ask again")
 
-// Follow is newEventWriter for an answer that goes on for as long as its client wants,
-// if it is one. Its context ends when the daemon is about to end as well.
+// Follow is NewEvents, for an answer that may go on until its client ends it. If follows is
+// set, its context also ends when the daemon is about to end.
 func (s *Streams) Follow(w http.ResponseWriter, r *http.Request, follows bool) (*Events, context.Context) {
 	if !follows {
 		return NewEvents(w, r)
@@ -79,10 +78,10 @@ func (s *Streams) Follow(w http.ResponseWriter, r *http.Request, follows bool) (
 	return e, ctx
 }
 
-// EndFollowing tells the client why an answer ends early, unless the client is gone.
+// EndFollowing sends the client the reason why an answer ends early, unless the client is gone.
 func (s *Streams) EndFollowing(ctx context.Context, e *Events, r *http.Request, err error) {
 	cause := context.Cause(ctx)
-	if errors.Is(cause, context.Canceled) { // which only the end of the connection leaves as it is
+	if errors.Is(cause, context.Canceled) { // this cause is the end of the connection
 		return
 	}
 	if cause != nil {
@@ -141,8 +140,8 @@ func streamOf(c api.Chunk) string {
 	return httpwire.EventStdout
 }
 
-// SendLog sends a piece of the output of one of several processes. There is no one
-// place to go on from, so it has no id.
+// SendLog sends a piece of the output of several processes. It has no id, because no single
+// number says where to go on.
 func (e *Events) SendLog(p api.LogPiece) error {
 	switch c := p.Chunk; {
 	case p.Read != nil:
@@ -165,7 +164,7 @@ func (e *Events) Close() {
 	e.body.cancel()
 }
 
-// EndEvents tells the client of a failure: as a status if the answer has not begun, else as an event.
+// EndEvents sends the client a failure: as a status if the answer has not begun, else as an event.
 func (s *Streams) EndEvents(e *Events, r *http.Request, err error) {
 	e.mu.Lock()
 	begun := e.body.begun
@@ -174,7 +173,7 @@ func (s *Streams) EndEvents(e *Events, r *http.Request, err error) {
 		s.WriteProblem(e.body.w, r, err)
 		return
 	}
-	_ = e.Send(httpwire.EventError, s.LateProblem(r.Context(), err)) // nobody is left to be told
+	_ = e.Send(httpwire.EventError, s.LateProblem(r.Context(), err)) // fails only if the client is gone
 }
 
 type chunkWriter struct {

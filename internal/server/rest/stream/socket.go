@@ -20,7 +20,8 @@ import (
 	"ramet.dev/ramet/internal/peer"
 )
 
-// finalTimeout is how long a client may take to read why its command was ended.
+// finalTimeout is how long a client may take to read the final message after its command was
+// ended.
 const finalTimeout = 5 * time.Second
 
 // InputBacklog is how many messages of standard input wait for a command that does not read.
@@ -58,7 +59,7 @@ func (s *Streams) Socket(w http.ResponseWriter, r *http.Request, serve func(*Soc
 // hijacked is a writer of an answer that knows the connection below a WebSocket.
 type hijacked interface{ Conn() net.Conn }
 
-// refusalWriter withholds the refusal of a WebSocket, in place of which a problem is sent.
+// refusalWriter withholds the library's refusal of a WebSocket: a problem is sent instead.
 type refusalWriter struct {
 	http.ResponseWriter
 	status int
@@ -84,9 +85,9 @@ func (w *refusalWriter) Write(p []byte) (int, error) {
 // Unwrap lets the connection be taken over.
 func (w *refusalWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Socket is one WebSocket that carries a command, or a client that is attached to a process.
-// Two goroutines belong to it while the command runs: receive reads messages, and another
-// hands them to the command. A command that reads nothing must not keep receive from noticing
+// Socket is a WebSocket that carries a command, or a client that is attached to a process.
+// Two goroutines belong to it while the command runs: Receive reads messages, and another
+// hands them to the command. A command that reads nothing must not keep Receive from noticing
 // that the client is gone.
 type Socket struct {
 	conn   *websocket.Conn
@@ -98,7 +99,7 @@ type Socket struct {
 
 	mu    sync.Mutex
 	ended bool   // no frame may follow the final message
-	frame []byte // is reused by sendChunk
+	frame []byte // is reused by SendChunk
 }
 
 // Context returns the context of the work, which ends with the connection.
@@ -107,8 +108,8 @@ func (s *Socket) Context() context.Context { return s.ctx }
 // End ends the work. The client is told the reason.
 func (s *Socket) End(reason error) { s.cancel(reason) }
 
-// OnControl has take called with each text message after the first. Without it there may be
-// none. It must be called before receive.
+// OnControl has take called with each text message after the first. Without OnControl, such
+// messages are refused. It must be called before Receive.
 func (s *Socket) OnControl(take func(msg []byte) error) { s.control = take }
 
 // ReadFirst decodes the first message into v, which what names.

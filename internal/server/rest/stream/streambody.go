@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// streamBody is an answer that goes on for as long as something happens. It begins
+// streamBody is an answer of unknown length. It begins
 // with the first write, so that a failure before it is answered with its HTTP status.
 // It is used by one goroutine at a time.
 type streamBody struct {
