@@ -167,7 +167,7 @@ var arrows = []struct {
 	{"internal/sentry", []string{"internal/engine/interp", "api", "internal/sentry/codectx", "internal/sentry/guest", "internal/sentry/guestfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/engine/wire"}, "the confined side: short enough to be audited alone"},
 	{"internal/sentry/guest", []string{
 		"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/codectx", "internal/sentry/cow", "internal/sentry/fpstate", "internal/sentry/fspatch", "internal/sentry/gate", "internal/sentry/guestfs", "internal/sentry/guestinit",
-		"internal/sentry/kern", "internal/sentry/limitfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/sentry/selfctl", "internal/sentry/spawn", "internal/sentry/stages",
+		"internal/sentry/kern", "internal/sentry/limitfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/sentry/rootfs/inode", "internal/sentry/selfctl", "internal/sentry/spawn", "internal/sentry/stages",
 		"internal/sentry/syscalls", "internal/storage/cowfs", "internal/sentry/systraptuning", "internal/storage/pages",
 	}, "the confined side; how calls reach it is not its business"},
 	{"internal/sentry/gate", []string{"api"}, "who may use the kernel, and when; what they do with it is not its business"},
@@ -190,7 +190,8 @@ var arrows = []struct {
 	{"internal/sentry/fpstate", nil, "registers only: it does not know what a sandbox is"},
 	{"internal/sentry/limitfs", []string{"internal/sentry/saved"}, "numbers to show: it does not know what a sandbox is"},
 	{"internal/sentry/reseed", nil, "random generators of programs: it does not know what a sandbox is"},
-	{"internal/sentry/rootfs", []string{"internal/storage/cowfs", "internal/storage/pages"}, "files only: it does not know what a sandbox is"},
+	{"internal/sentry/rootfs/inode", []string{"internal/sentry/saved", "internal/storage/cowfs", "internal/storage/pages"}, "files in memory; their names, and how they are opened, are not its business"},
+	{"internal/sentry/rootfs", []string{"internal/sentry/rootfs/inode", "internal/sentry/saved", "internal/storage/cowfs", "internal/storage/pages"}, "names of files and open files: it does not know what a sandbox is"},
 
 	{"cmd/ramet", []string{
 		"internal/bench", "internal/cli", "client", "internal/daemon", "internal/demo", "internal/doctor", "internal/service",

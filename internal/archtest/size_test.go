@@ -15,14 +15,11 @@ const (
 // largePackages and largeTypes are what exceeds the limits, with its size as the limit of
 // its own. An entry only ever gets smaller.
 var largePackages = map[string]int{
-	"internal/node":          5028,
-	"internal/sentry/rootfs": 3480,
+	"internal/node": 5028,
 }
 
 var largeTypes = map[string]int{
-	"internal/node.Node":                138,
-	"internal/sentry/rootfs.filesystem": 88,
-	"internal/sentry/rootfs.inode":      42,
+	"internal/node.Node": 138,
 }
 
 func TestPackagesAreSmall(t *testing.T) {

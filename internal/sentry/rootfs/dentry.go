@@ -6,120 +6,140 @@ import (
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
-	"ramet.dev/ramet/internal/storage/cowfs"
-	"ramet.dev/ramet/internal/storage/pages"
+	"ramet.dev/ramet/internal/sentry/rootfs/inode"
 )
 
 // dentry implements vfs.DentryImpl: a name of an inode. It holds a reference on
 // its parent.
 type dentry struct {
 	vfsd  vfs.Dentry
-	fs    *filesystem
-	inode *inode
-	// refs counts users. At 0 the dentry stays until it is swept, if it is among
-	// its parent's children, and else is destroyed; then it is -1.
+	names *names
+	inode *inode.Inode
+	// refs counts users. At 0 a dentry stays until it is swept, if it is among the
+	// children of its parent; otherwise it is destroyed. Then refs is -1.
 	refs atomic.Int64
-	// parent and name are protected by fs.mu and fs.ancestryMu. parent is nil for
-	// the root and for files that never had a name.
+	// parent and name are protected by names.mu and names.ancestryMu. parent is nil
+	// for the root and for files that never had a name.
 	parent atomic.Pointer[dentry]
 	name   string
-	// unlinked is set, with fs.mu locked, when it stops being among its parent's
-	// children.
+	// unlinked is set, with names.mu locked, when the dentry is removed from the
+	// children of its parent.
 	unlinked atomic.Bool
-	// children are those that are in memory. Protected by fs.cacheMu.
+	// children has the children that are in memory. Protected by names.cacheMu.
 	children map[string]*dentry
 }
 
-// newDentry makes a dentry without users. It takes over a reference on i.
-func (fs *filesystem) newDentry(i *inode) *dentry {
-	d := &dentry{fs: fs, inode: i}
-	d.vfsd.Init(d)
-	return d
-}
-
-// child returns what is called name in d, or nil. fs.mu must be held.
-func (fs *filesystem) child(d *dentry, name string) (*dentry, error) {
+// child returns the child called name, or nil. names.mu must be held.
+func (d *dentry) child(name string) (*dentry, error) {
 	if len(name) > linux.NAME_MAX {
 		return nil, linuxerr.ENAMETOOLONG
 	}
-	fs.cacheMu.Lock()
+	n := d.names
+	n.cacheMu.Lock()
 	c := d.children[name]
-	fs.cacheMu.Unlock()
+	n.cacheMu.Unlock()
 	if c != nil {
 		return c, nil
 	}
-	e, ok, err := fs.tree.Lookup(d.inode.ino, name)
+	e, ok, err := n.table.Tree().Lookup(d.inode.Ino(), name)
 	if err != nil || !ok {
-		return nil, errno(err)
+		return nil, inode.Errno(err)
 	}
-	i, err := fs.inode(e.Ino)
+	i, err := n.table.Get(e.Ino)
 	if err != nil {
-		return nil, errno(err)
+		return nil, inode.Errno(err)
 	}
-	c = fs.newDentry(i)
-	fs.cacheMu.Lock()
-	defer fs.cacheMu.Unlock()
+	c = n.newDentry(i)
+	n.cacheMu.Lock()
+	defer n.cacheMu.Unlock()
 	if other := d.children[name]; other != nil {
-		fs.dropInode(nil, i) // it has other users: it is other's
+		i.DecRef(nil) // not the last reference: other has one
 		return other, nil
 	}
-	fs.adoptLocked(d, c, name)
+	d.adoptLocked(c, name)
 	return c, nil
 }
 
-// adopt makes c, which has no parent, a child of d. fs.mu must be locked.
-func (fs *filesystem) adopt(d, c *dentry, name string) {
-	fs.cacheMu.Lock()
-	defer fs.cacheMu.Unlock()
-	fs.adoptLocked(d, c, name)
+// adopt makes c, which has no parent, a child of d. names.mu must be locked.
+func (d *dentry) adopt(c *dentry, name string) {
+	d.names.cacheMu.Lock()
+	defer d.names.cacheMu.Unlock()
+	d.adoptLocked(c, name)
 }
 
-func (fs *filesystem) adoptLocked(d, c *dentry, name string) {
-	fs.ancestryMu.Lock()
+func (d *dentry) adoptLocked(c *dentry, name string) {
+	n := d.names
+	n.ancestryMu.Lock()
 	c.parent.Store(d)
 	c.name = name
-	fs.ancestryMu.Unlock()
+	n.ancestryMu.Unlock()
 	d.refs.Add(1)
+	d.put(c, name)
+	n.cached.Add(1)
+}
+
+func (d *dentry) put(c *dentry, name string) {
 	if d.children == nil {
 		d.children = map[string]*dentry{}
 	}
 	d.children[name] = c
-	fs.cached.Add(1)
 }
 
-// orphan takes c from its parent's children. It keeps its parent, for "..", and
-// the reference on it. fs.mu must be locked.
-func (fs *filesystem) orphan(c *dentry) {
-	fs.cacheMu.Lock()
-	delete(c.parent.Load().children, c.name)
-	fs.cacheMu.Unlock()
-	fs.cached.Add(-1)
-	c.unlinked.Store(true)
-}
-
-// move gives c another parent and name. fs.mu must be locked.
-func (fs *filesystem) move(c, to *dentry, name string) {
-	from := c.parent.Load()
-	fs.cacheMu.Lock()
-	defer fs.cacheMu.Unlock()
-	if from.children[c.name] == c {
-		delete(from.children, c.name)
+// move gives d another parent and name. names.mu must be locked.
+func (d *dentry) move(to *dentry, name string) {
+	n, from := d.names, d.parent.Load()
+	n.cacheMu.Lock()
+	defer n.cacheMu.Unlock()
+	if from.children[d.name] == d {
+		delete(from.children, d.name)
 	}
-	if to.children == nil {
-		to.children = map[string]*dentry{}
-	}
-	to.children[name] = c
-	fs.ancestryMu.Lock()
-	c.parent.Store(to)
-	c.name = name
-	fs.ancestryMu.Unlock()
+	to.put(d, name)
+	n.ancestryMu.Lock()
+	d.parent.Store(to)
+	d.name = name
+	n.ancestryMu.Unlock()
 	to.refs.Add(1)
-	from.refs.Add(-1) // not the last: its caller has it locked
+	from.refs.Add(-1) // not the last: the caller uses from
 }
 
-// isBelow says whether d is top or below it. fs.ancestryMu or fs.mu must be held.
+// orphan removes d from the children of its parent. d keeps its parent, for "..", and
+// the reference on it. names.mu must be locked.
+func (d *dentry) orphan() {
+	n := d.names
+	n.cacheMu.Lock()
+	delete(d.parent.Load().children, d.name)
+	n.cacheMu.Unlock()
+	n.cached.Add(-1)
+	d.unlinked.Store(true)
+}
+
+// sweepBelow drops all unused dentries below d. names.mu must be locked.
+func (d *dentry) sweepBelow(ctx context.Context) {
+	n := d.names
+	n.cacheMu.Lock()
+	children := make([]*dentry, 0, len(d.children))
+	for _, c := range d.children {
+		children = append(children, c)
+	}
+	n.cacheMu.Unlock()
+	for _, c := range children {
+		c.sweepBelow(ctx)
+		if c.inode.Remembers() || !c.refs.CompareAndSwap(0, -1) {
+			continue
+		}
+		n.cacheMu.Lock()
+		delete(d.children, c.name)
+		n.cacheMu.Unlock()
+		n.cached.Add(-1)
+		c.inode.DecRef(ctx)
+		d.refs.Add(-1) // d itself is looked at by the caller
+	}
+}
+
+// isBelow returns whether d is top or below it. names.ancestryMu or names.mu must be held.
 func (d *dentry) isBelow(top *dentry) bool {
 	for ; d != nil; d = d.parent.Load() {
 		if d == top {
@@ -127,6 +147,35 @@ func (d *dentry) isBelow(top *dentry) bool {
 		}
 	}
 	return false
+}
+
+// mayDelete checks whether child may be removed from directory d.
+func (d *dentry) mayDelete(creds *auth.Credentials, child *dentry) error {
+	if err := d.inode.Check(creds, vfs.MayWrite|vfs.MayExec); err != nil {
+		return err
+	}
+	a, c := d.inode.Attr(), child.inode.Attr()
+	return vfs.CheckDeleteSticky(creds, linux.FileMode(a.Mode), auth.KUID(a.UID), auth.KUID(c.UID), auth.KGID(c.GID))
+}
+
+// note records in the tree where a file of the image is, and all directories above it,
+// before the file changes: a diff finds its path by that. It fails if there is no room for
+// a new record, nor for attributes. names.mu must be held.
+func (d *dentry) note() error { return d.noteIf(d.names.table.Tree().Room) }
+
+// noteRemoval is note for a file that is removed: there must be room for that. names.mu must
+// be held.
+func (d *dentry) noteRemoval() error { return d.noteIf(func(int) error { return nil }) }
+
+func (d *dentry) noteIf(room func(bytes int) error) error {
+	for parent := d.parent.Load(); parent != nil && d.inode.Ino().OfImage() && !d.inode.Noted.Load(); parent = d.parent.Load() {
+		if err := d.names.table.Tree().NoteParent(d.inode.Ino(), parent.inode.Ino(), d.name, room); err != nil {
+			return inode.Errno(err)
+		}
+		d.inode.Noted.Store(true)
+		d = parent
+	}
+	return nil
 }
 
 // IncRef implements vfs.DentryImpl.IncRef.
@@ -152,219 +201,33 @@ func (d *dentry) DecRef(ctx context.Context) {
 	}
 }
 
-// destroy ends a dentry that nobody uses and that cannot be found any more.
+// destroy ends a dentry that has no users and that cannot be found any more.
 func (d *dentry) destroy(ctx context.Context) {
 	if !d.refs.CompareAndSwap(0, -1) {
-		return // somebody else does
+		return // it is destroyed by another goroutine
 	}
-	d.fs.dropInode(ctx, d.inode)
+	d.inode.DecRef(ctx)
 	if parent := d.parent.Load(); parent != nil {
 		parent.DecRef(ctx)
 	}
 }
 
-// sweepIfMany drops unused dentries if there are many. No lock may be held.
-func (fs *filesystem) sweepIfMany(ctx context.Context) {
-	if fs.cached.Load() <= fs.sweepAt.Load() {
-		return
-	}
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	fs.sweep(ctx)
-	// What is in use stays; do not try again before there is as much again.
-	fs.sweepAt.Store(fs.cached.Load() + manyDentries)
-}
-
-// sweep drops all dentries that nobody uses. fs.mu must be locked.
-func (fs *filesystem) sweep(ctx context.Context) { fs.sweepBelow(ctx, fs.root) }
-
-func (fs *filesystem) sweepBelow(ctx context.Context, d *dentry) {
-	fs.cacheMu.Lock()
-	children := make([]*dentry, 0, len(d.children))
-	for _, c := range d.children {
-		children = append(children, c)
-	}
-	fs.cacheMu.Unlock()
-	for _, c := range children {
-		fs.sweepBelow(ctx, c)
-		if c.inode.remembers() || !c.refs.CompareAndSwap(0, -1) {
-			continue
-		}
-		fs.cacheMu.Lock()
-		delete(d.children, c.name)
-		fs.cacheMu.Unlock()
-		fs.cached.Add(-1)
-		fs.dropInode(ctx, c.inode)
-		d.refs.Add(-1) // d itself is looked at next
-	}
-}
-
-// remembers says whether the inode has state that is nowhere else.
-func (i *inode) remembers() bool { return i.endpoint != nil || i.watches.Size() > 0 }
-
 // InotifyWithParent implements vfs.DentryImpl.InotifyWithParent.
 func (d *dentry) InotifyWithParent(ctx context.Context, events, cookie uint32, et vfs.EventType) {
-	if d.inode.isDir() {
+	if d.inode.IsDir() {
 		events |= linux.IN_ISDIR
 	}
 	deleted := d.vfsd.IsDead()
-	d.fs.ancestryMu.RLock()
-	defer d.fs.ancestryMu.RUnlock()
+	d.names.ancestryMu.RLock()
+	defer d.names.ancestryMu.RUnlock()
 	if parent := d.parent.Load(); parent != nil {
-		parent.inode.watches.Notify(ctx, d.name, events, cookie, et, deleted)
+		parent.inode.Watches.Notify(ctx, d.name, events, cookie, et, deleted)
 	}
-	d.inode.watches.Notify(ctx, "", events, cookie, et, deleted)
+	d.inode.Watches.Notify(ctx, "", events, cookie, et, deleted)
 }
 
 // Watches implements vfs.DentryImpl.Watches.
-func (d *dentry) Watches() *vfs.Watches { return &d.inode.watches }
+func (d *dentry) Watches() *vfs.Watches { return &d.inode.Watches }
 
 // OnZeroWatches implements vfs.DentryImpl.OnZeroWatches.
 func (d *dentry) OnZeroWatches(context.Context) {}
-
-// note records where a file of the image is, and all directories above it, before
-// something about it changes: a diff finds its path by that. It fails if that is new
-// and there is no room for it, nor for attributes. fs.mu must be held.
-func (fs *filesystem) note(d *dentry) error { return fs.noteIf(d, fs.tree.Room) }
-
-// noteRemoval is note for what is removed, for which there must be room. fs.mu must
-// be held.
-func (fs *filesystem) noteRemoval(d *dentry) error {
-	return fs.noteIf(d, func(int) error { return nil })
-}
-
-func (fs *filesystem) noteIf(d *dentry, room func(bytes int) error) error {
-	for parent := d.parent.Load(); parent != nil && d.inode.ino.OfImage() && !d.inode.noted.Load(); parent = d.parent.Load() {
-		if err := fs.tree.NoteParent(d.inode.ino, parent.inode.ino, d.name, room); err != nil {
-			return errno(err)
-		}
-		d.inode.noted.Store(true)
-		d = parent
-	}
-	return nil
-}
-
-// inode returns the inode with a number, with a reference for the caller.
-func (fs *filesystem) inode(ino cowfs.Ino) (*inode, error) {
-	fs.inodesMu.Lock()
-	defer fs.inodesMu.Unlock()
-	if i, ok := fs.inodes[ino]; ok {
-		i.refs++
-		return i, nil
-	}
-	a, _, err := fs.tree.Attr(ino)
-	if err != nil {
-		return nil, err
-	}
-	return fs.addInodeLocked(ino, a), nil
-}
-
-// addInode adds a new inode, with a reference for the caller.
-func (fs *filesystem) addInode(ino cowfs.Ino, a cowfs.Attr) *inode {
-	fs.inodesMu.Lock()
-	defer fs.inodesMu.Unlock()
-	return fs.addInodeLocked(ino, a)
-}
-
-func (fs *filesystem) addInodeLocked(ino cowfs.Ino, a cowfs.Attr) *inode {
-	i := &inode{fs: fs, ino: ino, refs: 1, attr: a}
-	i.mode.Store(a.Mode)
-	fs.inodes[ino] = i
-	return i
-}
-
-// dropInode gives up a reference, and with the last one the inode: its attributes
-// go to the tree, or, if it has no name, all of it goes. Where the tree has no space
-// for that, the inode stays in memory until flush.
-func (fs *filesystem) dropInode(ctx context.Context, i *inode) {
-	fs.inodesMu.Lock()
-	i.refs--
-	if i.refs > 0 {
-		fs.inodesMu.Unlock()
-		return
-	}
-	fs.letGo(i)
-	gone := i.get().Nlink == 0
-	fs.inodesMu.Unlock()
-	if gone {
-		i.watches.HandleDeletion(ctx)
-	}
-}
-
-// letGo drops an inode without references from memory, if the tree has all of it
-// then. fs.inodesMu must be locked: so nobody reads its old attributes from the tree.
-func (fs *filesystem) letGo(i *inode) {
-	var err error
-	if i.get().Nlink > 0 {
-		err = fs.flushInode(i)
-	} else if err = fs.tree.Remove(i.ino); err == nil {
-		fs.clean(i)
-	}
-	if err != nil {
-		_ = errno(err) // logged
-		fs.markDirty(i)
-		return
-	}
-	delete(fs.inodes, i.ino)
-}
-
-func (fs *filesystem) markDirty(i *inode) {
-	fs.dirtyMu.Lock()
-	defer fs.dirtyMu.Unlock()
-	fs.dirty[i] = struct{}{}
-}
-
-func (fs *filesystem) clean(i *inode) bool {
-	fs.dirtyMu.Lock()
-	defer fs.dirtyMu.Unlock()
-	_, ok := fs.dirty[i]
-	delete(fs.dirty, i)
-	return ok
-}
-
-func (fs *filesystem) flushInode(i *inode) error {
-	if !fs.clean(i) {
-		return nil
-	}
-	i.attrMu.Lock()
-	err := fs.tree.SetAttr(i.ino, &i.attr)
-	i.attrMu.Unlock()
-	if err != nil {
-		fs.markDirty(i)
-	}
-	return err
-}
-
-// flush writes the attributes of all changed inodes to the tree.
-func (fs *filesystem) flush() error {
-	fs.dirtyMu.Lock()
-	all := make([]*inode, 0, len(fs.dirty))
-	for i := range fs.dirty {
-		all = append(all, i)
-	}
-	fs.dirtyMu.Unlock()
-	for _, i := range all {
-		if err := fs.flushOne(i); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// flushOne is flush for an inode, which may be gone meanwhile or be one that
-// dropInode could not drop.
-func (fs *filesystem) flushOne(i *inode) error {
-	fs.inodesMu.Lock()
-	defer fs.inodesMu.Unlock()
-	switch {
-	case fs.inodes[i.ino] != i:
-		return nil
-	case i.refs > 0:
-		return fs.flushInode(i)
-	}
-	fs.letGo(i)
-	if i.get().Nlink > 0 && fs.inodes[i.ino] == i {
-		return pages.ErrNoSpace
-	}
-	return nil
-}

@@ -8,6 +8,7 @@ import (
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
+	"ramet.dev/ramet/internal/sentry/rootfs/inode"
 	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
@@ -17,19 +18,19 @@ type directoryFD struct {
 	vfs.DirectoryFileDescriptionDefaultImpl
 
 	mu sync.Mutex
-	// off counts entries, with "." and "..". last is the name of the last one that
-	// was returned: reading goes on behind it, so that entries which come and go
-	// meanwhile make none be left out or come twice.
+	// off counts entries, with "." and "..". last is the name of the last entry that
+	// was returned. Reading goes on behind last, so that no entry is left out or comes
+	// twice because of entries that come and go meanwhile.
 	off  int64
 	last string
-	// ended says that the end was reached: what comes later is seen after a seek.
+	// ended says that the end was reached: later entries are seen after a seek.
 	ended bool
 }
 
 // Release implements vfs.FileDescriptionImpl.Release.
 func (fd *directoryFD) Release(context.Context) {}
 
-// manyEntries is how many entries are read with the tree locked.
+// manyEntries is the number of entries that are read with the tree locked.
 const manyEntries = 512
 
 // IterDirents implements vfs.FileDescriptionImpl.IterDirents.
@@ -37,7 +38,7 @@ func (fd *directoryFD) IterDirents(_ context.Context, cb vfs.IterDirentsCallback
 	d := fd.dentry()
 	fd.mu.Lock()
 	defer fd.mu.Unlock()
-	d.inode.accessed(fd.vfsfd.Mount())
+	d.inode.Accessed(fd.vfsfd.Mount())
 	emit := func(e cowfs.Entry) error {
 		err := cb.Handle(vfs.Dirent{Name: e.Name, Type: e.Type, Ino: uint64(e.Ino), NextOff: fd.off + 1})
 		if err == nil {
@@ -49,14 +50,14 @@ func (fd *directoryFD) IterDirents(_ context.Context, cb vfs.IterDirentsCallback
 		return err
 	}
 	for fd.off < 2 {
-		e := cowfs.Entry{Name: ".", Ino: d.inode.ino, Type: linux.DT_DIR}
+		e := cowfs.Entry{Name: ".", Ino: d.inode.Ino(), Type: linux.DT_DIR}
 		if fd.off == 1 {
 			e.Name = ".."
-			d.fs.ancestryMu.RLock()
+			d.names.ancestryMu.RLock()
 			if parent := d.parent.Load(); parent != nil {
-				e.Ino = parent.inode.ino
+				e.Ino = parent.inode.Ino()
 			}
-			d.fs.ancestryMu.RUnlock()
+			d.names.ancestryMu.RUnlock()
 		}
 		if err := emit(e); err != nil {
 			return err
@@ -65,7 +66,7 @@ func (fd *directoryFD) IterDirents(_ context.Context, cb vfs.IterDirentsCallback
 	for !fd.ended {
 		entries, err := fd.next()
 		if err != nil {
-			return errno(err)
+			return inode.Errno(err)
 		}
 		for _, e := range entries {
 			if err := emit(e); err != nil {
@@ -77,7 +78,7 @@ func (fd *directoryFD) IterDirents(_ context.Context, cb vfs.IterDirentsCallback
 	return nil
 }
 
-// next reads some entries behind fd.last.
+// next returns some entries behind fd.last.
 func (fd *directoryFD) next() ([]cowfs.Entry, error) {
 	entries := make([]cowfs.Entry, 0, 32)
 	from := fd.last
@@ -85,7 +86,7 @@ func (fd *directoryFD) next() ([]cowfs.Entry, error) {
 		from += "\x00" // the next name that there could be
 	}
 	d := fd.dentry()
-	err := d.fs.tree.Entries(d.inode.ino, from, func(e cowfs.Entry) bool {
+	err := d.names.table.Tree().Entries(d.inode.Ino(), from, func(e cowfs.Entry) bool {
 		entries = append(entries, e)
 		return len(entries) < manyEntries
 	})
@@ -114,11 +115,11 @@ func (fd *directoryFD) Seek(_ context.Context, offset int64, whence int32) (int6
 	if offset <= 2 {
 		return offset, nil
 	}
-	err := d.fs.tree.Entries(d.inode.ino, "", func(e cowfs.Entry) bool {
+	err := d.names.table.Tree().Entries(d.inode.Ino(), "", func(e cowfs.Entry) bool {
 		fd.last = e.Name
 		fd.off++
 		return fd.off < offset
 	})
 	fd.off = offset
-	return offset, errno(err)
+	return offset, inode.Errno(err)
 }

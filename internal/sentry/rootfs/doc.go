@@ -1,29 +1,29 @@
-// Package rootfs is the sandbox's root file system: package cowfs behind gVisor's
-// VFS.
+// Package rootfs is the sandbox's root file system: the names of files, and gVisor's VFS in
+// front of them.
 //
-// It knows the meaning of system calls: who may do what, which names there are,
-// what an open file and a mapping see. Where files are, and how a fork shares
-// them, is package cowfs's. It must never know what a sandbox is.
+// It knows the meaning of system calls: which caller may do what, how a path leads to a
+// file, what an open file is. A file itself is package inode's while it is in memory. Where
+// files are, and how a fork shares them, is package cowfs's. It must never know what a
+// sandbox is.
 //
 // # Objects
 //
-// An inode exists in memory while a dentry refers to it, a dentry while somebody
-// uses it, and some longer, so that the next lookup is quick. Before a save those
-// that nobody uses are dropped: the saved state is as large as what is open, not
-// as what exists. Attributes are changed in the inode and written to the tree when
-// the inode goes, and before a pin.
+// A dentry is a name of an inode. It exists in memory while it is used, and some longer, so
+// that the next lookup is quick. Before a save unused dentries are dropped: the saved state
+// is as large as what is open, not as what exists.
+//
+// names has the dentries and resolves paths. fileOps has the operations on the file at a
+// path, filesystem those that make, move and remove names. Both work on dentries: an
+// operation that takes several steps is a type of its own (removal, renaming).
 //
 // # Locks
 //
-//	filesystem.mu            names: dentries' parents and names, entries in directories
-//	  inode.mu               one writer, truncation or change of attributes at a time
-//	    filesystem.moveMu    pages move and mappings do not know yet
-//	      inode.mapsMu       who maps the file
-//	        (mm.activeMu)    gVisor's, of an address space
-//	          cacheMu, inodesMu
-//	            inode.attrMu attributes
-//	              dirtyMu, refsMu, and cowfs.FS's own lock
+//	names.mu                        parents and names of dentries, entries in directories
+//	  Inode.mu, hostFiles.moveMu, Inode.mapsMu
+//	    (mm.activeMu)               gVisor's, of an address space, which may release files
+//	      names.cacheMu             children of dentries
+//	        names.ancestryMu        parents and names, for readers that do not hold names.mu
+//	        Table.mu and the locks below it
 //
-// Translate and the copies between guest memory and files run below mm.activeMu,
-// so they must not take anything above it.
+// The locks that are not of names are package inode's.
 package rootfs

@@ -35,10 +35,11 @@ func (fs *filesystem) OpenAt(ctx context.Context, rp *vfs.ResolvingPath, opts vf
 	return fd, err
 }
 
-func (fs *filesystem) openExisting(ctx context.Context, rp *vfs.ResolvingPath) (*dentry, error) {
-	fs.mu.RLock()
-	defer fs.mu.RUnlock()
-	d, err := fs.resolve(ctx, rp)
+// openExisting returns the file at rp.
+func (n *names) openExisting(ctx context.Context, rp *vfs.ResolvingPath) (*dentry, error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	d, err := resolve(ctx, rp)
 	if err != nil {
 		return nil, err
 	}
@@ -47,36 +48,36 @@ func (fs *filesystem) openExisting(ctx context.Context, rp *vfs.ResolvingPath) (
 }
 
 // openNameless makes a file for O_TMPFILE.
-func (fs *filesystem) openNameless(ctx context.Context, rp *vfs.ResolvingPath, opts *vfs.OpenOptions) (*dentry, error) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	dir, err := fs.resolve(ctx, rp)
+func (n *names) openNameless(ctx context.Context, rp *vfs.ResolvingPath, opts *vfs.OpenOptions) (*dentry, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	dir, err := resolve(ctx, rp)
 	if err != nil {
 		return nil, err
 	}
-	if !dir.inode.isDir() {
+	if !dir.inode.IsDir() {
 		return nil, linuxerr.ENOTDIR
 	}
-	if err := dir.inode.check(rp.Credentials(), vfs.MayWrite|vfs.MayExec); err != nil {
+	if err := dir.inode.Check(rp.Credentials(), vfs.MayWrite|vfs.MayExec); err != nil {
 		return nil, err
 	}
 	if err := rp.Mount().CheckBeginWrite(); err != nil {
 		return nil, err
 	}
 	defer rp.Mount().EndWrite()
-	d, err := fs.create(ctx, dir, "", rp.Credentials(), newFile{mode: linux.S_IFREG | opts.Mode.Permissions() | opts.Mode.ExtraBits()})
+	d, err := dir.create("", rp.Credentials(), newFile{mode: linux.S_IFREG | opts.Mode.Permissions() | opts.Mode.ExtraBits()})
 	if err == nil {
-		d.inode.nameless.Store(opts.Flags&linux.O_EXCL != 0)
+		d.inode.Nameless.Store(opts.Flags&linux.O_EXCL != 0)
 	}
 	return d, err
 }
 
-// openOrCreate returns what is at rp, or makes a file there.
-func (fs *filesystem) openOrCreate(ctx context.Context, rp *vfs.ResolvingPath, opts *vfs.OpenOptions) (d *dentry, created bool, err error) {
+// openOrCreate returns the file at rp, or makes one there.
+func (n *names) openOrCreate(ctx context.Context, rp *vfs.ResolvingPath, opts *vfs.OpenOptions) (d *dentry, created bool, err error) {
 	mustCreate := opts.Flags&linux.O_EXCL != 0
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	d = rp.Start().Impl().(*dentry)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	d = startOf(rp)
 	if rp.Done() {
 		if rp.MustBeDir() {
 			return nil, false, linuxerr.EISDIR
@@ -88,18 +89,18 @@ func (fs *filesystem) openOrCreate(ctx context.Context, rp *vfs.ResolvingPath, o
 		return d, false, nil
 	}
 	for {
-		parent, err := fs.parentOf(ctx, rp, d)
+		parent, err := resolveParent(ctx, rp, d)
 		if err != nil {
 			return nil, false, err
 		}
-		if err := parent.inode.check(rp.Credentials(), vfs.MayExec); err != nil {
+		if err := parent.inode.Check(rp.Credentials(), vfs.MayExec); err != nil {
 			return nil, false, err
 		}
 		if rp.MustBeDir() {
 			return nil, false, linuxerr.EISDIR
 		}
 		name := rp.Component()
-		child, followed, err := fs.step(ctx, rp, parent)
+		child, followed, err := step(ctx, rp, parent)
 		if followed {
 			if mustCreate {
 				return nil, false, linuxerr.EEXIST
@@ -111,7 +112,7 @@ func (fs *filesystem) openOrCreate(ctx context.Context, rp *vfs.ResolvingPath, o
 			continue
 		}
 		if linuxerr.Equals(linuxerr.ENOENT, err) {
-			d, err := fs.openNew(ctx, rp, parent, name, opts)
+			d, err := parent.openNew(ctx, rp, name, opts)
 			return d, true, err
 		}
 		if err != nil {
@@ -120,7 +121,7 @@ func (fs *filesystem) openOrCreate(ctx context.Context, rp *vfs.ResolvingPath, o
 		if mustCreate {
 			return nil, false, linuxerr.EEXIST
 		}
-		if rp.MustBeDir() && !child.inode.isDir() {
+		if rp.MustBeDir() && !child.inode.IsDir() {
 			return nil, false, linuxerr.ENOTDIR
 		}
 		child.IncRef()
@@ -128,44 +129,45 @@ func (fs *filesystem) openOrCreate(ctx context.Context, rp *vfs.ResolvingPath, o
 	}
 }
 
-func (fs *filesystem) openNew(ctx context.Context, rp *vfs.ResolvingPath, parent *dentry, name string, opts *vfs.OpenOptions) (*dentry, error) {
-	if err := parent.inode.check(rp.Credentials(), vfs.MayWrite); err != nil {
+// openNew makes a file in directory d for O_CREAT.
+func (d *dentry) openNew(ctx context.Context, rp *vfs.ResolvingPath, name string, opts *vfs.OpenOptions) (*dentry, error) {
+	if err := d.inode.Check(rp.Credentials(), vfs.MayWrite); err != nil {
 		return nil, err
 	}
-	if parent.vfsd.IsDead() {
+	if d.vfsd.IsDead() {
 		return nil, linuxerr.ENOENT
 	}
 	if err := rp.Mount().CheckBeginWrite(); err != nil {
 		return nil, err
 	}
 	defer rp.Mount().EndWrite()
-	d, err := fs.create(ctx, parent, name, rp.Credentials(), newFile{mode: linux.S_IFREG | opts.Mode.Permissions() | opts.Mode.ExtraBits()})
+	made, err := d.create(name, rp.Credentials(), newFile{mode: linux.S_IFREG | opts.Mode.Permissions() | opts.Mode.ExtraBits()})
 	if err == nil {
-		parent.inode.watches.Notify(ctx, name, linux.IN_CREATE, 0, vfs.PathEvent, false)
+		d.inode.Watches.Notify(ctx, name, linux.IN_CREATE, 0, vfs.PathEvent, false)
 	}
-	return d, err
+	return made, err
 }
 
-// open opens what d is.
+// open opens the file.
 func (d *dentry) open(ctx context.Context, rp *vfs.ResolvingPath, opts *vfs.OpenOptions, created bool) (*vfs.FileDescription, error) {
 	ats := vfs.AccessTypesForOpenFlags(opts)
 	i := d.inode
 	switch { // before permissions, as Linux does
-	case i.isLink():
+	case i.IsLink():
 		return nil, linuxerr.ELOOP // O_PATH is the VFS's
-	case i.isDir() && (opts.Flags&linux.O_CREAT != 0 || ats.MayWrite()):
+	case i.IsDir() && (opts.Flags&linux.O_CREAT != 0 || ats.MayWrite()):
 		return nil, linuxerr.EISDIR
 	}
 	if !created {
-		if err := i.check(rp.Credentials(), ats); err != nil {
+		if err := i.Check(rp.Credentials(), ats); err != nil {
 			return nil, err
 		}
-		if opts.Flags&linux.O_NOATIME != 0 && !vfs.CanActAsOwner(rp.Credentials(), auth.KUID(i.get().UID)) {
+		if opts.Flags&linux.O_NOATIME != 0 && !vfs.CanActAsOwner(rp.Credentials(), auth.KUID(i.Attr().UID)) {
 			return nil, linuxerr.EPERM
 		}
 	}
 	mnt := rp.Mount()
-	switch i.mode.Load() & linux.S_IFMT {
+	switch i.Type() {
 	case linux.S_IFREG:
 		return d.openRegular(ctx, rp, opts, created)
 	case linux.S_IFDIR:
@@ -173,7 +175,7 @@ func (d *dentry) open(ctx context.Context, rp *vfs.ResolvingPath, opts *vfs.Open
 			return nil, linuxerr.EINVAL
 		}
 		fd := &directoryFD{}
-		fd.LockFD.Init(&i.locks)
+		fd.LockFD.Init(&i.Locks)
 		if err := fd.vfsfd.Init(fd, opts.Flags, rp.Credentials(), mnt, &d.vfsd, &vfs.FileDescriptionOptions{AllowDirectIO: true}); err != nil {
 			return nil, err
 		}
@@ -182,13 +184,13 @@ func (d *dentry) open(ctx context.Context, rp *vfs.ResolvingPath, opts *vfs.Open
 		if opts.FileExec {
 			return nil, linuxerr.EACCES // opening it would wait for a writer
 		}
-		return i.fifo().Open(ctx, mnt, &d.vfsd, opts.Flags, &i.locks)
+		return i.Fifo().Open(ctx, mnt, &d.vfsd, opts.Flags, &i.Locks)
 	case linux.S_IFCHR, linux.S_IFBLK:
 		kind := vfs.CharDevice
-		if i.is(linux.S_IFBLK) {
+		if i.Type() == linux.S_IFBLK {
 			kind = vfs.BlockDevice
 		}
-		a := i.get()
+		a := i.Attr()
 		return rp.VirtualFilesystem().OpenDeviceSpecialFile(ctx, mnt, &d.vfsd, kind, a.Major, a.Minor, opts)
 	}
 	return nil, linuxerr.ENXIO // a socket
@@ -196,12 +198,12 @@ func (d *dentry) open(ctx context.Context, rp *vfs.ResolvingPath, opts *vfs.Open
 
 func (d *dentry) openRegular(ctx context.Context, rp *vfs.ResolvingPath, opts *vfs.OpenOptions, created bool) (*vfs.FileDescription, error) {
 	fd := &regularFD{}
-	fd.LockFD.Init(&d.inode.locks)
+	fd.LockFD.Init(&d.inode.Locks)
 	mnt := rp.Mount()
 	if err := fd.vfsfd.Init(fd, opts.Flags, rp.Credentials(), mnt, &d.vfsd, &vfs.FileDescriptionOptions{AllowDirectIO: true}); err != nil {
 		return nil, err
 	}
-	err := d.prepareOpen(mnt, fd, opts, created)
+	err := fd.prepareOpen(mnt, opts, created)
 	if err != nil {
 		fd.vfsfd.DecRef(ctx)
 		return nil, err
@@ -209,15 +211,16 @@ func (d *dentry) openRegular(ctx context.Context, rp *vfs.ResolvingPath, opts *v
 	return &fd.vfsfd, nil
 }
 
-// prepareOpen does what opening for writing changes.
-func (d *dentry) prepareOpen(mnt *vfs.Mount, fd *regularFD, opts *vfs.OpenOptions, created bool) error {
+// prepareOpen makes the changes that opening for writing makes.
+func (fd *regularFD) prepareOpen(mnt *vfs.Mount, opts *vfs.OpenOptions, created bool) error {
 	truncate := opts.Flags&linux.O_TRUNC != 0 && !created
 	if !fd.vfsfd.IsWritable() && !truncate {
 		return nil
 	}
-	d.fs.mu.RLock()
-	err := d.fs.note(d)
-	d.fs.mu.RUnlock()
+	d := fd.dentry()
+	d.names.mu.RLock()
+	err := d.note()
+	d.names.mu.RUnlock()
 	if err != nil || !truncate {
 		return err
 	}
@@ -225,74 +228,5 @@ func (d *dentry) prepareOpen(mnt *vfs.Mount, fd *regularFD, opts *vfs.OpenOption
 		return err
 	}
 	defer mnt.EndWrite()
-	d.inode.mu.Lock()
-	defer d.inode.mu.Unlock()
-	if err := d.inode.truncate(0); err != nil {
-		return err
-	}
-	d.inode.dropPrivs(fd.vfsfd.Credentials())
-	d.inode.touch(true)
-	return nil
+	return d.inode.Empty(fd.vfsfd.Credentials())
 }
-
-// fileFD is what all open files have in common.
-type fileFD struct {
-	vfsfd vfs.FileDescription
-	vfs.FileDescriptionDefaultImpl
-	vfs.LockFD
-}
-
-func (fd *fileFD) dentry() *dentry { return fd.vfsfd.Dentry().Impl().(*dentry) }
-func (fd *fileFD) inode() *inode   { return fd.dentry().inode }
-
-// Stat implements vfs.FileDescriptionImpl.Stat.
-func (fd *fileFD) Stat(context.Context, vfs.StatOptions) (linux.Statx, error) {
-	return fd.inode().stat(), nil
-}
-
-// change changes something about the open file and notifies watchers of event.
-func (fd *fileFD) change(ctx context.Context, event uint32, fn func(*inode) error) error {
-	d := fd.dentry()
-	d.fs.mu.RLock()
-	err := d.fs.note(d)
-	d.fs.mu.RUnlock()
-	if err == nil {
-		err = fn(d.inode)
-	}
-	if err == nil && event != 0 {
-		d.InotifyWithParent(ctx, event, 0, vfs.InodeEvent)
-	}
-	return err
-}
-
-// SetStat implements vfs.FileDescriptionImpl.SetStat.
-func (fd *fileFD) SetStat(ctx context.Context, opts vfs.SetStatOptions) error {
-	creds := credentials(ctx, fd)
-	return fd.change(ctx, vfs.InotifyEventFromStatMask(opts.Stat.Mask), func(i *inode) error { return i.setStat(ctx, creds, &opts) })
-}
-
-// StatFS implements vfs.FileDescriptionImpl.StatFS.
-func (fd *fileFD) StatFS(context.Context) (linux.Statfs, error) { return fd.dentry().fs.statfs(), nil }
-
-// ListXattr implements vfs.FileDescriptionImpl.ListXattr.
-func (fd *fileFD) ListXattr(ctx context.Context, size uint64) ([]string, error) {
-	return fd.inode().listXattr(credentials(ctx, fd), size)
-}
-
-// GetXattr implements vfs.FileDescriptionImpl.GetXattr.
-func (fd *fileFD) GetXattr(ctx context.Context, opts vfs.GetXattrOptions) (string, error) {
-	return fd.inode().getXattr(credentials(ctx, fd), &opts)
-}
-
-// SetXattr implements vfs.FileDescriptionImpl.SetXattr.
-func (fd *fileFD) SetXattr(ctx context.Context, opts vfs.SetXattrOptions) error {
-	return fd.change(ctx, linux.IN_ATTRIB, func(i *inode) error { return i.setXattr(credentials(ctx, fd), &opts) })
-}
-
-// RemoveXattr implements vfs.FileDescriptionImpl.RemoveXattr.
-func (fd *fileFD) RemoveXattr(ctx context.Context, name string) error {
-	return fd.change(ctx, linux.IN_ATTRIB, func(i *inode) error { return i.removeXattr(credentials(ctx, fd), name) })
-}
-
-// Sync implements vfs.FileDescriptionImpl.Sync.
-func (fd *fileFD) Sync(context.Context, vfs.SyncOptions) error { return nil }

@@ -6,15 +6,13 @@ import (
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/refs"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
-	"gvisor.dev/gvisor/pkg/sentry/socket/unix/transport"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
+	"ramet.dev/ramet/internal/sentry/rootfs/inode"
 	"ramet.dev/ramet/internal/storage/cowfs"
 )
 
-type boundEndpoint = transport.BoundEndpoint
-
-// renaming is one rename(2) under way.
+// renaming is a rename(2) under way.
 type renaming struct {
 	from, to         *dentry // directories
 	oldName, newName string
@@ -35,7 +33,7 @@ func (fs *filesystem) RenameAt(ctx context.Context, rp *vfs.ResolvingPath, oldPa
 	defer fs.mu.Unlock()
 	r := renaming{oldName: oldName, exchange: opts.Flags&linux.RENAME_EXCHANGE != 0}
 	var err error
-	if r.to, err = fs.parentOf(ctx, rp, rp.Start().Impl().(*dentry)); err != nil {
+	if r.to, err = resolveParent(ctx, rp, startOf(rp)); err != nil {
 		return err
 	}
 	const known = linux.RENAME_NOREPLACE | linux.RENAME_EXCHANGE
@@ -51,14 +49,14 @@ func (fs *filesystem) RenameAt(ctx context.Context, rp *vfs.ResolvingPath, oldPa
 	}
 	mnt := rp.Mount()
 	if mnt != oldParentVD.Mount() {
-		return linuxerr.EXDEV // the old one may be of any other file system
+		return linuxerr.EXDEV // the old directory may be of any other file system
 	}
 	r.from = oldParentVD.Dentry().Impl().(*dentry)
 	if err := mnt.CheckBeginWrite(); err != nil {
 		return err
 	}
 	defer mnt.EndWrite()
-	if err := fs.checkRename(rp, &r, opts); err != nil {
+	if err := r.find(rp, opts); err != nil {
 		return err
 	}
 	if r.replaced != nil && r.moved.inode == r.replaced.inode {
@@ -77,42 +75,42 @@ func (fs *filesystem) RenameAt(ctx context.Context, rp *vfs.ResolvingPath, oldPa
 	if err != nil {
 		return err
 	}
-	if err := fs.renameEntries(&r); err != nil {
+	if err := r.changeTree(); err != nil {
 		vfsObj.AbortRenameDentry(&handle, &r.moved.vfsd, replacedVFSD)
 		return err
 	}
 	vfsObj.RenameBegin(&handle)
 	if r.exchange {
-		fs.exchangeDentries(&r)
+		r.exchangeDentries()
 		vfsObj.CommitRenameExchangeDentry(&handle, &r.moved.vfsd, replacedVFSD)
 	} else {
-		toDecRef = fs.moveDentry(&r)
+		toDecRef = r.moveDentry()
 		toDecRef = append(toDecRef, vfsObj.CommitRenameReplaceDentry(ctx, &handle, &r.moved.vfsd, replacedVFSD)...)
 	}
-	r.from.inode.touch(true)
+	r.from.inode.Touch(true)
 	if r.to != r.from {
-		r.to.inode.touch(true)
+		r.to.inode.Touch(true)
 	}
-	r.moved.inode.touch(false)
-	vfs.InotifyRename(ctx, &r.moved.inode.watches, &r.from.inode.watches, &r.to.inode.watches, oldName, r.newName, r.moved.inode.isDir())
+	r.moved.inode.Touch(false)
+	vfs.InotifyRename(ctx, &r.moved.inode.Watches, &r.from.inode.Watches, &r.to.inode.Watches, oldName, r.newName, r.moved.inode.IsDir())
 	if r.exchange {
-		r.replaced.inode.touch(false)
-		vfs.InotifyRename(ctx, &r.replaced.inode.watches, &r.to.inode.watches, &r.from.inode.watches, r.newName, oldName, r.replaced.inode.isDir())
+		r.replaced.inode.Touch(false)
+		vfs.InotifyRename(ctx, &r.replaced.inode.Watches, &r.to.inode.Watches, &r.from.inode.Watches, r.newName, oldName, r.replaced.inode.IsDir())
 	}
 	return nil
 }
 
-// checkRename finds what is to be renamed and checks whether it may be, in the
-// order of Linux, which shows in the errors.
-func (fs *filesystem) checkRename(rp *vfs.ResolvingPath, r *renaming, opts vfs.RenameOptions) (err error) {
+// find finds the files and checks whether they may be renamed, in the order of Linux, which
+// shows in the errors.
+func (r *renaming) find(rp *vfs.ResolvingPath, opts vfs.RenameOptions) (err error) {
 	creds := rp.Credentials()
-	if err := firstError(r.from.inode.check(creds, vfs.MayExec), r.to.inode.check(creds, vfs.MayExec)); err != nil {
+	if err := firstError(r.from.inode.Check(creds, vfs.MayExec), r.to.inode.Check(creds, vfs.MayExec)); err != nil {
 		return err
 	}
-	if r.moved, err = fs.child(r.from, r.oldName); err != nil {
+	if r.moved, err = r.from.child(r.oldName); err != nil {
 		return err
 	}
-	if r.replaced, err = fs.child(r.to, r.newName); err != nil {
+	if r.replaced, err = r.to.child(r.newName); err != nil {
 		return err
 	}
 	if r.moved == nil || r.replaced == nil && r.exchange {
@@ -121,7 +119,7 @@ func (fs *filesystem) checkRename(rp *vfs.ResolvingPath, r *renaming, opts vfs.R
 	if r.replaced != nil && opts.Flags&linux.RENAME_NOREPLACE != 0 {
 		return linuxerr.EEXIST
 	}
-	movesDir, replacesDir := r.moved.inode.isDir(), r.replaced != nil && r.replaced.inode.isDir()
+	movesDir, replacesDir := r.moved.inode.IsDir(), r.replaced != nil && r.replaced.inode.IsDir()
 	switch {
 	case !movesDir && (opts.MustBeDir || !r.exchange && rp.MustBeDir()), r.exchange && !replacesDir && rp.MustBeDir():
 		return linuxerr.ENOTDIR
@@ -137,17 +135,17 @@ func (fs *filesystem) checkRename(rp *vfs.ResolvingPath, r *renaming, opts vfs.R
 	if err := r.from.mayDelete(creds, r.moved); err != nil {
 		return err
 	}
-	if err := fs.checkTarget(creds, r, movesDir, replacesDir); err != nil {
+	if err := r.checkTarget(creds, movesDir, replacesDir); err != nil {
 		return err
 	}
 	if r.from != r.to { // the ".." of directories changes
 		if movesDir {
-			err = r.moved.inode.check(creds, vfs.MayWrite)
+			err = r.moved.inode.Check(creds, vfs.MayWrite)
 		}
 		if err == nil && r.exchange && replacesDir {
-			err = r.replaced.inode.check(creds, vfs.MayWrite)
+			err = r.replaced.inode.Check(creds, vfs.MayWrite)
 		}
-		if err == nil && movesDir && !replacesDir && r.to.inode.get().Nlink == maxLinks {
+		if err == nil && movesDir && !replacesDir && r.to.inode.Attr().Nlink == maxLinks {
 			err = linuxerr.EMLINK
 		}
 		if err != nil {
@@ -155,8 +153,8 @@ func (fs *filesystem) checkRename(rp *vfs.ResolvingPath, r *renaming, opts vfs.R
 		}
 	}
 	if replacesDir && !r.exchange {
-		if empty, err := fs.tree.Empty(r.replaced.inode.ino); err != nil {
-			return errno(err)
+		if empty, err := r.replaced.names.table.Tree().Empty(r.replaced.inode.Ino()); err != nil {
+			return inode.Errno(err)
 		} else if !empty {
 			return linuxerr.ENOTEMPTY
 		}
@@ -164,13 +162,13 @@ func (fs *filesystem) checkRename(rp *vfs.ResolvingPath, r *renaming, opts vfs.R
 	return nil
 }
 
-// checkTarget checks whether something may come to where it is to be moved.
-func (fs *filesystem) checkTarget(creds *auth.Credentials, r *renaming, movesDir, replacesDir bool) error {
+// checkTarget checks whether the moved file may come to its new place.
+func (r *renaming) checkTarget(creds *auth.Credentials, movesDir, replacesDir bool) error {
 	if r.to.vfsd.IsDead() {
 		return linuxerr.ENOENT
 	}
 	if r.replaced == nil {
-		return r.to.inode.check(creds, vfs.MayWrite|vfs.MayExec)
+		return r.to.inode.Check(creds, vfs.MayWrite|vfs.MayExec)
 	}
 	if err := r.to.mayDelete(creds, r.replaced); err != nil {
 		return err
@@ -185,80 +183,82 @@ func (fs *filesystem) checkTarget(creds *auth.Credentials, r *renaming, movesDir
 	return nil
 }
 
-// renameEntries changes the tree. If it fails midway, what was done is undone as
-// far as there is space.
-func (fs *filesystem) renameEntries(r *renaming) error {
-	if err := fs.tree.Room(0); err != nil {
-		return errno(err)
+// changeTree changes the entries in the tree. If it fails midway, it undoes its changes as far
+// as there is space.
+func (r *renaming) changeTree() error {
+	tree := r.from.names.table.Tree()
+	if err := tree.Room(0); err != nil {
+		return inode.Errno(err)
 	}
-	if err := firstError(fs.note(r.from), fs.note(r.to), fs.note(r.moved)); err != nil {
+	if err := firstError(r.from.note(), r.to.note(), r.moved.note()); err != nil {
 		return err
 	}
 	entry := func(d *dentry, name string) cowfs.Entry {
-		a := d.inode.get()
-		return cowfs.Entry{Name: name, Ino: d.inode.ino, Type: a.DirentType()}
+		a := d.inode.Attr()
+		return cowfs.Entry{Name: name, Ino: d.inode.Ino(), Type: a.DirentType()}
 	}
-	from, to := r.from.inode.ino, r.to.inode.ino
+	from, to := r.from.inode.Ino(), r.to.inode.Ino()
 	if r.replaced != nil {
-		if err := fs.note(r.replaced); err != nil {
+		if err := r.replaced.note(); err != nil {
 			return err
 		}
-		if err := fs.tree.Delete(to, entry(r.replaced, r.newName)); err != nil {
-			return errno(err)
+		if err := tree.Delete(to, entry(r.replaced, r.newName)); err != nil {
+			return inode.Errno(err)
 		}
 	}
-	err := fs.tree.Insert(to, entry(r.moved, r.newName))
+	err := tree.Insert(to, entry(r.moved, r.newName))
 	if err == nil {
-		err = fs.tree.Delete(from, entry(r.moved, r.oldName))
+		err = tree.Delete(from, entry(r.moved, r.oldName))
 	}
 	if err == nil && r.exchange {
-		err = fs.tree.Insert(from, entry(r.replaced, r.oldName))
+		err = tree.Insert(from, entry(r.replaced, r.oldName))
 	}
 	if err != nil {
-		_ = fs.tree.Delete(to, entry(r.moved, r.newName))
-		_ = fs.tree.Insert(from, entry(r.moved, r.oldName))
+		_ = tree.Delete(to, entry(r.moved, r.newName))
+		_ = tree.Insert(from, entry(r.moved, r.oldName))
 		if r.replaced != nil {
-			_ = fs.tree.Insert(to, entry(r.replaced, r.newName))
+			_ = tree.Insert(to, entry(r.replaced, r.newName))
 		}
 	}
-	return errno(err)
+	return inode.Errno(err)
 }
 
-// moveDentry changes what is in memory, and counts links. It returns what is to be
-// released when fs.mu is not locked any more.
-func (fs *filesystem) moveDentry(r *renaming) []refs.RefCounter {
+// moveDentry changes the dentries of a rename without exchange, and counts links. It returns
+// references that are to be released when names.mu is not locked any more.
+func (r *renaming) moveDentry() []refs.RefCounter {
 	var gone []refs.RefCounter
 	if r.replaced != nil {
-		fs.orphan(r.replaced)
+		r.replaced.orphan()
 		r.replaced.IncRef()
 		gone = append(gone, r.replaced)
-		if r.replaced.inode.isDir() {
-			r.replaced.inode.set(func(a *cowfs.Attr) { a.Nlink = 0 })
-			r.to.inode.set(func(a *cowfs.Attr) { a.Nlink-- })
+		if r.replaced.inode.IsDir() {
+			r.replaced.inode.Set(func(a *cowfs.Attr) { a.Nlink = 0 })
+			r.to.inode.Set(func(a *cowfs.Attr) { a.Nlink-- })
 		} else {
-			r.replaced.inode.set(func(a *cowfs.Attr) { a.Nlink-- })
+			r.replaced.inode.Set(func(a *cowfs.Attr) { a.Nlink-- })
 		}
-		r.replaced.inode.touch(false)
+		r.replaced.inode.Touch(false)
 	}
-	fs.move(r.moved, r.to, r.newName)
-	if r.moved.inode.isDir() && r.from != r.to {
-		r.from.inode.set(func(a *cowfs.Attr) { a.Nlink-- })
-		r.to.inode.set(func(a *cowfs.Attr) { a.Nlink++ })
+	r.moved.move(r.to, r.newName)
+	if r.moved.inode.IsDir() && r.from != r.to {
+		r.from.inode.Set(func(a *cowfs.Attr) { a.Nlink-- })
+		r.to.inode.Set(func(a *cowfs.Attr) { a.Nlink++ })
 	}
 	return gone
 }
 
-func (fs *filesystem) exchangeDentries(r *renaming) {
-	fs.move(r.moved, r.to, r.newName)
-	fs.move(r.replaced, r.from, r.oldName)
+// exchangeDentries changes the dentries of an exchange, and counts links.
+func (r *renaming) exchangeDentries() {
+	r.moved.move(r.to, r.newName)
+	r.replaced.move(r.from, r.oldName)
 	if r.from == r.to {
 		return
 	}
 	shift := func(from, to *dentry) {
-		from.inode.set(func(a *cowfs.Attr) { a.Nlink-- })
-		to.inode.set(func(a *cowfs.Attr) { a.Nlink++ })
+		from.inode.Set(func(a *cowfs.Attr) { a.Nlink-- })
+		to.inode.Set(func(a *cowfs.Attr) { a.Nlink++ })
 	}
-	switch movesDir, replacesDir := r.moved.inode.isDir(), r.replaced.inode.isDir(); {
+	switch movesDir, replacesDir := r.moved.inode.IsDir(), r.replaced.inode.IsDir(); {
 	case movesDir && !replacesDir:
 		shift(r.from, r.to)
 	case !movesDir && replacesDir:

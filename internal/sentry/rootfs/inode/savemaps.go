@@ -1,4 +1,4 @@
-package rootfs
+package inode
 
 import (
 	"encoding/binary"
@@ -8,13 +8,14 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 )
 
-// Where a file is mapped is saved as a string: for each mapping of each piece of it the
-// place in liveObjects.spaces, address, length, offset, and 1 if it may write. As gVisor
-// saves them, with a map for each piece, they were a sixth of the objects of a usual state.
+// The mappings of a file are saved as a string: for each mapping of each piece of the file
+// the place of its address space in liveInodes.spaces, address, length, offset, and 1 if it
+// is writable. As gVisor saves them, with a map for each piece, they were a sixth of the
+// objects of a usual state.
 
-// pack returns the mappings of i. places is where its address spaces are in l.spaces, to
-// which new ones are added.
-func (l *liveObjects) pack(i *inode, places map[memmap.MappingSpace]int) string {
+// pack returns the mappings of i. places has the places of address spaces in l.spaces; pack
+// adds new address spaces to both.
+func (l *liveInodes) pack(i *Inode, places map[memmap.MappingSpace]int) string {
 	i.mapsMu.Lock()
 	defer i.mapsMu.Unlock()
 	var b []byte
@@ -38,8 +39,8 @@ func (l *liveObjects) pack(i *inode, places map[memmap.MappingSpace]int) string 
 	return string(b)
 }
 
-// unpack gives i the mappings that were saved.
-func (l *liveObjects) unpack(i *inode) error {
+// unpack gives i its saved mappings.
+func (l *liveInodes) unpack(i *Inode) error {
 	for b := []byte(i.saved); len(b) > 0; {
 		var v [5]uint64
 		for k := range v {

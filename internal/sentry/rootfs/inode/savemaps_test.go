@@ -1,4 +1,4 @@
-package rootfs
+package inode
 
 import (
 	"maps"
@@ -31,10 +31,10 @@ func TestMappingsComeBack(t *testing.T) {
 	users := []*space{{}, {}, {}}
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		l, places := liveObjects{}, map[memmap.MappingSpace]int{}
-		var inodes []*inode
+		l, places := liveInodes{}, map[memmap.MappingSpace]int{}
+		var inodes []*Inode
 		for range 3 {
-			i := &inode{}
+			i := &Inode{}
 			for n := range r.IntN(12) {
 				at := hostarch.Addr(0x7f00_0000_0000 + n*0x100_0000)
 				ar := hostarch.AddrRange{Start: at, End: at + hostarch.Addr(1+r.IntN(40))*hostarch.PageSize}
@@ -46,7 +46,7 @@ func TestMappingsComeBack(t *testing.T) {
 			inodes = append(inodes, i)
 		}
 		for _, i := range inodes {
-			back := &inode{saved: i.saved}
+			back := savedInode(i.saved)
 			if err := l.unpack(back); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -62,14 +62,14 @@ func TestMappingsComeBack(t *testing.T) {
 }
 
 func TestDamagedMappings(t *testing.T) {
-	var l liveObjects
-	i := &inode{}
+	var l liveInodes
+	i := &Inode{}
 	if err := i.AddMapping(context.Background(), &space{}, hostarch.AddrRange{Start: 0x10000, End: 0x12000}, 0x3000, true); err != nil {
 		t.Fatal(err)
 	}
 	good := l.pack(i, map[memmap.MappingSpace]int{})
 	for at := range len(good) {
-		if err := l.unpack(&inode{saved: good[:at]}); at > 0 && err == nil {
+		if err := l.unpack(savedInode(good[:at])); at > 0 && err == nil {
 			t.Errorf("the first %d of %d bytes are taken", at, len(good))
 		}
 	}
@@ -82,8 +82,15 @@ func TestDamagedMappings(t *testing.T) {
 		"half a page":          "\x00\x80\x20\x80\x10\x00\x00",
 		"an end":               "\x00\x80\xe0\xff\xff\xff\xff\xff\xff\xff\x01\x80\x40\x00\x00",
 	} {
-		if err := l.unpack(&inode{saved: bad}); err == nil {
+		if err := l.unpack(savedInode(bad)); err == nil {
 			t.Errorf("%s is taken", what)
 		}
 	}
+}
+
+// savedInode returns an inode with saved mappings.
+func savedInode(saved string) *Inode {
+	i := &Inode{}
+	i.saved = saved
+	return i
 }

@@ -1,4 +1,4 @@
-package rootfs
+package inode
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ func (s *space) Invalidate(hostarch.AddrRange, memmap.InvalidateOpts) { s.taken+
 // TestFreezeTellsFilesOnce does to a file what a freeze does for each process that has
 // it mapped.
 func TestFreezeTellsFilesOnce(t *testing.T) {
-	i, user := &inode{}, &space{}
+	i, user := &Inode{}, &space{}
 	ctx, at := context.Background(), hostarch.AddrRange{Start: 0x10000, End: 0x12000}
 	if err := i.AddMapping(ctx, user, at, 0, false); err != nil {
 		t.Fatal(err)
