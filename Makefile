@@ -117,12 +117,15 @@ oracle:
 	@if ! command -v fsck.erofs >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		{ apt-get -q install -y --no-install-recommends erofs-utils || { apt-get -q update && apt-get -q install -y --no-install-recommends erofs-utils; }; } >/dev/null 2>&1 || echo 'erofs-utils cannot be installed: its part of the tests is skipped'; fi
 
-# The tests that can go on for longer than `make test` lets them: requests to the REST
-# interface, generated for SOAK with a token of each scope.
-SOAK ?= 10m
+# The same tests with larger counts, as root or as an ordinary user: kills at random moments
+# KILLS times each, random operations on files and requests to the REST interface for SOAK
+# each, and other random choices than those of `make test`.
+KILLS ?= 100
+SOAK  ?= 10m
 .PHONY: soak
-soak: $(SENTRY) ## generate requests to the REST interface for SOAK with each scope
-	RAMET_TEST_BUILD=1 RAMET_SOAK=$(SOAK) CGO_ENABLED=0 $(GO) test -v -count=1 -timeout 6h -run TestGeneratedRequests ./test/restapi
+soak: $(SENTRY) ## the suites with KILLS kills of each kind, and for SOAK what is random
+	RAMET_TEST_BUILD=1 RAMET_TEST_SEED=random RAMET_TEST_KILLS=$(KILLS) RAMET_FS_FUZZ=$(SOAK) RAMET_SOAK=$(SOAK) \
+		CGO_ENABLED=0 $(GO) test -v -count=1 -timeout 24h $$($(GO) list ./test/... | grep -v /docs$$)
 
 .PHONY: race
 race: $(SENTRY) ## run the unit tests with the race detector, several times

@@ -199,14 +199,24 @@ var arrows = []struct {
 	}, "the composition root; it must never link gVisor: the sentry is a program of its own, embedded"},
 	{"cmd/ramet-sentry", []string{"internal/sentry"}, "it starts for every sandbox, so it links nothing that a sandbox does not need"},
 	{"cmd/ramet-guest", []string{"internal/engine/control"}, "it runs inside of sandboxes, as a stranger's program"},
-	{"test/integration", nil, "tests only"},
+	{"test/harness", []string{
+		"api", "client", "internal/engine/control", "internal/image", "internal/machine", "internal/node", "internal/node/quota", "internal/node/timer", "internal/sentry",
+		"internal/server/rest", "internal/server/rest/apitest", "internal/service", "internal/service/access", "internal/storage/paths",
+	}, "what suites share; it asserts what must hold after any test, and nothing that only one suite is about"},
+	{"test/compare", nil, "tests only"},
+	{"test/fork", nil, "tests only"},
+	{"test/fs", nil, "tests only"},
+	{"test/image", nil, "tests only"},
+	{"test/node", nil, "tests only"},
+	{"test/process", nil, "tests only"},
+	{"test/snapshot", nil, "tests only"},
 	{"test/restapi", nil, "tests only, of the daemon as others see it"},
 	{"test/docs", nil, "tests only, of the program as a reader sees it"},
-	{"test/integration/guest", nil, "it runs inside of a sandbox, as a stranger's program"},
+	{"test/guest", nil, "it runs inside of a sandbox, as a stranger's program"},
 }
 
 // testSupport are the packages that exist for the tests of others.
-var testSupport = []string{"internal/sentry/savedtest", "internal/server/rest/apitest", "internal/workload/fakedaemon", "internal/storage/hostfs/faultfs", "internal/storage/erofs/erofstest", "internal/storage/pages/pagestest"}
+var testSupport = []string{"test/harness", "internal/sentry/savedtest", "internal/server/rest/apitest", "internal/workload/fakedaemon", "internal/storage/hostfs/faultfs", "internal/storage/erofs/erofstest", "internal/storage/pages/pagestest"}
 
 // restricted are imports that few may have: a path, or all below it. Tests are
 // held to it too.
@@ -218,13 +228,14 @@ var restricted = []struct {
 }{
 	{"gvisor.dev/gvisor", []string{"internal/sentry"}, []string{"internal/storage/erofs", "internal/image"},
 		"a change of gVisor must reach one tree only; the tests of images use its reader as an oracle"},
-	{module + "/internal/sentry", []string{"internal/sentry", "cmd/ramet-sentry"}, []string{"test"},
+	{module + "/internal/sentry", []string{"internal/sentry", "cmd/ramet-sentry", "test/harness"}, []string{"test"},
 		"the daemon and the sentry meet in package wire only; tests let their own binary be a sentry"},
+	{module + "/test", []string{"test"}, nil, "a harness made for tests must never be part of the product"},
 	{module + "/internal/server/rest/apitest", testSupport, []string{"."}, "a service made for tests must never be served"},
 	{module + "/internal/workload/fakedaemon", nil, []string{"."}, "a daemon made for tests must never be served"},
 	{module + "/internal/storage/hostfs/faultfs", nil, []string{"."}, "faults made for tests must never befall users"},
 	{"modernc.org/sqlite", []string{"internal/storage/store"}, []string{"test"}, "how records are kept is known in one place"},
-	{"database/sql", []string{"internal/storage/store"}, []string{"test"}, "how records are kept is known in one place; tests look from outside"},
+	{"database/sql", []string{"internal/storage/store", "test/harness"}, []string{"test"}, "how records are kept is known in one place; tests look from outside"},
 	{"github.com/danielgtaylor/huma", []string{"internal/server/rest"}, nil, "the REST framework can be replaced in one package"},
 	{"github.com/prometheus/procfs", []string{"internal/observe/procfs"}, nil, "proc(5) is read in one place"},
 	{"github.com/prometheus", []string{"internal/observe/metrics", "internal/observe/procfs"}, nil, "what is counted is known in many places, how it is read in one"},
@@ -238,7 +249,7 @@ var restricted = []struct {
 	{"io/ioutil", nil, nil, "it is deprecated"},
 	{"log", nil, []string{"internal/image"}, "use log/slog, with a logger that was passed in"},
 	{"net/http/pprof", nil, nil, "it serves the state of the daemon to whoever reaches its mux"},
-	{"C", nil, nil, "the product is built with CGO_ENABLED=0, see package integration"},
+	{"C", nil, nil, "the product is built with CGO_ENABLED=0, see package harness"},
 }
 
 // within reports whether dir is one of dirs or below one.
@@ -386,7 +397,7 @@ func TestImportFaultsAreFound(t *testing.T) {
 		{"internal/sentry/cow/x.go", "gvisor.dev/gvisor/pkg/log", 0},
 		{"internal/storage/erofs/x_test.go", "gvisor.dev/gvisor/pkg/erofs", 0},
 		{"internal/storage/erofs/x.go", "gvisor.dev/gvisor/pkg/erofs", 1},
-		{"test/integration/x_test.go", module + "/internal/sentry", 0},
+		{"test/fork/x_test.go", module + "/internal/sentry", 0},
 		{"internal/engine/wire/x.go", "math/rand/v2", 0},
 		{"internal/engine/wire/x.go", "math/rand", 1},
 		{"internal/engine/wire/x.go", "log/slog", 0},

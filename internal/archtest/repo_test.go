@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -26,17 +27,26 @@ const rootDir = "../.."
 var notOurs = []string{".git", ".cache", "bin"}
 
 // ourFiles returns the files of the repository, relative to its top, with those
-// that are not committed yet. Where git does not answer (a source archive, or a
-// clone of another user) it is all files but those of notOurs.
+// that are not committed yet.
 func ourFiles(t *testing.T) []string {
 	t.Helper()
+	files, err := listed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(files)
+}
+
+// listed finds the files for ourFiles, once for all tests. Where git does not answer (a
+// source archive, or a clone of another user) it is all files but those of notOurs.
+var listed = sync.OnceValues(func() ([]string, error) {
 	list := exec.Command("git", "-C", rootDir, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if out, err := list.Output(); err == nil && len(out) > 0 {
 		files := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 		return slices.DeleteFunc(files, func(f string) bool {
 			_, err := os.Lstat(filepath.Join(rootDir, f))
 			return err != nil // removed and not yet committed
-		})
+		}), nil
 	}
 	var files []string
 	err := filepath.WalkDir(rootDir, func(p string, d fs.DirEntry, err error) error {
@@ -55,11 +65,8 @@ func ourFiles(t *testing.T) []string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
-}
+	return files, err
+})
 
 func read(t *testing.T, file string) []byte {
 	t.Helper()
@@ -83,29 +90,56 @@ func (s *source) isTest() bool { return strings.HasSuffix(s.file, "_test.go") }
 
 func (s *source) at(n ast.Node) token.Position { return s.fset.Position(n.Pos()) }
 
-// goFiles parses all Go files of the repository.
+// goFiles returns all Go files of the repository. Tests must not change them.
 func goFiles(t *testing.T) []*source {
 	t.Helper()
-	var out []*source
-	for _, f := range ourFiles(t) {
-		if path.Ext(f) == ".go" {
-			out = append(out, parse(t, f, read(t, f)))
-		}
+	files, err := parsed()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(out) == 0 {
+	if len(files) == 0 {
 		t.Fatal("no Go files were found")
 	}
-	return out
+	return files
 }
+
+// parsed parses the files for goFiles, once for all tests.
+var parsed = sync.OnceValues(func() ([]*source, error) {
+	all, err := listed()
+	if err != nil {
+		return nil, err
+	}
+	var out []*source
+	for _, f := range all {
+		if path.Ext(f) != ".go" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(rootDir, f))
+		if err != nil {
+			return nil, err
+		}
+		s, err := parseText(f, text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+})
 
 func parse(t *testing.T, file string, text []byte) *source {
 	t.Helper()
-	s := &source{file: file, dir: path.Dir(file), text: text, fset: token.NewFileSet()}
-	var err error
-	if s.ast, err = parser.ParseFile(s.fset, file, text, parser.ParseComments|parser.SkipObjectResolution); err != nil {
+	s, err := parseText(file, text)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func parseText(file string, text []byte) (s *source, err error) {
+	s = &source{file: file, dir: path.Dir(file), text: text, fset: token.NewFileSet()}
+	s.ast, err = parser.ParseFile(s.fset, file, text, parser.ParseComments|parser.SkipObjectResolution)
+	return s, err
 }
 
 // maxLines is the length from which on nobody dares to split a file any more.

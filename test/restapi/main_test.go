@@ -75,7 +75,7 @@ func startDaemon() (*daemon, error) {
 		}
 	}
 	d := &daemon{program: filepath.Join(dir, "ramet"), env: append(os.Environ(), "XDG_RUNTIME_DIR="+filepath.Join(dir, "run"), "XDG_DATA_HOME="+filepath.Join(dir, "data"))}
-	for program, of := range map[string]string{d.program: "../../cmd/ramet", filepath.Join(dir, "guest"): "../integration/guest"} {
+	for program, of := range map[string]string{d.program: "../../cmd/ramet", filepath.Join(dir, "guest"): "../guest"} {
 		build := exec.Command("go", "build", "-trimpath", "-o", program, of)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
@@ -202,7 +202,7 @@ func (d *daemon) document(t *testing.T) string {
 	return path
 }
 
-// writeImage packs the guest program of the integration tests.
+// writeImage packs the program of test/guest.
 func writeImage(path, program string) error {
 	guest, err := os.ReadFile(program)
 	if err != nil {

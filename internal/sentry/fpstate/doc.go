@@ -16,7 +16,7 @@
 // gVisor as it is too.
 //
 // The package's test has a fake platform; that registers survive on the real one is tested
-// in test/integration (TestVectorRegisters), where without this package some are lost.
+// in test/fork (TestVectorRegisters), where without this package some are lost.
 //
 // It must never know what a sandbox is, nor where memory comes from.
 package fpstate

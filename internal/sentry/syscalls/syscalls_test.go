@@ -10,7 +10,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 )
 
-// triedCalls are the system calls that gVisor implements and that TestSystemCalls of test/integration
+// triedCalls are the system calls that gVisor implements and that TestSystemCalls of test/fork
 // makes.
 // One that is not listed is new: before it is entered here, see whether it makes a new
 // kind of object, which then belongs into TestKindsOfObjects there.

@@ -19,7 +19,7 @@
 //   - pages that the dynamic linker is sure to touch are mapped at once (ahead.go),
 //   - address ranges that were never mapped are not unmapped (addressspace.go).
 //
-// The tests of the package, and those of programs in test/integration (brief_test.go), check
+// The tests of the package, and those of programs in test/process (brief_test.go), check
 // all that it relies on inside gVisor.
 //
 // It must never know what a sandbox is, nor where memory comes from.

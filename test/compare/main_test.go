@@ -1,0 +1,16 @@
+package compare
+
+import (
+	"os"
+	"testing"
+
+	"ramet.dev/ramet/test/harness"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(harness.Main(m, harness.Suite{
+		Works: map[string]harness.Work{"merge": mergeOnce},
+	}))
+}
+
+func TestOrdinaryUser(t *testing.T) { harness.AsOrdinaryUser(t) }

@@ -1,0 +1,16 @@
+package fork
+
+import (
+	"os"
+	"testing"
+
+	"ramet.dev/ramet/test/harness"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(harness.Main(m, harness.Suite{
+		Works: map[string]harness.Work{"fork": forkOnce},
+	}))
+}
+
+func TestOrdinaryUser(t *testing.T) { harness.AsOrdinaryUser(t) }

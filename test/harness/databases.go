@@ -1,0 +1,193 @@
+package harness
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/machine"
+	"ramet.dev/ramet/internal/storage/paths"
+)
+
+const (
+	// envDatabases is the data directory with the image that databasesName names;
+	// ramet-test/databases below the user's cache directory if it is not set.
+	envDatabases = "RAMET_TEST_DATABASES"
+	// EnvBuild has the image built if it is missing.
+	EnvBuild = "RAMET_TEST_BUILD"
+)
+
+// databasesBuild is what the image with databases, interpreters and servers is made of.
+var databasesBuild = api.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql", "nodejs", "nginx", "openssh-server", "curl"}}
+
+// databasesName is the name of that image where it is kept: one that was made of
+// something else has another.
+func databasesName() string {
+	text, err := json.Marshal(databasesBuild)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf("databases-%.6x", sha256.Sum256(text))
+}
+
+// NewDatabaseNode opens a node with the image "databases", or another one that
+// has the files.
+func NewDatabaseNode(t *testing.T, needs []string) *Node {
+	t.Helper()
+	OnlyOnce(t, "file systems of sandboxes do not depend on who starts them")
+	n := NewNode(t)
+	for _, from := range databaseImages(t) {
+		if !n.borrow(from.dir, from.name) {
+			continue
+		}
+		if _, err := n.Machine.Create(AsOwner, api.CreateRequest{Image: "databases", Name: "probe"}); err != nil {
+			t.Fatal(err)
+		}
+		out, err := n.Run("probe", api.ExecRequest{Shell: "ls " + strings.Join(needs, " ")}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Destroy("probe")
+		if out.ExitCode == 0 {
+			return n
+		}
+	}
+	t.Skipf("no image with %s is at hand: with %s=1 one is made, from this machine's Debian mirrors, and kept", strings.Join(needs, " "), EnvBuild)
+	return nil
+}
+
+// imageAt is an image in a data directory.
+type imageAt struct{ dir, name string }
+
+// databaseImages returns where images with databases may be. The first is made
+// if that is asked for; the second is the one that "make demo" leaves,
+// the third one that somebody made for the tests of Node.
+func databaseImages(t *testing.T) []imageAt {
+	t.Helper()
+	var all []imageAt
+	dir := os.Getenv(envDatabases)
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err == nil {
+			dir = filepath.Join(cache, "ramet-test", "databases")
+		}
+	}
+	if dir != "" {
+		all = append(all, imageAt{dir, databasesName()})
+		if os.Getenv(EnvBuild) != "" {
+			buildDatabases(t, dir)
+		}
+	}
+	if p, err := paths.Find(); err == nil {
+		all = append(all, imageAt{p.DataDir(), "python"}, imageAt{p.DataDir(), "node"})
+	}
+	return all
+}
+
+// unbuilt is why the image with databases cannot be made: that is tried once.
+var unbuilt error
+
+// buildDatabases makes the image with databases in a data directory, if it is not
+// there.
+func buildDatabases(t *testing.T, dir string) {
+	t.Helper()
+	if unbuilt != nil {
+		t.Skipf("the image with databases cannot be made: %v", unbuilt)
+	}
+	p, err := paths.New(filepath.Join(NewDir(t), "run"), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{p.MakeRuntime(), p.MakeData()} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer lock(t, dir+".lock")() // suites run side by side
+	n := &Node{T: t, Paths: p, Build: "test-" + RandomHex(), Log: slog.New(slog.DiscardHandler)}
+	m, err := machine.Open(AsOwner, n.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if _, err := m.GetImage(AsOwner, databasesName()); err == nil {
+		return
+	}
+	begin := time.Now()
+	_, unbuilt = m.CreateImage(AsOwner, api.ImageRequest{
+		Name:  databasesName(),
+		Build: &databasesBuild,
+	}, func(api.Progress) {})
+	if unbuilt != nil {
+		t.Skipf("the image with databases cannot be made: %v", unbuilt)
+	}
+	t.Logf("made an image with databases in %v, which is kept in %s", time.Since(begin).Round(time.Second), dir)
+}
+
+// lock waits until no other process has the lock that a file stands for, and takes it.
+func lock(t *testing.T, path string) (unlock func()) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	return func() { f.Close() }
+}
+
+// borrow gives the node an image of another data directory, under the name
+// "databases", without copying it.
+func (n *Node) borrow(dir, name string) bool {
+	n.T.Helper()
+	images := filepath.Join(dir, "images")
+	if _, err := os.Stat(filepath.Join(images, "names.json")); errors.Is(err, os.ErrNotExist) {
+		return false
+	}
+	theirs, err := image.Open(images)
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	img, err := theirs.Resolve(name)
+	if api.CodeOf(err) == api.CodeNotFound {
+		return false
+	}
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	blob, err := theirs.Path(img.ID)
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	record, err := os.ReadFile(filepath.Join(images, "records", img.ID+".json"))
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	ours := n.Paths.Images()
+	if err := os.Symlink(blob, filepath.Join(ours, "blobs", filepath.Base(blob))); err != nil {
+		n.T.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(ours, "records", img.ID+".json"), record, 0o600); err != nil {
+		n.T.Fatal(err)
+	}
+	store, err := image.Open(ours)
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	if _, err := store.Tag(img.ID, "databases"); err != nil {
+		n.T.Fatal(err)
+	}
+	return true
+}

@@ -1,0 +1,95 @@
+package harness
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// OrdinaryUser runs the tests once more without privileges.
+const OrdinaryUser = 65533
+
+// AsOrdinaryUser runs the tests of the suite again as a user who is not root, if this one
+// is: without control groups, with other owners of namespaces.
+func AsOrdinaryUser(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("this is an ordinary user already")
+	}
+	dir := NewDir(t)
+	program := filepath.Join(dir, "tests")
+	copyProgram(t, program)
+	if err := os.Chown(dir, OrdinaryUser, OrdinaryUser); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-test.v", "-test.timeout=15m", "-test.skip=^"+t.Name()+"$")
+	cmd.Dir = dir
+	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), EnvAssets + "=" + Assets, envSeed + "=" + os.Getenv(envSeed)}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: OrdinaryUser, Gid: OrdinaryUser},
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	out, err := cmd.CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "--- ") || strings.Contains(line, envSeed) {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+	passed := strings.Count(string(out), "\n--- PASS:")
+	if err != nil || passed == 0 {
+		t.Errorf("as user %d: %v, %d tests passed\n%s", OrdinaryUser, err, passed, withoutPassed(string(out)))
+	}
+}
+
+// OnlyOnce skips a test that root ran in the same run, because it does not depend on who
+// starts sandboxes.
+func OnlyOnce(t testing.TB, why string) {
+	t.Helper()
+	if os.Geteuid() != 0 && os.Getenv(EnvAssets) != "" {
+		t.Skip("root ran the same: " + why)
+	}
+}
+
+// withoutPassed cuts those tests out of go test's output that passed or were skipped: what is
+// left tells of the failed ones, or of the one that a panic or a deadline ended.
+func withoutPassed(out string) string {
+	var kept, current strings.Builder
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "--- PASS") || strings.HasPrefix(line, "--- SKIP") {
+			current.Reset()
+			continue
+		}
+		current.WriteString(line)
+		if strings.HasPrefix(line, "--- FAIL") {
+			kept.WriteString(current.String())
+			current.Reset()
+		}
+	}
+	return kept.String() + current.String()
+}
+
+// copyProgram copies this test binary: the one that go test made lies where only
+// this user can read it.
+func copyProgram(t *testing.T, to string) {
+	t.Helper()
+	in, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(out, in)
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,58 @@
+package process
+
+import (
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/test/harness"
+)
+
+// TestInitExits kills the first process of sandboxes. That must be their end,
+// with that as the reason, and nobody else's.
+func TestInitExits(t *testing.T) {
+	ctx := harness.AsOwner
+	n := harness.NewNode(t)
+	n.Create("box")
+	n.Hold("box", "-value", "zero", "-only", "heap,bulk")
+	if _, err := n.Machine.Snapshot(ctx, "box", api.SnapshotRequest{Name: "start"}); err != nil {
+		t.Fatal(err)
+	}
+	child := n.Fork("box", 1)[0].ID
+	adopted := n.Fork("box", 1)[0].ID
+	if _, err := n.Exec("box", "kill", "9", "1"); err != nil { // it may end before its sandbox does
+		harness.WantCode(t, err, api.CodeSandboxDied)
+	}
+	n.MustFailWith("box", "init exited: SIGKILL")
+	n.MustHold(child, "zero")
+	n.MustHold(n.Fork(child, 1)[0].ID, "zero")
+
+	n.Reopen() // to a node that is not the parent of its sentries
+	_, _ = n.Exec(adopted, "kill", "9", "1")
+	n.MustFailWith(adopted, "init exited: SIGKILL")
+	n.MustHold(child, "zero")
+
+	if _, err := n.Machine.Rollback(ctx, "box", "start"); err != nil {
+		t.Fatal(err)
+	}
+	n.MustHold("box", "zero")
+}
+
+// TestHookEndsInit forks a sandbox that has a hook which ends its init: the
+// child must fail for that reason, and the parent not notice.
+func TestHookEndsInit(t *testing.T) {
+	n := harness.NewNode(t)
+	n.Create("box")
+	n.Guest("box", "write", "/etc/ramet/fork.d/10-end", "#!/bin/guest kill 9 1\n", "755")
+	n.Guest("box", "write", "/etc/ramet/fork.d/20-more", "#!/bin/guest say sleep:10s\n", "755")
+	r, err := n.Machine.Fork(harness.AsOwner, "box", api.ForkRequest{Count: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range r.Children {
+		if c.Error == nil || c.Error.Code != api.CodeSandboxDied || !strings.Contains(c.Error.Detail, "init exited") {
+			t.Errorf("child is %+v", c)
+		}
+	}
+	n.Guest("box", "true")
+}
