@@ -15,6 +15,7 @@ const (
 // largePackages and largeTypes are what exceeds the limits, with its size as the limit of
 // its own. An entry only ever gets smaller.
 var largePackages = map[string]int{
+	"api":           3300, // the vocabulary of all areas, which has to be one package to be one vocabulary
 	"internal/node": 5028,
 }
 

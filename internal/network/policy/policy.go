@@ -1,0 +1,90 @@
+package policy
+
+import (
+	"net/netip"
+
+	"ramet.dev/ramet/api"
+)
+
+// Spec is all that a policy is compiled from. It is complete in itself, so that it can be stored
+// with a sandbox and sent to the process that enforces it: later changes of a profile do not reach
+// it.
+type Spec struct {
+	Document api.NetworkPolicy            `json:"document"`
+	Profiles map[string]api.NetworkPolicy `json:"profiles,omitempty"` // those that Document and Bounds name
+	Bounds   []Bound                      `json:"bounds,omitempty"`
+}
+
+// Bound is a document that has to allow what a policy allows. It has no treatments.
+type Bound struct {
+	Of       string            `json:"of"` // as decisions tell it: "the daemon", "tenant acme"
+	Document api.NetworkPolicy `json:"document"`
+}
+
+// Defaults of limits that a document leaves open.
+const (
+	DefaultConnections = 1024
+	DefaultDNSPerS     = 100
+)
+
+// Policy judges connections. It is immutable; one that is replaced is compiled anew.
+type Policy struct {
+	documents []*document // the sandbox's own first, then the bounds
+	limits    api.NetworkLimits
+	own       func(netip.Addr) bool
+}
+
+// document is one compiled document.
+type document struct {
+	*table
+	bound   string // whose bound it is; "" is the sandbox's own
+	allowed peers
+	accepts peers
+	treated treatments
+	// namesMatter is set if the document denies names or restricts requests to them, so that its
+	// default allows no address without a name.
+	namesMatter bool
+	// hostMatters is set if a name that the first bytes show could change the decision.
+	hostMatters bool
+	// probes are ports of which each set of equal decisions has one.
+	probes []uint16
+	limits api.NetworkLimits
+}
+
+// Limits returns the limits of the policy, the smallest of all documents. A rate of 0 is no limit.
+func (p *Policy) Limits() api.NetworkLimits { return p.limits }
+
+// TreatsRequests reports whether the policy has treatments, for which TLS is ended outside of the
+// sandbox.
+func (p *Policy) TreatsRequests() bool { return len(p.documents[0].treated.all) > 0 }
+
+// Treatments returns the treatments of the policy, in the order of their names.
+func (p *Policy) Treatments() []*Treatment { return p.documents[0].treated.all }
+
+// smaller returns the limits that hold if both do.
+func smaller(a, b api.NetworkLimits) api.NetworkLimits {
+	return api.NetworkLimits{
+		Connections: min(a.Connections, b.Connections),
+		DNSPerS:     min(a.DNSPerS, b.DNSPerS),
+		RateMbit:    smallerRate(a.RateMbit, b.RateMbit),
+	}
+}
+
+// smallerRate returns the smaller rate, of which 0 is none.
+func smallerRate(a, b int) int {
+	if a == 0 || b == 0 {
+		return a + b
+	}
+	return min(a, b)
+}
+
+// effective returns limits with their defaults.
+func effective(l api.NetworkLimits) api.NetworkLimits {
+	if l.Connections == 0 {
+		l.Connections = DefaultConnections
+	}
+	if l.DNSPerS == 0 {
+		l.DNSPerS = DefaultDNSPerS
+	}
+	return l
+}
