@@ -24,6 +24,7 @@ func (n *Node) Exec(ref string, args ...string) (*Output, error) {
 	return n.Run(ref, api.ExecRequest{Argv: append([]string{"guest"}, args...)}, "")
 }
 
+// Run runs any command, with text for its input if there is some, and gives it Timeout.
 func (n *Node) Run(ref string, req api.ExecRequest, stdin string) (*Output, error) {
 	ctx, cancel := context.WithTimeout(AsOwner, Timeout)
 	defer cancel()
@@ -67,6 +68,7 @@ func (n *Node) Long(ref string, args ...string) string {
 	return n.LongExec(ref, api.ExecRequest{Argv: append([]string{"guest"}, args...)})
 }
 
+// LongExec runs any command that may take longer than others, and must succeed.
 func (n *Node) LongExec(ref string, req api.ExecRequest) string {
 	n.T.Helper()
 	ctx, cancel := context.WithTimeout(AsOwner, LongTimeout)
@@ -97,6 +99,7 @@ func (n *Node) NoProcesses(ref string) error {
 // DiscardExec is output that nobody wants.
 func DiscardExec() api.ExecIO { return api.ExecIO{Stdout: io.Discard, Stderr: io.Discard} }
 
+// DiscardRun is output of a cell that nobody wants.
 func DiscardRun() api.RunIO {
 	d := DiscardExec()
 	return api.RunIO{Stdout: d.Stdout, Stderr: d.Stderr, Result: func(map[string]json.RawMessage) error { return nil }}
@@ -110,6 +113,7 @@ type GatedWriter struct {
 	N       int
 }
 
+// NewGatedWriter returns a writer that is not open yet.
 func NewGatedWriter() *GatedWriter {
 	return &GatedWriter{Open: make(chan struct{}), Waiting: make(chan struct{})}
 }

@@ -27,6 +27,7 @@ func NewDir(t testing.TB) string {
 	return dir
 }
 
+// RandomHex returns a name that nothing else has.
 func RandomHex() string {
 	var b [6]byte
 	rand.Read(b[:]) // never fails

@@ -10,6 +10,7 @@ import (
 	"ramet.dev/ramet/api"
 )
 
+// At refers to a file by its path.
 func At(path string) api.FileRef { return api.FileRef{Path: path} }
 
 // Put writes a file through the node.
@@ -33,6 +34,7 @@ func (n *Node) Read(ref string, f api.FileRef) (string, error) {
 	return string(b), err
 }
 
+// MustRead checks what is in a file.
 func (n *Node) MustRead(ref, path, want string) {
 	n.T.Helper()
 	if got, err := n.Read(ref, At(path)); err != nil || got != want {
@@ -40,11 +42,13 @@ func (n *Node) MustRead(ref, path, want string) {
 	}
 }
 
+// ChangeFile changes a file through the node.
 func (n *Node) ChangeFile(ref string, c api.FileChange) error {
 	_, err := n.Machine.ChangeFile(AsOwner, ref, c)
 	return err
 }
 
+// TarOf packs entries. The contents of a file stand in its Uname.
 func TarOf(t *testing.T, entries ...*tar.Header) *bytes.Buffer {
 	t.Helper()
 	var b bytes.Buffer

@@ -20,6 +20,7 @@ func (n *Node) Hold(ref string, args ...string) {
 	n.Guest(ref, append([]string{"start"}, args...)...)
 }
 
+// Ask asks the holder in ref for items and has it change them, see "guest ask".
 func (n *Node) Ask(ref string, args ...string) (*Reply, error) {
 	out, err := n.Exec(ref, append([]string{"ask"}, args...)...)
 	if err != nil {
@@ -41,6 +42,7 @@ func (n *Node) MustHold(ref, want string, items ...string) {
 	}
 }
 
+// Holds is MustHold that returns what is wrong.
 func (n *Node) Holds(ref, want string, items ...string) error {
 	r, err := n.Ask(ref, items...)
 	if err != nil {
@@ -62,6 +64,7 @@ func (n *Node) Change(ref, from, to string) {
 	}
 }
 
+// Check compares the values before and after a change with those that all items should have.
 func (r *Reply) Check(ref, before, after string) error {
 	var errs []error
 	for item, e := range r.Errors {

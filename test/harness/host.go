@@ -33,6 +33,7 @@ func (n *Node) Finish() {
 	n.CheckNothingLeft()
 }
 
+// DestroyAll destroys all sandboxes and deletes all snapshots.
 func (n *Node) DestroyAll() {
 	n.T.Helper()
 	ctx := AsOwner
@@ -141,6 +142,7 @@ func MoreThan(a, b map[string]int) error {
 	return errors.Join(errs...)
 }
 
+// FilesBelow returns everything in a directory, at any depth.
 func FilesBelow(t testing.TB, dir string) []string {
 	t.Helper()
 	var files []string

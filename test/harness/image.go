@@ -11,6 +11,7 @@ import (
 
 func (n *Node) importImage(name string) { n.ImportWith(image.Options{Name: name}) }
 
+// ImportWith makes an image of the guest program's archive.
 func (n *Node) ImportWith(opt image.Options) {
 	n.T.Helper()
 	store, err := image.Open(n.Paths.Images())
@@ -37,6 +38,7 @@ func (n *Node) Commit(ref, name string) *api.Image {
 	return img
 }
 
+// Export returns the archive of a sandbox or snapshot.
 func (n *Node) Export(ref string, req api.ExportRequest) []byte {
 	n.T.Helper()
 	var out bytes.Buffer

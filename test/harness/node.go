@@ -82,12 +82,14 @@ func NewClosedNode(t testing.TB, data string) *Node {
 	return n
 }
 
+// Config is how the node is opened: its sentries are this binary.
 func (n *Node) Config() node.Config {
 	return node.Config{
 		Paths: n.Paths, Executable: "/proc/self/exe", Engine: n.Build, PoolSize: node.FixedPoolSize(n.Pool), Command: n.Command, Log: n.Log, Clock: n.Clock, BootID: n.BootID, Observer: n.Observer, HostMemory: n.Memory,
 	}
 }
 
+// Open opens the node, as a daemon that starts does.
 func (n *Node) Open() {
 	n.T.Helper()
 	m, err := machine.Open(AsOwner, n.Config())

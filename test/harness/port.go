@@ -48,6 +48,7 @@ func (n *Node) DialPort(ref string, port uint16, line string) service.PortConn {
 	return c
 }
 
+// RoundTrip says something to an echo server and reads the answer.
 func RoundTrip(c net.Conn, text string) error {
 	if _, err := io.WriteString(c, text); err != nil {
 		return err

@@ -71,6 +71,7 @@ func (n *Node) Attach(ref string, pid int, from int64) *Follower {
 	return f
 }
 
+// Take keeps a chunk, which must be the next one.
 func (f *Follower) Take(c api.Chunk) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,6 +114,7 @@ func (f *Follower) Await(want string) {
 	})
 }
 
+// Say writes to the input of the process.
 func (f *Follower) Say(text string) {
 	f.T.Helper()
 	if _, err := io.WriteString(f.In, text); err != nil {
@@ -140,8 +142,8 @@ func (f *Follower) Exit() *api.ExecResult {
 	return f.Pos.Exit
 }
 
-// conversation is a command that answers each line with its number.
-type conversation struct {
+// Conversation is a command that answers each line with its number.
+type Conversation struct {
 	n     *Node
 	in    *io.PipeWriter
 	out   *bufio.Reader
@@ -149,10 +151,11 @@ type conversation struct {
 	Said  int
 }
 
-func (n *Node) Converse(ref string) *conversation {
+// Converse starts a command that goes on until its input ends.
+func (n *Node) Converse(ref string) *Conversation {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	c := &conversation{n: n, in: inW, out: bufio.NewReader(outR), ended: make(chan error, 1)}
+	c := &Conversation{n: n, in: inW, out: bufio.NewReader(outR), ended: make(chan error, 1)}
 	go func() {
 		ctx, cancel := context.WithTimeout(AsOwner, 2*Timeout)
 		defer cancel()
@@ -169,7 +172,7 @@ func (n *Node) Converse(ref string) *conversation {
 }
 
 // Next says one line and checks the answer.
-func (c *conversation) Next() {
+func (c *Conversation) Next() {
 	c.n.T.Helper()
 	c.Said++
 	line := fmt.Sprintf("line-%d", c.Said)
@@ -183,7 +186,7 @@ func (c *conversation) Next() {
 }
 
 // End ends the command's input and waits for its end.
-func (c *conversation) End() {
+func (c *Conversation) End() {
 	c.n.T.Helper()
 	c.in.Close()
 	if err := <-c.ended; err != nil {

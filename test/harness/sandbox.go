@@ -18,6 +18,7 @@ func (n *Node) Create(name string) *api.Sandbox {
 	return s
 }
 
+// Get returns a sandbox, which must exist.
 func (n *Node) Get(ref string) *api.Sandbox {
 	n.T.Helper()
 	s, err := n.Machine.Get(AsOwner, ref)
@@ -37,6 +38,7 @@ func (n *Node) Fork(ref string, count int) []*api.Sandbox {
 	return n.Children(r)
 }
 
+// Children returns the children of a fork, all of which must have been made.
 func (n *Node) Children(r *api.ForkResult) []*api.Sandbox {
 	n.T.Helper()
 	var out []*api.Sandbox
@@ -59,6 +61,7 @@ func (n *Node) ForkNamed(ref string, names ...string) {
 	n.Children(r)
 }
 
+// Hibernate hibernates a sandbox and checks that it rests.
 func (n *Node) Hibernate(ref string) {
 	n.T.Helper()
 	s, err := n.Machine.Hibernate(AsOwner, ref)
@@ -70,6 +73,7 @@ func (n *Node) Hibernate(ref string) {
 	}
 }
 
+// Snapshot takes a snapshot of a sandbox.
 func (n *Node) Snapshot(ref string, req api.SnapshotRequest) *api.Snapshot {
 	n.T.Helper()
 	s, err := n.Machine.Snapshot(AsOwner, ref, req)
@@ -120,6 +124,7 @@ func (n *Node) MustFailWith(ref, why string) {
 	})
 }
 
+// Destroy destroys sandboxes.
 func (n *Node) Destroy(refs ...string) {
 	n.T.Helper()
 	for _, ref := range refs {
@@ -129,6 +134,7 @@ func (n *Node) Destroy(refs ...string) {
 	}
 }
 
+// DestroyAllBut destroys all sandboxes but that of a name, and deletes all snapshots.
 func (n *Node) DestroyAllBut(base string) {
 	n.T.Helper()
 	ctx := AsOwner

@@ -19,6 +19,7 @@ func (n *Node) GiveImage(tenant string) {
 	n.GiveImageAs(tenant, "box")
 }
 
+// GiveImageAs lets a tenant use the image "box" under a name.
 func (n *Node) GiveImageAs(tenant, name string) {
 	n.T.Helper()
 	store, err := image.Open(n.Paths.Images())

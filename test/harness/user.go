@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// OrdinaryUser runs the tests once more without privileges.
+// OrdinaryUser is the user, and the group, of tests that have no privileges.
 const OrdinaryUser = 65533
 
 // AsOrdinaryUser runs the tests of the suite again as a user who is not root, if this one

@@ -118,6 +118,7 @@ type VictimProcess struct {
 	out   io.ReadCloser
 }
 
+// StartVictim starts a process, which ends with the test at the latest.
 func StartVictim(t testing.TB, v Victim) *VictimProcess {
 	t.Helper()
 	arg, err := json.Marshal(v)
@@ -148,7 +149,7 @@ func (p *VictimProcess) Next() string {
 }
 
 // Kill kills the process and waits for its end. It returns what it said since the
-// last call of next.
+// last call of Next.
 func (p *VictimProcess) Kill() (said []string) {
 	p.t.Helper()
 	if err := p.cmd.Process.Kill(); err != nil {

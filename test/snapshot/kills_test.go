@@ -22,7 +22,7 @@ import (
 // ready must load, with the contents that it was taken of.
 //
 // The environment variable RAMET_TEST_KILLS says how often; 100 takes some minutes.
-// A run is repeated by its envSeed, as far as the moments can be.
+// A run is repeated by its RAMET_TEST_SEED, as far as the moments can be.
 func TestMixedLoadSurvivesKills(t *testing.T) {
 	rng := harness.Seeded(t)
 	n := harness.NewNode(t)

@@ -35,7 +35,7 @@ func TestCanaryVersion(t *testing.T) {
 		t.Errorf("gVisor is %s, and what this package and packages guest, brief and fpstate know of its insides is of %s.\n"+
 			"Read the tests in this file, in package guest's canary_test.go and in package brief, and the comment of package fpstate, which is of systrap's "+
 			"signal handler (sighandler.built-in.amd64.bin); compare them with the new sources, run them and the "+
-			"integration tests, change manager's stateVersion if saved states differ, and only then change pinned.", v, pinned)
+			"suites in test, change manager's stateVersion if saved states differ, and only then change pinned.", v, pinned)
 	}
 }
 
