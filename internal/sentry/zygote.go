@@ -91,7 +91,7 @@ func (z *zygote) offerToOOMKiller() error {
 }
 
 // birth is what a sentry is born with, in the order in which it comes with a
-// wire.Birth; its log and the files of its control group follow.
+// wire.Spawn; its log and the files of its control group follow.
 type birth struct{ lifeline, listener, memory, files *os.File }
 
 // birthFiles is how many these are, with the log.
@@ -122,7 +122,7 @@ func (z *zygote) forkAll() (*birth, error) {
 	if z.forker, err = selffork.New(z.proc); err != nil {
 		return nil, err
 	}
-	if err := answer(wire.TypeReply, wire.Born{PID: os.Getpid()}); err != nil {
+	if err := answer(wire.TypeReply, wire.Spawned{PID: os.Getpid()}); err != nil {
 		return nil, err
 	}
 	for n := 0; ; n++ {
@@ -149,7 +149,7 @@ func (z *zygote) forkAll() (*birth, error) {
 		if err != nil {
 			err = answer(wire.TypeFail, api.AsError(err))
 		} else {
-			err = answer(wire.TypeReply, wire.Born{PID: pid})
+			err = answer(wire.TypeReply, wire.Spawned{PID: pid})
 		}
 		if err != nil {
 			return nil, err
@@ -160,7 +160,7 @@ func (z *zygote) forkAll() (*birth, error) {
 // awaitBirth returns a Birth and the descriptors that come with it. It uses plain system
 // calls, because every sentry would inherit the descriptors that package net registers with
 // the runtime's poller.
-func awaitBirth() (asked wire.Birth, fds []int, err error) {
+func awaitBirth() (asked wire.Spawn, fds []int, err error) {
 	var data [64]byte
 	oob := make([]byte, unix.CmsgSpace(4*(birthFiles+wire.MaxEntrances)))
 	n, noob, flags := 0, 0, 0

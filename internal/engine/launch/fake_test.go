@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "sentry" {
 		os.Exit(fakeZygote(os.Args[2]))
 	}
-	if len(os.Args) > 2 && os.Args[1] == "born" {
+	if len(os.Args) > 2 && os.Args[1] == "fake-sentry" {
 		os.Exit(fakeSentry(os.Args[2]))
 	}
 	if len(os.Args) > 1 && os.Args[1] == "version" {
@@ -41,18 +41,18 @@ func TestMain(m *testing.M) {
 
 // The build ids that make a fake sentry behave.
 const (
-	normal   = "normal"
-	silent   = "silent"         // never says that it is ready
-	imposter = "imposter"       // says that it is another build
-	stubborn = "stubborn"       // does not end when it is told to
-	dying    = "dying:%d:%s"    // dies that often, counted in a file
-	deathCry = "panic: no luck" // and says so
+	normal    = "normal"
+	silent    = "silent"      // never says that it is ready
+	imposter  = "imposter"    // says that it is another build
+	stubborn  = "stubborn"    // does not end when it is told to
+	dying     = "dying:%d:%s" // dies that often, counted in a file
+	crashLine = "panic: test" // and says so
 
-	stillborn = "stillborn"     // the zygote does not start
-	mute      = "mute"          // the zygote does not answer
-	refusing  = "refusing"      // the zygote says that it cannot
-	mortal    = "mortal:%d:%s"  // the zygote dies of a birth that often, counted in a file
-	hanging   = "hanging:%d:%s" // it bears silent ones that often, likewise
+	zygoteFails  = "zygote fails"        // the zygote does not start
+	mute         = "mute"                // the zygote does not answer
+	refusing     = "refusing"            // the zygote says that it cannot
+	zygoteDies   = "zygote-dies:%d:%s"   // the zygote dies of a call that often, counted in a file
+	spawnsSilent = "spawns-silent:%d:%s" // it starts silent sentries that often, likewise
 )
 
 // fakeZygote starts programs where the real one forks itself. They are the daemon's
@@ -62,12 +62,12 @@ func fakeZygote(arg string) int {
 	if err := json.Unmarshal([]byte(arg), &cfg); err != nil {
 		panic(err)
 	}
-	if cfg.BuildID == stillborn {
-		fmt.Fprintln(os.Stderr, deathCry)
+	if cfg.BuildID == zygoteFails {
+		fmt.Fprintln(os.Stderr, crashLine)
 		return 2
 	}
 	control := wire.NewConn(connOf(3))
-	answer := control.SendJSON(wire.TypeReply, wire.Born{PID: os.Getpid()})
+	answer := control.SendJSON(wire.TypeReply, wire.Spawned{PID: os.Getpid()})
 	for answer == nil {
 		p, err := control.Receive()
 		if err != nil {
@@ -78,21 +78,21 @@ func fakeZygote(arg string) int {
 			<-time.After(time.Hour)
 		case cfg.BuildID == refusing:
 			answer = control.Fail(api.Errorf(api.CodeLimit, "no room"))
-		case strings.HasPrefix(cfg.BuildID, "mortal:") && die(cfg.BuildID):
-			fmt.Fprintln(os.Stderr, deathCry)
+		case strings.HasPrefix(cfg.BuildID, "zygote-dies:") && die(cfg.BuildID):
+			fmt.Fprintln(os.Stderr, crashLine)
 			return 2
-		case strings.HasPrefix(cfg.BuildID, "hanging:") && die(cfg.BuildID):
-			answer = control.SendJSON(wire.TypeReply, wire.Born{PID: bear(silent, p.Files)})
+		case strings.HasPrefix(cfg.BuildID, "spawns-silent:") && die(cfg.BuildID):
+			answer = control.SendJSON(wire.TypeReply, wire.Spawned{PID: startFake(silent, p.Files)})
 		default:
-			answer = control.SendJSON(wire.TypeReply, wire.Born{PID: bear(cfg.BuildID, p.Files)})
+			answer = control.SendJSON(wire.TypeReply, wire.Spawned{PID: startFake(cfg.BuildID, p.Files)})
 		}
 		p.Close()
 	}
 	return 0
 }
 
-func bear(build string, files []*os.File) int {
-	cmd := exec.Command("/proc/self/exe", "born", build)
+func startFake(build string, files []*os.File) int {
+	cmd := exec.Command("/proc/self/exe", "fake-sentry", build)
 	cmd.ExtraFiles = files[:4]
 	cmd.Stdout, cmd.Stderr = files[4], files[4]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_PARENT}
@@ -111,7 +111,7 @@ func fakeSentry(build string) int {
 		cfg.BuildID = "other"
 	case strings.HasPrefix(cfg.BuildID, "dying:"):
 		if die(cfg.BuildID) {
-			fmt.Fprintf(os.Stderr, "%s\n\ngoroutine 1 [running]:\n%s\n", deathCry, strings.Repeat("main.main()\n", 1000))
+			fmt.Fprintf(os.Stderr, "%s\n\ngoroutine 1 [running]:\n%s\n", crashLine, strings.Repeat("main.main()\n", 1000))
 			return 2
 		}
 	}
@@ -204,7 +204,7 @@ func (f *fake) serve(c *wire.Conn) {
 		_ = c.SendJSON(wire.TypeReply, struct{}{})
 		os.Exit(0)
 	case wire.OpFreeze: // end in the middle of a call
-		fmt.Fprintln(os.Stderr, deathCry)
+		fmt.Fprintln(os.Stderr, crashLine)
 		os.Exit(2)
 	case wire.OpExec:
 		f.exec(c, call.Exec)

@@ -98,7 +98,7 @@ func TestStartIsCancelled(t *testing.T) {
 // TestStartIsGivenUp has a sentry hang before it is ready: the next one may do better.
 func TestStartIsGivenUp(t *testing.T) {
 	path, count := starts(t)
-	l := newLauncher(t, fmt.Sprintf(hanging, startAttempts-1, path))
+	l := newLauncher(t, fmt.Sprintf(spawnsSilent, startAttempts-1, path))
 	l.helloTimeout = 2 * time.Second
 	start(t, l)
 	if n := count(); n != startAttempts {
@@ -115,10 +115,10 @@ func TestOtherBuild(t *testing.T) {
 	wantCode(t, err, api.CodeConflict)
 }
 
-// TestStartTriesAgain has sentries die before they are ready, and the zygote of births:
+// TestStartTriesAgain has sentries die before they are ready, and the zygote of calls:
 // the next one is of another zygote then.
 func TestStartTriesAgain(t *testing.T) {
-	for _, behaviour := range []string{dying, mortal} {
+	for _, behaviour := range []string{dying, zygoteDies} {
 		for _, deaths := range []int{startAttempts - 1, startAttempts} {
 			path, count := starts(t)
 			s, err := newLauncher(t, fmt.Sprintf(behaviour, deaths, path)).Start(context.Background())
@@ -133,7 +133,7 @@ func TestStartTriesAgain(t *testing.T) {
 				continue
 			}
 			wantCode(t, err, api.CodeSandboxDied)
-			if err == nil || !strings.Contains(err.Error(), deathCry) || strings.Contains(err.Error(), "goroutine") {
+			if err == nil || !strings.Contains(err.Error(), crashLine) || strings.Contains(err.Error(), "goroutine") {
 				t.Errorf("the reason is %q", err)
 			}
 		}
@@ -145,7 +145,7 @@ func TestEndDuringCall(t *testing.T) {
 	s := start(t, newLauncher(t, normal))
 	_, err := s.Call(context.Background(), &wire.Call{Op: wire.OpFreeze}, nil)
 	wantCode(t, err, api.CodeSandboxDied)
-	if err == nil || !strings.Contains(err.Error(), deathCry) {
+	if err == nil || !strings.Contains(err.Error(), crashLine) {
 		t.Errorf("the reason is %v", err)
 	}
 }
@@ -419,7 +419,7 @@ func TestReasonIn(t *testing.T) {
 		"":                           "",
 		"\n\n":                       "",
 		"W1121 some warning\nmore\n": "more",
-		"warning\npanic: no luck\n\ngoroutine 1:\nmain.main()":                        "panic: no luck",
+		"warning\npanic: test\n\ngoroutine 1:\nmain.main()":                           "panic: test",
 		"fatal error: fault\n[signal SIGBUS]\n":                                       "fatal error: fault",
 		"sentry: enter empty root: operation not permitted\nx":                        "sentry: enter empty root: operation not permitted",
 		"one line that is no end of anything, only long " + strings.Repeat("x", 1000): ("one line that is no end of anything, only long " + strings.Repeat("x", 1000))[:500],
@@ -435,7 +435,7 @@ func TestCrashIn(t *testing.T) {
 	for log, want := range map[string]string{
 		"":                "",
 		"sentry: wrong\n": "",
-		"warning\npanic: no luck\n\ngoroutine 1:\nmain.main()":  "panic: no luck\n\ngoroutine 1:\nmain.main()",
+		"warning\npanic: test\n\ngoroutine 1:\nmain.main()":     "panic: test\n\ngoroutine 1:\nmain.main()",
 		"not a panic: x\nfatal error: fault\n[signal SIGBUS]\n": "fatal error: fault\n[signal SIGBUS]\n",
 		long: long[:16<<10],
 	} {

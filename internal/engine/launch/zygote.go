@@ -40,7 +40,7 @@ func newZygotePool(cfg Config, namespaces, ownUsers bool) zygotePool {
 }
 
 // spawn returns the process id of a new sentry that has duplicates of fds, in the order
-// of wire.Birth. It blocks while others are started, and for its own start also when ctx is
+// of wire.Spawn. It blocks while others are started, and for its own start also when ctx is
 // cancelled meanwhile: that takes milliseconds, and ends with a process or none.
 func (n *zygotePool) spawn(ctx context.Context, fds []int) (pid int, err error) {
 	select {
@@ -168,7 +168,7 @@ func (z *zygote) spawn(fds []int) (pid int, err error) {
 	if z.ownUsers {
 		z.lastUser++
 	}
-	if err := z.conn.SendJSON(wire.TypeCall, wire.Birth{User: z.lastUser}, fds...); err != nil {
+	if err := z.conn.SendJSON(wire.TypeCall, wire.Spawn{User: z.lastUser}, fds...); err != nil {
 		z.broken = true
 		return 0, z.explain(err)
 	}
@@ -186,9 +186,9 @@ func (z *zygote) receive() (pid int, err error) {
 		return 0, z.explain(err)
 	}
 	defer p.Close()
-	var born wire.Born
-	err = p.Decode(&born)
-	return born.PID, err
+	var spawned wire.Spawned
+	err = p.Decode(&spawned)
+	return spawned.PID, err
 }
 
 // explain adds the reason that the process's log has, and logs a crash.

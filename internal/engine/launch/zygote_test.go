@@ -13,8 +13,8 @@ import (
 )
 
 func TestZygoteDoesNotStart(t *testing.T) {
-	_, err := newLauncher(t, stillborn).Start(context.Background())
-	if err == nil || !strings.Contains(err.Error(), deathCry) {
+	_, err := newLauncher(t, zygoteFails).Start(context.Background())
+	if err == nil || !strings.Contains(err.Error(), crashLine) {
 		t.Errorf("the reason is %v", err)
 	}
 }
@@ -44,7 +44,7 @@ func TestZygoteDoesNotAnswer(t *testing.T) {
 	z.timeout = 100 * time.Millisecond
 	l.zygotes.zygote = z
 	if _, err := l.zygotes.spawn(context.Background(), nil); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("birth: %v", err)
+		t.Errorf("spawn: %v", err)
 	}
 	if alive(z.cmd.Process.Pid) {
 		t.Error("it lives, and nobody knows what it is doing")
@@ -102,7 +102,7 @@ func TestWaitForTheZygoteIsCancelled(t *testing.T) {
 	}()
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
-		t.Errorf("birth: %v", err)
+		t.Errorf("spawn: %v", err)
 	}
 	<-l.zygotes.turn
 	start(t, l)

@@ -362,24 +362,24 @@ type ZygoteConfig struct {
 	// children shall have their own.
 	Namespaces bool `json:"namespaces"`
 	// OwnUsers says that its user namespace has a user and a group for each child: see
-	// Birth.User.
+	// Spawn.User.
 	OwnUsers bool `json:"own_users,omitempty"`
 }
 
 // MaxEntrances is the most files that a process enters its control group by.
 const MaxEntrances = 8
 
-// Birth asks the zygote for a sentry. Descriptors come with it: the lifeline, the
+// Spawn asks the zygote for a sentry. Descriptors come with it: the lifeline, the
 // listener, the memory, the files, the log, and at most MaxEntrances files to which the
 // sentry writes "0" to enter its control group.
-type Birth struct {
+type Spawn struct {
 	// User is the user, and the group, that the sentry is, as the zygote's user namespace
 	// numbers them; 0 for the zygote's own.
 	User int `json:"user,omitempty"`
 }
 
-// Born is the answer to a Birth. The zygote also sends one, with its own process id,
+// Spawned is the answer to a Spawn. The zygote also sends one, with its own process id,
 // when it is ready.
-type Born struct {
+type Spawned struct {
 	PID int `json:"pid"` // in the daemon's pid namespace, which is the zygote's
 }
