@@ -11,7 +11,7 @@ import (
 // clock overflows.
 const MaxTimeoutMS = 10 * 365 * 24 * 3600 * 1000
 
-// envName is the form of the names that shells know.
+// envName is the form of names that shells accept.
 var envName = pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // ValidEnv returns a CodeInvalid error that names field unless env can be the
@@ -68,7 +68,7 @@ func ValidDir(field, dir string) error {
 	return nil
 }
 
-// validCommand checks what all requests for a command have.
+// validCommand checks the fields that all requests for a command have.
 func validCommand(argv []string, shell string, env map[string]string, cwd, user string, timeoutMS int64) error {
 	if _, err := CommandArgv(argv, shell); err != nil {
 		return err

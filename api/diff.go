@@ -2,7 +2,7 @@ package api
 
 import "encoding/json"
 
-// ChangeKind says what happened to a path.
+// ChangeKind is the kind of a change.
 type ChangeKind string
 
 // The kinds of change between two file systems.
@@ -13,31 +13,31 @@ const (
 	Renamed  ChangeKind = "renamed"
 )
 
-// Undecided is a variable that is the same in the part of it that was compared.
+// Undecided is a variable of which only a part was compared, without a difference.
 const Undecided ChangeKind = "undecided"
 
-// Change is one path that differs between two sandboxes. An old type, mode and
+// Change is a path that differs between two sandboxes. An old type, mode and
 // owner are given where they differ.
 type Change struct {
 	Path       string     `json:"path" doc:"absolute path, in the second sandbox or, if deleted, in the first"`
-	Kind       ChangeKind `json:"kind" doc:"added, modified, deleted or renamed; what was renamed may be modified too, what is below a renamed directory is only listed if it was"`
+	Kind       ChangeKind `json:"kind" doc:"added, modified, deleted or renamed; a renamed file may be modified too; files below a renamed directory are listed only if they were modified"`
 	Exact      []byte     `json:"path_base64,omitempty" doc:"the bytes of the path, if they are not UTF-8"`
 	OldPath    string     `json:"old_path,omitempty" doc:"in the first sandbox, if the file or a directory above it was renamed"`
 	OldExact   []byte     `json:"old_path_base64,omitempty" doc:"the bytes of the old path, if they are not UTF-8"`
 	Type       string     `json:"type" enum:"file,dir,symlink,fifo,socket,device" doc:"file, dir, symlink, fifo, socket or device"`
-	OldType    string     `json:"old_type,omitempty" enum:"file,dir,symlink,fifo,socket,device" doc:"in the first one, if it differs"`
+	OldType    string     `json:"old_type,omitempty" enum:"file,dir,symlink,fifo,socket,device" doc:"in the first sandbox, if it differs"`
 	Size       int64      `json:"size" doc:"bytes in the second sandbox, or in the first if deleted"`
-	OldSize    int64      `json:"old_size,omitempty" doc:"bytes in the first one, if they differ"`
+	OldSize    int64      `json:"old_size,omitempty" doc:"bytes in the first sandbox, if they differ"`
 	Mode       string     `json:"mode" doc:"octal"`
-	OldMode    string     `json:"old_mode,omitempty" doc:"in the first one, if it differs"`
+	OldMode    string     `json:"old_mode,omitempty" doc:"in the first sandbox, if it differs"`
 	Owner      string     `json:"owner" doc:"numbers of user and group"`
-	OldOwner   string     `json:"old_owner,omitempty" doc:"in the first one, if it differs"`
+	OldOwner   string     `json:"old_owner,omitempty" doc:"in the first sandbox, if it differs"`
 	Content    bool       `json:"content,omitempty" doc:"the contents of a file, the target of a link or the number of a device differ"`
 	Xattrs     []string   `json:"xattrs,omitempty" doc:"extended attributes that differ"`
 	Insertions int        `json:"insertions,omitempty" doc:"lines that are new, on request"`
 	Deletions  int        `json:"deletions,omitempty" doc:"lines that are gone, on request"`
 	Hunks      string     `json:"hunks,omitempty" doc:"unified diff of text files, on request"`
-	NoHunks    NoHunks    `json:"no_hunks,omitempty" doc:"why a file was not compared line by line although that was asked for: binary, too_large or limit (of all together)"`
+	NoHunks    NoHunks    `json:"no_hunks,omitempty" doc:"why a file was not compared line by line as requested: binary, too_large or limit (of all files together)"`
 }
 
 type changeJSON Change
@@ -68,14 +68,14 @@ const (
 	NoHunksLimit    NoHunks = "limit"
 )
 
-// DiffRequest says what to compare.
+// DiffRequest selects the parts of a comparison.
 type DiffRequest struct {
-	Paths []string `json:"paths,omitempty" doc:"only these paths and what is below them; all but /dev, /proc, /sys, /tmp and the files of a sandbox's identity if there are none"`
-	Hunks bool     `json:"hunks,omitempty" doc:"with unified diffs of text files"`
-	Stat  bool     `json:"stat,omitempty" doc:"with numbers of lines that differ"`
+	Paths []string `json:"paths,omitempty" doc:"only these paths and the files below them; without paths, all files except /dev, /proc, /sys, /tmp and those of a sandbox's identity"`
+	Hunks bool     `json:"hunks,omitempty" doc:"include unified diffs of text files"`
+	Stat  bool     `json:"stat,omitempty" doc:"include numbers of lines that differ"`
 	// Processes and Variables need two running sandboxes.
-	Processes bool `json:"processes,omitempty" doc:"with the processes"`
-	Variables bool `json:"variables,omitempty" doc:"with the variables of Python and Node contexts"`
+	Processes bool `json:"processes,omitempty" doc:"include the processes"`
+	Variables bool `json:"variables,omitempty" doc:"include the variables of Python and Node contexts"`
 }
 
 // Diff is the difference from one sandbox or snapshot to another.

@@ -6,7 +6,7 @@
 // _mib are 2^20 bytes, and sizes without a unit are bytes. Times are in UTC.
 //
 // Each failure is an *Error with a [Code] that is never renamed; [CodeOf] returns the code of any
-// error. Functions that begin with Valid, and methods called Valid, judge the form of requests, in
+// error. Functions that begin with Valid, and methods called Valid, check the form of requests, in
 // clients and in the daemon alike.
 //
 // openapi.json in this directory describes the REST interface in these types. It is generated.

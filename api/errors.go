@@ -8,37 +8,37 @@ import (
 	"slices"
 )
 
-// Code is the machine-readable class of an Error. It is part of the interface:
-// scripts and SDKs decide on it, so codes are never renamed.
+// Code is the machine-readable class of an Error. It is part of the interface: scripts and
+// SDKs depend on it, so codes are never renamed.
 type Code string
 
 // The error codes. codeTable maps each to its HTTP status and exit code.
 const (
-	CodeInvalid     Code = "invalid_argument"  // a field of the request is wrong
+	CodeInvalid     Code = "invalid_argument"  // a field of the request is invalid
 	CodeNotFound    Code = "not_found"         // no such sandbox, snapshot, image or process
 	CodeNameTaken   Code = "name_taken"        // the name belongs to another resource
 	CodeConflict    Code = "conflict"          // the resource is in use by another one
-	CodeWrongState  Code = "wrong_state"       // the operation is not legal in the present state
+	CodeWrongState  Code = "wrong_state"       // the operation is not allowed in the present state
 	CodeLimit       Code = "limit_exceeded"    // a limit of the sandbox, tree or node would be exceeded
 	CodeNoMemory    Code = "out_of_memory"     // the host or the sandbox has no memory left
 	CodeNoSpace     Code = "out_of_disk"       // the disk is full
-	CodeIsolation   Code = "isolation_refused" // an isolation layer was asked for and cannot be had
-	CodePermission  Code = "permission_denied" // the user in the sandbox may not do that
-	CodeUnknownUser Code = "unauthenticated"   // nobody knows who asks
-	CodeForbidden   Code = "forbidden"         // the token may not do that
+	CodeIsolation   Code = "isolation_refused" // a required isolation layer is not available
+	CodePermission  Code = "permission_denied" // the user in the sandbox does not have the right
+	CodeUnknownUser Code = "unauthenticated"   // the caller is unknown
+	CodeForbidden   Code = "forbidden"         // the token does not have the right
 	CodeTimeout     Code = "timeout"           // a deadline passed
 	CodeCanceled    Code = "canceled"          // the caller went away
 	CodeSandboxDied Code = "sandbox_died"      // the sandbox's process ended under the operation
 	CodeHostile     Code = "hostile_archive"   // an archive was refused
 	CodeCorrupt     Code = "corrupt"           // stored data does not match its digest or format
-	CodeUnavailable Code = "unavailable"       // a service that is needed cannot be reached
+	CodeUnavailable Code = "unavailable"       // a required service cannot be reached
 	CodeUnsupported Code = "unsupported"       // valid, but not possible here
 	CodeInternal    Code = "internal"          // a defect of Ramet
 	// A command cannot be started. Their exit codes are those of shells.
 	CodeNoCommand     Code = "command_not_found"
 	CodeNotExecutable Code = "not_executable"
-	// CodeChanged is for a condition of the caller's that does not hold: a file has
-	// another ETag than he said, or is there although he did not expect it.
+	// CodeChanged is for a condition of the caller that does not hold: a file has another
+	// ETag than the request has, or exists although the request forbids it.
 	CodeChanged Code = "precondition_failed"
 )
 
@@ -50,7 +50,7 @@ type codeInfo struct {
 
 // Exit codes are those of the product's contract: 1 failure, 2 usage, 3 not
 // found, 4 conflict or wrong state, 5 limit, 6 isolation refused, 7 not allowed
-// to the caller, 130 interrupted; and of commands those that shells give.
+// to the caller, 130 interrupted. For commands they are those of shells.
 //
 // The statuses are numbers because every sentry links this package: with net/http,
 // TLS would be initialized in each of them.
@@ -100,15 +100,14 @@ func (c Code) info() codeInfo {
 	return codeTable[CodeInternal]
 }
 
-// Error is an error that a user may see. Everything else that reaches the user
-// is reported as CodeInternal.
+// Error is an error that a user may see. Users see other errors as CodeInternal.
 type Error struct {
 	Code   Code   `json:"code" doc:"the kind of error"`
 	Detail string `json:"detail" doc:"what happened"`
-	// Field names the field or option at fault, if one is.
+	// Field names the field or option at fault, or is empty.
 	Field string `json:"field,omitempty" doc:"field or option at fault"`
-	// Exceeded says which quota was in the way, if one was.
-	Exceeded *Exceeded `json:"exceeded,omitempty" doc:"which quota was in the way"`
+	// Exceeded is the quota that was exceeded, or nil.
+	Exceeded *Exceeded `json:"exceeded,omitempty" doc:"the quota that was exceeded"`
 	cause    error
 }
 
@@ -137,7 +136,7 @@ func Invalid(field, format string, args ...any) *Error {
 	return e
 }
 
-// NotFound returns a CodeNotFound error: no resource of kind what is called ref.
+// NotFound returns a CodeNotFound error about the resource ref of kind what.
 func NotFound(what, ref string) *Error {
 	return Errorf(CodeNotFound, "no %s %q", what, ref)
 }

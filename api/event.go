@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// EventKind says what happened. The words are part of the interface: none ever
-// changes its meaning.
+// EventKind is the kind of an event. The words are part of the interface: their meaning never
+// changes.
 type EventKind string
 
-// What happens to a sandbox.
+// The kinds of events of a sandbox.
 const (
 	EventCreated     EventKind = "created" // by create, fork or restore
 	EventForked      EventKind = "forked"
@@ -28,32 +28,33 @@ const (
 	EventRan         EventKind = "code_run"
 	EventFailed      EventKind = "failed"
 	EventDestroyed   EventKind = "destroyed"
-	// EventUnrested says that an idle sandbox could not be hibernated or paused. That is
-	// tried again, ever less often, and told once until somebody uses the sandbox.
+	// EventUnrested says that an idle sandbox could not be hibernated or paused. The daemon
+	// tries again with growing delays, and publishes the event once until the sandbox is
+	// used.
 	EventUnrested EventKind = "rest_failed"
 )
 
-// EventKinds are all there are.
+// EventKinds are all kinds.
 var EventKinds = []EventKind{
 	EventCreated, EventForked, EventSnapshotted, EventRolledBack, EventPromoted, EventMerged, EventCommitted, EventUpdated, EventPaused, EventResumed, EventHibernated, EventWoken,
 	EventStarted, EventExecuted, EventRan, EventFailed, EventDestroyed, EventUnrested,
 }
 
-// Valid says whether it is one of EventKinds.
+// Valid reports whether k is one of EventKinds.
 func (k EventKind) Valid() bool { return slices.Contains(EventKinds, k) }
 
-// Event is something that happened to a sandbox. What was in commands, files and
-// environments is not part of it.
+// Event is something that happened to a sandbox. It has no contents of commands, files and
+// environments.
 type Event struct {
 	// Seq grows with every event of a daemon, and from one daemon to the next.
 	Seq       int64     `json:"seq" doc:"sequence number, which grows with every event"`
 	Time      time.Time `json:"time" doc:"when it happened"`
-	Kind      EventKind `json:"kind,omitempty" doc:"what happened; absent in an event that stands for others"`
-	SandboxID string    `json:"sandbox_id" doc:"sandbox that it happened to"`
+	Kind      EventKind `json:"kind,omitempty" doc:"kind of the event; absent if lost or restarted is set"`
+	SandboxID string    `json:"sandbox_id" doc:"sandbox that the event is about"`
 	Name      string    `json:"name,omitempty" doc:"of the sandbox"`
 	Parent    string    `json:"parent,omitempty" doc:"created: the sandbox that it was forked from, or that its snapshot is of"`
-	Snapshot  string    `json:"snapshot,omitempty" doc:"id of the snapshot that it was about"`
-	Child     string    `json:"child,omitempty" doc:"promoted: the sandbox whose state it is"`
+	Snapshot  string    `json:"snapshot,omitempty" doc:"id of the snapshot that the event is about"`
+	Child     string    `json:"child,omitempty" doc:"promoted: the sandbox that the state comes from"`
 	Children  []string  `json:"children,omitempty" doc:"forked: the new sandboxes"`
 	From      []string  `json:"from,omitempty" doc:"merged: where the changes came from"`
 	Paths     int       `json:"paths,omitempty" doc:"merged: how many paths changed"`
@@ -61,30 +62,30 @@ type Event struct {
 	PID       int       `json:"pid,omitempty" doc:"process_started"`
 	Context   string    `json:"context,omitempty" doc:"code_run"`
 	ExitCode  *int      `json:"exit_code,omitempty" doc:"executed, code_run"`
-	Reason    string    `json:"reason,omitempty" doc:"failed; rest_failed; paused and destroyed, if it was by itself"`
-	// Tenant and Line say who may see it: Line are the ids of what the sandbox
-	// descends from, itself the last.
+	Reason    string    `json:"reason,omitempty" doc:"failed; rest_failed; paused and destroyed, if no request asked for it"`
+	// Tenant and Line decide which callers see it. Line has the ids of the ancestors of the
+	// sandbox and, last, its own.
 	Tenant string   `json:"-"`
 	Line   []string `json:"-"`
-	// Lost stands for events that are not kept any more: so many before this one,
-	// which says nothing else then but Seq.
-	Lost int64 `json:"lost,omitempty" doc:"as many events before this one are not kept any more; it says nothing else but seq"`
-	// Restarted stands for what happened before this daemon began to keep events, of
-	// which nobody knows how much there was. It says nothing else but Seq.
-	Restarted bool `json:"restarted,omitempty" doc:"since was a number of an earlier daemon: what happened after that until this one started is not known"`
+	// Lost is the number of events before this one that are not kept any more. An event with
+	// Lost has no other field but Seq.
+	Lost int64 `json:"lost,omitempty" doc:"number of events before this one that are not kept any more; such an event has no other member but seq"`
+	// Restarted stands for the events of an earlier daemon, whose number is unknown. An event
+	// with Restarted has no other field but Seq.
+	Restarted bool `json:"restarted,omitempty" doc:"since was a number of an earlier daemon: the events after it until this daemon started are unknown"`
 }
 
-// IsGap reports whether e stands for events that are not told.
+// IsGap reports whether e stands for missing events.
 func (e *Event) IsGap() bool { return e.Lost > 0 || e.Restarted }
 
 // EventRequest asks for events.
 type EventRequest struct {
 	Sandbox string      // id or name; empty for all
 	Kinds   []EventKind // empty for all
-	// Since is the sequence number of the last event that is known; 0 for all that
+	// Since is the sequence number of the last event that the client has; 0 for all that
 	// are kept, -1 for those from now on.
 	Since int64
-	// Follow asks for what happens from now on too, until the caller goes away or the
-	// one sandbox is destroyed.
+	// Follow asks also for new events, until the caller goes away or the requested sandbox is
+	// destroyed.
 	Follow bool
 }

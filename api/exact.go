@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// Names of files in a sandbox may have any bytes, and strings of JSON may not. So what tells
-// of a path, or of where a link points, has a second field beside it, Exact, which is there in
-// JSON only, and only if the path is not UTF-8.
+// Names of files in a sandbox may have any bytes, and strings of JSON may not. So a path, or
+// the target of a link, has a second field beside it, Exact, which is in JSON only, and only if
+// the path is not UTF-8.
 
-// ExactBytes returns what JSON cannot say of s as a string: nil if it can.
+// ExactBytes returns the bytes of s if JSON cannot have them in a string, else nil.
 func ExactBytes(s string) []byte {
 	if utf8.ValidString(s) {
 		return nil
@@ -18,15 +18,15 @@ func ExactBytes(s string) []byte {
 	return []byte(s)
 }
 
-// takeExact puts the bytes of a path that JSON had in another field where they belong.
+// takeExact moves the bytes of a path from its second field to the path.
 func takeExact(path *string, exact *[]byte) {
 	if *exact != nil {
 		*path, *exact = string(*exact), nil
 	}
 }
 
-// marshal is json.Marshal that leaves it to who encodes the whole to escape what HTML would
-// act on.
+// marshal does the same as json.Marshal, without escapes for HTML: the encoder of the whole
+// document adds them.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -1,6 +1,6 @@
 package api
 
-// ExecRequest asks for one command. Exactly one of Argv and Shell is set.
+// ExecRequest asks for a command. Exactly one of Argv and Shell is set.
 type ExecRequest struct {
 	Argv      []string          `json:"argv,omitempty" doc:"program and arguments, without a shell"`
 	Shell     string            `json:"shell,omitempty" doc:"run by /bin/sh -c"`
@@ -9,9 +9,10 @@ type ExecRequest struct {
 	User      string            `json:"user,omitempty" doc:"name or uid, optionally :group"`
 	Stdin     string            `json:"stdin,omitempty" doc:"text given on standard input"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" minimum:"0" doc:"0 is no limit; at the limit the command and its process group are killed"`
-	// Key lets the command go on without its daemon. From is for who asks the next one.
-	Key  string `json:"key,omitempty" pattern:"^[A-Za-z0-9]{16,64}$" doc:"an unguessable text of the caller's: if the daemon ends, the command, which has no standard input, goes on for 30 s, in which the caller can come back with the same request and from; only for answers in frames"`
-	From *int64 `json:"from,omitempty" minimum:"0" doc:"come back to the command with this key, and to its output at this byte of both streams together; nothing is started"`
+	// Key lets the command go on when its daemon ends. From is for a request to the next
+	// daemon.
+	Key  string `json:"key,omitempty" pattern:"^[A-Za-z0-9]{16,64}$" doc:"an unguessable text that the caller chooses: if the daemon ends, the command, which has no standard input, goes on for 30 s, in which the caller can resume it with the same request and from; only for answers in frames"`
+	From *int64 `json:"from,omitempty" minimum:"0" doc:"resume the command with this key, and its output at this byte of both streams together; no command is started"`
 }
 
 // ExecResult is the outcome of a command. A command that fails is a result, not
@@ -23,7 +24,7 @@ type ExecResult struct {
 	OK         bool    `json:"ok" doc:"the exit code is 0"`
 	Signal     string  `json:"signal" doc:"the signal that ended it, or empty"`
 	TimedOut   bool    `json:"timed_out,omitempty" doc:"it was killed at its deadline"`
-	Idle       bool    `json:"idle,omitempty" doc:"it was the idle timeout"`
+	Idle       bool    `json:"idle,omitempty" doc:"the idle timeout ended it"`
 	DurationMS float64 `json:"duration_ms" doc:"how long it ran"`
-	Truncated  bool    `json:"truncated,omitempty" doc:"a stream, or what a cell showed or resulted in, was longer than is kept"`
+	Truncated  bool    `json:"truncated,omitempty" doc:"a stream, or the results of a cell, were longer than is kept"`
 }

@@ -29,7 +29,7 @@ func ValidPath(field, s string) error {
 }
 
 // ValidTreePaths returns a CodeInvalid error that names field unless paths select files of a
-// tree: they are absolute and clean, because nobody resolves dots in a comparison.
+// tree: they are absolute and clean, because a comparison does not resolve dots.
 func ValidTreePaths(field string, paths []string) error {
 	for _, p := range paths {
 		if !path.IsAbs(p) || p != path.Clean(p) || strings.ContainsRune(p, 0) {
@@ -55,7 +55,7 @@ type FileInfo struct {
 	ExactTarget []byte `json:"target_base64,omitempty" doc:"the bytes of the target, if they are not UTF-8"`
 	ETag        string `json:"etag,omitempty" doc:"changes with the file; of regular files and symbolic links"`
 	// Created says that writing the file made it.
-	Created bool `json:"created,omitempty" doc:"there was no such file before it was written"`
+	Created bool `json:"created,omitempty" doc:"the file did not exist before it was written"`
 }
 
 type fileInfoJSON FileInfo
@@ -79,14 +79,14 @@ func (f *FileInfo) UnmarshalJSON(data []byte) error {
 // FileRef names a file for an operation.
 type FileRef struct {
 	Path string
-	// User is whose permissions count, a name or uid, optionally with :group;
-	// root's if empty.
+	// User is the user whose permissions apply, a name or uid, optionally with :group;
+	// root if empty.
 	User string
-	// NoFollow says that a symbolic link stands for itself.
+	// NoFollow does not follow a symbolic link at the path.
 	NoFollow bool
 }
 
-// AnyETag stands for the ETag of whatever is there, as in RFC 9110.
+// AnyETag stands for the ETag of any existing file, as in RFC 9110.
 const AnyETag = "*"
 
 // WriteRequest says how a file is written.
@@ -95,7 +95,7 @@ type WriteRequest struct {
 	// Mode is that of a new file, 0644 if nil; a file that exists gets it only
 	// if it is given.
 	Mode *uint32
-	// Atomic writes beside the file and replaces it when all has arrived.
+	// Atomic writes a new file and replaces the old one when all bytes have arrived.
 	Atomic bool
 	// Append adds to the end.
 	Append bool
@@ -110,7 +110,7 @@ type WriteRequest struct {
 	New bool
 }
 
-// FileAction is what a FileChange does.
+// FileAction is the kind of a FileChange.
 type FileAction string
 
 // The actions.
@@ -121,7 +121,7 @@ const (
 	FileChmod  FileAction = "chmod"
 )
 
-// FileChange changes what is at a path without touching contents.
+// FileChange changes a file or directory, but not its contents.
 type FileChange struct {
 	FileRef
 	Action FileAction
@@ -129,27 +129,26 @@ type FileChange struct {
 	To string
 	// Mode is for mkdir, 0755 if nil, and chmod.
 	Mode *uint32
-	// Parents makes missing directories above the path, or To, and lets mkdir
-	// find the directory made already.
+	// Parents makes missing directories above the path, or To, and lets mkdir accept an
+	// existing directory.
 	Parents bool
-	// Recursive makes remove and chmod take what is below a directory too.
+	// Recursive has remove and chmod include the files below a directory.
 	Recursive bool
-	// Keep refuses to move over something that exists.
+	// Keep refuses to move over an existing file.
 	Keep bool
 	// IfMatch is for remove, and as in a WriteRequest. Of a symbolic link, it may be
 	// the ETag of the link, or of the file that it leads to.
 	IfMatch []string
 }
 
-// ListRequest asks for one page of the files below a directory, by path.
+// ListRequest asks for a page of the files below a directory, by path.
 type ListRequest struct {
 	FileRef
 	// Depth is how many levels are listed, 1 for the directory's own entries;
 	// 0 is no limit.
 	Depth int
-	// Glob, if not empty, selects: a pattern without a slash is for names, one
-	// with slashes for paths below the directory, where ** is any number of
-	// directories.
+	// Glob, if not empty, selects files: a pattern without a slash is for names, a pattern
+	// with slashes for paths below the directory, where ** is any number of directories.
 	Glob string
 	// Limit is the most entries of a page; a page may have fewer.
 	Limit int
@@ -158,10 +157,10 @@ type ListRequest struct {
 	After string
 }
 
-// FileList is one page.
+// FileList is a page of a list.
 type FileList struct {
 	Files []FileInfo
-	// Next is what After must be for the next page; empty after the last one.
+	// Next is the value of After for the next page; empty after the last page.
 	Next string
 }
 
@@ -170,50 +169,49 @@ type SearchRequest struct {
 	FileRef
 	// Glob is as in a ListRequest.
 	Glob string
-	// Text, if not empty, is what a line must have in it. Binary files are
-	// passed over.
+	// Text, if not empty, is the text that a line must contain. Binary files are skipped.
 	Text string
 	// Regexp says that Text is a regular expression.
 	Regexp bool
-	// IgnoreCase takes upper and lower case for the same in Text.
+	// IgnoreCase ignores the case of letters in Text.
 	IgnoreCase bool
 	// Limit is the most matches.
 	Limit int
 }
 
-// Match is one line, or one file, that a search found.
+// Match is a line, or a file, that a search found.
 type Match struct {
 	File FileInfo `json:"file" doc:"the file"`
 	Line int      `json:"line,omitempty" doc:"number of the line, from 1; absent in a search by name"`
 	Text string   `json:"text,omitempty" doc:"the line, cut to 1024 bytes"`
 }
 
-// SearchResult is what a search found.
+// SearchResult is the result of a search.
 type SearchResult struct {
-	Matches   []Match `json:"matches" doc:"what was found"`
-	Truncated bool    `json:"truncated" doc:"there is more than the limit"`
+	Matches   []Match `json:"matches" doc:"matching lines or files"`
+	Truncated bool    `json:"truncated" doc:"there are more matches than the limit"`
 }
 
-// ExtractResult says what was made of an archive.
+// ExtractResult counts the files that were made from an archive.
 type ExtractResult struct {
 	Files       int64 `json:"files" doc:"entries of the archive, directories and links included"`
-	Directories int64 `json:"directories" doc:"those of them that are directories"`
-	Bytes       int64 `json:"bytes" doc:"of contents"`
+	Directories int64 `json:"directories" doc:"entries that are directories"`
+	Bytes       int64 `json:"bytes" doc:"bytes of contents"`
 }
 
-// WatchRequest asks to be told of changes of files.
+// WatchRequest asks for changes of files.
 type WatchRequest struct {
 	FileRef
 	Recursive bool
-	// DebounceMS is how long changes are collected before they are told.
+	// DebounceMS is how long changes are collected before they are reported.
 	DebounceMS int
 }
 
-// FileEvent is a change of one path.
+// FileEvent is a change of a path.
 type FileEvent struct {
 	Path  string `json:"path" doc:"absolute path"`
 	Exact []byte `json:"path_base64,omitempty" doc:"the bytes of the path, if they are not UTF-8"`
-	Kind  string `json:"kind" enum:"created,modified,deleted,attributes" doc:"what happened last to the path; a move is deleted and created"`
+	Kind  string `json:"kind" enum:"created,modified,deleted,attributes" doc:"last change of the path; a move is deleted and created"`
 	Dir   bool   `json:"dir,omitempty" doc:"it is a directory"`
 }
 
@@ -237,10 +235,9 @@ func (e *FileEvent) UnmarshalJSON(data []byte) error {
 // FileEvents are changes that were collected: at most one for each path, in the
 // order of the first change.
 type FileEvents struct {
-	// Ready is true in the first answer, when all that happens from now on will
-	// be told.
-	Ready bool `json:"ready,omitempty" doc:"from now on all changes are told"`
-	// Overflow says that changes were lost: look at the files again.
-	Overflow bool        `json:"overflow,omitempty" doc:"more happened than was kept: look at the files again"`
-	Changes  []FileEvent `json:"changes" doc:"what changed"`
+	// Ready is true in the first answer: all changes from then on are reported.
+	Ready bool `json:"ready,omitempty" doc:"from now on all changes are reported"`
+	// Overflow says that changes were lost: the client has to read the files again.
+	Overflow bool        `json:"overflow,omitempty" doc:"changes were dropped: read the files again"`
+	Changes  []FileEvent `json:"changes" doc:"changes"`
 }

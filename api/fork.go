@@ -2,11 +2,11 @@ package api
 
 // ForkRequest asks for children of a running sandbox.
 type ForkRequest struct {
-	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"children; one for each name if absent, or 1"`
-	Names     []string          `json:"names,omitempty" doc:"one for each child"`
+	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"number of children; if absent, the number of names, or 1"`
+	Names     []string          `json:"names,omitempty" doc:"names of the children, one for each"`
 	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the children, instead of those of the parent"`
 	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the children"`
-	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when the children end or rest by themselves; what is absent is the parent's, counted from now"`
+	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when the children end or rest by themselves; absent members are the parent's, counted from now"`
 	// TimeoutMS bounds each child; a child that is late is reported as its
 	// error and does not harm the others.
 	TimeoutMS int64 `json:"timeout_ms,omitempty" minimum:"0" maximum:"600000" doc:"deadline for each child, 30000 if absent"`
@@ -19,8 +19,8 @@ type ForkRequest struct {
 // Waits reports whether the caller waits for the children.
 func (r *ForkRequest) Waits() bool { return r.Wait == nil || *r.Wait }
 
-// Children is how many a request with a count and names asks for: if no count is
-// given, one for each name, or one.
+// Children returns how many children a request with a count and names asks for. Without a
+// count, it is the number of names, or one.
 func Children(count int, names []string) int {
 	if count == 0 {
 		return max(1, len(names))
@@ -28,7 +28,7 @@ func Children(count int, names []string) int {
 	return count
 }
 
-// ForkResult is the outcome of a fork or restore, with one entry a child.
+// ForkResult is the outcome of a fork or restore, with an entry for each child.
 type ForkResult struct {
 	PauseMS    float64 `json:"pause_ms" doc:"how long the source stood still"`
 	SnapshotMS float64 `json:"snapshot_ms" doc:"from the call to the finished snapshot"`
@@ -36,11 +36,11 @@ type ForkResult struct {
 	Children   []Child `json:"children" doc:"one entry for each child, in the order of their indexes"`
 }
 
-// Child is one child of a fork: a sandbox or an error.
+// Child is a child of a fork: a sandbox or an error.
 type Child struct {
 	Sandbox  *Sandbox  `json:"sandbox,omitempty" doc:"the child; absent if it failed"`
 	ReadyMS  float64   `json:"ready_ms,omitempty" doc:"from the call until the child could run commands"`
-	Identity *Identity `json:"identity,omitempty" doc:"what makes the child different from its siblings"`
+	Identity *Identity `json:"identity,omitempty" doc:"the child's identity, which differs from that of its siblings"`
 	Error    *Error    `json:"error,omitempty" doc:"why there is no child"`
-	Name     string    `json:"name,omitempty" doc:"what a child with an error was to be called"`
+	Name     string    `json:"name,omitempty" doc:"name that a child with an error would have"`
 }

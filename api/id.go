@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Kind is the prefix that tells what an identifier names.
+// Kind is the prefix of an identifier, which says what kind of thing it names.
 type Kind string
 
 // The kinds of identifier that Ramet hands out.
@@ -31,8 +31,8 @@ var (
 	namePattern = pattern(`^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$`)
 )
 
-// pattern returns a regular expression that is compiled when it is first needed:
-// each sentry would pay for it at its start, and most need none.
+// pattern returns a regular expression that is compiled when it is first needed, because it
+// would slow down the start of each sentry, and most sentries never need it.
 func pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
@@ -56,9 +56,9 @@ func IsID(k Kind, s string) bool {
 	return idPattern().MatchString(s) && strings.HasPrefix(s, string(k)+"_")
 }
 
-// ValidName returns a CodeInvalid error that names field unless s is usable as
-// the name of a sandbox or snapshot. Names look like host names, because a
-// sandbox's name becomes its host name, and never like an id.
+// ValidName returns a CodeInvalid error that names field unless s can be
+// the name of a sandbox or snapshot. Names have the form of host names, because a sandbox's
+// name becomes its host name, and never the form of an id.
 func ValidName(field, s string) error {
 	if !namePattern().MatchString(s) || strings.Contains(s, "..") {
 		return Invalid(field, "%q is not a name: 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning and ending with a letter or digit", s)
@@ -102,8 +102,8 @@ func ValidSource(field, s string) error {
 	return ValidRef(KindSandbox, field, s)
 }
 
-// ValidChildNames returns a CodeInvalid error unless count children can have names: none, or
-// one for each of them, where an empty one is no name.
+// ValidChildNames returns a CodeInvalid error unless names fit count children: none, or one
+// for each of them. An empty name is no name.
 func ValidChildNames(count int, names []string) error {
 	if len(names) != 0 && len(names) != count {
 		return Invalid("names", "there are %d names for %d children", len(names), count)
@@ -117,8 +117,8 @@ func ValidChildNames(count int, names []string) error {
 }
 
 // DistinctNames returns a CodeInvalid error that names field if a name is in names twice. It
-// is for the edge of the daemon; the node reserves names one by one, and says that the second
-// is taken.
+// is for the edge of the daemon; the node reserves names one by one, and would report the second
+// as taken.
 func DistinctNames(field string, names []string) error {
 	for i, name := range names {
 		if name != "" && slices.Contains(names[:i], name) {

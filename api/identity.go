@@ -1,6 +1,6 @@
 package api
 
-// The files that tell a sandbox who it is. Ramet writes them when the sandbox starts and anew in each child.
+// The files with the identity of a sandbox. Ramet writes them when the sandbox starts and anew in each child.
 const (
 	HostnameFile  = "/etc/hostname"
 	HostsFile     = "/etc/hosts"
@@ -11,18 +11,18 @@ const (
 // them by path, nor of a merge, a commit or an export.
 func IdentityFiles() []string { return []string{HostnameFile, HostsFile, MachineIDFile} }
 
-// Identity is what makes a fork different from its siblings.
+// Identity has the properties that differ between siblings of a fork.
 type Identity struct {
 	SandboxID string       `json:"sandbox_id" doc:"id of the sandbox"`
 	ForkIndex int          `json:"fork_index" doc:"number among the children of one fork, from 0"`
 	Hostname  string       `json:"hostname" doc:"host name"`
 	MachineID string       `json:"machine_id" doc:"contents of /etc/machine-id"`
 	Hooks     []HookResult `json:"hooks,omitempty" doc:"outcome of each hook in /etc/ramet/fork.d"`
-	Reseeded  []Reseed     `json:"reseeded,omitempty" doc:"the random generators of each inherited context, and of processes those that have no new seed"`
-	Unwritten []string     `json:"unwritten,omitempty" doc:"files in it that should say who it is and cannot be written, with the reason"`
+	Reseeded  []Reseed     `json:"reseeded,omitempty" doc:"the random generators of each inherited context, and the generators of processes that got no new seed"`
+	Unwritten []string     `json:"unwritten,omitempty" doc:"files with its identity that could not be written, with the reason"`
 }
 
-// HookResult is the outcome of one fork hook.
+// HookResult is the outcome of a fork hook.
 type HookResult struct {
 	Name       string  `json:"name" doc:"file name of the hook"`
 	ExitCode   int     `json:"exit_code" doc:"exit code of the hook"`

@@ -22,7 +22,7 @@ func ValidImageRef(field, ref string) error {
 	return nil
 }
 
-// Valid returns a CodeInvalid error unless r names one image and has one source of it.
+// Valid returns a CodeInvalid error unless r names an image and has exactly one source.
 func (r *ImageRequest) Valid() error {
 	if err := ValidImageRef("name", r.Name); err != nil {
 		return err

@@ -1,6 +1,6 @@
 package api
 
-// Layer is the state of one isolation layer of a sandbox.
+// Layer is the state of an isolation layer of a sandbox.
 type Layer string
 
 // The values of an isolation layer. A layer that was required and is missing
@@ -17,8 +17,8 @@ type Isolation struct {
 	Seccomp    Layer  `json:"seccomp" doc:"the user-space kernel's own system calls are filtered"`
 	NoNewPrivs Layer  `json:"no_new_privs" doc:"no process can gain privileges of the host"`
 	Caps       Layer  `json:"capabilities_dropped" doc:"the user-space kernel has no capabilities"`
-	UserNS     Layer  `json:"user_namespace" doc:"the user-space kernel is not the host's root, and has no other of the host's users in its namespace"`
-	OwnUser    Layer  `json:"own_user" doc:"the user-space kernel is a user of the host that nothing else is, other sandboxes included; only a daemon that is root's can have that"`
+	UserNS     Layer  `json:"user_namespace" doc:"the user-space kernel is not root on the host, and its namespace has no other users of the host"`
+	OwnUser    Layer  `json:"own_user" doc:"the user-space kernel runs as a user of the host that no other process has, also no other sandbox; only a daemon that runs as root can do that"`
 	Namespaces Layer  `json:"namespaces" doc:"own mount, pid, ipc and uts namespaces, and an empty network namespace that it shares with the daemon's other sandboxes"`
 	EmptyRoot  Layer  `json:"empty_root" doc:"an empty, read-only root directory"`
 	Rlimits    Layer  `json:"rlimits" doc:"the resources of the user-space kernel are bounded"`
@@ -26,7 +26,7 @@ type Isolation struct {
 	CgroupKind string `json:"cgroup_kind,omitempty" enum:"v1,v2" doc:"absent without a control group"`
 }
 
-// FreshRandomness is what a fork and a restore can be required to have.
+// FreshRandomness is a requirement that a fork or a restore can have.
 const FreshRandomness = "fresh-randomness"
 
 // RequiresFresh reports whether require names FreshRandomness, or returns an error if it

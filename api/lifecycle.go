@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// IdleAction is what happens to a sandbox that nobody has used for its idle
-// timeout.
+// IdleAction is the action on a sandbox that was not used for its idle timeout.
 type IdleAction string
 
-// The actions. None loses anything but IdleDestroy.
+// The actions. Only IdleDestroy loses data.
 const (
 	IdleHibernate IdleAction = "hibernate"
 	IdlePause     IdleAction = "pause"
@@ -19,23 +18,23 @@ const (
 // Lifecycle says when a sandbox ends or rests by itself. A child has its parent's.
 type Lifecycle struct {
 	TTLMS         int64      `json:"ttl_ms,omitempty" doc:"how long it lives after it was created, or after this was changed; 0 is without end"`
-	IdleTimeoutMS int64      `json:"idle_timeout_ms,omitempty" doc:"how long nobody may use it: no command, cell, access to files, traffic of ports or input of terminals; 0 is without end"`
-	IdleAction    IdleAction `json:"idle_action" doc:"what happens then: hibernate, pause or destroy"`
+	IdleTimeoutMS int64      `json:"idle_timeout_ms,omitempty" doc:"how long it may be unused: without a command, cell, access to files, traffic of ports or input of terminals; 0 is without end"`
+	IdleAction    IdleAction `json:"idle_action" doc:"action after the idle timeout: hibernate, pause or destroy"`
 	AutoWake      bool       `json:"auto_wake" doc:"a request that needs it running wakes it, if it is hibernated or was paused by its idle timeout"`
 	ExpiresAt     *time.Time `json:"expires_at,omitempty" doc:"when it is destroyed, by its ttl"`
-	// Of snapshots that have no name.
-	KeepSnapshots    int   `json:"keep_snapshots,omitempty" doc:"how many snapshots without a name its tree keeps: the latest; 0 is all"`
+	// The next two are about snapshots without a name.
+	KeepSnapshots    int   `json:"keep_snapshots,omitempty" doc:"how many snapshots without a name its tree keeps, the latest ones; 0 is all"`
 	SnapshotMaxAgeMS int64 `json:"snapshot_max_age_ms,omitempty" doc:"how long its snapshots without a name are kept; 0 is without end"`
 }
 
-// LifecycleRequest asks for a Lifecycle. What is absent is the parent's or, in a
-// change, stays as it is; a new sandbox lives without end and wakes by itself.
+// LifecycleRequest asks for a Lifecycle. Absent fields are the parent's or, in a
+// change, stay as they are; a new sandbox lives without end and wakes by itself.
 type LifecycleRequest struct {
 	TTLMS            *int64     `json:"ttl_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"the sandbox is destroyed so long from now; 0 is never"`
-	IdleTimeoutMS    *int64     `json:"idle_timeout_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"how long nobody may use it, from 1000; 0 is without end"`
-	IdleAction       IdleAction `json:"idle_action,omitempty" doc:"what happens then; hibernate if absent"`
+	IdleTimeoutMS    *int64     `json:"idle_timeout_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"how long it may be unused, from 1000; 0 is without end"`
+	IdleAction       IdleAction `json:"idle_action,omitempty" doc:"action after the idle timeout; hibernate if absent"`
 	AutoWake         *bool      `json:"auto_wake,omitempty" doc:"whether a request that needs it running wakes it; true if absent"`
-	KeepSnapshots    *int       `json:"keep_snapshots,omitempty" minimum:"0" maximum:"1000000" doc:"how many snapshots without a name its tree keeps: the latest; 0 is all"`
+	KeepSnapshots    *int       `json:"keep_snapshots,omitempty" minimum:"0" maximum:"1000000" doc:"how many snapshots without a name its tree keeps, the latest ones; 0 is all"`
 	SnapshotMaxAgeMS *int64     `json:"snapshot_max_age_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"how long its later snapshots without a name are kept, from 1000; 0 is without end"`
 }
 
@@ -46,7 +45,7 @@ const (
 	maxKept   = 1_000_000
 )
 
-// Valid returns a CodeInvalid error unless r can be met. It may be nil.
+// Valid returns a CodeInvalid error unless r can be carried out. It may be nil.
 func (r *LifecycleRequest) Valid() error {
 	switch {
 	case r == nil:
@@ -67,16 +66,16 @@ func (r *LifecycleRequest) Valid() error {
 	return Invalid("lifecycle.idle_action", "%q is not hibernate, pause or destroy", r.IdleAction)
 }
 
-// inTime returns a time as a person writes it.
+// inTime returns a duration in the form that people write.
 func inTime(ms int64) string {
 	if d := time.Duration(ms) * time.Millisecond; d.Milliseconds() == ms {
 		return d.String()
 	}
-	return strconv.FormatInt(ms, 10) + "ms" // more than there is room for
+	return strconv.FormatInt(ms, 10) + "ms" // larger than a time.Duration
 }
 
-// Inherited returns the lifecycle of a sandbox that is made now of one that has l,
-// with what r asks for. Both may be nil.
+// Inherited returns the lifecycle of a sandbox that is made now from a sandbox with l, with
+// the changes of r. Both may be nil.
 func (l *Lifecycle) Inherited(r *LifecycleRequest, now time.Time) *Lifecycle {
 	if l == nil && r == nil {
 		return nil
@@ -86,7 +85,7 @@ func (l *Lifecycle) Inherited(r *LifecycleRequest, now time.Time) *Lifecycle {
 	return out
 }
 
-// Changed returns l with what r asks for from now on. Both may be nil.
+// Changed returns l with the changes of r, counted from now. Both may be nil.
 func (l *Lifecycle) Changed(r *LifecycleRequest, now time.Time) *Lifecycle {
 	out := Lifecycle{IdleAction: IdleHibernate, AutoWake: true}
 	if l != nil {
@@ -125,8 +124,7 @@ func (l *Lifecycle) restart(now time.Time) {
 	}
 }
 
-// IdleTimeout returns how long nobody may use the sandbox, 0 if that does not
-// matter. l may be nil.
+// IdleTimeout returns how long the sandbox may be unused, or 0 for any time. l may be nil.
 func (l *Lifecycle) IdleTimeout() time.Duration {
 	if l == nil {
 		return 0
@@ -143,8 +141,8 @@ func (l *Lifecycle) Expiry() (at time.Time, ok bool) {
 	return *l.ExpiresAt, true
 }
 
-// SnapshotExpiry returns when a snapshot without a name is deleted that is taken now,
-// or nil. l may be nil.
+// SnapshotExpiry returns when a snapshot without a name that is taken now is deleted, or
+// nil. l may be nil.
 func (l *Lifecycle) SnapshotExpiry(now time.Time) *time.Time {
 	if l == nil || l.SnapshotMaxAgeMS == 0 {
 		return nil

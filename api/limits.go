@@ -1,7 +1,7 @@
 package api
 
 const (
-	// MaxChildren is how many sandboxes one fork or restore makes at most.
+	// MaxChildren is how many sandboxes a fork or restore makes at most.
 	MaxChildren = 1000
 	// MaxCollected is how many bytes of each output stream of a command an answer holds that is
 	// not streamed. The rest is dropped, and the answer says so.
@@ -25,9 +25,9 @@ const (
 	minOpenFiles = 64 // interpreters of contexts start with them
 	maxOpenFiles = 1 << 20
 
-	// overcommit is how many times the machine's memory, or the file system that its
-	// files are on, a sandbox may be allowed: limits that were written for a larger machine
-	// work, and a wrong unit is noticed.
+	// overcommit is the largest allowed ratio of a limit to the machine's memory, or to the
+	// file system of sandboxes' files: limits that were written for a larger machine work,
+	// and a wrong unit is noticed.
 	overcommit = 4
 )
 
@@ -57,8 +57,8 @@ func (l Limits) ValidOn(m Machine) error {
 	return nil
 }
 
-// mostMiB returns how many MiB a limit may be when the machine has so many, and why no
-// more. 0 is not known.
+// mostMiB returns the largest limit in MiB on a machine that has so many, and the reason. 0 is
+// unknown.
 func mostMiB(has int64, why string) (int64, string) {
 	if has > 0 && has < maxMiB/overcommit {
 		return has * overcommit, why

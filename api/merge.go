@@ -2,41 +2,41 @@ package api
 
 import "encoding/json"
 
-// MergeStrategy says what a merge does about conflicts.
+// MergeStrategy is how a merge treats conflicts.
 type MergeStrategy string
 
-// The strategies. MergeOurs and MergeTheirs decide about what is in conflict and
-// nothing else: single lines of a text, single attributes, or else a whole path.
+// The strategies. MergeOurs and MergeTheirs decide only the conflicting parts: single lines of
+// a text, single attributes, or else a whole path.
 const (
 	MergeLeave  MergeStrategy = "leave"  // paths in conflict stay as they are
-	MergeOurs   MergeStrategy = "ours"   // what the sandbox has that is merged into
-	MergeTheirs MergeStrategy = "theirs" // what is merged into it; of several the last
-	MergeFail   MergeStrategy = "fail"   // a conflict leaves all as it is
+	MergeOurs   MergeStrategy = "ours"   // the version of the sandbox that is merged into
+	MergeTheirs MergeStrategy = "theirs" // the version of the merged side; of several sides the last
+	MergeFail   MergeStrategy = "fail"   // a conflict leaves the sandbox as it is
 )
 
-// MergeRequest asks for changes of files to be brought to a sandbox.
+// MergeRequest asks for changes of files to be merged into a sandbox.
 type MergeRequest struct {
-	From     []string      `json:"from" minItems:"1" maxItems:"100" doc:"sandboxes and snapshots whose changes are brought, one after the other"`
-	Paths    []string      `json:"paths,omitempty" doc:"only these paths and what is below them; one that no side has is an error; all but /tmp if there are none. /dev, /proc, /sys and the files of a sandbox's identity are never merged"`
-	Exclude  []string      `json:"exclude,omitempty" maxItems:"100" doc:"patterns of names, as of shells: what is called so, and what is below it, is not merged"`
-	DryRun   bool          `json:"dry_run,omitempty" doc:"say what would be done and change nothing"`
-	Strategy MergeStrategy `json:"strategy,omitempty" doc:"what to do about conflicts: leave those paths as they are, decide for what the sandbox has or for what is merged, or do nothing at all; leave if absent"`
+	From     []string      `json:"from" minItems:"1" maxItems:"100" doc:"sandboxes and snapshots whose changes are merged, one after the other"`
+	Paths    []string      `json:"paths,omitempty" doc:"only these paths and the files below them; a path that no side has is an error; without paths, all files except /tmp. /dev, /proc, /sys and the files of a sandbox's identity are never merged"`
+	Exclude  []string      `json:"exclude,omitempty" maxItems:"100" doc:"patterns of names, as of shells: files and directories with such names are not merged, nor are the files below them"`
+	DryRun   bool          `json:"dry_run,omitempty" doc:"report the changes without making them"`
+	Strategy MergeStrategy `json:"strategy,omitempty" doc:"treatment of conflicts: leave the paths as they are, take the sandbox's version (ours) or the merged one (theirs), or merge nothing at all (fail); leave if absent"`
 }
 
 // MergeResult is the outcome of a merge.
 type MergeResult struct {
 	Into     string        `json:"into" doc:"sandbox that was merged into"`
-	Sides    []MergeSide   `json:"sides" doc:"what was merged, in order"`
-	Exclude  []string      `json:"exclude,omitempty" maxItems:"100" doc:"patterns of names, as of shells: what is called so, and what is below it, is not merged"`
+	Sides    []MergeSide   `json:"sides" doc:"merged sides, in order"`
+	Exclude  []string      `json:"exclude,omitempty" maxItems:"100" doc:"patterns of names, as of shells: files and directories with such names are not merged, nor are the files below them"`
 	DryRun   bool          `json:"dry_run" doc:"nothing was changed"`
 	Strategy MergeStrategy `json:"strategy" doc:"how conflicts were treated"`
-	// Applied is what changed in the sandbox, or would.
-	Applied   []MergeChange   `json:"applied" doc:"what changed in the sandbox, or would if this was not a dry run"`
-	Conflicts []MergeConflict `json:"conflicts" doc:"paths about which the sides do not agree"`
+	// Applied has the changes in the sandbox or, in a dry run, those that would be made.
+	Applied   []MergeChange   `json:"applied" doc:"changes in the sandbox; in a dry run, those that would be made"`
+	Conflicts []MergeConflict `json:"conflicts" doc:"paths with conflicting changes"`
 	PauseMS   float64         `json:"pause_ms" doc:"how long the sandbox stood still"`
 }
 
-// Unresolved returns how many conflicts no strategy decided.
+// Unresolved returns the number of conflicts that no strategy resolved.
 func (r *MergeResult) Unresolved() int {
 	n := 0
 	for i := range r.Conflicts {
@@ -50,21 +50,21 @@ func (r *MergeResult) Unresolved() int {
 // MergeSide is one of the sandboxes and snapshots that were merged.
 type MergeSide struct {
 	From string `json:"from" doc:"id of the sandbox or snapshot"`
-	Base string `json:"base" doc:"the moment at which it and the sandbox parted: a freeze or snapshot, or the image"`
+	Base string `json:"base" doc:"the fork point of it and the sandbox: a freeze or snapshot, or the image"`
 }
 
 // MergeChange is a path that a merge changed. Old values are given where they
 // differ.
 type MergeChange struct {
 	Path     string     `json:"path" doc:"absolute path"`
-	Kind     ChangeKind `json:"kind" doc:"added, modified, deleted or renamed; of what is below a renamed directory only what changed besides is listed"`
-	OldPath  string     `json:"old_path,omitempty" doc:"of what was renamed"`
-	From     string     `json:"from" doc:"where the change comes from, the last if there are several"`
-	Merged   bool       `json:"merged,omitempty" doc:"what is there now was made of several versions"`
+	Kind     ChangeKind `json:"kind" doc:"added, modified, deleted or renamed; files below a renamed directory are listed only if they were modified"`
+	OldPath  string     `json:"old_path,omitempty" doc:"old path of a renamed file"`
+	From     string     `json:"from" doc:"side that the change comes from, the last if there are several"`
+	Merged   bool       `json:"merged,omitempty" doc:"the new contents combine several versions"`
 	Type     string     `json:"type" enum:"file,dir,symlink,fifo,socket,device" doc:"file, dir, symlink, fifo, socket or device"`
-	OldType  string     `json:"old_type,omitempty" enum:"file,dir,symlink,fifo,socket,device" doc:"in the first one, if it differs"`
+	OldType  string     `json:"old_type,omitempty" enum:"file,dir,symlink,fifo,socket,device" doc:"in the first sandbox, if it differs"`
 	Size     int64      `json:"size" doc:"bytes"`
-	OldSize  int64      `json:"old_size,omitempty" doc:"bytes in the first one, if they differ"`
+	OldSize  int64      `json:"old_size,omitempty" doc:"bytes in the first sandbox, if they differ"`
 	Mode     string     `json:"mode" doc:"octal"`
 	Owner    string     `json:"owner" doc:"numbers of user and group"`
 	Exact    []byte     `json:"path_base64,omitempty" doc:"the bytes of the path, if they are not UTF-8"`
@@ -89,20 +89,20 @@ func (c *MergeChange) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MergeConflict is a path about which the sides do not agree. A version is absent
-// where there is nothing.
+// MergeConflict is a path with conflicting changes. A version is absent where the path does
+// not exist.
 type MergeConflict struct {
 	Path     string        `json:"path" doc:"absolute path"`
 	Exact    []byte        `json:"path_base64,omitempty" doc:"the bytes of the path, if they are not UTF-8"`
 	From     string        `json:"from" doc:"the side that was merged"`
-	OursFrom string        `json:"ours_from,omitempty" doc:"the side that brought what ours has, if it was merged before"`
-	Reason   string        `json:"reason" enum:"deleted,type,content,attributes,directory" doc:"deleted (by one, changed by the other), type, content, attributes or directory (gone on one side, and the other has something in it)"`
-	Resolved MergeStrategy `json:"resolved,omitempty" doc:"the strategy by which it was decided: ours or theirs; absent if the path was left as it was"`
-	Base     *MergeVersion `json:"base,omitempty" doc:"where the sides parted"`
-	Ours     *MergeVersion `json:"ours,omitempty" doc:"in the sandbox"`
-	Theirs   *MergeVersion `json:"theirs,omitempty" doc:"in what was merged"`
-	Hunks    []MergeHunk   `json:"hunks,omitempty" doc:"lines of a text that are in conflict"`
-	NoHunks  NoHunks       `json:"no_hunks,omitempty" doc:"why contents in conflict are not shown line by line: binary, too_large or limit (of all together)"`
+	OursFrom string        `json:"ours_from,omitempty" doc:"the side that the version in ours comes from, if it was merged before"`
+	Reason   string        `json:"reason" enum:"deleted,type,content,attributes,directory" doc:"deleted (on one side, and changed on the other), type, content, attributes or directory (deleted on one side, and not empty on the other)"`
+	Resolved MergeStrategy `json:"resolved,omitempty" doc:"the strategy that resolved it: ours or theirs; absent if the path was left as it was"`
+	Base     *MergeVersion `json:"base,omitempty" doc:"version at the fork point"`
+	Ours     *MergeVersion `json:"ours,omitempty" doc:"version in the sandbox"`
+	Theirs   *MergeVersion `json:"theirs,omitempty" doc:"version of the merged side"`
+	Hunks    []MergeHunk   `json:"hunks,omitempty" doc:"conflicting lines of a text"`
+	NoHunks  NoHunks       `json:"no_hunks,omitempty" doc:"why conflicting contents are not shown line by line: binary, too_large or limit (of all files together)"`
 }
 
 type mergeConflictJSON MergeConflict
@@ -122,7 +122,7 @@ func (c *MergeConflict) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MergeVersion is what one side has at a path.
+// MergeVersion is the version of a path on a side.
 type MergeVersion struct {
 	Type   string            `json:"type" enum:"file,dir,symlink,fifo,socket,device" doc:"file, dir, symlink, fifo, socket or device"`
 	Size   int64             `json:"size" doc:"bytes"`
@@ -151,15 +151,15 @@ func (v *MergeVersion) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MergeHunk is a part of a text that is in conflict.
+// MergeHunk is a conflicting part of a text.
 type MergeHunk struct {
-	Base   MergeLines `json:"base" doc:"where the sides parted"`
-	Ours   MergeLines `json:"ours" doc:"in the sandbox"`
-	Theirs MergeLines `json:"theirs" doc:"in what was merged"`
+	Base   MergeLines `json:"base" doc:"version at the fork point"`
+	Ours   MergeLines `json:"ours" doc:"version in the sandbox"`
+	Theirs MergeLines `json:"theirs" doc:"version of the merged side"`
 }
 
-// MergeLines are lines of one version.
+// MergeLines are lines of a version.
 type MergeLines struct {
-	Start int    `json:"start" doc:"number of the first line, or of the one behind if there are none; from 1 on"`
+	Start int    `json:"start" doc:"number of the first line, from 1; if there are no lines, of the line after their place"`
 	Text  string `json:"text" doc:"the lines"`
 }

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of the metadata of one sandbox or snapshot.
+// Bounds of the metadata of a sandbox or snapshot.
 const (
 	MaxMetadata      = 64
 	maxMetadataKey   = 128  // bytes
@@ -33,7 +33,7 @@ func ValidMetadata(field string, metadata map[string]string) error {
 	return nil
 }
 
-// ValidMetadataKey checks one key as ValidMetadata does.
+// ValidMetadataKey checks a key as ValidMetadata does.
 func ValidMetadataKey(field, k string) error {
 	if len(k) > maxMetadataKey || !metadataKey().MatchString(k) {
 		return Invalid(field, "%.200q is not a key: 1 to %d of letters, digits and '._/-', beginning and ending with a letter or digit", k, maxMetadataKey)
@@ -41,13 +41,13 @@ func ValidMetadataKey(field, k string) error {
 	return nil
 }
 
-// UpdateRequest asks for changes of what a sandbox is called. What is absent
-// stays as it is.
+// UpdateRequest asks for changes of a sandbox's name, metadata and lifecycle. Absent fields
+// stay as they are.
 type UpdateRequest struct {
-	Name *string `json:"name,omitempty" doc:"new name; empty for none. The host name stays"`
+	Name *string `json:"name,omitempty" doc:"new name; empty removes it. The host name stays"`
 	// Metadata has the keys to set, and with nil those to remove.
-	Metadata  map[string]*string `json:"metadata,omitempty" doc:"keys to set, and with null keys to remove"`
-	Lifecycle *LifecycleRequest  `json:"lifecycle,omitempty" doc:"when it ends or rests by itself; what is absent in it stays"`
+	Metadata  map[string]*string `json:"metadata,omitempty" doc:"keys to set; a key with null is removed"`
+	Lifecycle *LifecycleRequest  `json:"lifecycle,omitempty" doc:"when it ends or rests by itself; absent members stay as they are"`
 }
 
 // ChangeMetadata returns metadata with the changes of an UpdateRequest. It

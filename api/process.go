@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// Process is one process in a sandbox.
+// Process is a process in a sandbox.
 type Process struct {
 	PID        int       `json:"pid" doc:"process id in the sandbox"`
 	PPID       int       `json:"ppid" doc:"process id of the parent"`
@@ -11,14 +11,14 @@ type Process struct {
 	State      string    `json:"state" doc:"as ps shows it, or \"ended\""`
 	Command    string    `json:"command" doc:"command line"`
 	CPUSeconds float64   `json:"cpu_seconds" doc:"processor time"`
-	MemoryMiB  float64   `json:"memory_mib" doc:"resident memory, with what is shared"`
+	MemoryMiB  float64   `json:"memory_mib" doc:"resident memory, shared memory included"`
 	StartedAt  time.Time `json:"started_at" doc:"when it was started"`
-	// Kept is set for a process that was started through the interface: its
-	// output is kept, and it can be attached to.
-	Kept *KeptProcess `json:"kept,omitempty" doc:"set if it was started by this interface: its output is kept, and it can be attached to"`
+	// Kept is set for a process that was started through the interface: its output is kept,
+	// and clients can attach to it.
+	Kept *KeptProcess `json:"kept,omitempty" doc:"set if it was started through the interface: its output is kept, and clients can attach to it"`
 }
 
-// ProcessChange is one process that differs between two sandboxes.
+// ProcessChange is a process that differs between two sandboxes.
 type ProcessChange struct {
 	PID        int        `json:"pid" doc:"process id in the sandbox"`
 	PPID       int        `json:"ppid" doc:"process id of the parent"`
@@ -28,12 +28,12 @@ type ProcessChange struct {
 	OldCommand string     `json:"old_command,omitempty" doc:"in the first sandbox, if it differs"`
 }
 
-// KeptProcess is what is known of a process that was started through the
-// interface, which may have ended.
+// KeptProcess describes a process that was started through the interface. The process may
+// have ended.
 type KeptProcess struct {
 	Terminal  bool        `json:"terminal" doc:"it has a terminal"`
 	Stdin     bool        `json:"stdin" doc:"its standard input is open for writing"`
-	Inherited bool        `json:"inherited" doc:"it was started in a sandbox that this one came from"`
+	Inherited bool        `json:"inherited" doc:"it was started in an ancestor of this sandbox"`
 	FirstSeq  int64       `json:"first_seq" doc:"sequence number of the oldest byte of output that is kept"`
 	NextSeq   int64       `json:"next_seq" doc:"sequence number of the next byte of output: how many bytes were written"`
 	EndedAt   *time.Time  `json:"ended_at,omitempty" doc:"when it ended; absent if it runs"`
@@ -64,12 +64,12 @@ type StartRequest struct {
 // SignalRequest asks for a signal.
 type SignalRequest struct {
 	Signal     string `json:"signal" doc:"name with or without SIG, or number"`
-	Group      bool   `json:"group,omitempty" doc:"to all of the process's group"`
-	Foreground bool   `json:"foreground,omitempty" doc:"also to all of the group in the foreground of the process's terminal, which is what a shell runs there; the process is told first"`
+	Group      bool   `json:"group,omitempty" doc:"send it to all processes of the process's group"`
+	Foreground bool   `json:"foreground,omitempty" doc:"send it also to the foreground group of the process's terminal, that is, to the command that a shell runs there; the process gets it first"`
 }
 
-// Chunk is a piece of what a process wrote, or, with Lost, the place where a piece
-// is not kept any more.
+// Chunk is a piece of the output of a process or, with Lost, the place of a piece that is not
+// kept any more.
 type Chunk struct {
 	Stderr bool
 	// Seq is the sequence number of the first byte: the number of bytes of both
@@ -77,27 +77,26 @@ type Chunk struct {
 	Seq  int64
 	Time time.Time
 	Data []byte
-	Lost int64 // bytes; if not 0, only Seq means something besides
+	Lost int64 // bytes; if not 0, only Seq is set besides
 }
 
-// LogPiece is a piece of what one of several processes wrote, or says where that one
-// has been read to.
+// LogPiece is a piece of the output of one of several processes, or the position to which its
+// output has been read.
 type LogPiece struct {
 	PID   int
 	Chunk Chunk
 	Read  *Position // if not nil, Chunk means nothing
 }
 
-// AttachRequest says which part of a process's output is wanted.
+// AttachRequest selects the part of a process's output.
 type AttachRequest struct {
-	// From is the sequence number of the first byte, -1 for what is written from
-	// now on.
+	// From is the sequence number of the first byte, -1 for output from now on.
 	From int64
-	// Follow asks for all until the process ends, else for what there is.
+	// Follow asks for output until the process ends, else only for the kept output.
 	Follow bool
 }
 
-// Position is where the output of a process has been read to.
+// Position is the position to which the output of a process has been read.
 type Position struct {
 	NextSeq int64       `json:"next_seq" doc:"sequence number of the next byte"`
 	Exit    *ExecResult `json:"exit,omitempty" doc:"how the process ended; without output"`

@@ -2,53 +2,53 @@ package api
 
 import "time"
 
-// Limits bound what one sandbox may use. Zero means the node's default; the
+// Limits bound the resources of a sandbox. Zero means the node's default; the
 // effective values are reported back.
 type Limits struct {
-	CPUs      float64 `json:"cpus" doc:"CPU cores, from 0.01 to those that the machine has" required:"false"`
+	CPUs      float64 `json:"cpus" doc:"CPU cores, from 0.01 to the number of the machine" required:"false"`
 	MemoryMiB int64   `json:"memory_mib" doc:"guest memory in MiB, files in memory included, from 16 to four times the memory of the machine" required:"false"`
-	DiskMiB   int64   `json:"disk_mib" doc:"bytes that may be written to the root file system, in MiB, up to four times the file system of the host that files are on" minimum:"0" required:"false"`
+	DiskMiB   int64   `json:"disk_mib" doc:"bytes that may be written to the root file system, in MiB, up to four times the size of the host's file system that has them" minimum:"0" required:"false"`
 	Pids      int64   `json:"pids" doc:"processes and threads" minimum:"0" required:"false"`
-	OpenFiles int64   `json:"open_files" doc:"descriptors that each process may have, and none can raise" minimum:"0" required:"false"`
+	OpenFiles int64   `json:"open_files" doc:"descriptors that each process may have; no process can raise it" minimum:"0" required:"false"`
 }
 
 // Sandbox is a sandbox as users see it.
 type Sandbox struct {
 	ID        string            `json:"id" doc:"id of the sandbox"`
-	Tenant    string            `json:"tenant,omitempty" doc:"whose it is; absent for the default tenant"`
-	Name      string            `json:"name" doc:"or empty"`
-	State     State             `json:"state" doc:"where it is in its life"`
+	Tenant    string            `json:"tenant,omitempty" doc:"tenant that owns it; absent for the default tenant"`
+	Name      string            `json:"name" doc:"name, or empty"`
+	State     State             `json:"state" doc:"state"`
 	Reason    string            `json:"reason,omitempty" doc:"why the sandbox failed"`
 	Image     string            `json:"image" doc:"image id"`
 	ImageName string            `json:"image_name,omitempty" doc:"name of the image when the sandbox was made"`
-	Parent    string            `json:"parent" doc:"sandbox that this one was forked from, or that the snapshot it was restored from is of; empty if it was created"`
+	Parent    string            `json:"parent" doc:"sandbox that this one was forked from, or whose snapshot it was restored from; empty if it was created"`
 	Snapshot  string            `json:"snapshot,omitempty" doc:"snapshot that this one was restored from"`
 	Depth     int               `json:"depth" doc:"forks and restores between this sandbox and a created one"`
 	CreatedAt time.Time         `json:"created_at" doc:"when it was made"`
 	Limits    Limits            `json:"limits" doc:"effective limits"`
 	Env       map[string]string `json:"env,omitempty" doc:"environment of its commands"`
-	Cwd       string            `json:"working_dir,omitempty" doc:"where commands start that name no directory; the image's WORKDIR"`
-	User      string            `json:"user,omitempty" doc:"whom commands run as that name no user; the image's USER"`
+	Cwd       string            `json:"working_dir,omitempty" doc:"default directory of commands; the image's WORKDIR"`
+	User      string            `json:"user,omitempty" doc:"default user of commands; the image's USER"`
 	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels for programs: keys and values of text"`
-	Lifecycle *Lifecycle        `json:"lifecycle,omitempty" doc:"when it ends or rests by itself; absent if that was never asked for"`
-	ActiveAt  *time.Time        `json:"active_at,omitempty" doc:"when it was used last, if it has an idle timeout"`
-	// AutoCheckpoint is nil if only users take snapshots of it.
+	Lifecycle *Lifecycle        `json:"lifecycle,omitempty" doc:"when it ends or rests by itself; absent if it was never set"`
+	ActiveAt  *time.Time        `json:"active_at,omitempty" doc:"when it was last used, if it has an idle timeout"`
+	// AutoCheckpoint is nil without automatic checkpoints.
 	AutoCheckpoint *AutoCheckpoint `json:"auto_checkpoint,omitempty" doc:"its state is kept after every command and cell"`
 	// SelfControl is nil if processes of the sandbox may not control it.
-	SelfControl *SelfControl `json:"self_control,omitempty" doc:"what its processes may do to it; absent if nothing"`
-	Identity    Identity     `json:"identity" doc:"what makes it different from its relatives"`
+	SelfControl *SelfControl `json:"self_control,omitempty" doc:"self-control of its processes; absent if they have none"`
+	Identity    Identity     `json:"identity" doc:"its identity, which differs from that of its relatives"`
 	Isolation   Isolation    `json:"isolation" doc:"layers that confine it"`
-	// Memory is left out of lists: it takes a look at each process.
-	Memory *Memory `json:"memory,omitempty" doc:"what it occupies in memory; absent in lists"`
-	// Disk is left out with it.
-	Disk *Disk `json:"disk,omitempty" doc:"what its files take; absent in lists"`
+	// Memory is left out of lists: computing it reads the memory maps of each process.
+	Memory *Memory `json:"memory,omitempty" doc:"memory that it occupies; absent in lists"`
+	// Disk is left out of lists, too.
+	Disk *Disk `json:"disk,omitempty" doc:"disk that its files occupy; absent in lists"`
 }
 
 // CreateRequest asks for a new sandbox.
 type CreateRequest struct {
-	Image          string            `json:"image" doc:"image id or name, or snapshot id or name; an image goes first"`
+	Image          string            `json:"image" doc:"image id or name, or snapshot id or name; an image takes precedence"`
 	Name           string            `json:"name,omitempty" doc:"name to give the sandbox, unique among those of the tenant" minLength:"1"`
-	Limits         Limits            `json:"limits,omitempty" doc:"what is absent is the default of the daemon"`
+	Limits         Limits            `json:"limits,omitempty" doc:"limits; absent members are the defaults of the daemon"`
 	Env            map[string]string `json:"env,omitempty" doc:"environment of its commands"`
 	Metadata       map[string]string `json:"metadata,omitempty" doc:"labels for programs: keys and values of text"`
 	Lifecycle      *LifecycleRequest `json:"lifecycle,omitempty" doc:"when it ends or rests by itself"`
@@ -65,8 +65,8 @@ type ListFilter struct {
 	Image    string
 	Name     string
 	Metadata map[string]string
-	// Parent, an id or name, is what they were forked or restored from, and Ancestor
-	// what they descend from over any number of generations. Both may be a sandbox or
-	// the id of a snapshot, and the id of one that is gone.
+	// Parent, an id or name, selects sandboxes that were forked or restored from it, and
+	// Ancestor those that descend from it over any number of generations. Both may be a
+	// sandbox or the id of a snapshot, also an id of a sandbox or snapshot that is gone.
 	Parent, Ancestor string
 }

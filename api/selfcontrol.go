@@ -1,21 +1,21 @@
 package api
 
-// SelfControl is what a sandbox may do to itself. Forks and snapshots are those of
-// all that descend from the sandbox that was given the right, together.
+// SelfControl bounds the self-control of a sandbox. All descendants of the sandbox that it was
+// granted to share its forks and snapshots.
 type SelfControl struct {
 	Forks     int `json:"forks" minimum:"1" maximum:"1000" doc:"sandboxes that may be made in all"`
 	Depth     int `json:"depth" minimum:"0" maximum:"32" doc:"generations below this sandbox; from 1 in a request"`
 	Snapshots int `json:"snapshots,omitempty" minimum:"0" maximum:"100" doc:"snapshots that may be made in all"`
 }
 
-// The most that a sandbox may be allowed to make of itself.
+// The largest bounds of self-control.
 const (
 	MaxSelfForks     = 1000
 	MaxSelfDepth     = 32
 	MaxSelfSnapshots = 100
 )
 
-// Valid returns a CodeInvalid error unless c, which may be nil, can be asked for.
+// Valid returns a CodeInvalid error unless c, which may be nil, is within the largest bounds.
 func (c *SelfControl) Valid() error {
 	switch {
 	case c == nil:

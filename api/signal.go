@@ -7,7 +7,7 @@ import (
 )
 
 // signals are the names of Linux' signals from number 1 on. Sandboxes run Linux programs,
-// whatever the machine of the caller runs.
+// also if the caller runs on another system.
 var signals = []string{
 	"HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
 	"ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
@@ -15,8 +15,8 @@ var signals = []string{
 }
 
 // SignalNumber returns the number of a signal that is given by its name, with or without
-// SIG and in any case, or by its number. Whether there is a signal of that number, the
-// sandbox says. The error is CodeInvalid and names field.
+// SIG and in any case, or by its number. The sandbox checks whether a signal of that number
+// exists. The error is CodeInvalid and names field.
 func SignalNumber(field, signal string) (int, error) {
 	if n, err := strconv.Atoi(signal); err == nil {
 		return n, nil

@@ -5,12 +5,12 @@ import "time"
 // Snapshot is a frozen state that any number of sandboxes can be restored from.
 type Snapshot struct {
 	ID        string            `json:"id" doc:"id of the snapshot"`
-	Tenant    string            `json:"tenant,omitempty" doc:"whose it is; absent for the default tenant"`
-	Name      string            `json:"name" doc:"or empty"`
-	Label     string            `json:"label,omitempty" doc:"what the sandbox calls it that took it by itself: no name, which it is found by outside"`
-	State     SnapshotState     `json:"state" doc:"where it is in its life"`
+	Tenant    string            `json:"tenant,omitempty" doc:"tenant that owns it; absent for the default tenant"`
+	Name      string            `json:"name" doc:"name, or empty"`
+	Label     string            `json:"label,omitempty" doc:"name that the sandbox gave it which took it by self-control; it cannot be found by this name from outside"`
+	State     SnapshotState     `json:"state" doc:"state"`
 	Reason    string            `json:"reason,omitempty" doc:"why it failed"`
-	Sandbox   string            `json:"sandbox" doc:"sandbox it was taken of"`
+	Sandbox   string            `json:"sandbox" doc:"sandbox that it was taken of"`
 	Parent    string            `json:"parent,omitempty" doc:"snapshot that the sandbox came from"`
 	Image     string            `json:"image" doc:"image id"`
 	Depth     int               `json:"depth" doc:"forks and restores between the sandbox and a created one"`
@@ -19,7 +19,7 @@ type Snapshot struct {
 	SizeBytes int64             `json:"size_bytes" doc:"bytes on disk"`
 	PauseMS   float64           `json:"pause_ms" doc:"how long the sandbox stood still"`
 	Engine    string            `json:"engine" doc:"engine version that can restore it"`
-	DependsOn []string          `json:"depends_on,omitempty" doc:"snapshots that have part of it: only what differs from them is stored"`
+	DependsOn []string          `json:"depends_on,omitempty" doc:"snapshots that have parts of it: only the differences to them are stored"`
 	ExpiresAt *time.Time        `json:"expires_at,omitempty" doc:"when it is deleted, by a rule of its tree"`
 	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels for programs: keys and values of text"`
 }
@@ -34,20 +34,20 @@ type SnapshotRequest struct {
 	Wait *bool `json:"wait,omitempty" doc:"false: return as soon as the sandbox runs again; the snapshot is uploading until it is on disk, and can be restored meanwhile"`
 }
 
-// SnapshotDeletion says what becomes of snapshots that were written as what differs
-// from the one to delete. If neither is set and there are any, it stays.
+// SnapshotDeletion says how to treat snapshots that depend on the snapshot to delete. If there
+// are such snapshots and neither is set, the deletion is refused.
 type SnapshotDeletion struct {
-	Cascade bool // they are deleted, too
-	Flatten bool // they are written anew, without it
+	Cascade bool // delete them too
+	Flatten bool // rewrite them, so that they do not depend on it
 }
 
 // RestoreRequest asks for new sandboxes from a snapshot.
 type RestoreRequest struct {
-	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"new sandboxes; one for each name if absent, or 1"`
-	Names     []string          `json:"names,omitempty" doc:"one for each sandbox"`
+	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"number of new sandboxes; if absent, the number of names, or 1"`
+	Names     []string          `json:"names,omitempty" doc:"names of the sandboxes, one for each"`
 	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the sandboxes, instead of those of the snapshot"`
 	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the sandboxes"`
-	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when they end or rest by themselves; what is absent is that of the sandbox that was frozen, counted from now"`
+	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when they end or rest by themselves; absent members are those of the sandbox that was frozen, counted from now"`
 	// Require is FreshRandomness or nothing.
 	Require []string `json:"require,omitempty" enum:"fresh-randomness" doc:"fresh-randomness: make no sandbox with a random generator that is known to repeat and has no new seed"`
 }

@@ -1,6 +1,6 @@
 package api
 
-// State is where a sandbox is in its life.
+// State is the state of a sandbox.
 type State string
 
 // The states of a sandbox. Destroyed is only seen on records that are being
@@ -9,14 +9,14 @@ const (
 	StateCreating State = "creating"
 	StateRunning  State = "running"
 	StatePaused   State = "paused"
-	// StateHibernated is that of a sandbox which is on disk only: no process and no
-	// memory of the host belongs to it.
+	// StateHibernated is the state of a sandbox that is on disk only: it has no process and
+	// no memory on the host.
 	StateHibernated State = "hibernated"
 	StateDestroyed  State = "destroyed"
 	StateFailed     State = "failed"
 )
 
-// SnapshotState is where a snapshot is in its life.
+// SnapshotState is the state of a snapshot.
 type SnapshotState string
 
 // The states of a snapshot.

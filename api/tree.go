@@ -2,14 +2,14 @@ package api
 
 import "time"
 
-// TreeNode is one sandbox or snapshot in the lineage.
+// TreeNode is a sandbox or snapshot in the lineage.
 type TreeNode struct {
 	ID        string      `json:"id" doc:"id of the sandbox or snapshot"`
-	Tenant    string      `json:"tenant,omitempty" doc:"whose it is; absent for the default tenant"`
+	Tenant    string      `json:"tenant,omitempty" doc:"tenant that owns it; absent for the default tenant"`
 	Name      string      `json:"name,omitempty" doc:"name, if it has one"`
-	Label     string      `json:"label,omitempty" doc:"of a snapshot that a sandbox took by itself: what that calls it"`
+	Label     string      `json:"label,omitempty" doc:"name that a sandbox gave a snapshot which it took by self-control"`
 	Kind      string      `json:"kind" enum:"sandbox,snapshot" doc:"sandbox or snapshot"`
-	State     string      `json:"state" enum:"creating,running,paused,hibernated,failed,destroyed,uploading,ready,deleted" doc:"where it is in its life; destroyed for what only descendants are left of"`
-	CreatedAt time.Time   `json:"created_at,omitzero" doc:"absent of what is destroyed"`
-	Children  []*TreeNode `json:"children,omitempty" doc:"what came from it"`
+	State     string      `json:"state" enum:"creating,running,paused,hibernated,failed,destroyed,uploading,ready,deleted" doc:"state; destroyed if only its descendants are left"`
+	CreatedAt time.Time   `json:"created_at,omitzero" doc:"when it was made; absent if it is destroyed"`
+	Children  []*TreeNode `json:"children,omitempty" doc:"its children"`
 }

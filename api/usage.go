@@ -1,39 +1,38 @@
 package api
 
-// Usage is what a daemon has at a moment, all sandboxes together.
+// Usage is the resources of a daemon at a moment, of all sandboxes together.
 type Usage struct {
 	Sandboxes map[State]int
 	Snapshots map[SnapshotState]int
-	// PoolReady is how many blank processes wait to become sandboxes.
+	// PoolReady is the number of blank sentries in the pool.
 	PoolReady int
-	// Pins is how many moments of sandboxes are kept in memory, for children and
-	// snapshots.
+	// Pins is the number of freezes that are kept in memory, for children and snapshots.
 	Pins int
-	// PrivateBytes is the memory in files that one sandbox alone maps, and
-	// SharedBytes in those that others may map too. Neither has what the processes
-	// of sandboxes need besides.
+	// PrivateBytes is the memory in files that a single sandbox maps, and SharedBytes in
+	// files that others may map too. Neither includes the private memory of the processes of
+	// sandboxes.
 	PrivateBytes, SharedBytes int64
 }
 
-// Memory is what a sandbox occupies on the host.
+// Memory is the memory that a sandbox occupies on the host.
 type Memory struct {
 	PrivateMiB float64 `json:"private_mib" doc:"pages that only this sandbox has: guest memory and its kernel's"`
 	SharedMiB  float64 `json:"shared_mib" doc:"frozen pages shared with relatives"`
 }
 
-// Disk is what a sandbox's files take besides those of its image.
+// Disk is the disk space of a sandbox's files, without those of its image.
 type Disk struct {
-	UsedMiB    float64 `json:"used_mib" doc:"all that differs from the image, whoever wrote it: what the limit bounds, and what df shows in the sandbox"`
+	UsedMiB    float64 `json:"used_mib" doc:"all differences from the image, of the sandbox and its ancestors: the limit bounds it, and df shows it in the sandbox"`
 	LimitMiB   int64   `json:"limit_mib,omitempty" doc:"the limit; absent without one"`
-	PrivateMiB float64 `json:"private_mib" doc:"what the sandbox's own file takes of the host's disk: the pages it wrote, those that only its children or snapshots still have too, but none of its ancestors'; of a hibernated one what is kept of it on disk, memory included"`
+	PrivateMiB float64 `json:"private_mib" doc:"size of the sandbox's own file on the host's disk: the pages that it wrote, also if only its children or snapshots still use them, without those of its ancestors; if it is hibernated, the size of its state on disk with its memory"`
 }
 
-// Stats is what a sandbox uses now. One that is hibernated, or still being made, has
-// no memory and no processes.
+// Stats has the resources that a sandbox uses now. A sandbox that is hibernated, or still being
+// made, has no memory and no processes.
 type Stats struct {
-	State      State   `json:"state" doc:"where the sandbox is in its life"`
-	Memory     Memory  `json:"memory" doc:"what it occupies in memory"`
-	Disk       Disk    `json:"disk" doc:"what its files take"`
+	State      State   `json:"state" doc:"state of the sandbox"`
+	Memory     Memory  `json:"memory" doc:"memory that it occupies"`
+	Disk       Disk    `json:"disk" doc:"disk that its files occupy"`
 	CPUSeconds float64 `json:"cpu_seconds" doc:"processor time in all"`
 	Processes  int     `json:"processes" doc:"number of processes"`
 }

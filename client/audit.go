@@ -34,8 +34,8 @@ func (s *Audit) Entries(ctx context.Context, since int64, each func(api.AuditEnt
 	}
 }
 
-// Verify checks whether the audit log is as it was written. head is the Head of an earlier
-// report, or empty: its line must still be there.
+// Verify checks that the audit log is unchanged. head is the Head of an earlier report, or
+// empty: its line must still exist.
 func (s *Audit) Verify(ctx context.Context, head string) (*api.AuditReport, error) {
 	query := url.Values{}
 	if head != "" {

@@ -146,7 +146,7 @@ func problemOf(resp *http.Response) error {
 		err = json.Unmarshal(body, &p)
 	}
 	if err != nil || mediaType != httpwire.ProblemType || p.Code == "" {
-		if resp.StatusCode == http.StatusBadRequest && bytes.Contains(body, []byte("HTTPS")) { // what servers of TLS say to those who do not speak it
+		if resp.StatusCode == http.StatusBadRequest && bytes.Contains(body, []byte("HTTPS")) { // the answer of a TLS server to a request without TLS
 			return api.Errorf(api.CodeUnavailable, "call daemon: there is TLS at that port: try https instead of http")
 		}
 		return api.Errorf(api.CodeUnavailable, "call daemon: the answer %q is not one of a Ramet daemon", resp.Status)
@@ -182,8 +182,8 @@ func all[T any](ctx context.Context, c *connection, path string, query url.Value
 }
 
 // events makes a request and hands the events of the answer to each, until it
-// reports the last one. Unknown events are its business; the daemon's error
-// event is not.
+// reports the last one. It also gets unknown events, but not
+// the daemon's error event.
 func (c *connection) events(ctx context.Context, method, path string, query url.Values, body any, each func(httpwire.Event) (done bool, err error)) error {
 	resp, err := c.send(ctx, method, path, query, body, httpwire.EventType, nil)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 )
 
-// credentials are what every request of a client carries.
+// credentials are the credentials in every request of a client.
 type credentials struct {
 	token string
 	key   string
@@ -43,5 +43,5 @@ func (s *signing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.next.RoundTrip(r)
 }
 
-// CloseIdleConnections is what http.Client looks for.
+// CloseIdleConnections implements the method that http.Client looks for.
 func (s *signing) CloseIdleConnections() { s.next.CloseIdleConnections() }

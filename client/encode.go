@@ -11,8 +11,7 @@ import (
 )
 
 // encode makes a request JSON. Strings that are not UTF-8 are refused: encoding/json
-// would send others in their place, as the arguments of a command that then does
-// something else.
+// would replace bytes of them, and a command would get other arguments.
 func encode(request any) ([]byte, error) {
 	if err := checkText(reflect.ValueOf(request), "", "it"); err != nil {
 		return nil, err
@@ -24,8 +23,8 @@ func encode(request any) ([]byte, error) {
 	return doc, nil
 }
 
-// checkText refuses strings in v that are not UTF-8. field is where v is, as JSON calls
-// it, and part says which of several values it is. Values are left out of the error: they may
+// checkText refuses strings in v that are not UTF-8. field is the JSON name of
+// the place of v, and part says which of several values it is. Values are left out of the error: they may
 // be secrets.
 func checkText(v reflect.Value, field, part string) error {
 	switch v.Kind() {
@@ -67,7 +66,7 @@ func checkText(v reflect.Value, field, part string) error {
 	return nil
 }
 
-// within returns what JSON calls a field of a struct that is at outer.
+// within returns the JSON name of a field of a struct at outer.
 func within(outer string, f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	switch {

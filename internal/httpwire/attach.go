@@ -30,8 +30,8 @@ type Control struct {
 // fields is set. Lost is followed by others, the rest are the last message.
 type AttachMessage struct {
 	Lost     *Lost         `json:"lost,omitempty" doc:"output that is not kept any more"`
-	Position *api.Position `json:"position,omitempty" doc:"the process has ended, or there is no more"`
-	Error    *Problem      `json:"error,omitempty" doc:"why no more follows"`
+	Position *api.Position `json:"position,omitempty" doc:"the process has ended, or there is no more output"`
+	Error    *Problem      `json:"error,omitempty" doc:"why the output ends early"`
 }
 
 const outputHeader = 1 + 8 + 8

@@ -21,7 +21,7 @@ const (
 // Chunk is the data of one stdout or stderr event.
 type Chunk struct {
 	Data     string    `json:"data" doc:"the output"`
-	Encoding string    `json:"encoding" enum:"utf8,base64" doc:"base64 where the bytes are not UTF-8, or shorter so"`
+	Encoding string    `json:"encoding" enum:"utf8,base64" doc:"base64, where the bytes are not UTF-8 or base64 is shorter"`
 	Seq      int64     `json:"seq" doc:"sequence number of the first byte: how many bytes of both streams came before"`
 	TS       time.Time `json:"ts" doc:"when it was read"`
 }
@@ -29,8 +29,8 @@ type Chunk struct {
 // Lost is the data of an event, or part of a message, that stands for output that
 // is not kept any more.
 type Lost struct {
-	Seq   int64 `json:"seq" doc:"sequence number of the first byte that is missing"`
-	Bytes int64 `json:"bytes" doc:"how much is missing"`
+	Seq   int64 `json:"seq" doc:"sequence number of the first missing byte"`
+	Bytes int64 `json:"bytes" doc:"number of missing bytes"`
 }
 
 // LogChunk is a Chunk of one of several processes.
@@ -47,7 +47,7 @@ type LogLost struct {
 
 // LogPosition is the position up to which the output of one of several processes has been read.
 type LogPosition struct {
-	PID int `json:"pid" doc:"process that was read"`
+	PID int `json:"pid" doc:"process whose output was read"`
 	api.Position
 }
 

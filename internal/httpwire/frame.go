@@ -37,7 +37,7 @@ const MaxMessage = 1 << 20
 // Final is the last message of an exec; exactly one of its fields is set.
 type Final struct {
 	Exit  *api.ExecResult `json:"exit,omitempty" doc:"how the command ended"`
-	Error *Problem        `json:"error,omitempty" doc:"why it could not be run"`
+	Error *Problem        `json:"error,omitempty" doc:"why the command could not be run"`
 }
 
 // AppendFrame appends the binary message that carries payload on stream s.

@@ -18,13 +18,13 @@ const problemBase = "https://ramet.dev/problems/"
 // Problem is an error as REST and the CLI's --json show it: an RFC 9457
 // document with the extra members code, field and request_id.
 type Problem struct {
-	Type      string        `json:"type" format:"uri" doc:"names the kind of problem"`
+	Type      string        `json:"type" format:"uri" doc:"URI of the kind of problem"`
 	Title     string        `json:"title" doc:"the kind of problem in words"`
 	Status    int           `json:"status" doc:"HTTP status"`
-	Detail    string        `json:"detail" doc:"what happened this time"`
+	Detail    string        `json:"detail" doc:"what happened in this request"`
 	Code      api.Code      `json:"code" doc:"the kind of problem for programs; never renamed"`
 	Field     string        `json:"field,omitempty" doc:"field or option at fault"`
-	Exceeded  *api.Exceeded `json:"exceeded,omitempty" doc:"which quota was in the way, and how much it is"`
+	Exceeded  *api.Exceeded `json:"exceeded,omitempty" doc:"the quota that was exceeded, with the limit and the consumption"`
 	RequestID string        `json:"request_id,omitempty" doc:"identifies the request in the daemon's log"`
 }
 

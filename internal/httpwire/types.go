@@ -40,7 +40,7 @@ type RollbackRequest struct {
 
 // Interrupted is the answer to an interrupt of a context.
 type Interrupted struct {
-	Interrupted bool `json:"interrupted" doc:"else nothing was running"`
+	Interrupted bool `json:"interrupted" doc:"true if a cell was running"`
 }
 
 // Accepts reports whether a client names a media type in its Accept header.

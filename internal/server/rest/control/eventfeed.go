@@ -23,10 +23,10 @@ type eventLog struct {
 
 // EventsInput is the query of events.
 type EventsInput struct {
-	Kind        []api.EventKind `query:"kind,explode" doc:"only these; may be repeated"`
-	Since       int64           `query:"since" minimum:"-1" doc:"sequence number of the last event that is known; 0 for all that are kept, -1 for those from now on"`
-	Follow      bool            `query:"follow" doc:"go on with what happens until the client goes away or the sandbox is destroyed"`
-	LastEventID string          `header:"Last-Event-ID" doc:"instead of since, of a client that comes back"`
+	Kind        []api.EventKind `query:"kind,explode" doc:"only events of this kind; may be repeated"`
+	Since       int64           `query:"since" minimum:"-1" doc:"sequence number of the last event that the client has; 0 for all that are kept, -1 for those from now on"`
+	Follow      bool            `query:"follow" doc:"go on with new events until the client goes away or the sandbox is destroyed"`
+	LastEventID string          `header:"Last-Event-ID" doc:"instead of since, for a client that reconnects"`
 }
 
 type sandboxEventsInput struct {
@@ -40,10 +40,10 @@ func (h *eventLog) routeEvents(r *route.Router) {
 		httpwire.EventType: route.EventContent(r, "Events `event` (Event), each with its sequence number as its id, at last `end` or `error` (Problem).",
 			route.EventData{httpwire.EventEvent: api.Event{}, httpwire.EventError: httpwire.Problem{}}),
 	}}}
-	route.RegisterStream(r, route.Operation(http.MethodGet, "/v1/events", "list-events", tag, "What happened to sandboxes, and what happens"), responses,
+	route.RegisterStream(r, route.Operation(http.MethodGet, "/v1/events", "list-events", tag, "List and follow the events of sandboxes"), responses,
 		func(in *EventsInput) error { return in.check() },
 		func(w http.ResponseWriter, r *http.Request, in *EventsInput) { h.events(w, r, in.request("")) })
-	route.RegisterStream(r, route.Operation(http.MethodGet, "/v1/sandboxes/{id}/events", "list-sandbox-events", tag, "What happened to a sandbox, and what happens", route.StatusNotFound), responses,
+	route.RegisterStream(r, route.Operation(http.MethodGet, "/v1/sandboxes/{id}/events", "list-sandbox-events", tag, "List and follow the events of a sandbox", route.StatusNotFound), responses,
 		func(in *sandboxEventsInput) error { return errors.Join(route.ValidSandbox(in.ID), in.check()) },
 		func(w http.ResponseWriter, r *http.Request, in *sandboxEventsInput) {
 			h.events(w, r, in.request(in.ID))

@@ -28,8 +28,8 @@ type exportService interface {
 
 type exportInput struct {
 	ID     string `path:"id" doc:"id or name"`
-	Format string `query:"format" enum:"layer,oci,tar" default:"layer" doc:"layer: what differs from the image, as a layer on top of it; oci: archive of an OCI image layout; tar: all files"`
-	Gzip   bool   `query:"gzip" doc:"compressed; of an archive, its layers"`
+	Format string `query:"format" enum:"layer,oci,tar" default:"layer" doc:"layer: the differences from the image, as a layer on top of it; oci: archive of an OCI image layout; tar: all files"`
+	Gzip   bool   `query:"gzip" doc:"compress the result; of an OCI archive, its layers"`
 }
 
 type commitInput struct {
@@ -53,7 +53,7 @@ func (h *exports) routeExports(r *route.Router) {
 		{"sandboxes", "sandbox", "sandbox, or of a snapshot", either, nil},
 		{"snapshots", "snapshot", "snapshot", snapshot, h.snapshotID},
 	} {
-		op := route.Operation(http.MethodGet, "/v1/"+on.kind+"/{id}/export", "export-"+on.id, tag, "The files of a "+on.doc+", as a tar", route.StatusNotFound, route.StatusConflict, route.StatusTooMany)
+		op := route.Operation(http.MethodGet, "/v1/"+on.kind+"/{id}/export", "export-"+on.id, tag, "Export the files of a "+on.doc+" as a tar", route.StatusNotFound, route.StatusConflict, route.StatusTooMany)
 		route.RegisterStream(r, op, archiveResponse(), func(in *exportInput) error { return on.valid(in.ID) }, func(w http.ResponseWriter, r *http.Request, in *exportInput) {
 			h.export(w, r, in, on.resolve)
 		})
@@ -68,7 +68,7 @@ func (h *exports) routeExports(r *route.Router) {
 // archiveResponse documents an answer that is a tar.
 func archiveResponse() map[string]*huma.Response {
 	return map[string]*huma.Response{"200": {
-		Description: "The archive. One that is cut off ends without the end of its HTTP message.",
+		Description: "The archive. An archive that is cut off ends without the end of its HTTP message.",
 		Content:     route.BytesOf(stream.TarType, typeGzip),
 	}}
 }

@@ -30,11 +30,11 @@ type forkInput struct {
 type diffInput struct {
 	ID    string   `path:"id" doc:"id or name of a sandbox or snapshot"`
 	To    string   `query:"to" required:"true" doc:"id or name of the sandbox or snapshot to compare with"`
-	Path  []string `query:"path,explode" doc:"only this absolute path and what is below it; may be repeated"`
-	Hunks bool     `query:"hunks" doc:"with unified diffs of text files"`
-	Stat  bool     `query:"stat" doc:"with numbers of lines that differ"`
-	Procs bool     `query:"processes" doc:"with the processes of two running sandboxes"`
-	Vars  bool     `query:"variables" doc:"with the variables of Python and Node contexts, of two running sandboxes"`
+	Path  []string `query:"path,explode" doc:"only this absolute path and the files below it; may be repeated"`
+	Hunks bool     `query:"hunks" doc:"include unified diffs of text files"`
+	Stat  bool     `query:"stat" doc:"include numbers of lines that differ"`
+	Procs bool     `query:"processes" doc:"include the processes of two running sandboxes"`
+	Vars  bool     `query:"variables" doc:"include the variables of Python and Node contexts, of two running sandboxes"`
 }
 
 // Resolve implements huma.Resolver. The framework takes paths of which the first is empty
@@ -62,7 +62,7 @@ func (h *forks) routeForks(r *route.Router) {
 	route.Register(r, route.Operation(http.MethodPost, one+"/promote", "promote-sandbox", tag, "Give a child's state to its parent",
 		route.StatusNotFound, route.StatusConflict), onSandbox(h.svc.Promote))
 	route.Register(r, route.Operation(http.MethodGet, one+"/diff", "diff-sandboxes", tag, "Compare two sandboxes or snapshots of one tree or image", route.StatusNotFound, route.StatusConflict, route.StatusTooMany), h.diff)
-	route.Register(r, route.Operation(http.MethodPost, one+"/merge", "merge-sandboxes", tag, "Bring what others changed in their files since they parted to a running sandbox",
+	route.Register(r, route.Operation(http.MethodPost, one+"/merge", "merge-sandboxes", tag, "Merge file changes of other sandboxes since their fork points into a running sandbox",
 		route.StatusNotFound, route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported, route.StatusTooMany, route.StatusNoStorage), h.merge)
 	route.Register(r, route.Operation(http.MethodGet, "/v1/tree", "get-tree", tag, "The lineage of sandboxes and snapshots", route.StatusNotFound), h.tree)
 }

@@ -46,10 +46,10 @@ func (h *images) routeImages(r *route.Router) {
 	route.RegisterStream(r, route.WithStatus(create, http.StatusCreated), imageResponses(r),
 		func(in *imageCreateInput) error { return in.Body.Valid() }, h.createImage)
 	route.Register(r, route.Operation(http.MethodGet, "/v1/images", "list-images", tag, "List images"), h.listImages)
-	route.Register(r, route.Operation(http.MethodGet, "/v1/images/{ref}", "get-image", tag, "Look at an image", route.StatusNotFound), h.getImage)
+	route.Register(r, route.Operation(http.MethodGet, "/v1/images/{ref}", "get-image", tag, "Get an image", route.StatusNotFound), h.getImage)
 	route.Register(r, route.Operation(http.MethodDelete, "/v1/images/{ref}", "remove-image", tag, "Remove an image, or one of its names",
 		route.StatusNotFound, route.StatusConflict), h.removeImage)
-	route.Register(r, route.Operation(http.MethodPost, "/v1/images/prune", "prune-images", tag, "Remove the images that have no name any more and that nothing is made of, and cached packages if asked for",
+	route.Register(r, route.Operation(http.MethodPost, "/v1/images/prune", "prune-images", tag, "Remove unused images without a name, and on request cached packages",
 		route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported),
 		func(ctx context.Context, in *pruneInput) (*route.Out[*api.Pruned], error) {
 			pruned, err := h.svc.PruneImages(ctx, route.Present(in.Body))

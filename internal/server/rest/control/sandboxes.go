@@ -30,8 +30,8 @@ type listInput struct {
 	Image    string   `query:"image" doc:"only sandboxes of this image, by id or name"`
 	Name     string   `query:"name" doc:"only the sandbox of this name"`
 	Metadata []string `query:"metadata,explode" doc:"key=value; only sandboxes with all of these"`
-	Parent   string   `query:"parent" doc:"only sandboxes that were forked from this one or restored from a snapshot of it, or that were restored from this snapshot; each by id or name, of the same name the sandbox; an id may be of one that is gone"`
-	Ancestor string   `query:"ancestor" doc:"only sandboxes that descend from this one or from this snapshot, over any number of generations; as parent"`
+	Parent   string   `query:"parent" doc:"only sandboxes that were forked from this sandbox or restored from a snapshot of it, or that were restored from this snapshot; by id or name, a sandbox takes precedence; an id may be of a sandbox or snapshot that is gone"`
+	Ancestor string   `query:"ancestor" doc:"only sandboxes that descend from this sandbox or snapshot, over any number of generations; named as for parent"`
 }
 
 func (h *sandboxes) routeSandboxes(r *route.Router) {
@@ -39,19 +39,19 @@ func (h *sandboxes) routeSandboxes(r *route.Router) {
 	route.Register(r, route.WithStatus(route.Operation(http.MethodPost, "/v1/sandboxes", "create-sandbox", tag, "Create a sandbox from an image or a snapshot",
 		route.StatusNotFound, route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported, route.StatusTooMany, route.StatusNoStorage), http.StatusCreated), h.create)
 	route.Register(r, route.Operation(http.MethodGet, "/v1/sandboxes", "list-sandboxes", tag, "List sandboxes", route.StatusNotFound), h.listSandboxes)
-	route.Register(r, route.Operation(http.MethodGet, one, "get-sandbox", tag, "Look at a sandbox", route.StatusNotFound), h.get)
+	route.Register(r, route.Operation(http.MethodGet, one, "get-sandbox", tag, "Get a sandbox", route.StatusNotFound), h.get)
 	route.Register(r, route.Operation(http.MethodPatch, one, "update-sandbox", tag, "Change a sandbox's name, metadata and lifecycle",
 		route.StatusNotFound, route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported), h.update)
-	route.Register(r, route.Operation(http.MethodDelete, one, "destroy-sandbox", tag, "End a sandbox", route.StatusNotFound, route.StatusConflict), h.destroy)
+	route.Register(r, route.Operation(http.MethodDelete, one, "destroy-sandbox", tag, "Destroy a sandbox", route.StatusNotFound, route.StatusConflict), h.destroy)
 	route.Register(r, route.Operation(http.MethodPost, one+"/pause", "pause-sandbox", tag, "Stop all processes of a sandbox; its memory stays",
 		route.StatusNotFound, route.StatusConflict), onSandbox(h.svc.Pause))
 	route.Register(r, route.Operation(http.MethodPost, one+"/resume", "resume-sandbox", tag, "Let the processes of a paused sandbox go on",
 		route.StatusNotFound, route.StatusConflict), onSandbox(h.svc.Resume))
-	route.Register(r, route.Operation(http.MethodPost, one+"/hibernate", "hibernate-sandbox", tag, "Put a sandbox on disk: files, memory and processes; nothing of it runs on the host",
+	route.Register(r, route.Operation(http.MethodPost, one+"/hibernate", "hibernate-sandbox", tag, "Write a sandbox to disk: files, memory and processes; no process of it stays on the host",
 		route.StatusNotFound, route.StatusConflict, route.StatusTooMany, route.StatusNoStorage), onSandbox(h.svc.Hibernate))
 	route.Register(r, route.Operation(http.MethodPost, one+"/wake", "wake-sandbox", tag, "Let a hibernated sandbox run again",
 		route.StatusNotFound, route.StatusConflict, route.StatusUnsupported, route.StatusNoStorage), onSandbox(h.svc.Wake))
-	route.Register(r, route.Operation(http.MethodGet, one+"/stats", "get-stats", tag, "What a sandbox uses now", route.StatusNotFound, route.StatusConflict), h.stats)
+	route.Register(r, route.Operation(http.MethodGet, one+"/stats", "get-stats", tag, "Get the resources that a sandbox uses now", route.StatusNotFound, route.StatusConflict), h.stats)
 }
 
 // onSandbox returns the handler of a route without a body that changes a sandbox.

@@ -39,13 +39,13 @@ type rollbackInput struct {
 type deleteSnapshotInput struct {
 	route.ThingInput
 	Cascade bool `query:"cascade" doc:"delete the snapshots that depend on it, too"`
-	Flatten bool `query:"flatten" doc:"write the snapshots that depend on it anew, so that they do not"`
+	Flatten bool `query:"flatten" doc:"rewrite the snapshots that depend on it, so that they do not any more"`
 }
 
 type snapshotsInput struct {
 	route.PageInput
 	route.ReachInput
-	State    string   `query:"state" enum:"creating,uploading,ready,failed,deleted" doc:"only snapshots in this state; deleted ones, of which others need part, are only listed so"`
+	State    string   `query:"state" enum:"creating,uploading,ready,failed,deleted" doc:"only snapshots in this state; deleted snapshots that others depend on are listed only with state deleted"`
 	Image    string   `query:"image" doc:"only snapshots of sandboxes of this image, by id"`
 	Name     string   `query:"name" doc:"only the snapshot of this name"`
 	Sandbox  string   `query:"sandbox" doc:"only snapshots of this sandbox, by id"`
@@ -54,14 +54,14 @@ type snapshotsInput struct {
 
 func (h *snapshots) routeSnapshots(r *route.Router) {
 	const tag, one = "snapshots", "/v1/snapshots/{id}"
-	route.Register(r, route.WithStatus(route.Operation(http.MethodPost, "/v1/sandboxes/{id}/snapshots", "create-snapshot", tag, "Keep the present state of a running sandbox",
+	route.Register(r, route.WithStatus(route.Operation(http.MethodPost, "/v1/sandboxes/{id}/snapshots", "create-snapshot", tag, "Make a snapshot of a running sandbox",
 		route.StatusNotFound, route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported, route.StatusTooMany, route.StatusNoStorage), http.StatusCreated), h.snapshot)
 	route.Register(r, route.Operation(http.MethodPost, "/v1/sandboxes/{id}/rollback", "rollback-sandbox", tag, "Return a sandbox to a snapshot of it, or to a step of its timeline; it keeps its id",
 		route.StatusNotFound, route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported, route.StatusNoStorage), h.rollback)
 	route.Register(r, route.Operation(http.MethodGet, "/v1/snapshots", "list-snapshots", tag, "List snapshots"), h.listSnapshots)
-	route.Register(r, route.Operation(http.MethodGet, one, "get-snapshot", tag, "Look at a snapshot", route.StatusNotFound), h.getSnapshot)
+	route.Register(r, route.Operation(http.MethodGet, one, "get-snapshot", tag, "Get a snapshot", route.StatusNotFound), h.getSnapshot)
 	route.Register(r, route.Operation(http.MethodDelete, one, "delete-snapshot", tag, "Delete a snapshot", route.StatusNotFound, route.StatusConflict, route.StatusUnsupported, route.StatusNoStorage), h.deleteSnapshot)
-	route.Register(r, route.Operation(http.MethodPost, one+"/verify", "verify-snapshot", tag, "Compare all of a snapshot on disk with its digests",
+	route.Register(r, route.Operation(http.MethodPost, one+"/verify", "verify-snapshot", tag, "Compare a snapshot on disk with its digests",
 		route.StatusNotFound, route.StatusConflict, route.StatusUnsupported), h.verifySnapshot)
 	route.Register(r, route.Operation(http.MethodPost, one+"/restore", "restore-snapshot", tag, "Make new sandboxes from a snapshot",
 		route.StatusNotFound, route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported, route.StatusTooMany, route.StatusNoStorage), h.restore)

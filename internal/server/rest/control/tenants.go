@@ -33,18 +33,18 @@ type giveInput struct {
 
 func (h *tenants) routeTenants(r *route.Router) {
 	const tag, one = "tenants", "/v1/tenants/{tenant}"
-	route.Register(r, route.Operation(http.MethodGet, "/v1/tenants", "list-tenants", tag, "List tenants, with what they may have and what they use"),
+	route.Register(r, route.Operation(http.MethodGet, "/v1/tenants", "list-tenants", tag, "List tenants, with their quotas and consumption"),
 		func(ctx context.Context, _ *struct{}) (*route.Out[httpwire.List[api.Tenant]], error) {
 			all, err := h.svc.Tenants(ctx)
 			slices.SortFunc(all, func(x, y api.Tenant) int { return strings.Compare(x.Name, y.Name) })
 			return route.AnswerList(all, err)
 		})
-	route.Register(r, route.Operation(http.MethodGet, one, "get-tenant", tag, "What a tenant may have, and what it uses", route.StatusNotFound),
+	route.Register(r, route.Operation(http.MethodGet, one, "get-tenant", tag, "Get the quotas and consumption of a tenant", route.StatusNotFound),
 		func(ctx context.Context, in *TenantInput) (*route.Out[*api.Tenant], error) {
 			t, err := h.svc.GetTenant(ctx, in.Tenant)
 			return route.Answer(t, err)
 		})
-	route.Register(r, route.Operation(http.MethodPatch, one, "update-tenant", tag, "Change what a tenant may have", route.StatusNotFound, route.StatusTooLarge, route.StatusUnsupported),
+	route.Register(r, route.Operation(http.MethodPatch, one, "update-tenant", tag, "Change the quotas of a tenant", route.StatusNotFound, route.StatusTooLarge, route.StatusUnsupported),
 		func(ctx context.Context, in *tenantUpdateInput) (*route.Out[*api.Tenant], error) {
 			if in.Body.Quota == nil && in.Body.Tree == nil {
 				return nil, api.Invalid("quota", "neither quota nor tree_quota is to be changed")

@@ -22,8 +22,8 @@ type bisectInput struct {
 
 func (h *timeline) routeTimeline(r *route.Router) {
 	const tag, one = "timeline", "/v1/sandboxes/{id}"
-	route.Register(r, route.Operation(http.MethodGet, one+"/timeline", "get-timeline", tag, "The steps of a sandbox that is checkpointed by itself", route.StatusNotFound), h.timeline)
-	route.Register(r, route.Operation(http.MethodPost, one+"/bisect", "bisect-sandbox", tag, "Find the first step at which a command fails, in sandboxes that are restored from some of them",
+	route.Register(r, route.Operation(http.MethodGet, one+"/timeline", "get-timeline", tag, "List the steps of a sandbox with automatic checkpoints", route.StatusNotFound), h.timeline)
+	route.Register(r, route.Operation(http.MethodPost, one+"/bisect", "bisect-sandbox", tag, "Find the first step at which a command fails, in sandboxes that are restored from some of the steps",
 		route.StatusNotFound, route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported, route.StatusTooMany, route.StatusNoStorage), h.bisect)
 }
 

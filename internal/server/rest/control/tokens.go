@@ -40,14 +40,14 @@ type rotateInput struct {
 
 func (h *tokens) routeTokens(r *route.Router) {
 	const tag, one = "tokens", "/v1/tokens/{id}"
-	route.Register(r, route.WithStatus(route.Operation(http.MethodPost, "/v1/tokens", "create-token", tag, "Make a token; its secret is told only here",
+	route.Register(r, route.WithStatus(route.Operation(http.MethodPost, "/v1/tokens", "create-token", tag, "Create a token; only this answer has its secret",
 		route.StatusNotFound, route.StatusTooLarge, route.StatusUnsupported, route.StatusTooMany), http.StatusCreated),
 		func(ctx context.Context, in *tokenInput) (*route.Out[*api.IssuedToken], error) {
 			t, err := h.svc.CreateToken(ctx, in.Body)
 			return route.Answer(t, err)
 		})
 	route.Register(r, route.Operation(http.MethodGet, "/v1/tokens", "list-tokens", tag, "List tokens"), h.listTokens)
-	route.Register(r, route.Operation(http.MethodPost, one+"/rotate", "rotate-token", tag, "Give a token another secret, which is told only here",
+	route.Register(r, route.Operation(http.MethodPost, one+"/rotate", "rotate-token", tag, "Replace the secret of a token; only this answer has the new secret",
 		route.StatusNotFound, route.StatusTooLarge, route.StatusUnsupported),
 		func(ctx context.Context, in *rotateInput) (*route.Out[*api.IssuedToken], error) {
 			if err := in.valid(); err != nil {
@@ -56,7 +56,7 @@ func (h *tokens) routeTokens(r *route.Router) {
 			t, err := h.svc.RotateToken(ctx, in.ID, route.Present(in.Body))
 			return route.Answer(t, err)
 		})
-	route.Register(r, route.Operation(http.MethodDelete, one, "remove-token", tag, "End a token, and those that it made", route.StatusNotFound),
+	route.Register(r, route.Operation(http.MethodDelete, one, "remove-token", tag, "Remove a token, and the tokens that were created with it", route.StatusNotFound),
 		func(ctx context.Context, in *TokenIDInput) (*struct{}, error) {
 			if err := in.valid(); err != nil {
 				return nil, err

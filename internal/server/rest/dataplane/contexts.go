@@ -59,7 +59,7 @@ func (h *contexts) routeContexts(r *route.Router) {
 			}
 			return nil, h.svc.DestroyContext(ctx, in.ID, in.Context)
 		})
-	route.Register(r, route.Operation(http.MethodPost, one+"/interrupt", "interrupt-context", tag, "Interrupt what an interpreter runs", route.StatusNotFound, route.StatusConflict),
+	route.Register(r, route.Operation(http.MethodPost, one+"/interrupt", "interrupt-context", tag, "Interrupt the running cell of an interpreter", route.StatusNotFound, route.StatusConflict),
 		func(ctx context.Context, in *ContextInput) (*route.Out[httpwire.Interrupted], error) {
 			if err := in.valid(); err != nil {
 				return nil, err
@@ -67,7 +67,7 @@ func (h *contexts) routeContexts(r *route.Router) {
 			was, err := h.svc.InterruptContext(ctx, in.ID, in.Context)
 			return route.Answer(httpwire.Interrupted{Interrupted: was}, err)
 		})
-	route.Register(r, route.Operation(http.MethodPost, one+"/restart", "restart-context", tag, "Give a context a new interpreter, without what the old one had", route.StatusNotFound, route.StatusConflict),
+	route.Register(r, route.Operation(http.MethodPost, one+"/restart", "restart-context", tag, "Restart the interpreter of a context, which loses its state", route.StatusNotFound, route.StatusConflict),
 		func(ctx context.Context, in *ContextInput) (*route.Out[*api.Context], error) {
 			if err := in.valid(); err != nil {
 				return nil, err

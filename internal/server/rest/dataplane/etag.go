@@ -13,7 +13,7 @@ import (
 // the same reason as IDInput.
 type ConditionInput struct {
 	IfMatch           string `header:"If-Match" doc:"ETags of which the file must have one, or * for any file; as in RFC 9110"`
-	IfUnmodifiedSince string `header:"If-Unmodified-Since" doc:"refused without If-Match: a file may change several times in the second that it says"`
+	IfUnmodifiedSince string `header:"If-Unmodified-Since" doc:"refused without If-Match: a file may change several times in a second"`
 	lines, noneLines  []string
 }
 

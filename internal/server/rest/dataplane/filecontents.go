@@ -22,15 +22,15 @@ const octets = "application/octet-stream"
 
 type readInput struct {
 	FileInput
-	Range       string `header:"Range" doc:"bytes=first-last, as in RFC 9110; several are answered as multipart/byteranges"`
+	Range       string `header:"Range" doc:"bytes=first-last, as in RFC 9110; several ranges are answered as multipart/byteranges"`
 	IfNoneMatch string `header:"If-None-Match" doc:"ETag that the client has"`
 }
 
 type writeInput struct {
 	FileInput
 	ModeInput
-	Atomic  bool `query:"atomic" doc:"write beside the file and replace it when all has arrived"`
-	Append  bool `query:"append" doc:"add to the end"`
+	Atomic  bool `query:"atomic" doc:"write a new file and replace the old one when all bytes have arrived"`
+	Append  bool `query:"append" doc:"append to the end of the file"`
 	Parents bool `query:"parents" doc:"make missing directories above it"`
 	ConditionInput
 	IfNoneMatch string `header:"If-None-Match" doc:"ETags of which the file must have none, or * if it must not exist; as in RFC 9110"`
@@ -38,7 +38,7 @@ type writeInput struct {
 
 type extractInput struct {
 	FileInput
-	Parents bool `query:"parents" doc:"make the directory, and those above it"`
+	Parents bool `query:"parents" doc:"make the directory, and missing directories above it"`
 }
 
 // routeContents adds the routes whose bodies are not JSON.

@@ -30,8 +30,8 @@ type files struct {
 type FileInput struct {
 	route.IDInput
 	Path     string `query:"path" required:"true" doc:"absolute path in the sandbox; any bytes but NUL, percent-encoded"`
-	User     string `query:"user" doc:"whose permissions count: name or uid, optionally :group; root if absent"`
-	NoFollow bool   `query:"no_follow" doc:"a symbolic link stands for itself"`
+	User     string `query:"user" doc:"user whose permissions apply: name or uid, optionally :group; root if absent"`
+	NoFollow bool   `query:"no_follow" doc:"do not follow a symbolic link at the path"`
 }
 
 func (in *FileInput) file() api.FileRef {
@@ -55,7 +55,7 @@ func (in *ModeInput) mode() *uint32 {
 type mkdirInput struct {
 	FileInput
 	ModeInput
-	Parents bool `query:"parents" doc:"make missing directories above it, and accept that it is there"`
+	Parents bool `query:"parents" doc:"make missing directories above it, and accept an existing directory"`
 }
 
 type moveInput struct {
@@ -68,36 +68,36 @@ type moveInput struct {
 type removeInput struct {
 	FileInput
 	ConditionInput
-	Recursive bool `query:"recursive" doc:"a directory with all below it"`
+	Recursive bool `query:"recursive" doc:"include all files below a directory"`
 }
 
 type chmodInput struct {
 	FileInput
 	Mode      string `query:"mode" required:"true" pattern:"^[0-7]{1,4}$" doc:"octal"`
-	Recursive bool   `query:"recursive" doc:"a directory with all below it"`
+	Recursive bool   `query:"recursive" doc:"include all files below a directory"`
 }
 
 type filesInput struct {
 	FileInput
 	Depth     int    `query:"depth" minimum:"0" maximum:"1000000" default:"1" doc:"levels of directories; 0 is no limit"`
-	Glob      string `query:"glob" maxLength:"4096" doc:"only these: a pattern without a slash is for names, one with slashes for paths below the directory; ** is any number of directories"`
+	Glob      string `query:"glob" maxLength:"4096" doc:"only files that match: a pattern without a slash is for names, a pattern with slashes for paths below the directory; ** is any number of directories"`
 	Limit     int    `query:"limit" minimum:"1" maximum:"10000" default:"1000" doc:"files on a page"`
 	PageToken string `query:"page_token" maxLength:"32768" doc:"next_page_token of the page before"`
 }
 
 type searchInput struct {
 	FileInput
-	Name       string `query:"name" maxLength:"4096" doc:"a glob as in a list"`
-	Content    string `query:"content" maxLength:"4096" doc:"what a line of the file must have in it; binary files are passed over"`
+	Name       string `query:"name" maxLength:"4096" doc:"pattern of names, as the glob of a list"`
+	Content    string `query:"content" maxLength:"4096" doc:"text that a line of the file must contain; binary files are skipped"`
 	Regexp     bool   `query:"regexp" doc:"content is a regular expression (RE2)"`
 	IgnoreCase bool   `query:"ignore_case" doc:"upper and lower case are the same in content"`
-	Limit      int    `query:"limit" minimum:"1" maximum:"10000" default:"1000" doc:"matches"`
+	Limit      int    `query:"limit" minimum:"1" maximum:"10000" default:"1000" doc:"matches at most"`
 }
 
 type watchInput struct {
 	FileInput
-	Recursive  bool `query:"recursive" doc:"directories below it too, new ones included"`
-	DebounceMS int  `query:"debounce_ms" minimum:"0" maximum:"60000" default:"50" doc:"how long changes are collected before they are told"`
+	Recursive  bool `query:"recursive" doc:"watch directories below it too, also new ones"`
+	DebounceMS int  `query:"debounce_ms" minimum:"0" maximum:"60000" default:"50" doc:"how long changes are collected before they are reported"`
 }
 
 func (h *files) routeFiles(r *route.Router) {

@@ -56,7 +56,7 @@ func (h *ports) routePorts(r *route.Router) {
 	r.Document(ports+"/{port}", http.MethodGet, "reach-port", "Wait for a port, or connect to it", tag, responses, id, port,
 		param("wait", "query", "how long to wait, such as 10s; at most 10m, and not at all if absent", &huma.Schema{Type: huma.TypeString}))
 	r.Document(ports+"/{port}/{path}", http.MethodGet, "proxy-port", "Pass a request on to a web server in a sandbox", tag,
-		map[string]*huma.Response{"200": {Description: "What the server in the sandbox answers, with its status", Content: route.BytesOf("*/*")}},
+		map[string]*huma.Response{"200": {Description: "The answer of the server in the sandbox, with its status", Content: route.BytesOf("*/*")}},
 		id, port, param("path", "path", "path for the server; may have slashes", &huma.Schema{Type: huma.TypeString}),
 		param(httpwire.WaitHeader, "header", "how long to wait until somebody listens, as above", &huma.Schema{Type: huma.TypeString}))
 }

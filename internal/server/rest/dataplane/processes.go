@@ -36,7 +36,7 @@ type startInput struct {
 
 type processesInput struct {
 	route.IDInput
-	All bool `query:"all" doc:"also processes that were started here and have ended"`
+	All bool `query:"all" doc:"also processes that were started through the interface and have ended"`
 }
 
 type stdinInput struct {
@@ -57,14 +57,14 @@ type resizeInput struct {
 
 type outputInput struct {
 	ProcessInput
-	From   int64  `query:"from" minimum:"-1" doc:"sequence number of the first byte that is wanted; -1 for what is written from now on; the oldest that is kept if absent"`
-	Follow bool   `query:"follow" doc:"until the process ends, else what there is"`
-	Last   string `header:"Last-Event-ID" doc:"instead of from, of a client that comes back: the id of the last event that it received"`
+	From   int64  `query:"from" minimum:"-1" doc:"sequence number of the first byte; -1 for output from now on; if absent, the oldest byte that is kept"`
+	Follow bool   `query:"follow" doc:"go on until the process ends; else only the kept output"`
+	Last   string `header:"Last-Event-ID" doc:"instead of from, for a client that reconnects: the id of the last event that it received"`
 }
 
 type logsInput struct {
 	route.IDInput
-	Follow bool `query:"follow" doc:"go on with what is written, by processes that are started later too, until the client goes away or the sandbox is destroyed; else what there is"`
+	Follow bool `query:"follow" doc:"go on with new output, also of processes that are started later, until the client goes away or the sandbox is destroyed; else only the kept output"`
 }
 
 func (h *processes) routeProcesses(r *route.Router) {
@@ -73,15 +73,15 @@ func (h *processes) routeProcesses(r *route.Router) {
 	route.Register(r, route.WithStatus(route.Operation(http.MethodPost, all, "start-process", tag, "Start a process in the background; its output is kept",
 		route.StatusNotFound, route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported, route.StatusTooMany), http.StatusCreated), h.startProcess)
 	route.Register(r, route.Operation(http.MethodGet, all, "list-processes", tag, "List the processes in a sandbox", route.StatusNotFound, route.StatusConflict), h.processes)
-	route.Register(r, route.Operation(http.MethodGet, one, "get-process", tag, "Look at a process", route.StatusNotFound, route.StatusConflict),
+	route.Register(r, route.Operation(http.MethodGet, one, "get-process", tag, "Get a process", route.StatusNotFound, route.StatusConflict),
 		func(ctx context.Context, in *ProcessInput) (*route.Out[*api.Process], error) {
 			return onProcess(in, func() (*api.Process, error) { return h.svc.Process(ctx, in.ID, in.PID) })
 		})
-	route.Register(r, route.Operation(http.MethodDelete, one, "remove-process", tag, "Kill a process that was started here, with its group, and drop its output",
+	route.Register(r, route.Operation(http.MethodDelete, one, "remove-process", tag, "Kill a background process with its group, and drop its output",
 		route.StatusNotFound, route.StatusConflict), func(ctx context.Context, in *ProcessInput) (*struct{}, error) {
 		return nil, toProcess(in, func() error { return h.svc.RemoveProcess(ctx, in.ID, in.PID) })
 	})
-	route.Register(r, route.Operation(http.MethodGet, one+"/wait", "wait-process", tag, "Wait for the end of a process that was started here",
+	route.Register(r, route.Operation(http.MethodGet, one+"/wait", "wait-process", tag, "Wait for the end of a background process",
 		route.StatusNotFound, route.StatusConflict), func(ctx context.Context, in *ProcessInput) (*route.Out[*api.ExecResult], error) {
 		return onProcess(in, func() (*api.ExecResult, error) { return h.svc.WaitProcess(ctx, in.ID, in.PID) })
 	})
@@ -108,7 +108,7 @@ func (h *processes) routeProcesses(r *route.Router) {
 
 func (h *processes) routeOutput(r *route.Router, one string) {
 	const tag = "processes"
-	op := route.Operation(http.MethodGet, one+"/output", "read-output", tag, "Read what a process that was started here wrote", route.StatusNotFound, route.StatusConflict)
+	op := route.Operation(http.MethodGet, one+"/output", "read-output", tag, "Read the output of a background process", route.StatusNotFound, route.StatusConflict)
 	content := route.EventContent(r, "Events `stdout` and `stderr` (Chunk) and, where output is not kept any more, `lost` (Lost); then one `position` (Position) or `error` (Problem). "+
 		"The id of an event is the sequence number to go on from.", route.EventData{
 		httpwire.EventStdout: httpwire.Chunk{}, httpwire.EventStderr: httpwire.Chunk{}, httpwire.EventLost: httpwire.Lost{}, httpwire.EventPosition: api.Position{}, httpwire.EventError: httpwire.Problem{},
@@ -120,7 +120,7 @@ func (h *processes) routeOutput(r *route.Router, one string) {
 		return cmp.Or(route.ValidSandbox(in.ID), err)
 	}, h.output)
 
-	logs := route.Operation(http.MethodGet, "/v1/sandboxes/{id}/logs", "read-logs", tag, "Read what all processes wrote that were started here", route.StatusNotFound, route.StatusConflict)
+	logs := route.Operation(http.MethodGet, "/v1/sandboxes/{id}/logs", "read-logs", tag, "Read the output of all background processes", route.StatusNotFound, route.StatusConflict)
 	content = route.EventContent(r, "Events `stdout` and `stderr` (LogChunk) and, where output is not kept any more, `lost` (LogLost), with the process each is of; `position` (LogPosition) when all of one process was told, "+
 		"with the number from which its output can be read on; at last `end` or `error` (Problem).", route.EventData{
 		httpwire.EventStdout: httpwire.LogChunk{}, httpwire.EventStderr: httpwire.LogChunk{}, httpwire.EventLost: httpwire.LogLost{}, httpwire.EventPosition: httpwire.LogPosition{}, httpwire.EventError: httpwire.Problem{},
@@ -133,7 +133,7 @@ func (h *processes) routeOutput(r *route.Router, one string) {
 	r.Document(one+"/attach", http.MethodGet, "attach-process", "Attach to a process over a WebSocket", tag, route.SocketResponse(r, httpwire.Control{}, httpwire.AttachMessage{}),
 		&huma.Param{Name: "id", In: "path", Required: true, Description: "id or name", Schema: &huma.Schema{Type: huma.TypeString}},
 		&huma.Param{Name: "pid", In: "path", Required: true, Description: "process id in the sandbox", Schema: &huma.Schema{Type: huma.TypeInteger}},
-		&huma.Param{Name: "from", In: "query", Description: "as of output", Schema: &huma.Schema{Type: huma.TypeInteger}})
+		&huma.Param{Name: "from", In: "query", Description: "sequence number of the first byte, as for read-output", Schema: &huma.Schema{Type: huma.TypeInteger}})
 }
 
 // onProcess answers an operation on a process.

@@ -24,21 +24,21 @@ var statusCanceled = api.CodeCanceled.HTTPStatus()
 // failureTexts are the meanings of the statuses of failure, and the names of their responses
 // among the components of the document.
 var failureTexts = map[int]struct{ name, text string }{
-	http.StatusBadRequest:                   {"BadRequest", "The request is wrong: `field` says where, and `detail` what is allowed"},
+	http.StatusBadRequest:                   {"BadRequest", "The request is invalid: `field` names the member, and `detail` the allowed values"},
 	http.StatusUnauthorized:                 {"Unauthorized", "There is no token, or it is not valid"},
-	http.StatusForbidden:                    {"Forbidden", "The token, or the user in the sandbox, may not do that"},
-	http.StatusNotFound:                     {"NotFound", "There is no such thing, or the caller does not see it"},
-	http.StatusConflict:                     {"Conflict", "The state of the thing, what uses it, or its name are in the way"},
+	http.StatusForbidden:                    {"Forbidden", "The token, or the user in the sandbox, does not have the right"},
+	http.StatusNotFound:                     {"NotFound", "The thing does not exist, or the caller does not see it"},
+	http.StatusConflict:                     {"Conflict", "The state of the thing, another thing that uses it, or a taken name prevents the request"},
 	http.StatusPreconditionFailed:           {"PreconditionFailed", "The file is not the version that the request asks for"},
 	http.StatusRequestEntityTooLarge:        {"TooLarge", "The body is too large"},
-	http.StatusUnsupportedMediaType:         {"UnsupportedMediaType", "The body is not of a media type that is taken here"},
+	http.StatusUnsupportedMediaType:         {"UnsupportedMediaType", "The media type of the body is not supported here"},
 	http.StatusRequestedRangeNotSatisfiable: {"RangeNotSatisfiable", "The file has no such range"},
-	http.StatusUnprocessableEntity:          {"Unprocessable", "The request is valid, and cannot be done here, or not with this data"},
+	http.StatusUnprocessableEntity:          {"Unprocessable", "The request is valid, but is not possible on this machine, or with this data"},
 	http.StatusUpgradeRequired:              {"UpgradeRequired", "The request must ask for a WebSocket"},
-	http.StatusTooManyRequests:              {"LimitExceeded", "A limit or a quota is in the way: `exceeded` says which quota"},
+	http.StatusTooManyRequests:              {"LimitExceeded", "A limit or a quota is exceeded: `exceeded` names the quota"},
 	statusCanceled:                          {"Canceled", "The request ended before it was answered: its client went away, or its token was removed"},
-	http.StatusInternalServerError:          {"InternalError", "A defect of Ramet; the daemon's log has more at `request_id`"},
-	http.StatusServiceUnavailable:           {"Unavailable", "The daemon is about to end, or something that is needed cannot be reached: ask again"},
+	http.StatusInternalServerError:          {"InternalError", "A defect of Ramet; the daemon's log has details under `request_id`"},
+	http.StatusServiceUnavailable:           {"Unavailable", "The daemon is about to end, or another server cannot be reached: try again"},
 	http.StatusGatewayTimeout:               {"Timeout", "A deadline passed"},
 	http.StatusInsufficientStorage:          {"InsufficientStorage", "The host has no memory, or no room on its disk, left"},
 }
@@ -51,7 +51,7 @@ func Complete(r *route.Router) {
 	doc.Info.Contact = &huma.Contact{Name: "Ramet", URL: "https://ramet.dev"}
 	doc.Servers = []*huma.Server{
 		{URL: "/", Description: "The daemon that served this document, at its socket or its address"},
-		{URL: "https://{host}:{port}", Description: "A daemon that serves others, by `ramet serve --listen`", Variables: map[string]*huma.ServerVariable{
+		{URL: "https://{host}:{port}", Description: "A daemon that listens on TCP, by `ramet serve --listen`", Variables: map[string]*huma.ServerVariable{
 			"host": {Default: "localhost", Description: "Name or address of the machine"},
 			"port": {Default: "8443", Description: "Port that it listens on"},
 		}},
@@ -128,15 +128,15 @@ func documentQuery(op *huma.Operation) {
 var closedSets = map[reflect.Type]closedSet{
 	reflect.TypeFor[api.State]():         setOf("State of a sandbox", append(api.States(), api.StateDestroyed)...),
 	reflect.TypeFor[api.SnapshotState](): setOf("State of a snapshot", append(api.SnapshotStates(), api.SnapshotDeleted)...),
-	reflect.TypeFor[api.ChangeKind]():    setOf("What is different; `undecided` is a variable of which a part was compared, and is the same", api.Added, api.Modified, api.Deleted, api.Renamed, api.Undecided),
+	reflect.TypeFor[api.ChangeKind]():    setOf("Kind of a difference; `undecided` is a variable of which only a part was compared, without a difference", api.Added, api.Modified, api.Deleted, api.Renamed, api.Undecided),
 	reflect.TypeFor[api.NoHunks]():       setOf("Why a file was not compared line by line; `limit` is that of all files together", api.NoHunksBinary, api.NoHunksTooLarge, api.NoHunksLimit),
-	reflect.TypeFor[api.EventKind]():     setOf("What happened", api.EventKinds...),
+	reflect.TypeFor[api.EventKind]():     setOf("Kind of an event", api.EventKinds...),
 	reflect.TypeFor[api.Layer]():         setOf("Whether a layer of isolation confines the sandbox", api.LayerOn, api.LayerOff),
-	reflect.TypeFor[api.Scope]():         setOf("How much a token may do: `read` looks at everything, files included; `exec` does things in sandboxes as well; `admin` also makes, changes and removes", api.ScopeRead, api.ScopeExec, api.ScopeAdmin),
-	reflect.TypeFor[api.ContextState]():  setOf("What an interpreter does", api.ContextIdle, api.ContextBusy, api.ContextEnded),
-	reflect.TypeFor[api.IdleAction]():    setOf("What happens to a sandbox after its idle timeout", api.IdleHibernate, api.IdlePause, api.IdleDestroy),
-	reflect.TypeFor[api.MergeStrategy](): setOf("What is done about conflicts: paths stay as they are, the one or the other side wins, or nothing is merged at all", api.MergeLeave, api.MergeOurs, api.MergeTheirs, api.MergeFail),
-	reflect.TypeFor[api.StepKind]():      setOf("What made a step", api.StepStart, api.StepExec, api.StepRunCode),
+	reflect.TypeFor[api.Scope]():         setOf("Rights of a token: `read` reads everything, files included; `exec` also acts inside of sandboxes; `admin` also creates, changes and removes things", api.ScopeRead, api.ScopeExec, api.ScopeAdmin),
+	reflect.TypeFor[api.ContextState]():  setOf("State of an interpreter", api.ContextIdle, api.ContextBusy, api.ContextEnded),
+	reflect.TypeFor[api.IdleAction]():    setOf("Action on a sandbox after its idle timeout", api.IdleHibernate, api.IdlePause, api.IdleDestroy),
+	reflect.TypeFor[api.MergeStrategy](): setOf("Treatment of conflicts: paths stay as they are, the sandbox or the merged side wins, or nothing is merged at all", api.MergeLeave, api.MergeOurs, api.MergeTheirs, api.MergeFail),
+	reflect.TypeFor[api.StepKind]():      setOf("Kind of a step", api.StepStart, api.StepExec, api.StepRunCode),
 	reflect.TypeFor[api.Code]():          setOf("The kind of a problem, for programs; none is ever renamed", api.Codes()...),
 }
 

@@ -41,7 +41,7 @@ type IDInput struct {
 
 // ReachInput is the input of an operation that operators may extend to all tenants.
 type ReachInput struct {
-	AllTenants bool `query:"all_tenants" doc:"of all tenants, whose sandboxes and snapshots are named by their ids; only for the owner of the daemon, and tokens of the default tenant with scope admin that are bound to nothing"`
+	AllTenants bool `query:"all_tenants" doc:"include all tenants, whose sandboxes and snapshots are named by their ids; only for the owner of the daemon, and for unbound tokens of the default tenant with scope admin"`
 }
 
 // Reach returns a context in which the caller sees all tenants, if the request asks for that.
@@ -139,5 +139,5 @@ const MaxIdempotencyKey = 255
 func keyParam() *huma.Param {
 	longest := MaxIdempotencyKey
 	return &huma.Param{Name: httpwire.IdempotencyHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: &longest},
-		Description: "made up by the client: the request is done once, and its answer is repeated for a day to the same request with the same key of the same token"}
+		Description: "chosen by the client: the request is done once, and for a day the same request with the same key and token gets the same answer"}
 }

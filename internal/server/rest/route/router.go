@@ -117,7 +117,7 @@ func humaConfig(version string) huma.Config {
 	cfg.CreateHooks = nil
 	cfg.Formats = map[string]huma.Format{"application/json": textFormat, "json": textFormat}
 	cfg.Components.SecuritySchemes = securitySchemes()
-	cfg.Info.Description = "Ramet forks live sandboxes. Errors are RFC 9457 problem documents whose member `code` programs may decide on."
+	cfg.Info.Description = "Ramet forks live sandboxes. Errors are RFC 9457 problem documents, whose member `code` is for programs."
 	return cfg
 }
 

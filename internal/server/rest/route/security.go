@@ -18,7 +18,7 @@ const (
 func securitySchemes() map[string]*huma.SecurityScheme {
 	return map[string]*huma.SecurityScheme{
 		TokenScheme: {Type: "http", Scheme: "bearer",
-			Description: "A secret that `ramet token create` told. The owner of the daemon needs none at its socket. Operations list the scope that they need: read, exec or admin."},
+			Description: "A secret of `ramet token create`. The owner of the daemon needs none at its socket. Operations list the scope that they need: read, exec or admin."},
 		headerScheme: {Type: "apiKey", In: "header", Name: httpwire.TokenHeader,
 			Description: "The same secret, where Authorization is for a server in a sandbox."},
 		BrowserScheme: {Type: "apiKey", In: "query", Name: portproxy.TokenParameter,
