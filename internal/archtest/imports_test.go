@@ -39,6 +39,9 @@ var arrows = []struct {
 
 	{"internal/engine/wire", []string{"internal/engine/interp", "api", "internal/engine/snapfile"}, "the host side and the sentry meet here only"},
 	{"internal/network/wire", nil, "messages about flows; a sentry links it, so it knows nothing of policies or names"},
+	{"internal/network/dns", nil, "questions and answers; how a policy is written is not its business"},
+	{"internal/network/sniff", nil, "names in first bytes; which are allowed is not its business"},
+	{"internal/network/relay", nil, "bytes between two sockets; why they may pass is not its business"},
 	{"internal/storage/paths", []string{"api"}, "it names places and reads nothing there"},
 	{"internal/engine/hostuser", nil, "numbers that are free; who takes them is not its business"},
 	{"internal/engine/cgroup", []string{"api"}, "it does not know what runs in a group"},
@@ -246,6 +249,8 @@ var restricted = []struct {
 	{"github.com/google/go-containerregistry", []string{"internal/image", "internal/storage/pack"}, nil, "registries are known in one place; archives are written with its types of documents"},
 	{"github.com/ProtonMail/go-crypto", []string{"internal/image/debian/archive"}, []string{"internal/image/debian"}, "signatures are checked in one place"},
 	{"golang.org/x/net/idna", []string{"internal/network/policy"}, nil, "names are brought to one form in one place"},
+	{"github.com/miekg/dns", []string{"internal/network/dns"}, nil, "messages of DNS are known in one place"},
+	{"github.com/ProtonMail/go-crypto", []string{"internal/image/debian"}, nil, "signatures are checked in one place"},
 	{"testing", testSupport, []string{"."}, "test code is not for the product"},
 	{"math/rand", nil, nil, "the generator of the old package can be seeded by accident: use math/rand/v2 or crypto/rand"},
 	{"io/ioutil", nil, nil, "it is deprecated"},
