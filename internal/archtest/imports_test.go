@@ -250,7 +250,6 @@ var restricted = []struct {
 	{"github.com/ProtonMail/go-crypto", []string{"internal/image/debian/archive"}, []string{"internal/image/debian"}, "signatures are checked in one place"},
 	{"golang.org/x/net/idna", []string{"internal/network/policy"}, nil, "names are brought to one form in one place"},
 	{"github.com/miekg/dns", []string{"internal/network/dns"}, nil, "messages of DNS are known in one place"},
-	{"github.com/ProtonMail/go-crypto", []string{"internal/image/debian"}, nil, "signatures are checked in one place"},
 	{"testing", testSupport, []string{"."}, "test code is not for the product"},
 	{"math/rand", nil, nil, "the generator of the old package can be seeded by accident: use math/rand/v2 or crypto/rand"},
 	{"io/ioutil", nil, nil, "it is deprecated"},
