@@ -44,9 +44,11 @@ type Log struct {
 	mu      sync.Mutex
 	file    hostfs.File
 	written int64
-	seq     int64
-	prev    string
-	head    hostfs.File
+	// listed says that the directory with the name of file was synced.
+	listed bool
+	seq    int64
+	prev   string
+	head   hostfs.File
 	// pending are lines that could not be written yet.
 	pending []api.AuditEntry
 }
@@ -74,7 +76,7 @@ func openIn(fsys hostfs.FS, dir string, log *slog.Logger) (_ *Log, err error) {
 	}
 	var torn int64
 	if len(files) > 0 {
-		if torn, err = l.resume(files[len(files)-1]); err != nil {
+		if torn, err = l.resume(files); err != nil {
 			return nil, fmt.Errorf("open audit: %w", err)
 		}
 	}
@@ -97,32 +99,51 @@ func filesIn(dir string) ([]string, error) {
 	return files, nil
 }
 
-// resume goes on after the last whole line of a file, and removes a partial line after it:
-// a daemon died while it wrote that line, and had reported its change to no client.
-func (l *Log) resume(path string) (torn int64, err error) {
-	if l.file, err = l.fs.OpenFile(path, os.O_RDWR, 0o600); err != nil {
+// resume goes on after the last whole line of files. It removes a partial line after it: a
+// daemon died while it wrote that line, and had reported its change to no client. A daemon
+// that died when it had begun a file leaves one without a whole line; then the last line is
+// in the file before.
+func (l *Log) resume(files []string) (torn int64, err error) {
+	last := len(files) - 1
+	if l.file, err = l.fs.OpenFile(files[last], os.O_RDWR, 0o600); err != nil {
 		return 0, err
 	}
-	data := bufio.NewReaderSize(l.file, maxLine)
-	for {
-		line, err := data.ReadSlice('\n')
-		if err == io.EOF {
-			torn = int64(len(line))
-			break
-		}
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", filepath.Base(path), err)
-		}
-		l.written += int64(len(line))
-		l.seq, l.prev = seqOf(line), digest(bytes.TrimSuffix(line, []byte("\n")))
+	if l.written, torn, err = l.follow(l.file); err != nil {
+		return 0, err
 	}
 	if torn > 0 {
 		if err := l.file.Truncate(l.written); err != nil {
 			return 0, err
 		}
 	}
-	_, err = l.file.Seek(l.written, io.SeekStart)
-	return torn, err
+	for n, whole := last-1, l.written; n >= 0 && whole == 0; n-- {
+		f, err := l.fs.OpenFile(files[n], os.O_RDONLY, 0)
+		if err != nil {
+			return 0, err
+		}
+		whole, _, err = l.follow(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return 0, err
+		}
+	}
+	return torn, nil
+}
+
+// follow makes the last whole line of a file the one that the next line follows. It returns
+// the bytes of all whole lines, and those of a partial line after them.
+func (l *Log) follow(f hostfs.File) (whole, torn int64, err error) {
+	data := bufio.NewReaderSize(f, maxLine)
+	for {
+		line, err := data.ReadSlice('\n')
+		if err == io.EOF {
+			return whole, int64(len(line)), nil
+		}
+		if err != nil {
+			return whole, 0, fmt.Errorf("%s: %w", filepath.Base(f.Name()), err)
+		}
+		whole += int64(len(line))
+		l.seq, l.prev = seqOf(line), digest(bytes.TrimSuffix(line, []byte("\n")))
+	}
 }
 
 // explain writes an entry about differences from the state that an earlier daemon left.
@@ -251,6 +272,12 @@ func (l *Log) write(e api.AuditEntry) error {
 			return fmt.Errorf("write audit: %w", err)
 		}
 	}
+	if !l.listed { // a power failure would take the file with all its lines
+		if err := l.fs.SyncDir(l.dir); err != nil {
+			return fmt.Errorf("write audit: %w", err)
+		}
+		l.listed = true
+	}
 	if _, err := l.file.WriteAt(append(line, '\n'), l.written); err != nil {
 		_ = l.file.Truncate(l.written) // a partial line does not count; the next line is written over it
 		return fmt.Errorf("write audit: %w", err)
@@ -259,6 +286,7 @@ func (l *Log) write(e api.AuditEntry) error {
 	l.seq, l.prev = e.Seq, digest(line)
 	text := headText(l.seq, l.prev) + "\n"
 	if _, err := l.head.WriteAt([]byte(text), 0); err != nil {
+		_ = l.head.Truncate(0)                             // half of it with the rest of the one before would claim a line that never was
 		l.log.Warn("write the audit's head", "error", err) // the line is there, and the next one writes it again
 	}
 	return nil
@@ -275,6 +303,6 @@ func (l *Log) rotate(seq int64) error {
 			l.log.Warn("close a file of the audit", "error", err)
 		}
 	}
-	l.file, l.written = f, 0
+	l.file, l.written, l.listed = f, 0, false
 	return nil
 }
