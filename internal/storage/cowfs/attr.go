@@ -15,7 +15,7 @@ type Ino uint64
 // FirstIno is the smallest number of an inode that a sandbox made.
 const FirstIno Ino = 1 << 40
 
-// OfImage says whether the inode came with the image.
+// OfImage returns whether the inode is the image's.
 func (i Ino) OfImage() bool { return i < FirstIno }
 
 // Attr are an inode's attributes, as stat(2) shows them.
@@ -25,12 +25,12 @@ type Attr struct {
 	Nlink        uint32
 	Major, Minor uint32 // of a device
 	Size         uint64
-	// Blocks is how many pages of its own the inode's data takes.
+	// Blocks is the number of pages of the inode's data that are not the image's.
 	Blocks uint64
 	// Nanoseconds since 1970.
 	Atime, Mtime, Ctime, Btime int64
-	// ImageEnd is where the file's part that is read from the image ends, in
-	// bytes. It shrinks with truncation and never grows again.
+	// ImageEnd is the offset at which the part of the file that is read from the image
+	// ends. It shrinks with truncation and never grows again.
 	ImageEnd uint64
 }
 
@@ -42,7 +42,7 @@ const (
 	TypeLink = 0o120000
 )
 
-// IsDir says whether it is a directory.
+// IsDir returns whether the inode is a directory.
 func (a *Attr) IsDir() bool { return a.Mode&TypeMask == TypeDir }
 
 // DirentType returns the type as getdents(2) gives it.
@@ -60,7 +60,7 @@ func (a *Attr) encode(b *[attrSize]byte) {
 	}
 }
 
-// Encode returns the attributes as Decode takes them.
+// Encode returns the attributes in the form that Decode takes.
 func (a *Attr) Encode() []byte {
 	var b [attrSize]byte
 	a.encode(&b)
@@ -123,7 +123,7 @@ func key(buf *[keyRoom]byte, ino Ino, kind byte) []byte {
 	return buf[:9]
 }
 
-// keyOf takes a key apart.
+// keyOf splits a key into its parts.
 func keyOf(k []byte) (ino Ino, kind byte, rest []byte) {
 	if len(k) < 9 {
 		return 0, 0, nil

@@ -5,10 +5,11 @@ import (
 	"encoding/binary"
 )
 
-// A value that may be larger than the tree takes is stored in chunks, in keys
-// that end with their number.
+// A value that may be larger than a value of the tree is stored in chunks, under keys that
+// end with the chunk's number.
 const chunkSize = 1024
 
+// putBlob stores a value in chunks.
 func (f *FS) putBlob(prefix []byte, val []byte) error {
 	for n := uint16(0); n == 0 || len(val) > 0; n++ {
 		c := val[:min(len(val), chunkSize)]
@@ -20,7 +21,7 @@ func (f *FS) putBlob(prefix []byte, val []byte) error {
 	return nil
 }
 
-// getBlob returns nil if there is none.
+// getBlob returns a value that is stored in chunks, nil if there is none.
 func getBlob(tree scanner, prefix []byte) ([]byte, error) {
 	var out []byte
 	next := 0
@@ -38,6 +39,7 @@ func getBlob(tree scanner, prefix []byte) ([]byte, error) {
 	return out, err
 }
 
+// deleteBlob removes a value that is stored in chunks, and returns whether there was one.
 func (f *FS) deleteBlob(prefix []byte) (bool, error) {
 	for n := uint16(0); ; n++ {
 		ok, err := f.tree.Delete(binary.BigEndian.AppendUint16(prefix, n))

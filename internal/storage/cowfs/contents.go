@@ -6,30 +6,30 @@ import "ramet.dev/ramet/internal/storage/pages"
 // to. It knows no names.
 type contents struct {
 	core
-	recent *recentExtents // by itself: it has no pointers, the collector leaves it alone
-	// held is asked before pages of the present tree are given back; see OnFree.
+	recent *recentExtents // a pointer: recentExtents has none, so the collector skips it
+	// held is called before pages of the present tree are freed; see OnFree.
 	held func(p pages.Page, n int, born uint32) bool
 }
 
-// OnFree makes f decide about pages that the tree gives up: if it returns true it
-// has taken them over, because somebody still maps them, and calls Free later.
-// f is called with the tree locked.
+// OnFree sets a function that decides about pages that the tree gives up: if held returns
+// true it has taken the pages over, because they are still mapped, and calls Free later.
+// held is called with the tree locked.
 func (f *contents) OnFree(held func(p pages.Page, n int, born uint32) bool) { f.held = held }
 
-// Free gives back pages that an OnFree function took over.
+// Free frees pages that the function of OnFree took over.
 func (f *contents) Free(p pages.Page, n int, born uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.store.Free(p, n, born)
 }
 
-// roomForData returns how many pages there are for a run of a file, at most as many
-// as it has, or ErrNoSpace.
+// roomForData returns the number of pages that there is space for, at most the blocks of a
+// run, or ErrNoSpace.
 func (f *contents) roomForData(r *Run) (uint64, error) {
 	if err := f.store.EnsureNodes(pages.RoomNodes); err != nil {
 		return 0, err
 	}
-	if r.Page != 0 || f.state.Limit == 0 { // they take the place of others
+	if r.Page != 0 || f.state.Limit == 0 { // new pages replace those of the run
 		return r.N, nil
 	}
 	free := f.space().Free
@@ -39,7 +39,7 @@ func (f *contents) roomForData(r *Run) (uint64, error) {
 	return min(r.N, uint64(free)), nil
 }
 
-// drop gives back an extent's pages, which the tree does not refer to any more.
+// drop frees an extent's pages, which the tree does not refer to any more.
 func (f *contents) drop(e extent) {
 	if e.page == 0 {
 		return

@@ -9,38 +9,39 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// State is what must be kept of a tree, beside its pages, to open it again.
+// State is the state of a tree that must be kept, beside its pages, to open it again.
 type State struct {
 	Root    pages.Page
 	NextIno Ino
-	// Blocks is how many pages the tree has: its nodes, and the data that it
-	// refers to.
+	// Blocks is the number of pages of the tree: its nodes, and the data that they refer
+	// to.
 	Blocks int64
-	// Limit is how many it may have. 0 means any number.
+	// Limit is the largest number of pages. 0 means no limit.
 	Limit int64
 }
 
-// core is the tree of a file system with the attributes of its inodes, and how much space the
+// core is the tree of a file system with the attributes of its inodes and the space that the
 // tree takes. It knows neither names nor contents.
 type core struct {
 	image *erofs.Reader // nil: none
-	data  []byte        // what image reads
+	data  []byte        // the bytes that image reads
 
-	// mu protects the tree, the store and data pages that may change. It is the
-	// innermost lock: nothing is called with it held that could take another.
+	// mu protects the tree, the store and data pages that may change. It is an inner
+	// lock: of the locks of others, only those of the functions that are called with the
+	// tree locked are taken below it.
 	mu    sync.RWMutex
 	store *pages.Store
 	tree  *btree.Tree
 	state State
 }
 
-// Store returns the pages. Use what it is documented to allow without the lock.
+// Store returns the pages. Only methods that need no lock may be used.
 func (c *core) Store() *pages.Store { return c.store }
 
 // Image returns the mapped image below the tree, nil if there is none.
 func (c *core) Image() []byte { return c.data }
 
-// State returns what is to be kept.
+// State returns the state that is to be kept.
 func (c *core) State() State {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -53,9 +54,9 @@ func (c *core) stateNow() State {
 	return s
 }
 
-// Pin makes the present tree immutable until Release: it returns the tree's root
-// and the segments that its pages are in, for a child or a reader. Pages that are
-// mapped writably must have been taken away from the mappings before.
+// Pin makes the present tree immutable until Release: it returns the tree's state and the
+// segments that its pages are in, for a child or a reader. No process may run until pages
+// that are mapped writably have been unmapped.
 func (c *core) Pin(id string) (State, []pages.Segment, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +66,7 @@ func (c *core) Pin(id string) (State, []pages.Segment, error) {
 	return c.stateNow(), c.store.Segments(), nil
 }
 
-// Release gives back what only the pin kept.
+// Release drops a pin, and frees pages that only the pin kept.
 func (c *core) Release(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// extent says which pages hold some consecutive blocks of a file. Page 0 is a
-// hole: zeros where the image has data.
+// extent says which pages hold consecutive blocks of a file. Page 0 is a hole: zeros where
+// the image has data.
 type extent struct {
 	ino   Ino
 	block uint64
@@ -63,7 +63,8 @@ func (f *contents) deleteExtent(e extent) error {
 	return err
 }
 
-// maxExtent keeps counts in 32 bits, and copies of a piece short.
+// maxExtent bounds the blocks of an extent, so that their number has 32 bits and copies are
+// short.
 const maxExtent = 1 << 20
 
 // reader is a Tree or a View.
@@ -72,7 +73,8 @@ type reader interface {
 	Floor(key []byte) (k, val []byte, ok bool, err error)
 }
 
-// extentAt returns the extent that has block, or else where the next one begins.
+// extentAt returns the extent that has block. If there is none, next is the block at which
+// the next extent begins.
 func extentAt(t reader, ino Ino, block uint64) (e extent, next uint64, err error) {
 	var buf [keyRoom]byte
 	k, val, ok, err := t.Floor(extentKey(&buf, ino, block))
@@ -101,17 +103,17 @@ func extentAt(t reader, ino Ino, block uint64) (e extent, next uint64, err error
 	return extent{}, next, firstError(err, err2)
 }
 
-// Run is some consecutive blocks of a file that are in one place.
+// Run is a range of consecutive blocks of a file that are stored in one piece.
 type Run struct {
 	Block, N uint64
-	// Page is where they are if it is not 0, else ImageOffset in the image; if
-	// that is 0 too they are zeros.
+	// Page is the first page of the blocks. If it is 0, the blocks are at ImageOffset in
+	// the image; if that is 0 too, they are zeros.
 	Page        pages.Page
 	Mutable     bool // the pages may be written
 	ImageOffset uint64
 }
 
-// Zero says whether the run is all zeros and takes no space.
+// Zero returns whether the run is all zeros and takes no space.
 func (r *Run) Zero() bool { return r.Page == 0 && r.ImageOffset == 0 }
 
 // Map returns the longest run that begins at block and has at most n blocks.
@@ -138,8 +140,7 @@ func (f *contents) run(ino Ino, a *Attr, block, n uint64) (Run, error) {
 	return r, nil
 }
 
-// run is the part of e that begins at block, which is in it, and has at most n
-// blocks.
+// run returns the part of e that begins at block, which is in e, and has at most n blocks.
 func (e *extent) run(block, n uint64) Run {
 	r := Run{Block: block, N: min(n, e.block+e.n-block)}
 	if e.page != 0 {
@@ -148,8 +149,7 @@ func (e *extent) run(block, n uint64) Run {
 	return r
 }
 
-// findRun is Map for a tree or a view. e is the extent that the run is of, if there
-// is one.
+// findRun is Map for a tree or a view. e is the extent that has the run, if there is one.
 func findRun(t reader, image *erofs.Reader, ino Ino, a *Attr, block, n uint64) (r Run, e extent, err error) {
 	e, next, err := extentAt(t, ino, block)
 	if err != nil {
@@ -176,12 +176,13 @@ func findRun(t reader, image *erofs.Reader, ino Ino, a *Attr, block, n uint64) (
 	return r, e, err
 }
 
+// BlocksIn returns the number of blocks of a file of size bytes.
 func BlocksIn(size uint64) uint64 {
 	return size/pages.PageSize + (size%pages.PageSize+pages.PageSize-1)/pages.PageSize
 }
 
-// memory returns what a run that is not zero contains. The image's part may be
-// shorter than the run.
+// memory returns the contents of a run that is not zero. The image's part may be shorter than
+// the run.
 func (f *contents) memory(r *Run, a *Attr) ([]byte, error) {
 	if r.Page != 0 {
 		return f.store.Contents(r.Page, int(r.N))
@@ -193,10 +194,10 @@ func (f *contents) memory(r *Run, a *Attr) ([]byte, error) {
 	return f.data[r.ImageOffset : r.ImageOffset+n], nil
 }
 
-// Read calls fn for consecutive pieces of [off, off+n) of a file. mem is nil for a
-// piece of zeros. fn returns how much it took; if that is less than size, or with
-// an error, reading ends. fn is called with the tree locked for reading; after
-// ErrUnreadable once more with a copy.
+// Read calls fn for consecutive pieces of [off, off+n) of a file. mem is nil for a piece of
+// zeros. fn returns the number of bytes that it took; if that is less than size, or with an
+// error, reading ends. fn is called with the tree locked for reading; if it returns
+// ErrUnreadable, it is called once more with a copy.
 func (f *contents) Read(ino Ino, a *Attr, off, n uint64, fn func(mem []byte, size int) (int, error)) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -234,17 +235,17 @@ func (f *contents) Read(ino Ino, a *Attr, off, n uint64, fn func(mem []byte, siz
 	return nil
 }
 
-// Prepared is what Prepare did.
+// Prepared is the result of Prepare.
 type Prepared struct {
-	// Ready is how many bytes from the offset on may be written.
+	// Ready is the number of bytes from the offset on that may be written.
 	Ready uint64
-	// Fresh says that some of them are in new pages, Moved that some of those
-	// have taken the place of others, which somebody may have mapped.
+	// Fresh says that some of them are in new pages, Moved that some of the new pages
+	// replace others, which may be mapped.
 	Fresh, Moved bool
 }
 
-// Prepare makes the blocks of [off, off+n) pages that may be written, as many of
-// them as there is space for. a is changed and stored.
+// Prepare gives the blocks of [off, off+n) pages that may be written, as many of them as
+// there is space for. a is changed and stored.
 func (f *contents) Prepare(ino Ino, a *Attr, off, n uint64) (Prepared, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -277,13 +278,13 @@ func (f *contents) prepare(ino Ino, a *Attr, off, n uint64) (p Prepared, err err
 	}
 	p.Ready = min(block*pages.PageSize-off, n)
 	if errors.Is(err, pages.ErrNoSpace) {
-		err = nil // the caller sees that it is less than asked for
+		err = nil // Ready is less than n
 	}
 	return p, err
 }
 
-// replace gives a run, or the beginning of it, new pages with the same contents,
-// and returns how many.
+// replace gives a run, or its beginning, new pages with the same contents, and returns their
+// number.
 func (f *contents) replace(ino Ino, a *Attr, r Run) (uint64, error) {
 	want, err := f.roomForData(&r)
 	if err != nil {
@@ -307,6 +308,7 @@ func (f *contents) replace(ino Ino, a *Attr, r Run) (uint64, error) {
 	return n, nil
 }
 
+// copyOver copies the first n blocks of a run to pages from page on.
 func (f *contents) copyOver(a *Attr, r Run, page pages.Page, n uint64) error {
 	old, err := f.memory(&r, a)
 	if err != nil {
@@ -317,12 +319,12 @@ func (f *contents) copyOver(a *Attr, r Run, page pages.Page, n uint64) error {
 	if err != nil {
 		return err
 	}
-	// Writing through a descriptor spares a page fault for each page.
+	// Writing through a descriptor avoids a page fault for each page.
 	at := int64(page) * pages.PageSize
 	for len(old) > 0 {
 		n := min(len(old), int(pages.MaxCall(at)))
 		if _, err := file.WriteAt(old[:n], at); err != nil {
-			if errors.Is(err, unix.EFAULT) { // old is not there, see ErrUnreadable
+			if errors.Is(err, unix.EFAULT) { // old cannot be read, see ErrUnreadable
 				err = unix.ENOSPC
 			}
 			return fmt.Errorf("copy %d bytes of a file's data: %w", n, pages.NoSpace(err))
@@ -332,7 +334,7 @@ func (f *contents) copyOver(a *Attr, r Run, page pages.Page, n uint64) error {
 	return nil
 }
 
-// setExtent makes e hold its blocks, in place of what held them before.
+// setExtent stores e in place of the extents that had its blocks before.
 func (f *contents) setExtent(a *Attr, e extent) error {
 	if err := f.clear(a, e.ino, e.block, e.n); err != nil {
 		return err
@@ -347,15 +349,16 @@ func (f *contents) setExtent(a *Attr, e extent) error {
 	return nil
 }
 
-// joinExtent stores an extent where there is none, as a part of the one before it
-// if that is possible.
+// joinExtent stores an extent of blocks that have none, as a part of the extent before it if
+// that is possible.
 func (f *contents) joinExtent(e extent) error {
 	if e.block > 0 {
 		left, _, err := extentAt(f.tree, e.ino, e.block-1)
 		if err != nil {
 			return err
 		}
-		// An ancestor's last page may be followed by our first: those are in two files.
+		// The last page of an ancestor and the first of our own have consecutive numbers,
+		// and are in two files.
 		next := left.page == 0 && e.page == 0 || left.page+pages.Page(left.n) == e.page && f.store.Own(left.page)
 		if left.n > 0 && left.n+e.n <= maxExtent && left.born == e.born && next {
 			left.n += e.n
@@ -365,7 +368,7 @@ func (f *contents) joinExtent(e extent) error {
 	return f.putExtent(e)
 }
 
-// clear removes what extents have of some blocks.
+// clear removes blocks from all extents.
 func (f *contents) clear(a *Attr, ino Ino, block, n uint64) error {
 	for end := block + n; block < end; {
 		e, next, err := extentAt(f.tree, ino, block)
@@ -377,7 +380,7 @@ func (f *contents) clear(a *Attr, ino Ino, block, n uint64) error {
 			continue
 		}
 		from, to := block, min(end, e.block+e.n)
-		// The part to the right first: if there is no space for it, nothing has
+		// The part to the right comes first: if there is no space for it, nothing has
 		// changed.
 		if to < e.block+e.n {
 			right := e
@@ -410,8 +413,8 @@ func (f *contents) clear(a *Attr, ino Ino, block, n uint64) error {
 	return nil
 }
 
-// Punch makes [off, off+n) zeros that take no space. Mappings of whole blocks in
-// it must be gone. a is changed and stored.
+// Punch makes [off, off+n) zeros that take no space. Whole blocks in it may be unmapped after
+// it: the function of OnFree keeps their pages. a is changed and stored.
 func (f *contents) Punch(ino Ino, a *Attr, off, n uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -448,8 +451,8 @@ func (f *contents) Punch(ino Ino, a *Attr, off, n uint64) error {
 	return f.setAttr(ino, a)
 }
 
-// Reserve gives [off, off+n) pages where it has none, so that writing there does
-// not run out of space.
+// Reserve gives the blocks of [off, off+n) pages where they have none, so that writing there
+// does not run out of space.
 func (f *contents) Reserve(ino Ino, a *Attr, off, n uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -488,8 +491,8 @@ func (f *contents) Reserve(ino Ino, a *Attr, off, n uint64) error {
 	return f.setAttr(ino, a)
 }
 
-// Seek returns the first offset from off on where there is data, or where there
-// is none. It returns the file's size if the file ends before.
+// Seek returns the first offset from off on with data, or without data. It returns the
+// file's size if there is none.
 func (f *contents) Seek(ino Ino, a *Attr, off uint64, data bool) (uint64, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

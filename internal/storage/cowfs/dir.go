@@ -9,7 +9,7 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// whiteout is the type of an entry that hides the image's.
+// whiteout is the type of an entry that hides an entry of the image.
 const whiteout = 0xff
 
 // Entry is an entry of a directory.
@@ -62,7 +62,7 @@ func (f *FS) imageLookup(dir Ino, name string) (Entry, bool, error) {
 	return Entry{Name: name, Ino: Ino(nid), Type: typ}, ok, err
 }
 
-// imageDir returns the directory as the image has it, if it has.
+// imageDir returns the image's inode of a directory, if there is one.
 func (f *FS) imageDir(dir Ino) (erofs.Inode, bool, error) {
 	if f.image == nil || !dir.OfImage() {
 		return erofs.Inode{}, false, nil
@@ -86,6 +86,7 @@ func (f *FS) insert(dir Ino, e Entry) error {
 	return f.putEntry(dir, e, pages.PutNodes)
 }
 
+// putEntry stores an entry, and leaves as many nodes for others.
 func (f *FS) putEntry(dir Ino, e Entry, leave int) error {
 	var buf [keyRoom]byte
 	var val [entrySize]byte
@@ -115,9 +116,8 @@ func (f *FS) Delete(dir Ino, e Entry) error {
 	return err
 }
 
-// NoteParent records where an inode of the image is, once something about it
-// changes, so that a diff can name it. If that is new it asks room first, which may
-// be Room.
+// NoteParent records an entry that leads to an inode of the image before the inode changes,
+// so that a diff finds its path. For a new record it asks room first, which may be Room.
 func (f *FS) NoteParent(ino, dir Ino, name string, room func(bytes int) error) error {
 	var buf [keyRoom]byte
 	k := parentKey(&buf, ino, dir, name)
@@ -135,8 +135,8 @@ func (f *FS) NoteParent(ino, dir Ino, name string, room func(bytes int) error) e
 	return f.tree.PutLeaving(k, nil, 0)
 }
 
-// Entries calls fn for the entries whose names are at least from, in the order of
-// their names, until it returns false. It does so with the tree locked.
+// Entries calls fn for the entries whose names are at least from, in the order of their
+// names, until fn returns false. fn is called with the tree locked.
 func (f *FS) Entries(dir Ino, from string, fn func(Entry) bool) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -223,7 +223,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// Empty says whether a directory has no entries.
+// Empty returns whether a directory has no entries.
 func (f *FS) Empty(dir Ino) (bool, error) {
 	empty := true
 	err := f.Entries(dir, "", func(Entry) bool {

@@ -13,19 +13,19 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// Files reads the files of a tree and of the image below it. Like the View it
-// reads through, it believes neither: what it returns is right or an error that
-// wraps ErrCorrupt. What it cannot see is the shape of the whole, so whoever walks
-// it bounds depth and number. It is not safe for concurrent use.
+// Files reads the files of a tree and of the image below it. Like the View that it reads
+// through, it trusts neither: its results are right or an error that wraps ErrCorrupt. It
+// does not check that directories are a tree, so a caller that walks them bounds depth and
+// number. It is not safe for concurrent use.
 type Files struct {
 	view  *btree.View
 	image *erofs.Reader // nil: none
-	data  []byte        // what image reads
+	data  []byte        // the bytes that image reads
 	links linksOfImage  // see ImageLinks
 }
 
-// NewFiles returns the files of a view above an image, which is nil if there is
-// none, and usually mapped. Both stay with the caller.
+// NewFiles returns the files of a view above an image, which is usually mapped, and nil if
+// there is none. Both stay the caller's.
 func NewFiles(view *btree.View, image []byte) (*Files, error) {
 	f := &Files{view: view, data: image}
 	if image != nil {
@@ -37,11 +37,11 @@ func NewFiles(view *btree.View, image []byte) (*Files, error) {
 	return f, view.Err()
 }
 
-// Bytes returns how many bytes the pages and the image have: no tree of a sandbox has more
+// Bytes returns the size of the pages and the image in bytes: no tree of a sandbox has more
 // data.
 func (f *Files) Bytes() int64 { return int64(f.view.Pages())*pages.PageSize + int64(len(f.data)) }
 
-// SamePlace reports whether the pages of a run are the same ones on two sides.
+// SamePlace returns whether the pages of a run are the same on two sides.
 func SamePlace(a, b *Files, r *Run) bool {
 	return btree.SamePages(a.view, b.view, r.Page, pages.Page(r.N))
 }
@@ -56,7 +56,7 @@ func rootOf(image *erofs.Reader) Ino {
 	return Ino(image.Root())
 }
 
-// Node is a file as one tree has it.
+// Node is a file of one tree.
 type Node struct {
 	Ino  Ino
 	Attr Attr
@@ -106,7 +106,7 @@ func (f *Files) Lookup(dir Ino, name string) (ino Ino, ok bool, err error) {
 	return f.ImageLookup(dir, name)
 }
 
-// ImageLookup is Lookup as far as the image goes.
+// ImageLookup is Lookup in the image alone.
 func (f *Files) ImageLookup(dir Ino, name string) (Ino, bool, error) {
 	if f.image == nil || !dir.OfImage() {
 		return 0, false, nil
@@ -119,17 +119,17 @@ func (f *Files) ImageLookup(dir Ino, name string) (Ino, bool, error) {
 	return Ino(nid), ok, err
 }
 
-// validName says whether a name can be part of a path.
+// validName returns whether a name can be part of a path.
 func validName(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= erofs.MaxNameLen && strings.IndexByte(name, '/') < 0 && strings.IndexByte(name, 0) < 0
 }
 
-// Entries calls fn for the entries of a directory in the order of their names,
-// until it returns an error, which it returns.
+// Entries calls fn for the entries of a directory in the order of their names. It ends with
+// the first error of fn and returns it.
 func (f *Files) Entries(dir Ino, fn func(name string, ino Ino) error) error {
 	image := f.image
 	if image != nil && dir.OfImage() {
-		// One that was made where the image has something else is none of it.
+		// A directory under the number of another file of the image has no entries there.
 		if in, err := image.Inode(uint64(dir)); err != nil {
 			return err
 		} else if in.Mode&TypeMask != TypeDir {
@@ -148,8 +148,8 @@ func (f *Files) Entries(dir Ino, fn func(name string, ino Ino) error) error {
 	return firstError(bad, err)
 }
 
-// Find resolves a clean absolute path without following symbolic links. If there
-// is nothing the error wraps ErrNotExist.
+// Find resolves a clean absolute path without following symbolic links. If there is no file
+// the error wraps ErrNotExist.
 func (f *Files) Find(path string) (Node, error) {
 	n, err := f.Node(f.Root())
 	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
@@ -200,15 +200,15 @@ func (f *Files) Xattr(ino Ino, name string) ([]byte, error) {
 	return xattr(f.view, f.image, ino, name)
 }
 
-// ErrLimit says that there is more than any sandbox makes: too many changes, or too long a
-// path.
+// ErrLimit is wrapped by errors about trees that no sandbox makes: with too many changes or
+// too long a path.
 var ErrLimit = errors.New("there are too many changes")
 
-// MaxPathLen is more than a system call takes: deeper directories can be made, one in the
-// other, but not without effort.
+// MaxPathLen bounds paths. It is more than a system call takes: deeper directories can only
+// be made by relative paths.
 const MaxPathLen = 32 << 10
 
-// IsCorrupt says whether an error is about a tree or an image that makes no sense.
+// IsCorrupt returns whether an error is about a corrupt tree or image.
 func IsCorrupt(err error) bool {
 	for _, e := range []error{pages.ErrCorrupt, ErrNotExist, erofs.ErrCorrupt, erofs.ErrUnsupported} {
 		if errors.Is(err, e) {
@@ -218,10 +218,10 @@ func IsCorrupt(err error) bool {
 	return false
 }
 
-// ErrTooLarge says that a file has more bytes than were asked for.
+// ErrTooLarge is wrapped by errors about a file with more bytes than the caller allows.
 var ErrTooLarge = errors.New("file is too large")
 
-// ReadFile returns what a regular file contains, if it has at most limit bytes.
+// ReadFile returns the contents of a regular file that has at most limit bytes.
 func (f *Files) ReadFile(ctx context.Context, n *Node, limit int64) ([]byte, error) {
 	if n.Attr.Size > uint64(limit) {
 		return nil, fmt.Errorf("%w: it has %d bytes", ErrTooLarge, n.Attr.Size)
@@ -230,7 +230,7 @@ func (f *Files) ReadFile(ctx context.Context, n *Node, limit int64) ([]byte, err
 	return buf, f.ReadAt(ctx, n, 0, buf)
 }
 
-// ReadAt fills buf from a regular file. All of it is within the file.
+// ReadAt fills buf from a regular file. The range must be within the file.
 func (f *Files) ReadAt(ctx context.Context, n *Node, off uint64, buf []byte) error {
 	for len(buf) > 0 {
 		if ctx.Err() != nil {
@@ -281,15 +281,14 @@ func (f *Files) ReadRun(n *Node, r *Run, skip uint64, buf []byte) error {
 	return nil
 }
 
-// Link is where an entry is.
+// Link is the place of an entry.
 type Link struct {
 	Dir  Ino
 	Name string
 }
 
-// Links returns where a file is, as far as the tree says: all of a file's places
-// if it was made, and those of a file of the image by which it was changed or that
-// it was given.
+// Links returns the entries of a file that the tree knows: all of a file that is not the
+// image's; of a file of the image those by which it was changed and those that it got.
 func (f *Files) Links(ino Ino) ([]Link, error) {
 	var all []Link
 	var buf [keyRoom]byte
@@ -309,7 +308,7 @@ func (f *Files) Links(ino Ino) ([]Link, error) {
 	return f.verify(ino, all)
 }
 
-// verify returns those places where the file is.
+// verify returns those entries that lead to the file.
 func (f *Files) verify(ino Ino, all []Link) ([]Link, error) {
 	kept := all[:0]
 	for _, p := range all {
@@ -324,8 +323,8 @@ func (f *Files) verify(ino Ino, all []Link) ([]Link, error) {
 	return kept, nil
 }
 
-// Paths returns where a file is, in the order of its paths. It is not quick for a
-// file of the image: see ImageLinks.
+// Paths returns the paths of a file, in order. It is slow for a file of the image: see
+// ImageLinks.
 func (f *Files) Paths(ino Ino) ([]string, error) {
 	places, err := f.allLinks(ino)
 	if err != nil {
@@ -345,7 +344,7 @@ func (f *Files) Paths(ino Ino) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// allLinks returns all places of a file, in the tree and in the image.
+// allLinks returns all entries of a file, in the tree and in the image.
 func (f *Files) allLinks(ino Ino) ([]Link, error) {
 	made, err := f.Links(ino)
 	if err != nil {

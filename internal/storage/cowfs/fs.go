@@ -14,11 +14,11 @@ import (
 // image.
 var ErrNotExist = errors.New("no such inode")
 
-// FS is a tree that changes. Its methods may be called concurrently; two calls
-// for the same inode must not both be changes.
+// FS is a tree that changes. Its methods may be called concurrently; two concurrent calls
+// must not both change the same inode.
 //
-// Nothing here checks permissions or the meaning of an operation: that is the
-// caller's, who also says what is renamed to what and counts links.
+// It checks neither permissions nor the meaning of an operation: its caller does, which also
+// composes renames and counts links.
 type FS struct {
 	// Each layer knows only those below it: core has attributes and space, contents has the
 	// data of files, and FS has names, links and extended attributes.
@@ -45,8 +45,8 @@ func Open(store *pages.Store, data []byte, state State) (*FS, error) {
 	return f, nil
 }
 
-// Remove removes all that the tree has of an inode without links. After an error
-// some of it is left, and it may be called again.
+// Remove removes all keys of an inode without links. After an error some of them are left,
+// and Remove may be called again.
 func (f *FS) Remove(ino Ino) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

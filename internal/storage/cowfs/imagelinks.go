@@ -8,9 +8,9 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// linksOfImage says where in an image directories are, and files that have several
-// names. The image itself only leads from names to inodes. Finding it out takes a
-// walk of the whole image, so it is done when the first such place is asked for.
+// linksOfImage has the entries of an image's directories and files with several names, by
+// inode. The image itself only leads from names to inodes. Making it takes a walk of the
+// whole image, so it is made when it is first needed.
 type linksOfImage map[Ino][]Link
 
 func newLinksOfImage(image *erofs.Reader) (linksOfImage, error) {
@@ -49,8 +49,8 @@ func newLinksOfImage(image *erofs.Reader) (linksOfImage, error) {
 	return links, nil
 }
 
-// ImageLinks returns where the image has a directory, or a file with several
-// names, of those places the ones where it still is.
+// ImageLinks returns those entries of a directory, or of a file with several names, that the
+// image has and that are still there.
 func (f *Files) ImageLinks(ino Ino) ([]Link, error) {
 	if f.image == nil || !ino.OfImage() {
 		return nil, nil
@@ -65,7 +65,7 @@ func (f *Files) ImageLinks(ino Ino) ([]Link, error) {
 	return f.verify(ino, slices.Clone(f.links[ino]))
 }
 
-// ManyNames says whether the image has a file under several names.
+// ManyNames returns whether the image has several names for a file.
 func (f *Files) ManyNames(ino Ino) bool {
 	if f.image == nil || !ino.OfImage() {
 		return false

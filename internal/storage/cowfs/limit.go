@@ -2,15 +2,15 @@ package cowfs
 
 import "ramet.dev/ramet/internal/storage/pages"
 
-// A tree has a limit of pages, of nodes and of data that it refers to, wherever they
-// are: what a child inherited counts as if it were its own. Pages that only a pin
-// needs do not count.
+// The limit of a tree is on pages: its nodes and the data that they refer to, wherever they
+// are. Pages that a child inherited count like its own. Pages that only a pin needs do not
+// count.
 //
-// What is new is refused some pages below the limit, data earlier than names. What
-// changes or removes something that exists is not refused: it takes pages too, for
-// instance to hide an entry of the image, but never more than that is worth.
+// New data, names and attributes are refused some pages below the limit, data first. Changes
+// and removals of existing files are not refused: they take pages too, for instance to hide
+// an entry of the image, but these are bounded by the existing files.
 
-// reserve is how much of the limit data must leave, in pages. Half of it is for
+// reserve returns the pages below the limit that data must leave free. Half of them are for
 // names and attributes.
 func (c *core) reserve() int64 {
 	return min(max(c.state.Limit/32, 32), 1024, c.state.Limit/2)
@@ -18,9 +18,9 @@ func (c *core) reserve() int64 {
 
 func (c *core) used() int64 { return c.state.Blocks + c.tree.Grown() }
 
-// Room returns ErrNoSpace if there is no room for new names or attributes which
-// take about as many bytes. Whoever makes some asks before, so that a change of
-// several steps is done or not begun.
+// Room returns ErrNoSpace if there is no room for new names or attributes of about as many
+// bytes. A caller that makes some asks before, so that a change of several steps is either
+// completed or not begun.
 func (c *core) Room(bytes int) error {
 	c.mu.RLock()
 	full := c.state.Limit > 0 && c.used()+int64(bytes/pages.PageSize) >= c.state.Limit-c.reserve()/2
@@ -37,14 +37,14 @@ func (c *core) Room(bytes int) error {
 	return c.store.EnsureNodes(pages.RoomNodes)
 }
 
-// Space is how many pages there are.
+// Space has numbers of pages.
 type Space struct {
-	Limit int64 // 0: there is none
+	Limit int64 // 0: no limit
 	Used  int64
-	Free  int64 // that data may take, if there is a limit
+	Free  int64 // pages that data may take, if there is a limit
 }
 
-// Space returns how many pages the tree has, and how many it may have.
+// Space returns the pages that the tree has and may have.
 func (c *core) Space() Space {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -9,24 +9,24 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// Place is where some bytes of a file are in a file of the host: at most as many as
-// one system call should write.
+// Place is the place of some bytes of a file in a file of the host: at most as many as one
+// system call should write.
 type Place struct {
 	File   *os.File
 	Offset int64
 	N      uint64
-	// Mem is the same bytes, mapped.
+	// Mem are the same bytes, mapped.
 	Mem []byte
 }
 
-// ErrNotReady is returned for a place that may not be written: Prepare it
-// (again, if a pin came in between).
+// ErrNotReady is returned for blocks that may not be written. They need Prepare, again if
+// the tree was pinned since.
 var ErrNotReady = errors.New("file's blocks are not ready to be written")
 
-// Write calls fn for consecutive places of [off, off+n), which Prepare made
-// ready. fn returns how much it wrote there; if that is less than the place's
-// size, or with an error, writing ends. fn is called with the tree locked for
-// reading: no pin can come in between.
+// Write calls fn for consecutive places of [off, off+n), which Prepare made ready. fn returns
+// the number of bytes that it wrote; if that is less than the place's size, or with an error,
+// writing ends. fn is called with the tree locked for reading, so that the tree cannot be
+// pinned meanwhile.
 func (f *contents) Write(ino Ino, a *Attr, off, n uint64, fn func(Place) (uint64, error)) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -76,12 +76,12 @@ func (p *Place) WriteAt(b []byte) (int, error) {
 	return n, nil
 }
 
-// ErrUnreadable is what a function that reads says about memory that the host does
-// not provide: on a full tmpfs there is none for a page that was never written.
+// ErrUnreadable is returned by functions that read mapped memory which the host does not
+// provide: a full tmpfs has none for a page that was never written.
 var ErrUnreadable = errors.New("the host has no memory for a page")
 
-// readCopy calls fn with a copy of some bytes of a run, which begin skip bytes behind
-// its start.
+// readCopy calls fn with a copy of at most n bytes of a run, which begin skip bytes behind its
+// start.
 func (f *contents) readCopy(r *Run, skip, n uint64, fn func(mem []byte, size int) (int, error)) (int, error) {
 	file, _, err := f.store.FileOf(r.Page)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 type PageRun struct{ Start, End pages.Page }
 
 // Runs returns the runs of more than one page that the files of a tree have, in their order.
-// Whoever reads such pages may read them at once, so that they have to be in one segment.
+// The pages of a run may be read at once, so they have to be in one segment.
 func Runs(v *btree.View) ([]PageRun, error) {
 	var list []extent
 	var bad error

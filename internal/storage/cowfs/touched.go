@@ -5,15 +5,15 @@ import "ramet.dev/ramet/internal/storage/btree"
 // Touched is a part of a file that is stored differently in two trees.
 type Touched struct {
 	Ino Ino
-	// Entry says that it is the entry Name of the directory Ino. Else it is attributes,
-	// contents, extended attributes or the target of a link.
+	// Entry says that the part is the entry Name of the directory Ino. Otherwise it is
+	// attributes, contents, extended attributes or the target of a link.
 	Entry bool
 	Name  string
 }
 
-// EachTouched calls fn for what is stored differently in two trees above one image, in the
-// order of inodes, until it returns an error. Attributes that differ in times only are left
-// out. Pages that the trees share are not read.
+// EachTouched calls fn for the parts of files that are stored differently in two trees above
+// one image, in the order of inodes, until fn returns an error. Attributes that differ in
+// times only are left out. Pages that the trees share are not read.
 func EachTouched(a, b *Files, fn func(Touched) error) error {
 	return btree.Diff(a.view, b.view, dataOf, func(k, old, new []byte) error {
 		ino, kind, rest := keyOf(k)
@@ -25,7 +25,7 @@ func EachTouched(a, b *Files, fn func(Touched) error) error {
 				return err
 			}
 		case keyParent:
-			return nil // it follows from an entry, or says nothing but that something changed
+			return nil // it follows from an entry, or only says that the inode changed
 		}
 		return fn(Touched{Ino: ino})
 	})
@@ -43,8 +43,8 @@ func dataOf(key, val []byte) btree.DataPages {
 	return btree.DataPages{Start: e.page, N: e.n, Born: e.born}
 }
 
-// sameValues says whether the values of an inode's attributes differ in nothing that counts.
-// nil is what the image has.
+// sameValues returns whether the stored attributes of an inode differ in times only. nil
+// stands for those of the image.
 func sameValues(a, b *Files, ino Ino, old, new []byte) (bool, error) {
 	var attrs [2]Attr
 	for i, val := range [2][]byte{old, new} {
@@ -61,8 +61,7 @@ func sameValues(a, b *Files, ino Ino, old, new []byte) (bool, error) {
 	return sameAttr(&attrs[0], &attrs[1]) && attrs[0].ImageEnd == attrs[1].ImageEnd, nil
 }
 
-// sameAttr says whether attributes differ in nothing that counts. Not all that
-// counts for the data is in them.
+// sameAttr returns whether attributes differ in times only. Data may differ even so.
 func sameAttr(a, b *Attr) bool {
 	return a.Mode == b.Mode && a.UID == b.UID && a.GID == b.GID && a.Major == b.Major && a.Minor == b.Minor &&
 		(a.Size == b.Size || a.IsDir())

@@ -2,7 +2,7 @@ package cowfs
 
 import "ramet.dev/ramet/internal/storage/btree"
 
-// Trim gives the pages that no pin needs back to the host. After it only pins may be
+// Trim gives the pages that no pin needs back to the host. After it only pinned trees may be
 // read: the present files are gone.
 func (f *FS) Trim() error {
 	f.mu.Lock()

@@ -6,9 +6,9 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// Truncate changes a file's size. Mappings of what is cut off must be gone. a is
-// changed and stored. If there is no space for it, neither the size nor what is in
-// the file has changed; the block that the file was to end in may have moved.
+// Truncate changes a file's size. a is changed and stored. If there is no space for it,
+// neither the size nor the contents have changed; the block in which the file was to end may
+// have moved.
 func (f *contents) Truncate(ino Ino, a *Attr, size uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -39,8 +39,8 @@ func (f *contents) Truncate(ino Ino, a *Attr, size uint64) error {
 
 func roundUp(n uint64) uint64 { return BlocksIn(n) * pages.PageSize }
 
-// roomToCut makes sure that there are nodes for removing all extents of an inode
-// from a block on and for storing its attributes.
+// roomToCut makes sure that there are nodes to remove all extents of an inode from a block
+// on, and to store its attributes.
 func (f *contents) roomToCut(ino Ino, block uint64) error {
 	e, _, err := extentAt(f.tree, ino, block)
 	if err != nil {
@@ -53,8 +53,8 @@ func (f *contents) roomToCut(ino Ino, block uint64) error {
 	if err != nil {
 		return err
 	}
-	// Leaves are emptied one after the other, and given back then: there are new ones
-	// on two ways from the root at most, that to the first and that to the present one.
+	// Leaves are emptied and then freed one after the other: new nodes are needed on two
+	// paths from the root at most, to the first leaf and to the present one.
 	var from, to [keyRoom]byte
 	need, err := f.tree.FrozenBetween(extentKey(&from, ino, block), extentKey(&to, ino, math.MaxUint64), 2*depth)
 	if err != nil {
@@ -71,7 +71,7 @@ func (f *contents) roomToCut(ino Ino, block uint64) error {
 		return err
 	}
 	if !exists {
-		need += depth + 1 // it may split all nodes above it
+		need += depth + 1 // a new key may split all nodes above it
 	}
 	if need == 0 {
 		return nil
@@ -79,7 +79,7 @@ func (f *contents) roomToCut(ino Ino, block uint64) error {
 	return f.store.EnsureNodes(min(need+pages.PutNodes, pages.MaxEnsured))
 }
 
-// prepareZero makes the block that [from, to) is in one that zero can write to.
+// prepareZero makes the block of [from, to) ready to be written by zero.
 func (f *contents) prepareZero(ino Ino, a *Attr, from, to uint64) error {
 	if from >= to {
 		return nil
@@ -88,7 +88,7 @@ func (f *contents) prepareZero(ino Ino, a *Attr, from, to uint64) error {
 	if err != nil || r.Zero() {
 		return err
 	}
-	// The image's part may end in this block, which is all of the tree's then.
+	// If the image's part ends in this block, the whole block becomes the tree's.
 	p, err := f.prepare(ino, a, from, to-from)
 	if err != nil {
 		return err

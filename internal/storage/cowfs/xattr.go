@@ -11,10 +11,9 @@ import (
 // xattr(7).
 const MaxXattrName = erofs.MaxXattrName
 
-// Extended attributes of an inode are all in the image or all in the tree. The
-// image's count until one of them is changed: then all are copied to the tree,
-// and a key without a name says so. An inode of which the image has none needs no
-// such key.
+// The extended attributes of an inode are all in the image or all in the tree. Those of the
+// image count until one of them is changed: then all are copied to the tree, and a key
+// without a name says so. An inode without any in the image needs no such key.
 
 func xattrKey(buf *[keyRoom]byte, ino Ino, name string) []byte {
 	return append(append(key(buf, ino, keyXattr), name...), 0)
@@ -26,8 +25,8 @@ type xattrSource interface {
 	Get(key []byte) (val []byte, ok bool, err error)
 }
 
-// imageXattrs returns the inode of the image whose extended attributes are ino's,
-// or false if the tree has them.
+// imageXattrs returns the inode of the image that has ino's extended attributes, or false if
+// the tree has them.
 func imageXattrs(tree xattrSource, image *erofs.Reader, ino Ino) (in erofs.Inode, ok bool, err error) {
 	if image == nil || !ino.OfImage() {
 		return in, false, nil
@@ -108,9 +107,9 @@ func (f *FS) replaceXattr(ino Ino, name string, val []byte) error {
 	return f.putBlob(k, val)
 }
 
-// ownXattrs copies the extended attributes of the image to the tree, if it has
-// not been done. The key that makes them count comes last: whatever fails before,
-// the image's still do.
+// ownXattrs copies the extended attributes of the image to the tree, if that has not been
+// done. The key that makes them count comes last: after an earlier failure the image's still
+// count.
 func (f *FS) ownXattrs(ino Ino) error {
 	in, ofImage, err := imageXattrs(f.tree, f.image, ino)
 	if !ofImage || err != nil {
@@ -141,7 +140,7 @@ func (f *FS) Xattr(ino Ino, name string) ([]byte, bool, error) {
 	return b, b != nil, err
 }
 
-// RemoveXattr removes an extended attribute and says whether there was one.
+// RemoveXattr removes an extended attribute and returns whether there was one.
 func (f *FS) RemoveXattr(ino Ino, name string) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

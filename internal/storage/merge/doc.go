@@ -1,16 +1,15 @@
-// Package merge decides what a three-way merge of files does: which changes of one
-// tree since a base come to another tree, ours, that may have changed as well.
+// Package merge plans three-way merges of files: which changes of a tree since a base are
+// made in another tree, called ours, that may have changed as well.
 //
-// It plans and changes nothing. A Plan is made of one side after the other; later
-// ones see what earlier ones bring. What comes out is Ops, which make the result of
-// ours, and Conflicts.
+// A Plan changes nothing. It takes one side after the other; a later side sees the changes
+// of the earlier ones. Its results are Ops, the operations that turn ours into the merged
+// tree, and Conflicts.
 //
-// The unit is the path. Of a path that both sides changed, contents, type,
-// permissions, owner and each extended attribute are decided on by themselves, and
-// texts line by line. Whatever is not decided so is a conflict, and the path stays
-// as ours has it, or as the strategy says. Then the tree has to be one: what is put
-// somewhere needs a directory above, and a directory only goes when nothing is left
-// in it (structure.go).
+// The unit is the path. If both sides changed a path, its contents, type, permissions, owner
+// and each extended attribute are merged separately, and texts line by line. A property that
+// cannot be merged is a conflict; then the path stays as ours has it, or the strategy
+// decides. Last, the result must be a tree: a new file needs a directory above it, and a
+// directory is removed only if nothing stays in it (structure.go).
 //
 // The package must never know how trees are stored, nor what a sandbox is.
 package merge

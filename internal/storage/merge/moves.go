@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// move is something that a side renamed and that can be renamed in ours as well,
-// with all below. On paths it is much that goes and much that comes; but a directory
-// that a process works in stays the one it is, and nothing is copied.
+// move is a rename by a side that can be made in ours as well, with all files below. Without
+// moves a rename would remove files and create them at other paths. With them, nothing is
+// copied, and a directory that a process works in stays the same directory.
 type move struct{ from, to string }
 
-// moves are those of a plan. None has to do with another.
+// moves are the moves of a plan. No path of one is at or below a path of another.
 type moves struct {
 	all      []*move
 	from, to map[string]*move
-	above    map[string]bool // what has an end of a move below it
-	// paths are those at which something may have to be done, or is different from
-	// ours, besides moves, in their order.
+	above    map[string]bool // paths that have an end of a move below them
+	// paths are, in their order, the paths that may need an operation or differ from
+	// ours, besides moves.
 	paths []string
 }
 
-// under returns the move that a path is at or below the end of, if any, of those by
-// one end.
+// under returns the move whose end is at or above a path, or nil. ends are moves by their
+// ends of one kind.
 func under(ends map[string]*move, at string) *move {
 	for len(ends) > 0 {
 		if m := ends[at]; m != nil || at == "/" {
@@ -35,7 +35,7 @@ func under(ends map[string]*move, at string) *move {
 	return nil
 }
 
-// touches says whether a path has to do with any move.
+// touches returns whether a path is at, above or below an end of a move.
 func (ms *moves) touches(at string) bool {
 	return ms.above[at] || under(ms.from, at) != nil || under(ms.to, at) != nil
 }
@@ -46,14 +46,14 @@ func (ms *moves) add(m *move) {
 	for _, at := range []string{m.from, m.to} {
 		for at != "/" {
 			if at = path.Dir(at); ms.above[at] {
-				break // and so is all above that
+				break // and so are the paths above it
 			}
 			ms.above[at] = true
 		}
 	}
 }
 
-// after returns where a path of ours is when all moves were made.
+// after returns the path that a path of ours has after all moves.
 func (ms *moves) after(at string) string {
 	if m := under(ms.from, at); m != nil {
 		return m.to + at[len(m.from):]
@@ -61,9 +61,9 @@ func (ms *moves) after(at string) string {
 	return at
 }
 
-// findMoves finds what is to be moved: all of it leaves the one place, the same file
-// is at the other, and nothing is in its way. A file whose contents change as well is
-// better made anew. It looks once after each Merge.
+// findMoves finds the moves: all files of one leave the old path, the same file is at the
+// new path, and ours has no file there. A file whose contents change as well is no move: it
+// is made anew. The moves are found once after each Merge.
 func (p *Plan) findMoves(ctx context.Context) (*moves, error) {
 	if p.moves != nil {
 		return p.moves, nil
@@ -98,8 +98,10 @@ func (p *Plan) findMoves(ctx context.Context) (*moves, error) {
 	return ms, nil
 }
 
+// movable returns whether a rename by a side, of which f is planned at the new path, can be
+// made in ours.
 func (p *Plan) movable(ctx context.Context, side *Side, m *move, f *File) (bool, error) {
-	var have [4]*File // nothing may be at the last
+	var have [4]*File // the last must be nil
 	for i, w := range []struct {
 		tree Tree
 		at   string
@@ -117,18 +119,18 @@ func (p *Plan) movable(ctx context.Context, side *Side, m *move, f *File) (bool,
 		return true, nil
 	}
 	if old.Links > 1 {
-		return false, nil // links are looked after elsewhere
+		return false, nil // see linked
 	}
 	return sameData(ctx, old, f)
 }
 
-// below says whether a path is dir or below it.
+// below returns whether a path is dir or below it.
 func below(path, dir string) bool {
 	return strings.HasPrefix(path, dir) && (len(path) == len(dir) || dir == "/" || path[len(dir)] == '/')
 }
 
-// before returns what is at a path when all moves were made and nothing else, and
-// the move that brought it there, if one did.
+// before returns the file that is at a path after all moves and no other operation, and the
+// move that brought it there, if there is one.
 func (p *Plan) before(ctx context.Context, ms *moves, at string) (*File, *move, error) {
 	m := under(ms.to, at)
 	if m != nil {
@@ -138,7 +140,7 @@ func (p *Plan) before(ctx context.Context, ms *moves, at string) (*File, *move, 
 	return f, m, err
 }
 
-// besides returns the paths of moves.
+// besides returns moves.paths.
 func (p *Plan) besides(ctx context.Context, ms *moves) ([]string, error) {
 	paths := map[string]bool{}
 	for at := range p.entries {

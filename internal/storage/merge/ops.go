@@ -6,22 +6,22 @@ import (
 	"slices"
 )
 
-// OpKind says what an Op does.
+// OpKind is the kind of an operation.
 type OpKind int
 
 // The kinds of operations.
 const (
-	// Remove takes away a file or an empty directory.
+	// Remove removes a file or an empty directory.
 	Remove OpKind = iota
-	// Create makes File where nothing is.
+	// Create makes File at a free path.
 	Create
-	// Link gives the file at From another name, where nothing is.
+	// Link gives the file at From another name, at a free path.
 	Link
-	// SetAttrs gives what is at Path the attributes of File: permissions, owner
-	// and extended attributes.
+	// SetAttrs gives the file at Path the attributes of File: permissions, owner and
+	// extended attributes.
 	SetAttrs
-	// Take puts aside what is at Path, a directory with all below. Each has a Place
-	// that puts what was taken From there to Path, where nothing is.
+	// Take puts aside the file at Path, a directory with all files below. Each Take has a
+	// Place that puts the file that was taken at From to Path, a free path.
 	Take
 	Place
 )
@@ -32,20 +32,21 @@ type Op struct {
 	Path string
 	From string // of Link and Place
 	File *File  // of Create and SetAttrs
-	Old  *File  // of Remove and SetAttrs: what is there now
+	Old  *File  // of Remove and SetAttrs: the file at Path before
 }
 
-// opList is the operations of a plan in the making.
+// opList collects the operations of a plan.
 type opList struct {
 	p                      *Plan
 	moves                  *moves
 	taken, gone, come, set []Op
-	inside                 map[string][]Op // what goes from what is placed at a path
+	inside                 map[string][]Op // removals below a placed directory, by its path
 }
 
-// Ops returns what makes the plan's result of ours, in an order in which each can
-// be done: what moves is taken first; then all that goes, what is below a directory
-// before that; then all that comes, directories first; names and attributes at last.
+// Ops returns the operations that turn ours into the plan's result, in an order in which
+// they can be performed: moved files are taken first; then files are removed, a directory
+// after its entries; then files are created or placed, a directory before its entries; last
+// come links and attributes.
 func (p *Plan) Ops(ctx context.Context) ([]Op, error) {
 	ms, err := p.findMoves(ctx)
 	if err != nil {
@@ -63,7 +64,7 @@ func (p *Plan) Ops(ctx context.Context) ([]Op, error) {
 	return l.ordered(ctx)
 }
 
-// add adds what is to be done at a path.
+// add adds the operations at a path.
 func (l *opList) add(ctx context.Context, at string) error {
 	old, m, err := l.p.before(ctx, l.moves, at)
 	if err != nil {
@@ -98,8 +99,7 @@ func (l *opList) add(ctx context.Context, at string) error {
 	return nil
 }
 
-// staysInPlace says whether a file becomes another by a change of attributes at
-// most.
+// staysInPlace returns whether old becomes f by a change of attributes at most.
 func (l *opList) staysInPlace(ctx context.Context, old, f *File) (bool, error) {
 	if old == nil || f == nil || old.kind() != f.kind() {
 		return false, nil
@@ -110,6 +110,7 @@ func (l *opList) staysInPlace(ctx context.Context, old, f *File) (bool, error) {
 	return l.allNames(ctx, old, f)
 }
 
+// ordered returns all operations in their order.
 func (l *opList) ordered(ctx context.Context) ([]Op, error) {
 	links, err := l.p.linked(ctx, l.come)
 	if err != nil {
@@ -136,8 +137,8 @@ func (l *opList) ordered(ctx context.Context) ([]Op, error) {
 	return append(ops, l.set...), nil
 }
 
-// allNames says whether all names that a file of ours will have get the attributes
-// of f. If not, those that do are to be another file.
+// allNames returns whether all names that a file of ours will have get the attributes of f.
+// If not, the names that do are to be another file.
 func (l *opList) allNames(ctx context.Context, old, f *File) (bool, error) {
 	if old.IsDir() || old.Links < 2 || sameAttrs(old, f) {
 		return true, nil
@@ -158,9 +159,10 @@ func (l *opList) allNames(ctx context.Context, old, f *File) (bool, error) {
 	return true, nil
 }
 
-// linked finds those that need not be created, because they are another name of a
-// file that is there or will be: it returns where. What was one file on the side
-// that it comes from, or in ours, stays one if it is the same everywhere.
+// linked finds the paths that need not be created because they are another name of a file
+// that exists or will exist: it returns the path of that file for each. Names of one file,
+// on the side that they come from or in ours, stay names of one file if all of them get the
+// same contents and attributes.
 func (p *Plan) linked(ctx context.Context, come []Op) (map[string]string, error) {
 	type id struct {
 		side  int
@@ -227,8 +229,7 @@ func (p *Plan) linked(ctx context.Context, come []Op) (map[string]string, error)
 	return links, nil
 }
 
-// otherName returns a path at which ours has a file of a side already, the same as
-// it is there, that does not change.
+// otherName returns an unchanged path at which ours has the same file as a side, or "".
 func (p *Plan) otherName(ctx context.Context, side Tree, f *File) (string, error) {
 	names, err := side.Names(ctx, f)
 	if err != nil {

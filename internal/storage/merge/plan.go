@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// Strategy says what becomes of conflicts.
+// Strategy says how conflicts are decided.
 type Strategy int
 
-// The strategies. Ours and Theirs decide about what is in conflict only: lines of
-// a text, single attributes, else the whole of a path. Of several sides that are
-// merged with Theirs, the last one wins.
+// The strategies. Ours and Theirs decide only about the part that is in conflict: lines of
+// a text or single attributes, otherwise the whole path. Of several sides that are merged
+// with Theirs, the last one wins.
 const (
 	Leave Strategy = iota // paths in conflict stay as ours has them
 	Ours
@@ -23,11 +23,11 @@ const (
 
 func (s Strategy) decides() bool { return s != Leave }
 
-// Change is a path that differs from a base. Of a renamed directory, From and Path
-// stand for all that was and is below.
+// Change is a path that differs from a base. For a renamed directory, From and Path include
+// all paths below.
 type Change struct {
 	Path    string
-	From    string // for what was renamed
+	From    string // the old path of a renamed file
 	Renamed bool
 }
 
@@ -35,17 +35,17 @@ type Change struct {
 type Side struct {
 	Name       string
 	Base, Tree Tree
-	// Ours and Theirs say what differs from Base in the plan's tree and in Tree.
+	// Ours and Theirs are the differences from Base of the plan's tree and of Tree.
 	Ours, Theirs []Change
 }
 
 // Applied is a path that a merge changes.
 type Applied struct {
 	Path     string
-	OldPath  string // where it was, if it is moved
-	From     string // the side that it comes from, the last if it is of several
-	Old, New *File  // nil if there is nothing
-	Merged   bool   // New is made of what several have
+	OldPath  string // the path before, if it is moved
+	From     string // the side that the change comes from, the last of several
+	Old, New *File  // nil if there is no file
+	Merged   bool   // New combines several files
 }
 
 // Plan is a merge. It is not safe for concurrent use.
@@ -54,7 +54,7 @@ type Plan struct {
 	strategy Strategy
 	within   func(path string) bool
 
-	// entries are the paths that change, and names where they are.
+	// entries are the changed paths. names are the same by directory and name.
 	entries   map[string]*entry
 	names     map[string]map[string]bool
 	sides     []Side
@@ -62,9 +62,9 @@ type Plan struct {
 	moves     *moves // nil until they are asked for, see findMoves
 }
 
-// entry is what will be at a path.
+// entry is the planned state of a path.
 type entry struct {
-	file   *File // nil: nothing
+	file   *File // nil: no file
 	from   int   // index in sides
 	merged bool
 	link   string // see decision
@@ -79,7 +79,7 @@ func New(ours Tree, s Strategy, within func(path string) bool) *Plan {
 // Conflicts returns the conflicts in the order in which they were met.
 func (p *Plan) Conflicts() []Conflict { return p.conflicts }
 
-// lookup returns what will be at path as far as is planned.
+// lookup returns the file at path after the plan so far.
 func (p *Plan) lookup(ctx context.Context, path string) (*File, error) {
 	if e, ok := p.entries[path]; ok {
 		return e.file, nil
@@ -87,7 +87,7 @@ func (p *Plan) lookup(ctx context.Context, path string) (*File, error) {
 	return p.ours.Lookup(ctx, path)
 }
 
-// list returns the names that will be in a directory, as far as is planned.
+// list returns the names in a directory after the plan so far.
 func (p *Plan) list(ctx context.Context, dir string) ([]string, error) {
 	names, err := p.ours.List(ctx, dir)
 	if err != nil {
@@ -106,7 +106,7 @@ func (p *Plan) list(ctx context.Context, dir string) ([]string, error) {
 
 func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
 
-// set notes what will be at path.
+// set plans the state of a path.
 func (p *Plan) set(at string, e *entry) {
 	p.entries[at] = e
 	dir, name := path.Dir(at), path.Base(at)
@@ -116,8 +116,7 @@ func (p *Plan) set(at string, e *entry) {
 	p.names[dir][name] = true
 }
 
-// Merge plans to bring what a side changed. On an error the plan is of no use any
-// more.
+// Merge adds the changes of a side to the plan. After an error the plan must not be used.
 func (p *Plan) Merge(ctx context.Context, side Side) error {
 	changed, err := p.paths(ctx, side.Base, side.Tree, side.Theirs)
 	if err != nil {
@@ -161,8 +160,7 @@ func (p *Plan) Merge(ctx context.Context, side Side) error {
 	return p.adopt(ctx, s.decisions)
 }
 
-// paths returns every path that changes name, renamed directories with all that
-// is and was below.
+// paths returns every path of changes, and all paths below renamed directories, old and new.
 func (p *Plan) paths(ctx context.Context, base, tree Tree, changes []Change) (map[string]bool, error) {
 	all := map[string]bool{}
 	for _, c := range changes {
@@ -184,7 +182,7 @@ func (p *Plan) paths(ctx context.Context, base, tree Tree, changes []Change) (ma
 	return all, nil
 }
 
-// walk calls fn for a path and all that is below, directories first.
+// walk calls fn for a path and all paths below, a directory before its entries.
 func walk(ctx context.Context, t Tree, at string, fn func(at string) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -234,7 +232,8 @@ func (p *Plan) adopt(ctx context.Context, decisions map[string]*decision) error 
 		} else if equal {
 			d.file = d.theirs
 		}
-		// Of both it is also where theirs has all that ours has.
+		// If both changed, the result is merged also where it equals theirs, as theirs
+		// then has all changes of ours.
 		merged := !equal || d.both && d.conflict == nil
 		e := &entry{file: d.file, from: last, merged: merged && d.link == "", link: d.link}
 		p.set(at, e)
@@ -245,8 +244,8 @@ func (p *Plan) adopt(ctx context.Context, decisions map[string]*decision) error 
 	return nil
 }
 
-// setLinks has a change of a file come to the names that ours gave it since: they are
-// one file, and stay so. Names that it had in the base are theirs to decide about.
+// setLinks plans the change of a file for the names that ours gave it since the base: they
+// are one file, and stay so. Names from the base are decided by themselves.
 func (p *Plan) setLinks(ctx context.Context, d *decision, e *entry, decisions map[string]*decision) error {
 	if d.file == nil || d.ours == nil || d.ours.Links < 2 || !sameFile(d.base, d.ours) || !sameFile(d.base, d.theirs) {
 		return nil
@@ -270,8 +269,8 @@ func (p *Plan) setLinks(ctx context.Context, d *decision, e *entry, decisions ma
 	return nil
 }
 
-// Applied returns what changes, in the order of paths. Of what is below a directory
-// that is moved, only what changes besides.
+// Applied returns the changes in the order of paths. Of the paths below a moved directory it
+// has only those that change besides.
 func (p *Plan) Applied(ctx context.Context) ([]Applied, error) {
 	ms, err := p.findMoves(ctx)
 	if err != nil {
@@ -300,7 +299,7 @@ func (p *Plan) Applied(ctx context.Context) ([]Applied, error) {
 		}
 		if e := p.entries[at]; e != nil {
 			a.From, a.Merged = p.sides[e.from].Name, e.merged
-		} else { // it was in what is moved, and is not any more
+		} else { // it is removed from a moved directory
 			a.From = p.sides[p.entries[m.to].from].Name
 		}
 		all = append(all, a)

@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// structure makes one tree of decisions about single paths.
+// structure changes decisions about single paths so that the result is a tree.
 type structure struct {
 	p         *Plan
 	side      *Side
 	decisions map[string]*decision
 }
 
-// nameAgain has new names that theirs gave to a file that was there before be names
-// of that file, whatever becomes of it.
+// nameAgain makes the names that theirs gave to a file of the base names of that file in
+// the result, whatever its decision is.
 func (s *structure) nameAgain(ctx context.Context) error {
 	for _, at := range slices.Sorted(maps.Keys(s.decisions)) {
 		if ctx.Err() != nil {
@@ -52,9 +52,9 @@ func (s *structure) nameAgain(ctx context.Context) error {
 	return nil
 }
 
-// settle goes through the decisions until nothing is put below what is no
-// directory, and no directory goes that something stays in. Each round takes back
-// decisions or forces them, for good, so it comes to an end.
+// settle changes decisions until every new file has a directory above it, and no directory
+// is removed that a file stays in. Each round takes back decisions or forces them, for good,
+// so settle comes to an end.
 func (s *structure) settle(ctx context.Context) error {
 	for again := true; again; {
 		again = false
@@ -69,7 +69,7 @@ func (s *structure) settle(ctx context.Context) error {
 	return nil
 }
 
-// at returns what will be at a path.
+// at returns the file at a path after the decisions.
 func (s *structure) at(ctx context.Context, at string) (*File, error) {
 	if d := s.decisions[at]; d != nil {
 		return d.file, nil
@@ -77,15 +77,15 @@ func (s *structure) at(ctx context.Context, at string) (*File, error) {
 	return s.p.lookup(ctx, at)
 }
 
-// giveParents looks for what is put where no directory will be above it. paths
-// are sorted, so that what is above was looked at before.
+// giveParents finds new files without a directory above them, and takes them back or forces
+// the directory. paths are sorted, so that directories are seen before their entries.
 func (s *structure) giveParents(ctx context.Context, paths []string) (fixed bool, err error) {
 	for _, at := range paths {
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
 		d := s.decisions[at]
-		if d.file == nil || d.ours != nil { // what ours has is keepDirs' business
+		if d.file == nil || d.ours != nil { // files of ours are left to keepDirs
 			continue
 		}
 		parent, err := s.at(ctx, path.Dir(at))
@@ -98,7 +98,7 @@ func (s *structure) giveParents(ctx context.Context, paths []string) (fixed bool
 		fixed = true
 		if s.p.strategy != Theirs {
 			d.disagree(s.p.strategy, Directory)
-			d.file = nil // there is no directory in ours
+			d.file = nil // ours has no directory for it
 			continue
 		}
 		if d.conflict == nil {
@@ -111,7 +111,7 @@ func (s *structure) giveParents(ctx context.Context, paths []string) (fixed bool
 	return fixed, nil
 }
 
-// forceDir makes a path the directory that theirs has, and all above.
+// forceDir makes a path, and the paths above, the directories that theirs has.
 func (s *structure) forceDir(ctx context.Context, dir string) error {
 	for ; ; dir = path.Dir(dir) {
 		d := s.decisions[dir]
@@ -136,7 +136,8 @@ func (s *structure) forceDir(ctx context.Context, dir string) error {
 	}
 }
 
-// keepDirs looks for directories that are to go although something stays in them.
+// keepDirs finds directories that are to be removed although files stay in them, and keeps
+// them or forces the files away.
 func (s *structure) keepDirs(ctx context.Context, paths []string) (fixed bool, err error) {
 	for _, at := range slices.Backward(paths) {
 		if ctx.Err() != nil {
@@ -178,13 +179,13 @@ func (s *structure) keepDirs(ctx context.Context, paths []string) (fixed bool, e
 		d.disagree(Ours, Directory)
 		d.conflict.Resolved = s.p.strategy == Ours
 		if gone && !unknown {
-			d.conflict = nil // what stays says it
+			d.conflict = nil // the files that stay have the conflict
 		}
 	}
 	return fixed, nil
 }
 
-// forceAway removes what ours has at a path and below.
+// forceAway decides that the file of ours at a path is removed.
 func (s *structure) forceAway(ctx context.Context, at string) error {
 	d := s.decisions[at]
 	if d == nil {

@@ -10,12 +10,12 @@ import (
 	"ramet.dev/ramet/internal/storage/textdiff"
 )
 
-// Reason says why a path is in conflict.
+// Reason is the reason of a conflict.
 type Reason string
 
-// The reasons. If several apply, the first counts.
+// The reasons. The first one that applies counts.
 const (
-	// Deleted: one side deleted what the other changed.
+	// Deleted: one side deleted the file that the other changed.
 	Deleted Reason = "deleted"
 	// Type: the sides made files of different types.
 	Type Reason = "type"
@@ -23,12 +23,12 @@ const (
 	Data Reason = "content"
 	// Attributes: both changed permissions, owner or an extended attribute.
 	Attributes Reason = "attributes"
-	// Directory: a directory is gone on one side, and the other has something in
-	// it that the first did not know of.
+	// Directory: one side removed a directory, and the other has files in it that the
+	// first did not know of.
 	Directory Reason = "directory"
 )
 
-// NoHunks says why contents in conflict are not shown line by line.
+// NoHunks is the reason why contents in conflict are not shown line by line.
 type NoHunks string
 
 // The reasons.
@@ -37,42 +37,42 @@ const (
 	TooLarge NoHunks = "too_large"
 )
 
-// Conflict is a path on whose new state the two sides do not agree.
+// Conflict is a path that both sides changed in ways that cannot be combined.
 type Conflict struct {
 	Path string
-	// From names the side that was merged. OursFrom names the one that brought what
-	// ours has, if it was merged before.
+	// From names the merged side. OursFrom names the earlier side that the file of ours
+	// comes from, if there is one.
 	From, OursFrom string
 	Reason         Reason
-	// Base, Ours and Theirs are nil where there is nothing.
+	// Base, Ours and Theirs are nil where there is no file.
 	Base, Ours, Theirs *File
-	// Hunks are set for texts, else NoHunks if it is about contents.
+	// Hunks are set if texts are in conflict, NoHunks if other contents are.
 	Hunks   []Hunk
 	NoHunks NoHunks
 	// Resolved says that the strategy decided.
 	Resolved bool
 }
 
-// Hunk is a part of a text that is in conflict. It does not keep the rest in memory.
+// Hunk is the part of a text that is in conflict. It does not keep the rest in memory.
 type Hunk struct{ Base, Ours, Theirs Lines }
 
-// Lines are some of a text, At the index of the first.
+// Lines are consecutive lines of a text. At is the index of the first.
 type Lines struct {
 	At   int
 	Text string
 }
 
-// decision is about one path.
+// decision is the decision about a path.
 type decision struct {
 	base, ours, theirs *File
-	file               *File  // what will be there
-	both               bool   // ours and theirs have changed, and in different ways
-	link               string // of which path it is another name, if it is known
+	file               *File  // the result
+	both               bool   // ours and theirs changed in different ways
+	link               string // the path that the result is another name of, or ""
 	conflict           *Conflict
 }
 
-// decide makes a decision about what base, ours and theirs have at one path.
-// Nothing is said of the conflict but what it is about.
+// decide makes the decision about base, ours and theirs at a path. Of a conflict it sets only
+// what the conflict is about; adopt sets the rest.
 func (p *Plan) decide(ctx context.Context, d *decision) error {
 	d.file = d.ours
 	for _, pair := range []struct {
@@ -96,7 +96,7 @@ func (p *Plan) decide(ctx context.Context, d *decision) error {
 	return nil
 }
 
-// disagree notes a conflict about the whole of a path.
+// disagree records a conflict about the whole path.
 func (d *decision) disagree(s Strategy, why Reason) {
 	d.conflict = &Conflict{Reason: why, Resolved: s.decides()}
 	d.file = d.ours
@@ -132,7 +132,7 @@ func (p *Plan) threeWay(ctx context.Context, d *decision) error {
 	return nil
 }
 
-// pick decides about one property. base is nil if there is none.
+// pick merges a property. base is nil if there is no base.
 func pick[T comparable](base *T, ours, theirs T, s Strategy) (out T, conflict bool) {
 	switch {
 	case ours == theirs || base != nil && *base == theirs:
@@ -146,8 +146,7 @@ func pick[T comparable](base *T, ours, theirs T, s Strategy) (out T, conflict bo
 	return ours, true
 }
 
-// threeAttrs decides about the attributes of out. It says whether any is in
-// conflict.
+// threeAttrs merges the attributes into out, and returns whether one is in conflict.
 func threeAttrs(out, base, ours, theirs *File, s Strategy) bool {
 	var bad, any bool
 	of := func(field func(*File) uint32) (v uint32) {
@@ -173,6 +172,7 @@ type xattr struct {
 	ok    bool
 }
 
+// threeXattrs merges extended attributes, and returns whether one is in conflict.
 func threeXattrs(base, ours, theirs *File, s Strategy) (out map[string]string, conflict bool) {
 	get := func(f *File, name string) xattr {
 		v, ok := f.Xattrs[name]
@@ -195,8 +195,8 @@ func threeXattrs(base, ours, theirs *File, s Strategy) (out map[string]string, c
 	return out, conflict
 }
 
-// threeData decides about what is in out. It returns the conflict if there is one;
-// out then is what the strategy says.
+// threeData merges the contents into out. It returns the conflict if there is one; then out
+// is as the strategy decides.
 func (p *Plan) threeData(ctx context.Context, out, base *File, d *decision) (*Conflict, error) {
 	takeTheirs := func() {
 		t := d.theirs
@@ -236,7 +236,7 @@ func (p *Plan) threeData(ctx context.Context, out, base *File, d *decision) (*Co
 	return c, nil
 }
 
-// threeTexts merges line by line. It returns nil if these are no texts.
+// threeTexts merges line by line. It returns nil if a file is no text.
 func (p *Plan) threeTexts(ctx context.Context, c *Conflict, base *File, d *decision) (Text, error) {
 	var texts [3][]byte
 	for i, f := range []*File{base, d.ours, d.theirs} {

@@ -15,7 +15,7 @@ const (
 	typeLink = 0o120000
 )
 
-// File is what a tree has at a path. Nobody changes one.
+// File is a file of a tree. It is immutable.
 type File struct {
 	Mode         uint32 // type and permissions, as stat(2) has them
 	UID, GID     uint32
@@ -24,29 +24,30 @@ type File struct {
 	Xattrs       map[string]string
 	Size         int64
 	Content      Content // of a regular file
-	// Names of a tree with the same Inode are one file. It has so many Links.
+	// Inode identifies the file: names of a tree with the same Inode are one file. Links
+	// is the number of its names.
 	Inode uint64
 	Links uint32
 }
 
 func (f *File) kind() uint32 { return f.Mode & typeMask }
 
-// IsDir says whether there is a directory, which is not where there is nothing.
+// IsDir returns whether the file is a directory. A nil file is none.
 func (f *File) IsDir() bool { return f != nil && f.kind() == typeDir }
 
-// Content is what a regular file contains.
+// Content is the contents of a regular file.
 type Content interface {
-	// Same compares it with another of the same size, that is no Text.
+	// Same compares it with another content of the same size, which is no Text.
 	Same(ctx context.Context, other Content) (bool, error)
-	// Bytes returns all of it, or ErrTooLarge if that is too much to compare
-	// line by line.
+	// Bytes returns all of it, or ErrTooLarge if it is too large to be compared line by
+	// line.
 	Bytes(ctx context.Context) ([]byte, error)
 }
 
-// ErrTooLarge says that a file is not looked at line by line.
+// ErrTooLarge is wrapped by errors about a file that is too large to be merged line by line.
 var ErrTooLarge = errors.New("too large to be merged line by line")
 
-// Text is a Content that a merge made.
+// Text is a Content that was made by a merge.
 type Text []byte
 
 // Bytes implements Content.
@@ -56,7 +57,7 @@ func (t Text) Bytes(context.Context) ([]byte, error) { return t, nil }
 func (t Text) Same(ctx context.Context, other Content) (bool, error) {
 	b, err := other.Bytes(ctx)
 	if errors.Is(err, ErrTooLarge) {
-		return false, nil // a merged text never is
+		return false, nil // a merged text is never too large
 	}
 	return bytes.Equal(t, b), err
 }
@@ -64,16 +65,16 @@ func (t Text) Same(ctx context.Context, other Content) (bool, error) {
 // Tree is a tree of files. Paths are clean and absolute, and no symbolic link is
 // followed.
 type Tree interface {
-	// Lookup returns nil if there is nothing at path.
+	// Lookup returns nil if there is no file at path.
 	Lookup(ctx context.Context, path string) (*File, error)
 	// List returns the names in a directory, none if there is no directory.
 	List(ctx context.Context, dir string) ([]string, error)
-	// Names returns the paths of a file that is no directory.
+	// Names returns the paths of a file, which is no directory.
 	Names(ctx context.Context, f *File) ([]string, error)
 }
 
-// sameFile says whether what a path of two trees leads to is one file, that may have
-// been changed. Files that are made later have other numbers.
+// sameFile returns whether a and b of two trees are one file, which may have been changed.
+// Files that are made later have other numbers.
 func sameFile(a, b *File) bool {
 	return a != nil && b != nil && !a.IsDir() && a.Inode == b.Inode && a.kind() == b.kind()
 }
@@ -89,7 +90,7 @@ func sameContent(ctx context.Context, a, b *File) (bool, error) {
 	return a.Content.Same(ctx, b.Content)
 }
 
-// sameData says whether two files of one type are the same but for attributes.
+// sameData returns whether two files of one type are the same except attributes.
 func sameData(ctx context.Context, a, b *File) (bool, error) {
 	switch a.kind() {
 	case typeReg:
@@ -104,7 +105,7 @@ func sameAttrs(a, b *File) bool {
 	return a.Mode == b.Mode && a.UID == b.UID && a.GID == b.GID && maps.Equal(a.Xattrs, b.Xattrs)
 }
 
-// same says whether there is the same at a path of two trees. nil is nothing.
+// same returns whether two files are the same. nil is no file.
 func same(ctx context.Context, a, b *File) (bool, error) {
 	if a == nil || b == nil || a == b {
 		return a == b, nil

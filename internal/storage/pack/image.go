@@ -11,9 +11,9 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// Image is what an image is made of. Paths are relative to the root, which is "".
+// Image receives the files of an image. Paths are relative to the root, which is "".
 type Image interface {
-	// Put stores a file that is not a regular one with contents.
+	// Put stores a file of any type, a regular file only if it is empty.
 	Put(path string, n *erofs.Node) error
 	// PutFile stores a regular file of size bytes.
 	PutFile(path string, n *erofs.Node, contents io.Reader, size int64) error
@@ -35,6 +35,7 @@ func (s *Source) Fill(ctx context.Context, image Image) error {
 	return nil
 }
 
+// filler puts the files of a walk in an image.
 type filler struct {
 	ctx   context.Context
 	image Image

@@ -17,10 +17,10 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Config says how a container of the image is run.
+// Config has the command, environment and user of containers of the image.
 type Config = v1.Config
 
-// Step says how one layer was made, for people.
+// Step describes for people how a layer was made.
 type Step struct {
 	Created            time.Time
 	CreatedBy, Comment string
@@ -32,10 +32,10 @@ func (s Step) history() v1.History {
 
 // Archive describes an archive of an image.
 type Archive struct {
-	// Name and Tag are what the image is to be called.
+	// Name and Tag name the image.
 	Name, Tag string
 	Config    Config
-	// Base and Changes tell where the two layers come from.
+	// Base and Changes describe the two layers.
 	Base, Changes Step
 	// Gzip compresses the layers.
 	Gzip bool
@@ -49,10 +49,10 @@ type dockerManifest struct {
 	Layers   []string
 }
 
-// OCI writes a tar of an OCI image layout: the files of the image as one layer and
-// the changes as another. It has what older versions of docker load look for, too.
-// Names in it are digests and come before what they name, so the layers are
-// written twice, the first time only to be hashed: nothing is kept on the disk.
+// OCI writes a tar of an OCI image layout: the files of the image as one layer and the
+// changes as another. It also has the documents that older versions of docker load look
+// for. Its names are digests and precede the named contents, so the layers are written
+// twice, the first time only to be hashed: nothing is kept on the disk.
 func (s *Source) OCI(ctx context.Context, w io.Writer, a Archive) error {
 	if err := s.oci(ctx, w, &a); err != nil {
 		return fmt.Errorf("pack archive: %w", err)
@@ -127,7 +127,7 @@ type blob struct {
 
 func (b *blob) path() string { return "blobs/" + b.digest.Algorithm + "/" + b.digest.Hex }
 
-// descriptor refers to the blob from another one.
+// descriptor returns a reference to the blob.
 func (b *blob) descriptor(mediaType types.MediaType) v1.Descriptor {
 	return v1.Descriptor{MediaType: mediaType, Digest: b.digest, Size: b.size}
 }
@@ -161,7 +161,7 @@ func (b *blob) put(out *tar.Writer, name string) error {
 	return nil
 }
 
-// meter counts and hashes what is written through it.
+// meter counts and hashes the bytes that are written through it.
 type meter struct {
 	w    io.Writer
 	n    int64
@@ -182,7 +182,7 @@ func (m *meter) digest() v1.Hash {
 	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(m.hash.Sum(nil))}
 }
 
-// Gzip compresses what write writes.
+// Gzip compresses the output of write.
 func Gzip(w io.Writer, write func(io.Writer) error) error {
 	z := gzip.NewWriter(w)
 	// A tar comes in blocks of 512 bytes and less.

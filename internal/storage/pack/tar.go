@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// Marks with which a layer removes files of those below it, from the OCI image
+	// Marks by which a layer removes files of the layers below it, from the OCI image
 	// specification.
 	whiteoutPrefix = ".wh."
 	whiteoutOpaque = ".wh..wh..opq"
 
-	// xattrRecord is what the name of an extended attribute follows in a tar.
+	// xattrRecord precedes the name of an extended attribute in a tar.
 	xattrRecord = "SCHILY.xattr."
 )
 
@@ -30,12 +30,12 @@ const (
 	typeSocket = 0o140000
 )
 
-// Layer writes the changes as a layer of the OCI image specification, to be put on
-// the image. It has all directories above what changed, and all names of a changed
-// file that has several: whoever unpacks it needs nothing of the image.
+// Layer writes the changes as a layer of the OCI image specification, to be put on the
+// image. The layer has all directories above a change, and all names of a changed file with
+// several names: it can be unpacked without the image.
 func (s *Source) Layer(ctx context.Context, w io.Writer) error {
 	l := layer{tarWriter: newTarWriter(ctx, w)}
-	relink := map[identity]bool{} // files with several names of which one changed
+	relink := map[identity]bool{} // files with several names that changed
 	err := s.walk(ctx, visitor{
 		file: func(f *file) error {
 			if f.changed && f.several() {
@@ -79,12 +79,12 @@ func (s *Source) Layer(ctx context.Context, w io.Writer) error {
 // layer writes a layer.
 type layer struct {
 	*tarWriter
-	// above are the directories on the way that have not been written, because
-	// nothing below has changed so far.
+	// above are the directories above the present path that have not been written,
+	// because nothing below has changed so far.
 	above []file
 }
 
-// enter forgets those directories that a path is not below.
+// enter removes the directories of above that a path is not below.
 func (l *layer) enter(path string) {
 	for n := len(l.above); n > 0; n-- {
 		if dir := l.above[n-1].path; dir == "" || strings.HasPrefix(path, dir+"/") {
@@ -94,7 +94,7 @@ func (l *layer) enter(path string) {
 	}
 }
 
-// parents writes the directories on the way.
+// parents writes the directories above the present path.
 func (l *layer) parents() error {
 	for i := range l.above {
 		if err := l.tarWriter.put(&l.above[i]); err != nil {
@@ -105,7 +105,8 @@ func (l *layer) parents() error {
 	return nil
 }
 
-// put writes a file, in the place of what the image has there.
+// put writes a file. If it is a directory that replaces another one of the image, it hides
+// the entries of that.
 func (l *layer) put(f *file) error {
 	if err := l.parents(); err != nil {
 		return err
@@ -116,7 +117,7 @@ func (l *layer) put(f *file) error {
 	return l.out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: join(f.path, whiteoutOpaque)})
 }
 
-// mark removes what the image has at a path.
+// mark writes that the image's file at a path is removed.
 func (l *layer) mark(path string) error {
 	if err := l.parents(); err != nil {
 		return err
@@ -125,7 +126,7 @@ func (l *layer) mark(path string) error {
 	return l.out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: join(dir, whiteoutPrefix+name)})
 }
 
-// split takes the last name from a path.
+// split splits the last name from a path.
 func split(path string) (dir, name string) {
 	i := strings.LastIndexByte(path, '/')
 	return path[:max(i, 0)], path[i+1:]
@@ -152,7 +153,7 @@ func (s *Source) tar(ctx context.Context, w io.Writer, fits func(*file) error) e
 	return nil
 }
 
-// fits refuses what archives have no form for. It is asked about all files before
+// fits refuses a file that archives have no form for. It is called for all files before
 // the first is written.
 func fits(f *file) error {
 	all, err := f.from.Xattrs(f.node.Ino)
@@ -170,7 +171,7 @@ func fits(f *file) error {
 	return nil
 }
 
-// fitsLayer refuses what layers have no form for.
+// fitsLayer refuses a file that layers have no form for.
 func fitsLayer(f *file) error {
 	if err := fitsName(f.path); err != nil {
 		return err
@@ -198,7 +199,7 @@ func newTarWriter(ctx context.Context, w io.Writer) *tarWriter {
 	return &tarWriter{ctx: ctx, out: tar.NewWriter(w), buf: make([]byte, pieceSize), first: map[identity]string{}}
 }
 
-// put writes a file with what it contains.
+// put writes a file with its contents.
 func (t *tarWriter) put(f *file) error {
 	a := &f.node.Attr
 	h := &tar.Header{
@@ -250,6 +251,7 @@ func (t *tarWriter) put(f *file) error {
 	return err
 }
 
+// addXattrs adds the extended attributes of a file to its header.
 func (t *tarWriter) addXattrs(h *tar.Header, f *file) error {
 	all, err := xattrs(f.from, f.node.Ino)
 	if err != nil || len(all) == 0 {

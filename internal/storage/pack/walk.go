@@ -13,22 +13,22 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// ErrUnfit is wrapped by errors about a file that the wanted form has no room for.
+// ErrUnfit is wrapped by errors about a file that cannot be written in the wanted form.
 var ErrUnfit = errors.New("cannot be packed")
 
 // ErrLimit is wrapped by errors about more files than are allowed.
 var ErrLimit = errors.New("there are too many files")
 
-// maxFiles bounds what is walked, as imports are bounded.
+// maxFiles bounds the files of a walk. Imports of images have the same bound.
 const maxFiles = 4 << 20
 
-// Source is what is packed: the files of a sandbox at one moment. They must stay
-// as they are meanwhile.
+// Source has the files to be packed: those of a sandbox at one moment. They must stay as
+// they are meanwhile.
 type Source struct {
 	// Image are the files of the image alone, Files those of the sandbox above it.
 	Image, Files *cowfs.Files
-	// Keep are clean absolute paths that stay as the image has them, with all that
-	// is below.
+	// Keep are clean absolute paths that stay as the image has them, with all files
+	// below.
 	Keep []string
 }
 
@@ -37,19 +37,20 @@ type file struct {
 	path string // relative to the root, which is ""
 	node cowfs.Node
 	from *cowfs.Files
-	// changed says that the image has not the same at this path.
+	// changed says that the image has no such file at this path.
 	changed bool
-	// replaced says that this is a directory and the image has another one here.
+	// replaced says that the file is a directory and the image has another directory at
+	// this path.
 	replaced bool
 }
 
 func (f *file) kind() uint32 { return f.node.Attr.Mode & cowfs.TypeMask }
 
-// several says whether the file may have more names than one.
+// several returns whether the file may have several names.
 func (f *file) several() bool { return f.node.Attr.Nlink > 1 && !f.node.Attr.IsDir() }
 
-// identity is what names of one file have in common. What is kept is another file
-// than what the sandbox has under the same number.
+// identity identifies a file that may have several names. A kept file of the image is
+// another file than the sandbox's with the same number.
 type identity struct {
 	from *cowfs.Files
 	ino  cowfs.Ino
@@ -57,19 +58,20 @@ type identity struct {
 
 func (f *file) identity() identity { return identity{f.from, f.node.Ino} }
 
-// visitor is called for the files of a tree, directories before what is in them.
+// visitor is called for the files of a tree, a directory before its entries.
 type visitor struct {
 	file func(f *file) error
-	// gone is called for a path that only the image has; nil if it does not matter.
+	// gone is called for a path that only the image has. It may be nil.
 	gone func(path string) error
 }
 
+// walker is a walk under way.
 type walker struct {
 	ctx context.Context
 	src *Source
 	visitor
 	files int
-	// entered are the directories on the way or behind: none is entered twice.
+	// entered are the directories that the walk has entered: none is entered twice.
 	entered map[identity]bool
 }
 
@@ -90,8 +92,8 @@ func (s *Source) walk(ctx context.Context, v visitor) error {
 	return w.visit(&root, &old)
 }
 
-// visit goes on with a file and all below it. old is what the image has at its
-// path, nil if that is nothing or no longer counts.
+// visit walks a file and all files below it. old is the image's file at the same path, nil
+// if there is none or its directory was replaced.
 func (w *walker) visit(f *file, old *cowfs.Node) error {
 	if w.ctx.Err() != nil {
 		return context.Cause(w.ctx)
@@ -141,14 +143,15 @@ func (w *walker) visit(f *file, old *cowfs.Node) error {
 	return nil
 }
 
-// name is what a directory and the image's have under one name; 0 is nothing.
+// name has the files of a directory, and of the same one in the image, under a name. 0 is
+// no file.
 type name struct {
 	name     string
 	old, now cowfs.Ino
 	kept     bool
 }
 
-// names returns what is in a directory, in order.
+// names returns the names in a directory, in order.
 func (w *walker) names(dir *file, old *cowfs.Node) ([]name, error) {
 	var now, then []name
 	count := func() error {
@@ -177,7 +180,7 @@ func (w *walker) names(dir *file, old *cowfs.Node) ([]name, error) {
 	return all, nil
 }
 
-// merge joins two lists that are in order.
+// merge joins two sorted lists.
 func merge(now, then []name) []name {
 	all := make([]name, 0, max(len(now), len(then)))
 	for len(now) > 0 || len(then) > 0 {
@@ -194,9 +197,9 @@ func merge(now, then []name) []name {
 	return all
 }
 
-// judge decides whether a directory is changed. The time of one that has something
-// that is kept says nothing as long as nothing else in it changed: then it is the
-// image's.
+// judge sets whether a directory is changed. A directory with a kept entry, of which no
+// other entry changed, gets the time of the image: its own time may come from the kept
+// entry.
 func (w *walker) judge(dir *file, old *cowfs.Node, names []name) error {
 	if old == nil {
 		dir.changed = true
@@ -212,7 +215,7 @@ func (w *walker) judge(dir *file, old *cowfs.Node, names []name) error {
 	return err
 }
 
-// name goes on with what has one name in a directory.
+// name walks the file with a name in a directory.
 func (w *walker) name(dir *file, n name) error {
 	f := file{path: join(dir.path, n.name), from: dir.from}
 	ino := n.now
@@ -255,15 +258,15 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// same says whether the image has the same file at this path, with the same
-// attributes and contents, as far as can be told without reading them.
+// same returns whether the image has the same file at this path, with the same attributes
+// and contents, as far as can be told without reading them.
 func (w *walker) same(f *file, old *cowfs.Node) (bool, error) {
 	if old == nil || old.Ino != f.node.Ino {
 		return false, nil
 	}
 	a, b := &old.Attr, &f.node.Attr
 	if f.from == w.src.Image || *a == *b {
-		return true, nil // whatever is changed changes the inode's time of change too
+		return true, nil // every change of a file changes its time of change
 	}
 	if a.Mode != b.Mode || a.UID != b.UID || a.GID != b.GID || a.Mtime != b.Mtime || a.Major != b.Major || a.Minor != b.Minor {
 		return false, nil
@@ -276,7 +279,7 @@ func (w *walker) same(f *file, old *cowfs.Node) (bool, error) {
 	return w.sameXattrs(f)
 }
 
-// sameData says whether all of a file is still the image's.
+// sameData returns whether all contents of a file are still the image's.
 func (w *walker) sameData(f *file, old *cowfs.Node) (bool, error) {
 	if f.node.Attr.Size != old.Attr.Size {
 		return false, nil
@@ -333,7 +336,7 @@ type contents struct {
 	off uint64
 }
 
-// pieceSize is how much of a file is read at once, in bytes.
+// pieceSize is the number of bytes of a file that are read at once.
 const pieceSize = 256 << 10
 
 // Read implements io.Reader.

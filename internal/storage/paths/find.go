@@ -10,22 +10,20 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// The environment variables that choose the directories by hand, to run several
-// daemons side by side.
+// The environment variables that set the directories, to run several daemons side by side.
 const (
 	EnvRuntimeDir = "RAMET_RUNTIME_DIR"
 	EnvDataDir    = "RAMET_DATA_DIR"
 )
 
 const (
-	// maxSocketPath is the room for a path in sockaddr_un (unix(7)), less the
-	// NUL.
+	// maxSocketPath is the room for a path in sockaddr_un (unix(7)) without its NUL.
 	maxSocketPath = 107
 	// maxSocketName is the room for the name of a socket in Sandboxes.
 	maxSocketName = 32
 )
 
-// lookups are what Find asks of the system.
+// lookups are the functions by which Find asks the system.
 type lookups struct {
 	getenv func(string) string
 	uid    int

@@ -8,9 +8,8 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// MakeRuntime makes the runtime directory if it is missing and checks that no
-// other user can put a socket of his own there, or has: the directory may be
-// below /tmp.
+// MakeRuntime makes the runtime directory if it is missing and checks that no other user
+// can put a socket there, or has made it: the directory may be below /tmp.
 func (p Paths) MakeRuntime() error {
 	forbidden := os.FileMode(0o022)
 	if p.private {
@@ -23,6 +22,8 @@ func (p Paths) MakeRuntime() error {
 // user can write to it.
 func (p Paths) MakeData() error { return makeOwn(p.dataDir, 0o022) }
 
+// makeOwn makes a directory and checks that it is the user's, without the forbidden
+// permissions.
 func makeOwn(dir string, forbidden os.FileMode) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make directory: %w", err)

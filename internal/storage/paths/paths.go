@@ -7,20 +7,20 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// Paths holds the two directories of a daemon; its methods name what is in
-// them. Both are absolute.
+// Paths has the two directories of a daemon, which are absolute. Its methods return the
+// paths below them.
 type Paths struct {
 	runtimeDir string
 	dataDir    string
-	// private demands that nobody else may even read runtimeDir. It is off only
-	// for a directory the user chose by hand.
+	// private demands that no other user may even read runtimeDir. It is off only for a
+	// directory that the user has set.
 	private bool
 }
 
 // RuntimeDir returns the directory of sockets and locks.
 func (p Paths) RuntimeDir() string { return p.runtimeDir }
 
-// DataDir returns the directory of what outlives the daemon.
+// DataDir returns the directory of files that outlive the login session.
 func (p Paths) DataDir() string { return p.dataDir }
 
 // Socket returns the path of the REST socket.
@@ -51,13 +51,14 @@ func (p Paths) Images() string { return filepath.Join(p.dataDir, "images") }
 // PackageCache returns the directory of distribution packages that were fetched.
 func (p Paths) PackageCache() string { return filepath.Join(p.dataDir, "packages") }
 
-// Files is where the files without names are that sandboxes write to.
+// Files returns the directory in which the files without names are made that sandboxes
+// write to.
 func (p Paths) Files() string { return filepath.Join(p.dataDir, "files") }
 
 // Snapshots returns the directory of snapshots.
 func (p Paths) Snapshots() string { return filepath.Join(p.dataDir, "snapshots") }
 
-// Snapshot returns the path of one snapshot's directory.
+// Snapshot returns the path of a snapshot's directory.
 func (p Paths) Snapshot(id string) (string, error) {
 	if !api.IsID(api.KindSnapshot, id) {
 		return "", fmt.Errorf("make path: %w", api.Invalid("id", "%q is not the id of a snapshot", id))

@@ -6,18 +6,17 @@ import (
 	"strings"
 )
 
-// Chunk is a part of a merge. The parts of one side, one after the other, are that
-// side again.
+// Chunk is a part of a merge. The parts of a side, joined in order, are that side.
 type Chunk struct {
-	// Base, Ours and Theirs are the lines of each side, At the index of their
-	// first line.
+	// Base, Ours and Theirs are the lines of each text. BaseAt, OursAt and TheirsAt are
+	// the indices of their first lines.
 	Base, Ours, Theirs       []string
 	BaseAt, OursAt, TheirsAt int
-	// Conflict says that both sides changed the part, and not in the same way.
+	// Conflict says that both sides changed the part in different ways.
 	Conflict bool
 }
 
-// Side is one of two texts that were made from a base.
+// Side is one of the two texts that were made from a base.
 type Side int
 
 // The sides.
@@ -26,10 +25,10 @@ const (
 	Theirs
 )
 
-// Merge brings together what two texts made of a base. Changes that touch each
-// other are a conflict, also if no line was changed by both: neither side has seen
-// what the other put next to its own. The same change on both sides is none. It
-// fails only when ctx ends.
+// Merge combines the changes of two texts that were made from a base. Changes that touch
+// each other are a conflict, also if no line was changed by both sides: neither side has
+// seen the neighbouring change of the other. The same change on both sides is no conflict.
+// Merge fails only when ctx ends.
 func Merge(ctx context.Context, base, ours, theirs []byte) ([]Chunk, error) {
 	m := merger{base: Lines(base)}
 	for side, text := range [...][]byte{Ours: ours, Theirs: theirs} {
@@ -49,18 +48,18 @@ func Merge(ctx context.Context, base, ours, theirs []byte) ([]Chunk, error) {
 	return m.chunks, nil
 }
 
-// merger is a merge under way. All before at has been emitted.
+// merger is a merge under way. The lines before at have been emitted.
 type merger struct {
 	base   []string
 	text   [2][]string
-	edits  [2][]Edit // that were not emitted yet
+	edits  [2][]Edit // those that were not emitted yet
 	at     int       // in base
 	sideAt [2]int
-	ahead  [2]int // how much longer each side is than base, up to the group's end
+	ahead  [2]int // lines that each side has more than base, up to the group's end
 	chunks []Chunk
 }
 
-// next returns where the next edit of any side begins in base.
+// next returns the index in base at which the next edit of any side begins.
 func (m *merger) next() int {
 	lo := len(m.base)
 	for _, e := range m.edits {
@@ -71,8 +70,8 @@ func (m *merger) next() int {
 	return lo
 }
 
-// group takes the edits from lo on that touch each other. It returns where they
-// end in base, and which sides have some.
+// group takes the edits from lo on that touch each other. It returns the index in base at
+// which they end, and which sides have some of them.
 func (m *merger) group(lo int) (hi int, edited [2]bool) {
 	hi = lo
 	for again := true; again; {
@@ -89,7 +88,8 @@ func (m *merger) group(lo int) (hi int, edited [2]bool) {
 	return hi, edited
 }
 
-// emit adds what is before hi in base as a chunk, unless it is empty.
+// emit adds the lines before hi in base, and those of the sides beside them, as a chunk,
+// unless it is empty.
 func (m *merger) emit(hi int, edited [2]bool) {
 	c := Chunk{Base: m.base[m.at:hi], BaseAt: m.at, OursAt: m.sideAt[Ours], TheirsAt: m.sideAt[Theirs]}
 	var part [2][]string
@@ -106,8 +106,7 @@ func (m *merger) emit(hi int, edited [2]bool) {
 	}
 }
 
-// Text returns the merged text. Where the sides are in conflict it has what prefer
-// has.
+// Text returns the merged text. Conflicts are decided for prefer.
 func Text(chunks []Chunk, prefer Side) []byte {
 	var out strings.Builder
 	for i := range chunks {

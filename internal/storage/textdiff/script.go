@@ -15,10 +15,10 @@ const maxEdits = 1000
 // Edit replaces a[A0:A1] by b[B0:B1].
 type Edit struct{ A0, A1, B0, B1 int }
 
-// IsText says whether b is text: valid UTF-8 without NUL.
+// IsText returns whether b is text: valid UTF-8 without NUL.
 func IsText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 
-// Lines splits b behind each newline. Joined they are b again.
+// Lines splits b behind each newline. The lines joined are b.
 func Lines(b []byte) []string {
 	if len(b) == 0 {
 		return nil
@@ -30,8 +30,8 @@ func Lines(b []byte) []string {
 	return ls
 }
 
-// MarkedLines is Lines for people: a last line without a newline gets it, with the
-// mark that diff(1) prints.
+// MarkedLines is Lines for people: a last line without a newline gets one, with the mark
+// that diff(1) prints.
 func MarkedLines(b []byte) []string {
 	ls := Lines(b)
 	if last := len(ls) - 1; last >= 0 && !strings.HasSuffix(ls[last], "\n") {
@@ -40,9 +40,9 @@ func MarkedLines(b []byte) []string {
 	return ls
 }
 
-// Script returns the edits that make b of a, in order and with equal lines
-// between them. They are the fewest lines possible unless that takes more than
-// maxEdits. It fails only when ctx ends.
+// Script returns the edits that turn a into b, in order and with equal lines between them.
+// They change the fewest lines possible, unless these are more than maxEdits. Script fails
+// only when ctx ends.
 func Script(ctx context.Context, a, b []string) ([]Edit, error) {
 	ids := map[string]int{}
 	x, y := number(ids, a), number(ids, b)
@@ -76,11 +76,11 @@ func number(ids map[string]int, lines []string) []int {
 	return out
 }
 
-// shortest is the greedy algorithm of Myers, "An O(ND) Difference Algorithm and
-// Its Variations" (1986). If more than maxEdits lines differ it replaces all.
+// shortest is the greedy algorithm of Myers, "An O(ND) Difference Algorithm and Its
+// Variations" (1986). If more than maxEdits lines differ, it replaces all lines.
 func shortest(ctx context.Context, a, b []int) ([]Edit, error) {
-	// reach[maxEdits+1+k] is how far into a one gets on the diagonal k, where
-	// the index in a is k more than that in b, with the edits made so far.
+	// reach[maxEdits+1+k] is the furthest index in a on the diagonal k that the edits so
+	// far reach. On the diagonal k the index in a is k more than that in b.
 	if len(a) == 0 && len(b) == 0 {
 		return nil, nil
 	}
@@ -109,9 +109,8 @@ func shortest(ctx context.Context, a, b []int) ([]Edit, error) {
 	return []Edit{{0, len(a), 0, len(b)}}, nil
 }
 
-// step makes the d-th edit: it returns how far into a that gets on the diagonal
-// k, and whether a line of b is added rather than one of a deleted. reach begins
-// at the diagonal -d.
+// step makes the d-th edit: it returns the index in a that it reaches on the diagonal k, and
+// whether it adds a line of b rather than deletes one of a. reach begins at the diagonal -d.
 func step(reach []int32, d, k int) (i int, adds bool) {
 	switch {
 	case d == 0:
@@ -122,7 +121,8 @@ func step(reach []int32, d, k int) (i int, adds bool) {
 	return int(reach[d+k-1]) + 1, false
 }
 
-// backtrack finds the way to the ends i and j of both sides, from there.
+// backtrack returns the edits that lead to the ends i and j of both sides. It follows them
+// backwards.
 func backtrack(trace [][]int32, i, j int) []Edit {
 	var edits []Edit
 	for d := len(trace) - 1; d > 0; d-- {

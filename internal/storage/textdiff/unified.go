@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// contextLines stand around each change of a unified diff.
+// contextLines is the number of unchanged lines before and after each change of a unified
+// diff.
 const contextLines = 3
 
 // Unified returns the unified diff of the lines of a file that was at oldPath, empty
@@ -28,8 +29,8 @@ func Unified(oldPath, path string, edits []Edit, a, b []string) string {
 	return out.String()
 }
 
-// quoted returns a path as git and patch have it in a header: as a string of C if it
-// has bytes that would end the line, or look like part of one, or is not UTF-8.
+// quoted returns a path in the form that it has in headers of git and patch: as a string of
+// C if it is not UTF-8, or has bytes that would end the line or are special in such strings.
 func quoted(path string) string {
 	isText := utf8.ValidString(path)
 	special := func(b byte) bool { return b < ' ' || b == 0x7f || b == '"' || b == '\\' || b > 0x7f && !isText }

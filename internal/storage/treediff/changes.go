@@ -12,11 +12,11 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// ChangeKind says what happened to a path.
+// ChangeKind is the kind of a change.
 type ChangeKind uint8
 
-// The kinds of change. A path of which something differs is Modified, also if it
-// is a file of another type. One that is Renamed may differ too.
+// The kinds of change. A path whose file differs is Modified, also if the file is of another
+// type. A file that is Renamed may differ too.
 const (
 	Deleted ChangeKind = iota
 	Added
@@ -24,11 +24,11 @@ const (
 	Renamed
 )
 
-// Differs is a set of what can differ of a file that both sides have.
+// Differs is a set of properties in which a file of both sides differs.
 type Differs uint8
 
-// What can differ. Of directories data never does, nor does it of files that are
-// not of the same type: DiffersType says all then.
+// The properties. Data of directories is never compared, nor that of files of different
+// types: for these there is DiffersType only.
 const (
 	DiffersType Differs = 1 << iota
 	DiffersData
@@ -39,15 +39,14 @@ const (
 	DiffersXattrs
 )
 
-// Change is a path that differs between two sides. Times, and what follows from
-// other changes, are no difference.
+// Change is a path that differs between two sides. Times are no difference, nor are
+// properties that follow from other changes.
 type Change struct {
 	Kind ChangeKind
-	// Path is where the file is on the second side, or on the first if it is
-	// deleted.
+	// Path is the path of the file on the second side, or on the first if it is deleted.
 	Path string
-	// From is where it is on the first side, if that is another path: because it
-	// was renamed, or a directory above it.
+	// From is its path on the first side if that is another one: because the file was
+	// renamed, or a directory above it.
 	From     string
 	Old, New cowfs.Node // Old is zero if it was added, New if it was deleted
 	Differs  Differs
@@ -57,26 +56,27 @@ type Change struct {
 
 // Filter selects paths. The zero value selects all.
 type Filter struct {
-	// Only are clean absolute paths that are selected with all below, nil for all.
+	// Only are clean absolute paths that are selected with all paths below. nil selects
+	// all.
 	Only []string
-	// Except are those that are not.
+	// Except are paths that are not selected, nor any path below.
 	Except []string
 }
 
-// Selects says whether the filter has a path.
+// Selects returns whether a path is selected.
 func (f *Filter) Selects(path string) bool {
 	in := func(dir string) bool { return Below(path, dir) }
 	return (f.Only == nil || slices.ContainsFunc(f.Only, in)) && !slices.ContainsFunc(f.Except, in)
 }
 
-// reaches says whether the filter may have a path or something below.
+// reaches returns whether a path, or a path below it, may be selected.
 func (f *Filter) reaches(path string) bool {
 	in := func(dir string) bool { return Below(path, dir) }
 	on := func(dir string) bool { return Below(path, dir) || Below(dir, path) }
 	return (f.Only == nil || slices.ContainsFunc(f.Only, on)) && !slices.ContainsFunc(f.Except, in)
 }
 
-// Below says whether a path is dir or below it.
+// Below returns whether a path is dir or below it.
 func Below(path, dir string) bool {
 	return strings.HasPrefix(path, dir) && (len(path) == len(dir) || dir == "/" || path[len(dir)] == '/')
 }
@@ -86,27 +86,25 @@ const (
 	// paths together.
 	maxChanges = 1 << 20
 	maxPaths   = 256 << 20
-	// maxDirty bounds the inodes that are looked at.
+	// maxDirty bounds the inodes and names that are looked at.
 	maxDirty = 8 << 20
 )
 
-// Changes returns what differs between the files of two trees above one image, in
-// the order of paths. It takes time in proportion to what changed since the trees
-// had a common ancestor: pages that they share are not read.
+// Changes returns the differences between the files of two trees above one image, in the
+// order of paths. It takes time in proportion to the changes since the trees had a common
+// ancestor: pages that they share are not read.
 //
-// What is compared is paths: which inode a path leads to, and what that is, is
-// decided by the keys of the inodes on the way. Where a directory has the same
-// number on both sides, only those names in it are looked at whose keys differ, or
-// through which something is found that differs. All others lead to the same keys,
-// so to the same files, whatever their numbers mean. So the answer does not depend
-// on whether a number stands for one file or for two.
+// It compares paths. The keys of the inodes above a path decide which inode the path leads
+// to, and the keys of that inode what file it is. Where a directory has the same number on
+// both sides, only names are looked at whose keys differ, or that lead to a difference. All
+// other names lead to the same keys, so to the same files, whatever their numbers mean. So
+// the answer does not depend on whether a number means one file or two.
 //
-// Only whether something was renamed does. Siblings give out the same numbers
-// after they parted. A number stands for the same file if that came with the
-// image, or was born at the same time, in nanoseconds of a clock that goes on
-// through forks and that the guest cannot set: two files that have that and the
-// number in common were one before the fork. Should that ever be wrong, a file is
-// called renamed, and all in which it differs is still listed, as for any other.
+// Only "renamed" depends on it. Siblings hand out the same numbers for different files after
+// they parted. A number means the same file on both sides if it is the image's, or if both
+// files were born at the same time, in nanoseconds of a clock that goes on through forks and
+// that the guest cannot set. Should that ever be wrong, a file is called renamed, and its
+// differences are listed as for any other file.
 func Changes(ctx context.Context, a, b *cowfs.Files, filter Filter) ([]Change, error) {
 	d := differ{
 		ctx: ctx, filter: filter, sides: [2]*cowfs.Files{a, b}, differs: map[cowfs.Ino]bool{}, names: map[cowfs.Ino]map[string]bool{},
@@ -128,7 +126,7 @@ const (
 	after
 )
 
-// differ compares two sides, see Changes.
+// differ is a comparison of two sides under way, see Changes.
 type differ struct {
 	ctx    context.Context
 	filter Filter
@@ -137,19 +135,19 @@ type differ struct {
 	paths  int // bytes of the paths in out
 	dirty  int // entries of differs and names
 
-	differs map[cowfs.Ino]bool            // inodes of which something may differ
-	names   map[cowfs.Ino]map[string]bool // what to look at in directories that both sides have
+	differs map[cowfs.Ino]bool            // inodes that may differ
+	names   map[cowfs.Ino]map[string]bool // names to look at in directories that both sides have
 
 	// todo are directories that both sides have.
 	todo []dirPair
-	// odd are files that one side has at a path and the other has not.
+	// odd are files whose path the other side does not have.
 	odd [2][]found
-	// loose and looseDirs are those of them that the other side may have elsewhere,
-	// waiting the numbers of the latter as they came.
+	// loose and looseDirs are those of them that the other side may have at another
+	// path. waiting are the numbers of looseDirs in the order in which they were found.
 	loose, looseDirs [2]map[cowfs.Ino][]found
 	waiting          [2][]cowfs.Ino
-	// walked are the directories whose entries were looked at: none is twice, so
-	// directories that contain each other come to an end.
+	// walked are the directories whose entries were looked at. None is entered twice, so
+	// directories that contain each other are found.
 	walked [2]map[cowfs.Ino]bool
 
 	compared map[[2]cowfs.Ino]comparison // files with several names
@@ -161,8 +159,8 @@ type differ struct {
 type found struct {
 	cowfs.Link
 	path string
-	// other is its path on the other side, should it be there. It is another one
-	// below what was renamed.
+	// other is the path that it would have on the other side. Below a renamed directory
+	// the two paths differ.
 	other string
 	node  cowfs.Node
 }
@@ -211,7 +209,7 @@ func (d *differ) root() (root dirPair, err error) {
 	return root, nil
 }
 
-// touched notes what is stored differently.
+// touched records an inode or entry that is stored differently.
 func (d *differ) touched(t cowfs.Touched) error {
 	if d.dirty%1024 == 0 && d.ctx.Err() != nil {
 		return context.Cause(d.ctx)
@@ -226,7 +224,7 @@ func (d *differ) touched(t cowfs.Touched) error {
 	return nil
 }
 
-// look makes a name be looked at in a directory.
+// look adds a name in a directory to the names to look at.
 func (d *differ) look(dir cowfs.Ino, name string) error {
 	names := d.names[dir]
 	if names == nil {
@@ -247,8 +245,8 @@ func (d *differ) count() error {
 	return nil
 }
 
-// markAbove makes what differs be found from the root: its names are looked at,
-// and those of all directories above it.
+// markAbove makes differences reachable from the root: it adds the names of all inodes that
+// may differ, and of all directories above them, to the names to look at.
 func (d *differ) markAbove() error {
 	var todo []cowfs.Ino
 	for ino := range d.differs {
@@ -282,8 +280,8 @@ func (d *differ) markAbove() error {
 	return nil
 }
 
-// places returns where either side has a file. What one side left where the image
-// has it, the other has there too, or else the entry differs and is looked at
+// places returns the entries by which either side has a file. If one side left a file at its
+// place in the image, the other side has it there too, or the entry differs and is looked at
 // anyway.
 func (d *differ) places(ino cowfs.Ino) (all []cowfs.Link, err error) {
 	for _, from := range []func(*cowfs.Files, cowfs.Ino) ([]cowfs.Link, error){(*cowfs.Files).Links, (*cowfs.Files).ImageLinks} {

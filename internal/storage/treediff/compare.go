@@ -10,7 +10,7 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// comparison is how two files differ.
+// comparison is the result of comparing two files.
 type comparison struct {
 	differs Differs
 	xattrs  []string
@@ -99,8 +99,8 @@ func (d *differ) compareXattrs(a, b cowfs.Ino) ([]string, error) {
 	return differ, nil
 }
 
-// mayCompare bounds what is read to compare. No sandbox uses a page twice; a tree
-// that does can make much of little.
+// mayCompare returns the number of bytes that may be read for comparisons. No sandbox uses a
+// page twice, but a crafted tree of few pages may, and would take long to compare.
 func mayCompare(sides ...*cowfs.Files) int64 {
 	const some = 1 << 30
 	n := int64(some)
@@ -110,10 +110,10 @@ func mayCompare(sides ...*cowfs.Files) int64 {
 	return n
 }
 
-// comparePiece is how much is compared at once, in bytes.
+// comparePiece is the number of bytes that are compared at once.
 const comparePiece = 256 << 10
 
-// sameData says whether two regular files contain the same.
+// sameData returns whether two regular files have the same contents.
 func (d *differ) sameData(a, b *cowfs.Node) (bool, error) {
 	if a.Attr.Size != b.Attr.Size {
 		return false, nil
@@ -126,8 +126,8 @@ func (d *differ) sameData(a, b *cowfs.Node) (bool, error) {
 	return same, err
 }
 
-// dataRuns calls fn for the parts in which two regular files of one size differ,
-// in whole pages but for the end, until it returns false.
+// dataRuns calls fn for the parts in which two regular files of one size differ, until fn
+// returns false. The parts are whole pages, except the last of the file.
 func (d *differ) dataRuns(a, b *cowfs.Node, fn func(off, n uint64) (bool, error)) error {
 	blocks := cowfs.BlocksIn(a.Attr.Size)
 	for block := uint64(0); block < blocks; {
@@ -153,7 +153,7 @@ func (d *differ) dataRuns(a, b *cowfs.Node, fn func(off, n uint64) (bool, error)
 	return nil
 }
 
-// samePlace says whether two runs are one, which need not be read.
+// samePlace returns whether two runs are the same pages, which need not be read.
 func (d *differ) samePlace(r, s *cowfs.Run) bool {
 	if r.Page != s.Page || r.ImageOffset != s.ImageOffset {
 		return false
@@ -193,7 +193,7 @@ func (d *differ) compareRun(a, b *cowfs.Node, r, s *cowfs.Run, fn func(off, n ui
 	return true, nil
 }
 
-// differingPages calls fn for the pages in which x and y differ, which are at off.
+// differingPages calls fn for the pages in which x and y, which are at off, differ.
 func differingPages(x, y []byte, off uint64, fn func(off, n uint64) (bool, error)) (goOn bool, err error) {
 	for at := 0; at < len(x); at += pages.PageSize {
 		end := min(at+pages.PageSize, len(x))
@@ -207,8 +207,8 @@ func differingPages(x, y []byte, off uint64, fn func(off, n uint64) (bool, error
 	return true, nil
 }
 
-// SameData says whether two regular files of one size contain the same. What they
-// share is not read.
+// SameData returns whether two regular files of one size have the same contents. Pages that
+// they share are not read.
 func SameData(ctx context.Context, a *cowfs.Files, x *cowfs.Node, b *cowfs.Files, y *cowfs.Node) (bool, error) {
 	d := differ{ctx: ctx, sides: [2]*cowfs.Files{a, b}, left: mayCompare(a, b)}
 	same, err := d.sameData(x, y)

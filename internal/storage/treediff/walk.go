@@ -12,9 +12,9 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// step does one piece of work. The order is what finds what was renamed: what both
-// sides have is looked at first, and all that is missing is known before a
-// directory that may have been renamed is taken for a new one.
+// step does one piece of work. Renamed files are found by its order: directories that both
+// sides have are walked first, and all missing files are known before a directory that may
+// have been renamed is taken for a new one.
 func (d *differ) step() (done bool, err error) {
 	if f, ok := pop(&d.todo); ok {
 		return false, d.walk(f)
@@ -24,8 +24,8 @@ func (d *differ) step() (done bool, err error) {
 			return false, d.settle(side, f)
 		}
 	}
-	// Directories that seemed to be elsewhere on the other side, and were not
-	// found there: they are out of the filter's reach, or the tree lies.
+	// Directories that seemed to be at another path on the other side, and were not
+	// found there: they are out of the filter's reach, or the tree is corrupt.
 	for _, side := range []int{after, before} {
 		for ino, ok := pop(&d.waiting[side]); ok; ino, ok = pop(&d.waiting[side]) {
 			if f, ok := popFrom(d.looseDirs[side], ino); ok {
@@ -46,7 +46,7 @@ func pop[T any](list *[]T) (x T, ok bool) {
 	return x, true
 }
 
-// enter notes that the entries of a directory are looked at.
+// enter records that the entries of a directory are looked at.
 func (d *differ) enter(side int, f *found) error {
 	if d.walked[side][f.node.Ino] {
 		return fmt.Errorf("%w: directory %d has two names", pages.ErrCorrupt, f.node.Ino)
@@ -55,7 +55,7 @@ func (d *differ) enter(side int, f *found) error {
 	return nil
 }
 
-// walk looks at what may differ in a directory that both sides have.
+// walk looks at the names of a directory that both sides have.
 func (d *differ) walk(p dirPair) error {
 	names := d.names[p[before].node.Ino]
 	if p[before].node.Ino != p[after].node.Ino {
@@ -84,7 +84,7 @@ func (d *differ) walk(p dirPair) error {
 	return nil
 }
 
-// name looks at one name in a directory that both sides have.
+// name looks at a name in a directory that both sides have.
 func (d *differ) name(p dirPair, name string) error {
 	if d.ctx.Err() != nil {
 		return context.Cause(d.ctx)
@@ -138,7 +138,7 @@ func (d *differ) load(side int, f *found, have bool) (err error) {
 	return err
 }
 
-// child returns what is called name in a directory, without its node.
+// child returns the file with a name in a directory, without its node.
 func (f *found) child(name string) (c found, err error) {
 	c.Link = cowfs.Link{Dir: f.node.Ino, Name: name}
 	if c.path, err = join(f.path, name); err == nil {
@@ -147,9 +147,9 @@ func (f *found) child(name string) (c found, err error) {
 	return c, err
 }
 
-// reaches says whether a file or something below it may be asked for, by the path
-// of either side: who asks for the new place of a directory wants to know what is
-// not in it any more.
+// reaches returns whether a file or one below it may be selected by the path of either side:
+// a filter for the new path of a directory also selects the files that are not in it any
+// more.
 func (d *differ) reaches(f *found) bool {
 	return d.filter.reaches(f.path) || f.other != f.path && d.filter.reaches(f.other)
 }
@@ -161,9 +161,9 @@ func join(dir, name string) (string, error) {
 	return strings.TrimSuffix(dir, "/") + "/" + name, nil
 }
 
-// apart says whether two files of one name are better told as two changes, because
-// one of them is a directory that the other side has elsewhere. Files are not:
-// who replaces one by another usually means the same file.
+// apart returns whether two files of one name are reported as two changes, because one of
+// them is a directory that the other side has at another path. Other files are not: a program
+// that replaces a file by another usually means the same file.
 func (d *differ) apart(entry *dirPair) (bool, error) {
 	if entry[before].node.Ino == entry[after].node.Ino {
 		return false, nil
@@ -176,7 +176,7 @@ func (d *differ) apart(entry *dirPair) (bool, error) {
 	return false, nil
 }
 
-// elsewhere says whether the other side has the same directory at some place.
+// elsewhere returns whether the other side has the same directory at another path.
 func (d *differ) elsewhere(side int, f *found) (bool, error) {
 	if !f.node.Attr.IsDir() {
 		return false, nil
@@ -189,8 +189,8 @@ func (d *differ) elsewhere(side int, f *found) (bool, error) {
 	if err != nil || len(places) > 0 {
 		return err == nil, err
 	}
-	// It never moved there. If this is where the image has it, it is not there on
-	// the other side.
+	// It was never moved there. If its path here is that of the image, the other side
+	// does not have it.
 	if ino, ok, err := other.ImageLookup(f.Dir, f.Name); err != nil || ok && ino == f.node.Ino {
 		return false, err
 	}
@@ -198,7 +198,7 @@ func (d *differ) elsewhere(side int, f *found) (bool, error) {
 	return len(places) > 0, err
 }
 
-// same says whether a number stands for one file on both sides, see Changes.
+// same returns whether a number means one file on both sides, see Changes.
 func (d *differ) same(ino cowfs.Ino) (bool, error) {
 	var nodes [2]cowfs.Node
 	for side := range nodes {
@@ -213,7 +213,8 @@ func (d *differ) same(ino cowfs.Ino) (bool, error) {
 	return a.Mode&cowfs.TypeMask == b.Mode&cowfs.TypeMask && (ino.OfImage() || a.Btime == b.Btime), nil
 }
 
-// both reports how a file of both sides differs, and has what is below looked at.
+// both reports the differences of a file that both sides have, and has the files below
+// looked at.
 func (d *differ) both(a, b found, kind ChangeKind) error {
 	diff, err := d.compare(&a.node, &b.node)
 	if err != nil {
@@ -240,8 +241,8 @@ func (d *differ) both(a, b found, kind ChangeKind) error {
 	return nil
 }
 
-// report reports a change if the filter selects its path or also. What was renamed
-// it always reports: what is below, and was asked for, is read with it.
+// report reports a change if the filter selects its path or also. It always reports a renamed
+// file, as the changes below it that are selected cannot be read without it.
 func (d *differ) report(c Change, also string) error {
 	if c.Kind != Renamed && !d.filter.Selects(c.Path) && !d.filter.Selects(also) {
 		return nil
@@ -253,7 +254,7 @@ func (d *differ) report(c Change, also string) error {
 	return nil
 }
 
-// settle decides about a file that the other side does not have at its path.
+// settle decides about a file whose path the other side does not have.
 func (d *differ) settle(side int, f found) error {
 	maybe, err := d.same(f.node.Ino)
 	if err != nil {
@@ -272,8 +273,8 @@ func (d *differ) settle(side int, f found) error {
 		}
 		return d.both(twin, f, Renamed)
 	}
-	// Of what is extra this is not asked: the side before has been looked at, but
-	// for what is below directories that are found to be renamed.
+	// A file of the side after waits in any case: of the side before all files were seen
+	// except those below directories that will be found to be renamed.
 	if side == before {
 		if maybe, err = d.elsewhere(side, &f); err != nil {
 			return err
@@ -299,7 +300,7 @@ func popFrom(loose map[cowfs.Ino][]found, ino cowfs.Ino) (found, bool) {
 	return f, ok
 }
 
-// only reports a file that one side does not have, with all that is below.
+// only reports a file that one side does not have, with all files below.
 func (d *differ) only(side int, f found) error {
 	c := Change{Kind: Deleted, Path: f.path, Old: f.node}
 	if side == after {
@@ -311,7 +312,7 @@ func (d *differ) only(side int, f found) error {
 	return d.expand(side, f)
 }
 
-// expand has all entries of a directory settled that the other side does not have.
+// expand has all entries of a directory settled, which the other side does not have.
 func (d *differ) expand(side int, dir found) error {
 	if err := d.enter(side, &dir); err != nil {
 		return err
@@ -333,7 +334,7 @@ func (d *differ) expand(side int, dir found) error {
 	})
 }
 
-// matchFiles pairs the names that a file lost with those that it got.
+// matchFiles pairs the names that each file lost with those that it got.
 func (d *differ) matchFiles() error {
 	byPath := func(a, b found) int { return strings.Compare(a.path, b.path) }
 	for _, ino := range slices.Sorted(maps.Keys(d.loose[before])) {
