@@ -7,19 +7,19 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// nodeSource is where a cursor gets nodes from.
+// nodeSource gives a cursor its nodes.
 type nodeSource interface {
-	// load returns the node on page p, which must be of a level; -1 is any. Its
-	// header is sound.
+	// load returns the node on page p, which must be of a level; -1 is any level. It has
+	// checked the header.
 	load(p pages.Page, level int) (*treeNode, error)
 }
 
-// treeCursor walks a tree in the order of keys. It stands at a leaf's entry, or at
-// an inner node's, before all keys of that subtree, or at the end, with depth 0.
+// treeCursor walks a tree in the order of keys. It stands at an entry of a leaf, or at an entry
+// of an inner node, which is before all keys of that subtree, or at the end, with depth 0.
 //
-// It refuses nodes with keys outside of what their parent says. So no leaf can be
-// met twice, however the pages of a hostile tree point at each other: the work is
-// bounded by the number of pages.
+// It refuses nodes with keys outside of the bounds that their parent sets. So it visits no leaf
+// twice, however the pages of a hostile tree refer to each other: the work is bounded by the
+// number of pages.
 type treeCursor struct {
 	src   nodeSource
 	depth int
@@ -29,7 +29,7 @@ type treeCursor struct {
 type cursorFrame struct {
 	n      *treeNode
 	i      int
-	lo, hi []byte // lo <= keys < hi; nil is no bound
+	lo, hi []byte // lo <= keys < hi; nil: no bound
 }
 
 func entryError(n *treeNode, i int) error {
@@ -60,10 +60,10 @@ func (c *treeCursor) push(p pages.Page, level int, lo, hi []byte) error {
 
 func (c *treeCursor) top() *cursorFrame { return &c.stack[c.depth-1] }
 
-// level is 0 at a key, and otherwise one more than that of the subtree ahead.
+// level returns 0 at a key, and otherwise one more than the level of the subtree ahead.
 func (c *treeCursor) level() int { return c.top().n.level() }
 
-// lowest returns a key such that none ahead is below it.
+// lowest returns a lower bound of the keys ahead.
 func (c *treeCursor) lowest() ([]byte, error) {
 	f := c.top()
 	if f.i == 0 && f.n.level() > 0 {
@@ -76,7 +76,7 @@ func (c *treeCursor) lowest() ([]byte, error) {
 	return key, nil
 }
 
-// entry returns the key and value the cursor stands at.
+// entry returns the key and value that the cursor stands at.
 func (c *treeCursor) entry() (key, val []byte, err error) {
 	f := c.top()
 	key, val, ok := f.n.cell(f.i)
@@ -139,8 +139,8 @@ func (c *treeCursor) toKey() error {
 	return nil
 }
 
-// seek goes to the leaf of key, and there to the first entry that is not below
-// it, which may be behind the last.
+// seek goes to the leaf of key, and there to the first entry that is not below key, which may
+// be behind the last entry.
 func (c *treeCursor) seek(root pages.Page, key []byte) (equal bool, err error) {
 	if root == 0 {
 		return false, nil
@@ -215,8 +215,8 @@ func floorTree(src nodeSource, root pages.Page, key []byte) (k, v []byte, ok boo
 	return k, v, err == nil, err
 }
 
-// leafBefore goes from a leaf to the last entry of the leaf before it, if there
-// is one. Leaves are never empty, so one step is enough.
+// leafBefore goes from a leaf to the last entry of the leaf before it, and returns whether
+// there is one. Leaves are never empty, so one step is enough.
 func (c *treeCursor) leafBefore() (bool, error) {
 	for c.depth--; c.depth > 0 && c.top().i == 0; c.depth-- {
 	}

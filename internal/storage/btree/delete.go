@@ -1,14 +1,13 @@
 package btree
 
 const (
-	// A node with less than this is merged with a neighbour, if both together are
-	// not more than mergedMost: else the next few keys would split them again.
+	// A node with less than mergeBelow bytes is merged with a neighbour, if both together
+	// have at most mergedMost bytes. A fuller node would soon be split again.
 	mergeBelow = nodeCapacity / 3
 	mergedMost = nodeCapacity * 5 / 6
 )
 
-// Delete removes key and reports whether it was there. On an error nothing has
-// changed.
+// Delete removes key and returns whether it was there. After an error nothing has changed.
 func (t *Tree) Delete(key []byte) (bool, error) {
 	if t.root == 0 {
 		return false, nil
@@ -36,8 +35,8 @@ func (t *Tree) Delete(key []byte) (bool, error) {
 	return true, nil
 }
 
-// shrink looks after the node at step d of the path, from which an entry was
-// removed. It reports whether an entry of its parent was removed too.
+// shrink frees or merges the node at step d of the path, from which an entry was removed, if it
+// has become small. It returns whether an entry of its parent was removed too.
 func (t *Tree) shrink(d int) bool {
 	step := &t.path.steps[d]
 	if d == 0 {
@@ -67,8 +66,8 @@ func dropEntry(n *treeNode, i int) {
 	}
 }
 
-// merge makes the children i and i+1 of parent one, if they are small enough. step
-// is one of them, and the one that stays: it may be changed.
+// merge merges the children i and i+1 of parent into step, which is one of them and may be
+// changed, if they are small enough.
 func (t *Tree) merge(step, parent *pathStep, i int) bool {
 	if i < 0 || i+1 >= parent.n.count() {
 		return false
@@ -80,12 +79,12 @@ func (t *Tree) merge(step, parent *pathStep, i int) bool {
 	p, _ := parent.n.child(other)
 	n, err := t.load(p, step.n.level())
 	if err != nil || !t.s.Own(p) && t.checkInherited(p, n) != nil {
-		return false // merging is not necessary: whoever needs that page says what is wrong
+		return false // merging is not necessary, and the next use of that page returns the error
 	}
 	sep, _, _ := parent.n.cell(i + 1)
 	between := 0
 	if n.level() > 0 {
-		between = len(sep) // the first entry of the right one gets its key back
+		between = len(sep) // the first entry of the right node gets its key back
 	}
 	if n.used()+step.n.used()+between > mergedMost {
 		return false

@@ -6,14 +6,13 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// Diff calls fn in the order of keys for every key whose value is not the
-// same in two views, with the values, nil where there is none. It ends with the
-// first error of fn. data says which pages the entry of a key refers to. Entries that
-// refer to the same numbers of pages are not the same unless the pages are: siblings
-// hand out the same numbers.
+// Diff calls fn in the order of keys for every key whose values differ in two views, with the
+// values, nil where there is none. It ends with the first error of fn. data says which pages
+// an entry refers to. Entries that refer to the same page numbers are equal only if these are
+// the same pages: siblings hand out the same numbers.
 //
-// Pages that are the same one in both are not read: a page is what it is because
-// of its number and its file, and does not change while it is pinned.
+// Pages that both views share are not read: a page is identified by its number and its file,
+// and does not change while it is pinned.
 func Diff(a, b *View, data func(key, val []byte) DataPages, fn func(key, av, bv []byte) error) error {
 	for _, v := range []*View{a, b} {
 		if v.err != nil {
@@ -45,15 +44,15 @@ func Diff(a, b *View, data func(key, val []byte) DataPages, fn func(key, av, bv 
 	return d.rest(&d.b, func(key, val []byte) error { return fn(key, nil, val) })
 }
 
-// SamePages reports whether n pages from p on are the same ones in two views.
+// SamePages returns whether n pages from p on are the same pages in two views.
 func SamePages(a, b *View, p, n pages.Page) bool {
 	i, errA := a.segment(p, n)
 	j, errB := b.segment(p, n)
 	return errA == nil && errB == nil && a.files[i] == b.files[j]
 }
 
-// viewDiff is two cursors that go ahead side by side. Whatever is before them has
-// been compared.
+// viewDiff is two cursors that go ahead side by side. The entries before them have been
+// compared.
 type viewDiff struct {
 	a, b   treeCursor
 	av, bv *View
@@ -61,9 +60,9 @@ type viewDiff struct {
 	fn     func(key, av, bv []byte) error
 }
 
-// step goes ahead by one key or subtree, or enters one. The cursor that is behind
-// goes first, so that both come to a page that they share at the same time; one
-// that is inside of it already misses only what lies on its way down.
+// step goes ahead by a key or subtree, or enters a subtree. The cursor that is behind goes
+// first, so that both cursors arrive at a shared page at the same time. If one of them is
+// inside of the page already, only the nodes on its path down are read.
 func (d *viewDiff) step() error {
 	a, b := &d.a, &d.b
 	la, lb := a.level(), b.level()
@@ -114,7 +113,7 @@ func (d *viewDiff) step() error {
 	return b.descend()
 }
 
-// compare is step where both stand at keys.
+// compare is step if both cursors stand at keys.
 func (d *viewDiff) compare() error {
 	ka, va, err := d.a.entry()
 	if err != nil {
@@ -140,7 +139,7 @@ func (d *viewDiff) compare() error {
 	return d.fn(ka, va, vb)
 }
 
-// elsewhere says whether an entry of both views refers to pages that are not the same.
+// elsewhere returns whether an entry of both views refers to different pages.
 func (d *viewDiff) elsewhere(key, val []byte) bool {
 	p := d.data(key, val)
 	return p.Start != 0 && !SamePages(d.av, d.bv, p.Start, pages.Page(p.N))
@@ -156,7 +155,7 @@ func (d *viewDiff) only(c *treeCursor, fn func(key, val []byte) error) error {
 	return fn(key, val)
 }
 
-// rest reports all that is ahead of one cursor when the other is at its end.
+// rest reports all keys ahead of a cursor when the other one is at its end.
 func (d *viewDiff) rest(c *treeCursor, fn func(key, val []byte) error) error {
 	for {
 		if err := c.toKey(); err != nil {

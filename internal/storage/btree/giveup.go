@@ -2,8 +2,8 @@ package btree
 
 import "ramet.dev/ramet/internal/storage/pages"
 
-// DataPages are contiguous data pages that an entry of a tree refers to. Start is 0 where it
-// refers to none.
+// DataPages are contiguous data pages that an entry of a tree refers to. Start is 0 if it refers
+// to none.
 type DataPages struct {
 	Start pages.Page
 	N     uint64
@@ -11,15 +11,15 @@ type DataPages struct {
 }
 
 // Trim gives all pages that no pin needs back to the host and leaves an empty tree. data says
-// which pages the entry of a key refers to.
+// which pages an entry refers to.
 func (t *Tree) Trim(data func(key, val []byte) (DataPages, error)) error {
 	root := t.root
 	t.root = 0
 	return t.s.FreeMuch(func() error { return t.giveUp(root, -1, data) })
 }
 
-// giveUp frees what is below a node and was born since the last pin. What is below a
-// node that was born before has not changed since: it is the pin's, or an ancestor's.
+// giveUp frees the pages at and below a node that were born since the last pin. The pages below
+// a node that was born before have not changed since: they are the pin's or an ancestor's.
 func (t *Tree) giveUp(p pages.Page, level int, data func(key, val []byte) (DataPages, error)) error {
 	if p == 0 || !t.s.Own(p) {
 		return nil

@@ -15,17 +15,17 @@ import (
 //	 5          1 byte, 0
 //	 6 count    2 bytes
 //	 8 born     4 bytes, the epoch
-//	12 low      2 bytes, where cells begin
-//	14 waste    2 bytes, bytes from low on that are of no cell
+//	12 low      2 bytes, the offset at which cells begin
+//	14 waste    2 bytes, the number of bytes from low on that are in no cell
 //	16 self     8 bytes, the page's number
 //	24 newest   2 bytes, the entry that was inserted last, or noEntry
-//	26 slots    2 bytes each: where the cell is; ascending by key
+//	26 slots    2 bytes each: the offset of the cell; ascending by key
 //	...
 //	low cells   2 bytes length of key, 2 bytes length of value, key, value
 //
-// Values of inner nodes are page numbers. A child's keys are not below its own key
-// and below the next one; the first key of an inner node is empty and stands for
-// all that is below the second.
+// Values of inner nodes are page numbers. The keys of a child are at least the key of its entry
+// and below the next key; the first key of an inner node is empty and stands for all keys below
+// the second.
 type treeNode [pages.PageSize]byte
 
 const (
@@ -73,15 +73,15 @@ func (n *treeNode) setSlot(i, off int) {
 	binary.LittleEndian.PutUint16(n[at:at+2], uint16(off))
 }
 
-// used is how much of nodeCapacity is taken.
+// used returns the bytes of nodeCapacity that are used.
 func (n *treeNode) used() int {
 	return n.count()*slotSize + pages.PageSize - n.low() - n.waste()
 }
 
-// cellCost is what a cell takes of nodeCapacity.
+// cellCost returns the bytes of nodeCapacity that a cell uses.
 func cellCost(key, val []byte) int { return slotSize + cellHeader + len(key) + len(val) }
 
-// init makes an empty node of whatever the page held.
+// init makes an empty node, whatever the page held.
 func (n *treeNode) init(level int, born uint32, self pages.Page) {
 	binary.LittleEndian.PutUint32(n[0:], nodeMagic)
 	n[4], n[5] = byte(level), 0
@@ -93,8 +93,8 @@ func (n *treeNode) init(level int, born uint32, self pages.Page) {
 	n.setNewest(noEntry)
 }
 
-// checkHeader returns an error unless n can be page p of a level; -1 is any. Then
-// the slots of all entries are within the page.
+// checkHeader returns an error unless n can be page p of a level; -1 is any level. Without an
+// error the slots of all entries are within the page.
 func (n *treeNode) checkHeader(p pages.Page, level int) error {
 	count, low := n.count(), n.low()
 	if binary.LittleEndian.Uint32(n[0:]) != nodeMagic || n.self() != p || n[5] != 0 ||
@@ -105,7 +105,7 @@ func (n *treeNode) checkHeader(p pages.Page, level int) error {
 	return nil
 }
 
-// cell returns entry i. It is not ok where the cell is not within the page.
+// cell returns entry i. ok is false if the cell is not within the page.
 func (n *treeNode) cell(i int) (key, val []byte, ok bool) {
 	off := n.slot(i)
 	if off > pages.PageSize-cellHeader {
@@ -129,8 +129,8 @@ func (n *treeNode) child(i int) (pages.Page, bool) {
 	return pages.Page(binary.LittleEndian.Uint64(val)), true
 }
 
-// find returns the first entry from from on whose key is not below key, and
-// whether it is key.
+// find returns the first entry from from on whose key is not below key, and whether its key is
+// key.
 func (n *treeNode) find(key []byte, from int) (i int, equal, ok bool) {
 	lo, hi := from, n.count()
 	for lo < hi {
@@ -151,7 +151,7 @@ func (n *treeNode) find(key []byte, from int) (i int, equal, ok bool) {
 	return lo, false, true
 }
 
-// findChild returns the entry of an inner node that key belongs to.
+// findChild returns the entry of an inner node whose subtree has key.
 func (n *treeNode) findChild(key []byte) (i int, ok bool) {
 	i, equal, ok := n.find(key, 1)
 	if !equal {
@@ -160,8 +160,7 @@ func (n *treeNode) findChild(key []byte) (i int, ok bool) {
 	return i, ok
 }
 
-// check looks at everything that a node says about itself. After it, accessors
-// do not fail.
+// check checks the whole node. Without an error, accessors do not fail.
 func (n *treeNode) check(p pages.Page, level int) error {
 	if err := n.checkHeader(p, level); err != nil {
 		return err
@@ -192,9 +191,9 @@ func (n *treeNode) check(p pages.Page, level int) error {
 	return nil
 }
 
-// The functions below change nodes that are known to be sound.
+// The functions below change nodes that were checked.
 
-// appendCell adds an entry after all others. There is room for it.
+// appendCell adds an entry after all others. There must be room for it.
 func (n *treeNode) appendCell(key, val []byte) {
 	n.placeCell(n.count(), key, val)
 	n.setCount(n.count() + 1)
@@ -211,8 +210,8 @@ func (n *treeNode) placeCell(i int, key, val []byte) {
 	n.setSlot(i, off)
 }
 
-// insert adds entry i. It returns false and does nothing if there is no room. key
-// and val are not of this page.
+// insert adds entry i. It returns false and does nothing if there is no room. key and val must
+// not be in this page.
 func (n *treeNode) insert(i int, key, val []byte) bool {
 	cost, count := cellCost(key, val), n.count()
 	if n.used()+cost > nodeCapacity {
@@ -229,7 +228,7 @@ func (n *treeNode) insert(i int, key, val []byte) bool {
 	return true
 }
 
-// remove drops entry i.
+// remove removes entry i.
 func (n *treeNode) remove(i int) {
 	key, val, _ := n.cell(i)
 	size, off, count := cellHeader+len(key)+len(val), n.slot(i), n.count()
@@ -248,7 +247,7 @@ func (n *treeNode) remove(i int) {
 	}
 }
 
-// compact moves all cells together.
+// compact moves all cells to the end of the page.
 func (n *treeNode) compact() {
 	old := *n
 	n.setLow(pages.PageSize)
@@ -266,8 +265,8 @@ func (n *treeNode) setChild(i int, p pages.Page) {
 	}
 }
 
-// setFirstKeyEmpty makes the first entry of an inner node stand for all below the
-// second, after what was before it has gone.
+// setFirstKeyEmpty makes the first entry of an inner node stand for all keys below the second,
+// after the entry before it was removed.
 func (n *treeNode) setFirstKeyEmpty() {
 	key, val, _ := n.cell(0)
 	if len(key) == 0 {

@@ -8,8 +8,8 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// Put sets the value of key. On an error nothing has changed. It leaves some nodes
-// for deletions where the host has no space for more.
+// Put sets the value of key. After an error nothing has changed. If the host has no space for
+// more nodes, Put leaves some for deletions.
 func (t *Tree) Put(key, val []byte) error { return t.PutLeaving(key, val, pages.PutNodes) }
 
 // PutLeaving is Put that leaves a number of nodes.
@@ -27,7 +27,7 @@ func (t *Tree) PutLeaving(key, val []byte, leave int) error {
 	leaf := t.path.leaf()
 	var old []byte
 	if exists {
-		_, old, _ = leaf.n.cell(leaf.i) // walk has looked at it
+		_, old, _ = leaf.n.cell(leaf.i) // walk has checked it
 		if len(old) == len(val) {
 			if t.s.Mutable(leaf.p, leaf.n.born()) {
 				copy(old, val)
@@ -56,9 +56,9 @@ func (t *Tree) plant(key, val []byte, leave int) error {
 	return nil
 }
 
-// insert makes the entry where t.path leads, in place of the one that exists.
+// insert makes the entry at the end of t.path, in place of the one that exists, if there is one.
 func (t *Tree) insert(key, val, old []byte, exists bool, leave int) error {
-	// First all that can fail.
+	// Steps that can fail come first.
 	need, err := t.frozenNodes()
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (t *Tree) insert(key, val, old []byte, exists bool, leave int) error {
 		if t.path.depth == maxTreeDepth {
 			return fmt.Errorf("%w: the tree is too deep", pages.ErrNoSpace)
 		}
-		need += t.path.depth + 1 // each node of the path is split, and there is a new root
+		need += t.path.depth + 1 // each node of the path may be split, and there may be a new root
 	}
 	if need > 0 {
 		if err := t.s.EnsureNodes(need + leave); err != nil {
@@ -79,7 +79,7 @@ func (t *Tree) insert(key, val, old []byte, exists bool, leave int) error {
 		}
 	}
 
-	// The caller's slices may be of a page that changes now.
+	// The caller's slices may be in a page that changes now.
 	k := append(t.scratch[:0], key...)
 	v := append(t.scratch[len(k):len(k)], val...)
 	if err := t.thaw(); err != nil {
@@ -97,8 +97,7 @@ func (t *Tree) insert(key, val, old []byte, exists bool, leave int) error {
 	return t.insertAt(t.path.depth-1, k, v)
 }
 
-// insertAt puts an entry into the node at step d of the path, which is split if it
-// is full.
+// insertAt inserts an entry into the node at step d of the path, which is split if it is full.
 func (t *Tree) insertAt(d int, key, val []byte) error {
 	step := &t.path.steps[d]
 	if step.n.insert(step.i, key, val) {
@@ -127,8 +126,8 @@ func (t *Tree) insertAt(d int, key, val []byte) error {
 	return nil
 }
 
-// split moves the upper part of a node, together with an entry that is to be its
-// step.i-th, to a new page. It returns that page and the key for it.
+// split moves the upper entries of a node, among which a new entry is to be the step.i-th, to a
+// new page. It returns that page and the key for it.
 func (t *Tree) split(step *pathStep, key, val []byte) (pages.Page, []byte, error) {
 	p, right, err := t.newNode()
 	if err != nil {
@@ -167,7 +166,7 @@ func (t *Tree) split(step *pathStep, key, val []byte) (pages.Page, []byte, error
 	for j := at + 1; j < count; j++ {
 		right.appendCell(entry(j))
 	}
-	var sep []byte // not before here: key may be in t.sep
+	var sep []byte // made only here: key may be in t.sep
 	if old.level() == 0 {
 		sep = separator(t.sep[:0], before, first, step.i == 0)
 	} else {
@@ -181,13 +180,13 @@ func (t *Tree) split(step *pathStep, key, val []byte) (pages.Page, []byte, error
 	return p, sep, nil
 }
 
-// splitPoint returns how many of the entries stay in the left node, at least one
-// and not all. i is the new one; inOrder says that it follows the one before it in
-// time too. There the left node is left as full as it is, because nothing more
-// will go into it, even where other keys are behind: several files grow at a time.
+// splitPoint returns the number of entries that stay in the left node, at least one and not all.
+// i is the new entry; inOrder says that the entry before it was the last one to be inserted.
+// Then the left node stays as full as it is, as no more entries will go into it, even if other
+// keys follow: several files grow at a time.
 //
-// There always is a point at which both parts fit: the sizes of the left part grow
-// in steps of at most maxCell, and the window they have to hit is wider.
+// There always is a point at which both parts fit: the size of the left part grows in steps of
+// at most maxCell, and the range that it has to hit is wider.
 func splitPoint(sizes []int16, i int, inOrder bool) int {
 	total := 0
 	for _, size := range sizes {
@@ -205,7 +204,7 @@ func splitPoint(sizes []int16, i int, inOrder bool) int {
 		case i == 0 && at == 1:
 			return at
 		case inOrder && (at == i || at == i+1):
-			d = i - at - 1 // better than all others; i+1 is better than i
+			d = i - at - 1 // below all others; i+1 is better than i
 		}
 		if best == 0 || d < distance {
 			best, distance = at, d
@@ -214,9 +213,9 @@ func splitPoint(sizes []int16, i int, inOrder bool) int {
 	return best
 }
 
-// separator appends to dst a short key that is above a and not above b, which is
-// above a. Where keys are inserted before b, it is near to b, so that the next ones
-// go to the left; else it is near to a.
+// separator appends to dst a short key that is above a and not above b, which is above a. If
+// keys are inserted before b, the key is near b, so that the next keys go to the left node;
+// otherwise it is near a.
 func separator(dst, a, b []byte, nearB bool) []byte {
 	i := 0
 	for i < len(a) && a[i] == b[i] {

@@ -6,34 +6,31 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// Tree is a sorted map in pages of a store. A node that may not be changed is
-// copied first, with all nodes above it: a root that is pinned keeps reading what
-// it did.
+// Tree is a sorted map in pages of a store. A node that may not be changed is copied first, with
+// all nodes above it: the tree of a pinned root does not change.
 //
-// Get, Floor and Scan may run at the same time while nothing changes the tree or
-// its store. Nodes that ancestors wrote are checked before they are believed;
-// nodes of our own file are not.
+// Get, Floor and Scan may run at the same time while the tree and its store do not change. Nodes
+// of ancestors are checked before a change uses them; nodes of the own file are trusted.
 type Tree struct {
 	s    *pages.Store
 	root pages.Page
 	path treePath // of the change under way
-	// nodes is how many more nodes there are than when the tree was opened.
+	// nodes is the number of nodes that were added since the tree was opened.
 	nodes int64
 
-	old     treeNode         // what a split or a merge reads from
-	scratch [maxCell]byte    // the entry to insert: it may lie in a page that changes
+	old     treeNode         // the node that a split or a merge reads
+	scratch [maxCell]byte    // the entry to insert: the caller's may be in a page that changes
 	sep     [maxKey + 1]byte // key between the halves of a split
 	sizes   [maxNodeEntries + 1]int16
 }
 
-// OpenTree returns the tree that root is the root of. 0 is an empty tree.
+// OpenTree returns the tree with a root. 0 is an empty tree.
 func OpenTree(s *pages.Store, root pages.Page) *Tree { return &Tree{s: s, root: root} }
 
-// Root returns the page of the root, 0 for an empty tree. It changes with the
-// tree.
+// Root returns the page of the root, 0 for an empty tree. It changes with the tree.
 func (t *Tree) Root() pages.Page { return t.root }
 
-// Grown returns how many more nodes there are than when the tree was opened.
+// Grown returns the number of nodes that were added since the tree was opened.
 func (t *Tree) Grown() int64 { return t.nodes }
 
 // load implements nodeSource.
@@ -73,7 +70,7 @@ func (t *Tree) Get(key []byte) (val []byte, ok bool, err error) {
 	if !equal {
 		return nil, false, nil
 	}
-	_, val, _ = n.cell(i) // find has looked at it
+	_, val, _ = n.cell(i) // find has checked it
 	return val, true, nil
 }
 
@@ -82,13 +79,13 @@ func (t *Tree) Floor(key []byte) (k, val []byte, ok bool, err error) {
 	return floorTree(t, t.root, key)
 }
 
-// Scan calls fn for each entry whose key is not below from, in order, until it
-// returns false. fn must not change the tree.
+// Scan calls fn for each entry whose key is not below from, in order, until fn returns false.
+// fn must not change the tree.
 func (t *Tree) Scan(from []byte, fn func(key, val []byte) bool) error {
 	return scanTree(t, t.root, from, fn)
 }
 
-// treePath is the nodes from the root to a leaf.
+// treePath has the nodes from the root to a leaf.
 type treePath struct {
 	depth int
 	steps [maxTreeDepth]pathStep
@@ -102,7 +99,7 @@ type pathStep struct {
 
 func (w *treePath) leaf() *pathStep { return &w.steps[w.depth-1] }
 
-// walk sets t.path to the way to key.
+// walk sets t.path to the path to key.
 func (t *Tree) walk(key []byte) (equal bool, err error) {
 	w := &t.path
 	w.depth = 0
@@ -131,8 +128,8 @@ func (t *Tree) walk(key []byte) (equal bool, err error) {
 	}
 }
 
-// frozenNodes returns how many nodes of the path have to be copied, after a look
-// at those that somebody else wrote.
+// frozenNodes returns the number of nodes of the path that have to be copied. It checks those
+// that are inherited.
 func (t *Tree) frozenNodes() (int, error) {
 	frozen := 0
 	for i := range t.path.depth {
@@ -151,7 +148,7 @@ func (t *Tree) frozenNodes() (int, error) {
 	return frozen, nil
 }
 
-// Depth returns how many nodes there are from the root to a leaf.
+// Depth returns the number of nodes from the root to a leaf.
 func (t *Tree) Depth() (int, error) {
 	if t.root == 0 {
 		return 0, nil
@@ -163,8 +160,8 @@ func (t *Tree) Depth() (int, error) {
 	return n.level() + 1, nil
 }
 
-// FrozenBetween returns how many nodes have to be copied to change all keys from one
-// to another, or most if it is more.
+// FrozenBetween returns the number of nodes that have to be copied to change all keys from one
+// to another, at most most.
 func (t *Tree) FrozenBetween(from, to []byte, most int) (int, error) {
 	if t.root == 0 {
 		return 0, nil
@@ -206,8 +203,8 @@ func (t *Tree) frozenBelow(p pages.Page, level int, from, to []byte, most int) (
 	return min(count, most), nil
 }
 
-// checkInherited looks at all of a node that an ancestor wrote: it cannot refer to
-// pages of ours, which are believed.
+// checkInherited checks a node of an ancestor: it must not refer to pages of the own file, which
+// are trusted.
 func (t *Tree) checkInherited(p pages.Page, n *treeNode) error {
 	if err := n.check(p, n.level()); err != nil {
 		return err
@@ -220,8 +217,8 @@ func (t *Tree) checkInherited(p pages.Page, n *treeNode) error {
 	return nil
 }
 
-// thaw copies the nodes of the path that must not be changed. ensureNodes was
-// called for them.
+// thaw copies the nodes of the path that must not be changed. EnsureNodes must have been called
+// for them.
 func (t *Tree) thaw() error {
 	for i := range t.path.depth {
 		step := &t.path.steps[i]
@@ -243,7 +240,7 @@ func (t *Tree) thaw() error {
 	return nil
 }
 
-// relink makes what is above step i of the path point to it.
+// relink makes the node above step i of the path, or the tree, refer to that step's page.
 func (t *Tree) relink(i int) {
 	p := t.path.steps[i].p
 	if i == 0 {
@@ -268,7 +265,7 @@ func (t *Tree) newNode() (pages.Page, *treeNode, error) {
 	return p, (*treeNode)(b), nil
 }
 
-// freeNode gives back a node that the tree does not have any more.
+// freeNode frees a node that was removed from the tree.
 func (t *Tree) freeNode(p pages.Page, born uint32) {
 	t.nodes--
 	t.s.Free(p, 1, born)

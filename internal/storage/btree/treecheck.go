@@ -2,7 +2,7 @@ package btree
 
 import "ramet.dev/ramet/internal/storage/pages"
 
-// Check looks at all nodes of a tree and calls fn with the page of each. It is slow, and for
+// Check checks all nodes of a tree and calls fn with the page of each. It is slow, and for
 // tests.
 func (t *Tree) Check(fn func(pages.Page)) error {
 	if t.root == 0 {

@@ -10,40 +10,40 @@ import (
 	"ramet.dev/ramet/internal/storage/pages"
 )
 
-// viewCachePages bounds what a View remembers.
+// viewCachePages bounds the nodes that a View keeps.
 const viewCachePages = 512
 
-// View reads a tree and the pages that it refers to from files that somebody else
-// may have written. Nothing in them is believed: whatever they hold, the answer is
-// a right one or ErrCorrupt, after work that is bounded by their size.
+// View reads a tree and the pages that it refers to from files that may come from an untrusted
+// writer. It checks all that it reads: whatever the files hold, the answer is right or
+// ErrCorrupt, after work that is bounded by their size.
 //
-// It reads with pread, because memory of a file that somebody truncates is a
-// SIGBUS. Pages that were read are remembered: the pages of the tree must be
-// pinned while the View is used. A View is not safe for concurrent use. What its
-// methods return stays valid.
+// It reads with pread, because an access to mapped memory of a file that another process
+// truncates is a SIGBUS. Nodes that were read are kept: the pages of the tree must be pinned
+// while the View is used. A View is not safe for concurrent use. The results of its methods
+// stay valid.
 type View struct {
 	segs  []pages.Segment
 	files []fileID // of segs
 	root  pages.Page
-	err   error // the segments make no sense
+	err   error // the error of invalid segments
 
 	cache map[pages.Page]*cachedNode
 	clock []*cachedNode
 	hand  int
-	reads int // pages of trees that were read
+	reads int // nodes that were read
 }
 
 type cachedNode struct {
 	node treeNode
 	p    pages.Page
-	hit  bool // since the hand passed
+	hit  bool // used since the hand passed
 }
 
-// fileID is what makes a file the same one.
+// fileID identifies a file.
 type fileID struct{ dev, ino uint64 }
 
-// OpenView returns a view of the tree that root is the root of. segments are
-// sorted and disjoint; their files stay with the caller.
+// OpenView returns a view of the tree with a root. segments must be sorted and disjoint; their
+// files stay the caller's.
 func OpenView(segments []pages.Segment, root pages.Page) *View {
 	v := &View{segs: segments, root: root, cache: map[pages.Page]*cachedNode{}}
 	if v.err = pages.CheckSegments(segments, pages.MaxPage); v.err != nil {
@@ -60,10 +60,10 @@ func OpenView(segments []pages.Segment, root pages.Page) *View {
 	return v
 }
 
-// Err returns why the segments make no sense, if they do not.
+// Err returns the error of invalid segments.
 func (v *View) Err() error { return v.err }
 
-// Pages returns how many pages the segments have.
+// Pages returns the number of pages of the segments.
 func (v *View) Pages() (n uint64) {
 	for _, seg := range v.segs {
 		n += uint64(seg.End - seg.Start)
@@ -71,7 +71,7 @@ func (v *View) Pages() (n uint64) {
 	return n
 }
 
-// Reads returns how many pages of trees were read so far: what reading costs.
+// Reads returns the number of nodes that were read so far.
 func (v *View) Reads() int { return v.reads }
 
 func identify(f *os.File) (fileID, error) {
@@ -98,8 +98,8 @@ func (v *View) segment(p pages.Page, n pages.Page) (int, error) {
 	return i, nil
 }
 
-// ReadAt reads from data pages, beginning off bytes behind the start of page p.
-// All that is read is in one segment.
+// ReadAt reads from data pages, beginning off bytes behind the start of page p. The range must be
+// in one segment.
 func (v *View) ReadAt(p pages.Page, off int, buf []byte) error {
 	if off < 0 || off > int(pages.MaxPage) {
 		return fmt.Errorf("%w: offset %d", pages.ErrCorrupt, off)
@@ -137,8 +137,8 @@ func (v *View) load(p pages.Page, level int) (*treeNode, error) {
 	return &c.node, nil
 }
 
-// remember adds a node to the cache, in place of one that was not used lately.
-// That one is not overwritten: somebody may still read it.
+// remember adds a node to the cache, in place of a node that was not used lately. The old node is
+// not overwritten: a caller may still read it.
 func (v *View) remember(c *cachedNode) {
 	v.cache[c.p] = c
 	if len(v.clock) < viewCachePages {
@@ -170,8 +170,7 @@ func (v *View) Floor(key []byte) (k, val []byte, ok bool, err error) {
 	return floorTree(v, v.root, key)
 }
 
-// Scan calls fn for each entry whose key is not below from, in order, until it
-// returns false.
+// Scan calls fn for each entry whose key is not below from, in order, until fn returns false.
 func (v *View) Scan(from []byte, fn func(key, val []byte) bool) error {
 	return scanTree(v, v.root, from, fn)
 }

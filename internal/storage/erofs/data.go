@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// bufferSize is how much file data is collected for one write.
+// bufferSize is the number of bytes that are collected for one write.
 const bufferSize = 512 << 10
 
 // ErrTooLarge reports an image beyond what block addresses can express.
@@ -21,9 +21,9 @@ var zeros [bufferSize]byte
 // back again.
 type dataArea struct {
 	file    File
-	flushed int64  // everything before is in the file
-	buf     []byte // what comes after
-	high    int64  // the file holds only zeros from here on
+	flushed int64  // the bytes before it are in the file
+	buf     []byte // the bytes after it
+	high    int64  // the file has only zeros from here on
 	known   map[[sha256.Size]byte]Extent
 }
 
@@ -39,8 +39,8 @@ func newDataArea(f File) *dataArea {
 
 func (a *dataArea) end() int64 { return a.flushed + int64(len(a.buf)) }
 
-// add copies r to the area until EOF, unless the area has the same bytes
-// already, and returns where they are.
+// add copies r to the area until EOF, unless the area has the same bytes already, and
+// returns their place.
 func (a *dataArea) add(r io.Reader) (Extent, error) {
 	start := a.end()
 	digest := sha256.New()
@@ -91,7 +91,7 @@ func (a *dataArea) pad() error {
 	return nil
 }
 
-// rewind drops everything from offset on.
+// rewind drops all bytes from offset on.
 func (a *dataArea) rewind(offset int64) {
 	if offset >= a.flushed {
 		a.buf = a.buf[:offset-a.flushed]
@@ -100,8 +100,8 @@ func (a *dataArea) rewind(offset int64) {
 	a.flushed, a.buf = offset, a.buf[:0]
 }
 
-// flush empties the buffer. Zeros where the file has never been written are left
-// out, so that a file with holes stays one.
+// flush empties the buffer. It does not write zeros behind the written part of the file, so
+// that a file with holes keeps them.
 func (a *dataArea) flush() error {
 	if len(a.buf) == 0 {
 		return nil
@@ -117,13 +117,13 @@ func (a *dataArea) flush() error {
 	return nil
 }
 
-// compact moves the extents of nodes, which are sorted by their start, to the
-// front of the area and drops what lies between them: contents that were
-// replaced or hidden by later entries must not stay in the image.
+// compact moves the extents of nodes, which are sorted by their start, to the front of the
+// area and drops the bytes between them: contents that were replaced or hidden by later
+// entries must not stay in the image.
 func (a *dataArea) compact(nodes []*Node) error {
 	next, last, moved := int64(BlockSize), Extent{}, int64(0)
 	for _, n := range nodes {
-		if n.Data != last { // else a twin of the one before
+		if n.Data != last { // otherwise the extent of the node before
 			last, moved = n.Data, next
 			if n.Data.start != moved {
 				if err := a.move(n.Data, moved); err != nil {

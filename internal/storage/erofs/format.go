@@ -27,8 +27,8 @@ const (
 	slotSize   = 32 // inode numbers count slots of the metadata area
 	direntSize = 12
 
-	// rootSlot leaves the first slots of the metadata area unused, so that no
-	// file has inode number 0: readdir callers take that for a deleted entry.
+	// rootSlot leaves the first slots of the metadata area unused, so that no file has
+	// inode number 0, which callers of readdir take for a deleted entry.
 	rootSlot = inodeSize / slotSize
 
 	featureChecksum = 0x1
@@ -100,7 +100,7 @@ func (s superblock) encode() []byte {
 	return block
 }
 
-// superblockChecksum is the CRC32C of the block from the superblock on, with the
+// superblockChecksum returns the CRC32C of the block from the superblock on, with the
 // checksum field 0 and without the usual final inversion.
 func superblockChecksum(b []byte) uint32 {
 	return ^crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))

@@ -1,8 +1,8 @@
 package erofs
 
-// NextLayer ends a layer: hard links that still wait for their target are
-// resolved, and what follows can hide or replace the entries made so far. A tree
-// of one layer needs no call. Errors are *EntryError.
+// NextLayer ends a layer: hard links that still wait for their target are resolved, and later
+// entries can hide or replace the entries made so far. A tree of one layer needs no call.
+// Errors are *EntryError.
 func (t *Tree) NextLayer() error {
 	if err := t.resolveLinks(); err != nil {
 		return err
@@ -11,9 +11,9 @@ func (t *Tree) NextLayer() error {
 	return nil
 }
 
-// Hide removes what lower layers have at path, with all below it. Entries of the
-// present layer stay, whether they come before or after. A path that does not
-// exist is no error.
+// Hide removes the file that lower layers have at path, with all files below. Entries of the
+// present layer stay, whether they come before or after. A path that does not exist is no
+// error.
 func (t *Tree) Hide(path string) error {
 	names, err := splitPath(path)
 	if err != nil {
@@ -29,8 +29,8 @@ func (t *Tree) Hide(path string) error {
 	return nil
 }
 
-// HideChildren removes what lower layers have below the directory at path. A
-// path that is not a directory is no error.
+// HideChildren removes the files that lower layers have below the directory at path. A path
+// that is no directory is no error.
 func (t *Tree) HideChildren(path string) error {
 	names, err := splitPath(path)
 	if err != nil {
@@ -57,9 +57,9 @@ func (t *Tree) hideChild(dir *Node, name string) {
 	}
 }
 
-// clear removes the entries of lower layers below dir. Nothing can add such
-// entries later in the same layer, so a second run is skipped: an archive could
-// otherwise ask for quadratic work.
+// clear removes the entries of lower layers below dir. No such entries can be added later in
+// the same layer, so a second run is skipped: an archive could otherwise ask for quadratic
+// work.
 func (t *Tree) clear(dir *Node) {
 	if dir.cleared == t.layer {
 		return

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// layout assigns every file its place in the metadata area. Sizes depend on
-// names alone, so all addresses are known before anything is written.
+// layout assigns every file its place in the metadata area. Sizes depend on names, targets
+// and extended attributes alone, so all addresses are known before metadata is written.
 type layout struct {
 	nodes     []*Node // in the order of their inodes, the root first
 	files     []*Node // those with contents
@@ -14,8 +14,8 @@ type layout struct {
 	dirBlocks uint32  // leading blocks of directories before it
 }
 
-// newLayout walks the tree from the root, names in byte order. It turns the
-// directories' maps into sorted lists: the tree takes no more entries.
+// newLayout walks the tree from the root, names in byte order. It turns the directories' maps
+// into sorted lists: the tree takes no more entries.
 func newLayout(root *Node) *layout {
 	l := &layout{slots: rootSlot}
 	root.parent = root
@@ -23,8 +23,7 @@ func newLayout(root *Node) *layout {
 	return l
 }
 
-// place gives n an inode and then does the same below it. The depth of trees is
-// bounded by maxDepth.
+// place gives n and all files below it an inode. The depth of trees is bounded by maxDepth.
 func (l *layout) place(n *Node) {
 	n.nlink = 1
 	n.xattrs = encodeXattrs(n.Xattrs)
@@ -63,9 +62,9 @@ func (l *layout) place(n *Node) {
 	}
 }
 
-// allocate returns the slot of an inode that occupies size bytes, extended
-// attributes and inline data included. They do not cross a block boundary, but for
-// attributes that do not fit in a block: then there are no inline data.
+// allocate returns the slot of an inode that occupies size bytes, extended attributes and
+// inline data included. They cross a block boundary only if the attributes do not fit in a
+// block: then there are no inline data.
 func (l *layout) allocate(size int) uint64 {
 	const perBlock = BlockSize / slotSize
 	need := uint64(size+slotSize-1) / slotSize
@@ -77,9 +76,9 @@ func (l *layout) allocate(size int) uint64 {
 	return slot
 }
 
-// inlineTail returns how many bytes at the end of size go behind the inode: the
-// part of the last block, if it fits in a block together with the inode and its
-// extended attributes.
+// inlineTail returns the number of bytes at the end of size that go behind the inode: the part
+// in the last block, if it fits in a block together with the inode and its extended
+// attributes.
 func (n *Node) inlineTail(size uint64) int {
 	if tail := int(size % BlockSize); tail <= BlockSize-inodeSize-len(n.xattrs) {
 		return tail
@@ -96,8 +95,8 @@ func (n *Node) sortChildren() {
 	slices.SortFunc(n.sorted, func(a, b namedNode) int { return cmp.Compare(a.name, b.name) })
 }
 
-// entries returns the directory's list with "." and "..", which the format keeps
-// in order among the other names: some sort before them.
+// entries returns the directory's list with "." and "..", which the format has in order among
+// the other names: some names sort before them.
 func (n *Node) entries() []namedNode {
 	all := make([]namedNode, 0, len(n.sorted)+2)
 	all = append(all, namedNode{".", n}, namedNode{"..", n.parent})
@@ -106,8 +105,8 @@ func (n *Node) entries() []namedNode {
 	return all
 }
 
-// blockFill returns how many of entries go in one directory block, and how many
-// bytes of it they take.
+// blockFill returns the number of entries that fit in a directory block, and the bytes that
+// they take.
 func blockFill(entries []namedNode) (count, size int) {
 	for _, e := range entries {
 		need := direntSize + len(e.name)
@@ -120,8 +119,8 @@ func blockFill(entries []namedNode) (count, size int) {
 	return count, size
 }
 
-// measure returns the size of the directory in bytes: whole blocks and what the
-// last one holds.
+// measure returns the size of the directory in bytes: whole blocks and the used part of the
+// last one.
 func (n *Node) measure() uint64 {
 	size := uint64(0)
 	for rest := n.entries(); len(rest) > 0; {
@@ -134,7 +133,7 @@ func (n *Node) measure() uint64 {
 	return size
 }
 
-// directory encodes the list of n, which measure has measured.
+// directory encodes the list of n. measure has set its size.
 func (n *Node) directory() []byte {
 	out := make([]byte, 0, n.dirSize+BlockSize)
 	for rest := n.entries(); len(rest) > 0; {

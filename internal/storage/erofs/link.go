@@ -1,7 +1,6 @@
 package erofs
 
-// pendingLink remembers where a placeholder was put, to see whether a later
-// entry replaced it.
+// pendingLink is the entry of a placeholder, which a later entry may replace.
 type pendingLink struct {
 	dir         *Node
 	name        string
@@ -41,8 +40,8 @@ func (t *Tree) Link(path, target string) error {
 	return nil
 }
 
-// resolveLinks replaces the placeholders of this layer by their targets. Every
-// placeholder is visited once, however long the chains of links to links are.
+// resolveLinks replaces the placeholders of this layer by their targets. It visits every
+// placeholder once, however long the chains of links to links are.
 func (t *Tree) resolveLinks() error {
 	found := make(map[*Node]*Node, len(t.pending)) // placeholder to its file; nil while on the chain
 	for _, p := range t.pending {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// modeMask is what of Node.Mode the format can hold.
+// modeMask are the bits of Node.Mode that the format has.
 const modeMask = 0o7777
 
 // EntryError reports an entry that a Tree refuses. The tree is unchanged.
@@ -17,8 +17,8 @@ type EntryError struct {
 // Error implements error.
 func (e *EntryError) Error() string { return fmt.Sprintf("entry %q: %s", e.Path, e.Reason) }
 
-// Extent is where a Writer put the contents of a regular file. The zero Extent
-// is that of an empty file.
+// Extent is the place of the contents of a regular file in an image. The zero Extent is that
+// of an empty file.
 type Extent struct {
 	start int64 // byte offset in the image, a multiple of BlockSize
 	size  int64
@@ -30,8 +30,8 @@ func (e Extent) Size() int64 { return e.size }
 // blocks returns the number of blocks that e occupies.
 func (e Extent) blocks() int64 { return (e.size + BlockSize - 1) / BlockSize }
 
-// Node is a file, without its name. Which fields have a meaning depends on Kind.
-// A Node belongs to the tree it was put in and must not be changed afterwards.
+// Node is a file without its name. Its Kind says which fields have a meaning. A Node belongs to
+// the tree that it was put in and must not be changed afterwards.
 type Node struct {
 	Kind Kind
 	// Mode holds the permission, set-id and sticky bits (0o7777).
@@ -40,7 +40,7 @@ type Node struct {
 	// MtimeSec and MtimeNsec are the modification time since 1970.
 	MtimeSec  int64
 	MtimeNsec uint32
-	// Target is what a symbolic link points to.
+	// Target is the target of a symbolic link.
 	Target string
 	// Major and Minor are the number of a device.
 	Major, Minor uint32
@@ -60,10 +60,10 @@ type Node struct {
 	slot    uint64 // the inode number: offset in the metadata area / slotSize
 	dirSize uint64
 	dirAddr uint32 // first leading block, counted from the first of all directories
-	xattrs  []byte // what follows the inode
+	xattrs  []byte // extended attributes as they follow the inode
 }
 
-// dirent is one name in a directory. A hard linked file has several.
+// dirent is a name in a directory. A hard linked file has several.
 type dirent struct {
 	node  *Node
 	layer int
@@ -74,7 +74,7 @@ type namedNode struct {
 	node *Node
 }
 
-// validate returns why n cannot be stored, or "".
+// validate returns the reason why n cannot be stored, or "".
 func (n *Node) validate() string {
 	if n.Mode&^modeMask != 0 {
 		return fmt.Sprintf("mode %#o has bits other than permissions", n.Mode)

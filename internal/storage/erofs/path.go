@@ -6,11 +6,10 @@ import "strings"
 // must fit in Linux's PATH_MAX.
 const MaxPathLen = 4095
 
-// CleanPath returns path as the tree knows it: lexically cleaned, relative to
-// the root, without leading or trailing slash; "" is the root itself. It is the
-// one place where names of archive entries are judged. Leading slashes are
-// dropped, as tar does; a path that leaves the root, holds a NUL or is too long
-// is an *EntryError.
+// CleanPath returns path in the form that the tree has: lexically cleaned, relative to the
+// root, without leading or trailing slash; "" is the root itself. It is the only place where
+// names of archive entries are checked. It drops leading slashes, as tar does; a path that
+// leaves the root, has a NUL or is too long is an *EntryError.
 func CleanPath(path string) (string, error) {
 	names, err := splitPath(path)
 	return strings.Join(names, "/"), err

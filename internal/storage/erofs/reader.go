@@ -10,23 +10,23 @@ import (
 )
 
 var (
-	// ErrCorrupt is wrapped by errors about an image that contradicts itself or
-	// the format.
+	// ErrCorrupt is wrapped by errors about an image that contradicts itself or the
+	// format.
 	ErrCorrupt = errors.New("image is corrupt")
-	// ErrUnsupported is wrapped by errors about parts of the format that a
-	// Reader does not know because no Writer makes them.
+	// ErrUnsupported is wrapped by errors about parts of the format that a Reader does not
+	// know, since no Writer makes them.
 	ErrUnsupported = errors.New("image is not supported")
 )
 
-// Reader reads an image in memory, usually a mapped file. It trusts nothing in
-// it: every offset is checked before use, and no call does more work than the
-// directory it looks at is long. What it cannot see is the shape of the whole:
-// in a hostile image directories may contain themselves, or each other under
-// many names, so whoever walks one bounds depth and number.
+// Reader reads an image in memory, usually a mapped file. It trusts nothing in it: every
+// offset is checked before use, and the work of a call is bounded by the size of the directory
+// that it looks at. It does not check that directories are a tree: in a hostile image they may
+// contain themselves, or each other under many names, so a caller that walks an image bounds
+// depth and number.
 //
-// A Reader holds no state besides the image and is safe for concurrent use. The
-// image must stay as it is and mapped for as long as the Reader is used; what
-// its methods return does not refer to it.
+// A Reader has no state besides the image and is safe for concurrent use. The image must stay
+// unchanged and mapped as long as the Reader is used. The results of its methods do not refer
+// to the image, except values of extended attributes.
 type Reader struct {
 	data []byte // the blocks of the image, without what may follow them
 	meta uint64 // offset of the metadata area
@@ -36,7 +36,7 @@ type Reader struct {
 	buildNsec uint32
 }
 
-// Inode is a file as the image describes it. It comes from Reader.Inode.
+// Inode is a file of an image. It comes from Reader.Inode.
 type Inode struct {
 	Nid       uint64
 	Mode      uint32 // file type (S_IFMT) and permissions
@@ -54,8 +54,8 @@ type Inode struct {
 	xattrs, xattrSize uint64 // offset and length of the extended attributes
 }
 
-// NewReader returns a Reader of the image in data. It verifies the superblock;
-// everything else is checked when it is read.
+// NewReader returns a Reader of the image in data. It verifies the superblock; all other parts
+// are checked when they are read.
 func NewReader(data []byte) (*Reader, error) {
 	if len(data) < BlockSize {
 		return nil, corrupt("it has %d bytes", len(data))
@@ -98,9 +98,9 @@ func NewReader(data []byte) (*Reader, error) {
 	return r, nil
 }
 
-// foreignFeature returns the name of a feature that the image with superblock sb
-// has and a Reader does not know, or "". Where the format gave a bit several
-// meanings, the name is that of the first.
+// foreignFeature returns the name of a feature of the image with superblock sb that a Reader
+// does not know, or "". If the format gave a bit several meanings, the name is that of the
+// first.
 func foreignFeature(sb []byte) string {
 	compatible := binary.LittleEndian.Uint32(sb[8:]) &^ (featureChecksum | featureMtime)
 	incompatible := binary.LittleEndian.Uint32(sb[80:])
@@ -121,7 +121,7 @@ func foreignFeature(sb []byte) string {
 	return ""
 }
 
-// featureName names the bits that are set; names are those of the lowest bits.
+// featureName names the bits that are set. names are those of the lowest bits.
 func featureName(bits uint32, kind string, names ...string) string {
 	var found []string
 	for i := range 32 {
@@ -183,9 +183,8 @@ func (r *Reader) Inode(nid uint64) (Inode, error) {
 	return i, nil
 }
 
-// place sets the fields of i that depend on its type. addr is its address field,
-// end the offset behind it
-// and its extended attributes.
+// place sets the fields of i that depend on its type. addr is its address field, end the offset
+// behind it and its extended attributes.
 func (r *Reader) place(i *Inode, layout uint16, addr uint32, end uint64) error {
 	switch i.Mode & syscall.S_IFMT {
 	case syscall.S_IFREG, syscall.S_IFDIR:
@@ -223,10 +222,9 @@ func (r *Reader) place(i *Inode, layout uint16, addr uint32, end uint64) error {
 	return nil
 }
 
-// DataOffset returns where in the image the contents of regular file i are. They
-// are contiguous, begin at a block boundary and are padded to one within the
-// image, so they can be mapped. An empty file has offset 0. For other files the
-// error is EINVAL.
+// DataOffset returns the offset of the contents of regular file i in the image. They are
+// contiguous, begin at a block boundary and are padded to one within the image, so they can be
+// mapped. An empty file has offset 0. For other files the error is EINVAL.
 func (r *Reader) DataOffset(i *Inode) (uint64, error) {
 	switch {
 	case i.Mode&syscall.S_IFMT != syscall.S_IFREG:
@@ -259,7 +257,7 @@ func (r *Reader) Readlink(i *Inode) (string, error) {
 	return target, nil
 }
 
-// holds tells whether the image has size bytes at off.
+// holds returns whether the image has size bytes at off.
 func (r *Reader) holds(off, size uint64) bool {
 	return off <= uint64(len(r.data)) && size <= uint64(len(r.data))-off
 }

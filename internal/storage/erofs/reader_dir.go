@@ -17,9 +17,9 @@ var direntTypes = [...]uint8{
 	Symlink:     syscall.DT_LNK,
 }
 
-// Lookup finds name in directory dir, "." and ".." included. The type is a DT_*
-// value and what the entry says: in a hostile image the inode may be another. If
-// dir is not a directory the error is ENOTDIR.
+// Lookup finds name in directory dir, "." and ".." included. The type is a DT_* value of the
+// entry: in a hostile image the inode may have another type. If dir is not a directory the
+// error is ENOTDIR.
 func (r *Reader) Lookup(dir *Inode, name string) (nid uint64, typ uint8, ok bool, err error) {
 	block, _, err := r.findBlock(dir, name)
 	if err != nil || block.count == 0 {
@@ -37,11 +37,10 @@ func (r *Reader) Lookup(dir *Inode, name string) (nid uint64, typ uint8, ok bool
 	return nid, typ, err == nil, err
 }
 
-// Entries calls fn for the entries of directory dir that do not sort before
-// from, in the order of their names' bytes and without "." and "..", until it
-// returns false. The names are distinct and can be part of a path: not empty, no
-// slash, no NUL, at most MaxNameLen bytes. The type is as that of Lookup. If dir
-// is not a directory the error is ENOTDIR.
+// Entries calls fn for the entries of directory dir that do not sort before from, in the order
+// of their names' bytes and without "." and "..", until fn returns false. The names are
+// distinct and can be part of a path: not empty, no slash, no NUL, at most MaxNameLen bytes.
+// The type is that of Lookup. If dir is not a directory the error is ENOTDIR.
 func (r *Reader) Entries(dir *Inode, from string, fn func(name string, typ uint8, nid uint64) bool) error {
 	block, index, err := r.findBlock(dir, from)
 	if err != nil || block.count == 0 {

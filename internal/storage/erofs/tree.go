@@ -13,14 +13,12 @@ const (
 	maxDepth = MaxPathLen / 2
 )
 
-// Tree is a file system without its contents. Entries may come in any order:
-// missing parents are made (root's, mode 0755) and take their attributes when
-// they arrive, hard links may precede their target, and later entries replace
-// earlier ones.
+// Tree is a file system without its contents. Entries may come in any order: missing parents
+// are made (root's, mode 0755) and take their attributes when they arrive, hard links may
+// precede their target, and later entries replace earlier ones.
 //
-// A symbolic link in the directory part of a path is followed, inside the tree:
-// the entry lands where an extraction under chroot would put it. Nothing outside
-// the tree can be reached, since the tree is all there is.
+// A symbolic link in the directory part of a path is followed within the tree: the entry gets
+// the place that an extraction under chroot would give it.
 //
 // A Tree is not safe for concurrent use.
 type Tree struct {
@@ -39,17 +37,16 @@ func newDirectory() *Node {
 	return &Node{Kind: Directory, Mode: 0o755, children: map[string]dirent{}}
 }
 
-// Created returns how many entries were ever made, implied parents included. It
-// never falls, so a limit on it bounds the work that an archive can cause.
+// Created returns the number of entries that were ever made, implied parents included. It never
+// falls, so a limit on it bounds the work that an archive can cause.
 func (t *Tree) Created() int { return t.created }
 
-// Empty reports whether the root directory has no entries.
+// Empty returns whether the root directory has no entries.
 func (t *Tree) Empty() bool { return len(t.root.children) == 0 }
 
-// Put stores n at path. A directory put on a directory keeps its children; any
-// other earlier entry is replaced with all below it. Directories are copied, of
-// the others the tree keeps n itself: putting a node at two paths makes a hard
-// link. Errors are *EntryError.
+// Put stores n at path. A directory put on a directory keeps its children; any other earlier
+// entry is replaced with all files below. The tree copies a directory, and keeps n itself
+// otherwise: a node that is put at two paths makes a hard link. Errors are *EntryError.
 func (t *Tree) Put(path string, n *Node) error {
 	names, err := splitPath(path)
 	if err != nil {
@@ -119,10 +116,9 @@ func (t *Tree) makeParent(path string, names []string) (*Node, error) {
 	return dir, nil
 }
 
-// walk returns the directory that names lead to, following symbolic links. If
-// create is set, missing directories are made and files of lower layers give way
-// to them. The reason says why there is no such directory; without create a
-// missing one is (nil, "").
+// walk returns the directory that names lead to, following symbolic links. If create is set,
+// missing directories are made and replace files of lower layers. The reason says why there is
+// no such directory; without create a missing one is (nil, "").
 func (t *Tree) walk(names []string, create bool) (dir *Node, reason string) {
 	above := make([]*Node, 1, len(names)+1) // the directories from the root down
 	above[0] = t.root

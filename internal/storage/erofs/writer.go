@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// File is what an image is written to; an *os.File is one. It must be empty.
+// File is a file that an image is written to, such as an *os.File. It must be empty.
 type File interface {
 	io.ReaderAt
 	io.WriterAt
@@ -18,8 +18,8 @@ type File interface {
 
 // Options are the parameters of an image that its tree does not hold.
 type Options struct {
-	// UUID identifies the image to whoever reads its superblock. It is part of
-	// the image's bytes and so of its digest.
+	// UUID identifies the image in its superblock. It is part of the image's bytes and so
+	// of its digest.
 	UUID [16]byte
 }
 
@@ -29,7 +29,7 @@ type Summary struct {
 	Inodes int
 }
 
-// Writer writes one image. It is not safe for concurrent use.
+// Writer writes an image. It is not safe for concurrent use.
 type Writer struct {
 	file     File
 	data     *dataArea
@@ -41,15 +41,15 @@ func NewWriter(f File) *Writer {
 	return &Writer{file: f, data: newDataArea(f)}
 }
 
-// Store copies r to the image until EOF and returns where it is, for Node.Data.
-// Contents that the image already has are stored once. An error of r is returned
-// as it is, and the image is then as before.
+// Store copies r to the image until EOF and returns its place, for Node.Data. Contents that the
+// image already has are stored once. An error of r is returned as it is, and the image is then
+// as before.
 func (w *Writer) Store(r io.Reader) (Extent, error) {
 	return w.data.add(r)
 }
 
-// Finish writes t's metadata and the superblock, which completes the image. The
-// tree is used up. An *EntryError tells that a hard link has no target.
+// Finish writes t's metadata and the superblock, which completes the image. t must not be used
+// any more. The error is an *EntryError if a hard link has no target.
 func (w *Writer) Finish(t *Tree, opt Options) (Summary, error) {
 	if w.finished {
 		return Summary{}, errors.New("image is already finished")
@@ -68,8 +68,8 @@ func (w *Writer) Finish(t *Tree, opt Options) (Summary, error) {
 	if blocks > maxBlocks {
 		return Summary{}, ErrTooLarge
 	}
-	// Cutting first drops what compaction left behind, extending then gives
-	// zeros for all that is not written.
+	// Cutting first drops the bytes that compaction left behind; extending then gives zeros
+	// for all bytes that are not written.
 	for _, size := range []int64{w.data.end(), blocks * BlockSize} {
 		if err := w.file.Truncate(size); err != nil {
 			return Summary{}, fmt.Errorf("size image: %w", err)
@@ -113,8 +113,8 @@ func (w *Writer) placeData(files []*Node) error {
 	return w.data.compact(byStart)
 }
 
-// writeDirectories writes what of directories and symbolic links does not fit
-// behind their inodes.
+// writeDirectories writes the parts of directories and symbolic links that do not fit behind
+// their inodes.
 func (w *Writer) writeDirectories(l *layout, base int64) error {
 	out := bufio.NewWriterSize(io.NewOffsetWriter(w.file, base*BlockSize), bufferSize)
 	for _, n := range l.nodes {

@@ -21,8 +21,8 @@ const (
 	xattrEntrySize  = 4
 	xattrAlign      = 4
 	maxXattrCount   = 1<<16 - 1
-	// MaxXattrs bounds what the extended attributes of one file take in an image,
-	// in bytes. The format counts their words in 16 bits.
+	// MaxXattrs bounds the size of a file's extended attributes in an image, in bytes. The
+	// format counts their words in 16 bits.
 	MaxXattrs = xattrHeaderSize + xattrAlign*(maxXattrCount-1)
 )
 
@@ -32,7 +32,7 @@ type Xattr struct {
 	Value []byte
 }
 
-// xattrPrefixes are what a name may begin with. The format keeps their index.
+// xattrPrefixes are the prefixes that a name may have. The format has their index.
 var xattrPrefixes = [...]string{
 	1: "user.",
 	2: "system.posix_acl_access",
@@ -41,8 +41,8 @@ var xattrPrefixes = [...]string{
 	6: "security.",
 }
 
-// splitXattr takes the prefix from a name. Those of access control lists are whole
-// names, the others must be followed by something.
+// splitXattr splits the prefix from a name. The prefixes of access control lists are whole names;
+// the others must be followed by a rest.
 func splitXattr(name string) (index uint8, rest string, ok bool) {
 	for i, prefix := range xattrPrefixes {
 		if rest, ok := strings.CutPrefix(name, prefix); ok && prefix != "" {
@@ -52,7 +52,7 @@ func splitXattr(name string) (index uint8, rest string, ok bool) {
 	return 0, "", false
 }
 
-// validateXattrs returns why a file cannot have these attributes, or "".
+// validateXattrs returns the reason why a file cannot have these attributes, or "".
 func validateXattrs(all []Xattr) string {
 	size := xattrHeaderSize
 	names := make(map[string]bool, len(all))
@@ -75,12 +75,12 @@ func validateXattrs(all []Xattr) string {
 	return ""
 }
 
-// xattrSize returns what an entry takes, in bytes.
+// xattrSize returns the size of an entry in bytes.
 func xattrSize(rest string, value []byte) int {
 	return (xattrEntrySize + len(rest) + len(value) + xattrAlign - 1) &^ (xattrAlign - 1)
 }
 
-// encodeXattrs returns what follows an inode that has these attributes.
+// encodeXattrs returns the bytes that follow an inode with these attributes.
 func encodeXattrs(all []Xattr) []byte {
 	if len(all) == 0 {
 		return nil
@@ -98,7 +98,7 @@ func encodeXattrs(all []Xattr) []byte {
 	return out
 }
 
-// xattrCount returns the number that an inode has for so many bytes of attributes.
+// xattrCount returns the count that an inode has for size bytes of attributes.
 func xattrCount(size int) uint16 {
 	if size == 0 {
 		return 0
@@ -106,12 +106,12 @@ func xattrCount(size int) uint16 {
 	return uint16((size-xattrHeaderSize)/xattrAlign + 1)
 }
 
-// HasXattrs says whether inode i may have extended attributes.
+// HasXattrs returns whether inode i may have extended attributes.
 func (i *Inode) HasXattrs() bool { return i.xattrSize > 0 }
 
-// Xattrs calls fn for the extended attributes of inode i, in the order in which the
-// image has them, until it returns false. In a hostile image one name may come
-// several times: the first counts. value refers to the image.
+// Xattrs calls fn for the extended attributes of inode i, in the order of the image, until fn
+// returns false. In a hostile image a name may come several times: the first counts. value
+// refers to the image.
 func (r *Reader) Xattrs(i *Inode, fn func(name string, value []byte) bool) error {
 	if i.xattrSize == 0 {
 		return nil
@@ -146,8 +146,8 @@ func (r *Reader) Xattrs(i *Inode, fn func(name string, value []byte) bool) error
 	return nil
 }
 
-// Xattr returns the extended attribute of inode i that is called name, or false.
-// The value refers to the image.
+// Xattr returns the extended attribute of inode i with a name, or false. The value refers to the
+// image.
 func (r *Reader) Xattr(i *Inode, name string) (value []byte, ok bool, err error) {
 	err = r.Xattrs(i, func(n string, v []byte) bool {
 		if n == name {

@@ -23,7 +23,7 @@ type File interface {
 	Sync() error
 }
 
-// FS is a file system. Its errors have the path of the file that they are about.
+// FS is a file system. Its errors name the path of the file.
 type FS interface {
 	// OpenFile is os.OpenFile.
 	OpenFile(name string, flag int, mode fs.FileMode) (File, error)

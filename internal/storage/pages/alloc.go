@@ -9,42 +9,40 @@ import (
 )
 
 const (
-	// clusterPages is how many nodes lie together, so that they do not cut the
-	// data into pieces. A cluster is aligned to it: a page's number says which
+	// clusterPages is the number of nodes that are neighbours, so that they do not cut
+	// the data into pieces. A cluster is aligned to its size: a page's number says which
 	// cluster it may be in. It is the number of bits of nodeCluster.free.
 	clusterPages = 64
-	// MaxEnsured is what EnsureNodes takes at most.
+	// MaxEnsured is the largest argument of EnsureNodes.
 	MaxEnsured = clusterPages
-	// NodeStep is how many pages of a cluster get their space on the host at a
+	// NodeStep is the number of pages of a cluster that get their space on the host at a
 	// time: most sandboxes need only a few.
 	NodeStep = 16
-	// spareNodes is how many free pages in clusters are kept. More than
-	// ensureNodes is ever asked for remain after a cluster was given back, so
-	// that what it promised holds.
+	// spareNodes is the number of free nodes from which on a free cluster is given back.
+	// MaxEnsured of them remain then, so that the promise of EnsureNodes holds.
 	spareNodes = 2 * clusterPages
-	// RoomNodes is how many free pages there are at least when something new
-	// begins, and PutNodes how many are left when a key was put: so a deletion
-	// finds some on a disk that is full.
+	// RoomNodes is the least number of free nodes before a new file or name is made, and
+	// PutNodes the number that is left after a key was put: so a deletion finds some on a
+	// full disk.
 	RoomNodes = 24
 	PutNodes  = 8
 
-	// punchPages is the length from which on a free range is punched out of
-	// the file: below it the system call costs more than the space is worth.
+	// punchPages is the length from which on a free range is punched out of the file: for
+	// a shorter one the system call costs more than the space is worth.
 	punchPages Page = 16
 )
 
-// nodeCluster is clusterPages pages for nodes. Stores to a page that has no space
-// on the host would be a SIGBUS when the host's disk is full: so those that are
-// not ready are not used.
+// nodeCluster is clusterPages pages for nodes. A store to a page that has no space on the
+// host is a SIGBUS when the host's disk is full: so pages that are not ready are not used.
 type nodeCluster struct {
 	start Page
-	ready int    // so many pages have their space on the host, from the first on
+	ready int    // the number of pages, from the first on, that have their space on the host
 	free  uint64 // bit i: page start+i is free and ready
 	pos   int    // in Store.partial, if free is not 0
 }
 
-// FreeMuch runs free, which frees many pages, and gives all that is free then back to the host
-// at once: what lies together is one hole.
+// FreeMuch runs free, which frees many pages, and then gives all free pages back to the host at
+// once: neighbours become one hole.
 func (s *Store) FreeMuch(free func() error) error {
 	defer func(before bool) { s.noPunch = before }(s.noPunch)
 	s.noPunch = true
@@ -54,11 +52,13 @@ func (s *Store) FreeMuch(free func() error) error {
 	return s.punchFree()
 }
 
-// ReadyNodes returns how many calls of AllocNode succeed without more space of the host.
+// ReadyNodes returns the number of calls of AllocNode that succeed without more space of the
+// host.
 func (s *Store) ReadyNodes() int { return s.free1 }
 
-// Bound makes the store use no page from end on. If it uses pages up to there already, it
-// makes no more pages for nodes ready either: what needs more than are free is ErrNoSpace.
+// Bound makes the store use no page from end on. If it uses pages up to end already, it also
+// makes no more nodes ready: an operation that needs more than the free ones fails with
+// ErrNoSpace. Bound is for tests.
 func (s *Store) Bound(end Page) {
 	s.most = max(end, s.end)
 	if end <= s.end {
@@ -66,7 +66,7 @@ func (s *Store) Bound(end Page) {
 	}
 }
 
-// Used returns how many pages of our own file are in use or pinned.
+// Used returns the number of pages of the own file that are in use or pinned.
 func (s *Store) Used() int64 { return s.used }
 
 // Alloc returns between 1 and want contiguous pages for data, all zero.
@@ -77,8 +77,8 @@ func (s *Store) Alloc(want int) (p Page, got int, err error) {
 	n := Page(want)
 	r := s.free.fit(n)
 	if r == nil && s.free.dirtyPages > Page(s.used/4)+1024 {
-		// Short ranges that were not punched take disk space: do not let them
-		// become more and more because everybody wants long ones.
+		// Short ranges that were not punched take disk space. They are used, so that they
+		// do not accumulate if all requests are for long ranges.
 		r = s.free.largest(false)
 	}
 	if r == nil {
@@ -106,7 +106,7 @@ func (s *Store) Alloc(want int) (p Page, got int, err error) {
 	return p, int(n), nil
 }
 
-// AllocNode returns one page for metadata. Its contents are undefined.
+// AllocNode returns a page for a node. Its contents are undefined.
 func (s *Store) AllocNode() (Page, error) {
 	if err := s.EnsureNodes(1); err != nil {
 		return 0, err
@@ -122,8 +122,8 @@ func (s *Store) AllocNode() (Page, error) {
 	return c.start + Page(i), nil
 }
 
-// EnsureNodes makes sure that the next n calls of AllocNode succeed, whatever is
-// freed in between. n is at most MaxEnsured.
+// EnsureNodes makes sure that the next n calls of AllocNode succeed, whatever pages are freed
+// in between. n is at most MaxEnsured.
 func (s *Store) EnsureNodes(n int) error {
 	for s.free1 < n {
 		if s.growing == nil {
@@ -140,8 +140,7 @@ func (s *Store) EnsureNodes(n int) error {
 
 // growCluster makes more pages of a cluster ready.
 func (s *Store) growCluster(c *nodeCluster) error {
-	// Space that fallocate gives is not enough: with ext4 the first store to it can
-	// still fail.
+	// fallocate does not do: on ext4 the first store to its space can still fail.
 	if err := s.wipe(c.start+Page(c.ready), NodeStep); err != nil {
 		return err
 	}
@@ -157,7 +156,7 @@ func (s *Store) growCluster(c *nodeCluster) error {
 	return nil
 }
 
-// addCluster begins a cluster, none of which is ready.
+// addCluster begins a cluster without ready pages.
 func (s *Store) addCluster() error {
 	c := &nodeCluster{}
 	if r, at := s.free.fitAligned(clusterPages); r != nil {
@@ -194,12 +193,12 @@ func (s *Store) dropPartial(c *nodeCluster) {
 	s.partial = s.partial[:len(s.partial)-1]
 }
 
-// Free says that the present tree does not use n pages from p on any more, which
-// were born in an epoch. What no pin needs is free at once.
+// Free frees n pages from p on, born in an epoch, which the present tree does not use any
+// more. Pages that a pin needs become free with its release.
 func (s *Store) Free(p Page, n int, born uint32) {
 	start, end := max(p, s.base), min(p+Page(max(n, 0)), s.end)
 	if start >= end {
-		return // an ancestor's: its own store knows who needs them
+		return // pages of an ancestor, whose store frees them
 	}
 	if born <= s.maxPinned {
 		s.pins[len(s.pins)-1].bury(deadRange{start, end - start, born})
@@ -208,12 +207,12 @@ func (s *Store) Free(p Page, n int, born uint32) {
 	s.reclaim(start, end-start)
 }
 
-// reclaim makes pages available again.
+// reclaim makes free pages available.
 func (s *Store) reclaim(start, n Page) {
 	s.used -= int64(n)
 	for n > 0 {
-		// A range of data never has a cluster in it, but neighbours in the dead
-		// list may be of both kinds.
+		// A range of data never has a cluster in it, but a range of the dead list may have
+		// both.
 		if c := s.clusters[start/clusterPages]; c != nil {
 			s.reclaimNode(c, start)
 			start, n = start+1, n-1
@@ -245,23 +244,22 @@ func (s *Store) reclaimNode(c *nodeCluster, p Page) {
 	}
 }
 
-// reclaimData adds to the free space, and punches what is long enough or will not
-// become longer.
+// reclaimData adds pages to the free space, and punches their range if it is long enough or
+// cannot become longer.
 func (s *Store) reclaimData(start, n Page) {
 	r := s.free.addDirty(start, n)
 	if s.noPunch || r.n < punchPages && !s.free.enclosed(r) {
 		return
 	}
 	if err := s.punch(r.start, r.n); err != nil {
-		// Not punching is correct too: the pages are cleared when they are
-		// used again.
+		// Not punching is correct too: the pages are cleared when they are used again.
 		s.noPunch = errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS)
 		return
 	}
 	s.free.makeClean(r)
 }
 
-// punchFree makes holes of all pages that are free, however short.
+// punchFree punches all free ranges, however short.
 func (s *Store) punchFree() error {
 	for _, c := range s.clusters {
 		for free := c.free; free != 0; {

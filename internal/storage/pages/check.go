@@ -2,8 +2,8 @@ package pages
 
 import "fmt"
 
-// Check compares a store's book-keeping with itself: no page may be lost, or free twice. It is
-// slow, and for tests.
+// Check checks that the parts of a store's book-keeping agree: no page may be lost, or free
+// twice. It is slow, and for tests.
 func (s *Store) Check() error {
 	owner := map[Page]string{}
 	claim := func(p Page, who string) error {

@@ -2,9 +2,9 @@ package pages
 
 import "math/bits"
 
-// freeSpace is the free ranges of a file. Neighbours of the same kind are one
-// range: clean ones are known to be zero (never used, or punched), dirty ones are
-// not and take disk space.
+// freeSpace has the free ranges of a file. Neighbours of the same kind are one range: clean
+// ranges are known to be zero, as they were never used or punched; dirty ranges are not, and
+// take disk space.
 type freeSpace struct {
 	byStart, byEnd map[Page]*freeRange
 	lists          [2][sizeClasses]*freeRange // by kind and bits.Len of the length
@@ -14,8 +14,8 @@ type freeSpace struct {
 // sizeClasses is enough for any Page.
 const sizeClasses = 65
 
-// fitTries is how many ranges of the right size class are tried before one of
-// a larger class is cut.
+// fitTries is the number of ranges of the right size class that are tried before a range of a
+// larger class is cut.
 const fitTries = 16
 
 type freeRange struct {
@@ -88,15 +88,15 @@ func (f *freeSpace) addDirty(start, n Page) *freeRange {
 	return r
 }
 
-// makeClean says that a range has been punched.
+// makeClean makes a range that has been punched a clean one.
 func (f *freeSpace) makeClean(r *freeRange) {
 	f.remove(r)
 	r.clean = true
 	f.add(r)
 }
 
-// enclosed reports whether both neighbours of a range are free, so that it does
-// not become longer by waiting.
+// enclosed returns whether both neighbours of a range are free, of the other kind: the range
+// cannot become longer.
 func (f *freeSpace) enclosed(r *freeRange) bool {
 	return f.byEnd[r.start] != nil && f.byStart[r.start+r.n] != nil
 }
@@ -112,8 +112,8 @@ func (f *freeSpace) take(r *freeRange, p, n Page) {
 	}
 }
 
-// fit returns a range of at least n pages, a rather short one, or nil. Dirty ones
-// come first: their disk space is there already.
+// fit returns a range of at least n pages, preferably a short one, or nil. Dirty ranges come
+// first: they have disk space.
 func (f *freeSpace) fit(n Page) *freeRange {
 	class := bits.Len64(uint64(n))
 	for kind := range f.lists {
@@ -133,8 +133,8 @@ func (f *freeSpace) fit(n Page) *freeRange {
 	return nil
 }
 
-// fitAligned returns a range and where in it n pages begin that are aligned to n,
-// a power of two.
+// fitAligned returns a range that has n pages aligned to n, a power of two, and the first of
+// them.
 func (f *freeSpace) fitAligned(n Page) (*freeRange, Page) {
 	for kind := range f.lists {
 		for c := bits.Len64(uint64(n)); c < sizeClasses; c++ {

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PieceSize bounds what one system call writes, and with it how many pages the
-// host's page cache keeps together: each later store to one of them, or write of a
-// few bytes, takes the longer the more there are (measured on ext4: a write of 4 KiB
-// 3.5 µs behind pieces of 1 MiB, 1.9 behind 64 KiB; a fault 6.9 and 2.6).
+// PieceSize bounds the bytes that a system call writes, and with them the pages that the
+// host's page cache keeps together: each later store to one of these, or write of a few bytes,
+// takes the longer the more they are. Measured on ext4, a write of 4 KiB takes 3.5 µs after
+// pieces of 1 MiB and 1.9 µs after pieces of 64 KiB, a fault 6.9 µs and 2.6 µs.
 const PieceSize = 64 << 10
 
-// MaxCall is how much one call may write at an offset.
+// MaxCall returns the number of bytes that a system call may write at an offset.
 func MaxCall(at int64) uint64 { return PieceSize - uint64(at)%PieceSize }
 
-// NoSpace makes a full disk of the host look like a full sandbox.
+// NoSpace makes the error of a full disk of the host one that wraps ErrNoSpace.
 func NoSpace(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG) {
 		return fmt.Errorf("%w: the host's disk is full (%w)", ErrNoSpace, err)

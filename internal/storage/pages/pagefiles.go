@@ -11,18 +11,17 @@ import (
 )
 
 const (
-	// PageSize is the unit of everything in a store.
+	// PageSize is the size of a page in bytes.
 	PageSize  = 1 << pageShift
 	pageShift = 12
 
-	// ownMapping is how much of the own file is mapped, once and for ever, in
-	// bytes. A mapping may reach beyond the end of its file, so memory never
-	// moves when the file grows.
+	// ownMapping is the size of the mapping of the own file in bytes. A mapping may reach
+	// beyond the end of its file, so memory never moves when the file grows.
 	ownMapping = 1 << 40
-	// growStep is by how many pages the own file grows at once. The file is
-	// sparse: the step costs no disk space, only system calls.
+	// growStep is the number of pages by which the own file grows. The file is sparse: a
+	// step takes no disk space and saves system calls.
 	growStep Page = 16384
-	// MaxPage keeps offsets within int64 with room to spare.
+	// MaxPage bounds page numbers, so that offsets are far below the limit of int64.
 	MaxPage Page = 1 << 48
 )
 
@@ -32,12 +31,12 @@ type mappedSegment struct {
 	mem []byte
 }
 
-// pageFiles are the files that the pages of a store are in, and their memory: the store's own
+// pageFiles are the files that have the pages of a store, and their memory: the store's own
 // file, which grows, and those of its ancestors, which do not change.
 type pageFiles struct {
 	own       *os.File
-	base, end Page // pages [base, end) are ours and were used at least once
-	most      Page // end is not above it
+	base, end Page // pages [base, end) are in own and were used at least once
+	most      Page // bounds end
 	fileEnd   Page // the length of own; end <= fileEnd
 	mem       []byte
 	readMem   []byte // the same pages as mem, see Contents
@@ -52,8 +51,8 @@ func (f *pageFiles) mapOwn() error {
 			return fmt.Errorf("map own file: %w", err)
 		}
 	}
-	// Nodes are scattered: reading ahead of one would only make pages of a file that
-	// is still empty, in every sandbox.
+	// Nodes are scattered: reading ahead of a node would only make pages of a file that is
+	// still empty, in every sandbox.
 	if err := unix.Madvise(f.mem, unix.MADV_RANDOM); err != nil {
 		return fmt.Errorf("advise on the own file: %w", err)
 	}
@@ -67,7 +66,7 @@ func (f *pageFiles) inherit(seg Segment) error {
 		return err
 	}
 	if size < int64(seg.End)*PageSize {
-		// Reading there would be a SIGBUS.
+		// Reading the missing pages would be a SIGBUS.
 		return fmt.Errorf("%w: file %s has %d bytes and should have pages up to %d", ErrCorrupt, seg.File.Name(), size, seg.End)
 	}
 	n := int(seg.End-seg.Start) * PageSize
@@ -103,8 +102,8 @@ func fileSize(f *os.File) (int64, error) {
 	return info.Size(), nil
 }
 
-// Close gives back the memory and closes the own file. No memory that Bytes
-// returned may be used any more.
+// Close unmaps the memory and closes the own file. Memory that Bytes returned must not be used
+// any more.
 func (f *pageFiles) Close() error {
 	return errors.Join(f.unmap(), f.own.Close())
 }
@@ -127,24 +126,23 @@ func (f *pageFiles) unmap() error {
 	return nil
 }
 
-// End returns the first page number that was never used so far: the base of a
-// child that is forked now.
+// End returns the first page number that was never used: the base of a child that is forked
+// now.
 func (f *pageFiles) End() Page { return f.end }
 
-// Base returns the first page number of our own file.
+// Base returns the first page number of the own file.
 func (f *pageFiles) Base() Page { return f.base }
 
-// Own reports whether p is a page of our own file.
+// Own returns whether p is a page of the own file.
 func (f *pageFiles) Own(p Page) bool { return p >= f.base && p < f.end }
 
-// Bytes returns the memory of n contiguous pages of one segment. It is valid
-// until Close, and may be written only where Mutable allows it.
+// Bytes returns the memory of n contiguous pages of a segment. It is valid until Close, and
+// may be written only where Mutable allows it.
 func (f *pageFiles) Bytes(p Page, n int) ([]byte, error) { return f.bytes(f.mem, p, n) }
 
-// Contents is Bytes for reading only. Own pages have a mapping for this of their
-// own: the first store to a page that was only read so far is a fault of its own,
-// and one to a page that was not touched is one for all pages that the host keeps
-// together.
+// Contents is Bytes for reading only. Own pages have a second mapping for it: through one
+// mapping, the first store to a page that was read before is a fault for that page alone, while
+// the first store to an untouched page is a fault for all pages that the host keeps together.
 func (f *pageFiles) Contents(p Page, n int) ([]byte, error) { return f.bytes(f.readMem, p, n) }
 
 func (f *pageFiles) bytes(own []byte, p Page, n int) ([]byte, error) {
@@ -164,7 +162,7 @@ func (f *pageFiles) bytes(own []byte, p Page, n int) ([]byte, error) {
 	return mem[off : off+size : off+size], nil
 }
 
-// segment returns the index of the inherited segment that p is in, or -1.
+// segment returns the index of the inherited segment that has p, or -1.
 func (f *pageFiles) segment(p Page) int {
 	i := sort.Search(len(f.inherited), func(i int) bool { return p < f.inherited[i].End })
 	if i == len(f.inherited) || p < f.inherited[i].Start {
@@ -173,7 +171,7 @@ func (f *pageFiles) segment(p Page) int {
 	return i
 }
 
-// Segments returns what a child that is forked now inherits. The own segment is
+// Segments returns the segments that a child that is forked now inherits. The own segment is
 // the last, and left out while it is empty.
 func (f *pageFiles) Segments() []Segment {
 	segs := make([]Segment, 0, len(f.inherited)+1)
@@ -225,12 +223,11 @@ func (f *pageFiles) grow(end Page) error {
 	return nil
 }
 
-// zeros is what wipe writes.
+// zeros are the bytes that wipe writes.
 var zeros [PieceSize]byte
 
-// wipe fills pages of our own file with zeros, which gives them their space on the
-// host too. Through the mapping it would be a SIGBUS where they have none and the
-// disk is full.
+// wipe fills pages of the own file with zeros, which also gives them their space on the host.
+// Stores through the mapping would be a SIGBUS if the disk is full.
 func (f *pageFiles) wipe(p, n Page) error {
 	for off, end := int64(p)*PageSize, int64(p+n)*PageSize; off < end; {
 		done, err := f.own.WriteAt(zeros[:min(end-off, int64(MaxCall(off)))], off)
@@ -242,9 +239,9 @@ func (f *pageFiles) wipe(p, n Page) error {
 	return nil
 }
 
-// Reserve gives n pages of our own file from p on their space on the host, so that
-// writing to them does not run out of it. What is in them stays. Where the host's
-// file system has no such call nothing is done.
+// Reserve gives n pages of the own file from p on their space on the host, so that writes to
+// them do not run out of it. Their contents stay. If the host's file system has no such call,
+// Reserve does nothing.
 func (f *pageFiles) Reserve(p, n Page) error {
 	for {
 		err := unix.Fallocate(int(f.own.Fd()), 0, int64(p)*PageSize, int64(n)*PageSize)
@@ -258,7 +255,7 @@ func (f *pageFiles) Reserve(p, n Page) error {
 	}
 }
 
-// punch gives the space of pages of our own file back to the host. They are zero then.
+// punch gives the space of pages of the own file back to the host. They are zero then.
 func (f *pageFiles) punch(p, n Page) error {
 	const flags = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 	if err := unix.Fallocate(int(f.own.Fd()), flags, int64(p)*PageSize, int64(n)*PageSize); err != nil {

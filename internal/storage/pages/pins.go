@@ -8,18 +8,17 @@ import (
 	"slices"
 )
 
-// pin keeps every page that existed at the end of its epoch. Epochs of pins
-// differ, because each pin begins a new one.
+// pin keeps all pages that existed at the end of its epoch. The epochs of pins differ, as each
+// pin begins a new one.
 type pin struct {
 	id    string
 	epoch uint32
-	// dead is what the tree gave up while this was the youngest pin, or what
-	// younger pins left behind: of the pins that need a range, this is the
-	// youngest. So a range is looked at only when that one is released.
+	// dead are the ranges that the tree gave up and of which this is the youngest pin that
+	// needs them. So a range is looked at only when that pin is released.
 	dead []deadRange
 }
 
-// deadRange is pages that only pins need: those with epochs from born on.
+// deadRange is a range of pages that only pins need: those with epochs from born on.
 type deadRange struct {
 	start Page
 	n     Page
@@ -40,7 +39,8 @@ func (s *Store) Pin(id string) error {
 	return nil
 }
 
-// findPin looks from the youngest on: there are few, and most live shortly.
+// findPin returns the index of a pin, or -1. It begins with the youngest: there are few pins,
+// and most live shortly.
 func (s *Store) findPin(id string) int {
 	for i := len(s.pins) - 1; i >= 0; i-- {
 		if s.pins[i].id == id {
@@ -59,7 +59,7 @@ func (s *Store) Pins() []string {
 	return ids
 }
 
-// Release gives up a pin and frees what no other pin needs.
+// Release drops a pin and frees the pages that no other pin needs.
 func (s *Store) Release(id string) {
 	i := s.findPin(id)
 	if i < 0 {
@@ -99,8 +99,7 @@ func (p *pin) bury(d deadRange) {
 	p.dead = append(p.dead, d)
 }
 
-// reclaimAll frees ranges. Neighbours go together, so that one hole is punched
-// where there would be many.
+// reclaimAll frees ranges. Neighbours are freed together, so that they become one hole.
 func (s *Store) reclaimAll(ranges []deadRange) {
 	slices.SortFunc(ranges, func(a, b deadRange) int { return cmp.Compare(a.start, b.start) })
 	for len(ranges) > 0 {

@@ -7,14 +7,13 @@ import (
 )
 
 var (
-	// ErrNoSpace says that the store may not grow.
+	// ErrNoSpace is wrapped by errors of a store that may not grow.
 	ErrNoSpace = errors.New("no space left in the store")
-	// ErrCorrupt says that a page makes no sense.
+	// ErrCorrupt is wrapped by errors about invalid pages.
 	ErrCorrupt = errors.New("corrupt page")
 )
 
-// Page is the number of a page. A number names one page along a lineage. 0 is
-// none and never handed out.
+// Page is the number of a page, unique along a line of descent. 0 is no page.
 type Page uint64
 
 // Segment says that the pages [Start, End) are in File, each at its number
@@ -24,17 +23,17 @@ type Segment struct {
 	File       *os.File
 }
 
-// Store hands out the pages of one generation and reads those of its
-// ancestors. It is not safe for concurrent use, but calls that change nothing
-// (Bytes, Own, Mutable, FileOf) may run at the same time. It knows which pages are free or
-// pinned; pageFiles knows where they are.
+// Store hands out the pages of a generation and reads those of its ancestors. It is not safe
+// for concurrent use, but calls that change nothing (Bytes, Contents, Own, Mutable, FileOf)
+// may run at the same time. It knows which pages are free or pinned; pageFiles knows where
+// they are.
 //
-// Nothing of its book-keeping is on disk: a store lives as long as its process,
-// and what is to outlive it is inherited by a new store with a file of its own.
+// Its book-keeping is not on disk: a store lives as long as its process. Pages that are to
+// outlive it are inherited by a new store, which has a file of its own.
 type Store struct {
 	pageFiles
 
-	epoch     uint32 // what is made now is born in
+	epoch     uint32 // the epoch in which pages are born now
 	maxPinned uint32 // epoch of the youngest pin, 0 without pins: epochs begin at 1
 	pins      []*pin // ascending by epoch
 
@@ -42,15 +41,14 @@ type Store struct {
 	free     freeSpace
 	clusters map[Page]*nodeCluster // by number of the first page / clusterPages
 	partial  []*nodeCluster        // those with free pages
-	growing  *nodeCluster          // the one of which not all is ready, or nil
+	growing  *nodeCluster          // the cluster with pages that are not ready, or nil
 	free1    int                   // free pages in clusters
 	noPunch  bool                  // the file's file system cannot punch holes
 }
 
-// NewStore returns a store whose new pages go to own, numbered from base on.
-// own has nothing at or beyond base and belongs to the store from now on, unless
-// there is an error. inherited is sorted and below base; its files stay with the
-// caller and must stay open until Close.
+// NewStore returns a store whose new pages are in own, numbered from base on. own must have no
+// pages from base on, and belongs to the store from now on unless there is an error. inherited
+// must be sorted and below base; its files stay the caller's and must stay open until Close.
 func NewStore(own *os.File, base Page, inherited []Segment) (*Store, error) {
 	base = max(base, 1)
 	if err := CheckSegments(inherited, base); err != nil {
@@ -81,8 +79,8 @@ func NewStore(own *os.File, base Page, inherited []Segment) (*Store, error) {
 // Epoch returns the epoch in which pages are born now.
 func (s *Store) Epoch() uint32 { return s.epoch }
 
-// Mutable reports whether a page that was born in an epoch may be changed in
-// place: it is ours and no pin needs it as it is.
+// Mutable returns whether a page that was born in an epoch may be changed in place: it is in
+// the own file and no pin needs it.
 func (s *Store) Mutable(p Page, born uint32) bool {
 	return born > s.maxPinned && s.Own(p)
 }

@@ -29,12 +29,12 @@ const (
 	Snapshots Table = "snapshots"
 	Freezes   Table = "freezes"
 	Grants    Table = "grants"
-	Activity  Table = "activity"  // when sandboxes were used last
-	Timelines Table = "timelines" // steps of sandboxes that are checkpointed by themselves
-	Gone      Table = "gone"      // names of sandboxes and snapshots that are gone and have descendants
+	Activity  Table = "activity"  // times at which sandboxes were used last
+	Timelines Table = "timelines" // steps of sandboxes with automatic checkpoints
+	Gone      Table = "gone"      // names of removed sandboxes and snapshots with descendants
 	Tokens    Table = "tokens"
 	Tenants   Table = "tenants"
-	Answers   Table = "answers" // to requests that may come again
+	Answers   Table = "answers" // answers to requests that may be repeated
 )
 
 // formatVersion changes with every incompatible change of the documents. An
@@ -48,14 +48,14 @@ type Store struct {
 	path string
 }
 
-// Open opens the database at path and makes it if there is none. One process at
-// a time may have it open: each would take the other's sandboxes for lost.
+// Open opens the database at path and makes it if there is none. One process at a time may
+// have it open: each of two daemons would take the other's sandboxes for lost.
 func Open(ctx context.Context, path string) (*Store, error) {
 	return OpenIf(ctx, path, func() error { return nil })
 }
 
-// OpenIf is Open. Before it makes a database, which it does also in place of one that
-// has lost all it had, it asks mayMake, whose error it returns.
+// OpenIf is Open, but before it makes a database it calls mayMake and returns its error. It
+// makes one also in place of an empty file.
 func OpenIf(ctx context.Context, path string, mayMake func() error) (*Store, error) {
 	return open(ctx, path, "", mayMake)
 }
@@ -115,15 +115,15 @@ func (s *Store) migrate(ctx context.Context, mayMake func() error) error {
 		return fmt.Errorf("make store %s: %w", s.path, err)
 	}
 	if version == 0 {
-		// After a loss of power it must not look as if it had lost what it never had.
+		// After a power failure a new store must not look like one that lost its records.
 		return s.Sync(ctx)
 	}
 	return nil
 }
 
-// lockPatience is how long a lock is waited for. A daemon that was killed while it
-// started a process leaves the lock to that, until the process becomes its program.
-const lockPatience = 2 * time.Second
+// lockTimeout bounds the wait for the lock. A daemon that was killed while it started a process
+// leaves the lock to that process, until the process runs its program.
+const lockTimeout = 2 * time.Second
 
 // acquire takes the lock that the returned file holds while it is open.
 func acquire(ctx context.Context, path string) (*os.File, error) {
@@ -131,12 +131,12 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			if err := f.Truncate(0); err != nil { // it names who had it before
+			if err := f.Truncate(0); err != nil { // it names the former owner
 				f.Close()
 				return nil, fmt.Errorf("lock store: %w", err)
 			}
@@ -147,7 +147,7 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 			return nil, fmt.Errorf("lock store: %w", err)
 		}
 		select {
-		case <-time.After(lockPatience / 100):
+		case <-time.After(lockTimeout / 100):
 		case <-ctx.Done():
 			text, err := io.ReadAll(io.LimitReader(f, maxHolder))
 			if err = errors.Join(err, f.Close()); err != nil {
@@ -158,11 +158,11 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// maxHolder bounds what is read of a lock, in bytes.
+// maxHolder bounds the bytes that are read of a lock.
 const maxHolder = 16 << 10
 
-// Hold writes down who has the store, for the one whom Open refuses it: a process whose
-// sockets are in runtimeDir.
+// Hold writes the owner of the store, a process whose sockets are in runtimeDir, to the lock.
+// The error of an Open that is refused names it.
 func (s *Store) Hold(pid int, runtimeDir string) error {
 	if _, err := s.lock.WriteAt(fmt.Appendf(nil, "%d %q\n", pid, runtimeDir), 0); err != nil {
 		return fmt.Errorf("write lock of store: %w", err)
@@ -170,8 +170,8 @@ func (s *Store) Hold(pid int, runtimeDir string) error {
 	return nil
 }
 
-// inUse is the error of a store in dir that the process has which holder, a text of
-// Hold, names; one of an earlier version has written nothing.
+// inUse returns the error of a store in dir that another process has open. holder is the text
+// that Hold wrote; earlier versions wrote none.
 func inUse(dir, holder string) error {
 	var pid int
 	var runtimeDir string
@@ -184,7 +184,7 @@ func inUse(dir, holder string) error {
 // Close closes the database.
 func (s *Store) Close() error { return errors.Join(s.db.Close(), s.lock.Close()) }
 
-// Change is one record to write, or to delete if Doc is nil.
+// Change is a record to be written, or deleted if Doc is nil.
 type Change struct {
 	Table Table
 	ID    string
@@ -241,7 +241,7 @@ func (s *Store) Sync(ctx context.Context) error {
 	return nil
 }
 
-// Get reads one document, and reports whether it is there.
+// Get reads a document, and returns whether there is one.
 func (s *Store) Get(ctx context.Context, t Table, id string, doc any) (bool, error) {
 	var text []byte
 	err := s.db.QueryRowContext(ctx, fmt.Sprintf("SELECT doc FROM %s WHERE id = ?", t), id).Scan(&text)
@@ -280,7 +280,7 @@ func (s *Store) Each(ctx context.Context, t Table, fn func(id string, doc []byte
 	return nil
 }
 
-// readError says which file is damaged, if one is.
+// readError names the damaged file in an error that says so.
 func (s *Store) readError(err error) error {
 	var failed *sqlite.Error
 	if errors.As(err, &failed) && (failed.Code()&0xff == sqlite3.SQLITE_CORRUPT || failed.Code() == sqlite3.SQLITE_NOTADB) {

@@ -162,7 +162,7 @@ func TestOpenWaitsForTheLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(lockPatience/20, func() { first.Close() })
+	timer := time.AfterFunc(lockTimeout/20, func() { first.Close() })
 	defer timer.Stop()
 	s, err := Open(ctx, path)
 	if err != nil {

@@ -8,15 +8,14 @@ import (
 	"testing"
 )
 
-// mostOps bounds a sweep: what takes more operations is not worth one for each.
+// mostOps bounds the operations of a change that can be swept.
 const mostOps = 1000
 
 // Sweep makes each operation of a change fail once, in each way that it can, until the change
 // passes without a fault. Each time it runs try as a test of its own, with a file system that
 // has a fault planned.
 //
-// try prepares what is there before, calls change.Do with the change and says what holds
-// after it.
+// try prepares the files, calls Do with the change and asserts what holds after it.
 func Sweep(t *testing.T, try func(t *testing.T, c *Change)) {
 	t.Helper()
 	for _, fault := range Faults {
@@ -40,7 +39,7 @@ func Sweep(t *testing.T, try func(t *testing.T, c *Change)) {
 type Change struct {
 	// FS is the file system to use. Only operations during Do fail.
 	FS *FS
-	// Is reports whether an error is that of a fault; errors.Is if it is nil.
+	// Is returns whether an error is that of a fault. nil stands for errors.Is.
 	Is func(err error, f Fault) bool
 	// Failed is the operation that failed first during Do, nil if none did.
 	Failed *Event
@@ -53,10 +52,10 @@ type Change struct {
 // Fault returns the name of the fault.
 func (c *Change) Fault() string { return c.fault.Name }
 
-// Do runs a change with the fault, which is over when Do returns. It returns the error of
-// the change. An error must be there unless tolerated says that the change may go on
-// without the operation that failed first. The error must be the fault's, with the path of
-// an operation that failed.
+// Do runs a change with the fault, which is over when Do returns. It returns the error of the
+// change. There must be one, unless tolerated says that the change may go on without the
+// operation that failed first. It must be the error of the fault, with the path of an operation
+// that failed.
 func (c *Change) Do(t *testing.T, change func() error, tolerated func(Event) bool) error {
 	t.Helper()
 	c.FS.Plan(c.fault, c.n)
