@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/engine/sentrybin"
 	"ramet.dev/ramet/internal/machine"
 	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/node/meter"
 	"ramet.dev/ramet/internal/observe/metrics"
 	"ramet.dev/ramet/internal/observe/tracing"
 	"ramet.dev/ramet/internal/service"
@@ -80,9 +81,9 @@ func (cs closers) Close() error {
 }
 
 // observers are told one after the other, of ends in the other order.
-type observers []node.Observer
+type observers []meter.Observer
 
-// Begin implements node.Observer.
+// Begin implements meter.Observer.
 func (os observers) Begin(ctx context.Context, operation string) (context.Context, func(error)) {
 	ends := make([]func(error), len(os))
 	for i, o := range os {
@@ -95,7 +96,7 @@ func (os observers) Begin(ctx context.Context, operation string) (context.Contex
 	}
 }
 
-// Metric implements node.Observer.
+// Metric implements meter.Observer.
 func (os observers) Metric(name string, value float64) {
 	for _, o := range os {
 		o.Metric(name, value)

@@ -79,6 +79,7 @@ var arrows = []struct {
 		"it composes a build into a tar stream; who stores it is not its business"},
 	{"internal/doctor", []string{"internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/idlepoll"}, "it tries the machine, not the daemon"},
 
+	{"internal/engine/launch/launchtest", []string{"internal/engine/launch", "internal/engine/wire", "internal/observe/procfs"}, "sentries for tests"},
 	{"internal/engine/launch", []string{"internal/observe/procfs", "internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/interp", "api", "internal/observe/tracing", "internal/engine/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/node/fsview", []string{"api", "internal/storage/cowfs", "internal/storage/btree"}, "files at one moment; how they are opened is not its business"},
 	{"internal/node/compare", []string{"api", "internal/engine/interp", "internal/engine/wire", "internal/node/fsview", "internal/server/audit", "internal/storage/cowfs", "internal/storage/merge", "internal/storage/textdiff", "internal/storage/pages", "internal/storage/treediff"},
@@ -98,37 +99,51 @@ var arrows = []struct {
 	{"internal/node/visibility", []string{"internal/server/audit", "internal/service/access"}, "who sees what; how things are kept is not its business"},
 	{"internal/node/snapshots", []string{"api", "internal/engine/snapfile", "internal/node/freezes", "internal/node/fsview", "internal/node/memfiles", "internal/node/selfcontrol", "internal/node/snapdir", "internal/node/timer", "internal/node/transition", "internal/node/visibility", "internal/server/audit", "internal/service/access", "internal/storage/paths", "internal/storage/store"}, "freezes with records, of which a grant of self-control is part; what runs in a sandbox, and how it is frozen or restored, is not its business"},
 	{"internal/node/spawn", []string{"api", "internal/engine/cgroup", "internal/engine/launch", "internal/engine/wire", "internal/node/freezes", "internal/observe/procfs"}, "a blank sentry becomes a sandbox; which sandboxes there are, and what is recorded of them, is not its business"},
+	{"internal/node/background", []string{"api"}, "goroutines that end together; what they do is not its business"},
+	{"internal/node/meter", nil, "how long operations take; what they do is not its business"},
+	{"internal/node/sandboxes", []string{"api", "internal/engine/launch", "internal/engine/wire", "internal/node/freezes", "internal/node/memfiles", "internal/node/selfcontrol", "internal/node/spawn", "internal/node/timeline", "internal/node/timer", "internal/node/transition", "internal/node/visibility", "internal/observe/events", "internal/service/access", "internal/storage/store"}, "records, instances and their states; why a sandbox is made, rests or ends is not its business"},
+	{"internal/node/lineage", []string{"api", "internal/node/sandboxes", "internal/node/selfcontrol", "internal/node/snapshots", "internal/service/access", "internal/storage/store"}, "who descends from whom; how anything is made is not its business"},
+	{"internal/node/views", []string{"api", "internal/engine/launch", "internal/engine/snapfile", "internal/engine/wire", "internal/node/freezes", "internal/node/fsview", "internal/node/memfiles", "internal/node/sandboxes", "internal/node/snapdir", "internal/node/snapshots", "internal/storage/btree", "internal/storage/pages"}, "it opens files of one moment; what is done with them is not its business"},
+	{"internal/node/accounting", []string{"api", "internal/engine/launch", "internal/node/background", "internal/node/memfiles", "internal/node/meter", "internal/node/quota", "internal/node/sandboxes", "internal/node/snapshots", "internal/node/timer"}, "what sandboxes use; what they may use is decided by package quota"},
+	{"internal/node/inspect", []string{"api", "internal/engine/launch", "internal/engine/wire", "internal/node/lineage", "internal/node/sandboxes", "internal/node/snapshots", "internal/node/timer", "internal/service/access"}, "it describes sandboxes, and changes nothing"},
+	{"internal/node/capture", []string{"api", "internal/engine/launch", "internal/engine/wire", "internal/node/background", "internal/node/freezes", "internal/node/meter", "internal/node/quota", "internal/node/sandboxes", "internal/node/selfcontrol", "internal/node/snapshots", "internal/node/timer", "internal/storage/store"}, "it freezes sandboxes and keeps what was frozen; what is made of that is not its business"},
+	{"internal/node/swap", []string{"api", "internal/engine/launch", "internal/engine/wire", "internal/node/freezes", "internal/node/meter", "internal/node/quota", "internal/node/sandboxes", "internal/node/selfcontrol", "internal/node/snapshots", "internal/node/spawn", "internal/server/audit", "internal/storage/store"}, "another state for a sandbox that exists; why it gets that is not its business"},
+	{"internal/node/resting", []string{"api", "internal/engine/launch", "internal/engine/wire", "internal/node/background", "internal/node/capture", "internal/node/freezes", "internal/node/inspect", "internal/node/meter", "internal/node/quota", "internal/node/sandboxes", "internal/node/snapshots", "internal/node/spawn", "internal/node/swap", "internal/node/timer", "internal/storage/store"}, "how sandboxes stop and go on; how they are made is not its business"},
+	{"internal/node/branching", []string{"api", "internal/engine/control", "internal/engine/launch", "internal/engine/wire", "internal/node/background", "internal/node/capture", "internal/node/freezes", "internal/node/inspect", "internal/node/lineage", "internal/node/meter", "internal/node/quota", "internal/node/resting", "internal/node/sandboxes", "internal/node/selfcontrol", "internal/node/snapshots", "internal/node/spawn", "internal/node/timer", "internal/server/audit", "internal/service/access", "internal/storage/store"}, "how sandboxes are made; what becomes of them is not its business"},
+	{"internal/node/nodetest", []string{"api", "internal/engine/launch", "internal/engine/launch/launchtest", "internal/engine/wire", "internal/node/background", "internal/node/freezes", "internal/node/lineage", "internal/node/memfiles", "internal/node/quota", "internal/node/sandboxes", "internal/node/selfcontrol", "internal/node/snapshots", "internal/node/timer", "internal/service/access", "internal/storage/store"}, "the lower parts of a node for tests"},
 	{"internal/node", []string{
 		"api",
 		"internal/engine/cgroup",
-		"internal/engine/control",
-		"internal/engine/interp",
 		"internal/engine/launch",
-		"internal/engine/snapfile",
 		"internal/engine/wire",
 		"internal/image",
+		"internal/node/accounting",
+		"internal/node/background",
+		"internal/node/branching",
+		"internal/node/capture",
 		"internal/node/compare",
 		"internal/node/dataplane",
 		"internal/node/freezes",
 		"internal/node/fsview",
 		"internal/node/images",
+		"internal/node/inspect",
+		"internal/node/lineage",
 		"internal/node/memfiles",
+		"internal/node/meter",
 		"internal/node/quota",
+		"internal/node/resting",
+		"internal/node/sandboxes",
 		"internal/node/selfcontrol",
-		"internal/node/snapdir",
 		"internal/node/snapshots",
 		"internal/node/spawn",
+		"internal/node/swap",
 		"internal/node/timeline",
 		"internal/node/timer",
-		"internal/node/transition",
-		"internal/node/visibility",
-		"internal/observe/events",
+		"internal/node/views",
 		"internal/observe/procfs",
-		"internal/server/audit",
 		"internal/service/access",
-		"internal/storage/cowfs",
 		"internal/storage/paths",
-		"internal/storage/store", "internal/storage/btree", "internal/storage/pages",
+		"internal/storage/store",
 	}, "the use cases; it serves no protocol and must never link gVisor, so that daemon code is tested without it"},
 
 	{"internal/server/rest/drain", nil, "a count; what is counted is not its business"},
@@ -199,12 +214,12 @@ var arrows = []struct {
 
 	{"cmd/ramet", []string{
 		"internal/bench", "internal/cli", "client", "internal/daemon", "internal/demo", "internal/doctor", "internal/service",
-		"internal/engine/idlepoll", "internal/machine", "internal/node", "internal/observe/metrics", "internal/storage/paths", "api", "internal/engine/sentrybin", "internal/observe/tracing", "internal/workload",
+		"internal/engine/idlepoll", "internal/machine", "internal/node", "internal/node/meter", "internal/observe/metrics", "internal/storage/paths", "api", "internal/engine/sentrybin", "internal/observe/tracing", "internal/workload",
 	}, "the composition root; it must never link gVisor: the sentry is a program of its own, embedded"},
 	{"cmd/ramet-sentry", []string{"internal/sentry"}, "it starts for every sandbox, so it links nothing that a sandbox does not need"},
 	{"cmd/ramet-guest", []string{"internal/engine/control"}, "it runs inside of sandboxes, as a stranger's program"},
 	{"test/harness", []string{
-		"api", "client", "internal/engine/control", "internal/image", "internal/machine", "internal/node", "internal/node/quota", "internal/node/timer", "internal/sentry",
+		"api", "client", "internal/engine/control", "internal/image", "internal/machine", "internal/node", "internal/node/meter", "internal/node/quota", "internal/node/timer", "internal/sentry",
 		"internal/server/rest", "internal/server/rest/apitest", "internal/service", "internal/service/access", "internal/storage/paths",
 	}, "what suites share; it asserts what must hold after any test, and nothing that only one suite is about"},
 	{"test/compare", nil, "tests only"},
@@ -220,7 +235,7 @@ var arrows = []struct {
 }
 
 // testSupport are the packages that exist for the tests of others.
-var testSupport = []string{"test/harness", "internal/sentry/savedtest", "internal/server/rest/apitest", "internal/workload/fakedaemon", "internal/storage/hostfs/faultfs", "internal/storage/erofs/erofstest", "internal/storage/pages/pagestest"}
+var testSupport = []string{"test/harness", "internal/engine/launch/launchtest", "internal/node/nodetest", "internal/sentry/savedtest", "internal/server/rest/apitest", "internal/workload/fakedaemon", "internal/storage/hostfs/faultfs", "internal/storage/erofs/erofstest", "internal/storage/pages/pagestest"}
 
 // restricted are imports that few may have: a path, or all below it. Tests are
 // held to it too.

@@ -15,13 +15,10 @@ const (
 // largePackages and largeTypes are what exceeds the limits, with its size as the limit of
 // its own. An entry only ever gets smaller.
 var largePackages = map[string]int{
-	"api":           3300, // the vocabulary of all areas, which has to be one package to be one vocabulary
-	"internal/node": 5028,
+	"api": 3300, // the vocabulary of all areas, which has to be one package to be one vocabulary
 }
 
-var largeTypes = map[string]int{
-	"internal/node.Node": 138,
-}
+var largeTypes = map[string]int{}
 
 func TestPackagesAreSmall(t *testing.T) {
 	lines := map[string]int{}

@@ -59,7 +59,7 @@ func Open(ctx context.Context, cfg node.Config) (_ *Machine, err error) {
 	}
 	cfg.Audit = m.Log
 	cfg.TokenTenants = func(ctx context.Context) (tenants []string) {
-		for _, t := range tokens.List(ctx) {
+		for _, t := range tokens.KnownTo(ctx) {
 			tenants = append(tenants, t.Tenant)
 		}
 		return tenants

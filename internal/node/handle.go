@@ -7,12 +7,15 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/node/dataplane"
+	"ramet.dev/ramet/internal/node/meter"
+	"ramet.dev/ramet/internal/node/quota"
+	"ramet.dev/ramet/internal/node/sandboxes"
 )
 
 // newDataPlane returns the data plane of the node's sandboxes.
 func (m *Node) newDataPlane() *dataplane.Plane {
 	return dataplane.New(dataplane.Config{
-		Sandboxes: handles{m}, Events: handles{m}, Archives: m.archives, Observe: m.observe, Log: m.log,
+		Sandboxes: handles{m}, Events: handles{m}, Archives: m.archives, Observe: m.meter.Observe, Log: m.cfg.Log,
 	})
 }
 
@@ -21,7 +24,7 @@ type handles struct{ m *Node }
 
 // Find implements dataplane.Sandboxes.
 func (h handles) Find(ctx context.Context, ref string) (dataplane.Sandbox, error) {
-	b, err := h.m.resolve(ctx, ref)
+	b, err := h.m.sandboxes.Find(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +32,7 @@ func (h handles) Find(ctx context.Context, ref string) (dataplane.Sandbox, error
 }
 
 // Now implements dataplane.EventLog.
-func (h handles) Now() int64 { return h.m.events.Now() }
+func (h handles) Now() int64 { return h.m.EventLog.Now() }
 
 // Events implements dataplane.EventLog.
 func (h handles) Events(ctx context.Context, req api.EventRequest, began func(), each func(api.Event) error) error {
@@ -39,36 +42,40 @@ func (h handles) Events(ctx context.Context, req api.EventRequest, began func(),
 // handle is a sandbox of the node, as the packages below the node see it.
 type handle struct {
 	m *Node
-	b *instance
+	b *sandboxes.Instance
 }
 
 // The methods implement dataplane.Sandbox.
 
-func (h handle) ID() string { return h.b.id }
+func (h handle) ID() string { return h.b.ID }
 
-func (h handle) View() api.Sandbox { return h.b.view() }
+func (h handle) View() api.Sandbox { return h.b.View() }
 
 func (h handle) Acquire(ctx context.Context, states ...api.State) (*launch.Sentry, func(), error) {
-	return h.m.use(ctx, h.b, states...)
+	return h.m.Use(ctx, h.b, states...)
 }
 
 func (h handle) Look(ctx context.Context, states ...api.State) (*launch.Sentry, error) {
-	if err := h.b.made(ctx); err != nil {
+	if err := h.b.Start.Wait(ctx); err != nil {
 		return nil, err
 	}
-	return h.b.running(states...)
+	return h.b.Running(states...)
 }
 
-func (h handle) Touch() { h.m.touch(h.b) }
+func (h handle) Touch() { h.b.Touch(h.m.cfg.Clock.Now()) }
 
-func (h handle) Gone() bool { return h.m.gone(h.b) }
+func (h handle) Gone() bool { return h.m.sandboxes.Gone(h.b) }
 
-func (h handle) MayRun() error { return h.m.mayRun(h.b) }
+func (h handle) MayRun() error { return h.m.Admission.MayRun(h.b.Tenant(), quota.Tree(h.b.Lineage())) }
 
-func (h handle) Explain(s *launch.Sentry, err error) error { return h.m.explain(h.b, s, err) }
+func (h handle) Explain(s *launch.Sentry, err error) error { return h.m.sandboxes.Explain(h.b, s, err) }
 
 func (h handle) Step(ctx context.Context) func(api.Step) { return h.m.BeginStep(ctx, h) }
 
-func (h handle) FirstUse(began time.Time) { h.m.firstUse(h.b, began) }
+func (h handle) FirstUse(began time.Time) {
+	if h.b.FirstUse() {
+		h.m.meter.Millis(meter.FirstExec, meter.Since(began))
+	}
+}
 
-func (h handle) Publish(kind api.EventKind, e api.Event) { h.m.publish(kind, h.b, e) }
+func (h handle) Publish(kind api.EventKind, e api.Event) { h.m.Publish(kind, h.b, e) }

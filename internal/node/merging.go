@@ -9,21 +9,23 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/compare"
 	"ramet.dev/ramet/internal/node/fsview"
+	"ramet.dev/ramet/internal/node/meter"
+	"ramet.dev/ramet/internal/node/sandboxes"
 )
 
 // newComparer puts the comparer together.
 func (m *Node) newComparer() *compare.Comparer {
 	return compare.New(compare.Config{
 		NewFile: func() (*os.File, error) { return launch.NewPageFile(m.cfg.Paths.Files()) },
-		View:    m.openView, MergeBase: m.openMergeBase, Guests: guests{m}, Turn: m.heavyTurn, Observe: m.observe,
+		View:    m.views.Open, MergeBase: m.views.MergeBase, Guests: guests{m}, Turn: m.heavyTurn, Observe: m.meter.Observe,
 		Target: func(ctx context.Context, ref string) (compare.Target, error) {
-			b, err := m.resolve(ctx, ref)
+			b, err := m.sandboxes.Find(ctx, ref)
 			if err != nil {
 				return nil, err
 			}
 			return &mergeTarget{m, b}, nil
 		},
-		MergePaused: func(ms float64) { m.metric(MetricMergePause, ms) },
+		MergePaused: func(ms float64) { m.meter.Millis(meter.MergePause, ms) },
 	})
 }
 
@@ -37,55 +39,55 @@ func (g guests) Contexts(ctx context.Context, ref string) ([]api.Context, error)
 	if err != nil {
 		return nil, err
 	}
-	b, err := g.resolve(ctx, ref)
+	b, err := g.sandboxes.Find(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	_, err = b.running(api.StateRunning)
+	_, err = b.Running(api.StateRunning)
 	return list, err
 }
 
 // mergeTarget is a sandbox that is merged into.
 type mergeTarget struct {
 	m *Node
-	b *instance
+	b *sandboxes.Instance
 }
 
 // ID implements compare.Target.
-func (t *mergeTarget) ID() string { return t.b.id }
+func (t *mergeTarget) ID() string { return t.b.ID }
 
 // Hold implements compare.Target.
 func (t *mergeTarget) Hold(ctx context.Context) (release func(), err error) {
-	_, done, err := t.m.use(ctx, t.b, api.StateRunning, api.StatePaused)
+	_, done, err := t.m.Use(ctx, t.b, api.StateRunning, api.StatePaused)
 	if err != nil {
 		return nil, err
 	}
-	t.b.op.RLock()
+	t.b.Op.RLock()
 	return func() {
-		t.b.op.RUnlock()
+		t.b.Op.RUnlock()
 		done()
 	}, nil
 }
 
 // View implements compare.Target.
 func (t *mergeTarget) View(ctx context.Context) (*fsview.View, error) {
-	return t.m.viewInstance(ctx, t.b)
+	return t.m.views.OfSandbox(ctx, t.b)
 }
 
 // Patch implements compare.Target.
 func (t *mergeTarget) Patch(ctx context.Context, patch *wire.Patch, file *os.File) (*wire.Patched, error) {
-	sentry, err := t.b.running(api.StateRunning, api.StatePaused)
+	sentry, err := t.b.Running(api.StateRunning, api.StatePaused)
 	if err != nil {
 		return nil, err
 	}
 	var patched wire.Patched
 	if _, err := sentry.Call(ctx, &wire.Call{Op: wire.OpPatch, Patch: patch}, &patched, file); err != nil {
-		return nil, t.m.explain(t.b, sentry, err)
+		return nil, t.m.sandboxes.Explain(t.b, sentry, err)
 	}
 	return &patched, nil
 }
 
 // Merged implements compare.Target.
 func (t *mergeTarget) Merged(from []string, paths int) {
-	t.m.publish(api.EventMerged, t.b, api.Event{From: from, Paths: paths})
+	t.m.sandboxes.Events.Publish(api.EventMerged, t.b, api.Event{From: from, Paths: paths})
 }

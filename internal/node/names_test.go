@@ -2,11 +2,9 @@ package node
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -14,15 +12,10 @@ import (
 // say for whom it does something is not taken for its owner.
 func TestNobodyIsRefused(t *testing.T) {
 	m, b := nodeOf(t, nil)
-	store, err := image.Open(filepath.Join(t.TempDir(), "images"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Catalog = m.newCatalog(store)
 	ctx := context.Background()
 	for what, ask := range map[string]func() error{
-		"get":      func() error { _, err := m.Get(ctx, b.id); return err },
-		"destroy":  func() error { return m.Destroy(ctx, b.id) },
+		"get":      func() error { _, err := m.Get(ctx, b.ID); return err },
+		"destroy":  func() error { return m.Destroy(ctx, b.ID) },
 		"snapshot": func() error { _, err := m.snapshots.Find(ctx, api.NewID(api.KindSnapshot)); return err },
 		"create":   func() error { _, err := m.Create(ctx, api.CreateRequest{Image: "box"}); return err },
 		"images":   func() error { _, err := m.Images(ctx); return err },
@@ -32,10 +25,10 @@ func TestNobodyIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if list := m.visible(ctx); len(list) != 0 {
+	if list := m.sandboxes.Visible(ctx); len(list) != 0 {
 		t.Errorf("nobody sees %d sandboxes", len(list))
 	}
-	if list := m.visible(access.With(ctx, access.Owner(0))); len(list) != 1 {
+	if list := m.sandboxes.Visible(access.With(ctx, access.Owner(0))); len(list) != 1 {
 		t.Errorf("the owner sees %d sandboxes", len(list))
 	}
 }

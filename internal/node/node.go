@@ -7,25 +7,34 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"os"
-	"sync"
 	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/cgroup"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/node/accounting"
+	"ramet.dev/ramet/internal/node/background"
+	"ramet.dev/ramet/internal/node/branching"
+	"ramet.dev/ramet/internal/node/capture"
 	"ramet.dev/ramet/internal/node/compare"
 	"ramet.dev/ramet/internal/node/dataplane"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/images"
+	"ramet.dev/ramet/internal/node/inspect"
+	"ramet.dev/ramet/internal/node/lineage"
 	"ramet.dev/ramet/internal/node/memfiles"
+	"ramet.dev/ramet/internal/node/meter"
 	"ramet.dev/ramet/internal/node/quota"
+	"ramet.dev/ramet/internal/node/resting"
+	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/snapshots"
 	"ramet.dev/ramet/internal/node/spawn"
+	"ramet.dev/ramet/internal/node/swap"
 	"ramet.dev/ramet/internal/node/timeline"
 	"ramet.dev/ramet/internal/node/timer"
-	"ramet.dev/ramet/internal/observe/events"
+	"ramet.dev/ramet/internal/node/views"
 	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/storage/paths"
 	"ramet.dev/ramet/internal/storage/store"
@@ -60,7 +69,7 @@ type Config struct {
 	// PackageCache is how many bytes of cached packages are kept; 0 for all.
 	PackageCache int64
 	// Observer may be nil.
-	Observer Observer
+	Observer meter.Observer
 }
 
 // Audit takes entries of the audit.
@@ -68,142 +77,193 @@ type Audit interface {
 	AppendAudit(e api.AuditEntry)
 }
 
-// Node implements the parts of service.Service that are about sandboxes, snapshots and images. It is safe for concurrent use.
+// Node implements the parts of service.Service that are about sandboxes, snapshots and
+// images. It only composes: each part of it is a package. It is safe for concurrent use.
 type Node struct {
 	cfg      Config
-	log      *slog.Logger
-	store    *store.Store
 	cgroups  *cgroup.Hierarchy
 	launcher *launch.Launcher
 	pool     *launch.Pool
 	spawner  *spawn.Spawner
-	memFiles *memfiles.Table
-	events   *events.Log
+	meter    meter.Meter
+
+	// What sandboxes and snapshots consist of, and what is known of them.
+	memFiles  *memfiles.Table
+	freezes   *freezes.Table
+	snapshots *snapshots.Set
+	sandboxes *sandboxes.Registry
+	remains   *lineage.Remains
+	budgets   *selfcontrol.Budgets
+	*sandboxes.EventLog
+	*snapshots.Requests
+	*lineage.Trees
+	*inspect.Inspector
 	*images.Catalog
+
+	// What is done with them.
+	views *views.Views
+	*swap.Swapper
+	*resting.Rester
+	*resting.Lifecycles
+	*capture.Taker
+	*branching.Creator
+	*branching.Forker
 	*compare.Comparer
 	*dataplane.Plane
 	*timeline.Timelines
 	selfControl *selfcontrol.Server
-	ledger      *quota.Ledger
+
+	// What they may take.
+	ledger    *quota.Ledger
+	books     *accounting.Books
+	attendant *accounting.Attendant
 	*quota.Admission
 	room     *quota.Room
 	heavy    *quota.Turns // exports and the like
 	archives *quota.Turns // of files of sandboxes
-	// hostMemory says how much memory is free.
-	hostMemory quota.HostMemory
 
-	mu        sync.Mutex
-	instances map[string]*instance
-	names     map[owned]string // of sandboxes and of those being made, to ids
-	snapshots *snapshots.Set
-	*snapshots.Requests
-	goneNames map[string]goneRecord // of what has living descendants, by id
-	freezes   *freezes.Table
-	budgets   *selfcontrol.Budgets
-
-	watchers sync.WaitGroup
-	closing  chan struct{} // closed by Close: sentries are left alone
-
-	timeout      time.Duration // see callTimeout; shorter in tests
-	clock        timer.Clock
-	timers       *timer.Queue
-	rests        chan struct{} // has a value for each sandbox that is being put to disk because it is idle
-	choreContext context.Context
-	cancelChores context.CancelFunc // ends background
-	chores       sync.WaitGroup     // what is done in background
-
-	background       context.Context
-	cancelBackground context.CancelFunc // ends background
-	backgroundWork   sync.WaitGroup     // what is written, and which children are made, in background
+	alarms     *timer.Queue
+	timers     *resting.Timers
+	chores     *background.Group // what has become due
+	background *background.Group // what is written, and which children are made, in background
 }
+
+// callTimeout bounds calls that freeze, stop or clean up: a sentry that hangs must not
+// keep its sandbox from being destroyed, nor others waiting. What it did not give back
+// goes when it ends.
+const callTimeout = 30 * time.Second
 
 // Open reads the node's records, finds the sandboxes that an earlier daemon left
 // running and starts the pool.
 func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
-	m := &Node{
-		cfg: cfg, log: cfg.Log, store: cfg.Store, memFiles: memfiles.New(), events: events.New(keptEvents),
-		instances: map[string]*instance{}, names: map[owned]string{},
-
-		goneNames: map[string]goneRecord{}, budgets: selfcontrol.NewBudgets(), closing: make(chan struct{}),
-		timeout: callTimeout, clock: cfg.Clock, rests: make(chan struct{}, restsAtOnce),
+	if cfg.Clock == nil {
+		cfg.Clock = timer.System{}
 	}
-	if m.clock == nil {
-		m.clock = timer.System{}
+	if cfg.HostMemory == nil {
+		cfg.HostMemory = readHostMemory
 	}
-	m.timers = timer.New(m.clock)
-	m.heavy = quota.NewTurns("exports, commits, comparisons and merges", heavyPerTenant, heavyAtOnce, turnTimeout)
-	m.archives = quota.NewTurns("archives", archivesPerTenant, archivesAtOnce, turnTimeout)
-	m.Comparer = m.newComparer()
-	m.Timelines = m.newTimelines()
-	m.Plane, m.selfControl = m.newDataPlane(), m.newSelfControl()
-	if m.hostMemory = cfg.HostMemory; m.hostMemory == nil {
-		m.hostMemory = readHostMemory
-	}
-	m.choreContext, m.cancelChores = context.WithCancel(context.WithoutCancel(ctx))
-	m.background, m.cancelBackground = context.WithCancel(context.WithoutCancel(ctx))
-	defer func() {
-		if err != nil {
-			m.cancelChores()
-			m.cancelBackground()
-		}
-	}()
-	if m.cfg.BootID == "" {
-		if m.cfg.BootID, err = procfs.BootID(); err != nil {
+	if cfg.BootID == "" {
+		if cfg.BootID, err = procfs.BootID(); err != nil {
 			return nil, err
 		}
 	}
-	m.freezes = freezes.New(m.memFiles, m.store, m.log, m.timeout, m.inUse)
-	m.snapshots = m.newSnapshots()
-	m.Requests = snapshots.NewRequests(m.snapshots)
-	if m.ledger, err = quota.Open(ctx, m.store); err != nil {
+	m := &Node{cfg: cfg, chores: background.New(ctx), background: background.New(ctx)}
+	defer func() {
+		if err != nil {
+			m.chores.Cancel()
+			m.background.Cancel()
+		}
+	}()
+	if m.ledger, err = quota.Open(ctx, cfg.Store); err != nil {
 		return nil, err
 	}
-	m.Admission, m.room = m.newAdmission(), m.newRoom()
 	if m.cgroups, err = cgroup.Detect(cgroup.Options{Parent: groupName(cfg.Paths)}); err != nil {
 		if !errors.Is(err, cgroup.ErrUnavailable) {
 			return nil, fmt.Errorf("find control groups: %w", err)
 		}
-		m.log.Info("no control groups: limits will be refused", "reason", err)
+		cfg.Log.Info("no control groups: limits will be refused", "reason", err)
 		m.cgroups = nil
 	} else if err := m.cgroups.Prepare(); err != nil {
-		m.log.Info("no control groups: limits will be refused", "reason", err)
+		cfg.Log.Info("no control groups: limits will be refused", "reason", err)
 		m.cgroups = nil
 	}
-	store, err := image.Open(cfg.Paths.Images())
+	catalog, err := image.Open(cfg.Paths.Images())
 	if err != nil {
 		return nil, err
 	}
-	m.Catalog = m.newCatalog(store)
 	for _, dir := range []string{cfg.Paths.Snapshots(), cfg.Paths.Files()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make data directory: %w", err)
 		}
 	}
 	m.launcher, err = launch.New(ctx, launch.Config{
-		Executable: cfg.Executable, Dir: cfg.Paths.Sandboxes(), FilesDir: cfg.Paths.Files(), BuildID: cfg.Engine, Cgroups: m.cgroups, Log: m.log,
+		Executable: cfg.Executable, Dir: cfg.Paths.Sandboxes(), FilesDir: cfg.Paths.Files(), BuildID: cfg.Engine, Cgroups: m.cgroups, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
+	m.composeThings(catalog)
 	adopted, err := m.recover(ctx)
 	if err != nil {
 		m.launcher.Close()
 		return nil, err
 	}
-	m.pool = launch.NewPool(m.launcher, cfg.PoolSize, m.log)
-	m.spawner = spawn.New(m.pool, m.launcher, m.cfg.BootID, m.engine())
+	m.pool = launch.NewPool(m.launcher, cfg.PoolSize, cfg.Log)
+	m.composeUses()
 	// Not before: recovery does not lock what watchers change, and sandboxes ask
 	// for forks at once.
-	for b, sentry := range adopted {
-		m.watch(b, sentry)
+	adopted.Watch()
+	for _, b := range m.sandboxes.All() {
+		m.timers.Arm(b)
 	}
-	m.arm(m.all()...)
 	m.snapshots.Arm(m.snapshots.All()...)
 	m.snapshots.Collect()
-	m.chore(m.attend)
-	m.chore(m.room.Keep)
-	m.chore(func(ctx context.Context) { m.timers.Run(ctx, m.timeIsUp) })
+	m.chores.Go(m.attendant.Attend)
+	m.chores.Go(m.room.Keep)
+	m.chores.Go(func(ctx context.Context) { m.alarms.Run(ctx, m.timeIsUp) })
 	return m, nil
+}
+
+// composeThings puts together what sandboxes, snapshots and images are, and what is known of
+// them.
+func (m *Node) composeThings(catalog *image.Store) {
+	cfg := m.cfg
+	m.meter = meter.Meter{Observer: cfg.Observer}
+	m.alarms = timer.New(cfg.Clock)
+	m.timers = resting.NewTimers(m.alarms, cfg.Clock)
+	m.memFiles, m.budgets = memfiles.New(), selfcontrol.NewBudgets()
+	m.freezes = freezes.New(m.memFiles, cfg.Store, cfg.Log, callTimeout, func(s *launch.Sentry) bool { return m.sandboxes.InUse(s) })
+	m.sandboxes = sandboxes.NewRegistry(sandboxes.Config{
+		Store: cfg.Store, Freezes: m.freezes, Clock: cfg.Clock, Log: cfg.Log, Timeout: callTimeout, Listener: listener{m},
+	})
+	m.EventLog = m.sandboxes.Events
+	m.snapshots = snapshots.New(snapshots.Config{
+		Paths: cfg.Paths, Store: cfg.Store, MemFiles: m.memFiles, Freezes: m.freezes, Alarms: m.alarms, Log: cfg.Log, Engine: m.engine(),
+		Keeps:    m.sandboxes.Keeps,
+		Gone:     func(rec *snapshots.Record) []store.Change { return m.remains.SnapshotGone(rec) },
+		Dropped:  func(rec *snapshots.Record) { m.remains.DropBudget(rec.Control) },
+		Panicked: func(doing string, v any) error { return background.Recovered(cfg.Log, doing, v) },
+	})
+	m.Requests = snapshots.NewRequests(m.snapshots)
+	m.remains = lineage.NewRemains(m.sandboxes, m.snapshots, m.budgets, cfg.Store, cfg.Log)
+	m.Trees = lineage.NewTrees(m.remains)
+	m.Catalog = m.newCatalog(catalog)
+	m.Inspector = inspect.New(inspect.Config{Sandboxes: m.sandboxes, Snapshots: m.snapshots, Trees: m.Trees, Images: m.Catalog, Clock: cfg.Clock})
+	m.views = views.New(views.Config{Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, MemFiles: m.memFiles, Images: m.Catalog})
+	m.books = accounting.NewBooks(m.ledger, m.sandboxes, m.snapshots, m.memFiles, cfg.Log)
+}
+
+// composeUses puts together what is done with sandboxes, snapshots and images.
+func (m *Node) composeUses() {
+	cfg := m.cfg
+	m.Admission, m.heavy, m.archives = m.newAdmission(), newHeavyTurns(), newArchiveTurns()
+	m.spawner = spawn.New(spawn.Config{Pool: m.pool, Launcher: m.launcher, Freezes: m.freezes, Images: m.Catalog, BootID: cfg.BootID, Engine: m.engine()})
+	freezer := capture.NewFreezer(m.freezes, cfg.Clock, m.engine(), m.meter)
+	m.Swapper = swap.New(swap.Config{
+		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Spawner: m.spawner, Admission: m.Admission, Meter: m.meter,
+	})
+	m.Rester = resting.New(resting.Config{
+		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Freezer: freezer, Swapper: m.Swapper, Inspector: m.Inspector,
+		Admission: m.Admission, Timers: m.timers, Images: m.Catalog, Store: cfg.Store, Clock: cfg.Clock, Meter: m.meter, Timeout: callTimeout,
+	})
+	m.Lifecycles = resting.NewLifecycles(m.Rester, m.chores, cfg.Audit, cfg.Log)
+	m.room = quota.NewRoom(quota.RoomConfig{HostMemory: cfg.HostMemory, Idle: m.Idle, After: cfg.Clock.After, Background: m.chores.Go})
+	m.Taker = capture.NewTaker(capture.Config{
+		Freezer: freezer, Sandboxes: m.sandboxes, Snapshots: m.snapshots, Store: cfg.Store, Admission: m.Admission, Images: m.Catalog,
+		Uses: m.Rester, Background: m.background, Meter: m.meter, Log: cfg.Log,
+	})
+	m.Forker = branching.NewForker(branching.Config{
+		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Freezer: freezer, Rester: m.Rester, Timers: m.timers, Spawner: m.spawner,
+		Admission: m.Admission, Images: m.Catalog, Background: m.background, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,
+	})
+	m.Creator = branching.NewCreator(m.Forker, branching.CreatorConfig{
+		Inspector: m.Inspector, Remains: m.remains, Command: cfg.Command, HostMemory: cfg.HostMemory, FilesDir: cfg.Paths.Files(),
+	})
+	m.attendant = accounting.NewAttendant(accounting.Config{
+		Books: m.books, Admission: m.Admission, Pauser: m.Rester, Chores: m.chores, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,
+	})
+	m.Comparer, m.Timelines = m.newComparer(), m.newTimelines()
+	m.Plane, m.selfControl = m.newDataPlane(), m.newSelfControl()
 }
 
 // groupName tells daemons apart that share a control group.
@@ -213,52 +273,29 @@ func groupName(p paths.Paths) string {
 	return fmt.Sprintf("ramet-%08x", h.Sum32())
 }
 
+// backgroundGrace is how long what is being written, and a child that is being made, may
+// take when the daemon is to end.
+const backgroundGrace = 10 * time.Second
+
 // Close ends the pool and lets go of the sandboxes, which run on.
 func (m *Node) Close() error {
-	close(m.closing)
-	m.cancelChores()
-	m.endBackground() // first: a chore may wait for a child that is being made
+	m.sandboxes.Close()
+	m.chores.Cancel()
+	m.background.Finish(backgroundGrace) // first: a chore may wait for a child that is being made
 	m.chores.Wait()
-	m.saveActivity(m.all()...)
+	resting.SaveActivity(m.cfg.Store, m.cfg.Log, m.cfg.Clock.Now(), m.sandboxes.All()...)
 	m.pool.Close()
-	m.watchers.Wait()
+	m.sandboxes.Wait()
 	m.selfControl.Wait()
 	m.launcher.Close()
 	var err error
 	if m.cgroups != nil {
 		err = m.cgroups.Close() // stays while sandboxes are in it
 	}
-	m.bookAll()
-	m.saveLedger(context.Background())
+	m.attendant.BookAll()
+	m.books.Save(context.Background())
 	return err
 }
-
-const (
-	// MaxPoolSize bounds the pool.
-	MaxPoolSize = 1024
-	// Each blank sentry takes some 7 MiB, so a default pool takes at most a
-	// hundredth of the machine's memory.
-	memoryPerPooled = 700 << 20
-	minDefaultPool  = 8
-	maxDefaultPool  = 32
-	// While somebody forks into very many, a pool may take a twentieth.
-	memoryPerBurst = memoryPerPooled / 5
-	maxBurstPool   = 128
-)
-
-// DefaultPoolSize is how many blank sentries are kept ready on a machine with so
-// many bytes of memory: a third of a large fork, and at least enough for a small
-// one with some to spare; after a larger fork enough for the next one like it.
-func DefaultPoolSize(memory uint64) launch.PoolSize {
-	bounded := func(n, most uint64) int { return int(min(max(n, minDefaultPool), most)) }
-	return launch.PoolSize{Least: bounded(memory/memoryPerPooled, maxDefaultPool), Most: bounded(memory/memoryPerBurst, maxBurstPool)}
-}
-
-// FixedPoolSize is that of a pool that keeps n.
-func FixedPoolSize(n int) launch.PoolSize { return launch.PoolSize{Least: n, Most: n} }
-
-// millis returns how long ago t was.
-func millis(t time.Time) float64 { return float64(time.Since(t).Microseconds()) / 1000 }
 
 // stateVersion changes when what Ramet itself puts into a sandbox's saved state
 // does.

@@ -12,6 +12,7 @@ import (
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/node/images"
+	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/node/spawn"
 	"ramet.dev/ramet/internal/service/access"
 )
@@ -19,11 +20,11 @@ import (
 // newCatalog puts the catalog of images together.
 func (m *Node) newCatalog(store *image.Store) *images.Catalog {
 	return images.New(images.Config{
-		Store: store, Log: m.log, PackageCache: m.cfg.Paths.PackageCache(), PackageCacheBytes: m.cfg.PackageCache,
-		Users: m.imageUsers, View: m.openView, Scratch: m.startScratch, Turn: m.heavyTurn, Observe: m.observe,
+		Store: store, Log: m.cfg.Log, PackageCache: m.cfg.Paths.PackageCache(), PackageCacheBytes: m.cfg.PackageCache,
+		Users: m.imageUsers, View: func(ctx context.Context, ref string) (*fsview.View, error) { return m.views.Open(ctx, ref) }, Scratch: m.startScratch, Turn: m.heavyTurn, Observe: m.meter.Observe,
 		Committed: func(ctx context.Context, of, image string) {
-			if b, err := m.resolve(ctx, of); err == nil { // else it was of a snapshot
-				m.publish(api.EventCommitted, b, api.Event{Image: image})
+			if b, err := m.sandboxes.Find(ctx, of); err == nil { // else it was of a snapshot
+				m.sandboxes.Events.Publish(api.EventCommitted, b, api.Event{Image: image})
 			}
 		},
 	})
@@ -38,8 +39,8 @@ func (m *Node) imageUsers(caller access.Caller, id string) (used bool, by []stri
 			by = append(by, what+" "+cmp.Or(name, id))
 		}
 	}
-	for _, b := range oldestFirst(m.all()) {
-		if v := b.view(); v.Image == id {
+	for _, b := range sandboxes.OldestFirst(m.sandboxes.All()) {
+		if v := b.View(); v.Image == id {
 			note("sandbox", v.ID, v.Name, b.SeenBy(caller))
 		}
 	}
@@ -53,17 +54,17 @@ func (m *Node) imageUsers(caller access.Caller, id string) (used bool, by []stri
 
 // startScratch starts a sandbox that nobody sees and that ends with the daemon.
 func (m *Node) startScratch(ctx context.Context, imageID string) (images.Scratch, error) {
-	d := newDraft(access.From(ctx).Tenant, api.NewID(api.KindSandbox), "build", 0)
+	rec := sandboxes.NewRecord(access.From(ctx).Tenant, api.NewID(api.KindSandbox), "build", 0)
 	img, err := m.OpenImage(imageID)
 	if err != nil {
 		return nil, err
 	}
 	defer img.Close()
-	sentry, err := m.prepare(ctx, &d, nil)
+	sentry, _, err := m.spawner.Prepare(ctx, &rec.Sandbox, nil)
 	if err != nil {
 		return nil, err
 	}
-	if err := spawn.Boot(ctx, sentry, &d.rec.Sandbox, img, nil); err != nil {
+	if err := spawn.Boot(ctx, sentry, &rec.Sandbox, img, nil); err != nil {
 		sentry.Kill()
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func (s *scratch) Run(ctx context.Context, argv []string, env map[string]string)
 // View implements images.Scratch.
 func (s *scratch) View(ctx context.Context) (*fsview.View, error) {
 	view := &fsview.View{ID: "the build", Image: s.image}
-	if err := s.m.pinFiles(ctx, view, s.sentry, nil); err != nil {
+	if err := s.m.views.OfSentry(ctx, view, s.sentry, nil); err != nil {
 		view.Close()
 		return nil, err
 	}

@@ -12,9 +12,9 @@ import (
 // newTimelines puts the service of timelines together.
 func (m *Node) newTimelines() *timeline.Timelines {
 	return timeline.New(timeline.Config{
-		Sandboxes: stepped{m}, Timeout: m.timeout, Log: m.log,
+		Sandboxes: stepped{m}, Timeout: callTimeout, Log: m.cfg.Log,
 		Save: func(ctx context.Context, id string, doc any) error {
-			return m.store.Apply(ctx, store.Change{Table: store.Timelines, ID: id, Doc: doc})
+			return m.cfg.Store.Apply(ctx, store.Change{Table: store.Timelines, ID: id, Doc: doc})
 		},
 	})
 }
@@ -25,7 +25,7 @@ type stepped struct{ m *Node }
 // The methods implement timeline.Sandboxes.
 
 func (s stepped) Find(ctx context.Context, ref string) (timeline.Sandbox, error) {
-	b, err := s.m.resolve(ctx, ref)
+	b, err := s.m.sandboxes.Find(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -45,17 +45,15 @@ func (s stepped) RestoreStep(ctx context.Context, snapshot string, req api.Resto
 	if x == nil {
 		return nil, api.NotFound("snapshot", snapshot)
 	}
-	return s.m.restore(ctx, x, req, time.Now(), true)
+	return s.m.RestoreOf(ctx, x, req, time.Now(), true)
 }
 
 func (s stepped) Destroy(id, reason string) error {
-	s.m.mu.Lock()
-	b := s.m.instances[id]
-	s.m.mu.Unlock()
+	b := s.m.sandboxes.Get(id)
 	if b == nil {
 		return api.NotFound("sandbox", id)
 	}
-	return s.m.destroy(b, reason)
+	return s.m.sandboxes.Destroy(b, reason)
 }
 
 func (s stepped) Run(ctx context.Context, ref string, req api.ExecRequest, output int) (*api.ExecResult, error) {
@@ -73,24 +71,10 @@ func (s stepped) Collect() { s.m.snapshots.Collect() }
 
 // The methods implement timeline.Sandbox, with those in handle.go.
 
-func (h handle) Steps() *timeline.Log { return &h.b.timeline }
+func (h handle) Steps() *timeline.Log { return &h.b.Timeline }
 
 func (h handle) Checkpoint(ctx context.Context) (string, func(context.Context), error) {
-	f, rec, err := h.m.capture(ctx, h.b, api.SnapshotRequest{})
-	if err != nil {
-		return "", nil, err
-	}
-	rec.Private, rec.Snapshot.ExpiresAt = h.b.id, nil
-	s, err := h.m.snapshots.Add(f, rec)
-	if err != nil {
-		h.m.freezes.Drop(f)
-		return "", nil, err
-	}
-	return s.ID, func(ctx context.Context) {
-		if err := h.m.upload(ctx, h.b, s, f); err != nil {
-			s.Fail(err)
-		}
-	}, nil
+	return h.m.Taker.Checkpoint(ctx, h.b)
 }
 
 func (h handle) Rollback(ctx context.Context, snapshot string) (*api.Sandbox, error) {
@@ -98,5 +82,5 @@ func (h handle) Rollback(ctx context.Context, snapshot string) (*api.Sandbox, er
 	if s == nil {
 		return nil, api.NotFound("snapshot", snapshot)
 	}
-	return h.m.rollback(ctx, h.b, s)
+	return h.m.RollbackTo(ctx, h.b, s)
 }

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/engine/launch/launchtest"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/nodetest"
 )
 
 // TestStatsAgreeWithQuotas has a sentry without a control group, whose child used
@@ -21,21 +23,19 @@ func TestStatsAgreeWithQuotas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := fakeSentryIn(t, cmd, func(*os.Process, *launch.Sentry, *wire.Call) (any, error) { return wire.Info{}, nil })
-	b.mu.Lock()
-	b.sentry = s
-	b.mu.Unlock()
+	s := launchtest.NewIn(t, cmd, func(*os.Process, *launch.Sentry, *wire.Call) (any, error) { return wire.Info{}, nil })
+	b.Give(s, nil)
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := m.book(b, s); !ok {
+	if _, ok := m.books.Book(b, s); !ok {
 		t.Fatal("nothing was booked")
 	}
-	st, err := m.Stats(asOwner, b.id)
+	st, err := m.Stats(nodetest.AsOwner, b.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	booked, _ := m.ledger.Spent(b.Tenant(), b.id)
+	booked, _ := m.ledger.Spent(b.Tenant(), b.ID)
 	const work, rounding = 0.02, 0.05 // seconds: less than the loop takes, and more than two sleeping processes do
 	if booked < work || st.CPUSeconds < booked || st.CPUSeconds > booked+rounding {
 		t.Errorf("statistics say %v s, and %v s were booked", st.CPUSeconds, booked)

@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/machine"
 	"ramet.dev/ramet/internal/node"
+	"ramet.dev/ramet/internal/node/meter"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/server/rest"
@@ -45,7 +46,7 @@ type Node struct {
 	BootID  string           // which run of the host it is; empty for the real one
 	Memory  quota.HostMemory // nil for the machine's
 	// Observer is told of operations, if it is set.
-	Observer node.Observer
+	Observer meter.Observer
 	// What was there before the node was.
 	FDs        map[string]int
 	goroutines goleak.Option

@@ -66,6 +66,14 @@ func AnswerTo(request uint64, reply control.Reply) *wire.ControlAnswer {
 	return &wire.ControlAnswer{ID: request, Reply: encode(reply)}
 }
 
+// RestoredFrom returns what a sandbox is told that was made from a snapshot, or rolled back
+// to it, if the snapshot was its own wish. label is what it calls the snapshot.
+func RestoredFrom(snapshot, label string) func(*api.Sandbox) control.Reply {
+	return func(sb *api.Sandbox) control.Reply {
+		return control.Reply{Restored: &control.Restored{ID: sb.ID, Index: sb.Identity.ForkIndex, Snapshot: control.Snapshot{ID: snapshot, Name: label}}}
+	}
+}
+
 func encode(reply control.Reply) json.RawMessage {
 	out, err := json.Marshal(reply)
 	if err != nil { // text and numbers always can be

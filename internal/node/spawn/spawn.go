@@ -33,31 +33,38 @@ type Process struct {
 	Engine string `json:"engine,omitempty"`
 }
 
-// Spawner prepares sentries. It is safe for concurrent use.
-type Spawner struct {
-	pool     *launch.Pool
-	launcher *launch.Launcher
-	boot     string
-	engine   string
+// Config is what a spawner works with.
+type Config struct {
+	Pool     *launch.Pool // of blank sentries
+	Launcher *launch.Launcher
+	Freezes  *freezes.Table
+	Images   Images
+	BootID   string // names the run of the host
+	Engine   string // names the form in which sentries save their state
 }
 
-// New returns a spawner that takes blank sentries from pool. boot names the run of the
-// host, and engine the form in which sentries save their state.
-func New(pool *launch.Pool, launcher *launch.Launcher, boot, engine string) *Spawner {
-	return &Spawner{pool, launcher, boot, engine}
+// Images opens images.
+type Images interface {
+	OpenImage(id string) (*os.File, error)
 }
+
+// Spawner prepares sentries. It is safe for concurrent use.
+type Spawner struct{ cfg Config }
+
+// New returns a spawner.
+func New(cfg Config) *Spawner { return &Spawner{cfg} }
 
 // Prepare takes a blank sentry for a sandbox, whose limits it sets and whose isolation it
 // notes, and returns what is to be stored of the sentry. A layer of require that is not on
 // is an error of CodeIsolation.
 func (p *Spawner) Prepare(ctx context.Context, sandbox *api.Sandbox, require []string) (*launch.Sentry, Process, error) {
-	s, err := p.pool.Get(ctx)
+	s, err := p.cfg.Pool.Get(ctx)
 	if err != nil {
 		return nil, Process{}, err
 	}
 	sandbox.Isolation = s.Isolation()
-	process, err := ProcessOf(s, p.boot, p.engine)
-	if rerr := requireLayers(require, s.Isolation(), p.launcher.Missing()); rerr != nil {
+	process, err := ProcessOf(s, p.cfg.BootID, p.cfg.Engine)
+	if rerr := requireLayers(require, s.Isolation(), p.cfg.Launcher.Missing()); rerr != nil {
 		err = rerr
 	}
 	if err == nil {
@@ -104,6 +111,20 @@ func Boot(ctx context.Context, s *launch.Sentry, sandbox *api.Sandbox, image, co
 type Origin struct {
 	freeze *freezes.Freeze
 	files  []*os.File // the state, the image and the memory files
+}
+
+// OpenOrigin opens the files that sandboxes of an image are loaded from f with. The caller
+// holds a reference on f until the origin is closed.
+func (p *Spawner) OpenOrigin(f *freezes.Freeze, image string) (*Origin, error) {
+	files, err := p.cfg.Freezes.OpenFiles(f)
+	if err != nil {
+		return nil, err
+	}
+	img, err := p.cfg.Images.OpenImage(image)
+	if err != nil {
+		return nil, err
+	}
+	return NewOrigin(f, img, files), nil
 }
 
 // NewOrigin returns f with the open files that it consists of. It takes over image. The

@@ -226,8 +226,8 @@ func callerOf(t *api.Token) access.Caller {
 	return access.Caller{Tenant: t.Tenant, Scope: t.Scope, Tree: t.Tree, Sandbox: t.Sandbox, Token: t.ID}
 }
 
-// Create makes a token. Tree and Sandbox are ids that the caller sees.
-func (r *Registry) Create(ctx context.Context, req api.TokenRequest) (*api.IssuedToken, error) {
+// Issue makes a token. Tree and Sandbox are ids that the caller sees.
+func (r *Registry) Issue(ctx context.Context, req api.TokenRequest) (*api.IssuedToken, error) {
 	caller := access.From(ctx)
 	req.Tenant = cmp.Or(req.Tenant, caller.Tenant)
 	if err := check(caller, &req); err != nil {
@@ -311,8 +311,8 @@ func (rec *record) newSecret() string {
 	return secret
 }
 
-// List returns the tokens that the caller may see, oldest first.
-func (r *Registry) List(ctx context.Context) []api.Token {
+// KnownTo returns the tokens that the caller may see, oldest first.
+func (r *Registry) KnownTo(ctx context.Context) []api.Token {
 	caller := access.From(ctx)
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -44,7 +44,7 @@ func (b *bench) open() {
 
 func (b *bench) make(ctx context.Context, req api.TokenRequest) *api.IssuedToken {
 	b.t.Helper()
-	tok, err := b.Create(ctx, req)
+	tok, err := b.Issue(ctx, req)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestExpiry(t *testing.T) {
 			t.Error("accepted after its end")
 		}
 	}
-	if list := b.List(owner); len(list) != 0 {
+	if list := b.KnownTo(owner); len(list) != 0 {
 		t.Errorf("expired tokens are listed: %+v", list)
 	}
 	b.make(owner, api.TokenRequest{Scope: api.ScopeRead})
@@ -239,7 +239,7 @@ func TestRemovalTakesWhatWasMade(t *testing.T) {
 	if err := b.RemoveToken(b.as(mid.Secret), other.ID); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("by one that is bound: %v", err)
 	}
-	if got := len(b.List(b.as(mid.Secret))); got != 2 {
+	if got := len(b.KnownTo(b.as(mid.Secret))); got != 2 {
 		t.Errorf("one that is bound sees %d tokens", got)
 	}
 	session, _ := b.Authenticate(context.Background(), leaf.Secret, false)
@@ -275,7 +275,7 @@ func TestNobodyHandsOutMoreThanHeHas(t *testing.T) {
 		"an endless one for browsers": {owner, api.TokenRequest{Scope: api.ScopeRead, Sandbox: "a", Browser: true}, api.CodeInvalid},
 		"a wide one for browsers":     {owner, api.TokenRequest{Scope: api.ScopeRead, TTLSeconds: 60, Browser: true}, api.CodeInvalid},
 	} {
-		if _, err := b.Create(c.ctx, c.req); api.CodeOf(err) != c.code {
+		if _, err := b.Issue(c.ctx, c.req); api.CodeOf(err) != c.code {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -323,7 +323,7 @@ func TestNobodyWaitsForTheDisk(t *testing.T) {
 	b.store = disk
 	for what, change := range map[string]func() error{
 		"create": func() error {
-			_, err := b.Create(owner, api.TokenRequest{Scope: api.ScopeRead})
+			_, err := b.Issue(owner, api.TokenRequest{Scope: api.ScopeRead})
 			return err
 		},
 		"rotate": func() error {
@@ -339,7 +339,7 @@ func TestNobodyWaitsForTheDisk(t *testing.T) {
 			seen := make(chan bool, 1)
 			go func() {
 				_, err := b.Authenticate(context.Background(), used.Secret, false)
-				seen <- err == nil && len(b.List(owner)) > 0
+				seen <- err == nil && len(b.KnownTo(owner)) > 0
 			}()
 			select {
 			case ok := <-seen:

@@ -43,7 +43,7 @@ func (s *Service) CreateToken(ctx context.Context, req api.TokenRequest) (*api.I
 			return nil, err
 		}
 	}
-	t, err := s.Create(ctx, req)
+	t, err := s.Issue(ctx, req)
 	if err == nil {
 		audit.Of(ctx).Set(func(d *api.AuditDetails) { d.Token = t.ID })
 	}
@@ -51,4 +51,4 @@ func (s *Service) CreateToken(ctx context.Context, req api.TokenRequest) (*api.I
 }
 
 // Tokens lists the tokens that the caller may see.
-func (s *Service) Tokens(ctx context.Context) ([]api.Token, error) { return s.List(ctx), nil }
+func (s *Service) Tokens(ctx context.Context) ([]api.Token, error) { return s.KnownTo(ctx), nil }

@@ -1,0 +1,271 @@
+package branching
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/node/background"
+	"ramet.dev/ramet/internal/node/capture"
+	"ramet.dev/ramet/internal/node/freezes"
+	"ramet.dev/ramet/internal/node/meter"
+	"ramet.dev/ramet/internal/node/quota"
+	"ramet.dev/ramet/internal/node/resting"
+	"ramet.dev/ramet/internal/node/sandboxes"
+	"ramet.dev/ramet/internal/node/selfcontrol"
+	"ramet.dev/ramet/internal/node/snapshots"
+	"ramet.dev/ramet/internal/node/spawn"
+	"ramet.dev/ramet/internal/node/timer"
+	"ramet.dev/ramet/internal/server/audit"
+	"ramet.dev/ramet/internal/service/access"
+)
+
+const (
+	// childTimeout is how long a child may take if the request does not say.
+	childTimeout = 30 * time.Second
+	// maxChildTimeout bounds that: as long as hooks of children run, nothing else can
+	// be done to what was forked.
+	maxChildTimeout = 10 * time.Minute
+)
+
+// Config is what a Forker works with.
+type Config struct {
+	Sandboxes *sandboxes.Registry
+	Snapshots *snapshots.Set
+	Freezes   *freezes.Table
+	Freezer   *capture.Freezer
+	Rester    *resting.Rester
+	Timers    *resting.Timers
+	Spawner   *spawn.Spawner
+	Admission *quota.Admission
+	Images    Images
+	// Background makes the children that nobody waits for.
+	Background *background.Group
+	Audit      Audit
+	Clock      timer.Clock
+	Meter      meter.Meter
+	Log        *slog.Logger
+}
+
+// Images finds, opens and keeps images.
+type Images interface {
+	// FindImage returns the image that the caller calls ref.
+	FindImage(ctx context.Context, ref string) (api.Image, error)
+	OpenImage(id string) (*os.File, error)
+	// UseImage keeps an image while something is made of it that is not listed yet.
+	UseImage(id string) (release func())
+}
+
+// Audit takes entries of the audit.
+type Audit interface {
+	AppendAudit(e api.AuditEntry)
+}
+
+// Forker makes sandboxes of what was frozen. It is safe for concurrent use.
+type Forker struct{ cfg Config }
+
+// NewForker returns a forker.
+func NewForker(cfg Config) *Forker { return &Forker{cfg} }
+
+// Fork makes children of a running sandbox. It is whole or not at all as far as
+// crashes and cancellation go; a child that fails by itself is reported in its
+// entry and does not harm the others. Children that the request does not wait for
+// are made when it returns (start.go).
+func (k *Forker) Fork(ctx context.Context, ref string, req api.ForkRequest) (*api.ForkResult, error) {
+	b, err := k.cfg.Sandboxes.Find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if err := access.From(ctx).MayMake("sandboxes"); err != nil {
+		return nil, err
+	}
+	return k.ForkOf(ctx, b, req, nil)
+}
+
+// ForkOf is Fork. by is nil unless the sandbox asked for it by itself.
+func (k *Forker) ForkOf(ctx context.Context, b *sandboxes.Instance, req api.ForkRequest, by *selfcontrol.Request) (_ *api.ForkResult, err error) {
+	ctx, ended := k.cfg.Meter.Observe(ctx, "fork")
+	defer ended(&err)
+	began := time.Now()
+	if b.View().State != api.StateHibernated { // which is forked as it is
+		_, done, err := k.cfg.Rester.Use(ctx, b, api.StateRunning)
+		if err != nil {
+			return nil, fmt.Errorf("fork: %w", err)
+		}
+		defer done()
+	}
+	b.Op.RLock()
+	defer b.Op.RUnlock()
+	parent := b.View()
+	if err := req.Lifecycle.Valid(); err != nil {
+		return nil, err
+	}
+	if err := api.ValidMetadata("metadata", sandboxes.Merged(parent.Metadata, req.Metadata)); err != nil {
+		return nil, err
+	}
+	fresh, err := api.RequiresFresh(req.Require)
+	if err != nil {
+		return nil, err
+	}
+	batch, err := k.newBatch(b.Tenant(), began, req.Count, req.Names, req.Env, req.TimeoutMS)
+	if err != nil {
+		return nil, err
+	}
+	defer batch.close()
+	batch.fresh = fresh
+	made, err := k.cfg.Admission.Admit(ctx, b.Tenant(), b.Lineage(), len(batch.drafts))
+	if err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	defer made()
+	rec := b.Record()
+	ancestors, own := rec.Lineage(), rec.Control
+	for i := range batch.drafts {
+		batch.describe(i, &parent, ancestors, req.Metadata, req.Lifecycle)
+		batch.drafts[i].Control = own.Inherited(by != nil).Retagged(selfcontrol.Additions(req.Metadata), by != nil)
+		batch.drafts[i].Sandbox.Parent = b.ID
+	}
+	if by != nil {
+		batch.madeByItself(by)
+	}
+	batch.loading = b.FreezeGroup.Slots()
+	making := ctx
+	if !req.Waits() {
+		if err := batch.outline(); err != nil {
+			return nil, fmt.Errorf("fork: %w", err)
+		}
+		making = k.cfg.Background.Context()
+	}
+	// Sentries are readied while the source is being frozen.
+	batch.prepareAhead(making)
+	f, pause, err := k.freezeToFork(ctx, b)
+	if err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	defer k.cfg.Freezes.Drop(f)
+	out := &api.ForkResult{PauseMS: pause, SnapshotMS: meter.Since(began)}
+	if req.Waits() {
+		err = batch.make(ctx, f, parent.Image, true)
+		out.Children = batch.children
+	} else {
+		out.Children, err = batch.begin(ctx, f, parent.Image, made)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	noteChildren(ctx, f, parent.Image, out.Children, func(d *api.AuditDetails) { d.Parent = b.ID })
+	k.cfg.Sandboxes.Events.PublishAs(api.EventForked, b, &parent, api.Event{Children: idsOf(out.Children)})
+	out.ReturnMS = meter.Since(began)
+	return out, nil
+}
+
+// freezeToFork returns the freeze that children of b are made of, on which the
+// caller owns a reference, and for how long b stood still. One that is hibernated is
+// not woken for it. The caller holds b.Op.
+func (k *Forker) freezeToFork(ctx context.Context, b *sandboxes.Instance) (*freezes.Freeze, float64, error) {
+	if b.View().State == api.StateHibernated {
+		f, err := k.cfg.Rester.Hibernation(ctx, b)
+		return f, 0, err
+	}
+	f, frozen, err := k.cfg.Freezer.FreezeShared(ctx, b)
+	if err != nil {
+		return nil, 0, err
+	}
+	return f, frozen.PauseMS, nil
+}
+
+// idsOf returns the ids of the children that were made.
+func idsOf(children []api.Child) (ids []string) {
+	for _, c := range children {
+		if c.Sandbox != nil {
+			ids = append(ids, c.Sandbox.ID)
+		}
+	}
+	return ids
+}
+
+// Restore makes new sandboxes from a snapshot.
+func (k *Forker) Restore(ctx context.Context, ref string, req api.RestoreRequest) (_ *api.ForkResult, err error) {
+	ctx, ended := k.cfg.Meter.Observe(ctx, "restore")
+	defer ended(&err)
+	began := time.Now()
+	s, err := k.cfg.Snapshots.Find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if err := access.From(ctx).MayMake("sandboxes"); err != nil {
+		return nil, err
+	}
+	return k.RestoreOf(ctx, s, req, began, false)
+}
+
+// RestoreOf is Restore. With plain, what is made is not checkpointed by itself.
+func (k *Forker) RestoreOf(ctx context.Context, s *snapshots.Snapshot, req api.RestoreRequest, began time.Time, plain bool) (*api.ForkResult, error) {
+	rec := s.Record()
+	if err := api.ValidMetadata("metadata", sandboxes.Merged(rec.Source.Metadata, req.Metadata)); err != nil {
+		return nil, err
+	}
+	if err := req.Lifecycle.Valid(); err != nil {
+		return nil, err
+	}
+	fresh, err := api.RequiresFresh(req.Require)
+	if err != nil {
+		return nil, err
+	}
+	batch, err := k.newBatch(rec.Tenant(), began, req.Count, req.Names, req.Env, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer batch.close()
+	batch.fresh = fresh
+	made, err := k.cfg.Admission.Admit(ctx, rec.Tenant(), rec.Lineage(), len(batch.drafts))
+	if err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	defer made()
+	defer k.cfg.Images.UseImage(rec.Source.Image)() // s may be deleted before the sandboxes are listed
+	f, err := s.Open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	defer k.cfg.Freezes.Drop(f)
+	source := &rec.Source
+	ancestors := rec.Lineage()
+	for i := range batch.drafts {
+		batch.describe(i, source, ancestors, req.Metadata, req.Lifecycle)
+		batch.drafts[i].Control = rec.Control.Retagged(selfcontrol.Additions(req.Metadata), false)
+		d := &batch.drafts[i].Sandbox
+		d.Parent, d.Snapshot = source.ID, s.ID
+		if plain {
+			d.AutoCheckpoint = nil
+		}
+	}
+	batch.asked, batch.reply = rec.Asked, selfcontrol.RestoredFrom(s.ID, s.Label())
+	out := &api.ForkResult{SnapshotMS: meter.Since(began)}
+	if err := batch.make(ctx, f, source.Image, true); err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	out.Children = batch.children
+	noteChildren(ctx, f, source.Image, batch.children, func(d *api.AuditDetails) { d.Parent, d.Snapshot, d.Digest = source.ID, s.ID, rec.Digest })
+	out.ReturnMS = meter.Since(began)
+	return out, nil
+}
+
+// noteChildren writes down what was made of a frozen state.
+func noteChildren(ctx context.Context, f *freezes.Freeze, image string, children []api.Child, more func(*api.AuditDetails)) {
+	audit.Of(ctx).Set(func(d *api.AuditDetails) {
+		d.Freeze, d.Image, d.Children = f.ID, image, idsOf(children)
+		d.Failed = len(children) - len(d.Children)
+		more(d)
+	})
+}
+
+// prepare readies a blank sentry for the sandbox of a record: limits and required layers.
+func (k *Forker) prepare(ctx context.Context, rec *sandboxes.Record, require []string) (s *launch.Sentry, err error) {
+	s, rec.Process, err = k.cfg.Spawner.Prepare(ctx, &rec.Sandbox, require)
+	return s, err
+}

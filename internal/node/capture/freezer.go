@@ -1,0 +1,104 @@
+package capture
+
+import (
+	"context"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/node/background"
+	"ramet.dev/ramet/internal/node/freezes"
+	"ramet.dev/ramet/internal/node/meter"
+	"ramet.dev/ramet/internal/node/sandboxes"
+	"ramet.dev/ramet/internal/node/selfcontrol"
+	"ramet.dev/ramet/internal/node/snapshots"
+	"ramet.dev/ramet/internal/node/timer"
+)
+
+// Freezer freezes sandboxes. It is safe for concurrent use.
+type Freezer struct {
+	freezes *freezes.Table
+	clock   timer.Clock
+	engine  string
+	meter   meter.Meter
+}
+
+// NewFreezer returns a freezer that keeps freezes in t. engine names what can load them.
+func NewFreezer(t *freezes.Table, clock timer.Clock, engine string, m meter.Meter) *Freezer {
+	return &Freezer{t, clock, engine, m}
+}
+
+// Freeze freezes a running sandbox, or one that is to rest from then on and may be
+// paused. The caller holds b.Op and owns a reference on the result.
+func (z *Freezer) Freeze(ctx context.Context, b *sandboxes.Instance, rest bool) (*freezes.Freeze, *wire.Frozen, error) {
+	states := []api.State{api.StateRunning, api.StatePaused}
+	if !rest {
+		states = states[:1]
+	}
+	sentry, err := b.Running(states...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := z.canFreeze(b); err != nil {
+		return nil, nil, err
+	}
+	origin, _ := b.Origin(z.freezes)
+	f, frozen, err := z.freezes.Freeze(ctx, sentry, origin, rest)
+	if err != nil {
+		return nil, nil, err
+	}
+	z.meter.Millis(meter.Pause, frozen.PauseMS)
+	return f, frozen, nil
+}
+
+// canFreeze refuses a sandbox that goes on in the sentry of another version: what
+// that would save, this one's sentries could not load.
+func (z *Freezer) canFreeze(b *sandboxes.Instance) error {
+	engine := b.Record().Engine
+	if engine == "" || engine == z.engine {
+		return nil
+	}
+	return api.Errorf(api.CodeUnsupported, "sandbox %s was started by engine %s, this is %s: it runs on, and its files can be exported and committed, but it cannot be forked or frozen any more", b.ID, engine, z.engine)
+}
+
+// FreezeShared is Freeze, perhaps together with other forks. The caller holds b.Op
+// and owns a reference on the result.
+func (z *Freezer) FreezeShared(ctx context.Context, b *sandboxes.Instance) (*freezes.Freeze, *wire.Frozen, error) {
+	return b.FreezeGroup.Freeze(ctx, z.freezes, background.ErrDefect, func(ctx context.Context) (*freezes.Freeze, *wire.Frozen, error) {
+		return z.Freeze(ctx, b, false)
+	})
+}
+
+// Capture freezes b and describes the snapshot that is to be made of the freeze, on which
+// the caller owns a reference. The caller holds b.Op. With rest, b rests from then on;
+// without, it may do anything when Capture returns: the snapshot no longer needs it.
+func (z *Freezer) Capture(ctx context.Context, b *sandboxes.Instance, req api.SnapshotRequest, rest bool) (*freezes.Freeze, snapshots.Record, error) {
+	f, frozen, err := z.Freeze(ctx, b, rest)
+	if err != nil {
+		return nil, snapshots.Record{}, err
+	}
+	rec := b.Record()
+	source := rec.Sandbox
+	source.Metadata = sandboxes.Merged(source.Metadata, req.Metadata) // so that what is restored has it, too
+	var expires *time.Time
+	if req.Name == "" && !rest {
+		expires = source.Lifecycle.SnapshotExpiry(z.clock.Now())
+	}
+	return f, snapshots.Record{
+		Snapshot: api.Snapshot{
+			ID: f.ID, Tenant: source.Tenant, Name: req.Name, Sandbox: b.ID, Parent: source.Snapshot,
+			Image: source.Image, Depth: source.Depth, CreatedAt: time.Now().UTC(), OnDisk: !req.Memory,
+			PauseMS: frozen.PauseMS, Engine: z.engine, Metadata: source.Metadata, ExpiresAt: expires,
+		},
+		Ancestors: rec.Lineage(),
+		History:   f.History,
+		Source:    source,
+		Control:   rec.Control.Inherited(false).Retagged(selfcontrol.Additions(req.Metadata), false),
+		Processor: snapshots.ProcessorFeatures(),
+	}, nil
+}
+
+// Chain says what the next snapshot of b on disk is compared with.
+func Chain(b *sandboxes.Instance) snapshots.Chain {
+	return snapshots.Chain{Lineage: b.Lineage(), Turn: &b.Writing}
+}

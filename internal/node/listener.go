@@ -1,0 +1,36 @@
+package node
+
+import (
+	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/node/sandboxes"
+	"ramet.dev/ramet/internal/storage/store"
+)
+
+// listener does what becomes of sandboxes brings about in the other parts of the node.
+type listener struct{ m *Node }
+
+// Began implements sandboxes.Listener.
+func (l listener) Began(b *sandboxes.Instance, s *launch.Sentry) {
+	if b.Record().Control != nil {
+		l.m.selfControl.Serve(l.m.chores.Context(), s)
+	}
+	l.m.timers.Arm(b)
+}
+
+// Ending implements sandboxes.Listener.
+func (l listener) Ending(b *sandboxes.Instance, s *launch.Sentry) { l.m.books.Book(b, s) }
+
+// Replaced implements sandboxes.Listener.
+func (l listener) Replaced() { l.m.snapshots.Collect() }
+
+// Removing implements sandboxes.Listener.
+func (l listener) Removing(b *sandboxes.Instance) []store.Change {
+	l.m.timers.Clear(b)
+	return l.m.remains.SandboxGone(b)
+}
+
+// Removed implements sandboxes.Listener.
+func (l listener) Removed(b *sandboxes.Instance) {
+	l.m.remains.DropBudget(b.Record().Control)
+	l.m.snapshots.Collect()
+}
