@@ -187,7 +187,7 @@ var arrows = []struct {
 	{"internal/sentry/guest", []string{
 		"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/codectx", "internal/sentry/cow", "internal/sentry/fpstate", "internal/sentry/fspatch", "internal/sentry/gate", "internal/sentry/guestfs", "internal/sentry/guestinit",
 		"internal/sentry/kern", "internal/sentry/limitfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/sentry/rootfs/inode", "internal/sentry/selfctl", "internal/sentry/spawn", "internal/sentry/stages",
-		"internal/sentry/syscalls", "internal/storage/cowfs", "internal/sentry/systraptuning", "internal/storage/pages",
+		"internal/sentry/syscalls", "internal/storage/cowfs", "internal/sentry/systraptuning", "internal/sentry/uplink", "internal/storage/pages",
 	}, "the confined side; how calls reach it is not its business"},
 	{"internal/sentry/gate", []string{"api"}, "who may use the kernel, and when; what they do with it is not its business"},
 	{"internal/sentry/kern", []string{"api"}, "what operations look up in the kernel; when they may is the gate's business"},

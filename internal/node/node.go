@@ -299,7 +299,7 @@ func (m *Node) Close() error {
 
 // stateVersion changes when what Ramet itself puts into a sandbox's saved state
 // does.
-const stateVersion = 11
+const stateVersion = 12
 
 // engine is what a snapshot's format depends on.
 func (m *Node) engine() string { return fmt.Sprintf("%s, state %d", m.cfg.Engine, stateVersion) }

@@ -170,6 +170,8 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 			return nil, errCall
 		}
 		return struct{}{}, g.Identify(*call.Identify)
+	case wire.OpNetwork:
+		return network(g, call.Network, p)
 	case wire.OpPause:
 		return struct{}{}, g.Gate.Pause()
 	case wire.OpResume:
@@ -249,15 +251,23 @@ func (s *server) boot(req *wire.Boot, p *wire.Packet) (any, error) {
 		image.Close()
 		return nil, err
 	}
-	var command *os.File
-	if req.Control {
-		if command, err = p.Take(1); err != nil {
-			image.Close()
-			return nil, errors.Join(errCall, err)
+	next := 1
+	take := func(is bool) (f *os.File) {
+		if is && err == nil {
+			f, err = p.Take(next)
+			next++
 		}
+		return f
+	}
+	command, channel := take(req.Control), take(req.Network)
+	if command != nil {
 		defer command.Close()
 	}
-	g, err := b.Boot(req.Common, image, command)
+	if err != nil {
+		image.Close()
+		return nil, errors.Join(errCall, err)
+	}
+	g, err := b.Boot(req.Common, image, command, channel)
 	if err != nil {
 		return nil, err
 	}
@@ -266,14 +276,24 @@ func (s *server) boot(req *wire.Boot, p *wire.Packet) (any, error) {
 }
 
 func (s *server) load(req *wire.Load, p *wire.Packet) (any, error) {
-	if req == nil || len(p.Files) != 2+len(req.Generations) {
+	if req == nil {
+		return nil, errCall
+	}
+	want := 2 + len(req.Generations)
+	if req.Network {
+		want++
+	}
+	if len(p.Files) != want {
 		return nil, errCall
 	}
 	b, err := s.takeBlank()
 	if err != nil {
 		return nil, err
 	}
-	files := guest.LoadFiles{Snapshot: p.Files[0], Image: p.Files[1], Generations: p.Files[2:]}
+	files := guest.LoadFiles{Snapshot: p.Files[0], Image: p.Files[1], Generations: p.Files[2 : 2+len(req.Generations)]}
+	if req.Network {
+		files.Channel = p.Files[want-1]
+	}
 	snapshot := files.Snapshot
 	p.Files = nil // taken over
 	defer snapshot.Close()
@@ -331,6 +351,23 @@ func freeze(g *guest.Guest, c *wire.Conn, req *wire.Freeze, p *wire.Packet) (any
 	}
 	defer file.Close()
 	return g.Freeze(req, file, c.HungUp)
+}
+
+// network connects the sandbox with a gateway, or takes its network away.
+func network(g *guest.Guest, req *wire.Network, p *wire.Packet) (any, error) {
+	if req == nil {
+		return nil, errCall
+	}
+	if !req.Connected {
+		unwritten, err := g.Network.Disconnect()
+		return wire.Networked{Unwritten: unwritten}, err
+	}
+	channel, err := p.Take(0)
+	if err != nil {
+		return nil, errors.Join(errCall, err)
+	}
+	unwritten, err := g.Network.Connect(channel)
+	return wire.Networked{Unwritten: unwritten}, err
 }
 
 func patch(g *guest.Guest, c *wire.Conn, req *wire.Patch, p *wire.Packet) (any, error) {

@@ -70,6 +70,7 @@ func init() {
 		"fs":      fs,
 		"serve":   serve,
 		"control": control,
+		"outside": outside,
 	}
 }
 

@@ -40,6 +40,7 @@ const (
 	OpPause    Op = "pause"    // stop all tasks
 	OpResume   Op = "resume"   // let them run
 	OpIdentify Op = "identify" // become another sandbox: promotion
+	OpNetwork  Op = "network"  // + channel FD; connect with a gateway, or without it, with none
 	OpInfo     Op = "info"     // Info
 	OpPS       Op = "ps"       // Processes of a Page
 	OpProcess  Op = "process"  // one process
@@ -75,6 +76,7 @@ type Call struct {
 	Context  *Context  `json:"context,omitempty"`
 	Run      *Run      `json:"run,omitempty"`
 	Dial     *DialPort `json:"dial,omitempty"`
+	Network  *Network  `json:"network,omitempty"`
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It decodes only the fields that are present: a
@@ -115,10 +117,14 @@ type Boot struct {
 	// Control grants self-control. The descriptor of the guest's command comes after that
 	// of the image.
 	Control bool `json:"control,omitempty"`
+	// Network says that the sandbox has a network. The descriptor of its channel to the
+	// gateway comes last.
+	Network bool `json:"network,omitempty"`
 }
 
 // Load asks a blank sentry to become a child of a frozen sandbox. Descriptors:
-// the snapshot file, the image, then one for each generation.
+// the snapshot file, the image, then one for each generation, then the channel of
+// the network.
 type Load struct {
 	Common
 	Generations []string `json:"generations"`
@@ -128,6 +134,8 @@ type Load struct {
 	// FreshRandomness says that the sandbox must not run with a random generator that is
 	// known to repeat and has no new seed.
 	FreshRandomness bool `json:"fresh_randomness,omitempty"`
+	// Network is as in Boot, whether the frozen sandbox had a network or not.
+	Network bool `json:"network,omitempty"`
 	// Answer is for the request of the sandbox that it was frozen for.
 	Answer *ControlAnswer `json:"answer,omitempty"`
 }
@@ -273,6 +281,19 @@ type DialPort struct {
 	Port uint16 `json:"port"`
 	// WaitMS is how long to wait for a listener.
 	WaitMS int64 `json:"wait_ms,omitempty"`
+}
+
+// Network connects a sandbox with the gateway whose channel comes with the call, in
+// place of another one, or takes the network from it. Either resets the connections to
+// the outside that it has.
+type Network struct {
+	Connected bool `json:"connected"`
+}
+
+// Networked is the reply to Network.
+type Networked struct {
+	// Unwritten are the files that should say where names are asked for and do not.
+	Unwritten []string `json:"unwritten,omitempty"`
 }
 
 // Freeze asks for a snapshot. The sandbox runs on when the reply comes.

@@ -154,7 +154,7 @@ func (f *freezing) saveKernel(ctx context.Context, file *os.File, detached []str
 	if err != nil {
 		return api.Errorf(api.CodeInternal, "save kernel state: %w", err)
 	}
-	side.detached = detached
+	side.detached, side.connected = detached, g.Network.uplink.Connected()
 	g.k.AddStateToCheckpoint(sideStateKey, side)
 	defer g.k.PopCheckpointState(sideStateKey)
 	err = pinned.Save(func() error {

@@ -60,14 +60,14 @@ func isOwnHost(line string) bool {
 // maxHosts bounds how much is read of /etc/hosts, in bytes. Lists of blocked hosts have some MiB.
 const maxHosts = 16 << 20
 
-// readHosts returns the contents of /etc/hosts. They are empty if it is missing, or no regular file.
-func (g *Guest) readHosts(ctx context.Context, name string) (string, error) {
-	root, err := g.k.Root(ctx)
+// readHosts returns the contents of /etc/hosts, or of another such file. They are empty if it is missing, or no regular file.
+func readHosts(ctx context.Context, k *kern.Kernel, name string) (string, error) {
+	root, err := k.Root(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer root.DecRef(ctx)
-	file, err := g.k.VFS().OpenAt(ctx, g.k.RootCredentials(), kern.PathAt(root, name), &vfs.OpenOptions{
+	file, err := k.VFS().OpenAt(ctx, k.RootCredentials(), kern.PathAt(root, name), &vfs.OpenOptions{
 		Flags: linux.O_RDONLY | linux.O_NONBLOCK, // it may be a pipe, and nothing would end the wait for its writer
 	})
 	if linuxerr.Equals(linuxerr.ENOENT, err) || linuxerr.Equals(linuxerr.ELOOP, err) {

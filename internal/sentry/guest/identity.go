@@ -88,7 +88,7 @@ func (g *Guest) writeIdentityFile(ctx context.Context, name string) error {
 	case api.MachineIDFile:
 		text = g.id().MachineID + "\n"
 	case api.HostsFile:
-		old, err := g.readHosts(ctx, name)
+		old, err := readHosts(ctx, g.k, name)
 		if err != nil {
 			return err
 		}

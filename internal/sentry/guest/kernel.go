@@ -36,6 +36,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/spawn"
 	"ramet.dev/ramet/internal/sentry/syscalls"
 	"ramet.dev/ramet/internal/sentry/systraptuning"
+	"ramet.dev/ramet/internal/sentry/uplink"
 )
 
 // Blank is a process that is ready to become a sandbox: it has all parts that are the same
@@ -125,6 +126,7 @@ type Guest struct {
 	Processes *proc.Processes
 	Contexts  *codectx.Contexts
 	Ports     *ports.Ports
+	Network   *Network
 	Control   *selfctl.Controller // nil if the sandbox may not control itself
 
 	k         *kern.Kernel
@@ -139,6 +141,9 @@ type Guest struct {
 func (b *Blank) newGuest(k *kernel.Kernel, id wire.Common, d *disk) *Guest {
 	g := &Guest{Gate: gate.New(k), k: &kern.Kernel{Kernel: k}, mem: b.mem, disk: d}
 	g.spawner = spawn.New(g.k, id)
+	g.Network = &Network{k: g.k, gate: g.Gate, uplink: uplink.New(g.k, g.Gate, func(port uint16, gone <-chan struct{}) (uplink.Stream, error) {
+		return g.Ports.Dial(port, 0, gone)
+	})}
 	return g
 }
 
@@ -160,8 +165,9 @@ func (g *Guest) id() *wire.Common { return &g.spawner.Identity }
 
 // Boot makes b a new sandbox whose root file system is image, a descriptor that
 // it takes over. command is the program by which a sandbox that may control
-// itself does, nil for others.
-func (b *Blank) Boot(id wire.Common, image, command *os.File) (*Guest, error) {
+// itself does, nil for others. channel is that to the gateway, nil for a sandbox without
+// a network; it is taken over, too.
+func (b *Blank) Boot(id wire.Common, image, command, channel *os.File) (*Guest, error) {
 	useProcessors() // the network stack has as many goroutines for TCP, and so have all descendants
 	unsettled(id.Limits.MemoryMiB)
 	showMemory(id.Limits)
@@ -205,6 +211,15 @@ func (b *Blank) Boot(id wire.Common, image, command *os.File) (*Guest, error) {
 	}
 	if g.Control != nil {
 		g.Control.Serve()
+	}
+	if channel != nil {
+		unwritten, err := g.Network.Connect(channel)
+		if err == nil && len(unwritten) > 0 {
+			err = errUnwritten(unwritten)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	return g, nil
 }

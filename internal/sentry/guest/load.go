@@ -39,6 +39,7 @@ type LoadFiles struct {
 	Snapshot    *os.File
 	Image       *os.File
 	Generations []*os.File
+	Channel     *os.File // to the gateway; nil without a network
 }
 
 // Load makes b a child: the sandbox that was frozen, with an identity of its
@@ -68,7 +69,7 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		return nil, nil, err
 	}
 	st.Mark("map")
-	g, side, err := b.loadKernel(snap, data, req.Common, disk)
+	g, inherited, err := b.loadKernel(snap, data, req.Common, disk, files.Channel != nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,7 +77,7 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	if g.Control != nil {
 		g.Control.Thaw(g.k, g.Gate, req.Answer)
 	}
-	if err := g.attachStateless(g.k.SupervisorContext(), side.detached); err != nil {
+	if err := g.attachStateless(g.k.SupervisorContext(), inherited.side.detached); err != nil {
 		return nil, nil, err
 	}
 	g.Ports.DropInherited()
@@ -87,6 +88,11 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	if err != nil {
 		return nil, nil, err
 	}
+	more, err := g.Network.inherit(inherited, files.Channel)
+	if err != nil {
+		return nil, nil, err
+	}
+	unwritten = append(unwritten, more...)
 	st.Mark("identity")
 	repeating := renewDrawn(g.k.Kernel)
 	if req.FreshRandomness {
@@ -173,7 +179,7 @@ func (b *Blank) inherit(snap *snapfile.Snapshot, names []string, files []*os.Fil
 	return gens, nil
 }
 
-func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common, disk *disk) (*Guest, *sideState, error) {
+func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common, disk *disk, connected bool) (*Guest, *inheritedNetwork, error) {
 	pages := data[snapfile.PagesOffset : snapfile.PagesOffset+snap.Pages]
 	loader := kernel.NewAsyncMFLoader(io.NopCloser(bytes.NewReader(snap.Meta)), cow.NewReader(b.mem, snap.Copied, pages), b.mem.MemoryFile(), nil)
 	none := map[checkpoint.ResourceID]*pgalloc.MemoryFile{}
@@ -184,7 +190,7 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		rootfs.CtxOpen:           disk.open,
 		pgalloc.CtxMemoryFileMap: none,
 	})
-	network := &inheritedNetwork{k: k}
+	network := &inheritedNetwork{k: k, connected: connected}
 	if err := k.LoadFrom(ctx, bytes.NewReader(snap.State), loader, nil, network, b.clocks, &vfs.CompleteRestoreOptions{}, nil); err != nil {
 		return nil, nil, loadError(err, b.plat.Refused(), snap.State)
 	}
@@ -228,7 +234,7 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		g.Control = own
 		k.AddStateToCheckpoint(selfctl.StateKey, own)
 	}
-	return g, network.side, nil
+	return g, network, nil
 }
 
 // popState returns the value that was saved under key, and takes it out of k. without

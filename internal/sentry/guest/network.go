@@ -29,6 +29,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/sentry/uplink"
 )
 
 // loopbackNIC is the index of lo, as on Linux.
@@ -101,10 +102,12 @@ func (loopbackConfig) ConfigureNetwork(is inet.Stack) error {
 }
 
 // inheritedNetwork gives a child the counters that its network stack was saved without, before
-// it makes the interface, which counts in them. side is the side state that has them.
+// it makes the interfaces, which count in them. side is the side state that has them.
 type inheritedNetwork struct {
-	k    *kernel.Kernel
-	side *sideState
+	k         *kernel.Kernel
+	connected bool // the child has a way to the outside
+	side      *sideState
+	link      *uplink.Link // nil if neither the child nor its parent has one
 }
 
 // ConfigureNetwork implements inet.NetworkArgs.
@@ -122,7 +125,15 @@ func (n *inheritedNetwork) ConfigureNetwork(is inet.Stack) error {
 	for _, now := range []*tcpip.StatCounter{s.Stats().TCP.CurrentEstablished, s.Stats().TCP.CurrentConnected} {
 		now.IncrementBy(-now.Value())
 	}
-	return loopbackConfig{}.ConfigureNetwork(is)
+	if err := (loopbackConfig{}).ConfigureNetwork(is); err != nil {
+		return err
+	}
+	if !n.connected && !set.connected {
+		return nil
+	}
+	// What was bound to its addresses is lost without them.
+	n.link = uplink.NewLink()
+	return n.link.PlugIn(s)
 }
 
 // takeCounters takes the counters out of a network stack until restore is called, and

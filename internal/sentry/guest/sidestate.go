@@ -19,6 +19,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/kern"
+	"ramet.dev/ramet/internal/sentry/uplink"
 )
 
 // sideStateKey names the side state in the kernel's saved state.
@@ -37,10 +38,13 @@ type sideState struct {
 	counters  string // of the network, see takeCounters
 	// detached are the mount points to mount again, see statelessMounts.
 	detached []string
+	// connected says that there was an interface to the outside.
+	connected bool
 }
 
-// takeSideState takes the side state out of the kernel, and the interfaces, which a child makes
-// anew. The kernel must be paused until restore has been called.
+// takeSideState takes the side state out of the kernel, the interfaces, which a child makes
+// anew, and the connections to the outside, which it does not have. The kernel must be paused
+// until restore has been called.
 func takeSideState(ctx context.Context, k *kern.Kernel, mem *cow.Memory) (a *sideState, restore func(), err error) {
 	mapped, restoreMapped, err := mem.TakeMapped(ctx, k.Kernel)
 	if err != nil {
@@ -49,7 +53,7 @@ func takeSideState(ctx context.Context, k *kern.Kernel, mem *cow.Memory) (a *sid
 	network := k.NetStack()
 	counters, restoreCounters := takeCounters(network)
 	a = &sideState{mapped: mapped, counters: counters}
-	back := []func(){restoreMapped, restoreCounters}
+	back := []func(){restoreMapped, uplink.TakeConnections(ctx, network, k.ListSockets), restoreCounters}
 	for _, n := range []tcpip.NetworkProtocolNumber{ipv4.ProtocolNumber, ipv6.ProtocolNumber} {
 		back = append(back, takeInterfaces(network.NetworkProtocolInstance(n)))
 	}
@@ -181,7 +185,7 @@ func (b pipeBuffer) fill(contents string) bool {
 
 func (*sideState) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.sideState" }
 func (*sideState) StateFields() []string {
-	return []string{"tasks", "registers", "pipes", "contents", "mapped", "counters", "detached"}
+	return []string{"tasks", "registers", "pipes", "contents", "mapped", "counters", "detached", "connected"}
 }
 func (a *sideState) StateSave(sink state.Sink) {
 	sink.Save(0, &a.tasks)
@@ -191,6 +195,7 @@ func (a *sideState) StateSave(sink state.Sink) {
 	sink.Save(4, &a.mapped)
 	sink.Save(5, &a.counters)
 	sink.Save(6, &a.detached)
+	sink.Save(7, &a.connected)
 }
 func (a *sideState) StateLoad(_ gocontext.Context, src state.Source) {
 	src.Load(0, &a.tasks)
@@ -200,6 +205,7 @@ func (a *sideState) StateLoad(_ gocontext.Context, src state.Source) {
 	src.Load(4, &a.mapped)
 	src.Load(5, &a.counters)
 	src.Load(6, &a.detached)
+	src.Load(7, &a.connected)
 }
 
 func init() { state.Register((*sideState)(nil)) }

@@ -175,6 +175,24 @@ func (c *Conn) connected(addr netip.AddrPort) (bool, error) {
 
 var errReset = api.Errorf(api.CodeUnavailable, "the sandbox reset the connection")
 
+// Await waits until Read has something to say, until stop is closed.
+func (c *Conn) Await(stop <-chan struct{}) error {
+	for !c.readableNow() {
+		select {
+		case <-c.readable.C:
+		case <-stop:
+			return gate.ErrGone
+		}
+	}
+	return nil
+}
+
+func (c *Conn) readableNow() bool {
+	c.ports.gate.BeginIO()
+	defer c.ports.gate.EndIO()
+	return c.ep.Readiness(waiter.ReadableEvents|waiter.EventHUp|waiter.EventErr) != 0
+}
+
 // Read reads what the sandbox sends, until stop is closed. io.EOF says that
 // nothing more comes.
 func (c *Conn) Read(buf []byte, stop <-chan struct{}) (int, error) {

@@ -5,7 +5,9 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unsafe"
 
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/state"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
@@ -26,6 +28,15 @@ func TestCanaryFieldsOfEndpoints(t *testing.T) {
 		if v.Field(i).Uint() == uint64(noField) {
 			t.Errorf("an endpoint of TCP has no field for %q any more, or of another type: TakeConnections needs it", v.Type().Field(i).Name)
 		}
+	}
+}
+
+func TestCanaryFieldsOfSockets(t *testing.T) {
+	if dentryOffset == noField {
+		t.Error("an open file has no field vd with a dentry any more: socketOf finds it there")
+	}
+	if unsafe.Sizeof(vfs.LockFD{}) != unsafe.Sizeof((*vfs.FileLocks)(nil)) {
+		t.Error("vfs.LockFD is more than a pointer to the locks: socketOf takes it for one")
 	}
 }
 

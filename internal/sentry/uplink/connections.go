@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"unsafe"
 
+	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/tcpip"
@@ -15,13 +16,13 @@ import (
 
 // TakeConnections takes the connections to the outside out of a guest's stack until restore is
 // called, and puts ends in their places that are lost. A child has no other end of any of them,
-// so each would be saved for nothing: with what is queued in both directions, and as some
-// hundred objects even when it is idle. The parent's go on; it sees nothing of this.
+// so each would be saved for nothing: with what is queued in both directions, and as a hundred
+// objects and more even when it is idle. The parent's go on; it sees nothing of this.
 //
 // Connections that are being made stay: a child sends their SYN again, to a gateway of its own.
 //
-// No task may run, and no packet may arrive, until restore has been called.
-func TakeConnections(s *stack.Stack, sockets []*kernel.SocketRecord) (restore func()) {
+// sockets returns those of the guest. No task may run, and no packet may arrive, until restore has been called.
+func TakeConnections(ctx context.Context, s *stack.Stack, sockets func() []*kernel.SocketRecord) (restore func()) {
 	taken := map[tcpip.Endpoint]*connection{}
 	for _, ep := range outboundOf(s) {
 		if c := takeConnection(s, ep); c != nil {
@@ -31,40 +32,23 @@ func TakeConnections(s *stack.Stack, sockets []*kernel.SocketRecord) (restore fu
 	if len(taken) == 0 {
 		return func() {}
 	}
-	var back []func()
-	for _, record := range sockets {
-		field, ok := endpointOf(record)
+	var l loser
+	for _, record := range sockets() {
+		socket, ok := socketOf(record)
 		if !ok {
 			continue
 		}
-		was := field.Interface().(tcpip.Endpoint)
-		if c := taken[was]; c != nil {
-			field.Set(reflect.ValueOf(tcpip.Endpoint(newLost(c.reservation.Addr, c.reservation.Port))))
-			back = append(back, func() { field.Set(reflect.ValueOf(was)) })
+		if c := taken[*socket.endpoint]; c != nil {
+			l.lose(ctx, socket, newLost(c.id.LocalAddress, c.id.LocalPort))
 		}
 	}
 	return func() {
-		for _, f := range back {
-			f()
-		}
+		l.restore()
 		for _, c := range taken {
 			c.giveBack(s)
 		}
 	}
 }
-
-// endpointOf returns the field in which a socket has its endpoint. gVisor has no accessor for it.
-func endpointOf(record *kernel.SocketRecord) (field reflect.Value, ok bool) {
-	v := reflect.ValueOf(record.Sock.Impl())
-	if v.Kind() != reflect.Pointer || v.Type().Elem().PkgPath() != netstackPackage {
-		return reflect.Value{}, false // of another family
-	}
-	field = v.Elem().FieldByName("Endpoint")
-	return field, field.IsValid() && !field.IsNil()
-}
-
-// netstackPackage has the sockets of the guest's network stack.
-const netstackPackage = "gvisor.dev/gvisor/pkg/sentry/socket/netstack"
 
 // outboundOf returns the ends of a guest's connections to the outside that have not ended, also
 // those that are being made.
@@ -175,16 +159,7 @@ var offsets = struct{ registered, portReserved, networks, flags, device, destina
 }
 
 // offsetOf returns the offset of an endpoint's field of type T, or noField.
-func offsetOf[T any](name string) uintptr {
-	f, ok := reflect.TypeFor[tcp.Endpoint]().FieldByName(name)
-	if !ok || f.Type != reflect.TypeFor[T]() {
-		return noField
-	}
-	return f.Offset
-}
-
-// noField is the offset of a field that gVisor does not have any more: a test finds it.
-const noField = ^uintptr(0)
+func offsetOf[T any](name string) uintptr { return offsetIn[T](reflect.TypeFor[tcp.Endpoint](), name) }
 
 func fieldsOf(ep *tcp.Endpoint) fields {
 	at := func(offset uintptr) unsafe.Pointer { return unsafe.Add(unsafe.Pointer(ep), offset) }

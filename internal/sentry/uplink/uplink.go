@@ -65,7 +65,7 @@ func (u *Uplink) Connect(link *Link, channel *os.File) error {
 	if !u.Connected() {
 		if link == nil {
 			link = NewLink()
-			if err := link.PlugIn(u.guest.NetStack()); err != nil {
+			if err := u.plugIn(link); err != nil {
 				x.ch.Close()
 				return err
 			}
@@ -78,6 +78,12 @@ func (u *Uplink) Connect(link *Link, channel *os.File) error {
 	u.use(x)
 	u.inbound.Go(func() { x.serve(u.deliver) })
 	return nil
+}
+
+func (u *Uplink) plugIn(link *Link) error {
+	u.gate.BeginIO()
+	defer u.gate.EndIO()
+	return link.PlugIn(u.guest.NetStack())
 }
 
 // Disconnect takes the interface from the guest. All flows are reset.

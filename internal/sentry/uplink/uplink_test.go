@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -483,7 +485,7 @@ func TestTakeConnections(t *testing.T) {
 	}
 	for range 20 {
 		b.gate.LockIO()
-		restore := TakeConnections(b.s, nil)
+		restore := TakeConnections(context.Background(), b.s, func() []*kernel.SocketRecord { return nil })
 		if n := len(b.s.RegisteredEndpoints()); n != 0 {
 			t.Errorf("%d endpoints are left", n)
 		}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// outside uses the network: "outside WHAT ARGS…".
+func outside(args []string) (int, error) {
+	switch args[0] {
+	case "show":
+		return showNetwork(args[1:])
+	case "dial":
+		return dialOutside(args[1:])
+	case "download":
+		return download(args[1])
+	case "hold":
+		return holdOutside(args[1], args[2])
+	case "speed":
+		return speed(args[1], args[2])
+	}
+	return 2, fmt.Errorf("outside %s: no such thing", args[0])
+}
+
+// showNetwork prints the interfaces, and the addresses of names.
+func showNetwork(names []string) (int, error) {
+	list, err := net.Interfaces()
+	if err != nil {
+		return 1, err
+	}
+	for _, i := range list {
+		addrs, err := i.Addrs()
+		if err != nil {
+			return 1, err
+		}
+		fmt.Println(i.Index, i.Name, i.MTU, i.HardwareAddr, i.Flags&net.FlagUp != 0, addrs)
+	}
+	for _, name := range names {
+		addrs, err := net.LookupHost(name)
+		slices.Sort(addrs)
+		fmt.Println(name, addrs, err)
+	}
+	return 0, nil
+}
+
+// dialOutside connects to each address and prints how that went, with the time if it was long.
+func dialOutside(to []string) (int, error) {
+	for _, addr := range to {
+		began := time.Now()
+		c, err := net.DialTimeout("tcp", addr, 20*time.Second)
+		var errno syscall.Errno
+		switch {
+		case errors.As(err, &errno):
+			fmt.Print(addr, ": ", errno)
+		case err != nil:
+			fmt.Print(addr, ": ", err)
+		default:
+			fmt.Print(addr, ": connected")
+			c.Close()
+		}
+		if d := time.Since(began); d > time.Second {
+			fmt.Print(" after ", d)
+		}
+		fmt.Println()
+	}
+	return 0, nil
+}
+
+// download prints the digest of what a server sends. It begins again after a reset. The reader
+// of its output sets the pace: a line comes with each MiB.
+func download(addr string) (int, error) {
+	for {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			return 1, err
+		}
+		h := sha256.New()
+		for err == nil {
+			if _, err = io.CopyN(h, c, 1<<20); err == nil {
+				fmt.Println("MiB")
+			}
+		}
+		c.Close()
+		switch {
+		case err == io.EOF:
+			fmt.Printf("digest %x\n", h.Sum(nil))
+			return 0, nil
+		case errors.Is(err, syscall.ECONNRESET):
+			fmt.Println("reset")
+		default:
+			return 1, err
+		}
+	}
+}
+
+// holdOutside opens connections, and says for each line of its input how many of them are reset.
+func holdOutside(addr, count string) (int, error) {
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return 2, err
+	}
+	conns := make([]net.Conn, n)
+	for i := range conns {
+		if conns[i], err = net.Dial("tcp", addr); err != nil {
+			return 1, err
+		}
+	}
+	fmt.Println("held")
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		reset, whole := 0, 0
+		for _, c := range conns {
+			_, err := c.Write([]byte("x"))
+			if err == nil {
+				_, err = io.ReadFull(c, make([]byte, 1))
+			}
+			switch {
+			case err == nil:
+				whole++
+			case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+				reset++
+			default:
+				fmt.Println(err)
+			}
+		}
+		fmt.Println("whole", whole, "reset", reset)
+	}
+	return 0, nil
+}
+
+// speed measures what a connection does: "down", "up", "ask" or "dial".
+func speed(what, addr string) (int, error) {
+	const long = 2 * time.Second
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			panic(err)
+		}
+		return c
+	}
+	var times []time.Duration
+	began := time.Now()
+	switch what {
+	case "down", "up":
+		c := dial()
+		total := 0
+		buf := make([]byte, 256<<10)
+		for time.Since(began) < long {
+			move := c.Read
+			if what == "up" {
+				move = c.Write
+			}
+			n, err := move(buf)
+			if total += n; err != nil {
+				return 1, err
+			}
+		}
+		fmt.Printf("%s %.2f Gbit/s\n", what, float64(total)*8/1e9/time.Since(began).Seconds())
+		return 0, nil
+	case "ask":
+		c := dial()
+		buf := make([]byte, 64)
+		for time.Since(began) < long {
+			t := time.Now()
+			if _, err := c.Write(buf); err != nil {
+				return 1, err
+			}
+			if _, err := io.ReadFull(c, buf); err != nil {
+				return 1, err
+			}
+			times = append(times, time.Since(t))
+		}
+	case "dial":
+		for time.Since(began) < long {
+			t := time.Now()
+			c := dial()
+			times = append(times, time.Since(t))
+			c.Close()
+		}
+	}
+	slices.Sort(times)
+	fmt.Println(what, len(times), "times, median", times[len(times)/2], "and 99%", times[len(times)*99/100])
+	return 0, nil
+}
