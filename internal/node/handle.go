@@ -73,7 +73,7 @@ func (h handle) Explain(s *launch.Sentry, err error) error { return h.m.sandboxe
 func (h handle) Step(ctx context.Context) func(api.Step) { return h.m.BeginStep(ctx, h) }
 
 func (h handle) FirstUse(began time.Time) {
-	if h.b.FirstUse() {
+	if h.b.Birth.FirstUse() {
 		h.m.meter.Millis(meter.FirstExec, meter.Since(began))
 	}
 }

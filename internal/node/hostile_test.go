@@ -115,8 +115,8 @@ func TestInputKeepsToItsSandbox(t *testing.T) {
 	other := nodetest.Add(t, m.sandboxes, got(&second))
 	named := func(b *sandboxes.Instance) {
 		t.Helper()
-		m.sandboxes.Unreserve(b.Tenant(), "agent")
-		if err := m.sandboxes.Reserve(b.Tenant(), []string{"agent"}, []string{b.ID}); err != nil {
+		m.sandboxes.Names.Release(b.Tenant(), "agent")
+		if err := m.sandboxes.Names.Reserve(b.Tenant(), []string{"agent"}, []string{b.ID}); err != nil {
 			t.Error(err)
 		}
 	}

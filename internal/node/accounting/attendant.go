@@ -143,7 +143,7 @@ func (a *Attendant) reportCosts(b *sandboxes.Instance, s *launch.Sentry, seconds
 		return false
 	}
 	now, real := a.cfg.Clock.Now(), time.Now()
-	due := b.CostDue(now.Add(-costAfter))
+	due := b.Birth.CostDue(now.Add(-costAfter))
 	next := looked{sentry: s, at: real, seconds: seconds}
 	v, use := b.Activity()
 	used := use.At

@@ -78,10 +78,10 @@ func TestWhatChildrenCost(t *testing.T) {
 	p := nodetest.New(t, nodetest.Options{Clock: clock})
 	b := p.Add(t, nodetest.Answer)
 	m := attendantOf(p, nil, figures)
-	b.MarkBorn(clock.Now())
+	b.Birth.Mark(clock.Now())
 	for i, ask := range []bool{true, false} {
 		if i > 0 {
-			b.MarkBorn(clock.Now())
+			b.Birth.Mark(clock.Now())
 		}
 		if m.reportCosts(b, b.Sentry(), 1, ask) {
 			t.Error("it is too young")

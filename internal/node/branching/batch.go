@@ -74,7 +74,7 @@ func (k *Forker) newBatch(tenant string, began time.Time, count int, names []str
 		}
 		b.drafts[i] = sandboxes.NewRecord(tenant, ids[i], name, i)
 	}
-	if err := k.cfg.Sandboxes.Reserve(tenant, names, ids); err != nil {
+	if err := k.cfg.Sandboxes.Names.Reserve(tenant, names, ids); err != nil {
 		return nil, err
 	}
 	return b, nil
@@ -233,7 +233,7 @@ func (b *batch) load(ctx context.Context, i int, from *spawn.Origin, hooks bool)
 	} else {
 		x = sandboxes.New(*d)
 	}
-	x.MarkBorn(b.forker.cfg.Clock.Now())
+	x.Birth.Mark(b.forker.cfg.Clock.Now())
 	b.made[i] = &sandboxes.Placement{Instance: x, Record: *d, Sentry: b.sentries[i], Freeze: from.Freeze()}
 	b.children[i].ReadyMS = meter.Since(b.began)
 	b.forker.cfg.Meter.Millis(meter.ChildReady, b.children[i].ReadyMS)
@@ -269,7 +269,7 @@ func (b *batch) commit(ctx context.Context, f *freezes.Freeze) error {
 	}
 	for i, p := range b.made {
 		if p == nil {
-			b.forker.cfg.Sandboxes.Unreserve(b.tenant, b.drafts[i].Sandbox.Name)
+			b.forker.cfg.Sandboxes.Names.Release(b.tenant, b.drafts[i].Sandbox.Name)
 			continue
 		}
 		v := p.Instance.View()
@@ -304,6 +304,6 @@ func (b *batch) close() {
 		}
 	}
 	if !b.done {
-		b.forker.cfg.Sandboxes.Unreserve(b.tenant, b.names...)
+		b.forker.cfg.Sandboxes.Names.Release(b.tenant, b.names...)
 	}
 }

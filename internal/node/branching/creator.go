@@ -76,7 +76,7 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 		return nil, err
 	}
 	id, tenant := api.NewID(api.KindSandbox), access.From(ctx).Tenant
-	if err := c.forker.cfg.Sandboxes.Reserve(tenant, []string{req.Name}, []string{id}); err != nil {
+	if err := c.forker.cfg.Sandboxes.Names.Reserve(tenant, []string{req.Name}, []string{id}); err != nil {
 		return nil, err
 	}
 	rec := sandboxes.NewRecord(tenant, id, req.Name, 0)
@@ -93,13 +93,13 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 	}
 	made, err := c.forker.cfg.Admission.Admit(ctx, tenant, nil, 1)
 	if err != nil {
-		c.forker.cfg.Sandboxes.Unreserve(tenant, req.Name)
+		c.forker.cfg.Sandboxes.Names.Release(tenant, req.Name)
 		return nil, fmt.Errorf("create sandbox: %w", err)
 	}
 	defer made()
 	b, err := c.boot(ctx, rec, req.Require)
 	if err != nil {
-		c.forker.cfg.Sandboxes.Unreserve(tenant, req.Name)
+		c.forker.cfg.Sandboxes.Names.Release(tenant, req.Name)
 		return nil, fmt.Errorf("create sandbox: %w", err)
 	}
 	audit.Of(ctx).Object(b.ID)

@@ -19,7 +19,7 @@ func TestListByAncestor(t *testing.T) {
 	m := inspect.New(inspect.Config{Sandboxes: p.Sandboxes, Snapshots: p.Snapshots, Trees: p.Trees, Images: nodetest.Images{}, Clock: p.Clock})
 	root := p.Add(t, nil)
 	gone, snap := api.NewID(api.KindSandbox), api.NewID(api.KindSnapshot)
-	if err := p.Sandboxes.Reserve(access.DefaultTenant, []string{"base"}, []string{root.ID}); err != nil {
+	if err := p.Sandboxes.Names.Reserve(access.DefaultTenant, []string{"base"}, []string{root.ID}); err != nil {
 		t.Fatal(err)
 	}
 	snapshot := func(name string) *snapshots.Snapshot {

@@ -2,8 +2,8 @@
 // wake, and what becomes of sandboxes that nobody uses.
 //
 //	Rester      pauses, resumes, hibernates, wakes; wakes for whoever uses a sandbox
-//	Lifecycles  idle timeouts and ends of time, by one queue of timers
-//	Memory      which sandboxes may be put to disk when memory is short
+//	Timers      when the times of each sandbox are to be looked at
+//	Lifecycles  does what is due: idle timeouts, ends of time, memory that is short
 //
 // A hibernated sandbox is a record and a snapshot on disk that is its own: no list
 // shows it, and no process belongs to it. To wake it is to load that snapshot under

@@ -66,7 +66,7 @@ func (l *Lifecycles) Update(ctx context.Context, ref string, req api.UpdateReque
 		if req.Name == nil || *req.Name == old {
 			return nil
 		}
-		if err := registry.Reserve(b.Tenant(), []string{*req.Name}, []string{b.ID}); err != nil {
+		if err := registry.Names.Reserve(b.Tenant(), []string{*req.Name}, []string{b.ID}); err != nil {
 			return err
 		}
 		rec.Sandbox.Name, renamed = *req.Name, true
@@ -74,9 +74,9 @@ func (l *Lifecycles) Update(ctx context.Context, ref string, req api.UpdateReque
 	})
 	switch {
 	case renamed && err == nil:
-		registry.Unreserve(b.Tenant(), old)
+		registry.Names.Release(b.Tenant(), old)
 	case renamed:
-		registry.Unreserve(b.Tenant(), *req.Name)
+		registry.Names.Release(b.Tenant(), *req.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("update sandbox: %w", err)

@@ -3,8 +3,6 @@ package sandboxes
 import (
 	"slices"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
@@ -25,13 +23,12 @@ type Instance struct {
 	FreezeGroup freezes.Group // forks that come at the same time
 	Writing     sync.Mutex    // held while a snapshot of it is written to disk, inside of Op
 	Timeline    timeline.Log
-	fresh       atomic.Bool // a child in which nothing was run yet
+	Birth       Birth
 
 	mu       sync.Mutex
 	rec      Record
 	sentry   *launch.Sentry  // nil once it failed, and while it is hibernated
 	freeze   *freezes.Freeze // what it was made from, with a reference; nil if it was created
-	born     time.Time       // when a child was ready, until its cost was told
 	activity activity
 }
 
@@ -166,26 +163,4 @@ func (b *Instance) ReplaceRecord(sentry *launch.Sentry, rec Record) bool {
 	}
 	b.rec = rec
 	return true
-}
-
-// MarkBorn notes that the sandbox is a child that was made at the time at.
-func (b *Instance) MarkBorn(at time.Time) {
-	b.fresh.Store(true)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.born = at
-}
-
-// FirstUse reports whether nothing was run in the child before.
-func (b *Instance) FirstUse() bool { return b.fresh.Swap(false) }
-
-// CostDue reports, once, that the sandbox is a child that was made before the time at.
-func (b *Instance) CostDue(at time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	due := !b.born.IsZero() && !b.born.After(at)
-	if due {
-		b.born = time.Time{}
-	}
-	return due
 }

@@ -68,7 +68,7 @@ func (v *Recovery) adoptAll() error {
 		}
 		v.registry.byID[id] = b
 		if n := b.rec.Sandbox.Name; n != "" {
-			v.registry.names[owned{b.rec.Tenant(), n}] = id
+			v.registry.Names.ids[owned{b.rec.Tenant(), n}] = id
 		}
 		return nil
 	})

@@ -48,6 +48,8 @@ type Config struct {
 
 // Registry holds the sandboxes. It is safe for concurrent use.
 type Registry struct {
+	// Names is the names of the sandboxes.
+	Names Names
 	// Events is what happened to the sandboxes.
 	Events *EventLog
 
@@ -58,23 +60,20 @@ type Registry struct {
 	timeout  time.Duration
 	listener Listener
 
-	mu    sync.Mutex
-	byID  map[string]*Instance
-	names map[owned]string // of sandboxes and of those being made, to ids
+	mu   sync.Mutex
+	byID map[string]*Instance
 
 	watchers sync.WaitGroup
 	closing  chan struct{} // closed by Close: sentries are left alone
 }
 
-// owned is a name, which is one tenant's.
-type owned struct{ tenant, name string }
-
 // NewRegistry returns a registry without sandboxes.
 func NewRegistry(c Config) *Registry {
 	r := &Registry{
 		store: c.Store, freezes: c.Freezes, clock: c.Clock, log: c.Log, timeout: c.Timeout, listener: c.Listener,
-		byID: map[string]*Instance{}, names: map[owned]string{}, closing: make(chan struct{}),
+		byID: map[string]*Instance{}, closing: make(chan struct{}),
 	}
+	r.Names.ids = map[owned]string{}
 	r.Events = &EventLog{r, events.New(keptEvents)}
 	return r
 }
@@ -94,13 +93,8 @@ func (r *Registry) Find(ctx context.Context, ref string) (*Instance, error) {
 	if err := caller.Known(); err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	id := ref
-	if named, ok := r.names[owned{caller.Tenant, ref}]; ok {
-		id = named
-	}
-	b := r.byID[id]
-	r.mu.Unlock()
+	id := r.Names.id(caller.Tenant, ref)
+	b := r.Get(id)
 	if b == nil || !visibility.Found(ctx, id, b) {
 		return nil, api.NotFound("sandbox", ref)
 	}
@@ -195,40 +189,4 @@ func (r *Registry) Explain(b *Instance, s *launch.Sentry, err error) error {
 		return api.Errorf(api.CodeSandboxDied, "sandbox %s was given another state meanwhile, by a rollback or a promotion", b.ID)
 	}
 	return err
-}
-
-// Reserve takes names for new sandboxes of a tenant, all or none. Empty names are
-// skipped.
-func (r *Registry) Reserve(tenant string, names []string, ids []string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i, n := range names {
-		if n == "" {
-			continue
-		}
-		if err := api.ValidName("name", n); err != nil {
-			r.unreserve(tenant, names[:i])
-			return err
-		}
-		if _, taken := r.names[owned{tenant, n}]; taken {
-			r.unreserve(tenant, names[:i])
-			return api.Errorf(api.CodeNameTaken, "a sandbox is called %q already", n)
-		}
-		r.names[owned{tenant, n}] = ids[i]
-	}
-	return nil
-}
-
-// Unreserve gives up names of a tenant.
-func (r *Registry) Unreserve(tenant string, names ...string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.unreserve(tenant, names)
-}
-
-// unreserve is Unreserve. The caller holds r.mu.
-func (r *Registry) unreserve(tenant string, names []string) {
-	for _, n := range names {
-		delete(r.names, owned{tenant, n})
-	}
 }

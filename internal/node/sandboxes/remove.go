@@ -41,13 +41,15 @@ func (r *Registry) DestroyLocked(b *Instance, reason string) error {
 // unlist takes b, with its name, from the list, and reports whether it was in it.
 func (r *Registry) unlist(b *Instance) bool {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.byID[b.ID] != b {
-		return false
+	listed := r.byID[b.ID] == b
+	if listed {
+		delete(r.byID, b.ID)
 	}
-	delete(r.byID, b.ID)
-	r.unreserve(b.Tenant(), []string{b.View().Name})
-	return true
+	r.mu.Unlock()
+	if listed {
+		r.Names.Release(b.Tenant(), b.View().Name)
+	}
+	return listed
 }
 
 // Forget removes a sandbox whose record is gone, and whose sentry and freeze another one
