@@ -1,6 +1,6 @@
-// Package sentry is the process that a sandbox runs in: it confines itself, waits as a blank
-// until it boots or loads a sandbox, and then serves the calls of package wire: it decodes
-// them and calls the part of package guest that does them.
+// Package sentry is the process that a sandbox runs in. It confines itself, waits as a blank
+// until it boots or loads a sandbox, and then serves the calls of package wire: it decodes a
+// call and has package guest, or a package below it, perform it.
 //
 // The life of a sentry:
 //
@@ -10,9 +10,9 @@
 //	sandbox   after Boot or Load, once
 //	committed after Commit: it is detached from the lifeline
 //
-// A sentry whose lifeline closes before it is committed ends itself, so that a
-// daemon that dies in the middle of something leaves nothing half made.
+// A sentry whose lifeline closes before it is committed ends itself, so that a daemon that dies
+// in the middle of an operation leaves no sandbox behind.
 //
-// This tree is the only one that imports gVisor. It must never know about
-// images, lineage, names or the disk.
+// Only this tree imports gVisor. It must never know images, lineage, names or paths of the
+// host's disk.
 package sentry

@@ -1,5 +1,5 @@
-// Package fspatch changes many files of a running sandbox at once: all changes are made, or
-// none. It is how a merge is written.
+// Package fspatch changes many files of a running sandbox atomically: all changes are made, or
+// none. Merges are written with it.
 //
 // It must never know where the changes come from.
 package fspatch

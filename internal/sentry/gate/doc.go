@@ -1,9 +1,9 @@
-// Package gate decides when the host side may use the kernel of a guest, which is paused,
-// saved or at rest at times. It also has what stays right across a pause and a save: the
-// clock of timeouts, and event listeners that can be saved.
+// Package gate decides when the host side may use the kernel of a guest, which at times is
+// paused, saved or at rest. It also has the clock of timeouts and the event listeners, which
+// stay right across a pause and a save.
 //
 // Lock order: Gate.ops before Gate.io, and both before the locks of the packages that use
 // the gate.
 //
-// The package must never know what an operation does in the kernel.
+// The package must never know what an operation does with the kernel.
 package gate

@@ -1,7 +1,9 @@
-// Package limitfs shows the programs of a sandbox its limits in the form in which they look for them in a container: a
-// read-only file system of the type cgroup2, for /sys/fs/cgroup, and the files of /proc that gVisor leaves empty.
+// Package limitfs shows the limits of a sandbox to its programs, in the places where they look
+// in a container: a read-only file system of the type cgroup2, for /sys/fs/cgroup, and files of
+// /proc that gVisor leaves empty.
 //
-// gVisor's own cgroup2 file system is not shown to a guest, because a guest could write its limit of processes there.
+// gVisor's own cgroup2 file system is not mounted, because a guest could write its limit of
+// processes there.
 //
 // The package must never know what a sandbox is: it is given numbers.
 package limitfs

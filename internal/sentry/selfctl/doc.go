@@ -1,7 +1,7 @@
-// Package selfctl is the socket in a sandbox by which its processes control the sandbox:
-// the sentry reads requests, has the daemon answer them, and writes the answers.
+// Package selfctl is the socket in a sandbox by which its processes control the sandbox: it
+// reads requests, passes them to the daemon, and writes the daemon's answers.
 //
 // Lock order: the gate's accesses, Controller.mu.
 //
-// It must never know what a request asks for.
+// It must never know the meaning of a request.
 package selfctl

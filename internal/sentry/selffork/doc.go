@@ -1,17 +1,15 @@
 // Package selffork forks the process that calls it, with all its threads.
 //
-// fork(2) duplicates the calling thread only, and a Go program is nothing without
-// the others: the collector, the monitor and every goroutine that was running are on
-// them. So all threads but one are held in a signal handler while the process is
-// cloned, and the clone makes each of them again, with the stack and the thread-local
-// storage that it had, at the end of the same handler: the kernel's signal frame,
-// which lies on that stack, has its registers. No part of the program notices but
-// those that keep what the kernel knows by number: thread ids, which the runtime
-// keeps and are replaced, and the poller's descriptors, which are made anew.
+// fork(2) duplicates the calling thread only, and a Go program needs the others: the collector,
+// the monitor and all running goroutines are on them. So all threads but one are held in a
+// signal handler while the process is cloned. The clone then makes each of them again, with the
+// stack and the thread-local storage that it had, at the end of the same handler: the kernel's
+// signal frame on that stack has its registers. Only values that refer to the kernel change:
+// thread ids, which the runtime keeps, are replaced, and the poller's descriptors are made anew.
 //
-// What it relies on (the test fails if a toolchain changes it): the place of m in the
-// runtime's g, that m keeps the thread id within its first words, and that signals
-// are handled on a stack of their own.
+// The package relies on the place of m in the runtime's g, on the thread id within the first
+// words of m, and on signals being handled on a stack of their own. Its test fails if a
+// toolchain changes one of these.
 //
-// It must never know what the process is for, and nothing of gVisor.
+// It must never know the purpose of the process, nor gVisor.
 package selffork

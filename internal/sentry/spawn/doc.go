@@ -1,5 +1,5 @@
-// Package spawn says how a process of a sandbox is made that the host side starts: with which
-// credentials, environment, limits, control group and standard streams.
+// Package spawn makes the credentials, environment, limits, control group and standard streams
+// of a process that the host side starts in a sandbox.
 //
-// It must never know what becomes of the process.
+// It must never know what happens to the process later.
 package spawn

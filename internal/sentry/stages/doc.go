@@ -1,4 +1,4 @@
 // Package stages measures the stages of an operation for its reply.
 //
-// It must never know what is done in them.
+// It must never know the meaning of a stage.
 package stages

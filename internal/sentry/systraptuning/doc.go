@@ -1,22 +1,22 @@
-// Package systraptuning tunes gVisor's systrap platform for short-lived programs: most
-// commands end after a few milliseconds.
+// Package systraptuning tunes gVisor's systrap platform for short-lived programs: most commands
+// end after a few milliseconds.
 //
 // Systrap is made for programs that run for long:
 //
-//   - It rewrites the instruction that a system call came from, in a copy of the page for that
-//     process alone, so that later calls are cheaper. A program that makes thirty calls pays
-//     for the copies and gets nothing back.
-//   - It maps memory when it is touched. Each touch takes a signal, and a short-lived program
-//     touches nearly all of its pages.
+//   - It rewrites the instruction of a system call, in a copy of the page for that process
+//     alone, so that later calls are cheaper. A program that makes thirty calls pays for the
+//     copies and saves nothing.
+//   - It maps a page when it is first touched. Each of these faults takes a signal, and a
+//     short-lived program touches nearly all of its pages.
 //   - After a millisecond of calls, the sentry and the program poll for each other. That is
-//     faster than to wake each other where each has a processor. Where Linux has both on the
-//     same processor, as in the beginning, each takes the processor from the other.
+//     faster than waking each other if each has a processor. If Linux runs both on the same
+//     processor, as it does at first, each takes the processor from the other.
 //
-// So with this package
+// With this package
 //
 //   - a process makes a hundred system calls before the first one is rewritten (rewrite.go),
-//   - it goes to its own code forty times before systrap polls for it (polling.go),
-//   - pages that the dynamic linker is sure to touch are mapped at once (ahead.go),
+//   - it enters its own code forty times before systrap polls for it (polling.go),
+//   - pages that the dynamic linker always touches are mapped at once (ahead.go),
 //   - address ranges that were never mapped are not unmapped (addressspace.go).
 //
 // The tests of the package, and those of programs in test/process (brief_test.go), check
