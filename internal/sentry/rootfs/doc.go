@@ -9,8 +9,8 @@
 // # Objects
 //
 // A dentry is a name of an inode. It exists in memory while it is used, and some longer, so
-// that the next lookup is quick. Before a save unused dentries are dropped: the saved state
-// is as large as what is open, not as what exists.
+// that the next lookup is quick. Before a save unused dentries are dropped: the size of the
+// saved state depends on the files that are open, not on all files.
 //
 // names has the dentries and resolves paths. fileOps has the operations on the file at a
 // path, filesystem those that make, move and remove names. Both work on dentries: an

@@ -10,7 +10,7 @@ import (
 type Inode struct {
 	contents
 
-	// Locks and Watches are those of all who have the file open.
+	// Locks and Watches are the file's, whichever descriptors they were made through.
 	Locks   vfs.FileLocks
 	Watches vfs.Watches
 

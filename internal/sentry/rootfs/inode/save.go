@@ -22,7 +22,7 @@ type liveInodes struct {
 	spaces []memmap.MappingSpace
 }
 
-// PrepareSave collects what is saved. The tree must have been pinned, and nothing may have
+// PrepareSave collects the saved objects. The tree must have been pinned, and nothing may have
 // changed since.
 func (t *Table) PrepareSave() error {
 	if err := t.Flush(); err != nil {
