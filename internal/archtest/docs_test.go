@@ -212,7 +212,7 @@ func TestFormFaultsAreFound(t *testing.T) {
 // figures are numbers of the code that documents repeat: the code that has the number,
 // and the text that some document has for it.
 var figures = []struct{ tree, code, text string }{
-	{"internal/sentry", "settleAfter = 3 * time.Second", "given back 3 s after"},
+	{"internal/sentry", "settleAfter = 3 * time.Second", "returned to the host 3 s after"},
 	{"internal/engine", "refillDelay = 150 * time.Millisecond", "quiet for 150 ms"},
 	{"internal/engine", "burstMemory = 10 * time.Minute", "for ten minutes after"},
 	{"internal/daemon", "DefaultDrainTimeout = 10 * time.Second", "finish for up to 10 s"},
@@ -221,13 +221,13 @@ var figures = []struct{ tree, code, text string }{
 	{"internal/engine", "window = 5 * time.Millisecond", "processors poll for 5 to 7 ms"},
 	{"internal/engine", "window = 5 * time.Millisecond", "during the first 5 to 7 ms of each request"},
 	{"internal/engine", "maxProcessors = 8", "the machine has at most 8 processors"},
-	{"internal/node", "sentryOverheadMiB = 64", "The limit has 64 MiB"},
+	{"internal/node", "sentryOverheadMiB = 64", "The control group has 64 MiB"},
 	{"internal/node", "MaxNeeds = 24", "more than 24 snapshots"},
 	{"internal/node", "block = 64 << 10", "compared, 64 KiB at a time"},
 	{"internal/node", "keptEvents = 4096", "keeps the last 4096"},
-	{"internal/node", "PerSandbox = 12 << 20", "reckons 12 MiB for a sandbox"},
-	{"internal/node", "restAfter = 15 * time.Second", "nobody has used for 15 s"},
-	{"internal/node", "requestsPerSecond = 20", "ask 20 times a second"},
+	{"internal/node", "PerSandbox = 12 << 20", "counts 12 MiB for a sandbox"},
+	{"internal/node", "restAfter = 15 * time.Second", "were not used for 15 s"},
+	{"internal/node", "requestsPerSecond = 20", "make 20 requests a second"},
 	{"internal/node", "maxHunks = 16 << 20", "files up to 1 MiB and 16 MiB together"},
 	{"internal/engine", "MaxLine = 16 << 10", "object of at most 16 KiB"},
 	{"internal/engine", "MaxReply = 100 << 10", "answers by 100 KiB"},
@@ -239,7 +239,7 @@ var figures = []struct{ tree, code, text string }{
 	{"internal/sentry", "totalOutput = 32 << 20", "32 MiB of a sandbox"},
 	{"internal/sentry", "maxProcesses = 1024", "the table has 1024 processes"},
 	{"internal/sentry", "maxConns = 512", "At most 512 are open at once"},
-	{"internal/sentry", "maxLog = 4 << 20", "log file ends at 4 MiB"},
+	{"internal/sentry", "maxLog = 4 << 20", "log file end at 4 MiB"},
 	{"internal/server", "most = 20000", "last 20 000 answers"},
 }
 
