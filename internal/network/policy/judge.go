@@ -63,6 +63,9 @@ type Decision struct {
 	Host      Host       // of connections that are allowed and whose first bytes are not Seen
 	Treatment *Treatment // of requests to the Host that was Seen, or nil
 	Failure   Failure    // of connections that are denied
+	// ByDefault is set if no rule is about the target in particular: the default of the document
+	// decided, or the rule * for all names.
+	ByDefault bool
 }
 
 // noRule are decisions of documents that allow by default, about what their default does not cover.
@@ -103,7 +106,7 @@ func (p *Policy) judge(q *Question, addr netip.Addr, classes class) Decision {
 			return one
 		}
 		if i == 0 {
-			out.Rule, out.Treatment = one.Rule, one.Treatment
+			out.Rule, out.Treatment, out.ByDefault = one.Rule, one.Treatment, one.ByDefault
 		}
 		out.Host = max(out.Host, one.Host)
 	}
@@ -132,7 +135,8 @@ func (d *document) judgeConnection(q *Question, addr netip.Addr, classes class) 
 
 func (d *document) decide(l *lookUp) Decision {
 	allowed, by := d.judge(l)
-	return Decision{Allowed: allowed, Rule: by.text}
+	byDefault := by.kind == everything || by.kind == wildcard && by.name == ""
+	return Decision{Allowed: allowed, Rule: by.text, ByDefault: byDefault}
 }
 
 func denied(by *rule) Decision { return Decision{Rule: by.text} }
@@ -240,24 +244,26 @@ func (p *Policy) JudgeName(name string) Decision {
 			return one
 		}
 		if i == 0 {
-			out.Rule = one.Rule
+			out.Rule, out.ByDefault = one.Rule, one.ByDefault
 		}
 	}
 	return out
 }
 
+// judgeName returns the decision at the first port at which a rule about the name allows it, or at
+// which it is allowed at all.
 func (d *document) judgeName(name string) Decision {
-	var first Decision
+	var out Decision
 	for i, port := range d.probes {
 		one := d.decide(&lookUp{name: name, proto: TCP, port: port, useDefault: true})
-		if one.Allowed {
+		if one.Allowed && !one.ByDefault {
 			return one
 		}
-		if i == 0 {
-			first = one
+		if i == 0 || one.Allowed && !out.Allowed {
+			out = one
 		}
 	}
-	return first
+	return out
 }
 
 // JudgeAnswer decides whether an address may be given out for a name. It denies private addresses

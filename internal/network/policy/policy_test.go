@@ -393,6 +393,18 @@ func TestNamesAreJudged(t *testing.T) {
 	}
 }
 
+func TestNamesThatOnlyTheDefaultAllows(t *testing.T) {
+	p := compileLines(t, "default allow", "allow *:22", "allow a.example.org:443", "allow *.example.net", "deny bad.example.org")
+	for name, want := range map[string]bool{"a.example.org": false, "b.example.org": true, "x.example.net": false} {
+		if d := p.JudgeName(name); !d.Allowed || d.ByDefault != want {
+			t.Errorf("%s is decided by %s, by default: %t", name, shown(d), d.ByDefault)
+		}
+	}
+	if d := p.JudgeName("bad.example.org"); d.Allowed || d.ByDefault {
+		t.Errorf("a denied name is decided by %s, by default: %t", shown(d), d.ByDefault)
+	}
+}
+
 func TestAnswersAreJudged(t *testing.T) {
 	p := compileLines(t, "allow a.example.org:22", `allow {"address":"b.example.org","private":true}`, "allow 10.9.0.0/16:5432")
 	for _, c := range []struct {
