@@ -77,7 +77,7 @@ var noRule = [...]*rule{
 var (
 	quicRule   = &rule{text: "UDP to port 443 is never passed on"}
 	noHostRule = &rule{text: "no server name is shown, and no address rule allows the address"}
-	mixedRule  = &rule{text: "the address belongs to a name whose requests are restricted, and another name is shown"}
+	mixedRule  = &rule{text: "requests to a name are restricted, and the name that is shown and the address do not belong together"}
 )
 
 // Judge decides about a connection. All documents have to allow it; the first one that denies it is
@@ -192,18 +192,20 @@ func (d *document) judgeNames(q *Question, l lookUp, nameless Decision) Decision
 // judgeShown decides about a connection whose first bytes show a name.
 func (d *document) judgeShown(q *Question, l lookUp, restricted bool) Decision {
 	l.name = q.Host
-	if slices.Contains(q.Names, q.Host) {
-		l.useDefault = true
-	} else {
-		if restricted {
+	treatment := d.treated.of(q.Host)
+	if !slices.Contains(q.Names, q.Host) {
+		// The address was not given out for the name, which can only make things worse: no rule allows
+		// by it, and no secret is sent to the address.
+		if restricted || treatment != nil && treatment.Restricts() {
 			return denied(mixedRule)
 		}
-		// The name was not given this address. It can only make things worse.
 		l.denyOnly, l.useDefault = true, !d.namesMatter
+		return d.decide(&l)
 	}
+	l.useDefault = true
 	out := d.decide(&l)
 	if out.Allowed {
-		out.Treatment = d.treated.of(q.Host)
+		out.Treatment = treatment
 	}
 	return out
 }

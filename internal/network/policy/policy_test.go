@@ -351,6 +351,19 @@ func TestTreatments(t *testing.T) {
 	if !p.TreatsRequests() || len(p.Treatments()) != 3 {
 		t.Errorf("there are %d treatments", len(p.Treatments()))
 	}
+	// Requests to a name are not treated, and so get no secret, where the address was not given out
+	// for it; if they are restricted they are denied.
+	doc.Rules["key.example.com"] = api.NetworkTreatment{Secret: &api.NetworkSecret{Header: "X", Value: "${KEY}", Plain: true}}
+	p = compile(t, Spec{Document: doc})
+	if d := p.Judge(question(t, "203.0.113.1:80 seen=key.example.com")); !d.Allowed || d.Treatment != nil {
+		t.Errorf("a name at an address of its own choice is treated by %+v (%s)", d.Treatment, shown(d))
+	}
+	if d := p.Judge(question(t, "203.0.113.1:80 key.example.com seen=key.example.com")); !d.Allowed || d.Treatment == nil {
+		t.Errorf("a name at its address is treated by %+v (%s)", d.Treatment, shown(d))
+	}
+	if d := p.Judge(question(t, "203.0.113.1:80 seen=llm.example.com")); d.Allowed {
+		t.Errorf("a restricted name at an address of its own choice is allowed by %s", d)
+	}
 	// A single name among the treatments is allowed by that, at port 443.
 	alone := compile(t, Spec{Document: api.NetworkPolicy{Rules: map[string]api.NetworkTreatment{
 		"llm.example.com": {Methods: []string{"POST"}}, "*.example.net": {Hold: api.HoldWrites},

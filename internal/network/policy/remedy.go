@@ -17,7 +17,7 @@ func (p *Policy) WouldAllow(q *Question) string {
 	own := p.documents[0]
 	l := lookUp{proto: q.Protocol, port: q.Port, useDefault: true}
 	l.addr, l.classes = p.classify(q.Address)
-	restricted := own.treated.restricts(q.Names)
+	restricted := own.treated.restricts(q.Names) || own.treated.restricts([]string{q.Host})
 	shown := q.Seen && q.Host != ""
 	var name string
 	switch {

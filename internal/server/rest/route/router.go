@@ -35,7 +35,9 @@ type Router struct {
 // New returns a router without routes, for a daemon of this version.
 func New(p *answer.Reporter, version string) *Router {
 	mux := http.NewServeMux()
-	return &Router{Reporter: p, mux: mux, huma: humago.New(slashMux{mux}, humaConfig(version))}
+	r := &Router{Reporter: p, mux: mux, huma: humago.New(slashMux{mux}, humaConfig(version))}
+	registerForms(r.huma.OpenAPI().Components.Schemas)
+	return r
 }
 
 // Handle adds a route that the framework does not serve. Document describes it.
