@@ -7,6 +7,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"io/fs"
 	"path"
 	"regexp"
 	"strings"
@@ -115,12 +116,11 @@ func mavenDefault(_ context.Context, c *collector) {
 }
 
 func (c *collector) superProject(file string) (*mavenSettings, error) {
-	f, err := c.Files.Open(file)
-	if err != nil {
-		return nil, err
+	info, err := fs.Stat(c.Files, file)
+	if err != nil || !info.Mode().IsRegular() {
+		return &mavenSettings{}, err
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxJar+1))
+	data, err := readUpTo(c.Files, file, maxJar)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (c *collector) superProject(file string) (*mavenSettings, error) {
 func readSuperProject(jar []byte) (*mavenSettings, error) {
 	z, err := zip.NewReader(bytes.NewReader(jar), int64(len(jar)))
 	if err != nil {
-		return nil, errors.New("it is no archive, or has more than 16 MiB")
+		return nil, errors.New("it is no archive")
 	}
 	in, err := z.Open(superProject)
 	if err != nil {

@@ -22,7 +22,7 @@ const maxFile = 1 << 20
 // System is a host, or an image.
 type System struct {
 	Name  string            // as the result tells it: "host", "image"
-	Files fs.FS             // of its root directory
+	Files fs.FS             // of its root directory; links in an image must not lead out of it
 	Home  string            // path of the user's home directory below it: "root"
 	Env   map[string]string // environment of commands in it
 	// Ask runs a command in the system and returns its two outputs, whatever its exit code is. A
@@ -207,27 +207,29 @@ func (c *collector) read(path string) string {
 	return text
 }
 
+// readFile returns the text of a regular file. Anything else is as no file: /dev/null stands for no
+// configuration, and a pipe would never end.
 func readFile(files fs.FS, name string) (string, error) {
+	info, err := fs.Stat(files, name)
+	if err != nil || !info.Mode().IsRegular() {
+		return "", err
+	}
+	text, err := readUpTo(files, name, maxFile)
+	return string(text), err
+}
+
+// readUpTo returns the contents of a file that must have no more than limit bytes.
+func readUpTo(files fs.FS, name string, limit int64) ([]byte, error) {
 	f, err := files.Open(name)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return "", err
-	case !info.Mode().IsRegular(): // such as /dev/null, which stands for no configuration
-		return "", nil
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		return nil, fmt.Errorf("it has more than %d bytes", limit)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	switch {
-	case err != nil:
-		return "", err
-	case len(text) > maxFile:
-		return "", fmt.Errorf("it has more than %d bytes", maxFile)
-	}
-	return string(text), nil
+	return data, err
 }
 
 // glob returns the paths that match, sorted.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 
@@ -195,6 +196,24 @@ func TestProblems(t *testing.T) {
 	}
 	if strings.Contains(text, "secret") {
 		t.Errorf("a problem has a password in it:\n%s", text)
+	}
+}
+
+// TestOtherFilesAreNone has a pipe, which nobody writes to, and a device in place of files.
+func TestOtherFilesAreNone(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "etc/apt/sources.list"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(root, "etc/pip.conf"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/null", filepath.Join(root, "etc/npmrc")); err != nil {
+		t.Fatal(err)
+	}
+	res := Derive(t.Context(), &System{Name: "image", Files: os.DirFS(root)})
+	if len(res.Registries) > 0 || len(res.Problems) > 0 {
+		t.Errorf("registries are %q, problems %q", found(res), res.Problems)
 	}
 }
 
