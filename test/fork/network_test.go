@@ -25,7 +25,7 @@ import (
 
 // The ports of any address at which the gateway of these tests does something else than refuse.
 const (
-	portEcho, portUnreachable, portSink, portSource, portNoNetwork, portData = 7, 8, 9, 19, 20, 80
+	portSilent, portEcho, portUnreachable, portSink, portSource, portNoNetwork, portData = 5, 7, 8, 9, 19, 20, 80
 )
 
 // served is what a server at portData sends.
@@ -43,6 +43,8 @@ type gateway struct {
 	mu    sync.Mutex
 	conns []*os.File
 	dials int
+	// silent is closed when a dial to portSilent came that is not answered; nil answers them.
+	silent chan struct{}
 }
 
 // newGateway returns a gateway, and the sandbox's end of its channel, which the caller closes.
@@ -88,8 +90,12 @@ func (g *gateway) take(m network.Message) {
 		g.dials++
 		g.mu.Unlock()
 		code := network.CodeRefused
+		if m.Port == portSilent && g.silent != nil {
+			close(g.silent)
+			return
+		}
 		switch m.Port {
-		case portEcho, portSink, portSource, portData:
+		case portSilent, portEcho, portSink, portSource, portData:
 			g.tasks.Go(func() { g.accept(m) })
 			return
 		case portUnreachable:
@@ -141,7 +147,7 @@ func (g *gateway) accept(m network.Message) {
 	}
 	theirs.Close()
 	switch m.Port {
-	case portEcho:
+	case portSilent, portEcho:
 		_, _ = io.Copy(f, f) // the guest may reset it
 	case portSink:
 		_, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, f, make([]byte, 256<<10))
@@ -400,6 +406,26 @@ func (e *engine) pauses(a, b *launch.Sentry) (bestA, bestB *wire.Frozen) {
 		}
 	}
 	return bestA, bestB
+}
+
+// TestForkWhileConnecting forks a process that waits for its connection: in the child, the gateway
+// of the child is asked.
+func TestForkWhileConnecting(t *testing.T) {
+	e := newEngine(t)
+	s, g := e.bootConnected()
+	g.silent = make(chan struct{})
+	p := e.startProcess(s, "dial", "192.0.2.9:5")
+	<-g.silent
+	file, frozen := e.freeze(s, "frz_connecting")
+	defer file.Close()
+	child, _ := e.loadConnected(file, frozen)
+	if line, _ := e.follow(child, p.pid, 0).await("192"); !strings.HasPrefix(line, "192.0.2.9:5: connected") {
+		t.Errorf("in the child: %s", line)
+	}
+	none := e.load(file, frozen)
+	if line, _ := e.follow(none, p.pid, 0).await("192"); strings.Contains(line, "connected") {
+		t.Errorf("in a child without a network: %s", line)
+	}
 }
 
 // TestForkWithConnectionsOutside forks a sandbox with idle connections.

@@ -50,7 +50,7 @@ func (n *Network) Disconnect() (unwritten []string, err error) {
 func (n *Network) inherit(inherited *inheritedNetwork, channel *os.File) (unwritten []string, err error) {
 	switch {
 	case channel != nil:
-		err = n.uplink.Connect(inherited.link, channel)
+		err = n.uplink.Inherit(inherited.link, channel)
 	case inherited.link != nil:
 		err = uplink.Unplug(n.k.NetStack())
 	}

@@ -67,6 +67,21 @@ func outboundOf(s *stack.Stack) []*tcp.Endpoint {
 	return list
 }
 
+// questionsOf returns the sockets of a guest that are connected with a name server.
+func questionsOf(s *stack.Stack) (ids []stack.TransportEndpointID) {
+	for _, e := range s.RegisteredEndpoints() {
+		ep, ok := e.(tcpip.Endpoint)
+		if !ok {
+			continue
+		}
+		info, ok := ep.Info().(*stack.TransportEndpointInfo)
+		if ok && info.TransProto == header.UDPProtocolNumber && info.ID.RemotePort == dnsPort && leaves(s, info.ID.RemoteAddress) {
+			ids = append(ids, info.ID)
+		}
+	}
+	return ids
+}
+
 // leaves reports whether packets to an address leave the guest.
 func leaves(s *stack.Stack, to tcpip.Address) bool {
 	protocol := header.IPv4ProtocolNumber

@@ -2,6 +2,7 @@ package uplink
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	"gvisor.dev/gvisor/pkg/waiter"
 
 	"ramet.dev/ramet/internal/network/wire"
 	"ramet.dev/ramet/internal/sentry/gate"
@@ -79,7 +81,8 @@ func newSandbox(t testing.TB) *sandbox {
 	}
 	s.SetRouteTable([]tcpip.Route{{Destination: local.Subnet(), NIC: 1}})
 	g := gate.New(still{s})
-	b := &sandbox{t: t, s: s, gate: g, up: New(still{s}, g, nil)}
+	b := &sandbox{t: t, s: s, gate: g}
+	b.up = New(still{s}, g, b.dialPort)
 	t.Cleanup(func() {
 		if err := b.up.Disconnect(); err != nil {
 			t.Error(err)
@@ -189,12 +192,14 @@ func (g *gateway) accept(m wire.Message) {
 		g.t.Error(err)
 		return
 	}
-	if err := g.ch.Send(&wire.Message{Kind: wire.Verdict, Flow: m.Flow}, int(mine.Fd())); err != nil {
+	raw, err := mine.SyscallConn()
+	if err != nil {
 		g.t.Error(err)
+		return
 	}
-	// Fd made it blocking for both descriptors.
-	if err := unix.SetNonblock(int(mine.Fd()), true); err != nil {
-		g.t.Error(err)
+	cerr := raw.Control(func(fd uintptr) { err = g.ch.Send(&wire.Message{Kind: wire.Verdict, Flow: m.Flow}, int(fd)) })
+	if cerr != nil || err != nil {
+		g.t.Error(cerr, err)
 	}
 	mine.Close()
 	g.serve.Go(func() {
@@ -204,6 +209,25 @@ func (g *gateway) accept(m wire.Message) {
 		}
 		g.stream(m.Flow, m, theirs)
 	})
+}
+
+// deliver hands a stream to a port of the guest, and returns the other end.
+func (g *gateway) deliver(flow uint32, port uint16) *os.File {
+	g.t.Helper()
+	theirs, mine, err := wire.FlowPair(wire.TCP)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer theirs.Close()
+	raw, err := theirs.SyscallConn()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	cerr := raw.Control(func(fd uintptr) { err = g.ch.Send(&wire.Message{Kind: wire.Deliver, Flow: flow, Port: port}, int(fd)) })
+	if cerr != nil || err != nil {
+		g.t.Fatal(cerr, err)
+	}
+	return mine
 }
 
 // finish ends a flow as a server's FIN does.
@@ -240,6 +264,27 @@ func (b *sandbox) dial(to netip.AddrPort) (*gonet.TCPConn, error) {
 		return nil, err
 	}
 	return c, c.SetDeadline(time.Now().Add(timeout))
+}
+
+// dialPort connects to a port of the guest, as package ports does.
+func (b *sandbox) dialPort(port uint16, gone <-chan struct{}) (Stream, error) {
+	e := newOuterEnd()
+	ep, err := b.s.NewEndpoint(tcp.ProtocolNumber, ipv4.ProtocolNumber, &e.wq)
+	if err != nil {
+		return nil, errors.New(err.String())
+	}
+	e.begin(ep)
+	ep.Connect(tcpip.FullAddress{Addr: tcpip.AddrFrom4([4]byte{127, 0, 0, 1}), Port: port})
+	for ep.Readiness(waiter.WritableEvents|waiter.EventErr|waiter.EventHUp) == 0 {
+		if err := wait(e.writable, gone); err != nil {
+			return nil, err
+		}
+	}
+	if err := ep.LastError(); err != nil {
+		e.Close()
+		return nil, errors.New(err.String())
+	}
+	return e, nil
 }
 
 func (b *sandbox) mustDial(to netip.AddrPort) *gonet.TCPConn {

@@ -30,7 +30,7 @@ type Stream interface {
 }
 
 // bufferSize is how much a relay moves at once.
-const bufferSize = 128 << 10
+const bufferSize = 256 << 10
 
 // buffers are borrowed while there is something to be moved: an idle connection has none.
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}

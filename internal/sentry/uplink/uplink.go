@@ -9,6 +9,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 
 	"ramet.dev/ramet/api"
@@ -77,6 +78,23 @@ func (u *Uplink) Connect(link *Link, channel *os.File) error {
 	}
 	u.use(x)
 	u.inbound.Go(func() { x.serve(u.deliver) })
+	return nil
+}
+
+// Inherit is Connect for a child, whose link is plugged in. Nothing runs yet. Questions to name
+// servers that were under way are refused: their answers come to the parent, and a resolver would
+// wait for its own for seconds.
+func (u *Uplink) Inherit(link *Link, channel *os.File) error {
+	if err := u.Connect(link, channel); err != nil {
+		return err
+	}
+	for _, id := range questionsOf(u.guest.NetStack()) {
+		if o := u.line.make(); o != nil {
+			o.unreachable(stack.TransportEndpointID{
+				LocalAddress: id.RemoteAddress, LocalPort: id.RemotePort, RemoteAddress: id.LocalAddress, RemotePort: id.LocalPort,
+			}, header.UDPProtocolNumber, wire.CodeRefused)
+		}
+	}
 	return nil
 }
 
@@ -164,7 +182,8 @@ type line struct {
 	gate    *gate.Gate
 	gateway func(stop <-chan struct{}) *exchange
 
-	outer    atomic.Pointer[outer] // made with the first packet, by outward
+	making   sync.Once
+	outer    atomic.Pointer[outer] // made with the first packet
 	outward  worker
 	homeward worker
 }
@@ -198,16 +217,23 @@ func newLine(link *Link, g *gate.Gate, gateway func(stop <-chan struct{}) *excha
 
 // leave hands a packet of the guest to the outer stack.
 func (l *line) leave(protocol tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
-	if l.outer.Load() == nil {
+	if l.make() != nil {
+		l.link.outer.InjectInbound(protocol, pkt)
+	}
+}
+
+// make returns the outer stack, which it makes if there is none yet; nil if that fails.
+func (l *line) make() *outer {
+	l.making.Do(func() {
 		o, err := newOuter(l.link.outer, l.gateway)
 		if err != nil {
 			log.Warningf("Network of the sandbox: %v", err)
 			return
 		}
-		l.outer.Store(o)
 		l.homeward = startWorker(func(ctx context.Context) { carry(ctx, l.link.outer, l.arrive) })
-	}
-	l.link.outer.InjectInbound(protocol, pkt)
+		l.outer.Store(o)
+	})
+	return l.outer.Load()
 }
 
 // arrive hands a packet to the guest, but not while its kernel is saved.

@@ -467,6 +467,89 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
+func TestDeliver(t *testing.T) {
+	b := newSandbox(t)
+	g := b.connect(&gateway{})
+	l, err := gonet.ListenTCP(b.s, tcpip.FullAddress{Port: 8000}, header.IPv4ProtocolNumber)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	served := make(chan error)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			_, err = io.Copy(c, c)
+			c.Close()
+		}
+		served <- err
+	}()
+	f := g.deliver(wire.FirstInbound, 8000)
+	defer f.Close()
+	g.await(wire.Accepted)
+	data := noise(1 << 20)
+	go func() {
+		_, _ = f.Write(data) // what comes back tells
+		g.finish(wire.FirstInbound, f)
+	}()
+	back, err := io.ReadAll(f)
+	if err != nil || !bytes.Equal(back, data) {
+		t.Errorf("%d of %d bytes came back, or others: %v", len(back), len(data), err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	g.await(wire.Closed)
+	none := g.deliver(wire.FirstInbound+1, 8001)
+	defer none.Close()
+	if m := g.await(wire.Refused); m.Flow != wire.FirstInbound+1 {
+		t.Errorf("flow %d is refused", m.Flow)
+	}
+}
+
+// TestInheritedQuestions has a stack that is connected with a name server inherit its uplink.
+func TestInheritedQuestions(t *testing.T) {
+	b := newSandbox(t)
+	link := NewLink()
+	if err := link.PlugIn(b.s); err != nil {
+		t.Fatal(err)
+	}
+	for port, refused := range map[uint16]bool{dnsPort: true, 443: false} {
+		for _, to := range []netip.AddrPort{outside, outside6} {
+			addr, protocol := full(netip.AddrPortFrom(to.Addr(), port))
+			e := newOuterEnd()
+			ep, terr := b.s.NewEndpoint(udp.ProtocolNumber, protocol, &e.wq)
+			if terr != nil {
+				t.Fatal(terr)
+			}
+			e.begin(ep)
+			defer e.Close()
+			if err := ep.Connect(addr); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if refused {
+					select {
+					case <-e.readable.C:
+					case <-time.After(timeout):
+					}
+				}
+				if _, is := ep.LastError().(*tcpip.ErrConnectionRefused); is != refused {
+					t.Errorf("port %d: a question under way is refused: %v", port, is)
+				}
+			}()
+		}
+	}
+	mine, theirs, err := wire.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	if err := b.up.Inherit(link, mine); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestTakeConnections(t *testing.T) {
 	b := newSandbox(t)
 	data := noise(8 << 20)
