@@ -56,12 +56,31 @@ func (e end) stop() {
 	_ = e.SetWriteDeadline(past)
 }
 
+// Options are what a relay asks and tells its owner. All may be nil.
+type Options struct {
+	// Up and Down delay what the guest sends and receives.
+	Up, Down Limiter
+	// Before is called before a byte of the guest is read. If it fails, none is passed on. Bytes
+	// of the server pass meanwhile; ctx ends with the flow. Before may change the deadline for
+	// reading of the guest's end.
+	Before func(ctx context.Context) error
+	// ServerEnded is called when the server has ended its stream, before the guest's end shows
+	// it; GuestEnded likewise.
+	ServerEnded, GuestEnded func()
+	// GuestHungUp is called when the guest's end is closed, and not only shut down: a reset, or
+	// the death of who had it, may be the reason. It returns when Abort was called if that is so.
+	// ServerHungUp is the same for a server's end that is a socket pair.
+	GuestHungUp, ServerHungUp func(ctx context.Context)
+	// Attached is called with the relay before it carries anything.
+	Attached func(*Relay)
+}
+
 // Relay carries one flow.
 type Relay struct {
 	guest, server end
-	limit         Limiter // nil: none
+	opts          Options
 
-	ctx    context.Context // ends waits for the limiter
+	ctx    context.Context // ends with the flow: for the limiters and Before
 	cancel context.CancelFunc
 
 	up, down atomic.Int64
@@ -72,8 +91,8 @@ type Relay struct {
 }
 
 // New returns the relay of a flow, of whose ends it takes ownership.
-func New(guest, server Socket, limit Limiter) (*Relay, error) {
-	r := &Relay{limit: limit}
+func New(guest, server Socket, opts Options) (*Relay, error) {
+	r := &Relay{opts: opts}
 	var gerr, serr error
 	r.guest, gerr = newEnd(guest)
 	r.server, serr = newEnd(server)
@@ -89,16 +108,17 @@ func New(guest, server Socket, limit Limiter) (*Relay, error) {
 // Bytes returns how many bytes the guest has sent and received.
 func (r *Relay) Bytes() (up, down int64) { return r.up.Load(), r.down.Load() }
 
-// Run carries bytes until both directions have ended. It calls before, which may be nil, and
-// passes no byte of the guest on if before fails; bytes of the server pass meanwhile. It calls
-// ended when the server has ended its stream, before the guest's end shows it. Run returns nil,
-// ErrServerReset, the error of before or the cause of Abort. Both ends stay open until Close, so
-// that the guest's side is told of a reset before it sees the end.
-func (r *Relay) Run(before func() error, ended func()) error {
+// Run carries bytes until both directions have ended. It returns nil, ErrServerReset, the error of
+// Before or the cause of Abort. Both ends stay open until Close, so that the guest's side is told of
+// a reset before it sees the end.
+func (r *Relay) Run() error {
+	if r.opts.Attached != nil {
+		r.opts.Attached(r)
+	}
 	var wg sync.WaitGroup
 	var downErr error
-	wg.Go(func() { downErr = r.runDown(ended) })
-	upErr := r.runUp(before)
+	wg.Go(func() { downErr = r.runDown() })
+	upErr := r.runUp()
 	wg.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,18 +129,30 @@ func (r *Relay) Run(before func() error, ended func()) error {
 }
 
 // runUp is the direction from the guest to the server.
-func (r *Relay) runUp(before func() error) error {
-	if before != nil {
-		if err := before(); err != nil {
+func (r *Relay) runUp() error {
+	if r.opts.Before != nil {
+		if err := r.opts.Before(r.ctx); err != nil {
+			if r.ctx.Err() != nil {
+				return nil // the flow has ended, and Before with it
+			}
 			r.Abort(err)
 			return err
 		}
+		if r.ctx.Err() != nil {
+			r.guest.stop() // once more: Before has had the deadline
+		}
 	}
-	side, err := r.pass(r.guest, r.server, &r.up)
+	side, err := r.pass(r.guest, r.server, r.opts.Up, &r.up)
+	if err == nil || side == reading {
+		r.askHungUp(r.guest, r.opts.GuestHungUp)
+	}
 	switch {
+	case r.ctx.Err() != nil:
+		return nil // aborted: an end would be taken for that of the stream
 	case err == nil || side == reading:
 		// The guest's end, or the guest is gone: all that it sent has passed.
 		r.upDone.Store(true)
+		told(r.opts.GuestEnded)
 		r.server.control(func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) })
 		return nil
 	case isReset(err):
@@ -131,15 +163,49 @@ func (r *Relay) runUp(before func() error) error {
 	return nil
 }
 
+// askHungUp calls f if the peer has closed an end, a socket pair.
+func (r *Relay) askHungUp(e end, f func(ctx context.Context)) {
+	if f == nil {
+		return
+	}
+	hungUp := false
+	e.control(func(fd int) {
+		fds := []unix.PollFd{{Fd: int32(fd)}}
+		n, err := unix.Poll(fds, 0)
+		hungUp = err == nil && n > 0 && fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+	})
+	if hungUp {
+		f(r.ctx)
+	}
+}
+
+func (r *Relay) aborted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cause != nil
+}
+
+func told(f func()) {
+	if f != nil {
+		f()
+	}
+}
+
 // runDown is the direction from the server to the guest.
-func (r *Relay) runDown(ended func()) error {
-	side, err := r.pass(r.server, r.guest, &r.down)
+func (r *Relay) runDown() error {
+	side, err := r.pass(r.server, r.guest, r.opts.Down, &r.down)
+	if err == nil {
+		r.askHungUp(r.server, r.opts.ServerHungUp)
+	}
 	switch {
+	case r.aborted():
+		return nil
 	case err == nil && !r.wasReset():
-		ended()
+		told(r.opts.ServerEnded)
 		r.guest.control(func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) })
 		return nil
 	case err == nil, side == reading && isReset(err):
+		r.cancel()
 		r.guest.stop()
 		return ErrServerReset
 	}
@@ -212,7 +278,7 @@ const (
 )
 
 // pass moves bytes until the end of from, and counts them.
-func (r *Relay) pass(from, to end, count *atomic.Int64) (side, error) {
+func (r *Relay) pass(from, to end, limit Limiter, count *atomic.Int64) (side, error) {
 	for {
 		if err := awaitWritable(to); err != nil {
 			return writing, err
@@ -221,7 +287,7 @@ func (r *Relay) pass(from, to end, count *atomic.Int64) (side, error) {
 		if err != nil || n == 0 {
 			return reading, err
 		}
-		if side, err := r.empty(p, to, n, count); err != nil {
+		if side, err := r.empty(p, to, n, limit, count); err != nil {
 			p.close()
 			return side, err
 		}
@@ -271,9 +337,9 @@ func fill(from end) (p *pipe, n int, err error) {
 }
 
 // empty moves the n bytes of p to an end.
-func (r *Relay) empty(p *pipe, to end, n int, count *atomic.Int64) (side, error) {
-	if r.limit != nil {
-		if err := r.limit.WaitN(r.ctx, n); err != nil {
+func (r *Relay) empty(p *pipe, to end, n int, limit Limiter, count *atomic.Int64) (side, error) {
+	if limit != nil {
+		if err := limit.WaitN(r.ctx, n); err != nil {
 			return writing, os.ErrDeadlineExceeded
 		}
 	}

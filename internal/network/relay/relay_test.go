@@ -31,7 +31,7 @@ type flow struct {
 }
 
 // newFlow returns a flow that runs until the end of the test.
-func newFlow(t *testing.T, limit Limiter, before func() error) *flow {
+func newFlow(t *testing.T, limit Limiter, before func(context.Context) error) *flow {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -51,13 +51,13 @@ func newFlow(t *testing.T, limit Limiter, before func() error) *flow {
 		t.Fatal(err)
 	}
 	f := &flow{t: t, guest: os.NewFile(uintptr(fds[0]), "guest"), server: theirs.(*net.TCPConn), ended: make(chan struct{}), done: make(chan error, 1)}
-	if f.Relay, err = New(os.NewFile(uintptr(fds[1]), "pair"), ours.(*net.TCPConn), limit); err != nil {
+	if f.Relay, err = New(os.NewFile(uintptr(fds[1]), "pair"), ours.(*net.TCPConn), Options{Up: limit, Down: limit, Before: before, ServerEnded: func() { close(f.ended) }}); err != nil {
 		t.Fatal(err)
 	}
 	running := make(chan struct{})
 	go func() {
 		defer close(running)
-		f.done <- f.Run(before, func() { close(f.ended) })
+		f.done <- f.Run()
 	}()
 	t.Cleanup(func() {
 		f.Abort(errors.New("the test has ended"))
@@ -209,6 +209,12 @@ func TestResetsOfServersAreTold(t *testing.T) {
 func TestAResetOfTheGuestReachesTheServer(t *testing.T) {
 	f := newFlow(t, nil, nil)
 	cause := errors.New("the guest reset")
+	if _, err := f.guest.Write([]byte("x")); err != nil { // it runs when this has passed
+		t.Fatal(err)
+	}
+	if _, err := f.server.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
 	f.Abort(cause)
 	if err := f.wait(); err != cause {
 		t.Errorf("the relay ended with %v", err)
@@ -238,7 +244,7 @@ func TestAGuestThatIsGone(t *testing.T) {
 func TestNothingPassesBeforeItMay(t *testing.T) {
 	refused := errors.New("refused")
 	judge := make(chan error)
-	f := newFlow(t, nil, func() error { return <-judge })
+	f := newFlow(t, nil, func(context.Context) error { return <-judge })
 	if _, err := f.guest.Write([]byte("secret")); err != nil {
 		t.Fatal(err)
 	}
@@ -256,6 +262,20 @@ func TestNothingPassesBeforeItMay(t *testing.T) {
 	f.Close()
 	if b, err := io.ReadAll(f.server); len(b) != 0 || !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the server read %q: %v", b, err)
+	}
+}
+
+func TestAResetEndsWhatComesBefore(t *testing.T) {
+	f := newFlow(t, nil, func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if err := f.server.SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	f.server.Close()
+	if err := f.wait(); !errors.Is(err, ErrServerReset) {
+		t.Errorf("the relay ended with %v", err)
 	}
 }
 
@@ -376,12 +396,12 @@ func BenchmarkRelay(b *testing.B) {
 		b.Fatal(err)
 	}
 	guest := os.NewFile(uintptr(fds[0]), "guest")
-	r, err := New(os.NewFile(uintptr(fds[1]), "pair"), ours.(*net.TCPConn), nil)
+	r, err := New(os.NewFile(uintptr(fds[1]), "pair"), ours.(*net.TCPConn), Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { r.Run(nil, func() {}) })
+	wg.Go(func() { r.Run() })
 	wg.Go(func() { io.Copy(theirs, struct{ io.Reader }{&endless{int64(b.N) << 18}}); theirs.Close() })
 	b.SetBytes(1 << 18)
 	buf := make([]byte, 1<<18)

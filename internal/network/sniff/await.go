@@ -1,8 +1,10 @@
 package sniff
 
 import (
+	"context"
 	"errors"
 	"io"
+	"sync"
 	"syscall"
 	"time"
 
@@ -25,20 +27,22 @@ type Timeouts struct {
 }
 
 // Await waits for the first bytes of a client and leaves them in the socket. io.EOF says that
-// the client has sent nothing and has ended.
-func Await(s Socket, limits Timeouts) (Found, error) {
+// the client has sent nothing and has ended. Await gives up when ctx ends.
+func Await(ctx context.Context, s Socket, limits Timeouts) (Found, error) {
 	raw, err := s.SyscallConn()
 	if err != nil {
 		return Found{}, err
 	}
-	if limits.First > 0 {
-		if err := s.SetReadDeadline(time.Now().Add(limits.First)); err != nil {
-			return Found{}, err
-		}
+	d := deadline{socket: s, ctx: ctx}
+	defer d.clear()
+	if err := d.set(limits.First); err != nil {
+		return Found{}, err
 	}
-	defer s.SetReadDeadline(time.Time{}) // an error says that it is closed
+	stop := context.AfterFunc(ctx, d.expire)
+	defer stop()
 	var found Found
-	err = errors.Join(readAll(raw, func(b []byte, ended bool) (done bool, err error) {
+	began := false
+	err = readAll(raw, func(b []byte, ended bool) (done bool, err error) {
 		found, err = Parse(b)
 		switch {
 		case !errors.Is(err, ErrMore):
@@ -48,14 +52,54 @@ func Await(s Socket, limits Timeouts) (Found, error) {
 		case ended:
 			return true, ErrMalformed
 		}
-		if len(b) > 0 && limits.Rest > 0 {
-			err = s.SetReadDeadline(time.Now().Add(limits.Rest))
-			limits.Rest = 0
+		if len(b) > 0 && !began {
+			began = true
+			err = d.set(limits.Rest)
 			return err != nil, err
 		}
 		return false, nil
-	}))
+	})
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	return found, err
+}
+
+// deadline is that of a socket while Await has it. The end of ctx is not undone by another one.
+type deadline struct {
+	socket Socket
+	ctx    context.Context
+	mu     sync.Mutex
+	over   bool // Await has returned; guarded by mu
+}
+
+// set gives the client a time; 0 is as long as it likes.
+func (d *deadline) set(limit time.Duration) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ctx.Err() != nil {
+		return d.socket.SetReadDeadline(time.Unix(1, 0))
+	}
+	if limit == 0 {
+		return d.socket.SetReadDeadline(time.Time{})
+	}
+	return d.socket.SetReadDeadline(time.Now().Add(limit))
+}
+
+// expire ends the waiting.
+func (d *deadline) expire() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.over {
+		_ = d.socket.SetReadDeadline(time.Unix(1, 0)) // it is closed
+	}
+}
+
+func (d *deadline) clear() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.over = true
+	_ = d.socket.SetReadDeadline(time.Time{}) // it is closed
 }
 
 // readAll shows f all bytes in the socket each time that there are more, until it is done.

@@ -2,6 +2,7 @@ package sniff
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdh"
 	"crypto/rand"
 	"crypto/tls"
@@ -164,7 +165,7 @@ type result struct {
 func await(near *os.File, limits Timeouts) chan result {
 	done := make(chan result, 1)
 	go func() {
-		f, err := Await(near, limits)
+		f, err := Await(context.Background(), near, limits)
 		done <- result{f, err}
 	}()
 	return done
@@ -214,6 +215,30 @@ func TestAwaitEnds(t *testing.T) {
 				t.Errorf("Await = %+v", r)
 			}
 		})
+	}
+}
+
+func TestAwaitGivesUp(t *testing.T) {
+	near, far := pair(t)
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := Await(ctx, near, Timeouts{First: time.Minute, Rest: time.Minute})
+		done <- err
+	}()
+	if _, err := io.WriteString(far, "GET "); err != nil {
+		t.Fatal(err)
+	}
+	cancel(cause)
+	if err := <-done; err != cause {
+		t.Errorf("Await = %v", err)
+	}
+	// The socket is as it was.
+	if b := make([]byte, 4); true {
+		if _, err := io.ReadFull(near, b); err != nil || string(b) != "GET " {
+			t.Errorf("read %q: %v", b, err)
+		}
 	}
 }
 

@@ -1,0 +1,246 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/network/dns"
+	"ramet.dev/ramet/internal/network/policy"
+	"ramet.dev/ramet/internal/network/wire"
+)
+
+// Registration is what the gateway knows of a sandbox.
+type Registration struct {
+	ID string `json:"id"`
+	// Tenant is whose it is: sandboxes reach others of the same tenant only. Tree is the root of
+	// its tree.
+	Tenant string `json:"tenant,omitempty"`
+	Tree   string `json:"tree,omitempty"`
+	// Name and Metadata are those that rules about sandboxes name.
+	Name     string            `json:"name,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Policy   policy.Spec       `json:"policy"`
+}
+
+// Treated is a flow whose requests a policy treats.
+type Treated struct {
+	Sandbox, Tree, Tenant string
+	// Name is the host that the guest named, and Port the one that it dialed.
+	Name string
+	Port uint16
+	// TLS says that the guest begins with a handshake.
+	TLS       bool
+	Treatment *policy.Treatment
+	// Dial connects to the address that was judged.
+	Dial func(ctx context.Context) (net.Conn, error)
+}
+
+// Proxy ends TLS and HTTP of treated flows. Serve takes the connection over; it returns when the
+// connection has ended, or ctx has.
+type Proxy interface {
+	Serve(ctx context.Context, guest net.Conn, t Treated) error
+}
+
+// Config says what the gateway works with.
+type Config struct {
+	// Upstream answers questions about names.
+	Upstream *dns.Upstream
+	// Log is told of each decision, and of the end of each flow. It must not block.
+	Log func(api.NetworkLogEntry)
+	// Proxy serves treated flows. Without it they are denied.
+	Proxy Proxy
+	// Dial opens sockets; nil is that of package net.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Own reports whether an address is one of the host.
+	Own func(netip.Addr) bool
+}
+
+// Gateway serves the sandboxes that are registered. It is safe for concurrent use.
+type Gateway struct {
+	cfg      Config
+	counters counters
+
+	mu        sync.Mutex
+	sandboxes map[string]*sandbox // guarded by mu
+	addresses map[netip.Addr]*sandbox
+	next      uint32 // of addresses; guarded by mu
+	closed    bool
+	wg        sync.WaitGroup // of sandboxes
+}
+
+// The errors of a registration.
+var (
+	ErrUnknown = api.Errorf(api.CodeNotFound, "the gateway has no such sandbox")
+	errClosed  = errors.New("the gateway is closed")
+	errTaken   = api.Errorf(api.CodeConflict, "the gateway has the sandbox")
+)
+
+// New returns a gateway without sandboxes.
+func New(cfg Config) *Gateway {
+	if cfg.Dial == nil {
+		cfg.Dial = (&net.Dialer{}).DialContext
+	}
+	return &Gateway{cfg: cfg, sandboxes: map[string]*sandbox{}, addresses: map[netip.Addr]*sandbox{}}
+}
+
+// Add registers a sandbox and serves its channel, which it takes over, until the sandbox is removed
+// or its sentry has ended. The policy is in force before the first message is read.
+func (g *Gateway) Add(r Registration, channel *os.File) error {
+	compiled, err := policy.Compile(r.Policy, g.cfg.Own)
+	if err != nil {
+		channel.Close()
+		return err
+	}
+	ch, err := wire.GatewayChannel(channel)
+	if err != nil {
+		return err
+	}
+	s := newSandbox(g, r, compiled, ch)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || g.sandboxes[r.ID] != nil {
+		ch.Close()
+		if g.closed {
+			return errClosed
+		}
+		return errTaken
+	}
+	g.sandboxes[r.ID] = s
+	s.address = g.freeAddress()
+	g.addresses[s.address] = s
+	g.wg.Go(func() {
+		s.serve()
+		g.forget(s)
+	})
+	return nil
+}
+
+// freeAddress returns an address of those that other sandboxes reach a sandbox at: they are set
+// aside for measurements between networks (RFC 2544), and no network routes them. The caller holds
+// mu.
+func (g *Gateway) freeAddress() netip.Addr {
+	for {
+		g.next = (g.next + 1) % (1 << 17)
+		a := netip.AddrFrom4([4]byte{198, 18 + byte(g.next>>16), byte(g.next >> 8), byte(g.next)})
+		if g.next != 0 && g.addresses[a] == nil {
+			return a
+		}
+	}
+}
+
+// forget removes a sandbox whose channel has ended.
+func (g *Gateway) forget(s *sandbox) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sandboxes[s.reg().ID] == s {
+		delete(g.sandboxes, s.reg().ID)
+	}
+	delete(g.addresses, s.address)
+}
+
+// Replace puts what is known of a sandbox in force. Flows that its policy does not allow any more are
+// cut before Replace returns; with an error nothing has changed.
+func (g *Gateway) Replace(r Registration) error {
+	compiled, err := policy.Compile(r.Policy, g.cfg.Own)
+	if err != nil {
+		return err
+	}
+	s, err := g.sandbox(r.ID)
+	if err != nil {
+		return err
+	}
+	s.replace(r, compiled)
+	return nil
+}
+
+// Remove cuts all flows of a sandbox and closes its channel. It returns when nothing of it is left.
+func (g *Gateway) Remove(id string) error {
+	s, err := g.sandbox(id)
+	if err != nil {
+		return err
+	}
+	s.channel.Close()
+	<-s.done
+	g.forget(s)
+	return nil
+}
+
+// Test judges a connection of a sandbox as if the guest asked for it, by a name or an address.
+func (g *Gateway) Test(id, host string, protocol policy.Protocol, port uint16) (api.NetworkTestResult, error) {
+	s, err := g.sandbox(id)
+	if err != nil {
+		return api.NetworkTestResult{}, err
+	}
+	return s.test(host, protocol, port)
+}
+
+// IDs returns the registered sandboxes.
+func (g *Gateway) IDs() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ids := make([]string, 0, len(g.sandboxes))
+	for id := range g.sandboxes {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// Close removes all sandboxes and waits for what serves them.
+func (g *Gateway) Close() {
+	g.mu.Lock()
+	g.closed = true
+	for _, s := range g.sandboxes {
+		s.channel.Close()
+	}
+	g.mu.Unlock()
+	g.wg.Wait()
+}
+
+func (g *Gateway) sandbox(id string) (*sandbox, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.sandboxes[id]
+	if s == nil {
+		return nil, fmt.Errorf("%s: %w", id, ErrUnknown)
+	}
+	return s, nil
+}
+
+// at returns the sandbox that others reach at an address, or nil.
+func (g *Gateway) at(a netip.Addr) *sandbox {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.addresses[a]
+}
+
+// siblingDomain is the domain of the names of sandboxes.
+const siblingDomain = ".sandbox"
+
+// siblings knows the names of sandboxes of one tenant.
+type siblings struct {
+	g      *Gateway
+	tenant string
+}
+
+// Sibling implements dns.Siblings: NAME.sandbox, or ID.sandbox.
+func (b siblings) Sibling(name string) (netip.Addr, bool) {
+	name, is := strings.CutSuffix(name, siblingDomain)
+	if !is {
+		return netip.Addr{}, false
+	}
+	b.g.mu.Lock()
+	defer b.g.mu.Unlock()
+	for _, s := range b.g.sandboxes {
+		if r := s.reg(); r.Tenant == b.tenant && (strings.EqualFold(r.Name, name) || strings.EqualFold(r.ID, name)) {
+			return s.address, true
+		}
+	}
+	return netip.Addr{}, true
+}

@@ -1,0 +1,401 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/network/policy"
+	"ramet.dev/ramet/internal/network/wire"
+)
+
+func TestAFlowEndToEnd(t *testing.T) {
+	w := newWorld(t, nil)
+	w.serve("192.0.2.9:5000", echoes)
+	s := w.newSentry("one", rules(t, "192.0.2.9:5000"))
+	g := s.open("192.0.2.9:5000")
+	data := make([]byte, 3<<20)
+	rand.Read(data)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := g.Write(data); err != nil {
+			t.Error(err)
+		}
+		g.shut()
+	})
+	back, err := io.ReadAll(g)
+	wg.Wait()
+	if err != nil || sha256.Sum256(back) != sha256.Sum256(data) {
+		t.Errorf("%d bytes of %d came back: %v", len(back), len(data), err)
+	}
+	if k := g.last(); k != wire.Closed {
+		t.Errorf("the last word is %v", k)
+	}
+	s.send(wire.Message{Kind: wire.Closed, Flow: g.flow})
+	eventually(t, "the flow is logged", func() bool { return len(w.lines()) == 2 })
+	first, last := w.lines()[0], w.lines()[1]
+	if first.Verdict != api.NetworkAllowed || first.Address != "192.0.2.9" || first.Port != 5000 || first.Sandbox != "one" || first.Rule == "" {
+		t.Errorf("logged %+v", first)
+	}
+	if last.BytesIn != int64(len(data)) || last.BytesOut != int64(len(data)) || last.DurationMS <= 0 {
+		t.Errorf("logged %+v", last)
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	w := newWorld(t, nil)
+	w.mu.Lock()
+	w.servers["192.0.2.9:1"] = "127.0.0.1:1" // where nobody listens
+	w.mu.Unlock()
+	s := w.newSentry("one", rules(t, "192.0.2.9:1", "192.0.2.9:2"))
+	for _, c := range []struct {
+		protocol wire.Protocol
+		address  string
+		want     wire.Code
+		verdict  api.NetworkVerdict
+	}{
+		{wire.TCP, "192.0.2.9:1", wire.CodeRefused, api.NetworkAllowed},
+		{wire.TCP, "192.0.2.9:2", wire.CodeHostUnreachable, api.NetworkAllowed},
+		{wire.TCP, "192.0.2.9:3", wire.CodeRefused, api.NetworkDenied},
+		{wire.TCP, "127.0.0.1:22", wire.CodeRefused, api.NetworkDenied},
+		{wire.TCP, "[::ffff:169.254.169.254]:80", wire.CodeRefused, api.NetworkDenied},
+		{wire.TCP, "[2001:db8::1]:443", wire.CodeRefused, api.NetworkDenied},
+		{wire.UDP, "192.0.2.9:1", wire.CodeProhibited, api.NetworkDenied},
+		{wire.UDP, "192.0.2.9:53", wire.CodeProhibited, api.NetworkDenied},
+		{wire.UDP, "192.0.2.9:443", wire.CodeProhibited, api.NetworkDenied},
+	} {
+		if _, code := s.dial(c.protocol, c.address); code != c.want {
+			t.Errorf("%s: %v, want %v", c.address, code, c.want)
+		}
+		lines := w.lines()
+		if e := lines[len(lines)-1]; e.Verdict != c.verdict || e.Rule == "" {
+			t.Errorf("%s was logged as %+v", c.address, e)
+		}
+	}
+	eventually(t, "all flows end", func() bool { return w.Stats().Flows == 0 })
+}
+
+func TestResets(t *testing.T) {
+	w := newWorld(t, nil)
+	w.serve("192.0.2.9:1", func(c *net.TCPConn) {
+		_, _ = io.WriteString(c, "half a file")
+		_, _ = io.ReadFull(c, make([]byte, 1))
+		_ = c.SetLinger(0)
+	})
+	ended := make(chan error, 1)
+	w.serve("192.0.2.9:2", func(c *net.TCPConn) {
+		_, err := io.ReadAll(c)
+		ended <- err
+	})
+	s := w.newSentry("one", rules(t, "192.0.2.9:1-2"))
+	g := s.open("192.0.2.9:1")
+	if _, err := io.ReadFull(g, make([]byte, 11)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Read(make([]byte, 1)); err == nil {
+		t.Error("more came")
+	}
+	if k := g.last(); k != wire.Reset {
+		t.Errorf("the server's reset is told as %v", k)
+	}
+	s.send(wire.Message{Kind: wire.Reset, Flow: s.open("192.0.2.9:2").flow})
+	if err := <-ended; err == nil {
+		t.Error("the server took the guest's reset for an end")
+	}
+	g = s.open("192.0.2.9:2")
+	if _, err := g.Write([]byte("last words")); err != nil {
+		t.Fatal(err)
+	}
+	g.Close()
+	s.send(wire.Message{Kind: wire.Closed, Flow: g.flow})
+	if err := <-ended; err != nil {
+		t.Errorf("the guest's end came as %v", err)
+	}
+	eventually(t, "all flows end", func() bool { return w.Stats().Flows == 0 })
+}
+
+// lookUp asks for a name over UDP.
+func (s *sentry) lookUp(name string) (addrs []string, rcode int) {
+	s.t.Helper()
+	b, err := new(dns.Msg).SetQuestion(name+".", dns.TypeA).Pack()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	m := s.get(s.ask(wire.Message{Kind: wire.Question, Payload: b}))
+	r := &dns.Msg{}
+	if err := r.Unpack(m.Payload); err != nil || m.Kind != wire.Answer {
+		s.t.Fatalf("%v: %v", m.Kind, err)
+	}
+	for _, rr := range r.Answer {
+		if a, is := rr.(*dns.A); is {
+			addrs = append(addrs, a.A.String())
+		}
+	}
+	return addrs, r.Rcode
+}
+
+func TestNames(t *testing.T) {
+	w := newWorld(t, nil)
+	w.serve("192.0.2.3:5432", echoes)
+	s := w.newSentry("one", rules(t, "db.example.org:5432"))
+	if _, code := s.dial(wire.TCP, "192.0.2.3:5432"); code != wire.CodeRefused {
+		t.Errorf("an address that nobody asked for: %v", code)
+	}
+	if addrs, rcode := s.lookUp("other.example.com"); rcode != dns.RcodeRefused || addrs != nil {
+		t.Errorf("a name that is not allowed: %v, %s", addrs, dns.RcodeToString[rcode])
+	}
+	if addrs, rcode := s.lookUp("DB.example.org"); rcode != 0 || !slices.Equal(addrs, []string{"192.0.2.3"}) {
+		t.Fatalf("a name that is allowed: %v, %s", addrs, dns.RcodeToString[rcode])
+	}
+	if err := s.open("192.0.2.3:5432").trip("words"); err != nil {
+		t.Error(err)
+	}
+	if _, code := s.dial(wire.TCP, "192.0.2.3:5433"); code != wire.CodeRefused {
+		t.Errorf("another port: %v", code)
+	}
+	for _, test := range []struct {
+		host string
+		want bool
+	}{{"db.example.org", true}, {"other.example.com", false}, {"192.0.2.3", false}} {
+		if r, err := w.Test("one", test.host, policy.TCP, 5432); err != nil || r.Allowed != test.want || r.Rule == "" {
+			t.Errorf("test of %s: %+v, %v", test.host, r, err)
+		}
+	}
+}
+
+func TestQuestionsOnAStream(t *testing.T) {
+	w := newWorld(t, nil)
+	s := w.newSentry("one", rules(t, "a.example.org"))
+	g := s.open("192.0.2.53:53")
+	b, err := new(dns.Msg).SetQuestion("a.example.org.", dns.TypeA).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(b))), b...)); err != nil {
+		t.Fatal(err)
+	}
+	var size [2]byte
+	if _, err := io.ReadFull(g, size[:]); err != nil {
+		t.Fatal(err)
+	}
+	g.shut()
+	if b, err := io.ReadAll(g); err != nil || len(b) != int(binary.BigEndian.Uint16(size[:])) {
+		t.Errorf("%d bytes: %v", len(b), err)
+	}
+	if k := g.last(); k != wire.Closed {
+		t.Errorf("the last word is %v", k)
+	}
+}
+
+// hello returns the beginning of a handshake.
+func hello(t *testing.T, name string) []byte {
+	t.Helper()
+	client, server := net.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = tls.Client(client, &tls.Config{ServerName: name, InsecureSkipVerify: true}).Handshake()
+	}()
+	b := make([]byte, 4096)
+	n, err := server.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	<-done
+	return b[:n]
+}
+
+func TestTheNameInTheFirstBytes(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, port := range []string{"443", "80", "22"} {
+		w.serve("192.0.2.1:"+port, echoes)
+	}
+	s := w.newSentry("one", rules(t, "a.example.org:443", "a.example.org:80", "a.example.org:22"))
+	if addrs, _ := s.lookUp("a.example.org"); len(addrs) != 1 {
+		t.Fatalf("addresses %v", addrs)
+	}
+	for name, c := range map[string]struct {
+		port, say string
+		allowed   bool
+	}{
+		"TLS":               {"443", string(hello(t, "a.example.org")), true},
+		"TLS, other name":   {"443", string(hello(t, "b.example.org")), false},
+		"TLS, no name":      {"443", string(hello(t, "")), false},
+		"no TLS":            {"443", "SSH-2.0-client\r\n", false},
+		"HTTP":              {"80", "GET / HTTP/1.1\r\nHost: a.example.org\r\n\r\n", true},
+		"HTTP, other name":  {"80", "GET / HTTP/1.1\r\nHost: b.example.org\r\n\r\n", false},
+		"HTTP, two names":   {"80", "GET / HTTP/1.1\r\nHost: a.example.org\r\nHost: b.example.org\r\n\r\n", false},
+		"HTTP/2":            {"80", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", false},
+		"SSH":               {"22", "SSH-2.0-client\r\n", true},
+		"TLS at other port": {"22", string(hello(t, "a.example.org")), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := s.open("192.0.2.1:" + c.port)
+			defer g.Close()
+			defer func() { s.send(wire.Message{Kind: wire.Closed, Flow: g.flow}) }()
+			err := g.trip(c.say)
+			if (err == nil) != c.allowed {
+				t.Errorf("allowed %v: %v", c.allowed, err)
+			}
+			if !c.allowed {
+				if k := g.last(); k != wire.Reset {
+					t.Errorf("it is told as %v", k)
+				}
+			}
+		})
+	}
+	eventually(t, "all flows end", func() bool { return w.Stats().Flows == 0 })
+	denied := 0
+	for _, e := range w.lines() {
+		if e.Verdict == api.NetworkDenied {
+			denied++
+		}
+	}
+	if denied != 6 {
+		t.Errorf("%d denials were logged", denied)
+	}
+}
+
+func TestReplacedPoliciesCutFlows(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, a := range []string{"192.0.2.9:1", "192.0.2.9:2"} {
+		w.serve(a, echoes)
+	}
+	s := w.newSentry("one", rules(t, "192.0.2.9:1-2"))
+	kept, cut := s.open("192.0.2.9:1"), s.open("192.0.2.9:2")
+	for _, g := range []*guest{kept, cut} {
+		if err := g.trip("before"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Replace(Registration{ID: "one", Policy: policy.Spec{Document: rules(t, "192.0.2.9:1")}}); err != nil {
+		t.Fatal(err)
+	}
+	if k := cut.last(); k != wire.Reset {
+		t.Errorf("the flow ends with %v", k)
+	}
+	if err := cut.trip("after"); err == nil {
+		t.Error("the flow that is not allowed is open")
+	}
+	if err := kept.trip("after"); err != nil {
+		t.Errorf("the flow that is allowed: %v", err)
+	}
+	if _, code := s.dial(wire.TCP, "192.0.2.9:2"); code != wire.CodeRefused {
+		t.Errorf("a new flow: %v", code)
+	}
+	if err := w.Replace(Registration{ID: "two"}); !errors.Is(err, ErrUnknown) {
+		t.Errorf("replace the policy of a sandbox that is not there: %v", err)
+	}
+}
+
+func TestDatagrams(t *testing.T) {
+	w := newWorld(t, nil)
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		b := make([]byte, maxDatagram)
+		for {
+			n, from, err := pc.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			_, _ = pc.WriteTo(b[:n], from)
+		}
+	})
+	defer wg.Wait()
+	defer pc.Close()
+	w.servers["192.0.2.9:123"] = pc.LocalAddr().String()
+	s := w.newSentry("one", rules(t, "udp:192.0.2.9:123"))
+	g, code := s.dial(wire.UDP, "192.0.2.9:123")
+	if g == nil {
+		t.Fatal(code)
+	}
+	for _, n := range []int{1, 1400, 60000} {
+		if err := g.trip(strings.Repeat("x", n)); err != nil {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+	g.Close()
+	s.send(wire.Message{Kind: wire.Closed, Flow: g.flow})
+	eventually(t, "the flow ends", func() bool { return w.Stats().Flows == 0 })
+	lines := w.lines()
+	if e := lines[len(lines)-1]; e.BytesIn != 61401 || e.BytesOut != 61401 || e.Protocol != "udp" {
+		t.Errorf("logged %+v", e)
+	}
+}
+
+func TestEchoes(t *testing.T) {
+	w := newWorld(t, nil)
+	s := w.newSentry("one", rules(t, "127.0.0.1:7", "[::1]:7"))
+	for _, addr := range []string{"127.0.0.1", "::1"} {
+		m := s.get(s.ask(wire.Message{Kind: wire.Echo, Address: netip.MustParseAddr(addr), Payload: []byte("ping")}))
+		if m.Kind != wire.Echoed || string(m.Payload) != "ping" {
+			t.Errorf("%s: %v %q, code %v", addr, m.Kind, m.Payload, m.Code)
+		}
+	}
+	m := s.get(s.ask(wire.Message{Kind: wire.Echo, Address: netip.MustParseAddr("192.0.2.77"), Payload: []byte("ping")}))
+	if m.Kind != wire.Verdict || m.Code != wire.CodeProhibited {
+		t.Errorf("an address that is not allowed: %v, code %v", m.Kind, m.Code)
+	}
+}
+
+// proxy serves treated flows in tests.
+type proxy struct{ got chan Treated }
+
+func (p *proxy) Serve(ctx context.Context, guest net.Conn, t Treated) error {
+	p.got <- t
+	if _, err := guest.Read(make([]byte, 4096)); err != nil {
+		return err
+	}
+	server, err := t.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	_, err = io.Copy(guest, io.LimitReader(server, 5))
+	return err
+}
+
+func TestTreatedFlows(t *testing.T) {
+	p := &proxy{got: make(chan Treated, 1)}
+	w := newWorld(t, p)
+	w.serve("192.0.2.1:443", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hello"); _, _ = io.Copy(io.Discard, c) })
+	s := w.newSentry("one", document(t, `{"allow": ["a.example.org"], "rules": {"a.example.org": {"methods": ["GET"]}}}`))
+	if addrs, _ := s.lookUp("a.example.org"); len(addrs) != 1 {
+		t.Fatalf("addresses %v", addrs)
+	}
+	g := s.open("192.0.2.1:443")
+	if _, err := g.Write(hello(t, "a.example.org")); err != nil {
+		t.Fatal(err)
+	}
+	got := <-p.got
+	if got.Name != "a.example.org" || !got.TLS || got.Sandbox != "one" || got.Treatment.Pattern != "a.example.org" || got.Port != 443 {
+		t.Errorf("the proxy was given %+v", got)
+	}
+	if b, err := io.ReadAll(g); string(b) != "hello" || err != nil {
+		t.Errorf("the guest read %q: %v", b, err)
+	}
+	if k := g.last(); k != wire.Closed {
+		t.Errorf("the last word is %v", k)
+	}
+}

@@ -1,0 +1,285 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/network/dns"
+	"ramet.dev/ramet/internal/network/policy"
+	"ramet.dev/ramet/internal/network/relay"
+	"ramet.dev/ramet/internal/network/wire"
+)
+
+const (
+	// maxPending bounds the questions, and the echoes, of a sandbox that are under way; more are
+	// lost, as datagrams are.
+	maxPending = 128
+	// dialsPerSecond bounds how many flows a sandbox asks for: its channel is read no faster.
+	dialsPerSecond = 2000
+	// sendTimeout bounds how long a sentry may read nothing. It is ended then: what waits for it
+	// would wait for ever.
+	sendTimeout = 30 * time.Second
+)
+
+// Why flows are cut.
+var (
+	errGone     = errors.New("the sandbox has ended")
+	errReset    = errors.New("the guest reset the flow")
+	errReplaced = errors.New("the policy does not allow it any more")
+	errProtocol = errors.New("the sentry does not keep to the protocol")
+)
+
+// sandbox is one registered sandbox.
+type sandbox struct {
+	g       *Gateway
+	channel *wire.Channel
+	address netip.Addr // where others of the tenant reach it
+	names   *dns.Names
+	dns     *dns.Client
+	dials   *rate.Limiter
+	up      *rate.Limiter // bytes of all flows
+	down    *rate.Limiter
+	pending chan struct{}
+
+	ctx    context.Context // ends with the channel
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // of flows, questions and echoes
+	done   chan struct{}
+
+	mu           sync.Mutex
+	registration Registration     // guarded by mu
+	policy       *policy.Policy   // guarded by mu
+	flows        map[uint32]*flow // guarded by mu
+	open         map[*flow]bool   // with those whose number is free again; guarded by mu
+	inbound      uint32           // last number; guarded by mu
+}
+
+func newSandbox(g *Gateway, r Registration, p *policy.Policy, ch *wire.Channel) *sandbox {
+	s := &sandbox{
+		g: g, channel: ch, names: dns.NewNames(), registration: r, policy: p,
+		dials: rate.NewLimiter(dialsPerSecond, dialsPerSecond), up: rate.NewLimiter(rate.Inf, relay.MaxWait), down: rate.NewLimiter(rate.Inf, relay.MaxWait),
+		pending: make(chan struct{}, maxPending), flows: map[uint32]*flow{}, open: map[*flow]bool{}, done: make(chan struct{}),
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.dns = dns.NewClient(g.cfg.Upstream, siblings{g, r.Tenant}, s.names, names{p}, p.Limits().DNSPerS)
+	s.setRate(p)
+	return s
+}
+
+// reg returns what is known of the sandbox.
+func (s *sandbox) reg() Registration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.registration
+}
+
+// peer returns the sandbox as rules of others name it.
+func (s *sandbox) peer() *policy.Peer {
+	r := s.reg()
+	return &policy.Peer{Name: r.Name, Metadata: r.Metadata}
+}
+
+func (s *sandbox) setRate(p *policy.Policy) {
+	limit := rate.Inf
+	if mbit := p.Limits().RateMbit; mbit > 0 {
+		limit = rate.Limit(mbit) * 1e6 / 8
+	}
+	s.up.SetLimit(limit)
+	s.down.SetLimit(limit)
+}
+
+// serve reads the channel until it ends, and then ends all that belongs to the sandbox.
+func (s *sandbox) serve() {
+	defer close(s.done)
+	var err error
+	for err == nil {
+		err = s.channel.Receive(s.handle)
+	}
+	if errors.Is(err, errProtocol) {
+		s.g.counters.protocolErrors.Add(1)
+	}
+	s.cancel(errGone)
+	s.channel.Close()
+	s.mu.Lock()
+	for f := range s.open {
+		f.cut(errGone)
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+}
+
+// handle begins what a message asks for. It never waits for anything but the limit of flows.
+func (s *sandbox) handle(m wire.Message, _ *os.File) error {
+	switch m.Kind {
+	case wire.Dial:
+		if err := s.dials.Wait(s.ctx); err != nil {
+			return err
+		}
+		return s.dial(m)
+	case wire.Question:
+		message := append([]byte(nil), m.Payload...)
+		s.begin(func() { s.question(m.Flow, message) })
+	case wire.Echo:
+		payload := append([]byte(nil), m.Payload...)
+		s.begin(func() { s.echo(m.Flow, m.Address, payload) })
+	default:
+		return s.tellFlow(m)
+	}
+	return nil
+}
+
+// begin runs f if not too much is under way.
+func (s *sandbox) begin(f func()) {
+	select {
+	case s.pending <- struct{}{}:
+		s.wg.Go(func() {
+			defer func() { <-s.pending }()
+			f()
+		})
+	default:
+		s.g.counters.dropped.Add(1)
+	}
+}
+
+// dial begins a flow, if the sandbox may have one more.
+func (s *sandbox) dial(m wire.Message) error {
+	f := newFlow(s, m.Flow, m.Protocol, m.Address, m.Port)
+	s.mu.Lock()
+	taken := s.flows[m.Flow] != nil
+	most := s.policy.Limits().Connections
+	full := len(s.open) >= most
+	if !taken && !full {
+		s.flows[m.Flow] = f
+		s.open[f] = true
+	}
+	s.mu.Unlock()
+	switch {
+	case taken:
+		return fmt.Errorf("flow %d is open: %w", m.Flow, errProtocol)
+	case full:
+		f.deny(fmt.Sprintf("limits.connections: %d", most), "", wire.CodeRefused)
+		return nil
+	}
+	s.wg.Go(func() {
+		defer f.end()
+		f.run()
+	})
+	return nil
+}
+
+// tellFlow passes what the sentry says about a flow to it. Flows may have ended meanwhile.
+func (s *sandbox) tellFlow(m wire.Message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.flows[m.Flow]
+	if f == nil {
+		return nil
+	}
+	switch m.Kind {
+	case wire.Accepted, wire.Refused:
+		f.answer(m.Kind == wire.Accepted)
+		if m.Kind == wire.Refused {
+			delete(s.flows, m.Flow)
+		}
+	case wire.Closed:
+		delete(s.flows, m.Flow)
+		f.guestGone()
+	case wire.Reset:
+		delete(s.flows, m.Flow)
+		f.cut(errReset)
+	}
+	return nil
+}
+
+// judge decides about a flow and records what was judged, so that a policy that comes later is asked
+// about it.
+func (s *sandbox) judge(f *flow, q policy.Question) policy.Decision {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.policy.Judge(&q)
+	if d.Allowed {
+		f.judged = func(p *policy.Policy) bool { return p.Keeps(&q, d.Treatment) }
+	}
+	return d
+}
+
+// current returns the policy in force.
+func (s *sandbox) current() *policy.Policy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.policy
+}
+
+// replace puts a policy in force and cuts the flows that it does not allow.
+func (s *sandbox) replace(r Registration, p *policy.Policy) {
+	s.dns.SetPolicy(names{p}, p.Limits().DNSPerS)
+	s.setRate(p)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.ID, r.Tenant, r.Tree = s.registration.ID, s.registration.Tenant, s.registration.Tree // which never change
+	s.registration, s.policy = r, p
+	for f := range s.open {
+		if f.judged != nil && !f.judged(p) {
+			f.cut(errReplaced)
+		}
+	}
+}
+
+// send tells the sentry something. A sentry that does not listen is ended.
+func (s *sandbox) send(m *wire.Message, fd int) error {
+	err := s.channel.SetWriteDeadline(time.Now().Add(sendTimeout))
+	if err == nil {
+		err = s.channel.Send(m, fd)
+	}
+	if err != nil {
+		s.channel.Close()
+	}
+	return err
+}
+
+// log tells of a decision.
+func (s *sandbox) log(e api.NetworkLogEntry) {
+	if e.Verdict == api.NetworkDenied {
+		s.g.counters.denied.Add(1)
+	} else if e.DurationMS == 0 {
+		s.g.counters.allowed.Add(1)
+	}
+	e.Sandbox = s.reg().ID
+	if e.At.IsZero() {
+		e.At = time.Now()
+	}
+	s.g.cfg.Log(e)
+}
+
+// test judges without a flow. A name is judged as if it had been looked up, at a public address.
+func (s *sandbox) test(host string, protocol policy.Protocol, port uint16) (api.NetworkTestResult, error) {
+	p := s.current()
+	q := policy.Question{Protocol: protocol, Port: port}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		name, ok := policy.CanonicalName(host)
+		if !ok {
+			return api.NetworkTestResult{}, api.Invalid("host", "%q is neither an address nor a name", host)
+		}
+		if d := p.JudgeName(name); !d.Allowed {
+			return api.NetworkTestResult{Rule: d.String(), WouldAllow: p.WouldAllowName(name)}, nil
+		}
+		// An address of no class of its own: the name alone decides.
+		addr, q.Names, q.Seen, q.Host = netip.AddrFrom4([4]byte{1, 0, 0, 0}), []string{name}, true, name
+	}
+	q.Address = addr
+	d := p.Judge(&q)
+	r := api.NetworkTestResult{Allowed: d.Allowed, Rule: d.String()}
+	if !d.Allowed {
+		r.WouldAllow = p.WouldAllow(&q)
+	}
+	return r, nil
+}

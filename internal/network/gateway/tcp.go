@@ -1,0 +1,265 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/network/policy"
+	"ramet.dev/ramet/internal/network/relay"
+	"ramet.dev/ramet/internal/network/sniff"
+	"ramet.dev/ramet/internal/network/wire"
+)
+
+const (
+	// dialTimeout bounds a connection to a server.
+	dialTimeout = 30 * time.Second
+	// silence is how long a guest may say nothing on a connection whose name has to be known:
+	// browsers open some ahead. slowness is how long it may take for the name.
+	silence  = 2 * time.Minute
+	slowness = 10 * time.Second
+	// receiveBuffer is that of sockets of the host. With the size that Linux chooses many
+	// downloads at once collapse: they advertise more than the pairs take.
+	receiveBuffer = 1 << 20
+)
+
+// errDenied says that the name in the first bytes is not allowed.
+var errDenied = errors.New("the name is not allowed")
+
+// runTCP connects to a server.
+func (f *flow) runTCP() {
+	q := policy.Question{Protocol: policy.TCP, Address: f.address, Port: f.port, Names: f.s.names.Of(f.address)}
+	if len(q.Names) > 0 {
+		f.name = q.Names[0]
+	}
+	d := f.s.judge(f, q)
+	f.rule = d.String()
+	if !d.Allowed {
+		f.deny(f.rule, f.s.current().WouldAllow(&q), codeFor(d))
+		return
+	}
+	server, err := f.connect(f.ctx)
+	if err != nil {
+		f.s.log(f.entry(api.NetworkAllowed))
+		f.verdict(codeOf(err))
+		return
+	}
+	guest, err := f.open()
+	if err != nil {
+		server.Close()
+		return
+	}
+	f.s.log(f.entry(api.NetworkAllowed))
+	f.begin(guest, server, q, d)
+}
+
+// connect opens a connection to the address that was judged.
+func (f *flow) connect(ctx context.Context) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	c, err := f.s.g.cfg.Dial(ctx, "tcp", netip.AddrPortFrom(f.address, f.port).String())
+	if err != nil {
+		return nil, err
+	}
+	server, is := c.(*net.TCPConn)
+	if !is {
+		c.Close()
+		return nil, errors.New("the connection is not one of TCP")
+	}
+	if err := server.SetReadBuffer(receiveBuffer); err != nil {
+		server.Close()
+		return nil, err
+	}
+	return server, nil
+}
+
+// begin looks at the first bytes as far as the decision demands, and carries the rest.
+func (f *flow) begin(guest *os.File, server *net.TCPConn, q policy.Question, d policy.Decision) {
+	opts := relay.Options{}
+	if d.Host == policy.HostRequired || d.Host == policy.HostIfShown && f.s.current().TreatsRequests() {
+		t, found, err := f.lookFirst(guest, server, &q, d.Host)
+		switch {
+		case errors.Is(err, errSpoke):
+			d.Host = policy.HostIfShown
+		case err != nil:
+			f.refuse(guest, server)
+			return
+		case t != nil:
+			f.treat(guest, server, q.Host, found.Kind == sniff.TLS, t)
+			return
+		default:
+			d.Host = policy.HostIgnored
+		}
+	}
+	if d.Host == policy.HostIfShown {
+		opts.Before = func(ctx context.Context) error {
+			t, _, err := f.look(ctx, guest, &q, d.Host, 0)
+			if t != nil {
+				err = errSpoke
+			}
+			return err
+		}
+	}
+	_ = f.carry(guest, server, opts) // its end was told
+}
+
+// refuse resets a flow that was opened.
+func (f *flow) refuse(guest *os.File, server *net.TCPConn) {
+	f.tell(wire.Reset)
+	guest.Close()
+	_ = server.SetLinger(0) // else the server takes the end for a proper one
+	server.Close()
+}
+
+// errSpoke says that the server spoke first: what the guest says then is no request.
+var errSpoke = errors.New("the server spoke first")
+
+// lookFirst is look before a byte has passed.
+func (f *flow) lookFirst(guest *os.File, server *net.TCPConn, q *policy.Question, need policy.Host) (*policy.Treatment, sniff.Found, error) {
+	ctx, stop := context.WithCancelCause(f.ctx)
+	defer stop(nil)
+	first := silence
+	if need == policy.HostIfShown {
+		first = 0
+		defer awaitSpeech(server, func() { stop(errSpoke) })()
+	}
+	return f.look(ctx, guest, q, need, first)
+}
+
+// look judges the flow once more, by the name in the guest's first bytes, which may take so long.
+func (f *flow) look(ctx context.Context, guest *os.File, q *policy.Question, need policy.Host, first time.Duration) (*policy.Treatment, sniff.Found, error) {
+	found, err := sniff.Await(ctx, guest, sniff.Timeouts{First: first, Rest: slowness})
+	switch {
+	case ctx.Err() != nil:
+		return nil, found, context.Cause(ctx)
+	case errors.Is(err, io.EOF):
+		return nil, found, nil // nothing was said, and nothing comes
+	}
+	q.Seen, q.Host = true, ""
+	if name, ok := policy.CanonicalName(found.Name); ok && err == nil && !(found.Hidden && need == policy.HostRequired) {
+		q.Host, f.name = name, name
+	}
+	d := f.s.judge(f, *q)
+	if !d.Allowed {
+		e := f.entry(api.NetworkDenied)
+		e.Rule, e.WouldAllow = d.String(), f.s.current().WouldAllow(q)
+		f.s.log(e)
+		return nil, found, errDenied
+	}
+	f.rule = d.String()
+	return d.Treatment, found, nil
+}
+
+// awaitSpeech calls f when the server has sent something. The function that it returns ends the
+// waiting, and waits for that.
+func awaitSpeech(server *net.TCPConn, f func()) (end func()) {
+	raw, err := server.SyscallConn()
+	if err != nil {
+		return func() {} // it is closed
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var b [1]byte
+		err := raw.Read(func(fd uintptr) bool {
+			_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+			return !errors.Is(err, unix.EAGAIN)
+		})
+		if err == nil {
+			f()
+		}
+	}()
+	return func() {
+		_ = server.SetReadDeadline(time.Unix(1, 0)) // an error says that it is closed
+		<-done
+		_ = server.SetReadDeadline(time.Time{})
+	}
+}
+
+// treat has the proxy serve the flow. Its first connection to the server is open.
+func (f *flow) treat(guest *os.File, server *net.TCPConn, host string, isTLS bool, t *policy.Treatment) {
+	if f.s.g.cfg.Proxy == nil {
+		e := f.entry(api.NetworkDenied)
+		e.Rule = "requests to " + t.Pattern + " are treated, and the gateway has no proxy"
+		f.s.log(e)
+		f.refuse(guest, server)
+		return
+	}
+	conn, err := connOf(f, guest)
+	if err != nil {
+		server.Close()
+		return
+	}
+	var open atomic.Pointer[net.TCPConn]
+	open.Store(server)
+	r := f.s.reg()
+	_ = f.s.g.cfg.Proxy.Serve(f.ctx, conn, Treated{ // the proxy tells of errors
+		Sandbox: r.ID, Tree: r.Tree, Tenant: r.Tenant, Name: host, Port: f.port, TLS: isTLS, Treatment: t,
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			if c := open.Swap(nil); c != nil {
+				return c, nil
+			}
+			return f.connect(ctx)
+		},
+	})
+	if c := open.Swap(nil); c != nil {
+		c.Close()
+	}
+	if context.Cause(f.ctx) != nil {
+		f.tell(wire.Reset)
+	}
+	conn.Close()
+	f.logEnd(conn.in.Load(), conn.out.Load())
+}
+
+// guestConn is the gateway's end of a flow as a connection. The sentry is told of its end before it
+// shows.
+type guestConn struct {
+	*net.UnixConn
+	f       *flow
+	in, out atomic.Int64 // from and to the guest
+}
+
+func connOf(f *flow, end *os.File) (*guestConn, error) {
+	c, err := net.FileConn(end)
+	end.Close()
+	if err != nil {
+		f.tell(wire.Reset)
+		return nil, err
+	}
+	return &guestConn{UnixConn: c.(*net.UnixConn), f: f}, nil
+}
+
+// Read implements net.Conn.
+func (c *guestConn) Read(b []byte) (int, error) {
+	n, err := c.UnixConn.Read(b)
+	c.in.Add(int64(n))
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *guestConn) Write(b []byte) (int, error) {
+	n, err := c.UnixConn.Write(b)
+	c.out.Add(int64(n))
+	return n, err
+}
+
+// CloseWrite ends what is sent to the guest.
+func (c *guestConn) CloseWrite() error {
+	c.f.tellClosed()
+	return c.UnixConn.CloseWrite()
+}
+
+// Close implements net.Conn.
+func (c *guestConn) Close() error {
+	c.f.tellClosed()
+	return c.UnixConn.Close()
+}
