@@ -1,0 +1,167 @@
+package held
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/storage/hostfs"
+)
+
+const (
+	recordSuffix = ".json"
+	bodySuffix   = ".body"
+	tempPattern  = ".new-*"
+	maxRecord    = 4 << 20
+)
+
+// disk is the directory of requests.
+type disk struct {
+	fs  hostfs.FS
+	dir string
+}
+
+func (d *disk) record(id string) string { return filepath.Join(d.dir, id+recordSuffix) }
+
+func (d *disk) body(id string) string { return filepath.Join(d.dir, id+bodySuffix) }
+
+// load reads all records, and removes what belongs to none: a process was killed while it
+// made them, before anybody was told of them.
+func (d *disk) load() ([]*Request, error) {
+	if err := d.fs.Mkdir(d.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("make directory of held requests: %w", err)
+	}
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		return nil, fmt.Errorf("read held requests: %w", err)
+	}
+	var requests []*Request
+	unfinished := map[string]bool{}
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), recordSuffix)
+		if !ok || !validID.MatchString(id) {
+			continue
+		}
+		r, err := d.read(id)
+		if err != nil {
+			return nil, err
+		}
+		requests = append(requests, r)
+		unfinished[id] = !r.State.Finished()
+	}
+	for _, e := range entries {
+		id, isBody := strings.CutSuffix(e.Name(), bodySuffix)
+		if isBody && unfinished[id] || strings.HasSuffix(e.Name(), recordSuffix) {
+			continue
+		}
+		if err := d.remove(filepath.Join(d.dir, e.Name())); err != nil {
+			return nil, err
+		}
+	}
+	return requests, nil
+}
+
+func (d *disk) read(id string) (*Request, error) {
+	f, err := d.fs.OpenFile(d.record(id), os.O_RDONLY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read held request: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxRecord))
+	if err != nil {
+		return nil, fmt.Errorf("read held request: %w", err)
+	}
+	var r Request
+	if err := json.Unmarshal(text, &r); err != nil || r.ID != id {
+		return nil, api.Errorf(api.CodeCorrupt, "%s is not the record of a held request", d.record(id))
+	}
+	return &r, nil
+}
+
+// write replaces the record of a request. After an error it may be the old one or the new
+// one.
+func (d *disk) write(r *Request) error {
+	text, err := json.Marshal(r)
+	if err == nil {
+		err = d.replace(d.record(r.ID), func(w io.Writer) error {
+			_, err := w.Write(text)
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("write held request: %w", err)
+	}
+	return nil
+}
+
+// spool writes the body of a request and returns its length and its digest. grow is asked
+// for room before each part.
+func (d *disk) spool(id string, body io.Reader, grow func(int64) error) (size int64, digest string, err error) {
+	hash := sha256.New()
+	err = d.replace(d.body(id), func(w io.Writer) error {
+		b := make([]byte, 64<<10)
+		for {
+			n, rerr := body.Read(b)
+			if err := grow(int64(n)); err != nil {
+				return err
+			}
+			size += int64(n)
+			hash.Write(b[:n])
+			if _, err := w.Write(b[:n]); err != nil {
+				return err
+			}
+			if errors.Is(rerr, io.EOF) {
+				return nil
+			}
+			if rerr != nil {
+				return fmt.Errorf("%w: %w", errGuest, rerr)
+			}
+		}
+	})
+	if err != nil {
+		return size, "", fmt.Errorf("write body of held request: %w", err)
+	}
+	return size, hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// errGuest is wrapped by errors of the body of a guest.
+var errGuest = errors.New("the guest has not sent the body")
+
+// replace makes a file appear at path that has what fill writes.
+func (d *disk) replace(path string, fill func(io.Writer) error) (err error) {
+	f, err := d.fs.CreateTemp(d.dir, tempPattern) // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.remove(f.Name()))
+		}
+	}()
+	err = fill(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := d.fs.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return d.fs.SyncDir(d.dir)
+}
+
+func (d *disk) remove(path string) error {
+	if err := d.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove held request: %w", err)
+	}
+	return nil
+}

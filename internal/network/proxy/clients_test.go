@@ -1,0 +1,124 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestCurl and TestPython are clients that are not Go's.
+func TestCurl(t *testing.T) {
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("curl is not on this machine")
+	}
+	protocols(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		fmt.Fprintf(w, "%s %s %d", r.Method, r.URL.Path, len(body))
+	}, func(t *testing.T, w *world, c *http.Client) {
+		version := "--http1.1"
+		if c.Transport.(*http.Transport).Protocols == nil {
+			version = "--http2"
+		}
+		large := strings.Repeat("x", 2<<20) // curl expects 100 Continue for it
+		cmd := exec.CommandContext(t.Context(), curl, "-sS", "--fail", "--max-time", "30", version, "--cacert", w.caFile(),
+			"--resolve", net.JoinHostPort(name, strconv.Itoa(int(w.port)))+":127.0.0.1", "-X", "PUT", "-H", "Expect: 100-continue", "--data-binary", "@-", w.url("/up"), w.url("/again"))
+		cmd.Stdin = strings.NewReader(large)
+		cmd.Env = []string{"NO_PROXY=*"}
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), "PUT /up 2097152PUT /again") {
+			t.Errorf("curl: %v: %s", err, out)
+		}
+	})
+}
+
+func TestPython(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not on this machine")
+	}
+	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		fmt.Fprintf(w, "%s %s", r.Method, body)
+	})
+	cmd := exec.CommandContext(t.Context(), python, "-c", `
+import http.client, socket, ssl, sys
+port, ca, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+context = ssl.create_default_context(cafile=ca)
+c = http.client.HTTPSConnection(name, port, context=context)
+c._create_connection = lambda address, *a, **k: socket.create_connection(("127.0.0.1", port))
+for body in (b"one", iter([b"t", b"wo"])):
+    c.request("POST", "/", body=body, encode_chunked=True)
+    print(c.getresponse().read().decode())
+`, strconv.Itoa(int(w.port)), w.caFile(), name)
+	out, err := cmd.CombinedOutput()
+	if err != nil || string(out) != "POST one\nPOST two\n" {
+		t.Errorf("python: %v: %s", err, out)
+	}
+}
+
+// TestHostProxy reaches a server through a proxy that wants a password.
+func TestHostProxy(t *testing.T) {
+	asked := make(chan string, 10)
+	server := make(chan string, 1)
+	via := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + " " + r.Host + " " + r.Header.Get("Proxy-Authorization")
+		if r.Header.Get("Proxy-Authorization") == "" {
+			w.WriteHeader(http.StatusProxyAuthRequired)
+			return
+		}
+		address := <-server
+		server <- address
+		back, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer back.Close()
+		front, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer front.Close()
+		_, _ = io.WriteString(front, "HTTP/1.1 200 Connection established\r\nX-Via: test\r\n\r\n")
+		go func() {
+			_, _ = io.Copy(back, buffered)
+			back.Close()
+		}()
+		_, _ = io.Copy(front, back)
+	}))
+	defer via.Close()
+	for _, user := range []string{"", "me:pass@"} {
+		w := newWorld(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "hello") }, func(s *httptest.Server, w *world) {
+			if len(server) > 0 {
+				<-server
+			}
+			server <- s.Listener.Addr().String()
+			w.flow.Dial = ViaProxy(mustURL(t, strings.Replace(via.URL, "//", "//"+user, 1)), new(net.Dialer).DialContext, name, 443)
+		})
+		res, body := do(t, w.client(true), "GET", w.url("/"), nil, nil)
+		got := <-asked
+		switch {
+		case user == "" && (res.StatusCode != http.StatusBadGateway || got != "CONNECT "+name+":443 "):
+			t.Errorf("without a password: %d, the proxy was asked %q", res.StatusCode, got)
+		case user != "" && (body != "hello" || got != "CONNECT "+name+":443 Basic bWU6cGFzcw=="):
+			t.Errorf("with a password: %q, the proxy was asked %q", body, got)
+		}
+		if strings.Contains(body, "pass") {
+			t.Errorf("the guest is told the password: %s", body)
+		}
+	}
+}
