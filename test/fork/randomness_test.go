@@ -95,8 +95,17 @@ func drawEverywhere(n *harness.Node, ref string, all []*drawing) {
 		}
 		draw(ref)
 	}
-	n.Hibernate(children[2].ID)
-	draw(children[2].ID)
+	asleep := children[2].ID
+	n.Hibernate(asleep)
+	f := n.Attach(asleep, all[0].pid, 0) // to attach wakes it; to ask where the output ends does not
+	harness.Eventually(n.T, "it is awake", func() error {
+		if s := n.Get(asleep); s.State != api.StateRunning {
+			return fmt.Errorf("it is %s", s.State)
+		}
+		return nil
+	})
+	f.Detach()
+	draw(asleep)
 }
 
 // TestForkID has a program whose code looks like that of OpenSSL's generator: it is told
