@@ -41,6 +41,9 @@ var arrows = []struct {
 	{"internal/network/wire", nil, "messages about flows; a sentry links it, so it knows nothing of policies or names"},
 	{"internal/network/dns", nil, "questions and answers; how a policy is written is not its business"},
 	{"internal/network/gateway", []string{"api", "internal/network/dns", "internal/network/policy", "internal/network/relay", "internal/network/sniff", "internal/network/wire"}, "flows of sandboxes; how its process is started, confined and told what to do is not its business"},
+	{"internal/network/control", []string{"api", "internal/engine/wire", "internal/network/gateway", "internal/network/policy"}, "calls of a daemon and answers to them; how the gateway is started is not its business"},
+	{"internal/network/process", []string{"internal/network/control", "internal/network/dns", "internal/network/gateway", "internal/observe/procfs"}, "one process and its confinement; it does not know the daemon"},
+	{"internal/network/host", []string{"api", "internal/engine/hostuser", "internal/network/control", "internal/network/gateway", "internal/network/process", "internal/network/wire", "internal/observe/procfs"}, "which gateway runs; what a policy says, and how a sentry is spoken to, is not its business"},
 	{"internal/network/sniff", nil, "names in first bytes; which are allowed is not its business"},
 	{"internal/network/relay", nil, "bytes between two sockets; why they may pass is not its business"},
 	{"internal/network/httprule", nil, "methods and paths; where a request goes, and what becomes of it, is not its business"},
@@ -224,7 +227,7 @@ var arrows = []struct {
 
 	{"cmd/ramet", []string{
 		"internal/bench", "internal/cli", "client", "internal/daemon", "internal/demo", "internal/doctor", "internal/service",
-		"internal/engine/idlepoll", "internal/machine", "internal/node", "internal/node/meter", "internal/observe/metrics", "internal/storage/paths", "api", "internal/engine/sentrybin", "internal/observe/tracing", "internal/workload",
+		"internal/engine/idlepoll", "internal/machine", "internal/network/process", "internal/node", "internal/node/meter", "internal/observe/metrics", "internal/storage/paths", "api", "internal/engine/sentrybin", "internal/observe/tracing", "internal/workload",
 	}, "the composition root; it must never link gVisor: the sentry is a program of its own, embedded"},
 	{"cmd/ramet-sentry", []string{"internal/sentry"}, "it starts for every sandbox, so it links nothing that a sandbox does not need"},
 	{"cmd/ramet-guest", []string{"internal/engine/control"}, "it runs inside of sandboxes, as a stranger's program"},
@@ -276,6 +279,8 @@ var restricted = []struct {
 	{"go.yaml.in/yaml", []string{"internal/network/document"}, []string{"."}, "a document is JSON everywhere else"},
 	{"github.com/BurntSushi/toml", []string{"internal/network/registries"}, nil, "only files of others are TOML"},
 	{"golang.org/x/net/idna", []string{"internal/network/policy"}, nil, "names are brought to one form in one place"},
+	{"github.com/elastic/go-seccomp-bpf", []string{"internal/network/process"}, nil, "the gateway's filter of system calls; a sentry has gVisor's"},
+	{"github.com/landlock-lsm", []string{"internal/network/process"}, nil, "the gateway is confined in one place"},
 	{"github.com/miekg/dns", []string{"internal/network/dns"}, []string{"internal/network"}, "messages of DNS are known in one place"},
 	{"testing", testSupport, []string{"."}, "test code is not for the product"},
 	{"math/rand", nil, nil, "the generator of the old package can be seeded by accident: use math/rand/v2 or crypto/rand"},

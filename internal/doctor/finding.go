@@ -53,6 +53,7 @@ var probes = []struct {
 	{"namespace_limits", probeNamespaceLimits},
 	{"no_new_privs", probeNoNewPrivs},
 	{"seccomp", probeSeccomp},
+	{"landlock", probeLandlock},
 	{"ptrace", probePtrace},
 	{"memfd", probeMemfd},
 	{"cgroup", probeCgroup},

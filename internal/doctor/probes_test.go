@@ -115,6 +115,9 @@ func TestJudgements(t *testing.T) {
 		want Status
 	}{
 		{judgeOpenFiles(unix.RLIM_INFINITY), StatusOK},
+		{judgeLandlock(0, unix.ENOSYS), StatusWarn},
+		{judgeLandlock(wantedLandlock-1, 0), StatusWarn},
+		{judgeLandlock(wantedLandlock, 0), StatusOK},
 		{judgeOpenFiles(1024), StatusWarn},
 		{judgeOpenFiles(64), StatusFail},
 		{judgeProcesses(1, true), StatusOK},

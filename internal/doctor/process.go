@@ -181,3 +181,24 @@ func tryMemfd() error {
 	}
 	return nil
 }
+
+// wantedLandlock is the version of Landlock that restricts files, ports and signals.
+const wantedLandlock = 6
+
+// probeLandlock asks for the version of Landlock, by which the gateway of sandboxes' networks is
+// confined.
+func probeLandlock(context.Context, *machine) Finding {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	return judgeLandlock(abi, errno)
+}
+
+func judgeLandlock(abi uintptr, errno unix.Errno) Finding {
+	remedy := fmt.Sprintf("use a kernel with version %d of Landlock (Linux 6.12), and have it among the security modules (lsm=landlock,...)", wantedLandlock)
+	switch {
+	case errno != 0:
+		return warn(remedy, "%v: the gateway of sandboxes' networks may read all files that its user may", errno)
+	case abi < wantedLandlock:
+		return warn(remedy, "version %d: the gateway of sandboxes' networks is not restricted in all respects", abi)
+	}
+	return ok("version %d", abi)
+}

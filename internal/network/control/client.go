@@ -1,0 +1,178 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/network/gateway"
+)
+
+// Client calls the gateway that listens at a path. Each call has a connection of its own, so that a
+// Client is as good for the gateway that comes after one that has ended.
+type Client struct{ path string }
+
+// NewClient returns a client. It does not connect.
+func NewClient(path string) *Client { return &Client{path} }
+
+// Hello returns what the gateway says of itself.
+func (c *Client) Hello(ctx context.Context) (h Hello, err error) {
+	return h, c.call(ctx, &call{Op: opHello}, &h)
+}
+
+// Add registers a sandbox with the gateway's end of its channel, which the caller keeps. When Add
+// returns, its policy is in force.
+func (c *Client) Add(ctx context.Context, r gateway.Registration, channel *os.File) error {
+	return c.register(ctx, opAdd, &r, channel)
+}
+
+// Replace puts a registration in force. Flows that it does not allow are cut when Replace returns.
+func (c *Client) Replace(ctx context.Context, r gateway.Registration) error {
+	return c.register(ctx, opReplace, &r)
+}
+
+func (c *Client) register(ctx context.Context, o op, r *gateway.Registration, files ...*os.File) error {
+	f, err := writeRegistration(r)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return c.call(ctx, &call{Op: o, Sandbox: r.ID}, &struct{}{}, append([]*os.File{f}, files...)...)
+}
+
+// Remove ends all that belongs to a sandbox.
+func (c *Client) Remove(ctx context.Context, id string) error {
+	return c.call(ctx, &call{Op: opRemove, Sandbox: id}, &struct{}{})
+}
+
+// List returns the sandboxes that are registered.
+func (c *Client) List(ctx context.Context) (ids []string, err error) {
+	return ids, c.call(ctx, &call{Op: opList}, &ids)
+}
+
+// Stats returns numbers about the gateway.
+func (c *Client) Stats(ctx context.Context) (s gateway.Stats, err error) {
+	return s, c.call(ctx, &call{Op: opStats}, &s)
+}
+
+// Test asks what the policy of a sandbox says about a connection. protocol is tcp, udp or echo.
+func (c *Client) Test(ctx context.Context, id, host, protocol string, port uint16) (r api.NetworkTestResult, err error) {
+	return r, c.call(ctx, &call{Op: opTest, Sandbox: id, Test: &question{host, protocol, port}}, &r)
+}
+
+// End ends the gateway, with all flows.
+func (c *Client) End(ctx context.Context) error {
+	return c.call(ctx, &call{Op: opEnd}, &struct{}{})
+}
+
+// Log calls f with the decisions about a sandbox, or about all if id is empty, until ctx ends, f fails
+// or the gateway ends, which is io.EOF. kept asks for those that are kept, too.
+func (c *Client) Log(ctx context.Context, id string, kept bool, f func(Line) error) error {
+	conn, stop, err := c.begin(ctx, &call{Op: opLog, Sandbox: id, Kept: kept})
+	if err != nil {
+		return err
+	}
+	defer conn.Finish()
+	defer stop()
+	for {
+		var l Line
+		if err := receive(ctx, conn, &l); err != nil {
+			return err
+		}
+		if err := f(l); err != nil {
+			return err
+		}
+	}
+}
+
+// Watch returns a channel that is closed when the gateway has ended, or ctx has. The gateway does not
+// end by itself meanwhile.
+func (c *Client) Watch(ctx context.Context) (<-chan struct{}, error) {
+	conn, stop, err := c.begin(ctx, &call{Op: opWatch})
+	if err != nil {
+		return nil, err
+	}
+	if err := receive(ctx, conn, &struct{}{}); err != nil {
+		stop()
+		conn.Finish()
+		return nil, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer conn.Finish()
+		defer stop()
+		awaitEnd(conn)
+	}()
+	return ended, nil
+}
+
+// begin sends a call. stop is to be called before the connection is closed.
+func (c *Client) begin(ctx context.Context, asked *call, files ...*os.File) (conn *wire.Conn, stop func() bool, err error) {
+	if conn, err = wire.Dial(c.path); err != nil {
+		return nil, nil, fmt.Errorf("connect to the gateway: %w", err)
+	}
+	stop = context.AfterFunc(ctx, func() { conn.Close() })
+	if err := send(conn, asked, files); err != nil {
+		stop()
+		conn.Finish()
+		return nil, nil, explain(ctx, err)
+	}
+	return conn, stop, nil
+}
+
+// send sends a call with duplicates of files, which stay in the poller: Fd would make them block.
+func send(conn *wire.Conn, asked *call, files []*os.File) error {
+	fds := make([]int, 0, len(files))
+	var with func(rest []*os.File) error
+	with = func(rest []*os.File) error {
+		if len(rest) == 0 {
+			return conn.SendJSON(wire.TypeCall, asked, fds...)
+		}
+		raw, err := rest[0].SyscallConn()
+		if err != nil {
+			return err
+		}
+		var serr error
+		err = raw.Control(func(fd uintptr) {
+			fds = append(fds, int(fd))
+			serr = with(rest[1:])
+		})
+		return errors.Join(err, serr)
+	}
+	return with(files)
+}
+
+func (c *Client) call(ctx context.Context, asked *call, reply any, files ...*os.File) error {
+	conn, stop, err := c.begin(ctx, asked, files...)
+	if err != nil {
+		return err
+	}
+	defer conn.Finish()
+	defer stop()
+	return receive(ctx, conn, reply)
+}
+
+func receive(ctx context.Context, conn *wire.Conn, v any) error {
+	p, err := conn.Receive()
+	if err != nil {
+		return explain(ctx, err)
+	}
+	defer p.Close()
+	return p.Decode(v)
+}
+
+// explain returns why a connection has failed.
+func explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("the gateway has ended: %w", io.EOF)
+	}
+	return fmt.Errorf("call the gateway: %w", err)
+}

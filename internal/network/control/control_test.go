@@ -1,0 +1,347 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/network/dns"
+	"ramet.dev/ramet/internal/network/gateway"
+	"ramet.dev/ramet/internal/network/policy"
+	"ramet.dev/ramet/internal/network/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// served is a gateway with its server.
+type served struct {
+	*Client
+	log  *Log
+	done chan error
+	stop context.CancelFunc
+}
+
+func serve(t *testing.T, grace time.Duration) *served {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "control") // short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "gateway.sock")
+	l, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &served{Client: NewClient(path), log: &Log{}, done: make(chan error, 1)}
+	g := gateway.New(gateway.Config{
+		Upstream: dns.NewUpstream("/nonexistent", "/nonexistent"), Log: s.log.Add, Own: func(netip.Addr) bool { return false },
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	server := NewServer(g, s.log, Hello{Build: "b1", PID: 7, Confinement: []Layer{{Name: "seccomp", On: true}}}, grace)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err := server.Serve(ctx, l)
+		g.Close()
+		s.done <- err
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	return s
+}
+
+// wait returns when the server has ended.
+func (s *served) wait(t *testing.T) {
+	t.Helper()
+	select {
+	case err := <-s.done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the server does not end")
+	}
+}
+
+func registration(id string, allow ...string) gateway.Registration {
+	r := gateway.Registration{ID: id, Name: id}
+	for _, a := range allow {
+		rule, err := api.ParseNetworkRule("allow", a)
+		if err != nil {
+			panic(err)
+		}
+		r.Policy.Document.Allow = append(r.Policy.Document.Allow, rule)
+	}
+	return r
+}
+
+// add registers a sandbox and returns the sentry's end of its channel.
+func (s *served) add(t *testing.T, r gateway.Registration) *wire.Channel {
+	t.Helper()
+	ours, theirs, err := wire.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	if err := s.Add(t.Context(), r, theirs); err != nil {
+		ours.Close()
+		t.Fatal(err)
+	}
+	ch, err := wire.SentryChannel(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ch.Close() })
+	return ch
+}
+
+// dial asks for a connection and returns the verdict.
+func dial(t *testing.T, ch *wire.Channel, address string) (code wire.Code) {
+	t.Helper()
+	at := netip.MustParseAddrPort(address)
+	if err := ch.Send(&wire.Message{Kind: wire.Dial, Protocol: wire.TCP, Address: at.Addr(), Port: at.Port()}, -1); err != nil {
+		t.Fatal(err)
+	}
+	err := ch.Receive(func(m wire.Message, f *os.File) error {
+		code = m.Code
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code
+}
+
+func TestCalls(t *testing.T) {
+	s := serve(t, time.Minute)
+	ctx := t.Context()
+	if h, err := s.Hello(ctx); err != nil || h.Build != "b1" || h.PID != 7 || len(h.Confinement) != 1 {
+		t.Errorf("hello: %+v, %v", h, err)
+	}
+	ch := s.add(t, registration("one", "192.0.2.1:1"))
+	if ids, err := s.List(ctx); err != nil || !slices.Equal(ids, []string{"one"}) {
+		t.Errorf("list: %v, %v", ids, err)
+	}
+	if r, err := s.Test(ctx, "one", "192.0.2.1", "tcp", 1); err != nil || !r.Allowed {
+		t.Errorf("test: %+v, %v", r, err)
+	}
+	if _, err := s.Test(ctx, "one", "192.0.2.1", "sctp", 1); api.CodeOf(err) != api.CodeInvalid {
+		t.Errorf("test of an unknown protocol: %v", err)
+	}
+	if err := s.Replace(ctx, registration("one", "192.0.2.1:2")); err != nil {
+		t.Fatal(err)
+	}
+	if code := dial(t, ch, "192.0.2.1:1"); code != wire.CodeRefused {
+		t.Errorf("the new policy gives the verdict %v", code)
+	}
+	if st, err := s.Stats(ctx); err != nil || st.Sandboxes != 1 || st.Denied != 1 {
+		t.Errorf("stats: %+v, %v", st, err)
+	}
+	for range 2 {
+		err := s.Remove(ctx, "one")
+		if ids, lerr := s.List(ctx); lerr != nil || len(ids) != 0 {
+			t.Errorf("removed, but %v is left (%v)", ids, lerr)
+		}
+		if err != nil && api.CodeOf(err) != api.CodeNotFound {
+			t.Errorf("remove: %v", err)
+		}
+	}
+	if err := s.End(ctx); err != nil {
+		t.Error(err)
+	}
+	s.wait(t)
+	if _, err := s.Hello(ctx); err == nil {
+		t.Error("the gateway answers after its end")
+	}
+}
+
+func TestCallsThatFail(t *testing.T) {
+	s := serve(t, time.Minute)
+	ctx := t.Context()
+	bad := registration("bad")
+	bad.Policy.Document.Default = "sometimes"
+	ours, theirs, err := wire.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	defer theirs.Close()
+	for name, err := range map[string]error{
+		"a policy that is none":   s.Add(ctx, bad, theirs),
+		"no name":                 s.Add(ctx, registration(""), theirs),
+		"no channel":              s.register(ctx, opAdd, &gateway.Registration{ID: "x"}),
+		"unknown sandbox":         s.Replace(ctx, registration("none")),
+		"unknown call":            s.call(ctx, &call{Op: "dance"}, nil),
+		"no registration":         s.call(ctx, &call{Op: opReplace}, nil),
+		"no connection is tested": s.call(ctx, &call{Op: opTest}, nil),
+	} {
+		if err == nil {
+			t.Errorf("%s: it worked", name)
+		}
+	}
+	if ids, err := s.List(ctx); err != nil || len(ids) != 0 {
+		t.Errorf("registered: %v, %v", ids, err)
+	}
+	canceled, cancel := context.WithCancelCause(ctx)
+	why := errors.New("enough")
+	cancel(why)
+	if _, err := s.Hello(canceled); err != why {
+		t.Errorf("a call with a context that has ended: %v", err)
+	}
+}
+
+func TestALargePolicy(t *testing.T) {
+	s := serve(t, time.Minute)
+	r := registration("one")
+	for i := range 1000 {
+		rule, err := api.ParseNetworkRule("allow", fmt.Sprintf("%s%d.example.org", strings.Repeat("x", 50), i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Policy.Document.Allow = append(r.Policy.Document.Allow, rule)
+		if i%250 == 0 {
+			r.Policy.Bounds = append(r.Policy.Bounds, policy.Bound{Of: "the daemon", Document: r.Policy.Document})
+		}
+	}
+	s.add(t, r)
+	if got, err := s.Test(t.Context(), "one", strings.Repeat("x", 50)+"0.example.org", "tcp", 443); err != nil || !got.Allowed {
+		t.Errorf("test: %+v, %v", got, err)
+	}
+}
+
+func TestTheLogIsFollowed(t *testing.T) {
+	for name, c := range map[string]struct {
+		sandbox string
+		kept    bool
+		want    []string
+	}{
+		"all":            {"", true, []string{"old0", "old1", "old2", "new0"}},
+		"of one sandbox": {"new", true, []string{"new0"}},
+		"to come":        {"", false, []string{"new0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, time.Minute)
+			for i := range 3 {
+				s.log.Add(api.NetworkLogEntry{Sandbox: "old", Flow: uint64(i)})
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			got := make(chan string, 100)
+			done := make(chan error, 1)
+			go func() {
+				done <- s.Log(ctx, c.sandbox, c.kept, func(l Line) error {
+					got <- fmt.Sprint(l.Sandbox, l.Flow)
+					return nil
+				})
+			}()
+			eventuallyRead(t, s.log)
+			s.log.Add(api.NetworkLogEntry{Sandbox: "new"})
+			for i, want := range c.want {
+				if line := <-got; line != want {
+					t.Errorf("line %d is %s, want %s", i, line, want)
+				}
+			}
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Errorf("the log ends with %v", err)
+			}
+		})
+	}
+}
+
+func TestTheEndOfTheGatewayEndsItsLog(t *testing.T) {
+	s := serve(t, time.Minute)
+	done := make(chan error, 1)
+	go func() { done <- s.Log(t.Context(), "", false, func(Line) error { return nil }) }()
+	eventuallyRead(t, s.log)
+	s.stop()
+	if err := <-done; !errors.Is(err, io.EOF) {
+		t.Errorf("the end of the gateway ends the log with %v", err)
+	}
+}
+
+// eventuallyRead waits until a reader of the log waits.
+func eventuallyRead(t *testing.T, l *Log) {
+	t.Helper()
+	eventually(t, "somebody reads the log", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.added != nil
+	})
+}
+
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for until := time.Now().Add(10 * time.Second); !f(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+func TestALogThatIsReadSlowly(t *testing.T) {
+	var l Log
+	l.Add(api.NetworkLogEntry{Flow: 0})
+	var got, lost uint64
+	stop := errors.New("stop")
+	err := l.Read(t.Context(), "", true, func(line Line) error {
+		if got == 0 {
+			for i := range 3 * keptLines { // while it reads the first one
+				l.Add(api.NetworkLogEntry{Flow: uint64(i + 1)})
+			}
+		}
+		got++
+		lost += line.Lost
+		if line.Flow == 3*keptLines {
+			return stop
+		}
+		return nil
+	})
+	if err != stop || got+lost != 3*keptLines+1 || got != keptLines+1 {
+		t.Errorf("%d lines were read and %d lost: %v", got, lost, err)
+	}
+}
+
+func TestTheGatewayEndsWhenNobodyNeedsIt(t *testing.T) {
+	s := serve(t, 20*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, err := s.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch := s.add(t, registration("one"))
+	cancel()
+	<-ended
+	// A sandbox needs it, though no daemon watches.
+	<-time.After(60 * time.Millisecond) // several times the grace, in which nothing happens
+	if _, err := s.Hello(t.Context()); err != nil {
+		t.Fatalf("the gateway ended with a sandbox: %v", err)
+	}
+	ch.Close()
+	s.wait(t)
+}
+
+func TestWatchSeesTheEnd(t *testing.T) {
+	s := serve(t, time.Minute)
+	ended, err := s.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	<-ended
+	s.wait(t)
+}

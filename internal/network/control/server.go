@@ -1,0 +1,261 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/network/gateway"
+	"ramet.dev/ramet/internal/network/policy"
+)
+
+// callTimeout bounds the time that a daemon may take to send its call.
+const callTimeout = 10 * time.Second
+
+// Server answers the calls of daemons.
+type Server struct {
+	gateway *gateway.Gateway
+	log     *Log
+	hello   Hello
+	grace   time.Duration
+
+	mu      sync.Mutex
+	calls   int           // under way, those that watch included; guarded by mu
+	changed chan struct{} // has room for one: a call has ended
+	end     context.CancelFunc
+}
+
+// NewServer returns the server of a gateway, whose decisions log has. grace is how long the gateway
+// may be without sandboxes and calls before Serve returns.
+func NewServer(g *gateway.Gateway, log *Log, hello Hello, grace time.Duration) *Server {
+	return &Server{gateway: g, log: log, hello: hello, grace: grace, changed: make(chan struct{}, 1), end: func() {}}
+}
+
+// Serve answers the calls that come on l until ctx ends, a daemon ends the gateway, or nobody has
+// needed it for long. It closes l and waits for the calls under way.
+func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.end = cancel
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { s.awaitIdle(ctx) })
+	for {
+		c, err := l.AcceptUnix()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			cancel()
+			return fmt.Errorf("accept a daemon: %w", err)
+		}
+		s.count(1)
+		wg.Go(func() {
+			defer s.count(-1)
+			s.serve(ctx, c)
+		})
+	}
+}
+
+func (s *Server) count(n int) {
+	s.mu.Lock()
+	s.calls += n
+	s.mu.Unlock()
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// idle reports whether nobody needs the gateway.
+func (s *Server) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls == 0 && len(s.gateway.IDs()) == 0
+}
+
+// awaitIdle ends the gateway when nobody has needed it for the time of grace. While a daemon watches
+// there is nothing to look at; without one, sandboxes end without a call.
+func (s *Server) awaitIdle(ctx context.Context) {
+	for since := time.Now(); ; {
+		s.mu.Lock()
+		watched := s.calls > 0
+		s.mu.Unlock()
+		var look <-chan time.Time
+		if !watched {
+			look = time.After(s.grace)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.changed:
+			since = time.Now()
+		case <-look:
+			if s.idle() && time.Since(since) >= s.grace {
+				s.end()
+				return
+			}
+		}
+	}
+}
+
+// serve answers one call.
+func (s *Server) serve(ctx context.Context, c *net.UnixConn) {
+	conn := wire.NewConn(c)
+	defer conn.Finish()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if err := conn.SetReadDeadline(time.Now().Add(callTimeout)); err != nil {
+		return
+	}
+	p, err := conn.Receive()
+	if err != nil {
+		return
+	}
+	defer p.Close()
+	var asked call
+	if err = p.Decode(&asked); err == nil && p.Type != wire.TypeCall {
+		err = api.Errorf(api.CodeInvalid, "the first packet is no call")
+	}
+	if err == nil {
+		switch asked.Op {
+		case opLog:
+			s.tellLog(ctx, conn, &asked)
+			return
+		case opWatch:
+			s.watch(conn)
+			return
+		}
+	}
+	var reply any
+	if err == nil {
+		reply, err = s.answer(&asked, p)
+	}
+	if err != nil {
+		_ = conn.Fail(err) // the daemon is gone
+		return
+	}
+	_ = conn.SendJSON(wire.TypeReply, reply)
+}
+
+// answer does what a call asks for.
+func (s *Server) answer(asked *call, p *wire.Packet) (any, error) {
+	switch asked.Op {
+	case opHello:
+		return s.hello, nil
+	case opAdd:
+		r, err := takeRegistration(p)
+		if err != nil {
+			return nil, err
+		}
+		channel, err := p.Take(1)
+		if err != nil {
+			return nil, err
+		}
+		return struct{}{}, s.gateway.Add(r, channel)
+	case opReplace:
+		r, err := takeRegistration(p)
+		if err != nil {
+			return nil, err
+		}
+		return struct{}{}, s.gateway.Replace(r)
+	case opRemove:
+		return struct{}{}, s.gateway.Remove(asked.Sandbox)
+	case opList:
+		return s.gateway.IDs(), nil
+	case opStats:
+		return s.gateway.Stats(), nil
+	case opTest:
+		return s.test(asked)
+	case opEnd:
+		s.end()
+		return struct{}{}, nil
+	}
+	return nil, api.Errorf(api.CodeInvalid, "the gateway has no call %q", asked.Op)
+}
+
+func takeRegistration(p *wire.Packet) (gateway.Registration, error) {
+	f, err := p.Take(0)
+	if err != nil {
+		return gateway.Registration{}, err
+	}
+	defer f.Close()
+	return readRegistration(f)
+}
+
+var protocols = map[string]policy.Protocol{"tcp": policy.TCP, "udp": policy.UDP, "echo": policy.Echo}
+
+func (s *Server) test(asked *call) (any, error) {
+	if asked.Test == nil {
+		return nil, api.Invalid("test", "the call names no connection")
+	}
+	protocol, known := protocols[asked.Test.Protocol]
+	if !known {
+		return nil, api.Invalid("protocol", "%q is not tcp, udp or echo", asked.Test.Protocol)
+	}
+	return s.gateway.Test(asked.Sandbox, asked.Test.Host, protocol, asked.Test.Port)
+}
+
+// errHungUp says that the daemon has closed the connection.
+var errHungUp = errors.New("the daemon has closed the connection")
+
+// tellLog sends lines until the daemon closes the connection.
+func (s *Server) tellLog(ctx context.Context, conn *wire.Conn, asked *call) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		awaitEnd(conn)
+		cancel(errHungUp)
+	})
+	_ = s.log.Read(ctx, asked.Sandbox, asked.Kept, func(l Line) error { // the end of the connection
+		return conn.SendJSON(wire.TypeItem, l)
+	})
+	conn.Close()
+	wg.Wait()
+}
+
+// watch keeps the connection until the daemon closes it.
+func (s *Server) watch(conn *wire.Conn) {
+	if conn.SendJSON(wire.TypeReply, struct{}{}) == nil {
+		awaitEnd(conn)
+	}
+}
+
+// awaitEnd returns when the peer has closed the connection. What it sends is of no interest.
+func awaitEnd(conn *wire.Conn) {
+	if conn.SetReadDeadline(time.Time{}) != nil {
+		return
+	}
+	for {
+		p, err := conn.Receive()
+		if err != nil {
+			return
+		}
+		p.Close()
+	}
+}
+
+// Listen makes the socket at path, in place of one that a dead gateway left.
+func Listen(path string) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove old socket of the gateway: %w", err)
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, fmt.Errorf("listen for daemons: %w", err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("protect socket of the gateway: %w", err)
+	}
+	return l, nil
+}

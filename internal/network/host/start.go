@@ -1,0 +1,247 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/hostuser"
+	"ramet.dev/ramet/internal/network/control"
+	"ramet.dev/ramet/internal/network/process"
+	"ramet.dev/ramet/internal/observe/procfs"
+)
+
+const (
+	// helloTimeout is how long a gateway may take to answer that is there.
+	helloTimeout = 5 * time.Second
+	// startTimeout is how long one may take to start.
+	startTimeout = 20 * time.Second
+	// endTimeout is how long one may take to end when it is asked to.
+	endTimeout = 5 * time.Second
+)
+
+func socket(dir string) string   { return filepath.Join(dir, "gateway.sock") }
+func lockFile(dir string) string { return filepath.Join(dir, "gateway.lock") }
+func logFile(dir string) string  { return filepath.Join(dir, "gateway.log") }
+
+// exists reports whether a gateway was ever started.
+func exists(dir string) bool {
+	_, err := os.Stat(lockFile(dir))
+	return err == nil
+}
+
+// alive reports whether a process holds the lock.
+func alive(dir string) bool {
+	f, err := os.OpenFile(lockFile(dir), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return tryLock(f) != nil
+}
+
+// errHeld says that a gateway holds the lock.
+var errHeld = errors.New("a gateway holds the lock")
+
+func tryLock(f *os.File) error {
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch err {
+		case syscall.EINTR:
+			continue
+		case syscall.EWOULDBLOCK:
+			return errHeld
+		}
+		return err
+	}
+}
+
+// find returns the gateway that is there, if it answers and is of this build, or starts one: then it
+// is fresh. One that does not fit is ended first.
+func find(ctx context.Context, cfg Config, client *control.Client) (hello control.Hello, fresh bool, err error) {
+	lock, err := os.OpenFile(lockFile(cfg.Dir), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return hello, false, fmt.Errorf("open lock of the gateway: %w", err)
+	}
+	defer lock.Close()
+	if err = tryLock(lock); errors.Is(err, errHeld) {
+		asked, cancel := context.WithTimeout(ctx, helloTimeout)
+		hello, err = client.Hello(asked)
+		cancel()
+		if err == nil && hello.Build == cfg.Build {
+			return hello, false, nil
+		}
+		if ctx.Err() != nil {
+			return hello, false, context.Cause(ctx)
+		}
+		cfg.Log.Warn("the gateway is replaced", "build", hello.Build, "error", err)
+		if err == nil {
+			err = end(ctx, lock, client)
+		}
+		if err != nil {
+			err = kill(ctx, lock)
+		}
+	}
+	if err != nil {
+		return hello, false, fmt.Errorf("lock the gateway: %w", err)
+	}
+	if err := start(ctx, cfg, lock); err != nil {
+		return hello, false, err
+	}
+	hello, err = client.Hello(ctx)
+	return hello, true, err
+}
+
+// end asks the gateway that holds the lock to end, and takes it.
+func end(ctx context.Context, lock *os.File, client *control.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	if err := client.End(ctx); err != nil {
+		return err
+	}
+	return await(ctx, lock)
+}
+
+// kill ends the process that holds the lock, and takes it. Nothing else is ended that has its number.
+func kill(ctx context.Context, lock *os.File) error {
+	owner, err := process.ReadOwner(lock)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.PidfdOpen(owner.PID, 0)
+	if err == nil {
+		defer unix.Close(fd)
+		if st, serr := procfs.StartTime(owner.PID); serr == nil && st == owner.StartTime {
+			err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		}
+	}
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("end process %d: %w", owner.PID, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	return await(ctx, lock)
+}
+
+// await takes the lock when its holder has ended. The system call cannot be given up, so it is tried.
+func await(ctx context.Context, lock *os.File) error {
+	for {
+		err := tryLock(lock)
+		if !errors.Is(err, errHeld) {
+			return err
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return errHeld
+		}
+	}
+}
+
+// start starts a gateway, which inherits the lock, and waits until it serves.
+func start(ctx context.Context, cfg Config, lock *os.File) error {
+	arg := process.Config{
+		Socket: socket(cfg.Dir), Build: cfg.Build, ResolvConf: cfg.ResolvConf, Hosts: cfg.Hosts, Grace: cfg.Grace,
+	}
+	arg.User, arg.NoUser = chooseUser()
+	text, err := json.Marshal(arg)
+	if err != nil {
+		return fmt.Errorf("start the gateway: %w", err)
+	}
+	log, err := os.OpenFile(logFile(cfg.Dir), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("open log of the gateway: %w", err)
+	}
+	defer log.Close()
+	ready, readyWrite, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start the gateway: %w", err)
+	}
+	defer ready.Close()
+	cmd := exec.Cmd{
+		Path: cfg.Executable, Args: []string{"ramet-gateway", process.Word, string(text)}, Dir: "/",
+		// Nothing of the daemon's environment. The runtime looks at the limits of its control group
+		// once, and not each second.
+		Env:        []string{"GODEBUG=updatemaxprocs=0", "GOGC=50"},
+		Stdout:     log,
+		Stderr:     log,
+		ExtraFiles: []*os.File{process.LockFD - 3: lock, process.ReadyFD - 3: readyWrite},
+		SysProcAttr: &syscall.SysProcAttr{
+			Setsid: true, // it outlives the daemon, and its terminal
+		},
+	}
+	err = cmd.Start()
+	readyWrite.Close()
+	if err != nil {
+		return fmt.Errorf("start the gateway: %w", err)
+	}
+	// The gateway may outlive this process, which does not wait for this goroutine.
+	go func() { _ = cmd.Wait() }()
+	if err := ready.SetReadDeadline(time.Now().Add(startTimeout)); err != nil {
+		return fmt.Errorf("start the gateway: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var answer process.Ready
+	b, err := io.ReadAll(io.LimitReader(ready, 1<<16))
+	switch {
+	case err == nil && len(b) == 0:
+		err = errors.New("it ended while it started" + tail(logFile(cfg.Dir)))
+	case err == nil:
+		if err = json.Unmarshal(b, &answer); err == nil && answer.Error != "" {
+			err = errors.New(answer.Error)
+		}
+	}
+	if err != nil {
+		_ = cmd.Process.Kill() // it may have ended
+		return api.Errorf(api.CodeUnavailable, "start the gateway: %w", err)
+	}
+	return nil
+}
+
+// chooseUser returns a user of the host that nobody is, or why the gateway stays this one.
+func chooseUser() (user int, reason string) {
+	if os.Geteuid() != 0 {
+		return 0, "the daemon is not root's: the gateway is the same user"
+	}
+	first, err := hostuser.FreeRange("/")
+	if err != nil {
+		return 0, err.Error()
+	}
+	return first, ""
+}
+
+// maxTail is how much of a log is quoted.
+const maxTail = 2 << 10
+
+// tail quotes the end of a log.
+func tail(path string) string {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	if err != nil {
+		return "; its log cannot be read: " + err.Error()
+	}
+	defer f.Close()
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return ""
+	}
+	b, err := io.ReadAll(io.NewSectionReader(f, max(0, end-maxTail), maxTail))
+	if err != nil || len(b) == 0 {
+		return ""
+	}
+	return "; its log says:\n" + string(b)
+}

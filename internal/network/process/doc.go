@@ -1,0 +1,24 @@
+// Package process is the process of the gateway: it takes the socket and the lock of the gateway,
+// confines itself, and serves until nobody needs it.
+//
+// It is started by package host as this very program, with Word as its first argument: no program of
+// its own has to be built, embedded and found. It inherits
+//
+//	3  the file of the lock, held, which says whose process it is
+//	4  the write end of a pipe: one Ready message
+//
+// and nothing else of the daemon. It goes on when the daemon ends.
+//
+// What it holds is worth more than what a sentry does: sockets of the host, and the secrets of
+// requests. It is confined in layers, each of which is told with the reason if the host lacks it:
+//
+//	own_user      a user of the host that nobody is, if the daemon is root's
+//	no_new_privs  no program with privileges, and no capability
+//	undumpable    no core, and no other process of the user reads its memory
+//	limits        descriptors up to the host's limit; no locked memory, no message queues
+//	landlock      of the file system it reads where names and certificates are configured; it binds
+//	              no port, and reaches no process by a signal or an abstract socket
+//	seccomp       system calls of sockets, memory, threads and of reading files
+//
+// The package must never know what a sandbox is to a daemon.
+package process
