@@ -52,6 +52,7 @@ var arrows = []struct {
 	{"internal/network/proxy", []string{"api", "internal/network/ca", "internal/network/httprule", "internal/network/secrets"}, "requests to names that have rules; which sandboxes there are, and what they may reach, is not its business"},
 	{"internal/network/held", []string{"api", "internal/network/httprule", "internal/storage/hostfs"}, "requests that wait; why a verdict falls, and how a request reaches its server, is not its business"},
 	{"internal/network/replay", nil, "answers to the same questions; which sandboxes are branches of a fork is not its business"},
+	{"internal/network/truststore", nil, "files and variables by which programs trust certificates; it writes none, and does not know why they are trusted"},
 	{"internal/storage/paths", []string{"api"}, "it names places and reads nothing there"},
 	{"internal/engine/hostuser", nil, "numbers that are free; who takes them is not its business"},
 	{"internal/engine/cgroup", []string{"api"}, "it does not know what runs in a group"},
