@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
@@ -96,7 +97,11 @@ func (c *Client) Watch(ctx context.Context) (<-chan struct{}, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := receive(ctx, conn, &struct{}{}); err != nil {
+	err = answer(ctx, conn, &struct{}{})
+	if err == nil {
+		err = conn.SetReadDeadline(time.Time{}) // it says no more until it ends
+	}
+	if err != nil {
 		stop()
 		conn.Finish()
 		return nil, err
@@ -154,7 +159,19 @@ func (c *Client) call(ctx context.Context, asked *call, reply any, files ...*os.
 	}
 	defer conn.Finish()
 	defer stop()
-	return receive(ctx, conn, reply)
+	return answer(ctx, conn, reply)
+}
+
+// answerTimeout is how long a gateway may take to answer: one that was stopped would keep its callers
+// for ever.
+const answerTimeout = 10 * time.Second
+
+// answer is receive, bounded by answerTimeout.
+func answer(ctx context.Context, conn *wire.Conn, v any) error {
+	if err := conn.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+		return explain(ctx, err)
+	}
+	return receive(ctx, conn, v)
 }
 
 func receive(ctx context.Context, conn *wire.Conn, v any) error {

@@ -256,20 +256,16 @@ func (h *Host) ensure(ctx context.Context) error {
 	if h.running {
 		return nil
 	}
-	hello, fresh, err := find(ctx, h.cfg, h.client)
+	f, err := find(ctx, h.ctx, h.cfg, h.client)
 	if err != nil {
 		return err
 	}
-	ended, err := h.client.Watch(h.ctx)
-	if err != nil {
-		return err
-	}
-	h.hello, h.running = hello, true
+	h.hello, h.running = f.hello, true
 	for _, s := range h.sandboxes {
-		s.cut = fresh
+		s.cut = f.fresh
 	}
 	_ = h.restore(ctx) // watch goes on with it
-	h.wg.Go(func() { h.watch(ended) })
+	h.wg.Go(func() { h.watch(f.ended) })
 	return nil
 }
 

@@ -403,6 +403,10 @@ func TestAGatewayThatHangs(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the gateway is stopped", func() bool { // the signal's sender does not wait for it
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
 	second := newDaemon(t, cfg, first)
 	if failed, err := second.Adopt(t.Context(), []gateway.Registration{registration(t, "one", "192.0.2.1:1")}); err != nil || len(failed) != 0 {
 		t.Fatalf("adopt: %v, %v", failed, err)

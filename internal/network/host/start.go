@@ -67,25 +67,34 @@ func tryLock(f *os.File) error {
 	}
 }
 
-// find returns the gateway that is there, if it answers and is of this build, or starts one: then it
-// is fresh. One that does not fit is ended first.
-func find(ctx context.Context, cfg Config, client *control.Client) (hello control.Hello, fresh bool, err error) {
+// found is a gateway that answers.
+type found struct {
+	hello control.Hello
+	fresh bool            // it was started, and knows no sandbox
+	ended <-chan struct{} // closed at its end, or at that of life
+}
+
+// find returns the gateway that is there, if it answers and is of this build, or starts one. One that
+// does not fit is ended first. life is how long the gateway is watched.
+func find(ctx, life context.Context, cfg Config, client *control.Client) (f found, err error) {
 	lock, err := os.OpenFile(lockFile(cfg.Dir), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return hello, false, fmt.Errorf("open lock of the gateway: %w", err)
+		return f, fmt.Errorf("open lock of the gateway: %w", err)
 	}
 	defer lock.Close()
 	if err = tryLock(lock); errors.Is(err, errHeld) {
 		asked, cancel := context.WithTimeout(ctx, helloTimeout)
-		hello, err = client.Hello(asked)
+		f.hello, err = client.Hello(asked)
 		cancel()
-		if err == nil && hello.Build == cfg.Build {
-			return hello, false, nil
+		if err == nil && f.hello.Build == cfg.Build {
+			if f.ended, err = client.Watch(life); err == nil {
+				return f, nil
+			}
 		}
 		if ctx.Err() != nil {
-			return hello, false, context.Cause(ctx)
+			return f, context.Cause(ctx)
 		}
-		cfg.Log.Warn("the gateway is replaced", "build", hello.Build, "error", err)
+		cfg.Log.Warn("the gateway is replaced", "build", f.hello.Build, "error", err)
 		if err == nil {
 			err = end(ctx, lock, client)
 		}
@@ -94,13 +103,17 @@ func find(ctx context.Context, cfg Config, client *control.Client) (hello contro
 		}
 	}
 	if err != nil {
-		return hello, false, fmt.Errorf("lock the gateway: %w", err)
+		return f, fmt.Errorf("lock the gateway: %w", err)
 	}
-	if err := start(ctx, cfg, lock); err != nil {
-		return hello, false, err
+	f.fresh = true
+	if err = start(ctx, cfg, lock); err != nil {
+		return f, err
 	}
-	hello, err = client.Hello(ctx)
-	return hello, true, err
+	if f.hello, err = client.Hello(ctx); err != nil {
+		return f, err
+	}
+	f.ended, err = client.Watch(life)
+	return f, err
 }
 
 // end asks the gateway that holds the lock to end, and takes it.
