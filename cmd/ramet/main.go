@@ -17,7 +17,6 @@ import (
 	"ramet.dev/ramet/internal/cli"
 	"ramet.dev/ramet/internal/daemon"
 	"ramet.dev/ramet/internal/doctor"
-	"ramet.dev/ramet/internal/network/process"
 	"ramet.dev/ramet/internal/observe/tracing"
 	"ramet.dev/ramet/internal/storage/paths"
 )
@@ -27,9 +26,6 @@ func main() { os.Exit(run(os.Args)) }
 func run(args []string) int {
 	if doctor.ChildMain(args) {
 		return 0
-	}
-	if code, is := process.Main(args); is {
-		return code
 	}
 	relaxTimers()
 	ctx, ended := traced(context.Background(), args[1:])

@@ -228,9 +228,10 @@ var arrows = []struct {
 
 	{"cmd/ramet", []string{
 		"internal/bench", "internal/cli", "client", "internal/daemon", "internal/demo", "internal/doctor", "internal/service",
-		"internal/engine/idlepoll", "internal/machine", "internal/network/process", "internal/node", "internal/node/meter", "internal/observe/metrics", "internal/storage/paths", "api", "internal/engine/sentrybin", "internal/observe/tracing", "internal/workload",
+		"internal/engine/idlepoll", "internal/machine", "internal/node", "internal/node/meter", "internal/observe/metrics", "internal/storage/paths", "api", "internal/engine/sentrybin", "internal/observe/tracing", "internal/workload",
 	}, "the composition root; it must never link gVisor: the sentry is a program of its own, embedded"},
 	{"cmd/ramet-sentry", []string{"internal/sentry"}, "it starts for every sandbox, so it links nothing that a sandbox does not need"},
+	{"cmd/ramet-gateway", []string{"internal/network/process"}, "strangers talk to it, so it links nothing that the gateway does not need"},
 	{"cmd/ramet-guest", []string{"internal/engine/control"}, "it runs inside of sandboxes, as a stranger's program"},
 	{"test/harness", []string{
 		"api", "client", "internal/engine/control", "internal/image", "internal/machine", "internal/node", "internal/node/meter", "internal/node/quota", "internal/node/timer", "internal/sentry",
