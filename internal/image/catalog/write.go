@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -68,7 +68,7 @@ func (c *Catalog) Add(id string, f hostfs.File, r Record) error {
 	}
 	// A good file stays, for the page cache that it shares with running sandboxes.
 	if st, statErr := os.Lstat(c.BlobPath(r.Digest)); statErr != nil || st.Size() != r.Size {
-		if err := c.publish(f, c.BlobPath(r.Digest), 0o444); err != nil {
+		if err := c.publish(f, c.BlobPath(r.Digest)); err != nil {
 			return err
 		}
 	}
@@ -88,21 +88,20 @@ func (c *Catalog) writeDocument(path string, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", filepath.Base(path), err)
 	}
-	f, err := c.fs.CreateTemp(filepath.Dir(path), tempPrefix)
+	err = hostfs.Replace(c.fs, path, tempPrefix, func(w io.Writer) error {
+		_, err := w.Write(append(b, '\n'))
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
 	}
-	defer c.Discard(f)
-	if _, err := f.Write(append(b, '\n')); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
-	}
-	return c.publish(f, path, 0o600)
+	return nil
 }
 
-// publish gives the complete file f its final name. When it returns nil, the file survives a
+// publish gives the complete blob f its final name. When it returns nil, the blob survives a
 // loss of power.
-func (c *Catalog) publish(f hostfs.File, path string, mode fs.FileMode) error {
-	if err := f.Chmod(mode); err != nil {
+func (c *Catalog) publish(f hostfs.File, path string) error {
+	if err := f.Chmod(0o444); err != nil {
 		return fmt.Errorf("publish %s: %w", filepath.Base(path), err)
 	}
 	if err := f.Sync(); err != nil {

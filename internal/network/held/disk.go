@@ -91,7 +91,7 @@ func (d *disk) read(id string) (*Request, error) {
 func (d *disk) write(r *Request) error {
 	text, err := json.Marshal(r)
 	if err == nil {
-		err = d.replace(d.record(r.ID), func(w io.Writer) error {
+		err = hostfs.Replace(d.fs, d.record(r.ID), tempPattern, func(w io.Writer) error {
 			_, err := w.Write(text)
 			return err
 		})
@@ -106,7 +106,7 @@ func (d *disk) write(r *Request) error {
 // for room before each part.
 func (d *disk) spool(id string, body io.Reader, grow func(int64) error) (size int64, digest string, err error) {
 	hash := sha256.New()
-	err = d.replace(d.body(id), func(w io.Writer) error {
+	err = hostfs.Replace(d.fs, d.body(id), tempPattern, func(w io.Writer) error {
 		b := make([]byte, 64<<10)
 		for {
 			n, rerr := body.Read(b)
@@ -134,30 +134,6 @@ func (d *disk) spool(id string, body io.Reader, grow func(int64) error) (size in
 
 // errGuest is wrapped by errors of the body of a guest.
 var errGuest = errors.New("the guest has not sent the body")
-
-// replace makes a file appear at path that has what fill writes.
-func (d *disk) replace(path string, fill func(io.Writer) error) (err error) {
-	f, err := d.fs.CreateTemp(d.dir, tempPattern) // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.remove(f.Name()))
-		}
-	}()
-	err = fill(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := d.fs.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return d.fs.SyncDir(d.dir)
-}
 
 func (d *disk) remove(path string) error {
 	if err := d.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

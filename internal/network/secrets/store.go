@@ -183,34 +183,11 @@ func (s *Store) readFile(path string) ([]byte, error) {
 }
 
 // replaceFile makes a file with the text appear at path, or leaves what is there.
-func (s *Store) replaceFile(path string, text []byte) (err error) {
-	f, err := s.fs.CreateTemp(s.dir, ".new-*") // mode 0600
-	if err != nil {
+func (s *Store) replaceFile(path string, text []byte) error {
+	return hostfs.Replace(s.fs, path, ".new-*", func(w io.Writer) error {
+		_, err := w.Write(text)
 		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.removeTemp(f.Name()))
-		}
-	}()
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := s.fs.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return s.fs.SyncDir(s.dir)
-}
-
-func (s *Store) removeTemp(path string) error {
-	if err := s.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	})
 }
 
 // read decrypts the file. Whoever calls it holds mu and clears the document.

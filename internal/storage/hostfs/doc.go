@@ -5,6 +5,8 @@
 // OS is the real file system and the default: its files are *os.File, so the seam costs a call
 // through an interface. Package faultfs is an FS for tests.
 //
+// Replace is the order of operations by which a file changes as a whole.
+//
 // The package must never decide what is written where, and adds nothing to the operations of
 // the host: no retries, no caching.
 package hostfs
