@@ -144,6 +144,9 @@ func (s *Server) serve(ctx context.Context, c *net.UnixConn) {
 		return
 	}
 	_ = conn.SendJSON(wire.TypeReply, reply)
+	if asked.Op == opEnd {
+		s.end() // not before the reply: it closes all connections
+	}
 }
 
 // answer does what a call asks for.
@@ -176,8 +179,7 @@ func (s *Server) answer(asked *call, p *wire.Packet) (any, error) {
 	case opTest:
 		return s.test(asked)
 	case opEnd:
-		s.end()
-		return struct{}{}, nil
+		return struct{}{}, nil // serve ends it
 	}
 	return nil, api.Errorf(api.CodeInvalid, "the gateway has no call %q", asked.Op)
 }
