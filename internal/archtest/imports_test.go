@@ -35,6 +35,7 @@ var arrows = []struct {
 	{"internal/observe/procfs", nil, "a measuring instrument must not depend on what it measures"},
 	{"internal/engine/idlepoll", []string{"api"}, "it is told that there is a request, not of what"},
 	{"internal/docgen", []string{"internal/server/rest"}, "it renders what the code says of itself"},
+	{"internal/polltest", nil, "waiting in tests"},
 	{"internal/archtest", nil, "it reads source text only"},
 
 	{"internal/engine/wire", []string{"internal/engine/interp", "api", "internal/engine/snapfile"}, "the host side and the sentry meet here only"},
@@ -110,6 +111,7 @@ var arrows = []struct {
 	{"internal/node/timeline", []string{"api", "internal/service/access"}, "steps and which of them are tried; it never freezes, restores or destroys a sandbox itself"},
 	{"internal/node/transition", []string{"api"}, "which states may follow each other; which things have states is not its business"},
 	{"internal/node/freezes", []string{"api", "internal/engine/launch", "internal/engine/snapfile", "internal/engine/wire", "internal/node/fsview", "internal/node/memfiles", "internal/storage/store"}, "moments that others are made from, with the files and the histories that they hold; what a sandbox or a snapshot is, is not its business"},
+	{"internal/node/transition/transitiontest", []string{"internal/node/transition"}, "walks tables in tests"},
 	{"internal/node/visibility", []string{"internal/server/audit", "internal/service/access"}, "who sees what; how things are kept is not its business"},
 	{"internal/node/snapshots", []string{"api", "internal/engine/snapfile", "internal/node/freezes", "internal/node/fsview", "internal/node/memfiles", "internal/node/selfcontrol", "internal/node/snapdir", "internal/node/timer", "internal/node/transition", "internal/node/visibility", "internal/server/audit", "internal/service/access", "internal/storage/paths", "internal/storage/store"}, "freezes with records, of which a grant of self-control is part; what runs in a sandbox, and how it is frozen or restored, is not its business"},
 	{"internal/node/spawn", []string{"api", "internal/engine/cgroup", "internal/engine/launch", "internal/engine/wire", "internal/node/freezes", "internal/observe/procfs"}, "a blank sentry becomes a sandbox; which sandboxes there are, and what is recorded of them, is not its business"},
@@ -250,7 +252,7 @@ var arrows = []struct {
 }
 
 // testSupport are the packages that exist for the tests of others.
-var testSupport = []string{"test/harness", "internal/engine/launch/launchtest", "internal/node/nodetest", "internal/sentry/savedtest", "internal/server/rest/apitest", "internal/workload/fakedaemon", "internal/storage/hostfs/faultfs", "internal/storage/erofs/erofstest", "internal/storage/pages/pagestest"}
+var testSupport = []string{"test/harness", "internal/polltest", "internal/node/transition/transitiontest", "internal/engine/launch/launchtest", "internal/node/nodetest", "internal/sentry/savedtest", "internal/server/rest/apitest", "internal/workload/fakedaemon", "internal/storage/hostfs/faultfs", "internal/storage/erofs/erofstest", "internal/storage/pages/pagestest"}
 
 // restricted are imports that few may have: a path, or all below it. Tests are
 // held to it too.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/internal/engine/interp"
+	"ramet.dev/ramet/internal/polltest"
 )
 
 // patience bounds every wait for an answer, on a machine that may be busy.
@@ -254,20 +255,10 @@ func (h *host) fails(code, name string, exitCode int, text string) *answer {
 	return a
 }
 
-// eventually waits until check is true, or fails the test.
-func eventually(t *testing.T, what string, check func() bool) {
-	t.Helper()
-	for until := time.Now().Add(patience); !check(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("%s: it does not come", what)
-		}
-	}
-}
-
 // printed checks what was printed since the last look.
 func (h *host) printed(want string) {
 	h.t.Helper()
-	eventually(h.t, "output", func() bool { return len(h.out.String()) >= len(want) })
+	polltest.Eventually(h.t, patience, "output", func() bool { return len(h.out.String()) >= len(want) })
 	if got := h.out.take(); got != want {
 		h.t.Errorf("printed %q, not %q", got, want)
 	}
@@ -278,7 +269,7 @@ func (h *host) interrupt(code string) *answer {
 	h.t.Helper()
 	h.out.take()
 	h.begin(interp.KindCell, code)
-	eventually(h.t, code, func() bool { return strings.Contains(h.out.String(), "begun\n") })
+	polltest.Eventually(h.t, patience, code, func() bool { return strings.Contains(h.out.String(), "begun\n") })
 	if h.asks {
 		h.write(interp.AppendFrame(nil, interp.KindInterrupt, h.run, nil))
 	}

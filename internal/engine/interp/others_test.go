@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ramet.dev/ramet/internal/engine/interp"
+	"ramet.dev/ramet/internal/polltest"
 )
 
 func TestNodeCells(t *testing.T) {
@@ -193,7 +194,7 @@ func TestBashSeed(t *testing.T) {
 			}
 			h.cell("echo $RANDOM")
 		}
-		eventually(t, "two numbers", func() bool { return strings.Count(h.out.String(), "\n") == 2 })
+		polltest.Eventually(t, patience, "two numbers", func() bool { return strings.Count(h.out.String(), "\n") == 2 })
 		if lines := strings.Fields(h.out.take()); lines[0] != lines[1] {
 			t.Errorf("one seed gives %s", lines)
 		}

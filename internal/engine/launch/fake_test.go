@@ -294,18 +294,6 @@ func starts(t testing.TB) (path string, count func() int64) {
 	}
 }
 
-// eventually waits until check is true.
-func eventually(t testing.TB, what string, check func() bool) {
-	t.Helper()
-	until := time.Now().Add(patience)
-	for !check() {
-		if time.Now().After(until) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // alive reports whether a process is there and has not ended: neither waited for
 // (X, for the moment in which its parent does so) nor to be waited for (Z).
 func alive(pid int) bool {

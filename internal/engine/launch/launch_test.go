@@ -23,6 +23,7 @@ import (
 	"ramet.dev/ramet/internal/engine/cgroup"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/observe/procfs"
+	"ramet.dev/ramet/internal/polltest"
 )
 
 func wantCode(t testing.TB, err error, code api.Code) {
@@ -187,7 +188,7 @@ func TestExecIsCancelled(t *testing.T) {
 	}()
 	_, err := s.Exec(ctx, &wire.Exec{Argv: []string{"hang"}}, api.ExecIO{Stdout: out, Stderr: io.Discard})
 	wantCode(t, err, api.CodeCanceled)
-	eventually(t, "the sentry notices", func() bool {
+	polltest.Eventually(t, patience, "the sentry notices", func() bool {
 		b := make([]byte, 11)
 		_, err := s.Memory().ReadAt(b, 0)
 		return err == nil && string(b) == "caller went"
@@ -372,7 +373,7 @@ func TestSweep(t *testing.T) {
 	if err := l.Sweep(context.Background(), func(key string) bool { return key == kept.Key() }); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the end of what nobody needs", func() bool { return !alive(left.PID()) })
+	polltest.Eventually(t, patience, "the end of what nobody needs", func() bool { return !alive(left.PID()) })
 	if !alive(kept.PID()) {
 		t.Error("what is needed was ended")
 	}
@@ -469,7 +470,7 @@ func newPool(t testing.TB, l *Launcher, size int) *Pool {
 func TestPoolHandsOutEachOnce(t *testing.T) {
 	const size, takers, each = 4, 6, 4
 	p := newPool(t, newLauncher(t, normal), size)
-	eventually(t, "a full pool", func() bool { return p.Ready() == size })
+	polltest.Eventually(t, patience, "a full pool", func() bool { return p.Ready() == size })
 	var mu sync.Mutex
 	taken := map[string]*Sentry{}
 	var wg sync.WaitGroup
@@ -499,13 +500,13 @@ func TestPoolHandsOutEachOnce(t *testing.T) {
 		}
 		s.Kill()
 	}
-	eventually(t, "a full pool again", func() bool { return p.Ready() == size })
+	polltest.Eventually(t, patience, "a full pool again", func() bool { return p.Ready() == size })
 }
 
 func TestPoolReplacesTheDead(t *testing.T) {
 	const size = 3
 	p := newPool(t, newLauncher(t, normal), size)
-	eventually(t, "a full pool", func() bool { return p.Ready() == size })
+	polltest.Eventually(t, patience, "a full pool", func() bool { return p.Ready() == size })
 	p.mu.Lock()
 	dead := append([]*Sentry(nil), p.ready[:2]...)
 	p.mu.Unlock()
@@ -528,7 +529,7 @@ func TestPoolReplacesTheDead(t *testing.T) {
 	if _, err := s.Call(context.Background(), &wire.Call{Op: wire.OpInfo}, nil); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "a full pool again", func() bool { return p.Ready() == size })
+	polltest.Eventually(t, patience, "a full pool again", func() bool { return p.Ready() == size })
 }
 
 // TestPoolGrows has a pool keep as many as were asked for at once.
@@ -542,12 +543,12 @@ func TestPoolGrows(t *testing.T) {
 		}
 		s.Kill()
 	}
-	eventually(t, "a larger pool", func() bool { return p.Ready() == 5 })
+	polltest.Eventually(t, patience, "a larger pool", func() bool { return p.Ready() == 5 })
 	p.mu.Lock()
 	p.demand.peak = 0 // as if it were forgotten
 	p.mu.Unlock()
 	p.wake <- struct{}{}
-	eventually(t, "a small pool", func() bool { return p.Ready() == 1 })
+	polltest.Eventually(t, patience, "a small pool", func() bool { return p.Ready() == 1 })
 }
 
 // TestPoolWithoutRoom starts each sentry when it is asked for.

@@ -20,6 +20,7 @@ import (
 	"ramet.dev/ramet/internal/network/gateway"
 	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/network/wire"
+	"ramet.dev/ramet/internal/polltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -277,20 +278,11 @@ func TestTheEndOfTheGatewayEndsItsLog(t *testing.T) {
 // eventuallyRead waits until a reader of the log waits.
 func eventuallyRead(t *testing.T, l *Log) {
 	t.Helper()
-	eventually(t, "somebody reads the log", func() bool {
+	polltest.Eventually(t, 10*time.Second, "somebody reads the log", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.added != nil
 	})
-}
-
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for until := time.Now().Add(10 * time.Second); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("never: " + what)
-		}
-	}
 }
 
 func TestALogThatIsReadSlowly(t *testing.T) {

@@ -299,13 +299,3 @@ func (g *guest) trip(words string) error {
 	}
 	return nil
 }
-
-// eventually waits until f holds.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for until := time.Now().Add(10 * time.Second); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("never: " + what)
-		}
-	}
-}

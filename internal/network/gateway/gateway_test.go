@@ -14,12 +14,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/network/wire"
+	"ramet.dev/ramet/internal/polltest"
 )
 
 func TestAFlowEndToEnd(t *testing.T) {
@@ -45,7 +47,7 @@ func TestAFlowEndToEnd(t *testing.T) {
 		t.Errorf("the last word is %v", k)
 	}
 	s.send(wire.Message{Kind: wire.Closed, Flow: g.flow})
-	eventually(t, "the flow is logged", func() bool { return len(w.lines()) == 2 })
+	polltest.Eventually(t, 10*time.Second, "the flow is logged", func() bool { return len(w.lines()) == 2 })
 	first, last := w.lines()[0], w.lines()[1]
 	if first.Verdict != api.NetworkAllowed || first.Address != "192.0.2.9" || first.Port != 5000 || first.Sandbox != "one" || first.Rule == "" {
 		t.Errorf("logged %+v", first)
@@ -85,7 +87,7 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%s was logged as %+v", c.address, e)
 		}
 	}
-	eventually(t, "all flows end", func() bool { return w.Stats().Flows == 0 })
+	polltest.Eventually(t, 10*time.Second, "all flows end", func() bool { return w.Stats().Flows == 0 })
 }
 
 func TestResets(t *testing.T) {
@@ -127,7 +129,7 @@ func TestResets(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the guest's end came as %v", err)
 	}
-	eventually(t, "all flows end", func() bool { return w.Stats().Flows == 0 })
+	polltest.Eventually(t, 10*time.Second, "all flows end", func() bool { return w.Stats().Flows == 0 })
 }
 
 // lookUp asks for a name over UDP.
@@ -261,7 +263,7 @@ func TestTheNameInTheFirstBytes(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all flows end", func() bool { return w.Stats().Flows == 0 })
+	polltest.Eventually(t, 10*time.Second, "all flows end", func() bool { return w.Stats().Flows == 0 })
 	denied := 0
 	for _, e := range w.lines() {
 		if e.Verdict == api.NetworkDenied {
@@ -337,7 +339,7 @@ func TestDatagrams(t *testing.T) {
 	}
 	g.Close()
 	s.send(wire.Message{Kind: wire.Closed, Flow: g.flow})
-	eventually(t, "the flow ends", func() bool { return w.Stats().Flows == 0 })
+	polltest.Eventually(t, 10*time.Second, "the flow ends", func() bool { return w.Stats().Flows == 0 })
 	lines := w.lines()
 	if e := lines[len(lines)-1]; e.BytesIn != 61401 || e.BytesOut != 61401 || e.Protocol != "udp" {
 		t.Errorf("logged %+v", e)

@@ -18,6 +18,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/network/wire"
+	"ramet.dev/ramet/internal/polltest"
 )
 
 func TestFromSandboxToSandbox(t *testing.T) {
@@ -88,7 +89,7 @@ func TestFromSandboxToSandbox(t *testing.T) {
 		}
 		g.Close()
 	}
-	eventually(t, "all flows end", func() bool { return w.Stats().Flows == 0 })
+	polltest.Eventually(t, 10*time.Second, "all flows end", func() bool { return w.Stats().Flows == 0 })
 }
 
 func TestLimitOfConnections(t *testing.T) {
@@ -104,7 +105,7 @@ func TestLimitOfConnections(t *testing.T) {
 	}
 	first.Close()
 	s.send(wire.Message{Kind: wire.Closed, Flow: first.flow})
-	eventually(t, "a connection is free", func() bool { return w.Stats().Flows == 1 })
+	polltest.Eventually(t, 10*time.Second, "a connection is free", func() bool { return w.Stats().Flows == 1 })
 	s.open("192.0.2.9:1")
 }
 
@@ -153,7 +154,7 @@ func TestSentriesThatDoNotKeepToTheProtocol(t *testing.T) {
 	}
 	bad.send(wire.Message{Kind: wire.Dial, Protocol: wire.TCP, Flow: b.flow, Address: netip.MustParseAddr("192.0.2.9"), Port: 1})
 	<-bad.done
-	eventually(t, "the sandbox is gone", func() bool { return slices.Equal(w.IDs(), []string{"good"}) })
+	polltest.Eventually(t, 10*time.Second, "the sandbox is gone", func() bool { return slices.Equal(w.IDs(), []string{"good"}) })
 	if err := g.trip("words"); err != nil {
 		t.Error(err)
 	}
@@ -221,7 +222,7 @@ func TestFloods(t *testing.T) {
 	}
 	bad.Close()
 	wg.Wait()
-	eventually(t, "the sandbox is gone", func() bool { return len(w.IDs()) == 1 })
+	polltest.Eventually(t, 10*time.Second, "the sandbox is gone", func() bool { return len(w.IDs()) == 1 })
 }
 
 const api1024 = policy.DefaultConnections

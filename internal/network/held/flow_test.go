@@ -21,6 +21,7 @@ import (
 	"ramet.dev/ramet/internal/network/ca"
 	"ramet.dev/ramet/internal/network/proxy"
 	"ramet.dev/ramet/internal/network/secrets"
+	"ramet.dev/ramet/internal/polltest"
 	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
@@ -126,7 +127,7 @@ func TestFlow(t *testing.T) {
 		}
 		answer <- got
 	}()
-	eventually(t, func() bool { return len(q.List("")) == 1 })
+	polltest.Eventually(t, 10*time.Second, "one request waits", func() bool { return len(q.List("")) == 1 })
 	for _, file := range files(t, dir) {
 		if text, err := os.ReadFile(filepath.Join(dir, file)); err != nil || bytes.Contains(text, []byte(value)) {
 			t.Errorf("%s has the secret, or %v", file, err)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/polltest"
 	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
@@ -190,7 +191,7 @@ func TestGuestWaits(t *testing.T) {
 		return done
 	}
 	waiting := func(n int) []Request {
-		eventually(t, func() bool {
+		polltest.Eventually(t, 10*time.Second, fmt.Sprintf("%d requests wait", n), func() bool {
 			return len(slices.DeleteFunc(q.List(""), func(r Request) bool { return r.State != Waiting })) == n
 		})
 		return slices.DeleteFunc(q.List(""), func(r Request) bool { return r.State != Waiting })
@@ -229,17 +230,6 @@ func TestGuestWaits(t *testing.T) {
 	if r, err := q.Release(t.Context(), id, false); err != nil || r.State != Sent || len(s.take()) != 1 {
 		t.Errorf("the request of a guest that went away is %+v, %v", r, err)
 	}
-}
-
-func eventually(t *testing.T, ok func() bool) {
-	t.Helper()
-	for range 1000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("it does not happen")
 }
 
 func TestTransport(t *testing.T) {

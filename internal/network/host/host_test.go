@@ -22,6 +22,7 @@ import (
 	"ramet.dev/ramet/internal/network/gateway"
 	"ramet.dev/ramet/internal/network/process"
 	"ramet.dev/ramet/internal/network/wire"
+	"ramet.dev/ramet/internal/polltest"
 )
 
 // TestMain lets the binary of the test be the gateway.
@@ -60,7 +61,7 @@ func newConfig(t *testing.T) Config {
 	t.Cleanup(func() {
 		client := control.NewClient(socket(dir))
 		_ = client.End(context.Background()) // there may be none
-		eventually(t, "the gateway has ended", func() bool { return !alive(dir) })
+		polltest.Eventually(t, 15*time.Second, "the gateway has ended", func() bool { return !alive(dir) })
 		if t.Failed() {
 			b, err := os.ReadFile(logFile(dir))
 			t.Logf("log of the gateway: %s (%v)", b, err)
@@ -239,15 +240,6 @@ func echoes(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for until := time.Now().Add(15 * time.Second); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("never: " + what)
-		}
-	}
-}
-
 func (d *daemon) pid() int {
 	d.t.Helper()
 	h, err := d.Hello(d.t.Context())
@@ -403,7 +395,7 @@ func TestAGatewayThatHangs(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the gateway is stopped", func() bool { // the signal's sender does not wait for it
+	polltest.Eventually(t, 15*time.Second, "the gateway is stopped", func() bool { // the signal's sender does not wait for it
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return err == nil && strings.Contains(string(stat), ") T ")
 	})

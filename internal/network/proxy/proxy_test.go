@@ -24,6 +24,7 @@ import (
 	"github.com/coder/websocket"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/polltest"
 )
 
 // protocols runs a test for both protocols of guests and both of servers.
@@ -509,20 +510,9 @@ func TestGuestThatDoesNotTrust(t *testing.T) {
 		t.Fatal("a guest trusts an authority that it does not know")
 	}
 	c.Close()
-	eventually(t, func() bool {
+	polltest.Eventually(t, 10*time.Second, "the handshake is told as failed", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.errs) == 1 && errors.Is(w.errs[0], ErrHandshake)
 	})
-}
-
-func eventually(t *testing.T, ok func() bool) {
-	t.Helper()
-	for range 1000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("it does not happen")
 }

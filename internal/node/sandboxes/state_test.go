@@ -4,57 +4,27 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node/transition/transitiontest"
 )
 
 // TestSandboxStates walks the table: a record changes its state as the table says, each
 // state can be reached, and nothing follows the last one.
 func TestSandboxStates(t *testing.T) {
-	all := append([]api.State{"", api.StateDestroyed}, api.States()...)
-	reached := []api.State{""}
-	for range all {
-		for _, s := range States.Steps() {
-			if slices.Contains(reached, s.From) && !slices.Contains(reached, s.To) {
-				reached = append(reached, s.To)
-			}
-		}
-	}
-	for _, from := range all {
-		if !slices.Contains(reached, from) {
-			t.Errorf("no transitions lead to %q", from)
-		}
-		for _, to := range all {
-			rec := Record{Sandbox: api.Sandbox{ID: "sbx", State: from, Reason: "before"}}
-			err := rec.Become(to, "after")
-			want := api.Sandbox{ID: "sbx", State: from, Reason: "before"}
-			if err == nil {
-				want.State, want.Reason = to, "after"
-			}
-			if got := rec.Sandbox; (err == nil) != States.Allows(from, to) || got.State != want.State || got.Reason != want.Reason {
-				t.Errorf("%q to %q: %v, %q because of %q", from, to, err, got.State, got.Reason)
-			}
-			if err == nil && (from == api.StateDestroyed || to == "") {
-				t.Errorf("%q becomes %q", from, to)
-			}
-		}
-	}
+	transitiontest.Walk(t, States, api.States(), api.StateDestroyed, func(from api.State, reason string, to api.State, newReason string) (api.State, string, error) {
+		rec := Record{Sandbox: api.Sandbox{ID: "sbx", State: from, Reason: reason}}
+		err := rec.Become(to, newReason)
+		return rec.Sandbox.State, rec.Sandbox.Reason, err
+	})
 }
 
 // TestStatesAreDrawn compares the drawing in the documents with the table.
 func TestStatesAreDrawn(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/architecture/states.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if drawing := "```mermaid\n" + States.String() + "```\n"; !strings.Contains(string(text), drawing) {
-		t.Errorf("docs/architecture/states.md does not have the drawing\n%s", drawing)
-	}
+	transitiontest.Drawn(t, States, "../../../docs/architecture/states.md")
 }
 
 // TestStateHasOneOwner finds assignments of a sandbox's state in the node.

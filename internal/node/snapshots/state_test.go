@@ -1,56 +1,25 @@
 package snapshots
 
 import (
-	"os"
-	"slices"
-	"strings"
 	"testing"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node/transition/transitiontest"
 )
 
 // TestStates walks the table: a snapshot changes its state as the table says, each state
 // can be reached, and nothing follows the last one.
 func TestStates(t *testing.T) {
-	all := append([]api.SnapshotState{"", api.SnapshotDeleted}, api.SnapshotStates()...)
-	reached := []api.SnapshotState{""}
-	for range all {
-		for _, s := range States.Steps() {
-			if slices.Contains(reached, s.From) && !slices.Contains(reached, s.To) {
-				reached = append(reached, s.To)
-			}
-		}
-	}
-	for _, from := range all {
-		if !slices.Contains(reached, from) {
-			t.Errorf("no transitions lead to %q", from)
-		}
-		for _, to := range all {
-			c := condition{state: from, reason: "before"}
-			err := c.become("snap", to, "after")
-			want := condition{state: from, reason: "before"}
-			if err == nil {
-				want = condition{state: to, reason: "after"}
-			}
-			if (err == nil) != States.Allows(from, to) || c.state != want.state || c.reason != want.reason {
-				t.Errorf("%q to %q: %v, %q because of %q", from, to, err, c.state, c.reason)
-			}
-			if err == nil && (from == api.SnapshotDeleted || to == "") {
-				t.Errorf("%q becomes %q", from, to)
-			}
-		}
-	}
+	transitiontest.Walk(t, States, api.SnapshotStates(), api.SnapshotDeleted, func(from api.SnapshotState, reason string, to api.SnapshotState, newReason string) (api.SnapshotState, string, error) {
+		c := condition{state: from, reason: reason}
+		err := c.become("snap", to, newReason)
+		return c.state, c.reason, err
+	})
 }
 
 // TestStatesAreDrawn compares the drawing in the documents with the table.
 func TestStatesAreDrawn(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/architecture/states.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if drawing := "```mermaid\n" + States.String() + "```\n"; !strings.Contains(string(text), drawing) {
-		t.Errorf("docs/architecture/states.md does not have the drawing\n%s", drawing)
-	}
+	transitiontest.Drawn(t, States, "../../../docs/architecture/states.md")
 }
 
 // TestUnfinishedSnapshotsFail loads what an earlier daemon was making, and removes one that

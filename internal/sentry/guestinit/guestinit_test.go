@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/polltest"
 )
 
 // helperEnv makes this test binary start a family and then become the program
@@ -139,19 +141,19 @@ func testReaps(t *testing.T, attr *syscall.SysProcAttr) {
 		}
 	})
 
-	await(t, "the families to be there", func() bool {
+	polltest.Eventually(t, 20*time.Second, "the families to be there", func() bool {
 		exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		kids := childrenOf(t, pid)
 		return exe == path && len(kids) == families && allHaveChildren(t, kids)
 	})
 	parentsW.Close()
-	await(t, "the parents to be reaped and the orphans adopted", func() bool {
+	polltest.Eventually(t, 20*time.Second, "the parents to be reaped and the orphans adopted", func() bool {
 		kids := childrenOf(t, pid)
 		return len(kids) == families && !allHaveChildren(t, kids)
 	})
 	childrenW.Close()
-	await(t, "the orphans to be reaped", func() bool { return len(childrenOf(t, pid)) == 0 })
-	await(t, "init to sleep", func() bool { return statOf(pid).state == "S" })
+	polltest.Eventually(t, 20*time.Second, "the orphans to be reaped", func() bool { return len(childrenOf(t, pid)) == 0 })
+	polltest.Eventually(t, 20*time.Second, "init to sleep", func() bool { return statOf(pid).state == "S" })
 	before := statOf(pid)
 	select {
 	case err := <-done:
@@ -174,22 +176,6 @@ func pipe(t *testing.T) (r, w *os.File) {
 	}
 	t.Cleanup(func() { r.Close(); w.Close() })
 	return r, w
-}
-
-// await polls /proc: the kernel tells nobody but the parent that a process was
-// reaped.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(20 * time.Second)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }
 
 type stat struct {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Clock stands still until it is moved. It implements alarm.Clock.
+// Clock stands still until it is moved. It implements timer.Clock.
 type Clock struct {
 	mu      sync.Mutex
 	now     time.Time
@@ -17,14 +17,14 @@ func New(now time.Time) *Clock {
 	return &Clock{now: now, waiting: map[chan time.Time]time.Time{}}
 }
 
-// Now implements alarm.Clock.
+// Now implements timer.Clock.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// After implements alarm.Clock.
+// After implements timer.Clock.
 func (c *Clock) After(d time.Duration) (<-chan time.Time, func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
