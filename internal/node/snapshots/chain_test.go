@@ -113,3 +113,25 @@ func TestStateIsOfWhatTheSentrySaid(t *testing.T) {
 		t.Errorf("a panic: %v", err)
 	}
 }
+
+// TestRecordsOfRemovedSnapshotsStayAway removes a snapshot between the moment in which it is
+// marked as deleted and the one in which its record is to say so: two requests, of which the
+// second collects what the first has marked.
+func TestRecordsOfRemovedSnapshotsStayAway(t *testing.T) {
+	set := setOf(t)
+	s := set.Load(Record{Snapshot: api.Snapshot{ID: api.NewID(api.KindSnapshot), State: api.SnapshotReady}})
+	if err := set.store.Apply(t.Context(), s.Stored()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.become(api.SnapshotDeleted, ""); err != nil {
+		t.Fatal(err)
+	}
+	set.Collect()
+	s.markDeleted()
+	if err := set.store.Each(t.Context(), store.Snapshots, func(id string, doc []byte) error {
+		t.Errorf("there is a record of %s: %s", id, doc)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -14,7 +14,8 @@
 //
 // Lock order: Set.flattening, Snapshot.mu, Set.mu. Set.mu guards the names, the states and
 // who needs whom, so that a decision about several snapshots is one. A record is written
-// while Snapshot.mu is held, and removed after that: it does not come back.
+// while Snapshot.mu is held, and only of a snapshot that is in the set. Who removes it takes
+// the snapshot out of the set and waits for Snapshot.mu: the record does not come back.
 //
 // Crash safety: files are written beside their place and renamed before the record says
 // ready, and the record is removed before its files. A daemon that starts finds what was

@@ -13,7 +13,6 @@ import (
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/snapdir"
-	"ramet.dev/ramet/internal/storage/store"
 )
 
 // Open returns the freeze to restore s from. The caller owns a reference.
@@ -191,8 +190,6 @@ func (s *Snapshot) openPart(ctx context.Context, file string) (*os.File, error) 
 	}
 	s.rec.Parts = maps.Clone(s.rec.Parts)
 	s.rec.Parts[file] = p
-	if err := s.set.store.Apply(ctx, store.Change{Table: store.Snapshots, ID: s.ID, Doc: s.record()}); err != nil {
-		s.set.log.Warn("record that a snapshot was checked", "id", s.ID, "error", err) // it will be checked again
-	}
+	s.store("record that a snapshot was checked") // if that fails, it is checked again
 	return f, nil
 }

@@ -211,8 +211,12 @@ func (r *Record) empty() {
 	r.Snapshot.SizeBytes, r.Snapshot.DependsOn, r.Parts, r.Needs = 0, nil, nil, nil
 }
 
-// store stores s and logs what fails. The caller holds s.mu.
+// store stores s, unless its record is being removed, and logs what fails. The caller holds
+// s.mu, for which Remove waits: a record that is written here is removed after that.
 func (s *Snapshot) store(doing string) {
+	if s.set.Get(s.ID) != s {
+		return
+	}
 	if err := s.set.store.Apply(context.Background(), store.Change{Table: store.Snapshots, ID: s.ID, Doc: s.record()}); err != nil {
 		s.set.log.Error(doing, "id", s.ID, "error", err)
 	}
