@@ -16,6 +16,7 @@ export GOFLAGS += -buildvcs=false
 BIN     := bin/ramet
 SENTRY  := internal/engine/sentrybin/elf/ramet-sentry
 GUEST   := internal/engine/sentrybin/elf/ramet-guest
+GATEWAY := internal/engine/sentrybin/elf/ramet-gateway
 CACHE   := .cache
 RUNSC   := $(CACHE)/runsc
 LOG     := $(CACHE)/test.log
@@ -31,14 +32,18 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 build: $(SENTRY) ## build bin/ramet
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ramet
 
-# The programs that ramet embeds: the one that sandboxes run in, and the command
-# inside of those that may control themselves.
+# The programs that ramet embeds: the one that sandboxes run in, the command
+# inside of those that may control themselves, and the one that opens connections.
 .PHONY: $(GUEST)
 $(GUEST):
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cmd/ramet-guest
 
+.PHONY: $(GATEWAY)
+$(GATEWAY):
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cmd/ramet-gateway
+
 .PHONY: $(SENTRY)
-$(SENTRY): $(GUEST)
+$(SENTRY): $(GUEST) $(GATEWAY)
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w' -o $@ ./cmd/ramet-sentry
 
 .PHONY: man

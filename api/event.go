@@ -18,7 +18,8 @@ const (
 	EventPromoted    EventKind = "promoted" // it goes on with the state of a child, which is gone
 	EventMerged      EventKind = "merged"
 	EventCommitted   EventKind = "committed"
-	EventUpdated     EventKind = "updated" // its name or metadata
+	EventUpdated     EventKind = "updated"     // its name or metadata
+	EventNetwork     EventKind = "network_set" // what it may reach was replaced
 	EventPaused      EventKind = "paused"
 	EventResumed     EventKind = "resumed"
 	EventHibernated  EventKind = "hibernated"
@@ -36,7 +37,7 @@ const (
 
 // EventKinds are all kinds.
 var EventKinds = []EventKind{
-	EventCreated, EventForked, EventSnapshotted, EventRolledBack, EventPromoted, EventMerged, EventCommitted, EventUpdated, EventPaused, EventResumed, EventHibernated, EventWoken,
+	EventCreated, EventForked, EventSnapshotted, EventRolledBack, EventPromoted, EventMerged, EventCommitted, EventUpdated, EventNetwork, EventPaused, EventResumed, EventHibernated, EventWoken,
 	EventStarted, EventExecuted, EventRan, EventFailed, EventDestroyed, EventUnrested,
 }
 

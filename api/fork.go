@@ -7,6 +7,7 @@ type ForkRequest struct {
 	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the children, instead of those of the parent"`
 	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the children"`
 	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when the children end or rest by themselves; absent members are the parent's, counted from now"`
+	Network   *NetworkRequest   `json:"network,omitempty" doc:"what the children may reach: what the parent may if absent"`
 	// TimeoutMS bounds each child; a child that is late is reported as its
 	// error and does not harm the others.
 	TimeoutMS int64 `json:"timeout_ms,omitempty" minimum:"0" maximum:"600000" doc:"deadline for each child, 30000 if absent"`

@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // NetworkDefault is the verdict about a connection that no rule of a document names.
 type NetworkDefault string
@@ -16,14 +20,79 @@ const (
 // counts: a single name or address before a wildcard or a range, a longer wildcard or range before
 // a shorter one; between equally specific rules denial wins.
 type NetworkPolicy struct {
-	Default NetworkDefault `json:"default" required:"false" enum:"deny,allow" doc:"verdict about connections that no rule names; deny if absent"`
-	Allow   []NetworkRule  `json:"allow" required:"false" nullable:"true" maxItems:"1024" doc:"rules that allow connections"`
-	Deny    []NetworkRule  `json:"deny" required:"false" nullable:"true" maxItems:"1024" doc:"rules that deny connections"`
+	Default NetworkDefault `json:"default,omitempty" enum:"deny,allow" doc:"verdict about connections that no rule names; deny if absent"`
+	Allow   []NetworkRule  `json:"allow,omitzero" required:"false" maxItems:"1024" doc:"rules that allow connections"`
+	Deny    []NetworkRule  `json:"deny,omitzero" required:"false" maxItems:"1024" doc:"rules that deny connections"`
 	// Accept is the inbound half of connections between sandboxes: one exists if its source
 	// allows the target and its target accepts the source.
 	Accept []NetworkRule               `json:"accept,omitempty" maxItems:"1024" doc:"sandboxes that may connect to this one; their own documents must allow it too"`
 	Rules  map[string]NetworkTreatment `json:"rules,omitempty" doc:"treatment of HTTP requests, by name or wildcard; an entry for a single name allows that name at port 443"`
 	Limits NetworkLimits               `json:"limits" required:"false" doc:"bounds on connections, rate and name look-ups"`
+}
+
+// NetworkRequest asks for a network: that of a profile, with the rules of the request added. With
+// neither it asks for none.
+type NetworkRequest struct {
+	Profile string `json:"profile,omitempty" doc:"profile that the document begins with: none, open, host-registries, or one of the daemon's"`
+	NetworkPolicy
+}
+
+// On returns the document that is asked for, if profile is what the request begins with.
+func (r *NetworkRequest) On(profile *NetworkPolicy) *NetworkPolicy {
+	p := *profile
+	if r.Default != "" {
+		p.Default = r.Default
+	}
+	p.Allow, p.Deny, p.Accept = slices.Concat(p.Allow, r.Allow), slices.Concat(p.Deny, r.Deny), slices.Concat(p.Accept, r.Accept)
+	if len(r.Rules) > 0 {
+		p.Rules = maps.Clone(p.Rules)
+		if p.Rules == nil {
+			p.Rules = map[string]NetworkTreatment{}
+		}
+		maps.Copy(p.Rules, r.Rules)
+	}
+	for _, l := range []struct{ to, from *int }{
+		{&p.Limits.Connections, &r.Limits.Connections}, {&p.Limits.RateMbit, &r.Limits.RateMbit}, {&p.Limits.DNSPerS, &r.Limits.DNSPerS},
+	} {
+		if *l.from != 0 {
+			*l.to = *l.from
+		}
+	}
+	return &p
+}
+
+// Closed reports whether the document allows nothing in either direction: a sandbox with it has no
+// network at all.
+func (p *NetworkPolicy) Closed() bool {
+	return p.Default != NetworkAllow && len(p.Allow) == 0 && len(p.Accept) == 0 && len(p.Rules) == 0
+}
+
+// SandboxNetwork is the network of a sandbox.
+type SandboxNetwork struct {
+	NetworkPolicy
+	Profiles map[string]NetworkPolicy `json:"profiles,omitempty" doc:"the profiles that the document names, as they were when it was set"`
+	Bounds   []NetworkBound           `json:"bounds,omitempty" doc:"documents that have to allow what this one allows"`
+}
+
+// NetworkBound is a document that bounds those of sandboxes.
+type NetworkBound struct {
+	Of     string        `json:"of" doc:"whose bound it is: the daemon, or tenant NAME"`
+	Policy NetworkPolicy `json:"policy" doc:"the document"`
+}
+
+// NetworkProfile is a document that has a name.
+type NetworkProfile struct {
+	Name   string         `json:"name" doc:"name of the profile"`
+	Source string         `json:"source" enum:"built-in,derived,file" doc:"built-in; derived from what this host is set up with; or a file of the daemon's configuration"`
+	Policy *NetworkPolicy `json:"policy,omitempty" doc:"the document; absent if it cannot be made"`
+	Error  string         `json:"error,omitempty" doc:"why there is no document"`
+}
+
+// NetworkTest asks whether a connection would be allowed.
+type NetworkTest struct {
+	Host     string `json:"host" minLength:"1" maxLength:"253" doc:"a name or an IP address"`
+	Port     uint16 `json:"port,omitempty" doc:"port; absent with echo"`
+	Protocol string `json:"protocol,omitempty" enum:"tcp,udp,echo" doc:"tcp if absent"`
 }
 
 // NetworkLimits bounds the use of the network. Zero is the default of the daemon.

@@ -34,6 +34,8 @@ type Sandbox struct {
 	ActiveAt  *time.Time        `json:"active_at,omitempty" doc:"when it was last used, if it has an idle timeout"`
 	// AutoCheckpoint is nil without automatic checkpoints.
 	AutoCheckpoint *AutoCheckpoint `json:"auto_checkpoint,omitempty" doc:"its state is kept after every command and cell"`
+	// Network is nil if the sandbox has no network.
+	Network *NetworkPolicy `json:"network,omitempty" doc:"what it may reach; absent if it has no network"`
 	// SelfControl is nil if processes of the sandbox may not control it.
 	SelfControl *SelfControl `json:"self_control,omitempty" doc:"self-control of its processes; absent if they have none"`
 	Identity    Identity     `json:"identity" doc:"its identity, which differs from that of its relatives"`
@@ -54,6 +56,7 @@ type CreateRequest struct {
 	Lifecycle      *LifecycleRequest `json:"lifecycle,omitempty" doc:"when it ends or rests by itself"`
 	AutoCheckpoint *AutoCheckpoint   `json:"auto_checkpoint,omitempty" doc:"keep its state after every command and cell in the foreground"`
 	SelfControl    *SelfControl      `json:"self_control,omitempty" doc:"let processes in the sandbox fork, snapshot, roll back and tag it, by the command ramet and the socket /run/ramet.sock"`
+	Network        *NetworkRequest   `json:"network,omitempty" doc:"what it may reach: nothing if absent"`
 	// Require lists isolation layers without which the sandbox must not start
 	// (the JSON names of Isolation's fields).
 	Require []string `json:"require,omitempty" enum:"sentry,systrap,seccomp,no_new_privs,capabilities_dropped,user_namespace,own_user,namespaces,empty_root,rlimits,cgroup" doc:"isolation layers that must be on"`

@@ -48,6 +48,7 @@ type RestoreRequest struct {
 	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the sandboxes, instead of those of the snapshot"`
 	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the sandboxes"`
 	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when they end or rest by themselves; absent members are those of the sandbox that was frozen, counted from now"`
+	Network   *NetworkRequest   `json:"network,omitempty" doc:"what they may reach: what the sandbox that was frozen might if absent"`
 	// Require is FreshRandomness or nothing.
 	Require []string `json:"require,omitempty" enum:"fresh-randomness" doc:"fresh-randomness: make no sandbox with a random generator that is known to repeat and has no new seed"`
 }

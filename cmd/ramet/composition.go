@@ -31,6 +31,8 @@ type composition struct {
 	metrics *metrics.Metrics
 	// packageCache is how many bytes of cached packages are kept.
 	packageCache int64
+	// networkMax bounds what sandboxes may reach; nil if nothing does.
+	networkMax *api.NetworkPolicy
 }
 
 // open implements daemon.NewService.
@@ -56,16 +58,24 @@ func (s *composition) open(ctx context.Context, p paths.Paths, log *slog.Logger)
 		program.Close()
 		return nil, nil, err
 	}
-	m, err := machine.Open(ctx, node.Config{
-		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log, Observer: observers{s.metrics, tracing.Observer{}}, PackageCache: s.packageCache,
-	})
+	gateway, err := sentrybin.OpenGateway()
 	if err != nil {
 		program.Close()
 		command.Close()
 		return nil, nil, err
 	}
+	m, err := machine.Open(ctx, node.Config{
+		Gateway: gateway.Path(), GatewayBuild: gateway.Build, NetworkMax: s.networkMax,
+		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log, Observer: observers{s.metrics, tracing.Observer{}}, PackageCache: s.packageCache,
+	})
+	if err != nil {
+		program.Close()
+		command.Close()
+		gateway.Close()
+		return nil, nil, err
+	}
 	s.metrics.Watch(m.Usage)
-	return m, closers{m, program, command}, nil
+	return m, closers{m, program, command, gateway}, nil
 }
 
 // closers closes one after the other.

@@ -9,7 +9,7 @@
 // What is below depends only on what is left of it:
 //
 //	memfiles, snapdir, fsview, transition  <-  freezes  <-  snapshots, spawn
-//	spawn, selfcontrol, timeline           <-  sandboxes
+//	spawn, selfcontrol, timeline           <-  sandboxes  <-  networks
 //	snapshots, sandboxes                   <-  lineage, views, accounting, capture, swap
 //	lineage                                <-  inspect
 //	inspect, capture, swap                 <-  resting  <-  branching  <-  node

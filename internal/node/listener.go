@@ -1,6 +1,8 @@
 package node
 
 import (
+	"os"
+
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/storage/store"
@@ -10,7 +12,8 @@ import (
 type listener struct{ m *Node }
 
 // Began implements sandboxes.Listener.
-func (l listener) Began(b *sandboxes.Instance, s *launch.Sentry) {
+func (l listener) Began(b *sandboxes.Instance, s *launch.Sentry, channel *os.File) {
+	l.m.Networks.Began(b, s, channel)
 	if b.Record().Control != nil {
 		l.m.selfControl.Serve(l.m.chores.Context(), s)
 	}
@@ -18,7 +21,13 @@ func (l listener) Began(b *sandboxes.Instance, s *launch.Sentry) {
 }
 
 // Ending implements sandboxes.Listener.
-func (l listener) Ending(b *sandboxes.Instance, s *launch.Sentry) { l.m.books.Book(b, s) }
+func (l listener) Ending(b *sandboxes.Instance, s *launch.Sentry) {
+	l.m.books.Book(b, s)
+	l.m.Networks.Ended(b, s)
+}
+
+// Failed implements sandboxes.Listener.
+func (l listener) Failed(b *sandboxes.Instance, s *launch.Sentry) { l.m.Networks.Ended(b, s) }
 
 // Replaced implements sandboxes.Listener.
 func (l listener) Replaced() { l.m.snapshots.Collect() }

@@ -25,6 +25,7 @@ import (
 	"ramet.dev/ramet/internal/node/lineage"
 	"ramet.dev/ramet/internal/node/memfiles"
 	"ramet.dev/ramet/internal/node/meter"
+	"ramet.dev/ramet/internal/node/networks"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/resting"
 	"ramet.dev/ramet/internal/node/sandboxes"
@@ -70,6 +71,11 @@ type Config struct {
 	PackageCache int64
 	// Observer may be nil.
 	Observer meter.Observer
+	// Gateway is the program that opens the connections of sandboxes, and GatewayBuild what tells it
+	// from others.
+	Gateway, GatewayBuild string
+	// NetworkMax has to allow what sandboxes may reach; nil if nothing bounds them.
+	NetworkMax *api.NetworkPolicy
 }
 
 // Audit takes entries of the audit.
@@ -94,6 +100,7 @@ type Node struct {
 	sandboxes *sandboxes.Registry
 	remains   *lineage.Remains
 	budgets   *selfcontrol.Budgets
+	*networks.Networks
 	*sandboxes.EventLog
 	*snapshots.Requests
 	*lineage.Trees
@@ -183,13 +190,19 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		return nil, err
 	}
 	m.composeThings(catalog)
+	if m.Networks, err = m.newNetworks(ctx); err != nil {
+		m.launcher.Close()
+		return nil, err
+	}
 	adopted, err := m.recover(ctx)
 	if err != nil {
+		m.Networks.Close()
 		m.launcher.Close()
 		return nil, err
 	}
 	m.pool = launch.NewPool(m.launcher, cfg.PoolSize, cfg.Log)
 	m.composeUses()
+	m.Networks.Adopt(ctx)
 	// Not before: recovery does not lock what watchers change, and sandboxes ask
 	// for forks at once.
 	adopted.Watch()
@@ -254,7 +267,7 @@ func (m *Node) composeUses() {
 	})
 	m.Forker = branching.NewForker(branching.Config{
 		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Freezer: freezer, Rester: m.Rester, Timers: m.timers, Spawner: m.spawner,
-		Admission: m.Admission, Images: m.Catalog, Background: m.background, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,
+		Admission: m.Admission, Images: m.Catalog, Networks: m.Networks, Background: m.background, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,
 	})
 	m.Creator = branching.NewCreator(m.Forker, branching.CreatorConfig{
 		Inspector: m.Inspector, Remains: m.remains, Command: cfg.Command, HostMemory: cfg.HostMemory, FilesDir: cfg.Paths.Files(),
@@ -287,6 +300,7 @@ func (m *Node) Close() error {
 	m.pool.Close()
 	m.sandboxes.Wait()
 	m.selfControl.Wait()
+	m.Networks.Close()
 	m.launcher.Close()
 	var err error
 	if m.cgroups != nil {

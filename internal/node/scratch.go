@@ -64,7 +64,7 @@ func (m *Node) startScratch(ctx context.Context, imageID string) (images.Scratch
 	if err != nil {
 		return nil, err
 	}
-	if err := spawn.Boot(ctx, sentry, &rec.Sandbox, img, nil); err != nil {
+	if _, err := spawn.Boot(ctx, sentry, &rec.Sandbox, img, nil); err != nil { // it has no network
 		sentry.Kill()
 		return nil, err
 	}

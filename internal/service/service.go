@@ -12,6 +12,7 @@ type Service interface {
 	Contexts
 	Files
 	Ports
+	Networks
 	Compare
 	Snapshots
 	Timeline

@@ -1,8 +1,11 @@
 package sentrybin
 
 import (
+	"crypto/sha256"
 	"debug/buildinfo"
+	"debug/elf"
 	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -16,8 +19,9 @@ import (
 var files embed.FS
 
 const (
-	program = "elf/ramet-sentry"
+	sentry  = "elf/ramet-sentry"
 	command = "elf/ramet-guest"
+	gateway = "elf/ramet-gateway"
 	// lowestFD keeps the file away from the numbers that a child is given its
 	// own descriptors under, which happens before it executes Path.
 	lowestFD = 64
@@ -29,14 +33,16 @@ var ErrMissing = errors.New("this program was built without the sentry in it: bu
 // Program is the embedded program, ready to be started.
 type Program struct {
 	file *os.File
-	// Engine names the gVisor that is linked into it.
+	// Engine names the gVisor that is linked into the sentry.
 	Engine string
+	// Build is different for each build of the gateway.
+	Build string
 }
 
 // Open copies the program to a sealed file in memory. It returns ErrMissing if
 // there is none.
 func Open() (*Program, error) {
-	src, err := files.Open(program)
+	src, err := files.Open(sentry)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrMissing
 	}
@@ -67,6 +73,28 @@ func OpenCommand() (*os.File, error) {
 	}
 	defer src.Close()
 	return sealed("ramet-guest", src)
+}
+
+// OpenGateway copies the program that opens the connections of sandboxes to a sealed file in
+// memory, whose Build tells it from others. It returns ErrMissing if there is none.
+func OpenGateway() (*Program, error) {
+	src, err := files.Open(gateway)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrMissing
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open gateway program: %w", err)
+	}
+	defer src.Close()
+	build, err := buildOf(src.(io.ReaderAt))
+	if err != nil {
+		return nil, err
+	}
+	file, err := sealed("ramet-gateway", src)
+	if err != nil {
+		return nil, err
+	}
+	return &Program{file: file, Build: build}, nil
 }
 
 // sealed copies src to a file in memory that cannot be changed.
@@ -102,9 +130,28 @@ func (p *Program) Path() string { return fmt.Sprintf("/proc/self/fd/%d", p.file.
 // Close gives up the file. Programs that run keep it.
 func (p *Program) Close() error { return p.file.Close() }
 
+// buildOf returns the identifier that the linker gave the program, which is that of its contents.
+func buildOf(program io.ReaderAt) (string, error) {
+	f, err := elf.NewFile(program)
+	if err != nil {
+		return "", fmt.Errorf("read gateway program: %w", err)
+	}
+	defer f.Close()
+	note := f.Section(".note.go.buildid")
+	if note == nil {
+		return "", errors.New("read gateway program: it has no identifier of its build")
+	}
+	b, err := note.Data()
+	if err != nil {
+		return "", fmt.Errorf("read gateway program: %w", err)
+	}
+	digest := sha256.Sum256(b)
+	return hex.EncodeToString(digest[:16]), nil
+}
+
 // engineOf finds the version of gVisor in the build information of the program.
-func engineOf(elf io.ReaderAt) (string, error) {
-	info, err := buildinfo.Read(elf)
+func engineOf(program io.ReaderAt) (string, error) {
+	info, err := buildinfo.Read(program)
 	if err != nil {
 		return "", fmt.Errorf("read sentry program: %w", err)
 	}

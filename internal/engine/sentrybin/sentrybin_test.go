@@ -59,3 +59,22 @@ func TestCommandRuns(t *testing.T) {
 		t.Errorf("the command has %d bytes (%v), more than %d", st.Size(), err, most)
 	}
 }
+
+func TestGatewayRuns(t *testing.T) {
+	p, err := OpenGateway()
+	if errors.Is(err, ErrMissing) {
+		t.Skip("make build was not run")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if len(p.Build) != 32 {
+		t.Errorf("build %q", p.Build)
+	}
+	out, err := exec.Command(p.Path()).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "ramet only") {
+		t.Errorf("the program printed %q and ended with %v", out, err)
+	}
+}

@@ -70,10 +70,10 @@ func (c *Client) End(ctx context.Context) error {
 	return c.call(ctx, &call{Op: opEnd}, &struct{}{})
 }
 
-// Log calls f with the decisions about a sandbox, or about all if id is empty, until ctx ends, f fails
-// or the gateway ends, which is io.EOF. kept asks for those that are kept, too.
-func (c *Client) Log(ctx context.Context, id string, kept bool, f func(Line) error) error {
-	conn, stop, err := c.begin(ctx, &call{Op: opLog, Sandbox: id, Kept: kept})
+// Log calls f with decisions, until ctx ends, f fails or there are no more. The end of a gateway that
+// is followed is io.EOF.
+func (c *Client) Log(ctx context.Context, want Reading, f func(Line) error) error {
+	conn, stop, err := c.begin(ctx, &call{Op: opLog, Log: &want})
 	if err != nil {
 		return err
 	}
@@ -82,6 +82,9 @@ func (c *Client) Log(ctx context.Context, id string, kept bool, f func(Line) err
 	for {
 		var l Line
 		if err := receive(ctx, conn, &l); err != nil {
+			if !want.Follow && errors.Is(err, io.EOF) {
+				return nil // the last line was sent
+			}
 			return err
 		}
 		if err := f(l); err != nil {

@@ -244,7 +244,7 @@ func TestTheLogIsFollowed(t *testing.T) {
 			got := make(chan string, 100)
 			done := make(chan error, 1)
 			go func() {
-				done <- s.Log(ctx, c.sandbox, c.kept, func(l Line) error {
+				done <- s.Log(ctx, Reading{Sandbox: c.sandbox, Kept: c.kept, Follow: true}, func(l Line) error {
 					got <- fmt.Sprint(l.Sandbox, l.Flow)
 					return nil
 				})
@@ -264,10 +264,22 @@ func TestTheLogIsFollowed(t *testing.T) {
 	}
 }
 
+func TestTheLogIsReadToItsEnd(t *testing.T) {
+	s := serve(t, time.Minute)
+	for i := range 200 {
+		s.log.Add(api.NetworkLogEntry{Sandbox: "one", Flow: uint64(i)})
+	}
+	n := 0
+	err := s.Log(t.Context(), Reading{Sandbox: "one", Kept: true}, func(l Line) error { n++; return nil })
+	if err != nil || n != 200 {
+		t.Errorf("%d lines, %v", n, err)
+	}
+}
+
 func TestTheEndOfTheGatewayEndsItsLog(t *testing.T) {
 	s := serve(t, time.Minute)
 	done := make(chan error, 1)
-	go func() { done <- s.Log(t.Context(), "", false, func(Line) error { return nil }) }()
+	go func() { done <- s.Log(t.Context(), Reading{Follow: true}, func(Line) error { return nil }) }()
 	eventuallyRead(t, s.log)
 	s.stop()
 	if err := <-done; !errors.Is(err, io.EOF) {
@@ -290,7 +302,7 @@ func TestALogThatIsReadSlowly(t *testing.T) {
 	l.Add(api.NetworkLogEntry{Flow: 0})
 	var got, lost uint64
 	stop := errors.New("stop")
-	err := l.Read(t.Context(), "", true, func(line Line) error {
+	err := l.Read(t.Context(), Reading{Kept: true, Follow: true}, func(line Line) error {
 		if got == 0 {
 			for i := range 3 * keptLines { // while it reads the first one
 				l.Add(api.NetworkLogEntry{Flow: uint64(i + 1)})

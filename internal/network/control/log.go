@@ -35,12 +35,20 @@ func (l *Log) Add(e api.NetworkLogEntry) {
 	}
 }
 
-// Read calls f with the lines about a sandbox, or with all if it names none, until f fails or ctx
-// ends: from the oldest that is kept, or from the next one.
-func (l *Log) Read(ctx context.Context, sandbox string, kept bool, f func(Line) error) error {
+// Reading says which lines are wanted.
+type Reading struct {
+	// Sandbox is whose; all if it is empty.
+	Sandbox string `json:"sandbox,omitempty"`
+	// Kept asks for those that are kept, and Follow for those to come.
+	Kept   bool `json:"kept,omitempty"`
+	Follow bool `json:"follow,omitempty"`
+}
+
+// Read calls f with lines, until there are no more, f fails or ctx ends.
+func (l *Log) Read(ctx context.Context, want Reading, f func(Line) error) error {
 	l.mu.Lock()
 	from := l.next
-	if kept {
+	if want.Kept {
 		from -= uint64(len(l.ring))
 	}
 	l.mu.Unlock()
@@ -49,7 +57,7 @@ func (l *Log) Read(ctx context.Context, sandbox string, kept bool, f func(Line) 
 		lines, first, added := l.after(from)
 		lost += first - from
 		for _, e := range lines {
-			if sandbox != "" && e.Sandbox != sandbox {
+			if want.Sandbox != "" && e.Sandbox != want.Sandbox {
 				continue
 			}
 			if err := f(Line{e, lost}); err != nil {
@@ -60,6 +68,9 @@ func (l *Log) Read(ctx context.Context, sandbox string, kept bool, f func(Line) 
 		from = first + uint64(len(lines))
 		if added == nil {
 			continue
+		}
+		if !want.Follow {
+			return nil
 		}
 		select {
 		case <-added:

@@ -31,12 +31,10 @@ const (
 // call is the body of a call.
 type call struct {
 	Op op `json:"op"`
-	// Sandbox is that of remove and test. With log it is whose lines are wanted; empty is those of
-	// all.
-	Sandbox string `json:"sandbox,omitempty"`
-	// Kept asks log for the lines that are kept before those to come.
-	Kept bool      `json:"kept,omitempty"`
-	Test *question `json:"test,omitempty"`
+	// Sandbox is that of remove and test.
+	Sandbox string    `json:"sandbox,omitempty"`
+	Log     *Reading  `json:"log,omitempty"`
+	Test    *question `json:"test,omitempty"`
 }
 
 // question is a connection that is judged and not made.

@@ -211,13 +211,17 @@ var errHungUp = errors.New("the daemon has closed the connection")
 
 // tellLog sends lines until the daemon closes the connection.
 func (s *Server) tellLog(ctx context.Context, conn *wire.Conn, asked *call) {
+	var want Reading
+	if asked.Log != nil {
+		want = *asked.Log
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		awaitEnd(conn)
 		cancel(errHungUp)
 	})
-	_ = s.log.Read(ctx, asked.Sandbox, asked.Kept, func(l Line) error { // the end of the connection
+	_ = s.log.Read(ctx, want, func(l Line) error { // the end of the connection
 		return conn.SendJSON(wire.TypeItem, l)
 	})
 	conn.Close()

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,12 @@ import (
 
 // Registration is what the gateway knows of a sandbox.
 type Registration struct {
+	// ID is that of the sentry: a sandbox that gets another state goes on in another sentry, and the
+	// gateway serves both for a moment.
 	ID string `json:"id"`
+	// Sandbox is the id of the sandbox that runs in it, as the log and the names of sandboxes tell
+	// it; ID if it is empty.
+	Sandbox string `json:"sandbox,omitempty"`
 	// Tenant is whose it is: sandboxes reach others of the same tenant only. Tree is the root of
 	// its tree.
 	Tenant string `json:"tenant,omitempty"`
@@ -28,6 +34,9 @@ type Registration struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Policy   policy.Spec       `json:"policy"`
 }
+
+// sandbox returns the id of the sandbox.
+func (r *Registration) sandbox() string { return cmp.Or(r.Sandbox, r.ID) }
 
 // Treated is a flow whose requests a policy treats.
 type Treated struct {
@@ -238,7 +247,7 @@ func (b siblings) Sibling(name string) (netip.Addr, bool) {
 	b.g.mu.Lock()
 	defer b.g.mu.Unlock()
 	for _, s := range b.g.sandboxes {
-		if r := s.reg(); r.Tenant == b.tenant && (strings.EqualFold(r.Name, name) || strings.EqualFold(r.ID, name)) {
+		if r := s.reg(); r.Tenant == b.tenant && (strings.EqualFold(r.Name, name) || strings.EqualFold(r.sandbox(), name)) {
 			return s.address, true
 		}
 	}

@@ -224,7 +224,7 @@ func (s *sandbox) replace(r Registration, p *policy.Policy) {
 	s.setRate(p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.ID, r.Tenant, r.Tree = s.registration.ID, s.registration.Tenant, s.registration.Tree // which never change
+	r.ID, r.Tenant = s.registration.ID, s.registration.Tenant // which never change
 	s.registration, s.policy = r, p
 	for f := range s.open {
 		if f.judged != nil && !f.judged(p) {
@@ -252,7 +252,8 @@ func (s *sandbox) log(e api.NetworkLogEntry) {
 	} else if e.DurationMS == 0 {
 		s.g.counters.allowed.Add(1)
 	}
-	e.Sandbox = s.reg().ID
+	r := s.reg()
+	e.Sandbox = r.sandbox()
 	if e.At.IsZero() {
 		e.At = time.Now()
 	}

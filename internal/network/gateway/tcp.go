@@ -202,7 +202,7 @@ func (f *flow) treat(guest *os.File, server *net.TCPConn, host string, isTLS boo
 	open.Store(server)
 	r := f.s.reg()
 	_ = f.s.g.cfg.Proxy.Serve(f.ctx, conn, Treated{ // the proxy tells of errors
-		Sandbox: r.ID, Tree: r.Tree, Tenant: r.Tenant, Name: host, Port: f.port, TLS: isTLS, Treatment: t,
+		Sandbox: r.sandbox(), Tree: r.Tree, Tenant: r.Tenant, Name: host, Port: f.port, TLS: isTLS, Treatment: t,
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			if c := open.Swap(nil); c != nil {
 				return c, nil

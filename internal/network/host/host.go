@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
+	"reflect"
 	"sync"
 	"time"
 
@@ -51,13 +51,16 @@ type Host struct {
 	// turn has room for the one that changes which sandboxes there are, or the gateway.
 	turn      chan struct{}
 	running   bool // a gateway is watched; of who has the turn
+	starting  bool // a goroutine tries to start one; of who has the turn
 	sandboxes map[string]*sandbox
+	known     sync.Map // the ids of sandboxes, for those without the turn
 	hello     control.Hello
+	again     chan struct{} // has one when what failed is to be tried again at once
 }
 
 // New returns a Host that has no gateway yet.
 func New(cfg Config) *Host {
-	h := &Host{cfg: cfg, client: control.NewClient(socket(cfg.Dir)), turn: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}}
+	h := &Host{cfg: cfg, client: control.NewClient(socket(cfg.Dir)), turn: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}, again: make(chan struct{}, 1)}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
 }
@@ -95,90 +98,156 @@ func (h *Host) take(ctx context.Context) error {
 
 func (h *Host) give() { <-h.turn }
 
-// Connect registers a sandbox and returns the sentry's end of its channel. Its policy is in force. The
-// caller gives the end to the sentry and closes it; Remove undoes Connect.
-func (h *Host) Connect(ctx context.Context, r gateway.Registration) (*os.File, error) {
+// Ready starts the gateway if there is none.
+func (h *Host) Ready(ctx context.Context) error {
 	if err := h.take(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	defer h.give()
-	if err := h.ensure(ctx); err != nil {
-		return nil, err
-	}
-	end, err := h.register(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	h.sandboxes[r.ID] = &sandbox{registration: r}
-	return end, nil
+	return h.ensure(ctx)
 }
 
-// register makes a channel and registers a sandbox with it, in place of one that has its id: its
-// channel is that of a sentry which is gone, or of a daemon that died meanwhile.
+// Put puts the registration of a sandbox in force. channel is the gateway's end of the channel whose
+// other end the sentry has been given at its start, and stays the caller's. What the guest asks for
+// waits in the channel until Put returns. A gateway that cannot be told is told later: what the guest
+// asks for waits or is refused until then, and Put returns nil.
+//
+// Without a channel, a sandbox that has one keeps it: flows that the registration does not allow are
+// cut when Put returns. One that has none is given one. With an error nothing has changed then.
+func (h *Host) Put(ctx context.Context, r gateway.Registration, channel *os.File) error {
+	if err := h.take(ctx); err != nil {
+		return err
+	}
+	defer h.give()
+	s := h.sandboxes[r.ID]
+	if channel == nil && s != nil {
+		return h.replace(ctx, s, r)
+	}
+	err := h.ensure(ctx)
+	switch {
+	case err != nil:
+	case channel != nil:
+		err = h.add(ctx, r, channel)
+	default:
+		err = h.reattach(ctx, r)
+	}
+	if err != nil && (channel == nil || api.CodeOf(err) == api.CodeInvalid) {
+		return err
+	}
+	h.keep(r, err != nil)
+	if err != nil {
+		h.cfg.Log.Warn("a sandbox has no network yet", "sandbox", r.Sandbox, "error", err)
+		h.goOn()
+	}
+	return nil
+}
+
+// replace puts another registration of s in force. The caller has the turn.
+func (h *Host) replace(ctx context.Context, s *sandbox, r gateway.Registration) error {
+	if reflect.DeepEqual(s.registration, r) {
+		return nil
+	}
+	if err := h.ensure(ctx); err != nil {
+		return err
+	}
+	if !s.cut {
+		if err := h.client.Replace(ctx, r); err != nil {
+			return err
+		}
+	}
+	s.registration = r
+	return nil
+}
+
+// Has reports whether a sandbox has a registration. It does not wait.
+func (h *Host) Has(id string) bool {
+	_, has := h.known.Load(id)
+	return has
+}
+
+// keep keeps a registration. The caller has the turn.
+func (h *Host) keep(r gateway.Registration, cut bool) {
+	h.sandboxes[r.ID] = &sandbox{registration: r, cut: cut}
+	h.known.Store(r.ID, struct{}{})
+}
+
+// register makes a channel, registers a sandbox with it and returns the sentry's end.
 func (h *Host) register(ctx context.Context, r gateway.Registration) (*os.File, error) {
 	ours, theirs, err := wire.Pair()
 	if err != nil {
 		return nil, err
 	}
 	defer theirs.Close()
-	err = h.client.Add(ctx, r, theirs)
-	if api.CodeOf(err) == api.CodeConflict {
-		if err = h.client.Remove(ctx, r.ID); err == nil || api.CodeOf(err) == api.CodeNotFound {
-			err = h.client.Add(ctx, r, theirs)
-		}
-	}
-	if err != nil {
+	if err := h.add(ctx, r, theirs); err != nil {
 		ours.Close()
-		return nil, fmt.Errorf("register with the gateway: %w", err)
+		return nil, err
 	}
 	return ours, nil
 }
 
+// add registers a sandbox, in place of one that has its id: the channel of that is one of a daemon
+// that died meanwhile.
+func (h *Host) add(ctx context.Context, r gateway.Registration, channel *os.File) error {
+	err := h.client.Add(ctx, r, channel)
+	if api.CodeOf(err) == api.CodeConflict {
+		if err = h.client.Remove(ctx, r.ID); err == nil || api.CodeOf(err) == api.CodeNotFound {
+			err = h.client.Add(ctx, r, channel)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("register with the gateway: %w", err)
+	}
+	return nil
+}
+
 // Adopt takes over the sandboxes that an earlier daemon had, and that have a network. Those that the
 // gateway knows keep their channels and flows, under the policy of the registration; others get a new
-// channel. Sandboxes of the gateway that are not among them are removed. Adopt returns why sandboxes
-// have no network, by id.
-func (h *Host) Adopt(ctx context.Context, rs []gateway.Registration) (map[string]error, error) {
+// channel. Sandboxes of the gateway that are not among them are removed. What fails is tried again
+// later; the error says what failed first.
+func (h *Host) Adopt(ctx context.Context, rs []gateway.Registration) (err error) {
 	if err := h.take(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	defer h.give()
 	if len(rs) == 0 && !exists(h.cfg.Dir) {
-		return nil, nil
+		return nil
 	}
-	if err := h.ensure(ctx); err != nil {
-		return nil, err
+	for _, r := range rs {
+		h.keep(r, true)
+	}
+	defer func() {
+		if err != nil {
+			h.goOn()
+		}
+	}()
+	f, err := h.find(ctx)
+	if err != nil {
+		return err
 	}
 	known, err := h.client.List(ctx)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = h.adoptKnown(ctx, known)
 	}
-	failed := map[string]error{}
-	for _, r := range rs {
-		h.sandboxes[r.ID] = &sandbox{registration: r}
-		if err := h.adopt(ctx, r, slices.Contains(known, r.ID)); err != nil {
-			failed[r.ID] = err
-		}
-	}
-	for _, id := range known {
-		if h.sandboxes[id] == nil {
-			if err := h.client.Remove(ctx, id); err != nil && api.CodeOf(err) != api.CodeNotFound {
-				return failed, fmt.Errorf("remove a sandbox that is gone: %w", err)
-			}
-		}
-	}
-	return failed, nil
+	_ = h.restore(ctx) // watch goes on with it
+	h.wg.Go(func() { h.watch(f.ended) })
+	return err
 }
 
-// adopt puts one registration in force.
-func (h *Host) adopt(ctx context.Context, r gateway.Registration, known bool) error {
-	if known {
-		err := h.client.Replace(ctx, r)
-		if err == nil || api.CodeOf(err) != api.CodeNotFound {
-			return err
+// adoptKnown takes over the sandboxes that the gateway knows.
+func (h *Host) adoptKnown(ctx context.Context, known []string) error {
+	for _, id := range known {
+		s := h.sandboxes[id]
+		var err error
+		if s == nil {
+			err = h.client.Remove(ctx, id)
+		} else if err = h.client.Replace(ctx, s.registration); err == nil {
+			s.cut = false
+		}
+		if err != nil && api.CodeOf(err) != api.CodeNotFound {
+			return fmt.Errorf("take over a sandbox of the gateway: %w", err)
 		}
 	}
-	return h.reattach(ctx, r)
+	return nil
 }
 
 // reattach registers a sandbox and gives its sentry the new channel.
@@ -194,27 +263,6 @@ func (h *Host) reattach(ctx context.Context, r gateway.Registration) error {
 	return nil
 }
 
-// Replace puts a registration in force. Flows that it does not allow are cut when Replace returns. With
-// an error nothing has changed.
-func (h *Host) Replace(ctx context.Context, r gateway.Registration) error {
-	if err := h.take(ctx); err != nil {
-		return err
-	}
-	defer h.give()
-	s := h.sandboxes[r.ID]
-	if s == nil {
-		return fmt.Errorf("%s: %w", r.ID, gateway.ErrUnknown)
-	}
-	if err := h.ensure(ctx); err != nil {
-		return err
-	}
-	if err := h.client.Replace(ctx, r); err != nil {
-		return err
-	}
-	s.registration = r
-	return nil
-}
-
 // Remove ends the network of a sandbox. It is no error if it has none.
 func (h *Host) Remove(ctx context.Context, id string) error {
 	if err := h.take(ctx); err != nil {
@@ -225,6 +273,7 @@ func (h *Host) Remove(ctx context.Context, id string) error {
 		return nil
 	}
 	delete(h.sandboxes, id)
+	h.known.Delete(id)
 	if !h.running {
 		return nil // the next gateway knows nothing of it
 	}
@@ -256,17 +305,25 @@ func (h *Host) ensure(ctx context.Context) error {
 	if h.running {
 		return nil
 	}
-	f, err := find(ctx, h.ctx, h.cfg, h.client)
+	f, err := h.find(ctx)
 	if err != nil {
 		return err
 	}
-	h.hello, h.running = f.hello, true
 	for _, s := range h.sandboxes {
-		s.cut = f.fresh
+		s.cut = s.cut || f.fresh
 	}
 	_ = h.restore(ctx) // watch goes on with it
 	h.wg.Go(func() { h.watch(f.ended) })
 	return nil
+}
+
+// find finds or starts a gateway, which the caller watches.
+func (h *Host) find(ctx context.Context) (found, error) {
+	f, err := find(ctx, h.ctx, h.cfg, h.client)
+	if err == nil {
+		h.hello, h.running = f.hello, true
+	}
+	return f, err
 }
 
 // restore gives sandboxes that are cut off a new channel, and reports whether all have one. One that
@@ -293,39 +350,62 @@ const (
 	lastPause  = 10 * time.Second
 )
 
+// goOn has what failed tried again: by the goroutine that watches the gateway, or by one that starts
+// it. The caller has the turn.
+func (h *Host) goOn() {
+	if h.running || h.starting {
+		select {
+		case h.again <- struct{}{}:
+		default: // it is told already
+		}
+		return
+	}
+	h.starting = true
+	h.wg.Go(h.start)
+}
+
 // watch waits for the end of the gateway and starts another one, if a sandbox needs it. Until then it
-// goes on to restore sandboxes: one that is being made has no sentry yet that takes a channel.
+// goes on to restore sandboxes: one that is paused, for example, takes no channel.
 func (h *Host) watch(ended <-chan struct{}) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		var again <-chan time.Time
+		var later <-chan time.Time
 		if h.take(h.ctx) != nil {
 			return // the daemon ends
 		}
 		if !h.restore(h.ctx) {
-			again = time.After(pause)
+			later = time.After(pause)
 		}
 		h.give()
 		select {
 		case <-ended:
-			h.startAgain()
+			if h.take(h.ctx) != nil {
+				return
+			}
+			h.running, h.starting = false, true
+			if len(h.sandboxes) > 0 {
+				h.cfg.Log.Warn("the gateway has ended; another one is started", "sandboxes", len(h.sandboxes))
+			}
+			h.give()
+			h.start()
 			return
-		case <-again: // never, if all have a channel
+		case <-h.again:
+			pause = firstPause
+		case <-later: // never, if all have a channel
 		}
 	}
 }
 
-// startAgain starts a gateway in place of one that has ended.
-func (h *Host) startAgain() {
+// start starts a gateway, if a sandbox needs it.
+func (h *Host) start() {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		if h.take(h.ctx) != nil {
 			return // the daemon ends
 		}
-		h.running = false
 		err := error(nil)
 		if len(h.sandboxes) > 0 {
-			h.cfg.Log.Warn("the gateway has ended; another one is started", "sandboxes", len(h.sandboxes))
 			err = h.ensure(h.ctx) // which watches it
 		}
+		h.starting = err != nil
 		h.give()
 		if err == nil {
 			return

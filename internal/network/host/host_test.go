@@ -134,10 +134,27 @@ func (s *sentry) attach(end *os.File) error {
 	return nil
 }
 
+// connect registers a sandbox as one that is made, and returns the sentry's end of its channel.
+func connect(d *daemon, r gateway.Registration) (*os.File, error) {
+	if err := d.Ready(d.t.Context()); err != nil {
+		return nil, err
+	}
+	ours, theirs, err := wire.Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	if err := d.Put(d.t.Context(), r, theirs); err != nil {
+		ours.Close()
+		return nil, err
+	}
+	return ours, nil
+}
+
 // create makes a sandbox whose policy allows something.
 func (d *daemon) create(id string, allow ...string) *sentry {
 	d.t.Helper()
-	end, err := d.Connect(d.t.Context(), registration(d.t, id, allow...))
+	end, err := connect(d, registration(d.t, id, allow...))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -251,8 +268,8 @@ func (d *daemon) pid() int {
 
 func TestAGatewayIsStartedWhenItIsNeeded(t *testing.T) {
 	d := newDaemon(t, newConfig(t), nil)
-	if failed, err := d.Adopt(t.Context(), nil); err != nil || len(failed) != 0 {
-		t.Fatal(failed, err)
+	if err := d.Adopt(t.Context(), nil); err != nil {
+		t.Fatal(err)
 	}
 	if h, err := d.Hello(t.Context()); err != nil || h.PID != 0 {
 		t.Errorf("there is a gateway without a sandbox: %+v, %v", h, err)
@@ -353,9 +370,11 @@ func TestTheNextDaemonFindsTheGateway(t *testing.T) {
 	}
 	second := newDaemon(t, cfg, first)
 	// The first has ended in the middle of making a sandbox, and the policy was made narrower.
-	failed, err := second.Adopt(t.Context(), []gateway.Registration{registration(t, "kept", server), registration(t, "lost", server)})
-	if err != nil || len(failed) != 1 || failed["lost"] == nil {
-		t.Fatalf("adopt: %v, %v", failed, err)
+	if err := second.Adopt(t.Context(), []gateway.Registration{registration(t, "kept", server), registration(t, "lost", server)}); err != nil {
+		t.Fatalf("adopt: %v", err)
+	}
+	if second.sandboxes["kept"].cut || !second.sandboxes["lost"].cut {
+		t.Errorf("the one is cut off: %t; the other, which takes no channel: %t", second.sandboxes["kept"].cut, second.sandboxes["lost"].cut)
 	}
 	if now := second.pid(); now != pid {
 		t.Errorf("process %d in place of %d", now, pid)
@@ -374,8 +393,8 @@ func TestTheNextDaemonFindsTheGateway(t *testing.T) {
 	second.Close()
 	cfg.Build = "b2"
 	third := newDaemon(t, cfg, second)
-	if failed, err := third.Adopt(t.Context(), []gateway.Registration{registration(t, "kept", server)}); err != nil || len(failed) != 0 {
-		t.Fatalf("adopt: %v, %v", failed, err)
+	if err := third.Adopt(t.Context(), []gateway.Registration{registration(t, "kept", server)}); err != nil {
+		t.Fatalf("adopt: %v", err)
 	}
 	<-kept.attached
 	if now := third.pid(); now == pid {
@@ -400,8 +419,8 @@ func TestAGatewayThatHangs(t *testing.T) {
 		return err == nil && strings.Contains(string(stat), ") T ")
 	})
 	second := newDaemon(t, cfg, first)
-	if failed, err := second.Adopt(t.Context(), []gateway.Registration{registration(t, "one", "192.0.2.1:1")}); err != nil || len(failed) != 0 {
-		t.Fatalf("adopt: %v, %v", failed, err)
+	if err := second.Adopt(t.Context(), []gateway.Registration{registration(t, "one", "192.0.2.1:1")}); err != nil {
+		t.Fatalf("adopt: %v", err)
 	}
 	if now := second.pid(); now == pid {
 		t.Error("a gateway that hangs serves")
@@ -414,38 +433,90 @@ func TestAGatewayThatCannotStartSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := newDaemon(t, cfg, nil)
-	if _, err := d.Connect(t.Context(), registration(t, "one")); err == nil || !strings.Contains(err.Error(), "gateway.sock") {
+	if _, err := connect(d, registration(t, "one")); err == nil || !strings.Contains(err.Error(), "gateway.sock") {
 		t.Errorf("connect: %v", err)
 	}
 	cfg = newConfig(t)
 	cfg.Executable = "/bin/false"
 	d = newDaemon(t, cfg, nil)
-	if _, err := d.Connect(t.Context(), registration(t, "one")); api.CodeOf(err) != api.CodeUnavailable {
+	if _, err := connect(d, registration(t, "one")); api.CodeOf(err) != api.CodeUnavailable {
 		t.Errorf("connect: %v", err)
 	}
 	d.Close()
-	if _, err := d.Connect(t.Context(), registration(t, "one")); err == nil {
+	if _, err := connect(d, registration(t, "one")); err == nil {
 		t.Error("a daemon that has ended connects a sandbox")
 	}
+}
+
+// TestAGatewayThatCannotBeTold ends between the start of a sandbox and its registration, and cannot be
+// started for a while: what the guest asks for is answered when it is there again.
+func TestAGatewayThatCannotBeTold(t *testing.T) {
+	cfg := newConfig(t)
+	d := newDaemon(t, cfg, nil)
+	d.create("first", "192.0.2.1:1") // has the gateway started
+	d.Host.cfg.Executable = "/bin/false"
+	if err := syscall.Kill(d.pid(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	polltest.Eventually(t, 15*time.Second, "the gateway has ended", func() bool { return !alive(cfg.Dir) })
+	ours, theirs, err := wire.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	s := &sentry{t: t, attached: make(chan struct{}, 10)}
+	if err := s.attach(ours); err != nil {
+		t.Fatal(err)
+	}
+	<-s.attached
+	d.mu.Lock()
+	d.sentries["late"] = s
+	d.mu.Unlock()
+	server := echoes(t)
+	if err := d.Put(t.Context(), registration(t, "late", server), theirs); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	if err := d.take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.Host.cfg.Executable = cfg.Executable
+	d.give()
+	select {
+	case <-s.attached:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the sandbox has no channel")
+	}
+	if err := trip(s.open(server), "words"); err != nil {
+		t.Error(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.channel.Close()
 }
 
 func TestAPolicyThatIsNone(t *testing.T) {
 	d := newDaemon(t, newConfig(t), nil)
 	bad := registration(t, "one")
 	bad.Policy.Document.Default = "sometimes"
-	if _, err := d.Connect(t.Context(), bad); api.CodeOf(err) != api.CodeInvalid {
+	if _, err := connect(d, bad); api.CodeOf(err) != api.CodeInvalid {
 		t.Errorf("connect: %v", err)
 	}
 	server := echoes(t)
 	s := d.create("one", server)
-	if err := d.Replace(t.Context(), bad); api.CodeOf(err) != api.CodeInvalid {
+	if err := d.Put(t.Context(), bad, nil); api.CodeOf(err) != api.CodeInvalid {
 		t.Errorf("replace: %v", err)
 	}
 	if err := trip(s.open(server), "the old policy"); err != nil {
 		t.Error(err)
 	}
-	if err := d.Replace(t.Context(), registration(t, "two")); !errors.Is(err, gateway.ErrUnknown) {
-		t.Errorf("replace that of another: %v", err)
+	if err := d.Put(t.Context(), registration(t, "two"), nil); err == nil || !strings.Contains(err.Error(), "has no sentry") {
+		t.Errorf("connect one that takes no channel: %v", err)
+	}
+	if d.Has("two") || !d.Has("one") {
+		t.Errorf("one that could not be connected is there: %t; one that is: %t", d.Has("two"), d.Has("one"))
 	}
 }
 
@@ -454,7 +525,7 @@ func TestManySandboxes(t *testing.T) {
 	d := newDaemon(t, newConfig(t), nil)
 	began := time.Now()
 	for i := range 500 {
-		end, err := d.Connect(t.Context(), registration(t, fmt.Sprint("sandbox", i), "a.example.org", "*.b.example.org", "10.1.0.0/16:5432"))
+		end, err := connect(d, registration(t, fmt.Sprint("sandbox", i), "a.example.org", "*.b.example.org", "10.1.0.0/16:5432"))
 		if err != nil {
 			t.Fatal(err)
 		}

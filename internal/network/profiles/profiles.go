@@ -58,6 +58,32 @@ func (s *Set) Names() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
+// All returns all profiles. One whose document cannot be made says why.
+func (s *Set) All(ctx context.Context) ([]api.NetworkProfile, error) {
+	names, err := s.Names()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.NetworkProfile, len(names))
+	for i, name := range names {
+		out[i] = api.NetworkProfile{Name: name, Source: s.source(name)}
+		if out[i].Policy, err = s.Profile(ctx, name); err != nil {
+			out[i].Error = err.Error()
+		}
+	}
+	return out, nil
+}
+
+func (s *Set) source(name string) string {
+	switch {
+	case name == None || name == Open:
+		return "built-in"
+	case s.derived[name] != nil:
+		return "derived"
+	}
+	return "file"
+}
+
 // Profile returns the document of a name. A name of a file must not be that of a profile that is
 // built in or derived: it would never be read.
 func (s *Set) Profile(ctx context.Context, name string) (*api.NetworkPolicy, error) {

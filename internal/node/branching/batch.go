@@ -80,6 +80,15 @@ func (k *Forker) newBatch(tenant string, began time.Time, count int, names []str
 	return b, nil
 }
 
+// connect decides what the children may reach.
+func (b *batch) connect(ctx context.Context, req *api.NetworkRequest, from sandboxes.Network) error {
+	granted, err := b.forker.cfg.Networks.Grant(ctx, req, from)
+	for i := range b.drafts {
+		b.drafts[i].SetNetwork(granted)
+	}
+	return err
+}
+
 // describe fills in what child i has from the sandbox that was frozen.
 func (b *batch) describe(i int, from *api.Sandbox, ancestors []string, metadata map[string]string, life *api.LifecycleRequest) {
 	d := &b.drafts[i]
@@ -199,7 +208,10 @@ func (b *batch) makeOne(ctx context.Context, i int, from *spawn.Origin, hooks bo
 
 // fail reports err as the outcome of child i and ends what there is of it.
 func (b *batch) fail(i int, err error) {
-	b.made[i] = nil
+	if p := b.made[i]; p != nil {
+		p.CloseChannel()
+		b.made[i] = nil
+	}
 	b.children[i] = api.Child{Error: api.AsError(err), Name: b.drafts[i].Sandbox.Name}
 	if s := b.sentries[i]; s != nil {
 		b.sentries[i] = nil
@@ -220,7 +232,7 @@ func (b *batch) load(ctx context.Context, i int, from *spawn.Origin, hooks bool)
 	if b.asked != 0 {
 		load.Answer = selfcontrol.AnswerTo(b.asked, b.reply(&d.Sandbox))
 	}
-	loaded, err := from.Load(ctx, b.sentries[i], &d.Sandbox, load)
+	loaded, channel, err := from.Load(ctx, b.sentries[i], &d.Sandbox, load)
 	if err != nil {
 		return err
 	}
@@ -234,7 +246,7 @@ func (b *batch) load(ctx context.Context, i int, from *spawn.Origin, hooks bool)
 		x = sandboxes.New(*d)
 	}
 	x.Birth.Mark(b.forker.cfg.Clock.Now())
-	b.made[i] = &sandboxes.Placement{Instance: x, Record: *d, Sentry: b.sentries[i], Freeze: from.Freeze()}
+	b.made[i] = &sandboxes.Placement{Instance: x, Record: *d, Sentry: b.sentries[i], Freeze: from.Freeze(), Channel: channel}
 	b.children[i].ReadyMS = meter.Since(b.began)
 	b.forker.cfg.Meter.Millis(meter.ChildReady, b.children[i].ReadyMS)
 	return nil
@@ -293,6 +305,11 @@ func (b *batch) pay(n int, commit func(...store.Change) error) error {
 func (b *batch) close() {
 	if b.begun {
 		return
+	}
+	for _, p := range b.made {
+		if p != nil {
+			p.CloseChannel()
+		}
 	}
 	for _, x := range b.listed {
 		x.Start.Abandon(nil)

@@ -91,6 +91,12 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 		s.SelfControl = req.SelfControl
 		rec.Control = &selfcontrol.Grant{Budget: id}
 	}
+	granted, err := c.forker.cfg.Networks.Grant(ctx, req.Network, sandboxes.Network{})
+	if err != nil {
+		c.forker.cfg.Sandboxes.Names.Release(tenant, req.Name)
+		return nil, fmt.Errorf("create sandbox: %w", err)
+	}
+	rec.SetNetwork(granted)
 	made, err := c.forker.cfg.Admission.Admit(ctx, tenant, nil, 1)
 	if err != nil {
 		c.forker.cfg.Sandboxes.Names.Release(tenant, req.Name)
@@ -129,14 +135,18 @@ func (c *Creator) boot(ctx context.Context, rec sandboxes.Record, require []stri
 	if rec.Control != nil {
 		command = c.cfg.Command
 	}
-	if err := spawn.Boot(ctx, sentry, &rec.Sandbox, image, command); err != nil {
+	channel, err := spawn.Boot(ctx, sentry, &rec.Sandbox, image, command)
+	if err != nil {
 		return nil, err
+	}
+	if channel != nil {
+		defer channel.Close()
 	}
 	if err := spawn.Detach(ctx, sentry); err != nil {
 		return nil, err
 	}
 	b := sandboxes.New(rec)
-	if err := c.forker.cfg.Sandboxes.Install(ctx, []sandboxes.Placement{{Instance: b, Record: rec, Sentry: sentry}}, c.cfg.Remains.Grant(&rec)...); err != nil {
+	if err := c.forker.cfg.Sandboxes.Install(ctx, []sandboxes.Placement{{Instance: b, Record: rec, Sentry: sentry, Channel: channel}}, c.cfg.Remains.Grant(&rec)...); err != nil {
 		c.cfg.Remains.DropBudget(rec.Control)
 		return nil, err
 	}
@@ -158,7 +168,7 @@ func (c *Creator) createFromSnapshot(ctx context.Context, req api.CreateRequest)
 	if req.Name != "" {
 		names = []string{req.Name}
 	}
-	out, err := c.forker.Restore(ctx, req.Image, api.RestoreRequest{Count: 1, Names: names, Metadata: req.Metadata, Env: req.Env, Lifecycle: req.Lifecycle})
+	out, err := c.forker.Restore(ctx, req.Image, api.RestoreRequest{Count: 1, Names: names, Metadata: req.Metadata, Env: req.Env, Lifecycle: req.Lifecycle, Network: req.Network})
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,7 @@ type Config struct {
 	Spawner   *spawn.Spawner
 	Admission *quota.Admission
 	Images    Images
+	Networks  Networks
 	// Background makes the children that nobody waits for.
 	Background *background.Group
 	Audit      Audit
@@ -58,6 +59,12 @@ type Images interface {
 	OpenImage(id string) (*os.File, error)
 	// UseImage keeps an image while something is made of it that is not listed yet.
 	UseImage(id string) (release func())
+}
+
+// Networks decides what new sandboxes may reach.
+type Networks interface {
+	// Grant returns what is asked for, or from if req is nil.
+	Grant(ctx context.Context, req *api.NetworkRequest, from sandboxes.Network) (sandboxes.Network, error)
 }
 
 // Audit takes entries of the audit.
@@ -117,12 +124,15 @@ func (k *Forker) ForkOf(ctx context.Context, b *sandboxes.Instance, req api.Fork
 	}
 	defer batch.close()
 	batch.fresh = fresh
+	rec := b.Record()
+	if err := batch.connect(ctx, req.Network, rec.Network()); err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
 	made, err := k.cfg.Admission.Admit(ctx, b.Tenant(), b.Lineage(), len(batch.drafts))
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
 	defer made()
-	rec := b.Record()
 	ancestors, own := rec.Lineage(), rec.Control
 	for i := range batch.drafts {
 		batch.describe(i, &parent, ancestors, req.Metadata, req.Lifecycle)
@@ -222,6 +232,9 @@ func (k *Forker) RestoreOf(ctx context.Context, s *snapshots.Snapshot, req api.R
 	}
 	defer batch.close()
 	batch.fresh = fresh
+	if err := batch.connect(ctx, req.Network, sandboxes.Network{Policy: rec.Source.Network, Profiles: rec.Profiles}); err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
 	made, err := k.cfg.Admission.Admit(ctx, rec.Tenant(), rec.Lineage(), len(batch.drafts))
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)

@@ -75,6 +75,7 @@ func (b *batch) run(i int, f *freezes.Freeze) {
 	if made == nil {
 		return
 	}
+	defer made.CloseChannel()
 	ctx := made.Instance.Start.Context()
 	b.forker.cfg.Freezes.Hold(f, 1)
 	err := spawn.Detach(ctx, made.Sentry)

@@ -171,7 +171,9 @@ func (Audit) AppendAudit(api.AuditEntry) {}
 // listener does what the node's does with these parts.
 type listener struct{ p *Parts }
 
-func (listener) Began(*sandboxes.Instance, *launch.Sentry) {}
+func (listener) Began(*sandboxes.Instance, *launch.Sentry, *os.File) {}
+
+func (listener) Failed(*sandboxes.Instance, *launch.Sentry) {}
 
 func (listener) Ending(*sandboxes.Instance, *launch.Sentry) {}
 

@@ -2,6 +2,7 @@ package sandboxes
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"ramet.dev/ramet/api"
@@ -17,13 +18,23 @@ type Placement struct {
 	Record   Record // the record to be, but for its state
 	Sentry   *launch.Sentry
 	Freeze   *freezes.Freeze // what the sandbox was made from, with a reference; nil if it was created
+	// Channel is the gateway's end of the channel that Sentry was begun with; nil without a network.
+	Channel *os.File
+}
+
+// CloseChannel closes the channel, if there is one.
+func (p *Placement) CloseChannel() {
+	if p.Channel != nil {
+		p.Channel.Close()
+	}
 }
 
 // Install lets sandboxes run, all or none: new ones, those that are listed while they
 // are made, and those that get another state by a rollback, a promotion or when they are
 // woken. What a sandbox had before ends. The records are written before anybody sees the
 // change. The sentries are detached, and the caller holds Op of the sandboxes that are
-// listed. On error nothing changed, and sentries and freezes are left to the caller.
+// listed. On error nothing changed, and sentries and freezes are left to the caller, as the
+// channels are in any case.
 func (r *Registry) Install(ctx context.Context, list []Placement, more ...store.Change) error {
 	changes := more
 	before := make([]api.State, len(list))
@@ -55,7 +66,7 @@ func (r *Registry) Install(ctx context.Context, list []Placement, more ...store.
 		} else {
 			replaced = true
 		}
-		r.Watch(b, p.Sentry)
+		r.Watch(b, p.Sentry, p.Channel)
 		r.End(b, sentry, origin)
 	}
 	if replaced {
@@ -103,9 +114,9 @@ func (r *Registry) become(b *Instance, to api.State, reason string) {
 	}
 }
 
-// Watch notices when the sentry of b ends by itself.
-func (r *Registry) Watch(b *Instance, s *launch.Sentry) {
-	r.listener.Began(b, s)
+// Watch notices when the sentry of b ends by itself. channel is that of Placement.
+func (r *Registry) Watch(b *Instance, s *launch.Sentry, channel *os.File) {
+	r.listener.Began(b, s, channel)
 	r.watchers.Go(func() {
 		select {
 		case <-r.closing:
@@ -129,6 +140,7 @@ func (r *Registry) died(b *Instance, s *launch.Sentry) {
 	b.mu.Unlock()
 	r.log.Warn("sandbox failed", "id", b.ID, "reason", reason)
 	r.Events.Publish(api.EventFailed, b, api.Event{Reason: reason})
+	r.listener.Failed(b, s)
 	s.Kill()
 	r.freezes.Drop(f)
 	r.recordFailed(b)

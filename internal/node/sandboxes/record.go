@@ -22,6 +22,8 @@ type Record struct {
 	Freeze string `json:"freeze,omitempty"`
 	// Control is nil if it may not control itself.
 	Control *selfcontrol.Grant `json:"control,omitempty"`
+	// Profiles are those that the document of its network names, as they were when it was set.
+	Profiles map[string]api.NetworkPolicy `json:"network_profiles,omitempty"`
 	// Hibernation is the snapshot that it is on disk as, while it is hibernated.
 	Hibernation string `json:"hibernation,omitempty"`
 	// DiskMiB is what its files took when it was hibernated.
@@ -48,6 +50,20 @@ func NewRecord(tenant, id, name string, forkIndex int) Record {
 		Identity: api.Identity{SandboxID: id, ForkIndex: forkIndex, Hostname: host, MachineID: spawn.NewMachineID()},
 	}}
 }
+
+// Network is what a sandbox may reach.
+type Network struct {
+	// Policy is its document; nil if it has no network.
+	Policy *api.NetworkPolicy
+	// Profiles are those that the document names.
+	Profiles map[string]api.NetworkPolicy
+}
+
+// Network returns what the sandbox may reach.
+func (r *Record) Network() Network { return Network{r.Sandbox.Network, r.Profiles} }
+
+// SetNetwork replaces it.
+func (r *Record) SetNetwork(n Network) { r.Sandbox.Network, r.Profiles = n.Policy, n.Profiles }
 
 // Tenant returns whose the sandbox is. Records of versions without tenants are the
 // default one's.

@@ -229,6 +229,6 @@ func (v *Recovery) ReadTimelines() error {
 // Watch watches the sentries of the sandboxes that run.
 func (v *Recovery) Watch() {
 	for b, s := range v.adopted {
-		v.registry.Watch(b, s)
+		v.registry.Watch(b, s, nil)
 	}
 }

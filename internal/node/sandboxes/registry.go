@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -21,8 +22,11 @@ import (
 // Listener is told what becomes of sandboxes. Its methods are called without a lock after
 // Instance.Op.
 type Listener interface {
-	// Began is called when b goes on in s.
-	Began(b *Instance, s *launch.Sentry)
+	// Began is called when b goes on in s. channel is the gateway's end of the channel that s was
+	// begun with, and is closed afterwards; nil if it has none, or has kept one that it had.
+	Began(b *Instance, s *launch.Sentry, channel *os.File)
+	// Failed is called when s, in which b was, has ended by itself.
+	Failed(b *Instance, s *launch.Sentry)
 	// Ending is called before s, in which b was until now, is ended.
 	Ending(b *Instance, s *launch.Sentry)
 	// Replaced is called when sandboxes have got another state: they may not need the

@@ -108,10 +108,12 @@ func openStore(t *testing.T) *store.Store {
 // heard is what a listener was told, in order.
 type heard struct{ told []string }
 
-func (h *heard) Began(*Instance, *launch.Sentry)  { h.told = append(h.told, "began") }
-func (h *heard) Ending(*Instance, *launch.Sentry) { h.told = append(h.told, "ending") }
-func (h *heard) Replaced()                        { h.told = append(h.told, "replaced") }
-func (h *heard) Removed(*Instance)                { h.told = append(h.told, "removed") }
+func (h *heard) Failed(*Instance, *launch.Sentry) {}
+
+func (h *heard) Began(*Instance, *launch.Sentry, *os.File) { h.told = append(h.told, "began") }
+func (h *heard) Ending(*Instance, *launch.Sentry)          { h.told = append(h.told, "ending") }
+func (h *heard) Replaced()                                 { h.told = append(h.told, "replaced") }
+func (h *heard) Removed(*Instance)                         { h.told = append(h.told, "removed") }
 func (h *heard) Removing(*Instance) []store.Change {
 	h.told = append(h.told, "removing")
 	return nil

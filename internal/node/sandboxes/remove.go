@@ -61,7 +61,7 @@ func (r *Registry) Forget(b *Instance) {
 	r.unlist(b)
 }
 
-// Edit changes the name, the metadata, the lifecycle and the grant in the record of b.
+// Edit changes the name, the metadata, the lifecycle, the grant and the network in the record of b.
 // change gets a copy, in which it replaces what it changes.
 func (r *Registry) Edit(ctx context.Context, b *Instance, change func(*Record) error) error {
 	return r.EditAnd(ctx, b, change, func(edited store.Change) error { return r.store.Apply(ctx, edited) })
@@ -84,6 +84,7 @@ func (r *Registry) EditAnd(ctx context.Context, b *Instance, change func(*Record
 	b.Amend(func(now *Record) { // which may have failed meanwhile
 		s := &now.Sandbox
 		s.Name, s.Metadata, s.Lifecycle, now.Control = rec.Sandbox.Name, rec.Sandbox.Metadata, rec.Sandbox.Lifecycle, rec.Control
+		s.Network, now.Profiles = rec.Sandbox.Network, rec.Profiles
 	})
 	return nil
 }

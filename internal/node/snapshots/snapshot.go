@@ -21,12 +21,14 @@ type Record struct {
 	Ancestors []string           `json:"ancestors,omitempty"` // the frozen sandbox is the last
 	History   []fsview.ForkPoint `json:"history,omitempty"`   // the snapshot itself is the last
 	Source    api.Sandbox        `json:"source"`              // the frozen sandbox as it was then
-	Digest    string             `json:"digest,omitempty"`    // sha256 of the state on disk
-	Control   *selfcontrol.Grant `json:"control,omitempty"`   // the grant of what is made from it
-	Asked     uint64             `json:"asked,omitempty"`     // the sandbox's self-request for it; 0 for none
-	Label     string             `json:"label,omitempty"`     // what the sandbox calls it
-	Private   string             `json:"private,omitempty"`   // the sandbox that alone returns to it; nobody sees it
-	Processor []string           `json:"processor,omitempty"` // features of the processor where it was made
+	// Profiles are those of the frozen sandbox's network.
+	Profiles  map[string]api.NetworkPolicy `json:"network_profiles,omitempty"`
+	Digest    string                       `json:"digest,omitempty"`    // sha256 of the state on disk
+	Control   *selfcontrol.Grant           `json:"control,omitempty"`   // the grant of what is made from it
+	Asked     uint64                       `json:"asked,omitempty"`     // the sandbox's self-request for it; 0 for none
+	Label     string                       `json:"label,omitempty"`     // what the sandbox calls it
+	Private   string                       `json:"private,omitempty"`   // the sandbox that alone returns to it; nobody sees it
+	Processor []string                     `json:"processor,omitempty"` // features of the processor where it was made
 	// Version counts how often its files were written anew, Parts are the files besides
 	// the state, and Needs the snapshots to whose files it refers.
 	Version int                     `json:"version,omitempty"`

@@ -6,12 +6,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/cgroup"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
+	channel "ramet.dev/ramet/internal/network/wire"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/observe/procfs"
 )
@@ -95,16 +97,37 @@ func ProcessOf(s *launch.Sentry, boot, engine string) (Process, error) {
 }
 
 // Boot has a prepared sentry boot an image as a sandbox. command is the program by which
-// the sandbox controls itself, nil if it may not.
-func Boot(ctx context.Context, s *launch.Sentry, sandbox *api.Sandbox, image, command *os.File) error {
+// the sandbox controls itself, nil if it may not. The result is the gateway's end of the
+// sandbox's channel, which the caller closes; nil if it has no network.
+func Boot(ctx context.Context, s *launch.Sentry, sandbox *api.Sandbox, image, command *os.File) (*os.File, error) {
 	files := []*os.File{image}
 	if command != nil {
 		files = append(files, command)
 	}
 	ctx, cancel := Beginning(ctx)
 	defer cancel()
-	_, err := s.Call(ctx, &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: commonOf(sandbox), Control: command != nil}}, nil, files...)
-	return err
+	return connected(sandbox, files, func(network bool, files []*os.File) error {
+		_, err := s.Call(ctx, &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: commonOf(sandbox), Control: command != nil, Network: network}}, nil, files...)
+		return err
+	})
+}
+
+// connected calls begin with the files and, if the sandbox has a network, the sentry's end of a
+// new channel behind them. It returns the other end.
+func connected(sandbox *api.Sandbox, files []*os.File, begin func(network bool, files []*os.File) error) (*os.File, error) {
+	if sandbox.Network == nil {
+		return nil, begin(false, files)
+	}
+	ours, theirs, err := channel.Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer ours.Close()
+	if err := begin(true, append(slices.Clip(files), ours)); err != nil {
+		theirs.Close()
+		return nil, err
+	}
+	return theirs, nil
 }
 
 // Origin is a freeze that sandboxes are loaded from, with its files open.
@@ -140,14 +163,19 @@ func (o *Origin) Freeze() *freezes.Freeze { return o.freeze }
 func (o *Origin) Close() { o.files[1].Close() }
 
 // Load has a prepared sentry become a sandbox. load carries what differs between the ways
-// to make one.
-func (o *Origin) Load(ctx context.Context, s *launch.Sentry, sandbox *api.Sandbox, load wire.Load) (*wire.Loaded, error) {
+// to make one. The file is as of Boot.
+func (o *Origin) Load(ctx context.Context, s *launch.Sentry, sandbox *api.Sandbox, load wire.Load) (*wire.Loaded, *os.File, error) {
 	load.Common, load.Generations = commonOf(sandbox), o.freeze.Generations
 	var loaded wire.Loaded
-	if _, err := s.Call(ctx, &wire.Call{Op: wire.OpLoad, Load: &load}, &loaded, o.files...); err != nil {
-		return nil, err
+	end, err := connected(sandbox, o.files, func(network bool, files []*os.File) error {
+		load.Network = network
+		_, err := s.Call(ctx, &wire.Call{Op: wire.OpLoad, Load: &load}, &loaded, files...)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
 	}
-	return &loaded, nil
+	return &loaded, end, nil
 }
 
 // beginTimeout is how long a sandbox may take to begin to run. What is large is read

@@ -102,14 +102,17 @@ func (w *Swapper) Reload(ctx context.Context, b *sandboxes.Instance, rec sandbox
 	}
 	starting, cancel := spawn.Beginning(ctx)
 	defer cancel()
-	_, err = from.Load(starting, sentry, &rec.Sandbox, wire.Load{Answer: answer})
+	_, channel, err := from.Load(starting, sentry, &rec.Sandbox, wire.Load{Answer: answer})
+	if channel != nil {
+		defer channel.Close()
+	}
 	rec.Freeze, rec.Process = f.ID, process
 	if err == nil {
 		err = spawn.Detach(ctx, sentry)
 	}
 	if err == nil {
 		w.cfg.Freezes.Hold(f, 1)
-		if err = w.cfg.Sandboxes.Install(ctx, []sandboxes.Placement{{Instance: b, Record: rec, Sentry: sentry, Freeze: f}}, w.cfg.Freezes.Stored(f)); err != nil {
+		if err = w.cfg.Sandboxes.Install(ctx, []sandboxes.Placement{{Instance: b, Record: rec, Sentry: sentry, Freeze: f, Channel: channel}}, w.cfg.Freezes.Stored(f)); err != nil {
 			w.cfg.Freezes.Drop(f)
 		}
 	}
@@ -176,7 +179,7 @@ func (w *Swapper) handOver(ctx context.Context, child, parent *sandboxes.Instanc
 	}
 	if err != nil {
 		child.Give(sentry, f)
-		w.cfg.Sandboxes.Watch(child, sentry) // its watcher is gone if it ended meanwhile
+		w.cfg.Sandboxes.Watch(child, sentry, nil) // its watcher is gone if it ended meanwhile
 		return err
 	}
 	w.cfg.Sandboxes.Forget(child)

@@ -1,6 +1,7 @@
 package paths
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/user"
@@ -14,6 +15,7 @@ import (
 const (
 	EnvRuntimeDir = "RAMET_RUNTIME_DIR"
 	EnvDataDir    = "RAMET_DATA_DIR"
+	EnvConfigDir  = "RAMET_CONFIG_DIR"
 )
 
 const (
@@ -56,11 +58,10 @@ func find(l lookups) (Paths, error) {
 	if err != nil {
 		return Paths{}, err
 	}
-	if dir := l.getenv(EnvRuntimeDir); dir != "" {
-		return New(dir, data)
-	}
-	p, err := New(runtimeDir(l), data)
-	p.private = true
+	own := l.getenv(EnvRuntimeDir)
+	p, err := New(cmp.Or(own, runtimeDir(l)), data)
+	p.private = own == ""
+	p.configDir = configDir(l)
 	return p, err
 }
 
@@ -94,6 +95,20 @@ func dataDir(l lookups) (string, error) {
 		return "", api.Invalid(EnvDataDir, "no home directory is known (%v): set it to a directory for images and snapshots", err)
 	}
 	return filepath.Join(home, ".local/share/ramet"), nil
+}
+
+// configDir returns "" if no home directory is known: only profiles are there.
+func configDir(l lookups) string {
+	for _, dir := range []struct{ variable, below string }{{EnvConfigDir, ""}, {"XDG_CONFIG_HOME", "ramet"}} {
+		if v := l.getenv(dir.variable); filepath.IsAbs(v) {
+			return filepath.Join(v, dir.below)
+		}
+	}
+	home, err := l.home()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".config/ramet")
 }
 
 func isDir(path string) bool {

@@ -12,6 +12,7 @@ import (
 type Paths struct {
 	runtimeDir string
 	dataDir    string
+	configDir  string // of what the user writes; empty if there is no home directory
 	// private demands that no other user may even read runtimeDir. It is off only for a
 	// directory that the user has set.
 	private bool
@@ -54,6 +55,14 @@ func (p Paths) PackageCache() string { return filepath.Join(p.dataDir, "packages
 // Files returns the directory in which the files without names are made that sandboxes
 // write to.
 func (p Paths) Files() string { return filepath.Join(p.dataDir, "files") }
+
+// Networks returns the directory of the user's network profiles, or "".
+func (p Paths) Networks() string {
+	if p.configDir == "" {
+		return ""
+	}
+	return filepath.Join(p.configDir, "network")
+}
 
 // Snapshots returns the directory of snapshots.
 func (p Paths) Snapshots() string { return filepath.Join(p.dataDir, "snapshots") }

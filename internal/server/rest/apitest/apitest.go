@@ -44,6 +44,7 @@ type Service struct {
 	SnapshotFuncs
 	ImageFuncs
 	TimelineFuncs
+	NetworkFuncs
 }
 
 var _ service.Service = (*Service)(nil)

@@ -1,0 +1,35 @@
+package node
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"time"
+
+	"ramet.dev/ramet/internal/network/host"
+	"ramet.dev/ramet/internal/network/profiles"
+	"ramet.dev/ramet/internal/node/networks"
+)
+
+// gatewayGrace is how long a gateway goes on that no sandbox needs.
+const gatewayGrace = time.Minute
+
+// newNetworks returns the networks of the node's sandboxes.
+func (m *Node) newNetworks(ctx context.Context) (*networks.Networks, error) {
+	cfg := m.cfg
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "" // there is no configuration of the user's
+	}
+	var dir fs.FS
+	if d := cfg.Paths.Networks(); d != "" {
+		dir = os.DirFS(d)
+	}
+	return networks.New(ctx, networks.Config{
+		Sandboxes: m.sandboxes, Store: cfg.Store, Log: cfg.Log, Max: cfg.NetworkMax, Timeout: callTimeout,
+		Profiles: profiles.New(dir, map[string]profiles.Derived{networks.HostRegistries: networks.NewRegistries(home, cfg.Log).Derive}),
+		Gateway: host.Config{
+			Dir: cfg.Paths.RuntimeDir(), Executable: cfg.Gateway, Build: cfg.GatewayBuild, ResolvConf: "/etc/resolv.conf", Hosts: "/etc/hosts", Log: cfg.Log, Grace: gatewayGrace,
+		},
+	})
+}

@@ -1,0 +1,244 @@
+package networks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
+	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/network/gateway"
+	"ramet.dev/ramet/internal/network/host"
+	"ramet.dev/ramet/internal/network/policy"
+	"ramet.dev/ramet/internal/network/profiles"
+	"ramet.dev/ramet/internal/node/sandboxes"
+	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/storage/store"
+)
+
+// Config is what networks are made with.
+type Config struct {
+	Sandboxes *sandboxes.Registry
+	Store     *store.Store
+	Profiles  *profiles.Set
+	// Max is the document that has to allow what those of sandboxes allow; nil if there is none.
+	Max *api.NetworkPolicy
+	// Gateway says how the gateway is started. Attach is set by New.
+	Gateway host.Config
+	Log     *slog.Logger
+	// Timeout bounds what is done for a sandbox that begins or ends.
+	Timeout time.Duration
+}
+
+// Networks is the networks of the sandboxes of a node. It is safe for concurrent use.
+type Networks struct {
+	cfg    Config
+	host   *host.Host
+	bounds policy.Spec // Bounds, and the profiles that they name
+}
+
+// New returns networks without a gateway. A bound that cannot be enforced is refused.
+func New(ctx context.Context, cfg Config) (*Networks, error) {
+	n := &Networks{cfg: cfg}
+	if cfg.Max != nil {
+		if err := n.bound(ctx, "the daemon", *cfg.Max); err != nil {
+			return nil, fmt.Errorf("upper bound of networks: %w", err)
+		}
+	}
+	cfg.Gateway.Attach = n.attach
+	n.host = host.New(cfg.Gateway)
+	return n, nil
+}
+
+// bound has all documents bounded by doc.
+func (n *Networks) bound(ctx context.Context, of string, doc api.NetworkPolicy) error {
+	spec, err := n.cfg.Profiles.Spec(ctx, &doc, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := policy.Compile(spec, notOwn); err != nil {
+		return err
+	}
+	n.bounds.Bounds = append(n.bounds.Bounds, policy.Bound{Of: of, Document: ownProfiles(doc)})
+	for name, p := range spec.Profiles {
+		if n.bounds.Profiles == nil {
+			n.bounds.Profiles = map[string]api.NetworkPolicy{}
+		}
+		n.bounds.Profiles[boundProfile(name)] = ownProfiles(p)
+	}
+	return nil
+}
+
+// boundProfile returns the name that a profile has for bounds: they have it as it is when the daemon
+// starts, and sandboxes as it was when their networks were set.
+func boundProfile(name string) string { return "bound." + name }
+
+// ownProfiles returns a document whose profiles are those of bounds.
+func ownProfiles(doc api.NetworkPolicy) api.NetworkPolicy {
+	for _, list := range []*[]api.NetworkRule{&doc.Allow, &doc.Deny} {
+		rules := append([]api.NetworkRule(nil), *list...)
+		for i := range rules {
+			if rules[i].Profile != "" {
+				rules[i].Profile = boundProfile(rules[i].Profile)
+			}
+		}
+		*list = rules
+	}
+	return doc
+}
+
+// notOwn is for policies that judge nothing.
+func notOwn(netip.Addr) bool { return false }
+
+// Adopt takes over the gateway of an earlier daemon, with all sandboxes that have a network. It
+// comes before sandboxes begin.
+func (n *Networks) Adopt(ctx context.Context) {
+	var rs []gateway.Registration
+	for _, b := range n.cfg.Sandboxes.All() {
+		if s := b.Sentry(); s != nil && b.View().Network != nil {
+			rs = append(rs, n.registration(b.Record(), s))
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+	defer cancel()
+	if err := n.host.Adopt(ctx, rs); err != nil {
+		n.cfg.Log.Error("take over the gateway", "error", err)
+	}
+}
+
+// Close lets go of the gateway, which goes on.
+func (n *Networks) Close() { n.host.Close() }
+
+// Grant returns the network of a sandbox that is to be made: the one that is asked for, or from if
+// req is nil. A caller that is bound to sandboxes gives no more than from.
+func (n *Networks) Grant(ctx context.Context, req *api.NetworkRequest, from sandboxes.Network) (sandboxes.Network, error) {
+	granted := from
+	if req != nil {
+		var err error
+		if granted, err = n.asked(ctx, req, from); err != nil {
+			return sandboxes.Network{}, err
+		}
+	}
+	if granted.Policy != nil {
+		if err := n.host.Ready(ctx); err != nil {
+			return sandboxes.Network{}, err
+		}
+	}
+	return granted, nil
+}
+
+// asked returns the network that a request asks for, in place of from.
+func (n *Networks) asked(ctx context.Context, req *api.NetworkRequest, from sandboxes.Network) (sandboxes.Network, error) {
+	doc := &req.NetworkPolicy
+	if req.Profile != "" {
+		named, err := n.cfg.Profiles.Named(ctx, req.Profile)
+		if err != nil {
+			return sandboxes.Network{}, err
+		}
+		doc = req.On(named)
+	}
+	if err := doc.Valid(); err != nil {
+		return sandboxes.Network{}, err
+	}
+	if doc.Closed() {
+		return sandboxes.Network{}, nil
+	}
+	normal := doc.Normal()
+	doc = &normal
+	spec, err := n.cfg.Profiles.Spec(ctx, doc, nil)
+	if err != nil {
+		return sandboxes.Network{}, err
+	}
+	asked := sandboxes.Network{Policy: doc, Profiles: spec.Profiles}
+	compiled, err := policy.Compile(n.spec(asked), notOwn)
+	if err != nil {
+		return sandboxes.Network{}, err
+	}
+	if caller := access.From(ctx); caller.Bound() || caller.By != "" {
+		had, err := policy.Compile(n.spec(from), notOwn)
+		if err == nil {
+			err = policy.Within(compiled, had)
+		}
+		if err != nil {
+			return sandboxes.Network{}, err
+		}
+	}
+	return asked, nil
+}
+
+// spec returns what the policy of a network is compiled from.
+func (n *Networks) spec(of sandboxes.Network) policy.Spec {
+	spec := policy.Spec{Bounds: n.bounds.Bounds, Profiles: of.Profiles}
+	if of.Policy != nil {
+		spec.Document = *of.Policy
+	}
+	if len(n.bounds.Profiles) > 0 {
+		spec.Profiles = map[string]api.NetworkPolicy{}
+		for _, from := range []map[string]api.NetworkPolicy{of.Profiles, n.bounds.Profiles} {
+			for name, p := range from {
+				spec.Profiles[name] = p
+			}
+		}
+	}
+	return spec
+}
+
+// registration returns what the gateway is told of a sandbox that runs in s.
+func (n *Networks) registration(rec sandboxes.Record, s *launch.Sentry) gateway.Registration {
+	return gateway.Registration{
+		ID: s.Key(), Sandbox: rec.Sandbox.ID, Tenant: rec.Tenant(), Tree: rec.Lineage()[0],
+		Name: rec.Sandbox.Name, Metadata: rec.Sandbox.Metadata, Policy: n.spec(rec.Network()),
+	}
+}
+
+// Began puts the network of b, which goes on in s, in force. channel is the gateway's end of the
+// channel that s was begun with, nil if there is none.
+func (n *Networks) Began(b *sandboxes.Instance, s *launch.Sentry, channel *os.File) {
+	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
+	defer cancel()
+	if err := n.enforce(ctx, b.Record(), s, channel); err != nil {
+		n.cfg.Log.Error("put the network of a sandbox in force", "id", b.ID, "error", err)
+	}
+}
+
+// Ended ends the network of b in s, which it does not run in any more.
+func (n *Networks) Ended(b *sandboxes.Instance, s *launch.Sentry) {
+	if b.View().Network == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
+	defer cancel()
+	if err := n.host.Remove(ctx, s.Key()); err != nil {
+		n.cfg.Log.Error("end the network of a sandbox", "id", b.ID, "error", err)
+	}
+}
+
+// enforce puts the network of a record in force for the sentry that the sandbox runs in.
+func (n *Networks) enforce(ctx context.Context, rec sandboxes.Record, s *launch.Sentry, channel *os.File) error {
+	if rec.Sandbox.Network != nil {
+		return n.host.Put(ctx, n.registration(rec, s), channel)
+	}
+	if !n.host.Has(s.Key()) { // as nearly always
+		return nil
+	}
+	// Until now another sandbox ran in the sentry, which had a network.
+	err := n.host.Remove(ctx, s.Key())
+	_, cerr := s.Call(ctx, &wire.Call{Op: wire.OpNetwork, Network: &wire.Network{}}, nil)
+	return errors.Join(err, cerr)
+}
+
+// attach gives the sentry with a key the end of a new channel.
+func (n *Networks) attach(ctx context.Context, key string, channel *os.File) error {
+	for _, b := range n.cfg.Sandboxes.All() {
+		if s := b.Sentry(); s != nil && s.Key() == key {
+			_, err := s.Call(ctx, &wire.Call{Op: wire.OpNetwork, Network: &wire.Network{Connected: true}}, nil, channel)
+			return err
+		}
+	}
+	return api.Errorf(api.CodeSandboxDied, "no sandbox runs in sentry %s", key)
+}

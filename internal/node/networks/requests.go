@@ -1,0 +1,120 @@
+package networks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/network/control"
+	"ramet.dev/ramet/internal/node/sandboxes"
+	"ramet.dev/ramet/internal/server/audit"
+	"ramet.dev/ramet/internal/storage/store"
+)
+
+// Network implements service.Networks.
+func (n *Networks) Network(ctx context.Context, ref string) (*api.SandboxNetwork, error) {
+	b, err := n.cfg.Sandboxes.Find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return n.describe(b), nil
+}
+
+func (n *Networks) describe(b *sandboxes.Instance) *api.SandboxNetwork {
+	rec := b.Record()
+	out := &api.SandboxNetwork{NetworkPolicy: api.NetworkPolicy{}.Normal(), Profiles: rec.Profiles}
+	if p := rec.Sandbox.Network; p != nil {
+		out.NetworkPolicy = p.Normal()
+	}
+	if n.cfg.Max != nil {
+		out.Bounds = []api.NetworkBound{{Of: "the daemon", Policy: n.cfg.Max.Normal()}}
+	}
+	return out
+}
+
+// SetNetwork implements service.Networks.
+func (n *Networks) SetNetwork(ctx context.Context, ref string, req api.NetworkRequest) (*api.SandboxNetwork, error) {
+	b, err := n.cfg.Sandboxes.Find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	var was, is sandboxes.Record
+	err = n.cfg.Sandboxes.EditAnd(ctx, b, func(rec *sandboxes.Record) error {
+		was = *rec
+		granted, err := n.Grant(ctx, &req, rec.Network())
+		rec.SetNetwork(granted)
+		is = *rec
+		return err
+	}, func(edited store.Change) error { return n.replace(ctx, b, was, is, edited) })
+	if err != nil {
+		return nil, fmt.Errorf("set network: %w", err)
+	}
+	audit.Of(ctx).Object(b.ID)
+	n.cfg.Sandboxes.Events.Publish(api.EventNetwork, b, api.Event{})
+	return n.describe(b), nil
+}
+
+// replace stores a record and puts its network in force, or does neither. The caller holds b.Op.
+func (n *Networks) replace(ctx context.Context, b *sandboxes.Instance, was, is sandboxes.Record, edited store.Change) error {
+	if err := n.cfg.Store.Apply(ctx, edited); err != nil {
+		return err
+	}
+	s := b.Sentry()
+	if s == nil {
+		return nil // it is hibernated, or has failed
+	}
+	if err := n.enforce(ctx, is, s, nil); err != nil {
+		back := n.cfg.Store.Apply(context.WithoutCancel(ctx), was.Stored())
+		return errors.Join(err, back)
+	}
+	return nil
+}
+
+// TestNetwork implements service.Networks.
+func (n *Networks) TestNetwork(ctx context.Context, ref string, test api.NetworkTest) (*api.NetworkTestResult, error) {
+	b, err := n.cfg.Sandboxes.Find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	protocol := test.Protocol
+	switch protocol {
+	case "":
+		protocol = "tcp"
+	case "tcp", "udp", "echo":
+	default:
+		return nil, api.Invalid("protocol", "%q is not tcp, udp or echo", protocol)
+	}
+	if protocol != "echo" && test.Port == 0 {
+		return nil, api.Invalid("port", "0 is not from 1 to 65535")
+	}
+	if b.View().Network == nil {
+		return &api.NetworkTestResult{Rule: "the sandbox has no network"}, nil
+	}
+	s, err := b.Running(api.StateRunning, api.StatePaused)
+	if err != nil {
+		return nil, err
+	}
+	r, err := n.host.Client().Test(ctx, s.Key(), test.Host, protocol, test.Port)
+	if err != nil {
+		return nil, fmt.Errorf("test network: %w", err)
+	}
+	return &r, nil
+}
+
+// NetworkLog implements service.Networks.
+func (n *Networks) NetworkLog(ctx context.Context, ref string, follow bool, f func(api.NetworkLogEntry) error) error {
+	b, err := n.cfg.Sandboxes.Find(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if b.View().Network == nil && !follow {
+		return nil // there may be no gateway
+	}
+	return n.host.Client().Log(ctx, control.Reading{Sandbox: b.ID, Kept: true, Follow: follow}, func(l control.Line) error { return f(l.NetworkLogEntry) })
+}
+
+// NetworkProfiles implements service.Networks.
+func (n *Networks) NetworkProfiles(ctx context.Context) ([]api.NetworkProfile, error) {
+	return n.cfg.Profiles.All(ctx)
+}
