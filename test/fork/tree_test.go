@@ -3,7 +3,6 @@ package fork
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 
@@ -32,14 +31,11 @@ type tree struct {
 	forks  int
 }
 
-// TestTree makes 200 forks in a tree of random shape and depth. Every sandbox is
+// TestTree makes 100 forks in a tree of random shape and depth. Every sandbox is
 // checked when it is born, with what it inherited, when it got a value of its
 // own, and before it is destroyed, which may be before its children are.
 func TestTree(t *testing.T) {
-	forks := 200
-	if os.Geteuid() != 0 {
-		forks = 50 // the same again, without control groups
-	}
+	forks := harness.Count(100, 30, 1000)
 	x := &tree{Node: harness.NewNode(t), rng: harness.Seeded(t), values: map[string]string{}, depth: map[string]int{}}
 	root := x.Create("root")
 	x.Hold("root", "-value", "root", "-bulk", "1", "-only", treeItems)

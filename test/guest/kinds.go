@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -35,8 +36,34 @@ func allKinds() map[string]kind {
 // kindsDir is where the processes that keep a kind of object listen.
 func kindsDir() string { return fmt.Sprintf("/tmp/kinds-%d", os.Getuid()) }
 
-// kinds starts a process for each kind of object, or for those that are named, and
-// prints what came of it: "held", or the name of an error.
+// alone are the kinds that change the process that makes them, or keep something of all of
+// it. Each has a process of its own.
+var alone = []string{
+	"all-dev", "all-proc", "all-proc-1", "all-proc-net", "all-proc-self", "all-proc-sys", "all-sys", "chroot", "key", "keyctl-join",
+	"keyctl-session", "locked-memory", "membarrier", "pdeathsig", "posix-timer-event", "robust", "rseq", "sched-attr", "seccomp",
+	"seccomp-listener", "signalfd", "stopped", "subreaper", "traced",
+}
+
+// together is how many other kinds share a process. A process costs more than a kind does:
+// each fork starts all of them anew.
+const together = 16
+
+// processesOf divides kinds into those that share a process.
+func processesOf(names []string) [][]string {
+	var all [][]string
+	var shared []string
+	for _, name := range names {
+		if slices.Contains(alone, name) {
+			all = append(all, []string{name})
+		} else {
+			shared = append(shared, name)
+		}
+	}
+	return slices.AppendSeq(all, slices.Chunk(shared, together))
+}
+
+// kinds makes each kind of object, or those that are named, in processes that keep them,
+// and prints what came of it: "held", or the name of an error.
 func kinds(args []string) (int, error) {
 	if err := os.MkdirAll(kindsDir(), 0o755); err != nil {
 		return 1, err
@@ -49,75 +76,93 @@ func kinds(args []string) (int, error) {
 	if len(args) == 0 {
 		args = slices.Sorted(maps.Keys(allKinds()))
 	}
-	for _, name := range args {
-		said, err := startKind(name)
-		if err != nil {
-			return 1, fmt.Errorf("%s: %w", name, err)
+	for _, names := range processesOf(args) {
+		if err := startKinds(names); err != nil {
+			return 1, err
 		}
-		fmt.Println(name, said)
 	}
 	return 0, nil
 }
 
-func startKind(name string) (string, error) {
+// startKinds starts the process that keeps some kinds and prints what it says of each.
+func startKinds(names []string) error {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer r.Close()
-	log, err := os.Create(filepath.Join(kindsDir(), name+".log"))
+	log, err := os.Create(filepath.Join(kindsDir(), names[0]+".log"))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer log.Close()
-	c := exec.Command("/proc/self/exe", "kind", name)
+	c := exec.Command("/proc/self/exe", append([]string{"kind"}, names...)...)
 	c.Stdout, c.Stderr = log, log
 	c.ExtraFiles = []*os.File{w}
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := c.Start(); err != nil {
-		return "", err
+		return fmt.Errorf("%s: %w", names[0], err)
 	}
 	w.Close()
-	said, err := bufio.NewReader(r).ReadString('\n')
-	if err != nil {
-		said, _ := os.ReadFile(log.Name())
-		return "", fmt.Errorf("its process ended: %s", said)
+	said := bufio.NewReader(r)
+	for _, name := range names {
+		line, err := said.ReadString('\n')
+		if err != nil {
+			said, _ := os.ReadFile(log.Name())
+			return fmt.Errorf("%s: its process ended: %s", name, said)
+		}
+		fmt.Println(name, strings.TrimSpace(line))
 	}
-	return strings.TrimSpace(said), nil
+	return nil
 }
 
-// keepKind is the process that keeps one kind of object and checks it for whoever
-// connects.
-func keepKind(args []string) (int, error) {
+// keepKinds is a process that keeps kinds of objects and checks them for whoever connects.
+func keepKinds(names []string) (int, error) {
 	ready := os.NewFile(3, "ready")
-	check, err := allKinds()[args[0]]()
-	var errno unix.Errno
-	switch {
-	case errors.As(err, &errno):
-		fmt.Fprintln(ready, unix.ErrnoName(errno))
+	checks := map[string]func() error{}
+	var said []string // of each kind, when the process can be asked
+	for _, name := range names {
+		check, err := allKinds()[name]()
+		var errno unix.Errno
+		switch {
+		case errors.As(err, &errno):
+			said = append(said, unix.ErrnoName(errno))
+			continue
+		case err != nil:
+			return 1, fmt.Errorf("%s: %w", name, err)
+		}
+		if err := check(); err != nil {
+			return 1, fmt.Errorf("%s: at once: %w", name, err)
+		}
+		checks[name] = check
+		said = append(said, "held")
+	}
+	tell := func() {
+		fmt.Fprintln(ready, strings.Join(said, "\n"))
+		ready.Close()
+	}
+	if len(checks) == 0 {
+		tell()
 		return 0, nil
-	case err != nil:
-		return 1, err
 	}
-	if err := check(); err != nil {
-		return 1, fmt.Errorf("at once: %w", err)
-	}
-	l, err := net.Listen("unix", filepath.Join(kindsDir(), args[0]+".sock"))
+	l, err := net.Listen("unix", filepath.Join(kindsDir(), names[0]+".sock"))
 	if err != nil {
 		return 1, err
 	}
-	fmt.Fprintln(ready, "held")
-	ready.Close()
+	tell()
 	for {
 		c, err := l.Accept()
 		if err != nil {
 			return 1, err
 		}
-		said := "works"
-		if err := check(); err != nil {
-			said = err.Error()
+		for _, name := range slices.Sorted(maps.Keys(checks)) {
+			fmt.Fprint(c, name, " ") // known even if its check hangs
+			said := "works"
+			if err := checks[name](); err != nil {
+				said = strings.ReplaceAll(err.Error(), "\n", "; ")
+			}
+			fmt.Fprintln(c, said)
 		}
-		fmt.Fprintln(c, said)
 		c.Close()
 	}
 }
@@ -128,26 +173,32 @@ func checkKinds([]string) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	broken := 0
+	works, broken := 0, 0
 	for _, path := range sockets {
-		said, err := askKind(path)
-		if err != nil {
-			said = err.Error()
+		said, err := askKinds(path)
+		for line := range strings.Lines(said) {
+			if strings.HasSuffix(line, " works\n") {
+				works++
+			} else {
+				broken++
+				fmt.Println(strings.TrimSpace(line))
+			}
 		}
-		if said != "works" {
+		if err != nil {
 			broken++
-			fmt.Println(strings.TrimSuffix(filepath.Base(path), ".sock")+":", said)
+			fmt.Println("the process of "+filepath.Base(path)+":", err)
 		}
 	}
 	if broken > 0 {
 		return 3, nil
 	}
-	fmt.Println(len(sockets), "work")
+	fmt.Println(works, "work")
 	return 0, nil
 }
 
-func askKind(path string) (string, error) {
-	c, err := net.DialTimeout("unix", path, patience)
+// askKinds returns what the process of some kinds says of each.
+func askKinds(socket string) (string, error) {
+	c, err := net.DialTimeout("unix", socket, patience)
 	if err != nil {
 		return "", err
 	}
@@ -155,8 +206,8 @@ func askKind(path string) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		return "", err
 	}
-	said, err := bufio.NewReader(c).ReadString('\n')
-	return strings.TrimSpace(said), err
+	said, err := io.ReadAll(c)
+	return string(said), err
 }
 
 // opened is the kind of a descriptor that make makes. It works if use, which may be

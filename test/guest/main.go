@@ -62,7 +62,7 @@ func init() {
 		"wipe":     wipeOnFork,
 		"vectors":  vectors,
 		"kinds":    kinds,
-		"kind":     keepKind,
+		"kind":     keepKinds,
 		"check":    checkKinds,
 		"attempts": attempts,
 		"attempt":  attempt,

@@ -62,6 +62,19 @@ func Kills(t testing.TB, count, ordinary int) int {
 	return count
 }
 
+// Count returns how often a test does what is the same each time: count times, those of an
+// ordinary user, who does the same again, ordinary times, or soak times where envKills asks
+// for larger counts.
+func Count(count, ordinary, soak int) int {
+	switch {
+	case os.Getenv(envKills) != "":
+		return soak
+	case os.Geteuid() != 0:
+		return ordinary
+	}
+	return count
+}
+
 // CrashRounds is how often each kind of process is killed.
 func CrashRounds(t testing.TB) int { return Kills(t, 30, 10) }
 
