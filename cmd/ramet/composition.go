@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"slices"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/sentrybin"
@@ -18,6 +15,7 @@ import (
 	"ramet.dev/ramet/internal/node"
 	"ramet.dev/ramet/internal/node/meter"
 	"ramet.dev/ramet/internal/observe/metrics"
+	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/observe/tracing"
 	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/storage/paths"
@@ -37,11 +35,11 @@ type composition struct {
 
 // open implements daemon.NewService.
 func (s *composition) open(ctx context.Context, p paths.Paths, log *slog.Logger) (service.Service, io.Closer, error) {
-	var host unix.Sysinfo_t
-	if err := unix.Sysinfo(&host); err != nil {
-		return nil, nil, fmt.Errorf("read the size of memory: %w", err)
+	memory, err := procfs.ReadMemory()
+	if err != nil {
+		return nil, nil, err
 	}
-	pool := node.DefaultPoolSize(host.Totalram * uint64(host.Unit))
+	pool := node.DefaultPoolSize(uint64(memory.Total))
 	if v := os.Getenv(poolVariable); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 0 || n > node.MaxPoolSize {

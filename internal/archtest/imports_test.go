@@ -92,7 +92,7 @@ var arrows = []struct {
 	{"internal/image/debian/dpkg", []string{"internal/image/debian/archive", "internal/image/debian/bounded", "internal/image/debian/control", "internal/image/debian/deb", "internal/image/debian/fault"}, "a tree and its database; where packages come from is not its business"},
 	{"internal/image/debian", []string{"internal/image/debian/apt", "internal/image/debian/archive", "internal/image/debian/control", "internal/image/debian/deb", "internal/image/debian/dpkg", "internal/image/debian/fault", "internal/image/debian/pkgcache", "internal/image/debian/solve", "api"},
 		"it composes a build into a tar stream; who stores it is not its business"},
-	{"internal/doctor", []string{"internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/idlepoll"}, "it tries the machine, not the daemon"},
+	{"internal/doctor", []string{"internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/idlepoll", "internal/observe/procfs"}, "it tries the machine, not the daemon"},
 
 	{"internal/engine/launch/launchtest", []string{"internal/engine/launch", "internal/engine/wire", "internal/observe/procfs"}, "sentries for tests"},
 	{"internal/engine/launch", []string{"internal/observe/procfs", "internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/interp", "api", "internal/observe/tracing", "internal/engine/wire"}, "it must never link gVisor, nor know names, lineage or images"},
@@ -234,7 +234,7 @@ var arrows = []struct {
 
 	{"cmd/ramet", []string{
 		"internal/bench", "internal/cli", "client", "internal/daemon", "internal/demo", "internal/doctor", "internal/service",
-		"internal/engine/idlepoll", "internal/machine", "internal/node", "internal/node/meter", "internal/observe/metrics", "internal/storage/paths", "api", "internal/engine/sentrybin", "internal/observe/tracing", "internal/workload",
+		"internal/engine/idlepoll", "internal/machine", "internal/node", "internal/node/meter", "internal/observe/metrics", "internal/storage/paths", "api", "internal/engine/sentrybin", "internal/observe/procfs", "internal/observe/tracing", "internal/workload",
 	}, "the composition root; it must never link gVisor: the sentry is a program of its own, embedded"},
 	{"cmd/ramet-sentry", []string{"internal/sentry"}, "it starts for every sandbox, so it links nothing that a sandbox does not need"},
 	{"cmd/ramet-gateway", []string{"internal/network/process"}, "strangers talk to it, so it links nothing that the gateway does not need"},

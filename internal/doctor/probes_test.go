@@ -44,6 +44,11 @@ func cpuFiles(release, flags string) map[string]string {
 	}
 }
 
+// meminfo returns the text of a machine with so many KiB of available memory.
+func meminfo(available string) string {
+	return "MemTotal: 9 kB\nMemAvailable:   " + available + " kB\nAnonPages: 1 kB\nShmem: 1 kB\nKernelStack: 1 kB\nPageTables: 1 kB\n"
+}
+
 func TestProbesOfSettings(t *testing.T) {
 	type run = func(context.Context, *machine) Finding
 	const (
@@ -83,10 +88,10 @@ func TestProbesOfSettings(t *testing.T) {
 		{"huge never", probeShmemHugePages, map[string]string{huge: "always within_size advise [never] deny force\n"}, StatusOK, "never"},
 		{"huge always", probeShmemHugePages, map[string]string{huge: "[always] within_size advise never\n"}, StatusWarn, "always"},
 		{"huge none", probeShmemHugePages, nil, StatusOK, "none"},
-		{"memory", probeMemory, map[string]string{mem: "MemTotal: 9 kB\nMemAvailable:   1048576 kB\n"}, StatusOK, "1024 MiB"},
-		{"memory little", probeMemory, map[string]string{mem: "MemAvailable:   102400 kB\n"}, StatusWarn, "100 MiB"},
-		{"memory none", probeMemory, map[string]string{mem: "MemAvailable:   1024 kB\n"}, StatusFail, "1 MiB"},
-		{"memory strange", probeMemory, map[string]string{mem: "MemAvailable: x kB\n"}, StatusWarn, "unknown"},
+		{"memory", probeMemory, map[string]string{mem: meminfo("1048576")}, StatusOK, "1024 MiB"},
+		{"memory little", probeMemory, map[string]string{mem: meminfo("102400")}, StatusWarn, "100 MiB"},
+		{"memory none", probeMemory, map[string]string{mem: meminfo("1024")}, StatusFail, "1 MiB"},
+		{"memory strange", probeMemory, map[string]string{mem: meminfo("x")}, StatusWarn, "unknown"},
 		{"idle poll", probeIdlePoll, map[string]string{"dev/cpu_dma_latency": "", "sys/devices/system/cpu/online": "0-1\n"}, StatusOK, "while a request is new"},
 		{"idle poll, many", probeIdlePoll, map[string]string{"dev/cpu_dma_latency": "", "sys/devices/system/cpu/online": "0-127\n"}, StatusOK, "there are 128 of them"},
 		{"idle poll none", probeIdlePoll, map[string]string{"sys/devices/system/cpu/online": "0-1\n"}, StatusOK, "no such file"},

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/engine/idlepoll"
+	"ramet.dev/ramet/internal/observe/procfs"
 )
 
 const (
@@ -28,10 +27,11 @@ func probeMemory(_ context.Context, m *machine) Finding {
 	if err != nil {
 		return warn("mount /proc", "free memory is unknown: %v", err)
 	}
-	free, err := meminfo(info, "MemAvailable")
+	memory, err := procfs.ParseMemory([]byte(info))
 	if err != nil {
 		return warn("mount /proc", "free memory is unknown: %v", err)
 	}
+	free := memory.Available
 	remedy := "end other programs, or use a machine with more memory"
 	switch {
 	case free < minMemory:
@@ -40,20 +40,6 @@ func probeMemory(_ context.Context, m *machine) Finding {
 		return warn(remedy, "%d MiB available, enough for few sandboxes", free/mib)
 	}
 	return ok("%d MiB available", free/mib)
-}
-
-// meminfo returns a value of /proc/meminfo in bytes.
-func meminfo(info, key string) (int64, error) {
-	for line := range strings.Lines(info) {
-		if value, ok := strings.CutPrefix(line, key+":"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("read %s: %w", key, err)
-			}
-			return kib << 10, nil
-		}
-	}
-	return 0, fmt.Errorf("no %s in meminfo", key)
 }
 
 func probeDisk(_ context.Context, m *machine) Finding {

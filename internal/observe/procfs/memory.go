@@ -29,10 +29,11 @@ func ReadMemory() (Memory, error) {
 	if err != nil {
 		return Memory{}, fmt.Errorf("read memory of the machine: %w", err)
 	}
-	return parseMemory(doc)
+	return ParseMemory(doc)
 }
 
-func parseMemory(doc []byte) (Memory, error) {
+// ParseMemory returns the state of a machine's memory by the text of its meminfo.
+func ParseMemory(doc []byte) (Memory, error) {
 	values := map[string]int64{}
 	lines := bufio.NewScanner(bytes.NewReader(doc))
 	for lines.Scan() {

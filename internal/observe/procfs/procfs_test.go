@@ -26,7 +26,7 @@ Strange line
 `
 
 func TestParseMemory(t *testing.T) {
-	got, err := parseMemory([]byte(meminfo))
+	got, err := ParseMemory([]byte(meminfo))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestParseMemory(t *testing.T) {
 		t.Error(d)
 	}
 	for _, name := range []string{"MemTotal", "MemAvailable", "AnonPages", "Shmem", "PageTables", "KernelStack"} {
-		if _, err := parseMemory([]byte(strings.Replace(meminfo, name, "Other", 1))); err == nil {
+		if _, err := ParseMemory([]byte(strings.Replace(meminfo, name, "Other", 1))); err == nil {
 			t.Errorf("without %s: no error", name)
 		}
 	}
