@@ -9,7 +9,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/node"
-	"ramet.dev/ramet/internal/server/audit"
+	"ramet.dev/ramet/internal/server/auditlog"
 	"ramet.dev/ramet/internal/server/idempotency"
 	"ramet.dev/ramet/internal/server/token"
 	"ramet.dev/ramet/internal/service"
@@ -20,7 +20,7 @@ import (
 // Machine implements service.Service. It is safe for concurrent use.
 type Machine struct {
 	*node.Node
-	*audit.Log
+	*auditlog.Log
 	*token.Service
 	*idempotency.Store
 
@@ -50,7 +50,7 @@ func Open(ctx context.Context, cfg node.Config) (_ *Machine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.Log, err = audit.Open(cfg.Paths.Audit(), cfg.Log); err != nil {
+	if m.Log, err = auditlog.Open(cfg.Paths.Audit(), cfg.Log); err != nil {
 		return nil, err
 	}
 	m.closers = append(m.closers, m.Log)

@@ -17,8 +17,8 @@ import (
 	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/spawn"
-	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/service/audit"
 )
 
 // CreatorConfig is what a Creator works with besides a Forker.

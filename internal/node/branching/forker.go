@@ -20,8 +20,8 @@ import (
 	"ramet.dev/ramet/internal/node/snapshots"
 	"ramet.dev/ramet/internal/node/spawn"
 	"ramet.dev/ramet/internal/node/timer"
-	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/service/audit"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/node/fsview"
-	"ramet.dev/ramet/internal/server/audit"
+	"ramet.dev/ramet/internal/service/audit"
 )
 
 // noteDiff writes down what a comparison said.

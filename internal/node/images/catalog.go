@@ -10,8 +10,8 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/node/fsview"
-	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/service/audit"
 )
 
 // Config is what a Catalog needs of the node.

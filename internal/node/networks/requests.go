@@ -8,7 +8,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/control"
 	"ramet.dev/ramet/internal/node/sandboxes"
-	"ramet.dev/ramet/internal/server/audit"
+	"ramet.dev/ramet/internal/service/audit"
 	"ramet.dev/ramet/internal/storage/store"
 )
 

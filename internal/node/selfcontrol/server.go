@@ -14,8 +14,8 @@ import (
 	"ramet.dev/ramet/internal/engine/control"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/service/audit"
 )
 
 // Sandboxes finds the sandboxes that make requests.

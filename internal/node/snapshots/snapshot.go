@@ -10,8 +10,8 @@ import (
 	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/snapdir"
-	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/service/audit"
 	"ramet.dev/ramet/internal/storage/store"
 )
 

@@ -16,7 +16,7 @@ import (
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/snapshots"
 	"ramet.dev/ramet/internal/node/spawn"
-	"ramet.dev/ramet/internal/server/audit"
+	"ramet.dev/ramet/internal/service/audit"
 	"ramet.dev/ramet/internal/storage/store"
 )
 

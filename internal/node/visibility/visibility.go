@@ -8,8 +8,8 @@ import (
 	"context"
 	"slices"
 
-	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/service/audit"
 )
 
 // Thing is what not every caller sees.

@@ -8,7 +8,7 @@ import (
 	"ramet.dev/ramet/internal/server/rest/answer"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/server/audit"
+	"ramet.dev/ramet/internal/service/audit"
 )
 
 // noted are the routes with a reading method that are audited all the same: they run commands,

@@ -9,9 +9,9 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/server/rest"
 	"ramet.dev/ramet/internal/server/rest/apitest"
+	"ramet.dev/ramet/internal/service/audit"
 )
 
 func TestChangesAreWrittenDown(t *testing.T) {

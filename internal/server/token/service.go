@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/service/audit"
 )
 
 // Bindings finds the sandboxes and snapshots that tokens are bound to.

@@ -10,7 +10,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/server/audit"
+	"ramet.dev/ramet/internal/service/audit"
 )
 
 // Reporter answers requests that fail, and logs defects of the daemon.

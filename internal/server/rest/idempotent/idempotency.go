@@ -15,9 +15,9 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/server/audit"
 	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/service/audit"
 )
 
 // A change with a key is done once. A record that it has begun is stored before, and its

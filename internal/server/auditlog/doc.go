@@ -1,4 +1,4 @@
-// Package audit records which caller changed which thing: a line of JSON for each change, in
+// Package auditlog records which caller changed which thing: a line of JSON for each change, in
 // files that are only appended to. Each line has the digest of the line before it, also
 // across files, so that Verify finds a line that was changed, removed or moved. The end of
 // the chain is in a file of its own, so that Verify finds a missing tail.
@@ -12,4 +12,4 @@
 //
 // Lines have ids, numbers and digests. The package must never write the contents of
 // requests: commands, environments, files and tokens.
-package audit
+package auditlog
