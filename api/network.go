@@ -37,6 +37,20 @@ type NetworkRequest struct {
 	NetworkPolicy
 }
 
+// Valid returns a CodeInvalid error unless r is nil or has the form of a request. Whether its profile
+// exists is decided where it is resolved.
+func (r *NetworkRequest) Valid() error {
+	if r == nil {
+		return nil
+	}
+	if r.Profile != "" {
+		if err := ValidProfileName("network.profile", r.Profile); err != nil {
+			return err
+		}
+	}
+	return r.NetworkPolicy.Valid()
+}
+
 // On returns the document that is asked for, if profile is what the request begins with.
 func (r *NetworkRequest) On(profile *NetworkPolicy) *NetworkPolicy {
 	p := *profile
@@ -200,6 +214,7 @@ type NetworkLogEntry struct {
 	BytesIn    int64          `json:"bytes_in" doc:"bytes to the sandbox"`
 	BytesOut   int64          `json:"bytes_out" doc:"bytes from the sandbox"`
 	DurationMS float64        `json:"duration_ms,omitempty" doc:"how long the flow was open, once it has ended"`
+	Lost       uint64         `json:"lost,omitempty" doc:"how many decisions of the daemon's sandboxes before this one were not told, because the reader was slow"`
 }
 
 // NetworkTestResult says whether a connection would be allowed.

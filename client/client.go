@@ -18,6 +18,7 @@ type Client struct {
 	Contexts  *Contexts
 	Files     *Files
 	Ports     *Ports
+	Networks  *Networks
 	Snapshots *Snapshots
 	Images    *Images
 	Tokens    *Tokens
@@ -35,6 +36,7 @@ func newClient(conn *connection) *Client {
 		Contexts:  &Contexts{conn},
 		Files:     &Files{conn},
 		Ports:     &Ports{conn},
+		Networks:  &Networks{conn},
 		Snapshots: &Snapshots{conn},
 		Images:    &Images{conn},
 		Tokens:    &Tokens{conn},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/control"
@@ -103,15 +104,26 @@ func (n *Networks) TestNetwork(ctx context.Context, ref string, test api.Network
 }
 
 // NetworkLog implements service.Networks.
-func (n *Networks) NetworkLog(ctx context.Context, ref string, follow bool, f func(api.NetworkLogEntry) error) error {
+func (n *Networks) NetworkLog(ctx context.Context, ref string, follow bool, began func(), f func(api.NetworkLogEntry) error) error {
 	b, err := n.cfg.Sandboxes.Find(ctx, ref)
 	if err != nil {
 		return err
 	}
-	if b.View().Network == nil && !follow {
-		return nil // there may be no gateway
+	if b.View().Network == nil { // there may be no gateway
+		if follow {
+			return api.Errorf(api.CodeWrongState, "sandbox %s has no network: there are no decisions to follow", b.ID)
+		}
+		return nil
 	}
-	return n.host.Client().Log(ctx, control.Reading{Sandbox: b.ID, Kept: true, Follow: follow}, func(l control.Line) error { return f(l.NetworkLogEntry) })
+	began()
+	err = n.host.Client().Log(ctx, control.Reading{Sandbox: b.ID, Kept: true, Follow: follow}, func(l control.Line) error {
+		l.NetworkLogEntry.Lost = l.Lost
+		return f(l.NetworkLogEntry)
+	})
+	if errors.Is(err, io.EOF) {
+		return api.Errorf(api.CodeUnavailable, "read network log: %w: ask again", err)
+	}
+	return err
 }
 
 // NetworkProfiles implements service.Networks.

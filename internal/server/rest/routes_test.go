@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/rest/apitest"
@@ -201,6 +202,7 @@ func recorder(calls *[]string) *apitest.Service {
 				return &api.BisectResult{}, nil
 			},
 		},
+		NetworkFuncs: recordNetworks(note),
 		ImageFuncs: apitest.ImageFuncs{
 			ImagesFunc:   func(context.Context) ([]api.Image, error) { note("Images"); return []api.Image{*img}, nil },
 			GetImageFunc: func(_ context.Context, ref string) (*api.Image, error) { note("GetImage", ref); return img, nil },
@@ -223,6 +225,34 @@ func recorder(calls *[]string) *apitest.Service {
 				progress(api.Progress{Phase: "unpack", Done: 1, Total: 2})
 				return img, nil
 			},
+		},
+	}
+}
+
+// recordNetworks writes down the calls about networks.
+func recordNetworks(note func(string, ...any)) apitest.NetworkFuncs {
+	network := &api.SandboxNetwork{NetworkPolicy: api.NetworkPolicy{}.Normal()}
+	return apitest.NetworkFuncs{
+		NetworkFunc: func(_ context.Context, ref string) (*api.SandboxNetwork, error) {
+			note("Network", ref)
+			return network, nil
+		},
+		SetNetworkFunc: func(_ context.Context, ref string, req api.NetworkRequest) (*api.SandboxNetwork, error) {
+			note("SetNetwork", ref, req)
+			return network, nil
+		},
+		TestNetworkFunc: func(_ context.Context, ref string, test api.NetworkTest) (*api.NetworkTestResult, error) {
+			note("TestNetwork", ref, test)
+			return &api.NetworkTestResult{Rule: "default: deny", WouldAllow: test.Host}, nil
+		},
+		NetworkLogFunc: func(_ context.Context, ref string, follow bool, began func(), f func(api.NetworkLogEntry) error) error {
+			note("NetworkLog", ref, follow)
+			began()
+			return f(api.NetworkLogEntry{At: created, Sandbox: sbxA, Flow: 7, Name: "a.example.org", Protocol: "dns", Verdict: api.NetworkDenied, Rule: "default: deny"})
+		},
+		NetworkProfilesFunc: func(context.Context) ([]api.NetworkProfile, error) {
+			note("NetworkProfiles")
+			return []api.NetworkProfile{{Name: "git-hosts", Source: "file", Error: "it is no YAML"}}, nil
 		},
 	}
 }
@@ -314,6 +344,25 @@ func TestRoutes(t *testing.T) {
 		{"POST", one + "/rollback", `{}`, "", 400, "exactly one"},
 		{"GET", one + "/timeline", "", `Timeline "` + sbxA + `"`, 200, `{"items":[]}`},
 		{"POST", one + "/bisect", `{"shell":"make test"}`, `Bisect "` + sbxA + `" {"shell":"make test"}`, 200, `"tried":[]`},
+		{"POST", "/v1/sandboxes", `{"image":"python","network":{"profile":"open","deny":["a.example.org"]}}`,
+			`Create {"image":"python","limits":{"cpus":0,"memory_mib":0,"disk_mib":0,"pids":0,"open_files":0},"network":{"profile":"open","deny":["a.example.org"],"limits":{}}}`, 201, sbxA},
+		{"POST", "/v1/sandboxes", `{"image":"python","network":{"profile":"../x"}}`, "", 400, `"field":"network.profile"`},
+		{"POST", "/v1/sandboxes", `{"image":"python","network":{"allow":["a..b"]}}`, "", 400, `a..b`},
+		{"POST", one + "/fork", `{"network":{}}`, `Fork "` + sbxA + `" {"count":1,"network":{"limits":{}}}`, 200, `"pause_ms":1.5`},
+		{"POST", one + "/fork", `{"network":{"accept":["a.example.org"]}}`, "", 400, `only sandboxes are accepted`},
+		{"POST", "/v1/snapshots/s/restore", `{"network":{"profile":"none"}}`, `Restore "s" {"count":1,"network":{"profile":"none","limits":{}}}`, 200, `"children":[]`},
+		{"POST", "/v1/snapshots/s/restore", `{"network":{"limits":{"connections":70000}}}`, "", 400, "connections"},
+		{"GET", one + "/network", "", `Network "` + sbxA + `"`, 200, `{"default":"deny","allow":[],"deny":[],"limits":{}}`},
+		{"PUT", one + "/network", `{"default":"allow","deny":["udp:192.0.2.1:53"]}`, `SetNetwork "` + sbxA + `" {"default":"allow","deny":["udp:192.0.2.1:53"],"limits":{}}`, 200, `"default":"deny"`},
+		{"PUT", one + "/network", `{"default":"maybe"}`, "", 400, "default"},
+		{"PUT", one + "/network", `{"allow":[{"address":"a.example.org","port":22}]}`, "", 400, "allow[0]"},
+		{"PUT", one + "/network", "", "", 400, "body"},
+		{"POST", one + "/network/test", `{"host":"a.example.org","port":443}`, `TestNetwork "` + sbxA + `" {"host":"a.example.org","port":443}`, 200, `{"allowed":false,"rule":"default: deny","would_allow":"a.example.org"}`},
+		{"POST", one + "/network/test", `{"host":""}`, "", 400, "host"},
+		{"POST", one + "/network/test", `{"host":"a.example.org","protocol":"icmp"}`, "", 400, "protocol"},
+		{"GET", one + "/network/log?follow=true", "", `NetworkLog "` + sbxA + `" true`, 200,
+			`data: {"at":"` + created.Format(time.RFC3339) + `","sandbox":"` + sbxA + `","flow":7,"name":"a.example.org","protocol":"dns","verdict":"denied","rule":"default: deny","bytes_in":0,"bytes_out":0}` + "\n\nevent: end\n"},
+		{"GET", "/v1/network/profiles", "", `NetworkProfiles`, 200, `{"items":[{"name":"git-hosts","source":"file","error":"it is no YAML"}]}`},
 		{"POST", "/v1/snapshots/s/verify", "", `VerifySnapshot "s"`, 200, snapA},
 		{"POST", "/v1/snapshots/s/restore", `{"count":3}`, `Restore "s" {"count":3}`, 200, `"children":[]`},
 		{"GET", "/v1/images", "", `Images`, 200, `"names":[]`},

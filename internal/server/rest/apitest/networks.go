@@ -11,7 +11,7 @@ type NetworkFuncs struct {
 	NetworkFunc         func(context.Context, string) (*api.SandboxNetwork, error)
 	SetNetworkFunc      func(context.Context, string, api.NetworkRequest) (*api.SandboxNetwork, error)
 	TestNetworkFunc     func(context.Context, string, api.NetworkTest) (*api.NetworkTestResult, error)
-	NetworkLogFunc      func(context.Context, string, bool, func(api.NetworkLogEntry) error) error
+	NetworkLogFunc      func(context.Context, string, bool, func(), func(api.NetworkLogEntry) error) error
 	NetworkProfilesFunc func(context.Context) ([]api.NetworkProfile, error)
 }
 
@@ -31,11 +31,11 @@ func (s *NetworkFuncs) TestNetwork(ctx context.Context, ref string, test api.Net
 }
 
 // NetworkLog implements service.Networks.
-func (s *NetworkFuncs) NetworkLog(ctx context.Context, ref string, follow bool, f func(api.NetworkLogEntry) error) error {
+func (s *NetworkFuncs) NetworkLog(ctx context.Context, ref string, follow bool, began func(), f func(api.NetworkLogEntry) error) error {
 	if s.NetworkLogFunc == nil {
 		return errUnset
 	}
-	return s.NetworkLogFunc(ctx, ref, follow, f)
+	return s.NetworkLogFunc(ctx, ref, follow, began, f)
 }
 
 // NetworkProfiles implements service.Networks.

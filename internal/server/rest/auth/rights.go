@@ -34,7 +34,11 @@ var exceptions = map[string]Right{
 	"GET /v1/sandboxes/{id}/events":                 {Scope: api.ScopeRead, InURL: true},
 	"GET /v1/sandboxes/{id}/files/watch":            {Scope: api.ScopeRead, InURL: true},
 	"GET /v1/sandboxes/{id}/logs":                   {Scope: api.ScopeRead, InURL: true},
+	"GET /v1/sandboxes/{id}/network/log":            {Scope: api.ScopeRead, InURL: true},
 	"GET /v1/sandboxes/{id}/processes/{pid}/output": {Scope: api.ScopeRead, InURL: true},
+
+	// A question, which is no change.
+	"POST /v1/sandboxes/{id}/network/test": {Scope: api.ScopeRead},
 
 	// Operations inside of a sandbox.
 	"GET /v1/sandboxes/{id}/exec":                          {Scope: api.ScopeExec, InURL: true},

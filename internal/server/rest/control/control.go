@@ -14,6 +14,7 @@ func Register(r *route.Router, s *stream.Streams, svc service.Service) {
 	(&forks{svc}).routeForks(r)
 	(&snapshots{svc}).routeSnapshots(r)
 	(&timeline{svc}).routeTimeline(r)
+	(&networks{s, svc}).routeNetworks(r)
 	(&exports{s, svc}).routeExports(r)
 	(&eventLog{s, svc}).routeEvents(r)
 	(&tokens{svc}).routeTokens(r)

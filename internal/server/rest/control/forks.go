@@ -70,7 +70,7 @@ func (h *forks) routeForks(r *route.Router) {
 func (h *forks) fork(ctx context.Context, in *forkInput) (*route.Out[*api.ForkResult], error) {
 	req := route.Present(in.Body)
 	req.Count = api.Children(req.Count, req.Names)
-	err := cmp.Or(route.ValidSandbox(in.ID), api.ValidChildNames(req.Count, req.Names), api.DistinctNames("names", req.Names), api.ValidEnv("env", req.Env), api.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid())
+	err := cmp.Or(route.ValidSandbox(in.ID), api.ValidChildNames(req.Count, req.Names), api.DistinctNames("names", req.Names), api.ValidEnv("env", req.Env), api.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid(), req.Network.Valid())
 	if err != nil {
 		return nil, err
 	}

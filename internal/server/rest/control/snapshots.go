@@ -160,7 +160,7 @@ func (h *snapshots) verifySnapshot(ctx context.Context, in *route.IDInput) (*rou
 func (h *snapshots) restore(ctx context.Context, in *restoreInput) (*route.Out[*api.ForkResult], error) {
 	req := route.Present(in.Body)
 	req.Count = api.Children(req.Count, req.Names)
-	err := cmp.Or(route.ValidSnapshot("id", in.ID), api.ValidChildNames(req.Count, req.Names), api.DistinctNames("names", req.Names), api.ValidEnv("env", req.Env), api.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid())
+	err := cmp.Or(route.ValidSnapshot("id", in.ID), api.ValidChildNames(req.Count, req.Names), api.DistinctNames("names", req.Names), api.ValidEnv("env", req.Env), api.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid(), req.Network.Valid())
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ var tags = []*huma.Tag{
 	{Name: "contexts", Description: "Stateful interpreters of Python, Node and Bash in a sandbox."},
 	{Name: "files", Description: "Files and directories in a sandbox."},
 	{Name: "ports", Description: "TCP ports that processes in a sandbox listen on."},
+	{Name: "network", Description: "What sandboxes may reach: nothing, unless their documents allow it."},
 	{Name: "forks", Description: "Copies of live sandboxes, their differences, and merges of them."},
 	{Name: "snapshots", Description: "Frozen states that any number of sandboxes can be restored from."},
 	{Name: "timeline", Description: "States that a sandbox with automatic checkpoints can return to."},
@@ -85,6 +86,12 @@ var descriptions = map[string]string{
 	"reach-port":        "Waits until a process listens on the port, and answers with that process. With `Connection: Upgrade` and `Upgrade: tcp` the connection becomes a connection to the port: after `101 Switching Protocols` all bytes are passed on in both directions, and each direction ends separately.",
 	"proxy-port":        "Passes a request of a program on to a web server in the sandbox. All methods, WebSockets and streams are passed on, as is the path behind the port with its query; `X-Forwarded-Prefix` has the path before it. Pages are not shown to browsers here: they have hosts of their own, see `open-port-session`. Requests whose Host is PORT-SANDBOX.DOMAIN are passed on too, with the whole path: for that, the `_` of an id is written `-`, and DOMAIN is `localhost` unless the daemon was started with another.",
 	"open-port-session": "Answers with a URL that a browser can open once, at a host of this port alone. There it gets a cookie for this port only. The cookie is valid for at most 12 hours, and no longer than the caller's token is valid and the daemon runs.",
+
+	"get-network":           "The document that says what the sandbox may reach, with the profiles that it names as they were when it was set, and the documents that bound it. A sandbox without a network has a document that allows nothing.",
+	"set-network":           "The body replaces the whole document. What it does not allow any more is cut before the answer. A document that cannot be enforced is refused, and then nothing has changed. Tokens that are bound to sandboxes cannot allow more than the document does that is replaced.",
+	"test-network":          "Judges a connection as if a process in the sandbox asked for it now, without making it. The rule that decides is in the answer, and of a denial the rule that would allow it.",
+	"read-network-log":      "Decisions about connections, name look-ups and pings of the sandbox, the oldest first. The daemon's gateway keeps the last 4096 of all sandboxes.",
+	"list-network-profiles": "Documents that have a name: those that are built in, those that are derived from what the host is set up with, and files of the daemon's configuration. The first answer may take seconds, because profiles are derived for it.",
 
 	"fork-sandbox":    "Makes children that have all of the running source: files, memory, processes and open files. The source stands still for milliseconds and shares its memory with the children, copy-on-write. A child that fails is an entry with an error; the request fails if no child can be made. If the client or the daemon goes away meanwhile, no unfinished children are left." + needsRunning,
 	"promote-sandbox": "The parent goes on with the state of this child, under its own id and name, and the child is gone.",

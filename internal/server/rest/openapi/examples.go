@@ -43,6 +43,14 @@ var examples = map[string]example{
 		api.RunCodeRequest{Code: "x = 6 * 7\nx", Language: "python"},
 		nil,
 	},
+	"set-network": {
+		api.NetworkRequest{Profile: "host-registries", NetworkPolicy: api.NetworkPolicy{Allow: []api.NetworkRule{{Address: "git.example.com", Ports: []api.PortRange{{First: 22, Last: 22}}}}}},
+		nil,
+	},
+	"test-network": {
+		api.NetworkTest{Host: "packages.example.org", Port: 443},
+		api.NetworkTestResult{Rule: "default: deny", WouldAllow: "packages.example.org"},
+	},
 	"fork-sandbox": {
 		api.ForkRequest{Count: 2, Names: []string{"try-1", "try-2"}},
 		api.ForkResult{PauseMS: 7.2, SnapshotMS: 7.9, ReturnMS: 41.5, Children: []api.Child{
