@@ -2,6 +2,7 @@ package api
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -41,8 +42,17 @@ var EventKinds = []EventKind{
 	EventStarted, EventExecuted, EventRan, EventFailed, EventDestroyed, EventUnrested,
 }
 
-// Valid reports whether k is one of EventKinds.
-func (k EventKind) Valid() bool { return slices.Contains(EventKinds, k) }
+// Valid returns a CodeInvalid error that names field unless k is one of EventKinds.
+func (k EventKind) Valid(field string) error {
+	if slices.Contains(EventKinds, k) {
+		return nil
+	}
+	known := make([]string, len(EventKinds))
+	for i, e := range EventKinds {
+		known[i] = string(e)
+	}
+	return Invalid(field, "%q is not one of %s", k, strings.Join(known, ", "))
+}
 
 // Event is something that happened to a sandbox. It has no contents of commands, files and
 // environments.

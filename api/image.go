@@ -36,7 +36,7 @@ type PruneRequest struct {
 
 // ImageRequest asks for an image. Exactly one of Build, Path and Ref is set.
 type ImageRequest struct {
-	Name  string      `json:"name" doc:"name to give the image"`
+	Name  string      `json:"name,omitempty" doc:"name to give the image; without one, an image of ref gets the reference without port, default registry and tag latest, and of a digest none"`
 	Build *ImageBuild `json:"build,omitempty" doc:"make it from a distribution's packages"`
 	Path  string      `json:"path,omitempty" doc:"absolute path on the daemon's host: directory, tar, docker-save or OCI archive, OCI layout"`
 	// Select is for archives and layouts that hold several images.

@@ -22,10 +22,13 @@ func ValidImageRef(field, ref string) error {
 	return nil
 }
 
-// Valid returns a CodeInvalid error unless r names an image and has exactly one source.
+// Valid returns a CodeInvalid error unless r has exactly one source, and a name, which only an
+// image from a registry gets by itself.
 func (r *ImageRequest) Valid() error {
-	if err := ValidImageRef("name", r.Name); err != nil {
-		return err
+	if r.Name != "" || r.Ref == "" {
+		if err := ValidImageRef("name", r.Name); err != nil {
+			return err
+		}
 	}
 	sources := 0
 	for _, given := range []bool{r.Build != nil, r.Path != "", r.Ref != ""} {

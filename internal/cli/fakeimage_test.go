@@ -31,7 +31,7 @@ func fakeImage(img *api.Image) func(context.Context, api.ImageRequest, func(api.
 		progress(api.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "first"})
 		progress(api.Progress{Phase: "fetch", Done: 3, Total: 3, Detail: "second"})
 		progress(api.Progress{Phase: "write", Done: 0, Total: 0})
-		if req.Name == "bad" {
+		if req.Name == "bad" || req.Ref == "bad" {
 			return nil, api.Errorf(api.CodeHostile, "path leaves the root")
 		}
 		out := *img

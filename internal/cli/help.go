@@ -71,11 +71,23 @@ func (a *app) addCommands(root *cobra.Command) {
 	root.SetCompletionCommandGroupID(groupProgram)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
+	refuseWords(root, "completion")
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(cmd.OutOrStdout(), cmd) })
 	examples := examples()
 	for _, cmd := range withChildren(root) {
 		if lines := examples[strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")]; lines != "" {
 			cmd.Example = "  " + strings.ReplaceAll(lines, "\n", "\n  ")
+		}
+	}
+}
+
+// refuseWords makes a command that only groups others refuse a word that is none of them. Cobra
+// shows the help of its own such commands instead, and succeeds.
+func refuseWords(root *cobra.Command, name string) {
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == name {
+			cmd.Args = cobra.NoArgs
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
 }

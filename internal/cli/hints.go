@@ -20,7 +20,7 @@ var restTerms = strings.NewReplacer(
 	`(--force, "replace": true)`, "(--force)",
 	"all_tenants: only", "--all-tenants: only",
 	"create it with auto_checkpoint", "create it with --auto-checkpoint N",
-	"Send a token as Authorization: Bearer, or use the daemon's socket", "Give a token in "+session.EnvToken+" or by --token-file, or use the daemon's socket",
+	"send one as Authorization: Bearer, or use the daemon's socket", "give one in "+session.EnvToken+" or by --token-file, or use the daemon's socket",
 )
 
 var noImage = regexp.MustCompile(`no image "([^"]*)"$`)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,8 @@ var optionOf = map[string][]string{
 	"language": {"lang"},
 	"paths":    {"path"},
 	"from":     {"since", "from"},
+	// The option has the value of this field alone.
+	"auto_checkpoint.keep": {"auto-checkpoint"},
 }
 
 var (
@@ -83,13 +86,13 @@ func nameOf(cmd *cobra.Command, field string) (name string, given bool) {
 	first, _, within := strings.Cut(field, ".")
 	last := field[strings.LastIndex(field, ".")+1:]
 	plain := unit.ReplaceAllString(last, "")
-	for _, option := range append(optionOf[field], first, last, plain) {
+	for i, option := range append(slices.Clone(optionOf[field]), first, last, plain) {
 		option = strings.ReplaceAll(option, "_", "-")
 		if cmd == nil || cmd.Flags().Lookup(option) == nil {
 			continue
 		}
 		given = cmd.Flags().Changed(option)
-		if within && option == strings.ReplaceAll(first, "_", "-") {
+		if exact := i < len(optionOf[field]); within && !exact && option == strings.ReplaceAll(first, "_", "-") {
 			option += " " + strings.ReplaceAll(plain, "_", " ")
 		}
 		return "--" + option, given

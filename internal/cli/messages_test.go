@@ -14,7 +14,7 @@ import (
 
 func TestInWords(t *testing.T) {
 	cmd := &cobra.Command{Use: "x"}
-	for _, option := range []string{"memory", "timeout", "since", "self-control", "cwd", "meta", "pids", "ttl", "require"} {
+	for _, option := range []string{"memory", "timeout", "since", "self-control", "cwd", "meta", "pids", "ttl", "require", "auto-checkpoint"} {
 		cmd.Flags().String(option, "", "")
 		if err := cmd.Flags().Set(option, "given"); err != nil {
 			t.Fatal(err)
@@ -30,6 +30,7 @@ func TestInWords(t *testing.T) {
 		{api.Invalid("limits.pids", "body.limits.pids: expected number >= 0"), "--pids: expected number >= 0"},
 		{api.Invalid("limits.pids", "body.limits.pids: expected number; body.limits.memory_mib: expected number"), "--pids: expected number; --memory: expected number"},
 		{api.Invalid("require[1]", "body.require[1]: it must be one of: sentry, systrap"), `--require: "given" is not one of sentry, systrap`},
+		{api.Invalid("auto_checkpoint.keep", "1 is not from 2 to 1000"), "--auto-checkpoint: 1 is not from 2 to 1000"},
 		{api.Invalid("timeout_ms", "-1 is negative"), "--timeout: -1 is negative"},
 		{api.Invalid("ttl_s", "an end is needed"), "--ttl: an end is needed"},
 		{api.Invalid("from", "query.from: expected number >= -1"), "--since: expected number >= -1"},
@@ -60,8 +61,8 @@ func TestDaemonsWordsAreOptionsHere(t *testing.T) {
 		{"rm", api.Errorf(api.CodeConflict, "delete them first, or all at once (cascade), or have them made independent of it (flatten)"),
 			"delete them first, or all at once (--cascade), or have them made independent of it (--flatten)"},
 		{"bisect", api.Errorf(api.CodeWrongState, "no steps: create it with auto_checkpoint"), "no steps: create it with --auto-checkpoint N"},
-		{"ls", api.Errorf(api.CodeUnknownUser, "who asks? Send a token as Authorization: Bearer, or use the daemon's socket"),
-			"who asks? Give a token in RAMET_TOKEN or by --token-file, or use the daemon's socket"},
+		{"ls", api.Errorf(api.CodeUnknownUser, "no token was given: send one as Authorization: Bearer, or use the daemon's socket"),
+			"no token was given: give one in RAMET_TOKEN or by --token-file, or use the daemon's socket"},
 		{"logs", api.Errorf(api.CodeNotFound, "attach: no process 14"), "no process 14"},
 		{"attach", api.Errorf(api.CodeNotFound, "attach: no process 14"), "no process 14"},
 		{"image build", api.Errorf(api.CodeNotFound, "build image: build Debian root file system: no package x"), "no package x"},

@@ -21,6 +21,8 @@ func TestMessages(t *testing.T) {
 		{"create python --ttl soon", `--ttl: "soon" is not a time: say 90s, 10m or 12h`},
 		{"create python --memory 512", `--memory: "512" is a size without a unit: say 512M`},
 		{"create python --memory lots", `--memory: "lots" is not a size: say 512M or 2G`},
+		{"create python --memory 1e30T", `--memory: "1e30T" is more than 1048576T`},
+		{"create python --memory 1e999M", `--memory: "1e999M" is more than 1048576T`},
 		{"create python --memory=", `--memory: "" is not a size: say 512M or 2G`},
 		{"create python --require=", `--require: "" names nothing: leave the option out for none`},
 		{"create python --require seccomp,", `--require: "seccomp," names nothing: leave the option out for none`},

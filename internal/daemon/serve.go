@@ -222,7 +222,7 @@ func (s *server) run(ctx context.Context, listeners []net.Listener) error {
 		running--
 		err = fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
-		s.log.Info("daemon is draining")
+		s.log.Info("daemon is draining", "reason", context.Cause(ctx))
 	}
 	s.drain(listeners[0])
 	for range running {

@@ -82,13 +82,10 @@ func (g *Group) imagePull() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "pull REF", Short: "Get an image from a registry", Args: cobra.ExactArgs(1),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
-			if name == "" {
-				name = args[0]
-			}
 			return g.makeImage(ctx, c, api.ImageRequest{Name: name, Ref: args[0]}, quiet)
 		}),
 	}
-	values.NameVar(cmd.Flags(), &name, "name of the image (default the reference)")
+	values.NameVar(cmd.Flags(), &name, "name of the image (default the reference, without port, default registry and tag latest)")
 	values.QuietVar(cmd.Flags(), &quiet)
 	return cmd
 }

@@ -56,6 +56,9 @@ func (g *Group) AttachCommand() *cobra.Command {
 			return err
 		}
 		opts.ref = args[0]
+		if g.JSON {
+			return api.Invalid("json", "output is a stream: 'ramet logs -f --json %s %d' prints it in JSON", opts.ref, opts.pid)
+		}
 		p, err := c.Processes.Get(ctx, opts.ref, opts.pid)
 		if err != nil {
 			return err

@@ -41,6 +41,7 @@ func (g *Group) ExecCommand() *cobra.Command {
 		Use:   "exec [flags] SBX CMD…",
 		Short: "Run a command in a sandbox",
 		Long: "Run a command in a sandbox. The exit code is that of the command, or 128+N if signal N ended it.\n\n" +
+			"An interrupt kills the command, unless it has a terminal (-t), which gets ctrl-c, or runs in the background (-d).\n\n" +
 			"Options stand before the command. All words after its first are its arguments, as with docker and kubectl. With -c the command is one argument, which /bin/sh -c runs.\n\n" +
 			"With --from in place of SBX, the command runs in a new sandbox from a snapshot or an image. --rm removes it afterwards.",
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -104,6 +104,9 @@ func (g *Group) InspectCommand() *cobra.Command {
 					return g.Show(snap, snapshotPairs(snap))
 				}
 			}
+			if api.CodeOf(err) == api.CodeNotFound && !api.IsID(api.KindSandbox, args[0]) {
+				return api.NotFound("sandbox or snapshot", args[0])
+			}
 			if err != nil {
 				return err
 			}

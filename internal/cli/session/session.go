@@ -130,9 +130,11 @@ const (
 	reconnectEvery = 200 * time.Millisecond
 )
 
-// Reconnect tries to reach a daemon until a time, and returns its client, or cause if there is
-// none.
+// Reconnect tries to reach a daemon until a time, and returns its client. The error is cause if
+// ctx ends before, and otherwise that of the last attempt.
 func (s *Session) Reconnect(ctx context.Context, until time.Time, cause error) (*client.Client, error) {
+	began := time.Now()
+	last := cause
 	for time.Until(until) > 0 {
 		select {
 		case <-ctx.Done():
@@ -145,8 +147,9 @@ func (s *Session) Reconnect(ctx context.Context, until time.Time, cause error) (
 			s.client = c
 			return c, nil
 		}
+		last = err
 	}
-	return nil, cause
+	return nil, api.Errorf(api.CodeUnavailable, "the daemon ended, and none was reached for %s: %w", time.Since(began).Round(time.Second), last)
 }
 
 // OneSandbox returns a command that calls do with one sandbox.

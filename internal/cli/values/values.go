@@ -16,6 +16,9 @@ import (
 	"ramet.dev/ramet/api"
 )
 
+// maxMiB bounds sizes, in MiB.
+const maxMiB = 1 << 40
+
 // ParseMiB parses a size such as 512M or 2G. It refuses a number without a unit, which some users
 // mean as bytes and others as megabytes.
 func ParseMiB(option, s string) (int64, error) {
@@ -32,8 +35,11 @@ func ParseMiB(option, s string) (int64, error) {
 		return 0, api.Invalid(option, "%q is a size without a unit: say %sM", s, s)
 	}
 	v, err := strconv.ParseFloat(number, 64)
-	if err != nil || unit == 0 || !(v > 0 && v*unit <= 1<<40) { // both comparisons are false for NaN
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange), unit == 0, !(v > 0): // false for NaN
 		return 0, api.Invalid(option, "%q is not a size: say 512M or 2G", s)
+	case v*unit > maxMiB:
+		return 0, api.Invalid(option, "%q is more than %dT", s, maxMiB>>20)
 	}
 	return int64(math.Ceil(v * unit)), nil
 }
@@ -201,7 +207,7 @@ func ParseSelfControl(s string) (*api.SelfControl, error) {
 		}
 		*field, given[k] = n, true
 	}
-	if c.Forks == 0 || c.Depth == 0 {
+	if !given["forks"] || !given["depth"] {
 		return nil, api.Invalid(option, "%q does not say forks=N and depth=N", s)
 	}
 	return c, nil

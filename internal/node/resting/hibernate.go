@@ -38,6 +38,9 @@ func (r *Rester) HibernateLocked(ctx context.Context, b *sandboxes.Instance, idl
 		if idle != nil {
 			return nil, nil
 		}
+		if err := alreadyIn(b, api.StateHibernated); err != nil {
+			return nil, err
+		}
 		_, err := b.Running(api.StateRunning, api.StatePaused)
 		return nil, err
 	}

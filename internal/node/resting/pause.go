@@ -51,6 +51,14 @@ func (r *Rester) SetPaused(ctx context.Context, b *sandboxes.Instance, pause boo
 	return r.pauseAs(ctx, b, pause, false)
 }
 
+// alreadyIn refuses a request that asks for the state that b has.
+func alreadyIn(b *sandboxes.Instance, s api.State) error {
+	if b.View().State == s {
+		return api.Errorf(api.CodeWrongState, "sandbox %s is %s already", b.ID, s)
+	}
+	return nil
+}
+
 func (r *Rester) pauseAs(ctx context.Context, b *sandboxes.Instance, pause, dozing bool) (err error) {
 	op, undo, from, to, kind := wire.OpResume, wire.OpPause, api.StatePaused, api.StateRunning, api.EventResumed
 	operation := "resume"
@@ -60,6 +68,9 @@ func (r *Rester) pauseAs(ctx context.Context, b *sandboxes.Instance, pause, dozi
 	}
 	ctx, ended := r.cfg.Meter.Observe(ctx, operation)
 	defer ended(&err)
+	if err := alreadyIn(b, to); err != nil {
+		return err
+	}
 	if !pause {
 		if err := r.cfg.Admission.MayRun(b.Tenant(), quota.Tree(b.Lineage())); err != nil {
 			return err

@@ -2,6 +2,7 @@ package resting
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -82,6 +83,21 @@ func TestPauseIsRecordedFirst(t *testing.T) {
 	defer mu.Unlock()
 	if !slices.Equal(ops, []wire.Op{wire.OpPause, wire.OpResume}) {
 		t.Errorf("the sentry was told %v", ops)
+	}
+}
+
+// TestStateIsNotReachedTwice asks for the state that a sandbox has: what to do first is no help
+// then.
+func TestStateIsNotReachedTwice(t *testing.T) {
+	m, b := resterWith(t, nodetest.Options{}, func(*wire.Call) (any, error) { return struct{}{}, nil })
+	for state, request := range map[api.State]func(context.Context, string) (*api.Sandbox, error){
+		api.StateRunning: m.Resume, api.StatePaused: m.Pause, api.StateHibernated: m.Hibernate,
+	} {
+		b.Amend(func(rec *sandboxes.Record) { rec.Sandbox.State = state })
+		_, err := request(nodetest.AsOwner, b.ID)
+		if want := fmt.Sprintf("sandbox %s is %s already", b.ID, state); api.CodeOf(err) != api.CodeWrongState || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
 

@@ -44,8 +44,8 @@ func (l *EventLog) Now() int64 { return l.log.Now() }
 func (l *EventLog) Events(ctx context.Context, req api.EventRequest, began func(), each func(api.Event) error) error {
 	wanted := map[api.EventKind]bool{}
 	for _, k := range req.Kinds {
-		if !k.Valid() {
-			return api.Invalid("kind", "%q is none of %v", k, api.EventKinds)
+		if err := k.Valid("kind"); err != nil {
+			return err
 		}
 		wanted[k] = true
 	}

@@ -41,8 +41,11 @@ func (r *Requests) VerifySnapshot(ctx context.Context, ref string) (*api.Snapsho
 	if err != nil {
 		return nil, err
 	}
-	if v := s.View(); v.State != api.SnapshotReady || !v.OnDisk {
-		return nil, api.Errorf(api.CodeWrongState, "snapshot %s is not ready and on disk", s.ID)
+	switch v := s.View(); {
+	case v.State != api.SnapshotReady:
+		return nil, api.Errorf(api.CodeWrongState, "snapshot %s is %s, not ready", s.ID, v.State)
+	case !v.OnDisk:
+		return nil, api.Errorf(api.CodeWrongState, "snapshot %s is in memory only: there is nothing on disk to verify", s.ID)
 	}
 	err = r.verify(ctx, s)
 	if api.CodeOf(err) == api.CodeCorrupt {

@@ -395,20 +395,20 @@ func TestRequestsAreLogged(t *testing.T) {
 		return nil, api.NotFound("sandbox", ref)
 	}}
 	for _, c := range []struct {
-		level      slog.Level
-		path, want string
+		level            slog.Level
+		path, want, code string
 	}{
-		{slog.LevelDebug, "/v1/sandboxes/a?secret=1", "level=DEBUG msg=request request=mine method=GET path=/v1/sandboxes/a status=400 took="},
-		{slog.LevelDebug, "/v1/sandboxes/a/ports/80/secret", `path="(a port)" status=`},
-		{slog.LevelInfo, "/v1/sandboxes/a", ""},
-		{slog.LevelInfo, "/v1/sandboxes/broken", "level=WARN msg=request request=mine method=GET path=/v1/sandboxes/broken status=500 took="},
+		{slog.LevelDebug, "/v1/sandboxes/a?secret=1", "level=DEBUG msg=request request=mine method=GET path=/v1/sandboxes/a status=400 took=", "code=invalid_argument\n"},
+		{slog.LevelDebug, "/v1/sandboxes/a/ports/80/secret", `path="(a port)" status=`, ""},
+		{slog.LevelInfo, "/v1/sandboxes/a", "", ""},
+		{slog.LevelInfo, "/v1/sandboxes/broken", "level=WARN msg=request request=mine method=GET path=/v1/sandboxes/broken status=500 took=", "code=internal\n"},
 	} {
 		log.Reset()
 		server := rest.New(rest.Config{Identify: apitest.Owner, Service: svc, Version: "1", Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: c.level}))})
 		r := httptest.NewRequest("GET", c.path, nil)
 		r.Header.Set(httpwire.RequestIDHeader, "mine")
 		server.ServeHTTP(httptest.NewRecorder(), r)
-		if got := log.String(); !strings.Contains(got, c.want) || c.want == "" && got != "" || strings.Contains(got, "secret") {
+		if got := log.String(); !strings.Contains(got, c.want) || !strings.HasSuffix(got, c.code) || c.want == "" && got != "" || strings.Contains(got, "secret") {
 			t.Errorf("%s: %s", c.path, got)
 		}
 	}

@@ -21,9 +21,10 @@ import (
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, id := answer.WithRequestID(r)
+	r, failure := answer.WithFailure(r)
 	w.Header().Set(httpwire.RequestIDHeader, id)
 	rw := &responseWriter{ResponseWriter: w}
-	defer a.logRequest(rw, r, time.Now())
+	defer a.logRequest(rw, r, time.Now(), failure)
 	defer a.recoverPanic(rw, r)
 	// Probes of health are answered until the end.
 	if r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
@@ -41,7 +42,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // logRequest logs a request that has ended, at level warning if the daemon is at fault. It
 // leaves out queries, and paths for servers in sandboxes: they may have secrets.
-func (a *API) logRequest(w *responseWriter, r *http.Request, began time.Time) {
+func (a *API) logRequest(w *responseWriter, r *http.Request, began time.Time, failure func() api.Code) {
 	level := slog.LevelDebug
 	if w.status >= http.StatusInternalServerError {
 		level = slog.LevelWarn
@@ -53,8 +54,12 @@ func (a *API) logRequest(w *responseWriter, r *http.Request, began time.Time) {
 	if p, err := a.ports.target(r); p != nil || err != nil {
 		path = "(a port)"
 	}
-	a.Log.LogAttrs(r.Context(), level, "request", slog.String("request", answer.RequestID(r.Context())), slog.String("method", r.Method),
-		slog.String("path", path), slog.Int("status", w.status), slog.Duration("took", time.Since(began)))
+	attrs := []slog.Attr{slog.String("request", answer.RequestID(r.Context())), slog.String("method", r.Method),
+		slog.String("path", path), slog.Int("status", w.status), slog.Duration("took", time.Since(began))}
+	if code := failure(); code != "" {
+		attrs = append(attrs, slog.String("code", string(code)))
+	}
+	a.Log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
 // route serves a request. It answers requests without a route itself: the mux would answer

@@ -29,6 +29,7 @@ func (p *Reporter) Problem(ctx context.Context, err error) *httpwire.Problem {
 	doc := *httpwire.NewProblem(err)
 	doc.RequestID = RequestID(ctx)
 	audit.Of(ctx).Failed(doc.Code)
+	noteFailure(ctx, doc.Code)
 	if doc.Code == api.CodeInternal {
 		p.Log.Error("request failed", "request", doc.RequestID, "error", err)
 	}

@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"net/http"
 	"regexp"
+	"sync/atomic"
 
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
 )
 
@@ -30,4 +32,23 @@ func WithRequestID(r *http.Request) (*http.Request, string) {
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id
+}
+
+type failureKey struct{}
+
+// WithFailure returns r with a place in its context for the code of its failure, and a function
+// that returns that code: that of the last problem, or "" if there was none.
+func WithFailure(r *http.Request) (*http.Request, func() api.Code) {
+	code := new(atomic.Value)
+	return r.WithContext(context.WithValue(r.Context(), failureKey{}, code)), func() api.Code {
+		c, _ := code.Load().(api.Code)
+		return c
+	}
+}
+
+// noteFailure keeps the code of a failure of a request, if somebody wants to know it.
+func noteFailure(ctx context.Context, c api.Code) {
+	if code, ok := ctx.Value(failureKey{}).(*atomic.Value); ok {
+		code.Store(c)
+	}
 }

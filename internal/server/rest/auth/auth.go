@@ -19,7 +19,7 @@ import (
 type Identify func(*http.Request) (access.Caller, bool)
 
 var (
-	ErrNoToken = api.Errorf(api.CodeUnknownUser, "who asks? Send a token as Authorization: Bearer, or use the daemon's socket")
+	ErrNoToken = api.Errorf(api.CodeUnknownUser, "no token was given: send one as Authorization: Bearer, or use the daemon's socket")
 	errForeign = api.Errorf(api.CodeUnknownUser, "the bearer token is none of Ramet's, which begin with %s", httpwire.SecretPrefix)
 	errRevoked = api.Errorf(api.CodeUnknownUser, "the token is no longer valid")
 	errInURL   = api.Errorf(api.CodeUnknownUser, "a token in a URL is taken for WebSockets and event streams only, of browsers: send it as Authorization: Bearer")

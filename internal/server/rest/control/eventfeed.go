@@ -52,8 +52,8 @@ func (h *eventLog) routeEvents(r *route.Router) {
 
 func (in *EventsInput) check() error {
 	for _, k := range in.Kind {
-		if !k.Valid() {
-			return api.Invalid("kind", "%q is none of %v", k, api.EventKinds)
+		if err := k.Valid("kind"); err != nil {
+			return err
 		}
 	}
 	if in.LastEventID != "" {

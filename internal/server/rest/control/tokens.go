@@ -28,7 +28,7 @@ type TokenIDInput struct {
 
 func (in *TokenIDInput) valid() error {
 	if !api.IsID(api.KindToken, in.ID) {
-		return api.Invalid("id", "%q is not the id of a token", in.ID)
+		return api.Invalid("id", "%q is not the id of a token, which begins with tok_", in.ID)
 	}
 	return nil
 }
