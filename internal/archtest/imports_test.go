@@ -162,6 +162,7 @@ var arrows = []struct {
 		"internal/node/timer",
 		"internal/node/views",
 		"internal/observe/procfs",
+		"internal/service",
 		"internal/service/access",
 		"internal/storage/paths",
 		"internal/storage/store",

@@ -23,5 +23,5 @@ func (m *Node) timeIsUp(id string) {
 		m.chores.Go(func(context.Context) { m.snapshots.Expire(id) })
 		return
 	}
-	m.TimeIsUp(id)
+	m.lifecycles.TimeIsUp(id)
 }

@@ -16,7 +16,7 @@
 //
 // compare, dataplane, images, selfcontrol and timeline declare interfaces, which the node
 // implements (handle.go, merging.go, scratch.go, selfcontrol.go, timelines.go). What becomes of
-// a sandbox is told to all who need to know by listener.go.
+// a sandbox is told to all who need to know by listener.go. What servers call is in offers.go.
 //
 // All sandboxes begin by one path (package spawn, then Registry.Install of package sandboxes)
 // and change their states by one table (sandboxes.States).

@@ -32,7 +32,7 @@ func (h handles) Find(ctx context.Context, ref string) (dataplane.Sandbox, error
 }
 
 // Now implements dataplane.EventLog.
-func (h handles) Now() int64 { return h.m.EventLog.Now() }
+func (h handles) Now() int64 { return h.m.events.Now() }
 
 // Events implements dataplane.EventLog.
 func (h handles) Events(ctx context.Context, req api.EventRequest, began func(), each func(api.Event) error) error {
@@ -52,7 +52,7 @@ func (h handle) ID() string { return h.b.ID }
 func (h handle) View() api.Sandbox { return h.b.View() }
 
 func (h handle) Acquire(ctx context.Context, states ...api.State) (*launch.Sentry, func(), error) {
-	return h.m.Use(ctx, h.b, states...)
+	return h.m.rester.Use(ctx, h.b, states...)
 }
 
 func (h handle) Look(ctx context.Context, states ...api.State) (*launch.Sentry, error) {
@@ -66,11 +66,11 @@ func (h handle) Touch() { h.b.Touch(h.m.cfg.Clock.Now()) }
 
 func (h handle) Gone() bool { return h.m.sandboxes.Gone(h.b) }
 
-func (h handle) MayRun() error { return h.m.Admission.MayRun(h.b.Tenant(), quota.Tree(h.b.Lineage())) }
+func (h handle) MayRun() error { return h.m.admission.MayRun(h.b.Tenant(), quota.Tree(h.b.Lineage())) }
 
 func (h handle) Explain(s *launch.Sentry, err error) error { return h.m.sandboxes.Explain(h.b, s, err) }
 
-func (h handle) Step(ctx context.Context) func(api.Step) { return h.m.BeginStep(ctx, h) }
+func (h handle) Step(ctx context.Context) func(api.Step) { return h.m.timelines.BeginStep(ctx, h) }
 
 func (h handle) FirstUse(began time.Time) {
 	if h.b.Birth.FirstUse() {
@@ -78,4 +78,4 @@ func (h handle) FirstUse(began time.Time) {
 	}
 }
 
-func (h handle) Publish(kind api.EventKind, e api.Event) { h.m.Publish(kind, h.b, e) }
+func (h handle) Publish(kind api.EventKind, e api.Event) { h.m.events.Publish(kind, h.b, e) }

@@ -13,7 +13,7 @@ type listener struct{ m *Node }
 
 // Began implements sandboxes.Listener.
 func (l listener) Began(b *sandboxes.Instance, s *launch.Sentry, channel *os.File) {
-	l.m.Networks.Began(b, s, channel)
+	l.m.networks.Began(b, s, channel)
 	if b.Record().Control != nil {
 		l.m.selfControl.Serve(l.m.chores.Context(), s)
 	}
@@ -23,11 +23,11 @@ func (l listener) Began(b *sandboxes.Instance, s *launch.Sentry, channel *os.Fil
 // Ending implements sandboxes.Listener.
 func (l listener) Ending(b *sandboxes.Instance, s *launch.Sentry) {
 	l.m.books.Book(b, s)
-	l.m.Networks.Ended(b, s)
+	l.m.networks.Ended(b, s)
 }
 
 // Failed implements sandboxes.Listener.
-func (l listener) Failed(b *sandboxes.Instance, s *launch.Sentry) { l.m.Networks.Ended(b, s) }
+func (l listener) Failed(b *sandboxes.Instance, s *launch.Sentry) { l.m.networks.Ended(b, s) }
 
 // Replaced implements sandboxes.Listener.
 func (l listener) Replaced() { l.m.snapshots.Collect() }

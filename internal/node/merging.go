@@ -8,6 +8,7 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/compare"
+	"ramet.dev/ramet/internal/node/dataplane"
 	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/node/meter"
 	"ramet.dev/ramet/internal/node/sandboxes"
@@ -17,7 +18,7 @@ import (
 func (m *Node) newComparer() *compare.Comparer {
 	return compare.New(compare.Config{
 		NewFile: func() (*os.File, error) { return launch.NewPageFile(m.cfg.Paths.Files()) },
-		View:    m.views.Open, MergeBase: m.views.MergeBase, Guests: guests{m}, Turn: m.heavyTurn, Observe: m.meter.Observe,
+		View:    m.views.Open, MergeBase: m.views.MergeBase, Guests: guests{m.plane, m.sandboxes}, Turn: m.heavyTurn, Observe: m.meter.Observe,
 		Target: func(ctx context.Context, ref string) (compare.Target, error) {
 			b, err := m.sandboxes.Find(ctx, ref)
 			if err != nil {
@@ -30,12 +31,15 @@ func (m *Node) newComparer() *compare.Comparer {
 }
 
 // guests is what comparisons ask running sandboxes.
-type guests struct{ *Node }
+type guests struct {
+	*dataplane.Plane
+	sandboxes *sandboxes.Registry
+}
 
 // Contexts implements compare.Guests. It refuses a sandbox that is paused, because its
 // interpreters cannot describe their variables.
 func (g guests) Contexts(ctx context.Context, ref string) ([]api.Context, error) {
-	list, err := g.Node.Contexts(ctx, ref)
+	list, err := g.Plane.Contexts(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +62,7 @@ func (t *mergeTarget) ID() string { return t.b.ID }
 
 // Hold implements compare.Target.
 func (t *mergeTarget) Hold(ctx context.Context) (release func(), err error) {
-	_, done, err := t.m.Use(ctx, t.b, api.StateRunning, api.StatePaused)
+	_, done, err := t.m.rester.Use(ctx, t.b, api.StateRunning, api.StatePaused)
 	if err != nil {
 		return nil, err
 	}

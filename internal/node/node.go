@@ -86,6 +86,8 @@ type Audit interface {
 // Node implements the parts of service.Service that are about sandboxes, snapshots and
 // images. It only composes: each part of it is a package. It is safe for concurrent use.
 type Node struct {
+	offers
+
 	cfg      Config
 	cgroups  *cgroup.Hierarchy
 	launcher *launch.Launcher
@@ -100,34 +102,32 @@ type Node struct {
 	sandboxes *sandboxes.Registry
 	remains   *lineage.Remains
 	budgets   *selfcontrol.Budgets
-	*networks.Networks
-	*sandboxes.EventLog
-	*snapshots.Requests
-	*lineage.Trees
-	*inspect.Inspector
-	*images.Catalog
+	networks  *networks.Networks
+	events    *sandboxes.EventLog
+	trees     *lineage.Trees
+	inspector *inspect.Inspector
+	images    *images.Catalog
 
 	// What is done with them.
-	views *views.Views
-	*swap.Swapper
-	*resting.Rester
-	*resting.Lifecycles
-	*capture.Taker
-	*branching.Creator
-	*branching.Forker
-	*compare.Comparer
-	*dataplane.Plane
-	*timeline.Timelines
+	views       *views.Views
+	swapper     *swap.Swapper
+	rester      *resting.Rester
+	lifecycles  *resting.Lifecycles
+	taker       *capture.Taker
+	forker      *branching.Forker
+	comparer    *compare.Comparer
+	plane       *dataplane.Plane
+	timelines   *timeline.Timelines
 	selfControl *selfcontrol.Server
 
 	// What they may take.
 	ledger    *quota.Ledger
 	books     *accounting.Books
 	attendant *accounting.Attendant
-	*quota.Admission
-	room     *quota.Room
-	heavy    *quota.Turns // exports and the like
-	archives *quota.Turns // of files of sandboxes
+	admission *quota.Admission
+	room      *quota.Room
+	heavy     *quota.Turns // exports and the like
+	archives  *quota.Turns // of files of sandboxes
 
 	alarms     *timer.Queue
 	timers     *resting.Timers
@@ -190,19 +190,19 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		return nil, err
 	}
 	m.composeThings(catalog)
-	if m.Networks, err = m.newNetworks(ctx); err != nil {
+	if m.networks, err = m.newNetworks(ctx); err != nil {
 		m.launcher.Close()
 		return nil, err
 	}
 	adopted, err := m.recover(ctx)
 	if err != nil {
-		m.Networks.Close()
+		m.networks.Close()
 		m.launcher.Close()
 		return nil, err
 	}
 	m.pool = launch.NewPool(m.launcher, cfg.PoolSize, cfg.Log)
 	m.composeUses()
-	m.Networks.Adopt(ctx)
+	m.networks.Adopt(ctx)
 	// Not before: recovery does not lock what watchers change, and sandboxes ask
 	// for forks at once.
 	adopted.Watch()
@@ -229,7 +229,7 @@ func (m *Node) composeThings(catalog *image.Store) {
 	m.sandboxes = sandboxes.NewRegistry(sandboxes.Config{
 		Store: cfg.Store, Freezes: m.freezes, Clock: cfg.Clock, Log: cfg.Log, Timeout: callTimeout, Listener: listener{m},
 	})
-	m.EventLog = m.sandboxes.Events
+	m.events = m.sandboxes.Events
 	m.snapshots = snapshots.New(snapshots.Config{
 		Paths: cfg.Paths, Store: cfg.Store, MemFiles: m.memFiles, Freezes: m.freezes, Alarms: m.alarms, Log: cfg.Log, Engine: m.engine(),
 		Keeps:    m.sandboxes.Keeps,
@@ -237,46 +237,50 @@ func (m *Node) composeThings(catalog *image.Store) {
 		Dropped:  func(rec *snapshots.Record) { m.remains.DropBudget(rec.Control) },
 		Panicked: func(doing string, v any) error { return background.Recovered(cfg.Log, doing, v) },
 	})
-	m.Requests = snapshots.NewRequests(m.snapshots)
 	m.remains = lineage.NewRemains(m.sandboxes, m.snapshots, m.budgets, cfg.Store, cfg.Log)
-	m.Trees = lineage.NewTrees(m.remains)
-	m.Catalog = m.newCatalog(catalog)
-	m.Inspector = inspect.New(inspect.Config{Sandboxes: m.sandboxes, Snapshots: m.snapshots, Trees: m.Trees, Images: m.Catalog, Clock: cfg.Clock})
-	m.views = views.New(views.Config{Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, MemFiles: m.memFiles, Images: m.Catalog})
+	m.trees = lineage.NewTrees(m.remains)
+	m.images = m.newCatalog(catalog)
+	m.inspector = inspect.New(inspect.Config{Sandboxes: m.sandboxes, Snapshots: m.snapshots, Trees: m.trees, Images: m.images, Clock: cfg.Clock})
+	m.views = views.New(views.Config{Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, MemFiles: m.memFiles, Images: m.images})
 	m.books = accounting.NewBooks(m.ledger, m.sandboxes, m.snapshots, m.memFiles, cfg.Log)
 }
 
 // composeUses puts together what is done with sandboxes, snapshots and images.
 func (m *Node) composeUses() {
 	cfg := m.cfg
-	m.Admission, m.heavy, m.archives = m.newAdmission(), newHeavyTurns(), newArchiveTurns()
-	m.spawner = spawn.New(spawn.Config{Pool: m.pool, Launcher: m.launcher, Freezes: m.freezes, Images: m.Catalog, BootID: cfg.BootID, Engine: m.engine()})
+	m.admission, m.heavy, m.archives = m.newAdmission(), newHeavyTurns(), newArchiveTurns()
+	m.spawner = spawn.New(spawn.Config{Pool: m.pool, Launcher: m.launcher, Freezes: m.freezes, Images: m.images, BootID: cfg.BootID, Engine: m.engine()})
 	freezer := capture.NewFreezer(m.freezes, cfg.Clock, m.engine(), m.meter)
-	m.Swapper = swap.New(swap.Config{
-		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Spawner: m.spawner, Admission: m.Admission, Meter: m.meter,
+	m.swapper = swap.New(swap.Config{
+		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Spawner: m.spawner, Admission: m.admission, Meter: m.meter,
 	})
-	m.Rester = resting.New(resting.Config{
-		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Freezer: freezer, Swapper: m.Swapper, Inspector: m.Inspector,
-		Admission: m.Admission, Timers: m.timers, Images: m.Catalog, Store: cfg.Store, Clock: cfg.Clock, Meter: m.meter, Timeout: callTimeout,
+	m.rester = resting.New(resting.Config{
+		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Freezer: freezer, Swapper: m.swapper, Inspector: m.inspector,
+		Admission: m.admission, Timers: m.timers, Images: m.images, Store: cfg.Store, Clock: cfg.Clock, Meter: m.meter, Timeout: callTimeout,
 	})
-	m.Lifecycles = resting.NewLifecycles(m.Rester, m.chores, cfg.Audit, cfg.Log)
-	m.room = quota.NewRoom(quota.RoomConfig{HostMemory: cfg.HostMemory, Idle: m.Idle, After: cfg.Clock.After, Background: m.chores.Go})
-	m.Taker = capture.NewTaker(capture.Config{
-		Freezer: freezer, Sandboxes: m.sandboxes, Snapshots: m.snapshots, Store: cfg.Store, Admission: m.Admission, Images: m.Catalog,
-		Uses: m.Rester, Background: m.background, Meter: m.meter, Log: cfg.Log,
+	m.lifecycles = resting.NewLifecycles(m.rester, m.chores, cfg.Audit, cfg.Log)
+	m.room = quota.NewRoom(quota.RoomConfig{HostMemory: cfg.HostMemory, Idle: m.lifecycles.Idle, After: cfg.Clock.After, Background: m.chores.Go})
+	m.taker = capture.NewTaker(capture.Config{
+		Freezer: freezer, Sandboxes: m.sandboxes, Snapshots: m.snapshots, Store: cfg.Store, Admission: m.admission, Images: m.images,
+		Uses: m.rester, Background: m.background, Meter: m.meter, Log: cfg.Log,
 	})
-	m.Forker = branching.NewForker(branching.Config{
-		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Freezer: freezer, Rester: m.Rester, Timers: m.timers, Spawner: m.spawner,
-		Admission: m.Admission, Images: m.Catalog, Networks: m.Networks, Background: m.background, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,
+	m.forker = branching.NewForker(branching.Config{
+		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Freezer: freezer, Rester: m.rester, Timers: m.timers, Spawner: m.spawner,
+		Admission: m.admission, Images: m.images, Networks: m.networks, Background: m.background, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,
 	})
-	m.Creator = branching.NewCreator(m.Forker, branching.CreatorConfig{
-		Inspector: m.Inspector, Remains: m.remains, Command: cfg.Command, HostMemory: cfg.HostMemory, FilesDir: cfg.Paths.Files(),
+	creator := branching.NewCreator(m.forker, branching.CreatorConfig{
+		Inspector: m.inspector, Remains: m.remains, Command: cfg.Command, HostMemory: cfg.HostMemory, FilesDir: cfg.Paths.Files(),
 	})
 	m.attendant = accounting.NewAttendant(accounting.Config{
-		Books: m.books, Admission: m.Admission, Pauser: m.Rester, Chores: m.chores, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,
+		Books: m.books, Admission: m.admission, Pauser: m.rester, Chores: m.chores, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,
 	})
-	m.Comparer, m.Timelines = m.newComparer(), m.newTimelines()
-	m.Plane, m.selfControl = m.newDataPlane(), m.newSelfControl()
+	m.plane, m.selfControl = m.newDataPlane(), m.newSelfControl()
+	m.comparer, m.timelines = m.newComparer(), m.newTimelines()
+	m.offers = offers{
+		creates: creator, inspects: m.inspector, updates: m.lifecycles, rests: m.rester, forks: m.forker, swaps: m.swapper, draws: m.trees,
+		takes: m.taker, keeps: snapshots.NewRequests(m.snapshots), imports: m.images, admits: m.admission,
+		runs: m.plane, connects: m.networks, compares: m.comparer, steps: m.timelines, publishes: m.events,
+	}
 }
 
 // groupName tells daemons apart that share a control group.
@@ -300,7 +304,7 @@ func (m *Node) Close() error {
 	m.pool.Close()
 	m.sandboxes.Wait()
 	m.selfControl.Wait()
-	m.Networks.Close()
+	m.networks.Close()
 	m.launcher.Close()
 	var err error
 	if m.cgroups != nil {

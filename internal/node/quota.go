@@ -50,7 +50,7 @@ func readHostMemory() (free, total int64, err error) {
 
 // owners returns the tenants that have a token, a sandbox or an image.
 func (m *Node) owners(ctx context.Context) (map[string]bool, error) {
-	owners, err := m.ImageOwners()
+	owners, err := m.images.ImageOwners()
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func (m *Node) imageUsers(caller access.Caller, id string) (used bool, by []stri
 // startScratch starts a sandbox that nobody sees and that ends with the daemon.
 func (m *Node) startScratch(ctx context.Context, imageID string) (images.Scratch, error) {
 	rec := sandboxes.NewRecord(access.From(ctx).Tenant, api.NewID(api.KindSandbox), "build", 0)
-	img, err := m.OpenImage(imageID)
+	img, err := m.images.OpenImage(imageID)
 	if err != nil {
 		return nil, err
 	}

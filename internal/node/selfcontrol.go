@@ -60,11 +60,11 @@ func (s self) Snapshots(ids []string) []selfcontrol.Snapshot {
 }
 
 func (s self) Fork(ctx context.Context, req api.ForkRequest, by *selfcontrol.Request) (*api.ForkResult, error) {
-	return s.m.ForkOf(ctx, s.b, req, by)
+	return s.m.forker.ForkOf(ctx, s.b, req, by)
 }
 
 func (s self) Snapshot(ctx context.Context, req api.SnapshotRequest, by *selfcontrol.Request) (*api.Snapshot, error) {
-	return s.m.SnapshotOf(ctx, s.b, req, by)
+	return s.m.taker.SnapshotOf(ctx, s.b, req, by)
 }
 
 func (s self) Rollback(ctx context.Context, snapshot string) error {

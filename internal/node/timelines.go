@@ -45,7 +45,7 @@ func (s stepped) RestoreStep(ctx context.Context, snapshot string, req api.Resto
 	if x == nil {
 		return nil, api.NotFound("snapshot", snapshot)
 	}
-	return s.m.RestoreOf(ctx, x, req, time.Now(), true)
+	return s.m.forker.RestoreOf(ctx, x, req, time.Now(), true)
 }
 
 func (s stepped) Destroy(id, reason string) error {
@@ -74,7 +74,7 @@ func (s stepped) Collect() { s.m.snapshots.Collect() }
 func (h handle) Steps() *timeline.Log { return &h.b.Timeline }
 
 func (h handle) Checkpoint(ctx context.Context) (string, func(context.Context), error) {
-	return h.m.Taker.Checkpoint(ctx, h.b)
+	return h.m.taker.Checkpoint(ctx, h.b)
 }
 
 func (h handle) Rollback(ctx context.Context, snapshot string) (*api.Sandbox, error) {
@@ -82,5 +82,5 @@ func (h handle) Rollback(ctx context.Context, snapshot string) (*api.Sandbox, er
 	if s == nil {
 		return nil, api.NotFound("snapshot", snapshot)
 	}
-	return h.m.RollbackTo(ctx, h.b, s)
+	return h.m.swapper.RollbackTo(ctx, h.b, s)
 }

@@ -31,7 +31,7 @@ func filled(t *testing.T, n int) (dir string, files []string) {
 	dir = t.TempDir()
 	l := open(t, dir, 1000)
 	for i := range n {
-		if err := l.Append(api.AuditEntry{Time: time.Unix(int64(i), 0).UTC(), Action: "fork-sandbox", Object: fmt.Sprint("sbx_", i), Result: "ok"}); err != nil {
+		if err := l.append(api.AuditEntry{Time: time.Unix(int64(i), 0).UTC(), Action: "fork-sandbox", Object: fmt.Sprint("sbx_", i), Result: "ok"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,14 +62,14 @@ func TestChainGoesOnOverFilesAndDaemons(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	anchor := r.Head
-	if err := l.Append(api.AuditEntry{Action: "x", Result: "ok"}); err != nil {
+	if err := l.append(api.AuditEntry{Action: "x", Result: "ok"}); err != nil {
 		t.Fatal(err)
 	}
 	if r := verify(t, l, anchor); !r.OK || r.Entries != 31 {
 		t.Errorf("with an anchor: %+v", r)
 	}
 	var seen []int64
-	if err := l.Entries(context.Background(), 27, func(e api.AuditEntry) bool {
+	if err := l.entries(context.Background(), 27, func(e api.AuditEntry) bool {
 		seen = append(seen, e.Seq)
 		return len(seen) < 3
 	}); err != nil || fmt.Sprint(seen) != "[28 29 30]" {
@@ -143,7 +143,7 @@ func TestTamperingIsFound(t *testing.T) {
 			if r := verify(t, l, ""); r.OK {
 				t.Errorf("%+v", r)
 			}
-			if err := l.Append(api.AuditEntry{Action: "later", Result: "ok"}); err != nil {
+			if err := l.append(api.AuditEntry{Action: "later", Result: "ok"}); err != nil {
 				t.Fatal(err)
 			}
 			if r := verify(t, l, ""); r.OK {
@@ -160,7 +160,7 @@ func TestANewChainIsFoundByAnAnchor(t *testing.T) {
 	anchor := verify(t, open(t, dir, 1000), "").Head
 	other := open(t, t.TempDir(), 1000)
 	for range 40 {
-		if err := other.Append(api.AuditEntry{Action: "forged", Result: "ok"}); err != nil {
+		if err := other.append(api.AuditEntry{Action: "forged", Result: "ok"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -193,7 +193,7 @@ func TestHalfALineOfACrashIsRemoved(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	var last api.AuditEntry
-	if err := l.Entries(context.Background(), 30, func(e api.AuditEntry) bool { last = e; return true }); err != nil {
+	if err := l.entries(context.Background(), 30, func(e api.AuditEntry) bool { last = e; return true }); err != nil {
 		t.Fatal(err)
 	}
 	if last.Details == nil || last.Details.Torn != 14 {
@@ -208,7 +208,7 @@ func TestTheHeadMayLagBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := open(t, dir, 1000)
-	if err := l.Append(api.AuditEntry{Action: "x", Result: "ok"}); err != nil {
+	if err := l.append(api.AuditEntry{Action: "x", Result: "ok"}); err != nil {
 		t.Fatal(err)
 	}
 	if r := verify(t, l, ""); !r.OK {
@@ -218,7 +218,7 @@ func TestTheHeadMayLagBehind(t *testing.T) {
 
 func TestAFullDiskHoldsChangesUp(t *testing.T) {
 	l := open(t, t.TempDir(), 1000)
-	if err := l.Append(api.AuditEntry{Action: "a", Result: "ok"}); err != nil {
+	if err := l.append(api.AuditEntry{Action: "a", Result: "ok"}); err != nil {
 		t.Fatal(err)
 	}
 	whole := l.file
@@ -227,7 +227,7 @@ func TestAFullDiskHoldsChangesUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.file = readonly // a disk that takes nothing
-	if err := l.Append(api.AuditEntry{Action: "b", Result: "ok"}); err == nil {
+	if err := l.append(api.AuditEntry{Action: "b", Result: "ok"}); err == nil {
 		t.Fatal("it was written")
 	}
 	if err := l.AuditReady(); api.CodeOf(err) != api.CodeNoSpace {

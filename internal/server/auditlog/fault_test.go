@@ -31,12 +31,12 @@ func TestFaultsOfAppend(t *testing.T) {
 		}
 		defer l.Close()
 		l.size = 1 // each entry begins another file
-		if err := l.Append(api.AuditEntry{Action: "a", Result: "ok"}); err != nil {
+		if err := l.append(api.AuditEntry{Action: "a", Result: "ok"}); err != nil {
 			t.Fatal(err)
 		}
 		var ready error
 		err = c.Do(t, func() error {
-			err := l.Append(api.AuditEntry{Action: "b", Result: "ok"})
+			err := l.append(api.AuditEntry{Action: "b", Result: "ok"})
 			ready = l.AuditReady()
 			return err
 		}, lagging)
@@ -50,7 +50,7 @@ func TestFaultsOfAppend(t *testing.T) {
 		if err := l.AuditReady(); err != nil {
 			t.Errorf("a later try: %v", err)
 		}
-		if err := l.Append(api.AuditEntry{Action: "c", Result: "ok"}); err != nil {
+		if err := l.append(api.AuditEntry{Action: "c", Result: "ok"}); err != nil {
 			t.Errorf("the next entry: %v", err)
 		}
 		if err := l.Close(); err != nil {
@@ -62,7 +62,7 @@ func TestFaultsOfAppend(t *testing.T) {
 		}
 		defer again.Close()
 		var actions string
-		if err := again.Entries(context.Background(), 0, func(e api.AuditEntry) bool { actions += e.Action; return true }); err != nil {
+		if err := again.entries(context.Background(), 0, func(e api.AuditEntry) bool { actions += e.Action; return true }); err != nil {
 			t.Error(err)
 		}
 		if r := verify(t, again, ""); actions != "abc" || !r.OK {
@@ -81,19 +81,19 @@ func TestADaemonEndsAfterAFault(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.size = 1 // each entry begins another file
-		if err := l.Append(api.AuditEntry{Action: "a", Result: "ok"}); err != nil {
+		if err := l.append(api.AuditEntry{Action: "a", Result: "ok"}); err != nil {
 			t.Fatal(err)
 		}
-		written := c.Do(t, func() error { return l.Append(api.AuditEntry{Action: "b", Result: "ok"}) }, lagging) == nil
+		written := c.Do(t, func() error { return l.append(api.AuditEntry{Action: "b", Result: "ok"}) }, lagging) == nil
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
 		again := open(t, dir, 1)
-		if err := again.Append(api.AuditEntry{Action: "c", Result: "ok"}); err != nil {
+		if err := again.append(api.AuditEntry{Action: "c", Result: "ok"}); err != nil {
 			t.Fatal(err)
 		}
 		var actions string
-		if err := again.Entries(context.Background(), 0, func(e api.AuditEntry) bool { actions += e.Action; return true }); err != nil {
+		if err := again.entries(context.Background(), 0, func(e api.AuditEntry) bool { actions += e.Action; return true }); err != nil {
 			t.Error(err)
 		}
 		want := "ac"
@@ -118,7 +118,7 @@ func TestTheDirectoryOfANewFileIsSynced(t *testing.T) {
 	for n := range 3 {
 		l.size = 1
 		for range 2 { // the second one of each round goes to the same file
-			if err := l.Append(api.AuditEntry{Action: "a", Result: "ok"}); err != nil {
+			if err := l.append(api.AuditEntry{Action: "a", Result: "ok"}); err != nil {
 				t.Fatal(err)
 			}
 			l.size = fileSize

@@ -161,7 +161,7 @@ func (l *Log) explain(torn int64) error {
 	if d.Torn == 0 && d.Missing == "" {
 		return nil
 	}
-	return l.Append(api.AuditEntry{Time: time.Now().UTC(), Action: "audit-resumed", Result: "ok", Details: &d})
+	return l.append(api.AuditEntry{Time: time.Now().UTC(), Action: "audit-resumed", Result: "ok", Details: &d})
 }
 
 func seqOf(line []byte) int64 {
@@ -218,9 +218,9 @@ func (l *Log) Close() error {
 	return errors.Join(errs...)
 }
 
-// Append writes an entry. If the disk is full, the entry is kept and written with the next
+// append writes an entry. If the disk is full, the entry is kept and written with the next
 // one, and AuditReady returns an error until then.
-func (l *Log) Append(e api.AuditEntry) error {
+func (l *Log) append(e api.AuditEntry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.pending) < mostPending {
@@ -229,10 +229,10 @@ func (l *Log) Append(e api.AuditEntry) error {
 	return l.flush()
 }
 
-// AppendAudit is Append for callers that go on without the entry: it implements
+// AppendAudit is append for callers that go on without the entry: it implements
 // service.Audit.
 func (l *Log) AppendAudit(e api.AuditEntry) {
-	if err := l.Append(e); err != nil {
+	if err := l.append(e); err != nil {
 		l.log.Error("write audit", "action", e.Action, "error", err)
 	}
 }

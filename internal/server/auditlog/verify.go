@@ -155,7 +155,7 @@ func (l *Log) AuditEntries(ctx context.Context, since int64, limit int) ([]api.A
 		return nil, err
 	}
 	var list []api.AuditEntry
-	err := l.Entries(ctx, since, func(e api.AuditEntry) bool {
+	err := l.entries(ctx, since, func(e api.AuditEntry) bool {
 		if c.Owner || e.Tenant == c.Tenant || e.Of == c.Tenant {
 			list = append(list, e)
 		}
@@ -164,9 +164,9 @@ func (l *Log) AuditEntries(ctx context.Context, since int64, limit int) ([]api.A
 	return list, err
 }
 
-// Entries calls each with the entries after since, the oldest first, until it
+// entries calls each with the entries after since, the oldest first, until it
 // returns false.
-func (l *Log) Entries(ctx context.Context, since int64, each func(api.AuditEntry) bool) error {
+func (l *Log) entries(ctx context.Context, since int64, each func(api.AuditEntry) bool) error {
 	l.mu.Lock()
 	files, err := filesIn(l.dir)
 	l.mu.Unlock()
