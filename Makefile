@@ -78,7 +78,7 @@ $(RUNSC):
 .PHONY: test
 test: oracle $(SENTRY) ## run go vet and all tests
 	@mkdir -p $(CACHE) && rm -f $(LOG)
-	@failed=; $(MAKE) --no-print-directory --keep-going vet test-unit test-sentry || failed=1; \
+	@failed=; $(MAKE) --no-print-directory --keep-going vet test-unit test-sentry test-python || failed=1; \
 	echo; echo '== skipped'; grep '^skip:' $(LOG) || echo nothing; \
 	echo; echo '== summary'; grep -E '^(ok|FAIL|panic:|--- FAIL)' $(LOG) || failed=1; \
 	test -z "$$failed" || { echo; echo '== failed'; awk -f .ci/failed.awk $(LOG); false; }
@@ -115,6 +115,19 @@ test-sentry: $(SENTRY)
 	@mkdir -p $(CACHE)
 	@echo "== go test, packages that link gVisor's kernel, as $$(id -un)"
 	@RAMET_TEST_BUILD=1 CGO_ENABLED=0 $(GO) test -v -timeout 45m $(call packages,yes) $(report)
+
+# The Python SDK, with a virtual environment in the cache. Where there is no package index it is
+# skipped, and says so.
+.PHONY: test-python
+test-python: build ## check and test the Python SDK
+	@mkdir -p $(CACHE)
+	@echo "== Python SDK"
+	@RAMET_TEST_BUILD=1 sdk/python/tools/test.sh $(CACHE) $(BIN) 2>&1 | tee -a $(LOG)
+
+.PHONY: sdk
+sdk: build ## build the wheels of the Python SDK: with the program, and without
+	@mkdir -p $(CACHE)
+	@sdk/python/tools/build.sh $(CACHE) $(BIN)
 
 # fsck.erofs judges our images besides gVisor's reader. Nothing depends on it.
 .PHONY: oracle

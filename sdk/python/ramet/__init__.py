@@ -1,0 +1,129 @@
+"""Fork live sandboxes: files, memory and running processes, in milliseconds.
+
+>>> from ramet import Sandbox
+>>> with Sandbox.create("python") as base:
+...     _ = base.run_code("import numpy as np; data = np.arange(1_000_000)")
+...     tries = base.fork(3)
+...     scores = [t.run_code(f"float((data ** {i + 1}).max())").value for i, t in enumerate(tries)]
+...     _ = base.promote(tries[max(range(3), key=scores.__getitem__)])
+>>> scores[0]
+999999.0
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, List, Optional
+
+from ._errors import (
+    CodeError,
+    CommandError,
+    Conflict,
+    ForkError,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    PermissionDenied,
+    RametError,
+    SandboxGone,
+    Timeout,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    from ._async._client import AsyncClient as AsyncClient
+    from ._async._contexts import AsyncContext as AsyncContext
+    from ._async._contexts import AsyncRunStream as AsyncRunStream
+    from ._async._exec import AsyncExecStream as AsyncExecStream
+    from ._async._ports import AsyncPort as AsyncPort
+    from ._async._processes import AsyncProcess as AsyncProcess
+    from ._async._processes import AsyncTerminal as AsyncTerminal
+    from ._async._sandbox import AsyncSandbox as AsyncSandbox
+    from ._async._sandbox import AsyncSandboxes as AsyncSandboxes
+    from ._async._sandbox import AsyncSnapshot as AsyncSnapshot
+    from ._models import Diff as Diff
+    from ._models import Event as Event
+    from ._models import FileInfo as FileInfo
+    from ._models import Health as Health
+    from ._models import Image as Image
+    from ._models import MergeResult as MergeResult
+    from ._models import ProcessInfo as ProcessInfo
+    from ._models import Progress as Progress
+    from ._models import SandboxInfo as SandboxInfo
+    from ._models import SnapshotInfo as SnapshotInfo
+    from ._models import Stats as Stats
+    from ._models import Step as Step
+    from ._models import Tree as Tree
+    from ._sync._client import Client as Client
+    from ._sync._contexts import Context as Context
+    from ._sync._contexts import RunStream as RunStream
+    from ._sync._exec import ExecStream as ExecStream
+    from ._sync._ports import Port as Port
+    from ._sync._processes import Process as Process
+    from ._sync._processes import Terminal as Terminal
+    from ._sync._sandbox import Sandbox as Sandbox
+    from ._sync._sandbox import Sandboxes as Sandboxes
+    from ._sync._sandbox import Snapshot as Snapshot
+    from ._types import CellError as CellError
+    from ._types import Chunk as Chunk
+    from ._types import Execution as Execution
+    from ._types import Result as Result
+    from ._types import Rich as Rich
+
+__version__ = "0.1.0"
+
+# What is loaded when it is first used: HTTP alone takes longer to import than the rest.
+_LAZY = {
+    "_client": ("Client",),
+    "_contexts": ("Context", "RunStream"),
+    "_exec": ("ExecStream",),
+    "_ports": ("Port",),
+    "_processes": ("Process", "Terminal"),
+    "_sandbox": ("Sandbox", "Sandboxes", "Snapshot"),
+}
+_MODELS = (
+    "Diff", "Event", "FileInfo", "Health", "Image", "MergeResult", "ProcessInfo", "Progress", "SandboxInfo",
+    "SnapshotInfo", "Stats", "Step", "Tree",
+)  # fmt: skip
+_TYPES = ("CellError", "Chunk", "Execution", "Result", "Rich")
+
+_WHERE = {
+    **{name: f"._sync.{module}" for module, names in _LAZY.items() for name in names},
+    **{f"Async{name}": f"._async.{module}" for module, names in _LAZY.items() for name in names},
+    **{name: "._models" for name in _MODELS},
+    **{name: "._types" for name in _TYPES},
+}
+
+_ERRORS = [
+    "CodeError", "CommandError", "Conflict", "ForkError", "InvalidRequest", "LimitExceeded", "NotFound",
+    "PermissionDenied", "RametError", "SandboxGone", "Timeout", "Unavailable",
+]  # fmt: skip
+
+__all__ = sorted([*_WHERE, *_ERRORS, "connect", "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def connect(host: Optional[str] = None, token: Optional[str] = None, *, ca: Optional[str] = None) -> "Client":
+    """Return a client of a daemon: of RAMET_HOST, or of the user's own on this machine, by default.
+
+    >>> import ramet
+    >>> with ramet.connect() as client:
+    ...     client.health().status
+    'ok'
+    """
+    from ._sync._client import Client
+
+    return Client(host, token, ca=ca)
+
+
+def __getattr__(name: str) -> Any:
+    module = _WHERE.get(name)
+    if module is None:
+        raise AttributeError(f"module 'ramet' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(module, "ramet"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> List[str]:
+    return __all__

@@ -1,0 +1,142 @@
+"""The client of a daemon."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Mapping, Optional, Union
+
+from .._config import Config, resolve
+from .._models import Health, Image, Pruned, Tree
+from .._types import present
+from . import _io
+from ._events import AsyncEvents
+from ._images import AsyncImages
+from ._transport import AsyncTransport, Query, segment
+
+if TYPE_CHECKING:
+    from ._sandbox import AsyncSandbox, AsyncSnapshot
+
+    _Sandbox, _Snapshot = AsyncSandbox, AsyncSnapshot
+
+
+class AsyncClient:
+    """A client of one daemon. It may be used by many tasks at the same time.
+
+    Without a host it talks to the user's own daemon on this machine, which it starts when it does
+    not run. host is https://HOST:PORT or unix:PATH; host, token and ca are by default those of
+    RAMET_HOST, RAMET_TOKEN (or RAMET_TOKEN_FILE) and RAMET_CA.
+    """
+
+    def __init__(
+        self,
+        host: Optional[str] = None,
+        token: Optional[str] = None,
+        *,
+        ca: Optional[Union[str, "os.PathLike[str]"]] = None,
+    ) -> None:
+        self._config = resolve(host, token, ca)
+        self._transport = AsyncTransport(self._config)
+
+    @classmethod
+    def _of(cls, config: Config) -> "AsyncClient":
+        client = cls.__new__(cls)
+        client._config = config
+        client._transport = AsyncTransport(config)
+        return client
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._config.socket or self._config.base})"
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections. Sandboxes go on."""
+        await self._transport.aclose()
+
+    @property
+    def images(self) -> AsyncImages:
+        """The images of the daemon."""
+        return AsyncImages(self._transport)
+
+    async def health(self) -> Health:
+        """Return the state and version of the daemon."""
+        return Health(await self._transport.call("GET", "/healthz"))
+
+    async def create(self, image: str = "python", **options: Any) -> "AsyncSandbox":
+        """Create a sandbox: see AsyncSandbox.create."""
+        from ._sandbox import AsyncSandbox
+
+        return await AsyncSandbox.create(image, client=self, **options)
+
+    async def get(self, id: str) -> "AsyncSandbox":
+        """Return a sandbox by its id or name."""
+        from ._sandbox import AsyncSandbox
+
+        return await AsyncSandbox.connect(id, client=self)
+
+    async def list(self, **filters: Any) -> "List[AsyncSandbox]":
+        """Return sandboxes: see AsyncSandbox.list."""
+        from ._sandbox import AsyncSandbox
+
+        return await AsyncSandbox.list(client=self, **filters)
+
+    async def restore(self, snapshot: "Union[str, AsyncSnapshot]", **options: Any) -> "AsyncSandbox":
+        """Make a sandbox from a snapshot: see AsyncSnapshot.restore."""
+        from ._sandbox import AsyncSandbox
+
+        return await AsyncSandbox.restore(snapshot, client=self, **options)
+
+    async def snapshot(self, id: str) -> "AsyncSnapshot":
+        """Return a snapshot by its id or name."""
+        from ._sandbox import AsyncSnapshot
+
+        return await AsyncSnapshot.get(id, client=self)
+
+    async def snapshots(self, **filters: Any) -> "List[AsyncSnapshot]":
+        """Return snapshots: see AsyncSnapshot.list."""
+        from ._sandbox import AsyncSnapshot
+
+        return await AsyncSnapshot.list(client=self, **filters)
+
+    async def delete_snapshot(self, id: str, *, cascade: bool = False) -> None:
+        """Delete a snapshot."""
+        query: Query = [("cascade", "true")] if cascade else []
+        await self._transport.call("DELETE", f"/v1/snapshots/{segment(id)}", query=query)
+
+    async def tree(self) -> List[Tree]:
+        """Return the lineages of all sandboxes and snapshots."""
+        return [Tree(item) for item in (await self._transport.call("GET", "/v1/tree"))["items"]]
+
+    def events(self, *, kinds: Iterable[str] = (), since: int = 0, follow: bool = False) -> AsyncEvents:
+        """Iterate over the events of all sandboxes. With follow the iteration has no end."""
+        return AsyncEvents(self._transport, "/v1/events", None, kinds, since, follow)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Optional[Mapping[str, str]] = None,
+        body: Any = None,
+        headers: Optional[Mapping[str, str]] = None,
+    ) -> Any:
+        """Make any request of the REST interface, and return the JSON of its answer."""
+        return await self._transport.call(
+            method, path, query=list(present(**(query or {})).items()), body=body, headers=headers
+        )
+
+
+_clients: "_io.PerContext[AsyncClient]" = _io.PerContext()
+
+
+def default_client() -> AsyncClient:
+    """Return the client of the environment, which calls without a client share."""
+    config = resolve()
+    clients = _clients.values()
+    if config not in clients:
+        clients[config] = AsyncClient._of(config)
+    return clients[config]

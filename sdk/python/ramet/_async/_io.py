@@ -1,0 +1,111 @@
+"""What differs between the two clients beyond async and await. Its twin is ramet/_sync/_io.py."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Awaitable, Callable, Coroutine, Dict, Generic, Optional, Tuple, TypeVar, cast
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import httpcore
+
+T = TypeVar("T")
+
+sleep = anyio.sleep
+Lock = anyio.Lock
+
+
+def network() -> httpcore.AsyncNetworkBackend:
+    """Return what opens connections."""
+    return cast(httpcore.AsyncNetworkBackend, httpcore.AnyIOBackend())
+
+
+async def run(function: Callable[..., T], *args: Any) -> T:
+    """Call a function that blocks."""
+    return await anyio.to_thread.run_sync(function, *args, abandon_on_cancel=True)
+
+
+class Task:
+    """A function that runs beside its caller, who ends it."""
+
+    def __init__(self) -> None:
+        self._group: Optional[anyio.abc.TaskGroup] = None
+
+    async def start(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._group = anyio.create_task_group()
+        await self._group.__aenter__()
+        self._group.start_soon(function)
+
+    async def stop(self) -> None:
+        """End the function and wait for its end."""
+        if self._group is not None:
+            group, self._group = self._group, None
+            group.cancel_scope.cancel()
+            await group.__aexit__(None, None, None)
+
+
+class PerContext(Generic[T]):
+    """A value for each event loop."""
+
+    def __init__(self) -> None:
+        self._values: "weakref.WeakKeyDictionary[Any, Dict[Any, T]]" = weakref.WeakKeyDictionary()
+
+    def values(self) -> Dict[Any, T]:
+        return self._values.setdefault(anyio.lowlevel.current_token(), {})
+
+
+class Listener:
+    """A port of this machine whose connections are passed on to others."""
+
+    def __init__(self) -> None:
+        self._group: Optional[anyio.abc.TaskGroup] = None
+
+    async def open(self, address: str, port: int, connect: Callable[[], Awaitable[Any]]) -> str:
+        listener = await anyio.create_tcp_listener(local_host=address, local_port=port)
+        host, bound = cast(Tuple[str, int], listener.extra(anyio.abc.SocketAttribute.local_address))[:2]
+        self._group = anyio.create_task_group()
+        await self._group.__aenter__()
+
+        async def serve(client: anyio.abc.SocketStream) -> None:
+            async with client:
+                try:
+                    there = await connect()
+                except Exception:
+                    return
+                async with there, anyio.create_task_group() as both:
+
+                    async def up() -> None:
+                        async for data in client:
+                            await there.write(data)
+
+                    both.start_soon(up)
+                    while True:
+                        data = await there.read()
+                        if not data:
+                            both.cancel_scope.cancel()
+                            return
+                        await client.send(data)
+
+        async def safely(client: anyio.abc.SocketStream) -> None:
+            try:
+                await serve(client)
+            except Exception:
+                pass  # a connection that broke off
+
+        async def listen() -> None:
+            async with listener:
+                await listener.serve(safely)
+
+        self._group.start_soon(listen)
+        return f"{host}:{bound}"
+
+    async def aclose(self) -> None:
+        if self._group is not None:
+            group, self._group = self._group, None
+            group.cancel_scope.cancel()
+            await group.__aexit__(None, None, None)
+
+
+def at_exit(function: Callable[[], Awaitable[None]]) -> None:
+    """Do nothing: at the end of the interpreter no event loop is left. Tasks end with their `with` blocks."""

@@ -1,0 +1,786 @@
+"""Sandboxes and snapshots."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Union, overload
+
+from .._errors import ForkError, NotFound, RametError, SandboxGone, error_of
+from .._models import (
+    BisectResult, Diff, Event, ForkResult, Image, MergeResult, PortInfo, SandboxInfo, SnapshotInfo, Stats, Step, Tree,
+)  # fmt: skip
+from .._types import (
+    Command, Execution, Network, Result, Seconds, Size, command_of, gone, invalid, lifecycle_of, mebibytes,
+    milliseconds, network_of, present, text_env,
+)  # fmt: skip
+from . import _io
+from ._client import AsyncClient, default_client
+from ._contexts import AsyncContext, AsyncContexts, AsyncRunStream, run_code
+from ._events import AsyncEvents
+from ._exec import AsyncExecStream, Input, OnText, open_exec
+from ._files import AsyncFiles
+from ._ports import AsyncPort
+from ._processes import AsyncProcess, AsyncProcesses, AsyncTerminal
+from ._transport import Query, segment
+
+Env = Optional[Mapping[str, str]]
+
+
+class AsyncSandboxes(List["AsyncSandbox"]):
+    """Sandboxes that were made together: a list, which can be used with `with`.
+
+    Leaving the block destroys those that are left.
+    """
+
+    pause_ms: float = 0.0
+    """How long the source stood still."""
+    snapshot_ms: float = 0.0
+    """From the call to the finished snapshot."""
+    return_ms: float = 0.0
+    """From the call to its return, in the daemon."""
+    errors: List[RametError]
+    """Why sandboxes could not be made, with partial=True."""
+
+    async def __aenter__(self) -> "AsyncSandboxes":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.destroy()
+
+    async def destroy(self) -> None:
+        """Destroy those that are left."""
+        for sandbox in self:
+            await sandbox._discard()
+
+
+class AsyncSandbox:
+    """An isolated system with files, memory and processes of its own, which can be forked while it runs.
+
+    >>> async with await AsyncSandbox.create("python") as base:
+    ...     _ = await base.run_code("x = 40")
+    ...     one, two = await base.fork(2)
+    ...     _ = await one.run_code("x += 1")
+    ...     (await one.run_code("x + 1")).value, (await two.run_code("x + 2")).value
+    (42, 42)
+
+    Leaving the `with` block destroys it, and the children that were forked from this object and
+    are left; see detach().
+    """
+
+    def __init__(self, client: AsyncClient, info: SandboxInfo) -> None:
+        self._client = client
+        self._transport = client._transport
+        self._info = info
+        self._children: List["AsyncSandbox"] = []
+        self._detached = False
+
+    # Making sandboxes
+
+    @classmethod
+    async def create(
+        cls,
+        image: str = "python",
+        *,
+        name: Optional[str] = None,
+        env: Env = None,
+        cpus: Optional[float] = None,
+        memory: Optional[Size] = None,
+        disk: Optional[Size] = None,
+        pids: Optional[int] = None,
+        network: Optional[Network] = None,
+        secrets: Optional[Any] = None,
+        ttl: Optional[Seconds] = None,
+        idle_timeout: Optional[Seconds] = None,
+        idle_action: Optional[str] = None,
+        metadata: Optional[Mapping[str, str]] = None,
+        auto_checkpoint: Optional[int] = None,
+        self_control: Optional[Mapping[str, Any]] = None,
+        require: Optional[Iterable[str]] = None,
+        client: Optional[AsyncClient] = None,
+    ) -> "AsyncSandbox":
+        """Create a sandbox from an image or a snapshot.
+
+        The image "python" (Debian's Python and NumPy) is built when it is first needed. memory and
+        disk are in MiB, or texts such as "2G"; ttl and idle_timeout in seconds. network is the name
+        of a profile ("open"), a list of hosts that are allowed, or a document of rules; without it
+        the sandbox has no network. auto_checkpoint is how many steps of its timeline are kept.
+        """
+        client = client or default_client()
+        limits = present(
+            cpus=cpus, memory_mib=mebibytes(memory, "memory"), disk_mib=mebibytes(disk, "disk"), pids=pids
+        )
+        body = present(
+            image=image, name=name, env=text_env(env), metadata=text_env(metadata), limits=limits or None,
+            lifecycle=lifecycle_of(ttl, idle_timeout, idle_action),
+            network=network_of(network) if network is not None else None, secrets=secrets,
+            auto_checkpoint={"keep": auto_checkpoint} if auto_checkpoint is not None else None,
+            self_control=dict(self_control) if self_control is not None else None,
+            require=list(require) if require is not None else None,
+        )  # fmt: skip
+        try:
+            info = await client._transport.call("POST", "/v1/sandboxes", body=body)
+        except NotFound:
+            if not await client.images.provide(image):
+                raise
+            info = await client._transport.call("POST", "/v1/sandboxes", body=body)
+        return cls(client, SandboxInfo(info))
+
+    @classmethod
+    async def connect(cls, id: str, *, client: Optional[AsyncClient] = None) -> "AsyncSandbox":
+        """Return a sandbox that exists, by its id or name."""
+        client = client or default_client()
+        return cls(client, SandboxInfo(await client._transport.call("GET", f"/v1/sandboxes/{segment(id)}")))
+
+    @classmethod
+    async def list(
+        cls,
+        *,
+        state: Optional[str] = None,
+        image: Optional[str] = None,
+        name: Optional[str] = None,
+        metadata: Optional[Mapping[str, str]] = None,
+        parent: Optional[str] = None,
+        ancestor: Optional[str] = None,
+        client: Optional[AsyncClient] = None,
+    ) -> "List[AsyncSandbox]":
+        """Return the sandboxes that match all filters, the oldest first."""
+        client = client or default_client()
+        query: Query = list(present(state=state, image=image, name=name, parent=parent, ancestor=ancestor).items())
+        query += [("metadata", f"{key}={value}") for key, value in (metadata or {}).items()]
+        return [cls(client, SandboxInfo(item)) for item in await client._transport.pages("/v1/sandboxes", query)]
+
+    @classmethod
+    async def restore(cls, snapshot: "Union[str, AsyncSnapshot]", *, client: Optional[AsyncClient] = None, **options: Any) -> "AsyncSandbox":
+        """Make a sandbox from a snapshot: its processes go on where it was taken. See AsyncSnapshot.restore."""
+        if not isinstance(snapshot, AsyncSnapshot):
+            snapshot = await AsyncSnapshot.get(snapshot, client=client)
+        restored: AsyncSandbox = await snapshot.restore(**options)
+        return restored
+
+    # What it is
+
+    def __repr__(self) -> str:
+        name = f", name={self.name!r}" if self.name else ""
+        return f"{type(self).__name__}(id={self.id!r}{name}, state={self.state!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self._info.id
+
+    @property
+    def name(self) -> str:
+        """Its name, or an empty text."""
+        return self._info.name
+
+    @property
+    def state(self) -> str:
+        """Its state when it was last asked for: see info()."""
+        return self._info.state
+
+    @property
+    def parent(self) -> Optional[str]:
+        """The id of the sandbox that it was forked from."""
+        return self._info.parent or None
+
+    @property
+    def metadata(self) -> Dict[str, str]:
+        """Its labels."""
+        return dict(self._info.metadata)
+
+    @property
+    def client(self) -> AsyncClient:
+        """The client of its daemon."""
+        return self._client
+
+    @property
+    def _path(self) -> str:
+        return f"/v1/sandboxes/{segment(self.id)}"
+
+    async def _call(self, method: str, rest: str, **options: Any) -> Any:
+        try:
+            return await self._transport.call(method, self._path + rest, sandbox=self.id, **options)
+        except RametError as error:
+            raise self._gone(error) from error.__cause__
+
+    def _gone(self, error: RametError) -> RametError:
+        if gone(error, self.id):
+            self._info.__dict__["state"] = "destroyed"
+            return SandboxGone(f"sandbox {self.id} is gone: it was destroyed, promoted, or its time was over", code="not_found", status=404)
+        return error
+
+    async def _act(self, rest: str, **options: Any) -> None:
+        self._info = SandboxInfo(await self._call("POST", rest, **options))
+
+    async def info(self) -> SandboxInfo:
+        """Return its record: state, limits, isolation, memory, disk."""
+        self._info = SandboxInfo(await self._call("GET", ""))
+        return self._info
+
+    async def stats(self) -> Stats:
+        """Return the memory, disk and processor time that it uses."""
+        return Stats(await self._call("GET", "/stats"))
+
+    async def update(
+        self,
+        *,
+        name: Optional[str] = None,
+        metadata: Optional[Mapping[str, Optional[str]]] = None,
+        ttl: Optional[Seconds] = None,
+        idle_timeout: Optional[Seconds] = None,
+        idle_action: Optional[str] = None,
+    ) -> None:
+        """Change its name, labels (None removes one), and when it ends or rests by itself (0 is never)."""
+        body = present(
+            name=name, metadata=dict(metadata) if metadata is not None else None,
+            lifecycle=lifecycle_of(ttl, idle_timeout, idle_action),
+        )  # fmt: skip
+        self._info = SandboxInfo(await self._call("PATCH", "", body=body))
+
+    # Running things
+
+    @overload
+    async def exec(
+        self, command: Command, *, env: Env = ..., cwd: Optional[str] = ..., user: Optional[str] = ...,
+        stdin: Optional[Input] = ..., timeout: Optional[Seconds] = ..., check: bool = ...,
+        on_stdout: Optional[OnText] = ..., on_stderr: Optional[OnText] = ...,
+        stream: Literal[False] = ..., background: Literal[False] = ...,
+    ) -> Result: ...  # fmt: skip
+
+    @overload
+    async def exec(
+        self, command: Command, *, env: Env = ..., cwd: Optional[str] = ..., user: Optional[str] = ...,
+        stdin: Optional[Input] = ..., timeout: Optional[Seconds] = ..., stream: Literal[True],
+    ) -> AsyncExecStream: ...  # fmt: skip
+
+    @overload
+    async def exec(
+        self, command: Command, *, env: Env = ..., cwd: Optional[str] = ..., user: Optional[str] = ...,
+        timeout: Optional[Seconds] = ..., background: Literal[True],
+    ) -> AsyncProcess: ...  # fmt: skip
+
+    async def exec(
+        self,
+        command: Command,
+        *,
+        env: Env = None,
+        cwd: Optional[str] = None,
+        user: Optional[str] = None,
+        stdin: Optional[Input] = None,
+        timeout: Optional[Seconds] = None,
+        check: bool = False,
+        on_stdout: Optional[OnText] = None,
+        on_stderr: Optional[OnText] = None,
+        stream: bool = False,
+        background: bool = False,
+    ) -> Union[Result, AsyncExecStream, AsyncProcess]:
+        """Run a command: a text for the shell, or a list of a program and its arguments.
+
+        A command that fails is a result, with check=True an error. There is no limit on its time
+        unless timeout is given: then it is killed with its process group, and Timeout has its
+        output. stdin is text, bytes, a file, or an iterator of bytes. With stream the output comes
+        while it runs; with background it goes on without a client.
+
+        >>> async with await AsyncSandbox.create("python") as sbx:
+        ...     (await sbx.exec("echo $((6 * 7))")).stdout
+        '42\\n'
+        """
+        if background:
+            return await self.processes.start(command, env=env, cwd=cwd, user=user, timeout=timeout)
+        request = present(
+            **command_of(command), env=text_env(env), cwd=cwd, user=user, timeout_ms=milliseconds(timeout, "timeout")
+        )
+        try:
+            running = await open_exec(self._transport, self.id, request, stdin)
+            if stream:
+                return running
+            result = await running.collect(on_stdout, on_stderr)
+        except RametError as error:
+            raise self._gone(error) from error.__cause__
+        return result.check() if check else result
+
+    @overload
+    async def run_code(
+        self, code: str, *, language: str = ..., context: Union[str, AsyncContext, None] = ...,
+        timeout: Optional[Seconds] = ..., check: bool = ..., on_stdout: Optional[OnText] = ...,
+        on_stderr: Optional[OnText] = ..., stream: Literal[False] = ...,
+    ) -> Execution: ...  # fmt: skip
+
+    @overload
+    async def run_code(
+        self, code: str, *, language: str = ..., context: Union[str, AsyncContext, None] = ...,
+        timeout: Optional[Seconds] = ..., stream: Literal[True],
+    ) -> AsyncRunStream: ...  # fmt: skip
+
+    async def run_code(
+        self,
+        code: str,
+        *,
+        language: str = "python",
+        context: Union[str, AsyncContext, None] = None,
+        timeout: Optional[Seconds] = None,
+        check: bool = False,
+        on_stdout: Optional[OnText] = None,
+        on_stderr: Optional[OnText] = None,
+        stream: bool = False,
+    ) -> Union[Execution, AsyncRunStream]:
+        """Run code in an interpreter that keeps its variables: python, node or bash.
+
+        A context that does not exist is created. A cell that fails is a result, with check=True an
+        error. At the timeout the cell is interrupted, and Timeout has its output.
+
+        >>> async with await AsyncSandbox.create("python") as sbx:
+        ...     _ = await sbx.run_code("words = ['a', 'b']")
+        ...     (await sbx.run_code("words * 2")).value
+        ['a', 'b', 'a', 'b']
+        """
+        name = context
+        if isinstance(context, AsyncContext):
+            name, language = context.name, context.language
+        request = present(code=code, language=language, context=name, timeout_ms=milliseconds(timeout, "timeout"))
+        try:
+            if stream:
+                events = await self._transport.events(
+                    "POST", self._path + "/run-code", body=request, sandbox=self.id, once=True
+                )
+                return AsyncRunStream(events, language)
+            execution = await run_code(self._transport, self.id, request, on_stdout, on_stderr)
+        except RametError as error:
+            raise self._gone(error) from error.__cause__
+        return execution.check() if check else execution
+
+    async def pty(
+        self,
+        command: Optional[Command] = None,
+        *,
+        cols: int = 80,
+        rows: int = 24,
+        env: Env = None,
+        cwd: Optional[str] = None,
+        user: Optional[str] = None,
+    ) -> AsyncTerminal:
+        """Start a program with a terminal; a shell if no command is given."""
+        return await self.processes.terminal(command, cols=cols, rows=rows, env=env, cwd=cwd, user=user)
+
+    @property
+    def files(self) -> AsyncFiles:
+        """Its files."""
+        return AsyncFiles(self._transport, self.id)
+
+    @property
+    def processes(self) -> AsyncProcesses:
+        """Its processes."""
+        return AsyncProcesses(self._transport, self.id)
+
+    @property
+    def contexts(self) -> AsyncContexts:
+        """Its interpreters."""
+        return AsyncContexts(self._transport, self.id)
+
+    @property
+    def commands(self) -> "AsyncCommands":
+        """exec() by the name that E2B has for it."""
+        return AsyncCommands(self)
+
+    def port(self, port: int) -> AsyncPort:
+        """Return a TCP port of it."""
+        return AsyncPort(self._transport, self.id, port)
+
+    async def ports(self) -> List[PortInfo]:
+        """Return the ports that processes listen on."""
+        return [PortInfo(item) for item in (await self._call("GET", "/ports"))["items"]]
+
+    # Forks, comparisons, and taking over their states
+
+    async def fork(
+        self,
+        n: int = 1,
+        *,
+        names: Optional[Iterable[str]] = None,
+        network: Optional[Network] = None,
+        hold: Optional[bool] = None,
+        env: Env = None,
+        metadata: Optional[Mapping[str, str]] = None,
+        ttl: Optional[Seconds] = None,
+        idle_timeout: Optional[Seconds] = None,
+        timeout: Optional[Seconds] = None,
+        wait: bool = True,
+        partial: bool = False,
+        require: Optional[Iterable[str]] = None,
+    ) -> AsyncSandboxes:
+        """Make children that have all of this sandbox: files, memory, processes and open files.
+
+        It stands still for milliseconds. Connections to the outside do not carry over: the child
+        sees a reset. A child that could not be made raises ForkError, which has the others in
+        `children`; with partial=True they are returned, and `errors` says why.
+
+        >>> async with await AsyncSandbox.create("python") as base:
+        ...     _ = await base.files.write("/root/n", "1")
+        ...     children = await base.fork(3)
+        ...     [await child.files.read("/root/n") for child in children]
+        ['1', '1', '1']
+        """
+        listed = list(names) if names is not None else None
+        body = present(
+            count=max(n, len(listed)) if listed else n, names=listed, env=text_env(env), metadata=text_env(metadata),
+            lifecycle=lifecycle_of(ttl, idle_timeout, None), timeout_ms=milliseconds(timeout, "timeout"),
+            network=network_of(network) if network is not None else None, hold=hold,
+            wait=None if wait else False, require=list(require) if require is not None else None,
+        )  # fmt: skip
+        made = _made(self._client, ForkResult(await self._call("POST", "/fork", body=body)), partial)
+        self._children.extend(made)
+        return made
+
+    async def promote(self, child: "Union[str, AsyncSandbox]") -> "AsyncSandbox":
+        """Go on with the state of a child: its files, memory and processes. The child is gone."""
+        ref = child if isinstance(child, str) else child.id
+        answer = await self._transport.call("POST", f"/v1/sandboxes/{segment(ref)}/promote", sandbox=ref)
+        if answer["id"] != self.id:
+            raise invalid("child", f"{ref} was a child of {answer['id']}, which has its state now")
+        self._info = SandboxInfo(answer)
+        self._children = [known for known in self._children if known.id != ref and known.name != ref]
+        return self
+
+    merge_into = promote
+
+    async def merge(
+        self,
+        *children: "Union[str, AsyncSandbox, AsyncSnapshot]",
+        strategy: str = "leave",
+        dry_run: bool = False,
+        paths: Optional[Iterable[str]] = None,
+        exclude: Optional[Iterable[str]] = None,
+    ) -> MergeResult:
+        """Take over what others changed in their files since their fork points: a three-way merge.
+
+        strategy is what happens to conflicts: leave them as they are here, take "ours" or "theirs",
+        or "fail". Conflicts are a result, and no error.
+        """
+        body = present(**{"from": [_ref(child) for child in children]}, strategy=strategy, dry_run=dry_run or None,
+                       paths=list(paths) if paths is not None else None,
+                       exclude=list(exclude) if exclude is not None else None)  # fmt: skip
+        return MergeResult(await self._call("POST", "/merge", body=body))
+
+    async def diff(
+        self,
+        other: "Union[str, AsyncSandbox, AsyncSnapshot]",
+        paths: Optional[Iterable[str]] = None,
+        *,
+        hunks: bool = False,
+        stat: bool = False,
+        processes: Optional[bool] = None,
+        variables: Optional[bool] = None,
+    ) -> Diff:
+        """Compare with another sandbox or snapshot: what has the other that this one has not.
+
+        Processes, and variables of interpreters, are compared if both are running sandboxes.
+        """
+        live = isinstance(other, AsyncSandbox) and self.state == other.state == "running"
+        query: Query = [("to", _ref(other))]
+        query += [("path", path) for path in paths or ()]
+        flags = {
+            "hunks": hunks, "stat": stat, "processes": live if processes is None else processes,
+            "variables": live if variables is None else variables,
+        }  # fmt: skip
+        query += [(name, "true") for name, value in flags.items() if value]
+        return Diff(await self._call("GET", "/diff", query=query))
+
+    async def tree(self) -> Tree:
+        """Return the lineage below it, which terminals and notebooks show as a tree."""
+        answer = await self._transport.call("GET", "/v1/tree", query=[("sandbox", self.id)])
+        return Tree(answer["items"][0])
+
+    # Snapshots and the timeline
+
+    async def snapshot(
+        self,
+        name: Optional[str] = None,
+        *,
+        memory: bool = False,
+        wait: bool = True,
+        metadata: Optional[Mapping[str, str]] = None,
+    ) -> "AsyncSnapshot":
+        """Make a snapshot: files, memory and processes. The sandbox goes on meanwhile.
+
+        With memory it is not written to disk, and is gone when the daemon ends.
+        """
+        body = present(name=name, memory=memory or None, wait=None if wait else False, metadata=text_env(metadata))
+        return AsyncSnapshot(self._client, SnapshotInfo(await self._call("POST", "/snapshots", body=body)))
+
+    async def snapshots(self) -> "List[AsyncSnapshot]":
+        """Return its snapshots, the oldest first."""
+        return await AsyncSnapshot.list(sandbox=self.id, client=self._client)
+
+    async def rollback(
+        self, snapshot: "Union[str, AsyncSnapshot, None]" = None, *, step: Optional[int] = None
+    ) -> "AsyncSandbox":
+        """Return to a snapshot of it, to its latest one if none is named, or to a step of its timeline.
+
+        It keeps its id and its name.
+        """
+        if snapshot is None and step is None:
+            taken = await self.snapshots()
+            if not taken:
+                raise NotFound(f"sandbox {self.id} has no snapshot", code="not_found", remedy="make one with snapshot()")
+            snapshot = taken[-1]
+        body = {"step": step} if snapshot is None else present(snapshot=_ref(snapshot), step=step)
+        await self._act("/rollback", body=body)
+        return self
+
+    async def timeline(self) -> List[Step]:
+        """Return the steps that it can return to, if it was created with auto_checkpoint."""
+        return [Step(item) for item in (await self._call("GET", "/timeline"))["items"]]
+
+    async def bisect(
+        self,
+        command: Command,
+        *,
+        env: Env = None,
+        cwd: Optional[str] = None,
+        user: Optional[str] = None,
+        timeout: Optional[Seconds] = None,
+    ) -> BisectResult:
+        """Find the first step of its timeline at which a command fails. The sandbox is not changed."""
+        body = present(
+            **command_of(command), env=text_env(env), cwd=cwd, user=user, timeout_ms=milliseconds(timeout, "timeout")
+        )
+        return BisectResult(await self._call("POST", "/bisect", body=body))
+
+    async def commit(self, name: str, *, message: Optional[str] = None, replace: bool = False) -> Image:
+        """Make an image of its files, without memory and processes."""
+        return Image(await self._call("POST", "/commit", body=present(name=name, message=message, replace=replace or None)))
+
+    def events(
+        self, *, kinds: Iterable[str] = (), since: int = 0, follow: bool = False
+    ) -> AsyncEvents:
+        """Iterate over its events. With follow the iteration goes on until it is destroyed."""
+        return AsyncEvents(self._transport, self._path + "/events", self.id, kinds, since, follow)
+
+    async def wait_until(self, state: str) -> None:
+        """Wait until it is in a state: "running" after a fork with wait=False, or "destroyed"."""
+        try:
+            async with self.events(since=-1, follow=True) as events:
+                while (await self.info()).state != state:
+                    if self.state == "failed":
+                        raise SandboxGone(f"sandbox {self.id} failed: {self._info.reason}", code="sandbox_died")
+                    try:
+                        await events.__anext__()
+                    except StopAsyncIteration:
+                        pass  # it was destroyed, which info() finds
+        except NotFound as error:
+            if state != "destroyed":
+                raise self._gone(error) from error.__cause__
+
+    # Rest and end
+
+    async def pause(self) -> None:
+        """Stop its processes. Their memory stays."""
+        await self._act("/pause")
+
+    async def resume(self) -> None:
+        """Let its processes go on; a hibernated sandbox wakes."""
+        if self.state == "hibernated":
+            await self.wake()
+        else:
+            await self._act("/resume")
+
+    async def hibernate(self) -> None:
+        """Write it to disk and free its memory. A call that needs it wakes it."""
+        await self._act("/hibernate")
+
+    async def wake(self) -> None:
+        """Bring it back to memory, and let its processes go on."""
+        await self._act("/wake")
+
+    async def destroy(self) -> None:
+        """End its processes and remove its files. Children and snapshots stay. A second call raises SandboxGone."""
+        await self._call("DELETE", "")
+        self._info.__dict__["state"] = "destroyed"
+
+    kill = destroy
+    close = destroy
+
+    def detach(self) -> "AsyncSandbox":
+        """Keep it when a `with` block of it or of its parent is left, and return it."""
+        self._detached = True
+        return self
+
+    async def __aenter__(self) -> "AsyncSandbox":
+        _entered.add(self)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._discard()
+
+    async def _discard(self) -> None:
+        """Destroy it and the children that are left, unless it is to be kept."""
+        _entered.discard(self)
+        for child in self._children:
+            await child._discard()
+        if self._detached or self.state == "destroyed":
+            return
+        try:
+            await self.destroy()
+        except NotFound:
+            pass
+
+
+class AsyncCommands:
+    """exec() by the name that E2B has for it."""
+
+    def __init__(self, sandbox: AsyncSandbox) -> None:
+        self._sandbox = sandbox
+
+    async def run(self, cmd: Command, background: bool = False, **options: Any) -> Any:
+        """Run a command, as exec() does."""
+        run: Any = self._sandbox.exec
+        return await run(cmd, background=background, **options)
+
+
+class AsyncSnapshot:
+    """A frozen state, of which any number of sandboxes can be made."""
+
+    def __init__(self, client: AsyncClient, info: SnapshotInfo) -> None:
+        self._client = client
+        self._transport = client._transport
+        self._info = info
+
+    def __repr__(self) -> str:
+        name = f", name={self.name!r}" if self.name else ""
+        return f"{type(self).__name__}(id={self.id!r}{name}, state={self.state!r})"
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self._info.id
+
+    @property
+    def name(self) -> str:
+        """Its name, or an empty text."""
+        return self._info.name or ""
+
+    @property
+    def state(self) -> str:
+        """Its state when it was last asked for: creating, uploading, ready, failed or deleted."""
+        return self._info.state
+
+    @property
+    def _path(self) -> str:
+        return f"/v1/snapshots/{segment(self.id)}"
+
+    @classmethod
+    async def get(cls, id: str, *, client: Optional[AsyncClient] = None) -> "AsyncSnapshot":
+        """Return a snapshot by its id or name."""
+        client = client or default_client()
+        return cls(client, SnapshotInfo(await client._transport.call("GET", f"/v1/snapshots/{segment(id)}")))
+
+    @classmethod
+    async def list(
+        cls,
+        *,
+        state: Optional[str] = None,
+        name: Optional[str] = None,
+        sandbox: Optional[str] = None,
+        metadata: Optional[Mapping[str, str]] = None,
+        client: Optional[AsyncClient] = None,
+    ) -> "List[AsyncSnapshot]":
+        """Return the snapshots that match all filters, the oldest first."""
+        client = client or default_client()
+        query: Query = list(present(state=state, name=name, sandbox=sandbox).items())
+        query += [("metadata", f"{key}={value}") for key, value in (metadata or {}).items()]
+        return [cls(client, SnapshotInfo(item)) for item in await client._transport.pages("/v1/snapshots", query)]
+
+    async def info(self) -> SnapshotInfo:
+        """Return its record."""
+        self._info = SnapshotInfo(await self._transport.call("GET", self._path))
+        return self._info
+
+    @overload
+    async def restore(
+        self, n: None = ..., *, names: Optional[Iterable[str]] = ..., network: Optional[Network] = ...,
+        env: Env = ..., metadata: Optional[Mapping[str, str]] = ..., ttl: Optional[Seconds] = ...,
+        idle_timeout: Optional[Seconds] = ..., partial: bool = ...,
+    ) -> AsyncSandbox: ...  # fmt: skip
+
+    @overload
+    async def restore(
+        self, n: int, *, names: Optional[Iterable[str]] = ..., network: Optional[Network] = ...,
+        env: Env = ..., metadata: Optional[Mapping[str, str]] = ..., ttl: Optional[Seconds] = ...,
+        idle_timeout: Optional[Seconds] = ..., partial: bool = ...,
+    ) -> AsyncSandboxes: ...  # fmt: skip
+
+    async def restore(
+        self,
+        n: Optional[int] = None,
+        *,
+        names: Optional[Iterable[str]] = None,
+        network: Optional[Network] = None,
+        env: Env = None,
+        metadata: Optional[Mapping[str, str]] = None,
+        ttl: Optional[Seconds] = None,
+        idle_timeout: Optional[Seconds] = None,
+        partial: bool = False,
+    ) -> Union[AsyncSandbox, AsyncSandboxes]:
+        """Make a sandbox whose processes go on where the snapshot was taken; with a number, a list of them."""
+        body = present(
+            count=n or 1, names=list(names) if names is not None else None, env=text_env(env),
+            metadata=text_env(metadata), lifecycle=lifecycle_of(ttl, idle_timeout, None),
+            network=network_of(network) if network is not None else None,
+        )  # fmt: skip
+        answer = await self._transport.call("POST", self._path + "/restore", body=body)
+        made = _made(self._client, ForkResult(answer), partial and n is not None)
+        return made[0] if n is None else made
+
+    async def verify(self) -> SnapshotInfo:
+        """Compare it on disk with its digests."""
+        self._info = SnapshotInfo(await self._transport.call("POST", self._path + "/verify"))
+        return self._info
+
+    async def commit(self, name: str, *, message: Optional[str] = None, replace: bool = False) -> Image:
+        """Make an image of its files."""
+        body = present(name=name, message=message, replace=replace or None)
+        return Image(await self._transport.call("POST", self._path + "/commit", body=body))
+
+    async def delete(self, *, cascade: bool = False, flatten: bool = False) -> None:
+        """Delete it. With cascade those that depend on it go too, with flatten they become independent."""
+        query: Query = [(name, "true") for name, on in (("cascade", cascade), ("flatten", flatten)) if on]
+        await self._transport.call("DELETE", self._path, query=query)
+
+
+def _ref(other: "Union[str, AsyncSandbox, AsyncSnapshot]") -> str:
+    return other if isinstance(other, str) else other.id
+
+
+def _made(client: AsyncClient, result: ForkResult, partial: bool) -> AsyncSandboxes:
+    """Return the sandboxes of a fork or restore, or raise that some could not be made."""
+    made = AsyncSandboxes(AsyncSandbox(client, child.sandbox) for child in result.children if child.sandbox)
+    made.pause_ms, made.snapshot_ms, made.return_ms = result.pause_ms, result.snapshot_ms, result.return_ms
+    made.errors = [error_of(child.error.to_dict()) for child in result.children if child.error]
+    if made.errors and not partial:
+        error = ForkError(
+            f"{len(made.errors)} of {len(result.children)} sandboxes could not be made: {made.errors[0]}",
+            code=made.errors[0].code,
+        )
+        error.children, error.errors = list(made), made.errors
+        raise error
+    return made
+
+
+_entered: "weakref.WeakSet[AsyncSandbox]" = weakref.WeakSet()
+
+
+async def _discard_all() -> None:
+    for sandbox in list(_entered):
+        try:
+            await sandbox._discard()
+        except RametError:
+            pass  # the daemon has gone
+
+
+_io.at_exit(_discard_all)
