@@ -45,6 +45,15 @@ __all__ = [
     "MergeResult",
     "MergeSide",
     "MergeVersion",
+    "NetworkBound",
+    "NetworkLimits",
+    "NetworkLogEntry",
+    "NetworkPolicy",
+    "NetworkProfile",
+    "NetworkRuleObject",
+    "NetworkSecret",
+    "NetworkTestResult",
+    "NetworkTreatment",
     "PortInfo",
     "PortSession",
     "ProcessChange",
@@ -53,6 +62,7 @@ __all__ = [
     "Pruned",
     "Reseed",
     "SandboxInfo",
+    "SandboxNetwork",
     "SearchResult",
     "SelfControl",
     "SnapshotInfo",
@@ -576,6 +586,90 @@ class Memory(Model):
     """Frozen pages shared with relatives."""
 
 
+class NetworkRuleObject(Model):
+    """The type NetworkRuleObject of the REST interface."""
+
+    address: Optional[str] = None
+    """A name, *.NAME for all names below it, an IP address, or a range of them (CIDR)."""
+    ports: List[Any]
+    """Ports; if absent, 443 and 80 of an allowed name, and else all."""
+    private: bool = False
+    """The address, or the addresses that the name stands for, may be of private ranges."""
+    profile: Optional[str] = None
+    """Name of a profile, whose rules are taken."""
+    protocol: Optional[str] = None
+    """Transport: tcp if absent, and both in a denial; udp takes an IP address or a range."""
+    sandbox: Optional[Any] = None
+    """Sandboxes of the same tenant."""
+
+    _lists = ("ports",)
+
+
+class NetworkLimits(Model):
+    """The type NetworkLimits of the REST interface."""
+
+    connections: Optional[int] = None
+    """Connections at a time; 0 is the default, 1024."""
+    dns_per_s: Optional[int] = None
+    """Name look-ups per second; 0 is the default, 100."""
+    rate_mbit: Optional[int] = None
+    """Megabits per second in each direction; 0 is no limit."""
+
+
+class NetworkSecret(Model):
+    """The type NetworkSecret of the REST interface."""
+
+    header: str
+    """Name of the header."""
+    plain: bool = False
+    """Also into requests without TLS."""
+    value: str
+    """Its value, in which ${NAME} stands for the secret of that name."""
+
+
+class NetworkTreatment(Model):
+    """The type NetworkTreatment of the REST interface."""
+
+    hold: Optional[str] = None
+    """Requests that wait for a decision: writes are all but GET, HEAD and OPTIONS."""
+    hold_timeout_ms: Optional[int] = None
+    """After so long the guest is answered 425, and the request still waits; 0 is never."""
+    methods: List[str]
+    """Methods that are allowed; all if there are none."""
+    paths: List[str]
+    """Paths that are allowed; a * at the end stands for any rest; all if there are none."""
+    record: bool = False
+    """Answers are recorded, and siblings that ask the same get them."""
+    secret: Optional[NetworkSecret] = None
+    """A header that is put into requests outside of the sandbox."""
+
+    _nested: ClassVar[Any] = {"secret": ("one", NetworkSecret)}
+    _lists = ("methods", "paths",)
+
+
+class NetworkPolicy(Model):
+    """The type NetworkPolicy of the REST interface."""
+
+    accept: List[Any]
+    """Sandboxes that may connect to this one; their own documents must allow it too."""
+    allow: List[Any]
+    """Rules that allow connections."""
+    default: Optional[str] = None
+    """Verdict about connections that no rule names; deny if absent."""
+    deny: List[Any]
+    """Rules that deny connections."""
+    limits: Optional[NetworkLimits] = None
+    """Bounds on connections, rate and name look-ups."""
+    rules: Dict[str, NetworkTreatment]
+    """Treatment of HTTP requests, by name or wildcard; an entry for a single name allows that name
+    at port 443.
+    """
+
+    _nested: ClassVar[Any] = {"limits": ("one", NetworkLimits), "rules": ("map", NetworkTreatment)}
+    _lists = ("accept", "allow", "deny",)
+    _maps = ("rules",)
+
+
 class SelfControl(Model):
     """The type SelfControl of the REST interface."""
 
@@ -622,6 +716,8 @@ class SandboxInfo(Model):
     """Labels for programs: keys and values of text."""
     name: str
     """Name, or empty."""
+    network: Optional[NetworkPolicy] = None
+    """What it may reach; absent if it has no network."""
     parent: str
     """Sandbox that this one was forked from, or whose snapshot it was restored from; empty if it
     was created.
@@ -641,7 +737,7 @@ class SandboxInfo(Model):
     working_dir: Optional[str] = None
     """Default directory of commands; the image's WORKDIR."""
 
-    _nested: ClassVar[Any] = {"auto_checkpoint": ("one", AutoCheckpoint), "disk": ("one", Disk), "identity": ("one", Identity), "isolation": ("one", Isolation), "lifecycle": ("one", Lifecycle), "limits": ("one", Limits), "memory": ("one", Memory), "self_control": ("one", SelfControl)}
+    _nested: ClassVar[Any] = {"auto_checkpoint": ("one", AutoCheckpoint), "disk": ("one", Disk), "identity": ("one", Identity), "isolation": ("one", Isolation), "lifecycle": ("one", Lifecycle), "limits": ("one", Limits), "memory": ("one", Memory), "network": ("one", NetworkPolicy), "self_control": ("one", SelfControl)}
     _times = ("active_at", "created_at",)
     _maps = ("env", "metadata",)
 
@@ -979,6 +1075,109 @@ class Progress(Model):
     """Name of the phase."""
     total: int
     """Amount of work in all; 0 if unknown."""
+
+
+class NetworkBound(Model):
+    """The type NetworkBound of the REST interface."""
+
+    of: str
+    """Whose bound it is: the daemon, or tenant NAME."""
+    policy: NetworkPolicy
+    """The document."""
+
+    _nested: ClassVar[Any] = {"policy": ("one", NetworkPolicy)}
+
+
+class SandboxNetwork(Model):
+    """The type SandboxNetwork of the REST interface."""
+
+    accept: List[Any]
+    """Sandboxes that may connect to this one; their own documents must allow it too."""
+    allow: List[Any]
+    """Rules that allow connections."""
+    bounds: List[NetworkBound]
+    """Documents that have to allow what this one allows."""
+    default: Optional[str] = None
+    """Verdict about connections that no rule names; deny if absent."""
+    deny: List[Any]
+    """Rules that deny connections."""
+    limits: Optional[NetworkLimits] = None
+    """Bounds on connections, rate and name look-ups."""
+    profiles: Dict[str, NetworkPolicy]
+    """The profiles that the document names, as they were when it was set."""
+    rules: Dict[str, NetworkTreatment]
+    """Treatment of HTTP requests, by name or wildcard; an entry for a single name allows that name
+    at port 443.
+    """
+
+    _nested: ClassVar[Any] = {"bounds": ("list", NetworkBound), "limits": ("one", NetworkLimits), "profiles": ("map", NetworkPolicy), "rules": ("map", NetworkTreatment)}
+    _lists = ("accept", "allow", "bounds", "deny",)
+    _maps = ("profiles", "rules",)
+
+
+class NetworkLogEntry(Model):
+    """The type NetworkLogEntry of the REST interface."""
+
+    address: Optional[str] = None
+    """IP address; absent for a name look-up."""
+    at: datetime
+    """When it was decided."""
+    bytes_in: int
+    """Bytes to the sandbox."""
+    bytes_out: int
+    """Bytes from the sandbox."""
+    duration_ms: Optional[float] = None
+    """How long the flow was open, once it has ended."""
+    flow: int
+    """Number of the flow in its sandbox."""
+    lost: Optional[int] = None
+    """How many decisions of the daemon's sandboxes before this one were not told, because the
+    reader was slow.
+    """
+    name: Optional[str] = None
+    """Name that the guest had asked for."""
+    port: Optional[int] = None
+    """Port; absent for name look-ups and echo requests."""
+    protocol: str
+    """Tcp, udp, echo or dns."""
+    rule: str
+    """Rule that decided."""
+    sandbox: str
+    """Id of the sandbox."""
+    verdict: str
+    """What became of it."""
+    would_allow: Optional[str] = None
+    """Rule that would have allowed it, if it was denied."""
+
+    _times = ("at",)
+
+
+class NetworkTestResult(Model):
+    """The type NetworkTestResult of the REST interface."""
+
+    allowed: bool
+    """It would be allowed."""
+    rule: str
+    """Rule that decides."""
+    would_allow: Optional[str] = None
+    """Rule that would allow it, if it is denied."""
+
+
+class NetworkProfile(Model):
+    """The type NetworkProfile of the REST interface."""
+
+    error: Optional[str] = None
+    """Why there is no document."""
+    name: str
+    """Name of the profile."""
+    policy: Optional[NetworkPolicy] = None
+    """The document; absent if it cannot be made."""
+    source: str
+    """Built-in; derived from what this host is set up with; or a file of the daemon's
+    configuration.
+    """
+
+    _nested: ClassVar[Any] = {"policy": ("one", NetworkPolicy)}
 
 
 class Pruned(Model):
