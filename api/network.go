@@ -128,7 +128,7 @@ const (
 // NetworkRule names what is allowed or denied: an address, other sandboxes, or the rules of a
 // profile. In JSON and YAML it is an object, or a string in the form of ParseNetworkRule.
 type NetworkRule struct {
-	Address  string           `json:"address,omitempty" doc:"a name, *.NAME for all names below it, an IP address, or a range of them (CIDR)"`
+	Address  string           `json:"address,omitempty" doc:"a name, *.NAME for all names below it, an IP address, or a range of them (CIDR); host.ramet.internal is the loopback address of the host"`
 	Sandbox  *SandboxSelector `json:"sandbox,omitempty" doc:"sandboxes of the same tenant"`
 	Profile  string           `json:"profile,omitempty" doc:"name of a profile, whose rules are taken"`
 	Protocol NetworkProtocol  `json:"protocol,omitempty" enum:"tcp,udp" doc:"transport: tcp if absent, and both in a denial; udp takes an IP address or a range"`

@@ -137,6 +137,16 @@ func (r NetworkRule) Valid(field string) error {
 	return validHostPattern(field+".address", r.Address)
 }
 
+// HostName is the name of the loopback address of the host. In a guest 127.0.0.1 is the guest itself.
+const HostName = "host.ramet.internal"
+
+// IsHostName reports whether a name stands for the loopback address of the host: HostName, or the one
+// that Docker has for it.
+func IsHostName(name string) bool {
+	name = strings.TrimSuffix(name, ".")
+	return strings.EqualFold(name, HostName) || strings.EqualFold(name, "host.docker.internal")
+}
+
 // Prefix returns the range of addresses that the rule names, if it does: a single address is the
 // range of itself.
 func (r NetworkRule) Prefix() (prefix netip.Prefix, ok bool) {
@@ -155,6 +165,9 @@ func parsePrefix(field, s string) (prefix netip.Prefix, isAddress bool, err erro
 			return prefix, false, Invalid(field, "%q has bits below its mask: the range is %s", s, prefix.Masked())
 		}
 		return prefix, true, nil
+	}
+	if IsHostName(s) {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 32), true, nil
 	}
 	addr, err := netip.ParseAddr(s)
 	if err != nil {

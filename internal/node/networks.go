@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"os"
@@ -29,7 +30,7 @@ func (m *Node) newNetworks(ctx context.Context) (*networks.Networks, error) {
 		Sandboxes: m.sandboxes, Store: cfg.Store, Log: cfg.Log, Max: cfg.NetworkMax, Timeout: callTimeout,
 		Profiles: profiles.New(dir, map[string]profiles.Derived{networks.HostRegistries: networks.NewRegistries(home, cfg.Log).Derive}),
 		Gateway: host.Config{
-			Dir: cfg.Paths.RuntimeDir(), Executable: cfg.Gateway, Build: cfg.GatewayBuild, ResolvConf: "/etc/resolv.conf", Hosts: "/etc/hosts", Log: cfg.Log, Grace: gatewayGrace,
+			Dir: cfg.Paths.RuntimeDir(), Executable: cfg.Gateway, Build: cfg.GatewayBuild, ResolvConf: cmp.Or(cfg.ResolvConf, "/etc/resolv.conf"), Hosts: cmp.Or(cfg.Hosts, "/etc/hosts"), Log: cfg.Log, Grace: gatewayGrace,
 		},
 	})
 }

@@ -74,6 +74,9 @@ type Config struct {
 	// Gateway is the program that opens the connections of sandboxes, and GatewayBuild what tells it
 	// from others.
 	Gateway, GatewayBuild string
+	// ResolvConf and Hosts are the files of the resolver that gateways ask for names; empty for
+	// those of the machine.
+	ResolvConf, Hosts string
 	// NetworkMax has to allow what sandboxes may reach; nil if nothing bounds them.
 	NetworkMax *api.NetworkPolicy
 }

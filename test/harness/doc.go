@@ -1,5 +1,5 @@
 // Package harness is what the suites of tests with real sandboxes share. A suite is a
-// package beside this one: fork, process, fs, compare, snapshot, image or node. Each has a
+// package beside this one: fork, process, fs, compare, snapshot, image, network or node. Each has a
 // test binary of its own, and suites run side by side.
 //
 // A test has a node in its process, sentries that are the test binary started again, and

@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -11,12 +13,15 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/network/control"
 )
 
 // Finish ends a node and checks that nothing of it is left.
@@ -30,7 +35,45 @@ func (n *Node) Finish() {
 		n.T.Error(err)
 	}
 	n.Machine = nil
+	n.endGateway()
 	n.CheckNothingLeft()
+}
+
+// endGateway ends the gateway of the node, if there is one. It would go on for a while, for the next
+// daemon.
+func (n *Node) endGateway() {
+	n.T.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	err := control.NewClient(filepath.Join(n.Paths.RuntimeDir(), "gateway.sock")).End(ctx)
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
+		n.T.Errorf("end the gateway: %v", err)
+	}
+	Eventually(n.T, "gateway", func() error {
+		if pid := n.Gateway(); pid != 0 {
+			return fmt.Errorf("process %d is there", pid)
+		}
+		return nil
+	})
+}
+
+// Gateway returns the process of the node's gateway, or 0.
+func (n *Node) Gateway() int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if err == nil && bytes.HasPrefix(line, []byte("ramet-gateway")) && bytes.Contains(line, []byte(n.Build)) {
+			return pid
+		}
+	}
+	return 0
 }
 
 // DestroyAll destroys all sandboxes and deletes all snapshots.

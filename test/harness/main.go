@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"ramet.dev/ramet/internal/network/process"
 	"ramet.dev/ramet/internal/sentry"
 )
 
@@ -21,6 +22,9 @@ type Suite struct {
 // Main runs the tests of a suite, or what the binary was started as: a sentry, as the real
 // one is, a daemon that a test kills, or a program of the suite. It returns the exit code.
 func Main(m *testing.M, s Suite) int {
+	if code, is := process.Main(os.Args); is { // the gateway
+		return code
+	}
 	if len(os.Args) > 1 {
 		name, args := os.Args[1], os.Args[2:]
 		if program := s.Programs[name]; program != nil {

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/machine"
 	"ramet.dev/ramet/internal/node"
@@ -47,6 +48,10 @@ type Node struct {
 	Memory  quota.HostMemory // nil for the machine's
 	// Observer is told of operations, if it is set.
 	Observer meter.Observer
+	// ResolvConf and Hosts are those of the gateway's resolver, empty for the machine's; NetworkMax
+	// bounds all networks.
+	ResolvConf, Hosts string
+	NetworkMax        *api.NetworkPolicy
 	// What was there before the node was.
 	FDs        map[string]int
 	goroutines goleak.Option
@@ -87,6 +92,7 @@ func NewClosedNode(t testing.TB, data string) *Node {
 func (n *Node) Config() node.Config {
 	return node.Config{
 		Paths: n.Paths, Executable: "/proc/self/exe", Engine: n.Build, PoolSize: node.FixedPoolSize(n.Pool), Command: n.Command, Log: n.Log, Clock: n.Clock, BootID: n.BootID, Observer: n.Observer, HostMemory: n.Memory,
+		Gateway: "/proc/self/exe", GatewayBuild: n.Build, ResolvConf: n.ResolvConf, Hosts: n.Hosts, NetworkMax: n.NetworkMax,
 	}
 }
 

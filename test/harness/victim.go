@@ -28,6 +28,7 @@ import (
 // works on its own, or a client of the node in the test process.
 type Victim struct {
 	Runtime, Data, Engine string // a daemon's
+	Hosts                 string // of the resolver of its gateway
 	Socket                string // a client's
 	Seed                  uint64
 	Work                  string // what a daemon does again and again: one of its suite, or serves
@@ -65,6 +66,7 @@ func daemonLoop(v Victim, work Work, rng *rand.Rand) error {
 	ctx := AsOwner
 	m, err := machine.Open(ctx, node.Config{
 		Paths: p, Executable: "/proc/self/exe", Engine: v.Engine, PoolSize: node.FixedPoolSize(rng.IntN(3)), Log: slog.New(slog.DiscardHandler),
+		Gateway: "/proc/self/exe", GatewayBuild: v.Engine, Hosts: v.Hosts,
 	})
 	if err != nil {
 		return err

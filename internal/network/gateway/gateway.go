@@ -229,6 +229,18 @@ func (g *Gateway) at(a netip.Addr) *sandbox {
 	return g.addresses[a]
 }
 
+// hostAddress is where a guest reaches the loopback address of the host, if a rule names that: it is
+// the router of the guest's interface, as in other networks in user space.
+var hostAddress = netip.AddrFrom4([4]byte{10, 0, 2, 2})
+
+// outer returns the address that stands behind one of the guest's.
+func outer(a netip.Addr) netip.Addr {
+	if a == hostAddress {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return a
+}
+
 // siblingDomain is the domain of the names of sandboxes.
 const siblingDomain = ".sandbox"
 
@@ -238,8 +250,12 @@ type siblings struct {
 	tenant string
 }
 
-// Sibling implements dns.Siblings: NAME.sandbox, or ID.sandbox.
+// Sibling implements dns.Siblings: NAME.sandbox, or ID.sandbox. The host's own loopback is a
+// sibling, too.
 func (b siblings) Sibling(name string) (netip.Addr, bool) {
+	if api.IsHostName(name) {
+		return hostAddress, true
+	}
 	name, is := strings.CutSuffix(name, siblingDomain)
 	if !is {
 		return netip.Addr{}, false

@@ -401,3 +401,24 @@ func TestTreatedFlows(t *testing.T) {
 		t.Errorf("the last word is %v", k)
 	}
 }
+
+// TestTheHostsLoopback is reached at the address of the guest's router, if a rule names it.
+func TestTheHostsLoopback(t *testing.T) {
+	w := newWorld(t, nil)
+	w.serve("127.0.0.1:5000", echoes)
+	w.serve("127.0.0.1:5001", echoes)
+	s := w.newSentry("one", rules(t, "host.ramet.internal:5000", "*.internal"))
+	if err := s.open("10.0.2.2:5000").trip("words"); err != nil {
+		t.Error(err)
+	}
+	if _, code := s.dial(wire.TCP, "10.0.2.2:5001"); code != wire.CodeRefused {
+		t.Errorf("another port of the host: %v", code)
+	}
+	if r, err := w.Test("one", "host.ramet.internal", policy.TCP, 5000); err != nil || !r.Allowed {
+		t.Errorf("test: %+v, %v", r, err)
+	}
+	open := w.newSentry("two", api.NetworkPolicy{Default: api.NetworkAllow})
+	if _, code := open.dial(wire.TCP, "10.0.2.2:5000"); code != wire.CodeRefused {
+		t.Errorf("an open network reaches the host's loopback: %v", code)
+	}
+}

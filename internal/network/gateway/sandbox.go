@@ -129,7 +129,7 @@ func (s *sandbox) handle(m wire.Message, _ *os.File) error {
 		s.begin(func() { s.question(m.Flow, message) })
 	case wire.Echo:
 		payload := append([]byte(nil), m.Payload...)
-		s.begin(func() { s.echo(m.Flow, m.Address, payload) })
+		s.begin(func() { s.echo(m.Flow, outer(m.Address), payload) })
 	default:
 		return s.tellFlow(m)
 	}
@@ -151,7 +151,7 @@ func (s *sandbox) begin(f func()) {
 
 // dial begins a flow, if the sandbox may have one more.
 func (s *sandbox) dial(m wire.Message) error {
-	f := newFlow(s, m.Flow, m.Protocol, m.Address, m.Port)
+	f := newFlow(s, m.Flow, m.Protocol, outer(m.Address), m.Port)
 	s.mu.Lock()
 	taken := s.flows[m.Flow] != nil
 	most := s.policy.Limits().Connections
@@ -265,6 +265,10 @@ func (s *sandbox) test(host string, protocol policy.Protocol, port uint16) (api.
 	p := s.current()
 	q := policy.Question{Protocol: protocol, Port: port}
 	addr, err := netip.ParseAddr(host)
+	if api.IsHostName(host) {
+		addr, err = hostAddress, nil
+	}
+	addr = outer(addr)
 	if err != nil {
 		name, ok := policy.CanonicalName(host)
 		if !ok {
