@@ -20,6 +20,8 @@ var (
 	heading  = regexp.MustCompile("^#{1,6} +(.*)$")
 	// shown is what of a heading is no part of its anchor.
 	shown = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	// linked is a link in a heading, of which the anchor has the text.
+	linked = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
 // anchors returns the anchors of a document's headings, as GitHub makes them.
@@ -35,7 +37,7 @@ func anchors(text string) []string {
 		if m == nil || fenced {
 			continue
 		}
-		title := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(m[1], "$1")
+		title := linked.ReplaceAllString(m[1], "$1")
 		anchor := strings.ReplaceAll(shown.ReplaceAllString(strings.ToLower(title), ""), " ", "-")
 		for n := 0; ; n++ {
 			if a := anchor + strings.Repeat("-"+strconv.Itoa(n), min(n, 1)); !slices.Contains(all, a) {
@@ -50,28 +52,38 @@ func anchors(text string) []string {
 // docFaults returns what a document refers to and is not there. all are the
 // files of the repository, and read returns the text of one.
 func docFaults(file, text string, all []string, read func(file string) string) []string {
-	exists := func(p string) bool {
-		p = path.Clean(p)
-		return slices.ContainsFunc(all, func(f string) bool { return f == p || strings.HasPrefix(f, p+"/") })
+	paths := map[string]bool{} // of files, and of the directories that they are in
+	for _, f := range all {
+		for ; !paths[f]; f = path.Dir(f) {
+			paths[f] = true
+		}
 	}
+	exists := func(p string) bool { return paths[path.Clean(p)] }
+	anchorsOf := map[string][]string{} // by the target of a link, "" for this document
 	var faults []string
 	for _, m := range markdownLink.FindAllStringSubmatch(text, -1) {
 		target, anchor, _ := strings.Cut(m[1], "#")
 		if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 			continue
 		}
-		there := text
 		if target != "" {
 			target = path.Join(path.Dir(file), target)
 			if !exists(target) {
 				faults = append(faults, "links to "+m[1]+", which does not exist")
 				continue
 			}
-			if anchor != "" {
+		}
+		if anchor == "" {
+			continue
+		}
+		if _, ok := anchorsOf[target]; !ok {
+			there := text
+			if target != "" {
 				there = read(target)
 			}
+			anchorsOf[target] = anchors(there)
 		}
-		if anchor != "" && !slices.Contains(anchors(there), anchor) {
+		if !slices.Contains(anchorsOf[target], anchor) {
 			faults = append(faults, "links to "+m[1]+", where no heading has that anchor")
 		}
 	}

@@ -57,7 +57,7 @@ var moduleFiles = []string{"go.mod", "go.sum"}
 // mentions reports whether text names host, not only a longer name with host in
 // it. Import paths of Go modules are no hosts.
 func mentions(file, text, host string) bool {
-	if slices.Contains(moduleFiles, path.Base(file)) {
+	if slices.Contains(moduleFiles, path.Base(file)) || !strings.Contains(text, host) {
 		return false
 	}
 	name := regexp.MustCompile(`(^|[^\w.-])` + regexp.QuoteMeta(host) + `($|[^\w-])`)

@@ -24,6 +24,8 @@ func contains(s, sub string) bool { return strings.Contains(s, sub) }
 func TestRefusals(t *testing.T) {
 	const one = "/v1/sandboxes/" + sbxA
 	big := strings.Repeat("x", 1<<20)
+	var calls []string
+	client := testClient(t, apitest.Serve(t, recorder(&calls)))
 	for _, c := range []struct {
 		name, method, path, body string
 		status                   int
@@ -123,8 +125,8 @@ func TestRefusals(t *testing.T) {
 		{"exec socket of a bad id", "GET", "/v1/sandboxes/A/exec", "", 400, "id"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var calls []string
-			got := ask(t, testClient(t, apitest.Serve(t, recorder(&calls))), c.method, c.path, c.body)
+			calls = nil
+			got := ask(t, client, c.method, c.path, c.body)
 			p := got.problem(t)
 			if got.status != c.status || p.Field != c.field {
 				t.Errorf("status %d, field %q; want %d, %q\n%s", got.status, p.Field, c.status, c.field, got.body)

@@ -259,6 +259,8 @@ func recordNetworks(note func(string, ...any)) apitest.NetworkFuncs {
 
 func TestRoutes(t *testing.T) {
 	const one = "/v1/sandboxes/" + sbxA
+	var calls []string
+	client := testClient(t, apitest.Serve(t, recorder(&calls)))
 	for _, c := range []struct {
 		method, path, body string
 		call               string // the Service's, empty if none
@@ -379,8 +381,8 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/openapi.json", "", "", 200, `"openapi":"3.1.0"`},
 	} {
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
-			var calls []string
-			got := ask(t, testClient(t, apitest.Serve(t, recorder(&calls))), c.method, c.path, c.body)
+			calls = nil
+			got := ask(t, client, c.method, c.path, c.body)
 			if got.status != c.status || !contains(got.body, c.has) {
 				t.Errorf("status %d, want %d with %q:\n%s", got.status, c.status, c.has, got.body)
 			}

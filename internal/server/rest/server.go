@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"sync"
 
 	"ramet.dev/ramet/internal/server/rest/answer"
 	"ramet.dev/ramet/internal/server/rest/auth"
@@ -115,8 +116,9 @@ func (a *API) routeMetrics() {
 	})
 }
 
-// routeOpenAPI serves the document. It comes last: the document is rendered once, from the
-// routes that there are.
+// routeOpenAPI serves the document. It comes last: the document is of the routes that there
+// are. It is rendered once, when somebody asks for it: few do, and it would be most of the
+// time that New takes.
 func (a *API) routeOpenAPI() {
 	a.router.Document("/openapi.json", http.MethodGet, "get-openapi", "This document", "daemon", map[string]*huma.Response{
 		"200": {Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{
@@ -125,10 +127,10 @@ func (a *API) routeOpenAPI() {
 	})
 	a.router.Complete()
 	openapi.Complete(a.router)
-	doc := a.router.Render()
+	doc := sync.OnceValue(a.router.Render)
 	a.router.Handle(http.MethodGet, "/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
-		_, _ = w.Write(doc)
+		_, _ = w.Write(doc())
 	})
 }
 
