@@ -51,7 +51,7 @@ type TerminalSize struct {
 type StartRequest struct {
 	Argv          []string          `json:"argv,omitempty" doc:"program and arguments, without a shell"`
 	Shell         string            `json:"shell,omitempty" doc:"run by /bin/sh -c"`
-	Env           map[string]string `json:"env,omitempty" doc:"environment of commands"`
+	Env           map[string]string `json:"env,omitempty" doc:"added to the environment of the sandbox"`
 	Cwd           string            `json:"cwd,omitempty" doc:"absolute path of the directory that it starts in; the default of the sandbox if absent"`
 	User          string            `json:"user,omitempty" doc:"name or uid, optionally :group"`
 	Stdin         bool              `json:"stdin,omitempty" doc:"keep standard input open for writing; else it is /dev/null"`

@@ -23,7 +23,7 @@ var fast = pace{poll: time.Millisecond, quiet: 2 * time.Millisecond, most: 4 * t
 func fakeBench(t *testing.T) (*bench, *fakedaemon.Daemon) {
 	t.Helper()
 	d := fakedaemon.New()
-	d.Agent = func(*fakedaemon.Box, string) (string, int) { return "0\n", 0 }
+	d.Agent = func(*fakedaemon.Instance, string) (string, int) { return "0\n", 0 }
 	c := d.Connect(t)
 	return &bench{c: c, s: workload.Open(c, "test"), opts: Options{Runs: 2}, log: io.Discard, daemon: os.Getpid(), pace: fast, stream: transfer{c: c}}, d
 }
@@ -75,7 +75,7 @@ func TestOnly(t *testing.T) {
 		b, d := fakeBench(t)
 		b.opts.Only = strings.Split(only, ",")
 		warm := false
-		d.Agent = func(*fakedaemon.Box, string) (string, int) { warm = true; return "0\n", 0 }
+		d.Agent = func(*fakedaemon.Instance, string) (string, int) { warm = true; return "0\n", 0 }
 		if err := errors.Join(b.single(t.Context()), b.source(t.Context(), plan{mib: sourceSmall, children: []int{3}, untouched: true, ask: true, disk: []int{1}})); err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +208,7 @@ func TestRunRefuses(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	b, d := fakeBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	d.Agent = func(*fakedaemon.Box, string) (string, int) {
+	d.Agent = func(*fakedaemon.Instance, string) (string, int) {
 		cancel() // when the first source is warmed up
 		return "0\n", 0
 	}

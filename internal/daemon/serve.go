@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// DefaultDrainTimeout is how long requests may go on after a daemon was
+	// drainTimeout is how long requests may go on after a daemon was
 	// told to end.
-	DefaultDrainTimeout = 10 * time.Second
+	drainTimeout = 10 * time.Second
 	// answerTimeout is how long requests that are given up may take to answer, and
 	// connections to close.
 	answerTimeout = 2 * time.Second
@@ -47,7 +47,7 @@ type Config struct {
 	Version    string
 	Logger     *slog.Logger
 	NewService NewService
-	// DrainTimeout is DefaultDrainTimeout if it is zero.
+	// DrainTimeout is drainTimeout if it is zero.
 	DrainTimeout time.Duration
 	// Metrics serves /metrics; it may be nil.
 	Metrics http.Handler
@@ -189,7 +189,7 @@ func newServer(cfg Config, svc service.Service, hosts portproxy.Hosts, work cont
 	handlers := rest.New(rest.Config{Service: svc, Identify: whoConnected, Version: cfg.Version, Logger: cfg.Logger, Metrics: cfg.Metrics, PortHosts: hosts})
 	timeout := cfg.DrainTimeout
 	if timeout == 0 {
-		timeout = DefaultDrainTimeout
+		timeout = drainTimeout
 	}
 	var handler http.Handler = handlers
 	if cfg.Around != nil {

@@ -28,7 +28,7 @@ var (
 )
 
 // agent answers as the warm process would.
-func agent(b *fakedaemon.Box, program string) (string, int) {
+func agent(b *fakedaemon.Instance, program string) (string, int) {
 	v := b.Vars
 	value := func(i int) float64 {
 		x, err := strconv.ParseFloat(v["data"+strconv.Itoa(i)], 64)
@@ -141,7 +141,7 @@ func TestNotices(t *testing.T) {
 		"a child fails": {"Fork", func(d *fakedaemon.Daemon) {
 			d.FailChild = func(i int) *api.Error { return api.Errorf(api.CodeNoMemory, "no memory is left") }
 		}},
-		"the source has its children's variables": {"Nobody else noticed", lying(func(b *fakedaemon.Box, program string) {
+		"the source has its children's variables": {"Nobody else noticed", lying(func(b *fakedaemon.Instance, program string) {
 			if strings.Contains(program, "in globals()") {
 				b.Vars["plan"] = "mean"
 			}
@@ -177,19 +177,19 @@ func TestNotices(t *testing.T) {
 				return &other, nil
 			}
 		}},
-		"a child lacks the winner's state": {"Fork 100", lying(func(b *fakedaemon.Box, program string) {
+		"a child lacks the winner's state": {"Fork 100", lying(func(b *fakedaemon.Instance, program string) {
 			if sampleLine.MatchString(program) && b.Identity.ForkIndex == 57 {
 				b.Vars["plan"] = "mean"
 			}
 		})},
-		"a child has another one's sample": {"Fork 100", lying(func(b *fakedaemon.Box, program string) {
+		"a child has another one's sample": {"Fork 100", lying(func(b *fakedaemon.Instance, program string) {
 			if sampleLine.MatchString(program) && b.Identity.ForkIndex == 57 {
 				b.Vars["data1057"] = "0"
 			}
 		})},
 		"children write to the source": {"Fork 100", func(d *fakedaemon.Daemon) {
 			written := false
-			lying(func(b *fakedaemon.Box, program string) {
+			lying(func(b *fakedaemon.Instance, program string) {
 				written = written || sampleLine.MatchString(program)
 				if written && b.Parent == "" {
 					b.Vars["data1003"] = "7"
@@ -197,7 +197,7 @@ func TestNotices(t *testing.T) {
 			})(d)
 		}},
 		"the image has no Python": {"Warm up", func(d *fakedaemon.Daemon) {
-			d.Agent = func(*fakedaemon.Box, string) (string, int) { return "no python3\n", 127 }
+			d.Agent = func(*fakedaemon.Instance, string) (string, int) { return "no python3\n", 127 }
 		}},
 		"an unknown image": {"Image", func(d *fakedaemon.Daemon) {
 			d.GetImageFunc = func(_ context.Context, ref string) (*api.Image, error) {
@@ -222,9 +222,9 @@ func TestNotices(t *testing.T) {
 }
 
 // lying has do change a sandbox's memory before the agent answers.
-func lying(do func(b *fakedaemon.Box, program string)) func(*fakedaemon.Daemon) {
+func lying(do func(b *fakedaemon.Instance, program string)) func(*fakedaemon.Daemon) {
 	return func(d *fakedaemon.Daemon) {
-		d.Agent = func(b *fakedaemon.Box, program string) (string, int) {
+		d.Agent = func(b *fakedaemon.Instance, program string) (string, int) {
 			do(b, program)
 			return agent(b, program)
 		}
@@ -234,7 +234,7 @@ func lying(do func(b *fakedaemon.Box, program string)) func(*fakedaemon.Daemon) 
 // answering changes the answers to some programs.
 func answering(from, to, program string) func(*fakedaemon.Daemon) {
 	return func(d *fakedaemon.Daemon) {
-		d.Agent = func(b *fakedaemon.Box, p string) (string, int) {
+		d.Agent = func(b *fakedaemon.Instance, p string) (string, int) {
 			out, code := agent(b, p)
 			if strings.Contains(p, program) && !strings.HasPrefix(p, "MIB") {
 				out = strings.Replace(out, from, to, 1)
@@ -247,7 +247,7 @@ func answering(from, to, program string) func(*fakedaemon.Daemon) {
 func TestInterrupted(t *testing.T) {
 	d := fakedaemon.New()
 	ctx, cancel := context.WithCancel(t.Context())
-	d.Agent = func(b *fakedaemon.Box, program string) (string, int) {
+	d.Agent = func(b *fakedaemon.Instance, program string) (string, int) {
 		if finishLine.MatchString(program) {
 			cancel()
 		}

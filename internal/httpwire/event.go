@@ -32,8 +32,8 @@ const (
 // answer has up to 8 MiB.
 const maxEvent = 9 << 20
 
-// ErrEventTooLong is returned for an event beyond what any server of ours sends.
-var ErrEventTooLong = errors.New("event is too long")
+// errEventTooLong is returned for an event beyond what any server of ours sends.
+var errEventTooLong = errors.New("event is too long")
 
 // Event is one server-sent event.
 type Event struct {
@@ -110,7 +110,7 @@ func (r *EventReader) line(limit int) ([]byte, error) {
 		line = append(line, part...)
 		switch {
 		case len(line) > limit:
-			return nil, ErrEventTooLong
+			return nil, errEventTooLong
 		case err == nil:
 			return bytes.TrimSuffix(line[:len(line)-1], []byte("\r")), nil
 		case err == bufio.ErrBufferFull:

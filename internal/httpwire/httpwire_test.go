@@ -110,8 +110,8 @@ func TestEventReader(t *testing.T) {
 		{"unknown fields", "id: 7\nretry: 1\nevent: a\n\n", []Event{{"a", nil}}, io.EOF},
 		{"cut in a line", "event: a\nda", nil, io.ErrUnexpectedEOF},
 		{"cut in an event", "event: a\ndata: 1\n", nil, io.ErrUnexpectedEOF},
-		{"endless line", "data: " + strings.Repeat("x", maxEvent+1), nil, ErrEventTooLong},
-		{"endless event", strings.Repeat("data: xxxxxxxxxxxxxxxx\n", maxEvent/16), nil, ErrEventTooLong},
+		{"endless line", "data: " + strings.Repeat("x", maxEvent+1), nil, errEventTooLong},
+		{"endless event", strings.Repeat("data: xxxxxxxxxxxxxxxx\n", maxEvent/16), nil, errEventTooLong},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := NewEventReader(strings.NewReader(c.in))

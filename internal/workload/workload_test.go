@@ -161,7 +161,7 @@ func TestForkReportsChild(t *testing.T) {
 
 func TestAsk(t *testing.T) {
 	d := fakedaemon.New()
-	d.Agent = func(_ *fakedaemon.Box, program string) (string, int) {
+	d.Agent = func(_ *fakedaemon.Instance, program string) (string, int) {
 		if program == "bad" {
 			return "Traceback\n  File\nNameError: name 'bad'\n", 1
 		}

@@ -24,8 +24,8 @@ const (
 	KindNone Kind = "none"
 )
 
-// DefaultParent is the directory of the groups below the caller's own group.
-const DefaultParent = "ramet"
+// defaultParent is the directory of the groups below the caller's own group.
+const defaultParent = "ramet"
 
 type controller string
 
@@ -49,7 +49,7 @@ const (
 	remedyNone = "mount cgroup v2 at /sys/fs/cgroup and delegate a group with the memory, cpu and pids controllers to this user"
 )
 
-// Options of Detect. The zero value is this machine and DefaultParent.
+// Options of Detect. The zero value is this machine and defaultParent.
 type Options struct {
 	// Root is the directory in which proc and the mounted hierarchies are found.
 	Root string
@@ -64,7 +64,7 @@ type Options struct {
 // error that is ErrUnavailable. It changes nothing. v2 wins where both work.
 func Detect(o Options) (*Hierarchy, error) {
 	if o.Parent == "" {
-		o.Parent = DefaultParent
+		o.Parent = defaultParent
 	}
 	if !parentPattern.MatchString(o.Parent) {
 		return nil, api.Invalid("parent", "%q is not a group name", o.Parent)

@@ -157,8 +157,8 @@ func TestValidID(t *testing.T) {
 		"": false, ".": false, "..": false, "pool_": false, "pool_a/b": false, "pool_..": false, "x": false,
 		api.NewID(api.KindImage): false, "pool_" + strings.Repeat("a", 33): false, "pool_a\n": false,
 	} {
-		if got := ValidID(id); got != want {
-			t.Errorf("ValidID(%q) = %v", id, got)
+		if got := validID(id); got != want {
+			t.Errorf("validID(%q) = %v", id, got)
 		}
 	}
 }

@@ -34,9 +34,9 @@ type Hierarchy struct {
 	prepared bool
 }
 
-// ValidID reports whether id may name a group: a sandbox's id, or "pool_" and 1
+// validID reports whether id may name a group: a sandbox's id, or "pool_" and 1
 // to 32 of a-z and 0-9.
-func ValidID(id string) bool {
+func validID(id string) bool {
 	return api.IsID(api.KindSandbox, id) || poolPattern.MatchString(id)
 }
 
@@ -80,7 +80,7 @@ func (h *Hierarchy) Prepare() error {
 // New makes the group id. It fails with an error that is os.ErrExist if the group
 // exists already, and leaves nothing behind when it fails.
 func (h *Hierarchy) New(id string, limits Limits) (*Group, error) {
-	if !ValidID(id) {
+	if !validID(id) {
 		return nil, api.Invalid("id", "%q cannot name a control group", id)
 	}
 	if err := limits.validate(); err != nil {
@@ -106,7 +106,7 @@ func (h *Hierarchy) New(id string, limits Limits) (*Group, error) {
 // Open returns the group id, which another process made, or an error that is
 // os.ErrNotExist.
 func (h *Hierarchy) Open(id string) (*Group, error) {
-	if !ValidID(id) {
+	if !validID(id) {
 		return nil, api.Invalid("id", "%q cannot name a control group", id)
 	}
 	g := &Group{h: h, id: id}
@@ -130,7 +130,7 @@ func (h *Hierarchy) Sweep(ctx context.Context, keep func(id string) bool) ([]str
 			return nil, fmt.Errorf("list control groups: %w", err)
 		}
 		for _, e := range entries {
-			if e.IsDir() && ValidID(e.Name()) {
+			if e.IsDir() && validID(e.Name()) {
 				found[e.Name()] = true
 			}
 		}

@@ -24,9 +24,9 @@ const (
 // errNone says that the user namespace of this process does not map the ranges.
 var errNone = fmt.Errorf("the user namespace of the daemon has no users from %d to %d: a container has all only if it shares the host's", first, first+ranges*RangeSize-1)
 
-// Check reports whether the user namespace of this process has the users that FreeRange
+// check reports whether the user namespace of this process has the users that FreeRange
 // chooses from. root is where proc is found.
-func Check(root string) error {
+func check(root string) error {
 	for _, name := range []string{"uid_map", "gid_map"} {
 		text, err := os.ReadFile(filepath.Join(root, "proc/self", name))
 		if err != nil {
@@ -55,7 +55,7 @@ func mapsAll(idMap string) bool {
 // random: daemons that do not see each other's processes should not choose the same.
 // root is where etc and proc are found.
 func FreeRange(root string) (int, error) {
-	if err := Check(root); err != nil {
+	if err := check(root); err != nil {
 		return 0, err
 	}
 	var t taken

@@ -83,7 +83,7 @@ func TestCheck(t *testing.T) {
 		{"", allUsers, false},
 	} {
 		root := newRoot(t, map[string]string{"proc/self/uid_map": c.uids, "proc/self/gid_map": c.gids})
-		if err := Check(root); (err == nil) != c.has {
+		if err := check(root); (err == nil) != c.has {
 			t.Errorf("uids %q, gids %q: %v", c.uids, c.gids, err)
 		}
 		if _, err := FreeRange(root); !c.has && (err == nil || !strings.Contains(err.Error(), "container")) {

@@ -23,7 +23,7 @@ const adoptTimeout = time.Minute
 // does not answer as it should is killed, but not when ctx ends or this process
 // lacks descriptors or memory: see IsShort.
 func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uint64) (*Sentry, *wire.Adopted, []*os.File, error) {
-	if !ValidKey(key) {
+	if !validKey(key) {
 		return nil, nil, nil, api.Errorf(api.CodeCorrupt, "%q is no sentry", key)
 	}
 	s := &Sentry{process: process{key: key, dir: l.cfg.Dir, logger: l.cfg.Log, pid: pid, done: make(chan struct{})}}

@@ -36,7 +36,7 @@ func wantCode(t testing.TB, err error, code api.Code) {
 func TestStartAndKill(t *testing.T) {
 	l := newLauncher(t, normal)
 	s := start(t, l)
-	if !alive(s.PID()) || !ValidKey(s.Key()) {
+	if !alive(s.PID()) || !validKey(s.Key()) {
 		t.Fatalf("sentry %s has process %d", s.Key(), s.PID())
 	}
 	var info wire.Info

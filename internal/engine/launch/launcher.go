@@ -316,8 +316,8 @@ func newKey() (string, error) {
 	return "pool_" + hex.EncodeToString(b[:]), nil
 }
 
-// ValidKey reports whether key may name a sentry.
-func ValidKey(key string) bool { return keyPattern.MatchString(key) }
+// validKey reports whether key may name a sentry.
+func validKey(key string) bool { return keyPattern.MatchString(key) }
 
 // donation collects descriptors for a child process; they are closed here once
 // it has them.

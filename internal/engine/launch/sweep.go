@@ -25,7 +25,7 @@ func (l *Launcher) Sweep(ctx context.Context, keep func(key string) bool) error 
 	left := map[string]error{} // by key; the result of ending each
 	for _, e := range entries {
 		key, _, _ := strings.Cut(e.Name(), ".")
-		if !ValidKey(key) || keep(key) {
+		if !validKey(key) || keep(key) {
 			continue
 		}
 		err, swept := left[key]

@@ -127,7 +127,7 @@ func (g *merging) selects(at string) bool {
 	return true
 }
 
-// open takes the moments that are merged.
+// open opens the views that are merged.
 func (g *merging) open(ctx context.Context) error {
 	for _, ref := range g.req.From {
 		view, err := g.cfg.View(ctx, ref)

@@ -16,7 +16,7 @@ import (
 	"ramet.dev/ramet/internal/storage/treediff"
 )
 
-// mergeTree is the files of a moment as package merge wants them.
+// mergeTree is the files of a view as package merge reads them.
 type mergeTree struct {
 	files *cowfs.Files
 	left  *mergeBudget

@@ -17,7 +17,7 @@ type Turns struct {
 	what      string // they are, for people
 	perTenant int
 	all       int
-	patience  time.Duration
+	timeout   time.Duration
 
 	mu      sync.Mutex
 	running map[string]int // by tenant
@@ -35,8 +35,8 @@ type turn struct {
 const waitingPerTurn = 16
 
 // NewTurns returns turns for what, such as "exports", which wait for so long.
-func NewTurns(what string, perTenant, all int, patience time.Duration) *Turns {
-	return &Turns{what: what, perTenant: perTenant, all: all, patience: patience, running: map[string]int{}}
+func NewTurns(what string, perTenant, all int, timeout time.Duration) *Turns {
+	return &Turns{what: what, perTenant: perTenant, all: all, timeout: timeout, running: map[string]int{}}
 }
 
 // Take waits until an operation of a tenant may begin. done is called at its end. It is a
@@ -46,7 +46,7 @@ func (t *Turns) Take(ctx context.Context, tenant string) (done func(), err error
 	if err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(t.patience)
+	timer := time.NewTimer(t.timeout)
 	defer timer.Stop()
 	select {
 	case <-next.begin:
@@ -65,7 +65,7 @@ func (t *Turns) Take(ctx context.Context, tenant string) (done func(), err error
 	if err != nil {
 		return nil, err
 	}
-	return nil, t.refusalLocked(tenant, fmt.Sprintf("none of them ended for %v", t.patience))
+	return nil, t.refusalLocked(tenant, fmt.Sprintf("none of them ended for %v", t.timeout))
 }
 
 // enter lets an operation begin, or wait.
@@ -121,7 +121,7 @@ func (t *Turns) refusalLocked(tenant, why string) error {
 		of, most, used = "the daemon", t.all, t.total
 	}
 	e := api.Errorf(api.CodeLimit, "operations: %s has %d of %d %s under way, and %s: ask again", of, used, most, t.what, why)
-	retry := max(1, int64(t.patience/(10*time.Second)))
+	retry := max(1, int64(t.timeout/(10*time.Second)))
 	e.Exceeded = &api.Exceeded{Limit: "operations", Of: of, Max: int64(most), Used: float64(used), Asked: 1, RetrySeconds: retry}
 	return e
 }

@@ -28,11 +28,11 @@ func (r *Rester) Hibernate(ctx context.Context, ref string) (*api.Sandbox, error
 func (r *Rester) hibernate(ctx context.Context, b *sandboxes.Instance, idle sandboxes.Idleness) (*api.Sandbox, error) {
 	b.Op.Lock()
 	defer b.Op.Unlock()
-	return r.HibernateLocked(ctx, b, idle)
+	return r.hibernateLocked(ctx, b, idle)
 }
 
-// HibernateLocked is hibernate. The caller holds b.Op.
-func (r *Rester) HibernateLocked(ctx context.Context, b *sandboxes.Instance, idle sandboxes.Idleness) (*api.Sandbox, error) {
+// hibernateLocked is hibernate. The caller holds b.Op.
+func (r *Rester) hibernateLocked(ctx context.Context, b *sandboxes.Instance, idle sandboxes.Idleness) (*api.Sandbox, error) {
 	ctx, done, began := b.Rest(ctx, r.cfg.Clock.Now(), idle, api.StateRunning, api.StatePaused)
 	if !began {
 		if idle != nil {

@@ -45,7 +45,7 @@ func (i idleInstance) Unlock() { i.b.Op.Unlock() }
 // Hibernate implements quota.Idle.
 func (i idleInstance) Hibernate(ctx context.Context) bool {
 	l, b := i.l, i.b
-	switch v, err := l.rester.HibernateLocked(ctx, b, unused); {
+	switch v, err := l.rester.hibernateLocked(ctx, b, unused); {
 	case api.CodeOf(err) == api.CodeCanceled: // it is used again, or room is no longer wanted
 	case err != nil:
 		i.MarkStubborn()

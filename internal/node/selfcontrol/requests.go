@@ -14,11 +14,11 @@ import (
 
 // requester is a sandbox that makes a request, as it was when the request came.
 type requester struct {
-	box    Sandbox
-	view   api.Sandbox
-	grant  *Grant
-	budget *Budget
-	id     uint64 // of the request
+	sandbox Sandbox
+	view    api.Sandbox
+	grant   *Grant
+	budget  *Budget
+	id      uint64 // of the request
 	// refuse returns an error as the guest may see it.
 	refuse func(error) *control.Error
 }
@@ -60,10 +60,10 @@ func (r *requester) info(context.Context, *control.Request) (*control.Reply, err
 	if out.Metadata == nil {
 		out.Metadata = map[string]string{}
 	}
-	for _, s := range r.box.Snapshots(r.grant.Snapshots) {
+	for _, s := range r.sandbox.Snapshots(r.grant.Snapshots) {
 		out.Snapshots = append(out.Snapshots, control.Snapshot{ID: s.ID, Name: s.Label})
 	}
-	children := r.box.Children(r.grant.Budget)
+	children := r.sandbox.Children(r.grant.Budget)
 	for _, c := range children[max(0, len(children)-maxListed):] {
 		out.Children = append(out.Children, control.Child{ID: c.ID, Index: c.Identity.ForkIndex})
 	}
@@ -73,7 +73,7 @@ func (r *requester) info(context.Context, *control.Request) (*control.Reply, err
 // ownSnapshot finds a snapshot by id or name: the youngest of that name, and the youngest
 // of all if ref is empty.
 func (r *requester) ownSnapshot(field, ref string) (*Snapshot, error) {
-	list := r.box.Snapshots(r.grant.Snapshots)
+	list := r.sandbox.Snapshots(r.grant.Snapshots)
 	for _, s := range slices.Backward(list) {
 		if ref == "" || s.ID == ref || s.Label == ref {
 			return &s, nil
@@ -106,7 +106,7 @@ func (r *requester) fork(ctx context.Context, req *control.Request) (*control.Re
 		return nil, err
 	}
 	defer done()
-	res, err := r.box.Fork(ctx, api.ForkRequest{Count: count, Metadata: req.Metadata}, &Request{ID: r.id, Budget: r.budget})
+	res, err := r.sandbox.Fork(ctx, api.ForkRequest{Count: count, Metadata: req.Metadata}, &Request{ID: r.id, Budget: r.budget})
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (r *requester) snapshot(ctx context.Context, req *control.Request) (*contro
 		return nil, err
 	}
 	defer done()
-	snap, err := r.box.Snapshot(ctx, api.SnapshotRequest{Memory: req.Memory}, &Request{ID: r.id, Label: req.Name, Budget: r.budget})
+	snap, err := r.sandbox.Snapshot(ctx, api.SnapshotRequest{Memory: req.Memory}, &Request{ID: r.id, Label: req.Name, Budget: r.budget})
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func (r *requester) rollback(ctx context.Context, req *control.Request) (*contro
 	if err != nil {
 		return nil, err
 	}
-	if err := r.box.Rollback(ctx, s.ID); err != nil {
+	if err := r.sandbox.Rollback(ctx, s.ID); err != nil {
 		return nil, err
 	}
 	return &control.Reply{Restored: &control.Restored{ID: r.view.ID}}, nil // the process that asked is gone with the old state
@@ -164,14 +164,14 @@ func (r *requester) diff(ctx context.Context, req *control.Request) (*control.Re
 	ctx, cancel := context.WithTimeout(ctx, diffTimeout)
 	defer cancel()
 	from, to := r.view.ID, req.With
-	if !slices.ContainsFunc(r.box.Children(r.grant.Budget), func(c api.Sandbox) bool { return c.ID == req.With }) {
+	if !slices.ContainsFunc(r.sandbox.Children(r.grant.Budget), func(c api.Sandbox) bool { return c.ID == req.With }) {
 		s, err := r.ownSnapshot("with", req.With)
 		if err != nil {
 			return nil, err
 		}
 		from, to = s.ID, r.view.ID
 	}
-	d, err := r.box.Diff(ctx, from, to)
+	d, err := r.sandbox.Diff(ctx, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (r *requester) tag(ctx context.Context, req *control.Request) (*control.Rep
 		return nil, api.Invalid("set", "there is nothing to set or remove")
 	}
 	out := &control.Reply{}
-	err := r.box.Tag(ctx, func(metadata map[string]string, g *Grant) (map[string]string, *Grant, error) {
+	err := r.sandbox.Tag(ctx, func(metadata map[string]string, g *Grant) (map[string]string, *Grant, error) {
 		if g == nil {
 			return nil, nil, errNoGrant
 		}

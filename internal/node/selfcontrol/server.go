@@ -186,11 +186,11 @@ func (v *Server) refusal(s *launch.Sentry, err error) *control.Error {
 
 // carryOut does what a request asks for.
 func (v *Server) carryOut(ctx context.Context, s *launch.Sentry, line []byte, id uint64) (*control.Reply, error) {
-	box := v.cfg.Sandboxes.In(s)
-	if box == nil {
+	sandbox := v.cfg.Sandboxes.In(s)
+	if sandbox == nil {
 		return nil, api.Errorf(api.CodeNotFound, "the sandbox is gone")
 	}
-	view, tenant, grant := box.View()
+	view, tenant, grant := sandbox.View()
 	ctx = access.With(ctx, access.Itself(tenant, view.ID))
 	if grant == nil || view.SelfControl == nil {
 		return nil, errNoGrant
@@ -206,7 +206,7 @@ func (v *Server) carryOut(ctx context.Context, s *launch.Sentry, line []byte, id
 	if err != nil {
 		return nil, api.Errorf(api.CodeInvalid, "not a request: %w", err)
 	}
-	r := &requester{box: box, view: view, grant: grant, budget: budget, id: id, refuse: func(err error) *control.Error { return v.refusal(s, err) }}
+	r := &requester{sandbox: sandbox, view: view, grant: grant, budget: budget, id: id, refuse: func(err error) *control.Error { return v.refusal(s, err) }}
 	do, cost, err := r.operation(req.Op)
 	if err != nil {
 		return nil, err

@@ -135,10 +135,10 @@ func TreeCPU(roots ...int) (time.Duration, error) {
 	return sum, nil
 }
 
-// ProcessCPU returns the processor time that a process has used, and those of its
+// processCPU returns the processor time that a process has used, and those of its
 // children that have ended and were waited for. It is an error if there is no such
 // process.
-func ProcessCPU(pid int) (time.Duration, error) {
+func processCPU(pid int) (time.Duration, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0, err
@@ -150,7 +150,7 @@ func ProcessCPU(pid int) (time.Duration, error) {
 // FamilyCPU returns the processor time of a process and its children, living or waited
 // for. A sentry is such a family: its children run the code of its guest.
 func FamilyCPU(pid int) (time.Duration, error) {
-	sum, err := ProcessCPU(pid)
+	sum, err := processCPU(pid)
 	if err != nil {
 		return 0, err
 	}
@@ -159,7 +159,7 @@ func FamilyCPU(pid int) (time.Duration, error) {
 		return 0, err
 	}
 	for _, child := range children {
-		used, _ := ProcessCPU(child) // 0 if it has ended
+		used, _ := processCPU(child) // 0 if it has ended
 		sum += used
 	}
 	return sum, nil

@@ -133,7 +133,7 @@ func TestTreeCPU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone, err := ProcessCPU(cmd.Process.Pid)
+	alone, err := processCPU(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestTreeCPU(t *testing.T) {
 	if after-before < used-rounding {
 		t.Errorf("%v after the child ended, it used %v", after-before, used)
 	}
-	if _, err := ProcessCPU(1<<22 + 1); !errors.Is(err, os.ErrNotExist) {
+	if _, err := processCPU(1<<22 + 1); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a process that cannot be: %v", err)
 	}
 }

@@ -147,7 +147,7 @@ func (m *Memory) Pin(ctx context.Context, k *kernel.Kernel, id, self string) (*P
 		return m.gens[gen].Name
 	}
 	for _, r := range private {
-		m.table.Overlapping(r, func(part memmap.FileRange, gen int) {
+		m.table.overlapping(r, func(part memmap.FileRange, gen int) {
 			i, ok := index[gen]
 			if !ok {
 				i = uint32(len(p.Generations))
@@ -181,7 +181,7 @@ func (p *Pinned) Held() []snapfile.Held {
 // run yet.
 func (m *Memory) Settle(held []snapfile.Held) {
 	for _, h := range held {
-		m.table.Overlapping(memmap.FileRange(h.Range), func(part memmap.FileRange, gen int) {
+		m.table.overlapping(memmap.FileRange(h.Range), func(part memmap.FileRange, gen int) {
 			surplus := h.Refs
 			if gen >= 0 {
 				surplus--

@@ -152,7 +152,7 @@ func (*Reader) RegisterDestinationFD(int32, uint64, []stateio.ClientFileRangeSet
 // copies know were frozen but not mapped any more: nobody can ask for them.
 func (r *Reader) AddRead(id int, _ int64, _ stateio.DestinationFile, fr memmap.FileRange, dst []byte) {
 	var err error
-	r.mem.table.Overlapping(fr, func(part memmap.FileRange, gen int) {
+	r.mem.table.overlapping(fr, func(part memmap.FileRange, gen int) {
 		if err != nil {
 			return
 		}

@@ -123,7 +123,7 @@ func (as *addressSpace) MapFile(addr hostarch.Addr, f memmap.File, fr memmap.Fil
 		return as.AddressSpace.MapFile(addr, f, fr, at, precommit)
 	}
 	var err error
-	as.mem.table.Overlapping(fr, func(part memmap.FileRange, gen int) {
+	as.mem.table.overlapping(fr, func(part memmap.FileRange, gen int) {
 		if err != nil {
 			return
 		}

@@ -14,9 +14,9 @@ import (
 // page-aligned, not empty and do not overlap. A Table is immutable.
 type Table []snapfile.Extent
 
-// Overlapping calls fn for each part of fr in order: with the generation it
+// overlapping calls fn for each part of fr in order: with the generation it
 // lives in, or with gen < 0 where the table has none.
-func (t Table) Overlapping(fr memmap.FileRange, fn func(part memmap.FileRange, gen int)) {
+func (t Table) overlapping(fr memmap.FileRange, fn func(part memmap.FileRange, gen int)) {
 	at := fr.Start
 	for i := sort.Search(len(t), func(i int) bool { return t[i].End > fr.Start }); i < len(t) && t[i].Start < fr.End; i++ {
 		part := memmap.FileRange(t[i].Range).Intersect(fr)

@@ -142,7 +142,7 @@ func TestOverlapping(t *testing.T) {
 		table, in := drawTable(t)
 		fr := drawRange(t)
 		at := fr.Start
-		table.Overlapping(fr, func(part memmap.FileRange, gen int) {
+		table.overlapping(fr, func(part memmap.FileRange, gen int) {
 			if part.Start != at || part.Length() == 0 || part.End > fr.End {
 				t.Fatalf("part %v of %v comes at %#x", part, fr, at)
 			}

@@ -6,11 +6,8 @@ import (
 	"ramet.dev/ramet/internal/sentry/kern"
 )
 
-// The guest's first process has the mount namespace that everything is looked up
-// in. Its end is the end of the sandbox: all other processes are killed with it.
-
-// AwaitInit returns when the guest's first process has ended, and says how it
-// did.
+// AwaitInit returns when the guest's first process has ended, which is the end of the sandbox,
+// and says how that process ended.
 func (g *Guest) AwaitInit() string {
 	first := g.k.GlobalInit()
 	first.WaitExited()

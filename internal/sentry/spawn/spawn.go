@@ -87,9 +87,9 @@ func (s *Spawner) Args(ctx context.Context, mns *vfs.MountNamespace, req *wire.E
 // Stdio are the sentry's ends of the standard streams of a process.
 type Stdio struct{ Stdin, Stdout, Stderr *vfs.FileDescription }
 
-// OutputPipe is the size of the pipes for output, in bytes: how much is written before it
+// outputPipe is the size of the pipes for output, in bytes: how much is written before it
 // is read.
-const OutputPipe = 256 << 10
+const outputPipe = 256 << 10
 
 // OpenStdio fills the standard descriptors of fds with pipes, without stdin with /dev/null
 // for the input. It puts the other ends into std, after an error those that were made.
@@ -121,7 +121,7 @@ func (s *Spawner) OpenStdio(ctx context.Context, mns *vfs.MountNamespace, fds *k
 			return fmt.Errorf("create output pipe: %w", err)
 		}
 		*end = r
-		_, _ = r.Impl().(*pipe.VFSPipeFD).SetPipeSize(OutputPipe) // it is smaller else, which is no error
+		_, _ = r.Impl().(*pipe.VFSPipeFD).SetPipeSize(outputPipe) // it is smaller else, which is no error
 		if err := Place(ctx, fds, fd, w); err != nil {
 			return fmt.Errorf("create output pipe: %w", err)
 		}

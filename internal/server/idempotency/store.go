@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// Lifetime is how long an answer is kept.
-	Lifetime = 24 * time.Hour
+	// lifetime is how long an answer is kept.
+	lifetime = 24 * time.Hour
 	// most bounds the answers of one tenant. The oldest are deleted first, so that no tenant
 	// displaces the answers of another.
 	most = 20000
@@ -104,7 +104,7 @@ func (b *Store) outdated() (changes []store.Change) {
 		for len(of.order) > 0 {
 			first := of.order[0]
 			gone := b.gone(first)
-			if !gone && of.n <= b.most && b.now().Sub(first.at) < Lifetime {
+			if !gone && of.n <= b.most && b.now().Sub(first.at) < lifetime {
 				break
 			}
 			of.order = of.order[1:]
@@ -125,7 +125,7 @@ func (b *Store) Answer(ctx context.Context, key string) (*service.Answer, error)
 	b.mu.Lock()
 	m, ok := b.known[key]
 	b.mu.Unlock()
-	if !ok || b.now().Sub(m.at) >= Lifetime {
+	if !ok || b.now().Sub(m.at) >= lifetime {
 		return nil, nil
 	}
 	var a service.Answer

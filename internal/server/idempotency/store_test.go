@@ -72,7 +72,7 @@ func TestAnswersOutliveTheDaemonAndNotTheDay(t *testing.T) {
 	if got := b.has("k"); got != "done" {
 		t.Errorf("%q", got)
 	}
-	b.at = b.at.Add(Lifetime)
+	b.at = b.at.Add(lifetime)
 	if got := b.has("k"); got != "" {
 		t.Errorf("after a day: %q", got)
 	}
@@ -120,7 +120,7 @@ func TestNoTenantPushesOutAnothersAnswers(t *testing.T) {
 	if b.has("0") != "" || b.has("19") == "" {
 		t.Error("the busy tenant's oldest did not go first")
 	}
-	b.at = b.at.Add(Lifetime)
+	b.at = b.at.Add(lifetime)
 	b.keepFor("third", "t", "x")
 	if len(b.known) != 1 || len(b.shares) != 1 {
 		t.Errorf("after a day %d answers of %d tenants are known", len(b.known), len(b.shares))

@@ -201,7 +201,7 @@ func (s *Store) Free(p Page, n int, born uint32) {
 		return // pages of an ancestor, whose store frees them
 	}
 	if born <= s.maxPinned {
-		s.pins[len(s.pins)-1].bury(deadRange{start, end - start, born})
+		s.pins[len(s.pins)-1].addDead(deadRange{start, end - start, born})
 		return
 	}
 	s.reclaim(start, end-start)

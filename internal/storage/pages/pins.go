@@ -80,7 +80,7 @@ func (s *Store) Release(id string) {
 	var unneeded []deadRange
 	for _, d := range gone.dead {
 		if older != nil && d.born <= older.epoch {
-			older.bury(d)
+			older.addDead(d)
 		} else {
 			unneeded = append(unneeded, d)
 		}
@@ -88,8 +88,8 @@ func (s *Store) Release(id string) {
 	s.reclaimAll(unneeded)
 }
 
-// bury adds a range to the dead of a pin.
-func (p *pin) bury(d deadRange) {
+// addDead adds a range to the dead of a pin.
+func (p *pin) addDead(d deadRange) {
 	if n := len(p.dead); n > 0 {
 		if last := &p.dead[n-1]; last.born == d.born && last.start+last.n == d.start {
 			last.n += d.n

@@ -15,8 +15,8 @@ import (
 	"ramet.dev/ramet/internal/workload"
 )
 
-// Box is a sandbox and what is in its memory.
-type Box struct {
+// Instance is a sandbox and what is in its memory.
+type Instance struct {
 	api.Sandbox
 	Vars map[string]string
 }
@@ -26,7 +26,7 @@ type Box struct {
 type Daemon struct {
 	apitest.Service
 	// Agent is the warm process: what it prints, and its exit code.
-	Agent func(b *Box, program string) (string, int)
+	Agent func(b *Instance, program string) (string, int)
 	// FailChild makes children fail, by their index; nil for none.
 	FailChild func(i int) *api.Error
 	// ImageMissing makes the image be built first.
@@ -36,10 +36,10 @@ type Daemon struct {
 	// Silent is of a background process, which has no output then.
 	Silent bool
 
-	mu    sync.Mutex
-	boxes map[string]*Box
-	snaps map[string]api.Snapshot
-	next  int
+	mu        sync.Mutex
+	instances map[string]*Instance
+	snaps     map[string]api.Snapshot
+	next      int
 	// attached are the sandboxes whose process was attached to.
 	attached []string
 	servers  sync.WaitGroup
@@ -51,7 +51,7 @@ type Daemon struct {
 
 // New returns a daemon without sandboxes.
 func New() *Daemon {
-	d := &Daemon{boxes: map[string]*Box{}, snaps: map[string]api.Snapshot{}}
+	d := &Daemon{instances: map[string]*Instance{}, snaps: map[string]api.Snapshot{}}
 	d.CreateFunc, d.ListFunc, d.DestroyFunc, d.ExecFunc, d.StatsFunc = d.create, d.list, d.destroy, d.exec, d.stats
 	d.RunCodeFunc = d.runCode
 	d.Files, d.StartProcessFunc, d.AttachFunc, d.DialPortFunc = &files{}, d.startProcess, d.attach, d.dialPort
@@ -77,26 +77,26 @@ func (d *Daemon) Connect(t testing.TB) *client.Client {
 func (d *Daemon) Left() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.boxes) + len(d.snaps)
+	return len(d.instances) + len(d.snaps)
 }
 
-func (d *Daemon) add(name, parent string, index int, metadata, vars map[string]string) *Box {
+func (d *Daemon) add(name, parent string, index int, metadata, vars map[string]string) *Instance {
 	d.next++
 	id := fmt.Sprintf("sbx_%s", strings.Repeat(string(rune('a'+d.next%26)), 13)+fmt.Sprintf("%c%c%c", 'a'+d.next/676%26, 'a'+d.next/26%26, 'a'+d.next%26))
-	b := &Box{Vars: maps.Clone(vars), Sandbox: api.Sandbox{
+	b := &Instance{Vars: maps.Clone(vars), Sandbox: api.Sandbox{
 		ID: id, Name: name, State: api.StateRunning, Parent: parent, Metadata: metadata,
 		Identity: api.Identity{SandboxID: id, ForkIndex: index, Hostname: "host-" + id[4:]},
 	}}
 	if b.Vars == nil {
 		b.Vars = map[string]string{}
 	}
-	d.boxes[id] = b
-	d.Most = max(d.Most, len(d.boxes))
+	d.instances[id] = b
+	d.Most = max(d.Most, len(d.instances))
 	return b
 }
 
-func (d *Daemon) find(ref string) (*Box, error) {
-	if b := d.boxes[ref]; b != nil {
+func (d *Daemon) find(ref string) (*Instance, error) {
+	if b := d.instances[ref]; b != nil {
 		return b, nil
 	}
 	return nil, api.NotFound("sandbox", ref)
@@ -127,7 +127,7 @@ func (d *Daemon) list(_ context.Context, f api.ListFilter) ([]api.Sandbox, error
 	defer d.mu.Unlock()
 	list := []api.Sandbox{}
 next:
-	for _, b := range d.boxes {
+	for _, b := range d.instances {
 		for k, v := range f.Metadata {
 			if b.Metadata[k] != v {
 				continue next
@@ -144,7 +144,7 @@ func (d *Daemon) destroy(_ context.Context, ref string) error {
 	if _, err := d.find(ref); err != nil {
 		return err
 	}
-	delete(d.boxes, ref)
+	delete(d.instances, ref)
 	return nil
 }
 
@@ -198,7 +198,7 @@ func (d *Daemon) fork(_ context.Context, ref string, req api.ForkRequest) (*api.
 	return d.children(parent, req.Count, req.Names), nil
 }
 
-func (d *Daemon) children(parent *Box, n int, names []string) *api.ForkResult {
+func (d *Daemon) children(parent *Instance, n int, names []string) *api.ForkResult {
 	res := &api.ForkResult{PauseMS: 12.5}
 	for i := range n {
 		if d.FailChild != nil {
@@ -229,7 +229,7 @@ func (d *Daemon) promote(_ context.Context, ref string) (*api.Sandbox, error) {
 		return nil, err
 	}
 	parent.Vars = child.Vars
-	delete(d.boxes, ref)
+	delete(d.instances, ref)
 	return &parent.Sandbox, nil
 }
 

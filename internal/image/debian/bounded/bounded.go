@@ -9,8 +9,8 @@ import (
 	"ramet.dev/ramet/internal/image/debian/fault"
 )
 
-// MaxFile bounds each configuration file of the host that ReadFile reads.
-const MaxFile = 1 << 20
+// maxFile bounds each configuration file of the host that ReadFile reads.
+const maxFile = 1 << 20
 
 // ReadAll reads all of r, or fails if it holds more than limit bytes.
 func ReadAll(what string, r io.Reader, limit int64) ([]byte, error) {
@@ -24,14 +24,14 @@ func ReadAll(what string, r io.Reader, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// ReadFile reads a file of at most MaxFile bytes.
+// ReadFile reads a file of at most maxFile bytes.
 func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return ReadAll(path, f, MaxFile)
+	return ReadAll(path, f, maxFile)
 }
 
 // reader fails, rather than ends, when more than limit bytes come.
