@@ -4,8 +4,8 @@
 //	waiting ──► released ──► sending ──► sent
 //	   ▲  │         ▲           ├──────► unknown ──► released, if told so explicitly
 //	   │  │         └───────────│──────────┘
-//	   └──┼─────────────────────┘ not sent
-//	      └──► dropped, expired
+//	   └──┼────────│────────────┘ not sent
+//	      └────────┴──► dropped, expired
 //
 // Each state is on disk before what it announces is done, so that a process that is killed
 // at any moment leaves a request that is neither lost nor sent twice: released requests are

@@ -45,7 +45,7 @@ func TestFaults(t *testing.T) {
 			now := state(t, q, id)
 			next := openQueue(t, hostfs.OS, dir, s, nil)
 			then := state(t, next, id)
-			if err := next.Resume(t.Context()); err != nil {
+			if err := next.Resume(t.Context(), every); err != nil {
 				t.Error(err)
 			}
 			after := state(t, next, id)
@@ -173,7 +173,7 @@ func TestKilledAtEachStep(t *testing.T) {
 		}
 		q.Close()
 		next := openQueue(t, hostfs.OS, dir, s, nil)
-		if err := next.Resume(t.Context()); err != nil {
+		if err := next.Resume(t.Context(), every); err != nil {
 			t.Error(err)
 		}
 		times := len(s.take())

@@ -80,7 +80,7 @@ func TestFlow(t *testing.T) {
 		}
 	}()
 	sender := &throughProxy{proxy: p, flow: proxy.Flow{
-		Sandbox: "sbx_a", Name: name, Port: 443, TLS: true, Authority: authority, Rule: rule,
+		Name: name, Port: 443, TLS: true, Authority: authority, Rule: func() *proxy.Rule { return rule },
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
 		},
@@ -88,7 +88,7 @@ func TestFlow(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "held")
 	q := openQueue(t, hostfs.OS, dir, sender, nil)
 	flow := sender.flow
-	flow.Effects = func(next http.RoundTripper) http.RoundTripper { return q.Transport(origin, time.Hour, next) }
+	flow.Effects = func(next http.RoundTripper) http.RoundTripper { return q.Transport(origin, time.Hour, Told{}, next) }
 
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(authority.Certificate())

@@ -161,7 +161,7 @@ func TestDrop(t *testing.T) {
 	if err := q.Drop(a); err != nil {
 		t.Fatal(err)
 	}
-	if err := q.DropSandbox("sbx_a"); err != nil {
+	if err := q.DropSandbox("sbx_a", false); err != nil {
 		t.Fatal(err)
 	}
 	if state(t, q, a) != Dropped || state(t, q, b) != Dropped || state(t, q, c) != Waiting || s.take() != nil {
@@ -180,7 +180,7 @@ func TestDrop(t *testing.T) {
 func TestGuestWaits(t *testing.T) {
 	s := &server{}
 	q := openQueue(t, hostfs.OS, filepath.Join(t.TempDir(), "held"), s, nil)
-	rt := q.Transport(origin, 0, nil)
+	rt := q.Transport(origin, 0, Told{}, nil)
 	ask := func(ctx context.Context) chan answer {
 		done := make(chan answer, 1)
 		r := request(t, "POST", "body").WithContext(ctx)
@@ -236,7 +236,7 @@ func TestTransport(t *testing.T) {
 	s := &server{}
 	q := openQueue(t, hostfs.OS, filepath.Join(t.TempDir(), "held"), s, func(l *Limits) { l.Requests, l.Body, l.Bytes = 3, 10, 15 })
 	passed := &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}
-	rt := q.Transport(origin, time.Millisecond, transportFunc(func(*http.Request) (*http.Response, error) { return passed, nil }))
+	rt := q.Transport(origin, time.Millisecond, Told{}, transportFunc(func(*http.Request) (*http.Response, error) { return passed, nil }))
 	for _, c := range []struct {
 		method, body, header, value string
 		want                        int
@@ -271,7 +271,7 @@ func TestTransport(t *testing.T) {
 	if len(q.List("")) != 3 || q.use["sbx_a"].bytes != 10 || q.use["sbx_a"].requests != 3 {
 		t.Errorf("held are %+v, %+v", q.List(""), q.use["sbx_a"])
 	}
-	if err := q.DropSandbox("sbx_a"); err != nil || len(q.use) != 0 {
+	if err := q.DropSandbox("sbx_a", false); err != nil || len(q.use) != 0 {
 		t.Errorf("after dropping %v are in use: %v", q.use, err)
 	}
 }
@@ -287,7 +287,7 @@ func TestGuestBreaksOff(t *testing.T) {
 	q := openQueue(t, hostfs.OS, dir, &server{}, nil)
 	r := request(t, "POST", "")
 	r.Body = io.NopCloser(io.MultiReader(strings.NewReader("half"), readerFunc(func([]byte) (int, error) { return 0, io.ErrUnexpectedEOF })))
-	if _, err := q.Transport(origin, 0, nil).RoundTrip(r); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := q.Transport(origin, 0, Told{}, nil).RoundTrip(r); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the error is %v", err)
 	}
 	if len(q.List("")) != 0 || len(files(t, dir)) != 0 || len(q.use) != 0 {
@@ -366,7 +366,7 @@ func TestNextProcess(t *testing.T) {
 	if got := s.take(); got != nil {
 		t.Errorf("opening sent %q", got)
 	}
-	if err := next.Resume(t.Context()); err != nil {
+	if err := next.Resume(t.Context(), every); err != nil {
 		t.Fatal(err)
 	}
 	for was, is := range map[State]State{Waiting: Waiting, Released: Sent, Sending: Unknown, Unknown: Unknown} {
@@ -440,4 +440,100 @@ func TestFinishedAreForgotten(t *testing.T) {
 	if !slices.Equal(left, ids[2:]) || len(files(t, dir)) != 3 {
 		t.Errorf("left are %q and %q", left, files(t, dir))
 	}
+}
+
+// every knows all sandboxes.
+func every(string) bool { return true }
+
+// TestStranded has requests that were released by a process which did not send them, of a sandbox
+// that the next one does not know.
+func TestStranded(t *testing.T) {
+	dir, s := filepath.Join(t.TempDir(), "held"), &server{}
+	ids := make([]string, 4)
+	first := openQueue(t, hostfs.OS, dir, s, nil)
+	for i := range ids {
+		ids[i] = hold(t, first, origin)
+		it, err := first.find(ids[i])
+		if err == nil {
+			err = first.release(it, false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.Close()
+	q := openQueue(t, hostfs.OS, dir, s, nil)
+	if err := q.Resume(t.Context(), func(sandbox string) bool { return sandbox != origin.Sandbox }); err != nil || s.take() != nil || q.Sending() != 0 {
+		t.Errorf("requests of a sandbox that is not known: %v", err)
+	}
+	if err := q.Drop(ids[0]); err != nil || state(t, q, ids[0]) != Dropped {
+		t.Errorf("drop: %v", err)
+	}
+	if r, err := q.Release(t.Context(), ids[1], false); err != nil || r.State != Sent {
+		t.Errorf("release: %+v, %v", r, err)
+	}
+	if err := q.ReleaseSandbox(t.Context(), origin.Sandbox); err != nil || len(s.take()) != 3 {
+		t.Errorf("release all: %v", err)
+	}
+	if err := q.DropSandbox(origin.Sandbox, true); err != nil || len(q.List("")) != 0 || len(files(t, dir)) != 0 {
+		t.Errorf("forget: %v, %+v, files %v", err, q.List(""), files(t, dir))
+	}
+	if _, err := q.Get(ids[0]); api.CodeOf(err) != api.CodeNotFound {
+		t.Errorf("a request that is forgotten: %v", err)
+	}
+}
+
+// TestARequestIsSentByOne releases one while it is being sent.
+func TestARequestIsSentByOne(t *testing.T) {
+	began, end := make(chan bool), make(chan bool)
+	s := &server{fail: func(*Request) error {
+		began <- true
+		<-end
+		return fmt.Errorf("%w: nobody listens", ErrNotSent)
+	}}
+	q := openQueue(t, hostfs.OS, filepath.Join(t.TempDir(), "held"), s, nil)
+	id := hold(t, q, origin)
+	done := make(chan error, 1)
+	go func() {
+		_, err := q.Release(t.Context(), id, false)
+		done <- err
+	}()
+	<-began
+	if n := q.Sending(); n != 1 {
+		t.Errorf("%d are being sent", n)
+	}
+	if _, err := q.Release(t.Context(), id, true); api.CodeOf(err) != api.CodeWrongState {
+		t.Errorf("it is released again: %v", err)
+	}
+	if err := q.Drop(id); api.CodeOf(err) != api.CodeWrongState {
+		t.Errorf("it is dropped: %v", err)
+	}
+	if err := q.Resume(t.Context(), every); err != nil {
+		t.Errorf("resume: %v", err)
+	}
+	end <- true
+	if err := <-done; !errors.Is(err, ErrNotSent) || state(t, q, id) != Waiting {
+		t.Errorf("it is %s: %v", state(t, q, id), err)
+	}
+}
+
+// TestOldRecordsGo removes those of finished requests that nobody has asked for in a long time.
+func TestOldRecordsGo(t *testing.T) {
+	dir, s := filepath.Join(t.TempDir(), "held"), &server{}
+	first := openQueue(t, hostfs.OS, dir, s, nil)
+	dropped, waiting := hold(t, first, origin), hold(t, first, origin)
+	if err := first.Drop(dropped); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	if q := openQueue(t, hostfs.OS, dir, s, nil); len(q.List("")) != 2 {
+		t.Errorf("there are %+v", q.List(""))
+	} else {
+		q.Close()
+	}
+	q := openQueue(t, hostfs.OS, dir, s, func(l *Limits) { l.Age = time.Nanosecond })
+	if r, err := q.Get(dropped); api.CodeOf(err) != api.CodeNotFound {
+		t.Errorf("it is %+v, %v", r, err)
+	}
+	polltest.Eventually(t, 10*time.Second, "the other expires", func() bool { return state(t, q, waiting) == Expired })
 }

@@ -53,7 +53,7 @@ func child(dir, server string) error {
 	if err != nil {
 		return err
 	}
-	if err := q.Resume(context.Background()); err != nil {
+	if err := q.Resume(context.Background(), every); err != nil {
 		return err
 	}
 	for {
@@ -121,7 +121,7 @@ func TestKill(t *testing.T) {
 		_ = cmd.Wait() // it was killed
 	}
 	q := openQueue(t, hostfs.OS, dir, overHTTP{server.URL}, nil)
-	if err := q.Resume(t.Context()); err != nil {
+	if err := q.Resume(t.Context(), every); err != nil {
 		t.Error(err)
 	}
 	states := map[string]State{}

@@ -55,6 +55,8 @@ type item struct {
 	// The queue's mu guards these.
 	guest chan answer // where a guest waits, nil if none does
 	timer *time.Timer
+	// sending says that somebody sends it, or is about to.
+	sending bool
 }
 
 func newItem(r Request) *item {
@@ -81,6 +83,14 @@ func Open(fs hostfs.FS, dir string, sender Sender, limits Limits) (*Queue, error
 	slices.SortFunc(requests, func(a, b *Request) int { return cmp.Compare(a.Number, b.Number) })
 	q.ctx, q.stop = context.WithCancel(context.Background()) // sending outlives whoever asked for it
 	for _, r := range requests {
+		if r.State.Finished() && q.now().Sub(r.Changed) > limits.Age {
+			// Its sandbox may be gone, so that nobody else makes room.
+			if err := q.disk.remove(q.disk.record(r.ID)); err != nil {
+				q.stop()
+				return nil, err
+			}
+			continue
+		}
 		if r.State == Sending {
 			r.State, r.Changed, r.Note = Unknown, q.now(), "the gateway ended while it was being sent"
 			if err := q.disk.write(r); err != nil {
@@ -274,6 +284,28 @@ func (q *Queue) view(it *item) Request {
 	return r
 }
 
+// Get returns a request without its headers.
+func (q *Queue) Get(id string) (Request, error) {
+	it, err := q.find(id)
+	if err != nil {
+		return Request{}, err
+	}
+	return q.view(it), nil
+}
+
+// Sending returns how many requests are being sent, or are about to be.
+func (q *Queue) Sending() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	for _, it := range q.items {
+		if it.sending {
+			n++
+		}
+	}
+	return n
+}
+
 func (q *Queue) find(id string) (*item, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -308,15 +340,19 @@ func (q *Queue) Drop(id string) error {
 	return q.finish(it, Dropped, "it was dropped")
 }
 
-// DropSandbox drops all requests of a sandbox that wait or are unknown.
-func (q *Queue) DropSandbox(sandbox string) error {
+// DropSandbox drops all requests of a sandbox that are not being sent. With forget it also removes
+// the records of those that are finished: nobody asks for them any more.
+func (q *Queue) DropSandbox(sandbox string, forget bool) error {
 	var errs []error
 	for _, r := range q.List(sandbox) {
-		if r.State == Waiting || r.State == Unknown {
+		if !r.State.Finished() {
 			if err := q.Drop(r.ID); err != nil && api.CodeOf(err) != api.CodeWrongState {
 				errs = append(errs, err)
 			}
 		}
+	}
+	if forget {
+		errs = append(errs, q.prune(sandbox, nil, 0))
 	}
 	return errors.Join(errs...)
 }
@@ -325,7 +361,8 @@ func (q *Queue) DropSandbox(sandbox string) error {
 func (q *Queue) finish(it *item, state State, why string) error {
 	it.mu.Lock()
 	defer it.mu.Unlock()
-	if it.req.State != Waiting && (it.req.State != Unknown || state != Dropped) {
+	stays := it.req.State == Waiting || state == Dropped && (it.req.State == Unknown || it.req.State == Released && !q.isSending(it))
+	if !stays {
 		return api.Errorf(api.CodeWrongState, "held request %s is %s", it.id, it.req.State)
 	}
 	if err := q.set(it, state, nil); err != nil {
@@ -369,16 +406,17 @@ func (q *Queue) clean(it *item) error {
 	}
 	q.account(it.sandbox, -1, -it.req.Size)
 	q.mu.Unlock()
-	return errors.Join(q.disk.remove(q.disk.body(it.id)), q.prune(it))
+	return errors.Join(q.disk.remove(q.disk.body(it.id)), q.prune(it.sandbox, it, q.limits.Finished))
 }
 
-// prune forgets the oldest finished requests of the sandbox of one that has just finished.
-func (q *Queue) prune(last *item) error {
+// prune forgets the oldest finished requests of a sandbox but for so many. The caller holds the mu
+// of last, one that has just finished, or last is nil.
+func (q *Queue) prune(sandbox string, last *item, keep int) error {
 	q.mu.Lock()
 	var done []*item
 	for _, it := range q.items {
 		// An item whose mu another one holds is not finished, or will call prune itself.
-		if it == last || it.sandbox == last.sandbox && it.mu.TryLock() {
+		if it == last || it.sandbox == sandbox && it.mu.TryLock() {
 			if it.req.State.Finished() {
 				done = append(done, it)
 			}
@@ -388,7 +426,7 @@ func (q *Queue) prune(last *item) error {
 		}
 	}
 	slices.SortFunc(done, func(a, b *item) int { return cmp.Compare(a.number, b.number) })
-	done = done[:max(0, len(done)-q.limits.Finished)]
+	done = done[:max(0, len(done)-keep)]
 	for _, it := range done {
 		delete(q.items, it.id)
 	}
@@ -414,14 +452,14 @@ func (q *Queue) Release(ctx context.Context, id string, again bool) (Request, er
 	return q.sendAll(ctx, it)
 }
 
-// ReleaseSandbox sends all requests of a sandbox that wait, one after the other in the
-// order in which they came. Once it has been decided, which is on disk, all of them are
+// ReleaseSandbox sends all requests of a sandbox that wait, or were released and never sent, one
+// after the other in the order in which they came. Once it has been decided, which is on disk, all of them are
 // sent, if need be by the next process. It returns after the first one that fails.
 func (q *Queue) ReleaseSandbox(ctx context.Context, sandbox string) error {
 	var items []*item
 	for _, r := range q.List(sandbox) {
 		it, err := q.find(r.ID)
-		if r.State != Waiting || err != nil {
+		if r.State != Waiting && r.State != Released || err != nil {
 			continue
 		}
 		if err := q.release(it, false); err != nil {
@@ -436,29 +474,48 @@ func (q *Queue) ReleaseSandbox(ctx context.Context, sandbox string) error {
 	return err
 }
 
-// Resume sends what was released before this process began.
-func (q *Queue) Resume(ctx context.Context) error {
+// Resume sends what was released before this process began, of the sandboxes that known has. Other
+// requests stay released: ReleaseSandbox sends them.
+func (q *Queue) Resume(ctx context.Context, known func(sandbox string) bool) error {
 	var items []*item
 	for _, r := range q.List("") {
-		if it, err := q.find(r.ID); err == nil && r.State == Released {
-			items = append(items, it)
+		it, err := q.find(r.ID)
+		if err == nil && r.State == Released && known(r.Sandbox) && q.release(it, false) == nil {
+			items = append(items, it) // else somebody else sends it
 		}
 	}
 	_, err := q.sendAll(ctx, items...)
 	return err
 }
 
-// release decides that a request is sent.
+// release decides that a request is sent, by the caller: it is for sendAll from then on.
 func (q *Queue) release(it *item, again bool) error {
 	it.mu.Lock()
 	defer it.mu.Unlock()
 	switch {
+	case it.req.State == Released && !q.isSending(it): // by a process that has not sent it
+		q.setSending(it, true)
+		return nil
 	case it.req.State == Waiting || it.req.State == Unknown && again:
-		return q.set(it, Released, nil)
+		err := q.set(it, Released, nil)
+		q.setSending(it, err == nil)
+		return err
 	case it.req.State == Unknown:
 		return api.Errorf(api.CodeWrongState, "held request %s may have been sent: %s; it is sent again only if told so", it.id, it.req.Note)
 	}
 	return api.Errorf(api.CodeWrongState, "held request %s is %s", it.id, it.req.State)
+}
+
+func (q *Queue) isSending(it *item) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return it.sending
+}
+
+func (q *Queue) setSending(it *item, is bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	it.sending = is
 }
 
 // sendAll sends released requests in their order, in the background. It returns the last
@@ -477,6 +534,7 @@ func (q *Queue) sendAll(ctx context.Context, items ...*item) (Request, error) {
 		var o outcome
 		for _, it := range items {
 			err := q.send(it)
+			q.setSending(it, false)
 			o.last = q.view(it)
 			if err != nil && o.err == nil {
 				o.err = fmt.Errorf("send held request %s: %w", it.id, err)

@@ -21,14 +21,23 @@ import (
 // others, go to next.
 //
 // What cannot be held is refused: connections that become something else than HTTP.
-func (q *Queue) Transport(o Origin, wait time.Duration, next http.RoundTripper) http.RoundTripper {
-	return &transport{q, o, wait, next}
+func (q *Queue) Transport(o Origin, wait time.Duration, told Told, next http.RoundTripper) http.RoundTripper {
+	return &transport{q, o, wait, told, next}
+}
+
+// Told is called with what becomes of the requests of a transport. Both may be nil.
+type Told struct {
+	// Held is called once a request is written down, and before it is answered.
+	Held func(r *http.Request, id string)
+	// Refused is called with a request that is not held, and not let through.
+	Refused func(r *http.Request, why string)
 }
 
 type transport struct {
 	queue  *Queue
 	origin Origin
 	wait   time.Duration
+	told   Told
 	next   http.RoundTripper
 }
 
@@ -37,7 +46,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	writes := slices.ContainsFunc(httprule.EffectiveMethods(r.Method, r.Header), func(m string) bool { return !httprule.Safe(m) })
 	switch {
 	case r.Header.Get("Upgrade") != "":
-		return problem(http.StatusForbidden, "Request cannot be held", "writes are held here, and a connection that is upgraded cannot be", ""), nil
+		return t.refuse(r, http.StatusForbidden, "writes are held here, and a connection that is upgraded cannot be"), nil
 	case !writes:
 		return t.next.RoundTrip(r)
 	}
@@ -47,7 +56,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Body.Close()
 	}
 	if err != nil {
-		return t.refuse(r.Context(), err)
+		return t.failed(r, err)
+	}
+	if t.told.Held != nil {
+		t.told.Held(r, it.id)
 	}
 	var late <-chan time.Time
 	if t.wait > 0 {
@@ -73,18 +85,25 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// refuse answers a request that could not be held.
-func (t *transport) refuse(ctx context.Context, err error) (*http.Response, error) {
+// failed answers a request that could not be held.
+func (t *transport) failed(r *http.Request, err error) (*http.Response, error) {
 	switch {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+	case r.Context().Err() != nil:
+		return nil, context.Cause(r.Context())
 	case errors.Is(err, errGuest):
 		return nil, err
 	case api.CodeOf(err) == api.CodeLimit:
-		return problem(http.StatusTooManyRequests, "Request cannot be held", err.Error(), ""), nil
+		return t.refuse(r, http.StatusTooManyRequests, err.Error()), nil
 	}
 	// The reason is the host's.
-	return problem(http.StatusServiceUnavailable, "Request cannot be held", "the request could not be written down, and was not let through", ""), nil
+	return t.refuse(r, http.StatusServiceUnavailable, "the request could not be written down, and was not let through"), nil
+}
+
+func (t *transport) refuse(r *http.Request, status int, why string) *http.Response {
+	if t.told.Refused != nil {
+		t.told.Refused(r, why)
+	}
+	return problem(status, "Request cannot be held", why, "")
 }
 
 // HeldHeader is a header of answers of the queue itself: the id of the request.

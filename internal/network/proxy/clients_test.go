@@ -122,3 +122,27 @@ func TestHostProxy(t *testing.T) {
 		}
 	}
 }
+
+func TestHostProxyOfNames(t *testing.T) {
+	if p, err := NewHostProxy("", "*"); p != nil || err != nil || p.Of(name, 443) != nil {
+		t.Errorf("no proxy is %v, %v", p, err)
+	}
+	p, err := NewHostProxy("http://me:pass@proxy.example.net:3128", "internal.example.com,.lan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]string{name: "proxy.example.net:3128", "internal.example.com": "", "x.lan": "", "localhost": ""} {
+		got := ""
+		if via := p.Of(host, 443); via != nil {
+			got = via.Host
+		}
+		if got != want {
+			t.Errorf("%s is reached by %q, not %q", host, got, want)
+		}
+	}
+	for _, bad := range []string{"socks5://proxy.example.net", "http://me:pass@:1:2", "http://", "://pass"} {
+		if _, err := NewHostProxy(bad, ""); err == nil || strings.Contains(err.Error(), "pass") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}

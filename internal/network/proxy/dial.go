@@ -12,20 +12,49 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpproxy"
 )
 
 // maxProxyAnswer bounds the answer of a proxy to CONNECT.
 const maxProxyAnswer = 64 << 10
 
-// HostProxy returns the proxy by which this host reaches a name over TLS, as HTTPS_PROXY
-// and NO_PROXY say, or nil.
-func HostProxy(name string, port uint16) (*url.URL, error) {
-	u := &url.URL{Scheme: "https", Host: net.JoinHostPort(name, strconv.Itoa(int(port)))}
-	via, err := http.ProxyFromEnvironment(&http.Request{URL: u})
-	if err != nil {
+// HostProxy is the proxy by which a host reaches names over TLS.
+type HostProxy struct {
+	of func(*url.URL) (*url.URL, error)
+}
+
+// NewHostProxy reads the values of HTTPS_PROXY and NO_PROXY. Without the first there is no proxy,
+// and it returns nil.
+func NewHostProxy(httpsProxy, noProxy string) (*HostProxy, error) {
+	if httpsProxy == "" {
+		return nil, nil
+	}
+	if !strings.Contains(httpsProxy, "://") {
+		httpsProxy = "http://" + httpsProxy // as other programs take it
+	}
+	via, err := url.Parse(httpsProxy)
+	if err != nil || via.Hostname() == "" {
 		return nil, errors.New("HTTPS_PROXY is not the URL of a proxy") // the error has its password
 	}
-	return via, nil
+	if via.Scheme != "http" && via.Scheme != "https" {
+		return nil, fmt.Errorf("HTTPS_PROXY: the scheme is %q: it can be http or https", via.Scheme)
+	}
+	c := httpproxy.Config{HTTPSProxy: httpsProxy, NoProxy: noProxy}
+	return &HostProxy{c.ProxyFunc()}, nil
+}
+
+// Of returns the proxy for a name, or nil.
+func (p *HostProxy) Of(name string, port uint16) *url.URL {
+	if p == nil {
+		return nil
+	}
+	via, err := p.of(&url.URL{Scheme: "https", Host: net.JoinHostPort(name, strconv.Itoa(int(port)))})
+	if err != nil {
+		return nil // NewHostProxy has refused such a URL
+	}
+	return via
 }
 
 // ViaProxy returns a function that connects to a name through an HTTP proxy: the proxy

@@ -20,6 +20,7 @@ import (
 // exchange is a request that is served, and what is known of it.
 type exchange struct {
 	*serving
+	rule   *Rule
 	record Record
 }
 
@@ -36,10 +37,8 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	stop := context.AfterFunc(f.conn.ctx, cancel) // net/http does not notice it in all states of a connection
 	defer stop()
-	x := &exchange{serving: f, record: Record{
-		Sandbox: f.Sandbox, Name: f.Name, Port: f.Port, Method: r.Method, Path: r.URL.Path, Rule: f.Rule.String(),
-		Verdict: Allowed, Start: time.Now(),
-	}}
+	rule := f.Rule()
+	x := &exchange{serving: f, rule: rule, record: Record{Method: r.Method, Path: r.URL.Path, Rule: rule.String(), Verdict: Allowed, Start: time.Now()}}
 	out := &countingWriter{ResponseWriter: w}
 	in := &countingBody{ReadCloser: r.Body}
 	defer func() {
@@ -48,11 +47,11 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 			x.record.Status = out.status
 		}
 		x.record.Duration = time.Since(x.record.Start)
-		if p.config.Log != nil {
-			p.config.Log.Request(x.record)
+		if f.Log != nil {
+			f.Log(x.record)
 		}
 	}()
-	if refusal := f.examine(r); refusal != nil {
+	if refusal := x.examine(r); refusal != nil {
 		x.deny(out, refusal)
 		return
 	}
@@ -80,21 +79,21 @@ type refusal struct {
 // examine returns why a request does not pass, or nil. What net/http makes of the bytes of
 // the guest is all that the server gets, in its words: nothing passes that the two might
 // take for different requests.
-func (f *serving) examine(r *http.Request) *refusal {
+func (x *exchange) examine(r *http.Request) *refusal {
 	switch {
 	case r.Method == http.MethodConnect:
 		return &refusal{http.StatusMethodNotAllowed, "No tunnels", "CONNECT is for proxies, and the gateway is none that one connects to"}
 	case r.URL.Host != "" || r.URL.Scheme != "" || !strings.HasPrefix(r.URL.Path, "/"):
 		return &refusal{http.StatusBadRequest, "Bad request", "the target of the request is not a path"}
-	case !f.isFor(r.Host):
-		return &refusal{http.StatusMisdirectedRequest, "Misdirected request", fmt.Sprintf("the connection was opened for %s, and the request is for %q", f.Name, r.Host)}
+	case !x.isFor(r.Host):
+		return &refusal{http.StatusMisdirectedRequest, "Misdirected request", fmt.Sprintf("the connection was opened for %s, and the request is for %q", x.Name, r.Host)}
 	}
 	for _, h := range r.Header["Host"] { // HTTP/2 has :authority besides
-		if !f.isFor(h) {
+		if !x.isFor(h) {
 			return &refusal{http.StatusMisdirectedRequest, "Misdirected request", "the request has two hosts"}
 		}
 	}
-	if err := f.Rule.check(r); err != nil {
+	if err := x.rule.Check(r); err != nil {
 		return &refusal{http.StatusForbidden, "Forbidden by policy", err.Error()}
 	}
 	return nil
@@ -109,7 +108,7 @@ func (f *serving) isFor(host string) bool {
 			return false
 		}
 	}
-	return strings.EqualFold(name, f.Name)
+	return strings.EqualFold(strings.TrimSuffix(name, "."), f.Name)
 }
 
 // rewrite makes the request to the server of that of the guest.
@@ -158,6 +157,13 @@ func (toFlow) RoundTrip(r *http.Request) (*http.Response, error) {
 	return r.Context().Value(exchangeKey{}).(*exchange).effects.RoundTrip(r)
 }
 
+// Tell notes what an effect made of a request: it changes its record.
+func Tell(r *http.Request, v Verdict, reason string) {
+	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
+		x.record.Verdict, x.record.Reason = v, reason
+	}
+}
+
 // deny answers a request that does not pass.
 func (x *exchange) deny(w http.ResponseWriter, why *refusal) {
 	x.record.Verdict, x.record.Reason = Denied, why.detail
@@ -176,30 +182,30 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // tell says what is wrong with a server, in words that have nothing of the request.
-func (f *serving) tell(err error) string {
+func (x *exchange) tell(err error) string {
 	var unknown *tls.CertificateVerificationError
 	var op *net.OpError
 	switch {
 	case errors.As(err, &unknown):
 		var hostname x509.HostnameError
 		if errors.As(err, &hostname) {
-			return "the certificate of the server is not for " + f.Name
+			return "the certificate of the server is not for " + x.Name
 		}
-		return "the certificate of the server is not trusted: " + maskText(unknown.Err.Error(), f.Rule.masks)
+		return "the certificate of the server is not trusted: " + maskText(unknown.Err.Error(), x.rule.masks)
 	case errors.Is(err, context.Canceled):
 		return "the connection is over"
 	case errors.As(err, &op) && op.Op == "dial":
-		return f.Name + " cannot be reached: " + maskText(op.Err.Error(), f.Rule.masks)
+		return x.Name + " cannot be reached: " + maskText(op.Err.Error(), x.rule.masks)
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		return f.Name + " has closed the connection without an answer"
+		return x.Name + " has closed the connection without an answer"
 	}
-	return f.Name + " has not answered"
+	return x.Name + " has not answered"
 }
 
 // problem answers with a problem document of RFC 9457.
 func (x *exchange) problem(w http.ResponseWriter, why *refusal) {
 	body, err := json.Marshal(map[string]any{
-		"type": "about:blank", "title": why.title, "status": why.status, "detail": why.detail, "rule": x.Rule.String(), "origin": "ramet-gateway",
+		"type": "about:blank", "title": why.title, "status": why.status, "detail": why.detail, "rule": x.rule.String(), "origin": "ramet-gateway",
 	})
 	if err != nil {
 		body = nil // texts and a number always can be written

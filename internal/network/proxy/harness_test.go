@@ -50,7 +50,7 @@ type recorder struct {
 	more    chan struct{}
 }
 
-// Request implements Log.
+// Request is for Flow.Log.
 func (r *recorder) Request(x Record) {
 	r.mu.Lock()
 	r.records = append(r.records, x)
@@ -79,7 +79,7 @@ func http1Server(s *httptest.Server, _ *world) { s.EnableHTTP2 = false }
 
 func withoutTLS(_ *httptest.Server, w *world) { w.flow.TLS = false }
 
-func treated(rule *Rule) option { return func(_ *httptest.Server, w *world) { w.flow.Rule = rule } }
+func treated(rule *Rule) option { return func(_ *httptest.Server, w *world) { w.flow.Rule = func() *Rule { return rule } } }
 
 func open(t *testing.T) *Rule { return newRule(t, api.NetworkTreatment{}) }
 
@@ -98,7 +98,8 @@ func newWorld(t *testing.T, handler http.HandlerFunc, options ...option) *world 
 	server := httptest.NewUnstartedServer(handler)
 	server.EnableHTTP2 = true
 	w := &world{t: t, log: &recorder{more: make(chan struct{}, 1000)}}
-	w.flow = Flow{Sandbox: "sbx_test", Name: name, TLS: true, Rule: open(t)}
+	rule := open(t)
+	w.flow = Flow{Name: name, TLS: true, Rule: func() *Rule { return rule }, Log: w.log.Request}
 	for _, o := range options {
 		o(server, w)
 	}
@@ -131,7 +132,7 @@ func (w *world) start() {
 		t.Fatal(err)
 	}
 	w.flow.Authority = w.authority
-	w.proxy = New(Config{Roots: w.roots, Log: w.log})
+	w.proxy = New(Config{Roots: w.roots})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -323,7 +323,7 @@ func FuzzGuest(f *testing.F) {
 		front, guest := net.Pipe()
 		done := make(chan error, 1)
 		go func() {
-			done <- p.Serve(t.Context(), guest, Flow{Name: name, Port: 80, Rule: rule, Dial: func(ctx context.Context) (net.Conn, error) {
+			done <- p.Serve(t.Context(), guest, Flow{Name: name, Port: 80, Rule: func() *Rule { return rule }, Dial: func(ctx context.Context) (net.Conn, error) {
 				if dialed {
 					return nil, io.EOF
 				}

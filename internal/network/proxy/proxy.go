@@ -33,8 +33,6 @@ const (
 
 // Flow is a connection of a sandbox to a name that has a rule.
 type Flow struct {
-	// Sandbox is its id, for records.
-	Sandbox string
 	// Name is what all requests must be for, in lower case and without a dot at its end.
 	Name string
 	// Port is the one that the guest dialed.
@@ -43,13 +41,16 @@ type Flow struct {
 	TLS bool
 	// Authority is that of the sandbox's tree. It is not needed without TLS.
 	Authority *ca.Authority
-	Rule      *Rule
+	// Rule returns the rule in force. Each request has that of its beginning.
+	Rule func() *Rule
 	// Dial makes a connection to the address that was judged.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Effects stands between checked requests and the server, if it is not nil: it may
 	// hold requests or answer them. It sees placeholders in place of secrets, in answers
 	// too.
 	Effects func(next http.RoundTripper) http.RoundTripper
+	// Log is told of each request that is over, if it is not nil. It must not block.
+	Log func(Record)
 }
 
 func (f *Flow) validate() error {
@@ -70,15 +71,13 @@ type Verdict string
 // The verdicts.
 const (
 	Allowed Verdict = "allowed"
-	Denied  Verdict = "denied" // by the rule, or because it was no proper request
+	Denied  Verdict = "denied" // by the rule, by an effect, or because it was no proper request
+	Held    Verdict = "held"   // by an effect, whatever became of it then
 	Failed  Verdict = "failed" // the server was not reached, or broke off
 )
 
 // Record tells of a request that is over. It has no query, no header and no body.
 type Record struct {
-	Sandbox  string
-	Name     string
-	Port     uint16
 	Method   string
 	Path     string
 	Status   int // of the answer; 0: there was none
@@ -92,17 +91,10 @@ type Record struct {
 	Duration time.Duration
 }
 
-// Log takes records. It must not block.
-type Log interface {
-	Request(Record)
-}
-
 // Config is what all flows of a proxy share.
 type Config struct {
 	// Roots are the authorities of servers; nil is those of the host.
 	Roots *x509.CertPool
-	// Log is told of all requests.
-	Log Log
 }
 
 // Proxy serves flows. It is safe for concurrent use.

@@ -78,7 +78,7 @@ func TestRequestsPassAsTheyAre(t *testing.T) {
 			t.Errorf("the guest saw %d %v, %d bytes", res.StatusCode, res.Header, len(answer))
 		}
 		x := w.log.next(t)
-		if x.Verdict != Allowed || x.Status != http.StatusTeapot || x.BytesIn != 1<<20 || x.BytesOut != 1<<20 || x.Method != "PATCH" || strings.Contains(x.Path, "q=") || x.Sandbox != "sbx_test" || x.Name != name {
+		if x.Verdict != Allowed || x.Status != http.StatusTeapot || x.BytesIn != 1<<20 || x.BytesOut != 1<<20 || x.Method != "PATCH" || strings.Contains(x.Path, "q=") {
 			t.Errorf("the record is %+v", x)
 		}
 	})

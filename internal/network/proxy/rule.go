@@ -28,7 +28,8 @@ type Secret struct {
 
 // Rule is a treatment that can be enforced. It is immutable.
 type Rule struct {
-	pattern string
+	text    string
+	refused error // why no request is allowed
 	methods httprule.Methods
 	paths   httprule.Paths
 
@@ -54,7 +55,7 @@ func NewRule(pattern string, t api.NetworkTreatment, given []Secret) (_ *Rule, e
 			err = fmt.Errorf("rule of %s: %w", pattern, err)
 		}
 	}()
-	r := &Rule{pattern: pattern}
+	r := &Rule{text: "rules." + pattern}
 	if r.methods, err = httprule.ParseMethods(t.Methods); err != nil {
 		return nil, err
 	}
@@ -87,6 +88,12 @@ func NewRule(pattern string, t api.NetworkTreatment, given []Secret) (_ *Rule, e
 	return r, nil
 }
 
+// Open returns a rule that allows all requests to the name of a flow. text is how records name it.
+func Open(text string) *Rule { return &Rule{text: text} }
+
+// Closed returns a rule that allows no request.
+func Closed(text string, why error) *Rule { return &Rule{text: text, refused: why} }
+
 func newSecret(given Secret, header string) (*secret, error) {
 	s := &secret{Secret: given}
 	switch {
@@ -110,13 +117,16 @@ func newSecret(given Secret, header string) (*secret, error) {
 }
 
 // String names the rule in logs and in answers.
-func (r *Rule) String() string { return "rules." + r.pattern }
+func (r *Rule) String() string { return r.text }
 
 // GoString is String.
 func (r *Rule) GoString() string { return r.String() }
 
-// check returns why a request is not allowed, or nil.
-func (r *Rule) check(req *http.Request) error {
+// Check returns why a request is not allowed, or nil.
+func (r *Rule) Check(req *http.Request) error {
+	if r.refused != nil {
+		return r.refused
+	}
 	for _, m := range httprule.EffectiveMethods(req.Method, req.Header) {
 		if !r.methods.Match(m) {
 			return fmt.Errorf("method %q is not among %s", m, strings.Join(r.methods, ", "))

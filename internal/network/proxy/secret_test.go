@@ -10,8 +10,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
@@ -354,3 +356,32 @@ func TestOnce(t *testing.T) {
 func isNotSent(err error) bool { return errors.Is(err, ErrNotSent) }
 
 func failingDial(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }
+
+// TestTheRuleInForce is that of each request: a connection goes on with another secret, and with a
+// rule that allows nothing.
+func TestTheRuleInForce(t *testing.T) {
+	one, two := newSecretOf("Authorization"), newSecretOf("Authorization")
+	two.Value, two.Placeholder = secrets.NewValue("another-secret-of-the-same-name"), one.Placeholder
+	var rule atomic.Pointer[Rule]
+	seen := make(chan string, 1)
+	protocols(t, func(w http.ResponseWriter, r *http.Request) { seen <- r.RemoteAddr + r.Header.Get("Authorization") }, func(t *testing.T, w *world, c *http.Client) {
+		rule.Store(newRule(t, bearer(nil), one))
+		do(t, c, "GET", w.url("/"), nil, nil)
+		before, ok := strings.CutSuffix(<-seen, "Bearer "+value)
+		rule.Store(newRule(t, bearer(nil), two))
+		do(t, c, "GET", w.url("/"), nil, nil)
+		after, too := strings.CutSuffix(<-seen, "Bearer "+two.Value.Reveal())
+		if !ok || !too || before != after {
+			t.Errorf("the server saw the secrets %t, %t on the connections of %s and %s", ok, too, before, after)
+		}
+		rule.Store(Closed("rules."+name, errors.New("there is no secret KEY")))
+		if res, body := do(t, c, "GET", w.url("/"), nil, nil); res.StatusCode != http.StatusForbidden || !strings.Contains(body, "no secret KEY") || len(seen) > 0 {
+			t.Errorf("a closed rule: %d %s", res.StatusCode, body)
+		}
+		rule.Store(Open("a rule"))
+		do(t, c, "GET", w.url("/"), nil, nil)
+		if got := <-seen; got != before {
+			t.Errorf("an open rule: the server saw %q", got)
+		}
+	}, func(_ *httptest.Server, w *world) { w.flow.Rule = rule.Load })
+}

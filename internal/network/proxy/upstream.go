@@ -90,12 +90,18 @@ func (u *Upstream) Once(r *http.Request) (*http.Response, error) {
 
 // send sends a request with secrets.
 func (u *Upstream) send(r *http.Request, roundTrip func(*http.Request) (*http.Response, error)) (*http.Response, error) {
-	rule := u.flow.Rule
+	x, served := r.Context().Value(exchangeKey{}).(*exchange)
+	var rule *Rule
+	if served {
+		rule = x.rule
+	} else {
+		rule = u.flow.Rule()
+	}
 	h := r.Header.Clone()
 	in := rule.insert(u.flow.Name, u.flow.TLS, r, h)
 	masks := rule.masks
 	if len(in.names) > 0 {
-		if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
+		if served {
 			x.record.Secrets = append(x.record.Secrets, in.names...)
 		}
 		masks = slices.Concat(rule.masks, in.masks)
