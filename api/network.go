@@ -207,13 +207,18 @@ type NetworkLogEntry struct {
 	Name       string         `json:"name,omitempty" doc:"name that the guest had asked for"`
 	Address    string         `json:"address,omitempty" doc:"IP address; absent for a name look-up"`
 	Port       uint16         `json:"port,omitempty" doc:"port; absent for name look-ups and echo requests"`
-	Protocol   string         `json:"protocol" enum:"tcp,udp,echo,dns" doc:"tcp, udp, echo or dns"`
+	Protocol   string         `json:"protocol" enum:"tcp,udp,echo,dns,http" doc:"tcp, udp, echo, dns, or http for a request on a flow of tcp"`
 	Verdict    NetworkVerdict `json:"verdict" enum:"allowed,denied,held" doc:"what became of it"`
 	Rule       string         `json:"rule" doc:"rule that decided"`
 	WouldAllow string         `json:"would_allow,omitempty" doc:"rule that would have allowed it, if it was denied"`
 	BytesIn    int64          `json:"bytes_in" doc:"bytes to the sandbox"`
 	BytesOut   int64          `json:"bytes_out" doc:"bytes from the sandbox"`
-	DurationMS float64        `json:"duration_ms,omitempty" doc:"how long the flow was open, once it has ended"`
+	DurationMS float64        `json:"duration_ms,omitempty" doc:"how long the flow was open, or the request took, once it has ended"`
+	Method     string         `json:"method,omitempty" doc:"method of a request"`
+	Path       string         `json:"path,omitempty" doc:"path of a request, without its query"`
+	Status     int            `json:"status,omitempty" doc:"status that a request was answered with"`
+	Secrets    []string       `json:"secrets,omitempty" doc:"names of the secrets that were put into a request"`
+	Held       string         `json:"held,omitempty" doc:"id of the held request"`
 	Lost       uint64         `json:"lost,omitempty" doc:"how many decisions of the daemon's sandboxes before this one were not told, because the reader was slow"`
 }
 

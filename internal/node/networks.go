@@ -5,6 +5,7 @@ import (
 	"context"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"ramet.dev/ramet/internal/network/host"
@@ -14,6 +15,9 @@ import (
 
 // gatewayGrace is how long a gateway goes on that no sandbox needs.
 const gatewayGrace = time.Minute
+
+// variable returns one of the environment, whose name programs also write in lower case.
+func variable(name string) string { return cmp.Or(os.Getenv(name), os.Getenv(strings.ToLower(name))) }
 
 // newNetworks returns the networks of the node's sandboxes.
 func (m *Node) newNetworks(ctx context.Context) (*networks.Networks, error) {
@@ -31,6 +35,7 @@ func (m *Node) newNetworks(ctx context.Context) (*networks.Networks, error) {
 		Profiles: profiles.New(dir, map[string]profiles.Derived{networks.HostRegistries: networks.NewRegistries(home, cfg.Log).Derive}),
 		Gateway: host.Config{
 			Dir: cfg.Paths.RuntimeDir(), Executable: cfg.Gateway, Build: cfg.GatewayBuild, ResolvConf: cmp.Or(cfg.ResolvConf, "/etc/resolv.conf"), Hosts: cmp.Or(cfg.Hosts, "/etc/hosts"), Log: cfg.Log, Grace: gatewayGrace,
+			HeldDir: cfg.Paths.Held(), HTTPSProxy: variable("HTTPS_PROXY"), NoProxy: variable("NO_PROXY"),
 		},
 	})
 }

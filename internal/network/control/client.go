@@ -11,6 +11,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/network/gateway"
+	"ramet.dev/ramet/internal/network/held"
 )
 
 // Client calls the gateway that listens at a path. Each call has a connection of its own, so that a
@@ -63,6 +64,80 @@ func (c *Client) Stats(ctx context.Context) (s gateway.Stats, err error) {
 // Test asks what the policy of a sandbox says about a connection. protocol is tcp, udp or echo.
 func (c *Client) Test(ctx context.Context, id, host, protocol string, port uint16) (r api.NetworkTestResult, err error) {
 	return r, c.call(ctx, &call{Op: opTest, Sandbox: id, Test: &question{host, protocol, port}}, &r)
+}
+
+// Held calls f with the requests of a sandbox that are or were held, or with those of all if it is empty,
+// in the order in which they came.
+func (c *Client) Held(ctx context.Context, sandbox string, f func(held.Request) error) error {
+	conn, stop, err := c.begin(ctx, &call{Op: opHeld, Sandbox: sandbox})
+	if err != nil {
+		return err
+	}
+	defer conn.Finish()
+	defer stop()
+	for {
+		if err := conn.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+			return explain(ctx, err)
+		}
+		p, err := conn.Receive()
+		if err != nil {
+			return explain(ctx, err)
+		}
+		var r held.Request
+		last := p.Type != wire.TypeItem
+		err = p.Decode(&r) // a Fail decodes to its error
+		p.Close()
+		if err != nil || last {
+			return err
+		}
+		if err := f(r); err != nil {
+			return err
+		}
+	}
+}
+
+// Release sends a held request of a sandbox and waits for the answer, or until ctx ends: the sending
+// goes on then. r is the registration under which it is sent; nil is that of the sandbox, which has to
+// be registered. again sends also a request that may have been sent.
+func (c *Client) Release(ctx context.Context, sandbox, id string, again bool, r *gateway.Registration) (out held.Request, err error) {
+	return out, c.slow(ctx, &call{Op: opRelease, Sandbox: sandbox, Request: id, Again: again}, r, &out)
+}
+
+// ReleaseAll sends all held requests of a sandbox that wait, in the order in which they came, as
+// Release does. Once it has begun, the requests are sent, if need be by another gateway.
+func (c *Client) ReleaseAll(ctx context.Context, sandbox string, r *gateway.Registration) error {
+	return c.slow(ctx, &call{Op: opReleaseAll, Sandbox: sandbox}, r, &struct{}{})
+}
+
+// Drop makes sure that a held request of a sandbox is never sent.
+func (c *Client) Drop(ctx context.Context, sandbox, id string) error {
+	return c.call(ctx, &call{Op: opDrop, Sandbox: sandbox, Request: id}, &struct{}{})
+}
+
+// DropAll drops all held requests of a sandbox. With forget nothing is kept of those that are
+// finished: the sandbox is gone.
+func (c *Client) DropAll(ctx context.Context, sandbox string, forget bool) error {
+	return c.call(ctx, &call{Op: opDropAll, Sandbox: sandbox, Forget: forget}, &struct{}{})
+}
+
+// slow is call for what servers of the internet answer, with a registration if there is one.
+func (c *Client) slow(ctx context.Context, asked *call, r *gateway.Registration, reply any) error {
+	var files []*os.File
+	if r != nil {
+		f, err := writeRegistration(r)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		files = append(files, f)
+	}
+	conn, stop, err := c.begin(ctx, asked, files...)
+	if err != nil {
+		return err
+	}
+	defer conn.Finish()
+	defer stop()
+	return receive(ctx, conn, reply)
 }
 
 // End ends the gateway, with all flows.

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +20,9 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/dns"
 	"ramet.dev/ramet/internal/network/gateway"
+	"ramet.dev/ramet/internal/network/held"
 	"ramet.dev/ramet/internal/network/policy"
+	"ramet.dev/ramet/internal/network/secrets"
 	"ramet.dev/ramet/internal/network/wire"
 	"ramet.dev/ramet/internal/polltest"
 )
@@ -31,6 +35,7 @@ type served struct {
 	log  *Log
 	done chan error
 	stop context.CancelFunc
+	held *heldRequests
 }
 
 func serve(t *testing.T, grace time.Duration) *served {
@@ -45,13 +50,13 @@ func serve(t *testing.T, grace time.Duration) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &served{Client: NewClient(path), log: &Log{}, done: make(chan error, 1)}
+	s := &served{Client: NewClient(path), log: &Log{}, held: &heldRequests{}, done: make(chan error, 1)}
 	g := gateway.New(gateway.Config{
 		Upstream: dns.NewUpstream("/nonexistent", "/nonexistent"), Log: s.log.Add, Own: func(netip.Addr) bool { return false },
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	server := NewServer(g, s.log, Hello{Build: "b1", PID: 7, Confinement: []Layer{{Name: "seccomp", On: true}}}, grace)
+	server := NewServer(g, s.held, s.log, Hello{Build: "b1", PID: 7, Confinement: []Layer{{Name: "seccomp", On: true}}}, grace)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -348,4 +353,209 @@ func TestWatchSeesTheEnd(t *testing.T) {
 	s.stop()
 	<-ended
 	s.wait(t)
+}
+
+// heldRequests is a Held of tests.
+type heldRequests struct {
+	mu    sync.Mutex
+	calls []string
+	under *gateway.Registration
+	list  []held.Request
+	wait  bool // Release waits until its caller hangs up
+	ended chan error
+}
+
+func (h *heldRequests) note(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, fmt.Sprintf(format, args...))
+}
+
+func (h *heldRequests) setUnder(r *gateway.Registration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.under = r
+}
+
+// secret returns the secret of the registration that requests were released under last.
+func (h *heldRequests) secret() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.under == nil {
+		return ""
+	}
+	return h.under.Secrets[0].Value.Reveal()
+}
+
+func (h *heldRequests) take() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	defer func() { h.calls = nil }()
+	return strings.Join(h.calls, ", ")
+}
+
+func (h *heldRequests) Held(sandbox string) ([]held.Request, error) {
+	h.note("held %s", sandbox)
+	if sandbox == "bad" {
+		return nil, api.Errorf(api.CodeUnavailable, "requests cannot be held")
+	}
+	return h.list, nil
+}
+
+func (h *heldRequests) Release(ctx context.Context, sandbox, id string, again bool, r *gateway.Registration) (held.Request, error) {
+	h.note("release %s %s %t", sandbox, id, again)
+	h.setUnder(r)
+	if h.wait {
+		<-ctx.Done()
+		h.ended <- context.Cause(ctx)
+		return held.Request{}, ctx.Err()
+	}
+	return held.Request{ID: id, State: held.Sent, Status: 201}, nil
+}
+
+func (h *heldRequests) ReleaseAll(_ context.Context, sandbox string, r *gateway.Registration) error {
+	h.note("release all of %s", sandbox)
+	h.setUnder(r)
+	return nil
+}
+
+func (h *heldRequests) Drop(sandbox, id string) error { h.note("drop %s %s", sandbox, id); return nil }
+
+func (h *heldRequests) DropAll(sandbox string, forget bool) error {
+	h.note("drop all of %s, forget %t", sandbox, forget)
+	return nil
+}
+
+func (h *heldRequests) Resume() { h.note("resume") }
+
+func (h *heldRequests) Sending() bool { return false }
+
+func TestHeldRequests(t *testing.T) {
+	s := serve(t, time.Minute)
+	ctx := t.Context()
+	for i := range 40 {
+		s.held.list = append(s.held.list, held.Request{ID: fmt.Sprint(i), Target: "/" + strings.Repeat("<", 60<<10)})
+	}
+	var ids []string
+	if err := s.Held(ctx, "one", func(r held.Request) error { ids = append(ids, r.ID); return nil }); err != nil || len(ids) != 40 || ids[39] != "39" {
+		t.Errorf("%d requests, %v", len(ids), err)
+	}
+	stop := errors.New("stop")
+	if err := s.Held(ctx, "one", func(held.Request) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("a reader that stops: %v", err)
+	}
+	if err := s.Held(ctx, "bad", func(held.Request) error { return nil }); api.CodeOf(err) != api.CodeUnavailable {
+		t.Errorf("a list that there is not: %v", err)
+	}
+	s.held.take()
+	if r, err := s.Release(ctx, "one", "req_x", true, nil); err != nil || r.ID != "req_x" || r.State != held.Sent || r.Status != 201 || s.held.secret() != "" {
+		t.Errorf("released %+v, %v", r, err)
+	}
+	under := secretRegistration("one")
+	if err := s.ReleaseAll(ctx, "child", &under); err != nil || s.held.secret() != secretText {
+		t.Errorf("released under %q, %v", s.held.secret(), err)
+	}
+	if err := errors.Join(s.Drop(ctx, "one", "req_y"), s.DropAll(ctx, "one", true)); err != nil {
+		t.Error(err)
+	}
+	if got := s.held.take(); got != "release one req_x true, release all of child, drop one req_y, drop all of one, forget true" {
+		t.Errorf("the calls are %s", got)
+	}
+	// A daemon that hangs up does not wait, and neither does the gateway.
+	s.held.wait, s.held.ended = true, make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Release(ctx, "one", "req_z", false, nil)
+		done <- err
+	}()
+	polltest.Eventually(t, 10*time.Second, "it is released", func() bool { return s.held.take() != "" })
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("the daemon is told %v", err)
+	}
+	if err := <-s.held.ended; !errors.Is(err, errHungUp) {
+		t.Errorf("the gateway is told %v", err)
+	}
+}
+
+const secretText = "sk-very-secret-0123456789"
+
+func secretRegistration(id string) gateway.Registration {
+	return gateway.Registration{
+		ID: id, Authority: secrets.NewValue("key of the authority"), RecordGroup: "group",
+		Secrets: []gateway.Secret{{Name: "KEY", Value: secrets.NewValue(secretText), Placeholder: "p", Binding: secrets.Binding{Names: []string{"a.example.org"}, Header: "X"}}},
+	}
+}
+
+// TestSecretsOfARegistration pass in its file, and are in nothing else that is made of it.
+func TestSecretsOfARegistration(t *testing.T) {
+	r := secretRegistration("one")
+	f, err := writeRegistration(&r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got, err := readRegistration(f)
+	if err != nil || got.Authority.Reveal() != "key of the authority" || len(got.Secrets) != 1 || got.Secrets[0].Value.Reveal() != secretText ||
+		got.Secrets[0].Placeholder != "p" || got.Secrets[0].Binding.Header != "X" || got.RecordGroup != "group" {
+		t.Errorf("read %+v, %v", got, err)
+	}
+	b, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{string(b), fmt.Sprintf("%v %+v %#v", got, got, got), fmt.Sprintf("%+v", &got)} {
+		if strings.Contains(text, secretText) || strings.Contains(text, "key of") {
+			t.Errorf("the registration prints as %s", text)
+		}
+	}
+	for _, bad := range []string{`{"id":"one","secrets":[{"name":"KEY"}]}`, `{"id":"one","values":["` + secretText + `"]}`, `{"id":"one","values":"` + secretText + `"}`, `{"values":["` + secretText, `{}`, ``} {
+		if err := f.Truncate(0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt([]byte(bad), 0); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := readRegistration(f); err == nil || strings.Contains(err.Error(), secretText) {
+			t.Errorf("%s is read as %+v, %v", bad, r, err)
+		}
+	}
+}
+
+func FuzzRegistration(f *testing.F) {
+	r := secretRegistration("one")
+	file, err := writeRegistration(&r)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer file.Close()
+	good, err := io.ReadAll(io.NewSectionReader(file, 0, maxRegistration))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"id":"x","secrets":[{}],"values":[""]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		file, err := os.CreateTemp(t.TempDir(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if _, err := file.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		r, err := readRegistration(file)
+		if err != nil {
+			return
+		}
+		again, err := writeRegistration(&r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Close()
+		if back, err := readRegistration(again); err != nil || back.ID != r.ID || len(back.Secrets) != len(r.Secrets) {
+			t.Errorf("%+v is read again as %+v, %v", r, back, err)
+		}
+	})
 }

@@ -15,10 +15,17 @@
 //	                                           <-  Reply: nothing of it is left
 //	  Call{log}                                ->
 //	                                           <-  Item… until the daemon closes the connection
+//	  Call{drop | drop_all}                    ->
+//	                                           <-  Reply
+//	  Call{release | release_all}              ->
+//	   + registration, if not the sandbox's    <-  Reply, when all requests were answered
+//	  Call{held}                               ->
+//	                                           <-  Item…, Reply
 //	  Call{watch}                              ->
 //	                                           <-  Reply; the end of the gateway closes the connection
 //
-// A registration comes as a file in memory, because a policy may be larger than a packet.
+// A registration comes as a file in memory, because a policy may be larger than a packet. That file has
+// the values of secrets, which no packet, log or error has.
 //
 // The package must never know how the gateway is started, nor what a daemon does with sandboxes.
 package control

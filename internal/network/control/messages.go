@@ -10,6 +10,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/gateway"
+	"ramet.dev/ramet/internal/network/secrets"
 )
 
 // op is what a call asks for.
@@ -26,6 +27,12 @@ const (
 	opLog     op = "log"
 	opWatch   op = "watch"
 	opEnd     op = "end"
+
+	opHeld       op = "held"
+	opRelease    op = "release"
+	opReleaseAll op = "release_all"
+	opDrop       op = "drop"
+	opDropAll    op = "drop_all"
 )
 
 // call is the body of a call.
@@ -35,6 +42,11 @@ type call struct {
 	Sandbox string    `json:"sandbox,omitempty"`
 	Log     *Reading  `json:"log,omitempty"`
 	Test    *question `json:"test,omitempty"`
+	// Request is the id of a held request of Sandbox. Again sends also one that may have been sent, and
+	// Forget removes what is known of finished ones.
+	Request string `json:"request,omitempty"`
+	Again   bool   `json:"again,omitempty"`
+	Forget  bool   `json:"forget,omitempty"`
 }
 
 // question is a connection that is judged and not made.
@@ -51,6 +63,8 @@ type Hello struct {
 	PID   int    `json:"pid"`
 	// Confinement has each layer that the process is confined by, and why it lacks others.
 	Confinement []Layer `json:"confinement"`
+	// NoHold says why requests cannot be held, if that is so.
+	NoHold string `json:"no_hold,omitempty"`
 }
 
 // Layer is a part of the confinement.
@@ -72,9 +86,22 @@ type Line struct {
 // maxRegistration bounds a registration.
 const maxRegistration = 16 << 20
 
-// writeRegistration returns a registration as a file in memory.
+// sealed is a registration with the values that its own JSON has not.
+type sealed struct {
+	*gateway.Registration
+	Authority string   `json:"authority_text,omitempty"`
+	Values    []string `json:"values,omitempty"` // of the secrets, in their order
+}
+
+// writeRegistration returns a registration as a file in memory. It is the only form of it that has the
+// values of secrets.
 func writeRegistration(r *gateway.Registration) (*os.File, error) {
-	b, err := json.Marshal(r)
+	s := sealed{Registration: r, Authority: r.Authority.Reveal()}
+	for _, secret := range r.Secrets {
+		s.Values = append(s.Values, secret.Value.Reveal())
+	}
+	b, err := json.Marshal(s)
+	defer clear(b)
 	if err == nil && len(b) > maxRegistration {
 		err = api.Errorf(api.CodeLimit, "the policy of the sandbox has %d bytes, more than %d", len(b), maxRegistration)
 	}
@@ -98,11 +125,22 @@ func readRegistration(f *os.File) (r gateway.Registration, err error) {
 	if err == nil && len(b) > maxRegistration {
 		err = api.Errorf(api.CodeLimit, "the registration has more than %d bytes", maxRegistration)
 	}
-	if err == nil {
-		err = json.Unmarshal(b, &r)
+	defer clear(b)
+	s := sealed{Registration: &r}
+	if err == nil && json.Unmarshal(b, &s) != nil {
+		err = api.Errorf(api.CodeInvalid, "it is not in the form of one") // an error of the parser quotes it
+	}
+	if err == nil && len(s.Values) != len(r.Secrets) {
+		err = api.Errorf(api.CodeInvalid, "it has %d values of %d secrets", len(s.Values), len(r.Secrets))
 	}
 	if err != nil {
-		return r, fmt.Errorf("read registration: %w", err)
+		return gateway.Registration{}, fmt.Errorf("read registration: %w", err)
+	}
+	if s.Authority != "" {
+		r.Authority = secrets.NewValue(s.Authority)
+	}
+	for i := range r.Secrets {
+		r.Secrets[i].Value = secrets.NewValue(s.Values[i])
 	}
 	if r.ID == "" {
 		return r, api.Invalid("id", "the registration names no sandbox")

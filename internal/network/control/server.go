@@ -12,15 +12,31 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/network/gateway"
+	"ramet.dev/ramet/internal/network/held"
 	"ramet.dev/ramet/internal/network/policy"
 )
 
 // callTimeout bounds the time that a daemon may take to send its call.
 const callTimeout = 10 * time.Second
 
+// Held is the requests that are held.
+type Held interface {
+	Held(sandbox string) ([]held.Request, error)
+	Release(ctx context.Context, sandbox, id string, again bool, r *gateway.Registration) (held.Request, error)
+	ReleaseAll(ctx context.Context, sandbox string, r *gateway.Registration) error
+	Drop(sandbox, id string) error
+	DropAll(sandbox string, forget bool) error
+	// Resume sends what an earlier gateway was told to send of the sandboxes that are registered. It
+	// does not wait for answers.
+	Resume()
+	// Sending reports whether requests that were released are being sent.
+	Sending() bool
+}
+
 // Server answers the calls of daemons.
 type Server struct {
 	gateway *gateway.Gateway
+	held    Held
 	log     *Log
 	hello   Hello
 	grace   time.Duration
@@ -33,8 +49,8 @@ type Server struct {
 
 // NewServer returns the server of a gateway, whose decisions log has. grace is how long the gateway
 // may be without sandboxes and calls before Serve returns.
-func NewServer(g *gateway.Gateway, log *Log, hello Hello, grace time.Duration) *Server {
-	return &Server{gateway: g, log: log, hello: hello, grace: grace, changed: make(chan struct{}, 1), end: func() {}}
+func NewServer(g *gateway.Gateway, h Held, log *Log, hello Hello, grace time.Duration) *Server {
+	return &Server{gateway: g, held: h, log: log, hello: hello, grace: grace, changed: make(chan struct{}, 1), end: func() {}}
 }
 
 // Serve answers the calls that come on l until ctx ends, a daemon ends the gateway, or nobody has
@@ -79,7 +95,7 @@ func (s *Server) count(n int) {
 func (s *Server) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.calls == 0 && len(s.gateway.IDs()) == 0
+	return s.calls == 0 && len(s.gateway.IDs()) == 0 && !s.held.Sending()
 }
 
 // awaitIdle ends the gateway when nobody has needed it for the time of grace. While a daemon watches
@@ -133,10 +149,17 @@ func (s *Server) serve(ctx context.Context, c *net.UnixConn) {
 		case opWatch:
 			s.watch(conn)
 			return
+		case opHeld:
+			s.tellHeld(conn, &asked)
+			return
 		}
 	}
 	var reply any
-	if err == nil {
+	switch {
+	case err != nil:
+	case asked.Op == opRelease || asked.Op == opReleaseAll:
+		reply, err = s.release(ctx, conn, &asked, p)
+	default:
 		reply, err = s.answer(&asked, p)
 	}
 	if err != nil {
@@ -163,13 +186,13 @@ func (s *Server) answer(asked *call, p *wire.Packet) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return struct{}{}, s.gateway.Add(r, channel)
+		return s.registered(s.gateway.Add(r, channel))
 	case opReplace:
 		r, err := takeRegistration(p)
 		if err != nil {
 			return nil, err
 		}
-		return struct{}{}, s.gateway.Replace(r)
+		return s.registered(s.gateway.Replace(r))
 	case opRemove:
 		return struct{}{}, s.gateway.Remove(asked.Sandbox)
 	case opList:
@@ -180,8 +203,68 @@ func (s *Server) answer(asked *call, p *wire.Packet) (any, error) {
 		return s.test(asked)
 	case opEnd:
 		return struct{}{}, nil // serve ends it
+	case opDrop:
+		return struct{}{}, s.held.Drop(asked.Sandbox, asked.Request)
+	case opDropAll:
+		return struct{}{}, s.held.DropAll(asked.Sandbox, asked.Forget)
 	}
 	return nil, api.Errorf(api.CodeInvalid, "the gateway has no call %q", asked.Op)
+}
+
+// registered sends what an earlier gateway has left to be sent of a sandbox that is known now. That it
+// cannot be sent is in its record.
+func (s *Server) registered(err error) (any, error) {
+	if err == nil {
+		s.held.Resume()
+	}
+	return struct{}{}, err
+}
+
+// maxTarget is how much of the target of a request is told: packets have a bound.
+const maxTarget = 4 << 10
+
+// tellHeld sends the requests that are held, one in a packet, and a reply behind the last.
+func (s *Server) tellHeld(conn *wire.Conn, asked *call) {
+	list, err := s.held.Held(asked.Sandbox)
+	if err != nil {
+		_ = conn.Fail(err) // the daemon is gone
+		return
+	}
+	for i := range list {
+		list[i].Target = list[i].Target[:min(len(list[i].Target), maxTarget)]
+		if conn.SendJSON(wire.TypeItem, &list[i]) != nil {
+			return
+		}
+	}
+	_ = conn.SendJSON(wire.TypeReply, struct{}{})
+}
+
+// release sends held requests. For a daemon that hangs up nobody waits any more.
+func (s *Server) release(ctx context.Context, conn *wire.Conn, asked *call, p *wire.Packet) (any, error) {
+	var under *gateway.Registration
+	if len(p.Files) > 0 {
+		r, err := takeRegistration(p)
+		if err != nil {
+			return nil, err
+		}
+		under = &r
+	}
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		drain(conn)
+		cancel(errHungUp)
+	})
+	defer wg.Wait()
+	defer func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) }() // which ends drain
+	if asked.Op == opReleaseAll {
+		return struct{}{}, s.held.ReleaseAll(ctx, asked.Sandbox, under)
+	}
+	return s.held.Release(ctx, asked.Sandbox, asked.Request, asked.Again, under)
 }
 
 func takeRegistration(p *wire.Packet) (gateway.Registration, error) {
@@ -237,9 +320,13 @@ func (s *Server) watch(conn *wire.Conn) {
 
 // awaitEnd returns when the peer has closed the connection. What it sends is of no interest.
 func awaitEnd(conn *wire.Conn) {
-	if conn.SetReadDeadline(time.Time{}) != nil {
-		return
+	if conn.SetReadDeadline(time.Time{}) == nil {
+		drain(conn)
 	}
+}
+
+// drain reads until the connection has ended, or its deadline is over.
+func drain(conn *wire.Conn) {
 	for {
 		p, err := conn.Receive()
 		if err != nil {

@@ -1,8 +1,10 @@
 package dns
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -144,6 +146,26 @@ func (c *Client) Answer(ctx context.Context, message []byte, stream bool) (reply
 		reply, err = f.Pack()
 	}
 	return reply, o, err
+}
+
+// Lookup returns the addresses that a name has and that the policy lets it have, for a question that
+// is not the guest's. They count as given out.
+func (c *Client) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	var o Outcome
+	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		m := new(dns.Msg).SetQuestion(dns.Fqdn(name), qtype)
+		q := question{msg: m, policy: *c.policy.Load()}
+		if _, reason := q.check(); reason != "" {
+			return nil, fmt.Errorf("look up %q: %s", name, reason)
+		}
+		c.answer(ctx, &q, &o)
+	}
+	if len(o.Addresses) == 0 {
+		return nil, fmt.Errorf("look up %q: %s", name, cmp.Or(o.Reason, "it has no address"))
+	}
+	return o.Addresses, nil
 }
 
 // check reports why a message is refused without being judged.

@@ -14,6 +14,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/dns"
 	"ramet.dev/ramet/internal/network/policy"
+	"ramet.dev/ramet/internal/network/secrets"
 	"ramet.dev/ramet/internal/network/wire"
 )
 
@@ -33,28 +34,62 @@ type Registration struct {
 	Name     string            `json:"name,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Policy   policy.Spec       `json:"policy"`
+	// Authority is that of the tree, with its key, as package ca writes it. It is needed if the
+	// policy treats requests.
+	Authority secrets.Value `json:"-"`
+	// Secrets are those that the policy's treatments name. A name whose secrets are not all here is
+	// not reached.
+	Secrets []Secret `json:"secrets,omitempty"`
+	// RecordGroup names those sandboxes of the tenant that see the same answers where the policy has
+	// them recorded: the branches of a fork. Without it nothing is recorded.
+	RecordGroup string `json:"record_group,omitempty"`
+}
+
+// Secret is a secret that is put into requests of a sandbox. Its value is in no JSON of it.
+type Secret struct {
+	Name  string        `json:"name"`
+	Value secrets.Value `json:"-"`
+	// Placeholder is what the guest has in its place, if it has something.
+	Placeholder string          `json:"placeholder,omitempty"`
+	Binding     secrets.Binding `json:"binding"`
 }
 
 // sandbox returns the id of the sandbox.
 func (r *Registration) sandbox() string { return cmp.Or(r.Sandbox, r.ID) }
 
-// Treated is a flow whose requests a policy treats.
+// Treated is a flow of HTTP whose requests are looked at, each.
 type Treated struct {
-	Sandbox, Tree, Tenant string
 	// Name is the host that the guest named, and Port the one that it dialed.
 	Name string
 	Port uint16
 	// TLS says that the guest begins with a handshake.
-	TLS       bool
+	TLS bool
+	// Treatment is that of requests to the name, or nil: then all of them pass that name it.
 	Treatment *policy.Treatment
+	// Rule is the rule that has allowed the flow.
+	Rule string
 	// Dial connects to the address that was judged.
 	Dial func(ctx context.Context) (net.Conn, error)
+	// Log tells of a request. What the flow and the sandbox are is filled in.
+	Log func(api.NetworkLogEntry)
 }
 
-// Proxy ends TLS and HTTP of treated flows. Serve takes the connection over; it returns when the
-// connection has ended, or ctx has.
+// Proxy treats requests.
 type Proxy interface {
+	// New returns what treats the requests of a sandbox whose policy is p. With an error the sandbox
+	// is not registered.
+	New(r *Registration, p *policy.Policy) (Treatments, error)
+}
+
+// Treatments treat the requests of one sandbox.
+type Treatments interface {
+	// Replace puts another registration in force, for requests that begin from then on. With an
+	// error nothing has changed. It does not block.
+	Replace(r *Registration, p *policy.Policy) error
+	// Serve takes a connection over. It returns when the connection has ended, or ctx has.
 	Serve(ctx context.Context, guest net.Conn, t Treated) error
+	// Close is called after all calls of Serve have returned.
+	Close()
 }
 
 // Config says what the gateway works with.
@@ -63,8 +98,11 @@ type Config struct {
 	Upstream *dns.Upstream
 	// Log is told of each decision, and of the end of each flow. It must not block.
 	Log func(api.NetworkLogEntry)
-	// Proxy serves treated flows. Without it they are denied.
+	// Proxy treats requests. Without it flows of HTTP are denied whose requests have to be looked at.
 	Proxy Proxy
+	// Via returns what connects to a port of a name in place of the address that was judged, or nil
+	// if the address is dialed: hosts may reach others by a proxy only. Nil is never.
+	Via func(name string, port uint16) func(ctx context.Context) (net.Conn, error)
 	// Dial opens sockets; nil is that of package net.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Own reports whether an address is one of the host.
@@ -111,11 +149,19 @@ func (g *Gateway) Add(r Registration, channel *os.File) error {
 	if err != nil {
 		return err
 	}
-	s := newSandbox(g, r, compiled, ch)
+	var treatments Treatments
+	if g.cfg.Proxy != nil {
+		if treatments, err = g.cfg.Proxy.New(&r, compiled); err != nil {
+			ch.Close()
+			return err
+		}
+	}
+	s := newSandbox(g, r, compiled, treatments, ch)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed || g.sandboxes[r.ID] != nil {
 		ch.Close()
+		s.closeTreatments()
 		if g.closed {
 			return errClosed
 		}
@@ -165,8 +211,7 @@ func (g *Gateway) Replace(r Registration) error {
 	if err != nil {
 		return err
 	}
-	s.replace(r, compiled)
-	return nil
+	return s.replace(r, compiled)
 }
 
 // Remove cuts all flows of a sandbox and closes its channel. It returns when nothing of it is left.
@@ -243,6 +288,8 @@ func outer(a netip.Addr) netip.Addr {
 
 // siblingDomain is the domain of the names of sandboxes.
 const siblingDomain = ".sandbox"
+
+func isSibling(name string) bool { return strings.HasSuffix(name, siblingDomain) }
 
 // siblings knows the names of sandboxes of one tenant.
 type siblings struct {

@@ -205,6 +205,68 @@ func TestQuestionsOnAStream(t *testing.T) {
 	}
 }
 
+// passing passes what it is given.
+type passing struct{}
+
+func (passing) New(*Registration, *policy.Policy) (Treatments, error) { return passing{}, nil }
+
+func (passing) Replace(*Registration, *policy.Policy) error { return nil }
+
+func (passing) Close() {}
+
+func (passing) Serve(ctx context.Context, guest net.Conn, t Treated) error {
+	server, err := t.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	pass(guest.(*guestConn).UnixConn, server)
+	return server.Close()
+}
+
+// TestTheRateOfTreatedFlows is that of others: it is the sandbox's.
+func TestTheRateOfTreatedFlows(t *testing.T) {
+	w := newWorld(t, copying{})
+	const size = 1 << 20
+	w.serve("192.0.2.9:1", func(c *net.TCPConn) {
+		_, _ = c.Write(make([]byte, size))
+		_ = c.CloseWrite()
+		_, _ = io.Copy(io.Discard, c)
+	})
+	doc := rules(t, "192.0.2.9:1")
+	doc.Rules = map[string]api.NetworkTreatment{"a.example.org": {Record: true}}
+	doc.Limits.RateMbit = 16
+	s := w.newSentry("one", doc)
+	g := s.open("192.0.2.9:1")
+	began := time.Now()
+	if _, err := io.WriteString(g, "GET / HTTP/1.1\r\nHost: 192.0.2.9:1\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(g); err != nil || len(b) != size {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	if took := time.Since(began); took < 300*time.Millisecond { // what the burst leaves takes 450
+		t.Errorf("a megabyte took %v", took)
+	}
+}
+
+// copying passes what the server sends.
+type copying struct{ passing }
+
+func (copying) New(*Registration, *policy.Policy) (Treatments, error) { return copying{}, nil }
+
+func (copying) Serve(ctx context.Context, guest net.Conn, t Treated) error {
+	server, err := t.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	if _, err := guest.Read(make([]byte, 4096)); err != nil {
+		return err
+	}
+	_, err = io.Copy(guest, server)
+	return err
+}
+
 // hello returns the beginning of a handshake.
 func hello(t *testing.T, name string) []byte {
 	t.Helper()
@@ -225,7 +287,7 @@ func hello(t *testing.T, name string) []byte {
 }
 
 func TestTheNameInTheFirstBytes(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, passing{})
 	for _, port := range []string{"443", "80", "22"} {
 		w.serve("192.0.2.1:"+port, echoes)
 	}
@@ -361,8 +423,18 @@ func TestEchoes(t *testing.T) {
 	}
 }
 
-// proxy serves treated flows in tests.
-type proxy struct{ got chan Treated }
+// proxy serves treated flows in tests: of each it passes the first bytes of the server.
+type proxy struct {
+	got     chan Treated
+	refused error // of Replace
+	closed  chan bool
+}
+
+func (p *proxy) New(*Registration, *policy.Policy) (Treatments, error) { return p, nil }
+
+func (p *proxy) Replace(*Registration, *policy.Policy) error { return p.refused }
+
+func (p *proxy) Close() { p.closed <- true }
 
 func (p *proxy) Serve(ctx context.Context, guest net.Conn, t Treated) error {
 	p.got <- t
@@ -379,10 +451,11 @@ func (p *proxy) Serve(ctx context.Context, guest net.Conn, t Treated) error {
 }
 
 func TestTreatedFlows(t *testing.T) {
-	p := &proxy{got: make(chan Treated, 1)}
+	p := &proxy{got: make(chan Treated, 1), closed: make(chan bool, 1)}
 	w := newWorld(t, p)
 	w.serve("192.0.2.1:443", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hello"); _, _ = io.Copy(io.Discard, c) })
-	s := w.newSentry("one", document(t, `{"allow": ["a.example.org"], "rules": {"a.example.org": {"methods": ["GET"]}}}`))
+	doc := document(t, `{"allow": ["a.example.org"], "rules": {"a.example.org": {"methods": ["GET"]}}}`)
+	s := w.register(Registration{ID: "one", Sandbox: "sbx", Policy: policy.Spec{Document: doc}})
 	if addrs, _ := s.lookUp("a.example.org"); len(addrs) != 1 {
 		t.Fatalf("addresses %v", addrs)
 	}
@@ -391,7 +464,7 @@ func TestTreatedFlows(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := <-p.got
-	if got.Name != "a.example.org" || !got.TLS || got.Sandbox != "one" || got.Treatment.Pattern != "a.example.org" || got.Port != 443 {
+	if got.Name != "a.example.org" || !got.TLS || got.Treatment.Pattern != "a.example.org" || got.Port != 443 {
 		t.Errorf("the proxy was given %+v", got)
 	}
 	if b, err := io.ReadAll(g); string(b) != "hello" || err != nil {
@@ -399,6 +472,26 @@ func TestTreatedFlows(t *testing.T) {
 	}
 	if k := g.last(); k != wire.Closed {
 		t.Errorf("the last word is %v", k)
+	}
+	got.Log(api.NetworkLogEntry{Verdict: api.NetworkHeld, Method: "POST"})
+	got.Log(api.NetworkLogEntry{Verdict: api.NetworkAllowed, Method: "GET", Path: "/x"})
+	lines := w.lines()
+	if e := lines[len(lines)-1]; e.Sandbox != "sbx" || e.Name != "a.example.org" || e.Address != "192.0.2.1" || e.Port != 443 || e.Protocol != "http" || e.Path != "/x" {
+		t.Errorf("a request is logged as %+v", e)
+	}
+	if st := w.Stats(); st.Requests != 1 || st.Held != 1 {
+		t.Errorf("the numbers are %+v", st)
+	}
+	// What cannot be treated is not put in force.
+	p.refused = errors.New("no authority")
+	if err := w.Replace(Registration{ID: "one", Policy: policy.Spec{Document: rules(t, "192.0.2.9:1")}}); !errors.Is(err, p.refused) {
+		t.Errorf("replace: %v", err)
+	}
+	if _, code := s.dial(wire.TCP, "192.0.2.9:1"); code != wire.CodeRefused {
+		t.Errorf("a policy is in force that was refused: %v", code)
+	}
+	if err := w.Remove("one"); err != nil || len(p.closed) != 1 {
+		t.Errorf("%d treatments are closed: %v", len(p.closed), err)
 	}
 }
 

@@ -48,6 +48,8 @@ type sandbox struct {
 	up      *rate.Limiter // bytes of all flows
 	down    *rate.Limiter
 	pending chan struct{}
+	// treatments is nil if the gateway has no proxy.
+	treatments Treatments
 
 	ctx    context.Context // ends with the channel
 	cancel context.CancelCauseFunc
@@ -62,9 +64,9 @@ type sandbox struct {
 	inbound      uint32           // last number; guarded by mu
 }
 
-func newSandbox(g *Gateway, r Registration, p *policy.Policy, ch *wire.Channel) *sandbox {
+func newSandbox(g *Gateway, r Registration, p *policy.Policy, t Treatments, ch *wire.Channel) *sandbox {
 	s := &sandbox{
-		g: g, channel: ch, names: dns.NewNames(), registration: r, policy: p,
+		g: g, channel: ch, treatments: t, names: dns.NewNames(), registration: r, policy: p,
 		dials: rate.NewLimiter(dialsPerSecond, dialsPerSecond), up: rate.NewLimiter(rate.Inf, relay.MaxWait), down: rate.NewLimiter(rate.Inf, relay.MaxWait),
 		pending: make(chan struct{}, maxPending), flows: map[uint32]*flow{}, open: map[*flow]bool{}, done: make(chan struct{}),
 	}
@@ -114,6 +116,7 @@ func (s *sandbox) serve() {
 	}
 	s.mu.Unlock()
 	s.wg.Wait()
+	s.closeTreatments()
 }
 
 // handle begins what a message asks for. It never waits for anything but the limit of flows.
@@ -218,18 +221,31 @@ func (s *sandbox) current() *policy.Policy {
 	return s.policy
 }
 
-// replace puts a policy in force and cuts the flows that it does not allow.
-func (s *sandbox) replace(r Registration, p *policy.Policy) {
-	s.dns.SetPolicy(names{p}, p.Limits().DNSPerS)
-	s.setRate(p)
+// replace puts a registration in force and cuts the flows that it does not allow. With an error
+// nothing has changed.
+func (s *sandbox) replace(r Registration, p *policy.Policy) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.ID, r.Tenant = s.registration.ID, s.registration.Tenant // which never change
+	if s.treatments != nil {
+		if err := s.treatments.Replace(&r, p); err != nil {
+			return err
+		}
+	}
+	s.dns.SetPolicy(names{p}, p.Limits().DNSPerS)
+	s.setRate(p)
 	s.registration, s.policy = r, p
 	for f := range s.open {
 		if f.judged != nil && !f.judged(p) {
 			f.cut(errReplaced)
 		}
+	}
+	return nil
+}
+
+func (s *sandbox) closeTreatments() {
+	if s.treatments != nil {
+		s.treatments.Close()
 	}
 }
 
@@ -247,9 +263,12 @@ func (s *sandbox) send(m *wire.Message, fd int) error {
 
 // log tells of a decision.
 func (s *sandbox) log(e api.NetworkLogEntry) {
-	if e.Verdict == api.NetworkDenied {
+	switch {
+	case e.Verdict == api.NetworkDenied:
 		s.g.counters.denied.Add(1)
-	} else if e.DurationMS == 0 {
+	case e.Verdict == api.NetworkHeld && e.DurationMS == 0:
+		s.g.counters.held.Add(1)
+	case e.DurationMS == 0:
 		s.g.counters.allowed.Add(1)
 	}
 	r := s.reg()
@@ -277,8 +296,7 @@ func (s *sandbox) test(host string, protocol policy.Protocol, port uint16) (api.
 		if d := p.JudgeName(name); !d.Allowed {
 			return api.NetworkTestResult{Rule: d.String(), WouldAllow: p.WouldAllowName(name)}, nil
 		}
-		// An address of no class of its own: the name alone decides.
-		addr, q.Names, q.Seen, q.Host = netip.AddrFrom4([4]byte{1, 0, 0, 0}), []string{name}, true, name
+		addr, q.Names, q.Seen, q.Host = anyAddress, []string{name}, true, name
 	}
 	q.Address = addr
 	d := p.Judge(&q)

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // counters are those of all sandboxes together.
 type counters struct {
-	allowed, denied, questions, dropped, protocolErrors, bytesIn, bytesOut atomic.Int64
+	allowed, denied, held, requests, questions, dropped, protocolErrors, bytesIn, bytesOut atomic.Int64
 }
 
 // Stats are numbers about the gateway.
@@ -15,6 +15,9 @@ type Stats struct {
 	Allowed   int64 `json:"allowed"`
 	Denied    int64 `json:"denied"`
 	Questions int64 `json:"questions"`
+	// Requests is how many requests of HTTP were looked at, and Held how many of them were held.
+	Requests int64 `json:"requests"`
+	Held     int64 `json:"held"`
 	// Dropped is how many messages were lost because a sandbox sent too many, or were none.
 	Dropped        int64 `json:"dropped"`
 	ProtocolErrors int64 `json:"protocol_errors"`
@@ -27,7 +30,7 @@ type Stats struct {
 func (g *Gateway) Stats() Stats {
 	c := &g.counters
 	st := Stats{
-		Allowed: c.allowed.Load(), Denied: c.denied.Load(), Questions: c.questions.Load(), Dropped: c.dropped.Load(),
+		Allowed: c.allowed.Load(), Denied: c.denied.Load(), Questions: c.questions.Load(), Requests: c.requests.Load(), Held: c.held.Load(), Dropped: c.dropped.Load(),
 		ProtocolErrors: c.protocolErrors.Load(), BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(),
 	}
 	g.mu.Lock()

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +43,10 @@ func (f *flow) runTCP() {
 	f.rule = d.String()
 	if !d.Allowed {
 		f.deny(f.rule, f.s.current().WouldAllow(&q), codeFor(d))
+		return
+	}
+	if f.s.g.cfg.mayReachVia(q.Names, f.port) {
+		f.runVia(q, d)
 		return
 	}
 	server, err := f.connect(f.ctx)
@@ -84,39 +87,44 @@ func (f *flow) connect(ctx context.Context) (*net.TCPConn, error) {
 // begin looks at the first bytes as far as the decision demands, and carries the rest.
 func (f *flow) begin(guest *os.File, server *net.TCPConn, q policy.Question, d policy.Decision) {
 	opts := relay.Options{}
-	if d.Host == policy.HostRequired || d.Host == policy.HostIfShown && f.s.current().TreatsRequests() {
+	if d.Host != policy.HostIgnored {
 		t, found, err := f.lookFirst(guest, server, &q, d.Host)
 		switch {
-		case errors.Is(err, errSpoke):
-			d.Host = policy.HostIfShown
+		case errors.Is(err, errSpoke): // which a server of HTTP does not
+			opts.Before = func(ctx context.Context) error {
+				t, _, err := f.look(ctx, guest, &q, policy.HostIfShown, 0)
+				if t != nil {
+					err = errSpoke
+				}
+				return err
+			}
 		case err != nil:
 			f.refuse(guest, server)
 			return
-		case t != nil:
-			f.treat(guest, server, q.Host, found.Kind == sniff.TLS, t)
+		case isHTTP(t, found):
+			first := firstly(server, f.connect)
+			defer first.close()
+			f.treat(guest, &q, found, t, first.dial)
 			return
-		default:
-			d.Host = policy.HostIgnored
-		}
-	}
-	if d.Host == policy.HostIfShown {
-		opts.Before = func(ctx context.Context) error {
-			t, _, err := f.look(ctx, guest, &q, d.Host, 0)
-			if t != nil {
-				err = errSpoke
-			}
-			return err
 		}
 	}
 	_ = f.carry(guest, server, opts) // its end was told
 }
 
-// refuse resets a flow that was opened.
+// isHTTP reports whether requests are looked at, each: what was judged is a name, and the next request
+// on the connection may show another one.
+func isHTTP(t *policy.Treatment, found sniff.Found) bool {
+	return t != nil || found.Kind == sniff.HTTP && found.Name != ""
+}
+
+// refuse resets a flow that was opened. server is nil if there is no connection to it.
 func (f *flow) refuse(guest *os.File, server *net.TCPConn) {
 	f.tell(wire.Reset)
 	guest.Close()
-	_ = server.SetLinger(0) // else the server takes the end for a proper one
-	server.Close()
+	if server != nil {
+		_ = server.SetLinger(0) // else the server takes the end for a proper one
+		server.Close()
+	}
 }
 
 // errSpoke says that the server spoke first: what the guest says then is no request.
@@ -182,84 +190,4 @@ func awaitSpeech(server *net.TCPConn, f func()) (end func()) {
 		<-done
 		_ = server.SetReadDeadline(time.Time{})
 	}
-}
-
-// treat has the proxy serve the flow. Its first connection to the server is open.
-func (f *flow) treat(guest *os.File, server *net.TCPConn, host string, isTLS bool, t *policy.Treatment) {
-	if f.s.g.cfg.Proxy == nil {
-		e := f.entry(api.NetworkDenied)
-		e.Rule = "requests to " + t.Pattern + " are treated, and the gateway has no proxy"
-		f.s.log(e)
-		f.refuse(guest, server)
-		return
-	}
-	conn, err := connOf(f, guest)
-	if err != nil {
-		server.Close()
-		return
-	}
-	var open atomic.Pointer[net.TCPConn]
-	open.Store(server)
-	r := f.s.reg()
-	_ = f.s.g.cfg.Proxy.Serve(f.ctx, conn, Treated{ // the proxy tells of errors
-		Sandbox: r.sandbox(), Tree: r.Tree, Tenant: r.Tenant, Name: host, Port: f.port, TLS: isTLS, Treatment: t,
-		Dial: func(ctx context.Context) (net.Conn, error) {
-			if c := open.Swap(nil); c != nil {
-				return c, nil
-			}
-			return f.connect(ctx)
-		},
-	})
-	if c := open.Swap(nil); c != nil {
-		c.Close()
-	}
-	if context.Cause(f.ctx) != nil {
-		f.tell(wire.Reset)
-	}
-	conn.Close()
-	f.logEnd(conn.in.Load(), conn.out.Load())
-}
-
-// guestConn is the gateway's end of a flow as a connection. The sentry is told of its end before it
-// shows.
-type guestConn struct {
-	*net.UnixConn
-	f       *flow
-	in, out atomic.Int64 // from and to the guest
-}
-
-func connOf(f *flow, end *os.File) (*guestConn, error) {
-	c, err := net.FileConn(end)
-	end.Close()
-	if err != nil {
-		f.tell(wire.Reset)
-		return nil, err
-	}
-	return &guestConn{UnixConn: c.(*net.UnixConn), f: f}, nil
-}
-
-// Read implements net.Conn.
-func (c *guestConn) Read(b []byte) (int, error) {
-	n, err := c.UnixConn.Read(b)
-	c.in.Add(int64(n))
-	return n, err
-}
-
-// Write implements net.Conn.
-func (c *guestConn) Write(b []byte) (int, error) {
-	n, err := c.UnixConn.Write(b)
-	c.out.Add(int64(n))
-	return n, err
-}
-
-// CloseWrite ends what is sent to the guest.
-func (c *guestConn) CloseWrite() error {
-	c.f.tellClosed()
-	return c.UnixConn.CloseWrite()
-}
-
-// Close implements net.Conn.
-func (c *guestConn) Close() error {
-	c.f.tellClosed()
-	return c.UnixConn.Close()
 }

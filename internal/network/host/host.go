@@ -24,7 +24,11 @@ type Config struct {
 	Build      string
 	// ResolvConf and Hosts are the files of the host's resolver.
 	ResolvConf, Hosts string
-	Log               *slog.Logger
+	// HeldDir is where requests are held, of the daemon's data; without it none are.
+	HeldDir string
+	// HTTPSProxy and NoProxy are the variables of the host by which the gateway reaches names.
+	HTTPSProxy, NoProxy string
+	Log                 *slog.Logger
 	// Grace is how long a gateway goes on that nobody needs.
 	Grace time.Duration
 	// Attach gives the sentry of a sandbox the end of a new channel, which Attach keeps nothing of.

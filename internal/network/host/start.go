@@ -166,12 +166,22 @@ func await(ctx context.Context, lock *os.File) error {
 func start(ctx context.Context, cfg Config, lock *os.File) error {
 	arg := process.Config{
 		Socket: socket(cfg.Dir), Build: cfg.Build, ResolvConf: cfg.ResolvConf, Hosts: cfg.Hosts, Grace: cfg.Grace,
+		HTTPSProxy: cfg.HTTPSProxy, NoProxy: cfg.NoProxy,
 	}
 	arg.User, arg.NoUser = chooseUser()
-	text, err := json.Marshal(arg)
+	files := []*os.File{process.LockFD - 3: lock, process.HeldFD - 3: nil}
+	held, err := openHeld(cfg.HeldDir, arg.User)
+	if err != nil {
+		arg.NoHold = err.Error()
+	} else {
+		defer held.Close()
+		files[process.HeldFD-3] = held
+	}
+	config, err := writeConfig(&arg)
 	if err != nil {
 		return fmt.Errorf("start the gateway: %w", err)
 	}
+	defer config.Close()
 	log, err := os.OpenFile(logFile(cfg.Dir), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fmt.Errorf("open log of the gateway: %w", err)
@@ -182,14 +192,15 @@ func start(ctx context.Context, cfg Config, lock *os.File) error {
 		return fmt.Errorf("start the gateway: %w", err)
 	}
 	defer ready.Close()
+	files[process.ReadyFD-3], files[process.ConfigFD-3] = readyWrite, config
 	cmd := exec.Cmd{
-		Path: cfg.Executable, Args: []string{"ramet-gateway", process.Word, string(text)}, Dir: "/",
+		Path: cfg.Executable, Args: []string{"ramet-gateway", process.Word}, Dir: "/",
 		// Nothing of the daemon's environment. The runtime looks at the limits of its control group
 		// once, and not each second.
 		Env:        []string{"GODEBUG=updatemaxprocs=0", "GOGC=50"},
 		Stdout:     log,
 		Stderr:     log,
-		ExtraFiles: []*os.File{process.LockFD - 3: lock, process.ReadyFD - 3: readyWrite},
+		ExtraFiles: files,
 		SysProcAttr: &syscall.SysProcAttr{
 			Setsid: true, // it outlives the daemon, and its terminal
 		},
@@ -219,6 +230,73 @@ func start(ctx context.Context, cfg Config, lock *os.File) error {
 	if err != nil {
 		_ = cmd.Process.Kill() // it may have ended
 		return api.Errorf(api.CodeUnavailable, "start the gateway: %w", err)
+	}
+	return nil
+}
+
+// writeConfig returns the configuration as a file in memory: it may have a password in it.
+func writeConfig(arg *process.Config) (*os.File, error) {
+	text, err := json.Marshal(arg)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("configuration", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make memory file: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "configuration")
+	if _, err := f.Write(text); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("write configuration: %w", err)
+	}
+	return f, nil
+}
+
+// openHeld opens the directory of held requests, and makes it if there is none. It and its files are
+// given to the user of the gateway, who is another one at each start; 0 stays who has them. What is no
+// file of the gateway's making is left as it is: one that was taken over may have put it there.
+func openHeld(path string, user int) (*os.File, error) {
+	if path == "" {
+		return nil, errors.New("the daemon has no directory for them")
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("make directory of held requests: %w", err)
+	}
+	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open directory of held requests: %w", err)
+	}
+	if user == 0 {
+		return dir, nil
+	}
+	if err := giveHeld(dir, user); err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("give held requests to the user of the gateway: %w", err)
+	}
+	return dir, nil
+}
+
+// giveHeld makes a directory and its files those of a user.
+func giveHeld(dir *os.File, user int) error {
+	if err := dir.Chown(user, user); err != nil {
+		return err
+	}
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		var st unix.Stat_t
+		fd := int(dir.Fd())
+		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 {
+			continue
+		}
+		if err := unix.Fchownat(fd, name, user, user, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 	}
 	return nil
 }

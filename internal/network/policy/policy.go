@@ -58,6 +58,9 @@ func (p *Policy) Limits() api.NetworkLimits { return p.limits }
 // sandbox.
 func (p *Policy) TreatsRequests() bool { return len(p.documents[0].treated.all) > 0 }
 
+// TreatmentOf returns the treatment of requests to a name, or nil.
+func (p *Policy) TreatmentOf(name string) *Treatment { return p.documents[0].treated.of(name) }
+
 // Treatments returns the treatments of the policy, in the order of their names.
 func (p *Policy) Treatments() []*Treatment { return p.documents[0].treated.all }
 

@@ -34,11 +34,11 @@ const (
 
 // confine gives up what the process does not need. It fails if a layer fails that the host has; one
 // that the host lacks is told.
-func confine(cfg Config) ([]control.Layer, error) {
+func confine(cfg *Config) ([]control.Layer, error) {
 	var layers []control.Layer
 	for _, l := range []struct {
 		name string
-		put  func(Config) (lacks string, err error)
+		put  func(*Config) (lacks string, err error)
 	}{
 		{layerLimits, setLimits}, {layerUser, becomeUser}, {layerPrivs, dropPrivileges}, {layerDump, hideMemory}, {layerLandlock, restrictFiles}, {layerSeccomp, filterCalls},
 	} {
@@ -52,7 +52,7 @@ func confine(cfg Config) ([]control.Layer, error) {
 }
 
 // setLimits raises the limit of descriptors to the host's, and sets others to nothing.
-func setLimits(Config) (string, error) {
+func setLimits(*Config) (string, error) {
 	for name, resource := range map[string]int{"core": unix.RLIMIT_CORE, "locked memory": unix.RLIMIT_MEMLOCK, "message queues": unix.RLIMIT_MSGQUEUE} {
 		if err := unix.Setrlimit(resource, &unix.Rlimit{}); err != nil {
 			return "", fmt.Errorf("limit %s: %w", name, err)
@@ -70,7 +70,7 @@ func setLimits(Config) (string, error) {
 }
 
 // becomeUser makes the process a user of its own. The capabilities of root go with that.
-func becomeUser(cfg Config) (string, error) {
+func becomeUser(cfg *Config) (string, error) {
 	if cfg.User == 0 {
 		return cfg.NoUser, nil
 	}
@@ -87,7 +87,7 @@ func becomeUser(cfg Config) (string, error) {
 }
 
 // dropPrivileges empties the sets of capabilities and forbids new privileges, in all threads.
-func dropPrivileges(Config) (string, error) {
+func dropPrivileges(*Config) (string, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0); errno == unix.ENOTSUP {
@@ -104,18 +104,26 @@ func dropPrivileges(Config) (string, error) {
 
 // hideMemory keeps other processes of the user from reading the memory of the process, which has
 // secrets in it.
-func hideMemory(Config) (string, error) {
+func hideMemory(*Config) (string, error) {
 	return "", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }
 
 // certificates are where distributions keep the certificates of authorities.
 var certificates = []string{"/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/usr/share/pki", "/usr/local/etc/ssl"}
 
+// writing is what the directory of held requests needs: files are made, replaced and removed.
+const writing = landlock.AccessFSSet(unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+	unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE)
+
 // restrictFiles leaves the files to be read that say how names are resolved, and certificates. The
 // directories of the former are named: the files are replaced by others with their names.
-func restrictFiles(cfg Config) (string, error) {
+func restrictFiles(cfg *Config) (string, error) {
 	abi, err := landlocksys.LandlockGetABIVersion()
 	if err != nil || abi < 1 {
+		if cfg.NoHold == "" && cfg.User == 0 {
+			// The filter of system calls knows no paths: all files of the user would be writable.
+			cfg.NoHold = "the kernel has no Landlock, which keeps the gateway from other files"
+		}
 		return "the kernel has no Landlock", nil
 	}
 	readable := append([]string{}, certificates...)
@@ -126,7 +134,11 @@ func restrictFiles(cfg Config) (string, error) {
 		}
 	}
 	rule := landlock.PathAccess(landlock.AccessFSSet(unix.LANDLOCK_ACCESS_FS_READ_FILE|unix.LANDLOCK_ACCESS_FS_READ_DIR), readable...).IgnoreIfMissing()
-	if err := landlock.V6.BestEffort().RestrictPaths(rule); err != nil {
+	rules := []landlock.Rule{rule}
+	if cfg.NoHold == "" {
+		rules = append(rules, landlock.PathAccess(writing, heldDir))
+	}
+	if err := landlock.V6.BestEffort().RestrictPaths(rules...); err != nil {
 		return "", err
 	}
 	if abi < abiNet {

@@ -7,6 +7,8 @@
 //
 //	3  the file of the lock, held, which says whose process it is
 //	4  the write end of a pipe: one Ready message
+//	5  a file in memory: its Config
+//	6  the directory of held requests, if there is one
 //
 // and nothing else of the daemon. It goes on when the daemon ends.
 //
@@ -17,9 +19,14 @@
 //	no_new_privs  no program with privileges, and no capability
 //	undumpable    no core, and no other process of the user reads its memory
 //	limits        descriptors up to the host's limit; no locked memory, no message queues
-//	landlock      of the file system it reads where names and certificates are configured; it binds
-//	              no port, and reaches no process by a signal or an abstract socket
-//	seccomp       system calls of sockets, memory, threads and of reading files
+//	landlock      of the file system it reads where names and certificates are configured, and writes
+//	              the directory of held requests; it binds no port, and reaches no process by a signal
+//	              or an abstract socket
+//	seccomp       system calls of sockets, memory, threads and of reading files, and of writing them if
+//	              requests can be held
+//
+// Where Landlock is missing and the gateway is the user of the daemon, requests are not held: nothing
+// else would keep it from the user's files.
 //
 // The package must never know what a sandbox is to a daemon.
 package process

@@ -18,7 +18,13 @@ import (
 	"ramet.dev/ramet/internal/network/control"
 	"ramet.dev/ramet/internal/network/dns"
 	"ramet.dev/ramet/internal/network/gateway"
+	"ramet.dev/ramet/internal/network/held"
+	"ramet.dev/ramet/internal/network/policy"
+	"ramet.dev/ramet/internal/network/proxy"
+	"ramet.dev/ramet/internal/network/replay"
+	"ramet.dev/ramet/internal/network/treatment"
 	"ramet.dev/ramet/internal/observe/procfs"
+	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
 // Word is the first argument of the process.
@@ -26,14 +32,16 @@ const Word = "network-gateway"
 
 // The descriptors that the process inherits.
 const (
-	LockFD  = 3
-	ReadyFD = 4
+	LockFD   = 3
+	ReadyFD  = 4
+	ConfigFD = 5
+	HeldFD   = 6
 )
 
 // Grace is how long the gateway goes on that nobody needs: a daemon that is restarted finds it.
 const Grace = 30 * time.Second
 
-// Config is the second argument, as JSON.
+// Config is in a file in memory, as JSON: others see the arguments of a process.
 type Config struct {
 	Socket string `json:"socket"`
 	Build  string `json:"build"`
@@ -45,6 +53,12 @@ type Config struct {
 	Hosts      string `json:"hosts"`
 	// Grace is how long the gateway goes on without sandboxes and daemons.
 	Grace time.Duration `json:"grace"`
+	// NoHold says why there is no directory for requests that are held; it is empty if HeldFD is one.
+	NoHold string `json:"no_hold,omitempty"`
+	// HTTPSProxy and NoProxy are the variables HTTPS_PROXY and NO_PROXY of the host: how the gateway
+	// reaches port 443 of names. Guests are not told of them.
+	HTTPSProxy string `json:"https_proxy,omitempty"`
+	NoProxy    string `json:"no_proxy,omitempty"`
 }
 
 // Ready is the message of the process to whoever has started it.
@@ -60,14 +74,14 @@ type Owner struct {
 
 // Main runs the gateway if args are those of its process.
 func Main(args []string) (code int, is bool) {
-	if len(args) != 3 || args[1] != Word {
+	if len(args) != 2 || args[1] != Word {
 		return 0, false
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ready := os.NewFile(ReadyFD, "ready")
 	err := inherited()
 	if err == nil {
-		err = run(args[2], ready, log)
+		err = run(ready, log)
 	}
 	if err != nil {
 		log.Error("the gateway ends", "error", err)
@@ -79,7 +93,7 @@ func Main(args []string) (code int, is bool) {
 
 // inherited checks that the process was started as package host does it.
 func inherited() error {
-	for fd, want := range map[int]uint32{LockFD: syscall.S_IFREG, ReadyFD: syscall.S_IFIFO} {
+	for fd, want := range map[int]uint32{LockFD: syscall.S_IFREG, ReadyFD: syscall.S_IFIFO, ConfigFD: syscall.S_IFREG} {
 		var st syscall.Stat_t
 		if err := syscall.Fstat(fd, &st); err != nil || st.Mode&syscall.S_IFMT != want {
 			return errors.New("only a daemon starts the gateway")
@@ -102,10 +116,10 @@ func tell(ready *os.File, err error) {
 }
 
 // run serves until nobody needs the gateway.
-func run(arg string, ready *os.File, log *slog.Logger) error {
-	var cfg Config
-	if err := json.Unmarshal([]byte(arg), &cfg); err != nil {
-		return fmt.Errorf("parse configuration: %w", err)
+func run(ready *os.File, log *slog.Logger) error {
+	cfg, err := readConfig()
+	if err != nil {
+		return err
 	}
 	if err := own(LockFD); err != nil {
 		return err
@@ -116,7 +130,7 @@ func run(arg string, ready *os.File, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	layers, err := confine(cfg)
+	layers, err := confine(&cfg)
 	if err != nil {
 		l.Close()
 		return err
@@ -129,6 +143,34 @@ func run(arg string, ready *os.File, log *slog.Logger) error {
 	return serve(ctx, cfg, l, layers, ready, log)
 }
 
+// maxConfig bounds the configuration.
+const maxConfig = 1 << 20
+
+// readConfig reads the configuration, and looks for the directory that it tells of.
+func readConfig() (cfg Config, err error) {
+	f := os.NewFile(ConfigFD, "configuration")
+	defer f.Close()
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxConfig))
+	if err == nil && json.Unmarshal(b, &cfg) != nil {
+		err = errors.New("it is not in the form of one") // an error of the parser quotes it
+	}
+	if err != nil {
+		return cfg, fmt.Errorf("read configuration: %w", err)
+	}
+	if cfg.NoHold == "" {
+		var st syscall.Stat_t
+		if err := syscall.Fstat(HeldFD, &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFDIR {
+			return cfg, errors.New("read configuration: the directory of held requests is none")
+		}
+		syscall.CloseOnExec(HeldFD)
+	}
+	return cfg, nil
+}
+
+// heldDir is the directory of held requests as this process names it. Its user cannot reach it by its
+// path: those above it are the daemon's.
+var heldDir = fmt.Sprintf("/proc/self/fd/%d", HeldFD)
+
 func serve(ctx context.Context, cfg Config, l *net.UnixListener, layers []control.Layer, ready *os.File, log *slog.Logger) error {
 	var lines control.Log
 	var addresses ownAddresses
@@ -136,12 +178,56 @@ func serve(ctx context.Context, cfg Config, l *net.UnixListener, layers []contro
 		l.Close()
 		return err
 	}
-	g := gateway.New(gateway.Config{Upstream: dns.NewUpstream(cfg.ResolvConf, cfg.Hosts), Log: lines.Add, Own: addresses.has})
+	var g *gateway.Gateway
+	treating := treatment.Config{
+		NoHold: cfg.NoHold, FS: hostfs.OS, Held: held.DefaultLimits, Recorded: replay.DefaultLimits, Own: addresses.has,
+		Reach: func(ctx context.Context, p *policy.Policy, name string, port uint16) (net.Conn, error) {
+			return g.Reach(ctx, p, name, port)
+		},
+	}
+	if cfg.NoHold == "" {
+		treating.HeldDir = heldDir
+	}
+	t := treatment.New(treating)
+	defer func() {
+		if err := t.Close(); err != nil {
+			log.Error("end the treatment of requests", "error", err)
+		}
+	}()
+	g = gateway.New(gateway.Config{
+		Upstream: dns.NewUpstream(cfg.ResolvConf, cfg.Hosts), Log: lines.Add, Own: addresses.has, Proxy: t, Via: via(cfg, log),
+	})
 	defer g.Close()
 	hello := control.Hello{Build: cfg.Build, PID: os.Getpid(), Confinement: layers}
+	if err := t.NoHold(); err != nil {
+		hello.NoHold = err.Error()
+		log.Warn("requests cannot be held", "error", err)
+	}
 	tell(ready, nil)
 	log.Info("the gateway is ready", "pid", hello.PID)
-	return control.NewServer(g, &lines, hello, cfg.Grace).Serve(ctx, l)
+	return control.NewServer(g, t, &lines, hello, cfg.Grace).Serve(ctx, l)
+}
+
+// via returns what connects by the proxy of the host, or nil. The proxy is for TLS at its usual port:
+// few proxies make tunnels to others.
+func via(cfg Config, log *slog.Logger) func(name string, port uint16) func(ctx context.Context) (net.Conn, error) {
+	p, err := proxy.NewHostProxy(cfg.HTTPSProxy, cfg.NoProxy)
+	if err != nil {
+		log.Warn("the proxy of the host is not used", "error", err)
+	}
+	if p == nil {
+		return nil
+	}
+	return func(name string, port uint16) func(ctx context.Context) (net.Conn, error) {
+		if port != 443 {
+			return nil
+		}
+		u := p.Of(name, port)
+		if u == nil {
+			return nil
+		}
+		return proxy.ViaProxy(u, (&net.Dialer{}).DialContext, name, port)
+	}
 }
 
 // own notes in the file of the lock which process has it.

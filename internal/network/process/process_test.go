@@ -3,6 +3,9 @@ package process
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -16,11 +19,15 @@ import (
 
 	"ramet.dev/ramet/internal/engine/hostuser"
 	"ramet.dev/ramet/internal/network/control"
+	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
 // envProbe has the binary of the test confine itself and try things; it is the directory of a hosts
 // file.
 const envProbe = "RAMET_TEST_CONFINED"
+
+// envNoHold says why the process has no directory for held requests; else HeldFD is one.
+const envNoHold = "RAMET_TEST_NO_HOLD"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(envProbe); dir != "" {
@@ -33,12 +40,13 @@ func TestMain(m *testing.M) {
 // report is what a confined process could do.
 type report struct {
 	Error  string
+	NoHold string
 	Layers []control.Layer
 	Done   map[string]string // what was tried → its error
 }
 
 func probe(dir string) {
-	cfg := Config{ResolvConf: "/nonexistent/resolv.conf", Hosts: filepath.Join(dir, "hosts")}
+	cfg := Config{NoHold: os.Getenv(envNoHold), ResolvConf: "/nonexistent/resolv.conf", Hosts: filepath.Join(dir, "hosts")}
 	if os.Geteuid() == 0 {
 		user, err := hostuser.FreeRange("/")
 		if err != nil {
@@ -49,11 +57,12 @@ func probe(dir string) {
 	var r report
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err == nil {
-		r.Layers, err = confine(cfg)
+		r.Layers, err = confine(&cfg)
 	}
 	if err != nil {
 		r.Error = err.Error()
 	} else {
+		r.NoHold = cfg.NoHold
 		r.Done = attempts(dir, cfg.Hosts, l.Addr().String())
 	}
 	_ = json.NewEncoder(os.Stdout).Encode(r) // the test sees that nothing came
@@ -71,6 +80,33 @@ func attempts(dir, hosts, server string) map[string]string {
 	try("read the list of hosts' directory", func() error { _, err := os.ReadDir(dir); return err })
 	try("read /etc/passwd", func() error { _, err := os.ReadFile("/etc/passwd"); return err })
 	try("write a file", func() error { return os.WriteFile(filepath.Join(dir, "new"), nil, 0o600) })
+	try("hold a request", func() error {
+		if err := os.Mkdir(heldDir, 0o700); !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("make the directory: %w", err)
+		}
+		path := filepath.Join(heldDir, "request")
+		for range 2 {
+			if err := hostfs.Replace(hostfs.OS, path, ".new-*", func(w io.Writer) error { _, err := io.WriteString(w, "x"); return err }); err != nil {
+				return err
+			}
+		}
+		if b, err := os.ReadFile(path); err != nil || string(b) != "x" {
+			return fmt.Errorf("it is %q, %w", b, err)
+		}
+		if entries, err := os.ReadDir(heldDir); err != nil || len(entries) != 1 {
+			return fmt.Errorf("there are %v, %w", entries, err)
+		}
+		return os.Remove(path)
+	})
+	try("write above the directory of held requests", func() error {
+		return os.WriteFile(filepath.Join(heldDir, "..", "new"), nil, 0o600)
+	})
+	try("link a file into the directory of held requests", func() error {
+		return os.Link(hosts, filepath.Join(heldDir, "link"))
+	})
+	try("make a link in the directory of held requests", func() error {
+		return os.Symlink("/etc/passwd", filepath.Join(heldDir, "link"))
+	})
 	try("run a program", func() error { return exec.Command("/bin/true").Run() })
 	try("signal another process", func() error { return unix.Kill(os.Getppid(), 0) })
 	try("connect", func() error {
@@ -139,6 +175,11 @@ func attempts(dir, hosts, server string) map[string]string {
 
 // TestConfinement has a process confine itself and try what a gateway that was taken over would.
 func TestConfinement(t *testing.T) {
+	t.Run("holds requests", func(t *testing.T) { testConfinement(t, "") })
+	t.Run("holds none", func(t *testing.T) { testConfinement(t, "there is no directory") })
+}
+
+func testConfinement(t *testing.T, noHold string) {
 	dir := t.TempDir()
 	// The process may be another user: the directory of the test is for this one only.
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
@@ -150,7 +191,20 @@ func TestConfinement(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = []string{envProbe + "=" + dir, "GORACE=exitcode=0"}
+	cmd.Env = []string{envProbe + "=" + dir, envNoHold + "=" + noHold, "GORACE=exitcode=0"}
+	if noHold == "" {
+		held, err := os.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer held.Close()
+		if os.Geteuid() == 0 {
+			if err := held.Chmod(0o777); err != nil { // whoever the process becomes
+				t.Fatal(err)
+			}
+		}
+		cmd.ExtraFiles = []*os.File{HeldFD - 3: held}
+	}
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
 	if err != nil {
@@ -168,10 +222,24 @@ func TestConfinement(t *testing.T) {
 	if !on[layerSeccomp] || !on[layerLimits] || !on[layerDump] {
 		t.Errorf("layers that every host of Ramet's has: %v", on)
 	}
+	holds, writes := "", layerSeccomp
+	switch {
+	case r.NoHold != "":
+		holds = layerSeccomp
+		if noHold == "" && (on[layerLandlock] || on[layerUser]) {
+			t.Errorf("requests are not held: %s", r.NoHold)
+		}
+	case on[layerLandlock]:
+		writes = layerLandlock
+	default:
+		writes = layerUser
+	}
 	for what, needs := range map[string]string{
+		"hold a request": holds, "write above the directory of held requests": writes,
+		"link a file into the directory of held requests": layerSeccomp, "make a link in the directory of held requests": layerSeccomp,
 		"read hosts": "", "read the list of hosts' directory": "", "connect": "", "own addresses": "", "threads": "",
 		"read /etc/passwd": layerLandlock, "bind a port": layerLandlock,
-		"write a file": layerSeccomp, "run a program": layerSeccomp, "signal another process": layerSeccomp, "local socket": layerSeccomp, "packet socket": layerSeccomp,
+		"write a file": writes, "run a program": layerSeccomp, "signal another process": layerSeccomp, "local socket": layerSeccomp, "packet socket": layerSeccomp,
 		"raw socket": layerUser, "root": layerSeccomp, "unshare": layerSeccomp, "trace": layerSeccomp,
 	} {
 		err, tried := r.Done[what]
@@ -191,8 +259,8 @@ func TestOnlyADaemonStartsIt(t *testing.T) {
 	if _, is := Main([]string{"ramet", "ls"}); is {
 		t.Error("a command is taken for the gateway")
 	}
-	if _, is := Main([]string{"ramet", Word}); is {
-		t.Error("a word without a configuration is taken for the gateway")
+	if _, is := Main([]string{"ramet", Word, "x"}); is {
+		t.Error("a word with more behind it is taken for the gateway")
 	}
 	if err := inherited(); err == nil {
 		t.Error("the test's descriptors are taken for those of a daemon")

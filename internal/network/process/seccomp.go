@@ -28,18 +28,28 @@ var narrowed = []seccomp.NameWithConditions{
 	only("socket", 0, seccomp.Equal, unix.AF_INET6),
 	only("socket", 0, seccomp.Equal, unix.AF_NETLINK),
 	only("clone", 0, seccomp.BitsSet, unix.CLONE_THREAD),
-	only("openat", 2, seccomp.BitsNotSet, unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC),
 	only("prctl", 0, seccomp.Equal, unix.PR_SET_VMA),
 }
+
+// reading lets files be opened to be read.
+var reading = only("openat", 2, seccomp.BitsNotSet, unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC)
+
+// holding are the calls of what holds requests and sends them: which files they are about is Landlock's
+// business.
+var holding = []string{"openat", "renameat", "renameat2", "unlinkat", "mkdirat", "fsync", "sendfile"}
 
 func only(name string, argument uint32, how seccomp.Operation, value uint64) seccomp.NameWithConditions {
 	return seccomp.NameWithConditions{Name: name, Conditions: seccomp.ArgumentConditions{{Argument: argument, Operation: how, Value: value}}}
 }
 
 // filterCalls makes all other system calls fail with EPERM, in all threads.
-func filterCalls(Config) (string, error) {
+func filterCalls(cfg *Config) (string, error) {
 	if !seccomp.Supported() {
 		return "the kernel has no filters of system calls", nil
+	}
+	names, conditions := calls, append([]seccomp.NameWithConditions{reading}, narrowed...)
+	if cfg.NoHold == "" {
+		names, conditions = append(append([]string{}, calls...), holding...), narrowed
 	}
 	// The library sets no_new_privs in its thread and then installs the filter in all.
 	runtime.LockOSThread()
@@ -50,7 +60,7 @@ func filterCalls(Config) (string, error) {
 		Policy: seccomp.Policy{
 			DefaultAction: seccomp.ActionErrno,
 			Syscalls: []seccomp.SyscallGroup{
-				{Names: calls, NamesWithCondtions: narrowed, Action: seccomp.ActionAllow},
+				{Names: names, NamesWithCondtions: conditions, Action: seccomp.ActionAllow},
 				// A C library takes this for an older kernel and uses clone.
 				{Names: []string{"clone3"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)},
 			},

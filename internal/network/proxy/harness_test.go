@@ -79,7 +79,9 @@ func http1Server(s *httptest.Server, _ *world) { s.EnableHTTP2 = false }
 
 func withoutTLS(_ *httptest.Server, w *world) { w.flow.TLS = false }
 
-func treated(rule *Rule) option { return func(_ *httptest.Server, w *world) { w.flow.Rule = func() *Rule { return rule } } }
+func treated(rule *Rule) option {
+	return func(_ *httptest.Server, w *world) { w.flow.Rule = func() *Rule { return rule } }
+}
 
 func open(t *testing.T) *Rule { return newRule(t, api.NetworkTreatment{}) }
 

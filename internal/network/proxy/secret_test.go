@@ -310,6 +310,11 @@ func (p *pieces) Read(b []byte) (int, error) {
 
 // TestOnce sends without a guest, and never twice.
 func TestOnce(t *testing.T) {
+	t.Run("HTTP/2", func(t *testing.T) { testOnce(t) })
+	t.Run("HTTP/1.1", func(t *testing.T) { testOnce(t, http1Server) })
+}
+
+func testOnce(t *testing.T, options ...option) {
 	s := newSecretOf("Authorization")
 	seen := make(chan string, 10)
 	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
@@ -318,7 +323,7 @@ func TestOnce(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 		_, _ = io.WriteString(w, value)
-	}, treated(newRule(t, bearer(nil), s)))
+	}, append(options, treated(newRule(t, bearer(nil), s)))...)
 	request := func(path string) *http.Request {
 		r, err := http.NewRequestWithContext(t.Context(), "POST", w.url(path), nil)
 		if err != nil {

@@ -32,12 +32,15 @@ const (
 type Upstream struct {
 	flow      Flow
 	transport *http.Transport
+	// single is for Once: a transport that bounds its connections miscounts those of NewClientConn,
+	// and panics when one of HTTP/1.1 ends.
+	single *http.Transport
 }
 
 // Upstream returns the way of a flow to its server, for requests without a guest. Close
 // ends it.
 func (p *Proxy) Upstream(f Flow) *Upstream {
-	return &Upstream{flow: f, transport: &http.Transport{
+	t := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return f.Dial(ctx) },
 		TLSClientConfig: &tls.Config{
 			RootCAs:    p.config.Roots,
@@ -50,9 +53,11 @@ func (p *Proxy) Upstream(f Flow) *Upstream {
 		MaxResponseHeaderBytes: maxAnswerHeader,
 		ExpectContinueTimeout:  continueTimeout,
 		IdleConnTimeout:        serverIdle,
-		MaxConnsPerHost:        serverConns,
 		MaxIdleConnsPerHost:    serverConns / 8,
-	}}
+	}
+	u := &Upstream{flow: f, transport: t, single: t.Clone()}
+	t.MaxConnsPerHost = serverConns
+	return u
 }
 
 // Close closes connections that are not in use. Others end with their requests.
@@ -75,7 +80,7 @@ func (u *Upstream) Once(r *http.Request) (*http.Response, error) {
 	if u.flow.TLS {
 		scheme = "https"
 	}
-	conn, err := u.transport.NewClientConn(r.Context(), scheme, net.JoinHostPort(u.flow.Name, strconv.Itoa(int(u.flow.Port))))
+	conn, err := u.single.NewClientConn(r.Context(), scheme, net.JoinHostPort(u.flow.Name, strconv.Itoa(int(u.flow.Port))))
 	if err != nil {
 		return nil, fmt.Errorf("%w: connect to %s: %w", ErrNotSent, u.flow.Name, err)
 	}

@@ -71,14 +71,16 @@ func (r *Recorder) Forget(branch string) {
 	delete(r.asked, branch)
 }
 
-// Transport returns the transport of a branch. Questions that nobody has asked go to next.
-func (r *Recorder) Transport(branch string, next http.RoundTripper) http.RoundTripper {
-	return &transport{r, branch, next}
+// Transport returns the transport of a branch. Questions that nobody has asked go to next. realm is
+// part of all questions: branches that have not the same right to an answer differ in it.
+func (r *Recorder) Transport(branch, realm string, next http.RoundTripper) http.RoundTripper {
+	return &transport{r, branch, realm, next}
 }
 
 type transport struct {
 	recorder *Recorder
 	branch   string
+	realm    string
 	next     http.RoundTripper
 }
 
@@ -87,7 +89,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Header.Get("Upgrade") != "" {
 		return t.next.RoundTrip(req)
 	}
-	k, req, ok, err := t.recorder.identify(req)
+	k, req, ok, err := t.recorder.identify(t.realm, req)
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +120,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // identify reads the body of a request and returns the key of its question, with the request
 // to send instead. It reports false if the body is too large.
-func (r *Recorder) identify(req *http.Request) (key, *http.Request, bool, error) {
+func (r *Recorder) identify(realm string, req *http.Request) (key, *http.Request, bool, error) {
 	h := sha256.New()
+	part(h, realm)
 	part(h, req.Method)
 	part(h, req.URL.String())
 	part(h, req.Host)

@@ -78,7 +78,7 @@ func expect(t *testing.T, rt http.RoundTripper, want, method, path, body string,
 func TestBranchesSeeOneWorld(t *testing.T) {
 	s := &server{}
 	r := NewRecorder(DefaultLimits)
-	a, b := r.Transport("a", s), r.Transport("b", s)
+	a, b := r.Transport("a", "", s), r.Transport("b", "", s)
 	expect(t, a, "1 GET /x ", "GET", "/x", "")
 	expect(t, b, "1 GET /x ", "GET", "/x", "")
 	expect(t, a, "2 GET /x ", "GET", "/x", "") // it asks again, and the world has gone on
@@ -112,7 +112,7 @@ func TestNotKept(t *testing.T) {
 		limits.Body = 100
 		r := NewRecorder(limits)
 		for i, branch := range []string{"a", "b", "a"} {
-			got, err := ask(t, r.Transport(branch, s), "GET", "/x", "")
+			got, err := ask(t, r.Transport(branch, "", s), "GET", "/x", "")
 			if err != nil || !strings.HasPrefix(got, fmt.Sprintf("%d GET /x ", i+1)) {
 				t.Errorf("%s: answer %d is %q, %v", what, i, got, err)
 			}
@@ -137,7 +137,7 @@ func TestBrokenAnswers(t *testing.T) {
 		return nil
 	}}
 	r := NewRecorder(DefaultLimits)
-	a, b := r.Transport("a", s), r.Transport("b", s)
+	a, b := r.Transport("a", "", s), r.Transport("b", "", s)
 	for range 2 {
 		if _, err := ask(t, a, "GET", "/x", ""); !errors.Is(err, broken) {
 			t.Errorf("the error is %v", err)
@@ -166,7 +166,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 func TestLimits(t *testing.T) {
 	s := &server{}
 	r := NewRecorder(Limits{Answers: 2, Bytes: 1000, Body: 20, Wait: time.Minute})
-	a, b := r.Transport("a", s), r.Transport("b", s)
+	a, b := r.Transport("a", "", s), r.Transport("b", "", s)
 	expect(t, a, "1 GET /1 ", "GET", "/1", "")
 	expect(t, a, "2 GET /2 ", "GET", "/2", "")
 	expect(t, a, "3 GET /3 ", "GET", "/3", "") // no room
@@ -177,7 +177,7 @@ func TestLimits(t *testing.T) {
 	expect(t, b, "6 POST /1 "+large, "POST", "/1", large)
 	small := NewRecorder(Limits{Answers: 10, Bytes: 15, Body: 15, Wait: time.Minute})
 	for i := range 4 {
-		if _, err := ask(t, small.Transport("a", s), "GET", fmt.Sprintf("/%d", i), ""); err != nil {
+		if _, err := ask(t, small.Transport("a", "", s), "GET", fmt.Sprintf("/%d", i), ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -200,7 +200,7 @@ func TestWait(t *testing.T) {
 		got := make(chan string, 3)
 		for _, branch := range []string{"a", "b", "c"} {
 			go func() {
-				text, err := ask(t, r.Transport(branch, s), "GET", "/x", "")
+				text, err := ask(t, r.Transport(branch, "", s), "GET", "/x", "")
 				if err != nil {
 					t.Error(err)
 				}
@@ -221,7 +221,7 @@ func TestWait(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if _, err := ask(t, r.Transport("a", s), "GET", "/y", ""); err != nil {
+			if _, err := ask(t, r.Transport("a", "", s), "GET", "/y", ""); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -232,10 +232,10 @@ func TestWait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Transport("c", s).RoundTrip(req); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := r.Transport("c", "", s).RoundTrip(req); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the error is %v", err)
 		}
-		expect(t, r.Transport("b", s), "2 GET /y ", "GET", "/y", "")
+		expect(t, r.Transport("b", "", s), "2 GET /y ", "GET", "/y", "")
 		close(arrived)
 		<-done
 	})
@@ -245,6 +245,6 @@ func TestUpgradePasses(t *testing.T) {
 	s := &server{}
 	r := NewRecorder(DefaultLimits)
 	for i, branch := range []string{"a", "b"} {
-		expect(t, r.Transport(branch, s), fmt.Sprintf("%d GET /ws ", i+1), "GET", "/ws", "", "Upgrade", "websocket")
+		expect(t, r.Transport(branch, "", s), fmt.Sprintf("%d GET /ws ", i+1), "GET", "/ws", "", "Upgrade", "websocket")
 	}
 }

@@ -56,6 +56,9 @@ func (p Paths) PackageCache() string { return filepath.Join(p.dataDir, "packages
 // write to.
 func (p Paths) Files() string { return filepath.Join(p.dataDir, "files") }
 
+// Held returns the directory of requests of sandboxes that wait for a decision.
+func (p Paths) Held() string { return filepath.Join(p.dataDir, "held") }
+
 // Networks returns the directory of the user's network profiles, or "".
 func (p Paths) Networks() string {
 	if p.configDir == "" {
