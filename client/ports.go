@@ -40,6 +40,25 @@ func (s *Ports) Open(ctx context.Context, ref string, req api.PortSessionRequest
 	return on[*api.PortSession](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/port-sessions", nil, req)
 }
 
+// Published returns the ports of the daemon's host that lead to a sandbox.
+func (s *Ports) Published(ctx context.Context, ref string) ([]api.PublishedPort, error) {
+	l, err := on[httpwire.List[api.PublishedPort]](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/ports/published", nil, nil)
+	return l.Items, err
+}
+
+// Publish has the daemon listen on a port of its host that leads to a TCP port of a sandbox,
+// until Unpublish or the end of the sandbox.
+func (s *Ports) Publish(ctx context.Context, ref string, req api.PublishRequest) (*api.PublishedPort, error) {
+	return on[*api.PublishedPort](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/ports/published", nil, req)
+}
+
+// Unpublish ends the ports of a sandbox that are published on a port of the daemon's host, with
+// their connections.
+func (s *Ports) Unpublish(ctx context.Context, ref string, hostPort int) error {
+	_, err := on[struct{}](ctx, s.conn, http.MethodDelete, "sandboxes", ref, "/ports/published/"+strconv.Itoa(hostPort), nil, nil)
+	return err
+}
+
 func waitQuery(wait time.Duration) url.Values {
 	if wait <= 0 {
 		return nil

@@ -64,7 +64,9 @@ ramet cp base:/srv/project - | tar -tf -`,
 		"port": `ramet port base
 ramet port base 8000
 ramet port base 8000:8001 --wait 10s
-ramet port base 8000 --url`,
+ramet port base 8000 --url
+ramet port base 8000 --publish 8080 --token
+ramet port base --unpublish 8080`,
 
 		"fork": `ramet fork base
 ramet fork base -n 3 --name try

@@ -172,7 +172,8 @@ func fakeService() *apitest.Service {
 		DialPortFunc: func(_ context.Context, _ string, port uint16, _ time.Duration) (service.PortConn, error) {
 			return nil, api.Errorf(api.CodeUnavailable, "nothing listens on port %d", port)
 		},
-		ContextFuncs: apitest.ContextFuncs{RunCodeFunc: fakeRun},
+		PublishedFuncs: fakePublished(),
+		ContextFuncs:   apitest.ContextFuncs{RunCodeFunc: fakeRun},
 		StatsFunc: func(_ context.Context, ref string) (*api.Stats, error) {
 			if ref == "asleep" {
 				return &api.Stats{State: api.StateHibernated, Disk: api.Disk{UsedMiB: 3, PrivateMiB: 20}}, nil

@@ -11,6 +11,7 @@ import (
 	"ramet.dev/ramet/internal/node"
 	"ramet.dev/ramet/internal/server/auditlog"
 	"ramet.dev/ramet/internal/server/idempotency"
+	"ramet.dev/ramet/internal/server/portguard"
 	"ramet.dev/ramet/internal/server/token"
 	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/storage/paths"
@@ -29,8 +30,8 @@ type Machine struct {
 
 var _ service.Service = (*Machine)(nil)
 
-// Open opens the records of a machine and its node. Store, Audit and TokenTenants of cfg
-// are set by Open.
+// Open opens the records of a machine and its node. Store, Audit, TokenTenants and PortGuard of
+// cfg are set by Open.
 func Open(ctx context.Context, cfg node.Config) (_ *Machine, err error) {
 	m := &Machine{}
 	defer func() {
@@ -64,6 +65,7 @@ func Open(ctx context.Context, cfg node.Config) (_ *Machine, err error) {
 		}
 		return tenants
 	}
+	cfg.PortGuard = portguard.New
 	if m.Node, err = node.Open(ctx, cfg); err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@
 // Lock order:
 //
 //	Instance.Op              held for writing while a sandbox changes its sentry or ends
+//	  published              Publisher.mu: the ports of the host that lead to sandboxes
 //	  the catalog of images  held while an image is removed, which asks who uses it
 //	    snapshots            Snapshot.mu, then Set.mu
 //	      Remains.mu         names of what is gone

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"os"
 
 	"ramet.dev/ramet/internal/engine/launch"
@@ -35,11 +36,19 @@ func (l listener) Replaced() { l.m.snapshots.Collect() }
 // Removing implements sandboxes.Listener.
 func (l listener) Removing(b *sandboxes.Instance) []store.Change {
 	l.m.timers.Clear(b)
-	return l.m.remains.SandboxGone(b)
+	return append(l.m.remains.SandboxGone(b), l.m.publisher.Remove(b.ID))
 }
 
 // Removed implements sandboxes.Listener.
 func (l listener) Removed(b *sandboxes.Instance) {
 	l.m.remains.DropBudget(b.Record().Control)
 	l.m.snapshots.Collect()
+}
+
+// Forgotten implements sandboxes.Listener.
+func (l listener) Forgotten(b *sandboxes.Instance) {
+	// A record that stays is dropped by the next daemon.
+	if err := l.m.cfg.Store.Apply(context.Background(), l.m.publisher.Remove(b.ID)); err != nil {
+		l.m.cfg.Log.Error("forget the published ports of a promoted sandbox", "id", b.ID, "error", err)
+	}
 }

@@ -26,6 +26,7 @@ import (
 	"ramet.dev/ramet/internal/node/memfiles"
 	"ramet.dev/ramet/internal/node/meter"
 	"ramet.dev/ramet/internal/node/networks"
+	"ramet.dev/ramet/internal/node/published"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/resting"
 	"ramet.dev/ramet/internal/node/sandboxes"
@@ -67,6 +68,8 @@ type Config struct {
 	BootID string
 	// HostMemory is nil to ask the host.
 	HostMemory quota.HostMemory
+	// PortGuard makes the handlers of published ports with a token; nil if none may have one.
+	PortGuard published.NewGuard
 	// PackageCache is how many bytes of cached packages are kept; 0 for all.
 	PackageCache int64
 	// Observer may be nil.
@@ -121,6 +124,7 @@ type Node struct {
 	comparer    *compare.Comparer
 	plane       *dataplane.Plane
 	timelines   *timeline.Timelines
+	publisher   *published.Publisher
 	selfControl *selfcontrol.Server
 
 	// What they may take.
@@ -205,6 +209,14 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	}
 	m.pool = launch.NewPool(m.launcher, cfg.PoolSize, cfg.Log)
 	m.composeUses()
+	// Last of what can fail.
+	if m.publisher, err = m.openPublisher(ctx); err != nil {
+		m.pool.Close()
+		m.networks.Close()
+		m.launcher.Close()
+		return nil, err
+	}
+	m.offers.listens = m.publisher
 	m.networks.Adopt(ctx)
 	// Not before: recovery does not lock what watchers change, and sandboxes ask
 	// for forks at once.
@@ -299,6 +311,7 @@ const backgroundGrace = 10 * time.Second
 
 // Close ends the pool and lets go of the sandboxes, which run on.
 func (m *Node) Close() error {
+	m.publisher.Close()
 	m.sandboxes.Close()
 	m.chores.Cancel()
 	m.background.Finish(backgroundGrace) // first: a chore may wait for a child that is being made

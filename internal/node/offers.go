@@ -27,6 +27,7 @@ type offers struct {
 	compares
 	steps
 	publishes
+	listens
 }
 
 // The interfaces are areas of package service, or parts of them, by what implements them.
@@ -89,4 +90,5 @@ type (
 	compares  interface{ service.Compare }
 	steps     interface{ service.Timeline }
 	publishes interface{ service.Events }
+	listens   interface{ service.PublishedPorts }
 )

@@ -13,6 +13,7 @@ type Service interface {
 	Files
 	Ports
 	Networks
+	PublishedPorts
 	Compare
 	Snapshots
 	Timeline

@@ -40,26 +40,34 @@ func (g *Group) PortCommand() *cobra.Command {
 	var address string
 	var wait time.Duration
 	var forBrowser bool
+	var publish publishOptions
 	cmd := &cobra.Command{
-		SuggestFor: []string{"expose", "forward", "port-forward"},
+		SuggestFor: []string{"expose", "forward", "port-forward", "publish"},
 		Use:        "port SBX [PORT[:LOCAL]…]",
-		Short:      "List the ports of a sandbox, or forward local ports to it",
-		Long: "List the ports that processes in a sandbox listen on.\n\n" +
+		Short:      "List, forward or publish the ports of a sandbox",
+		Long: "List the ports that processes in a sandbox listen on, and those that are published on the host.\n\n" +
 			"With PORT, connections to a local port are forwarded to it until the command is interrupted. LOCAL is the local port: the same number if absent, any free port if 0.\n\n" +
-			"With --url, nothing is forwarded. The command prints a URL that a browser can open once, within 5 minutes, to reach the port through the daemon. The daemon has to listen for browsers: see 'ramet serve --help'.",
-		Args: cobra.MatchAll(cobra.MinimumNArgs(1), func(_ *cobra.Command, args []string) error {
+			"With --url, nothing is forwarded. The command prints a URL that a browser can open once, within 5 minutes, to reach the port through the daemon. The daemon has to listen for browsers: see 'ramet serve --help'.\n\n" +
+			"With --publish, the daemon listens on a port of its host and forwards connections to PORT, also after this command has ended. The published port is stored with the sandbox and comes back with the daemon. It ends with the sandbox, or with --unpublish. Children of a fork do not inherit it. Every user of the host can connect to it, unless it has a token: with --token it speaks HTTP only, and requests need 'Authorization: Bearer TOKEN' or, in a browser, ?token=TOKEN.",
+		Args: cobra.MatchAll(cobra.MinimumNArgs(1), func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && wait != 0 {
 				return errors.New("--wait is for a PORT that somebody is to listen on: say which")
 			}
 			if forBrowser && len(args) != 2 {
 				return errors.New("--url is of one PORT")
 			}
-			return nil
+			return publish.valid(cmd.Flags(), len(args)-1)
 		}),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
+			if publish.end != 0 {
+				return g.unpublish(ctx, c, args[0], publish.end)
+			}
 			if len(args) == 1 {
 				return g.listPorts(ctx, c, args[0])
+			}
+			if publish.at != "" {
+				return g.publish(ctx, c, args[0], args[1], wait, &publish)
 			}
 			if forBrowser {
 				return g.printPortURL(ctx, c, args[0], args[1], wait)
@@ -78,41 +86,35 @@ func (g *Group) PortCommand() *cobra.Command {
 	values.AddressVar(cmd.Flags(), &address, "local address to listen on")
 	cmd.Flags().BoolVar(&forBrowser, "url", false, "print a URL that a browser can open once to reach PORT through the daemon")
 	values.DurationVar(cmd.Flags(), &wait, "wait", "how long to wait until a process listens on the port")
+	publish.addTo(cmd)
 	return cmd
-}
-
-func (g *Group) listPorts(ctx context.Context, c *client.Client, ref string) error {
-	ports, err := c.Ports.List(ctx, ref)
-	if err != nil {
-		return err
-	}
-	rows := make([][]string, 0, len(ports))
-	for _, p := range ports {
-		process := ""
-		if p.PID != 0 {
-			process = strconv.Itoa(p.PID) + " " + p.Command
-		}
-		rows = append(rows, []string{strconv.Itoa(p.Port), p.Protocol, p.Address, process})
-	}
-	return g.Show(ports, console.Table([]string{"PORT", "PROTOCOL", "ADDRESS", "PROCESS"}, rows))
 }
 
 // printPortURL prints the URL of a port for a browser.
 func (g *Group) printPortURL(ctx context.Context, c *client.Client, ref, port string, wait time.Duration) error {
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n == 0 {
-		return api.Invalid("port", "%q is not a port from 1 to 65535", port)
+	n, err := parsePort(port)
+	if err != nil {
+		return err
 	}
 	if wait > 0 {
-		if _, err := c.Ports.Wait(ctx, ref, int(n), wait); err != nil {
+		if _, err := c.Ports.Wait(ctx, ref, n, wait); err != nil {
 			return err
 		}
 	}
-	s, err := c.Ports.Open(ctx, ref, api.PortSessionRequest{Port: int(n)})
+	s, err := c.Ports.Open(ctx, ref, api.PortSessionRequest{Port: n})
 	if err != nil {
 		return err
 	}
 	return g.Show(s, console.Line(s.URL))
+}
+
+// parsePort parses a port in the sandbox.
+func parsePort(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 {
+		return 0, api.Invalid("port", "%q is not a port from 1 to 65535", text)
+	}
+	return int(n), nil
 }
 
 // parseForward parses PORT or PORT:LOCAL. If LOCAL is 0, the system chooses it.

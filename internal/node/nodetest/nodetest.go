@@ -185,3 +185,5 @@ func (l listener) Removed(b *sandboxes.Instance) {
 	l.p.Remains.DropBudget(b.Record().Control)
 	l.p.Snapshots.Collect()
 }
+
+func (listener) Forgotten(*sandboxes.Instance) {}

@@ -59,6 +59,7 @@ func (r *Registry) Forget(b *Instance) {
 	r.become(b, api.StateDestroyed, "") // for those who wait for it
 	b.mu.Unlock()
 	r.unlist(b)
+	r.listener.Forgotten(b)
 }
 
 // Edit changes the name, the metadata, the lifecycle, the grant and the network in the record of b.

@@ -16,6 +16,10 @@ const (
 	TokenParameter = "access_token"
 	// codeParameter is the parameter with the code that admits a browser.
 	codeParameter = "ramet_code"
+	// PublishedCookie begins the names of the cookies of ports that are published on the host
+	// with a token. The port of the host follows, because browsers send the cookies of one
+	// port to all ports of a host.
+	PublishedCookie = "ramet_port_"
 )
 
 // token is the secret of a token wherever it stands.
@@ -41,9 +45,9 @@ func CutAuthorization(h http.Header) (secret string) {
 	return secret
 }
 
-// cut removes the parameters of a query for which take returns true, and leaves the rest as
-// it is. It returns the value of the last of them.
-func cut(query, name string, take func(value string) bool) (taken, rest string) {
+// CutParameter removes the parameters of a query that are called name and for which take
+// returns true, and leaves the rest as it is. It returns the value of the last of them.
+func CutParameter(query, name string, take func(value string) bool) (taken, rest string) {
 	var kept []string
 	for part := range strings.SplitSeq(query, "&") {
 		key, value, _ := strings.Cut(part, "=")
@@ -60,12 +64,12 @@ func cut(query, name string, take func(value string) bool) (taken, rest string) 
 
 // CutToken removes tokens of Ramet from a query.
 func CutToken(query string) (secret, rest string) {
-	return cut(query, TokenParameter, func(v string) bool { return strings.HasPrefix(v, httpwire.SecretPrefix) })
+	return CutParameter(query, TokenParameter, func(v string) bool { return strings.HasPrefix(v, httpwire.SecretPrefix) })
 }
 
 // CutCode removes codes of Ramet from a query.
 func CutCode(query string) (code, rest string) {
-	return cut(query, codeParameter, func(string) bool { return true })
+	return CutParameter(query, codeParameter, func(string) bool { return true })
 }
 
 // CleanRequest removes from the header of a request the fields that are for the daemon. host
@@ -110,7 +114,9 @@ func cleanCookies(line string) string {
 	return strings.Join(kept, "; ")
 }
 
-func isOurCookie(name string) bool { return name == plainCookie || name == secureCookie }
+func isOurCookie(name string) bool {
+	return name == plainCookie || name == secureCookie || strings.HasPrefix(name, PublishedCookie)
+}
 
 // cleanURL removes tokens and codes from the URL of a page, and makes the host of a page
 // that of its server. It returns "" for an invalid URL.

@@ -222,6 +222,7 @@ DELETE /v1/images/{ref}
 DELETE /v1/sandboxes/{id}
 DELETE /v1/sandboxes/{id}/contexts/{context}
 DELETE /v1/sandboxes/{id}/files
+DELETE /v1/sandboxes/{id}/ports/published/{hostport}
 DELETE /v1/sandboxes/{id}/processes/{pid}
 DELETE /v1/snapshots/{id}
 DELETE /v1/tokens/{id}
@@ -252,6 +253,7 @@ GET /v1/sandboxes/{id}/logs
 GET /v1/sandboxes/{id}/network
 GET /v1/sandboxes/{id}/network/log
 GET /v1/sandboxes/{id}/ports
+GET /v1/sandboxes/{id}/ports/published
 GET /v1/sandboxes/{id}/ports/{port}
 GET /v1/sandboxes/{id}/ports/{port}/{path}
 GET /v1/sandboxes/{id}/processes
@@ -289,6 +291,7 @@ POST /v1/sandboxes/{id}/merge
 POST /v1/sandboxes/{id}/network/test
 POST /v1/sandboxes/{id}/pause
 POST /v1/sandboxes/{id}/port-sessions
+POST /v1/sandboxes/{id}/ports/published
 POST /v1/sandboxes/{id}/processes
 POST /v1/sandboxes/{id}/processes/{pid}/resize
 POST /v1/sandboxes/{id}/processes/{pid}/signal

@@ -108,6 +108,50 @@ func TestPortRoutes(t *testing.T) {
 	}
 }
 
+// TestPublishedRoutes publishes a port and ends it, below a path that requests for web servers
+// in sandboxes could have, too.
+func TestPublishedRoutes(t *testing.T) {
+	const token = "a-token-of-some-characters"
+	var asked []string
+	svc := &apitest.Service{PublishedFuncs: apitest.PublishedFuncs{
+		PublishPortFunc: func(_ context.Context, ref string, req api.PublishRequest) (*api.PublishedPort, error) {
+			asked = append(asked, fmt.Sprint("publish ", ref, req))
+			return &api.PublishedPort{Port: req.Port, Address: "127.0.0.1", HostPort: 8080, Protected: true}, nil
+		},
+		PublishedPortsFunc: func(_ context.Context, ref string) ([]api.PublishedPort, error) {
+			asked = append(asked, "list "+ref)
+			return []api.PublishedPort{{Port: 80, HostPort: 8080}}, nil
+		},
+		UnpublishPortFunc: func(_ context.Context, ref string, hostPort int) error {
+			asked = append(asked, fmt.Sprint("unpublish ", ref, hostPort))
+			return nil
+		},
+	}}
+	c := testClient(t, apitest.Serve(t, svc))
+	const published = "/v1/sandboxes/base/ports/published"
+	for _, r := range []struct {
+		method, path, body string
+		status             int
+		answer             string
+	}{
+		{"POST", published, `{"port":80,"host_port":8080,"token":"` + token + `"}`, 201, `"protected":true`},
+		{"GET", published, "", 200, `"host_port":8080`},
+		{"DELETE", published + "/8080", "", 204, ""},
+		{"POST", published, `{"port":0}`, 400, "port"},
+		{"POST", published, `{"port":80,"host_port":65536}`, 400, "host_port"},
+		{"DELETE", published + "/0", "", 400, "hostport"},
+		{"DELETE", published + "/x", "", 400, "hostport"},
+	} {
+		a := ask(t, c, r.method, r.path, r.body)
+		if a.status != r.status || !strings.Contains(a.body, r.answer) || strings.Contains(a.body, token) {
+			t.Errorf("%s %s %s: %d %s", r.method, r.path, r.body, a.status, a.body)
+		}
+	}
+	if want := "[publish base{80  8080 " + token + "} list base unpublish base8080]"; fmt.Sprint(asked) != want {
+		t.Errorf("asked was %v\nwant %s", asked, want)
+	}
+}
+
 // TestTunnel upgrades a connection, with data that comes right behind it.
 func TestTunnel(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

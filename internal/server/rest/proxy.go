@@ -54,7 +54,7 @@ func (x *portProxy) target(r *http.Request) (*proxied, error) {
 		p.Target, p.page = *t, r.Host
 	} else {
 		parts := strings.SplitN(r.URL.EscapedPath(), "/", 7)
-		if len(parts) < 7 || parts[1] != "v1" || parts[2] != "sandboxes" || parts[4] != "ports" {
+		if len(parts) < 7 || parts[1] != "v1" || parts[2] != "sandboxes" || parts[4] != "ports" || parts[5] == "published" {
 			return nil, nil
 		}
 		if p.Ref, err = url.PathUnescape(parts[3]); err != nil {

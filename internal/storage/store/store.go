@@ -34,7 +34,8 @@ const (
 	Gone      Table = "gone"      // names of removed sandboxes and snapshots with descendants
 	Tokens    Table = "tokens"
 	Tenants   Table = "tenants"
-	Answers   Table = "answers" // answers to requests that may be repeated
+	Answers   Table = "answers"   // answers to requests that may be repeated
+	Published Table = "published" // ports of the host that lead to sandboxes
 )
 
 // formatVersion changes with every incompatible change of the documents. An
@@ -106,7 +107,7 @@ func (s *Store) migrate(ctx context.Context, mayMake func() error) error {
 			return fmt.Errorf("make store: %w", err)
 		}
 	}
-	for _, t := range []Table{Sandboxes, Snapshots, Freezes, Grants, Activity, Timelines, Gone, Tokens, Tenants, Answers} {
+	for _, t := range []Table{Sandboxes, Snapshots, Freezes, Grants, Activity, Timelines, Gone, Tokens, Tenants, Answers, Published} {
 		if _, err := s.db.ExecContext(ctx, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (id TEXT PRIMARY KEY, doc BLOB NOT NULL) WITHOUT ROWID", t)); err != nil {
 			return fmt.Errorf("make store %s: %w", s.path, err)
 		}

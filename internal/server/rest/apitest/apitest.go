@@ -19,6 +19,7 @@ type Service struct {
 	Files        service.Files
 	PortsFunc    func(context.Context, string) ([]api.Port, error)
 	DialPortFunc func(context.Context, string, uint16, time.Duration) (service.PortConn, error)
+	PublishedFuncs
 	ContextFuncs
 	TokenFuncs
 	Answers

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"ramet.dev/ramet/internal/server/rest/answer"
@@ -18,10 +16,10 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
-	"ramet.dev/ramet/internal/peer"
 	"ramet.dev/ramet/internal/server/portproxy"
 	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/tunnel"
 )
 
 // ports serves the TCP ports of sandboxes.
@@ -33,6 +31,7 @@ type ports struct {
 
 type portService interface {
 	service.Ports
+	service.PublishedPorts
 	Get(ctx context.Context, ref string) (*api.Sandbox, error)
 }
 
@@ -48,6 +47,11 @@ func (h *ports) routePorts(r *route.Router) {
 	}
 	route.Register(r, route.WithStatus(route.Operation(http.MethodPost, "/v1/sandboxes/{id}/port-sessions", "open-port-session", tag, "Let a browser reach a port",
 		route.StatusNotFound, route.StatusTooLarge, route.StatusUnsupported), http.StatusCreated), h.openPortSession)
+	const published = ports + "/published"
+	route.Register(r, route.Operation(http.MethodGet, published, "list-published-ports", tag, "List the ports of the host that lead to a sandbox", route.StatusNotFound), h.listPublished)
+	route.Register(r, route.WithStatus(route.Operation(http.MethodPost, published, "publish-port", tag, "Listen on a port of the host that leads to a port of a sandbox",
+		route.StatusNotFound, route.StatusTooLarge, route.StatusUnsupported, route.StatusTooMany), http.StatusCreated), h.publishPort)
+	route.Register(r, route.Operation(http.MethodDelete, published+"/{hostport}", "unpublish-port", tag, "End a published port, with its connections", route.StatusNotFound), h.unpublishPort)
 	id := param("id", "path", "id or name", &huma.Schema{Type: huma.TypeString})
 	lowest, highest := 1.0, 65535.0
 	port := param("port", "path", "TCP port", &huma.Schema{Type: huma.TypeInteger, Minimum: &lowest, Maximum: &highest})
@@ -121,6 +125,39 @@ func (h *ports) onePort(w http.ResponseWriter, r *http.Request) {
 	answer.WriteJSON(w, http.StatusOK, "application/json", found)
 }
 
+func (h *ports) listPublished(ctx context.Context, in *route.IDInput) (*route.Out[httpwire.List[api.PublishedPort]], error) {
+	if err := route.ValidSandbox(in.ID); err != nil {
+		return nil, err
+	}
+	l, err := h.svc.PublishedPorts(ctx, in.ID)
+	return route.AnswerList(l, err)
+}
+
+type publishInput struct {
+	ID   string `path:"id" doc:"id or name"`
+	Body api.PublishRequest
+}
+
+func (h *ports) publishPort(ctx context.Context, in *publishInput) (*route.Out[*api.PublishedPort], error) {
+	if err := route.ValidSandbox(in.ID); err != nil {
+		return nil, err
+	}
+	p, err := h.svc.PublishPort(ctx, in.ID, in.Body)
+	return route.Answer(p, err)
+}
+
+type unpublishInput struct {
+	ID       string `path:"id" doc:"id or name"`
+	HostPort int    `path:"hostport" minimum:"1" maximum:"65535" doc:"port of the host"`
+}
+
+func (h *ports) unpublishPort(ctx context.Context, in *unpublishInput) (*struct{}, error) {
+	if err := route.ValidSandbox(in.ID); err != nil {
+		return nil, err
+	}
+	return nil, h.svc.UnpublishPort(ctx, in.ID, in.HostPort)
+}
+
 type portSessionInput struct {
 	ID   string `path:"id" doc:"id or name"`
 	Body api.PortSessionRequest
@@ -166,13 +203,6 @@ func NewBrowsers(hosts portproxy.Hosts) *Browsers {
 	return &Browsers{hosts, portproxy.NewSessions()}
 }
 
-// halfCloser is implemented by the connections of requests.
-type halfCloser interface{ CloseWrite() error }
-
-// portLinger is how long a server in a sandbox may take to answer a client that
-// will not hear it.
-const portLinger = time.Minute
-
 // tunnel joins the connection of a request with one to a port until both
 // directions have ended, the client is gone, or the daemon ends.
 func (h *ports) tunnel(w http.ResponseWriter, r *http.Request, port service.PortConn) {
@@ -194,46 +224,5 @@ func (h *ports) tunnel(w http.ResponseWriter, r *http.Request, port service.Port
 	if err != nil {
 		return
 	}
-	join(client, early, port, portLinger)
-}
-
-// join passes early, and then the bytes from client, to port, and the bytes from port to
-// client.
-func join(client net.Conn, early []byte, port service.PortConn, linger time.Duration) {
-	peer.KeepAlive(client)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		_, err := port.Write(early)
-		if err == nil {
-			_, err = copyAll(port, client)
-		}
-		if err == nil {
-			err = port.CloseWrite()
-		}
-		if err != nil { // one side is broken: the other must not wait
-			client.Close()
-			port.Close()
-		}
-	})
-	// A client that only ends its direction waits for an answer. A reader cannot tell it
-	// from a client that is gone.
-	defer peer.WhenGone(client, linger, func() { port.Close() })()
-	_, err := copyAll(client, port)
-	half, ok := client.(halfCloser)
-	if err == nil && ok {
-		err = half.CloseWrite()
-	}
-	if err != nil || !ok {
-		peer.Reset(client)
-		port.Close()
-	}
-	wg.Wait()
-}
-
-// tunnelBuffer is the size of a copy, in bytes.
-const tunnelBuffer = 64 << 10
-
-// copyAll copies with a buffer of tunnelBuffer bytes.
-func copyAll(to io.Writer, from io.Reader) (int64, error) {
-	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, tunnelBuffer))
+	tunnel.Join(client, early, port, tunnel.Linger)
 }

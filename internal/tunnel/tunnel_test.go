@@ -1,4 +1,4 @@
-package dataplane
+package tunnel
 
 import (
 	"io"
@@ -36,7 +36,7 @@ func TestJoinEndsWithTheClient(t *testing.T) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		join(near, []byte("early "), port, time.Millisecond)
+		Join(near, []byte("early "), port, time.Millisecond)
 	}()
 	if _, err := io.WriteString(client, "and last words"); err != nil {
 		t.Fatal(err)
