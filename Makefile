@@ -79,7 +79,7 @@ $(RUNSC):
 .PHONY: test
 test: oracle $(SENTRY) ## run go vet and all tests
 	@mkdir -p $(CACHE) && rm -f $(LOG)
-	@failed=; $(MAKE) --no-print-directory --keep-going vet test-unit test-sentry test-python || failed=1; \
+	@failed=; $(MAKE) --no-print-directory --keep-going vet test-unit test-sentry test-python test-typescript || failed=1; \
 	echo; echo '== skipped'; grep '^skip:' $(LOG) || echo nothing; \
 	echo; echo '== summary'; grep -E '^(ok|FAIL|panic:|--- FAIL)' $(LOG) || failed=1; \
 	test -z "$$failed" || { echo; echo '== failed'; awk -f .ci/failed.awk $(LOG); false; }
@@ -126,9 +126,20 @@ test-python: build ## check and test the Python SDK
 	@RAMET_TEST_BUILD=1 sdk/python/tools/test.sh $(CACHE) $(BIN) 2>&1 | tee -a $(LOG)
 
 .PHONY: sdk
-sdk: build ## build the wheels of the Python SDK: with the program, and without
+sdk: build sdk-typescript ## build the packages of the SDKs: with the program, and without
 	@mkdir -p $(CACHE)
 	@sdk/python/tools/build.sh $(CACHE) $(BIN)
+
+.PHONY: sdk-typescript
+sdk-typescript: build
+	@sdk/typescript/tools/pack.sh
+
+# Node and npm packages come from where npm is configured to take them from, and are kept in .cache.
+.PHONY: test-typescript
+test-typescript: build ## check and test the TypeScript SDK
+	@mkdir -p $(CACHE)
+	@echo '== sdk/typescript'
+	@sdk/typescript/tools/test.sh $(report)
 
 # fsck.erofs judges our images besides gVisor's reader. Nothing depends on it.
 .PHONY: oracle

@@ -1,0 +1,151 @@
+import type { ConnectOptions } from './address.js'
+import { createBody, type CreateOptions } from './create.js'
+import { NotFound } from './errors.js'
+import type { components } from './generated/openapi.js'
+import { Images } from './images.js'
+import type { Health, SandboxEvent, SandboxInfo, SandboxState, SnapshotInfo, SnapshotState, TreeNode } from './models.js'
+import { events, Sandbox, type BuildOptions, type EventOptions } from './sandbox.js'
+import { restoreBody, sandboxesOf, Snapshot, type RestoreOptions, type Sandboxes } from './snapshot.js'
+import { segment, Transport, type CallOptions, type Query } from './transport.js'
+
+interface Filter extends CallOptions {
+  image?: string | undefined
+  name?: string | undefined
+  /** Only those with all of these labels. */
+  metadata?: Record<string, string> | undefined
+  /** Of all tenants, for operators. */
+  allTenants?: boolean | undefined
+}
+
+export interface ListOptions extends Filter {
+  state?: SandboxState | undefined
+  /** Only those that were forked from this sandbox, or restored from this snapshot or one of it. */
+  parent?: string | undefined
+  /** Only descendants of this sandbox or snapshot. */
+  ancestor?: string | undefined
+}
+
+export interface SnapshotListOptions extends Filter {
+  state?: SnapshotState | undefined
+  /** Only snapshots of this sandbox, by id. */
+  sandbox?: string | undefined
+}
+
+function filterQuery({ image, name, metadata, allTenants }: Filter): Query {
+  return { image, name, all_tenants: allTenants, metadata: Object.entries(metadata ?? {}).map(([key, value]) => `${key}=${value}`) }
+}
+
+/** A daemon. It keeps connections open between calls, which do not keep the program alive. */
+export class Client {
+  readonly images: Images
+  /** @internal */
+  readonly transport: Transport
+
+  constructor(options: ConnectOptions = {}) {
+    this.transport = new Transport(options)
+    this.images = new Images(this.transport)
+  }
+
+  /** Ends the idle connections. */
+  close(): void {
+    this.transport.close()
+  }
+
+  /** Asks for the state and version of the daemon. */
+  async health(options: CallOptions = {}): Promise<Health> {
+    return this.transport.call<Health>({ method: 'GET', path: '/healthz', signal: options.signal })
+  }
+
+  /** Makes a sandbox of an image or a snapshot. The image `python` is built if it is missing. */
+  async create(options: CreateOptions & BuildOptions = {}): Promise<Sandbox> {
+    const body = createBody(options)
+    const make = async (): Promise<Sandbox> => {
+      const { signal, idempotencyKey } = options
+      const info = await this.transport.call<SandboxInfo>({ method: 'POST', path: '/v1/sandboxes', json: body, signal, idempotencyKey, repeatable: true })
+      return new Sandbox(this, info, true)
+    }
+    try {
+      return await make()
+    } catch (error) {
+      if (!(error instanceof NotFound) || body['image'] !== 'python') throw error
+      await this.images.build('python', { include: ['python3', 'python3-numpy'], signal: options.signal, onProgress: options.onProgress })
+      return make()
+    }
+  }
+
+  /** Returns a sandbox that exists, by id or name. */
+  async sandbox(ref: string, options: CallOptions = {}): Promise<Sandbox> {
+    const info = await this.transport.call<SandboxInfo>({ method: 'GET', path: `/v1/sandboxes/${segment(ref)}`, signal: options.signal })
+    return new Sandbox(this, info, false)
+  }
+
+  /** Lists sandboxes, the oldest first. */
+  async list(options: ListOptions = {}): Promise<Sandbox[]> {
+    const { state, parent, ancestor } = options
+    const query = { ...filterQuery(options), state, parent, ancestor }
+    const all: Sandbox[] = []
+    for await (const info of this.transport.pages<SandboxInfo>({ method: 'GET', path: '/v1/sandboxes', query, signal: options.signal })) {
+      all.push(new Sandbox(this, info, false))
+    }
+    return all
+  }
+
+  /** Makes sandboxes of a snapshot, by id or name. */
+  async restore(snapshot: string, options: RestoreOptions = {}): Promise<Sandboxes> {
+    const answer = await this.transport.call<components['schemas']['ForkResult']>({
+      method: 'POST',
+      path: `/v1/snapshots/${segment(snapshot)}/restore`,
+      json: restoreBody(options),
+      signal: options.signal,
+      idempotencyKey: options.idempotencyKey,
+      repeatable: true,
+    })
+    return sandboxesOf(this, answer, options.partial)
+  }
+
+  /** Returns a snapshot, by id or name. */
+  async snapshot(ref: string, options: CallOptions = {}): Promise<Snapshot> {
+    return new Snapshot(this, await this.transport.call<SnapshotInfo>({ method: 'GET', path: `/v1/snapshots/${segment(ref)}`, signal: options.signal }))
+  }
+
+  /** Lists snapshots, the oldest first. */
+  async snapshots(options: SnapshotListOptions = {}): Promise<Snapshot[]> {
+    const query = { ...filterQuery(options), state: options.state, sandbox: options.sandbox }
+    const all: Snapshot[] = []
+    for await (const info of this.transport.pages<SnapshotInfo>({ method: 'GET', path: '/v1/snapshots', query, signal: options.signal })) {
+      all.push(new Snapshot(this, info))
+    }
+    return all
+  }
+
+  /** Deletes a snapshot, by id or name. */
+  async deleteSnapshot(ref: string, options: Parameters<Snapshot['delete']>[0] = {}): Promise<void> {
+    await (await this.snapshot(ref, options)).delete(options)
+  }
+
+  /** The lineage of all sandboxes and snapshots, or of one sandbox. */
+  async tree(options: CallOptions & { sandbox?: string | undefined } = {}): Promise<TreeNode[]> {
+    const query = { sandbox: options.sandbox }
+    return (await this.transport.call<{ items: TreeNode[] }>({ method: 'GET', path: '/v1/tree', query, signal: options.signal })).items
+  }
+
+  /** Yields the events of all sandboxes. */
+  events(options: EventOptions = {}): AsyncGenerator<SandboxEvent, void, undefined> {
+    return events(this.transport, '/v1/events', options)
+  }
+}
+
+/** Returns a client of a daemon: that of the options, of RAMET_HOST, or the user's own, which is started when it is needed. */
+export function connect(options: ConnectOptions = {}): Client {
+  return new Client(options)
+}
+
+let shared: { client: Client; environment: string } | undefined
+
+/** Returns the client of the daemon that the environment names, which all handles share. */
+export function defaultClient(): Client {
+  const names = ['RAMET_HOST', 'RAMET_TOKEN', 'RAMET_TOKEN_FILE', 'RAMET_CA', 'RAMET_RUNTIME_DIR', 'XDG_RUNTIME_DIR']
+  const environment = JSON.stringify(names.map((name) => process.env[name]))
+  if (shared?.environment !== environment) shared = { client: new Client(), environment }
+  return shared.client
+}

@@ -1,0 +1,28 @@
+export { connect, Client, type ListOptions as SandboxListOptions, type SnapshotListOptions } from './client.js'
+export type { ConnectOptions } from './address.js'
+export { Sandbox } from './sandbox.js'
+export type { BuildOptions, DiffOptions, EventOptions, ForkOptions, MergeOptions, OnClient, RestoreOneOptions, SnapshotOptions } from './sandbox.js'
+export type { CreateOptions, Lifetime, Size } from './create.js'
+export { Snapshot, Sandboxes, type RestoreOptions } from './snapshot.js'
+export { ExecStream, type Command, type CommandOptions, type ExecOptions, type Input, type Output, type Result } from './exec.js'
+export { Attachment, Process, Processes } from './processes.js'
+export type { KeptOutput, OutputOptions, PtyOptions, SignalOptions, StartOptions } from './processes.js'
+export { CodeError, Context, Contexts, RichResult } from './code.js'
+export type { ContextOptions, Execution, ExecutionError, Language, RunCodeOptions } from './code.js'
+export { Files, type FileOptions, type ListOptions, type SearchOptions, type WatchOptions, type WriteOptions } from './files.js'
+export { Port, type Forward, type PortOptions } from './ports.js'
+export { Images, type MakeImageOptions } from './images.js'
+export type { NetworkOption, NetworkRequest, NetworkRule } from './network.js'
+export { drawTree } from './tree.js'
+export {
+  CommandFailed, Conflict, ForkError, InvalidRequest, LimitExceeded, NotFound, PermissionDenied, RametError, SandboxGone, Timeout, Unavailable,
+} from './errors.js'
+export type { Code, Exceeded } from './errors.js'
+export type { CallOptions, ChangeOptions } from './transport.js'
+
+export { version } from './version.js'
+export type {
+  AutoCheckpoint, BisectResult, ContextInfo, Diff, EventKind, FileEvent, FileEvents, FileInfo, Health, Identity, IdleAction, ImageInfo,
+  MergeResult, MergeStrategy, PortInfo, ProcessInfo, Progress, SandboxEvent, SandboxInfo, SandboxState, SearchResult, SelfControl,
+  SnapshotInfo, SnapshotState, Stats, Step, TreeNode,
+} from './models.js'

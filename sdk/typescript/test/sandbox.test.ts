@@ -1,0 +1,211 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { Conflict, connect, drawTree, ForkError, InvalidRequest, NotFound, Sandbox, type SandboxEvent } from 'ramet'
+import { eventually } from './harness.js'
+
+let base: Sandbox
+before(async () => {
+  base = await Sandbox.create({ image: 'python', env: { WHO: 'parent' }, metadata: { suite: 'sandbox' } })
+})
+after(async () => {
+  await base.destroy()
+})
+
+test('create takes what it is asked for, and tells it', async () => {
+  await using sandbox = await Sandbox.create({ name: 'named', cpus: 1, memory: '256MiB', disk: '0.5GiB', ttl: 60_000, idleTimeout: 30_000, idleAction: 'pause', autoCheckpoint: 5 })
+  assert.equal(sandbox.name, 'named')
+  assert.equal(sandbox.state, 'running')
+  const info = await sandbox.info()
+  assert.equal(info.limits.memoryMib, 256)
+  assert.equal(info.limits.diskMib, 512)
+  assert.equal(info.limits.cpus, 1)
+  assert.equal(info.lifecycle?.ttlMs, 60_000)
+  assert.equal(info.lifecycle?.idleAction, 'pause')
+  assert.equal(info.autoCheckpoint?.keep, 5)
+  assert.ok((info.memory?.privateMib ?? 0) > 0)
+  const again = await Sandbox.connect('named')
+  assert.equal(again.id, sandbox.id)
+  await again.update({ name: 'renamed', metadata: { a: 'b' } })
+  assert.deepEqual((await Sandbox.list({ metadata: { a: 'b' } })).map((found) => found.name), ['renamed'])
+  await again[Symbol.asyncDispose]() // it was not made through this handle
+  assert.equal((await sandbox.info()).state, 'running')
+})
+
+test('a size that is none is refused before anything is asked', async () => {
+  await assert.rejects(Sandbox.create({ memory: '1 parsec' }), (error: InvalidRequest) => error instanceof InvalidRequest && error.field === 'memory' && /512MiB/.test(error.message))
+})
+
+test('errors have class, code, field and remedy', async () => {
+  await assert.rejects(Sandbox.connect('nobody'), (error: NotFound) => error instanceof NotFound && error.code === 'not_found' && error.status === 404)
+  await assert.rejects(Sandbox.create({ image: 'no-such-image' }), NotFound)
+  await assert.rejects(Sandbox.create({ name: 'Not A Name!' }), (error: InvalidRequest) => error instanceof InvalidRequest && error.code === 'invalid_argument' && error.field === 'name')
+  await assert.rejects(Sandbox.connect('..'), (error: InvalidRequest) => error instanceof InvalidRequest && error.field === 'id')
+  await using twin = await Sandbox.create({ name: 'twin' })
+  await assert.rejects(Sandbox.create({ name: twin.name }), (error: Conflict) => error instanceof Conflict && error.code === 'name_taken' && error.remedy !== undefined)
+})
+
+test('destroy twice is an error that says so, and what ends a block is not', async () => {
+  const sandbox = await Sandbox.create()
+  await sandbox.destroy()
+  assert.equal(sandbox.state, 'destroyed')
+  await assert.rejects(sandbox.destroy(), NotFound)
+  await sandbox[Symbol.asyncDispose]()
+})
+
+test('children have files, memory and processes, and go their own way', async () => {
+  await base.runCode('state = {"n": 1}')
+  await base.files.write('/srv/shared', 'from the parent')
+  await using children = await base.fork(3, { metadata: { kind: 'try' } })
+  assert.equal(children.length, 3)
+  assert.ok(children.pauseMs > 0 && children.returnMs > 0)
+  await Promise.all(children.map((child, at) => child.runCode(`state["n"] += ${at}`)))
+  const values = await Promise.all([base, ...children].map(async (one) => (await one.runCode('state["n"]')).value))
+  assert.deepEqual(values, [1, 1, 2, 3])
+  assert.equal(await children[2]?.files.read('/srv/shared'), 'from the parent')
+  assert.deepEqual((await Sandbox.list({ parent: base.id })).map((child) => child.id).sort(), children.map((child) => child.id).sort())
+  const tree = drawTree(await base.tree())
+  assert.equal(tree.split('\n').length, 4)
+  assert.match(tree, /^sbx_\w+ running\n├─ sbx_\w+ running/)
+})
+
+test('children that fail are in the error, or among the errors of the result', async () => {
+  await using taken = await Sandbox.create({ name: 'taken' })
+  assert.ok(taken.id)
+  const asked = base.fork({ names: ['free', 'taken'] })
+  const outcome = await asked.then(
+    (all) => ({ all }),
+    (error: unknown) => ({ error }),
+  )
+  // A name that is taken refuses the whole fork, and a child that fails on its own is reported.
+  const error = (outcome as { error: unknown }).error
+  if (error instanceof ForkError) await Promise.all((error.children as Sandbox[]).map((child) => child.destroy()))
+  assert.ok(error instanceof ForkError || error instanceof Conflict)
+  await assert.rejects(base.fork(0 as number), InvalidRequest)
+})
+
+test('a promoted child gives its state to its parent', async () => {
+  await using parent = await Sandbox.create()
+  await parent.runCode('x = 1')
+  await using children = await parent.fork(2)
+  await children[1]?.runCode('x = 42')
+  await children[1]?.files.write('/root/winner', 'yes')
+  const before = parent.id
+  await parent.promote(children[1] as Sandbox)
+  assert.equal(parent.id, before)
+  assert.equal((await parent.runCode('x')).value, 42)
+  assert.equal(await parent.files.read('/root/winner'), 'yes')
+  await assert.rejects((children[1] as Sandbox).info(), NotFound)
+  await assert.rejects(parent.promote(base), (error: InvalidRequest) => error instanceof InvalidRequest && error.field === 'child')
+})
+
+test('snapshots are restored, rolled back to and deleted', async () => {
+  await using sandbox = await Sandbox.create()
+  await sandbox.runCode('x = "before"')
+  await assert.rejects(sandbox.rollback(), NotFound)
+  const snapshot = await sandbox.snapshot({ name: 'point', metadata: { job: '7' } })
+  assert.equal(snapshot.state, 'ready')
+  await sandbox.runCode('x = "after"')
+  await using restored = await snapshot.restore(2)
+  for (const one of restored) assert.equal((await one.runCode('x')).value, 'before')
+  await using single = await Sandbox.restore('point', { name: 'single' })
+  assert.equal(single.name, 'single')
+  assert.deepEqual((await connect().snapshots({ metadata: { job: '7' } })).map((found) => found.id), [snapshot.id])
+  await sandbox.rollback()
+  assert.equal((await sandbox.runCode('x')).value, 'before')
+  await connect().deleteSnapshot('point')
+  await assert.rejects(snapshot.info(), NotFound)
+})
+
+test('diff and merge tell what differs', async () => {
+  await using parent = await Sandbox.create()
+  await parent.files.write('/srv/text', 'a\nb\nc\n')
+  await using pair = await parent.fork(2)
+  const [left, right] = pair as unknown as [Sandbox, Sandbox]
+  await left.files.write('/srv/text', 'A\nb\nc\n')
+  await right.files.write('/srv/new', 'new')
+  await left.runCode('only_left = 5')
+  const diff = await left.diff(right, { paths: ['/srv'], hunks: true, processes: true, variables: true })
+  assert.deepEqual(diff.changes.map((change) => [change.kind, change.path]), [['added', '/srv/new'], ['modified', '/srv/text']])
+  assert.match(diff.changes[1]?.hunks ?? '', /^-A$/m)
+  assert.deepEqual(diff.variables?.map((variable) => [variable.kind, variable.name]), [['deleted', 'only_left']])
+  const merged = await parent.merge([left, right])
+  assert.deepEqual(merged.applied.map((change) => change.path).filter((path) => path.startsWith('/srv')).sort(), ['/srv/new', '/srv/text'])
+  assert.deepEqual(merged.conflicts, [])
+  assert.equal(await parent.files.read('/srv/text'), 'A\nb\nc\n')
+})
+
+test('pause, hibernate, wake and resume change the state', async () => {
+  await using sandbox = await Sandbox.create()
+  await sandbox.runCode('x = 7')
+  assert.equal((await sandbox.pause()).state, 'paused')
+  await assert.rejects(sandbox.exec('true'), (error: Conflict) => error instanceof Conflict && error.code === 'wrong_state')
+  assert.equal((await sandbox.resume()).state, 'running')
+  assert.equal((await sandbox.hibernate()).state, 'hibernated')
+  assert.equal((await sandbox.resume()).state, 'running')
+  await sandbox.hibernate()
+  assert.equal((await sandbox.wake()).state, 'running')
+  assert.equal((await sandbox.runCode('x')).value, 7)
+})
+
+test('the timeline has steps, to which a sandbox returns, and bisect finds the bad one', async () => {
+  await using sandbox = await Sandbox.create({ autoCheckpoint: 10 })
+  for (const n of [1, 2, 3, 4]) await sandbox.exec(`echo ${n} > /root/n`)
+  let steps = await sandbox.timeline()
+  await eventually('all steps can be returned to', async () => {
+    steps = await sandbox.timeline()
+    return steps.length === 5 && steps.every((step) => step.state === 'ready' || step.state === 'uploading')
+  })
+  const found = await sandbox.bisect('test "$(cat /root/n 2>/dev/null || echo 0)" -lt 3')
+  assert.equal(found.first?.step, 3)
+  await sandbox.rollback({ step: 2 })
+  assert.equal(await sandbox.files.read('/root/n'), '2\n')
+})
+
+test('events are listed and followed', async () => {
+  await using sandbox = await Sandbox.create()
+  await sandbox.exec('true')
+  const kinds: (string | undefined)[] = []
+  for await (const event of sandbox.events()) kinds.push(event.kind)
+  assert.deepEqual(kinds, ['created', 'executed'])
+  const followed: SandboxEvent[] = []
+  const reading = (async () => {
+    for await (const event of sandbox.events({ follow: true, kinds: ['paused', 'resumed', 'destroyed'] })) {
+      followed.push(event)
+      if (event.kind === 'resumed') break
+    }
+  })()
+  await sandbox.pause()
+  await sandbox.resume()
+  await reading
+  assert.deepEqual(followed.map((event) => event.kind), ['paused', 'resumed'])
+  assert.equal(followed[0]?.sandboxId, sandbox.id)
+})
+
+test('a change with an idempotency key is done once', async () => {
+  const idempotencyKey = `key-${process.pid}`
+  const first = await Sandbox.create({ idempotencyKey })
+  await using second = await Sandbox.create({ idempotencyKey })
+  assert.equal(first.id, second.id)
+})
+
+test('200 calls at once are answered', async () => {
+  const answers = await Promise.all(Array.from({ length: 200 }, (_, at) => base.exec(['echo', String(at)])))
+  assert.deepEqual(answers.map((answer) => answer.stdout.trim()), Array.from({ length: 200 }, (_, at) => String(at)))
+})
+
+test('stats and health are numbers', async () => {
+  const stats = await base.stats()
+  assert.ok(stats.processes > 0 && stats.memory.privateMib > 0)
+  const health = await base.client.health()
+  assert.equal(health.status, 'ok')
+  assert.ok(health.pid > 1 && health.version !== '')
+})
+
+test('the words of other systems are known', async () => {
+  const sandbox = await Sandbox.create()
+  assert.equal((await sandbox.commands.run('echo hi')).stdout, 'hi\n')
+  const [child] = await sandbox.fork()
+  await sandbox.mergeInto(child as Sandbox)
+  await sandbox.kill()
+  await assert.rejects(sandbox.close(), NotFound)
+})

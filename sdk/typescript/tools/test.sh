@@ -1,0 +1,19 @@
+#!/bin/sh
+# Builds and tests the TypeScript SDK. What it prints is of the form of go test.
+set -eu
+cd "$(dirname "$0")/.."
+. tools/setup.sh
+setup || { printf -- '--- SKIP: sdk/typescript (0.00s)\nok  \tsdk/typescript\t0s\n'; exit 0; }
+
+begun=$(date +%s)
+status=0
+{
+	node tools/generate.mjs --check &&
+		node node_modules/typescript/bin/tsc -p . &&
+		node node_modules/typescript/bin/tsc -p test &&
+		node build/main.js "$@"
+} || status=1
+result='ok  '
+[ $status = 0 ] || result=FAIL
+printf '%s\tsdk/typescript\t%ss\n' "$result" $(($(date +%s) - begun))
+exit $status
