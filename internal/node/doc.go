@@ -25,7 +25,8 @@
 //
 //	Instance.Op              held for writing while a sandbox changes its sentry or ends
 //	  published              Publisher.mu: the ports of the host that lead to sandboxes
-//	  the catalog of images  held while an image is removed, which asks who uses it
+//	  quota.Admission.mu     held while the holdings of a tenant are added up
+//	  the catalog of images  held while an image is removed, which asks for its users
 //	    snapshots            Snapshot.mu, then Set.mu
 //	      Remains.mu         names of what is gone
 //	        Registry.mu      the instances and their names

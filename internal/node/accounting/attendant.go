@@ -87,9 +87,9 @@ func (a *Attendant) BookAll() {
 	}
 }
 
-// stopSpenders pauses what runs although its processor time is used up. One to which
-// something is being done has its turn at another look, and one that does not answer
-// is not waited for, so that no tenant keeps the others' from being looked at.
+// stopSpenders pauses running sandboxes whose processor time is used up. A sandbox that an
+// operation holds has its turn at another look. A sandbox that does not answer is not waited
+// for, so that no tenant delays the looks at the sandboxes of others.
 func (a *Attendant) stopSpenders() {
 	for _, b := range a.cfg.Books.sandboxes.All() {
 		v := b.View()

@@ -13,7 +13,8 @@ import (
 	"ramet.dev/ramet/internal/node/snapshots"
 )
 
-// Books is what tenants and trees have and have used. It is safe for concurrent use.
+// Books has the resources that tenants and trees have and have used. It is safe for
+// concurrent use.
 type Books struct {
 	ledger    *quota.Ledger
 	sandboxes *sandboxes.Registry
@@ -42,8 +43,8 @@ func (k *Books) Book(b *sandboxes.Instance, s *launch.Sentry) (seconds float64, 
 	return seconds, true
 }
 
-// Holdings adds up what a tenant has, or one tree of it, except processor time. It asks
-// no sandbox: memory files say themselves how large they are.
+// Holdings adds up the resources of a tenant, or of one tree of it, except processor time.
+// It asks no sandbox: memory files say themselves how large they are.
 func (k *Books) Holdings(tenant, tree string) api.Consumption {
 	var c api.Consumption
 	sizes := map[string]int64{} // of files, by name: what several share counts once

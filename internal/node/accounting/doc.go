@@ -1,7 +1,7 @@
-// Package accounting finds out what sandboxes use, books it, and stops those whose processor
-// time is used up.
+// Package accounting measures the resources that sandboxes use, books them, and stops
+// sandboxes whose processor time is used up.
 //
-//	Books      what each tenant and each tree has, and what they have used
+//	Books      the resources that each tenant and each tree has, and those it has used
 //	Attendant  looks at all sandboxes every few seconds
 //
 // It asks no sandbox: the host says what processes used, and files say how large they are.

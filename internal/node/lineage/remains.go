@@ -14,15 +14,15 @@ import (
 	"ramet.dev/ramet/internal/storage/store"
 )
 
-// goneRecord is what is kept of a sandbox or a snapshot that is gone, as long as something
-// lives that descends from it: what people called it.
+// goneRecord is kept of a sandbox or a snapshot that is gone, as long as a descendant lives:
+// it has the names that people gave it.
 type goneRecord struct {
 	Name  string `json:"name,omitempty"`
 	Label string `json:"label,omitempty"`
 }
 
-// Remains is what outlives sandboxes and snapshots, as long as descendants live. It is safe
-// for concurrent use.
+// Remains keeps the names and budgets that outlive sandboxes and snapshots, as long as
+// descendants live. It is safe for concurrent use.
 type Remains struct {
 	sandboxes *sandboxes.Registry
 	snapshots *snapshots.Set
@@ -31,7 +31,7 @@ type Remains struct {
 	log       *slog.Logger
 
 	mu   sync.Mutex
-	gone map[string]goneRecord // names of what has living descendants, by id
+	gone map[string]goneRecord // names of gone sandboxes and snapshots that have living descendants, by id
 }
 
 // NewRemains returns the remains of what was in registry and set.
@@ -93,20 +93,20 @@ func (r *Remains) needed(ids []string) map[string]bool {
 	return needed
 }
 
-// names returns the names of what is gone.
+// names returns the names of gone sandboxes and snapshots, by id.
 func (r *Remains) names() map[string]goneRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.gone)
 }
 
-// ReadNames reads the names of what is gone after all else was read, and returns the
-// changes that forget those that nothing needs.
+// ReadNames reads the names of gone sandboxes and snapshots, when all other records have
+// been read, and returns the changes that forget the names without living descendants.
 func (r *Remains) ReadNames(ctx context.Context) (changes []store.Change, err error) {
 	err = r.store.Each(ctx, store.Gone, func(id string, doc []byte) error {
 		var g goneRecord
 		if err := json.Unmarshal(doc, &g); err != nil {
-			return api.Errorf(api.CodeCorrupt, "record of name of what is gone %s: %w", id, err)
+			return api.Errorf(api.CodeCorrupt, "record of the name of %s, which is gone: %w", id, err)
 		}
 		r.gone[id] = g
 		return nil

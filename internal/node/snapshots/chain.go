@@ -29,10 +29,10 @@ func (t *Set) dependents(s *Snapshot) []*Snapshot {
 	return list
 }
 
-// DeleteSnapshot deletes a snapshot. Sandboxes that were restored from it keep what
-// they need. Others on disk that were written as what differs from it are deleted
-// too, or made whole, as the request says, or it is a CodeConflict error that there
-// are any.
+// DeleteSnapshot deletes a snapshot. Sandboxes that were restored from it keep the files
+// they need. Its dependents, the snapshots on disk that were written as differences from
+// it, are deleted too, or made whole, as the request says. If the request says neither,
+// dependents are a CodeConflict error.
 func (r *Requests) DeleteSnapshot(ctx context.Context, ref string, how api.SnapshotDeletion) error {
 	if how.Cascade && how.Flatten {
 		return api.Invalid("flatten", "what depends on the snapshot is deleted or made whole, not both")
@@ -62,7 +62,7 @@ func (r *Requests) DeleteSnapshot(ctx context.Context, ref string, how api.Snaps
 	return nil
 }
 
-// protected says who depends on s.
+// protected returns the CodeConflict error that names the dependents of s.
 func protected(s *Snapshot, dependents []*Snapshot) error {
 	var names []string
 	for _, d := range dependents {
@@ -158,8 +158,9 @@ func (t *Set) garbage() (list []*Snapshot) {
 }
 
 // flatten makes d, which is ready and on disk, independent of the snapshot called
-// without: what it has of that is copied to files of its own, beside those it has, of
-// which others may have part. Sandboxes that were restored from it go on as they are.
+// without: pages that d reads from files of that snapshot are copied to files of its own.
+// The files that d has stay, as other snapshots may refer to them. Sandboxes that were
+// restored from d go on as they are.
 // If d is deleted meanwhile there is nothing left to do.
 func (d *Snapshot) flatten(ctx context.Context, without string) (err error) {
 	t := d.set

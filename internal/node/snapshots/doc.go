@@ -13,13 +13,14 @@
 // it.
 //
 // Lock order: Set.flattening, Snapshot.mu, Set.mu. Set.mu guards the names, the states and
-// who needs whom, so that a decision about several snapshots is one. A record is written
-// while Snapshot.mu is held, and only of a snapshot that is in the set. Who removes it takes
-// the snapshot out of the set and waits for Snapshot.mu: the record does not come back.
+// the needs of all snapshots, so that a decision about several of them is atomic. A record
+// is written while Snapshot.mu is held, and only of a snapshot that is in the set. Its
+// removal takes the snapshot out of the set first and then waits for Snapshot.mu: the record
+// does not come back.
 //
 // Crash safety: files are written beside their place and renamed before the record says
-// ready, and the record is removed before its files. A daemon that starts finds what was
-// being made failed, and sweeps files that no record has.
+// ready, and the record is removed before its files. A daemon that starts finds snapshots
+// failed that were being written, and removes files that no record has.
 //
 // The package must never know what a sandbox runs in, nor how one is frozen or restored:
 // it is given freezes, and says from which freeze a snapshot is restored.

@@ -10,7 +10,7 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// Guests execute CPUID themselves, so what they see is more than what gVisor knows of and
+// Guests execute CPUID themselves, so they see more features than gVisor knows of and
 // compares when it loads a kernel.
 
 // ProcessorFeatures returns the features of this machine's processor, by the names that
@@ -25,8 +25,8 @@ func ProcessorFeatures() (names []string) {
 	return names
 }
 
-// checkProcessor refuses what has seen features that are not among those of this
-// processor. Snapshots of earlier versions do not say what they have seen.
+// checkProcessor refuses a snapshot whose guests have seen features that this processor
+// does not have. Snapshots of earlier versions do not say which features were seen.
 func checkProcessor(seen, here []string) error {
 	missing := slices.DeleteFunc(slices.Clone(seen), func(f string) bool { return slices.Contains(here, f) })
 	if len(missing) > 0 {

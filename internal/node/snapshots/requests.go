@@ -8,7 +8,7 @@ import (
 	"ramet.dev/ramet/internal/node/snapdir"
 )
 
-// Requests serves what users ask of snapshots that there are.
+// Requests serves the requests of users about existing snapshots.
 type Requests struct{ set *Set }
 
 // NewRequests returns the requests for the snapshots of a set.
@@ -87,8 +87,9 @@ func (r *Requests) verifyParts(ctx context.Context, rec Record) error {
 	return snapdir.CheckParts(ctx, dir, rec.Snapshot.ID, rec.Parts)
 }
 
-// spoil makes s one that nobody may use, as it is damaged. Its files stay while others
-// have part of them, and are checked for those as before.
+// spoil changes the state of s, which is damaged, to failed: nothing may be restored from
+// it. Its files stay while other snapshots refer to them, and are checked for those as
+// before.
 func spoil(s *Snapshot, reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

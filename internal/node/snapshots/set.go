@@ -18,7 +18,8 @@ import (
 	"ramet.dev/ramet/internal/storage/store"
 )
 
-// Config says what a set of snapshots is kept in, and what it asks of the node.
+// Config says where a set of snapshots is kept, and has the functions of the node that the
+// set calls.
 type Config struct {
 	Paths    paths.Paths
 	Store    *store.Store
@@ -26,7 +27,7 @@ type Config struct {
 	Freezes  *freezes.Table
 	Alarms   *timer.Queue // has the expiry of each snapshot, by id
 	Log      *slog.Logger
-	// Engine names what can restore a snapshot.
+	// Engine is the name of the engine, which alone can restore its snapshots.
 	Engine string
 	// Keeps reports whether a sandbox may return to a private snapshot. It is called with
 	// Set.mu held.
@@ -35,7 +36,7 @@ type Config struct {
 	Gone func(*Record) []store.Change
 	// Dropped is told of a snapshot that is gone from the records.
 	Dropped func(*Record)
-	// Panicked logs what was recovered from, and returns the error to be told.
+	// Panicked logs a panic that was recovered, and returns the error for the caller.
 	Panicked func(doing string, v any) error
 }
 
@@ -170,8 +171,9 @@ func (t *Set) Arm(list ...*Snapshot) {
 	}
 }
 
-// retain deletes what a snapshot that has become ready leaves above the number that
-// its tree may keep, the oldest first. A name keeps a snapshot from that.
+// retain is called when a snapshot has become ready. It deletes the oldest snapshots of the
+// tree, as many as exceed the number that the tree may keep. It counts and deletes only
+// snapshots that are ready and have no name.
 func (t *Set) retain(s *Snapshot) {
 	rec := s.Record()
 	life := rec.Source.Lifecycle
@@ -191,8 +193,8 @@ func (t *Set) retain(s *Snapshot) {
 	}
 }
 
-// Expire deletes a snapshot whose time is over. Those that were written as what differs
-// from it do not lose anything: its files stay as long as they need them.
+// Expire deletes a snapshot whose time is over. Its dependents lose nothing: its files stay
+// as long as they are needed.
 func (t *Set) Expire(id string) {
 	t.mu.Lock()
 	s := t.byID[id]

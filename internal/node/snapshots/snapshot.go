@@ -51,11 +51,11 @@ type Snapshot struct {
 	set *Set
 
 	mu sync.Mutex
-	// rec is what is stored, but for the state. Of a snapshot that is added only what
-	// snapdir writes changes, with what follows from it.
+	// rec is the stored record, but for the state. Once the snapshot is in the set, only
+	// the fields that follow from its files change.
 	rec Record
-	// freeze is what is restored from, with a reference. A snapshot on disk opens it, or
-	// its state, when it is first needed.
+	// freeze is the freeze that sandboxes are restored from, with a reference. A snapshot on
+	// disk opens it, or its state, when it is first needed.
 	freeze *freezes.Freeze
 	// stamp is that of the state on disk when it was compared with its digest.
 	stamp snapdir.Stamp
@@ -188,7 +188,7 @@ func (s *Snapshot) Ready() {
 	s.set.retain(s)
 }
 
-// Fail makes s, which could not be made, one that cannot be used. It gives up its memory
+// Fail changes the state of s, which could not be made, to failed. s gives up its memory
 // and files, and its name when another snapshot wants that.
 func (s *Snapshot) Fail(reason error) {
 	s.mu.Lock()
@@ -208,7 +208,7 @@ func (s *Snapshot) Fail(reason error) {
 	s.set.Collect()
 }
 
-// empty takes out of r what a snapshot that failed does not have.
+// empty clears the fields of r that say which files a snapshot has.
 func (r *Record) empty() {
 	r.Snapshot.SizeBytes, r.Snapshot.DependsOn, r.Parts, r.Needs = 0, nil, nil, nil
 }

@@ -5,8 +5,8 @@ import (
 	"ramet.dev/ramet/internal/node/transition"
 )
 
-// States is the owner of the states of snapshots: what is not in the table does not
-// happen. docs/architecture/states.md has its drawing.
+// States is the owner of the states of snapshots: a transition that is not in the table
+// does not happen. docs/architecture/states.md has its drawing.
 var States = transition.New("snapshot",
 	transition.Step[api.SnapshotState]{From: "", To: api.SnapshotCreating, By: "snapshot in memory"},
 	transition.Step[api.SnapshotState]{From: "", To: api.SnapshotUploading, By: "snapshot on disk, step, hibernate"},
@@ -21,8 +21,8 @@ var States = transition.New("snapshot",
 	transition.Step[api.SnapshotState]{From: api.SnapshotFailed, To: api.SnapshotDeleted, By: "delete, or its sandbox goes on without it"},
 )
 
-// condition is the state of a snapshot, and what of the snapshot decides how long its
-// files stay. It is guarded by Set.mu.
+// condition is the state of a snapshot, with the fields that decide how long its files
+// stay. It is guarded by Set.mu.
 type condition struct {
 	state  api.SnapshotState
 	reason string   // why it failed

@@ -52,8 +52,8 @@ func (s *Snapshot) Write(ctx context.Context, f *freezes.Freeze, from Chain) err
 // lay writes the files of a version of s, which is frozen in f. plan says what it is
 // compared with and whose files it may refer to.
 func (s *Snapshot) lay(ctx context.Context, version int, f *freezes.Freeze, plan snapdir.Plan) (_ *snapdir.Written, err error) {
-	// It goes by what a sentry wrote, and most who come here have nobody above them who
-	// would catch what that may bring about.
+	// The code below trusts data that a sentry wrote, and most callers are goroutines in
+	// which nothing recovers from a panic.
 	defer func() {
 		if v := recover(); v != nil {
 			err = s.set.panicked("writing snapshot "+s.ID, v)
@@ -83,8 +83,9 @@ func (t *Set) describe(w *snapdir.Written, rec *Record) {
 	}
 }
 
-// base returns what s is compared with when it is written, the last snapshot on disk of
-// its sandbox or of what that came from, or nil. undo is to be called when that is over.
+// base returns the contents that s is compared with when it is written: those of the last
+// snapshot on disk of its sandbox or of an ancestor, or nil. undo is to be called when s is
+// written.
 func (t *Set) base(ctx context.Context, s *Snapshot, lineage []string) (_ *snapdir.Contents, undo func()) {
 	undo = func() {}
 	x := t.last(s, lineage)
@@ -113,7 +114,7 @@ func (t *Set) base(ctx context.Context, s *Snapshot, lineage []string) (_ *snapd
 }
 
 // last returns the last snapshot on disk, but for s, of a sandbox with the lineage, or of
-// what that came from. It is nil if there is none.
+// an ancestor. It is nil if there is no such snapshot.
 func (t *Set) last(s *Snapshot, lineage []string) *Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,9 +162,10 @@ func (t *Set) setNeeds(s *Snapshot, ids []string) {
 	t.mu.Unlock()
 }
 
-// referring returns which snapshots s may refer to: those that its generations are
-// of, or its base's. Of too many, those that have most of it: what a chain of small
-// changes has is copied now and then, and not what it began with.
+// referring returns which snapshots s may refer to: those that its generations, or those
+// of its base, come from. Of too many, it takes the snapshots that have most of the bytes,
+// so that the small changes of a long chain are copied now and then, and its first
+// snapshot is not.
 func (t *Set) referring(s *Snapshot, snap *snapfile.Snapshot, base *snapdir.Contents) func(id string) bool {
 	bytes := map[string]uint64{}
 	snapdir.Weigh(bytes, snap)
