@@ -355,13 +355,26 @@ def mebibytes(size: Optional[Size], name: str) -> Optional[int]:
     return max(1, round(float(match[1]) * _UNITS[match[2].upper()]))
 
 
-def network_of(network: Network) -> Dict[str, Any]:
-    """Return the JSON form of a network."""
+def network_of(network: Optional[Network], secrets: Optional[Mapping[str, str]] = None) -> Optional[Dict[str, Any]]:
+    """Return the JSON form of a network, with headers that have secrets in them."""
+    if network is None and not secrets:
+        return None
+    document: Dict[str, Any]
     if isinstance(network, str):
-        return {"profile": network}
-    if isinstance(network, Mapping):
-        return dict(network)
-    return {"allow": list(network)}
+        document = {"profile": network}
+    elif isinstance(network, Mapping):
+        document = dict(network)
+    else:
+        document = {"allow": list(network)} if network is not None else {}
+    rules = {name: dict(rule) for name, rule in (document.get("rules") or {}).items()}
+    for place, value in (secrets or {}).items():
+        domain, colon, header = place.rpartition(":")
+        if not colon or not domain or not header:
+            raise invalid("secrets", f'{place!r} is not DOMAIN:HEADER, such as "api.example.com:Authorization"')
+        rules.setdefault(domain, {})["secret"] = {"header": header, "value": value}
+    if rules:
+        document["rules"] = rules
+    return document
 
 
 def lifecycle_of(ttl: Optional[Seconds], idle_timeout: Optional[Seconds], idle_action: Optional[str]) -> Optional[Dict[str, Any]]:

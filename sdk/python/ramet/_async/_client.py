@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Optional, Union
 
 from .._config import Config, resolve
-from .._models import Health, Image, Pruned, Tree
+from .._models import Health, NetworkProfile, Tree
 from .._types import present
 from . import _io
 from ._events import AsyncEvents
@@ -15,8 +15,6 @@ from ._transport import AsyncTransport, Query, segment
 
 if TYPE_CHECKING:
     from ._sandbox import AsyncSandbox, AsyncSnapshot
-
-    _Sandbox, _Snapshot = AsyncSandbox, AsyncSnapshot
 
 
 class AsyncClient:
@@ -106,6 +104,10 @@ class AsyncClient:
         """Delete a snapshot."""
         query: Query = [("cascade", "true")] if cascade else []
         await self._transport.call("DELETE", f"/v1/snapshots/{segment(id)}", query=query)
+
+    async def network_profiles(self) -> List[NetworkProfile]:
+        """Return the profiles that network= can name."""
+        return [NetworkProfile(item) for item in (await self._transport.call("GET", "/v1/network/profiles"))["items"]]
 
     async def tree(self) -> List[Tree]:
         """Return the lineages of all sandboxes and snapshots."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterable, Optional
 
 from .._errors import Interrupted
-from .._models import Event
+from .._models import Event, NetworkLogEntry
 from ._transport import AsyncEventStream, AsyncTransport, Query
 
 
@@ -58,6 +58,44 @@ class AsyncEvents:
             query += [("kind", kind) for kind in self._kinds]
             self._events = await self._transport.events("GET", self._path, query=query, sandbox=self._sandbox)
         return self._events
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        if self._events is not None:
+            events, self._events = self._events, None
+            await events.aclose()
+
+
+class AsyncNetworkLog:
+    """Decisions about connections: an iterator of NetworkLogEntry."""
+
+    def __init__(self, transport: AsyncTransport, path: str, sandbox: str, follow: bool) -> None:
+        self._transport = transport
+        self._path = path
+        self._sandbox = sandbox
+        self._follow = follow
+        self._events: Optional[AsyncEventStream] = None
+
+    async def __aenter__(self) -> "AsyncNetworkLog":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> "AsyncNetworkLog":
+        return self
+
+    async def __anext__(self) -> NetworkLogEntry:
+        if self._events is None:
+            query: Query = [("follow", "true")] if self._follow else []
+            self._events = await self._transport.events("GET", self._path, query=query, sandbox=self._sandbox)
+        while True:
+            event = await self._events.next()
+            if event is None or event.name == "end":
+                await self.aclose()
+                raise StopAsyncIteration
+            if event.name == "event":
+                return NetworkLogEntry(event.data)
 
     async def aclose(self) -> None:
         """Stop reading."""

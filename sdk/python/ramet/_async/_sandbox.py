@@ -7,7 +7,8 @@ from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Union,
 
 from .._errors import ForkError, NotFound, RametError, SandboxGone, error_of
 from .._models import (
-    BisectResult, Diff, Event, ForkResult, Image, MergeResult, PortInfo, SandboxInfo, SnapshotInfo, Stats, Step, Tree,
+    BisectResult, Diff, Event, ForkResult, Image, MergeResult, PortInfo, NetworkTestResult, SandboxInfo, SandboxNetwork,
+    SnapshotInfo, Stats, Step, Tree,
 )  # fmt: skip
 from .._types import (
     Command, Execution, Network, Result, Seconds, Size, command_of, gone, invalid, lifecycle_of, mebibytes,
@@ -16,7 +17,7 @@ from .._types import (
 from . import _io
 from ._client import AsyncClient, default_client
 from ._contexts import AsyncContext, AsyncContexts, AsyncRunStream, run_code
-from ._events import AsyncEvents
+from ._events import AsyncEvents, AsyncNetworkLog
 from ._exec import AsyncExecStream, Input, OnText, open_exec
 from ._files import AsyncFiles
 from ._ports import AsyncPort
@@ -88,7 +89,7 @@ class AsyncSandbox:
         disk: Optional[Size] = None,
         pids: Optional[int] = None,
         network: Optional[Network] = None,
-        secrets: Optional[Any] = None,
+        secrets: Optional[Mapping[str, str]] = None,
         ttl: Optional[Seconds] = None,
         idle_timeout: Optional[Seconds] = None,
         idle_action: Optional[str] = None,
@@ -103,7 +104,8 @@ class AsyncSandbox:
         The image "python" (Debian's Python and NumPy) is built when it is first needed. memory and
         disk are in MiB, or texts such as "2G"; ttl and idle_timeout in seconds. network is the name
         of a profile ("open"), a list of hosts that are allowed, or a document of rules; without it
-        the sandbox has no network. auto_checkpoint is how many steps of its timeline are kept.
+        the sandbox has no network. secrets are headers that are put into requests outside of the
+        sandbox: {"api.example.com:Authorization": "Bearer ${NAME}"}. auto_checkpoint is how many steps of its timeline are kept.
         """
         client = client or default_client()
         limits = present(
@@ -112,7 +114,7 @@ class AsyncSandbox:
         body = present(
             image=image, name=name, env=text_env(env), metadata=text_env(metadata), limits=limits or None,
             lifecycle=lifecycle_of(ttl, idle_timeout, idle_action),
-            network=network_of(network) if network is not None else None, secrets=secrets,
+            network=network_of(network, secrets),
             auto_checkpoint={"keep": auto_checkpoint} if auto_checkpoint is not None else None,
             self_control=dict(self_control) if self_control is not None else None,
             require=list(require) if require is not None else None,
@@ -396,6 +398,25 @@ class AsyncSandbox:
         """Return the ports that processes listen on."""
         return [PortInfo(item) for item in (await self._call("GET", "/ports"))["items"]]
 
+    # Its network
+
+    async def network(self) -> SandboxNetwork:
+        """Return what it may reach."""
+        return SandboxNetwork(await self._call("GET", "/network"))
+
+    async def set_network(self, network: Network, *, secrets: Optional[Mapping[str, str]] = None) -> SandboxNetwork:
+        """Replace what it may reach. Connections that are not allowed any more end."""
+        return SandboxNetwork(await self._call("PUT", "/network", body=network_of(network, secrets)))
+
+    async def test_network(self, host: str, port: Optional[int] = None, *, protocol: Optional[str] = None) -> NetworkTestResult:
+        """Return whether a connection would be allowed, and by which rule. Nothing is sent."""
+        body = present(host=host, port=port, protocol=protocol)
+        return NetworkTestResult(await self._call("POST", "/network/test", body=body))
+
+    def network_log(self, *, follow: bool = False) -> AsyncNetworkLog:
+        """Iterate over the decisions about its connections."""
+        return AsyncNetworkLog(self._transport, self._path + "/network/log", self.id, follow)
+
     # Forks, comparisons, and taking over their states
 
     async def fork(
@@ -430,7 +451,7 @@ class AsyncSandbox:
         body = present(
             count=max(n, len(listed)) if listed else n, names=listed, env=text_env(env), metadata=text_env(metadata),
             lifecycle=lifecycle_of(ttl, idle_timeout, None), timeout_ms=milliseconds(timeout, "timeout"),
-            network=network_of(network) if network is not None else None, hold=hold,
+            network=network_of(network), hold=hold,
             wait=None if wait else False, require=list(require) if require is not None else None,
         )  # fmt: skip
         made = _made(self._client, ForkResult(await self._call("POST", "/fork", body=body)), partial)
@@ -731,7 +752,7 @@ class AsyncSnapshot:
         body = present(
             count=n or 1, names=list(names) if names is not None else None, env=text_env(env),
             metadata=text_env(metadata), lifecycle=lifecycle_of(ttl, idle_timeout, None),
-            network=network_of(network) if network is not None else None,
+            network=network_of(network),
         )  # fmt: skip
         answer = await self._transport.call("POST", self._path + "/restore", body=body)
         made = _made(self._client, ForkResult(answer), partial and n is not None)

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Optional, Union
 
 from .._config import Config, resolve
-from .._models import Health, Image, Pruned, Tree
+from .._models import Health, NetworkProfile, Tree
 from .._types import present
 from . import _io
 from ._events import Events
@@ -17,8 +17,6 @@ from ._transport import Transport, Query, segment
 
 if TYPE_CHECKING:
     from ._sandbox import Sandbox, Snapshot
-
-    _Sandbox, _Snapshot = Sandbox, Snapshot
 
 
 class Client:
@@ -108,6 +106,10 @@ class Client:
         """Delete a snapshot."""
         query: Query = [("cascade", "true")] if cascade else []
         self._transport.call("DELETE", f"/v1/snapshots/{segment(id)}", query=query)
+
+    def network_profiles(self) -> List[NetworkProfile]:
+        """Return the profiles that network= can name."""
+        return [NetworkProfile(item) for item in (self._transport.call("GET", "/v1/network/profiles"))["items"]]
 
     def tree(self) -> List[Tree]:
         """Return the lineages of all sandboxes and snapshots."""

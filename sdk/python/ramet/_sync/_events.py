@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Iterable, Optional
 
 from .._errors import Interrupted
-from .._models import Event
+from .._models import Event, NetworkLogEntry
 from ._transport import EventStream, Transport, Query
 
 
@@ -60,6 +60,44 @@ class Events:
             query += [("kind", kind) for kind in self._kinds]
             self._events = self._transport.events("GET", self._path, query=query, sandbox=self._sandbox)
         return self._events
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._events is not None:
+            events, self._events = self._events, None
+            events.close()
+
+
+class NetworkLog:
+    """Decisions about connections: an iterator of NetworkLogEntry."""
+
+    def __init__(self, transport: Transport, path: str, sandbox: str, follow: bool) -> None:
+        self._transport = transport
+        self._path = path
+        self._sandbox = sandbox
+        self._follow = follow
+        self._events: Optional[EventStream] = None
+
+    def __enter__(self) -> "NetworkLog":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __iter__(self) -> "NetworkLog":
+        return self
+
+    def __next__(self) -> NetworkLogEntry:
+        if self._events is None:
+            query: Query = [("follow", "true")] if self._follow else []
+            self._events = self._transport.events("GET", self._path, query=query, sandbox=self._sandbox)
+        while True:
+            event = self._events.next()
+            if event is None or event.name == "end":
+                self.close()
+                raise StopIteration
+            if event.name == "event":
+                return NetworkLogEntry(event.data)
 
     def close(self) -> None:
         """Stop reading."""

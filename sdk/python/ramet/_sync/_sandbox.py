@@ -9,7 +9,8 @@ from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Union,
 
 from .._errors import ForkError, NotFound, RametError, SandboxGone, error_of
 from .._models import (
-    BisectResult, Diff, Event, ForkResult, Image, MergeResult, PortInfo, SandboxInfo, SnapshotInfo, Stats, Step, Tree,
+    BisectResult, Diff, Event, ForkResult, Image, MergeResult, PortInfo, NetworkTestResult, SandboxInfo, SandboxNetwork,
+    SnapshotInfo, Stats, Step, Tree,
 )  # fmt: skip
 from .._types import (
     Command, Execution, Network, Result, Seconds, Size, command_of, gone, invalid, lifecycle_of, mebibytes,
@@ -18,7 +19,7 @@ from .._types import (
 from . import _io
 from ._client import Client, default_client
 from ._contexts import Context, Contexts, RunStream, run_code
-from ._events import Events
+from ._events import Events, NetworkLog
 from ._exec import ExecStream, Input, OnText, open_exec
 from ._files import Files
 from ._ports import Port
@@ -90,7 +91,7 @@ class Sandbox:
         disk: Optional[Size] = None,
         pids: Optional[int] = None,
         network: Optional[Network] = None,
-        secrets: Optional[Any] = None,
+        secrets: Optional[Mapping[str, str]] = None,
         ttl: Optional[Seconds] = None,
         idle_timeout: Optional[Seconds] = None,
         idle_action: Optional[str] = None,
@@ -105,7 +106,8 @@ class Sandbox:
         The image "python" (Debian's Python and NumPy) is built when it is first needed. memory and
         disk are in MiB, or texts such as "2G"; ttl and idle_timeout in seconds. network is the name
         of a profile ("open"), a list of hosts that are allowed, or a document of rules; without it
-        the sandbox has no network. auto_checkpoint is how many steps of its timeline are kept.
+        the sandbox has no network. secrets are headers that are put into requests outside of the
+        sandbox: {"api.example.com:Authorization": "Bearer ${NAME}"}. auto_checkpoint is how many steps of its timeline are kept.
         """
         client = client or default_client()
         limits = present(
@@ -114,7 +116,7 @@ class Sandbox:
         body = present(
             image=image, name=name, env=text_env(env), metadata=text_env(metadata), limits=limits or None,
             lifecycle=lifecycle_of(ttl, idle_timeout, idle_action),
-            network=network_of(network) if network is not None else None, secrets=secrets,
+            network=network_of(network, secrets),
             auto_checkpoint={"keep": auto_checkpoint} if auto_checkpoint is not None else None,
             self_control=dict(self_control) if self_control is not None else None,
             require=list(require) if require is not None else None,
@@ -398,6 +400,25 @@ class Sandbox:
         """Return the ports that processes listen on."""
         return [PortInfo(item) for item in (self._call("GET", "/ports"))["items"]]
 
+    # Its network
+
+    def network(self) -> SandboxNetwork:
+        """Return what it may reach."""
+        return SandboxNetwork(self._call("GET", "/network"))
+
+    def set_network(self, network: Network, *, secrets: Optional[Mapping[str, str]] = None) -> SandboxNetwork:
+        """Replace what it may reach. Connections that are not allowed any more end."""
+        return SandboxNetwork(self._call("PUT", "/network", body=network_of(network, secrets)))
+
+    def test_network(self, host: str, port: Optional[int] = None, *, protocol: Optional[str] = None) -> NetworkTestResult:
+        """Return whether a connection would be allowed, and by which rule. Nothing is sent."""
+        body = present(host=host, port=port, protocol=protocol)
+        return NetworkTestResult(self._call("POST", "/network/test", body=body))
+
+    def network_log(self, *, follow: bool = False) -> NetworkLog:
+        """Iterate over the decisions about its connections."""
+        return NetworkLog(self._transport, self._path + "/network/log", self.id, follow)
+
     # Forks, comparisons, and taking over their states
 
     def fork(
@@ -432,7 +453,7 @@ class Sandbox:
         body = present(
             count=max(n, len(listed)) if listed else n, names=listed, env=text_env(env), metadata=text_env(metadata),
             lifecycle=lifecycle_of(ttl, idle_timeout, None), timeout_ms=milliseconds(timeout, "timeout"),
-            network=network_of(network) if network is not None else None, hold=hold,
+            network=network_of(network), hold=hold,
             wait=None if wait else False, require=list(require) if require is not None else None,
         )  # fmt: skip
         made = _made(self._client, ForkResult(self._call("POST", "/fork", body=body)), partial)
@@ -733,7 +754,7 @@ class Snapshot:
         body = present(
             count=n or 1, names=list(names) if names is not None else None, env=text_env(env),
             metadata=text_env(metadata), lifecycle=lifecycle_of(ttl, idle_timeout, None),
-            network=network_of(network) if network is not None else None,
+            network=network_of(network),
         )  # fmt: skip
         answer = self._transport.call("POST", self._path + "/restore", body=body)
         made = _made(self._client, ForkResult(answer), partial and n is not None)

@@ -1,0 +1,110 @@
+"""The async client, with the real daemon. It has the code of the sync one: this is about concurrency."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any, Callable, Coroutine
+
+import pytest
+
+import ramet
+from ramet import AsyncSandbox
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 120))
+
+
+def test_the_example(daemon: object) -> None:
+    async def test() -> None:
+        async with await AsyncSandbox.create("python") as base:
+            await base.run_code("x = 6")
+            async with await base.fork(3) as tries:
+                runs = await asyncio.gather(*(t.run_code(f"x * {i}") for i, t in enumerate(tries)))
+                assert [r.value for r in runs] == [0, 6, 12]
+                await base.promote(tries[2])
+            await base.files.write("/srv/a", "1")
+            assert [f.path async for f in _each(await base.files.list("/srv"))] == ["/srv/a"]
+
+    run(test)
+
+
+async def _each(items: list[Any]) -> AsyncIterator[Any]:
+    for item in items:
+        yield item
+
+
+def test_two_hundred_calls_at_once(base: ramet.Sandbox) -> None:
+    async def test() -> None:
+        async with ramet.AsyncClient() as client:
+            sandbox = await client.get(base.id)
+            results = await asyncio.gather(*(sandbox.exec(f"echo {i}") for i in range(200)))
+            assert [r.stdout for r in results] == [f"{i}\n" for i in range(200)]
+
+    run(test)
+
+
+def test_streams_and_input(base: ramet.Sandbox) -> None:
+    async def test() -> None:
+        async with ramet.AsyncClient() as client:
+            (sandbox,) = await (await client.get(base.id)).fork()
+            async with sandbox:
+
+                async def source() -> AsyncIterator[bytes]:
+                    for i in range(100):
+                        yield bytes([i]) * 10_000
+
+                assert len((await sandbox.exec("cat", stdin=source())).stdout_bytes) == 1_000_000
+                async with await sandbox.exec("echo a; exec sleep 1000", stream=True) as stream:
+                    async for chunk in stream:
+                        assert chunk.data == b"a\n"
+                        break
+                process = await sandbox.processes.start("cat", stdin=True)
+                await process.write("x", end=True)
+                assert (await process.wait()).stdout == "x"
+                async with await sandbox.pty() as terminal:
+                    await terminal.write("echo $((2*21))\n")
+                    assert "42" in await terminal.read_until("42\r\n")
+                async with await sandbox.files.watch("/srv") as watch:
+                    await sandbox.files.write("/srv/w", "")
+                    assert (await watch.__anext__()).changes[0].path == "/srv/w"
+                await sandbox.exec("exec python3 -m http.server 8000", background=True)
+                port = sandbox.port(8000)
+                await port.wait()
+                async with await port.forward() as forward:
+                    host, _, number = forward.address.rpartition(":")
+                    reader, writer = await asyncio.open_connection(host, int(number))
+                    writer.write(b"GET / HTTP/1.0\r\n\r\n")
+                    assert (await reader.read()).startswith(b"HTTP/1.0 200")
+                    writer.close()
+
+    run(test)
+
+
+def test_cancelling_a_call_ends_the_command(base: ramet.Sandbox) -> None:
+    async def test() -> None:
+        async with ramet.AsyncClient() as client:
+            sandbox = await client.get(base.id)
+            task = asyncio.create_task(sandbox.exec(["sleep", "4321"]))
+            while not [p for p in await sandbox.processes.list() if "4321" in p.command]:
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            deadline = time.monotonic() + 20
+            while [p for p in await sandbox.processes.list() if "4321" in p.command]:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.01)
+            assert (await sandbox.exec("echo on")).stdout == "on\n"
+
+    run(test)
+
+
+def test_clients_of_event_loops_are_separate(base: ramet.Sandbox) -> None:
+    async def test() -> None:
+        assert (await (await AsyncSandbox.connect(base.id)).exec("echo a")).stdout == "a\n"
+
+    run(test)
+    run(test)

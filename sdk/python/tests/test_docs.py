@@ -1,0 +1,61 @@
+"""The examples in docstrings and documents are run."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import doctest
+import importlib
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+import ramet
+
+HERE = Path(__file__).resolve().parent
+DOCUMENTS = [HERE.parent / "README.md", *sorted((HERE.parents[2] / "docs").glob("python.md"))]
+MODULES = ["ramet", *(f"ramet.{kind}._{m}" for kind in ("_sync", "_async") for m in ("client", "files", "sandbox", "processes"))]
+
+
+def found() -> List[Any]:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    tests = []
+    for name in MODULES:
+        module = importlib.import_module(name)
+        tests += [t for t in finder.find(module, name, globs={**vars(ramet), **vars(module)}) if t.examples]
+    return [pytest.param(test, id=test.name) for test in tests]
+
+
+@pytest.mark.parametrize("test", found())
+def test_docstring(test: doctest.DocTest, daemon: object) -> None:
+    """Run the examples of a docstring, which may have await outside of functions."""
+    checker = doctest.OutputChecker()
+    for example in test.examples:
+        code = compile(example.source, test.name, "single", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        said: List[str] = []
+        was, sys.displayhook = sys.displayhook, lambda value: said.append(f"{value!r}\n") if value is not None else None
+        try:
+            value = eval(code, test.globs)
+            if inspect.iscoroutine(value):
+                asyncio.run(value)
+        finally:
+            sys.displayhook = was
+        assert checker.check_output(example.want, "".join(said), 0), f"{example.source}gave {said}, not {example.want}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_document(path: Path, daemon: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the Python blocks of a document one after the other, as one program."""
+    monkeypatch.chdir(tmp_path)
+    names: Dict[str, Any] = {"__name__": "document"}
+    blocks = re.findall(r"```python\n(.*?)```", path.read_text(), re.S)
+    assert blocks
+    for block in blocks:
+        code = compile(block, str(path), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        value = eval(code, names)
+        if inspect.iscoroutine(value):
+            asyncio.run(value)
