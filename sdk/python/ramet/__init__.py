@@ -114,6 +114,13 @@ def connect(host: Optional[str] = None, token: Optional[str] = None, *, ca: Opti
     return Client(host, token, ca=ca)
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Load the magic `%%ramet`: see ramet.ipython."""
+    from . import ipython
+
+    ipython.load_ipython_extension(shell)
+
+
 def __getattr__(name: str) -> Any:
     module = _WHERE.get(name)
     if module is None:

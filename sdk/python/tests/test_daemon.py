@@ -134,7 +134,7 @@ def test_the_users_daemon_is_started_and_replaced(mortal: Daemon) -> None:
         seen.append(chunk.text)
         if len(seen) == 1:
             os.kill(third, signal.SIGKILL)
-            eventually(lambda: not os.path.exists(f"/proc/{third}") or _zombie(third))
+            eventually(lambda: client.health().pid != third)
             process.write("\n")
     assert seen == ["a\n", "b\n"]
 

@@ -7,8 +7,6 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, AsyncIterable, AsyncIterator, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
-import httpcore
-
 from .. import _wire
 from .._errors import Interrupted, RametError, Unavailable
 from .._types import KEEP, Chunk, Result, invalid, result_of
@@ -17,6 +15,10 @@ from ._transport import AsyncTransport, segment
 
 if TYPE_CHECKING:
     from typing import BinaryIO
+
+    import httpcore
+else:
+    from .._lazy import httpcore
 
 Input = Union[str, bytes, "BinaryIO", Iterable[bytes], AsyncIterable[bytes]]
 OnText = Callable[[str], Any]
@@ -133,16 +135,22 @@ class AsyncFrameStream(AsyncExecStream):
     If the daemon ends and another one takes its place, the command goes on, and so does this.
     """
 
+    _response: Optional[httpcore.Response] = None
+
     async def open(self) -> None:
         if "stdin" not in self._request:  # the daemon cannot resume those
             self._request = {**self._request, "key": os.urandom(16).hex()}
-        await self._open(self._request)
+        try:
+            await self._open(self._request)
+        except Interrupted as error:  # the command may run
+            await self._resume(error)
 
     async def _open(self, request: Dict[str, Any]) -> None:
-        self._response: httpcore.Response = await self._transport.send(
+        response = await self._transport.send(
             "POST", self._path, body=request, accept=_wire.FRAMES, sandbox=self._sandbox, once=True
         )
-        self._source = self._transport.pieces(self._response)
+        self._response = response
+        self._source = self._transport.pieces(response)
         self._parser = _wire.Frames()
 
     async def _receive(self) -> Tuple[int, bytes]:
@@ -163,7 +171,7 @@ class AsyncFrameStream(AsyncExecStream):
             raise lost
         deadline = time.monotonic() + _RESUME
         while True:
-            await self._response.aclose()
+            await self.aclose()
             try:
                 await self._open({**self._request, "from": self._seq})
                 return
@@ -175,7 +183,9 @@ class AsyncFrameStream(AsyncExecStream):
                 raise lost from error
 
     async def aclose(self) -> None:
-        await self._response.aclose()
+        if self._response is not None:
+            response, self._response = self._response, None
+            await response.aclose()
 
 
 class AsyncSocketStream(AsyncExecStream):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from typing import Any, AsyncIterator, Dict, Iterable, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, Iterable, List, Optional, Tuple, Union
 
-import httpcore
-
-from .. import _local
 from .._errors import NotFound
 from .._models import ExtractResult, FileEvents, FileInfo, SearchResult
 from .._types import Path, gone, invalid
 from . import _io
 from ._exec import Input, blocks
 from ._transport import AsyncEventStream, AsyncTransport, Query, segment
+
+if TYPE_CHECKING:
+    import httpcore
 
 _OCTETS = {"Content-Type": "application/octet-stream"}
 _TAR = {"Content-Type": "application/x-tar"}
@@ -198,6 +197,8 @@ class AsyncFiles:
     async def _send_archive(
         self, source: str, path: Path, only: Optional[List[str]], user: Optional[str]
     ) -> ExtractResult:
+        from .. import _local
+
         pieces = _local.archive(source, None if only is None else set(only))
         return ExtractResult(
             await self._transport.call(
@@ -219,6 +220,10 @@ class AsyncFiles:
         response = await self._transport.send(
             "GET", self._path + "/archive", query=_query(path, user=user), accept="*/*", sandbox=self._sandbox
         )
+        import tempfile
+
+        from .. import _local
+
         with tempfile.TemporaryFile() as spool:
             await self._spool(response, spool)
             os.makedirs(target, exist_ok=True)
@@ -244,6 +249,8 @@ class AsyncFiles:
 
         Files differ if their sizes or times do. With delete, what is not here is removed there.
         """
+        from .. import _local
+
         source, top = os.fspath(local), os.fsdecode(path).rstrip("/")
         if not os.path.isdir(source):
             raise invalid("local", f"{source!r} is not a directory")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
-
-import httpcore
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from .. import _wire
 from .._models import PortInfo
 from .._types import Seconds, milliseconds
 from . import _io
 from ._transport import AsyncTransport, _shutdown, header, segment
+
+if TYPE_CHECKING:
+    import httpcore
 
 
 class AsyncResponse:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
-import subprocess
-from typing import Any, AsyncIterable, AsyncIterator, Awaitable, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, AsyncIterable, AsyncIterator, Awaitable, Callable, Dict, List, Mapping, Optional, Tuple, Union
 from urllib.parse import quote, urlencode
-
-import httpcore
 
 from .. import _wire
 from .._config import Config, find_program
 from .._errors import Interrupted, InvalidRequest, RametError, SandboxGone, Unavailable, error_of
 from .._wire import EVENTS, JSON
 from . import _io
+
+if TYPE_CHECKING:
+    import httpcore
+else:
+    from .._lazy import httpcore
 
 Content = Union[bytes, AsyncIterable[bytes]]
 Query = List[Tuple[str, Union[str, bytes]]]
@@ -40,64 +41,6 @@ class Patience(float):
     probe: Callable[[], Awaitable[None]]
 
 
-class _Stream(httpcore.AsyncNetworkStream):
-    """A connection whose reads go on as long as their probe succeeds."""
-
-    def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
-        self._inner = inner
-
-    async def read(self, max_bytes: int, timeout: Optional[float] = None) -> bytes:
-        if not isinstance(timeout, Patience):
-            return await self._inner.read(max_bytes, timeout)
-        while True:
-            try:
-                return await self._inner.read(max_bytes, float(timeout))
-            except httpcore.ReadTimeout:
-                await timeout.probe()
-
-    async def write(self, buffer: bytes, timeout: Optional[float] = None) -> None:
-        await self._inner.write(buffer, timeout)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: Optional[str] = None,
-        timeout: Optional[float] = None,
-    ) -> httpcore.AsyncNetworkStream:
-        return _Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._inner.get_extra_info(info)
-
-
-class _Backend(httpcore.AsyncNetworkBackend):
-    """Opens connections that are _Streams."""
-
-    def __init__(self) -> None:
-        self._inner = _io.network()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: Optional[float] = None,
-        local_address: Optional[str] = None,
-        socket_options: Any = None,
-    ) -> httpcore.AsyncNetworkStream:
-        return _Stream(await self._inner.connect_tcp(host, port, timeout, local_address, socket_options))
-
-    async def connect_unix_socket(
-        self, path: str, timeout: Optional[float] = None, socket_options: Any = None
-    ) -> httpcore.AsyncNetworkStream:
-        return _Stream(await self._inner.connect_unix_socket(path, timeout, socket_options))
-
-    async def sleep(self, seconds: float) -> None:
-        await _io.sleep(seconds)
-
-
 class AsyncTransport:
     """A pool of connections to one daemon."""
 
@@ -110,7 +53,11 @@ class AsyncTransport:
         self._starting = _io.Lock()
 
     def _make_pool(self) -> httpcore.AsyncConnectionPool:
-        backend = _Backend()
+        import ssl
+
+        from ._network import AsyncBackend
+
+        backend = AsyncBackend()
         if self.config.socket is not None:
             return httpcore.AsyncConnectionPool(
                 uds=self.config.socket, max_connections=None, max_keepalive_connections=128,
@@ -472,6 +419,8 @@ def header(response: httpcore.Response, name: bytes) -> str:
 
 def start_daemon(config: Config) -> None:
     """Start the user's daemon by the program, which waits until it is ready."""
+    import subprocess
+
     program = find_program()
     try:
         done = subprocess.run(
@@ -498,7 +447,7 @@ def _nobody_listens(error: BaseException, socket: Optional[str]) -> bool:
 def _ended(error: BaseException) -> RametError:
     """Return the error of a request that got no answer."""
     reason = str(error) or type(error).__name__
-    return Unavailable(
+    return Interrupted(
         "call daemon: it ended before it had answered, and what it was doing for this call may have "
         f"ended with it ({reason})",
         code="unavailable",

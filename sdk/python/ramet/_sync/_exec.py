@@ -9,8 +9,6 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
-import httpcore
-
 from .. import _wire
 from .._errors import Interrupted, RametError, Unavailable
 from .._types import KEEP, Chunk, Result, invalid, result_of
@@ -19,6 +17,10 @@ from ._transport import Transport, segment
 
 if TYPE_CHECKING:
     from typing import BinaryIO
+
+    import httpcore
+else:
+    from .._lazy import httpcore
 
 Input = Union[str, bytes, "BinaryIO", Iterable[bytes], Iterable[bytes]]
 OnText = Callable[[str], Any]
@@ -135,16 +137,22 @@ class FrameStream(ExecStream):
     If the daemon ends and another one takes its place, the command goes on, and so does this.
     """
 
+    _response: Optional[httpcore.Response] = None
+
     def open(self) -> None:
         if "stdin" not in self._request:  # the daemon cannot resume those
             self._request = {**self._request, "key": os.urandom(16).hex()}
-        self._open(self._request)
+        try:
+            self._open(self._request)
+        except Interrupted as error:  # the command may run
+            self._resume(error)
 
     def _open(self, request: Dict[str, Any]) -> None:
-        self._response: httpcore.Response = self._transport.send(
+        response = self._transport.send(
             "POST", self._path, body=request, accept=_wire.FRAMES, sandbox=self._sandbox, once=True
         )
-        self._source = self._transport.pieces(self._response)
+        self._response = response
+        self._source = self._transport.pieces(response)
         self._parser = _wire.Frames()
 
     def _receive(self) -> Tuple[int, bytes]:
@@ -165,7 +173,7 @@ class FrameStream(ExecStream):
             raise lost
         deadline = time.monotonic() + _RESUME
         while True:
-            self._response.close()
+            self.close()
             try:
                 self._open({**self._request, "from": self._seq})
                 return
@@ -177,7 +185,9 @@ class FrameStream(ExecStream):
                 raise lost from error
 
     def close(self) -> None:
-        self._response.close()
+        if self._response is not None:
+            response, self._response = self._response, None
+            response.close()
 
 
 class SocketStream(ExecStream):

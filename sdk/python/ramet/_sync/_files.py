@@ -5,18 +5,17 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from typing import Any, Iterator, Dict, Iterable, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Iterator, Dict, Iterable, List, Optional, Tuple, Union
 
-import httpcore
-
-from .. import _local
 from .._errors import NotFound
 from .._models import ExtractResult, FileEvents, FileInfo, SearchResult
 from .._types import Path, gone, invalid
 from . import _io
 from ._exec import Input, blocks
 from ._transport import EventStream, Transport, Query, segment
+
+if TYPE_CHECKING:
+    import httpcore
 
 _OCTETS = {"Content-Type": "application/octet-stream"}
 _TAR = {"Content-Type": "application/x-tar"}
@@ -200,6 +199,8 @@ class Files:
     def _send_archive(
         self, source: str, path: Path, only: Optional[List[str]], user: Optional[str]
     ) -> ExtractResult:
+        from .. import _local
+
         pieces = _local.archive(source, None if only is None else set(only))
         return ExtractResult(
             self._transport.call(
@@ -221,6 +222,10 @@ class Files:
         response = self._transport.send(
             "GET", self._path + "/archive", query=_query(path, user=user), accept="*/*", sandbox=self._sandbox
         )
+        import tempfile
+
+        from .. import _local
+
         with tempfile.TemporaryFile() as spool:
             self._spool(response, spool)
             os.makedirs(target, exist_ok=True)
@@ -246,6 +251,8 @@ class Files:
 
         Files differ if their sizes or times do. With delete, what is not here is removed there.
         """
+        from .. import _local
+
         source, top = os.fspath(local), os.fsdecode(path).rstrip("/")
         if not os.path.isdir(source):
             raise invalid("local", f"{source!r} is not a directory")

@@ -7,9 +7,10 @@ import os
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, Generic, Optional, Set, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, Generic, Optional, Set, TypeVar
 
-import httpcore
+if TYPE_CHECKING:
+    import httpcore
 
 T = TypeVar("T")
 
@@ -17,8 +18,10 @@ sleep = time.sleep
 Lock = threading.Lock
 
 
-def network() -> httpcore.NetworkBackend:
+def network() -> "httpcore.NetworkBackend":
     """Return what opens connections."""
+    import httpcore
+
     return httpcore.SyncBackend()
 
 

@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
-import subprocess
-from typing import Any, Iterable, Iterator, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Callable, Dict, List, Mapping, Optional, Tuple, Union
 from urllib.parse import quote, urlencode
-
-import httpcore
 
 from .. import _wire
 from .._config import Config, find_program
 from .._errors import Interrupted, InvalidRequest, RametError, SandboxGone, Unavailable, error_of
 from .._wire import EVENTS, JSON
 from . import _io
+
+if TYPE_CHECKING:
+    import httpcore
+else:
+    from .._lazy import httpcore
 
 Content = Union[bytes, Iterable[bytes]]
 Query = List[Tuple[str, Union[str, bytes]]]
@@ -42,64 +43,6 @@ class Patience(float):
     probe: Callable[[], None]
 
 
-class _Stream(httpcore.NetworkStream):
-    """A connection whose reads go on as long as their probe succeeds."""
-
-    def __init__(self, inner: httpcore.NetworkStream) -> None:
-        self._inner = inner
-
-    def read(self, max_bytes: int, timeout: Optional[float] = None) -> bytes:
-        if not isinstance(timeout, Patience):
-            return self._inner.read(max_bytes, timeout)
-        while True:
-            try:
-                return self._inner.read(max_bytes, float(timeout))
-            except httpcore.ReadTimeout:
-                timeout.probe()
-
-    def write(self, buffer: bytes, timeout: Optional[float] = None) -> None:
-        self._inner.write(buffer, timeout)
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: Optional[str] = None,
-        timeout: Optional[float] = None,
-    ) -> httpcore.NetworkStream:
-        return _Stream(self._inner.start_tls(ssl_context, server_hostname, timeout))
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._inner.get_extra_info(info)
-
-
-class _Backend(httpcore.NetworkBackend):
-    """Opens connections that are _Streams."""
-
-    def __init__(self) -> None:
-        self._inner = _io.network()
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: Optional[float] = None,
-        local_address: Optional[str] = None,
-        socket_options: Any = None,
-    ) -> httpcore.NetworkStream:
-        return _Stream(self._inner.connect_tcp(host, port, timeout, local_address, socket_options))
-
-    def connect_unix_socket(
-        self, path: str, timeout: Optional[float] = None, socket_options: Any = None
-    ) -> httpcore.NetworkStream:
-        return _Stream(self._inner.connect_unix_socket(path, timeout, socket_options))
-
-    def sleep(self, seconds: float) -> None:
-        _io.sleep(seconds)
-
-
 class Transport:
     """A pool of connections to one daemon."""
 
@@ -112,7 +55,11 @@ class Transport:
         self._starting = _io.Lock()
 
     def _make_pool(self) -> httpcore.ConnectionPool:
-        backend = _Backend()
+        import ssl
+
+        from ._network import Backend
+
+        backend = Backend()
         if self.config.socket is not None:
             return httpcore.ConnectionPool(
                 uds=self.config.socket, max_connections=None, max_keepalive_connections=128,
@@ -474,6 +421,8 @@ def header(response: httpcore.Response, name: bytes) -> str:
 
 def start_daemon(config: Config) -> None:
     """Start the user's daemon by the program, which waits until it is ready."""
+    import subprocess
+
     program = find_program()
     try:
         done = subprocess.run(
@@ -500,7 +449,7 @@ def _nobody_listens(error: BaseException, socket: Optional[str]) -> bool:
 def _ended(error: BaseException) -> RametError:
     """Return the error of a request that got no answer."""
     reason = str(error) or type(error).__name__
-    return Unavailable(
+    return Interrupted(
         "call daemon: it ended before it had answered, and what it was doing for this call may have "
         f"ended with it ({reason})",
         code="unavailable",
