@@ -89,11 +89,19 @@ vet: $(SENTRY)
 	@echo '== go vet'
 	@said=$$($(GO) vet ./... 2>&1) || { { echo "$$said"; printf 'FAIL\tgo vet\n'; } | tee -a $(LOG); false; }
 
+# go test starts packages in the order in which they are named. These take longest and come
+# first: else one of them runs alone at the end.
+LONGEST := test/fork test/node test/fs test/process test/snapshot test/compare test/restapi internal/engine/interp \
+	internal/storage/cowfs internal/cli test/docs internal/image internal/node/resting internal/node/capture
+
 # The packages whose test binary links gVisor's kernel, or forks itself as sentries do (yes), or
 # does not (no). Sentries are built without cgo, and the race detector needs that.
 define packages
 $$($(GO) list -test -f '{{.ImportPath}}{{range .Deps}}{{if eq . "gvisor.dev/gvisor/pkg/sentry/kernel"}} yes{{end}}{{end}}' ./... \
-	| awk '$$1 ~ /\.test$$/ && (NF > 1 || $$1 ~ /\/selffork\.test$$/) == ("$(1)" == "yes") {sub(/\.test$$/, "", $$1); print $$1}')
+	| awk '$$1 ~ /\.test$$/ && (NF > 1 || $$1 ~ /\/selffork\.test$$/) == ("$(1)" == "yes") {sub(/\.test$$/, "", $$1); print $$1}' \
+	| awk -v longest='$(LONGEST)' '{all[n++] = $$0; at = $$0; sub(/^[^\/]*\/[^\/]*\//, "", at); named[at] = $$0} \
+		END {m = split(longest, first, " "); for (i = 1; i <= m; i++) if (first[i] in named) {print named[first[i]]; done[named[first[i]]] = 1} \
+			for (i = 0; i < n; i++) if (!(all[i] in done)) print all[i]}')
 endef
 
 report := 2>&1 | awk -f .ci/quiet.awk | tee -a $(LOG)
@@ -108,6 +116,8 @@ test-unit: $(SENTRY)
 	echo "== go test $$race, packages that do not link gVisor's kernel"; \
 	GORACE=atexit_sleep_ms=0 RAMET_TEST_BUILD=1 CGO_ENABLED=$$cgo $(GO) test -v $$race -timeout 10m $(call packages,no) $(report)
 
+# One more package runs than there are processors, as suites wait a third of their time.
+#
 # RAMET_TEST_BUILD has the image made that databases, interpreters and servers are in, of
 # Debian packages, and Python's libraries and Node's own build installed with pip and npm.
 # All are kept in the user's cache. Where there is no mirror their tests are skipped.
@@ -115,7 +125,7 @@ test-unit: $(SENTRY)
 test-sentry: $(SENTRY)
 	@mkdir -p $(CACHE)
 	@echo "== go test, packages that link gVisor's kernel, as $$(id -un)"
-	@RAMET_TEST_BUILD=1 CGO_ENABLED=0 $(GO) test -v -timeout 45m $(call packages,yes) $(report)
+	@RAMET_TEST_BUILD=1 CGO_ENABLED=0 $(GO) test -v -p $$(($$(nproc) + 1)) -timeout 45m $(call packages,yes) $(report)
 
 # The Python SDK, with a virtual environment in the cache. Where there is no package index it is
 # skipped, and says so.

@@ -99,7 +99,7 @@ func TestMergeFuzz(t *testing.T) {
 	n.Create("p")
 	n.Edit("p", "mkdir /m")
 	n.Edit("p", randomEdits(rng, lines(n, "p"), 15)...)
-	rounds := harness.CrashRounds(t) / 2
+	rounds := harness.Kills(t, 15, 5)
 	for round := range rounds {
 		base := lines(n, "p")
 		kids := []string{fmt.Sprint("k", round), fmt.Sprint("l", round)}

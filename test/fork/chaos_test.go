@@ -23,7 +23,8 @@ type chaos struct {
 // may come too late, but nothing may fail in a way that is not to be expected,
 // and in the end every sandbox must work.
 func TestManyUsers(t *testing.T) {
-	const users, duration = 6, 8 * time.Second
+	const users = 6
+	duration := time.Duration(harness.Count(4, 4, 60)) * time.Second
 	rng := harness.Seeded(t)
 	c := &chaos{Node: harness.NewNode(t), done: map[string]int{}, lost: map[string]int{}}
 	c.Create("base")

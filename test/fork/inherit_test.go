@@ -114,6 +114,7 @@ func TestForkUnderLoad(t *testing.T) {
 // memory all the time. Its mappings are taken away while it does so: no store may be lost,
 // in it and in children, nor be seen in the other.
 func TestForkWhileMemoryIsWritten(t *testing.T) {
+	harness.OnlyOnce(t, "memory of sandboxes does not depend on who starts them")
 	n := harness.NewNode(t)
 	n.Create("busy")
 	n.Guest("busy", "sweep", "64", "/tmp/round")

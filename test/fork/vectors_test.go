@@ -11,6 +11,7 @@ import (
 // times by a signal, and then another one by forks, which its children inherit. Without
 // package fpstate some are lost in nearly each run.
 func TestVectorRegisters(t *testing.T) {
+	harness.OnlyOnce(t, "registers do not depend on who starts sandboxes")
 	n := harness.NewNode(t)
 	n.Create("box")
 	n.Long("box", "vectors", "2000")
@@ -27,7 +28,7 @@ func TestVectorRegisters(t *testing.T) {
 			t.Errorf("%s: %v; before it was killed it ended with %+v: %s", ref, err, x, out)
 		}
 	}
-	for range 10 {
+	for range harness.Count(5, 5, 100) {
 		child := n.Fork("box", 1)[0].ID
 		n.Long(child, "vectors", "20") // meanwhile the inherited process goes on
 		mustKeep(child)

@@ -40,12 +40,13 @@ func TestFSX(t *testing.T) {
 	n := harness.NewFSNode(t)
 	n.CreateFS("box", 0)
 	harness.Rounds(t, 1, func() {
+		steps := fmt.Sprint(harness.Count(600, 600, 2000))
 		seed := func() string { return fmt.Sprint(rng.IntN(1e9)) }
-		n.Long("box", "fs", "fsx", "/var/new", seed(), "2000")
-		n.Long("box", "fs", "fsx", fsxOfImage, seed(), "2000")
+		n.Long("box", "fs", "fsx", "/var/new", seed(), steps)
+		n.Long("box", "fs", "fsx", fsxOfImage, seed(), steps)
 		source := n.Fork("box", 1)[0].ID
 		// Whose pages are all pinned.
-		n.Long(source, "fs", "fsx", "/var/new", seed(), "2000")
+		n.Long(source, "fs", "fsx", "/var/new", seed(), steps)
 		for _, name := range []string{"/var/new", "/var/other", "/lower/mmap.private/f"} {
 			n.Long(source, "fs", "fsx", "start", name, seed())
 		}
@@ -80,17 +81,18 @@ func TestFSX(t *testing.T) {
 	})
 }
 
-// TestFSLargeDirectory makes a directory of 100 000 entries, of which parent and child
+// TestFSLargeDirectory makes a directory of 30 000 entries, of which parent and child
 // each remove another half.
 func TestFSLargeDirectory(t *testing.T) {
 	n := harness.NewFSNode(t)
 	n.CreateFS("box", 0)
-	n.Long("box", "fs", "many", "make", "/var/many", "100000")
+	entries := fmt.Sprint(harness.Count(30_000, 30_000, 100_000))
+	n.Long("box", "fs", "many", "make", "/var/many", entries)
 	child := n.Fork("box", 1)[0].ID
-	n.Long(child, "fs", "many", "check", "/var/many", "100000")
-	n.Long(child, "fs", "many", "remove-odd", "/var/many", "100000")
-	n.Long("box", "fs", "many", "remove-even", "/var/many", "100000")
+	n.Long(child, "fs", "many", "check", "/var/many", entries)
+	n.Long(child, "fs", "many", "remove-odd", "/var/many", entries)
+	n.Long("box", "fs", "many", "remove-even", "/var/many", entries)
 	grandchild := n.Fork(child, 1)[0].ID
-	n.Long(grandchild, "fs", "many", "check-even", "/var/many", "100000")
-	n.Long("box", "fs", "many", "check-odd", "/var/many", "100000")
+	n.Long(grandchild, "fs", "many", "check-even", "/var/many", entries)
+	n.Long("box", "fs", "many", "check-odd", "/var/many", entries)
 }

@@ -76,7 +76,7 @@ func Count(count, ordinary, soak int) int {
 }
 
 // CrashRounds is how often each kind of process is killed.
-func CrashRounds(t testing.TB) int { return Kills(t, 30, 10) }
+func CrashRounds(t testing.TB) int { return Kills(t, 16, 6) }
 
 // envFuzz is how long each of the tests that do random things goes on, instead of
 // ending after a few rounds.

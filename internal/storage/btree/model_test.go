@@ -466,7 +466,7 @@ func runModel(t testing.TB, seed uint64, steps int) {
 	}
 }
 
-// TestModel makes few steps, with children that make more: FuzzModel makes up to 3000.
+// TestModel makes few steps: FuzzModel makes up to 3000.
 func TestModel(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { runModel(t, seed, 150) })
