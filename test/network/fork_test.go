@@ -105,7 +105,7 @@ func processOf(n *harness.Node, ref, text string) int {
 // lastLine returns the last line of the log of a sandbox.
 func lastLine(n *harness.Node, ref string) (last api.NetworkLogEntry) {
 	n.T.Helper()
-	if err := n.Machine.NetworkLog(harness.AsOwner, ref, false, func(e api.NetworkLogEntry) error { last = e; return nil }); err != nil {
+	if err := n.Machine.NetworkLog(harness.AsOwner, ref, false, func() {}, func(e api.NetworkLogEntry) error { last = e; return nil }); err != nil {
 		n.T.Fatal(err)
 	}
 	return last

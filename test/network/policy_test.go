@@ -101,7 +101,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	var lines []api.NetworkLogEntry
-	err := n.Machine.NetworkLog(harness.AsOwner, "rules", false, func(e api.NetworkLogEntry) error { lines = append(lines, e); return nil })
+	err := n.Machine.NetworkLog(harness.AsOwner, "rules", false, func() {}, func(e api.NetworkLogEntry) error { lines = append(lines, e); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

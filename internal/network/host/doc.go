@@ -12,5 +12,8 @@
 // sentry get the other end of the channel, so that nothing can be reached before the policy is in
 // force.
 //
+// The directory of held requests is the daemon's data. It is opened here and inherited by the gateway,
+// whose user cannot reach it by its path.
+//
 // The package must never know what a policy says, nor how a sentry is spoken to.
 package host

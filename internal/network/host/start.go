@@ -194,7 +194,7 @@ func start(ctx context.Context, cfg Config, lock *os.File) error {
 	defer ready.Close()
 	files[process.ReadyFD-3], files[process.ConfigFD-3] = readyWrite, config
 	cmd := exec.Cmd{
-		Path: cfg.Executable, Args: []string{"ramet-gateway", process.Word}, Dir: "/",
+		Path: cfg.Executable, Args: []string{"ramet-gateway", process.Word, cfg.Build}, Dir: "/",
 		// Nothing of the daemon's environment. The runtime looks at the limits of its control group
 		// once, and not each second.
 		Env:        []string{"GODEBUG=updatemaxprocs=0", "GOGC=50"},

@@ -41,7 +41,8 @@ const (
 // Grace is how long the gateway goes on that nobody needs: a daemon that is restarted finds it.
 const Grace = 30 * time.Second
 
-// Config is in a file in memory, as JSON: others see the arguments of a process.
+// Config is in a file in memory, as JSON: others see the arguments of a process. Of it the build is the
+// second argument, so that a list of processes shows whose gateway it is.
 type Config struct {
 	Socket string `json:"socket"`
 	Build  string `json:"build"`
@@ -74,7 +75,7 @@ type Owner struct {
 
 // Main runs the gateway if args are those of its process.
 func Main(args []string) (code int, is bool) {
-	if len(args) != 2 || args[1] != Word {
+	if len(args) != 3 || args[1] != Word {
 		return 0, false
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -259,8 +260,8 @@ func TestOnlyADaemonStartsIt(t *testing.T) {
 	if _, is := Main([]string{"ramet", "ls"}); is {
 		t.Error("a command is taken for the gateway")
 	}
-	if _, is := Main([]string{"ramet", Word, "x"}); is {
-		t.Error("a word with more behind it is taken for the gateway")
+	if _, is := Main([]string{"ramet", Word}); is {
+		t.Error("a word without a build is taken for the gateway")
 	}
 	if err := inherited(); err == nil {
 		t.Error("the test's descriptors are taken for those of a daemon")
@@ -304,5 +305,24 @@ func TestAddressesAreReadAgain(t *testing.T) {
 	o.known.Store(&addressSet{}) // of long ago, when it had none
 	if !o.has(a) {
 		t.Error("old addresses are believed")
+	}
+}
+
+func TestTheProxyOfTheHost(t *testing.T) {
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	for _, none := range []Config{{}, {NoProxy: "*"}, {HTTPSProxy: "socks5://127.0.0.1:1"}} {
+		if via(none, log) != nil {
+			t.Errorf("%+v has a proxy", none)
+		}
+	}
+	f := via(Config{HTTPSProxy: "http://127.0.0.1:1", NoProxy: ".lan"}, log)
+	for _, c := range []struct {
+		name string
+		port uint16
+		want bool
+	}{{"a.example.org", 443, true}, {"a.example.org", 80, false}, {"a.example.org", 22, false}, {"a.lan", 443, false}} {
+		if got := f(c.name, c.port) != nil; got != c.want {
+			t.Errorf("%s:%d goes by the proxy: %t", c.name, c.port, got)
+		}
 	}
 }

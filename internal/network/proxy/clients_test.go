@@ -1,11 +1,14 @@
 package proxy
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -145,4 +148,38 @@ func TestHostProxyOfNames(t *testing.T) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
+}
+
+// FuzzConnect has a proxy of the host answer anything. What comes behind its answer is the server's, and
+// none of it is lost.
+func FuzzConnect(f *testing.F) {
+	for _, seed := range []string{
+		"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 Connection established\r\nContent-Length: 5\r\n\r\nhello", "HTTP/1.0 407 No\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", "\x15\x03\x01", "",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		ours, theirs := net.Pipe()
+		done := make(chan bool)
+		go func() {
+			defer close(done)
+			defer theirs.Close()
+			if _, err := http.ReadRequest(bufio.NewReader(theirs)); err == nil {
+				_, _ = theirs.Write(answer) // the end of ours
+			}
+		}()
+		conn, err := connect(ours, url.UserPassword("me", "pass"), name+":443")
+		if err == nil {
+			rest, rerr := io.ReadAll(conn)
+			head := len(answer) - len(rest)
+			if rerr != nil || !bytes.HasSuffix(answer, rest) || head <= 0 || !bytes.HasPrefix(answer, []byte("HTTP/")) || !bytes.HasSuffix(answer[:head], []byte("\n")) {
+				t.Errorf("%q leaves %q, %v", answer, rest, rerr)
+			}
+		} else if strings.Contains(err.Error(), "bWU6cGFzcw") {
+			t.Errorf("the error has the password: %v", err)
+		}
+		ours.Close()
+		<-done
+	})
 }

@@ -303,3 +303,30 @@ func TestNothingCanBeHeld(t *testing.T) {
 		w.p.Resume()
 	}
 }
+
+// TestReleasedThroughTheProxyOfTheHost has the proxy resolve the name, and the policy judge it.
+func TestReleasedThroughTheProxyOfTheHost(t *testing.T) {
+	s := &seen{}
+	var at string
+	address, asked := tunnels(t, func() string { return at })
+	w := newWorld(t, func(w *world) { w.via = w.tunnel(address, false) })
+	w.counting(s)
+	w.mu.Lock()
+	at = w.servers[addr+":443"]
+	delete(w.servers, addr+":443")
+	w.mu.Unlock()
+	g := w.newGuest("one", holding)
+	done := goes(g.client(true), "POST", "https://"+name+"/x", "body")
+	id := w.held("one", 1)[0]
+	narrow := w.registration("one", holding)
+	narrow.Policy.Document.Rules = nil
+	if _, err := w.p.Release(t.Context(), "one", id, false, &narrow); !errors.Is(err, held.ErrNotSent) || len(asked.take()) > 0 {
+		t.Errorf("a name that is not allowed: %v", err)
+	}
+	if _, err := w.p.Release(t.Context(), "one", id, false, nil); err != nil {
+		t.Error(err)
+	}
+	if got := <-done; got.status != http.StatusCreated || len(s.take()) != 1 || !slices.Equal(asked.take(), []string{"CONNECT " + name + ":443"}) {
+		t.Errorf("the guest got %+v", got)
+	}
+}
