@@ -30,7 +30,7 @@ type composition struct {
 	// packageCache is how many bytes of cached packages are kept.
 	packageCache int64
 	// networkMax bounds what sandboxes may reach; nil if nothing does.
-	networkMax *api.NetworkPolicy
+	networkMax *api.NetworkRequest
 }
 
 // open implements daemon.NewService.

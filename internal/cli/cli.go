@@ -45,6 +45,8 @@ type ServeOptions struct {
 	PortDomain string
 	// PackageCache is the size of the cache of packages for image builds, in bytes.
 	PackageCache int64
+	// NetworkMax bounds what sandboxes may reach; nil if nothing does.
+	NetworkMax *api.NetworkRequest
 }
 
 // Hook is a command whose work is done outside this package.

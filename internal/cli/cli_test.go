@@ -63,6 +63,9 @@ func testDeps(socket, version string) cli.Deps {
 			return c, h, err
 		},
 		Serve: func(_ context.Context, opts cli.ServeOptions) error {
+			if n := opts.NetworkMax; n != nil {
+				return fmt.Errorf("serve bounded by %q %v", n.Profile, n.Allow)
+			}
 			return fmt.Errorf("serve with background=%t", opts.Background)
 		},
 		Doctor: &cli.Hook{Run: func(_ context.Context, c *client.Client, stdout io.Writer, opts cli.HookOptions) error {

@@ -14,6 +14,7 @@ ramet promote try-1`,
 		"create": `ramet create python --name base
 ramet create python --cpus 2 --memory 2G --disk 10G --env KEY=value
 ramet create python --ttl 24h --idle-timeout 10m
+ramet create python --net host-registries --allow git.example.com:22
 ramet create python --self-control forks=20,depth=3,snapshots=5`,
 		"ls": `ramet ls
 ramet ls --state failed -q
@@ -71,6 +72,7 @@ ramet port base --unpublish 8080`,
 		"fork": `ramet fork base
 ramet fork base -n 3 --name try
 ramet fork base -n 5 -q --meta plan=a --env SEED=1
+ramet fork base --net none
 ramet fork base --wait=false`,
 		"diff": `ramet diff base try-1
 ramet diff base try-1 /srv --hunks
@@ -79,6 +81,20 @@ ramet diff try-1 try-2 --processes --variables`,
 ramet merge base try-1 try-2 --exclude __pycache__
 ramet merge base try-3 --strategy theirs --path /srv/app`,
 		"promote": `ramet promote try-1`,
+
+		"network": `ramet create python --name base --net host-registries
+ramet network show base
+ramet network log base`,
+		"network show": `ramet network show base
+ramet network show base > base.yaml`,
+		"network set": `ramet network set base --net open --deny telemetry.example.com
+ramet network set base --net ./base.yaml --allow git.example.com:22
+ramet network set base --net none`,
+		"network test": `ramet network test base git.example.com:22
+ramet network test base 192.0.2.1:53 --protocol udp`,
+		"network log": `ramet network log base
+ramet network log -f base --json | jq 'select(.verdict == "denied")'`,
+		"network profiles": `ramet network profiles`,
 
 		"snapshot": `ramet snapshot base --name good
 ramet snapshot base --memory -q`,
@@ -128,7 +144,8 @@ ramet api snapshots --paginate | jq -r '.items[].id'
 ramet api -H 'Accept: text/event-stream' events -X GET -f follow=true
 ramet api /metrics`,
 		"serve": `ramet serve
-ramet serve --listen :7443 --tls-cert cert.pem --tls-key key.pem`,
+ramet serve --listen :7443 --tls-cert cert.pem --tls-key key.pem
+ramet serve --network-max ./most.yaml`,
 		"token": `ramet token create --scope exec --tenant acme --ttl 12h
 ramet token ls`,
 		"token create": `ramet token create --scope admin --tenant acme --name ci

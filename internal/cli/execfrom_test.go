@@ -35,6 +35,9 @@ func (m *made) service() *apitest.Service {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.from = append(m.from, req.Image)
+		if n := req.Network; n != nil {
+			m.from = append(m.from, fmt.Sprint(n.Profile, n.Allow, n.Deny))
+		}
 		return fakeSandbox(newID, "", ""), nil
 	}
 	svc.DestroyFunc = func(_ context.Context, ref string) error {
@@ -123,6 +126,8 @@ func TestExecFrom(t *testing.T) {
 	m.check(t, snapID, newID+" []true | x", true)
 	run(127, "exec", "--from", imgID, "--rm", "broken")
 	m.check(t, imgID, newID+" [broken]", true)
+	run(7, "exec", "--from", "clean", "--rm", "--net", "open", "--deny", "a.example.org:22", "true")
+	m.check(t, snapID+" open[] [a.example.org:22]", newID+" [true]", true)
 	if _, said := run(3, "exec", "--from", "base", "--rm", "true"); !strings.Contains(said, "it is a sandbox, of which 'ramet snapshot base' makes a snapshot") {
 		t.Errorf("from a sandbox it said %q", said)
 	}

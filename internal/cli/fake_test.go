@@ -230,7 +230,7 @@ func fakeService() *apitest.Service {
 				return api.Errorf(api.CodeConflict, "snapshot is in use")
 			},
 			RestoreFunc: func(ctx context.Context, _ string, req api.RestoreRequest) (*api.ForkResult, error) {
-				return fakeFork(ctx, "base", api.ForkRequest{Count: req.Count, Names: req.Names})
+				return fakeFork(ctx, "base", api.ForkRequest{Count: req.Count, Names: req.Names, Network: req.Network})
 			},
 			RollbackFunc: func(ctx context.Context, ref, snapRef string) (*api.Sandbox, error) {
 				if snapRef != "clean" && snapRef != snapID && snapRef != ownSnapID {
@@ -241,6 +241,7 @@ func fakeService() *apitest.Service {
 		},
 		TimelineFuncs: fakeTimeline(),
 		TenantFuncs:   fakeTenants(),
+		NetworkFuncs:  fakeNetworks(),
 	}
 }
 
@@ -259,6 +260,10 @@ func fakeCreate(_ context.Context, req api.CreateRequest) (*api.Sandbox, error) 
 	sb.Lifecycle = sb.Lifecycle.Inherited(req.Lifecycle, created)
 	sb.AutoCheckpoint = req.AutoCheckpoint
 	sb.Env, sb.Metadata, sb.Limits, sb.SelfControl = req.Env, req.Metadata, req.Limits, req.SelfControl
+	var err error
+	if sb.Network, err = fakeDocument(req.Network); err != nil {
+		return nil, err
+	}
 	return sb, nil
 }
 
@@ -314,6 +319,10 @@ func fakeFork(ctx context.Context, ref string, req api.ForkRequest) (*api.ForkRe
 		}
 		sb := fakeSandbox(id, name, baseID)
 		sb.Env, sb.Metadata = req.Env, req.Metadata
+		var err error
+		if sb.Network, err = fakeDocument(req.Network); err != nil {
+			return nil, err
+		}
 		child := &api.Identity{SandboxID: id, ForkIndex: i}
 		if !req.Waits() {
 			sb.State = api.StateCreating

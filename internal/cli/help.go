@@ -11,6 +11,7 @@ import (
 	"ramet.dev/ramet/internal/cli/files"
 	"ramet.dev/ramet/internal/cli/images"
 	"ramet.dev/ramet/internal/cli/lineage"
+	"ramet.dev/ramet/internal/cli/network"
 	"ramet.dev/ramet/internal/cli/processes"
 	"ramet.dev/ramet/internal/cli/run"
 	"ramet.dev/ramet/internal/cli/sandboxes"
@@ -35,6 +36,7 @@ func (a *app) groups() []group {
 	fl := files.New(a.Session)
 	cmp := compare.New(a.Session)
 	img := images.New(a.Session)
+	net := network.New(a.Session)
 	svc := service.New(a.Session)
 	return []group{
 		{"Sandboxes", []*cobra.Command{
@@ -44,6 +46,7 @@ func (a *app) groups() []group {
 		{"Run code and files", []*cobra.Command{
 			rn.ExecCommand(), rn.ShellCommand(), rn.RunCodeCommand(), rn.AttachCommand(), ps.PsCommand(), ps.LogsCommand(), ps.KillCommand(), fl.CpCommand(), ps.PortCommand(),
 		}},
+		{"Network", []*cobra.Command{net.Command()}},
 		{"Fork, compare, merge", []*cobra.Command{lin.ForkCommand(), cmp.DiffCommand(), cmp.MergeCommand(), lin.PromoteCommand()}},
 		{"Snapshots", []*cobra.Command{
 			lin.SnapshotCommand(), lin.SnapshotsCommand(), lin.RestoreCommand(), lin.RollbackCommand(), lin.VerifyCommand(), lin.TimelineCommand(), lin.BisectCommand(),

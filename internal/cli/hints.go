@@ -43,6 +43,9 @@ func hintOf(cmd *cobra.Command, err error, text string) string {
 		}
 		return ": see 'ramet image ls'; 'ramet image build " + missing[1] + "' makes one of that name, 'ramet image pull' and 'ramet image import' get one from elsewhere"
 	}
+	if strings.HasPrefix(text, "no network profile ") && api.CodeOf(err) == api.CodeNotFound {
+		return ": see 'ramet network profiles'; the name of a file has a slash or ends in .yaml, .yml or .json"
+	}
 	return ""
 }
 

@@ -30,7 +30,7 @@ var (
 	// element matches the index of a field in a list.
 	element = regexp.MustCompile(`\[\d+\]$`)
 	// operations matches the operations that the daemon puts before an error.
-	operations = regexp.MustCompile(`^(?:(?:attach|build (?:image|Debian root file system)|commit|create sandbox|diff|exec|export|fork|import image|merge|pull image|restore|rollback|run code|signal|snapshot|start|update sandbox): )+`)
+	operations = regexp.MustCompile(`^(?:(?:attach|build (?:image|Debian root file system)|commit|create sandbox|diff|exec|export|fork|import image|merge|pull image|read network log|restore|rollback|run code|set network|signal|snapshot|start|test network|update sandbox): )+`)
 	// oneOf matches the daemon's list of accepted values, which lacks the given value.
 	oneOf = regexp.MustCompile(`^it must be one of: (.*)$`)
 	unit  = regexp.MustCompile(`[_-](?:ms|s|mib|kib)$`)

@@ -45,7 +45,7 @@ func (a *app) showVersion() error {
 
 func (a *app) serveCommand() *cobra.Command {
 	var opts ServeOptions
-	var packages string
+	var packages, network string
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the daemon in the foreground", Args: cobra.NoArgs,
 		Long: "Run the daemon of this user in the foreground, until SIGINT or SIGTERM.\n\nOther commands start a daemon by themselves if none is running.\n\n" +
@@ -56,6 +56,11 @@ func (a *app) serveCommand() *cobra.Command {
 				return err
 			}
 			opts.PackageCache = most << 20
+			if cmd.Flags().Changed("network-max") {
+				if opts.NetworkMax, err = values.ParseNetwork("network-max", network, a.In); err != nil {
+					return err
+				}
+			}
 			return a.Serve(cmd.Context(), opts)
 		},
 	}
@@ -66,6 +71,7 @@ func (a *app) serveCommand() *cobra.Command {
 	f.StringVar(&opts.PortDomain, "port-domain", "", "DOMAIN[:PORT]: browsers find ports at https://PORT-SANDBOX.DOMAIN, which has to lead to this daemon (default localhost, for browsers on this machine)")
 	packages = "4G"
 	values.SizeVar(f, &packages, "package-cache", "size of the cache of packages for image builds; the least recently used packages are removed first")
+	f.StringVar(&network, "network-max", "", "profile or file with a document, as for --net of create, that bounds what sandboxes of this daemon may reach")
 	cmd.Flags().BoolVar(&opts.Background, "background", false, "used by ramet itself")
 	if err := cmd.Flags().MarkHidden("background"); err != nil {
 		panic(err) // the flag is defined in the line before

@@ -80,8 +80,9 @@ type Config struct {
 	// ResolvConf and Hosts are the files of the resolver that gateways ask for names; empty for
 	// those of the machine.
 	ResolvConf, Hosts string
-	// NetworkMax has to allow what sandboxes may reach; nil if nothing bounds them.
-	NetworkMax *api.NetworkPolicy
+	// NetworkMax asks for the document that has to allow what sandboxes may reach; nil if nothing
+	// bounds them.
+	NetworkMax *api.NetworkRequest
 }
 
 // Audit takes entries of the audit.

@@ -51,7 +51,7 @@ type Node struct {
 	// ResolvConf and Hosts are those of the gateway's resolver, empty for the machine's; NetworkMax
 	// bounds all networks.
 	ResolvConf, Hosts string
-	NetworkMax        *api.NetworkPolicy
+	NetworkMax        *api.NetworkRequest
 	// What was there before the node was.
 	FDs        map[string]int
 	goroutines goleak.Option

@@ -245,7 +245,7 @@ func TestUpperBound(t *testing.T) {
 	serve(t, "198.51.100.1:2", echoes)
 	create(n, "before", &api.NetworkRequest{Profile: "open"})
 	mustReach(n, "before", map[string]string{"198.51.100.1:1": connected, "198.51.100.1:2": connected})
-	n.NetworkMax = &allow(t, "198.51.100.1:1").NetworkPolicy
+	n.NetworkMax = allow(t, "198.51.100.1:1")
 	n.Reopen()
 	create(n, "after", &api.NetworkRequest{Profile: "open"})
 	for _, ref := range []string{"before", "after"} {

@@ -116,3 +116,42 @@ func NameOrLabel(s *api.Snapshot) string {
 
 // CommandLine returns a command on one line, cut for a table.
 func CommandLine(text string) string { return Shortened(strings.Join(strings.Fields(text), " ")) }
+
+// Network describes what a document allows, in one line.
+func Network(p *api.NetworkPolicy) string {
+	if p == nil || p.Closed() {
+		return "none"
+	}
+	var parts []string
+	add := func(what string, rules []api.NetworkRule) {
+		var texts []string
+		for _, r := range rules {
+			texts = append(texts, r.String())
+		}
+		if len(texts) > 0 {
+			parts = append(parts, what+strings.Join(texts, ", "))
+		}
+	}
+	if p.Default == api.NetworkAllow {
+		parts = append(parts, "all public addresses")
+	}
+	add("allow ", p.Allow)
+	add("deny ", p.Deny)
+	add("accept ", p.Accept)
+	if len(p.Rules) > 0 {
+		parts = append(parts, "rules for "+strings.Join(slices.Sorted(maps.Keys(p.Rules)), ", "))
+	}
+	return strings.Join(append(parts, networkLimits(p.Limits)...), "; ")
+}
+
+func networkLimits(l api.NetworkLimits) (parts []string) {
+	for _, limit := range []struct {
+		n    int
+		unit string
+	}{{l.Connections, "connections"}, {l.RateMbit, "Mbit/s"}, {l.DNSPerS, "name look-ups per second"}} {
+		if limit.n > 0 {
+			parts = append(parts, fmt.Sprintf("at most %d %s", limit.n, limit.unit))
+		}
+	}
+	return parts
+}

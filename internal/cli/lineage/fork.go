@@ -27,6 +27,7 @@ type childOptions struct {
 	quiet     bool
 	require   []string
 	life      values.LifecycleFlags
+	network   values.NetworkFlags
 }
 
 func (o *childOptions) flags(cmd *cobra.Command) {
@@ -37,6 +38,7 @@ func (o *childOptions) flags(cmd *cobra.Command) {
 	f.StringArrayVar(&o.meta, "meta", nil, "metadata K=V; may be repeated")
 	values.QuietVar(f, &o.quiet)
 	values.RequireVar(f, &o.require, api.FreshRandomness+": fail if a random generator in a child is known to repeat and has no new seed")
+	o.network.Flags(cmd, " (default what the original may reach)")
 	o.life.Flags(cmd)
 }
 
@@ -45,11 +47,12 @@ type children struct {
 	names         []string
 	env, metadata map[string]string
 	lifecycle     *api.LifecycleRequest
+	network       *api.NetworkRequest
 }
 
 // parse parses the options. It judges the count as well, because JSON omits a count of 0, which
 // the daemon would take for 1, and because each child gets a name here.
-func (o *childOptions) parse() (made children, err error) {
+func (o *childOptions) parse(in io.Reader) (made children, err error) {
 	if err := api.ValidCount(o.count); err != nil {
 		return made, err
 	}
@@ -60,7 +63,10 @@ func (o *childOptions) parse() (made children, err error) {
 	if made.metadata, err = values.ParsePairs("meta", o.meta); err != nil {
 		return made, err
 	}
-	made.lifecycle, err = o.life.Request()
+	if made.lifecycle, err = o.life.Request(); err != nil {
+		return made, err
+	}
+	made.network, err = o.network.Request(in)
 	return made, err
 }
 
@@ -78,11 +84,11 @@ func (g *Group) ForkCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
-			made, err := opts.parse()
+			made, err := opts.parse(g.In)
 			if err != nil {
 				return err
 			}
-			req := api.ForkRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Require: opts.require}
+			req := api.ForkRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Network: made.network, Require: opts.require}
 			if req.TimeoutMS, err = values.TimeoutMS("timeout", timeout); err != nil {
 				return err
 			}
@@ -112,11 +118,11 @@ func (g *Group) RestoreCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSnapshots),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
-			made, err := opts.parse()
+			made, err := opts.parse(g.In)
 			if err != nil {
 				return err
 			}
-			req := api.RestoreRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Require: opts.require}
+			req := api.RestoreRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Network: made.network, Require: opts.require}
 			res, err := c.Snapshots.Restore(ctx, args[0], req)
 			if err != nil {
 				return err

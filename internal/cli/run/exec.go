@@ -108,6 +108,9 @@ func (o *execOptions) split(f *pflag.FlagSet, args []string) error {
 	if o.remove && o.detach {
 		return fmt.Errorf("--rm removes the sandbox when its command ends, and -d does not wait for that")
 	}
+	if o.network.TakesInput() && o.interactive {
+		return fmt.Errorf("--net - and -i both read standard input")
+	}
 	if len(o.command) == 0 && o.from != "" {
 		return fmt.Errorf("exec --from needs a command")
 	}

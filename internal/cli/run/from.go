@@ -14,6 +14,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli/session"
+	"ramet.dev/ramet/internal/cli/values"
 )
 
 // removeTimeout bounds the removal of a sandbox that --from made.
@@ -23,12 +24,15 @@ const removeTimeout = 30 * time.Second
 type fromOptions struct {
 	from   string // snapshot or image; empty for an existing sandbox
 	remove bool
+	// network is what the new sandbox may reach.
+	network values.NetworkFlags
 }
 
 func (o *fromOptions) flags(g *Group, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.from, "from", "", "snapshot or image to make a new sandbox from; if both have the name, the snapshot")
 	f.BoolVar(&o.remove, "rm", false, "with --from: remove the sandbox when the command has ended, failed or was interrupted")
+	o.network.Flags(cmd, " (default none); with --from")
 	// An error says that there is no such option.
 	_ = cmd.RegisterFlagCompletionFunc("from", g.completeSources)
 }
@@ -42,6 +46,8 @@ func (o *fromOptions) valid(f *pflag.FlagSet, ref string) error {
 		return fmt.Errorf("--from makes a new sandbox: leave out %q", ref)
 	case o.from == "" && o.remove:
 		return errors.New("--rm is for sandboxes that --from makes")
+	case o.from == "" && o.network.Given() != "":
+		return fmt.Errorf("%s is for sandboxes that --from makes: 'ramet network set' is for those that exist", o.network.Given())
 	}
 	return nil
 }
@@ -56,7 +62,7 @@ func (g *Group) completeSources(cmd *cobra.Command, args []string, prefix string
 // runExec runs the command of opts in an existing sandbox, or in a new one with --from.
 func (g *Group) runExec(ctx context.Context, c *client.Client, opts execOptions) (err error) {
 	if opts.from != "" {
-		if opts.ref, err = g.makeFrom(ctx, c, opts.from); err != nil {
+		if opts.ref, err = g.makeFrom(ctx, c, opts.fromOptions); err != nil {
 			return err
 		}
 		if !opts.remove {
@@ -82,8 +88,13 @@ func (g *Group) runExec(ctx context.Context, c *client.Client, opts execOptions)
 
 // makeFrom makes a sandbox from a snapshot or an image. An interrupt does not cancel the call,
 // because the id of the sandbox would be lost. The caller checks ctx afterwards.
-func (g *Group) makeFrom(ctx context.Context, c *client.Client, from string) (id string, err error) {
+func (g *Group) makeFrom(ctx context.Context, c *client.Client, opts fromOptions) (id string, err error) {
+	network, err := opts.network.Request(g.In)
+	if err != nil {
+		return "", err
+	}
 	ctx = context.WithoutCancel(ctx)
+	from := opts.from
 	image := from
 	if !api.IsID(api.KindSnapshot, from) && !api.IsID(api.KindImage, from) {
 		switch snap, err := c.Snapshots.Get(ctx, from); {
@@ -93,7 +104,7 @@ func (g *Group) makeFrom(ctx context.Context, c *client.Client, from string) (id
 			return "", err
 		}
 	}
-	sb, err := c.Sandboxes.Create(ctx, api.CreateRequest{Image: image})
+	sb, err := c.Sandboxes.Create(ctx, api.CreateRequest{Image: image, Network: network})
 	if api.CodeOf(err) == api.CodeNotFound && api.ValidName("name", from) == nil {
 		if _, serr := c.Sandboxes.Get(ctx, from); serr == nil {
 			return "", api.Errorf(api.CodeNotFound, "no snapshot or image %q: it is a sandbox, of which 'ramet snapshot %s' makes a snapshot", from, from)

@@ -47,6 +47,9 @@ func (o *execOptions) shellOf(cmd *cobra.Command, f *pflag.FlagSet, args []strin
 	if err := o.fromOptions.valid(f, o.ref); err != nil {
 		return err
 	}
+	if o.network.TakesInput() {
+		return errors.New("--net - and the shell both read standard input: name a file")
+	}
 	if o.from == "" && len(args) == 0 {
 		return errors.New("SBX is missing: a sandbox, or --from SNAPSHOT|IMAGE")
 	}

@@ -18,6 +18,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 	var env, meta []string
 	var self string
 	var life values.LifecycleFlags
+	var network values.NetworkFlags
 	var keep int
 	var quiet bool
 	var cmd *cobra.Command
@@ -26,7 +27,8 @@ func (g *Group) CreateCommand() *cobra.Command {
 		Use:        "create IMAGE",
 		Short:      "Create a sandbox from an image or a snapshot",
 		Long: "Create a sandbox from an image or a snapshot. If both have the name, the image is used. The sandbox has the environment, working directory and user of the image. The command of the image is not started.\n\n" +
-			"Without an option for a limit, the limit of the daemon applies. --ttl destroys the sandbox after a time, and --idle-timeout hibernates, pauses or destroys it when it is not used.",
+			"Without an option for a limit, the limit of the daemon applies. --ttl destroys the sandbox after a time, and --idle-timeout hibernates, pauses or destroys it when it is not used.\n\n" +
+			"A sandbox reaches nothing of the network unless --net or --allow says so.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteImages,
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
@@ -60,6 +62,9 @@ func (g *Group) CreateCommand() *cobra.Command {
 			if req.Lifecycle, err = life.Request(); err != nil {
 				return err
 			}
+			if req.Network, err = network.Request(g.In); err != nil {
+				return err
+			}
 			sb, err := c.Sandboxes.Create(ctx, req)
 			if err != nil {
 				return err
@@ -76,6 +81,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 	f.Int64Var(&req.Limits.OpenFiles, "open-files", 0, "number of files that each process may have open")
 	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V for all commands, or K with its value here; may be repeated")
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
+	network.Flags(cmd, " (default none)")
 	life.Flags(cmd)
 	values.QuietVar(f, &quiet)
 	f.IntVar(&keep, "auto-checkpoint", 0, "keep the state after every command and cell: the last N, from 2 to 1000; see 'ramet timeline'")

@@ -137,3 +137,40 @@ func scalar(n *yaml.Node) (any, error) {
 func fault(n *yaml.Node, format string, args ...any) error {
 	return api.Invalid("network", "line %d: %s", n.Line, fmt.Sprintf(format, args...))
 }
+
+// Format writes a document in YAML, without the members that say nothing. Parse reads it.
+func Format(p *api.NetworkPolicy) ([]byte, error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("encode network document: %w", err)
+	}
+	var root yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil {
+		return append(text, '\n'), nil // it has characters that YAML wants escaped
+	}
+	top := root.Content[0]
+	for i := 0; i+1 < len(top.Content); {
+		if v := top.Content[i+1]; v.Kind != yaml.ScalarNode && len(v.Content) == 0 {
+			top.Content = append(top.Content[:i], top.Content[i+2:]...)
+			continue
+		}
+		i += 2
+	}
+	spread(&root)
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	if err := enc.Encode(&root); err != nil {
+		return nil, fmt.Errorf("encode network document: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// spread has lists and objects written on lines of their own, and words without quotes where they
+// need none.
+func spread(n *yaml.Node) {
+	n.Style = 0
+	for _, c := range n.Content {
+		spread(c)
+	}
+}

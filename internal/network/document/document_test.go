@@ -111,6 +111,66 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+func TestFormat(t *testing.T) {
+	p, err := Parse([]byte(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := Format(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `default: deny
+allow:
+  - packages.example.org
+  - '*.files.example.org'
+  - git.example.com:22
+  - 10.1.0.0/16:5432
+  - '[2001:db8::1]:443'
+  - 2001:db8::/32
+  - udp:192.0.2.1:53
+  - address: wiki.example.net
+    ports:
+      - 443
+      - 8000-8099
+    private: true
+  - sandbox: db
+    ports:
+      - 5432
+  - sandbox:
+      role: store
+  - profile: git-hosts
+deny:
+  - telemetry.example.com
+accept:
+  - sandbox: web
+rules:
+  llm.example.com:
+    secret:
+      header: Authorization
+      value: Bearer ${LLM_API_KEY}
+    methods:
+      - POST
+    paths:
+      - /v1/responses
+limits:
+  connections: 256
+  rate_mbit: 200
+  dns_per_s: 50
+`
+	if string(text) != want {
+		t.Errorf("it is written as\n%s", text)
+	}
+	again, err := Parse(text)
+	if err != nil || !reflect.DeepEqual(p, again) {
+		t.Errorf("it is read again as %+v, %v", again, err)
+	}
+	none := api.NetworkPolicy{}.Normal()
+	if text, err := Format(&none); err != nil || string(text) != "default: deny\n" {
+		t.Errorf("a document that says nothing is written as %q, %v", text, err)
+	}
+}
+
 // FuzzParse reads any text, and what is written of the document in it.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(example))
@@ -130,6 +190,17 @@ func FuzzParse(f *testing.F) {
 		}
 		if _, err := Parse(out); err != nil {
 			t.Fatalf("%s: %v", out, err)
+		}
+		text2, err := Format(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(text2)
+		if err != nil {
+			t.Fatalf("%s: %v", text2, err)
+		}
+		if before, after := p.Normal(), again.Normal(); !reflect.DeepEqual(before, after) {
+			t.Fatalf("%+v is written as\n%s\nand read as %+v", before, text2, after)
 		}
 	})
 }

@@ -26,8 +26,8 @@ type Config struct {
 	Sandboxes *sandboxes.Registry
 	Store     *store.Store
 	Profiles  *profiles.Set
-	// Max is the document that has to allow what those of sandboxes allow; nil if there is none.
-	Max *api.NetworkPolicy
+	// Max asks for the document that has to allow what those of sandboxes allow; nil if there is none.
+	Max *api.NetworkRequest
 	// Gateway says how the gateway is started. Attach is set by New.
 	Gateway host.Config
 	Log     *slog.Logger
@@ -39,16 +39,22 @@ type Config struct {
 type Networks struct {
 	cfg    Config
 	host   *host.Host
-	bounds policy.Spec // Bounds, and the profiles that they name
+	max    *api.NetworkPolicy // that Config.Max asks for
+	bounds policy.Spec        // Bounds, and the profiles that they name
 }
 
 // New returns networks without a gateway. A bound that cannot be enforced is refused.
 func New(ctx context.Context, cfg Config) (*Networks, error) {
 	n := &Networks{cfg: cfg}
 	if cfg.Max != nil {
-		if err := n.bound(ctx, "the daemon", *cfg.Max); err != nil {
+		doc, err := n.document(ctx, cfg.Max)
+		if err == nil {
+			err = n.bound(ctx, "the daemon", *doc)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("upper bound of networks: %w", err)
 		}
+		n.max = doc
 	}
 	cfg.Gateway.Attach = n.attach
 	n.host = host.New(cfg.Gateway)
@@ -134,22 +140,13 @@ func (n *Networks) Grant(ctx context.Context, req *api.NetworkRequest, from sand
 
 // asked returns the network that a request asks for, in place of from.
 func (n *Networks) asked(ctx context.Context, req *api.NetworkRequest, from sandboxes.Network) (sandboxes.Network, error) {
-	doc := &req.NetworkPolicy
-	if req.Profile != "" {
-		named, err := n.cfg.Profiles.Named(ctx, req.Profile)
-		if err != nil {
-			return sandboxes.Network{}, err
-		}
-		doc = req.On(named)
-	}
-	if err := doc.Valid(); err != nil {
+	doc, err := n.document(ctx, req)
+	if err != nil {
 		return sandboxes.Network{}, err
 	}
 	if doc.Closed() {
 		return sandboxes.Network{}, nil
 	}
-	normal := doc.Normal()
-	doc = &normal
 	spec, err := n.cfg.Profiles.Spec(ctx, doc, nil)
 	if err != nil {
 		return sandboxes.Network{}, err
@@ -169,6 +166,23 @@ func (n *Networks) asked(ctx context.Context, req *api.NetworkRequest, from sand
 		}
 	}
 	return asked, nil
+}
+
+// document returns the document that a request asks for.
+func (n *Networks) document(ctx context.Context, req *api.NetworkRequest) (*api.NetworkPolicy, error) {
+	doc := &req.NetworkPolicy
+	if req.Profile != "" {
+		named, err := n.cfg.Profiles.Named(ctx, req.Profile)
+		if err != nil {
+			return nil, err
+		}
+		doc = req.On(named)
+	}
+	if err := doc.Valid(); err != nil {
+		return nil, err
+	}
+	normal := doc.Normal()
+	return &normal, nil
 }
 
 // spec returns what the policy of a network is compiled from.

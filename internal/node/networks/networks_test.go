@@ -29,7 +29,7 @@ func files() fstest.MapFS {
 }
 
 // newNetworks returns networks whose gateway is a program.
-func newNetworks(t *testing.T, gateway string, files fstest.MapFS, max *api.NetworkPolicy) (*Networks, *nodetest.Parts) {
+func newNetworks(t *testing.T, gateway string, files fstest.MapFS, max *api.NetworkRequest) (*Networks, *nodetest.Parts) {
 	t.Helper()
 	parts := nodetest.New(t, nodetest.Options{})
 	n, err := New(t.Context(), Config{
@@ -113,7 +113,7 @@ func TestProfilesAsTheyWere(t *testing.T) {
 		t.Fatal(err)
 	}
 	now["git.yaml"].Data = []byte("allow: [git.example.org]\n")
-	bounded, _ := newNetworks(t, "/bin/false", now, &api.NetworkPolicy{Allow: parse(t, "profile=git")})
+	bounded, _ := newNetworks(t, "/bin/false", now, &api.NetworkRequest{NetworkPolicy: api.NetworkPolicy{Allow: parse(t, "profile=git")}})
 	for _, c := range []struct {
 		n    *Networks
 		name string
@@ -134,7 +134,7 @@ func TestProfilesAsTheyWere(t *testing.T) {
 			t.Errorf("%s: %v", c.name, d)
 		}
 	}
-	if _, err := New(t.Context(), Config{Profiles: profiles.New(now, nil), Max: &api.NetworkPolicy{Allow: parse(t, "profile=unknown")}}); api.CodeOf(err) != api.CodeNotFound {
+	if _, err := New(t.Context(), Config{Profiles: profiles.New(now, nil), Max: &api.NetworkRequest{Profile: "unknown"}}); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("a bound with an unknown profile: %v", err)
 	}
 }

@@ -28,8 +28,8 @@ func (n *Networks) describe(b *sandboxes.Instance) *api.SandboxNetwork {
 	if p := rec.Sandbox.Network; p != nil {
 		out.NetworkPolicy = p.Normal()
 	}
-	if n.cfg.Max != nil {
-		out.Bounds = []api.NetworkBound{{Of: "the daemon", Policy: n.cfg.Max.Normal()}}
+	if n.max != nil {
+		out.Bounds = []api.NetworkBound{{Of: "the daemon", Policy: *n.max}}
 	}
 	return out
 }

@@ -1,0 +1,114 @@
+package network
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/cli/console"
+	"ramet.dev/ramet/internal/cli/describe"
+	"ramet.dev/ramet/internal/cli/values"
+	"ramet.dev/ramet/internal/network/document"
+)
+
+// Command returns the network command.
+func (g *Group) Command() *cobra.Command {
+	cmd := &cobra.Command{
+		SuggestFor: []string{"net", "firewall", "egress"},
+		Use:        "network", Short: "Show and change what a sandbox may reach", Args: cobra.NoArgs,
+		Long: "Show and change what a sandbox may reach. A sandbox has no network unless it is created with one: --net, --allow and --deny of 'ramet create' say what it may reach.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(g.showCommand(), g.setCommand(), g.testCommand(), g.logCommand(), g.profilesCommand())
+	return cmd
+}
+
+func (g *Group) showCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show SBX", Short: "Show what a sandbox may reach", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
+		Long: "Show what a sandbox may reach, as a document that --net reads. Profiles that it names, and documents that bound it, are comments.",
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
+			n, err := c.Networks.Get(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return g.Show(n, func(w io.Writer) error { return writeNetwork(w, n) })
+		}),
+	}
+}
+
+// writeNetwork writes a document, with comments about what else counts.
+func writeNetwork(w io.Writer, n *api.SandboxNetwork) error {
+	var b bytes.Buffer
+	if n.Closed() {
+		b.WriteString("# it reaches nothing\n")
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Profiles)) {
+		p := n.Profiles[name]
+		fmt.Fprintf(&b, "# profile %s: %s\n", name, console.Printable(describe.Network(&p)))
+	}
+	for _, bound := range n.Bounds {
+		fmt.Fprintf(&b, "# %s allows at most: %s\n", console.Printable(bound.Of), console.Printable(describe.Network(&bound.Policy)))
+	}
+	text, err := document.Format(&n.NetworkPolicy)
+	if err != nil {
+		return err
+	}
+	b.Write(text)
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+func (g *Group) setCommand() *cobra.Command {
+	var network values.NetworkFlags
+	cmd := &cobra.Command{
+		Use: "set SBX", Short: "Replace what a sandbox may reach", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
+		Long: "Replace what a sandbox may reach, while it runs. The new network is the one that the options say, and nothing of the old one: to add a rule, save the document that 'ramet network show' prints, and set that with the rule.\n\n" +
+			"Connections that the new network does not allow are cut when the command returns.",
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
+			req, err := network.Request(g.In)
+			if err != nil {
+				return err
+			}
+			if req == nil {
+				return api.Errorf(api.CodeInvalid, "nothing is to be changed: say --net, --allow or --deny")
+			}
+			n, err := c.Networks.Set(ctx, args[0], *req)
+			if err != nil {
+				return err
+			}
+			return g.Show(n, console.Line(describe.Network(&n.NetworkPolicy)))
+		}),
+	}
+	network.Flags(cmd, "")
+	return cmd
+}
+
+func (g *Group) profilesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "profiles", Short: "List the documents that --net takes by name", Args: cobra.NoArgs,
+		Long: "List the documents that --net takes by name: those that are built in, host-registries, which is derived from what this host is set up with, and the files NAME.yaml of the daemon's configuration, in ~/.config/ramet/network.",
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, _ []string) error {
+			all, err := c.Networks.Profiles(ctx)
+			if err != nil {
+				return err
+			}
+			var rows [][]string
+			for _, p := range all {
+				says := p.Error
+				if p.Policy != nil {
+					says = describe.Network(p.Policy)
+				}
+				rows = append(rows, []string{p.Name, p.Source, describe.Shortened(says)})
+			}
+			return g.Show(all, console.Table([]string{"NAME", "SOURCE", "SAYS"}, rows))
+		}),
+	}
+}
