@@ -1127,29 +1127,40 @@ class NetworkLogEntry(Model):
     bytes_out: int
     """Bytes from the sandbox."""
     duration_ms: Optional[float] = None
-    """How long the flow was open, once it has ended."""
+    """How long the flow was open, or the request took, once it has ended."""
     flow: int
     """Number of the flow in its sandbox."""
+    held: Optional[str] = None
+    """Id of the held request."""
     lost: Optional[int] = None
     """How many decisions of the daemon's sandboxes before this one were not told, because the
     reader was slow.
     """
+    method: Optional[str] = None
+    """Method of a request."""
     name: Optional[str] = None
     """Name that the guest had asked for."""
+    path: Optional[str] = None
+    """Path of a request, without its query."""
     port: Optional[int] = None
     """Port; absent for name look-ups and echo requests."""
     protocol: str
-    """Tcp, udp, echo or dns."""
+    """Tcp, udp, echo, dns, or http for a request on a flow of tcp."""
     rule: str
     """Rule that decided."""
     sandbox: str
     """Id of the sandbox."""
+    secrets: List[str]
+    """Names of the secrets that were put into a request."""
+    status: Optional[int] = None
+    """Status that a request was answered with."""
     verdict: str
     """What became of it."""
     would_allow: Optional[str] = None
     """Rule that would have allowed it, if it was denied."""
 
     _times = ("at",)
+    _lists = ("secrets",)
 
 
 class NetworkTestResult(Model):

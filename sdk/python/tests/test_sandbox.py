@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from conftest import eventually
 
 import ramet
 from ramet import Sandbox
@@ -79,8 +80,6 @@ def _later(data: bytes) -> object:
 def test_a_stream_that_is_left_ends_the_command(sbx: Sandbox) -> None:
     with sbx.exec("echo $$; exec sleep 1000", stream=True) as stream:
         pid = int(next(stream).text)
-    from conftest import eventually
-
     eventually(lambda: pid not in [process.pid for process in sbx.processes.list()])
 
 
@@ -89,7 +88,7 @@ def test_a_command_that_times_out_is_killed_with_its_group(sbx: Sandbox) -> None
         sbx.exec("echo begun; sleep 1000 & sleep 1001", timeout=0.5)
     assert late.value.result is not None and late.value.result.stdout == "begun\n"
     assert late.value.result.timed_out
-    assert [p.command for p in sbx.processes.list() if "sleep" in p.command] == []
+    eventually(lambda: not [p.command for p in sbx.processes.list() if "sleep" in p.command])
 
 
 def test_run_code(sbx: Sandbox) -> None:
@@ -136,8 +135,6 @@ def test_contexts(sbx: Sandbox) -> None:
     assert sbx.run_code("'y' in globals()", context=one).value is False
     runner = threading.Thread(target=lambda: sbx.run_code("import time; time.sleep(1000)", context=one))
     runner.start()
-    from conftest import eventually
-
     eventually(one.interrupt)
     runner.join(20)
     assert not runner.is_alive()

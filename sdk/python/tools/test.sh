@@ -17,6 +17,7 @@ check() {
 export PATH="$env/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 check python tools/models.py --check
 check python tools/sync.py --check
+check python tools/reference.py --check
 check python ../vectors/make.py --check
 check mypy --no-incremental
 if command -v node >/dev/null && pyright --version >/dev/null 2>&1; then
