@@ -101,10 +101,14 @@ func (x *exchange) examine(r *http.Request) *refusal {
 
 // isFor reports whether a host of a request is that of the flow.
 func (f *serving) isFor(host string) bool {
-	name, port := host, ""
-	if i := strings.LastIndexByte(host, ':'); i >= 0 {
-		name, port = host[:i], host[i+1:]
+	name := host
+	if n, port, err := net.SplitHostPort(host); err == nil {
 		if port != strconv.Itoa(int(f.Port)) {
+			return false
+		}
+		name = n
+	} else if n, is := strings.CutPrefix(host, "["); is { // an address of IPv6 without a port
+		if name, is = strings.CutSuffix(n, "]"); !is {
 			return false
 		}
 	}
@@ -129,9 +133,8 @@ func rewrite(r *httputil.ProxyRequest) {
 			r.Out.Header[name] = v // the guest says so, and the server may believe it or not
 		}
 	}
-	if u := r.Out.Header.Get("Upgrade"); u != "" && !strings.EqualFold(u, "websocket") {
-		// A server may go on without an upgrade. One to HTTP/2 would carry requests that
-		// nobody examines.
+	if u := r.Out.Header.Get("Upgrade"); u != "" && !f.rule.upgrades(u) {
+		// A server may go on without an upgrade.
 		r.Out.Header.Del("Upgrade")
 		r.Out.Header.Del("Connection")
 	}

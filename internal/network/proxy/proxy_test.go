@@ -516,3 +516,30 @@ func TestGuestThatDoesNotTrust(t *testing.T) {
 		return len(w.errs) == 1 && errors.Is(w.errs[0], ErrHandshake)
 	})
 }
+
+func TestHosts(t *testing.T) {
+	for _, c := range []struct {
+		name, host string
+		want       bool
+	}{
+		{name, name, true}, {name, name + ":80", true}, {name, strings.ToUpper(name) + ".:80", true}, {name, name + ":81", false}, {name, "x" + name, false},
+		{name, name + ":", false}, {name, "", false}, {name, "[" + name, false}, {name, name + ":80:80", false},
+		{"192.0.2.1", "192.0.2.1:80", true}, {"2001:db8::1", "[2001:db8::1]:80", true}, {"2001:db8::1", "[2001:db8::1]", true}, {"2001:db8::1", "[2001:db8::1]:81", false},
+	} {
+		f := &serving{Flow: Flow{Name: c.name, Port: 80}}
+		if got := f.isFor(c.host); got != c.want {
+			t.Errorf("%q is for %s: %t", c.host, c.name, got)
+		}
+	}
+}
+
+func TestUpgrades(t *testing.T) {
+	treated, open := newRule(t, api.NetworkTreatment{Methods: []string{"GET"}}), Open("a rule")
+	for to, want := range map[string][2]bool{
+		"websocket": {true, true}, "WebSocket": {true, true}, "tcp": {false, true}, "h2c": {false, false}, "tcp, h2c": {false, false}, "HTTP/2.0": {false, false}, "TLS/1.0": {false, false},
+	} {
+		if got := [2]bool{treated.upgrades(to), open.upgrades(to)}; got != want {
+			t.Errorf("to %s: %v", to, got)
+		}
+	}
+}

@@ -30,6 +30,7 @@ type Secret struct {
 type Rule struct {
 	text    string
 	refused error // why no request is allowed
+	open    bool  // all requests are
 	methods httprule.Methods
 	paths   httprule.Paths
 
@@ -89,7 +90,7 @@ func NewRule(pattern string, t api.NetworkTreatment, given []Secret) (_ *Rule, e
 }
 
 // Open returns a rule that allows all requests to the name of a flow. text is how records name it.
-func Open(text string) *Rule { return &Rule{text: text} }
+func Open(text string) *Rule { return &Rule{text: text, open: true} }
 
 // Closed returns a rule that allows no request.
 func Closed(text string, why error) *Rule { return &Rule{text: text, refused: why} }
@@ -146,6 +147,21 @@ func (r *Rule) Check(req *http.Request) error {
 		return fmt.Errorf("path %q is not among those that are allowed", path)
 	}
 	return nil
+}
+
+// upgrades reports whether a connection may become one of another protocol: a WebSocket, and for an open
+// rule all but HTTP, in TLS or not, which would carry requests that nobody examines.
+func (r *Rule) upgrades(to string) bool {
+	if !r.open {
+		return strings.EqualFold(to, "websocket")
+	}
+	for protocol := range strings.SplitSeq(strings.ToLower(to), ",") {
+		protocol = strings.TrimSpace(protocol)
+		if strings.HasPrefix(protocol, "h2") || strings.HasPrefix(protocol, "http") || strings.HasPrefix(protocol, "tls") {
+			return false
+		}
+	}
+	return true
 }
 
 // insertion is what was put into a request.
