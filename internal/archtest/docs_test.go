@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"ramet.dev/ramet/internal/network/document"
 )
 
 var (
@@ -158,7 +160,7 @@ const maxLine = 120
 
 // languages are those of fenced blocks. Sessions of the command line are of "console", which
 // test/docs runs.
-var languages = []string{"console", "text", "mermaid", "go", "json", "python", "sh", "ts"}
+var languages = []string{"console", "text", "mermaid", "go", "json", "python", "sh", "ts", "yaml"}
 
 // formFaults returns what makes a document hard to read, or keeps its commands from being tested.
 func formFaults(text string) []string {
@@ -188,6 +190,51 @@ func formFaults(text string) []string {
 		}
 	}
 	return faults
+}
+
+// yamlFaults returns what keeps blocks of YAML from being network documents, the only YAML that users
+// write.
+func yamlFaults(text string) (faults []string, blocks int) {
+	var block strings.Builder
+	inside, n, first := false, 0, 0
+	for line := range strings.Lines(text) {
+		n++
+		m := fence.FindStringSubmatch(strings.TrimRight(line, "\n"))
+		switch {
+		case m == nil && inside:
+			block.WriteString(line)
+		case m != nil && inside:
+			if _, err := document.Parse([]byte(block.String())); err != nil {
+				faults = append(faults, "line "+strconv.Itoa(first)+" begins a block that is no network document: "+err.Error())
+			}
+			inside = false
+		case m != nil && m[1] == "yaml":
+			inside, first = true, n
+			blocks++
+			block.Reset()
+		}
+	}
+	return faults, blocks
+}
+
+func TestNetworkDocumentsInDocumentsAreValid(t *testing.T) {
+	total := 0
+	for _, f := range ourFiles(t) {
+		if !isDoc(f) {
+			continue
+		}
+		faults, blocks := yamlFaults(string(read(t, f)))
+		for _, fault := range faults {
+			t.Errorf("%s: %s", f, fault)
+		}
+		total += blocks
+	}
+	if total == 0 {
+		t.Error("no document has a block of YAML")
+	}
+	if faults, blocks := yamlFaults("```text\nx: [\n```\n```yaml\nallow: [a..b]\n```\n```yaml\ndefault: deny\n```\n"); len(faults) != 1 || blocks != 2 {
+		t.Errorf("%q in %d blocks", faults, blocks)
+	}
 }
 
 // generated are documents that programs write, which their own tests compare.
