@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -71,10 +73,10 @@ def image_dir() -> Path | None:
     with tempfile.TemporaryDirectory(prefix="ramet-sdk-") as run:
         env = environment(Path(run), str(known))
         subprocess.run([find_program(), *IMAGE], env=env, check=True, stdout=subprocess.DEVNULL)
-        pid = int(subprocess.run([find_program(), "api", "/healthz", "--jq", ".pid"], env=env, stdout=subprocess.PIPE).stdout or 0)
-        if pid:
-            os.kill(pid, 15)
-            eventually(lambda: not os.path.exists(f"/proc/{pid}"))
+        health = subprocess.run([find_program(), "api", "/healthz"], env=env, check=True, stdout=subprocess.PIPE).stdout
+        pid = json.loads(health)["pid"]
+        os.kill(pid, signal.SIGTERM)
+        eventually(lambda: not os.path.exists(f"/proc/{pid}"), 60)
     (known / "whole").touch()
     return known / "ramet"
 

@@ -19,6 +19,7 @@ class Stub:
 
     def __init__(self, path: str, exchanges: List[Dict[str, Any]], probe: str = "ok") -> None:
         self.faults: List[str] = []
+        self.connections = 0
         self._exchanges = list(exchanges)
         self._probe = probe
         self._before: Dict[str, str] = {}
@@ -51,6 +52,7 @@ class Stub:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            self.connections += 1
             self._open.append(connection)
             thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
             self._threads.append(thread)

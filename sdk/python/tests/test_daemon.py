@@ -205,6 +205,18 @@ def test_a_terminated_client_leaves_nothing_that_runs(daemon: Daemon, base: Sand
     eventually(lambda: not any("6543" in p.command for p in base.processes.list()))
 
 
+def test_an_interrupt_ends_the_command(daemon: Daemon, base: Sandbox) -> None:
+    program = f"import ramet; ramet.Sandbox.connect({base.id!r}).exec(['sleep', '7654'])"
+    client = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    eventually(lambda: any("7654" in p.command for p in base.processes.list()))
+    client.send_signal(signal.SIGINT)
+    assert client.stderr is not None
+    assert client.stderr.read().rstrip().endswith("KeyboardInterrupt")
+    client.wait(10)
+    client.stderr.close()
+    eventually(lambda: not any("7654" in p.command for p in base.processes.list()))
+
+
 def test_trace_context_is_propagated(monkeypatch: pytest.MonkeyPatch, daemon: Daemon) -> None:
     import types
 

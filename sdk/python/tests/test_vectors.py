@@ -156,6 +156,31 @@ def test_vector(case: Dict[str, Any], kind: str, home: Path) -> None:
     assert stub.faults == []
 
 
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_connections_are_used_again(kind: str, home: Path) -> None:
+    """Answers are read to their end, also those whose last event or frame was seen."""
+    by_name = {case.values[0]["name"]: case.values[0] for case in CASES}  # type: ignore[index]
+    cases = [by_name[name] for name in ("exec", "exec, streamed", "a value", "output", "the event log", "read", "fork")]
+    path = str(home / "stub.sock")
+    stub = Stub(path, [exchange for case in cases for exchange in case["exchanges"]])
+    try:
+        if kind == "sync":
+            with ramet.connect(f"unix:{path}") as client:
+                for case in cases:
+                    asyncio.run(replay(case, client, ramet.Sandbox))
+        else:
+
+            async def run() -> None:
+                async with ramet.AsyncClient(f"unix:{path}") as client:
+                    for case in cases:
+                        await replay(case, client, ramet.AsyncSandbox)
+
+            asyncio.run(run())
+    finally:
+        stub.close()
+    assert stub.faults == [] and stub.connections == 1
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_parsers_take_pieces_of_any_size(size: int) -> None:
     def feed(parser: Any, data: bytes) -> List[Any]:

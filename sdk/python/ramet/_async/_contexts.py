@@ -104,7 +104,7 @@ class AsyncRunStream:
             if event.name == "result":
                 return Rich(event.data)
             if event.name == "exit":
-                await self.aclose()
+                await self._events.finish()
                 self.execution = execution_of(event.data, self._language)
                 raise StopAsyncIteration
 

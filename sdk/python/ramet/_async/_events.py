@@ -45,7 +45,9 @@ class AsyncEvents:
                     raise
                 continue
             if event is None or event.name == "end":
-                await self.aclose()
+                if self._events is not None:
+                    await self._events.finish()
+                self._events = None
                 raise StopAsyncIteration
             if event.name == "event":
                 known = Event(event.data)
@@ -92,7 +94,9 @@ class AsyncNetworkLog:
         while True:
             event = await self._events.next()
             if event is None or event.name == "end":
-                await self.aclose()
+                if self._events is not None:
+                    await self._events.finish()
+                self._events = None
                 raise StopAsyncIteration
             if event.name == "event":
                 return NetworkLogEntry(event.data)

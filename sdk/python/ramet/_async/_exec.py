@@ -11,7 +11,7 @@ from .. import _wire
 from .._errors import Interrupted, RametError, Unavailable
 from .._types import KEEP, Chunk, Result, invalid, result_of
 from . import _io
-from ._transport import AsyncTransport, segment
+from ._transport import AsyncTransport, drain, segment
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -163,6 +163,8 @@ class AsyncFrameStream(AsyncExecStream):
                 await self._resume(error)
             else:
                 self._ready.extend(self._parser.feed(piece))
+                if self._ready and self._ready[-1][0] == _wire.FINAL:
+                    await drain(self._source)  # its connection is used again then
         return self._ready.pop(0)
 
     async def _resume(self, lost: Interrupted) -> None:

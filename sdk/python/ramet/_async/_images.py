@@ -73,6 +73,7 @@ class AsyncImages:
                 if event is None:
                     raise _wire.broken("the daemon's answer ended early")
                 if event.name == "image":
+                    await events.finish()
                     return Image(event.data)
                 if event.name == "progress" and on_progress is not None:
                     on_progress(Progress(event.data))

@@ -55,7 +55,9 @@ class AsyncOutput:
                 self._next = event.data["seq"] + event.data["bytes"]
                 return Chunk("stdout", b"", event.data["seq"], event.data["bytes"])
             if event.name == "position":
-                await self.aclose()
+                if self._events is not None:
+                    await self._events.finish()
+                self._events = None
                 if event.data.get("exit"):
                     self.exit = result_of({**event.data["exit"], "timed_out": False}, b"", b"")
                 raise StopAsyncIteration

@@ -335,17 +335,10 @@ class AsyncEventStream:
             raise error_of(event.data)
         return event
 
-    async def last(self, name: str) -> Any:
-        """Return the data of the first event with a name, and close."""
-        try:
-            while True:
-                event = await self.next()
-                if event is None:
-                    raise _wire.broken("the daemon's answer ended early")
-                if event.name == name:
-                    return event.data
-        finally:
-            await self.aclose()
+    async def finish(self) -> None:
+        """Read the end of an answer whose last event was seen: its connection is used again then."""
+        await drain(self._source)
+        await self.aclose()
 
     async def aclose(self) -> None:
         await self._response.aclose()
@@ -393,6 +386,15 @@ class AsyncWebSocket:
         _shutdown(self._stream)
         await self._response.aclose()
         await self._stream.aclose()
+
+
+async def drain(source: AsyncIterator[bytes]) -> None:
+    """Read an answer to its end, of which nothing is missing."""
+    try:
+        async for _ in source:
+            pass
+    except RametError:
+        pass
 
 
 def segment(ref: str) -> str:

@@ -106,7 +106,7 @@ class RunStream:
             if event.name == "result":
                 return Rich(event.data)
             if event.name == "exit":
-                self.close()
+                self._events.finish()
                 self.execution = execution_of(event.data, self._language)
                 raise StopIteration
 

@@ -47,7 +47,9 @@ class Events:
                     raise
                 continue
             if event is None or event.name == "end":
-                self.close()
+                if self._events is not None:
+                    self._events.finish()
+                self._events = None
                 raise StopIteration
             if event.name == "event":
                 known = Event(event.data)
@@ -94,7 +96,9 @@ class NetworkLog:
         while True:
             event = self._events.next()
             if event is None or event.name == "end":
-                self.close()
+                if self._events is not None:
+                    self._events.finish()
+                self._events = None
                 raise StopIteration
             if event.name == "event":
                 return NetworkLogEntry(event.data)

@@ -13,7 +13,7 @@ from .. import _wire
 from .._errors import Interrupted, RametError, Unavailable
 from .._types import KEEP, Chunk, Result, invalid, result_of
 from . import _io
-from ._transport import Transport, segment
+from ._transport import Transport, drain, segment
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -165,6 +165,8 @@ class FrameStream(ExecStream):
                 self._resume(error)
             else:
                 self._ready.extend(self._parser.feed(piece))
+                if self._ready and self._ready[-1][0] == _wire.FINAL:
+                    drain(self._source)  # its connection is used again then
         return self._ready.pop(0)
 
     def _resume(self, lost: Interrupted) -> None:

@@ -75,6 +75,7 @@ class Images:
                 if event is None:
                     raise _wire.broken("the daemon's answer ended early")
                 if event.name == "image":
+                    events.finish()
                     return Image(event.data)
                 if event.name == "progress" and on_progress is not None:
                     on_progress(Progress(event.data))

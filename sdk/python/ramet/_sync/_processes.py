@@ -57,7 +57,9 @@ class Output:
                 self._next = event.data["seq"] + event.data["bytes"]
                 return Chunk("stdout", b"", event.data["seq"], event.data["bytes"])
             if event.name == "position":
-                self.close()
+                if self._events is not None:
+                    self._events.finish()
+                self._events = None
                 if event.data.get("exit"):
                     self.exit = result_of({**event.data["exit"], "timed_out": False}, b"", b"")
                 raise StopIteration

@@ -337,17 +337,10 @@ class EventStream:
             raise error_of(event.data)
         return event
 
-    def last(self, name: str) -> Any:
-        """Return the data of the first event with a name, and close."""
-        try:
-            while True:
-                event = self.next()
-                if event is None:
-                    raise _wire.broken("the daemon's answer ended early")
-                if event.name == name:
-                    return event.data
-        finally:
-            self.close()
+    def finish(self) -> None:
+        """Read the end of an answer whose last event was seen: its connection is used again then."""
+        drain(self._source)
+        self.close()
 
     def close(self) -> None:
         self._response.close()
@@ -395,6 +388,15 @@ class WebSocket:
         _shutdown(self._stream)
         self._response.close()
         self._stream.close()
+
+
+def drain(source: Iterator[bytes]) -> None:
+    """Read an answer to its end, of which nothing is missing."""
+    try:
+        for _ in source:
+            pass
+    except RametError:
+        pass
 
 
 def segment(ref: str) -> str:
