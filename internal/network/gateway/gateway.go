@@ -182,8 +182,8 @@ func (g *Gateway) Add(r Registration, channel *os.File) error {
 // mu.
 func (g *Gateway) freeAddress() netip.Addr {
 	for {
-		g.next = (g.next + 1) % (1 << 17)
-		a := netip.AddrFrom4([4]byte{198, 18 + byte(g.next>>16), byte(g.next >> 8), byte(g.next)})
+		g.next = (g.next + 1) % (1 << 16)
+		a := netip.AddrFrom4([4]byte{198, 18, byte(g.next >> 8), byte(g.next)})
 		if g.next != 0 && g.addresses[a] == nil {
 			return a
 		}

@@ -72,6 +72,9 @@ func newSandbox(g *Gateway, r Registration, p *policy.Policy, t Treatments, ch *
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.dns = dns.NewClient(g.cfg.Upstream, siblings{g, r.Tenant}, s.names, names{p}, p.Limits().DNSPerS)
+	if g.cfg.Via != nil {
+		s.dns.SetStandIn(g.cfg.standIn)
+	}
 	s.setRate(p)
 	return s
 }

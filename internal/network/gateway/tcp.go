@@ -39,13 +39,17 @@ func (f *flow) runTCP() {
 	if len(q.Names) > 0 {
 		f.name = q.Names[0]
 	}
+	via := f.s.g.cfg.mayReachVia(q.Names, f.port)
+	if via && isStandIn(f.address) {
+		q.Address = anyAddress
+	}
 	d := f.s.judge(f, q)
 	f.rule = d.String()
 	if !d.Allowed {
 		f.deny(f.rule, f.s.current().WouldAllow(&q), codeFor(d))
 		return
 	}
-	if f.s.g.cfg.mayReachVia(q.Names, f.port) {
+	if via {
 		f.runVia(q, d)
 		return
 	}

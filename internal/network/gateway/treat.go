@@ -3,8 +3,10 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"hash/fnv"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -94,6 +96,24 @@ func (c *Config) mayReachVia(names []string, port uint16) bool {
 	return c.Via != nil && slices.ContainsFunc(names, func(name string) bool { return c.Via(name, port) != nil })
 }
 
+// standIns are addresses for names that only a proxy of the host resolves. Like those of sandboxes, no
+// network routes them.
+var standIns = netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 19, 0, 0}), 16)
+
+func isStandIn(a netip.Addr) bool { return standIns.Contains(a) }
+
+// standIn returns the address for a name that the host's resolver does not know, if it is reached
+// without. Several names may have one: the first bytes of a flow say which is meant.
+func (c *Config) standIn(name string) (netip.Addr, bool) {
+	if c.Via(name, 443) == nil {
+		return netip.Addr{}, false
+	}
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, name) // it never fails
+	sum := h.Sum32()
+	return netip.AddrFrom4([4]byte{198, 19, byte(sum >> 8), byte(sum)}), true
+}
+
 // runVia serves a flow of which mayReachVia holds. The guest speaks first, as with TLS; the server is
 // reached by the name that it shows, if the address was given out for that.
 func (f *flow) runVia(q policy.Question, d policy.Decision) {
@@ -108,11 +128,15 @@ func (f *flow) runVia(q policy.Question, d policy.Decision) {
 		f.refuse(guest, nil)
 		return
 	}
-	dial := firstly(nil, f.connect).dial
+	dial, reached := firstly(nil, f.connect).dial, false
 	for _, name := range names {
 		if via := f.s.g.cfg.Via(name, f.port); via != nil && name == q.Host {
-			dial = via
+			dial, reached = via, true
 		}
+	}
+	if isStandIn(f.address) && !reached {
+		f.refuse(guest, nil)
+		return
 	}
 	if isHTTP(t, found) {
 		f.treat(guest, &q, found, t, dial)

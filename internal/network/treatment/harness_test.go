@@ -263,7 +263,8 @@ func (g *guest) ask(m wire.Message) (uint32, chan answer, error) {
 	return m.Flow, c, g.channel.Send(&m, -1)
 }
 
-func (g *guest) lookUp(name string) {
+// lookUp asks for the address of a name.
+func (g *guest) lookUp(name string) (addr string) {
 	g.w.t.Helper()
 	text, err := new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.TypeA).Pack()
 	if err != nil {
@@ -273,7 +274,17 @@ func (g *guest) lookUp(name string) {
 	if err != nil {
 		g.w.t.Fatal(err)
 	}
-	<-c
+	a := <-c
+	var m dns.Msg
+	if err := m.Unpack(a.Payload); err != nil {
+		g.w.t.Fatal(err)
+	}
+	for _, rr := range m.Answer {
+		if rr, is := rr.(*dns.A); is {
+			addr = rr.A.String()
+		}
+	}
+	return addr
 }
 
 // conn is a flow as a program of the guest has it.

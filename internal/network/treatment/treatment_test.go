@@ -463,3 +463,62 @@ func TestNothingIsTreated(t *testing.T) {
 		t.Errorf("a registration makes %v objects", n)
 	}
 }
+
+// TestNamesThatOnlyTheProxyKnows have an address that stands for them.
+func TestNamesThatOnlyTheProxyKnows(t *testing.T) {
+	const hidden = "hidden.example.com"
+	var server *httptest.Server
+	address, asked := tunnels(t, func() string { return server.Listener.Addr().String() })
+	w := newWorld(t, func(w *world) {
+		tunnel := w.tunnel(address, false)
+		w.via = func(name string, port uint16) func(context.Context) (net.Conn, error) {
+			if port != 443 || name == "direct.example.com" {
+				return nil
+			}
+			return tunnel(name, port)
+		}
+	})
+	server = w.serve("443", func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, "hello") })
+	g := w.newGuest("one", `{"allow": ["`+hidden+`", "direct.example.com"]}`)
+	if got := g.lookUp("direct.example.com"); got != "" {
+		t.Errorf("a name that the proxy is not for has the address %s", got)
+	}
+	if got := g.lookUp("other." + hidden); got != "" {
+		t.Errorf("a name that is not allowed has the address %s", got)
+	}
+	at := g.lookUp(hidden)
+	if !strings.HasPrefix(at, "198.19.") {
+		t.Fatalf("it has the address %q", at)
+	}
+	shake := func(address, server string) error {
+		c, err := g.dial(t.Context(), address)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return tls.Client(c, &tls.Config{RootCAs: w.roots, ServerName: server}).HandshakeContext(t.Context())
+	}
+	if err := shake(at+":443", hidden); err != nil || !slices.Equal(asked.take(), []string{"CONNECT " + hidden + ":443"}) {
+		t.Errorf("it is not reached: %v", err)
+	}
+	for what, c := range map[string][2]string{
+		"another name": {at + ":443", name}, "no name": {at + ":443", ""}, "another port": {at + ":80", hidden}, "an address of nobody": {"198.19.255.254:443", hidden},
+	} {
+		if c[1] == "" {
+			conn, err := g.dial(t.Context(), c[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(conn, "SSH-2.0-client\r\n")
+			if b, _ := io.ReadAll(conn); len(b) > 0 {
+				t.Errorf("%s: %q came back", what, b)
+			}
+			conn.Close()
+		} else if err := shake(c[0], c[1]); err == nil {
+			t.Errorf("%s is reached", what)
+		}
+	}
+	if got := asked.take(); got != nil {
+		t.Errorf("the proxy was asked %q", got)
+	}
+}
