@@ -90,6 +90,7 @@ func fakeNetworks() apitest.NetworkFuncs {
 		NetworkProfilesFunc: func(context.Context) ([]api.NetworkProfile, error) {
 			return []api.NetworkProfile{
 				{Name: "git-hosts", Source: "file", Policy: &gitHosts}, {Name: "host-registries", Source: "derived", Error: "nothing is set up"},
+				{Name: "mirrors", Source: "file", Policy: &api.NetworkPolicy{Allow: []api.NetworkRule{{Address: "mirror.example.org", Private: true}}}},
 				{Name: "open", Source: "built-in", Policy: &api.NetworkPolicy{Default: api.NetworkAllow}},
 			}, nil
 		},

@@ -126,7 +126,11 @@ func Network(p *api.NetworkPolicy) string {
 	add := func(what string, rules []api.NetworkRule) {
 		var texts []string
 		for _, r := range rules {
-			texts = append(texts, r.String())
+			private := ""
+			if r.Private && r.Address != "" {
+				r.Private, private = false, " (private)"
+			}
+			texts = append(texts, r.String()+private)
 		}
 		if len(texts) > 0 {
 			parts = append(parts, what+strings.Join(texts, ", "))
