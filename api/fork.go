@@ -8,6 +8,9 @@ type ForkRequest struct {
 	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the children"`
 	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when the children end or rest by themselves; absent members are the parent's, counted from now"`
 	Network   *NetworkRequest   `json:"network,omitempty" doc:"what the children may reach: what the parent may if absent"`
+	// Hold and Record need the gateway to end TLS: what they cannot be done to is not reached.
+	Hold   NetworkHold `json:"hold,omitempty" enum:"writes" doc:"requests of the children that wait until a child is promoted or they are released, and are dropped with the child: writes are all but GET, HEAD and OPTIONS. Connections other than HTTP to names are refused"`
+	Record bool        `json:"record,omitempty" doc:"the children see one world: what the first one was answered is the answer to others that ask the same"`
 	// TimeoutMS bounds each child; a child that is late is reported as its
 	// error and does not harm the others.
 	TimeoutMS int64 `json:"timeout_ms,omitempty" minimum:"0" maximum:"600000" doc:"deadline for each child, 30000 if absent"`

@@ -42,11 +42,13 @@ func (l listener) Removing(b *sandboxes.Instance) []store.Change {
 // Removed implements sandboxes.Listener.
 func (l listener) Removed(b *sandboxes.Instance) {
 	l.m.remains.DropBudget(b.Record().Control)
+	l.m.networks.Removed(b)
 	l.m.snapshots.Collect()
 }
 
 // Forgotten implements sandboxes.Listener.
-func (l listener) Forgotten(b *sandboxes.Instance) {
+func (l listener) Forgotten(b, heir *sandboxes.Instance) {
+	l.m.networks.Promoted(b, heir)
 	// A record that stays is dropped by the next daemon.
 	if err := l.m.cfg.Store.Apply(context.Background(), l.m.publisher.Remove(b.ID)); err != nil {
 		l.m.cfg.Log.Error("forget the published ports of a promoted sandbox", "id", b.ID, "error", err)

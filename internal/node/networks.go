@@ -10,7 +10,9 @@ import (
 
 	"ramet.dev/ramet/internal/network/host"
 	"ramet.dev/ramet/internal/network/profiles"
+	"ramet.dev/ramet/internal/network/secrets"
 	"ramet.dev/ramet/internal/node/networks"
+	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
 // gatewayGrace is how long a gateway goes on that no sandbox needs.
@@ -30,7 +32,12 @@ func (m *Node) newNetworks(ctx context.Context) (*networks.Networks, error) {
 	if d := cfg.Paths.Networks(); d != "" {
 		dir = os.DirFS(d)
 	}
+	store, err := secrets.Open(hostfs.OS, cfg.Paths.Secrets())
+	if err != nil {
+		return nil, err
+	}
 	return networks.New(ctx, networks.Config{
+		Secrets: store, HeldFiles: os.DirFS(cfg.Paths.Held()),
 		Sandboxes: m.sandboxes, Store: cfg.Store, Log: cfg.Log, Max: cfg.NetworkMax, Timeout: callTimeout,
 		Profiles: profiles.New(dir, map[string]profiles.Derived{networks.HostRegistries: networks.NewRegistries(home, cfg.Log).Derive}),
 		Gateway: host.Config{

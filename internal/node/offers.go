@@ -24,6 +24,8 @@ type offers struct {
 	admits
 	runs
 	connects
+	guards
+	holds
 	compares
 	steps
 	publishes
@@ -87,6 +89,8 @@ type (
 		service.Ports
 	}
 	connects  interface{ service.Networks }
+	guards    interface{ service.Secrets }
+	holds     interface{ service.Held }
 	compares  interface{ service.Compare }
 	steps     interface{ service.Timeline }
 	publishes interface{ service.Events }

@@ -14,6 +14,8 @@ type Service interface {
 	Ports
 	Networks
 	PublishedPorts
+	Secrets
+	Held
 	Compare
 	Snapshots
 	Timeline

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -25,6 +27,8 @@ func outside(args []string) (int, error) {
 		return download(args[1])
 	case "hold":
 		return holdOutside(args[1], args[2])
+	case "request":
+		return requestOutside(args[1], args[2], args[3])
 	case "speed":
 		return speed(args[1], args[2])
 	}
@@ -134,6 +138,25 @@ func holdOutside(addr, count string) (int, error) {
 		fmt.Println("whole", whole, "reset", reset)
 	}
 	return 0, nil
+}
+
+// requestOutside makes a request and prints the status and the body of the answer.
+func requestOutside(method, url, body string) (int, error) {
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		return 2, err
+	}
+	if key := os.Getenv("KEY"); key != "" {
+		r.Header.Set("X-Key", key)
+	}
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 1, err
+	}
+	defer a.Body.Close()
+	b, err := io.ReadAll(a.Body)
+	fmt.Printf("%d %s\n", a.StatusCode, b)
+	return 0, err
 }
 
 // speed measures what a connection does: "down", "up", "ask" or "dial".

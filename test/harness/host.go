@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,23 +55,15 @@ func (n *Node) endGateway() {
 	})
 }
 
-// Gateway returns the process of the node's gateway, or 0.
+// Gateway returns the process of the node's gateway, or 0 if none answers.
 func (n *Node) Gateway() int {
-	entries, err := os.ReadDir("/proc")
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	hello, err := control.NewClient(filepath.Join(n.Paths.RuntimeDir(), "gateway.sock")).Hello(ctx)
 	if err != nil {
-		n.T.Fatal(err)
+		return 0
 	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err == nil && bytes.HasPrefix(line, []byte("ramet-gateway")) && bytes.Contains(line, []byte(n.Build)) {
-			return pid
-		}
-	}
-	return 0
+	return hello.PID
 }
 
 // DestroyAll destroys all sandboxes and deletes all snapshots.

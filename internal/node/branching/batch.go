@@ -14,6 +14,8 @@ import (
 	"ramet.dev/ramet/internal/node/background"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/meter"
+	"ramet.dev/ramet/internal/node/networks"
+	"ramet.dev/ramet/internal/node/reach"
 	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/spawn"
@@ -81,8 +83,9 @@ func (k *Forker) newBatch(tenant string, began time.Time, count int, names []str
 }
 
 // connect decides what the children may reach.
-func (b *batch) connect(ctx context.Context, req *api.NetworkRequest, from sandboxes.Network) error {
-	granted, err := b.forker.cfg.Networks.Grant(ctx, req, from)
+func (b *batch) connect(ctx context.Context, tree string, req *api.NetworkRequest, branch networks.Branch, from reach.Network) error {
+	granted, err := b.forker.cfg.Networks.Grant(ctx, networks.Owner{Tenant: b.tenant, Tree: tree}, req, branch, from)
+	granted.Releases = nil // those of the parent
 	for i := range b.drafts {
 		b.drafts[i].SetNetwork(granted)
 	}
@@ -97,7 +100,7 @@ func (b *batch) describe(i int, from *api.Sandbox, ancestors []string, metadata 
 	s.Depth = len(ancestors)
 	d.Ancestors = ancestors
 	s.Metadata, s.SelfControl = sandboxes.Merged(from.Metadata, metadata), from.SelfControl
-	s.Env, s.Cwd, s.User = sandboxes.Merged(from.Env, b.env), from.Cwd, from.User
+	s.Env, s.Cwd, s.User = networks.Environment(sandboxes.Merged(from.Env, b.env), &d.Reach), from.Cwd, from.User
 	s.Lifecycle, s.AutoCheckpoint = from.Lifecycle.Inherited(life, b.forker.cfg.Clock.Now()), from.AutoCheckpoint
 }
 

@@ -13,7 +13,9 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/node/inspect"
 	"ramet.dev/ramet/internal/node/lineage"
+	"ramet.dev/ramet/internal/node/networks"
 	"ramet.dev/ramet/internal/node/quota"
+	"ramet.dev/ramet/internal/node/reach"
 	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/spawn"
@@ -91,12 +93,13 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 		s.SelfControl = req.SelfControl
 		rec.Control = &selfcontrol.Grant{Budget: id}
 	}
-	granted, err := c.forker.cfg.Networks.Grant(ctx, req.Network, sandboxes.Network{})
+	granted, err := c.forker.cfg.Networks.Grant(ctx, networks.Owner{Tenant: tenant, Tree: id}, req.Network, networks.Branch{}, reach.Network{})
 	if err != nil {
 		c.forker.cfg.Sandboxes.Names.Release(tenant, req.Name)
 		return nil, fmt.Errorf("create sandbox: %w", err)
 	}
 	rec.SetNetwork(granted)
+	s.Env = networks.Environment(s.Env, &granted.Kept)
 	made, err := c.forker.cfg.Admission.Admit(ctx, tenant, nil, 1)
 	if err != nil {
 		c.forker.cfg.Sandboxes.Names.Release(tenant, req.Name)

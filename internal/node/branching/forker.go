@@ -13,7 +13,9 @@ import (
 	"ramet.dev/ramet/internal/node/capture"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/meter"
+	"ramet.dev/ramet/internal/node/networks"
 	"ramet.dev/ramet/internal/node/quota"
+	"ramet.dev/ramet/internal/node/reach"
 	"ramet.dev/ramet/internal/node/resting"
 	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/node/selfcontrol"
@@ -63,8 +65,8 @@ type Images interface {
 
 // Networks decides what new sandboxes may reach.
 type Networks interface {
-	// Grant returns what is asked for, or from if req is nil.
-	Grant(ctx context.Context, req *api.NetworkRequest, from sandboxes.Network) (sandboxes.Network, error)
+	// Grant returns what is asked for, or from if req is nil, with the requests of branches.
+	Grant(ctx context.Context, of networks.Owner, req *api.NetworkRequest, branch networks.Branch, from reach.Network) (reach.Network, error)
 }
 
 // Audit takes entries of the audit.
@@ -125,7 +127,7 @@ func (k *Forker) ForkOf(ctx context.Context, b *sandboxes.Instance, req api.Fork
 	defer batch.close()
 	batch.fresh = fresh
 	rec := b.Record()
-	if err := batch.connect(ctx, req.Network, rec.Network()); err != nil {
+	if err := batch.connect(ctx, rec.Lineage()[0], req.Network, networks.Branch{Hold: req.Hold, Record: req.Record}, rec.Network()); err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
 	made, err := k.cfg.Admission.Admit(ctx, b.Tenant(), b.Lineage(), len(batch.drafts))
@@ -232,7 +234,7 @@ func (k *Forker) RestoreOf(ctx context.Context, s *snapshots.Snapshot, req api.R
 	}
 	defer batch.close()
 	batch.fresh = fresh
-	if err := batch.connect(ctx, req.Network, sandboxes.Network{Policy: rec.Source.Network, Profiles: rec.Profiles}); err != nil {
+	if err := batch.connect(ctx, rec.Lineage()[0], req.Network, networks.Branch{}, reach.Network{Policy: rec.Source.Network, Kept: rec.Reach}); err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
 	made, err := k.cfg.Admission.Admit(ctx, rec.Tenant(), rec.Lineage(), len(batch.drafts))

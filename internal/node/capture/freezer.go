@@ -93,7 +93,7 @@ func (z *Freezer) Capture(ctx context.Context, b *sandboxes.Instance, req api.Sn
 		Ancestors: rec.Lineage(),
 		History:   f.History,
 		Source:    source,
-		Profiles:  rec.Profiles,
+		Reach:     rec.Reach,
 		Control:   rec.Control.Inherited(false).Retagged(selfcontrol.Additions(req.Metadata), false),
 		Processor: snapshots.ProcessorFeatures(),
 	}, nil

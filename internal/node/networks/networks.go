@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"ramet.dev/ramet/internal/network/host"
 	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/network/profiles"
+	"ramet.dev/ramet/internal/network/secrets"
+	"ramet.dev/ramet/internal/node/reach"
 	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/store"
@@ -26,6 +29,8 @@ type Config struct {
 	Sandboxes *sandboxes.Registry
 	Store     *store.Store
 	Profiles  *profiles.Set
+	Secrets   *secrets.Store
+	HeldFiles fs.FS // the directory of held requests, if it is there
 	// Max asks for the document that has to allow what those of sandboxes allow; nil if there is none.
 	Max *api.NetworkRequest
 	// Gateway says how the gateway is started. Attach is set by New.
@@ -106,55 +111,92 @@ func notOwn(netip.Addr) bool { return false }
 func (n *Networks) Adopt(ctx context.Context) {
 	var rs []gateway.Registration
 	for _, b := range n.cfg.Sandboxes.All() {
-		if s := b.Sentry(); s != nil && b.View().Network != nil {
-			rs = append(rs, n.registration(b.Record(), s))
+		s := b.Sentry()
+		if s == nil || b.View().Network == nil {
+			continue
 		}
+		r, err := n.registration(b.Record(), s)
+		if err != nil {
+			n.cfg.Log.Error("put the network of a sandbox in force", "id", b.ID, "error", err)
+			continue
+		}
+		rs = append(rs, r)
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
 	if err := n.host.Adopt(ctx, rs); err != nil {
 		n.cfg.Log.Error("take over the gateway", "error", err)
 	}
+	if err := n.reconcile(ctx); err != nil {
+		n.cfg.Log.Error("look through held requests", "error", err)
+	}
 }
 
 // Close lets go of the gateway, which goes on.
 func (n *Networks) Close() { n.host.Close() }
 
+// Owner says whose a sandbox is that is to be made.
+type Owner struct {
+	Tenant string
+	Tree   string // the sandbox that its tree began with
+}
+
 // Grant returns the network of a sandbox that is to be made: the one that is asked for, or from if
-// req is nil. A caller that is bound to sandboxes gives no more than from.
-func (n *Networks) Grant(ctx context.Context, req *api.NetworkRequest, from sandboxes.Network) (sandboxes.Network, error) {
-	granted := from
+// req is nil, with the requests of branches. A caller that is bound to sandboxes gives no more than
+// from.
+func (n *Networks) Grant(ctx context.Context, of Owner, req *api.NetworkRequest, branch Branch, from reach.Network) (reach.Network, error) {
+	granted, err := from, error(nil)
 	if req != nil {
-		var err error
-		if granted, err = n.asked(ctx, req, from); err != nil {
-			return sandboxes.Network{}, err
+		if granted, err = n.asked(ctx, of, req, from); err != nil {
+			return reach.Network{}, err
+		}
+	}
+	if branch != (Branch{}) {
+		if granted, err = n.branch(of, branch, granted); err != nil {
+			return reach.Network{}, err
 		}
 	}
 	if granted.Policy != nil {
 		if err := n.host.Ready(ctx); err != nil {
-			return sandboxes.Network{}, err
+			return reach.Network{}, err
 		}
 	}
 	return granted, nil
 }
 
+// branch returns a network for the children of a fork.
+func (n *Networks) branch(of Owner, branch Branch, from reach.Network) (reach.Network, error) {
+	granted, err := branch.apply(from)
+	if err != nil || granted.Policy == nil {
+		return granted, err
+	}
+	compiled, err := policy.Compile(n.spec(granted), notOwn)
+	if err != nil {
+		return reach.Network{}, err
+	}
+	group := granted.RecordGroup
+	err = n.treat(of, &granted, compiled, from.Kept)
+	granted.RecordGroup = group
+	return granted, err
+}
+
 // asked returns the network that a request asks for, in place of from.
-func (n *Networks) asked(ctx context.Context, req *api.NetworkRequest, from sandboxes.Network) (sandboxes.Network, error) {
+func (n *Networks) asked(ctx context.Context, of Owner, req *api.NetworkRequest, from reach.Network) (reach.Network, error) {
 	doc, err := n.document(ctx, req)
 	if err != nil {
-		return sandboxes.Network{}, err
+		return reach.Network{}, err
 	}
 	if doc.Closed() {
-		return sandboxes.Network{}, nil
+		return reach.Network{Kept: closed(from.Kept)}, nil
 	}
 	spec, err := n.cfg.Profiles.Spec(ctx, doc, nil)
 	if err != nil {
-		return sandboxes.Network{}, err
+		return reach.Network{}, err
 	}
-	asked := sandboxes.Network{Policy: doc, Profiles: spec.Profiles}
+	asked := reach.Network{Policy: doc, Kept: reach.Kept{Profiles: spec.Profiles}}
 	compiled, err := policy.Compile(n.spec(asked), notOwn)
 	if err != nil {
-		return sandboxes.Network{}, err
+		return reach.Network{}, err
 	}
 	if caller := access.From(ctx); caller.Bound() || caller.By != "" {
 		had, err := policy.Compile(n.spec(from), notOwn)
@@ -162,8 +204,11 @@ func (n *Networks) asked(ctx context.Context, req *api.NetworkRequest, from sand
 			err = policy.Within(compiled, had)
 		}
 		if err != nil {
-			return sandboxes.Network{}, err
+			return reach.Network{}, err
 		}
+	}
+	if err := n.treat(of, &asked, compiled, from.Kept); err != nil {
+		return reach.Network{}, err
 	}
 	return asked, nil
 }
@@ -185,8 +230,14 @@ func (n *Networks) document(ctx context.Context, req *api.NetworkRequest) (*api.
 	return &normal, nil
 }
 
+// closed returns what stays of a network that is taken away: what programs of the sandbox know.
+func closed(k reach.Kept) reach.Kept {
+	k.Profiles, k.RecordGroup = nil, ""
+	return k
+}
+
 // spec returns what the policy of a network is compiled from.
-func (n *Networks) spec(of sandboxes.Network) policy.Spec {
+func (n *Networks) spec(of reach.Network) policy.Spec {
 	spec := policy.Spec{Bounds: n.bounds.Bounds, Profiles: of.Profiles}
 	if of.Policy != nil {
 		spec.Document = *of.Policy
@@ -203,11 +254,12 @@ func (n *Networks) spec(of sandboxes.Network) policy.Spec {
 }
 
 // registration returns what the gateway is told of a sandbox that runs in s.
-func (n *Networks) registration(rec sandboxes.Record, s *launch.Sentry) gateway.Registration {
-	return gateway.Registration{
+func (n *Networks) registration(rec sandboxes.Record, s *launch.Sentry) (gateway.Registration, error) {
+	r := gateway.Registration{
 		ID: s.Key(), Sandbox: rec.Sandbox.ID, Tenant: rec.Tenant(), Tree: rec.Lineage()[0],
 		Name: rec.Sandbox.Name, Metadata: rec.Sandbox.Metadata, Policy: n.spec(rec.Network()),
 	}
+	return r, n.treated(&rec, &r)
 }
 
 // Began puts the network of b, which goes on in s, in force. channel is the gateway's end of the
@@ -235,7 +287,11 @@ func (n *Networks) Ended(b *sandboxes.Instance, s *launch.Sentry) {
 // enforce puts the network of a record in force for the sentry that the sandbox runs in.
 func (n *Networks) enforce(ctx context.Context, rec sandboxes.Record, s *launch.Sentry, channel *os.File) error {
 	if rec.Sandbox.Network != nil {
-		return n.host.Put(ctx, n.registration(rec, s), channel)
+		r, err := n.registration(rec, s)
+		if err != nil {
+			return err
+		}
+		return n.host.Put(ctx, r, channel)
 	}
 	if !n.host.Has(s.Key()) { // as nearly always
 		return nil

@@ -2,6 +2,8 @@ package networks
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"reflect"
@@ -11,12 +13,16 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/network/gateway"
 	"ramet.dev/ramet/internal/network/host"
 	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/network/profiles"
+	"ramet.dev/ramet/internal/network/secrets"
 	"ramet.dev/ramet/internal/node/nodetest"
+	"ramet.dev/ramet/internal/node/reach"
 	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
 // files are the profiles of the tests.
@@ -32,7 +38,12 @@ func files() fstest.MapFS {
 func newNetworks(t *testing.T, gateway string, files fstest.MapFS, max *api.NetworkRequest) (*Networks, *nodetest.Parts) {
 	t.Helper()
 	parts := nodetest.New(t, nodetest.Options{})
+	store, err := secrets.Open(hostfs.OS, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	n, err := New(t.Context(), Config{
+		Secrets: store, HeldFiles: fstest.MapFS{},
 		Sandboxes: parts.Sandboxes, Store: parts.Store, Profiles: profiles.New(files, nil), Max: max, Log: slog.New(slog.DiscardHandler), Timeout: time.Minute,
 		Gateway: host.Config{Dir: t.TempDir(), Executable: gateway, Build: "test", Log: slog.New(slog.DiscardHandler)},
 	})
@@ -72,7 +83,7 @@ func TestRequestsBecomeDocuments(t *testing.T) {
 		"a document":           {api.NetworkRequest{NetworkPolicy: api.NetworkPolicy{Allow: parse(t, "a.example.org", "profile=git")}}, "deny [a.example.org profile=git] []", []string{"git"}},
 		"a default in its way": {api.NetworkRequest{Profile: "wide", NetworkPolicy: api.NetworkPolicy{Default: api.NetworkDeny, Allow: parse(t, "a.example.org")}}, "deny [a.example.org] [ads.example.org]", nil},
 	} {
-		got, err := n.asked(t.Context(), &c.req, sandboxes.Network{})
+		got, err := n.asked(t.Context(), Owner{}, &c.req, reach.Network{})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -90,7 +101,7 @@ func TestRequestsBecomeDocuments(t *testing.T) {
 		}
 	}
 	for profile, want := range map[string]api.Code{"unknown": api.CodeNotFound, "bad": api.CodeInvalid, "../x": api.CodeInvalid} {
-		if _, err := n.asked(t.Context(), &api.NetworkRequest{Profile: profile}, sandboxes.Network{}); api.CodeOf(err) != want {
+		if _, err := n.asked(t.Context(), Owner{}, &api.NetworkRequest{Profile: profile}, reach.Network{}); api.CodeOf(err) != want {
 			t.Errorf("profile %s: %v", profile, err)
 		}
 	}
@@ -108,7 +119,7 @@ func list(rules []api.NetworkRule) string {
 func TestProfilesAsTheyWere(t *testing.T) {
 	now := files()
 	first, _ := newNetworks(t, "/bin/false", now, nil)
-	given, err := first.asked(t.Context(), &api.NetworkRequest{Profile: "git"}, sandboxes.Network{})
+	given, err := first.asked(t.Context(), Owner{}, &api.NetworkRequest{Profile: "git"}, reach.Network{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +153,7 @@ func TestProfilesAsTheyWere(t *testing.T) {
 // TestWhoMayGiveMore lets callers that are bound give no more than there is.
 func TestWhoMayGiveMore(t *testing.T) {
 	n, _ := newNetworks(t, "/bin/false", files(), nil)
-	from := sandboxes.Network{Policy: &api.NetworkPolicy{Allow: parse(t, "a.example.org", "b.example.org")}}
+	from := reach.Network{Policy: &api.NetworkPolicy{Allow: parse(t, "a.example.org", "b.example.org")}}
 	for name, c := range map[string]struct {
 		caller access.Caller
 		req    api.NetworkRequest
@@ -154,7 +165,7 @@ func TestWhoMayGiveMore(t *testing.T) {
 		"bound, nothing":    {access.Caller{Tenant: "a", Sandbox: "r"}, api.NetworkRequest{}, true},
 		"the sandbox, more": {access.Itself("a", "r"), api.NetworkRequest{Profile: "git"}, false},
 	} {
-		_, err := n.asked(access.With(context.Background(), c.caller), &c.req, from)
+		_, err := n.asked(access.With(context.Background(), c.caller), Owner{}, &c.req, from)
 		if (err == nil) != c.ok || err != nil && api.CodeOf(err) != api.CodeForbidden {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -164,10 +175,10 @@ func TestWhoMayGiveMore(t *testing.T) {
 // TestWithoutAGateway gives no network, and refuses nothing else.
 func TestWithoutAGateway(t *testing.T) {
 	n, parts := newNetworks(t, "/bin/false", files(), nil)
-	if _, err := n.Grant(nodetest.AsOwner, nil, sandboxes.Network{}); err != nil {
+	if _, err := n.Grant(nodetest.AsOwner, Owner{}, nil, Branch{}, reach.Network{}); err != nil {
 		t.Errorf("no network: %v", err)
 	}
-	if _, err := n.Grant(nodetest.AsOwner, &api.NetworkRequest{Profile: "open"}, sandboxes.Network{}); api.CodeOf(err) != api.CodeUnavailable {
+	if _, err := n.Grant(nodetest.AsOwner, Owner{}, &api.NetworkRequest{Profile: "open"}, Branch{}, reach.Network{}); api.CodeOf(err) != api.CodeUnavailable {
 		t.Errorf("a network: %v", err)
 	}
 	b := parts.Add(t, nodetest.Answer)
@@ -182,4 +193,96 @@ func TestWithoutAGateway(t *testing.T) {
 	}
 	n.Began(b, b.Sentry(), nil)
 	n.Ended(b, b.Sentry())
+}
+
+// TestBranches have their requests held or recorded, and reach nothing that this cannot be done to.
+func TestBranches(t *testing.T) {
+	n, _ := newNetworks(t, "/bin/false", files(), nil)
+	from, err := n.asked(nodetest.AsOwner, Owner{"a", "sbx_root"}, &api.NetworkRequest{NetworkPolicy: api.NetworkPolicy{
+		Allow: parse(t, "a.example.org", "192.0.2.1:5432", "profile=git", "udp:192.0.2.1:53"),
+		Rules: map[string]api.NetworkTreatment{"b.example.org": {Methods: []string{"POST"}}},
+	}}, reach.Network{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(from.Authority) == 0 || !strings.Contains(string(from.Certificate), "BEGIN CERTIFICATE") {
+		t.Errorf("a document that treats requests has no authority: %+v", from.Kept)
+	}
+	held, err := n.branch(Owner{"a", "sbx_root"}, Branch{Hold: api.HoldWrites, Record: true}, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := list(held.Policy.Allow); got != "[a.example.org profile=git]" {
+		t.Errorf("it allows %s", got)
+	}
+	want := map[string]api.NetworkTreatment{
+		"b.example.org": {Methods: []string{"POST"}, Hold: api.HoldWrites, Record: true}, "*": {Hold: api.HoldWrites, Record: true},
+	}
+	if !reflect.DeepEqual(held.Policy.Rules, want) || held.RecordGroup == "" || !reflect.DeepEqual(held.Authority, from.Authority) {
+		t.Errorf("it treats %+v, in group %q", held.Policy.Rules, held.RecordGroup)
+	}
+	if len(from.Policy.Allow) != 4 || len(from.Policy.Rules) != 1 || from.RecordGroup != "" {
+		t.Errorf("the parent's document is changed: %+v", from.Policy)
+	}
+	if none, err := n.branch(Owner{}, Branch{Hold: api.HoldWrites}, reach.Network{}); err != nil || none.Policy != nil {
+		t.Errorf("of a sandbox without a network: %+v, %v", none, err)
+	}
+	if _, err := n.branch(Owner{}, Branch{Hold: "reads"}, from); api.CodeOf(err) != api.CodeInvalid {
+		t.Errorf("a bad word: %v", err)
+	}
+}
+
+// TestSecretsAreNeverTold looks for a value in all that is stored and told.
+func TestSecretsAreNeverTold(t *testing.T) {
+	n, _ := newNetworks(t, "/bin/false", files(), nil)
+	const value = "s3cret-value"
+	ask := &api.NetworkRequest{NetworkPolicy: api.NetworkPolicy{Rules: map[string]api.NetworkTreatment{
+		"llm.example.org": {Secret: &api.NetworkSecret{Header: "Authorization", Value: "Bearer ${KEY}"}},
+	}}}
+	if _, err := n.asked(nodetest.AsOwner, Owner{access.DefaultTenant, "sbx_root"}, ask, reach.Network{}); api.CodeOf(err) != api.CodeNotFound {
+		t.Errorf("a secret that is not there: %v", err)
+	}
+	s, err := NewSecrets(n).SetSecret(nodetest.AsOwner, "KEY", api.SecretRequest{Value: value, SecretBinding: api.SecretBinding{Names: []string{"llm.example.org"}, Header: "Authorization"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := NewSecrets(n).Secrets(nodetest.AsOwner)
+	if err != nil || len(list) != 1 || list[0].Name != "KEY" {
+		t.Errorf("secrets: %+v, %v", list, err)
+	}
+	got, err := n.asked(nodetest.AsOwner, Owner{access.DefaultTenant, "sbx_root"}, ask, reach.Network{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := Environment(map[string]string{"A": "b"}, &got.Kept)
+	if !secrets.IsPlaceholder(env["KEY"]) || env["A"] != "b" {
+		t.Errorf("programs have %v", env)
+	}
+	if own := Environment(map[string]string{"KEY": "mine"}, &got.Kept); own["KEY"] != "mine" {
+		t.Errorf("a variable of the user's is replaced: %v", own)
+	}
+	rec := sandboxes.Record{Sandbox: api.Sandbox{ID: "sbx_root", Env: env}}
+	rec.SetNetwork(got)
+	r := gateway.Registration{Policy: n.spec(got)}
+	if err := n.treated(&rec, &r); err != nil || len(r.Secrets) != 1 || r.Secrets[0].Value.Reveal() != value || r.Secrets[0].Placeholder != env["KEY"] {
+		t.Fatalf("the gateway is told %+v, %v", r, err)
+	}
+	told, err := json.Marshal([]any{s, list, got, rec, r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(told), value) || strings.Contains(fmt.Sprintf("%+v %#v", r, r), value) {
+		t.Errorf("the value is told: %s", told)
+	}
+	if err := NewSecrets(n).RemoveSecret(nodetest.AsOwner, "KEY"); err != nil {
+		t.Fatal(err)
+	}
+	r = gateway.Registration{Policy: n.spec(got)}
+	if err := n.treated(&rec, &r); err != nil || len(r.Secrets) != 0 {
+		t.Errorf("without the secret: %+v, %v", r, err)
+	}
+	bound := access.With(t.Context(), access.Caller{Tenant: "default", Tree: "sbx_root"})
+	if _, err := NewSecrets(n).Secrets(bound); api.CodeOf(err) != api.CodeForbidden {
+		t.Errorf("a caller that is bound: %v", err)
+	}
 }

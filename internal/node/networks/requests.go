@@ -24,7 +24,7 @@ func (n *Networks) Network(ctx context.Context, ref string) (*api.SandboxNetwork
 
 func (n *Networks) describe(b *sandboxes.Instance) *api.SandboxNetwork {
 	rec := b.Record()
-	out := &api.SandboxNetwork{NetworkPolicy: api.NetworkPolicy{}.Normal(), Profiles: rec.Profiles}
+	out := &api.SandboxNetwork{NetworkPolicy: api.NetworkPolicy{}.Normal(), Profiles: rec.Reach.Profiles}
 	if p := rec.Sandbox.Network; p != nil {
 		out.NetworkPolicy = p.Normal()
 	}
@@ -43,10 +43,14 @@ func (n *Networks) SetNetwork(ctx context.Context, ref string, req api.NetworkRe
 	var was, is sandboxes.Record
 	err = n.cfg.Sandboxes.EditAnd(ctx, b, func(rec *sandboxes.Record) error {
 		was = *rec
-		granted, err := n.Grant(ctx, &req, rec.Network())
+		granted, err := n.Grant(ctx, Owner{rec.Tenant(), rec.Lineage()[0]}, &req, Branch{}, rec.Network())
+		if err != nil {
+			return err
+		}
 		rec.SetNetwork(granted)
+		rec.Sandbox.Env = Environment(rec.Sandbox.Env, &granted.Kept)
 		is = *rec
-		return err
+		return nil
 	}, func(edited store.Change) error { return n.replace(ctx, b, was, is, edited) })
 	if err != nil {
 		return nil, fmt.Errorf("set network: %w", err)

@@ -186,4 +186,4 @@ func (l listener) Removed(b *sandboxes.Instance) {
 	l.p.Snapshots.Collect()
 }
 
-func (listener) Forgotten(*sandboxes.Instance) {}
+func (listener) Forgotten(*sandboxes.Instance, *sandboxes.Instance) {}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node/reach"
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/spawn"
 	"ramet.dev/ramet/internal/service/access"
@@ -22,8 +23,8 @@ type Record struct {
 	Freeze string `json:"freeze,omitempty"`
 	// Control is nil if it may not control itself.
 	Control *selfcontrol.Grant `json:"control,omitempty"`
-	// Profiles are those that the document of its network names, as they were when it was set.
-	Profiles map[string]api.NetworkPolicy `json:"network_profiles,omitempty"`
+	// Reach belongs to the document of its network.
+	Reach reach.Kept `json:"network,omitzero"`
 	// Hibernation is the snapshot that it is on disk as, while it is hibernated.
 	Hibernation string `json:"hibernation,omitempty"`
 	// DiskMiB is what its files took when it was hibernated.
@@ -51,19 +52,13 @@ func NewRecord(tenant, id, name string, forkIndex int) Record {
 	}}
 }
 
-// Network is what a sandbox may reach.
-type Network struct {
-	// Policy is its document; nil if it has no network.
-	Policy *api.NetworkPolicy
-	// Profiles are those that the document names.
-	Profiles map[string]api.NetworkPolicy
+// Network returns what the sandbox may reach.
+func (r *Record) Network() reach.Network {
+	return reach.Network{Policy: r.Sandbox.Network, Kept: r.Reach}
 }
 
-// Network returns what the sandbox may reach.
-func (r *Record) Network() Network { return Network{r.Sandbox.Network, r.Profiles} }
-
 // SetNetwork replaces it.
-func (r *Record) SetNetwork(n Network) { r.Sandbox.Network, r.Profiles = n.Policy, n.Profiles }
+func (r *Record) SetNetwork(n reach.Network) { r.Sandbox.Network, r.Reach = n.Policy, n.Kept }
 
 // Tenant returns whose the sandbox is. Records of versions without tenants are the
 // default one's.

@@ -52,17 +52,18 @@ func (r *Registry) unlist(b *Instance) bool {
 	return listed
 }
 
-// Forget removes a sandbox whose record is gone, and whose sentry and freeze another one
-// has. The caller holds b.Op.
-func (r *Registry) Forget(b *Instance) {
+// Forget removes a sandbox whose record is gone, and whose sentry and freeze heir has. The
+// caller holds Op of both.
+func (r *Registry) Forget(b, heir *Instance) {
 	b.mu.Lock()
 	r.become(b, api.StateDestroyed, "") // for those who wait for it
 	b.mu.Unlock()
 	r.unlist(b)
-	r.listener.Forgotten(b)
+	r.listener.Forgotten(b, heir)
 }
 
-// Edit changes the name, the metadata, the lifecycle, the grant and the network in the record of b.
+// Edit changes the name, the metadata, the lifecycle, the grant, the network and the
+// environment in the record of b.
 // change gets a copy, in which it replaces what it changes.
 func (r *Registry) Edit(ctx context.Context, b *Instance, change func(*Record) error) error {
 	return r.EditAnd(ctx, b, change, func(edited store.Change) error { return r.store.Apply(ctx, edited) })
@@ -85,7 +86,8 @@ func (r *Registry) EditAnd(ctx context.Context, b *Instance, change func(*Record
 	b.Amend(func(now *Record) { // which may have failed meanwhile
 		s := &now.Sandbox
 		s.Name, s.Metadata, s.Lifecycle, now.Control = rec.Sandbox.Name, rec.Sandbox.Metadata, rec.Sandbox.Lifecycle, rec.Control
-		s.Network, now.Profiles = rec.Sandbox.Network, rec.Profiles
+		now.SetNetwork(rec.Network())
+		s.Env = rec.Sandbox.Env
 	})
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/fsview"
+	"ramet.dev/ramet/internal/node/reach"
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/service/access"
@@ -21,14 +22,14 @@ type Record struct {
 	Ancestors []string           `json:"ancestors,omitempty"` // the frozen sandbox is the last
 	History   []fsview.ForkPoint `json:"history,omitempty"`   // the snapshot itself is the last
 	Source    api.Sandbox        `json:"source"`              // the frozen sandbox as it was then
-	// Profiles are those of the frozen sandbox's network.
-	Profiles  map[string]api.NetworkPolicy `json:"network_profiles,omitempty"`
-	Digest    string                       `json:"digest,omitempty"`    // sha256 of the state on disk
-	Control   *selfcontrol.Grant           `json:"control,omitempty"`   // the grant of what is made from it
-	Asked     uint64                       `json:"asked,omitempty"`     // the sandbox's self-request for it; 0 for none
-	Label     string                       `json:"label,omitempty"`     // what the sandbox calls it
-	Private   string                       `json:"private,omitempty"`   // the sandbox that alone returns to it; nobody sees it
-	Processor []string                     `json:"processor,omitempty"` // features of the processor where it was made
+	// Reach is that of the frozen sandbox.
+	Reach     reach.Kept         `json:"network,omitzero"`
+	Digest    string             `json:"digest,omitempty"`    // sha256 of the state on disk
+	Control   *selfcontrol.Grant `json:"control,omitempty"`   // the grant of what is made from it
+	Asked     uint64             `json:"asked,omitempty"`     // the sandbox's self-request for it; 0 for none
+	Label     string             `json:"label,omitempty"`     // what the sandbox calls it
+	Private   string             `json:"private,omitempty"`   // the sandbox that alone returns to it; nobody sees it
+	Processor []string           `json:"processor,omitempty"` // features of the processor where it was made
 	// Version counts how often its files were written anew, Parts are the files besides
 	// the state, and Needs the snapshots to whose files it refers.
 	Version int                     `json:"version,omitempty"`

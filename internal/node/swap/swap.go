@@ -173,6 +173,7 @@ func (w *Swapper) handOver(ctx context.Context, child, parent *sandboxes.Instanc
 	from, _, f := child.Take()
 	rec.Freeze, rec.Process, rec.Base = from.Freeze, from.Process, ""
 	rec.Sandbox.Isolation = from.Sandbox.Isolation
+	rec.Reach.Inherit(&from.Reach, child.ID)
 	err := spawn.Detach(ctx, sentry)
 	if err == nil {
 		err = w.cfg.Sandboxes.Install(ctx, []sandboxes.Placement{{Instance: parent, Record: rec, Sentry: sentry, Freeze: f}}, store.Change{Table: store.Sandboxes, ID: child.ID})
@@ -182,6 +183,6 @@ func (w *Swapper) handOver(ctx context.Context, child, parent *sandboxes.Instanc
 		w.cfg.Sandboxes.Watch(child, sentry, nil) // its watcher is gone if it ended meanwhile
 		return err
 	}
-	w.cfg.Sandboxes.Forget(child)
+	w.cfg.Sandboxes.Forget(child, parent)
 	return nil
 }

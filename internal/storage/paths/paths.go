@@ -56,6 +56,9 @@ func (p Paths) PackageCache() string { return filepath.Join(p.dataDir, "packages
 // write to.
 func (p Paths) Files() string { return filepath.Join(p.dataDir, "files") }
 
+// Secrets returns the directory of the secrets of tenants.
+func (p Paths) Secrets() string { return filepath.Join(p.dataDir, "secrets") }
+
 // Held returns the directory of requests of sandboxes that wait for a decision.
 func (p Paths) Held() string { return filepath.Join(p.dataDir, "held") }
 

@@ -590,7 +590,9 @@ class NetworkRuleObject(Model):
     """The type NetworkRuleObject of the REST interface."""
 
     address: Optional[str] = None
-    """A name, *.NAME for all names below it, an IP address, or a range of them (CIDR)."""
+    """A name, *.NAME for all names below it, an IP address, or a range of them (CIDR);
+    host.ramet.internal is the loopback address of the host.
+    """
     ports: List[Any]
     """Ports; if absent, 443 and 80 of an allowed name, and else all."""
     private: bool = False

@@ -46,6 +46,7 @@ type Service struct {
 	ImageFuncs
 	TimelineFuncs
 	NetworkFuncs
+	SecretFuncs
 }
 
 var _ service.Service = (*Service)(nil)

@@ -42,3 +42,46 @@ func (s *NetworkFuncs) NetworkLog(ctx context.Context, ref string, follow bool, 
 func (s *NetworkFuncs) NetworkProfiles(ctx context.Context) ([]api.NetworkProfile, error) {
 	return call(s.NetworkProfilesFunc != nil, func() ([]api.NetworkProfile, error) { return s.NetworkProfilesFunc(ctx) })
 }
+
+// SecretFuncs implement service.Secrets and service.Held.
+type SecretFuncs struct {
+	SecretsFunc      func(context.Context) ([]api.Secret, error)
+	SetSecretFunc    func(context.Context, string, api.SecretRequest) (*api.Secret, error)
+	RemoveSecretFunc func(context.Context, string) error
+	HeldFunc         func(context.Context, string) ([]api.HeldRequest, error)
+	ReleaseFunc      func(context.Context, string, api.HeldRelease) ([]api.HeldRequest, error)
+	DropFunc         func(context.Context, string, string) ([]api.HeldRequest, error)
+}
+
+// Secrets implements service.Secrets.
+func (s *SecretFuncs) Secrets(ctx context.Context) ([]api.Secret, error) {
+	return call(s.SecretsFunc != nil, func() ([]api.Secret, error) { return s.SecretsFunc(ctx) })
+}
+
+// SetSecret implements service.Secrets.
+func (s *SecretFuncs) SetSecret(ctx context.Context, name string, req api.SecretRequest) (*api.Secret, error) {
+	return call(s.SetSecretFunc != nil, func() (*api.Secret, error) { return s.SetSecretFunc(ctx, name, req) })
+}
+
+// RemoveSecret implements service.Secrets.
+func (s *SecretFuncs) RemoveSecret(ctx context.Context, name string) error {
+	if s.RemoveSecretFunc == nil {
+		return errUnset
+	}
+	return s.RemoveSecretFunc(ctx, name)
+}
+
+// HeldRequests implements service.Held.
+func (s *SecretFuncs) HeldRequests(ctx context.Context, ref string) ([]api.HeldRequest, error) {
+	return call(s.HeldFunc != nil, func() ([]api.HeldRequest, error) { return s.HeldFunc(ctx, ref) })
+}
+
+// ReleaseHeld implements service.Held.
+func (s *SecretFuncs) ReleaseHeld(ctx context.Context, ref string, req api.HeldRelease) ([]api.HeldRequest, error) {
+	return call(s.ReleaseFunc != nil, func() ([]api.HeldRequest, error) { return s.ReleaseFunc(ctx, ref, req) })
+}
+
+// DropHeld implements service.Held.
+func (s *SecretFuncs) DropHeld(ctx context.Context, ref, id string) ([]api.HeldRequest, error) {
+	return call(s.DropFunc != nil, func() ([]api.HeldRequest, error) { return s.DropFunc(ctx, ref, id) })
+}

@@ -1,0 +1,240 @@
+package networks
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/network/ca"
+	"ramet.dev/ramet/internal/network/gateway"
+	"ramet.dev/ramet/internal/network/policy"
+	"ramet.dev/ramet/internal/network/secrets"
+	"ramet.dev/ramet/internal/node/reach"
+	"ramet.dev/ramet/internal/node/sandboxes"
+)
+
+// A document that treats requests needs more than a document: the authority of the tree, with which
+// the gateway ends TLS, and the secrets that it puts in. Values of secrets are in the store of secrets
+// and in registrations, and nowhere else.
+
+// treat adds to granted what a policy needs that treats requests. from is what the sandbox had.
+func (n *Networks) treat(of Owner, granted *reach.Network, compiled *policy.Policy, from reach.Kept) error {
+	granted.Authority, granted.Certificate = from.Authority, from.Certificate // its programs trust it already
+	granted.RecordGroup, granted.Releases = from.RecordGroup, from.Releases
+	granted.Placeholders = from.Placeholders
+	if !compiled.TreatsRequests() {
+		return nil
+	}
+	for _, name := range secretsIn(compiled) {
+		if _, v, err := n.cfg.Secrets.Get(of.Tenant, name); err != nil {
+			return err
+		} else {
+			v.Clear()
+		}
+		if granted.Placeholders[name] == "" {
+			granted.Placeholders = maps.Clone(granted.Placeholders)
+			if granted.Placeholders == nil {
+				granted.Placeholders = map[string]string{}
+			}
+			granted.Placeholders[name] = secrets.NewPlaceholder()
+		}
+	}
+	if len(granted.Authority) > 0 {
+		return nil
+	}
+	authority, err := ca.New(ca.Options{Tree: of.Tree})
+	if err != nil {
+		return err
+	}
+	text, err := authority.Marshal()
+	if err != nil {
+		return err
+	}
+	defer clear(text)
+	if granted.Authority, err = n.cfg.Secrets.Seal(text); err != nil {
+		return fmt.Errorf("seal the authority of a tree: %w", err)
+	}
+	granted.Certificate = authority.Certificate()
+	return nil
+}
+
+// secretsIn returns the names of the secrets that a policy puts into requests.
+func secretsIn(p *policy.Policy) (names []string) {
+	for _, t := range p.Treatments() {
+		if t.Secret == nil {
+			continue
+		}
+		for _, name := range t.Secret.Names() {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// Environment returns the variables by which programs of a sandbox find its placeholders, of those that
+// env does not have.
+func Environment(env map[string]string, k *reach.Kept) map[string]string {
+	out := env
+	for name, placeholder := range k.Placeholders {
+		if _, has := env[name]; !has {
+			if len(out) == len(env) {
+				out = maps.Clone(env)
+			}
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[name] = placeholder
+		}
+	}
+	return out
+}
+
+// treated fills in what a registration needs whose policy treats requests. A secret that is gone is left
+// out: names that need it are not reached.
+func (n *Networks) treated(rec *sandboxes.Record, r *gateway.Registration) error {
+	if len(rec.Reach.Authority) == 0 {
+		return nil
+	}
+	text, err := n.cfg.Secrets.Unseal(rec.Reach.Authority)
+	if err != nil {
+		return fmt.Errorf("read the authority of a tree: %w", err)
+	}
+	r.Authority, r.RecordGroup = secrets.NewValue(string(text)), rec.Reach.RecordGroup
+	clear(text)
+	compiled, err := policy.Compile(r.Policy, notOwn)
+	if err != nil {
+		return err
+	}
+	for _, name := range secretsIn(compiled) {
+		info, value, err := n.cfg.Secrets.Get(rec.Tenant(), name)
+		if api.CodeOf(err) == api.CodeNotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		r.Secrets = append(r.Secrets, gateway.Secret{Name: name, Value: value, Placeholder: rec.Reach.Placeholders[name], Binding: info.Binding})
+	}
+	return nil
+}
+
+// Branch is what a fork asks of the requests of its children.
+type Branch struct {
+	// Hold has requests wait that change something; Record has the children see the same answers.
+	Hold   api.NetworkHold
+	Record bool
+}
+
+// apply returns a network whose requests are held or recorded. What cannot be is not reached: servers
+// without a name, other sandboxes, and other protocols than HTTP.
+func (b Branch) apply(from reach.Network) (reach.Network, error) {
+	switch {
+	case b.Hold == "" && !b.Record:
+		return from, nil
+	case b.Hold != "" && b.Hold != api.HoldWrites:
+		return from, api.Invalid("hold", "%q is not %q", b.Hold, api.HoldWrites)
+	case from.Policy == nil:
+		return from, nil // no request leaves
+	}
+	out := from
+	doc := b.document(*from.Policy)
+	if doc.Rules == nil {
+		doc.Rules = map[string]api.NetworkTreatment{}
+	}
+	if _, has := doc.Rules["*"]; !has {
+		doc.Rules["*"] = b.treatment(api.NetworkTreatment{})
+	}
+	out.Policy = &doc
+	out.Profiles = map[string]api.NetworkPolicy{}
+	for name, p := range from.Profiles {
+		out.Profiles[name] = b.document(p)
+	}
+	if b.Record {
+		var id [12]byte
+		rand.Read(id[:]) // never fails
+		out.RecordGroup = hex.EncodeToString(id[:])
+	}
+	return out, nil
+}
+
+// document returns a document with the treatments of the branch, and without the rules that it makes
+// void.
+func (b Branch) document(doc api.NetworkPolicy) api.NetworkPolicy {
+	rules := doc.Rules
+	doc.Rules = nil
+	for name, t := range rules {
+		if doc.Rules == nil {
+			doc.Rules = map[string]api.NetworkTreatment{}
+		}
+		doc.Rules[name] = b.treatment(t)
+	}
+	if b.Hold == "" {
+		return doc
+	}
+	doc.Accept = nil
+	doc.Allow = slices.DeleteFunc(slices.Clone(doc.Allow), func(r api.NetworkRule) bool {
+		_, isAddress := r.Prefix()
+		return isAddress || r.Sandbox != nil
+	})
+	return doc
+}
+
+func (b Branch) treatment(t api.NetworkTreatment) api.NetworkTreatment {
+	if b.Hold != "" {
+		t.Hold = b.Hold
+	}
+	t.Record = t.Record || b.Record
+	return t
+}
+
+// Promoted sends what a child has held whose state b goes on with.
+func (n *Networks) Promoted(child, b *sandboxes.Instance) {
+	if len(child.Record().Reach.Authority) == 0 {
+		return // it held nothing
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
+	defer cancel()
+	n.release(ctx, b)
+}
+
+// release sends what promoted children of b have held, and notes that it is sent. What is not sent is
+// tried again by the next daemon.
+func (n *Networks) release(ctx context.Context, b *sandboxes.Instance) {
+	s, rec := b.Sentry(), b.Record()
+	if s == nil || len(rec.Reach.Releases) == 0 {
+		return
+	}
+	r, err := n.registration(rec, s)
+	for _, child := range rec.Reach.Releases {
+		if err == nil {
+			err = n.host.Client().ReleaseAll(ctx, child, &r)
+		}
+		if err != nil {
+			n.cfg.Log.Warn("send the held requests of a promoted child", "sandbox", b.ID, "child", child, "error", err)
+			return
+		}
+	}
+	b.Amend(func(now *sandboxes.Record) { now.Reach.Releases = nil })
+	if err := n.cfg.Store.Apply(ctx, storedOf(b)); err != nil {
+		n.cfg.Log.Error("note that held requests are sent", "sandbox", b.ID, "error", err)
+	}
+}
+
+// Removed drops what b has held, which is gone.
+func (n *Networks) Removed(b *sandboxes.Instance) {
+	if len(b.Record().Reach.Authority) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
+	defer cancel()
+	if err := n.host.Client().DropAll(ctx, b.ID, true); err != nil {
+		// The next daemon finds requests of a sandbox that is not there.
+		n.cfg.Log.Warn("drop the held requests of a sandbox", "sandbox", b.ID, "error", err)
+	}
+}

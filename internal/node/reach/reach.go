@@ -1,0 +1,40 @@
+// Package reach is what the records of sandboxes and of their snapshots have of a network.
+//
+// The package must never know how a policy is enforced.
+package reach
+
+import "ramet.dev/ramet/api"
+
+// Network is what a sandbox may reach.
+type Network struct {
+	// Policy is the document; nil if there is no network.
+	Policy *api.NetworkPolicy
+	Kept
+}
+
+// Kept is what is stored of a network besides its document. Children and restored sandboxes have it
+// as well.
+type Kept struct {
+	// Profiles are those that the document names, as they were when it was set.
+	Profiles map[string]api.NetworkPolicy `json:"profiles,omitempty"`
+	// Authority is that of the sandbox's tree, sealed. Its programs trust the certificate from the
+	// first time on that a document treats requests.
+	Authority []byte `json:"authority,omitempty"`
+	// Certificate is its certificate, in PEM.
+	Certificate []byte `json:"certificate,omitempty"`
+	// Placeholders are what programs have in place of secrets, by their names.
+	Placeholders map[string]string `json:"placeholders,omitempty"`
+	// RecordGroup names the branches of a fork that see the same answers.
+	RecordGroup string `json:"record_group,omitempty"`
+	// Releases are children that were promoted whose held requests are still to be sent.
+	Releases []string `json:"releases,omitempty"`
+}
+
+// Inherit makes k that of a sandbox which goes on with the state of a child: its programs trust the
+// authority that the child's did, and have its placeholders. What the child held is to be sent.
+func (k *Kept) Inherit(child *Kept, id string) {
+	k.Authority, k.Certificate, k.Placeholders = child.Authority, child.Certificate, child.Placeholders
+	if len(child.Authority) > 0 {
+		k.Releases = append(append([]string(nil), k.Releases...), id)
+	}
+}
