@@ -42,6 +42,8 @@ type ImageRequest struct {
 	// Select is for archives and layouts that hold several images.
 	Select string `json:"select,omitempty" doc:"an image in the archive or layout at path, as name:tag, if it has several"`
 	Ref    string `json:"ref,omitempty" doc:"reference in a registry"`
+	// IfMissing is for images that many users need at the same time.
+	IfMissing bool `json:"if_missing,omitempty" doc:"answer with the image that name, or else ref, means if it is there; of requests for the same image at the same time, one makes it and the others wait"`
 }
 
 // ImageBuild has the distribution and the packages of an image.

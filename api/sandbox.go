@@ -49,6 +49,7 @@ type Sandbox struct {
 // CreateRequest asks for a new sandbox.
 type CreateRequest struct {
 	Image          string            `json:"image" doc:"image id or name, or snapshot id or name; an image takes precedence"`
+	Pull           PullPolicy        `json:"pull,omitempty" enum:"missing,always,never" doc:"whether the image is got first: missing pulls it from its registry if it is not there, and builds the image python; if absent, missing for python and for references with a registry, path, tag or digest, never for other names"`
 	Name           string            `json:"name,omitempty" doc:"name to give the sandbox, unique among those of the tenant" minLength:"1"`
 	Limits         Limits            `json:"limits,omitempty" doc:"limits; absent members are the defaults of the daemon"`
 	Env            map[string]string `json:"env,omitempty" doc:"environment of its commands"`

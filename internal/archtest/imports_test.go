@@ -295,7 +295,7 @@ var restricted = []struct {
 	{"go.opentelemetry.io", []string{"internal/observe/tracing"}, nil, "how traces are made is known in one place"},
 	{"github.com/chromedp", nil, []string{"internal/server/rest"}, "a browser is for tests"},
 	{"github.com/spf13/cobra", []string{"internal/cli"}, nil, "the command line framework can be replaced in one package"},
-	{"github.com/google/go-containerregistry", []string{"internal/image", "internal/storage/pack"}, nil, "registries are known in one place; archives are written with its types of documents"},
+	{"github.com/google/go-containerregistry", []string{"internal/image", "internal/storage/pack"}, []string{"test/image"}, "registries are known in one place; archives are written with its types of documents"},
 	{"github.com/ProtonMail/go-crypto", []string{"internal/image/debian/archive"}, []string{"internal/image/debian"}, "signatures are checked in one place"},
 	{"go.yaml.in/yaml", []string{"internal/network/document"}, []string{"."}, "a document is JSON everywhere else"},
 	{"github.com/BurntSushi/toml", []string{"internal/network/registries"}, nil, "only files of others are TOML"},

@@ -247,7 +247,7 @@ func fakeService() *apitest.Service {
 
 func fakeCreate(_ context.Context, req api.CreateRequest) (*api.Sandbox, error) {
 	switch {
-	case req.Image == "none":
+	case req.Image == "none", req.Image == "missing", req.Image == "bad", strings.Contains(req.Image, "/"):
 		return nil, api.NotFound("image", req.Image)
 	case req.Name == "taken":
 		return nil, api.Errorf(api.CodeNameTaken, "name %q is taken", req.Name)
@@ -257,6 +257,9 @@ func fakeCreate(_ context.Context, req api.CreateRequest) (*api.Sandbox, error) 
 		return nil, api.Errorf(api.CodeIsolation, "layer cgroup cannot be had here")
 	}
 	sb := fakeSandbox(newID, req.Name, "")
+	if api.IsID(api.KindImage, req.Image) {
+		sb.ImageName = req.Image // it was got first
+	}
 	sb.Lifecycle = sb.Lifecycle.Inherited(req.Lifecycle, created)
 	sb.AutoCheckpoint = req.AutoCheckpoint
 	sb.Env, sb.Metadata, sb.Limits, sb.SelfControl = req.Env, req.Metadata, req.Limits, req.SelfControl

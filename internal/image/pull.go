@@ -70,6 +70,16 @@ func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (api.Imag
 	})
 }
 
+// NamesOf returns how Pull names the image of a reference: local is its name in the store, or ""
+// if it gets none, and source its origin. ok is false if ref is no reference.
+func NamesOf(ref string) (local, source string, ok bool) {
+	parsed, err := name.ParseReference(ref)
+	if err != nil {
+		return "", "", false
+	}
+	return localName(parsed), parsed.Name(), true
+}
+
 // localName returns the name of a pulled image in the store: its short form, without the default
 // registry and without ports. It is "" if ref is a digest or has no short form.
 func localName(ref name.Reference) string {

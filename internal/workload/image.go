@@ -9,12 +9,7 @@ import (
 )
 
 // PythonImage is the name of the image that is built where it is missing.
-const PythonImage = "python"
-
-// pythonBuild is the build of the image.
-func pythonBuild() *api.ImageBuild {
-	return &api.ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy"}}
-}
+const PythonImage = api.PythonImage
 
 // Image returns the image with a name. It builds PythonImage if that does not exist, and calls
 // progress meanwhile.
@@ -23,7 +18,7 @@ func Image(ctx context.Context, c *client.Client, name string, progress func(api
 	if err == nil || name != PythonImage || api.CodeOf(err) != api.CodeNotFound {
 		return img, err
 	}
-	img, err = c.Images.Create(ctx, api.ImageRequest{Name: name, Build: pythonBuild()}, progress)
+	img, err = c.Images.Create(ctx, api.ImageRequest{Name: name, Build: api.PythonBuild(), IfMissing: true}, progress)
 	if err != nil {
 		return nil, fmt.Errorf("build image %s: %w", name, err)
 	}

@@ -87,12 +87,13 @@ func (g *Group) runExec(ctx context.Context, c *client.Client, opts execOptions)
 }
 
 // makeFrom makes a sandbox from a snapshot or an image. An interrupt does not cancel the call,
-// because the id of the sandbox would be lost. The caller checks ctx afterwards.
+// because the id of the sandbox would be lost, but it ends a pull of the image. The caller checks ctx afterwards.
 func (g *Group) makeFrom(ctx context.Context, c *client.Client, opts fromOptions) (id string, err error) {
 	network, err := opts.network.Request(g.In)
 	if err != nil {
 		return "", err
 	}
+	interruptible := ctx
 	ctx = context.WithoutCancel(ctx)
 	from := opts.from
 	image := from
@@ -104,7 +105,7 @@ func (g *Group) makeFrom(ctx context.Context, c *client.Client, opts fromOptions
 			return "", err
 		}
 	}
-	sb, err := c.Sandboxes.Create(ctx, api.CreateRequest{Image: image, Network: network})
+	sb, err := g.CreateSandbox(interruptible, ctx, c, api.CreateRequest{Image: image, Network: network}, false)
 	if api.CodeOf(err) == api.CodeNotFound && api.ValidName("name", from) == nil {
 		if _, serr := c.Sandboxes.Get(ctx, from); serr == nil {
 			return "", api.Errorf(api.CodeNotFound, "no snapshot or image %q: it is a sandbox, of which 'ramet snapshot %s' makes a snapshot", from, from)

@@ -20,6 +20,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 	var life values.LifecycleFlags
 	var network values.NetworkFlags
 	var keep int
+	var pull string
 	var quiet bool
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
@@ -27,6 +28,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 		Use:        "create IMAGE",
 		Short:      "Create a sandbox from an image or a snapshot",
 		Long: "Create a sandbox from an image or a snapshot. If both have the name, the image is used. The sandbox has the environment, working directory and user of the image. The command of the image is not started.\n\n" +
+			"An image that is not there is pulled from its registry if IMAGE has a registry, path, tag or digest, as in registry.example.com/team/tool:v1. The image python is built of Debian packages when it is missing.\n\n" +
 			"Without an option for a limit, the limit of the daemon applies. --ttl destroys the sandbox after a time, and --idle-timeout hibernates, pauses or destroys it when it is not used.\n\n" +
 			"A sandbox reaches nothing of the network unless --net or --allow says so.",
 		Args:              cobra.ExactArgs(1),
@@ -65,7 +67,8 @@ func (g *Group) CreateCommand() *cobra.Command {
 			if req.Network, err = network.Request(g.In); err != nil {
 				return err
 			}
-			sb, err := c.Sandboxes.Create(ctx, req)
+			req.Pull = api.PullPolicy(pull)
+			sb, err := g.CreateSandbox(ctx, ctx, c, req, quiet)
 			if err != nil {
 				return err
 			}
@@ -84,6 +87,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 	network.Flags(cmd, " (default none)")
 	life.Flags(cmd)
 	values.QuietVar(f, &quiet)
+	f.StringVar(&pull, "pull", "", "when to get the image from its registry: missing, always or never (default missing for references with a registry, path, tag or digest, and never for other names)")
 	f.IntVar(&keep, "auto-checkpoint", 0, "keep the state after every command and cell: the last N, from 2 to 1000; see 'ramet timeline'")
 	f.StringVar(&self, "self-control", "", "let processes in the sandbox fork, snapshot, roll back and tag it with the command ramet there, within a budget for the tree: forks=N,depth=N[,snapshots=N]")
 	values.RequireVar(f, &req.Require, "isolation layer that the sandbox needs to start: sentry, systrap, seccomp, no_new_privs, capabilities_dropped, user_namespace, own_user, namespaces, empty_root, rlimits or cgroup; may be repeated")

@@ -55,7 +55,7 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 	if err := api.ValidMetadata("metadata", req.Metadata); err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(req.SelfControl.Valid(), req.Lifecycle.Valid(), req.AutoCheckpoint.Valid()); err != nil {
+	if err := cmp.Or(req.SelfControl.Valid(), req.Pull.Valid("pull"), req.Lifecycle.Valid(), req.AutoCheckpoint.Valid()); err != nil {
 		return nil, err
 	}
 	if req.SelfControl != nil && c.cfg.Command == nil {
@@ -64,14 +64,12 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 	if api.IsID(api.KindSnapshot, req.Image) {
 		return c.createFromSnapshot(ctx, req)
 	}
-	img, err := c.forker.cfg.Images.FindImage(ctx, req.Image)
-	if api.CodeOf(err) == api.CodeNotFound {
-		if _, serr := c.forker.cfg.Snapshots.Find(ctx, req.Image); serr == nil {
-			return c.createFromSnapshot(ctx, req)
-		}
-	}
+	img, isSnapshot, err := c.findImage(ctx, &req)
 	if err != nil {
 		return nil, err
+	}
+	if isSnapshot {
+		return c.createFromSnapshot(ctx, req)
 	}
 	defer c.forker.cfg.Images.UseImage(img.ID)()
 	if err := access.From(ctx).MayMakeTree("sandboxes of images"); err != nil {
@@ -114,6 +112,29 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 	audit.Of(ctx).Object(b.ID)
 	audit.Of(ctx).Set(func(d *api.AuditDetails) { d.Image = img.ID })
 	return c.cfg.Inspector.Describe(ctx, b), nil
+}
+
+// findImage returns the image of a request, which it gets first as the request says, or reports
+// that the request means a snapshot.
+func (c *Creator) findImage(ctx context.Context, req *api.CreateRequest) (img api.Image, isSnapshot bool, err error) {
+	policy := req.PullPolicy()
+	if policy != api.PullAlways {
+		img, err = c.forker.cfg.Images.FindImage(ctx, req.Image)
+		if api.CodeOf(err) != api.CodeNotFound {
+			return img, false, err
+		}
+		if _, serr := c.forker.cfg.Snapshots.Find(ctx, req.Image); serr == nil {
+			return img, true, nil
+		}
+		if policy == api.PullNever {
+			return img, false, err
+		}
+	}
+	got, err := c.forker.cfg.Images.CreateImage(ctx, req.ImageRequest(), func(api.Progress) {})
+	if err != nil {
+		return img, false, err
+	}
+	return *got, false, nil
 }
 
 // boot starts the sandbox of a record from its image.

@@ -58,6 +58,8 @@ type Config struct {
 type Images interface {
 	// FindImage returns the image that the caller calls ref.
 	FindImage(ctx context.Context, ref string) (api.Image, error)
+	// CreateImage makes an image, or finds it if req says so.
+	CreateImage(ctx context.Context, req api.ImageRequest, progress func(api.Progress)) (*api.Image, error)
 	OpenImage(id string) (*os.File, error)
 	// UseImage keeps an image while something is made of it that is not listed yet.
 	UseImage(id string) (release func())

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 
 	"ramet.dev/ramet/api"
@@ -52,13 +54,16 @@ type Scratch interface {
 type Catalog struct {
 	cfg Config
 
-	mu       sync.Mutex     // held while an image is removed
-	uses     map[string]int // what is being made of images, by id; guarded by mu
-	building int            // builds under way; guarded by mu
+	mu       sync.Mutex         // held while an image is removed
+	makings  map[making]*flight // images that are being made; guarded by mu
+	uses     map[string]int     // what is being made of images, by id; guarded by mu
+	building int                // builds under way; guarded by mu
 }
 
 // New returns a catalog of the images in cfg.Store.
-func New(cfg Config) *Catalog { return &Catalog{cfg: cfg, uses: map[string]int{}} }
+func New(cfg Config) *Catalog {
+	return &Catalog{cfg: cfg, uses: map[string]int{}, makings: map[making]*flight{}}
+}
 
 // Images lists the images.
 func (c *Catalog) Images(ctx context.Context) ([]api.Image, error) {
@@ -85,13 +90,39 @@ func (c *Catalog) visible(ctx context.Context) (*image.Store, error) {
 	return c.cfg.Store.For(access.Recorded(caller.Tenant)), nil
 }
 
-// FindImage returns the image that the caller calls ref, which may be its id.
+// FindImage returns the image that the caller calls ref: an id, a name, or the reference in a
+// registry that it was pulled by.
 func (c *Catalog) FindImage(ctx context.Context, ref string) (api.Image, error) {
 	images, err := c.visible(ctx)
 	if err != nil {
 		return api.Image{}, err
 	}
-	return images.Resolve(ref)
+	img, err := images.Resolve(ref)
+	if code := api.CodeOf(err); code != api.CodeNotFound && code != api.CodeInvalid {
+		return img, err
+	}
+	local, source, ok := image.NamesOf(ref)
+	if !ok || local == ref {
+		return img, err
+	}
+	// The name in the store has neither the port nor the default registry. Images of several
+	// references can have it if it lacks the port, or is like the names that users give.
+	if found, ferr := images.Resolve(local); local != "" && ferr == nil {
+		ambiguous := api.CodeOf(err) == api.CodeInvalid || !strings.ContainsAny(local, "/:")
+		if !ambiguous || found.Source == source {
+			return found, nil
+		}
+	}
+	if local == "" { // a digest
+		list, err := images.List()
+		if err != nil {
+			return api.Image{}, err
+		}
+		if i := slices.IndexFunc(list, func(i api.Image) bool { return i.Source == source }); i >= 0 {
+			return list[i], nil
+		}
+	}
+	return api.Image{}, api.NotFound("image", ref)
 }
 
 // GetImage returns one image.

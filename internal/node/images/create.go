@@ -27,6 +27,15 @@ func (c *Catalog) CreateImage(ctx context.Context, req api.ImageRequest, progres
 	if req.Path != "" && !caller.Owner {
 		return nil, api.Errorf(api.CodeForbidden, "only the owner of the daemon may import files of its host: pull the image from a registry, or commit a sandbox")
 	}
+	if req.IfMissing {
+		return c.makeOnce(ctx, req, progress)
+	}
+	return c.make(ctx, req, progress)
+}
+
+// make is CreateImage for a request that was checked.
+func (c *Catalog) make(ctx context.Context, req api.ImageRequest, progress func(api.Progress)) (*api.Image, error) {
+	caller := access.From(ctx)
 	images, err := c.visible(ctx)
 	if err != nil {
 		return nil, err

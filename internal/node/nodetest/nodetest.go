@@ -159,6 +159,11 @@ func (Images) FindImage(_ context.Context, ref string) (api.Image, error) {
 	return api.Image{}, api.NotFound("image", ref)
 }
 
+// CreateImage makes no image.
+func (Images) CreateImage(context.Context, api.ImageRequest, func(api.Progress)) (*api.Image, error) {
+	return nil, api.Errorf(api.CodeUnsupported, "there are no images")
+}
+
 // OpenImage opens an empty file.
 func (Images) OpenImage(string) (*os.File, error) { return os.Open(os.DevNull) }
 

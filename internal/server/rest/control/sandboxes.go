@@ -67,7 +67,7 @@ func onSandbox(do func(context.Context, string) (*api.Sandbox, error)) func(cont
 
 func (h *sandboxes) create(ctx context.Context, in *createInput) (*route.Out[*api.Sandbox], error) {
 	req := in.Body
-	err := cmp.Or(api.ValidImageRef("image", req.Image), api.ValidOptionalName("name", req.Name), api.ValidEnv("env", req.Env), api.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid(), req.AutoCheckpoint.Valid(), req.Network.Valid())
+	err := cmp.Or(api.ValidImageRef("image", req.Image), req.Pull.Valid("pull"), api.ValidOptionalName("name", req.Name), api.ValidEnv("env", req.Env), api.ValidMetadata("metadata", req.Metadata), req.Lifecycle.Valid(), req.AutoCheckpoint.Valid(), req.Network.Valid())
 	if err != nil {
 		return nil, err
 	}
