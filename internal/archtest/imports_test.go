@@ -96,7 +96,7 @@ var arrows = []struct {
 	{"internal/image/debian/dpkg", []string{"internal/image/debian/archive", "internal/image/debian/bounded", "internal/image/debian/control", "internal/image/debian/deb", "internal/image/debian/fault"}, "a tree and its database; where packages come from is not its business"},
 	{"internal/image/debian", []string{"internal/image/debian/apt", "internal/image/debian/archive", "internal/image/debian/control", "internal/image/debian/deb", "internal/image/debian/dpkg", "internal/image/debian/fault", "internal/image/debian/pkgcache", "internal/image/debian/solve", "api"},
 		"it composes a build into a tar stream; who stores it is not its business"},
-	{"internal/doctor", []string{"internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/idlepoll", "internal/observe/procfs"}, "it tries the machine, not the daemon"},
+	{"internal/doctor", []string{"internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/idlepoll", "internal/network/truststore", "internal/observe/procfs"}, "it tries the machine, not the daemon"},
 
 	{"internal/engine/launch/launchtest", []string{"internal/engine/launch", "internal/engine/wire", "internal/observe/procfs"}, "sentries for tests"},
 	{"internal/engine/launch", []string{"internal/observe/procfs", "internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/interp", "api", "internal/observe/tracing", "internal/engine/wire"}, "it must never link gVisor, nor know names, lineage or images"},

@@ -36,6 +36,15 @@ type machine struct {
 	root    string // where proc, sys and dev are found
 	dataDir string
 	child   func(ctx context.Context, request childRequest) (childReply, error)
+	env     func(name string) string // nil for an empty environment
+	dnsPort string                   // "" for that of name servers
+}
+
+func (m *machine) getenv(name string) string {
+	if m.env == nil {
+		return ""
+	}
+	return m.env(name)
 }
 
 // probes are all probes in the order of the report, from those that every sandbox needs to optional
@@ -66,13 +75,16 @@ var probes = []struct {
 	{"disk", probeDisk},
 	{"idle_poll", probeIdlePoll},
 	{"kvm", probeKVM},
+	{"resolver", probeResolver},
+	{"proxy", probeProxy},
+	{"ca_bundle", probeCABundle},
 }
 
 // Run probes this machine for the calling user. dataDir is the data directory of Ramet, which need
-// not exist yet. Run takes some tens of milliseconds. When ctx is done, the probes that need a
-// child fail.
+// not exist yet. Run takes some tens of milliseconds, and up to resolverTimeout if a name server
+// does not answer. When ctx is done, the probes that need a child fail.
 func Run(ctx context.Context, dataDir string) []Finding {
-	return (&machine{dataDir: dataDir, child: runChild}).run(ctx)
+	return (&machine{dataDir: dataDir, child: runChild, env: os.Getenv}).run(ctx)
 }
 
 func (m *machine) run(ctx context.Context) []Finding {
