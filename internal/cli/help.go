@@ -40,13 +40,12 @@ func (a *app) groups() []group {
 	svc := service.New(a.Session)
 	return []group{
 		{"Sandboxes", []*cobra.Command{
-			sb.CreateCommand(), sb.LsCommand(), sb.TreeCommand(), sb.InspectCommand(), sb.TagCommand(), sb.RenameCommand(), sb.UpdateCommand(),
+			sb.CreateCommand(), sb.LsCommand(), sb.TreeCommand(), sb.InspectCommand(), sb.TagCommand(), sb.RenameCommand(), sb.UpdateCommand(), net.Command(),
 			sb.PauseCommand(), sb.ResumeCommand(), sb.HibernateCommand(), sb.WakeCommand(), sb.RmCommand(),
 		}},
 		{"Run code and files", []*cobra.Command{
 			rn.ExecCommand(), rn.ShellCommand(), rn.RunCodeCommand(), rn.AttachCommand(), ps.PsCommand(), ps.LogsCommand(), ps.KillCommand(), fl.CpCommand(), ps.PortCommand(),
 		}},
-		{"Network", []*cobra.Command{net.Command()}},
 		{"Fork, compare, merge", []*cobra.Command{lin.ForkCommand(), cmp.DiffCommand(), cmp.MergeCommand(), lin.PromoteCommand()}},
 		{"Snapshots", []*cobra.Command{
 			lin.SnapshotCommand(), lin.SnapshotsCommand(), lin.RestoreCommand(), lin.RollbackCommand(), lin.VerifyCommand(), lin.TimelineCommand(), lin.BisectCommand(),
