@@ -219,6 +219,9 @@ def changes() -> list[Any]:
         case("a fork with names", "they say how many", ("fork", {"names": ["a", "b"]}), [exchange(request("POST", f"/v1/sandboxes/{SBX}/fork", body={"count": 2, "names": ["a", "b"]}), answer({**forked, "children": [{"sandbox": sandbox(k)} for k in kids]}))], {"result": {"children": kids}}),
         case("destroy", "no body", ("destroy", {}), [exchange(request("DELETE", f"/v1/sandboxes/{SBX}"), b"HTTP/1.1 204 No Content\r\n\r\n")], {"result": None}),
         case("info of a state that is new", "a state that an SDK does not know is no error", ("info", {}), [exchange(request("GET", f"/v1/sandboxes/{SBX}"), answer(sandbox(state="levitating")))], {"result": {"state": "levitating"}}),
+        case("a member that the daemon does not know", "it is older than the SDK", ("create", {"image": "python"}), [exchange(create, problem(400, "invalid_argument", "body.novelty: unexpected property", field="novelty"))],
+             error("InvalidRequest", "invalid_argument", field="novelty", remedy="older")),
+        case("a route that the daemon does not know", "it is older than the SDK", ("fork", {"n": 2}), [exchange(fork, problem(404, "not_found", 'no route "POST /v1/x"'))], error("InvalidRequest", "not_found", remedy="older")),
         case("a wrong state", "409", ("merge", {"from": ["b"]}), [exchange(request("POST", f"/v1/sandboxes/{SBX}/merge", body="*"), problem(409, "wrong_state", "it is paused"))], error("Conflict", "wrong_state")),
     ]  # fmt: skip
 

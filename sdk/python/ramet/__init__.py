@@ -14,20 +14,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, List, Optional
 
-from ._errors import (
-    CodeError,
-    CommandError,
-    Conflict,
-    ForkError,
-    InvalidRequest,
-    LimitExceeded,
-    NotFound,
-    PermissionDenied,
-    RametError,
-    SandboxGone,
-    Timeout,
-    Unavailable,
-)
+from ._errors import CodeError as CodeError
+from ._errors import CommandError as CommandError
+from ._errors import Conflict as Conflict
+from ._errors import ForkError as ForkError
+from ._errors import InvalidRequest as InvalidRequest
+from ._errors import LimitExceeded as LimitExceeded
+from ._errors import NotFound as NotFound
+from ._errors import PermissionDenied as PermissionDenied
+from ._errors import RametError as RametError
+from ._errors import SandboxGone as SandboxGone
+from ._errors import Timeout as Timeout
+from ._errors import Unavailable as Unavailable
 
 if TYPE_CHECKING:
     from ._async._client import AsyncClient as AsyncClient

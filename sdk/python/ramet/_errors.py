@@ -141,6 +141,8 @@ _CLASSES: Mapping[str, Type[RametError]] = {
     "sandbox_died": SandboxGone,
 }
 
+# What a daemon says to a request that only newer ones know.
+_SKEW = re.compile(r'^no route "|: unexpected property$|^there is no query parameter ')
 _NO_IMAGE = re.compile(r'no image "([^"]*)"')
 _REMEDIES: Mapping[str, str] = {
     "unauthenticated": "set RAMET_TOKEN, or give token=",
@@ -154,6 +156,8 @@ def remedy_of(code: str, detail: str) -> Optional[str]:
     missing = _NO_IMAGE.search(detail)
     if code == "not_found" and missing:
         return f"build one with client.images.build({missing[1]!r}), or see client.images.list()"
+    if _SKEW.search(detail):
+        return "the daemon is older than this SDK, and does not know it: replace the daemon, or use the SDK of its version"
     return _REMEDIES.get(code)
 
 
@@ -163,8 +167,12 @@ def error_of(problem: Mapping[str, Any]) -> RametError:
 
     code = str(problem.get("code") or "internal")
     exceeded = problem.get("exceeded")
-    return _CLASSES.get(code, RametError)(
-        str(problem.get("detail") or problem.get("title") or code),
+    detail = str(problem.get("detail") or problem.get("title") or code)
+    kind = _CLASSES.get(code, RametError)
+    if kind is NotFound and _SKEW.search(detail):  # a file that is looked for may well exist
+        kind = InvalidRequest
+    return kind(
+        detail,
         code=code,
         field=problem.get("field") or None,
         status=int(problem.get("status") or 0),

@@ -129,6 +129,7 @@ async def replay(case: Dict[str, Any], client: Any, kind: Any) -> None:
     assert isinstance(error, getattr(ramet, want["class"])), repr(error)
     compare({k: v for k, v in want.items() if k in ("code", "field", "status")}, vars(error))
     assert want.get("detail", "") in error.detail
+    assert want.get("remedy", "") in (error.remedy or "")
     if "result" in want:
         compare(want["result"], shown(error.result or error.execution))
     if "children" in want:
@@ -154,6 +155,21 @@ def test_vector(case: Dict[str, Any], kind: str, home: Path) -> None:
     finally:
         stub.close()
     assert stub.faults == []
+
+
+def test_the_stub_finds_faults(home: Path) -> None:
+    (case,) = (case.values[0] for case in CASES if case.values[0]["name"] == "exec")  # type: ignore[index]
+    wrong = json.loads(json.dumps(case["exchanges"][0]))  # type: ignore[index]
+    wrong["request"]["body"]["shell"] = "y"
+    wrong["request"]["headers"]["accept"] = "z"
+    path = str(home / "stub.sock")
+    stub = Stub(path, [wrong, wrong])
+    try:
+        with ramet.connect(f"unix:{path}") as client:
+            ramet.Sandbox(client, SandboxInfo({"id": SBX, "name": "", "state": "running"})).exec("x")
+    finally:
+        stub.close()
+    assert len(stub.faults) == 3  # the body, the header, and an exchange that was left
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
