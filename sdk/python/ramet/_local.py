@@ -81,6 +81,9 @@ def unpack(file: IO[bytes], target: str, strip: int) -> int:
             if member.isdev():
                 continue
             member.mode &= 0o777
+            path = os.path.join(root, member.name)
+            if os.path.islink(path):  # a file is never written through a link
+                os.unlink(path)
             try:
                 source.extract(member, target, set_attrs=True, numeric_owner=False, **_filter())
             except tarfile.TarError as error:

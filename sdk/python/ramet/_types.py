@@ -325,7 +325,7 @@ def command_of(command: Command) -> Dict[str, Any]:
     """Return the members of a request that say what to run."""
     if isinstance(command, str):
         return {"shell": command}
-    argv = [os.fspath(part) for part in command]
+    argv = [os.fspath(part) if isinstance(part, os.PathLike) else part for part in command]
     if not argv or not all(isinstance(part, str) for part in argv):
         raise invalid("command", "it is a text for the shell, or a list of texts: a program and its arguments")
     return {"argv": argv}

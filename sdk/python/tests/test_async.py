@@ -103,8 +103,14 @@ def test_cancelling_a_call_ends_the_command(base: ramet.Sandbox) -> None:
 
 
 def test_clients_of_event_loops_are_separate(base: ramet.Sandbox) -> None:
+    clients: list[ramet.AsyncClient] = []
+
     async def test() -> None:
-        assert (await (await AsyncSandbox.connect(base.id)).exec("echo a")).stdout == "a\n"
+        one, other = await AsyncSandbox.connect(base.id), await AsyncSandbox.connect(base.id)
+        assert one.client is other.client
+        clients.append(one.client)
+        assert (await one.exec("echo a")).stdout == "a\n"
 
     run(test)
     run(test)
+    assert clients[0] is not clients[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any, Awaitable, Callable, Coroutine, Dict, Generic, Optional, Tuple, TypeVar, cast
 
 import anyio
@@ -49,10 +48,14 @@ class PerContext(Generic[T]):
     """A value for each event loop."""
 
     def __init__(self) -> None:
-        self._values: "weakref.WeakKeyDictionary[Any, Dict[Any, T]]" = weakref.WeakKeyDictionary()
+        self._values: "anyio.lowlevel.RunVar[Dict[Any, T]]" = anyio.lowlevel.RunVar("ramet")
 
     def values(self) -> Dict[Any, T]:
-        return self._values.setdefault(anyio.lowlevel.current_token(), {})
+        try:
+            return self._values.get()
+        except LookupError:
+            self._values.set({})
+            return self._values.get()
 
 
 class Listener:
