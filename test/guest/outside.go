@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/textproto"
 	"os"
 	"slices"
 	"strconv"
@@ -29,6 +30,8 @@ func outside(args []string) (int, error) {
 		return holdOutside(args[1], args[2])
 	case "request":
 		return requestOutside(args[1], args[2], args[3])
+	case "ask":
+		return askOutside(args[1], args[2:])
 	case "speed":
 		return speed(args[1], args[2])
 	}
@@ -104,6 +107,40 @@ func download(addr string) (int, error) {
 			return 1, err
 		}
 	}
+}
+
+// askOutside makes requests of HTTP on one connection, each of them "METHOD HOST", and prints the statuses.
+func askOutside(addr string, requests []string) (int, error) {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return 1, err
+	}
+	defer c.Close()
+	b := bufio.NewReader(c)
+	for _, r := range requests {
+		method, host, _ := strings.Cut(r, " ")
+		if _, err := fmt.Fprintf(c, "%s / HTTP/1.1\r\nHost: %s\r\nContent-Length: 0\r\n\r\n", method, host); err != nil {
+			return 1, err
+		}
+		answer := textproto.NewReader(b)
+		line, err := answer.ReadLine()
+		if err != nil {
+			return 1, err
+		}
+		header, err := answer.ReadMIMEHeader()
+		if err != nil {
+			return 1, err
+		}
+		n, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
+		if err == nil {
+			_, err = io.CopyN(io.Discard, b, n)
+		}
+		if err != nil {
+			return 1, err
+		}
+		fmt.Println(r, strings.Fields(line)[1])
+	}
+	return 0, nil
 }
 
 // holdOutside opens connections, and says for each line of its input how many of them are reset.
