@@ -60,5 +60,18 @@ type HeldRequest struct {
 // HeldRelease asks to send held requests.
 type HeldRelease struct {
 	ID    string `json:"id,omitempty" doc:"id of one request; all that wait if absent"`
-	Again bool   `json:"again,omitempty" doc:"send a request too that may have been sent: the server may get it twice"`
+	Again bool   `json:"again,omitempty" doc:"with an id: send the request also if it may have been sent: the server may get it twice"`
+}
+
+// Valid returns a CodeInvalid error if several requests could be sent twice.
+func (r *HeldRelease) Valid() error {
+	if r.Again && r.ID == "" {
+		return Invalid("again", "it is for one request at a time: say its id")
+	}
+	return nil
+}
+
+// HeldDrop asks never to send held requests.
+type HeldDrop struct {
+	ID string `json:"id,omitempty" doc:"id of one request; all that wait if absent"`
 }

@@ -19,6 +19,8 @@ type Client struct {
 	Files     *Files
 	Ports     *Ports
 	Networks  *Networks
+	Secrets   *Secrets
+	Held      *Held
 	Snapshots *Snapshots
 	Images    *Images
 	Tokens    *Tokens
@@ -37,6 +39,8 @@ func newClient(conn *connection) *Client {
 		Files:     &Files{conn},
 		Ports:     &Ports{conn},
 		Networks:  &Networks{conn},
+		Secrets:   &Secrets{conn},
+		Held:      &Held{conn},
 		Snapshots: &Snapshots{conn},
 		Images:    &Images{conn},
 		Tokens:    &Tokens{conn},

@@ -224,6 +224,7 @@ DELETE /v1/sandboxes/{id}/contexts/{context}
 DELETE /v1/sandboxes/{id}/files
 DELETE /v1/sandboxes/{id}/ports/published/{hostport}
 DELETE /v1/sandboxes/{id}/processes/{pid}
+DELETE /v1/secrets/{name}
 DELETE /v1/snapshots/{id}
 DELETE /v1/tokens/{id}
 GET /healthz
@@ -249,6 +250,7 @@ GET /v1/sandboxes/{id}/files/list
 GET /v1/sandboxes/{id}/files/search
 GET /v1/sandboxes/{id}/files/stat
 GET /v1/sandboxes/{id}/files/watch
+GET /v1/sandboxes/{id}/held
 GET /v1/sandboxes/{id}/logs
 GET /v1/sandboxes/{id}/network
 GET /v1/sandboxes/{id}/network/log
@@ -263,6 +265,7 @@ GET /v1/sandboxes/{id}/processes/{pid}/output
 GET /v1/sandboxes/{id}/processes/{pid}/wait
 GET /v1/sandboxes/{id}/stats
 GET /v1/sandboxes/{id}/timeline
+GET /v1/secrets
 GET /v1/snapshots
 GET /v1/snapshots/{id}
 GET /v1/snapshots/{id}/export
@@ -286,6 +289,8 @@ POST /v1/sandboxes/{id}/files/chmod
 POST /v1/sandboxes/{id}/files/mkdir
 POST /v1/sandboxes/{id}/files/move
 POST /v1/sandboxes/{id}/fork
+POST /v1/sandboxes/{id}/held/drop
+POST /v1/sandboxes/{id}/held/release
 POST /v1/sandboxes/{id}/hibernate
 POST /v1/sandboxes/{id}/merge
 POST /v1/sandboxes/{id}/network/test
@@ -311,4 +316,5 @@ POST /v1/tokens/{id}/rotate
 PUT /v1/sandboxes/{id}/files
 PUT /v1/sandboxes/{id}/files/archive
 PUT /v1/sandboxes/{id}/network
+PUT /v1/secrets/{name}
 `

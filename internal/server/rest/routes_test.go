@@ -203,6 +203,7 @@ func recorder(calls *[]string) *apitest.Service {
 			},
 		},
 		NetworkFuncs: recordNetworks(note),
+		SecretFuncs:  recordSecrets(note),
 		ImageFuncs: apitest.ImageFuncs{
 			ImagesFunc:   func(context.Context) ([]api.Image, error) { note("Images"); return []api.Image{*img}, nil },
 			GetImageFunc: func(_ context.Context, ref string) (*api.Image, error) { note("GetImage", ref); return img, nil },
@@ -253,6 +254,32 @@ func recordNetworks(note func(string, ...any)) apitest.NetworkFuncs {
 		NetworkProfilesFunc: func(context.Context) ([]api.NetworkProfile, error) {
 			note("NetworkProfiles")
 			return []api.NetworkProfile{{Name: "git-hosts", Source: "file", Error: "it is no YAML"}}, nil
+		},
+	}
+}
+
+// recordSecrets writes down the calls about secrets and held requests.
+func recordSecrets(note func(string, ...any)) apitest.SecretFuncs {
+	secret := &api.Secret{Name: "KEY", SecretBinding: api.SecretBinding{Names: []string{"a.example.org"}, Header: "X-Key"}, CreatedAt: created, UpdatedAt: created}
+	held := []api.HeldRequest{{ID: "req_1", Sandbox: sbxA, Name: "a.example.org", Port: 443, TLS: true, Method: "POST", Target: "/x", State: api.HeldWaiting, Created: created, Changed: created}}
+	return apitest.SecretFuncs{
+		SecretsFunc: func(context.Context) ([]api.Secret, error) { note("Secrets"); return []api.Secret{*secret}, nil },
+		SetSecretFunc: func(_ context.Context, name string, req api.SecretRequest) (*api.Secret, error) {
+			note("SetSecret", name, req)
+			return secret, nil
+		},
+		RemoveSecretFunc: func(_ context.Context, name string) error { note("RemoveSecret", name); return nil },
+		HeldFunc: func(_ context.Context, ref string) ([]api.HeldRequest, error) {
+			note("HeldRequests", ref)
+			return held, nil
+		},
+		ReleaseFunc: func(_ context.Context, ref string, req api.HeldRelease) ([]api.HeldRequest, error) {
+			note("ReleaseHeld", ref, req)
+			return held, nil
+		},
+		DropFunc: func(_ context.Context, ref, id string) ([]api.HeldRequest, error) {
+			note("DropHeld", ref, id)
+			return nil, nil
 		},
 	}
 }
@@ -364,6 +391,21 @@ func TestRoutes(t *testing.T) {
 		{"POST", one + "/network/test", `{"host":"a.example.org","protocol":"icmp"}`, "", 400, "protocol"},
 		{"GET", one + "/network/log?follow=true", "", `NetworkLog "` + sbxA + `" true`, 200,
 			`data: {"at":"` + created.Format(time.RFC3339) + `","sandbox":"` + sbxA + `","flow":7,"name":"a.example.org","protocol":"dns","verdict":"denied","rule":"default: deny","bytes_in":0,"bytes_out":0}` + "\n\nevent: end\n"},
+		{"POST", one + "/fork", `{"hold":"writes","record":true}`, `Fork "` + sbxA + `" {"count":1,"hold":"writes","record":true}`, 200, `"pause_ms":1.5`},
+		{"POST", one + "/fork", `{"hold":"all"}`, "", 400, `"field":"hold"`},
+		{"GET", "/v1/secrets", "", `Secrets`, 200, `{"items":[{"name":"KEY","names":["a.example.org"],"header":"X-Key","created_at":"`},
+		{"PUT", "/v1/secrets/KEY", `{"value":"sk-1","names":["a.example.org"],"header":"X-Key","plain":true}`,
+			`SetSecret "KEY" {"value":"sk-1","names":["a.example.org"],"header":"X-Key","plain":true}`, 200, `{"name":"KEY","names":["a.example.org"],"header":"X-Key","created_at":"`},
+		{"PUT", "/v1/secrets/KEY", `{"names":["a.example.org"],"header":"X-Key"}`, "", 400, "value"},
+		{"PUT", "/v1/secrets/KEY", `{"value":"","names":["a.example.org"],"header":"X-Key"}`, "", 400, `"field":"value"`},
+		{"PUT", "/v1/secrets/KEY", `{"value":"sk-1","names":[],"header":"X-Key"}`, "", 400, `"field":"names"`},
+		{"DELETE", "/v1/secrets/KEY", "", `RemoveSecret "KEY"`, 204, ""},
+		{"GET", one + "/held", "", `HeldRequests "` + sbxA + `"`, 200, `{"items":[{"id":"req_1",`},
+		{"POST", one + "/held/release", `{"id":"req_1","again":true}`, `ReleaseHeld "` + sbxA + `" {"id":"req_1","again":true}`, 200, `{"items":[{"id":"req_1",`},
+		{"POST", one + "/held/release", "", `ReleaseHeld "` + sbxA + `" {}`, 200, `{"items":[`},
+		{"POST", one + "/held/release", `{"again":true}`, "", 400, `"field":"again"`},
+		{"POST", one + "/held/drop", `{"id":"req_1"}`, `DropHeld "` + sbxA + `" "req_1"`, 200, `{"items":[]}`},
+		{"POST", one + "/held/drop", "", `DropHeld "` + sbxA + `" ""`, 200, `{"items":[]}`},
 		{"GET", "/v1/network/profiles", "", `NetworkProfiles`, 200, `{"items":[{"name":"git-hosts","source":"file","error":"it is no YAML"}]}`},
 		{"POST", "/v1/snapshots/s/verify", "", `VerifySnapshot "s"`, 200, snapA},
 		{"POST", "/v1/snapshots/s/restore", `{"count":3}`, `Restore "s" {"count":3}`, 200, `"children":[]`},

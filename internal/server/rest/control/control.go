@@ -15,6 +15,8 @@ func Register(r *route.Router, s *stream.Streams, svc service.Service) {
 	(&snapshots{svc}).routeSnapshots(r)
 	(&timeline{svc}).routeTimeline(r)
 	(&networks{s, svc}).routeNetworks(r)
+	(&secrets{svc}).routeSecrets(r)
+	(&held{svc}).routeHeld(r)
 	(&exports{s, svc}).routeExports(r)
 	(&eventLog{s, svc}).routeEvents(r)
 	(&tokens{svc}).routeTokens(r)

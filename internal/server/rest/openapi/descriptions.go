@@ -10,6 +10,8 @@ var tags = []*huma.Tag{
 	{Name: "files", Description: "Files and directories in a sandbox."},
 	{Name: "ports", Description: "TCP ports that processes in a sandbox listen on."},
 	{Name: "network", Description: "What sandboxes may reach: nothing, unless their documents allow it."},
+	{Name: "secrets", Description: "Texts that are put into requests outside of sandboxes, which never have them."},
+	{Name: "held", Description: "Requests of sandboxes that wait until somebody decides whether they are sent."},
 	{Name: "forks", Description: "Copies of live sandboxes, their differences, and merges of them."},
 	{Name: "snapshots", Description: "Frozen states that any number of sandboxes can be restored from."},
 	{Name: "timeline", Description: "States that a sandbox with automatic checkpoints can return to."},
@@ -95,6 +97,13 @@ var descriptions = map[string]string{
 	"test-network":          "Judges a connection as if a process in the sandbox asked for it now, without making it. The rule that decides is in the answer, and of a denial the rule that would allow it.",
 	"read-network-log":      "Decisions about connections, name look-ups and pings of the sandbox, the oldest first. The daemon's gateway keeps the last 4096 of all sandboxes.",
 	"list-network-profiles": "Documents that have a name: those that are built in, those that are derived from what the host is set up with, and files of the daemon's configuration. The first answer may take seconds, because profiles are derived for it.",
+
+	"list-secrets":  "The secrets of the tenant, in the order of their names. Nothing ever answers with a value.",
+	"set-secret":    "The body replaces value and binding. A secret is put only into requests that its binding names, of sandboxes whose network has a rule with its name. Requests that begin after the answer have the new value. The value is encrypted on disk.",
+	"remove-secret": "Names whose rules need the secret answer 403 to sandboxes from now on.",
+	"list-held":     "Requests that wait, and those that were sent, dropped or are unknown, in the order in which they came. Bodies are told by size and digest.",
+	"release-held":  "Sends one request, or all that wait in the order in which they came, and answers when the servers have. The guest that waits gets the server's answer. A request whose state is unknown may have been sent, and is sent again only if `again` asks for that.",
+	"drop-held":     "One request, or all that wait. A guest that waits is answered 403.",
 
 	"fork-sandbox":    "Makes children that have all of the running source: files, memory, processes and open files. The source stands still for milliseconds and shares its memory with the children, copy-on-write. A child that fails is an entry with an error; the request fails if no child can be made. If the client or the daemon goes away meanwhile, no unfinished children are left." + needsRunning,
 	"promote-sandbox": "The parent goes on with the state of this child, under its own id and name, and the child is gone.",

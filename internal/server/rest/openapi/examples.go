@@ -51,6 +51,10 @@ var examples = map[string]example{
 		api.NetworkTest{Host: "packages.example.org", Port: 443},
 		api.NetworkTestResult{Rule: "default: deny", WouldAllow: "packages.example.org"},
 	},
+	"set-secret": {
+		api.SecretRequest{Value: "sk-…", SecretBinding: api.SecretBinding{Names: []string{"llm.example.com"}, Header: "Authorization"}},
+		nil,
+	},
 	"fork-sandbox": {
 		api.ForkRequest{Count: 2, Names: []string{"try-1", "try-2"}},
 		api.ForkResult{PauseMS: 7.2, SnapshotMS: 7.9, ReturnMS: 41.5, Children: []api.Child{
