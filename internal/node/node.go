@@ -272,7 +272,7 @@ func (m *Node) composeUses() {
 	})
 	m.rester = resting.New(resting.Config{
 		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Freezer: freezer, Swapper: m.swapper, Inspector: m.inspector,
-		Admission: m.admission, Timers: m.timers, Images: m.images, Store: cfg.Store, Clock: cfg.Clock, Meter: m.meter, Timeout: callTimeout,
+		Admission: m.admission, Timers: m.timers, Images: m.images, Networks: m.networks, Store: cfg.Store, Clock: cfg.Clock, Meter: m.meter, Timeout: callTimeout,
 	})
 	m.lifecycles = resting.NewLifecycles(m.rester, m.chores, cfg.Audit, cfg.Log)
 	m.room = quota.NewRoom(quota.RoomConfig{HostMemory: cfg.HostMemory, Idle: m.lifecycles.Idle, After: cfg.Clock.After, Background: m.chores.Go})

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// serve serves until it is killed: "serve tcp ADDR" or "serve http ADDR".
+// serve serves until it is killed: "serve tcp ADDR", "serve echo ADDR" or "serve http ADDR".
 func serve(args []string) (int, error) {
 	l, err := net.Listen("tcp", args[1])
 	if err != nil {
@@ -28,8 +28,18 @@ func serve(args []string) (int, error) {
 		if err != nil {
 			return 1, err
 		}
+		if args[0] == "echo" {
+			go sendBack(c)
+			continue
+		}
 		go converse(c)
 	}
+}
+
+// sendBack sends back what comes.
+func sendBack(c net.Conn) {
+	defer c.Close()
+	_, _ = io.Copy(c, c) // the peer may go
 }
 
 // converse does what the first line says.

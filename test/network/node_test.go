@@ -1,6 +1,8 @@
 package network
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -131,8 +133,21 @@ var digest = fmt.Sprintf("digest %x\n", sha256.Sum256(data))
 // dial has a guest connect to addresses, and returns what it says of each.
 func dial(n *harness.Node, ref string, addresses ...string) map[string]string {
 	n.T.Helper()
+	return dialAs(n, harness.AsOwner, ref, addresses...)
+}
+
+// dialAs is dial for a caller.
+func dialAs(n *harness.Node, ctx context.Context, ref string, addresses ...string) map[string]string {
+	n.T.Helper()
+	ctx, cancel := context.WithTimeout(ctx, harness.Timeout)
+	defer cancel()
+	var out, errs bytes.Buffer
+	r, err := n.Machine.Exec(ctx, ref, api.ExecRequest{Argv: append([]string{"guest", "outside", "dial"}, addresses...)}, api.ExecIO{Stdout: &out, Stderr: &errs})
+	if err != nil || r.ExitCode != 0 {
+		n.T.Fatalf("%s: dial %v: %+v, %v: %s", ref, addresses, r, err, errs.String())
+	}
 	said := map[string]string{}
-	for line := range strings.Lines(n.Guest(ref, append([]string{"outside", "dial"}, addresses...)...)) {
+	for line := range strings.Lines(out.String()) {
 		addr, how, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		said[addr] = how
 	}
@@ -142,11 +157,17 @@ func dial(n *harness.Node, ref string, addresses ...string) map[string]string {
 // mustReach checks how connections of a guest go.
 func mustReach(n *harness.Node, ref string, want map[string]string) {
 	n.T.Helper()
+	mustReachAs(n, harness.AsOwner, ref, want)
+}
+
+// mustReachAs is mustReach for a caller.
+func mustReachAs(n *harness.Node, ctx context.Context, ref string, want map[string]string) {
+	n.T.Helper()
 	var addresses []string
 	for a := range want {
 		addresses = append(addresses, a)
 	}
-	got := dial(n, ref, addresses...)
+	got := dialAs(n, ctx, ref, addresses...)
 	for a, how := range want {
 		if !strings.HasPrefix(got[a], how) {
 			n.T.Errorf("%s: %s is %q, not %q", ref, a, got[a], how)

@@ -60,28 +60,46 @@ func (f *flow) meet(target *sandbox) (*flow, policy.Decision) {
 	if f.s.reg().Tenant != target.reg().Tenant {
 		return nil, policy.Decision{Rule: "the sandbox is another tenant's"}
 	}
-	to, from, port := target.peer(), f.s.peer(), f.port
-	f.name = to.Name + siblingDomain
-	allowed := func(p *policy.Policy) bool { return p.JudgeTarget(to, port).Allowed }
-	accepted := func(p *policy.Policy) bool { return p.JudgeSource(from, port).Allowed }
+	port := f.port
+	f.name = target.peer.Load().Name + siblingDomain
+	// Both are judged under the names that they have at the time.
+	allowed := func(p *policy.Policy) policy.Decision { return p.JudgeTarget(target.peer.Load(), port) }
+	accepted := func(p *policy.Policy) policy.Decision { return p.JudgeSource(f.s.peer.Load(), port) }
 	f.s.mu.Lock()
-	d := f.s.policy.JudgeTarget(to, port)
+	d := allowed(f.s.policy)
 	if d.Allowed {
-		f.judged = allowed
+		f.judged = func(p *policy.Policy) bool { return allowed(p).Allowed }
+		f.judgedThere = func() bool { return accepted(target.current()).Allowed }
 	}
 	f.s.mu.Unlock()
 	if !d.Allowed {
 		return nil, d
 	}
+	in, why := target.receive(port, accepted)
+	if in == nil {
+		return nil, policy.Decision{Rule: why}
+	}
 	target.mu.Lock()
-	defer target.mu.Unlock()
-	if back := target.policy.JudgeSource(from, port); !back.Allowed {
-		return nil, policy.Decision{Rule: "the other sandbox does not accept it: " + back.String()}
+	in.judgedThere = func() bool { return allowed(f.s.current()).Allowed }
+	target.mu.Unlock()
+	if d = allowed(f.s.current()); !d.Allowed { // the target was renamed meanwhile
+		in.end()
+		return nil, d
 	}
-	if most := target.policy.Limits().Connections; len(target.open) >= most {
-		return nil, policy.Decision{Rule: fmt.Sprintf("limits.connections of the other sandbox: %d", most)}
+	return in, d
+}
+
+// receive returns a new flow from another sandbox, or nil and why there is none.
+func (s *sandbox) receive(port uint16, accepted func(*policy.Policy) policy.Decision) (*flow, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := accepted(s.policy); !d.Allowed {
+		return nil, "the other sandbox does not accept it: " + d.String()
 	}
-	return target.newInbound(port, accepted), d
+	if most := s.policy.Limits().Connections; len(s.open) >= most {
+		return nil, fmt.Sprintf("limits.connections of the other sandbox: %d", most)
+	}
+	return s.newInbound(port, func(p *policy.Policy) bool { return accepted(p).Allowed }), ""
 }
 
 // newInbound returns a new flow of those that the gateway numbers. The caller holds mu.

@@ -30,7 +30,11 @@ type flow struct {
 	cancel context.CancelCauseFunc
 	// judged asks a policy whether the flow may stay open; nil before one was asked. It is guarded
 	// by the lock of the sandbox.
-	judged   func(*policy.Policy) bool
+	judged func(*policy.Policy) bool
+	// judgedThere asks the policy of the other sandbox, of a flow between two; nil for others. It
+	// is set like judged, and called without a lock.
+	judgedThere func() bool
+
 	answered chan bool // of a flow that is delivered: whether the guest accepts it
 
 	rule, name string // that decided, and of the server; of the goroutine of the flow

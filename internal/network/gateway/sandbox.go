@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -57,11 +58,13 @@ type sandbox struct {
 	done   chan struct{}
 
 	mu           sync.Mutex
-	registration Registration     // guarded by mu
-	policy       *policy.Policy   // guarded by mu
-	flows        map[uint32]*flow // guarded by mu
-	open         map[*flow]bool   // with those whose number is free again; guarded by mu
-	inbound      uint32           // last number; guarded by mu
+	registration Registration   // guarded by mu
+	policy       *policy.Policy // guarded by mu
+	// peer is the sandbox as rules of others name it. It changes under mu, and is read without.
+	peer    atomic.Pointer[policy.Peer]
+	flows   map[uint32]*flow // guarded by mu
+	open    map[*flow]bool   // with those whose number is free again; guarded by mu
+	inbound uint32           // last number; guarded by mu
 }
 
 func newSandbox(g *Gateway, r Registration, p *policy.Policy, t Treatments, ch *wire.Channel) *sandbox {
@@ -76,6 +79,7 @@ func newSandbox(g *Gateway, r Registration, p *policy.Policy, t Treatments, ch *
 		s.dns.SetStandIn(g.cfg.standIn)
 	}
 	s.setRate(p)
+	s.peer.Store(peerOf(&r))
 	return s
 }
 
@@ -86,11 +90,8 @@ func (s *sandbox) reg() Registration {
 	return s.registration
 }
 
-// peer returns the sandbox as rules of others name it.
-func (s *sandbox) peer() *policy.Peer {
-	r := s.reg()
-	return &policy.Peer{Name: r.Name, Metadata: r.Metadata}
-}
+// peerOf returns a sandbox as rules of others name it.
+func peerOf(r *Registration) *policy.Peer { return &policy.Peer{Name: r.Name, Metadata: r.Metadata} }
 
 func (s *sandbox) setRate(p *policy.Policy) {
 	limit := rate.Inf
@@ -224,26 +225,42 @@ func (s *sandbox) current() *policy.Policy {
 	return s.policy
 }
 
-// replace puts a registration in force and cuts the flows that it does not allow. With an error
-// nothing has changed.
+// replace puts a registration in force and cuts the flows that it does not allow, and those that
+// policies of other sandboxes do not allow under its new name. With an error nothing has changed.
 func (s *sandbox) replace(r Registration, p *policy.Policy) error {
+	between, err := s.put(r, p)
+	for _, f := range between {
+		if !f.judgedThere() {
+			f.cut(errReplaced)
+		}
+	}
+	return err
+}
+
+// put is replace for what the policy of s alone decides. It returns the flows from and to other
+// sandboxes: whose lock is not taken while that of s is held.
+func (s *sandbox) put(r Registration, p *policy.Policy) (between []*flow, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.ID, r.Tenant = s.registration.ID, s.registration.Tenant // which never change
 	if s.treatments != nil {
 		if err := s.treatments.Replace(&r, p); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	s.dns.SetPolicy(names{p}, p.Limits().DNSPerS)
 	s.setRate(p)
 	s.registration, s.policy = r, p
+	s.peer.Store(peerOf(&r))
 	for f := range s.open {
-		if f.judged != nil && !f.judged(p) {
+		switch {
+		case f.judged != nil && !f.judged(p):
 			f.cut(errReplaced)
+		case f.judgedThere != nil:
+			between = append(between, f)
 		}
 	}
-	return nil
+	return between, nil
 }
 
 func (s *sandbox) closeTreatments() {

@@ -268,3 +268,44 @@ func openFiles(t *testing.T) int {
 	}
 	return len(entries)
 }
+
+// TestARenameCutsFlowsBetweenSandboxes, whichever of the two has another name, as far as a rule was
+// about it.
+func TestARenameCutsFlowsBetweenSandboxes(t *testing.T) {
+	for renamed, of := range map[string]string{"web": "the source", "db": "the target"} {
+		t.Run(of, func(t *testing.T) {
+			w := newWorld(t, nil)
+			docs := map[string]api.NetworkPolicy{"web": document(t, `{"allow": ["sandbox=db"]}`), "db": document(t, `{"accept": ["sandbox=web"]}`)}
+			web, db := w.newSentry("web", docs["web"]), w.newSentry("db", docs["db"])
+			addrs, _ := web.lookUp("db.sandbox")
+			opened := make(chan *guest, 1)
+			go func() { g, _ := web.dial(wire.TCP, addrs[0]+":1"); opened <- g }()
+			m := <-db.inbound
+			defer m.file.Close()
+			db.send(wire.Message{Kind: wire.Accepted, Flow: m.Flow})
+			g := <-opened
+			if g == nil {
+				t.Fatal("it was not opened")
+			}
+			defer g.Close()
+			rename := func(name string, metadata map[string]string) {
+				t.Helper()
+				r := Registration{ID: renamed, Name: name, Metadata: metadata, Policy: policy.Spec{Document: docs[renamed]}}
+				if err := w.Replace(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rename(renamed, map[string]string{"what": "no rule asks for"})
+			if n := w.Stats().Flows; n != 2 {
+				t.Errorf("%d flows are open, not the two ends of one", n)
+			}
+			rename("other", nil)
+			if k := g.last(); k != wire.Reset {
+				t.Errorf("the flow is told to have ended by %v", k)
+			}
+			if _, code := web.dial(wire.TCP, addrs[0]+":1"); code != wire.CodeRefused {
+				t.Errorf("the next one: %v", code)
+			}
+		})
+	}
+}

@@ -51,7 +51,7 @@ func (n *Networks) SetNetwork(ctx context.Context, ref string, req api.NetworkRe
 		rec.Sandbox.Env = Environment(rec.Sandbox.Env, &granted.Kept)
 		is = *rec
 		return nil
-	}, func(edited store.Change) error { return n.replace(ctx, b, was, is, edited) })
+	}, func(edited store.Change) error { return n.Put(ctx, b, was, is, edited) })
 	if err != nil {
 		return nil, fmt.Errorf("set network: %w", err)
 	}
@@ -60,8 +60,9 @@ func (n *Networks) SetNetwork(ctx context.Context, ref string, req api.NetworkRe
 	return n.describe(b), nil
 }
 
-// replace stores a record and puts its network in force, or does neither. The caller holds b.Op.
-func (n *Networks) replace(ctx context.Context, b *sandboxes.Instance, was, is sandboxes.Record, edited store.Change) error {
+// Put stores a changed record and puts the network, the name and the metadata that it has in force,
+// or does neither. The caller holds b.Op.
+func (n *Networks) Put(ctx context.Context, b *sandboxes.Instance, was, is sandboxes.Record, edited store.Change) error {
 	if err := n.cfg.Store.Apply(ctx, edited); err != nil {
 		return err
 	}

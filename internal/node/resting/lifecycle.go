@@ -9,6 +9,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/node/background"
 	"ramet.dev/ramet/internal/node/sandboxes"
+	"ramet.dev/ramet/internal/storage/store"
 )
 
 // One goroutine looks after the times of all sandboxes (Lifecycles.TimeIsUp): when one is
@@ -52,7 +53,10 @@ func (l *Lifecycles) Update(ctx context.Context, ref string, req api.UpdateReque
 	}
 	var old string
 	renamed := false
-	err = registry.Edit(ctx, b, func(rec *sandboxes.Record) (err error) {
+	var was, is sandboxes.Record
+	err = registry.EditAnd(ctx, b, func(rec *sandboxes.Record) (err error) {
+		was = *rec
+		defer func() { is = *rec }()
 		if len(req.Metadata) > 0 {
 			if rec.Sandbox.Metadata, err = api.ChangeMetadata(rec.Sandbox.Metadata, req.Metadata); err != nil {
 				return err
@@ -71,7 +75,7 @@ func (l *Lifecycles) Update(ctx context.Context, ref string, req api.UpdateReque
 		}
 		rec.Sandbox.Name, renamed = *req.Name, true
 		return nil
-	})
+	}, func(edited store.Change) error { return l.rester.cfg.Networks.Put(ctx, b, was, is, edited) })
 	switch {
 	case renamed && err == nil:
 		registry.Names.Release(b.Tenant(), old)

@@ -29,6 +29,7 @@ type Config struct {
 	Admission *quota.Admission
 	Timers    *Timers
 	Images    Images
+	Networks  Networks
 	Store     *store.Store
 	Clock     timer.Clock
 	Meter     meter.Meter
@@ -40,6 +41,13 @@ type Config struct {
 type Images interface {
 	// UseImage keeps an image while something is made of it that is not listed yet.
 	UseImage(id string) (release func())
+}
+
+// Networks knows sandboxes by their names and metadata.
+type Networks interface {
+	// Put stores a record that was changed and puts what it has in force, or does neither. The
+	// caller holds Instance.Op.
+	Put(ctx context.Context, b *sandboxes.Instance, was, is sandboxes.Record, edited store.Change) error
 }
 
 // Rester stops sandboxes and lets them go on. It is safe for concurrent use.
