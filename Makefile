@@ -51,10 +51,11 @@ man: build ## write man pages of all commands to bin/man/man1
 	$(BIN) man bin/man/man1
 
 .PHONY: docs
-docs: $(SENTRY) ## write what is generated from the code: docs/cli.md, api/openapi.json, docs/rest-api.md, types and reference of the Python SDK
+docs: $(SENTRY) ## write what is generated from the code: docs/cli.md, api/openapi.json, docs/rest-api.md, types and references of the SDKs
 	CGO_ENABLED=0 $(GO) test -count=1 ./cmd/ramet -run TestReferenceIsCurrent -update
 	CGO_ENABLED=0 $(GO) run ./internal/docgen
 	if command -v python3 >/dev/null; then python3 sdk/python/tools/models.py; python3 sdk/python/tools/reference.py; fi
+	sdk/typescript/tools/types.sh
 
 .PHONY: demo
 demo: build ## show the main job on this machine

@@ -4,6 +4,7 @@ import { NotFound } from './errors.js'
 import type { components } from './generated/openapi.js'
 import { Images } from './images.js'
 import type { Health, SandboxEvent, SandboxInfo, SandboxState, SnapshotInfo, SnapshotState, TreeNode } from './models.js'
+import type { NetworkProfile } from './network.js'
 import { events, Sandbox, type BuildOptions, type EventOptions } from './sandbox.js'
 import { restoreBody, sandboxesOf, Snapshot, type RestoreOptions, type Sandboxes } from './snapshot.js'
 import { segment, Transport, type CallOptions, type Query } from './transport.js'
@@ -127,6 +128,11 @@ export class Client {
   async tree(options: CallOptions & { sandbox?: string | undefined } = {}): Promise<TreeNode[]> {
     const query = { sandbox: options.sandbox }
     return (await this.transport.call<{ items: TreeNode[] }>({ method: 'GET', path: '/v1/tree', query, signal: options.signal })).items
+  }
+
+  /** Lists the profiles that networks may name. */
+  async networkProfiles(options: CallOptions = {}): Promise<NetworkProfile[]> {
+    return (await this.transport.call<{ items: NetworkProfile[] }>({ method: 'GET', path: '/v1/network/profiles', signal: options.signal })).items
   }
 
   /** Yields the events of all sandboxes. */

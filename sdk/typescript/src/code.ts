@@ -1,4 +1,4 @@
-import { errorOf, Timeout, type Problem } from './errors.js'
+import { errorOf, RametError, Timeout, type Problem } from './errors.js'
 import { fromWire, type ContextInfo } from './models.js'
 import { pythonLiteral } from './literal.js'
 import { segment, type CallOptions, type Transport } from './transport.js'
@@ -109,11 +109,10 @@ interface WireExecution {
 }
 
 /** A cell failed, of a call with `check`. */
-export class CodeError extends Error {
+export class CodeError extends RametError {
   constructor(readonly execution: Execution) {
     const { error, exitCode } = execution
-    super(error ? `${error.name}: ${error.value}` : `the cell ended with exit code ${exitCode}`)
-    this.name = 'CodeError'
+    super(error ? `${error.name}: ${error.value}` : `the cell ended with exit code ${exitCode}`, { code: 'code_failed' })
   }
 }
 
@@ -123,7 +122,7 @@ export async function runCode(transport: Transport, sandbox: string, code: strin
   const request = {
     method: 'POST' as const,
     path: `/v1/sandboxes/${segment(sandbox)}/run-code`,
-    json: { code, language: options.language, context, timeout_ms: options.timeout },
+    json: { code, language: options.language ?? (context === undefined ? 'python' : undefined), context, timeout_ms: options.timeout },
     signal: options.signal,
     sandbox,
   }

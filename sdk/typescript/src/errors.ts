@@ -1,7 +1,7 @@
 import type { components } from './generated/openapi.js'
 
-/** The kind of an error, for programs; none is ever renamed. */
-export type Code = components['schemas']['Code']
+/** The kind of an error, for programs; none is ever renamed. The last two are those of calls with `check`. */
+export type Code = components['schemas']['Code'] | 'command_failed' | 'code_failed'
 /** The quota that was exceeded. */
 export type Exceeded = components['schemas']['Exceeded']
 
@@ -53,8 +53,8 @@ export class Conflict extends RametError {}
 export class LimitExceeded extends RametError {}
 /** The caller, or the user in the sandbox, does not have the right. */
 export class PermissionDenied extends RametError {}
-/** The sandbox ended under the operation; the message has the reason. */
-export class SandboxGone extends RametError {}
+/** The sandbox ended, while it was used or before; the message has the reason if it is known. */
+export class SandboxGone extends NotFound {}
 /** A field of the request is invalid, or not possible on this machine. */
 export class InvalidRequest extends RametError {}
 /** The daemon, or something that it needs, cannot be reached. */
@@ -88,8 +88,6 @@ const classes: Partial<Record<Code, new (detail: string, details: ErrorDetails) 
   invalid_argument: InvalidRequest,
   command_not_found: InvalidRequest,
   not_executable: InvalidRequest,
-  unsupported: InvalidRequest,
-  isolation_refused: InvalidRequest,
   hostile_archive: InvalidRequest,
   unavailable: Unavailable,
 }
@@ -119,8 +117,8 @@ export interface Problem {
   exceeded?: Record<string, unknown>
 }
 
-/** Returns the error that a problem document shows. */
-export function errorOf(problem: Problem): RametError {
+/** Returns the error that a problem document shows, of the class of its code unless another is given. */
+export function errorOf(problem: Problem, kind?: new (detail: string, details: ErrorDetails) => RametError): RametError {
   const details: ErrorDetails = {
     code: problem.code,
     field: problem.field,
@@ -128,7 +126,7 @@ export function errorOf(problem: Problem): RametError {
     requestId: problem.request_id,
     exceeded: exceededOf(problem.exceeded),
   }
-  return new (classes[problem.code] ?? RametError)(problem.detail, details)
+  return new (kind ?? classes[problem.code] ?? RametError)(problem.detail, details)
 }
 
 function exceededOf(doc: Record<string, unknown> | undefined): Exceeded | undefined {
@@ -139,7 +137,7 @@ function exceededOf(doc: Record<string, unknown> | undefined): Exceeded | undefi
 }
 
 /** A command that ended with another exit code than 0, of a call with `check`. */
-export class CommandFailed extends Error {
+export class CommandError extends RametError {
   constructor(
     readonly command: string | readonly string[],
     /** How it ended, with its output. */
@@ -148,8 +146,7 @@ export class CommandFailed extends Error {
     const text = typeof command === 'string' ? command : command.join(' ')
     const end = result.signal ? `was ended by ${result.signal}` : `ended with exit code ${result.exitCode}`
     const tail = result.stderr.trimEnd().slice(-2000)
-    super(`the command ${JSON.stringify(text.slice(0, 200))} ${end}${tail ? `: ${tail}` : ''}`)
-    this.name = 'CommandFailed'
+    super(`the command ${JSON.stringify(text.slice(0, 200))} ${end}${tail ? `: ${tail}` : ''}`, { code: 'command_failed' })
   }
 }
 

@@ -1,6 +1,9 @@
-import { CommandFailed, errorOf, Timeout, type Problem } from './errors.js'
+import { randomBytes } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import { setTimeout as delay } from 'node:timers/promises'
+import { CommandError, errorOf, SandboxGone, Timeout, Unavailable, type Problem } from './errors.js'
 import { fromWire } from './models.js'
-import { segment, type CallOptions, type Request, type Transport } from './transport.js'
+import { segment, wasLost, type CallOptions, type Request, type Transport } from './transport.js'
 import { BrokenOff, finalOf, readFrames } from './wire.js'
 import { WebSocketConnection } from './websocket.js'
 
@@ -24,7 +27,7 @@ export interface CommandOptions {
 export interface ExecOptions extends CommandOptions, CallOptions {
   /** Standard input: a text, bytes, or a stream of them. */
   stdin?: Input | undefined
-  /** Throw CommandFailed if the exit code is not 0. */
+  /** Throw CommandError if the exit code is not 0. */
   check?: boolean | undefined
   /** Called with standard output as it comes. The result has none then. */
   onStdout?: ((text: string) => void | Promise<void>) | undefined
@@ -34,7 +37,7 @@ export interface ExecOptions extends CommandOptions, CallOptions {
 
 /** How a command ended. */
 export interface Result {
-  /** Standard output; empty if it was streamed. The daemon keeps 8 MiB; see `truncated`. */
+  /** Standard output, all of it; empty if it was streamed. */
   readonly stdout: string
   readonly stderr: string
   /** 128+N if signal N ended it. */
@@ -44,8 +47,6 @@ export interface Result {
   /** The signal that ended it, or empty. */
   readonly signal: string
   readonly durationMs: number
-  /** An output was longer than is kept: stream it to have all of it. */
-  readonly truncated?: boolean
 }
 
 /** A piece of output. */
@@ -82,22 +83,7 @@ export async function* pieces(input: Input): AsyncGenerator<Uint8Array, void, un
 /** Runs a command to its end. */
 export async function exec(transport: Transport, sandbox: string, command: Command, options: ExecOptions): Promise<Result> {
   const { onStdout, onStderr } = options
-  if (onStdout || onStderr || (options.stdin !== undefined && typeof options.stdin !== 'string')) {
-    return collect(new ExecStream(transport, sandbox, command, options), command, options)
-  }
-  const { timedOut, ...result } = await transport.call<WireResult>({
-    method: 'POST',
-    path: `/v1/sandboxes/${segment(sandbox)}/exec`,
-    json: { ...commandBody(command, options), stdin: options.stdin },
-    signal: options.signal,
-    sandbox,
-  })
-  return judged(command, result, timedOut, options)
-}
-
-/** Keeps the output of a stream, or gives it to functions. */
-async function collect(stream: ExecStream, command: Command, options: ExecOptions): Promise<Result> {
-  const { onStdout, onStderr } = options
+  const stream = new ExecStream(transport, sandbox, command, options)
   const kept = { stdout: [] as string[], stderr: [] as string[] }
   let timedOut = false
   for await (const { stream: name, text } of stream) {
@@ -111,12 +97,9 @@ async function collect(stream: ExecStream, command: Command, options: ExecOption
     timedOut = true
     return error.result as Result
   })
-  return judged(command, { ...ended, stdout: kept.stdout.join(''), stderr: kept.stderr.join('') }, timedOut, options)
-}
-
-function judged(command: Command, result: Result, timedOut: boolean | undefined, options: ExecOptions): Result {
+  const result = { ...ended, stdout: kept.stdout.join(''), stderr: kept.stderr.join('') }
   if (timedOut) throw timeoutOf(result, options.timeout)
-  if (options.check && !result.ok) throw new CommandFailed(command, result)
+  if (options.check && !result.ok) throw new CommandError(command, result)
   return result
 }
 
@@ -212,24 +195,60 @@ function endOf(final: Record<string, unknown>, timeout: number | undefined): Res
   return result
 }
 
+// A command goes on for 30 s without a daemon. For so many milliseconds the next daemon is looked for: one that said that it is about
+// to end is usually replaced, and one that was killed is not.
+const replacedWithin = 20_000
+const killedWithin = 1_500
+const askEvery = 200
+// So often in a minute a connection may be lost.
+const mostLosses = 5
+
 async function* overFrames(transport: Transport, request: Request, timeout: number | undefined): AsyncGenerator<Output, Result, undefined> {
-  const answer = await transport.send({ ...request, accept: 'application/vnd.ramet.frames' })
   const decode = decoders()
-  let complete = false
-  try {
-    for await (const frame of readFrames(answer.iterator({ destroyOnReturn: false }))) {
-      if ('final' in frame) {
-        complete = true
-        return endOf(frame.final, timeout)
+  const asked = request.json as Record<string, unknown>
+  const resumable = asked['stdin'] === undefined
+  const body = { ...asked, ...(resumable ? { key: randomBytes(16).toString('hex') } : {}) }
+  let from: number | undefined // of the output that is asked for; undefined to begin the command
+  let read = 0
+  let first: unknown // the error by which the connection was lost
+  let [until, lossesSince, losses] = [0, 0, 0]
+  for (;;) {
+    let complete = false
+    let answer: IncomingMessage | undefined
+    try {
+      answer = await transport.send({ ...request, json: { ...body, from }, accept: 'application/vnd.ramet.frames' })
+      for await (const frame of readFrames(answer.iterator({ destroyOnReturn: false }))) {
+        first = undefined
+        if ('final' in frame) {
+          complete = true
+          return endOf(frame.final, timeout)
+        }
+        read += frame.data.length
+        yield decode(frame.stream, frame.data)
       }
-      yield decode(frame.stream, frame.data)
+    } catch (error) {
+      const broken = await transport.broken(request, error)
+      // A daemon that is about to end says so in the last frame.
+      const again = first === undefined ? wasLost(broken) || (complete && broken instanceof Unavailable) : broken instanceof Unavailable
+      const now = Date.now()
+      const pause = first === undefined ? 20 : askEvery
+      if (first === undefined) {
+        first = broken
+        until = now + (complete ? replacedWithin : killedWithin)
+        if (now - lossesSince > 60_000) [lossesSince, losses] = [now, 0]
+        losses++
+      }
+      if (!resumable || !again || now > until || losses > mostLosses) {
+        // When the next daemon does not know the command, the error is the one of the connection.
+        throw broken instanceof SandboxGone && broken.code === 'sandbox_died' ? broken : first
+      }
+      from = read
+      await delay(pause)
+      if (request.signal?.aborted) throw request.signal.reason
+    } finally {
+      if (complete) answer?.resume() // then the connection can be used again
+      else answer?.destroy()
     }
-    throw new BrokenOff('the stream ended before the last frame')
-  } catch (error) {
-    throw await transport.broken(request, error)
-  } finally {
-    if (complete) answer.resume() // then the connection can be used again
-    else answer.destroy()
   }
 }
 

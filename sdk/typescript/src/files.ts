@@ -4,7 +4,7 @@ import { basename, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { pieces, type Input } from './exec.js'
-import { InvalidRequest, NotFound } from './errors.js'
+import { InvalidRequest, NotFound, SandboxGone } from './errors.js'
 import { fromWire, type FileEvent, type FileEvents, type FileInfo, type SearchResult } from './models.js'
 import { packDirectory, unpack } from './tar.js'
 import { segment, type CallOptions, type Query, type Request, type Transport } from './transport.js'
@@ -122,7 +122,7 @@ export class Files {
       await this.stat(path, options)
       return true
     } catch (error) {
-      if (error instanceof NotFound && !/no sandbox/.test(error.message)) return false
+      if (error instanceof NotFound && !(error instanceof SandboxGone)) return false
       throw error
     }
   }

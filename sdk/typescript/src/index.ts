@@ -12,10 +12,11 @@ export type { ContextOptions, Execution, ExecutionError, Language, RunCodeOption
 export { Files, type FileOptions, type ListOptions, type SearchOptions, type WatchOptions, type WriteOptions } from './files.js'
 export { Port, type Forward, type PortOptions } from './ports.js'
 export { Images, type MakeImageOptions } from './images.js'
-export type { NetworkOption, NetworkRequest, NetworkRule } from './network.js'
+export { Network } from './network.js'
+export type { NetworkLogEntry, NetworkOption, NetworkProfile, NetworkRequest, NetworkTestResult, SandboxNetwork } from './network.js'
 export { drawTree } from './tree.js'
 export {
-  CommandFailed, Conflict, ForkError, InvalidRequest, LimitExceeded, NotFound, PermissionDenied, RametError, SandboxGone, Timeout, Unavailable,
+  CommandError, Conflict, ForkError, InvalidRequest, LimitExceeded, NotFound, PermissionDenied, RametError, SandboxGone, Timeout, Unavailable,
 } from './errors.js'
 export type { Code, Exceeded } from './errors.js'
 export type { CallOptions, ChangeOptions } from './transport.js'

@@ -1,26 +1,56 @@
-/**
- * The network of a sandbox: the name of a profile (`'none'`, `'open'`, `'host-registries'`, or one of the daemon's), or a
- * document, whose members are those of the REST interface.
- */
+import type { components } from './generated/openapi.js'
+import { fromWire } from './models.js'
+import { segment, type CallOptions, type ChangeOptions, type Request, type Transport } from './transport.js'
+
+/** The document that says what a sandbox may reach. Its members are those of the REST interface and of files. */
+export type NetworkRequest = components['schemas']['NetworkRequest']
+/** The network of a sandbox: the document, with the profiles that it names, and what bounds it. */
+export type SandboxNetwork = components['schemas']['SandboxNetwork']
+export type NetworkLogEntry = components['schemas']['NetworkLogEntry']
+export type NetworkTestResult = components['schemas']['NetworkTestResult']
+export type NetworkProfile = components['schemas']['NetworkProfile']
+
+/** The name of a profile (`'none'`, `'open'`, `'host-registries'`, or one of the daemon's), or a document. */
 export type NetworkOption = string | NetworkRequest
-
-/** A rule: a text such as `'pypi.org:443'`, `'*.example.com'`, `'sandbox=NAME:5432'`, or an object. */
-export type NetworkRule = string | Record<string, unknown>
-
-export interface NetworkRequest {
-  /** Name of a profile, to which the rules are added. */
-  profile?: string
-  default?: 'deny' | 'allow'
-  allow?: readonly NetworkRule[]
-  deny?: readonly NetworkRule[]
-  /** Sandboxes that may connect to this one. */
-  accept?: readonly NetworkRule[]
-  /** Treatment of HTTP requests by name: secrets, methods, paths, holding of writes. */
-  rules?: Record<string, Record<string, unknown>>
-  limits?: { connections?: number; rate_mbit?: number; dns_per_s?: number }
-}
 
 /** @internal */
 export function networkBody(network: NetworkOption | undefined): NetworkRequest | undefined {
   return typeof network === 'string' ? { profile: network } : network
+}
+
+/** The network of a sandbox. */
+export class Network {
+  /** @internal */
+  constructor(
+    private readonly transport: Transport,
+    private readonly sandbox: string,
+  ) {}
+
+  private request(method: Request['method'], rest: string, options: CallOptions): Request {
+    return { method, path: `/v1/sandboxes/${segment(this.sandbox)}/network${rest}`, signal: options.signal, sandbox: this.sandbox }
+  }
+
+  /** Asks for the document that is in force. */
+  async get(options: CallOptions = {}): Promise<SandboxNetwork> {
+    return (await this.transport.raw(this.request('GET', '', options))) as SandboxNetwork
+  }
+
+  /** Replaces the whole document. What it does not allow any more is cut. */
+  async set(network: NetworkOption, options: ChangeOptions = {}): Promise<SandboxNetwork> {
+    return (await this.transport.raw({ ...this.request('PUT', '', options), json: networkBody(network), repeatable: true })) as SandboxNetwork
+  }
+
+  /** Asks whether a process in the sandbox may connect, without connecting. */
+  async test(host: string, port?: number, options: CallOptions & { protocol?: 'tcp' | 'udp' | 'echo' | undefined } = {}): Promise<NetworkTestResult> {
+    const json = { host, port, protocol: options.protocol }
+    return this.transport.call<NetworkTestResult>({ ...this.request('POST', '/test', options), json })
+  }
+
+  /** Yields the decisions about connections that are kept, and with `follow` goes on with new ones. */
+  async *log(options: CallOptions & { follow?: boolean | undefined } = {}): AsyncGenerator<NetworkLogEntry, void, undefined> {
+    for await (const event of this.transport.events({ ...this.request('GET', '/log', options), query: { follow: options.follow } })) {
+      if (event.name === 'end') return
+      if (event.name === 'event') yield fromWire<NetworkLogEntry>(event.data)
+    }
+  }
 }

@@ -1,7 +1,7 @@
 import { commandBody, pieces, sendInput, type Command, type CommandOptions, type Input, type Output, type Result } from './exec.js'
 import { errorOf, type Problem } from './errors.js'
 import { fromWire, type Position, type ProcessInfo } from './models.js'
-import { segment, type CallOptions, type Query, type Request, type Transport } from './transport.js'
+import { segment, wasLost, type CallOptions, type Query, type Request, type Transport } from './transport.js'
 import { BrokenOff, chunkBytes } from './wire.js'
 import { WebSocketConnection } from './websocket.js'
 
@@ -66,21 +66,33 @@ export class Process {
     return this.transport.call<Result>(this.request('GET', '/wait', options))
   }
 
-  /** Yields its kept output, and with `follow` goes on until it ends. */
-  async *output(options: OutputOptions = {}): AsyncGenerator<KeptOutput, void, undefined> {
-    const request = this.request('GET', '/output', options, { from: options.from, follow: options.follow })
+  /**
+   * Yields its kept output, and with `follow` goes on until it ends, also over a lost connection. What the generator returns says how
+   * the process ended, and where to read on.
+   */
+  async *output(options: OutputOptions = {}): AsyncGenerator<KeptOutput, Position, undefined> {
+    const { follow } = options
+    let { from } = options
     const decode = { stdout: new TextDecoder(), stderr: new TextDecoder() }
-    let lost = 0
-    for await (const event of this.transport.events(request)) {
-      if (event.name === 'position') return
-      if (event.name === 'lost') lost = (event.data as { bytes: number }).bytes
-      if (event.name !== 'stdout' && event.name !== 'stderr') continue
-      const chunk = event.data as { data: string; encoding: string; seq: number }
-      const data = chunkBytes(chunk)
-      yield { stream: event.name, data, text: decode[event.name].decode(data, { stream: true }), seq: chunk.seq, lost }
-      lost = 0
+    for (let lost = 0, missing = 0; ; ) {
+      const request = this.request('GET', '/output', options, { from, follow })
+      try {
+        for await (const event of this.transport.events(request)) {
+          if (event.name === 'position') return fromWire<Position>(event.data)
+          if (event.name === 'lost') missing += (event.data as { bytes: number }).bytes
+          if (event.name !== 'stdout' && event.name !== 'stderr') continue
+          lost = 0
+          const chunk = event.data as { data: string; encoding: string; seq: number }
+          const data = chunkBytes(chunk)
+          from = chunk.seq + data.length
+          yield { stream: event.name, data, text: decode[event.name].decode(data, { stream: true }), seq: chunk.seq, lost: missing }
+          missing = 0
+        }
+        throw await this.transport.broken(request, new BrokenOff('the stream ended before the last event'))
+      } catch (error) {
+        if (!wasLost(error) || from === undefined || lost++ >= 2) throw error
+      }
     }
-    throw await this.transport.broken(request, new BrokenOff('the stream ended before the last event'))
   }
 
   /** Returns the kept output as text. */

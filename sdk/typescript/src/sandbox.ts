@@ -3,18 +3,18 @@ import { defaultClient, type Client, type ListOptions } from './client.js'
 import type { CreateOptions, Lifetime } from './create.js'
 import { lifecycleBody } from './create.js'
 import { commandBody, exec, ExecStream, type Command, type CommandOptions, type ExecOptions, type Result } from './exec.js'
-import { Conflict, InvalidRequest, NotFound, RametError } from './errors.js'
+import { Conflict, InvalidRequest, NotFound } from './errors.js'
 import { Files } from './files.js'
 import { fromWire } from './models.js'
 import type { components } from './generated/openapi.js'
 import type {
   BisectResult, Diff, EventKind, MergeResult, MergeStrategy, PortInfo, SandboxEvent, SandboxInfo, SandboxState, Stats, Step, TreeNode,
 } from './models.js'
-import { networkBody, type NetworkOption } from './network.js'
+import { Network, networkBody, type NetworkOption } from './network.js'
 import { Port } from './ports.js'
 import { Processes, type Attachment, type Process, type PtyOptions, type StartOptions } from './processes.js'
 import { sandboxesOf, Snapshot, type RestoreOptions, type Sandboxes } from './snapshot.js'
-import { segment, type CallOptions, type ChangeOptions, type Query, type Request, type Transport } from './transport.js'
+import { segment, wasLost, type CallOptions, type ChangeOptions, type Query, type Request, type Transport } from './transport.js'
 
 /** Which daemon a static method talks to; the one of the environment if absent. */
 export interface OnClient {
@@ -89,6 +89,7 @@ export class Sandbox implements AsyncDisposable {
   readonly files: Files
   readonly processes: Processes
   readonly contexts: Contexts
+  readonly network: Network
   private known: SandboxInfo
   private readonly transport: Transport
 
@@ -105,6 +106,7 @@ export class Sandbox implements AsyncDisposable {
     this.files = new Files(this.transport, this.id)
     this.processes = new Processes(this.transport, this.id)
     this.contexts = new Contexts(this.transport, this.id)
+    this.network = new Network(this.transport, this.id)
   }
 
   /** Makes a sandbox of an image or a snapshot, and returns it once commands can run in it. The image `python` is built if it is missing. */
@@ -203,8 +205,8 @@ export class Sandbox implements AsyncDisposable {
   /** Makes children that have all of this running sandbox: files, memory and processes. */
   async fork(options: number | ForkOptions = {}, more: ForkOptions = {}): Promise<Sandboxes> {
     const o: ForkOptions = typeof options === 'number' ? { ...more, count: options } : options
-    const { count, names, env, metadata, wait, require } = o
-    const body = { count, names, env, metadata, wait, require, timeout_ms: o.timeout, network: networkBody(o.network), lifecycle: lifecycleBody(o) }
+    const { names, env, metadata, wait, require } = o
+    const body = { count: o.count ?? names?.length, names, env, metadata, wait, require, timeout_ms: o.timeout, network: networkBody(o.network), lifecycle: lifecycleBody(o) }
     const answer = await this.transport.call<components['schemas']['ForkResult']>(this.request('POST', '/fork', o, body))
     return sandboxesOf(this.client, answer, o.partial)
   }
@@ -258,7 +260,7 @@ export class Sandbox implements AsyncDisposable {
       })
     }
     const path = `/v1/sandboxes/${segment(winner.id)}/promote`
-    this.known = await this.transport.call<SandboxInfo>({ ...this.request('POST', '', options), path })
+    this.known = await this.transport.call<SandboxInfo>({ ...this.request('POST', '', options), path, sandbox: undefined })
     return this
   }
 
@@ -290,7 +292,8 @@ export class Sandbox implements AsyncDisposable {
 
   /** Ends it and removes its files. A second call is a NotFound. */
   async destroy(options: ChangeOptions = {}): Promise<void> {
-    await this.transport.call(this.request('DELETE', '', options))
+    // A sandbox that is not there any more is what was asked for, so the request is not one about a living sandbox.
+    await this.transport.call({ ...this.request('DELETE', '', options), sandbox: undefined })
     this.known = { ...this.known, state: 'destroyed' }
   }
 
@@ -375,9 +378,10 @@ function refOf(of: string | Sandbox | Snapshot): string {
 
 /** @internal Yields events, and goes on after the last one when a connection broke off. */
 export async function* events(transport: Transport, path: string, options: EventOptions): AsyncGenerator<SandboxEvent, void, undefined> {
-  let { since } = options
+  let since = options.since ?? 0
   for (let lost = 0; ; ) {
-    const request: Request = { method: 'GET', path, query: { kind: options.kinds, since, follow: options.follow }, signal: options.signal }
+    const query = { kind: options.kinds, since, follow: String(options.follow ?? false) }
+    const request: Request = { method: 'GET', path, query, signal: options.signal }
     try {
       for await (const event of transport.events(request)) {
         if (event.name === 'end') return
@@ -389,8 +393,8 @@ export async function* events(transport: Transport, path: string, options: Event
       }
       return
     } catch (error) {
-      // The answer of another daemon says which events are unknown.
-      if (!(error instanceof RametError) || error.code !== 'unavailable' || !options.follow || since === undefined || lost++ >= 2) throw error
+      // If it is another daemon that answers then, an event says which events are unknown.
+      if (!wasLost(error) || lost++ >= 2) throw error
     }
   }
 }

@@ -4,9 +4,9 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import type { Duplex } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import { resolveAddress, startDaemon, type Address, type ConnectOptions } from './address.js'
-import { errorOf, InvalidRequest, RametError, Unavailable, type Problem } from './errors.js'
+import { errorOf, InvalidRequest, RametError, SandboxGone, Unavailable, type Problem } from './errors.js'
 import { fromWire } from './models.js'
-import { BrokenOff, readEvents, type WireEvent } from './wire.js'
+import { BrokenOff, Malformed, readEvents, type WireEvent } from './wire.js'
 import { version } from './version.js'
 
 /** What each call takes. */
@@ -58,6 +58,7 @@ export function segment(ref: string): string {
 
 /** A call that waits for the daemon. */
 interface Waiting {
+  sandbox: string | undefined
   fail(error: RametError): void
 }
 
@@ -88,6 +89,11 @@ export class Transport {
   /** Ends the idle connections. */
   close(): void {
     this.agent.destroy()
+  }
+
+  /** Ends the idle connections of a daemon that has ended. */
+  private dropIdle(): void {
+    for (const sockets of Object.values(this.agent.freeSockets)) for (const socket of [...(sockets ?? [])]) socket.destroy()
   }
 
   /** The URL of a path below the daemon, without credentials; undefined at a socket. */
@@ -171,18 +177,31 @@ export class Transport {
       } catch (error) {
         if (request.signal?.aborted) throw request.signal.reason
         const failure = connectionFailure(error)
-        if (failure === undefined) throw error
+        if (failure === undefined) {
+          const draining = retryAfter.get(error as object)
+          if (draining === undefined || isStream(request.body) || attempt > 1) throw fromHere(error, this.send)
+          await this.pause(Math.min(draining, 2_000), request)
+          continue
+        }
         if (failure.nobody && this.address.own && attempt === 0) {
           await this.start()
           continue
         }
+        if (unsent.has(error as object) && !isStream(request.body)) {
+          this.dropIdle()
+          continue
+        }
         const pause = pauses[attempt]
         if ((!repeatable && !failure.nobody) || pause === undefined || (failure.nobody && !this.address.own)) throw unavailable(error)
-        await delay(pause, undefined, request.signal ? { signal: request.signal } : {}).catch(() => {
-          throw request.signal?.reason
-        })
+        await this.pause(pause, request)
       }
     }
+  }
+
+  private async pause(time: number, request: Request): Promise<void> {
+    await delay(time, undefined, request.signal ? { signal: request.signal } : {}).catch(() => {
+      throw request.signal?.reason
+    })
   }
 
   /** Opens a connection that is not one of HTTP any more after the answer. */
@@ -228,7 +247,7 @@ export class Transport {
     return this.address.url?.protocol === 'https:' ? httpsRequest(options) : httpRequest(options)
   }
 
-  private once(request: Request, key: string | undefined): Promise<IncomingMessage> {
+  private once(request: Request, key: string | undefined, watched = true): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
       const { signal } = request
       if (signal?.aborted) return reject(signal.reason)
@@ -252,10 +271,10 @@ export class Transport {
         reject(error)
       }
       const aborted = (): void => fail(signal?.reason)
-      const waiting = this.watch(fail)
+      const waiting = watched ? this.watch(request.sandbox, fail) : undefined
       const ended = (): void => {
         signal?.removeEventListener('abort', aborted)
-        this.unwatch(waiting)
+        if (waiting) this.unwatch(waiting)
       }
       signal?.addEventListener('abort', aborted, { once: true })
       bindConnectTimeout(outgoing)
@@ -263,7 +282,7 @@ export class Transport {
         answer = response
         response.once('close', ended)
         if ((response.statusCode ?? 0) >= 300) {
-          problemOf(response).then(reject, reject)
+          problemOf(response, request.sandbox).then(reject, reject)
           return
         }
         if (sent) sent.then(() => resolve(response), fail)
@@ -271,6 +290,8 @@ export class Transport {
       })
       outgoing.once('error', (error) => {
         ended()
+        // The daemon had closed this idle connection before the request: nobody has got it.
+        if ((error as NodeJS.ErrnoException).code === 'EPIPE' && outgoing.reusedSocket) unsent.add(error)
         reject(error)
       })
       if (body === undefined || body instanceof Uint8Array) outgoing.end(body)
@@ -295,7 +316,7 @@ export class Transport {
         reject(error)
       }
       const aborted = (): void => fail(signal?.reason)
-      const waiting = this.watch(fail)
+      const waiting = this.watch(request.sandbox, fail)
       const ended = (): void => {
         signal?.removeEventListener('abort', aborted)
         this.unwatch(waiting)
@@ -304,13 +325,13 @@ export class Transport {
       bindConnectTimeout(outgoing)
       outgoing.once('upgrade', (answer, socket: Duplex, head) => {
         ended()
-        const hold = this.watch((error) => socket.destroy(error))
+        const hold = this.watch(request.sandbox, (error) => socket.destroy(error))
         socket.once('close', () => this.unwatch(hold))
         resolve({ answer, socket, head })
       })
       outgoing.once('response', (response) => {
         ended()
-        problemOf(response).then(reject, reject)
+        problemOf(response, request.sandbox).then(reject, reject)
       })
       outgoing.once('error', (error) => {
         ended()
@@ -321,8 +342,8 @@ export class Transport {
   }
 
   /** Fails a call when the daemon does not answer any more. A timer asks it, for as long as there are calls. */
-  private watch(fail: (error: RametError) => void): Waiting {
-    const waiting = { fail }
+  private watch(sandbox: string | undefined, fail: (error: RametError) => void): Waiting {
+    const waiting = { sandbox, fail }
     this.waiting.add(waiting)
     if (this.prober === undefined && this.probe.interval > 0) this.schedule()
     return waiting
@@ -338,17 +359,26 @@ export class Transport {
 
   private schedule(): void {
     this.prober = setTimeout(() => {
-      const asked = [...this.waiting]
-      this.isAlive().then((alive) => {
-        if (!alive) {
-          const error = new Unavailable(`the daemon does not answer any more: it has not said within ${this.probe.timeout} ms that it lives`, { code: 'unavailable' })
-          for (const waiting of asked) if (this.waiting.has(waiting)) waiting.fail(error)
-        }
+      void this.ask([...this.waiting]).then(() => {
         if (this.waiting.size > 0) this.schedule()
         else this.prober = undefined
       })
     }, this.probe.interval)
     this.prober.unref()
+  }
+
+  /** Asks for calls that wait whether the daemon lives, and whether their sandboxes are there. */
+  private async ask(waiting: Waiting[]): Promise<void> {
+    const fail = (calls: Waiting[], error: RametError): void => {
+      for (const call of calls) if (this.waiting.has(call)) call.fail(error)
+    }
+    if (!(await this.isAlive())) {
+      return fail(waiting, new Unavailable(`the daemon does not answer any more: it has not said within ${this.probe.timeout} ms that it lives`, { code: 'unavailable' }))
+    }
+    for (const sandbox of new Set(waiting.map((call) => call.sandbox))) {
+      const why = sandbox === undefined ? undefined : await this.whySandboxEnded(sandbox)
+      if (why) fail(waiting.filter((call) => call.sandbox === sandbox), why)
+    }
   }
 
   /** Asks the daemon over a connection of its own whether it lives. A refused connection says nothing: calls end by themselves then. */
@@ -380,14 +410,20 @@ export class Transport {
     if (!(error instanceof BrokenOff) && !(error instanceof SyntaxError) && connectionFailure(error) === undefined) return error
     const why = request.sandbox === undefined ? undefined : await this.whySandboxEnded(request.sandbox)
     if (why !== undefined) return why
+    if (error instanceof Malformed || error instanceof SyntaxError) {
+      return new Unavailable(`the answer is not one of a Ramet daemon: ${error.message}`, { code: 'unavailable', cause: error })
+    }
     const text = `the answer broke off in the middle: the sandbox, the daemon or the connection ended (${(error as Error).message})`
-    return new Unavailable(text, { code: 'unavailable', cause: error })
+    const broken = new Unavailable(text, { code: 'unavailable', cause: error })
+    lostAnswers.add(broken)
+    return broken
   }
 
   /** Returns the error that says why a sandbox is gone, or undefined if it is there or nothing is known. */
   private async whySandboxEnded(ref: string): Promise<RametError | undefined> {
     try {
-      const answer = await this.once({ method: 'GET', path: `/v1/sandboxes/${segment(ref)}`, accept: 'application/json', signal: AbortSignal.timeout(2_000) }, undefined)
+      const request: Request = { method: 'GET', path: `/v1/sandboxes/${segment(ref)}`, accept: 'application/json', signal: AbortSignal.timeout(2_000) }
+      const answer = await this.once(request, undefined, false)
       const parts: Buffer[] = []
       for await (const part of answer) parts.push(part as Buffer)
       const info = JSON.parse(Buffer.concat(parts).toString()) as { state?: string; reason?: string }
@@ -395,7 +431,7 @@ export class Transport {
       return errorOf({ code: 'sandbox_died', detail: `sandbox ${ref} failed: ${info.reason ?? 'for an unknown reason'}` })
     } catch (error) {
       if (!(error instanceof RametError) || error.code !== 'not_found') return undefined
-      return errorOf({ code: 'sandbox_died', detail: `sandbox ${ref} was destroyed meanwhile` })
+      return new SandboxGone(`sandbox ${ref} was destroyed meanwhile`, { code: 'not_found', status: 404 })
     }
   }
 }
@@ -439,8 +475,28 @@ export function queryText(query: Query | undefined): string {
   return text === '' ? '' : `?${text}`
 }
 
+// The errors of answers that were lost with their connection.
+const lostAnswers = new WeakSet<object>()
+
+/** Reports whether an error says that an answer was lost with its connection, so that asking again may help. */
+export function wasLost(error: unknown): boolean {
+  return typeof error === 'object' && error !== null && lostAnswers.has(error)
+}
+
+// The errors of requests that were not sent.
+const unsent = new WeakSet<object>()
+
+// The errors of daemons that take no new requests, and after how many milliseconds to ask the next one.
+const retryAfter = new WeakMap<object, number>()
+
+/** Makes the stack of an error of an answer the one of the call, not that of the connection. */
+function fromHere(error: unknown, below: (...args: never[]) => unknown): unknown {
+  if (error instanceof RametError) Error.captureStackTrace?.(error, below)
+  return error
+}
+
 /** Returns the error that is in an answer of failure. One without a problem document was not sent by a daemon. */
-async function problemOf(answer: IncomingMessage): Promise<RametError> {
+async function problemOf(answer: IncomingMessage, sandbox: string | undefined): Promise<RametError> {
   const parts: Buffer[] = []
   let size = 0
   try {
@@ -456,7 +512,13 @@ async function problemOf(answer: IncomingMessage): Promise<RametError> {
   if ((answer.headers['content-type'] ?? '').split(';')[0]?.trim() === problemType) {
     try {
       const doc = JSON.parse(text) as Problem
-      if (typeof doc.code === 'string') return errorOf({ ...doc, status: answer.statusCode ?? 0 })
+      if (typeof doc.code === 'string') {
+        const gone = doc.code === 'not_found' && sandbox !== undefined && doc.detail === `no sandbox "${sandbox}"`
+        const error = errorOf({ ...doc, status: answer.statusCode ?? 0 }, gone ? SandboxGone : undefined)
+        const after = answer.headers['retry-after']
+        if (answer.statusCode === 503 && after !== undefined) retryAfter.set(error, Math.max(Number(after) || 0, 0.05) * 1000)
+        return error
+      }
     } catch {
       // It is answered below.
     }
@@ -478,12 +540,14 @@ function connectionFailure(error: unknown): { nobody: boolean } | undefined {
   return undefined
 }
 
-function unavailable(error: unknown): Unavailable {
-  const cause = error as NodeJS.ErrnoException
+function unavailable(failure: unknown): Unavailable {
+  const cause = failure as NodeJS.ErrnoException
   const lost = cause.code === 'ECONNRESET' || cause.code === 'EPIPE'
   const detail = lost
     ? `call daemon: it ended before it had answered, and what it was doing for this call may have ended with it (${cause.message})`
     : `call daemon: ${cause.message}`
   const remedy = /CERT|SIGNED|UNABLE_TO/.test(cause.code ?? '') ? 'name the certificate of the daemon in RAMET_CA' : undefined
-  return new Unavailable(detail, { code: 'unavailable', cause, remedy })
+  const error = new Unavailable(detail, { code: 'unavailable', cause, remedy })
+  if (lost) lostAnswers.add(error)
+  return error
 }

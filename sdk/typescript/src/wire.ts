@@ -14,8 +14,11 @@ const maxEvent = 9 << 20
 const maxChunk = 64 << 10
 const maxFinal = 1 << 20
 
-/** The stream ended, or is not what was announced. */
+/** A stream ended too early, or is not what was announced. */
 export class BrokenOff extends Error {}
+
+/** A stream has what no daemon sends: asking again would not help. */
+export class Malformed extends BrokenOff {}
 
 /** Reads server-sent events. A stream that ends inside an event is broken off. */
 export async function* readEvents(input: Bytes): AsyncGenerator<WireEvent, void, undefined> {
@@ -52,7 +55,7 @@ export async function* readEvents(input: Bytes): AsyncGenerator<WireEvent, void,
   }
   for await (const chunk of input) {
     size += chunk.length
-    if (size > maxEvent + chunk.length) throw new BrokenOff('an event is too long')
+    if (size > maxEvent + chunk.length) throw new Malformed('an event is too long')
     yield* lines(decoder.decode(chunk, { stream: true }))
   }
   if (rest.length > 0 || state.seen) throw new BrokenOff('the stream ended inside an event')
@@ -62,7 +65,7 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    throw new BrokenOff('the data of an event are not JSON')
+    throw new Malformed('the data of an event are not JSON')
   }
 }
 
@@ -79,7 +82,7 @@ export async function* readFrames(input: Bytes): AsyncGenerator<Frame, void, und
       const stream = buffer[at] as number
       const length = new DataView(buffer.buffer, buffer.byteOffset + at + 1, 4).getUint32(0)
       if (stream < 1 || stream > 3 || length > (stream === 3 ? maxFinal : maxChunk)) {
-        throw new BrokenOff(`a frame has stream ${stream} with ${length} bytes`)
+        throw new Malformed(`a frame has stream ${stream} with ${length} bytes`)
       }
       if (buffer.length - at - 5 < length) break
       const payload = buffer.subarray(at + 5, at + 5 + length)
@@ -99,7 +102,7 @@ export async function* readFrames(input: Bytes): AsyncGenerator<Frame, void, und
 export function finalOf(text: string): Record<string, unknown> {
   const doc = parsed(text)
   if (doc === null || typeof doc !== 'object' || ('exit' in doc && 'error' in doc) || !('exit' in doc || 'error' in doc)) {
-    throw new BrokenOff('the last message is neither a result nor an error')
+    throw new Malformed('the last message is neither a result nor an error')
   }
   return doc as Record<string, unknown>
 }
@@ -107,5 +110,5 @@ export function finalOf(text: string): Record<string, unknown> {
 /** Returns the bytes of the data of an event of output. */
 export function chunkBytes(chunk: { data: string; encoding: string }): Uint8Array {
   if (chunk.encoding === 'utf8' || chunk.encoding === 'base64') return Buffer.from(chunk.data, chunk.encoding)
-  throw new BrokenOff(`a piece of output has the unknown encoding ${JSON.stringify(chunk.encoding)}`)
+  throw new Malformed(`a piece of output has the unknown encoding ${JSON.stringify(chunk.encoding)}`)
 }

@@ -30,7 +30,7 @@ export async function freePort(): Promise<number> {
 }
 
 /** Directories of a daemon, in which it is started by hand or by a client. */
-export class World {
+export class World implements AsyncDisposable {
   readonly dir: string
   readonly env: NodeJS.ProcessEnv
   private child: ChildProcess | undefined
@@ -87,6 +87,10 @@ export class World {
     }
     rmSync(this.dir, { recursive: true, force: true })
     return left
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.end()
   }
 }
 

@@ -36,7 +36,7 @@ const files = readdirSync(join(packageDir, 'build'))
 const world = new World(images)
 await world.serve()
 const status = await new Promise<number | null>((resolve) => {
-  const args = ['--test', '--test-concurrency=2', `--test-reporter=${process.env['TEST_REPORTER'] ?? 'spec'}`, ...files]
+  const args = ['--test', '--test-concurrency=2', '--test-timeout=120000', `--test-reporter=${process.env['TEST_REPORTER'] ?? 'spec'}`, ...files]
   const tests = spawn(process.execPath, args, { env: { ...world.env, RAMET_TEST_IMAGES: images }, stdio: 'inherit', cwd: packageDir })
   tests.once('close', resolve)
 })

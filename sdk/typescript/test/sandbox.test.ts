@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { Conflict, connect, drawTree, ForkError, InvalidRequest, NotFound, Sandbox, type SandboxEvent } from 'ramet'
+import { Conflict, connect, drawTree, ForkError, InvalidRequest, NotFound, Sandbox, type RametError, type SandboxEvent } from 'ramet'
 import { eventually } from './harness.js'
 
 let base: Sandbox
@@ -199,6 +199,24 @@ test('stats and health are numbers', async () => {
   const health = await base.client.health()
   assert.equal(health.status, 'ok')
   assert.ok(health.pid > 1 && health.version !== '')
+})
+
+test('the network of a sandbox is asked for, set and tested', async () => {
+  await using sandbox = await Sandbox.create({ network: { allow: ['example.org:443'], rules: { 'api.example.org': { methods: ['GET'] } } } })
+  const policy = (await sandbox.info()).network
+  assert.deepEqual(policy?.allow, ['example.org:443'])
+  assert.deepEqual(await sandbox.network.test('example.com', 443).then((result) => result.allowed), false)
+  assert.equal((await sandbox.network.test('example.org', 443)).allowed, true)
+  const set = await sandbox.network.set({ allow: ['example.com:443'], limits: { dns_per_s: 5 } })
+  assert.deepEqual([set.allow, set.limits?.dns_per_s], [['example.com:443'], 5])
+  assert.deepEqual((await sandbox.network.get()).allow, ['example.com:443'])
+  const decisions = []
+  for await (const decision of sandbox.network.log()) decisions.push(decision)
+  assert.deepEqual(decisions, [])
+  await using child = (await sandbox.fork({ network: 'none' }))[0] as Sandbox
+  assert.equal((await child.network.test('example.com', 443)).allowed, false)
+  assert.ok((await sandbox.client.networkProfiles()).some((profile) => profile.name === 'open'))
+  await assert.rejects(sandbox.network.set('no-such-profile'), (error: RametError) => error.code === 'invalid_argument' || error.code === 'not_found')
 })
 
 test('the words of other systems are known', async () => {

@@ -396,6 +396,11 @@ export interface components {
             name?: string;
             /** @description what it may reach: nothing if absent */
             network?: components["schemas"]["NetworkRequest"];
+            /**
+             * @description whether the image is got first: missing pulls it from its registry if it is not there, and builds the image python; if absent, missing for python and for references with a registry, path, tag or digest, never for other names
+             * @enum {string}
+             */
+            pull?: "missing" | "always" | "never";
             /** @description isolation layers that must be on */
             require?: ("sentry" | "systrap" | "seccomp" | "no_new_privs" | "capabilities_dropped" | "user_namespace" | "own_user" | "namespaces" | "empty_root" | "rlimits" | "cgroup")[];
             /** @description let processes in the sandbox fork, snapshot, roll back and tag it, by the command ramet and the socket /run/ramet.sock */
@@ -683,6 +688,11 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
+            /**
+             * @description requests of the children that wait until a child is promoted or they are released, and are dropped with the child: writes are all but GET, HEAD and OPTIONS. Connections other than HTTP to names are refused
+             * @enum {string}
+             */
+            hold?: "writes";
             /** @description when the children end or rest by themselves; absent members are the parent's, counted from now */
             lifecycle?: components["schemas"]["LifecycleRequest"];
             /** @description labels of the children, instead of those of the parent */
@@ -693,6 +703,8 @@ export interface components {
             names?: string[];
             /** @description what the children may reach: what the parent may if absent */
             network?: components["schemas"]["NetworkRequest"];
+            /** @description the children see one world: what the first one was answered is the answer to others that ask the same */
+            record?: boolean;
             /** @description fresh-randomness: make no child with a random generator that is known to repeat and has no new seed */
             require?: "fresh-randomness"[];
             /**
@@ -831,6 +843,8 @@ export interface components {
         ImageRequest: {
             /** @description make it from a distribution's packages */
             build?: components["schemas"]["ImageBuild"];
+            /** @description answer with the image that name, or else ref, means if it is there; of requests for the same image at the same time, one makes it and the others wait */
+            ifMissing?: boolean;
             /** @description name to give the image; without one, an image of ref gets the reference without port, default registry and tag latest, and of a digest none */
             name?: string;
             /** @description absolute path on the daemon's host: directory, tar, docker-save or OCI archive, OCI layout */
@@ -1282,12 +1296,12 @@ export interface components {
              * Format: int64
              * @description name look-ups per second; 0 is the default, 100
              */
-            dnsPerS?: number;
+            dns_per_s?: number;
             /**
              * Format: int64
              * @description megabits per second in each direction; 0 is no limit
              */
-            rateMbit?: number;
+            rate_mbit?: number;
         };
         NetworkLogEntry: {
             /** @description IP address; absent for a name look-up */
@@ -1413,7 +1427,7 @@ export interface components {
             };
         };
         NetworkRuleObject: {
-            /** @description a name, *.NAME for all names below it, an IP address, or a range of them (CIDR) */
+            /** @description a name, *.NAME for all names below it, an IP address, or a range of them (CIDR); host.ramet.internal is the loopback address of the host */
             address?: string;
             /** @description ports; if absent, 443 and 80 of an allowed name, and else all */
             ports?: (number | string)[];
@@ -1471,7 +1485,7 @@ export interface components {
              * Format: int64
              * @description after so long the guest is answered 425, and the request still waits; 0 is never
              */
-            holdTimeoutMs?: number;
+            hold_timeout_ms?: number;
             /** @description methods that are allowed; all if there are none */
             methods?: string[];
             /** @description paths that are allowed; a * at the end stands for any rest; all if there are none */
@@ -1662,6 +1676,45 @@ export interface components {
             packages?: number;
             /** @description ids of images */
             removed: string[];
+        };
+        PublishRequest: {
+            /** @description IP address of the host to listen on; 127.0.0.1 if absent. Only the owner of the daemon may name one that is not loopback */
+            address?: string;
+            /**
+             * Format: int64
+             * @description TCP port of the host; a free one if 0 or absent. Only the owner of the daemon may name one below 1024
+             */
+            hostPort?: number;
+            /**
+             * Format: int64
+             * @description TCP port in the sandbox
+             */
+            port: number;
+            /** @description secret that requests must carry: 16 to 256 letters, digits and -._~+/=. The port speaks HTTP only then. No answer has it */
+            token?: string;
+        };
+        PublishedPort: {
+            /** @description IP address of the host */
+            address: string;
+            /**
+             * Format: int64
+             * @description open connections
+             */
+            connections: number;
+            /** @description why the daemon does not listen at present; it tries again by itself */
+            error?: string;
+            /**
+             * Format: int64
+             * @description TCP port of the host
+             */
+            hostPort: number;
+            /**
+             * Format: int64
+             * @description TCP port in the sandbox
+             */
+            port: number;
+            /** @description requests must carry a token */
+            protected: boolean;
         };
         Quota: {
             /**
@@ -2282,5 +2335,5 @@ export interface components {
 export type $defs = Record<string, never>;
 export type operations = Record<string, never>;
 
-/** The members whose values are maps: their keys are the user's, and stay as they are. */
-export const mapMembers: ReadonlySet<string> = new Set(["env","metadata","profiles","results","rules","tenants","xattrs"])
+/** The members whose values stay as they are: maps, whose keys are the user's, and documents that are also written in files. */
+export const mapMembers: ReadonlySet<string> = new Set(["env","metadata","network","policy","results","tenants","xattrs"])

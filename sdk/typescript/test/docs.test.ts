@@ -1,0 +1,87 @@
+// Runs each block of TypeScript in the documents, and compares what it prints with the comments behind console.log.
+import assert from 'node:assert/strict'
+import { spawn, spawnSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { packageDir, repository } from './harness.js'
+
+const documents = [join(packageDir, 'README.md'), join(repository, 'docs/typescript.md')]
+const dir = mkdtempSync(join(packageDir, 'build/docs-')) // in the package, which finds itself by its name there
+after(() => rmSync(dir, { recursive: true }))
+
+interface Snippet {
+  name: string
+  code: string
+}
+
+/** Returns the blocks of a document. One that begins with "// continues" follows the block before it in one program. */
+function snippetsOf(file: string): Snippet[] {
+  const out: Snippet[] = []
+  const text = readFileSync(file, 'utf8')
+  for (const block of text.matchAll(/^```ts\n([^]*?)^```$/gm)) {
+    const code = block[1] as string
+    const line = text.slice(0, block.index).split('\n').length
+    const previous = out.at(-1)
+    if (code.startsWith('// continues') && previous) previous.code += code
+    else out.push({ name: `${basename(file, '.md')}-${line}`, code })
+  }
+  return out
+}
+
+const snippets = documents.flatMap(snippetsOf)
+
+before(() => {
+  // All are compiled in one run, as a user with strict settings does.
+  for (const { name, code } of snippets) writeFileSync(join(dir, `${name}${isTest(code) ? '.vitest.ts' : '.mts'}`), code)
+  const config = {
+    extends: join(packageDir, 'tsconfig.json'),
+    compilerOptions: { rootDir: '.', outDir: 'out', declaration: false, noUnusedLocals: false, types: ['node'], typeRoots: [join(packageDir, 'node_modules/@types')] },
+    include: ['*.mts', '*.vitest.ts'],
+  }
+  writeFileSync(join(dir, 'tsconfig.json'), JSON.stringify(config))
+  const compiled = spawnSync(process.execPath, [join(packageDir, 'node_modules/typescript/bin/tsc'), '-p', dir], { encoding: 'utf8' })
+  assert.equal(compiled.status, 0, compiled.stdout)
+})
+
+/** Reports whether a block is one of tests, which Vitest runs. */
+function isTest(code: string): boolean {
+  return code.includes("from 'vitest'")
+}
+
+/** Returns what the comments say that a program prints. A part in … stands for anything. */
+function expected(code: string): RegExp[] {
+  return [...code.matchAll(/^\s*console\.log\(.*\) \/\/ (.*)$/gm)].map(([, text]) => {
+    const parts = (text as string).split('…').map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
+    return new RegExp(`^${parts.join('.*')}$`)
+  })
+}
+
+test('the documents have examples', () => {
+  assert.ok(snippets.length >= 10, `${snippets.length} blocks`)
+})
+
+for (const { name, code } of snippets) {
+  test(`the example ${name} does what it says`, async () => {
+    const work = join(dir, `${name}-work`)
+    mkdirSync(work)
+    const out = await new Promise<{ status: number | null; stdout: string; stderr: string }>((resolve) => {
+      const vitest = ['node_modules/vitest/vitest.mjs', 'run', '--dir', dir, '--config', 'tools/vitest.config.mjs', `${name}.vitest.ts`]
+      const child = isTest(code)
+        ? spawn(process.execPath, vitest, { cwd: packageDir, timeout: 120_000 })
+        : spawn(process.execPath, [join(dir, 'out', `${name}.mjs`)], { cwd: work, timeout: 120_000 })
+      let [stdout, stderr] = ['', '']
+      child.stdout.on('data', (part: Buffer) => (stdout += part.toString()))
+      child.stderr.on('data', (part: Buffer) => (stderr += part.toString()))
+      child.once('close', (status) => resolve({ status, stdout, stderr }))
+    })
+    assert.equal(out.status, 0, out.stderr)
+    const lines = out.stdout.split('\n')
+    let at = 0
+    for (const want of expected(code)) {
+      while (at < lines.length && !want.test(lines[at] as string)) at++
+      assert.ok(at < lines.length, `${want} is not printed, or not in this order:\n${out.stdout}`)
+      at++
+    }
+  })
+}
