@@ -6,6 +6,7 @@ type ForkRequest struct {
 	Names     []string          `json:"names,omitempty" doc:"names of the children, one for each"`
 	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the children, instead of those of the parent"`
 	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the children"`
+	SecretEnv bool              `json:"secret_env,omitempty" doc:"commands in the children have the secret variables of the parent, too"`
 	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when the children end or rest by themselves; absent members are the parent's, counted from now"`
 	Network   *NetworkRequest   `json:"network,omitempty" doc:"what the children may reach: what the parent may if absent"`
 	// Hold and Record need the gateway to end TLS: what they cannot be done to is not reached.

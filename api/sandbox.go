@@ -27,6 +27,7 @@ type Sandbox struct {
 	CreatedAt time.Time         `json:"created_at" doc:"when it was made"`
 	Limits    Limits            `json:"limits" doc:"effective limits"`
 	Env       map[string]string `json:"env,omitempty" doc:"environment of its commands"`
+	SecretEnv []string          `json:"secret_env,omitempty" doc:"names of variables of its commands that nothing shows"`
 	Cwd       string            `json:"working_dir,omitempty" doc:"default directory of commands; the image's WORKDIR"`
 	User      string            `json:"user,omitempty" doc:"default user of commands; the image's USER"`
 	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels for programs: keys and values of text"`
@@ -53,6 +54,7 @@ type CreateRequest struct {
 	Name           string            `json:"name,omitempty" doc:"name to give the sandbox, unique among those of the tenant" minLength:"1"`
 	Limits         Limits            `json:"limits,omitempty" doc:"limits; absent members are the defaults of the daemon"`
 	Env            map[string]string `json:"env,omitempty" doc:"environment of its commands"`
+	SecretEnv      map[string]string `json:"secret_env,omitempty" doc:"variables of its commands that nothing shows, that no snapshot has, and that children have only if a fork asks for it"`
 	Metadata       map[string]string `json:"metadata,omitempty" doc:"labels for programs: keys and values of text"`
 	Lifecycle      *LifecycleRequest `json:"lifecycle,omitempty" doc:"when it ends or rests by itself"`
 	AutoCheckpoint *AutoCheckpoint   `json:"auto_checkpoint,omitempty" doc:"keep its state after every command and cell in the foreground"`

@@ -74,7 +74,7 @@ func (o *childOptions) parse(in io.Reader) (made children, err error) {
 func (g *Group) ForkCommand() *cobra.Command {
 	var opts childOptions
 	var timeout time.Duration
-	var wait bool
+	var wait, secretEnv bool
 	cmd := &cobra.Command{
 		SuggestFor: []string{"branch", "clone"},
 		Use:        "fork SBX",
@@ -92,6 +92,7 @@ func (g *Group) ForkCommand() *cobra.Command {
 			if req.TimeoutMS, err = values.TimeoutMS("timeout", timeout); err != nil {
 				return err
 			}
+			req.SecretEnv = secretEnv
 			if !wait {
 				req.Wait = &wait
 			}
@@ -103,6 +104,7 @@ func (g *Group) ForkCommand() *cobra.Command {
 		}),
 	}
 	opts.flags(cmd)
+	cmd.Flags().BoolVar(&secretEnv, "secret-env", false, "commands in the children have the secret variables of the sandbox, too")
 	cmd.Flags().BoolVar(&wait, "wait", true, "wait until the children run; with false, return as soon as the sandbox continues: the children are in the state creating, and commands for a child wait until it runs")
 	values.DurationVar(cmd.Flags(), &timeout, "timeout", "deadline for each child (default 30s)")
 	return cmd

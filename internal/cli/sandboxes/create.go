@@ -15,7 +15,7 @@ import (
 func (g *Group) CreateCommand() *cobra.Command {
 	var req api.CreateRequest
 	var memory, disk string
-	var env, meta []string
+	var env, secretEnv, meta []string
 	var self string
 	var life values.LifecycleFlags
 	var network values.NetworkFlags
@@ -42,6 +42,9 @@ func (g *Group) CreateCommand() *cobra.Command {
 				return err
 			}
 			if req.Limits.DiskMiB, err = values.ParseMiB("disk", disk); err != nil {
+				return err
+			}
+			if req.SecretEnv, err = values.ParseEnv(secretEnv); err != nil {
 				return err
 			}
 			if req.Env, err = values.ParseEnv(env); err != nil {
@@ -83,6 +86,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 	f.Int64Var(&req.Limits.Pids, "pids", 0, "number of processes and threads")
 	f.Int64Var(&req.Limits.OpenFiles, "open-files", 0, "number of files that each process may have open")
 	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V for all commands, or K with its value here; may be repeated")
+	f.StringArrayVar(&secretEnv, "secret-env", nil, "like --env, but shown nowhere, in no snapshot, and in children only if fork asks for it")
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
 	network.Flags(cmd, " (default none)")
 	life.Flags(cmd)

@@ -235,7 +235,7 @@ func (b *batch) load(ctx context.Context, i int, from *spawn.Origin, hooks bool)
 	if b.asked != 0 {
 		load.Answer = selfcontrol.AnswerTo(b.asked, b.reply(&d.Sandbox))
 	}
-	loaded, channel, err := from.Load(ctx, b.sentries[i], &d.Sandbox, load)
+	loaded, channel, err := from.Load(ctx, b.sentries[i], d.ForSentry(), load)
 	if err != nil {
 		return err
 	}

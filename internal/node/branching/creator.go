@@ -49,6 +49,9 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 	if err := api.ValidEnv("env", req.Env); err != nil {
 		return nil, err
 	}
+	if err := api.ValidEnv("secret_env", req.SecretEnv); err != nil {
+		return nil, err
+	}
 	if err := c.validLimits(req.Limits); err != nil {
 		return nil, err
 	}
@@ -87,6 +90,7 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 		s.ImageName = img.Names[0]
 	}
 	s.Env, s.Cwd, s.User = mergeEnv(img.Env, req.Env), img.Cwd, img.User
+	rec.SetSecretEnv(req.SecretEnv)
 	if req.SelfControl != nil {
 		s.SelfControl = req.SelfControl
 		rec.Control = &selfcontrol.Grant{Budget: id}
@@ -159,7 +163,7 @@ func (c *Creator) boot(ctx context.Context, rec sandboxes.Record, require []stri
 	if rec.Control != nil {
 		command = c.cfg.Command
 	}
-	channel, err := spawn.Boot(ctx, sentry, &rec.Sandbox, image, command)
+	channel, err := spawn.Boot(ctx, sentry, rec.ForSentry(), image, command)
 	if err != nil {
 		return nil, err
 	}
@@ -184,6 +188,9 @@ func (c *Creator) createFromSnapshot(ctx context.Context, req api.CreateRequest)
 	}
 	if req.Limits != (api.Limits{}) || len(req.Require) > 0 {
 		return nil, api.Invalid("limits", "a sandbox from a snapshot has the limits and layers of the one that was frozen")
+	}
+	if len(req.SecretEnv) > 0 {
+		return nil, api.Invalid("secret_env", "a sandbox from a snapshot has no secret variables")
 	}
 	if req.AutoCheckpoint != nil {
 		return nil, api.Invalid("auto_checkpoint", "a sandbox from a snapshot is checkpointed as the one that was frozen")

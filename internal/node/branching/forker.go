@@ -142,6 +142,9 @@ func (k *Forker) ForkOf(ctx context.Context, b *sandboxes.Instance, req api.Fork
 		batch.describe(i, &parent, ancestors, req.Metadata, req.Lifecycle)
 		batch.drafts[i].Control = own.Inherited(by != nil).Retagged(selfcontrol.Additions(req.Metadata), by != nil)
 		batch.drafts[i].Sandbox.Parent = b.ID
+		if req.SecretEnv {
+			batch.drafts[i].SetSecretEnv(rec.SecretEnv)
+		}
 	}
 	if by != nil {
 		batch.madeByItself(by)

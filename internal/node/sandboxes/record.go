@@ -2,6 +2,7 @@ package sandboxes
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,8 @@ type Record struct {
 	Freeze string `json:"freeze,omitempty"`
 	// Control is nil if it may not control itself.
 	Control *selfcontrol.Grant `json:"control,omitempty"`
+	// SecretEnv is variables of commands that nothing shows. Snapshots do not have them.
+	SecretEnv map[string]string `json:"secret_env,omitempty"`
 	// Reach belongs to the document of its network.
 	Reach reach.Kept `json:"network,omitzero"`
 	// Hibernation is the snapshot that it is on disk as, while it is hibernated.
@@ -50,6 +53,18 @@ func NewRecord(tenant, id, name string, forkIndex int) Record {
 		ID: id, Tenant: access.Recorded(tenant), Name: name, CreatedAt: time.Now().UTC(),
 		Identity: api.Identity{SandboxID: id, ForkIndex: forkIndex, Hostname: host, MachineID: spawn.NewMachineID()},
 	}}
+}
+
+// SetSecretEnv replaces the secret variables.
+func (r *Record) SetSecretEnv(env map[string]string) {
+	r.SecretEnv, r.Sandbox.SecretEnv = env, slices.Sorted(maps.Keys(env))
+}
+
+// ForSentry returns the sandbox as its sentry is told of it: with all variables.
+func (r *Record) ForSentry() *api.Sandbox {
+	s := r.Sandbox
+	s.Env = Merged(s.Env, r.SecretEnv)
+	return &s
 }
 
 // Network returns what the sandbox may reach.

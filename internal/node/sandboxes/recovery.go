@@ -145,7 +145,7 @@ func (v *Recovery) adopt(b *Instance) ([]string, error) {
 	if info.ID != b.ID {
 		// The old daemon ended in the middle of a promotion, which did not
 		// happen then.
-		if err := spawn.Identify(v.ctx, s, &b.rec.Sandbox); err != nil {
+		if err := spawn.Identify(v.ctx, s, b.rec.ForSentry()); err != nil {
 			v.registry.log.Warn("give a sandbox its identity back", "id", b.ID, "error", err)
 		}
 	}

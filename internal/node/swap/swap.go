@@ -102,7 +102,7 @@ func (w *Swapper) Reload(ctx context.Context, b *sandboxes.Instance, rec sandbox
 	}
 	starting, cancel := spawn.Beginning(ctx)
 	defer cancel()
-	_, channel, err := from.Load(starting, sentry, &rec.Sandbox, wire.Load{Answer: answer})
+	_, channel, err := from.Load(starting, sentry, rec.ForSentry(), wire.Load{Answer: answer})
 	if channel != nil {
 		defer channel.Close()
 	}
@@ -152,13 +152,13 @@ func (w *Swapper) Promote(ctx context.Context, childRef string) (_ *api.Sandbox,
 	if rec.Sandbox.State == api.StateDestroyed { // while we waited
 		return nil, api.Errorf(api.CodeConflict, "the parent of %s, %s, is gone", child.ID, parentID)
 	}
-	err = spawn.Identify(ctx, sentry, &rec.Sandbox)
+	err = spawn.Identify(ctx, sentry, rec.ForSentry())
 	if err == nil {
 		err = w.handOver(ctx, child, parent, rec, sentry)
 	}
 	if err != nil {
-		was := child.View()
-		return nil, fmt.Errorf("promote: %w", errors.Join(err, spawn.Identify(context.WithoutCancel(ctx), sentry, &was)))
+		was := child.Record()
+		return nil, fmt.Errorf("promote: %w", errors.Join(err, spawn.Identify(context.WithoutCancel(ctx), sentry, was.ForSentry())))
 	}
 	v := parent.View()
 	audit.Of(ctx).Set(func(d *api.AuditDetails) { d.Parent = parent.ID })

@@ -726,6 +726,8 @@ class SandboxInfo(Model):
     """
     reason: Optional[str] = None
     """Why the sandbox failed."""
+    secret_env: List[str]
+    """Names of variables of its commands that nothing shows."""
     self_control: Optional[SelfControl] = None
     """Self-control of its processes; absent if they have none."""
     snapshot: Optional[str] = None
@@ -741,6 +743,7 @@ class SandboxInfo(Model):
 
     _nested: ClassVar[Any] = {"auto_checkpoint": ("one", AutoCheckpoint), "disk": ("one", Disk), "identity": ("one", Identity), "isolation": ("one", Isolation), "lifecycle": ("one", Lifecycle), "limits": ("one", Limits), "memory": ("one", Memory), "network": ("one", NetworkPolicy), "self_control": ("one", SelfControl)}
     _times = ("active_at", "created_at",)
+    _lists = ("secret_env",)
     _maps = ("env", "metadata",)
 
 
