@@ -141,3 +141,13 @@ def test_models() -> None:
     tree = Tree({"id": "a", "kind": "sandbox", "state": "running", "children": [{"id": "b", "kind": "sandbox", "state": "paused", "name": "n"}]})
     assert str(tree) == "a running\n└─ n b paused" and [node.id for node in tree.walk()] == ["a", "b"]
     assert str(Diff({"changes": []})) == "no difference" and not Diff({"changes": []})
+
+
+def test_the_package_is_written_for_python_3_9() -> None:
+    import ast
+
+    files = sorted(Path(ramet.__file__).parent.rglob("*.py"))
+    assert len(files) > 20
+    for file in files:
+        tree = ast.parse(file.read_text(), feature_version=(3, 9))
+        assert any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body) or len(tree.body) == 1, file

@@ -274,6 +274,18 @@ def test_forks_carry_live_state(sbx: Sandbox) -> None:
         children[1].exec("true")
 
 
+def test_children_that_are_gone_are_forgotten(sbx: Sandbox) -> None:
+    for _ in range(3):
+        sbx.fork()[0].destroy()
+    with sbx.fork() as (kept,):
+        assert list(sbx._children) == [kept.id]
+        kept.detach()
+    assert kept.info().state == "running"
+    kept.destroy()
+    with pytest.raises(ramet.SandboxGone):
+        kept.destroy()
+
+
 def test_a_fork_that_fails_has_typed_errors(sbx: Sandbox) -> None:
     with sbx.fork(names=["taken"]):
         with pytest.raises(ramet.Conflict) as taken:

@@ -26,13 +26,6 @@ CASES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (ramet._async._transport, ramet._sync._transport):
-        monkeypatch.setattr(module, "IDLE", 0.1)
-        monkeypatch.setattr(module, "_PROBE", 0.2)
-
-
 async def settle(value: Any) -> Any:
     """Return a value, of a coroutine its result."""
     return await value if inspect.isawaitable(value) else value
@@ -138,7 +131,12 @@ async def replay(case: Dict[str, Any], client: Any, kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 @pytest.mark.parametrize("case", CASES)
-def test_vector(case: Dict[str, Any], kind: str, home: Path) -> None:
+def test_vector(case: Dict[str, Any], kind: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (ramet._async._transport, ramet._sync._transport):
+        if "probe" in case:
+            monkeypatch.setattr(module, "IDLE", 0.1)
+        if case.get("probe") == "hang":
+            monkeypatch.setattr(module, "_PROBE", 0.2)
     path = str(home / "stub.sock")
     stub = Stub(path, case["exchanges"], case.get("probe", "ok"))
     try:

@@ -44,6 +44,19 @@ class Task:
             await group.__aexit__(None, None, None)
 
 
+class Duplex:
+    """A connection that one task reads while another one writes."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, size: int, patience: Any) -> bytes:
+        return await self._stream.read(size, patience)
+
+    async def write(self, data: bytes) -> None:
+        await self._stream.write(data, None)
+
+
 class PerContext(Generic[T]):
     """A value for each event loop."""
 

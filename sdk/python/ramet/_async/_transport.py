@@ -350,6 +350,7 @@ class AsyncWebSocket:
     def __init__(self, transport: AsyncTransport, response: httpcore.Response, sandbox: str) -> None:
         self._response = response
         self._stream: httpcore.AsyncNetworkStream = response.extensions["network_stream"]
+        self._duplex = _io.Duplex(self._stream)
         self._parser = _wire.Messages()
         self._ready: List[Tuple[int, bytes]] = []
         self._read = transport._timeouts(sandbox)["read"]
@@ -357,7 +358,7 @@ class AsyncWebSocket:
 
     async def send(self, opcode: int, payload: bytes) -> None:
         """Send a message. It blocks as long as the other side takes nothing."""
-        await self._stream.write(_wire.websocket_frame(opcode, payload), None)
+        await self._duplex.write(_wire.websocket_frame(opcode, payload))
 
     async def receive(self) -> Tuple[int, bytes]:
         """Return the next message of text or bytes."""
@@ -372,7 +373,7 @@ class AsyncWebSocket:
                     reason = payload[2:].decode("utf-8", "replace")
                     raise _wire.broken(f"the daemon closed the connection{': ' + reason if reason else ''}")
             try:
-                data = await self._stream.read(64 << 10, self._read)
+                data = await self._duplex.read(64 << 10, self._read)
             except (httpcore.NetworkError, OSError) as error:
                 raise _broke_off(error) from error
             if not data:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import select
 import socket
 import threading
 import time
@@ -45,6 +46,51 @@ class Task:
         if self._thread is not None:
             self._thread.join(0.2)
             self._thread = None
+
+
+class Duplex:
+    """A connection that one thread reads while another one writes.
+
+    The timeout of a socket is one for both directions, and TLS is no matter for two threads at
+    once: so the socket does not block, each access is under a lock, and waiting is not.
+    """
+
+    def __init__(self, stream: "httpcore.NetworkStream") -> None:
+        import ssl
+
+        self._socket: socket.socket = stream.get_extra_info("socket")
+        self._socket.settimeout(0)
+        self._lock = threading.Lock()
+        self._not_now = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+    def read(self, size: int, patience: Any) -> bytes:
+        while True:
+            with self._lock:
+                try:
+                    return self._socket.recv(size)
+                except self._not_now:
+                    pass
+            if not self._wait(select.POLLIN, float(patience)):
+                patience.probe()
+
+    def write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            with self._lock:
+                try:
+                    rest = rest[self._socket.send(rest) :]
+                    continue
+                except self._not_now:
+                    pass
+            self._wait(select.POLLOUT, 1.0)
+
+    def _wait(self, events: int, timeout: float) -> bool:
+        number = self._socket.fileno()
+        if number < 0:
+            raise ConnectionError("the connection was closed")
+        poll = select.poll()
+        poll.register(number, events)
+        return bool(poll.poll(timeout * 1000))
 
 
 class PerContext(Generic[T]):

@@ -74,7 +74,8 @@ class Sandbox:
         self._client = client
         self._transport = client._transport
         self._info = info
-        self._children: List["Sandbox"] = []
+        self._children: Dict[str, "Sandbox"] = {}
+        self._owner: Optional["Sandbox"] = None
         self._detached = False
 
     # Making sandboxes
@@ -457,7 +458,9 @@ class Sandbox:
             wait=None if wait else False, require=list(require) if require is not None else None,
         )  # fmt: skip
         made = _made(self._client, ForkResult(self._call("POST", "/fork", body=body)), partial)
-        self._children.extend(made)
+        for child in made:
+            child._owner = self
+            self._children[child.id] = child
         return made
 
     def promote(self, child: "Union[str, Sandbox]") -> "Sandbox":
@@ -467,7 +470,7 @@ class Sandbox:
         if answer["id"] != self.id:
             raise invalid("child", f"{ref} was a child of {answer['id']}, which has its state now")
         self._info = SandboxInfo(answer)
-        self._children = [known for known in self._children if known.id != ref and known.name != ref]
+        self._children = {id: known for id, known in self._children.items() if ref not in (id, known.name)}
         return self
 
     merge_into = promote
@@ -623,11 +626,20 @@ class Sandbox:
 
     def destroy(self) -> None:
         """End its processes and remove its files. Children and snapshots stay. A second call raises SandboxGone."""
-        self._call("DELETE", "")
+        try:
+            self._call("DELETE", "")
+        except SandboxGone:
+            self._forget()
+            raise
         self._info.__dict__["state"] = "destroyed"
+        self._forget()
 
     kill = destroy
     close = destroy
+
+    def _forget(self) -> None:
+        if self._owner is not None:
+            self._owner._children.pop(self.id, None)
 
     def detach(self) -> "Sandbox":
         """Keep it when a `with` block of it or of its parent is left, and return it."""
@@ -644,7 +656,7 @@ class Sandbox:
     def _discard(self) -> None:
         """Destroy it and the children that are left, unless it is to be kept."""
         _entered.discard(self)
-        for child in self._children:
+        for child in list(self._children.values()):
             child._discard()
         if self._detached or self.state == "destroyed":
             return

@@ -352,6 +352,7 @@ class WebSocket:
     def __init__(self, transport: Transport, response: httpcore.Response, sandbox: str) -> None:
         self._response = response
         self._stream: httpcore.NetworkStream = response.extensions["network_stream"]
+        self._duplex = _io.Duplex(self._stream)
         self._parser = _wire.Messages()
         self._ready: List[Tuple[int, bytes]] = []
         self._read = transport._timeouts(sandbox)["read"]
@@ -359,7 +360,7 @@ class WebSocket:
 
     def send(self, opcode: int, payload: bytes) -> None:
         """Send a message. It blocks as long as the other side takes nothing."""
-        self._stream.write(_wire.websocket_frame(opcode, payload), None)
+        self._duplex.write(_wire.websocket_frame(opcode, payload))
 
     def receive(self) -> Tuple[int, bytes]:
         """Return the next message of text or bytes."""
@@ -374,7 +375,7 @@ class WebSocket:
                     reason = payload[2:].decode("utf-8", "replace")
                     raise _wire.broken(f"the daemon closed the connection{': ' + reason if reason else ''}")
             try:
-                data = self._stream.read(64 << 10, self._read)
+                data = self._duplex.read(64 << 10, self._read)
             except (httpcore.NetworkError, OSError) as error:
                 raise _broke_off(error) from error
             if not data:
