@@ -47,8 +47,7 @@ func (l listener) Removed(b *sandboxes.Instance) {
 }
 
 // Forgotten implements sandboxes.Listener.
-func (l listener) Forgotten(b, heir *sandboxes.Instance) {
-	l.m.networks.Promoted(b, heir)
+func (l listener) Forgotten(b *sandboxes.Instance) {
 	// A record that stays is dropped by the next daemon.
 	if err := l.m.cfg.Store.Apply(context.Background(), l.m.publisher.Remove(b.ID)); err != nil {
 		l.m.cfg.Log.Error("forget the published ports of a promoted sandbox", "id", b.ID, "error", err)

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/network/ca"
 	"ramet.dev/ramet/internal/network/gateway"
 	"ramet.dev/ramet/internal/network/policy"
@@ -193,20 +194,10 @@ func (b Branch) treatment(t api.NetworkTreatment) api.NetworkTreatment {
 	return t
 }
 
-// Promoted sends what a child has held whose state b goes on with.
-func (n *Networks) Promoted(child, b *sandboxes.Instance) {
-	if len(child.Record().Reach.Authority) == 0 {
-		return // it held nothing
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
-	defer cancel()
-	n.release(ctx, b)
-}
-
-// release sends what promoted children of b have held, and notes that it is sent. What is not sent is
-// tried again by the next daemon.
-func (n *Networks) release(ctx context.Context, b *sandboxes.Instance) {
-	s, rec := b.Sentry(), b.Record()
+// release sends what promoted children of b, which runs in s, have held, and notes that it is sent.
+// What is not sent is tried again by the next daemon.
+func (n *Networks) release(ctx context.Context, b *sandboxes.Instance, s *launch.Sentry) {
+	rec := b.Record()
 	if s == nil || len(rec.Reach.Releases) == 0 {
 		return
 	}

@@ -191,4 +191,4 @@ func (l listener) Removed(b *sandboxes.Instance) {
 	l.p.Snapshots.Collect()
 }
 
-func (listener) Forgotten(*sandboxes.Instance, *sandboxes.Instance) {}
+func (listener) Forgotten(*sandboxes.Instance) {}

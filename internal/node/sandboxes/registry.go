@@ -36,8 +36,8 @@ type Listener interface {
 	Removing(b *Instance) []store.Change
 	// Removed is called when b is gone.
 	Removed(b *Instance)
-	// Forgotten is called when b is gone, and heir goes on with its state.
-	Forgotten(b, heir *Instance)
+	// Forgotten is called when b is gone and its state is another sandbox's.
+	Forgotten(b *Instance)
 }
 
 // Config is what a registry works with.

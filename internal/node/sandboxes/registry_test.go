@@ -114,7 +114,7 @@ func (h *heard) Began(*Instance, *launch.Sentry, *os.File) { h.told = append(h.t
 func (h *heard) Ending(*Instance, *launch.Sentry)          { h.told = append(h.told, "ending") }
 func (h *heard) Replaced()                                 { h.told = append(h.told, "replaced") }
 func (h *heard) Removed(*Instance)                         { h.told = append(h.told, "removed") }
-func (h *heard) Forgotten(*Instance, *Instance)            { h.told = append(h.told, "forgotten") }
+func (h *heard) Forgotten(*Instance)                       { h.told = append(h.told, "forgotten") }
 func (h *heard) Removing(*Instance) []store.Change {
 	h.told = append(h.told, "removing")
 	return nil

@@ -52,14 +52,14 @@ func (r *Registry) unlist(b *Instance) bool {
 	return listed
 }
 
-// Forget removes a sandbox whose record is gone, and whose sentry and freeze heir has. The
-// caller holds Op of both.
-func (r *Registry) Forget(b, heir *Instance) {
+// Forget removes a sandbox whose record is gone, and whose sentry and freeze another one
+// has. The caller holds b.Op.
+func (r *Registry) Forget(b *Instance) {
 	b.mu.Lock()
 	r.become(b, api.StateDestroyed, "") // for those who wait for it
 	b.mu.Unlock()
 	r.unlist(b)
-	r.listener.Forgotten(b, heir)
+	r.listener.Forgotten(b)
 }
 
 // Edit changes the name, the metadata, the lifecycle, the grant, the network and the

@@ -183,6 +183,6 @@ func (w *Swapper) handOver(ctx context.Context, child, parent *sandboxes.Instanc
 		w.cfg.Sandboxes.Watch(child, sentry, nil) // its watcher is gone if it ended meanwhile
 		return err
 	}
-	w.cfg.Sandboxes.Forget(child, parent)
+	w.cfg.Sandboxes.Forget(child)
 	return nil
 }
