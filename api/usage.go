@@ -12,6 +12,25 @@ type Usage struct {
 	// files that others may map too. Neither includes the private memory of the processes of
 	// sandboxes.
 	PrivateBytes, SharedBytes int64
+	// Gateway is nil while no gateway runs.
+	Gateway *GatewayUsage
+	// GatewayRestarts counts the gateways that were started in place of one that had ended while
+	// sandboxes needed it.
+	GatewayRestarts int64
+}
+
+// GatewayUsage is what the gateway of a daemon has and did. What counts begins at its start.
+type GatewayUsage struct {
+	Sandboxes, Flows int
+	// Decisions by verdict: of flows, look-ups of names and requests.
+	Decisions map[NetworkVerdict]int64
+	// Questions are look-ups of names, and Requests the requests of HTTP that were looked at.
+	Questions, Requests int64
+	// Dropped are messages of sandboxes that sent too many, and ProtocolErrors sandboxes that broke
+	// the protocol.
+	Dropped, ProtocolErrors int64
+	// BytesIn and BytesOut are of flows that have ended, to and from sandboxes.
+	BytesIn, BytesOut int64
 }
 
 // Memory is the memory that a sandbox occupies on the host.

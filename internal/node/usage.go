@@ -24,5 +24,6 @@ func (m *Node) Usage() api.Usage {
 	for _, bytes := range own {
 		u.PrivateBytes += bytes
 	}
+	u.Gateway, u.GatewayRestarts = m.networks.Usage()
 	return u
 }

@@ -32,6 +32,10 @@ func outside(args []string) (int, error) {
 		return requestOutside(args[1], args[2], args[3])
 	case "ask":
 		return askOutside(args[1], args[2:])
+	case "flood":
+		return flood(args[1], args[2])
+	case "smuggle":
+		return smuggle(args[1])
 	case "speed":
 		return speed(args[1], args[2])
 	}

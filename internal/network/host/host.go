@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ramet.dev/ramet/api"
@@ -59,6 +60,7 @@ type Host struct {
 	sandboxes map[string]*sandbox
 	known     sync.Map // the ids of sandboxes, for those without the turn
 	hello     control.Hello
+	restarts  atomic.Int64  // of gateways that ended while sandboxes needed them
 	again     chan struct{} // has one when what failed is to be tried again at once
 }
 
@@ -303,6 +305,9 @@ func (h *Host) Hello(ctx context.Context) (control.Hello, error) {
 	return h.hello, nil
 }
 
+// Restarts returns how many gateways have ended while sandboxes needed them.
+func (h *Host) Restarts() int64 { return h.restarts.Load() }
+
 // ensure makes sure that there is a gateway, which is watched. A new one is told of all sandboxes. The
 // caller has the turn.
 func (h *Host) ensure(ctx context.Context) error {
@@ -387,6 +392,7 @@ func (h *Host) watch(ended <-chan struct{}) {
 			}
 			h.running, h.starting = false, true
 			if len(h.sandboxes) > 0 {
+				h.restarts.Add(1)
 				h.cfg.Log.Warn("the gateway has ended; another one is started", "sandboxes", len(h.sandboxes))
 			}
 			h.give()

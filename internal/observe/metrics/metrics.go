@@ -138,6 +138,9 @@ func (u *usage) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{sandboxesDesc, snapshotsDesc, poolDesc, pinsDesc, memoryDesc} {
 		ch <- d
 	}
+	for _, d := range gatewayDescs {
+		ch <- d
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -162,6 +165,7 @@ func (u *usage) Collect(ch chan<- prometheus.Metric) {
 	send(pinsDesc, float64(now.Pins))
 	send(memoryDesc, float64(now.PrivateBytes), "private")
 	send(memoryDesc, float64(now.SharedBytes), "shared")
+	collectGateway(&now, ch)
 }
 
 // states returns all states, so that a graph falls to zero and does not end, and further states

@@ -42,7 +42,11 @@ func TestMetrics(t *testing.T) {
 	m.Watch(func() api.Usage {
 		return api.Usage{
 			Sandboxes: map[api.State]int{api.StateRunning: 3, "new": 1}, Snapshots: map[api.SnapshotState]int{api.SnapshotReady: 2},
-			PoolReady: 8, Pins: 5, PrivateBytes: 1 << 20, SharedBytes: 2 << 20,
+			PoolReady: 8, Pins: 5, PrivateBytes: 1 << 20, SharedBytes: 2 << 20, GatewayRestarts: 1,
+			Gateway: &api.GatewayUsage{
+				Sandboxes: 2, Flows: 9, Decisions: map[api.NetworkVerdict]int64{api.NetworkAllowed: 4, api.NetworkDenied: 3, api.NetworkHeld: 0},
+				Questions: 6, Requests: 5, Dropped: 7, ProtocolErrors: 1, BytesIn: 100, BytesOut: 50,
+			},
 		}
 	})
 	text := read(t, m)
@@ -67,6 +71,18 @@ func TestMetrics(t *testing.T) {
 		`ramet_pins 5`,
 		`ramet_memory_bytes{kind="private"} 1.048576e+06`,
 		`ramet_memory_bytes{kind="shared"} 2.097152e+06`,
+		`ramet_gateway_restarts_total 1`,
+		`ramet_gateway_sandboxes 2`,
+		`ramet_gateway_flows 9`,
+		`ramet_network_decisions_total{verdict="allowed"} 4`,
+		`ramet_network_decisions_total{verdict="denied"} 3`,
+		`ramet_network_decisions_total{verdict="held"} 0`,
+		`ramet_network_questions_total 6`,
+		`ramet_network_requests_total 5`,
+		`ramet_network_dropped_total 7`,
+		`ramet_network_protocol_errors_total 1`,
+		`ramet_network_bytes_total{direction="in"} 100`,
+		`ramet_network_bytes_total{direction="out"} 50`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("there is no %s", line)

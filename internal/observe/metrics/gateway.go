@@ -1,0 +1,47 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"ramet.dev/ramet/api"
+)
+
+var (
+	gatewayRestartsDesc  = gauge("gateway_restarts_total", "Gateways that ended while sandboxes needed them, and were started again.")
+	gatewaySandboxesDesc = gauge("gateway_sandboxes", "Sandboxes that have a network.")
+	gatewayFlowsDesc     = gauge("gateway_flows", "Connections of sandboxes that are open.")
+	networkDecisionsDesc = gauge("network_decisions_total", "Decisions about connections, look-ups of names and requests, by verdict; since the start of the gateway, as all that follows.", "verdict")
+	networkQuestionsDesc = gauge("network_questions_total", "Look-ups of names by sandboxes.")
+	networkRequestsDesc  = gauge("network_requests_total", "Requests of HTTP that were looked at.")
+	networkDroppedDesc   = gauge("network_dropped_total", "Messages that were lost because a sandbox sent too many, or that were malformed.")
+	protocolErrorsDesc   = gauge("network_protocol_errors_total", "Sandboxes whose channel was closed because they broke its protocol.")
+	networkBytesDesc     = gauge("network_bytes_total", "Bytes of connections that have ended, in to sandboxes and out of them.", "direction")
+)
+
+// gatewayDescs are those of collectGateway.
+var gatewayDescs = []*prometheus.Desc{
+	gatewayRestartsDesc, gatewaySandboxesDesc, gatewayFlowsDesc, networkDecisionsDesc, networkQuestionsDesc, networkRequestsDesc, networkDroppedDesc, protocolErrorsDesc, networkBytesDesc,
+}
+
+// collectGateway sends the metrics of the gateway, if one runs, and the number of its restarts.
+func collectGateway(u *api.Usage, ch chan<- prometheus.Metric) {
+	send := func(d *prometheus.Desc, kind prometheus.ValueType, v int64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, kind, float64(v), labels...)
+	}
+	send(gatewayRestartsDesc, prometheus.CounterValue, u.GatewayRestarts)
+	g := u.Gateway
+	if g == nil {
+		return
+	}
+	send(gatewaySandboxesDesc, prometheus.GaugeValue, int64(g.Sandboxes))
+	send(gatewayFlowsDesc, prometheus.GaugeValue, int64(g.Flows))
+	for verdict, count := range g.Decisions {
+		send(networkDecisionsDesc, prometheus.CounterValue, count, string(verdict))
+	}
+	send(networkQuestionsDesc, prometheus.CounterValue, g.Questions)
+	send(networkRequestsDesc, prometheus.CounterValue, g.Requests)
+	send(networkDroppedDesc, prometheus.CounterValue, g.Dropped)
+	send(protocolErrorsDesc, prometheus.CounterValue, g.ProtocolErrors)
+	send(networkBytesDesc, prometheus.CounterValue, g.BytesIn, "in")
+	send(networkBytesDesc, prometheus.CounterValue, g.BytesOut, "out")
+}
