@@ -7,6 +7,7 @@ import type { Health, SandboxEvent, SandboxInfo, SandboxState, SnapshotInfo, Sna
 import type { NetworkProfile } from './network.js'
 import { events, Sandbox, type BuildOptions, type EventOptions } from './sandbox.js'
 import { restoreBody, sandboxesOf, Snapshot, type RestoreOptions, type Sandboxes } from './snapshot.js'
+import { SecretStore } from './secrets.js'
 import { segment, Transport, type CallOptions, type Query } from './transport.js'
 
 interface Filter extends CallOptions {
@@ -39,12 +40,14 @@ function filterQuery({ image, name, metadata, allTenants }: Filter): Query {
 /** A daemon. It keeps connections open between calls, which do not keep the program alive. */
 export class Client {
   readonly images: Images
+  readonly secrets: SecretStore
   /** @internal */
   readonly transport: Transport
 
   constructor(options: ConnectOptions = {}) {
     this.transport = new Transport(options)
     this.images = new Images(this.transport)
+    this.secrets = new SecretStore(this.transport)
   }
 
   /** Ends the idle connections. */

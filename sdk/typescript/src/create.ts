@@ -1,6 +1,6 @@
 import { InvalidRequest } from './errors.js'
 import type { AutoCheckpoint, IdleAction, SelfControl } from './models.js'
-import { networkBody, type NetworkOption } from './network.js'
+import { networkBody, type NetworkOption, type Secrets } from './network.js'
 import type { ChangeOptions } from './transport.js'
 
 /** When a sandbox ends or rests by itself. */
@@ -29,6 +29,8 @@ export interface CreateOptions extends ChangeOptions, Lifetime {
   name?: string | undefined
   /** Environment of its commands. */
   env?: Record<string, string> | undefined
+  /** Variables of its commands that nothing shows, that no snapshot has, and that children have only if a fork asks for it. */
+  secretEnv?: Record<string, string> | undefined
   /** CPU cores, from 0.01. */
   cpus?: number | undefined
   memory?: Size | undefined
@@ -38,7 +40,10 @@ export interface CreateOptions extends ChangeOptions, Lifetime {
   pids?: number | undefined
   /** Descriptors of each process. */
   openFiles?: number | undefined
+  /** What it may reach: nothing if absent. */
   network?: NetworkOption | undefined
+  /** Headers that are put into its requests outside of it, by DOMAIN:HEADER. */
+  secrets?: Secrets | undefined
   /** Labels for programs. */
   metadata?: Record<string, string> | undefined
   /** Keep its state after every command and cell; a number is how many steps. */
@@ -94,10 +99,11 @@ export function createBody(o: CreateOptions): Record<string, unknown> {
     image: o.image ?? 'python',
     name: o.name,
     env: o.env,
+    secret_env: o.secretEnv,
     limits: someOf(limits),
     lifecycle: lifecycleBody(o),
     metadata: o.metadata,
-    network: networkBody(o.network),
+    network: networkBody(o.network, o.secrets),
     auto_checkpoint: typeof o.autoCheckpoint === 'number' ? { keep: o.autoCheckpoint } : o.autoCheckpoint,
     self_control: self,
     require: o.require,

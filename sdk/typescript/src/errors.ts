@@ -1,4 +1,5 @@
 import type { components } from './generated/openapi.js'
+import { version } from './version.js'
 
 /** The kind of an error, for programs; none is ever renamed. The last two are those of calls with `check`. */
 export type Code = components['schemas']['Code'] | 'command_failed' | 'code_failed'
@@ -117,6 +118,9 @@ export interface Problem {
   exceeded?: Record<string, unknown>
 }
 
+// What a daemon says about a route, member or parameter that it does not know.
+const unknown = /^no route "|: unexpected property$|^there is no query parameter /
+
 /** Returns the error that a problem document shows, of the class of its code unless another is given. */
 export function errorOf(problem: Problem, kind?: new (detail: string, details: ErrorDetails) => RametError): RametError {
   const details: ErrorDetails = {
@@ -125,6 +129,10 @@ export function errorOf(problem: Problem, kind?: new (detail: string, details: E
     status: problem.status,
     requestId: problem.request_id,
     exceeded: exceededOf(problem.exceeded),
+  }
+  if ((problem.code === 'not_found' || problem.code === 'invalid_argument') && unknown.test(problem.detail)) {
+    const remedy = `the daemon does not know what this version of the package, ${version}, asks for: it is older, and has to be updated`
+    return new InvalidRequest(problem.detail, { ...details, remedy })
   }
   return new (kind ?? classes[problem.code] ?? RametError)(problem.detail, details)
 }

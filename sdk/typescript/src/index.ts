@@ -13,7 +13,8 @@ export { Files, type FileOptions, type ListOptions, type SearchOptions, type Wat
 export { Port, type Forward, type PortOptions } from './ports.js'
 export { Images, type MakeImageOptions } from './images.js'
 export { Network } from './network.js'
-export type { NetworkLogEntry, NetworkOption, NetworkProfile, NetworkRequest, NetworkTestResult, SandboxNetwork } from './network.js'
+export type { NetworkLogEntry, NetworkOption, NetworkProfile, NetworkRequest, NetworkTestResult, SandboxNetwork, Secrets } from './network.js'
+export { Held, SecretStore, type HeldRequest, type Secret, type SecretOptions } from './secrets.js'
 export { drawTree } from './tree.js'
 export {
   CommandError, Conflict, ForkError, InvalidRequest, LimitExceeded, NotFound, PermissionDenied, RametError, SandboxGone, Timeout, Unavailable,

@@ -1,3 +1,4 @@
+import { InvalidRequest } from './errors.js'
 import type { components } from './generated/openapi.js'
 import { fromWire } from './models.js'
 import { segment, type CallOptions, type ChangeOptions, type Request, type Transport } from './transport.js'
@@ -10,12 +11,34 @@ export type NetworkLogEntry = components['schemas']['NetworkLogEntry']
 export type NetworkTestResult = components['schemas']['NetworkTestResult']
 export type NetworkProfile = components['schemas']['NetworkProfile']
 
-/** The name of a profile (`'none'`, `'open'`, `'host-registries'`, or one of the daemon's), or a document. */
-export type NetworkOption = string | NetworkRequest
+/**
+ * The name of a profile (`'none'`, `'open'`, `'host-registries'`, or one of the daemon's), what is allowed, such as
+ * `['example.org:443']`, or a document.
+ */
+export type NetworkOption = string | readonly string[] | NetworkRequest
 
-/** @internal */
-export function networkBody(network: NetworkOption | undefined): NetworkRequest | undefined {
-  return typeof network === 'string' ? { profile: network } : network
+/**
+ * Headers that are put into requests outside of the sandbox, by `DOMAIN:HEADER`, such as `api.example.com:Authorization`. In a value
+ * `${NAME}` stands for a secret of the daemon.
+ */
+export type Secrets = Record<string, string>
+
+/** Returns the document of a request. */
+export function networkBody(network: NetworkOption | undefined, secrets: Secrets = {}): NetworkRequest | undefined {
+  const document: NetworkRequest | undefined =
+    typeof network === 'string' ? { profile: network } : Array.isArray(network) ? { allow: [...(network as string[])] } : (network as NetworkRequest | undefined)
+  const places = Object.entries(secrets)
+  if (places.length === 0) return document
+  const rules = { ...document?.rules }
+  for (const [place, value] of places) {
+    const colon = place.lastIndexOf(':')
+    const [domain, header] = [place.slice(0, colon), place.slice(colon + 1)]
+    if (colon < 1 || header === '') {
+      throw new InvalidRequest(`${JSON.stringify(place)} is not DOMAIN:HEADER, such as "api.example.com:Authorization"`, { code: 'invalid_argument', field: 'secrets' })
+    }
+    rules[domain] = { ...rules[domain], secret: { header, value } }
+  }
+  return { ...document, rules }
 }
 
 /** The network of a sandbox. */
@@ -36,8 +59,9 @@ export class Network {
   }
 
   /** Replaces the whole document. What it does not allow any more is cut. */
-  async set(network: NetworkOption, options: ChangeOptions = {}): Promise<SandboxNetwork> {
-    return (await this.transport.raw({ ...this.request('PUT', '', options), json: networkBody(network), repeatable: true })) as SandboxNetwork
+  async set(network: NetworkOption, options: ChangeOptions & { secrets?: Secrets | undefined } = {}): Promise<SandboxNetwork> {
+    const json = networkBody(network, options.secrets)
+    return (await this.transport.raw({ ...this.request('PUT', '', options), json, repeatable: true })) as SandboxNetwork
   }
 
   /** Asks whether a process in the sandbox may connect, without connecting. */

@@ -13,6 +13,7 @@ import type {
 import { Network, networkBody, type NetworkOption } from './network.js'
 import { Port } from './ports.js'
 import { Processes, type Attachment, type Process, type PtyOptions, type StartOptions } from './processes.js'
+import { Held } from './secrets.js'
 import { sandboxesOf, Snapshot, type RestoreOptions, type Sandboxes } from './snapshot.js'
 import { segment, wasLost, type CallOptions, type ChangeOptions, type Query, type Request, type Transport } from './transport.js'
 
@@ -32,6 +33,8 @@ export interface ForkOptions extends ChangeOptions, Lifetime {
   names?: readonly string[] | undefined
   /** Added to the environment of commands in the children. */
   env?: Record<string, string> | undefined
+  /** Commands in the children have the secret variables of the parent, too. */
+  secretEnv?: boolean | undefined
   /** Labels of the children, instead of those of the parent. */
   metadata?: Record<string, string> | undefined
   /** The parent's if absent. */
@@ -90,6 +93,7 @@ export class Sandbox implements AsyncDisposable {
   readonly processes: Processes
   readonly contexts: Contexts
   readonly network: Network
+  readonly held: Held
   private known: SandboxInfo
   private readonly transport: Transport
 
@@ -107,6 +111,7 @@ export class Sandbox implements AsyncDisposable {
     this.processes = new Processes(this.transport, this.id)
     this.contexts = new Contexts(this.transport, this.id)
     this.network = new Network(this.transport, this.id)
+    this.held = new Held(this.transport, this.id)
   }
 
   /** Makes a sandbox of an image or a snapshot, and returns it once commands can run in it. The image `python` is built if it is missing. */
@@ -206,7 +211,10 @@ export class Sandbox implements AsyncDisposable {
   async fork(options: number | ForkOptions = {}, more: ForkOptions = {}): Promise<Sandboxes> {
     const o: ForkOptions = typeof options === 'number' ? { ...more, count: options } : options
     const { names, env, metadata, wait, require } = o
-    const body = { count: o.count ?? names?.length, names, env, metadata, wait, require, timeout_ms: o.timeout, network: networkBody(o.network), lifecycle: lifecycleBody(o) }
+    const body = {
+      count: o.count ?? names?.length, names, env, secret_env: o.secretEnv, metadata, wait, require,
+      timeout_ms: o.timeout, network: networkBody(o.network), lifecycle: lifecycleBody(o),
+    }
     const answer = await this.transport.call<components['schemas']['ForkResult']>(this.request('POST', '/fork', o, body))
     return sandboxesOf(this.client, answer, o.partial)
   }

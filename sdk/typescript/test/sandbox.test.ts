@@ -219,6 +219,30 @@ test('the network of a sandbox is asked for, set and tested', async () => {
   await assert.rejects(sandbox.network.set('no-such-profile'), (error: RametError) => error.code === 'invalid_argument' || error.code === 'not_found')
 })
 
+test('secret variables are seen by commands only, and by children that are given them', async () => {
+  await using sandbox = await Sandbox.create({ secretEnv: { TOKEN: 'hush' } })
+  assert.equal((await sandbox.exec('echo $TOKEN')).stdout, 'hush\n')
+  const info = await sandbox.info()
+  assert.ok(!JSON.stringify(info).includes('hush'))
+  assert.deepEqual(info.secretEnv, ['TOKEN'])
+  await using without = await sandbox.fork()
+  await using given = await sandbox.fork({ secretEnv: true })
+  assert.equal((await without[0]?.exec('echo $TOKEN'))?.stdout, '\n')
+  assert.equal((await given[0]?.exec('echo $TOKEN'))?.stdout, 'hush\n')
+})
+
+test('secrets are kept without telling them, and held requests are listed', async () => {
+  const { secrets } = connect()
+  const made = await secrets.set('llm-key', { value: 'sk-1', names: ['llm.example.com'], header: 'Authorization' })
+  assert.deepEqual([made.name, made.names, made.header], ['llm-key', ['llm.example.com'], 'Authorization'])
+  assert.ok(!JSON.stringify(await secrets.list()).includes('sk-1'))
+  assert.deepEqual((await secrets.list()).map((secret) => secret.name), ['llm-key'])
+  await secrets.remove('llm-key')
+  await assert.rejects(secrets.remove('llm-key'), NotFound)
+  assert.deepEqual(await base.held.list(), [])
+  await assert.rejects(base.held.release('no-such-request'), (error: RametError) => ['invalid_argument', 'not_found'].includes(error.code))
+})
+
 test('the words of other systems are known', async () => {
   const sandbox = await Sandbox.create()
   assert.equal((await sandbox.commands.run('echo hi')).stdout, 'hi\n')

@@ -240,6 +240,7 @@ for (const file of readdirSync(vectors).filter((name) => name.endsWith('.json'))
         const kind = (ramet as unknown as Record<string, new (...args: never[]) => Error>)[String(want['class'])]
         assert.ok(kind && error instanceof kind, String(error))
         for (const name of ['code', 'field', 'status'] as const) if (name in want) assert.equal(error[name], want[name])
+        if (want['remedy']) assert.ok(error.remedy?.includes(String(want['remedy'])), error.remedy)
         if (want['detail']) assert.ok(error.detail.includes(String(want['detail'])), error.detail)
         if (want['result']) compare(want['result'], 'results' in (error.result as Doc) ? shownExecution(error.result as Execution) : shownResult(error.result as Result))
         if (want['children']) assert.deepEqual(error.children.map((child) => child.id), want['children'])

@@ -6,6 +6,7 @@ import { version } from 'ramet'
 import { resolveAddress } from '../lib/address.js'
 import { mebibytes } from '../lib/create.js'
 import { mapMembers } from '../lib/generated/openapi.js'
+import { networkBody } from '../lib/network.js'
 import { pythonLiteral } from '../lib/literal.js'
 import { fromWire } from '../lib/models.js'
 import { queryText, segment } from '../lib/transport.js'
@@ -52,10 +53,15 @@ test('a stream of events that is cut, is no JSON or never ends is broken off', a
 
 test('frames are read wherever they are split', async () => {
   const bytes = Buffer.concat([frame(1, 'out'), frame(2, ''), frame(1, 'x'.repeat(65536)), frame(3, '{"exit":{}}')])
-  for (const length of [1, 4, 6, 100_000]) {
+  for (const length of [64, 4096, 65_540, 100_000]) {
     const got = await all(readFrames(split(bytes, length)))
     assert.deepEqual(got.map((one) => ('final' in one ? one.final : [one.stream, one.data.length])), [['stdout', 3], ['stderr', 0], ['stdout', 65536], { exit: {} }])
   }
+})
+
+test('frames are read a byte at a time', async () => {
+  const got = await all(readFrames(split(Buffer.concat([frame(2, 'err'), frame(3, '{"exit":{}}')]), 1)))
+  assert.deepEqual(got.map((one) => ('final' in one ? one.final : Buffer.from(one.data).toString())), ['err', { exit: {} }])
 })
 
 test('frames that are cut, of no stream, too long or without an end are broken off', async () => {
@@ -117,6 +123,19 @@ test('sizes, queries and refs are of one form', () => {
   assert.equal(queryText({}), '')
   assert.equal(segment('a/b'), 'a%2Fb')
   for (const ref of ['', '.', '..']) assert.throws(() => segment(ref), /is not an id or name/)
+})
+
+test('a network is a profile, what is allowed, or a document, and secrets are rules of it', () => {
+  assert.equal(networkBody(undefined), undefined)
+  assert.deepEqual(networkBody('open'), { profile: 'open' })
+  assert.deepEqual(networkBody(['a:443']), { allow: ['a:443'] })
+  const rules = { 'a.b': { methods: ['GET'] } }
+  assert.deepEqual(networkBody({ default: 'deny', rules }, { 'a.b:X-Key': '${KEY}', 'c:H': 'v' }), {
+    default: 'deny',
+    rules: { 'a.b': { methods: ['GET'], secret: { header: 'X-Key', value: '${KEY}' } }, c: { secret: { header: 'H', value: 'v' } } },
+  })
+  assert.deepEqual(rules, { 'a.b': { methods: ['GET'] } })
+  for (const place of ['a', 'a:', ':H', '']) assert.throws(() => networkBody('open', { [place]: 'v' }), /^InvalidRequest: secrets: .* is not DOMAIN:HEADER/)
 })
 
 test('the daemon is found by options, environment and user', () => {

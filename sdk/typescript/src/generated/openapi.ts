@@ -403,6 +403,10 @@ export interface components {
             pull?: "missing" | "always" | "never";
             /** @description isolation layers that must be on */
             require?: ("sentry" | "systrap" | "seccomp" | "no_new_privs" | "capabilities_dropped" | "user_namespace" | "own_user" | "namespaces" | "empty_root" | "rlimits" | "cgroup")[];
+            /** @description variables of its commands that nothing shows, that no snapshot has, and that children have only if a fork asks for it */
+            secretEnv?: {
+                [key: string]: string;
+            };
             /** @description let processes in the sandbox fork, snapshot, roll back and tag it, by the command ramet and the socket /run/ramet.sock */
             selfControl?: components["schemas"]["SelfControl"];
         };
@@ -707,6 +711,8 @@ export interface components {
             record?: boolean;
             /** @description fresh-randomness: make no child with a random generator that is known to repeat and has no new seed */
             require?: "fresh-randomness"[];
+            /** @description commands in the children have the secret variables of the parent, too */
+            secretEnv?: boolean;
             /**
              * Format: int64
              * @description deadline for each child, 30000 if absent
@@ -755,6 +761,64 @@ export interface components {
             status: "ok" | "draining";
             /** @description version of the daemon */
             version: string;
+        };
+        HeldDrop: {
+            /** @description id of one request; all that wait if absent */
+            id?: string;
+        };
+        HeldRelease: {
+            /** @description with an id: send the request also if it may have been sent: the server may get it twice */
+            again?: boolean;
+            /** @description id of one request; all that wait if absent */
+            id?: string;
+        };
+        HeldRequest: {
+            /**
+             * Format: date-time
+             * @description when its state changed last
+             */
+            changedAt: string;
+            /**
+             * Format: date-time
+             * @description when it came
+             */
+            createdAt: string;
+            /** @description SHA-256 of its body, in hexadecimal */
+            digest: string;
+            /** @description id of the request */
+            id: string;
+            /** @description method of the request */
+            method: string;
+            /** @description name of the server */
+            name: string;
+            /** @description why it was not sent, or is unknown */
+            note?: string;
+            /**
+             * Format: int32
+             * @description port of the server
+             */
+            port: number;
+            /** @description id of the sandbox */
+            sandbox: string;
+            /**
+             * Format: int64
+             * @description bytes of its body
+             */
+            size: number;
+            /**
+             * @description where it stands; unknown: it may have been sent, and is only sent again if that is asked for
+             * @enum {string}
+             */
+            state: "waiting" | "released" | "sending" | "sent" | "unknown" | "dropped" | "expired";
+            /**
+             * Format: int64
+             * @description status of the answer, if it was sent
+             */
+            status?: number;
+            /** @description path of the request, with its query */
+            target: string;
+            /** @description the server is spoken to over TLS */
+            tls: boolean;
         };
         HookResult: {
             /**
@@ -1918,6 +1982,8 @@ export interface components {
             parent: string;
             /** @description why the sandbox failed */
             reason?: string;
+            /** @description names of variables of its commands that nothing shows */
+            secretEnv?: string[];
             /** @description self-control of its processes; absent if they have none */
             selfControl?: components["schemas"]["SelfControl"];
             /** @description snapshot that this one was restored from */
@@ -1966,6 +2032,44 @@ export interface components {
             matches: components["schemas"]["Match"][];
             /** @description there are more matches than the limit */
             truncated: boolean;
+        };
+        Secret: {
+            /**
+             * Format: date-time
+             * @description when it was made
+             */
+            createdAt: string;
+            /** @description header that it is put into */
+            header: string;
+            /** @description methods of requests; all if there are none */
+            methods?: string[];
+            /** @description name of the secret */
+            name: string;
+            /** @description names of servers, without wildcards */
+            names: string[];
+            /** @description paths of requests; a * at the end stands for any rest; all if there are none */
+            paths?: string[];
+            /** @description also into requests without TLS */
+            plain?: boolean;
+            /**
+             * Format: date-time
+             * @description when it was replaced last
+             */
+            updatedAt: string;
+        };
+        SecretRequest: {
+            /** @description header that it is put into */
+            header: string;
+            /** @description methods of requests; all if there are none */
+            methods?: string[];
+            /** @description names of servers, without wildcards */
+            names: string[];
+            /** @description paths of requests; a * at the end stands for any rest; all if there are none */
+            paths?: string[];
+            /** @description also into requests without TLS */
+            plain?: boolean;
+            /** @description the secret itself */
+            value: string;
         };
         SelfControl: {
             /**
@@ -2336,4 +2440,4 @@ export type $defs = Record<string, never>;
 export type operations = Record<string, never>;
 
 /** The members whose values stay as they are: maps, whose keys are the user's, and documents that are also written in files. */
-export const mapMembers: ReadonlySet<string> = new Set(["env","metadata","network","policy","results","tenants","xattrs"])
+export const mapMembers: ReadonlySet<string> = new Set(["env","metadata","network","policy","results","secretEnv","tenants","xattrs"])
