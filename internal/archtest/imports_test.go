@@ -213,7 +213,9 @@ var arrows = []struct {
 	}, "the command line is a client like any other: what it can do, REST can do"},
 	{"internal/workload", []string{"client", "api"}, "it finds out what any user of the client could"},
 	{"internal/demo", []string{"client", "api", "internal/workload"}, "it shows what any user of the client can do"},
-	{"internal/bench", []string{"client", "internal/engine/idlepoll", "internal/observe/procfs", "api", "internal/workload"}, "it measures as a user would; it must not ask the engine, and it holds a setting of the machine to measure its worth"},
+	{"internal/bench/outside", []string{}, "it serves whoever connects"},
+	{"internal/bench/stock", []string{"client", "api"}, "what runsc needs, and nothing of what is measured"},
+	{"internal/bench", []string{"client", "internal/bench/outside", "internal/bench/stock", "internal/engine/idlepoll", "internal/observe/procfs", "api", "internal/workload"}, "it measures as a user would; it must not ask the engine, and it holds a setting of the machine to measure its worth"},
 
 	{"internal/sentry", []string{"internal/engine/interp", "api", "internal/sentry/codectx", "internal/sentry/guest", "internal/sentry/guestfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/engine/wire"}, "the confined side: short enough to be audited alone"},
 	{"internal/sentry/guest", []string{
@@ -245,7 +247,7 @@ var arrows = []struct {
 	{"internal/sentry/rootfs", []string{"internal/sentry/rootfs/inode", "internal/sentry/saved", "internal/storage/cowfs", "internal/storage/pages"}, "names of files and open files: it does not know what a sandbox is"},
 
 	{"cmd/ramet", []string{
-		"internal/bench", "internal/cli", "client", "internal/daemon", "internal/demo", "internal/doctor", "internal/service",
+		"internal/bench", "internal/bench/stock", "internal/cli", "client", "internal/daemon", "internal/demo", "internal/doctor", "internal/service",
 		"internal/engine/idlepoll", "internal/machine", "internal/node", "internal/node/meter", "internal/observe/metrics", "internal/storage/paths", "api", "internal/engine/sentrybin", "internal/observe/procfs", "internal/observe/tracing", "internal/workload",
 	}, "the composition root; it must never link gVisor: the sentry is a program of its own, embedded"},
 	{"cmd/ramet-sentry", []string{"internal/sentry"}, "it starts for every sandbox, so it links nothing that a sandbox does not need"},

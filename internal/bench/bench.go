@@ -124,7 +124,7 @@ func (b *bench) measure(ctx context.Context) error {
 	for _, c := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{caseInARow, b.inARow}, {caseFiles, b.files}, {caseStreams, b.streams}, {caseAttach, b.attaches}} {
+	}{{caseInARow, b.inARow}, {caseFiles, b.files}, {caseStreams, b.streams}, {caseAttach, b.attaches}, {caseNetwork, netBench{b}.network}} {
 		if !b.wants(c.name) {
 			continue
 		}

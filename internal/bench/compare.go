@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/bench/stock"
 	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/workload"
 )
@@ -88,13 +89,13 @@ func cannotCompare(path string) (string, error) {
 // noteVersions records the version of runsc, and notes if that differs from the gVisor in this
 // program.
 func (b *bench) noteVersions() error {
-	theirs, err := runscVersion(b.opts.Runsc)
+	theirs, err := stock.Version(b.opts.Runsc)
 	if err != nil {
 		return err
 	}
 	b.report.Machine.Runsc = theirs
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if ours := moduleVersion(info); ours != "" && ours != theirs {
+		if ours := stock.ModuleVersion(info); ours != "" && ours != theirs {
 			b.note("runsc is built from gVisor %s, and ramet from %s", theirs, ours)
 		}
 	}
@@ -104,26 +105,31 @@ func (b *bench) noteVersions() error {
 // runscSourceID is the id of the container that is forked.
 const runscSourceID = "source"
 
-// warm makes a container with the files of our image and a warm process.
+// warm makes the container that is forked.
 func (r *runsc) warm(ctx context.Context, c *client.Client, session *workload.Session) error {
+	if err := r.boot(ctx, c, session, runscSourceID); err != nil {
+		return err
+	}
+	_, err := r.ask(ctx, runscSourceID, arrayProgram(runscSource)+"print(len(data))")
+	return err
+}
+
+// boot makes a container with the files of our image and a warm process.
+func (r *runsc) boot(ctx context.Context, c *client.Client, session *workload.Session, id string) error {
 	sb, err := session.Create(ctx, workload.PythonImage, "")
 	if err != nil {
 		return err
 	}
-	if err := exportRoot(ctx, c, sb.ID, r.rootfs()); err != nil {
+	if err := stock.ExportRoot(ctx, c, sb.ID, r.rootfs()); err != nil {
 		return err
 	}
 	if err := errors.Join(session.Destroy(ctx, sb.ID), r.writeBundle()); err != nil {
 		return err
 	}
-	if err := r.start(ctx, runscSourceID, "run"); err != nil {
+	if err := r.start(ctx, id, "run"); err != nil {
 		return err
 	}
-	if err := r.await(ctx, runscSourceID); err != nil {
-		return err
-	}
-	_, err = r.ask(ctx, runscSourceID, arrayProgram(runscSource)+"print(len(data))")
-	return err
+	return r.await(ctx, id)
 }
 
 // fork makes n copies of the source, each of which answers a command.

@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -79,6 +80,17 @@ func report() *Report {
 		newRow(kind{name: "streams-read", n: 1}, []sample{{mibPerSecond: 300}}),
 		newRow(kind{name: "streams-port", n: 1}, []sample{{mibPerSecond: 299}}),
 		newRow(kind{name: "attach", n: 1}, []sample{{pauseMS: 5, returnMS: 20, roundtripMS: 10}}),
+		newRow(kind{name: "network-download", n: 1}, []sample{{gbitPerSecond: 12}}),
+		newRow(kind{name: "network-download-runsc", n: 1}, []sample{{gbitPerSecond: 10}}),
+		newRow(kind{name: "network-upload", n: 1}, []sample{{gbitPerSecond: 9}}),
+		newRow(kind{name: "network-upload-runsc", n: 1}, []sample{{gbitPerSecond: 10}}),
+		newRow(kind{name: "network-request", n: 1}, []sample{{roundtripMS: 0.2}}),
+		newRow(kind{name: "network-denied", n: 1}, []sample{{roundtripMS: 0.2}}),
+		newRow(kind{name: "network-fork", source: 24, n: 1}, []sample{{pauseMS: 10}}),
+		newRow(kind{name: "network-fork-connections", source: 24, n: 1}, []sample{{pauseMS: 14}}),
+		newRow(kind{name: "network-create-none", n: 1}, []sample{{returnMS: 10}}),
+		newRow(kind{name: "network-create-open", n: 1}, []sample{{returnMS: 10.5}}),
+		newRow(kind{name: "network-gateway", n: 500}, []sample{{gatewayMiB: 65}}),
 		newRow(kind{name: "runsc-restore", source: 256, n: 20}, []sample{{pauseMS: 300, allReadyMS: 1000, hostPrivateMiB: 79}}),
 	}
 	return &Report{
@@ -121,6 +133,20 @@ func TestTargets(t *testing.T) {
 		"a connection to a port, through the daemon":                         missed,
 		"attach to an inherited process: its output, after fork(1) returned": reached,
 	}
+	maps.Copy(want, map[string]string{
+		"download, one connection, over stock runsc":                     reached,
+		"upload, one connection, over stock runsc":                       missed,
+		"download, 64 connections at once, over stock runsc":             notMeasured,
+		"upload, 64 connections at once, over stock runsc":               notMeasured,
+		"request and response on a kept connection, over stock runsc":    notMeasured,
+		"new connection: connect() to connected, over stock runsc":       notMeasured,
+		"denied connection: connect() to error":                          reached,
+		"fork(1) with 100 open connections against none: pause":          missed,
+		"fork(1) with an open network against none: first exec answered": notMeasured,
+		"private memory that a child with an open network has more":      notMeasured,
+		"create with an open network: longer by":                         reached,
+		"gateway with 500 idle sandboxes":                                missed,
+	})
 	for _, op := range fileOps {
 		want[op.name+" against gVisor's overlay on tmpfs"] = notMeasured
 	}
@@ -147,6 +173,16 @@ func TestCasesOfTargets(t *testing.T) {
 		for i := range lastInARow {
 			rs = append(rs, newRow(kind{name: inARow(i + 1), source: sourceSmall, n: 1}, []sample{{pauseMS: 1, firstExecMS: 1}}))
 		}
+		for _, op := range netOps {
+			rs = append(rs, newRow(kind{name: "network-" + op.name, n: 1}, []sample{{op.metric: 1}}), newRow(kind{name: "network-" + op.name + "-runsc", n: 1}, []sample{{op.metric: 1}}))
+		}
+		for _, name := range []string{"fork", "fork-connections", "fork-none", "fork-open"} {
+			rs = append(rs, newRow(kind{name: "network-" + name, source: sourceSmall, n: 1}, []sample{{pauseMS: 1, firstExecMS: 1, privateMiB: 1}}))
+		}
+		for _, name := range []string{"create-none", "create-open"} {
+			rs = append(rs, newRow(kind{name: "network-" + name, n: 1}, []sample{{returnMS: 1}}))
+		}
+		rs = append(rs, newRow(kind{name: "network-gateway", n: gatewaySandboxes}, []sample{{gatewayMiB: 1}}))
 		all := sample{pauseMS: 1, returnMS: 1, firstExecMS: 1, allReadyMS: 1, cpuMS: 1, privateMiB: 1}
 		for _, p := range plans(quick) {
 			for _, n := range p.children {
@@ -193,7 +229,7 @@ func TestShape(t *testing.T) {
 	for _, row := range doc.Rows {
 		got := []string{}
 		for k := range row {
-			if k != "idle_cpu_percent" && k != "work_ms" && k != "mib_per_second" {
+			if k != "idle_cpu_percent" && k != "work_ms" && k != "mib_per_second" && k != "gbit_per_second" && k != "gateway_mib" {
 				got = append(got, k)
 			}
 		}

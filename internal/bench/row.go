@@ -17,6 +17,8 @@ const (
 	roundtripMS
 	mibPerSecond
 	overlayMS
+	gbitPerSecond
+	gatewayMiB
 	idlePercent
 	workMS  // of a fixed piece of work next to the sample: see speed
 	metrics // the number of metrics
@@ -50,6 +52,10 @@ type Row struct {
 	// OverlayMS is the counterpart of RoundtripMS in the cases files-OP: the same operation in
 	// gVisor's overlay on its tmpfs, which is gVisor's own root file system.
 	OverlayMS *float64 `json:"overlay_ms,omitempty"`
+	// GbitPerSecond is the throughput of the cases network-OP.
+	GbitPerSecond *float64 `json:"gbit_per_second,omitempty"`
+	// GatewayMiB is the memory of the process that opens the connections of sandboxes.
+	GatewayMiB *float64 `json:"gateway_mib,omitempty"`
 	// IdleCPUPercent is of one processor; only the case idle has it.
 	IdleCPUPercent *float64 `json:"idle_cpu_percent,omitempty"`
 	// WorkMS is the time of a fixed piece of work next to the samples, as Machine.WorkBestMS:
@@ -75,12 +81,13 @@ const (
 	caseFiles     = "files"
 	caseStreams   = "streams"
 	caseAttach    = "attach"
+	caseNetwork   = "network"
 	caseRunsc     = "runsc-restore"
 )
 
 // cases are all cases. caseExecPoll runs only if Options.Only names it, because it changes the
 // power use of the whole machine.
-var cases = []string{caseCreate, caseExec, caseExecPoll, caseRunCode, caseFork, caseUntouched, caseWritten, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseStreams, caseAttach, caseRunsc}
+var cases = []string{caseCreate, caseExec, caseExecPoll, caseRunCode, caseFork, caseUntouched, caseWritten, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseStreams, caseAttach, caseNetwork, caseRunsc}
 
 // kind identifies a row.
 type kind struct {
@@ -113,6 +120,7 @@ func newRow(k kind, samples []sample) Row {
 	r.PauseMS, r.ReturnMS, r.FirstExecMS, r.AllReadyMS = of(pauseMS), of(returnMS), of(firstExecMS), of(allReadyMS)
 	r.CPUMSPerChild, r.RoundtripMS, r.IdleCPUPercent = of(cpuMS), of(roundtripMS), of(idlePercent)
 	r.MiBPerSecond, r.OverlayMS, r.WorkMS = of(mibPerSecond), of(overlayMS), of(workMS)
+	r.GbitPerSecond, r.GatewayMiB = of(gbitPerSecond), of(gatewayMiB)
 	r.PrivateMiBPerChild = larger(of(privateMiB), of(hostPrivateMiB))
 	return r
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +33,8 @@ type runsc struct {
 	log   *os.File
 	speed *speed
 	pace  pace
+	// namespace is the path of the network namespace of containers; empty for no network.
+	namespace string
 	// spent is the processor time of runsc commands that have ended.
 	spent atomic.Int64
 
@@ -64,32 +64,6 @@ func (r *runsc) rootfs() string     { return filepath.Join(r.bundle(), "rootfs")
 func (r *runsc) state() string      { return filepath.Join(r.dir, "state") }
 func (r *runsc) checkpoint() string { return filepath.Join(r.dir, "checkpoint") }
 
-// gvisorModule is the module that runsc and this program are built from.
-const gvisorModule = "gvisor.dev/gvisor"
-
-// runscVersion returns the version of the module that the program at path was built from, which the
-// go command records. runsc itself knows its version in releases only.
-func runscVersion(path string) (string, error) {
-	info, err := buildinfo.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("read version of runsc: %w", err)
-	}
-	if v := moduleVersion(info); v != "" {
-		return v, nil
-	}
-	return "unknown", nil
-}
-
-// moduleVersion returns the version of gvisorModule in a program, or an empty text.
-func moduleVersion(info *debug.BuildInfo) string {
-	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
-		if m.Path == gvisorModule {
-			return m.Version
-		}
-	}
-	return ""
-}
-
 // writeBundle writes the configuration of a container: the same warm process as in our sandboxes,
 // and little else.
 func (r *runsc) writeBundle() error {
@@ -100,9 +74,14 @@ func (r *runsc) writeBundle() error {
 	}
 	type m = map[string]any
 	namespaces := []m{}
-	for _, kind := range []string{"pid", "network", "ipc", "uts", "mount"} {
+	for _, kind := range []string{"pid", "ipc", "uts", "mount"} {
 		namespaces = append(namespaces, m{"type": kind})
 	}
+	network := m{"type": "network"}
+	if r.namespace != "" {
+		network["path"] = r.namespace
+	}
+	namespaces = append(namespaces, network)
 	config, err := json.Marshal(m{
 		"ociVersion": "1.0.0",
 		"process": m{
@@ -126,9 +105,13 @@ func (r *runsc) writeBundle() error {
 
 // command returns a runsc command. Options differ from the defaults where that makes the comparison
 // even, or easier for runsc: the same platform, written data stays in memory as with us, no network
-// to the outside, and no control groups, which our sandboxes have.
+// to the outside but in the cases of the network, and no control groups, which our sandboxes have.
 func (r *runsc) command(ctx context.Context, args ...string) *exec.Cmd {
-	args = append([]string{"--root=" + r.state(), "--platform=systrap", "--overlay2=root:memory", "--network=none", "--ignore-cgroups"}, args...)
+	network := "none"
+	if r.namespace != "" {
+		network = "sandbox"
+	}
+	args = append([]string{"--root=" + r.state(), "--platform=systrap", "--overlay2=root:memory", "--network=" + network, "--ignore-cgroups"}, args...)
 	cmd := exec.CommandContext(ctx, r.path, args...)
 	// A file and not a pipe: a detached container keeps it open.
 	cmd.Stdout, cmd.Stderr = r.log, r.log
@@ -185,10 +168,12 @@ func (r *runsc) ask(ctx context.Context, id, program string) (string, error) {
 	var out strings.Builder
 	cmd.Stdin, cmd.Stdout = strings.NewReader(program), &out
 	cmd.WaitDelay = stopTimeout
-	if err := r.do(cmd, "exec"); err != nil {
-		return "", err
+	err := r.do(cmd, "exec")
+	answer := strings.TrimSpace(out.String())
+	if err != nil { // the last line of the answer says what Python raised
+		return "", fmt.Errorf("%w: %s", err, answer[strings.LastIndexByte(answer, '\n')+1:])
 	}
-	return strings.TrimSpace(out.String()), nil
+	return answer, nil
 }
 
 // await waits until the warm process of a container listens.

@@ -17,7 +17,7 @@ func (r *Report) write(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, strings.Join([]string{
 		"CASE", "SOURCE MiB", "FILES", "N", "RUNS", "PAUSE ms", "RETURN ms", "FIRST EXEC ms", "ALL READY ms",
-		"CPU ms/CHILD", "PRIVATE MiB/CHILD", "ROUND TRIP ms", "MiB/s", "OVERLAY ms", "IDLE CPU %", "SPEED %", "",
+		"CPU ms/CHILD", "PRIVATE MiB/CHILD", "ROUND TRIP ms", "MiB/s", "Gbit/s", "GATEWAY MiB", "OVERLAY ms", "IDLE CPU %", "SPEED %", "",
 	}, "\t"))
 	for _, row := range r.Rows {
 		if !shown(row.Case) {
@@ -26,7 +26,7 @@ func (r *Report) write(w io.Writer) error {
 		fmt.Fprintln(tw, strings.Join([]string{
 			row.Case, strconv.Itoa(row.SourceMiB), strconv.Itoa(row.Files), strconv.Itoa(row.N), strconv.Itoa(row.Runs),
 			formatted(row.PauseMS), formatted(row.ReturnMS), formatted(row.FirstExecMS), formatted(row.AllReadyMS),
-			formatted(row.CPUMSPerChild), formatted(row.PrivateMiBPerChild), formatted(row.RoundtripMS), formatted(row.MiBPerSecond), formatted(row.OverlayMS), formatted(row.IdleCPUPercent), formatted(speedPercent(row.WorkMS, m.WorkBestMS)), "",
+			formatted(row.CPUMSPerChild), formatted(row.PrivateMiBPerChild), formatted(row.RoundtripMS), formatted(row.MiBPerSecond), formatted(row.GbitPerSecond), formatted(row.GatewayMiB), formatted(row.OverlayMS), formatted(row.IdleCPUPercent), formatted(speedPercent(row.WorkMS, m.WorkBestMS)), "",
 		}, "\t"))
 	}
 	if err := tw.Flush(); err != nil {

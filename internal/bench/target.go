@@ -84,6 +84,7 @@ func targets(rs rows) []Target {
 		list = append(list, Target{What: op.what + ", through the daemon", Unit: "MiB/s", Measured: rs.find(streamCase(op.name), 0, 1).MiBPerSecond, Limit: op.least, Aim: op.aim, AtLeast: true})
 	}
 	list = append(list, Target{What: "attach to an inherited process: its output, after fork(1) returned", Unit: "ms", Measured: rs.find(caseAttach, 0, 1).RoundtripMS, Limit: 10})
+	list = append(list, netTargets(rs)...)
 	for i := range list {
 		list[i].Verdict = list[i].judge()
 	}

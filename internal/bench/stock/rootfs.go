@@ -1,4 +1,4 @@
-package bench
+package stock
 
 import (
 	"archive/tar"
@@ -14,10 +14,10 @@ import (
 	"ramet.dev/ramet/client"
 )
 
-// exportRoot copies the files of a sandbox into the empty directory dir, which becomes the root of
+// ExportRoot copies the files of a sandbox into the empty directory dir, which becomes the root of
 // a container. It omits devices and owners: the container makes its own devices, and runs as the
 // user who owns the copy.
-func exportRoot(ctx context.Context, c *client.Client, ref, dir string) error {
+func ExportRoot(ctx context.Context, c *client.Client, ref, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("export root file system: %w", err)
