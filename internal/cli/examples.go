@@ -15,6 +15,7 @@ ramet promote try-1`,
 ramet create python --cpus 2 --memory 2G --disk 10G --env KEY=value
 ramet create python --ttl 24h --idle-timeout 10m
 ramet create python --net host-registries --allow git.example.com:22
+ramet create python --secret llm.example.com:Authorization=LLM_API_KEY
 ramet create python --self-control forks=20,depth=3,snapshots=5`,
 		"ls": `ramet ls
 ramet ls --state failed -q
@@ -73,6 +74,7 @@ ramet port base --unpublish 8080`,
 ramet fork base -n 3 --name try
 ramet fork base -n 5 -q --meta plan=a --env SEED=1
 ramet fork base --net none
+ramet fork base -n 3 --hold writes --record
 ramet fork base --wait=false`,
 		"diff": `ramet diff base try-1
 ramet diff base try-1 /srv --hunks
@@ -95,6 +97,19 @@ ramet network test base 192.0.2.1:53 --protocol udp`,
 		"network log": `ramet network log base
 ramet network log -f base --json | jq 'select(.verdict == "denied")'`,
 		"network profiles": `ramet network profiles`,
+		"secret": `ramet secret set LLM_API_KEY --for llm.example.com < key
+ramet create python --secret llm.example.com:Authorization=LLM_API_KEY`,
+		"secret set": `ramet secret set LLM_API_KEY --for llm.example.com < key
+ramet secret set LLM_API_KEY --for llm.example.com --from-env LLM_API_KEY
+ramet secret set WIKI --for wiki.example.com --header X-Token --methods GET`,
+		"secret ls": `ramet secret ls`,
+		"secret rm": `ramet secret rm LLM_API_KEY`,
+		"held": `ramet fork base -n 3 --name try --hold writes
+ramet held ls try-1
+ramet promote try-1`,
+		"held ls":      `ramet held ls try-1`,
+		"held release": `ramet held release try-1`,
+		"held drop":    `ramet held drop try-1`,
 
 		"snapshot": `ramet snapshot base --name good
 ramet snapshot base --memory -q`,

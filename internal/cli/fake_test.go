@@ -242,6 +242,7 @@ func fakeService() *apitest.Service {
 		TimelineFuncs: fakeTimeline(),
 		TenantFuncs:   fakeTenants(),
 		NetworkFuncs:  fakeNetworks(),
+		SecretFuncs:   fakeSecrets(),
 	}
 }
 
@@ -322,6 +323,9 @@ func fakeFork(ctx context.Context, ref string, req api.ForkRequest) (*api.ForkRe
 		}
 		sb := fakeSandbox(id, name, baseID)
 		sb.Env, sb.Metadata = req.Env, req.Metadata
+		if req.Hold != "" || req.Record {
+			sb.Metadata = map[string]string{"hold": string(req.Hold), "record": fmt.Sprint(req.Record)}
+		}
 		var err error
 		if sb.Network, err = fakeDocument(req.Network); err != nil {
 			return nil, err

@@ -40,7 +40,7 @@ func (a *app) groups() []group {
 	svc := service.New(a.Session)
 	return []group{
 		{"Sandboxes", []*cobra.Command{
-			sb.CreateCommand(), sb.LsCommand(), sb.TreeCommand(), sb.InspectCommand(), sb.TagCommand(), sb.RenameCommand(), sb.UpdateCommand(), net.Command(),
+			sb.CreateCommand(), sb.LsCommand(), sb.TreeCommand(), sb.InspectCommand(), sb.TagCommand(), sb.RenameCommand(), sb.UpdateCommand(), net.Command(), net.SecretCommand(), net.HeldCommand(),
 			sb.PauseCommand(), sb.ResumeCommand(), sb.HibernateCommand(), sb.WakeCommand(), sb.RmCommand(),
 		}},
 		{"Run code and files", []*cobra.Command{

@@ -74,7 +74,8 @@ func (o *childOptions) parse(in io.Reader) (made children, err error) {
 func (g *Group) ForkCommand() *cobra.Command {
 	var opts childOptions
 	var timeout time.Duration
-	var wait, secretEnv bool
+	var wait, record, secretEnv bool
+	var hold string
 	cmd := &cobra.Command{
 		SuggestFor: []string{"branch", "clone"},
 		Use:        "fork SBX",
@@ -88,7 +89,10 @@ func (g *Group) ForkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			req := api.ForkRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Network: made.network, Require: opts.require}
+			req := api.ForkRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Network: made.network, Hold: api.NetworkHold(hold), Record: record, Require: opts.require}
+			if hold != "" && req.Hold != api.HoldWrites {
+				return api.Invalid("hold", "%q is not %s", hold, api.HoldWrites)
+			}
 			if req.TimeoutMS, err = values.TimeoutMS("timeout", timeout); err != nil {
 				return err
 			}
@@ -105,6 +109,9 @@ func (g *Group) ForkCommand() *cobra.Command {
 	}
 	opts.flags(cmd)
 	cmd.Flags().BoolVar(&secretEnv, "secret-env", false, "commands in the children have the secret variables of the sandbox, too")
+	cmd.Flags().StringVar(&hold, "hold", "", "writes: requests of the children that are not GET, HEAD or OPTIONS wait until a child is promoted, and are dropped with it; other connections than HTTP to names are refused; see 'ramet held'")
+	values.CompleteValues(cmd, "hold", string(api.HoldWrites))
+	cmd.Flags().BoolVar(&record, "record", false, "the children see one world: the answer to the first child's request is the answer to others that ask the same")
 	cmd.Flags().BoolVar(&wait, "wait", true, "wait until the children run; with false, return as soon as the sandbox continues: the children are in the state creating, and commands for a child wait until it runs")
 	values.DurationVar(cmd.Flags(), &timeout, "timeout", "deadline for each child (default 30s)")
 	return cmd

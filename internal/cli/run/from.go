@@ -26,6 +26,8 @@ type fromOptions struct {
 	remove bool
 	// network is what the new sandbox may reach.
 	network values.NetworkFlags
+	// secret is what is put into its requests.
+	secret values.SecretFlags
 }
 
 func (o *fromOptions) flags(g *Group, cmd *cobra.Command) {
@@ -33,6 +35,7 @@ func (o *fromOptions) flags(g *Group, cmd *cobra.Command) {
 	f.StringVar(&o.from, "from", "", "snapshot or image to make a new sandbox from; if both have the name, the snapshot")
 	f.BoolVar(&o.remove, "rm", false, "with --from: remove the sandbox when the command has ended, failed or was interrupted")
 	o.network.Flags(cmd, " (default none); with --from")
+	o.secret.Flags(cmd, "; with --from")
 	// An error says that there is no such option.
 	_ = cmd.RegisterFlagCompletionFunc("from", g.completeSources)
 }
@@ -48,6 +51,8 @@ func (o *fromOptions) valid(f *pflag.FlagSet, ref string) error {
 		return errors.New("--rm is for sandboxes that --from makes")
 	case o.from == "" && o.network.Given() != "":
 		return fmt.Errorf("%s is for sandboxes that --from makes: 'ramet network set' is for those that exist", o.network.Given())
+	case o.from == "" && o.secret.Given():
+		return errors.New("--secret is for sandboxes that --from makes: 'ramet secret set' and 'ramet network set' are for those that exist")
 	}
 	return nil
 }
@@ -91,6 +96,13 @@ func (g *Group) runExec(ctx context.Context, c *client.Client, opts execOptions)
 func (g *Group) makeFrom(ctx context.Context, c *client.Client, opts fromOptions) (id string, err error) {
 	network, err := opts.network.Request(g.In)
 	if err != nil {
+		return "", err
+	}
+	network, secrets, err := opts.secret.Add(network)
+	if err != nil {
+		return "", err
+	}
+	if err := session.SetSecrets(ctx, c, secrets); err != nil {
 		return "", err
 	}
 	interruptible := ctx

@@ -8,6 +8,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli/console"
+	"ramet.dev/ramet/internal/cli/session"
 	"ramet.dev/ramet/internal/cli/values"
 )
 
@@ -19,6 +20,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 	var self string
 	var life values.LifecycleFlags
 	var network values.NetworkFlags
+	var secret values.SecretFlags
 	var keep int
 	var pull string
 	var quiet bool
@@ -70,6 +72,13 @@ func (g *Group) CreateCommand() *cobra.Command {
 			if req.Network, err = network.Request(g.In); err != nil {
 				return err
 			}
+			var secrets []values.EnvSecret
+			if req.Network, secrets, err = secret.Add(req.Network); err != nil {
+				return err
+			}
+			if err := session.SetSecrets(ctx, c, secrets); err != nil {
+				return err
+			}
 			req.Pull = api.PullPolicy(pull)
 			sb, err := g.CreateSandbox(ctx, ctx, c, req, quiet)
 			if err != nil {
@@ -89,6 +98,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 	f.StringArrayVar(&secretEnv, "secret-env", nil, "like --env, but shown nowhere, in no snapshot, and in children only if fork asks for it")
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
 	network.Flags(cmd, " (default none)")
+	secret.Flags(cmd, "")
 	life.Flags(cmd)
 	values.QuietVar(f, &quiet)
 	f.StringVar(&pull, "pull", "", "when to get the image from its registry: missing, always or never (default missing for references with a registry, path, tag or digest, and never for other names)")

@@ -31,7 +31,7 @@ func (s *Session) CompleteFirst(next completion) completion {
 
 // CompleteSandboxes completes ids and names of sandboxes.
 func (s *Session) CompleteSandboxes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return s.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
+	return s.Complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
 		all, err := c.Sandboxes.List(ctx, api.ListFilter{})
 		for _, of := range all {
 			refs = append(refs, candidate(of.ID, of.Name)...)
@@ -42,7 +42,7 @@ func (s *Session) CompleteSandboxes(cmd *cobra.Command, _ []string, _ string) ([
 
 // CompleteSnapshots completes ids and names of snapshots.
 func (s *Session) CompleteSnapshots(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return s.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
+	return s.Complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
 		all, err := c.Snapshots.List(ctx)
 		for _, of := range all {
 			refs = append(refs, candidate(of.ID, of.Name)...)
@@ -60,7 +60,7 @@ func (s *Session) CompleteBoth(cmd *cobra.Command, args []string, prefix string)
 
 // CompleteImages completes ids and names of images.
 func (s *Session) CompleteImages(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return s.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
+	return s.Complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
 		all, err := c.Images.List(ctx)
 		for _, i := range all {
 			refs = append(append(refs, i.ID), i.Names...)
@@ -79,7 +79,7 @@ func (s *Session) CompleteProcesses(most int, kept bool) completion {
 		case len(args) > most:
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return s.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
+		return s.Complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
 			all, err := c.Processes.List(ctx, args[0], kept)
 			for _, p := range all {
 				if p.Kept != nil || !kept {
@@ -93,7 +93,7 @@ func (s *Session) CompleteProcesses(most int, kept bool) completion {
 
 // CompleteTokens completes ids of tokens.
 func (s *Session) CompleteTokens(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return s.complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
+	return s.Complete(cmd, func(ctx context.Context, c *client.Client) (refs []string, err error) {
 		all, err := c.Tokens.List(ctx, "")
 		for _, t := range all {
 			refs = append(refs, t.ID+"\t"+strings.TrimSpace(string(t.Scope)+" "+t.Name))
@@ -115,8 +115,8 @@ func candidate(id, name string) []string {
 	return []string{id + "\t" + name, name + "\t" + id}
 }
 
-// complete lists candidates from a running daemon. It never starts one.
-func (s *Session) complete(cmd *cobra.Command, list func(context.Context, *client.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+// Complete lists candidates from a running daemon. It never starts one.
+func (s *Session) Complete(cmd *cobra.Command, list func(context.Context, *client.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 	defer cancel()
 	c, _, err := s.Reach(ctx, false)
