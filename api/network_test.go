@@ -99,6 +99,7 @@ func TestNetworkDocumentsAreRefused(t *testing.T) {
 		`{"allow":[{"sandbox":5}]}`:                                                     "sandbox is a name",
 		`{"accept":["a.example.org"]}`:                                                  "network.accept[0]",
 		`{"rules":{"192.0.2.1":{"record":true}}}`:                                       "network.rules.192.0.2.1",
+		`{"rules":{"Host.ramet.internal":{"record":true}}}`:                             "cannot be treated",
 		`{"rules":{"a.example.org":{}}}`:                                                "none of secret",
 		`{"rules":{"a.example.org":{"methods":["get"]}}}`:                               "methods",
 		`{"rules":{"a.example.org":{"methods":["CONNECT"]}}}`:                           "tunnel",

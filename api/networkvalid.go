@@ -70,6 +70,9 @@ func (p *NetworkPolicy) Valid() error {
 		if err := validHostPattern(field, name); err != nil {
 			return err
 		}
+		if IsHostName(name) {
+			return Invalid(field, "requests to %s cannot be treated: it stands for an address, not for a server with a name", name)
+		}
 		if err := t.valid(field); err != nil {
 			return err
 		}

@@ -76,6 +76,7 @@ func fakeNetworks() apitest.NetworkFuncs {
 				{At: created, Sandbox: baseID, Flow: 2, Name: "git.example.com", Address: "192.0.2.1", Port: 22, Protocol: "tcp", Verdict: api.NetworkAllowed, Rule: "profile git-hosts: git.example.com:22"},
 				{At: created.Add(time.Second), Sandbox: baseID, Flow: 2, Name: "git.example.com", Address: "192.0.2.1", Port: 22, Protocol: "tcp", Verdict: api.NetworkAllowed, Rule: "profile git-hosts: git.example.com:22", BytesIn: 2048, BytesOut: 10, DurationMS: 1000},
 				{At: created, Sandbox: baseID, Flow: 3, Address: "2001:db8::1", Protocol: "echo", Verdict: api.NetworkDenied, Rule: "default: deny\x1b", Lost: 7},
+				{At: created, Sandbox: baseID, Flow: 4, Name: "llm.example.com", Protocol: "http", Verdict: api.NetworkHeld, Rule: "rules.llm.example.com", Method: "POST", Path: "/v1/x", Status: 201, Secrets: []string{"KEY"}, Held: "req_1", DurationMS: 5},
 			}
 			if follow {
 				entries = entries[1:2]

@@ -126,6 +126,8 @@ func destination(e *api.NetworkLogEntry) string {
 		host = net.JoinHostPort(e.Address, strconv.Itoa(int(e.Port)))
 	}
 	switch {
+	case e.Method != "":
+		return e.Method + " " + e.Name + e.Path
 	case e.Name == "":
 		return host
 	case host == "":
@@ -134,8 +136,22 @@ func destination(e *api.NetworkLogEntry) string {
 	return e.Name + " (" + host + ")"
 }
 
-// outcome returns the rule that decided, or how much has passed at the end.
+// outcome returns the rule that decided, or how much has passed at the end, and of a request the
+// answer.
 func outcome(e *api.NetworkLogEntry) string {
+	if e.Method != "" {
+		parts := []string{e.Rule + remedy(e.WouldAllow)}
+		if e.Status != 0 {
+			parts = append(parts, "answered "+strconv.Itoa(e.Status))
+		}
+		if len(e.Secrets) > 0 {
+			parts = append(parts, "with "+strings.Join(e.Secrets, ", "))
+		}
+		if e.Held != "" {
+			parts = append(parts, "held as "+e.Held)
+		}
+		return strings.Join(parts, "; ")
+	}
 	if e.DurationMS > 0 {
 		return fmt.Sprintf("ended after %s: %s in, %s out", console.Millis(e.DurationMS), console.ByteSize(e.BytesIn), console.ByteSize(e.BytesOut))
 	}

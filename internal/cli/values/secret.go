@@ -2,7 +2,6 @@ package values
 
 import (
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +14,7 @@ type SecretFlags struct{ given []string }
 
 // Flags adds the option.
 func (o *SecretFlags) Flags(cmd *cobra.Command, more string) {
-	cmd.Flags().StringArrayVar(&o.given, "secret", nil, "DOMAIN:HEADER=ENV: allow DOMAIN, and put the value that the variable ENV has here into HEADER of requests to it, outside of the sandbox; it is kept as the secret ENV, see 'ramet secret'; may be repeated"+more)
+	cmd.Flags().StringArrayVar(&o.given, "secret", nil, "DOMAIN:HEADER=ENV: allow DOMAIN at port 443, and put the value that the variable ENV has here into HEADER of requests to it, outside of the sandbox; it is kept as the secret ENV, see 'ramet secret'; may be repeated"+more)
 	_ = cmd.RegisterFlagCompletionFunc("secret", cobra.NoFileCompletions) // an error says that there is no such option
 }
 
@@ -28,7 +27,8 @@ type EnvSecret struct{ Domain, Header, Name, Value string }
 // authorization is the header whose value has a scheme before the secret.
 const authorization = "Authorization"
 
-// Add adds rules for the secrets to a network, which may be nil, and returns the secrets.
+// Add adds rules for the secrets to a network, which may be nil, and returns the secrets. A rule allows
+// its name at port 443.
 func (o *SecretFlags) Add(req *api.NetworkRequest) (*api.NetworkRequest, []EnvSecret, error) {
 	var all []EnvSecret
 	for _, text := range o.given {
@@ -51,9 +51,6 @@ func (o *SecretFlags) Add(req *api.NetworkRequest) (*api.NetworkRequest, []EnvSe
 			rule.Secret.Value = "Bearer " + rule.Secret.Value
 		}
 		req.Rules[s.Domain] = rule
-		if !slices.ContainsFunc(req.Allow, func(r api.NetworkRule) bool { return r.Address == s.Domain }) {
-			req.Allow = append(req.Allow, api.NetworkRule{Address: s.Domain})
-		}
 		all = append(all, s)
 	}
 	return req, all, nil
