@@ -41,7 +41,8 @@ func (o *outer) acceptDatagrams(r *udp.ForwarderRequest) (handled bool) {
 		fl, rep, ok := o.dial(wire.UDP, id)
 		if !ok || rep.code != wire.CodeOK {
 			e.Close() // before the guest hears of it, and sends the next
-			o.unreachable(id, header.UDPProtocolNumber, rep.code)
+			// The guest's stack tells sockets of UDP of no other code than that of a closed port.
+			o.unreachable(id, header.UDPProtocolNumber, wire.CodeRefused)
 			return
 		}
 		runDatagrams(fl, e, rep.file)
