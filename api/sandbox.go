@@ -37,6 +37,9 @@ type Sandbox struct {
 	AutoCheckpoint *AutoCheckpoint `json:"auto_checkpoint,omitempty" doc:"its state is kept after every command and cell"`
 	// Network is nil if the sandbox has no network.
 	Network *NetworkPolicy `json:"network,omitempty" doc:"what it may reach; absent if it has no network"`
+	// TrustHostCA is nil unless the request that made it, or an ancestor, said it.
+	TrustHostCA *bool `json:"trust_host_ca,omitempty" doc:"false: with a network it trusts no authority but those of its image"`
+	TrustedCAs  int   `json:"trusted_cas,omitempty" doc:"certificate authorities of the host that it trusts, and its image does not"`
 	// SelfControl is nil if processes of the sandbox may not control it.
 	SelfControl *SelfControl `json:"self_control,omitempty" doc:"self-control of its processes; absent if they have none"`
 	Identity    Identity     `json:"identity" doc:"its identity, which differs from that of its relatives"`
@@ -60,6 +63,7 @@ type CreateRequest struct {
 	AutoCheckpoint *AutoCheckpoint   `json:"auto_checkpoint,omitempty" doc:"keep its state after every command and cell in the foreground"`
 	SelfControl    *SelfControl      `json:"self_control,omitempty" doc:"let processes in the sandbox fork, snapshot, roll back and tag it, by the command ramet and the socket /run/ramet.sock"`
 	Network        *NetworkRequest   `json:"network,omitempty" doc:"what it may reach: nothing if absent"`
+	TrustHostCA    *bool             `json:"trust_host_ca,omitempty" doc:"whether it trusts the certificate authorities of the host that its image does not trust, once it has a network; true if absent"`
 	// Require lists isolation layers without which the sandbox must not start
 	// (the JSON names of Isolation's fields).
 	Require []string `json:"require,omitempty" enum:"sentry,systrap,seccomp,no_new_privs,capabilities_dropped,user_namespace,own_user,namespaces,empty_root,rlimits,cgroup" doc:"isolation layers that must be on"`

@@ -261,6 +261,7 @@ func fakeCreate(_ context.Context, req api.CreateRequest) (*api.Sandbox, error) 
 	if api.IsID(api.KindImage, req.Image) {
 		sb.ImageName = req.Image // it was got first
 	}
+	sb.TrustHostCA = req.TrustHostCA
 	sb.Lifecycle = sb.Lifecycle.Inherited(req.Lifecycle, created)
 	sb.AutoCheckpoint = req.AutoCheckpoint
 	sb.Env, sb.Metadata, sb.Limits, sb.SelfControl = req.Env, req.Metadata, req.Limits, req.SelfControl

@@ -36,6 +36,7 @@ import (
 	"ramet.dev/ramet/internal/node/swap"
 	"ramet.dev/ramet/internal/node/timeline"
 	"ramet.dev/ramet/internal/node/timer"
+	"ramet.dev/ramet/internal/node/trust"
 	"ramet.dev/ramet/internal/node/views"
 	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/storage/paths"
@@ -80,6 +81,8 @@ type Config struct {
 	// ResolvConf and Hosts are the files of the resolver that gateways ask for names; empty for
 	// those of the machine.
 	ResolvConf, Hosts string
+	// HostCAs is the bundle of certificate authorities that the host trusts; empty for that of the machine.
+	HostCAs string
 	// NetworkMax asks for the document that has to allow what sandboxes may reach; nil if nothing
 	// bounds them.
 	NetworkMax *api.NetworkRequest
@@ -110,6 +113,7 @@ type Node struct {
 	remains   *lineage.Remains
 	budgets   *selfcontrol.Budgets
 	networks  *networks.Networks
+	trust     *trust.Trust
 	events    *sandboxes.EventLog
 	trees     *lineage.Trees
 	inspector *inspect.Inspector
@@ -198,6 +202,10 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		return nil, err
 	}
 	m.composeThings(catalog)
+	if m.trust, err = trust.New(trust.Config{Bundle: cfg.HostCAs, Views: m.views, Log: cfg.Log}); err != nil {
+		m.launcher.Close()
+		return nil, err
+	}
 	if m.networks, err = m.newNetworks(ctx); err != nil {
 		m.launcher.Close()
 		return nil, err
@@ -285,7 +293,7 @@ func (m *Node) composeUses() {
 		Admission: m.admission, Images: m.images, Networks: m.networks, Background: m.background, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,
 	})
 	creator := branching.NewCreator(m.forker, branching.CreatorConfig{
-		Inspector: m.inspector, Remains: m.remains, Command: cfg.Command, HostMemory: cfg.HostMemory, FilesDir: cfg.Paths.Files(),
+		Inspector: m.inspector, Remains: m.remains, Trust: m.trust, Command: cfg.Command, HostMemory: cfg.HostMemory, FilesDir: cfg.Paths.Files(),
 	})
 	m.attendant = accounting.NewAttendant(accounting.Config{
 		Books: m.books, Admission: m.admission, Pauser: m.rester, Chores: m.chores, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,

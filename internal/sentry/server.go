@@ -170,6 +170,12 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 			return nil, errCall
 		}
 		return struct{}{}, g.Identify(*call.Identify)
+	case wire.OpEnviron:
+		if call.Environ == nil {
+			return nil, errCall
+		}
+		g.SetEnv(call.Environ.Env)
+		return struct{}{}, nil
 	case wire.OpNetwork:
 		return network(g, call.Network, p)
 	case wire.OpPause:

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,8 @@ func outside(args []string) (int, error) {
 		return showNetwork(args[1:])
 	case "dial":
 		return dialOutside(args[1:])
+	case "verify":
+		return verify(args[1], args[2])
 	case "download":
 		return download(args[1])
 	case "hold":
@@ -83,6 +86,18 @@ func dialOutside(to []string) (int, error) {
 		}
 		fmt.Println()
 	}
+	return 0, nil
+}
+
+// verify prints whether a server has a certificate for name that is trusted.
+func verify(addr, name string) (int, error) {
+	c, err := tls.Dial("tcp", addr, &tls.Config{ServerName: name})
+	if err != nil {
+		fmt.Println(err)
+		return 0, nil
+	}
+	defer c.Close()
+	fmt.Println("verified")
 	return 0, nil
 }
 

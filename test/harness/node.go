@@ -52,6 +52,8 @@ type Node struct {
 	// bounds all networks.
 	ResolvConf, Hosts string
 	NetworkMax        *api.NetworkRequest
+	// HostCAs is the bundle of the host, and there is none unless a test names one; empty for the machine's.
+	HostCAs string
 	// What was there before the node was.
 	FDs        map[string]int
 	goroutines goleak.Option
@@ -82,7 +84,7 @@ func NewClosedNode(t testing.TB, data string) *Node {
 			t.Fatal(err)
 		}
 	}
-	n := &Node{T: t, Paths: p, Build: "test-" + RandomHex(), Pool: 2, Log: slog.New(slog.NewTextHandler(testWriter{t}, nil))}
+	n := &Node{T: t, Paths: p, Build: "test-" + RandomHex(), Pool: 2, HostCAs: "/nonexistent/certificates", Log: slog.New(slog.NewTextHandler(testWriter{t}, nil))}
 	n.FDs, n.goroutines = OpenFiles(t), goleak.IgnoreCurrent()
 	n.importImage("box")
 	return n
@@ -92,7 +94,7 @@ func NewClosedNode(t testing.TB, data string) *Node {
 func (n *Node) Config() node.Config {
 	return node.Config{
 		Paths: n.Paths, Executable: "/proc/self/exe", Engine: n.Build, PoolSize: node.FixedPoolSize(n.Pool), Command: n.Command, Log: n.Log, Clock: n.Clock, BootID: n.BootID, Observer: n.Observer, HostMemory: n.Memory,
-		Gateway: "/proc/self/exe", GatewayBuild: n.Build, ResolvConf: n.ResolvConf, Hosts: n.Hosts, NetworkMax: n.NetworkMax,
+		Gateway: "/proc/self/exe", GatewayBuild: n.Build, ResolvConf: n.ResolvConf, Hosts: n.Hosts, HostCAs: n.HostCAs, NetworkMax: n.NetworkMax,
 	}
 }
 

@@ -23,7 +23,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 	var secret values.SecretFlags
 	var keep int
 	var pull string
-	var quiet bool
+	var quiet, trust bool
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
 		SuggestFor: []string{"new", "run", "start"},
@@ -32,7 +32,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 		Long: "Create a sandbox from an image or a snapshot. If both have the name, the image is used. The sandbox has the environment, working directory and user of the image. The command of the image is not started.\n\n" +
 			"An image that is not there is pulled from its registry if IMAGE has a registry, path, tag or digest, as in registry.example.com/team/tool:v1. The image python is built of Debian packages when it is missing.\n\n" +
 			"Without an option for a limit, the limit of the daemon applies. --ttl destroys the sandbox after a time, and --idle-timeout hibernates, pauses or destroys it when it is not used.\n\n" +
-			"A sandbox reaches nothing of the network unless --net or --allow says so.",
+			"A sandbox reaches nothing of the network unless --net or --allow says so. With a network it trusts the certificate authorities that this host trusts and the image does not, such as that of a proxy that inspects TLS, unless --trust-host-ca=false says otherwise.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteImages,
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
@@ -79,6 +79,9 @@ func (g *Group) CreateCommand() *cobra.Command {
 			if err := session.SetSecrets(ctx, c, secrets); err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("trust-host-ca") {
+				req.TrustHostCA = &trust
+			}
 			req.Pull = api.PullPolicy(pull)
 			sb, err := g.CreateSandbox(ctx, ctx, c, req, quiet)
 			if err != nil {
@@ -99,6 +102,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
 	network.Flags(cmd, " (default none)")
 	secret.Flags(cmd, "")
+	f.BoolVar(&trust, "trust-host-ca", true, "with a network, trust the certificate authorities of this host that the image lacks")
 	life.Flags(cmd)
 	values.QuietVar(f, &quiet)
 	f.StringVar(&pull, "pull", "", "when to get the image from its registry: missing, always or never (default missing for references with a registry, path, tag or digest, and never for other names)")

@@ -40,6 +40,7 @@ const (
 	OpPause    Op = "pause"    // stop all tasks
 	OpResume   Op = "resume"   // let them run
 	OpIdentify Op = "identify" // become another sandbox: promotion
+	OpEnviron  Op = "environ"  // replace the environment of commands
 	OpNetwork  Op = "network"  // + channel FD; connect with a gateway, or without it, with none
 	OpInfo     Op = "info"     // Info
 	OpPS       Op = "ps"       // Processes of a Page
@@ -77,6 +78,7 @@ type Call struct {
 	Run      *Run      `json:"run,omitempty"`
 	Dial     *DialPort `json:"dial,omitempty"`
 	Network  *Network  `json:"network,omitempty"`
+	Environ  *Environ  `json:"environ,omitempty"`
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It decodes only the fields that are present: a
@@ -288,6 +290,11 @@ type DialPort struct {
 // the outside that it has.
 type Network struct {
 	Connected bool `json:"connected"`
+}
+
+// Environ replaces the environment of commands that begin from now on.
+type Environ struct {
+	Env map[string]string `json:"env"`
 }
 
 // Networked is the reply to Network.

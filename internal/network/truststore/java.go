@@ -25,17 +25,26 @@ var javaStores = []string{
 	"usr/local/*/lib/security/cacerts",
 }
 
+// maxStores bounds the stores that are changed: each takes up to a second, and a guest can have
+// any number.
+const maxStores = 16
+
 // jksMagic begins a store in Java's own format.
 const jksMagic = 0xfeedfeed
 
 // java adds the certificates to Java's stores.
 func (p *planner) java() error {
+	left := maxStores
 	for _, pattern := range javaStores {
 		names, err := fs.Glob(p.guest, pattern)
 		if err != nil {
 			return err
 		}
 		for _, name := range names {
+			if left--; left < 0 {
+				p.problem("/%s is one more of Java's stores than the %d that are changed", name, maxStores)
+				return nil
+			}
 			if err := p.javaStore(name); err != nil {
 				return err
 			}

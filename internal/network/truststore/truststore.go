@@ -184,6 +184,15 @@ func (p *planner) bundles(roots []byte) error {
 	return nil
 }
 
+// Bundle returns the bundle of a guest, nil if it has none.
+func Bundle(guest fs.FS) ([]byte, error) {
+	p := &planner{guest: guest, plan: &Plan{}}
+	if text, err := p.read(mainBundle); err != nil || text != nil {
+		return text, err
+	}
+	return p.firstBundle(nil)
+}
+
 // firstBundle returns the bundle of a guest that does not have the main one.
 func (p *planner) firstBundle(roots []byte) ([]byte, error) {
 	for _, name := range bundles[1:] {

@@ -100,6 +100,7 @@ func (b *batch) describe(i int, from *api.Sandbox, ancestors []string, metadata 
 	s.Depth = len(ancestors)
 	d.Ancestors = ancestors
 	s.Metadata, s.SelfControl = sandboxes.Merged(from.Metadata, metadata), from.SelfControl
+	s.TrustHostCA, s.TrustedCAs = from.TrustHostCA, from.TrustedCAs
 	s.Env, s.Cwd, s.User = networks.Environment(sandboxes.Merged(from.Env, b.env), &d.Reach), from.Cwd, from.User
 	s.Lifecycle, s.AutoCheckpoint = from.Lifecycle.Inherited(life, b.forker.cfg.Clock.Now()), from.AutoCheckpoint
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/node/inspect"
 	"ramet.dev/ramet/internal/node/lineage"
 	"ramet.dev/ramet/internal/node/networks"
@@ -27,12 +28,20 @@ import (
 type CreatorConfig struct {
 	Inspector *inspect.Inspector
 	Remains   *lineage.Remains
+	Trust     Trust
 	// Command is the program by which a sandbox controls itself, sealed; nil if none may.
 	Command *os.File
 	// HostMemory says how much memory the machine has.
 	HostMemory quota.HostMemory
 	// FilesDir is where the files of sandboxes are.
 	FilesDir string
+}
+
+// Trust has new sandboxes trust the authorities that their host trusts.
+type Trust interface {
+	// OfImage completes a record. The result writes the files when the sandbox has booted; nil if
+	// there are none.
+	OfImage(ctx context.Context, rec *sandboxes.Record, image *os.File) (func(context.Context, *launch.Sentry) error, error)
 }
 
 // Creator makes sandboxes of images. It is safe for concurrent use.
@@ -85,7 +94,7 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 	rec := sandboxes.NewRecord(tenant, id, req.Name, 0)
 	s := &rec.Sandbox
 	s.Image, s.Limits, s.Metadata, s.Lifecycle = img.ID, req.Limits, req.Metadata, (*api.Lifecycle)(nil).Inherited(req.Lifecycle, c.forker.cfg.Clock.Now())
-	s.AutoCheckpoint = req.AutoCheckpoint
+	s.AutoCheckpoint, s.TrustHostCA = req.AutoCheckpoint, req.TrustHostCA
 	if len(img.Names) > 0 {
 		s.ImageName = img.Names[0]
 	}
@@ -163,12 +172,21 @@ func (c *Creator) boot(ctx context.Context, rec sandboxes.Record, require []stri
 	if rec.Control != nil {
 		command = c.cfg.Command
 	}
+	writeTrusted, err := c.cfg.Trust.OfImage(ctx, &rec, image)
+	if err != nil {
+		return nil, err
+	}
 	channel, err := spawn.Boot(ctx, sentry, rec.ForSentry(), image, command)
 	if err != nil {
 		return nil, err
 	}
 	if channel != nil {
 		defer channel.Close()
+	}
+	if writeTrusted != nil {
+		if err := writeTrusted(ctx, sentry); err != nil {
+			return nil, err
+		}
 	}
 	if err := spawn.Detach(ctx, sentry); err != nil {
 		return nil, err
@@ -185,6 +203,9 @@ func (c *Creator) boot(ctx context.Context, rec sandboxes.Record, require []stri
 func (c *Creator) createFromSnapshot(ctx context.Context, req api.CreateRequest) (*api.Sandbox, error) {
 	if req.SelfControl != nil {
 		return nil, api.Invalid("self_control", "a sandbox from a snapshot may do what the one that was frozen might")
+	}
+	if req.TrustHostCA != nil {
+		return nil, api.Invalid("trust_host_ca", "a sandbox from a snapshot trusts what the one that was frozen did")
 	}
 	if req.Limits != (api.Limits{}) || len(req.Require) > 0 {
 		return nil, api.Invalid("limits", "a sandbox from a snapshot has the limits and layers of the one that was frozen")

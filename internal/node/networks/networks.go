@@ -31,6 +31,7 @@ type Config struct {
 	Profiles  *profiles.Set
 	Secrets   *secrets.Store
 	HeldFiles fs.FS // the directory of held requests, if it is there
+	Trust     Trust
 	// Max asks for the document that has to allow what those of sandboxes allow; nil if there is none.
 	Max *api.NetworkRequest
 	// Gateway says how the gateway is started. Attach is set by New.
@@ -38,6 +39,13 @@ type Config struct {
 	Log     *slog.Logger
 	// Timeout bounds what is done for a sandbox that begins or ends.
 	Timeout time.Duration
+}
+
+// Trust has sandboxes trust the authorities that their host trusts.
+type Trust interface {
+	// OfRunning serves a sandbox that runs in s, and completes its record to be, which has a network.
+	// The caller holds b.Op.
+	OfRunning(ctx context.Context, b *sandboxes.Instance, rec *sandboxes.Record, s *launch.Sentry) error
 }
 
 // Networks is the networks of the sandboxes of a node. It is safe for concurrent use.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/network/control"
 	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/service/audit"
@@ -49,6 +51,9 @@ func (n *Networks) SetNetwork(ctx context.Context, ref string, req api.NetworkRe
 		}
 		rec.SetNetwork(granted)
 		rec.Sandbox.Env = Environment(rec.Sandbox.Env, &granted.Kept)
+		if err := n.equip(ctx, b, &was, rec); err != nil {
+			return err
+		}
 		is = *rec
 		return nil
 	}, func(edited store.Change) error { return n.Put(ctx, b, was, is, edited) })
@@ -58,6 +63,28 @@ func (n *Networks) SetNetwork(ctx context.Context, ref string, req api.NetworkRe
 	audit.Of(ctx).Object(b.ID)
 	n.cfg.Sandboxes.Events.Publish(api.EventNetwork, b, api.Event{})
 	return n.describe(b), nil
+}
+
+// equip has the programs of a sandbox that runs find what they need with a new network: the
+// authorities that they are to trust, and the variables of its record to be, which it completes. The
+// caller holds b.Op.
+func (n *Networks) equip(ctx context.Context, b *sandboxes.Instance, was, rec *sandboxes.Record) error {
+	s := b.Sentry()
+	if s == nil || rec.Sandbox.Network == nil {
+		return nil
+	}
+	if was.Sandbox.Network == nil || len(was.Reach.Certificate) < len(rec.Reach.Certificate) {
+		if err := n.cfg.Trust.OfRunning(ctx, b, rec, s); err != nil {
+			return err
+		}
+	}
+	if maps.Equal(was.Sandbox.Env, rec.Sandbox.Env) {
+		return nil
+	}
+	if _, err := s.Call(ctx, &wire.Call{Op: wire.OpEnviron, Environ: &wire.Environ{Env: rec.ForSentry().Env}}, nil); err != nil {
+		return fmt.Errorf("change the environment of commands: %w", err)
+	}
+	return nil
 }
 
 // Put stores a changed record and puts the network, the name and the metadata that it has in force,

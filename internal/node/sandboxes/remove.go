@@ -87,7 +87,7 @@ func (r *Registry) EditAnd(ctx context.Context, b *Instance, change func(*Record
 		s := &now.Sandbox
 		s.Name, s.Metadata, s.Lifecycle, now.Control = rec.Sandbox.Name, rec.Sandbox.Metadata, rec.Sandbox.Lifecycle, rec.Control
 		now.SetNetwork(rec.Network())
-		s.Env = rec.Sandbox.Env
+		s.Env, s.TrustedCAs = rec.Sandbox.Env, rec.Sandbox.TrustedCAs
 	})
 	return nil
 }

@@ -49,6 +49,13 @@ func (g *Guest) Identify(id wire.Common) error {
 	return err
 }
 
+// SetEnv replaces the environment of commands. Commands that run already keep theirs.
+func (g *Guest) SetEnv(env map[string]string) {
+	g.Gate.Lock()
+	defer g.Gate.Unlock()
+	g.id().Env = env
+}
+
 // becomeSelf writes the identity to where the guest sees it, but for files that the guest does
 // not let be written: it returns those, with the reason. It must not keep itself from
 // being forked, and least of all from being woken.

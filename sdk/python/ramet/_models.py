@@ -736,6 +736,10 @@ class SandboxInfo(Model):
     """State."""
     tenant: Optional[str] = None
     """Tenant that owns it; absent for the default tenant."""
+    trust_host_ca: bool = False
+    """False: with a network it trusts no authority but those of its image."""
+    trusted_cas: Optional[int] = None
+    """Certificate authorities of the host that it trusts, and its image does not."""
     user: Optional[str] = None
     """Default user of commands; the image's USER."""
     working_dir: Optional[str] = None

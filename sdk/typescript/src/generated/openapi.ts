@@ -409,6 +409,8 @@ export interface components {
             };
             /** @description let processes in the sandbox fork, snapshot, roll back and tag it, by the command ramet and the socket /run/ramet.sock */
             selfControl?: components["schemas"]["SelfControl"];
+            /** @description whether it trusts the certificate authorities of the host that its image does not trust, once it has a network; true if absent */
+            trustHostCa?: boolean;
         };
         Diff: {
             /** @description nearest common ancestor */
@@ -1992,6 +1994,13 @@ export interface components {
             state: components["schemas"]["State"];
             /** @description tenant that owns it; absent for the default tenant */
             tenant?: string;
+            /** @description false: with a network it trusts no authority but those of its image */
+            trustHostCa?: boolean;
+            /**
+             * Format: int64
+             * @description certificate authorities of the host that it trusts, and its image does not
+             */
+            trustedCas?: number;
             /** @description default user of commands; the image's USER */
             user?: string;
             /** @description default directory of commands; the image's WORKDIR */
