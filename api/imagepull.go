@@ -15,9 +15,10 @@ const (
 // PythonImage is the name of the image that is built where it is missing.
 const PythonImage = "python"
 
-// PythonBuild returns how PythonImage is built.
+// PythonBuild returns how PythonImage is built: with what most programs import, and with pip for the
+// rest.
 func PythonBuild() *ImageBuild {
-	return &ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy"}}
+	return &ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy", "python3-pip", "ca-certificates"}}
 }
 
 // Valid returns a CodeInvalid error that names field unless p is empty or a policy.

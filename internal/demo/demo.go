@@ -56,6 +56,7 @@ func (d *demo) steps() []step {
 		{"Image", d.image},
 		{"Create", d.create},
 		{"Warm up", d.warm},
+		{"Install", d.install},
 		{"Fork", d.fork},
 		{"Diverge", d.diverge},
 		{"Nobody else noticed", d.isolated},

@@ -84,7 +84,7 @@ func TestStory(t *testing.T) {
 	}
 	text := out.String()
 	for _, want := range []string{
-		"is built of Debian packages", "download", "seal", "33554432 numbers (256 MiB)", `The best plan is "smooth"`, "note of fourier",
+		"is built of Debian packages", "download", "seal", "33554432 numbers (256 MiB)", `The best plan is "smooth"`, "note of fourier", "No package was installed",
 		"added          8 bytes  /root/smooth.npy", "+new", `plan = "smooth", score = 0.7500 and data[0] = 0.7500`,
 		"100 of 100 answers", "All 105 sandboxes were destroyed", "PRIVATE MEMORY PER CHILD",
 	} {
@@ -113,7 +113,7 @@ func TestJSON(t *testing.T) {
 	if err := dec.Decode(&r); err != nil || dec.More() {
 		t.Fatalf("%v, or more than one document", err)
 	}
-	if r.Built || len(r.Steps) != 10 || len(r.Plans) != 5 || len(r.Diff) != 3 || r.Promoted.Plan != "smooth" || r.Answers != 100 {
+	if r.Built || len(r.Steps) != 11 || r.NotInstalled == "" || len(r.Plans) != 5 || len(r.Diff) != 3 || r.Promoted.Plan != "smooth" || r.Answers != 100 {
 		t.Errorf("report is %+v", r)
 	}
 	if len(r.Forks) != 2 || r.Forks[0].N != 5 || r.Forks[1].N != 100 || r.Forks[0].PauseMS != 12.5 || r.Forks[0].PrivateMiB != 7 {

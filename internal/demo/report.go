@@ -16,6 +16,9 @@ type Report struct {
 	Built   bool   `json:"built" doc:"the image was missing"`
 	Sandbox string `json:"sandbox"`
 	Steps   []Step `json:"steps"`
+	// Installed is a package with its version that pip has installed; else NotInstalled says why not.
+	Installed    string `json:"installed,omitempty"`
+	NotInstalled string `json:"not_installed,omitempty"`
 	// Plans has one entry a child of the first fork.
 	Plans    []Outcome    `json:"plans"`
 	Diff     []api.Change `json:"diff"`
