@@ -202,6 +202,7 @@ func requestOutside(method, url, body string) (int, error) {
 	if err != nil {
 		return 2, err
 	}
+	r.Close = true // the server ends the connection
 	if key := os.Getenv("KEY"); key != "" {
 		r.Header.Set("X-Key", key)
 	}

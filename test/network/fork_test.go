@@ -228,3 +228,20 @@ func TestTheGatewayIsKilled(t *testing.T) {
 	})
 	mustReach(n, "base", map[string]string{"198.51.100.1:444": refused})
 }
+
+// TestForkAfterARequest forks when a connection has just ended: its end waits for late segments.
+func TestForkAfterARequest(t *testing.T) {
+	n := newNode(t)
+	newWorld(t)
+	create(n, "base", allow(t, "files.example.org"))
+	for range 20 {
+		if got := request(n, "base", "GET", "/", ""); !strings.HasPrefix(got, "200 ") {
+			t.Fatalf("the answer is %q", got)
+		}
+		child := n.Fork("base", 1)[0]
+		if got := request(n, child.ID, "GET", "/", ""); !strings.HasPrefix(got, "200 ") {
+			t.Errorf("a child is answered %q", got)
+		}
+		n.Destroy(child.ID)
+	}
+}

@@ -23,14 +23,22 @@ import (
 //
 // sockets returns those of the guest. No task may run, and no packet may arrive, until restore has been called.
 func TakeConnections(ctx context.Context, s *stack.Stack, sockets func() []*kernel.SocketRecord) (restore func()) {
+	own := map[tcpip.Endpoint]bool{}
+	for _, e := range s.RegisteredEndpoints() {
+		if ep, ok := e.(tcpip.Endpoint); ok {
+			own[ep] = true
+		}
+	}
 	taken := map[tcpip.Endpoint]*connection{}
 	for _, ep := range outboundOf(s) {
 		if c := takeConnection(s, ep); c != nil {
 			taken[ep] = c
+			own[ep] = false
 		}
 	}
+	dangling := takeDangling(own)
 	if len(taken) == 0 {
-		return func() {}
+		return func() { giveDanglingBack(dangling) }
 	}
 	var l loser
 	for _, record := range sockets() {
@@ -47,6 +55,33 @@ func TakeConnections(ctx context.Context, s *stack.Stack, sockets func() []*kern
 		for _, c := range taken {
 			c.giveBack(s)
 		}
+		giveDanglingBack(dangling)
+	}
+}
+
+// takeDangling takes the endpoints that are not the guest's own out of those that gVisor saves with a
+// kernel because nothing else refers to them: they were closed, and have not ended. There is one list
+// of them in a process, so those of the outer stack are in it as well.
+func takeDangling(own map[tcpip.Endpoint]bool) (taken []*tcp.Endpoint) {
+	for _, e := range tcpip.GetDanglingEndpoints() {
+		if ep, ok := e.(*tcp.Endpoint); ok && !own[e] {
+			tcpip.DeleteDanglingEndpoint(e)
+			taken = append(taken, ep)
+		}
+	}
+	return taken
+}
+
+// giveDanglingBack undoes takeDangling, but for those that have ended meanwhile.
+func giveDanglingBack(taken []*tcp.Endpoint) {
+	for _, ep := range taken {
+		ep.LockUser()
+		switch tcp.EndpointState(ep.State()) {
+		case tcp.StateClose, tcp.StateError:
+		default:
+			tcpip.AddDanglingEndpoint(ep)
+		}
+		ep.UnlockUser()
 	}
 }
 
