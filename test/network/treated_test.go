@@ -116,6 +116,9 @@ func TestHeldWrites(t *testing.T) {
 	var ids []string
 	for i, c := range n.Children(r) {
 		ids = append(ids, c.ID)
+		if env := n.Guest(c.ID, "say", "env:SSL_CERT_FILE"); strings.TrimSpace(env) == "" {
+			t.Errorf("programs of a child are not told of the authority")
+		}
 		if got := request(n, c.ID, "GET", "/read", ""); !strings.HasPrefix(got, "200 ") {
 			t.Errorf("a child reads %q", got)
 		}

@@ -67,6 +67,8 @@ type Images interface {
 
 // Networks decides what new sandboxes may reach.
 type Networks interface {
+	// Prepare readies a sandbox that is to be forked into branches.
+	Prepare(ctx context.Context, b *sandboxes.Instance, branch networks.Branch) error
 	// Grant returns what is asked for, or from if req is nil, with the requests of branches.
 	Grant(ctx context.Context, of networks.Owner, req *api.NetworkRequest, branch networks.Branch, from reach.Network) (reach.Network, error)
 }
@@ -109,6 +111,10 @@ func (k *Forker) ForkOf(ctx context.Context, b *sandboxes.Instance, req api.Fork
 		}
 		defer done()
 	}
+	branch := networks.Branch{Hold: req.Hold, Record: req.Record}
+	if err := k.cfg.Networks.Prepare(ctx, b, branch); err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
 	b.Op.RLock()
 	defer b.Op.RUnlock()
 	parent := b.View()
@@ -129,7 +135,7 @@ func (k *Forker) ForkOf(ctx context.Context, b *sandboxes.Instance, req api.Fork
 	defer batch.close()
 	batch.fresh = fresh
 	rec := b.Record()
-	if err := batch.connect(ctx, rec.Lineage()[0], req.Network, networks.Branch{Hold: req.Hold, Record: req.Record}, rec.Network()); err != nil {
+	if err := batch.connect(ctx, rec.Lineage()[0], req.Network, branch, rec.Network()); err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
 	made, err := k.cfg.Admission.Admit(ctx, b.Tenant(), b.Lineage(), len(batch.drafts))

@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/network/secrets"
 	"ramet.dev/ramet/internal/node/reach"
 	"ramet.dev/ramet/internal/node/sandboxes"
+	"ramet.dev/ramet/internal/storage/store"
 )
 
 // A document that treats requests needs more than a document: the authority of the tree, with which
@@ -44,10 +45,15 @@ func (n *Networks) treat(of Owner, granted *reach.Network, compiled *policy.Poli
 			granted.Placeholders[name] = secrets.NewPlaceholder()
 		}
 	}
-	if len(granted.Authority) > 0 {
+	return n.found(of.Tree, &granted.Kept)
+}
+
+// found makes the authority of a tree, unless k has it.
+func (n *Networks) found(tree string, k *reach.Kept) error {
+	if len(k.Authority) > 0 {
 		return nil
 	}
-	authority, err := ca.New(ca.Options{Tree: of.Tree})
+	authority, err := ca.New(ca.Options{Tree: tree})
 	if err != nil {
 		return err
 	}
@@ -56,11 +62,35 @@ func (n *Networks) treat(of Owner, granted *reach.Network, compiled *policy.Poli
 		return err
 	}
 	defer clear(text)
-	if granted.Authority, err = n.cfg.Secrets.Seal(text); err != nil {
+	if k.Authority, err = n.cfg.Secrets.Seal(text); err != nil {
 		return fmt.Errorf("seal the authority of a tree: %w", err)
 	}
-	granted.Certificate = authority.Certificate()
+	k.Certificate = authority.Certificate()
 	return nil
+}
+
+// Prepare has the programs of b trust the authority of its tree before it is forked into branches: the
+// children have what it has. The caller does not hold b.Op.
+func (n *Networks) Prepare(ctx context.Context, b *sandboxes.Instance, branch Branch) error {
+	rec := b.Record()
+	if branch == (Branch{}) || rec.Sandbox.Network == nil || len(rec.Reach.Authority) > 0 {
+		return nil
+	}
+	if b.Sentry() == nil {
+		return api.Errorf(api.CodeWrongState, "sandbox %s is %s: its programs cannot be made to trust the authority that requests are held or recorded with: wake it first", b.ID, rec.Sandbox.State)
+	}
+	var was, is sandboxes.Record
+	return n.cfg.Sandboxes.EditAnd(ctx, b, func(rec *sandboxes.Record) error {
+		was = *rec
+		if err := n.found(rec.Lineage()[0], &rec.Reach); err != nil {
+			return err
+		}
+		if err := n.equip(ctx, b, &was, rec); err != nil {
+			return err
+		}
+		is = *rec
+		return nil
+	}, func(edited store.Change) error { return n.Put(ctx, b, was, is, edited) })
 }
 
 // secretsIn returns the names of the secrets that a policy puts into requests.
