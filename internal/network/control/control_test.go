@@ -371,6 +371,13 @@ func (h *heldRequests) note(format string, args ...any) {
 	h.calls = append(h.calls, fmt.Sprintf(format, args...))
 }
 
+// set changes what calls are answered with.
+func (h *heldRequests) set(change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change()
+}
+
 func (h *heldRequests) setUnder(r *gateway.Registration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -399,15 +406,20 @@ func (h *heldRequests) Held(sandbox string) ([]held.Request, error) {
 	if sandbox == "bad" {
 		return nil, api.Errorf(api.CodeUnavailable, "requests cannot be held")
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return h.list, nil
 }
 
 func (h *heldRequests) Release(ctx context.Context, sandbox, id string, again bool, r *gateway.Registration) (held.Request, error) {
 	h.note("release %s %s %t", sandbox, id, again)
 	h.setUnder(r)
-	if h.wait {
+	h.mu.Lock()
+	wait, ended := h.wait, h.ended
+	h.mu.Unlock()
+	if wait {
 		<-ctx.Done()
-		h.ended <- context.Cause(ctx)
+		ended <- context.Cause(ctx)
 		return held.Request{}, ctx.Err()
 	}
 	return held.Request{ID: id, State: held.Sent, Status: 201}, nil
@@ -433,9 +445,11 @@ func (h *heldRequests) Sending() bool { return false }
 func TestHeldRequests(t *testing.T) {
 	s := serve(t, time.Minute)
 	ctx := t.Context()
-	for i := range 40 {
-		s.held.list = append(s.held.list, held.Request{ID: fmt.Sprint(i), Target: "/" + strings.Repeat("<", 60<<10)})
-	}
+	s.held.set(func() {
+		for i := range 40 {
+			s.held.list = append(s.held.list, held.Request{ID: fmt.Sprint(i), Target: "/" + strings.Repeat("<", 60<<10)})
+		}
+	})
 	var ids []string
 	if err := s.Held(ctx, "one", func(r held.Request) error { ids = append(ids, r.ID); return nil }); err != nil || len(ids) != 40 || ids[39] != "39" {
 		t.Errorf("%d requests, %v", len(ids), err)
@@ -462,7 +476,8 @@ func TestHeldRequests(t *testing.T) {
 		t.Errorf("the calls are %s", got)
 	}
 	// A daemon that hangs up does not wait, and neither does the gateway.
-	s.held.wait, s.held.ended = true, make(chan error, 1)
+	ended := make(chan error, 1)
+	s.held.set(func() { s.held.wait, s.held.ended = true, ended })
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
@@ -474,7 +489,7 @@ func TestHeldRequests(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("the daemon is told %v", err)
 	}
-	if err := <-s.held.ended; !errors.Is(err, errHungUp) {
+	if err := <-ended; !errors.Is(err, errHungUp) {
 		t.Errorf("the gateway is told %v", err)
 	}
 }
