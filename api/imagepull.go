@@ -36,8 +36,8 @@ func (r *CreateRequest) PullPolicy() PullPolicy {
 	switch {
 	case r.Pull != "":
 		return r.Pull
-	case IsID(KindSnapshot, r.Image), IsID(KindImage, r.Image):
-		return PullNever
+	case IsID(KindSnapshot, r.Image), IsID(KindImage, r.Image), strings.HasPrefix(r.Image, "sha256:"):
+		return PullNever // an id, or a digest without a repository
 	case r.Image == PythonImage, strings.ContainsAny(r.Image, "/:@"):
 		return PullMissing
 	}

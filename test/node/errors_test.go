@@ -44,9 +44,12 @@ func operations(n *harness.Node) map[string]func(ref string) error {
 		"restore":       func(ref string) error { _, err := n.Machine.Restore(ctx, ref, api.RestoreRequest{}); return err },
 		"get snapshot":  func(ref string) error { _, err := n.Machine.GetSnapshot(ctx, ref); return err },
 		"drop snapshot": func(ref string) error { return n.Machine.DeleteSnapshot(ctx, ref, api.SnapshotDeletion{}) },
-		"create":        func(ref string) error { _, err := n.Machine.Create(ctx, api.CreateRequest{Image: ref}); return err },
-		"get image":     func(ref string) error { _, err := n.Machine.GetImage(ctx, ref); return err },
-		"remove image":  func(ref string) error { return n.Machine.RemoveImage(ctx, ref) },
+		"create": func(ref string) error {
+			_, err := n.Machine.Create(ctx, api.CreateRequest{Image: ref, Pull: api.PullNever})
+			return err
+		},
+		"get image":    func(ref string) error { _, err := n.Machine.GetImage(ctx, ref); return err },
+		"remove image": func(ref string) error { return n.Machine.RemoveImage(ctx, ref) },
 	}
 }
 
