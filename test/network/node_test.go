@@ -124,9 +124,6 @@ func serve(t testing.TB, address string, handle func(c net.Conn)) *server {
 // echoes sends back what it is sent.
 func echoes(c net.Conn) { _, _ = io.Copy(c, c) }
 
-// sends sends data.
-func sends(c net.Conn) { _, _ = c.Write(data) }
-
 // digest is that of data, as guests tell it.
 var digest = fmt.Sprintf("digest %x\n", sha256.Sum256(data))
 
