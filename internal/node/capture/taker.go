@@ -175,8 +175,8 @@ func (t *Taker) keepOwn(ctx context.Context, b *sandboxes.Instance, done store.C
 		rec.Control = rec.Control.WithSnapshot(done.ID)
 		return nil
 	}
-	return t.cfg.Sandboxes.EditAnd(ctx, b, list, func(edited store.Change) error {
-		return by.Budget.Spend(0, 1, func(paid store.Change) error { return t.cfg.Store.Apply(ctx, done, edited, paid) })
+	return t.cfg.Sandboxes.EditAnd(ctx, b, list, func(_, is *sandboxes.Record) error {
+		return by.Budget.Spend(0, 1, func(paid store.Change) error { return t.cfg.Store.Apply(ctx, done, is.Stored(), paid) })
 	})
 }
 

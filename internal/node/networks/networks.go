@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"time"
@@ -182,9 +183,7 @@ func (n *Networks) branch(of Owner, branch Branch, from reach.Network) (reach.Ne
 	if err != nil {
 		return reach.Network{}, err
 	}
-	group := granted.RecordGroup
-	err = n.treat(of, &granted, compiled, from.Kept)
-	granted.RecordGroup = group
+	err = n.treat(of, &granted, compiled)
 	return granted, err
 }
 
@@ -201,7 +200,8 @@ func (n *Networks) asked(ctx context.Context, of Owner, req *api.NetworkRequest,
 	if err != nil {
 		return reach.Network{}, err
 	}
-	asked := reach.Network{Policy: doc, Kept: reach.Kept{Profiles: spec.Profiles}}
+	asked := reach.Network{Policy: doc, Kept: from.Kept} // its programs know the authority and the placeholders
+	asked.Profiles = spec.Profiles
 	compiled, err := policy.Compile(n.spec(asked), notOwn)
 	if err != nil {
 		return reach.Network{}, err
@@ -215,7 +215,7 @@ func (n *Networks) asked(ctx context.Context, of Owner, req *api.NetworkRequest,
 			return reach.Network{}, err
 		}
 	}
-	if err := n.treat(of, &asked, compiled, from.Kept); err != nil {
+	if err := n.treat(of, &asked, compiled); err != nil {
 		return reach.Network{}, err
 	}
 	return asked, nil
@@ -252,11 +252,8 @@ func (n *Networks) spec(of reach.Network) policy.Spec {
 	}
 	if len(n.bounds.Profiles) > 0 {
 		spec.Profiles = map[string]api.NetworkPolicy{}
-		for _, from := range []map[string]api.NetworkPolicy{of.Profiles, n.bounds.Profiles} {
-			for name, p := range from {
-				spec.Profiles[name] = p
-			}
-		}
+		maps.Copy(spec.Profiles, of.Profiles)
+		maps.Copy(spec.Profiles, n.bounds.Profiles)
 	}
 	return spec
 }
@@ -267,7 +264,8 @@ func (n *Networks) registration(rec sandboxes.Record, s *launch.Sentry) (gateway
 		ID: s.Key(), Sandbox: rec.Sandbox.ID, Tenant: rec.Tenant(), Tree: rec.Lineage()[0],
 		Name: rec.Sandbox.Name, Metadata: rec.Sandbox.Metadata, Policy: n.spec(rec.Network()),
 	}
-	return r, n.treated(&rec, &r)
+	err := n.treated(&rec, &r) // before r is returned: Go says nothing about the order within a return
+	return r, err
 }
 
 // Began puts the network of b, which goes on in s, in force. channel is the gateway's end of the

@@ -12,7 +12,6 @@ import (
 	"ramet.dev/ramet/internal/network/control"
 	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/service/audit"
-	"ramet.dev/ramet/internal/storage/store"
 )
 
 // Network implements service.Networks.
@@ -42,27 +41,32 @@ func (n *Networks) SetNetwork(ctx context.Context, ref string, req api.NetworkRe
 	if err != nil {
 		return nil, err
 	}
-	var was, is sandboxes.Record
-	err = n.cfg.Sandboxes.EditAnd(ctx, b, func(rec *sandboxes.Record) error {
-		was = *rec
+	err = n.edit(ctx, b, func(rec *sandboxes.Record) error {
 		granted, err := n.Grant(ctx, Owner{rec.Tenant(), rec.Lineage()[0]}, &req, Branch{}, rec.Network())
 		if err != nil {
 			return err
 		}
 		rec.SetNetwork(granted)
 		rec.Sandbox.Env = Environment(rec.Sandbox.Env, &granted.Kept)
-		if err := n.equip(ctx, b, &was, rec); err != nil {
-			return err
-		}
-		is = *rec
 		return nil
-	}, func(edited store.Change) error { return n.Put(ctx, b, was, is, edited) })
+	})
 	if err != nil {
 		return nil, fmt.Errorf("set network: %w", err)
 	}
 	audit.Of(ctx).Object(b.ID)
 	n.cfg.Sandboxes.Events.Publish(api.EventNetwork, b, api.Event{})
 	return n.describe(b), nil
+}
+
+// edit changes the network in the record of b and puts it in force, or does neither.
+func (n *Networks) edit(ctx context.Context, b *sandboxes.Instance, change func(*sandboxes.Record) error) error {
+	return n.cfg.Sandboxes.EditAnd(ctx, b, func(rec *sandboxes.Record) error {
+		was := *rec
+		if err := change(rec); err != nil {
+			return err
+		}
+		return n.equip(ctx, b, &was, rec)
+	}, func(was, is *sandboxes.Record) error { return n.Put(ctx, b, was, is) })
 }
 
 // equip has the programs of a sandbox that runs find what they need with a new network: the
@@ -89,15 +93,15 @@ func (n *Networks) equip(ctx context.Context, b *sandboxes.Instance, was, rec *s
 
 // Put stores a changed record and puts the network, the name and the metadata that it has in force,
 // or does neither. The caller holds b.Op.
-func (n *Networks) Put(ctx context.Context, b *sandboxes.Instance, was, is sandboxes.Record, edited store.Change) error {
-	if err := n.cfg.Store.Apply(ctx, edited); err != nil {
+func (n *Networks) Put(ctx context.Context, b *sandboxes.Instance, was, is *sandboxes.Record) error {
+	if err := n.cfg.Store.Apply(ctx, is.Stored()); err != nil {
 		return err
 	}
 	s := b.Sentry()
 	if s == nil {
 		return nil // it is hibernated, or has failed
 	}
-	if err := n.enforce(ctx, is, s, nil); err != nil {
+	if err := n.enforce(ctx, *is, s, nil); err != nil {
 		back := n.cfg.Store.Apply(context.WithoutCancel(ctx), was.Stored())
 		return errors.Join(err, back)
 	}

@@ -78,7 +78,7 @@ func (s Secrets) RemoveSecret(ctx context.Context, name string) error {
 	return s.changed(ctx, caller.Tenant, name)
 }
 
-// secretChanged tells the gateway of the sandboxes that have a secret in their documents. Requests that
+// changed tells the gateway of the sandboxes that have a secret in their documents. Requests that
 // begin later have what it is now.
 func (s Secrets) changed(ctx context.Context, tenant, name string) error {
 	for _, b := range s.n.cfg.Sandboxes.All() {

@@ -16,18 +16,14 @@ import (
 	"ramet.dev/ramet/internal/network/secrets"
 	"ramet.dev/ramet/internal/node/reach"
 	"ramet.dev/ramet/internal/node/sandboxes"
-	"ramet.dev/ramet/internal/storage/store"
 )
 
 // A document that treats requests needs more than a document: the authority of the tree, with which
 // the gateway ends TLS, and the secrets that it puts in. Values of secrets are in the store of secrets
 // and in registrations, and nowhere else.
 
-// treat adds to granted what a policy needs that treats requests. from is what the sandbox had.
-func (n *Networks) treat(of Owner, granted *reach.Network, compiled *policy.Policy, from reach.Kept) error {
-	granted.Authority, granted.Certificate = from.Authority, from.Certificate // its programs trust it already
-	granted.RecordGroup, granted.Releases = from.RecordGroup, from.Releases
-	granted.Placeholders = from.Placeholders
+// treat adds to granted what a policy needs that treats requests.
+func (n *Networks) treat(of Owner, granted *reach.Network, compiled *policy.Policy) error {
 	if !compiled.TreatsRequests() {
 		return nil
 	}
@@ -45,11 +41,11 @@ func (n *Networks) treat(of Owner, granted *reach.Network, compiled *policy.Poli
 			granted.Placeholders[name] = secrets.NewPlaceholder()
 		}
 	}
-	return n.found(of.Tree, &granted.Kept)
+	return found(n.cfg.Secrets, of.Tree, &granted.Kept)
 }
 
-// found makes the authority of a tree, unless k has it.
-func (n *Networks) found(tree string, k *reach.Kept) error {
+// found makes the authority of a tree, which is sealed by vault, unless k has it.
+func found(vault *secrets.Store, tree string, k *reach.Kept) error {
 	if len(k.Authority) > 0 {
 		return nil
 	}
@@ -62,7 +58,7 @@ func (n *Networks) found(tree string, k *reach.Kept) error {
 		return err
 	}
 	defer clear(text)
-	if k.Authority, err = n.cfg.Secrets.Seal(text); err != nil {
+	if k.Authority, err = vault.Seal(text); err != nil {
 		return fmt.Errorf("seal the authority of a tree: %w", err)
 	}
 	k.Certificate = authority.Certificate()
@@ -79,18 +75,7 @@ func (n *Networks) Prepare(ctx context.Context, b *sandboxes.Instance, branch Br
 	if b.Sentry() == nil {
 		return api.Errorf(api.CodeWrongState, "sandbox %s is %s: its programs cannot be made to trust the authority that requests are held or recorded with: wake it first", b.ID, rec.Sandbox.State)
 	}
-	var was, is sandboxes.Record
-	return n.cfg.Sandboxes.EditAnd(ctx, b, func(rec *sandboxes.Record) error {
-		was = *rec
-		if err := n.found(rec.Lineage()[0], &rec.Reach); err != nil {
-			return err
-		}
-		if err := n.equip(ctx, b, &was, rec); err != nil {
-			return err
-		}
-		is = *rec
-		return nil
-	}, func(edited store.Change) error { return n.Put(ctx, b, was, is, edited) })
+	return n.edit(ctx, b, func(rec *sandboxes.Record) error { return found(n.cfg.Secrets, rec.Lineage()[0], &rec.Reach) })
 }
 
 // secretsIn returns the names of the secrets that a policy puts into requests.

@@ -9,7 +9,6 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/node/background"
 	"ramet.dev/ramet/internal/node/sandboxes"
-	"ramet.dev/ramet/internal/storage/store"
 )
 
 // One goroutine looks after the times of all sandboxes (Lifecycles.TimeIsUp): when one is
@@ -53,10 +52,7 @@ func (l *Lifecycles) Update(ctx context.Context, ref string, req api.UpdateReque
 	}
 	var old string
 	renamed := false
-	var was, is sandboxes.Record
 	err = registry.EditAnd(ctx, b, func(rec *sandboxes.Record) (err error) {
-		was = *rec
-		defer func() { is = *rec }()
 		if len(req.Metadata) > 0 {
 			if rec.Sandbox.Metadata, err = api.ChangeMetadata(rec.Sandbox.Metadata, req.Metadata); err != nil {
 				return err
@@ -75,7 +71,7 @@ func (l *Lifecycles) Update(ctx context.Context, ref string, req api.UpdateReque
 		}
 		rec.Sandbox.Name, renamed = *req.Name, true
 		return nil
-	}, func(edited store.Change) error { return l.rester.cfg.Networks.Put(ctx, b, was, is, edited) })
+	}, func(was, is *sandboxes.Record) error { return l.rester.cfg.Networks.Put(ctx, b, was, is) })
 	switch {
 	case renamed && err == nil:
 		registry.Names.Release(b.Tenant(), old)

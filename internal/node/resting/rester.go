@@ -47,7 +47,7 @@ type Images interface {
 type Networks interface {
 	// Put stores a record that was changed and puts what it has in force, or does neither. The
 	// caller holds Instance.Op.
-	Put(ctx context.Context, b *sandboxes.Instance, was, is sandboxes.Record, edited store.Change) error
+	Put(ctx context.Context, b *sandboxes.Instance, was, is *sandboxes.Record) error
 }
 
 // Rester stops sandboxes and lets them go on. It is safe for concurrent use.

@@ -66,21 +66,23 @@ func (r *Registry) Forget(b *Instance) {
 // environment in the record of b.
 // change gets a copy, in which it replaces what it changes.
 func (r *Registry) Edit(ctx context.Context, b *Instance, change func(*Record) error) error {
-	return r.EditAnd(ctx, b, change, func(edited store.Change) error { return r.store.Apply(ctx, edited) })
+	return r.EditAnd(ctx, b, change, func(_, is *Record) error { return r.store.Apply(ctx, is.Stored()) })
 }
 
-// EditAnd is Edit, and has apply record the change, which may add to it.
-func (r *Registry) EditAnd(ctx context.Context, b *Instance, change func(*Record) error, apply func(store.Change) error) error {
+// EditAnd is Edit, and has apply store the record as it is after the change. apply may do more, and
+// undo all of it to what the record was.
+func (r *Registry) EditAnd(ctx context.Context, b *Instance, change func(*Record) error, apply func(was, is *Record) error) error {
 	b.Op.Lock()
 	defer b.Op.Unlock()
-	rec := b.Record()
-	if rec.Sandbox.State == api.StateDestroyed { // while we waited
+	was := b.Record()
+	if was.Sandbox.State == api.StateDestroyed { // while we waited
 		return api.NotFound("sandbox", b.ID)
 	}
+	rec := was
 	if err := change(&rec); err != nil {
 		return err
 	}
-	if err := apply(rec.Stored()); err != nil {
+	if err := apply(&was, &rec); err != nil {
 		return err
 	}
 	b.Amend(func(now *Record) { // which may have failed meanwhile
