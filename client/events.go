@@ -26,16 +26,22 @@ func (c *Client) Events(ctx context.Context, req api.EventRequest, each func(api
 	for _, k := range req.Kinds {
 		q.Add("kind", string(k))
 	}
-	return c.conn.events(ctx, http.MethodGet, p, q, nil, func(ev httpwire.Event) (done bool, err error) {
+	return eachEvent(ctx, c.conn, p, q, "event", each)
+}
+
+// eachEvent calls each with what the events of a stream have, until the stream ends or each fails. what
+// names one in errors.
+func eachEvent[T any](ctx context.Context, c *connection, path string, query url.Values, what string, each func(T) error) error {
+	return c.events(ctx, http.MethodGet, path, query, nil, func(ev httpwire.Event) (done bool, err error) {
 		switch ev.Name {
 		case httpwire.EventEnd:
 			return true, nil
 		case httpwire.EventEvent:
-			var e api.Event
-			if err := json.Unmarshal(ev.Data, &e); err != nil {
-				return false, fmt.Errorf("decode event: %w", err)
+			var v T
+			if err := json.Unmarshal(ev.Data, &v); err != nil {
+				return false, fmt.Errorf("decode %s: %w", what, err)
 			}
-			return false, each(e)
+			return false, each(v)
 		}
 		return false, nil
 	})

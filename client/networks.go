@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -38,19 +36,7 @@ func (n *Networks) Log(ctx context.Context, ref string, follow bool, each func(a
 	if err != nil {
 		return err
 	}
-	return n.conn.events(ctx, http.MethodGet, p, url.Values{"follow": {strconv.FormatBool(follow)}}, nil, func(ev httpwire.Event) (done bool, err error) {
-		switch ev.Name {
-		case httpwire.EventEnd:
-			return true, nil
-		case httpwire.EventEvent:
-			var e api.NetworkLogEntry
-			if err := json.Unmarshal(ev.Data, &e); err != nil {
-				return false, fmt.Errorf("decode network log: %w", err)
-			}
-			return false, each(e)
-		}
-		return false, nil
-	})
+	return eachEvent(ctx, n.conn, p, url.Values{"follow": {strconv.FormatBool(follow)}}, "network log", each)
 }
 
 // Profiles returns the profiles that networks may name.
