@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -189,9 +188,6 @@ func validException(entry string) error {
 	return nil
 }
 
-// caBundles are the files in which distributions keep all certificates that they trust.
-var caBundles = []string{"etc/ssl/certs/ca-certificates.crt", "etc/pki/tls/certs/ca-bundle.crt", "etc/ssl/ca-bundle.pem", "etc/ssl/cert.pem"}
-
 // debianCAs is the directory of the certificates that Debian's own bundle consists of.
 const debianCAs = "usr/share/ca-certificates/mozilla"
 
@@ -204,10 +200,7 @@ func probeCABundle(_ context.Context, m *machine) Finding {
 	case err != nil:
 		return warn("let this user read "+file, "%v", err)
 	}
-	n := 0
-	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
-		n++
-	}
+	n := truststore.Count(bundle)
 	if n == 0 {
 		return warn("install the package ca-certificates again", "%s has no certificates", file)
 	}
@@ -215,13 +208,13 @@ func probeCABundle(_ context.Context, m *machine) Finding {
 	if err != nil {
 		return ok("%s has %d certificates; which of them Debian's bundle lacks is not known here", file, n)
 	}
-	own := strings.Count(string(truststore.Missing(bundle, debian)), "-----BEGIN ")
+	own := truststore.Count(truststore.Missing(bundle, debian))
 	return ok("%s has %d certificates, %d of which Debian's bundle lacks", file, n, own)
 }
 
 // caBundle returns the first bundle of the host, or that of SSL_CERT_FILE.
 func (m *machine) caBundle() (file string, text []byte, err error) {
-	files := caBundles
+	files := truststore.HostBundles()
 	if f := m.getenv("SSL_CERT_FILE"); f != "" {
 		files = []string{f}
 	}

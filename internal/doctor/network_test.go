@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+	"ramet.dev/ramet/internal/network/truststore"
 )
 
 // nameServer answers questions on loopback until the test ends. It returns its port.
@@ -124,14 +125,14 @@ func TestProbeCABundle(t *testing.T) {
 		status Status
 		detail string
 	}{
-		"Debian's":     {map[string]string{caBundles[0]: a + b, debianCAs + "/a.crt": a, debianCAs + "/b.crt": b}, "", StatusOK, "/etc/ssl/certs/ca-certificates.crt has 2 certificates, 0 of which Debian's bundle lacks"},
-		"with an own":  {map[string]string{caBundles[0]: a + own, debianCAs + "/a.crt": a}, "", StatusOK, "has 2 certificates, 1 of which"},
-		"Fedora's":     {map[string]string{caBundles[1]: a}, "", StatusOK, "ca-bundle.crt has 1 certificates; which"},
-		"by variable":  {map[string]string{caBundles[0]: a + b, "srv/own.pem": own}, "/srv/own.pem", StatusOK, "/srv/own.pem has 1"},
+		"Debian's":     {map[string]string{truststore.HostBundles()[0]: a + b, debianCAs + "/a.crt": a, debianCAs + "/b.crt": b}, "", StatusOK, "/etc/ssl/certs/ca-certificates.crt has 2 certificates, 0 of which Debian's bundle lacks"},
+		"with an own":  {map[string]string{truststore.HostBundles()[0]: a + own, debianCAs + "/a.crt": a}, "", StatusOK, "has 2 certificates, 1 of which"},
+		"Fedora's":     {map[string]string{truststore.HostBundles()[1]: a}, "", StatusOK, "ca-bundle.crt has 1 certificates; which"},
+		"by variable":  {map[string]string{truststore.HostBundles()[0]: a + b, "srv/own.pem": own}, "/srv/own.pem", StatusOK, "/srv/own.pem has 1"},
 		"missing":      {nil, "", StatusWarn, "no bundle"},
-		"empty":        {map[string]string{caBundles[0]: "nothing"}, "", StatusWarn, "has no certificates"},
-		"none by name": {map[string]string{caBundles[0]: a}, "/srv/none.pem", StatusWarn, "no bundle"},
-		"a directory":  {map[string]string{caBundles[0] + "/x": a}, "", StatusWarn, "is a directory"},
+		"empty":        {map[string]string{truststore.HostBundles()[0]: "nothing"}, "", StatusWarn, "has no certificates"},
+		"none by name": {map[string]string{truststore.HostBundles()[0]: a}, "/srv/none.pem", StatusWarn, "no bundle"},
+		"a directory":  {map[string]string{truststore.HostBundles()[0] + "/x": a}, "", StatusWarn, "is a directory"},
 	} {
 		f := probeCABundle(t.Context(), &machine{root: fakeRoot(t, c.files), env: func(v string) string {
 			if v == "SSL_CERT_FILE" {

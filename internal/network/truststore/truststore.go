@@ -281,6 +281,30 @@ func inBundle(text []byte) map[string]bool {
 	}
 }
 
+// Count returns how many blocks of PEM a bundle has.
+func Count(text []byte) (n int) {
+	for {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			return n
+		}
+		text = rest
+		n++
+	}
+}
+
+// HostBundles are the files in which distributions keep the certificates that a host trusts. The
+// first that is there counts, as with Go's own programs.
+func HostBundles() []string {
+	return []string{
+		"/etc/ssl/certs/ca-certificates.crt",                // Debian, Alpine, Arch
+		"/etc/pki/tls/certs/ca-bundle.crt",                  // Fedora
+		"/etc/ssl/ca-bundle.pem",                            // SUSE
+		"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", // Fedora
+		"/etc/ssl/cert.pem",                                 // Alpine
+	}
+}
+
 // Missing returns the authorities of one bundle that another one lacks, in PEM: those of a
 // host that an image lacks. What is not a valid authority is left out.
 func Missing(host, image []byte) []byte {

@@ -15,16 +15,6 @@ import (
 // maxBundle bounds the bundle of the host, in bytes.
 const maxBundle = 16 << 20
 
-// hostBundles are where distributions keep the certificates that a host trusts. The first that
-// is there counts, as with Go's own programs.
-var hostBundles = []string{
-	"/etc/ssl/certs/ca-certificates.crt",                // Debian, Alpine, Arch
-	"/etc/pki/tls/certs/ca-bundle.crt",                  // Fedora
-	"/etc/ssl/ca-bundle.pem",                            // SUSE
-	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", // Fedora
-	"/etc/ssl/cert.pem",                                 // Alpine
-}
-
 // packaged are where packages of distributions have the authorities that everybody trusts: those of
 // the host that are there are none of its own, and an image has or lacks them for reasons of its own.
 var packaged = []string{"/usr/share/ca-certificates", "/usr/share/pki"}
@@ -50,7 +40,7 @@ func (b *bundle) refresh(path string) error {
 		if named := os.Getenv(variable); named != "" {
 			candidates = []string{named}
 		} else {
-			candidates = hostBundles
+			candidates = truststore.HostBundles()
 		}
 	}
 	for _, path := range candidates {

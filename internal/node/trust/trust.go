@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"os"
@@ -202,7 +201,7 @@ func makePlan(guest *tree, host, roots, further []byte, problem func(string)) (*
 	for _, p := range made.Problems {
 		problem(p)
 	}
-	p := &plan{env: made.Env, count: blocks(missing)}
+	p := &plan{env: made.Env, count: truststore.Count(missing)}
 	for name, path := range made.Env {
 		if _, err := guest.place(path[1:]); err != nil { // nothing is there, nor will be
 			delete(made.Env, name)
@@ -241,16 +240,4 @@ func archive(guest *tree, files []truststore.File, problem func(string)) ([]byte
 		return nil, err
 	}
 	return b.Bytes(), nil
-}
-
-// blocks counts the certificates of a bundle.
-func blocks(text []byte) (n int) {
-	for {
-		block, rest := pem.Decode(text)
-		if block == nil {
-			return n
-		}
-		text = rest
-		n++
-	}
 }
