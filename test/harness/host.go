@@ -43,7 +43,7 @@ func (n *Node) endGateway() {
 	n.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
-	err := control.NewClient(filepath.Join(n.Paths.RuntimeDir(), "gateway.sock")).End(ctx)
+	err := n.gateway().End(ctx)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
 		n.T.Errorf("end the gateway: %v", err)
 	}
@@ -55,11 +55,16 @@ func (n *Node) endGateway() {
 	})
 }
 
+// gateway returns what calls the node's gateway.
+func (n *Node) gateway() *control.Client {
+	return control.NewClient(filepath.Join(n.Paths.RuntimeDir(), "gateway.sock"))
+}
+
 // Gateway returns the process of the node's gateway, or 0 if none answers.
 func (n *Node) Gateway() int {
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
-	hello, err := control.NewClient(filepath.Join(n.Paths.RuntimeDir(), "gateway.sock")).Hello(ctx)
+	hello, err := n.gateway().Hello(ctx)
 	if err != nil {
 		return 0
 	}
