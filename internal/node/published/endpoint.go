@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/peer"
 	"ramet.dev/ramet/internal/tunnel"
@@ -103,11 +105,20 @@ func (e *endpoint) end() {
 	if l == nil {
 		return
 	}
-	l.Close()
 	e.cancel()
+	stop(l)
 	for _, c := range open {
 		peer.Reset(c)
 	}
+}
+
+// stop has l accept nobody any more. Closing it is not enough: a process that is being started has a
+// descriptor of it from its fork to its execution, and clients would be taken for so long.
+func stop(l *net.TCPListener) {
+	if raw, err := l.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) }) // it is closed next
+	}
+	l.Close()
 }
 
 // accept returns the next connection, once there is room for it. Further clients wait in the

@@ -274,6 +274,25 @@ func TestEndsWithTheSandbox(t *testing.T) {
 	}
 }
 
+// TestAnotherDescriptorOfTheListener is there while the daemon starts a process: the process has it from
+// its fork to its execution. Nobody is accepted for that long.
+func TestAnotherDescriptorOfTheListener(t *testing.T) {
+	h := newHost(t, nil)
+	p := h.publish("a", api.PublishRequest{Port: 80})
+	f, err := h.groups["a"].endpoints[0].listener.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h.destroy("a")
+	if c, err := net.Dial("tcp", p.At()); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("the port of a sandbox that is gone: %v", err)
+		if err == nil {
+			c.Close()
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	h := newHost(t, echo(t))
 	taken := h.publish("a", api.PublishRequest{Port: 80})
