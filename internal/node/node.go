@@ -276,7 +276,7 @@ func (m *Node) composeUses() {
 	m.spawner = spawn.New(spawn.Config{Pool: m.pool, Launcher: m.launcher, Freezes: m.freezes, Images: m.images, BootID: cfg.BootID, Engine: m.engine()})
 	freezer := capture.NewFreezer(m.freezes, cfg.Clock, m.engine(), m.meter)
 	m.swapper = swap.New(swap.Config{
-		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Spawner: m.spawner, Admission: m.admission, Meter: m.meter,
+		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Spawner: m.spawner, Trust: m.trust, Admission: m.admission, Meter: m.meter,
 	})
 	m.rester = resting.New(resting.Config{
 		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Freezer: freezer, Swapper: m.swapper, Inspector: m.inspector,
@@ -290,10 +290,10 @@ func (m *Node) composeUses() {
 	})
 	m.forker = branching.NewForker(branching.Config{
 		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Freezer: freezer, Rester: m.rester, Timers: m.timers, Spawner: m.spawner,
-		Admission: m.admission, Images: m.images, Networks: m.networks, Background: m.background, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,
+		Admission: m.admission, Images: m.images, Networks: m.networks, Trust: m.trust, Background: m.background, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,
 	})
 	creator := branching.NewCreator(m.forker, branching.CreatorConfig{
-		Inspector: m.inspector, Remains: m.remains, Trust: m.trust, Command: cfg.Command, HostMemory: cfg.HostMemory, FilesDir: cfg.Paths.Files(),
+		Inspector: m.inspector, Remains: m.remains, Command: cfg.Command, HostMemory: cfg.HostMemory, FilesDir: cfg.Paths.Files(),
 	})
 	m.attendant = accounting.NewAttendant(accounting.Config{
 		Books: m.books, Admission: m.admission, Pauser: m.rester, Chores: m.chores, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,

@@ -28,6 +28,8 @@ type childOptions struct {
 	require   []string
 	life      values.LifecycleFlags
 	network   values.NetworkFlags
+	hold      string
+	record    bool
 }
 
 func (o *childOptions) flags(cmd *cobra.Command) {
@@ -39,6 +41,9 @@ func (o *childOptions) flags(cmd *cobra.Command) {
 	values.QuietVar(f, &o.quiet)
 	values.RequireVar(f, &o.require, api.FreshRandomness+": fail if a random generator in a child is known to repeat and has no new seed")
 	o.network.Flags(cmd, " (default what the original may reach)")
+	f.StringVar(&o.hold, "hold", "", "writes: requests of the children that are not GET, HEAD or OPTIONS wait until they are released or their child is promoted, and are dropped with it; other connections than HTTP to names are refused; see 'ramet held'")
+	values.CompleteValues(cmd, "hold", string(api.HoldWrites))
+	f.BoolVar(&o.record, "record", false, "the children see one world: the answer to the first child's request is the answer to others that ask the same")
 	o.life.Flags(cmd)
 }
 
@@ -48,6 +53,7 @@ type children struct {
 	env, metadata map[string]string
 	lifecycle     *api.LifecycleRequest
 	network       *api.NetworkRequest
+	hold          api.NetworkHold
 }
 
 // parse parses the options. It judges the count as well, because JSON omits a count of 0, which
@@ -55,6 +61,9 @@ type children struct {
 func (o *childOptions) parse(in io.Reader) (made children, err error) {
 	if err := api.ValidCount(o.count); err != nil {
 		return made, err
+	}
+	if made.hold = api.NetworkHold(o.hold); o.hold != "" && made.hold != api.HoldWrites {
+		return made, api.Invalid("hold", "%q is not %s", o.hold, api.HoldWrites)
 	}
 	made.names = values.ChildNames(o.name, o.count)
 	if made.env, err = values.ParseEnv(o.env); err != nil {
@@ -74,8 +83,7 @@ func (o *childOptions) parse(in io.Reader) (made children, err error) {
 func (g *Group) ForkCommand() *cobra.Command {
 	var opts childOptions
 	var timeout time.Duration
-	var wait, record, secretEnv bool
-	var hold string
+	var wait, secretEnv bool
 	cmd := &cobra.Command{
 		SuggestFor: []string{"branch", "clone"},
 		Use:        "fork SBX",
@@ -89,10 +97,7 @@ func (g *Group) ForkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			req := api.ForkRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Network: made.network, Hold: api.NetworkHold(hold), Record: record, Require: opts.require}
-			if hold != "" && req.Hold != api.HoldWrites {
-				return api.Invalid("hold", "%q is not %s", hold, api.HoldWrites)
-			}
+			req := api.ForkRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Network: made.network, Hold: made.hold, Record: opts.record, Require: opts.require}
 			if req.TimeoutMS, err = values.TimeoutMS("timeout", timeout); err != nil {
 				return err
 			}
@@ -109,9 +114,6 @@ func (g *Group) ForkCommand() *cobra.Command {
 	}
 	opts.flags(cmd)
 	cmd.Flags().BoolVar(&secretEnv, "secret-env", false, "commands in the children have the secret variables of the sandbox, too")
-	cmd.Flags().StringVar(&hold, "hold", "", "writes: requests of the children that are not GET, HEAD or OPTIONS wait until a child is promoted, and are dropped with it; other connections than HTTP to names are refused; see 'ramet held'")
-	values.CompleteValues(cmd, "hold", string(api.HoldWrites))
-	cmd.Flags().BoolVar(&record, "record", false, "the children see one world: the answer to the first child's request is the answer to others that ask the same")
 	cmd.Flags().BoolVar(&wait, "wait", true, "wait until the children run; with false, return as soon as the sandbox continues: the children are in the state creating, and commands for a child wait until it runs")
 	values.DurationVar(cmd.Flags(), &timeout, "timeout", "deadline for each child (default 30s)")
 	return cmd
@@ -131,7 +133,7 @@ func (g *Group) RestoreCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			req := api.RestoreRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Network: made.network, Require: opts.require}
+			req := api.RestoreRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Network: made.network, Hold: made.hold, Record: opts.record, Require: opts.require}
 			res, err := c.Snapshots.Restore(ctx, args[0], req)
 			if err != nil {
 				return err

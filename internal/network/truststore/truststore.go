@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 )
 
 const (
@@ -46,6 +47,12 @@ var variables = []string{
 	"AWS_CA_BUNDLE",       // the clients of AWS
 	"DENO_CERT",           // Deno
 }
+
+// Variables returns the variables that plans set, and MainBundle what to.
+func Variables() []string { return slices.Clone(variables) }
+
+// MainBundle returns the path of the bundle in which all is that programs are to trust.
+func MainBundle() string { return "/" + mainBundle }
 
 // Request says what a guest is to trust.
 type Request struct {
@@ -91,7 +98,7 @@ func Make(guest fs.FS, r Request) (*Plan, error) {
 		return nil, err
 	}
 	for _, name := range variables {
-		p.plan.Env[name] = "/" + mainBundle
+		p.plan.Env[name] = MainBundle()
 	}
 	return p.plan, nil
 }

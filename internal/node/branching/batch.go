@@ -19,6 +19,7 @@ import (
 	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/spawn"
+	"ramet.dev/ramet/internal/node/trust"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -45,6 +46,8 @@ type batch struct {
 	done   bool
 	begun  bool // the children are made in the background
 	fresh  bool // see wire.Load.FreshRandomness
+	// trusted is what the children's programs are to trust and the frozen ones do not; nil if there is nothing.
+	trusted *trust.Plan
 }
 
 // newBatch checks the request and reserves the names.
@@ -103,6 +106,18 @@ func (b *batch) describe(i int, from *api.Sandbox, ancestors []string, metadata 
 	s.TrustHostCA, s.TrustedCAs = from.TrustHostCA, from.TrustedCAs
 	s.Env, s.Cwd, s.User = networks.Environment(sandboxes.Merged(from.Env, b.env), &d.Reach), from.Cwd, from.User
 	s.Lifecycle, s.AutoCheckpoint = from.Lifecycle.Inherited(life, b.forker.cfg.Clock.Now()), from.AutoCheckpoint
+}
+
+// equip has the programs of the children trust what their network needs. It comes after describe, and
+// before a child is loaded.
+func (b *batch) equip(ctx context.Context, from trust.Frozen) (err error) {
+	if b.trusted, err = b.forker.cfg.Trust.OfFrozen(ctx, &b.drafts[0], from); err != nil {
+		return err
+	}
+	for i := range b.drafts {
+		b.trusted.Complete(&b.drafts[i])
+	}
+	return nil
 }
 
 // madeByItself makes the children those that the sandbox asked for by itself.
@@ -238,6 +253,12 @@ func (b *batch) load(ctx context.Context, i int, from *spawn.Origin, hooks bool)
 	}
 	loaded, channel, err := from.Load(ctx, b.sentries[i], d.ForSentry(), load)
 	if err != nil {
+		return err
+	}
+	if err := b.trusted.Write(ctx, b.sentries[i]); err != nil {
+		if channel != nil {
+			channel.Close()
+		}
 		return err
 	}
 	d.Freeze = from.Freeze().ID

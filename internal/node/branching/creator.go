@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/node/inspect"
 	"ramet.dev/ramet/internal/node/lineage"
 	"ramet.dev/ramet/internal/node/networks"
@@ -28,20 +27,12 @@ import (
 type CreatorConfig struct {
 	Inspector *inspect.Inspector
 	Remains   *lineage.Remains
-	Trust     Trust
 	// Command is the program by which a sandbox controls itself, sealed; nil if none may.
 	Command *os.File
 	// HostMemory says how much memory the machine has.
 	HostMemory quota.HostMemory
 	// FilesDir is where the files of sandboxes are.
 	FilesDir string
-}
-
-// Trust has new sandboxes trust the authorities that their host trusts.
-type Trust interface {
-	// OfImage completes a record. The result writes the files when the sandbox has booted; nil if
-	// there are none.
-	OfImage(ctx context.Context, rec *sandboxes.Record, image *os.File) (func(context.Context, *launch.Sentry) error, error)
 }
 
 // Creator makes sandboxes of images. It is safe for concurrent use.
@@ -172,7 +163,7 @@ func (c *Creator) boot(ctx context.Context, rec sandboxes.Record, require []stri
 	if rec.Control != nil {
 		command = c.cfg.Command
 	}
-	writeTrusted, err := c.cfg.Trust.OfImage(ctx, &rec, image)
+	writeTrusted, err := c.forker.cfg.Trust.OfImage(ctx, &rec, image)
 	if err != nil {
 		return nil, err
 	}

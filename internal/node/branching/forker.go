@@ -22,6 +22,7 @@ import (
 	"ramet.dev/ramet/internal/node/snapshots"
 	"ramet.dev/ramet/internal/node/spawn"
 	"ramet.dev/ramet/internal/node/timer"
+	"ramet.dev/ramet/internal/node/trust"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/service/audit"
 )
@@ -46,6 +47,7 @@ type Config struct {
 	Admission *quota.Admission
 	Images    Images
 	Networks  Networks
+	Trust     Trust
 	// Background makes the children that nobody waits for.
 	Background *background.Group
 	Audit      Audit
@@ -71,6 +73,15 @@ type Networks interface {
 	Prepare(ctx context.Context, b *sandboxes.Instance, branch networks.Branch) error
 	// Grant returns what is asked for, or from if req is nil, with the requests of branches.
 	Grant(ctx context.Context, of networks.Owner, req *api.NetworkRequest, branch networks.Branch, from reach.Network) (reach.Network, error)
+}
+
+// Trust has new sandboxes trust the authorities that they are to trust.
+type Trust interface {
+	// OfImage completes a record. The result writes the files when the sandbox has booted; nil if
+	// there are none.
+	OfImage(ctx context.Context, rec *sandboxes.Record, image *os.File) (func(context.Context, *launch.Sentry) error, error)
+	// OfFrozen plans for sandboxes with records like rec that are loaded.
+	OfFrozen(ctx context.Context, rec *sandboxes.Record, from trust.Frozen) (*trust.Plan, error)
 }
 
 // Audit takes entries of the audit.
@@ -165,11 +176,15 @@ func (k *Forker) ForkOf(ctx context.Context, b *sandboxes.Instance, req api.Fork
 	}
 	// Sentries are readied while the source is being frozen.
 	batch.prepareAhead(making)
-	f, pause, err := k.freezeToFork(ctx, b)
+	from, pause, err := k.freezeToFork(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
+	f := from.Freeze
 	defer k.cfg.Freezes.Drop(f)
+	if err := batch.equip(ctx, from); err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
 	out := &api.ForkResult{PauseMS: pause, SnapshotMS: meter.Since(began)}
 	if req.Waits() {
 		err = batch.make(ctx, f, parent.Image, true)
@@ -186,19 +201,20 @@ func (k *Forker) ForkOf(ctx context.Context, b *sandboxes.Instance, req api.Fork
 	return out, nil
 }
 
-// freezeToFork returns the freeze that children of b are made of, on which the
+// freezeToFork returns the state that children of b are made of, on whose freeze the
 // caller owns a reference, and for how long b stood still. One that is hibernated is
 // not woken for it. The caller holds b.Op.
-func (k *Forker) freezeToFork(ctx context.Context, b *sandboxes.Instance) (*freezes.Freeze, float64, error) {
+func (k *Forker) freezeToFork(ctx context.Context, b *sandboxes.Instance) (from trust.Frozen, pause float64, err error) {
 	if b.View().State == api.StateHibernated {
-		f, err := k.cfg.Rester.Hibernation(ctx, b)
-		return f, 0, err
+		from, err = k.cfg.Rester.Hibernation(ctx, b)
+		return from, 0, err
 	}
 	f, frozen, err := k.cfg.Freezer.FreezeShared(ctx, b)
 	if err != nil {
-		return nil, 0, err
+		return from, 0, err
 	}
-	return f, frozen.PauseMS, nil
+	rec := b.Record()
+	return trust.Frozen{Freeze: f, Source: &rec.Sandbox, Certificate: rec.Reach.Certificate}, frozen.PauseMS, nil
 }
 
 // idsOf returns the ids of the children that were made.
@@ -245,7 +261,8 @@ func (k *Forker) RestoreOf(ctx context.Context, s *snapshots.Snapshot, req api.R
 	}
 	defer batch.close()
 	batch.fresh = fresh
-	if err := batch.connect(ctx, rec.Lineage()[0], req.Network, networks.Branch{}, reach.Network{Policy: rec.Source.Network, Kept: rec.Reach}); err != nil {
+	branch := networks.Branch{Hold: req.Hold, Record: req.Record}
+	if err := batch.connect(ctx, rec.Lineage()[0], req.Network, branch, reach.Network{Policy: rec.Source.Network, Kept: rec.Reach}); err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
 	made, err := k.cfg.Admission.Admit(ctx, rec.Tenant(), rec.Lineage(), len(batch.drafts))
@@ -271,6 +288,9 @@ func (k *Forker) RestoreOf(ctx context.Context, s *snapshots.Snapshot, req api.R
 		}
 	}
 	batch.asked, batch.reply = rec.Asked, selfcontrol.RestoredFrom(s.ID, s.Label())
+	if err := batch.equip(ctx, trust.Frozen{Freeze: f, Source: source, Certificate: rec.Reach.Certificate}); err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
 	out := &api.ForkResult{SnapshotMS: meter.Since(began)}
 	if err := batch.make(ctx, f, source.Image, true); err != nil {
 		return nil, fmt.Errorf("restore: %w", err)

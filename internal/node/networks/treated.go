@@ -66,14 +66,12 @@ func found(vault *secrets.Store, tree string, k *reach.Kept) error {
 }
 
 // Prepare has the programs of b trust the authority of its tree before it is forked into branches: the
-// children have what it has. The caller does not hold b.Op.
+// children have what it has. The programs of one that is hibernated do when they are woken, and those of
+// its children when they are made. The caller does not hold b.Op.
 func (n *Networks) Prepare(ctx context.Context, b *sandboxes.Instance, branch Branch) error {
 	rec := b.Record()
 	if branch == (Branch{}) || rec.Sandbox.Network == nil || len(rec.Reach.Authority) > 0 {
 		return nil
-	}
-	if b.Sentry() == nil {
-		return api.Errorf(api.CodeWrongState, "sandbox %s is %s: its programs cannot be made to trust the authority that requests are held or recorded with: wake it first", b.ID, rec.Sandbox.State)
 	}
 	return n.edit(ctx, b, func(rec *sandboxes.Record) error { return found(n.cfg.Secrets, rec.Lineage()[0], &rec.Reach) })
 }

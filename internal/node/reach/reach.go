@@ -3,7 +3,11 @@
 // The package must never know how a policy is enforced.
 package reach
 
-import "ramet.dev/ramet/api"
+import (
+	"maps"
+
+	"ramet.dev/ramet/api"
+)
 
 // Network is what a sandbox may reach.
 type Network struct {
@@ -31,10 +35,20 @@ type Kept struct {
 }
 
 // Inherit makes k that of a sandbox which goes on with the state of a child: its programs trust the
-// authority that the child's did, and have its placeholders. What the child held is to be sent.
+// authority that the child's did, and have its placeholders. What the child held is to be sent. A child
+// without an authority leaves k its own, which its programs have yet to trust.
 func (k *Kept) Inherit(child *Kept, id string) {
-	k.Authority, k.Certificate, k.Placeholders = child.Authority, child.Certificate, child.Placeholders
 	if len(child.Authority) > 0 {
+		k.Authority, k.Certificate = child.Authority, child.Certificate
 		k.Releases = append(append([]string(nil), k.Releases...), id)
+	}
+	if len(child.Placeholders) > 0 {
+		had := k.Placeholders
+		k.Placeholders = maps.Clone(child.Placeholders)
+		for name, p := range had {
+			if _, has := k.Placeholders[name]; !has {
+				k.Placeholders[name] = p
+			}
+		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/node/capture"
-	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/node/spawn"
+	"ramet.dev/ramet/internal/node/trust"
 )
 
 // Hibernate puts a sandbox to disk and ends its processes on the host.
@@ -180,25 +180,27 @@ func (r *Rester) wake(ctx context.Context, b *sandboxes.Instance) (err error) {
 	}
 	defer admitted()
 	rec := b.Record()
-	f, err := r.Hibernation(ctx, b)
+	from, err := r.Hibernation(ctx, b)
 	if err != nil {
 		return fmt.Errorf("wake: %w", err)
 	}
-	defer r.cfg.Freezes.Drop(f)
-	rec.Base = f.ID
-	if err := r.cfg.Swapper.Reload(ctx, b, rec, f, nil); err != nil {
+	defer r.cfg.Freezes.Drop(from.Freeze)
+	rec.Base = from.Freeze.ID
+	if err := r.cfg.Swapper.Reload(ctx, b, rec, from, nil); err != nil {
 		return fmt.Errorf("wake: %w", err)
 	}
 	r.cfg.Sandboxes.Events.Publish(api.EventWoken, b, api.Event{})
 	return nil
 }
 
-// Hibernation returns the freeze of b, which is hibernated. The caller owns a
-// reference, and holds b.Op.
-func (r *Rester) Hibernation(ctx context.Context, b *sandboxes.Instance) (*freezes.Freeze, error) {
+// Hibernation returns the state of b, which is hibernated. The caller owns a
+// reference on its freeze, and holds b.Op.
+func (r *Rester) Hibernation(ctx context.Context, b *sandboxes.Instance) (trust.Frozen, error) {
 	s := r.cfg.Snapshots.Get(b.Record().Hibernation)
 	if s == nil {
-		return nil, api.Errorf(api.CodeCorrupt, "sandbox %s is %s, and the snapshot of that is gone", b.ID, b.View().State)
+		return trust.Frozen{}, api.Errorf(api.CodeCorrupt, "sandbox %s is %s, and the snapshot of that is gone", b.ID, b.View().State)
 	}
-	return s.Open(ctx)
+	f, err := s.Open(ctx)
+	rec := s.Record()
+	return trust.Frozen{Freeze: f, Source: &rec.Source, Certificate: rec.Reach.Certificate}, err
 }

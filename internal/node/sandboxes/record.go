@@ -75,6 +75,20 @@ func (r *Record) Network() reach.Network {
 // SetNetwork replaces it.
 func (r *Record) SetNetwork(n reach.Network) { r.Sandbox.Network, r.Reach = n.Policy, n.Kept }
 
+// Inherit makes r that of a sandbox which goes on with the state of a child. Variables that have
+// placeholders have those that the child's programs know.
+func (r *Record) Inherit(child *Record) {
+	had := r.Reach.Placeholders
+	r.Reach.Inherit(&child.Reach, child.Sandbox.ID)
+	env := Merged(r.Sandbox.Env, nil)
+	for name, placeholder := range r.Reach.Placeholders {
+		if was, has := had[name]; has && env[name] == was {
+			env[name] = placeholder
+		}
+	}
+	r.Sandbox.Env = env
+}
+
 // Tenant returns whose the sandbox is. Records of versions without tenants are the
 // default one's.
 func (r *Record) Tenant() string { return access.OfRecord(r.Sandbox.Tenant) }

@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/snapshots"
 	"ramet.dev/ramet/internal/node/spawn"
+	"ramet.dev/ramet/internal/node/trust"
 	"ramet.dev/ramet/internal/service/audit"
 	"ramet.dev/ramet/internal/storage/store"
 )
@@ -26,8 +27,17 @@ type Config struct {
 	Snapshots *snapshots.Set
 	Freezes   *freezes.Table
 	Spawner   *spawn.Spawner
+	Trust     Trust
 	Admission *quota.Admission
 	Meter     meter.Meter
+}
+
+// Trust has sandboxes trust the authorities that they are to trust.
+type Trust interface {
+	// OfFrozen plans for a sandbox that is loaded.
+	OfFrozen(ctx context.Context, rec *sandboxes.Record, from trust.Frozen) (*trust.Plan, error)
+	// OfRunning serves a sandbox that runs in s, and completes its record to be.
+	OfRunning(ctx context.Context, b *sandboxes.Instance, rec *sandboxes.Record, s *launch.Sentry) error
 }
 
 // Swapper gives sandboxes another state. It is safe for concurrent use.
@@ -79,7 +89,9 @@ func (w *Swapper) RollbackTo(ctx context.Context, b *sandboxes.Instance, s *snap
 	}
 	defer w.cfg.Freezes.Drop(f)
 	rec.Base = ""
-	if err := w.Reload(ctx, b, rec, f, selfcontrol.AnswerTo(s.Record().Asked, selfcontrol.RestoredFrom(s.ID, s.Label())(&rec.Sandbox))); err != nil {
+	snap := s.Record()
+	from := trust.Frozen{Freeze: f, Source: &snap.Source, Certificate: snap.Reach.Certificate}
+	if err := w.Reload(ctx, b, rec, from, selfcontrol.AnswerTo(snap.Asked, selfcontrol.RestoredFrom(s.ID, s.Label())(&rec.Sandbox))); err != nil {
 		return nil, fmt.Errorf("rollback: %w", err)
 	}
 	v := b.View()
@@ -88,25 +100,35 @@ func (w *Swapper) RollbackTo(ctx context.Context, b *sandboxes.Instance, s *snap
 	return &v, nil
 }
 
-// Reload has b, which exists, run with the state of f and the record rec. What b had
-// before ends. The caller holds b.Op. On error nothing changed.
-func (w *Swapper) Reload(ctx context.Context, b *sandboxes.Instance, rec sandboxes.Record, f *freezes.Freeze, answer *wire.ControlAnswer) error {
-	from, err := w.cfg.Spawner.OpenOrigin(f, rec.Sandbox.Image)
+// Reload has b, which exists, run with a state and the record rec. What b had before ends, and its
+// network stays: the state may be from before that. The caller holds b.Op. On error nothing changed.
+func (w *Swapper) Reload(ctx context.Context, b *sandboxes.Instance, rec sandboxes.Record, from trust.Frozen, answer *wire.ControlAnswer) error {
+	f := from.Freeze
+	origin, err := w.cfg.Spawner.OpenOrigin(f, rec.Sandbox.Image)
 	if err != nil {
 		return err
 	}
-	defer from.Close()
+	defer origin.Close()
+	trust.Inherit(&rec, from.Source)
+	trusted, err := w.cfg.Trust.OfFrozen(ctx, &rec, from)
+	if err != nil {
+		return err
+	}
+	trusted.Complete(&rec)
 	sentry, process, err := w.cfg.Spawner.Prepare(ctx, &rec.Sandbox, nil)
 	if err != nil {
 		return err
 	}
 	starting, cancel := spawn.Beginning(ctx)
 	defer cancel()
-	_, channel, err := from.Load(starting, sentry, rec.ForSentry(), wire.Load{Answer: answer})
+	_, channel, err := origin.Load(starting, sentry, rec.ForSentry(), wire.Load{Answer: answer})
 	if channel != nil {
 		defer channel.Close()
 	}
 	rec.Freeze, rec.Process = f.ID, process
+	if err == nil {
+		err = trusted.Write(starting, sentry)
+	}
 	if err == nil {
 		err = spawn.Detach(ctx, sentry)
 	}
@@ -152,12 +174,15 @@ func (w *Swapper) Promote(ctx context.Context, childRef string) (_ *api.Sandbox,
 	if rec.Sandbox.State == api.StateDestroyed { // while we waited
 		return nil, api.Errorf(api.CodeConflict, "the parent of %s, %s, is gone", child.ID, parentID)
 	}
-	err = spawn.Identify(ctx, sentry, rec.ForSentry())
+	was := child.Record()
+	err = w.inherit(ctx, child, &was, &rec, sentry)
+	if err == nil {
+		err = spawn.Identify(ctx, sentry, rec.ForSentry())
+	}
 	if err == nil {
 		err = w.handOver(ctx, child, parent, rec, sentry)
 	}
 	if err != nil {
-		was := child.Record()
 		return nil, fmt.Errorf("promote: %w", errors.Join(err, spawn.Identify(context.WithoutCancel(ctx), sentry, was.ForSentry())))
 	}
 	v := parent.View()
@@ -167,13 +192,23 @@ func (w *Swapper) Promote(ctx context.Context, childRef string) (_ *api.Sandbox,
 	return &v, nil
 }
 
+// inherit completes the record of a parent that goes on with the state of a child, and has the programs
+// of the child trust what the network of the parent needs.
+func (w *Swapper) inherit(ctx context.Context, child *sandboxes.Instance, was, rec *sandboxes.Record, sentry *launch.Sentry) error {
+	rec.Inherit(was)
+	trust.Inherit(rec, &was.Sandbox)
+	if !trust.Lacks(&was.Sandbox, was.Reach.Certificate, rec) {
+		return nil
+	}
+	return w.cfg.Trust.OfRunning(ctx, child, rec, sentry)
+}
+
 // handOver moves the child's sentry and freeze to the parent.
 func (w *Swapper) handOver(ctx context.Context, child, parent *sandboxes.Instance, rec sandboxes.Record, sentry *launch.Sentry) error {
 	// From here on the child's watcher leaves the sentry alone.
 	from, _, f := child.Take()
 	rec.Freeze, rec.Process, rec.Base = from.Freeze, from.Process, ""
 	rec.Sandbox.Isolation = from.Sandbox.Isolation
-	rec.Reach.Inherit(&from.Reach, child.ID)
 	err := spawn.Detach(ctx, sentry)
 	if err == nil {
 		err = w.cfg.Sandboxes.Install(ctx, []sandboxes.Placement{{Instance: parent, Record: rec, Sentry: sentry, Freeze: f}}, store.Change{Table: store.Sandboxes, ID: child.ID})

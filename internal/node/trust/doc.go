@@ -10,8 +10,9 @@
 //	                                              and variables of the environment
 //
 // The files of an image are looked at once for all sandboxes that are made of it: what is to be
-// done is kept. A sandbox that gets its first network later is looked at as it is. Children and
-// what is restored have the files and the variables of what was frozen.
+// done is kept. A sandbox that gets its first network later is looked at as it is. What is loaded from
+// a frozen state has the files of that: where its network needs more than the state had, the files of
+// the state are looked at once, and each sandbox is completed when it is loaded.
 //
 // The package must never know what a sandbox may reach, nor how it is made.
 package trust

@@ -18,6 +18,7 @@ import (
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/network/truststore"
+	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/node/snapdir"
@@ -42,9 +43,10 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Views opens the files of sandboxes.
+// Views opens the files of sandboxes, and of frozen states of an image.
 type Views interface {
 	OfSandbox(ctx context.Context, b *sandboxes.Instance) (*fsview.View, error)
+	OfFreeze(f *freezes.Freeze, image string) (*fsview.View, error)
 }
 
 // Trust has sandboxes trust authorities. It is safe for concurrent use.
@@ -53,12 +55,12 @@ type Trust struct {
 
 	mu    sync.Mutex // held while a plan is made, so that one of an image is made once
 	host  bundle
-	plans *lru.Cache[key, *plan]
+	plans *lru.Cache[key, *Plan]
 }
 
 // New returns a Trust.
 func New(cfg Config) (*Trust, error) {
-	plans, err := lru.New[key, *plan](maxPlans)
+	plans, err := lru.New[key, *Plan](maxPlans)
 	return &Trust{cfg: cfg, plans: plans}, err
 }
 
@@ -68,8 +70,8 @@ type key struct {
 	host  uint64 // version of the bundle; 0 if the host's authorities are not wanted
 }
 
-// plan is what is done in a guest; nil if nothing is.
-type plan struct {
+// Plan is what is done in a guest; nil if nothing is.
+type Plan struct {
 	archive []byte // of files, empty if all are there
 	env     map[string]string
 	// count is how many of the host's own authorities the guest lacks.
@@ -97,8 +99,8 @@ func (t *Trust) OfImage(ctx context.Context, rec *sandboxes.Record, image *os.Fi
 	if p == nil || err != nil {
 		return nil, err
 	}
-	p.complete(rec)
-	return p.write, nil
+	p.Complete(rec)
+	return p.Write, nil
 }
 
 // OfRunning serves a sandbox that runs in s. rec is its record to be, with a network, and is
@@ -115,24 +117,74 @@ func (t *Trust) OfRunning(ctx context.Context, b *sandboxes.Instance, rec *sandb
 	if p == nil || err != nil {
 		return err
 	}
-	p.complete(rec)
-	return p.write(ctx, s)
+	p.Complete(rec)
+	return p.Write(ctx, s)
 }
 
-// complete adds the variables that are not set otherwise, and says what is trusted.
-func (p *plan) complete(rec *sandboxes.Record) {
+// Frozen is the state of a sandbox that others are loaded from.
+type Frozen struct {
+	Freeze *freezes.Freeze
+	// Source is the sandbox as it was frozen, and Certificate that of the authority that its tree had.
+	Source      *api.Sandbox
+	Certificate []byte
+}
+
+// OfFrozen plans for sandboxes that are loaded from a state, whose records are like rec: Complete
+// completes each before it is loaded, and Write is called once it is. A state whose programs trust all
+// that they are to trust needs no plan, which costs nothing.
+func (t *Trust) OfFrozen(ctx context.Context, rec *sandboxes.Record, from Frozen) (*Plan, error) {
+	if !Lacks(from.Source, from.Certificate, rec) {
+		return nil, nil
+	}
+	return t.plan(ctx, rec, "", func(make func(*cowfs.Files) error) error {
+		view, err := t.cfg.Views.OfFreeze(from.Freeze, rec.Sandbox.Image)
+		if err != nil {
+			return err
+		}
+		defer view.Close()
+		return make(view.Files)
+	})
+}
+
+// Lacks reports whether programs of a sandbox of rec are to trust what those of source, whose tree had
+// an authority with a certificate, do not.
+func Lacks(source *api.Sandbox, certificate []byte, rec *sandboxes.Record) bool {
+	if rec.Sandbox.Network == nil {
+		return false
+	}
+	return source.Network == nil || len(rec.Reach.Certificate) > 0 && !bytes.Equal(certificate, rec.Reach.Certificate)
+}
+
+// Inherit has rec, of a sandbox that goes on with the files of source, say what these have.
+func Inherit(rec *sandboxes.Record, source *api.Sandbox) {
+	s := &rec.Sandbox
+	s.TrustedCAs = source.TrustedCAs
+	names := map[string]string{}
+	for _, name := range truststore.Variables() {
+		if path, has := source.Env[name]; has && path == truststore.MainBundle() {
+			names[name] = path
+		}
+	}
+	s.Env = sandboxes.Merged(names, s.Env)
+}
+
+// Complete adds the variables that are not set otherwise, and says what is trusted.
+func (p *Plan) Complete(rec *sandboxes.Record) {
+	if p == nil {
+		return
+	}
 	s := &rec.Sandbox
 	s.Env, s.TrustedCAs = sandboxes.Merged(p.env, s.Env), s.TrustedCAs+p.count
 }
 
-// write unpacks the files.
-func (p *plan) write(ctx context.Context, s *launch.Sentry) error {
-	if len(p.archive) == 0 {
+// Write unpacks the files.
+func (p *Plan) Write(ctx context.Context, s *launch.Sentry) error {
+	if p == nil || len(p.archive) == 0 {
 		return nil
 	}
 	req := &wire.File{Verb: wire.FileExtract, Path: []byte("/")}
 	if err := s.FileSend(ctx, req, bytes.NewReader(p.archive), &api.ExtractResult{}); err != nil {
-		return fmt.Errorf("add the certificates that the host trusts (trust_host_ca false leaves them out): %w", err)
+		return fmt.Errorf("write the certificates that programs with a network trust (create with trust_host_ca false leaves out those of the host): %w", err)
 	}
 	return nil
 }
@@ -140,7 +192,7 @@ func (p *plan) write(ctx context.Context, s *launch.Sentry) error {
 // plan returns what is to be done in the guest whose files open opens, so that it trusts the host's
 // own authorities and that of its tree, if there is one. That of an image is kept without the latter.
 // Files that cannot be looked at keep no sandbox from being made.
-func (t *Trust) plan(ctx context.Context, rec *sandboxes.Record, image string, open func(func(*cowfs.Files) error) error) (*plan, error) {
+func (t *Trust) plan(ctx context.Context, rec *sandboxes.Record, image string, open func(func(*cowfs.Files) error) error) (*Plan, error) {
 	wanted := rec.Sandbox.TrustHostCA == nil || *rec.Sandbox.TrustHostCA
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,7 +215,7 @@ func (t *Trust) plan(ctx context.Context, rec *sandboxes.Record, image string, o
 	}
 	ctx, cancel := context.WithTimeout(ctx, planTime)
 	defer cancel()
-	var p *plan
+	var p *Plan
 	err := open(func(files *cowfs.Files) (err error) {
 		p, err = makePlan(newTree(ctx, files), host, t.host.all, further, func(problem string) {
 			t.cfg.Log.Info("not all programs of a sandbox trust the authorities that they should", "image", rec.Sandbox.Image, "reason", problem)
@@ -185,7 +237,7 @@ func (t *Trust) plan(ctx context.Context, rec *sandboxes.Record, image string, o
 
 // makePlan plans for guest, which is to trust further and what it lacks of host. roots is the bundle
 // of a guest that has none. problem is told of stores that stay as they are.
-func makePlan(guest *tree, host, roots, further []byte, problem func(string)) (*plan, error) {
+func makePlan(guest *tree, host, roots, further []byte, problem func(string)) (*Plan, error) {
 	has, err := truststore.Bundle(guest)
 	if err != nil {
 		return nil, err
@@ -201,7 +253,7 @@ func makePlan(guest *tree, host, roots, further []byte, problem func(string)) (*
 	for _, p := range made.Problems {
 		problem(p)
 	}
-	p := &plan{env: made.Env, count: truststore.Count(missing)}
+	p := &Plan{env: made.Env, count: truststore.Count(missing)}
 	for name, path := range made.Env {
 		if _, err := guest.place(path[1:]); err != nil { // nothing is there, nor will be
 			delete(made.Env, name)

@@ -145,6 +145,18 @@ func (v *Views) ofSnapshot(ctx context.Context, s *snapshots.Snapshot) (*fsview.
 	return view, nil
 }
 
+// OfFreeze returns the files of f, which is of an image, until the view is closed.
+func (v *Views) OfFreeze(f *freezes.Freeze, image string) (*fsview.View, error) {
+	v.cfg.Freezes.Hold(f, 1)
+	view := &fsview.View{ID: f.ID, Image: image, History: f.History}
+	view.OnClose(func() { v.cfg.Freezes.Drop(f) })
+	if err := v.openFiles(view, &f.Files, f.Generations); err != nil {
+		view.Close()
+		return nil, err
+	}
+	return view, nil
+}
+
 // ofHibernated returns the files of b, which is on disk as s. It does not wake b.
 func (v *Views) ofHibernated(ctx context.Context, b *sandboxes.Instance, s *snapshots.Snapshot) (*fsview.View, error) {
 	view, err := v.ofSnapshot(ctx, s)

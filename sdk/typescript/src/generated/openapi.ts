@@ -1838,6 +1838,11 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
+            /**
+             * @description requests of the sandboxes that wait until they are released, or until one is promoted to the sandbox that was frozen, and are dropped with theirs: writes are all but GET, HEAD and OPTIONS. Connections other than HTTP to names are refused
+             * @enum {string}
+             */
+            hold?: "writes";
             /** @description when they end or rest by themselves; absent members are those of the sandbox that was frozen, counted from now */
             lifecycle?: components["schemas"]["LifecycleRequest"];
             /** @description labels of the sandboxes, instead of those of the snapshot */
@@ -1848,6 +1853,8 @@ export interface components {
             names?: string[];
             /** @description what they may reach: what the sandbox that was frozen might if absent */
             network?: components["schemas"]["NetworkRequest"];
+            /** @description the sandboxes see one world: what the first one was answered is the answer to others that ask the same */
+            record?: boolean;
             /** @description fresh-randomness: make no sandbox with a random generator that is known to repeat and has no new seed */
             require?: "fresh-randomness"[];
         };
