@@ -152,6 +152,16 @@ test-typescript: build ## check and test the TypeScript SDK
 	@echo '== sdk/typescript'
 	@sdk/typescript/tools/test.sh $(report)
 
+# Wheels, npm packages, a tarball, a Debian package, their digests and what they are made of.
+.PHONY: dist
+dist: man sdk ## build all that is released, in dist
+	@packaging/dist.sh $(CACHE)
+
+# Two builds of what is released, compared, and installed in a clean root file system.
+.PHONY: test-dist
+test-dist: ## build what is released twice, compare, install and try it
+	RAMET_TEST_DIST=1 $(GO) test -v -count=1 -timeout 1h ./packaging -run TestDist
+
 # fsck.erofs judges our images besides gVisor's reader. Nothing depends on it.
 .PHONY: oracle
 oracle:
@@ -185,7 +195,7 @@ fuzz: $(SENTRY) ## run each fuzz target for FUZZTIME
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf bin $(CACHE) $(SENTRY) $(GUEST)
+	rm -rf bin dist $(CACHE) $(SENTRY) $(GUEST) $(GATEWAY)
 
 .PHONY: help
 help: ## list the targets
