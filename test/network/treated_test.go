@@ -18,6 +18,7 @@ import (
 type world struct {
 	mu    sync.Mutex
 	asked []string
+	keys  []string // the X-Key of each
 }
 
 func (w *world) seen() string {
@@ -37,6 +38,7 @@ func newWorld(t *testing.T) *world {
 		b, _ := io.ReadAll(r.Body)
 		w.mu.Lock()
 		w.asked = append(w.asked, fmt.Sprint(r.Method, " ", r.URL.Path, " ", string(b)))
+		w.keys = append(w.keys, r.Header.Get("X-Key"))
 		n := len(w.asked)
 		w.mu.Unlock()
 		fmt.Fprintf(a, "%d %s", n, r.Header.Get("X-Key"))
@@ -65,7 +67,7 @@ func rules(t testing.TB, treatment api.NetworkTreatment) *api.NetworkRequest {
 // TestSecret puts a secret into requests whose sandbox has a placeholder.
 func TestSecret(t *testing.T) {
 	n := newNode(t)
-	newWorld(t)
+	w := newWorld(t)
 	set := func(value string) {
 		t.Helper()
 		_, err := n.Machine.SetSecret(harness.AsOwner, "KEY", api.SecretRequest{Value: value, SecretBinding: api.SecretBinding{Names: []string{"files.example.org"}, Header: "X-Key", Plain: true}})
@@ -88,12 +90,18 @@ func TestSecret(t *testing.T) {
 		t.Errorf("a method that is not allowed: %q", got)
 	}
 	set("second-value")
+	if got := request(n, "agent", "GET", "/", ""); !strings.HasPrefix(got, "200 ") {
+		t.Errorf("with the second value: %q", got)
+	}
 	child := n.Fork("agent", 1)[0]
 	n.Reopen()
 	for _, ref := range []string{"agent", child.ID} {
 		if got := request(n, ref, "GET", "/", ""); !strings.HasPrefix(got, "200 ") || strings.Contains(got, "second-value") || len(strings.Fields(got)) != 3 {
 			t.Errorf("%s: the answer is %q", ref, got)
 		}
+	}
+	if got := strings.Join(w.keys, " "); got != "first-value second-value second-value second-value" {
+		t.Errorf("the server was given %s", got)
 	}
 	if err := n.Machine.RemoveSecret(harness.AsOwner, "KEY"); err != nil {
 		t.Fatal(err)

@@ -55,11 +55,17 @@ type Networks struct {
 	host   *host.Host
 	max    *api.NetworkPolicy // that Config.Max asks for
 	bounds policy.Spec        // Bounds, and the profiles that they name
+
+	prepared *preparations
 }
 
 // New returns networks without a gateway. A bound that cannot be enforced is refused.
 func New(ctx context.Context, cfg Config) (*Networks, error) {
-	n := &Networks{cfg: cfg}
+	prepared, err := newPreparations(cfg.Secrets)
+	if err != nil {
+		return nil, err
+	}
+	n := &Networks{cfg: cfg, prepared: prepared}
 	if cfg.Max != nil {
 		doc, err := n.document(ctx, cfg.Max)
 		if err == nil {
@@ -293,14 +299,20 @@ func (n *Networks) Ended(b *sandboxes.Instance, s *launch.Sentry) {
 	}
 }
 
-// enforce puts the network of a record in force for the sentry that the sandbox runs in.
+// enforce puts the network of a record in force for the sentry that the sandbox runs in: once more if a
+// secret has changed meanwhile, since the sandbox may not have been there when those that have the secret
+// were looked for.
 func (n *Networks) enforce(ctx context.Context, rec sandboxes.Record, s *launch.Sentry, channel *os.File) error {
-	if rec.Sandbox.Network != nil {
+	for rec.Sandbox.Network != nil {
+		changes := n.prepared.changes.Load()
 		r, err := n.registration(rec, s)
 		if err != nil {
 			return err
 		}
-		return n.host.Put(ctx, r, channel)
+		if err := n.host.Put(ctx, r, channel); err != nil || len(rec.Reach.Authority) == 0 || n.prepared.changes.Load() == changes {
+			return err
+		}
+		channel = nil // the gateway has it
 	}
 	if !n.host.Has(s.Key()) { // as nearly always
 		return nil

@@ -81,6 +81,7 @@ func (s Secrets) RemoveSecret(ctx context.Context, name string) error {
 // changed tells the gateway of the sandboxes that have a secret in their documents. Requests that
 // begin later have what it is now.
 func (s Secrets) changed(ctx context.Context, tenant, name string) error {
+	s.n.prepared.forget()
 	for _, b := range s.n.cfg.Sandboxes.All() {
 		rec, sentry := b.Record(), b.Sentry()
 		if sentry == nil || rec.Tenant() != tenant || len(rec.Reach.Authority) == 0 || rec.Sandbox.Network == nil {

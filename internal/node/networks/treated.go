@@ -115,26 +115,11 @@ func (n *Networks) treated(rec *sandboxes.Record, r *gateway.Registration) error
 	if len(rec.Reach.Authority) == 0 {
 		return nil
 	}
-	text, err := n.cfg.Secrets.Unseal(rec.Reach.Authority)
-	if err != nil {
-		return fmt.Errorf("read the authority of a tree: %w", err)
-	}
-	r.Authority, r.RecordGroup = secrets.NewValue(string(text)), rec.Reach.RecordGroup
-	clear(text)
-	compiled, err := policy.Compile(r.Policy, notOwn)
+	p, err := n.prepared.of(rec.Tenant(), &rec.Reach, r.Policy)
 	if err != nil {
 		return err
 	}
-	for _, name := range secretsIn(compiled) {
-		info, value, err := n.cfg.Secrets.Get(rec.Tenant(), name)
-		if api.CodeOf(err) == api.CodeNotFound {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		r.Secrets = append(r.Secrets, gateway.Secret{Name: name, Value: value, Placeholder: rec.Reach.Placeholders[name], Binding: info.Binding})
-	}
+	r.Authority, r.RecordGroup, r.Secrets = p.authority, rec.Reach.RecordGroup, p.secrets
 	return nil
 }
 
