@@ -41,6 +41,18 @@ func outside(args []string) (int, error) {
 		return smuggle(args[1])
 	case "speed":
 		return speed(args[1], args[2])
+	case "knock":
+		return knock(args[1:])
+	case "pull":
+		return pull(args[1])
+	case "besiege":
+		return besiege(args[1], args[2], args[3])
+	case "mapped":
+		return connectMapped(args[1])
+	case "look":
+		return lookUp(args[1], args[2], args[3])
+	case "bomb":
+		return bombOfConnections(args[1], args[2], args[3])
 	}
 	return 2, fmt.Errorf("outside %s: no such thing", args[0])
 }

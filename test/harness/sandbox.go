@@ -2,6 +2,7 @@ package harness
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,8 +135,8 @@ func (n *Node) Destroy(refs ...string) {
 	}
 }
 
-// DestroyAllBut destroys all sandboxes but that of a name, and deletes all snapshots.
-func (n *Node) DestroyAllBut(base string) {
+// DestroyAllBut destroys all sandboxes but those of names, and deletes all snapshots.
+func (n *Node) DestroyAllBut(names ...string) {
 	n.T.Helper()
 	ctx := AsOwner
 	list, err := n.Machine.List(ctx, api.ListFilter{})
@@ -143,7 +144,7 @@ func (n *Node) DestroyAllBut(base string) {
 		n.T.Fatal(err)
 	}
 	for _, s := range list {
-		if s.Name != base {
+		if !slices.Contains(names, s.Name) {
 			n.Destroy(s.ID)
 		}
 	}

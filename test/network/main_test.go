@@ -99,8 +99,13 @@ func prepare() error {
 			return fmt.Errorf("route to %s: %w", text, err)
 		}
 	}
-	// What needs a privilege elsewhere: low ports, and echoes of the gateway.
-	for file, value := range map[string]string{"ip_unprivileged_port_start": "0", "ping_group_range": "0 65534"} {
+	// What needs a privilege elsewhere: low ports, and echoes of the gateway. The namespace of an ordinary
+	// user has its own group alone.
+	groups := "0 65534"
+	if gid := os.Getgid(); os.Getuid() != 0 {
+		groups = fmt.Sprint(gid, " ", gid)
+	}
+	for file, value := range map[string]string{"ip_unprivileged_port_start": "0", "ping_group_range": groups} {
 		if err := os.WriteFile("/proc/sys/net/ipv4/"+file, []byte(value), 0); err != nil {
 			return err
 		}

@@ -17,8 +17,9 @@ import (
 	"ramet.dev/ramet/test/harness"
 )
 
-// TestNone watches all interfaces of the namespace while a sandbox without a network, its child and
-// one whose network was taken away try to reach something.
+// TestNone watches all interfaces of the namespace while sandboxes without a network try to reach
+// something: a new one, a child, one that is restored, rolled back, woken, promoted, and one whose
+// network was taken away.
 func TestNone(t *testing.T) {
 	n := newNode(t)
 	serve(t, "198.51.100.1:443", echoes)
@@ -29,8 +30,26 @@ func TestNone(t *testing.T) {
 	if _, err := n.Machine.SetNetwork(harness.AsOwner, "taken", api.NetworkRequest{Profile: "none"}); err != nil {
 		t.Fatal(err)
 	}
+	snap := n.Snapshot("none", api.SnapshotRequest{Memory: true})
+	restored, err := n.Machine.Restore(harness.AsOwner, snap.ID, api.RestoreRequest{Count: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.ForkNamed("none", "rolled", "woken", "promoted")
+	if _, err := n.Machine.Rollback(harness.AsOwner, "rolled", snap.ID); err != nil {
+		t.Fatal(err)
+	}
+	n.Hibernate("woken")
+	if _, err := n.Machine.Wake(harness.AsOwner, "woken"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Machine.Promote(harness.AsOwner, n.Fork("promoted", 1)[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	// The one whose network was taken away has children, too.
+	n.ForkNamed("taken", "child-of-taken")
 	packets := capture(t)
-	for _, ref := range []string{"none", child.ID, "taken"} {
+	for _, ref := range []string{"none", child.ID, n.Children(restored)[0].ID, "rolled", "woken", "promoted", "taken", "child-of-taken"} {
 		mustReach(n, ref, map[string]string{"198.51.100.1:443": unreachable, "[2001:db8:1::1]:443": unreachable, "169.254.169.254:80": unreachable, "files.example.org:443": "dial tcp: lookup files.example.org"})
 		if show := n.Guest(ref, "outside", "show"); strings.Contains(show, "eth0") {
 			t.Errorf("%s has an interface: %s", ref, show)

@@ -16,9 +16,17 @@ import (
 
 // world is a server of HTTP at files.example.org that counts what it is asked.
 type world struct {
-	mu    sync.Mutex
-	asked []string
-	keys  []string // the X-Key of each
+	mu       sync.Mutex
+	asked    []string
+	keys     []string // the X-Key of each
+	location string // where it sends those who ask, if it does
+}
+
+// redirect has the server send those who ask elsewhere.
+func (w *world) redirect(to string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.location = to
 }
 
 func (w *world) seen() string {
@@ -39,8 +47,12 @@ func newWorld(t *testing.T) *world {
 		w.mu.Lock()
 		w.asked = append(w.asked, fmt.Sprint(r.Method, " ", r.URL.Path, " ", string(b)))
 		w.keys = append(w.keys, r.Header.Get("X-Key"))
-		n := len(w.asked)
+		n, location := len(w.asked), w.location
 		w.mu.Unlock()
+		if location != "" {
+			http.Redirect(a, r, location, http.StatusFound)
+			return
+		}
 		fmt.Fprintf(a, "%d %s", n, r.Header.Get("X-Key"))
 	})}
 	served := make(chan error, 1)

@@ -223,8 +223,9 @@ func (c *Client) answer(ctx context.Context, q *question, o *Outcome) *dns.Msg {
 		return refuse(dns.RcodeRefused, "its name is too long")
 	}
 	if addrs := c.upstream.local(q.name); len(addrs) > 0 {
-		o.Allowed = true
-		return c.fromHosts(q, addrs, o)
+		r := c.fromHosts(q, addrs, o)
+		o.Allowed = o.Reason == "" || len(o.Addresses) > 0 // else all that there is was left out
+		return r
 	}
 	reply, err := c.upstream.exchange(ctx, dns.Question{Name: dns.Fqdn(q.name), Qtype: qtype, Qclass: dns.ClassINET})
 	if (err != nil || reply.Rcode == dns.RcodeNameError) && c.standIn != nil {
@@ -236,6 +237,7 @@ func (c *Client) answer(ctx context.Context, q *question, o *Outcome) *dns.Msg {
 	if err != nil {
 		return refuse(dns.RcodeServerFailure, err.Error())
 	}
-	o.Allowed = true
-	return c.choose(q, reply, o)
+	r := c.choose(q, reply, o)
+	o.Allowed = o.Reason == "" || len(o.Addresses) > 0
+	return r
 }

@@ -4,14 +4,18 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/network/ca"
+	"ramet.dev/ramet/internal/network/control"
 	"ramet.dev/ramet/internal/network/gateway"
+	"ramet.dev/ramet/internal/network/host"
 	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/network/secrets"
 	"ramet.dev/ramet/internal/node/reach"
@@ -202,7 +206,7 @@ func (n *Networks) release(ctx context.Context, b *sandboxes.Instance, s *launch
 	r, err := n.registration(rec, s)
 	for _, child := range rec.Reach.Releases {
 		if err == nil {
-			err = n.host.Client().ReleaseAll(ctx, child, &r)
+			err = insist(ctx, n.host, func(c *control.Client) error { return c.ReleaseAll(ctx, child, &r) })
 		}
 		if err != nil {
 			n.cfg.Log.Warn("send the held requests of a promoted child", "sandbox", b.ID, "child", child, "error", err)
@@ -222,8 +226,31 @@ func (n *Networks) Removed(b *sandboxes.Instance) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
 	defer cancel()
-	if err := n.host.Client().DropAll(ctx, b.ID, true); err != nil {
+	if err := insist(ctx, n.host, func(c *control.Client) error { return c.DropAll(ctx, b.ID, true) }); err != nil {
 		// The next daemon finds requests of a sandbox that is not there.
 		n.cfg.Log.Warn("drop the held requests of a sandbox", "sandbox", b.ID, "error", err)
+	}
+}
+
+// insistPause is how long a call waits for the next gateway before it is made once more.
+const insistPause = 20 * time.Millisecond
+
+// insist calls a gateway until one answers: the one that is called may be killed meanwhile, and nobody
+// would ask for it again while the daemon lives.
+func insist(ctx context.Context, h *host.Host, call func(*control.Client) error) error {
+	for {
+		if err := h.Ready(ctx); err != nil {
+			return err
+		}
+		err := call(h.Client())
+		var answered *api.Error
+		if err == nil || errors.As(err, &answered) || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-time.After(insistPause):
+		case <-ctx.Done():
+			return err
+		}
 	}
 }
